@@ -1,0 +1,3 @@
+module github.com/kubebridge/bridge
+
+go 1.26
