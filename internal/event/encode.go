@@ -1,0 +1,46 @@
+package event
+
+const hexDigits = "0123456789ABCDEF"
+
+// AppendSubjectToken appends a value as one token of a NATS subject, so that two values never meet: "" becomes "-", "."
+// becomes "_" (which Kubernetes names can't contain), and what a token may not hold, or would be read as one of these
+// two or as an escape, becomes %XX.
+func AppendSubjectToken(dst []byte, value string) []byte {
+	if value == "" {
+		return append(dst, '-')
+	}
+	if value == "-" {
+		return append(dst, "%2D"...)
+	}
+	for i := range len(value) {
+		switch c := value[i]; {
+		case c == '.':
+			dst = append(dst, '_')
+		case c <= ' ' || c >= 0x7f || c == '*' || c == '>' || c == '%' || c == '_':
+			dst = append(dst, '%', hexDigits[c>>4], hexDigits[c&15])
+		default:
+			dst = append(dst, c)
+		}
+	}
+	return dst
+}
+
+// AppendTopicPart appends a value as part of a Kafka topic name, so that two values never meet. Kafka takes letters,
+// digits, ".", "_" and "-", and treats "." and "_" as the same in metrics; everything else becomes _XX, and "_" itself _5F.
+func AppendTopicPart(dst []byte, value string) []byte {
+	if value == "" {
+		return append(dst, '-')
+	}
+	if value == "-" {
+		return append(dst, "_2D"...)
+	}
+	for i := range len(value) {
+		c := value[i]
+		if c == '.' || c == '-' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' {
+			dst = append(dst, c)
+			continue
+		}
+		dst = append(dst, '_', hexDigits[c>>4], hexDigits[c&15])
+	}
+	return dst
+}

@@ -1,0 +1,64 @@
+package event
+
+import "time"
+
+// Op is what happened to an object. Its text is the last token of a NATS subject and of the CloudEvent type.
+type Op string
+
+// The ops of objects. Gap, SnapshotDone and DeadLetter are events about an informer rather than an object.
+const (
+	Added        Op = "added"
+	Updated      Op = "updated"
+	Deleted      Op = "deleted"
+	Synced       Op = "synced"
+	Gap          Op = "gap"
+	SnapshotDone Op = "snapshot"
+)
+
+// Event is a CloudEvent on its way to a sink: the attributes of docs/design.md ("The CloudEvent") as plain fields, so
+// that no map is built on the hot path. An Event does not change once it was handed to a publisher; its strings and Data
+// may share memory with the object.
+type Event struct {
+	// Attributes, in the words of CloudEvents. Empty ones are not sent.
+	ID           string
+	Source       string
+	Type         string
+	Subject      string
+	Time         time.Time
+	PartitionKey string
+	Sequence     string
+	// Attributes of the object.
+	APIVersion      string
+	Kind            string
+	Resource        string // "deployments"
+	Namespace       string
+	Name            string
+	UID             string
+	ResourceVersion string
+	Manager         string
+	Cause           string
+	Initial         bool
+	Inferred        bool
+	// Extensions are further attributes, names lower-case alphanumeric, in the order they are sent.
+	Extensions []Attribute
+
+	// Data is the payload, application/json; nil for none.
+	Data []byte
+
+	// What routing needs and the attributes do not hold.
+	Cluster  string
+	Group    string // API group, "" for core
+	Version  string // API version: "v1"
+	Op       Op
+	Informer string
+}
+
+// Attribute is one CloudEvents attribute by name.
+type Attribute struct{ Name, Value string }
+
+// ContentType of every payload.
+const ContentType = "application/json"
+
+// MessageID names the event among all that one bridge sends: Nats-Msg-Id. Two informers may select the same object, so
+// the id alone is not enough.
+func (e *Event) MessageID() string { return e.Informer + "/" + e.ID }

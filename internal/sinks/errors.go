@@ -1,0 +1,49 @@
+package sinks
+
+import (
+	"context"
+	"errors"
+)
+
+// Class is what the publisher does about an error.
+type Class int
+
+const (
+	// Retry: the message may or may not be stored, or the broker is busy: send the same message again after a backoff.
+	Retry Class = iota
+	// Reconnect: the broker can't be reached: pause the whole sink, not one object, and try again after a backoff.
+	Reconnect
+	// Refused: the broker will never take this message (too large, refused by its schema): dead letter.
+	Refused
+	// Stopped: the caller's context ended; nothing is known of the message.
+	Stopped
+)
+
+// String is the class as a metric label.
+func (c Class) String() string {
+	return [...]string{"retry", "reconnect", "refused", "stopped"}[c]
+}
+
+// Error is an error with the class that a sink sorted it into.
+type Error struct {
+	Class Class
+	Err   error
+}
+
+func (e *Error) Error() string { return e.Err.Error() }
+func (e *Error) Unwrap() error { return e.Err }
+
+// ErrNoDeadLetter is returned by DeadLetter when the configuration names no place for refused messages.
+var ErrNoDeadLetter = errors.New("no dead-letter destination configured")
+
+// Classify sorts an error: as the sink said, Stopped for the caller's own context, else Retry.
+// A sink sorts its client's errors in one function; nobody else sees a vendor's error code.
+func Classify(err error) Class {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Class
+	}
+	if errors.Is(err, context.Canceled) {
+		return Stopped
+	}
+	return Retry
+}
