@@ -32,7 +32,6 @@ var templateFields = map[string]func(*Event) string{
 	"type":      func(e *Event) string { return e.Type },
 }
 
-
 // ParseTemplate reads a template. Its errors name the field and those that exist.
 func ParseTemplate(text string) (*Template, error) {
 	t := &Template{text: text}
