@@ -21,3 +21,9 @@ const (
 	ReasonUnreadable = "unreadable"
 	ReasonDropped    = "dropped"
 )
+
+// Known is an object that a store knows: its key, and its last state, or nil where only its version is known.
+type Known struct {
+	Key    Key
+	Object *Object
+}

@@ -1,0 +1,28 @@
+// Package condition waits on a sync.Cond under a context.
+package condition
+
+import (
+	"context"
+	"sync"
+)
+
+// Wait waits on c, whose lock the caller holds, until ready says so; ready is called with the lock held. It returns ctx's cause
+// when ctx ends first. Whoever changes what ready looks at calls c.Broadcast.
+func Wait(ctx context.Context, c *sync.Cond, ready func() bool) error {
+	if ready() {
+		return nil
+	}
+	stop := context.AfterFunc(ctx, func() {
+		c.L.Lock() // else the wake-up could fall between the waiter's check and its Wait
+		defer c.L.Unlock()
+		c.Broadcast()
+	})
+	defer stop()
+	for !ready() {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		c.Wait()
+	}
+	return nil
+}

@@ -1,0 +1,50 @@
+package deltafifo
+
+import "github.com/kubebridge/bridge/internal/resource"
+
+// DeltaType is what happened, as client-go names it; Bookmark, ReplaceBegin and ReplaceEnd are marks in the stream
+// rather than changes of an object.
+type DeltaType uint8
+
+// The types of deltas.
+const (
+	Added DeltaType = iota + 1
+	Updated
+	Deleted
+	Replaced
+	Sync
+	Bookmark
+	ReplaceBegin
+	ReplaceEnd
+)
+
+func (t DeltaType) String() string {
+	return [...]string{"?", "Added", "Updated", "Deleted", "Replaced", "Sync", "Bookmark", "ReplaceBegin", "ReplaceEnd"}[t]
+}
+
+// Delta is one change of an object, or one mark.
+type Delta struct {
+	Type DeltaType
+	// Seq is the place in the stream, counted from 1. Inferred deletes bear the Seq of the ReplaceEnd that told them.
+	Seq uint64
+	// Object is the state after the change; for Deleted the last state; nil for Sync, whose state the controller looks up
+	// when it comes to it, and for marks.
+	Object *resource.Object
+	// FinalStateUnknown is set on a Deleted that was inferred from a list: nobody saw the last state, Object is the last
+	// one known (client-go's DeletedFinalStateUnknown).
+	FinalStateUnknown bool
+	// Version of a mark: the bookmark's, or the list's.
+	Version resource.Version
+	// Relist of a ReplaceBegin or ReplaceEnd.
+	Relist *resource.Relist
+	// Resync says, on a Sync, which listeners asked: a set of the informer's own making.
+	Resync uint64
+}
+
+// Deltas are the changes of one object that wait together, oldest first; marks come alone, with no Key.
+type Deltas struct {
+	Key   resource.Key
+	Items []Delta
+	// Collapsed are the sequence numbers of deltas that Mode Latest dropped in favour of a later one.
+	Collapsed []uint64
+}

@@ -1,0 +1,253 @@
+package deltafifo
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"iter"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kubebridge/bridge/internal/condition"
+	"github.com/kubebridge/bridge/internal/resource"
+)
+
+// ErrClosed is returned by the adding methods after Close, and by Pop when nothing is left.
+var ErrClosed = errors.New("deltafifo is closed")
+
+// Mode says what happens to several changes of one object that wait.
+type Mode uint8
+
+const (
+	// History keeps every delta.
+	History Mode = iota
+	// Latest keeps the newest state of each object, for level-driven consumers. A delete is kept before a re-creation.
+	Latest
+)
+
+// KnownObjects answers which objects the controller knows.
+type KnownObjects interface {
+	// Missing yields the objects that are known, are not newer than version (unless rewound), and were not marked as
+	// listed since the last ReplaceBegin was handed out: with the last state known, or nil where that is lost. The FIFO
+	// calls it from Pop, without holding its lock, after everything before the ReplaceEnd was handed out. A second value
+	// of the sequence that is an error ends it.
+	Missing(version resource.Version, rewound bool) iter.Seq2[resource.Known, error]
+}
+
+// Config of a FIFO. Zero values mean what is said there.
+type Config struct {
+	Mode Mode
+	// MaxBytes that wait; default 16 MiB. One object that is larger passes alone.
+	MaxBytes int
+	// Known objects; required.
+	Known KnownObjects
+	// Registerer for metrics; nil for none.
+	Registerer prometheus.Registerer
+}
+
+// FIFO is the queue. All methods may be called concurrently, but for Pop, which is one controller's.
+type FIFO struct {
+	cfg     Config
+	metrics *metrics
+
+	// Owned by Pop: the inferred deletes of the ReplaceEnd that is being handed out.
+	sweep *sweep
+
+	mu   sync.Mutex
+	cond *sync.Cond // signalled when any field below changes in a way somebody waits for
+	// queue holds the entries in order; queue[:head] was handed out.
+	queue []*entry
+	head  int
+	// open finds the entry that a delta of a key joins. It is emptied at a barrier.
+	open     map[resource.Key]*entry
+	bytes    int
+	lastSeq  uint64
+	closed   bool
+	relist   *resource.Relist // of the BeginReplace that has no EndReplace yet
+	replaces int              // ReplaceEnds that wait or are being handed out
+	filled   bool             // the first population, or the first change, has been added
+	free     []*entry         // entries to use again
+}
+
+// entry is what waits for one key, or one mark.
+type entry struct {
+	Deltas
+	bytes int
+}
+
+// New makes an empty FIFO.
+func New(cfg Config) (*FIFO, error) {
+	if cfg.Known == nil {
+		return nil, errors.New("deltafifo: known objects are required")
+	}
+	cfg.MaxBytes = cmp.Or(cfg.MaxBytes, 16<<20)
+	f := &FIFO{cfg: cfg, open: map[resource.Key]*entry{}, metrics: newMetrics(cfg.Registerer, cfg.MaxBytes)}
+	f.cond = sync.NewCond(&f.mu)
+	return f, nil
+}
+
+// Add queues an object that the watch says was added.
+func (f *FIFO) Add(ctx context.Context, obj *resource.Object) error {
+	return f.put(ctx, obj.Key(), Delta{Type: Added, Object: obj})
+}
+
+// Update queues a new state of an object.
+func (f *FIFO) Update(ctx context.Context, obj *resource.Object) error {
+	return f.put(ctx, obj.Key(), Delta{Type: Updated, Object: obj})
+}
+
+// Delete queues the deletion of an object, with its last state.
+func (f *FIFO) Delete(ctx context.Context, obj *resource.Object) error {
+	return f.put(ctx, obj.Key(), Delta{Type: Deleted, Object: obj})
+}
+
+// Replace queues one item of a list.
+func (f *FIFO) Replace(ctx context.Context, obj *resource.Object) error {
+	return f.put(ctx, obj.Key(), Delta{Type: Replaced, Object: obj})
+}
+
+// Bookmark queues the news that everything up to version was sent.
+func (f *FIFO) Bookmark(ctx context.Context, version resource.Version) error {
+	return f.put(ctx, "", Delta{Type: Bookmark, Version: version})
+}
+
+// BeginReplace queues the news that a list follows. A BeginReplace before it that had no EndReplace is given up.
+func (f *FIFO) BeginReplace(ctx context.Context, why resource.Relist) error {
+	return f.put(ctx, "", Delta{Type: ReplaceBegin, Relist: &why})
+}
+
+// EndReplace queues the news that the list was complete, as of version.
+func (f *FIFO) EndReplace(ctx context.Context, version resource.Version) error {
+	return f.put(ctx, "", Delta{Type: ReplaceEnd, Version: version})
+}
+
+// Resync queues a Sync of a known object, unless a change of it waits anyway. The set says whom the controller shall tell.
+func (f *FIFO) Resync(ctx context.Context, key resource.Key, set uint64) error {
+	return f.put(ctx, key, Delta{Type: Sync, Resync: set})
+}
+
+// put waits for room and queues a delta.
+func (f *FIFO) put(ctx context.Context, key resource.Key, d Delta) error {
+	size := 0
+	if d.Object != nil {
+		size = d.Object.Size()
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := condition.Wait(ctx, f.cond, func() bool { return f.closed || f.bytes == 0 || f.bytes+size <= f.cfg.MaxBytes }); err != nil {
+		return err
+	}
+	if f.closed {
+		return ErrClosed
+	}
+	if d.Type == Sync && f.open[key] != nil {
+		return nil
+	}
+	f.lastSeq++
+	d.Seq = f.lastSeq
+	f.queueLocked(key, d, size)
+	f.metrics.added(d.Type, f.bytes)
+	f.cond.Broadcast()
+	return nil
+}
+
+// queueLocked puts a delta into the entry of its key, or makes one.
+func (f *FIFO) queueLocked(key resource.Key, d Delta, size int) {
+	switch d.Type {
+	case ReplaceBegin:
+		f.relist = d.Relist
+		clear(f.open)
+	case ReplaceEnd:
+		d.Relist, f.relist = f.relist, nil
+		f.replaces++
+		f.filled = true
+		clear(f.open)
+	case Replaced:
+	default:
+		f.filled = f.filled || f.relist == nil
+	}
+	e := f.open[key]
+	if e == nil || key == "" {
+		e = f.entryLocked(key)
+		f.queue = append(f.queue, e)
+		if key != "" {
+			f.open[key] = e
+		}
+	}
+	e.append(d, f.cfg.Mode)
+	f.bytes -= e.bytes
+	e.bytes = e.size()
+	f.bytes += e.bytes
+}
+
+// append adds a delta behind those of its object, dropping what it makes needless.
+func (e *entry) append(d Delta, mode Mode) {
+	if last := len(e.Items) - 1; last >= 0 {
+		before := &e.Items[last]
+		sameObject := before.Object != nil && d.Object != nil && before.Object.UID == d.Object.UID
+		bothDeleted := before.Type == Deleted && d.Type == Deleted && sameObject
+		collapses := mode == Latest && (sameObject || before.Type == Sync)
+		if bothDeleted || collapses {
+			e.Collapsed = append(e.Collapsed, before.Seq)
+			if collapses && before.Type == Added && d.Type == Updated {
+				d.Type = Added
+			}
+			*before = d
+			return
+		}
+	}
+	e.Items = append(e.Items, d)
+}
+
+func (e *entry) size() int {
+	n := 0
+	for i := range e.Items {
+		if obj := e.Items[i].Object; obj != nil {
+			n += obj.Size()
+		}
+	}
+	return n
+}
+
+// entryLocked takes a free entry, or makes one.
+func (f *FIFO) entryLocked(key resource.Key) *entry {
+	if n := len(f.free); n > 0 {
+		e := f.free[n-1]
+		f.free = f.free[:n-1]
+		e.Key = key
+		return e
+	}
+	return &entry{Deltas: Deltas{Key: key}}
+}
+
+// Close lets Pop hand out what is left and makes the adding methods return ErrClosed.
+func (f *FIFO) Close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = true
+	f.cond.Broadcast()
+}
+
+// HasSynced says whether the first population was handed out and applied: everything of the first list, its end included
+// and the batch it came in followed by another Pop; at once when the stream began with a change, since then there was a
+// position to resume from.
+func (f *FIFO) HasSynced() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.filled && f.replaces == 0
+}
+
+// Stats are what waits, for status and metrics.
+type Stats struct {
+	Entries  int
+	Bytes    int
+	MaxBytes int
+}
+
+// Stats says what waits.
+func (f *FIFO) Stats() Stats {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return Stats{Entries: len(f.queue) - f.head, Bytes: f.bytes, MaxBytes: f.cfg.MaxBytes}
+}

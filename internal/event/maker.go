@@ -1,0 +1,183 @@
+package event
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/resource"
+)
+
+// Payload is what an event carries of its object.
+type Payload string
+
+// The payload forms.
+const (
+	PayloadObject    Payload = "object"    // the object's JSON as it is; the default
+	PayloadReference Payload = "reference" // nothing beyond the attributes
+)
+
+// MakerConfig is what is the same for all events of one informer and sink.
+type MakerConfig struct {
+	Cluster  string
+	Informer string
+	Type     resource.Type
+	Payload  Payload // default PayloadObject
+	// Selective is set when the API server selects by label or field: then an object may leave and come back, and is
+	// deleted, as far as a watch can tell, more than once.
+	Selective bool
+}
+
+// Maker makes events of changes. It is immutable and may be used concurrently.
+type Maker struct {
+	cfg    MakerConfig
+	source string
+	types  map[Op]string
+}
+
+// Change is what happened to an object.
+type Change struct {
+	Op  Op
+	Key resource.Key
+	// Object is the state after the change, for Deleted the last state; nil when that is not known.
+	Object *resource.Object
+	// UID and Version identify the state; they are the object's where there is one.
+	UID     string
+	Version resource.Version
+	// Before is the version known before the change, "" for none.
+	Before   resource.Version
+	Initial  bool
+	Inferred bool
+	// Round of a Synced.
+	Round int64
+	// Observed is when the bridge learned of it.
+	Observed time.Time
+}
+
+// NewMaker checks and prepares.
+func NewMaker(cfg MakerConfig) (*Maker, error) {
+	switch cfg.Payload {
+	case "":
+		cfg.Payload = PayloadObject
+	case PayloadObject, PayloadReference:
+	default:
+		return nil, fmt.Errorf("payload %q: there are %s and %s", cfg.Payload, PayloadObject, PayloadReference)
+	}
+	m := &Maker{cfg: cfg, source: "/clusters/" + cfg.Cluster, types: map[Op]string{}}
+	for _, op := range []Op{Added, Updated, Deleted, Synced} {
+		m.types[op] = "dev.kubebridge.resource." + string(op)
+	}
+	return m, nil
+}
+
+// Object makes the event of a change. The id is deterministic: the same change has the same id from any replica, after
+// any restart.
+func (m *Maker) Object(c *Change) Event {
+	t := m.cfg.Type
+	namespace, name := c.Key.Split()
+	e := Event{
+		ID: m.id(c), Source: m.source, Type: m.types[c.Op], Subject: t.ObjectPath(c.Key),
+		Time: c.Observed, PartitionKey: partitionKey(t, namespace, name), Sequence: sequence(c.Version),
+		APIVersion: t.APIVersion(), Kind: t.Kind, Resource: t.Resource, Namespace: namespace, Name: name,
+		UID: c.UID, ResourceVersion: string(c.Version), Initial: c.Initial, Inferred: c.Inferred,
+		Cluster: m.cfg.Cluster, Group: t.Group, Version: t.Version, Op: c.Op, Informer: m.cfg.Informer,
+	}
+	if c.Object == nil {
+		return e
+	}
+	e.Manager = c.Object.Manager
+	// A deletion's own time is not in the object: its newest managedFields entry is of the last update.
+	if c.Op != Deleted && !c.Object.ChangedAt.IsZero() {
+		e.Time = c.Object.ChangedAt
+	}
+	if m.cfg.Payload == PayloadObject {
+		e.Data = c.Object.Raw
+	}
+	return e
+}
+
+// id of a change. An object dies once, whether the watch or a relist tells; under a selector it may leave more than once, so there the
+// version it had before tells one leaving from the next.
+func (m *Maker) id(c *Change) string {
+	switch {
+	case c.Op == Synced:
+		return c.UID + "/" + string(c.Version) + "/sync/" + strconv.FormatInt(c.Round, 10)
+	case c.Op == Deleted && m.cfg.Selective:
+		return c.UID + "/" + string(c.Before) + "/deleted"
+	case c.Op == Deleted:
+		return c.UID + "/deleted"
+	default:
+		return c.UID + "/" + string(c.Version)
+	}
+}
+
+// partitionKey is "<resource.group>/<namespace>/<name>": "deployments.apps/shop/web", "nodes//n1".
+func partitionKey(t resource.Type, namespace, name string) string {
+	if t.Group == "" {
+		return t.Resource + "/" + namespace + "/" + name
+	}
+	return t.Resource + "." + t.Group + "/" + namespace + "/" + name
+}
+
+// sequence pads a version to 20 digits, so that sequences sort as text; one that is no number stays as it is.
+func sequence(v resource.Version) string {
+	const digits = "00000000000000000000"
+	if !v.Ordered() || len(v) >= len(digits) {
+		return string(v)
+	}
+	return digits[len(v):] + string(v)
+}
+
+// gapData is the payload of a gap event.
+type gapData struct {
+	Reason string `json:"reason"`
+	From   string `json:"from"`
+	To     string `json:"to"`
+	Note   string `json:"note"`
+}
+
+// Gap makes the event that tells of versions which the bridge could not see.
+func (m *Maker) Gap(r *resource.Relist, observed time.Time) Event {
+	e := m.about("gap", Gap, string(r.From)+"/"+string(r.To), observed)
+	e.Sequence, e.ResourceVersion, e.Inferred = sequence(r.To), string(r.To), true
+	e.Data = mustJSON(gapData{
+		Reason: r.Reason, From: string(r.From), To: string(r.To),
+		Note: "versions between from and to are not available: what differs follows as inferred events; objects created and deleted in between can't be known",
+	})
+	return e
+}
+
+// syncedData is the payload of an informer's synced event.
+type syncedData struct {
+	Version string `json:"version"`
+	Items   int    `json:"items"`
+}
+
+// Synced makes the event that tells that a list, of so many items, was worked through: what follows are changes.
+func (m *Maker) Synced(version resource.Version, items int, observed time.Time) Event {
+	e := m.about("synced", Synced, string(version), observed)
+	e.Sequence, e.ResourceVersion = sequence(version), string(version)
+	e.Data = mustJSON(syncedData{Version: string(version), Items: items})
+	return e
+}
+
+// about makes an event about the informer rather than an object.
+func (m *Maker) about(what string, op Op, id string, observed time.Time) Event {
+	t := m.cfg.Type
+	return Event{
+		ID: m.cfg.Informer + "/" + what + "/" + id, Source: m.source, Type: "dev.kubebridge.informer." + what,
+		Subject: t.CollectionPath(""), Time: observed,
+		PartitionKey: t.String(), APIVersion: t.APIVersion(), Kind: t.Kind, Resource: t.Resource,
+		Cluster: m.cfg.Cluster, Group: t.Group, Version: t.Version, Op: op, Informer: m.cfg.Informer,
+	}
+}
+
+// mustJSON marshals a struct of strings and numbers, which can't fail.
+func mustJSON(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}

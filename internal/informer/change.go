@@ -1,0 +1,79 @@
+package informer
+
+import (
+	"cmp"
+	"sync/atomic"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/store"
+)
+
+// kind of a change.
+type kind uint8
+
+const (
+	ofObject kind = iota
+	ofGap
+	ofSynced // a list was worked through
+)
+
+// change is one entry of the log: what happened, for whom, and how far it is settled. Its first part never changes while a listener may
+// read it.
+type change struct {
+	event.Change
+	kind   kind
+	relist *resource.Relist // of a gap
+	items  int              // of a list that was worked through
+
+	// goneAsOf is, on an inferred delete, the version as of which the object was found to be gone.
+	goneAsOf resource.Version
+
+	seq uint64 // its place in the stream
+	// number orders the changes of this informer: several can come of one place in the stream.
+	number uint64
+	// audience is the set of listeners it is for.
+	audience uint64
+	// position in the log, and size there; 0 when it is settled by all. Guarded by the log's lock.
+	position uint64
+	size     int
+	// waiting counts the listeners that have not settled it.
+	waiting atomic.Int32
+}
+
+// event makes the change's event for one listener.
+func (c *change) event(m *event.Maker) event.Event {
+	switch c.kind {
+	case ofGap:
+		return m.Gap(c.relist, c.Observed)
+	case ofSynced:
+		return m.Synced(c.Version, c.items, c.Observed)
+	default:
+		return m.Object(&c.Change)
+	}
+}
+
+// settled is the state that the change leaves behind.
+func (c *change) settled() store.Settled {
+	s := store.Settled{Record: store.Record{UID: c.UID, Version: c.Version}, Object: c.Object, Seq: c.number}
+	if c.Op == event.Deleted {
+		s.Deleted, s.Object, s.Version = true, nil, cmp.Or(c.goneAsOf, c.Version)
+	}
+	return s
+}
+
+// leavesState says whether the settled change is the object's settled state.
+func (c *change) leavesState() bool { return c.kind == ofObject && c.Op != event.Synced }
+
+// changeOverhead is what a change costs in the log besides its object: the struct and its places in queues, rounded up.
+const changeOverhead = 512
+
+func newChange(c event.Change, seq uint64, observed time.Time) *change {
+	c.Observed = observed
+	out := &change{Change: c, seq: seq, size: changeOverhead}
+	if c.Object != nil {
+		out.size += len(c.Object.Raw)
+	}
+	return out
+}

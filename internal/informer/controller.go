@@ -1,0 +1,323 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/bits"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/checkpoint"
+	"github.com/kubebridge/bridge/internal/deltafifo"
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/store"
+)
+
+// popSize is how many objects' deltas are decided at once.
+const popSize = 256
+
+// controller is the loop between the FIFO and the log. All its fields are owned by its goroutine.
+type controller struct {
+	*Informer
+	batch   deltafifo.Batch
+	changes []*change       // of this batch
+	marks   []resource.Key  // objects of this batch that a list held
+	relist  resource.Relist // of the list that is being worked through
+	listed  int             // its items so far
+	sweep   uint64          // the place of the list's end whose deletes are being decided, 0 for none
+	number  uint64          // of the last change
+	now     time.Time
+}
+
+// run pops and decides until the FIFO is closed and empty, then closes the log.
+func (c *controller) run(ctx context.Context) error {
+	defer c.log.close()
+	for {
+		err := c.cfg.FIFO.Pop(ctx, &c.batch, popSize)
+		if errors.Is(err, deltafifo.ErrClosed) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := c.apply(ctx); err != nil {
+			return fmt.Errorf("informer %s: %w", c.cfg.Name, err)
+		}
+	}
+}
+
+// apply decides a batch, hands its changes to the log, and only then lets go of its places in the stream.
+func (c *controller) apply(ctx context.Context) error {
+	c.now = time.Now()
+	c.changes, c.marks = c.changes[:0], c.marks[:0]
+	for i := range c.batch.Deltas {
+		if err := c.begin(ctx, &c.batch.Deltas[i]); err != nil {
+			return err
+		}
+	}
+	if err := c.cfg.Indexer.Mark(c.marks); err != nil {
+		return err
+	}
+	if len(c.changes) > 0 {
+		if err := c.log.append(ctx, c.changes); err != nil {
+			return err
+		}
+	}
+	for _, deltas := range c.batch.Deltas {
+		for _, d := range deltas.Items {
+			if !d.FinalStateUnknown {
+				c.cfg.Tracker.Done(d.Seq)
+			}
+		}
+	}
+	return nil
+}
+
+// begin takes the places in the stream of one entry, and decides its deltas.
+func (c *controller) begin(ctx context.Context, deltas *deltafifo.Deltas) error {
+	for _, seq := range deltas.Collapsed {
+		c.cfg.Tracker.Begin(seq, checkpoint.Aside, "")
+		c.cfg.Tracker.Done(seq)
+	}
+	for i := range deltas.Items {
+		d := &deltas.Items[i]
+		c.hold(d)
+		if err := c.decide(ctx, deltas.Key, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hold takes a delta's place in the stream. The deletes that a list's end implies come before the end and share its place: the first
+// takes it, the end lets go of it.
+func (c *controller) hold(d *deltafifo.Delta) {
+	if c.sweep == d.Seq {
+		return
+	}
+	kind, version := place(d)
+	c.cfg.Tracker.Begin(d.Seq, kind, version)
+	if d.FinalStateUnknown {
+		c.sweep = d.Seq
+	}
+}
+
+// place says what a delta means for the watermark.
+func place(d *deltafifo.Delta) (checkpoint.Kind, resource.Version) {
+	switch d.Type {
+	case deltafifo.Bookmark, deltafifo.ReplaceEnd:
+		return checkpoint.Mark, d.Version
+	case deltafifo.Added, deltafifo.Updated:
+		return checkpoint.Event, d.Object.Version
+	case deltafifo.Deleted:
+		if d.FinalStateUnknown {
+			return checkpoint.Mark, d.Version // its place is the end of the list that told it
+		}
+		return checkpoint.Event, d.Object.Version
+	default:
+		return checkpoint.Aside, ""
+	}
+}
+
+// decide makes the changes of one delta.
+func (c *controller) decide(ctx context.Context, key resource.Key, d *deltafifo.Delta) error {
+	switch d.Type {
+	case deltafifo.Bookmark:
+		return nil
+	case deltafifo.ReplaceBegin:
+		return c.beginReplace(ctx, d)
+	case deltafifo.ReplaceEnd:
+		return c.endReplace(d)
+	}
+	known, found, err := c.cfg.Indexer.Get(key)
+	if err != nil {
+		return err
+	}
+	alive := found && !known.Deleted
+	switch d.Type {
+	case deltafifo.Sync:
+		return c.sync(key, d, known, alive)
+	case deltafifo.Deleted:
+		return c.deleted(key, d, known, found)
+	case deltafifo.Replaced:
+		c.marks = append(c.marks, key)
+		c.listed++
+		if c.unchanged(d.Object, known, found) {
+			c.metrics.skipped.Inc()
+			return nil
+		}
+	default:
+		if found && covers(known, d.Object.Version) {
+			c.metrics.skipped.Inc()
+			return nil
+		}
+	}
+	return c.stored(key, d, known, alive)
+}
+
+// covers says whether what is known of an object includes the given version of it.
+func covers(known store.Record, version resource.Version) bool {
+	return version == known.Version || version.NotNewer(known.Version)
+}
+
+// unchanged says whether an item of a list tells nothing new. After a rewind only equality says so.
+func (c *controller) unchanged(obj *resource.Object, known store.Record, found bool) bool {
+	if !found {
+		return false
+	}
+	if c.relist.Rewound {
+		return !known.Deleted && known.UID == obj.UID && known.Version == obj.Version
+	}
+	return covers(known, obj.Version)
+}
+
+// stored makes the change of an object that exists: Added, Updated, or the delete of another that had its name and then Added.
+func (c *controller) stored(key resource.Key, d *deltafifo.Delta, known store.Record, alive bool) error {
+	listed := d.Type == deltafifo.Replaced
+	if alive && known.UID != d.Object.UID {
+		if err := c.gone(key, d.Seq, known, known.Version); err != nil {
+			return err
+		}
+		alive = false
+	}
+	ch := event.Change{Op: event.Added, Key: key, Object: d.Object, UID: d.Object.UID, Version: d.Object.Version}
+	if alive {
+		ch.Op, ch.Before = event.Updated, known.Version
+	}
+	ch.Initial = listed && c.relist.Initial
+	ch.Inferred = listed && !c.relist.Initial
+	c.emit(newChange(ch, d.Seq, c.now))
+	return nil
+}
+
+// deleted makes the change of an object that is gone, as the watch or a list tells.
+func (c *controller) deleted(key resource.Key, d *deltafifo.Delta, known store.Record, found bool) error {
+	alive := found && !known.Deleted
+	if d.FinalStateUnknown {
+		if !alive {
+			return nil
+		}
+		return c.gone(key, d.Seq, known, d.Version)
+	}
+	if found && covers(known, d.Object.Version) {
+		c.metrics.skipped.Inc()
+		return nil
+	}
+	ch := event.Change{Op: event.Deleted, Key: key, Object: d.Object, UID: d.Object.UID, Version: d.Object.Version}
+	if alive && known.UID == d.Object.UID {
+		ch.Before = known.Version
+	} else if alive {
+		if err := c.gone(key, d.Seq, known, known.Version); err != nil {
+			return err
+		}
+	}
+	c.emit(newChange(ch, d.Seq, c.now))
+	return nil
+}
+
+// gone makes the inferred delete of a known object, with its last known state. The tombstone bears the version as of which it is
+// gone; the event that of the last state.
+func (c *controller) gone(key resource.Key, seq uint64, known store.Record, asOf resource.Version) error {
+	last, err := c.cfg.Indexer.Object(key)
+	if err != nil {
+		return err
+	}
+	ch := newChange(event.Change{
+		Op: event.Deleted, Key: key, Object: last, UID: known.UID, Version: known.Version, Before: known.Version, Inferred: true,
+	}, seq, c.now)
+	ch.goneAsOf = asOf
+	c.emit(ch)
+	return nil
+}
+
+// sync makes a Synced of an object for the listeners that asked.
+func (c *controller) sync(key resource.Key, d *deltafifo.Delta, known store.Record, alive bool) error {
+	if !alive {
+		return nil
+	}
+	obj, err := c.cfg.Indexer.Object(key)
+	if err != nil || obj == nil {
+		return err
+	}
+	ch := newChange(event.Change{Op: event.Synced, Key: key, Object: obj, UID: known.UID, Version: known.Version, Round: c.round.Load()}, d.Seq, c.now)
+	ch.audience = d.Resync
+	c.emit(ch)
+	return nil
+}
+
+// beginReplace prepares for the items of a list, and tells of the gap that made it necessary: once, however often the list has to
+// begin again.
+func (c *controller) beginReplace(ctx context.Context, d *deltafifo.Delta) error {
+	again := c.relist.Reason != ""
+	c.relist, c.listed = *d.Relist, 0
+	if err := c.cfg.Indexer.ClearMarks(); err != nil {
+		return err
+	}
+	if c.relist.Rewound {
+		if err := c.forgetDeleted(ctx); err != nil {
+			return err
+		}
+	}
+	if c.relist.Initial || again {
+		return nil
+	}
+	c.metrics.gaps.WithLabelValues(c.relist.Reason).Inc()
+	c.logger.Warn("changes were missed: listing again and publishing what differs",
+		"reason", c.relist.Reason, "from", c.relist.From, "to", c.relist.To)
+	gap := newChange(event.Change{Op: event.Gap, Version: c.relist.To}, d.Seq, c.now)
+	gap.kind, gap.relist = ofGap, d.Relist
+	c.emit(gap)
+	return nil
+}
+
+// forgetDeleted drops tombstones when the server's history went back: versions to come may be lower than theirs. What is on its way
+// has to be settled before, or it would leave new ones.
+func (c *controller) forgetDeleted(ctx context.Context) error {
+	if err := c.log.waitSettled(ctx); err != nil {
+		return err
+	}
+	if err := c.cfg.Tracker.Commit(); err != nil {
+		return err
+	}
+	return c.cfg.Indexer.DropTombstones()
+}
+
+// endReplace tells that a list was worked through.
+func (c *controller) endReplace(d *deltafifo.Delta) error {
+	c.logger.Info("in step with the API server", "version", d.Version, "objects", c.listed)
+	done := newChange(event.Change{Op: event.Synced, Version: d.Version}, d.Seq, c.now)
+	done.kind, done.items = ofSynced, c.listed
+	c.emit(done)
+	c.relist = resource.Relist{}
+	return c.cfg.Indexer.ClearMarks()
+}
+
+// emit numbers a change, makes it the newest state of its object, holds its place in the stream and puts it into the batch.
+func (c *controller) emit(ch *change) {
+	c.number++
+	ch.number = c.number
+	if ch.audience == 0 {
+		ch.audience = c.everyone
+	}
+	listeners := ch.audience & c.everyone
+	if listeners == 0 {
+		return // they have gone since they asked
+	}
+	if ch.leavesState() {
+		c.overlay(ch)
+	}
+	c.metrics.changes.WithLabelValues(string(ch.Op)).Inc()
+	c.cfg.Tracker.Hold(ch.seq, 1)
+	ch.waiting.Store(int32(bits.OnesCount64(listeners)))
+	c.changes = append(c.changes, ch)
+}
+
+func (c *controller) overlay(ch *change) {
+	s := ch.settled()
+	if s.Deleted {
+		c.cfg.Indexer.Delete(ch.Key, s.UID, s.Version, ch.number)
+	} else {
+		c.cfg.Indexer.Update(ch.Key, ch.Object, ch.number)
+	}
+}

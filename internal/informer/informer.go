@@ -1,0 +1,193 @@
+package informer
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kubebridge/bridge/internal/checkpoint"
+	"github.com/kubebridge/bridge/internal/deltafifo"
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/publisher"
+	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/store"
+)
+
+// Queue is where the controller pops from: *deltafifo.FIFO.
+type Queue interface {
+	Pop(ctx context.Context, batch *deltafifo.Batch, max int) error
+	Resync(ctx context.Context, key resource.Key, set uint64) error
+	HasSynced() bool
+}
+
+// Tracker is told what is on its way and what is settled: *checkpoint.Tracker.
+type Tracker interface {
+	Begin(seq uint64, kind checkpoint.Kind, version resource.Version)
+	Hold(seq uint64, n int)
+	Done(seq uint64)
+	SettleMark(seq uint64)
+	Settle(seq uint64, key resource.Key, s store.Settled)
+	Commit() error
+}
+
+// Publisher takes a listener's events: *publisher.Publisher.
+type Publisher interface {
+	Add(ctx context.Context, items []*publisher.Item) error
+}
+
+// Config of an Informer.
+type Config struct {
+	// Name of the informer's unit, for logs and errors.
+	Name    string
+	FIFO    Queue
+	Indexer *store.Indexer
+	Tracker Tracker
+	// Listeners, at least one and at most 64.
+	Listeners []ListenerConfig
+	// LogBytes is how much the change log holds; default 16 MiB.
+	LogBytes int
+	Log      *slog.Logger
+	// Registerer for metrics; nil for none.
+	Registerer prometheus.Registerer
+}
+
+// ListenerConfig is one sink's binding to the informer.
+type ListenerConfig struct {
+	// Name of the sink.
+	Name      string
+	Publisher Publisher
+	Maker     *event.Maker
+	// Window is how many events of this listener may be with the publisher at once; default 4,096.
+	Window int
+	// Resync is how often the listener is sent a Synced of every object; 0 for never.
+	Resync time.Duration
+}
+
+// Informer is the part of the pipeline between a FIFO and the publishers.
+type Informer struct {
+	cfg       Config
+	log       *changeLog
+	metrics   *metrics
+	listeners []*listener
+	everyone  uint64 // the set of all listeners
+	logger    *slog.Logger
+	round     atomic.Int64 // of the last resync
+	settling  sync.Mutex   // orders the calls of settle
+}
+
+// New checks the configuration and starts nothing.
+func New(cfg Config) (*Informer, error) {
+	switch {
+	case cfg.FIFO == nil || cfg.Indexer == nil || cfg.Tracker == nil:
+		return nil, fmt.Errorf("informer %s: fifo, indexer and tracker are required", cfg.Name)
+	case len(cfg.Listeners) == 0 || len(cfg.Listeners) > 64:
+		return nil, fmt.Errorf("informer %s: %d sinks; there must be 1 to 64", cfg.Name, len(cfg.Listeners))
+	}
+	cfg.LogBytes = cmp.Or(cfg.LogBytes, 16<<20)
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	m := newMetrics(cfg.Registerer, cfg.LogBytes)
+	i := &Informer{cfg: cfg, metrics: m, log: newChangeLog(cfg.LogBytes, m), logger: cfg.Log}
+	for n, lc := range cfg.Listeners {
+		i.listeners = append(i.listeners, newListener(lc, i, 1<<n))
+		i.everyone |= 1 << n
+	}
+	return i, nil
+}
+
+// Run works until the FIFO is closed and everything that came of it is settled, then returns nil; or until ctx ends, or
+// something fails that only a restart of the informer can heal (the state database).
+func (i *Informer) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	resync, stopResync := context.WithCancel(ctx)
+	g.Go(func() error {
+		defer stopResync()
+		return (&controller{Informer: i}).run(ctx)
+	})
+	for _, l := range i.listeners {
+		g.Go(func() error { return l.run(ctx) })
+		if l.cfg.Resync > 0 {
+			g.Go(func() error { return i.resync(resync, l) })
+		}
+	}
+	return g.Wait()
+}
+
+// resync queues a Sync of every object, each period, until ctx ends. The round is the number of the period, so that it is the same
+// for every replica.
+func (i *Informer) resync(ctx context.Context, l *listener) error {
+	tick := time.NewTicker(l.cfg.Resync)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case now := <-tick.C:
+			i.round.Store(now.UnixNano() / int64(l.cfg.Resync))
+		}
+		if !i.HasSynced() {
+			continue
+		}
+		for item, err := range i.cfg.Indexer.All() {
+			if err != nil {
+				return fmt.Errorf("resync %s: %w", i.cfg.Name, err)
+			}
+			if err := i.cfg.FIFO.Resync(ctx, item.Key, l.bit); err != nil {
+				if ctx.Err() != nil || errors.Is(err, deltafifo.ErrClosed) {
+					return nil
+				}
+				return err
+			}
+		}
+	}
+}
+
+// settle takes changes that all listeners have settled out of the log and tells the tracker. What settled gives is told before a later
+// call's: two listeners may settle two changes of one object at the same time, and the later state must not be overwritten by the earlier.
+func (i *Informer) settle(settled func() []*change) {
+	i.settling.Lock()
+	changes := settled()
+	for _, c := range changes {
+		if c.leavesState() {
+			i.cfg.Tracker.Settle(c.seq, c.Key, c.settled())
+		} else {
+			i.cfg.Tracker.SettleMark(c.seq)
+		}
+	}
+	i.settling.Unlock()
+	i.log.release(changes)
+}
+
+// HasSynced says whether the first population was applied: everything of the first list has been handed to the listeners' log.
+func (i *Informer) HasSynced() bool { return i.cfg.FIFO.HasSynced() }
+
+// Status of the informer's log and listeners.
+type Status struct {
+	LogChanges, LogBytes, LogCapacity int
+	Listeners                         []ListenerStatus
+}
+
+// ListenerStatus says what one listener has with its publisher.
+type ListenerStatus struct {
+	Sink     string
+	InFlight int
+}
+
+// Status says what waits.
+func (i *Informer) Status() Status {
+	var s Status
+	s.LogChanges, s.LogBytes, s.LogCapacity = i.log.stats()
+	for _, l := range i.listeners {
+		s.Listeners = append(s.Listeners, ListenerStatus{Sink: l.cfg.Name, InFlight: l.inFlight()})
+	}
+	return s
+}

@@ -1,0 +1,167 @@
+package informer
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/kubebridge/bridge/internal/condition"
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/publisher"
+	"github.com/kubebridge/bridge/internal/sinks"
+)
+
+// readSize is how many changes a listener takes from the log at once.
+const readSize = 256
+
+// listener is one cursor in the change log: it makes events of the changes that are for it and adds them to its publisher.
+type listener struct {
+	cfg      ListenerConfig
+	informer *Informer
+	bit      uint64 // of it in an audience
+
+	mu   sync.Mutex
+	cond *sync.Cond // signalled when parcels come back
+	// parcels are made as they are needed, up to the window; free are those that are not with the publisher. An Item's
+	// Seq is its parcel's place.
+	parcels []*parcel
+	free    []*parcel
+}
+
+// parcel is one event on its way, and the change it tells.
+type parcel struct {
+	item   publisher.Item
+	event  event.Event
+	change *change
+}
+
+func newListener(cfg ListenerConfig, i *Informer, bit uint64) *listener {
+	cfg.Window = cmp.Or(cfg.Window, 4096)
+	l := &listener{cfg: cfg, informer: i, bit: bit}
+	l.cond = sync.NewCond(&l.mu)
+	return l
+}
+
+// run passes changes on until the log ends and everything is settled.
+func (l *listener) run(ctx context.Context) error {
+	var cursor uint64
+	buf := make([]*change, 0, readSize)
+	items := make([]*publisher.Item, 0, readSize)
+	for {
+		changes, next, err := l.informer.log.read(ctx, cursor, l.bit, buf)
+		if errors.Is(err, errLogEnd) {
+			return l.waitEmpty(ctx)
+		}
+		if err != nil {
+			return err
+		}
+		for len(changes) > 0 {
+			n := upToBarrier(changes)
+			if err := l.pass(ctx, changes[:n], items); err != nil {
+				return err
+			}
+			changes = changes[n:]
+		}
+		cursor = next
+	}
+}
+
+// upToBarrier is how many changes may be on their way together: those before the first that is about the informer, or that alone.
+func upToBarrier(changes []*change) int {
+	for n, c := range changes {
+		if c.kind != ofObject {
+			return max(n, 1)
+		}
+	}
+	return len(changes)
+}
+
+// pass makes the events of changes and adds them to the publisher. One about the informer has the way to itself.
+func (l *listener) pass(ctx context.Context, changes []*change, items []*publisher.Item) error {
+	alone := changes[0].kind != ofObject
+	if alone {
+		if err := l.waitEmpty(ctx); err != nil {
+			return err
+		}
+	}
+	for len(changes) > 0 {
+		parcels, err := l.take(ctx, len(changes))
+		if err != nil {
+			return err
+		}
+		items = items[:0]
+		for i, p := range parcels {
+			p.change = changes[i]
+			p.event = changes[i].event(l.cfg.Maker)
+			p.item.Message = sinks.Message{Event: &p.event}
+			items = append(items, &p.item)
+		}
+		changes = changes[len(parcels):]
+		if err := l.cfg.Publisher.Add(ctx, items); err != nil {
+			return err
+		}
+	}
+	if alone {
+		return l.waitEmpty(ctx)
+	}
+	return nil
+}
+
+// take waits for room in the window and takes between 1 and n parcels.
+func (l *listener) take(ctx context.Context, n int) ([]*parcel, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := condition.Wait(ctx, l.cond, func() bool { return len(l.free) > 0 || len(l.parcels) < l.cfg.Window }); err != nil {
+		return nil, err
+	}
+	for len(l.free) < n && len(l.parcels) < l.cfg.Window {
+		p := &parcel{}
+		p.item.Settler, p.item.Seq = l, uint64(len(l.parcels))
+		l.parcels = append(l.parcels, p)
+		l.free = append(l.free, p)
+	}
+	n = min(n, len(l.free))
+	taken := append([]*parcel{}, l.free[len(l.free)-n:]...)
+	l.free = l.free[:len(l.free)-n]
+	return taken, nil
+}
+
+// Settle is called by the publisher with items that are settled.
+func (l *listener) Settle(items []*publisher.Item) {
+	l.informer.settle(func() []*change { return l.settledByAll(items) })
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, it := range items {
+		p := l.parcels[it.Seq]
+		p.change, p.event = nil, event.Event{}
+		l.free = append(l.free, p)
+	}
+	l.cond.Broadcast()
+}
+
+// settledByAll notes that this listener has settled the items' changes, and gives those that no listener waits for any more.
+func (l *listener) settledByAll(items []*publisher.Item) []*change {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	done := make([]*change, 0, len(items))
+	for _, it := range items {
+		if c := l.parcels[it.Seq].change; c.waiting.Add(-1) == 0 {
+			done = append(done, c)
+		}
+	}
+	return done
+}
+
+// waitEmpty waits until everything that was passed on is settled.
+func (l *listener) waitEmpty(ctx context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return condition.Wait(ctx, l.cond, func() bool { return len(l.free) == len(l.parcels) })
+}
+
+func (l *listener) inFlight() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.parcels) - len(l.free)
+}

@@ -1,0 +1,25 @@
+package resource
+
+// few is a list whose first elements need no allocation: it stays on the stack together with what holds it, which a
+// slice of a local array does not.
+type few[T any] struct {
+	n     int
+	first [2]T
+	more  []T
+}
+
+func (l *few[T]) add(v T) {
+	if l.n < len(l.first) {
+		l.first[l.n] = v
+	} else {
+		l.more = append(l.more, v)
+	}
+	l.n++
+}
+
+func (l *few[T]) at(i int) *T {
+	if i < len(l.first) {
+		return &l.first[i]
+	}
+	return &l.more[i-len(l.first)]
+}

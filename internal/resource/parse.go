@@ -1,0 +1,219 @@
+package resource
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// Why bytes are no object that can be followed. Whoever gets one of them quarantines the bytes.
+var (
+	ErrNotObject  = errors.New("not a JSON object")
+	ErrNoMetadata = errors.New("object has no metadata")
+	ErrNoName     = errors.New("object has no metadata.name")
+	ErrNoVersion  = errors.New("object has no metadata.resourceVersion")
+	ErrDuplicate  = errors.New("object has a member twice")
+	ErrFieldType  = errors.New("object has a member of the wrong type")
+	ErrWrongKind  = errors.New("object is of another kind")
+)
+
+// ParseOptions say what Parse changes in the bytes.
+type ParseOptions struct {
+	// Type is what the object must be. Its kind and apiVersion are put in front where the object comes without, as items
+	// of lists do. An object of another kind is refused; the zero Type takes every kind and adds nothing.
+	Type Type
+	// KeepManagedFields leaves metadata.managedFields in; by default they are cut, after Meta was read from them.
+	KeepManagedFields bool
+	// Redactor replaces values in objects that hold secrets; nil leaves them.
+	Redactor *Redactor
+}
+
+// Parse makes an Object of its JSON, which was validated before. It goes over the bytes once, with members in any order,
+// and copies them once; the Object keeps nothing of raw. Bytes that are no object of the type give one of the errors
+// above, or ErrRedact or ErrSyntax.
+func Parse(raw []byte, opts ParseOptions) (*Object, error) {
+	p := parser{scanner: scanner{b: raw}}
+	at, err := p.scan(&opts)
+	if err != nil {
+		return nil, err
+	}
+	return p.object(at, &opts), nil
+}
+
+// parser is what one pass over an object finds.
+type parser struct {
+	scanner
+	seen  fieldSet
+	edits few[edit] // in the order of the input
+
+	namespace, name, uid, version, deletion, created span
+	generation                                       int64
+	owners                                           few[ownerSpans]
+
+	manager   span
+	changedAt time.Time
+	hasEntry  bool // a managedFields entry was read
+}
+
+type ownerSpans struct {
+	apiVersion, kind, name, uid span
+	controller                  bool
+}
+
+// edit is a part of the input that is replaced.
+type edit struct {
+	span
+	with []byte
+}
+
+// fieldSet remembers which members were there: one that comes twice has two meanings.
+type fieldSet uint32
+
+const (
+	fieldKind fieldSet = 1 << iota
+	fieldAPIVersion
+	fieldMetadata
+	fieldData
+	fieldStringData
+	fieldName
+	fieldNamespace
+	fieldUID
+	fieldVersion
+	fieldGeneration
+	fieldCreated
+	fieldDeletion
+	fieldOwners
+	fieldManaged
+	fieldAnnotations
+)
+
+func (p *parser) once(field fieldSet, path string) {
+	if p.seen&field != 0 {
+		p.fail(fmt.Errorf("%w: %s", ErrDuplicate, path))
+	}
+	p.seen |= field
+}
+
+// scan walks over the whole object and says where it stood.
+func (p *parser) scan(opts *ParseOptions) (span, error) {
+	if p.peek() != '{' {
+		return span{}, ErrNotObject
+	}
+	start := p.i
+	for p.open('{'); p.next('}'); {
+		p.member(p.key(), opts)
+	}
+	end := p.i
+	if p.err == nil && p.peek() != 0 {
+		p.failSyntax()
+	}
+	if p.err != nil {
+		return span{}, p.err
+	}
+	return span{start, end}, p.complete()
+}
+
+// complete says whether everything was there that an object must have.
+func (p *parser) complete() error {
+	switch {
+	case p.seen&fieldMetadata == 0:
+		return ErrNoMetadata
+	case p.name.start == p.name.end:
+		return ErrNoName
+	case p.version.start == p.version.end:
+		return ErrNoVersion
+	}
+	return nil
+}
+
+// member reads one member of the object itself.
+func (p *parser) member(key []byte, opts *ParseOptions) {
+	switch string(key) {
+	case "kind":
+		p.once(fieldKind, "kind")
+		p.checkKind(opts.Type.Kind)
+	case "apiVersion":
+		p.once(fieldAPIVersion, "apiVersion")
+		p.skip()
+	case "metadata":
+		p.once(fieldMetadata, "metadata")
+		p.readMetadata(opts)
+	case "data", "stringData":
+		p.payload(string(key) == "data", opts)
+	default:
+		p.skip()
+	}
+}
+
+// payload reads data or stringData, which are redacted in objects that hold secrets and nobody's business in others.
+func (p *parser) payload(isData bool, opts *ParseOptions) {
+	switch {
+	case !opts.Redactor.Applies(opts.Type):
+		p.skip()
+	case isData:
+		p.once(fieldData, "data")
+		p.redactValues(opts.Redactor, "data", true)
+	default:
+		p.once(fieldStringData, "stringData")
+		p.redactValues(opts.Redactor, "stringData", false)
+	}
+}
+
+// checkKind refuses objects of another kind: a Table, a Status, or what a server sends that was asked for something else.
+func (p *parser) checkKind(want string) {
+	var kind span
+	p.str(&kind, "kind")
+	if p.err != nil || want == "" {
+		return
+	}
+	if got := p.text(kind); string(got) != want {
+		p.fail(fmt.Errorf("%w: %q, not %q", ErrWrongKind, got[:min(len(got), 64)], want))
+	}
+}
+
+// str reads a string; null is no string.
+func (p *parser) str(into *span, path string) {
+	switch p.peek() {
+	case '"':
+		*into = p.quoted()
+	case 'n':
+		p.skip()
+	default:
+		p.failType(path, "a string")
+	}
+}
+
+// enter opens an object or array. null is an empty one, which is skipped; anything else fails with the error given.
+func (p *parser) enter(open byte, otherwise error, path string) bool {
+	switch p.peek() {
+	case open:
+		p.open(open)
+		return true
+	case 'n':
+		p.skip()
+	default:
+		p.fail(fmt.Errorf("%w: %s", otherwise, path))
+	}
+	return false
+}
+
+func (p *parser) failType(path, want string) {
+	if p.err == nil {
+		p.fail(fmt.Errorf("%w: %s is not %s", ErrFieldType, path, want))
+	}
+}
+
+// integer reads a whole number; null is 0.
+func (p *parser) integer(path string) int64 {
+	at := p.skip()
+	text := string(p.b[at.start:at.end]) // does not escape: stays on the stack
+	if text == "null" || p.err != nil {
+		return 0
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		p.failType(path, "a whole number")
+	}
+	return n
+}

@@ -1,0 +1,247 @@
+package resource_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/resource"
+)
+
+var (
+	pods    = resource.Type{Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true}
+	widgets = resource.Type{Group: "example.com", Version: "v1", Resource: "widgets", Kind: "Widget", Namespaced: true}
+)
+
+func readTestdata(t testing.TB, name string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes.TrimSpace(b)
+}
+
+func mustParse(t testing.TB, raw string, opts resource.ParseOptions) *resource.Object {
+	t.Helper()
+	obj, err := resource.Parse([]byte(raw), opts)
+	if err != nil {
+		t.Fatalf("Parse(%s): %v", raw, err)
+	}
+	return obj
+}
+
+func TestParseReadsTheMetadataOfAPod(t *testing.T) {
+	raw := readTestdata(t, "pod.json")
+	obj, err := resource.Parse(raw, resource.ParseOptions{Type: pods})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := resource.Meta{
+		Namespace:  "shop",
+		Name:       "checkout-6d9f8c7b54-x2x7k",
+		UID:        "2b1c6f0e-6f2b-4c39-9d4f-0a3c1d9b7e55",
+		Version:    "48151623",
+		Generation: 1,
+		Manager:    "kubelet",
+		ChangedAt:  time.Date(2026, 11, 20, 9, 14, 9, 0, time.UTC),
+		Owners: []resource.Owner{{
+			APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "checkout-6d9f8c7b54",
+			UID: "7d1f2c55-0c0e-4e0a-9a52-6d0c7a2f1b10", Controller: true,
+		}},
+	}
+	if !reflect.DeepEqual(obj.Meta, want) {
+		t.Errorf("Meta = %+v\nwant   %+v", obj.Meta, want)
+	}
+	start := bytes.Index(raw, []byte(`,"managedFields":`))
+	end := bytes.Index(raw, []byte(`},"spec":`))
+	if got, want := string(obj.Raw), string(raw[:start])+string(raw[end:]); got != want {
+		t.Errorf("Raw is not the input less managedFields:\n%s", got)
+	}
+}
+
+func TestParseKeepsNothingOfTheInput(t *testing.T) {
+	raw := readTestdata(t, "pod.json")
+	obj, err := resource.Parse(raw, resource.ParseOptions{Type: pods})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := resource.Parse(bytes.Clone(raw), resource.ParseOptions{Type: pods})
+	if err != nil {
+		t.Fatal(err)
+	}
+	clear(raw) // as a decoder does when it reads the next frame into its buffer
+	if !reflect.DeepEqual(obj, again) {
+		t.Errorf("the object changed with the input's buffer: %+v", obj.Meta)
+	}
+}
+
+func TestAppendingToRawDoesNotTouchTheManager(t *testing.T) {
+	obj := mustParse(t, string(readTestdata(t, "pod.json")), resource.ParseOptions{Type: pods})
+	_ = append(obj.Raw, "xxxxxxxxxxxxxxxx"...)
+	if obj.Manager != "kubelet" {
+		t.Errorf("Manager = %q after an append to Raw", obj.Manager)
+	}
+}
+
+func TestParseEdits(t *testing.T) {
+	const meta = `"metadata":{"name":"a","resourceVersion":"5"}`
+	tests := []struct {
+		name string
+		typ  resource.Type
+		in   string
+		want string
+	}{
+		{"an item of a built-in list gets kind and apiVersion in front", pods,
+			`{` + meta + `}`, `{"kind":"Pod","apiVersion":"v1",` + meta + `}`},
+		{"an item of a group's list gets the group", widgets,
+			`{` + meta + `}`, `{"kind":"Widget","apiVersion":"example.com/v1",` + meta + `}`},
+		{"what has its kind keeps its place", widgets,
+			`{"apiVersion":"example.com/v1","kind":"Widget",` + meta + `}`, `{"apiVersion":"example.com/v1","kind":"Widget",` + meta + `}`},
+		{"the zero type adds nothing", resource.Type{}, `{` + meta + `}`, `{` + meta + `}`},
+		{"managedFields first", resource.Type{},
+			`{"metadata":{"managedFields":[],"name":"a","resourceVersion":"5"}}`, `{` + meta + `}`},
+		{"managedFields in the middle", resource.Type{},
+			`{"metadata":{"name":"a","managedFields":[{"manager":"m"}],"resourceVersion":"5"}}`, `{` + meta + `}`},
+		{"managedFields last", resource.Type{},
+			`{"metadata":{"name":"a","resourceVersion":"5","managedFields":[{}]}}`, `{` + meta + `}`},
+		{"managedFields null", resource.Type{},
+			`{"metadata":{"name":"a","resourceVersion":"5","managedFields":null}}`, `{` + meta + `}`},
+		{"pretty-printed", resource.Type{},
+			"{\n \"metadata\": {\n  \"managedFields\": [ ] ,\n  \"name\": \"a\",\n  \"resourceVersion\": \"5\"\n }\n}\n",
+			"{\n \"metadata\": {\n  \n  \"name\": \"a\",\n  \"resourceVersion\": \"5\"\n }\n}"},
+		{"managedFields elsewhere stay", resource.Type{},
+			`{"spec":{"metadata":{"managedFields":[]},"managedFields":1},` + meta + `}`,
+			`{"spec":{"metadata":{"managedFields":[]},"managedFields":1},` + meta + `}`},
+		{"an escaped member name is the same member", resource.Type{},
+			`{"m\u0065tadata":{"name":"a","manag\u0065dFields":[],"resourceVersion":"5"}}`,
+			`{"m\u0065tadata":{"name":"a","resourceVersion":"5"}}`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			obj := mustParse(t, tt.in, resource.ParseOptions{Type: tt.typ})
+			if string(obj.Raw) != tt.want {
+				t.Errorf("Raw = %s\nwant  %s", obj.Raw, tt.want)
+			}
+			if obj.Name != "a" || obj.Version != "5" {
+				t.Errorf("Name, Version = %q, %q", obj.Name, obj.Version)
+			}
+		})
+	}
+}
+
+func TestParseKeepsManagedFieldsWhenAsked(t *testing.T) {
+	raw := readTestdata(t, "pod.json")
+	obj := mustParse(t, string(raw), resource.ParseOptions{Type: pods, KeepManagedFields: true})
+	if !bytes.Equal(obj.Raw, raw) {
+		t.Error("Raw differs from the input")
+	}
+	if obj.Manager != "kubelet" {
+		t.Errorf("Manager = %q", obj.Manager)
+	}
+}
+
+func TestParseReadsEscapedStringsDecoded(t *testing.T) {
+	obj := mustParse(t, `{"metadata":{"name":"a\u0062c","namespace":"ü\ud83d\ude00","uid":"\"","resourceVersion":"\u0035",
+		"managedFields":[{"manager":"x\ny"}],"ownerReferences":[{"name":"o\/p","controller":true},{"name":"q"}]}}`, resource.ParseOptions{})
+	want := resource.Meta{
+		Name: "abc", Namespace: "ü😀", UID: `"`, Version: "5", Manager: "x\ny",
+		Owners: []resource.Owner{{Name: "o/p", Controller: true}, {Name: "q"}},
+	}
+	if !reflect.DeepEqual(obj.Meta, want) {
+		t.Errorf("Meta = %+v\nwant   %+v", obj.Meta, want)
+	}
+}
+
+func TestTheNewestManagerWins(t *testing.T) {
+	const early, late = `"2026-01-01T00:00:00Z"`, `"2026-01-01T00:00:01Z"`
+	tests := []struct{ name, fields, manager, at string }{
+		{"by time, not by place", `{"manager":"b","time":` + late + `},{"manager":"a","time":` + early + `}`, "b", late},
+		{"the last of equals", `{"manager":"b","time":` + late + `},{"manager":"a","time":` + late + `}`, "a", late},
+		{"an entry with a time before one without", `{"manager":"b","time":` + early + `},{"manager":"a"}`, "b", early},
+		{"in another zone", `{"manager":"b","time":"2026-01-01T01:00:01+01:00"},{"manager":"a","time":` + early + `}`, "b", late},
+		{"none: when it was created", ``, "", early},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			obj := mustParse(t, `{"metadata":{"name":"a","resourceVersion":"5","creationTimestamp":`+early+`,"managedFields":[`+tt.fields+`]}}`, resource.ParseOptions{})
+			at := strings.Trim(tt.at, `"`)
+			if obj.Manager != tt.manager || obj.ChangedAt.Format(time.RFC3339) != at {
+				t.Errorf("Manager, ChangedAt = %q, %s, want %q, %s", obj.Manager, obj.ChangedAt, tt.manager, at)
+			}
+		})
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	tests := []struct {
+		name string
+		in   string
+		want error
+	}{
+		{"nothing", ``, resource.ErrNotObject},
+		{"an array", `[]`, resource.ErrNotObject},
+		{"null", `null`, resource.ErrNotObject},
+		{"no metadata", `{"kind":"Pod"}`, resource.ErrNoMetadata},
+		{"null metadata", `{"metadata":null}`, resource.ErrNoMetadata},
+		{"metadata in spec only", `{"spec":{"metadata":{"name":"a","resourceVersion":"5"}}}`, resource.ErrNoMetadata},
+		{"no name", `{"metadata":{"resourceVersion":"5"}}`, resource.ErrNoName},
+		{"an empty name", `{"metadata":{"name":"","resourceVersion":"5"}}`, resource.ErrNoName},
+		{"no version", `{"metadata":{"name":"a"}}`, resource.ErrNoVersion},
+		{"metadata twice", `{"metadata":{"name":"a","resourceVersion":"5"},"metadata":{}}`, resource.ErrDuplicate},
+		{"a name twice", `{"metadata":{"name":"a","resourceVersion":"5","n\u0061me":"b"}}`, resource.ErrDuplicate},
+		{"a name that is a number", `{"metadata":{"name":1,"resourceVersion":"5"}}`, resource.ErrFieldType},
+		{"a broken generation", `{"metadata":{"name":"a","resourceVersion":"5","generation":1.5}}`, resource.ErrFieldType},
+		{"owners that are none", `{"metadata":{"name":"a","resourceVersion":"5","ownerReferences":[1]}}`, resource.ErrFieldType},
+		{"a table", `{"kind":"Table","metadata":{"name":"a","resourceVersion":"5"}}`, resource.ErrWrongKind},
+		{"half an object", `{"metadata":{"name":"a","resourceVersion":"5"}`, resource.ErrSyntax},
+		{"two objects", `{"metadata":{"name":"a","resourceVersion":"5"}} {}`, resource.ErrSyntax},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			obj, err := resource.Parse([]byte(tt.in), resource.ParseOptions{Type: pods})
+			if !errors.Is(err, tt.want) || obj != nil {
+				t.Errorf("Parse = %v, %v, want %v", obj, err, tt.want)
+			}
+		})
+	}
+}
+
+func TestParseAllocatesTwice(t *testing.T) {
+	raw := readTestdata(t, "pod.json")
+	opts := resource.ParseOptions{Type: pods}
+	got := testing.AllocsPerRun(100, func() {
+		if _, err := resource.Parse(raw, opts); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if got != 2 { // the Object with its owner; Raw with the manager's name
+		t.Errorf("Parse of a pod makes %v allocations, want 2", got)
+	}
+}
+
+func BenchmarkParse(b *testing.B) {
+	raw := readTestdata(b, "pod.json")
+	for _, bb := range []struct {
+		name string
+		opts resource.ParseOptions
+	}{
+		{"cut", resource.ParseOptions{Type: pods}},
+		{"keep", resource.ParseOptions{Type: pods, KeepManagedFields: true}},
+	} {
+		b.Run(bb.name, func(b *testing.B) {
+			b.SetBytes(int64(len(raw)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := resource.Parse(raw, bb.opts); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,98 @@
+package resource
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// ErrRedact says that an object holds secrets in a place where they can't be taken out one by one. Such an object is
+// refused as a whole. The error tells the place and never what stands there.
+var ErrRedact = errors.New("can't redact")
+
+// annotationsWithCopies name the annotations in which tools keep a copy of the whole object, secrets included.
+var annotationsWithCopies = []string{
+	"kubectl.kubernetes.io/last-applied-configuration",
+	"kapp.k14s.io/original",
+	"objectset.rio.cattle.io/applied",
+}
+
+// Redactor replaces what is secret in an object by a fingerprint: equal values have equal fingerprints under one key,
+// so a reader sees that a value changed, and no more. It is immutable and safe for concurrent use.
+type Redactor struct{ key []byte }
+
+// minRedactKey keeps a guessed value from being tried against its fingerprint.
+const minRedactKey = 16
+
+// NewRedactor makes a Redactor. The key is kept secret, at least 16 bytes long, and stays the same over restarts: with
+// another key every fingerprint changes.
+func NewRedactor(key []byte) (*Redactor, error) {
+	if len(key) < minRedactKey {
+		return nil, fmt.Errorf("redaction key has %d bytes: give it %d or more, from a random source", len(key), minRedactKey)
+	}
+	return &Redactor{key: slices.Clone(key)}, nil
+}
+
+// Applies says whether objects of this type hold secrets: core Secrets, in any version.
+func (r *Redactor) Applies(t Type) bool {
+	return r != nil && t.Group == "" && t.Resource == "secrets"
+}
+
+// fingerprint is the JSON string that stands for a value.
+func (r *Redactor) fingerprint(value []byte) []byte {
+	mac := hmac.New(sha256.New, r.key)
+	mac.Write(value)
+	const hexDigits = 16
+	out := append(make([]byte, 0, 32), `"redacted:`...)
+	out = hex.AppendEncode(out, mac.Sum(nil)[:hexDigits/2])
+	return append(out, '"')
+}
+
+// redactValues replaces every value of the map that comes next and keeps its keys. Values in base64 are fingerprinted
+// as what they encode, so that a value has one fingerprint in data and in stringData.
+func (p *parser) redactValues(r *Redactor, place string, isBase64 bool) {
+	if !p.enter('{', ErrRedact, place) {
+		return
+	}
+	for p.next('}') {
+		p.key()
+		p.redactValue(r, isBase64)
+	}
+}
+
+// redactAnnotations replaces the annotations that hold a copy of the object.
+func (p *parser) redactAnnotations(r *Redactor) {
+	if !p.enter('{', ErrRedact, "metadata.annotations") {
+		return
+	}
+	for p.next('}') {
+		if slices.Contains(annotationsWithCopies, string(p.key())) {
+			p.redactValue(r, false)
+		} else {
+			p.skip()
+		}
+	}
+}
+
+// redactValue replaces the value that comes next, whatever kind it is of.
+func (p *parser) redactValue(r *Redactor, isBase64 bool) {
+	isString := p.peek() == '"'
+	at := p.skip()
+	if p.err != nil {
+		return
+	}
+	value := p.b[at.start:at.end]
+	if isString {
+		value = p.text(span{at.start + 1, at.end - 1})
+	}
+	if isBase64 {
+		if decoded, err := base64.StdEncoding.AppendDecode(nil, value); err == nil {
+			value = decoded
+		}
+	}
+	p.edits.add(edit{at, r.fingerprint(value)})
+}

@@ -1,0 +1,140 @@
+package store
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/kubebridge/bridge/internal/resource"
+)
+
+// Position is where an informer can resume.
+type Position struct {
+	// Version is the watermark; "" for none.
+	Version resource.Version `json:"version"`
+	// Time of the commit that wrote it, for people.
+	Time time.Time `json:"time"`
+}
+
+// Position reads the saved position, zero when there is none.
+func (ix *Indexer) Position() (Position, error) {
+	value, err := ix.db.get(prefix(spacePosition, ix.id))
+	if err != nil || value == nil {
+		return Position{}, err
+	}
+	var p Position
+	if err := json.Unmarshal(value, &p); err != nil {
+		return p, fmt.Errorf("state of informer %s: the position does not parse: %w", ix.cfg.Name, err)
+	}
+	return p, nil
+}
+
+// Batch is one atomic commit: settled objects and watermarks of any number of informers. It is used by one goroutine.
+type Batch struct {
+	db    *DB
+	batch *pebble.Batch
+	body  []byte // reused between bodies
+	errs  []error
+}
+
+// NewBatch begins a commit.
+func (db *DB) NewBatch() *Batch { return &Batch{db: db, batch: db.pebble.NewBatch()} }
+
+// Settle writes an object's last settled state.
+func (b *Batch) Settle(ix *Indexer, key resource.Key, s Settled) {
+	record, body := objectKey(spaceRecord, ix.id, key), objectKey(spaceBody, ix.id, key)
+	if !s.Deleted {
+		b.put(record, s.Record.append(nil))
+		b.body = ix.db.bodies.encode(b.body, s.Object.Raw)
+		b.put(body, b.body)
+		return
+	}
+	b.fail(b.batch.Delete(body, nil))
+	if !s.Version.Ordered() {
+		// Without an order no watermark ever passes it, and no replay can be told from news: keep nothing.
+		b.fail(b.batch.Delete(record, nil))
+		return
+	}
+	b.put(record, s.Record.append(nil))
+	b.put(tombstoneKey(ix.id, s.Version, key), nil)
+}
+
+// SetPosition moves the watermark and drops the tombstones it has passed. It comes before the Settle calls of its batch:
+// what it deletes, they may write again.
+func (b *Batch) SetPosition(ix *Indexer, version resource.Version) {
+	value, err := json.Marshal(Position{Version: version, Time: time.Now().UTC()})
+	b.fail(err)
+	b.put(prefix(spacePosition, ix.id), value)
+	if version.Ordered() {
+		b.dropTombstones(ix, after(tombstoneKey(ix.id, version, "")))
+	}
+}
+
+// DropTombstones forgets all deleted objects of an informer: when the server's history went back, their versions say nothing.
+func (ix *Indexer) DropTombstones() error {
+	b := ix.db.NewBatch()
+	b.dropTombstones(ix, after(prefix(spaceTombstone, ix.id)))
+	return b.Commit()
+}
+
+// dropTombstones deletes the records of deleted objects whose tombstone key is before end, but for those of objects that
+// exist again.
+func (b *Batch) dropTombstones(ix *Indexer, end []byte) {
+	begin := prefix(spaceTombstone, ix.id)
+	it, err := ix.db.pebble.NewIter(&pebble.IterOptions{LowerBound: begin, UpperBound: end})
+	if err != nil {
+		b.fail(err)
+		return
+	}
+	found := false
+	for it.First(); it.Valid(); it.Next() {
+		found = true
+		tail := it.Key()[len(begin):]
+		versionEnd := 1 + int(tail[0])
+		version, key := resource.Version(tail[1:versionEnd]), resource.Key(tail[versionEnd:])
+		value, err := ix.db.get(objectKey(spaceRecord, ix.id, key))
+		if err != nil {
+			b.fail(err)
+			continue
+		}
+		if rec, err := parseRecord(value); value != nil && err == nil && rec.Deleted && rec.Version == version {
+			b.fail(b.batch.Delete(objectKey(spaceRecord, ix.id, key), nil))
+		}
+	}
+	b.fail(it.Close())
+	if found {
+		b.fail(b.batch.DeleteRange(begin, end, nil))
+	}
+}
+
+func (b *Batch) put(key, value []byte) { b.fail(b.batch.Set(key, value, nil)) }
+
+func (b *Batch) fail(err error) {
+	if err != nil {
+		b.errs = append(b.errs, err)
+	}
+}
+
+// Empty says whether there is nothing to commit.
+func (b *Batch) Empty() bool { return b.batch.Empty() && len(b.errs) == 0 }
+
+// Len is the size of the batch in bytes.
+func (b *Batch) Len() int { return b.batch.Len() }
+
+// Commit writes everything or nothing, and returns when it is durable. The batch is spent.
+func (b *Batch) Commit() error {
+	defer b.batch.Close()
+	if err := errors.Join(b.errs...); err != nil {
+		return fmt.Errorf("state database: %w", err)
+	}
+	if b.batch.Empty() {
+		return nil
+	}
+	if err := b.batch.Commit(b.db.sync); err != nil {
+		return fmt.Errorf("state database: commit: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,196 @@
+package store
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/kubebridge/bridge/internal/resource"
+)
+
+// IndexFunc gives the values under which an object is found in one index. It must be pure and not keep the object.
+type IndexFunc func(*resource.Object) []string
+
+// IndexerConfig of one informer's Indexer.
+type IndexerConfig struct {
+	// Name of the informer's unit, unique in the database: its state is kept under it.
+	Name string
+	// Scope is what the informer selects (API version aside): when it is another than last time, the saved position no longer
+	// covers everything and is forgotten; the settled state stays, so that a relist finds the differences.
+	Scope string
+	// Type of the objects.
+	Type resource.Type
+	// Indexes by name; may be nil.
+	Indexes map[string]IndexFunc
+}
+
+// Indexer is the newest known state of one informer's objects: an overlay of what is on its way over the settled state on
+// disk. One controller writes, anyone reads.
+type Indexer struct {
+	db  *DB
+	id  uint32
+	cfg IndexerConfig
+
+	mu sync.RWMutex
+	// overlay holds the newest state of each object that has changes on their way.
+	overlay map[resource.Key]overlaid
+	indexes map[string]*index
+}
+
+// overlaid is the newest state of an object, and the change that made it.
+type overlaid struct {
+	Record
+	object *resource.Object // nil when deleted
+	seq    uint64
+}
+
+// Indexer opens the state of one informer. Only one Indexer per name may be open.
+func (db *DB) Indexer(cfg IndexerConfig) (*Indexer, error) {
+	id, err := db.informerID(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("state of informer %s: %w", cfg.Name, err)
+	}
+	ix := &Indexer{db: db, id: id, cfg: cfg, overlay: map[resource.Key]overlaid{}, indexes: map[string]*index{}}
+	for name, fn := range cfg.Indexes {
+		ix.indexes[name] = newIndex(fn)
+	}
+	if err := ix.buildIndexes(); err != nil {
+		return nil, fmt.Errorf("state of informer %s: %w", cfg.Name, err)
+	}
+	return ix, nil
+}
+
+// informerID finds the number of an informer's keys, or gives it one.
+func (db *DB) informerID(cfg IndexerConfig) (uint32, error) {
+	key := append([]byte{spaceInformer}, cfg.Name...)
+	value, err := db.get(key)
+	if err != nil {
+		return 0, err
+	}
+	if value == nil {
+		return db.newInformer(key, cfg.Scope)
+	}
+	if len(value) < 4 {
+		return 0, errors.New("its entry does not parse; the directory is damaged")
+	}
+	id := binary.BigEndian.Uint32(value)
+	if string(value[4:]) == cfg.Scope {
+		return id, nil
+	}
+	batch := db.pebble.NewBatch()
+	defer batch.Close()
+	err = errors.Join(
+		batch.Set(key, append(binary.BigEndian.AppendUint32(nil, id), cfg.Scope...), nil),
+		batch.Delete(prefix(spacePosition, id), nil),
+		batch.Commit(db.sync))
+	return id, err
+}
+
+func (db *DB) newInformer(key []byte, scope string) (uint32, error) {
+	next := metaKey("next-informer")
+	value, err := db.get(next)
+	if err != nil {
+		return 0, err
+	}
+	id := uint32(1)
+	if len(value) == 4 {
+		id = binary.BigEndian.Uint32(value)
+	}
+	batch := db.pebble.NewBatch()
+	defer batch.Close()
+	err = errors.Join(
+		batch.Set(key, append(binary.BigEndian.AppendUint32(nil, id), scope...), nil),
+		batch.Set(next, binary.BigEndian.AppendUint32(nil, id+1), nil),
+		batch.Commit(db.sync))
+	return id, err
+}
+
+// Get gives the newest record of an object, tombstones included. Found is false for an object never seen, or gone for good.
+func (ix *Indexer) Get(key resource.Key) (rec Record, found bool, err error) {
+	ix.mu.RLock()
+	over, ok := ix.overlay[key]
+	ix.mu.RUnlock()
+	if ok {
+		return over.Record, true, nil
+	}
+	// Not in the overlay: what was there and is gone was committed before it went, so the database has it.
+	value, closer, err := ix.db.pebble.Get(objectKey(spaceRecord, ix.id, key))
+	if errors.Is(err, pebble.ErrNotFound) {
+		return Record{}, false, nil
+	}
+	if err != nil {
+		return Record{}, false, fmt.Errorf("state database: %w", err)
+	}
+	rec, err = parseRecord(value)
+	return rec, err == nil, errors.Join(err, closer.Close())
+}
+
+// Object gives the newest known state of an object, nil when it is not known or gone.
+func (ix *Indexer) Object(key resource.Key) (*resource.Object, error) {
+	ix.mu.RLock()
+	over, ok := ix.overlay[key]
+	ix.mu.RUnlock()
+	if ok {
+		return over.object, nil
+	}
+	return ix.settledObject(key)
+}
+
+// settledObject reads a body from the database.
+func (ix *Indexer) settledObject(key resource.Key) (*resource.Object, error) {
+	value, closer, err := ix.db.pebble.Get(objectKey(spaceBody, ix.id, key))
+	if errors.Is(err, pebble.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("state database: %w", err)
+	}
+	raw, err := ix.db.bodies.decode(value)
+	if err = errors.Join(err, closer.Close()); err != nil {
+		return nil, err
+	}
+	obj, err := resource.Parse(raw, resource.ParseOptions{Type: ix.cfg.Type, KeepManagedFields: true})
+	if err != nil {
+		return nil, fmt.Errorf("state database: body of %s %s: %w", ix.cfg.Type, key, err)
+	}
+	return obj, nil
+}
+
+// Update makes obj the newest state of the object that key names. seq orders the changes of one informer.
+func (ix *Indexer) Update(key resource.Key, obj *resource.Object, seq uint64) {
+	entry := overlaid{Record: Record{UID: obj.UID, Version: obj.Version}, object: obj, seq: seq}
+	values := ix.indexValues(obj)
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
+	ix.overlay[key] = entry
+	ix.reindexLocked(key, values)
+}
+
+// Delete makes the object gone as of version. seq orders the changes of one informer.
+func (ix *Indexer) Delete(key resource.Key, uid string, version resource.Version, seq uint64) {
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
+	ix.overlay[key] = overlaid{Record: Record{UID: uid, Version: version, Deleted: true}, seq: seq}
+	ix.reindexLocked(key, nil)
+}
+
+// Settled is the last settled change of an object, for a commit.
+type Settled struct {
+	Record
+	Object *resource.Object // nil when deleted
+	Seq    uint64
+}
+
+// Forget drops from the overlay what a commit has made durable. Newer changes stay.
+func (ix *Indexer) Forget(settled map[resource.Key]Settled) {
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
+	for key, s := range settled {
+		if over, ok := ix.overlay[key]; ok && over.seq <= s.Seq {
+			delete(ix.overlay, key)
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package store
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/kubebridge/bridge/internal/resource"
+)
+
+// Key space of the database. Every key of an informer begins with a letter and the informer's number.
+const (
+	spaceMeta      = 'M' // name -> format version, cluster, secret
+	spaceInformer  = 'I' // name -> number and scope
+	spacePosition  = 'p' // -> Position
+	spaceRecord    = 'r' // object key -> Record
+	spaceBody      = 'b' // object key -> body
+	spaceTombstone = 't' // version, object key -> nothing: the records of deleted objects, in order of version
+	spaceMark      = 'm' // object key -> nothing: listed since the last ReplaceBegin
+)
+
+func metaKey(name string) []byte { return append([]byte{spaceMeta}, name...) }
+
+// prefix of an informer's keys in one space.
+func prefix(space byte, id uint32) []byte {
+	return binary.BigEndian.AppendUint32([]byte{space}, id)
+}
+
+func objectKey(space byte, id uint32, key resource.Key) []byte {
+	return append(prefix(space, id), key...)
+}
+
+// tombstoneKey sorts by version: numbers without leading zeros sort by length, then by digits.
+func tombstoneKey(id uint32, version resource.Version, key resource.Key) []byte {
+	k := append(prefix(spaceTombstone, id), byte(len(version)))
+	k = append(k, version...)
+	return append(k, key...)
+}
+
+// after is the first key behind all that begin with p. The informer's number never overflows, so the last byte may carry.
+func after(p []byte) []byte {
+	end := append([]byte{}, p...)
+	for i := len(end) - 1; i >= 0; i-- {
+		end[i]++
+		if end[i] != 0 {
+			break
+		}
+	}
+	return end
+}
+
+// Record is what is always known of an object: its identity, its version, and whether it is gone.
+type Record struct {
+	UID     string
+	Version resource.Version
+	// Deleted: the object is gone, as of Version; kept until the watermark has passed that version, so that a replay of
+	// what came before does not bring it back.
+	Deleted bool
+}
+
+// Record encoding: flags, length of the uid, uid, version.
+const flagDeleted = 1
+
+func (r Record) append(dst []byte) []byte {
+	var flags byte
+	if r.Deleted {
+		flags |= flagDeleted
+	}
+	dst = append(dst, flags, byte(len(r.UID)))
+	dst = append(dst, r.UID...)
+	return append(dst, r.Version...)
+}
+
+func parseRecord(b []byte) (Record, error) {
+	if len(b) < 2 || len(b) < 2+int(b[1]) || b[0]&^flagDeleted != 0 {
+		return Record{}, fmt.Errorf("state database: a record of %d bytes does not parse; the directory is damaged: restore it from a copy, or reset the informer", len(b))
+	}
+	uid := int(b[1])
+	return Record{Deleted: b[0]&flagDeleted != 0, UID: string(b[2 : 2+uid]), Version: resource.Version(b[2+uid:])}, nil
+}

@@ -1,0 +1,158 @@
+package store
+
+import (
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/kubebridge/bridge/internal/resource"
+)
+
+// Marks say which objects a list held. They live in the database, so that a relist of a million objects costs no memory; they
+// need not survive a crash, since the relist does not either.
+
+// ClearMarks forgets which objects were listed: a new list begins, or one has been worked through.
+func (ix *Indexer) ClearMarks() error {
+	begin := prefix(spaceMark, ix.id)
+	if err := ix.db.pebble.DeleteRange(begin, after(begin), pebble.NoSync); err != nil {
+		return fmt.Errorf("state database: %w", err)
+	}
+	return nil
+}
+
+// Mark remembers that objects were listed.
+func (ix *Indexer) Mark(keys []resource.Key) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	batch := ix.db.pebble.NewBatch()
+	defer batch.Close()
+	for _, key := range keys {
+		if err := batch.Set(objectKey(spaceMark, ix.id, key), nil, nil); err != nil {
+			return fmt.Errorf("state database: %w", err)
+		}
+	}
+	if err := batch.Commit(pebble.NoSync); err != nil {
+		return fmt.Errorf("state database: %w", err)
+	}
+	return nil
+}
+
+// Missing yields the known objects that the list as of version did not hold, with their last state: what was not marked, and
+// is not newer than the list. After a rewind versions say nothing, and what was not marked is missing whatever its version.
+// Changes that are applied while it runs are not seen by it.
+func (ix *Indexer) Missing(version resource.Version, rewound bool) iter.Seq2[resource.Known, error] {
+	return func(yield func(resource.Known, error) bool) {
+		marks, err := ix.iterator(spaceMark)
+		if err != nil {
+			yield(resource.Known{}, err)
+			return
+		}
+		defer marks.Close()
+		marked := marks.First()
+		for item, err := range ix.All() {
+			if err != nil {
+				yield(resource.Known{}, err)
+				return
+			}
+			for marked && markOf(marks) < item.Key {
+				marked = marks.Next()
+			}
+			if marked && markOf(marks) == item.Key {
+				continue
+			}
+			if !rewound && item.Version.Newer(version) {
+				continue // made after the list: the watch tells
+			}
+			obj, err := item.Object()
+			if !yield(resource.Known{Key: item.Key, Object: obj}, err) {
+				return
+			}
+		}
+		if err := marks.Error(); err != nil {
+			yield(resource.Known{}, fmt.Errorf("state database: %w", err))
+		}
+	}
+}
+
+func markOf(it *pebble.Iterator) resource.Key {
+	return resource.Key(it.Key()[len(prefix(spaceMark, 0)):])
+}
+
+// iterator over one space of the informer's keys.
+func (ix *Indexer) iterator(space byte) (*pebble.Iterator, error) {
+	begin := prefix(space, ix.id)
+	it, err := ix.db.pebble.NewIter(&pebble.IterOptions{LowerBound: begin, UpperBound: after(begin)})
+	if err != nil {
+		return nil, fmt.Errorf("state database: %w", err)
+	}
+	return it, nil
+}
+
+// Item is one live object of an iteration.
+type Item struct {
+	Key resource.Key
+	Record
+	ix     *Indexer
+	object *resource.Object // when it was on its way
+}
+
+// Object is the item's state, nil when it is gone by now.
+func (i Item) Object() (*resource.Object, error) {
+	if i.object != nil {
+		return i.object, nil
+	}
+	return i.ix.settledObject(i.Key)
+}
+
+// All yields the live objects in order of their keys: the newest state of each at the call. It costs memory for what is on its
+// way, not for the objects.
+func (ix *Indexer) All() iter.Seq2[Item, error] {
+	return func(yield func(Item, error) bool) {
+		// The overlay first: what a commit moves from it to the database in between is then in both, never in none.
+		ix.mu.RLock()
+		overlay := maps.Clone(ix.overlay)
+		ix.mu.RUnlock()
+		onWay := slices.Sorted(maps.Keys(overlay))
+		it, err := ix.iterator(spaceRecord)
+		if err != nil {
+			yield(Item{}, err)
+			return
+		}
+		defer it.Close()
+		emit := func(key resource.Key) bool {
+			over := overlay[key]
+			return over.Deleted || yield(Item{Key: key, Record: over.Record, ix: ix, object: over.object}, nil)
+		}
+		for it.First(); it.Valid(); it.Next() {
+			key := resource.Key(it.Key()[len(prefix(spaceRecord, 0)):])
+			for len(onWay) > 0 && onWay[0] < key {
+				if !emit(onWay[0]) {
+					return
+				}
+				onWay = onWay[1:]
+			}
+			if len(onWay) > 0 && onWay[0] == key {
+				continue // the overlay's is newer; it is next
+			}
+			rec, err := parseRecord(it.Value())
+			if err == nil && rec.Deleted {
+				continue
+			}
+			if !yield(Item{Key: key, Record: rec, ix: ix}, err) || err != nil {
+				return
+			}
+		}
+		for _, key := range onWay {
+			if !emit(key) {
+				return
+			}
+		}
+		if err := it.Error(); err != nil {
+			yield(Item{}, fmt.Errorf("state database: %w", err))
+		}
+	}
+}
