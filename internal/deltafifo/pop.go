@@ -118,11 +118,11 @@ func (f *FIFO) popMissing(batch *Batch, max int) error {
 	for len(batch.Deltas) < max {
 		known, err, ok := f.sweep.next()
 		if err != nil {
+			f.Abandon()
 			return fmt.Errorf("find what a list no longer holds: %w", err)
 		}
 		if !ok {
-			f.sweep.stop()
-			f.sweep = nil
+			f.Abandon()
 			f.mu.Lock()
 			f.handOutLocked(batch, f.queue[f.head])
 			batch.ends++
@@ -133,6 +133,14 @@ func (f *FIFO) popMissing(batch *Batch, max int) error {
 		batch.Deltas = append(batch.Deltas, Deltas{Key: known.Key, Items: []Delta{f.sweep.deletion(known.Object)}})
 	}
 	return nil
+}
+
+// Abandon gives up what Pop has begun: the walk through the known objects. The controller calls it when it will not Pop again.
+func (f *FIFO) Abandon() {
+	if f.sweep != nil {
+		f.sweep.stop()
+		f.sweep = nil
+	}
 }
 
 func (s *sweep) deletion(last *resource.Object) Delta {

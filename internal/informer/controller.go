@@ -28,11 +28,14 @@ type controller struct {
 	sweep   uint64          // the place of the list's end whose deletes are being decided, 0 for none
 	number  uint64          // of the last change
 	now     time.Time
+	started time.Time
 }
 
 // run pops and decides until the FIFO is closed and empty, then closes the log.
 func (c *controller) run(ctx context.Context) error {
 	defer c.log.close()
+	defer c.cfg.FIFO.Abandon()
+	c.started = time.Now()
 	for {
 		err := c.cfg.FIFO.Pop(ctx, &c.batch, popSize)
 		if errors.Is(err, deltafifo.ErrClosed) {
@@ -144,8 +147,7 @@ func (c *controller) decide(ctx context.Context, key resource.Key, d *deltafifo.
 		c.marks = append(c.marks, key)
 		c.listed++
 		if c.unchanged(d.Object, known, found) {
-			c.metrics.skipped.Inc()
-			return nil
+			return c.covered(key, d, known, alive)
 		}
 	default:
 		if found && covers(known, d.Object.Version) {
@@ -154,6 +156,19 @@ func (c *controller) decide(ctx context.Context, key resource.Key, d *deltafifo.
 		}
 	}
 	return c.stored(key, d, known, alive)
+}
+
+// covered passes over an item of a list that is known already, unless every object is to be published at the first list.
+func (c *controller) covered(key resource.Key, d *deltafifo.Delta, known store.Record, alive bool) error {
+	if !c.cfg.Resnapshot || !c.relist.Initial || !alive {
+		c.metrics.skipped.Inc()
+		return nil
+	}
+	ch := event.Change{
+		Op: event.Synced, Key: key, Object: d.Object, UID: known.UID, Version: known.Version, Initial: true, Round: c.started.Unix(),
+	}
+	c.emit(newChange(ch, d.Seq, c.now))
+	return nil
 }
 
 // covers says whether what is known of an object includes the given version of it.

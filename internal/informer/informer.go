@@ -25,6 +25,7 @@ import (
 type Queue interface {
 	Pop(ctx context.Context, batch *deltafifo.Batch, max int) error
 	Resync(ctx context.Context, key resource.Key, set uint64) error
+	Abandon()
 	HasSynced() bool
 }
 
@@ -54,7 +55,9 @@ type Config struct {
 	Listeners []ListenerConfig
 	// LogBytes is how much the change log holds; default 16 MiB.
 	LogBytes int
-	Log      *slog.Logger
+	// Resnapshot publishes every object at the first list: what the settled state covers already as Synced.
+	Resnapshot bool
+	Log        *slog.Logger
 	// Registerer for metrics; nil for none.
 	Registerer prometheus.Registerer
 }

@@ -1,0 +1,165 @@
+package bridge
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kubebridge/bridge/internal/checkpoint"
+	"github.com/kubebridge/bridge/internal/publisher"
+	"github.com/kubebridge/bridge/internal/reflector"
+	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/store"
+)
+
+// Config of a Bridge. Zero values mean the documented default.
+type Config struct {
+	// Cluster is the name in events.
+	Cluster string
+	// Client reaches the API server.
+	Client *reflector.Client
+	// DB is the state database. The caller opens it before and closes it after Run.
+	DB *store.DB
+	// Units are what is watched.
+	Units []UnitConfig
+	// Sinks are where it goes.
+	Sinks []SinkConfig
+	// Services run as long as anything else does: an embedded broker.
+	Services []Service
+	// CommitInterval is how often settled changes are committed; default 200 ms.
+	CommitInterval time.Duration
+	// Drain is how long a stop may take; default 15 s.
+	Drain time.Duration
+	Log   *slog.Logger
+	// Registerer for metrics; nil for none.
+	Registerer prometheus.Registerer
+}
+
+// SinkConfig is one sink and how it is fed.
+type SinkConfig struct {
+	Name      string
+	Sink      sinks.Sink
+	Publisher publisher.Config // Sink, Name, Log and Registerer are filled in
+}
+
+// Service is something that has to run before a sink can work.
+type Service interface {
+	Run(ctx context.Context) error
+}
+
+// Bridge is the whole pipeline.
+type Bridge struct {
+	cfg        Config
+	log        *slog.Logger
+	committer  *checkpoint.Committer
+	publishers map[string]*publisher.Publisher
+	units      []*unit
+}
+
+// New checks, opens the state of each unit and starts nothing.
+func New(cfg Config) (*Bridge, error) {
+	if cfg.Client == nil || cfg.DB == nil {
+		return nil, errors.New("bridge: client and state database are required")
+	}
+	cfg.Drain = cmp.Or(cfg.Drain, 15*time.Second)
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	b := &Bridge{cfg: cfg, log: cfg.Log, publishers: map[string]*publisher.Publisher{}}
+	var err error
+	b.committer, err = checkpoint.New(checkpoint.Config{
+		DB: cfg.DB, Interval: cfg.CommitInterval, Log: cfg.Log, Registerer: cfg.Registerer,
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, sc := range cfg.Sinks {
+		if err := b.addSink(sc); err != nil {
+			return nil, err
+		}
+	}
+	var problems []error
+	for _, uc := range cfg.Units {
+		u, err := b.newUnit(uc)
+		if err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		b.units = append(b.units, u)
+	}
+	return b, errors.Join(problems...)
+}
+
+func (b *Bridge) addSink(sc SinkConfig) error {
+	if b.publishers[sc.Name] != nil {
+		return fmt.Errorf("sink %s: the name is used twice", sc.Name)
+	}
+	pc := sc.Publisher
+	pc.Sink, pc.Name = sc.Sink, sc.Name
+	pc.Log = b.log.With("sink", sc.Name)
+	pc.Registerer = labelled(b.cfg.Registerer, prometheus.Labels{"sink": sc.Name})
+	p, err := publisher.New(pc)
+	if err != nil {
+		return fmt.Errorf("sink %s: %w", sc.Name, err)
+	}
+	b.publishers[sc.Name] = p
+	return nil
+}
+
+// labelled adds constant labels to what is registered.
+func labelled(reg prometheus.Registerer, labels prometheus.Labels) prometheus.Registerer {
+	if reg == nil {
+		return nil
+	}
+	return prometheus.WrapRegistererWith(labels, reg)
+}
+
+// ErrDrain is returned by Run when the drain deadline passed: what was not sent is sent after the next start.
+var ErrDrain = errors.New("drain deadline passed before everything was sent; the rest is sent after the next start")
+
+// Run works until ctx ends and everything read by then is settled, or the drain deadline has passed (ErrDrain); or until
+// something fails that only a restart can heal.
+func (b *Bridge) Run(ctx context.Context) error {
+	// hard ends everything at once; ctx only ends reading.
+	hard, failed := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer failed(errDone)
+	read, stopReading := context.WithCancelCause(ctx)
+	defer stopReading(errDone)
+	context.AfterFunc(hard, func() { stopReading(context.Cause(hard)) })
+
+	services, commits := newStage(hard, failed), newStage(hard, failed)
+	publishing, units := newStage(hard, failed), newStage(hard, failed)
+	for _, s := range b.cfg.Services {
+		services.start("", s.Run)
+	}
+	commits.start("", b.committer.Run)
+	for name, p := range b.publishers {
+		publishing.start("sink "+name, p.Run)
+	}
+	for _, u := range b.units {
+		units.start("informer "+u.name, func(ctx context.Context) error { return u.run(read, ctx) })
+	}
+	stopDeadline := context.AfterFunc(read, func() { b.deadline(ctx, hard, failed) })
+	defer stopDeadline()
+
+	err := errors.Join(units.wait(), publishing.end(), commits.end(), services.end())
+	if why := context.Cause(hard); why != nil {
+		return errors.Join(why, err)
+	}
+	return err
+}
+
+// deadline ends everything when the drain takes too long.
+func (b *Bridge) deadline(ctx, hard context.Context, failed context.CancelCauseFunc) {
+	b.log.Info("stopping: sending what was read", "cause", context.Cause(ctx), "deadline", b.cfg.Drain.String())
+	select {
+	case <-time.After(b.cfg.Drain):
+		failed(ErrDrain)
+	case <-hard.Done():
+	}
+}

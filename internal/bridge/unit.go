@@ -1,0 +1,175 @@
+package bridge
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kubebridge/bridge/internal/checkpoint"
+	"github.com/kubebridge/bridge/internal/deltafifo"
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/informer"
+	"github.com/kubebridge/bridge/internal/reflector"
+	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/store"
+)
+
+// Snapshot says when the objects that exist are published.
+type Snapshot string
+
+// The snapshot modes.
+const (
+	SnapshotInitial Snapshot = "initial" // at the first start; the default
+	SnapshotNever   Snapshot = "never"   // changes only
+	SnapshotAlways  Snapshot = "always"  // at every start: what is known already as Synced
+)
+
+// UnitConfig is one resource of one informer, in one namespace or all. Zero values mean the documented default.
+type UnitConfig struct {
+	// Informer is its name in the configuration; it is part of every message id.
+	Informer      string
+	Type          resource.Type
+	Namespace     string // "" for all
+	LabelSelector string
+	FieldSelector string
+	Snapshot      Snapshot
+	Delivery      deltafifo.Mode
+	// Memory bounds the FIFO, and again the change log, in bytes; default 16 MiB.
+	Memory int
+	Resync time.Duration
+	Parse  resource.ParseOptions // Type is filled in
+	Sinks  []BindingConfig
+	// Indexes of the unit's Indexer; may be nil.
+	Indexes map[string]store.IndexFunc
+	// Reflector holds what else is to be set there, for tests of its limits.
+	Reflector reflector.Config
+}
+
+// BindingConfig sends a unit's changes to a sink.
+type BindingConfig struct {
+	Sink    string
+	Payload event.Payload
+}
+
+// Name is unique among the units of a bridge; the state is kept under it.
+func (c *UnitConfig) Name() string {
+	name := c.Informer + "/" + c.Type.String()
+	if c.Namespace != "" {
+		name += "/" + c.Namespace
+	}
+	return name
+}
+
+// scope is what the unit selects. When it changes, the saved position does not cover it any more.
+func (c *UnitConfig) scope() string {
+	return "labels=" + c.LabelSelector + " fields=" + c.FieldSelector
+}
+
+// unit is one pipeline from the API server to the publishers.
+type unit struct {
+	cfg       UnitConfig
+	name      string
+	log       *slog.Logger
+	fifo      *deltafifo.FIFO
+	indexer   *store.Indexer
+	tracker   *checkpoint.Tracker
+	informer  *informer.Informer
+	reflector *reflector.Reflector
+}
+
+// newUnit opens the unit's state and connects its stages.
+func (b *Bridge) newUnit(cfg UnitConfig) (*unit, error) {
+	u := &unit{cfg: cfg, name: cfg.Name()}
+	u.log = b.log.With("informer", cfg.Informer, "resource", cfg.Type.String())
+	if cfg.Namespace != "" {
+		u.log = u.log.With("namespace", cfg.Namespace)
+	}
+	reg := labelled(b.cfg.Registerer, prometheus.Labels{
+		"informer": cfg.Informer, "resource": cfg.Type.String(), "namespace": cfg.Namespace,
+	})
+	steps := []func(*Bridge, prometheus.Registerer) error{u.openState, u.addFIFO, u.addInformer, u.addReflector}
+	for _, step := range steps {
+		if err := step(b, reg); err != nil {
+			return nil, fmt.Errorf("informer %s: %w", u.name, err)
+		}
+	}
+	return u, nil
+}
+
+func (u *unit) openState(b *Bridge, _ prometheus.Registerer) (err error) {
+	u.indexer, err = b.cfg.DB.Indexer(store.IndexerConfig{
+		Name: u.name, Scope: u.cfg.scope(), Type: u.cfg.Type, Indexes: u.cfg.Indexes,
+	})
+	if err != nil {
+		return err
+	}
+	u.tracker, err = b.committer.Track(u.indexer)
+	return err
+}
+
+func (u *unit) addFIFO(_ *Bridge, reg prometheus.Registerer) (err error) {
+	u.fifo, err = deltafifo.New(deltafifo.Config{Mode: u.cfg.Delivery, MaxBytes: u.cfg.Memory, Known: u.indexer, Registerer: reg})
+	return err
+}
+
+func (u *unit) addInformer(b *Bridge, reg prometheus.Registerer) (err error) {
+	var listeners []informer.ListenerConfig
+	for _, binding := range u.cfg.Sinks {
+		p := b.publishers[binding.Sink]
+		if p == nil {
+			return fmt.Errorf("there is no sink %q", binding.Sink)
+		}
+		maker, err := event.NewMaker(event.MakerConfig{
+			Cluster: b.cfg.Cluster, Informer: u.cfg.Informer, Type: u.cfg.Type, Payload: binding.Payload,
+			Selective: u.cfg.LabelSelector != "" || u.cfg.FieldSelector != "",
+		})
+		if err != nil {
+			return err
+		}
+		listeners = append(listeners, informer.ListenerConfig{Name: binding.Sink, Publisher: p, Maker: maker, Resync: u.cfg.Resync})
+	}
+	u.informer, err = informer.New(informer.Config{
+		Name: u.name, FIFO: u.fifo, Indexer: u.indexer, Tracker: u.tracker, Listeners: listeners,
+		LogBytes: u.cfg.Memory, Resnapshot: u.cfg.Snapshot == SnapshotAlways, Log: u.log, Registerer: reg,
+	})
+	return err
+}
+
+func (u *unit) addReflector(b *Bridge, reg prometheus.Registerer) (err error) {
+	cfg := u.cfg.Reflector
+	cfg.Client, cfg.Store, cfg.Log, cfg.Registerer = b.cfg.Client, u.fifo, u.log, reg
+	cfg.Type, cfg.Namespace = u.cfg.Type, u.cfg.Namespace
+	cfg.LabelSelector, cfg.FieldSelector = u.cfg.LabelSelector, u.cfg.FieldSelector
+	cfg.Parse = u.cfg.Parse
+	cfg.Parse.Type = u.cfg.Type
+	cfg.Snapshot = u.cfg.Snapshot != SnapshotNever
+	if u.cfg.Snapshot != SnapshotAlways {
+		cfg.From = u.tracker.Status().Watermark
+	}
+	u.reflector, err = reflector.New(cfg)
+	return err
+}
+
+// run reads until read ends, and then until everything read is settled, or until hard ends.
+func (u *unit) run(read, hard context.Context) error {
+	read, stop := context.WithCancelCause(read)
+	done := make(chan error, 1)
+	go func() {
+		defer u.fifo.Close()
+		done <- u.reflector.Run(read)
+	}()
+	err := u.informer.Run(hard)
+	if err != nil {
+		stop(err) // nobody takes what the reflector reads
+	}
+	readErr := <-done
+	stopped := read.Err() != nil
+	stop(errDone)
+	if err == nil && !stopped {
+		return readErr
+	}
+	return err
+}
