@@ -101,7 +101,7 @@ func (b *Bridge) addSink(sc SinkConfig) error {
 	}
 	pc := sc.Publisher
 	pc.Sink, pc.Name = sc.Sink, sc.Name
-	pc.Log = b.log.With("sink", sc.Name)
+	pc.Log = b.log
 	pc.Registerer = labelled(b.cfg.Registerer, prometheus.Labels{"sink": sc.Name})
 	p, err := publisher.New(pc)
 	if err != nil {

@@ -83,7 +83,7 @@ type unit struct {
 // newUnit opens the unit's state and connects its stages.
 func (b *Bridge) newUnit(cfg UnitConfig) (*unit, error) {
 	u := &unit{cfg: cfg, name: cfg.Name()}
-	u.log = b.log.With("informer", cfg.Informer, "resource", cfg.Type.String())
+	u.log = b.log.With("informer", cfg.Informer)
 	if cfg.Namespace != "" {
 		u.log = u.log.With("namespace", cfg.Namespace)
 	}
@@ -133,7 +133,7 @@ func (u *unit) addInformer(b *Bridge, reg prometheus.Registerer) (err error) {
 	}
 	u.informer, err = informer.New(informer.Config{
 		Name: u.name, FIFO: u.fifo, Indexer: u.indexer, Tracker: u.tracker, Listeners: listeners,
-		LogBytes: u.cfg.Memory, Resnapshot: u.cfg.Snapshot == SnapshotAlways, Log: u.log, Registerer: reg,
+		LogBytes: u.cfg.Memory, Resnapshot: u.cfg.Snapshot == SnapshotAlways, Log: u.log.With("resource", u.cfg.Type.String()), Registerer: reg,
 	})
 	return err
 }

@@ -21,7 +21,7 @@ func (e *Event) Each(yield func(name, value string)) {
 	if !e.Time.IsZero() {
 		put("time", e.Time.UTC().Format(time.RFC3339Nano))
 	}
-	if e.Data != nil {
+	if len(e.Data) > 0 {
 		put("datacontenttype", ContentType)
 	}
 	put("partitionkey", e.PartitionKey)

@@ -21,7 +21,7 @@ func AppendStructured(dst []byte, e *Event) []byte {
 		dst = append(dst, `":`...)
 		dst = appendString(dst, value)
 	})
-	if e.Data != nil {
+	if len(e.Data) > 0 {
 		dst = append(dst, `,"data":`...)
 		dst = append(dst, e.Data...)
 	}

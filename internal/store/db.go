@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -51,6 +52,7 @@ type DB struct {
 	dir    string
 	sync   *pebble.WriteOptions
 	bodies codec
+	close  func() error
 }
 
 // Open opens the state directory, or makes it. It never repairs or rebuilds: what it does not understand it refuses, with
@@ -73,6 +75,7 @@ func Open(o Options) (*DB, error) {
 		return nil, openError(o.Dir, err)
 	}
 	db.pebble = p
+	db.close = sync.OnceValue(p.Close)
 	if err := db.checkFormat(); err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
@@ -216,9 +219,9 @@ func (db *DB) Dir() string {
 	return db.dir
 }
 
-// Close ends the database. Nothing else may be running on it.
+// Close ends the database. Nothing else may be running on it. A second call does nothing.
 func (db *DB) Close() error {
-	if err := db.pebble.Close(); err != nil {
+	if err := db.close(); err != nil {
 		return fmt.Errorf("close state database: %w", err)
 	}
 	return nil

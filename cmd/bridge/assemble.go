@@ -1,0 +1,225 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/rest"
+
+	"github.com/kubebridge/bridge/config"
+	"github.com/kubebridge/bridge/internal/admin"
+	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/deltafifo"
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/kube"
+	"github.com/kubebridge/bridge/internal/publisher"
+	"github.com/kubebridge/bridge/internal/ratelimit"
+	"github.com/kubebridge/bridge/internal/reflector"
+	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/store"
+)
+
+// assembler turns a configuration into a bridge. It is the one place that knows both.
+type assembler struct {
+	config   *config.Config
+	log      *slog.Logger
+	registry prometheus.Registerer // nil for none
+	// sink makes the sinks for a cluster.
+	sink func(cluster string, c *config.Sink) (sinks.Sink, service, error)
+}
+
+// pipeline is an assembled bridge.
+type pipeline struct {
+	*bridge.Bridge
+	db *store.DB
+}
+
+// Close closes the state, after Run has returned.
+func (p *pipeline) Close() error { return p.db.Close() }
+
+// reasons is why the pipeline is not ready, as the admin server shows it.
+func (p *pipeline) reasons() []admin.Reason {
+	var list []admin.Reason
+	for _, r := range p.Ready() {
+		list = append(list, admin.Reason{What: r.Component, Message: r.Message})
+	}
+	return list
+}
+
+// startTimeout bounds what is asked of the API server before anything runs.
+const startTimeout = 30 * time.Second
+
+// assemble asks the API server what the names in the configuration mean, opens the state, and puts the parts together. Its
+// error joins all that it found wrong.
+func (a *assembler) assemble(ctx context.Context) (*pipeline, error) {
+	k := &a.config.Kubernetes
+	rc, contextCluster, err := kube.RESTConfig(k.Kubeconfig, k.Context, k.QPS, k.Burst)
+	if err != nil {
+		return nil, err
+	}
+	client, err := reflector.NewClient(rc)
+	if err != nil {
+		return nil, err
+	}
+	found, err := a.discover(ctx, rc)
+	if err != nil {
+		return nil, err
+	}
+	cluster := cmp.Or(a.config.Cluster, contextCluster, found.clusterID)
+	if cluster == "" {
+		return nil, errors.New("the cluster has no name: set cluster (--cluster); it is in the source of every event")
+	}
+	sinkConfigs, services, err := a.sinks(cluster)
+	if err != nil {
+		return nil, err
+	}
+	db, err := a.openState(found.clusterID)
+	if err != nil {
+		return nil, err
+	}
+	b, err := a.bridge(bridge.Config{
+		Cluster: cluster, Client: client, DB: db, Sinks: sinkConfigs, Services: services,
+		CommitInterval: a.config.State.Sync, Drain: a.config.Drain, Log: a.log, Registerer: a.registry,
+	}, found.types)
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return &pipeline{b, db}, nil
+}
+
+// discovered is what the API server told.
+type discovered struct {
+	clusterID string
+	types     [][]resource.Type // by informer
+}
+
+func (a *assembler) discover(ctx context.Context, rc *rest.Config) (d discovered, err error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	resolver, err := kube.NewResolver(rc)
+	if err != nil {
+		return d, err
+	}
+	catalog, err := resolver.Discover(ctx)
+	if err != nil {
+		return d, err
+	}
+	for gv, err := range catalog.Unavailable() {
+		a.log.Warn("part of the API is unavailable, its resources are not watched", "group_version", gv.String(), "err", err)
+	}
+	if d.clusterID, err = resolver.ClusterID(ctx); err != nil {
+		return d, err
+	}
+	d.types, err = a.resolve(catalog)
+	return d, err
+}
+
+func (a *assembler) resolve(catalog *kube.Catalog) ([][]resource.Type, error) {
+	var types [][]resource.Type
+	var errs []error
+	for i := range a.config.Informers {
+		inf := &a.config.Informers[i]
+		found, err := catalog.Resolve(kube.Selection{Names: inf.Resources, Exclude: inf.Exclude, Namespaced: len(inf.Namespaces) > 0})
+		if err == nil && len(found) == 0 {
+			err = errors.New("selects nothing: everything in resources is excluded")
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("informer %s: %w", inf.Name, err))
+		}
+		types = append(types, found)
+	}
+	return types, errors.Join(errs...)
+}
+
+// openState opens the database, in a directory of its own inside state.dir: other things may lie beside it, such as an embedded
+// broker's streams or a volume's lost+found.
+func (a *assembler) openState(clusterID string) (*store.DB, error) {
+	dir := filepath.Join(a.config.State.Dir, "db")
+	if a.config.State.Mode == "memory" {
+		dir = ""
+	}
+	db, err := store.Open(store.Options{Dir: dir, Log: a.log})
+	if err != nil {
+		return nil, err
+	}
+	if err := db.BindCluster(clusterID); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return db, nil
+}
+
+func (a *assembler) sinks(cluster string) (list []bridge.SinkConfig, services []bridge.Service, err error) {
+	var errs []error
+	for i := range a.config.Sinks {
+		c := &a.config.Sinks[i]
+		sink, broker, err := a.sink(cluster, c)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if broker != nil {
+			services = append(services, broker)
+		}
+		list = append(list, bridge.SinkConfig{Name: c.Name, Sink: sink, Publisher: publisher.Config{
+			MaxBytes:  int(c.Queue.Memory),
+			Retry:     publisher.Retry{Initial: c.Retry.Initial, Max: c.Retry.Max},
+			RateLimit: ratelimit.BucketConfig{PerSecond: c.RateLimit.PerSecond, Burst: c.RateLimit.Burst},
+		}})
+	}
+	return list, services, errors.Join(errs...)
+}
+
+// bridge adds the units, one for each resource of an informer in each of its namespaces.
+func (a *assembler) bridge(c bridge.Config, types [][]resource.Type) (*bridge.Bridge, error) {
+	key, err := c.DB.Secret()
+	if err != nil {
+		return nil, err
+	}
+	redactor, err := resource.NewRedactor(key)
+	if err != nil {
+		return nil, err
+	}
+	for i := range a.config.Informers {
+		inf := &a.config.Informers[i]
+		for _, t := range types[i] {
+			for _, namespace := range orAll(inf.Namespaces) {
+				c.Units = append(c.Units, unit(inf, t, namespace, redactor))
+			}
+		}
+	}
+	return bridge.New(c)
+}
+
+// orAll is the given namespaces, or the one "" that means all.
+func orAll(namespaces []string) []string {
+	if len(namespaces) == 0 {
+		return []string{""}
+	}
+	return namespaces
+}
+
+func unit(inf *config.Informer, t resource.Type, namespace string, redactor *resource.Redactor) bridge.UnitConfig {
+	u := bridge.UnitConfig{
+		Informer: inf.Name, Type: t, Namespace: namespace,
+		LabelSelector: inf.LabelSelector, FieldSelector: inf.FieldSelector,
+		Snapshot: bridge.Snapshot(inf.Snapshot), Resync: inf.Resync, Memory: int(inf.Queue.Memory),
+		Parse: resource.ParseOptions{KeepManagedFields: inf.KeepManagedFields},
+	}
+	if inf.Delivery == "latest" {
+		u.Delivery = deltafifo.Latest
+	}
+	if inf.Secrets != "send" {
+		u.Parse.Redactor = redactor
+	}
+	for _, b := range inf.Sinks {
+		u.Sinks = append(u.Sinks, bridge.BindingConfig{Sink: b.Name, Payload: event.Payload(b.Payload)})
+	}
+	return u
+}

@@ -1,0 +1,33 @@
+package main
+
+import (
+	"io"
+	"log/slog"
+	"os"
+
+	"golang.org/x/term"
+	"k8s.io/klog/v2"
+
+	"github.com/kubebridge/bridge/config"
+)
+
+// newLogger makes the logger that is handed to everything, and lets client-go's klog, which knows only a global one, write to it.
+func newLogger(c config.Log, w io.Writer) *slog.Logger {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(c.Level)) // the configuration has checked it
+	options := &slog.HandlerOptions{Level: level}
+	var handler slog.Handler
+	if c.Format == "json" || c.Format == "auto" && !isTerminal(w) {
+		handler = slog.NewJSONHandler(w, options)
+	} else {
+		handler = slog.NewTextHandler(w, options)
+	}
+	log := slog.New(handler)
+	klog.SetSlogLogger(log.With("component", "client-go"))
+	return log
+}
+
+func isTerminal(w io.Writer) bool {
+	file, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
+}

@@ -1,0 +1,196 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+
+	"github.com/kubebridge/bridge/internal/bridge"
+)
+
+// buffer is a bytes.Buffer for one who writes and one who reads.
+type buffer struct {
+	mu  sync.Mutex // guards buf
+	buf bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+func kubeconfigFile(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(file, []byte(kubeconfig(newCluster(t))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// Without a file, everything goes into a NATS server that any client can read: the promise of the README.
+func TestRunWithoutAFileFillsAnEmbeddedServer(t *testing.T) {
+	address := freePort(t)
+	t.Setenv("BRIDGE_SINKS_NATS_NATS_URL", "nats://"+address)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	var stderr buffer
+	code := make(chan int, 1)
+	go func() {
+		code <- run(ctx, []string{"run", "--kubeconfig", kubeconfigFile(t), "--state-dir", t.TempDir(), "--admin-address", "", "--log-format", "text"}, nil, io.Discard, &stderr)
+	}()
+	client := connect(t, "nats://"+address, &stderr)
+	defer client.Close()
+	js, err := client.JetStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	subjects := map[string]bool{}
+	for deadline := time.Now().Add(20 * time.Second); len(subjects) < 3 && time.Now().Before(deadline); {
+		if sub, err := js.SubscribeSync("k8s.dev-cluster.core.>", natsgo.OrderedConsumer()); err == nil {
+			for len(subjects) < 3 {
+				msg, err := sub.NextMsg(200 * time.Millisecond)
+				if err != nil {
+					break
+				}
+				if strings.HasSuffix(msg.Subject, ".added") {
+					subjects[msg.Subject] = true
+				}
+				if strings.Contains(string(msg.Data), "aHVudGVyMg") {
+					t.Errorf("the value of a Secret left the cluster: %s", msg.Data)
+				}
+			}
+			_ = sub.Unsubscribe()
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	for _, want := range []string{"k8s.dev-cluster.core.v1.pods.shop.web-0.added", "k8s.dev-cluster.core.v1.pods.shop.web-1.added", "k8s.dev-cluster.core.v1.secrets.shop.db.added"} {
+		if !subjects[want] {
+			t.Errorf("nothing on %s; there is %v\n%s", want, subjects, stderr.String())
+		}
+	}
+	cancel(errors.New("the test is over"))
+	select {
+	case got := <-code:
+		if got != exitClean {
+			t.Errorf("exit code %d\n%s", got, stderr.String())
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatalf("it does not stop\n%s", stderr.String())
+	}
+	if !strings.Contains(stderr.String(), `cause="the test is over"`) {
+		t.Errorf("the last line does not name the cause:\n%s", stderr.String())
+	}
+}
+
+func connect(t *testing.T, url string, stderr *buffer) *natsgo.Conn {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		client, err := natsgo.Connect(url)
+		if err == nil {
+			return client
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%v\n%s", err, stderr.String())
+		}
+	}
+}
+
+func TestAStartThatIsBrokenOffIsClean(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var stderr buffer
+	if code := run(ctx, []string{"run", "--stdout", "--kubeconfig", kubeconfigFile(t)}, nil, io.Discard, &stderr); code != exitClean {
+		t.Errorf("exit code %d\n%s", code, stderr.String())
+	}
+}
+
+func TestHowARunEndsIsItsExitCode(t *testing.T) {
+	signalled, cancel := context.WithCancelCause(t.Context())
+	cause := errors.New("terminated signal received")
+	cancel(cause)
+	for _, test := range []struct {
+		name string
+		ctx  context.Context
+		err  error
+		code int
+	}{
+		{"told to stop", signalled, nil, exitClean},
+		{"told to stop, and its parts say so", signalled, errors.Join(context.Canceled), exitClean},
+		{"told to stop, and the drain took too long", signalled, bridge.ErrDrain, exitClean},
+		{"told to stop, and the last commit failed", signalled, errors.New("disk full"), exitFailed},
+		{"a part failed", t.Context(), errors.New("disk full"), exitFailed},
+	} {
+		err := stopped(test.ctx, test.err, time.Second, slog.New(slog.DiscardHandler))
+		code := exitClean
+		if e, ok := errors.AsType[*exitError](err); ok {
+			code = e.code
+		}
+		if code != test.code {
+			t.Errorf("%s: %d (%v), want %d", test.name, code, err, test.code)
+		}
+	}
+}
+
+func TestTheFirstSignalEndsTheContextAndTheSecondTheProcess(t *testing.T) {
+	exited := make(chan int, 1)
+	ctx, stop := untilSignal(t.Context(), slog.New(slog.DiscardHandler), func(code int) { exited <- code })
+	defer stop()
+	signal := func() {
+		if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+	}
+	signal()
+	select {
+	case <-ctx.Done():
+	case <-time.After(5 * time.Second):
+		t.Fatal("the context goes on")
+	}
+	if got := context.Cause(ctx).Error(); got != "terminated signal received" {
+		t.Errorf("cause %q", got)
+	}
+	select {
+	case code := <-exited:
+		t.Fatalf("the first signal ended the process with %d", code)
+	case <-time.After(50 * time.Millisecond):
+	}
+	signal()
+	select {
+	case code := <-exited:
+		if code != exitFailed {
+			t.Errorf("exit code %d", code)
+		}
+	case <-time.After(5 * time.Second):
+		t.Fatal("the process goes on")
+	}
+}

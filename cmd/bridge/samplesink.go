@@ -1,0 +1,142 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/kubebridge/bridge/config"
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/sinks"
+)
+
+// sampleStream brings the events of all sample sinks, as text, to the one who prints them.
+type sampleStream struct {
+	events   chan []byte
+	json     bool
+	finished chan struct{}
+	once     sync.Once
+}
+
+func newSampleStream(o sampleOptions) *sampleStream {
+	return &sampleStream{events: make(chan []byte), json: o.output == "json", finished: make(chan struct{})}
+}
+
+// finish lets the sinks take whatever comes, so that the pipeline can end.
+func (s *sampleStream) finish() { s.once.Do(func() { close(s.finished) }) }
+
+// print prints events until there are enough or ctx ends, and says how many there were.
+func (s *sampleStream) print(ctx context.Context, w io.Writer, most int) (int, error) {
+	for n := range most {
+		select {
+		case text := <-s.events:
+			if _, err := w.Write(text); err != nil {
+				return n, err
+			}
+		case <-ctx.Done():
+			return n, nil
+		}
+	}
+	return most, nil
+}
+
+// text is the event as it would be sent: the destination, headers, an empty line, and the message.
+func (s *sampleSink) text(e *event.Event) []byte {
+	if s.stream.json {
+		return append(event.AppendStructured(nil, e), '\n')
+	}
+	var out bytes.Buffer
+	fmt.Fprintf(&out, "# %s\n", s.destination(e))
+	if s.structured {
+		fmt.Fprintf(&out, "content-type: %s\n\n", event.StructuredContentType)
+		out.Write(event.AppendStructured(nil, e))
+	} else {
+		e.Each(func(name, value string) {
+			if name == "datacontenttype" {
+				name = "content-type"
+			} else {
+				name = s.prefix + name
+			}
+			fmt.Fprintf(&out, "%s: %s\n", name, value)
+		})
+		out.WriteByte('\n')
+		out.Write(e.Data)
+	}
+	out.WriteString("\n\n")
+	return out.Bytes()
+}
+
+// sampleSink stands in for a sink: it knows where that would send, and hands everything to the stream.
+type sampleSink struct {
+	stream     *sampleStream
+	prefix     string // of the attributes' headers
+	structured bool
+	// destination describes where the event would go.
+	destination func(*event.Event) string
+}
+
+var _ sinks.Sink = (*sampleSink)(nil)
+
+func newSampleSink(stream *sampleStream, c *config.Sink) (*sampleSink, error) {
+	s := &sampleSink{stream: stream, prefix: "ce-", structured: c.Encoding == "structured"}
+	switch {
+	case c.NATS != nil:
+		subject, err := event.ParseTemplate(c.NATS.Subject)
+		if err != nil {
+			return nil, err
+		}
+		s.destination = func(e *event.Event) string {
+			return fmt.Sprintf("sink %s: subject %s, Nats-Msg-Id %s", c.Name, subject.Append(nil, e, event.AppendSubjectToken), e.MessageID())
+		}
+	case c.Kafka != nil:
+		topic, err := event.ParseTemplate(c.Kafka.Topic)
+		if err != nil {
+			return nil, err
+		}
+		s.prefix = "ce_"
+		s.destination = func(e *event.Event) string {
+			return fmt.Sprintf("sink %s: topic %s, key %s", c.Name, topic.Append(nil, e, event.AppendTopicPart), e.PartitionKey)
+		}
+	default:
+		s.structured = true
+		s.destination = func(*event.Event) string { return "sink " + c.Name + ": standard output" }
+	}
+	return s, nil
+}
+
+// Open has nothing to open.
+func (s *sampleSink) Open(context.Context) error { return nil }
+
+// Close has nothing to close.
+func (s *sampleSink) Close() error { return nil }
+
+// Order is that of the one who prints.
+func (s *sampleSink) Order() sinks.Order { return sinks.ByLane }
+
+// Limits allow one call at a time, in small steps: the printer stops after a few events.
+func (s *sampleSink) Limits() sinks.Limits { return sinks.Limits{Messages: 16, Concurrency: 1} }
+
+// Lane is the only one.
+func (s *sampleSink) Lane(context.Context, *event.Event) (string, error) { return "sample", nil }
+
+// Publish hands the messages to the printer, one by one and as text: an event belongs to the caller again when Publish returns.
+func (s *sampleSink) Publish(ctx context.Context, batch []*sinks.Message) {
+	for i, m := range batch {
+		select {
+		case s.stream.events <- s.text(m.Event):
+			m.Err = nil
+		case <-s.stream.finished:
+			m.Err = nil
+		case <-ctx.Done():
+			sinks.Fail(batch[i:], ctx.Err())
+			return
+		}
+	}
+}
+
+// DeadLetter is never called, as nothing is refused.
+func (s *sampleSink) DeadLetter(context.Context, *event.Event, error, int) error {
+	return sinks.ErrNoDeadLetter
+}

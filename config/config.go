@@ -1,0 +1,73 @@
+package config
+
+import "time"
+
+// Config is the whole configuration of `bridge`. Every key may be left out: a bridge without a file streams every resource but
+// Leases and Events into an embedded NATS JetStream server.
+type Config struct {
+	// Cluster names the Kubernetes cluster in every event: in its source (`/clusters/<cluster>`) and in subjects and topics.
+	// Changing it changes where events go and what consumers take them for. Left out: the cluster of the
+	// kubeconfig's context, or inside a cluster the uid of the namespace kube-system.
+	Cluster string `yaml:"cluster"`
+	// Kubernetes says which API server to read, and how fast.
+	Kubernetes Kubernetes `yaml:"kubernetes"`
+	// State says where the bridge keeps what it must remember over a restart.
+	State State `yaml:"state"`
+	// Admin is the HTTP server for health, readiness, metrics and status.
+	Admin Admin `yaml:"admin"`
+	// Log says what the bridge tells about itself on standard error.
+	Log Log `yaml:"log"`
+	// Drain is how long a stopping bridge goes on sending what it has read. What it could not send by then is
+	// not lost: it is sent after the next start. Keep it below the pod's terminationGracePeriodSeconds.
+	Drain time.Duration `yaml:"drain" default:"15s"`
+	// Informers say what is watched. Left out: one informer `all` of every resource but Leases and Events.
+	Informers []Informer `yaml:"informers"`
+	// Sinks say where events go. Left out: one sink `nats`, an embedded NATS JetStream server on 127.0.0.1:4222.
+	Sinks []Sink `yaml:"sinks"`
+
+	origins origins
+}
+
+// Kubernetes says which API server to read, and how fast.
+type Kubernetes struct {
+	// Kubeconfig is the path of a kubeconfig file. Left out: the files in $KUBECONFIG, else ~/.kube/config, else the
+	// service account of the pod that the bridge runs in.
+	Kubeconfig string `yaml:"kubeconfig"`
+	// Context is the context of the kubeconfig to use. Left out: its current context.
+	Context string `yaml:"context"`
+	// QPS is how many requests per second the bridge may send to the API server, over all informers. A watch is one
+	// request however long it lasts, so this slows down starts and lists, and never changes. 0: no limit.
+	QPS float32 `yaml:"qps" default:"50"`
+	// Burst is how many requests may exceed `qps` at once, as at a start, when every informer opens its watch.
+	Burst int `yaml:"burst" default:"100"`
+}
+
+// State says where the bridge keeps what it must remember over a restart: the last version of each object that
+// all sinks have, the changes that no sink has yet, and where each watch resumes.
+type State struct {
+	// Dir is the directory of the state. It is made when missing, belongs to one running bridge, and needs a disk that
+	// survives a restart: without it the bridge takes a new snapshot, and deletes of the meantime are not noticed.
+	Dir string `yaml:"dir" default:"./bridge-state"`
+	// Sync is how often what was acknowledged is committed and synced to disk. After a crash at most this much is sent
+	// a second time, with the same ids. Shorter costs more fsyncs.
+	Sync time.Duration `yaml:"sync" default:"200ms"`
+	// Mode is `disk`, or `memory` for nothing on disk: every start is then a first start, and what waits for a
+	// sink is bounded by memory.
+	Mode string `yaml:"mode" default:"disk" oneof:"disk memory"`
+}
+
+// Admin is the HTTP server for health, readiness, metrics and status. It has neither authentication nor TLS.
+type Admin struct {
+	// Address is where it listens, as host:port. In a pod, probes and Prometheus need `:8080`. Empty: no server.
+	Address string `yaml:"address" default:"127.0.0.1:8080"`
+	// Pprof serves Go's profiles under /debug/pprof/. A profile shows memory, so it can show parts of objects.
+	Pprof bool `yaml:"pprof"`
+}
+
+// Log says what the bridge tells about itself on standard error.
+type Log struct {
+	// Level is the least severe level that is written. `debug` writes a line per event.
+	Level string `yaml:"level" default:"info" oneof:"debug info warn error"`
+	// Format is `json`, `text`, or `auto`: text on a terminal and JSON elsewhere.
+	Format string `yaml:"format" default:"auto" oneof:"auto json text"`
+}

@@ -1,0 +1,395 @@
+package config_test
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/kubebridge/bridge/config"
+)
+
+var update = flag.Bool("update", false, "write the golden files and docs/configuration.md")
+
+func load(t *testing.T, yaml string) (*config.Config, error) {
+	t.Helper()
+	return config.Load(config.Options{File: "bridge.yaml", Data: []byte(yaml)})
+}
+
+func mustLoad(t *testing.T, yaml string) *config.Config {
+	t.Helper()
+	c, err := load(t, yaml)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestTheDefaultIsWhatRunsWithoutAFile(t *testing.T) {
+	c, err := config.Load(config.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := c.String(), config.Default().String(); got != want {
+		t.Errorf("Load without a file:\n%s\nDefault:\n%s", got, want)
+	}
+	golden(t, "testdata/default.golden", c.String())
+	if err := config.Default().Validate(); err != nil {
+		t.Errorf("the default is not valid: %v", err)
+	}
+}
+
+func TestAnEmptyFileIsTheDefault(t *testing.T) {
+	for _, text := range []string{"", "\n", "# only a comment\n", "---\n", "state:\nsinks:\n", "null\n"} {
+		if got := mustLoad(t, text).String(); got != config.Default().String() {
+			t.Errorf("%q:\n%s", text, got)
+		}
+	}
+}
+
+func TestTheExampleLoads(t *testing.T) {
+	c, err := config.Load(config.Options{File: "bridge.example.yaml"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Informers) != 2 || len(c.Sinks) != 4 || c.Sinks[1].Kafka.CreateTopics.Config["cleanup.policy"] != "compact" {
+		t.Errorf("loaded:\n%s", c)
+	}
+}
+
+func TestTheExampleHasEveryKey(t *testing.T) {
+	text, err := os.ReadFile("bridge.example.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var walk func(reflect.Type)
+	walk = func(typ reflect.Type) {
+		for typ.Kind() == reflect.Pointer || typ.Kind() == reflect.Slice {
+			typ = typ.Elem()
+		}
+		if typ.Kind() != reflect.Struct {
+			return
+		}
+		for f := range typ.Fields() {
+			if key := f.Tag.Get("yaml"); key != "" {
+				if !strings.Contains(string(text), key) {
+					t.Errorf("bridge.example.yaml does not show %s of %s", key, typ.Name())
+				}
+				walk(f.Type)
+			}
+		}
+	}
+	walk(reflect.TypeFor[config.Config]())
+}
+
+// Each testdata/bad-*.yaml has its errors beside it. They are what people see, so they are reviewed as text.
+func TestBadFilesAreRefusedWithEveryProblem(t *testing.T) {
+	files, err := filepath.Glob("testdata/bad-*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no test files", err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			_, err := config.Load(config.Options{File: file})
+			if err == nil {
+				t.Fatal("it was accepted")
+			}
+			golden(t, strings.TrimSuffix(file, ".yaml")+".golden", err.Error()+"\n")
+			if strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("a secret is in the error: %v", err)
+			}
+		})
+	}
+}
+
+func golden(t *testing.T, file, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatalf("%v; run go test ./config -update", err)
+	}
+	if got != string(want) {
+		t.Errorf("%s differs; run go test ./config -update and look at the difference\ngot:\n%s\nwant:\n%s", file, got, want)
+	}
+}
+
+func TestValuesKeepWhatWasWritten(t *testing.T) {
+	c := mustLoad(t, `
+cluster: 0123
+kubernetes: {qps: 12.5, burst: 0}
+state: {dir: /data, sync: 1s}
+admin: {address: ""}
+informers:
+  - name: a
+    resources: [Pods, deployments.v1.apps]
+    resync: 0s
+    queue: {memory: 1.5MiB}
+sinks:
+  - name: s
+    nats: {user: u, password: 0077, stream: {maxAge: 0s, maxBytes: 2GB, duplicates: 1h}}
+`)
+	for _, check := range []struct {
+		what      string
+		got, want any
+	}{
+		{"a cluster of digits", c.Cluster, "0123"},
+		{"a fraction", c.Kubernetes.QPS, float32(12.5)},
+		{"an explicit zero", c.Kubernetes.Burst, 0},
+		{"a duration", c.State.Sync, time.Second},
+		{"an explicitly empty text", c.Admin.Address, ""},
+		{"a size with a fraction", c.Informers[0].Queue.Memory, config.Size(1536 << 10)},
+		{"a password of digits", string(c.Sinks[0].NATS.Password), "0077"},
+		{"an explicit zero over a default", c.Sinks[0].NATS.Stream.MaxAge, time.Duration(0)},
+		{"a decimal size", c.Sinks[0].NATS.Stream.MaxBytes, config.Size(2e9)},
+		{"a default beside it", c.Sinks[0].NATS.Stream.Storage, "file"},
+		{"an informer without sinks has all", fmt.Sprint(c.Informers[0].Sinks), "[{s object}]"},
+		{"the encoding", c.Sinks[0].Encoding, "binary"},
+	} {
+		if check.got != check.want {
+			t.Errorf("%s: got %v, want %v", check.what, check.got, check.want)
+		}
+	}
+}
+
+func TestVariablesInTheFileAreExpanded(t *testing.T) {
+	t.Setenv("PW", "a: {b} ${HOME} \"'#\n- x")
+	t.Setenv("N", "7")
+	c := mustLoad(t, `
+cluster: $${literal}-${N}
+kubernetes: {burst: "${N}"}
+sinks: [{name: s, nats: {user: u, password: "${PW}"}}]
+`)
+	if c.Cluster != "${literal}-7" || c.Kubernetes.Burst != 7 {
+		t.Errorf("got %q, %d", c.Cluster, c.Kubernetes.Burst)
+	}
+	if got := string(c.Sinks[0].NATS.Password); got != os.Getenv("PW") {
+		t.Errorf("the value of a variable was read again: %q", got)
+	}
+}
+
+func TestAFlagBeatsAVariableBeatsTheFile(t *testing.T) {
+	flags := pflag.NewFlagSet("run", pflag.ContinueOnError)
+	flags.String("state-dir", "flag-default", "")
+	byPath := map[string]*pflag.Flag{"state.dir": flags.Lookup("state-dir")}
+	dir := func() string {
+		t.Helper()
+		c, err := config.Load(config.Options{File: "b.yaml", Data: []byte("state: {dir: file}"), Flags: byPath})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.State.Dir
+	}
+	if got := dir(); got != "file" {
+		t.Errorf("with the file alone: %q", got)
+	}
+	t.Setenv("BRIDGE_STATE_DIR", "variable")
+	if got := dir(); got != "variable" {
+		t.Errorf("with the variable: %q", got)
+	}
+	if err := flags.Parse([]string{"--state-dir", "flag"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := dir(); got != "flag" {
+		t.Errorf("with the flag: %q", got)
+	}
+}
+
+func TestVariablesReachIntoLists(t *testing.T) {
+	t.Setenv("BRIDGE_INFORMERS_0_RESOURCES", "pods, nodes")
+	t.Setenv("BRIDGE_INFORMERS_ALL_LABEL_SELECTOR", "a=b")
+	t.Setenv("BRIDGE_SINKS_NATS_NATS_URL", "nats://broker:4222")
+	t.Setenv("BRIDGE_SINKS_0_NATS_URL", "nats://loses-to-the-name:4222")
+	t.Setenv("BRIDGE_SINKS_NATS_NATS_EMBEDDED", "false")
+	t.Setenv("BRIDGE_SINKS_NATS_NATS_TLS_CA", "/ca.pem")
+	t.Setenv("BRIDGE_DRAIN", "1s")
+	t.Setenv("BRIDGE_KUBERNETES_QPS", "3.5")
+	c, err := config.Load(config.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := c.Sinks[0].NATS
+	if n.URL != "nats://broker:4222" || n.Embedded || n.TLS == nil || n.TLS.CA != "/ca.pem" {
+		t.Errorf("sink: %+v", n)
+	}
+	if inf := c.Informers[0]; len(inf.Resources) != 2 || inf.Resources[1] != "nodes" || inf.LabelSelector != "a=b" || len(inf.Exclude) != 3 {
+		t.Errorf("informer: %+v", inf)
+	}
+	if c.Drain != time.Second || c.Kubernetes.QPS != 3.5 {
+		t.Errorf("drain %v, qps %v", c.Drain, c.Kubernetes.QPS)
+	}
+}
+
+func TestVariablesThatNameNoKeyAreRefused(t *testing.T) {
+	for name, want := range map[string]string{
+		"BRIDGE_STATE_DIRR":          "BRIDGE_STATE_DIRR: no such key: did you mean BRIDGE_STATE_DIR?",
+		"BRIDGE_STAT_DIR":            "BRIDGE_STAT_DIR: no such key: did you mean BRIDGE_STATE_DIR?",
+		"BRIDGE_SINKS_OTHER_NATS_XY": "BRIDGE_SINKS_OTHER_NATS_XY: no such key; the reference",
+		"BRIDGE_SINKS_9_NATS_URL":    "BRIDGE_SINKS_9_NATS_URL: no such key",
+		"BRIDGE_PORT_8080_TCP_ADDR":  "",
+		"BRIDGE_ADMIN_SERVICE_HOST":  "",
+		"BRIDGE_ADMIN_PORT":          "",
+		"BRIDGE_SOMEBODY_ELSES":      "",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv(name, "x")
+			_, err := config.Load(config.Options{})
+			if want == "" && err != nil || want != "" && (err == nil || !strings.HasPrefix(err.Error(), want)) {
+				t.Errorf("got %v, want %q", err, want)
+			}
+		})
+	}
+}
+
+func TestProblemsOfVariablesAndFlagsNameThem(t *testing.T) {
+	flags := pflag.NewFlagSet("run", pflag.ContinueOnError)
+	flags.String("log-level", "", "")
+	flags.String("drain", "", "")
+	if err := flags.Parse([]string{"--log-level=loud", "--drain=soon"}); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("BRIDGE_STATE_SYNC", "often")
+	t.Setenv("BRIDGE_STATE_MODE", "tape")
+	t.Setenv("BRIDGE_SINKS_NATS_RETRY_MAX", "x")
+	_, err := config.Load(config.Options{Flags: map[string]*pflag.Flag{"log.level": flags.Lookup("log-level"), "drain": flags.Lookup("drain")}})
+	if err == nil {
+		t.Fatal("it was accepted")
+	}
+	golden(t, "testdata/variables.golden", err.Error()+"\n")
+	if got := len(config.Problems(err)); got != 5 {
+		t.Errorf("%d problems, want 5", got)
+	}
+}
+
+func TestAMissingFileIsSaidPlainly(t *testing.T) {
+	_, err := config.Load(config.Options{File: "testdata/none.yaml"})
+	if err == nil || err.Error() != "configuration file testdata/none.yaml does not exist" || config.Problems(err) != nil {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestSecretsAreMaskedHoweverTheyArePrinted(t *testing.T) {
+	c := mustLoad(t, `
+sinks:
+  - name: a
+    nats: {url: "nats://u:hunter2@h:4222,nats://hunter2@h2:4222", user: u, password: hunter2}
+  - name: b
+    nats: {token: hunter2, url: "nats://h:4222"}
+  - name: c
+    kafka: {brokers: ["h:1"], sasl: {mechanism: PLAIN, username: u, password: hunter2}}
+`)
+	var logged strings.Builder
+	slog.New(slog.NewJSONHandler(&logged, nil)).Info("x", "config", c, "password", c.Sinks[0].NATS.Password, "url", c.Sinks[0].NATS.URL)
+	asJSON, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for how, text := range map[string]string{
+		"String": c.String(), "%v": fmt.Sprintf("%v", *c.Sinks[0].NATS), "%+v": fmt.Sprintf("%+v", c.Sinks[0].NATS),
+		"%#v": fmt.Sprintf("%#v", *c.Sinks[0].NATS), "JSON": string(asJSON), "slog": logged.String(),
+	} {
+		if strings.Contains(text, "hunter2") {
+			t.Errorf("%s shows a secret: %s", how, text)
+		}
+		if !strings.Contains(text, config.Masked) {
+			t.Errorf("%s shows no mask: %s", how, text)
+		}
+	}
+	if string(c.Sinks[0].NATS.Password) != "hunter2" {
+		t.Error("the value is lost")
+	}
+}
+
+func TestASecretComesFromAFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(file, []byte(" pass word \r\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := config.ReadSecret("", file); err != nil || string(got) != " pass word " {
+		t.Errorf("got %q, %v", string(got), err)
+	}
+	if got, err := config.ReadSecret("direct", ""); err != nil || string(got) != "direct" {
+		t.Errorf("got %q, %v", string(got), err)
+	}
+	if _, err := config.ReadSecret("", file+"-missing"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a missing file: %v", err)
+	}
+	if err := os.WriteFile(file, []byte("\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := config.ReadSecret("", file); err == nil {
+		t.Error("an empty file was taken for a secret")
+	}
+}
+
+func TestSizesReadAndPrint(t *testing.T) {
+	for text, want := range map[string]config.Size{
+		"0": 0, "512": 512, "1KiB": 1 << 10, "64MiB": 64 << 20, "64Mi": 64 << 20, "10 GiB": 10 << 30, "2TiB": 2 << 40,
+		"500kB": 500e3, "500KB": 500e3, "1.5GB": 1.5e9, "7B": 7, "-1": -1,
+	} {
+		got, err := config.ParseSize(text)
+		if err != nil || got != want {
+			t.Errorf("%q: got %d, %v, want %d", text, got, err, want)
+		}
+		if again, err := config.ParseSize(got.String()); err != nil || again != got {
+			t.Errorf("%q prints as %q, which reads as %d, %v", text, got, again, err)
+		}
+	}
+	for _, text := range []string{"", "MiB", "1 parsec", "9e99GiB", "NaN", "Inf", "1,5MiB", "9223372036854775808"} {
+		if got, err := config.ParseSize(text); err == nil {
+			t.Errorf("%q was read as %d", text, got)
+		}
+	}
+}
+
+func TestAConfigMadeInGoIsCheckedToo(t *testing.T) {
+	c := config.Default()
+	c.Informers[0].Sinks[0].Name = "nast"
+	c.Drain = -1
+	err := c.Validate()
+	want := "drain: must not be negative, is -1ns\ninformers[0].sinks[0].name: no sink \"nast\": did you mean \"nats\"?"
+	if err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+}
+
+func FuzzLoad(f *testing.F) {
+	files, _ := filepath.Glob("testdata/*.yaml")
+	for _, file := range append(files, "bridge.example.yaml") {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Add([]byte("a: &a [*a]"))
+	f.Add([]byte("sinks: &s [{name: x, nats: {}}]\ninformers: *s"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := config.Load(config.Options{File: "bridge.yaml", Data: append(data, '\n')})
+		if err != nil {
+			return
+		}
+		if err := c.Validate(); err != nil {
+			t.Errorf("loaded, but is not valid: %v", err)
+		}
+		if again, err := config.Load(config.Options{File: "again.yaml", Data: []byte(escape(c.String()))}); err == nil && again.String() != c.String() {
+			t.Errorf("loaded:\n%s\nloaded again:\n%s", c, again)
+		}
+	})
+}
+
+// escape keeps ${ in a printed configuration from being expanded a second time.
+func escape(text string) string { return strings.ReplaceAll(text, "${", "$${") }

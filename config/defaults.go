@@ -1,0 +1,86 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+)
+
+// Default is the configuration of `bridge run` without a file: every resource but Leases and Events, into an embedded NATS
+// JetStream server on 127.0.0.1:4222. Leases are heartbeats, and Events tell of changes that are in the stream anyway.
+func Default() *Config {
+	c := base()
+	c.fillDefaults()
+	return c
+}
+
+// base is the default before what is left out in its informers and sinks is filled in.
+func base() *Config {
+	c := &Config{
+		Informers: []Informer{{
+			Name:      "all",
+			Resources: []string{"*"},
+			Exclude:   []string{"leases.coordination.k8s.io", "events", "events.events.k8s.io"},
+		}},
+		Sinks:   []Sink{{Name: "nats", NATS: &NATS{Embedded: true}}},
+		origins: origins{},
+	}
+	fill(reflect.ValueOf(c).Elem(), "", origins{}, false)
+	return c
+}
+
+// fillDefaults gives every key of informers and sinks that was not given its default.
+func (c *Config) fillDefaults() {
+	fill(reflect.ValueOf(c).Elem(), "", c.origins, true)
+	for i := range c.Informers {
+		c.Informers[i].fillBindings(c.Sinks)
+	}
+}
+
+// fillBindings sends an informer that names no sinks to all of them.
+func (inf *Informer) fillBindings(sinks []Sink) {
+	if inf.Sinks != nil {
+		return
+	}
+	for i, s := range sinks {
+		if slices.ContainsFunc(sinks[:i], func(other Sink) bool { return other.Name == s.Name }) {
+			continue // a mistake that is reported once, at the sink
+		}
+		inf.Sinks = append(inf.Sinks, Binding{Name: s.Name, Payload: "object"})
+	}
+}
+
+// fill sets the keys of a section that were not given to the defaults of their tags. inLists says whether it also
+// looks into informers and sinks.
+func fill(section reflect.Value, path string, given origins, inLists bool) {
+	for _, f := range fieldsOf(section.Type()) {
+		v, at := section.Field(f.index), join(path, f.key)
+		switch {
+		case f.isSection:
+			if v.Kind() == reflect.Pointer {
+				if v = v.Elem(); !v.IsValid() {
+					continue // a section that is left out has no defaults: it is off
+				}
+			}
+			fill(v, at, given, inLists)
+		case f.isList():
+			for i := 0; inLists && i < v.Len(); i++ {
+				fill(v.Index(i), fmt.Sprintf("%s[%d]", at, i), given, inLists)
+			}
+		case f.hasValue:
+			// A key that was given keeps its value even where that is zero: "resync: 0s" and "address: ''" mean something.
+			if _, ok := given[at]; !ok && v.IsZero() {
+				v.Set(reflect.ValueOf(mustParse(&f)))
+			}
+		}
+	}
+}
+
+// mustParse reads the default of a tag, which a test has read before.
+func mustParse(f *field) any {
+	v, err := parse(f.typ, f.fallback)
+	if err != nil {
+		panic(fmt.Sprintf("config: default of %s: %v", f.key, err))
+	}
+	return v
+}

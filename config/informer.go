@@ -1,0 +1,57 @@
+package config
+
+import "time"
+
+// Informer selects objects and says how their changes are delivered. Each of its resources is listed and watched once,
+// however many sinks it has. Two informers may select the same object; it is then sent once for each.
+type Informer struct {
+	// Name identifies the informer in events, metrics, logs and in the state directory: renaming it is a new informer, with a
+	// new snapshot. Lower-case letters, digits and dashes, beginning with a letter. Required.
+	Name string `yaml:"name"`
+	// Resources are what to watch, as kubectl names them: `pods`, `po`, `deployments.apps`, `deployments.v1.apps`,
+	// `widgets.example.com`. `"*"` is everything that can be listed and watched, `"*.example.com"` all of a group. Required.
+	Resources []string `yaml:"resources"`
+	// Exclude takes resources out again, named in the same ways.
+	Exclude []string `yaml:"exclude"`
+	// Namespaces are the namespaces to watch. Left out: all, and cluster-scoped objects. When given, cluster-scoped resources may not
+	// be named in `resources`, and `"*"` leaves them out.
+	Namespaces []string `yaml:"namespaces"`
+	// LabelSelector is a label selector as kubectl takes it (`app=web,tier in (a,b)`), evaluated by the API server. An object that
+	// leaves the selector is reported as deleted.
+	LabelSelector string `yaml:"labelSelector"`
+	// FieldSelector is a field selector as kubectl takes it (`spec.nodeName=n1`). What fields there are depends on
+	// the resource; `metadata.name` and `metadata.namespace` always.
+	FieldSelector string `yaml:"fieldSelector"`
+	// Snapshot says when the objects that exist are sent: `initial` at the first start only, `never` (changes only),
+	// or `always` at every start.
+	Snapshot string `yaml:"snapshot" default:"initial" oneof:"initial never always"`
+	// Resync is how often every object is sent again, as type `synced`, for consumers that reconcile. 0: never.
+	Resync time.Duration `yaml:"resync" default:"0s"`
+	// Delivery is `history`: every version is sent; or `latest`: of versions that wait for a slow sink only the newest is.
+	Delivery string `yaml:"delivery" default:"history" oneof:"history latest"`
+	// Secrets is `redacted`: the values of Secrets (`data`, `stringData` and the last-applied annotation) are replaced before anything
+	// sends, logs or stores them; or `send`: they leave the cluster as they are, and lie in the state directory.
+	Secrets string `yaml:"secrets" default:"redacted" oneof:"redacted send"`
+	// KeepManagedFields sends metadata.managedFields, which otherwise is cut: it is a third of many objects. Who
+	// changed an object is in the event's `manager` in either case.
+	KeepManagedFields bool `yaml:"keepManagedFields"`
+	// Queue bounds the memory of what was read and is not yet sent, for each resource of the informer.
+	Queue InformerQueue `yaml:"queue"`
+	// Sinks are where the changes go. Left out: every sink, with payload `object`.
+	Sinks []Binding `yaml:"sinks"`
+}
+
+// InformerQueue bounds the memory of what was read and is not yet sent.
+type InformerQueue struct {
+	// Memory is the bound of the DeltaFIFO, and again of the change log behind it, for each resource. What exceeds it in the
+	// change log lies in the state directory; one object larger than it still passes.
+	Memory Size `yaml:"memory" default:"16MiB"`
+}
+
+// Binding sends an informer's changes to a sink.
+type Binding struct {
+	// Name is the name of a sink in `sinks`. Required.
+	Name string `yaml:"name"`
+	// Payload is `object`: the event's data is the object's JSON; or `reference`: no data, the attributes name the object.
+	Payload string `yaml:"payload" default:"object" oneof:"object reference"`
+}

@@ -1,0 +1,50 @@
+package config
+
+// Kafka publishes to Kafka, or to what speaks its protocol. A record's key is the object's partitionkey, so an object's
+// events lie in one partition, in order; a broker acknowledges when all in-sync replicas have it.
+type Kafka struct {
+	// Brokers are addresses as host:port of some of the brokers; the others are found from them. Required.
+	Brokers []string `yaml:"brokers"`
+	// Topic is the template of the topic. Fields: {cluster}, {informer}, {group}, {version}, {resource}, {kind}, {namespace},
+	// {name}, {uid}, {op}, {type}. Use only fields that stay the same over an object's life, or its order is lost.
+	Topic string `yaml:"topic" default:"k8s.{cluster}.{resource}"`
+	// DeadLetterTopic is the template of the topic for events that the broker refuses for good, such as those above its message
+	// limit: the event without its data, with the reason. Left out: such an event is counted, logged and skipped.
+	DeadLetterTopic string `yaml:"deadLetterTopic"`
+	// Compression of record batches.
+	Compression string `yaml:"compression" default:"lz4" oneof:"none gzip snappy lz4 zstd"`
+	// CreateTopics makes topics that are missing. Left out: they must be there, or the broker makes them by itself.
+	CreateTopics *CreateTopics `yaml:"createTopics"`
+	// Tombstones adds a record with the same key and no value after each deleted event, so that a compacted topic forgets
+	// the object.
+	Tombstones bool `yaml:"tombstones"`
+	// SASL is how the bridge authenticates. Left out: it does not, or by the certificate in `tls`.
+	SASL *SASL `yaml:"sasl"`
+	// TLS turns TLS on (`tls: {}`). Left out: plain text.
+	TLS *TLS `yaml:"tls"`
+}
+
+// CreateTopics says how missing topics are made. Topics that are there are never changed.
+type CreateTopics struct {
+	// Partitions of each topic. 0: the broker's default. More can't be added later without breaking the order of objects.
+	Partitions int `yaml:"partitions" default:"0"`
+	// ReplicationFactor of each topic. 0: the broker's default.
+	ReplicationFactor int `yaml:"replicationFactor" default:"0"`
+	// Config are settings of each topic by Kafka's names, such as `cleanup.policy: compact`.
+	Config map[string]string `yaml:"config"`
+}
+
+// SASL is how the bridge authenticates to Kafka.
+type SASL struct {
+	// Mechanism is `PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512`, or `OAUTHBEARER`. Required.
+	Mechanism string `yaml:"mechanism" oneof:"PLAIN SCRAM-SHA-256 SCRAM-SHA-512 OAUTHBEARER"`
+	// Username for PLAIN and SCRAM.
+	Username string `yaml:"username"`
+	// Password for PLAIN and SCRAM. Better `passwordFile` or ${VARIABLE}.
+	Password Secret `yaml:"password"`
+	// PasswordFile is the path of a file that holds the password.
+	PasswordFile string `yaml:"passwordFile"`
+	// TokenFile is the path of a file that holds the token of OAUTHBEARER. It is read again for each connection, so it
+	// may be renewed by others.
+	TokenFile string `yaml:"tokenFile"`
+}

@@ -1,0 +1,72 @@
+package config
+
+import "time"
+
+// NATS publishes to NATS JetStream, or to core NATS.
+type NATS struct {
+	// URL is the address of the server, or of several of a cluster, separated by commas. With `embedded`, where the embedded
+	// server listens. Credentials are better given by the keys below than in the URL.
+	URL URL `yaml:"url" default:"nats://127.0.0.1:4222"`
+	// Embedded runs a NATS server with JetStream inside the bridge, which any NATS client can read from. Its streams live
+	// in `storeDir`. One sink may have it; others may use its `url`. For a look and for small installations: events are only as safe as this one disk.
+	Embedded bool `yaml:"embedded"`
+	// StoreDir is where the embedded server keeps its streams. Needs `embedded`. Left out: the directory `nats` in `state.dir`.
+	StoreDir string `yaml:"storeDir"`
+	// Mode is `jetstream`: an event is sent when a stream has stored it, duplicates are removed by the server; or `core`: an
+	// event is sent when the server has it, and who is not listening misses it.
+	Mode string `yaml:"mode" default:"jetstream" oneof:"jetstream core"`
+	// Stream is the JetStream stream that stores the events. Not with mode `core`.
+	Stream Stream `yaml:"stream"`
+	// Subject is the template of the subject. Fields: {cluster}, {informer}, {group}, {version}, {resource}, {kind},
+	// {namespace}, {name}, {uid}, {op}, {type}. The core group is `core`, no namespace is `-`, and what a token may not
+	// hold is encoded (`.` as `_`).
+	Subject string `yaml:"subject" default:"k8s.{cluster}.{group}.{version}.{resource}.{namespace}.{name}.{op}"`
+	// DeadLetterSubject is the template of the subject for events that the server refuses for good, such as those above its
+	// message limit: the event without its data, with the reason. A stream must store it. Left out: the constant beginning of `subject`, then
+	// `_deadletter.{resource}.{op}`, as `k8s._deadletter.pods.updated`. `off`: such an event is counted, logged and skipped.
+	DeadLetterSubject string `yaml:"deadLetterSubject"`
+	// Domain is the JetStream domain, for leaf nodes. Not with mode `core`.
+	Domain string `yaml:"domain"`
+	// CredsFile is the path of a .creds file (JWT and nkey seed). At most one of `credsFile`, `nkeyFile`, `token`,
+	// `tokenFile` and `user`.
+	CredsFile string `yaml:"credsFile"`
+	// NkeyFile is the path of an nkey seed.
+	NkeyFile string `yaml:"nkeyFile"`
+	// Token is an authentication token. Better `tokenFile` or ${VARIABLE}.
+	Token Secret `yaml:"token"`
+	// TokenFile is the path of a file that holds the token.
+	TokenFile string `yaml:"tokenFile"`
+	// User is a user name. Needs `password` or `passwordFile`.
+	User string `yaml:"user"`
+	// Password is the password of `user`. Better `passwordFile` or ${VARIABLE}.
+	Password Secret `yaml:"password"`
+	// PasswordFile is the path of a file that holds the password.
+	PasswordFile string `yaml:"passwordFile"`
+	// TLS is needed where the server's certificate is not signed by one of the system's authorities, or wants one of the
+	// bridge. Without it, a URL of `tls://` checks against the system's.
+	TLS *TLS `yaml:"tls"`
+}
+
+// Stream is the JetStream stream that stores the events.
+type Stream struct {
+	// Name is the stream's name. Sinks may share one.
+	Name string `yaml:"name" default:"K8S"`
+	// Subjects are what the stream stores. Left out: the constant beginning of `subject` with everything below it, as `k8s.prod.>`, and
+	// the dead letters.
+	Subjects []string `yaml:"subjects"`
+	// MaxAge is how long events are kept. 0: for ever.
+	MaxAge time.Duration `yaml:"maxAge" default:"168h"`
+	// MaxBytes bounds the stream; the oldest events go first. 0: no bound but the server's.
+	MaxBytes Size `yaml:"maxBytes" default:"0"`
+	// Replicas is how many servers hold each event. 0: three on a cluster, one on a single server.
+	Replicas int `yaml:"replicas" default:"0"`
+	// Storage is `file` or `memory`.
+	Storage string `yaml:"storage" default:"file" oneof:"file memory"`
+	// Duplicates is how far back the server remembers ids, to remove what is sent twice. Longer than an outage of the bridge
+	// that you expect between a crash and its restart; costs the server memory per event.
+	Duplicates time.Duration `yaml:"duplicates" default:"2m"`
+	// Manage is `create`: make the stream when it is missing; `verify`: it must be there; `off`: ask nothing, for users
+	// without rights on the JetStream API. A stream that is there is never changed: where it differs in what the bridge relies on,
+	// the sink says so and does not start.
+	Manage string `yaml:"manage" default:"create" oneof:"create verify off"`
+}

@@ -1,0 +1,92 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// parse reads the text of a scalar as the type of its key. It is the one place where texts become values, whether they come from the
+// file, a variable, a flag or a default tag. Errors say what is wanted; they don't repeat the text.
+func parse(t reflect.Type, text string) (any, error) {
+	switch {
+	case t == durationType:
+		return parseDuration(text)
+	case t == sizeType:
+		return ParseSize(text)
+	case t == textsType:
+		return parseTexts(text), nil
+	}
+	switch t.Kind() {
+	case reflect.String:
+		return reflect.ValueOf(text).Convert(t).Interface(), nil
+	case reflect.Bool:
+		return parseBool(text)
+	case reflect.Int:
+		return parseInt(text)
+	case reflect.Float32, reflect.Float64:
+		return parseFloat(t, text)
+	}
+	panic("config: no parser for " + t.String())
+}
+
+func parseDuration(text string) (time.Duration, error) {
+	d, err := time.ParseDuration(strings.TrimSpace(text))
+	if err != nil {
+		return 0, errors.New("want a duration such as 500ms, 30s or 168h")
+	}
+	return d, nil
+}
+
+// parseTexts splits at commas; variables and flags give lists so.
+func parseTexts(text string) []string {
+	list := []string{}
+	for part := range strings.SplitSeq(text, ",") {
+		if part = strings.TrimSpace(part); part != "" {
+			list = append(list, part)
+		}
+	}
+	return list
+}
+
+func parseBool(text string) (bool, error) {
+	switch strings.TrimSpace(text) {
+	case "true":
+		return true, nil
+	case "false":
+		return false, nil
+	}
+	return false, errors.New("want true or false")
+}
+
+func parseInt(text string) (int, error) {
+	n, err := strconv.Atoi(strings.TrimSpace(text))
+	if err != nil {
+		return 0, errors.New("want a whole number")
+	}
+	return n, nil
+}
+
+func parseFloat(t reflect.Type, text string) (any, error) {
+	f, err := strconv.ParseFloat(strings.TrimSpace(text), t.Bits())
+	if err != nil || math.IsInf(f, 0) || math.IsNaN(f) {
+		return nil, errors.New("want a number")
+	}
+	return reflect.ValueOf(f).Convert(t).Interface(), nil
+}
+
+// quote shows a value that was not understood, unless the key holds a secret.
+func quote(t reflect.Type, text string) string {
+	if t == secretType {
+		return ""
+	}
+	const longest = 60
+	if len(text) > longest {
+		text = text[:longest] + "…"
+	}
+	return fmt.Sprintf(", got %q", text)
+}

@@ -1,0 +1,226 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"reflect"
+	"regexp"
+	"strconv"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// reader turns the nodes of a YAML file into the maps that viper merges, checking each against the schema on the way. It walks nodes
+// rather than decoded values because only nodes know their line, and whether 0123 was meant as a text.
+type reader struct {
+	*problems
+	file string
+}
+
+var yamlLine = regexp.MustCompile(`^(?:yaml: )?(?:unmarshal errors:\s*)?line (\d+): (.*)`)
+
+// parseYAML reads the one document of a file; nil for an empty one.
+func (r *reader) parseYAML(data []byte) *yaml.Node {
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	var doc, second yaml.Node
+	err := decoder.Decode(&doc)
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	if err == nil {
+		// Decoding once refuses keys given twice and anchors that contain themselves or multiply beyond measure.
+		err = doc.Decode(new(any))
+	}
+	if err != nil {
+		r.syntax(err)
+		return nil
+	}
+	if err := decoder.Decode(&second); !errors.Is(err, io.EOF) {
+		r.addAt(r.at(&second), "", "more than one YAML document in the file; keep only one")
+	}
+	return doc.Content[0]
+}
+
+// syntax reports an error of the YAML parser, with its line in the place where all others have it.
+func (r *reader) syntax(err error) {
+	message, o := err.Error(), origin{text: r.file}
+	if m := yamlLine.FindStringSubmatch(message); m != nil {
+		o.line, _ = strconv.Atoi(m[1])
+		o.text, message = fmt.Sprintf("%s:%d", r.file, o.line), m[2]
+	}
+	r.addAt(o, "", "%s", message)
+}
+
+// at is the origin of a node.
+func (r *reader) at(n *yaml.Node) origin {
+	if n.Line == 0 {
+		return origin{text: r.file}
+	}
+	return origin{text: fmt.Sprintf("%s:%d", r.file, n.Line), line: n.Line}
+}
+
+// section reads a mapping as the keys of struct type t. What is wrong is reported and left out.
+func (r *reader) section(n *yaml.Node, t reflect.Type, path string) map[string]any {
+	n = resolve(n)
+	out := map[string]any{}
+	if isNull(n) {
+		return out
+	}
+	if n.Kind != yaml.MappingNode {
+		r.addAt(r.at(n), path, "want a section of keys, got %s", describe(n))
+		return out
+	}
+	fields := fieldsOf(t)
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		f := findField(fields, key.Value)
+		if f == nil {
+			r.addAt(r.at(key), join(path, key.Value), "unknown key%s", didYouMean(key.Value, keysOf(fields)))
+			continue
+		}
+		at := join(path, f.key)
+		r.origins[at] = r.at(key)
+		if v, ok := r.value(value, f, at); ok {
+			out[f.key] = v
+		} else {
+			delete(r.origins, at) // so it gets its default, and nothing more is said of it
+		}
+	}
+	return out
+}
+
+// value reads the value of one key. ok is false where there is none: it is wrong, or null, which means the default.
+func (r *reader) value(n *yaml.Node, f *field, path string) (v any, ok bool) {
+	n = resolve(n)
+	switch {
+	case f.isSection:
+		return r.section(n, section(f.typ), path), true
+	case isNull(n):
+		return nil, false
+	case f.isList():
+		return r.sections(n, section(f.typ.Elem()), path)
+	case f.typ == textsType:
+		return r.texts(n, path)
+	case f.typ.Kind() == reflect.Map:
+		return r.textMap(n, path)
+	}
+	return r.scalar(n, f.typ, path)
+}
+
+func (r *reader) sections(n *yaml.Node, t reflect.Type, path string) (any, bool) {
+	if n.Kind != yaml.SequenceNode {
+		r.addAt(r.at(n), path, "want a list, got %s", describe(n))
+		return nil, false
+	}
+	list := []any{}
+	for i, item := range n.Content {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		r.origins[at] = r.at(item)
+		list = append(list, r.section(item, t, at))
+	}
+	return list, true
+}
+
+func (r *reader) texts(n *yaml.Node, path string) (any, bool) {
+	if n.Kind != yaml.SequenceNode {
+		r.addAt(r.at(n), path, "want a list such as [a, b], got %s", describe(n))
+		return nil, false
+	}
+	list := []string{}
+	for i, item := range n.Content {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		r.origins[at] = r.at(item)
+		if text, ok := r.text(resolve(item), at); ok {
+			list = append(list, text)
+		}
+	}
+	return list, true
+}
+
+func (r *reader) textMap(n *yaml.Node, path string) (any, bool) {
+	if n.Kind != yaml.MappingNode {
+		r.addAt(r.at(n), path, "want a section of keys, got %s", describe(n))
+		return nil, false
+	}
+	out := map[string]any{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key := n.Content[i]
+		at := join(path, key.Value)
+		r.origins[at] = r.at(key)
+		if text, ok := r.text(resolve(n.Content[i+1]), at); ok {
+			out[key.Value] = text
+		}
+	}
+	return out, true
+}
+
+func (r *reader) scalar(n *yaml.Node, t reflect.Type, path string) (any, bool) {
+	text, ok := r.text(n, path)
+	if !ok {
+		return nil, false
+	}
+	v, err := parse(t, text)
+	if err != nil {
+		// Quoted as it stands in the file: what a variable held may be a secret in the wrong place.
+		r.addAt(r.at(n), path, "%v%s", err, quote(t, n.Value))
+		return nil, false
+	}
+	return v, true
+}
+
+// text is a scalar as it stands in the file, its variables expanded.
+func (r *reader) text(n *yaml.Node, path string) (string, bool) {
+	if n.Kind != yaml.ScalarNode || isNull(n) {
+		r.addAt(r.at(n), path, "want one value, got %s", describe(n))
+		return "", false
+	}
+	text, err := expand(n.Value, os.LookupEnv)
+	if err != nil {
+		r.addAt(r.at(n), path, "%v", err)
+		return "", false
+	}
+	return text, true
+}
+
+func resolve(n *yaml.Node) *yaml.Node {
+	for n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	return n
+}
+
+func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
+
+// describe names the kind of a node, not its value: that may be a secret in the wrong place.
+func describe(n *yaml.Node) string {
+	switch n.Kind {
+	case yaml.MappingNode:
+		return "a section of keys"
+	case yaml.SequenceNode:
+		return "a list"
+	}
+	if isNull(n) {
+		return "nothing"
+	}
+	return "one value"
+}
+
+func findField(fields []field, key string) *field {
+	for i := range fields {
+		if fields[i].key == key {
+			return &fields[i]
+		}
+	}
+	return nil
+}
+
+func keysOf(fields []field) []string {
+	keys := make([]string, len(fields))
+	for i, f := range fields {
+		keys[i] = f.key
+	}
+	return keys
+}

@@ -1,0 +1,70 @@
+package config
+
+import (
+	"reflect"
+	"strings"
+	"time"
+)
+
+// field is one key of a section: what the struct tags say of it.
+type field struct {
+	key       string // as in YAML: "labelSelector"
+	index     int    // of the struct field
+	typ       reflect.Type
+	fallback  string // the default, as it would be written in YAML
+	hasValue  bool   // whether there is a default
+	allowed   []string
+	isSection bool // a struct, or a pointer to one
+}
+
+// fieldsOf lists the keys of a section, in the order of the struct.
+func fieldsOf(t reflect.Type) []field {
+	var list []field
+	for i := range t.NumField() {
+		f := t.Field(i)
+		key := f.Tag.Get("yaml")
+		if key == "" {
+			continue
+		}
+		fallback, hasValue := f.Tag.Lookup("default")
+		list = append(list, field{
+			key: key, index: i, typ: f.Type,
+			fallback: fallback, hasValue: hasValue,
+			allowed:   strings.Fields(f.Tag.Get("oneof")),
+			isSection: section(f.Type) != nil,
+		})
+	}
+	return list
+}
+
+// section is the struct type behind a type of a section, or nil.
+func section(t reflect.Type) reflect.Type {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.Kind() == reflect.Struct {
+		return t
+	}
+	return nil
+}
+
+// isList says whether a key holds a list of sections: informers, sinks, and bindings.
+func (f *field) isList() bool { return f.typ.Kind() == reflect.Slice && section(f.typ.Elem()) != nil }
+
+// isScalar says whether one text holds the whole value, be it a list of texts separated by commas.
+func (f *field) isScalar() bool { return !f.isSection && !f.isList() && f.typ.Kind() != reflect.Map }
+
+var (
+	durationType = reflect.TypeFor[time.Duration]()
+	sizeType     = reflect.TypeFor[Size]()
+	secretType   = reflect.TypeFor[Secret]()
+	textsType    = reflect.TypeFor[[]string]()
+)
+
+// join extends the path of a key.
+func join(path, key string) string {
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}

@@ -1,0 +1,70 @@
+package config
+
+import "time"
+
+// Sink is one destination of events. A sink that is slow or away delays no other. Exactly one of `nats`, `kafka` and
+// `stdout` says what it is.
+type Sink struct {
+	// Name identifies the sink in informers, metrics, logs and in the state directory: renaming it is a new sink. Lower-case
+	// letters, digits and dashes, beginning with a letter. Required.
+	Name string `yaml:"name"`
+	// NATS publishes to NATS JetStream, or to core NATS.
+	NATS *NATS `yaml:"nats"`
+	// Kafka publishes to Kafka, or to what speaks its protocol.
+	Kafka *Kafka `yaml:"kafka"`
+	// Stdout prints a line per event on standard output; for a look, and for pipes.
+	Stdout *Stdout `yaml:"stdout"`
+	// RateLimit bounds how many events per second are sent.
+	RateLimit RateLimit `yaml:"rateLimit"`
+	// Retry is the backoff between attempts for an event, and between attempts to connect.
+	Retry Retry `yaml:"retry"`
+	// Encoding is the CloudEvents mode: `binary` (attributes as headers, the object as the message), or `structured`
+	// (the whole event as one JSON document). Not with `stdout`, which has its `format`.
+	Encoding string `yaml:"encoding" default:"binary" oneof:"binary structured"`
+	// Queue bounds what is on its way to the sink.
+	Queue SinkQueue `yaml:"queue"`
+}
+
+// Stdout prints a line per event on standard output.
+type Stdout struct {
+	// Format is `json`: structured CloudEvents; `short`: lines for people; or `auto`: short on a terminal and JSON elsewhere.
+	Format string `yaml:"format" default:"auto" oneof:"auto json short"`
+}
+
+// RateLimit bounds how many events per second are sent. What exceeds it waits; nothing is dropped.
+type RateLimit struct {
+	// PerSecond is the mean rate in events per second. 0: no limit.
+	PerSecond float64 `yaml:"perSecond" default:"0"`
+	// Burst is how many events may be sent at once after a pause. Needs `perSecond`. 0: as many as one second's.
+	Burst int `yaml:"burst" default:"0"`
+}
+
+// Retry is an exponential backoff with jitter. Nothing is ever given up for having been tried too often: only what the
+// broker says it will never take becomes a dead letter.
+type Retry struct {
+	// Initial is the pause after the first failure; it doubles with each further one.
+	Initial time.Duration `yaml:"initial" default:"100ms"`
+	// Max is the longest pause. Not below `initial`.
+	Max time.Duration `yaml:"max" default:"30s"`
+}
+
+// SinkQueue bounds what is on its way to the sink.
+type SinkQueue struct {
+	// Memory is the bound of events that were handed to the sink's client and have no answer yet.
+	Memory Size `yaml:"memory" default:"64MiB"`
+}
+
+// TLS is how a broker's certificate is checked and how the bridge identifies itself. With Kafka, being there at all
+// (`tls: {}`) turns TLS on; with NATS the URL's scheme `tls://` does, or the server.
+type TLS struct {
+	// CA is the path of a PEM file with the authorities that may sign the broker's certificate. Left out: the system's.
+	CA string `yaml:"ca"`
+	// Cert is the path of a PEM file with the bridge's own certificate. Needs `key`.
+	Cert string `yaml:"cert"`
+	// Key is the path of a PEM file with the private key of `cert`.
+	Key string `yaml:"key"`
+	// ServerName is the name that the broker's certificate must be for. Left out: the host that is connected to.
+	ServerName string `yaml:"serverName"`
+	// InsecureSkipVerify accepts any certificate. For tests: whoever is between can read and change everything.
+	InsecureSkipVerify bool `yaml:"insecureSkipVerify"`
+}

@@ -1,0 +1,143 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/kubebridge/bridge/internal/event"
+)
+
+// Validate reports everything that is wrong, joined; Problems lists it. Load has called it already; it is for a Config that was made
+// or changed in Go. It contacts nobody and reads no file.
+func (c *Config) Validate() error {
+	ps := &problems{origins: c.origins}
+	if ps.origins == nil {
+		ps.origins = origins{}
+	}
+	c.validate(ps)
+	return ps.err()
+}
+
+func (c *Config) validate(ps *problems) {
+	validateValues(ps, reflect.ValueOf(c).Elem(), "")
+	c.State.validate(ps)
+	c.Admin.validate(ps)
+	if len(c.Informers) == 0 && !ps.has("informers") {
+		ps.add("informers", "want at least one informer, or leave the key out to watch everything")
+	}
+	if len(c.Sinks) == 0 && !ps.has("sinks") {
+		ps.add("sinks", "want at least one sink, or leave the key out for an embedded NATS server")
+	}
+	names := c.sinkNames()
+	validateUnique(ps, "sinks", names)
+	validateUnique(ps, "informers", c.informerNames())
+	for i := range c.Informers {
+		c.Informers[i].validate(ps, fmt.Sprintf("informers[%d]", i), names)
+	}
+	for i := range c.Sinks {
+		c.Sinks[i].validate(ps, fmt.Sprintf("sinks[%d]", i))
+	}
+	c.validateEmbedded(ps)
+}
+
+// validateValues checks what the schema says of every value: those of a fixed set are in it, and no number, size or duration
+// is negative.
+func validateValues(ps *problems, section reflect.Value, path string) {
+	for _, f := range fieldsOf(section.Type()) {
+		v, at := section.Field(f.index), join(path, f.key)
+		switch {
+		case f.isSection:
+			if v.Kind() == reflect.Pointer {
+				v = v.Elem()
+			}
+			if v.IsValid() {
+				validateValues(ps, v, at)
+			}
+		case f.isList():
+			for i := range v.Len() {
+				validateValues(ps, v.Index(i), fmt.Sprintf("%s[%d]", at, i))
+			}
+		case len(f.allowed) > 0:
+			validateOneOf(ps, at, v.String(), f.allowed)
+		case v.CanInt() && v.Int() < 0 || v.CanFloat() && v.Float() < 0:
+			ps.add(at, "must not be negative, is %v", v.Interface())
+		}
+	}
+}
+
+func validateOneOf(ps *problems, path, value string, allowed []string) {
+	if slices.Contains(allowed, value) || ps.has(path) {
+		return
+	}
+	if value == "" {
+		ps.add(path, "required: one of %s", strings.Join(allowed, ", "))
+		return
+	}
+	ps.add(path, "want one of %s, got %q", strings.Join(allowed, ", "), value)
+}
+
+func (s *State) validate(ps *problems) {
+	if s.Mode == "disk" && s.Dir == "" {
+		ps.add("state.dir", "required, unless state.mode is memory")
+	}
+}
+
+func (a *Admin) validate(ps *problems) {
+	if a.Address != "" {
+		validateHostPort(ps, "admin.address", a.Address)
+	}
+}
+
+func validateHostPort(ps *problems, path, address string) {
+	_, port, err := net.SplitHostPort(address)
+	if n, convErr := strconv.Atoi(port); err != nil || convErr != nil || n < 0 || n > 65535 {
+		ps.add(path, "want host:port, got %q", address)
+	}
+}
+
+func (c *Config) sinkNames() []string {
+	names := make([]string, len(c.Sinks))
+	for i := range c.Sinks {
+		names[i] = c.Sinks[i].Name
+	}
+	return names
+}
+
+func (c *Config) informerNames() []string {
+	names := make([]string, len(c.Informers))
+	for i := range c.Informers {
+		names[i] = c.Informers[i].Name
+	}
+	return names
+}
+
+// validName is narrow because names become metric labels, parts of message ids and of variables, and keys of the state on disk.
+var validName = regexp.MustCompile(`^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$`)
+
+// validateUnique checks the names of a list: there, well formed, and each once.
+func validateUnique(ps *problems, list string, names []string) {
+	for i, name := range names {
+		path := fmt.Sprintf("%s[%d].name", list, i)
+		switch first := slices.Index(names, name); {
+		case name == "":
+			if !ps.has(path) {
+				ps.add(path, "required")
+			}
+		case !validName.MatchString(name):
+			ps.add(path, "want at most 63 lower-case letters, digits and dashes, beginning with a letter, got %q", name)
+		case first < i:
+			ps.add(path, "%q is the name of %s[%d] already", name, list, first)
+		}
+	}
+}
+
+func validateTemplate(ps *problems, path, text string) {
+	if _, err := event.ParseTemplate(text); err != nil {
+		ps.add(path, "%v", err)
+	}
+}

@@ -1,0 +1,85 @@
+package config
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+func (inf *Informer) validate(ps *problems, path string, sinkNames []string) {
+	if len(inf.Resources) == 0 && !ps.has(path+".resources") {
+		ps.add(path+".resources", `required: what to watch, such as [pods, deployments.apps], or ["*"]`)
+	}
+	validateResources(ps, path+".resources", inf.Resources)
+	validateResources(ps, path+".exclude", inf.Exclude)
+	validateNamespaces(ps, path+".namespaces", inf.Namespaces)
+	if _, err := labels.Parse(inf.LabelSelector); err != nil {
+		ps.add(path+".labelSelector", "%v", err)
+	}
+	if _, err := fields.ParseSelector(inf.FieldSelector); err != nil {
+		ps.add(path+".fieldSelector", "%v", err)
+	}
+	inf.validateSinks(ps, path+".sinks", sinkNames)
+}
+
+// resourceName matches what kubectl takes: a plural, singular, short name or kind, with a version and a group behind dots.
+var resourceName = regexp.MustCompile(`^(\*|[A-Za-z][A-Za-z0-9-]*)(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
+
+// validateResources checks the form of names. Whether there are such resources, only the API server knows.
+func validateResources(ps *problems, path string, names []string) {
+	for i, name := range names {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		switch {
+		case strings.Contains(name, "/"):
+			ps.add(at, `want a name as kubectl takes it, such as deployments.apps or deployments.v1.apps; subresources can't be watched; got %q`, name)
+		case !resourceName.MatchString(name):
+			ps.add(at, "want the name of a resource as kubectl takes it, such as pods or deployments.apps, got %q", name)
+		case slices.Index(names, name) < i:
+			ps.add(at, "%q is listed twice", name)
+		}
+	}
+}
+
+var namespaceName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+
+func validateNamespaces(ps *problems, path string, names []string) {
+	for i, name := range names {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		switch {
+		case name == "*":
+			ps.add(at, "leave namespaces out to watch all of them")
+		case !namespaceName.MatchString(name):
+			ps.add(at, "want the name of a namespace, got %q", name)
+		case slices.Index(names, name) < i:
+			ps.add(at, "%q is listed twice", name)
+		}
+	}
+}
+
+// validateSinks checks that each binding names a sink, and each sink once: its changes would be sent twice.
+func (inf *Informer) validateSinks(ps *problems, path string, sinkNames []string) {
+	if len(inf.Sinks) == 0 && len(sinkNames) > 0 && !ps.has(path) {
+		ps.add(path, "want at least one sink, or leave the key out for all of them")
+	}
+	for i, b := range inf.Sinks {
+		at := fmt.Sprintf("%s[%d].name", path, i)
+		first := slices.IndexFunc(inf.Sinks, func(other Binding) bool { return other.Name == b.Name })
+		switch {
+		case b.Name == "":
+			if ps.origins.given(fmt.Sprintf("%s[%d]", path, i)) && !ps.has(at) {
+				ps.add(at, "required")
+			}
+		case !slices.Contains(sinkNames, b.Name):
+			if ps.hasAt("sinks") {
+				continue // the sinks could not be read, so nobody knows their names
+			}
+			ps.add(at, "no sink %q%s", b.Name, didYouMean(b.Name, sinkNames))
+		case first < i:
+			ps.add(at, "%q is bound already, by %s[%d]", b.Name, path, first)
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+)
+
+func (k *Kafka) validate(ps *problems, path string) {
+	if len(k.Brokers) == 0 && !ps.has(path+".brokers") {
+		ps.add(path+".brokers", "required: addresses such as [kafka-0.kafka:9092]")
+	}
+	for i, b := range k.Brokers {
+		validateHostPort(ps, fmt.Sprintf("%s.brokers[%d]", path, i), b)
+	}
+	validateTopic(ps, path+".topic", k.Topic)
+	if k.DeadLetterTopic != "" {
+		validateTopic(ps, path+".deadLetterTopic", k.DeadLetterTopic)
+	}
+	if k.SASL != nil {
+		k.SASL.validate(ps, path+".sasl")
+	}
+	k.TLS.validate(ps, path+".tls")
+}
+
+// validateTopic refuses a topic that Kafka would, and one that an object would change in its life.
+func validateTopic(ps *problems, path, template string) {
+	validateTemplate(ps, path, template)
+	for _, field := range []string{"{op}", "{type}"} {
+		if strings.Contains(template, field) {
+			ps.add(path, "%s changes from event to event: an object's events would lie in several topics, without order; use it in a consumer's filter", field)
+		}
+	}
+	for i, c := range outsideFields(template) {
+		if c != '.' && c != '_' && c != '-' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') {
+			ps.add(path, "a topic holds letters, digits and . _ - only, got %q at %d of %q", c, i, template)
+			return
+		}
+	}
+}
+
+// outsideFields is a template with its fields blanked out by a letter, so that positions stay.
+func outsideFields(template string) string {
+	out := []rune(template)
+	inside := false
+	for i, c := range out {
+		if c == '{' {
+			inside = true
+		}
+		if inside {
+			out[i] = 'x'
+		}
+		if c == '}' {
+			inside = false
+		}
+	}
+	return string(out)
+}
+
+func (s *SASL) validate(ps *problems, path string) {
+	validateAtMostOne(ps, path, setting{"password", s.Password != ""}, setting{"passwordFile", s.PasswordFile != ""})
+	hasPassword := s.Password != "" || s.PasswordFile != ""
+	switch s.Mechanism {
+	case "": // reported as required already; what else is required depends on it
+		return
+	case "OAUTHBEARER":
+		if s.TokenFile == "" {
+			ps.add(path+".tokenFile", "required for OAUTHBEARER")
+		}
+		for _, key := range givenKeys(setting{"username", s.Username != ""}, setting{"password", s.Password != ""}, setting{"passwordFile", s.PasswordFile != ""}) {
+			ps.add(join(path, key), "has no effect with OAUTHBEARER")
+		}
+		return
+	}
+	if s.Username == "" && !ps.has(path+".username") {
+		ps.add(path+".username", "required for %s", s.Mechanism)
+	}
+	if !hasPassword && !ps.has(path+".password") {
+		ps.add(path+".password", "required for %s: password or passwordFile", s.Mechanism)
+	}
+	if s.TokenFile != "" {
+		ps.add(path+".tokenFile", "has no effect with %s", s.Mechanism)
+	}
+}

@@ -1,0 +1,107 @@
+package config
+
+import "strings"
+
+func (n *NATS) validate(ps *problems, path string) {
+	if n.URL == "" {
+		ps.add(path+".url", "must not be empty")
+	} else {
+		n.validateURL(ps, path+".url")
+	}
+	validateTemplate(ps, path+".subject", n.Subject)
+	if n.DeadLetterSubject != "" && n.DeadLetterSubject != "off" {
+		validateTemplate(ps, path+".deadLetterSubject", n.DeadLetterSubject)
+	}
+	validateSubject(ps, path+".subject", n.Subject)
+	validateSubject(ps, path+".deadLetterSubject", n.DeadLetterSubject)
+	n.validateAuth(ps, path)
+	n.validateEmbedded(ps, path)
+	n.validateMode(ps, path)
+	n.TLS.validate(ps, path+".tls")
+}
+
+func (n *NATS) validateURL(ps *problems, path string) {
+	servers, err := n.URL.servers()
+	if err != nil {
+		ps.add(path, "%v", err)
+		return
+	}
+	for _, s := range servers {
+		switch s.Scheme {
+		case "nats", "tls", "ws", "wss":
+		default:
+			ps.add(path, "want a scheme of nats, tls, ws or wss, got %q", s.Scheme)
+		}
+	}
+	if n.Embedded && (len(servers) != 1 || servers[0].Scheme != "nats") {
+		ps.add(path, "an embedded server listens on one address of scheme nats, such as nats://127.0.0.1:4222")
+	}
+}
+
+// validateSubject refuses what NATS would: wildcards, spaces and empty tokens between the fields.
+func validateSubject(ps *problems, path, template string) {
+	switch {
+	case template == "":
+	case strings.ContainsAny(template, " \t\r\n*>"):
+		ps.add(path, "a subject to publish to holds no space, * or >, got %q", template)
+	case strings.HasPrefix(template, ".") || strings.HasSuffix(template, ".") || strings.Contains(template, ".."):
+		ps.add(path, "a subject has no empty tokens, got %q", template)
+	}
+}
+
+func (n *NATS) validateAuth(ps *problems, path string) {
+	validateAtMostOne(ps, path,
+		setting{"credsFile", n.CredsFile != ""}, setting{"nkeyFile", n.NkeyFile != ""},
+		setting{"token", n.Token != ""}, setting{"tokenFile", n.TokenFile != ""}, setting{"user", n.User != ""})
+	validateAtMostOne(ps, path, setting{"password", n.Password != ""}, setting{"passwordFile", n.PasswordFile != ""})
+	passwords := givenKeys(setting{"password", n.Password != ""}, setting{"passwordFile", n.PasswordFile != ""})
+	switch {
+	case n.User != "" && len(passwords) == 0:
+		ps.add(path+".user", "needs password or passwordFile")
+	case n.User == "" && len(passwords) > 0:
+		ps.add(join(path, passwords[0]), "needs user")
+	}
+}
+
+// validateEmbedded refuses what the embedded server does not do, lest somebody takes it for protected.
+func (n *NATS) validateEmbedded(ps *problems, path string) {
+	if !n.Embedded {
+		if n.StoreDir != "" {
+			ps.add(path+".storeDir", "has no effect without embedded: true")
+		}
+		return
+	}
+	for _, key := range givenKeys(
+		setting{"credsFile", n.CredsFile != ""}, setting{"nkeyFile", n.NkeyFile != ""}, setting{"token", n.Token != ""},
+		setting{"tokenFile", n.TokenFile != ""}, setting{"user", n.User != ""}, setting{"tls", n.TLS != nil}, setting{"domain", n.Domain != ""}) {
+		ps.add(join(path, key), "the embedded server has neither accounts nor TLS nor domains; run a NATS server of its own for that")
+	}
+	if n.Stream.Replicas > 1 {
+		ps.add(path+".stream.replicas", "the embedded server is a single one, so want 0 or 1")
+	}
+}
+
+func (n *NATS) validateMode(ps *problems, path string) {
+	if n.Mode != "core" {
+		n.Stream.validate(ps, path+".stream")
+		return
+	}
+	if ps.origins.given(path + ".stream") {
+		ps.add(path+".stream", "has no effect with mode core")
+	}
+	if n.Domain != "" {
+		ps.add(path+".domain", "has no effect with mode core")
+	}
+}
+
+func (s *Stream) validate(ps *problems, path string) {
+	if s.Name == "" || strings.ContainsAny(s.Name, " \t\r\n.*>/\\") {
+		ps.add(path+".name", "want the name of a stream, without spaces and . * > / \\, got %q", s.Name)
+	}
+	if s.Replicas > 5 {
+		ps.add(path+".replicas", "want at most 5, got %d", s.Replicas)
+	}
+	if s.MaxAge > 0 && s.Duplicates > s.MaxAge {
+		ps.add(path+".duplicates", "is %v, longer than maxAge of %v", s.Duplicates, s.MaxAge)
+	}
+}

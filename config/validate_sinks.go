@@ -1,0 +1,100 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+)
+
+func (s *Sink) validate(ps *problems, path string) {
+	s.validateKind(ps, path)
+	if s.NATS != nil {
+		s.NATS.validate(ps, path+".nats")
+	}
+	if s.Kafka != nil {
+		s.Kafka.validate(ps, path+".kafka")
+	}
+	if s.Stdout != nil && ps.origins.given(path+".encoding") {
+		ps.add(path+".encoding", "has no effect with stdout, which has its format")
+	}
+	if s.RateLimit.Burst > 0 && s.RateLimit.PerSecond == 0 {
+		ps.add(path+".rateLimit.burst", "has no effect without rateLimit.perSecond")
+	}
+	if s.Retry.Initial > s.Retry.Max {
+		ps.add(path+".retry.max", "is %v, below retry.initial of %v", s.Retry.Max, s.Retry.Initial)
+	}
+	if s.Retry.Initial == 0 {
+		ps.add(path+".retry.initial", "must be above 0: attempts without a pause keep a broker from recovering")
+	}
+	if s.Queue.Memory == 0 {
+		ps.add(path+".queue.memory", "must be above 0")
+	}
+}
+
+// validateKind checks that a sink is exactly one thing.
+func (s *Sink) validateKind(ps *problems, path string) {
+	var kinds []string
+	for _, k := range []struct {
+		name  string
+		given bool
+	}{{"nats", s.NATS != nil}, {"kafka", s.Kafka != nil}, {"stdout", s.Stdout != nil}} {
+		if k.given {
+			kinds = append(kinds, k.name)
+		}
+	}
+	switch {
+	case len(kinds) > 1:
+		ps.add(path, "is %s at once; make each a sink of its own", strings.Join(kinds, " and "))
+	case len(kinds) == 0 && !ps.has(path):
+		ps.add(path, "says not what it is: one of nats, kafka, stdout is required")
+	}
+}
+
+func (t *TLS) validate(ps *problems, path string) {
+	switch {
+	case t == nil:
+	case t.Cert != "" && t.Key == "":
+		ps.add(path+".key", "required beside cert")
+	case t.Key != "" && t.Cert == "":
+		ps.add(path+".cert", "required beside key")
+	case t.InsecureSkipVerify && t.CA != "":
+		ps.add(path+".ca", "has no effect beside insecureSkipVerify")
+	}
+}
+
+// setting is one of several keys of which only some may be given.
+type setting struct {
+	key   string
+	given bool
+}
+
+// givenKeys are the keys that are given.
+func givenKeys(settings ...setting) []string {
+	var keys []string
+	for _, s := range settings {
+		if s.given {
+			keys = append(keys, s.key)
+		}
+	}
+	return keys
+}
+
+// validateAtMostOne complains of the second of several keys that exclude each other.
+func validateAtMostOne(ps *problems, path string, settings ...setting) {
+	if keys := givenKeys(settings...); len(keys) > 1 {
+		ps.add(join(path, keys[1]), "excludes %s: keep one of %s", keys[0], strings.Join(keys, ", "))
+	}
+}
+
+// validateEmbedded allows one embedded server: two would want the same address, or the same directory for their streams.
+func (c *Config) validateEmbedded(ps *problems) {
+	first := -1
+	for i, s := range c.Sinks {
+		switch {
+		case s.NATS == nil || !s.NATS.Embedded:
+		case first >= 0:
+			ps.add(fmt.Sprintf("sinks[%d].nats.embedded", i), "sinks[%d] runs the embedded server already; leave embedded out here, and use its url", first)
+		default:
+			first = i
+		}
+	}
+}

@@ -1,0 +1,120 @@
+package admin
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/pprof"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+func (s *Server) routes() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", s.index)
+	mux.HandleFunc("GET /healthz", s.healthz)
+	mux.HandleFunc("GET /readyz", s.readyz)
+	mux.HandleFunc("GET /status", s.status)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(s.config.Registry, promhttp.HandlerOpts{
+		ErrorLog: logPrinter{s.log},
+		// One collector that fails must not hide the metrics of all others.
+		ErrorHandling:     promhttp.ContinueOnError,
+		EnableOpenMetrics: true,
+	}))
+	if s.config.Pprof {
+		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	}
+	return mux
+}
+
+func (s *Server) index(w http.ResponseWriter, _ *http.Request) {
+	text := "/healthz  the process answers\n/readyz   everything is in step, or what is not\n" +
+		"/metrics  Prometheus\n/status   JSON\n"
+	if s.config.Pprof {
+		text += "/debug/pprof/  profiles\n"
+	}
+	s.text(w, http.StatusOK, text)
+}
+
+func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) { s.text(w, http.StatusOK, "ok\n") }
+
+// readiness is the JSON of /readyz.
+type readiness struct {
+	Ready   bool     `json:"ready"`
+	Reasons []Reason `json:"reasons"`
+}
+
+func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
+	reasons := s.config.Ready()
+	code := http.StatusOK
+	if len(reasons) > 0 {
+		code = http.StatusServiceUnavailable
+	}
+	if wantsJSON(r) {
+		if reasons == nil {
+			reasons = []Reason{}
+		}
+		s.json(w, code, readiness{Ready: len(reasons) == 0, Reasons: reasons})
+		return
+	}
+	s.text(w, code, readyText(reasons))
+}
+
+// readyText is a line for each reason: "sink lake: can't reach the broker (for 3m20s)".
+func readyText(reasons []Reason) string {
+	if len(reasons) == 0 {
+		return "ok\n"
+	}
+	var out strings.Builder
+	for _, r := range reasons {
+		fmt.Fprintf(&out, "%s: %s", r.What, r.Message)
+		if !r.Since.IsZero() {
+			fmt.Fprintf(&out, " (for %v)", time.Since(r.Since).Round(time.Second))
+		}
+		out.WriteByte('\n')
+	}
+	return out.String()
+}
+
+func wantsJSON(r *http.Request) bool {
+	return r.URL.Query().Get("format") == "json" || strings.Contains(r.Header.Get("Accept"), "application/json")
+}
+
+func (s *Server) status(w http.ResponseWriter, _ *http.Request) {
+	s.json(w, http.StatusOK, s.config.Status())
+}
+
+// json encodes before it answers, so that a value that can't be encoded is a 500 and no half document.
+func (s *Server) json(w http.ResponseWriter, code int, value any) {
+	var body bytes.Buffer
+	encoder := json.NewEncoder(&body)
+	encoder.SetIndent("", "  ")
+	if err := encoder.Encode(value); err != nil {
+		s.log.Error("status can't be encoded", "err", err)
+		http.Error(w, "status can't be encoded: "+err.Error(), http.StatusInternalServerError)
+		return
+	}
+	s.answer(w, code, "application/json", body.String())
+}
+
+func (s *Server) text(w http.ResponseWriter, code int, body string) {
+	s.answer(w, code, "text/plain; charset=utf-8", body)
+}
+
+func (s *Server) answer(w http.ResponseWriter, code int, contentType, body string) {
+	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(code)
+	if _, err := io.WriteString(w, body); err != nil {
+		s.log.Debug("admin answer was not read", "err", err)
+	}
+}

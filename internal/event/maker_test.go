@@ -1,0 +1,127 @@
+package event_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/resource"
+)
+
+var (
+	deployments = resource.Type{Group: "apps", Version: "v1", Resource: "deployments", Kind: "Deployment", Namespaced: true}
+	nodes       = resource.Type{Version: "v1", Resource: "nodes", Kind: "Node"}
+	observed    = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+)
+
+func newMaker(t *testing.T, cfg event.MakerConfig) *event.Maker {
+	t.Helper()
+	cfg.Cluster, cfg.Informer = "prod", "workloads"
+	m, err := event.NewMaker(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func TestIdsAreTheSameForTheSameChange(t *testing.T) {
+	for name, test := range map[string]struct {
+		change    event.Change
+		selective bool
+		want      string
+	}{
+		"added":                {event.Change{Op: event.Added, UID: "u", Version: "7"}, false, "u/7"},
+		"updated":              {event.Change{Op: event.Updated, UID: "u", Version: "8", Before: "7"}, false, "u/8"},
+		"found by a relist":    {event.Change{Op: event.Updated, UID: "u", Version: "8", Inferred: true}, false, "u/8"},
+		"deleted, watched":     {event.Change{Op: event.Deleted, UID: "u", Version: "9", Before: "8"}, false, "u/deleted"},
+		"deleted, inferred":    {event.Change{Op: event.Deleted, UID: "u", Version: "8", Inferred: true}, false, "u/deleted"},
+		"left a selector":      {event.Change{Op: event.Deleted, UID: "u", Version: "9", Before: "8"}, true, "u/8/deleted"},
+		"synced in round five": {event.Change{Op: event.Synced, UID: "u", Version: "8", Round: 5}, false, "u/8/sync/5"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.change.Key = "shop/web"
+			e := newMaker(t, event.MakerConfig{Type: deployments, Selective: test.selective}).Object(&test.change)
+			if e.ID != test.want {
+				t.Errorf("id %q, want %q", e.ID, test.want)
+			}
+		})
+	}
+}
+
+func TestAnObjectsEvent(t *testing.T) {
+	object := &resource.Object{Raw: []byte(`{"kind":"Deployment"}`)}
+	object.Manager, object.ChangedAt = "kubectl", observed.Add(-time.Second)
+	change := event.Change{Op: event.Updated, Key: "shop/web", Object: object, UID: "u", Version: "123", Observed: observed}
+
+	e := newMaker(t, event.MakerConfig{Type: deployments}).Object(&change)
+	_, got := attributes(&e)
+	for name, want := range map[string]string{
+		"source": "/clusters/prod", "type": "dev.kubebridge.resource.updated",
+		"subject": "apis/apps/v1/namespaces/shop/deployments/web", "partitionkey": "deployments.apps/shop/web",
+		"sequence": "00000000000000000123", "apiversion": "apps/v1", "kind": "Deployment", "resource": "deployments",
+		"namespace": "shop", "name": "web", "uid": "u", "resourceversion": "123", "manager": "kubectl",
+		"time": "2026-11-21T11:59:59Z", "initial": "", "inferred": "", "cause": "",
+	} {
+		if got[name] != want {
+			t.Errorf("%s = %q, want %q", name, got[name], want)
+		}
+	}
+	if &e.Data[0] != &object.Raw[0] {
+		t.Error("the payload was copied")
+	}
+	if e.MessageID() != "workloads/u/123" {
+		t.Errorf("message id %q", e.MessageID())
+	}
+
+	change.Op = event.Deleted
+	if e := newMaker(t, event.MakerConfig{Type: deployments}).Object(&change); !e.Time.Equal(observed) {
+		t.Errorf("a deletion is told for %v, want when it was observed", e.Time)
+	}
+	if e := newMaker(t, event.MakerConfig{Type: deployments, Payload: event.PayloadReference}).Object(&change); e.Data != nil {
+		t.Errorf("a reference with data %s", e.Data)
+	}
+}
+
+func TestAClusterScopedObjectsEvent(t *testing.T) {
+	e := newMaker(t, event.MakerConfig{Type: nodes}).Object(&event.Change{Op: event.Deleted, Key: "n1", UID: "u", Version: "9", Observed: observed})
+	if e.Subject != "api/v1/nodes/n1" || e.PartitionKey != "nodes//n1" || e.Namespace != "" || e.Name != "n1" {
+		t.Errorf("subject %q, partition key %q, namespace %q, name %q", e.Subject, e.PartitionKey, e.Namespace, e.Name)
+	}
+}
+
+func TestSequencesSortAsText(t *testing.T) {
+	m, last := newMaker(t, event.MakerConfig{Type: nodes}), ""
+	for _, version := range []resource.Version{"1", "9", "10", "999", "1000", "18446744073709551615"} {
+		e := m.Object(&event.Change{Op: event.Added, Key: "n1", UID: "u", Version: version})
+		if e.Sequence <= last || len(e.Sequence) != 20 {
+			t.Errorf("sequence %q of version %s, after %q", e.Sequence, version, last)
+		}
+		last = e.Sequence
+	}
+	if e := m.Object(&event.Change{Op: event.Added, Key: "n1", UID: "u", Version: "abc"}); e.Sequence != "abc" {
+		t.Errorf("sequence %q of a version that is no number", e.Sequence)
+	}
+}
+
+func TestEventsAboutTheInformer(t *testing.T) {
+	m := newMaker(t, event.MakerConfig{Type: deployments})
+	gap := m.Gap(&resource.Relist{Reason: resource.ReasonExpired, From: "5", To: "900"}, observed)
+	if gap.Type != "dev.kubebridge.informer.gap" || gap.ID != "workloads/gap/5/900" || gap.Subject != "apis/apps/v1/deployments" || !gap.Inferred {
+		t.Errorf("gap event %+v", gap)
+	}
+	var data struct{ Reason, From, To, Note string }
+	if err := json.Unmarshal(gap.Data, &data); err != nil || data.Reason != "expired" || data.From != "5" || data.To != "900" || data.Note == "" {
+		t.Errorf("gap data %s, %v", gap.Data, err)
+	}
+	synced := m.Synced("900", 17, observed)
+	if synced.Type != "dev.kubebridge.informer.synced" || synced.ID != "workloads/synced/900" || string(synced.Data) != `{"version":"900","items":17}` {
+		t.Errorf("synced event %+v with data %s", synced, synced.Data)
+	}
+}
+
+func TestAnUnknownPayloadIsRefused(t *testing.T) {
+	if _, err := event.NewMaker(event.MakerConfig{Payload: "everything"}); err == nil {
+		t.Error("NewMaker took it")
+	}
+}

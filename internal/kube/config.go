@@ -1,0 +1,108 @@
+package kube
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
+)
+
+// ErrNoConfig says that there is neither a kubeconfig nor a pod's service account.
+var ErrNoConfig = errors.New("no Kubernetes cluster configured: there is no kubeconfig (looked at --kubeconfig, $KUBECONFIG and ~/.kube/config)," +
+	" and this is no pod with a service account; set kubernetes.kubeconfig, or run where kubectl works")
+
+// RESTConfig is how to reach the API server. kubeconfig is the path of a file; "" means the files of $KUBECONFIG, else ~/.kube/config,
+// else the service account of the pod. context is the context in the kubeconfig; "" means its current one. qps and burst bound the requests
+// per second of everything that is made of the configuration, together; a qps of zero is no limit.
+//
+// clusterName is the name of the context's cluster in the kubeconfig, and "" in a pod, which does not know how others call its cluster.
+func RESTConfig(kubeconfig, context string, qps float32, burst int) (config *rest.Config, clusterName string, err error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = kubeconfig
+	raw, err := rules.Load()
+	if err != nil {
+		return nil, "", fileError(kubeconfig, err)
+	}
+	if api.IsConfigEmpty(raw) && kubeconfig == "" && context == "" {
+		config, err = inCluster()
+	} else {
+		config, clusterName, err = fromContext(raw, context, source(kubeconfig))
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	throttle(config, qps, burst)
+	config.UserAgent = "bridge/" + version()
+	return config, clusterName, nil
+}
+
+// source names where the kubeconfig was read from, for errors.
+func source(kubeconfig string) string {
+	return cmp.Or(kubeconfig, os.Getenv(clientcmd.RecommendedConfigPathEnvVar), "~/.kube/config")
+}
+
+func fileError(kubeconfig string, err error) error {
+	if errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("kubeconfig %s does not exist", source(kubeconfig))
+	}
+	return fmt.Errorf("kubeconfig %s: %w", source(kubeconfig), err)
+}
+
+func inCluster() (*rest.Config, error) {
+	config, err := rest.InClusterConfig()
+	if errors.Is(err, rest.ErrNotInCluster) {
+		return nil, ErrNoConfig
+	}
+	if err != nil {
+		return nil, fmt.Errorf("service account of the pod: %w; is automountServiceAccountToken off?", err)
+	}
+	return config, nil
+}
+
+// fromContext checks the context's references by itself: clientcmd says of a misspelt context that the configuration is empty.
+func fromContext(raw *api.Config, name, source string) (*rest.Config, string, error) {
+	if name = cmp.Or(name, raw.CurrentContext); name == "" {
+		return nil, "", fmt.Errorf("kubeconfig %s has no current context: set kubernetes.context to one of %s", source, names(raw.Contexts))
+	}
+	context := raw.Contexts[name]
+	if context == nil {
+		return nil, "", fmt.Errorf("kubeconfig %s has no context %q%s", source, name, didYouMean(name, keys(raw.Contexts)))
+	}
+	if raw.Clusters[context.Cluster] == nil {
+		return nil, "", fmt.Errorf("kubeconfig %s: context %q names cluster %q, which is not in the file", source, name, context.Cluster)
+	}
+	overrides := &clientcmd.ConfigOverrides{CurrentContext: name}
+	config, err := clientcmd.NewNonInteractiveClientConfig(*raw, name, overrides, nil).ClientConfig()
+	if err != nil {
+		return nil, "", fmt.Errorf("kubeconfig %s, context %q: %w", source, name, err)
+	}
+	return config, context.Cluster, nil
+}
+
+func keys(contexts map[string]*api.Context) []string {
+	list := make([]string, 0, len(contexts))
+	for name := range contexts {
+		list = append(list, name)
+	}
+	slices.Sort(list)
+	return list
+}
+
+func names(contexts map[string]*api.Context) string {
+	return cmp.Or(strings.Join(keys(contexts), ", "), "those it has (there is none)")
+}
+
+// version of the running program's main module, for the user agent that shows in the API server's audit log.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return strings.Trim(info.Main.Version, "()")
+	}
+	return "devel"
+}

@@ -1,0 +1,63 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+)
+
+// Resolver asks an API server what it serves. It is safe for concurrent use.
+type Resolver struct {
+	client *discovery.DiscoveryClient
+	host   string
+}
+
+// NewResolver makes a resolver. It contacts nobody.
+func NewResolver(config *rest.Config) (*Resolver, error) {
+	client, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", config.Host, err)
+	}
+	return &Resolver{client: client, host: config.Host}, nil
+}
+
+// Discover asks what the server serves now: in two requests, or in one per group version where it is older than 1.27. Group
+// versions that don't answer are in the catalog's Unavailable; an error means that nothing is known, and is one of Explain.
+func (r *Resolver) Discover(ctx context.Context) (*Catalog, error) {
+	groups, lists, err := r.client.ServerGroupsAndResourcesWithContext(ctx)
+	failed := map[schema.GroupVersion]error{}
+	if partial, ok := errors.AsType[*discovery.ErrGroupDiscoveryFailed](err); ok && len(lists) > 0 {
+		failed, err = partial.Groups, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ask %s what it serves: %w", r.host, Explain(r.inFull(ctx, "/apis", err), r.host))
+	}
+	return newCatalog(groups, lists, failed), nil
+}
+
+// ServerVersion is the version of the API server: "v1.36.2". Every authenticated user may ask for it.
+func (r *Resolver) ServerVersion(ctx context.Context) (string, error) {
+	info, err := r.client.ServerVersionWithContext(ctx)
+	if err != nil {
+		return "", fmt.Errorf("ask %s for its version: %w", r.host, Explain(r.inFull(ctx, "/version", err), r.host))
+	}
+	return info.GitVersion, nil
+}
+
+// inFull gives an answer of the API server the message that came with it. client-go's discovery reads bodies raw, and
+// says "unknown" of an error in one; asking once more in the ordinary way tells which user lacks which right.
+func (r *Resolver) inFull(ctx context.Context, path string, err error) error {
+	first, ok := statusOf(err)
+	if !ok || first.Message != "unknown" {
+		return err
+	}
+	again := r.client.RESTClient().Get().AbsPath(path).Do(ctx).Error()
+	if second, ok := statusOf(again); ok && second.Code == first.Code {
+		return again
+	}
+	return err
+}

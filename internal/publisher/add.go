@@ -1,0 +1,148 @@
+package publisher
+
+import (
+	"context"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/sinks"
+)
+
+// chunk is how many items are let in at once: large enough to pay for the locks, small enough for adders to alternate.
+const chunk = 256
+
+// refusedLane holds items that the sink refused before it named a lane. No sink's name starts with a zero byte.
+const refusedLane = "\x00refused"
+
+// Add takes items in their order. It blocks while the sink is not open yet, and while the bounds on what is queued are
+// reached. Items of one object leave in the order in which Add took them; between concurrent calls there is no order.
+//
+// When ctx ends, or Run has ended (ErrStopped), Add returns with a prefix of the items taken: those settle as
+// others do, the rest was not touched.
+func (p *Publisher) Add(ctx context.Context, items []*Item) error {
+	select {
+	case <-p.opened:
+	case <-p.stopped:
+		return ErrStopped
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	for len(items) > 0 {
+		next := items[:min(len(items), chunk)]
+		now := time.Now()
+		for _, it := range next {
+			it.prepare(now)
+		}
+		n, err := p.room.take(ctx, next)
+		if err != nil {
+			return err
+		}
+		if err := p.route(ctx, next[:n]); err != nil {
+			return err
+		}
+		items = items[n:]
+	}
+	return nil
+}
+
+// route puts items into their lanes. An item that can't be routed waits with those of its object behind it.
+func (p *Publisher) route(ctx context.Context, items []*Item) error {
+	if !p.enter() {
+		p.giveBack(items)
+		return ErrStopped
+	}
+	defer p.leave()
+	done := 0 // items before it are in their lanes
+	for i, it := range items {
+		err := p.findLane(ctx, it)
+		if err == nil {
+			continue
+		}
+		p.enqueue(items[done:i]) // before it, since its own object may be among them
+		if ctx.Err() != nil {
+			p.giveBack(items[i:])
+			return context.Cause(ctx)
+		}
+		p.setAside(it, err)
+		done = i + 1
+	}
+	p.enqueue(items[done:])
+	return nil
+}
+
+// findLane asks the sink for the lane of an item; errBehind when an earlier item of its object waits for one.
+func (p *Publisher) findLane(ctx context.Context, it *Item) error {
+	if p.isAside(it) {
+		return errBehind
+	}
+	return p.nameLane(ctx, it)
+}
+
+// nameLane asks the sink for the lane of an item. An item that is refused goes to the lane of such.
+func (p *Publisher) nameLane(ctx context.Context, it *Item) (err error) {
+	it.lane, err = p.sink.Lane(ctx, it.Message.Event)
+	if err != nil && sinks.Classify(err) == sinks.Refused {
+		it.lane, it.refused = refusedLane, err
+		return nil
+	}
+	return err
+}
+
+// enqueue appends items to their lanes.
+func (p *Publisher) enqueue(items []*Item) {
+	var fresh [chunk]*lane
+	n := 0
+	p.mu.Lock()
+	for _, it := range items {
+		p.ages.push(it)
+		if l := p.putLocked(it); l != nil {
+			fresh[n] = l
+			n++
+		}
+	}
+	p.mu.Unlock()
+	if n > 0 {
+		p.queue.Add(fresh[:n]...)
+	}
+}
+
+// giveBack frees the room of items that were let in but not taken.
+func (p *Publisher) giveBack(items []*Item) {
+	bytes := 0
+	for _, it := range items {
+		bytes += it.size
+	}
+	p.room.release(len(items), bytes)
+}
+
+// enter notes a caller that is about to use the sink; false when Run is about to close it.
+func (p *Publisher) enter() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closing {
+		return false
+	}
+	p.visitors++
+	return true
+}
+
+func (p *Publisher) leave() {
+	p.mu.Lock()
+	p.visitors--
+	last := p.closing && p.visitors == 0
+	p.mu.Unlock()
+	if last {
+		close(p.left)
+	}
+}
+
+// lockOut lets no caller use the sink any more, and waits for those that do: at most for one look-up each.
+func (p *Publisher) lockOut() {
+	p.mu.Lock()
+	p.closing = true
+	none := p.visitors == 0
+	p.mu.Unlock()
+	close(p.stopped)
+	if !none {
+		<-p.left
+	}
+}

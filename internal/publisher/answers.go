@@ -1,0 +1,161 @@
+package publisher
+
+import (
+	"context"
+
+	"github.com/kubebridge/bridge/internal/sinks"
+)
+
+// answer acts on what the sink answered: settles, and sends every lane where its answer says.
+func (w *worker) answer(ctx context.Context, pass pass) {
+	down := w.judge(ctx)
+	w.tell(ctx, pass, down)
+	w.collect()
+	w.settle()
+	for _, s := range w.sent {
+		w.direct(s)
+	}
+	w.putBack()
+}
+
+// putBack gives the lanes to the queue again, those that can go on first: their items wait for nothing.
+func (w *worker) putBack() {
+	w.release(w.onward)
+	w.queue.Return(w.first...)
+	for _, l := range w.delayed {
+		l.failed = true
+		w.queue.AddRateLimited(l)
+	}
+	w.queue.Done(w.delayed...)
+	w.onward, w.first, w.delayed = w.onward[:0], w.first[:0], w.delayed[:0]
+}
+
+// judge writes each message's answer to its item, up to the first failure of each lane. It returns an error that says
+// that the broker can't be reached, if there was one.
+func (w *worker) judge(ctx context.Context) (down error) {
+	at, acked := 0, 0
+	for i := range w.sent {
+		s := &w.sent[i]
+		for _, it := range w.items[at : at+s.count] {
+			it.attempts++
+			w.judgeItem(ctx, s, it)
+			if it.acked {
+				acked++
+			}
+		}
+		at += s.count
+		if s.err != nil && s.class == sinks.Reconnect {
+			down = s.err
+		}
+	}
+	w.published(acked)
+	return down
+}
+
+func (w *worker) judgeItem(ctx context.Context, s *sent, it *Item) {
+	err := it.Message.Err
+	switch class := w.classify(ctx, err); {
+	case s.err != nil:
+		if err == nil {
+			w.log.Error("sink acknowledged a message behind one that failed; it is sent again, after that one", "id", it.Message.Event.ID, "lane", it.lane)
+		}
+	case err == nil:
+		it.acked = true
+	case class == sinks.Refused:
+		it.refused = err
+	default:
+		s.err, s.class = err, class
+	}
+}
+
+// classify is sinks.Classify, but Stopped only when the publisher itself is being stopped: a sink that gave up for
+// another reason is asked again.
+func (p *Publisher) classify(ctx context.Context, err error) sinks.Class {
+	class := sinks.Classify(err)
+	if class == sinks.Stopped && ctx.Err() == nil {
+		return sinks.Retry
+	}
+	return class
+}
+
+// tell lets the breaker know whether the broker answered. A call cut short by ctx says nothing about the broker.
+func (w *worker) tell(ctx context.Context, pass pass, down error) {
+	if down == nil {
+		if ctx.Err() == nil && w.breaker.succeed(pass) {
+			w.log.Info("broker is back")
+		}
+		return
+	}
+	w.failed(down)
+	if pause, tripped := w.breaker.trip(pass); tripped {
+		w.log.Warn("broker can't be reached; the sink pauses", "err", down, "next_attempt_in", pause)
+	}
+}
+
+// collect takes what was acknowledged or buried out of the lanes. A lane that got on starts over with its delays.
+func (w *worker) collect() {
+	w.mu.Lock()
+	for i := range w.sent {
+		before := len(w.settled)
+		w.settled = w.settledLocked(w.sent[i].lane, w.settled)
+		w.sent[i].settled = len(w.settled) > before
+	}
+	w.mu.Unlock()
+	for _, s := range w.sent {
+		if s.settled && s.lane.failed {
+			s.lane.failed = false
+			w.queue.Forget(s.lane)
+		}
+	}
+}
+
+// settle tells the settlers, each once for all of its items, and then makes room. It comes before the lanes are
+// released: settlers see the items of a lane in their order.
+func (w *worker) settle() {
+	items, bytes := len(w.settled), 0
+	for _, it := range w.settled {
+		bytes += it.size
+	}
+	for rest := w.settled; len(rest) > 0; {
+		settler := rest[0].Settler
+		w.same = w.same[:0]
+		others := rest[:0]
+		for _, it := range rest {
+			if it.Settler == settler {
+				w.same = append(w.same, it)
+			} else {
+				others = append(others, it)
+			}
+		}
+		rest = others
+		settler.Settle(w.same) // from here on the items are the settler's
+	}
+	w.settled = w.settled[:0]
+	if items > 0 {
+		w.room.release(items, bytes)
+	}
+}
+
+// direct decides where a lane goes after its answers.
+func (w *worker) direct(s sent) {
+	switch {
+	case s.err == nil:
+		if w.headRefused(s.lane) {
+			w.bury = append(w.bury, s.lane)
+		} else {
+			w.onward = append(w.onward, s.lane)
+		}
+	case s.class == sinks.Reconnect, s.class == sinks.Stopped:
+		w.countRetries(s.class, s.err)
+		w.first = append(w.first, s.lane)
+	default:
+		w.countRetries(s.class, s.err)
+		w.delayed = append(w.delayed, s.lane)
+	}
+}
+
+func (w *worker) headRefused(l *lane) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return l.head != nil && l.head.refused != nil
+}

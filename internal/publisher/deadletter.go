@@ -1,0 +1,77 @@
+package publisher
+
+import (
+	"context"
+	"errors"
+
+	"github.com/kubebridge/bridge/internal/sinks"
+)
+
+// buryRefused sends the refused heads of lanes to the dead letters. Everything else of the round is settled and put
+// back by then, so poison holds up its own lane only.
+func (w *worker) buryRefused(ctx context.Context, pass pass) {
+	if len(w.bury) == 0 {
+		return
+	}
+	var down error
+	for _, l := range w.bury {
+		if down != nil || ctx.Err() != nil {
+			w.first = append(w.first, l)
+			continue
+		}
+		switch class, err := w.buryLane(ctx, l); {
+		case err == nil:
+			w.onward = append(w.onward, l)
+		case class == sinks.Reconnect:
+			down = err
+			w.countRetries(class, err)
+			w.first = append(w.first, l)
+		case class == sinks.Stopped:
+			w.first = append(w.first, l)
+		default:
+			w.countRetries(class, err)
+			w.delayed = append(w.delayed, l)
+		}
+	}
+	w.tell(ctx, pass, down)
+	w.putBack()
+}
+
+// buryLane buries a lane's items until the head is not refused.
+func (w *worker) buryLane(ctx context.Context, l *lane) (sinks.Class, error) {
+	for w.headRefused(l) {
+		it := l.head // not changed by others while there is one
+		if class, err := w.buryItem(ctx, it); err != nil {
+			return class, err
+		}
+		it.acked = true
+		w.sent = append(w.sent[:0], sent{lane: l})
+		w.collect() // with what was acknowledged behind it
+		w.settle()
+	}
+	return 0, nil
+}
+
+// buryItem sends one item to the dead letters. It returns nil when the item is done with, whether there is a place for
+// it or not: what nobody can take must not block what follows.
+func (w *worker) buryItem(ctx context.Context, it *Item) (sinks.Class, error) {
+	e := it.Message.Event
+	log := w.log.With("id", e.ID, "subject", e.Subject, "reason", it.refused, "size", len(e.Data), "attempts", it.attempts)
+	limited, cancel := context.WithTimeout(ctx, w.timeout)
+	err := w.sink.DeadLetter(limited, e, it.refused, it.attempts)
+	cancel()
+	switch class := w.classify(ctx, err); {
+	case err == nil:
+		log.Warn("message was refused; it is in the dead letters")
+		w.buried(outcomeSent)
+	case errors.Is(err, sinks.ErrNoDeadLetter):
+		log.Error("message was refused and is lost; configure deadLetter to keep such messages")
+		w.buried(outcomeDropped)
+	case class == sinks.Refused:
+		log.Error("message was refused and is lost; the dead-letter destination refused it too", "err", err)
+		w.buried(outcomeRefused)
+	default:
+		return class, err
+	}
+	return 0, nil
+}

@@ -1,0 +1,42 @@
+// Package publisher brings events to one sink: it keeps them in order per object while they are batched, retried, held
+// back or given up, and tells whoever added them when they are settled.
+//
+// It takes in Items, from any number of listeners through Add, and hands their Messages to a sinks.Sink. An item is
+// settled when the sink has acknowledged its message, or when the message was refused for good and went to
+// the dead letters. The item's Settler is told, once.
+//
+// # Ordering
+//
+// Every item belongs to a lane, the sink's unit of order: an object, or for example a Kafka partition. A lane is a FIFO in
+// the order of the Add calls. At most one Publish call holds messages of a lane; with sinks.ByObject it holds the first
+// one only. A message that is to be sent again stays at the head of its lane, so nothing passes it. Items of one
+// lane are settled in their order, and Settle has returned before the next call for the lane starts. An item whose lane
+// can't be told yet keeps all later ones of its object behind it.
+//
+// # Duplicates and loss
+//
+// A message is sent again until the sink answers that it is stored or will never be: at least once, with
+// the same id. An item that is not settled when Run ends stays so: nobody is told, and a checkpoint behind it does not pass.
+//
+// # Failures
+//
+// What the sink answers decides what happens (sinks.Classify):
+//
+//   - Retry delays the lane alone, exponentially with jitter. Other lanes go on.
+//   - Reconnect pauses the whole sink with one backoff. After it one worker tries one message; its answer
+//     ends the pause or starts a longer one.
+//   - Refused sends the message to the dead letters; later messages of the lane go on behind it.
+//   - Stopped leaves the item as it is.
+//
+// # Blocking and memory
+//
+// Add blocks while the bounds on items and bytes are reached, in the order of the callers, and until the sink is open. Items
+// form linked lists and come back to the adder with Settle, so an adder that uses them again makes the whole path
+// free of allocations. Settle is called from the publisher's goroutines with no lock held; it should be quick, since
+// its lane waits for it, and it must not wait for Add.
+//
+// # Start and stop
+//
+// New starts nothing. Run opens the sink, works until its context ends, closes the sink and returns when all
+// goroutines have ended. For a clean stop call Drain before that context ends.
+package publisher

@@ -1,0 +1,43 @@
+package publisher
+
+import (
+	"time"
+
+	"github.com/kubebridge/bridge/internal/sinks"
+)
+
+// Settler is told when items are settled. All items of a call have this Settler; the slice is the publisher's
+// and valid during the call only. Calls come from several goroutines. Implementations must be comparable (a pointer).
+type Settler interface{ Settle(items []*Item) }
+
+// Item is one event on its way to the sink. From Add until Settle it is the publisher's; afterwards the adder may use
+// it again.
+type Item struct {
+	Message sinks.Message // Message.Event is set by the adder
+	Settler Settler       // told once, when the item is settled
+	Seq     uint64        // the settler's own mark; the publisher doesn't look at it
+
+	// Owned by the publisher between Add and Settle.
+
+	lane         string // name of its lane
+	next         *Item  // behind it in its lane; guarded by Publisher.mu
+	older, newer *Item  // among all that is queued; guarded by Publisher.mu
+	added        time.Time
+	size         int   // what it counts against the bound on bytes
+	attempts     int   // Publish calls that held it; owned by the worker that has the lane
+	acked        bool  // stored, but behind one that is not settled; owned by the worker that has the lane
+	refused      error // why it goes to the dead letters; owned by the worker that has the lane
+}
+
+// overhead is what an item costs besides its payload: Item, Event and the attributes' text, rounded up.
+const overhead = 768
+
+// prepare makes a new or settled item the publisher's.
+func (it *Item) prepare(now time.Time) {
+	*it = Item{Message: it.Message, Settler: it.Settler, Seq: it.Seq, added: now}
+	it.Message.Err = nil
+	it.size = overhead + len(it.Message.Event.Data)
+}
+
+// payload is how many bytes the item counts against the bound of one Publish call.
+func (it *Item) payload() int { return it.size - overhead }

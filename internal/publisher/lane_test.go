@@ -1,0 +1,147 @@
+package publisher_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/publisher"
+	"github.com/kubebridge/bridge/internal/sinks"
+)
+
+func TestAnObjectWithoutALaneKeepsItsOrderAndDelaysNoOther(t *testing.T) {
+	eachOrder(t, func(t *testing.T, order sinks.Order) {
+		sink, r := newSink(t, order), newRecorder(t)
+		begun := time.Now()
+		sink.onLane = func(e *event.Event) error {
+			if e.Name == "a" && e.ID != "a/1" && time.Since(begun) < 10*time.Second {
+				return errBusy
+			}
+			return nil
+		}
+		p := start(t, sink, publisher.Config{})
+		p.add(r.items("a/1", "a/2", "b/1", "a/3", "b/2"))
+		synctest.Wait()
+		if s := p.Status(); s.Unrouted != 1 || s.QueuedItems != 2 || r.count() != 3 {
+			t.Errorf("status %+v, %d settled; want 2 items of one object aside", s, r.count())
+		}
+		for i := range 20 {
+			p.add(r.items(numbered("a", i+4)[i+3]))
+			time.Sleep(time.Second)
+		}
+		p.drain()
+		wantOrder(t, sink, "a", numbered("a", 23)...)
+		wantOrder(t, sink, "b", "b/1", "b/2")
+	})
+}
+
+func TestAnEventThatNoLaneTakesIsADeadLetter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
+		sink.onLane = func(e *event.Event) error {
+			if e.ID == "a/2" {
+				return errTooBig // a topic name that is too long, for example
+			}
+			return nil
+		}
+		p := start(t, sink, publisher.Config{})
+		p.add(r.items("a/1", "a/2", "b/1"))
+		p.drain()
+		if got := strings.Join(sink.dead, " "); got != "a/2" || r.count() != 3 {
+			t.Errorf("dead letters %q, %d settled", got, r.count())
+		}
+	})
+}
+
+func TestAnOutageIsFoundWithOneLookUpNotOnePerObject(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
+		begun := time.Now()
+		var lookUps atomic.Int64
+		sink.onLane = func(*event.Event) error {
+			if lookUps.Add(1); time.Since(begun) < time.Minute {
+				return errAway
+			}
+			return nil
+		}
+		p := start(t, sink, publisher.Config{Retry: publisher.Retry{Initial: time.Second, Max: 10 * time.Second}})
+		p.add(r.items(objects(50)...))
+		lookUps.Store(0)
+		time.Sleep(59 * time.Second)
+		if n := lookUps.Load(); n > 16 {
+			t.Errorf("%d look-ups in a minute of outage, want one per backoff", n)
+		}
+		p.awaitSettled(r, 50)
+	})
+}
+
+func TestDrainLooksUpLanesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
+		var unknown atomic.Bool
+		unknown.Store(true)
+		sink.onLane = func(*event.Event) error {
+			if unknown.Load() {
+				return errBusy
+			}
+			return nil
+		}
+		p := start(t, sink, publisher.Config{Retry: publisher.Retry{Initial: time.Hour, Max: time.Hour}})
+		p.add(r.items("a/1", "a/2"))
+		synctest.Wait()
+		unknown.Store(false)
+		begun := time.Now()
+		p.drain()
+		if took := time.Since(begun); took != 0 {
+			t.Errorf("drained after %v, want at once", took)
+		}
+	})
+}
+
+func TestALookUpThatTheCallerEndsTakesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		sink.onLane = func(e *event.Event) error {
+			if e.ID == "b/1" {
+				cancel()
+				return ctx.Err()
+			}
+			return nil
+		}
+		p := start(t, sink, publisher.Config{})
+		if err := p.Add(ctx, r.items("a/1", "b/1", "c/1")); !errors.Is(err, context.Canceled) {
+			t.Errorf("Add = %v, want the cancellation", err)
+		}
+		p.drain()
+		if got := r.ids(); got != "a/1" {
+			t.Errorf("settled %q, want a/1", got)
+		}
+	})
+}
+
+func TestRunWaitsForLookUpsBeforeItClosesTheSink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
+		sink.onLane = func(*event.Event) error {
+			time.Sleep(time.Second)
+			if sink.closed {
+				t.Error("the sink was closed during a look-up")
+			}
+			return nil
+		}
+		p := start(t, sink, publisher.Config{})
+		added := make(chan error, 1)
+		go func() { added <- p.Add(t.Context(), r.items("a/1")) }()
+		synctest.Wait()
+		p.stop()
+		if err := <-added; err != nil {
+			t.Errorf("Add = %v; the item was taken", err)
+		}
+	})
+}

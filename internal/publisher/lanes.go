@@ -1,0 +1,88 @@
+package publisher
+
+import "time"
+
+// lane is a FIFO of items that must arrive in their order. While it is in Publisher.lanes it is in the queue exactly
+// once: waiting, delayed or with one worker.
+type lane struct {
+	name       string
+	head, tail *Item // guarded by Publisher.mu; only the worker that has the lane takes items out
+	failed     bool  // the limiter counts failures of it; owned by the worker that has the lane
+}
+
+func (l *lane) push(it *Item) {
+	if l.tail == nil {
+		l.head = it
+	} else {
+		l.tail.next = it
+	}
+	l.tail = it
+}
+
+func (l *lane) pop() *Item {
+	it := l.head
+	if l.head, it.next = it.next, nil; l.head == nil {
+		l.tail = nil
+	}
+	return it
+}
+
+// ages is the list of all that is queued, oldest first.
+type ages struct{ oldest, newest *Item }
+
+func (a *ages) push(it *Item) {
+	if it.older = a.newest; it.older == nil {
+		a.oldest = it
+	} else {
+		it.older.newer = it
+	}
+	a.newest = it
+}
+
+func (a *ages) remove(it *Item) {
+	if it.older == nil {
+		a.oldest = it.newer
+	} else {
+		it.older.newer = it.newer
+	}
+	if it.newer == nil {
+		a.newest = it.older
+	} else {
+		it.newer.older = it.older
+	}
+	it.older, it.newer = nil, nil
+}
+
+// age is how long the oldest item has been queued.
+func (p *Publisher) age() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ages.oldest == nil {
+		return 0
+	}
+	return time.Since(p.ages.oldest.added)
+}
+
+// putLocked appends an item to its lane; it returns the lane when it is new and has to be queued.
+func (p *Publisher) putLocked(it *Item) *lane {
+	l := p.lanes[it.lane]
+	if l != nil {
+		l.push(it)
+		return nil
+	}
+	l = p.lanePool.Get().(*lane)
+	l.name = it.lane
+	l.push(it)
+	p.lanes[l.name] = l
+	return l
+}
+
+// settledLocked takes out the items at the head of a lane that were acknowledged.
+func (p *Publisher) settledLocked(l *lane, settled []*Item) []*Item {
+	for l.head != nil && l.head.acked {
+		it := l.pop()
+		p.ages.remove(it)
+		settled = append(settled, it)
+	}
+	return settled
+}

@@ -1,0 +1,96 @@
+package publisher
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/kubebridge/bridge/internal/sinks"
+)
+
+// Outcomes of a refused message.
+const (
+	outcomeSent    = "sent"    // it is in the dead letters
+	outcomeDropped = "dropped" // there is no place for dead letters
+	outcomeRefused = "refused" // the place refused it too
+)
+
+type metrics struct {
+	published   prometheus.Counter
+	retries     map[sinks.Class]prometheus.Counter
+	deadLetters map[string]prometheus.Counter
+	seconds     prometheus.Histogram
+	messages    prometheus.Histogram
+}
+
+// newMetrics makes the metrics and, with a registerer, registers them. Every label value exists from the start.
+func newMetrics(registerer prometheus.Registerer, p *Publisher) *metrics {
+	auto := promauto.With(registerer)
+	m := &metrics{
+		published: auto.NewCounter(prometheus.CounterOpts{
+			Name: "bridge_publisher_published_total",
+			Help: "Messages that the sink acknowledged.",
+		}),
+		seconds: auto.NewHistogram(prometheus.HistogramOpts{
+			Name:    "bridge_publisher_publish_seconds",
+			Help:    "How long one call of the sink took.",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 16),
+		}),
+		messages: auto.NewHistogram(prometheus.HistogramOpts{
+			Name:    "bridge_publisher_batch_messages",
+			Help:    "Messages in one call of the sink.",
+			Buckets: prometheus.ExponentialBuckets(1, 2, 11),
+		}),
+		retries:     map[sinks.Class]prometheus.Counter{},
+		deadLetters: map[string]prometheus.Counter{},
+	}
+	retries := auto.NewCounterVec(prometheus.CounterOpts{
+		Name: "bridge_publisher_retries_total",
+		Help: "Lanes sent back by a failure, by its class.",
+	}, []string{"class"})
+	for _, class := range []sinks.Class{sinks.Retry, sinks.Reconnect} {
+		m.retries[class] = retries.WithLabelValues(class.String())
+	}
+	deadLetters := auto.NewCounterVec(prometheus.CounterOpts{
+		Name: "bridge_publisher_dead_letters_total",
+		Help: "Messages that the sink refused for good: sent to the dead letters, dropped (no place for them), refused there too.",
+	}, []string{"outcome"})
+	for _, outcome := range []string{outcomeSent, outcomeDropped, outcomeRefused} {
+		m.deadLetters[outcome] = deadLetters.WithLabelValues(outcome)
+	}
+	gauges(auto, p)
+	return m
+}
+
+// gauges are read from the publisher when somebody asks.
+func gauges(auto promauto.Factory, p *Publisher) {
+	gauge := func(name, help string, value func() float64) {
+		auto.NewGaugeFunc(prometheus.GaugeOpts{Name: "bridge_publisher_" + name, Help: help}, value)
+	}
+	gauge("queued_items", "Items added and not settled.", func() float64 {
+		items, _ := p.room.load()
+		return float64(items)
+	})
+	gauge("queued_bytes", "Bytes added and not settled.", func() float64 {
+		_, bytes := p.room.load()
+		return float64(bytes)
+	})
+	gauge("capacity_items", "Bound on queued items.", func() float64 { return float64(p.room.maxItems) })
+	gauge("capacity_bytes", "Bound on queued bytes.", func() float64 { return float64(p.room.maxBytes) })
+	gauge("unrouted_objects", "Objects whose lane the sink can't tell yet.", func() float64 { return float64(p.asideCount.Load()) })
+	gauge("oldest_seconds", "How long the oldest queued item has waited.", func() float64 { return p.age().Seconds() })
+	gauge("connected", "1 when the sink is open and its broker is not known to be away.", func() float64 {
+		if p.isOpen() && p.breaker.connected() {
+			return 1
+		}
+		return 0
+	})
+}
+
+// call notes a call of the sink; what it returns ends it.
+func (m *metrics) call(messages int) (done func()) {
+	start := time.Now()
+	m.messages.Observe(float64(messages))
+	return func() { m.seconds.Observe(time.Since(start).Seconds()) }
+}

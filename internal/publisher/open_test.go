@@ -1,0 +1,130 @@
+package publisher_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kubebridge/bridge/internal/publisher"
+	"github.com/kubebridge/bridge/internal/sinks"
+)
+
+func TestOpenIsTriedAgainAndAddWaitsForIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
+		sink.onOpen = func(attempt int) error {
+			return []error{errAway, errBusy, errors.New("of no class"), nil}[attempt-1]
+		}
+		var told []error
+		p := start(t, sink, publisher.Config{OnOpenError: func(err error) { told = append(told, err) }})
+		begun := time.Now()
+		p.add(r.items("a/1"))
+		if took := time.Since(begun); took < 350*time.Millisecond || took > 700*time.Millisecond {
+			t.Errorf("opened after %v, want three backoffs of 100, 200 and 400 ms, each shortened by up to a half", took)
+		}
+		p.drain()
+		if len(told) != 3 {
+			t.Errorf("OnOpenError was told %v", told)
+		}
+		select {
+		case <-p.Opened():
+		default:
+			t.Error("Opened is not closed")
+		}
+	})
+}
+
+func TestAnOpenErrorForTheOperatorEndsRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink := newSink(t, sinks.ByObject)
+		sink.onOpen = func(int) error { return errBadAuth }
+		p, err := publisher.New(publisher.Config{Sink: sink, Name: "audit"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Run(t.Context()); !errors.Is(err, errBadAuth) {
+			t.Errorf("Run = %v, want the sink's error", err)
+		}
+		if err := p.Add(t.Context(), nil); !errors.Is(err, publisher.ErrStopped) {
+			t.Errorf("Add = %v, want ErrStopped", err)
+		}
+		if err := p.Run(t.Context()); err == nil {
+			t.Error("a second Run was let through")
+		}
+	})
+}
+
+func TestAStopWhileOpeningEndsRunWithoutAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink := newSink(t, sinks.ByObject)
+		sink.onOpen = func(int) error { return errAway }
+		p := start(t, sink, publisher.Config{})
+		time.Sleep(time.Minute)
+		p.stop() // fails the test when Run returns an error
+		if !sink.closed {
+			t.Error("the sink was not closed")
+		}
+	})
+}
+
+func TestNewRefusesWhatCanNotBeMeant(t *testing.T) {
+	sink := newSink(t, sinks.ByObject)
+	bad := publisher.Config{Sink: sink}
+	bad.RateLimit.PerSecond = -1
+	for name, cfg := range map[string]publisher.Config{
+		"no sink":        {},
+		"negative bound": {Sink: sink, MaxBytes: -1},
+		"negative delay": {Sink: sink, Retry: publisher.Retry{Max: -1}},
+		"negative rate":  bad,
+	} {
+		if _, err := publisher.New(cfg); err == nil {
+			t.Errorf("%s: New took it", name)
+		}
+	}
+}
+
+func TestMetricsExistBeforeTheyAreMovedAndFollow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		registry := prometheus.NewPedanticRegistry()
+		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
+		sink.onMessage = refuse("a/1")
+		p := start(t, sink, publisher.Config{Registerer: registry})
+		for name, want := range map[string]int{
+			"published_total": 1, "retries_total": 2, "dead_letters_total": 3, "queued_items": 1, "queued_bytes": 1,
+			"oldest_seconds": 1, "publish_seconds": 1, "batch_messages": 1, "connected": 1,
+		} {
+			if got, _ := series(t, registry, name); got != want {
+				t.Errorf("%s has %d series at the start, want %d", name, got, want)
+			}
+		}
+		p.add(r.items("a/1", "a/2"))
+		p.drain()
+		for name, want := range map[string]float64{"published_total": 1, "dead_letters_total": 1, "publish_seconds": 2, "batch_messages": 2, "queued_items": 0, "connected": 1} {
+			if _, got := series(t, registry, name); got != want {
+				t.Errorf("%s = %v, want %v", name, got, want)
+			}
+		}
+	})
+}
+
+// series is how many series a metric has, and the sum of their values: of a histogram the number of samples.
+func series(t *testing.T, registry *prometheus.Registry, name string) (count int, sum float64) {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() != "bridge_publisher_"+name {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			count++
+			sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		}
+	}
+	return count, sum
+}

@@ -1,0 +1,449 @@
+package publisher_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/publisher"
+	"github.com/kubebridge/bridge/internal/sinks"
+)
+
+func wantOrder(t *testing.T, sink *scriptedSink, object string, ids ...string) {
+	t.Helper()
+	if got := sink.storedOf(object); got != strings.Join(ids, " ") {
+		t.Errorf("%s was stored as %q, want %q", object, got, ids)
+	}
+}
+
+func eachOrder(t *testing.T, test func(t *testing.T, order sinks.Order)) {
+	for name, order := range map[string]sinks.Order{"by object": sinks.ByObject, "by lane": sinks.ByLane} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { test(t, order) })
+		})
+	}
+}
+
+func TestItemsArriveInOrderAndAreSettled(t *testing.T) {
+	eachOrder(t, func(t *testing.T, order sinks.Order) {
+		sink, r := newSink(t, order), newRecorder(t)
+		p := start(t, sink, publisher.Config{})
+		p.add(r.items("a/1", "b/1", "a/2", "a/3", "b/2"))
+		p.drain()
+		time.Sleep(time.Second)
+		wantOrder(t, sink, "a", "a/1", "a/2", "a/3")
+		wantOrder(t, sink, "b", "b/1", "b/2")
+		if r.count() != 5 {
+			t.Errorf("%d items settled, want 5", r.count())
+		}
+		if s := p.Status(); s.QueuedItems != 0 || s.QueuedBytes != 0 || s.Published != 5 || s.OldestSeconds != 0 || !s.Connected {
+			t.Errorf("status after the drain: %+v", s)
+		}
+	})
+}
+
+func TestReadyObjectsShareACall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
+		sink.limits = sinks.Limits{Messages: 3, Concurrency: 1}
+		p := start(t, sink, publisher.Config{})
+		p.add(r.items("a/1", "b/1", "c/1", "d/1", "e/1"))
+		p.drain()
+		if calls := sink.allCalls(); len(calls) != 2 || calls[0].messages != 3 || calls[1].messages != 2 {
+			t.Errorf("calls %v, want one with 3 messages and one with 2", calls)
+		}
+	})
+}
+
+func TestACallHoldsNoMoreBytesThanTheLimit(t *testing.T) {
+	eachOrder(t, func(t *testing.T, order sinks.Order) {
+		sink, r := newSink(t, order), newRecorder(t)
+		sink.limits = sinks.Limits{Bytes: 250}
+		p := start(t, sink, publisher.Config{})
+		items := r.items(append(numbered("a", 10), "b/1", "c/1", "d/1", "e/1")...)
+		for i, it := range items {
+			it.Message.Event.Data = make([]byte, 50+i*10)
+		}
+		items[3].Message.Event.Data = make([]byte, 300) // alone
+		p.add(items)
+		p.drain()
+		wantOrder(t, sink, "a", numbered("a", 10)...)
+	})
+}
+
+func TestAMessageThatFailsIsSentAgainBeforeTheNext(t *testing.T) {
+	eachOrder(t, func(t *testing.T, order sinks.Order) {
+		sink, r := newSink(t, order), newRecorder(t)
+		attempts := 0
+		sink.onMessage = func(e *event.Event) answer {
+			if e.ID != "a/2" {
+				return answer{}
+			}
+			if attempts++; attempts <= 5 {
+				return answer{err: errBusy, stored: attempts%2 == 0}
+			}
+			return answer{}
+		}
+		p := start(t, sink, publisher.Config{})
+		p.add(r.items("a/1", "a/2", "a/3"))
+		time.Sleep(time.Minute)
+		wantOrder(t, sink, "a", "a/1", "a/2", "a/3")
+		if s := p.Status(); attempts != 6 || s.Retries != 5 || s.LastError != "busy" || s.Published != 3 {
+			t.Errorf("%d attempts, status %+v", attempts, s)
+		}
+		if got := r.ids(); got != "a/1 a/2 a/3" {
+			t.Errorf("settled %q", got)
+		}
+	})
+}
+
+func TestASinkThatGivesUpByItselfIsAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
+		attempts := 0
+		sink.onMessage = func(*event.Event) answer {
+			if attempts++; attempts <= 3 {
+				return answer{err: context.Canceled} // not ours
+			}
+			return answer{}
+		}
+		p := start(t, sink, publisher.Config{})
+		p.add(r.items("a/1"))
+		p.awaitSettled(r, 1)
+		if s := p.Status(); s.Retries != 3 {
+			t.Errorf("%d retries counted, want 3", s.Retries)
+		}
+	})
+}
+
+func TestALaneThatGotOnStartsOverWithItsDelays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
+		failures := map[string]int{"a/1": 20, "a/2": 1}
+		sink.onMessage = func(e *event.Event) answer {
+			if failures[e.ID]--; failures[e.ID] >= 0 {
+				return answer{err: errBusy}
+			}
+			return answer{}
+		}
+		p := start(t, sink, publisher.Config{Retry: publisher.Retry{Initial: time.Millisecond, Max: time.Hour}})
+		p.add(r.items("a/1", "a/2"))
+		for r.count() == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		begun := time.Now()
+		p.awaitSettled(r, 2)
+		if took := time.Since(begun); took > 2*time.Millisecond {
+			t.Errorf("the first failure of a/2 delayed it by %v, want up to 1ms", took)
+		}
+	})
+}
+
+func TestSettledItemsCanBeAddedAgain(t *testing.T) {
+	eachOrder(t, func(t *testing.T, order sinks.Order) {
+		sink := newSink(t, order)
+		sink.onMessage = refuse("a/2")
+		p := start(t, sink, publisher.Config{})
+		var items []*publisher.Item
+		for range 3 {
+			r := newRecorder(t)
+			if items == nil {
+				items = r.items("a/1", "a/2", "a/3")
+			}
+			for _, it := range items {
+				it.Settler = r
+			}
+			p.add(items)
+			p.drain()
+			if got := r.ids(); got != "a/1 a/2 a/3" {
+				t.Errorf("settled %q", got)
+			}
+		}
+		if len(sink.dead) != 3 {
+			t.Errorf("dead letters %q, want a/2 three times", sink.dead)
+		}
+		wantOrder(t, sink, "a", "a/1", "a/3", "a/1", "a/3", "a/1", "a/3")
+	})
+}
+
+func TestALaneThatFailsDelaysNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
+		sink.onMessage = func(e *event.Event) answer {
+			if e.Name == "stuck" {
+				return answer{err: errBusy}
+			}
+			return answer{}
+		}
+		p := start(t, sink, publisher.Config{})
+		for i := range 100 {
+			begun := time.Now()
+			p.add(r.items(numbered("fine", (i+1)*10)[i*10:]...))
+			if i > 0 {
+				p.add(r.items(numbered("stuck", i)[i-1]))
+			}
+			synctest.Wait()
+			if got := r.count(); got != (i+1)*10 || time.Since(begun) != 0 {
+				t.Fatalf("round %d: %d items settled after %v", i, got, time.Since(begun))
+			}
+			time.Sleep(time.Second)
+		}
+		if s := p.Status(); s.QueuedItems != 99 || s.OldestSeconds != 99 {
+			t.Errorf("status %+v, want 99 items of the stuck lane, the oldest 99 s old", s)
+		}
+	})
+}
+
+func TestACallThatHangsKeepsOnlyItsWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
+		sink.limits.Concurrency = 2
+		hangs := 0
+		sink.onPublish = func(ctx context.Context, batch []*sinks.Message) {
+			if batch[0].Event.Name == "stuck" && hangs < 2 {
+				hangs++
+				<-ctx.Done()
+			}
+		}
+		p := start(t, sink, publisher.Config{PublishTimeout: 10 * time.Second})
+		p.add(r.items("stuck/1"))
+		synctest.Wait()
+		p.add(r.items("fine/1", "fine/2"))
+		synctest.Wait()
+		if got := r.ids(); got != "fine/1 fine/2" {
+			t.Errorf("settled %q while one call hangs", got)
+		}
+		if s := p.Status(); s.InFlight != 1 {
+			t.Errorf("%d messages in flight, want 1", s.InFlight)
+		}
+		begun := time.Now()
+		p.drain()
+		if took := time.Since(begun); took < 20*time.Second || took > 21*time.Second {
+			t.Errorf("the call that hung twice was over after %v, want 20 s and two short backoffs", took)
+		}
+	})
+}
+
+func TestAnOutagePausesTheWholeSinkOnce(t *testing.T) {
+	eachOrder(t, func(t *testing.T, order sinks.Order) {
+		sink, r := newSink(t, order), newRecorder(t)
+		sink.limits = sinks.Limits{Messages: 10, Concurrency: 4}
+		begun := time.Now()
+		const outage = 5 * time.Minute
+		sink.onPublish = func(context.Context, []*sinks.Message) { time.Sleep(time.Millisecond) }
+		sink.onMessage = func(*event.Event) answer {
+			if time.Since(begun) < outage {
+				return answer{err: errAway}
+			}
+			return answer{}
+		}
+		p := start(t, sink, publisher.Config{Retry: publisher.Retry{Initial: 100 * time.Millisecond, Max: 10 * time.Second}})
+		var ids []string
+		for _, object := range strings.Split("abcdefghijklmnopqrstuvwxyz", "") {
+			ids = append(ids, numbered(object, 40)...)
+		}
+		p.add(r.items(ids...))
+		time.Sleep(time.Minute)
+		if s := p.Status(); s.Connected || s.LastError != "no route to host" || s.QueuedItems != len(ids) {
+			t.Errorf("status during the outage: %+v", s)
+		}
+		time.Sleep(outage)
+		if r.count() != len(ids) {
+			t.Errorf("%d of %d items settled after the outage", r.count(), len(ids))
+		}
+		probes := 0
+		for _, call := range sink.allCalls() {
+			if since := call.at.Sub(begun); since > time.Millisecond && since < outage {
+				if probes++; call.messages != 1 {
+					t.Errorf("a probe with %d messages after %v", call.messages, since)
+				}
+			}
+		}
+		// 100 ms doubling to 10 s, each at least half: no more than 7 of the short ones and one per 5 s.
+		if probes < 30 || probes > 68 {
+			t.Errorf("%d probes in %v, want between 30 and 68", probes, outage)
+		}
+		if !p.Status().Connected {
+			t.Error("not connected after the outage")
+		}
+	})
+}
+
+func TestARefusedMessageGoesToTheDeadLettersAndTheLaneGoesOn(t *testing.T) {
+	eachOrder(t, func(t *testing.T, order sinks.Order) {
+		sink, r := newSink(t, order), newRecorder(t)
+		sink.onMessage = refuse("a/2", "a/3")
+		failures := 0
+		sink.onDeadLetter = func(e *event.Event) error {
+			if failures++; failures <= 3 {
+				return []error{errBusy, errAway, context.Canceled}[failures-1]
+			}
+			return nil
+		}
+		p := start(t, sink, publisher.Config{})
+		p.add(r.items("a/1", "a/2", "a/3", "a/4", "b/1"))
+		p.drain()
+		wantOrder(t, sink, "a", "a/1", "a/4")
+		if got := strings.Join(sink.dead, " "); got != "a/2 a/3" || !errors.Is(sink.reasons[0], errTooBig) {
+			t.Errorf("dead letters %q, because of %v", got, sink.reasons)
+		}
+		if s := p.Status(); s.DeadLetters != 2 || s.Published != 3 || r.count() != 5 {
+			t.Errorf("status %+v, %d settled", s, r.count())
+		}
+	})
+}
+
+func TestARefusedMessageWithoutAPlaceIsSettledToo(t *testing.T) {
+	for name, err := range map[string]error{"no dead-letter destination": sinks.ErrNoDeadLetter, "refused there too": errTooBig} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sink, r := newSink(t, sinks.ByObject), newRecorder(t)
+				sink.onMessage = refuse("a/1")
+				sink.onDeadLetter = func(*event.Event) error { return err }
+				p := start(t, sink, publisher.Config{})
+				p.add(r.items("a/1", "a/2"))
+				p.drain()
+				wantOrder(t, sink, "a", "a/2")
+				if s := p.Status(); s.DeadLetters != 1 || s.Retries != 0 {
+					t.Errorf("status %+v, want one dead letter and no retry", s)
+				}
+			})
+		})
+	}
+}
+
+func refuse(ids ...string) func(e *event.Event) answer {
+	return func(e *event.Event) answer {
+		for _, id := range ids {
+			if e.ID == id {
+				return answer{err: errTooBig}
+			}
+		}
+		return answer{}
+	}
+}
+
+func TestTheRateLimitIsExact(t *testing.T) {
+	eachOrder(t, func(t *testing.T, order sinks.Order) {
+		sink, r := newSink(t, order), newRecorder(t)
+		cfg := publisher.Config{}
+		cfg.RateLimit.PerSecond, cfg.RateLimit.Burst = 10, 5
+		p := start(t, sink, cfg)
+		synctest.Wait()
+		begun := time.Now()
+		var ids []string
+		for _, object := range []string{"a", "b", "c", "d", "e"} {
+			ids = append(ids, numbered(object, 11)...)
+		}
+		p.add(r.items(ids...))
+		p.drain()
+		if took := time.Since(begun); took != 5*time.Second {
+			t.Errorf("55 messages at 10/s with 5 at once took %v, want 5s", took)
+		}
+		sent := 0
+		for _, call := range sink.allCalls() {
+			sent += call.messages
+			if allowed := 5 + int(call.at.Sub(begun).Seconds()*10+0.001); sent > allowed {
+				t.Errorf("%d messages were sent after %v, the rate allows %d", sent, call.at.Sub(begun), allowed)
+			}
+		}
+	})
+}
+
+func TestWhatIsNotAnsweredAtTheEndStaysUnsettled(t *testing.T) {
+	eachOrder(t, func(t *testing.T, order sinks.Order) {
+		sink, r := newSink(t, order), newRecorder(t)
+		sink.onPublish = func(ctx context.Context, batch []*sinks.Message) {
+			if batch[0].Event.ID == "a/2" {
+				<-ctx.Done()
+			}
+		}
+		sink.limits.Messages = 1
+		p := start(t, sink, publisher.Config{})
+		p.add(r.items("a/1", "a/2", "a/3"))
+		synctest.Wait()
+		p.stop()
+		if got := r.ids(); got != "a/1" {
+			t.Errorf("settled %q, want a/1", got)
+		}
+		if !sink.closed {
+			t.Error("the sink was not closed")
+		}
+		if err := p.Add(t.Context(), r.items("b/1")); !errors.Is(err, publisher.ErrStopped) {
+			t.Errorf("Add after the end = %v", err)
+		}
+		if err := p.Drain(t.Context()); !errors.Is(err, publisher.ErrStopped) {
+			t.Errorf("Drain after the end = %v", err)
+		}
+	})
+}
+
+func TestTheEndOfRunEndsABlockedAdd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
+		sink.onMessage = func(*event.Event) answer { return answer{err: errBusy} }
+		p := start(t, sink, publisher.Config{MaxItems: 1})
+		added := make(chan error)
+		go func() { added <- p.Add(t.Context(), r.items("a/1", "a/2")) }()
+		synctest.Wait()
+		p.stop()
+		if err := <-added; !errors.Is(err, publisher.ErrStopped) {
+			t.Errorf("Add = %v, want ErrStopped", err)
+		}
+	})
+}
+
+func TestDrainEndsDelaysOnceAndTellsWhatIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
+		begun := time.Now()
+		sink.onMessage = func(e *event.Event) answer {
+			if e.Name == "never" || time.Since(begun) < time.Second {
+				return answer{err: errBusy}
+			}
+			return answer{}
+		}
+		hour := publisher.Retry{Initial: 1000 * time.Hour, Max: 1000 * time.Hour}
+		p := start(t, sink, publisher.Config{Retry: hour})
+		p.add(r.items("a/1", "never/1"))
+		time.Sleep(2 * time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		err := p.Drain(ctx)
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "1 items") {
+			t.Errorf("Drain = %v, want one item left at the deadline", err)
+		}
+		if got := r.ids(); got != "a/1" {
+			t.Errorf("settled %q, want a/1", got)
+		}
+	})
+}
+
+func TestDrainEndsThePauseOfAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
+		var away atomic.Bool
+		away.Store(true)
+		sink.onMessage = func(*event.Event) answer {
+			if away.Load() {
+				return answer{err: errAway}
+			}
+			return answer{}
+		}
+		hour := publisher.Retry{Initial: time.Hour, Max: time.Hour}
+		p := start(t, sink, publisher.Config{Retry: hour})
+		p.add(r.items("a/1", "b/1"))
+		synctest.Wait()
+		away.Store(false)
+		begun := time.Now()
+		p.drain()
+		if took := time.Since(begun); took != 0 {
+			t.Errorf("drained after %v, want at once", took)
+		}
+	})
+}

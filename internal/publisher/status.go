@@ -1,0 +1,96 @@
+package publisher
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/sinks"
+)
+
+// Status is what a publisher is doing at one moment.
+type Status struct {
+	Opened        bool      `json:"opened"`        // the sink was opened
+	Connected     bool      `json:"connected"`     // and its broker is not known to be away
+	QueuedItems   int       `json:"queuedItems"`   // added and not settled
+	QueuedBytes   int       `json:"queuedBytes"`   // what they count against the bound
+	Unrouted      int       `json:"unrouted"`      // objects whose lane the sink can't tell yet
+	InFlight      int       `json:"inFlight"`      // messages in calls of the sink
+	OldestSeconds float64   `json:"oldestSeconds"` // how long the oldest queued item has waited
+	Published     uint64    `json:"published"`     // messages acknowledged
+	Retries       uint64    `json:"retries"`       // lanes that a failure sent back
+	DeadLetters   uint64    `json:"deadLetters"`   // messages refused, kept or not
+	LastError     string    `json:"lastError,omitempty"`
+	LastErrorAt   time.Time `json:"lastErrorAt,omitzero"`
+}
+
+// counts are the numbers of Status that the metrics don't give back.
+type counts struct {
+	published, retries, deadLetters atomic.Uint64
+	last                            atomic.Pointer[failure]
+}
+
+type failure struct {
+	err error
+	at  time.Time
+}
+
+// Status is a snapshot; it may be called at any time.
+func (p *Publisher) Status() Status {
+	s := Status{
+		Opened:        p.isOpen(),
+		Unrouted:      int(p.asideCount.Load()),
+		InFlight:      int(p.inFlight.Load()),
+		OldestSeconds: p.age().Seconds(),
+		Published:     p.counts.published.Load(),
+		Retries:       p.counts.retries.Load(),
+		DeadLetters:   p.counts.deadLetters.Load(),
+	}
+	s.Connected = s.Opened && p.breaker.connected()
+	s.QueuedItems, s.QueuedBytes = p.room.load()
+	if last := p.counts.last.Load(); last != nil {
+		s.LastError, s.LastErrorAt = last.err.Error(), last.at
+	}
+	return s
+}
+
+func (p *Publisher) isOpen() bool {
+	select {
+	case <-p.stopped:
+		return false
+	default:
+	}
+	select {
+	case <-p.opened:
+		return true
+	default:
+		return false
+	}
+}
+
+// failed notes an error for Status.
+func (p *Publisher) failed(err error) { p.counts.last.Store(&failure{err, time.Now()}) }
+
+// published counts messages that the sink acknowledged.
+func (p *Publisher) published(n int) {
+	p.counts.published.Add(uint64(n))
+	p.metrics.published.Add(float64(n))
+}
+
+// countRetries counts a lane that a failure sent back.
+func (p *Publisher) countRetries(class sinks.Class, err error) {
+	if class == sinks.Stopped {
+		return
+	}
+	p.counts.retries.Add(1)
+	p.metrics.retries[class].Inc()
+	if class == sinks.Retry {
+		p.failed(err)
+		p.warnings.retry.warn(p.log, "message was not acknowledged; it is sent again", "err", err)
+	}
+}
+
+// buried counts a message that was refused.
+func (p *Publisher) buried(outcome string) {
+	p.counts.deadLetters.Add(1)
+	p.metrics.deadLetters[outcome].Inc()
+}

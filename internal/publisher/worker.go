@@ -1,0 +1,168 @@
+package publisher
+
+import (
+	"context"
+
+	"github.com/kubebridge/bridge/internal/sinks"
+)
+
+// worker takes ready lanes, publishes what is at their heads, and puts the lanes back. Its slices are used again
+// in every round.
+type worker struct {
+	*Publisher
+
+	held  []*lane          // the lanes it has
+	sent  []sent           // what of them is in the batch
+	items []*Item          // the batch, lane by lane
+	batch []*sinks.Message // the messages of items
+	bytes int              // payload of the batch
+
+	// Where the lanes go after the round.
+	onward  []*lane // have more to send, or are empty
+	delayed []*lane // failed
+	first   []*lane // were not tried, or the broker is away
+	bury    []*lane // have a refused item at their head
+
+	settled   []*Item
+	same      []*Item // those of settled with one settler
+	remaining []*lane // scratch of release
+	emptied   []*lane // scratch of release
+}
+
+// sent is how many items of a lane are in the batch, and what came of them.
+type sent struct {
+	lane    *lane
+	count   int
+	err     error       // the first that is neither nil nor Refused
+	class   sinks.Class // of err
+	settled bool        // at least one item left the lane
+}
+
+func (w *worker) run(ctx context.Context) {
+	for {
+		held, err := w.queue.GetBatch(ctx, w.held[:0], w.batchLanes())
+		if err != nil {
+			return
+		}
+		w.held = held
+		if !w.round(ctx) {
+			return
+		}
+	}
+}
+
+// batchLanes is how many lanes fill a batch: one where a call holds one lane, else as many as the average
+// item lets in.
+func (w *worker) batchLanes() int {
+	if w.order == sinks.ByLane {
+		return 1
+	}
+	items, bytes := w.room.load()
+	average := max(1, bytes/max(items, 1)-overhead)
+	return min(w.limits.Messages, max(1, w.limits.Bytes/average))
+}
+
+// round is one pass through the sink with the lanes the worker has. It returns false when ctx ended; what was not
+// answered stays in its lane.
+func (w *worker) round(ctx context.Context) bool {
+	pass, err := w.breaker.enter(ctx)
+	if err != nil {
+		return false
+	}
+	w.pick(pass.probe)
+	w.queue.Return(w.first...)
+	w.first = w.first[:0]
+	if len(w.batch) > 0 {
+		if w.bucket.Wait(ctx, len(w.batch), w.bytes) != nil {
+			return false
+		}
+		w.publish(ctx)
+		w.answer(ctx, pass)
+	}
+	w.buryRefused(ctx, pass)
+	return ctx.Err() == nil
+}
+
+// pick fills the batch from the heads of the lanes, within the limits. Lanes that don't fit are to come first in the
+// next round, of any worker.
+func (w *worker) pick(probe bool) {
+	w.sent, w.items, w.batch, w.bytes = w.sent[:0], w.items[:0], w.batch[:0], 0
+	w.onward, w.delayed, w.first, w.bury = w.onward[:0], w.delayed[:0], w.first[:0], w.bury[:0]
+	limit := w.limits.Messages
+	if probe {
+		limit = 1
+	}
+	w.mu.Lock()
+	for i, l := range w.held {
+		if len(w.items)+len(w.bury) >= limit || !w.fill(l, limit) {
+			w.first = append(w.first, w.held[i:]...)
+			break
+		}
+	}
+	w.mu.Unlock()
+	for _, it := range w.items {
+		it.Message.Err = nil
+		w.batch = append(w.batch, &it.Message)
+	}
+}
+
+// fill takes items of a lane into the batch: the first one, or as many as fit where the sink keeps their order. A lane
+// with a refused item at its head is noted instead. It says whether there was room for at least one item.
+func (w *worker) fill(l *lane, limit int) bool {
+	if l.head.refused != nil {
+		w.bury = append(w.bury, l)
+		return true
+	}
+	if w.order == sinks.ByObject {
+		limit = min(limit, len(w.items)+1)
+	}
+	count := 0
+	for it := l.head; it != nil && it.refused == nil && len(w.items) < limit; it = it.next {
+		if len(w.items) > 0 && w.bytes+it.payload() > w.limits.Bytes {
+			break
+		}
+		w.items = append(w.items, it)
+		w.bytes += it.payload()
+		count++
+	}
+	if count > 0 {
+		w.sent = append(w.sent, sent{lane: l, count: count})
+	}
+	return count > 0
+}
+
+// publish calls the sink, under a deadline: a call that hangs must not keep its lanes for ever.
+func (w *worker) publish(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, w.timeout)
+	defer cancel()
+	done := w.metrics.call(len(w.batch))
+	w.inFlight.Add(int64(len(w.batch)))
+	w.sink.Publish(ctx, w.batch)
+	w.inFlight.Add(-int64(len(w.batch)))
+	done()
+}
+
+// release puts back the lanes that can go on, and frees those that are empty.
+func (w *worker) release(lanes []*lane) {
+	if len(lanes) == 0 {
+		return
+	}
+	w.remaining, w.emptied = w.remaining[:0], w.emptied[:0]
+	w.mu.Lock()
+	for _, l := range lanes {
+		if l.head == nil {
+			delete(w.lanes, l.name)
+			w.emptied = append(w.emptied, l)
+		} else {
+			w.remaining = append(w.remaining, l)
+		}
+	}
+	w.mu.Unlock()
+	w.queue.Add(w.remaining...)
+	w.queue.Done(lanes...)
+	for i, l := range w.emptied {
+		*l = lane{} // nobody knows it any more: not the map, not the queue, not the limiter
+		w.lanePool.Put(l)
+		w.emptied[i] = nil
+	}
+}

@@ -1,0 +1,191 @@
+package ratelimit_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/ratelimit"
+)
+
+// mustGetAt checks that Get blocks until a moment after start, and returns the key exactly then.
+func mustGetAt[K comparable](t *testing.T, q *ratelimit.Queue[K], start time.Time, after time.Duration, want K) {
+	t.Helper()
+	mustGet(t, q, want)
+	if got := time.Since(start); got != after {
+		t.Fatalf("got %v after %v, want after %v", want, got, after)
+	}
+	q.Done(want)
+}
+
+// Upstream: TestSimpleQueue.
+func TestADelayedKeyComesOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue[string]()
+		start := time.Now()
+		q.AddAfter("foo", 50*time.Millisecond)
+		wantLen(t, q, 0)
+		mustGetAt(t, q, start, 50*time.Millisecond, "foo")
+		time.Sleep(10 * time.Second)
+		wantEmpty(t, q)
+	})
+}
+
+// Upstream: TestDeduping.
+func TestTheEarliestDelayCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue[string]()
+		start := time.Now()
+		q.AddAfter("foo", 50*time.Millisecond)
+		q.AddAfter("foo", 70*time.Millisecond)
+		mustGetAt(t, q, start, 50*time.Millisecond, "foo")
+		time.Sleep(time.Second)
+		wantEmpty(t, q)
+
+		start = time.Now()
+		q.AddAfter("foo", 50*time.Millisecond)
+		q.AddAfter("foo", 30*time.Millisecond)
+		mustGetAt(t, q, start, 30*time.Millisecond, "foo")
+		time.Sleep(time.Second)
+		wantEmpty(t, q)
+	})
+}
+
+// Upstream: TestAddTwoFireEarly.
+func TestALaterKeyWithAShorterDelayComesFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue[string]()
+		start := time.Now()
+		q.AddAfter("foo", time.Second)
+		q.AddAfter("bar", 50*time.Millisecond)
+		mustGetAt(t, q, start, 50*time.Millisecond, "bar")
+		q.AddAfter("baz", 2*time.Second)
+		mustGetAt(t, q, start, time.Second, "foo")
+		mustGetAt(t, q, start, 2050*time.Millisecond, "baz")
+	})
+}
+
+// Upstream: TestCopyShifting.
+func TestDelayedKeysComeInTheOrderTheyAreDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue[string]()
+		q.AddAfter("foo", time.Second)
+		q.AddAfter("bar", 500*time.Millisecond)
+		q.AddAfter("baz", 250*time.Millisecond)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		wantLen(t, q, 3)
+		for _, key := range []string{"baz", "bar", "foo"} {
+			mustGet(t, q, key)
+		}
+	})
+}
+
+// Upstream: TestRateLimitingQueue.
+func TestAFailingKeyWaitsAsTheLimiterSays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := ratelimit.NewQueue(ratelimit.Config[string]{
+			Limiter: ratelimit.Exponential[string](time.Millisecond, time.Second),
+		})
+		fail := func(key string, want time.Duration) {
+			t.Helper()
+			start := time.Now()
+			q.AddRateLimited(key)
+			mustGetAt(t, q, start, want, key)
+		}
+		fail("one", time.Millisecond)
+		fail("one", 2*time.Millisecond)
+		if got := q.NumRequeues("one"); got != 2 {
+			t.Errorf("NumRequeues = %d, want 2", got)
+		}
+		fail("two", time.Millisecond)
+		fail("two", 2*time.Millisecond)
+		q.Forget("one")
+		if got := q.NumRequeues("one"); got != 0 {
+			t.Errorf("NumRequeues after Forget = %d, want 0", got)
+		}
+		fail("one", time.Millisecond)
+	})
+}
+
+func TestADelayThatEndsWhileProcessingWaitsForDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue[string]()
+		q.Add("foo")
+		mustGet(t, q, "foo")
+		q.AddAfter("foo", time.Second)
+		time.Sleep(2 * time.Second)
+		wantEmpty(t, q)
+		q.Done("foo")
+		mustGet(t, q, "foo")
+	})
+}
+
+func TestADelayOutlivesDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue[string]()
+		q.Add("foo")
+		mustGet(t, q, "foo")
+		start := time.Now()
+		q.AddAfter("foo", time.Second)
+		q.Done("foo")
+		mustGetAt(t, q, start, time.Second, "foo")
+	})
+}
+
+// client-go drops delayed keys at shutdown.
+func TestShutDownHandsOutDelayedKeysAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue[string]()
+		start := time.Now()
+		q.AddAfter("late", time.Hour)
+		q.AddAfter("soon", time.Minute)
+		q.ShutDown()
+		mustGetAt(t, q, start, 0, "soon")
+		mustGetAt(t, q, start, 0, "late")
+		if _, err := q.Get(t.Context()); !errors.Is(err, ratelimit.ErrShutDown) {
+			t.Fatalf("Get = %v, want ErrShutDown", err)
+		}
+	})
+}
+
+func TestAKeyThatFailsDuringTheDrainIsTriedAgainAfterItsDelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue[string]()
+		q.Add("foo")
+		attempts := 0
+		go func() {
+			for {
+				key, err := q.Get(t.Context())
+				if err != nil {
+					return
+				}
+				if attempts++; attempts < 4 {
+					q.AddAfter(key, time.Second)
+				}
+				q.Done(key)
+			}
+		}()
+		start := time.Now()
+		if err := q.ShutDownWithDrain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		// The first delay may or may not be cut short by the shutdown.
+		if took := time.Since(start); attempts != 4 || took < 2*time.Second || took > 3*time.Second {
+			t.Errorf("%d attempts in %v, want 4 in 2 to 3 s", attempts, took)
+		}
+	})
+}
+
+func TestFlushEndsDelays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue[string]()
+		start := time.Now()
+		q.AddAfter("foo", time.Hour)
+		q.Flush()
+		mustGetAt(t, q, start, 0, "foo")
+		q.AddAfter("foo", time.Second) // and new ones hold again
+		mustGetAt(t, q, start, time.Second, "foo")
+	})
+}

@@ -1,0 +1,119 @@
+package ratelimit_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/ratelimit"
+)
+
+func wantDelays(t *testing.T, limiter ratelimit.Limiter[string], key string, want ...time.Duration) {
+	t.Helper()
+	for i, delay := range want {
+		if got := limiter.When(key); got != delay {
+			t.Errorf("failure %d of %s: delay %v, want %v", i+1, key, got, delay)
+		}
+	}
+}
+
+// Upstream: TestItemExponentialFailureRateLimiter.
+func TestExponentialDoublesPerKeyUntilForget(t *testing.T) {
+	const ms = time.Millisecond
+	limiter := ratelimit.Exponential[string](ms, time.Second)
+	wantDelays(t, limiter, "one", ms, 2*ms, 4*ms, 8*ms, 16*ms)
+	wantDelays(t, limiter, "two", ms, 2*ms)
+	if got := limiter.NumRequeues("one"); got != 5 {
+		t.Errorf("NumRequeues = %d, want 5", got)
+	}
+	limiter.Forget("one")
+	wantDelays(t, limiter, "one", ms)
+}
+
+// Upstream: TestItemExponentialFailureRateLimiterOverFlow.
+func TestExponentialNeverOverflows(t *testing.T) {
+	limiter := ratelimit.Exponential[string](time.Millisecond, 1000*time.Second)
+	for range 2000 {
+		limiter.When("one")
+	}
+	wantDelays(t, limiter, "one", 1000*time.Second)
+}
+
+// Upstream: TestItemFastSlowRateLimiter.
+func TestFastSlowTurnsSlow(t *testing.T) {
+	const fast, slow = 5 * time.Millisecond, 10 * time.Second
+	limiter := ratelimit.FastSlow[string](fast, slow, 3)
+	wantDelays(t, limiter, "one", fast, fast, fast, slow, slow)
+	wantDelays(t, limiter, "two", fast, fast)
+	limiter.Forget("one")
+	wantDelays(t, limiter, "one", fast)
+}
+
+// Upstream: TestMaxOfRateLimiter.
+func TestMaxOfTakesTheStrictest(t *testing.T) {
+	const ms = time.Millisecond
+	limiter := ratelimit.MaxOf(
+		ratelimit.FastSlow[string](5*ms, 3*time.Second, 3),
+		ratelimit.Exponential[string](ms, time.Second),
+	)
+	wantDelays(t, limiter, "one", 5*ms, 5*ms, 5*ms, 3*time.Second, 3*time.Second)
+	if got := limiter.NumRequeues("one"); got != 5 {
+		t.Errorf("NumRequeues = %d, want 5", got)
+	}
+	limiter.Forget("one")
+	wantDelays(t, limiter, "one", 5*ms)
+}
+
+func TestTokenBucketSpacesAllKeys(t *testing.T) {
+	limiter := ratelimit.TokenBucket[string](10, 2)
+	wantDelays(t, limiter, "one", 0)
+	wantDelays(t, limiter, "two", 0)
+	if got := limiter.When("three"); got <= 0 || got > 100*time.Millisecond {
+		t.Errorf("third key: delay %v, want up to 100ms", got)
+	}
+}
+
+func TestFullJitterStaysBelowTheDelayAndFillsTheRange(t *testing.T) {
+	limiter := ratelimit.FullJitter(ratelimit.FastSlow[string](time.Second, time.Second, 1))
+	low, high := 0, 0
+	for range 1000 {
+		switch got := limiter.When("one"); {
+		case got <= 0 || got > time.Second:
+			t.Fatalf("delay %v, want within (0, 1s]", got)
+		case got < 500*time.Millisecond:
+			low++
+		default:
+			high++
+		}
+	}
+	if low < 400 || high < 400 {
+		t.Errorf("%d delays in the lower half and %d in the upper of 1000: not even", low, high)
+	}
+}
+
+func TestBoundedForgetsTheOldestFailure(t *testing.T) {
+	const ms = time.Millisecond
+	limiter := ratelimit.Bounded(ratelimit.Exponential[string](ms, time.Second), 2)
+	wantDelays(t, limiter, "one", ms, 2*ms)
+	wantDelays(t, limiter, "two", ms)
+	wantDelays(t, limiter, "three", ms) // pushes "one" out
+	if got := limiter.NumRequeues("one"); got != 0 {
+		t.Errorf("%d failures of the oldest key are still known", got)
+	}
+	wantDelays(t, limiter, "two", 2*ms)
+	limiter.Forget("three") // makes room
+	wantDelays(t, limiter, "four", ms)
+	wantDelays(t, limiter, "two", 4*ms)
+}
+
+func TestBackoffDoublesWithinItsBoundsUntilReset(t *testing.T) {
+	b := ratelimit.Backoff{Initial: 100 * time.Millisecond, Max: time.Second}
+	for round := range 3 {
+		for i, full := range []time.Duration{100, 200, 400, 800, 1000, 1000} {
+			full *= time.Millisecond
+			if got := b.Next(); got < full/2 || got > full {
+				t.Errorf("round %d, failure %d: %v, want between %v and %v", round, i+1, got, full/2, full)
+			}
+		}
+		b.Reset()
+	}
+}

@@ -1,0 +1,200 @@
+package ratelimit
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// ErrShutDown is returned by Get and GetBatch when the queue was shut down and has nothing more to hand out.
+var ErrShutDown = errors.New("queue is shut down")
+
+// Config of a Queue.
+type Config[K comparable] struct {
+	// Limiter spaces AddRateLimited; default Bounded(FullJitter(Exponential(100 ms, 30 s))).
+	Limiter Limiter[K]
+}
+
+// Queue hands keys to workers, each key to one worker at a time.
+type Queue[K comparable] struct {
+	limiter Limiter[K]
+	// wake holds a token while there may be something for a worker that waits. Whoever takes it passes it on when
+	// something is left, so one slot wakes any number of workers, one after the other.
+	wake chan struct{}
+	// drained is closed when the queue is shut down and knows no key any more.
+	drained chan struct{}
+
+	mu      sync.Mutex
+	entries map[K]*entry[K] // guarded by mu: every key that waits, is delayed or is with a worker
+	ready   fifo[K]         // guarded by mu
+	delayed delays[K]       // guarded by mu
+	timer   *time.Timer     // guarded by mu: runs fire when the first of delayed is due; nil before the first delay
+	free    fifo[K]         // guarded by mu: entries to use again
+	down    bool            // guarded by mu: no new keys
+	done    bool            // guarded by mu: drained is closed, or about to be
+}
+
+// NewQueue makes a queue. It starts nothing.
+func NewQueue[K comparable](cfg Config[K]) *Queue[K] {
+	if cfg.Limiter == nil {
+		cfg.Limiter = Bounded(FullJitter(Exponential[K](100*time.Millisecond, 30*time.Second)), 0)
+	}
+	return &Queue[K]{
+		limiter: cfg.Limiter,
+		wake:    make(chan struct{}, 1),
+		drained: make(chan struct{}),
+		entries: map[K]*entry[K]{},
+	}
+}
+
+// Add marks keys as in need of work. A key that waits already is not added again; one that is with a worker
+// comes again after Done. A queue that was shut down ignores keys it doesn't know.
+func (q *Queue[K]) Add(keys ...K) {
+	q.mu.Lock()
+	for _, key := range keys {
+		if e := q.entry(key); e != nil {
+			q.push(e)
+		}
+	}
+	q.unlock()
+}
+
+// AddAfter adds a key when delay has passed; of several delays of one key the earliest counts.
+func (q *Queue[K]) AddAfter(key K, delay time.Duration) {
+	if delay <= 0 {
+		q.Add(key)
+		return
+	}
+	q.mu.Lock()
+	if e := q.entry(key); e != nil {
+		q.delay(e, time.Now().Add(delay))
+	}
+	q.unlock()
+}
+
+// AddRateLimited adds a key when the limiter says so: after a failure. Call Forget once the key succeeded.
+func (q *Queue[K]) AddRateLimited(key K) { q.AddAfter(key, q.limiter.When(key)) }
+
+// Forget clears the failures of a key. It stays in the queue if it is there.
+func (q *Queue[K]) Forget(key K) { q.limiter.Forget(key) }
+
+// NumRequeues is how often a key failed since it was last forgotten.
+func (q *Queue[K]) NumRequeues(key K) int { return q.limiter.NumRequeues(key) }
+
+// Len is how many keys wait to be handed out. Delayed keys, and those with a worker, are not counted.
+func (q *Queue[K]) Len() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.ready.len
+}
+
+// Get blocks until there is a key, and gives it to the caller until Done or Return. It returns ErrShutDown when nothing
+// waits any more in a queue that was shut down, and ctx's error when ctx ends.
+func (q *Queue[K]) Get(ctx context.Context) (key K, err error) {
+	var one [1]K
+	keys, err := q.GetBatch(ctx, one[:0], 1)
+	if err != nil {
+		return key, err
+	}
+	return keys[0], nil
+}
+
+// GetBatch is Get for up to limit keys at once: it appends to keys what is there, at least one key, and doesn't wait
+// for more.
+func (q *Queue[K]) GetBatch(ctx context.Context, keys []K, limit int) ([]K, error) {
+	for {
+		if err := ctx.Err(); err != nil {
+			q.signal() // the token may have been taken in the last round
+			return keys, err
+		}
+		got, err := q.take(keys, max(limit, 1))
+		if err != nil || len(got) > len(keys) {
+			return got, err
+		}
+		select {
+		case <-q.wake:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// take appends the first keys that wait.
+func (q *Queue[K]) take(keys []K, limit int) ([]K, error) {
+	q.mu.Lock()
+	defer q.unlock()
+	if q.ready.len == 0 && q.down && len(q.delayed) == 0 {
+		return keys, ErrShutDown
+	}
+	for range min(limit, q.ready.len) {
+		e := q.ready.pop()
+		e.queued, e.processing = false, true
+		keys = append(keys, e.key)
+	}
+	return keys, nil
+}
+
+// Done ends a worker's hold on keys. Those that were added meanwhile wait again, at the end.
+func (q *Queue[K]) Done(keys ...K) {
+	q.mu.Lock()
+	for _, key := range keys {
+		e := q.entries[key]
+		if e == nil || !e.processing {
+			continue
+		}
+		e.processing = false
+		if e.again {
+			e.again = false
+			q.push(e)
+		}
+		q.release(e)
+	}
+	q.unlock()
+}
+
+// Return gives back keys that the worker did not get to: they wait again before all others, in the order given.
+func (q *Queue[K]) Return(keys ...K) {
+	q.mu.Lock()
+	for i := len(keys) - 1; i >= 0; i-- {
+		e := q.entries[keys[i]]
+		if e == nil || !e.processing {
+			continue
+		}
+		e.processing, e.again, e.queued = false, false, true
+		q.ready.pushFront(e)
+	}
+	q.unlock()
+}
+
+// Flush hands out delayed keys at once, in the order they were due.
+func (q *Queue[K]) Flush() {
+	q.mu.Lock()
+	q.flush()
+	q.unlock()
+}
+
+// ShutDown takes no new keys from now on and hands out delayed ones at once. Workers still get what waits, and may add
+// a key again that they could not finish; each sees ErrShutDown when it asks while nothing waits or is delayed.
+func (q *Queue[K]) ShutDown() {
+	q.mu.Lock()
+	q.down = true
+	q.flush()
+	q.unlock()
+}
+
+// ShutDownWithDrain is ShutDown, and waits until every key was handed out and done, retries included, or ctx ends.
+// Workers must go on calling Get until it tells them ErrShutDown.
+func (q *Queue[K]) ShutDownWithDrain(ctx context.Context) error {
+	q.ShutDown()
+	select {
+	case <-q.drained:
+		return nil
+	case <-ctx.Done():
+		q.mu.Lock()
+		left := len(q.entries)
+		q.mu.Unlock()
+		return fmt.Errorf("drain ended with %d keys left: %w", left, cmp.Or(context.Cause(ctx), ctx.Err()))
+	}
+}

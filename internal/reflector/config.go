@@ -1,0 +1,95 @@
+package reflector
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kubebridge/bridge/internal/resource"
+)
+
+// Config says what to follow, from where, and how patiently. Zero values mean the documented default.
+type Config struct {
+	Client *Client // required
+	Store  Store   // required
+
+	Type          resource.Type // required
+	Namespace     string        // "" for all
+	LabelSelector string        // applied by the API server; "" for all
+	FieldSelector string
+
+	// From is the version to resume after; "" for none.
+	From resource.Version
+	// Snapshot lists everything when From is "". Without it the reflector begins with what changes from now on; the
+	// Store learns where that is by a Bookmark.
+	Snapshot bool
+
+	// Parse says what is cut and redacted. Its Type is set from Type.
+	Parse resource.ParseOptions
+	// PageSize is how many items a page of a list has; default 500.
+	PageSize int
+	// MaxFrame is the largest watch frame and the largest item of a list, in bytes; default 16 MiB, which is client-go's.
+	MaxFrame int64
+	// DisableWatchList lists by pages only. By default WatchList is tried first, and given up for good where the server
+	// does not have it or something on the way swallows its end.
+	DisableWatchList bool
+	// WatchListTimeout is how long a WatchList may send no object before it is given up; default 2 minutes.
+	WatchListTimeout time.Duration
+
+	// WatchTimeout is the least time after which the API server is asked to end a watch; the most is twice as long.
+	// Default 5 minutes. A watch that is not ended half a minute later is cut.
+	WatchTimeout time.Duration
+	// Watchdog cuts a watch that sent neither event nor bookmark for so long. The API server sends a bookmark every
+	// minute, but none for Events, nor do many aggregated servers; default 0: only WatchTimeout bounds the silence.
+	Watchdog time.Duration
+	// ListTimeout is how long the API server may send nothing while it answers a list; default 2 minutes.
+	ListTimeout time.Duration
+	Backoff     Backoff
+
+	// Quarantine gets what could not be understood, before it is reconciled by a list. raw is valid during the call,
+	// may be cut off, and is nil for types that Parse.Redactor applies to. nil: it is logged and counted only.
+	Quarantine func(ctx context.Context, raw []byte, err error)
+
+	Log        *slog.Logger          // default: none
+	Registerer prometheus.Registerer // nil: metrics are not registered
+}
+
+func (c Config) withDefaults() Config {
+	c.Parse.Type = c.Type
+	c.PageSize = cmp.Or(c.PageSize, 500)
+	c.MaxFrame = cmp.Or(c.MaxFrame, 16<<20)
+	c.WatchListTimeout = cmp.Or(c.WatchListTimeout, 2*time.Minute)
+	c.WatchTimeout = cmp.Or(c.WatchTimeout, 5*time.Minute)
+	c.ListTimeout = cmp.Or(c.ListTimeout, 2*time.Minute)
+	c.Backoff = c.Backoff.withDefaults()
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+func (c *Config) validate() error {
+	var errs []error
+	check := func(ok bool, text string) {
+		if !ok {
+			errs = append(errs, errors.New(text))
+		}
+	}
+	check(c.Client != nil && c.Client.HTTP != nil && c.Client.Base != nil, "no Client")
+	check(c.Client == nil || c.Client.HTTP == nil || c.Client.HTTP.Timeout == 0, "Client.HTTP has a Timeout, which would cut every watch")
+	check(c.Store != nil, "no Store")
+	check(c.Type.Version != "" && c.Type.Resource != "" && c.Type.Kind != "", "Type is incomplete")
+	check(c.From != "0", `From is "0", which is no version to resume from`)
+	check(c.PageSize > 0 && c.MaxFrame > 0, "PageSize or MaxFrame is negative")
+	check(c.WatchTimeout >= time.Second, "WatchTimeout is less than a second")
+	check(c.Watchdog >= 0 && c.ListTimeout > 0 && c.WatchListTimeout > 0, "Watchdog, ListTimeout or WatchListTimeout is negative")
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("reflector for %s: %w", c.Type, err)
+	}
+	return nil
+}

@@ -1,0 +1,148 @@
+package reflector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Errors that one step of Run ends with, beside those of the API server (apierrors.StatusError) and of the network.
+var (
+	errClosed       = errors.New("the API server closed the watch at once, without an event")
+	errCut          = errors.New("the connection was cut in the middle of a frame")
+	errSilent       = errors.New("the API server sent nothing for too long")
+	errDeadline     = errors.New("the API server did not end the watch at the time it was asked to")
+	errContentType  = errors.New("the answer is not JSON")
+	errNoInitialEnd = errors.New("the WatchList ended without the bookmark that ends the initial events")
+	errSwallowed    = errors.New("the bookmark that ends the initial events of a WatchList is missing")
+	errInconsistent = errors.New("the pages of a list are of different versions")
+)
+
+// ErrFrameTooLarge says that one frame or list item is larger than Config.MaxFrame.
+var ErrFrameTooLarge = errors.New("frame is too large")
+
+// unreadableError is a frame or a list that can't be understood.
+type unreadableError struct {
+	err         error
+	quarantined bool
+}
+
+func (e *unreadableError) Error() string { return "unreadable: " + e.err.Error() }
+func (e *unreadableError) Unwrap() error { return e.err }
+
+// Reasons of failures, as metric labels.
+const (
+	reasonConnection   = "connection"
+	reasonSilent       = "silent"
+	reasonClosed       = "closed"
+	reasonExpired      = "expired"
+	reasonTooLarge     = "too-large-version"
+	reasonBusy         = "too-many-requests"
+	reasonUnauthorized = "unauthorized"
+	reasonForbidden    = "forbidden"
+	reasonNotFound     = "not-found"
+	reasonStoreRead    = "storage-read"
+	reasonServer       = "server"
+	reasonContentType  = "content-type"
+	reasonInconsistent = "inconsistent"
+	reasonUnreadable   = "unreadable"
+)
+
+var reasons = []string{
+	reasonConnection, reasonSilent, reasonClosed, reasonExpired, reasonTooLarge, reasonBusy, reasonUnauthorized,
+	reasonForbidden, reasonNotFound, reasonStoreRead, reasonServer, reasonContentType, reasonInconsistent, reasonUnreadable,
+}
+
+// reasonOf says which of the reasons an error is. Whatever is nothing else is the connection's.
+func reasonOf(err error) string {
+	if status, ok := errors.AsType[*apierrors.StatusError](err); ok {
+		return reasonOfStatus(status)
+	}
+	if _, ok := errors.AsType[*unreadableError](err); ok {
+		return reasonUnreadable
+	}
+	switch {
+	case errors.Is(err, errClosed):
+		return reasonClosed
+	case errors.Is(err, errSilent), errors.Is(err, errDeadline):
+		return reasonSilent
+	case errors.Is(err, errContentType):
+		return reasonContentType
+	case errors.Is(err, errInconsistent), errors.Is(err, errNoInitialEnd), errors.Is(err, errSwallowed):
+		return reasonInconsistent
+	}
+	return reasonConnection
+}
+
+func reasonOfStatus(err *apierrors.StatusError) string {
+	switch {
+	case isExpired(err):
+		return reasonExpired
+	case isTooLarge(err):
+		return reasonTooLarge
+	case err.ErrStatus.Reason == metav1.StatusReasonStoreReadError:
+		return reasonStoreRead
+	}
+	switch err.ErrStatus.Code {
+	case http.StatusTooManyRequests:
+		return reasonBusy
+	case http.StatusUnauthorized:
+		return reasonUnauthorized
+	case http.StatusForbidden:
+		return reasonForbidden
+	case http.StatusNotFound:
+		return reasonNotFound
+	}
+	return reasonServer
+}
+
+// isExpired recognises 410 in both forms it comes in: as the answer, and as an ERROR event within a watch.
+func isExpired(err error) bool {
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	return ok && (status.ErrStatus.Code == http.StatusGone || apierrors.IsResourceExpired(err) || apierrors.IsGone(err))
+}
+
+// isTooLarge recognises a version from the future of this server: it lags, or its history went back. Servers before
+// 1.18 tell it in the message only.
+func isTooLarge(err error) bool {
+	if apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge) {
+		return true
+	}
+	return apierrors.IsTimeout(err) && strings.Contains(err.Error(), "Too large resource version")
+}
+
+// retryAfter is how long the API server asked to be left alone; zero when it did not.
+func retryAfter(err error) time.Duration {
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	if !ok || status.ErrStatus.Details == nil {
+		return 0
+	}
+	const longest = 5 * time.Minute // a broken proxy may ask for years
+	return min(time.Duration(status.ErrStatus.Details.RetryAfterSeconds)*time.Second, longest)
+}
+
+// readError says what an error of the decoder means: the end of the stream (io.EOF, between two values), a cut or broken
+// connection, or bytes that are not the JSON that they should be.
+func readError(ctx context.Context, err error) error {
+	if err == io.EOF {
+		return err
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return errCut
+	}
+	if _, ok := errors.AsType[*jsontext.SyntacticError](err); ok || errors.Is(err, ErrFrameTooLarge) {
+		return &unreadableError{err: err}
+	}
+	return fmt.Errorf("read: %w", err)
+}

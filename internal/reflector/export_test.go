@@ -1,0 +1,65 @@
+package reflector
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/kubebridge/bridge/internal/resource"
+)
+
+// Frame is one frame of a watch, for tests of the splitter.
+type Frame struct {
+	Event   watch.EventType
+	Object  *resource.Object
+	Version resource.Version
+}
+
+func newTestStream(r io.Reader) *stream {
+	return &stream{ctx: context.Background(), body: io.NopCloser(r)}
+}
+
+// EachFrame splits a watch's answer.
+func EachFrame(r io.Reader, limit int64, opts resource.ParseOptions, do func(Frame)) error {
+	s := newTestStream(r)
+	v := newValues(s, limit)
+	for {
+		f, _, err := v.next(opts)
+		if err != nil {
+			return readError(s.ctx, err)
+		}
+		do(Frame{f.event, f.obj, f.version})
+	}
+}
+
+// EachItem splits a list's answer, and gives its version and continue token.
+func EachItem(r io.Reader, limit int64, do func(raw []byte) error) (resource.Version, string, error) {
+	s := newTestStream(r)
+	p, err := readPage(newValues(s, limit), do, nil)
+	if err != nil {
+		return "", "", readError(s.ctx, err)
+	}
+	return p.version, p.next, nil
+}
+
+// IsUnreadable says whether an error is of the bytes, not of the connection.
+func IsUnreadable(err error) bool {
+	_, ok := errors.AsType[*unreadableError](err)
+	return ok
+}
+
+// IsCut says whether the stream ended amid a value.
+func IsCut(err error) bool { return errors.Is(err, errCut) }
+
+// Chunks reads n bytes at a time, as a slow connection does.
+func Chunks(raw []byte, n int) io.Reader { return &chunks{bytes.NewReader(raw), n} }
+
+type chunks struct {
+	r io.Reader
+	n int
+}
+
+func (c *chunks) Read(p []byte) (int, error) { return c.r.Read(p[:min(len(p), c.n)]) }

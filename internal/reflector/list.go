@@ -1,0 +1,171 @@
+package reflector
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubebridge/bridge/internal/resource"
+)
+
+// listing is what is known of the attempts to list everything, once a Relist was begun.
+type listing struct {
+	consistent     bool // list what etcd has, no matter which version that is
+	unpaged        bool // in one answer: every page expired before it could be asked for
+	restarts       int  // of paged lists that could not be finished
+	pagesRead      int  // of the current paged list
+	watchListTries int  // WatchLists that broke off
+	watchListOff   bool // for the life of the reflector
+}
+
+// list replaces everything. After a WatchList the same stream goes on as a watch, so that it returns when the watch ends.
+func (r *Reflector) list(ctx context.Context) error {
+	r.status.set(func(s *Status) { s.Items = 0 })
+	r.pagesRead = 0
+	if !r.cfg.DisableWatchList && !r.watchListOff {
+		if err := r.watchList(ctx); r.relist == nil || !r.fallBack(ctx, err) {
+			return err
+		}
+	}
+	return r.pagedList(ctx)
+}
+
+// fallBack says whether to list by pages now, since a WatchList failed; and remembers when it is not worth another try.
+func (r *Reflector) fallBack(ctx context.Context, err error) bool {
+	if _, failed := errors.AsType[*storeError](err); failed || ctx.Err() != nil {
+		return false
+	}
+	if status, ok := errors.AsType[*apierrors.StatusError](err); ok {
+		switch status.ErrStatus.Code {
+		case http.StatusForbidden:
+			return true // perhaps only watching is
+		case http.StatusBadRequest, http.StatusMethodNotAllowed, http.StatusUnprocessableEntity:
+			r.watchListOff = true
+		}
+	} else if errors.Is(err, errBroke) || errors.Is(err, errSilent) {
+		const tries = 3
+		r.watchListTries++
+		r.watchListOff = r.watchListTries >= tries || errors.Is(err, errSilent) || errors.Is(err, errSwallowed)
+	}
+	if r.watchListOff {
+		r.log.Info("WatchList does not work here: listing by pages from now on", "err", err)
+	}
+	return r.watchListOff
+}
+
+// listExpired decides how to list again after the version of a list, or a continue token, had expired.
+func (r *Reflector) listExpired() {
+	if r.pagesRead == 0 {
+		r.consistent = true // the server has compacted what was asked for
+	} else {
+		r.restartList()
+	}
+}
+
+// restartList makes the next attempt one that needs less of the server's history.
+func (r *Reflector) restartList() {
+	const patience = 3
+	r.restarts++
+	r.consistent = r.consistent || r.restarts >= patience
+	r.unpaged = r.restarts > patience
+}
+
+// since sets the version that a list must not be older than.
+func (r *Reflector) since(q url.Values) {
+	if r.relist.To != "" && !r.consistent {
+		q.Set("resourceVersion", string(r.relist.To))
+		q.Set("resourceVersionMatch", string(metav1.ResourceVersionMatchNotOlderThan))
+	}
+}
+
+// pagedList replaces everything by the pages of one list, which are all of one version.
+func (r *Reflector) pagedList(ctx context.Context) error {
+	q := r.query()
+	r.since(q)
+	if !r.unpaged {
+		q.Set("limit", strconv.Itoa(r.cfg.PageSize))
+	}
+	var version resource.Version
+	for {
+		p, err := r.listPage(ctx, q)
+		if err != nil {
+			return err
+		}
+		if r.pagesRead++; r.pagesRead == 1 {
+			version = p.version
+		} else if p.version != version {
+			r.restartList()
+			return errInconsistent
+		}
+		if p.next == "" {
+			return r.endRelist(ctx, version)
+		}
+		q.Del("resourceVersion") // the token holds it
+		q.Del("resourceVersionMatch")
+		q.Set("continue", p.next)
+	}
+}
+
+func (r *Reflector) listPage(ctx context.Context, q url.Values) (page, error) {
+	s, err := r.get(ctx, q, patience{silence: r.cfg.ListTimeout})
+	if err != nil {
+		return page{}, err
+	}
+	defer s.close()
+	if r.pagesRead == 0 {
+		if err := r.beginReplace(ctx); err != nil {
+			return page{}, err
+		}
+	}
+	v := newValues(s, r.cfg.MaxFrame)
+	item := func(raw []byte) error {
+		s.alive()
+		return r.replace(ctx, raw)
+	}
+	p, err := readPage(v, item, nil)
+	if err != nil {
+		return p, r.understand(ctx, readError(s.ctx, err), v.dec.UnreadBuffer())
+	}
+	return p, nil
+}
+
+func (r *Reflector) beginReplace(ctx context.Context) error {
+	r.metrics.lists.Inc()
+	return fromStore(r.cfg.Store.BeginReplace(ctx, *r.relist))
+}
+
+// replace hands on one item of a list.
+func (r *Reflector) replace(ctx context.Context, raw []byte) error {
+	obj, err := resource.Parse(raw, r.cfg.Parse)
+	if err != nil {
+		return r.understand(ctx, &unreadableError{err: err}, raw)
+	}
+	return r.replaceWith(ctx, obj)
+}
+
+func (r *Reflector) replaceWith(ctx context.Context, obj *resource.Object) error {
+	if err := r.cfg.Store.Replace(ctx, obj); err != nil {
+		return fromStore(err)
+	}
+	r.metrics.listItems.Inc()
+	r.seen(func(s *Status) { s.Items++ })
+	return nil
+}
+
+// endRelist says that the list was complete.
+func (r *Reflector) endRelist(ctx context.Context, v resource.Version) error {
+	if err := r.cfg.Store.EndReplace(ctx, v); err != nil {
+		return fromStore(err)
+	}
+	r.relist = nil
+	r.position = at(v)
+	r.moved()
+	r.status.set(func(s *Status) { s.Synced = true })
+	r.log.Info("listed everything", "resource_version", v, "items", r.status.get().Items)
+	return nil
+}

@@ -1,0 +1,222 @@
+package reflector_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/reflector"
+	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/testkit"
+)
+
+func paged(size int) func(*reflector.Config) {
+	return func(cfg *reflector.Config) { cfg.DisableWatchList, cfg.PageSize = true, size }
+}
+
+// page is a literal list answer.
+func page(version, token, items string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":%q,"continue":%q},"items":%s}`, version, token, items)
+	}
+}
+
+func item(name, version string) string {
+	return fmt.Sprintf(`{"metadata":{"name":%q,"resourceVersion":%q}}`, name, version)
+}
+
+// As TestReflectorListAndWatch and TestReflectorWatchListPageSize.
+func TestASnapshotIsListedByPages(t *testing.T) {
+	for _, typ := range []resource.Type{pods, widgets} { // widgets have their list's metadata behind the items
+		t.Run(typ.String(), func(t *testing.T) {
+			run(t, func(t *testing.T) {
+				c := newCluster(t, typ)
+				c.create("shop/a", "shop/b", "shop/c", "shop/d", "shop/e")
+				c.follow(typ, paged(2))
+				c.Update("shop/a", nil)
+				c.expect("begin initial", "replace shop/a@98", "replace shop/b@99", "replace shop/c@100",
+					"replace shop/d@101", "replace shop/e@102", "end 102", "update shop/a@103")
+				lists := c.Requests(testkit.Lists)
+				for i, r := range lists {
+					q := r.Query
+					if q.Get("limit") != "2" || q.Has("resourceVersion") || q.Has("resourceVersionMatch") || q.Has("continue") != (i > 0) {
+						t.Errorf("page %d: %v", i, q)
+					}
+				}
+				if len(lists) != 3 {
+					t.Errorf("%d pages, want 3", len(lists))
+				}
+				if got := c.refl.Status(); !got.Synced || got.Items != 5 || got.Relists != 1 || got.Version != "103" {
+					t.Errorf("Status = %+v", got)
+				}
+				if lists, items := c.metric("lists_total", ""), c.metric("list_items_total", ""); lists != 1 || items != 5 {
+					t.Errorf("lists_total, list_items_total = %v, %v", lists, items)
+				}
+			})
+		})
+	}
+}
+
+func TestThePageSizeIs500ByDefault(t *testing.T) {
+	run(t, func(t *testing.T) {
+		c := newCluster(t, pods)
+		c.follow(pods, paged(0))
+		if got := c.Requests(testkit.Lists)[0].Query.Get("limit"); got != "500" {
+			t.Errorf("limit = %s", got)
+		}
+	})
+}
+
+// As TestReflectorListExtract: an item of a list looks like an object of a watch.
+func TestItemsLookLikeObjectsOfAWatch(t *testing.T) {
+	run(t, func(t *testing.T) {
+		c := newCluster(t, pods)
+		c.create("shop/a")
+		c.follow(pods, paged(2))
+		listed := string(c.store.last().Raw)
+		c.Server.Create("shop/a", nil)
+		synctest.Wait()
+		watched := string(c.store.last().Raw)
+		if want := `{"kind":"Pod","apiVersion":"v1","metadata":{`; listed[:len(want)] != want || watched[:len(want)] != want {
+			t.Errorf("listed:  %s\nwatched: %s", listed, watched)
+		}
+	})
+}
+
+func TestAnEmptyCollectionIsAWholeList(t *testing.T) {
+	for _, items := range []string{"[]", "null"} {
+		run(t, func(t *testing.T) {
+			c := newCluster(t, pods)
+			c.Answer(testkit.Lists, 1, page("97", "", items))
+			c.follow(pods, paged(2))
+			c.expect("begin initial", "end 97")
+		})
+	}
+}
+
+// As TestReflectorExpiredExactResourceVersion and TestReflectorFullListIfExpired.
+func TestAContinueTokenThatExpiredRestartsTheList(t *testing.T) {
+	run(t, func(t *testing.T) {
+		c := newCluster(t, pods)
+		c.create("shop/a", "shop/b", "shop/c")
+		c.Refuse(testkit.Continues, 1, http.StatusGone, "Expired")
+		c.follow(pods, paged(2))
+		c.later(2 * time.Second)
+		c.expect("begin initial", "replace shop/a@98", "replace shop/b@99",
+			"begin initial", "replace shop/a@98", "replace shop/b@99", "replace shop/c@100", "end 100")
+	})
+}
+
+func TestTokensThatAlwaysExpireEndInAListOfOnePage(t *testing.T) {
+	run(t, func(t *testing.T) {
+		c := newCluster(t, pods)
+		c.create("shop/a", "shop/b", "shop/c")
+		c.Refuse(testkit.Continues, -1, http.StatusGone, "Expired")
+		c.follow(pods, paged(2))
+		c.later(2 * time.Minute)
+		lists := c.Requests(testkit.Lists)
+		if last := lists[len(lists)-1].Query; last.Has("limit") || last.Has("resourceVersion") || len(lists) != 9 {
+			t.Errorf("after %d lists: %v", len(lists), last)
+		}
+		if !c.refl.Status().Synced {
+			t.Error("not synced")
+		}
+	})
+}
+
+func TestPagesOfDifferentVersionsAreNoList(t *testing.T) {
+	run(t, func(t *testing.T) {
+		c := newCluster(t, pods)
+		c.Answer(testkit.Continues, 1, page("98", "", "["+item("b", "98")+"]"))
+		c.Answer(testkit.Lists, 1, page("97", "token", "["+item("a", "97")+"]"))
+		c.create("shop/c")
+		c.follow(pods, paged(2))
+		c.later(2 * time.Second)
+		c.expect("begin initial", "replace a@97", "replace b@98", "begin initial", "replace shop/c@98", "end 98")
+	})
+}
+
+func TestAListThatBreaksOffIsGivenUp(t *testing.T) {
+	run(t, func(t *testing.T) {
+		c := newCluster(t, pods)
+		c.create("shop/a", "shop/b")
+		c.CutAfter(testkit.Lists, 1, 500)
+		c.follow(pods, paged(0))
+		c.later(2 * time.Second)
+		c.expect("begin initial", "replace shop/a@98", "begin initial", "replace shop/a@98", "replace shop/b@99", "end 99")
+		if len(c.quarantined) != 0 {
+			t.Errorf("quarantined: %q", c.quarantined)
+		}
+	})
+}
+
+func TestAListThatHangsIsGivenUp(t *testing.T) {
+	run(t, func(t *testing.T) {
+		c := newCluster(t, pods)
+		c.Hang(testkit.Lists, 1)
+		c.follow(pods, paged(0))
+		c.later(119 * time.Second)
+		c.expect()
+		c.later(3 * time.Second)
+		c.expect("begin initial", "end 97")
+	})
+}
+
+// As TestIsUnsupportedTableObject.
+func TestAnswersThatAreNoListAreRefused(t *testing.T) {
+	const meta = `"metadata":{"resourceVersion":"5"}`
+	tests := map[string]string{
+		"a table":                  `{"kind":"Table","apiVersion":"meta.k8s.io/v1",` + meta + `,"rows":[]}`,
+		"a list of metadata":       `{"kind":"PartialObjectMetadataList",` + meta + `,"items":[]}`,
+		"a status":                 `{"kind":"Status","status":"Success"}`,
+		"no items":                 `{"kind":"PodList",` + meta + `}`,
+		"no version":               `{"kind":"PodList","metadata":{},"items":[]}`,
+		"items that are an object": `{"kind":"PodList",` + meta + `,"items":{}}`,
+		"items of another kind":    `{"kind":"PodList",` + meta + `,"items":[{"kind":"PartialObjectMetadata","metadata":{"name":"a","resourceVersion":"1"}}]}`,
+		"items without metadata":   `{"kind":"PodList",` + meta + `,"items":[{}]}`,
+		"a shard":                  `{"kind":"PodList","metadata":{"resourceVersion":"5","shardInfo":{"selector":"x"}},"items":[]}`,
+		"an array":                 `[]`,
+		"two lists":                `{"kind":"PodList",` + meta + `,"items":[]}{"kind":"PodList",` + meta + `,"items":[]}`,
+		"bad JSON":                 `{"kind":"PodList",` + meta + `,"items":[{"a":x}]}`,
+	}
+	for name, body := range tests {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(t *testing.T) {
+				c := newCluster(t, pods)
+				c.Answer(testkit.Lists, 1, func(w http.ResponseWriter, _ *http.Request) {
+					w.Header().Set("Content-Type", "application/json")
+					_, _ = w.Write([]byte(body))
+				})
+				c.follow(pods, paged(0))
+				c.expect("begin initial")
+				if got := c.metric("errors_total", "unreadable"); got != 1 || len(c.quarantined) != 1 {
+					t.Errorf("errors_total{unreadable} = %v, quarantined = %q", got, c.quarantined)
+				}
+				c.later(2 * time.Second)
+				c.expect("begin initial", "end 97")
+			})
+		})
+	}
+}
+
+func TestALoginPageIsNoList(t *testing.T) {
+	run(t, func(t *testing.T) {
+		c := newCluster(t, pods)
+		c.Answer(testkit.Any, 1, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/html; charset=utf-8")
+			_, _ = w.Write([]byte("<html>log in"))
+		})
+		c.follow(pods, paged(0))
+		if got := c.refl.Status(); got.Phase != reflector.BackingOff || got.LastError == "" || got.Synced {
+			t.Errorf("Status = %+v", got)
+		}
+		if got := c.metric("errors_total", "content-type"); got != 1 {
+			t.Errorf("errors_total{content-type} = %v", got)
+		}
+		c.later(2 * time.Second)
+		c.expect("begin initial", "end 97")
+	})
+}

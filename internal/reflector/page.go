@@ -1,0 +1,158 @@
+package reflector
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/kubebridge/bridge/internal/resource"
+)
+
+// errEnough ends the reading of a list early.
+var errEnough = errors.New("enough was read")
+
+// page is what the answer to one list request says beside its items.
+type page struct {
+	version  resource.Version
+	next     string // continue token
+	hasItems bool
+}
+
+// readPage splits a list while it is being read: item gets each item's bytes, valid during the call. metadata gets the
+// page when its metadata was read, which for lists of custom resources is after the items; nil for nobody.
+func readPage(v *values, item func(raw []byte) error, metadata func(page) error) (page, error) {
+	var p page
+	err := v.members(func(name string) error {
+		switch name {
+		case "items":
+			if p.hasItems {
+				return &unreadableError{err: resource.ErrDuplicate}
+			}
+			p.hasItems = true
+			return readItems(v, item)
+		case "metadata":
+			if err := p.readMetadata(v); err != nil || metadata == nil {
+				return err
+			}
+			return metadata(p)
+		case "kind":
+			return checkListKind(v)
+		default:
+			_, err := v.value()
+			return err
+		}
+	})
+	if err != nil {
+		return p, err
+	}
+	return p, p.finish(v)
+}
+
+// finish says whether the page was complete and the only thing in the answer.
+func (p *page) finish(v *values) error {
+	switch _, err := v.value(); {
+	case err == nil:
+		return &unreadableError{err: errors.New("something follows the list in the answer")}
+	case err != io.EOF:
+		return err
+	case !p.hasItems:
+		return &unreadableError{err: errors.New("list without items")}
+	case p.version == "":
+		return &unreadableError{err: errors.New("list without metadata.resourceVersion")}
+	}
+	return nil
+}
+
+func readItems(v *values, item func(raw []byte) error) error {
+	if v.peek() == 'n' { // an empty list of some servers
+		return v.token('n')
+	}
+	if err := v.token('['); err != nil {
+		return err
+	}
+	for v.peek() != ']' {
+		raw, err := v.value()
+		if err != nil {
+			return err
+		}
+		if err := item(raw); err != nil {
+			return err
+		}
+	}
+	return v.token(']')
+}
+
+func (p *page) readMetadata(v *values) error {
+	raw, err := v.value()
+	if err != nil {
+		return err
+	}
+	if p.version != "" {
+		return &unreadableError{err: resource.ErrDuplicate}
+	}
+	var m struct {
+		ResourceVersion resource.Version `json:"resourceVersion"`
+		Continue        string           `json:"continue"`
+		ShardInfo       json.RawMessage  `json:"shardInfo"`
+	}
+	if err := json.Unmarshal(raw, &m); err != nil {
+		return &unreadableError{err: fmt.Errorf("metadata of the list: %w", err)}
+	}
+	if len(m.ShardInfo) > 0 && string(m.ShardInfo) != "null" {
+		return &unreadableError{err: errors.New("the list is one shard of the collection, which was not asked for")}
+	}
+	p.version, p.next = m.ResourceVersion, m.Continue
+	return nil
+}
+
+// checkListKind refuses what a server may send in place of the list that was asked for.
+func checkListKind(v *values) error {
+	raw, err := v.value()
+	if err != nil {
+		return err
+	}
+	switch kind := string(raw); kind {
+	case `"Table"`, `"PartialObjectMetadataList"`, `"Status"`:
+		return &unreadableError{err: fmt.Errorf("%s in place of a list", kind)}
+	}
+	return nil
+}
+
+// probe asks for the server's version, by the smallest consistent list.
+func (r *Reflector) probe(ctx context.Context) (resource.Version, error) {
+	q := r.query()
+	// Without selectors: the server would have to search for the first object that they select.
+	q.Del("labelSelector")
+	q.Del("fieldSelector")
+	v, err := r.probeWith(ctx, q)
+	if err != nil && reasonOf(err) == reasonForbidden && (r.cfg.LabelSelector != "" || r.cfg.FieldSelector != "") {
+		return r.probeWith(ctx, r.query()) // allowed to read only what is selected
+	}
+	return v, err
+}
+
+func (r *Reflector) probeWith(ctx context.Context, q map[string][]string) (resource.Version, error) {
+	q["limit"] = []string{"1"}
+	s, err := r.get(ctx, q, patience{silence: r.cfg.ListTimeout})
+	if err != nil {
+		return "", err
+	}
+	defer s.close()
+	skip := func([]byte) error { return nil }
+	stop := func(p page) error {
+		if p.version == "" {
+			return nil
+		}
+		return errEnough
+	}
+	p, err := readPage(newValues(s, r.cfg.MaxFrame), skip, stop)
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
+	if err != nil {
+		return "", readError(s.ctx, err)
+	}
+	return p.version, nil
+}

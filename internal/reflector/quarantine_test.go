@@ -1,0 +1,136 @@
+package reflector_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/reflector"
+	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/testkit"
+)
+
+const poison = `{"metadata":{"name":"a","resourceVersion":"98"},"poison":true}`
+
+func TestAFrameThatCanNotBeUnderstoodIsQuarantinedAndListed(t *testing.T) {
+	tests := map[string]string{
+		"an unknown type":      `{"type":"CHANGED","object":` + poison + `}`,
+		"no metadata":          `{"type":"ADDED","object":{"poison":true}}`,
+		"another kind":         `{"type":"ADDED","object":{"kind":"Table","metadata":{"name":"a","resourceVersion":"98"},"poison":true}}`,
+		"bad JSON":             `{"type":"ADDED","object":{"poison":tru}}`,
+		"no object":            `{"type":"ADDED","poison":true}`,
+		"no frame":             `["poison"]`,
+		"two types":            `{"type":"ADDED","object":` + poison + `,"type":"DELETED"}`,
+		"two objects":          `{"type":"ADDED","object":` + poison + `,"object":` + poison + `}`,
+		"a bookmark of what":   `{"type":"BOOKMARK","object":{"poison":true}}`,
+		"an object, then what": `{"object":{"poison":true},"type":"ADDED"}`,
+		"too large":            `{"type":"ADDED","object":{"poison":"` + strings.Repeat("x", 5000) + `"}}`,
+	}
+	for name, frame := range tests {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(t *testing.T) {
+				c := newCluster(t, pods)
+				c.follow(pods, func(cfg *reflector.Config) { cfg.From, cfg.MaxFrame = c.Version(), 4096 })
+				c.Skip(1)
+				c.Raw(frame)
+				c.later(2 * time.Second)
+				c.expect("begin unreadable 97..98", "end 98")
+				if len(c.quarantined) != 1 || len(c.quarantined[0]) > 4500 {
+					t.Fatalf("quarantined: %q", c.quarantined)
+				}
+				if !strings.Contains(c.quarantined[0], "poison") && name != "no object" {
+					t.Errorf("quarantined: %q", c.quarantined)
+				}
+				if got := c.metric("quarantined_total", ""); got != 1 {
+					t.Errorf("quarantined_total = %v", got)
+				}
+				c.create("shop/b")
+				c.expect("add shop/b@99")
+			})
+		})
+	}
+}
+
+func TestTheTypeMayComeAfterTheObject(t *testing.T) {
+	run(t, func(t *testing.T) {
+		c := newCluster(t, pods)
+		c.follow(pods, c.from(c.Version()))
+		c.Raw(`{"more":[1],"object":{"metadata":{"name":"a","resourceVersion":"98"}},"type":"ADDED","and":{}}`)
+		c.expect("add a@98")
+	})
+}
+
+func TestAPoisonousObjectDoesNotSpin(t *testing.T) {
+	run(t, func(t *testing.T) {
+		c := newCluster(t, pods)
+		c.Answer(testkit.Lists, -1, page("98", "", `[{"metadata":{"name":"a"}}]`))
+		c.follow(pods, func(cfg *reflector.Config) { cfg.DisableWatchList = true })
+		c.later(time.Hour)
+		if got := len(c.Requests(testkit.Lists)); got < 60 || got > 125 {
+			t.Errorf("%d lists in an hour", got)
+		}
+		if c.refl.Status().Synced {
+			t.Error("synced without the object that could not be read")
+		}
+	})
+}
+
+func TestAPoisonousEventDoesNotSpin(t *testing.T) {
+	run(t, func(t *testing.T) {
+		c := newCluster(t, pods)
+		c.follow(pods, c.from(c.Version()))
+		for range 3600 { // every second a frame that can't be read, while lists go well
+			c.Raw(`{"type":"ADDED","object":{}}`)
+			c.later(time.Second)
+		}
+		if got := c.refl.Status().Relists; got < 60 || got > 130 {
+			t.Errorf("%d relists in an hour", got)
+		}
+	})
+}
+
+func TestHalfAFrameIsACutConnection(t *testing.T) {
+	run(t, func(t *testing.T) {
+		c := newCluster(t, pods)
+		c.follow(pods, c.from(c.Version()))
+		c.later(2 * time.Second)
+		c.Raw(`{"type":"ADDED","object":{"metadata":{"na`)
+		c.CloseWatches()
+		synctest.Wait()
+		c.create("shop/a")
+		c.later(2 * time.Second)
+		c.expect("add shop/a@98")
+		c.expectRequests(testkit.Lists, 0, "lists")
+		if len(c.quarantined) != 0 {
+			t.Errorf("quarantined: %q", c.quarantined)
+		}
+	})
+}
+
+func TestBytesOfSecretsAreNotQuarantined(t *testing.T) {
+	run(t, func(t *testing.T) {
+		redactor, err := resource.NewRedactor([]byte("0123456789abcdef"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := newCluster(t, secrets)
+		c.follow(secrets, func(cfg *reflector.Config) {
+			cfg.From, cfg.Parse.Redactor = c.Version(), redactor
+		})
+		c.Raw(`{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"98"},"data":"hunter2"}}`)
+		synctest.Wait()
+		if len(c.quarantined) != 1 || strings.Contains(c.quarantined[0], "hunter2") {
+			t.Errorf("quarantined: %q", c.quarantined)
+		}
+		if got := c.refl.Status().LastError; strings.Contains(got, "hunter2") || got == "" {
+			t.Errorf("LastError = %q", got)
+		}
+		c.later(2 * time.Second)
+		c.Raw(`{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"98"},"data":{"p":"aHVudGVyMg=="}}}`)
+		synctest.Wait()
+		if raw := string(c.store.last().Raw); strings.Contains(raw, "aHVudGVyMg") || !strings.Contains(raw, "redacted:") {
+			t.Errorf("Raw = %s", raw)
+		}
+	})
+}

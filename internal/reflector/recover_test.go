@@ -1,0 +1,360 @@
+package reflector_test
+
+import (
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubebridge/bridge/internal/reflector"
+	"github.com/kubebridge/bridge/internal/testkit"
+)
+
+func TestAServerThatWentBackIsListedAnew(t *testing.T) {
+	t.Run("while the reflector was away", func(t *testing.T) {
+		run(t, func(t *testing.T) {
+			c := newCluster(t, pods)
+			c.create("shop/a")
+			c.follow(pods, c.from("500"))
+			c.expect("begin rewound 500..98 rewound", "replace shop/a@98", "end 98")
+		})
+	})
+	t.Run("while it was watching", func(t *testing.T) {
+		run(t, func(t *testing.T) {
+			c := newCluster(t, pods)
+			c.create("shop/a", "shop/b")
+			c.follow(pods, c.from(c.Version()))
+			c.create("shop/c")
+			c.expect("add shop/c@100")
+			c.later(time.Minute)
+			c.Rewind("98")
+			c.later(time.Minute)
+			c.expect("begin rewound 100..98 rewound", "replace shop/a@98", "end 98")
+		})
+	})
+	t.Run("while it was listing", func(t *testing.T) {
+		run(t, func(t *testing.T) {
+			c := newCluster(t, pods)
+			c.create("shop/a", "shop/b")
+			saved := c.Version()
+			c.Skip(1)
+			c.Expire() // and with it what Rewind would undo
+			c.Skip(1)
+			c.Refuse(testkit.Lists, 1, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)
+			c.follow(pods, func(cfg *reflector.Config) { cfg.From, cfg.DisableWatchList = saved, true })
+			c.later(2 * time.Second)
+			c.Rewind("98")
+			c.later(time.Minute)
+			c.expect("begin rewound 99..98 rewound", "replace shop/a@98", "replace shop/b@99", "end 98")
+		})
+	})
+}
+
+func TestAnExpiredVersionIsListedNotOlderThanTheServer(t *testing.T) {
+	for name, watchList := range map[string]bool{"by WatchList": true, "by pages": false} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(t *testing.T) {
+				c := newCluster(t, pods)
+				saved := c.Version()
+				c.create("shop/a", "shop/b")
+				c.Skip(1)
+				c.Expire()
+				c.follow(pods, func(cfg *reflector.Config) { cfg.From, cfg.DisableWatchList = saved, !watchList })
+				c.later(5 * time.Second)
+				c.create("shop/c")
+				c.expect("begin expired 97..100", "replace shop/a@98", "replace shop/b@99", "end 100", "add shop/c@101")
+				match := testkit.Match(testkit.Lists)
+				if watchList {
+					match = testkit.WatchLists
+				}
+				q := c.Requests(match)[0].Query
+				if q.Get("resourceVersion") != "100" || q.Get("resourceVersionMatch") != "NotOlderThan" {
+					t.Errorf("it asks for %v", q)
+				}
+				if got := c.metric("relists_total", "expired"); got != 1 {
+					t.Errorf("relists_total{expired} = %v", got)
+				}
+			})
+		})
+	}
+}
+
+// As TestReflectorWatchHandler; what follows an ERROR does not count (kubernetes/kubernetes#130898).
+func TestAnErrorEventEndsTheStream(t *testing.T) {
+	run(t, func(t *testing.T) {
+		c := newCluster(t, pods)
+		c.create("shop/a")
+		c.follow(pods, c.from(c.Version()))
+		c.create("shop/b")
+		c.expect("add shop/b@99")
+		c.Skip(1)
+		c.Error(testkit.NewStatus(http.StatusGone, metav1.StatusReasonExpired))
+		c.Raw(`{"type":"ADDED","object":{"metadata":{"name":"x","resourceVersion":"1000"}}}`)
+		c.later(time.Minute)
+		c.Error(testkit.NewStatus(http.StatusGone, metav1.StatusReasonExpired)) // the first may have been of one event too far back
+		c.later(time.Minute)
+		c.expect("begin expired 99..100", "replace shop/a@98", "replace shop/b@99", "end 100")
+	})
+}
+
+func TestEmptyClosesAtOneVersionAreAnExpiredVersion(t *testing.T) {
+	run(t, func(t *testing.T) {
+		c := newCluster(t, pods)
+		saved := c.Version()
+		c.create("shop/a")
+		c.Skip(1)
+		c.Expire()
+		c.SetFeatures(testkit.Features{EmptyWhenExpired: true})
+		c.follow(pods, c.from(saved))
+		c.later(3 * time.Minute)
+		c.expect("begin expired 97..99", "replace shop/a@98", "end 99")
+		plain := func(r testkit.Request) bool { return testkit.Watches(r) && !testkit.WatchLists(r) }
+		c.expectRequests(plain, 5, "watches before the gap was suspected")
+	})
+}
+
+func TestEmptyClosesWhereNothingHappenedAreNoGap(t *testing.T) {
+	run(t, func(t *testing.T) {
+		c := newCluster(t, pods)
+		c.Answer(testkit.Watches, 12, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+		})
+		c.follow(pods, c.from(c.Version()))
+		c.later(time.Hour)
+		c.create("shop/a")
+		c.expect("add shop/a@98")
+		c.expectRequests(testkit.Lists, 0, "lists")
+	})
+}
+
+// As TestReflectorFullListIfTooLarge.
+func TestAServerThatLagsIsListedConsistently(t *testing.T) {
+	run(t, func(t *testing.T) {
+		c := newCluster(t, pods)
+		saved := c.Version()
+		c.create("shop/a")
+		c.Expire()
+		tooLarge := testkit.NewStatus(http.StatusGatewayTimeout, metav1.StatusReasonTimeout)
+		tooLarge.Details = &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge}}}
+		c.RefuseWith(testkit.Lists, 1, tooLarge)
+		c.follow(pods, func(cfg *reflector.Config) { cfg.From, cfg.DisableWatchList = saved, true })
+		c.later(10 * time.Second)
+		c.expect("begin expired 97..98", "replace shop/a@98", "end 98")
+		lists := c.Requests(testkit.Lists)
+		if len(lists) != 2 || lists[0].Query.Get("resourceVersion") != "98" || lists[1].Query.Has("resourceVersion") {
+			t.Errorf("lists: %v", lists)
+		}
+		c.expectRequests(testkit.Probes, 3, "probes")
+	})
+}
+
+// As TestBackoffOnTooManyRequests and TestNoRelistOnTooManyRequests.
+func TestABusyServerIsLeftAloneAsLongAsItAsks(t *testing.T) {
+	t.Run("as answer", func(t *testing.T) {
+		run(t, func(t *testing.T) {
+			c := newCluster(t, pods)
+			c.RefuseBusy(testkit.Watches, 1, 40*time.Second)
+			c.follow(pods, c.from(c.Version()))
+			c.create("shop/a")
+			c.later(39 * time.Second)
+			c.expect()
+			c.later(2 * time.Second)
+			c.expect("add shop/a@98")
+			c.expectRequests(testkit.Lists, 0, "lists")
+		})
+	})
+	t.Run("as event", func(t *testing.T) {
+		run(t, func(t *testing.T) {
+			c := newCluster(t, pods)
+			c.follow(pods, c.from(c.Version()))
+			busy := testkit.NewStatus(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests)
+			busy.Details = &metav1.StatusDetails{RetryAfterSeconds: 40}
+			c.Error(busy)
+			synctest.Wait()
+			c.create("shop/a")
+			c.later(39 * time.Second)
+			c.expect()
+			c.later(2 * time.Second)
+			c.expect("add shop/a@98")
+			c.expectRequests(testkit.Lists, 0, "lists")
+		})
+	})
+}
+
+// As TestReflectorListAndWatchInitConnBackoff and TestNewReflectorWithCustomBackoff.
+func TestABrokenConnectionIsTriedAgainEverSlower(t *testing.T) {
+	run(t, func(t *testing.T) {
+		c := newCluster(t, pods)
+		c.Break(testkit.Any, -1)
+		c.follow(pods, func(cfg *reflector.Config) {
+			cfg.From = c.Version()
+			cfg.Backoff = reflector.Backoff{Initial: time.Second, Max: 10 * time.Second, Jitter: -1}
+		})
+		c.later(40 * time.Second)
+		requests := c.Requests(testkit.Any)
+		want := []time.Duration{1, 2, 4, 8, 10, 10}
+		if len(requests) != len(want)+1 {
+			t.Fatalf("%d requests, want %d", len(requests), len(want)+1)
+		}
+		for i := range want {
+			if got := requests[i+1].Time.Sub(requests[i].Time); got != want[i]*time.Second {
+				t.Errorf("wait %d: %s, want %ds", i, got, want[i])
+			}
+		}
+		c.Heal()
+		c.create("shop/a")
+		c.later(10 * time.Second)
+		c.expect("add shop/a@98")
+		c.expectRequests(testkit.Lists, 0, "lists")
+	})
+}
+
+func TestTheDefaultBackoffIsThatOfClientGo(t *testing.T) {
+	run(t, func(t *testing.T) {
+		c := newCluster(t, pods)
+		c.Break(testkit.Any, -1)
+		c.follow(pods, c.from(c.Version()))
+		c.later(20 * time.Minute)
+		requests := c.Requests(testkit.Any)
+		base := 800 * time.Millisecond
+		for i := range requests[1:] {
+			wait := requests[i+1].Time.Sub(requests[i].Time)
+			if wait < base || wait > 2*base {
+				t.Errorf("wait %d: %s, want %s to %s", i, wait, base, 2*base)
+			}
+			base = min(2*base, 30*time.Second)
+		}
+	})
+}
+
+func TestTheBackoffStartsOverAfterTwoQuietMinutes(t *testing.T) {
+	run(t, func(t *testing.T) {
+		c := newCluster(t, pods)
+		c.Refuse(testkit.Watches, 6, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)
+		c.follow(pods, c.from(c.Version()))
+		c.later(5 * time.Minute)
+		c.Refuse(testkit.Watches, 1, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)
+		c.CutWatches()
+		synctest.Wait()
+		c.create("shop/a")
+		c.later(1601 * time.Millisecond)
+		c.expect("add shop/a@98")
+	})
+}
+
+func TestARefusalIsNoEmptyCollection(t *testing.T) {
+	for code, reason := range map[int]metav1.StatusReason{
+		401: metav1.StatusReasonUnauthorized, 403: metav1.StatusReasonForbidden, 404: metav1.StatusReasonNotFound,
+		500: metav1.StatusReasonInternalError, 503: metav1.StatusReasonServiceUnavailable,
+	} {
+		t.Run(string(reason), func(t *testing.T) {
+			run(t, func(t *testing.T) {
+				c := newCluster(t, pods)
+				c.create("shop/a")
+				c.follow(pods, nil)
+				c.expect("begin initial", "replace shop/a@98", "end 98")
+				c.Refuse(testkit.Any, -1, code, reason)
+				c.expireNow()
+				c.later(10 * time.Minute)
+				c.expect()
+				if got := c.refl.Status(); got.Phase != reflector.BackingOff || got.LastError == "" || got.Version != "98" {
+					t.Errorf("Status = %+v", got)
+				}
+				c.Heal()
+				c.later(2 * time.Minute)
+				c.expect("begin expired 98..99", "replace shop/a@98", "end 99")
+				if got := c.refl.Status(); got.LastError != "" {
+					t.Errorf("LastError = %s", got.LastError)
+				}
+			})
+		})
+	}
+}
+
+func TestARefusedWatchIsNotListed(t *testing.T) {
+	run(t, func(t *testing.T) {
+		c := newCluster(t, pods)
+		c.Refuse(testkit.Watches, 20, http.StatusInternalServerError, metav1.StatusReasonInternalError)
+		c.follow(pods, c.from(c.Version()))
+		c.create("shop/a")
+		c.later(20 * time.Minute)
+		c.expect("add shop/a@98")
+		c.expectRequests(testkit.Lists, 0, "lists")
+	})
+}
+
+// As TestRetryInternalError.
+func TestAnInternalErrorIsTriedAgainFromTheSameVersion(t *testing.T) {
+	run(t, func(t *testing.T) {
+		c := newCluster(t, pods)
+		c.follow(pods, c.from(c.Version()))
+		c.create("shop/a")
+		for range 4 {
+			c.Error(testkit.NewStatus(http.StatusInternalServerError, metav1.StatusReasonInternalError))
+			c.later(20 * time.Second)
+		}
+		c.create("shop/b")
+		c.expect("add shop/a@98", "add shop/b@99")
+		c.expectRequests(testkit.Lists, 0, "lists")
+	})
+}
+
+func TestAnInternalErrorThatComesBackIsListed(t *testing.T) {
+	run(t, func(t *testing.T) {
+		c := newCluster(t, pods)
+		c.create("shop/a")
+		c.follow(pods, c.from(c.Version()))
+		for range 5 {
+			c.Error(testkit.NewStatus(http.StatusInternalServerError, metav1.StatusReasonInternalError))
+			c.later(time.Minute)
+		}
+		c.expect("begin unreadable 98..98", "replace shop/a@98", "end 98")
+	})
+}
+
+// As TestReflectorReplacesStoreOnUnsafeDelete: the deletion of a corrupt object is only told as an error.
+func TestAStorageReadErrorIsListed(t *testing.T) {
+	run(t, func(t *testing.T) {
+		c := newCluster(t, pods)
+		c.create("shop/a")
+		c.follow(pods, c.from(c.Version()))
+		c.Skip(1)
+		c.Error(testkit.NewStatus(http.StatusInternalServerError, metav1.StatusReasonStoreReadError))
+		c.later(2 * time.Second)
+		c.expect("begin unreadable 98..99", "replace shop/a@98", "end 99")
+	})
+}
+
+func TestAQuietResourceIsNotListedForOneEventTooFarBack(t *testing.T) {
+	run(t, func(t *testing.T) {
+		c := newCluster(t, pods)
+		c.follow(pods, c.from(c.Version()))
+		c.create("shop/a")
+		synctest.Wait()
+		c.Expire() // 97, from which the watch would go on to be sure of all of 98
+		c.later(2 * time.Second)
+		c.CutWatches()
+		c.later(2 * time.Second)
+		c.create("shop/b")
+		c.later(2 * time.Second)
+		c.expect("add shop/a@98", "add shop/b@99")
+		c.expectRequests(testkit.WatchLists, 0, "WatchLists")
+	})
+}
+
+func TestADeletionIsNotTakenForAllOfItsVersion(t *testing.T) {
+	run(t, func(t *testing.T) {
+		c := newCluster(t, pods)
+		c.create("shop/a")
+		c.follow(pods, c.from(c.Version()))
+		c.Delete("shop/a")
+		synctest.Wait()
+		c.Expire()
+		c.later(2 * time.Second)
+		c.CutWatches()
+		c.later(5 * time.Second)
+		c.expect("delete shop/a@99", "begin expired 99..99", "end 99")
+	})
+}

@@ -1,0 +1,176 @@
+package reflector
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/resource"
+)
+
+// Reflector keeps a Store in step with one collection of the API server. See New, Run and Status.
+type Reflector struct {
+	cfg     Config
+	url     *url.URL
+	log     *slog.Logger
+	metrics *metrics
+	status  status
+
+	// All below is owned by Run.
+
+	backoff  backoff
+	position // where the Store stands, and the watch goes on
+	// probing says that the server's version is to be asked for before anything else.
+	probing bool
+	// suspect is the reason of the gap that there is after version, once the probe said up to where; "" for none.
+	suspect string
+	// relist is set while everything is to be replaced by a list.
+	relist *resource.Relist
+	listing
+	watching
+}
+
+// New checks the configuration and starts nothing.
+func New(cfg Config) (*Reflector, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	r := &Reflector{
+		cfg:      cfg,
+		url:      cfg.Client.Base.JoinPath(cfg.Type.CollectionPath(cfg.Namespace)),
+		log:      cfg.Log.With("resource", cfg.Type.String()),
+		metrics:  newMetrics(cfg.Registerer),
+		backoff:  backoff{Backoff: cfg.Backoff},
+		position: at(cfg.From),
+	}
+	r.status.s = Status{Phase: Stopped, Version: cfg.From}
+	return r, nil
+}
+
+// Status is what the reflector is doing. It may be called from any goroutine, at any time.
+func (r *Reflector) Status() Status { return r.status.get() }
+
+// Run follows the collection until ctx ends, and then returns nil; or until the Store fails, and then returns its error.
+// Everything else is retried. It may be called once.
+func (r *Reflector) Run(ctx context.Context) error {
+	defer r.status.phase(Stopped)
+	if r.version == "" && r.cfg.Snapshot {
+		r.beginRelist(resource.Relist{Initial: true})
+	} else {
+		r.probing = true
+	}
+	for {
+		started := time.Now()
+		err := r.step(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if failed, ok := errors.AsType[*storeError](err); ok {
+			return failed.err
+		}
+		if err != nil {
+			r.pause(ctx, r.recoverFrom(err, started), err)
+		}
+	}
+}
+
+// step sends one request, or the requests of one list, and reads the answer to its end.
+func (r *Reflector) step(ctx context.Context) error {
+	switch {
+	case r.probing:
+		r.status.phase(Probing)
+		return r.locate(ctx)
+	case r.relist != nil:
+		r.status.phase(Listing)
+		return r.list(ctx)
+	default:
+		return r.watch(ctx)
+	}
+}
+
+// locate probes, and decides by the server's version what comes next.
+func (r *Reflector) locate(ctx context.Context) error {
+	now, err := r.probe(ctx)
+	if err != nil {
+		return err
+	}
+	r.probing = false
+	suspect := r.suspect
+	r.suspect = ""
+	switch {
+	case r.relist != nil:
+		r.aim(now)
+	case r.version == "":
+		return r.beginNow(ctx, now)
+	case r.version.Newer(now):
+		r.beginRelist(resource.Relist{Reason: resource.ReasonRewound, Rewound: true, From: r.version, To: now})
+	case suspect == resource.ReasonExpired && r.stuck.closed && now == r.version:
+		r.stuck = stuck{} // the server is at our version: nothing can be missing
+	case suspect != "":
+		r.beginRelist(resource.Relist{Reason: suspect, From: r.version, To: now})
+	}
+	return nil
+}
+
+// aim corrects a list that is under way for a server that is at another version than it was.
+func (r *Reflector) aim(now resource.Version) {
+	r.relist.To = now
+	if from := r.relist.From; from.Newer(now) && !r.relist.Rewound {
+		r.relist.Reason, r.relist.Rewound = resource.ReasonRewound, true
+		r.log.Warn("the API server's history went back", "resource_version", from, "server_version", now)
+	}
+}
+
+// beginNow starts a reflector that is interested in the future only.
+func (r *Reflector) beginNow(ctx context.Context, now resource.Version) error {
+	if err := r.bookmark(ctx, now); err != nil {
+		return err
+	}
+	r.status.set(func(s *Status) { s.Synced = true })
+	return nil
+}
+
+func (r *Reflector) beginRelist(why resource.Relist) {
+	r.relist = &why
+	r.listing = listing{watchListOff: r.watchListOff}
+	r.stuck = stuck{}
+	reason := why.Reason
+	if why.Initial {
+		reason = relistInitial
+		r.log.Info("listing everything")
+	} else {
+		r.log.Warn("versions are missing: listing everything to find what changed",
+			"reason", reason, "resource_version", why.From, "server_version", why.To)
+	}
+	r.metrics.relists.WithLabelValues(reason).Inc()
+	r.status.set(func(s *Status) { s.Relists++ })
+}
+
+// seen notes that the server sent something that counts.
+func (r *Reflector) seen(change func(*Status)) {
+	now := time.Now()
+	r.metrics.lastSeen.Set(float64(now.UnixMilli()) / 1000)
+	r.status.set(func(s *Status) {
+		s.LastSeen, s.LastError = now, ""
+		change(s)
+	})
+}
+
+// query is what every request for the collection has.
+func (r *Reflector) query() url.Values {
+	q := url.Values{}
+	if r.cfg.LabelSelector != "" {
+		q.Set("labelSelector", r.cfg.LabelSelector)
+	}
+	if r.cfg.FieldSelector != "" {
+		q.Set("fieldSelector", r.cfg.FieldSelector)
+	}
+	return q
+}
+
+// seconds is a duration as the API server takes it.
+func seconds(d time.Duration) string { return strconv.FormatInt(int64(d/time.Second), 10) }

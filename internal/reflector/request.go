@@ -1,0 +1,160 @@
+package reflector
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// patience says how long an answer may take.
+type patience struct {
+	silence time.Duration // without anything that counts (stream.alive); 0 for any time
+	total   time.Duration // from request to end; 0 for any time
+}
+
+// stream is the answer to one request, while it is being read. It ends by itself when the patience does. Not safe for
+// concurrent use.
+type stream struct {
+	ctx     context.Context // ends with the request, with the reason why as its cause
+	cancel  context.CancelCauseFunc
+	body    io.ReadCloser
+	started time.Time
+
+	silence time.Duration
+	left    time.Duration // of silence; time in which nobody reads does not count
+	timers  []*time.Timer // silence, then total
+	read    int64         // bytes read
+	limit   int64         // where reading stops with ErrFrameTooLarge
+}
+
+// get asks for the collection. A nil error means that the answer is 200 and JSON; the caller closes the stream.
+func (r *Reflector) get(ctx context.Context, query url.Values, p patience) (*stream, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	s := &stream{ctx: ctx, cancel: cancel, started: time.Now(), silence: p.silence, left: p.silence}
+	s.timers = []*time.Timer{after(p.silence, cancel, errSilent), after(p.total, cancel, errDeadline)}
+	if err := r.do(s, query); err != nil {
+		s.close()
+		return nil, err
+	}
+	s.timers[0].Stop() // from here on it runs while somebody reads
+	return s, nil
+}
+
+func after(d time.Duration, cancel context.CancelCauseFunc, cause error) *time.Timer {
+	t := time.AfterFunc(cmp.Or(d, time.Hour), func() { cancel(cause) })
+	if d == 0 {
+		t.Stop()
+	}
+	return t
+}
+
+func (r *Reflector) do(s *stream, query url.Values) error {
+	u := *r.url
+	u.RawQuery = query.Encode()
+	req, err := http.NewRequestWithContext(s.ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Accept", contentType)
+	resp, err := r.cfg.Client.HTTP.Do(req)
+	if err != nil {
+		return cmp.Or(context.Cause(s.ctx), err)
+	}
+	s.body = resp.Body
+	if resp.StatusCode != http.StatusOK {
+		return r.statusError(s, resp)
+	}
+	return checkContentType(resp)
+}
+
+const contentType = "application/json"
+
+// checkContentType keeps a login page or a protobuf from being read as objects.
+func checkContentType(resp *http.Response) error {
+	got := resp.Header.Get("Content-Type")
+	if media, _, err := mime.ParseMediaType(got); err == nil && media == contentType {
+		return nil
+	}
+	return fmt.Errorf("%w: %s answered with Content-Type %q: is there a proxy or a login page before the API server?",
+		errContentType, resp.Request.URL.Host, got)
+}
+
+// statusError is an answer other than 200 as the error that the API server meant.
+func (r *Reflector) statusError(s *stream, resp *http.Response) error {
+	const enough = 64 << 10
+	s.limit = enough
+	body, _ := io.ReadAll(io.LimitReader(s, enough)) // half a message is better than none
+	wait := retryAfterHeader(resp.Header)
+	var status metav1.Status
+	if json.Unmarshal(body, &status) == nil && status.Kind == "Status" {
+		status.Code = int32(resp.StatusCode)
+		if wait > 0 {
+			if status.Details == nil {
+				status.Details = new(metav1.StatusDetails)
+			}
+			status.Details.RetryAfterSeconds = int32(wait)
+		}
+		return &apierrors.StatusError{ErrStatus: status}
+	}
+	message := string(body[:min(len(body), 256)])
+	return apierrors.NewGenericServerResponse(resp.StatusCode, "get", r.cfg.Type.GVR().GroupResource(), "", message, wait, true)
+}
+
+// retryAfterHeader is the header in seconds; the API server never sends it as a date.
+func retryAfterHeader(h http.Header) int {
+	const day = 24 * 60 * 60
+	seconds, err := strconv.Atoi(h.Get("Retry-After"))
+	if err != nil {
+		return 0
+	}
+	return min(max(seconds, 0), day)
+}
+
+// Read reads the body; the time that it takes counts as silence.
+func (s *stream) Read(p []byte) (int, error) {
+	room := s.limit - s.read
+	if room <= 0 {
+		return 0, ErrFrameTooLarge
+	}
+	if s.silence > 0 {
+		start := time.Now()
+		s.timers[0].Reset(max(s.left, 0))
+		defer func() {
+			s.timers[0].Stop()
+			s.left -= time.Since(start)
+		}()
+	}
+	n, err := s.body.Read(p[:min(int64(len(p)), room)])
+	s.read += int64(n)
+	return n, err
+}
+
+// allow lets the reader go on to the given offset of the body.
+func (s *stream) allow(offset int64) { s.limit = offset }
+
+// alive says that the server sent something that counts: the silence begins anew.
+func (s *stream) alive() { s.left = s.silence }
+
+// expect sets how long a silence may be from now on.
+func (s *stream) expect(silence time.Duration) { s.silence, s.left = silence, silence }
+
+// close ends the request.
+func (s *stream) close() {
+	for _, t := range s.timers {
+		t.Stop()
+	}
+	s.cancel(nil)
+	if s.body != nil {
+		_ = s.body.Close() // nothing was written; there is nothing to lose
+	}
+}

@@ -1,0 +1,209 @@
+package reflector_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/kubebridge/bridge/internal/reflector"
+	"github.com/kubebridge/bridge/internal/resource"
+)
+
+const testLimit = 1 << 16
+
+func frames(raw []byte, chunk int) (got []string, err error) {
+	err = reflector.EachFrame(reflector.Chunks(raw, chunk), testLimit, resource.ParseOptions{}, func(f reflector.Frame) {
+		line := string(f.Event) + " " + string(f.Version)
+		if f.Object != nil {
+			line += string(f.Object.Key()) + "@" + string(f.Object.Version) + " " + string(f.Object.Raw)
+		}
+		got = append(got, line)
+	})
+	return got, err
+}
+
+// FuzzFrames checks that a watch's answer is split in the same way however it arrives, and cut anywhere gives a beginning of
+// the same frames.
+func FuzzFrames(f *testing.F) {
+	const object = `{"kind":"Pod","metadata":{"name":"a","resourceVersion":"98"}}`
+	f.Add([]byte(`{"type":"ADDED","object":`+object+"}\n"+`{"object":`+object+`,"type":"DELETED"}`), uint16(40))
+	f.Add([]byte(`{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"5","annotations":{"k8s.io/initial-events-end":"true"}}}}`), uint16(9))
+	f.Add([]byte(`{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired"}} {"type":"X","object":1}`), uint16(70))
+	f.Add([]byte("{\n \"type\" : \"MODIFIED\" ,\n \"object\" : "+object+"\n}\n"), uint16(3))
+	f.Fuzz(func(t *testing.T, raw []byte, cut uint16) {
+		if len(raw) > testLimit/2 {
+			return
+		}
+		whole, err := frames(raw, len(raw)+1)
+		if errors.Is(err, reflector.ErrFrameTooLarge) {
+			t.Fatalf("%d bytes are too large", len(raw))
+		}
+		slow, slowErr := frames(raw, 1)
+		if !slices.Equal(whole, slow) || fmt.Sprint(err) != fmt.Sprint(slowErr) {
+			t.Fatalf("at once: %q, %v\nby bytes: %q, %v", whole, err, slow, slowErr)
+		}
+		half, halfErr := frames(raw[:min(int(cut), len(raw))], 7)
+		if len(half) > len(whole) || !slices.Equal(half, whole[:len(half)]) {
+			t.Fatalf("cut: %q\nwhole: %q", half, whole)
+		}
+		if err == io.EOF && reflector.IsUnreadable(halfErr) {
+			t.Fatalf("half of what is readable is taken for unreadable: %v", halfErr)
+		}
+	})
+}
+
+// FuzzList checks that a list is split as encoding/json reads it.
+func FuzzList(f *testing.F) {
+	f.Add([]byte(`{"kind":"PodList","metadata":{"resourceVersion":"5","continue":"t"},"items":[{"a":1},{"b":[2]}]}`))
+	f.Add([]byte(`{"apiVersion":"v1","items":[1,"x",null],"kind":"WidgetList","metadata":{"resourceVersion":"5"}}` + "\n"))
+	f.Add([]byte(`{"items":null,"metadata":{"resourceVersion":"5"}}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		if len(raw) > testLimit/2 {
+			return
+		}
+		var got []string
+		version, token, err := reflector.EachItem(reflector.Chunks(raw, 5), testLimit, func(item []byte) error {
+			got = append(got, string(item))
+			return nil
+		})
+		if err != nil {
+			return
+		}
+		if !jsontext.Value(raw).IsValid(jsontext.AllowDuplicateNames(true)) {
+			t.Fatalf("%s was taken for a list", raw)
+		}
+		if !jsontext.Value(raw).IsValid() {
+			return // encoding/json merges what comes twice
+		}
+		var members map[string]json.RawMessage // by exact name
+		var want []json.RawMessage
+		if err := errors.Join(json.Unmarshal(raw, &members), json.Unmarshal(members["items"], &want)); err != nil {
+			t.Fatalf("encoding/json: %v", err)
+		}
+		same := slices.EqualFunc(got, want, func(a string, b json.RawMessage) bool { return a == string(b) })
+		var meta struct{ ResourceVersion, Continue string }
+		_ = json.Unmarshal(members["metadata"], &meta)
+		if !same || string(version) != meta.ResourceVersion || token != meta.Continue {
+			t.Fatalf("%q %s %s\nof %s", got, version, token, raw)
+		}
+	})
+}
+
+func TestAFrameMayBeAsLargeAsTheLimitAndNoLarger(t *testing.T) {
+	for _, extra := range []int{0, 1} {
+		object := `{"metadata":{"name":"a","resourceVersion":"98"},"x":""}`
+		object = strings.Replace(object, `""`, `"`+strings.Repeat("x", testLimit-len(object)+extra)+`"`, 1)
+		frame := `{"type":"ADDED","object":` + object + `}`
+		for _, chunk := range []int{1, 4096, 1 << 20} {
+			got, err := frames([]byte(frame+frame), chunk)
+			if extra == 0 && (len(got) != 2 || err != io.EOF) {
+				t.Errorf("%d bytes in chunks of %d: %d frames, %v", len(object), chunk, len(got), err)
+			}
+			if extra == 1 && (len(got) != 0 || !errors.Is(err, reflector.ErrFrameTooLarge) || !reflector.IsUnreadable(err)) {
+				t.Errorf("%d bytes in chunks of %d: %d frames, %v", len(object), chunk, len(got), err)
+			}
+		}
+	}
+}
+
+func TestAStreamMayBeCutAnywhere(t *testing.T) {
+	frame := `{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"98"}}}` + "\n"
+	for n := range len(frame) - 1 {
+		got, err := frames([]byte(frame[:n]), 10)
+		if n == 0 && err != io.EOF || n > 0 && !reflector.IsCut(err) || len(got) != 0 {
+			t.Errorf("cut after %d bytes: %q, %v", n, got, err)
+		}
+	}
+}
+
+func readPod(tb testing.TB) []byte {
+	tb.Helper()
+	raw, err := os.ReadFile("../resource/testdata/pod.json")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return bytes.TrimSpace(raw)
+}
+
+// repeat reads one text over and over.
+type repeat struct {
+	text []byte
+	at   int
+	left int
+}
+
+func (r *repeat) Read(p []byte) (int, error) {
+	if r.left == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, r.text[r.at:])
+	if r.at += n; r.at == len(r.text) {
+		r.at = 0
+		r.left--
+	}
+	return n, nil
+}
+
+func podFrame(tb testing.TB) []byte {
+	return append(append([]byte(`{"type":"MODIFIED","object":`), readPod(tb)...), "}\n"...)
+}
+
+func TestAFrameCostsThreeAllocations(t *testing.T) {
+	const n = 1000
+	frame := podFrame(t)
+	perRun := testing.AllocsPerRun(5, func() {
+		err := reflector.EachFrame(&repeat{text: frame, left: n}, 1<<20, resource.ParseOptions{Type: pods}, func(reflector.Frame) {})
+		if err != io.EOF {
+			t.Fatal(err)
+		}
+	})
+	if got := perRun / n; got > 3.1 {
+		t.Errorf("%.2f allocations for each frame", got)
+	}
+}
+
+func BenchmarkFrame(b *testing.B) {
+	frame := podFrame(b)
+	b.SetBytes(int64(len(frame)))
+	b.ReportAllocs()
+	b.ResetTimer()
+	err := reflector.EachFrame(&repeat{text: frame, left: b.N}, 1<<20, resource.ParseOptions{Type: pods}, func(reflector.Frame) {})
+	if err != io.EOF {
+		b.Fatal(err)
+	}
+}
+
+func BenchmarkPageOf500(b *testing.B) {
+	var list bytes.Buffer
+	list.WriteString(`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"5"},"items":[`)
+	pod := readPod(b)
+	for i := range 500 {
+		if i > 0 {
+			list.WriteByte(',')
+		}
+		list.Write(pod)
+	}
+	list.WriteString("]}")
+	opts := resource.ParseOptions{Type: pods}
+	b.SetBytes(int64(list.Len()))
+	b.ReportAllocs()
+	for b.Loop() {
+		items := 0
+		_, _, err := reflector.EachItem(bytes.NewReader(list.Bytes()), 1<<20, func(raw []byte) error {
+			items++
+			_, err := resource.Parse(raw, opts)
+			return err
+		})
+		if err != nil || items != 500 {
+			b.Fatal(items, err)
+		}
+	}
+}

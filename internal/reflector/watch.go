@@ -1,0 +1,167 @@
+package reflector
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net/url"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/kubebridge/bridge/internal/resource"
+)
+
+// watching is what is known of the watches from the current version.
+type watching struct{ stuck stuck }
+
+// brokenError is an error of a watch that the server had accepted.
+type brokenError struct{ err error }
+
+func (e *brokenError) Error() string        { return e.err.Error() }
+func (e *brokenError) Unwrap() error        { return e.err }
+func (e *brokenError) Is(target error) bool { return target == errBroke }
+
+const (
+	shortWatch = time.Second      // a watch that brings nothing and ends sooner was refused in truth
+	slack      = 30 * time.Second // for a server that is late to end a watch
+)
+
+// watch follows what changes from now on.
+func (r *Reflector) watch(ctx context.Context) error {
+	q := r.query()
+	q.Set("resourceVersion", string(r.complete))
+	return r.follow(ctx, q, nil)
+}
+
+// follow opens a watch and hands on what it brings. It returns nil when the server ended the watch in good order.
+func (r *Reflector) follow(ctx context.Context, q url.Values, in *initial) error {
+	timeout := r.cfg.WatchTimeout + time.Duration(rand.Float64()*float64(r.cfg.WatchTimeout))
+	q.Set("watch", "true")
+	q.Set("allowWatchBookmarks", "true")
+	q.Set("timeoutSeconds", seconds(timeout))
+	p := patience{silence: r.cfg.Watchdog, total: timeout + slack}
+	if in != nil {
+		p.silence = r.cfg.WatchListTimeout
+	} else {
+		r.status.phase(Watching)
+	}
+	from := r.version
+	s, err := r.get(ctx, q, p)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	r.metrics.watches.Inc()
+	return r.ended(r.receive(ctx, s, in), in, r.version != from, s.started)
+}
+
+// ended says what the end of a watch means.
+func (r *Reflector) ended(err error, in *initial, progress bool, started time.Time) error {
+	switch {
+	case err != io.EOF:
+		return &brokenError{err}
+	case in != nil && r.relist != nil:
+		return &brokenError{errNoInitialEnd}
+	case !progress && time.Since(started) < shortWatch:
+		return &brokenError{errClosed}
+	}
+	return nil
+}
+
+// receive hands on frames until the stream ends, which is always an error.
+func (r *Reflector) receive(ctx context.Context, s *stream, in *initial) error {
+	if err := r.opened(ctx, in); err != nil {
+		return err
+	}
+	v := newValues(s, r.cfg.MaxFrame)
+	for {
+		from := v.dec.InputOffset()
+		f, raw, err := v.next(r.cfg.Parse)
+		r.metrics.frameBytes.Add(float64(v.dec.InputOffset() - from))
+		if err != nil {
+			return r.understand(ctx, readError(s.ctx, err), raw)
+		}
+		if in == nil {
+			s.alive()
+			if err := r.take(ctx, &f); err != nil {
+				return err
+			}
+			continue
+		}
+		if f.event == watch.Added {
+			s.alive()
+		}
+		done, err := r.takeInitial(ctx, &f, in)
+		if err != nil {
+			return err
+		}
+		if done {
+			in = nil
+			s.expect(r.cfg.Watchdog)
+			r.status.phase(Watching)
+		}
+	}
+}
+
+func (r *Reflector) opened(ctx context.Context, in *initial) error {
+	if in != nil {
+		return r.beginReplace(ctx)
+	}
+	r.status.set(func(s *Status) { s.Synced, s.LastError = true, "" })
+	return nil
+}
+
+// take hands on one frame. Only then its version is the one to go on from.
+func (r *Reflector) take(ctx context.Context, f *frame) error {
+	if f.obj != nil && r.has(f.obj) {
+		r.seen(func(*Status) {})
+		return nil
+	}
+	switch f.event {
+	case watch.Added:
+		return r.note(f, r.metrics.added, r.cfg.Store.Add(ctx, f.obj))
+	case watch.Modified:
+		return r.note(f, r.metrics.modified, r.cfg.Store.Update(ctx, f.obj))
+	case watch.Deleted:
+		return r.note(f, r.metrics.deleted, r.cfg.Store.Delete(ctx, f.obj))
+	case watch.Bookmark:
+		return r.bookmark(ctx, f.version)
+	default:
+		return f.status // the stream is over, even if more follows
+	}
+}
+
+// note counts a change that the Store took, and moves on.
+func (r *Reflector) note(f *frame, count prometheus.Counter, err error) error {
+	if err != nil {
+		return fromStore(err)
+	}
+	count.Inc()
+	r.took(f.obj, f.event == watch.Deleted)
+	r.moved()
+	return nil
+}
+
+func (r *Reflector) bookmark(ctx context.Context, v resource.Version) error {
+	if err := r.cfg.Store.Bookmark(ctx, v); err != nil {
+		return fromStore(err)
+	}
+	r.metrics.bookmarks.Inc()
+	r.position = at(v)
+	r.moved()
+	return nil
+}
+
+// moved shows the new position.
+func (r *Reflector) moved() {
+	r.seen(func(s *Status) {
+		if s.Version != r.version {
+			s.Version, r.stuck = r.version, stuck{}
+		}
+	})
+}
+
+var errBroke = errors.New("the watch broke")

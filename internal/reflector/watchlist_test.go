@@ -1,0 +1,201 @@
+package reflector_test
+
+import (
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubebridge/bridge/internal/reflector"
+	"github.com/kubebridge/bridge/internal/testkit"
+)
+
+// As TestWatchList and TestWatchListResourceVersion.
+func TestAWatchListGoesOnAsAWatch(t *testing.T) {
+	run(t, func(t *testing.T) {
+		c := newCluster(t, pods)
+		c.create("shop/b", "shop/a")
+		c.follow(pods, nil)
+		c.Update("shop/a", nil)
+		c.expect("begin initial", "replace shop/a@99", "replace shop/b@98", "end 99", "update shop/a@100")
+		c.expectRequests(testkit.Any, 1, "requests")
+		q := c.Requests(testkit.Any)[0].Query
+		if q.Has("resourceVersion") || q.Get("resourceVersionMatch") != "NotOlderThan" || q.Get("sendInitialEvents") != "true" {
+			t.Errorf("it asks for %v", q)
+		}
+	})
+}
+
+// As TestNewReflectorWithDisablementWatchList and the fallback of client-go.
+func TestAServerWithoutWatchListIsRemembered(t *testing.T) {
+	run(t, func(t *testing.T) {
+		c := newCluster(t, pods)
+		c.SetFeatures(testkit.Features{NoWatchList: true})
+		c.create("shop/a")
+		c.follow(pods, nil)
+		c.expect("begin initial", "replace shop/a@98", "end 98")
+		c.expireNow()
+		c.later(10 * time.Second)
+		c.expect("begin expired 98..99", "replace shop/a@98", "end 99")
+		c.expectRequests(testkit.WatchLists, 1, "WatchLists")
+	})
+}
+
+// expireNow makes the server forget what the watch would need, and cuts it.
+func (c *cluster) expireNow() {
+	c.later(2 * time.Second)
+	c.Skip(1)
+	c.Expire()
+	c.CutWatches()
+}
+
+func TestAForbiddenWatchStillLists(t *testing.T) {
+	run(t, func(t *testing.T) {
+		c := newCluster(t, pods)
+		c.create("shop/a")
+		c.Refuse(testkit.Watches, -1, http.StatusForbidden, metav1.StatusReasonForbidden)
+		c.follow(pods, nil)
+		c.expect("begin initial", "replace shop/a@98", "end 98")
+		c.later(time.Hour)
+		c.expect()
+		c.Heal()
+		c.create("shop/b")
+		c.later(2 * time.Minute)
+		c.expect("add shop/b@99")
+		c.expectRequests(testkit.Lists, 1, "lists")
+	})
+}
+
+// As TestInitialEventsEndBookmarkTicker, which only warns; here it gives up (kubernetes/kubernetes#140890).
+func TestAWatchListWithoutItsEndIsGivenUp(t *testing.T) {
+	run(t, func(t *testing.T) {
+		c := newCluster(t, pods)
+		c.SetFeatures(testkit.Features{NoInitialEnd: true})
+		c.create("shop/a")
+		c.follow(pods, nil)
+		c.later(119 * time.Second)
+		c.expect("begin initial", "replace shop/a@98")
+		c.later(2 * time.Second)
+		c.expect("begin initial", "replace shop/a@98", "end 98")
+		c.expectRequests(testkit.WatchLists, 1, "WatchLists")
+	})
+}
+
+func TestChangesDoNotMakeUpForAMissingEnd(t *testing.T) {
+	run(t, func(t *testing.T) {
+		c := newCluster(t, pods)
+		c.SetFeatures(testkit.Features{NoInitialEnd: true})
+		c.create("shop/a")
+		c.follow(pods, nil)
+		for range 25 {
+			c.later(5 * time.Second)
+			c.Update("shop/a", nil)
+		}
+		c.later(time.Second)
+		if !c.refl.Status().Synced {
+			t.Error("not synced after two minutes of changes")
+		}
+	})
+}
+
+func TestAPlainBookmarkShowsThatTheEndWasSwallowed(t *testing.T) {
+	run(t, func(t *testing.T) {
+		c := newCluster(t, pods)
+		c.SetFeatures(testkit.Features{NoInitialEnd: true})
+		c.create("shop/a")
+		c.follow(pods, nil)
+		c.Bookmark()
+		c.expect("begin initial", "replace shop/a@98", "begin initial", "replace shop/a@98", "end 98")
+	})
+}
+
+func TestAWatchListThatBreaksOffIsTriedThreeTimes(t *testing.T) {
+	for name, breakOff := range map[string]func(*cluster){
+		"closed": func(c *cluster) { c.CloseWatches() },
+		"cut":    func(c *cluster) { c.CutWatches() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(t *testing.T) {
+				c := newCluster(t, pods)
+				c.SetFeatures(testkit.Features{NoInitialEnd: true})
+				c.follow(pods, nil)
+				for range 3 {
+					breakOff(c)
+					c.later(7 * time.Second)
+				}
+				c.expect("begin initial", "begin initial", "begin initial", "begin initial", "end 97")
+				c.expectRequests(testkit.WatchLists, 3, "WatchLists")
+			})
+		})
+	}
+}
+
+func TestWhatIsDeletedBeforeTheEndIsDeletedAfterIt(t *testing.T) {
+	run(t, func(t *testing.T) {
+		c := newCluster(t, pods)
+		c.SetFeatures(testkit.Features{NoInitialEnd: true})
+		c.create("shop/a", "shop/b", "shop/c")
+		c.follow(pods, nil)
+		c.Delete("shop/b")
+		c.Delete("shop/a")
+		c.Update("shop/c", nil)
+		c.Create("shop/b", nil) // lives again: what counts is this one
+		synctest.Wait()
+		c.InitialEnd()
+		c.expect("begin initial", "replace shop/a@98", "replace shop/b@99", "replace shop/c@100",
+			"replace shop/c@103", "replace shop/b@104", "end 104", "delete shop/a@102")
+		if got := c.refl.Status().Version; got != "104" {
+			t.Errorf("Version = %s", got)
+		}
+	})
+}
+
+func TestAWatchListMeets410And504And429(t *testing.T) {
+	tests := []struct {
+		name   string
+		code   int
+		reason metav1.StatusReason
+		event  bool
+	}{
+		{"410 as answer", http.StatusGone, metav1.StatusReasonExpired, false},
+		{"410 as event", http.StatusGone, metav1.StatusReasonGone, true},
+		{"429 as answer", http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, false},
+		{"429 as event", http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, true},
+		{"500 as answer", http.StatusInternalServerError, metav1.StatusReasonInternalError, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			run(t, func(t *testing.T) {
+				c := newCluster(t, pods)
+				c.create("shop/a")
+				want := []string{"begin initial", "replace shop/a@98", "end 98"}
+				if tt.event {
+					c.SetFeatures(testkit.Features{NoInitialEnd: true})
+					want = append([]string{"begin initial", "replace shop/a@98"}, want...)
+				} else {
+					c.Refuse(testkit.WatchLists, 1, tt.code, tt.reason)
+				}
+				c.follow(pods, nil)
+				if tt.event {
+					c.SetFeatures(testkit.Features{})
+					c.Error(testkit.NewStatus(tt.code, tt.reason))
+				}
+				c.later(5 * time.Second)
+				c.expect(want...)
+				c.expectRequests(testkit.WatchLists, 2, "WatchLists")
+				c.expectRequests(testkit.Lists, 0, "lists")
+			})
+		})
+	}
+}
+
+func TestWatchListCanBeDisabled(t *testing.T) {
+	run(t, func(t *testing.T) {
+		c := newCluster(t, pods)
+		c.follow(pods, func(cfg *reflector.Config) { cfg.DisableWatchList = true })
+		c.expect("begin initial", "end 97")
+		c.expectRequests(testkit.WatchLists, 0, "WatchLists")
+	})
+}

@@ -1,0 +1,98 @@
+package kafka_test
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/sinks/kafka"
+	"github.com/kubebridge/bridge/internal/sinks/sinktest"
+)
+
+func TestTheSinkKeepsTheContract(t *testing.T) {
+	for _, encoding := range []string{kafka.Binary, kafka.Structured} {
+		t.Run(encoding, func(t *testing.T) {
+			sinktest.Run(t, sinktest.Harness{
+				Start:    func(t *testing.T) *sinktest.Broker { return startBroker(t, encoding) },
+				TooLarge: 60_000,
+				Exempt: map[string]string{
+					"stores a resent message once": "the broker knows batches and not messages; the sink does not ask for a message to be " +
+						"sent again that may be stored, since it settles the batch itself",
+					"stores a message resent after a restart once": "a new process is a new producer; see the package's documentation",
+				},
+			})
+		})
+	}
+}
+
+func startBroker(t *testing.T, encoding string) *sinktest.Broker {
+	c := newCluster(t, kfake.NumBrokers(2), kfake.BrokerConfigs(map[string]string{"message.max.bytes": "40000"}))
+	n := new(network)
+	return &sinktest.Broker{
+		NewSink: func(t *testing.T) sinks.Sink {
+			s, err := kafka.New(kafka.Config{
+				Brokers: c.ListenAddrs(), Cluster: sinktest.Cluster, Compression: "none", Encoding: encoding, Timeout: 2 * time.Second,
+				DeadLetterTopic: mustTemplate(t, "dead.{cluster}"), Dial: n.dial,
+				CreateTopics: &kafka.CreateTopics{Partitions: 3, ReplicationFactor: 1},
+				Log:          slog.New(slog.NewTextHandler(t.Output(), nil)),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		},
+		Read:    func(t *testing.T, n int) []sinktest.Received { return readEverything(t, c, n) },
+		Break:   func() { n.setDown(true) },
+		Restore: func() { n.setDown(false) },
+	}
+}
+
+// readEverything reads all topics of the cluster.
+func readEverything(t *testing.T, c *kfake.Cluster, atLeast int) (all []sinktest.Received) {
+	t.Helper()
+	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		all = all[:0]
+		for _, topic := range topicsOf(t, c) {
+			for _, r := range readAll(t, c, topic) {
+				all = append(all, parse(t, r))
+			}
+		}
+		if len(all) >= atLeast {
+			return all
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d messages are stored, want at least %d", len(all), atLeast)
+		}
+	}
+}
+
+func parse(t *testing.T, r *kgo.Record) sinktest.Received {
+	t.Helper()
+	got, err := sinktest.ParseStructured(r.Value)
+	if contentType, _ := header(r, "content-type"); !strings.HasPrefix(contentType, "application/cloudevents+json") {
+		got, err = sinktest.ParseBinary(attributes(r), r.Value)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	got.Destination, got.Partition, got.Key = r.Topic, int(r.Partition), string(r.Key)
+	return got
+}
+
+// attributes are the event's attributes among a record's headers.
+func attributes(r *kgo.Record) map[string]string {
+	found := make(map[string]string)
+	for _, h := range r.Headers {
+		if name, ok := strings.CutPrefix(h.Key, "ce_"); ok {
+			found[name] = string(h.Value)
+		} else if h.Key == "content-type" {
+			found["datacontenttype"] = string(h.Value)
+		}
+	}
+	return found
+}

@@ -1,0 +1,163 @@
+package kafka
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+	"github.com/segmentio/kafka-go/protocol/apiversions"
+)
+
+// conn is one connection to one broker. It carries one request at a time: whoever has taken it out of its pool owns it.
+type conn struct {
+	net     net.Conn
+	proto   *protocol.Conn
+	expires time.Time // the end of its SASL session; zero for none
+	idle    time.Time // since when it lies in its pool
+}
+
+// dialer is what connections are made with. It is immutable.
+type dialer struct {
+	dial     func(ctx context.Context, network, address string) (net.Conn, error)
+	tls      *tls.Config
+	sasl     mechanismFunc // nil: none
+	clientID string
+	timeout  time.Duration
+}
+
+// connect dials a broker and goes through everything that comes before the first request: TLS, versions, SASL. All of it
+// together takes at most the timeout.
+func (d *dialer) connect(ctx context.Context, address string) (_ *conn, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, d.timeout, fmt.Errorf("no connection within %v", d.timeout))
+	defer cancel()
+	raw, err := d.dial(ctx, "tcp", address)
+	if err != nil {
+		return nil, causeOf(ctx, err)
+	}
+	stop := context.AfterFunc(ctx, func() { expire(raw) })
+	defer stop()
+	c := &conn{net: raw}
+	defer func() {
+		if err != nil {
+			c.close()
+			err = causeOf(ctx, err)
+		}
+	}()
+	if d.tls != nil {
+		if c.net, err = d.secure(ctx, raw, address); err != nil {
+			return nil, fmt.Errorf("handshake: %w", err)
+		}
+	}
+	c.proto = protocol.NewConn(c.net, d.clientID)
+	if err := c.negotiate(); err != nil {
+		return nil, err
+	}
+	if d.sasl != nil {
+		if err := c.authenticate(ctx, address, d.sasl); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// secure makes the connection a TLS one, with the broker's host name as the server name unless the configuration has one.
+func (d *dialer) secure(ctx context.Context, raw net.Conn, address string) (net.Conn, error) {
+	config := d.tls
+	if config.ServerName == "" {
+		host, _, err := net.SplitHostPort(address)
+		if err != nil {
+			return raw, err
+		}
+		config = config.Clone()
+		config.ServerName = host
+	}
+	secured := tls.Client(raw, config)
+	return secured, secured.HandshakeContext(ctx)
+}
+
+// needed are the requests that the sink can't do without, and the oldest version of each that will do.
+var needed = map[protocol.ApiKey]int16{
+	protocol.Produce:        3, // record batches v2
+	protocol.Metadata:       1,
+	protocol.InitProducerId: 0,
+	protocol.ListOffsets:    1,
+	protocol.Fetch:          4,
+}
+
+// negotiate asks which versions of each request the broker takes.
+func (c *conn) negotiate() error {
+	res, err := c.proto.RoundTrip(new(apiversions.Request))
+	if err != nil {
+		return fmt.Errorf("ask for its versions (is it a Kafka broker, and its TLS listener if tls is set?): %w", err)
+	}
+	answer := res.(*apiversions.Response)
+	if answer.ErrorCode != 0 {
+		return fmt.Errorf("ask for its versions: %w", kafkago.Error(answer.ErrorCode))
+	}
+	versions := make(map[protocol.ApiKey]int16, len(answer.ApiKeys))
+	for _, k := range answer.ApiKeys {
+		key := protocol.ApiKey(k.ApiKey)
+		version := key.SelectVersion(k.MinVersion, k.MaxVersion)
+		if version >= k.MinVersion && version <= k.MaxVersion {
+			versions[key] = version
+		}
+	}
+	for key, oldest := range needed {
+		if version, ok := versions[key]; !ok || version < oldest {
+			return fmt.Errorf("%w: it has no %v request of version %d; Kafka 1.0 or later is needed", errUnusable, key, oldest)
+		}
+	}
+	c.proto.SetVersions(versions)
+	return nil
+}
+
+// roundTrip sends a request and waits for its answer, for at most timeout, or until ctx ends. After an error the
+// connection is of no more use, and the request may have been carried out. When roundTrip has returned, nothing reads the request's bytes any more.
+func (c *conn) roundTrip(ctx context.Context, req protocol.Message, timeout time.Duration) (protocol.Message, error) {
+	if ctx.Err() != nil {
+		return nil, &unsentError{errCallerGone}
+	}
+	if err := c.net.SetDeadline(time.Now().Add(timeout)); err != nil {
+		return nil, err // it is closed: another may not be
+	}
+	stop := context.AfterFunc(ctx, func() { expire(c.net) })
+	res, err := c.proto.RoundTrip(req)
+	if !stop() && err == nil {
+		// The deadline of the past may be set at any moment from now on: the next request must not meet it.
+		c.expires = time.Now()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%v request: %w", req.ApiKey(), causeOf(ctx, err))
+	}
+	return res, nil
+}
+
+// usable says whether the connection may carry another request.
+func (c *conn) usable(now time.Time) bool {
+	return now.Sub(c.idle) < idleLimit && (c.expires.IsZero() || now.Before(c.expires))
+}
+
+// idleLimit is below what brokers (10 minutes) and the load balancers before them (often 4 to 6) allow.
+const idleLimit = 2 * time.Minute
+
+func (c *conn) close() { _ = c.net.Close() } // nothing is waiting in it that could be lost
+
+// expire wakes whoever is reading or writing.
+func expire(c net.Conn) { _ = c.SetDeadline(time.Unix(1, 0)) }
+
+// causeOf is err, or the reason why ctx ended, which is then what brought err about.
+func causeOf(ctx context.Context, err error) error {
+	if ctx.Err() == nil {
+		return err
+	}
+	cause := context.Cause(ctx)
+	if errors.Is(cause, context.Canceled) || errors.Is(cause, context.DeadlineExceeded) {
+		return fmt.Errorf("%w: %w", errCallerGone, cause)
+	}
+	return fmt.Errorf("%w (%w)", cause, err)
+}

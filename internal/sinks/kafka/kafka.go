@@ -1,0 +1,165 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+
+	"github.com/segmentio/kafka-go/compress"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/sinks"
+)
+
+// Sink publishes events to Kafka. It is a sinks.Sink; see the package's documentation for what it promises.
+type Sink struct {
+	config  Config
+	dialer  *dialer
+	codec   compress.Compression
+	log     *slog.Logger
+	metrics *metrics
+	scratch sync.Pool // *scratch
+	names   sync.Pool // *[]byte, topic names in the making
+
+	mu      sync.RWMutex
+	cluster *cluster          // nil: not open
+	topics  map[string]*topic // those that events have gone to; entries stay until Close
+	missing map[string]missing
+	spare   *producer // the one that Open asked for to see whether it may
+}
+
+var _ sinks.Sink = (*Sink)(nil)
+
+// New checks the configuration. It starts nothing and connects to nothing; its error tells all problems.
+func New(config Config) (*Sink, error) {
+	c, err := config.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("kafka sink: %w", err)
+	}
+	codec, _ := codecOf(c.Compression) // withDefaults has checked it
+	mechanism, _ := c.SASL.mechanism() // and this
+	s := &Sink{
+		config: c, codec: codec, log: c.Log, metrics: newMetrics(c.Registerer),
+		dialer: &dialer{dial: c.Dial, tls: c.TLS, sasl: mechanism, clientID: c.ClientID, timeout: c.Timeout},
+		topics: make(map[string]*topic), missing: make(map[string]missing),
+	}
+	s.scratch.New = func() any { return new(scratch) }
+	s.names.New = func() any { return new([]byte) }
+	return s, nil
+}
+
+// Open connects to a broker, sees whether the sink may produce, and checks the topics it knows: after the first Open those
+// that the templates name without looking at an event. It may be called again; topics keep the number of partitions that
+// they had. All its errors may heal, and name every broker that was tried.
+func (s *Sink) Open(ctx context.Context) error {
+	c := s.connected()
+	fresh := c == nil
+	if fresh {
+		c = newCluster(s.dialer, s.config.Brokers, s.config.Timeout, s.metrics)
+	}
+	first, err := s.check(ctx, c)
+	if err != nil {
+		if fresh {
+			c.close()
+		}
+		return err
+	}
+	s.mu.Lock()
+	s.cluster, s.spare = c, first
+	s.mu.Unlock()
+	if err := s.checkTopics(ctx); err != nil {
+		return err
+	}
+	s.log.Info("kafka sink is open", "brokers", strings.Join(c.addresses(), ","))
+	return nil
+}
+
+// check sees whether the brokers answer and give out producer ids.
+func (s *Sink) check(ctx context.Context, c *cluster) (*producer, error) {
+	if _, err := c.refresh(ctx, ""); err != nil {
+		return nil, classify(ctx, fmt.Errorf("connect to Kafka: %w", err))
+	}
+	id, epoch, err := c.newProducer(ctx)
+	if err != nil {
+		return nil, classify(ctx, fmt.Errorf("connect to Kafka: %w", err))
+	}
+	return &producer{id: id, epoch: epoch}, nil
+}
+
+// connected is the open cluster, or nil.
+func (s *Sink) connected() *cluster {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.cluster
+}
+
+var errNotOpen = errors.New("kafka sink is not open")
+
+// Order is sinks.ByLane: a lane is a partition.
+func (s *Sink) Order() sinks.Order { return sinks.ByLane }
+
+// Limits are what fits one record batch, and the configured concurrency.
+func (s *Sink) Limits() sinks.Limits {
+	return sinks.Limits{
+		Messages:    1000,
+		Bytes:       min(900<<10, s.config.MaxBatchBytes),
+		Concurrency: s.config.Concurrency,
+	}
+}
+
+// Lane names the event's partition: "k8s.prod.pods/3". A topic that is met for the first time is looked up, and created
+// where the configuration says so. The error for a missing topic says how to create it.
+func (s *Sink) Lane(ctx context.Context, e *event.Event) (string, error) {
+	l, err := s.laneOf(ctx, s.config.Topic, e)
+	if err != nil {
+		return "", err
+	}
+	return l.name, nil
+}
+
+// Publish stores the messages, all of one lane, in their order.
+func (s *Sink) Publish(ctx context.Context, batch []*sinks.Message) {
+	if len(batch) == 0 {
+		return
+	}
+	l, err := s.laneOf(ctx, s.config.Topic, batch[0].Event)
+	if err != nil {
+		sinks.Fail(batch, err)
+		return
+	}
+	l.publish(ctx, batch, encoder{
+		structured: s.config.Encoding == Structured,
+		tombstones: s.config.Tombstones,
+		eventTime:  s.config.Timestamps == EventTime,
+	})
+}
+
+// Close ends the connections and forgets the topics.
+func (s *Sink) Close() error {
+	s.mu.Lock()
+	c := s.cluster
+	s.cluster, s.spare = nil, nil
+	clear(s.topics)
+	clear(s.missing)
+	s.mu.Unlock()
+	if c != nil {
+		c.close()
+	}
+	return nil
+}
+
+// takeProducer gives the producer that Open has asked for to the first lane that wants one, and asks for others.
+func (s *Sink) takeProducer(ctx context.Context, c *cluster) (producer, error) {
+	s.mu.Lock()
+	spare := s.spare
+	s.spare = nil
+	s.mu.Unlock()
+	if spare != nil {
+		return *spare, nil
+	}
+	id, epoch, err := c.newProducer(ctx)
+	return producer{id: id, epoch: epoch}, err
+}

@@ -1,0 +1,205 @@
+package kafka_test
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/sinks/kafka"
+)
+
+func TestEventsAreStoredInOrderAsCloudEvents(t *testing.T) {
+	for _, encoding := range []string{kafka.Binary, kafka.Structured} {
+		t.Run(encoding, func(t *testing.T) {
+			c := newCluster(t)
+			s := openSink(t, c, func(c *kafka.Config) { c.Encoding, c.Timestamps = encoding, kafka.EventTime })
+			publish(t, s, podEvents("web", 1, 50)...)
+			publish(t, s, podEvents("web", 51, 60)...)
+
+			records := readAll(t, c, podsTopic)
+			if len(records) != 60 {
+				t.Fatalf("%d records, want 60", len(records))
+			}
+			for i, r := range records {
+				want := podEvent("web", i+1)
+				if string(r.Key) != want.PartitionKey || !r.Timestamp.Equal(want.Time) {
+					t.Fatalf("record %d: key %q at %v, want %q at %v", i, r.Key, r.Timestamp, want.PartitionKey, want.Time)
+				}
+				requireSameEvent(t, cloudEvent(t, r), want)
+			}
+		})
+	}
+}
+
+func TestStructuredModeSaysSoInTheContentType(t *testing.T) {
+	c := newCluster(t)
+	s := openSink(t, c, func(c *kafka.Config) { c.Encoding = kafka.Structured })
+	publish(t, s, podEvents("web", 1, 1)...)
+	r := readAll(t, c, podsTopic)[0]
+	if len(r.Headers) != 1 || r.Headers[0].Key != "content-type" || string(r.Headers[0].Value) != "application/cloudevents+json; charset=UTF-8" {
+		t.Errorf("headers are %v", r.Headers)
+	}
+}
+
+func TestTheMediaTypeIsTheContentTypeHeaderAndNoAttribute(t *testing.T) {
+	c := newCluster(t)
+	publish(t, openSink(t, c), podEvents("web", 1, 1)...)
+	r := readAll(t, c, podsTopic)[0]
+	if got, _ := header(r, "content-type"); got != "application/json" {
+		t.Errorf("content-type is %q", got)
+	}
+	if _, ok := header(r, "ce_datacontenttype"); ok {
+		t.Error("there is a ce_datacontenttype header")
+	}
+}
+
+func TestAnEventWithoutPayloadHasANullValue(t *testing.T) {
+	c := newCluster(t)
+	e := podEvent("web", 1)
+	e.Data = nil
+	publish(t, openSink(t, c), &sinks.Message{Event: e})
+	r := readAll(t, c, podsTopic)[0]
+	if r.Value != nil {
+		t.Errorf("value is %q", r.Value)
+	}
+	requireSameEvent(t, cloudEvent(t, r), e)
+}
+
+func TestTheRecordsTimeIsWhenItWasSent(t *testing.T) {
+	c := newCluster(t)
+	before := time.Now().Add(-time.Second)
+	publish(t, openSink(t, c), podEvents("web", 1, 1)...)
+	if at := readAll(t, c, podsTopic)[0].Timestamp; at.Before(before) || at.After(time.Now().Add(time.Second)) {
+		t.Errorf("the record's time is %v", at)
+	}
+}
+
+func TestEveryCompressionIsUnderstoodByAnotherClient(t *testing.T) {
+	for _, codec := range []string{"none", "gzip", "snappy", "lz4", "zstd"} {
+		t.Run(codec, func(t *testing.T) {
+			c := newCluster(t)
+			s := openSink(t, c, func(c *kafka.Config) { c.Compression = codec })
+			messages := podEvents("web", 1, 300)
+			for _, m := range messages {
+				m.Event.Data = append(m.Event.Data, bytes.Repeat([]byte(" "), 2000)...)
+			}
+			publish(t, s, messages...)
+			records := readAll(t, c, podsTopic)
+			if got := ids(records); !slices.Equal(got, wantIDs("web", 1, 300)) {
+				t.Errorf("ids are %v", got)
+			}
+			if !bytes.Equal(records[299].Value, messages[299].Event.Data) {
+				t.Error("the payload is another")
+			}
+			if size := c.PartitionInfo(podsTopic, 0).NumBytes; codec != "none" && size > 300*2000/4 {
+				t.Errorf("the log takes %d bytes", size)
+			}
+		})
+	}
+}
+
+func TestALaneIsThePartitionThatJavaWouldChoose(t *testing.T) {
+	c := newCluster(t, kfake.SeedTopics(12, podsTopic))
+	s := openSink(t, c)
+	for n := range 50 {
+		e := podEvent(fmt.Sprint("pod-", n), 1)
+		lane, err := s.Lane(t.Context(), e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := fmt.Sprintf("%s/%d", podsTopic, kafka.PartitionOf(e.PartitionKey, 12)); lane != want {
+			t.Errorf("lane is %q, want %q", lane, want)
+		}
+		publish(t, s, &sinks.Message{Event: e})
+	}
+	for _, r := range readAll(t, c, podsTopic) {
+		if want := kafka.PartitionOf(string(r.Key), 12); int(r.Partition) != want {
+			t.Errorf("key %q lies in partition %d, want %d", r.Key, r.Partition, want)
+		}
+	}
+}
+
+func TestADeletedIsFollowedByItsTombstoneInTheSameBatch(t *testing.T) {
+	c := newCluster(t)
+	s := openSink(t, c, func(c *kafka.Config) { c.Tombstones = true })
+	messages := podEvents("web", 1, 3)
+	messages[1].Event.Op = event.Deleted
+	publish(t, s, messages...)
+	records := readAll(t, c, podsTopic)
+	if got, want := ids(records), []string{"uid-web/1", "uid-web/2", "-", "uid-web/3"}; !slices.Equal(got, want) {
+		t.Fatalf("ids are %v, want %v", got, want)
+	}
+	if r := records[2]; r.Value != nil || len(r.Headers) != 0 || string(r.Key) != "pods/shop/web" {
+		t.Errorf("the tombstone has key %q, value %q, headers %v", r.Key, r.Value, r.Headers)
+	}
+	publish(t, s, podEvents("web", 4, 4)...) // the sequence goes by records and not by messages
+}
+
+func TestBatchesAreSplitBySizeAndNeverBetweenADeletedAndItsTombstone(t *testing.T) {
+	const limit = 4000
+	c := newCluster(t, kfake.BrokerConfigs(map[string]string{"message.max.bytes": fmt.Sprint(limit)}))
+	registry := prometheus.NewRegistry()
+	s := openSink(t, c, func(c *kafka.Config) { c.Tombstones, c.MaxBatchBytes, c.Registerer = true, limit, registry })
+	messages := podEvents("web", 1, 40)
+	for _, m := range messages {
+		m.Event.Op = event.Deleted
+	}
+	publish(t, s, messages...)
+	records := readAll(t, c, podsTopic)
+	if len(records) != 80 {
+		t.Fatalf("%d records, want 80", len(records))
+	}
+	for i := 0; i < len(records); i += 2 {
+		if ids(records[i : i+2])[1] != "-" {
+			t.Fatalf("record %d is no tombstone", i+1)
+		}
+	}
+	if n := metric(t, registry, "bridge_kafka_batches_total", "stored"); n < 5 {
+		t.Errorf("%v batches for 80 records of 600 bytes below a limit of %d", n, limit)
+	}
+}
+
+func TestAnOversizeRecordIsRefusedAndTheOthersGoOn(t *testing.T) {
+	for _, why := range []string{"the sink knows the broker's limit", "the broker's limit is below what the sink knows"} {
+		t.Run(why, func(t *testing.T) {
+			c := newCluster(t, kfake.BrokerConfigs(map[string]string{"message.max.bytes": "20000"}))
+			if strings.HasPrefix(why, "the broker") {
+				hideConfigs(c)
+			}
+			s := openSink(t, c)
+			messages := podEvents("web", 1, 100)
+			big := messages[41]
+			big.Event.Data = []byte(`"` + strings.Repeat("x", 30000) + `"`)
+			s.Publish(t.Context(), messages)
+			if sinks.Classify(big.Err) != sinks.Refused {
+				t.Errorf("the oversize message got %v", big.Err)
+			}
+			requireStored(t, slices.Delete(slices.Clone(messages), 41, 42))
+			want := append(wantIDs("web", 1, 41), wantIDs("web", 43, 100)...)
+			if got := ids(readAll(t, c, podsTopic)); !slices.Equal(got, want) {
+				t.Errorf("ids are %v", got)
+			}
+		})
+	}
+}
+
+func TestATopicNameThatKafkaCantHaveIsRefused(t *testing.T) {
+	s := openSink(t, newCluster(t), func(c *kafka.Config) { c.Topic = mustTemplate(t, "k8s.{name}") })
+	e := podEvent(strings.Repeat("x", 250), 1)
+	if _, err := s.Lane(t.Context(), e); sinks.Classify(err) != sinks.Refused {
+		t.Errorf("Lane gave %v", err)
+	}
+	m := &sinks.Message{Event: e}
+	s.Publish(t.Context(), []*sinks.Message{m})
+	if sinks.Classify(m.Err) != sinks.Refused {
+		t.Errorf("Publish gave %v", m.Err)
+	}
+}

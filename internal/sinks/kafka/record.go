@@ -1,0 +1,74 @@
+package kafka
+
+import (
+	"time"
+
+	"github.com/kubebridge/bridge/internal/event"
+)
+
+// encoder turns events into records. It is immutable.
+type encoder struct {
+	structured bool
+	tombstones bool
+	eventTime  bool
+}
+
+const structuredContentType = event.StructuredContentType + "; charset=UTF-8"
+
+// put appends the record of an event, and after a Deleted the tombstone where the configuration asks for one. now is the
+// record's time unless the event's own is asked for.
+func (c encoder) put(w *batchWriter, e *event.Event, now time.Time) {
+	at := now
+	if c.eventTime && !e.Time.IsZero() {
+		at = e.Time
+	}
+	// A record without a key is no key of length zero: compacted topics tell the two apart.
+	var key *string
+	if e.PartitionKey != "" {
+		key = &e.PartitionKey
+	}
+	if c.structured {
+		c.putStructured(w, e, at, key)
+	} else {
+		c.putBinary(w, e, at, key)
+	}
+	if c.tombstones && e.Op == event.Deleted && key != nil {
+		w.add(at, key, nil, nil, 0)
+	}
+}
+
+// putBinary writes the attributes as headers and the payload as the value. The payload's media type is the header
+// content-type; an event without payload has a null value, as the binding says.
+func (c encoder) putBinary(w *batchWriter, e *event.Event, at time.Time, key *string) {
+	count, headers := 0, w.headers[:0]
+	e.Each(func(name, value string) {
+		if name == "datacontenttype" {
+			headers = appendString(headers, "content-type")
+		} else {
+			headers = appendAttributeName(headers, name)
+		}
+		headers = appendString(headers, value)
+		count++
+	})
+	w.headers = headers
+	w.add(at, key, e.Data, headers, count)
+}
+
+// putStructured writes the whole event as the value.
+func (c encoder) putStructured(w *batchWriter, e *event.Event, at time.Time, key *string) {
+	w.value = event.AppendStructured(w.value[:0], e)
+	w.headers = appendString(w.headers[:0], "content-type")
+	w.headers = appendString(w.headers, structuredContentType)
+	w.add(at, key, w.value, w.headers, 1)
+}
+
+// appendAttributeName appends the header name of an attribute with its length: ce_id.
+func appendAttributeName(dst []byte, name string) []byte {
+	const prefix = "ce_"
+	if n := len(prefix) + len(name); n < 64 {
+		dst = append(dst, byte(n<<1)) // zig-zag: one byte below 64
+		dst = append(dst, prefix...)
+		return append(dst, name...)
+	}
+	return appendString(dst, prefix+name)
+}

@@ -1,0 +1,166 @@
+package kafka
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol/saslauthenticate"
+	"github.com/segmentio/kafka-go/protocol/saslhandshake"
+	"github.com/segmentio/kafka-go/sasl"
+	"github.com/segmentio/kafka-go/sasl/plain"
+	"github.com/segmentio/kafka-go/sasl/scram"
+)
+
+// SASL says who the sink is to the brokers. It is safe to rotate what a file or Token gives: they are asked for every
+// new connection.
+type SASL struct {
+	// Mechanism is "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512" or "OAUTHBEARER". PLAIN and OAUTHBEARER send the secret
+	// itself: use them with TLS only.
+	Mechanism string
+	// Username and Password are for PLAIN and SCRAM.
+	Username, Password string
+	// TokenFile holds the token for OAUTHBEARER, as a projected service account token does. White space around it is ignored.
+	TokenFile string
+	// Token gives the token for OAUTHBEARER in place of TokenFile. It may be called concurrently.
+	Token func(ctx context.Context) (string, error)
+}
+
+// mechanismFunc makes the mechanism of one connection.
+type mechanismFunc func() (sasl.Mechanism, error)
+
+// mechanism checks the configuration and gives the mechanism's maker.
+func (s *SASL) mechanism() (mechanismFunc, error) {
+	if s == nil {
+		return nil, nil
+	}
+	switch s.Mechanism {
+	case "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512":
+		if s.Username == "" {
+			return nil, fmt.Errorf("sasl: %s needs a username", s.Mechanism)
+		}
+	case "OAUTHBEARER":
+		if (s.TokenFile == "") == (s.Token == nil) {
+			return nil, errors.New("sasl: OAUTHBEARER needs a token file or a token function, and not both")
+		}
+	default:
+		return nil, fmt.Errorf("sasl: no mechanism %q; there are PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER", s.Mechanism)
+	}
+	return s.make, nil
+}
+
+func (s *SASL) make() (sasl.Mechanism, error) {
+	switch s.Mechanism {
+	case "SCRAM-SHA-256":
+		return scram.Mechanism(scram.SHA256, s.Username, s.Password)
+	case "SCRAM-SHA-512":
+		return scram.Mechanism(scram.SHA512, s.Username, s.Password)
+	case "OAUTHBEARER":
+		return bearer{s}, nil
+	default:
+		return plain.Mechanism{Username: s.Username, Password: s.Password}, nil
+	}
+}
+
+// token reads the token for a new connection.
+func (s *SASL) token(ctx context.Context) (string, error) {
+	if s.Token != nil {
+		return s.Token(ctx)
+	}
+	text, err := os.ReadFile(s.TokenFile)
+	if err != nil {
+		return "", err
+	}
+	return string(bytes.TrimSpace(text)), nil
+}
+
+// bearer is SASL OAUTHBEARER (RFC 7628), which kafka-go does not have.
+type bearer struct{ config *SASL }
+
+func (bearer) Name() string { return "OAUTHBEARER" }
+
+func (b bearer) Start(ctx context.Context) (sasl.StateMachine, []byte, error) {
+	token, err := b.config.token(ctx)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the token: %w", err)
+	}
+	if token == "" {
+		return nil, nil, errors.New("read the token: it is empty")
+	}
+	return b, []byte("n,,\x01auth=Bearer " + token + "\x01\x01"), nil
+}
+
+// Next gets an empty challenge when the broker took the token, and otherwise the reason in JSON.
+func (bearer) Next(_ context.Context, challenge []byte) (bool, []byte, error) {
+	if len(challenge) == 0 {
+		return true, nil, nil
+	}
+	return false, nil, fmt.Errorf("%w: %s", kafkago.SASLAuthenticationFailed, challenge)
+}
+
+// authenticate says to the broker who we are, and notes when it will want to hear it again.
+func (c *conn) authenticate(ctx context.Context, address string, make mechanismFunc) error {
+	mechanism, err := make()
+	if err != nil {
+		return fmt.Errorf("sasl: %w", err)
+	}
+	if err := c.handshake(mechanism.Name()); err != nil {
+		return fmt.Errorf("sasl: %w", err)
+	}
+	if host, port, err := net.SplitHostPort(address); err == nil {
+		number, _ := strconv.Atoi(port) // for mechanisms that want to know; 0 for a named port
+		ctx = sasl.WithMetadata(ctx, &sasl.Metadata{Host: host, Port: number})
+	}
+	if err := c.exchange(ctx, mechanism); err != nil {
+		return fmt.Errorf("sasl %s: %w", mechanism.Name(), err)
+	}
+	return nil
+}
+
+func (c *conn) handshake(name string) error {
+	res, err := c.proto.RoundTrip(&saslhandshake.Request{Mechanism: name})
+	if err != nil {
+		return err
+	}
+	if answer := res.(*saslhandshake.Response); answer.ErrorCode != 0 {
+		return fmt.Errorf("%w: the listener offers %q, not %s", kafkago.Error(answer.ErrorCode), answer.Mechanisms, name)
+	}
+	return nil
+}
+
+func (c *conn) exchange(ctx context.Context, mechanism sasl.Mechanism) error {
+	session, say, err := mechanism.Start(ctx)
+	for done := false; err == nil && !done; {
+		var answer *saslauthenticate.Response
+		if answer, err = c.say(say); err != nil {
+			return err
+		}
+		done, say, err = session.Next(ctx, answer.AuthBytes)
+		if lifetime := time.Duration(answer.SessionLifetimeMs) * time.Millisecond; lifetime > 0 {
+			c.expires = time.Now().Add(lifetime * 9 / 10)
+		}
+	}
+	return err
+}
+
+func (c *conn) say(bytes []byte) (*saslauthenticate.Response, error) {
+	res, err := c.proto.RoundTrip(&saslauthenticate.Request{AuthBytes: bytes})
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) { // how older brokers say no
+		return nil, fmt.Errorf("%w: the broker closed the connection", kafkago.SASLAuthenticationFailed)
+	}
+	if err != nil {
+		return nil, err
+	}
+	answer := res.(*saslauthenticate.Response)
+	if answer.ErrorCode != 0 {
+		return nil, fmt.Errorf("%w (%s)", kafkago.Error(answer.ErrorCode), answer.ErrorMessage)
+	}
+	return answer, nil
+}

@@ -1,0 +1,283 @@
+package kafka_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+
+	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/sinks/kafka"
+)
+
+// authority signs certificates for the tests.
+type authority struct {
+	key  *ecdsa.PrivateKey
+	cert *x509.Certificate
+	pool *x509.CertPool
+}
+
+func newAuthority(t testing.TB) *authority {
+	t.Helper()
+	a := &authority{key: newKey(t), pool: x509.NewCertPool()}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test ca"}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	a.cert = parse509(t, template, template, a.key, a.key)
+	a.pool.AddCert(a.cert)
+	return a
+}
+
+func newKey(t testing.TB) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func parse509(t testing.TB, template, parent *x509.Certificate, key, signer *ecdsa.PrivateKey) *x509.Certificate {
+	t.Helper()
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cert
+}
+
+// issue gives a certificate for the loopback address, good for servers and clients.
+func (a *authority) issue(t testing.TB) tls.Certificate {
+	t.Helper()
+	key := newKey(t)
+	cert := parse509(t, &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "broker"}, NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}, a.cert, key, a.key)
+	return tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key}
+}
+
+func TestEventsGoOverMutualTLS(t *testing.T) {
+	ca := newAuthority(t)
+	c := newCluster(t, kfake.TLS(&tls.Config{
+		Certificates: []tls.Certificate{ca.issue(t)}, ClientCAs: ca.pool, ClientAuth: tls.RequireAndVerifyClientCert,
+	}))
+	mine := &tls.Config{RootCAs: ca.pool, Certificates: []tls.Certificate{ca.issue(t)}}
+	publish(t, openSink(t, c, func(c *kafka.Config) { c.TLS = mine }), podEvents("web", 1, 3)...)
+	if got := readAll(t, c, podsTopic, kgo.DialTLSConfig(mine)); len(got) != 3 {
+		t.Errorf("%d records", len(got))
+	}
+}
+
+func TestOpenSaysWhatIsWrongWithTLS(t *testing.T) {
+	ca, other := newAuthority(t), newAuthority(t)
+	c := newCluster(t, kfake.TLS(&tls.Config{
+		Certificates: []tls.Certificate{ca.issue(t)}, ClientCAs: ca.pool, ClientAuth: tls.RequireAndVerifyClientCert,
+	}))
+	for name, config := range map[string]*tls.Config{
+		"the broker's authority is not trusted": {RootCAs: other.pool, Certificates: []tls.Certificate{ca.issue(t)}},
+		"the client has no certificate":         {RootCAs: ca.pool},
+		"the client's certificate is another's": {RootCAs: ca.pool, Certificates: []tls.Certificate{other.issue(t)}},
+		"the name is another":                   {RootCAs: ca.pool, Certificates: []tls.Certificate{ca.issue(t)}, ServerName: "elsewhere"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			requireOpenError(t, newSink(t, c, func(c *kafka.Config) { c.TLS = config }), c.ListenAddrs()[0], "check the sink's tls settings")
+		})
+	}
+	t.Run("the sink does not use TLS", func(t *testing.T) {
+		requireOpenError(t, newSink(t, c), c.ListenAddrs()[0], "TLS listener")
+	})
+	t.Run("the listener does not speak TLS", func(t *testing.T) {
+		requireOpenError(t, newSink(t, newCluster(t), func(c *kafka.Config) { c.TLS = new(tls.Config) }), "handshake")
+	})
+}
+
+// requireOpenError opens a sink and wants a Reconnect error with these words in it.
+func requireOpenError(t *testing.T, s *kafka.Sink, words ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	err := s.Open(ctx)
+	if err == nil || sinks.Classify(err) != sinks.Reconnect {
+		t.Fatalf("Open gave %v, of class %v", err, sinks.Classify(err))
+	}
+	for _, word := range words {
+		if !strings.Contains(err.Error(), word) {
+			t.Errorf("the error does not say %q: %v", word, err)
+		}
+	}
+	t.Log(err)
+}
+
+func TestEverySASLMechanismAuthenticates(t *testing.T) {
+	for _, mechanism := range []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"} {
+		t.Run(mechanism, func(t *testing.T) {
+			c := newCluster(t, kfake.EnableSASL(), kfake.Superuser(mechanism, "bridge", "secret"), kfake.Superuser("PLAIN", "reader", "r"))
+			s := openSink(t, c, func(c *kafka.Config) {
+				c.SASL = &kafka.SASL{Mechanism: mechanism, Username: "bridge", Password: "secret"}
+			})
+			publish(t, s, podEvents("web", 1, 3)...)
+			if got := readAll(t, c, podsTopic, kgo.SASL(plain.Auth{User: "reader", Pass: "r"}.AsMechanism())); len(got) != 3 {
+				t.Errorf("%d records", len(got))
+			}
+			wrong := newSink(t, c, func(c *kafka.Config) {
+				c.SASL = &kafka.SASL{Mechanism: mechanism, Username: "bridge", Password: "guess"}
+			})
+			requireOpenError(t, wrong, c.ListenAddrs()[0], "check the sink's user name and password")
+		})
+	}
+}
+
+func TestAMechanismThatTheListenerDoesNotOfferIsNamed(t *testing.T) {
+	c := newCluster(t, kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-256", "bridge", "secret"))
+	s := newSink(t, c, func(c *kafka.Config) {
+		c.SASL = &kafka.SASL{Mechanism: "OAUTHBEARER", Token: func(context.Context) (string, error) { return "t", nil }}
+	})
+	requireOpenError(t, s, "OAUTHBEARER", "SCRAM-SHA-256")
+}
+
+func TestATokenIsReadForEveryConnection(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	c := newCluster(t)
+	var said []string
+	fakeBearer(c, &said)
+	n := new(network)
+	s := newSink(t, c, n.use, func(c *kafka.Config) { c.SASL = &kafka.SASL{Mechanism: "OAUTHBEARER", TokenFile: file} })
+	requireOpenError(t, s, file)
+	for i := range 2 {
+		if err := os.WriteFile(file, fmt.Appendf(nil, "token-%d\n", i), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		n.setDown(true)
+		n.setDown(false)
+		if err := s.Open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(said) < 2 || said[0] != "n,,\x01auth=Bearer token-0\x01\x01" || said[len(said)-1] != "n,,\x01auth=Bearer token-1\x01\x01" {
+		t.Errorf("the broker heard %q", said)
+	}
+}
+
+// fakeBearer plays a listener that takes any token.
+func fakeBearer(c *kfake.Cluster, said *[]string) {
+	c.ControlKey(int16(kmsg.SASLHandshake), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		return r.ResponseKind(), nil, true
+	})
+	c.ControlKey(int16(kmsg.SASLAuthenticate), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		*said = append(*said, string(r.(*kmsg.SASLAuthenticateRequest).SASLAuthBytes))
+		return r.ResponseKind(), nil, true
+	})
+}
+
+func TestARefusedTokenIsTold(t *testing.T) {
+	c := newCluster(t)
+	c.ControlKey(int16(kmsg.SASLHandshake), func(r kmsg.Request) (kmsg.Response, error, bool) { return r.ResponseKind(), nil, true })
+	c.ControlKey(int16(kmsg.SASLAuthenticate), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		answer := r.ResponseKind().(*kmsg.SASLAuthenticateResponse)
+		answer.SASLAuthBytes = []byte(`{"status":"invalid_token"}`)
+		return answer, nil, true
+	})
+	s := newSink(t, c, func(c *kafka.Config) {
+		c.SASL = &kafka.SASL{Mechanism: "OAUTHBEARER", Token: func(context.Context) (string, error) { return "old", nil }}
+	})
+	requireOpenError(t, s, "invalid_token")
+}
+
+func TestASessionThatTheBrokerLimitsIsRenewedInTime(t *testing.T) {
+	c := newCluster(t)
+	var said []string
+	c.ControlKey(int16(kmsg.SASLHandshake), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		return r.ResponseKind(), nil, true
+	})
+	c.ControlKey(int16(kmsg.SASLAuthenticate), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		said = append(said, "again")
+		answer := r.ResponseKind().(*kmsg.SASLAuthenticateResponse)
+		answer.SessionLifetimeMillis = 100
+		return answer, nil, true
+	})
+	s := openSink(t, c, func(c *kafka.Config) {
+		c.SASL = &kafka.SASL{Mechanism: "PLAIN", Username: "u", Password: "p"}
+	})
+	publish(t, s, podEvents("web", 1, 1)...)
+	before := len(said)
+	time.Sleep(100 * time.Millisecond)
+	publish(t, s, podEvents("web", 2, 2)...)
+	if len(said) == before {
+		t.Error("the sink went on over a connection whose session had ended")
+	}
+}
+
+func TestMissingRightsAreToldAndPauseTheSink(t *testing.T) {
+	t.Run("to be an idempotent producer", func(t *testing.T) {
+		c := newCluster(t)
+		c.ControlKey(int16(kmsg.InitProducerID), func(r kmsg.Request) (kmsg.Response, error, bool) {
+			answer := r.ResponseKind().(*kmsg.InitProducerIDResponse)
+			answer.ErrorCode = kerr.ClusterAuthorizationFailed.Code
+			return answer, nil, true
+		})
+		requireOpenError(t, newSink(t, c), "IdempotentWrite")
+	})
+	t.Run("to write a topic", func(t *testing.T) {
+		c := newCluster(t)
+		s := openSink(t, c)
+		produceFault(c, kerr.TopicAuthorizationFailed, 1)
+		messages := podEvents("web", 1, 3)
+		s.Publish(t.Context(), messages)
+		for _, m := range messages {
+			if sinks.Classify(m.Err) != sinks.Reconnect || !strings.Contains(m.Err.Error(), "grant the bridge's user Write") {
+				t.Fatalf("%s got %v", m.Event.ID, m.Err)
+			}
+		}
+		publish(t, s, messages...)
+		requireLog(t, c, wantIDs("web", 1, 3))
+	})
+}
+
+func TestOpenNamesEveryBrokerThatItCouldNotReach(t *testing.T) {
+	s, err := kafka.New(kafka.Config{Brokers: []string{"127.0.0.1:1", "127.0.0.1:2"}, Timeout: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	requireOpenError(t, s, "127.0.0.1:1", "127.0.0.1:2", "refused")
+}
+
+func TestAListenerThatNeverAnswersEndsInAnError(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	s, err := kafka.New(kafka.Config{Brokers: []string{silent.Addr().String()}, Timeout: 100 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	requireOpenError(t, s, silent.Addr().String(), "no connection within 100ms")
+}

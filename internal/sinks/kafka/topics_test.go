@@ -1,0 +1,207 @@
+package kafka_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/sinks/kafka"
+)
+
+func TestAMissingTopicIsNamedWithHowToCreateIt(t *testing.T) {
+	s := openSink(t, newCluster(t, kfake.AllowAutoTopicCreation()))
+	e := podEvent("web", 1)
+	e.Resource = "deployments"
+	_, err := s.Lane(t.Context(), e)
+	if sinks.Classify(err) != sinks.Retry || !strings.Contains(err.Error(), "kafka-topics.sh --create --topic k8s.test.deployments") {
+		t.Errorf("Lane gave %v", err)
+	}
+}
+
+func TestATopicThatIsCreatedLaterIsFound(t *testing.T) {
+	c := newCluster(t)
+	s := openSink(t, c)
+	e := podEvent("web", 1)
+	e.Resource = "deployments"
+	if _, err := s.Lane(t.Context(), e); err == nil {
+		t.Fatal("there is a lane without a topic")
+	}
+	if err := c.CreateTopic("k8s.test.deployments", 1, nil); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		m := &sinks.Message{Event: e}
+		if s.Publish(t.Context(), []*sinks.Message{m}); m.Err == nil {
+			return
+		} else if sinks.Classify(m.Err) != sinks.Retry {
+			t.Fatal(m.Err)
+		}
+	}
+}
+
+func TestTopicsAreCreatedAsConfigured(t *testing.T) {
+	c := newCluster(t, kfake.NumBrokers(3))
+	s := openSink(t, c, func(c *kafka.Config) {
+		c.CreateTopics = &kafka.CreateTopics{Partitions: 7, ReplicationFactor: 3, Config: map[string]string{"retention.ms": "1234567"}}
+	})
+	e := podEvent("web", 1)
+	e.Resource = "deployments"
+	publish(t, s, &sinks.Message{Event: e})
+	info := c.TopicInfo("k8s.test.deployments")
+	if n := len(c.PartitionInfos("k8s.test.deployments")); n != 7 {
+		t.Errorf("%d partitions", n)
+	}
+	if got := info.Configs["retention.ms"]; got == nil || *got != "1234567" {
+		t.Errorf("retention.ms is %v", got)
+	}
+}
+
+func TestATemplateThatNamesOneTopicIsCheckedByOpen(t *testing.T) {
+	s := newSink(t, newCluster(t), func(c *kafka.Config) { c.Topic, c.Cluster = mustTemplate(t, "all.{cluster}"), "test" })
+	err := s.Open(t.Context())
+	if err == nil || !strings.Contains(err.Error(), `"all.test"`) {
+		t.Errorf("Open gave %v", err)
+	}
+}
+
+func TestATopicThatGrowsKeepsItsLanes(t *testing.T) {
+	c := newCluster(t, kfake.SeedTopics(2, podsTopic))
+	var log strings.Builder
+	s := openSink(t, c, logTo(&log))
+	before := lanesOf(t, s)
+	grow(t, c, 5)
+	if err := s.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if after := lanesOf(t, s); !slices.Equal(before, after) {
+		t.Errorf("lanes were %v and are %v", before, after)
+	}
+	if !strings.Contains(log.String(), "more partitions than the sink uses") {
+		t.Errorf("the log says nothing of it: %s", log.String())
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if after := lanesOf(t, s); slices.Equal(before, after) {
+		t.Errorf("a sink that was closed in between still has the lanes %v", after)
+	}
+}
+
+func lanesOf(t *testing.T, s *kafka.Sink) (lanes []string) {
+	t.Helper()
+	for i := range 20 {
+		lane, err := s.Lane(t.Context(), podEvent(strings.Repeat("x", i+1), 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		lanes = append(lanes, lane)
+	}
+	return lanes
+}
+
+// grow gives the pods topic more partitions.
+func grow(t *testing.T, c *kfake.Cluster, partitions int32) {
+	t.Helper()
+	request := kmsg.NewPtrCreatePartitionsRequest()
+	topic := kmsg.NewCreatePartitionsRequestTopic()
+	topic.Topic, topic.Count = podsTopic, partitions
+	request.Topics = append(request.Topics, topic)
+	answer, err := request.RequestWith(t.Context(), newClient(t, c))
+	if err != nil || answer.Topics[0].ErrorCode != 0 {
+		t.Fatal(err, answer)
+	}
+}
+
+func TestSettingsThatMayLoseEventsAreWarnedOf(t *testing.T) {
+	c := newCluster(t, kfake.NumBrokers(3))
+	insecure, safe := "true", "2"
+	if err := c.CreateTopic("k8s.test.jobs", 1, map[string]string{"unclean.leader.election.enable": insecure, "min.insync.replicas": safe}); err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	s := openSink(t, c, logTo(&log))
+	for _, resource := range []string{"pods", "jobs"} {
+		e := podEvent("web", 1)
+		e.Resource = resource
+		if _, err := s.Lane(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, want := range []string{`topic=k8s.test.pods problem="min.insync.replicas is 1`, `topic=k8s.test.jobs problem="unclean.leader.election.enable is true`} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log does not say %s:\n%s", want, log.String())
+		}
+	}
+	if strings.Contains(log.String(), `topic=k8s.test.jobs problem="min`) {
+		t.Error("a topic with min.insync.replicas=2 is warned of")
+	}
+}
+
+func TestADeadLetterHasItsReasonAndNoTombstone(t *testing.T) {
+	c := newCluster(t, kfake.SeedTopics(1, "dead"))
+	s := openSink(t, c, func(c *kafka.Config) { c.DeadLetterTopic, c.Tombstones = mustTemplate(t, "dead"), true })
+	e := podEvent("web", 1)
+	e.Op = event.Deleted
+	e.Extensions = []event.Attribute{{Name: "team", Value: "shop"}}
+	if err := s.DeadLetter(t.Context(), e, errUnreachable, 3); err != nil {
+		t.Fatal(err)
+	}
+	records := readAll(t, c, "dead")
+	if len(records) != 1 {
+		t.Fatalf("%d records", len(records))
+	}
+	got := cloudEvent(t, records[0]).Extensions()
+	for name, want := range map[string]string{
+		"deadletterreason": errUnreachable.Error(), "deadletterattempts": "3", "deadlettertopic": podsTopic, "team": "shop",
+	} {
+		if got[name] != want {
+			t.Errorf("%s is %v, want %s", name, got[name], want)
+		}
+	}
+	if len(e.Extensions) != 1 {
+		t.Error("the event itself was changed")
+	}
+}
+
+func TestWithoutADeadLetterTopicDeadLetterSaysSo(t *testing.T) {
+	s := openSink(t, newCluster(t))
+	if err := s.DeadLetter(t.Context(), podEvent("web", 1), errUnreachable, 1); err != sinks.ErrNoDeadLetter {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestNewTellsAllProblemsAtOnce(t *testing.T) {
+	_, err := kafka.New(kafka.Config{
+		Brokers: []string{"no-port"}, Compression: "rar", Encoding: "xml", Acks: "1", Timestamps: "never", MaxBatchBytes: -1,
+		SASL: &kafka.SASL{Mechanism: "GSSAPI"}, Topic: mustTemplate(t, "k8s/{name}"), DeadLetterTopic: mustTemplate(t, "dead letters"),
+	})
+	if err == nil {
+		t.Fatal("New took it")
+	}
+	for _, want := range []string{"no-port", "rar", "xml", "acks", "never", "max batch bytes", "GSSAPI", "k8s/{name}", "dead letters"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("the error does not mention %s: %v", want, err)
+		}
+	}
+}
+
+func TestMetricsAreThereBeforeAnythingHappened(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	s := openSink(t, newCluster(t), func(c *kafka.Config) { c.Registerer = registry })
+	if got := metric(t, registry, "bridge_kafka_batches_total", "refused"); got != 0 {
+		t.Errorf("%v batches were refused", got)
+	}
+	publish(t, s, podEvents("web", 1, 4)...)
+	if got := metric(t, registry, "bridge_kafka_records_total", ""); got != 4 {
+		t.Errorf("%v records are counted, want 4", got)
+	}
+}

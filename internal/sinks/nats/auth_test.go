@@ -1,0 +1,93 @@
+package nats_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nkeys"
+
+	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/sinks/nats"
+)
+
+func denyPublish(subject string) *server.Permissions {
+	return &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{subject}}}
+}
+
+func withUser(user, password string, permissions *server.Permissions) func(*server.Options) {
+	return func(o *server.Options) {
+		o.Users = []*server.User{{Username: user, Password: password, Permissions: permissions}}
+	}
+}
+
+// newNKey writes a seed file and returns its path and public key.
+func newNKey(t *testing.T) (path, public string) {
+	t.Helper()
+	pair, err := nkeys.CreateUser()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seed, _ := pair.Seed()
+	public, _ = pair.PublicKey()
+	path = filepath.Join(t.TempDir(), "bridge.nk")
+	if err := os.WriteFile(path, seed, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path, public
+}
+
+func TestTheSinkAuthenticates(t *testing.T) {
+	seedFile, public := newNKey(t)
+	for name, c := range map[string]struct {
+		server func(*server.Options)
+		auth   nats.Auth
+	}{
+		"by user":  {withUser("bridge", "s3cret", nil), nats.Auth{User: "bridge", Password: "s3cret"}},
+		"by token": {func(o *server.Options) { o.Authorization = "t0ken" }, nats.Auth{Token: "t0ken"}},
+		"by nkey":  {func(o *server.Options) { o.Nkeys = []*server.NkeyUser{{Nkey: public}} }, nats.Auth{NKeyFile: seedFile}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ts := newTestServer(t, c.server)
+			sink := ts.openSink(func(cfg *nats.Config) { cfg.Auth = c.auth })
+			mustStore(t, sink, ev("a", 1))
+
+			err := ts.newSink().Open(t.Context())
+			wantClass(t, err, sinks.Refused)
+		})
+	}
+}
+
+func TestAMissingFileIsTheOperatorsMatter(t *testing.T) {
+	ts := newTestServer(t)
+	missing := filepath.Join(t.TempDir(), "missing")
+	for name, change := range map[string]func(*nats.Config){
+		"creds":       func(c *nats.Config) { c.Auth.CredsFile = missing },
+		"nkey":        func(c *nats.Config) { c.Auth.NKeyFile = missing },
+		"CA":          func(c *nats.Config) { c.TLS.CAFile = missing },
+		"certificate": func(c *nats.Config) { c.TLS.CertFile, c.TLS.KeyFile = missing, missing },
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := ts.newSink(change).Open(t.Context())
+			wantClass(t, err, sinks.Refused)
+			if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), missing) {
+				t.Errorf("%v does not name the file", err)
+			}
+		})
+	}
+}
+
+func TestPasswordsDoNotAppearInErrors(t *testing.T) {
+	sink, err := nats.New(nats.Config{URL: "nats://bridge:s3cret@127.0.0.1:1,nats://t0ken@127.0.0.1:1", Cluster: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = sink.Open(t.Context())
+	wantClass(t, err, sinks.Reconnect)
+	if strings.Contains(err.Error(), "s3cret") || strings.Contains(err.Error(), "t0ken") || !strings.Contains(err.Error(), "127.0.0.1:1") {
+		t.Errorf("error: %v", err)
+	}
+}

@@ -1,0 +1,167 @@
+package nats
+
+import (
+	"cmp"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kubebridge/bridge/internal/sinks"
+)
+
+// Values of Config.Mode.
+const (
+	JetStream = "jetstream" // stored in a stream, acknowledged
+	Core      = "core"      // delivered to whoever listens, at most once
+)
+
+// Values of Config.Encoding.
+const (
+	Binary     = "binary"     // attributes as headers, the payload as it is
+	Structured = "structured" // one JSON document with everything in it
+)
+
+// NoDeadLetter as Config.DeadLetter: refused messages have no place to go, and DeadLetter answers sinks.ErrNoDeadLetter.
+const NoDeadLetter = "off"
+
+// DefaultSubject is the subject template used when the configuration names none.
+const DefaultSubject = "k8s.{cluster}.{group}.{version}.{resource}.{namespace}.{name}.{op}"
+
+// Config of a Sink. Zero values mean the documented default.
+type Config struct {
+	// URL of the servers, comma-separated. Default nats://127.0.0.1:4222.
+	URL string
+	// Name of the connection, as the server's monitoring shows it. Default "bridge".
+	Name string
+	// Mode is JetStream (default) or Core.
+	Mode string
+	// Encoding is Binary (default) or Structured.
+	Encoding string
+	// Cluster is the value of {cluster} in the subjects of the stream. Required when Subject names it.
+	Cluster string
+	// Subject is a template of the subject. Default DefaultSubject.
+	Subject string
+	// DeadLetter is a template of the subject for refused messages, or NoDeadLetter. Default: the constant beginning of
+	// Subject followed by _deadletter.{resource}.{op}; no field can give that token, so it meets no event.
+	DeadLetter string
+	// Stream says which stream holds the subjects. Not used with Mode Core.
+	Stream Stream
+	// Domain is the JetStream domain, for a stream behind a leaf node. Default none.
+	Domain string
+	// InboxPrefix of the subjects that acks come back on, for accounts with restricted permissions. Default "_INBOX".
+	InboxPrefix string
+
+	// AckTimeout is how long a message may stay without an answer, from when the last of its call was written. It also
+	// bounds a write to a connection that takes nothing. Default 5s.
+	AckTimeout time.Duration
+	// ConnectTimeout is for one attempt to connect, and for each request to the JetStream API. Default 5s.
+	ConnectTimeout time.Duration
+	// Limits of a Publish call. Default those of sinks.Limits.
+	Limits sinks.Limits
+
+	// Auth is who the sink is to the server. Default nobody.
+	Auth Auth
+	// TLS of the connection. Default: as the scheme of URL and the server ask for, with the system's CAs.
+	TLS TLS
+
+	// Log gets state changes and what an operator can act on. Default: nothing is logged.
+	Log *slog.Logger
+	// Metrics are registered here. nil: nowhere.
+	Metrics prometheus.Registerer
+}
+
+// Auth is how the sink authenticates: by one of its ways, or none.
+type Auth struct {
+	CredsFile string // user JWT and NKey seed; read again on every connect, so it may be rotated
+	NKeyFile  string // NKey seed
+	Token     string
+	User      string
+	Password  string
+}
+
+// TLS settings. Files are PEM and read on every connect.
+type TLS struct {
+	CAFile         string // CAs to trust instead of the system's
+	CertFile       string // client certificate
+	KeyFile        string // its key
+	ServerName     string // expected name in the server's certificate; default the host of the URL
+	HandshakeFirst bool   // TLS before the server's greeting, for servers with handshake_first
+	Insecure       bool   // accept any server certificate; for tests
+}
+
+// Values of Stream.Manage.
+const (
+	Create = "create" // create the stream where it is absent, check it where it is there
+	Verify = "verify" // check it, never create it
+	Off    = "off"    // no JetStream API is used: the stream is somebody else's matter
+)
+
+// Stream is what the stream is to be like. A stream that exists is never changed: where it differs in what the promises
+// rest on (subjects, retention, storage, replicas, duplicates window), Open fails and says how.
+type Stream struct {
+	// Name of the stream. Default "K8S".
+	Name string
+	// Subjects of the stream. Default: the constant beginning of Config.Subject and everything below it, k8s.<cluster>.>
+	Subjects []string
+	// MaxAge of messages. Default 168h; negative: no limit.
+	MaxAge time.Duration
+	// MaxBytes of the stream, beyond which the oldest messages go. Default: no limit but the account's.
+	MaxBytes int64
+	// Replicas. Default 3 on a cluster, 1 on a single server.
+	Replicas int
+	// Storage is "file" (default) or "memory".
+	Storage string
+	// Duplicates is how long the stream remembers ids. It has to be longer than any message may be under way; the
+	// server keeps about 200 bytes per id in memory. Default 2m.
+	Duplicates time.Duration
+	// Compression is "s2" (default) or "none".
+	Compression string
+	// Manage is Create (default), Verify or Off.
+	Manage string
+}
+
+func (c Config) withDefaults() Config {
+	c.URL = cmp.Or(c.URL, "nats://127.0.0.1:4222")
+	c.Name = cmp.Or(c.Name, "bridge")
+	c.Mode = cmp.Or(c.Mode, JetStream)
+	c.Encoding = cmp.Or(c.Encoding, Binary)
+	c.Subject = cmp.Or(c.Subject, DefaultSubject)
+	c.DeadLetter = cmp.Or(c.DeadLetter, defaultDeadLetter(c.Subject))
+	c.AckTimeout = cmp.Or(c.AckTimeout, 5*time.Second)
+	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, 5*time.Second)
+	c.Limits.Messages = cmp.Or(c.Limits.Messages, 512)
+	c.Limits.Bytes = cmp.Or(c.Limits.Bytes, 900<<10)
+	c.Limits.Concurrency = cmp.Or(c.Limits.Concurrency, 4)
+	c.Stream = c.Stream.withDefaults()
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+func (s Stream) withDefaults() Stream {
+	s.Name = cmp.Or(s.Name, "K8S")
+	s.MaxAge = max(cmp.Or(s.MaxAge, 168*time.Hour), 0)
+	s.Storage = cmp.Or(s.Storage, "file")
+	s.Duplicates = cmp.Or(s.Duplicates, 2*time.Minute)
+	s.Compression = cmp.Or(s.Compression, "s2")
+	s.Manage = cmp.Or(s.Manage, Create)
+	return s
+}
+
+// storage and compression in the words of the client library.
+func (s *Stream) storage() jetstream.StorageType {
+	if s.Storage == "memory" {
+		return jetstream.MemoryStorage
+	}
+	return jetstream.FileStorage
+}
+
+func (s *Stream) compression() jetstream.StoreCompression {
+	if s.Compression == "none" {
+		return jetstream.NoCompression
+	}
+	return jetstream.S2Compression
+}

@@ -1,0 +1,104 @@
+package nats_test
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	natsclient "github.com/nats-io/nats.go"
+
+	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/sinks/nats"
+	"github.com/kubebridge/bridge/internal/sinks/sinktest"
+)
+
+const tooLarge = 1 << 20 // max_payload of a server that is not told otherwise; headers make it too much
+
+func TestJetStreamKeepsThePromisesOfASink(t *testing.T) {
+	for _, encoding := range []string{nats.Binary, nats.Structured} {
+		t.Run(encoding, func(t *testing.T) {
+			sinktest.Run(t, sinktest.Harness{
+				Start:    func(t *testing.T) *sinktest.Broker { return jetStreamBroker(t, encoding) },
+				TooLarge: tooLarge,
+			})
+		})
+	}
+}
+
+func jetStreamBroker(t *testing.T, encoding string) *sinktest.Broker {
+	ts := newTestServer(t)
+	return &sinktest.Broker{
+		NewSink: func(*testing.T) sinks.Sink {
+			return ts.newSink(func(c *nats.Config) { c.Encoding = encoding })
+		},
+		Read: func(t *testing.T, n int) []sinktest.Received {
+			var all []sinktest.Received
+			for _, m := range storedMessages(t, ts.jetStream(), "K8S") {
+				all = append(all, parse(t, m.Subject, m.Header, m.Data))
+			}
+			if len(all) < n {
+				t.Fatalf("%d messages are stored, want %d", len(all), n) // an ack promises that they are there now
+			}
+			return all
+		},
+		Break:   ts.stop,
+		Restore: ts.start,
+	}
+}
+
+func TestCoreKeepsThePromisesOfASink(t *testing.T) {
+	const atMostOnce = "core NATS stores nothing: messages are delivered at most once"
+	sinktest.Run(t, sinktest.Harness{
+		Start:    coreBroker,
+		TooLarge: tooLarge,
+		Exempt: map[string]string{
+			"stores a resent message once":                                         atMostOnce,
+			"stores a message resent after a restart once":                         atMostOnce,
+			"answers while the broker is away and stores in order once it is back": atMostOnce + "; core_test.go tests the answers",
+		},
+	})
+}
+
+// coreBroker collects what a subscriber hears.
+func coreBroker(t *testing.T) *sinktest.Broker {
+	ts := newTestServer(t)
+	var mu sync.Mutex
+	var heard []sinktest.Received
+	listener := ts.client()
+	listen := func(m *natsclient.Msg) {
+		r := parse(t, m.Subject, m.Header, m.Data)
+		mu.Lock()
+		defer mu.Unlock()
+		heard = append(heard, r)
+	}
+	if _, err := listener.Subscribe("k8s.>", listen); err != nil {
+		t.Fatal(err)
+	}
+	_ = listener.Flush()
+	return &sinktest.Broker{
+		NewSink: func(*testing.T) sinks.Sink {
+			return ts.newSink(func(c *nats.Config) { c.Mode = nats.Core })
+		},
+		Read: func(t *testing.T, n int) []sinktest.Received {
+			for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+				mu.Lock()
+				all := append([]sinktest.Received(nil), heard...)
+				mu.Unlock()
+				if len(all) >= n {
+					return all
+				}
+				if time.Since(began) > 10*time.Second {
+					t.Fatalf("%d messages were heard, want %d", len(all), n)
+				}
+			}
+		},
+		Break: ts.stop,
+		Restore: func() {
+			ts.start()
+			for !listener.IsConnected() { // what is published before nobody hears
+				time.Sleep(5 * time.Millisecond)
+			}
+			_ = listener.Flush()
+		},
+	}
+}

@@ -1,0 +1,171 @@
+package nats
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// connect makes one attempt with each server. The first connection is not left to the client's own retries: they hide
+// the reason, and the caller of Open has a backoff already.
+func (s *Sink) connect(ctx context.Context) (*nats.Conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	life, cancel := context.WithCancel(context.Background())
+	stop := context.AfterFunc(ctx, cancel) // until it is connected, the connection lives as long as ctx
+	options, err := s.options(life)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	closed := make(chan struct{})
+	conn, err := nats.Connect(s.cfg.URL, append(options, nats.ClosedHandler(func(conn *nats.Conn) {
+		cancel()
+		s.connectionClosed(conn)
+		close(closed)
+	}))...)
+	if err != nil {
+		cancel()
+		return nil, errors.Join(err, ctx.Err())
+	}
+	if !stop() { // ctx ended at the last moment, and with it the dialer
+		conn.Close()
+		<-closed
+		return nil, ctx.Err()
+	}
+	s.closed = closed
+	s.metrics.connected.Set(1)
+	return conn, nil
+}
+
+func (s *Sink) options(life context.Context) ([]nats.Option, error) {
+	options := []nats.Option{
+		nats.Name(s.cfg.Name),
+		nats.Timeout(s.cfg.ConnectTimeout),
+		nats.SetCustomDialer(dialer{ctx: life, timeout: s.cfg.ConnectTimeout}),
+		// Messages published while the connection is away must fail, not wait in a buffer of the client: the caller
+		// resends them, and a buffered one would come out behind its successors.
+		nats.ReconnectBufSize(-1),
+		nats.MaxReconnects(-1),
+		nats.ReconnectWait(250 * time.Millisecond),
+		nats.ReconnectJitter(250*time.Millisecond, 500*time.Millisecond),
+		nats.IgnoreAuthErrorAbort(), // credentials are rotated: the next attempt reads the file again
+		nats.PingInterval(20 * time.Second),
+		nats.MaxPingsOutstanding(2),
+		nats.FlusherTimeout(s.cfg.AckTimeout),
+		nats.ReconnectOnFlusherError(), // else a connection that failed a write stays, and drops what it is given
+		nats.DisconnectErrHandler(s.disconnected),
+		nats.ReconnectHandler(s.reconnected),
+		nats.ErrorHandler(s.serverSaid),
+	}
+	if s.cfg.InboxPrefix != "" {
+		options = append(options, nats.CustomInboxPrefix(s.cfg.InboxPrefix))
+	}
+	return s.withTLS(s.withAuth(options))
+}
+
+func (s *Sink) withAuth(options []nats.Option) ([]nats.Option, error) {
+	switch a := s.cfg.Auth; {
+	case a.CredsFile != "":
+		return append(options, nats.UserCredentials(a.CredsFile)), nil
+	case a.NKeyFile != "":
+		option, err := nats.NkeyOptionFromSeed(a.NKeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("nkey file %s: %w", a.NKeyFile, err)
+		}
+		return append(options, option), nil
+	case a.Token != "":
+		return append(options, nats.Token(a.Token)), nil
+	case a.User != "":
+		return append(options, nats.UserInfo(a.User, a.Password)), nil
+	default:
+		return options, nil
+	}
+}
+
+// withTLS leaves the choice to URL and server when nothing is configured.
+func (s *Sink) withTLS(options []nats.Option, err error) ([]nats.Option, error) {
+	t := s.cfg.TLS
+	if err != nil || t == (TLS{}) {
+		return options, err
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName, InsecureSkipVerify: t.Insecure}
+	options = append(options, nats.Secure(config))
+	if t.CAFile != "" {
+		options = append(options, nats.RootCAs(t.CAFile))
+	}
+	if t.CertFile != "" {
+		options = append(options, nats.ClientCert(t.CertFile, t.KeyFile))
+	}
+	if t.HandshakeFirst {
+		options = append(options, nats.TLSHandshakeFirst())
+	}
+	return options, nil
+}
+
+// dialer ends with a context, which the client library's own dialer does not.
+type dialer struct {
+	ctx     context.Context // of the connection's life, not of one call
+	timeout time.Duration
+}
+
+// Dial implements nats.CustomDialer.
+func (d dialer) Dial(network, address string) (net.Conn, error) {
+	return (&net.Dialer{Timeout: d.timeout}).DialContext(d.ctx, network, address)
+}
+
+// disconnected is called by the client when the connection broke, and once more when it is closed.
+func (s *Sink) disconnected(conn *nats.Conn, err error) {
+	s.metrics.connected.Set(0)
+	if err == nil {
+		err = nats.ErrDisconnected
+	}
+	s.acks.failAll(answer(fmt.Errorf("%w before the ack came: %w", nats.ErrDisconnected, err)))
+	if conn.IsClosed() {
+		return
+	}
+	s.metrics.disconnects.Inc()
+	s.log.Warn("disconnected; reconnecting", "err", err)
+}
+
+func (s *Sink) reconnected(conn *nats.Conn) {
+	s.metrics.connected.Set(1)
+	s.log.Info("reconnected", "url", conn.ConnectedUrlRedacted(), "server", conn.ConnectedServerName())
+}
+
+func (s *Sink) connectionClosed(conn *nats.Conn) {
+	s.metrics.connected.Set(0)
+	if err := conn.LastError(); err != nil {
+		s.log.Debug("connection closed", "err", err)
+	}
+}
+
+// serverSaid is called for errors that belong to no call: permissions violations, failed writes, a server's farewell.
+func (s *Sink) serverSaid(_ *nats.Conn, _ *nats.Subscription, err error) {
+	s.said.set(err)
+	s.log.Warn("the server or the connection reports an error", "err", err)
+}
+
+// redactURLs removes passwords and tokens from a list of URLs, for errors and logs.
+func redactURLs(list string) string {
+	urls := strings.Split(list, ",")
+	for i, text := range urls {
+		u, err := url.Parse(strings.TrimSpace(text))
+		switch {
+		case err != nil:
+			urls[i] = "(unreadable URL)"
+		case u.User != nil:
+			u.User = url.User("xxxxx")
+			urls[i] = u.String()
+		}
+	}
+	return strings.Join(urls, ",")
+}

@@ -1,0 +1,47 @@
+package nats_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/sinks/nats"
+)
+
+func coreMode(c *nats.Config) { c.Mode = nats.Core }
+
+func TestCoreNeedsNoJetStreamAndSaysWhenTheServerIsAway(t *testing.T) {
+	ts := newTestServer(t)
+	sink := ts.openSink(coreMode, ackTimeout(time.Minute))
+	mustStore(t, sink, ev("a", 1))
+	ts.stop()
+	began := time.Now()
+	wantClass(t, call(t, sink, ev("a", 2))[0].Err, sinks.Reconnect)
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("the answer took %v", took)
+	}
+	ts.start()
+	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		err := call(t, sink, ev("a", 2))[0].Err
+		if err == nil {
+			return
+		}
+		if time.Since(began) > 30*time.Second {
+			t.Fatalf("30s after the server came back: %v", err)
+		}
+	}
+}
+
+func TestCoreAnswersOnlyForWhatTheServerHasRead(t *testing.T) {
+	ts := newTestServer(t)
+	proxy := newProxy(t, ts.url())
+	sink := openOver(t, proxy.url(), coreMode, ackTimeout(300*time.Millisecond))
+	mustStore(t, sink, ev("a", 1))
+	proxy.freeze(true)
+	err := call(t, sink, ev("a", 2))[0].Err
+	wantClass(t, err, sinks.Retry)
+	if !errors.Is(err, nats.ErrAckTimeout) {
+		t.Errorf("%v is not ErrAckTimeout", err)
+	}
+}

@@ -1,0 +1,118 @@
+package nats
+
+import (
+	"strings"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/kubebridge/bridge/internal/event"
+)
+
+const (
+	contentTypeHeader = "Content-Type"
+	headerPrefix      = "ce-"
+)
+
+// headerNames saves a concatenation for each attribute of each message.
+var headerNames = func() map[string]string {
+	names := map[string]string{}
+	for name := range strings.FieldsSeq(`specversion id source type subject time datacontenttype partitionkey sequence apiversion kind
+		resource namespace name uid resourceversion manager cause initial inferred traceparent tracestate
+		deadletterreason deadletterattempts deadlettersubject truncated originalsize`) {
+		names[name] = headerPrefix + name
+	}
+	return names
+}()
+
+// encoder makes one message after the other in the same memory. The client library copies a message while it
+// publishes it, so a message is valid until the next one is encoded.
+type encoder struct {
+	msg    nats.Msg
+	values []string // the headers' values, each header a slice of one of them
+	text   []byte   // subject and reply
+	body   []byte   // of structured messages
+}
+
+var encoders = sync.Pool{New: func() any { return &encoder{msg: nats.Msg{Header: nats.Header{}}} }}
+
+// route is where messages go and how their ids end.
+type route struct {
+	subject  *event.Template
+	idSuffix string
+}
+
+// encode makes the message of an event. reply is the ack subject, "" for none.
+func (e *encoder) encode(ev *event.Event, to route, encoding string, reply func([]byte) []byte) *nats.Msg {
+	e.text = to.subject.Append(e.text[:0], ev, event.AppendSubjectToken)
+	subject := len(e.text)
+	if reply != nil {
+		e.text = reply(e.text)
+	}
+	text := string(e.text)
+	e.msg.Subject, e.msg.Reply = text[:subject], text[subject:]
+
+	clear(e.msg.Header)
+	e.values = e.values[:0]
+	e.set(nats.MsgIdHdr, ev.MessageID()+to.idSuffix)
+	if encoding == Structured {
+		e.set(contentTypeHeader, event.StructuredContentType)
+		e.body = event.AppendStructured(e.body[:0], ev)
+		e.msg.Data = e.body
+		return &e.msg
+	}
+	ev.Each(func(name, value string) {
+		header, ok := headerNames[name]
+		if !ok {
+			header = headerPrefix + name
+		}
+		e.set(header, percentEncode(value))
+	})
+	e.msg.Data = ev.Data
+	return &e.msg
+}
+
+// set writes a header with its name as it is: Header.Set would do so too, but allocate a slice for each value.
+func (e *encoder) set(name, value string) {
+	e.values = append(e.values, value)
+	last := len(e.values)
+	e.msg.Header[name] = e.values[last-1 : last : last]
+}
+
+// release gives the encoder back, without what it holds of an event.
+func (e *encoder) release() {
+	clear(e.msg.Header)
+	clear(e.values[:cap(e.values)])
+	e.msg.Data = nil
+	const large = 1 << 20 // one large message must not keep its memory for good
+	if cap(e.body) > large {
+		e.body = nil
+	}
+	encoders.Put(e)
+}
+
+// percentEncode encodes a header value as the NATS protocol binding of CloudEvents asks: space, double quote, percent
+// and everything outside U+0021 to U+007E, as UTF-8 bytes.
+func percentEncode(value string) string {
+	extra := 0
+	for i := range len(value) {
+		if mustEncode(value[i]) {
+			extra += 2
+		}
+	}
+	if extra == 0 {
+		return value
+	}
+	const digits = "0123456789ABCDEF"
+	out := make([]byte, 0, len(value)+extra)
+	for i := range len(value) {
+		if c := value[i]; mustEncode(c) {
+			out = append(out, '%', digits[c>>4], digits[c&15])
+		} else {
+			out = append(out, c)
+		}
+	}
+	return string(out)
+}
+
+func mustEncode(c byte) bool { return c <= ' ' || c >= 0x7f || c == '"' || c == '%' }

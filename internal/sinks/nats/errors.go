@@ -1,0 +1,111 @@
+package nats
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"io/fs"
+	"net"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/kubebridge/bridge/internal/sinks"
+)
+
+// Errors of a message, to be found with errors.Is.
+var (
+	// ErrAckTimeout: the server did not answer within AckTimeout; the message may be stored or not.
+	ErrAckTimeout = errors.New("no ack in time; the message may be stored or not")
+	// ErrNoStream: no stream answers on the subject: it was deleted, or is electing a leader.
+	ErrNoStream = errors.New("no stream takes the subject: it was deleted, or is choosing a leader")
+	// ErrTooLarge: larger than the server's max_payload, the stream's max_msg_size, or what a header may hold.
+	ErrTooLarge = errors.New("message is too large")
+	// ErrNotOpen: Open has not succeeded yet, or Close was called.
+	ErrNotOpen = errors.New("the sink is not open")
+)
+
+// answer gives an error the class that the publisher acts on. It is the one place where vendors' errors are sorted.
+func answer(err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, ok := errors.AsType[*sinks.Error](err); ok {
+		return err
+	}
+	return &sinks.Error{Class: classOf(err), Err: err}
+}
+
+func classOf(err error) sinks.Class {
+	if api, ok := errors.AsType[*jetstream.APIError](err); ok {
+		return classOfCode(api.ErrorCode)
+	}
+	switch {
+	case isAny(err, context.Canceled):
+		return sinks.Stopped
+	case isAny(err, ErrTooLarge, nats.ErrMaxPayload, nats.ErrBadSubject, nats.ErrBadHeaderMsg):
+		return sinks.Refused
+	case isOperators(err):
+		return sinks.Refused
+	case isAny(err, ErrNoStream, ErrAckTimeout, nats.ErrNoResponders, nats.ErrTimeout, jetstream.ErrNoStreamResponse, context.DeadlineExceeded):
+		return sinks.Retry
+	case isAny(err, ErrNotOpen, nats.ErrConnectionClosed, nats.ErrDisconnected, nats.ErrConnectionReconnecting, nats.ErrReconnectBufExceeded,
+		nats.ErrNoServers, nats.ErrStaleConnection, nats.ErrConnectionDraining, nats.ErrInvalidConnection, nats.ErrMaxConnectionsExceeded, io.EOF, net.ErrClosed):
+		return sinks.Reconnect
+	}
+	if _, ok := errors.AsType[net.Error](err); ok {
+		return sinks.Reconnect
+	}
+	return sinks.Retry
+}
+
+// isOperators says whether only a person can heal it: credentials, certificates, files. On an open connection none of
+// these is seen: the client goes on trying to reconnect.
+func isOperators(err error) bool {
+	if isAny(err, nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired, nats.ErrNkeysNotSupported,
+		nats.ErrSecureConnRequired, nats.ErrSecureConnWanted, nats.ErrHeadersNotSupported, fs.ErrNotExist, fs.ErrPermission) {
+		return true
+	}
+	_, verification := errors.AsType[*tls.CertificateVerificationError](err)
+	_, authority := errors.AsType[x509.UnknownAuthorityError](err)
+	_, hostname := errors.AsType[x509.HostnameError](err)
+	_, record := errors.AsType[tls.RecordHeaderError](err)
+	return verification || authority || hostname || record
+}
+
+func isAny(err error, targets ...error) bool {
+	for _, target := range targets {
+		if errors.Is(err, target) {
+			return true
+		}
+	}
+	return false
+}
+
+// Codes of the JetStream API that the client library has no name for.
+const (
+	codeHeaderTooLarge    jetstream.ErrorCode = 10097
+	codeNotExpectedStream jetstream.ErrorCode = 10060
+	codeStreamOverlap     jetstream.ErrorCode = 10065
+	codeWrongLastID       jetstream.ErrorCode = 10070
+	codeNoReplicas        jetstream.ErrorCode = 10074
+	codeMaxBytesRequired  jetstream.ErrorCode = 10113
+	codeMaxBytesExceeded  jetstream.ErrorCode = 10122
+)
+
+// classOfCode sorts the server's own errors. What it says of the message itself stays so however often the message is
+// sent. Everything else (no room, no leader, too busy, offline, codes of the future) may heal, and a message that waits is
+// not lost, so it is Retry.
+func classOfCode(code jetstream.ErrorCode) sinks.Class {
+	switch code {
+	case jetstream.JSErrCodeStreamMessageExceedsMaximum, codeHeaderTooLarge, codeNotExpectedStream, codeWrongLastID,
+		jetstream.JSErrCodeStreamWrongLastSequence, jetstream.JSErrCodeStreamWrongLastSequenceConstant:
+		return sinks.Refused
+	case codeStreamOverlap, codeMaxBytesRequired, codeMaxBytesExceeded: // answers to creating a stream: the operator's
+		return sinks.Refused
+	default:
+		return sinks.Retry
+	}
+}

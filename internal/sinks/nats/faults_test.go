@@ -1,0 +1,251 @@
+package nats_test
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/sinks/nats"
+)
+
+// eventsOf is one event of each named object.
+func eventsOf(names []string, version int) []*event.Event {
+	events := make([]*event.Event, len(names))
+	for i, name := range names {
+		events[i] = ev(name, version)
+	}
+	return events
+}
+
+func objectNames(caller, n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprintf("web-%d-%d", caller, i)
+	}
+	return names
+}
+
+// publishHistory is a publisher with the gate: four callers with objects of their own, each object at most once on its
+// way, everything that is answered with an error resent. It counts the answers by class.
+func publishHistory(t *testing.T, sink sinks.Sink, objects, versions int) (failures map[sinks.Class]int) {
+	t.Helper()
+	var mu sync.Mutex
+	failures = map[sinks.Class]int{}
+	var callers sync.WaitGroup
+	for caller := range 4 {
+		callers.Go(func() {
+			names := objectNames(caller, objects/4)
+			for version := 1; version <= versions; version++ {
+				events := eventsOf(names, version)
+				for began := time.Now(); len(events) > 0; {
+					var unsent []*event.Event
+					for _, m := range call(t, sink, events...) {
+						if m.Err != nil {
+							unsent = append(unsent, m.Event)
+							mu.Lock()
+							failures[sinks.Classify(m.Err)]++
+							mu.Unlock()
+						}
+					}
+					if events = unsent; len(events) > 0 {
+						time.Sleep(20 * time.Millisecond)
+					}
+					if time.Since(began) > 2*time.Minute {
+						t.Errorf("%d messages not stored after 2 minutes", len(events))
+						return
+					}
+				}
+			}
+		})
+	}
+	callers.Wait()
+	return failures
+}
+
+// wantCompleteHistory checks that each object has every version, once and in order.
+func wantCompleteHistory(t *testing.T, js jetstream.JetStream, objects, versions int) {
+	t.Helper()
+	newest := map[string]int{}
+	consumer, err := js.OrderedConsumer(t.Context(), "K8S", jetstream.OrderedConsumerConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := objects * versions
+	stream, err := js.Stream(t.Context(), "K8S")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stored := stream.CachedInfo().State.Msgs; stored != uint64(want) {
+		t.Errorf("%d messages are stored, want %d", stored, want)
+	}
+	for read := 0; read < want; {
+		batch, err := consumer.Fetch(min(want-read, 1000), jetstream.FetchMaxWait(10*time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := 0
+		for m := range batch.Messages() {
+			got++
+			name := m.Headers()["ce-name"][0]
+			version, _ := strconv.Atoi(m.Headers()["ce-resourceversion"][0])
+			if version != newest[name]+1 {
+				t.Fatalf("%s: version %d is stored after version %d", name, version, newest[name])
+			}
+			newest[name] = version
+		}
+		if read += got; got == 0 {
+			t.Fatalf("the stream ends after %d messages, want %d", read, want)
+		}
+	}
+	for name, version := range newest {
+		if version != versions {
+			t.Errorf("%s ends with version %d, want %d", name, version, versions)
+		}
+	}
+}
+
+func TestAServerThatIsKilledAgainAndAgainLosesRepeatsAndReordersNothing(t *testing.T) {
+	ts := newTestServer(t)
+	sink := ts.openSink(ackTimeout(time.Second))
+	stop := make(chan struct{})
+	var restarts atomic.Int32
+	var faults sync.WaitGroup
+	faults.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(150 * time.Millisecond):
+				ts.restart()
+				restarts.Add(1)
+			}
+		}
+	})
+	const objects, versions = 200, 30
+	failures := publishHistory(t, sink, objects, versions)
+	close(stop)
+	faults.Wait()
+	if restarts.Load() < 3 || failures[sinks.Reconnect] == 0 || failures[sinks.Refused] > 0 {
+		t.Errorf("%d restarts, failures %v: this test has tested nothing, or messages were refused", restarts.Load(), failures)
+	}
+	wantCompleteHistory(t, ts.jetStream(), objects, versions)
+}
+
+// A stream's new leader forgets what the old one had not replicated: some messages of a pipeline vanish and later ones
+// of it are stored. Only the gate keeps each object in order.
+func TestLeadersOfAStreamMayChangeWhilePublishing(t *testing.T) {
+	servers := newTestCluster(t)
+	sink := openOver(t, servers[0].url()+","+servers[1].url()+","+servers[2].url(), ackTimeout(time.Second), func(c *nats.Config) {
+		c.ConnectTimeout, c.Log = 20*time.Second, testLog(t)
+	})
+	js := servers[0].jetStream()
+	if replicas := streamConfig(t, js, "K8S").Replicas; replicas != 3 {
+		t.Fatalf("the stream has %d replicas, want 3 on a cluster", replicas)
+	}
+	stop := make(chan struct{})
+	var stepDowns atomic.Int32
+	var faults sync.WaitGroup
+	faults.Go(func() {
+		nc := servers[0].client()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(200 * time.Millisecond):
+				if _, err := nc.Request("$JS.API.STREAM.LEADER.STEPDOWN.K8S", nil, 2*time.Second); err == nil {
+					stepDowns.Add(1)
+				}
+			}
+		}
+	})
+	const objects, versions = 200, 40
+	failures := publishHistory(t, sink, objects, versions)
+	close(stop)
+	faults.Wait()
+	if stepDowns.Load() == 0 || failures[sinks.Retry] == 0 {
+		t.Errorf("%d step-downs, failures %v: this test has tested nothing", stepDowns.Load(), failures)
+	}
+	t.Logf("%d step-downs, failures %v", stepDowns.Load(), failures)
+	wantCompleteHistory(t, js, objects, versions)
+}
+
+// newTestCluster is three servers that know each other.
+func newTestCluster(t *testing.T) [3]*testServer {
+	t.Helper()
+	var ports [3]int
+	for i := range ports {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ports[i] = listener.Addr().(*net.TCPAddr).Port
+		_ = listener.Close()
+	}
+	routes := fmt.Sprintf("nats://127.0.0.1:%d,nats://127.0.0.1:%d,nats://127.0.0.1:%d", ports[0], ports[1], ports[2])
+	var servers [3]*testServer
+	for i := range servers {
+		servers[i] = newTestServer(t, func(o *server.Options) {
+			o.ServerName = fmt.Sprintf("n%d", i)
+			o.Cluster = server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: ports[i]}
+			o.Routes = server.RoutesFromStr(routes)
+		})
+	}
+	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		for _, ts := range servers {
+			if ts.s.JetStreamIsLeader() && len(ts.s.JetStreamClusterPeers()) == 3 {
+				return servers
+			}
+		}
+		if time.Since(began) > 30*time.Second {
+			t.Fatal("the cluster has no leader after 30s")
+		}
+	}
+}
+
+// A half-dead network takes bytes and delivers none. Neither the write nor the wait may last longer than promised.
+func TestAPeerThatTakesNothingDoesNotHoldPublishForLong(t *testing.T) {
+	ts := newTestServer(t)
+	proxy := newProxy(t, ts.url())
+	sink := openOver(t, proxy.url(), ackTimeout(500*time.Millisecond))
+	mustStore(t, sink, ev("a", 1))
+	proxy.freeze(true)
+	for version := range 6 { // more than the buffers of the sockets hold, so that writes block too
+		var events []*event.Event
+		for i := range 4 {
+			e := ev(fmt.Sprint("b", i), version+1)
+			e.Data = make([]byte, 900_000)
+			for j := range e.Data {
+				e.Data[j] = '1'
+			}
+			events = append(events, e)
+		}
+		began := time.Now()
+		for _, m := range call(t, sink, events...) {
+			if class := sinks.Classify(m.Err); m.Err == nil || class != sinks.Retry && class != sinks.Reconnect {
+				t.Errorf("%v", m.Err)
+			}
+		}
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("Publish took %v", took)
+		}
+	}
+	proxy.freeze(false)
+	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+		err := call(t, sink, ev("a", 2))[0].Err
+		if err == nil {
+			break
+		}
+		if time.Since(began) > 30*time.Second {
+			t.Fatalf("30s after the network healed: %v", err)
+		}
+	}
+}

@@ -1,0 +1,196 @@
+package nats_test
+
+import (
+	"log/slog"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	natsclient "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/sinks/nats"
+	"github.com/kubebridge/bridge/internal/sinks/sinktest"
+)
+
+// testServer is a NATS server that can be stopped and started again on the same port and store.
+type testServer struct {
+	t    testing.TB
+	opts server.Options
+
+	mu sync.Mutex // guards running
+	s  *server.Server
+}
+
+func newTestServer(t testing.TB, change ...func(*server.Options)) *testServer {
+	t.Helper()
+	ts := &testServer{t: t, opts: server.Options{
+		Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
+	}}
+	for _, c := range change {
+		c(&ts.opts)
+	}
+	ts.start()
+	t.Cleanup(ts.stop)
+	return ts
+}
+
+func (ts *testServer) start() {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	opts := ts.opts
+	s, err := server.NewServer(&opts)
+	if err != nil {
+		ts.t.Fatalf("nats-server: %v", err)
+	}
+	s.Start()
+	if !s.ReadyForConnections(20 * time.Second) {
+		ts.t.Fatal("nats-server is not ready after 20s")
+	}
+	ts.s, ts.opts.Port = s, opts.Port
+}
+
+func (ts *testServer) stop() {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	ts.s.Shutdown()
+	ts.s.WaitForShutdown()
+}
+
+func (ts *testServer) restart() {
+	ts.stop()
+	ts.start()
+}
+
+func (ts *testServer) url() string {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	return ts.s.ClientURL()
+}
+
+// client is a connection that is not the sink's.
+func (ts *testServer) client() *natsclient.Conn {
+	ts.t.Helper()
+	nc, err := natsclient.Connect(ts.url(), natsclient.MaxReconnects(-1), natsclient.ReconnectWait(20*time.Millisecond))
+	if err != nil {
+		ts.t.Fatalf("connect: %v", err)
+	}
+	ts.t.Cleanup(nc.Close)
+	return nc
+}
+
+func (ts *testServer) jetStream() jetstream.JetStream {
+	ts.t.Helper()
+	js, err := jetstream.New(ts.client())
+	if err != nil {
+		ts.t.Fatal(err)
+	}
+	return js
+}
+
+// newSink makes a sink over the server, with the config changed, not yet open.
+func (ts *testServer) newSink(change ...func(*nats.Config)) *nats.Sink {
+	ts.t.Helper()
+	cfg := nats.Config{URL: ts.url(), Cluster: sinktest.Cluster, Log: testLog(ts.t)}
+	for _, c := range change {
+		c(&cfg)
+	}
+	sink, err := nats.New(cfg)
+	if err != nil {
+		ts.t.Fatalf("new: %v", err)
+	}
+	return sink
+}
+
+func (ts *testServer) openSink(change ...func(*nats.Config)) *nats.Sink {
+	ts.t.Helper()
+	sink := ts.newSink(change...)
+	if err := sink.Open(ts.t.Context()); err != nil {
+		ts.t.Fatalf("open: %v", err)
+	}
+	ts.t.Cleanup(func() { _ = sink.Close() })
+	return sink
+}
+
+func testLog(t testing.TB) *slog.Logger {
+	return slog.New(slog.NewTextHandler(t.Output(), nil))
+}
+
+// storedMessages reads the whole stream, through the API of the server and none of the sink's code.
+func storedMessages(t testing.TB, js jetstream.JetStream, stream string) []*jetstream.RawStreamMsg {
+	t.Helper()
+	s, err := js.Stream(t.Context(), stream)
+	if err != nil {
+		t.Fatalf("stream %s: %v", stream, err)
+	}
+	info := s.CachedInfo()
+	var messages []*jetstream.RawStreamMsg
+	for seq := info.State.FirstSeq; seq <= info.State.LastSeq && info.State.Msgs > 0; seq++ {
+		m, err := s.GetMsg(t.Context(), seq)
+		if err != nil {
+			t.Fatalf("message %d: %v", seq, err)
+		}
+		messages = append(messages, m)
+	}
+	return messages
+}
+
+// parse reads a message as the NATS protocol binding says, with the CloudEvents SDK.
+func parse(t testing.TB, subject string, header natsclient.Header, data []byte) sinktest.Received {
+	t.Helper()
+	var r sinktest.Received
+	var err error
+	if strings.HasPrefix(header.Get("Content-Type"), "application/cloudevents+json") {
+		r, err = sinktest.ParseStructured(data)
+	} else {
+		attributes := map[string]string{}
+		for name, values := range header {
+			if attribute, ok := strings.CutPrefix(name, "ce-"); ok {
+				if attributes[attribute], err = url.PathUnescape(values[0]); err != nil {
+					t.Fatalf("header %s: %v", name, err)
+				}
+			}
+		}
+		r, err = sinktest.ParseBinary(attributes, data)
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", subject, err)
+	}
+	r.Destination = subject
+	return r
+}
+
+// call is one Publish call.
+func call(t testing.TB, sink sinks.Sink, events ...*event.Event) []*sinks.Message {
+	t.Helper()
+	batch := make([]*sinks.Message, len(events))
+	for i, e := range events {
+		batch[i] = &sinks.Message{Event: e}
+	}
+	sink.Publish(t.Context(), batch)
+	return batch
+}
+
+func mustStore(t testing.TB, sink sinks.Sink, events ...*event.Event) {
+	t.Helper()
+	for _, m := range call(t, sink, events...) {
+		if m.Err != nil {
+			t.Fatalf("publish %s: %v", m.Event.ID, m.Err)
+		}
+	}
+}
+
+func wantClass(t testing.TB, err error, class sinks.Class) {
+	t.Helper()
+	if err == nil {
+		t.Fatalf("got no error, want %v", class)
+	}
+	if got := sinks.Classify(err); got != class {
+		t.Errorf("%v\nis %v, want %v", err, got, class)
+	}
+}

@@ -1,0 +1,154 @@
+package nats_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/sinks/nats"
+	"github.com/kubebridge/bridge/internal/sinks/sinktest"
+)
+
+// largest finds the largest payload that is not refused, and that it is stored and nothing broke on the way.
+func largest(t *testing.T, sink sinks.Sink, below int) int {
+	t.Helper()
+	low, high := 0, below
+	for version := 1; high-low > 1; version++ {
+		size := (low + high) / 2
+		e := sinktest.NewEvent("a", version, 300)
+		e.ID = "same-length" // headers must not grow while the size is searched
+		e.Data = []byte(`"` + strings.Repeat("x", size-2) + `"`)
+		e.Informer = string(rune('a'+version%26)) + string(rune('a'+version/26)) // another Nats-Msg-Id of the same length
+		e.ResourceVersion, e.Sequence = "1", "1"
+		switch err := call(t, sink, e)[0].Err; {
+		case err == nil:
+			low = size
+		case sinks.Classify(err) == sinks.Refused && errors.Is(err, nats.ErrTooLarge):
+			high = size
+		default:
+			t.Fatalf("%d bytes: %v, want stored or ErrTooLarge", size, err)
+		}
+	}
+	return low
+}
+
+// A payload above max_payload makes the server close the connection, one byte below is fine: the check has to be exact.
+func TestTheLimitOfTheServerIsMetToTheByte(t *testing.T) {
+	ts := newTestServer(t, func(o *server.Options) { o.MaxPayload = 20_000 })
+	size := largest(t, ts.openSink(), 30_000)
+	stored := storedMessages(t, ts.jetStream(), "K8S")
+	for _, m := range stored {
+		if len(m.Data) == size {
+			headers := len("NATS/1.0\r\n\r\n")
+			for name, values := range m.Header {
+				if strings.HasPrefix(name, "Nats-") && name != "Nats-Msg-Id" {
+					continue // added by the server for the reader
+				}
+				headers += len(name) + len(values[0]) + 4
+			}
+			if headers+size != 20_000 {
+				t.Errorf("the largest message has %d bytes with headers, max_payload is 20000", headers+size)
+			}
+			return
+		}
+	}
+	t.Errorf("no message of %d bytes is stored", size)
+}
+
+func TestTheLimitOfTheStreamIsKept(t *testing.T) {
+	ts := newTestServer(t)
+	small := jetstream.StreamConfig{Name: "K8S", Subjects: []string{"k8s.test.>"}, Duplicates: 2 * time.Minute, MaxMsgSize: 10_000}
+	if _, err := ts.jetStream().CreateStream(t.Context(), small); err != nil {
+		t.Fatal(err)
+	}
+	size := largest(t, ts.openSink(), 20_000)
+	if size < 9_000 || size > 9_700 {
+		t.Errorf("at most %d bytes of data were stored, want a little below 10000", size)
+	}
+	// Without the API nobody knows the limit beforehand: the stream's own answer is sorted as well.
+	err := call(t, ts.openSink(unmanaged), sinktest.NewEvent("b", 1, 12_000))[0].Err
+	wantClass(t, err, sinks.Refused)
+	wantMentions(t, err, "exceeds maximum")
+}
+
+// Each of these would make the server close the connection, and the message that is resent after it the next one.
+func TestPoisonIsRefusedBeforeItBreaksTheConnection(t *testing.T) {
+	for name, spoil := range map[string]func(*event.Event){
+		"payload":  func(e *event.Event) { e.Data = []byte(`"` + strings.Repeat("x", 2<<20) + `"`) },
+		"subject":  func(e *event.Event) { e.Name = strings.Repeat("n", 5000) },
+		"escaped":  func(e *event.Event) { e.Name = strings.Repeat("_", 1400) },
+		"headers":  func(e *event.Event) { e.Manager = strings.Repeat("m", 70_000) },
+		"percents": func(e *event.Event) { e.Manager = strings.Repeat("%", 25_000) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			ts := newTestServer(t)
+			sink := ts.openSink()
+			poison := ev("poison", 1)
+			spoil(poison)
+			batch := call(t, sink, ev("a", 1), poison, ev("b", 1))
+			wantClass(t, batch[1].Err, sinks.Refused)
+			if !errors.Is(batch[1].Err, nats.ErrTooLarge) || batch[0].Err != nil || batch[2].Err != nil {
+				t.Errorf("answers: %v, %v, %v", batch[0].Err, batch[1].Err, batch[2].Err)
+			}
+		})
+	}
+}
+
+func TestASubjectJustShortEnoughIsStored(t *testing.T) {
+	ts := newTestServer(t)
+	sink := ts.openSink()
+	for length := 4096; ; length-- {
+		e := ev("a", length)
+		e.Name = strings.Repeat("n", length)
+		switch err := call(t, sink, e)[0].Err; {
+		case err == nil:
+			if length < 3800 {
+				t.Errorf("the longest name that is stored has %d bytes", length)
+			}
+			return
+		case !errors.Is(err, nats.ErrTooLarge):
+			t.Fatalf("name of %d bytes: %v", length, err)
+		}
+	}
+}
+
+func TestWithoutADeadLetterSubjectTheCallerIsTold(t *testing.T) {
+	ts := newTestServer(t)
+	sink := ts.openSink(func(c *nats.Config) { c.DeadLetter = nats.NoDeadLetter })
+	if err := sink.DeadLetter(t.Context(), ev("a", 1), errTest, 1); !errors.Is(err, sinks.ErrNoDeadLetter) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestADeadLetterSaysWhereItShouldHaveGoneAndIsStoredOnce(t *testing.T) {
+	ts := newTestServer(t)
+	sink := ts.openSink()
+	mustStore(t, sink, ev("a", 1)) // a dead letter of the same event is no duplicate of it
+	for range 2 {
+		if err := sink.DeadLetter(t.Context(), ev("a", 1), errTest, 4); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stored := storedMessages(t, ts.jetStream(), "K8S")
+	if len(stored) != 2 {
+		t.Fatalf("%d messages, want the event and one dead letter", len(stored))
+	}
+	got := parse(t, stored[1].Subject, stored[1].Header, stored[1].Data)
+	if got.Attributes["deadlettersubject"] != stored[0].Subject {
+		t.Errorf("deadlettersubject %q, want %q", got.Attributes["deadlettersubject"], stored[0].Subject)
+	}
+}
+
+func TestALongReasonIsCut(t *testing.T) {
+	ts := newTestServer(t)
+	sink := ts.openSink()
+	if err := sink.DeadLetter(t.Context(), ev("a", 1), errors.New(strings.Repeat("Ω\n", 100_000)), 4); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,98 @@
+package nats_test
+
+import (
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// proxy is a network between the sink and the server that can stop to deliver without breaking connections.
+type proxy struct {
+	listener net.Listener
+	target   string
+
+	mu     sync.Mutex // guards what follows
+	frozen bool
+	conns  []net.Conn
+}
+
+func newProxy(t *testing.T, target string) *proxy {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxy{listener: listener, target: strings.TrimPrefix(target, "nats://")}
+	var running sync.WaitGroup
+	running.Go(func() { p.accept(&running) })
+	t.Cleanup(func() {
+		_ = listener.Close()
+		p.freeze(false)
+		p.mu.Lock()
+		for _, c := range p.conns {
+			_ = c.Close()
+		}
+		p.mu.Unlock()
+		running.Wait()
+	})
+	return p
+}
+
+func (p *proxy) url() string { return "nats://" + p.listener.Addr().String() }
+
+func (p *proxy) freeze(frozen bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.frozen = frozen
+}
+
+func (p *proxy) isFrozen() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.frozen
+}
+
+func (p *proxy) accept(running *sync.WaitGroup) {
+	for {
+		from, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		to, err := net.Dial("tcp", p.target)
+		if err != nil {
+			_ = from.Close()
+			continue
+		}
+		p.mu.Lock()
+		p.conns = append(p.conns, from, to)
+		p.mu.Unlock()
+		running.Go(func() { p.carry(to, from) })
+		running.Go(func() { p.carry(from, to) })
+	}
+}
+
+func (p *proxy) carry(to io.WriteCloser, from io.ReadCloser) {
+	defer to.Close()
+	defer from.Close()
+	buf := make([]byte, 32<<10)
+	for {
+		for p.isFrozen() {
+			time.Sleep(5 * time.Millisecond)
+		}
+		n, err := from.Read(buf)
+		for p.isFrozen() {
+			time.Sleep(5 * time.Millisecond)
+		}
+		if n > 0 {
+			if _, err := to.Write(buf[:n]); err != nil {
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}

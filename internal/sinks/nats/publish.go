@@ -1,0 +1,128 @@
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/kubebridge/bridge/internal/sinks"
+)
+
+// publishJetStream writes all messages, then waits for the acks. Each is sent once: a resend from here could overtake a
+// later message of its object, which the caller lets go as soon as this one has an answer.
+func (s *Sink) publishJetStream(ctx context.Context, batch []*sinks.Message, to route) {
+	sinks.Fail(batch, nil)
+	c, err := s.acks.begin(ctx, batch)
+	if err != nil {
+		sinks.Fail(batch, stopped(err))
+		return
+	}
+	defer s.acks.end(c)
+	s.write(ctx, c, to)
+	s.wait(ctx, c)
+	s.metrics.duplicates.Add(float64(c.duplicates()))
+}
+
+// write hands the messages to the connection. It stops early when the connection breaks or ctx ends: then the call is over.
+func (s *Sink) write(ctx context.Context, c *call, to route) {
+	enc := encoders.Get().(*encoder)
+	defer enc.release()
+	limits := s.limits()
+	for i, m := range c.batch {
+		if c.over() {
+			return
+		}
+		if err := ctx.Err(); err != nil {
+			c.fail(stopped(err))
+			return
+		}
+		msg := enc.encode(m.Event, to, s.cfg.Encoding, func(dst []byte) []byte { return s.acks.appendReply(dst, c, i) })
+		if err := limits.check(msg); err != nil {
+			c.answer(i, ack{failed, answer(err)})
+			continue
+		}
+		if err := s.conn.PublishMsg(msg); err != nil && !s.writeFailed(c, i, err) {
+			return
+		}
+	}
+}
+
+// writeFailed answers for a message that the client did not take, and says whether to go on. An error that is
+// not about this message is one of the connection, and whatever lay in its buffer may be lost with it.
+func (s *Sink) writeFailed(c *call, i int, err error) bool {
+	err = answer(fmt.Errorf("publish: %w", err))
+	if sinks.Classify(err) == sinks.Refused {
+		c.answer(i, ack{failed, err})
+		return true
+	}
+	c.fail(err)
+	return false
+}
+
+// wait returns when each message has its answer.
+func (s *Sink) wait(ctx context.Context, c *call) {
+	timer := time.NewTimer(s.cfg.AckTimeout)
+	defer timer.Stop()
+	select {
+	case <-c.done:
+	case <-ctx.Done():
+		c.fail(stopped(ctx.Err()))
+	case <-timer.C:
+		c.fail(answer(s.withServersWord(fmt.Errorf("%w (after %v)", ErrAckTimeout, s.cfg.AckTimeout))))
+	}
+}
+
+// publishCore writes all messages and asks the server for a sign that it has read them.
+func (s *Sink) publishCore(ctx context.Context, batch []*sinks.Message, to route) {
+	reconnects := s.conn.Stats().Reconnects
+	s.writeCore(ctx, batch, to)
+	err := s.flush(ctx)
+	if err == nil && s.conn.Stats().Reconnects != reconnects {
+		// The sign came over another connection than the messages went.
+		err = answer(fmt.Errorf("publish: %w", nats.ErrDisconnected))
+	}
+	for _, m := range batch {
+		if m.Err == nil {
+			m.Err = err
+		}
+	}
+}
+
+// writeCore hands the messages to the connection. Err is nil where that went well.
+func (s *Sink) writeCore(ctx context.Context, batch []*sinks.Message, to route) {
+	enc := encoders.Get().(*encoder)
+	defer enc.release()
+	limits := s.limits()
+	for _, m := range batch {
+		if err := ctx.Err(); err != nil {
+			m.Err = stopped(err)
+			continue
+		}
+		msg := enc.encode(m.Event, to, s.cfg.Encoding, nil)
+		if m.Err = answer(limits.check(msg)); m.Err == nil {
+			m.Err = answer(s.conn.PublishMsg(msg))
+		}
+	}
+}
+
+// flush returns once the server has read everything that was written before.
+func (s *Sink) flush(ctx context.Context) error {
+	bounded, cancel := context.WithTimeout(ctx, s.cfg.AckTimeout)
+	defer cancel()
+	switch err := s.conn.FlushWithContext(bounded); {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return stopped(ctx.Err())
+	case errors.Is(err, context.DeadlineExceeded):
+		return answer(s.withServersWord(fmt.Errorf("flush: %w (after %v)", ErrAckTimeout, s.cfg.AckTimeout)))
+	default:
+		return answer(fmt.Errorf("flush: %w", err))
+	}
+}
+
+// stopped is the answer when the caller's context ended: a deadline is the caller's wish as well as a cancellation.
+func stopped(err error) error { return &sinks.Error{Class: sinks.Stopped, Err: err} }

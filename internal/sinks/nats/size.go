@@ -1,0 +1,53 @@
+package nats
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Limits of the wire that the server's greeting does not tell.
+const (
+	maxHeader = math.MaxUint16 // of a message in a stream, with its first line
+	// maxSubjects keeps "HPUB subject reply sizes" within max_control_line, 4,096 by default: a longer line makes
+	// the server close the connection, and the resent message would close the next one.
+	maxSubjects = 4096 - 64
+)
+
+// headerSize is what the header block takes on the wire.
+func headerSize(h nats.Header) int {
+	size := len("NATS/1.0\r\n") + len("\r\n")
+	for name, values := range h {
+		for _, value := range values {
+			size += len(name) + len(": ") + len(value) + len("\r\n")
+		}
+	}
+	return size
+}
+
+// sizeLimits are the sizes that the server at the other end takes; 0 means no limit.
+type sizeLimits struct {
+	payload int // max_payload: headers and data
+	stream  int // the stream's max_msg_size: headers and data
+	header  int
+}
+
+// check says whether the server would refuse the message for its size. Found out here it costs no connection: the server
+// answers a payload above max_payload by closing the connection.
+func (l sizeLimits) check(msg *nats.Msg) error {
+	header := headerSize(msg.Header)
+	size := header + len(msg.Data)
+	switch {
+	case len(msg.Subject)+len(msg.Reply) > maxSubjects:
+		return fmt.Errorf("%w: its subject has %d bytes, at most %d fit", ErrTooLarge, len(msg.Subject), maxSubjects-len(msg.Reply))
+	case l.header > 0 && header > l.header:
+		return fmt.Errorf("%w: its headers have %d bytes, a stream takes %d", ErrTooLarge, header, l.header)
+	case l.payload > 0 && size > l.payload:
+		return fmt.Errorf("%w: %d bytes with headers, the server's max_payload is %d", ErrTooLarge, size, l.payload)
+	case l.stream > 0 && size > l.stream:
+		return fmt.Errorf("%w: %d bytes with headers, the stream's max_msg_size is %d", ErrTooLarge, size, l.stream)
+	default:
+		return nil
+	}
+}

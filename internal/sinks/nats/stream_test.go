@@ -1,0 +1,155 @@
+package nats_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/sinks/nats"
+)
+
+var errTest = errors.New("refused by a test")
+
+func streamConfig(t *testing.T, js jetstream.JetStream, name string) jetstream.StreamConfig {
+	t.Helper()
+	s, err := js.Stream(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.CachedInfo().Config
+}
+
+func TestAnAbsentStreamIsCreatedWithTheDocumentedDefaults(t *testing.T) {
+	ts := newTestServer(t)
+	ts.openSink()
+	c := streamConfig(t, ts.jetStream(), "K8S")
+	if c.Storage != jetstream.FileStorage || c.Retention != jetstream.LimitsPolicy || c.Discard != jetstream.DiscardOld || c.Replicas != 1 ||
+		c.MaxAge != 168*time.Hour || c.Duplicates != 2*time.Minute || c.Compression != jetstream.S2Compression || c.MaxBytes != -1 || !c.AllowDirect {
+		t.Errorf("got %+v", c)
+	}
+}
+
+func TestAStreamIsCreatedAsConfigured(t *testing.T) {
+	ts := newTestServer(t)
+	ts.openSink(func(c *nats.Config) {
+		c.Stream = nats.Stream{
+			Name: "AUDIT", Subjects: []string{"k8s.>"}, MaxAge: -1, MaxBytes: 1 << 20, Storage: "memory", Duplicates: time.Minute, Compression: "none",
+		}
+	})
+	c := streamConfig(t, ts.jetStream(), "AUDIT")
+	if c.Storage != jetstream.MemoryStorage || c.MaxAge != 0 || c.MaxBytes != 1<<20 || c.Duplicates != time.Minute || c.Compression != jetstream.NoCompression || c.Subjects[0] != "k8s.>" {
+		t.Errorf("got %+v", c)
+	}
+}
+
+func TestAStreamThatExistsIsNeverChanged(t *testing.T) {
+	ts := newTestServer(t)
+	js := ts.jetStream()
+	sound := jetstream.StreamConfig{Name: "K8S", Subjects: []string{"k8s.test.>"}, Duplicates: 2 * time.Minute}
+	for _, c := range []struct {
+		name   string
+		change func(*jetstream.StreamConfig)
+		says   []string // nothing: Open succeeds
+	}{
+		{"keeps messages for another time", func(c *jetstream.StreamConfig) { c.MaxAge, c.MaxBytes = time.Hour, 1<<20 }, nil},
+		{"holds more subjects", func(c *jetstream.StreamConfig) { c.Subjects = []string{"k8s.>"} }, nil},
+		{"remembers ids for longer", func(c *jetstream.StreamConfig) { c.Duplicates = time.Hour }, nil},
+		{"holds other subjects", func(c *jetstream.StreamConfig) { c.Subjects = []string{"k8s.test.apps.>"} }, []string{"[k8s.test.apps.>] do not cover [k8s.test.>]"}},
+		{"forgets ids earlier", func(c *jetstream.StreamConfig) { c.Duplicates = time.Second }, []string{"duplicates window is 1s, wanted at least 2m0s"}},
+		{"is in memory", func(c *jetstream.StreamConfig) { c.Storage = jetstream.MemoryStorage }, []string{"storage is Memory, wanted File"}},
+		{"is a work queue", func(c *jetstream.StreamConfig) { c.Retention = jetstream.WorkQueuePolicy }, []string{"retention is WorkQueue"}},
+		{"follows interest", func(c *jetstream.StreamConfig) { c.Retention = jetstream.InterestPolicy }, []string{"retention is Interest"}},
+		{"acknowledges nothing", func(c *jetstream.StreamConfig) { c.NoAck = true }, []string{"no_ack"}},
+		{"differs twice", func(c *jetstream.StreamConfig) { c.Storage, c.Duplicates = jetstream.MemoryStorage, time.Second }, []string{"storage is", "duplicates window is"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			existing := sound
+			c.change(&existing)
+			if _, err := js.CreateStream(t.Context(), existing); err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = js.DeleteStream(t.Context(), "K8S") }()
+			before := streamConfig(t, js, "K8S")
+
+			sink := ts.newSink()
+			err := sink.Open(t.Context())
+			defer sink.Close()
+			if c.says == nil && err != nil {
+				t.Errorf("open: %v", err)
+			} else if c.says != nil {
+				wantClass(t, err, sinks.Refused)
+				wantMentions(t, err, append(c.says, "K8S", "nats stream edit")...)
+			}
+			after := streamConfig(t, js, "K8S")
+			if before.MaxAge != after.MaxAge || before.Duplicates != after.Duplicates || before.Subjects[0] != after.Subjects[0] || before.MaxBytes != after.MaxBytes {
+				t.Errorf("the stream was changed from %+v to %+v", before, after)
+			}
+		})
+	}
+}
+
+func TestFewerReplicasThanAskedForAreTold(t *testing.T) {
+	ts := newTestServer(t)
+	ts.openSink()
+	err := ts.newSink(func(c *nats.Config) { c.Stream.Replicas = 3 }).Open(t.Context())
+	wantClass(t, err, sinks.Refused)
+	wantMentions(t, err, "replicas are 1, wanted 3")
+}
+
+func TestAnotherStreamThatHoldsTheSubjectsIsNamed(t *testing.T) {
+	ts := newTestServer(t)
+	if _, err := ts.jetStream().CreateStream(t.Context(), jetstream.StreamConfig{Name: "OLD", Subjects: []string{"k8s.>"}}); err != nil {
+		t.Fatal(err)
+	}
+	err := ts.newSink().Open(t.Context())
+	wantClass(t, err, sinks.Refused)
+	wantMentions(t, err, "NATS at nats://127.0.0.1:", "K8S can't be created", "stream OLD takes", "stream.name: OLD")
+}
+
+func TestVerifyNeverCreatesAStream(t *testing.T) {
+	ts := newTestServer(t)
+	verify := func(c *nats.Config) { c.Stream.Manage = nats.Verify }
+	err := ts.newSink(verify).Open(t.Context())
+	wantClass(t, err, sinks.Refused)
+	wantMentions(t, err, "stream K8S does not exist", "k8s.test.>", "manage: create")
+	if _, err := ts.jetStream().Stream(t.Context(), "K8S"); !errors.Is(err, jetstream.ErrStreamNotFound) {
+		t.Errorf("the stream: %v", err)
+	}
+	ts.openSink() // creates it
+	ts.openSink(verify)
+}
+
+func TestAServerWithoutJetStreamIsExplained(t *testing.T) {
+	ts := newTestServer(t, func(o *server.Options) { o.JetStream = false })
+	err := ts.newSink().Open(t.Context())
+	wantClass(t, err, sinks.Retry)
+	wantMentions(t, err, "no JetStream", "-js", "mode: core")
+}
+
+func TestAnAccountWithoutRightsToTheAPIIsExplained(t *testing.T) {
+	ts := newTestServer(t, withUser("bridge", "secret", denyPublish("$JS.API.>")))
+	err := ts.newSink(func(c *nats.Config) {
+		c.Auth, c.ConnectTimeout = nats.Auth{User: "bridge", Password: "secret"}, 500*time.Millisecond
+	}).Open(t.Context())
+	wantClass(t, err, sinks.Retry)
+	wantMentions(t, err, "permission for $JS.API.>", "Permissions Violation")
+}
+
+func TestAFullStreamThatKeepsItsOldMessagesAnswersRetry(t *testing.T) {
+	ts := newTestServer(t)
+	full := jetstream.StreamConfig{
+		Name: "K8S", Subjects: []string{"k8s.test.>"}, Duplicates: 2 * time.Minute, MaxMsgs: 1, Discard: jetstream.DiscardNew,
+	}
+	if _, err := ts.jetStream().CreateStream(t.Context(), full); err != nil {
+		t.Fatal(err)
+	}
+	sink := ts.openSink()
+	mustStore(t, sink, ev("a", 1))
+	err := call(t, sink, ev("a", 2))[0].Err
+	wantClass(t, err, sinks.Retry)
+	wantMentions(t, err, "maximum messages exceeded")
+}

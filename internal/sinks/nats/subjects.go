@@ -1,0 +1,124 @@
+package nats
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/kubebridge/bridge/internal/event"
+)
+
+// deadLetterToken stands where events have a field. event.AppendSubjectToken never gives a token that begins with "_" for
+// a Kubernetes name, so no event meets a dead letter.
+const deadLetterToken = "_deadletter"
+
+// parseSubject reads a subject template and checks that it gives valid subjects whatever the fields are.
+func parseSubject(field, text string) (*event.Template, error) {
+	t, err := event.ParseTemplate(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", field, err)
+	}
+	for token := range strings.SplitSeq(t.Pattern("x", nil, event.AppendSubjectToken), ".") {
+		if token == "" {
+			return nil, fmt.Errorf("%s %q: has an empty token", field, text)
+		}
+		if strings.ContainsAny(token, " \t\r\n*>") {
+			return nil, fmt.Errorf("%s %q: white space and the wildcards * and > are not allowed", field, text)
+		}
+	}
+	if strings.HasPrefix(text, "$") || strings.HasPrefix(text, "_") {
+		return nil, fmt.Errorf("%s %q: subjects that begin with $ or _ belong to the server", field, text)
+	}
+	return t, nil
+}
+
+// defaultDeadLetter puts dead letters below the constant beginning of the subject, so that the stream holds them too.
+func defaultDeadLetter(subject string) string {
+	var constant []string
+	for token := range strings.SplitSeq(subject, ".") {
+		if strings.Contains(strings.ReplaceAll(token, "{cluster}", ""), "{") {
+			break
+		}
+		constant = append(constant, token)
+	}
+	constant = append(constant, deadLetterToken, "{resource}", "{op}")
+	if len(constant) == 3 { // a subject may not begin with "_"
+		constant[0] = "deadletter"
+	}
+	return strings.Join(constant, ".")
+}
+
+// deriveSubjects fills in the stream's subjects, and checks that they cover what will be published.
+func (c *Config) deriveSubjects(subject, deadLetter *event.Template) error {
+	if strings.Contains(c.Subject, "{cluster}") && c.Cluster == "" {
+		return fmt.Errorf("cluster is not set, but subject %q names {cluster}", c.Subject)
+	}
+	published := []string{c.pattern(subject)}
+	if deadLetter != nil {
+		published = append(published, c.pattern(deadLetter))
+	}
+	if len(c.Stream.Subjects) > 0 {
+		if missing := uncovered(c.Stream.Subjects, published); len(missing) > 0 {
+			return fmt.Errorf("stream.subjects %v do not cover %v, which will be published: add them", c.Stream.Subjects, missing)
+		}
+		return nil
+	}
+	constant := constantPrefix(published[0])
+	if constant == "" {
+		return fmt.Errorf("subject %q begins with a field, so the stream would hold every subject of the account: set stream.subjects, or begin with a constant", c.Subject)
+	}
+	c.Stream.Subjects = []string{constant}
+	c.Stream.Subjects = append(c.Stream.Subjects, uncovered(c.Stream.Subjects, published)...)
+	return nil
+}
+
+// pattern is the template as a subject with wildcards. A token with a field in it can only be matched as a whole.
+func (c *Config) pattern(t *event.Template) string {
+	tokens := strings.Split(t.Pattern("*", map[string]string{"cluster": c.Cluster}, event.AppendSubjectToken), ".")
+	for i, token := range tokens {
+		if strings.Contains(token, "*") {
+			tokens[i] = "*"
+		}
+	}
+	return strings.Join(tokens, ".")
+}
+
+// constantPrefix is everything below the tokens before the first wildcard; "" when there are none.
+func constantPrefix(pattern string) string {
+	before, _, wild := strings.Cut(pattern, "*")
+	if !wild || before == "" {
+		return before
+	}
+	return before + ">"
+}
+
+// uncovered are the patterns that no subject covers.
+func uncovered(subjects, patterns []string) (missing []string) {
+	for _, pattern := range patterns {
+		covered := false
+		for _, subject := range subjects {
+			covered = covered || covers(subject, pattern)
+		}
+		if !covered {
+			missing = append(missing, pattern)
+		}
+	}
+	return missing
+}
+
+// covers says whether every subject that matches pattern matches subject too.
+func covers(subject, pattern string) bool {
+	want, have := strings.Split(pattern, "."), strings.Split(subject, ".")
+	for i, token := range have {
+		switch {
+		case i >= len(want):
+			return false
+		case token == ">":
+			return true
+		case want[i] == ">":
+			return false
+		case token != "*" && token != want[i]:
+			return false
+		}
+	}
+	return len(have) == len(want)
+}

@@ -1,0 +1,147 @@
+package nats_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/sinks/nats"
+)
+
+// authority is a CA of a test, with the files it has written.
+type authority struct {
+	t      *testing.T
+	cert   *x509.Certificate
+	key    *ecdsa.PrivateKey
+	caFile string
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	a := &authority{t: t, caFile: filepath.Join(t.TempDir(), "ca.pem")}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test CA"}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign,
+	}
+	var der []byte
+	a.key, der = a.sign(template, nil)
+	a.cert, _ = x509.ParseCertificate(der)
+	a.write(a.caFile, "CERTIFICATE", der)
+	return a
+}
+
+// sign makes a key and a certificate for it; the authority's own when there is none yet.
+func (a *authority) sign(template *x509.Certificate, parent *x509.Certificate) (*ecdsa.PrivateKey, []byte) {
+	a.t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	signer := a.key
+	if parent == nil {
+		parent, signer = template, key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return key, der
+}
+
+// issue writes a certificate for 127.0.0.1 and its key.
+func (a *authority) issue() (certFile, keyFile string) {
+	a.t.Helper()
+	key, der := a.sign(&x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "bridge"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}, a.cert)
+	dir := a.t.TempDir()
+	certFile, keyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	keyDER, _ := x509.MarshalPKCS8PrivateKey(key)
+	a.write(certFile, "CERTIFICATE", der)
+	a.write(keyFile, "PRIVATE KEY", keyDER)
+	return certFile, keyFile
+}
+
+func (a *authority) write(path, kind string, der []byte) {
+	a.t.Helper()
+	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// server options with TLS, which asks for client certificates of the same authority when mutual is set.
+func (a *authority) server(mutual, handshakeFirst bool) func(*server.Options) {
+	certFile, keyFile := a.issue()
+	cert, err := tls.LoadX509KeyPair(certFile, keyFile)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	config := &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
+	if mutual {
+		config.ClientCAs, config.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
+		config.ClientCAs.AddCert(a.cert)
+	}
+	return func(o *server.Options) {
+		o.TLSConfig, o.TLSTimeout, o.TLSHandshakeFirst = config, 5, handshakeFirst
+	}
+}
+
+func withTLS(settings nats.TLS) func(*nats.Config) {
+	return func(c *nats.Config) { c.TLS = settings }
+}
+
+func TestTheSinkSpeaksTLS(t *testing.T) {
+	a := newAuthority(t)
+	certFile, keyFile := a.issue()
+	for name, c := range map[string]struct {
+		mutual, first bool
+		settings      nats.TLS
+	}{
+		"with a CA":                 {false, false, nats.TLS{CAFile: a.caFile}},
+		"with a client certificate": {true, false, nats.TLS{CAFile: a.caFile, CertFile: certFile, KeyFile: keyFile}},
+		"before the greeting":       {false, true, nats.TLS{CAFile: a.caFile, HandshakeFirst: true}},
+		"with any certificate":      {false, false, nats.TLS{Insecure: true}},
+		"with the name it is told":  {false, false, nats.TLS{CAFile: a.caFile, ServerName: "127.0.0.1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ts := newTestServer(t, a.server(c.mutual, c.first))
+			mustStore(t, ts.openSink(withTLS(c.settings)), ev("a", 1))
+		})
+	}
+}
+
+func TestTLSThatCantWorkIsTheOperatorsMatter(t *testing.T) {
+	a, stranger := newAuthority(t), newAuthority(t)
+	for name, c := range map[string]struct {
+		server   func(*server.Options)
+		settings nats.TLS
+		says     string
+	}{
+		"unknown CA":        {a.server(false, false), nats.TLS{CAFile: stranger.caFile}, "unknown authority"},
+		"system's CAs":      {a.server(false, false), nats.TLS{}, "certificate"},
+		"another name":      {a.server(false, false), nats.TLS{CAFile: a.caFile, ServerName: "nats.example.com"}, "nats.example.com"},
+		"server without it": {func(*server.Options) {}, nats.TLS{CAFile: a.caFile}, "secure connection"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ts := newTestServer(t, c.server)
+			err := ts.newSink(withTLS(c.settings)).Open(t.Context())
+			wantClass(t, err, sinks.Refused)
+			wantMentions(t, err, c.says)
+		})
+	}
+}

@@ -1,0 +1,154 @@
+package sinktest
+
+import (
+	"fmt"
+	"maps"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/sinks"
+)
+
+// history is versions from to to of each of the named objects, in the order the API server would deliver them.
+func history(from, to int, names ...string) []*event.Event {
+	var events []*event.Event
+	for version := from; version <= to; version++ {
+		for _, name := range names {
+			events = append(events, NewEvent(name, version, 300))
+		}
+	}
+	return events
+}
+
+func names(prefix string, n int) []string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf("%s-%d", prefix, i)
+	}
+	return all
+}
+
+func keepsOrder(t *testing.T, h Harness) {
+	b := h.Start(t)
+	events := history(1, 20, names("web", 12)...)
+	publish(t, open(t, b), events...)
+	wantHistory(t, b, events)
+}
+
+// keepsOrderOfConcurrentCallers is also the case that shows data races. Callers share no lane.
+func keepsOrderOfConcurrentCallers(t *testing.T, h Harness) {
+	b := h.Start(t)
+	sink := open(t, b)
+	events := history(1, 15, names("web", 24)...)
+	perLane := map[string][]*event.Event{}
+	for _, e := range events {
+		lane := laneOf(t.Context(), t, sink, e)
+		perLane[lane] = append(perLane[lane], e)
+	}
+	var calls sync.WaitGroup
+	for _, mine := range perLane {
+		calls.Go(func() { publishLane(t, sink, mine) })
+	}
+	calls.Wait()
+	wantHistory(t, b, events)
+}
+
+// publishLane sends the events of one lane, one per call, from a goroutine of its own.
+func publishLane(t *testing.T, sink sinks.Sink, events []*event.Event) {
+	for _, e := range events {
+		deadline := time.Now().Add(time.Minute)
+		for {
+			err := call(t.Context(), sink, e)[0].Err
+			if err == nil {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Errorf("%s not stored after a minute: %v", e.ID, err)
+				return
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+}
+
+func storesAResentMessageOnce(t *testing.T, h Harness) {
+	b := h.Start(t)
+	sink := open(t, b)
+	events := history(1, 2, "web", "api")
+	publish(t, sink, events...)
+	publish(t, sink, events...)
+	wantExactly(t, b, events...)
+}
+
+func storesOnceAcrossRestart(t *testing.T, h Harness) {
+	b := h.Start(t)
+	events := history(1, 2, "web", "api")
+	publish(t, open(t, b), events...)
+	publish(t, open(t, b), events...)
+	wantExactly(t, b, events...)
+}
+
+func laneIsConstant(t *testing.T, h Harness) {
+	sink := open(t, h.Start(t))
+	for _, name := range names("web", 30) {
+		lane := laneOf(t.Context(), t, sink, NewEvent(name, 1, 300))
+		if lane == "" {
+			t.Fatalf("%s has no lane", name)
+		}
+		later := NewEvent(name, 2, 900)
+		later.Op, later.Type, later.Manager = event.Deleted, "dev.kubebridge.resource.deleted", "other"
+		if got := laneOf(t.Context(), t, sink, later); got != lane {
+			t.Errorf("%s: lane %q, later %q", name, lane, got)
+		}
+	}
+}
+
+// wantHistory checks that every version of every object is stored and that none comes after a later one of its object.
+// Duplicates are allowed: another case is about them.
+func wantHistory(t *testing.T, b *Broker, events []*event.Event) {
+	t.Helper()
+	seen, newest := map[string]bool{}, map[string]int{}
+	for _, r := range readUntilAll(t, b, events) {
+		name := r.Attributes["name"]
+		version, err := strconv.Atoi(r.Attributes["resourceversion"])
+		if err != nil {
+			t.Fatalf("%s: resourceversion: %v", r.Attributes["id"], err)
+		}
+		if version < newest[name] {
+			t.Errorf("version %d of %s is stored after version %d", version, name, newest[name])
+		}
+		newest[name] = max(newest[name], version)
+		seen[r.Attributes["id"]] = true
+	}
+	missing := 0
+	for _, e := range events {
+		if !seen[e.ID] {
+			missing++
+		}
+	}
+	if missing > 0 {
+		t.Errorf("%d of %d events were acknowledged and are not stored", missing, len(events))
+	}
+}
+
+// readUntilAll reads until every event is there: with duplicates, the first len(events) messages need not be all.
+func readUntilAll(t *testing.T, b *Broker, events []*event.Event) []Received {
+	t.Helper()
+	want := map[string]bool{}
+	for _, e := range events {
+		want[e.ID] = true
+	}
+	for n := len(events); ; n++ {
+		stored := b.Read(t, n)
+		missing := maps.Clone(want)
+		for _, r := range stored {
+			delete(missing, r.Attributes["id"])
+		}
+		if n = max(n, len(stored)); len(missing) == 0 || t.Failed() {
+			return stored
+		}
+	}
+}

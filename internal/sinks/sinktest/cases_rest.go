@@ -1,0 +1,117 @@
+package sinktest
+
+import (
+	"bytes"
+	"errors"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/event"
+)
+
+var errPoison = errors.New(`the schema says "no"`)
+
+func deadLetterArrives(t *testing.T, h Harness) {
+	b := h.Start(t)
+	sink := open(t, b)
+	e := NewEvent("web", 7, 500)
+	if err := sink.DeadLetter(t.Context(), e, errPoison, 5); err != nil {
+		t.Fatalf("dead letter: %v", err)
+	}
+	r := onlyDeadLetter(t, b, e)
+	if !bytes.Equal(r.Data, e.Data) {
+		t.Errorf("data: got %.200q, want %.200q", r.Data, e.Data)
+	}
+	if truncated := r.Attributes["truncated"]; truncated != "" {
+		t.Errorf("truncated is %q although the data is there", truncated)
+	}
+}
+
+func largeDeadLetterArrives(t *testing.T, h Harness) {
+	b := h.Start(t)
+	sink := open(t, b)
+	e := NewEvent("web", 7, h.TooLarge)
+	if err := sink.DeadLetter(t.Context(), e, errPoison, 5); err != nil {
+		t.Fatalf("dead letter: %v", err)
+	}
+	r := onlyDeadLetter(t, b, e)
+	if len(r.Data) != 0 || r.Attributes["truncated"] != "true" || r.Attributes["originalsize"] != strconv.Itoa(len(e.Data)) {
+		t.Errorf("got %d bytes of data, truncated=%q, originalsize=%q; want none, true, %d",
+			len(r.Data), r.Attributes["truncated"], r.Attributes["originalsize"], len(e.Data))
+	}
+}
+
+// onlyDeadLetter is the one message stored, which must be the event with a reason, and not where events are.
+func onlyDeadLetter(t *testing.T, b *Broker, e *event.Event) Received {
+	t.Helper()
+	stored := b.Read(t, 1)
+	if len(stored) != 1 {
+		t.Fatalf("%d messages stored, want 1", len(stored))
+	}
+	r := stored[0]
+	for name, want := range attributesOf(e) {
+		if name != "datacontenttype" && r.Attributes[name] != want {
+			t.Errorf("attribute %s is %q, want %q", name, r.Attributes[name], want)
+		}
+	}
+	if reason := r.Attributes["deadletterreason"]; !strings.Contains(reason, errPoison.Error()) {
+		t.Errorf("deadletterreason is %q, want %q in it", reason, errPoison)
+	}
+	if attempts := r.Attributes["deadletterattempts"]; attempts != "5" {
+		t.Errorf("deadletterattempts is %q, want 5", attempts)
+	}
+	return r
+}
+
+func emptyBatch(t *testing.T, h Harness) {
+	sink := open(t, h.Start(t))
+	began := time.Now()
+	sink.Publish(t.Context(), nil)
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("took %v", took)
+	}
+}
+
+func closeEndsGoroutines(t *testing.T, h Harness) {
+	b := h.Start(t)
+	warm := b.NewSink(t) // a first connection may start goroutines that belong to the broker or to a library for good
+	if err := warm.Open(t.Context()); err != nil {
+		t.Fatalf("open: %v", err)
+	}
+	publish(t, warm, NewEvent("web", 1, 300))
+	if err := warm.Close(); err != nil {
+		t.Fatalf("close: %v", err)
+	}
+	before := settled()
+
+	sink := b.NewSink(t)
+	if err := sink.Open(t.Context()); err != nil {
+		t.Fatalf("open: %v", err)
+	}
+	publish(t, sink, history(2, 4, "web", "api")...)
+	if err := sink.Close(); err != nil {
+		t.Fatalf("close: %v", err)
+	}
+	if err := sink.Close(); err != nil {
+		t.Errorf("second close: %v", err)
+	}
+	for began := time.Now(); runtime.NumGoroutine() > before; time.Sleep(10 * time.Millisecond) {
+		if time.Since(began) > 10*time.Second {
+			stacks := make([]byte, 1<<20)
+			t.Fatalf("%d goroutines, %d before the sink was opened:\n%s", runtime.NumGoroutine(), before, stacks[:runtime.Stack(stacks, true)])
+		}
+	}
+}
+
+// settled is the number of goroutines once those that are about to end have ended.
+func settled() int {
+	count := runtime.NumGoroutine()
+	for range 20 {
+		time.Sleep(20 * time.Millisecond)
+		count = min(count, runtime.NumGoroutine())
+	}
+	return count
+}

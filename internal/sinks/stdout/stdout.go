@@ -1,0 +1,201 @@
+package stdout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/term"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/sinks"
+)
+
+// Values of Config.Format.
+const (
+	Auto  = "auto"  // Short on a terminal, JSON elsewhere
+	JSON  = "json"  // one structured CloudEvent per line
+	Short = "short" // one line for people per event
+)
+
+// Config of a Sink. Zero values mean the documented default.
+type Config struct {
+	// Writer gets the lines. Default os.Stdout. It is never closed.
+	Writer io.Writer
+	// Format is Auto (default), JSON or Short.
+	Format string
+}
+
+// lane is the only one: a stream of lines has one order.
+const lane = "stdout"
+
+// Sink prints events. It implements sinks.Sink.
+type Sink struct {
+	out    io.Writer
+	format func(dst []byte, e *event.Event) []byte
+
+	turn chan struct{} // holds one token; who has it writes, and owns what follows
+	buf  []byte
+	owed torn
+}
+
+// torn is a line of which the writer took only the beginning.
+type torn struct {
+	id   string // of its message
+	rest []byte // of the line, not written yet
+}
+
+var _ sinks.Sink = (*Sink)(nil)
+
+// New checks the configuration.
+func New(cfg Config) (*Sink, error) {
+	if cfg.Writer == nil {
+		cfg.Writer = os.Stdout
+	}
+	s := &Sink{out: cfg.Writer, turn: make(chan struct{}, 1)}
+	terminal := isTerminal(cfg.Writer)
+	switch {
+	case cfg.Format == JSON, (cfg.Format == Auto || cfg.Format == "") && !terminal:
+		s.format = appendJSONLine
+	case cfg.Format == Short, cfg.Format == Auto, cfg.Format == "":
+		s.format = shortFormat{colour: terminal && wantsColour()}.appendLine
+	default:
+		return nil, fmt.Errorf("stdout sink: format %q: want one of auto, json, short", cfg.Format)
+	}
+	s.turn <- struct{}{}
+	return s, nil
+}
+
+func isTerminal(w io.Writer) bool {
+	file, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
+}
+
+// wantsColour follows no-color.org.
+func wantsColour() bool {
+	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+}
+
+// Open does nothing.
+func (s *Sink) Open(context.Context) error { return nil }
+
+// Close does nothing: the writer is the caller's.
+func (s *Sink) Close() error { return nil }
+
+// Order is ByLane: lines come in the order given.
+func (s *Sink) Order() sinks.Order { return sinks.ByLane }
+
+// Limits are the defaults, but for one call at a time.
+func (s *Sink) Limits() sinks.Limits { return sinks.Limits{Concurrency: 1} }
+
+// Lane is the same for all events.
+func (s *Sink) Lane(context.Context, *event.Event) (string, error) { return lane, nil }
+
+// Publish writes a line for each message. It waits for the writer, which can't be interrupted: ctx is looked at before.
+func (s *Sink) Publish(ctx context.Context, batch []*sinks.Message) {
+	if len(batch) == 0 {
+		return
+	}
+	if err := s.takeTurn(ctx); err != nil {
+		sinks.Fail(batch, err)
+		return
+	}
+	defer s.passTurn()
+	sinks.Fail(batch, nil)
+	s.write(batch)
+}
+
+// DeadLetter writes the event with the reason and the attempts as attributes.
+func (s *Sink) DeadLetter(ctx context.Context, e *event.Event, reason error, attempts int) error {
+	dead := *e
+	dead.Extensions = append(e.Extensions[:len(e.Extensions):len(e.Extensions)],
+		event.Attribute{Name: "deadletterreason", Value: printable(reason.Error())},
+		event.Attribute{Name: "deadletterattempts", Value: strconv.Itoa(attempts)})
+	m := &sinks.Message{Event: &dead}
+	s.Publish(ctx, []*sinks.Message{m})
+	return m.Err
+}
+
+func (s *Sink) takeTurn(ctx context.Context) error {
+	err := ctx.Err()
+	if err == nil {
+		select {
+		case <-s.turn:
+			return nil
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+	}
+	return &sinks.Error{Class: sinks.Stopped, Err: err}
+}
+
+// passTurn lets the next one write, without the memory of one huge batch.
+func (s *Sink) passTurn() {
+	const large = 4 << 20
+	if cap(s.buf) > large {
+		s.buf = nil
+	}
+	s.turn <- struct{}{}
+}
+
+// write renders all lines into one buffer and writes them at once. Lines that the writer took to their end are acknowledged.
+func (s *Sink) write(batch []*sinks.Message) {
+	ends := make([]int, len(batch)) // where each message's line ends in buf
+	s.buf = append(s.buf[:0], s.owed.rest...)
+	for i, m := range batch {
+		// A message that is resent because its line was torn needs the rest of the line, and no second one.
+		if i > 0 || s.owed.rest == nil || s.owed.id != lineID(m.Event) {
+			s.buf = s.format(s.buf, m.Event)
+		}
+		ends[i] = len(s.buf)
+	}
+	written, err := s.out.Write(s.buf)
+	if err == nil && written == len(s.buf) {
+		s.owed = torn{}
+		return
+	}
+	s.tear(batch, ends, written, explain(err))
+}
+
+// tear sorts out a write that went wrong: what is stored, what is half written, what is not.
+func (s *Sink) tear(batch []*sinks.Message, ends []int, written int, err error) {
+	owedBefore := s.owed
+	s.owed = torn{}
+	if written < len(owedBefore.rest) {
+		s.owed = torn{owedBefore.id, append([]byte(nil), owedBefore.rest[written:]...)}
+	}
+	begin := len(owedBefore.rest)
+	for i, m := range batch {
+		if ends[i] <= written {
+			begin = ends[i]
+			continue
+		}
+		m.Err = err
+		if begin < written {
+			s.owed = torn{lineID(m.Event), append([]byte(nil), s.buf[written:ends[i]]...)}
+		}
+		begin = ends[i]
+	}
+}
+
+// lineID tells one line from another: a dead letter has the id of its event, and another line.
+func lineID(e *event.Event) string {
+	return e.MessageID() + "/" + strconv.Itoa(len(e.Extensions))
+}
+
+// explain sorts the errors of a writer. None of them is about the message, so none is Refused.
+func explain(err error) error {
+	switch {
+	case err == nil:
+		err = io.ErrShortWrite
+	case errors.Is(err, syscall.EPIPE), errors.Is(err, io.ErrClosedPipe), errors.Is(err, os.ErrClosed):
+		return &sinks.Error{Class: sinks.Reconnect, Err: fmt.Errorf("standard output: whoever read it has gone; restart the bridge with a reader: %w", err)}
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return &sinks.Error{Class: sinks.Retry, Err: fmt.Errorf("standard output goes to a full disk; make room, nothing is lost meanwhile: %w", err)}
+	}
+	return &sinks.Error{Class: sinks.Retry, Err: fmt.Errorf("standard output: %w", err)}
+}

@@ -1,0 +1,382 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/store"
+)
+
+var pods = resource.Type{Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true}
+
+func openDB(t *testing.T, dir string) *store.DB {
+	t.Helper()
+	db, err := store.Open(store.Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+func newIndexer(t *testing.T, db *store.DB, indexes map[string]store.IndexFunc) *store.Indexer {
+	t.Helper()
+	ix, err := db.Indexer(store.IndexerConfig{Name: "all/pods", Type: pods, Indexes: indexes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ix
+}
+
+// pod makes a pod in namespace shop; extra is put into its JSON.
+func pod(t *testing.T, name, version string, extra ...string) *resource.Object {
+	t.Helper()
+	raw := fmt.Sprintf(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":%q,"namespace":"shop","uid":"uid-%s","resourceVersion":%q}%s}`,
+		name, name, version, strings.Join(extra, ""))
+	obj, err := resource.Parse([]byte(raw), resource.ParseOptions{Type: pods})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return obj
+}
+
+func ok(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// settle commits objects as settled and forgets them in the overlay, as the checkpoint does.
+func settle(t *testing.T, db *store.DB, ix *store.Indexer, watermark resource.Version, settled map[resource.Key]store.Settled) {
+	t.Helper()
+	batch := db.NewBatch()
+	if watermark != "" {
+		batch.SetPosition(ix, watermark)
+	}
+	for key, s := range settled {
+		batch.Settle(ix, key, s)
+	}
+	ok(t, batch.Commit())
+	ix.Forget(settled)
+}
+
+func live(obj *resource.Object, seq uint64) store.Settled {
+	return store.Settled{Record: store.Record{UID: obj.UID, Version: obj.Version}, Object: obj, Seq: seq}
+}
+
+func dead(obj *resource.Object, version resource.Version, seq uint64) store.Settled {
+	return store.Settled{Record: store.Record{UID: obj.UID, Version: version, Deleted: true}, Seq: seq}
+}
+
+func keys(t *testing.T, ix *store.Indexer) []string {
+	t.Helper()
+	var out []string
+	for item, err := range ix.All() {
+		ok(t, err)
+		out = append(out, string(item.Key)+"@"+string(item.Version))
+	}
+	return out
+}
+
+func want[T comparable](t *testing.T, got []T, expected ...T) {
+	t.Helper()
+	if !slices.Equal(got, expected) {
+		t.Errorf("got %v, want %v", got, expected)
+	}
+}
+
+func TestWhatIsOnItsWayIsReadBeforeWhatIsSettled(t *testing.T) {
+	db := openDB(t, t.TempDir())
+	ix := newIndexer(t, db, nil)
+	one, two := pod(t, "a", "1"), pod(t, "a", "2")
+	ix.Update("shop/a", one, 1)
+	settle(t, db, ix, "", map[resource.Key]store.Settled{"shop/a": live(one, 1)})
+	ix.Update("shop/a", two, 2)
+
+	rec, found, err := ix.Get("shop/a")
+	if err != nil || !found || rec.Version != "2" {
+		t.Fatalf("Get: %+v, %v, %v; want version 2", rec, found, err)
+	}
+	obj, err := ix.Object("shop/a")
+	if err != nil || obj != two {
+		t.Fatalf("Object: %v, %v; want the one on its way", obj, err)
+	}
+	// A commit of an older change leaves the newer one where it is.
+	ix.Forget(map[resource.Key]store.Settled{"shop/a": live(one, 1)})
+	if rec, _, _ := ix.Get("shop/a"); rec.Version != "2" {
+		t.Errorf("after the commit of version 1 it reads %+v", rec)
+	}
+}
+
+func TestACrashLeavesTheLastSettledState(t *testing.T) {
+	dir := t.TempDir()
+	db := openDB(t, dir)
+	ix := newIndexer(t, db, nil)
+	one, two := pod(t, "a", "1", `,"spec":{"x":1}`), pod(t, "a", "2")
+	settle(t, db, ix, "1", map[resource.Key]store.Settled{"shop/a": live(one, 1)})
+	ix.Update("shop/a", two, 2)
+	ok(t, db.Close())
+
+	db = openDB(t, dir)
+	ix = newIndexer(t, db, nil)
+	obj, err := ix.Object("shop/a")
+	if err != nil || string(obj.Raw) != string(one.Raw) || obj.Version != "1" || obj.UID != one.UID {
+		t.Fatalf("Object: %+v, %v; want version 1, byte for byte", obj, err)
+	}
+	pos, err := ix.Position()
+	if err != nil || pos.Version != "1" {
+		t.Errorf("Position: %+v, %v", pos, err)
+	}
+}
+
+func TestTombstonesStayUntilTheWatermarkHasPassedThem(t *testing.T) {
+	db := openDB(t, t.TempDir())
+	ix := newIndexer(t, db, nil)
+	a, b := pod(t, "a", "5"), pod(t, "b", "6")
+	settle(t, db, ix, "", map[resource.Key]store.Settled{"shop/a": live(a, 1), "shop/b": live(b, 2)})
+	settle(t, db, ix, "6", map[resource.Key]store.Settled{"shop/a": dead(a, "9", 3), "shop/b": dead(b, "10", 4)})
+	tombstone := func(key resource.Key, expected bool) {
+		t.Helper()
+		rec, found, err := ix.Get(key)
+		ok(t, err)
+		if found != expected || found && !rec.Deleted {
+			t.Errorf("%s: %+v, found %v; want a tombstone: %v", key, rec, found, expected)
+		}
+	}
+	tombstone("shop/a", true)
+	if obj, err := ix.Object("shop/a"); obj != nil || err != nil {
+		t.Errorf("the body of a deleted object is still there: %v, %v", obj, err)
+	}
+	settle(t, db, ix, "9", nil)
+	tombstone("shop/a", false)
+	tombstone("shop/b", true) // 10 is after 9, though not as text
+	settle(t, db, ix, "10", nil)
+	tombstone("shop/b", false)
+}
+
+func TestAnObjectThatCameAgainIsNotLostWithItsTombstone(t *testing.T) {
+	db := openDB(t, t.TempDir())
+	ix := newIndexer(t, db, nil)
+	a, again := pod(t, "a", "5"), pod(t, "a", "12")
+	settle(t, db, ix, "5", map[resource.Key]store.Settled{"shop/a": dead(a, "9", 1)})
+	// The watermark passes the deletion in the same commit that settles the new object.
+	settle(t, db, ix, "11", map[resource.Key]store.Settled{"shop/a": live(again, 2)})
+	settle(t, db, ix, "12", nil)
+	want(t, keys(t, ix), "shop/a@12")
+}
+
+func TestAVersionWithoutOrderLeavesNoTombstone(t *testing.T) {
+	db := openDB(t, t.TempDir())
+	ix := newIndexer(t, db, nil)
+	a := pod(t, "a", "x-1")
+	settle(t, db, ix, "", map[resource.Key]store.Settled{"shop/a": live(a, 1)})
+	settle(t, db, ix, "", map[resource.Key]store.Settled{"shop/a": dead(a, "x-2", 2)})
+	if _, found, err := ix.Get("shop/a"); found || err != nil {
+		t.Errorf("found %v, %v", found, err)
+	}
+}
+
+func TestIterationMergesWhatIsOnItsWay(t *testing.T) {
+	db := openDB(t, "")
+	ix := newIndexer(t, db, nil)
+	settled := map[resource.Key]store.Settled{}
+	for i, name := range []string{"b", "d", "f"} {
+		settled[resource.Key("shop/"+name)] = live(pod(t, name, "1"), uint64(i))
+	}
+	settle(t, db, ix, "", settled)
+	ix.Update("shop/a", pod(t, "a", "2"), 10)
+	ix.Update("shop/d", pod(t, "d", "3"), 11)
+	ix.Delete("shop/f", "uid-f", "4", 12)
+	ix.Update("shop/z", pod(t, "z", "5"), 13)
+	want(t, keys(t, ix), "shop/a@2", "shop/b@1", "shop/d@3", "shop/z@5")
+}
+
+func TestMissingAreTheKnownThatWereNotListed(t *testing.T) {
+	db := openDB(t, "")
+	ix := newIndexer(t, db, nil)
+	settle(t, db, ix, "", map[resource.Key]store.Settled{
+		"shop/listed": live(pod(t, "listed", "1"), 1),
+		"shop/gone":   live(pod(t, "gone", "2"), 2),
+		"shop/newer":  live(pod(t, "newer", "100"), 3),
+	})
+	ix.Update("shop/onway", pod(t, "onway", "5"), 4)
+	ok(t, ix.ClearMarks())
+	ok(t, ix.Mark([]resource.Key{"shop/listed", "shop/unknown"}))
+	missing := func(rewound bool) (out []string) {
+		for m, err := range ix.Missing("50", rewound) {
+			ok(t, err)
+			if m.Object == nil {
+				t.Errorf("%s has no last state", m.Key)
+			}
+			out = append(out, string(m.Key))
+		}
+		return out
+	}
+	want(t, missing(false), "shop/gone", "shop/onway")
+	want(t, missing(true), "shop/gone", "shop/newer", "shop/onway")
+	ok(t, ix.ClearMarks())
+	want(t, missing(false), "shop/gone", "shop/listed", "shop/onway")
+}
+
+// TestIndex, TestMultiIndexKeys, TestThreadSafeStoreDeleteRemovesEmptySetsFromIndex, _AddKeepsNonEmptySetPostDeleteFromIndex,
+// _IndexingFunctionsWithMultipleValues, TestGetIndexFuncValues of client-go.
+func TestIndexesFollowTheNewestState(t *testing.T) {
+	db := openDB(t, t.TempDir())
+	indexes := map[string]store.IndexFunc{
+		"namespace": store.IndexByNamespace, "node": store.IndexByNode, "app": store.IndexByLabel("app"), "owner": store.IndexByOwner,
+	}
+	ix := newIndexer(t, db, indexes)
+	onNode := func(name, node, version string) *resource.Object {
+		return pod(t, name, version, `,"spec":{"containers":[{"nodeName":"no"}],"nodeName":"`+node+`"}`)
+	}
+	a, b := onNode("a", "n1", "1"), onNode("b", "n1", "2")
+	ix.Update("shop/a", a, 1)
+	ix.Update("shop/b", b, 2)
+	want(t, ix.IndexKeys("node", "n1"), "shop/a", "shop/b")
+	want(t, ix.IndexKeys("namespace", "shop"), "shop/a", "shop/b")
+	want(t, ix.IndexKeys("app", ""))
+
+	ix.Update("shop/a", onNode("a", "n2", "3"), 3)
+	want(t, ix.IndexKeys("node", "n1"), "shop/b")
+	want(t, ix.IndexValues("node"), "n1", "n2")
+	ix.Delete("shop/b", "uid-b", "4", 4)
+	want(t, ix.IndexValues("node"), "n2")
+	objects, err := ix.ByIndex("node", "n2")
+	if err != nil || len(objects) != 1 || objects[0].Version != "3" {
+		t.Errorf("ByIndex: %v, %v", objects, err)
+	}
+	if got := ix.IndexKeys("no such index", "x"); got != nil {
+		t.Errorf("an index that is not there has %v", got)
+	}
+}
+
+func TestIndexesAreBuiltAgainFromTheSettledState(t *testing.T) {
+	dir := t.TempDir()
+	db := openDB(t, dir)
+	a := pod(t, "a", "1", `,"spec":{"nodeName":"n1"}`)
+	settle(t, db, newIndexer(t, db, nil), "", map[resource.Key]store.Settled{"shop/a": live(a, 1)})
+	ok(t, db.Close())
+	ix := newIndexer(t, openDB(t, dir), map[string]store.IndexFunc{"node": store.IndexByNode})
+	want(t, ix.IndexKeys("node", "n1"), "shop/a")
+}
+
+func TestInformersDoNotSeeEachOthersState(t *testing.T) {
+	db := openDB(t, "")
+	first := newIndexer(t, db, nil)
+	second, err := db.Indexer(store.IndexerConfig{Name: "other/pods", Type: pods})
+	ok(t, err)
+	settle(t, db, first, "7", map[resource.Key]store.Settled{"shop/a": live(pod(t, "a", "1"), 1)})
+	want(t, keys(t, second))
+	if pos, err := second.Position(); pos.Version != "" || err != nil {
+		t.Errorf("Position: %+v, %v", pos, err)
+	}
+}
+
+func TestAnotherScopeForgetsThePositionAndKeepsTheState(t *testing.T) {
+	db := openDB(t, "")
+	ix, err := db.Indexer(store.IndexerConfig{Name: "x", Type: pods, Scope: "app=a"})
+	ok(t, err)
+	settle(t, db, ix, "7", map[resource.Key]store.Settled{"shop/a": live(pod(t, "a", "1"), 1)})
+	ix, err = db.Indexer(store.IndexerConfig{Name: "x", Type: pods, Scope: "app=b"})
+	ok(t, err)
+	if pos, err := ix.Position(); pos.Version != "" || err != nil {
+		t.Errorf("Position: %+v, %v", pos, err)
+	}
+	want(t, keys(t, ix), "shop/a@1")
+}
+
+func TestADirectoryInUseIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	openDB(t, dir)
+	if _, err := store.Open(store.Options{Dir: dir}); !errors.Is(err, store.ErrInUse) {
+		t.Errorf("Open: %v, want ErrInUse", err)
+	}
+}
+
+func TestADirectoryOfSomethingElseIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	ok(t, os.WriteFile(filepath.Join(dir, "thesis.tex"), []byte("precious"), 0o600))
+	if _, err := store.Open(store.Options{Dir: dir}); !errors.Is(err, store.ErrForeign) {
+		t.Errorf("Open: %v, want ErrForeign", err)
+	}
+	entries, _ := os.ReadDir(dir)
+	if len(entries) != 1 {
+		t.Errorf("it left %d files there", len(entries))
+	}
+}
+
+func TestStateOfAnotherClusterIsRefused(t *testing.T) {
+	db := openDB(t, t.TempDir())
+	ok(t, db.BindCluster("one"))
+	ok(t, db.BindCluster("one"))
+	ok(t, db.BindCluster(""))
+	if err := db.BindCluster("two"); !errors.Is(err, store.ErrOtherCluster) || !strings.Contains(err.Error(), "state.dir") {
+		t.Errorf("BindCluster: %v, want ErrOtherCluster and what to do", err)
+	}
+}
+
+func TestADamagedDatabaseIsRefusedAndLeftAsItIs(t *testing.T) {
+	dir := t.TempDir()
+	db := openDB(t, dir)
+	settle(t, db, newIndexer(t, db, nil), "1", map[resource.Key]store.Settled{"shop/a": live(pod(t, "a", "1"), 1)})
+	ok(t, db.Close())
+	manifests, err := filepath.Glob(filepath.Join(dir, "MANIFEST-*"))
+	if err != nil || len(manifests) == 0 {
+		t.Fatal("no manifest", err)
+	}
+	for _, m := range manifests {
+		ok(t, os.WriteFile(m, []byte("not a manifest"), 0o600))
+	}
+	if _, err := store.Open(store.Options{Dir: dir}); err == nil || !strings.Contains(err.Error(), "nothing was changed") {
+		t.Errorf("Open: %v; want it refused, with what to do", err)
+	}
+}
+
+func TestTheSecretOfADirectoryStays(t *testing.T) {
+	dir := t.TempDir()
+	db := openDB(t, dir)
+	first, err := db.Secret()
+	ok(t, err)
+	ok(t, db.Close())
+	second, err := openDB(t, dir).Secret()
+	ok(t, err)
+	if len(first) != 32 || string(first) != string(second) {
+		t.Errorf("%x, then %x", first, second)
+	}
+}
+
+func BenchmarkSettle(b *testing.B) {
+	db, err := store.Open(store.Options{Dir: b.TempDir()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer db.Close()
+	ix, err := db.Indexer(store.IndexerConfig{Name: "x", Type: pods})
+	if err != nil {
+		b.Fatal(err)
+	}
+	raw := []byte(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","namespace":"shop","uid":"u","resourceVersion":"1"},"x":"` + strings.Repeat("some text ", 600) + `"}`)
+	obj, err := resource.Parse(raw, resource.ParseOptions{Type: pods})
+	if err != nil {
+		b.Fatal(err)
+	}
+	const objects = 1000
+	b.ReportAllocs()
+	for b.Loop() {
+		batch := db.NewBatch()
+		for i := range objects {
+			batch.Settle(ix, resource.Key(fmt.Sprint("shop/pod-", i)), live(obj, 1))
+		}
+		if err := batch.Commit(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*objects), "µs/object")
+}

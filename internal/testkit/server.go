@@ -1,0 +1,203 @@
+package testkit
+
+import (
+	"net/http"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/kubebridge/bridge/internal/resource"
+)
+
+// Server is an API server for one resource type.
+type Server struct {
+	typ    resource.Type
+	custom bool
+	pipe   *pipeListener
+	done   chan struct{} // closed at the end of the test: wakes handlers that hang
+
+	mu        sync.Mutex // guards all below; never held while something is written to a connection
+	revision  int64
+	compacted int64                      // watches from before it are told 410
+	objects   map[resource.Key]*revision // what is there
+	history   []change                   // oldest first
+	tokens    map[string]*snapshot       // paged lists that are under way
+	watchers  map[*watcher]bool
+	requests  []Request
+	faults    []*fault
+	features  Features
+}
+
+// Features are how a Server differs from a kube-apiserver of today.
+type Features struct {
+	NoWatchList      bool // refuses sendInitialEvents with 422, as before 1.27
+	NoInitialEnd     bool // swallows the bookmark that ends the initial events, as some proxies do
+	Pretty           bool // indents its answers, as some aggregated servers do
+	Gzip             bool // compresses what it sends, each frame as a gzip member of its own
+	IgnoresTimeout   bool // does not end watches after timeoutSeconds
+	EmptyWhenExpired bool // ends watches from an expired version at once instead of saying 410, as for Events
+	Unordered        bool // counts resourceVersions with a prefix, so that they have no order
+}
+
+// revision is one version of one object.
+type revision struct {
+	version int64
+	content map[string]any // never changed once stored
+}
+
+// change is one event of the history.
+type change struct {
+	version int64
+	key     resource.Key
+	before  *revision // nil for a creation
+	after   *revision // nil for a deletion
+}
+
+// NewServer starts a Server that is reached over pipes and ends with the test. Resources of groups that Kubernetes does not
+// have itself are served in the style of custom resources.
+func NewServer(t testing.TB, typ resource.Type) *Server {
+	t.Helper()
+	s := &Server{
+		typ:      typ,
+		custom:   !isBuiltIn(typ.Group),
+		pipe:     newPipeListener(),
+		done:     make(chan struct{}),
+		revision: 97, // so that tests soon see versions grow by a digit
+		objects:  map[resource.Key]*revision{},
+		tokens:   map[string]*snapshot{},
+		watchers: map[*watcher]bool{},
+	}
+	server := &http.Server{Handler: s}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(s.pipe) }) // ends with ErrServerClosed
+	t.Cleanup(func() {
+		s.pipe.closeIdle()
+		close(s.done)
+		_ = server.Close()
+		serving.Wait()
+	})
+	return s
+}
+
+// SetFeatures changes what the Server can do, from the next request on.
+func (s *Server) SetFeatures(f Features) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.features = f
+}
+
+// Version is the server's current resourceVersion.
+func (s *Server) Version() resource.Version {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.versionOf(s.revision)
+}
+
+// Create adds an object with the given key, as mutate (which may be nil) fills it, and returns its version. An object that is
+// there already is replaced in place, as Update does.
+func (s *Server) Create(key resource.Key, mutate func(obj map[string]any)) resource.Version {
+	return s.put(key, mutate)
+}
+
+// Update changes an object in place and returns its new version.
+func (s *Server) Update(key resource.Key, mutate func(obj map[string]any)) resource.Version {
+	return s.put(key, mutate)
+}
+
+func (s *Server) put(key resource.Key, mutate func(obj map[string]any)) resource.Version {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.revision++
+	before := s.objects[key]
+	content := s.newContent(key)
+	if before != nil {
+		content = deepCopy(before.content)
+	}
+	if mutate != nil {
+		mutate(content)
+	}
+	after := &revision{version: s.revision, content: content}
+	s.objects[key] = after
+	s.record(change{version: s.revision, key: key, before: before, after: after})
+	return s.versionOf(s.revision)
+}
+
+// Delete removes objects, all at one version as an expired lease does, and returns the version of the deletion.
+func (s *Server) Delete(keys ...resource.Key) resource.Version {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.revision++
+	for _, key := range keys {
+		if before := s.objects[key]; before != nil {
+			delete(s.objects, key)
+			s.record(change{version: s.revision, key: key, before: before})
+		}
+	}
+	return s.versionOf(s.revision)
+}
+
+// Skip lets the version grow by n, as writes to other resources do.
+func (s *Server) Skip(n int64) resource.Version {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.revision += n
+	return s.versionOf(s.revision)
+}
+
+// record appends to the history and tells the watchers.
+func (s *Server) record(c change) {
+	s.history = append(s.history, c)
+	for w := range s.watchers {
+		w.offer(s, c)
+	}
+}
+
+// Expire forgets the history up to now: watches from an earlier version and continue tokens are told 410. Open watches go on.
+func (s *Server) Expire() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.compacted = s.revision
+	s.history = nil
+	clear(s.tokens)
+}
+
+// Rewind puts the server back to how it was at an earlier version, as an etcd restored from a backup, and cuts all connections'
+// watches. The version has to lie within the history.
+func (s *Server) Rewind(to resource.Version) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	target := s.parseVersion(to)
+	for len(s.history) > 0 && s.history[len(s.history)-1].version > target {
+		c := s.history[len(s.history)-1]
+		s.history = s.history[:len(s.history)-1]
+		if c.before == nil {
+			delete(s.objects, c.key)
+		} else {
+			s.objects[c.key] = c.before
+		}
+	}
+	s.revision, s.compacted = target, min(s.compacted, target)
+	clear(s.tokens)
+	s.endWatchers(ending{cut: true})
+}
+
+func (s *Server) versionOf(n int64) resource.Version {
+	text := strconv.FormatInt(n, 10)
+	if s.features.Unordered {
+		text = "v" + text
+	}
+	return resource.Version(text)
+}
+
+// parseVersion gives -1 for what is no version of this server.
+func (s *Server) parseVersion(v resource.Version) int64 {
+	text := string(v)
+	if s.features.Unordered && len(text) > 0 && text[0] == 'v' {
+		text = text[1:]
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return -1
+	}
+	return n
+}
