@@ -1,0 +1,506 @@
+package informer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/checkpoint"
+	"github.com/kubebridge/bridge/internal/deltafifo"
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/informer"
+	"github.com/kubebridge/bridge/internal/publisher"
+	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/store"
+)
+
+var pods = resource.Type{Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true}
+
+// outbox is a Publisher that settles at once, or what it holds when it is told.
+type outbox struct {
+	mu    sync.Mutex
+	cond  *sync.Cond
+	hold  bool
+	held  []*publisher.Item
+	lines []string
+	raw   []event.Event
+}
+
+func newOutbox() *outbox {
+	o := &outbox{}
+	o.cond = sync.NewCond(&o.mu)
+	return o
+}
+
+func (o *outbox) Add(_ context.Context, items []*publisher.Item) error {
+	o.mu.Lock()
+	for _, it := range items {
+		e := *it.Message.Event
+		o.raw = append(o.raw, e)
+		o.lines = append(o.lines, describe(&e))
+	}
+	hold := o.hold
+	if hold {
+		o.held = append(o.held, items...)
+	}
+	o.cond.Broadcast()
+	o.mu.Unlock()
+	if !hold {
+		settle(items)
+	}
+	return nil
+}
+
+// settle answers items one by one, as a publisher may.
+func settle(items []*publisher.Item) {
+	for _, it := range items {
+		it.Settler.Settle([]*publisher.Item{it})
+	}
+}
+
+// release settles what is held, in the order that shuffle gives it, and holds no more.
+func (o *outbox) release() {
+	o.mu.Lock()
+	held := o.held
+	o.held, o.hold = nil, false
+	o.mu.Unlock()
+	settle(held)
+}
+
+// wait waits until n events have come and gives them, and forgets them.
+func (o *outbox) wait(t *testing.T, n int) []string {
+	t.Helper()
+	stop := time.AfterFunc(20*time.Second, func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.lines = append(o.lines, slices.Repeat([]string{"(nothing came)"}, n)...)
+		o.cond.Broadcast()
+	})
+	defer stop.Stop()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for len(o.lines) < n {
+		o.cond.Wait()
+	}
+	lines := o.lines
+	o.lines = nil
+	return lines
+}
+
+// describe is an event in a line: its type, name, id and marks.
+func describe(e *event.Event) string {
+	words := []string{strings.TrimPrefix(e.Type, "dev.kubebridge."), e.Name, e.ID}
+	if e.Initial {
+		words = append(words, "initial")
+	}
+	if e.Inferred {
+		words = append(words, "inferred")
+	}
+	return strings.Join(words, " ")
+}
+
+// rig is an informer over a database, between a FIFO that the test fills and outboxes.
+type rig struct {
+	t         *testing.T
+	db        *store.DB
+	fifo      *deltafifo.FIFO
+	indexer   *store.Indexer
+	committer *checkpoint.Committer
+	tracker   *checkpoint.Tracker
+	informer  *informer.Informer
+	done      chan error
+}
+
+type option func(*informer.Config)
+
+func newRig(t *testing.T, db *store.DB, outboxes []*outbox, options ...option) *rig {
+	t.Helper()
+	r := &rig{t: t, db: db, done: make(chan error, 1)}
+	var err error
+	r.indexer, err = db.Indexer(store.IndexerConfig{Name: "all/pods", Type: pods})
+	ok(t, err)
+	r.committer, err = checkpoint.New(checkpoint.Config{DB: db})
+	ok(t, err)
+	r.tracker, err = r.committer.Track(r.indexer)
+	ok(t, err)
+	r.fifo, err = deltafifo.New(deltafifo.Config{Known: r.indexer})
+	ok(t, err)
+	maker, err := event.NewMaker(event.MakerConfig{Cluster: "c", Informer: "all", Type: pods})
+	ok(t, err)
+	cfg := informer.Config{
+		Name: "all/pods", FIFO: r.fifo, Indexer: r.indexer, Tracker: r.tracker,
+		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	}
+	for i, o := range outboxes {
+		cfg.Listeners = append(cfg.Listeners, informer.ListenerConfig{Name: fmt.Sprint("sink-", i), Publisher: o, Maker: maker})
+	}
+	for _, o := range options {
+		o(&cfg)
+	}
+	r.informer, err = informer.New(cfg)
+	ok(t, err)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	go func() { r.done <- r.informer.Run(ctx) }()
+	t.Cleanup(cancel)
+	return r
+}
+
+// stop closes the FIFO and waits until everything is settled, then commits.
+func (r *rig) stop() {
+	r.t.Helper()
+	r.fifo.Close()
+	select {
+	case err := <-r.done:
+		ok(r.t, err)
+	case <-time.After(20 * time.Second):
+		r.t.Fatal("the informer does not end")
+	}
+	ok(r.t, r.committer.Commit())
+}
+
+func memory(t *testing.T) *store.DB {
+	t.Helper()
+	db, err := store.Open(store.Options{})
+	ok(t, err)
+	t.Cleanup(func() { ok(t, db.Close()) })
+	return db
+}
+
+func ok(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// pod "a" has uid "ua", and "a#2" is another pod of that name with uid "ua2".
+func pod(t *testing.T, name, version string) *resource.Object {
+	t.Helper()
+	name, again, _ := strings.Cut(name, "#")
+	raw := fmt.Sprintf(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":%q,"namespace":"shop","uid":%q,"resourceVersion":%q}}`, name, "u"+name+again, version)
+	obj, err := resource.Parse([]byte(raw), resource.ParseOptions{Type: pods})
+	ok(t, err)
+	return obj
+}
+
+func want(t *testing.T, got []string, lines ...string) {
+	t.Helper()
+	if !slices.Equal(got, lines) {
+		t.Errorf("events\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(lines, "\n\t"))
+	}
+}
+
+func (r *rig) add(name, version string) { ok(r.t, r.fifo.Add(r.t.Context(), pod(r.t, name, version))) }
+func (r *rig) update(name, version string) {
+	ok(r.t, r.fifo.Update(r.t.Context(), pod(r.t, name, version)))
+}
+func (r *rig) delete(name, version string) {
+	ok(r.t, r.fifo.Delete(r.t.Context(), pod(r.t, name, version)))
+}
+func (r *rig) replace(name, version string) {
+	ok(r.t, r.fifo.Replace(r.t.Context(), pod(r.t, name, version)))
+}
+func (r *rig) bookmark(version resource.Version) {
+	ok(r.t, r.fifo.Bookmark(r.t.Context(), version))
+}
+
+// list replaces everything by "name@version" items.
+func (r *rig) list(why resource.Relist, version resource.Version, items ...string) {
+	ok(r.t, r.fifo.BeginReplace(r.t.Context(), why))
+	for _, item := range items {
+		name, v, _ := strings.Cut(item, "@")
+		r.replace(name, v)
+	}
+	ok(r.t, r.fifo.EndReplace(r.t.Context(), version))
+}
+
+var (
+	initial = resource.Relist{Initial: true}
+	expired = resource.Relist{Reason: resource.ReasonExpired, From: "3", To: "20"}
+)
+
+func TestChangesAreDecidedByWhatIsKnown(t *testing.T) {
+	out := newOutbox()
+	r := newRig(t, memory(t), []*outbox{out})
+	r.list(initial, "10", "a@4", "b@7")
+	want(t, out.wait(t, 3),
+		"resource.added a ua/4 initial",
+		"resource.added b ub/7 initial",
+		"informer.synced  all/synced/10")
+	r.update("a", "11")
+	r.add("a", "12") // the server says added; the pod is known
+	r.update("c", "13")
+	r.delete("b", "14")
+	want(t, out.wait(t, 4),
+		"resource.updated a ua/11",
+		"resource.updated a ua/12",
+		"resource.added c uc/13",
+		"resource.deleted b ub/deleted")
+	if !r.informer.HasSynced() {
+		t.Error("it has not synced")
+	}
+	r.stop()
+}
+
+func TestWhatIsSettledIsNotPublishedAgainAfterARestart(t *testing.T) {
+	db, out := memory(t), newOutbox()
+	r := newRig(t, db, []*outbox{out})
+	r.list(initial, "10", "a@4")
+	r.update("a", "11")
+	r.add("b", "12")
+	r.delete("b", "13")
+	r.add("c", "14")
+	out.wait(t, 6)
+	r.stop()
+	if got := r.tracker.Status().Watermark; got != "13" {
+		t.Errorf("watermark %q, want 13: nothing after 14 was seen", got)
+	}
+
+	// The watch starts over from an older watermark than need be: everything comes again, and one thing more.
+	r = newRig(t, db, []*outbox{out})
+	r.update("a", "11")
+	r.add("b", "12")
+	r.delete("b", "13")
+	r.add("c", "14")
+	r.update("c", "15")
+	want(t, out.wait(t, 1), "resource.updated c uc/15")
+	r.stop()
+}
+
+func TestATombstoneIsGoneWhenTheWatermarkHasPassedIt(t *testing.T) {
+	db, out := memory(t), newOutbox()
+	r := newRig(t, db, []*outbox{out})
+	r.add("a", "11")
+	r.delete("a", "12")
+	r.bookmark("20")
+	out.wait(t, 2)
+	r.stop()
+	ok(t, r.committer.Commit())
+	r = newRig(t, db, []*outbox{out})
+	r.bookmark("30")
+	r.stop()
+	if _, found, err := r.indexer.Get("shop/a"); found || err != nil {
+		t.Errorf("the tombstone is still there: %v, %v", found, err)
+	}
+}
+
+func TestANewUIDIsADeleteAndThenAnAdd(t *testing.T) {
+	out := newOutbox()
+	r := newRig(t, memory(t), []*outbox{out})
+	r.add("a", "11")
+	r.update("a#2", "15") // the delete of the first was never seen
+	want(t, out.wait(t, 3),
+		"resource.added a ua/11",
+		"resource.deleted a ua/deleted inferred",
+		"resource.added a ua2/15")
+	r.delete("a#2", "16")
+	r.add("a#3", "17")
+	want(t, out.wait(t, 2), "resource.deleted a ua2/deleted", "resource.added a ua3/17")
+	r.stop()
+}
+
+func TestARelistPublishesOnlyTheDifferencesAfterAGapEvent(t *testing.T) {
+	db, out := memory(t), newOutbox()
+	r := newRig(t, db, []*outbox{out})
+	r.list(initial, "10", "same@1", "changed@2", "gone@3", "again@4", "newer@5")
+	out.wait(t, 6)
+	r.update("newer", "30") // after the version that the list will have
+	out.wait(t, 1)
+	r.list(expired, "20", "same@1", "changed@12", "again#2@13", "new@14", "newer@5")
+	want(t, out.wait(t, 7),
+		"informer.gap  all/gap/3/20 inferred",
+		"resource.updated changed uchanged/12 inferred",
+		"resource.deleted again uagain/deleted inferred",
+		"resource.added again uagain2/13 inferred",
+		"resource.added new unew/14 inferred",
+		"resource.deleted gone ugone/deleted inferred",
+		"informer.synced  all/synced/20")
+	last := out.raw[len(out.raw)-2]
+	if !strings.Contains(string(last.Data), `"resourceVersion":"3"`) {
+		t.Errorf("the inferred delete bears %s, want the last known object", last.Data)
+	}
+	r.stop()
+	if got := r.tracker.Status().Watermark; got != "20" {
+		t.Errorf("watermark %q, want the list's 20", got)
+	}
+}
+
+func TestAListThatBeginsAgainTellsItsGapOnce(t *testing.T) {
+	out := newOutbox()
+	r := newRig(t, memory(t), []*outbox{out})
+	r.list(initial, "10", "a@1", "b@2")
+	out.wait(t, 3)
+	ok(t, r.fifo.BeginReplace(t.Context(), expired))
+	r.replace("a", "11")
+	r.list(expired, "21", "b@2") // by now a is gone
+	want(t, out.wait(t, 4),
+		"informer.gap  all/gap/3/20 inferred",
+		"resource.updated a ua/11 inferred",
+		"resource.deleted a ua/deleted inferred",
+		"informer.synced  all/synced/21")
+	r.stop()
+}
+
+func TestAfterARewindOnlyEqualVersionsAreUnchanged(t *testing.T) {
+	out := newOutbox()
+	r := newRig(t, memory(t), []*outbox{out})
+	r.list(initial, "100", "same@50", "newer@90", "after@95")
+	out.wait(t, 4)
+	r.delete("after", "99") // leaves a tombstone of the lost future
+	out.wait(t, 1)
+	rewound := resource.Relist{Reason: resource.ReasonRewound, From: "99", To: "60", Rewound: true}
+	r.list(rewound, "60", "same@50", "newer@40", "after@55")
+	want(t, out.wait(t, 4),
+		"informer.gap  all/gap/99/60 inferred",
+		"resource.updated newer unewer/40 inferred",
+		"resource.added after uafter/55 inferred",
+		"informer.synced  all/synced/60")
+	r.update("newer", "61")
+	r.delete("after", "62")
+	want(t, out.wait(t, 2), "resource.updated newer unewer/61", "resource.deleted after uafter/deleted")
+	r.stop()
+}
+
+func TestAnObjectIsSettledWhenAllListenersHaveSettledIt(t *testing.T) {
+	db := memory(t)
+	fast, slow := newOutbox(), newOutbox()
+	slow.hold = true
+	r := newRig(t, db, []*outbox{fast, slow})
+	r.add("a", "11")
+	r.bookmark("20")
+	fast.wait(t, 1)
+	slow.wait(t, 1)
+	ok(t, r.committer.Commit())
+	if s := r.tracker.Status(); s.Watermark != "" || s.Unsettled == 0 {
+		t.Errorf("with one listener behind it stands at %+v", s)
+	}
+	slow.release()
+	r.stop()
+	if got := r.tracker.Status().Watermark; got != "20" {
+		t.Errorf("watermark %q, want 20", got)
+	}
+}
+
+func TestWhatIsNotSettledIsPublishedAgainAfterARestartWithTheSameID(t *testing.T) {
+	db, out := memory(t), newOutbox()
+	out.hold = true
+	r := newRig(t, db, []*outbox{out})
+	r.add("a", "11")
+	want(t, out.wait(t, 1), "resource.added a ua/11")
+	ok(t, r.committer.Commit()) // and then the process dies
+
+	after := newOutbox()
+	r2 := newRig(t, db, []*outbox{after})
+	r2.add("a", "11")
+	want(t, after.wait(t, 1), "resource.added a ua/11")
+	r2.stop()
+	out.release()
+	r.stop()
+}
+
+func TestAGapEventHasTheWayToItself(t *testing.T) {
+	out := newOutbox()
+	r := newRig(t, memory(t), []*outbox{out})
+	r.list(initial, "10", "a@1")
+	out.wait(t, 2)
+	out.mu.Lock()
+	out.hold = true
+	out.mu.Unlock()
+	r.update("a", "11")
+	r.list(expired, "20", "a@12")
+	want(t, out.wait(t, 1), "resource.updated a ua/11")
+	time.Sleep(50 * time.Millisecond) // if it did not wait, the gap would come now
+	out.mu.Lock()
+	if len(out.lines) > 0 {
+		t.Errorf("%v came before the event in front was settled", out.lines)
+	}
+	out.mu.Unlock()
+	out.release()
+	want(t, out.wait(t, 3), "informer.gap  all/gap/3/20 inferred", "resource.updated a ua/12 inferred", "informer.synced  all/synced/20")
+	r.stop()
+}
+
+func TestResyncTellsTheListenersThatAskedAndNoOthers(t *testing.T) {
+	asked, other := newOutbox(), newOutbox()
+	r := newRig(t, memory(t), []*outbox{asked, other}, func(c *informer.Config) { c.Listeners[0].Resync = 20 * time.Millisecond })
+	r.list(initial, "10", "a@1")
+	got := asked.wait(t, 3)
+	if !strings.HasPrefix(got[2], "resource.synced a ua/1/sync/") {
+		t.Errorf("events %v, want a synced of a third", got)
+	}
+	want(t, other.wait(t, 2), "resource.added a ua/1 initial", "informer.synced  all/synced/10")
+	r.update("a", "11")
+	want(t, other.wait(t, 1), "resource.updated a ua/11")
+	r.stop()
+}
+
+func TestAlwaysPublishesWhatIsKnownAsSynced(t *testing.T) {
+	db, out := memory(t), newOutbox()
+	r := newRig(t, db, []*outbox{out})
+	r.list(initial, "10", "a@1")
+	out.wait(t, 2)
+	r.stop()
+	r = newRig(t, db, []*outbox{out}, func(c *informer.Config) { c.Resnapshot = true })
+	r.list(initial, "20", "a@1", "b@12")
+	got := out.wait(t, 3)
+	if !strings.HasPrefix(got[0], "resource.synced a ua/1/sync/") || got[1] != "resource.added b ub/12 initial" {
+		t.Errorf("events %v", got)
+	}
+	r.stop()
+}
+
+func TestAFullLogHoldsTheControllerBack(t *testing.T) {
+	out := newOutbox()
+	out.hold = true
+	r := newRig(t, memory(t), []*outbox{out}, func(c *informer.Config) { c.LogBytes = 4096 })
+	for i := range 2000 {
+		r.add(fmt.Sprint("pod-", i), fmt.Sprint(100+i))
+		if i%500 == 0 {
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+	s := r.informer.Status()
+	const batch = 256 * 1024 // a batch may pass the bound by its own size
+	if s.LogBytes > 4096+batch || s.LogChanges == 2000 {
+		t.Errorf("the log holds %d changes of %d bytes; it may hold %d bytes and one batch", s.LogChanges, s.LogBytes, 4096)
+	}
+	out.release()
+	if got := len(out.wait(t, 2000)); got != 2000 {
+		t.Errorf("%d events came, want 2000", got)
+	}
+	r.stop()
+}
+
+func TestItEndsAtOnceWhenItsContextEnds(t *testing.T) {
+	out := newOutbox()
+	out.hold = true
+	db := memory(t)
+	ix, err := db.Indexer(store.IndexerConfig{Name: "x", Type: pods})
+	ok(t, err)
+	c, err := checkpoint.New(checkpoint.Config{DB: db})
+	ok(t, err)
+	tracker, err := c.Track(ix)
+	ok(t, err)
+	fifo, err := deltafifo.New(deltafifo.Config{Known: ix})
+	ok(t, err)
+	maker, err := event.NewMaker(event.MakerConfig{Type: pods})
+	ok(t, err)
+	i, err := informer.New(informer.Config{Name: "x", FIFO: fifo, Indexer: ix, Tracker: tracker, Listeners: []informer.ListenerConfig{{Publisher: out, Maker: maker}}})
+	ok(t, err)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- i.Run(ctx) }()
+	ok(t, fifo.Add(t.Context(), pod(t, "a", "1")))
+	out.wait(t, 1)
+	why := errors.New("out of time")
+	cancel(why)
+	if err := <-done; !errors.Is(err, why) {
+		t.Errorf("Run: %v, want %v", err, why)
+	}
+}
