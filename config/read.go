@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"regexp"
 	"strconv"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -150,6 +151,9 @@ func (r *reader) textMap(n *yaml.Node, path string) (any, bool) {
 		key := n.Content[i]
 		at := join(path, key.Value)
 		r.origins[at] = r.at(key)
+		if key.Value != strings.ToLower(key.Value) { // viper would make it so, silently
+			r.addAt(r.at(key), at, "want a name in lower case")
+		}
 		if text, ok := r.text(resolve(n.Content[i+1]), at); ok {
 			out[key.Value] = text
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -165,5 +166,8 @@ func stopped(ctx context.Context, err error, ran time.Duration, log *slog.Logger
 		return nil
 	}
 	log.Error("bridge failed", "err", err)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return refused(err) // of an embedded broker, which can't be asked before it runs
+	}
 	return failed(err)
 }

@@ -125,6 +125,20 @@ func connect(t *testing.T, url string, stderr *buffer) *natsgo.Conn {
 	}
 }
 
+func TestAnEmbeddedServerWhosePortIsTakenIsRefused(t *testing.T) {
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	t.Setenv("BRIDGE_SINKS_NATS_NATS_URL", "nats://"+listener.Addr().String())
+	var stderr buffer
+	code := run(t.Context(), []string{"run", "--kubeconfig", kubeconfigFile(t), "--state-dir", t.TempDir(), "--admin-address", ""}, nil, io.Discard, &stderr)
+	if code != exitRefused || !strings.Contains(stderr.String(), listener.Addr().String()+" is in use") {
+		t.Errorf("exit code %d\n%s", code, stderr.String())
+	}
+}
+
 func TestAStartThatIsBrokenOffIsClean(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

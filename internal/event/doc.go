@@ -15,5 +15,5 @@
 //     Kafka takes; the Kafka sink refuses such an event, it does not shorten the name.
 //
 // Nothing here runs, blocks or locks. A Maker and a Template are immutable and may be shared; an Event does not change once it
-// was handed to a publisher. Encoders append to what they are given and allocate nothing else.
+// was handed to a publisher. Encoders append to what they are given; the text of the time is all they allocate.
 package event

@@ -1,8 +1,10 @@
 package publisher_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -124,7 +126,7 @@ func TestASinkThatGivesUpByItselfIsAskedAgain(t *testing.T) {
 func TestALaneThatGotOnStartsOverWithItsDelays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
-		failures := map[string]int{"a/1": 20, "a/2": 1}
+		failures := map[string]int{"a/1": 14, "a/2": 1}
 		sink.onMessage = func(e *event.Event) answer {
 			if failures[e.ID]--; failures[e.ID] >= 0 {
 				return answer{err: errBusy}
@@ -305,10 +307,17 @@ func TestARefusedMessageWithoutAPlaceIsSettledToo(t *testing.T) {
 				sink, r := newSink(t, sinks.ByObject), newRecorder(t)
 				sink.onMessage = refuse("a/1")
 				sink.onDeadLetter = func(*event.Event) error { return err }
-				p := start(t, sink, publisher.Config{})
+				var log bytes.Buffer
+				p := start(t, sink, publisher.Config{Log: slog.New(slog.NewTextHandler(&log, nil))})
 				p.add(r.items("a/1", "a/2"))
 				p.drain()
+				p.stop()
 				wantOrder(t, sink, "a", "a/2")
+				for _, part := range []string{"level=ERROR", "sink=test", "id=a/1", "subject=a", `reason="too large"`, "size=7", "attempts=1"} {
+					if !strings.Contains(log.String(), part) {
+						t.Errorf("the log does not say %s:\n%s", part, log.String())
+					}
+				}
 				if s := p.Status(); s.DeadLetters != 1 || s.Retries != 0 {
 					t.Errorf("status %+v, want one dead letter and no retry", s)
 				}

@@ -20,6 +20,6 @@
 //
 // # Start and stop
 //
-// A Queue is usable as soon as New returns and starts no goroutine; one timer serves all delayed keys. ShutDown stops
-// the timer once nothing is delayed. Everything here but Backoff is safe for concurrent use.
+// A Queue is usable as soon as NewQueue returns and starts no goroutine; one timer serves all delayed keys. ShutDown stops
+// the timer. Everything here but Backoff is safe for concurrent use.
 package ratelimit

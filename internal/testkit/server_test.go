@@ -12,8 +12,10 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubebridge/bridge/internal/resource"
@@ -61,18 +63,29 @@ func startInformer(t *testing.T, s *testkit.Server, typ resource.Type) cache.Sto
 	if err != nil {
 		t.Fatal(err)
 	}
-	informer := dynamicinformer.NewFilteredDynamicInformer(client, typ.GVR(), "", 0, cache.Indexers{}, nil).Informer()
+	collection := client.Resource(typ.GVR())
+	lw := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return collection.List(ctx, o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return collection.Watch(ctx, o)
+		},
+	}, client)
+	store, controller := cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: lw, ObjectType: &unstructured.Unstructured{}, Handler: cache.ResourceEventHandlerFuncs{},
+	})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		informer.Run(ctx.Done())
+		controller.RunWithContext(ctx)
 	}()
 	t.Cleanup(func() {
 		cancel()
 		<-done
 	})
-	return informer.GetStore()
+	return store
 }
 
 func waitFor(t *testing.T, store cache.Store, want ...string) {
@@ -152,7 +165,9 @@ func TestAWatchReplaysItsHistoryAndIsEndedInTime(t *testing.T) {
 		for d := json.NewDecoder(strings.NewReader(body)); d.More(); {
 			var f struct {
 				Type   string
-				Object struct{ Metadata struct{ ResourceVersion string } }
+				Object struct {
+					Metadata struct{ ResourceVersion string }
+				}
 			}
 			if err := d.Decode(&f); err != nil {
 				t.Fatal(err)

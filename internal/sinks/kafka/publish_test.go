@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -165,6 +166,9 @@ func TestBatchesAreSplitBySizeAndNeverBetweenADeletedAndItsTombstone(t *testing.
 	if n := metric(t, registry, "bridge_kafka_batches_total", "stored"); n < 5 {
 		t.Errorf("%v batches for 80 records of 600 bytes below a limit of %d", n, limit)
 	}
+	if n := metric(t, registry, "bridge_kafka_batches_total", "refused"); n != 0 {
+		t.Errorf("the broker had to refuse %v batches", n)
+	}
 }
 
 func TestAnOversizeRecordIsRefusedAndTheOthersGoOn(t *testing.T) {
@@ -201,5 +205,27 @@ func TestATopicNameThatKafkaCantHaveIsRefused(t *testing.T) {
 	s.Publish(t.Context(), []*sinks.Message{m})
 	if sinks.Classify(m.Err) != sinks.Refused {
 		t.Errorf("Publish gave %v", m.Err)
+	}
+}
+
+func TestCallersThatMeetATopicAtOnceShareItsLanes(t *testing.T) {
+	c := newCluster(t)
+	s := openSink(t, c)
+	var callers sync.WaitGroup
+	for n := range 16 {
+		callers.Go(func() {
+			m := &sinks.Message{Event: podEvent(fmt.Sprint("pod-", n), 1)}
+			s.Publish(t.Context(), []*sinks.Message{m})
+			if m.Err != nil {
+				t.Error(m.Err)
+			}
+		})
+	}
+	callers.Wait()
+	records := readAll(t, c, podsTopic)
+	for _, r := range records {
+		if r.ProducerID != records[0].ProducerID {
+			t.Fatalf("two producers, %d and %d, write one partition", r.ProducerID, records[0].ProducerID)
+		}
 	}
 }

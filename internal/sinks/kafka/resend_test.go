@@ -194,6 +194,9 @@ func TestAForgottenProducerStartsAnewWithoutLossOrDuplicate(t *testing.T) {
 					publish(t, s, podEvents("web", 6, 8)...)
 					publish(t, s, podEvents("web", 9, 12)...)
 					requireLog(t, c, wantIDs("web", 1, 12))
+					if last := readAll(t, c, podsTopic)[11]; last.ProducerEpoch != 1 {
+						t.Errorf("the lane is in epoch %d after one recovery", last.ProducerEpoch)
+					}
 				})
 			}
 		})

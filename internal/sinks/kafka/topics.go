@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -152,38 +151,6 @@ func (s *Sink) await(ctx context.Context, c *cluster, name string) (layout, erro
 	}
 }
 
-// examine warns of settings that break the promise, and gives the size that batches of the topic may have. It needs the right to describe
-// the topic's configuration; without it the sink works, and learns the size limit from refusals.
-func (s *Sink) examine(ctx context.Context, c *cluster, name string, l layout) int {
-	limit := s.config.MaxBatchBytes
-	settings, err := c.describe(ctx, name)
-	if err != nil {
-		s.log.Warn("can't read the topic's settings, so can't tell whether they keep what is acknowledged", "topic", name, "err", err)
-		return limit
-	}
-	for _, problem := range weaknesses(settings, l) {
-		s.log.Warn("the topic's settings may lose acknowledged events", "topic", name, "problem", problem)
-	}
-	if n, err := strconv.Atoi(settings["max.message.bytes"]); err == nil && n > 0 {
-		limit = min(limit, n)
-	}
-	return limit
-}
-
-// weaknesses are the settings of a topic that make less of acks=all than it promises.
-func weaknesses(settings map[string]string, l layout) (found []string) {
-	if l.replicas == 1 {
-		found = append(found, "it has one replica: a lost disk loses its events; use a replication factor of 3")
-	}
-	if insync, err := strconv.Atoi(settings["min.insync.replicas"]); err == nil && insync < 2 && l.replicas > 1 {
-		found = append(found, "min.insync.replicas is 1: an event may be acknowledged with one copy only; set it to 2")
-	}
-	if settings["unclean.leader.election.enable"] == "true" {
-		found = append(found, "unclean.leader.election.enable is true: a replica that lags may become leader and drop acknowledged events; set it to false")
-	}
-	return found
-}
-
 // checkTopics looks at the topics that are known: at those in use whether they have changed, and at those that the
 // templates name without an event whether they are there.
 func (s *Sink) checkTopics(ctx context.Context) error {
@@ -231,22 +198,4 @@ func (s *Sink) recheck(ctx context.Context, t *topic) {
 		s.log.Error("topic has fewer partitions than the sink uses: it was created anew; restart the bridge",
 			"topic", t.name, "partitions", now, "used", pinned)
 	}
-}
-
-// checkTopic says whether Kafka takes a name for a topic.
-func checkTopic(name string) error {
-	const longest = 249
-	switch {
-	case name == "" || name == "." || name == "..":
-		return fmt.Errorf("%q can't be the name of a topic", name)
-	case len(name) > longest:
-		return fmt.Errorf("topic name of %d characters, Kafka takes %d: %s", len(name), longest, name)
-	}
-	for i := range len(name) {
-		c := name[i]
-		if c != '.' && c != '-' && c != '_' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') {
-			return fmt.Errorf("%q can't be the name of a topic: it may hold letters, digits, '.', '_' and '-'", name)
-		}
-	}
-	return nil
 }

@@ -1,6 +1,7 @@
 package nats_test
 
 import (
+	"fmt"
 	"log/slog"
 	"net/url"
 	"strings"
@@ -124,20 +125,37 @@ func testLog(t testing.TB) *slog.Logger {
 // storedMessages reads the whole stream, through the API of the server and none of the sink's code.
 func storedMessages(t testing.TB, js jetstream.JetStream, stream string) []*jetstream.RawStreamMsg {
 	t.Helper()
-	s, err := js.Stream(t.Context(), stream)
-	if err != nil {
-		t.Fatalf("stream %s: %v", stream, err)
-	}
-	info := s.CachedInfo()
+	var s jetstream.Stream
+	eventually(t, "stream "+stream, func() (err error) {
+		s, err = js.Stream(t.Context(), stream)
+		return err
+	})
+	state := s.CachedInfo().State
 	var messages []*jetstream.RawStreamMsg
-	for seq := info.State.FirstSeq; seq <= info.State.LastSeq && info.State.Msgs > 0; seq++ {
-		m, err := s.GetMsg(t.Context(), seq)
-		if err != nil {
-			t.Fatalf("message %d: %v", seq, err)
-		}
-		messages = append(messages, m)
+	for seq := state.FirstSeq; seq <= state.LastSeq && state.Msgs > 0; seq++ {
+		eventually(t, fmt.Sprint("message ", seq), func() error {
+			m, err := s.GetMsg(t.Context(), seq)
+			if err == nil {
+				messages = append(messages, m)
+			}
+			return err
+		})
 	}
 	return messages
+}
+
+// eventually repeats what fails while a cluster chooses a leader, or a replica is behind.
+func eventually(t testing.TB, what string, do func() error) {
+	t.Helper()
+	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		err := do()
+		if err == nil {
+			return
+		}
+		if time.Since(began) > 30*time.Second {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
 }
 
 // parse reads a message as the NATS protocol binding says, with the CloudEvents SDK.

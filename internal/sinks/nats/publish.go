@@ -110,6 +110,9 @@ func (s *Sink) writeCore(ctx context.Context, batch []*sinks.Message, to route) 
 
 // flush returns once the server has read everything that was written before.
 func (s *Sink) flush(ctx context.Context) error {
+	if !s.conn.IsConnected() { // else the flush would wait for the next connection
+		return answer(fmt.Errorf("flush: %w", nats.ErrDisconnected))
+	}
 	bounded, cancel := context.WithTimeout(ctx, s.cfg.AckTimeout)
 	defer cancel()
 	switch err := s.conn.FlushWithContext(bounded); {

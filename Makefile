@@ -1,0 +1,82 @@
+# bridge: `make help` lists what there is.
+
+GO        ?= go
+BIN       := bin
+LDFLAGS   := -s -w
+TEST_TIME ?= 10m
+MODULES   := . test/e2e
+# The Kubernetes program is one link of 170 MB: without symbols it takes half the time.
+KUBE_LDFLAGS := -s -w
+GO_FILES = $(shell git ls-files '*.go')
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## List the targets
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  \033[36m%-16s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build bin/bridge
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/bridge ./cmd/bridge
+
+.PHONY: demo
+demo: ## Run everything on this machine: a Kubernetes control plane, the bridge, and changes to watch (Ctrl-C ends it)
+	@cd test/e2e && $(GO) run ./cmd/demo
+
+.PHONY: controlplane
+controlplane: ## Build bin/controlplane, the Kubernetes control plane for tests (minutes the first time)
+	@echo "building the Kubernetes control plane for tests: 4 to 8 minutes the first time, seconds afterwards"
+	cd test/kubernetes && $(GO) build -ldflags '$(KUBE_LDFLAGS)' -o ../../$(BIN)/controlplane .
+
+.PHONY: check
+check: fmt-check vet lint test test-integration vuln ## Everything that CI checks
+
+.PHONY: fmt
+fmt: $(BIN)/gofumpt ## Format the code
+	$(BIN)/gofumpt -w $(GO_FILES)
+
+.PHONY: fmt-check
+fmt-check: $(BIN)/gofumpt
+	@bad=$$($(BIN)/gofumpt -l $(GO_FILES)); if [ -n "$$bad" ]; then echo "not formatted (make fmt):"; echo "$$bad"; exit 1; fi
+
+.PHONY: vet
+vet: ## go vet, and that go.mod is tidy
+	@for m in $(MODULES); do (cd $$m && echo "vet $$m" && $(GO) vet ./... && $(GO) mod tidy -diff) || exit 1; done
+
+.PHONY: lint
+lint: $(BIN)/golangci-lint ## golangci-lint, as .golangci.yml says
+	@for m in $(MODULES); do (cd $$m && echo "lint $$m" && $(CURDIR)/$(BIN)/golangci-lint run --timeout 15m ./...) || exit 1; done
+
+.PHONY: test
+test: ## The tests of the packages, with the race detector
+	$(GO) test -race -timeout $(TEST_TIME) ./...
+
+.PHONY: test-integration
+test-integration: controlplane ## The tests with the real parts: Kubernetes, NATS and Kafka's protocol, end to end
+	cd test/kubernetes && CONTROLPLANE=$(CURDIR)/$(BIN)/controlplane $(GO) test -timeout $(TEST_TIME) ./...
+	cd test/e2e && CONTROLPLANE_BIN=$(CURDIR)/$(BIN)/controlplane $(GO) test -race -timeout $(TEST_TIME) ./...
+
+.PHONY: fuzz
+fuzz: ## Every fuzz target, for FUZZ_TIME each
+	@$(GO) list ./... | while read pkg; do \
+	  for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
+	    echo "$$pkg $$target"; $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZ_TIME) $$pkg || exit 1; done; done
+FUZZ_TIME ?= 20s
+
+.PHONY: bench
+bench: ## The benchmarks of the packages
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+.PHONY: vuln
+vuln: $(BIN)/govulncheck ## Known vulnerabilities in what the bridge calls, where the database can be reached
+	@$(BIN)/govulncheck ./... || { code=$$?; [ $$code -eq 3 ] && exit 3; echo "govulncheck could not run here (no vulnerability database): skipped"; }
+
+# The tools have a module of their own, so that they are pinned and not in the product's dependency graph.
+$(BIN)/golangci-lint $(BIN)/gofumpt $(BIN)/govulncheck: tools/go.mod
+	@echo "building the tools: some minutes the first time"
+	@cd tools && $(GO) build -o ../$(BIN)/ tool
+	@touch $(BIN)/golangci-lint $(BIN)/gofumpt $(BIN)/govulncheck
+
+.PHONY: clean
+clean: ## Remove what was built
+	rm -rf $(BIN)

@@ -1,0 +1,124 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	kafkago "github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+	"github.com/segmentio/kafka-go/protocol/fetch"
+	"github.com/segmentio/kafka-go/protocol/listoffsets"
+)
+
+// The two ends of a partition's log, as ListOffsets has them.
+const (
+	earliest int64 = -2
+	latest   int64 = -1
+)
+
+// offset gives an end of a partition's log: earliest or latest.
+func (c *cluster) offset(ctx context.Context, topic string, partition int, which int64) (int64, error) {
+	res, err := c.askLeader(ctx, topic, partition, &listoffsets.Request{
+		ReplicaID: -1,
+		Topics: []listoffsets.RequestTopic{{
+			Topic:      topic,
+			Partitions: []listoffsets.RequestPartition{{Partition: int32(partition), CurrentLeaderEpoch: -1, Timestamp: which}},
+		}},
+	})
+	if err != nil {
+		return 0, err
+	}
+	answer := res.(*listoffsets.Response)
+	if len(answer.Topics) != 1 || len(answer.Topics[0].Partitions) != 1 {
+		return 0, fmt.Errorf("%w to a list-offsets request", errMalformed)
+	}
+	p := answer.Topics[0].Partitions[0]
+	if p.ErrorCode != 0 {
+		return 0, fmt.Errorf("ask for the end of %s/%d: %w", topic, partition, kafkago.Error(p.ErrorCode))
+	}
+	return p.Offset, nil
+}
+
+// page is one answer to a fetch request.
+type page struct {
+	batches []batchHead
+	next    int64 // the offset behind the page; the asked one when the page is empty
+}
+
+// batchHead names a batch that lies in a log.
+type batchHead struct {
+	producer int64
+	epoch    int16
+	sequence int32
+	offset   int64
+}
+
+// fetch reads the heads of the batches from an offset on, at most a few MiB.
+func (c *cluster) fetch(ctx context.Context, topic string, partition int, from int64) (page, error) {
+	const maxBytes = 4 << 20
+	res, err := c.askLeader(ctx, topic, partition, &fetch.Request{
+		ReplicaID: -1, MaxWaitTime: 100, MinBytes: 1, MaxBytes: maxBytes, SessionEpoch: -1,
+		Topics: []fetch.RequestTopic{{
+			Topic: topic,
+			Partitions: []fetch.RequestPartition{{
+				Partition: int32(partition), CurrentLeaderEpoch: -1, FetchOffset: from, LogStartOffset: -1, PartitionMaxBytes: maxBytes,
+			}},
+		}},
+	})
+	if err != nil {
+		return page{}, err
+	}
+	answer := res.(*fetch.Response)
+	if len(answer.Topics) != 1 || len(answer.Topics[0].Partitions) != 1 {
+		return page{}, fmt.Errorf("%w to a fetch request", errMalformed)
+	}
+	p := answer.Topics[0].Partitions[0]
+	if p.ErrorCode != 0 {
+		return page{}, fmt.Errorf("read %s/%d from %d: %w", topic, partition, from, kafkago.Error(p.ErrorCode))
+	}
+	return readPage(p.RecordSet, from)
+}
+
+// readPage walks the batches of an answer.
+func readPage(set protocol.RecordSet, from int64) (page, error) {
+	found := page{next: from}
+	stream, ok := set.Records.(*protocol.RecordStream)
+	if !ok {
+		return found, nil // empty
+	}
+	for _, reader := range stream.Records {
+		last, err := lastOffset(reader)
+		if err != nil {
+			return found, err
+		}
+		found.next = max(found.next, last+1)
+		if b, ok := reader.(*protocol.RecordBatch); ok {
+			found.batches = append(found.batches, batchHead{b.ProducerID, b.ProducerEpoch, b.BaseSequence, b.BaseOffset})
+		}
+	}
+	return found, nil
+}
+
+func lastOffset(reader protocol.RecordReader) (last int64, err error) {
+	last = -1
+	for {
+		record, err := reader.ReadRecord()
+		if errors.Is(err, io.EOF) {
+			return last, nil
+		}
+		if err != nil {
+			return last, err
+		}
+		last = record.Offset
+		closeBytes(record.Key)
+		closeBytes(record.Value)
+	}
+}
+
+func closeBytes(b protocol.Bytes) {
+	if b != nil {
+		_ = b.Close() // gives pages back to kafka-go's pool
+	}
+}
