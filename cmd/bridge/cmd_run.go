@@ -166,8 +166,8 @@ func stopped(ctx context.Context, err error, ran time.Duration, log *slog.Logger
 		return nil
 	}
 	log.Error("bridge failed", "err", err)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return refused(err) // of an embedded broker, which can't be asked before it runs
+	if errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, bridge.ErrSink) {
+		return refused(err) // of brokers, which can't be asked before they run
 	}
 	return failed(err)
 }

@@ -123,6 +123,9 @@ func (m *sinkMaker) embedded(n *config.NATS, log *slog.Logger) (service, error) 
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
 		log.Warn("the embedded NATS server can be reached from other machines, and asks nobody who they are", "host", host)
 	}
+	server := "nats --server " + string(n.URL)
+	log.Info("events go to the embedded NATS server; read them with any NATS client", "live", server+" subscribe 'k8s.>'",
+		"stored", server+" stream view "+n.Stream.Name)
 	return nats.NewEmbedded(nats.EmbeddedConfig{
 		Host: host, Port: number, StoreDir: cmp.Or(n.StoreDir, filepath.Join(m.stateDir, "nats")), Log: log,
 	})

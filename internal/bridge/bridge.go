@@ -119,6 +119,23 @@ func labelled(reg prometheus.Registerer, labels prometheus.Labels) prometheus.Re
 	return prometheus.WrapRegistererWith(labels, reg)
 }
 
+// ErrSink is returned by Run when a sink can't be opened for a reason that the operator must remove.
+var ErrSink = errors.New("can't be opened")
+
+// runSink runs a publisher.
+func runSink(ctx context.Context, p *publisher.Publisher) error {
+	err := p.Run(ctx)
+	select {
+	case <-p.Opened():
+		return err
+	default:
+	}
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", ErrSink, err)
+}
+
 // ErrDrain is returned by Run when the drain deadline passed: what was not sent is sent after the next start.
 var ErrDrain = errors.New("drain deadline passed before everything was sent; the rest is sent after the next start")
 
@@ -139,11 +156,12 @@ func (b *Bridge) Run(ctx context.Context) error {
 	}
 	commits.start("", b.committer.Run)
 	for name, p := range b.publishers {
-		publishing.start("sink "+name, p.Run)
+		publishing.start("sink "+name, func(ctx context.Context) error { return runSink(ctx, p) })
 	}
 	for _, u := range b.units {
 		units.start("informer "+u.name, func(ctx context.Context) error { return u.run(read, ctx) })
 	}
+	services.start("", func(context.Context) error { return b.progress(read) })
 	stopDeadline := context.AfterFunc(read, func() { b.deadline(ctx, hard, failed) })
 	defer stopDeadline()
 
@@ -157,6 +175,9 @@ func (b *Bridge) Run(ctx context.Context) error {
 // deadline ends everything when the drain takes too long.
 func (b *Bridge) deadline(ctx, hard context.Context, failed context.CancelCauseFunc) {
 	b.log.Info("stopping: sending what was read", "cause", context.Cause(ctx), "deadline", b.cfg.Drain.String())
+	for _, p := range b.publishers {
+		go func() { _ = p.Drain(hard) }() // ends the pauses between its attempts; whether it succeeds the units tell
+	}
 	select {
 	case <-time.After(b.cfg.Drain):
 		failed(ErrDrain)

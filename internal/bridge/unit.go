@@ -111,7 +111,9 @@ func (u *unit) openState(b *Bridge, _ prometheus.Registerer) (err error) {
 }
 
 func (u *unit) addFIFO(_ *Bridge, reg prometheus.Registerer) (err error) {
-	u.fifo, err = deltafifo.New(deltafifo.Config{Mode: u.cfg.Delivery, MaxBytes: u.cfg.Memory, Known: u.indexer, Registerer: reg})
+	u.fifo, err = deltafifo.New(deltafifo.Config{
+		Mode: u.cfg.Delivery, MaxBytes: u.cfg.Memory, Known: u.indexer, Resumed: u.from() != "", Registerer: reg,
+	})
 	return err
 }
 
@@ -123,7 +125,7 @@ func (u *unit) addInformer(b *Bridge, reg prometheus.Registerer) (err error) {
 			return fmt.Errorf("there is no sink %q", binding.Sink)
 		}
 		maker, err := event.NewMaker(event.MakerConfig{
-			Cluster: b.cfg.Cluster, Informer: u.cfg.Informer, Type: u.cfg.Type, Payload: binding.Payload,
+			Cluster: b.cfg.Cluster, Informer: u.cfg.Informer, Type: u.cfg.Type, Namespace: u.cfg.Namespace, Payload: binding.Payload,
 			Selective: u.cfg.LabelSelector != "" || u.cfg.FieldSelector != "",
 		})
 		if err != nil {
@@ -146,11 +148,17 @@ func (u *unit) addReflector(b *Bridge, reg prometheus.Registerer) (err error) {
 	cfg.Parse = u.cfg.Parse
 	cfg.Parse.Type = u.cfg.Type
 	cfg.Snapshot = u.cfg.Snapshot != SnapshotNever
-	if u.cfg.Snapshot != SnapshotAlways {
-		cfg.From = u.tracker.Status().Watermark
-	}
+	cfg.From = u.from()
 	u.reflector, err = reflector.New(cfg)
 	return err
+}
+
+// from is the version to resume after, "" for none.
+func (u *unit) from() resource.Version {
+	if u.cfg.Snapshot == SnapshotAlways {
+		return ""
+	}
+	return u.tracker.Status().Watermark
 }
 
 // run reads until read ends, and then until everything read is settled, or until hard ends.

@@ -42,6 +42,8 @@ type Config struct {
 	MaxBytes int
 	// Known objects; required.
 	Known KnownObjects
+	// Resumed is set when the known objects are the whole state already, and the stream goes on from there.
+	Resumed bool
 	// Registerer for metrics; nil for none.
 	Registerer prometheus.Registerer
 }
@@ -82,7 +84,7 @@ func New(cfg Config) (*FIFO, error) {
 		return nil, errors.New("deltafifo: known objects are required")
 	}
 	cfg.MaxBytes = cmp.Or(cfg.MaxBytes, 16<<20)
-	f := &FIFO{cfg: cfg, open: map[resource.Key]*entry{}, metrics: newMetrics(cfg.Registerer, cfg.MaxBytes)}
+	f := &FIFO{cfg: cfg, open: map[resource.Key]*entry{}, filled: cfg.Resumed, metrics: newMetrics(cfg.Registerer, cfg.MaxBytes)}
 	f.cond = sync.NewCond(&f.mu)
 	return f, nil
 }
@@ -230,8 +232,8 @@ func (f *FIFO) Close() {
 }
 
 // HasSynced says whether the first population was handed out and applied: everything of the first list, its end included
-// and the batch it came in followed by another Pop; at once when the stream began with a change, since then there was a
-// position to resume from.
+// and the batch it came in followed by another Pop; at once when the stream is resumed, or began with a
+// change.
 func (f *FIFO) HasSynced() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -23,7 +23,9 @@ type MakerConfig struct {
 	Cluster  string
 	Informer string
 	Type     resource.Type
-	Payload  Payload // default PayloadObject
+	// Namespace is the one that is watched, "" for all.
+	Namespace string
+	Payload   Payload // default PayloadObject
 	// Selective is set when the API server selects by label or field: then an object may leave and come back, and is
 	// deleted, as far as a watch can tell, more than once.
 	Selective bool
@@ -165,10 +167,14 @@ func (m *Maker) Synced(version resource.Version, items int, observed time.Time) 
 // about makes an event about the informer rather than an object.
 func (m *Maker) about(what string, op Op, id string, observed time.Time) Event {
 	t := m.cfg.Type
+	of := m.cfg.Informer + "/" + t.String()
+	if m.cfg.Namespace != "" {
+		of += "/" + m.cfg.Namespace
+	}
 	return Event{
-		ID: m.cfg.Informer + "/" + what + "/" + id, Source: m.source, Type: "dev.kubebridge.informer." + what,
-		Subject: t.CollectionPath(""), Time: observed,
-		PartitionKey: t.String(), APIVersion: t.APIVersion(), Kind: t.Kind, Resource: t.Resource,
+		ID: of + "/" + what + "/" + id, Source: m.source, Type: "dev.kubebridge.informer." + what,
+		Subject: t.CollectionPath(m.cfg.Namespace), Time: observed,
+		PartitionKey: t.String(), APIVersion: t.APIVersion(), Kind: t.Kind, Resource: t.Resource, Namespace: m.cfg.Namespace,
 		Cluster: m.cfg.Cluster, Group: t.Group, Version: t.Version, Op: op, Informer: m.cfg.Informer,
 	}
 }

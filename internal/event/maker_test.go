@@ -107,7 +107,7 @@ func TestSequencesSortAsText(t *testing.T) {
 func TestEventsAboutTheInformer(t *testing.T) {
 	m := newMaker(t, event.MakerConfig{Type: deployments})
 	gap := m.Gap(&resource.Relist{Reason: resource.ReasonExpired, From: "5", To: "900"}, observed)
-	if gap.Type != "dev.kubebridge.informer.gap" || gap.ID != "workloads/gap/5/900" || gap.Subject != "apis/apps/v1/deployments" || !gap.Inferred {
+	if gap.Type != "dev.kubebridge.informer.gap" || gap.ID != "workloads/deployments.apps/gap/5/900" || gap.Subject != "apis/apps/v1/deployments" || !gap.Inferred {
 		t.Errorf("gap event %+v", gap)
 	}
 	var data struct{ Reason, From, To, Note string }
@@ -115,7 +115,7 @@ func TestEventsAboutTheInformer(t *testing.T) {
 		t.Errorf("gap data %s, %v", gap.Data, err)
 	}
 	synced := m.Synced("900", 17, observed)
-	if synced.Type != "dev.kubebridge.informer.synced" || synced.ID != "workloads/synced/900" || string(synced.Data) != `{"version":"900","items":17}` {
+	if synced.Type != "dev.kubebridge.informer.synced" || synced.ID != "workloads/deployments.apps/synced/900" || string(synced.Data) != `{"version":"900","items":17}` {
 		t.Errorf("synced event %+v with data %s", synced, synced.Data)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/bits"
 	"time"
 
@@ -278,8 +279,6 @@ func (c *controller) beginReplace(ctx context.Context, d *deltafifo.Delta) error
 		return nil
 	}
 	c.metrics.gaps.WithLabelValues(c.relist.Reason).Inc()
-	c.logger.Warn("changes were missed: listing again and publishing what differs",
-		"reason", c.relist.Reason, "from", c.relist.From, "to", c.relist.To)
 	gap := newChange(event.Change{Op: event.Gap, Version: c.relist.To}, d.Seq, c.now)
 	gap.kind, gap.relist = ofGap, d.Relist
 	c.emit(gap)
@@ -300,7 +299,11 @@ func (c *controller) forgetDeleted(ctx context.Context) error {
 
 // endReplace tells that a list was worked through.
 func (c *controller) endReplace(d *deltafifo.Delta) error {
-	c.logger.Info("in step with the API server", "version", d.Version, "objects", c.listed)
+	level := slog.LevelInfo
+	if c.relist.Initial {
+		level = slog.LevelDebug // the whole bridge tells of its start
+	}
+	c.logger.Log(context.Background(), level, "in step with the API server", "version", d.Version, "objects", c.listed)
 	done := newChange(event.Change{Op: event.Synced, Version: d.Version}, d.Seq, c.now)
 	done.kind, done.items = ofSynced, c.listed
 	c.emit(done)

@@ -232,7 +232,7 @@ func TestChangesAreDecidedByWhatIsKnown(t *testing.T) {
 	want(t, out.wait(t, 3),
 		"resource.added a ua/4 initial",
 		"resource.added b ub/7 initial",
-		"informer.synced  all/synced/10")
+		"informer.synced  all/pods/synced/10")
 	r.update("a", "11")
 	r.add("a", "12") // the server says added; the pod is known
 	r.update("c", "13")
@@ -314,13 +314,13 @@ func TestARelistPublishesOnlyTheDifferencesAfterAGapEvent(t *testing.T) {
 	out.wait(t, 1)
 	r.list(expired, "20", "same@1", "changed@12", "again#2@13", "new@14", "newer@5")
 	want(t, out.wait(t, 7),
-		"informer.gap  all/gap/3/20 inferred",
+		"informer.gap  all/pods/gap/3/20 inferred",
 		"resource.updated changed uchanged/12 inferred",
 		"resource.deleted again uagain/deleted inferred",
 		"resource.added again uagain2/13 inferred",
 		"resource.added new unew/14 inferred",
 		"resource.deleted gone ugone/deleted inferred",
-		"informer.synced  all/synced/20")
+		"informer.synced  all/pods/synced/20")
 	last := out.raw[len(out.raw)-2]
 	if !strings.Contains(string(last.Data), `"resourceVersion":"3"`) {
 		t.Errorf("the inferred delete bears %s, want the last known object", last.Data)
@@ -340,10 +340,10 @@ func TestAListThatBeginsAgainTellsItsGapOnce(t *testing.T) {
 	r.replace("a", "11")
 	r.list(expired, "21", "b@2") // by now a is gone
 	want(t, out.wait(t, 4),
-		"informer.gap  all/gap/3/20 inferred",
+		"informer.gap  all/pods/gap/3/20 inferred",
 		"resource.updated a ua/11 inferred",
 		"resource.deleted a ua/deleted inferred",
-		"informer.synced  all/synced/21")
+		"informer.synced  all/pods/synced/21")
 	r.stop()
 }
 
@@ -357,10 +357,10 @@ func TestAfterARewindOnlyEqualVersionsAreUnchanged(t *testing.T) {
 	rewound := resource.Relist{Reason: resource.ReasonRewound, From: "99", To: "60", Rewound: true}
 	r.list(rewound, "60", "same@50", "newer@40", "after@55")
 	want(t, out.wait(t, 4),
-		"informer.gap  all/gap/99/60 inferred",
+		"informer.gap  all/pods/gap/99/60 inferred",
 		"resource.updated newer unewer/40 inferred",
 		"resource.added after uafter/55 inferred",
-		"informer.synced  all/synced/60")
+		"informer.synced  all/pods/synced/60")
 	r.update("newer", "61")
 	r.delete("after", "62")
 	want(t, out.wait(t, 2), "resource.updated newer unewer/61", "resource.deleted after uafter/deleted")
@@ -422,7 +422,7 @@ func TestAGapEventHasTheWayToItself(t *testing.T) {
 	}
 	out.mu.Unlock()
 	out.release()
-	want(t, out.wait(t, 3), "informer.gap  all/gap/3/20 inferred", "resource.updated a ua/12 inferred", "informer.synced  all/synced/20")
+	want(t, out.wait(t, 3), "informer.gap  all/pods/gap/3/20 inferred", "resource.updated a ua/12 inferred", "informer.synced  all/pods/synced/20")
 	r.stop()
 }
 
@@ -434,7 +434,7 @@ func TestResyncTellsTheListenersThatAskedAndNoOthers(t *testing.T) {
 	if !strings.HasPrefix(got[2], "resource.synced a ua/1/sync/") {
 		t.Errorf("events %v, want a synced of a third", got)
 	}
-	want(t, other.wait(t, 2), "resource.added a ua/1 initial", "informer.synced  all/synced/10")
+	want(t, other.wait(t, 2), "resource.added a ua/1 initial", "informer.synced  all/pods/synced/10")
 	r.update("a", "11")
 	want(t, other.wait(t, 1), "resource.updated a ua/11")
 	r.stop()

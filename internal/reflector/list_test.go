@@ -3,6 +3,7 @@ package reflector_test
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -218,5 +219,127 @@ func TestALoginPageIsNoList(t *testing.T) {
 		}
 		c.later(2 * time.Second)
 		c.expect("begin initial", "end 97")
+	})
+}
+
+// sinceOf gives what each list asked to be not older than, "-" for consistent ones and "*" for ones in one page.
+func (c *cluster) sinceOf() (since []string) {
+	for _, r := range c.Requests(testkit.Lists) {
+		if testkit.Continues(r) {
+			continue
+		}
+		v := r.Query.Get("resourceVersion")
+		if v != "" && r.Query.Get("resourceVersionMatch") != "NotOlderThan" {
+			v += " exactly"
+		}
+		if v == "" {
+			v = "-"
+		}
+		if !r.Query.Has("limit") {
+			v += "*"
+		}
+		since = append(since, v)
+	}
+	return since
+}
+
+func TestALostListAsksForLessAndLess(t *testing.T) {
+	tests := []struct {
+		name  string
+		match testkit.Match
+		times int
+		want  []string
+	}{
+		{"its pages are there", testkit.Continues, 0, []string{"101"}},
+		{"its version is compacted", testkit.Lists, 1, []string{"101", "-"}},
+		{"a token expires", testkit.Continues, 1, []string{"101", "101"}},
+		{"tokens expire again and again", testkit.Continues, 3, []string{"101", "101", "101", "-"}},
+		{"tokens always expire", testkit.Continues, -1, []string{"101", "101", "101", "-", "-*"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			run(t, func(t *testing.T) {
+				c := newCluster(t, pods)
+				saved := c.Version()
+				c.create("shop/a", "shop/b", "shop/c")
+				c.Skip(1)
+				c.Expire()
+				c.Refuse(tt.match, tt.times, http.StatusGone, "Expired")
+				c.follow(pods, func(cfg *reflector.Config) {
+					paged(2)(cfg)
+					cfg.From = saved
+				})
+				c.later(2 * time.Minute)
+				if got := c.sinceOf(); !slices.Equal(got, tt.want) {
+					t.Errorf("lists not older than %q, want %q", got, tt.want)
+				}
+				if got := c.refl.Status(); got.Version != "101" || got.Items != 3 {
+					t.Errorf("Status = %+v", got)
+				}
+				c.Heal()
+				c.expireNow() // the next time it begins as if nothing had been
+				c.later(5 * time.Minute)
+				if got := c.sinceOf(); got[len(got)-1] != "102" {
+					t.Errorf("the next list is not older than %s", got[len(got)-1])
+				}
+			})
+		})
+	}
+}
+
+func TestASlowListIsNoSilence(t *testing.T) {
+	t.Run("while items come", func(t *testing.T) {
+		run(t, func(t *testing.T) {
+			c := newCluster(t, pods)
+			c.Answer(testkit.Lists, 1, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				fmt.Fprint(w, `{"metadata":{"resourceVersion":"97"},"items":[{"metadata":{"name":"a","resourceVersion":"1"}}`)
+				for range 5 {
+					_ = http.NewResponseController(w).Flush()
+					time.Sleep(time.Minute)
+					fmt.Fprint(w, `,{"metadata":{"name":"a","resourceVersion":"1"}}`)
+				}
+				fmt.Fprint(w, `]}`)
+			})
+			c.follow(pods, paged(0))
+			c.later(6 * time.Minute)
+			if got := c.refl.Status(); !got.Synced || got.Items != 6 {
+				t.Errorf("Status = %+v", got)
+			}
+			c.expectRequests(testkit.Lists, 1, "lists")
+		})
+	})
+	t.Run("while the store has no room", func(t *testing.T) {
+		run(t, func(t *testing.T) {
+			c := newCluster(t, pods)
+			for i := range 200 { // more than fits into buffers on the way
+				c.create(resource.MakeKey("shop", fmt.Sprint("a", i)))
+			}
+			gate := make(chan struct{})
+			c.store.block = gate
+			c.follow(pods, paged(0))
+			c.later(10 * time.Minute)
+			close(gate)
+			synctest.Wait()
+			if got := c.refl.Status(); !got.Synced || got.Items != 200 {
+				t.Errorf("Status = %+v", got)
+			}
+			c.expectRequests(testkit.Lists, 1, "lists")
+		})
+	})
+}
+
+func TestAProbeReadsNoMoreThanItNeeds(t *testing.T) {
+	run(t, func(t *testing.T) {
+		c := newCluster(t, pods)
+		c.Answer(testkit.Probes, 1, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, `{"kind":"PodList","metadata":{"resourceVersion":"97"},"items":[`)
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		})
+		c.follow(pods, c.from(c.Version()))
+		c.create("shop/a")
+		c.expect("add shop/a@98")
 	})
 }

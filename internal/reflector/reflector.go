@@ -141,7 +141,7 @@ func (r *Reflector) beginRelist(why resource.Relist) {
 	reason := why.Reason
 	if why.Initial {
 		reason = relistInitial
-		r.log.Info("listing everything")
+		r.log.Debug("listing everything")
 	} else {
 		r.log.Warn("versions are missing: listing everything to find what changed",
 			"reason", reason, "resource_version", why.From, "server_version", why.To)

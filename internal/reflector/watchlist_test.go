@@ -161,6 +161,7 @@ func TestAWatchListMeets410And504And429(t *testing.T) {
 	}{
 		{"410 as answer", http.StatusGone, metav1.StatusReasonExpired, false},
 		{"410 as event", http.StatusGone, metav1.StatusReasonGone, true},
+		{"410 as event, without a reason", http.StatusGone, "", true},
 		{"429 as answer", http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, false},
 		{"429 as event", http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, true},
 		{"500 as answer", http.StatusInternalServerError, metav1.StatusReasonInternalError, false},

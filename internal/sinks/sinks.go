@@ -8,11 +8,12 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 )
 
-// Message is one event handed to a sink, and the sink's answer.
+// Message is one event handed to a sink, and the sink's answer. Both belong to the sink during the call of Publish and not a
+// moment longer: the caller uses them again.
 type Message struct {
 	Event *event.Event
-	// Err is the answer, set by Publish before it returns: nil when the broker has acknowledged the message, else an
-	// error that Classify can sort.
+	// Err is the answer: nil when the broker has acknowledged the message, else an error that Classify can sort. It is nil
+	// when Publish is called, so a sink that leaves it has acknowledged.
 	Err error
 }
 

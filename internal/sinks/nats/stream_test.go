@@ -47,8 +47,6 @@ func TestAStreamIsCreatedAsConfigured(t *testing.T) {
 }
 
 func TestAStreamThatExistsIsNeverChanged(t *testing.T) {
-	ts := newTestServer(t)
-	js := ts.jetStream()
 	sound := jetstream.StreamConfig{Name: "K8S", Subjects: []string{"k8s.test.>"}, Duplicates: 2 * time.Minute}
 	for _, c := range []struct {
 		name   string
@@ -67,12 +65,13 @@ func TestAStreamThatExistsIsNeverChanged(t *testing.T) {
 		{"differs twice", func(c *jetstream.StreamConfig) { c.Storage, c.Duplicates = jetstream.MemoryStorage, time.Second }, []string{"storage is", "duplicates window is"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			ts := newTestServer(t)
+			js := ts.jetStream()
 			existing := sound
 			c.change(&existing)
 			if _, err := js.CreateStream(t.Context(), existing); err != nil {
 				t.Fatal(err)
 			}
-			defer func() { _ = js.DeleteStream(t.Context(), "K8S") }()
 			before := streamConfig(t, js, "K8S")
 
 			sink := ts.newSink()

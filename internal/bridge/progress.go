@@ -1,0 +1,44 @@
+package bridge
+
+import (
+	"context"
+	"time"
+)
+
+// progressInterval is how often an unfinished start is told.
+const progressInterval = 10 * time.Second
+
+// progress tells how the first population goes on, and when it is done; a cluster of many objects takes minutes.
+func (b *Bridge) progress(ctx context.Context) error {
+	began, tick := time.Now(), time.NewTicker(time.Second)
+	defer tick.Stop()
+	told := began
+	for {
+		synced, listed := b.populated()
+		if synced == len(b.units) {
+			b.log.Info("all resources are in step with the API server", "resources", synced, "objects", listed, "took", time.Since(began).Round(time.Millisecond).String())
+			return nil
+		}
+		if time.Since(told) >= progressInterval {
+			told = time.Now()
+			b.log.Info("getting in step with the API server", "resources", len(b.units), "in_step", synced, "objects", listed)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// populated says how many units are in step, and how many objects were listed.
+func (b *Bridge) populated() (synced, listed int) {
+	for _, u := range b.units {
+		s := u.status()
+		listed += s.Listed
+		if s.Synced {
+			synced++
+		}
+	}
+	return synced, listed
+}

@@ -1,0 +1,132 @@
+package read
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	natsbinding "github.com/cloudevents/sdk-go/protocol/nats_jetstream/v2"
+	"github.com/cloudevents/sdk-go/v2/binding"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// JetStream reads a stream. One goroutine uses it.
+type JetStream struct {
+	URL    string
+	Stream string
+
+	events []Event
+}
+
+// Refresh reads what has come and gives everything, in the order of the stream.
+func (r *JetStream) Refresh(ctx context.Context) ([]Event, error) {
+	conn, err := nats.Connect(r.URL) // anew, since the server may live in a bridge that was ended
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", r.URL, err)
+	}
+	defer conn.Close()
+	js, err := jetstream.New(conn)
+	if err != nil {
+		return nil, err
+	}
+	stream, err := js.Stream(ctx, r.Stream)
+	if err != nil {
+		return nil, fmt.Errorf("stream %s: %w", r.Stream, err)
+	}
+	if err := r.read(ctx, stream); err != nil {
+		return nil, fmt.Errorf("stream %s: %w", r.Stream, err)
+	}
+	return r.events, nil
+}
+
+// next is the sequence of the first message that was not read.
+func (r *JetStream) next() uint64 {
+	if len(r.events) == 0 {
+		return 1
+	}
+	return r.events[len(r.events)-1].Place + 1
+}
+
+func (r *JetStream) read(ctx context.Context, stream jetstream.Stream) error {
+	last := stream.CachedInfo().State.LastSeq
+	if r.next() > last {
+		return nil
+	}
+	consumer, err := stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: r.next(),
+	})
+	if err != nil {
+		return err
+	}
+	for r.next() <= last {
+		batch, err := consumer.Fetch(1000, jetstream.FetchMaxWait(5*time.Second))
+		if err != nil {
+			return err
+		}
+		before := len(r.events)
+		for msg := range batch.Messages() {
+			e, err := FromNATS(ctx, msg)
+			if err != nil {
+				return err
+			}
+			r.events = append(r.events, e)
+		}
+		if err := batch.Error(); err != nil {
+			return err
+		}
+		if len(r.events) == before {
+			return fmt.Errorf("nothing came after message %d of %d", r.next()-1, last)
+		}
+	}
+	return nil
+}
+
+// FromNATS makes an event of a JetStream message.
+func FromNATS(ctx context.Context, msg jetstream.Msg) (Event, error) {
+	meta, err := msg.Metadata()
+	if err != nil {
+		return Event{}, err
+	}
+	e := Event{Place: meta.Sequence.Stream, Subject: msg.Subject(), MessageID: msg.Headers().Get(nats.MsgIdHdr)}
+	header, err := decodeHeader(msg.Headers())
+	if err != nil {
+		return e, fmt.Errorf("message %d on %s: %w", e.Place, e.Subject, err)
+	}
+	return e, e.decode(ctx, natsbinding.NewMessage(&nats.Msg{Subject: e.Subject, Header: header, Data: msg.Data()}))
+}
+
+// decodeHeader takes the percent-encoding off, which the NATS protocol binding asks for and the SDK's reader leaves as it is.
+func decodeHeader(encoded nats.Header) (nats.Header, error) {
+	header := nats.Header{}
+	for name, values := range encoded {
+		for _, value := range values {
+			if strings.HasPrefix(name, "ce-") {
+				var err error
+				if value, err = url.PathUnescape(value); err != nil {
+					return nil, fmt.Errorf("header %s: %w", name, err)
+				}
+			}
+			header[name] = append(header[name], value)
+		}
+	}
+	return header, nil
+}
+
+// decode reads the message with the SDK and checks the event against the specification.
+func (e *Event) decode(ctx context.Context, msg binding.MessageReader) error {
+	if msg.ReadEncoding() == binding.EncodingUnknown {
+		return fmt.Errorf("message %d on %s%s is no CloudEvent", e.Place, e.Subject, e.Lane)
+	}
+	ev, err := binding.ToEvent(ctx, msg)
+	if err != nil {
+		return fmt.Errorf("message %d on %s%s: %w", e.Place, e.Subject, e.Lane, err)
+	}
+	if err := ev.Validate(); err != nil {
+		return fmt.Errorf("message %d on %s%s: %w", e.Place, e.Subject, e.Lane, err)
+	}
+	e.Event = *ev
+	return nil
+}
