@@ -56,7 +56,7 @@ type Stream struct {
 	Subjects []string `yaml:"subjects"`
 	// MaxAge is how long events are kept. 0: for ever.
 	MaxAge time.Duration `yaml:"maxAge" default:"168h"`
-	// MaxBytes bounds the stream; the oldest events go first. 0: no bound but the server's.
+	// MaxBytes bounds the stream; the oldest events go first. 0: no bound but the server's; with `embedded`, 8GiB.
 	MaxBytes Size `yaml:"maxBytes" default:"0"`
 	// Replicas is how many servers hold each event. 0: three on a cluster, one on a single server.
 	Replicas int `yaml:"replicas" default:"0"`

@@ -52,6 +52,7 @@ func (m *sinkMaker) make(c *config.Sink) (sink sinks.Sink, broker service, err e
 // service is something that has to run before a sink can work.
 type service interface {
 	Run(ctx context.Context) error
+	WaitReady(ctx context.Context) error
 }
 
 func (m *sinkMaker) metrics(sink string) prometheus.Registerer {
@@ -71,7 +72,7 @@ func (m *sinkMaker) nats(c *config.Sink, log *slog.Logger) (sinks.Sink, service,
 		URL: string(n.URL), Name: "bridge " + m.cluster + "/" + c.Name,
 		Mode: n.Mode, Encoding: c.Encoding, Cluster: m.cluster,
 		Subject: n.Subject, DeadLetter: n.DeadLetterSubject,
-		Stream: natsStream(&n.Stream), Domain: n.Domain,
+		Stream: natsStream(n), Domain: n.Domain,
 		Auth: auth, TLS: natsTLS(n.TLS),
 		Log: log, Metrics: m.metrics(c.Name),
 	})
@@ -93,11 +94,20 @@ func natsAuth(n *config.NATS) (nats.Auth, error) {
 	}, errors.Join(tokenErr, passwordErr)
 }
 
-func natsStream(s *config.Stream) nats.Stream {
+// embeddedStreamBytes bounds the stream of an embedded server below what the server may store in all: a full stream drops its
+// oldest events, a full server takes no more.
+const embeddedStreamBytes = 8 << 30
+
+func natsStream(n *config.NATS) nats.Stream {
+	s := &n.Stream
+	maxBytes := int64(s.MaxBytes)
+	if n.Embedded {
+		maxBytes = cmp.Or(maxBytes, embeddedStreamBytes)
+	}
 	// In the configuration 0 is no limit; to the sink it is the default.
 	const noLimit = -1 * time.Second
 	return nats.Stream{
-		Name: s.Name, Subjects: s.Subjects, MaxAge: cmp.Or(s.MaxAge, noLimit), MaxBytes: int64(s.MaxBytes),
+		Name: s.Name, Subjects: s.Subjects, MaxAge: cmp.Or(s.MaxAge, noLimit), MaxBytes: maxBytes,
 		Replicas: s.Replicas, Storage: s.Storage, Duplicates: s.Duplicates, Manage: s.Manage,
 	}
 }

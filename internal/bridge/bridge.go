@@ -50,6 +50,8 @@ type SinkConfig struct {
 // Service is something that has to run before a sink can work.
 type Service interface {
 	Run(ctx context.Context) error
+	// WaitReady waits until the sink can work, until Run has ended, or until ctx ends.
+	WaitReady(ctx context.Context) error
 }
 
 // Bridge is the whole pipeline.
@@ -153,6 +155,9 @@ func (b *Bridge) Run(ctx context.Context) error {
 	publishing, units := newStage(hard, failed), newStage(hard, failed)
 	for _, s := range b.cfg.Services {
 		services.start("", s.Run)
+	}
+	for _, s := range b.cfg.Services {
+		_ = s.WaitReady(hard) // why it failed, Run tells
 	}
 	commits.start("", b.committer.Run)
 	for name, p := range b.publishers {

@@ -88,7 +88,7 @@ func (w *worker) tell(ctx context.Context, pass pass, down error) {
 	}
 	w.failed(down)
 	if pause, tripped := w.breaker.trip(pass); tripped {
-		w.log.Warn("broker can't be reached; the sink pauses", "err", down, "next_attempt_in", pause)
+		w.log.Warn("broker can't be reached; the sink pauses", "err", down, "next_attempt_in", pause.String())
 	}
 }
 

@@ -177,7 +177,7 @@ func (p *Publisher) open(ctx context.Context) error {
 			return fmt.Errorf("open sink %q: %w", p.name, err)
 		}
 		delay := backoff.Next()
-		p.log.Warn("sink can't be opened yet", "err", err, "next_attempt_in", delay)
+		p.log.Warn("sink can't be opened yet", "err", err, "next_attempt_in", delay.String())
 		if !p.pause(ctx, delay) {
 			return nil
 		}

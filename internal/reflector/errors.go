@@ -104,11 +104,8 @@ func reasonOfStatus(err *apierrors.StatusError) string {
 	return reasonServer
 }
 
-// isExpired recognises 410 in both forms it comes in: as the answer, and as an ERROR event within a watch.
-func isExpired(err error) bool {
-	status, ok := errors.AsType[*apierrors.StatusError](err)
-	return ok && (status.ErrStatus.Code == http.StatusGone || apierrors.IsResourceExpired(err) || apierrors.IsGone(err))
-}
+// isExpired recognises 410 with any reason, in both forms it comes in: as the answer, and as an ERROR event within a watch.
+func isExpired(err error) bool { return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) }
 
 // isTooLarge recognises a version from the future of this server: it lags, or its history went back. Servers before
 // 1.18 tell it in the message only.

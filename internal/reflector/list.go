@@ -3,6 +3,7 @@ package reflector
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -162,10 +163,14 @@ func (r *Reflector) endRelist(ctx context.Context, v resource.Version) error {
 	if err := r.cfg.Store.EndReplace(ctx, v); err != nil {
 		return fromStore(err)
 	}
+	level := slog.LevelInfo
+	if r.relist.Initial {
+		level = slog.LevelDebug // whoever starts many reflectors tells of them together
+	}
 	r.relist = nil
 	r.position = at(v)
 	r.moved()
 	r.status.set(func(s *Status) { s.Synced = true })
-	r.log.Info("listed everything", "resource_version", v, "items", r.status.get().Items)
+	r.log.Log(ctx, level, "listed everything", "resource_version", v, "items", r.status.get().Items)
 	return nil
 }

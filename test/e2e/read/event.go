@@ -16,8 +16,8 @@ type Event struct {
 	Lane string
 
 	// Of NATS.
-	Subject   string
-	MessageID string // Nats-Msg-Id
+	NATSSubject string
+	MessageID   string // Nats-Msg-Id
 	// Of Kafka.
 	Topic      string
 	Partition  int32

@@ -90,12 +90,12 @@ func FromNATS(ctx context.Context, msg jetstream.Msg) (Event, error) {
 	if err != nil {
 		return Event{}, err
 	}
-	e := Event{Place: meta.Sequence.Stream, Subject: msg.Subject(), MessageID: msg.Headers().Get(nats.MsgIdHdr)}
+	e := Event{Place: meta.Sequence.Stream, NATSSubject: msg.Subject(), MessageID: msg.Headers().Get(nats.MsgIdHdr)}
 	header, err := decodeHeader(msg.Headers())
 	if err != nil {
-		return e, fmt.Errorf("message %d on %s: %w", e.Place, e.Subject, err)
+		return e, fmt.Errorf("message %d on %s: %w", e.Place, e.NATSSubject, err)
 	}
-	return e, e.decode(ctx, natsbinding.NewMessage(&nats.Msg{Subject: e.Subject, Header: header, Data: msg.Data()}))
+	return e, e.decode(ctx, natsbinding.NewMessage(&nats.Msg{Subject: e.NATSSubject, Header: header, Data: msg.Data()}))
 }
 
 // decodeHeader takes the percent-encoding off, which the NATS protocol binding asks for and the SDK's reader leaves as it is.
@@ -118,14 +118,14 @@ func decodeHeader(encoded nats.Header) (nats.Header, error) {
 // decode reads the message with the SDK and checks the event against the specification.
 func (e *Event) decode(ctx context.Context, msg binding.MessageReader) error {
 	if msg.ReadEncoding() == binding.EncodingUnknown {
-		return fmt.Errorf("message %d on %s%s is no CloudEvent", e.Place, e.Subject, e.Lane)
+		return fmt.Errorf("message %d on %s%s is no CloudEvent", e.Place, e.NATSSubject, e.Lane)
 	}
 	ev, err := binding.ToEvent(ctx, msg)
 	if err != nil {
-		return fmt.Errorf("message %d on %s%s: %w", e.Place, e.Subject, e.Lane, err)
+		return fmt.Errorf("message %d on %s%s: %w", e.Place, e.NATSSubject, e.Lane, err)
 	}
 	if err := ev.Validate(); err != nil {
-		return fmt.Errorf("message %d on %s%s: %w", e.Place, e.Subject, e.Lane, err)
+		return fmt.Errorf("message %d on %s%s: %w", e.Place, e.NATSSubject, e.Lane, err)
 	}
 	e.Event = *ev
 	return nil

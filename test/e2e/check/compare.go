@@ -1,0 +1,97 @@
+package check
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/kubebridge/bridge/test/e2e/read"
+	"github.com/kubebridge/bridge/test/e2e/truth"
+)
+
+// Options say how a stream is to compare with what was seen.
+type Options struct {
+	Cluster string
+	// Informers are the names of the informers, by resource ("deployments.apps").
+	Informers map[string]string
+	// Repeats allows events that were there before: delivery is at least once, and ids tell.
+	Repeats bool
+	// Began is when the test began.
+	Began time.Time
+}
+
+// Compare gives the problems of a stream: changes that are missing, events that are no change or come twice, wrong order within an object,
+// wrong attributes, wrong payloads. Nil when there are none.
+func Compare(changes []truth.Change, events []read.Event, o Options) (problems []string) {
+	want, problems := expectAll(changes, &o)
+	byID := map[string]*expected{}
+	for _, e := range want {
+		byID[e.id] = e
+	}
+	seen := map[string]*read.Event{}
+	var first []*read.Event // occurrences
+	for i := range events {
+		got := &events[i]
+		e := byID[got.ID()]
+		switch {
+		case !got.AboutObject():
+			continue
+		case e == nil:
+			problems = append(problems, fmt.Sprintf("%s: nobody saw such a change", describe(got)))
+		case seen[got.ID()] == nil:
+			seen[got.ID()] = got
+			first = append(first, got)
+			problems = append(problems, e.differences(got, &o)...)
+		case !o.Repeats:
+			problems = append(problems, fmt.Sprintf("%s comes again", describe(got)))
+		case string(got.Data()) != string(e.data):
+			problems = append(problems, fmt.Sprintf("%s comes again with another payload", describe(got)))
+		}
+	}
+	for _, e := range want {
+		if seen[e.id] == nil {
+			problems = append(problems, fmt.Sprintf("%s is missing", e))
+		}
+	}
+	return append(problems, order(want, first)...)
+}
+
+func expectAll(changes []truth.Change, o *Options) (want []*expected, problems []string) {
+	for i := range changes {
+		e, err := expect(&changes[i], o.Cluster)
+		if err != nil {
+			problems = append(problems, fmt.Sprintf("%s %s: %v", changes[i].Collection, changes[i].Key(), err))
+			continue
+		}
+		want = append(want, e)
+	}
+	return want, problems
+}
+
+// order compares, for each object by its name, the order of its events with the order of its changes: versions of one uid ascend, the delete
+// is the last of them, and another object of the same name comes after it.
+func order(want []*expected, got []*read.Event) (problems []string) {
+	wanted, had, lanes := map[string][]string{}, map[string][]string{}, map[string]string{}
+	for _, e := range want {
+		key := e.attributes["partitionkey"]
+		wanted[key] = append(wanted[key], e.id)
+	}
+	for _, e := range got {
+		key := e.Attribute("partitionkey")
+		had[key] = append(had[key], e.ID())
+		if lane, found := lanes[key]; found && lane != e.Lane {
+			problems = append(problems, fmt.Sprintf("%s has events in %s and in %s", key, lane, e.Lane))
+		}
+		lanes[key] = e.Lane
+	}
+	for key, ids := range wanted {
+		if have := had[key]; len(have) == len(ids) && strings.Join(have, " ") != strings.Join(ids, " ") {
+			problems = append(problems, fmt.Sprintf("%s: its events come in another order than its changes:\n%v\nwant:\n%v", key, have, ids))
+		}
+	}
+	return problems
+}
+
+func describe(e *read.Event) string {
+	return fmt.Sprintf("%s %s (%s, at %s %d)", e.Type(), e.Attribute("partitionkey"), e.ID(), e.Lane, e.Place)
+}

@@ -1,0 +1,138 @@
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kubebridge/bridge/test/e2e/harness"
+)
+
+// workDir holds what the tests write; it is removed at the end.
+var workDir string
+
+func TestMain(m *testing.M) {
+	var err error
+	if workDir, err = os.MkdirTemp("", "bridge-e2e-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	stopClusters()
+	if err := os.RemoveAll(workDir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	os.Exit(code)
+}
+
+// bridgeBinary is $BRIDGE_BIN, else it is built, with the race detector when the tests have it.
+var bridgeBinary = sync.OnceValues(func() (string, error) {
+	if path := os.Getenv("BRIDGE_BIN"); path != "" {
+		return filepath.Abs(path)
+	}
+	root, err := harness.Root()
+	if err != nil {
+		return "", err
+	}
+	out := filepath.Join(workDir, "bridge")
+	return out, harness.BuildBridge(context.Background(), root, out, raceEnabled)
+})
+
+// controlPlaneBinary is $CONTROLPLANE_BIN, else it is built, which takes minutes the first time.
+var controlPlaneBinary = sync.OnceValues(func() (string, error) {
+	if path := os.Getenv("CONTROLPLANE_BIN"); path != "" {
+		return filepath.Abs(path)
+	}
+	root, err := harness.Root()
+	if err != nil {
+		return "", err
+	}
+	out := filepath.Join(root, "bin", "controlplane")
+	return out, harness.BuildControlPlane(context.Background(), root, out, nil)
+})
+
+// cluster is a control plane and clients of its admin.
+type cluster struct {
+	*harness.ControlPlane
+	client  kubernetes.Interface
+	dynamic dynamic.Interface
+}
+
+// The clusters, each started when the first test asks for it.
+var (
+	// live has controllers and nodes: Deployments become running Pods. Tests share it, each in namespaces of its own.
+	live = startOnce("live")
+	// still has an API server only: nothing changes but by tests. They restart, compact and restore it, one after the other.
+	still = startOnce("still", "--controllers=false", "--etcd-compaction-interval=0")
+	// paged is as still, and its API server has no WatchList.
+	paged = startOnce("paged", "--controllers=false", "--etcd-compaction-interval=0", "--apiserver-arg=--feature-gates=WatchList=false")
+)
+
+var (
+	startedMu sync.Mutex
+	started   []*cluster // guarded by startedMu
+)
+
+func startOnce(name string, flags ...string) func(*testing.T) *cluster {
+	start := sync.OnceValues(func() (*cluster, error) { return startCluster(name, flags) })
+	return func(t *testing.T) *cluster {
+		t.Helper()
+		c, err := start()
+		must(t, err)
+		return c
+	}
+}
+
+func startCluster(name string, flags []string) (*cluster, error) {
+	binary, err := controlPlaneBinary()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	cp, err := harness.StartControlPlane(ctx, harness.ControlPlaneConfig{
+		Binary: binary, Dir: filepath.Join(workDir, "cluster-"+name), Flags: flags,
+	})
+	if err != nil {
+		return nil, err
+	}
+	c := &cluster{ControlPlane: cp}
+	startedMu.Lock()
+	started = append(started, c)
+	startedMu.Unlock()
+	if c.client, err = kubernetes.NewForConfig(cp.Admin()); err != nil {
+		return nil, err
+	}
+	c.dynamic, err = dynamic.NewForConfig(cp.Admin())
+	return c, err
+}
+
+func stopClusters() {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	var stops sync.WaitGroup
+	startedMu.Lock()
+	defer startedMu.Unlock()
+	for _, c := range started {
+		stops.Go(func() {
+			if _, err := c.Stop(ctx); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+			}
+		})
+	}
+	stops.Wait()
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
