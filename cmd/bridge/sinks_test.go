@@ -117,10 +117,10 @@ func TestTwoSinksOfAKindShareARegistry(t *testing.T) {
 }
 
 func TestNoLimitInTheConfigurationIsNoneInTheStream(t *testing.T) {
-	if got := natsStream(&config.Stream{MaxAge: 0}); got.MaxAge >= 0 {
+	if got := natsStream(&config.NATS{}); got.MaxAge >= 0 {
 		t.Errorf("0 became the sink's default: %v", got.MaxAge)
 	}
-	if got := natsStream(&config.Stream{MaxAge: time.Hour}); got.MaxAge != time.Hour {
+	if got := natsStream(&config.NATS{Stream: config.Stream{MaxAge: time.Hour}}); got.MaxAge != time.Hour {
 		t.Errorf("got %v", got.MaxAge)
 	}
 }

@@ -126,8 +126,26 @@ func TestItemsOfAListDoNotMoveTheWatermarkAndItsEndDoes(t *testing.T) {
 		b.settle(uint64(seq+1), fmt.Sprint("pod-", seq), version)
 	}
 	b.wantWatermark("")
-	b.mark(4, "20")
+	b.Begin(4, checkpoint.Listed, "20")
+	b.Done(4)
 	b.wantWatermark("20")
+}
+
+func TestTheWatermarkGoesBackOnlyWithAList(t *testing.T) {
+	b := newBench(t)
+	b.Begin(1, checkpoint.Listed, "20")
+	b.Done(1)
+	b.event(2, "18") // a delete from before the list's end
+	b.settle(2, "a", "18")
+	b.mark(3, "19")
+	b.wantWatermark("20")
+	b.event(4, "21")
+	b.settle(4, "b", "21")
+	b.mark(5, "22")
+	b.wantWatermark("22")
+	b.Begin(6, checkpoint.Listed, "7")
+	b.Done(6)
+	b.wantWatermark("7")
 }
 
 func TestDeltasMayBeginOutOfOrder(t *testing.T) {

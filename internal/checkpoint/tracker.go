@@ -15,8 +15,11 @@ const (
 	// Event bears a version of the stream: when everything up to it is settled and something later was seen, the watermark
 	// may stand there.
 	Event Kind = iota
-	// Mark is a bookmark or the end of a list: everything up to its version was sent, so the watermark may stand there at once.
+	// Mark is a bookmark: everything up to its version was sent, so the watermark may stand there at once.
 	Mark
+	// Listed is the end of a list, which is everything as of its version. It alone may move the watermark back: when the server's
+	// history went back.
+	Listed
 	// Aside bears no version of the stream: an item of a list, a Sync, the begin of a list.
 	Aside
 )
@@ -147,8 +150,15 @@ func (t *Tracker) passLocked(s *slot) {
 	t.seenLocked(s)
 	switch s.kind {
 	case Event:
-		t.front = s.version
+		// A delete that came before a WatchList's end is handed on after it; the list's version covers it.
+		if !s.version.NotNewer(t.watermark) {
+			t.front = s.version
+		}
 	case Mark:
+		if !s.version.NotNewer(t.watermark) {
+			t.front, t.watermark = "", s.version
+		}
+	case Listed:
 		t.front, t.watermark = "", s.version
 	case Aside:
 	}

@@ -110,13 +110,15 @@ func (c *controller) hold(d *deltafifo.Delta) {
 // place says what a delta means for the watermark.
 func place(d *deltafifo.Delta) (checkpoint.Kind, resource.Version) {
 	switch d.Type {
-	case deltafifo.Bookmark, deltafifo.ReplaceEnd:
+	case deltafifo.Bookmark:
 		return checkpoint.Mark, d.Version
+	case deltafifo.ReplaceEnd:
+		return checkpoint.Listed, d.Version
 	case deltafifo.Added, deltafifo.Updated:
 		return checkpoint.Event, d.Object.Version
 	case deltafifo.Deleted:
 		if d.FinalStateUnknown {
-			return checkpoint.Mark, d.Version // its place is the end of the list that told it
+			return checkpoint.Listed, d.Version // its place is the end of the list that told it
 		}
 		return checkpoint.Event, d.Object.Version
 	default:

@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"os"
 	"path/filepath"
@@ -41,7 +42,23 @@ func newLab(t *testing.T, c *cluster) *lab {
 	l.Identity, err = c.NewIdentity(l.ctx, l.namespace, "bridge", harness.ReadEverything()...)
 	must(t, err)
 	must(t, c.WriteKubeconfig(l.kubeconfig(), l.Token))
+	if c.controllers {
+		l.waitFurnished()
+	}
 	return l
+}
+
+// waitFurnished waits until the controllers have made what every namespace has, so that nothing changes from then on but by the test.
+func (l *lab) waitFurnished() {
+	l.t.Helper()
+	eventually(l.t, "a new namespace", time.Minute, func() []string {
+		_, mapErr := l.client.CoreV1().ConfigMaps(l.namespace).Get(l.ctx, "kube-root-ca.crt", metav1.GetOptions{})
+		_, accountErr := l.client.CoreV1().ServiceAccounts(l.namespace).Get(l.ctx, "default", metav1.GetOptions{})
+		if err := errors.Join(mapErr, accountErr); err != nil {
+			return []string{err.Error()}
+		}
+		return nil
+	})
 }
 
 func (l *lab) kubeconfig() string { return filepath.Join(l.dir, "kubeconfig") }

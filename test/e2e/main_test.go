@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -63,16 +64,20 @@ type cluster struct {
 	*harness.ControlPlane
 	client  kubernetes.Interface
 	dynamic dynamic.Interface
+	// controllers says whether there are some, and nodes.
+	controllers bool
 }
+
+const noControllers = "--controllers=false"
 
 // The clusters, each started when the first test asks for it.
 var (
 	// live has controllers and nodes: Deployments become running Pods. Tests share it, each in namespaces of its own.
 	live = startOnce("live")
 	// still has an API server only: nothing changes but by tests. They restart, compact and restore it, one after the other.
-	still = startOnce("still", "--controllers=false", "--etcd-compaction-interval=0")
+	still = startOnce("still", noControllers, "--etcd-compaction-interval=0")
 	// paged is as still, and its API server has no WatchList.
-	paged = startOnce("paged", "--controllers=false", "--etcd-compaction-interval=0", "--apiserver-arg=--feature-gates=WatchList=false")
+	paged = startOnce("paged", noControllers, "--etcd-compaction-interval=0", "--apiserver-arg=--feature-gates=WatchList=false")
 )
 
 var (
@@ -103,7 +108,7 @@ func startCluster(name string, flags []string) (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &cluster{ControlPlane: cp}
+	c := &cluster{ControlPlane: cp, controllers: !slices.Contains(flags, noControllers)}
 	startedMu.Lock()
 	started = append(started, c)
 	startedMu.Unlock()

@@ -16,6 +16,8 @@ type Options struct {
 	Informers map[string]string
 	// Repeats allows events that were there before: delivery is at least once, and ids tell.
 	Repeats bool
+	// Only says which objects count; nil for all. Where tests share a cluster, cluster-scoped objects of others are none of theirs.
+	Only func(resource, namespace, name string) bool
 	// Began is when the test began.
 	Began time.Time
 }
@@ -34,7 +36,7 @@ func Compare(changes []truth.Change, events []read.Event, o Options) (problems [
 		got := &events[i]
 		e := byID[got.ID()]
 		switch {
-		case !got.AboutObject():
+		case !got.AboutObject() || !o.counts(got.GroupResource(), got.Attribute("namespace"), got.Attribute("name")):
 			continue
 		case e == nil:
 			problems = append(problems, fmt.Sprintf("%s: nobody saw such a change", describe(got)))
@@ -56,8 +58,15 @@ func Compare(changes []truth.Change, events []read.Event, o Options) (problems [
 	return append(problems, order(want, first)...)
 }
 
+func (o *Options) counts(resource, namespace, name string) bool {
+	return o.Only == nil || o.Only(resource, namespace, name)
+}
+
 func expectAll(changes []truth.Change, o *Options) (want []*expected, problems []string) {
 	for i := range changes {
+		if ch := &changes[i]; !o.counts(ch.Collection.String(), ch.Metadata.Namespace, ch.Metadata.Name) {
+			continue
+		}
 		e, err := expect(&changes[i], o.Cluster)
 		if err != nil {
 			problems = append(problems, fmt.Sprintf("%s %s: %v", changes[i].Collection, changes[i].Key(), err))
