@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/go-viper/mapstructure/v2"
@@ -94,7 +95,7 @@ func (l *loader) file(name string, data []byte) {
 // scalars binds the variables and flags of the keys outside of lists. One that can't be understood is reported and not bound.
 func (l *loader) scalars(t reflect.Type, path []string, flags map[string]*pflag.Flag) {
 	for _, f := range fieldsOf(t) {
-		at := append(path[:len(path):len(path)], f.key)
+		at := append(slices.Clip(path), f.key)
 		switch {
 		case f.isSection:
 			l.scalars(section(f.typ), at, flags)

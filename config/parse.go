@@ -13,12 +13,12 @@ import (
 // parse reads the text of a scalar as the type of its key. It is the one place where texts become values, whether they come from the
 // file, a variable, a flag or a default tag. Errors say what is wanted; they don't repeat the text.
 func parse(t reflect.Type, text string) (any, error) {
-	switch {
-	case t == durationType:
+	switch t {
+	case durationType:
 		return parseDuration(text)
-	case t == sizeType:
+	case sizeType:
 		return ParseSize(text)
-	case t == textsType:
+	case textsType:
 		return parseTexts(text), nil
 	}
 	switch t.Kind() {

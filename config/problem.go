@@ -34,7 +34,7 @@ func (p *Problem) Error() string {
 
 // Problems lists what is wrong, out of an error of Load or Validate, however wrapped: nil when the error is of another kind.
 func Problems(err error) []*Problem {
-	switch e := err.(type) {
+	switch e := err.(type) { //nolint:errorlint // it goes through the tree of wrapped errors itself
 	case *Problem:
 		return []*Problem{e}
 	case interface{ Unwrap() error }:

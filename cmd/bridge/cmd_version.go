@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -88,10 +89,8 @@ func outputFlag(cmd *cobra.Command, output *string, values ...string) {
 }
 
 func checkOutput(output string, values ...string) error {
-	for _, v := range values {
-		if v == output {
-			return nil
-		}
+	if slices.Contains(values, output) {
+		return nil
 	}
 	return fmt.Errorf("--output %q: want one of %s", output, strings.Join(values, ", "))
 }

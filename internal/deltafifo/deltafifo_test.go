@@ -84,7 +84,7 @@ func popNothing(t *testing.T, f *deltafifo.FIFO, batch *deltafifo.Batch) error {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := f.Pop(ctx, batch, 1); !errors.Is(err, context.Canceled) {
-		return fmt.Errorf("Pop of an empty FIFO: %v", err)
+		return fmt.Errorf("Pop of an empty FIFO: %w", err)
 	}
 	return nil
 }

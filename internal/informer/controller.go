@@ -135,7 +135,13 @@ func (c *controller) decide(ctx context.Context, key resource.Key, d *deltafifo.
 		return c.beginReplace(ctx, d)
 	case deltafifo.ReplaceEnd:
 		return c.endReplace(d)
+	default:
+		return c.decideObject(key, d)
 	}
+}
+
+// decideObject makes the changes of a delta of an object.
+func (c *controller) decideObject(key resource.Key, d *deltafifo.Delta) error {
 	known, found, err := c.cfg.Indexer.Get(key)
 	if err != nil {
 		return err

@@ -197,15 +197,19 @@ func want(t *testing.T, got []string, lines ...string) {
 }
 
 func (r *rig) add(name, version string) { ok(r.t, r.fifo.Add(r.t.Context(), pod(r.t, name, version))) }
+
 func (r *rig) update(name, version string) {
 	ok(r.t, r.fifo.Update(r.t.Context(), pod(r.t, name, version)))
 }
+
 func (r *rig) delete(name, version string) {
 	ok(r.t, r.fifo.Delete(r.t.Context(), pod(r.t, name, version)))
 }
+
 func (r *rig) replace(name, version string) {
 	ok(r.t, r.fifo.Replace(r.t.Context(), pod(r.t, name, version)))
 }
+
 func (r *rig) bookmark(version resource.Version) {
 	ok(r.t, r.fifo.Bookmark(r.t.Context(), version))
 }

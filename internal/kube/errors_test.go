@@ -90,7 +90,7 @@ func TestTheCallersOwnEndIsNoFault(t *testing.T) {
 		t.Error("no error was made one")
 	}
 	odd := errors.New("odd")
-	if kube.Explain(odd, "h") != odd {
+	if !errors.Is(kube.Explain(odd, "h"), odd) {
 		t.Error("an unknown error was changed")
 	}
 }

@@ -63,6 +63,7 @@ func (b *breaker) try() (got pass, ok bool, wait time.Duration, changed <-chan s
 		return pass{round: b.round}, true, 0, nil
 	case probing:
 		return pass{}, false, -1, b.changed
+	case paused:
 	}
 	if wait = time.Until(b.until); wait > 0 {
 		return pass{}, false, wait, b.changed

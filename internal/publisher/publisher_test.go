@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -246,7 +247,7 @@ func TestAnOutagePausesTheWholeSinkOnce(t *testing.T) {
 		}
 		p := start(t, sink, publisher.Config{Retry: publisher.Retry{Initial: 100 * time.Millisecond, Max: 10 * time.Second}})
 		var ids []string
-		for _, object := range strings.Split("abcdefghijklmnopqrstuvwxyz", "") {
+		for object := range strings.SplitSeq("abcdefghijklmnopqrstuvwxyz", "") {
 			ids = append(ids, numbered(object, 40)...)
 		}
 		p.add(r.items(ids...))
@@ -328,10 +329,8 @@ func TestARefusedMessageWithoutAPlaceIsSettledToo(t *testing.T) {
 
 func refuse(ids ...string) func(e *event.Event) answer {
 	return func(e *event.Event) answer {
-		for _, id := range ids {
-			if e.ID == id {
-				return answer{err: errTooBig}
-			}
+		if slices.Contains(ids, e.ID) {
+			return answer{err: errTooBig}
 		}
 		return answer{}
 	}

@@ -19,10 +19,10 @@ type throttle struct {
 func (t *throttle) warn(log *slog.Logger, message string, args ...any) {
 	suppressed, ok := t.pass(time.Now())
 	if !ok {
-		log.Debug(message, args...)
+		log.Debug(message, args...) //nolint:sloglint // a constant of the caller
 		return
 	}
-	log.Warn(message, append(args, "suppressed", suppressed)...)
+	log.Warn(message, append(args, "suppressed", suppressed)...) //nolint:sloglint // a constant of the caller
 }
 
 func (t *throttle) pass(now time.Time) (suppressed int, ok bool) {

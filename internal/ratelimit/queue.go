@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -157,8 +158,8 @@ func (q *Queue[K]) Done(keys ...K) {
 // Return gives back keys that the worker did not get to: they wait again before all others, in the order given.
 func (q *Queue[K]) Return(keys ...K) {
 	q.mu.Lock()
-	for i := len(keys) - 1; i >= 0; i-- {
-		e := q.entries[keys[i]]
+	for _, key := range slices.Backward(keys) {
+		e := q.entries[key]
 		if e == nil || !e.processing {
 			continue
 		}

@@ -129,7 +129,7 @@ func retryAfter(err error) time.Duration {
 // readError says what an error of the decoder means: the end of the stream (io.EOF, between two values), a cut or broken
 // connection, or bytes that are not the JSON that they should be.
 func readError(ctx context.Context, err error) error {
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		return err
 	}
 	if cause := context.Cause(ctx); cause != nil {

@@ -55,7 +55,7 @@ func (p *page) finish(v *values) error {
 	switch _, err := v.value(); {
 	case err == nil:
 		return &unreadableError{err: errors.New("something follows the list in the answer")}
-	case err != io.EOF:
+	case !errors.Is(err, io.EOF):
 		return err
 	case !p.hasItems:
 		return &unreadableError{err: errors.New("list without items")}

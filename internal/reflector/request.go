@@ -66,7 +66,7 @@ func (r *Reflector) do(s *stream, query url.Values) error {
 		return err
 	}
 	req.Header.Set("Accept", contentType)
-	resp, err := r.cfg.Client.HTTP.Do(req)
+	resp, err := r.cfg.Client.HTTP.Do(req) //nolint:bodyclose // the stream closes it
 	if err != nil {
 		return cmp.Or(context.Cause(s.ctx), err)
 	}

@@ -53,7 +53,7 @@ func FuzzFrames(f *testing.F) {
 		if len(half) > len(whole) || !slices.Equal(half, whole[:len(half)]) {
 			t.Fatalf("cut: %q\nwhole: %q", half, whole)
 		}
-		if err == io.EOF && reflector.IsUnreadable(halfErr) {
+		if errors.Is(err, io.EOF) && reflector.IsUnreadable(halfErr) {
 			t.Fatalf("half of what is readable is taken for unreadable: %v", halfErr)
 		}
 	})
@@ -103,7 +103,7 @@ func TestAFrameMayBeAsLargeAsTheLimitAndNoLarger(t *testing.T) {
 		frame := `{"type":"ADDED","object":` + object + `}`
 		for _, chunk := range []int{1, 4096, 1 << 20} {
 			got, err := frames([]byte(frame+frame), chunk)
-			if extra == 0 && (len(got) != 2 || err != io.EOF) {
+			if extra == 0 && (len(got) != 2 || !errors.Is(err, io.EOF)) {
 				t.Errorf("%d bytes in chunks of %d: %d frames, %v", len(object), chunk, len(got), err)
 			}
 			if extra == 1 && (len(got) != 0 || !errors.Is(err, reflector.ErrFrameTooLarge) || !reflector.IsUnreadable(err)) {
@@ -117,7 +117,7 @@ func TestAStreamMayBeCutAnywhere(t *testing.T) {
 	frame := `{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"98"}}}` + "\n"
 	for n := range len(frame) - 1 {
 		got, err := frames([]byte(frame[:n]), 10)
-		if n == 0 && err != io.EOF || n > 0 && !reflector.IsCut(err) || len(got) != 0 {
+		if n == 0 && !errors.Is(err, io.EOF) || n > 0 && !reflector.IsCut(err) || len(got) != 0 {
 			t.Errorf("cut after %d bytes: %q, %v", n, got, err)
 		}
 	}
@@ -160,7 +160,7 @@ func TestAFrameCostsThreeAllocations(t *testing.T) {
 	frame := podFrame(t)
 	perRun := testing.AllocsPerRun(5, func() {
 		err := reflector.EachFrame(&repeat{text: frame, left: n}, 1<<20, resource.ParseOptions{Type: pods}, func(reflector.Frame) {})
-		if err != io.EOF {
+		if !errors.Is(err, io.EOF) {
 			t.Fatal(err)
 		}
 	})
@@ -175,7 +175,7 @@ func BenchmarkFrame(b *testing.B) {
 	b.ReportAllocs()
 	b.ResetTimer()
 	err := reflector.EachFrame(&repeat{text: frame, left: b.N}, 1<<20, resource.ParseOptions{Type: pods}, func(reflector.Frame) {})
-	if err != io.EOF {
+	if !errors.Is(err, io.EOF) {
 		b.Fatal(err)
 	}
 }

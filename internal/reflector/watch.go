@@ -61,7 +61,7 @@ func (r *Reflector) follow(ctx context.Context, q url.Values, in *initial) error
 // ended says what the end of a watch means.
 func (r *Reflector) ended(err error, in *initial, progress bool, started time.Time) error {
 	switch {
-	case err != io.EOF:
+	case !errors.Is(err, io.EOF):
 		return &brokenError{err}
 	case in != nil && r.relist != nil:
 		return &brokenError{errNoInitialEnd}

@@ -280,7 +280,7 @@ func TestAnErrorOfTheStoreEndsRun(t *testing.T) {
 				synctest.Wait()
 				select {
 				case err := <-c.result:
-					if err != full {
+					if !errors.Is(err, full) {
 						t.Errorf("Run: %v, want %v", err, full)
 					}
 					c.result <- nil

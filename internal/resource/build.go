@@ -2,6 +2,7 @@ package resource
 
 import (
 	"bytes"
+	"slices"
 	"unsafe"
 )
 
@@ -13,7 +14,7 @@ func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 func (p *parser) object(at span, opts *ParseOptions) *Object {
 	out := p.copy(at, opts.Type)
 	obj, owners := newObject(p.owners.n)
-	obj.Raw = out[:len(out):len(out)]
+	obj.Raw = slices.Clip(out)
 	shift := len(out) - at.end - p.editedBytes(p.edits.n) // from an offset of the input before all edits to one of out
 	obj.Meta = p.meta(out, shift)
 	for i := range owners {

@@ -58,9 +58,9 @@ func TestParseReadsTheMetadataOfAPod(t *testing.T) {
 	if !reflect.DeepEqual(obj.Meta, want) {
 		t.Errorf("Meta = %+v\nwant   %+v", obj.Meta, want)
 	}
-	start := bytes.Index(raw, []byte(`,"managedFields":`))
+	before, _, _ := bytes.Cut(raw, []byte(`,"managedFields":`))
 	end := bytes.Index(raw, []byte(`},"spec":`))
-	if got, want := string(obj.Raw), string(raw[:start])+string(raw[end:]); got != want {
+	if got, want := string(obj.Raw), string(before)+string(raw[end:]); got != want {
 		t.Errorf("Raw is not the input less managedFields:\n%s", got)
 	}
 }
@@ -97,30 +97,57 @@ func TestParseEdits(t *testing.T) {
 		in   string
 		want string
 	}{
-		{"an item of a built-in list gets kind and apiVersion in front", pods,
-			`{` + meta + `}`, `{"kind":"Pod","apiVersion":"v1",` + meta + `}`},
-		{"an item of a group's list gets the group", widgets,
-			`{` + meta + `}`, `{"kind":"Widget","apiVersion":"example.com/v1",` + meta + `}`},
-		{"what has its kind keeps its place", widgets,
-			`{"apiVersion":"example.com/v1","kind":"Widget",` + meta + `}`, `{"apiVersion":"example.com/v1","kind":"Widget",` + meta + `}`},
+		{
+			"an item of a built-in list gets kind and apiVersion in front", pods,
+			`{` + meta + `}`, `{"kind":"Pod","apiVersion":"v1",` + meta + `}`,
+		},
+		{
+			"an item of a group's list gets the group", widgets,
+			`{` + meta + `}`, `{"kind":"Widget","apiVersion":"example.com/v1",` + meta + `}`,
+		},
+		{
+			"what has its kind keeps its place", widgets,
+			`{"apiVersion":"example.com/v1","kind":"Widget",` + meta + `}`, `{"apiVersion":"example.com/v1","kind":"Widget",` + meta + `}`,
+		},
 		{"the zero type adds nothing", resource.Type{}, `{` + meta + `}`, `{` + meta + `}`},
-		{"managedFields first", resource.Type{},
-			`{"metadata":{"managedFields":[],"name":"a","resourceVersion":"5"}}`, `{` + meta + `}`},
-		{"managedFields in the middle", resource.Type{},
-			`{"metadata":{"name":"a","managedFields":[{"manager":"m"}],"resourceVersion":"5"}}`, `{` + meta + `}`},
-		{"managedFields last", resource.Type{},
-			`{"metadata":{"name":"a","resourceVersion":"5","managedFields":[{}]}}`, `{` + meta + `}`},
-		{"managedFields null", resource.Type{},
-			`{"metadata":{"name":"a","resourceVersion":"5","managedFields":null}}`, `{` + meta + `}`},
-		{"pretty-printed", resource.Type{},
+		{
+			"managedFields first",
+			resource.Type{},
+			`{"metadata":{"managedFields":[],"name":"a","resourceVersion":"5"}}`, `{` + meta + `}`,
+		},
+		{
+			"managedFields in the middle",
+			resource.Type{},
+			`{"metadata":{"name":"a","managedFields":[{"manager":"m"}],"resourceVersion":"5"}}`, `{` + meta + `}`,
+		},
+		{
+			"managedFields last",
+			resource.Type{},
+			`{"metadata":{"name":"a","resourceVersion":"5","managedFields":[{}]}}`, `{` + meta + `}`,
+		},
+		{
+			"managedFields null",
+			resource.Type{},
+			`{"metadata":{"name":"a","resourceVersion":"5","managedFields":null}}`, `{` + meta + `}`,
+		},
+		{
+			"pretty-printed",
+			resource.Type{},
 			"{\n \"metadata\": {\n  \"managedFields\": [ ] ,\n  \"name\": \"a\",\n  \"resourceVersion\": \"5\"\n }\n}\n",
-			"{\n \"metadata\": {\n  \n  \"name\": \"a\",\n  \"resourceVersion\": \"5\"\n }\n}"},
-		{"managedFields elsewhere stay", resource.Type{},
+			"{\n \"metadata\": {\n  \n  \"name\": \"a\",\n  \"resourceVersion\": \"5\"\n }\n}",
+		},
+		{
+			"managedFields elsewhere stay",
+			resource.Type{},
 			`{"spec":{"metadata":{"managedFields":[]},"managedFields":1},` + meta + `}`,
-			`{"spec":{"metadata":{"managedFields":[]},"managedFields":1},` + meta + `}`},
-		{"an escaped member name is the same member", resource.Type{},
+			`{"spec":{"metadata":{"managedFields":[]},"managedFields":1},` + meta + `}`,
+		},
+		{
+			"an escaped member name is the same member",
+			resource.Type{},
 			`{"m\u0065tadata":{"name":"a","manag\u0065dFields":[],"resourceVersion":"5"}}`,
-			`{"m\u0065tadata":{"name":"a","resourceVersion":"5"}}`},
+			`{"m\u0065tadata":{"name":"a","resourceVersion":"5"}}`,
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -130,7 +130,8 @@ func (s *scanner) quoted() span {
 // skip goes over a value of any kind and says where it stood.
 func (s *scanner) skip() span {
 	c := s.peek()
-	start, end := s.i, -1
+	start := s.i
+	var end int
 	switch c {
 	case '"':
 		end = stringEnd(s.b, start)

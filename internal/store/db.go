@@ -231,15 +231,16 @@ func (db *DB) Close() error {
 type pebbleLogger struct{ log *slog.Logger }
 
 func (l pebbleLogger) Infof(format string, args ...any) {
-	l.log.Debug("pebble: " + fmt.Sprintf(format, args...))
+	l.log.Debug("pebble", "message", fmt.Sprintf(format, args...))
 }
+
 func (l pebbleLogger) Errorf(format string, args ...any) {
-	l.log.Error("pebble: " + fmt.Sprintf(format, args...))
+	l.log.Error("pebble", "message", fmt.Sprintf(format, args...))
 }
 
 // Fatalf is called when Pebble can't go on, for example when the disk is full while it writes its manifest. There is
 // nothing to save: what is settled is on disk.
 func (l pebbleLogger) Fatalf(format string, args ...any) {
-	l.log.Error("pebble: " + fmt.Sprintf(format, args...))
+	l.log.Error("pebble", "message", fmt.Sprintf(format, args...))
 	os.Exit(1)
 }

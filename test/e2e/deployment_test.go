@@ -2,6 +2,8 @@ package e2e_test
 
 import (
 	"fmt"
+	"net"
+	"strconv"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -34,13 +36,23 @@ sinks:
   - {name: kafka, kafka: {brokers: ["${KAFKA}"], createTopics: {partitions: 4, replicationFactor: 1}}}
 `
 
-// startKafka runs a broker; address "" takes any.
+// startKafka runs a broker.
 func startKafka(t *testing.T, opts ...kfake.Opt) *kfake.Cluster {
 	t.Helper()
 	broker, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1)}, opts...)...)
 	must(t, err)
 	t.Cleanup(broker.Close)
 	return broker
+}
+
+// kfakeAt has the broker listen at an address.
+func kfakeAt(t *testing.T, address string) kfake.Opt {
+	t.Helper()
+	_, text, err := net.SplitHostPort(address)
+	must(t, err)
+	port, err := strconv.Atoi(text)
+	must(t, err)
+	return kfake.Ports(port)
 }
 
 func kafkaReader(brokers ...string) *read.Kafka {

@@ -3,9 +3,11 @@ package e2e_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -166,7 +168,7 @@ func (l *lab) complete(what string, r reader, ledger *truth.Ledger, o check.Opti
 	l.t.Helper()
 	o.Cluster, o.Began = clusterName, l.began
 	var events []read.Event
-	eventually(l.t, what, 30*time.Second, func() (problems []string) {
+	eventually(l.t, what, testPatience, func() (problems []string) {
 		var err error
 		if events, err = r.Refresh(l.ctx); err != nil {
 			return []string{err.Error()}
@@ -175,6 +177,33 @@ func (l *lab) complete(what string, r reader, ledger *truth.Ledger, o check.Opti
 	})
 	must(l.t, ledger.Err())
 	return events
+}
+
+// testPatience is how long a test waits for something that should be there in a moment.
+const testPatience = 30 * time.Second
+
+// saysNotReady waits until a running bridge tells that one of its parts is not ready, with a reason that has the given words in it.
+func (l *lab) saysNotReady(b *harness.Bridge, part string, words ...string) {
+	l.t.Helper()
+	eventually(l.t, "the bridge tells of "+part, testPatience, func() []string {
+		if !b.Running() {
+			l.t.Fatalf("the bridge ended; it wrote:\n%s", b.Log.Tail(10))
+		}
+		r, err := b.Readiness(l.ctx)
+		if err != nil {
+			return []string{err.Error()}
+		}
+		for _, reason := range r.Reasons {
+			if reason.What == part && containsAll(reason.Message, words) {
+				return nil
+			}
+		}
+		return []string{fmt.Sprintf("want a reason of %q with %q, got %+v", part, words, r)}
+	})
+}
+
+func containsAll(text string, words []string) bool {
+	return !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(text, word) })
 }
 
 // eventually tries until there are no problems, or for so long.

@@ -22,8 +22,10 @@ import (
 var update = flag.Bool("update", false, "write the golden files anew")
 
 var someRecords = []kafka.BatchRecord{
-	{Time: time.UnixMilli(1763683200123), Key: new("pods/shop/web"), Value: []byte(`{"a":1}`),
-		Headers: []protocol.Header{{Key: "ce_id", Value: []byte("u/1")}, {Key: "empty", Value: []byte{}}}},
+	{
+		Time: time.UnixMilli(1763683200123), Key: new("pods/shop/web"), Value: []byte(`{"a":1}`),
+		Headers: []protocol.Header{{Key: "ce_id", Value: []byte("u/1")}, {Key: "empty", Value: []byte{}}},
+	},
 	{Time: time.UnixMilli(1763683200000), Key: new("pods/shop/web")},
 	{Time: time.UnixMilli(1763683209999), Value: []byte{}},
 }

@@ -39,7 +39,9 @@ func TestErrorsAreSortedByTheirConsequence(t *testing.T) {
 		"denied": {
 			kafkago.TopicAuthorizationFailed, kafkago.ClusterAuthorizationFailed, kafkago.SASLAuthenticationFailed,
 			kafkago.UnsupportedSASLMechanism, kafkago.UnsupportedVersion, kafkago.UnsupportedCompressionType, kafkago.InvalidTopic,
-			kafka.Unusable, x509.UnknownAuthorityError{}, tls.RecordHeaderError{},
+			kafka.Unusable,
+			x509.UnknownAuthorityError{},
+			tls.RecordHeaderError{},
 			&net.OpError{Op: "remote error", Err: tls.AlertError(42)},
 			&tls.CertificateVerificationError{Err: x509.HostnameError{Certificate: new(x509.Certificate)}},
 		},

@@ -70,13 +70,6 @@ func (n *network) setDown(down bool) {
 	clear(n.conns)
 }
 
-// open is the number of connections that have not been closed.
-func (n *network) open() int {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return len(n.conns)
-}
-
 // netConn carries one request at a time, so what is read answers what was last written.
 type netConn struct {
 	net.Conn

@@ -21,24 +21,42 @@ type metrics struct {
 
 func newMetrics(r prometheus.Registerer) *metrics {
 	m := &metrics{
-		records: prometheus.NewCounter(prometheus.CounterOpts{Name: "bridge_kafka_records_total",
-			Help: "Records that brokers have acknowledged, tombstones among them."}),
-		bytes: prometheus.NewCounter(prometheus.CounterOpts{Name: "bridge_kafka_bytes_total",
-			Help: "Bytes of acknowledged record batches, after compression."}),
-		batches: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "bridge_kafka_batches_total",
-			Help: "Record batches by what became of them: stored, refused, unanswered."}, []string{"outcome"}),
-		resends: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "bridge_kafka_resends_total",
-			Help: "Requests sent again, by the reason."}, []string{"reason"}),
-		recoveries: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "bridge_kafka_producer_recoveries_total",
-			Help: "Times a broker had forgotten a lane's producer, by whether the batch on its way was found: stored, missing, unread."}, []string{"batch"}),
-		lost: prometheus.NewCounter(prometheus.CounterOpts{Name: "bridge_kafka_acknowledged_lost_total",
-			Help: "Times a partition's log ended before records that it had acknowledged (an unclean election, a re-created topic)."}),
-		connections: prometheus.NewCounter(prometheus.CounterOpts{Name: "bridge_kafka_connections_opened_total",
-			Help: "Connections opened to brokers."}),
-		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "bridge_kafka_batch_seconds",
-			Help: "Time from the first attempt to send a batch to its answer.", Buckets: prometheus.ExponentialBuckets(0.001, 3, 10)}),
-		waiting: prometheus.NewGauge(prometheus.GaugeOpts{Name: "bridge_kafka_lanes_resending",
-			Help: "Lanes whose batch has been sent without an answer that settles it."}),
+		records: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "bridge_kafka_records_total",
+			Help: "Records that brokers have acknowledged, tombstones among them.",
+		}),
+		bytes: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "bridge_kafka_bytes_total",
+			Help: "Bytes of acknowledged record batches, after compression.",
+		}),
+		batches: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "bridge_kafka_batches_total",
+			Help: "Record batches by what became of them: stored, refused, unanswered.",
+		}, []string{"outcome"}),
+		resends: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "bridge_kafka_resends_total",
+			Help: "Requests sent again, by the reason.",
+		}, []string{"reason"}),
+		recoveries: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "bridge_kafka_producer_recoveries_total",
+			Help: "Times a broker had forgotten a lane's producer, by whether the batch on its way was found: stored, missing, unread.",
+		}, []string{"batch"}),
+		lost: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "bridge_kafka_acknowledged_lost_total",
+			Help: "Times a partition's log ended before records that it had acknowledged (an unclean election, a re-created topic).",
+		}),
+		connections: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "bridge_kafka_connections_opened_total",
+			Help: "Connections opened to brokers.",
+		}),
+		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "bridge_kafka_batch_seconds",
+			Help: "Time from the first attempt to send a batch to its answer.", Buckets: prometheus.ExponentialBuckets(0.001, 3, 10),
+		}),
+		waiting: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "bridge_kafka_lanes_resending",
+			Help: "Lanes whose batch has been sent without an answer that settles it.",
+		}),
 	}
 	for _, outcome := range []string{"stored", "refused", "unanswered"} {
 		m.batches.WithLabelValues(outcome)

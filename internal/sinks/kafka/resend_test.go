@@ -132,7 +132,7 @@ func TestPublishWaitsForABrokerThatIsAway(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	time.Sleep(200 * time.Millisecond)
-	if second[0].Err != errUnset {
+	if !errors.Is(second[0].Err, errUnset) {
 		t.Fatalf("Publish has answered %v while the broker was away", second[0].Err)
 	}
 	n.setDown(false)

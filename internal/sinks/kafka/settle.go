@@ -23,9 +23,10 @@ func (l *lane) settle(ctx context.Context, f *frozen) (outcome verdict, err erro
 		offset, err := l.cluster.produce(ctx, l.topic, l.partition, f.bytes)
 		outcome := sort(err)
 		f.note(outcome, err)
-		if outcome == forgotten {
+		switch outcome {
+		case forgotten:
 			outcome, err = l.recover(ctx, f, attempt, err)
-		} else if outcome == stored {
+		case stored:
 			l.advance(f, offset)
 		}
 		if outcome != resend {

@@ -1,6 +1,7 @@
 package kafka_test
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -174,7 +175,7 @@ func TestADeadLetterHasItsReasonAndNoTombstone(t *testing.T) {
 
 func TestWithoutADeadLetterTopicDeadLetterSaysSo(t *testing.T) {
 	s := openSink(t, newCluster(t))
-	if err := s.DeadLetter(t.Context(), podEvent("web", 1), errUnreachable, 1); err != sinks.ErrNoDeadLetter {
+	if err := s.DeadLetter(t.Context(), podEvent("web", 1), errUnreachable, 1); !errors.Is(err, sinks.ErrNoDeadLetter) {
 		t.Errorf("got %v", err)
 	}
 }

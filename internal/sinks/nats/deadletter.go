@@ -2,6 +2,7 @@ package nats
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -42,7 +43,7 @@ func (s *Sink) DeadLetter(ctx context.Context, e *event.Event, reason error, att
 // deadLetter is a copy of the event: an event does not change once it was handed on.
 func (s *Sink) deadLetter(e *event.Event, reason error, attempts int) *event.Event {
 	dead := *e
-	dead.Extensions = append(e.Extensions[:len(e.Extensions):len(e.Extensions)],
+	dead.Extensions = append(slices.Clip(e.Extensions),
 		event.Attribute{Name: attrReason, Value: printable(reason.Error())},
 		event.Attribute{Name: attrAttempts, Value: strconv.Itoa(attempts)},
 		event.Attribute{Name: attrSubject, Value: string(s.events.subject.Append(nil, e, event.AppendSubjectToken))})

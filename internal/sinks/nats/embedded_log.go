@@ -14,9 +14,11 @@ type serverLog struct {
 func (l serverLog) Noticef(format string, args ...any) {
 	l.log.Debug("nats server", "said", fmt.Sprintf(format, args...))
 }
+
 func (l serverLog) Warnf(format string, args ...any) {
 	l.log.Warn("nats server", "said", fmt.Sprintf(format, args...))
 }
+
 func (l serverLog) Errorf(format string, args ...any) {
 	l.log.Warn("nats server", "said", fmt.Sprintf(format, args...))
 }

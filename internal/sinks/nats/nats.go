@@ -185,7 +185,7 @@ func (l *lastError) since(age time.Duration) error {
 // withServersWord adds what the server complained about shortly before, as "permissions violation".
 func (s *Sink) withServersWord(err error) error {
 	if said := s.said.since(s.cfg.AckTimeout + s.cfg.ConnectTimeout); said != nil {
-		return fmt.Errorf("%w; the server said: %s", err, said)
+		return fmt.Errorf("%w; the server said: %w", err, said)
 	}
 	return err
 }

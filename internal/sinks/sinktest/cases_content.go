@@ -44,9 +44,27 @@ func storesInformerEvents(t *testing.T, h Harness) {
 
 // awkwardNames are objects whose names or namespaces become equal under a careless encoding.
 var awkwardNames = []struct{ namespace, name string }{
-	{"", "a"}, {"-", "a"}, {"a", "b"}, {"", "a/b"}, {"a.b", "c"}, {"a", "b.c"}, {"a_b", "c"}, {"a", "b_c"}, {"a", "b%2Ec"},
-	{"a", "b_2Ec"}, {"a", "*"}, {"a", ">"}, {"a", "%2A"}, {"a", "system:node"}, {"a", "system_node"}, {"a", "Ω"}, {"a", "%CE%A9"},
-	{"a", "b c"}, {"a", "b%20c"}, {"", "-"}, {"-", "-"},
+	{"", "a"},
+	{"-", "a"},
+	{"a", "b"},
+	{"", "a/b"},
+	{"a.b", "c"},
+	{"a", "b.c"},
+	{"a_b", "c"},
+	{"a", "b_c"},
+	{"a", "b%2Ec"},
+	{"a", "b_2Ec"},
+	{"a", "*"},
+	{"a", ">"},
+	{"a", "%2A"},
+	{"a", "system:node"},
+	{"a", "system_node"},
+	{"a", "Ω"},
+	{"a", "%CE%A9"},
+	{"a", "b c"},
+	{"a", "b%20c"},
+	{"", "-"},
+	{"-", "-"},
 }
 
 func namesNeverMeet(t *testing.T, h Harness) {

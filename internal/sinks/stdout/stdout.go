@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"syscall"
 
@@ -112,7 +113,7 @@ func (s *Sink) Publish(ctx context.Context, batch []*sinks.Message) {
 // DeadLetter writes the event with the reason and the attempts as attributes.
 func (s *Sink) DeadLetter(ctx context.Context, e *event.Event, reason error, attempts int) error {
 	dead := *e
-	dead.Extensions = append(e.Extensions[:len(e.Extensions):len(e.Extensions)],
+	dead.Extensions = append(slices.Clip(e.Extensions),
 		event.Attribute{Name: "deadletterreason", Value: printable(reason.Error())},
 		event.Attribute{Name: "deadletterattempts", Value: strconv.Itoa(attempts)})
 	m := &sinks.Message{Event: &dead}

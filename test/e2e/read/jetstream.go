@@ -62,7 +62,7 @@ func (r *JetStream) read(ctx context.Context, stream jetstream.Stream) error {
 		return err
 	}
 	for r.next() <= last {
-		batch, err := consumer.Fetch(1000, jetstream.FetchMaxWait(5*time.Second))
+		batch, err := consumer.Fetch(int(min(last-r.next()+1, 1000)), jetstream.FetchMaxWait(5*time.Second)) // it waits for as many
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,174 @@
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kubebridge/bridge/test/e2e/check"
+	"github.com/kubebridge/bridge/test/e2e/harness"
+	"github.com/kubebridge/bridge/test/e2e/truth"
+)
+
+// end is where the requests of the lab's bridge end.
+func (l *lab) end() int64 {
+	l.t.Helper()
+	_, end, err := l.Requests(l.ctx, l.User, 0)
+	must(l.t, err)
+	return end
+}
+
+// requestsSince are what the lab's bridge asked the API server since a place.
+func (l *lab) requestsSince(place int64) []harness.Request {
+	l.t.Helper()
+	requests, _, err := l.Requests(l.ctx, l.User, place)
+	must(l.t, err)
+	return requests
+}
+
+// onlyProbes fails when a bridge listed anything: a probe of one object per resource is all that a restart may cost.
+func (l *lab) onlyProbes(requests []harness.Request, resources int) {
+	l.t.Helper()
+	probes, watches := map[string]int{}, 0
+	for _, r := range requests {
+		switch {
+		case r.Verb == "list" && r.Query("limit") == "1":
+			probes[r.Group+"/"+r.Resource]++
+		case r.Verb == "list", r.Query("sendInitialEvents") != "":
+			l.t.Errorf("the bridge listed: %s", r)
+		case r.Verb == "watch":
+			watches++
+		}
+	}
+	for resource, count := range probes {
+		if count > 1 {
+			l.t.Errorf("%d probes of %s", count, resource)
+		}
+	}
+	if watches < resources {
+		l.t.Errorf("%d watches of %d resources were seen: the test shows nothing", watches, resources)
+	}
+}
+
+func TestACleanRestartListsNothingAndRepeatsNothing(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, live(t))
+	l.createDeployment("web", 3)
+	l.waitRolledOut("web")
+	l.createConfigMap("idle", "never touched again")
+	l.createConfigMap("dies", "while the bridge is down")
+	ledger := l.witness(l.workloads()...)
+	b := l.bridge("bridge", workloads+jetStreamAndKafka, with(map[string]string{"KAFKA": startKafka(t).ListenAddrs()[0]}))
+	l.start(b)
+	l.scale("web", 5)
+	l.waitRolledOut("web")
+
+	l.stop(b)
+	l.deleteConfigMap("dies")
+	l.createConfigMap("dies", "and comes back")
+	l.createConfigMap("new", "1")
+	l.updateConfigMap("new", "2")
+	l.scale("web", 2)
+	l.roll("web", "app:2")
+	l.waitRolledOut("web")
+	place := l.end()
+	l.start(b)
+	l.onlyProbes(l.requestsSince(place), len(l.workloads()))
+
+	l.scale("web", 4)
+	l.waitRolledOut("web")
+	o := check.Options{Informers: informerOf("app", l.workloads()...)}
+	l.complete("JetStream", jetStream(b), ledger, o)
+	l.stop(b)
+
+	place = l.end()
+	l.start(b) // with nothing to tell
+	l.onlyProbes(l.requestsSince(place), len(l.workloads()))
+	l.complete("JetStream", jetStream(b), ledger, o)
+	l.stop(b)
+}
+
+// The short form of the crash suite: the bridge, its broker with it, is killed at moments that it does not choose.
+func TestKillingTheBridgeLosesAndRepeatsNothing(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, live(t))
+	const kills, workers = 5, 4
+	broker := startKafka(t).ListenAddrs()[0]
+	ledger := l.witness(l.workloads()...)
+	b := l.bridge("bridge", workloads+jetStreamAndKafka, with(map[string]string{"KAFKA": broker}))
+
+	work, stopWork := context.WithCancel(l.ctx)
+	defer stopWork()
+	var g errgroup.Group
+	l.start(b)
+	l.createDeployment("web", 3)
+	for i := range workers {
+		g.Go(func() error { return churn(work, l.cluster, l.namespace, i) })
+	}
+	for i := range kills {
+		// The first kill hits a bridge in full work, others one that has hardly started.
+		delay := time.Duration(rand.IntN(1500)) * time.Millisecond
+		time.Sleep(delay)
+		b.Kill()
+		t.Logf("kill %d after %v, %d changes so far", i+1, delay, len(ledger.Changes()))
+		l.scale("web", 1+i)
+		must(t, b.Start())
+	}
+	time.Sleep(time.Second)
+	stopWork()
+	must(t, g.Wait())
+	l.deleteDeployment("web")
+	l.waitNoPods()
+
+	ctx, cancel := context.WithTimeout(l.ctx, time.Minute)
+	defer cancel()
+	must(t, b.WaitReady(ctx))
+	o := check.Options{Informers: informerOf("app", l.workloads()...)}
+	// JetStream drops what comes a second time, by its id.
+	events := l.complete("JetStream", jetStream(b), ledger, o)
+	// Kafka does not know ids: a consumer drops repetitions by them, and is left with the right order.
+	o.Repeats = true
+	records := l.complete("Kafka", kafkaReader(broker), ledger, o)
+	l.stop(b)
+	enough(t, ledger, "configmaps", 50, 500)
+	t.Logf("%d events in the stream, %d records in Kafka", len(events), len(records))
+}
+
+func TestAKafkaThatIsAwayDelaysNoOtherSink(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, live(t))
+	address, err := harness.FreeAddress()
+	must(t, err)
+	collection := truth.Core("configmaps", l.namespace)
+	for i := range 20 {
+		l.createConfigMap(fmt.Sprintf("before-%d", i), "exists")
+	}
+	ledger := l.witness(collection)
+	b := l.bridge("bridge", `informers: [{name: app, resources: [configmaps], namespaces: ["${NS}"]}]`+jetStreamAndKafka,
+		with(map[string]string{"KAFKA": address}))
+	must(t, b.Start())
+
+	l.saysNotReady(b, "sink kafka", address)
+	for i := range 50 {
+		l.createConfigMap(fmt.Sprintf("map-%d", i), "1")
+		l.updateConfigMap(fmt.Sprintf("map-%d", i), "2")
+	}
+	o := check.Options{Informers: informerOf("app", collection)}
+	began := time.Now()
+	l.complete("JetStream, without Kafka", jetStream(b), ledger, o)
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("JetStream had everything after %v: it was delayed by a sink that is away", took)
+	}
+
+	startKafka(t, kfakeAt(t, address))
+	ctx, cancel := context.WithTimeout(l.ctx, time.Minute)
+	defer cancel()
+	must(t, b.WaitReady(ctx))
+	l.complete("Kafka, when it is back", kafkaReader(address), ledger, o)
+	l.complete("JetStream", jetStream(b), ledger, o)
+	l.stop(b)
+}
