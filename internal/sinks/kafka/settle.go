@@ -28,6 +28,7 @@ func (l *lane) settle(ctx context.Context, f *frozen) (outcome verdict, err erro
 			outcome, err = l.recover(ctx, f, attempt, err)
 		case stored:
 			l.advance(f, offset)
+		default:
 		}
 		if outcome != resend {
 			return outcome, err

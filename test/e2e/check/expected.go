@@ -44,6 +44,12 @@ func expect(ch *truth.Change, cluster string) (*expected, error) {
 	if ch.Initial {
 		e.attributes["initial"] = "true"
 	}
+	if ch.Inferred {
+		e.attributes["inferred"] = "true"
+	}
+	if ch.Inferred && ch.Type == "DELETED" {
+		e.attributes["manager"] = "" // the state that is kept has no managedFields any more
+	}
 	var err error
 	e.data, err = ch.WithoutManagedFields()
 	return e, err

@@ -14,6 +14,8 @@ type Change struct {
 	Type    string          // ADDED, MODIFIED, DELETED
 	Raw     json.RawMessage // the object, as it was sent
 	Initial bool            // it existed when the watch began
+	// Inferred: it is no event of a watch, but what a list shows to have happened. See Inferred.
+	Inferred bool
 	Object
 }
 

@@ -25,6 +25,15 @@ type Ledger struct {
 
 // Watch begins to watch the collections, and returns when it has all that exist. It watches until Stop is called.
 func Watch(ctx context.Context, config *rest.Config, collections ...Collection) (*Ledger, error) {
+	return watch(ctx, config, false, collections)
+}
+
+// WatchFromNow is as Watch, but what exists already does not count.
+func WatchFromNow(ctx context.Context, config *rest.Config, collections ...Collection) (*Ledger, error) {
+	return watch(ctx, config, true, collections)
+}
+
+func watch(ctx context.Context, config *rest.Config, fromNow bool, collections []Collection) (*Ledger, error) {
 	transport, err := rest.TransportFor(config)
 	if err != nil {
 		return nil, err
@@ -34,7 +43,7 @@ func Watch(ctx context.Context, config *rest.Config, collections ...Collection) 
 	synced := make(chan struct{}, len(collections))
 	for _, c := range collections {
 		l.wg.Go(func() {
-			w := &watcher{Ledger: l, collection: c, synced: synced}
+			w := &watcher{Ledger: l, collection: c, fromNow: fromNow, synced: synced}
 			if err := w.run(work); err != nil && work.Err() == nil {
 				l.fail(fmt.Errorf("watch %s: %w", c, err))
 			}

@@ -16,6 +16,7 @@ type watcher struct {
 	*Ledger
 	collection Collection
 	synced     chan<- struct{} // gets a value when everything that exists was seen
+	fromNow    bool            // what exists does not count
 	version    string          // of the last frame; "" until everything that exists was seen
 }
 
@@ -30,6 +31,11 @@ var errHole = errors.New("it can't go on where it was")
 
 // run watches until ctx ends, over and over.
 func (w *watcher) run(ctx context.Context) error {
+	if w.fromNow {
+		if _, err := w.beginNow(ctx); err != nil {
+			return err
+		}
+	}
 	for ctx.Err() == nil {
 		err := w.watch(ctx)
 		if errors.Is(err, errHole) || w.version == "" {
@@ -80,13 +86,22 @@ func (w *watcher) watch(ctx context.Context) error {
 // beginEmpty begins where a server has no WatchList. That gives only the items of a list, which are less than frames, so there may
 // not be any.
 func (w *watcher) beginEmpty(ctx context.Context) error {
+	items, err := w.beginNow(ctx)
+	if err == nil && items > 0 {
+		return fmt.Errorf("%w: there are %d objects, and the server has no WatchList", errHole, items)
+	}
+	return err
+}
+
+// beginNow begins at the version that a list has, and says how many objects there are.
+func (w *watcher) beginNow(ctx context.Context) (items int, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.base+"/"+w.collection.Path(w.collection.Namespace), nil)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	resp, err := w.client.Do(req)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer resp.Body.Close()
 	var list struct {
@@ -96,14 +111,14 @@ func (w *watcher) beginEmpty(ctx context.Context) error {
 		Items []json.RawMessage `json:"items"`
 	}
 	if err := json.NewDecoder(resp.Body).Decode(&list); err != nil {
-		return err
+		return 0, err
 	}
-	if len(list.Items) > 0 {
-		return fmt.Errorf("%w: there are %d objects, and the server has no WatchList", errHole, len(list.Items))
+	if list.Metadata.ResourceVersion == "" {
+		return 0, fmt.Errorf("list: %s", resp.Status)
 	}
 	w.version = list.Metadata.ResourceVersion
 	w.synced <- struct{}{}
-	return nil
+	return len(list.Items), nil
 }
 
 func (w *watcher) read(dec *json.Decoder) error {
