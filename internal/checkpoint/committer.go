@@ -118,7 +118,7 @@ func (c *Committer) Commit() error {
 	for i, t := range trackers {
 		work[i] = t.take()
 		objects += len(work[i].settled)
-		t.write(batch, work[i])
+		t.write(batch, &work[i])
 	}
 	empty, bytes := batch.Empty(), batch.Len()
 	err := batch.Commit()
@@ -139,12 +139,18 @@ func (c *Committer) Commit() error {
 }
 
 // write puts a tracker's share into a batch. The position comes first, as Batch asks.
-func (t *Tracker) write(batch *store.Batch, w taken) {
+func (t *Tracker) write(batch *store.Batch, w *taken) {
 	if w.watermark != "" {
 		batch.SetPosition(t.indexer, w.watermark)
 	}
 	for key, s := range w.settled {
 		batch.Settle(t.indexer, key, s)
+	}
+	for _, e := range w.spooled {
+		batch.AppendLog(t.indexer, e)
+	}
+	if t.journal != nil {
+		w.committed = t.journal.Write(batch)
 	}
 }
 

@@ -38,6 +38,7 @@ type Tracker struct {
 	wake    func()       // tells the committer that enough waits
 	every   int          // how many settled objects are enough
 	commit  func() error // commits now
+	journal Journal      // nil for none; set before Run
 
 	mu sync.Mutex
 	// slots are the places in the stream from base on: what is before base is settled.
@@ -47,6 +48,7 @@ type Tracker struct {
 	front     resource.Version
 	watermark resource.Version
 	settled   map[resource.Key]store.Settled
+	spooled   []store.LogEntry // changes that wait for their place in the log on disk
 	committed resource.Version
 	unsettled int
 }
@@ -95,6 +97,39 @@ func (t *Tracker) Hold(seq uint64, n int) {
 	t.unsettled += n
 }
 
+// Spooled is a held change that goes to the log on disk instead of waiting for the sinks.
+type Spooled struct {
+	Seq   uint64
+	Entry store.LogEntry
+	// State that the change leaves of its object; nil for none.
+	State *store.Settled
+	Key   resource.Key
+}
+
+// Spool settles held changes by writing them to the log on disk: entries and settled states are part of one commit. They are
+// durable when a Commit that begins afterwards has returned nil.
+func (t *Tracker) Spool(changes []Spooled) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range changes {
+		c := &changes[i]
+		t.spooled = append(t.spooled, c.Entry)
+		if c.State != nil {
+			t.settleLocked(c.Key, *c.State)
+		}
+		t.releaseLocked(c.Seq)
+	}
+}
+
+// Journal is what an informer adds to each commit: where its listeners stand in the log on disk.
+type Journal interface {
+	// Write puts it into the batch. What is to be done when the batch was committed is returned, and may be nil.
+	Write(batch *store.Batch) (committed func())
+}
+
+// SetJournal names the journal. It is called before anything is begun.
+func (t *Tracker) SetJournal(j Journal) { t.journal = j }
+
 // Done says that the controller has held everything that came of the delta.
 func (t *Tracker) Done(seq uint64) { t.release(seq) }
 
@@ -110,14 +145,19 @@ func (t *Tracker) release(seq uint64) {
 // Settle settles one held change of an object and remembers its state for the next commit.
 func (t *Tracker) Settle(seq uint64, key resource.Key, s store.Settled) {
 	t.mu.Lock()
-	if before, ok := t.settled[key]; !ok || before.Seq <= s.Seq {
-		t.settled[key] = s
-	}
+	t.settleLocked(key, s)
 	t.releaseLocked(seq)
 	enough := len(t.settled) == t.every
 	t.mu.Unlock()
 	if enough {
 		t.wake()
+	}
+}
+
+// settleLocked remembers an object's state, unless a later one is settled.
+func (t *Tracker) settleLocked(key resource.Key, s store.Settled) {
+	if before, ok := t.settled[key]; !ok || before.Seq <= s.Seq {
+		t.settled[key] = s
 	}
 }
 
@@ -186,14 +226,17 @@ func dropFront(slots []slot, n int) []slot {
 // taken is what one commit writes for a tracker.
 type taken struct {
 	settled   map[resource.Key]store.Settled
+	spooled   []store.LogEntry
 	watermark resource.Version // "" when it has not moved
+	committed func()           // of the journal
 }
 
 // take hands out what is to be committed.
 func (t *Tracker) take() taken {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	out := taken{settled: t.settled}
+	out := taken{settled: t.settled, spooled: t.spooled}
+	t.spooled = nil
 	if t.watermark != t.committed {
 		out.watermark = t.watermark
 	}
@@ -211,12 +254,16 @@ func (t *Tracker) committedAs(w taken) {
 		t.mu.Unlock()
 	}
 	t.indexer.Forget(w.settled)
+	if w.committed != nil {
+		w.committed()
+	}
 }
 
 // putBack returns what a failed commit did not write, behind what was settled since.
 func (t *Tracker) putBack(w taken) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.spooled = append(w.spooled, t.spooled...)
 	for key, s := range w.settled {
 		if since, ok := t.settled[key]; !ok || since.Seq < s.Seq {
 			t.settled[key] = s

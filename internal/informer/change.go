@@ -19,9 +19,8 @@ const (
 	ofSynced // a list was worked through
 )
 
-// change is one entry of the log: what happened, for whom, and how far it is settled. Its first part never changes while a listener may
-// read it.
-type change struct {
+// facts are what a change says. They do not change once it is in the log.
+type facts struct {
 	event.Change
 	kind   kind
 	relist *resource.Relist // of a gap
@@ -35,15 +34,22 @@ type change struct {
 	number uint64
 	// audience is the set of listeners it is for.
 	audience uint64
-	// position in the log, and size there; 0 when it is settled by all. Guarded by the log's lock.
-	position uint64
-	size     int
+	position uint64 // in the log
+}
+
+// change is one entry of the log: what happened, for whom, and how far it is settled.
+type change struct {
+	facts
+	// size in the log, in bytes; 0 when it is settled by all, or is not in the log in memory. Guarded by the log's lock.
+	size int
+	// spooled: it lies in the log on disk too, and is settled for the tracker. Set under Informer.settling.
+	spooled atomic.Bool
 	// waiting counts the listeners that have not settled it.
 	waiting atomic.Int32
 }
 
 // event makes the change's event for one listener.
-func (c *change) event(m *event.Maker) event.Event {
+func (c *facts) event(m *event.Maker) event.Event {
 	switch c.kind {
 	case ofGap:
 		return m.Gap(c.relist, c.Observed)
@@ -55,7 +61,7 @@ func (c *change) event(m *event.Maker) event.Event {
 }
 
 // settled is the state that the change leaves behind.
-func (c *change) settled() store.Settled {
+func (c *facts) settled() store.Settled {
 	s := store.Settled{Record: store.Record{UID: c.UID, Version: c.Version}, Object: c.Object, Seq: c.number}
 	if c.Op == event.Deleted {
 		s.Deleted, s.Object, s.Version = true, nil, cmp.Or(c.goneAsOf, c.Version)
@@ -64,14 +70,14 @@ func (c *change) settled() store.Settled {
 }
 
 // leavesState says whether the settled change is the object's settled state.
-func (c *change) leavesState() bool { return c.kind == ofObject && c.Op != event.Synced }
+func (c *facts) leavesState() bool { return c.kind == ofObject && c.Op != event.Synced }
 
 // changeOverhead is what a change costs in the log besides its object: the struct and its places in queues, rounded up.
 const changeOverhead = 512
 
 func newChange(c event.Change, seq uint64, observed time.Time) *change {
 	c.Observed = observed
-	out := &change{Change: c, seq: seq, size: changeOverhead}
+	out := &change{facts: facts{Change: c, seq: seq}, size: changeOverhead}
 	if c.Object != nil {
 		out.size += len(c.Object.Raw)
 	}

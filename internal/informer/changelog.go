@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/kubebridge/bridge/internal/condition"
 )
@@ -13,35 +14,56 @@ import (
 // errLogEnd is returned by read when the log was closed and the cursor is behind its last change.
 var errLogEnd = errors.New("end of the change log")
 
-// changeLog is the changes of one informer that are not settled by all, in order. Each listener reads it from its own cursor.
+// changeLog is the changes of one informer that are not settled by all, in order. Each listener reads it from its own cursor. The
+// newest part is in memory; what is before base lies on disk, if it is not settled.
 type changeLog struct {
-	max     int // bytes
+	max     int // bytes in memory
 	metrics *metrics
+	disk    *diskLog
 
 	mu   sync.Mutex
 	cond *sync.Cond // signalled when any field below changes in a way somebody waits for
 	// entries are in order of their positions. Those that are settled by all (size 0) go when they are at the front, or
 	// when they are most of it: one change that does not settle must not keep all later ones.
 	entries []*change
+	base    uint64 // position from which on everything that is not settled is in memory
 	next    uint64 // position of the next change
 	bytes   int
 	count   int // entries that are not settled
 	closed  bool
 }
 
-func newChangeLog(max int, m *metrics) *changeLog {
-	l := &changeLog{max: max, metrics: m}
+func newChangeLog(max int, m *metrics, disk *diskLog) *changeLog {
+	l := &changeLog{max: max, metrics: m, disk: disk, base: disk.next, next: disk.next}
 	l.cond = sync.NewCond(&l.mu)
 	return l
 }
 
-// append puts changes at the end. It blocks while the log is full; a batch may pass the bound by its own size.
-func (l *changeLog) append(ctx context.Context, changes []*change) error {
+// full says whether there is no room in memory.
+func (l *changeLog) full() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := condition.Wait(ctx, l.cond, func() bool { return l.bytes < l.max }); err != nil {
-		return err
-	}
+	return l.bytes >= l.max
+}
+
+// waitRoom waits until there is room in memory, or enough says that something else is to be done. wake makes it look again.
+func (l *changeLog) waitRoom(ctx context.Context, enough func() bool) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return condition.Wait(ctx, l.cond, func() bool { return l.bytes < l.max || enough() })
+}
+
+// wake makes those who wait look again.
+func (l *changeLog) wake() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cond.Broadcast()
+}
+
+// append puts changes at the end. The caller has seen to it that there is room; a batch may pass the bound by its own size.
+func (l *changeLog) append(changes []*change) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	for _, c := range changes {
 		c.position = l.next
 		l.next++
@@ -49,18 +71,51 @@ func (l *changeLog) append(ctx context.Context, changes []*change) error {
 		l.bytes += c.size
 		l.count++
 	}
+	l.changedLocked()
+}
+
+// changedLocked tells whoever looks at what is in memory.
+func (l *changeLog) changedLocked() {
 	l.metrics.logBytes.Set(float64(l.bytes))
 	l.metrics.logChanges.Set(float64(l.count))
 	l.cond.Broadcast()
-	return nil
 }
 
 // read waits for changes at or after the position and returns up to cap(buf) of them that are for the listener, with the position
 // behind the last it looked at. It returns errLogEnd when none will come.
 func (l *changeLog) read(ctx context.Context, from uint64, audience uint64, buf []*change) ([]*change, uint64, error) {
+	for {
+		if base := l.memoryFrom(); from < base {
+			changes, next, err := l.disk.read(from, base, audience, cap(buf))
+			if err != nil || len(changes) > 0 {
+				return changes, next, err
+			}
+			from = next
+			continue
+		}
+		changes, next, err := l.readMemory(ctx, from, audience, buf)
+		if err != nil || len(changes) > 0 {
+			return changes, next, err
+		}
+		from = next
+	}
+}
+
+// memoryFrom is the position from which on everything is in memory.
+func (l *changeLog) memoryFrom() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.base
+}
+
+// readMemory is read for what is in memory. It returns with nothing when what it waited for was moved to disk.
+func (l *changeLog) readMemory(ctx context.Context, from uint64, audience uint64, buf []*change) ([]*change, uint64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for {
+		if from < l.base {
+			return nil, from, nil
+		}
 		buf = buf[:0]
 		first, _ := slices.BinarySearchFunc(l.entries, from, func(c *change, at uint64) int { return cmp.Compare(c.position, at) })
 		for _, c := range l.entries[first:] {
@@ -93,15 +148,72 @@ func (l *changeLog) release(changes []*change) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range changes {
-		l.bytes -= c.size
-		l.count--
-		c.size = 0
-		c.Object = nil // nobody reads a settled change: don't keep its object while it waits to be dropped
+		if c.size > 0 { // else it has left memory already
+			l.dropLocked(c)
+			c.Object = nil // all have settled it, so nobody reads it: don't keep the object while the change waits to be dropped
+		}
 	}
 	l.trimLocked()
-	l.metrics.logBytes.Set(float64(l.bytes))
-	l.metrics.logChanges.Set(float64(l.count))
-	l.cond.Broadcast()
+	l.changedLocked()
+}
+
+// dropLocked takes a change out of the account.
+func (l *changeLog) dropLocked(c *change) {
+	l.bytes -= c.size
+	l.count--
+	c.size = 0
+}
+
+// unspooled are the changes in memory that are not settled, not on disk, and were observed before a time, as they are now.
+func (l *changeLog) unspooled(before time.Time) []pending {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var list []pending
+	for _, c := range l.entries {
+		if c.size > 0 && !c.spooled.Load() && c.Observed.Before(before) {
+			list = append(list, pending{change: c, facts: c.facts})
+		}
+	}
+	return list
+}
+
+// pending is a change on its way to disk, and what it said when it was looked at.
+type pending struct {
+	change *change
+	facts  facts
+}
+
+// oldest is when the first change that is neither settled nor on disk was observed; zero when there is none.
+func (l *changeLog) oldest() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range l.entries {
+		if c.size > 0 && !c.spooled.Load() {
+			return c.Observed
+		}
+	}
+	return time.Time{}
+}
+
+// giveWay drops changes that lie on disk from the front of memory, until half of it is free. Listeners that have not read them will read
+// them from disk.
+func (l *changeLog) giveWay() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := 0
+	for ; n < len(l.entries) && l.bytes > l.max/2; n++ {
+		c := l.entries[n]
+		if c.size > 0 && !c.spooled.Load() {
+			break
+		}
+		if c.size > 0 {
+			l.dropLocked(c)
+		}
+		l.base = c.position + 1
+		l.entries[n] = nil
+	}
+	l.entries = l.entries[n:]
+	l.changedLocked()
 }
 
 // trimLocked drops settled entries.
@@ -120,13 +232,6 @@ func (l *changeLog) trimLocked() {
 	if len(l.entries) > 1024 && l.count < len(l.entries)/2 {
 		l.entries = slices.DeleteFunc(l.entries, func(c *change) bool { return c.size == 0 })
 	}
-}
-
-// waitSettled waits until nothing in the log is unsettled.
-func (l *changeLog) waitSettled(ctx context.Context) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return condition.Wait(ctx, l.cond, func() bool { return l.count == 0 })
 }
 
 // close says that no change will be appended.

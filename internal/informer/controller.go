@@ -64,9 +64,10 @@ func (c *controller) apply(ctx context.Context) error {
 		return err
 	}
 	if len(c.changes) > 0 {
-		if err := c.log.append(ctx, c.changes); err != nil {
+		if err := c.makeRoom(ctx); err != nil {
 			return err
 		}
+		c.log.append(c.changes)
 	}
 	for _, deltas := range c.batch.Deltas {
 		for _, d := range deltas.Items {
@@ -294,12 +295,9 @@ func (c *controller) beginReplace(ctx context.Context, d *deltafifo.Delta) error
 }
 
 // forgetDeleted drops tombstones when the server's history went back: versions to come may be lower than theirs. What is on its way
-// has to be settled before, or it would leave new ones.
+// goes to disk before, or it would leave new ones.
 func (c *controller) forgetDeleted(ctx context.Context) error {
-	if err := c.log.waitSettled(ctx); err != nil {
-		return err
-	}
-	if err := c.cfg.Tracker.Commit(); err != nil {
+	if err := c.spool(ctx, time.Now()); err != nil {
 		return err
 	}
 	return c.cfg.Indexer.DropTombstones()

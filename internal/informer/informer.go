@@ -35,6 +35,8 @@ type Tracker interface {
 	Hold(seq uint64, n int)
 	Done(seq uint64)
 	SettleMark(seq uint64)
+	Spool(changes []checkpoint.Spooled)
+	SetJournal(j checkpoint.Journal)
 	Settle(seq uint64, key resource.Key, s store.Settled)
 	Commit() error
 }
@@ -48,13 +50,19 @@ type Publisher interface {
 type Config struct {
 	// Name of the informer's unit, for logs and errors.
 	Name    string
+	Type    resource.Type
 	FIFO    Queue
 	Indexer *store.Indexer
 	Tracker Tracker
 	// Listeners, at least one and at most 64.
 	Listeners []ListenerConfig
-	// LogBytes is how much the change log holds; default 16 MiB.
+	// LogBytes is how much the change log holds in memory; default 16 MiB.
 	LogBytes int
+	// SpoolAfter is how long a change may wait for its sinks before it is written to the log on disk; default 5 s.
+	SpoolAfter time.Duration
+	// SpoolBytes is how much the log may hold on disk; default 10 GiB. When that is reached, reading stops. Negative: a full
+	// memory stops reading.
+	SpoolBytes int64
 	// Resnapshot publishes every object at the first list: what the settled state covers already as Synced.
 	Resnapshot bool
 	Log        *slog.Logger
@@ -78,12 +86,14 @@ type ListenerConfig struct {
 type Informer struct {
 	cfg       Config
 	log       *changeLog
+	disk      *diskLog
 	metrics   *metrics
 	listeners []*listener
 	everyone  uint64 // the set of all listeners
 	logger    *slog.Logger
 	round     atomic.Int64 // of the last resync
-	settling  sync.Mutex   // orders the calls of settle
+	settling  sync.Mutex   // orders the calls of settle, and makes a change either settled or spooled
+	spoolTurn chan struct{}
 }
 
 // New checks the configuration and starts nothing.
@@ -95,15 +105,26 @@ func New(cfg Config) (*Informer, error) {
 		return nil, fmt.Errorf("informer %s: %d sinks; there must be 1 to 64", cfg.Name, len(cfg.Listeners))
 	}
 	cfg.LogBytes = cmp.Or(cfg.LogBytes, 16<<20)
+	cfg.SpoolAfter = cmp.Or(cfg.SpoolAfter, 5*time.Second)
+	cfg.SpoolBytes = cmp.Or(cfg.SpoolBytes, 10<<30)
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	m := newMetrics(cfg.Registerer, cfg.LogBytes)
-	i := &Informer{cfg: cfg, metrics: m, log: newChangeLog(cfg.LogBytes, m), logger: cfg.Log}
+	i := &Informer{cfg: cfg, metrics: m, logger: cfg.Log, spoolTurn: make(chan struct{}, 1)}
 	for n, lc := range cfg.Listeners {
 		i.listeners = append(i.listeners, newListener(lc, i, 1<<n))
 		i.everyone |= 1 << n
 	}
+	var err error
+	if i.disk, err = openDiskLog(i, cfg.SpoolBytes); err == nil {
+		err = i.restore()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("informer %s: %w", cfg.Name, err)
+	}
+	i.log = newChangeLog(cfg.LogBytes, m, i.disk)
+	cfg.Tracker.SetJournal(i)
 	return i, nil
 }
 
@@ -116,12 +137,24 @@ func (i *Informer) Run(ctx context.Context) error {
 		defer stopResync()
 		return (&controller{Informer: i}).run(ctx)
 	})
+	aside, stopAside := context.WithCancel(ctx)
+	var listening sync.WaitGroup
 	for _, l := range i.listeners {
-		g.Go(func() error { return l.run(ctx) })
+		listening.Add(1)
+		g.Go(func() error {
+			defer listening.Done()
+			return l.run(ctx)
+		})
 		if l.cfg.Resync > 0 {
 			g.Go(func() error { return i.resync(resync, l) })
 		}
 	}
+	g.Go(func() error { return i.watchAge(aside) })
+	g.Go(func() error {
+		listening.Wait()
+		stopAside()
+		return nil
+	})
 	return g.Wait()
 }
 
@@ -160,9 +193,11 @@ func (i *Informer) settle(settled func() []*change) {
 	i.settling.Lock()
 	changes := settled()
 	for _, c := range changes {
-		if c.leavesState() {
+		switch {
+		case c.spooled.Load(): // it was settled when it went to disk
+		case c.leavesState():
 			i.cfg.Tracker.Settle(c.seq, c.Key, c.settled())
-		} else {
+		default:
 			i.cfg.Tracker.SettleMark(c.seq)
 		}
 	}
@@ -176,7 +211,9 @@ func (i *Informer) HasSynced() bool { return i.cfg.FIFO.HasSynced() }
 // Status of the informer's log and listeners.
 type Status struct {
 	LogChanges, LogBytes, LogCapacity int
-	Listeners                         []ListenerStatus
+	// DiskBytes of the log on disk.
+	DiskBytes int64
+	Listeners []ListenerStatus
 }
 
 // ListenerStatus says what one listener has with its publisher.
@@ -189,6 +226,7 @@ type ListenerStatus struct {
 func (i *Informer) Status() Status {
 	var s Status
 	s.LogChanges, s.LogBytes, s.LogCapacity = i.log.stats()
+	s.DiskBytes = i.disk.size()
 	for _, l := range i.listeners {
 		s.Listeners = append(s.Listeners, ListenerStatus{Sink: l.cfg.Name, InFlight: l.inFlight()})
 	}

@@ -134,7 +134,7 @@ func newRig(t *testing.T, db *store.DB, outboxes []*outbox, options ...option) *
 	maker, err := event.NewMaker(event.MakerConfig{Cluster: "c", Informer: "all", Type: pods})
 	ok(t, err)
 	cfg := informer.Config{
-		Name: "all/pods", FIFO: r.fifo, Indexer: r.indexer, Tracker: r.tracker,
+		Name: "all/pods", Type: pods, FIFO: r.fifo, Indexer: r.indexer, Tracker: r.tracker,
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
 	for i, o := range outboxes {

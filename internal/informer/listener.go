@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/kubebridge/bridge/internal/condition"
@@ -27,6 +28,8 @@ type listener struct {
 	// Seq is its parcel's place.
 	parcels []*parcel
 	free    []*parcel
+	// cursor is where it stands; pending is not kept here but found in the parcels, but for what a run before has left.
+	cursor cursor
 }
 
 // parcel is one event on its way, and the change it tells.
@@ -45,26 +48,80 @@ func newListener(cfg ListenerConfig, i *Informer, bit uint64) *listener {
 
 // run passes changes on until the log ends and everything is settled.
 func (l *listener) run(ctx context.Context) error {
-	var cursor uint64
 	buf := make([]*change, 0, readSize)
 	items := make([]*publisher.Item, 0, readSize)
+	if err := l.catchUp(ctx, items); err != nil {
+		return err
+	}
 	for {
-		changes, next, err := l.informer.log.read(ctx, cursor, l.bit, buf)
+		changes, next, err := l.informer.log.read(ctx, l.next(), l.bit, buf)
 		if errors.Is(err, errLogEnd) {
 			return l.waitEmpty(ctx)
 		}
 		if err != nil {
 			return err
 		}
-		for len(changes) > 0 {
-			n := upToBarrier(changes)
-			if err := l.pass(ctx, changes[:n], items); err != nil {
-				return err
-			}
-			changes = changes[n:]
+		if err := l.passAll(ctx, changes, items); err != nil {
+			return err
 		}
-		cursor = next
+		l.moved(next)
 	}
+}
+
+// catchUp passes on what a run before had passed on and not seen settled.
+func (l *listener) catchUp(ctx context.Context, items []*publisher.Item) error {
+	changes, err := l.informer.disk.at(l.stand().pending, l.bit)
+	if err != nil {
+		return err
+	}
+	if err := l.passAll(ctx, changes, items); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cursor.pending = nil // they have parcels, or are settled
+	return nil
+}
+
+// passAll passes changes on, those about the informer alone.
+func (l *listener) passAll(ctx context.Context, changes []*change, items []*publisher.Item) error {
+	for len(changes) > 0 {
+		n := upToBarrier(changes)
+		if err := l.pass(ctx, changes[:n], items); err != nil {
+			return err
+		}
+		changes = changes[n:]
+	}
+	return nil
+}
+
+// next is the position to read from.
+func (l *listener) next() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.cursor.next
+}
+
+// moved says that everything before a position was passed on, or was not for this listener.
+func (l *listener) moved(next uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cursor.next = max(l.cursor.next, next)
+}
+
+// stand is where the listener stands now.
+func (l *listener) stand() cursor {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := cursor{next: l.cursor.next, pending: slices.Clone(l.cursor.pending)}
+	for _, p := range l.parcels {
+		if p.change != nil {
+			c.pending = append(c.pending, p.change.position)
+		}
+	}
+	slices.Sort(c.pending)
+	c.pending = slices.Compact(c.pending)
+	return c
 }
 
 // upToBarrier is how many changes may be on their way together: those before the first that is about the informer, or that alone.
@@ -86,13 +143,12 @@ func (l *listener) pass(ctx context.Context, changes []*change, items []*publish
 		}
 	}
 	for len(changes) > 0 {
-		parcels, err := l.take(ctx, len(changes))
+		parcels, err := l.take(ctx, changes)
 		if err != nil {
 			return err
 		}
 		items = items[:0]
 		for i, p := range parcels {
-			p.change = changes[i]
 			p.event = changes[i].event(l.cfg.Maker)
 			p.item.Message = sinks.Message{Event: &p.event}
 			items = append(items, &p.item)
@@ -108,8 +164,9 @@ func (l *listener) pass(ctx context.Context, changes []*change, items []*publish
 	return nil
 }
 
-// take waits for room in the window and takes between 1 and n parcels.
-func (l *listener) take(ctx context.Context, n int) ([]*parcel, error) {
+// take waits for room in the window and takes parcels for the first of the changes, at least one. From then on these are pending.
+func (l *listener) take(ctx context.Context, changes []*change) ([]*parcel, error) {
+	n := len(changes)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := condition.Wait(ctx, l.cond, func() bool { return len(l.free) > 0 || len(l.parcels) < l.cfg.Window }); err != nil {
@@ -124,6 +181,10 @@ func (l *listener) take(ctx context.Context, n int) ([]*parcel, error) {
 	n = min(n, len(l.free))
 	taken := append([]*parcel{}, l.free[len(l.free)-n:]...)
 	l.free = l.free[:len(l.free)-n]
+	for i, p := range taken {
+		p.change = changes[i]
+		l.cursor.next = max(l.cursor.next, p.change.position+1)
+	}
 	return taken, nil
 }
 

@@ -13,6 +13,7 @@ type metrics struct {
 	logBytes   prometheus.Gauge
 	logChanges prometheus.Gauge
 	capacity   prometheus.Gauge
+	diskBytes  prometheus.Gauge
 }
 
 func newMetrics(reg prometheus.Registerer, logBytes int) *metrics {
@@ -32,6 +33,9 @@ func newMetrics(reg prometheus.Registerer, logBytes int) *metrics {
 		logChanges: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "bridge_informer_log_changes", Help: "Changes in the log that are not settled by all listeners.",
 		}),
+		diskBytes: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "bridge_informer_spool_bytes", Help: "Bytes of changes that wait for sinks in the log on disk.",
+		}),
 		capacity: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "bridge_informer_log_capacity_bytes", Help: "Bytes that the log may hold before the controller waits.",
 		}),
@@ -41,7 +45,7 @@ func newMetrics(reg prometheus.Registerer, logBytes int) *metrics {
 		m.changes.WithLabelValues(string(op))
 	}
 	if reg != nil {
-		reg.MustRegister(m.changes, m.skipped, m.gaps, m.logBytes, m.logChanges, m.capacity)
+		reg.MustRegister(m.changes, m.skipped, m.gaps, m.logBytes, m.logChanges, m.capacity, m.diskBytes)
 	}
 	return m
 }

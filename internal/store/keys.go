@@ -15,6 +15,8 @@ const (
 	spaceRecord    = 'r' // object key -> Record
 	spaceBody      = 'b' // object key -> body
 	spaceTombstone = 't' // version, object key -> nothing: the records of deleted objects, in order of version
+	spaceLog       = 'l' // position -> a change of the log
+	spaceCursor    = 'c' // listener -> where it stands in the log
 	spaceMark      = 'm' // object key -> nothing: listed since the last ReplaceBegin
 )
 

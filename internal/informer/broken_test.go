@@ -1,0 +1,39 @@
+package informer_test
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/kubebridge/bridge/internal/informer"
+)
+
+// brokenCommits is a Tracker whose commits fail while it is told so.
+type brokenCommits struct {
+	informer.Tracker
+	mu     sync.Mutex
+	broken bool
+	tries  int
+}
+
+func (b *brokenCommits) fail(broken bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.broken = broken
+}
+
+func (b *brokenCommits) tried() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.tries
+}
+
+func (b *brokenCommits) Commit() error {
+	b.mu.Lock()
+	broken := b.broken
+	b.tries++
+	b.mu.Unlock()
+	if broken {
+		return errors.New("no space left on device")
+	}
+	return b.Tracker.Commit()
+}

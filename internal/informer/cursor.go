@@ -1,0 +1,46 @@
+package informer
+
+import "encoding/binary"
+
+// cursor is where a listener stands: everything before next was passed on, and settled but for what is pending.
+type cursor struct {
+	next    uint64
+	pending []uint64 // in order
+}
+
+// low is the first position that is not settled.
+func (c cursor) low() uint64 {
+	if len(c.pending) > 0 {
+		return c.pending[0]
+	}
+	return c.next
+}
+
+// encode writes next, and the distances of what is pending.
+func (c cursor) encode() []byte {
+	out := binary.AppendUvarint(nil, c.next)
+	last := uint64(0)
+	for _, p := range c.pending {
+		out = binary.AppendUvarint(out, p-last)
+		last = p
+	}
+	return out
+}
+
+func decodeCursor(b []byte) (cursor, error) {
+	var c cursor
+	var n int
+	if c.next, n = binary.Uvarint(b); n <= 0 {
+		return c, errRecord
+	}
+	last := uint64(0)
+	for b = b[n:]; len(b) > 0; b = b[n:] {
+		var d uint64
+		if d, n = binary.Uvarint(b); n <= 0 {
+			return c, errRecord
+		}
+		last += d
+		c.pending = append(c.pending, last)
+	}
+	return c, nil
+}

@@ -1,0 +1,146 @@
+package informer
+
+import (
+	"sync"
+
+	"github.com/kubebridge/bridge/internal/store"
+)
+
+// readBytes bounds what a listener reads back from disk at once.
+const readBytes = 4 << 20
+
+// diskLog is the part of a change log that lies on disk: changes that waited too long, in their order, one copy for all listeners. It
+// is written with the commits of the checkpoint, and dropped behind the slowest listener.
+type diskLog struct {
+	informer *Informer
+	metrics  *metrics
+	max      int64 // bytes; negative when nothing goes there for having waited
+
+	mu     sync.Mutex
+	first  uint64  // position of the first entry that may be there
+	next   uint64  // position behind the last
+	stacks []stack // what was written together, oldest first
+	bytes  int64   // of all stacks
+}
+
+// stack is entries that were written together.
+type stack struct {
+	end   uint64 // position behind its last entry
+	bytes int64
+}
+
+// openDiskLog finds what a run before has left.
+func openDiskLog(i *Informer, max int64) (*diskLog, error) {
+	d := &diskLog{informer: i, metrics: i.metrics, max: max}
+	first, next, err := i.cfg.Indexer.LogBounds()
+	if err != nil {
+		return nil, err
+	}
+	d.first, d.next = first, next
+	for e, err := range i.cfg.Indexer.Log(first, next) {
+		if err != nil {
+			return nil, err
+		}
+		d.addLocked(e.Position+1, int64(len(e.Data)))
+	}
+	return d, nil
+}
+
+// addLocked notes entries up to a position; of a run before without the lock, since nobody else is there yet.
+func (d *diskLog) addLocked(end uint64, bytes int64) {
+	const mergeBelow = 1 << 20 // a stack for each MiB is fine enough to account by
+	d.bytes += bytes
+	d.next = max(d.next, end)
+	if n := len(d.stacks); n > 0 && d.stacks[n-1].bytes < mergeBelow {
+		d.stacks[n-1] = stack{end, d.stacks[n-1].bytes + bytes}
+	} else {
+		d.stacks = append(d.stacks, stack{end, bytes})
+	}
+	d.metrics.diskBytes.Set(float64(d.bytes))
+}
+
+// added notes entries that are part of the next commit.
+func (d *diskLog) added(entries []store.LogEntry) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var bytes int64
+	for _, e := range entries {
+		bytes += int64(len(e.Data))
+	}
+	if len(d.stacks) == 0 {
+		d.first = entries[0].Position
+	}
+	d.addLocked(entries[len(entries)-1].Position+1, bytes)
+}
+
+// trimmed notes that what is before a position is gone.
+func (d *diskLog) trimmed(before uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.first = max(d.first, before)
+	for len(d.stacks) > 0 && d.stacks[0].end <= before {
+		d.bytes -= d.stacks[0].bytes
+		d.stacks = d.stacks[1:]
+	}
+	d.metrics.diskBytes.Set(float64(d.bytes))
+}
+
+// inUse says whether something is there; full, whether there is no room for more.
+func (d *diskLog) inUse() (inUse, full bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.stacks) > 0, d.bytes >= d.max
+}
+
+// off says that changes do not go to disk for having waited.
+func (d *diskLog) off() bool { return d.max < 0 }
+
+// trimTo is the position to trim to, when low is the first that is not settled by all; ok is false when that would drop nothing.
+func (d *diskLog) trimTo(low uint64) (before uint64, ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	before = min(low, d.next)
+	return before, len(d.stacks) > 0 && before > d.first
+}
+
+func (d *diskLog) size() int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.bytes
+}
+
+// read gives up to n changes from one position to another that are for an audience, and the position behind the last it looked at.
+func (d *diskLog) read(from, to uint64, audience uint64, n int) ([]*change, uint64, error) {
+	var changes []*change
+	bytes := 0
+	for e, err := range d.informer.cfg.Indexer.Log(from, to) {
+		if err != nil {
+			return nil, from, err
+		}
+		if len(changes) == n || bytes >= readBytes {
+			return changes, e.Position, nil
+		}
+		c, err := d.informer.decode(e.Position, e.Data)
+		if err != nil {
+			return nil, from, err
+		}
+		if c.audience&audience != 0 {
+			changes = append(changes, c)
+			bytes += len(e.Data)
+		}
+	}
+	return changes, to, nil
+}
+
+// at gives the changes at positions that are for an audience; those that are gone are left out.
+func (d *diskLog) at(positions []uint64, audience uint64) ([]*change, error) {
+	var changes []*change
+	for _, p := range positions {
+		found, _, err := d.read(p, p+1, audience, 1)
+		if err != nil {
+			return nil, err
+		}
+		changes = append(changes, found...)
+	}
+	return changes, nil
+}

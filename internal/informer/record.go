@@ -1,0 +1,128 @@
+package informer
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/klauspost/compress/s2"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/resource"
+)
+
+// record is a change as it lies in the log on disk: a header of JSON behind its length, and the object's bytes as an S2 block.
+type record struct {
+	Kind     kind             `json:"kind,omitempty"`
+	Op       event.Op         `json:"op"`
+	Key      resource.Key     `json:"key,omitempty"`
+	UID      string           `json:"uid,omitempty"`
+	Version  resource.Version `json:"version,omitempty"`
+	Before   resource.Version `json:"before,omitempty"`
+	Initial  bool             `json:"initial,omitempty"`
+	Inferred bool             `json:"inferred,omitempty"`
+	Round    int64            `json:"round,omitempty"`
+	Observed time.Time        `json:"observed"`
+	Relist   *resource.Relist `json:"relist,omitempty"`
+	Items    int              `json:"items,omitempty"`
+	// For are the sinks that it is for; all when empty.
+	For []string `json:"for,omitempty"`
+	// What a scan of the stored bytes does not give: managedFields were cut.
+	Manager   string    `json:"manager,omitempty"`
+	ChangedAt time.Time `json:"changedAt,omitzero"`
+	HasObject bool      `json:"object,omitempty"`
+}
+
+// encode gives the change's form on disk.
+func (i *Informer) encode(c *facts) ([]byte, error) {
+	r := record{
+		Kind: c.kind, Op: c.Op, Key: c.Key, UID: c.UID, Version: c.Version, Before: c.Before, Initial: c.Initial, Inferred: c.Inferred,
+		Round: c.Round, Observed: c.Observed, Relist: c.relist, Items: c.items, For: i.names(c.audience),
+	}
+	var raw []byte
+	if c.Object != nil {
+		r.HasObject, r.Manager, r.ChangedAt, raw = true, c.Object.Manager, c.Object.ChangedAt, c.Object.Raw
+	}
+	header, err := json.Marshal(&r)
+	if err != nil {
+		return nil, fmt.Errorf("encode a change for the log on disk: %w", err)
+	}
+	out := make([]byte, 0, binary.MaxVarintLen64+len(header)+s2.MaxEncodedLen(len(raw)))
+	out = binary.AppendUvarint(out, uint64(len(header)))
+	out = append(out, header...)
+	if r.HasObject {
+		out = append(out, s2.Encode(nil, raw)...)
+	}
+	return out, nil
+}
+
+// errRecord is about a log that this bridge can't read.
+var errRecord = errors.New("the log on disk is damaged, or of another version of the bridge; restore the state directory from a copy, or reset the informer")
+
+// decode reads a change back. It is for the one listener that reads it.
+func (i *Informer) decode(position uint64, data []byte) (*change, error) {
+	size, n := binary.Uvarint(data)
+	if n <= 0 || size > uint64(len(data)-n) {
+		return nil, fmt.Errorf("entry %d: %w", position, errRecord)
+	}
+	header, block := data[n:n+int(size)], data[n+int(size):]
+	var r record
+	if err := json.Unmarshal(header, &r); err != nil {
+		return nil, fmt.Errorf("entry %d: %w: %w", position, errRecord, err)
+	}
+	c := &change{facts: facts{
+		Change: event.Change{
+			Op: r.Op, Key: r.Key, UID: r.UID, Version: r.Version, Before: r.Before, Initial: r.Initial, Inferred: r.Inferred,
+			Round: r.Round, Observed: r.Observed,
+		},
+		kind: r.Kind, relist: r.Relist, items: r.Items, audience: i.audience(r.For), position: position,
+	}}
+	c.spooled.Store(true)
+	c.waiting.Store(1) // for the one who reads it
+	if !r.HasObject {
+		return c, nil
+	}
+	raw, err := s2.Decode(nil, block)
+	if err != nil {
+		return nil, fmt.Errorf("entry %d: %w: %w", position, errRecord, err)
+	}
+	obj, err := resource.Parse(raw, resource.ParseOptions{Type: i.cfg.Type, KeepManagedFields: true})
+	if err != nil {
+		return nil, fmt.Errorf("entry %d: %w: %w", position, errRecord, err)
+	}
+	obj.Manager, obj.ChangedAt = r.Manager, r.ChangedAt
+	c.Object = obj
+	return c, nil
+}
+
+// names are the sinks of an audience; none for everyone.
+func (i *Informer) names(audience uint64) []string {
+	if audience&i.everyone == i.everyone {
+		return nil
+	}
+	var names []string
+	for _, l := range i.listeners {
+		if audience&l.bit != 0 {
+			names = append(names, l.cfg.Name)
+		}
+	}
+	return names
+}
+
+// audience is the listeners of sinks by name; sinks that are no longer there are left out.
+func (i *Informer) audience(names []string) uint64 {
+	if len(names) == 0 {
+		return i.everyone
+	}
+	var audience uint64
+	for _, l := range i.listeners {
+		for _, name := range names {
+			if l.cfg.Name == name {
+				audience |= l.bit
+			}
+		}
+	}
+	return audience
+}

@@ -1,0 +1,179 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/checkpoint"
+	"github.com/kubebridge/bridge/internal/store"
+)
+
+// errDiskFull is logged while a full disk budget holds the reading back.
+var errDiskFull = errors.New("the log on disk has reached its bound")
+
+// makeRoom waits until there is room in the log's memory. While sinks keep up that is soon; when what waits is old it goes to disk, and
+// from then on whatever does not fit follows at once.
+func (i *Informer) makeRoom(ctx context.Context) error {
+	for i.log.full() {
+		if inUse, full := i.disk.inUse(); inUse && !full {
+			i.spoolOrWait(ctx, time.Now())
+		} else if err := i.log.waitRoom(ctx, i.spilling); err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// spilling says whether what does not fit may go to disk at once.
+func (i *Informer) spilling() bool {
+	inUse, full := i.disk.inUse()
+	return inUse && !full
+}
+
+// spoolOrWait spools; when that fails it says so and waits a moment, since nothing may be dropped.
+func (i *Informer) spoolOrWait(ctx context.Context, before time.Time) {
+	err := i.spool(ctx, before)
+	if err == nil {
+		return
+	}
+	i.logger.Error("changes can't be written to the log on disk; reading waits", "err", err)
+	select {
+	case <-ctx.Done():
+	case <-time.After(time.Second):
+	}
+}
+
+// watchAge spools what waits for longer than it may, so that the watermark goes on while a sink is away, and a restart finds
+// everything on disk.
+func (i *Informer) watchAge(ctx context.Context) error {
+	if i.disk.off() {
+		return nil
+	}
+	tick := time.NewTicker(min(i.cfg.SpoolAfter/4, time.Second))
+	defer tick.Stop()
+	told := false
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		tooOld := time.Now().Add(-i.cfg.SpoolAfter)
+		if oldest := i.log.oldest(); oldest.IsZero() || oldest.After(tooOld) {
+			continue
+		}
+		if _, full := i.disk.inUse(); full {
+			if !told {
+				i.logger.Error("reading stops until a sink has taken something", "err", errDiskFull, "bytes", i.disk.size())
+			}
+			told = true
+			continue
+		}
+		told = false
+		i.spoolOrWait(ctx, tooOld)
+	}
+}
+
+// spool writes what is neither settled nor on disk, and was observed before a time, to the log there, with the settled states it leaves
+// behind, in one commit; then it lets memory go. For the tracker these changes are settled; for the listeners they are not.
+func (i *Informer) spool(ctx context.Context, before time.Time) error {
+	select {
+	case i.spoolTurn <- struct{}{}:
+		defer func() { <-i.spoolTurn }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	work := i.log.unspooled(before)
+	encoded := make([][]byte, len(work))
+	for n := range work {
+		var err error
+		if encoded[n], err = i.encode(&work[n].facts); err != nil {
+			return err
+		}
+	}
+	i.handToDisk(work, encoded)
+	if err := i.cfg.Tracker.Commit(); err != nil {
+		return err
+	}
+	i.log.giveWay()
+	return nil
+}
+
+// handToDisk gives the tracker those that were not settled meanwhile.
+func (i *Informer) handToDisk(work []pending, encoded [][]byte) {
+	i.settling.Lock()
+	defer i.settling.Unlock()
+	var spooled []checkpoint.Spooled
+	var entries []store.LogEntry
+	for n := range work {
+		c, f := work[n].change, &work[n].facts
+		if c.waiting.Load() == 0 {
+			continue
+		}
+		c.spooled.Store(true)
+		s := checkpoint.Spooled{Seq: f.seq, Entry: store.LogEntry{Position: f.position, Data: encoded[n]}, Key: f.Key}
+		if f.leavesState() {
+			s.State = new(f.settled())
+		}
+		spooled = append(spooled, s)
+		entries = append(entries, s.Entry)
+	}
+	if len(spooled) == 0 {
+		return
+	}
+	i.disk.added(entries)
+	i.cfg.Tracker.Spool(spooled)
+}
+
+// Write puts the listeners' cursors into a commit while something lies on disk, and drops there what all have settled.
+func (i *Informer) Write(batch *store.Batch) (committed func()) {
+	inUse, _ := i.disk.inUse()
+	if !inUse {
+		return nil
+	}
+	low := ^uint64(0)
+	for _, l := range i.listeners {
+		c := l.stand()
+		batch.SetCursor(i.cfg.Indexer, l.cfg.Name, c.encode())
+		low = min(low, c.low())
+	}
+	before, ok := i.disk.trimTo(low)
+	if !ok {
+		return nil
+	}
+	batch.TrimLog(i.cfg.Indexer, before)
+	return func() {
+		i.disk.trimmed(before)
+		i.log.wake()
+	}
+}
+
+// restore gives the listeners the places they had, when a run before has left something on disk.
+func (i *Informer) restore() error {
+	cursors, err := i.cfg.Indexer.Cursors()
+	if err != nil {
+		return err
+	}
+	for _, saved := range cursors {
+		c, err := decodeCursor(saved)
+		if err != nil {
+			return fmt.Errorf("cursor: %w", err)
+		}
+		// New changes come behind every place that a listener may have.
+		i.disk.next = max(i.disk.next, c.next)
+	}
+	for _, l := range i.listeners {
+		l.cursor.next = i.disk.next // a new listener has nothing to catch up on
+		if saved, ok := cursors[l.cfg.Name]; ok {
+			if l.cursor, err = decodeCursor(saved); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
