@@ -43,9 +43,12 @@ type Informer struct {
 
 // InformerQueue bounds the memory of what was read and is not yet sent.
 type InformerQueue struct {
-	// Memory is the bound of the DeltaFIFO, and again of the change log behind it, for each resource. What exceeds it in the
-	// change log lies in the state directory; one object larger than it still passes.
+	// Memory is the bound of the DeltaFIFO, and again of the change log behind it, for each resource. What waits longer than
+	// five seconds in the change log, or exceeds the bound, lies in the state directory; one object larger than it still passes.
 	Memory Size `yaml:"memory" default:"16MiB"`
+	// Spool is the bound of what waits for sinks in the state directory, for each resource: an outage of a sink may last until that
+	// much has changed. When it is reached, reading stops; nothing is dropped.
+	Spool Size `yaml:"spool" default:"10GiB"`
 }
 
 // Binding sends an informer's changes to a sink.

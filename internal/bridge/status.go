@@ -37,6 +37,7 @@ type UnitStatus struct {
 	QueuedBytes   int            `json:"queuedBytes"`
 	LogChanges    int            `json:"logChanges"`
 	LogBytes      int            `json:"logBytes"`
+	SpoolBytes    int64          `json:"spoolBytes"`
 	InFlight      map[string]int `json:"inFlight"`
 	Unsettled     int            `json:"unsettled"`
 }
@@ -75,7 +76,7 @@ func (u *unit) status() UnitStatus {
 		Informer: u.cfg.Informer, Resource: u.cfg.Type.String(), Namespace: u.cfg.Namespace,
 		Phase: string(r.Phase), Synced: r.Synced && u.informer.HasSynced(), Version: string(r.Version), Watermark: string(c.Watermark),
 		LastSeen: r.LastSeen, LastError: r.LastError, Relists: r.Relists, Listed: r.Items,
-		QueuedObjects: f.Entries, QueuedBytes: f.Bytes, LogChanges: i.LogChanges, LogBytes: i.LogBytes,
+		QueuedObjects: f.Entries, QueuedBytes: f.Bytes, LogChanges: i.LogChanges, LogBytes: i.LogBytes, SpoolBytes: i.DiskBytes,
 		Unsettled: c.Unsettled, InFlight: map[string]int{},
 	}
 	for _, l := range i.Listeners {

@@ -39,6 +39,8 @@ type UnitConfig struct {
 	Delivery      deltafifo.Mode
 	// Memory bounds the FIFO, and again the change log, in bytes; default 16 MiB.
 	Memory int
+	// Spool bounds what of the change log lies on disk, in bytes; default 10 GiB. Without a state directory nothing does.
+	Spool  int64
 	Resync time.Duration
 	Parse  resource.ParseOptions // Type is filled in
 	Sinks  []BindingConfig
@@ -134,10 +136,18 @@ func (u *unit) addInformer(b *Bridge, reg prometheus.Registerer) (err error) {
 		listeners = append(listeners, informer.ListenerConfig{Name: binding.Sink, Publisher: p, Maker: maker, Resync: u.cfg.Resync})
 	}
 	u.informer, err = informer.New(informer.Config{
-		Name: u.name, FIFO: u.fifo, Indexer: u.indexer, Tracker: u.tracker, Listeners: listeners,
-		LogBytes: u.cfg.Memory, Resnapshot: u.cfg.Snapshot == SnapshotAlways, Log: u.log.With("resource", u.cfg.Type.String()), Registerer: reg,
+		Name: u.name, Type: u.cfg.Type, FIFO: u.fifo, Indexer: u.indexer, Tracker: u.tracker, Listeners: listeners,
+		LogBytes: u.cfg.Memory, SpoolBytes: u.spool(b), Resnapshot: u.cfg.Snapshot == SnapshotAlways, Log: u.log.With("resource", u.cfg.Type.String()), Registerer: reg,
 	})
 	return err
+}
+
+// spool is the bound of the log on disk. In memory mode that would be memory too, which is bounded already.
+func (u *unit) spool(b *Bridge) int64 {
+	if b.cfg.DB.Dir() == "" {
+		return -1
+	}
+	return u.cfg.Spool
 }
 
 func (u *unit) addReflector(b *Bridge, reg prometheus.Registerer) (err error) {
