@@ -23,6 +23,12 @@ func (inf *Informer) validate(ps *problems, path string, sinkNames []string) {
 	if _, err := fields.ParseSelector(inf.FieldSelector); err != nil {
 		ps.add(path+".fieldSelector", "%v", err)
 	}
+	if inf.Queue.Memory <= 0 {
+		ps.add(path+".queue.memory", "must be above 0")
+	}
+	if inf.Queue.Spool <= 0 {
+		ps.add(path+".queue.spool", "must be above 0: what waits for a sink has to lie somewhere; with state.mode memory it is not used")
+	}
 	inf.validateSinks(ps, path+".sinks", sinkNames)
 }
 

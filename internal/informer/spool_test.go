@@ -126,7 +126,7 @@ func TestASettledChangeIsNotSentAgainFromDisk(t *testing.T) {
 func TestASinkThatStandsStillDoesNotHoldBackAnother(t *testing.T) {
 	live, dead := newOutbox(), newOutbox()
 	dead.setHold(true)
-	r := newRig(t, memory(t), []*outbox{live, dead}, spooling)
+	r := newRig(t, memory(t), []*outbox{dead, live}, spooling)
 	r.add("a", "99")
 	for v := 100; v < 3100; v++ {
 		r.update("a", fmt.Sprint(v))
