@@ -235,12 +235,13 @@ type taken struct {
 func (t *Tracker) take() taken {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	out := taken{settled: t.settled, spooled: t.spooled}
+	out := taken{spooled: t.spooled}
 	t.spooled = nil
 	if t.watermark != t.committed {
 		out.watermark = t.watermark
 	}
-	if len(t.settled) > 0 {
+	if len(t.settled) > 0 { // else the commit and what settles meanwhile would share the map
+		out.settled = t.settled
 		t.settled = make(map[resource.Key]store.Settled, min(len(t.settled), 4096))
 	}
 	return out

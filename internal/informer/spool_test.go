@@ -11,8 +11,13 @@ import (
 	"github.com/kubebridge/bridge/internal/store"
 )
 
-// spooling makes what waits go to disk soon, and memory small.
-func spooling(c *informer.Config) { c.SpoolAfter, c.LogBytes = 20*time.Millisecond, 64<<10 }
+// spooling makes what waits go to disk soon, and memory and windows small, so that listeners have to read from there.
+func spooling(c *informer.Config) {
+	c.SpoolAfter, c.LogBytes = 20*time.Millisecond, 64<<10
+	for i := range c.Listeners {
+		c.Listeners[i].Window = 100
+	}
+}
 
 // eventually waits until something is so.
 func eventually(t *testing.T, what string, so func() bool) {
