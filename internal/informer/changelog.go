@@ -60,7 +60,8 @@ func (l *changeLog) wake() {
 	l.cond.Broadcast()
 }
 
-// append puts changes at the end. The caller has seen to it that there is room; a batch may pass the bound by its own size.
+// append puts changes at the end. The caller has seen to it that there is room; a batch may pass the bound by its own size, which is what
+// the FIFO held at most.
 func (l *changeLog) append(changes []*change) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -129,7 +129,7 @@ func newRig(t *testing.T, db *store.DB, outboxes []*outbox, options ...option) *
 	ok(t, err)
 	r.tracker, err = r.committer.Track(r.indexer)
 	ok(t, err)
-	r.fifo, err = deltafifo.New(deltafifo.Config{Known: r.indexer})
+	r.fifo, err = deltafifo.New(deltafifo.Config{Known: r.indexer, MaxBytes: 64 << 10})
 	ok(t, err)
 	maker, err := event.NewMaker(event.MakerConfig{Cluster: "c", Informer: "all", Type: pods})
 	ok(t, err)
