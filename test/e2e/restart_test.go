@@ -62,7 +62,8 @@ func TestACleanRestartListsNothingAndRepeatsNothing(t *testing.T) {
 	l.createConfigMap("idle", "never touched again")
 	l.createConfigMap("dies", "while the bridge is down")
 	ledger := l.witness(l.workloads()...)
-	b := l.bridge("bridge", workloads+jetStreamAndKafka, with(map[string]string{"KAFKA": startKafka(t).ListenAddrs()[0]}))
+	broker := startKafka(t).ListenAddrs()[0]
+	b := l.bridge("bridge", workloads+jetStreamAndKafka, with(map[string]string{"KAFKA": broker}))
 	l.start(b)
 	l.scale("web", 5)
 	l.waitRolledOut("web")
@@ -83,13 +84,14 @@ func TestACleanRestartListsNothingAndRepeatsNothing(t *testing.T) {
 	l.waitRolledOut("web")
 	o := check.Options{Informers: informerOf("app", l.workloads()...)}
 	l.complete("JetStream", jetStream(b), ledger, o)
+	l.complete("Kafka, which knows no ids", kafkaReader(broker), ledger, o)
 	l.stop(b)
 
 	place = l.end()
 	l.start(b) // with nothing to tell
 	l.onlyProbes(l.requestsSince(place), len(l.workloads()))
-	l.complete("JetStream", jetStream(b), ledger, o)
-	l.stop(b)
+	l.stop(b) // sends what it has, so that nothing can still come
+	l.complete("Kafka", kafkaReader(broker), ledger, o)
 }
 
 // The short form of the crash suite: the bridge, its broker with it, is killed at moments that it does not choose.

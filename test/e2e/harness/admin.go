@@ -77,9 +77,12 @@ func (b *Bridge) Status(ctx context.Context) (s Status, err error) {
 	return s, json.Unmarshal(body, &s)
 }
 
+// AdminURL is where its admin server answers.
+func (b *Bridge) AdminURL() string { return "http://" + b.admin }
+
 // Get gives the answer to a path of the admin server, whatever its status is.
 func (b *Bridge) Get(ctx context.Context, path string) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+b.admin+path, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, b.AdminURL()+path, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -28,6 +28,7 @@ type ControlPlane struct {
 	Server     string // URL of the API server
 	Log        *Log
 
+	dir     string
 	control string // URL of the control API
 	stdin   io.Closer
 	admin   *rest.Config
@@ -44,7 +45,7 @@ type readyLine struct {
 func StartControlPlane(ctx context.Context, cfg ControlPlaneConfig) (*ControlPlane, error) {
 	args := append([]string{"--dir", cfg.Dir, "--exit-with-stdin"}, cfg.Flags...)
 	cmd := exec.Command(cfg.Binary, args...)
-	c := &ControlPlane{Log: &Log{}}
+	c := &ControlPlane{Log: &Log{}, dir: cfg.Dir}
 	cmd.Stderr = c.Log
 	cmd.WaitDelay = 5 * time.Second
 	stdout, write := io.Pipe()

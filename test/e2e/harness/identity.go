@@ -9,8 +9,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/client-go/tools/clientcmd/api"
 )
 
 // Identity is a service account that a bridge uses, so that its requests can be told from those of others.
@@ -62,14 +60,4 @@ func (c *ControlPlane) NewIdentity(ctx context.Context, namespace, name string, 
 	}
 	user := fmt.Sprintf("system:serviceaccount:%s:%s", namespace, name)
 	return &Identity{User: user, Token: answer.Status.Token, Role: unique.Name}, nil
-}
-
-// WriteKubeconfig writes a kubeconfig for a bearer of a token.
-func (c *ControlPlane) WriteKubeconfig(path, token string) error {
-	config := api.NewConfig()
-	config.Clusters["e2e"] = &api.Cluster{Server: c.Server, CertificateAuthorityData: c.admin.CAData}
-	config.AuthInfos["e2e"] = &api.AuthInfo{Token: token}
-	config.Contexts["e2e"] = &api.Context{Cluster: "e2e", AuthInfo: "e2e"}
-	config.CurrentContext = "e2e"
-	return clientcmd.WriteToFile(*config, path)
 }

@@ -21,6 +21,7 @@ type Ledger struct {
 	mu      sync.Mutex
 	changes []Change // guarded by mu
 	err     error    // guarded by mu: why it is no witness any more
+	latest  error    // guarded by mu: why a watch has not begun yet
 }
 
 // Watch begins to watch the collections, and returns when it has all that exist. It watches until Stop is called.
@@ -54,7 +55,7 @@ func watch(ctx context.Context, config *rest.Config, fromNow bool, collections [
 		case <-synced:
 		case <-ctx.Done():
 			l.Stop()
-			return nil, fmt.Errorf("the witness has not seen everything that exists: %w", errors.Join(context.Cause(ctx), l.Err()))
+			return nil, fmt.Errorf("the witness has not seen everything that exists: %w", errors.Join(context.Cause(ctx), l.Err(), l.delay()))
 		}
 	}
 	return l, nil
@@ -91,6 +92,19 @@ func (l *Ledger) fail(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.err = errors.Join(l.err, err)
+}
+
+// note keeps the reason for which a watch has not begun yet.
+func (l *Ledger) note(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.latest = err
+}
+
+func (l *Ledger) delay() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.latest
 }
 
 // Alive are the objects that exist after all changes, each in its newest version, by collection and key.

@@ -17,6 +17,7 @@ type watcher struct {
 	collection Collection
 	synced     chan<- struct{} // gets a value when everything that exists was seen
 	fromNow    bool            // what exists does not count
+	began      bool            // something was seen
 	version    string          // of the last frame; "" until everything that exists was seen
 }
 
@@ -38,8 +39,11 @@ func (w *watcher) run(ctx context.Context) error {
 	}
 	for ctx.Err() == nil {
 		err := w.watch(ctx)
-		if errors.Is(err, errHole) || w.version == "" {
+		if errors.Is(err, errHole) || w.version == "" && w.began {
 			return err
+		}
+		if w.version == "" {
+			w.note(fmt.Errorf("watch %s: %w", w.collection, err)) // nothing was seen yet, so it can begin again
 		}
 		select {
 		case <-time.After(100 * time.Millisecond):
@@ -145,6 +149,7 @@ func (w *watcher) take(f frame) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", errHole, err)
 	}
+	w.began = true
 	ch.Initial = w.version == ""
 	if !ch.Initial {
 		w.version = ch.Metadata.ResourceVersion

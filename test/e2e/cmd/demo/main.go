@@ -1,0 +1,171 @@
+// Demo runs everything on this machine: a Kubernetes control plane, a bridge with its embedded NATS server, and a user who changes
+// things; and shows the events as any NATS client receives them, until Ctrl-C. It builds what it needs, writes into a temporary
+// directory only, and leaves nothing running.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kubebridge/bridge/test/e2e/harness"
+)
+
+func main() {
+	duration := flag.Duration("duration", 0, "end by itself after so long; 0: with Ctrl-C")
+	noColor := flag.Bool("no-color", false, "no colours; also when NO_COLOR is set or the output is no terminal")
+	flag.Usage = func() {
+		fmt.Fprintf(flag.CommandLine.Output(), "demo runs a Kubernetes control plane and a bridge, changes things, and shows the events.\n\n")
+		flag.PrintDefaults()
+	}
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends at once
+	screen := newScreen(os.Stdout, *noColor)
+	d := &demo{screen: screen, duration: *duration}
+	if err := d.run(ctx); err != nil {
+		screen.trouble(err)
+		os.Exit(1)
+	}
+}
+
+// demo is what runs. Its fields are set by run, one after the other.
+type demo struct {
+	screen   *screen
+	duration time.Duration
+	dir      string
+	binaries binaries
+	cluster  *harness.ControlPlane
+	bridge   *harness.Bridge
+}
+
+// run does everything and leaves nothing behind. It returns nil when it was told to stop.
+func (d *demo) run(ctx context.Context) (err error) {
+	d.screen.title("bridge streams every change of a Kubernetes cluster as CloudEvents. Here is one, with a cluster to look at. Ctrl-C ends it.")
+	if d.dir, err = os.MkdirTemp("", "bridge-demo-"); err != nil {
+		return err
+	}
+	defer os.RemoveAll(d.dir)
+	// In the order in which the data flows, so that the bridge can send what it has read.
+	defer d.stop()
+	for _, step := range []func(context.Context) error{d.build, d.startCluster, d.startBridge} {
+		if err := step(ctx); err != nil {
+			return unlessStopped(ctx, err)
+		}
+	}
+	d.invite()
+	return d.play(ctx)
+}
+
+// play changes things and shows what comes of it.
+func (d *demo) play(ctx context.Context) error {
+	if d.duration > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, d.duration)
+		defer cancel()
+	}
+	began := time.Now()
+	show := &show{screen: d.screen, url: d.bridge.NATS}
+	g, work := errgroup.WithContext(ctx)
+	g.Go(func() error { return show.run(work) })
+	g.Go(func() error { return (&user{screen: d.screen, config: d.cluster.Admin()}).run(work) })
+	g.Go(func() error { return d.watchProcesses(work) })
+	err := unlessStopped(ctx, g.Wait())
+	d.screen.line("")
+	d.screen.line("%d events in %v.", show.count, time.Since(began).Round(time.Second))
+	return err
+}
+
+// unlessStopped is the error, unless it came about because we were told to stop.
+func unlessStopped(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// watchProcesses returns when one of the programs ends by itself.
+func (d *demo) watchProcesses(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-d.bridge.Ended():
+		return fmt.Errorf("the bridge has ended; the end of its log:\n%s", d.bridge.Log.Tail(10))
+	case <-d.cluster.Ended():
+		return fmt.Errorf("the control plane has ended; the end of its log:\n%s", d.cluster.Log.Tail(10))
+	}
+}
+
+func (d *demo) startCluster(ctx context.Context) (err error) {
+	return d.screen.step("starting a control plane: etcd, kube-apiserver, controllers, scheduler, two nodes played by kwok", func(func(string)) error {
+		ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+		defer cancel()
+		d.cluster, err = harness.StartControlPlane(ctx, harness.ControlPlaneConfig{
+			Binary: d.binaries.controlPlane, Dir: filepath.Join(d.dir, "cluster"),
+		})
+		return err
+	})
+}
+
+// configuration of the bridge. All else is left at its default.
+const configuration = `
+informers:
+  - name: demo
+    resources: [pods, deployments.apps, replicasets.apps, services, configmaps]
+    namespaces: [shop]
+sinks:
+  - name: nats
+    nats: {url: "nats://${NATS_ADDRESS}", embedded: true}
+`
+
+func (d *demo) startBridge(ctx context.Context) error {
+	return d.screen.step("starting the bridge, with a NATS JetStream server in it", func(func(string)) (err error) {
+		ctx, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		d.bridge, err = harness.NewBridge(harness.BridgeConfig{
+			Binary: d.binaries.bridge, Dir: filepath.Join(d.dir, "bridge"), Kubeconfig: d.cluster.Kubeconfig, Cluster: "demo", YAML: configuration,
+		})
+		if err != nil {
+			return err
+		}
+		return d.bridge.StartAndWait(ctx)
+	})
+}
+
+// invite says how to look at it from elsewhere.
+func (d *demo) invite() {
+	d.screen.line("")
+	d.screen.line("  Look at it from another terminal:")
+	d.screen.line("    nats --server %s subscribe 'k8s.>'", d.bridge.NATS)
+	d.screen.line("    kubectl --kubeconfig %s --namespace shop get pods --watch", d.cluster.Kubeconfig)
+	d.screen.line("    curl %s/status", d.bridge.AdminURL())
+	d.screen.line("")
+}
+
+// stop ends what was started.
+func (d *demo) stop() {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	var errs []error
+	if d.bridge != nil && d.bridge.Process != nil {
+		_, err := d.bridge.Stop(ctx)
+		errs = append(errs, err)
+	}
+	if d.cluster != nil {
+		_, err := d.cluster.Stop(ctx)
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		d.screen.trouble(err)
+	}
+	d.screen.line("Everything is stopped, and %s is removed.", d.dir)
+}
