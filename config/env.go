@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"github.com/kubebridge/bridge/internal/suggest"
 )
 
 // EnvPrefix begins the name of every environment variable that sets a key.
@@ -129,7 +131,7 @@ func (e *environment) unknown() {
 		if value == "" || !strings.HasPrefix(name, EnvPrefix) || slices.Contains(e.known, name) || serviceVariable.MatchString(name) {
 			continue
 		}
-		best := nearest(name, e.known, 2)
+		best := suggest.Nearest(name, e.known, 2)
 		if best == "" && !ofSection(name) {
 			continue
 		}

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/kubebridge/bridge/internal/suggest"
 )
 
 // reader turns the nodes of a YAML file into the maps that viper merges, checking each against the schema on the way. It walks nodes
@@ -79,7 +81,7 @@ func (r *reader) section(n *yaml.Node, t reflect.Type, path string) map[string]a
 		key, value := n.Content[i], n.Content[i+1]
 		f := findField(fields, key.Value)
 		if f == nil {
-			r.addAt(r.at(key), join(path, key.Value), "unknown key%s", didYouMean(key.Value, keysOf(fields)))
+			r.addAt(r.at(key), join(path, key.Value), "unknown key%s", suggest.DidYouMean(key.Value, keysOf(fields), len(fields)))
 			continue
 		}
 		at := join(path, f.key)

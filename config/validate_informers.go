@@ -8,6 +8,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/kubebridge/bridge/internal/suggest"
 )
 
 func (inf *Informer) validate(ps *problems, path string, sinkNames []string) {
@@ -83,7 +85,7 @@ func (inf *Informer) validateSinks(ps *problems, path string, sinkNames []string
 			if ps.hasAt("sinks") {
 				continue // the sinks could not be read, so nobody knows their names
 			}
-			ps.add(at, "no sink %q%s", b.Name, didYouMean(b.Name, sinkNames))
+			ps.add(at, "no sink %q%s", b.Name, suggest.DidYouMean(b.Name, sinkNames, len(sinkNames)))
 		case first < i:
 			ps.add(at, "%q is bound already, by %s[%d]", b.Name, path, first)
 		}

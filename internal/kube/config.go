@@ -12,6 +12,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/kubebridge/bridge/internal/suggest"
 )
 
 // ErrNoConfig says that there is neither a kubeconfig nor a pod's service account.
@@ -73,7 +75,7 @@ func fromContext(raw *api.Config, name, source string) (*rest.Config, string, er
 	}
 	context := raw.Contexts[name]
 	if context == nil {
-		return nil, "", fmt.Errorf("kubeconfig %s has no context %q%s", source, name, didYouMean(name, keys(raw.Contexts)))
+		return nil, "", fmt.Errorf("kubeconfig %s has no context %q%s", source, name, suggest.DidYouMean(name, keys(raw.Contexts), fewNames))
 	}
 	if raw.Clusters[context.Cluster] == nil {
 		return nil, "", fmt.Errorf("kubeconfig %s: context %q names cluster %q, which is not in the file", source, name, context.Cluster)

@@ -11,7 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/suggest"
 )
+
+// fewNames is how many names an error lists.
+const fewNames = 12
 
 // Selection says which resources are meant.
 type Selection struct {
@@ -132,7 +136,7 @@ func (c *Catalog) exclude(found map[schema.GroupResource]resource.Type, name str
 // misspelt complains of an excluded name that differs by a letter or two from one that there is. Other names may be of
 // resources that this cluster does not have, or not yet.
 func (c *Catalog) misspelt(name string) error {
-	best := nearest(strings.ToLower(name), c.known(strings.Contains(name, ".")), 2)
+	best := suggest.Nearest(strings.ToLower(name), c.known(strings.Contains(name, ".")), 2)
 	if best == "" {
 		return nil
 	}
@@ -170,7 +174,7 @@ func qualifies(e *entry, rest string) bool {
 
 // notFound says why a name selects nothing: there is no such resource, or its group is not there to be asked.
 func (c *Catalog) notFound(name string) error {
-	hint := didYouMean(strings.ToLower(name), c.known(strings.Contains(name, ".")))
+	hint := suggest.DidYouMean(strings.ToLower(name), c.known(strings.Contains(name, ".")), fewNames)
 	if down := c.couldHave(name); len(down) > 0 {
 		return fmt.Errorf("%s: %w: %s%s", name, ErrUnavailable, strings.Join(down, "; "), hint)
 	}

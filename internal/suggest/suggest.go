@@ -1,34 +1,36 @@
-package config
+// Package suggest finds what somebody probably meant.
+package suggest
 
 import (
 	"fmt"
 	"strings"
 )
 
-// didYouMean is ": did you mean …?" for a name that is close to a misspelt one, else what names there are.
-func didYouMean(name string, known []string) string {
-	if best := nearest(name, known, len(name)/3+1); best != "" {
+// DidYouMean is ": did you mean …?" for a name that is close to a misspelt one, else what names there are, if they are at most few.
+func DidYouMean(name string, known []string, few int) string {
+	best := Nearest(name, known, len(name)/3+1)
+	switch {
+	case best != "":
 		return fmt.Sprintf(": did you mean %q?", best)
-	}
-	if len(known) == 0 {
+	case len(known) == 0 || len(known) > few:
 		return ""
 	}
 	return "; there are " + strings.Join(known, ", ")
 }
 
-// nearest is the known name that differs from name by the fewest letters, at most by most of them; "" when none does.
-func nearest(name string, known []string, most int) string {
+// Nearest is the known name that differs from name by the fewest letters, at most by most of them; "" when none does.
+func Nearest(name string, known []string, most int) string {
 	best, least := "", most
 	for _, k := range known {
-		if d := distance(strings.ToLower(name), strings.ToLower(k)); d <= least && (best == "" || d < least) {
+		if d := Distance(strings.ToLower(name), strings.ToLower(k)); d <= least && (best == "" || d < least) {
 			best, least = k, d
 		}
 	}
 	return best
 }
 
-// distance is how many letters must be put in, left out, replaced or swapped with their neighbour to turn a into b.
-func distance(a, b string) int {
+// Distance is how many letters must be put in, left out, replaced or swapped with their neighbour to turn a into b.
+func Distance(a, b string) int {
 	const tooLong = 64 // names are shorter; a file full of garbage must not cost a square of its length
 	if len(a) > tooLong || len(b) > tooLong {
 		return tooLong
