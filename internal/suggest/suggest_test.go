@@ -11,7 +11,7 @@ func TestTheNearestNameIsSuggested(t *testing.T) {
 	known := []string{"pods", "nodes", "Deployments"}
 	for misspelt, want := range map[string]string{
 		"pdos":        `: did you mean "pods"?`,
-		"nods":        `: did you mean "nodes"?`,
+		"noodes":      `: did you mean "nodes"?`,
 		"deployment":  `: did you mean "Deployments"?`,
 		"something":   "; there are pods, nodes, Deployments",
 		"entirely no": "; there are pods, nodes, Deployments",
