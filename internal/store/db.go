@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -115,15 +116,39 @@ func checkDir(dir string) error {
 	if err != nil {
 		return fmt.Errorf("state directory %s: %w", dir, err)
 	}
-	ours := len(entries) == 0
-	for _, e := range entries {
-		name := e.Name()
-		ours = ours || name == "LOCK" || strings.HasPrefix(name, "MANIFEST-") || strings.HasPrefix(name, "marker.")
-	}
-	if !ours {
+	if len(entries) > 0 && !holdsDatabase(entries) {
 		return fmt.Errorf("state directory %s: %w: it holds other files; choose an empty directory with state.dir", dir, ErrForeign)
 	}
+	return checkManifest(dir, entries)
+}
+
+// checkManifest refuses a directory with data that no manifest speaks of: Pebble would delete it and begin anew. A start that was
+// killed before it had written anything has no manifest either, and no data.
+func checkManifest(dir string, entries []fs.DirEntry) error {
+	data := slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
+		info, err := e.Info()
+		ext := filepath.Ext(e.Name())
+		return err == nil && info.Size() > 0 && (ext == ".sst" || ext == ".log")
+	})
+	if !data {
+		return nil
+	}
+	found, err := pebble.Peek(dir, vfs.Default)
+	if err != nil {
+		return openError(dir, err)
+	}
+	if !found.Exists {
+		return openError(dir, fmt.Errorf("%w: there is data, and no manifest that says which", ErrDamaged))
+	}
 	return nil
+}
+
+// holdsDatabase says whether there are files of Pebble's in a directory.
+func holdsDatabase(entries []fs.DirEntry) bool {
+	return slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
+		name := e.Name()
+		return name == "LOCK" || strings.HasPrefix(name, "MANIFEST-") || strings.HasPrefix(name, "marker.")
+	})
 }
 
 func openError(dir string, err error) error {

@@ -65,7 +65,7 @@ func (db *DB) Indexer(cfg IndexerConfig) (*Indexer, error) {
 
 // informerID finds the number of an informer's keys, or gives it one.
 func (db *DB) informerID(cfg IndexerConfig) (uint32, error) {
-	key := append([]byte{spaceInformer}, cfg.Name...)
+	key := informerKey(cfg.Name)
 	value, err := db.get(key)
 	if err != nil {
 		return 0, err

@@ -20,7 +20,12 @@ const (
 	spaceMark      = 'm' // object key -> nothing: listed since the last ReplaceBegin
 )
 
+// unitSpaces are all spaces whose keys begin with an informer's number: what a reset empties.
+var unitSpaces = []byte{spacePosition, spaceRecord, spaceBody, spaceTombstone, spaceLog, spaceCursor, spaceMark}
+
 func metaKey(name string) []byte { return append([]byte{spaceMeta}, name...) }
+
+func informerKey(name string) []byte { return append([]byte{spaceInformer}, name...) }
 
 // prefix of an informer's keys in one space.
 func prefix(space byte, id uint32) []byte {

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -90,6 +91,22 @@ func (ix *Indexer) iterator(space byte) (*pebble.Iterator, error) {
 		return nil, fmt.Errorf("state database: %w", err)
 	}
 	return it, nil
+}
+
+// Empty says whether no object was ever known; one that is gone by now and not forgotten counts as known.
+func (ix *Indexer) Empty() (bool, error) {
+	ix.mu.RLock()
+	onWay := len(ix.overlay) // looked at first: what a commit moves from there to the database is then found in one of them
+	ix.mu.RUnlock()
+	if onWay > 0 {
+		return false, nil
+	}
+	it, err := ix.iterator(spaceRecord)
+	if err != nil {
+		return false, err
+	}
+	found := it.First()
+	return !found, wrap(errors.Join(it.Error(), it.Close()))
 }
 
 // Item is one live object of an iteration.

@@ -339,6 +339,30 @@ func TestADamagedDatabaseIsRefusedAndLeftAsItIs(t *testing.T) {
 	}
 }
 
+func TestDataWithoutAManifestIsRefusedAndLeftAsItIs(t *testing.T) {
+	dir := t.TempDir()
+	db := openDB(t, dir)
+	settle(t, db, newIndexer(t, db, nil), "1", map[resource.Key]store.Settled{"shop/a": live(pod(t, "a", "1"), 1)})
+	ok(t, db.Close())
+	markers, err := filepath.Glob(filepath.Join(dir, "marker.manifest.*"))
+	if err != nil || len(markers) == 0 {
+		t.Fatal("no marker", err)
+	}
+	for _, m := range markers {
+		ok(t, os.Remove(m))
+	}
+	before, err := os.ReadDir(dir)
+	ok(t, err)
+	if _, err := store.Open(store.Options{Dir: dir}); !errors.Is(err, store.ErrDamaged) {
+		t.Errorf("Open: %v, want ErrDamaged", err)
+	}
+	after, err := os.ReadDir(dir)
+	ok(t, err)
+	if len(before) != len(after) {
+		t.Errorf("there were %d files, and are %d", len(before), len(after))
+	}
+}
+
 func TestTheSecretOfADirectoryStays(t *testing.T) {
 	dir := t.TempDir()
 	db := openDB(t, dir)

@@ -1,0 +1,152 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/kubebridge/bridge/internal/resource"
+)
+
+// Unit is the state of one unit of an informer, as an Inspector finds it. It can be read until the Inspector is closed.
+type Unit struct {
+	// Name under which the unit's state is kept.
+	Name string
+	// Scope is what it selected when it last ran.
+	Scope string
+
+	ix *Indexer // without an overlay: nothing is on its way
+}
+
+// Position is where the unit will resume, zero when it will begin with a list.
+func (u Unit) Position() (Position, error) {
+	p, err := u.ix.Position()
+	return p, u.ix.db.readError(err)
+}
+
+// Usage is what a unit's state consists of.
+type Usage struct {
+	// Objects are those that exist, Tombstones those that are gone, as far as their records are still needed.
+	Objects, Tombstones int
+	// Damaged counts the records that can't be understood.
+	Damaged int
+	// Waiting are the changes that lie on disk until all sinks have them; some may have been sent since the last commit, or by some sinks.
+	Waiting int
+	// RecordBytes, BodyBytes and WaitingBytes are what they take, with their keys, as stored: bodies compressed.
+	RecordBytes, BodyBytes, WaitingBytes int64
+}
+
+// Usage counts. It reads all of the unit's state once, decodes no body, and needs no memory for it. With an error it is what was
+// counted until then.
+func (u Unit) Usage() (Usage, error) {
+	var usage Usage
+	for e, err := range u.entries(spaceRecord) {
+		if err != nil {
+			return usage, err
+		}
+		usage.RecordBytes += int64(len(e.key) + len(e.value))
+		switch rec, err := parseRecord(e.value); {
+		case err != nil:
+			usage.Damaged++
+		case rec.Deleted:
+			usage.Tombstones++
+		default:
+			usage.Objects++
+		}
+	}
+	var err error
+	if _, usage.BodyBytes, err = u.sum(spaceBody); err != nil {
+		return usage, err
+	}
+	usage.Waiting, usage.WaitingBytes, err = u.sum(spaceLog)
+	return usage, err
+}
+
+// sum counts what is in one space, and its bytes.
+func (u Unit) sum(space byte) (n int, bytes int64, err error) {
+	for e, err := range u.entries(space) {
+		if err != nil {
+			return n, bytes, err
+		}
+		n++
+		bytes += int64(len(e.key) + len(e.value))
+	}
+	return n, bytes, nil
+}
+
+// Keys yields the keys of the objects that exist, in their order.
+func (u Unit) Keys() iter.Seq2[resource.Key, error] {
+	return func(yield func(resource.Key, error) bool) {
+		for e, err := range u.entries(spaceRecord) {
+			if err != nil {
+				yield("", err)
+				return
+			}
+			// One that does not parse can't be read either, so nobody wants its key.
+			if rec, err := parseRecord(e.value); err != nil || rec.Deleted {
+				continue
+			}
+			if !yield(resource.Key(e.key[len(prefix(spaceRecord, 0)):]), nil) {
+				return
+			}
+		}
+	}
+}
+
+// entry is a key and its value in the database. They are valid until the next one.
+type entry struct{ key, value []byte }
+
+// entries iterates over one space of the unit.
+func (u Unit) entries(space byte) iter.Seq2[entry, error] {
+	return func(yield func(entry, error) bool) {
+		it, err := u.ix.iterator(space)
+		if err != nil {
+			yield(entry{}, err)
+			return
+		}
+		defer it.Close()
+		for it.First(); it.Valid(); it.Next() {
+			value, err := it.ValueAndErr()
+			if err != nil {
+				break // Error gives it too
+			}
+			if !yield(entry{it.Key(), value}, nil) {
+				return
+			}
+		}
+		if err := it.Error(); err != nil {
+			yield(entry{}, u.ix.db.readError(fmt.Errorf("state of informer %s: %w", u.Name, err)))
+		}
+	}
+}
+
+// Stored is the last settled state of one object: what all sinks have, or what waits for them on disk.
+type Stored struct {
+	Record
+	// Body is the JSON as it was sent: without what was cut, and redacted. Nil when deleted.
+	Body []byte
+	// BodyBytes is what the body takes in the database, compressed.
+	BodyBytes int
+}
+
+// Object reads the last settled state of an object. Found is false when the unit does not know it: it never was there, or it is
+// gone for so long that its tombstone is. With an error about the body, the record is still right.
+func (u Unit) Object(key resource.Key) (s Stored, found bool, err error) {
+	db := u.ix.db
+	s.Record, found, err = u.ix.Get(key)
+	if err != nil || !found || s.Deleted {
+		return s, found, db.readError(err)
+	}
+	stored, closer, err := db.pebble.Get(objectKey(spaceBody, u.ix.id, key))
+	if errors.Is(err, pebble.ErrNotFound) {
+		return s, true, errors.New("state database: the body is not there")
+	}
+	if err != nil {
+		return s, true, db.readError(wrap(err))
+	}
+	s.BodyBytes = len(stored)
+	s.Body, err = db.bodies.decode(stored)
+	return s, true, errors.Join(err, closer.Close())
+}

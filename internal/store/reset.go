@@ -1,0 +1,71 @@
+package store
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Reset makes a unit forget, in a state directory that no bridge has open. With keepObjects it forgets its position only: at
+// the next start it lists, and what differs from the objects that it knows is published, after what waits on disk. Otherwise it
+// forgets everything, what waits and its name too: it starts as a new one would.
+//
+// All is forgotten or nothing, and it is on disk when Reset returns. It reads nothing of what it forgets, so it also gets rid of
+// records that can't be understood. It does not mend damaged files (ErrDamaged): sooner or later a bridge would read on in
+// them, and end. The space is given back while bridges run.
+func Reset(o Options, unit string, keepObjects bool) (err error) {
+	if err := checkUnit(o, unit); err != nil {
+		return err
+	}
+	db, err := openExisting(o, false)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	return db.reset(unit, keepObjects)
+}
+
+// checkUnit looks before anything is opened to be written: that alone would convert the files of a database that is not ours.
+func checkUnit(o Options, unit string) error {
+	in, err := Inspect(o)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	units, err := in.Units()
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(units, func(u Unit) bool { return u.Name == unit }) {
+		return noUnit(o.Dir, unit)
+	}
+	return nil
+}
+
+func noUnit(dir, unit string) error {
+	return fmt.Errorf("state directory %s has no informer %s", dir, unit)
+}
+
+func (db *DB) reset(unit string, keepObjects bool) error {
+	key := informerKey(unit)
+	value, err := db.get(key)
+	if err != nil {
+		return db.readError(err)
+	}
+	if len(value) < 4 {
+		return noUnit(db.dir, unit)
+	}
+	id := binary.BigEndian.Uint32(value)
+	b := db.NewBatch()
+	if keepObjects {
+		b.fail(b.batch.Delete(prefix(spacePosition, id), nil))
+		return b.Commit()
+	}
+	for _, space := range unitSpaces {
+		begin := prefix(space, id)
+		b.fail(b.batch.DeleteRange(begin, after(begin), nil))
+	}
+	b.fail(b.batch.Delete(key, nil)) // its number is not given out again
+	return b.Commit()
+}
