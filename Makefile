@@ -56,6 +56,11 @@ test-integration: controlplane ## The tests with the real parts: Kubernetes, NAT
 	cd test/kubernetes && CONTROLPLANE=$(CURDIR)/$(BIN)/controlplane $(GO) test -timeout $(TEST_TIME) ./...
 	cd test/e2e && CONTROLPLANE_BIN=$(CURDIR)/$(BIN)/controlplane $(GO) test -race -timeout $(TEST_TIME) ./...
 
+.PHONY: test-crash
+test-crash: controlplane ## Kill the bridge CRASH_KILLS times while everything changes, and account for every change
+	cd test/e2e && CONTROLPLANE_BIN=$(CURDIR)/$(BIN)/controlplane $(GO) test -run '^TestCrash' -crash.kills=$(CRASH_KILLS) -timeout 60m -v .
+CRASH_KILLS ?= 200
+
 .PHONY: fuzz
 fuzz: ## Every fuzz target, for FUZZ_TIME each
 	@$(GO) list ./... | while read pkg; do \

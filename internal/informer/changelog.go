@@ -165,13 +165,14 @@ func (l *changeLog) dropLocked(c *change) {
 	c.size = 0
 }
 
-// unspooled are the changes in memory that are not settled, not on disk, and were observed before a time, as they are now.
-func (l *changeLog) unspooled(before time.Time) []pending {
+// unspooled are the changes in memory that are not settled, not on disk, and were observed by a time, as they are now. That time
+// itself counts: who spools everything passes the present, and a clock may show the same time twice.
+func (l *changeLog) unspooled(by time.Time) []pending {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var list []pending
 	for _, c := range l.entries {
-		if c.size > 0 && !c.spooled.Load() && c.Observed.Before(before) {
+		if c.size > 0 && !c.spooled.Load() && !c.Observed.After(by) {
 			list = append(list, pending{change: c, facts: c.facts})
 		}
 	}

@@ -284,14 +284,34 @@ func (c *controller) beginReplace(ctx context.Context, d *deltafifo.Delta) error
 			return err
 		}
 	}
-	if c.relist.Initial || again {
+	if c.relist.Initial {
+		if err := c.notTheFirst(); err != nil {
+			return err
+		}
+	}
+	if c.relist.Reason == "" || again {
 		return nil
 	}
 	c.metrics.gaps.WithLabelValues(c.relist.Reason).Inc()
 	gap := newChange(event.Change{Op: event.Gap, Version: c.relist.To}, d.Seq, c.now)
-	gap.kind, gap.relist = ofGap, d.Relist
+	gap.kind, gap.relist = ofGap, new(c.relist)
 	c.emit(gap)
 	return nil
+}
+
+// reasonInterrupted is the reason of a gap before a list that has no position to resume from, although something is known: a first snapshot
+// that was broken off, another selection, or a snapshot at each start. What happened since is not told by any watch.
+const reasonInterrupted = "interrupted"
+
+// notTheFirst gives a snapshot the reason of a gap when it is not the first: versions are missing then too, and deletes will be inferred.
+func (c *controller) notTheFirst() error {
+	empty, err := c.cfg.Indexer.Empty()
+	if err != nil || empty {
+		return err
+	}
+	position, err := c.cfg.Indexer.Position()
+	c.relist.Reason, c.relist.From = reasonInterrupted, position.Version
+	return err
 }
 
 // forgetDeleted drops tombstones when the server's history went back: versions to come may be lower than theirs. What is on its way

@@ -21,6 +21,7 @@ type listener struct {
 	cfg      ListenerConfig
 	informer *Informer
 	bit      uint64 // of it in an audience
+	saved    []byte // the cursor on disk, nil when not known; owned by whoever commits
 
 	mu   sync.Mutex
 	cond *sync.Cond // signalled when parcels come back

@@ -1,6 +1,7 @@
 package informer
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -36,8 +37,8 @@ func (i *Informer) spilling() bool {
 }
 
 // spoolOrWait spools; when that fails it says so and waits a moment, since nothing may be dropped.
-func (i *Informer) spoolOrWait(ctx context.Context, before time.Time) {
-	err := i.spool(ctx, before)
+func (i *Informer) spoolOrWait(ctx context.Context, by time.Time) {
+	err := i.spool(ctx, by)
 	if err == nil {
 		return
 	}
@@ -79,16 +80,16 @@ func (i *Informer) watchAge(ctx context.Context) error {
 	}
 }
 
-// spool writes what is neither settled nor on disk, and was observed before a time, to the log there, with the settled states it leaves
+// spool writes what is neither settled nor on disk, and was observed by a time, to the log there, with the settled states it leaves
 // behind, in one commit; then it lets memory go. For the tracker these changes are settled; for the listeners they are not.
-func (i *Informer) spool(ctx context.Context, before time.Time) error {
+func (i *Informer) spool(ctx context.Context, by time.Time) error {
 	select {
 	case i.spoolTurn <- struct{}{}:
 		defer func() { <-i.spoolTurn }()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	work := i.log.unspooled(before)
+	work := i.log.unspooled(by)
 	encoded := make([][]byte, len(work))
 	for n := range work {
 		var err error
@@ -130,26 +131,35 @@ func (i *Informer) handToDisk(work []pending, encoded [][]byte) {
 	i.cfg.Tracker.Spool(spooled)
 }
 
-// Write puts the listeners' cursors into a commit while something lies on disk, and drops there what all have settled.
+// Write puts the listeners' cursors into a commit while something lies on disk, and drops there what all have settled. Cursors that stand
+// where they stood are not written again: a sink that is away for hours must not cost a commit at every tick.
 func (i *Informer) Write(batch *store.Batch) (committed func()) {
 	inUse, _ := i.disk.inUse()
 	if !inUse {
 		return nil
 	}
 	low := ^uint64(0)
+	moved := map[*listener][]byte{}
 	for _, l := range i.listeners {
 		c := l.stand()
-		batch.SetCursor(i.cfg.Indexer, l.cfg.Name, c.encode())
 		low = min(low, c.low())
+		if now := c.encode(); !bytes.Equal(now, l.saved) {
+			batch.SetCursor(i.cfg.Indexer, l.cfg.Name, now)
+			moved[l] = now
+		}
 	}
-	before, ok := i.disk.trimTo(low)
-	if !ok {
-		return nil
+	before, trim := i.disk.trimTo(low)
+	if trim {
+		batch.TrimLog(i.cfg.Indexer, before)
 	}
-	batch.TrimLog(i.cfg.Indexer, before)
 	return func() {
-		i.disk.trimmed(before)
-		i.log.wake()
+		for l, now := range moved {
+			l.saved = now
+		}
+		if trim {
+			i.disk.trimmed(before)
+			i.log.wake()
+		}
 	}
 }
 

@@ -90,9 +90,9 @@ func gapIsToldAndHealed(t *testing.T, c *cluster, listed func(*testing.T, []harn
 	b := l.bridge("bridge", history+embedded)
 	place := l.end()
 	l.start(b)
-	listed(t, l.requestsSince(place), l.history())
 	o := check.Options{Informers: informerOf("app", l.history()...)}
 	l.matches("the snapshot", b, truth.Snapshot(before), o)
+	listed(t, l.requestsSince(place), l.history())
 	l.stop(b)
 
 	l.changeEverything()
@@ -103,10 +103,10 @@ func gapIsToldAndHealed(t *testing.T, c *cluster, listed func(*testing.T, []harn
 
 	place = l.end()
 	l.start(b)
-	listed(t, l.requestsSince(place), l.history())
 	inferred := truth.Inferred(before, after)
 	want := slices.Concat(truth.Snapshot(before), inferred)
 	events := l.matches("what differs", b, want, o)
+	listed(t, l.requestsSince(place), l.history())
 	gapsComeFirst(t, events, "expired", "configmaps", widgetsName)
 	if len(inferred) != 10 {
 		t.Errorf("%d differences were expected, the test makes 10", len(inferred))

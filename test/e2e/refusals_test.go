@@ -58,14 +58,22 @@ func TestWhatIsWrongAtTheStartIsRefusedWithOneMessage(t *testing.T) {
 		name, yaml string
 		words      []string
 	}{
-		{"a resource that the API server does not have", `informers: [{name: app, resources: [pods, deploymets, configmaps.example.com]}]` + embedded,
-			[]string{"informer app", "deploymets", `did you mean "deployments"`, "configmaps.example.com"}},
-		{"a resource that can't be watched", `informers: [{name: app, resources: [tokenreviews.authentication.k8s.io]}]` + embedded,
-			[]string{"tokenreviews", "can't be watched"}},
-		{"a key that does not exist", "informers: [{name: app, resource: [pods]}]" + embedded,
-			[]string{"bridge.yaml:", "informers[0].resource", `did you mean "resources"`}},
-		{"a cluster-scoped resource in a namespace", `informers: [{name: app, resources: [nodes], namespaces: [shop]}]` + embedded,
-			[]string{"nodes is in no namespace"}},
+		{
+			"a resource that the API server does not have", `informers: [{name: app, resources: [pods, deploymets, configmaps.example.com]}]` + embedded,
+			[]string{"informer app", "deploymets", `did you mean "deployments"`, "configmaps.example.com"},
+		},
+		{
+			"a resource that can't be watched", `informers: [{name: app, resources: [tokenreviews.authentication.k8s.io]}]` + embedded,
+			[]string{"tokenreviews", "can't be watched"},
+		},
+		{
+			"a key that does not exist", "informers: [{name: app, resource: [pods]}]" + embedded,
+			[]string{"bridge.yaml:", "informers[0].resource", `did you mean "resources"`},
+		},
+		{
+			"a cluster-scoped resource in a namespace", `informers: [{name: app, resources: [nodes], namespaces: [shop]}]` + embedded,
+			[]string{"nodes is in no namespace"},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := l.in(t)

@@ -107,6 +107,8 @@ func TestKillingTheBridgeLosesAndRepeatsNothing(t *testing.T) {
 	defer stopWork()
 	var g errgroup.Group
 	l.start(b)
+	// Before the first position is saved, a restart is another first start, with another snapshot.
+	eventually(t, "the bridge has a position to resume from", testPatience, func() []string { return withoutPosition(l.ctx, b) })
 	l.createDeployment("web", 3)
 	for i := range workers {
 		g.Go(func() error { return churn(work, l.cluster, l.namespace, i) })
@@ -140,6 +142,96 @@ func TestKillingTheBridgeLosesAndRepeatsNothing(t *testing.T) {
 	t.Logf("%d events in the stream, %d records in Kafka", len(events), len(records))
 }
 
+// What waits for a sink survives every way in which a bridge can end: on disk, or because the position that a restart resumes from
+// stays behind it.
+func TestAnOutageOfASinkSurvivesKillsAndStops(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, live(t))
+	address, err := harness.FreeAddress()
+	must(t, err)
+	collection := truth.Core("configmaps", l.namespace)
+	l.createConfigMap("changes", "0")
+	l.createConfigMap("idle", "0")
+	ledger := l.witness(collection)
+	b := l.bridge("bridge", "drain: 1s\n"+configMaps+jetStreamAndKafka, with(map[string]string{"KAFKA": address}))
+	must(t, b.Start())
+	l.waitsForKafkaOnly(b)
+	eventually(t, "the snapshot is on disk", testPatience, func() []string { return unsettled(l.ctx, b) })
+
+	for round, end := range []func(){
+		func() { // when everything is on disk
+			eventually(t, "the changes are on disk", testPatience, func() []string { return unsettled(l.ctx, b) })
+			b.Kill()
+		},
+		func() { b.Kill() }, // before anything is
+		func() { l.stop(b) },
+	} {
+		l.live(fmt.Sprint("up-", round))
+		l.complete("JetStream, without Kafka", jetStream(b), ledger, check.Options{Informers: informerOf("app", collection)})
+		end()
+		l.live(fmt.Sprint("down-", round))
+		must(t, b.Start())
+		l.waitsForKafkaOnly(b)
+	}
+	startKafka(t, kfakeAt(t, address))
+	ctx, cancel := context.WithTimeout(l.ctx, time.Minute)
+	defer cancel()
+	must(t, b.WaitReady(ctx))
+	l.complete("Kafka, when it is back", kafkaReader(address), ledger, check.Options{Informers: informerOf("app", collection)})
+	l.complete("JetStream", jetStream(b), ledger, check.Options{Informers: informerOf("app", collection)})
+	l.stop(b)
+}
+
+// live makes a change of each kind.
+func (l *lab) live(name string) {
+	l.t.Helper()
+	l.createConfigMap(name, "1")
+	l.updateConfigMap(name, "2")
+	l.deleteConfigMap(name)
+	l.createConfigMap(name, "3")
+	l.updateConfigMap("changes", name)
+}
+
+// waitsForKafkaOnly waits until the bridge is ready, but for Kafka.
+func (l *lab) waitsForKafkaOnly(b *harness.Bridge) {
+	l.t.Helper()
+	eventually(l.t, "the bridge is ready but for Kafka", testPatience, func() []string {
+		r, err := b.Readiness(l.ctx)
+		if err != nil || len(r.Reasons) != 1 || r.Reasons[0].What != "sink kafka" {
+			return []string{fmt.Sprint(r.Reasons, err)}
+		}
+		return nil
+	})
+}
+
+// withoutPosition says which informers would begin anew after a restart.
+func withoutPosition(ctx context.Context, b *harness.Bridge) (problems []string) {
+	s, err := b.Status(ctx)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	for _, i := range s.Informers {
+		if i.Watermark == "" {
+			problems = append(problems, "no position of "+i.Resource)
+		}
+	}
+	return problems
+}
+
+// unsettled says what of the bridge's changes is neither acknowledged nor on disk.
+func unsettled(ctx context.Context, b *harness.Bridge) (problems []string) {
+	s, err := b.Status(ctx)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	for _, i := range s.Informers {
+		if i.Unsettled > 0 {
+			problems = append(problems, fmt.Sprintf("%d changes of %s are unsettled", i.Unsettled, i.Resource))
+		}
+	}
+	return problems
+}
+
 func TestAKafkaThatIsAwayDelaysNoOtherSink(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, live(t))
@@ -155,6 +247,7 @@ func TestAKafkaThatIsAwayDelaysNoOtherSink(t *testing.T) {
 	must(t, b.Start())
 
 	l.saysNotReady(b, "sink kafka", address)
+	l.waitsForKafkaOnly(b)
 	for i := range 50 {
 		l.createConfigMap(fmt.Sprintf("map-%d", i), "1")
 		l.updateConfigMap(fmt.Sprintf("map-%d", i), "2")

@@ -57,6 +57,7 @@ type Status struct {
 		Informer  string `json:"informer"`
 		Resource  string `json:"resource"`
 		Phase     string `json:"phase"`
+		Watermark string `json:"watermark"`
 		Unsettled int    `json:"unsettled"`
 		Relists   int    `json:"relists"`
 	} `json:"informers"`

@@ -132,8 +132,13 @@ func shorten(text string, n int) string {
 // everything prints all attributes of an event, as the CloudEvents SDK reads them, and the beginning of its payload.
 func (s *show) everything(e *read.Event) {
 	rows := [][2]string{
-		{"specversion", e.SpecVersion()}, {"id", e.ID()}, {"source", e.Source()}, {"type", e.Type()}, {"subject", e.Subject()},
-		{"time", e.Time().Format(time.RFC3339Nano)}, {"datacontenttype", e.DataContentType()},
+		{"specversion", e.SpecVersion()},
+		{"id", e.ID()},
+		{"source", e.Source()},
+		{"type", e.Type()},
+		{"subject", e.Subject()},
+		{"time", e.Time().Format(time.RFC3339Nano)},
+		{"datacontenttype", e.DataContentType()},
 	}
 	for _, name := range slices.Sorted(maps.Keys(e.Extensions())) {
 		rows = append(rows, [2]string{name, e.Attribute(name)})

@@ -1,0 +1,100 @@
+package bridge_test
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/store"
+)
+
+// state is what a run begins with: what a test reads out of the database without the bridge.
+type state struct {
+	began     time.Time
+	clean     bool // the run before ended with everything sent
+	history   int  // of the cluster's, that the watermark is of: not the last when the server has gone back behind it
+	watermark int64
+	known     map[resource.Key]known
+	// pending are, by sink, the changes in the log on disk that the sink has not settled, in order.
+	pending map[string][]spooled
+}
+
+// known is what is known of an object.
+type known struct {
+	uid     string
+	version int64
+	alive   bool
+}
+
+// spooled is a change in the log on disk.
+type spooled struct {
+	Kind    int
+	Op      string
+	Key     resource.Key
+	UID     string
+	Version resource.Version
+	For     []string
+}
+
+// readState reads what is known of the given objects, and what waits for sinks.
+func readState(t *testing.T, db *store.DB, cfg store.IndexerConfig, keys []resource.Key, sinks ...string) state {
+	t.Helper()
+	ix, err := db.Indexer(cfg)
+	ok(t, err)
+	pos, err := ix.Position()
+	ok(t, err)
+	s := state{
+		began: time.Now(), watermark: number(pos.Version),
+		known: map[resource.Key]known{}, pending: map[string][]spooled{},
+	}
+	for _, key := range keys {
+		rec, found, err := ix.Get(key)
+		ok(t, err)
+		if found {
+			s.known[key] = known{uid: rec.UID, version: number(rec.Version), alive: !rec.Deleted}
+		}
+	}
+	cursors, err := ix.Cursors()
+	ok(t, err)
+	for _, sink := range sinks {
+		if saved, found := cursors[sink]; found {
+			s.pending[sink] = pendingOf(t, ix, sink, saved)
+		}
+	}
+	return s
+}
+
+// pendingOf reads the part of the log on disk that is before a listener: what it had passed on and not seen settled, and what follows.
+func pendingOf(t *testing.T, ix *store.Indexer, sink string, cursor []byte) (list []spooled) {
+	t.Helper()
+	next, n := binary.Uvarint(cursor)
+	passed := map[uint64]bool{}
+	var last uint64
+	for b := cursor[n:]; len(b) > 0; b = b[n:] {
+		var d uint64
+		d, n = binary.Uvarint(b)
+		last += d
+		passed[last] = true
+	}
+	first, end, err := ix.LogBounds()
+	ok(t, err)
+	for e, err := range ix.Log(first, end) {
+		ok(t, err)
+		if e.Position < next && !passed[e.Position] {
+			continue
+		}
+		size, n := binary.Uvarint(e.Data)
+		var c spooled
+		ok(t, json.Unmarshal(e.Data[n:n+int(size)], &c))
+		if len(c.For) == 0 || slices.Contains(c.For, sink) {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+func (c spooled) String() string { return fmt.Sprintf("%s %s %s@%s", c.Op, c.Key, c.UID, c.Version) }

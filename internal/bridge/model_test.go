@@ -1,0 +1,518 @@
+package bridge_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/deltafifo"
+	"github.com/kubebridge/bridge/internal/publisher"
+	"github.com/kubebridge/bridge/internal/reflector"
+	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/store"
+	"github.com/kubebridge/bridge/internal/testkit"
+)
+
+var (
+	modelRounds  = flag.Int("bridge.model.rounds", 10, "rounds of the randomised test of the whole pipeline")
+	modelSeed    = flag.Uint64("bridge.model.seed", 0, "seed of its first round; 0 for a new one")
+	modelSteps   = flag.Int("bridge.model.steps", 120, "steps of a round")
+	modelVerbose = flag.Bool("bridge.model.verbose", false, "show the bridge's log")
+)
+
+// TestEveryStreamIsCorrectUnderAllFaultsAtOnce runs the whole pipeline, from a scripted API server to brokers in memory, through random
+// histories: writes, expired versions, rewinds, broken streams, refusals; brokers that are away, hang, refuse, or take a
+// message and lose the answer; stops and crashes, which lose what was not synced. A reader then compares each stream with what the server
+// truly did.
+func TestEveryStreamIsCorrectUnderAllFaultsAtOnce(t *testing.T) {
+	for round := range *modelRounds {
+		seed := *modelSeed + uint64(round)
+		if *modelSeed == 0 {
+			seed = rand.Uint64() >> 1
+		}
+		ok := t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { newModel(t, seed).play(*modelSteps) })
+		})
+		if !ok {
+			t.Fatalf("to see it again: go test ./internal/bridge -run UnderAllFaults -bridge.model.rounds 1 -bridge.model.steps %d -bridge.model.seed %d", *modelSteps, seed)
+		}
+	}
+}
+
+// model is one round.
+type model struct {
+	t       *testing.T
+	rng     *rand.Rand
+	cluster *cluster
+	brokers []*broker
+	unit    bridge.UnitConfig
+	retry   publisher.Config
+	commit  time.Duration
+
+	fs      *vfs.MemFS
+	life    *life    // the process that runs; nil when none does
+	clean   bool     // the last run ended with everything sent
+	states  []state  // that each run began with
+	rewinds []moment // of the cluster
+	frozen  bool     // the cluster was rewound and the bridge has not worked through it: versions must not pass its watermark
+	causes  map[string]int
+	trace   []string
+}
+
+// moment is when the cluster's history became another.
+type moment struct{ at time.Time }
+
+// life is one process.
+type life struct {
+	db       *store.DB
+	bridge   *bridge.Bridge
+	sessions []*session
+	stop     context.CancelCauseFunc
+	done     chan error
+}
+
+func newModel(t *testing.T, seed uint64) *model {
+	rng := rand.New(rand.NewPCG(seed, 0))
+	m := &model{t: t, rng: rng, fs: vfs.NewCrashableMem(), causes: map[string]int{}}
+	typ := pods
+	if m.one(3) {
+		typ = widgets
+	}
+	m.cluster = newCluster(t, typ, rng, 3+rng.IntN(8))
+	m.cluster.SetFeatures(testkit.Features{
+		NoWatchList: m.one(5), NoInitialEnd: m.one(10), EmptyWhenExpired: m.one(8), Gzip: m.one(6), Pretty: m.one(10),
+	})
+	for i := range 1 + rng.IntN(3) {
+		limits := sinks.Limits{Messages: 1 + rng.IntN(20), Concurrency: 1 + rng.IntN(4)}
+		b := newBroker(fmt.Sprint("sink", i), seed, sinks.Order(rng.IntN(2)), limits)
+		b.faulty = !m.one(3)
+		m.brokers = append(m.brokers, b)
+	}
+	m.configure(typ)
+	return m
+}
+
+func (m *model) configure(typ resource.Type) {
+	m.commit = pick(m, time.Millisecond, 50*time.Millisecond, 0, 2*time.Second)
+	m.retry = publisher.Config{
+		MaxItems: pick(m, 0, 3, 50), PublishTimeout: 3 * time.Second, Retry: publisher.Retry{Initial: 10 * time.Millisecond, Max: time.Second},
+	}
+	m.unit = bridge.UnitConfig{
+		Informer: "all", Type: typ, Memory: pick(m, 0, 1<<10, 16<<10),
+		Resync: pick(m, 0, 0, 7*time.Second), Spool: pick[int64](m, 0, 0, -1, 8<<10),
+		Reflector: reflector.Config{
+			PageSize: 1 + m.rng.IntN(4), DisableWatchList: m.one(4),
+			WatchTimeout: pick(m, 0, 10*time.Second), Watchdog: pick(m, 0, 30*time.Second),
+			ListTimeout: 5 * time.Second, WatchListTimeout: 5 * time.Second,
+			Backoff: reflector.Backoff{Initial: 20 * time.Millisecond, Max: time.Second},
+		},
+	}
+	if m.one(6) {
+		m.unit.Delivery = deltafifo.Latest
+	}
+	for _, b := range m.brokers {
+		m.unit.Sinks = append(m.unit.Sinks, bridge.BindingConfig{Sink: b.name})
+	}
+}
+
+// history says whether every version is to be told.
+func (m *model) history() bool { return m.unit.Delivery == deltafifo.History }
+
+func (m *model) one(in int) bool { return m.rng.IntN(in) == 0 }
+
+func pick[T any](m *model, of ...T) T { return of[m.rng.IntN(len(of))] }
+
+// note writes a line of what happens.
+func (m *model) note(format string, args ...any) {
+	m.trace = append(m.trace, time.Now().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
+}
+
+// play does some steps at random, mends everything, and judges.
+func (m *model) play(steps int) {
+	defer m.report()
+	for range m.rng.IntN(20) {
+		m.note("%s", m.cluster.change())
+	}
+	m.start()
+	for range steps {
+		m.step()
+		if m.one(3) {
+			synctest.Wait()
+		} else {
+			time.Sleep(time.Duration(m.rng.IntN(400)) * time.Millisecond)
+		}
+		if m.t.Failed() {
+			break
+		}
+	}
+	m.mend()
+	m.judge()
+}
+
+// report shows what happened when it went wrong.
+func (m *model) report() {
+	if m.life != nil { // not the place to wait for it to drain
+		m.kill()
+		m.end()
+	}
+	if !m.t.Failed() {
+		return
+	}
+	m.t.Logf("unit %+v, commits every %s, publisher %+v", m.unit, m.commit, m.retry)
+	m.t.Logf("what happened:\n%s", strings.Join(m.trace, "\n"))
+	for _, b := range m.brokers {
+		m.t.Logf("%s, order %d, limits %+v, has", b.name, b.order, b.limits)
+		for _, rec := range b.records() {
+			m.t.Log(describe(rec))
+		}
+	}
+}
+
+// start opens the state, remembers it, and runs a bridge.
+func (m *model) start() {
+	log := slog.DiscardHandler
+	if *modelVerbose {
+		log = slog.NewTextHandler(m.t.Output(), nil)
+	}
+	db := m.open()
+	m.states = append(m.states, m.read(db))
+	l := &life{db: db, done: make(chan error, 1)}
+	cfg := bridge.Config{
+		Cluster: "test", DB: db, Log: slog.New(log), CommitInterval: m.commit, Units: []bridge.UnitConfig{m.unit},
+		Client: &reflector.Client{HTTP: m.cluster.HTTP(), Base: m.cluster.URL()},
+	}
+	for _, b := range m.brokers {
+		s := b.connect(len(m.states) - 1)
+		l.sessions = append(l.sessions, s)
+		cfg.Sinks = append(cfg.Sinks, bridge.SinkConfig{Name: b.name, Sink: s, Publisher: m.retry})
+	}
+	var err error
+	if l.bridge, err = bridge.New(cfg); err != nil {
+		m.t.Fatal(err)
+	}
+	ctx, stop := context.WithCancelCause(context.WithoutCancel(m.t.Context()))
+	l.stop = stop
+	go func() { l.done <- l.bridge.Run(ctx) }()
+	m.life = l
+	m.note("start run %d from %d", len(m.states)-1, m.states[len(m.states)-1].watermark)
+}
+
+// open opens the state, with little memory so that it often has to go to its disk.
+func (m *model) open() *store.DB {
+	db, err := store.Open(store.Options{Dir: "state", FS: m.fs, CacheBytes: 1 << 20, MemTableBytes: 256 << 10})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return db
+}
+
+// read reads what is on disk.
+func (m *model) read(db *store.DB) state {
+	var names []string
+	for _, b := range m.brokers {
+		names = append(names, b.name)
+	}
+	s := readState(m.t, db, store.IndexerConfig{Name: m.unit.Name(), Scope: m.unit.Scope(), Type: m.unit.Type}, m.cluster.names, names...)
+	s.clean, s.history = m.clean, len(m.cluster.histories)-1
+	if m.frozen {
+		s.history--
+	}
+	return s
+}
+
+var errStop = errors.New("the test stops it")
+
+// stopLife stops the process in order; whether that succeeds in time the brokers decide.
+func (m *model) stopLife() {
+	m.life.stop(errStop)
+	err := <-m.life.done
+	m.note("stopped: %v", err)
+	if err != nil && !errors.Is(err, bridge.ErrDrain) {
+		m.t.Errorf("Run: %v", err)
+	}
+	if err := m.life.db.Close(); err != nil {
+		m.t.Errorf("close the state: %v", err)
+	}
+	m.life, m.clean = nil, err == nil
+}
+
+// crash ends the process with what was synced by then.
+func (m *model) crash() {
+	percent := pick(m, 0, 50, 100)
+	clone := func() *vfs.MemFS {
+		return m.fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: m.rng})
+	}
+	var after *vfs.MemFS
+	if m.one(2) {
+		after = clone()
+		m.kill()
+	} else {
+		m.kill()
+		after = clone()
+	}
+	m.note("crash, %d %% of what was not synced stays", percent)
+	m.end()
+	m.fs = after
+}
+
+func (m *model) kill() {
+	for _, s := range m.life.sessions {
+		s.kill()
+	}
+}
+
+// end waits until the goroutines of a dead process have ended.
+func (m *model) end() {
+	m.life.stop(errStop)
+	<-m.life.done
+	if err := m.life.db.Close(); err != nil {
+		m.t.Errorf("close the state: %v", err)
+	}
+	m.life, m.clean = nil, false
+}
+
+// step does one thing at random.
+func (m *model) step() {
+	m.thaw()
+	switch n := m.rng.IntN(100); {
+	case n < 48:
+		m.write()
+	case n < 54:
+		m.cluster.Bookmark()
+	case n < 60:
+		m.breakStreams()
+	case n < 68:
+		m.refuse()
+	case n < 86:
+		m.upset()
+	case n < 89:
+		time.Sleep(time.Duration(m.rng.IntN(90)) * time.Second)
+	case n < 92:
+		m.rewind()
+	case m.life == nil:
+		m.start()
+	case n < 96:
+		m.stopLife()
+	default:
+		m.crash()
+	}
+}
+
+// thaw lets the cluster go on when the bridge has worked through a rewind.
+func (m *model) thaw() {
+	if m.frozen && m.watermark() <= m.cluster.version() {
+		m.frozen = false
+		m.note("worked through the rewind")
+	}
+}
+
+// watermark is what is committed.
+func (m *model) watermark() int64 {
+	if m.life == nil {
+		db := m.open()
+		defer func() { _ = db.Close() }() // nothing was written
+		return m.read(db).watermark
+	}
+	return number(resource.Version(m.life.bridge.Status().Informers[0].Watermark))
+}
+
+func (m *model) write() {
+	if m.frozen {
+		return
+	}
+	switch n := m.rng.IntN(20); {
+	case n == 0:
+		m.cluster.Skip(1 + m.rng.Int64N(5))
+	case n == 1:
+		m.note("%s", m.cluster.removeSome())
+	case n == 2:
+		m.note("%s", m.cluster.expire())
+	case n == 3:
+		m.note("%s", m.cluster.expire())
+		m.cluster.CutWatches()
+	default:
+		for range 1 + m.rng.IntN(8) {
+			m.note("%s", m.cluster.change())
+		}
+	}
+}
+
+func (m *model) breakStreams() {
+	switch n := m.rng.IntN(8); {
+	case n < 4:
+		m.note("cut")
+		m.cluster.CutWatches()
+	case n < 6:
+		m.note("close")
+		m.cause("closed")
+		m.cluster.CloseWatches()
+	case n < 7:
+		m.note("garbage")
+		m.cause(resource.ReasonUnreadable)
+		m.cluster.Raw(pick(m, `{"type":"MODIFIED","object":{"metadata":{}}}`, `{"type":"ADD`+"\n", `{"type":"ADDED","object":17}`))
+	default:
+		code := pick(m, http.StatusGone, http.StatusInternalServerError)
+		m.note("error %d", code)
+		m.cause(fmt.Sprint("error ", code))
+		m.cluster.Error(testkit.NewStatus(code, metav1.StatusReasonUnknown))
+	}
+}
+
+// cause notes something that may lead to a gap.
+func (m *model) cause(what string) { m.causes[what]++ }
+
+// refuse lets the API server refuse, hang, or break off what comes next.
+func (m *model) refuse() {
+	match := pick(m, testkit.Any, testkit.Watches, testkit.Lists, testkit.Probes)
+	times := 1 + m.rng.IntN(3)
+	switch n := m.rng.IntN(10); {
+	case n < 2:
+		m.note("429 x%d", times)
+		m.cluster.RefuseBusy(match, times, time.Second)
+	case n < 5:
+		code := pick(m, 500, 503, 504, 401, 403, 404)
+		m.note("%d x%d", code, times)
+		m.cluster.Refuse(match, times, code, metav1.StatusReasonUnknown)
+	case n < 7:
+		m.note("break x%d", times)
+		m.cluster.Break(match, times)
+	case n < 8:
+		m.note("hang")
+		m.cluster.Hang(match, 1)
+	default:
+		after := 1 + m.rng.IntN(2000)
+		m.note("cut after %d bytes x%d", after, times)
+		m.cluster.CutAfter(match, times, after)
+	}
+}
+
+// upset changes the mood of a broker, to calm most of the time.
+func (m *model) upset() {
+	b := pick(m, m.brokers...)
+	mood := pick(m, calm, calm, calm, calm, away, hung, slow)
+	m.note("%s is %s", b.name, mood)
+	b.set(mood)
+}
+
+// rewind restores the cluster from a backup that is older than the watermark: what is not older can't be told from a server that
+// did not go back. A bridge that runs has a watch open, by whose end it notices.
+func (m *model) rewind() {
+	time.Sleep(time.Millisecond) // so that no other rewind is at the same time
+	synctest.Wait()
+	if m.frozen || m.life != nil && m.cluster.Watching() == 0 {
+		return
+	}
+	watermark, oldest := m.watermark(), max(m.cluster.oldest(), 97)
+	if watermark <= oldest {
+		return
+	}
+	m.note("%s", m.cluster.rewind(watermark-1-m.rng.Int64N(min(watermark-oldest, 20))))
+	m.rewinds = append(m.rewinds, moment{time.Now()})
+	m.frozen = true
+}
+
+// historyAt is which of its histories the cluster was in.
+func (m *model) historyAt(at time.Time) (n int) {
+	for _, r := range m.rewinds {
+		if !r.at.After(at) {
+			n++
+		}
+	}
+	return n
+}
+
+// caused says whether something happened that makes a gap.
+func (m *model) caused(g *gap) bool {
+	switch g.reason {
+	case resource.ReasonRewound:
+		return len(m.rewinds) > 0
+	case "interrupted":
+		return m.states[g.run].watermark == 0
+	case resource.ReasonUnreadable:
+		return m.causes[resource.ReasonUnreadable] > 0 || m.causes["error 500"] > 4
+	case resource.ReasonExpired:
+		h := m.cluster.histories[g.history]
+		before := h.before(g.from) // a watch may have to begin again one version earlier
+		return m.causes["closed"] > 4 || m.causes["error 410"] > 0 ||
+			slices.ContainsFunc(h.expired, func(v int64) bool { return v > before && v <= g.to })
+	default:
+		return false
+	}
+}
+
+// mend ends all faults and waits until the bridge has caught up.
+func (m *model) mend() {
+	m.cluster.Heal()
+	m.cluster.SetFeatures(testkit.Features{})
+	for _, b := range m.brokers {
+		b.set(calm)
+	}
+	if m.life == nil {
+		m.start()
+	}
+	m.note("all is mended")
+	for range 600 {
+		if m.settled() {
+			return
+		}
+		time.Sleep(time.Second)
+		m.cluster.Bookmark()
+	}
+	m.t.Errorf("it does not catch up: %+v, %v; the server is at %d", m.life.bridge.Status(), m.life.bridge.Ready(), m.cluster.version())
+}
+
+// settled says whether the bridge is ready and everything is where it belongs.
+func (m *model) settled() bool {
+	s := m.life.bridge.Status().Informers[0]
+	return len(m.life.bridge.Ready()) == 0 && m.watermark() == m.cluster.version() && s.Unsettled == 0 && s.LogChanges == 0 && s.QueuedObjects == 0
+}
+
+// judge stops the bridge, reads all streams, and sees that another start has nothing to say.
+func (m *model) judge() {
+	m.stopLife()
+	for _, b := range m.brokers {
+		r := m.stream(b)
+		r.complete()
+		for _, p := range r.problems {
+			m.t.Error(p)
+		}
+	}
+	m.nothingMore()
+}
+
+// nothingMore starts once more: one probe, one watch, no events.
+func (m *model) nothingMore() {
+	counts := make([]int, len(m.brokers))
+	for i, b := range m.brokers {
+		counts[i] = len(b.records())
+	}
+	before := len(m.cluster.Requests(testkit.Any))
+	m.unit.Resync = 0
+	m.start()
+	time.Sleep(5 * time.Second) // less than any watchdog
+	m.stopLife()
+	for i, b := range m.brokers {
+		for _, rec := range b.records()[counts[i]:] {
+			m.t.Errorf("after a clean restart: %s: %s", b.name, describe(rec))
+		}
+	}
+	for i, q := range m.cluster.Requests(testkit.Any)[before:] {
+		if i == 0 && !testkit.Probes(q) || i > 0 && !testkit.Watches(q) {
+			m.t.Errorf("after a clean restart request %d is %v", i+1, q.Query)
+		}
+	}
+}

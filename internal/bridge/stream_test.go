@@ -1,0 +1,450 @@
+package bridge_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/kubebridge/bridge/internal/resource"
+)
+
+// reader reads the stream of one broker from its beginning and says what is wrong with it. What it knows of an object at any time is
+// what the bridge must know: the state that was on disk when the run began, and what the stream has told since.
+type reader struct {
+	m        *model
+	b        *broker
+	problems []string
+
+	// Of the run.
+	run     int
+	known   map[resource.Key]known
+	queue   map[resource.Key][]spooled // what the log on disk held for this sink when the run began
+	notices int                        // in that log: of gaps and finished lists
+	last    map[resource.Key]*record   // of the run, by object
+	owed    map[resource.Key]bool      // names that must be used again before the list ends
+	relist  *gap                       // between a gap event, or the start of a first snapshot, and its synced event
+
+	// Of the whole stream.
+	history int             // of the cluster's, that the stream is in
+	told    map[*write]int  // in which run a write was told first
+	buried  map[string]bool // uids whose delete was told
+	gaps    []*gap
+	folded  map[resource.Key]string // what a consumer holds: marks of what exists
+	// uncommitted are objects of which something was told that was not committed when the run died. The next run tells it again, but
+	// for what a gap has swallowed: of that nobody knows that it has to be undone.
+	uncommitted map[resource.Key]bool
+}
+
+// gap is what the stream says is missing: versions after from, up to the version of the list that follows.
+type gap struct {
+	run      int
+	reason   string
+	from, to int64
+	history  int // that the versions after from are of
+	synced   int64
+	// items are what the list told so far: what came before is lost for these objects, even if the list was not finished.
+	items map[resource.Key]int64
+}
+
+const initialSnapshot = "" // the reason of the gap that a first snapshot is
+
+// stream reads the whole stream of a broker.
+func (m *model) stream(b *broker) *reader {
+	r := &reader{
+		m: m, b: b, run: -1, told: map[*write]int{}, buried: map[string]bool{}, folded: map[resource.Key]string{},
+		uncommitted: map[resource.Key]bool{},
+	}
+	for _, rec := range b.records() {
+		for r.run < rec.run {
+			r.nextRun()
+		}
+		r.record(rec)
+	}
+	return r
+}
+
+func (r *reader) problem(rec *record, format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if rec != nil {
+		text = fmt.Sprintf("%s: %s", describe(rec), text)
+	}
+	r.problems = append(r.problems, r.b.name+": "+text)
+}
+
+// describe is a record in a line.
+func describe(rec *record) string {
+	words := []string{fmt.Sprintf("run %d %s", rec.run, rec.at.Format("15:04:05.000")), strings.TrimPrefix(rec.Type, "dev.kubebridge."), rec.Namespace + "/" + rec.Name, rec.ID, "@" + rec.ResourceVersion}
+	for word, is := range map[string]bool{"initial": rec.Initial, "inferred": rec.Inferred, "not acknowledged": !rec.acked, "dead": rec.dead, "again": rec.again} {
+		if is {
+			words = append(words, word)
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// nextRun begins with what is on disk.
+func (r *reader) nextRun() {
+	r.run++
+	s := r.m.states[r.run]
+	r.queue, r.notices = map[resource.Key][]spooled{}, 0
+	for _, c := range s.pending[r.b.name] {
+		if c.Kind != 0 {
+			r.notices++
+		} else if c.Op != "synced" {
+			r.queue[c.Key] = append(r.queue[c.Key], c)
+		}
+	}
+	r.compare(&s)
+	if r.known = maps.Clone(s.known); r.notices == 0 {
+		r.relist = nil
+	}
+	r.last, r.owed = map[resource.Key]*record{}, map[resource.Key]bool{}
+	if s.watermark == 0 && len(s.known) == 0 {
+		r.begin(&gap{reason: initialSnapshot})
+	}
+}
+
+// compare sees whether what is settled was told, and what was told is settled.
+func (r *reader) compare(s *state) {
+	if s.clean && len(s.pending[r.b.name]) > 0 {
+		r.problem(nil, "run %d finds unsent changes after a clean stop: %v", r.run, s.pending[r.b.name])
+	}
+	for key, k := range s.known {
+		switch {
+		case len(r.queue[key]) > 0:
+		case k.alive && !r.wasTold(key, k), !k.alive && !r.buried[k.uid]:
+			r.problem(nil, "run %d begins with %s %+v, which was never told", r.run, key, k)
+		}
+	}
+	for key, before := range r.known {
+		if now := s.known[key]; now != before && (now.alive || before.alive) {
+			r.uncommitted[key] = true
+			if s.clean {
+				r.problem(nil, "run %d begins with %s %+v after a clean stop, and %+v was told", r.run, key, now, before)
+			}
+		}
+	}
+}
+
+func (r *reader) wasTold(key resource.Key, k known) bool {
+	for w := range r.told {
+		if w.key == key && w.uid == k.uid && w.version == k.version {
+			return true
+		}
+	}
+	return false
+}
+
+// begin notes that a list replaces everything.
+func (r *reader) begin(g *gap) {
+	g.items = map[resource.Key]int64{}
+	g.synced = -1
+	r.relist = g
+	r.gaps = append(r.gaps, g)
+}
+
+func (r *reader) record(rec *record) {
+	switch strings.TrimPrefix(rec.Type, "dev.kubebridge.") {
+	case "informer.gap":
+		r.gap(rec)
+	case "informer.synced":
+		r.synced(rec)
+	case "resource.synced":
+		r.sync(rec)
+	case "resource.added", "resource.updated":
+		r.put(rec)
+	case "resource.deleted":
+		r.deleted(rec)
+	default:
+		r.problem(rec, "unknown type")
+	}
+}
+
+func (r *reader) gap(rec *record) {
+	if rec.again {
+		return
+	}
+	var data struct{ Reason, From, To string }
+	if err := json.Unmarshal(rec.Data, &data); err != nil {
+		r.problem(rec, "%v", err)
+	}
+	g := &gap{run: r.run, reason: data.Reason, from: number(resource.Version(data.From)), to: number(resource.Version(data.To)), history: r.history}
+	if r.notices <= 0 && !r.m.caused(g) {
+		r.problem(rec, "a gap that nothing has caused: %+v", *g)
+	}
+	r.notices--
+	if g.reason == resource.ReasonRewound {
+		r.history = r.m.historyAt(rec.Time)
+		g.history = r.history - 1
+		for key, k := range r.known {
+			if !k.alive { // the versions of what is gone say nothing any more
+				delete(r.known, key)
+			}
+		}
+	}
+	r.begin(g)
+}
+
+func (r *reader) synced(rec *record) {
+	if rec.again {
+		return
+	}
+	r.notices--
+	if r.relist == nil {
+		if r.notices < 0 { // else it lay on disk, and was told without an answer
+			r.problem(rec, "nothing was listed")
+		}
+		return
+	}
+	for key := range r.owed {
+		r.problem(rec, "%s was deleted in a first snapshot, which is no gap", key)
+	}
+	r.relist.synced = number(resource.Version(rec.ResourceVersion))
+	r.relist = nil
+}
+
+// rewound says whether versions can't be compared.
+func (r *reader) rewound() bool { return r.relist != nil && r.relist.reason == resource.ReasonRewound }
+
+func (r *reader) put(rec *record) {
+	key, w := r.look(rec)
+	if w == nil || r.resent(key, rec) {
+		return
+	}
+	r.note(w)
+	delete(r.owed, key)
+	r.folded[key] = w.mark
+	if w.deleted || w.uid != rec.UID || w.key != key || w.version != number(resource.Version(rec.ResourceVersion)) {
+		r.problem(rec, "the server made %s", w)
+	}
+	if want := fmt.Sprintf("%s/%d", w.uid, w.version); rec.ID != want {
+		r.problem(rec, "id %s, want %s", rec.ID, want)
+	}
+	now := known{uid: w.uid, version: w.version, alive: true}
+	if r.fromDisk(key, rec, now) {
+		return
+	}
+	k := r.known[key]
+	switch {
+	case k == now, !r.rewound() && w.version <= k.version:
+		r.problem(rec, "it comes behind what was settled or told: %+v", k)
+	case k.alive && k.uid != w.uid:
+		r.problem(rec, "the object that had the name, %s, was not deleted", k.uid)
+	case k.alive != strings.HasSuffix(rec.Type, ".updated"):
+		r.problem(rec, "known is %+v", k)
+	}
+	r.marks(rec)
+	r.tell(key, rec, now)
+}
+
+func (r *reader) deleted(rec *record) {
+	key, w := r.look(rec)
+	if w == nil || r.resent(key, rec) {
+		return
+	}
+	if want := w.uid + "/deleted"; rec.ID != want || rec.UID != w.uid || w.key != key {
+		r.problem(rec, "want id %s for %s", want, w)
+	}
+	delete(r.folded, key)
+	r.buried[w.uid] = true
+	version := number(resource.Version(rec.ResourceVersion))
+	if !rec.Inferred {
+		r.watched(rec, key, version)
+	}
+	if r.fromDisk(key, rec, known{uid: rec.UID, version: version}) {
+		return
+	}
+	k := r.known[key]
+	switch {
+	case !k.alive && r.m.history(), k.alive && k.uid != rec.UID:
+		r.problem(rec, "of an object that is not known: %+v", k)
+	case rec.Inferred && k.version != version:
+		r.problem(rec, "the last state that was known is %+v", k)
+	case !rec.Inferred && version <= k.version:
+		r.problem(rec, "it comes behind what was settled or told: %+v", k)
+	}
+	if rec.Inferred && r.rewound() {
+		version = 0
+	}
+	r.marks(rec)
+	r.tell(key, rec, known{uid: rec.UID, version: version})
+}
+
+// watched finds the deletion that a watch told.
+func (r *reader) watched(rec *record, key resource.Key, version int64) {
+	histories := r.m.cluster.histories[r.history : r.history+1]
+	if len(r.queue[key]) > 0 { // it may be from before a rewind
+		histories = r.m.cluster.histories
+	}
+	found := false
+	for _, h := range histories {
+		for _, w := range h.writes {
+			if w.deleted && w.key == key && w.version == version && w.uid == rec.UID {
+				r.note(w)
+				found = true
+			}
+		}
+	}
+	if !found {
+		r.problem(rec, "the server made no such deletion")
+	}
+}
+
+// note remembers when a write was told first.
+func (r *reader) note(w *write) {
+	if _, ok := r.told[w]; !ok {
+		r.told[w] = r.run
+	}
+}
+
+// fromDisk says whether the record is the next that the log on disk held of its object. It was decided in a run before.
+func (r *reader) fromDisk(key resource.Key, rec *record, now known) bool {
+	q := r.queue[key]
+	if len(q) == 0 {
+		return false
+	}
+	if q[0].UID != now.uid || number(q[0].Version) != now.version || !strings.HasSuffix(rec.Type, "."+q[0].Op) {
+		r.problem(rec, "the log on disk has %v", q)
+	}
+	if r.queue[key] = q[1:]; len(q) == 1 && now.alive && r.known[key] != now {
+		r.problem(rec, "the last of the log on disk, and settled is %+v", r.known[key])
+	}
+	if len(r.gaps) > 0 && r.gaps[len(r.gaps)-1].synced < 0 {
+		r.gaps[len(r.gaps)-1].item(rec)
+	}
+	r.last[key] = rec
+	delete(r.uncommitted, key)
+	return true
+}
+
+// sync checks that what is told again is what was told last.
+func (r *reader) sync(rec *record) {
+	key, w := r.look(rec)
+	if w == nil || rec.again || len(r.queue[key]) > 0 {
+		return
+	}
+	k := r.known[key]
+	if !k.alive || k.uid != rec.UID || k.version != number(resource.Version(rec.ResourceVersion)) || k.version != w.version {
+		r.problem(rec, "known is %+v", k)
+	}
+}
+
+// marks checks initial and inferred.
+func (r *reader) marks(rec *record) {
+	listing := r.relist != nil
+	switch {
+	case rec.Inferred && listing && r.relist.reason == initialSnapshot:
+		r.owed[resource.MakeKey(rec.Namespace, rec.Name)] = true // a new object of that name, which a WatchList told already
+	case rec.Inferred && !listing:
+		r.problem(rec, "inferred, and no gap was told")
+	case rec.Initial && !listing:
+		r.problem(rec, "initial, and nothing is listed")
+	case listing && !rec.Initial && !rec.Inferred:
+		r.problem(rec, "from a watch, in the middle of a list")
+	}
+	if listing {
+		r.relist.item(rec)
+	}
+}
+
+// item notes what a list told of an object.
+func (g *gap) item(rec *record) {
+	version := int64(math.MaxInt64)
+	if !strings.HasSuffix(rec.Type, ".deleted") {
+		version = number(resource.Version(rec.ResourceVersion))
+	}
+	g.items[resource.MakeKey(rec.Namespace, rec.Name)] = version
+}
+
+func (r *reader) tell(key resource.Key, rec *record, k known) {
+	delete(r.uncommitted, key)
+	r.known[key] = k
+	r.last[key] = rec
+}
+
+// resent says whether the record was sent again only because its answer got lost; nothing may have passed it.
+func (r *reader) resent(key resource.Key, rec *record) bool {
+	if !rec.again {
+		return false
+	}
+	if last := r.last[key]; last == nil || last.ID != rec.ID {
+		r.problem(rec, "sent again behind a later event of the object")
+	}
+	return true
+}
+
+// look finds the write whose state an event bears.
+func (r *reader) look(rec *record) (resource.Key, *write) {
+	var data struct {
+		Metadata struct{ Name, Namespace, UID string }
+		Spec     struct{ Mark string }
+	}
+	if err := json.Unmarshal(rec.Data, &data); err != nil {
+		r.problem(rec, "data %q: %v", rec.Data, err)
+		return "", nil
+	}
+	key := resource.MakeKey(data.Metadata.Namespace, data.Metadata.Name)
+	w := r.m.cluster.byMark[data.Spec.Mark]
+	if w == nil || data.Metadata.UID != rec.UID || key != resource.MakeKey(rec.Namespace, rec.Name) {
+		r.problem(rec, "data %s", rec.Data)
+	}
+	return key, w
+}
+
+// complete checks that everything that could be known was told, and that the stream ends in the server's state.
+func (r *reader) complete() {
+	for _, w := range r.m.cluster.all {
+		if _, told := r.told[w]; !told && r.m.history() && !r.excused(w) {
+			r.problem(nil, "missing: %s", w)
+		}
+	}
+	for n := range r.m.states {
+		r.passed(n)
+	}
+	want := map[resource.Key]string{}
+	for key, w := range r.m.cluster.alive {
+		want[key] = w.mark
+	}
+	for key := range r.uncommitted {
+		delete(r.folded, key)
+		delete(want, key)
+	}
+	if !maps.Equal(r.folded, want) {
+		r.problem(nil, "the stream ends with\n\t%v\nthe server with\n\t%v", r.folded, want)
+	}
+}
+
+// passed checks the watermark that a run began with: everything up to it was told before, or lies on disk.
+func (r *reader) passed(run int) {
+	s := &r.m.states[run]
+	for _, w := range r.m.cluster.histories[s.history].writes {
+		first, told := r.told[w]
+		waits := slices.ContainsFunc(s.pending[r.b.name], func(c spooled) bool {
+			return c.Key == w.key && c.UID == w.uid && number(c.Version) == w.version
+		})
+		if w.version <= s.watermark && !(told && first < run) && !waits && r.m.history() && !r.excused(w) {
+			r.problem(nil, "run %d begins at %d, and %s was not settled", run, s.watermark, w)
+		}
+	}
+}
+
+// excused says whether the stream has told that a write may be missing.
+func (r *reader) excused(w *write) bool {
+	return slices.ContainsFunc(r.gaps, func(g *gap) bool {
+		switch {
+		case g.reason == resource.ReasonRewound && w.history <= g.history && w.version > g.from:
+			return !slices.Contains(r.m.cluster.histories[g.history+1].writes, w)
+		case g.history != w.history && !slices.Contains(r.m.cluster.histories[g.history].writes, w):
+			return false
+		case w.version <= g.from:
+			return false
+		case g.synced >= 0:
+			return w.version <= g.synced
+		default: // it was not finished; the run after it began where it had begun
+			return w.version <= g.items[w.key]
+		}
+	})
+}

@@ -1,0 +1,76 @@
+package informer_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/checkpoint"
+	"github.com/kubebridge/bridge/internal/informer"
+	"github.com/kubebridge/bridge/internal/resource"
+)
+
+// A clock may show one time twice, as it does in a synctest bubble: what was observed at the moment of spooling is spooled too.
+func TestARewindForgetsWhatWasDeletedAtTheSameMoment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		out := newOutbox()
+		r := newRig(t, memory(t), []*outbox{out})
+		r.list(initial, "98", "a@50", "b@60")
+		out.wait(t, 3)
+		out.setHold(true)
+		r.delete("b", "99")
+		r.list(resource.Relist{Reason: resource.ReasonRewound, From: "99", To: "55", Rewound: true}, "55", "a@50")
+		r.add("b", "70") // a version that the lost tombstone would cover
+		synctest.Wait()
+		out.release()
+		want(t, out.wait(t, 4),
+			"resource.deleted b ub/deleted",
+			"informer.gap  all/pods/gap/99/55 inferred",
+			"informer.synced  all/pods/synced/55",
+			"resource.added b ub/70")
+		r.stop()
+	})
+}
+
+// journal hands on the journal that an informer gives its tracker.
+type journal struct {
+	informer.Tracker
+	of checkpoint.Journal
+}
+
+func (j *journal) SetJournal(of checkpoint.Journal) {
+	j.of = of
+	j.Tracker.SetJournal(of)
+}
+
+func TestCursorsThatStandStillAreNotWrittenAgain(t *testing.T) {
+	db, out := memory(t), newOutbox()
+	out.setHold(true)
+	var j *journal
+	r := newRig(t, db, []*outbox{out}, spooling, func(c *informer.Config) {
+		j = &journal{Tracker: c.Tracker}
+		c.Tracker = j
+	})
+	for v := 100; v < 300; v++ {
+		r.update("a", fmt.Sprint(v))
+	}
+	out.wait(t, 100) // its window is full
+	empty := func() bool {
+		batch := db.NewBatch()
+		defer func() { ok(t, batch.Commit()) }()
+		j.of.Write(batch)
+		return batch.Empty()
+	}
+	eventually(t, "something lies on disk", func() bool { return r.informer.Status().DiskBytes > 0 })
+	eventually(t, "all cursors are on disk", func() bool {
+		time.Sleep(30 * time.Millisecond) // more than SpoolAfter
+		ok(t, r.committer.Commit())
+		return empty()
+	})
+	if cursors, err := r.indexer.Cursors(); len(cursors) != 1 || err != nil {
+		t.Errorf("cursors %v, %v", cursors, err)
+	}
+	out.release()
+	r.stop()
+}

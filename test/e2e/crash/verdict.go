@@ -1,0 +1,229 @@
+package crash
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	"github.com/kubebridge/bridge/test/e2e/check"
+	"github.com/kubebridge/bridge/test/e2e/read"
+	"github.com/kubebridge/bridge/test/e2e/truth"
+)
+
+// Verdict is what a sink holds, measured against what witnesses saw.
+type Verdict struct {
+	Events     int // about objects, each counted once
+	Lost       int // changes that are missing, though no gap covers them
+	Reordered  int // events of an object in a wrong order
+	Duplicates int // events that were there before
+	Altered    int // of those, with another payload, though no relist retold them
+	Ghosts     int // objects that are gone, but whose last event is no deleted
+	Untold     int // of those, whose events all lie in a gap: the bridge was killed before it knew on disk that it had sent them
+	Stale      int // objects whose last event is not their state
+	Gaps       int // gap events
+	InGaps     int // changes that are missing, and a gap covers them
+	PastTo     int // of those, after the version to which the gap reaches by its own word, before the list that healed it
+
+	Problems []string // one for each of Lost, Reordered, Altered, Ghosts and Stale
+}
+
+// String is the verdict as a line of a report.
+func (v *Verdict) String() string {
+	return fmt.Sprintf("events %d, lost %d, reordered %d, duplicates %d, altered %d, ghosts %d (all of it in a gap %d), stale %d, gaps %d (missing in them %d, of these past their end %d)",
+		v.Events, v.Lost, v.Reordered, v.Duplicates, v.Altered, v.Ghosts, v.Untold, v.Stale, v.Gaps, v.InGaps, v.PastTo)
+}
+
+func (v *Verdict) complain(count *int, format string, args ...any) {
+	*count++
+	v.Problems = append(v.Problems, fmt.Sprintf(format, args...))
+}
+
+// Judge compares. The changes are those that witnesses saw, who may have missed some; exist are the objects that exist at the end.
+func Judge(changes, exist []truth.Change, events []read.Event) (*Verdict, error) {
+	v := &Verdict{}
+	missing, told, err := gaps(events)
+	if err != nil {
+		return nil, err
+	}
+	v.Gaps = told
+	first := v.firsts(events)
+	v.Events = len(first)
+	byID := map[string]*read.Event{}
+	for i := range first {
+		byID[first[i].ID()] = &first[i]
+	}
+	if err := v.order(first, byID); err != nil {
+		return nil, err
+	}
+	if err := v.lost(changes, byID, missing); err != nil {
+		return nil, err
+	}
+	v.ghosts(first, exist, byID, missing)
+	v.stale(exist, first, "once duplicates are dropped")
+	v.stale(exist, events, "with duplicates")
+	return v, nil
+}
+
+// firsts drops what comes again, as a consumer does by the ids.
+func (v *Verdict) firsts(events []read.Event) (first []read.Event) {
+	seen := map[string]*read.Event{}
+	for i := range events {
+		e := &events[i]
+		before := seen[e.ID()]
+		switch {
+		case !e.AboutObject():
+		case before == nil:
+			seen[e.ID()] = e
+			first = append(first, *e)
+		default:
+			v.Duplicates++
+			// A relist after a crash knows only the state of before; that a deleted object looks older in its words is its right.
+			if retold := e.Attribute("inferred") == "true" || before.Attribute("inferred") == "true"; !retold && !bytes.Equal(e.Data(), before.Data()) {
+				v.complain(&v.Altered, "%s comes again with another payload", Describe(e))
+			}
+		}
+	}
+	return first
+}
+
+// life is how far the events of one key are.
+type life struct {
+	uid     string
+	version uint64
+	deleted bool
+	lane    string
+	dead    map[string]bool // uids
+}
+
+// order checks each object by its name: versions of a uid ascend, nothing of it comes after its delete, and another object of the name
+// comes after the delete of the one before.
+func (v *Verdict) order(first []read.Event, byID map[string]*read.Event) error {
+	lives := map[string]*life{}
+	for i := range first {
+		e := &first[i]
+		key, uid := e.Attribute("partitionkey"), e.Attribute("uid")
+		version, err := number(e.Attribute("resourceversion"))
+		if err != nil {
+			return fmt.Errorf("%s: %w", Describe(e), err)
+		}
+		if lives[key] == nil {
+			lives[key] = &life{uid: uid, lane: e.Lane, dead: map[string]bool{}}
+		}
+		l, deleted := lives[key], e.Op() == "deleted"
+		switch {
+		case e.Lane != l.lane:
+			v.complain(&v.Reordered, "%s: others of the object are in %s", Describe(e), l.lane)
+		case l.dead[uid]:
+			v.complain(&v.Reordered, "%s comes after the object's delete", Describe(e))
+			continue // it says nothing of who has the name now
+		case l.uid != uid && !l.deleted && byID[l.uid+"/deleted"] != nil: // else it is a ghost
+			v.complain(&v.Reordered, "%s comes before the delete of %s, which had the name before", Describe(e), l.uid)
+		case l.uid == uid && !deleted && version <= l.version:
+			v.complain(&v.Reordered, "%s comes after version %d", Describe(e), l.version)
+		}
+		l.uid, l.version, l.deleted = uid, version, deleted
+		if deleted {
+			l.dead[uid] = true
+		}
+	}
+	return nil
+}
+
+func (v *Verdict) lost(changes []truth.Change, byID map[string]*read.Event, missing map[string][]gap) error {
+	done := map[string]bool{} // two witnesses may have seen it
+	for i := range changes {
+		ch := &changes[i]
+		id := ch.Metadata.UID + "/" + ch.Metadata.ResourceVersion
+		if ch.Type == "DELETED" {
+			id = ch.Metadata.UID + "/deleted"
+		}
+		if done[id] || byID[id] != nil {
+			continue
+		}
+		done[id] = true
+		version, err := number(ch.Metadata.ResourceVersion)
+		if err != nil {
+			return fmt.Errorf("%s %s: %w", ch.Collection, ch.Key(), err)
+		}
+		v.missing(ch, version, missing[ch.Collection.String()])
+	}
+	return nil
+}
+
+func (v *Verdict) missing(ch *truth.Change, version uint64, gaps []gap) {
+	covered, past := false, true
+	for _, g := range gaps {
+		if g.covers(version) {
+			covered = true
+			past = past && version > g.to
+		}
+	}
+	switch {
+	case !covered:
+		v.complain(&v.Lost, "%s %s %s (uid %s, version %d) is missing", ch.Type, ch.Collection, ch.Key(), ch.Metadata.UID, version)
+	case past:
+		v.PastTo++
+		fallthrough
+	default:
+		v.InGaps++
+	}
+}
+
+// ghosts are objects that don't exist, whatever has become of them, and of which no delete was told.
+func (v *Verdict) ghosts(first []read.Event, exist []truth.Change, byID map[string]*read.Event, missing map[string][]gap) {
+	alive := map[string]bool{}
+	for i := range exist {
+		alive[exist[i].Metadata.UID] = true
+	}
+	begin, last := map[string]*read.Event{}, map[string]*read.Event{}
+	for i := range first {
+		uid := first[i].Attribute("uid")
+		if begin[uid] == nil {
+			begin[uid] = &first[i]
+		}
+		last[uid] = &first[i]
+	}
+	for uid, e := range last {
+		if alive[uid] || byID[uid+"/deleted"] != nil {
+			continue
+		}
+		where := ""
+		if g, found := within(begin[uid], e, missing[e.GroupResource()]); found {
+			v.Untold++
+			where = fmt.Sprintf("; all of it lies in the gap after %d, to %d, healed by the list at %d", g.after, g.to, g.until)
+		}
+		v.complain(&v.Ghosts, "%s is the last event of an object that does not exist any more%s", Describe(e), where)
+	}
+}
+
+// within gives the gap in which an object's events lie, from the first to the last.
+func within(first, last *read.Event, gaps []gap) (g gap, found bool) {
+	from, err := number(first.Attribute("resourceversion"))
+	if err != nil {
+		return gap{}, false
+	}
+	to, err := number(last.Attribute("resourceversion"))
+	if err != nil {
+		return gap{}, false
+	}
+	i := slices.IndexFunc(gaps, func(g gap) bool { return g.covers(from) && g.covers(to) })
+	if i < 0 {
+		return gap{}, false
+	}
+	return gaps[i], true
+}
+
+func (v *Verdict) stale(exist []truth.Change, events []read.Event, how string) {
+	for _, problem := range check.FinalState(exist, events, check.Options{}) {
+		v.complain(&v.Stale, "%s: %s", how, problem)
+	}
+}
+
+// Describe is an event in a line.
+func Describe(e *read.Event) string {
+	inferred := ""
+	if e.Attribute("inferred") == "true" {
+		inferred = "inferred "
+	}
+	return fmt.Sprintf("%s%s %s version %s (%s, at %s %d)", inferred, e.Op(), e.Attribute("partitionkey"), e.Attribute("resourceversion"), e.ID(), e.Lane, e.Place)
+}
