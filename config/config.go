@@ -49,7 +49,7 @@ type State struct {
 	// survives a restart: without it the bridge takes a new snapshot, and deletes of the meantime are not noticed.
 	Dir string `yaml:"dir" default:"./bridge-state"`
 	// Sync is how often what was acknowledged is committed and synced to disk. After a crash at most this much is sent
-	// a second time, with the same ids. Shorter costs more fsyncs.
+	// a second time, with the same ids; while another sink is away, at most five seconds more. Shorter costs more fsyncs.
 	Sync time.Duration `yaml:"sync" default:"200ms"`
 	// Mode is `disk`, or `memory` for nothing on disk: every start is then a first start, and what waits for a
 	// sink is bounded by memory.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"sync"
 	"time"
 
@@ -74,7 +75,7 @@ func (b *broker) now() (mood, <-chan struct{}) {
 func (b *broker) records() []*record {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.log[:len(b.log):len(b.log)]
+	return slices.Clip(b.log)
 }
 
 // chance says whether something happens, one time in n. It depends on the seed and on what it is about and on nothing else, so

@@ -22,6 +22,9 @@ type process struct {
 	logFile string
 	failed  chan<- error // receives the reason when the child ends without being asked to
 
+	// fallen, when not nil, is told of an end that nobody asked for, instead of failed: the supervisor starts it again.
+	fallen chan<- *process
+
 	cmd      *exec.Cmd
 	stdin    io.Closer
 	ended    chan struct{} // closed when the child has ended; nil before the first start
@@ -62,6 +65,10 @@ func (p *process) reap(cmd *exec.Cmd, ended chan<- struct{}, stopping *atomic.Bo
 	err := cmd.Wait()
 	close(ended)
 	if stopping.Load() {
+		return
+	}
+	if p.fallen != nil {
+		p.fallen <- p
 		return
 	}
 	if err == nil {

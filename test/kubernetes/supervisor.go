@@ -24,6 +24,7 @@ type supervisor struct {
 	opts   options
 	server string // URL of the API server
 	failed chan error
+	fallen chan *process // controllers that ended by themselves, as the scheduler may when its API server dies
 
 	etcd        *etcd
 	apiServer   *process
@@ -37,7 +38,7 @@ type supervisor struct {
 
 // newSupervisor prepares the directory. It starts nothing.
 func newSupervisor(o options) (*supervisor, error) {
-	s := &supervisor{layout: layout(o.dir), opts: o, failed: make(chan error, 1)}
+	s := &supervisor{layout: layout(o.dir), opts: o, failed: make(chan error, 1), fallen: make(chan *process, 8)}
 	if err := s.create(); err != nil {
 		return nil, err
 	}
@@ -55,6 +56,9 @@ func newSupervisor(o options) (*supervisor, error) {
 			s.newProcess(kubeControllerManager, controllerManagerFlags(s.layout)),
 			s.newProcess(kubeScheduler, schedulerFlags(s.layout)),
 		}
+	}
+	for _, c := range s.controllers {
+		c.fallen = s.fallen
 	}
 	return s, s.writeFiles()
 }
@@ -112,13 +116,32 @@ func (s *supervisor) run(ctx context.Context) error {
 	if err := s.announce(control.url); err != nil {
 		return err
 	}
+	for {
+		select {
+		case <-ctx.Done():
+			progress("stopping: %v", context.Cause(ctx))
+			return nil
+		case err := <-s.failed:
+			return err
+		case p := <-s.fallen:
+			if err := s.restart(ctx, p); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// restart starts a controller again that has ended by itself, a moment later: a kubelet would do the same.
+func (s *supervisor) restart(ctx context.Context, p *process) error {
+	progress("%s ended by itself, see %s; it is started again", p.name, p.logFile)
 	select {
 	case <-ctx.Done():
-		progress("stopping: %v", context.Cause(ctx))
 		return nil
-	case err := <-s.failed:
-		return err
+	case <-time.After(time.Second):
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return p.start()
 }
 
 func (s *supervisor) startAll(ctx context.Context) error {

@@ -18,18 +18,20 @@ type Verdict struct {
 	Duplicates int // events that were there before
 	Altered    int // of those, with another payload, though no relist retold them
 	Ghosts     int // objects that are gone, but whose last event is no deleted
-	Untold     int // of those, whose events all lie in a gap: the bridge was killed before it knew on disk that it had sent them
-	Stale      int // objects whose last event is not their state
-	Gaps       int // gap events
-	InGaps     int // changes that are missing, and a gap covers them
-	PastTo     int // of those, after the version to which the gap reaches by its own word, before the list that healed it
+	// Untold are objects that are gone, without a deleted, whose events all lie in a gap that was told: the bridge was killed before it
+	// knew on disk that it had sent them, and a gap says that what was created and deleted in it can't be known.
+	Untold int
+	Stale  int // objects whose last event is not their state
+	Gaps   int // gap events
+	InGaps int // changes that are missing, and a gap covers them
+	PastTo int // of those, after the version to which the gap reaches by its own word, before the list that healed it
 
 	Problems []string // one for each of Lost, Reordered, Altered, Ghosts and Stale
 }
 
 // String is the verdict as a line of a report.
 func (v *Verdict) String() string {
-	return fmt.Sprintf("events %d, lost %d, reordered %d, duplicates %d, altered %d, ghosts %d (all of it in a gap %d), stale %d, gaps %d (missing in them %d, of these past their end %d)",
+	return fmt.Sprintf("events %d, lost %d, reordered %d, duplicates %d, altered %d, ghosts %d, untold in gaps %d, stale %d, gaps %d (missing in them %d, of these past their end %d)",
 		v.Events, v.Lost, v.Reordered, v.Duplicates, v.Altered, v.Ghosts, v.Untold, v.Stale, v.Gaps, v.InGaps, v.PastTo)
 }
 
@@ -58,9 +60,9 @@ func Judge(changes, exist []truth.Change, events []read.Event) (*Verdict, error)
 	if err := v.lost(changes, byID, missing); err != nil {
 		return nil, err
 	}
-	v.ghosts(first, exist, byID, missing)
-	v.stale(exist, first, "once duplicates are dropped")
-	v.stale(exist, events, "with duplicates")
+	untold := v.ghosts(first, exist, byID, missing)
+	v.stale(exist, without(first, untold), "once duplicates are dropped")
+	v.stale(exist, without(events, untold), "with duplicates")
 	return v, nil
 }
 
@@ -169,8 +171,10 @@ func (v *Verdict) missing(ch *truth.Change, version uint64, gaps []gap) {
 	}
 }
 
-// ghosts are objects that don't exist, whatever has become of them, and of which no delete was told.
-func (v *Verdict) ghosts(first []read.Event, exist []truth.Change, byID map[string]*read.Event, missing map[string][]gap) {
+// ghosts are objects that don't exist, whatever has become of them, and of which no delete was told. Those whose whole life lies in a
+// gap are given back by their uids.
+func (v *Verdict) ghosts(first []read.Event, exist []truth.Change, byID map[string]*read.Event, missing map[string][]gap) map[string]bool {
+	untold := map[string]bool{}
 	alive := map[string]bool{}
 	for i := range exist {
 		alive[exist[i].Metadata.UID] = true
@@ -187,30 +191,29 @@ func (v *Verdict) ghosts(first []read.Event, exist []truth.Change, byID map[stri
 		if alive[uid] || byID[uid+"/deleted"] != nil {
 			continue
 		}
-		where := ""
-		if g, found := within(begin[uid], e, missing[e.GroupResource()]); found {
+		if within(begin[uid], e, missing[e.GroupResource()]) {
 			v.Untold++
-			where = fmt.Sprintf("; all of it lies in the gap after %d, to %d, healed by the list at %d", g.after, g.to, g.until)
+			untold[uid] = true
+			continue
 		}
-		v.complain(&v.Ghosts, "%s is the last event of an object that does not exist any more%s", Describe(e), where)
+		v.complain(&v.Ghosts, "%s is the last event of an object that does not exist any more", Describe(e))
 	}
+	return untold
 }
 
-// within gives the gap in which an object's events lie, from the first to the last.
-func within(first, last *read.Event, gaps []gap) (g gap, found bool) {
+// without leaves out the events of some objects.
+func without(events []read.Event, uids map[string]bool) []read.Event {
+	return slices.DeleteFunc(slices.Clone(events), func(e read.Event) bool { return uids[e.Attribute("uid")] })
+}
+
+// within says whether an object's events, from the first to the last, lie in one gap.
+func within(first, last *read.Event, gaps []gap) bool {
 	from, err := number(first.Attribute("resourceversion"))
 	if err != nil {
-		return gap{}, false
+		return false
 	}
 	to, err := number(last.Attribute("resourceversion"))
-	if err != nil {
-		return gap{}, false
-	}
-	i := slices.IndexFunc(gaps, func(g gap) bool { return g.covers(from) && g.covers(to) })
-	if i < 0 {
-		return gap{}, false
-	}
-	return gaps[i], true
+	return err == nil && slices.ContainsFunc(gaps, func(g gap) bool { return g.covers(from) && g.covers(to) })
 }
 
 func (v *Verdict) stale(exist []truth.Change, events []read.Event, how string) {

@@ -97,7 +97,7 @@ func (b *Bridge) configFile() string { return filepath.Join(b.cfg.Dir, "bridge.y
 
 // Start starts the bridge and does not wait for anything.
 func (b *Bridge) Start() error {
-	cmd := exec.Command(b.cfg.Binary, "run", "--config", b.configFile())
+	cmd := exec.Command(b.cfg.Binary, "run", "--config", b.configFile()) //nolint:noctx // it is stopped by a signal, in order
 	cmd.Env = b.env
 	cmd.Dir = b.cfg.Dir
 	cmd.Stderr = b.Log

@@ -44,7 +44,7 @@ type readyLine struct {
 // StartControlPlane starts one and waits until it is ready: a pod that is created then runs at once.
 func StartControlPlane(ctx context.Context, cfg ControlPlaneConfig) (*ControlPlane, error) {
 	args := append([]string{"--dir", cfg.Dir, "--exit-with-stdin"}, cfg.Flags...)
-	cmd := exec.Command(cfg.Binary, args...)
+	cmd := exec.Command(cfg.Binary, args...) //nolint:noctx // it is stopped by a signal, in order
 	c := &ControlPlane{Log: &Log{}, dir: cfg.Dir}
 	cmd.Stderr = c.Log
 	cmd.WaitDelay = 5 * time.Second
@@ -76,7 +76,7 @@ func (c *ControlPlane) awaitReady(ctx context.Context, stdout *io.PipeReader) er
 	if err != nil {
 		return err
 	}
-	go io.Copy(io.Discard, out) // a full pipe would stop it
+	go func() { _, _ = io.Copy(io.Discard, out) }() // a full pipe would stop it
 	var line readyLine
 	if err := json.Unmarshal(text, &line); err != nil {
 		return fmt.Errorf("%w: %s", err, text)

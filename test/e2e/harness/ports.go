@@ -28,7 +28,7 @@ func FreeAddress() (string, error) {
 			continue
 		}
 		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-		l, err := net.Listen("tcp", address)
+		l, err := net.Listen("tcp", address) //nolint:noctx // it does not wait
 		if err != nil {
 			continue
 		}
