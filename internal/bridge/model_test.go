@@ -472,7 +472,7 @@ func (m *model) mend() {
 		m.start()
 	}
 	m.note("all is mended")
-	for range 600 {
+	for range 1500 { // seconds; a watch that is never answered is given up after ten minutes and a half
 		if m.settled() {
 			return
 		}

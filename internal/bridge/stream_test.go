@@ -32,6 +32,8 @@ type reader struct {
 	told    map[*write]int  // in which run a write was told first
 	buried  map[string]bool // uids whose delete was told
 	gaps    []*gap
+	ids     map[string]string       // of changes
+	changes map[string]string       // by id
 	folded  map[resource.Key]string // what a consumer holds: marks of what exists
 	// uncommitted are objects of which something was told that was not committed when the run died. The next run tells it again, but
 	// for what a gap has swallowed: of that nobody knows that it has to be undone.
@@ -56,6 +58,7 @@ func (m *model) stream(b *broker) *reader {
 	r := &reader{
 		m: m, b: b, run: -1, told: map[*write]int{}, buried: map[string]bool{}, folded: map[resource.Key]string{},
 		uncommitted: map[resource.Key]bool{},
+		ids:         map[string]string{}, changes: map[string]string{},
 	}
 	for _, rec := range b.records() {
 		for r.run < rec.run {
@@ -175,6 +178,7 @@ func (r *reader) gap(rec *record) {
 	if r.notices <= 0 && !r.m.caused(g) {
 		r.problem(rec, "a gap that nothing has caused: %+v", *g)
 	}
+	stale := r.notices == 1 // the last on disk: the run that told it died in the middle of the list
 	r.notices--
 	if g.reason == resource.ReasonRewound {
 		r.history = r.m.historyAt(rec.Time)
@@ -186,6 +190,9 @@ func (r *reader) gap(rec *record) {
 		}
 	}
 	r.begin(g)
+	if stale {
+		r.relist = nil
+	}
 }
 
 func (r *reader) synced(rec *record) {
@@ -220,9 +227,7 @@ func (r *reader) put(rec *record) {
 	if w.deleted || w.uid != rec.UID || w.key != key || w.version != number(resource.Version(rec.ResourceVersion)) {
 		r.problem(rec, "the server made %s", w)
 	}
-	if want := fmt.Sprintf("%s/%d", w.uid, w.version); rec.ID != want {
-		r.problem(rec, "id %s, want %s", rec.ID, want)
-	}
+	r.identify(rec, w, fmt.Sprintf("%s/%d", w.uid, w.version))
 	now := known{uid: w.uid, version: w.version, alive: true}
 	if r.fromDisk(key, rec, now) {
 		return
@@ -245,9 +250,10 @@ func (r *reader) deleted(rec *record) {
 	if w == nil || r.resent(key, rec) {
 		return
 	}
-	if want := w.uid + "/deleted"; rec.ID != want || rec.UID != w.uid || w.key != key {
-		r.problem(rec, "want id %s for %s", want, w)
+	if rec.UID != w.uid || w.key != key {
+		r.problem(rec, "it bears %s", w)
 	}
+	r.identify(rec, w, w.uid+"/deleted")
 	delete(r.folded, key)
 	r.buried[w.uid] = true
 	version := number(resource.Version(rec.ResourceVersion))
@@ -271,6 +277,24 @@ func (r *reader) deleted(rec *record) {
 	}
 	r.marks(rec)
 	r.tell(key, rec, known{uid: rec.UID, version: version})
+}
+
+// identify checks an id: it is made of the change, the same change has it always, and nothing else has it.
+func (r *reader) identify(rec *record, w *write, want string) {
+	if base, _, _ := strings.Cut(rec.ID, "/epoch/"); base != want {
+		r.problem(rec, "id %s, want %s", rec.ID, want)
+	}
+	change := fmt.Sprintf("%s of %s in history %d", want, w.mark, r.history)
+	if strings.HasSuffix(want, "/deleted") { // an object dies once, whatever its last known state
+		change = fmt.Sprintf("%s in history %d", want, r.history)
+	}
+	if before, ok := r.ids[change]; ok && before != rec.ID && len(r.queue[resource.MakeKey(rec.Namespace, rec.Name)]) == 0 {
+		r.problem(rec, "the same change had id %s", before)
+	}
+	if before, ok := r.changes[rec.ID]; ok && before != change {
+		r.problem(rec, "the same id was that of %s", before)
+	}
+	r.ids[change], r.changes[rec.ID] = rec.ID, change
 }
 
 // watched finds the deletion that a watch told.
@@ -439,7 +463,7 @@ func (r *reader) excused(w *write) bool {
 			return !slices.Contains(r.m.cluster.histories[g.history+1].writes, w)
 		case g.history != w.history && !slices.Contains(r.m.cluster.histories[g.history].writes, w):
 			return false
-		case w.version <= g.from:
+		case w.version < g.from, w.version == g.from && !w.deleted: // of the deletes at one version some may have come
 			return false
 		case g.synced >= 0:
 			return w.version <= g.synced

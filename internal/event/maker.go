@@ -53,6 +53,8 @@ type Change struct {
 	Inferred bool
 	// Round of a Synced.
 	Round int64
+	// Epoch is how often the server's history went back before.
+	Epoch int
 	// Observed is when the bridge learned of it.
 	Observed time.Time
 }
@@ -79,7 +81,7 @@ func (m *Maker) Object(c *Change) Event {
 	t := m.cfg.Type
 	namespace, name := c.Key.Split()
 	e := Event{
-		ID: m.id(c), Source: m.source, Type: m.types[c.Op], Subject: t.ObjectPath(c.Key),
+		ID: inEpoch(m.id(c), c.Epoch), Source: m.source, Type: m.types[c.Op], Subject: t.ObjectPath(c.Key),
 		Time: c.Observed, PartitionKey: partitionKey(t, namespace, name), Sequence: sequence(c.Version),
 		APIVersion: t.APIVersion(), Kind: t.Kind, Resource: t.Resource, Namespace: namespace, Name: name,
 		UID: c.UID, ResourceVersion: string(c.Version), Initial: c.Initial, Inferred: c.Inferred,
@@ -114,6 +116,15 @@ func (m *Maker) id(c *Change) string {
 	}
 }
 
+// inEpoch tells the ids of one epoch from those of another: after a restore of etcd, versions are given out again, for other states, and
+// an object whose delete was undone may be deleted again.
+func inEpoch(id string, epoch int) string {
+	if epoch == 0 {
+		return id
+	}
+	return id + "/epoch/" + strconv.Itoa(epoch)
+}
+
 // partitionKey is "<resource.group>/<namespace>/<name>": "deployments.apps/shop/web", "nodes//n1".
 func partitionKey(t resource.Type, namespace, name string) string {
 	if t.Group == "" {
@@ -140,8 +151,8 @@ type gapData struct {
 }
 
 // Gap makes the event that tells of versions which the bridge could not see.
-func (m *Maker) Gap(r *resource.Relist, observed time.Time) Event {
-	e := m.about("gap", Gap, string(r.From)+"/"+string(r.To), observed)
+func (m *Maker) Gap(r *resource.Relist, epoch int, observed time.Time) Event {
+	e := m.about("gap", Gap, inEpoch(string(r.From)+"/"+string(r.To), epoch), observed)
 	e.Sequence, e.ResourceVersion, e.Inferred = sequence(r.To), string(r.To), true
 	e.Data = mustJSON(gapData{
 		Reason: r.Reason, From: string(r.From), To: string(r.To),
@@ -157,8 +168,8 @@ type syncedData struct {
 }
 
 // Synced makes the event that tells that a list, of so many items, was worked through: what follows are changes.
-func (m *Maker) Synced(version resource.Version, items int, observed time.Time) Event {
-	e := m.about("synced", Synced, string(version), observed)
+func (m *Maker) Synced(version resource.Version, items, epoch int, observed time.Time) Event {
+	e := m.about("synced", Synced, inEpoch(string(version), epoch), observed)
 	e.Sequence, e.ResourceVersion = sequence(version), string(version)
 	e.Data = mustJSON(syncedData{Version: string(version), Items: items})
 	return e

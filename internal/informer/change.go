@@ -52,9 +52,9 @@ type change struct {
 func (c *facts) event(m *event.Maker) event.Event {
 	switch c.kind {
 	case ofGap:
-		return m.Gap(c.relist, c.Observed)
+		return m.Gap(c.relist, c.Epoch, c.Observed)
 	case ofSynced:
-		return m.Synced(c.Version, c.items, c.Observed)
+		return m.Synced(c.Version, c.items, c.Epoch, c.Observed)
 	default:
 		return m.Object(&c.Change)
 	}

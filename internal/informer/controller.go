@@ -28,6 +28,7 @@ type controller struct {
 	listed  int             // its items so far
 	sweep   uint64          // the place of the list's end whose deletes are being decided, 0 for none
 	number  uint64          // of the last change
+	epoch   int             // of the server's history
 	now     time.Time
 	started time.Time
 }
@@ -37,6 +38,11 @@ func (c *controller) run(ctx context.Context) error {
 	defer c.log.close()
 	defer c.cfg.FIFO.Abandon()
 	c.started = time.Now()
+	epoch, err := c.cfg.Indexer.Epoch()
+	if err != nil {
+		return fmt.Errorf("informer %s: %w", c.cfg.Name, err)
+	}
+	c.epoch = epoch.Number
 	for {
 		err := c.cfg.FIFO.Pop(ctx, &c.batch, popSize)
 		if errors.Is(err, deltafifo.ErrClosed) {
@@ -283,6 +289,11 @@ func (c *controller) beginReplace(ctx context.Context, d *deltafifo.Delta) error
 		if err := c.forgetDeleted(ctx); err != nil {
 			return err
 		}
+		epoch, err := c.cfg.Indexer.BeginEpoch(c.relist.From)
+		if err != nil {
+			return err
+		}
+		c.epoch = epoch.Number
 	}
 	if c.relist.Initial {
 		if err := c.notTheFirst(); err != nil {
@@ -340,7 +351,7 @@ func (c *controller) endReplace(d *deltafifo.Delta) error {
 // emit numbers a change, makes it the newest state of its object, holds its place in the stream and puts it into the batch.
 func (c *controller) emit(ch *change) {
 	c.number++
-	ch.number = c.number
+	ch.number, ch.Epoch = c.number, c.epoch
 	if ch.audience == 0 {
 		ch.audience = c.everyone
 	}

@@ -26,9 +26,9 @@ func TestARewindForgetsWhatWasDeletedAtTheSameMoment(t *testing.T) {
 		out.release()
 		want(t, out.wait(t, 4),
 			"resource.deleted b ub/deleted",
-			"informer.gap  all/pods/gap/99/55 inferred",
-			"informer.synced  all/pods/synced/55",
-			"resource.added b ub/70")
+			"informer.gap  all/pods/gap/99/55/epoch/1 inferred",
+			"informer.synced  all/pods/synced/55/epoch/1",
+			"resource.added b ub/70/epoch/1")
 		r.stop()
 	})
 }

@@ -24,6 +24,7 @@ type record struct {
 	Initial  bool             `json:"initial,omitempty"`
 	Inferred bool             `json:"inferred,omitempty"`
 	Round    int64            `json:"round,omitempty"`
+	Epoch    int              `json:"epoch,omitempty"`
 	Observed time.Time        `json:"observed"`
 	Relist   *resource.Relist `json:"relist,omitempty"`
 	Items    int              `json:"items,omitempty"`
@@ -39,7 +40,7 @@ type record struct {
 func (i *Informer) encode(c *facts) ([]byte, error) {
 	r := record{
 		Kind: c.kind, Op: c.Op, Key: c.Key, UID: c.UID, Version: c.Version, Before: c.Before, Initial: c.Initial, Inferred: c.Inferred,
-		Round: c.Round, Observed: c.Observed, Relist: c.relist, Items: c.items, For: i.names(c.audience),
+		Round: c.Round, Epoch: c.Epoch, Observed: c.Observed, Relist: c.relist, Items: c.items, For: i.names(c.audience),
 	}
 	var raw []byte
 	if c.Object != nil {
@@ -75,7 +76,7 @@ func (i *Informer) decode(position uint64, data []byte) (*change, error) {
 	c := &change{facts: facts{
 		Change: event.Change{
 			Op: r.Op, Key: r.Key, UID: r.UID, Version: r.Version, Before: r.Before, Initial: r.Initial, Inferred: r.Inferred,
-			Round: r.Round, Observed: r.Observed,
+			Round: r.Round, Epoch: r.Epoch, Observed: r.Observed,
 		},
 		kind: r.Kind, relist: r.Relist, items: r.Items, audience: i.audience(r.For), position: position,
 	}}

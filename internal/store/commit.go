@@ -32,6 +32,41 @@ func (ix *Indexer) Position() (Position, error) {
 	return p, nil
 }
 
+// Epoch counts how often the server's history went back, as far as one informer has seen. Versions of one epoch may be given out
+// again, for other states, in the next.
+type Epoch struct {
+	Number int `json:"number"`
+	// From is the version known before the history went back.
+	From resource.Version `json:"from"`
+}
+
+// Epoch reads the informer's epoch, zero before the first rewind.
+func (ix *Indexer) Epoch() (Epoch, error) {
+	var e Epoch
+	value, err := ix.db.get(prefix(spaceEpoch, ix.id))
+	if err != nil || value == nil {
+		return e, err
+	}
+	if err := json.Unmarshal(value, &e); err != nil {
+		return e, fmt.Errorf("state of informer %s: the epoch does not parse: %w", ix.cfg.Name, err)
+	}
+	return e, nil
+}
+
+// BeginEpoch begins the next epoch, durably, unless the one that began with the same rewind has not got beyond its list.
+func (ix *Indexer) BeginEpoch(from resource.Version) (Epoch, error) {
+	e, err := ix.Epoch()
+	if err != nil || e.Number > 0 && e.From == from {
+		return e, err
+	}
+	e = Epoch{Number: e.Number + 1, From: from}
+	value, err := json.Marshal(e)
+	if err != nil {
+		return e, err
+	}
+	return e, ix.db.set(prefix(spaceEpoch, ix.id), value)
+}
+
 // Batch is one atomic commit: settled objects and watermarks of any number of informers. It is used by one goroutine.
 type Batch struct {
 	db    *DB

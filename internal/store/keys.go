@@ -12,6 +12,7 @@ const (
 	spaceMeta      = 'M' // name -> format version, cluster, secret
 	spaceInformer  = 'I' // name -> number and scope
 	spacePosition  = 'p' // -> Position
+	spaceEpoch     = 'e' // -> Epoch
 	spaceRecord    = 'r' // object key -> Record
 	spaceBody      = 'b' // object key -> body
 	spaceTombstone = 't' // version, object key -> nothing: the records of deleted objects, in order of version
@@ -21,7 +22,7 @@ const (
 )
 
 // unitSpaces are all spaces whose keys begin with an informer's number: what a reset empties.
-var unitSpaces = []byte{spacePosition, spaceRecord, spaceBody, spaceTombstone, spaceLog, spaceCursor, spaceMark}
+var unitSpaces = []byte{spacePosition, spaceRecord, spaceBody, spaceEpoch, spaceTombstone, spaceLog, spaceCursor, spaceMark}
 
 func metaKey(name string) []byte { return append([]byte{spaceMeta}, name...) }
 
