@@ -21,7 +21,7 @@ build: ## Build bin/bridge
 
 .PHONY: demo
 demo: ## Run everything on this machine: a Kubernetes control plane, the bridge, and changes to watch (Ctrl-C ends it)
-	@cd test/e2e && $(GO) run ./cmd/demo
+	@cd test/e2e && $(GO) build -o ../../$(BIN)/demo ./cmd/demo && exec ../../$(BIN)/demo
 
 .PHONY: controlplane
 controlplane: ## Build bin/controlplane, the Kubernetes control plane for tests (minutes the first time)
