@@ -43,6 +43,8 @@ func TestCrash(t *testing.T) {
 	began := time.Now()
 	c.witnessAnew()
 	c.start(c.bridge)
+	// Before the first position is saved, a restart is another first start, with another snapshot and no gap to tell.
+	eventually(t, "the bridge has a position to resume from", testPatience, func() []string { return withoutPosition(c.ctx, c.bridge) })
 	for i := range *crashKills {
 		c.trouble(i)
 		c.kill()
