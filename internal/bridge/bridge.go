@@ -86,7 +86,13 @@ func New(cfg Config) (*Bridge, error) {
 		}
 	}
 	var problems []error
+	names := map[string]bool{}
 	for _, uc := range cfg.Units {
+		if name := uc.Name(); names[name] {
+			problems = append(problems, fmt.Errorf("informer %s: it is there twice, and would share its state with itself", name))
+			continue
+		}
+		names[uc.Name()] = true
 		u, err := b.newUnit(uc)
 		if err != nil {
 			problems = append(problems, err)
@@ -157,7 +163,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 		services.start("", s.Run)
 	}
 	for _, s := range b.cfg.Services {
-		_ = s.WaitReady(hard) // why it failed, Run tells
+		_ = s.WaitReady(read) // why it failed, Run tells; a stop does not wait for it
 	}
 	commits.start("", b.committer.Run)
 	for name, p := range b.publishers {
@@ -179,6 +185,9 @@ func (b *Bridge) Run(ctx context.Context) error {
 
 // deadline ends everything when the drain takes too long.
 func (b *Bridge) deadline(ctx, hard context.Context, failed context.CancelCauseFunc) {
+	if hard.Err() != nil {
+		return // it failed: nothing is drained
+	}
 	b.log.Info("stopping: sending what was read", "cause", context.Cause(ctx), "deadline", b.cfg.Drain.String())
 	for _, p := range b.publishers {
 		go func() { _ = p.Drain(hard) }() // ends the pauses between its attempts; whether it succeeds the units tell

@@ -25,6 +25,8 @@ type broker struct {
 	log     []*record     // guarded by mu
 	mood    mood          // guarded by mu
 	changed chan struct{} // guarded by mu: closed and replaced when the mood changes
+
+	seen int // records that expect has looked at; owned by the test
 }
 
 // record is one message that a broker took.

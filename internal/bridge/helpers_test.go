@@ -3,6 +3,8 @@ package bridge_test
 import (
 	"testing"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
@@ -17,3 +19,6 @@ func ok(t *testing.T, err error) {
 		t.Fatal(err)
 	}
 }
+
+// crashed is what a crash leaves: what was synced.
+var crashed vfs.CrashCloneCfg

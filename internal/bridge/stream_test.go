@@ -284,11 +284,14 @@ func (r *reader) identify(rec *record, w *write, want string) {
 	if base, _, _ := strings.Cut(rec.ID, "/epoch/"); base != want {
 		r.problem(rec, "id %s, want %s", rec.ID, want)
 	}
+	if len(r.queue[resource.MakeKey(rec.Namespace, rec.Name)]) > 0 {
+		return // it lay on disk, maybe since before a rewind
+	}
 	change := fmt.Sprintf("%s of %s in history %d", want, w.mark, r.history)
 	if strings.HasSuffix(want, "/deleted") { // an object dies once, whatever its last known state
 		change = fmt.Sprintf("%s in history %d", want, r.history)
 	}
-	if before, ok := r.ids[change]; ok && before != rec.ID && len(r.queue[resource.MakeKey(rec.Namespace, rec.Name)]) == 0 {
+	if before, ok := r.ids[change]; ok && before != rec.ID {
 		r.problem(rec, "the same change had id %s", before)
 	}
 	if before, ok := r.changes[rec.ID]; ok && before != change {

@@ -143,6 +143,9 @@ func (t *Tracker) write(batch *store.Batch, w *taken) {
 	if w.watermark != "" {
 		batch.SetPosition(t.indexer, w.watermark)
 	}
+	if w.listed {
+		batch.EndEpoch(t.indexer)
+	}
 	for key, s := range w.settled {
 		batch.Settle(t.indexer, key, s)
 	}

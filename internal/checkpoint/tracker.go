@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/kubebridge/bridge/internal/resource"
@@ -47,6 +48,7 @@ type Tracker struct {
 	// front is the version of the last settled Event that nothing later was seen behind.
 	front     resource.Version
 	watermark resource.Version
+	listed    bool // the watermark has passed the end of a list, and that is not committed
 	settled   map[resource.Key]store.Settled
 	spooled   []store.LogEntry // changes that wait for their place in the log on disk
 	committed resource.Version
@@ -70,7 +72,8 @@ func (t *Tracker) Begin(seq uint64, kind Kind, version resource.Version) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := t.slotLocked(seq)
-	s.begun, s.kind, s.version = true, kind, version
+	// Cloned: the version shares the memory of its object, which would be kept until everything before it is settled.
+	s.begun, s.kind, s.version = true, kind, resource.Version(strings.Clone(string(version)))
 	s.pending++
 	t.unsettled++
 	if seq == t.base {
@@ -199,7 +202,7 @@ func (t *Tracker) passLocked(s *slot) {
 			t.front, t.watermark = "", s.version
 		}
 	case Listed:
-		t.front, t.watermark = "", s.version
+		t.front, t.watermark, t.listed = "", s.version, true
 	case Aside:
 	}
 }
@@ -228,15 +231,16 @@ type taken struct {
 	settled   map[resource.Key]store.Settled
 	spooled   []store.LogEntry
 	watermark resource.Version // "" when it has not moved
-	committed func()           // of the journal
+	listed    bool
+	committed func() // of the journal
 }
 
 // take hands out what is to be committed.
 func (t *Tracker) take() taken {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	out := taken{spooled: t.spooled}
-	t.spooled = nil
+	out := taken{spooled: t.spooled, listed: t.listed}
+	t.spooled, t.listed = nil, false
 	if t.watermark != t.committed {
 		out.watermark = t.watermark
 	}
@@ -265,6 +269,7 @@ func (t *Tracker) putBack(w taken) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.spooled = append(w.spooled, t.spooled...)
+	t.listed = t.listed || w.listed
 	for key, s := range w.settled {
 		if since, ok := t.settled[key]; !ok || since.Seq < s.Seq {
 			t.settled[key] = s

@@ -143,7 +143,8 @@ func (f *FIFO) put(ctx context.Context, key resource.Key, d Delta) error {
 	if f.closed {
 		return ErrClosed
 	}
-	if d.Type == Sync && f.open[key] != nil {
+	if e := f.open[key]; d.Type == Sync && e != nil {
+		e.join(d.Resync)
 		return nil
 	}
 	f.lastSeq++
@@ -181,6 +182,13 @@ func (f *FIFO) queueLocked(key resource.Key, d Delta, size int) {
 	f.bytes -= e.bytes
 	e.bytes = e.size()
 	f.bytes += e.bytes
+}
+
+// join adds to those whom a waiting Sync is for; where something else waits, they will be told that.
+func (e *entry) join(set uint64) {
+	if last := &e.Items[len(e.Items)-1]; last.Type == Sync {
+		last.Resync |= set
+	}
 }
 
 // append adds a delta behind those of its object, dropping what it makes needless.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/internal/condition"
+	"github.com/kubebridge/bridge/internal/event"
 )
 
 // errLogEnd is returned by read when the log was closed and the cursor is behind its last change.
@@ -151,7 +152,9 @@ func (l *changeLog) release(changes []*change) {
 	for _, c := range changes {
 		if c.size > 0 { // else it has left memory already
 			l.dropLocked(c)
-			c.Object = nil // all have settled it, so nobody reads it: don't keep the object while the change waits to be dropped
+			// All have settled it, so nobody reads it: don't keep the object while the change waits to be dropped, nor its
+			// strings, which share the object's memory.
+			c.Change = event.Change{}
 		}
 	}
 	l.trimLocked()

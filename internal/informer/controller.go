@@ -289,7 +289,7 @@ func (c *controller) beginReplace(ctx context.Context, d *deltafifo.Delta) error
 		if err := c.forgetDeleted(ctx); err != nil {
 			return err
 		}
-		epoch, err := c.cfg.Indexer.BeginEpoch(c.relist.From)
+		epoch, err := c.cfg.Indexer.BeginEpoch()
 		if err != nil {
 			return err
 		}

@@ -36,8 +36,8 @@ func (ix *Indexer) Position() (Position, error) {
 // again, for other states, in the next.
 type Epoch struct {
 	Number int `json:"number"`
-	// From is the version known before the history went back.
-	From resource.Version `json:"from"`
+	// Open is set until the list that began it is settled: a restart before that will find the same rewind again.
+	Open bool `json:"open,omitzero"`
 }
 
 // Epoch reads the informer's epoch, zero before the first rewind.
@@ -53,18 +53,32 @@ func (ix *Indexer) Epoch() (Epoch, error) {
 	return e, nil
 }
 
-// BeginEpoch begins the next epoch, durably, unless the one that began with the same rewind has not got beyond its list.
-func (ix *Indexer) BeginEpoch(from resource.Version) (Epoch, error) {
+// BeginEpoch begins the next epoch, durably, unless one is open: that is the same rewind, met again after a crash, maybe from another
+// version, and what was told of it keeps its ids.
+func (ix *Indexer) BeginEpoch() (Epoch, error) {
 	e, err := ix.Epoch()
-	if err != nil || e.Number > 0 && e.From == from {
+	if err != nil || e.Open {
 		return e, err
 	}
-	e = Epoch{Number: e.Number + 1, From: from}
+	e = Epoch{Number: e.Number + 1, Open: true}
 	value, err := json.Marshal(e)
 	if err != nil {
 		return e, err
 	}
 	return e, ix.db.set(prefix(spaceEpoch, ix.id), value)
+}
+
+// EndEpoch notes that a list is settled: a rewind from now on is another one. It belongs into the commit of the list's version.
+func (b *Batch) EndEpoch(ix *Indexer) {
+	e, err := ix.Epoch()
+	b.fail(err)
+	if !e.Open {
+		return
+	}
+	e.Open = false
+	value, err := json.Marshal(e)
+	b.fail(err)
+	b.put(prefix(spaceEpoch, ix.id), value)
 }
 
 // Batch is one atomic commit: settled objects and watermarks of any number of informers. It is used by one goroutine.

@@ -1,0 +1,144 @@
+package bridge_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/reflector"
+	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/store"
+	"github.com/kubebridge/bridge/internal/testkit"
+)
+
+// rig runs bridges one after the other, with one state, over one API server.
+type rig struct {
+	*testkit.Server
+	t   *testing.T
+	fs  *vfs.MemFS
+	cfg bridge.Config // of the next start
+	log *logBuffer
+
+	*bridge.Bridge
+	db   *store.DB
+	stop context.CancelCauseFunc
+	done chan error
+}
+
+// newRig follows pods. It is called within a synctest bubble.
+func newRig(t *testing.T, brokers ...*broker) *rig {
+	r := &rig{Server: testkit.NewServer(t, pods), t: t, fs: vfs.NewCrashableMem(), log: &logBuffer{}}
+	r.cfg = bridge.Config{
+		Cluster: "test", Units: []bridge.UnitConfig{{Informer: "all", Type: pods}},
+		Client: &reflector.Client{HTTP: r.HTTP(), Base: r.URL()},
+		Log:    slog.New(slog.NewTextHandler(r.log, nil)),
+	}
+	for _, b := range brokers {
+		r.addSink(b.name, b.connect(0))
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(r.log.String())
+		}
+	})
+	return r
+}
+
+// calmBroker is a broker that answers everything.
+func calmBroker(name string) *broker {
+	return newBroker(name, 1, sinks.ByObject, sinks.Limits{})
+}
+
+// addSink adds a sink that every unit sends to.
+func (r *rig) addSink(name string, sink sinks.Sink) {
+	r.cfg.Sinks = append(r.cfg.Sinks, bridge.SinkConfig{Name: name, Sink: sink})
+	for i := range r.cfg.Units {
+		r.cfg.Units[i].Sinks = append(r.cfg.Units[i].Sinks, bridge.BindingConfig{Sink: name})
+	}
+}
+
+// start runs a bridge.
+func (r *rig) start() {
+	r.t.Helper()
+	var err error
+	r.db, err = store.Open(store.Options{Dir: "state", FS: r.fs, CacheBytes: 1 << 20, MemTableBytes: 256 << 10})
+	ok(r.t, err)
+	r.cfg.DB = r.db
+	r.Bridge, err = bridge.New(r.cfg)
+	ok(r.t, err)
+	var ctx context.Context
+	ctx, r.stop = context.WithCancelCause(context.WithoutCancel(r.t.Context()))
+	r.done = make(chan error, 1)
+	go func() { r.done <- r.Run(ctx) }()
+	r.settle()
+}
+
+// end stops the bridge and gives what Run returned, and how long that took.
+func (r *rig) end() (took time.Duration, err error) {
+	r.t.Helper()
+	began := time.Now()
+	r.stop(errStop)
+	err = <-r.done
+	took = time.Since(began)
+	ok(r.t, r.db.Close())
+	return took, err
+}
+
+// settle lets things happen, for less than any timeout.
+func (r *rig) settle() {
+	time.Sleep(2 * time.Second)
+	synctest.Wait()
+}
+
+// expect compares what a broker has acknowledged since the last call with lines such as "added a".
+func expect(t *testing.T, b *broker, lines ...string) {
+	t.Helper()
+	var got []string
+	records := b.records()
+	for _, rec := range records[b.seen:] {
+		if !rec.acked {
+			continue
+		}
+		line := rec.Type[strings.LastIndexByte(rec.Type, '.')+1:]
+		if rec.Name != "" {
+			line += " " + rec.Name
+		}
+		if rec.Inferred {
+			line += " inferred"
+		}
+		got = append(got, line)
+	}
+	b.seen = len(records)
+	slices.Sort(got) // between objects there is no order
+	slices.Sort(lines)
+	if !slices.Equal(got, lines) {
+		t.Errorf("%s has\n\t%s\nwant\n\t%s", b.name, strings.Join(got, "\n\t"), strings.Join(lines, "\n\t"))
+	}
+}
+
+// logBuffer keeps a log.
+type logBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}

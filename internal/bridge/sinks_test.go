@@ -1,0 +1,100 @@
+package bridge_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/sinks"
+)
+
+func TestASinkThatIsAwayAtTheStartIsWaitedForAndHoldsUpNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		late, other := calmBroker("late"), calmBroker("other")
+		late.set(away)
+		r := newRig(t, late, other)
+		r.Create("shop/a", nil)
+		r.start()
+		r.Update("shop/a", nil)
+		r.settle()
+		expect(t, late)
+		expect(t, other, "added a", "synced", "updated a")
+		reasons := r.Ready()
+		if len(reasons) != 1 || reasons[0].Component != "sink late" || !strings.Contains(reasons[0].Message, "no route") {
+			t.Errorf("Ready: %v", reasons)
+		}
+		late.set(calm)
+		time.Sleep(time.Minute)
+		expect(t, late, "added a", "synced", "updated a")
+		if reasons := r.Ready(); len(reasons) > 0 {
+			t.Errorf("Ready: %v", reasons)
+		}
+		_, err := r.end()
+		ok(t, err)
+	})
+}
+
+// A stalled sink costs memory up to the bound, then disk; the watermark goes on.
+func TestASinkThatStallsHoldsUpNeitherReadingNorAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stalled, other := calmBroker("stalled"), calmBroker("other")
+		r := newRig(t, stalled, other)
+		r.cfg.Units[0].Memory = 64 << 10
+		r.start()
+		stalled.set(hung)
+		want := []string{"synced"}
+		for i := range 500 {
+			name := fmt.Sprint("pod-", i)
+			r.Create(resource.MakeKey("shop", name), func(obj map[string]any) { obj["spec"] = strings.Repeat("x", 1000) })
+			want = append(want, "added "+name)
+			time.Sleep(50 * time.Millisecond)
+		}
+		time.Sleep(20 * time.Second)
+		r.Bookmark()
+		r.settle()
+		expect(t, other, want...)
+		s := r.Status().Informers[0]
+		if s.Watermark != string(r.Version()) || s.SpoolBytes == 0 || s.LogBytes > 64<<10 || s.QueuedObjects > 0 {
+			t.Errorf("status with a stalled sink: %+v", s)
+		}
+		stalled.set(calm)
+		time.Sleep(time.Minute)
+		r.settle()
+		expect(t, stalled, want...)
+		if s := r.Status().Informers[0]; s.SpoolBytes != 0 || s.LogChanges != 0 {
+			t.Errorf("status when all is sent: %+v", s)
+		}
+		_, err := r.end()
+		ok(t, err)
+	})
+}
+
+// broken can't be opened for a reason that only an operator can remove.
+type broken struct{ *session }
+
+func (broken) Open(context.Context) error {
+	return &sinks.Error{Class: sinks.Refused, Err: errors.New("wrong password: set it in sinks.broken")}
+}
+
+func TestASinkThatCanNeverBeOpenedEndsTheBridge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := calmBroker("good")
+		r := newRig(t, b)
+		r.addSink("broken", broken{calmBroker("broken").connect(0)})
+		r.start()
+		err := <-r.done
+		ok(t, r.db.Close())
+		if !errors.Is(err, bridge.ErrSink) || !strings.Contains(err.Error(), "sink broken") || !strings.Contains(err.Error(), "wrong password") {
+			t.Errorf("Run: %v", err)
+		}
+		if log := r.log.String(); strings.Contains(log, "stopping") {
+			t.Error("the log tells of a stop in order")
+		}
+	})
+}

@@ -1,0 +1,131 @@
+package bridge_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/testkit"
+)
+
+func TestACleanStopSendsWhatWasReadAndTheNextStartOnlyProbes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := calmBroker("sink")
+		r := newRig(t, b)
+		r.Create("shop/a", nil)
+		r.start()
+		b.set(slow)
+		r.Create("shop/b", nil)
+		r.Update("shop/a", nil)
+		r.Delete("shop/b")
+		synctest.Wait() // it was read
+		if took, err := r.end(); err != nil || took > 15*time.Second {
+			t.Errorf("Run: %v after %v", err, took)
+		}
+		expect(t, b, "added a", "synced", "added b", "updated a", "deleted b")
+
+		before := len(r.Requests(testkit.Any))
+		r.start()
+		if reasons := r.Ready(); len(reasons) > 0 {
+			t.Errorf("not ready: %v", reasons)
+		}
+		requests := r.Requests(testkit.Any)[before:]
+		if len(requests) != 2 || !testkit.Probes(requests[0]) || !testkit.Watches(requests[1]) || testkit.WatchLists(requests[1]) {
+			t.Errorf("requests after a clean stop: %v", requests)
+		}
+		_, err := r.end()
+		ok(t, err)
+		expect(t, b)
+	})
+}
+
+func TestWhatADrainDoesNotFinishIsSentAfterTheNextStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stuck, other := calmBroker("stuck"), calmBroker("other")
+		r := newRig(t, stuck, other)
+		r.cfg.Drain = time.Minute
+		r.Create("shop/a", nil)
+		r.start()
+		expect(t, stuck, "added a", "synced")
+		expect(t, other, "added a", "synced")
+		stuck.set(away)
+		r.Create("shop/b", nil)
+		r.Update("shop/a", nil)
+		r.Delete("shop/b")
+		r.settle()
+		took, err := r.end()
+		if !errors.Is(err, bridge.ErrDrain) || took != time.Minute {
+			t.Errorf("Run: %v after %v, want %v after a minute", err, took, bridge.ErrDrain)
+		}
+		expect(t, other, "added b", "updated a", "deleted b")
+		expect(t, stuck)
+
+		stuck.set(calm)
+		r.start()
+		expect(t, stuck, "added b", "updated a", "deleted b")
+		expect(t, other) // its part was settled, or lay on disk as settled
+		_, err = r.end()
+		ok(t, err)
+	})
+}
+
+// After a long pause the next attempt may be due long after the deadline: a drain makes one at once.
+func TestADrainEndsThePauseOfABroker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := calmBroker("sink")
+		r := newRig(t, b)
+		r.start()
+		b.set(away)
+		r.Create("shop/a", nil)
+		time.Sleep(10 * time.Minute) // attempts are half a minute apart by now
+		b.set(calm)
+		if took, err := r.end(); err != nil || took > time.Second {
+			t.Errorf("Run: %v after %v", err, took)
+		}
+		expect(t, b, "synced", "added a")
+	})
+}
+
+func TestTheCauseOfAStopIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, calmBroker("sink"))
+		r.start()
+		_, err := r.end()
+		ok(t, err)
+		if log := r.log.String(); !strings.Contains(log, `cause="`+errStop.Error()+`"`) {
+			t.Error("the log does not show the cause")
+		}
+	})
+}
+
+func TestACrashSendsAgainOnlyWhatWasNotCommitted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := calmBroker("sink")
+		r := newRig(t, b)
+		r.cfg.CommitInterval = time.Minute
+		r.start()
+		r.Create("shop/a", nil)
+		time.Sleep(time.Minute) // it is committed
+		r.Create("shop/b", nil)
+		r.settle()
+		expect(t, b, "synced", "added a", "added b")
+		after := r.fs.CrashClone(crashed)
+		_, err := r.end()
+		ok(t, err)
+		r.fs = after
+		r.start()
+		expect(t, b, "added b")
+		_, err = r.end()
+		ok(t, err)
+		ids := map[string]int{}
+		for _, rec := range b.records() {
+			ids[rec.ID]++
+		}
+		if len(ids) != 3 || len(b.records()) != 4 {
+			t.Errorf("ids %v", ids)
+		}
+	})
+}

@@ -1,0 +1,130 @@
+package bridge_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/store"
+	"github.com/kubebridge/bridge/internal/testkit"
+)
+
+// byPath sends requests for widgets to one server and all others to another.
+type byPath struct{ widgets, others http.RoundTripper }
+
+func (p byPath) RoundTrip(req *http.Request) (*http.Response, error) {
+	if strings.HasPrefix(req.URL.Path, "/apis/example.com/") {
+		return p.widgets.RoundTrip(req)
+	}
+	return p.others.RoundTrip(req)
+}
+
+func TestAResourceThatIsForbiddenIsNotReadyAndStopsNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := calmBroker("sink")
+		r := newRig(t, b)
+		other := testkit.NewServer(t, widgets)
+		r.cfg.Client.HTTP = &http.Client{Transport: byPath{other.HTTP().Transport, r.HTTP().Transport}}
+		r.cfg.Units = append(r.cfg.Units, bridge.UnitConfig{Informer: "all", Type: widgets, Sinks: r.cfg.Units[0].Sinks})
+		r.Refuse(testkit.Any, -1, http.StatusForbidden, metav1.StatusReasonForbidden)
+		r.start()
+		other.Create("shop/w", nil)
+		r.Create("shop/p", nil)
+		r.settle()
+		expect(t, b, "synced", "added w")
+		reasons := r.Ready()
+		if len(reasons) != 1 || reasons[0].Component != "informer all/pods" || !strings.Contains(reasons[0].Message, "Forbidden") {
+			t.Errorf("Ready: %v", reasons)
+		}
+		r.Heal() // the role was bound
+		time.Sleep(5 * time.Minute)
+		expect(t, b, "synced", "added p")
+		if reasons := r.Ready(); len(reasons) > 0 {
+			t.Errorf("Ready: %v", reasons)
+		}
+		_, err := r.end()
+		ok(t, err)
+	})
+}
+
+func TestTwoUnitsDoNotShareAState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, calmBroker("sink"))
+		r.cfg.Units = append(r.cfg.Units, r.cfg.Units[0])
+		db, err := store.Open(store.Options{})
+		ok(t, err)
+		defer func() { ok(t, db.Close()) }()
+		r.cfg.DB = db
+		if _, err := bridge.New(r.cfg); err == nil || !strings.Contains(err.Error(), "all/pods") {
+			t.Errorf("two units of one name: %v", err)
+		}
+	})
+}
+
+func TestEachListenerGetsItsResync(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one, two := calmBroker("one"), calmBroker("two")
+		r := newRig(t, one, two)
+		r.cfg.Units[0].Resync = time.Minute
+		r.Create("shop/a", nil)
+		r.Create("shop/b", nil)
+		r.start()
+		expect(t, one, "added a", "added b", "synced")
+		expect(t, two, "added a", "added b", "synced")
+		time.Sleep(time.Minute)
+		expect(t, one, "synced a", "synced b")
+		expect(t, two, "synced a", "synced b")
+		_, err := r.end()
+		ok(t, err)
+	})
+}
+
+func TestASnapshotIsTakenWhenItIsAskedFor(t *testing.T) {
+	for mode, want := range map[bridge.Snapshot][2][]string{
+		bridge.SnapshotInitial: {{"added a", "synced"}, {"updated a"}},
+		bridge.SnapshotNever:   {{}, {"added a"}}, // it was not known before
+		bridge.SnapshotAlways:  {{"added a", "synced"}, {"gap inferred", "updated a", "synced"}},
+	} {
+		t.Run(string(mode), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := calmBroker("sink")
+				r := newRig(t, b)
+				r.cfg.Units[0].Snapshot = mode
+				r.Create("shop/a", nil)
+				r.start()
+				expect(t, b, want[0]...)
+				_, err := r.end()
+				ok(t, err)
+				r.Update("shop/a", nil)
+				r.start()
+				expect(t, b, want[1]...)
+				_, err = r.end()
+				ok(t, err)
+			})
+		})
+	}
+}
+
+func TestAnotherSelectionIsAGap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := calmBroker("sink")
+		r := newRig(t, b)
+		r.Create("shop/a", nil)
+		r.Create("shop/b", nil)
+		r.start()
+		_, err := r.end()
+		ok(t, err)
+		expect(t, b, "added a", "added b", "synced")
+		r.Delete("shop/b")
+		r.cfg.Units[0].FieldSelector = "metadata.name!=a"
+		r.start()
+		expect(t, b, "gap inferred", "deleted a inferred", "deleted b inferred", "synced")
+		_, err = r.end()
+		ok(t, err)
+	})
+}

@@ -1,0 +1,39 @@
+package informer_test
+
+import (
+	"testing"
+
+	"github.com/kubebridge/bridge/internal/resource"
+)
+
+func TestARewindMetAgainAfterACrashIsTheSameEpochAndALaterOneIsNot(t *testing.T) {
+	rewound := func(from resource.Version) resource.Relist {
+		return resource.Relist{Reason: resource.ReasonRewound, From: from, To: "60", Rewound: true}
+	}
+	db, before := memory(t), newOutbox()
+	died := newRig(t, db, []*outbox{before})
+	died.list(initial, "100", "a@95")
+	died.list(rewound("102"), "60", "a@40")
+	want(t, before.wait(t, 5)[2:],
+		"informer.gap  all/pods/gap/102/60/epoch/1 inferred",
+		"resource.updated a ua/40/epoch/1 inferred",
+		"informer.synced  all/pods/synced/60/epoch/1")
+
+	// Nothing of that was committed. The position on disk is older than what the run before had seen.
+	out := newOutbox()
+	r := newRig(t, db, []*outbox{out})
+	r.list(rewound("100"), "60", "a@40")
+	want(t, out.wait(t, 3),
+		"informer.gap  all/pods/gap/100/60/epoch/1 inferred",
+		"resource.updated a ua/40/epoch/1 inferred",
+		"informer.synced  all/pods/synced/60/epoch/1")
+	r.update("a", "100")
+	out.wait(t, 1)
+	r.list(rewound("100"), "60", "a@40")
+	want(t, out.wait(t, 3),
+		"informer.gap  all/pods/gap/100/60/epoch/2 inferred",
+		"resource.updated a ua/40/epoch/2 inferred",
+		"informer.synced  all/pods/synced/60/epoch/2")
+	r.stop()
+	died.stop()
+}
