@@ -365,7 +365,7 @@ func (m *model) breakStreams() {
 	case n < 4:
 		m.note("cut")
 		m.cluster.CutWatches()
-	case n < 6:
+	case n < 6 && !m.frozen: // a watch that a rewind has cut can't end in good order
 		m.note("close")
 		m.cause("closed")
 		m.cluster.CloseWatches()
