@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -418,12 +419,11 @@ func (m *model) upset() {
 }
 
 // rewind restores the cluster from a backup that is older than the watermark: what is not older can't be told from a server that
-// did not go back. A bridge that runs has a watch open, and answered, by whose end it notices: where answers are compressed, they
-// begin with the first frame, and without an answer the HTTP client tries again by itself.
+// did not go back.
 func (m *model) rewind() {
 	time.Sleep(time.Millisecond) // so that no other rewind is at the same time
 	synctest.Wait()
-	if m.frozen || m.life != nil && (m.cluster.Watching() == 0 || m.features.Gzip) {
+	if m.frozen || m.life != nil && !m.attached() {
 		return
 	}
 	watermark, oldest := m.watermark(), max(m.cluster.oldest(), 97)
@@ -433,6 +433,14 @@ func (m *model) rewind() {
 	m.note("%s", m.cluster.rewind(watermark-1-m.rng.Int64N(min(watermark-oldest, 20))))
 	m.rewinds = append(m.rewinds, moment{time.Now()})
 	m.frozen = true
+}
+
+// attached says whether the bridge would notice a server that goes back by the end of its watch: it has one open, has read all
+// that was to be read, and has had an answer (where answers are compressed they begin with the first frame, and without one the HTTP
+// client tries again by itself).
+func (m *model) attached() bool {
+	read := number(resource.Version(m.life.bridge.Status().Informers[0].Version))
+	return m.cluster.Watching() > 0 && !m.features.Gzip && read >= m.cluster.now().before(math.MaxInt64)
 }
 
 // historyAt is which of its histories the cluster was in.
