@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -150,6 +151,19 @@ var ErrDrain = errors.New("drain deadline passed before everything was sent; the
 // Run works until ctx ends and everything read by then is settled, or the drain deadline has passed (ErrDrain); or until
 // something fails that only a restart can heal.
 func (b *Bridge) Run(ctx context.Context) error {
+	if err := b.cfg.DB.BeginRun(); err != nil {
+		return err
+	}
+	if err := b.run(ctx); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(b.units, func(u *unit) bool { return !u.informer.Sure() }) {
+		return nil // it has not found out what the run before has sent
+	}
+	return b.cfg.DB.EndRun()
+}
+
+func (b *Bridge) run(ctx context.Context) error {
 	// hard ends everything at once; ctx only ends reading.
 	hard, failed := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer failed(errDone)

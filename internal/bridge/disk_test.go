@@ -19,6 +19,7 @@ type state struct {
 	history   int  // of the cluster's, that the watermark is of: not the last when the server has gone back behind it
 	watermark int64
 	known     map[resource.Key]known
+	announced map[string]int64 // by uid, with the version that was announced
 	// pending are, by sink, the changes in the log on disk that the sink has not settled, in order.
 	pending map[string][]spooled
 }
@@ -49,13 +50,16 @@ func readState(t *testing.T, db *store.DB, cfg store.IndexerConfig, keys []resou
 	ok(t, err)
 	s := state{
 		began: time.Now(), watermark: number(pos.Version),
-		known: map[resource.Key]known{}, pending: map[string][]spooled{},
+		known: map[resource.Key]known{}, announced: map[string]int64{}, pending: map[string][]spooled{},
 	}
 	for _, key := range keys {
 		rec, found, err := ix.Get(key)
 		ok(t, err)
 		if found {
 			s.known[key] = known{uid: rec.UID, version: number(rec.Version), alive: !rec.Deleted}
+		}
+		for _, left := range ix.Left(key) {
+			s.announced[left.UID] = number(left.Version)
 		}
 	}
 	cursors, err := ix.Cursors()

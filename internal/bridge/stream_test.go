@@ -35,9 +35,10 @@ type reader struct {
 	ids     map[string]string       // of changes
 	changes map[string]string       // by id
 	folded  map[resource.Key]string // what a consumer holds: marks of what exists
-	// uncommitted are objects of which something was told that was not committed when the run died. The next run tells it again, but
-	// for what a gap has swallowed: of that nobody knows that it has to be undone.
-	uncommitted map[resource.Key]bool
+	// unsure: the run before died, and nothing was listed since. After a rewind everything is told.
+	unsure bool
+	// announced are the versions of objects of which a run before may have told something, without anything being settled.
+	announced map[string]int64
 }
 
 // gap is what the stream says is missing: versions after from, up to the version of the list that follows.
@@ -57,8 +58,7 @@ const initialSnapshot = "" // the reason of the gap that a first snapshot is
 func (m *model) stream(b *broker) *reader {
 	r := &reader{
 		m: m, b: b, run: -1, told: map[*write]int{}, buried: map[string]bool{}, folded: map[resource.Key]string{},
-		uncommitted: map[resource.Key]bool{},
-		ids:         map[string]string{}, changes: map[string]string{},
+		ids: map[string]string{}, changes: map[string]string{},
 	}
 	for _, rec := range b.records() {
 		for r.run < rec.run {
@@ -105,7 +105,9 @@ func (r *reader) nextRun() {
 		r.relist = nil
 	}
 	r.last, r.owed = map[resource.Key]*record{}, map[resource.Key]bool{}
-	if s.watermark == 0 && len(s.known) == 0 {
+	r.announced = maps.Clone(s.announced)
+	r.unsure = r.run > 0 && (r.unsure || !s.clean)
+	if s.watermark == 0 && len(s.known)+len(s.announced) == 0 {
 		r.begin(&gap{reason: initialSnapshot})
 	}
 }
@@ -124,7 +126,6 @@ func (r *reader) compare(s *state) {
 	}
 	for key, before := range r.known {
 		if now := s.known[key]; now != before && (now.alive || before.alive) {
-			r.uncommitted[key] = true
 			if s.clean {
 				r.problem(nil, "run %d begins with %s %+v after a clean stop, and %+v was told", r.run, key, now, before)
 			}
@@ -211,6 +212,7 @@ func (r *reader) synced(rec *record) {
 	}
 	r.relist.synced = number(resource.Version(rec.ResourceVersion))
 	r.relist = nil
+	r.unsure = r.unsure && r.notices >= 0 // one that lay on disk is of the run before
 }
 
 // rewound says whether versions can't be compared.
@@ -234,7 +236,7 @@ func (r *reader) put(rec *record) {
 	}
 	k := r.known[key]
 	switch {
-	case k == now, !r.rewound() && w.version <= k.version:
+	case k == now && (!r.rewound() || !r.unsure), !r.rewound() && w.version <= k.version:
 		r.problem(rec, "it comes behind what was settled or told: %+v", k)
 	case k.alive && k.uid != w.uid:
 		r.problem(rec, "the object that had the name, %s, was not deleted", k.uid)
@@ -264,6 +266,12 @@ func (r *reader) deleted(rec *record) {
 		return
 	}
 	k := r.known[key]
+	if announced, ok := r.announced[rec.UID]; ok && rec.Inferred && (!k.alive || k.uid != rec.UID) {
+		if k.alive {
+			r.problem(rec, "the object that had the name, %s, was not deleted", k.uid)
+		}
+		k = known{uid: rec.UID, version: announced, alive: true}
+	}
 	switch {
 	case !k.alive && r.m.history(), k.alive && k.uid != rec.UID:
 		r.problem(rec, "of an object that is not known: %+v", k)
@@ -343,7 +351,6 @@ func (r *reader) fromDisk(key resource.Key, rec *record, now known) bool {
 		r.gaps[len(r.gaps)-1].item(rec)
 	}
 	r.last[key] = rec
-	delete(r.uncommitted, key)
 	return true
 }
 
@@ -387,7 +394,6 @@ func (g *gap) item(rec *record) {
 }
 
 func (r *reader) tell(key resource.Key, rec *record, k known) {
-	delete(r.uncommitted, key)
 	r.known[key] = k
 	r.last[key] = rec
 }
@@ -434,10 +440,6 @@ func (r *reader) complete() {
 	want := map[resource.Key]string{}
 	for key, w := range r.m.cluster.alive {
 		want[key] = w.mark
-	}
-	for key := range r.uncommitted {
-		delete(r.folded, key)
-		delete(want, key)
 	}
 	if !maps.Equal(r.folded, want) {
 		r.problem(nil, "the stream ends with\n\t%v\nthe server with\n\t%v", r.folded, want)

@@ -137,7 +137,8 @@ func (u *unit) addInformer(b *Bridge, reg prometheus.Registerer) (err error) {
 	}
 	u.informer, err = informer.New(informer.Config{
 		Name: u.name, Type: u.cfg.Type, FIFO: u.fifo, Indexer: u.indexer, Tracker: u.tracker, Listeners: listeners,
-		LogBytes: u.cfg.Memory, SpoolBytes: u.spool(b), Resnapshot: u.cfg.Snapshot == SnapshotAlways, Log: u.log.With("resource", u.cfg.Type.String()), Registerer: reg,
+		LogBytes: u.cfg.Memory, SpoolBytes: u.spool(b), Resnapshot: u.cfg.Snapshot == SnapshotAlways, Unclean: !b.cfg.DB.WasClean(),
+		Log: u.log.With("resource", u.cfg.Type.String()), Registerer: reg,
 	})
 	return err
 }

@@ -22,8 +22,9 @@ const popSize = 256
 type controller struct {
 	*Informer
 	batch   deltafifo.Batch
-	changes []*change       // of this batch
-	marks   []resource.Key  // objects of this batch that a list held
+	changes []*change      // of this batch
+	marks   []resource.Key // objects of this batch that a list held
+	news    []store.Announcement
 	relist  resource.Relist // of the list that is being worked through
 	listed  int             // its items so far
 	sweep   uint64          // the place of the list's end whose deletes are being decided, 0 for none
@@ -60,13 +61,16 @@ func (c *controller) run(ctx context.Context) error {
 // apply decides a batch, hands its changes to the log, and only then lets go of its places in the stream.
 func (c *controller) apply(ctx context.Context) error {
 	c.now = time.Now()
-	c.changes, c.marks = c.changes[:0], c.marks[:0]
+	c.changes, c.marks, c.news = c.changes[:0], c.marks[:0], c.news[:0]
 	for i := range c.batch.Deltas {
 		if err := c.begin(ctx, &c.batch.Deltas[i]); err != nil {
 			return err
 		}
 	}
 	if err := c.cfg.Indexer.Mark(c.marks); err != nil {
+		return err
+	}
+	if err := c.announce(ctx, c.news); err != nil {
 		return err
 	}
 	if len(c.changes) > 0 {
@@ -137,6 +141,7 @@ func place(d *deltafifo.Delta) (checkpoint.Kind, resource.Version) {
 func (c *controller) decide(ctx context.Context, key resource.Key, d *deltafifo.Delta) error {
 	switch d.Type {
 	case deltafifo.Bookmark:
+		c.unsure.Store(false)
 		return nil
 	case deltafifo.ReplaceBegin:
 		return c.beginReplace(ctx, d)
@@ -162,6 +167,9 @@ func (c *controller) decideObject(key resource.Key, d *deltafifo.Delta) error {
 	case deltafifo.Replaced:
 		c.marks = append(c.marks, key)
 		c.listed++
+		if before := c.leftBefore(key, d.Object.UID, d.Object.Version); len(before) > 0 {
+			return c.succeeded(key, d, known, alive, before)
+		}
 		if c.unchanged(d.Object, known, found) {
 			return c.covered(key, d, known, alive)
 		}
@@ -171,7 +179,7 @@ func (c *controller) decideObject(key resource.Key, d *deltafifo.Delta) error {
 			return nil
 		}
 	}
-	return c.stored(key, d, known, alive)
+	return c.stored(key, d, known, alive, found)
 }
 
 // covered passes over an item of a list that is known already, unless every object is to be published at the first list.
@@ -192,19 +200,20 @@ func covers(known store.Record, version resource.Version) bool {
 	return version == known.Version || version.NotNewer(known.Version)
 }
 
-// unchanged says whether an item of a list tells nothing new. After a rewind only equality says so.
+// unchanged says whether an item of a list tells nothing new. After a rewind only equality says so, and nothing when it is not known
+// what was sent.
 func (c *controller) unchanged(obj *resource.Object, known store.Record, found bool) bool {
 	if !found {
 		return false
 	}
 	if c.relist.Rewound {
-		return !known.Deleted && known.UID == obj.UID && known.Version == obj.Version
+		return !c.unsure.Load() && !known.Deleted && known.UID == obj.UID && known.Version == obj.Version
 	}
 	return covers(known, obj.Version)
 }
 
 // stored makes the change of an object that exists: Added, Updated, or the delete of another that had its name and then Added.
-func (c *controller) stored(key resource.Key, d *deltafifo.Delta, known store.Record, alive bool) error {
+func (c *controller) stored(key resource.Key, d *deltafifo.Delta, known store.Record, alive, found bool) error {
 	listed := d.Type == deltafifo.Replaced
 	if alive && known.UID != d.Object.UID {
 		if err := c.gone(key, d.Seq, known, known.Version); err != nil {
@@ -215,6 +224,8 @@ func (c *controller) stored(key resource.Key, d *deltafifo.Delta, known store.Re
 	ch := event.Change{Op: event.Added, Key: key, Object: d.Object, UID: d.Object.UID, Version: d.Object.Version}
 	if alive {
 		ch.Op, ch.Before = event.Updated, known.Version
+	} else {
+		c.news = append(c.news, store.Announcement{Key: key, Object: d.Object, Seq: c.number + 1, Unknown: !found})
 	}
 	ch.Initial = listed && c.relist.Initial
 	ch.Inferred = listed && !c.relist.Initial
@@ -226,10 +237,12 @@ func (c *controller) stored(key resource.Key, d *deltafifo.Delta, known store.Re
 func (c *controller) deleted(key resource.Key, d *deltafifo.Delta, known store.Record, found bool) error {
 	alive := found && !known.Deleted
 	if d.FinalStateUnknown {
-		if !alive {
-			return nil
+		if alive {
+			if err := c.gone(key, d.Seq, known, d.Version); err != nil {
+				return err
+			}
 		}
-		return c.gone(key, d.Seq, known, d.Version)
+		return c.goneUnsettled(key, d.Seq, c.leftBefore(key, "", d.Version), d.Version)
 	}
 	if found && covers(known, d.Object.Version) {
 		c.metrics.skipped.Inc()
@@ -254,12 +267,16 @@ func (c *controller) gone(key resource.Key, seq uint64, known store.Record, asOf
 	if err != nil {
 		return err
 	}
+	c.emitGone(key, seq, known, last, asOf)
+	return nil
+}
+
+func (c *controller) emitGone(key resource.Key, seq uint64, known store.Record, last *resource.Object, asOf resource.Version) {
 	ch := newChange(event.Change{
 		Op: event.Deleted, Key: key, Object: last, UID: known.UID, Version: known.Version, Before: known.Version, Inferred: true,
 	}, seq, c.now)
 	ch.goneAsOf = asOf
 	c.emit(ch)
-	return nil
 }
 
 // sync makes a Synced of an object for the listeners that asked.
@@ -345,6 +362,7 @@ func (c *controller) endReplace(d *deltafifo.Delta) error {
 	done.kind, done.items = ofSynced, c.listed
 	c.emit(done)
 	c.relist = resource.Relist{}
+	c.unsure.Store(false)
 	return c.cfg.Indexer.ClearMarks()
 }
 
@@ -370,6 +388,7 @@ func (c *controller) emit(ch *change) {
 
 func (c *controller) overlay(ch *change) {
 	s := ch.settled()
+	c.cfg.Indexer.Meet(ch.Key, s.UID, ch.number)
 	if s.Deleted {
 		c.cfg.Indexer.Delete(ch.Key, s.UID, s.Version, ch.number)
 	} else {

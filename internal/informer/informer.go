@@ -65,7 +65,10 @@ type Config struct {
 	SpoolBytes int64
 	// Resnapshot publishes every object at the first list: what the settled state covers already as Synced.
 	Resnapshot bool
-	Log        *slog.Logger
+	// Unclean says that the run before this one may have sent what the settled state does not know. If the server's history
+	// went back since, any object may have been sent in a state that is undone, so all are published.
+	Unclean bool
+	Log     *slog.Logger
 	// Registerer for metrics; nil for none.
 	Registerer prometheus.Registerer
 }
@@ -94,6 +97,8 @@ type Informer struct {
 	round     atomic.Int64 // of the last resync
 	settling  sync.Mutex   // orders the calls of settle, and makes a change either settled or spooled
 	spoolTurn chan struct{}
+	// unsure: a run before has sent what is not known here, and this one has seen neither a list nor a bookmark.
+	unsure atomic.Bool
 }
 
 // New checks the configuration and starts nothing.
@@ -125,6 +130,7 @@ func New(cfg Config) (*Informer, error) {
 	}
 	i.log = newChangeLog(cfg.LogBytes, m, i.disk)
 	cfg.Tracker.SetJournal(i)
+	i.unsure.Store(cfg.Unclean)
 	return i, nil
 }
 
@@ -204,6 +210,10 @@ func (i *Informer) settle(settled func() []*change) {
 	i.settling.Unlock()
 	i.log.release(changes)
 }
+
+// Sure says whether everything that was ever sent is known: the run before has ended in order, or this one has heard from the API
+// server what it sent last.
+func (i *Informer) Sure() bool { return !i.unsure.Load() }
 
 // HasSynced says whether the first population was applied: everything of the first list has been handed to the listeners' log.
 func (i *Informer) HasSynced() bool { return i.cfg.FIFO.HasSynced() }

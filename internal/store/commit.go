@@ -95,10 +95,13 @@ func (db *DB) NewBatch() *Batch { return &Batch{db: db, batch: db.pebble.NewBatc
 // Settle writes an object's last settled state.
 func (b *Batch) Settle(ix *Indexer, key resource.Key, s Settled) {
 	record, body := objectKey(spaceRecord, ix.id, key), objectKey(spaceBody, ix.id, key)
+	bodyInPlace := b.dropAnnounced(ix, key, &s)
 	if !s.Deleted {
 		b.put(record, s.Record.append(nil))
-		b.body = ix.db.bodies.encode(b.body, s.Object.Raw)
-		b.put(body, b.body)
+		if !bodyInPlace {
+			b.body = ix.db.bodies.encode(b.body, s.Object.Raw)
+			b.put(body, b.body)
+		}
 		return
 	}
 	b.fail(b.batch.Delete(body, nil))

@@ -54,6 +54,8 @@ type DB struct {
 	sync   *pebble.WriteOptions
 	bodies codec
 	close  func() error
+	// wasClean: the run before ended in order, or there was none. Set by Open.
+	wasClean bool
 }
 
 // Open opens the state directory, or makes it. It never repairs or rebuilds: what it does not understand it refuses, with
@@ -77,7 +79,7 @@ func Open(o Options) (*DB, error) {
 	}
 	db.pebble = p
 	db.close = sync.OnceValue(p.Close)
-	if err := db.checkFormat(); err != nil {
+	if err := errors.Join(db.checkFormat(), db.readClean()); err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
 	return db, nil
@@ -170,6 +172,7 @@ func (db *DB) checkFormat() error {
 		return err
 	}
 	if version == nil {
+		db.wasClean = true
 		return db.set(metaKey("format"), []byte(FormatVersion))
 	}
 	if string(version) != FormatVersion {

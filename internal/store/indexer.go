@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -38,6 +39,9 @@ type Indexer struct {
 	// overlay holds the newest state of each object that has changes on their way.
 	overlay map[resource.Key]overlaid
 	indexes map[string]*index
+	// announced are the objects of which an Added may have been sent, and nothing is settled.
+	announced map[resource.Key][]announcement
+	left      atomic.Int64 // those of them that a run before has left
 }
 
 // overlaid is the newest state of an object, and the change that made it.
@@ -53,11 +57,11 @@ func (db *DB) Indexer(cfg IndexerConfig) (*Indexer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("state of informer %s: %w", cfg.Name, err)
 	}
-	ix := &Indexer{db: db, id: id, cfg: cfg, overlay: map[resource.Key]overlaid{}, indexes: map[string]*index{}}
+	ix := &Indexer{db: db, id: id, cfg: cfg, overlay: map[resource.Key]overlaid{}, indexes: map[string]*index{}, announced: map[resource.Key][]announcement{}}
 	for name, fn := range cfg.Indexes {
 		ix.indexes[name] = newIndex(fn)
 	}
-	if err := ix.buildIndexes(); err != nil {
+	if err := errors.Join(ix.loadAnnounced(), ix.buildIndexes()); err != nil {
 		return nil, fmt.Errorf("state of informer %s: %w", cfg.Name, err)
 	}
 	return ix, nil
@@ -148,8 +152,14 @@ func (ix *Indexer) settledObject(key resource.Key) (*resource.Object, error) {
 	if err != nil {
 		return nil, fmt.Errorf("state database: %w", err)
 	}
-	raw, err := ix.db.bodies.decode(value)
-	if err = errors.Join(err, closer.Close()); err != nil {
+	obj, err := ix.parseBody(key, value)
+	return obj, errors.Join(err, closer.Close())
+}
+
+// parseBody makes an object of a stored body.
+func (ix *Indexer) parseBody(key resource.Key, stored []byte) (*resource.Object, error) {
+	raw, err := ix.db.bodies.decode(stored)
+	if err != nil {
 		return nil, err
 	}
 	obj, err := resource.Parse(raw, resource.ParseOptions{Type: ix.cfg.Type, KeepManagedFields: true})
@@ -192,5 +202,6 @@ func (ix *Indexer) Forget(settled map[resource.Key]Settled) {
 		if over, ok := ix.overlay[key]; ok && over.seq <= s.Seq {
 			delete(ix.overlay, key)
 		}
+		ix.forgetAnnouncedLocked(key, s.Seq)
 	}
 }

@@ -19,10 +19,11 @@ const (
 	spaceLog       = 'l' // position -> a change of the log
 	spaceCursor    = 'c' // listener -> where it stands in the log
 	spaceMark      = 'm' // object key -> nothing: listed since the last ReplaceBegin
+	spaceAnnounced = 'a' // object key, uid -> an announcement
 )
 
 // unitSpaces are all spaces whose keys begin with an informer's number: what a reset empties.
-var unitSpaces = []byte{spacePosition, spaceRecord, spaceBody, spaceEpoch, spaceTombstone, spaceLog, spaceCursor, spaceMark}
+var unitSpaces = []byte{spacePosition, spaceRecord, spaceBody, spaceEpoch, spaceTombstone, spaceLog, spaceCursor, spaceMark, spaceAnnounced}
 
 func metaKey(name string) []byte { return append([]byte{spaceMeta}, name...) }
 
@@ -35,6 +36,13 @@ func prefix(space byte, id uint32) []byte {
 
 func objectKey(space byte, id uint32, key resource.Key) []byte {
 	return append(prefix(space, id), key...)
+}
+
+// announcedSeparator is in no name and no uid.
+const announcedSeparator = "\x00"
+
+func announcementKey(id uint32, key resource.Key, uid string) []byte {
+	return append(append(objectKey(spaceAnnounced, id, key), announcedSeparator...), uid...)
 }
 
 // tombstoneKey sorts by version: numbers without leading zeros sort by length, then by digits.

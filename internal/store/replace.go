@@ -44,7 +44,8 @@ func (ix *Indexer) Mark(keys []resource.Key) error {
 
 // Missing yields the known objects that the list as of version did not hold, with their last state: what was not marked, and
 // is not newer than the list. After a rewind versions say nothing, and what was not marked is missing whatever its version.
-// Changes that are applied while it runs are not seen by it.
+// What was announced by a run before, was not met since, and is not in the list is missing too, and comes without a state. Changes
+// that are applied while it runs are not seen by it.
 func (ix *Indexer) Missing(version resource.Version, rewound bool) iter.Seq2[resource.Known, error] {
 	return func(yield func(resource.Known, error) bool) {
 		marks, err := ix.iterator(spaceMark)
@@ -75,7 +76,9 @@ func (ix *Indexer) Missing(version resource.Version, rewound bool) iter.Seq2[res
 		}
 		if err := marks.Error(); err != nil {
 			yield(resource.Known{}, fmt.Errorf("state database: %w", err))
+			return
 		}
+		ix.leftMissing(version, rewound, yield)
 	}
 }
 
@@ -93,10 +96,10 @@ func (ix *Indexer) iterator(space byte) (*pebble.Iterator, error) {
 	return it, nil
 }
 
-// Empty says whether no object was ever known; one that is gone by now and not forgotten counts as known.
+// Empty says whether no object was ever known or announced; one that is gone by now and not forgotten counts as known.
 func (ix *Indexer) Empty() (bool, error) {
 	ix.mu.RLock()
-	onWay := len(ix.overlay) // looked at first: what a commit moves from there to the database is then found in one of them
+	onWay := len(ix.overlay) + len(ix.announced) // looked at first: what a commit moves from there to the database is then found in one of them
 	ix.mu.RUnlock()
 	if onWay > 0 {
 		return false, nil

@@ -1,0 +1,159 @@
+package bridge_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// crash ends the bridge with what was on disk at this moment.
+func (r *rig) crash() {
+	r.t.Helper()
+	after := r.fs.CrashClone(crashed)
+	_, err := r.end()
+	ok(r.t, err)
+	r.fs = after
+}
+
+// What was sent and not committed is known to nobody after a crash but by its announcement. If it is gone behind a gap, its delete
+// must be told all the same, or its readers keep it forever.
+func TestADeleteBehindAGapIsToldOfWhatWasSentAndNotCommitted(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		// before the crash, while the bridge is away, and what is told then
+		before, away func(r *rig)
+		sent, told   []string
+	}{
+		{
+			name:   "of an object that was new",
+			before: func(r *rig) { r.Create("shop/b", nil) },
+			away:   func(r *rig) { r.Delete("shop/b") },
+			sent:   []string{"added b"}, told: []string{"gap inferred", "deleted b inferred", "synced"},
+		},
+		{
+			name:   "of one that was updated since",
+			before: func(r *rig) { r.Create("shop/b", nil); r.Update("shop/b", nil) },
+			away:   func(r *rig) { r.Delete("shop/b") },
+			sent:   []string{"added b", "updated b"}, told: []string{"gap inferred", "deleted b inferred", "synced"},
+		},
+		{
+			name:   "of one that took a known name",
+			before: func(r *rig) { r.Delete("shop/a"); r.Create("shop/a", nil) },
+			away:   func(r *rig) { r.Delete("shop/a") },
+			sent:   []string{"deleted a", "added a"}, told: []string{"gap inferred", "deleted a inferred", "deleted a inferred", "synced"},
+		},
+		{
+			name:   "of one whose name is another's now",
+			before: func(r *rig) { r.Create("shop/b", nil) },
+			away:   func(r *rig) { r.Delete("shop/b"); r.Create("shop/b", nil) },
+			sent:   []string{"added b"}, told: []string{"gap inferred", "deleted b inferred", "added b inferred", "synced"},
+		},
+		{
+			name:   "but not of one that is still there",
+			before: func(r *rig) { r.Create("shop/b", nil) },
+			away:   func(r *rig) { r.Update("shop/b", nil) },
+			sent:   []string{"added b"}, told: []string{"gap inferred", "added b inferred", "synced"},
+		},
+		{
+			name: "of each of the lives of a name",
+			before: func(r *rig) {
+				for range 3 {
+					r.Create("shop/b", nil)
+					r.Delete("shop/b")
+				}
+			},
+			away: func(*rig) {},
+			sent: []string{"added b", "deleted b", "added b", "deleted b", "added b", "deleted b"},
+			told: []string{"gap inferred", "deleted b inferred", "deleted b inferred", "deleted b inferred", "synced"},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := calmBroker("sink")
+				r := newRig(t, b)
+				r.cfg.CommitInterval = time.Hour
+				r.Create("shop/a", nil)
+				r.start()
+				ok(t, func() error { _, err := r.end(); return err }()) // a is committed
+				r.start()
+				expect(t, b, "added a", "synced")
+				c.before(r)
+				r.settle()
+				expect(t, b, c.sent...)
+				r.crash()
+				c.away(r)
+				r.Skip(1)
+				r.Expire()
+				r.start()
+				expect(t, b, c.told...)
+				sameDeathSameID(t, b)
+				_, err := r.end()
+				ok(t, err)
+				r.start()
+				expect(t, b) // it is told once
+				_, err = r.end()
+				ok(t, err)
+			})
+		})
+	}
+}
+
+// sameDeathSameID sees that deletes have the ids of their objects, and bear their last known state.
+func sameDeathSameID(t *testing.T, b *broker) {
+	t.Helper()
+	for _, rec := range b.records() {
+		if !strings.HasSuffix(rec.Type, ".deleted") {
+			continue
+		}
+		if rec.ID != rec.UID+"/deleted" || !strings.Contains(string(rec.Data), rec.UID) {
+			t.Errorf("%s with %s", describe(rec), rec.Data)
+		}
+	}
+}
+
+func TestAFirstSnapshotThatACrashCutShortIsHealedByTheNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := calmBroker("sink")
+		r := newRig(t, b)
+		r.cfg.CommitInterval = time.Hour
+		r.Create("shop/a", nil)
+		r.Create("shop/b", nil)
+		r.start()
+		expect(t, b, "added a", "added b", "synced")
+		r.crash()
+		r.Delete("shop/b")
+		r.start()
+		expect(t, b, "gap inferred", "added a", "deleted b inferred", "synced")
+		_, err := r.end()
+		ok(t, err)
+	})
+}
+
+// When the versions in between are there, the watch tells them and there is nothing to infer.
+func TestAfterACrashWithoutAGapTheWatchTellsWhatWasAnnounced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := calmBroker("sink")
+		r := newRig(t, b)
+		r.start()
+		_, err := r.end()
+		ok(t, err)
+		r.cfg.CommitInterval = time.Hour
+		r.start()
+		r.Create("shop/a", nil)
+		r.settle()
+		expect(t, b, "synced", "added a")
+		r.crash()
+		r.Delete("shop/a")
+		r.start()
+		expect(t, b, "added a", "deleted a")
+		_, err = r.end()
+		ok(t, err)
+		r.Skip(1)
+		r.Expire()
+		r.start()
+		expect(t, b, "gap inferred", "synced")
+		_, err = r.end()
+		ok(t, err)
+	})
+}

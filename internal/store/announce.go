@@ -1,0 +1,228 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/kubebridge/bridge/internal/resource"
+)
+
+// An announcement says that an Added of an object may have been sent, before anything about the object is settled. It is on disk before
+// the event can leave. After a crash nothing else knows of the object: if it is gone by then, and the versions in between are lost, only
+// the announcement says that its delete has to be told.
+//
+// Announcements of this run go when a later state of their object is settled. Those that a run before has left wait until this one
+// meets the object again, in the watch that begins at the watermark, or a list shows that it is gone.
+
+// Announcement of one object.
+type Announcement struct {
+	Key    resource.Key
+	Object *resource.Object
+	// Seq of the change that adds it.
+	Seq uint64
+	// Unknown says that the object's key has no record at all, not even a tombstone: its body can be written where the
+	// settled one will be, and is not written again.
+	Unknown bool
+}
+
+// announcement is what is kept in memory of one that is not settled.
+type announcement struct {
+	uid     string
+	version resource.Version
+	seq     uint64 // 0: a run before has left it, and this has not met it
+	inPlace bool   // its body lies where the settled one will
+}
+
+// Announce makes announcements durable. One that a run before has left holds on.
+func (ix *Indexer) Announce(list []Announcement) error {
+	batch := ix.db.NewBatch()
+	made := make([]announcement, len(list))
+	for i, a := range list {
+		before := ix.announcedOf(a.Key)
+		if slices.ContainsFunc(before, func(b announcement) bool { return b.uid == a.Object.UID }) {
+			continue
+		}
+		made[i] = announcement{
+			uid: strings.Clone(a.Object.UID), version: resource.Version(strings.Clone(string(a.Object.Version))),
+			seq: a.Seq, inPlace: a.Unknown && len(before) == 0,
+		}
+		batch.announce(ix, a.Key, &made[i], a.Object.Raw)
+	}
+	if err := batch.Commit(); err != nil {
+		return err
+	}
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
+	for i, a := range list {
+		if made[i].uid != "" {
+			ix.announced[a.Key] = append(ix.announced[a.Key], made[i])
+		}
+	}
+	return nil
+}
+
+func (ix *Indexer) announcedOf(key resource.Key) []announcement {
+	ix.mu.RLock()
+	defer ix.mu.RUnlock()
+	return slices.Clone(ix.announced[key])
+}
+
+// announce writes one: where its body lies, its version, and its body unless that lies in its final place.
+func (b *Batch) announce(ix *Indexer, key resource.Key, a *announcement, raw []byte) {
+	b.body = ix.db.bodies.encode(b.body, raw)
+	value := make([]byte, 0, 2+len(a.version))
+	if a.inPlace {
+		b.put(objectKey(spaceBody, ix.id, key), b.body)
+		value = append(value, 1)
+	} else {
+		value = append(value, 0)
+	}
+	value = append(value, byte(len(a.version)))
+	value = append(value, a.version...)
+	if !a.inPlace {
+		value = append(value, b.body...)
+	}
+	b.put(announcementKey(ix.id, key, a.uid), value)
+}
+
+// Meet says that a change of this run bears an object that a run before may have announced.
+func (ix *Indexer) Meet(key resource.Key, uid string, seq uint64) {
+	if ix.left.Load() == 0 {
+		return
+	}
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
+	for i := range ix.announced[key] {
+		if a := &ix.announced[key][i]; a.uid == uid && a.seq == 0 {
+			a.seq = seq
+			ix.left.Add(-1)
+		}
+	}
+}
+
+// Left are the objects that a run before has announced under a key and this run has not met, the oldest first.
+func (ix *Indexer) Left(key resource.Key) []Record {
+	if ix.left.Load() == 0 {
+		return nil
+	}
+	var left []Record
+	for _, a := range ix.announcedOf(key) {
+		if a.seq == 0 {
+			left = append(left, Record{UID: a.uid, Version: a.version})
+		}
+	}
+	slices.SortStableFunc(left, func(a, b Record) int {
+		if a.Version.Newer(b.Version) {
+			return 1
+		}
+		return -1
+	})
+	return left
+}
+
+// LeftObject is the state in which an object was announced, nil when that is not known any more.
+func (ix *Indexer) LeftObject(key resource.Key, uid string) (*resource.Object, error) {
+	value, err := ix.db.get(announcementKey(ix.id, key, uid))
+	if err != nil || value == nil {
+		return nil, err
+	}
+	a, body, err := parseAnnouncement(uid, value)
+	if err != nil {
+		return nil, err
+	}
+	if !a.inPlace {
+		return ix.parseBody(key, body)
+	}
+	obj, err := ix.settledObject(key)
+	if err != nil || obj == nil || obj.UID != uid {
+		return nil, err // something else was settled there since
+	}
+	return obj, nil
+}
+
+func parseAnnouncement(uid string, value []byte) (a announcement, body []byte, err error) {
+	if len(value) < 2 || value[0] > 1 || len(value) < 2+int(value[1]) {
+		return a, nil, fmt.Errorf("state database: an announcement of %d bytes does not parse; the directory is damaged: restore it from a copy, or reset the informer", len(value))
+	}
+	end := 2 + int(value[1])
+	return announcement{uid: uid, version: resource.Version(value[2:end]), inPlace: value[0] == 1}, value[end:], nil
+}
+
+// loadAnnounced reads what a run before has left.
+func (ix *Indexer) loadAnnounced() error {
+	it, err := ix.iterator(spaceAnnounced)
+	if err != nil {
+		return err
+	}
+	for it.First(); it.Valid(); it.Next() {
+		tail := string(it.Key()[len(prefix(spaceAnnounced, 0)):])
+		key, uid, _ := strings.Cut(tail, announcedSeparator)
+		a, _, errParse := parseAnnouncement(uid, it.Value())
+		if err = errors.Join(err, errParse); err == nil {
+			ix.announced[resource.Key(key)] = append(ix.announced[resource.Key(key)], a)
+			ix.left.Add(1)
+		}
+	}
+	return errors.Join(err, wrap(it.Error()), wrap(it.Close()))
+}
+
+// leftMissing yields the keys under which a run before has announced something that a list as of version does not hold, but
+// for those that have a live record.
+func (ix *Indexer) leftMissing(version resource.Version, rewound bool, yield func(resource.Known, error) bool) bool {
+	if ix.left.Load() == 0 {
+		return true
+	}
+	ix.mu.RLock()
+	keys := slices.Sorted(maps.Keys(ix.announced))
+	ix.mu.RUnlock()
+	for _, key := range keys {
+		left := slices.DeleteFunc(ix.Left(key), func(r Record) bool { return !rewound && r.Version.Newer(version) })
+		if len(left) == 0 {
+			continue
+		}
+		rec, found, err := ix.Get(key)
+		marked, errMark := ix.db.get(objectKey(spaceMark, ix.id, key))
+		if err = errors.Join(err, errMark); err == nil && (marked != nil || found && !rec.Deleted) {
+			continue
+		}
+		if !yield(resource.Known{Key: key}, err) || err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// dropAnnounced puts into a commit of an object's state that what was announced up to it needs no announcement any more. It says
+// whether the state's body is in its place already.
+func (b *Batch) dropAnnounced(ix *Indexer, key resource.Key, s *Settled) (bodyInPlace bool) {
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
+	list := ix.announced[key]
+	for i := range list {
+		a := &list[i]
+		if a.seq > 0 && a.seq <= s.Seq {
+			b.fail(b.batch.Delete(announcementKey(ix.id, key, a.uid), nil))
+			bodyInPlace = bodyInPlace || a.inPlace && a.uid == s.UID && a.version == s.Version
+		} else {
+			a.inPlace = false // this commit writes there
+		}
+	}
+	return bodyInPlace
+}
+
+// forgetAnnouncedLocked drops from memory what dropAnnounced has dropped from disk.
+func (ix *Indexer) forgetAnnouncedLocked(key resource.Key, seq uint64) {
+	list, ok := ix.announced[key]
+	if !ok {
+		return
+	}
+	list = slices.DeleteFunc(list, func(a announcement) bool { return a.seq > 0 && a.seq <= seq })
+	if len(list) == 0 {
+		delete(ix.announced, key)
+	} else {
+		ix.announced[key] = list
+	}
+}

@@ -1,0 +1,160 @@
+package store_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/store"
+)
+
+// life makes a pod of one of the lives of a name.
+func life(t *testing.T, name, uid, version string) *resource.Object {
+	t.Helper()
+	obj := pod(t, name, version)
+	obj, err := resource.Parse([]byte(strings.Replace(string(obj.Raw), "uid-"+name, uid, 1)), resource.ParseOptions{Type: pods})
+	ok(t, err)
+	return obj
+}
+
+func left(ix *store.Indexer, key resource.Key) (out []string) {
+	for _, rec := range ix.Left(key) {
+		out = append(out, rec.UID+"@"+string(rec.Version))
+	}
+	return out
+}
+
+func TestWhatWasAnnouncedIsLeftUntilItIsSettledOrMet(t *testing.T) {
+	db := openDB(t, t.TempDir())
+	first := newIndexer(t, db, nil)
+	a, b, c := life(t, "a", "one", "5"), life(t, "a", "two", "7"), life(t, "c", "three", "9")
+	ok(t, first.Announce([]store.Announcement{{Key: "shop/a", Object: a, Seq: 1, Unknown: true}}))
+	ok(t, first.Announce([]store.Announcement{{Key: "shop/a", Object: b, Seq: 3}, {Key: "shop/c", Object: c, Seq: 4, Unknown: true}}))
+	want(t, left(first, "shop/a")) // they are this run's
+	if empty, err := first.Empty(); empty || err != nil {
+		t.Errorf("Empty: %v, %v; an object was announced", empty, err)
+	}
+
+	second := newIndexer(t, db, nil) // as after a crash
+	want(t, left(second, "shop/a"), "one@5", "two@7")
+	want(t, left(second, "shop/c"), "three@9")
+	for key, objects := range map[resource.Key][]*resource.Object{"shop/a": {a, b}, "shop/c": {c}} {
+		if _, found, err := second.Get(key); found || err != nil {
+			t.Errorf("%s is known: %v, %v", key, found, err)
+		}
+		for _, obj := range objects {
+			last, err := second.LeftObject(key, obj.UID)
+			ok(t, err)
+			if last == nil || string(last.Raw) != string(obj.Raw) {
+				t.Errorf("the last state of %s is %v", obj.UID, last)
+			}
+		}
+	}
+	second.Meet("shop/a", "one", 1)
+	want(t, left(second, "shop/a"), "two@7")
+	settle(t, db, second, "", map[resource.Key]store.Settled{"shop/a": dead(a, "6", 2), "shop/c": live(c, 5)})
+	want(t, left(second, "shop/c"), "three@9") // settled by a change of another object, as far as it knows
+
+	third := newIndexer(t, db, nil)
+	want(t, left(third, "shop/a"), "two@7")
+	third.Meet("shop/c", "three", 1)
+	settle(t, db, third, "", map[resource.Key]store.Settled{"shop/c": live(c, 1)})
+	want(t, left(newIndexer(t, db, nil), "shop/c"))
+	settled, err := third.Object("shop/c")
+	ok(t, err)
+	if settled == nil || string(settled.Raw) != string(c.Raw) {
+		t.Errorf("settled is %v", settled)
+	}
+}
+
+// The body lies in its place since the announcement. What another life of the name has written there since is not taken for it.
+func TestABodyIsWrittenAgainWhenItsPlaceWasUsed(t *testing.T) {
+	db := openDB(t, t.TempDir())
+	ix := newIndexer(t, db, nil)
+	a, b := life(t, "a", "one", "5"), life(t, "a", "two", "7")
+	ok(t, ix.Announce([]store.Announcement{{Key: "shop/a", Object: b, Seq: 3, Unknown: true}}))
+	settle(t, db, ix, "", map[resource.Key]store.Settled{"shop/a": live(a, 2)})
+	if last, err := ix.LeftObject("shop/a", "two"); last != nil || err != nil {
+		t.Errorf("the last state of two is %s, %v", last.Raw, err)
+	}
+	settle(t, db, ix, "", map[resource.Key]store.Settled{"shop/a": live(b, 3)})
+	last, err := ix.Object("shop/a")
+	ok(t, err)
+	if last == nil || last.UID != "two" {
+		t.Errorf("settled is %v", last)
+	}
+}
+
+func TestMissingIsWhatWasAnnouncedAndNotListed(t *testing.T) {
+	db := openDB(t, "")
+	before := newIndexer(t, db, nil)
+	var list []store.Announcement
+	for i, name := range []string{"gone", "listed", "newer"} {
+		version := []string{"5", "6", "60"}[i]
+		list = append(list, store.Announcement{Key: resource.Key("shop/" + name), Object: pod(t, name, version), Seq: uint64(i + 1), Unknown: true})
+	}
+	ok(t, before.Announce(list))
+	ix := newIndexer(t, db, nil)
+	ok(t, ix.Mark([]resource.Key{"shop/listed"}))
+	missing := func(rewound bool) (out []string) {
+		for m, err := range ix.Missing("50", rewound) {
+			ok(t, err)
+			out = append(out, string(m.Key))
+		}
+		return out
+	}
+	want(t, missing(false), "shop/gone")
+	want(t, missing(true), "shop/gone", "shop/newer")
+}
+
+func TestAnnouncingAgainWritesNothing(t *testing.T) {
+	db := openDB(t, "")
+	a := pod(t, "a", "5")
+	ok(t, newIndexer(t, db, nil).Announce([]store.Announcement{{Key: "shop/a", Object: a, Seq: 1, Unknown: true}}))
+	ix := newIndexer(t, db, nil)
+	ok(t, ix.Announce([]store.Announcement{{Key: "shop/a", Object: pod(t, "a", "8"), Seq: 1, Unknown: true}}))
+	want(t, left(ix, "shop/a"), "uid-a@5")
+}
+
+// A new object costs its announcement, an fsync of up to 256 of them, and no second body.
+func BenchmarkAnnounceAndSettle(b *testing.B) {
+	db, err := store.Open(store.Options{Dir: b.TempDir()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer db.Close()
+	ix, err := db.Indexer(store.IndexerConfig{Name: "x", Type: pods})
+	if err != nil {
+		b.Fatal(err)
+	}
+	raw := []byte(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","namespace":"shop","uid":"u","resourceVersion":"1"},"x":"` + strings.Repeat("some text ", 600) + `"}`)
+	obj, err := resource.Parse(raw, resource.ParseOptions{Type: pods})
+	if err != nil {
+		b.Fatal(err)
+	}
+	const objects, together = 1024, 256
+	b.ReportAllocs()
+	for n := 0; b.Loop(); n++ {
+		batch, settled := db.NewBatch(), map[resource.Key]store.Settled{}
+		for i := 0; i < objects; i += together {
+			var list []store.Announcement
+			for j := range together {
+				key := resource.Key(fmt.Sprint("shop/pod-", n, "-", i+j))
+				list = append(list, store.Announcement{Key: key, Object: obj, Seq: 1, Unknown: true})
+				settled[key] = live(obj, 1)
+			}
+			if err := ix.Announce(list); err != nil {
+				b.Fatal(err)
+			}
+		}
+		for key, s := range settled {
+			batch.Settle(ix, key, s)
+		}
+		if err := batch.Commit(); err != nil {
+			b.Fatal(err)
+		}
+		ix.Forget(settled)
+	}
+	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*objects), "µs/object")
+}
