@@ -36,7 +36,7 @@ type Config struct {
 	// MaxFrame is the largest watch frame and the largest item of a list, in bytes; default 16 MiB, which is client-go's.
 	MaxFrame int64
 	// DisableWatchList lists by pages only. By default WatchList is tried first, and given up for good where the server
-	// does not have it or something on the way swallows its end.
+	// does not have it or something on the way swallows its end. Where it fails otherwise three times, pages are tried too.
 	DisableWatchList bool
 	// WatchListTimeout is how long a WatchList may send no object before it is given up; default 2 minutes.
 	WatchListTimeout time.Duration

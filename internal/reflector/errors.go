@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -108,12 +109,19 @@ func reasonOfStatus(err *apierrors.StatusError) string {
 func isExpired(err error) bool { return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) }
 
 // isTooLarge recognises a version from the future of this server: it lags, or its history went back. Servers before
-// 1.18 tell it in the message only.
+// 1.18.6 tell it in a message only, those before 1.17.0 in that of the whole.
 func isTooLarge(err error) bool {
 	if apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge) {
 		return true
 	}
-	return apierrors.IsTimeout(err) && strings.Contains(err.Error(), "Too large resource version")
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	if !ok || !apierrors.IsTimeout(err) {
+		return false
+	}
+	const said = "Too large resource version"
+	byCause := func(c metav1.StatusCause) bool { return c.Message == said }
+	details := status.ErrStatus.Details
+	return strings.Contains(err.Error(), said) || details != nil && slices.ContainsFunc(details.Causes, byCause)
 }
 
 // retryAfter is how long the API server asked to be left alone; zero when it did not.

@@ -20,7 +20,7 @@ type listing struct {
 	unpaged        bool // in one answer: every page expired before it could be asked for
 	restarts       int  // of paged lists that could not be finished
 	pagesRead      int  // of the current paged list
-	watchListTries int  // WatchLists that broke off
+	watchListTries int  // WatchLists that failed
 	watchListOff   bool // for the life of the reflector
 }
 
@@ -36,27 +36,37 @@ func (r *Reflector) list(ctx context.Context) error {
 	return r.pagedList(ctx)
 }
 
-// fallBack says whether to list by pages now, since a WatchList failed; and remembers when it is not worth another try.
+// fallBack says whether to list by pages now, since a WatchList failed; and remembers when it is not worth another try. A server may
+// fail at what it does not know with any error, so after a few of them pages are tried too.
 func (r *Reflector) fallBack(ctx context.Context, err error) bool {
 	if _, failed := errors.AsType[*storeError](err); failed || ctx.Err() != nil {
 		return false
 	}
-	if status, ok := errors.AsType[*apierrors.StatusError](err); ok {
-		switch status.ErrStatus.Code {
-		case http.StatusForbidden:
-			return true // perhaps only watching is
-		case http.StatusBadRequest, http.StatusMethodNotAllowed, http.StatusUnprocessableEntity:
-			r.watchListOff = true
-		}
-	} else if errors.Is(err, errBroke) || errors.Is(err, errSilent) {
-		const tries = 3
-		r.watchListTries++
-		r.watchListOff = r.watchListTries >= tries || errors.Is(err, errSilent) || errors.Is(err, errSwallowed)
+	switch reasonOf(err) {
+	case reasonExpired, reasonTooLarge, reasonBusy:
+		return false // a list would be told the same
+	case reasonForbidden:
+		return true // perhaps only watching is
 	}
-	if r.watchListOff {
+	const tries = 3
+	r.watchListTries++
+	often := r.watchListTries >= tries
+	if r.watchListOff = isNoWatchList(err, often); r.watchListOff {
 		r.log.Info("WatchList does not work here: listing by pages from now on", "err", err)
 	}
-	return r.watchListOff
+	return r.watchListOff || often
+}
+
+// isNoWatchList says whether an error is of a server that does not have WatchList, or has something before it that breaks it.
+func isNoWatchList(err error, often bool) bool {
+	if status, ok := errors.AsType[*apierrors.StatusError](err); ok {
+		switch status.ErrStatus.Code {
+		case http.StatusBadRequest, http.StatusMethodNotAllowed, http.StatusUnprocessableEntity:
+			return true
+		}
+		return false // it may be in trouble
+	}
+	return errors.Is(err, errSilent) || errors.Is(err, errSwallowed) || often && errors.Is(err, errBroke)
 }
 
 // listExpired decides how to list again after the version of a list, or a continue token, had expired.
