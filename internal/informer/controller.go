@@ -279,7 +279,7 @@ func (c *controller) emitGone(key resource.Key, seq uint64, known store.Record, 
 	c.emit(ch)
 }
 
-// sync makes a Synced of an object for the listeners that asked.
+// sync makes a Synced of an object for the listeners that asked; several where their rounds differ, since an id bears the round.
 func (c *controller) sync(key resource.Key, d *deltafifo.Delta, known store.Record, alive bool) error {
 	if !alive {
 		return nil
@@ -288,9 +288,13 @@ func (c *controller) sync(key resource.Key, d *deltafifo.Delta, known store.Reco
 	if err != nil || obj == nil {
 		return err
 	}
-	ch := newChange(event.Change{Op: event.Synced, Key: key, Object: obj, UID: known.UID, Version: known.Version, Round: c.round.Load()}, d.Seq, c.now)
-	ch.audience = d.Resync
-	c.emit(ch)
+	for asked := d.Resync & c.everyone; asked != 0; {
+		round, same := c.sameRound(asked)
+		ch := newChange(event.Change{Op: event.Synced, Key: key, Object: obj, UID: known.UID, Version: known.Version, Round: round}, d.Seq, c.now)
+		ch.audience = same
+		c.emit(ch)
+		asked &^= same
+	}
 	return nil
 }
 

@@ -94,8 +94,7 @@ type Informer struct {
 	listeners []*listener
 	everyone  uint64 // the set of all listeners
 	logger    *slog.Logger
-	round     atomic.Int64 // of the last resync
-	settling  sync.Mutex   // orders the calls of settle, and makes a change either settled or spooled
+	settling  sync.Mutex // orders the calls of settle, and makes a change either settled or spooled
 	spoolTurn chan struct{}
 	// unsure: a run before has sent what is not known here, and this one has seen neither a list nor a bookmark.
 	unsure atomic.Bool
@@ -174,7 +173,7 @@ func (i *Informer) resync(ctx context.Context, l *listener) error {
 		case <-ctx.Done():
 			return nil
 		case now := <-tick.C:
-			i.round.Store(now.UnixNano() / int64(l.cfg.Resync))
+			l.round.Store(now.UnixNano() / int64(l.cfg.Resync))
 		}
 		if !i.HasSynced() {
 			continue
@@ -191,6 +190,23 @@ func (i *Informer) resync(ctx context.Context, l *listener) error {
 			}
 		}
 	}
+}
+
+// sameRound gives the round of the first listener of a set, and those of the set that are at the same one.
+func (i *Informer) sameRound(set uint64) (round int64, same uint64) {
+	for _, l := range i.listeners {
+		if set&l.bit == 0 {
+			continue
+		}
+		at := l.round.Load()
+		if same == 0 {
+			round = at
+		}
+		if at == round {
+			same |= l.bit
+		}
+	}
+	return round, same
 }
 
 // settle takes changes that all listeners have settled out of the log and tells the tracker. What settled gives is told before a later

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/kubebridge/bridge/internal/condition"
 	"github.com/kubebridge/bridge/internal/event"
@@ -20,8 +21,9 @@ const readSize = 256
 type listener struct {
 	cfg      ListenerConfig
 	informer *Informer
-	bit      uint64 // of it in an audience
-	saved    []byte // the cursor on disk, nil when not known; owned by whoever commits
+	bit      uint64       // of it in an audience
+	round    atomic.Int64 // of its last resync
+	saved    []byte       // the cursor on disk, nil when not known; owned by whoever commits
 
 	mu   sync.Mutex
 	cond *sync.Cond // signalled when parcels come back
