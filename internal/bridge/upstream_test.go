@@ -1,0 +1,106 @@
+package bridge_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubebridge/bridge/internal/testkit"
+)
+
+// Cases of client-go's tests that no other test here has. docs/upstream-cases.md is the whole list.
+
+// As TestResetWatch and TestSharedInformerWatchDisruption: what changed while no watch was open reaches everyone, from the watch's history
+// or, when that is lost, by a list. Whoever resyncs gets everything besides.
+func TestWhatChangedWhileNoWatchWasOpenReachesEveryone(t *testing.T) {
+	for name, expired := range map[string]bool{"and the server has the history": false, "and the history is lost": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				one, two := calmBroker("one"), calmBroker("two")
+				r := newRig(t, one, two)
+				r.cfg.Units[0].Resync = 10 * time.Minute
+				r.Create("shop/a", nil)
+				r.Create("shop/b", nil)
+				r.start()
+				for _, b := range []*broker{one, two} {
+					expect(t, b, "added a", "added b", "synced")
+				}
+				r.Refuse(testkit.Watches, -1, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)
+				r.CutWatches()
+				synctest.Wait()
+				r.Create("shop/c", nil)
+				r.Update("shop/b", nil)
+				if expired {
+					r.Expire()
+				}
+				time.Sleep(time.Minute)
+				for _, b := range []*broker{one, two} {
+					expect(t, b) // nobody could know
+				}
+				r.Heal()
+				time.Sleep(3 * time.Minute)
+				want := []string{"updated b", "added c"}
+				if expired {
+					want = []string{"gap inferred", "updated b inferred", "added c inferred", "synced"}
+				}
+				for _, b := range []*broker{one, two} {
+					expect(t, b, want...)
+				}
+				time.Sleep(6*time.Minute + 30*time.Second)
+				for _, b := range []*broker{one, two} {
+					expect(t, b, "synced a", "synced b", "synced c")
+				}
+				_, err := r.end()
+				ok(t, err)
+			})
+		})
+	}
+}
+
+// As TestInformerWatcherDeletedFinalStateUnknown: what a list no longer holds is deleted, with the last state that was known.
+func TestADeleteThatNobodySawHasTheLastKnownState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := calmBroker("sink")
+		r := newRig(t, b)
+		r.Create("shop/a", func(o map[string]any) { o["spec"] = map[string]any{"mark": "first"} })
+		r.start()
+		expect(t, b, "added a", "synced")
+		r.Refuse(testkit.Watches, 3, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)
+		r.CutWatches()
+		synctest.Wait()
+		r.Update("shop/a", func(o map[string]any) { o["spec"] = map[string]any{"mark": "unseen"} })
+		r.Delete("shop/a")
+		r.Skip(1)
+		r.Expire()
+		time.Sleep(time.Minute)
+		expect(t, b, "gap inferred", "deleted a inferred", "synced")
+		records := b.records()
+		last := string(records[len(records)-2].Data)
+		if !strings.Contains(last, `"mark":"first"`) {
+			t.Errorf("the delete bears %s", last)
+		}
+		_, err := r.end()
+		ok(t, err)
+	})
+}
+
+// As TestSharedInformerErrorHandling: an error of the first list is told as it was said.
+func TestAnErrorOfTheFirstListIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, calmBroker("sink"))
+		status := testkit.NewStatus(http.StatusForbidden, metav1.StatusReasonForbidden)
+		status.Message = "Access Denied"
+		r.RefuseWith(testkit.Any, -1, status)
+		r.start()
+		reasons := r.Ready()
+		if len(reasons) != 1 || !strings.Contains(reasons[0].Message, "Access Denied") || !strings.Contains(r.log.String(), "Access Denied") {
+			t.Errorf("Ready: %v", reasons)
+		}
+		_, err := r.end()
+		ok(t, err)
+	})
+}
