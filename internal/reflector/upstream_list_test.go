@@ -293,3 +293,23 @@ func TestAWatchListThatAlwaysFailsIsListedByPages(t *testing.T) {
 		})
 	}
 }
+
+// As the cases of TestListPager_List and TestListPager_EachListItem by number of pages.
+func TestAListMayHaveAnyNumberOfPages(t *testing.T) {
+	const size = 10
+	for objects, pages := range map[int]int{0: 1, 9: 1, 10: 1, 11: 2, 20: 2, 21: 3} {
+		t.Run(fmt.Sprint(objects, " objects"), func(t *testing.T) {
+			run(t, func(t *testing.T) {
+				c := newCluster(t, widgets)
+				for i := range objects {
+					c.create(resource.MakeKey("shop", fmt.Sprint("a", i)))
+				}
+				c.follow(widgets, paged(size))
+				if got := c.refl.Status(); !got.Synced || got.Items != objects || got.Version != c.Version() || len(c.store.objects) != objects {
+					t.Errorf("Status = %+v with %d objects", got, len(c.store.objects))
+				}
+				c.expectRequests(testkit.Lists, pages, "pages")
+			})
+		})
+	}
+}
