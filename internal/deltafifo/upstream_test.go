@@ -203,6 +203,10 @@ func TestABatchEndsAtItsSizeAndAtTheEdgesOfAList(t *testing.T) {
 		limit int
 		want  []string // batches
 	}{
+		{"changes before a list are apart", nil, func(f *deltafifo.FIFO) {
+			update("a", "b")(f)
+			list(t, f, "30", "a@20")
+		}, unlimited, []string{"begin", "end", "a b", "begin", "a", "end"}},
 		{"a list alone", []string{"a@1", "b@2", "c@3"}, update(), unlimited, []string{"begin", "a b c", "end"}},
 		{"changes after a list are apart", []string{"a@1", "b@2"}, update("c", "d"), 2, []string{"begin", "a b", "end", "c d"}},
 		{"changes of one object are together", []string{"a@1"}, update("a", "a"), unlimited, []string{"begin", "a", "end", "a"}},

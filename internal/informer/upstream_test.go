@@ -146,11 +146,16 @@ func TestListenersResyncAtTheirOwnPeriods(t *testing.T) {
 					round := time.Now().UnixNano() / int64(period)
 					lines = []string{fmt.Sprintf("resource.synced a ua/1/sync/%d", round), fmt.Sprintf("resource.synced b ub/2/sync/%d", round)}
 				}
-				t.Logf("second %d, listener %d", second, i)
-				want(t, out.taken(), lines...)
+				if got := out.taken(); !slices.Equal(got, lines) {
+					t.Errorf("second %d, listener %d: %q, want %q", second, i, got, lines)
+				}
 			}
 		}
+		ok(t, r.fifo.Resync(t.Context(), "shop/a", 1<<1|1<<2)) // as when both ask before the controller comes to it
 		r.stop()
+		for i, out := range outboxes[1:] {
+			want(t, out.taken(), fmt.Sprintf("resource.synced a ua/1/sync/%d", time.Now().UnixNano()/int64(periods[1+i])))
+		}
 	})
 }
 
@@ -167,7 +172,7 @@ func TestASyncTellsWhatThereIs(t *testing.T) {
 	resync("shop/b")
 	resync("shop/unknown")
 	r.update("a", "4")
-	out.wait(t, 1)
+	want(t, out.wait(t, 1), "resource.updated a ua/4")
 	resync("shop/a")
 	want(t, out.wait(t, 1), "resource.synced a ua/4/sync/0")
 	r.stop()

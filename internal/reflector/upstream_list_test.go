@@ -115,7 +115,7 @@ func TestACancelAmidAListEndsRunAndNoList(t *testing.T) {
 				}
 				r, err := reflector.New(reflector.Config{
 					Client: &reflector.Client{HTTP: c.HTTP(), Base: c.URL()}, Store: c.store, Type: pods,
-					Snapshot: true, DisableWatchList: !watchList, PageSize: 2,
+					Snapshot: true, DisableWatchList: !watchList,
 				})
 				if err != nil {
 					t.Fatal(err)
