@@ -45,6 +45,9 @@ func TestUpstreamCases(t *testing.T) {
 // clientGo says where client-go's source is, and of which version.
 func clientGo(t *testing.T) (dir, version string) {
 	t.Helper()
+	if _, err := os.Stat("../go.mod"); err != nil { // so that another go.mod is another test, and no cached answer is taken
+		t.Fatal(err)
+	}
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}|{{.Version}}", "k8s.io/client-go").Output()
 	if err != nil {
 		t.Fatalf("go list: %v", err)
