@@ -14,20 +14,23 @@ import (
 	"github.com/kubebridge/bridge/test/e2e/truth"
 )
 
-// converge waits until both sinks hold the state of the cluster: from then on nothing is on its way.
+// converge waits until the sinks hold the state of the cluster: from then on nothing is on its way.
 func (c *crashRun) converge() {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(c.ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(c.ctx, 2*time.Minute)
 	defer cancel()
-	for c.bridge.WaitReady(ctx) != nil && ctx.Err() == nil { // it ended by itself
-		c.exited++
-		must(c.t, c.bridge.Start())
+	for c.bridge.WaitReady(ctx) != nil && ctx.Err() == nil {
+		c.startAgain()
 	}
 	must(c.t, context.Cause(ctx))
+	exist := c.exist()
 	// What is wrong in the end is for the verdict to say.
 	for deadline := time.Now().Add(testPatience); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
-		exist := c.exist()
-		if len(c.stale(exist, c.stream))+len(c.stale(exist, c.records)) == 0 {
+		stale := 0
+		for _, s := range c.sinks {
+			stale += len(c.stale(exist, s.reader))
+		}
+		if stale == 0 {
 			return
 		}
 	}
@@ -41,16 +44,18 @@ func (c *crashRun) stale(exist []truth.Change, r reader) []string {
 	return check.FinalState(exist, events, check.Options{})
 }
 
-// exist are the objects that the API server has, in their newest versions.
-func (c *crashRun) exist() []truth.Change {
-	c.t.Helper()
-	ctx, cancel := context.WithTimeout(c.ctx, testPatience)
+// exists are the objects that the API server has, in their newest versions.
+func (l *lab) exists(collections []truth.Collection) []truth.Change {
+	l.t.Helper()
+	ctx, cancel := context.WithTimeout(l.ctx, testPatience)
 	defer cancel()
-	now, err := truth.Watch(ctx, c.Admin(), c.collections()...)
-	must(c.t, err)
+	now, err := truth.Watch(ctx, l.Admin(), collections...)
+	must(l.t, err)
 	defer now.Stop()
 	return truth.Snapshot(now.Changes())
 }
+
+func (c *crashRun) exist() []truth.Change { c.t.Helper(); return c.exists(c.collections()) }
 
 // witnessed are the changes that any ledger has. Only the last one may not have a hole: the others end with their API server.
 func (c *crashRun) witnessed() (changes []truth.Change) {
@@ -65,27 +70,58 @@ func (c *crashRun) witnessed() (changes []truth.Change) {
 }
 
 // judge reports, and fails for whatever is wrong.
-func (c *crashRun) judge(took time.Duration) {
+func (c *crashRun) judge() {
 	c.t.Helper()
 	changes, exist := c.witnessed(), c.exist()
-	c.t.Logf("crash: kills %d (and %d ends by itself), API servers killed %d, brokers cut off %d, changes witnessed %d, seed %d, took %v",
-		*crashKills, c.exited, c.restarts, c.cuts, len(changes), c.seed, took.Round(time.Second))
-	c.t.Logf("crash: the bridge asked for %s", c.asked())
-	for name, r := range map[string]reader{"JetStream": c.stream, "Kafka": c.records} {
-		events, err := r.Refresh(c.ctx)
+	c.report.Changes, c.report.Requests = len(changes), c.asked()
+	for _, s := range c.sinks {
+		_, err := s.reader.Refresh(c.ctx)
 		must(c.t, err)
-		v, err := crash.Judge(changes, exist, events)
-		must(c.t, err)
-		c.t.Logf("crash: %s: %s", name, v)
-		if name == "JetStream" && v.Duplicates > 0 {
-			c.t.Errorf("JetStream drops what comes twice by its id, but holds %d events twice", v.Duplicates)
-		}
-		c.report(name, v, events)
 	}
-	const fewest = 15 // on the slowest machine
-	if len(changes) < *crashKills*fewest {
+	for n := range c.sinks {
+		c.report.Sinks = append(c.report.Sinks, c.judgeSink(n, changes, exist))
+	}
+	c.publishReport()
+	const fewest = 15 // for each kill, on the slowest machine
+	if len(changes) < c.kills*fewest {
 		c.t.Errorf("only %d changes: the test shows nothing", len(changes))
 	}
+}
+
+func (c *crashRun) judgeSink(n int, changes, exist []truth.Change) crash.SinkReport {
+	c.t.Helper()
+	var own crash.Sink
+	var others []crash.Sink
+	for i, s := range c.sinks {
+		events, err := s.reader.Refresh(c.ctx)
+		must(c.t, err)
+		if sink := (crash.Sink{Events: events, Outages: s.outages}); i == n {
+			own = sink
+		} else {
+			others = append(others, sink)
+		}
+	}
+	s := c.sinks[n]
+	v, err := crash.Judge(changes, exist, own.Events)
+	must(c.t, err)
+	r := crash.SinkReport{Name: s.name, Verdict: v, Repeats: crash.Explain(c.lives, own, others...)}
+	problems := append(v.Problems, r.Repeats.Problems...)
+	if *crashUntold {
+		problems = append(problems, v.Silent...)
+	}
+	if !s.keeps && v.Duplicates > 0 {
+		problems = append(problems, fmt.Sprintf("it drops what comes again by its id, but holds %d events twice", v.Duplicates))
+	}
+	c.complain(s.name, problems, own.Events)
+	return r
+}
+
+// gaps are those that any sink was told.
+func (c *crashRun) gaps() (n int) {
+	for _, s := range c.report.Sinks {
+		n += s.Verdict.Gaps
+	}
+	return n
 }
 
 // asked sums up what the lives of the bridge have come to.
@@ -104,17 +140,40 @@ func (c *crashRun) asked() string {
 	return fmt.Sprintf("%d probes, %d watches, %d lists", probes, watches, byWatch+byPage)
 }
 
-// report fails for the problems, and keeps the stream for who has to find their cause.
-func (c *crashRun) report(name string, v *crash.Verdict, events []read.Event) {
+// publishReport prints it, and leaves it as a file.
+func (c *crashRun) publishReport() {
 	c.t.Helper()
-	if len(v.Problems) == 0 {
+	text := c.report.String()
+	c.t.Logf("\n%s", text)
+	must(c.t, os.WriteFile(filepath.Join(c.t.ArtifactDir(), "crash-report.txt"), []byte(text), 0o600))
+	if *crashFile != "" {
+		must(c.t, appendTo(*crashFile, text+"\n"))
+	}
+}
+
+func appendTo(path, text string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	if _, err := f.WriteString(text); err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// complain fails for the problems, and keeps the stream for who has to find their cause.
+func (c *crashRun) complain(name string, problems []string, events []read.Event) {
+	c.t.Helper()
+	if len(problems) == 0 {
 		return
 	}
 	const most = 20
-	c.t.Errorf("%s: %d problems, among them:\n%s", name, len(v.Problems), strings.Join(v.Problems[:min(len(v.Problems), most)], "\n"))
+	c.t.Errorf("%s: %d problems, among them:\n%s", name, len(problems), strings.Join(problems[:min(len(problems), most)], "\n"))
 	var lines strings.Builder
 	for i := range events {
-		fmt.Fprintln(&lines, crash.Describe(&events[i]))
+		fmt.Fprintf(&lines, "%s %s\n", events[i].At.Format("15:04:05.000"), crash.Describe(&events[i]))
 	}
-	must(c.t, os.WriteFile(filepath.Join(c.t.ArtifactDir(), name+".txt"), []byte(lines.String()), 0o600))
+	file := strings.Fields(strings.ReplaceAll(name, ",", ""))[0] + ".txt"
+	must(c.t, os.WriteFile(filepath.Join(c.t.ArtifactDir(), file), []byte(lines.String()), 0o600))
 }

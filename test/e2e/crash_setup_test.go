@@ -1,9 +1,11 @@
 package e2e_test
 
 import (
-	"context"
+	"cmp"
+	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,79 +14,81 @@ import (
 
 	"github.com/kubebridge/bridge/test/e2e/crash"
 	"github.com/kubebridge/bridge/test/e2e/read"
-	"github.com/kubebridge/bridge/test/e2e/truth"
 )
 
-func newCrash(t *testing.T) *crashRun {
+// newCrash prepares a run with so many kills, unless the command line says how many.
+func newCrash(t *testing.T, kills int) *crashRun {
 	t.Helper()
-	c := &crashRun{lab: newLab(t, crashing(t)), seed: *crashSeed, apiServer: make(chan struct{}, 1)}
-	if c.seed == 0 {
-		c.seed = rand.Uint64()
+	c := &crashRun{
+		lab: newLab(t, crashing(t)), kills: cmp.Or(*crashKills, kills), seed: cmp.Or(*crashSeed, rand.Uint64()), //nolint:gosec // a seed to print
+		startup: time.Second, apiServer: make(chan struct{}, 1),
 	}
 	t.Logf("seed: -crash.seed=%d", c.seed)
-	c.random = rand.New(rand.NewPCG(c.seed, 0))
-	jetStream, kafka := c.startJetStream(), c.startKafka()
-	c.bridge = c.lab.bridge("bridge", crashConfig, with(map[string]string{"JETSTREAM": jetStream, "KAFKA": kafka}))
-	c.churn = crash.StartChurn(c.ctx, c.client, c.namespace, c.seed)
+	c.random = rand.New(rand.NewPCG(c.seed, 0)) //nolint:gosec // it is to be repeatable
+	c.report = crash.Report{Name: t.Name(), Seed: c.seed, Kills: map[crash.Phase]int{}}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the end of the control plane's log:\n%s", c.ControlPlane.Log.Tail(15))
 		}
-		_ = c.churn.Stop() // calm has told of it
-		c.inTrouble.Wait()
 	})
 	return c
 }
 
-// startJetStream runs a NATS server that outlives the bridge, and gives the address before its gate.
-func (c *crashRun) startJetStream() string {
+// addJetStream runs a NATS server that outlives the bridge, behind a gate.
+func (c *crashRun) addJetStream(name, yaml string) {
 	c.t.Helper()
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: filepath.Join(c.dir, "nats"), NoSigs: true, NoLog: true})
-	must(c.t, err)
-	s.Start()
-	c.t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	if !s.ReadyForConnections(10 * time.Second) {
-		c.t.Fatal("the NATS server does not start")
-	}
-	gate := &crash.Gate{}
-	address, stop, err := gate.Proxy(s.Addr().String())
-	must(c.t, err)
-	c.t.Cleanup(stop)
-	c.gates = append(c.gates, gate)
-	c.stream = &read.JetStream{URL: s.ClientURL(), Stream: "K8S"}
-	return address
+	address, gate, s := gatedJetStream(c.t, filepath.Join(c.dir, "nats"))
+	c.sinks = append(c.sinks, &crashSink{
+		name: name, key: strings.ReplaceAll(yaml, "${JETSTREAM}", address), gate: gate, keeps: yaml == crashForgetful,
+		reader: &read.JetStream{URL: s.ClientURL(), Stream: "K8S"},
+	})
 }
 
-// startKafka runs a broker behind a gate.
-func (c *crashRun) startKafka() string {
+// gatedJetStream runs a NATS server, and gives the address before its gate.
+func gatedJetStream(t *testing.T, dir string) (address string, gate *crash.Gate, s *server.Server) {
+	t.Helper()
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: dir, NoSigs: true, NoLog: true})
+	must(t, err)
+	s.Start()
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	if !s.ReadyForConnections(testPatience) {
+		t.Fatal("the NATS server does not start")
+	}
+	gate = &crash.Gate{}
+	address, stop, err := gate.Proxy(s.Addr().String())
+	must(t, err)
+	t.Cleanup(stop)
+	return address, gate, s
+}
+
+// addKafka runs a broker behind a gate.
+func (c *crashRun) addKafka(name string) {
 	c.t.Helper()
 	gate := &crash.Gate{}
 	address := startKafka(c.t, kfake.ListenFn(gate.Listen)).ListenAddrs()[0]
-	c.gates = append(c.gates, gate)
-	c.records = kafkaReader(address)
-	return address
+	c.sinks = append(c.sinks, &crashSink{
+		name: name, key: strings.ReplaceAll(crashKafka, "${KAFKA}", address), gate: gate, keeps: true, reader: kafkaReader(address),
+	})
 }
 
-// witnessAnew begins a new ledger and ends the one before: the history of an API server that was restarted begins anew.
-func (c *crashRun) witnessAnew() {
-	ctx, cancel := context.WithTimeout(c.ctx, 30*time.Second)
-	defer cancel()
-	ledger, err := truth.Watch(ctx, c.Admin(), c.collections()...)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err != nil {
-		c.err = err
-		return
+// begin starts everything. Some objects stay as they are, so that a list takes a moment.
+func (c *crashRun) begin() {
+	c.t.Helper()
+	const idle = 500
+	value := strings.Repeat("idle ", 200)
+	c.each(idle, func(i int) { c.createConfigMap(fmt.Sprintf("idle-%d", i), value) })
+	yaml := crashInformers
+	for _, s := range c.sinks {
+		yaml += s.key
 	}
-	if n := len(c.ledgers); n > 0 {
-		c.ledgers[n-1].Stop()
-	}
-	c.ledgers = append(c.ledgers, ledger)
-	c.t.Cleanup(ledger.Stop)
-}
-
-func (c *crashRun) collections() []truth.Collection {
-	return []truth.Collection{
-		truth.Core("pods", c.namespace), truth.Named("deployments", "apps", "v1", c.namespace), truth.Core("configmaps", c.namespace),
-	}
+	c.bridge = c.lab.bridge("bridge", yaml)
+	c.churn = crash.StartChurn(c.ctx, c.client, c.namespace, c.seed)
+	c.t.Cleanup(func() {
+		_ = c.churn.Stop() // calm has told of it
+		c.inTrouble.Wait()
+	})
+	must(c.t, c.witnessAnew())
+	c.startBridge()
+	// Before the first position is saved, a restart is another first start, with another snapshot and no gap to tell.
+	eventually(c.t, "the bridge has a position to resume from", testPatience, func() []string { return withoutPosition(c.ctx, c.bridge) })
 }

@@ -33,6 +33,13 @@ func (g *Gate) Open() {
 	g.shut = false
 }
 
+// Empty says whether no connection is open.
+func (g *Gate) Empty() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.conns) == 0
+}
+
 // Listen is net.Listen for what is behind the gate.
 func (g *Gate) Listen(network, address string) (net.Listener, error) {
 	l, err := new(net.ListenConfig).Listen(context.Background(), network, address)

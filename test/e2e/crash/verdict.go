@@ -17,6 +17,7 @@ type Verdict struct {
 	Reordered  int // events of an object in a wrong order
 	Duplicates int // events that were there before
 	Altered    int // of those, with another payload, though no relist retold them
+	Renamed    int // changes that came again under another id, so that nobody can tell that it is one
 	Ghosts     int // objects that are gone, but whose last event is no deleted
 	// Untold are objects that are gone, without a deleted, whose events all lie in a gap that was told: the bridge was killed before it
 	// knew on disk that it had sent them, and a gap says that what was created and deleted in it can't be known.
@@ -26,13 +27,14 @@ type Verdict struct {
 	InGaps int // changes that are missing, and a gap covers them
 	PastTo int // of those, after the version to which the gap reaches by its own word, before the list that healed it
 
-	Problems []string // one for each of Lost, Reordered, Altered, Ghosts and Stale
+	Problems []string // one for each of Lost, Reordered, Altered, Renamed, Ghosts and Stale
+	Silent   []string // one for each of Untold
 }
 
 // String is the verdict as a line of a report.
 func (v *Verdict) String() string {
-	return fmt.Sprintf("events %d, lost %d, reordered %d, duplicates %d, altered %d, ghosts %d, untold in gaps %d, stale %d, gaps %d (missing in them %d, of these past their end %d)",
-		v.Events, v.Lost, v.Reordered, v.Duplicates, v.Altered, v.Ghosts, v.Untold, v.Stale, v.Gaps, v.InGaps, v.PastTo)
+	return fmt.Sprintf("events %d, lost %d, reordered %d, duplicates %d, altered %d, renamed %d, ghosts %d, untold in gaps %d, stale %d, gaps %d (missing in them %d, of these past their end %d)",
+		v.Events, v.Lost, v.Reordered, v.Duplicates, v.Altered, v.Renamed, v.Ghosts, v.Untold, v.Stale, v.Gaps, v.InGaps, v.PastTo)
 }
 
 func (v *Verdict) complain(count *int, format string, args ...any) {
@@ -68,7 +70,7 @@ func Judge(changes, exist []truth.Change, events []read.Event) (*Verdict, error)
 
 // firsts drops what comes again, as a consumer does by the ids.
 func (v *Verdict) firsts(events []read.Event) (first []read.Event) {
-	seen := map[string]*read.Event{}
+	seen, names := map[string]*read.Event{}, map[string]string{}
 	for i := range events {
 		e := &events[i]
 		before := seen[e.ID()]
@@ -76,6 +78,10 @@ func (v *Verdict) firsts(events []read.Event) (first []read.Event) {
 		case !e.AboutObject():
 		case before == nil:
 			seen[e.ID()] = e
+			if id := names[changeOf(e)]; id != "" {
+				v.complain(&v.Renamed, "%s was there as %s", Describe(e), id)
+			}
+			names[changeOf(e)] = e.ID()
 			first = append(first, *e)
 		default:
 			v.Duplicates++
@@ -86,6 +92,14 @@ func (v *Verdict) firsts(events []read.Event) (first []read.Event) {
 		}
 	}
 	return first
+}
+
+// changeOf is which change an event tells, whatever its id is.
+func changeOf(e *read.Event) string {
+	if e.Op() == "deleted" {
+		return e.Attribute("uid") + " deleted"
+	}
+	return e.Attribute("uid") + " " + e.Attribute("resourceversion")
 }
 
 // life is how far the events of one key are.
@@ -193,6 +207,7 @@ func (v *Verdict) ghosts(first []read.Event, exist []truth.Change, byID map[stri
 		}
 		if within(begin[uid], e, missing[e.GroupResource()]) {
 			v.Untold++
+			v.Silent = append(v.Silent, Describe(e)+" is the last event of an object that does not exist any more, though all of its life lies in a gap")
 			untold[uid] = true
 			continue
 		}

@@ -79,6 +79,8 @@ func TestTheVerdictNamesWhatIsWrong(t *testing.T) {
 	if err := other.SetData("application/json", []byte("{}")); err != nil {
 		t.Fatal(err)
 	}
+	renamed := about(t, "updated", "u", 6)
+	renamed.SetID("another")
 	for name, c := range map[string]struct {
 		events []read.Event
 		want   crash.Verdict
@@ -96,6 +98,7 @@ func TestTheVerdictNamesWhatIsWrong(t *testing.T) {
 		"the last update is lost":            {without(5, 6), crash.Verdict{Events: 4, Lost: 1, Stale: 2}},
 		"it comes again":                     {without(3, 3, about(t, "updated", "u", 6)), crash.Verdict{Events: 5, Duplicates: 1}},
 		"it comes again, and is another":     {without(3, 3, other), crash.Verdict{Events: 5, Duplicates: 1, Altered: 1}},
+		"it comes again, by another name":    {without(3, 3, renamed), crash.Verdict{Events: 6, Renamed: 1, Reordered: 1}},
 		"versions are exchanged":             {without(1, 3, right[2], right[1]), crash.Verdict{Events: 5, Reordered: 1}},
 		"the delete is before the update":    {without(2, 4, right[3], right[2]), crash.Verdict{Events: 5, Reordered: 1}},
 		"the next of the name is too early":  {without(3, 5, right[4], right[3]), crash.Verdict{Events: 5, Reordered: 1}},

@@ -60,6 +60,9 @@ type Status struct {
 		Watermark string `json:"watermark"`
 		Unsettled int    `json:"unsettled"`
 		Relists   int    `json:"relists"`
+		// Bytes of changes that wait, in memory and on disk.
+		LogBytes   int64 `json:"logBytes"`
+		SpoolBytes int64 `json:"spoolBytes"`
 	} `json:"informers"`
 	Sinks []struct {
 		Name        string `json:"name"`

@@ -3,6 +3,7 @@ package read
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
 )
@@ -14,6 +15,8 @@ type Event struct {
 	Place uint64
 	// Lane is the unit of order: "" for a stream, "topic/partition" for Kafka.
 	Lane string
+	// At is when the broker stored it; for Kafka when the producer says that it sent it, to the millisecond.
+	At time.Time
 
 	// Of NATS.
 	NATSSubject string

@@ -90,7 +90,7 @@ func FromNATS(ctx context.Context, msg jetstream.Msg) (Event, error) {
 	if err != nil {
 		return Event{}, err
 	}
-	e := Event{Place: meta.Sequence.Stream, NATSSubject: msg.Subject(), MessageID: msg.Headers().Get(nats.MsgIdHdr)}
+	e := Event{Place: meta.Sequence.Stream, At: meta.Timestamp, NATSSubject: msg.Subject(), MessageID: msg.Headers().Get(nats.MsgIdHdr)}
 	header, err := decodeHeader(msg.Headers())
 	if err != nil {
 		return e, fmt.Errorf("message %d on %s: %w", e.Place, e.NATSSubject, err)

@@ -102,7 +102,7 @@ func (r *Kafka) take(ctx context.Context, fetches kgo.Fetches, ends kadm.ListedO
 
 func fromKafka(ctx context.Context, record *kgo.Record) (Event, error) {
 	e := Event{
-		Place: uint64(record.Offset), Lane: fmt.Sprintf("%s/%d", record.Topic, record.Partition),
+		Place: uint64(record.Offset), At: record.Timestamp, Lane: fmt.Sprintf("%s/%d", record.Topic, record.Partition),
 		Topic: record.Topic, Partition: record.Partition, Key: string(record.Key),
 	}
 	headers := map[string][]byte{}
