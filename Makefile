@@ -54,12 +54,21 @@ test: ## The tests of the packages, with the race detector
 .PHONY: test-integration
 test-integration: controlplane ## The tests with the real parts: Kubernetes, NATS and Kafka's protocol, end to end
 	cd test/kubernetes && CONTROLPLANE=$(CURDIR)/$(BIN)/controlplane $(GO) test -timeout $(TEST_TIME) ./...
-	cd test/e2e && CONTROLPLANE_BIN=$(CURDIR)/$(BIN)/controlplane $(GO) test -race -skip '^TestCrash$$' -timeout $(TEST_TIME) ./...
+	cd test/e2e && CONTROLPLANE_BIN=$(CURDIR)/$(BIN)/controlplane $(GO) test -race -timeout $(TEST_TIME) ./...
 
 .PHONY: test-crash
-test-crash: controlplane ## Kill the bridge CRASH_KILLS times while everything changes, and account for every change
-	cd test/e2e && CONTROLPLANE_BIN=$(CURDIR)/$(BIN)/controlplane $(GO) test -run '^TestCrash' -crash.kills=$(CRASH_KILLS) -timeout 60m -v .
+test-crash: controlplane ## Kill the bridge CRASH_KILLS times, twice, while everything changes, and account for every change; bin/crash-report.txt
+	@rm -f $(BIN)/crash-report.txt
+	cd test/e2e && CONTROLPLANE_BIN=$(CURDIR)/$(BIN)/controlplane $(GO) test -run '^TestCrash' -timeout 120m -v . \
+	  -crash.kills=$(CRASH_KILLS) -crash.report=$(CURDIR)/$(BIN)/crash-report.txt $(CRASH_FLAGS)
 CRASH_KILLS ?= 200
+CRASH_FLAGS ?=
+
+.PHONY: soak
+soak: controlplane ## Follow changes for SOAK_TIME, without a broker in the middle, and fail for what grows; bin/soak has the samples
+	cd test/e2e && CONTROLPLANE_BIN=$(CURDIR)/$(BIN)/controlplane $(GO) test -run '^TestSoak$$' -timeout 12h -v . \
+	  -soak.time=$(SOAK_TIME) -soak.report=$(CURDIR)/$(BIN)/soak
+SOAK_TIME ?= 30m
 
 .PHONY: fuzz
 fuzz: ## Every fuzz target, for FUZZ_TIME each

@@ -69,7 +69,7 @@ func (c *crashRun) witnessed() (changes []truth.Change) {
 	return changes
 }
 
-// judge reports, and fails for whatever is wrong.
+// judge fills in the report, and fails for whatever is wrong.
 func (c *crashRun) judge() {
 	c.t.Helper()
 	changes, exist := c.witnessed(), c.exist()
@@ -80,11 +80,6 @@ func (c *crashRun) judge() {
 	}
 	for n := range c.sinks {
 		c.report.Sinks = append(c.report.Sinks, c.judgeSink(n, changes, exist))
-	}
-	c.publishReport()
-	const fewest = 15 // for each kill, on the slowest machine
-	if len(changes) < c.kills*fewest {
-		c.t.Errorf("only %d changes: the test shows nothing", len(changes))
 	}
 }
 

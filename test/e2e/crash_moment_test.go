@@ -68,11 +68,11 @@ func (c *crashRun) anyPlan() plan {
 		p.moment, p.life = crash.Starting, 0
 	case n < 8:
 		p.moment = crash.Committing
-	case n < 10:
+	case n < 11:
 		p.moment, p.life = crash.Listing, 0
-	case n < 12:
+	case n < 13:
 		p.life = long - time.Second + c.upTo(2*time.Second)
-	case n == 12:
+	case n == 13:
 		p.life, p.trouble = 2*long, cutsForLong
 	}
 	if p.trouble == none && c.random.IntN(3) == 0 {

@@ -17,10 +17,10 @@ import (
 )
 
 // newCrash prepares a run with so many kills, unless the command line says how many.
-func newCrash(t *testing.T, kills int) *crashRun {
+func newCrash(t *testing.T, cluster *cluster, kills int) *crashRun {
 	t.Helper()
 	c := &crashRun{
-		lab: newLab(t, crashing(t)), kills: cmp.Or(*crashKills, kills), seed: cmp.Or(*crashSeed, rand.Uint64()), //nolint:gosec // a seed to print
+		lab: newLab(t, cluster), informers: crashInformers, slower: 1, kills: cmp.Or(*crashKills, kills), seed: cmp.Or(*crashSeed, rand.Uint64()), //nolint:gosec // a seed to print
 		startup: time.Second, apiServer: make(chan struct{}, 1),
 	}
 	t.Logf("seed: -crash.seed=%d", c.seed)
@@ -77,12 +77,12 @@ func (c *crashRun) begin() {
 	const idle = 500
 	value := strings.Repeat("idle ", 200)
 	c.each(idle, func(i int) { c.createConfigMap(fmt.Sprintf("idle-%d", i), value) })
-	yaml := crashInformers
+	yaml := c.informers
 	for _, s := range c.sinks {
 		yaml += s.key
 	}
 	c.bridge = c.lab.bridge("bridge", yaml)
-	c.churn = crash.StartChurn(c.ctx, c.client, c.namespace, c.seed)
+	c.churn = crash.StartChurn(c.ctx, c.client, c.namespace, c.seed, c.slower)
 	c.t.Cleanup(func() {
 		_ = c.churn.Stop() // calm has told of it
 		c.inTrouble.Wait()

@@ -50,9 +50,9 @@ sinks:
 // and go, and the API server forgets. Whatever happens: no change that a witness saw is lost, unless the bridge itself says so; each
 // object's events are in order, and end in what the object has become. What comes again has its old id, and a reason.
 func TestCrash(t *testing.T) {
-	c := newCrash(t, 12)
+	c := newCrash(t, crashing(t), 12)
 	c.forgets = true
-	c.addJetStream("JetStream, which drops what comes again", crashJetStream)
+	c.addJetStream("JetStream, with a window of duplicates of 2 minutes", crashJetStream)
 	c.addKafka("Kafka, which knows no ids")
 	c.run()
 }
@@ -60,8 +60,8 @@ func TestCrash(t *testing.T) {
 // TestCrashWithoutDeduplication is TestCrash with one sink only, which stores what comes again, and an API server that does not forget: so all
 // that may come again is what was acknowledged and not committed, and nothing at all may be missing.
 func TestCrashWithoutDeduplication(t *testing.T) {
-	c := newCrash(t, 8)
-	c.addJetStream("JetStream, which stores what comes again", crashForgetful)
+	c := newCrash(t, crashing(t), 8)
+	c.addJetStream("JetStream, without a window of duplicates (100 ms)", crashForgetful)
 	c.run()
 	if c.gaps() > 0 {
 		t.Errorf("%d gaps were told, though the API server has forgotten nothing", c.gaps())
@@ -71,14 +71,16 @@ func TestCrashWithoutDeduplication(t *testing.T) {
 // crashRun is one run of a crash test.
 type crashRun struct {
 	*lab
-	kills   int
-	forgets bool // the API server is killed, and forgets what was before
-	seed    uint64
-	random  *rand.Rand
-	churn   *crash.Churn
-	bridge  *harness.Bridge
-	sinks   []*crashSink
-	report  crash.Report
+	informers string // of the configuration
+	slower    int    // how the changes come, as StartChurn has it
+	kills     int
+	forgets   bool // the API server is killed, and forgets what was before
+	seed      uint64
+	random    *rand.Rand
+	churn     *crash.Churn
+	bridge    *harness.Bridge
+	sinks     []*crashSink
+	report    crash.Report
 
 	lives     []crash.Life
 	startup   time.Duration  // how long the last start took that was completed
@@ -110,6 +112,11 @@ func (c *crashRun) run() {
 	c.endLife()
 	c.report.Took = time.Since(began)
 	c.judge()
+	c.publishReport()
+	const fewest = 15 // for each kill, on the slowest machine
+	if c.report.Changes < c.kills*fewest {
+		c.t.Errorf("only %d changes: the test shows nothing", c.report.Changes)
+	}
 }
 
 // startBridge begins another life.

@@ -45,14 +45,16 @@ func (r *Report) String() string {
 	fmt.Fprintf(&b, "changes seen by the independent watch       %6d\n", r.Changes)
 	fmt.Fprintf(&b, "the bridge asked the API server for %s\n", r.Requests)
 	for _, s := range r.Sinks {
-		s.write(&b)
+		b.WriteString(s.String())
 	}
 	return b.String()
 }
 
-func (s *SinkReport) write(b *strings.Builder) {
+// String is the part of a report about one sink.
+func (s *SinkReport) String() string {
+	var b strings.Builder
 	v := s.Verdict
-	fmt.Fprintf(b, "\n%s\n", s.Name)
+	fmt.Fprintf(&b, "\n%s\n", s.Name)
 	for _, line := range []struct {
 		what  string
 		count int
@@ -64,11 +66,12 @@ func (s *SinkReport) write(b *strings.Builder) {
 		{"objects gone without a deleted", v.Ghosts},
 		{"the same, but told to be in a gap", v.Untold},
 		{"gaps told", v.Gaps},
-		{"changes that are missing in gaps", v.InGaps},
+		{"changes missing in gaps, or before the begin", v.InGaps},
 		{"repeats with other bytes", v.Altered},
 		{"repeats under another id", v.Renamed},
 	} {
-		fmt.Fprintf(b, "  %-43s %6d\n", line.what, line.count)
+		fmt.Fprintf(&b, "  %-44s %6d\n", line.what, line.count)
 	}
-	fmt.Fprintf(b, "  %s\n", strings.ReplaceAll(s.Repeats.String(), "\n", "\n  "))
+	fmt.Fprintf(&b, "  %s\n", strings.ReplaceAll(s.Repeats.String(), "\n", "\n  "))
+	return b.String()
 }

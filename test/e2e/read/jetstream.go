@@ -42,6 +42,24 @@ func (r *JetStream) Refresh(ctx context.Context) ([]Event, error) {
 	return r.events, nil
 }
 
+// Count is how many messages the stream holds. It reads none.
+func (r *JetStream) Count(ctx context.Context) (int, error) {
+	conn, err := nats.Connect(r.URL)
+	if err != nil {
+		return 0, fmt.Errorf("connect to %s: %w", r.URL, err)
+	}
+	defer conn.Close()
+	js, err := jetstream.New(conn)
+	if err != nil {
+		return 0, err
+	}
+	stream, err := js.Stream(ctx, r.Stream)
+	if err != nil {
+		return 0, fmt.Errorf("stream %s: %w", r.Stream, err)
+	}
+	return int(stream.CachedInfo().State.Msgs), nil
+}
+
 // next is the sequence of the first message that was not read.
 func (r *JetStream) next() uint64 {
 	if len(r.events) == 0 {

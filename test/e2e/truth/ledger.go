@@ -82,6 +82,13 @@ func (l *Ledger) Changes() []Change {
 	return slices.Clone(l.changes)
 }
 
+// Len is how many changes there are so far.
+func (l *Ledger) Len() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.changes)
+}
+
 func (l *Ledger) add(ch Change) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
