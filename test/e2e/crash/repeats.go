@@ -132,7 +132,7 @@ func (x *explanation) crashed(before, again *read.Event, life Life) {
 		x.BeforeCommit = max(x.BeforeCommit, early)
 		x.BeforeEnd = max(x.BeforeEnd, life.Ended.Sub(settled))
 	case everywhere:
-		x.problem(again, fmt.Sprintf("all sinks had it %v before the last commit and %v before the kill", early, life.Ended.Sub(settled)))
+		x.problem(again, fmt.Sprintf("all sinks had it %v before the kill, and the last commit was %v before it", life.Ended.Sub(settled), life.Ended.Sub(life.LastCommit)))
 	case age <= spoolAfter+commitSlack:
 		x.OtherAway++
 		x.Waited = max(x.Waited, age)
