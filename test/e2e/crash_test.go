@@ -17,7 +17,7 @@ var (
 	crashSeed  = flag.Uint64("crash.seed", 0, "what the crash tests do, and when; 0 takes a new one each time")
 	crashFile  = flag.String("crash.report", "", "file to append the reports of the crash tests to")
 	// crashUntold makes a failure of objects that are gone without a deleted, because all that was told of them lies in a gap.
-	crashUntold = flag.Bool("crash.untold", false, "fail for objects that have no deleted, since all of their life lies in a gap that was told")
+	crashUntold = flag.Bool("crash.untold", true, "fail for objects that have no deleted, since all of their life lies in a gap that was told")
 )
 
 // crashing is a control plane that nobody else uses: its API server is killed. It has no controllers, since the scheduler does not survive
