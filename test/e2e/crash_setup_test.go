@@ -20,11 +20,11 @@ import (
 func newCrash(t *testing.T, cluster *cluster, kills int) *crashRun {
 	t.Helper()
 	c := &crashRun{
-		lab: newLab(t, cluster), informers: crashInformers, slower: 1, kills: cmp.Or(*crashKills, kills), seed: cmp.Or(*crashSeed, rand.Uint64()), //nolint:gosec // a seed to print
+		lab: newLab(t, cluster), informers: crashInformers, slower: 1, kills: cmp.Or(*crashKills, kills), seed: cmp.Or(*crashSeed, rand.Uint64()),
 		startup: time.Second, apiServer: make(chan struct{}, 1),
 	}
 	t.Logf("seed: -crash.seed=%d", c.seed)
-	c.random = rand.New(rand.NewPCG(c.seed, 0)) //nolint:gosec // it is to be repeatable
+	c.random = rand.New(rand.NewPCG(c.seed, 0))
 	c.report = crash.Report{Name: t.Name(), Seed: c.seed, Kills: map[crash.Phase]int{}}
 	t.Cleanup(func() {
 		if t.Failed() {
