@@ -17,11 +17,10 @@ type plan struct {
 type trouble int
 
 const (
-	none         trouble = iota
-	killsServer          // the API server is killed, and has forgotten what was before
-	cutsBroker           // one of the brokers, for some seconds
-	cutsForLong          // one of the brokers, for longer than the bridge keeps anything in memory alone
-	troubleKinds = 3     // of those that come by chance
+	none        trouble = iota
+	killsServer         // the API server is killed, and has forgotten what was before
+	cutsBroker          // one of the brokers, for some seconds
+	cutsForLong         // one of the brokers, for longer than the bridge keeps anything in memory alone
 )
 
 const (
@@ -76,7 +75,10 @@ func (c *crashRun) anyPlan() plan {
 		p.life, p.trouble = 2*long, cutsForLong
 	}
 	if p.trouble == none && c.random.IntN(3) == 0 {
-		p.trouble = trouble(c.random.IntN(troubleKinds))
+		p.trouble = cutsBroker
+		if c.random.IntN(4) == 0 {
+			p.trouble = killsServer
+		}
 	}
 	return p
 }

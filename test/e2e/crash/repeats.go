@@ -47,6 +47,9 @@ type Repeats struct {
 
 // String is the account as lines of a report.
 func (r *Repeats) String() string {
+	if r.Total == 0 {
+		return "repeats 0"
+	}
 	seconds := func(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }
 	return fmt.Sprintf(`repeats %d
   between acknowledgement and commit      %6d   (stored at most %s before the kill, %s before the last commit)

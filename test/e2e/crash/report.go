@@ -14,7 +14,6 @@ type Report struct {
 	Exits    int // how often the bridge had ended by itself
 	Restarts int // of the API server
 	Cuts     int // of brokers
-	Changes  int // that the independent watch has seen
 	Requests string
 	Took     time.Duration
 	Sinks    []SinkReport
@@ -42,7 +41,6 @@ func (r *Report) String() string {
 	fmt.Fprintf(&b, "it ended by itself, without an API server   %6d times\n", r.Exits)
 	fmt.Fprintf(&b, "API server killed, its history compacted    %6d times\n", r.Restarts)
 	fmt.Fprintf(&b, "brokers cut off                             %6d times\n", r.Cuts)
-	fmt.Fprintf(&b, "changes seen by the independent watch       %6d\n", r.Changes)
 	fmt.Fprintf(&b, "the bridge asked the API server for %s\n", r.Requests)
 	for _, s := range r.Sinks {
 		b.WriteString(s.String())
@@ -59,6 +57,7 @@ func (s *SinkReport) String() string {
 		what  string
 		count int
 	}{
+		{"changes seen by the independent watch", v.Witnessed},
 		{"events about objects, each once", v.Events},
 		{"changes lost", v.Lost},
 		{"events in a wrong order", v.Reordered},

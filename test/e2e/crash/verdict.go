@@ -12,6 +12,7 @@ import (
 
 // Verdict is what a sink holds, measured against what witnesses saw.
 type Verdict struct {
+	Witnessed  int // changes that witnesses saw, each counted once
 	Events     int // about objects, each counted once
 	Lost       int // changes that are missing, though no gap covers them
 	Reordered  int // events of an object in a wrong order
@@ -153,10 +154,14 @@ func (v *Verdict) lost(changes []truth.Change, byID map[string]*read.Event, miss
 		if ch.Type == "DELETED" {
 			id = ch.Metadata.UID + "/deleted"
 		}
-		if done[id] || byID[id] != nil {
+		if done[id] {
 			continue
 		}
 		done[id] = true
+		v.Witnessed++
+		if byID[id] != nil {
+			continue
+		}
 		version, err := number(ch.Metadata.ResourceVersion)
 		if err != nil {
 			return fmt.Errorf("%s %s: %w", ch.Collection, ch.Key(), err)
