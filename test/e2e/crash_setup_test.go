@@ -81,7 +81,7 @@ func (c *crashRun) begin() {
 	for _, s := range c.sinks {
 		yaml += s.key
 	}
-	c.bridge = c.lab.bridge("bridge", yaml)
+	c.bridge = c.lab.bridge("bridge", yaml, with(c.env))
 	c.churn = crash.StartChurn(c.ctx, c.client, c.namespace, c.seed, c.slower)
 	c.t.Cleanup(func() {
 		_ = c.churn.Stop() // calm has told of it

@@ -71,8 +71,9 @@ func TestCrashWithoutDeduplication(t *testing.T) {
 // crashRun is one run of a crash test.
 type crashRun struct {
 	*lab
-	informers string // of the configuration
-	slower    int    // how the changes come, as StartChurn has it
+	informers string            // of the configuration
+	slower    int               // how the changes come, as StartChurn has it
+	env       map[string]string // of the bridge
 	kills     int
 	forgets   bool // the API server is killed, and forgets what was before
 	seed      uint64

@@ -14,7 +14,8 @@ import (
 
 var (
 	soakTime = flag.Duration("soak.time", 0, "how long TestSoak runs; 0 skips it, 2m is enough to try it")
-	soakDir  = flag.String("soak.report", "", "directory for soak.csv and soak.txt; the test's artifacts when it is not given")
+	soakPace = flag.Int("soak.pace", 4, "the pauses between changes, as StartChurn has them: 1 is as fast as the crash tests, 4 asks for some 70 changes a second")
+	soakDir  = flag.String("soak.report", "", "directory for soak.csv, soak.txt and heap profiles; the test's artifacts when it is not given")
 )
 
 // soaking is a control plane as it is in production: it compacts etcd every 5 minutes.
@@ -47,6 +48,7 @@ func TestSoak(t *testing.T) {
 // soakRun is a run of TestSoak: a crash test without a kill.
 type soakRun struct {
 	*crashRun
+	out    string // directory for what is found
 	series soak.Series
 	// The first window is before the outage, the last long after it.
 	first, outage, last soak.Window
@@ -72,7 +74,12 @@ const mib = 1 << 20
 func newSoak(t *testing.T) *soakRun {
 	t.Helper()
 	s := &soakRun{crashRun: newCrash(t, soaking(t), 0), series: soak.Series{Columns: soakColumns}}
-	s.kills, s.slower, s.informers = 0, 4, soakInformers
+	s.kills, s.slower, s.informers = 0, *soakPace, soakInformers
+	s.env = map[string]string{"BRIDGE_ADMIN_PPROF": "true"}
+	if s.out = *soakDir; s.out == "" {
+		s.out = t.ArtifactDir()
+	}
+	must(t, os.MkdirAll(s.out, 0o755))
 	s.addJetStream("JetStream, with a window of duplicates of 2 minutes", crashJetStream)
 	s.addKafka("Kafka, which knows no ids")
 	part := func(from, to float64) soak.Window {
@@ -99,6 +106,7 @@ func (s *soakRun) sample() {
 		switch {
 		case open == nil && at >= s.outage.From && at < s.outage.To:
 			s.report.Cuts++
+			s.profile("heap-first")
 			open = kafka.cut()
 		case open != nil && at >= s.outage.To:
 			open()
@@ -110,6 +118,15 @@ func (s *soakRun) sample() {
 		s.series.Add(at, s.measure()...)
 		<-tick.C
 	}
+	s.profile("heap-last")
+}
+
+// profile keeps what the bridge has on its heap, for whoever has to find what grew: go tool pprof -base heap-first heap-last.
+func (s *soakRun) profile(name string) {
+	s.t.Helper()
+	data, err := s.bridge.Get(s.ctx, "/debug/pprof/heap?gc=1")
+	must(s.t, err)
+	must(s.t, os.WriteFile(filepath.Join(s.out, name+".pb.gz"), data, 0o644))
 }
 
 // measure gives a value for each of soakColumns.
@@ -150,13 +167,8 @@ func (s *soakRun) publishSoak() {
 	s.t.Helper()
 	text := s.soakReport()
 	s.t.Logf("\n%s", text)
-	dir := *soakDir
-	if dir == "" {
-		dir = s.t.ArtifactDir()
-	}
-	must(s.t, os.MkdirAll(dir, 0o755))
-	must(s.t, os.WriteFile(filepath.Join(dir, "soak.txt"), []byte(text), 0o644))
-	file, err := os.Create(filepath.Join(dir, "soak.csv"))
+	must(s.t, os.WriteFile(filepath.Join(s.out, "soak.txt"), []byte(text), 0o644))
+	file, err := os.Create(filepath.Join(s.out, "soak.csv"))
 	must(s.t, err)
 	must(s.t, s.series.WriteCSV(file))
 	must(s.t, file.Close())

@@ -102,7 +102,7 @@ func (x *explanation) explain(before, again *read.Event) {
 	switch {
 	case sent < 0:
 		x.problem(again, "it was there before the bridge")
-	case x.answerLost(before.At, again.At):
+	case x.answerLost(before.At, again.At, x.lives[sent]):
 		x.AnswerLost++
 	case sent == resent:
 		x.problem(again, "no kill and no outage was between")
@@ -111,11 +111,13 @@ func (x *explanation) explain(before, again *read.Event) {
 	}
 }
 
-// answerLost says whether the sink was cut off when the answer was to come.
-func (x *explanation) answerLost(stored, again time.Time) bool {
+// answerLost says whether the sink was cut off when the answer was to come, and the bridge was there to take it.
+func (x *explanation) answerLost(stored, again time.Time, life Life) bool {
 	until := stored.Add(ackSlack)
-	if again.Before(until) {
-		until = again
+	for _, earlier := range []time.Time{again, life.Ended} {
+		if earlier.Before(until) {
+			until = earlier
+		}
 	}
 	for _, o := range x.own.Outages {
 		if o.touches(stored, until) {

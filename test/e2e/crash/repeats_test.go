@@ -47,6 +47,7 @@ func TestARepeatNeedsAReason(t *testing.T) {
 		"the other was cut off, long after":              {first: 12, other: 12, again: 32, away: outage(29, 40), want: crash.Repeats{Unexplained: 1}},
 		"the answer was lost":                            {first: 5, other: 5, again: 7, own: outage(5.1, 6), want: crash.Repeats{AnswerLost: 1}},
 		"the answer was lost, and then came a kill":      {first: 5, other: 5, again: 12, own: outage(5.1, 11.5), want: crash.Repeats{AnswerLost: 1}},
+		"it was cut off after the kill only":             {first: 9.8, other: 9.8, again: 12, own: outage(10.1, 11.5), want: crash.Repeats{Uncommitted: 1}},
 		"nothing happened":                               {first: 5, other: 5, again: 7, want: crash.Repeats{Unexplained: 1}},
 		"the outage was before":                          {first: 5, other: 5, again: 7, own: outage(3, 4), want: crash.Repeats{Unexplained: 1}},
 		"the outage was long after":                      {first: 1, other: 1, again: 12, own: outage(8, 9), want: crash.Repeats{Unexplained: 1}},
