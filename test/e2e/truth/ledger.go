@@ -89,10 +89,10 @@ func (l *Ledger) Len() int {
 	return len(l.changes)
 }
 
-func (l *Ledger) add(ch Change) {
+func (l *Ledger) add(changes ...Change) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.changes = append(l.changes, ch)
+	l.changes = append(l.changes, changes...)
 }
 
 func (l *Ledger) fail(err error) {

@@ -17,7 +17,7 @@ type watcher struct {
 	collection Collection
 	synced     chan<- struct{} // gets a value when everything that exists was seen
 	fromNow    bool            // what exists does not count
-	began      bool            // something was seen
+	initial    []Change        // what exists, as far as it was seen; it counts when it is complete
 	version    string          // of the last frame; "" until everything that exists was seen
 }
 
@@ -39,11 +39,13 @@ func (w *watcher) run(ctx context.Context) error {
 	}
 	for ctx.Err() == nil {
 		err := w.watch(ctx)
-		if errors.Is(err, errHole) || w.version == "" && w.began {
+		if errors.Is(err, errHole) {
 			return err
 		}
 		if w.version == "" {
-			w.note(fmt.Errorf("watch %s: %w", w.collection, err)) // nothing was seen yet, so it can begin again
+			// An API server with much to do cuts off who is slow to read what exists. Nobody relies on that yet, so it can begin again.
+			w.initial = nil
+			w.note(fmt.Errorf("watch %s: %w", w.collection, err))
 		}
 		select {
 		case <-time.After(100 * time.Millisecond):
@@ -149,11 +151,12 @@ func (w *watcher) take(f frame) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", errHole, err)
 	}
-	w.began = true
-	ch.Initial = w.version == ""
-	if !ch.Initial {
-		w.version = ch.Metadata.ResourceVersion
+	if w.version == "" {
+		ch.Initial = true
+		w.initial = append(w.initial, ch)
+		return nil
 	}
+	w.version = ch.Metadata.ResourceVersion
 	w.add(ch)
 	return nil
 }
@@ -165,6 +168,8 @@ func (w *watcher) bookmark(raw json.RawMessage) error {
 		return fmt.Errorf("%w: %w", errHole, err)
 	}
 	if w.version == "" {
+		w.add(w.initial...)
+		w.initial = nil
 		w.synced <- struct{}{}
 	}
 	w.version = o.Metadata.ResourceVersion
