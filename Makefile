@@ -67,8 +67,9 @@ CRASH_FLAGS ?=
 .PHONY: soak
 soak: controlplane ## Follow changes for SOAK_TIME, without a broker in the middle, and fail for what grows; bin/soak has the samples
 	cd test/e2e && CONTROLPLANE_BIN=$(CURDIR)/$(BIN)/controlplane $(GO) test -run '^TestSoak$$' -timeout 12h -v . \
-	  -soak.time=$(SOAK_TIME) -soak.report=$(CURDIR)/$(BIN)/soak
+	  -soak.time=$(SOAK_TIME) -soak.report=$(CURDIR)/$(BIN)/soak $(SOAK_FLAGS)
 SOAK_TIME ?= 30m
+SOAK_FLAGS ?=
 
 .PHONY: fuzz
 fuzz: ## Every fuzz target, for FUZZ_TIME each
