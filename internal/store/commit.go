@@ -141,9 +141,9 @@ func (b *Batch) dropTombstones(ix *Indexer, end []byte) {
 		b.fail(err)
 		return
 	}
-	found := false
 	for it.First(); it.Valid(); it.Next() {
-		found = true
+		// One by one: ranges that all begin at the same key would overlap, and Pebble keeps n of them in memory as n² pieces.
+		b.fail(b.batch.Delete(it.Key(), nil))
 		tail := it.Key()[len(begin):]
 		versionEnd := 1 + int(tail[0])
 		version, key := resource.Version(tail[1:versionEnd]), resource.Key(tail[versionEnd:])
@@ -157,9 +157,6 @@ func (b *Batch) dropTombstones(ix *Indexer, end []byte) {
 		}
 	}
 	b.fail(it.Close())
-	if found {
-		b.fail(b.batch.DeleteRange(begin, end, nil))
-	}
 }
 
 func (b *Batch) put(key, value []byte) { b.fail(b.batch.Set(key, value, nil)) }
