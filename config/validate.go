@@ -37,7 +37,9 @@ func (c *Config) validate(ps *problems) {
 	validateUnique(ps, "sinks", names)
 	validateUnique(ps, "informers", c.informerNames())
 	for i := range c.Informers {
-		c.Informers[i].validate(ps, fmt.Sprintf("informers[%d]", i), names)
+		path := fmt.Sprintf("informers[%d]", i)
+		c.Informers[i].validate(ps, path, names)
+		c.Informers[i].validateWhenFull(ps, path, c.State.Mode)
 	}
 	for i := range c.Sinks {
 		c.Sinks[i].validate(ps, fmt.Sprintf("sinks[%d]", i))

@@ -209,7 +209,7 @@ func unit(inf *config.Informer, t resource.Type, namespace string, redactor *res
 	u := bridge.UnitConfig{
 		Informer: inf.Name, Type: t, Namespace: namespace,
 		LabelSelector: inf.LabelSelector, FieldSelector: inf.FieldSelector,
-		Snapshot: bridge.Snapshot(inf.Snapshot), Resync: inf.Resync, Memory: int(inf.Queue.Memory), Spool: int64(inf.Queue.Spool),
+		Snapshot: bridge.Snapshot(inf.Snapshot), Resync: inf.Resync, Memory: int(inf.Queue.Memory), Spool: int64(inf.Queue.Spool), DropOldest: inf.Queue.WhenFull == "drop-oldest",
 		Parse: resource.ParseOptions{KeepManagedFields: inf.KeepManagedFields},
 	}
 	if inf.Delivery == "latest" {

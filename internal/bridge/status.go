@@ -39,7 +39,9 @@ type UnitStatus struct {
 	LogBytes      int            `json:"logBytes"`
 	SpoolBytes    int64          `json:"spoolBytes"`
 	InFlight      map[string]int `json:"inFlight"`
-	Unsettled     int            `json:"unsettled"`
+	// Dropped counts, by sink, events that were dropped from a full disk since the start.
+	Dropped   map[string]int `json:"dropped"`
+	Unsettled int            `json:"unsettled"`
 }
 
 // SinkStatus is one sink.
@@ -77,10 +79,10 @@ func (u *unit) status() UnitStatus {
 		Phase: string(r.Phase), Synced: r.Synced && u.informer.HasSynced(), Version: string(r.Version), Watermark: string(c.Watermark),
 		LastSeen: r.LastSeen, LastError: r.LastError, Relists: r.Relists, Listed: r.Items,
 		QueuedObjects: f.Entries, QueuedBytes: f.Bytes, LogChanges: i.LogChanges, LogBytes: i.LogBytes, SpoolBytes: i.DiskBytes,
-		Unsettled: c.Unsettled, InFlight: map[string]int{},
+		Unsettled: c.Unsettled, InFlight: map[string]int{}, Dropped: map[string]int{},
 	}
 	for _, l := range i.Listeners {
-		s.InFlight[l.Sink] = l.InFlight
+		s.InFlight[l.Sink], s.Dropped[l.Sink] = l.InFlight, l.Dropped
 	}
 	return s
 }

@@ -40,10 +40,12 @@ type UnitConfig struct {
 	// Memory bounds the FIFO, and again the change log, in bytes; default 16 MiB.
 	Memory int
 	// Spool bounds what of the change log lies on disk, in bytes; default 10 GiB. Without a state directory nothing does.
-	Spool  int64
-	Resync time.Duration
-	Parse  resource.ParseOptions // Type is filled in
-	Sinks  []BindingConfig
+	Spool int64
+	// DropOldest drops the oldest of what lies there when Spool is reached, and tells of it; else reading stops.
+	DropOldest bool
+	Resync     time.Duration
+	Parse      resource.ParseOptions // Type is filled in
+	Sinks      []BindingConfig
 	// Indexes of the unit's Indexer; may be nil.
 	Indexes map[string]store.IndexFunc
 	// Reflector holds what else is to be set there, for tests of its limits.
@@ -137,7 +139,7 @@ func (u *unit) addInformer(b *Bridge, reg prometheus.Registerer) (err error) {
 	}
 	u.informer, err = informer.New(informer.Config{
 		Name: u.name, Type: u.cfg.Type, FIFO: u.fifo, Indexer: u.indexer, Tracker: u.tracker, Listeners: listeners,
-		LogBytes: u.cfg.Memory, SpoolBytes: u.spool(b), Resnapshot: u.cfg.Snapshot == SnapshotAlways, Unclean: !b.cfg.DB.WasClean(),
+		LogBytes: u.cfg.Memory, SpoolBytes: u.spool(b), DropOldest: u.cfg.DropOldest, Resnapshot: u.cfg.Snapshot == SnapshotAlways, Unclean: !b.cfg.DB.WasClean(),
 		Log: u.log.With("resource", u.cfg.Type.String()), Registerer: reg,
 	})
 	return err

@@ -4,19 +4,24 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/resource"
 )
 
 type metrics struct {
 	changes    *prometheus.CounterVec
 	skipped    prometheus.Counter
 	gaps       *prometheus.CounterVec
+	dropped    *prometheus.CounterVec
 	logBytes   prometheus.Gauge
 	logChanges prometheus.Gauge
 	capacity   prometheus.Gauge
 	diskBytes  prometheus.Gauge
 }
 
-func newMetrics(reg prometheus.Registerer, logBytes int) *metrics {
+// droppedSpoolFull is the one reason for which a change is dropped.
+const droppedSpoolFull = "spool-full"
+
+func newMetrics(reg prometheus.Registerer, logBytes int, listeners []ListenerConfig) *metrics {
 	m := &metrics{
 		changes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "bridge_informer_changes_total", Help: "Changes decided by the controller, by op.",
@@ -27,6 +32,9 @@ func newMetrics(reg prometheus.Registerer, logBytes int) *metrics {
 		gaps: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "bridge_informer_gaps_total", Help: "Gaps told, by reason.",
 		}, []string{"reason"}),
+		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "bridge_informer_dropped_total", Help: "Events dropped before a sink had them, by sink and reason.",
+		}, []string{"sink", "reason"}),
 		logBytes: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "bridge_informer_log_bytes", Help: "Bytes of changes in the log that are not settled by all listeners.",
 		}),
@@ -44,8 +52,21 @@ func newMetrics(reg prometheus.Registerer, logBytes int) *metrics {
 	for _, op := range []event.Op{event.Added, event.Updated, event.Deleted, event.Synced} {
 		m.changes.WithLabelValues(string(op))
 	}
+	for _, reason := range []string{resource.ReasonExpired, resource.ReasonRewound, resource.ReasonUnreadable, reasonInterrupted, resource.ReasonDropped} {
+		m.gaps.WithLabelValues(reason)
+	}
+	for _, l := range listeners {
+		m.dropped.WithLabelValues(l.Name, droppedSpoolFull)
+	}
 	if reg != nil {
-		reg.MustRegister(m.changes, m.skipped, m.gaps, m.logBytes, m.logChanges, m.capacity, m.diskBytes)
+		reg.MustRegister(m.changes, m.skipped, m.gaps, m.dropped, m.logBytes, m.logChanges, m.capacity, m.diskBytes)
 	}
 	return m
+}
+
+// told counts a notice that a listener passes on.
+func (m *metrics) told(c *change) {
+	if c.kind == ofDropped {
+		m.gaps.WithLabelValues(resource.ReasonDropped).Inc()
+	}
 }
