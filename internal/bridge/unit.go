@@ -160,6 +160,7 @@ func (u *unit) addReflector(b *Bridge, reg prometheus.Registerer) (err error) {
 	cfg.LabelSelector, cfg.FieldSelector = u.cfg.LabelSelector, u.cfg.FieldSelector
 	cfg.Parse = u.cfg.Parse
 	cfg.Parse.Type = u.cfg.Type
+	cfg.Quarantine = u.fifo.Quarantine
 	cfg.Snapshot = u.cfg.Snapshot != SnapshotNever
 	cfg.From = u.from()
 	u.reflector, err = reflector.New(cfg)

@@ -147,6 +147,8 @@ func (c *controller) decide(ctx context.Context, key resource.Key, d *deltafifo.
 		return c.beginReplace(ctx, d)
 	case deltafifo.ReplaceEnd:
 		return c.endReplace(d)
+	case deltafifo.Quarantined:
+		return c.quarantined(d)
 	default:
 		return c.decideObject(key, d)
 	}

@@ -15,20 +15,21 @@ import (
 
 // record is a change as it lies in the log on disk: a header of JSON behind its length, and the object's bytes as an S2 block.
 type record struct {
-	Kind     kind             `json:"kind,omitempty"`
-	Op       event.Op         `json:"op"`
-	Key      resource.Key     `json:"key,omitempty"`
-	UID      string           `json:"uid,omitempty"`
-	Version  resource.Version `json:"version,omitempty"`
-	Before   resource.Version `json:"before,omitempty"`
-	Initial  bool             `json:"initial,omitempty"`
-	Inferred bool             `json:"inferred,omitempty"`
-	Round    int64            `json:"round,omitempty"`
-	Epoch    int              `json:"epoch,omitempty"`
-	Observed time.Time        `json:"observed"`
-	Relist   *resource.Relist `json:"relist,omitempty"`
-	Items    int              `json:"items,omitempty"`
-	Losses   *losses          `json:"losses,omitempty"`
+	Kind       kind                 `json:"kind,omitempty"`
+	Op         event.Op             `json:"op"`
+	Key        resource.Key         `json:"key,omitempty"`
+	UID        string               `json:"uid,omitempty"`
+	Version    resource.Version     `json:"version,omitempty"`
+	Before     resource.Version     `json:"before,omitempty"`
+	Initial    bool                 `json:"initial,omitempty"`
+	Inferred   bool                 `json:"inferred,omitempty"`
+	Round      int64                `json:"round,omitempty"`
+	Epoch      int                  `json:"epoch,omitempty"`
+	Observed   time.Time            `json:"observed"`
+	Relist     *resource.Relist     `json:"relist,omitempty"`
+	Items      int                  `json:"items,omitempty"`
+	Losses     *losses              `json:"losses,omitempty"`
+	Unreadable *resource.Unreadable `json:"unreadable,omitempty"`
 	// For are the sinks that it is for; all when empty.
 	For []string `json:"for,omitempty"`
 	// What a scan of the stored bytes does not give: managedFields were cut.
@@ -41,7 +42,7 @@ type record struct {
 func (i *Informer) encode(c *facts) ([]byte, error) {
 	r := record{
 		Kind: c.kind, Op: c.Op, Key: c.Key, UID: c.UID, Version: c.Version, Before: c.Before, Initial: c.Initial, Inferred: c.Inferred,
-		Round: c.Round, Epoch: c.Epoch, Observed: c.Observed, Relist: c.relist, Items: c.items, Losses: c.losses, For: i.names(c.audience),
+		Round: c.Round, Epoch: c.Epoch, Observed: c.Observed, Relist: c.relist, Items: c.items, Losses: c.losses, Unreadable: c.unreadable, For: i.names(c.audience),
 	}
 	var raw []byte
 	if c.Object != nil {
@@ -87,7 +88,7 @@ func (i *Informer) decode(position uint64, data []byte) (*change, error) {
 			Op: r.Op, Key: r.Key, UID: r.UID, Version: r.Version, Before: r.Before, Initial: r.Initial, Inferred: r.Inferred,
 			Round: r.Round, Epoch: r.Epoch, Observed: r.Observed,
 		},
-		kind: r.Kind, relist: r.Relist, items: r.Items, losses: r.Losses, audience: i.audience(r.For), position: position,
+		kind: r.Kind, relist: r.Relist, items: r.Items, losses: r.Losses, unreadable: r.Unreadable, audience: i.audience(r.For), position: position,
 	}}
 	if c.losses != nil {
 		c.audience = c.losses.listeners(i)

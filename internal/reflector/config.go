@@ -51,9 +51,9 @@ type Config struct {
 	ListTimeout time.Duration
 	Backoff     Backoff
 
-	// Quarantine gets what could not be understood, before it is reconciled by a list. raw is valid during the call,
-	// may be cut off, and is nil for types that Parse.Redactor applies to. nil: it is logged and counted only.
-	Quarantine func(ctx context.Context, raw []byte, err error)
+	// Quarantine gets what could not be understood, in its place between the calls of the Store, before it is reconciled by a list; the same
+	// bytes once, however often they come. An error ends Run, as the Store's do. nil: it is logged and counted only.
+	Quarantine func(ctx context.Context, u *resource.Unreadable) error
 
 	Log        *slog.Logger          // default: none
 	Registerer prometheus.Registerer // nil: metrics are not registered

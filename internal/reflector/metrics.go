@@ -8,9 +8,9 @@ import (
 
 type metrics struct {
 	lists, listItems, watches, bookmarks prometheus.Counter
-	frameBytes, quarantined              prometheus.Counter
+	frameBytes                           prometheus.Counter
 	added, modified, deleted             prometheus.Counter
-	errors, relists                      *prometheus.CounterVec
+	errors, relists, quarantined         *prometheus.CounterVec
 	lastSeen                             prometheus.Gauge
 }
 
@@ -32,7 +32,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		watches:     counter("watches_total", "Watches that the API server accepted, WatchLists included."),
 		bookmarks:   counter("bookmarks_total", "Bookmarks handed on."),
 		frameBytes:  counter("frame_bytes_total", "Bytes of watch frames read, after decompression."),
-		quarantined: counter("quarantined_total", "Frames and list items that could not be understood."),
+		quarantined: vec("quarantined_total", "Frames and list items that could not be understood, by reason.", "reason", unreadableReasons...),
 		added:       events.WithLabelValues("added"),
 		modified:    events.WithLabelValues("modified"),
 		deleted:     events.WithLabelValues("deleted"),

@@ -31,6 +31,7 @@ type Reflector struct {
 	relist *resource.Relist
 	listing
 	watching
+	quarantine
 }
 
 // New checks the configuration and starts nothing.

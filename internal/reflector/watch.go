@@ -82,7 +82,7 @@ func (r *Reflector) receive(ctx context.Context, s *stream, in *initial) error {
 		f, raw, err := v.next(r.cfg.Parse)
 		r.metrics.frameBytes.Add(float64(v.dec.InputOffset() - from))
 		if err != nil {
-			return r.understand(ctx, readError(s.ctx, err), raw)
+			return r.understand(ctx, readError(s.ctx, err), raw, v.dec.InputOffset())
 		}
 		if in == nil {
 			s.alive()
