@@ -27,6 +27,8 @@ type Informer struct {
 	Snapshot string `yaml:"snapshot" default:"initial" oneof:"initial never always"`
 	// Resync is how often every object is sent again, as type `synced`, for consumers that reconcile. 0: never.
 	Resync time.Duration `yaml:"resync" default:"0s"`
+	// Lag is how long the oldest change may wait for a sink before the bridge is not ready. It changes nothing else. 0: as long as it takes.
+	Lag time.Duration `yaml:"lag" default:"1h"`
 	// Delivery is `history`: every version is sent; or `latest`: of versions that wait for a slow sink only the newest is.
 	Delivery string `yaml:"delivery" default:"history" oneof:"history latest"`
 	// Secrets is `redacted`: the values of Secrets (`data`, `stringData` and the last-applied annotation) are replaced before anything

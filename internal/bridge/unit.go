@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -44,8 +45,10 @@ type UnitConfig struct {
 	// DropOldest drops the oldest of what lies there when Spool is reached, and tells of it; else reading stops.
 	DropOldest bool
 	Resync     time.Duration
-	Parse      resource.ParseOptions // Type is filled in
-	Sinks      []BindingConfig
+	// Lag is how old the oldest change may be that a sink has not acknowledged before the unit is not ready; 0 for no limit.
+	Lag   time.Duration
+	Parse resource.ParseOptions // Type is filled in
+	Sinks []BindingConfig
 	// Indexes of the unit's Indexer; may be nil.
 	Indexes map[string]store.IndexFunc
 	// Reflector holds what else is to be set there, for tests of its limits.
@@ -82,6 +85,7 @@ type unit struct {
 	tracker   *checkpoint.Tracker
 	informer  *informer.Informer
 	reflector *reflector.Reflector
+	watchdog  time.Duration
 }
 
 // newUnit opens the unit's state and connects its stages.
@@ -160,10 +164,15 @@ func (u *unit) addReflector(b *Bridge, reg prometheus.Registerer) (err error) {
 	cfg.LabelSelector, cfg.FieldSelector = u.cfg.LabelSelector, u.cfg.FieldSelector
 	cfg.Parse = u.cfg.Parse
 	cfg.Parse.Type = u.cfg.Type
+	cfg.Watchdog = cmp.Or(cfg.Watchdog, b.cfg.Watchdog)
+	u.watchdog = cfg.Watchdog
 	cfg.Quarantine = u.fifo.Quarantine
 	cfg.Snapshot = u.cfg.Snapshot != SnapshotNever
 	cfg.From = u.from()
 	u.reflector, err = reflector.New(cfg)
+	if err == nil {
+		u.registerBehind(reg)
+	}
 	return err
 }
 

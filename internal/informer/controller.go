@@ -326,7 +326,7 @@ func (c *controller) beginReplace(ctx context.Context, d *deltafifo.Delta) error
 	if c.relist.Reason == "" || again {
 		return nil
 	}
-	c.metrics.gaps.WithLabelValues(c.relist.Reason).Inc()
+	c.metrics.gap(c.relist.Reason)
 	gap := newChange(event.Change{Op: event.Gap, Version: c.relist.To}, d.Seq, c.now)
 	gap.kind, gap.relist = ofGap, new(c.relist)
 	c.emit(gap)

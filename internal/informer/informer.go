@@ -131,6 +131,7 @@ func New(cfg Config) (*Informer, error) {
 		return nil, fmt.Errorf("informer %s: %w", cfg.Name, err)
 	}
 	i.log = newChangeLog(cfg.LogBytes, m, i.disk)
+	i.registerOldest(cfg.Registerer)
 	cfg.Tracker.SetJournal(i)
 	i.unsure.Store(cfg.Unclean)
 	return i, nil
@@ -245,8 +246,11 @@ func (i *Informer) HasSynced() bool { return i.cfg.FIFO.HasSynced() }
 // Status of the informer's log and listeners.
 type Status struct {
 	LogChanges, LogBytes, LogCapacity int
-	// DiskBytes of the log on disk.
+	// DiskBytes of the log on disk; DiskFull says that nothing more goes there, so that reading stops.
 	DiskBytes int64
+	DiskFull  bool
+	// Gaps told since the start, by reason.
+	Gaps      map[string]int
 	Listeners []ListenerStatus
 }
 
@@ -256,6 +260,8 @@ type ListenerStatus struct {
 	InFlight int
 	// Dropped counts events that this run dropped before the sink had them.
 	Dropped int
+	// Oldest is when the oldest change was observed that is with the publisher; zero when none is.
+	Oldest time.Time
 }
 
 // Status says what waits.
@@ -263,8 +269,11 @@ func (i *Informer) Status() Status {
 	var s Status
 	s.LogChanges, s.LogBytes, s.LogCapacity = i.log.stats()
 	s.DiskBytes = i.disk.size()
+	inUse, full := i.disk.inUse()
+	s.DiskFull = inUse && full && !i.cfg.DropOldest
+	s.Gaps = i.metrics.gapsTold()
 	for _, l := range i.listeners {
-		s.Listeners = append(s.Listeners, ListenerStatus{Sink: l.cfg.Name, InFlight: l.inFlight(), Dropped: int(l.dropped.Load())})
+		s.Listeners = append(s.Listeners, ListenerStatus{Sink: l.cfg.Name, InFlight: l.inFlight(), Dropped: int(l.dropped.Load()), Oldest: l.oldest()})
 	}
 	return s
 }

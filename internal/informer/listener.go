@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/kubebridge/bridge/internal/condition"
 	"github.com/kubebridge/bridge/internal/event"
@@ -44,6 +45,8 @@ type parcel struct {
 	item   publisher.Item
 	event  event.Event
 	change *change
+	// observed is the change's: what all have settled loses its own.
+	observed time.Time
 }
 
 func newListener(cfg ListenerConfig, i *Informer, bit uint64) *listener {
@@ -195,7 +198,7 @@ func (l *listener) take(ctx context.Context, changes []*change) ([]*parcel, erro
 	taken := append([]*parcel{}, l.free[len(l.free)-n:]...)
 	l.free = l.free[:len(l.free)-n]
 	for i, p := range taken {
-		p.change = changes[i]
+		p.change, p.observed = changes[i], changes[i].Observed
 	}
 	l.read = l.read[min(n, len(l.read)):]
 	return taken, nil
@@ -238,4 +241,20 @@ func (l *listener) inFlight() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.parcels) - len(l.free)
+}
+
+// oldest is when the oldest change was observed that was read and is not settled; zero when there is none.
+func (l *listener) oldest() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var oldest time.Time
+	if len(l.read) > 0 {
+		oldest = l.read[0].Observed
+	}
+	for _, p := range l.parcels {
+		if p.change != nil && (oldest.IsZero() || p.observed.Before(oldest)) {
+			oldest = p.observed
+		}
+	}
+	return oldest
 }

@@ -1,6 +1,10 @@
 package informer
 
 import (
+	"maps"
+	"sync"
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kubebridge/bridge/internal/event"
@@ -11,6 +15,7 @@ type metrics struct {
 	changes    *prometheus.CounterVec
 	skipped    prometheus.Counter
 	gaps       *prometheus.CounterVec
+	tally      tally
 	dropped    *prometheus.CounterVec
 	logBytes   prometheus.Gauge
 	logChanges prometheus.Gauge
@@ -49,6 +54,7 @@ func newMetrics(reg prometheus.Registerer, logBytes int, listeners []ListenerCon
 		}),
 	}
 	m.capacity.Set(float64(logBytes))
+	m.tally.gaps = map[string]int{}
 	for _, op := range []event.Op{event.Added, event.Updated, event.Deleted, event.Synced} {
 		m.changes.WithLabelValues(string(op))
 	}
@@ -67,6 +73,47 @@ func newMetrics(reg prometheus.Registerer, logBytes int, listeners []ListenerCon
 // told counts a notice that a listener passes on.
 func (m *metrics) told(c *change) {
 	if c.kind == ofDropped {
-		m.gaps.WithLabelValues(resource.ReasonDropped).Inc()
+		m.gap(resource.ReasonDropped)
 	}
+}
+
+// gap counts one.
+func (m *metrics) gap(reason string) {
+	m.gaps.WithLabelValues(reason).Inc()
+	m.tally.mu.Lock()
+	defer m.tally.mu.Unlock()
+	m.tally.gaps[reason]++
+}
+
+// tally is what status shows, since counters can't be read back.
+type tally struct {
+	mu   sync.Mutex // guards gaps
+	gaps map[string]int
+}
+
+func (m *metrics) gapsTold() map[string]int {
+	m.tally.mu.Lock()
+	defer m.tally.mu.Unlock()
+	return maps.Clone(m.tally.gaps)
+}
+
+// registerOldest shows how old the oldest change is that a sink has not acknowledged.
+func (i *Informer) registerOldest(reg prometheus.Registerer) {
+	if reg == nil {
+		return
+	}
+	for _, l := range i.listeners {
+		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "bridge_informer_oldest_seconds", ConstLabels: prometheus.Labels{"sink": l.cfg.Name},
+			Help: "How long ago the oldest change was observed that the sink has not acknowledged; 0 when there is none.",
+		}, func() float64 { return age(l.oldest()).Seconds() }))
+	}
+}
+
+// age is how long ago something was; 0 for never.
+func age(t time.Time) time.Duration {
+	if t.IsZero() {
+		return 0
+	}
+	return time.Since(t)
 }

@@ -45,7 +45,8 @@ type Config struct {
 	// Default 5 minutes. A watch that is not ended half a minute later is cut.
 	WatchTimeout time.Duration
 	// Watchdog cuts a watch that sent neither event nor bookmark for so long. The API server sends a bookmark every
-	// minute, but none for Events, nor do many aggregated servers; default 0: only WatchTimeout bounds the silence.
+	// minute, but none for Events, nor do many aggregated servers: where none came yet, that is no failure. Default 0: only WatchTimeout
+	// bounds the silence.
 	Watchdog time.Duration
 	// ListTimeout is how long the API server may send nothing while it answers a list; default 2 minutes.
 	ListTimeout time.Duration

@@ -1,6 +1,8 @@
 package reflector
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kubebridge/bridge/internal/resource"
@@ -48,6 +50,23 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		reg.MustRegister(m.lists, m.listItems, m.watches, m.bookmarks, m.frameBytes, m.quarantined, events, m.errors, m.relists, m.lastSeen)
 	}
 	return m
+}
+
+// registerQuiet shows how long nothing came.
+func registerQuiet(reg prometheus.Registerer, s *status) {
+	if reg == nil {
+		return
+	}
+	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "bridge_reflector_quiet_seconds",
+		Help: "How long the API server has sent neither event, bookmark nor item of a list; 0 before the first.",
+	}, func() float64 {
+		last := s.get().LastSeen
+		if last.IsZero() {
+			return 0
+		}
+		return time.Since(last).Seconds()
+	}))
 }
 
 // relistInitial is the label of a first snapshot, which is no gap and has no reason.

@@ -84,7 +84,7 @@ func TestAPoisonousEventDoesNotSpin(t *testing.T) {
 			c.Raw(`{"type":"ADDED","object":{}}`)
 			c.later(time.Second)
 		}
-		if got := c.refl.Status().Relists; got < 60 || got > 130 {
+		if got := c.refl.Status().Relists["unreadable"]; got < 60 || got > 130 {
 			t.Errorf("%d relists in an hour", got)
 		}
 	})
