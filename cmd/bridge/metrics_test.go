@@ -66,18 +66,21 @@ func everyMetric(t *testing.T) map[string]bool {
 		Client: &reflector.Client{HTTP: &http.Client{}, Base: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}},
 		Units:  []bridge.UnitConfig{{Informer: "all", Type: resource.Type{Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true}}},
 	}
-	sinks := []config.Sink{
-		{Name: "nats", NATS: &config.NATS{URL: "nats://127.0.0.1:1"}},
-		{Name: "kafka", Kafka: &config.Kafka{Brokers: []string{"127.0.0.1:1"}}},
-		{Name: "stdout", Stdout: &config.Stdout{}},
+	text := `sinks:
+  - {name: nats, nats: {url: "nats://127.0.0.1:1"}}
+  - {name: kafka, kafka: {brokers: ["127.0.0.1:1"]}}
+  - {name: stdout, stdout: {}}`
+	parsed, err := config.Load(config.Options{Data: []byte(text)})
+	if err != nil {
+		t.Fatal(err)
 	}
-	for i := range sinks {
-		sink, _, err := maker.make(&sinks[i])
+	for i := range parsed.Sinks {
+		sink, _, err := maker.make(&parsed.Sinks[i])
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.Sinks = append(c.Sinks, bridge.SinkConfig{Name: sinks[i].Name, Sink: sink})
-		c.Units[0].Sinks = append(c.Units[0].Sinks, bridge.BindingConfig{Sink: sinks[i].Name})
+		c.Sinks = append(c.Sinks, bridge.SinkConfig{Name: parsed.Sinks[i].Name, Sink: sink})
+		c.Units[0].Sinks = append(c.Units[0].Sinks, bridge.BindingConfig{Sink: parsed.Sinks[i].Name})
 	}
 	if _, err := bridge.New(c); err != nil {
 		t.Fatal(err)
