@@ -195,6 +195,7 @@ func TestAnExpiredVersionIsNotInStepBeforeEverythingIsListed(t *testing.T) {
 		c.Skip(10)
 		c.Expire()
 		c.Hang(func(q testkit.Request) bool { return testkit.WatchLists(q) || testkit.Lists(q) }, -1)
+		c.AcceptExpired(testkit.Watches, -1, 900*time.Millisecond)
 		c.follow(pods, c.from(from))
 		for range 100 {
 			if s := c.refl.Status(); s.Synced {
