@@ -40,6 +40,10 @@ type Kubernetes struct {
 	QPS float32 `yaml:"qps" default:"50"`
 	// Burst is how many requests may exceed `qps` at once, as at a start, when every informer opens its watch.
 	Burst int `yaml:"burst" default:"100"`
+	// Watchdog is how long a watch may bring neither an event nor a bookmark before it is opened again; half a minute later the
+	// bridge is not ready. The API server sends a bookmark each minute, but none for Events; there a watch that it accepts counts as well.
+	// 0: only the API server's own end of a watch, after 5 to 10 minutes, bounds the silence.
+	Watchdog time.Duration `yaml:"watchdog" default:"5m"`
 }
 
 // State says where the bridge keeps what it must remember over a restart: the last version of each object that

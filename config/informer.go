@@ -27,6 +27,8 @@ type Informer struct {
 	Snapshot string `yaml:"snapshot" default:"initial" oneof:"initial never always"`
 	// Resync is how often every object is sent again, as type `synced`, for consumers that reconcile. 0: never.
 	Resync time.Duration `yaml:"resync" default:"0s"`
+	// Lag is how long the oldest change may wait for a sink before the bridge is not ready. It changes nothing else. 0: as long as it takes.
+	Lag time.Duration `yaml:"lag" default:"1h"`
 	// Delivery is `history`: every version is sent; or `latest`: of versions that wait for a slow sink only the newest is.
 	Delivery string `yaml:"delivery" default:"history" oneof:"history latest"`
 	// Secrets is `redacted`: the values of Secrets (`data`, `stringData` and the last-applied annotation) are replaced before anything
@@ -47,8 +49,13 @@ type InformerQueue struct {
 	// five seconds in the change log, or exceeds the bound, lies in the state directory; one object larger than it still passes.
 	Memory Size `yaml:"memory" default:"16MiB"`
 	// Spool is the bound of what waits for sinks in the state directory, for each resource: an outage of a sink may last until that
-	// much has changed. When it is reached, reading stops; nothing is dropped.
+	// much has changed. What happens when it is reached, `whenFull` says.
 	Spool Size `yaml:"spool" default:"10GiB"`
+	// WhenFull is `block`: reading stops until a sink has taken something, and nothing is dropped, but for what the API server forgets
+	// meanwhile, which a gap event tells; or `drop-oldest`: reading goes on, and the oldest changes in the state directory are dropped for the
+	// sinks that have not had them. Each of these sinks gets an `informer.gap` event in their place, with the reason `dropped`. It is here and
+	// not at the sink because the changes wait once for all sinks. Not for `state.mode: memory`.
+	WhenFull string `yaml:"whenFull" default:"block" oneof:"block drop-oldest"`
 }
 
 // Binding sends an informer's changes to a sink.

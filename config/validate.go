@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/kubebridge/bridge/internal/event"
 )
@@ -23,10 +24,16 @@ func (c *Config) Validate() error {
 	return ps.err()
 }
 
+// minWatchdog leaves a healthy API server time for a bookmark.
+const minWatchdog = 90 * time.Second
+
 func (c *Config) validate(ps *problems) {
 	validateValues(ps, reflect.ValueOf(c).Elem(), "")
 	c.State.validate(ps)
 	c.Admin.validate(ps)
+	if w := c.Kubernetes.Watchdog; w > 0 && w < minWatchdog {
+		ps.add("kubernetes.watchdog", "must be 0 or at least %v: the API server sends a bookmark only each minute", minWatchdog)
+	}
 	if len(c.Informers) == 0 && !ps.has("informers") {
 		ps.add("informers", "want at least one informer, or leave the key out to watch everything")
 	}
@@ -37,7 +44,9 @@ func (c *Config) validate(ps *problems) {
 	validateUnique(ps, "sinks", names)
 	validateUnique(ps, "informers", c.informerNames())
 	for i := range c.Informers {
-		c.Informers[i].validate(ps, fmt.Sprintf("informers[%d]", i), names)
+		path := fmt.Sprintf("informers[%d]", i)
+		c.Informers[i].validate(ps, path, names)
+		c.Informers[i].validateWhenFull(ps, path, c.State.Mode)
 	}
 	for i := range c.Sinks {
 		c.Sinks[i].validate(ps, fmt.Sprintf("sinks[%d]", i))

@@ -34,6 +34,13 @@ func (inf *Informer) validate(ps *problems, path string, sinkNames []string) {
 	inf.validateSinks(ps, path+".sinks", sinkNames)
 }
 
+// validateWhenFull checks that there is something to drop from.
+func (inf *Informer) validateWhenFull(ps *problems, path string, mode string) {
+	if inf.Queue.WhenFull == "drop-oldest" && mode == "memory" {
+		ps.add(path+".queue.whenFull", "drop-oldest drops what waits on disk, and with state.mode memory nothing does")
+	}
+}
+
 // resourceName matches what kubectl takes: a plural, singular, short name or kind, with a version and a group behind dots.
 var resourceName = regexp.MustCompile(`^(\*|[A-Za-z][A-Za-z0-9-]*)(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 

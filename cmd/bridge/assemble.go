@@ -86,7 +86,7 @@ func (a *assembler) assemble(ctx context.Context) (*pipeline, error) {
 	}
 	b, err := a.bridge(bridge.Config{
 		Cluster: cluster, Client: client, DB: db, Sinks: sinkConfigs, Services: services,
-		CommitInterval: a.config.State.Sync, Drain: a.config.Drain, Log: a.log, Registerer: a.registry,
+		Watchdog: k.Watchdog, CommitInterval: a.config.State.Sync, Drain: a.config.Drain, Log: a.log, Registerer: a.registry,
 	}, found.types)
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
@@ -209,7 +209,7 @@ func unit(inf *config.Informer, t resource.Type, namespace string, redactor *res
 	u := bridge.UnitConfig{
 		Informer: inf.Name, Type: t, Namespace: namespace,
 		LabelSelector: inf.LabelSelector, FieldSelector: inf.FieldSelector,
-		Snapshot: bridge.Snapshot(inf.Snapshot), Resync: inf.Resync, Memory: int(inf.Queue.Memory), Spool: int64(inf.Queue.Spool),
+		Snapshot: bridge.Snapshot(inf.Snapshot), Resync: inf.Resync, Lag: inf.Lag, Memory: int(inf.Queue.Memory), Spool: int64(inf.Queue.Spool), DropOldest: inf.Queue.WhenFull == "drop-oldest",
 		Parse: resource.ParseOptions{KeepManagedFields: inf.KeepManagedFields},
 	}
 	if inf.Delivery == "latest" {

@@ -34,6 +34,8 @@ type Config struct {
 	Services []Service
 	// CommitInterval is how often settled changes are committed; default 200 ms.
 	CommitInterval time.Duration
+	// Watchdog reopens a watch that sent neither event nor bookmark for so long; default 0 for never.
+	Watchdog time.Duration
 	// Drain is how long a stop may take; default 15 s.
 	Drain time.Duration
 	Log   *slog.Logger

@@ -1,10 +1,6 @@
 package bridge
 
 import (
-	"cmp"
-	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/kubebridge/bridge/internal/publisher"
@@ -30,8 +26,16 @@ type UnitStatus struct {
 	Watermark string    `json:"watermark"`
 	LastSeen  time.Time `json:"lastSeen,omitzero"`
 	LastError string    `json:"lastError,omitempty"`
-	Relists   int       `json:"relists"`
-	Listed    int       `json:"listed"`
+	// QuietSeconds is how long the API server has sent neither event, bookmark nor item.
+	QuietSeconds float64 `json:"quietSeconds"`
+	// VersionsBehind is how far the watermark is behind the version last read; left out where versions have no order. A server counts its
+	// versions over all its resources, so it is no number of changes.
+	VersionsBehind *uint64 `json:"versionsBehind,omitempty"`
+	// Relists and Gaps since the start, in all and by reason.
+	Relists       int            `json:"relists"`
+	RelistReasons map[string]int `json:"relistReasons"`
+	Gaps          map[string]int `json:"gaps"`
+	Listed        int            `json:"listed"`
 	// What waits between the API server and the sinks.
 	QueuedObjects int            `json:"queuedObjects"`
 	QueuedBytes   int            `json:"queuedBytes"`
@@ -39,7 +43,11 @@ type UnitStatus struct {
 	LogBytes      int            `json:"logBytes"`
 	SpoolBytes    int64          `json:"spoolBytes"`
 	InFlight      map[string]int `json:"inFlight"`
-	Unsettled     int            `json:"unsettled"`
+	// OldestSeconds is, by sink, how long ago the oldest change was observed that it has not acknowledged.
+	OldestSeconds map[string]float64 `json:"oldestSeconds"`
+	// Dropped counts, by sink, events that were dropped from a full disk since the start.
+	Dropped   map[string]int `json:"dropped"`
+	Unsettled int            `json:"unsettled"`
 }
 
 // SinkStatus is one sink.
@@ -75,43 +83,19 @@ func (u *unit) status() UnitStatus {
 	s := UnitStatus{
 		Informer: u.cfg.Informer, Resource: u.cfg.Type.String(), Namespace: u.cfg.Namespace,
 		Phase: string(r.Phase), Synced: r.Synced && u.informer.HasSynced(), Version: string(r.Version), Watermark: string(c.Watermark),
-		LastSeen: r.LastSeen, LastError: r.LastError, Relists: r.Relists, Listed: r.Items,
+		LastSeen: r.LastSeen, LastError: r.LastError, RelistReasons: r.Relists, Listed: r.Items,
 		QueuedObjects: f.Entries, QueuedBytes: f.Bytes, LogChanges: i.LogChanges, LogBytes: i.LogBytes, SpoolBytes: i.DiskBytes,
-		Unsettled: c.Unsettled, InFlight: map[string]int{},
+		Unsettled: c.Unsettled, InFlight: map[string]int{}, Dropped: map[string]int{}, OldestSeconds: map[string]float64{},
+		QuietSeconds: age(r.LastSeen).Seconds(), Gaps: i.Gaps,
+	}
+	for _, n := range r.Relists {
+		s.Relists += n
 	}
 	for _, l := range i.Listeners {
-		s.InFlight[l.Sink] = l.InFlight
+		s.InFlight[l.Sink], s.Dropped[l.Sink], s.OldestSeconds[l.Sink] = l.InFlight, l.Dropped, age(l.Oldest).Seconds()
+	}
+	if n, ok := behind(r.Version, c.Watermark); ok {
+		s.VersionsBehind = &n
 	}
 	return s
-}
-
-// Reason is why the bridge is not ready.
-type Reason struct {
-	// Component is "informer <name>/<resource>", "sink <name>" or "state".
-	Component string `json:"component"`
-	Message   string `json:"message"`
-}
-
-func (r Reason) String() string { return r.Component + ": " + r.Message }
-
-// Ready gives the reasons why the bridge is not ready; none when it is: every informer in step with the API server, every sink
-// connected, and the last commit written.
-func (b *Bridge) Ready() []Reason {
-	var reasons []Reason
-	for _, u := range b.units {
-		if s := u.status(); !s.Synced || s.LastError != "" {
-			message := cmp.Or(s.LastError, fmt.Sprintf("not in step yet (%s, %d objects listed)", s.Phase, s.Listed))
-			reasons = append(reasons, Reason{Component: "informer " + u.name, Message: message})
-		}
-	}
-	for name, p := range b.publishers {
-		if s := p.Status(); !s.Connected {
-			reasons = append(reasons, Reason{Component: "sink " + name, Message: cmp.Or(s.LastError, "not connected yet")})
-		}
-	}
-	if err := b.committer.Err(); err != nil {
-		reasons = append(reasons, Reason{Component: "state", Message: err.Error()})
-	}
-	slices.SortFunc(reasons, func(a, b Reason) int { return strings.Compare(a.Component, b.Component) })
-	return reasons
 }

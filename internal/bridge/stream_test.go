@@ -156,6 +156,10 @@ func (r *reader) record(rec *record) {
 		r.gap(rec)
 	case "informer.synced":
 		r.synced(rec)
+	case "informer.quarantined":
+		if !rec.again {
+			r.notices--
+		}
 	case "resource.synced":
 		r.sync(rec)
 	case "resource.added", "resource.updated":

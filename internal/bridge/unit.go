@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -40,10 +41,14 @@ type UnitConfig struct {
 	// Memory bounds the FIFO, and again the change log, in bytes; default 16 MiB.
 	Memory int
 	// Spool bounds what of the change log lies on disk, in bytes; default 10 GiB. Without a state directory nothing does.
-	Spool  int64
-	Resync time.Duration
-	Parse  resource.ParseOptions // Type is filled in
-	Sinks  []BindingConfig
+	Spool int64
+	// DropOldest drops the oldest of what lies there when Spool is reached, and tells of it; else reading stops.
+	DropOldest bool
+	Resync     time.Duration
+	// Lag is how old the oldest change may be that a sink has not acknowledged before the unit is not ready; 0 for no limit.
+	Lag   time.Duration
+	Parse resource.ParseOptions // Type is filled in
+	Sinks []BindingConfig
 	// Indexes of the unit's Indexer; may be nil.
 	Indexes map[string]store.IndexFunc
 	// Reflector holds what else is to be set there, for tests of its limits.
@@ -80,6 +85,7 @@ type unit struct {
 	tracker   *checkpoint.Tracker
 	informer  *informer.Informer
 	reflector *reflector.Reflector
+	watchdog  time.Duration
 }
 
 // newUnit opens the unit's state and connects its stages.
@@ -137,7 +143,7 @@ func (u *unit) addInformer(b *Bridge, reg prometheus.Registerer) (err error) {
 	}
 	u.informer, err = informer.New(informer.Config{
 		Name: u.name, Type: u.cfg.Type, FIFO: u.fifo, Indexer: u.indexer, Tracker: u.tracker, Listeners: listeners,
-		LogBytes: u.cfg.Memory, SpoolBytes: u.spool(b), Resnapshot: u.cfg.Snapshot == SnapshotAlways, Unclean: !b.cfg.DB.WasClean(),
+		LogBytes: u.cfg.Memory, SpoolBytes: u.spool(b), DropOldest: u.cfg.DropOldest, Resnapshot: u.cfg.Snapshot == SnapshotAlways, Unclean: !b.cfg.DB.WasClean(),
 		Log: u.log.With("resource", u.cfg.Type.String()), Registerer: reg,
 	})
 	return err
@@ -158,9 +164,15 @@ func (u *unit) addReflector(b *Bridge, reg prometheus.Registerer) (err error) {
 	cfg.LabelSelector, cfg.FieldSelector = u.cfg.LabelSelector, u.cfg.FieldSelector
 	cfg.Parse = u.cfg.Parse
 	cfg.Parse.Type = u.cfg.Type
+	cfg.Watchdog = cmp.Or(cfg.Watchdog, b.cfg.Watchdog)
+	u.watchdog = cfg.Watchdog
+	cfg.Quarantine = u.fifo.Quarantine
 	cfg.Snapshot = u.cfg.Snapshot != SnapshotNever
 	cfg.From = u.from()
 	u.reflector, err = reflector.New(cfg)
+	if err == nil {
+		u.registerBehind(reg)
+	}
 	return err
 }
 

@@ -2,7 +2,7 @@ package deltafifo
 
 import "github.com/kubebridge/bridge/internal/resource"
 
-// DeltaType is what happened, as client-go names it; Bookmark, ReplaceBegin and ReplaceEnd are marks in the stream
+// DeltaType is what happened, as client-go names it; Bookmark, ReplaceBegin, ReplaceEnd and Quarantined are marks in the stream
 // rather than changes of an object.
 type DeltaType uint8
 
@@ -16,10 +16,11 @@ const (
 	Bookmark
 	ReplaceBegin
 	ReplaceEnd
+	Quarantined
 )
 
 func (t DeltaType) String() string {
-	return [...]string{"?", "Added", "Updated", "Deleted", "Replaced", "Sync", "Bookmark", "ReplaceBegin", "ReplaceEnd"}[t]
+	return [...]string{"?", "Added", "Updated", "Deleted", "Replaced", "Sync", "Bookmark", "ReplaceBegin", "ReplaceEnd", "Quarantined"}[t]
 }
 
 // Delta is one change of an object, or one mark.
@@ -37,6 +38,8 @@ type Delta struct {
 	Version resource.Version
 	// Relist of a ReplaceBegin or ReplaceEnd.
 	Relist *resource.Relist
+	// Unreadable of a Quarantined.
+	Unreadable *resource.Unreadable
 	// Resync says, on a Sync, which listeners asked: a set of the informer's own making.
 	Resync uint64
 }

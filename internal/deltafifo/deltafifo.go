@@ -124,6 +124,11 @@ func (f *FIFO) EndReplace(ctx context.Context, version resource.Version) error {
 	return f.put(ctx, "", Delta{Type: ReplaceEnd, Version: version})
 }
 
+// Quarantine queues the news of something that can't be understood.
+func (f *FIFO) Quarantine(ctx context.Context, u *resource.Unreadable) error {
+	return f.put(ctx, "", Delta{Type: Quarantined, Unreadable: u})
+}
+
 // Resync queues a Sync of a known object, unless a change of it waits anyway. The set says whom the controller shall tell.
 func (f *FIFO) Resync(ctx context.Context, key resource.Key, set uint64) error {
 	return f.put(ctx, key, Delta{Type: Sync, Resync: set})
@@ -131,10 +136,7 @@ func (f *FIFO) Resync(ctx context.Context, key resource.Key, set uint64) error {
 
 // put waits for room and queues a delta.
 func (f *FIFO) put(ctx context.Context, key resource.Key, d Delta) error {
-	size := 0
-	if d.Object != nil {
-		size = d.Object.Size()
-	}
+	size := d.size()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := condition.Wait(ctx, f.cond, func() bool { return f.closed || f.bytes == 0 || f.bytes+size <= f.cfg.MaxBytes }); err != nil {
@@ -166,7 +168,7 @@ func (f *FIFO) queueLocked(key resource.Key, d Delta, size int) {
 		f.replaces++
 		f.filled = true
 		clear(f.open)
-	case Replaced:
+	case Replaced, Quarantined:
 	default:
 		f.filled = f.filled || f.relist == nil
 	}
@@ -213,11 +215,20 @@ func (e *entry) append(d Delta, mode Mode) {
 func (e *entry) size() int {
 	n := 0
 	for i := range e.Items {
-		if obj := e.Items[i].Object; obj != nil {
-			n += obj.Size()
-		}
+		n += e.Items[i].size()
 	}
 	return n
+}
+
+// size of what a delta carries, in bytes.
+func (d *Delta) size() int {
+	switch {
+	case d.Object != nil:
+		return d.Object.Size()
+	case d.Unreadable != nil:
+		return d.Unreadable.Bytes()
+	}
+	return 0
 }
 
 // entryLocked takes a free entry, or makes one.

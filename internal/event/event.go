@@ -5,13 +5,15 @@ import "time"
 // Op is what happened to an object. Its text is the last token of a NATS subject and of the CloudEvent type.
 type Op string
 
-// The ops of objects. Gap, and Synced without an object, are events about an informer.
+// The ops of objects. Gap, Quarantined, and Synced without an object, are events about an informer.
 const (
 	Added   Op = "added"
 	Updated Op = "updated"
 	Deleted Op = "deleted"
 	Synced  Op = "synced"
 	Gap     Op = "gap"
+	// Quarantined is about something that is no object.
+	Quarantined Op = "quarantined"
 )
 
 // Event is a CloudEvent on its way to a sink: the attributes of docs/design.md ("The CloudEvent") as plain fields, so

@@ -147,7 +147,9 @@ type gapData struct {
 	Reason string `json:"reason"`
 	From   string `json:"from"`
 	To     string `json:"to"`
-	Note   string `json:"note"`
+	// Dropped is how many events were dropped, for that reason.
+	Dropped int    `json:"dropped,omitempty"`
+	Note    string `json:"note"`
 }
 
 // Gap makes the event that tells of versions which the bridge could not see.

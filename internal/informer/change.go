@@ -16,15 +16,19 @@ type kind uint8
 const (
 	ofObject kind = iota
 	ofGap
-	ofSynced // a list was worked through
+	ofSynced  // a list was worked through
+	ofDropped // the log on disk was full
+	ofQuarantined
 )
 
 // facts are what a change says. They do not change once it is in the log.
 type facts struct {
 	event.Change
-	kind   kind
-	relist *resource.Relist // of a gap
-	items  int              // of a list that was worked through
+	kind       kind
+	relist     *resource.Relist // of a gap
+	items      int              // of a list that was worked through
+	losses     *losses          // of what was dropped
+	unreadable *resource.Unreadable
 
 	// goneAsOf is, on an inferred delete, the version as of which the object was found to be gone.
 	goneAsOf resource.Version
@@ -49,12 +53,17 @@ type change struct {
 }
 
 // event makes the change's event for one listener.
-func (c *facts) event(m *event.Maker) event.Event {
+func (c *facts) event(l *ListenerConfig) event.Event {
+	m := l.Maker
 	switch c.kind {
 	case ofGap:
 		return m.Gap(c.relist, c.Epoch, c.Observed)
 	case ofSynced:
 		return m.Synced(c.Version, c.items, c.Epoch, c.Observed)
+	case ofDropped:
+		return m.Dropped(c.losses.Unread[l.Name], c.position, c.Observed)
+	case ofQuarantined:
+		return m.Quarantined(c.unreadable, c.Epoch, c.Observed)
 	default:
 		return m.Object(&c.Change)
 	}

@@ -83,23 +83,25 @@ func (l *changeLog) changedLocked() {
 	l.cond.Broadcast()
 }
 
-// read waits for changes at or after the position and returns up to cap(buf) of them that are for the listener, with the position
-// behind the last it looked at. It returns errLogEnd when none will come.
-func (l *changeLog) read(ctx context.Context, from uint64, audience uint64, buf []*change) ([]*change, uint64, error) {
+// reader is who reads the log. It is told what it will get, and the position behind the last that was looked at, before it can be dropped.
+type reader interface {
+	moved(changes []*change, next uint64)
+}
+
+// read waits for changes at or after the position and returns up to cap(buf) of them that are for an audience; r is told before. It returns
+// errLogEnd when none will come.
+func (l *changeLog) read(ctx context.Context, from, audience uint64, buf []*change, r reader) ([]*change, error) {
 	for {
+		var changes []*change
+		var err error
 		if base := l.memoryFrom(); from < base {
-			changes, next, err := l.disk.read(from, base, audience, cap(buf))
-			if err != nil || len(changes) > 0 {
-				return changes, next, err
-			}
-			from = next
-			continue
+			changes, from, err = l.disk.readFor(ctx, from, base, audience, cap(buf), r)
+		} else {
+			changes, from, err = l.readMemory(ctx, from, audience, buf, r)
 		}
-		changes, next, err := l.readMemory(ctx, from, audience, buf)
 		if err != nil || len(changes) > 0 {
-			return changes, next, err
+			return changes, err
 		}
-		from = next
 	}
 }
 
@@ -111,7 +113,7 @@ func (l *changeLog) memoryFrom() uint64 {
 }
 
 // readMemory is read for what is in memory. It returns with nothing when what it waited for was moved to disk.
-func (l *changeLog) readMemory(ctx context.Context, from uint64, audience uint64, buf []*change) ([]*change, uint64, error) {
+func (l *changeLog) readMemory(ctx context.Context, from, audience uint64, buf []*change, r reader) ([]*change, uint64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for {
@@ -130,6 +132,7 @@ func (l *changeLog) readMemory(ctx context.Context, from uint64, audience uint64
 			}
 		}
 		if len(buf) > 0 {
+			r.moved(buf, from)
 			return buf, from, nil
 		}
 		from = l.next
@@ -218,6 +221,22 @@ func (l *changeLog) giveWay() {
 		l.entries[n] = nil
 	}
 	l.entries = l.entries[n:]
+	l.changedLocked()
+}
+
+// forget drops changes before a position from memory. They lie on disk, all of them: what is there is older than what is not.
+func (l *changeLog) forget(before uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := 0
+	for ; n < len(l.entries) && l.entries[n].position < before; n++ {
+		if c := l.entries[n]; c.size > 0 {
+			l.dropLocked(c)
+		}
+		l.entries[n] = nil
+	}
+	l.entries = l.entries[n:]
+	l.base = max(l.base, before)
 	l.changedLocked()
 }
 

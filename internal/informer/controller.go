@@ -147,6 +147,8 @@ func (c *controller) decide(ctx context.Context, key resource.Key, d *deltafifo.
 		return c.beginReplace(ctx, d)
 	case deltafifo.ReplaceEnd:
 		return c.endReplace(d)
+	case deltafifo.Quarantined:
+		return c.quarantined(d)
 	default:
 		return c.decideObject(key, d)
 	}
@@ -324,7 +326,7 @@ func (c *controller) beginReplace(ctx context.Context, d *deltafifo.Delta) error
 	if c.relist.Reason == "" || again {
 		return nil
 	}
-	c.metrics.gaps.WithLabelValues(c.relist.Reason).Inc()
+	c.metrics.gap(c.relist.Reason)
 	gap := newChange(event.Change{Op: event.Gap, Version: c.relist.To}, d.Seq, c.now)
 	gap.kind, gap.relist = ofGap, new(c.relist)
 	c.emit(gap)

@@ -1,6 +1,9 @@
 package informer
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"slices"
+)
 
 // cursor is where a listener stands: everything before next was passed on, and settled but for what is pending.
 type cursor struct {
@@ -14,6 +17,27 @@ func (c cursor) low() uint64 {
 		return c.pending[0]
 	}
 	return c.next
+}
+
+// has says whether a position is pending.
+func (c cursor) has(position uint64) bool {
+	_, found := slices.BinarySearch(c.pending, position)
+	return found
+}
+
+// below is how much is pending before a position.
+func (c cursor) below(position uint64) int {
+	n, _ := slices.BinarySearch(c.pending, position)
+	return n
+}
+
+// backTo is a cursor to which everything before a position is gone, and which has that position still before it.
+func (c cursor) backTo(position uint64) cursor {
+	c.pending = slices.Clone(c.pending[c.below(position):])
+	if position < c.next && !c.has(position) {
+		c.pending = slices.Insert(c.pending, 0, position)
+	}
+	return c
 }
 
 // encode writes next, and the distances of what is pending.

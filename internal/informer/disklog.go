@@ -1,6 +1,7 @@
 package informer
 
 import (
+	"context"
 	"sync"
 
 	"github.com/kubebridge/bridge/internal/store"
@@ -15,6 +16,8 @@ type diskLog struct {
 	informer *Informer
 	metrics  *metrics
 	max      int64 // bytes; negative when nothing goes there for having waited
+	// turns has a place for each listener: one that reads takes one, who drops takes all.
+	turns chan struct{}
 
 	mu     sync.Mutex
 	first  uint64  // position of the first entry that may be there
@@ -31,7 +34,7 @@ type stack struct {
 
 // openDiskLog finds what a run before has left.
 func openDiskLog(i *Informer, max int64) (*diskLog, error) {
-	d := &diskLog{informer: i, metrics: i.metrics, max: max}
+	d := &diskLog{informer: i, metrics: i.metrics, max: max, turns: make(chan struct{}, len(i.listeners))}
 	first, next, err := i.cfg.Indexer.LogBounds()
 	if err != nil {
 		return nil, err
@@ -48,15 +51,48 @@ func openDiskLog(i *Informer, max int64) (*diskLog, error) {
 
 // addLocked notes entries up to a position; of a run before without the lock, since nobody else is there yet.
 func (d *diskLog) addLocked(end uint64, bytes int64) {
-	const mergeBelow = 1 << 20 // a stack for each MiB is fine enough to account by
 	d.bytes += bytes
 	d.next = max(d.next, end)
-	if n := len(d.stacks); n > 0 && d.stacks[n-1].bytes < mergeBelow {
+	if n := len(d.stacks); n > 0 && d.stacks[n-1].bytes < d.mergeBelow() {
 		d.stacks[n-1] = stack{end, d.stacks[n-1].bytes + bytes}
 	} else {
 		d.stacks = append(d.stacks, stack{end, bytes})
 	}
 	d.metrics.diskBytes.Set(float64(d.bytes))
+}
+
+// mergeBelow is the size of a stack that takes no more: a stack for each MiB is fine enough to account by, and to drop.
+func (d *diskLog) mergeBelow() int64 { return max(min(d.max/16, 1<<20), 1) }
+
+// oldest is the position behind the stacks that have to go to make room, at most 16 MiB of it; ok is false when there is room.
+func (d *diskLog) oldest() (before uint64, ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.bytes < d.max {
+		return 0, false
+	}
+	left := d.bytes
+	for _, s := range d.stacks {
+		left -= s.bytes
+		before = s.end
+		if left <= d.max-min(d.max/16, 16<<20) {
+			break
+		}
+	}
+	return before, before > 0
+}
+
+// cut notes that what was before a position was dropped; withNotice, that the last entry before it was replaced by a notice, which counts
+// for nothing: no bound is too small for it.
+func (d *diskLog) cut(before uint64, withNotice bool) {
+	d.trimmed(before)
+	if !withNotice {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.first = before - 1
+	d.stacks = append([]stack{{end: before}}, d.stacks...)
 }
 
 // added notes entries that are part of the next commit.
@@ -130,6 +166,37 @@ func (d *diskLog) read(from, to uint64, audience uint64, n int) ([]*change, uint
 		}
 	}
 	return changes, to, nil
+}
+
+// readFor is read for a listener, which is told of the outcome before what it read can be dropped.
+func (d *diskLog) readFor(ctx context.Context, from, to, audience uint64, n int, r reader) ([]*change, uint64, error) {
+	if err := d.takeTurns(ctx, 1); err != nil {
+		return nil, from, err
+	}
+	defer d.giveTurns(1)
+	changes, next, err := d.read(from, to, audience, n)
+	if err == nil {
+		r.moved(changes, next)
+	}
+	return changes, next, err
+}
+
+func (d *diskLog) takeTurns(ctx context.Context, n int) error {
+	for taken := range n {
+		select {
+		case d.turns <- struct{}{}:
+		case <-ctx.Done():
+			d.giveTurns(taken)
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+func (d *diskLog) giveTurns(n int) {
+	for range n {
+		<-d.turns
+	}
 }
 
 // at gives the changes at positions that are for an audience; those that are gone are left out.

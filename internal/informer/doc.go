@@ -14,7 +14,7 @@
 //
 // Ordering: a listener passes the changes of an object on in their order, and settles them in it. An event about the informer
 // (gap, synced) waits until all before it are settled, and all behind wait for it. Duplicates: none are made. Blocking: a full log
-// blocks the controller, which fills the FIFO, which blocks the reflector.
+// blocks the controller, which fills the FIFO, which blocks the reflector; or, with DropOldest, loses its oldest, and tells so.
 //
 // Run starts one goroutine for the controller, one for each listener, and one for each resync period, and returns when they
 // have ended.

@@ -63,6 +63,9 @@ type Config struct {
 	// SpoolBytes is how much the log may hold on disk; default 10 GiB. When that is reached, reading stops. Negative: a full
 	// memory stops reading.
 	SpoolBytes int64
+	// DropOldest drops the oldest changes on disk when SpoolBytes is reached, instead of stopping to read. Each listener that had not read
+	// them is told by a gap event in their place.
+	DropOldest bool
 	// Resnapshot publishes every object at the first list: what the settled state covers already as Synced.
 	Resnapshot bool
 	// Unclean says that the run before this one may have sent what the settled state does not know. If the server's history
@@ -114,7 +117,7 @@ func New(cfg Config) (*Informer, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	m := newMetrics(cfg.Registerer, cfg.LogBytes)
+	m := newMetrics(cfg.Registerer, cfg.LogBytes, cfg.Listeners)
 	i := &Informer{cfg: cfg, metrics: m, logger: cfg.Log, spoolTurn: make(chan struct{}, 1)}
 	for n, lc := range cfg.Listeners {
 		i.listeners = append(i.listeners, newListener(lc, i, 1<<n))
@@ -128,6 +131,7 @@ func New(cfg Config) (*Informer, error) {
 		return nil, fmt.Errorf("informer %s: %w", cfg.Name, err)
 	}
 	i.log = newChangeLog(cfg.LogBytes, m, i.disk)
+	i.registerOldest(cfg.Registerer)
 	cfg.Tracker.SetJournal(i)
 	i.unsure.Store(cfg.Unclean)
 	return i, nil
@@ -136,6 +140,11 @@ func New(cfg Config) (*Informer, error) {
 // Run works until the FIFO is closed and everything that came of it is settled, then returns nil; or until ctx ends, or
 // something fails that only a restart of the informer can heal (the state database).
 func (i *Informer) Run(ctx context.Context) error {
+	for _, l := range i.listeners {
+		if err := l.prepare(); err != nil {
+			return fmt.Errorf("informer %s: %w", i.cfg.Name, err)
+		}
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	resync, stopResync := context.WithCancel(ctx)
 	g.Go(func() error {
@@ -237,8 +246,11 @@ func (i *Informer) HasSynced() bool { return i.cfg.FIFO.HasSynced() }
 // Status of the informer's log and listeners.
 type Status struct {
 	LogChanges, LogBytes, LogCapacity int
-	// DiskBytes of the log on disk.
+	// DiskBytes of the log on disk; DiskFull says that nothing more goes there, so that reading stops.
 	DiskBytes int64
+	DiskFull  bool
+	// Gaps told since the start, by reason.
+	Gaps      map[string]int
 	Listeners []ListenerStatus
 }
 
@@ -246,6 +258,10 @@ type Status struct {
 type ListenerStatus struct {
 	Sink     string
 	InFlight int
+	// Dropped counts events that this run dropped before the sink had them.
+	Dropped int
+	// Oldest is when the oldest change was observed that is with the publisher; zero when none is.
+	Oldest time.Time
 }
 
 // Status says what waits.
@@ -253,8 +269,11 @@ func (i *Informer) Status() Status {
 	var s Status
 	s.LogChanges, s.LogBytes, s.LogCapacity = i.log.stats()
 	s.DiskBytes = i.disk.size()
+	inUse, full := i.disk.inUse()
+	s.DiskFull = inUse && full && !i.cfg.DropOldest
+	s.Gaps = i.metrics.gapsTold()
 	for _, l := range i.listeners {
-		s.Listeners = append(s.Listeners, ListenerStatus{Sink: l.cfg.Name, InFlight: l.inFlight()})
+		s.Listeners = append(s.Listeners, ListenerStatus{Sink: l.cfg.Name, InFlight: l.inFlight(), Dropped: int(l.dropped.Load()), Oldest: l.oldest()})
 	}
 	return s
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/kubebridge/bridge/internal/condition"
 	"github.com/kubebridge/bridge/internal/event"
@@ -23,7 +24,9 @@ type listener struct {
 	informer *Informer
 	bit      uint64       // of it in an audience
 	round    atomic.Int64 // of its last resync
+	left     []*change    // by a run before; owned by run
 	saved    []byte       // the cursor on disk, nil when not known; owned by whoever commits
+	dropped  atomic.Int64 // events, of this run
 
 	mu   sync.Mutex
 	cond *sync.Cond // signalled when parcels come back
@@ -31,7 +34,9 @@ type listener struct {
 	// Seq is its parcel's place.
 	parcels []*parcel
 	free    []*parcel
-	// cursor is where it stands; pending is not kept here but found in the parcels, but for what a run before has left.
+	// read are changes that were read and have no parcels yet.
+	read []*change
+	// cursor is where it stands; pending is not kept here but found in read and the parcels, but for what a run before has left.
 	cursor cursor
 }
 
@@ -40,6 +45,8 @@ type parcel struct {
 	item   publisher.Item
 	event  event.Event
 	change *change
+	// observed is the change's: what all have settled loses its own.
+	observed time.Time
 }
 
 func newListener(cfg ListenerConfig, i *Informer, bit uint64) *listener {
@@ -57,7 +64,7 @@ func (l *listener) run(ctx context.Context) error {
 		return err
 	}
 	for {
-		changes, next, err := l.informer.log.read(ctx, l.next(), l.bit, buf)
+		changes, err := l.informer.log.read(ctx, l.next(), l.bit, buf, l)
 		if errors.Is(err, errLogEnd) {
 			return l.waitEmpty(ctx)
 		}
@@ -67,19 +74,21 @@ func (l *listener) run(ctx context.Context) error {
 		if err := l.passAll(ctx, changes, items); err != nil {
 			return err
 		}
-		l.moved(next)
 	}
 }
 
-// catchUp passes on what a run before had passed on and not seen settled.
+// prepare reads what a run before had passed on and not seen settled, before anything can be dropped.
+func (l *listener) prepare() (err error) {
+	l.left, err = l.informer.disk.at(l.stand().pending, l.bit)
+	return err
+}
+
+// catchUp passes on what prepare has read.
 func (l *listener) catchUp(ctx context.Context, items []*publisher.Item) error {
-	changes, err := l.informer.disk.at(l.stand().pending, l.bit)
-	if err != nil {
+	if err := l.passAll(ctx, l.left, items); err != nil {
 		return err
 	}
-	if err := l.passAll(ctx, changes, items); err != nil {
-		return err
-	}
+	l.left = nil
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.cursor.pending = nil // they have parcels, or are settled
@@ -105,11 +114,11 @@ func (l *listener) next() uint64 {
 	return l.cursor.next
 }
 
-// moved says that everything before a position was passed on, or was not for this listener.
-func (l *listener) moved(next uint64) {
+// moved says that everything before a position was read, and what of it is to be passed on now; from then on these are pending.
+func (l *listener) moved(changes []*change, next uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.cursor.next = max(l.cursor.next, next)
+	l.read, l.cursor.next = changes, max(l.cursor.next, next)
 }
 
 // stand is where the listener stands now.
@@ -121,6 +130,9 @@ func (l *listener) stand() cursor {
 		if p.change != nil {
 			c.pending = append(c.pending, p.change.position)
 		}
+	}
+	for _, ch := range l.read {
+		c.pending = append(c.pending, ch.position)
 	}
 	slices.Sort(c.pending)
 	c.pending = slices.Compact(c.pending)
@@ -144,6 +156,7 @@ func (l *listener) pass(ctx context.Context, changes []*change, items []*publish
 		if err := l.waitEmpty(ctx); err != nil {
 			return err
 		}
+		l.informer.metrics.told(changes[0])
 	}
 	for len(changes) > 0 {
 		parcels, err := l.take(ctx, changes)
@@ -152,7 +165,7 @@ func (l *listener) pass(ctx context.Context, changes []*change, items []*publish
 		}
 		items = items[:0]
 		for i, p := range parcels {
-			p.event = changes[i].event(l.cfg.Maker)
+			p.event = changes[i].event(&l.cfg)
 			p.item.Message = sinks.Message{Event: &p.event}
 			items = append(items, &p.item)
 		}
@@ -167,7 +180,7 @@ func (l *listener) pass(ctx context.Context, changes []*change, items []*publish
 	return nil
 }
 
-// take waits for room in the window and takes parcels for the first of the changes, at least one. From then on these are pending.
+// take waits for room in the window and takes parcels for the first of the changes, at least one.
 func (l *listener) take(ctx context.Context, changes []*change) ([]*parcel, error) {
 	n := len(changes)
 	l.mu.Lock()
@@ -185,9 +198,9 @@ func (l *listener) take(ctx context.Context, changes []*change) ([]*parcel, erro
 	taken := append([]*parcel{}, l.free[len(l.free)-n:]...)
 	l.free = l.free[:len(l.free)-n]
 	for i, p := range taken {
-		p.change = changes[i]
-		l.cursor.next = max(l.cursor.next, p.change.position+1)
+		p.change, p.observed = changes[i], changes[i].Observed
 	}
+	l.read = l.read[min(n, len(l.read)):]
 	return taken, nil
 }
 
@@ -228,4 +241,20 @@ func (l *listener) inFlight() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.parcels) - len(l.free)
+}
+
+// oldest is when the oldest change was observed that was read and is not settled; zero when there is none.
+func (l *listener) oldest() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var oldest time.Time
+	if len(l.read) > 0 {
+		oldest = l.read[0].Observed
+	}
+	for _, p := range l.parcels {
+		if p.change != nil && (oldest.IsZero() || p.observed.Before(oldest)) {
+			oldest = p.observed
+		}
+	}
+	return oldest
 }

@@ -1,22 +1,32 @@
 package informer
 
 import (
+	"maps"
+	"sync"
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/resource"
 )
 
 type metrics struct {
 	changes    *prometheus.CounterVec
 	skipped    prometheus.Counter
 	gaps       *prometheus.CounterVec
+	tally      tally
+	dropped    *prometheus.CounterVec
 	logBytes   prometheus.Gauge
 	logChanges prometheus.Gauge
 	capacity   prometheus.Gauge
 	diskBytes  prometheus.Gauge
 }
 
-func newMetrics(reg prometheus.Registerer, logBytes int) *metrics {
+// droppedSpoolFull is the one reason for which a change is dropped.
+const droppedSpoolFull = "spool-full"
+
+func newMetrics(reg prometheus.Registerer, logBytes int, listeners []ListenerConfig) *metrics {
 	m := &metrics{
 		changes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "bridge_informer_changes_total", Help: "Changes decided by the controller, by op.",
@@ -27,6 +37,9 @@ func newMetrics(reg prometheus.Registerer, logBytes int) *metrics {
 		gaps: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "bridge_informer_gaps_total", Help: "Gaps told, by reason.",
 		}, []string{"reason"}),
+		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "bridge_informer_dropped_total", Help: "Events dropped before a sink had them, by sink and reason.",
+		}, []string{"sink", "reason"}),
 		logBytes: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "bridge_informer_log_bytes", Help: "Bytes of changes in the log that are not settled by all listeners.",
 		}),
@@ -41,11 +54,66 @@ func newMetrics(reg prometheus.Registerer, logBytes int) *metrics {
 		}),
 	}
 	m.capacity.Set(float64(logBytes))
+	m.tally.gaps = map[string]int{}
 	for _, op := range []event.Op{event.Added, event.Updated, event.Deleted, event.Synced} {
 		m.changes.WithLabelValues(string(op))
 	}
+	for _, reason := range []string{resource.ReasonExpired, resource.ReasonRewound, resource.ReasonUnreadable, reasonInterrupted, resource.ReasonDropped} {
+		m.gaps.WithLabelValues(reason)
+	}
+	for _, l := range listeners {
+		m.dropped.WithLabelValues(l.Name, droppedSpoolFull)
+	}
 	if reg != nil {
-		reg.MustRegister(m.changes, m.skipped, m.gaps, m.logBytes, m.logChanges, m.capacity, m.diskBytes)
+		reg.MustRegister(m.changes, m.skipped, m.gaps, m.dropped, m.logBytes, m.logChanges, m.capacity, m.diskBytes)
 	}
 	return m
+}
+
+// told counts a notice that a listener passes on.
+func (m *metrics) told(c *change) {
+	if c.kind == ofDropped {
+		m.gap(resource.ReasonDropped)
+	}
+}
+
+// gap counts one.
+func (m *metrics) gap(reason string) {
+	m.gaps.WithLabelValues(reason).Inc()
+	m.tally.mu.Lock()
+	defer m.tally.mu.Unlock()
+	m.tally.gaps[reason]++
+}
+
+// tally is what status shows, since counters can't be read back.
+type tally struct {
+	mu   sync.Mutex // guards gaps
+	gaps map[string]int
+}
+
+func (m *metrics) gapsTold() map[string]int {
+	m.tally.mu.Lock()
+	defer m.tally.mu.Unlock()
+	return maps.Clone(m.tally.gaps)
+}
+
+// registerOldest shows how old the oldest change is that a sink has not acknowledged.
+func (i *Informer) registerOldest(reg prometheus.Registerer) {
+	if reg == nil {
+		return
+	}
+	for _, l := range i.listeners {
+		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "bridge_informer_oldest_seconds", ConstLabels: prometheus.Labels{"sink": l.cfg.Name},
+			Help: "How long ago the oldest change was observed that the sink has not acknowledged; 0 when there is none.",
+		}, func() float64 { return age(l.oldest()).Seconds() }))
+	}
+}
+
+// age is how long ago something was; 0 for never.
+func age(t time.Time) time.Duration {
+	if t.IsZero() {
+		return 0
+	}
+	return time.Since(t)
 }

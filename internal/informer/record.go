@@ -15,19 +15,21 @@ import (
 
 // record is a change as it lies in the log on disk: a header of JSON behind its length, and the object's bytes as an S2 block.
 type record struct {
-	Kind     kind             `json:"kind,omitempty"`
-	Op       event.Op         `json:"op"`
-	Key      resource.Key     `json:"key,omitempty"`
-	UID      string           `json:"uid,omitempty"`
-	Version  resource.Version `json:"version,omitempty"`
-	Before   resource.Version `json:"before,omitempty"`
-	Initial  bool             `json:"initial,omitempty"`
-	Inferred bool             `json:"inferred,omitempty"`
-	Round    int64            `json:"round,omitempty"`
-	Epoch    int              `json:"epoch,omitempty"`
-	Observed time.Time        `json:"observed"`
-	Relist   *resource.Relist `json:"relist,omitempty"`
-	Items    int              `json:"items,omitempty"`
+	Kind       kind                 `json:"kind,omitempty"`
+	Op         event.Op             `json:"op"`
+	Key        resource.Key         `json:"key,omitempty"`
+	UID        string               `json:"uid,omitempty"`
+	Version    resource.Version     `json:"version,omitempty"`
+	Before     resource.Version     `json:"before,omitempty"`
+	Initial    bool                 `json:"initial,omitempty"`
+	Inferred   bool                 `json:"inferred,omitempty"`
+	Round      int64                `json:"round,omitempty"`
+	Epoch      int                  `json:"epoch,omitempty"`
+	Observed   time.Time            `json:"observed"`
+	Relist     *resource.Relist     `json:"relist,omitempty"`
+	Items      int                  `json:"items,omitempty"`
+	Losses     *losses              `json:"losses,omitempty"`
+	Unreadable *resource.Unreadable `json:"unreadable,omitempty"`
 	// For are the sinks that it is for; all when empty.
 	For []string `json:"for,omitempty"`
 	// What a scan of the stored bytes does not give: managedFields were cut.
@@ -40,7 +42,7 @@ type record struct {
 func (i *Informer) encode(c *facts) ([]byte, error) {
 	r := record{
 		Kind: c.kind, Op: c.Op, Key: c.Key, UID: c.UID, Version: c.Version, Before: c.Before, Initial: c.Initial, Inferred: c.Inferred,
-		Round: c.Round, Epoch: c.Epoch, Observed: c.Observed, Relist: c.relist, Items: c.items, For: i.names(c.audience),
+		Round: c.Round, Epoch: c.Epoch, Observed: c.Observed, Relist: c.relist, Items: c.items, Losses: c.losses, Unreadable: c.unreadable, For: i.names(c.audience),
 	}
 	var raw []byte
 	if c.Object != nil {
@@ -62,24 +64,35 @@ func (i *Informer) encode(c *facts) ([]byte, error) {
 // errRecord is about a log that this bridge can't read.
 var errRecord = errors.New("the log on disk is damaged, or of another version of the bridge; restore the state directory from a copy, or reset the informer")
 
-// decode reads a change back. It is for the one listener that reads it.
-func (i *Informer) decode(position uint64, data []byte) (*change, error) {
+// decodeHeader reads what a change says, without its object, whose block it gives.
+func decodeHeader(position uint64, data []byte) (r record, block []byte, err error) {
 	size, n := binary.Uvarint(data)
 	if n <= 0 || size > uint64(len(data)-n) {
-		return nil, fmt.Errorf("entry %d: %w", position, errRecord)
+		return r, nil, fmt.Errorf("entry %d: %w", position, errRecord)
 	}
 	header, block := data[n:n+int(size)], data[n+int(size):]
-	var r record
 	if err := json.Unmarshal(header, &r); err != nil {
-		return nil, fmt.Errorf("entry %d: %w: %w", position, errRecord, err)
+		return r, nil, fmt.Errorf("entry %d: %w: %w", position, errRecord, err)
+	}
+	return r, block, nil
+}
+
+// decode reads a change back. It is for the one listener that reads it.
+func (i *Informer) decode(position uint64, data []byte) (*change, error) {
+	r, block, err := decodeHeader(position, data)
+	if err != nil {
+		return nil, err
 	}
 	c := &change{facts: facts{
 		Change: event.Change{
 			Op: r.Op, Key: r.Key, UID: r.UID, Version: r.Version, Before: r.Before, Initial: r.Initial, Inferred: r.Inferred,
 			Round: r.Round, Epoch: r.Epoch, Observed: r.Observed,
 		},
-		kind: r.Kind, relist: r.Relist, items: r.Items, audience: i.audience(r.For), position: position,
+		kind: r.Kind, relist: r.Relist, items: r.Items, losses: r.Losses, unreadable: r.Unreadable, audience: i.audience(r.For), position: position,
 	}}
+	if c.losses != nil {
+		c.audience = c.losses.listeners(i)
+	}
 	c.spooled.Store(true)
 	c.waiting.Store(1) // for the one who reads it
 	if !r.HasObject {

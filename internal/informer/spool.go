@@ -18,7 +18,7 @@ var errDiskFull = errors.New("the log on disk has reached its bound")
 // from then on whatever does not fit follows at once.
 func (i *Informer) makeRoom(ctx context.Context) error {
 	for i.log.full() {
-		if inUse, full := i.disk.inUse(); inUse && !full {
+		if i.spilling() {
 			i.spoolOrWait(ctx, time.Now())
 		} else if err := i.log.waitRoom(ctx, i.spilling); err != nil {
 			return err
@@ -33,13 +33,16 @@ func (i *Informer) makeRoom(ctx context.Context) error {
 // spilling says whether what does not fit may go to disk at once.
 func (i *Informer) spilling() bool {
 	inUse, full := i.disk.inUse()
-	return inUse && !full
+	return inUse && (!full || i.cfg.DropOldest)
 }
 
 // spoolOrWait spools; when that fails it says so and waits a moment, since nothing may be dropped.
 func (i *Informer) spoolOrWait(ctx context.Context, by time.Time) {
-	err := i.spool(ctx, by)
+	err := i.roomOnDisk(ctx)
 	if err == nil {
+		err = i.spool(ctx, by)
+	}
+	if err == nil || ctx.Err() != nil {
 		return
 	}
 	i.logger.Error("changes can't be written to the log on disk; reading waits", "err", err)
@@ -47,6 +50,14 @@ func (i *Informer) spoolOrWait(ctx context.Context, by time.Time) {
 	case <-ctx.Done():
 	case <-time.After(time.Second):
 	}
+}
+
+// roomOnDisk drops the oldest from a full log on disk, where that is asked for.
+func (i *Informer) roomOnDisk(ctx context.Context) error {
+	if inUse, full := i.disk.inUse(); inUse && full && i.cfg.DropOldest {
+		return i.dropOldest(ctx)
+	}
+	return nil
 }
 
 // watchAge spools what waits for longer than it may, so that the watermark goes on while a sink is away, and a restart finds
@@ -68,7 +79,7 @@ func (i *Informer) watchAge(ctx context.Context) error {
 		if oldest := i.log.oldest(); oldest.IsZero() || oldest.After(tooOld) {
 			continue
 		}
-		if _, full := i.disk.inUse(); full {
+		if _, full := i.disk.inUse(); full && !i.cfg.DropOldest {
 			if !told {
 				i.logger.Error("reading stops until a sink has taken something", "err", errDiskFull, "bytes", i.disk.size())
 			}
@@ -169,20 +180,23 @@ func (i *Informer) restore() error {
 	if err != nil {
 		return err
 	}
-	for _, saved := range cursors {
+	stands := map[string]cursor{}
+	for name, saved := range cursors {
 		c, err := decodeCursor(saved)
 		if err != nil {
 			return fmt.Errorf("cursor: %w", err)
 		}
+		stands[name] = c
 		// New changes come behind every place that a listener may have.
 		i.disk.next = max(i.disk.next, c.next)
 	}
+	if err := i.restoreLosses(stands); err != nil {
+		return err
+	}
 	for _, l := range i.listeners {
 		l.cursor.next = i.disk.next // a new listener has nothing to catch up on
-		if saved, ok := cursors[l.cfg.Name]; ok {
-			if l.cursor, err = decodeCursor(saved); err != nil {
-				return err
-			}
+		if c, ok := stands[l.cfg.Name]; ok {
+			l.cursor = c
 		}
 	}
 	return nil

@@ -45,15 +45,16 @@ type Config struct {
 	// Default 5 minutes. A watch that is not ended half a minute later is cut.
 	WatchTimeout time.Duration
 	// Watchdog cuts a watch that sent neither event nor bookmark for so long. The API server sends a bookmark every
-	// minute, but none for Events, nor do many aggregated servers; default 0: only WatchTimeout bounds the silence.
+	// minute, but none for Events, nor do many aggregated servers: where none came yet, that is no failure. Default 0: only WatchTimeout
+	// bounds the silence.
 	Watchdog time.Duration
 	// ListTimeout is how long the API server may send nothing while it answers a list; default 2 minutes.
 	ListTimeout time.Duration
 	Backoff     Backoff
 
-	// Quarantine gets what could not be understood, before it is reconciled by a list. raw is valid during the call,
-	// may be cut off, and is nil for types that Parse.Redactor applies to. nil: it is logged and counted only.
-	Quarantine func(ctx context.Context, raw []byte, err error)
+	// Quarantine gets what could not be understood, in its place between the calls of the Store, before it is reconciled by a list; the same
+	// bytes once, however often they come. An error ends Run, as the Store's do. nil: it is logged and counted only.
+	Quarantine func(ctx context.Context, u *resource.Unreadable) error
 
 	Log        *slog.Logger          // default: none
 	Registerer prometheus.Registerer // nil: metrics are not registered

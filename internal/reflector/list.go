@@ -140,7 +140,7 @@ func (r *Reflector) listPage(ctx context.Context, q url.Values) (page, error) {
 	}
 	p, err := readPage(v, item, nil)
 	if err != nil {
-		return p, r.understand(ctx, readError(s.ctx, err), v.dec.UnreadBuffer())
+		return p, r.understand(ctx, readError(s.ctx, err), v.dec.UnreadBuffer(), v.dec.InputOffset())
 	}
 	return p, nil
 }
@@ -154,7 +154,7 @@ func (r *Reflector) beginReplace(ctx context.Context) error {
 func (r *Reflector) replace(ctx context.Context, raw []byte) error {
 	obj, err := resource.Parse(raw, r.cfg.Parse)
 	if err != nil {
-		return r.understand(ctx, &unreadableError{err: err}, raw)
+		return r.understand(ctx, &unreadableError{err: err}, raw, 0)
 	}
 	return r.replaceWith(ctx, obj)
 }

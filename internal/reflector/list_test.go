@@ -50,7 +50,7 @@ func TestASnapshotIsListedByPages(t *testing.T) {
 				if len(lists) != 3 {
 					t.Errorf("%d pages, want 3", len(lists))
 				}
-				if got := c.refl.Status(); !got.Synced || got.Items != 5 || got.Relists != 1 || got.Version != "103" {
+				if got := c.refl.Status(); !got.Synced || got.Items != 5 || got.Relists["initial"] != 1 || got.Version != "103" {
 					t.Errorf("Status = %+v", got)
 				}
 				if lists, items := c.metric("lists_total", ""), c.metric("list_items_total", ""); lists != 1 || items != 5 {

@@ -1,6 +1,8 @@
 package reflector
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kubebridge/bridge/internal/resource"
@@ -8,9 +10,9 @@ import (
 
 type metrics struct {
 	lists, listItems, watches, bookmarks prometheus.Counter
-	frameBytes, quarantined              prometheus.Counter
+	frameBytes                           prometheus.Counter
 	added, modified, deleted             prometheus.Counter
-	errors, relists                      *prometheus.CounterVec
+	errors, relists, quarantined         *prometheus.CounterVec
 	lastSeen                             prometheus.Gauge
 }
 
@@ -32,7 +34,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		watches:     counter("watches_total", "Watches that the API server accepted, WatchLists included."),
 		bookmarks:   counter("bookmarks_total", "Bookmarks handed on."),
 		frameBytes:  counter("frame_bytes_total", "Bytes of watch frames read, after decompression."),
-		quarantined: counter("quarantined_total", "Frames and list items that could not be understood."),
+		quarantined: vec("quarantined_total", "Frames and list items that could not be understood, by reason.", "reason", unreadableReasons...),
 		added:       events.WithLabelValues("added"),
 		modified:    events.WithLabelValues("modified"),
 		deleted:     events.WithLabelValues("deleted"),
@@ -48,6 +50,23 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		reg.MustRegister(m.lists, m.listItems, m.watches, m.bookmarks, m.frameBytes, m.quarantined, events, m.errors, m.relists, m.lastSeen)
 	}
 	return m
+}
+
+// registerQuiet shows how long nothing came.
+func registerQuiet(reg prometheus.Registerer, s *status) {
+	if reg == nil {
+		return
+	}
+	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "bridge_reflector_quiet_seconds",
+		Help: "How long the API server has sent neither event, bookmark nor item of a list; 0 before the first.",
+	}, func() float64 {
+		last := s.get().LastSeen
+		if last.IsZero() {
+			return 0
+		}
+		return time.Since(last).Seconds()
+	}))
 }
 
 // relistInitial is the label of a first snapshot, which is no gap and has no reason.

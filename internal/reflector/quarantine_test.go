@@ -84,7 +84,7 @@ func TestAPoisonousEventDoesNotSpin(t *testing.T) {
 			c.Raw(`{"type":"ADDED","object":{}}`)
 			c.later(time.Second)
 		}
-		if got := c.refl.Status().Relists; got < 60 || got > 130 {
+		if got := c.refl.Status().Relists["unreadable"]; got < 60 || got > 130 {
 			t.Errorf("%d relists in an hour", got)
 		}
 	})
@@ -147,4 +147,39 @@ func TestASecretIsHandedOnRedacted(t *testing.T) {
 			t.Errorf("Raw = %s", raw)
 		}
 	})
+}
+
+func TestWhatIsQuarantinedHasOneIDHoweverTheStreamIsCut(t *testing.T) {
+	tests := map[string]struct{ reason, frame string }{
+		"bad JSON":     {"syntax", `{"type":"ADDED","object":{"poison":tru}}`},
+		"too large":    {"too-large", `{"type":"ADDED","object":{"poison":"` + strings.Repeat("x", 9000) + `"}}`},
+		"no metadata":  {"incomplete", `{"type":"ADDED","object":{"poison":true}}`},
+		"another kind": {"wrong-kind", `{"type":"ADDED","object":{"kind":"Table"}}`},
+		"no frame":     {"unexpected", `["poison"]`},
+		"no object":    {"wrong-type", `{"type":"ADDED","object":[]}`},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			ids := map[string]bool{}
+			for _, more := range []string{"", `{"type":"ADDED","object":{}}`} {
+				run(t, func(t *testing.T) {
+					c := newCluster(t, pods)
+					c.follow(pods, func(cfg *reflector.Config) { cfg.From, cfg.MaxFrame = c.Version(), 4096 })
+					c.Raw(tt.frame + more)
+					synctest.Wait()
+					if len(c.unreadable) != 1 {
+						t.Fatalf("quarantined: %q", c.quarantined)
+					}
+					u := c.unreadable[0]
+					if u.Reason != tt.reason || c.metric("quarantined_total", tt.reason) != 1 {
+						t.Errorf("reason %s, want %s", u.Reason, tt.reason)
+					}
+					ids[u.ID()] = true
+				})
+			}
+			if len(ids) != 1 {
+				t.Errorf("ids %v", ids)
+			}
+		})
+	}
 }

@@ -31,6 +31,7 @@ type Reflector struct {
 	relist *resource.Relist
 	listing
 	watching
+	quarantine
 }
 
 // New checks the configuration and starts nothing.
@@ -47,7 +48,8 @@ func New(cfg Config) (*Reflector, error) {
 		backoff:  backoff{Backoff: cfg.Backoff},
 		position: at(cfg.From),
 	}
-	r.status.s = Status{Phase: Stopped, Version: cfg.From}
+	r.status.s = Status{Phase: Stopped, Version: cfg.From, Relists: map[string]int{}}
+	registerQuiet(cfg.Registerer, &r.status)
 	return r, nil
 }
 
@@ -147,7 +149,10 @@ func (r *Reflector) beginRelist(why resource.Relist) {
 			"reason", reason, "resource_version", why.From, "server_version", why.To)
 	}
 	r.metrics.relists.WithLabelValues(reason).Inc()
-	r.status.set(func(s *Status) { s.Relists++ })
+	r.status.set(func(s *Status) {
+		s.Relists[reason]++
+		s.Synced = false
+	})
 }
 
 // seen notes that the server sent something that counts.

@@ -128,6 +128,7 @@ type cluster struct {
 
 	mu          sync.Mutex
 	quarantined []string
+	unreadable  []*resource.Unreadable
 
 	cancel context.CancelFunc
 	result chan error
@@ -149,10 +150,12 @@ func (c *cluster) follow(typ resource.Type, change func(*reflector.Config)) {
 		Snapshot:   true,
 		Registerer: c.reg,
 		Log:        slog.New(slog.NewTextHandler(c.t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Quarantine: func(_ context.Context, raw []byte, err error) {
+		Quarantine: func(_ context.Context, u *resource.Unreadable) error {
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			c.quarantined = append(c.quarantined, fmt.Sprintf("%s | %v", raw, err))
+			c.quarantined = append(c.quarantined, fmt.Sprintf("%s | %s", u.Raw, u.Message))
+			c.unreadable = append(c.unreadable, u)
+			return nil
 		},
 	}
 	if change != nil {

@@ -1,6 +1,7 @@
 package reflector
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -26,15 +27,32 @@ type Status struct {
 	Version resource.Version
 	// LastSeen is when the API server last sent an event, a bookmark or an item; zero before the first.
 	LastSeen time.Time
+	// Opened is when the API server last accepted a watch; zero before the first.
+	Opened time.Time
+	// Bookmarks is set once the API server has sent a bookmark in a watch: then a healthy watch is never silent for long.
+	Bookmarks bool
 	// LastError is the failure that is being recovered from; "" when the last request went well.
 	LastError string
-	// Relists counts how often everything known had to be replaced by a list, the first snapshot included.
-	Relists int
+	// Relists counts how often everything known had to be replaced by a list, by reason, the first snapshot ("initial") included.
+	Relists map[string]int
 	// Items is how many objects the current list, or else the last one, has handed on.
 	Items int
-	// Synced is set once the Store holds the whole state: with the first complete list, or when a watch was resumed.
-	// It stays set during later lists.
+	// Synced is set while the Store holds the whole state: from the end of a complete list, or when a resumed watch has brought something or has
+	// been open for a second, which one from an expired version is not; until everything has to be listed again.
 	Synced bool
+}
+
+// Quiet is how long the API server has given no sign of life: event, bookmark, or item of a list; where it sends no bookmarks, also a watch that
+// it accepted. Zero before the first.
+func (s *Status) Quiet() time.Duration {
+	last := s.LastSeen
+	if !s.Bookmarks && s.Opened.After(last) {
+		last = s.Opened
+	}
+	if last.IsZero() {
+		return 0
+	}
+	return time.Since(last)
 }
 
 // status is the Status that Run keeps and others read.
@@ -46,7 +64,9 @@ type status struct {
 func (s *status) get() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.s
+	out := s.s
+	out.Relists = maps.Clone(out.Relists)
+	return out
 }
 
 func (s *status) set(change func(*Status)) {

@@ -61,6 +61,9 @@ func (r *Reflector) follow(ctx context.Context, q url.Values, in *initial) error
 // ended says what the end of a watch means.
 func (r *Reflector) ended(err error, in *initial, progress bool, started time.Time) error {
 	switch {
+	case errors.Is(err, errSilent) && in == nil && !r.status.get().Bookmarks:
+		r.probing = true // nothing happened, and of that this server sends no bookmarks: ask where it stands
+		return nil
 	case !errors.Is(err, io.EOF):
 		return &brokenError{err}
 	case in != nil && r.relist != nil:
@@ -76,13 +79,17 @@ func (r *Reflector) receive(ctx context.Context, s *stream, in *initial) error {
 	if err := r.opened(ctx, in); err != nil {
 		return err
 	}
+	if in == nil {
+		lasting := time.AfterFunc(shortWatch, r.lasts)
+		defer lasting.Stop()
+	}
 	v := newValues(s, r.cfg.MaxFrame)
 	for {
 		from := v.dec.InputOffset()
 		f, raw, err := v.next(r.cfg.Parse)
 		r.metrics.frameBytes.Add(float64(v.dec.InputOffset() - from))
 		if err != nil {
-			return r.understand(ctx, readError(s.ctx, err), raw)
+			return r.understand(ctx, readError(s.ctx, err), raw, v.dec.InputOffset())
 		}
 		if in == nil {
 			s.alive()
@@ -110,8 +117,13 @@ func (r *Reflector) opened(ctx context.Context, in *initial) error {
 	if in != nil {
 		return r.beginReplace(ctx)
 	}
-	r.status.set(func(s *Status) { s.Synced, s.LastError = true, "" })
+	r.status.set(func(s *Status) { s.Opened, s.LastError = time.Now(), "" })
 	return nil
+}
+
+// lasts notes that a resumed watch was not refused: one from an expired version may be accepted, and be told so a moment later.
+func (r *Reflector) lasts() {
+	r.status.set(func(s *Status) { s.Synced = s.Synced || s.Phase == Watching })
 }
 
 // take hands on one frame. Only then its version is the one to go on from.
@@ -150,6 +162,7 @@ func (r *Reflector) bookmark(ctx context.Context, v resource.Version) error {
 		return fromStore(err)
 	}
 	r.metrics.bookmarks.Inc()
+	r.status.set(func(s *Status) { s.Bookmarks = s.Bookmarks || s.Phase == Watching })
 	r.position = at(v)
 	r.moved()
 	return nil
@@ -158,6 +171,7 @@ func (r *Reflector) bookmark(ctx context.Context, v resource.Version) error {
 // moved shows the new position.
 func (r *Reflector) moved() {
 	r.seen(func(s *Status) {
+		s.Synced = true
 		if s.Version != r.version {
 			s.Version, r.stuck = r.version, stuck{}
 		}

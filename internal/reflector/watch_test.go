@@ -165,6 +165,47 @@ func TestTheWatchdogCutsASilentWatch(t *testing.T) {
 	})
 }
 
+// Of Events and of many aggregated servers no bookmarks come.
+func TestSilenceWithoutBookmarksIsNoFailure(t *testing.T) {
+	run(t, func(t *testing.T) {
+		c := newCluster(t, pods)
+		c.follow(pods, func(cfg *reflector.Config) {
+			cfg.From = c.Version()
+			cfg.Watchdog = 90 * time.Second
+		})
+		for range 100 {
+			c.later(3 * time.Second)
+			if s := c.refl.Status(); s.LastError != "" || s.Quiet() > 91*time.Second {
+				t.Fatalf("quiet for %v: %q", s.Quiet(), s.LastError)
+			}
+		}
+		c.expectRequests(testkit.Watches, 4, "watches")
+		c.expectRequests(testkit.Probes, 4, "probes, in case the server's history went back meanwhile")
+		if got := c.metric("errors_total", "silent"); got != 0 {
+			t.Errorf("errors_total{silent} = %v", got)
+		}
+	})
+}
+
+func TestAnExpiredVersionIsNotInStepBeforeEverythingIsListed(t *testing.T) {
+	run(t, func(t *testing.T) {
+		c := newCluster(t, pods)
+		from := c.Version()
+		c.create("shop/a")
+		c.Skip(10)
+		c.Expire()
+		c.Hang(func(q testkit.Request) bool { return testkit.WatchLists(q) || testkit.Lists(q) }, -1)
+		c.AcceptExpired(testkit.Watches, -1, 900*time.Millisecond)
+		c.follow(pods, c.from(from))
+		for range 100 {
+			if s := c.refl.Status(); s.Synced {
+				t.Fatalf("in step while %s", s.Phase)
+			}
+			c.later(100 * time.Millisecond)
+		}
+	})
+}
+
 func TestASlowStoreIsNoSilence(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)

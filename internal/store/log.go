@@ -29,6 +29,20 @@ func (b *Batch) TrimLog(ix *Indexer, before uint64) {
 	b.fail(b.batch.DeleteRange(logKey(ix.id, 0), logKey(ix.id, before), nil))
 }
 
+// CutLog drops the entries before a position, durably and at once, and writes what is given: an entry in the place of one that was dropped
+// (nil for none), and where listeners stand.
+func (ix *Indexer) CutLog(before uint64, notice *LogEntry, cursors map[string][]byte) error {
+	b := ix.db.NewBatch()
+	b.TrimLog(ix, before)
+	if notice != nil {
+		b.AppendLog(ix, *notice)
+	}
+	for listener, cursor := range cursors {
+		b.SetCursor(ix, listener, cursor)
+	}
+	return b.Commit()
+}
+
 // SetCursor writes where a listener stands.
 func (b *Batch) SetCursor(ix *Indexer, listener string, cursor []byte) {
 	b.put(append(prefix(spaceCursor, ix.id), listener...), cursor)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 )
 
 // Request is one request that the Server got.
@@ -101,6 +102,20 @@ func (s *Server) Hang(match Match, times int) {
 		case <-r.Context().Done():
 		case <-s.done:
 		}
+	})
+}
+
+// AcceptExpired accepts requests, and says a moment later, within the answer, that their version is expired, as a watch cache does.
+func (s *Server) AcceptExpired(match Match, times int, after time.Duration) {
+	s.Answer(match, times, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusOK)
+		_ = http.NewResponseController(w).Flush()
+		select {
+		case <-time.After(after):
+		case <-r.Context().Done():
+		}
+		_, _ = w.Write(Frame(watch.Error, mustMarshal(NewStatus(http.StatusGone, metav1.StatusReasonExpired)))) // the client may be gone
 	})
 }
 

@@ -1,0 +1,190 @@
+package bridge_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/testkit"
+)
+
+// quarantined is what a quarantined event says.
+type quarantined struct {
+	Reason, SHA256, Fingerprint, Message string
+	Size                                 int
+	Partial                              bool
+	Raw                                  []byte
+}
+
+// quarantine are the quarantined events that a broker has, once for each id.
+func (b *broker) quarantine(t *testing.T) (events []quarantined, ids []string) {
+	t.Helper()
+	for _, rec := range b.records() {
+		if rec.Type != "dev.kubebridge.informer.quarantined" || slices.Contains(ids, rec.ID) {
+			continue
+		}
+		var q quarantined
+		ok(t, json.Unmarshal(rec.Data, &q))
+		events, ids = append(events, q), append(ids, rec.ID)
+	}
+	return events, ids
+}
+
+const poison = `{"poison":true,"metadata":{"namespace":"shop"}}`
+
+func TestWhatCanNotBeUnderstoodIsToldWithItsBytesAndReconciled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := calmBroker("sink")
+		r := newRig(t, b)
+		r.start()
+		r.Create("shop/a", nil)
+		r.settle()
+		r.Raw(`{"type":"MODIFIED","object":` + poison + `}`)
+		r.Create("shop/b", nil) // behind what can't be read: only a list can tell it
+		r.settle()
+		r.settle()
+		expect(t, b, "synced", "added a", "quarantined", "gap inferred", "added b inferred", "synced")
+		events, ids := b.quarantine(t)
+		if len(events) != 1 || string(events[0].Raw) != poison || events[0].Reason != "incomplete" || events[0].Size != len(poison) {
+			t.Errorf("%+v", events)
+		}
+
+		// Not acknowledged, not committed: after a crash the same is told under the same id.
+		after := r.fs.CrashClone(crashed)
+		b.set(away)
+		r.Raw(`{"type":"ADDED","object":{"kind":"Table"}}`)
+		r.settle()
+		_, _ = r.end()
+		b.set(calm)
+		r.fs = after
+		r.start()
+		r.Raw(`{"type":"MODIFIED","object":` + poison + `}`)
+		r.settle()
+		_, err := r.end()
+		ok(t, err)
+		var told []string
+		for _, rec := range b.records() {
+			if rec.Op == "quarantined" && rec.acked {
+				told = append(told, rec.ID)
+			}
+		}
+		if len(told) != 2 || told[0] != told[1] || told[0] != ids[0] {
+			t.Errorf("told as %q", told)
+		}
+	})
+}
+
+func TestBytesThatAreTooManyAreCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := calmBroker("sink")
+		r := newRig(t, b)
+		r.cfg.Units[0].Reflector.MaxFrame = 512 << 10
+		r.start()
+		r.Raw(`{"type":"ADDED","object":{"metadata":{},"spec":"` + strings.Repeat("x", 600<<10) + `"}}`)
+		r.settle()
+		_, err := r.end()
+		ok(t, err)
+		events, _ := b.quarantine(t)
+		if len(events) != 1 || events[0].Reason != "too-large" || !events[0].Partial || len(events[0].Raw) != resource.MaxUnreadable || events[0].Size != 512<<10 || len(events[0].SHA256) != 64 {
+			t.Errorf("%d events", len(events))
+		}
+	})
+}
+
+func TestBytesOfASecretThatCanNotBeUnderstoodStayHome(t *testing.T) {
+	secrets := resource.Type{Version: "v1", Resource: "secrets", Kind: "Secret", Namespaced: true}
+	const hidden = "hunter2"
+	coded := base64.StdEncoding.EncodeToString([]byte(hidden))
+	for name, data := range map[string]string{
+		"of a wrong type": fmt.Sprintf("%q", hidden), "as bad JSON": `{"p":` + hidden + `}`, "in base64": `["` + coded + `"]`, "without a name": `{"p":"` + coded + `"}},{`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				redactor, err := resource.NewRedactor([]byte("0123456789abcdef"))
+				ok(t, err)
+				b := calmBroker("sink")
+				r := newRig(t)
+				r.Server = testkit.NewServer(t, secrets)
+				r.cfg.Client.HTTP, r.cfg.Client.Base = r.HTTP(), r.URL()
+				r.cfg.Units[0].Type, r.cfg.Units[0].Parse.Redactor = secrets, redactor
+				r.addSink(b.name, b.connect(0))
+				r.start()
+				r.Raw(`{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"98"},"data":` + data + `}}`)
+				r.settle()
+				status := fmt.Sprintf("%+v %v", r.Status(), r.Ready())
+				_, err = r.end()
+				ok(t, err)
+				events, _ := b.quarantine(t)
+				if len(events) != 1 || events[0].Raw != nil || events[0].SHA256 != "" || events[0].Message != "" || len(events[0].Fingerprint) != 64 || events[0].Size == 0 {
+					t.Errorf("%+v", events)
+				}
+				all := status + r.log.String()
+				for _, rec := range b.records() {
+					all += string(rec.Data) + rec.ID
+				}
+				for _, path := range files(t, r, "state") {
+					all += path
+				}
+				for _, word := range []string{hidden, coded, "hunter"} {
+					if strings.Contains(all, word) {
+						t.Errorf("%q got out", word)
+					}
+				}
+			})
+		})
+	}
+}
+
+// files are the contents of a directory of the rig's disk.
+func files(t *testing.T, r *rig, dir string) (contents []string) {
+	t.Helper()
+	names, err := r.fs.List(dir)
+	ok(t, err)
+	for _, name := range names {
+		f, err := r.fs.Open(r.fs.PathJoin(dir, name))
+		ok(t, err)
+		var content bytes.Buffer
+		_, _ = content.ReadFrom(f) // of a directory it fails
+		contents = append(contents, content.String())
+		ok(t, f.Close())
+	}
+	return contents
+}
+
+func TestAnObjectThatNoListCanBeReadPastIsToldOnceAndStopsNoOtherResource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := calmBroker("sink")
+		r := newRig(t)
+		other := testkit.NewServer(t, widgets)
+		r.cfg.Client.HTTP = &http.Client{Transport: byPath{other.HTTP().Transport, r.HTTP().Transport}}
+		r.cfg.Units = append(r.cfg.Units, bridge.UnitConfig{Informer: "all", Type: widgets})
+		r.addSink(b.name, b.connect(0))
+		r.SetFeatures(testkit.Features{NoWatchList: true})
+		r.Answer(testkit.Lists, -1, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"98"},"items":[`+poison+`]}`)
+		})
+		r.start()
+		time.Sleep(time.Hour)
+		other.Create("shop/w", nil)
+		r.settle()
+		if lists := len(r.Requests(testkit.Lists)); lists < 30 || lists > 300 {
+			t.Errorf("%d lists in an hour", lists)
+		}
+		if reasons := r.Ready(); len(reasons) != 1 || reasons[0].Component != "informer all/pods" || !strings.Contains(reasons[0].Message, "metadata") {
+			t.Errorf("ready: %v", reasons)
+		}
+		_, err := r.end()
+		ok(t, err)
+		expect(t, b, "quarantined", "synced", "added w")
+	})
+}

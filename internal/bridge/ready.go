@@ -1,0 +1,74 @@
+package bridge
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/informer"
+	"github.com/kubebridge/bridge/internal/reflector"
+)
+
+// Reason is why the bridge is not ready.
+type Reason struct {
+	// Component is "informer <name>/<resource>", "sink <name>" or "state".
+	Component string `json:"component"`
+	Message   string `json:"message"`
+}
+
+func (r Reason) String() string { return r.Component + ": " + r.Message }
+
+// Ready gives the reasons why the bridge is not ready; none when it is: every informer in step with the API server, neither stalled nor behind by
+// more than its limit, every sink connected, and the last commit written.
+func (b *Bridge) Ready() []Reason {
+	var reasons []Reason
+	for _, u := range b.units {
+		if message := u.notReady(); message != "" {
+			reasons = append(reasons, Reason{Component: "informer " + u.name, Message: message})
+		}
+	}
+	for name, p := range b.publishers {
+		if s := p.Status(); !s.Connected {
+			reasons = append(reasons, Reason{Component: "sink " + name, Message: cmp.Or(s.LastError, "not connected yet")})
+		}
+	}
+	if err := b.committer.Err(); err != nil {
+		reasons = append(reasons, Reason{Component: "state", Message: err.Error()})
+	}
+	slices.SortFunc(reasons, func(a, b Reason) int { return strings.Compare(a.Component, b.Component) })
+	return reasons
+}
+
+// stallSlack is for a watch that was cut by the watchdog and is being opened again, where its silence means nothing.
+const stallSlack = 30 * time.Second
+
+// notReady says why the unit is not ready; "" when it is.
+func (u *unit) notReady() string {
+	r, i := u.reflector.Status(), u.informer.Status()
+	switch quiet := r.Quiet(); {
+	case r.LastError != "":
+		return r.LastError
+	case !u.synced(&r):
+		return fmt.Sprintf("not in step yet (%s, %d objects listed)", r.Phase, r.Items)
+	case i.DiskFull:
+		return fmt.Sprintf("the log on disk is full (%d bytes): reading stops until a sink has taken something", i.DiskBytes)
+	case u.watchdog > 0 && quiet > u.watchdog+stallSlack:
+		return fmt.Sprintf("stalled: neither event nor bookmark from the API server for %v (kubernetes.watchdog is %v)", quiet.Round(time.Second), u.watchdog)
+	}
+	return u.lagging(&i)
+}
+
+// synced says whether the unit is in step: everything was read, and what was read is in the log.
+func (u *unit) synced(r *reflector.Status) bool { return r.Synced && u.informer.HasSynced() }
+
+// lagging says which sink is behind by more than the limit; "" for none.
+func (u *unit) lagging(s *informer.Status) string {
+	for _, l := range s.Listeners {
+		if waited := age(l.Oldest); u.cfg.Lag > 0 && waited > u.cfg.Lag {
+			return fmt.Sprintf("lags: the oldest change waits for sink %s for %v (lag is %v)", l.Sink, waited.Round(time.Second), u.cfg.Lag)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,44 @@
+package event
+
+import (
+	"cmp"
+	"strconv"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/resource"
+)
+
+// Loss is what a sink was not told, because too much waited for it.
+type Loss struct {
+	// Events is how many; when the bridge died meanwhile, at most how many.
+	Events int `json:"events"`
+	// From and To are the lowest and the highest version among them.
+	From resource.Version `json:"from"`
+	To   resource.Version `json:"to"`
+}
+
+// And is this loss and another together, which came later in the stream.
+func (l Loss) And(later Loss) Loss {
+	out := Loss{Events: l.Events + later.Events, From: cmp.Or(l.From, later.From), To: cmp.Or(later.To, l.To)}
+	if out.From.Newer(later.From) && later.From != "" {
+		out.From = later.From
+	}
+	if l.To.Newer(out.To) {
+		out.To = l.To
+	}
+	return out
+}
+
+// Dropped makes the event that tells of changes which the bridge had read, and dropped before the sink could have them. The position of the
+// notice in the change log tells one such event from another: both may be about one version.
+func (m *Maker) Dropped(l Loss, position uint64, observed time.Time) Event {
+	id := "dropped/" + string(l.From) + "/" + string(l.To) + "/" + strconv.FormatUint(position, 10)
+	e := m.about("gap", Gap, id, observed)
+	e.Sequence, e.ResourceVersion = sequence(l.To), string(l.To)
+	e.Data = mustJSON(gapData{
+		Reason: resource.ReasonDropped, From: string(l.From), To: string(l.To), Dropped: l.Events,
+		Note: "the log on disk was full: these changes, from the version from to the version to, were dropped before they could be sent and will not come; " +
+			"what follows are later changes. Compare with a list of the resource, or take a new snapshot",
+	})
+	return e
+}

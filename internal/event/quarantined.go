@@ -1,0 +1,36 @@
+package event
+
+import (
+	"time"
+
+	"github.com/kubebridge/bridge/internal/resource"
+)
+
+// quarantinedData is the payload of a quarantined event.
+type quarantinedData struct {
+	Reason  string `json:"reason"`
+	Message string `json:"message,omitempty"`
+	// Size is how many bytes were read; Partial that there are more.
+	Size    int  `json:"size"`
+	Partial bool `json:"partial,omitempty"`
+	// SHA256 of what was read, or Fingerprint, under the bridge's own key, where the bytes may hold secrets.
+	SHA256      string `json:"sha256,omitempty"`
+	Fingerprint string `json:"fingerprint,omitempty"`
+	// Raw is the first 256 KiB, in base64; none where the bytes may hold secrets.
+	Raw  []byte `json:"raw,omitempty"`
+	Note string `json:"note"`
+}
+
+// Quarantined makes the event that tells of something which the API server sent and the bridge can't understand.
+func (m *Maker) Quarantined(u *resource.Unreadable, epoch int, observed time.Time) Event {
+	e := m.about("quarantined", Quarantined, inEpoch(u.ID(), epoch), observed)
+	data := quarantinedData{
+		Reason: u.Reason, Message: u.Message, Size: u.Size, Partial: u.Partial, SHA256: u.Digest, Raw: u.Raw,
+		Note: "the API server sent what can't be understood: a list of everything follows, and what differs is told after a gap event",
+	}
+	if u.Withheld {
+		data.SHA256, data.Fingerprint = "", u.Digest
+	}
+	e.Data = mustJSON(data)
+	return e
+}

@@ -1,0 +1,16 @@
+package informer
+
+import (
+	"github.com/kubebridge/bridge/internal/deltafifo"
+	"github.com/kubebridge/bridge/internal/event"
+)
+
+// quarantined tells of something that the API server sent and that can't be understood. Until that is settled the watermark stays before it, so
+// that after a crash it comes, and is told, again.
+func (c *controller) quarantined(d *deltafifo.Delta) error {
+	ch := newChange(event.Change{Op: event.Quarantined}, d.Seq, c.now)
+	ch.kind, ch.unreadable = ofQuarantined, d.Unreadable
+	ch.size += d.Unreadable.Bytes()
+	c.emit(ch)
+	return nil
+}

@@ -1,0 +1,77 @@
+package resource
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+)
+
+// MaxUnreadable is how much is kept of what can't be understood: in base64 it fits into a message of any broker's defaults.
+const MaxUnreadable = 256 << 10
+
+// Unreadable is something that the API server sent and that can't be understood: no JSON, no object, an object of another kind, too large.
+type Unreadable struct {
+	// Reason is a short constant, see Reason* of the reflector; Message says more, for a person, and is empty where Withheld is set.
+	Reason  string `json:"reason"`
+	Message string `json:"message,omitempty"`
+	// Raw are the first bytes, at most MaxUnreadable; nil where Withheld is set.
+	Raw []byte `json:"raw,omitempty"`
+	// Size is how many bytes there were. Where Partial is set, there were more, or where it ends can't be told.
+	Size    int  `json:"size"`
+	Partial bool `json:"partial,omitempty"`
+	// Withheld: objects of this type hold secrets, and where they stand in these bytes nobody knows.
+	Withheld bool `json:"withheld,omitempty"`
+	// Digest is the SHA-256 of what was read, in hex; where Withheld is set, a keyed one, of which nobody can guess values.
+	Digest string `json:"digest"`
+	// Place tells one from another that is partial: the version after which it came, and a digest of what is sure to be the same when it comes again.
+	Place string `json:"place,omitempty"`
+}
+
+// Whole says that all bytes belong to what can't be understood.
+const Whole = -1
+
+// NewUnreadable keeps what may be kept of raw. stable is how many of its bytes will be there too when the same comes again, or Whole; after
+// is the version after which it came.
+func NewUnreadable(t Type, r *Redactor, raw []byte, stable int, after Version) *Unreadable {
+	u := &Unreadable{Size: len(raw), Withheld: r.Applies(t), Partial: stable != Whole}
+	digest := sha256Hex
+	if u.Withheld {
+		digest = r.digest
+	} else {
+		u.Raw = bytes.Clone(raw[:min(len(raw), MaxUnreadable)])
+	}
+	u.Digest = digest(raw)
+	if u.Partial {
+		u.Place = string(after) + "/" + digest(raw[:stable])
+	}
+	return u
+}
+
+// ID is the same each time the same bytes come.
+func (u *Unreadable) ID() string {
+	const digits = 32
+	if u.Place != "" {
+		at := len(u.Place) - len(u.Digest)
+		return u.Reason + "/" + u.Place[:at+digits]
+	}
+	return u.Reason + "/" + u.Digest[:digits]
+}
+
+// Bytes is what it costs in a queue.
+func (u *Unreadable) Bytes() int {
+	const overhead = 512
+	return len(u.Raw) + overhead
+}
+
+func sha256Hex(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+// digest is a SHA-256 that depends on the redactor's key.
+func (r *Redactor) digest(b []byte) string {
+	mac := hmac.New(sha256.New, r.key)
+	mac.Write(b)
+	return hex.EncodeToString(mac.Sum(nil))
+}
