@@ -4,7 +4,7 @@ GO        ?= go
 BIN       := bin
 LDFLAGS   := -s -w
 TEST_TIME ?= 10m
-MODULES   := . test/e2e
+MODULES   := . test/e2e test/bench
 # The Kubernetes program is one link of 170 MB: without symbols it takes half the time.
 KUBE_LDFLAGS := -s -w
 GO_FILES = $(shell git ls-files '*.go')
@@ -81,6 +81,12 @@ FUZZ_TIME ?= 20s
 .PHONY: bench
 bench: ## The benchmarks of the packages
 	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+.PHONY: bench-e2e
+bench-e2e: ## The whole bridge beside the program that people write today: docs/benchmarks.md (an hour; BENCH has options)
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/bench/bridge ./cmd/bridge
+	cd test/bench && $(GO) build -o ../../$(BIN)/bench/ ./cmd/...
+	$(BIN)/bench/bench -bin $(BIN)/bench -out docs/benchmarks.md $(BENCH)
 
 .PHONY: vuln
 vuln: $(BIN)/govulncheck ## Known vulnerabilities in what the bridge calls, where the database can be reached
