@@ -131,12 +131,12 @@ func (d *diskLog) inUse() (inUse, full bool) {
 // off says that changes do not go to disk for having waited.
 func (d *diskLog) off() bool { return d.max < 0 }
 
-// trimTo is the position to trim to, when low is the first that is not settled by all; ok is false when that would drop nothing.
-func (d *diskLog) trimTo(low uint64) (before uint64, ok bool) {
+// trimTo are the positions to trim between, when low is the first that is not settled by all; ok is false when that would drop nothing.
+func (d *diskLog) trimTo(low uint64) (from, before uint64, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	before = min(low, d.next)
-	return before, len(d.stacks) > 0 && before > d.first
+	return d.first, before, len(d.stacks) > 0 && before > d.first
 }
 
 func (d *diskLog) size() int64 {

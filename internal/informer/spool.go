@@ -159,9 +159,9 @@ func (i *Informer) Write(batch *store.Batch) (committed func()) {
 			moved[l] = now
 		}
 	}
-	before, trim := i.disk.trimTo(low)
+	from, before, trim := i.disk.trimTo(low)
 	if trim {
-		batch.TrimLog(i.cfg.Indexer, before)
+		batch.TrimLog(i.cfg.Indexer, from, before)
 	}
 	return func() {
 		for l, now := range moved {

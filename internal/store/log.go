@@ -24,16 +24,17 @@ func logKey(id uint32, position uint64) []byte {
 // AppendLog writes an entry.
 func (b *Batch) AppendLog(ix *Indexer, e LogEntry) { b.put(logKey(ix.id, e.Position), e.Data) }
 
-// TrimLog drops the entries before a position.
-func (b *Batch) TrimLog(ix *Indexer, before uint64) {
-	b.fail(b.batch.DeleteRange(logKey(ix.id, 0), logKey(ix.id, before), nil))
+// TrimLog drops the entries from one position up to, and without, another. Trims that follow one another should not overlap: Pebble cuts
+// overlapping range deletes into pieces, and n of them into n² in the worst case.
+func (b *Batch) TrimLog(ix *Indexer, from, before uint64) {
+	b.fail(b.batch.DeleteRange(logKey(ix.id, from), logKey(ix.id, before), nil))
 }
 
 // CutLog drops the entries before a position, durably and at once, and writes what is given: an entry in the place of one that was dropped
 // (nil for none), and where listeners stand.
 func (ix *Indexer) CutLog(before uint64, notice *LogEntry, cursors map[string][]byte) error {
 	b := ix.db.NewBatch()
-	b.TrimLog(ix, before)
+	b.TrimLog(ix, 0, before)
 	if notice != nil {
 		b.AppendLog(ix, *notice)
 	}
