@@ -18,7 +18,10 @@ import (
 type watching struct{ stuck stuck }
 
 // brokenError is an error of a watch that the server had accepted.
-type brokenError struct{ err error }
+type brokenError struct {
+	err      error
+	progress bool // it had brought something before
+}
 
 func (e *brokenError) Error() string        { return e.err.Error() }
 func (e *brokenError) Unwrap() error        { return e.err }
@@ -62,11 +65,11 @@ func (r *Reflector) follow(ctx context.Context, q url.Values, in *initial) error
 func (r *Reflector) ended(err error, in *initial, progress bool, started time.Time) error {
 	switch {
 	case !errors.Is(err, io.EOF):
-		return &brokenError{err}
+		return &brokenError{err, progress}
 	case in != nil && r.relist != nil:
-		return &brokenError{errNoInitialEnd}
+		return &brokenError{errNoInitialEnd, progress}
 	case !progress && time.Since(started) < shortWatch:
-		return &brokenError{errClosed}
+		return &brokenError{errClosed, progress}
 	}
 	return nil
 }
@@ -82,7 +85,7 @@ func (r *Reflector) receive(ctx context.Context, s *stream, in *initial) error {
 		f, raw, err := v.next(r.cfg.Parse)
 		r.metrics.frameBytes.Add(float64(v.dec.InputOffset() - from))
 		if err != nil {
-			return r.understand(ctx, readError(s.ctx, err), raw)
+			return r.understand(ctx, v.failed(err), raw)
 		}
 		if in == nil {
 			s.alive()
