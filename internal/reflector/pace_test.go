@@ -32,7 +32,9 @@ func TestAnExpiredVersionIsListedAtOnceHoweverOftenRequestsFailedBefore(t *testi
 		c.later(5 * time.Minute)
 		c.expect("begin expired 99..100", "replace shop/a@98", "replace shop/b@99", "end 100")
 		all := c.Requests(testkit.Any)
-		gone := slices.IndexFunc(all, func(r testkit.Request) bool { return testkit.Watches(r) && r.Query.Get("resourceVersion") == "98" && !r.Time.Equal(all[0].Time) })
+		gone := slices.IndexFunc(all, func(r testkit.Request) bool {
+			return testkit.Watches(r) && r.Query.Get("resourceVersion") == "98" && !r.Time.Equal(all[0].Time)
+		})
 		list := slices.IndexFunc(all, testkit.WatchLists)
 		if gone < 0 || list < gone {
 			t.Fatalf("requests: %v", all)
