@@ -142,22 +142,33 @@ func (v *values) next(opts resource.ParseOptions) (f frame, raw []byte, err erro
 // failed says what an error of reading means: the end of the stream (io.EOF, between two values), a lost connection, or bytes
 // that are not the JSON that they should be.
 func (v *values) failed(err error) error {
-	if errors.Is(err, io.EOF) {
+	cause, broken := context.Cause(v.in.ctx), v.in.broken
+	switch {
+	case broken == nil && errors.Is(err, io.EOF):
 		return err
-	}
-	if cause := context.Cause(v.in.ctx); cause != nil {
+	case cause != nil:
 		return cause
-	}
-	if errors.Is(err, io.ErrUnexpectedEOF) {
-		if v.amid() {
-			return errCut
-		}
-		return errDropped
+	case broken != nil: // whatever the decoder makes of it: amid a value it is a syntax error to it
+		return v.lost(broken)
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return errCut
 	}
 	if _, ok := errors.AsType[*jsontext.SyntacticError](err); ok || errors.Is(err, ErrFrameTooLarge) {
 		return &unreadableError{err: err}
 	}
 	return fmt.Errorf("read: %w", err)
+}
+
+// lost is the end of a connection, with where it came.
+func (v *values) lost(why error) error {
+	where := errDropped
+	if v.amid() {
+		where = errCut
+	}
+	if errors.Is(why, io.ErrUnexpectedEOF) {
+		return where // it has no more to say
+	}
+	return fmt.Errorf("%w: %s", where, why.Error()) // not wrapped: it may be an io.EOF of something else
 }
 
 // amid says whether a value has begun and is not complete.

@@ -1,11 +1,12 @@
 package reflector_test
 
 import (
-	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/iotest"
 	"testing/synctest"
@@ -90,15 +91,17 @@ func TestCutsOfAWatchThatBringsSomethingAreNoFailuresInARow(t *testing.T) {
 
 func TestAConnectionThatIsLostBetweenFramesIsNotCutAmidOne(t *testing.T) {
 	const whole = `{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"98"}}}`
-	for text, amid := range map[string]bool{"": false, whole: false, whole + "\n": false, whole + `{`: true, whole + whole[:40]: true} {
-		read := 0
-		lost := io.MultiReader(strings.NewReader(text), iotest.ErrReader(io.ErrUnexpectedEOF))
-		err := reflector.EachFrame(lost, testLimit, resource.ParseOptions{}, func(reflector.Frame) { read++ })
-		if reflector.IsCut(err) != amid || reflector.IsDropped(err) == amid || errors.Is(err, io.EOF) {
-			t.Errorf("%q: %v", text, err)
-		}
-		if want := strings.Count(text, "}}}"); read != want {
-			t.Errorf("%q: %d frames, want %d", text, read, want)
+	for text, amid := range map[string]bool{"": false, whole: false, whole + "\n": false, whole + `{`: true, whole + whole[:20]: true, whole + whole[:40]: true} {
+		for _, cause := range []error{io.ErrUnexpectedEOF, syscall.ECONNRESET, fmt.Errorf("proxy: %w", io.EOF)} {
+			read := 0
+			lost := io.MultiReader(strings.NewReader(text), iotest.ErrReader(cause))
+			err := reflector.EachFrame(lost, testLimit, resource.ParseOptions{}, func(reflector.Frame) { read++ })
+			if reflector.IsCut(err) != amid || reflector.IsDropped(err) == amid || reflector.IsUnreadable(err) {
+				t.Errorf("%q, %v: %v", text, cause, err)
+			}
+			if want := strings.Count(text, "}}}"); read != want {
+				t.Errorf("%q: %d frames, want %d", text, read, want)
+			}
 		}
 	}
 }
