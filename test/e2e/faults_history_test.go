@@ -53,9 +53,14 @@ func compactionBetweenPages(f *faultRun) {
 	b := f.faulted()
 	f.start(b)
 	f.createConfigMap("after", "1")
-	v := f.judge(b, nil)
-	if v.Events < twoPages+2 || v.Events > twoPages+3 { // "changes" once or twice
-		f.t.Errorf("%v", v)
+	about := 0
+	for _, e := range f.converges(b, func([]truth.Change) {}) {
+		if e.AboutObject() {
+			about++
+		}
+	}
+	if about < twoPages+2 || about > twoPages+3 { // "changes" once or twice
+		f.t.Errorf("%d events about %d objects", about, twoPages+2)
 	}
 	gone := 0
 	for _, r := range f.requestsSince(0) {
@@ -194,9 +199,15 @@ func etcdIsRestoredUnderLoad(f *faultRun) {
 	f.ledger.Stop()
 	f.change()
 	time.Sleep(*faultsTime / 3)
-	f.operate("restore?name=underload")
-	time.Sleep(*faultsTime / 2)
+	restored := make(chan error, 1)
+	go func() {
+		_, err := f.Operate(f.ctx, "restore?name=underload")
+		restored <- err
+	}()
+	// Until the API server is away. A history that has overtaken the versions of before when a bridge asks can't be told from theirs.
+	time.Sleep(time.Second)
 	f.calm()
+	must(f.t, <-restored)
 	f.undone(b)
 	f.stop(b)
 }
@@ -229,9 +240,9 @@ func (f *faultRun) undone(b *harness.Bridge) {
 // Bridges that were started while there is no API server, and while it comes back, wait until it is.
 func apiServerStarts(f *faultRun) {
 	f.createConfigMap("exists", "1")
+	b := f.faulted()
 	f.operate("stop-apiserver?signal=KILL")
 	began := time.Now()
-	b := f.faulted()
 	must(f.t, b.Start())
 	f.saysNotReady(b, "API server", "nothing answers at")
 	starting := make(chan error, 1)
