@@ -137,7 +137,7 @@ func (s *stream) Read(p []byte) (int, error) {
 	}
 	n, err := s.body.Read(p[:min(int64(len(p)), room)])
 	s.read += int64(n)
-	if err != nil && err != io.EOF { //nolint:errorlint // an end in good order is never wrapped
+	if err != nil && err != io.EOF {
 		s.broken = err
 	}
 	return n, err

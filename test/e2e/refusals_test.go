@@ -106,6 +106,7 @@ func TestAnAPIServerThatCanNotBeUsedIsToldOrRefused(t *testing.T) {
 		l.stop(b) // it waits, and can be told not to
 	})
 	t.Run("the token is not valid", func(t *testing.T) {
+		t.Parallel() // a refusal is believed when it has lasted
 		l := l.in(t)
 		must(t, l.WriteKubeconfig(l.kubeconfig(), "nonsense-"+l.Token))
 		b := l.bridge("bridge", configMaps+embedded)
@@ -115,6 +116,7 @@ func TestAnAPIServerThatCanNotBeUsedIsToldOrRefused(t *testing.T) {
 		}
 	})
 	t.Run("the client certificate has expired", func(t *testing.T) {
+		t.Parallel() // a refusal is believed when it has lasted
 		l := l.in(t)
 		must(t, l.WriteExpiredKubeconfig(l.kubeconfig()))
 		l.refuses(l.bridge("bridge", configMaps+embedded), "refuses the credentials", "expired")
