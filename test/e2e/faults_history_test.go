@@ -103,8 +103,8 @@ func longAbsence(f *faultRun) {
 
 	f.start(b)
 	inferred := truth.Inferred(before, after)
-	events := f.matches("what differs", b, slices.Concat(before, inferred), check.Options{Informers: informerOf("app", f.collections()...)})
-	gapsComeFirst(f.t, afterSnapshot(events), "expired", "pods", "deployments.apps", "configmaps")
+	f.matches("what differs", b, slices.Concat(before, inferred), check.Options{Informers: informerOf("app", f.collections()...)})
+	gapsComeFirst(f.t, f.afterSnapshot(b), "expired", "pods", "deployments.apps", "configmaps")
 	deleted := 0
 	for i := range inferred {
 		if inferred[i].Type == "DELETED" {
@@ -152,13 +152,32 @@ func (f *faultRun) seenAll(from int) (changes []truth.Change) {
 	return changes
 }
 
-// afterSnapshot leaves the ends of the first lists out.
-func afterSnapshot(events []read.Event) []read.Event {
-	first := slices.IndexFunc(events, func(e read.Event) bool { return e.Type() == "dev.kubebridge.informer.gap" })
-	if first < 0 {
+// afterSnapshot are the events from the first gap on, when the lists that heal the gaps have ended, which is told last.
+func (f *faultRun) afterSnapshot(b *harness.Bridge) (found []read.Event) {
+	f.t.Helper()
+	stream := jetStream(b)
+	eventually(f.t, "the ends of the lists", testPatience, func() []string {
+		events, err := stream.Refresh(f.ctx)
+		if err != nil {
+			return []string{err.Error()}
+		}
+		first := slices.IndexFunc(events, func(e read.Event) bool { return e.Type() == "dev.kubebridge.informer.gap" })
+		if first < 0 {
+			return []string{"no gap is told"}
+		}
+		found = events[first:]
+		ended := 0
+		for i := range found {
+			if found[i].Type() == "dev.kubebridge.informer.synced" {
+				ended++
+			}
+		}
+		if want := len(f.collections()); ended < want {
+			return []string{fmt.Sprintf("%d lists of %d have ended", ended, want)}
+		}
 		return nil
-	}
-	return events[first:]
+	})
+	return found
 }
 
 // beforeTheBackup lives a while, and has a snapshot taken of etcd; what comes after it will be undone.
@@ -217,7 +236,7 @@ func etcdIsRestoredUnderLoad(f *faultRun) {
 func (f *faultRun) undone(b *harness.Bridge) {
 	f.t.Helper()
 	events := f.converges(b, func([]truth.Change) {})
-	gapsComeFirst(f.t, afterSnapshot(events), "rewound", "pods", "deployments.apps", "configmaps")
+	gapsComeFirst(f.t, f.afterSnapshot(b), "rewound", "pods", "deployments.apps", "configmaps")
 	last := map[string]string{}
 	ids := map[string]bool{}
 	for i := range events {
