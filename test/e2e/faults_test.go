@@ -114,7 +114,7 @@ func (f *faultRun) front() *faults.Front {
 
 // change begins to change everything.
 func (f *faultRun) change() {
-	f.churn = crash.StartChurn(f.ctx, f.client, f.namespace, f.random.Uint64())
+	f.churn = crash.StartChurn(f.ctx, f.client, f.namespace, f.random.Uint64(), 1)
 	f.t.Cleanup(func() { _ = f.churn.Stop() }) // calm has told of it
 }
 
