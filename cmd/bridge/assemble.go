@@ -4,13 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"path/filepath"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/client-go/rest"
 
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/admin"
@@ -33,6 +30,8 @@ type assembler struct {
 	registry prometheus.Registerer // nil for none
 	// sink makes the sinks for a cluster.
 	sink func(cluster string, c *config.Sink) (sinks.Sink, service, error)
+	// waiting gets the reason each time that the API server can't be asked yet; nil does not wait for it.
+	waiting func(error)
 }
 
 // pipeline is an assembled bridge.
@@ -53,9 +52,6 @@ func (p *pipeline) reasons() []admin.Reason {
 	return list
 }
 
-// startTimeout bounds what is asked of the API server before anything runs.
-const startTimeout = 30 * time.Second
-
 // assemble asks the API server what the names in the configuration mean, opens the state, and puts the parts together. Its
 // error joins all that it found wrong.
 func (a *assembler) assemble(ctx context.Context) (*pipeline, error) {
@@ -68,74 +64,37 @@ func (a *assembler) assemble(ctx context.Context) (*pipeline, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, err := a.discover(ctx, rc)
+	cluster := cmp.Or(a.config.Cluster, contextCluster)
+	var parts sinkParts
+	if cluster != "" { // what is wrong with them is told before an API server is waited for
+		if parts, err = a.sinks(cluster); err != nil {
+			return nil, err
+		}
+	}
+	found, err := a.await(ctx, rc)
 	if err != nil {
 		return nil, err
 	}
-	cluster := cmp.Or(a.config.Cluster, contextCluster, found.clusterID)
 	if cluster == "" {
-		return nil, errors.New("the cluster has no name: set cluster (--cluster); it is in the source of every event")
-	}
-	sinkConfigs, services, err := a.sinks(cluster)
-	if err != nil {
-		return nil, err
+		if cluster = found.clusterID; cluster == "" {
+			return nil, errors.New("the cluster has no name: set cluster (--cluster); it is in the source of every event")
+		}
+		if parts, err = a.sinks(cluster); err != nil {
+			return nil, err
+		}
 	}
 	db, err := a.openState(found.clusterID)
 	if err != nil {
 		return nil, err
 	}
 	b, err := a.bridge(bridge.Config{
-		Cluster: cluster, Client: client, DB: db, Sinks: sinkConfigs, Services: services,
+		Cluster: cluster, Client: client, DB: db, Sinks: parts.sinks, Services: parts.services,
 		Watchdog: k.Watchdog, CommitInterval: a.config.State.Sync, Drain: a.config.Drain, Log: a.log, Registerer: a.registry,
 	}, found.types)
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	return &pipeline{b, db}, nil
-}
-
-// discovered is what the API server told.
-type discovered struct {
-	clusterID string
-	types     [][]resource.Type // by informer
-}
-
-func (a *assembler) discover(ctx context.Context, rc *rest.Config) (d discovered, err error) {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	resolver, err := kube.NewResolver(rc)
-	if err != nil {
-		return d, err
-	}
-	catalog, err := resolver.Discover(ctx)
-	if err != nil {
-		return d, err
-	}
-	for gv, err := range catalog.Unavailable() {
-		a.log.Warn("part of the API is unavailable, its resources are not watched", "group_version", gv.String(), "err", err)
-	}
-	if d.clusterID, err = resolver.ClusterID(ctx); err != nil {
-		return d, err
-	}
-	d.types, err = a.resolve(catalog)
-	return d, err
-}
-
-func (a *assembler) resolve(catalog *kube.Catalog) ([][]resource.Type, error) {
-	var types [][]resource.Type
-	var errs []error
-	for i := range a.config.Informers {
-		inf := &a.config.Informers[i]
-		found, err := catalog.Resolve(kube.Selection{Names: inf.Resources, Exclude: inf.Exclude, Namespaced: len(inf.Namespaces) > 0})
-		if err == nil && len(found) == 0 {
-			err = errors.New("selects nothing: everything in resources is excluded")
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("informer %s: %w", inf.Name, err))
-		}
-		types = append(types, found)
-	}
-	return types, errors.Join(errs...)
 }
 
 // openState opens the database, in a directory of its own inside state.dir: other things may lie beside it, such as an embedded
@@ -155,7 +114,13 @@ func (a *assembler) openState(clusterID string) (*store.DB, error) {
 	return db, nil
 }
 
-func (a *assembler) sinks(cluster string) (list []bridge.SinkConfig, services []bridge.Service, err error) {
+// sinkParts are the sinks, and the brokers that have to run for them.
+type sinkParts struct {
+	sinks    []bridge.SinkConfig
+	services []bridge.Service
+}
+
+func (a *assembler) sinks(cluster string) (parts sinkParts, err error) {
 	var errs []error
 	for i := range a.config.Sinks {
 		c := &a.config.Sinks[i]
@@ -165,15 +130,15 @@ func (a *assembler) sinks(cluster string) (list []bridge.SinkConfig, services []
 			continue
 		}
 		if broker != nil {
-			services = append(services, broker)
+			parts.services = append(parts.services, broker)
 		}
-		list = append(list, bridge.SinkConfig{Name: c.Name, Sink: sink, Publisher: publisher.Config{
+		parts.sinks = append(parts.sinks, bridge.SinkConfig{Name: c.Name, Sink: sink, Publisher: publisher.Config{
 			MaxBytes:  int(c.Queue.Memory),
 			Retry:     publisher.Retry{Initial: c.Retry.Initial, Max: c.Retry.Max},
 			RateLimit: ratelimit.BucketConfig{PerSecond: c.RateLimit.PerSecond, Burst: c.RateLimit.Burst},
 		}})
 	}
-	return list, services, errors.Join(errs...)
+	return parts, errors.Join(errs...)
 }
 
 // bridge adds the units, one for each resource of an informer in each of its namespaces.

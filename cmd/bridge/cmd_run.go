@@ -88,16 +88,21 @@ func runBridge(cmd *cobra.Command, c *config.Config) (err error) {
 		m := &sinkMaker{cluster: cluster, stateDir: c.State.Dir, out: cmd.OutOrStdout(), log: log, registry: registry}
 		return m.make(s)
 	}}
-	p, err := a.assemble(ctx)
-	if err != nil {
-		return startError(ctx, err)
-	}
-	defer func() { err = errors.Join(err, failed(p.Close())) }()
-	server, err := listen(ctx, c.Admin, registry, p, log)
+	start := newStarting()
+	a.waiting = start.waits
+	server, err := listen(ctx, c.Admin, registry, start, log)
 	if err != nil {
 		return refused(err)
 	}
-	return serve(ctx, p, server, log)
+	defer func() { err = errors.Join(err, failed(start.close())) }()
+	return serve(ctx, server, log, func(ctx context.Context) error {
+		p, err := a.assemble(ctx)
+		if err != nil {
+			return startError(ctx, err)
+		}
+		start.runs(p)
+		return p.Run(ctx)
+	})
 }
 
 // startError is clean when the start was only broken off.
@@ -117,14 +122,14 @@ func newRegistry() *prometheus.Registry {
 }
 
 // listen takes the admin address, so that a port in use is found before anything runs; nil for no address.
-func listen(ctx context.Context, c config.Admin, registry prometheus.Gatherer, p *pipeline, log *slog.Logger) (*admin.Server, error) {
+func listen(ctx context.Context, c config.Admin, registry prometheus.Gatherer, start *starting, log *slog.Logger) (*admin.Server, error) {
 	if c.Address == "" {
 		return nil, nil
 	}
 	server, err := admin.New(admin.Config{
 		Address: c.Address, Pprof: c.Pprof, Registry: registry, Log: log,
-		Ready:  p.reasons,
-		Status: func() any { return p.Status() },
+		Ready:  start.reasons,
+		Status: start.status,
 	})
 	if err != nil {
 		return nil, err
@@ -132,8 +137,9 @@ func listen(ctx context.Context, c config.Admin, registry prometheus.Gatherer, p
 	return server, server.Listen(ctx)
 }
 
-// serve runs until ctx ends or something fails. The admin server outlives the pipeline, so that a drain can be watched.
-func serve(ctx context.Context, p *pipeline, server *admin.Server, log *slog.Logger) error {
+// serve runs the pipeline until ctx ends or something fails. The admin server is there before it, so that a start that has to wait can be
+// watched, and outlives it, for the drain.
+func serve(ctx context.Context, server *admin.Server, log *slog.Logger, pipeline func(context.Context) error) error {
 	began := time.Now()
 	g, gctx := errgroup.WithContext(context.WithoutCancel(ctx))
 	adminCtx, stopAdmin := context.WithCancel(gctx)
@@ -147,7 +153,7 @@ func serve(ctx context.Context, p *pipeline, server *admin.Server, log *slog.Log
 		// A failed admin server ends the pipeline too, in order.
 		unhook := context.AfterFunc(gctx, func() { cancel(context.Cause(gctx)) })
 		defer unhook()
-		return p.Run(work)
+		return pipeline(work)
 	})
 	return stopped(ctx, g.Wait(), time.Since(began), log)
 }
@@ -155,6 +161,9 @@ func serve(ctx context.Context, p *pipeline, server *admin.Server, log *slog.Log
 // stopped says how the run ended, and makes an exit code of it.
 func stopped(ctx context.Context, err error, ran time.Duration, log *slog.Logger) error {
 	cause := context.Cause(ctx)
+	if refusal, ok := errors.AsType[*exitError](err); ok {
+		return refusal // it never ran
+	}
 	log = log.With("ran", ran.Round(time.Millisecond).String())
 	switch {
 	case err == nil, cause != nil && (errors.Is(err, context.Canceled) || errors.Is(err, cause)):

@@ -5,11 +5,14 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"syscall"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
 // Class sorts what can be wrong between the bridge and an API server by who can do something about it.
@@ -20,6 +23,8 @@ const (
 	Other Class = iota
 	// Unreachable: nobody answers at the address, or not in time.
 	Unreachable
+	// Unavailable: the API server answers that it can't serve now: it starts, stops, or is overloaded (429, 5xx).
+	Unavailable
 	// Untrusted: the certificate of whoever answers is not that of the cluster.
 	Untrusted
 	// Unauthenticated: the credentials are refused (401).
@@ -69,6 +74,8 @@ func Classify(err error) Class {
 		return Untrusted
 	case isUnreachable(err):
 		return Unreachable
+	case isUnavailable(err):
+		return Unavailable
 	}
 	return Other
 }
@@ -89,7 +96,13 @@ func isUnreachable(err error) bool {
 	}
 	_, dns := errors.AsType[*net.DNSError](err)
 	_, dial := errors.AsType[*net.OpError](err)
-	return dns || dial || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, context.DeadlineExceeded)
+	lost := utilnet.IsProbableEOF(err) || utilnet.IsHTTP2ConnectionLost(err) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+	return dns || dial || lost || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, context.DeadlineExceeded)
+}
+
+func isUnavailable(err error) bool {
+	status, _ := statusOf(err)
+	return status.Code == http.StatusTooManyRequests || status.Code >= http.StatusInternalServerError
 }
 
 // statusOf is the API server's answer, if it was one.
@@ -105,6 +118,8 @@ func advice(class Class, host string, err error) string {
 	switch class {
 	case Unreachable:
 		return fmt.Sprintf("nothing answers at %s: is the cluster running, is the address in the kubeconfig right, does a firewall, VPN or proxy stand between?", host)
+	case Unavailable:
+		return fmt.Sprintf("%s answers, but can't serve now: it is starting, stopping or overloaded, or what stands before it does not reach it", host)
 	case Untrusted:
 		return fmt.Sprintf("the certificate of %s is not one that the kubeconfig trusts: is it the right cluster, was its CA renewed, does a proxy break TLS?", host)
 	case Unauthenticated:

@@ -41,6 +41,10 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	defer expired.Close()
 	forbidden := httptest.NewServer(refuse(403, metav1.StatusReasonForbidden, `deployments.apps is forbidden: User "u" cannot list resource "deployments"`))
 	defer forbidden.Close()
+	starting := httptest.NewServer(refuse(503, metav1.StatusReasonServiceUnavailable, "storage is (re)initializing"))
+	defer starting.Close()
+	cut := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
+	defer cut.Close()
 	for _, test := range []struct {
 		name, host string
 		class      kube.Class
@@ -48,6 +52,8 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	}{
 		{"nobody listens", gone.URL, kube.Unreachable, []string{gone.URL, "is the cluster running"}},
 		{"no such host", "http://no-such-host.invalid", kube.Unreachable, []string{"no-such-host.invalid", "is the address in the kubeconfig right"}},
+		{"the connection is cut", cut.URL, kube.Unreachable, []string{"nothing answers at"}},
+		{"it is starting", starting.URL, kube.Unavailable, []string{"unable to handle the request", "can't serve now"}},
 		{"another certificate", trusted.URL, kube.Untrusted, []string{"is not one that the kubeconfig trusts"}},
 		{"expired credentials", expired.URL, kube.Unauthenticated, []string{"expired or were revoked", "log in again"}},
 		{"no right", forbidden.URL, kube.Forbidden, []string{`cannot list resource "deployments"`, "kubectl auth can-i watch deployments.apps", "ClusterRole"}},

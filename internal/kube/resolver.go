@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
@@ -46,6 +47,16 @@ func (r *Resolver) ServerVersion(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("ask %s for its version: %w", r.host, Explain(r.inFull(ctx, "/version", err), r.host))
 	}
 	return info.GitVersion, nil
+}
+
+// Ready asks whether the API server has everything that it serves: one that has just been started answers discovery before it knows all
+// custom resources. The error says why not, or that it does not tell; a server that does not know the question is ready.
+func (r *Resolver) Ready(ctx context.Context) error {
+	err := r.client.RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
+	if err == nil || apierrors.IsNotFound(err) {
+		return nil
+	}
+	return fmt.Errorf("ask %s whether it is ready: %w", r.host, Explain(err, r.host))
 }
 
 // inFull gives an answer of the API server the message that came with it. client-go's discovery reads bodies raw, and

@@ -29,8 +29,10 @@ func (b Backoff) withDefaults() Backoff {
 // that can't be read makes every list succeed and every watch fail.
 type backoff struct {
 	Backoff
-	next time.Duration
-	last time.Time // when the last wait ended
+	// eager lets the first failure of a row go on at once.
+	eager bool
+	next  time.Duration
+	last  time.Time // when the last wait ended
 }
 
 const resetAfter = 2 * time.Minute
@@ -40,9 +42,16 @@ func (b *backoff) delay() time.Duration {
 	now := time.Now()
 	if b.next == 0 || now.Sub(b.last) > resetAfter {
 		b.next = b.Initial
+		if b.eager {
+			b.last = now
+			return 0
+		}
 	}
 	d := b.next + time.Duration(rand.Float64()*b.Jitter*float64(b.next))
 	b.next = min(time.Duration(float64(b.next)*b.Factor), b.Max)
 	b.last = now.Add(d)
 	return d
 }
+
+// startOver forgets the failures so far.
+func (b *backoff) startOver() { b.next = 0 }

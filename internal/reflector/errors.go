@@ -1,16 +1,12 @@
 package reflector
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -18,7 +14,8 @@ import (
 // Errors that one step of Run ends with, beside those of the API server (apierrors.StatusError) and of the network.
 var (
 	errClosed       = errors.New("the API server closed the watch at once, without an event")
-	errCut          = errors.New("the connection was cut in the middle of a frame")
+	errCut          = errors.New("the connection was cut in the middle of an object")
+	errDropped      = errors.New("the connection was closed before the answer had ended")
 	errSilent       = errors.New("the API server sent nothing for too long")
 	errDeadline     = errors.New("the API server did not end the watch at the time it was asked to")
 	errContentType  = errors.New("the answer is not JSON")
@@ -132,22 +129,4 @@ func retryAfter(err error) time.Duration {
 	}
 	const longest = 5 * time.Minute // a broken proxy may ask for years
 	return min(time.Duration(status.ErrStatus.Details.RetryAfterSeconds)*time.Second, longest)
-}
-
-// readError says what an error of the decoder means: the end of the stream (io.EOF, between two values), a cut or broken
-// connection, or bytes that are not the JSON that they should be.
-func readError(ctx context.Context, err error) error {
-	if errors.Is(err, io.EOF) {
-		return err
-	}
-	if cause := context.Cause(ctx); cause != nil {
-		return cause
-	}
-	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return errCut
-	}
-	if _, ok := errors.AsType[*jsontext.SyntacticError](err); ok || errors.Is(err, ErrFrameTooLarge) {
-		return &unreadableError{err: err}
-	}
-	return fmt.Errorf("read: %w", err)
 }

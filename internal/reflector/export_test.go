@@ -29,7 +29,7 @@ func EachFrame(r io.Reader, limit int64, opts resource.ParseOptions, do func(Fra
 	for {
 		f, _, err := v.next(opts)
 		if err != nil {
-			return readError(s.ctx, err)
+			return v.failed(err)
 		}
 		do(Frame{f.event, f.obj, f.version})
 	}
@@ -38,9 +38,10 @@ func EachFrame(r io.Reader, limit int64, opts resource.ParseOptions, do func(Fra
 // EachItem splits a list's answer, and gives its version and continue token.
 func EachItem(r io.Reader, limit int64, do func(raw []byte) error) (resource.Version, string, error) {
 	s := newTestStream(r)
-	p, err := readPage(newValues(s, limit), do, nil)
+	v := newValues(s, limit)
+	p, err := readPage(v, do, nil)
 	if err != nil {
-		return "", "", readError(s.ctx, err)
+		return "", "", v.failed(err)
 	}
 	return p.version, p.next, nil
 }
@@ -53,6 +54,9 @@ func IsUnreadable(err error) bool {
 
 // IsCut says whether the stream ended amid a value.
 func IsCut(err error) bool { return errors.Is(err, errCut) }
+
+// IsDropped says whether the connection was lost between two values.
+func IsDropped(err error) bool { return errors.Is(err, errDropped) }
 
 // Chunks reads n bytes at a time, as a slow connection does.
 func Chunks(raw []byte, n int) io.Reader { return &chunks{bytes.NewReader(raw), n} }

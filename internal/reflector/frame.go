@@ -2,9 +2,11 @@ package reflector
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/go-json-experiment/json/jsontext"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -103,7 +105,7 @@ func memberName(quoted jsontext.Value) string {
 	return string(name)
 }
 
-// next reads one frame. Its error goes through readError, and is io.EOF at the end of the stream between two frames; raw are the
+// next reads one frame. Its error goes through failed, and is io.EOF at the end of the stream between two frames; raw are the
 // bytes that it is about, valid until the next read.
 func (v *values) next(opts resource.ParseOptions) (f frame, raw []byte, err error) {
 	known := false
@@ -135,6 +137,43 @@ func (v *values) next(opts resource.ParseOptions) (f frame, raw []byte, err erro
 		raw = v.dec.UnreadBuffer() // from where it stopped making sense
 	}
 	return f, raw, err
+}
+
+// failed says what an error of reading means: the end of the stream (io.EOF, between two values), a lost connection, or bytes
+// that are not the JSON that they should be.
+func (v *values) failed(err error) error {
+	cause, broken := context.Cause(v.in.ctx), v.in.broken
+	switch {
+	case broken == nil && errors.Is(err, io.EOF):
+		return err
+	case cause != nil:
+		return cause
+	case broken != nil: // whatever the decoder makes of it: amid a value it is a syntax error to it
+		return v.lost(broken)
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return errCut
+	}
+	if _, ok := errors.AsType[*jsontext.SyntacticError](err); ok || errors.Is(err, ErrFrameTooLarge) {
+		return &unreadableError{err: err}
+	}
+	return fmt.Errorf("read: %w", err)
+}
+
+// lost is the end of a connection, with where it came.
+func (v *values) lost(why error) error {
+	where := errDropped
+	if v.amid() {
+		where = errCut
+	}
+	if errors.Is(why, io.ErrUnexpectedEOF) {
+		return where // it has no more to say
+	}
+	return fmt.Errorf("%w: %s", where, why.Error()) // not wrapped: it may be an io.EOF of something else
+}
+
+// amid says whether a value has begun and is not complete.
+func (v *values) amid() bool {
+	return v.dec.StackDepth() > 0 || len(bytes.TrimSpace(v.dec.UnreadBuffer())) > 0
 }
 
 func eventType(quoted jsontext.Value) watch.EventType {

@@ -140,7 +140,7 @@ func (r *Reflector) listPage(ctx context.Context, q url.Values) (page, error) {
 	}
 	p, err := readPage(v, item, nil)
 	if err != nil {
-		return p, r.understand(ctx, readError(s.ctx, err), v.dec.UnreadBuffer(), v.dec.InputOffset())
+		return p, r.understand(ctx, v.failed(err), v.dec.UnreadBuffer(), v.dec.InputOffset())
 	}
 	return p, nil
 }

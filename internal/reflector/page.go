@@ -147,12 +147,13 @@ func (r *Reflector) probeWith(ctx context.Context, q map[string][]string) (resou
 		}
 		return errEnough
 	}
-	p, err := readPage(newValues(s, r.cfg.MaxFrame), skip, stop)
+	v := newValues(s, r.cfg.MaxFrame)
+	p, err := readPage(v, skip, stop)
 	if errors.Is(err, errEnough) {
 		err = nil
 	}
 	if err != nil {
-		return "", readError(s.ctx, err)
+		return "", v.failed(err)
 	}
 	return p.version, nil
 }

@@ -26,7 +26,7 @@ func (r *Reflector) recoverFrom(err error, started time.Time) time.Duration {
 	watching := r.relist == nil && !r.probing
 	switch reason {
 	case reasonExpired:
-		r.recoverExpired(watching)
+		return r.recoverExpired(watching)
 	case reasonTooLarge:
 		r.probing, r.consistent = true, true // the server lags, or it went back: the probe will tell
 	case reasonUnreadable, reasonStoreRead:
@@ -40,8 +40,8 @@ func (r *Reflector) recoverFrom(err error, started time.Time) time.Duration {
 	case reasonConnection, reasonSilent:
 		// A server that was restored from a backup comes back with another history: it has to be asked.
 		r.probing = r.probing || watching
-		if watching && errors.Is(err, errBroke) && time.Since(started) > shortWatch {
-			return 0 // it had worked until now: go on at once
+		if watching && r.hadWorked(err, started) {
+			return 0 // go on at once
 		}
 	}
 	delay := r.backoff.delay()
@@ -52,14 +52,29 @@ func (r *Reflector) recoverFrom(err error, started time.Time) time.Duration {
 	return delay
 }
 
-func (r *Reflector) recoverExpired(watching bool) {
+// recoverExpired gives how long to wait.
+func (r *Reflector) recoverExpired(watching bool) time.Duration {
 	switch {
 	case !watching:
 		r.listExpired()
-	case !r.skipBack():
+	case r.skipBack():
+		return 0 // there is a later version to try, once
+	default:
 		r.probing, r.suspect = true, resource.ReasonExpired
 		r.stuck = stuck{}
 	}
+	return r.expiries.delay()
+}
+
+// hadWorked says whether a watch that broke had been open for a while. If it was, or has brought something, then the failures before it
+// are over: a connection that is cut now and then must not be waited for ever longer.
+func (r *Reflector) hadWorked(err error, started time.Time) bool {
+	broken, ok := errors.AsType[*brokenError](err)
+	long := ok && time.Since(started) > shortWatch
+	if long || ok && broken.progress {
+		r.backoff.startOver()
+	}
+	return long
 }
 
 func (r *Reflector) recoverUnreadable(watching bool) {
@@ -83,7 +98,7 @@ func (r *Reflector) recoverStuck(reason string) {
 func (r *Reflector) pause(ctx context.Context, delay time.Duration, err error) {
 	r.status.set(func(s *Status) { s.LastError = err.Error() })
 	if delay == 0 {
-		r.log.Info("watch broke, opening it again", "resource_version", r.version, "err", err)
+		r.log.Info("request ended early, trying again at once", "resource_version", r.version, "err", err)
 		return
 	}
 	r.log.Warn("request failed, trying again", "resource_version", r.version, "delay", delay.Round(time.Millisecond), "err", err)

@@ -44,7 +44,7 @@ func TestAServerThatWentBackIsListedAnew(t *testing.T) {
 			c.Skip(1)
 			c.Refuse(testkit.Lists, 1, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)
 			c.follow(pods, func(cfg *reflector.Config) { cfg.From, cfg.DisableWatchList = saved, true })
-			c.later(2 * time.Second)
+			c.later(500 * time.Millisecond) // less than the pause after the refusal
 			c.Rewind("98")
 			c.later(time.Minute)
 			c.expect("begin rewound 99..98 rewound", "replace shop/a@98", "replace shop/b@99", "end 98")

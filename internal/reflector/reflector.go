@@ -21,7 +21,10 @@ type Reflector struct {
 
 	// All below is owned by Run.
 
-	backoff  backoff
+	backoff backoff
+	// expiries is the backoff of 410s alone. They are the server's plain word that a list is needed, so that the first is followed
+	// at once, however many other failures there were; only those in a row wait.
+	expiries backoff
 	position // where the Store stands, and the watch goes on
 	// probing says that the server's version is to be asked for before anything else.
 	probing bool
@@ -46,6 +49,7 @@ func New(cfg Config) (*Reflector, error) {
 		log:      cfg.Log.With("resource", cfg.Type.String()),
 		metrics:  newMetrics(cfg.Registerer),
 		backoff:  backoff{Backoff: cfg.Backoff},
+		expiries: backoff{Backoff: cfg.Backoff, eager: true},
 		position: at(cfg.From),
 	}
 	r.status.s = Status{Phase: Stopped, Version: cfg.From, Relists: map[string]int{}}

@@ -34,6 +34,7 @@ type stream struct {
 	left    time.Duration // of silence; time in which nobody reads does not count
 	timers  []*time.Timer // silence, then total
 	read    int64         // bytes read
+	broken  error         // why the body ended, if that was not its end
 	limit   int64         // where reading stops with ErrFrameTooLarge
 }
 
@@ -136,6 +137,9 @@ func (s *stream) Read(p []byte) (int, error) {
 	}
 	n, err := s.body.Read(p[:min(int64(len(p)), room)])
 	s.read += int64(n)
+	if err != nil && err != io.EOF {
+		s.broken = err
+	}
 	return n, err
 }
 

@@ -18,7 +18,10 @@ import (
 type watching struct{ stuck stuck }
 
 // brokenError is an error of a watch that the server had accepted.
-type brokenError struct{ err error }
+type brokenError struct {
+	err      error
+	progress bool // it had brought something before
+}
 
 func (e *brokenError) Error() string        { return e.err.Error() }
 func (e *brokenError) Unwrap() error        { return e.err }
@@ -65,11 +68,11 @@ func (r *Reflector) ended(err error, in *initial, progress bool, started time.Ti
 		r.probing = true // nothing happened, and of that this server sends no bookmarks: ask where it stands
 		return nil
 	case !errors.Is(err, io.EOF):
-		return &brokenError{err}
+		return &brokenError{err, progress}
 	case in != nil && r.relist != nil:
-		return &brokenError{errNoInitialEnd}
+		return &brokenError{errNoInitialEnd, progress}
 	case !progress && time.Since(started) < shortWatch:
-		return &brokenError{errClosed}
+		return &brokenError{errClosed, progress}
 	}
 	return nil
 }
@@ -89,7 +92,7 @@ func (r *Reflector) receive(ctx context.Context, s *stream, in *initial) error {
 		f, raw, err := v.next(r.cfg.Parse)
 		r.metrics.frameBytes.Add(float64(v.dec.InputOffset() - from))
 		if err != nil {
-			return r.understand(ctx, readError(s.ctx, err), raw, v.dec.InputOffset())
+			return r.understand(ctx, v.failed(err), raw, v.dec.InputOffset())
 		}
 		if in == nil {
 			s.alive()

@@ -166,9 +166,14 @@ func informerOf(name string, collections ...truth.Collection) map[string]string 
 // complete waits until a sink holds what the witness saw, exactly, and fails with what is wrong when that does not happen.
 func (l *lab) complete(what string, r reader, ledger *truth.Ledger, o check.Options) []read.Event {
 	l.t.Helper()
+	return l.completeWithin(testPatience, what, r, ledger, o)
+}
+
+func (l *lab) completeWithin(patience time.Duration, what string, r reader, ledger *truth.Ledger, o check.Options) []read.Event {
+	l.t.Helper()
 	o.Cluster, o.Began = clusterName, l.began
 	var events []read.Event
-	eventually(l.t, what, testPatience, func() (problems []string) {
+	eventually(l.t, what, patience, func() (problems []string) {
 		var err error
 		if events, err = r.Refresh(l.ctx); err != nil {
 			return []string{err.Error()}

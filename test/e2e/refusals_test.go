@@ -90,7 +90,7 @@ func (l *lab) in(t *testing.T) *lab {
 	return &sub
 }
 
-func TestAnAPIServerThatCanNotBeUsedIsRefused(t *testing.T) {
+func TestAnAPIServerThatCanNotBeUsedIsToldOrRefused(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, live(t))
 	t.Run("nobody answers", func(t *testing.T) {
@@ -100,9 +100,13 @@ func TestAnAPIServerThatCanNotBeUsedIsRefused(t *testing.T) {
 		cp := *l.ControlPlane
 		cp.Server = "https://" + address
 		must(t, cp.WriteKubeconfig(l.kubeconfig(), l.Token))
-		l.refuses(l.bridge("bridge", configMaps+embedded), "nothing answers at", address, "is the cluster running")
+		b := l.bridge("bridge", configMaps+embedded)
+		must(t, b.Start())
+		l.saysNotReady(b, "API server", "nothing answers at", address, "is the cluster running")
+		l.stop(b) // it waits, and can be told not to
 	})
 	t.Run("the token is not valid", func(t *testing.T) {
+		t.Parallel() // a refusal is believed when it has lasted
 		l := l.in(t)
 		must(t, l.WriteKubeconfig(l.kubeconfig(), "nonsense-"+l.Token))
 		b := l.bridge("bridge", configMaps+embedded)
@@ -112,6 +116,7 @@ func TestAnAPIServerThatCanNotBeUsedIsRefused(t *testing.T) {
 		}
 	})
 	t.Run("the client certificate has expired", func(t *testing.T) {
+		t.Parallel() // a refusal is believed when it has lasted
 		l := l.in(t)
 		must(t, l.WriteExpiredKubeconfig(l.kubeconfig()))
 		l.refuses(l.bridge("bridge", configMaps+embedded), "refuses the credentials", "expired")

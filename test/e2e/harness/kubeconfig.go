@@ -44,7 +44,7 @@ func (c *ControlPlane) WriteExpiredKubeconfig(path string) error {
 	if err != nil {
 		return err
 	}
-	return c.writeKubeconfig(path, &api.AuthInfo{
+	return writeKubeconfig(path, c.Server, c.admin.CAData, &api.AuthInfo{
 		ClientCertificateData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate}),
 		ClientKeyData:         pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}),
 	})
@@ -52,12 +52,18 @@ func (c *ControlPlane) WriteExpiredKubeconfig(path string) error {
 
 // WriteKubeconfig writes a kubeconfig for a bearer of a token.
 func (c *ControlPlane) WriteKubeconfig(path, token string) error {
-	return c.writeKubeconfig(path, &api.AuthInfo{Token: token})
+	return c.WriteKubeconfigThrough(path, c.Server, c.admin.CAData, token)
 }
 
-func (c *ControlPlane) writeKubeconfig(path string, user *api.AuthInfo) error {
+// WriteKubeconfigThrough writes a kubeconfig for a bearer of a token who reaches the API server through something else: at another URL, or behind
+// another certificate.
+func (c *ControlPlane) WriteKubeconfigThrough(path, server string, ca []byte, token string) error {
+	return writeKubeconfig(path, server, ca, &api.AuthInfo{Token: token})
+}
+
+func writeKubeconfig(path, server string, ca []byte, user *api.AuthInfo) error {
 	config := api.NewConfig()
-	config.Clusters["e2e"] = &api.Cluster{Server: c.Server, CertificateAuthorityData: c.admin.CAData}
+	config.Clusters["e2e"] = &api.Cluster{Server: server, CertificateAuthorityData: ca}
 	config.AuthInfos["e2e"] = user
 	config.Contexts["e2e"] = &api.Context{Cluster: "e2e", AuthInfo: "e2e"}
 	config.CurrentContext = "e2e"
