@@ -88,7 +88,7 @@ func (a *assembler) assemble(ctx context.Context) (*pipeline, error) {
 		return nil, err
 	}
 	b, err := a.bridge(bridge.Config{
-		Cluster: cluster, Client: client, DB: db, Sinks: parts.sinks, Services: parts.services,
+		Cluster: cluster, Client: client, Identify: found.identify, DB: db, Sinks: parts.sinks, Services: parts.services,
 		Watchdog: k.Watchdog, CommitInterval: a.config.State.Sync, Drain: a.config.Drain, Log: a.log, Registerer: a.registry,
 	}, found.types)
 	if err != nil {

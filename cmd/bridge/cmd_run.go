@@ -17,6 +17,7 @@ import (
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/admin"
 	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
@@ -175,8 +176,8 @@ func stopped(ctx context.Context, err error, ran time.Duration, log *slog.Logger
 		return nil
 	}
 	log.Error("bridge failed", "err", err)
-	if errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, bridge.ErrSink) {
-		return refused(err) // of brokers, which can't be asked before they run
+	if errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, bridge.ErrSink) || errors.Is(err, reflector.ErrOtherCluster) {
+		return refused(err) // of brokers, which can't be asked before they run, and of what has changed since the start
 	}
 	return failed(err)
 }

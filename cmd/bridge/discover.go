@@ -10,13 +10,15 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kubebridge/bridge/internal/kube"
+	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
 // discovered is what the API server told.
 type discovered struct {
 	clusterID string
-	types     [][]resource.Type // by informer
+	identify  func(context.Context) error // whether it is still that cluster
+	types     [][]resource.Type           // by informer
 }
 
 // startTimeout bounds one attempt to ask the API server what there is.
@@ -86,10 +88,23 @@ func (a *assembler) discover(ctx context.Context, rc *rest.Config) (d discovered
 	if d.clusterID, err = resolver.ClusterID(ctx); err != nil {
 		return d, err
 	}
+	d.identify = func(ctx context.Context) error { return sameCluster(ctx, resolver, d.clusterID) }
 	if d.types, err = a.resolve(catalog); err != nil {
 		return d, errors.Join(err, starting)
 	}
 	return d, nil
+}
+
+// sameCluster asks whether the API server, after a failure, is still that of the cluster it was at the start.
+func sameCluster(ctx context.Context, resolver *kube.Resolver, known string) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	id, err := resolver.ClusterID(ctx)
+	if err != nil || id == "" || known == "" || id == known {
+		return err
+	}
+	return fmt.Errorf("%w: its namespace kube-system has uid %s, and had %s; if the cluster was made anew, give it its own state.dir",
+		reflector.ErrOtherCluster, id, known)
 }
 
 func (a *assembler) resolve(catalog *kube.Catalog) ([][]resource.Type, error) {

@@ -36,6 +36,8 @@ type Config struct {
 	CommitInterval time.Duration
 	// Watchdog reopens a watch that sent neither event nor bookmark for so long; default 0 for never.
 	Watchdog time.Duration
+	// Identify says whether the API server is still that of the same cluster; see reflector.Config. nil: it is not asked.
+	Identify func(ctx context.Context) error
 	// Drain is how long a stop may take; default 15 s.
 	Drain time.Duration
 	Log   *slog.Logger

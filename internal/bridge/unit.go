@@ -160,6 +160,7 @@ func (u *unit) spool(b *Bridge) int64 {
 func (u *unit) addReflector(b *Bridge, reg prometheus.Registerer) (err error) {
 	cfg := u.cfg.Reflector
 	cfg.Client, cfg.Store, cfg.Log, cfg.Registerer = b.cfg.Client, u.fifo, u.log, reg
+	cfg.Identify = b.cfg.Identify
 	cfg.Type, cfg.Namespace = u.cfg.Type, u.cfg.Namespace
 	cfg.LabelSelector, cfg.FieldSelector = u.cfg.LabelSelector, u.cfg.FieldSelector
 	cfg.Parse = u.cfg.Parse

@@ -56,6 +56,10 @@ type Config struct {
 	// bytes once, however often they come. An error ends Run, as the Store's do. nil: it is logged and counted only.
 	Quarantine func(ctx context.Context, u *resource.Unreadable) error
 
+	// Identify says whether the API server is still that of the same cluster, and is asked whenever a probe finds it again after a
+	// failure. An error that is ErrOtherCluster ends Run before anything is read; others are retried. nil: it is not asked.
+	Identify func(ctx context.Context) error
+
 	Log        *slog.Logger          // default: none
 	Registerer prometheus.Registerer // nil: metrics are not registered
 }

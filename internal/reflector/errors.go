@@ -27,6 +27,9 @@ var (
 // ErrFrameTooLarge says that one frame or list item is larger than Config.MaxFrame.
 var ErrFrameTooLarge = errors.New("frame is too large")
 
+// ErrOtherCluster is what Config.Identify says of an API server that has become another cluster's.
+var ErrOtherCluster = errors.New("the API server is another cluster's than before")
+
 // unreadableError is a frame or a list that can't be understood.
 type unreadableError struct {
 	err         error

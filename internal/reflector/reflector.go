@@ -28,6 +28,8 @@ type Reflector struct {
 	position // where the Store stands, and the watch goes on
 	// probing says that the server's version is to be asked for before anything else.
 	probing bool
+	// failed says that a step has failed since Run began: the server may be another when it is found again.
+	failed bool
 	// suspect is the reason of the gap that there is after version, once the probe said up to where; "" for none.
 	suspect string
 	// relist is set while everything is to be replaced by a list.
@@ -79,6 +81,7 @@ func (r *Reflector) Run(ctx context.Context) error {
 			return failed.err
 		}
 		if err != nil {
+			r.failed = true
 			r.pause(ctx, r.recoverFrom(err, started), err)
 		}
 	}
@@ -101,6 +104,9 @@ func (r *Reflector) step(ctx context.Context) error {
 // locate probes, and decides by the server's version what comes next.
 func (r *Reflector) locate(ctx context.Context) error {
 	now, err := r.probe(ctx)
+	if err == nil {
+		err = r.identify(ctx)
+	}
 	if err != nil {
 		return err
 	}
@@ -120,6 +126,18 @@ func (r *Reflector) locate(ctx context.Context) error {
 		r.beginRelist(resource.Relist{Reason: suspect, From: r.version, To: now})
 	}
 	return nil
+}
+
+// identify asks whether the cluster is the same, but for the first time: whoever made the reflector has just found the server.
+func (r *Reflector) identify(ctx context.Context) error {
+	if r.cfg.Identify == nil || !r.failed {
+		return nil
+	}
+	err := r.cfg.Identify(ctx)
+	if errors.Is(err, ErrOtherCluster) {
+		return &storeError{err}
+	}
+	return err
 }
 
 // aim corrects a list that is under way for a server that is at another version than it was.

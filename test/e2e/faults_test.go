@@ -42,6 +42,7 @@ func TestAPIServerFaults(t *testing.T) {
 			"refusals of an API server that is overloaded or restarts": requestsAreRefused,
 			"versions that have expired":                               versionsExpire,
 			"a continue token that has expired":                        continueTokenExpires,
+			"another cluster at the same address":                      clusterIsReplaced,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
