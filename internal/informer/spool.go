@@ -11,8 +11,8 @@ import (
 	"github.com/kubebridge/bridge/internal/store"
 )
 
-// errDiskFull is logged while a full disk budget holds the reading back.
-var errDiskFull = errors.New("the log on disk has reached its bound")
+// errDiskFull is logged while a full disk budget, or a disk that is nearly full, holds the reading back.
+var errDiskFull = errors.New("there is no room left for the log on disk")
 
 // makeRoom waits until there is room in the log's memory. While sinks keep up that is soon; when what waits is old it goes to disk, and
 // from then on whatever does not fit follows at once.
@@ -45,7 +45,9 @@ func (i *Informer) spoolOrWait(ctx context.Context, by time.Time) {
 	if err == nil || ctx.Err() != nil {
 		return
 	}
-	i.logger.Error("changes can't be written to the log on disk; reading waits", "err", err)
+	if !errors.Is(err, store.ErrUnavailable) { // of which the database tells, once
+		i.logger.Error("changes can't be written to the log on disk; reading waits", "err", err)
+	}
 	select {
 	case <-ctx.Done():
 	case <-time.After(time.Second):

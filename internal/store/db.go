@@ -12,12 +12,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/sstable/block"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // FormatVersion of the keys and values in the database. A directory of another version is refused.
@@ -43,8 +45,13 @@ type Options struct {
 	MemTableBytes uint64
 	// FS replaces the file system, for tests of its faults.
 	FS vfs.FS
+	// Fatal is told, once, why the database can't go on: a file is damaged, or the disk fails. It has to end the process: whatever is
+	// written afterwards waits for ever. Nothing is lost by that, what is not committed is read again. Default: log it and exit with 1.
+	Fatal func(error)
 	// Log; default: discarded.
 	Log *slog.Logger
+	// Registerer for metrics; nil for none.
+	Registerer prometheus.Registerer
 }
 
 // DB is the state database of one bridge: settled state, watermarks and identity of all informers.
@@ -56,33 +63,66 @@ type DB struct {
 	close  func() error
 	// wasClean: the run before ended in order, or there was none. Set by Open.
 	wasClean bool
+	disk     *diskState // nil in memory
+	writes   writes
+	fatal    *fatal
+	used     atomic.Uint64 // bytes, when they were last counted
 }
 
 // Open opens the state directory, or makes it. It never repairs or rebuilds: what it does not understand it refuses, with
 // an error that says what to do.
 func Open(o Options) (*DB, error) {
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
 	if o.Dir != "" && o.FS == nil {
 		if err := checkDir(o.Dir); err != nil {
 			return nil, err
 		}
 	}
-	db := &DB{dir: o.Dir, sync: pebble.Sync}
-	if o.Dir == "" {
-		db.sync = pebble.NoSync
-	}
-	p, err := pebble.Open(cmp.Or(o.Dir, "memory"), pebbleOptions(o))
-	if err != nil {
+	db := newDB(o)
+	if err := db.open(o, pebbleOptions(o)); err != nil {
 		return nil, openError(o.Dir, err)
 	}
-	db.pebble = p
-	db.close = sync.OnceValue(p.Close)
 	if err := errors.Join(db.checkFormat(), db.readClean()); err != nil {
-		return nil, errors.Join(err, p.Close())
+		return nil, errors.Join(err, db.Close())
+	}
+	if db.disk != nil {
+		db.disk.files.BePatient() // what went wrong until here is told by an error
 	}
 	return db, nil
+}
+
+// newDB makes a DB without a database.
+func newDB(o Options) *DB {
+	log := o.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	db := &DB{dir: o.Dir, sync: pebble.NoSync, writes: newWrites(), fatal: newFatal(o.Fatal, log)}
+	if o.Dir != "" {
+		db.sync = pebble.Sync
+		db.disk = newDiskState(o, log)
+	}
+	return db
+}
+
+// open opens the database.
+func (db *DB) open(o Options, opts *pebble.Options) error {
+	opts.Logger = pebbleLogger{db.fatal.log, db.fatal}
+	if opts.EventListener == nil {
+		opts.EventListener = &pebble.EventListener{DataCorruption: db.damaged}
+	}
+	if db.disk != nil {
+		opts.FS = db.disk.files
+		if err := db.disk.checkManifest(); err != nil {
+			return err
+		}
+	}
+	p, err := db.fatal.whileOpening(func() (*pebble.DB, error) { return pebble.Open(cmp.Or(o.Dir, "memory"), opts) })
+	if err != nil {
+		return err
+	}
+	db.pebble = p
+	db.close = sync.OnceValue(db.shut)
+	return nil
 }
 
 // pebbleOptions are for many small versions and fewer, already compressed bodies: bloom filters, since most look-ups of a
@@ -93,7 +133,6 @@ func pebbleOptions(o Options) *pebble.Options {
 		CacheSize:          cmp.Or(o.CacheBytes, 32<<20),
 		MemTableSize:       cmp.Or(o.MemTableBytes, 16<<20),
 		FormatMajorVersion: pebble.FormatNewest,
-		Logger:             pebbleLogger{o.Log},
 		FS:                 o.FS,
 		DisableWAL:         o.Dir == "",
 	}
@@ -226,15 +265,27 @@ func (db *DB) get(key []byte) ([]byte, error) {
 	return out, closer.Close()
 }
 
-func (db *DB) set(key, value []byte) error {
-	if err := db.pebble.Set(key, value, db.sync); err != nil {
-		return fmt.Errorf("state database: %w", err)
+// DiskBytes is what the database takes on disk (or in memory, without a directory). While the disk takes no writes it is what it took
+// before: Pebble counts only between two changes of its list of files.
+func (db *DB) DiskBytes() uint64 {
+	if db.disk == nil {
+		return db.pebble.Metrics().DiskSpaceUsage()
 	}
-	return nil
+	if db.disk.files.Err() != nil {
+		return db.used.Load()
+	}
+	counted := make(chan struct{})
+	stalled := db.disk.files.Stalled()
+	go func() {
+		defer close(counted)
+		db.used.Store(db.pebble.Metrics().DiskSpaceUsage())
+	}()
+	select {
+	case <-counted:
+	case <-stalled:
+	}
+	return db.used.Load()
 }
-
-// DiskBytes is what the database takes on disk (or in memory, without a directory).
-func (db *DB) DiskBytes() uint64 { return db.pebble.Metrics().DiskSpaceUsage() }
 
 // Dir is the absolute path of the state directory, "" in memory.
 func (db *DB) Dir() string {
@@ -247,28 +298,11 @@ func (db *DB) Dir() string {
 	return db.dir
 }
 
-// Close ends the database. Nothing else may be running on it. A second call does nothing.
+// Close ends the database. Nothing else may be running on it. A second call does nothing. While the disk takes no writes it returns with
+// ErrUnavailable, and leaves the database as a crash would.
 func (db *DB) Close() error {
 	if err := db.close(); err != nil {
 		return fmt.Errorf("close state database: %w", err)
 	}
 	return nil
-}
-
-// pebbleLogger passes Pebble's messages on. Its Infof are many and of use to nobody but a debugger.
-type pebbleLogger struct{ log *slog.Logger }
-
-func (l pebbleLogger) Infof(format string, args ...any) {
-	l.log.Debug("pebble", "message", fmt.Sprintf(format, args...))
-}
-
-func (l pebbleLogger) Errorf(format string, args ...any) {
-	l.log.Error("pebble", "message", fmt.Sprintf(format, args...))
-}
-
-// Fatalf is called when Pebble can't go on, for example when the disk is full while it writes its manifest. There is
-// nothing to save: what is settled is on disk.
-func (l pebbleLogger) Fatalf(format string, args ...any) {
-	l.log.Error("pebble", "message", fmt.Sprintf(format, args...))
-	os.Exit(1)
 }

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"strings"
-	"sync"
 	"syscall"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -51,19 +49,14 @@ func openExisting(o Options, readOnly bool) (*DB, error) {
 			return nil, err
 		}
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
 	opts := pebbleOptions(o)
 	opts.ErrorIfNotExists, opts.ReadOnly = true, readOnly
-	// Without a listener Pebble ends the process at the first damaged block. Whoever inspects wants to read on, and whoever
-	// resets to get rid of it.
+	// Whoever inspects wants to read on behind a damaged block, and whoever resets to get rid of it.
 	opts.EventListener = &pebble.EventListener{DataCorruption: func(pebble.DataCorruptionInfo) {}}
-	p, err := pebble.Open(o.Dir, opts)
-	if err != nil {
+	db := newDB(o)
+	if err := db.open(o, opts); err != nil {
 		return nil, existingError(o.Dir, err)
 	}
-	db := &DB{dir: o.Dir, pebble: p, sync: pebble.Sync, close: sync.OnceValue(p.Close)}
 	if err := db.checkWritten(); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
@@ -117,7 +110,7 @@ func (db *DB) readError(err error) error {
 		return err
 	}
 	what, _, _ := strings.Cut(err.Error(), "\n")
-	return fmt.Errorf("%s: %w, nothing was changed: restore %s from a copy, or move it away to start with a new snapshot", what, ErrDamaged, db.dir)
+	return damagedError(db.dir, what)
 }
 
 // Close lets go of the directory. A second call does nothing.
