@@ -14,9 +14,12 @@ import (
 // errDiskFull is logged while a full disk budget, or a disk that is nearly full, holds the reading back.
 var errDiskFull = errors.New("there is no room left for the log on disk")
 
-// makeRoom waits until there is room in the log's memory. While sinks keep up that is soon; when what waits is old it goes to disk, and
+// makeRoom waits until commits can be made, since what can't be committed stays in memory, and until there is room in the log's. While sinks keep up that is soon; when what waits is old it goes to disk, and
 // from then on whatever does not fit follows at once.
 func (i *Informer) makeRoom(ctx context.Context) error {
+	if err := i.cfg.Indexer.WaitAvailable(ctx); err != nil {
+		return err
+	}
 	for i.log.full() {
 		if i.spilling() {
 			i.spoolOrWait(ctx, time.Now())

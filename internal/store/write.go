@@ -1,9 +1,11 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 )
@@ -63,6 +65,19 @@ func (db *DB) Unavailable() error {
 	db.writes.mu.Lock()
 	defer db.writes.mu.Unlock()
 	return db.leftLocked()
+}
+
+// WaitAvailable waits until commits can be made, or until ctx ends.
+func (ix *Indexer) WaitAvailable(ctx context.Context) error {
+	const again = 100 * time.Millisecond
+	for ix.db.Unavailable() != nil {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(again):
+		}
+	}
+	return nil
 }
 
 // leftLocked says whether a commit that was left alone is still to be written: it must not come after one that was made later.
