@@ -36,7 +36,7 @@ func TestACrashAtAnyOperationOnTheDiskLosesNothing(t *testing.T) {
 		total = c.count
 		t.Logf("of the operations on the disk are: %v", c.kinds)
 	})
-	if total < 300 {
+	if total < 200 {
 		t.Fatalf("a life has only %d operations on the disk", total)
 	}
 	every, percents := max(1, total/max(1, *crashPoints)), []int{0}
@@ -72,6 +72,7 @@ type crash struct {
 	percent int
 	died    bool   // and was started again
 	where   string // what it died at
+	kept    int64  // the watermark that was said to be committed before it died
 
 	mu    sync.Mutex
 	count int            // guarded by mu: operations so far
@@ -146,6 +147,11 @@ func (c *crash) live() {
 	for _, step := range c.steps() {
 		step()
 		synctest.Wait()
+		if c.life != nil && !c.died {
+			if kept := c.watermark(); c.left() == nil { // else it may be that of the dead
+				c.kept = kept
+			}
+		}
 		c.rise()
 		if c.t.Failed() {
 			return
@@ -171,6 +177,9 @@ func (c *crash) rise() {
 	c.fs, c.clone, c.died = left, nil, true
 	c.mu.Unlock()
 	c.start()
+	if found := c.states[len(c.states)-1].watermark; found < c.kept {
+		c.t.Errorf("after the crash the watermark is %d; %d was committed", found, c.kept)
+	}
 	time.Sleep(time.Second)
 }
 
