@@ -21,11 +21,12 @@ import (
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
-var crashPoints = flag.Int("bridge.crash.points", 40, "how many of the operations on the disk the process dies at, evenly spread; 0 for each, with each amount of what was not synced")
+var crashPoints = flag.Int("bridge.crash.points", 40, "how many of the operations on the disk the process dies at, evenly spread; 0 for each, in each way")
 
 // TestACrashAtAnyOperationOnTheDiskLosesNothing lets the process die before the n-th write, sync, creation, renaming or removal of a file in
 // a short life that has all in it: a snapshot, changes, a sink that is away so that changes go to disk, a stop and a start, a relist; flushes,
-// compactions and new lists of files. What was not synced is lost, or half of its blocks, or none: a torn write. It then starts again from what is
+// compactions and new lists of files. What was not synced is lost, or half of its blocks, or none, or half of
+// the write that was under way has come to the disk. It then starts again from what is
 // left, lives on to the end, and what the sinks have is compared with what the server did: nothing is missing, nothing is out of order, and again
 // comes only what was not committed, with the same id.
 func TestACrashAtAnyOperationOnTheDiskLosesNothing(t *testing.T) {
@@ -39,22 +40,19 @@ func TestACrashAtAnyOperationOnTheDiskLosesNothing(t *testing.T) {
 	if total < 200 {
 		t.Fatalf("a life has only %d operations on the disk", total)
 	}
-	every, percents := max(1, total/max(1, *crashPoints)), []int{0}
-	if *crashPoints == 0 {
-		every, percents = 1, []int{0, 50, 100}
-	}
+	every := max(1, total/max(1, *crashPoints))
 	tried, hit := 0, map[string]int{}
 	for n := 1; n <= total && !t.Failed(); n += every {
-		for i := range percents {
-			percent := percents[i]
-			if len(percents) == 1 {
-				percent = []int{0, 50, 100}[tried%3]
-			}
+		ways := []int{0, 50, 100, torn}
+		if *crashPoints > 0 {
+			ways = ways[n/every%4:][:1]
+		}
+		for _, percent := range ways {
 			t.Run(fmt.Sprintf("operation %d, %d %% of what was not synced stays", n, percent), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					c := newCrash(t, n, percent)
 					c.live()
-					if c.clone != nil || c.died {
+					if c.died {
 						tried++
 						hit[c.where]++
 					}
@@ -65,6 +63,9 @@ func TestACrashAtAnyOperationOnTheDiskLosesNothing(t *testing.T) {
 	t.Logf("the process died at %d of about %d operations on the disk: %v", tried, total, hit)
 }
 
+// torn is, in place of how many percent of what was not synced stay: all of it, and half of the write that was under way.
+const torn = -1
+
 // crash is a life that ends once, at an operation on the disk.
 type crash struct {
 	*model
@@ -74,10 +75,11 @@ type crash struct {
 	where   string // what it died at
 	kept    int64  // the watermark that was said to be committed before it died
 
-	mu    sync.Mutex
-	count int            // guarded by mu: operations so far
-	kinds map[string]int // guarded by mu: of the operations
-	clone *vfs.MemFS     // guarded by mu: what the crash left
+	mu      sync.Mutex
+	tearing bool           // guarded by mu: the next write is torn
+	count   int            // guarded by mu: operations so far
+	kinds   map[string]int // guarded by mu: of the operations
+	clone   *vfs.MemFS     // guarded by mu: what the crash left
 }
 
 func newCrash(t *testing.T, at, percent int) *crash {
@@ -93,7 +95,7 @@ func newCrash(t *testing.T, at, percent int) *crash {
 	m.unit.Reflector.PageSize, m.unit.Reflector.DisableWatchList = 3, true
 	m.features = testkit.Features{}
 	c := &crash{model: m, at: at, percent: percent, kinds: map[string]int{}}
-	m.disk = func(fs vfs.FS) vfs.FS { return errorfs.Wrap(fs, errorfs.InjectorFunc(c.before)) }
+	m.disk = func(fs vfs.FS) vfs.FS { return counted{errorfs.Wrap(tearable{fs, c}, errorfs.InjectorFunc(c.before)), c} }
 	return c
 }
 
@@ -109,12 +111,79 @@ func (c *crash) before(op errorfs.Op) error {
 	if c.count != c.at {
 		return nil
 	}
-	if l := c.life; l != nil {
+	c.where = sort(op)
+	if c.percent == torn && (op.Kind == errorfs.OpFileWrite || op.Kind == errorfs.OpFileWriteAt) {
+		c.tearing = true
+		c.where += ", torn"
+		return nil
+	}
+	c.dieLocked()
+	return nil
+}
+
+func (c *crash) dieLocked() {
+	if c.life != nil {
 		c.kill()
 	}
-	c.where = sort(op)
-	c.clone = c.fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: c.percent, RNG: rand.New(rand.NewPCG(uint64(c.at), 0))})
-	return nil
+	percent := c.percent
+	if percent == torn {
+		percent = 100
+	}
+	c.clone = c.fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rand.New(rand.NewPCG(uint64(c.at), 0))})
+}
+
+// tear is called for each write, and dies when half of it is written, if it is the one.
+func (c *crash) tear(p []byte, write func([]byte) (int, error)) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.tearing {
+		return write(p)
+	}
+	c.tearing = false
+	n, err := write(p[:len(p)/2])
+	c.dieLocked()
+	if err != nil {
+		return n, err
+	}
+	rest, err := write(p[n:])
+	return n + rest, err
+}
+
+// counted is a disk that counts what is done to recycled files too.
+type counted struct {
+	*errorfs.FS
+	crash *crash
+}
+
+func (d counted) ReuseForWrite(oldName, newName string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	file, err := d.FS.ReuseForWrite(oldName, newName, category)
+	return errorfs.WrapFile(file, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		op.Path = newName
+		return d.crash.before(op)
+	})), err
+}
+
+// tearable is a disk with files whose writes may be torn.
+type tearable struct {
+	vfs.FS
+	crash *crash
+}
+
+type tearableFile struct {
+	vfs.File
+	crash *crash
+}
+
+func (f tearableFile) Write(p []byte) (int, error) { return f.crash.tear(p, f.File.Write) }
+
+func (d tearable) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	file, err := d.FS.Create(name, category)
+	return tearableFile{file, d.crash}, err
+}
+
+func (d tearable) ReuseForWrite(oldName, newName string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	file, err := d.FS.ReuseForWrite(oldName, newName, category)
+	return tearableFile{file, d.crash}, err
 }
 
 // sort is the sort of an operation, for the report.
