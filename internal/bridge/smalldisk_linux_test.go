@@ -64,7 +64,7 @@ func TestARealDiskThatFillsUpAndIsFreedUnderLoadLosesNothing(t *testing.T) {
 				}
 				lines = append(lines, r.churn(7000, 7100)...)
 			}
-			if !strings.Contains(stuck, "is full: the state directory takes no writes; free space") {
+			if !strings.Contains(stuck, "is full: nothing can be committed; free space") {
 				t.Fatalf("round %d: on a full disk it is not stuck: %s", round, stuck)
 			}
 			time.Sleep(time.Minute)

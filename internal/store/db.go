@@ -25,14 +25,14 @@ import (
 // FormatVersion of the keys and values in the database. A directory of another version is refused.
 const FormatVersion = "1"
 
-// Errors that a caller decides by.
+// Errors that a caller decides by. Each reads on from "state directory <name> …".
 var (
 	// ErrInUse: another process has the state directory open.
-	ErrInUse = errors.New("state directory is in use by another process")
+	ErrInUse = errors.New("is in use by another process")
 	// ErrForeign: the directory holds something else, or state of another format.
-	ErrForeign = errors.New("not a state directory of this version of the bridge")
+	ErrForeign = errors.New("is not one of this version of the bridge")
 	// ErrOtherCluster: the state was made with another cluster.
-	ErrOtherCluster = errors.New("state directory belongs to another cluster")
+	ErrOtherCluster = errors.New("belongs to another cluster")
 )
 
 // Options of the state database. Zero values mean the documented default.
@@ -158,7 +158,7 @@ func checkDir(dir string) error {
 		return fmt.Errorf("state directory %s: %w", dir, err)
 	}
 	if len(entries) > 0 && !holdsDatabase(entries) {
-		return fmt.Errorf("state directory %s: %w: it holds other files; choose an empty directory with state.dir", dir, ErrForeign)
+		return fmt.Errorf("state directory %s %w: it holds other files; choose an empty directory with state.dir", dir, ErrForeign)
 	}
 	return checkManifest(dir, entries)
 }
@@ -195,7 +195,7 @@ func holdsDatabase(entries []fs.DirEntry) bool {
 func openError(dir string, err error) error {
 	switch {
 	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.EWOULDBLOCK), strings.Contains(err.Error(), "lock held"):
-		return fmt.Errorf("state directory %s: %w; stop it, or give this one another directory with state.dir", dir, ErrInUse)
+		return fmt.Errorf("state directory %s %w; stop it, or give this one another directory with state.dir", dir, ErrInUse)
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		return fmt.Errorf("state directory %s is not writable: %w; make it so, or choose another with state.dir", dir, err)
 	case errors.Is(err, syscall.ENOSPC):
@@ -215,7 +215,7 @@ func (db *DB) checkFormat() error {
 		return db.set(metaKey("format"), []byte(FormatVersion))
 	}
 	if string(version) != FormatVersion {
-		return fmt.Errorf("state directory %s: %w: it has format %q, this bridge reads %q; use the bridge that wrote it, or another directory",
+		return fmt.Errorf("state directory %s %w: it has format %q, this bridge reads %q; use the bridge that wrote it, or another directory",
 			db.dir, ErrForeign, version, FormatVersion)
 	}
 	return nil
@@ -234,7 +234,7 @@ func (db *DB) BindCluster(id string) error {
 	case known == nil:
 		return db.set(metaKey("cluster"), []byte(id))
 	case string(known) != id:
-		return fmt.Errorf("state directory %s: %w: it was made with cluster %s, this one is %s; give each cluster its own state.dir", db.dir, ErrOtherCluster, known, id)
+		return fmt.Errorf("state directory %s %w: it was made with cluster %s, this one is %s; give each cluster its own state.dir", db.dir, ErrOtherCluster, known, id)
 	default:
 		return nil
 	}

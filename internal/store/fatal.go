@@ -72,7 +72,7 @@ func (db *DB) damaged(info pebble.DataCorruptionInfo) {
 
 // damagedError says what can be done about damage.
 func damagedError(dir, what string) error {
-	return fmt.Errorf("%s: %w, nothing was changed: restore %s from a copy, or move it away to start with a new snapshot", what, ErrDamaged, dir)
+	return fmt.Errorf("state directory %s: %w: %s; nothing was changed: restore it from a copy, or move it away to start with a new snapshot", dir, ErrDamaged, strings.TrimPrefix(what, "state database: "))
 }
 
 // pebbleLogger passes Pebble's messages on. Its Infof are many and of use to nobody but a debugger.

@@ -18,7 +18,7 @@ var (
 	// ErrNoState: no bridge has left state in the directory.
 	ErrNoState = errors.New("there is no state")
 	// ErrDamaged: a file of the database is not what was written.
-	ErrDamaged = errors.New("the files of the state directory are damaged")
+	ErrDamaged = errors.New("its files are damaged")
 )
 
 // Inspector reads a state directory that no bridge has open: for people who want to know what a bridge knows. It changes
@@ -72,7 +72,7 @@ func checkExisting(dir string) error {
 	case err != nil:
 		return fmt.Errorf("state directory %s can't be read: %w", dir, err)
 	case !holdsDatabase(entries):
-		return fmt.Errorf("state directory %s: %w: it holds other files", dir, ErrForeign)
+		return fmt.Errorf("state directory %s %w: it holds other files", dir, ErrForeign)
 	default:
 		return nil
 	}
@@ -83,7 +83,7 @@ func existingError(dir string, err error) error {
 	known := openError(dir, err)
 	switch {
 	case errors.Is(known, ErrInUse):
-		return fmt.Errorf("state directory %s: %w: stop the bridge that runs with it first", dir, ErrInUse)
+		return fmt.Errorf("state directory %s %w: stop the bridge that runs with it first", dir, ErrInUse)
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		return fmt.Errorf("state directory %s can't be locked, which reading it takes too: %w; do this as the user that the bridge runs as, or with a copy", dir, err)
 	default:
@@ -98,7 +98,7 @@ func (db *DB) checkWritten() error {
 	case err != nil:
 		return db.readError(err)
 	case version == nil:
-		return fmt.Errorf("state directory %s: %w: its database bears no format: no bridge wrote it, or its MANIFEST is damaged", db.dir, ErrForeign)
+		return fmt.Errorf("state directory %s %w: its database bears no format: no bridge wrote it, or its MANIFEST is damaged", db.dir, ErrForeign)
 	default:
 		return db.checkFormat()
 	}

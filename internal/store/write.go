@@ -11,7 +11,7 @@ import (
 )
 
 // ErrUnavailable: the disk is full or read-only. Nothing is lost: what was to be written can be written again later.
-var ErrUnavailable = errors.New("the state directory takes no writes")
+var ErrUnavailable = errors.New("nothing can be committed")
 
 // writes are those under way.
 type writes struct {
