@@ -95,7 +95,9 @@ func newCrash(t *testing.T, at, percent int) *crash {
 	m.unit.Reflector.PageSize, m.unit.Reflector.DisableWatchList = 3, true
 	m.features = testkit.Features{}
 	c := &crash{model: m, at: at, percent: percent, kinds: map[string]int{}}
-	m.disk = func(fs vfs.FS) vfs.FS { return counted{errorfs.Wrap(tearable{fs, c}, errorfs.InjectorFunc(c.before)), c} }
+	m.disk = func(fs vfs.FS) vfs.FS {
+		return counted{errorfs.Wrap(tearable{fs, c}, errorfs.InjectorFunc(c.before)), c}
+	}
 	return c
 }
 

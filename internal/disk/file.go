@@ -56,9 +56,7 @@ func (t *table) SyncTo(length int64) (full bool, err error) {
 
 // failLater passes on that a sync failed, when the disk takes writes again: Pebble makes the table anew at once.
 func (t *table) failLater(err error) error {
-	if t.fs.waitsFor(err) {
-		_ = t.fs.retry(err, func() error { return t.fs.probe(t.name + ".probe") }) // err says all of it
-	}
+	_ = t.fs.retry(err, func() error { return t.fs.probe(t.name + ".probe") }) // err says all of it
 	return err
 }
 

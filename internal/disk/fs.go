@@ -19,12 +19,15 @@ type Config struct {
 	// Changed is told why when the disk begins to refuse writes, and nil when it has taken everything that waited. It is called by
 	// whoever writes, one call at a time, and must not write itself. May be nil.
 	Changed func(why error)
+	// Failed is told when a write fails for another reason than the disk's space: the disk is broken. It has to end the process; the
+	// operation never returns, since Pebble answers such an error with a crash. Nil: the error is passed on.
+	Failed func(err error)
 	// Synced is told how many bytes of a journal are on disk, after each sync. May be nil.
 	Synced func(name string, length int64)
 }
 
 // FS is a file system that waits while the disk under it is full or read-only. It does so from the call of BePatient on: before it, and
-// for what has nothing to do with the disk's space, errors are passed on.
+// where nobody is named to be told that the disk is broken, errors are passed on.
 type FS struct {
 	vfs.FS
 	cfg     Config
@@ -57,9 +60,18 @@ func (f *FS) try(op func() error) error { return f.retry(op(), op) }
 
 // retry repeats an operation that ended with err until the disk takes it.
 func (f *FS) retry(err error, op func() error) error {
-	if !f.waitsFor(err) {
-		return err
+	if f.waitsFor(err) {
+		err = f.wait(err, op)
 	}
+	if err != nil && f.patient.Load() && f.cfg.Failed != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
+		f.cfg.Failed(err)
+		select {}
+	}
+	return err
+}
+
+// wait repeats an operation until it does not fail for want of space.
+func (f *FS) wait(err error, op func() error) error {
 	f.stall.enter(err)
 	defer f.stall.leave()
 	for f.waitsFor(err) {

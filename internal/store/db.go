@@ -99,7 +99,7 @@ func newDB(o Options) *DB {
 	db := &DB{dir: o.Dir, sync: pebble.NoSync, writes: newWrites(), fatal: newFatal(o.Fatal, log)}
 	if o.Dir != "" {
 		db.sync = pebble.Sync
-		db.disk = newDiskState(o, log)
+		db.disk = newDiskState(o, db.fatal)
 	}
 	return db
 }
@@ -179,7 +179,7 @@ func checkManifest(dir string, entries []fs.DirEntry) error {
 		return openError(dir, err)
 	}
 	if !found.Exists {
-		return openError(dir, fmt.Errorf("%w: there is data, and no manifest that says which", ErrDamaged))
+		return damagedError(dir, "there is data, and no MANIFEST that says which")
 	}
 	return nil
 }
@@ -194,6 +194,8 @@ func holdsDatabase(entries []fs.DirEntry) bool {
 
 func openError(dir string, err error) error {
 	switch {
+	case errors.Is(err, ErrDamaged):
+		return err
 	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.EWOULDBLOCK), strings.Contains(err.Error(), "lock held"):
 		return fmt.Errorf("state directory %s %w; stop it, or give this one another directory with state.dir", dir, ErrInUse)
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):

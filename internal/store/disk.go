@@ -27,10 +27,16 @@ type diskState struct {
 	asked time.Time // guarded by mu: when room was found out
 }
 
-func newDiskState(o Options, log *slog.Logger) *diskState {
+func newDiskState(o Options, fatal *fatal) *diskState {
+	log := fatal.log
 	d := &diskState{inner: cmp.Or(o.FS, vfs.Default), dir: o.Dir, log: log, room: true}
 	d.extent = extent{files: d.inner, dir: o.Dir}
-	d.files = disk.New(d.inner, disk.Config{Changed: d.changed, Synced: d.extent.synced})
+	d.files = disk.New(d.inner, disk.Config{
+		Changed: d.changed, Synced: d.extent.synced,
+		Failed: func(err error) {
+			fatal.because(fmt.Errorf("state directory %s can't be written: %w; nothing is lost: see to the disk, or start with a copy on another", o.Dir, err))
+		},
+	})
 	d.metrics = newMetrics(o.Registerer, d.free)
 	return d
 }

@@ -85,7 +85,7 @@ func (d *diskState) checkManifest() error {
 		return err
 	}
 	if readable < length {
-		return fmt.Errorf("%w: of the %d bytes of %s only the first %d are what was written", ErrDamaged, length, name, readable)
+		return damagedError(d.dir, fmt.Sprintf("of the %d bytes of %s only the first %d are what was written", length, name, readable))
 	}
 	return nil
 }

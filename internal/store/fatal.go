@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -67,7 +68,7 @@ func (f *fatal) because(err error) {
 // damaged is called when a file is not what was written, whoever reads it.
 func (db *DB) damaged(info pebble.DataCorruptionInfo) {
 	what, _, _ := strings.Cut(fmt.Sprint(info.Details), "\n")
-	db.fatal.because(damagedError(db.dir, fmt.Sprintf("%s: %s", info.Path, what)))
+	db.fatal.because(damagedError(db.dir, fmt.Sprintf("%s: %s", path.Base(info.Path), what)))
 }
 
 // damagedError says what can be done about damage.

@@ -87,6 +87,7 @@ type unwell struct {
 	disk     *faults
 	registry *prometheus.Registry
 	log      *bytes.Buffer // of one writer at a time: what is logged at Error and Info about the disk
+	fatal    func(error)   // nil: fails the test
 	ix       *store.Indexer
 	acked    map[resource.Key]string // key -> version that a commit has promised to keep
 	count    int
@@ -94,10 +95,12 @@ type unwell struct {
 
 func (u *unwell) open(fs *vfs.MemFS) {
 	u.mem, u.log, u.registry = fs, &bytes.Buffer{}, prometheus.NewRegistry()
+	if u.fatal == nil {
+		u.fatal = func(err error) { u.t.Errorf("the database can't go on: %v", err) }
+	}
 	db, err := store.Open(store.Options{
 		Dir: "state", FS: faulty{errorfs.Wrap(fs, u.disk)}, CacheBytes: 1 << 20, MemTableBytes: 256 << 10, Registerer: u.registry,
-		Log:   slog.New(slog.NewTextHandler(u.log, nil)),
-		Fatal: func(err error) { u.t.Errorf("the database can't go on: %v", err) },
+		Log: slog.New(slog.NewTextHandler(u.log, nil)), Fatal: u.fatal,
 	})
 	ok(u.t, err)
 	u.DB, u.ix = db, newIndexer(u.t, db, nil)

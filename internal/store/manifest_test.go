@@ -119,8 +119,10 @@ func TestAListOfFilesThatACrashHasCutOffIsNotTakenForDamage(t *testing.T) {
 func TestWithoutANoteOfItsLengthAListOfFilesIsTakenAsItIs(t *testing.T) {
 	left := leaveTables(t)
 	for name, harm := range map[string]func(file string) error{
-		"none":    os.Remove,
-		"garbage": func(file string) error { return os.WriteFile(file, []byte("MANIFEST-000001 99999999999999999999"), 0o600) },
+		"none": os.Remove,
+		"garbage": func(file string) error {
+			return os.WriteFile(file, []byte("MANIFEST-000001 99999999999999999999"), 0o600)
+		},
 	} {
 		dir := copyOf(t, left)
 		ok(t, harm(filepath.Join(dir, "manifest.extent")))
