@@ -10,7 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// ErrUnavailable: the disk is full or read-only. Nothing is lost: what was to be written can be written again later.
+// ErrUnavailable is the error while the disk is full or read-only. Nothing is lost: what was to be written can be written again later.
 var ErrUnavailable = errors.New("nothing can be committed")
 
 // writes are those under way.
