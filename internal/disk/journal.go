@@ -15,6 +15,7 @@ type journal struct {
 	table
 	written int64  // bytes
 	tail    []byte // the last of them: what is not synced
+	named   bool   // its name is on disk
 }
 
 // Write implements vfs.File.
@@ -46,6 +47,13 @@ func (j *journal) synced(err error) error {
 	if err = j.fs.retry(err, j.rewrite); err != nil {
 		return err
 	}
+	if !j.named {
+		// Pebble syncs the directory only when it has put the name of a new MANIFEST there too, which a crash could keep without the file.
+		if err := j.fs.try(func() error { return j.fs.syncDir(j.fs.PathDir(j.name)) }); err != nil {
+			return err
+		}
+		j.named = true
+	}
 	j.tail = j.tail[:0]
 	if cap(j.tail) > maxTail/4 {
 		j.tail = nil
@@ -54,6 +62,14 @@ func (j *journal) synced(err error) error {
 		j.fs.cfg.Synced(j.name, j.written)
 	}
 	return nil
+}
+
+func (f *FS) syncDir(name string) error {
+	dir, err := f.FS.OpenDir(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // rewrite writes what is not synced in its place, over a second handle: the kernel tells a failed sync only once to the first.
