@@ -117,7 +117,7 @@ func (c *crash) before(op errorfs.Op) error {
 		return nil
 	}
 	c.where = sort(op)
-	if c.percent == torn && (op.Kind == errorfs.OpFileWrite || op.Kind == errorfs.OpFileWriteAt) {
+	if c.percent == torn && op.Kind == errorfs.OpFileWrite {
 		c.tearing = true
 		c.where += ", torn"
 		return nil
@@ -266,12 +266,17 @@ func (c *crash) steps() []func() {
 			}
 		}
 	}
+	again := func() {
+		if c.life == nil { // else it has died while it stopped, and runs again
+			c.start()
+		}
+	}
 	return []func(){
 		write(10), c.start, sleep(time.Second),
 		write(5), sleep(150 * time.Millisecond), write(5), sleep(time.Second),
 		func() { c.note("%s", c.cluster.removeSome()) }, sleep(time.Second),
 		func() { c.brokers[1].set(away) }, write(60), sleep(7 * time.Second), write(100), sleep(7 * time.Second),
-		c.stopLife, write(5), c.start, sleep(time.Second), write(5), sleep(7 * time.Second),
+		c.stopLife, write(5), again, sleep(time.Second), write(5), sleep(7 * time.Second),
 		func() { c.brokers[1].set(calm) }, sleep(3 * time.Second), write(60), sleep(time.Second), write(60), sleep(time.Second),
 		func() { c.note("%s", c.cluster.expire()) }, write(3), func() { c.note("%s", c.cluster.expire()); c.cluster.CutWatches() },
 		sleep(3 * time.Second), write(60), sleep(time.Second), write(60), sleep(time.Second), c.cluster.Bookmark, sleep(time.Second),

@@ -44,8 +44,8 @@ func noise(seed int) string {
 	return hex.EncodeToString(b)
 }
 
-// churn makes changes of pods with contents that fill a memtable soon, and gives the events that they are.
-func (r *rig) churn(from, to int) (lines []string) {
+// churnNoise makes changes of pods with contents that fill a memtable soon, and gives the events that they are.
+func (r *rig) churnNoise(from, to int) (lines []string) {
 	for i := from; i < to; i++ {
 		name := fmt.Sprint("p", i%7)
 		r.Update(resource.MakeKey("shop", name), func(obj map[string]any) {
@@ -88,7 +88,7 @@ func TestAFullOrReadOnlyDiskHoldsTheBridgeBackAndEndsNothing(t *testing.T) {
 				expect(t, b, append(lines, "synced")...)
 
 				disk.set(why)
-				lines = r.churn(0, 2000) // more than memory holds
+				lines = r.churnNoise(0, 2000) // more than memory holds
 				time.Sleep(5 * time.Minute)
 				if reasons := fmt.Sprint(r.Ready()); !strings.Contains(reasons, "state: state directory state "+words) {
 					t.Errorf("Ready: %s", reasons)
@@ -172,4 +172,57 @@ func TestAStopWhileTheDiskIsFullEndsInTimeAndTheRestFollowsAfterTheNextStart(t *
 			t.Errorf("%d ids were sent again, want the one that was not committed: %v", n, ids)
 		}
 	})
+}
+
+// narrow is a disk that says how much is left on it.
+type narrow struct {
+	vfs.FS
+	free *atomic.Uint64
+}
+
+func (n narrow) GetDiskUsage(string) (vfs.DiskUsage, error) {
+	return vfs.DiskUsage{AvailBytes: n.free.Load(), TotalBytes: 1 << 30}, nil
+}
+
+func TestOnANearlyFullDiskReadingWaitsForTheSinksAndNothingIsDropped(t *testing.T) {
+	for _, drop := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			var free atomic.Uint64
+			free.Store(1 << 29)
+			b := calmBroker("sink")
+			r := newRig(t, b)
+			r.wrap = func(fs vfs.FS) vfs.FS { return narrow{fs, &free} }
+			r.cfg.Units[0].Memory, r.cfg.Units[0].DropOldest = 256<<10, drop
+			for i := range 7 {
+				r.Create(resource.MakeKey("shop", fmt.Sprint("p", i)), nil)
+			}
+			r.start()
+			b.seen = 8
+			b.set(away)
+			lines := r.churnNoise(0, 200)
+			time.Sleep(20 * time.Second)
+			onDisk := r.Status().Informers[0].SpoolBytes
+			if onDisk == 0 {
+				t.Fatal("nothing waits on disk")
+			}
+			free.Store(40 << 20) // a twentieth of 1 GiB is 51 MiB
+			r.settle()
+			lines = append(lines, r.churnNoise(200, 1000)...)
+			time.Sleep(time.Minute)
+			if n := r.Status().Informers[0].SpoolBytes; n > onDisk+512<<10 {
+				t.Errorf("on a nearly full disk %d bytes wait, after %d", n, onDisk)
+			}
+			if reasons := fmt.Sprint(r.Ready()); !strings.Contains(reasons, "nearly full") {
+				t.Errorf("Ready: %s", reasons)
+			}
+			b.set(calm) // that makes room by itself
+			time.Sleep(time.Minute)
+			free.Store(1 << 29)
+			r.catchUp()
+			time.Sleep(time.Minute)
+			expect(t, b, lines...)
+			_, err := r.end()
+			ok(t, err)
+		})
+	}
 }

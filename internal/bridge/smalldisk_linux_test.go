@@ -55,14 +55,14 @@ func TestARealDiskThatFillsUpAndIsFreedUnderLoadLosesNothing(t *testing.T) {
 		const rounds, changes = 3, 500
 		for round := range rounds {
 			fill(t, "filler")
-			lines := r.churn(round*changes, (round+1)*changes)
+			lines := r.churnNoise(round*changes, (round+1)*changes)
 			stuck := ""
 			for range 100 {
 				r.settle()
 				if stuck = fmt.Sprint(r.Ready()); strings.Contains(stuck, "is full") {
 					break
 				}
-				lines = append(lines, r.churn(7000, 7100)...)
+				lines = append(lines, r.churnNoise(7000, 7100)...)
 			}
 			if !strings.Contains(stuck, "is full: nothing can be committed; free space") {
 				t.Fatalf("round %d: on a full disk it is not stuck: %s", round, stuck)

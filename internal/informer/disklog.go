@@ -121,12 +121,11 @@ func (d *diskLog) trimmed(before uint64) {
 	d.metrics.diskBytes.Set(float64(d.bytes))
 }
 
-// inUse says whether something is there; full, whether there is no room for more: within its bound, or on the disk.
+// inUse says whether something is there; full, whether there is no room for more.
 func (d *diskLog) inUse() (inUse, full bool) {
-	room := d.informer.cfg.Indexer.Room()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return len(d.stacks) > 0, d.bytes >= d.max || !room
+	return len(d.stacks) > 0, d.bytes >= d.max
 }
 
 // off says that changes do not go to disk for having waited.

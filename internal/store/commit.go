@@ -92,7 +92,12 @@ type Batch struct {
 }
 
 // NewBatch begins a commit.
-func (db *DB) NewBatch() *Batch { return &Batch{db: db, batch: db.pebble.NewBatch()} }
+func (db *DB) NewBatch() *Batch {
+	if db.disk != nil {
+		db.disk.look()
+	}
+	return &Batch{db: db, batch: db.pebble.NewBatch()}
+}
 
 // Settle writes an object's last settled state.
 func (b *Batch) Settle(ix *Indexer, key resource.Key, s Settled) {

@@ -96,6 +96,9 @@ func newDB(o Options) *DB {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
+	if o.Dir == "" {
+		newMetrics(o.Registerer, func() (free, total uint64, ok bool) { return 0, 0, false })
+	}
 	db := &DB{dir: o.Dir, sync: pebble.NoSync, writes: newWrites(), fatal: newFatal(o.Fatal, log)}
 	if o.Dir != "" {
 		db.sync = pebble.Sync

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -22,14 +23,14 @@ type diskState struct {
 	began   time.Time // of the last stall; set and read in changed only
 	extent  extent
 
-	mu    sync.Mutex
-	room  bool      // guarded by mu
-	asked time.Time // guarded by mu: when room was found out
+	scarce atomic.Bool // there is less than the reserve
+	mu     sync.Mutex
+	looked time.Time // guarded by mu: when that was found out
 }
 
 func newDiskState(o Options, fatal *fatal) *diskState {
 	log := fatal.log
-	d := &diskState{inner: cmp.Or(o.FS, vfs.Default), dir: o.Dir, log: log, room: true}
+	d := &diskState{inner: cmp.Or(o.FS, vfs.Default), dir: o.Dir, log: log}
 	d.extent = extent{files: d.inner, dir: o.Dir}
 	d.files = disk.New(d.inner, disk.Config{
 		Changed: d.changed, Synced: d.extent.synced,
@@ -86,30 +87,26 @@ const maxReserve = 64 << 20
 func reserve(total uint64) uint64 { return min(maxReserve, total/20) }
 
 // Room says whether there is space enough to put changes on disk that wait for a sink. It is false before the disk is full, so that what is
-// there already can be settled and dropped. The answer is up to a second old.
-func (ix *Indexer) Room() bool {
-	d := ix.db.disk
-	return d == nil || d.hasRoom()
-}
+// there already can be settled and dropped. It does no I/O: the answer is that of the last commit.
+func (ix *Indexer) Room() bool { return ix.db.disk == nil || !ix.db.disk.scarce.Load() }
 
-func (d *diskState) hasRoom() bool {
+// look finds out, once a second, how much space is left.
+func (d *diskState) look() {
 	d.mu.Lock()
-	known, room := time.Since(d.asked) < time.Second, d.room
+	recent := time.Since(d.looked) < time.Second
+	if !recent {
+		d.looked = time.Now()
+	}
 	d.mu.Unlock()
-	if known {
-		return room
+	if recent {
+		return
 	}
 	free, total, ok := d.free()
-	room = !ok || free >= reserve(total)
-	d.mu.Lock()
-	before := d.room
-	d.room, d.asked = room, time.Now()
-	d.mu.Unlock()
-	if before && !room {
+	scarce := ok && free < reserve(total)
+	if before := d.scarce.Swap(scarce); scarce && !before {
 		d.log.Error("the state directory is nearly full: no more changes are put there, and reading waits for the sinks",
 			"dir", d.dir, "free_bytes", free, "reserve_bytes", reserve(total), "remedy", "free space, or make the volume larger")
 	}
-	return room
 }
 
 // Health is why the state directory needs somebody's attention, nil when it does not.
@@ -120,7 +117,7 @@ func (db *DB) Health() error {
 	if err := db.disk.err(); err != nil {
 		return err
 	}
-	if !db.disk.hasRoom() {
+	if db.disk.scarce.Load() {
 		return fmt.Errorf("state directory %s is nearly full: what waits for a sink is not put there any more; free space, or make the volume larger", db.dir)
 	}
 	return nil
