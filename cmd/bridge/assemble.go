@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
 	"path/filepath"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -104,7 +105,10 @@ func (a *assembler) openState(clusterID string) (*store.DB, error) {
 	if a.config.State.Mode == "memory" {
 		dir = ""
 	}
-	db, err := store.Open(store.Options{Dir: dir, Log: a.log})
+	db, err := store.Open(store.Options{Dir: dir, Log: a.log, Registerer: a.registry, Fatal: func(err error) {
+		a.log.Error("bridge failed", "err", err)
+		os.Exit(exitFailed) // its parts may wait for the state, and could not be stopped in order
+	}})
 	if err != nil {
 		return nil, err
 	}

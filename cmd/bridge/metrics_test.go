@@ -54,7 +54,7 @@ func (n *names) Unregister(prometheus.Collector) bool { return false }
 func everyMetric(t *testing.T) map[string]bool {
 	t.Helper()
 	n := &names{found: map[string]bool{}}
-	db, err := store.Open(store.Options{})
+	db, err := store.Open(store.Options{Registerer: n})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -187,7 +187,7 @@ func TestAResetDoesNotPretendToMendDamagedFiles(t *testing.T) {
 	}
 	for _, args := range [][]string{{"reset", "pods", "--yes"}, {"reset", "pods", "--yes", "--keep-objects"}, {"ls"}} {
 		code, _, stderr := runState(t, dir, args...)
-		if code != exitFailed || !strings.Contains(stderr, "are damaged, nothing was changed: restore ") {
+		if code != exitFailed || !strings.Contains(stderr, "; nothing was changed: restore it from a copy") {
 			t.Errorf("%v: %d, %q", args, code, stderr)
 		}
 	}

@@ -174,6 +174,7 @@ func (b *Bridge) run(ctx context.Context) error {
 	read, stopReading := context.WithCancelCause(ctx)
 	defer stopReading(errDone)
 	context.AfterFunc(hard, func() { stopReading(context.Cause(hard)) })
+	defer context.AfterFunc(hard, b.cfg.DB.Release)() // what waits for the disk too; not at a good end
 
 	services, commits := newStage(hard, failed), newStage(hard, failed)
 	publishing, units := newStage(hard, failed), newStage(hard, failed)

@@ -66,11 +66,13 @@ type model struct {
 	commit   time.Duration
 
 	fs      *vfs.MemFS
-	life    *life    // the process that runs; nil when none does
-	clean   bool     // the last run ended with everything sent
-	states  []state  // that each run began with
-	rewinds []moment // of the cluster
-	frozen  bool     // the cluster was rewound and the bridge has not worked through it: versions must not pass its watermark
+	disk    func(vfs.FS) vfs.FS // put between the state and fs; nil for nothing
+	tables  uint64              // bytes after which the state goes from its log into tables
+	life    *life               // the process that runs; nil when none does
+	clean   bool                // the last run ended with everything sent
+	states  []state             // that each run began with
+	rewinds []moment            // of the cluster
+	frozen  bool                // the cluster was rewound and the bridge has not worked through it: versions must not pass its watermark
 	causes  map[string]int
 	trace   []string
 }
@@ -89,7 +91,7 @@ type life struct {
 
 func newModel(t *testing.T, seed uint64) *model {
 	rng := rand.New(rand.NewPCG(seed, 0))
-	m := &model{t: t, rng: rng, fs: vfs.NewCrashableMem(), causes: map[string]int{}}
+	m := &model{t: t, rng: rng, fs: vfs.NewCrashableMem(), tables: 256 << 10, causes: map[string]int{}}
 	typ := pods
 	if m.one(3) {
 		typ = widgets
@@ -216,7 +218,11 @@ func (m *model) start() {
 
 // open opens the state, with little memory so that it often has to go to its disk.
 func (m *model) open() *store.DB {
-	db, err := store.Open(store.Options{Dir: "state", FS: m.fs, CacheBytes: 1 << 20, MemTableBytes: 256 << 10})
+	var disk vfs.FS = m.fs
+	if m.disk != nil {
+		disk = m.disk(disk)
+	}
+	db, err := store.Open(store.Options{Dir: "state", FS: disk, CacheBytes: 1 << 20, MemTableBytes: m.tables})
 	if err != nil {
 		m.t.Fatal(err)
 	}

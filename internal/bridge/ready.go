@@ -34,7 +34,7 @@ func (b *Bridge) Ready() []Reason {
 			reasons = append(reasons, Reason{Component: "sink " + name, Message: cmp.Or(s.LastError, "not connected yet")})
 		}
 	}
-	if err := b.committer.Err(); err != nil {
+	if err := b.stateErr(); err != nil {
 		reasons = append(reasons, Reason{Component: "state", Message: err.Error()})
 	}
 	slices.SortFunc(reasons, func(a, b Reason) int { return strings.Compare(a.Component, b.Component) })
@@ -72,3 +72,6 @@ func (u *unit) lagging(s *informer.Status) string {
 	}
 	return ""
 }
+
+// stateErr is what is wrong with the state directory: with the disk, or else with the last commit.
+func (b *Bridge) stateErr() error { return cmp.Or(b.cfg.DB.Health(), b.committer.Err()) }

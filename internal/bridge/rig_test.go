@@ -27,6 +27,8 @@ type rig struct {
 	fs  *vfs.MemFS
 	cfg bridge.Config // of the next start
 	log *logBuffer
+	// wrap puts something between the state and its disk; nil for nothing.
+	wrap func(vfs.FS) vfs.FS
 
 	*bridge.Bridge
 	db   *store.DB
@@ -70,7 +72,11 @@ func (r *rig) addSink(name string, sink sinks.Sink) {
 func (r *rig) start() {
 	r.t.Helper()
 	var err error
-	r.db, err = store.Open(store.Options{Dir: "state", FS: r.fs, CacheBytes: 1 << 20, MemTableBytes: 256 << 10})
+	var disk vfs.FS = r.fs
+	if r.wrap != nil {
+		disk = r.wrap(disk)
+	}
+	r.db, err = store.Open(store.Options{Dir: "state", FS: disk, CacheBytes: 1 << 20, MemTableBytes: 256 << 10, Log: r.cfg.Log})
 	ok(r.t, err)
 	r.cfg.DB = r.db
 	r.Bridge, err = bridge.New(r.cfg)

@@ -66,7 +66,7 @@ type StateStatus struct {
 // Status says where everything stands.
 func (b *Bridge) Status() Status {
 	s := Status{Cluster: b.cfg.Cluster, State: StateStatus{Dir: b.cfg.DB.Dir(), Bytes: b.cfg.DB.DiskBytes()}}
-	if err := b.committer.Err(); err != nil {
+	if err := b.stateErr(); err != nil {
 		s.State.CommitError = err.Error()
 	}
 	for _, u := range b.units {

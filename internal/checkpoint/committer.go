@@ -97,7 +97,7 @@ func (c *Committer) Run(ctx context.Context) error {
 		case <-tick.C:
 		case <-c.wake:
 		}
-		if err := c.Commit(); err != nil {
+		if err := c.Commit(); err != nil && !errors.Is(err, store.ErrUnavailable) { // of which the database tells, once
 			c.cfg.Log.Error("commit failed, will be tried again", "err", err)
 		}
 	}

@@ -269,8 +269,8 @@ func (i *Informer) Status() Status {
 	var s Status
 	s.LogChanges, s.LogBytes, s.LogCapacity = i.log.stats()
 	s.DiskBytes = i.disk.size()
-	inUse, full := i.disk.inUse()
-	s.DiskFull = inUse && full && !i.cfg.DropOldest
+	inUse, _ := i.disk.inUse()
+	s.DiskFull = inUse && i.blocked()
 	s.Gaps = i.metrics.gapsTold()
 	for _, l := range i.listeners {
 		s.Listeners = append(s.Listeners, ListenerStatus{Sink: l.cfg.Name, InFlight: l.inFlight(), Dropped: int(l.dropped.Load()), Oldest: l.oldest()})

@@ -11,12 +11,15 @@ import (
 	"github.com/kubebridge/bridge/internal/store"
 )
 
-// errDiskFull is logged while a full disk budget holds the reading back.
-var errDiskFull = errors.New("the log on disk has reached its bound")
+// errDiskFull is logged while a full disk budget, or a disk that is nearly full, holds the reading back.
+var errDiskFull = errors.New("there is no room left for the log on disk")
 
-// makeRoom waits until there is room in the log's memory. While sinks keep up that is soon; when what waits is old it goes to disk, and
-// from then on whatever does not fit follows at once.
+// makeRoom waits until commits can be made, since what can't be committed stays in memory, and until there is room in the log's. While
+// sinks keep up that is soon; when what waits is old it goes to disk, and from then on whatever does not fit follows at once.
 func (i *Informer) makeRoom(ctx context.Context) error {
+	if err := i.cfg.Indexer.WaitAvailable(ctx); err != nil {
+		return err
+	}
 	for i.log.full() {
 		if i.spilling() {
 			i.spoolOrWait(ctx, time.Now())
@@ -33,7 +36,13 @@ func (i *Informer) makeRoom(ctx context.Context) error {
 // spilling says whether what does not fit may go to disk at once.
 func (i *Informer) spilling() bool {
 	inUse, full := i.disk.inUse()
-	return inUse && (!full || i.cfg.DropOldest)
+	return inUse && (!full || i.cfg.DropOldest) && i.cfg.Indexer.Room()
+}
+
+// blocked says whether nothing more may go to disk. A disk that is nearly full is no reason to drop anything: what fills it may be others'.
+func (i *Informer) blocked() bool {
+	_, full := i.disk.inUse()
+	return full && !i.cfg.DropOldest || !i.cfg.Indexer.Room()
 }
 
 // spoolOrWait spools; when that fails it says so and waits a moment, since nothing may be dropped.
@@ -45,7 +54,9 @@ func (i *Informer) spoolOrWait(ctx context.Context, by time.Time) {
 	if err == nil || ctx.Err() != nil {
 		return
 	}
-	i.logger.Error("changes can't be written to the log on disk; reading waits", "err", err)
+	if !errors.Is(err, store.ErrUnavailable) { // of which the database tells, once
+		i.logger.Error("changes can't be written to the log on disk; reading waits", "err", err)
+	}
 	select {
 	case <-ctx.Done():
 	case <-time.After(time.Second):
@@ -79,7 +90,7 @@ func (i *Informer) watchAge(ctx context.Context) error {
 		if oldest := i.log.oldest(); oldest.IsZero() || oldest.After(tooOld) {
 			continue
 		}
-		if _, full := i.disk.inUse(); full && !i.cfg.DropOldest {
+		if i.blocked() {
 			if !told {
 				i.logger.Error("reading stops until a sink has taken something", "err", errDiskFull, "bytes", i.disk.size())
 			}

@@ -8,10 +8,8 @@ func (db *DB) WasClean() bool { return db.wasClean }
 
 // BeginRun takes the mark away, before anything is sent.
 func (db *DB) BeginRun() error {
-	if err := db.pebble.Delete(metaKey("clean"), db.sync); err != nil {
-		return wrap(err)
-	}
-	return nil
+	b := db.NewBatch()
+	return db.finish(b.batch, db.sync, b.batch.Delete(metaKey("clean"), nil))
 }
 
 // EndRun sets the mark: everything that was sent is settled, and committed.

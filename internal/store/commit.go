@@ -65,7 +65,9 @@ func (ix *Indexer) BeginEpoch() (Epoch, error) {
 	if err != nil {
 		return e, err
 	}
-	return e, ix.db.set(prefix(spaceEpoch, ix.id), value)
+	b := ix.db.NewBatch()
+	b.put(prefix(spaceEpoch, ix.id), value)
+	return e, ix.db.finish(b.batch, ix.db.sync, b.errs...)
 }
 
 // EndEpoch notes that a list is settled: a rewind from now on is another one. It belongs into the commit of the list's version.
@@ -90,7 +92,12 @@ type Batch struct {
 }
 
 // NewBatch begins a commit.
-func (db *DB) NewBatch() *Batch { return &Batch{db: db, batch: db.pebble.NewBatch()} }
+func (db *DB) NewBatch() *Batch {
+	if db.disk != nil {
+		db.disk.look()
+	}
+	return &Batch{db: db, batch: db.pebble.NewBatch()}
+}
 
 // Settle writes an object's last settled state.
 func (b *Batch) Settle(ix *Indexer, key resource.Key, s Settled) {
@@ -129,7 +136,7 @@ func (b *Batch) SetPosition(ix *Indexer, version resource.Version) {
 func (ix *Indexer) DropTombstones() error {
 	b := ix.db.NewBatch()
 	b.dropTombstones(ix, after(prefix(spaceTombstone, ix.id)))
-	return b.Commit()
+	return ix.db.finish(b.batch, ix.db.sync, b.errs...)
 }
 
 // dropTombstones deletes the records of deleted objects whose tombstone key is before end, but for those of objects that
@@ -173,17 +180,14 @@ func (b *Batch) Empty() bool { return b.batch.Empty() && len(b.errs) == 0 }
 // Len is the size of the batch in bytes.
 func (b *Batch) Len() int { return b.batch.Len() }
 
-// Commit writes everything or nothing, and returns when it is durable. The batch is spent.
+// Commit writes everything or nothing, and returns when it is durable. The batch is spent. With ErrUnavailable the disk is full or
+// read-only, and what was in the batch may yet be written, before that of any later commit: it has to be in the next one too.
 func (b *Batch) Commit() error {
-	defer b.batch.Close()
 	if err := errors.Join(b.errs...); err != nil {
-		return fmt.Errorf("state database: %w", err)
+		return fmt.Errorf("state database: %w", errors.Join(err, b.batch.Close()))
 	}
 	if b.batch.Empty() {
-		return nil
+		return wrap(b.batch.Close())
 	}
-	if err := b.batch.Commit(b.db.sync); err != nil {
-		return fmt.Errorf("state database: commit: %w", err)
-	}
-	return nil
+	return wrapOther(b.db.commit(b.batch))
 }

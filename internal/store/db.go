@@ -12,25 +12,27 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/sstable/block"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // FormatVersion of the keys and values in the database. A directory of another version is refused.
 const FormatVersion = "1"
 
-// Errors that a caller decides by.
+// Errors that a caller decides by. Each reads on from "state directory <name> …".
 var (
 	// ErrInUse: another process has the state directory open.
-	ErrInUse = errors.New("state directory is in use by another process")
+	ErrInUse = errors.New("is in use by another process")
 	// ErrForeign: the directory holds something else, or state of another format.
-	ErrForeign = errors.New("not a state directory of this version of the bridge")
+	ErrForeign = errors.New("is not one of this version of the bridge")
 	// ErrOtherCluster: the state was made with another cluster.
-	ErrOtherCluster = errors.New("state directory belongs to another cluster")
+	ErrOtherCluster = errors.New("belongs to another cluster")
 )
 
 // Options of the state database. Zero values mean the documented default.
@@ -43,8 +45,13 @@ type Options struct {
 	MemTableBytes uint64
 	// FS replaces the file system, for tests of its faults.
 	FS vfs.FS
+	// Fatal is told, once, why the database can't go on: a file is damaged, or the disk fails. It has to end the process: whatever is
+	// written afterwards waits for ever. Nothing is lost by that, what is not committed is read again. Default: log it and exit with 1.
+	Fatal func(error)
 	// Log; default: discarded.
 	Log *slog.Logger
+	// Registerer for metrics; nil for none.
+	Registerer prometheus.Registerer
 }
 
 // DB is the state database of one bridge: settled state, watermarks and identity of all informers.
@@ -56,33 +63,69 @@ type DB struct {
 	close  func() error
 	// wasClean: the run before ended in order, or there was none. Set by Open.
 	wasClean bool
+	disk     *diskState // nil in memory
+	writes   writes
+	fatal    *fatal
+	used     atomic.Uint64 // bytes, when they were last counted
 }
 
 // Open opens the state directory, or makes it. It never repairs or rebuilds: what it does not understand it refuses, with
 // an error that says what to do.
 func Open(o Options) (*DB, error) {
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
 	if o.Dir != "" && o.FS == nil {
 		if err := checkDir(o.Dir); err != nil {
 			return nil, err
 		}
 	}
-	db := &DB{dir: o.Dir, sync: pebble.Sync}
-	if o.Dir == "" {
-		db.sync = pebble.NoSync
-	}
-	p, err := pebble.Open(cmp.Or(o.Dir, "memory"), pebbleOptions(o))
-	if err != nil {
+	db := newDB(o)
+	if err := db.open(o, pebbleOptions(o)); err != nil {
 		return nil, openError(o.Dir, err)
 	}
-	db.pebble = p
-	db.close = sync.OnceValue(p.Close)
 	if err := errors.Join(db.checkFormat(), db.readClean()); err != nil {
-		return nil, errors.Join(err, p.Close())
+		return nil, errors.Join(err, db.Close())
+	}
+	if db.disk != nil {
+		db.disk.files.BePatient() // what went wrong until here is told by an error
 	}
 	return db, nil
+}
+
+// newDB makes a DB without a database.
+func newDB(o Options) *DB {
+	log := o.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	if o.Dir == "" {
+		newMetrics(o.Registerer, func() (free, total uint64, ok bool) { return 0, 0, false })
+	}
+	db := &DB{dir: o.Dir, sync: pebble.NoSync, writes: newWrites(), fatal: newFatal(o.Fatal, log)}
+	if o.Dir != "" {
+		db.sync = pebble.Sync
+		db.disk = newDiskState(o, db.fatal)
+	}
+	return db
+}
+
+// open opens the database.
+func (db *DB) open(o Options, opts *pebble.Options) error {
+	opts.Logger = pebbleLogger{db.fatal.log, db.fatal}
+	if opts.EventListener == nil {
+		opts.EventListener = &pebble.EventListener{DataCorruption: db.damaged}
+	}
+	if db.disk != nil {
+		opts.FS = db.disk.files
+		if err := db.disk.checkManifest(); err != nil {
+			return err
+		}
+	}
+	p, err := db.fatal.whileOpening(func() (*pebble.DB, error) { return pebble.Open(cmp.Or(o.Dir, "memory"), opts) })
+	if err != nil {
+		return err
+	}
+	db.pebble = p
+	db.close = sync.OnceValue(db.shut)
+	return nil
 }
 
 // pebbleOptions are for many small versions and fewer, already compressed bodies: bloom filters, since most look-ups of a
@@ -93,7 +136,6 @@ func pebbleOptions(o Options) *pebble.Options {
 		CacheSize:          cmp.Or(o.CacheBytes, 32<<20),
 		MemTableSize:       cmp.Or(o.MemTableBytes, 16<<20),
 		FormatMajorVersion: pebble.FormatNewest,
-		Logger:             pebbleLogger{o.Log},
 		FS:                 o.FS,
 		DisableWAL:         o.Dir == "",
 	}
@@ -119,7 +161,7 @@ func checkDir(dir string) error {
 		return fmt.Errorf("state directory %s: %w", dir, err)
 	}
 	if len(entries) > 0 && !holdsDatabase(entries) {
-		return fmt.Errorf("state directory %s: %w: it holds other files; choose an empty directory with state.dir", dir, ErrForeign)
+		return fmt.Errorf("state directory %s %w: it holds other files; choose an empty directory with state.dir", dir, ErrForeign)
 	}
 	return checkManifest(dir, entries)
 }
@@ -140,7 +182,7 @@ func checkManifest(dir string, entries []fs.DirEntry) error {
 		return openError(dir, err)
 	}
 	if !found.Exists {
-		return openError(dir, fmt.Errorf("%w: there is data, and no manifest that says which", ErrDamaged))
+		return damagedError(dir, "there is data, and no MANIFEST that says which")
 	}
 	return nil
 }
@@ -155,8 +197,10 @@ func holdsDatabase(entries []fs.DirEntry) bool {
 
 func openError(dir string, err error) error {
 	switch {
+	case errors.Is(err, ErrDamaged):
+		return err
 	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.EWOULDBLOCK), strings.Contains(err.Error(), "lock held"):
-		return fmt.Errorf("state directory %s: %w; stop it, or give this one another directory with state.dir", dir, ErrInUse)
+		return fmt.Errorf("state directory %s %w; stop it, or give this one another directory with state.dir", dir, ErrInUse)
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		return fmt.Errorf("state directory %s is not writable: %w; make it so, or choose another with state.dir", dir, err)
 	case errors.Is(err, syscall.ENOSPC):
@@ -176,7 +220,7 @@ func (db *DB) checkFormat() error {
 		return db.set(metaKey("format"), []byte(FormatVersion))
 	}
 	if string(version) != FormatVersion {
-		return fmt.Errorf("state directory %s: %w: it has format %q, this bridge reads %q; use the bridge that wrote it, or another directory",
+		return fmt.Errorf("state directory %s %w: it has format %q, this bridge reads %q; use the bridge that wrote it, or another directory",
 			db.dir, ErrForeign, version, FormatVersion)
 	}
 	return nil
@@ -195,7 +239,7 @@ func (db *DB) BindCluster(id string) error {
 	case known == nil:
 		return db.set(metaKey("cluster"), []byte(id))
 	case string(known) != id:
-		return fmt.Errorf("state directory %s: %w: it was made with cluster %s, this one is %s; give each cluster its own state.dir", db.dir, ErrOtherCluster, known, id)
+		return fmt.Errorf("state directory %s %w: it was made with cluster %s, this one is %s; give each cluster its own state.dir", db.dir, ErrOtherCluster, known, id)
 	default:
 		return nil
 	}
@@ -226,15 +270,27 @@ func (db *DB) get(key []byte) ([]byte, error) {
 	return out, closer.Close()
 }
 
-func (db *DB) set(key, value []byte) error {
-	if err := db.pebble.Set(key, value, db.sync); err != nil {
-		return fmt.Errorf("state database: %w", err)
+// DiskBytes is what the database takes on disk (or in memory, without a directory). While the disk takes no writes it is what it took
+// before: Pebble counts only between two changes of its list of files.
+func (db *DB) DiskBytes() uint64 {
+	if db.disk == nil {
+		return db.pebble.Metrics().DiskSpaceUsage()
 	}
-	return nil
+	if db.disk.files.Err() != nil {
+		return db.used.Load()
+	}
+	counted := make(chan struct{})
+	stalled := db.disk.files.Stalled()
+	go func() {
+		defer close(counted)
+		db.used.Store(db.pebble.Metrics().DiskSpaceUsage())
+	}()
+	select {
+	case <-counted:
+	case <-stalled:
+	}
+	return db.used.Load()
 }
-
-// DiskBytes is what the database takes on disk (or in memory, without a directory).
-func (db *DB) DiskBytes() uint64 { return db.pebble.Metrics().DiskSpaceUsage() }
 
 // Dir is the absolute path of the state directory, "" in memory.
 func (db *DB) Dir() string {
@@ -247,28 +303,11 @@ func (db *DB) Dir() string {
 	return db.dir
 }
 
-// Close ends the database. Nothing else may be running on it. A second call does nothing.
+// Close ends the database. Nothing else may be running on it. A second call does nothing. While the disk takes no writes it returns with
+// ErrUnavailable, and leaves the database as a crash would.
 func (db *DB) Close() error {
 	if err := db.close(); err != nil {
 		return fmt.Errorf("close state database: %w", err)
 	}
 	return nil
-}
-
-// pebbleLogger passes Pebble's messages on. Its Infof are many and of use to nobody but a debugger.
-type pebbleLogger struct{ log *slog.Logger }
-
-func (l pebbleLogger) Infof(format string, args ...any) {
-	l.log.Debug("pebble", "message", fmt.Sprintf(format, args...))
-}
-
-func (l pebbleLogger) Errorf(format string, args ...any) {
-	l.log.Error("pebble", "message", fmt.Sprintf(format, args...))
-}
-
-// Fatalf is called when Pebble can't go on, for example when the disk is full while it writes its manifest. There is
-// nothing to save: what is settled is on disk.
-func (l pebbleLogger) Fatalf(format string, args ...any) {
-	l.log.Error("pebble", "message", fmt.Sprintf(format, args...))
-	os.Exit(1)
 }

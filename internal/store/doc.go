@@ -8,6 +8,8 @@
 // a restart the old object of a replayed change is again the version before it. In memory an object at rest costs its index
 // entries, if index functions are registered, and nothing else: versions and bodies are read from the database's cache or disk.
 //
+// A full or read-only disk fails commits with ErrUnavailable until it takes writes again; reads go on (docs/design.md).
+//
 // Concurrency: one controller writes to an Indexer, anyone may read; commits come from one committer. No lock is held
 // during I/O. The package starts no goroutines but Pebble's own, which Close ends.
 package store

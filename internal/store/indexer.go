@@ -84,13 +84,10 @@ func (db *DB) informerID(cfg IndexerConfig) (uint32, error) {
 	if string(value[4:]) == cfg.Scope {
 		return id, nil
 	}
-	batch := db.pebble.NewBatch()
-	defer batch.Close()
-	err = errors.Join(
-		batch.Set(key, append(binary.BigEndian.AppendUint32(nil, id), cfg.Scope...), nil),
-		batch.Delete(prefix(spacePosition, id), nil),
-		batch.Commit(db.sync))
-	return id, err
+	b := db.NewBatch()
+	b.put(key, append(binary.BigEndian.AppendUint32(nil, id), cfg.Scope...))
+	b.fail(b.batch.Delete(prefix(spacePosition, id), nil))
+	return id, b.Commit()
 }
 
 func (db *DB) newInformer(key []byte, scope string) (uint32, error) {
@@ -103,13 +100,10 @@ func (db *DB) newInformer(key []byte, scope string) (uint32, error) {
 	if len(value) == 4 {
 		id = binary.BigEndian.Uint32(value)
 	}
-	batch := db.pebble.NewBatch()
-	defer batch.Close()
-	err = errors.Join(
-		batch.Set(key, append(binary.BigEndian.AppendUint32(nil, id), scope...), nil),
-		batch.Set(next, binary.BigEndian.AppendUint32(nil, id+1), nil),
-		batch.Commit(db.sync))
-	return id, err
+	b := db.NewBatch()
+	b.put(key, append(binary.BigEndian.AppendUint32(nil, id), scope...))
+	b.put(next, binary.BigEndian.AppendUint32(nil, id+1))
+	return id, b.Commit()
 }
 
 // Get gives the newest record of an object, tombstones included. Found is false for an object never seen, or gone for good.

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"strings"
-	"sync"
 	"syscall"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -20,7 +18,7 @@ var (
 	// ErrNoState: no bridge has left state in the directory.
 	ErrNoState = errors.New("there is no state")
 	// ErrDamaged: a file of the database is not what was written.
-	ErrDamaged = errors.New("the files of the state directory are damaged")
+	ErrDamaged = errors.New("its files are damaged")
 )
 
 // Inspector reads a state directory that no bridge has open: for people who want to know what a bridge knows. It changes
@@ -51,19 +49,14 @@ func openExisting(o Options, readOnly bool) (*DB, error) {
 			return nil, err
 		}
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
 	opts := pebbleOptions(o)
 	opts.ErrorIfNotExists, opts.ReadOnly = true, readOnly
-	// Without a listener Pebble ends the process at the first damaged block. Whoever inspects wants to read on, and whoever
-	// resets to get rid of it.
+	// Whoever inspects wants to read on behind a damaged block, and whoever resets to get rid of it.
 	opts.EventListener = &pebble.EventListener{DataCorruption: func(pebble.DataCorruptionInfo) {}}
-	p, err := pebble.Open(o.Dir, opts)
-	if err != nil {
+	db := newDB(o)
+	if err := db.open(o, opts); err != nil {
 		return nil, existingError(o.Dir, err)
 	}
-	db := &DB{dir: o.Dir, pebble: p, sync: pebble.Sync, close: sync.OnceValue(p.Close)}
 	if err := db.checkWritten(); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
@@ -79,7 +72,7 @@ func checkExisting(dir string) error {
 	case err != nil:
 		return fmt.Errorf("state directory %s can't be read: %w", dir, err)
 	case !holdsDatabase(entries):
-		return fmt.Errorf("state directory %s: %w: it holds other files", dir, ErrForeign)
+		return fmt.Errorf("state directory %s %w: it holds other files", dir, ErrForeign)
 	default:
 		return nil
 	}
@@ -90,7 +83,7 @@ func existingError(dir string, err error) error {
 	known := openError(dir, err)
 	switch {
 	case errors.Is(known, ErrInUse):
-		return fmt.Errorf("state directory %s: %w: stop the bridge that runs with it first", dir, ErrInUse)
+		return fmt.Errorf("state directory %s %w: stop the bridge that runs with it first", dir, ErrInUse)
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		return fmt.Errorf("state directory %s can't be locked, which reading it takes too: %w; do this as the user that the bridge runs as, or with a copy", dir, err)
 	default:
@@ -105,7 +98,7 @@ func (db *DB) checkWritten() error {
 	case err != nil:
 		return db.readError(err)
 	case version == nil:
-		return fmt.Errorf("state directory %s: %w: its database bears no format: no bridge wrote it, or its MANIFEST is damaged", db.dir, ErrForeign)
+		return fmt.Errorf("state directory %s %w: its database bears no format: no bridge wrote it, or its MANIFEST is damaged", db.dir, ErrForeign)
 	default:
 		return db.checkFormat()
 	}
@@ -117,7 +110,7 @@ func (db *DB) readError(err error) error {
 		return err
 	}
 	what, _, _ := strings.Cut(err.Error(), "\n")
-	return fmt.Errorf("%s: %w, nothing was changed: restore %s from a copy, or move it away to start with a new snapshot", what, ErrDamaged, db.dir)
+	return damagedError(db.dir, what)
 }
 
 // Close lets go of the directory. A second call does nothing.

@@ -18,10 +18,8 @@ import (
 // ClearMarks forgets which objects were listed: a new list begins, or one has been worked through.
 func (ix *Indexer) ClearMarks() error {
 	begin := prefix(spaceMark, ix.id)
-	if err := ix.db.pebble.DeleteRange(begin, after(begin), pebble.NoSync); err != nil {
-		return fmt.Errorf("state database: %w", err)
-	}
-	return nil
+	batch := ix.db.pebble.NewBatch()
+	return ix.db.finish(batch, pebble.NoSync, batch.DeleteRange(begin, after(begin), nil))
 }
 
 // Mark remembers that objects were listed.
@@ -30,16 +28,13 @@ func (ix *Indexer) Mark(keys []resource.Key) error {
 		return nil
 	}
 	batch := ix.db.pebble.NewBatch()
-	defer batch.Close()
+	var errs []error
 	for _, key := range keys {
 		if err := batch.Set(objectKey(spaceMark, ix.id, key), nil, nil); err != nil {
-			return fmt.Errorf("state database: %w", err)
+			errs = append(errs, err)
 		}
 	}
-	if err := batch.Commit(pebble.NoSync); err != nil {
-		return fmt.Errorf("state database: %w", err)
-	}
-	return nil
+	return ix.db.finish(batch, pebble.NoSync, errs...)
 }
 
 // Missing yields the known objects that the list as of version did not hold, with their last state: what was not marked, and

@@ -1,0 +1,88 @@
+package bridge_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/kubebridge/bridge/internal/resource"
+)
+
+// smallDisk mounts a file system of some bytes and works in it.
+func smallDisk(t *testing.T, size int) {
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprint("size=", size)); err != nil {
+		t.Skipf("a small file system can't be mounted here (%v): it takes root", err)
+	}
+	t.Cleanup(func() { ok(t, syscall.Unmount(dir, syscall.MNT_DETACH)) })
+	t.Chdir(dir) // back before the cleanup
+}
+
+// fill writes a file until the disk is full.
+func fill(t *testing.T, name string) {
+	t.Helper()
+	file, err := os.Create(name)
+	ok(t, err)
+	for block := make([]byte, 64<<10); len(block) > 512; {
+		if _, err = file.Write(block); errors.Is(err, syscall.ENOSPC) {
+			block = block[:len(block)/2]
+		}
+	}
+	ok(t, file.Close())
+}
+
+// The file system is real, the time is not.
+func TestARealDiskThatFillsUpAndIsFreedUnderLoadLosesNothing(t *testing.T) {
+	smallDisk(t, 24<<20)
+	synctest.Test(t, func(t *testing.T) {
+		b := calmBroker("sink")
+		r := newRig(t, b)
+		r.wrap = func(vfs.FS) vfs.FS { return vfs.Default }
+		r.cfg.Units[0].Memory = 256 << 10
+		for i := range 7 {
+			r.Create(resource.MakeKey("shop", fmt.Sprint("p", i)), nil)
+		}
+		r.start()
+		b.seen = 8
+		const rounds, changes = 3, 500
+		for round := range rounds {
+			fill(t, "filler")
+			lines := r.churnNoise(round*changes, (round+1)*changes)
+			stuck := ""
+			for range 100 {
+				r.settle()
+				if stuck = fmt.Sprint(r.Ready()); strings.Contains(stuck, "is full") {
+					break
+				}
+				lines = append(lines, r.churnNoise(7000, 7100)...)
+			}
+			if !strings.Contains(stuck, "is full: nothing can be committed; free space") {
+				t.Fatalf("round %d: on a full disk it is not stuck: %s", round, stuck)
+			}
+			time.Sleep(time.Minute)
+			ok(t, os.Remove("filler"))
+			r.catchUp()
+			expect(t, b, lines...)
+		}
+		if left, err := filepath.Glob("state/*.probe"); err != nil || len(left) > 0 {
+			t.Errorf("probes are left: %v, %v", left, err)
+		}
+		_, err := r.end()
+		ok(t, err)
+		r.start()
+		_, err = r.end()
+		ok(t, err)
+		expect(t, b)
+		if n := strings.Count(r.log.String(), "takes writes again; nothing is lost"); n < rounds || n > 4*rounds {
+			t.Errorf("in %d rounds it says %d times that the disk is full:\n%s", rounds, n, r.log)
+		}
+	})
+}

@@ -1,0 +1,171 @@
+package disk_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"slices"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/kubebridge/bridge/internal/disk"
+)
+
+// forgetful is a disk as Linux has them: what it could not write at a sync is gone, and the next sync succeeds.
+type forgetful struct {
+	vfs.FS
+	fails int // syncs that do
+	err   error
+}
+
+type forgetfulFile struct {
+	vfs.File
+	disk   *forgetful
+	name   string
+	synced int64
+	length int64
+}
+
+func (d *forgetful) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	file, err := d.FS.Create(name, category)
+	return &forgetfulFile{File: file, disk: d, name: name}, err
+}
+
+func (f *forgetfulFile) Write(p []byte) (int, error) {
+	n, err := f.File.Write(p)
+	f.length += int64(n)
+	return n, err
+}
+
+func (f *forgetfulFile) SyncData() error { return f.Sync() }
+
+func (f *forgetfulFile) Sync() error {
+	if f.disk.fails == 0 {
+		f.synced = f.length
+		return f.File.Sync()
+	}
+	f.disk.fails--
+	again, err := f.disk.FS.OpenReadWrite(f.name, vfs.WriteCategoryUnspecified)
+	if err == nil {
+		_, err = again.WriteAt(make([]byte, f.length-f.synced), f.synced)
+	}
+	return errors.Join(f.disk.err, err)
+}
+
+func ok(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func write(t *testing.T, file vfs.File, text string) {
+	t.Helper()
+	_, err := file.Write([]byte(text))
+	ok(t, err)
+}
+
+func read(t *testing.T, fs vfs.FS, name string) string {
+	t.Helper()
+	file, err := fs.Open(name)
+	ok(t, err)
+	defer file.Close()
+	all, err := io.ReadAll(file)
+	ok(t, err)
+	return string(all)
+}
+
+func TestWhatASyncLostOfAJournalIsWrittenAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, name := range []string{"000004.log", "MANIFEST-000001"} {
+			mem := vfs.NewCrashableMem()
+			slow := &forgetful{FS: mem, err: syscall.ENOSPC}
+			var told []error
+			fs := disk.New(slow, disk.Config{Changed: func(why error) { told = append(told, why) }})
+			fs.BePatient()
+			file, err := fs.Create(name, vfs.WriteCategoryUnspecified)
+			ok(t, err)
+			write(t, file, "one ")
+			ok(t, file.Sync())
+			write(t, file, "two ")
+			write(t, file, "three")
+			slow.fails = 1
+			ok(t, file.Sync())
+			if got := read(t, mem, name); got != "one two three" {
+				t.Errorf("after a sync that failed and was said to succeed %s holds %q", name, got)
+			}
+			if len(told) != 2 || !errors.Is(told[0], syscall.ENOSPC) || told[1] != nil {
+				t.Errorf("told: %v", told)
+			}
+		}
+	})
+}
+
+func TestASyncOfATableThatFailedIsToldWhenThereIsSpaceAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		full := &forgetful{FS: vfs.NewMem(), err: syscall.ENOSPC}
+		fs := disk.New(full, disk.Config{})
+		fs.BePatient()
+		file, err := fs.Create("000005.sst", vfs.WriteCategoryUnspecified)
+		ok(t, err)
+		write(t, file, "table")
+		full.fails = 10 // the probes too
+		began := time.Now()
+		if err := file.Sync(); !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("Sync: %v; what was lost must be made anew", err)
+		}
+		if took := time.Since(began); took != 10*time.Second {
+			t.Errorf("it took %s", took)
+		}
+		names, err := full.List("")
+		ok(t, err)
+		if !slices.Equal(names, []string{"000005.sst"}) {
+			t.Errorf("there are %v", names)
+		}
+	})
+}
+
+func TestErrorsOfAnotherKindArePassedOn(t *testing.T) {
+	broken := &forgetful{FS: vfs.NewMem(), err: syscall.EIO, fails: 2}
+	fs := disk.New(broken, disk.Config{})
+	fs.BePatient()
+	for _, name := range []string{"000004.log", "000005.sst"} {
+		file, err := fs.Create(name, vfs.WriteCategoryUnspecified)
+		ok(t, err)
+		write(t, file, "x")
+		if err := file.Sync(); !errors.Is(err, syscall.EIO) {
+			t.Errorf("%s: Sync: %v", name, err)
+		}
+	}
+}
+
+func TestBeforeItIsPatientAFullDiskIsAnError(t *testing.T) {
+	full := &forgetful{FS: vfs.NewMem(), err: syscall.ENOSPC, fails: 1}
+	file, err := disk.New(full, disk.Config{}).Create("000004.log", vfs.WriteCategoryUnspecified)
+	ok(t, err)
+	write(t, file, "x")
+	if err := file.Sync(); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("Sync: %v", err)
+	}
+}
+
+func TestAJournalThatIsNotSyncedKeepsLittleInMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := vfs.NewCrashableMem()
+		var synced []int64
+		fs := disk.New(mem, disk.Config{Synced: func(_ string, length int64) { synced = append(synced, length) }})
+		file, err := fs.Create("000004.log", vfs.WriteCategoryUnspecified)
+		ok(t, err)
+		block := bytes.Repeat([]byte("x"), 1<<20)
+		for range 10 {
+			write(t, file, string(block))
+		}
+		if !slices.Equal(synced, []int64{4 << 20, 8 << 20}) {
+			t.Errorf("synced at %v", synced)
+		}
+	})
+}

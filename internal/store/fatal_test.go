@@ -1,0 +1,112 @@
+package store_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/store"
+)
+
+// told waits for why the database can't go on.
+func told(t *testing.T, fatal <-chan error) error {
+	t.Helper()
+	select {
+	case err := <-fatal:
+		return err
+	case <-time.After(20 * time.Second):
+		t.Fatal("nothing is told")
+		return nil
+	}
+}
+
+func TestADamagedTableEndsTheProcessWithWhatCanBeDone(t *testing.T) {
+	dir := leaveTables(t)
+	tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))
+	ok(t, err)
+	for _, table := range tables {
+		data, err := os.ReadFile(table)
+		ok(t, err)
+		data[len(data)/3] ^= 1
+		ok(t, os.WriteFile(table, data, 0o600))
+	}
+	fatal := make(chan error, 1)
+	var db *store.DB
+	db, err = store.Open(store.Options{Dir: dir, Fatal: func(err error) { fatal <- err }}) // a second one would block
+	if err == nil {                                                                        // else a compaction has met it while it was opened
+		defer db.Close()
+		for item, err := range newIndexer(t, db, nil).All() {
+			if err == nil {
+				_, _ = item.Object()
+			}
+		}
+		err = told(t, fatal)
+	}
+	if !errors.Is(err, store.ErrDamaged) || !strings.Contains(err.Error(), ".sst: ") || !strings.Contains(err.Error(), "restore it from a copy, or move it away") || strings.Contains(err.Error(), "\n") {
+		t.Errorf("told: %v", err)
+	}
+}
+
+func TestADiskThatFailsEndsTheProcessAndWhatWasCommittedIsThere(t *testing.T) {
+	for name, of := range map[string]func(errorfs.Op) bool{
+		"the log can't be written":       on("*.log", errorfs.OpFileWrite),
+		"the log can't be synced":        on("*.log", errorfs.OpFileSync, errorfs.OpFileSyncData),
+		"the list of files can't be":     on("MANIFEST-*", errorfs.OpFileWrite),
+		"a new log can't be begun":       on("*.log", errorfs.OpCreate),
+		"the list of files can't be put": on("MANIFEST-*", errorfs.OpFileSync),
+	} {
+		t.Run(name, func(t *testing.T) {
+			fatal := make(chan error, 1)
+			disk, mem := &faults{}, vfs.NewCrashableMem()
+			u := &unwell{t: t, disk: disk, acked: map[resource.Key]string{}}
+			u.fatal = func(err error) { fatal <- err }
+			u.open(mem)
+			ok(t, u.commit())
+			disk.set(syscall.EIO, of)
+			stop := make(chan struct{})
+			go func() { // it may never come back
+				defer close(stop)
+				for u.commit() == nil {
+				}
+			}()
+			err := told(t, fatal)
+			if !errors.Is(err, syscall.EIO) && !strings.Contains(err.Error(), "input/output error") || strings.Contains(err.Error(), "\n") {
+				t.Errorf("told: %v", err)
+			}
+			after := &unwell{t: t, disk: &faults{}, acked: map[resource.Key]string{"shop/p1": "101"}}
+			after.open(mem.CrashClone(vfs.CrashCloneCfg{}))
+			after.check("after the end of the process")
+			ok(t, after.Close())
+		})
+	}
+}
+
+func TestADiskThatIsFullAtTheStartIsAnErrorAndNotTheEnd(t *testing.T) {
+	used := vfs.NewCrashableMem()
+	u := &unwell{t: t, disk: &faults{}, acked: map[resource.Key]string{}}
+	u.open(used)
+	ok(t, u.commit())
+	ok(t, u.Close())
+	for name, fs := range map[string]*vfs.MemFS{"new": vfs.NewCrashableMem(), "used": used} {
+		for _, pattern := range []string{"*", "MANIFEST-*", "*.log", "*.dbtmp", "marker*"} {
+			disk := &faults{}
+			disk.set(syscall.ENOSPC, on(pattern))
+			clone := fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 0})
+			_, err := store.Open(store.Options{Dir: "state", FS: faulty{errorfs.Wrap(clone, disk)}, Fatal: func(err error) { t.Errorf("%s, %s: the end: %v", name, pattern, err) }})
+			if !disk.hit() {
+				t.Errorf("%s, %s: nothing is written at the start", name, pattern)
+			}
+			if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "free space") {
+				t.Errorf("%s, %s: Open: %v", name, pattern, err)
+			}
+		}
+	}
+}

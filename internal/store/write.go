@@ -1,0 +1,173 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// ErrUnavailable is the error while the disk is full or read-only. Nothing is lost: what was to be written can be written again later.
+var ErrUnavailable = errors.New("nothing can be committed")
+
+// writes are those under way.
+type writes struct {
+	released chan struct{} // closed by Release
+	release  func()
+
+	mu   sync.Mutex
+	left chan error // guarded by mu: of a commit that nobody waits for any more, nil for none
+}
+
+func newWrites() writes {
+	released := make(chan struct{})
+	return writes{released: released, release: sync.OnceFunc(func() { close(released) })}
+}
+
+// Release ends the waiting for a disk that takes no writes, for good: what waits, or would, fails with ErrUnavailable. It is
+// for a stop that can't wait.
+func (db *DB) Release() { db.writes.release() }
+
+// commit writes a batch, and takes it over. While the disk takes no writes it fails with ErrUnavailable: the batch may still be written
+// when the disk does again, and before any later one.
+func (db *DB) commit(batch *pebble.Batch) error {
+	if err := db.Unavailable(); err != nil {
+		return errors.Join(err, batch.Close())
+	}
+	if db.disk == nil {
+		return errors.Join(batch.Commit(db.sync), batch.Close())
+	}
+	done := make(chan error, 1)
+	stalled := db.disk.files.Stalled() // before the write begins: it may be what stalls
+	go func() { done <- db.guard(func() error { return errors.Join(batch.Commit(db.sync), batch.Close()) }) }()
+	select {
+	case err := <-done:
+		return err
+	case <-stalled:
+	}
+	db.writes.mu.Lock()
+	defer db.writes.mu.Unlock()
+	db.writes.left = done
+	return db.leftLocked()
+}
+
+// Unavailable is why nothing can be committed now, nil when something can.
+func (db *DB) Unavailable() error {
+	if db.disk == nil {
+		return nil
+	}
+	if err := db.disk.err(); err != nil {
+		return err
+	}
+	db.writes.mu.Lock()
+	defer db.writes.mu.Unlock()
+	return db.leftLocked()
+}
+
+// WaitAvailable waits until commits can be made, or until ctx ends.
+func (ix *Indexer) WaitAvailable(ctx context.Context) error {
+	const again = 100 * time.Millisecond
+	for ix.db.Unavailable() != nil {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(again):
+		}
+	}
+	return nil
+}
+
+// leftLocked says whether a commit that was left alone is still to be written: it must not come after one that was made later.
+func (db *DB) leftLocked() error {
+	if db.writes.left == nil {
+		return nil
+	}
+	select {
+	case err := <-db.writes.left:
+		db.writes.left = nil
+		return err
+	default:
+		if err := db.disk.err(); err != nil {
+			return err
+		}
+		return fmt.Errorf("state directory %s: %w: an earlier commit is still being written", db.dir, ErrUnavailable)
+	}
+}
+
+// write does a write that must not fail for want of space: it waits, until Release is called.
+func (db *DB) write(op func() error) error {
+	if db.disk == nil {
+		return wrap(op())
+	}
+	done := make(chan error, 1)
+	go func() { done <- db.guard(op) }()
+	select {
+	case err := <-done:
+		return wrap(err)
+	case <-db.disk.files.Stalled():
+	}
+	select {
+	case err := <-done:
+		return wrap(err)
+	case <-db.writes.released:
+		return fmt.Errorf("state directory %s: %w, and this is the end", db.dir, ErrUnavailable)
+	}
+}
+
+// guard makes of a panic what Pebble's logger makes of an error: it panics when its log could not be written before.
+func (db *DB) guard(op func() error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("state database: %v", r)
+			db.fatal.because(err)
+		}
+	}()
+	return op()
+}
+
+// set writes a value as a commit of its own.
+func (db *DB) set(key, value []byte) error {
+	batch := db.pebble.NewBatch()
+	if err := batch.Set(key, value, nil); err != nil {
+		return wrap(errors.Join(err, batch.Close()))
+	}
+	return wrapOther(db.commit(batch))
+}
+
+// finish commits a batch for whoever can't try again: it waits for the disk, until Release is called. The batch is taken over.
+func (db *DB) finish(batch *pebble.Batch, sync *pebble.WriteOptions, errs ...error) error {
+	if err := errors.Join(errs...); err != nil {
+		return wrap(errors.Join(err, batch.Close()))
+	}
+	return db.write(func() error { return errors.Join(batch.Commit(sync), batch.Close()) })
+}
+
+// wrapOther wraps what does not speak of the state directory by itself.
+func wrapOther(err error) error {
+	if errors.Is(err, ErrUnavailable) {
+		return err
+	}
+	return wrap(err)
+}
+
+// shut closes the database, unless the disk keeps that from ending.
+func (db *DB) shut() error {
+	if db.disk == nil {
+		return db.pebble.Close()
+	}
+	done := make(chan error, 1)
+	go func() {
+		err := db.pebble.Close()
+		db.disk.close()
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-db.disk.files.Stalled():
+		return db.disk.err()
+	}
+}
