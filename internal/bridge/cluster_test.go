@@ -100,6 +100,9 @@ func (c *cluster) put(key resource.Key) string {
 	c.count++
 	mark := fmt.Sprint("mark-", c.count)
 	uid := fmt.Sprintf("uid-%s-%d", key[strings.IndexByte(string(key), '/')+1:], c.count)
+	if c.count%2 == 0 { // as a cluster gives them out: these are kept in another form
+		uid = fmt.Sprintf("%08x-0000-4000-8000-000000000000", c.count)
+	}
 	if before := c.alive[key]; before != nil {
 		uid = before.uid
 	}

@@ -38,6 +38,7 @@ type Indexer struct {
 	mu sync.RWMutex
 	// overlay holds the newest state of each object that has changes on their way.
 	overlay map[resource.Key]overlaid
+	known   map[resource.Key]known // what was committed since the start
 	indexes map[string]*index
 	// announced are the objects of which an Added may have been sent, and nothing is settled.
 	announced map[resource.Key][]announcement
@@ -57,7 +58,7 @@ func (db *DB) Indexer(cfg IndexerConfig) (*Indexer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("state of informer %s: %w", cfg.Name, err)
 	}
-	ix := &Indexer{db: db, id: id, cfg: cfg, overlay: map[resource.Key]overlaid{}, indexes: map[string]*index{}, announced: map[resource.Key][]announcement{}}
+	ix := &Indexer{db: db, id: id, cfg: cfg, overlay: map[resource.Key]overlaid{}, known: map[resource.Key]known{}, indexes: map[string]*index{}, announced: map[resource.Key][]announcement{}}
 	for name, fn := range cfg.Indexes {
 		ix.indexes[name] = newIndex(fn)
 	}
@@ -110,9 +111,13 @@ func (db *DB) newInformer(key []byte, scope string) (uint32, error) {
 func (ix *Indexer) Get(key resource.Key) (rec Record, found bool, err error) {
 	ix.mu.RLock()
 	over, ok := ix.overlay[key]
+	settled, isKnown := ix.known[key]
 	ix.mu.RUnlock()
-	if ok {
+	switch {
+	case ok:
 		return over.Record, true, nil
+	case isKnown:
+		return settled.record(), true, nil
 	}
 	// Not in the overlay: what was there and is gone was committed before it went, so the database has it.
 	value, closer, err := ix.db.pebble.Get(objectKey(spaceRecord, ix.id, key))
@@ -197,5 +202,6 @@ func (ix *Indexer) Forget(settled map[resource.Key]Settled) {
 			delete(ix.overlay, key)
 		}
 		ix.forgetAnnouncedLocked(key, s.Seq)
+		ix.rememberLocked(key, s.Record)
 	}
 }

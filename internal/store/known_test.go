@@ -1,0 +1,54 @@
+package store_test
+
+import (
+	"testing"
+
+	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/store"
+)
+
+// What is kept in memory must give back exactly what was settled, whatever form uids and versions have.
+func TestARecordIsTheSameFromMemoryAndFromDisk(t *testing.T) {
+	for _, r := range []store.Record{
+		{UID: "5f0c6a4e-2a3d-4d7b-9c1e-00000000abcd", Version: "1000000001"},
+		{UID: "5f0c6a4e-2a3d-4d7b-9c1e-00000000abcd", Version: "18446744073709551615"},
+		{UID: "5f0c6a4e-2a3d-4d7b-9c1e-00000000abcd", Version: "18446744073709551616"},
+		{UID: "5f0c6a4e-2a3d-4d7b-9c1e-00000000abcd", Version: "007"},
+		{UID: "5f0c6a4e-2a3d-4d7b-9c1e-00000000abcd", Version: "1x"},
+		{UID: "5F0C6A4E-2a3d-4d7b-9c1e-00000000abcd", Version: "5"},
+		{UID: "5f0c6a4e-2a3d-4d7b-9c1e-00000000abc", Version: "5"},
+		{UID: "5f0c6a4e+2a3d-4d7b-9c1e-00000000abcd", Version: "5"},
+		{UID: "5f0c6a4e-2a3d-4d7b-9c1e-0000000-abcd", Version: "5"},
+		{UID: "any", Version: "5"},
+		{UID: "", Version: "5"},
+	} {
+		db := openDB(t, "")
+		ix := newIndexer(t, db, nil)
+		obj := pod(t, "a", "1")
+		settle(t, db, ix, "", map[resource.Key]store.Settled{"shop/a": {Record: r, Object: obj, Seq: 1}})
+		for _, from := range []*store.Indexer{ix, newIndexer(t, db, nil)} {
+			if got, found, err := from.Get("shop/a"); got != r || !found || err != nil {
+				t.Errorf("%+v, %v, %v; want %+v", got, found, err, r)
+			}
+		}
+	}
+}
+
+func TestWhatIsKeptInMemoryFollowsEachCommit(t *testing.T) {
+	const uid, next = "5f0c6a4e-2a3d-4d7b-9c1e-00000000abcd", "6f0c6a4e-2a3d-4d7b-9c1e-00000000abcd"
+	db := openDB(t, "")
+	ix := newIndexer(t, db, nil)
+	obj := pod(t, "a", "1")
+	for i, r := range []store.Record{
+		{UID: uid, Version: "5"}, {UID: uid, Version: "6"}, {UID: uid, Version: "7", Deleted: true}, {UID: next, Version: "9"}, {UID: "odd", Version: "10"},
+	} {
+		s := store.Settled{Record: r, Seq: uint64(i + 1)}
+		if !r.Deleted {
+			s.Object = obj
+		}
+		settle(t, db, ix, "", map[resource.Key]store.Settled{"shop/a": s})
+		if got, found, err := ix.Get("shop/a"); got != r || !found || err != nil {
+			t.Errorf("%+v, %v, %v; want %+v", got, found, err, r)
+		}
+	}
+}
