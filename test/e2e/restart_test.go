@@ -210,6 +210,9 @@ func withoutPosition(ctx context.Context, b *harness.Bridge) (problems []string)
 	if err != nil {
 		return []string{err.Error()}
 	}
+	if len(s.Informers) == 0 {
+		return []string{"it waits for the API server"}
+	}
 	for _, i := range s.Informers {
 		if i.Watermark == "" {
 			problems = append(problems, "no position of "+i.Resource)
