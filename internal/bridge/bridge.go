@@ -47,7 +47,7 @@ type Config struct {
 type SinkConfig struct {
 	Name      string
 	Sink      sinks.Sink
-	Publisher publisher.Config // Sink, Name, Log and Registerer are filled in
+	Publisher publisher.Config // Sink, Name, Saved, Log and Registerer are filled in
 }
 
 // Service is something that has to run before a sink can work.
@@ -114,11 +114,16 @@ func (b *Bridge) addSink(sc SinkConfig) error {
 	pc.Sink, pc.Name = sc.Sink, sc.Name
 	pc.Log = b.log
 	pc.Registerer = labelled(b.cfg.Registerer, prometheus.Labels{"sink": sc.Name})
+	var err error
+	if pc.Saved, err = b.cfg.DB.SinkPosition(sc.Name); err != nil {
+		return fmt.Errorf("sink %s: %w", sc.Name, err)
+	}
 	p, err := publisher.New(pc)
 	if err != nil {
 		return fmt.Errorf("sink %s: %w", sc.Name, err)
 	}
 	b.publishers[sc.Name] = p
+	b.committer.Follow(sc.Name, p, pc.Saved)
 	return nil
 }
 

@@ -36,6 +36,7 @@ func (p *Publisher) Add(ctx context.Context, items []*Item) error {
 		if err != nil {
 			return err
 		}
+		p.recognize(next[:n])
 		if err := p.route(ctx, next[:n]); err != nil {
 			return err
 		}
@@ -81,7 +82,10 @@ func (p *Publisher) findLane(ctx context.Context, it *Item) error {
 func (p *Publisher) nameLane(ctx context.Context, it *Item) (err error) {
 	it.lane, err = p.sink.Lane(ctx, it.Message.Event)
 	if err != nil && sinks.Classify(err) == sinks.Refused {
-		it.lane, it.refused = refusedLane, err
+		it.lane = refusedLane
+		if !it.recalled {
+			it.refused = err
+		}
 		return nil
 	}
 	return err

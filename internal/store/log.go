@@ -49,6 +49,16 @@ func (b *Batch) SetCursor(ix *Indexer, listener string, cursor []byte) {
 	b.put(append(prefix(spaceCursor, ix.id), listener...), cursor)
 }
 
+// SinkPosition reads where a sink's log is to be read from to see what it holds that the state does not know of; nil for nothing saved.
+func (db *DB) SinkPosition(sink string) ([]byte, error) {
+	return db.get(append([]byte{spaceSink}, sink...))
+}
+
+// SetSinkPosition writes it. Its bytes are the sink's matter.
+func (b *Batch) SetSinkPosition(sink string, position []byte) {
+	b.put(append([]byte{spaceSink}, sink...), position)
+}
+
 // Cursors reads where the listeners stood at the last commit.
 func (ix *Indexer) Cursors() (map[string][]byte, error) {
 	it, err := ix.iterator(spaceCursor)
