@@ -115,7 +115,7 @@ func (b *Bridge) addSink(sc SinkConfig) error {
 	pc.Log = b.log
 	pc.Registerer = labelled(b.cfg.Registerer, prometheus.Labels{"sink": sc.Name})
 	var err error
-	if pc.Saved, err = b.cfg.DB.SinkPosition(sc.Name); err != nil {
+	if pc.Saved, err = b.saved(sc.Name); err != nil {
 		return fmt.Errorf("sink %s: %w", sc.Name, err)
 	}
 	p, err := publisher.New(pc)
@@ -123,8 +123,16 @@ func (b *Bridge) addSink(sc SinkConfig) error {
 		return fmt.Errorf("sink %s: %w", sc.Name, err)
 	}
 	b.publishers[sc.Name] = p
-	b.committer.Follow(sc.Name, p, pc.Saved)
+	b.committer.Follow(sc.Name, p)
 	return nil
+}
+
+// saved is what the state has about a sink.
+func (b *Bridge) saved(sink string) (s publisher.Saved, err error) {
+	if s.Position, err = b.cfg.DB.SinkPosition(sink); err == nil {
+		s.Recalled, err = b.cfg.DB.SinkRecalled(sink)
+	}
+	return s, err
 }
 
 // labelled adds constant labels to what is registered.

@@ -199,6 +199,7 @@ func (l *listener) take(ctx context.Context, changes []*change) ([]*parcel, erro
 	l.free = l.free[:len(l.free)-n]
 	for i, p := range taken {
 		p.change, p.observed = changes[i], changes[i].Observed
+		l.cursor.caughtUp(p.change.position)
 	}
 	l.read = l.read[min(n, len(l.read)):]
 	return taken, nil

@@ -38,8 +38,8 @@ type Config struct {
 	RateLimit ratelimit.BucketConfig
 	// OnOpenError is called by Run for every failed attempt to open the sink. May be nil.
 	OnOpenError func(error)
-	// Saved is the Position that the last checkpoint of an earlier process has; nil for none. What the sink holds behind it is not sent again.
-	Saved []byte
+	// Saved is what the last checkpoint of an earlier process has. What the sink holds behind that position is not sent again.
+	Saved Saved
 	// Forget sends everything again that the checkpoint does not know of, even where the sink could tell what it holds.
 	Forget bool
 	// Log defaults to none.
@@ -67,7 +67,7 @@ type Publisher struct {
 
 	marks    *marks
 	recalled *recalled
-	saved    []byte
+	saved    Saved
 
 	room    *room
 	queue   *ratelimit.Queue[*lane]
@@ -131,11 +131,11 @@ func New(cfg Config) (*Publisher, error) {
 		aside:       map[object]*lane{},
 		lanePool:    sync.Pool{New: func() any { return new(lane) }},
 		marks:       new(marks),
-		recalled:    newRecalled(),
+		recalled:    new(recalled),
 		saved:       cfg.Saved,
 	}
 	if r, ok := cfg.Sink.(sinks.Recaller); ok && !cfg.Forget {
-		p.marks.sink = r
+		p.marks.sink, p.recalled = r, newRecalled(cfg.Saved.Recalled)
 	}
 	p.room = &room{
 		maxItems: cmp.Or(cfg.MaxItems, 16_384),

@@ -2,49 +2,70 @@ package publisher
 
 import (
 	"context"
-	"hash/maphash"
+	"crypto/sha256"
+	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/kubebridge/bridge/internal/event"
 )
 
-// maxRecalled bounds how many ids are remembered, at some 50 bytes each. A tail holds what was sent in the seconds before a crash; one that is
-// longer, because something was held up for hours, is remembered by its end.
-const maxRecalled = 1 << 20
-
-// recalled are the ids of what an earlier process has stored. They leave as they are met; those that the checkpoint knew of
-// too are not met and stay.
-type recalled struct {
-	seeds [2]maphash.Seed
-	left  atomic.Int64 // len(ids)
-
-	mu   sync.Mutex
-	ids  map[digest]struct{}
-	ring []digest // in the order they were found
-	next int      // the place in ring of the next one, once it is full
+// Saved is what the last checkpoint of an earlier process has about a sink.
+type Saved struct {
+	// Position is what Publisher.Position gave; nil for none.
+	Position []byte
+	// Recalled is what Publisher.Recalled gave.
+	Recalled []byte
 }
 
-// digest stands for an id. Seeded, so that nobody can make two ids meet.
-type digest [2]uint64
+// maxRecalled bounds how many ids are remembered, at some 60 bytes each. A tail holds what was sent in the seconds before a crash; of one that is
+// longer, because something was held up for hours, the end is remembered.
+const maxRecalled = 1 << 20
 
-func newRecalled() *recalled {
-	return &recalled{seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, ids: map[digest]struct{}{}}
+// keepRecalled is how long they are remembered: by then every informer has read on from where it was, or can't.
+const keepRecalled = time.Hour
+
+// recalled are the messages that earlier processes have stored and that may be added again. They are part of the checkpoint: should this
+// process end before the informers have come that far, the next one must know them too, and its own position has passed them.
+type recalled struct {
+	left atomic.Int64 // len(ids)
+
+	mu    sync.Mutex
+	ids   map[digest]struct{}
+	list  []byte // digests one after the other, in the order they were found
+	next  int    // the place in list of the next one, once it is full
+	until time.Time
+}
+
+// digest stands for a MessageID.
+type digest [16]byte
+
+func newRecalled(saved []byte) *recalled {
+	r := &recalled{ids: map[digest]struct{}{}}
+	for d := range slices.Chunk(saved, len(digest{})) {
+		if len(d) == len(digest{}) {
+			r.note(digest(d))
+		}
+	}
+	return r
 }
 
 // found notes an id that was read back.
-func (r *recalled) found(id string) {
-	d := digest{maphash.String(r.seeds[0], id), maphash.String(r.seeds[1], id)}
+func (r *recalled) found(id string) { r.note(digestOf([]byte(id))) }
+
+func (r *recalled) note(d digest) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if _, ok := r.ids[d]; ok {
 		return
 	}
-	if len(r.ring) < maxRecalled {
-		r.ring = append(r.ring, d)
+	if len(r.list) < maxRecalled*len(d) {
+		r.list = append(r.list, d[:]...)
 	} else {
-		delete(r.ids, r.ring[r.next])
-		r.ring[r.next] = d
+		place := r.list[r.next*len(d):]
+		delete(r.ids, digest(place[:len(d)]))
+		copy(place, d[:])
 		r.next = (r.next + 1) % maxRecalled
 	}
 	r.ids[d] = struct{}{}
@@ -52,39 +73,42 @@ func (r *recalled) found(id string) {
 }
 
 // seal ends the finding.
-func (r *recalled) seal() {
+func (r *recalled) seal(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.ring = nil
+	r.list = slices.Clip(r.list)
+	r.until = now.Add(keepRecalled)
 }
 
-// take says whether an event was found, and forgets it: what has the same id again later is meant to be sent.
+// take says whether an event was found.
 func (r *recalled) take(e *event.Event) bool {
 	if r.left.Load() == 0 {
 		return false
 	}
-	d := r.digest(e)
+	var buf [256]byte
+	id := append(append(append(buf[:0], e.Informer...), '/'), e.ID...) // its MessageID
+	d := digestOf(id)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, ok := r.ids[d]; !ok {
-		return false
-	}
-	delete(r.ids, d)
-	r.left.Store(int64(len(r.ids)))
-	return true
+	_, ok := r.ids[d]
+	return ok
 }
 
-// digest of an event's MessageID, without making it.
-func (r *recalled) digest(e *event.Event) (d digest) {
-	var h maphash.Hash
-	for i := range d {
-		h.SetSeed(r.seeds[i])
-		_, _ = h.WriteString(e.Informer) // never fails
-		_ = h.WriteByte('/')
-		_, _ = h.WriteString(e.ID)
-		d[i] = h.Sum64()
+func digestOf(id []byte) digest {
+	sum := sha256.Sum256(id)
+	return digest(sum[:len(digest{})])
+}
+
+// save gives what a checkpoint keeps, until there is no use for it any more. The slice does not change.
+func (r *recalled) save(now time.Time) []byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.until.IsZero() && now.After(r.until) && r.list != nil {
+		r.list = nil
+		clear(r.ids)
+		r.left.Store(0)
 	}
-	return d
+	return r.list
 }
 
 // recall reads back what an earlier process has stored behind the saved position, where the sink can.
@@ -92,10 +116,10 @@ func (p *Publisher) recall(ctx context.Context) error {
 	if p.marks.sink == nil {
 		return nil
 	}
-	if err := p.marks.sink.Recall(ctx, p.saved, p.recalled.found); err != nil {
+	if err := p.marks.sink.Recall(ctx, p.saved.Position, p.recalled.found); err != nil {
 		return err
 	}
-	p.recalled.seal()
+	p.recalled.seal(time.Now())
 	if n := p.recalled.left.Load(); n > 0 {
 		p.log.Info("read back what the sink holds since the last checkpoint; it is not sent again", "messages", n)
 	}
@@ -112,3 +136,7 @@ func (p *Publisher) recognize(items []*Item) {
 		}
 	}
 }
+
+// Recalled is what a checkpoint has to keep with a Position, so that the next process knows what this one did not send: it holds nothing
+// after an hour. The slice does not change.
+func (p *Publisher) Recalled() []byte { return p.recalled.save(time.Now()) }
