@@ -36,7 +36,6 @@ func (p *Publisher) Add(ctx context.Context, items []*Item) error {
 		if err != nil {
 			return err
 		}
-		p.recognize(next[:n])
 		if err := p.route(ctx, next[:n]); err != nil {
 			return err
 		}
@@ -81,14 +80,14 @@ func (p *Publisher) findLane(ctx context.Context, it *Item) error {
 // nameLane asks the sink for the lane of an item. An item that is refused goes to the lane of such.
 func (p *Publisher) nameLane(ctx context.Context, it *Item) (err error) {
 	it.lane, err = p.sink.Lane(ctx, it.Message.Event)
-	if err != nil && sinks.Classify(err) == sinks.Refused {
-		it.lane = refusedLane
-		if !it.recalled {
-			it.refused = err
-		}
-		return nil
+	if err != nil && sinks.Classify(err) != sinks.Refused {
+		return err
 	}
-	return err
+	if err != nil {
+		it.lane, it.refused = refusedLane, err
+	}
+	p.recognize(it) // behind Lane, which may have recalled it
+	return nil
 }
 
 // enqueue appends items to their lanes.

@@ -31,11 +31,12 @@ const keepRecalled = time.Hour
 type recalled struct {
 	left atomic.Int64 // len(ids)
 
-	mu    sync.Mutex
-	ids   map[digest]struct{}
-	list  []byte // digests one after the other, in the order they were found
-	next  int    // the place in list of the next one, once it is full
-	until time.Time
+	mu     sync.Mutex
+	ids    map[digest]struct{}
+	list   []byte // digests one after the other, in the order they were found
+	next   int    // the place in list of the next one, once it is full
+	shared bool   // list was given out
+	until  time.Time
 }
 
 // digest stands for a MessageID.
@@ -63,6 +64,7 @@ func (r *recalled) note(d digest) {
 	if len(r.list) < maxRecalled*len(d) {
 		r.list = append(r.list, d[:]...)
 	} else {
+		r.list = r.ownLocked()
 		place := r.list[r.next*len(d):]
 		delete(r.ids, digest(place[:len(d)]))
 		copy(place, d[:])
@@ -72,16 +74,24 @@ func (r *recalled) note(d digest) {
 	r.left.Store(int64(len(r.ids)))
 }
 
-// seal ends the finding.
+// ownLocked is the list for writing into: what save has given out does not change.
+func (r *recalled) ownLocked() []byte {
+	if r.shared {
+		r.shared = false
+		return slices.Clone(r.list)
+	}
+	return r.list
+}
+
+// seal ends the finding at the start.
 func (r *recalled) seal(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.list = slices.Clip(r.list)
 	r.until = now.Add(keepRecalled)
 }
 
-// take says whether an event was found.
-func (r *recalled) take(e *event.Event) bool {
+// has says whether an event was found.
+func (r *recalled) has(e *event.Event) bool {
 	if r.left.Load() == 0 {
 		return false
 	}
@@ -108,6 +118,7 @@ func (r *recalled) save(now time.Time) []byte {
 		clear(r.ids)
 		r.left.Store(0)
 	}
+	r.shared = true
 	return r.list
 }
 
@@ -127,13 +138,11 @@ func (p *Publisher) recall(ctx context.Context) error {
 	return nil
 }
 
-// recognize settles in advance the items that an earlier process has stored.
-func (p *Publisher) recognize(items []*Item) {
-	for _, it := range items {
-		if p.recalled.take(it.Message.Event) {
-			it.acked, it.recalled = true, true
-			p.metrics.recalled.Inc()
-		}
+// recognize settles an item in advance that an earlier process has stored, or put into the dead letters.
+func (p *Publisher) recognize(it *Item) {
+	if p.recalled.has(it.Message.Event) {
+		it.acked, it.recalled, it.refused = true, true, nil
+		p.metrics.recalled.Inc()
 	}
 }
 

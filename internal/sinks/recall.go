@@ -16,9 +16,10 @@ type Recaller interface {
 	// Close, concurrently with everything else.
 	Position() []byte
 	// Recall tells, by event.Event.MessageID, the messages that are stored at or behind a position that Position gave to an earlier process,
-	// dead letters included. It is called after Open and before the first Lane or Publish, from one goroutine, with nil when nothing was
+	// dead letters included. It is called after Open and before the first Lane or Publish, by one goroutine, with nil when nothing was
 	// saved: then only what the sink needs for its next Position is to be done. Its errors are classified as those of Open are: after Retry and
 	// Reconnect it is called again from the start, and telling an id twice does no harm. What can't be read any more (deleted by retention, a
-	// topic or stream that was made anew) is no error: there is nothing to recall.
+	// topic or stream that was made anew) is no error: there is nothing to recall. Of a place that the sink learns of only later, from an event
+	// that goes there, Lane tells what it holds before it returns; found may be called until Close.
 	Recall(ctx context.Context, from []byte, found func(messageID string)) error
 }

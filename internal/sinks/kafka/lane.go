@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"sync/atomic"
 
 	"github.com/kubebridge/bridge/internal/sinks"
 )
@@ -40,14 +41,19 @@ type lane struct {
 	next     int64 // the offset behind our last acknowledged record; before it, the end of the log when the lane started
 	target   int   // size of a batch before compression
 	pending  *frozen
-	ahead    []string // ids of messages that are stored but whose callers have not been told
+
+	// end is next, for Position; -1 before the lane has started.
+	end   atomic.Int64
+	ahead []string // ids of messages that are stored but whose callers have not been told
 }
 
 func newLane(s *Sink, c *cluster, topic string, partition, target int) *lane {
-	return &lane{
+	l := &lane{
 		sink: s, cluster: c, topic: topic, partition: partition, target: target,
 		name: topic + "/" + strconv.Itoa(partition), turn: make(chan struct{}, 1),
 	}
+	l.end.Store(-1)
+	return l
 }
 
 // publish stores messages in their order, and answers each.
@@ -129,6 +135,7 @@ func (l *lane) start(ctx context.Context) error {
 		return err
 	}
 	l.producer, l.sequence, l.started = p, 0, true
+	l.end.Store(l.next)
 	return nil
 }
 
@@ -159,6 +166,7 @@ func (l *lane) advance(f *frozen, offset int64) {
 	l.sequence = sequenceAfter(f.sequence, f.records)
 	if offset >= 0 {
 		l.next = offset + int64(f.records)
+		l.end.Store(l.next)
 	}
 }
 
