@@ -54,6 +54,7 @@ type batchHead struct {
 	epoch    int16
 	sequence int32
 	offset   int64
+	records  int32 // as it was written; compaction may have taken some
 }
 
 // fetch reads the heads of the batches from an offset on, at most a few MiB. each is called for every record, unless it is nil;
@@ -97,7 +98,7 @@ func readPage(set protocol.RecordSet, from int64, each func(*protocol.Record) er
 		}
 		found.next = max(found.next, last+1)
 		if b, ok := reader.(*protocol.RecordBatch); ok {
-			found.batches = append(found.batches, batchHead{b.ProducerID, b.ProducerEpoch, b.BaseSequence, b.BaseOffset})
+			found.batches = append(found.batches, batchHead{b.ProducerID, b.ProducerEpoch, b.BaseSequence, b.BaseOffset, int32(last - b.BaseOffset + 1)})
 		}
 	}
 	return found, nil

@@ -148,6 +148,7 @@ func (s *Sink) Close() error {
 	s.cluster, s.spare = nil, nil
 	clear(s.topics)
 	clear(s.missing)
+	s.recall.saved, s.recall.found, s.recall.heirs = position{}, nil, nil
 	s.mu.Unlock()
 	if c != nil {
 		c.close()

@@ -17,6 +17,7 @@ type recall struct {
 	// Set by Recall before the first Lane, then constant.
 	saved position
 	found func(messageID string) // nil: there is nothing to recall
+	heirs map[string]heritage    // by lane
 }
 
 // skew is how much earlier than a position's time a partition that it does not hold is read: brokers may set the times of records, and their
@@ -33,9 +34,9 @@ func (s *Sink) Recall(ctx context.Context, from []byte, found func(messageID str
 		s.log.Warn("can't read the position that the state has for this sink; what was sent just before the last end may be sent again, with the same ids")
 		return nil
 	}
-	s.recall.saved, s.recall.found = saved, found
-	for name, offsets := range saved.Topics {
-		if err := s.recallTopic(ctx, name, offsets); err != nil {
+	s.recall.saved, s.recall.found, s.recall.heirs = saved, found, map[string]heritage{}
+	for name, places := range saved.Topics {
+		if err := s.recallTopic(ctx, name, places); err != nil {
 			return err
 		}
 	}
@@ -55,14 +56,14 @@ func (s *Sink) recallNew(ctx context.Context, name string) error {
 	return s.recallTopic(ctx, name, nil)
 }
 
-// recallTopic reads a topic's partitions from the given offsets on, and the others from the time of the position on.
-func (s *Sink) recallTopic(ctx context.Context, name string, offsets []int64) error {
+// recallTopic reads a topic's partitions from the given places on, and the others from the time of the position on.
+func (s *Sink) recallTopic(ctx context.Context, name string, places []place) error {
 	c := s.connected()
 	l, err := c.refresh(ctx, name)
 	for p := 0; p < len(l.leaders) && err == nil; p++ {
-		from := int64(-1)
-		if p < len(offsets) {
-			from = offsets[p]
+		from := unused
+		if p < len(places) {
+			from = places[p]
 		}
 		// A lane that belongs to nobody: it has the patience of one.
 		err = newLane(s, c, name, p, 0).recall(ctx, from)
@@ -79,12 +80,13 @@ func (s *Sink) recallTopic(ctx context.Context, name string, offsets []int64) er
 	}
 }
 
-// recall reads the lane's partition from an offset on; from a little before the time of the saved position when it is negative.
-func (l *lane) recall(ctx context.Context, from int64) error {
+// recall reads the lane's partition from a place on; from a little before the time of the saved position when that is unused.
+func (l *lane) recall(ctx context.Context, saved place) error {
 	start, end, err := l.bounds(ctx)
 	if err != nil {
 		return err
 	}
+	from := saved.offset
 	if from < 0 {
 		since := l.sink.recall.saved.Time.Add(-skew).UnixMilli()
 		err = l.until(ctx, "read back", func() (err error) {
@@ -95,12 +97,20 @@ func (l *lane) recall(ctx context.Context, from int64) error {
 			return err // nothing is as late
 		}
 	}
-	_, err = l.walk(ctx, max(start, from), end, l.tell)
+	batches, err := l.walk(ctx, max(start, from), end, func(r *protocol.Record) error {
+		if id := messageID(r); id != "" {
+			l.sink.recall.found(id)
+		}
+		return nil
+	})
+	if h, ok := inheritance(saved, batches, end); ok && err == nil && start <= from && from <= end {
+		l.sink.recall.heirs[l.name] = h
+	}
 	return err
 }
 
-// tell tells the id of a record that this bridge has sent.
-func (l *lane) tell(r *protocol.Record) error {
+// messageID is the id of a record that a bridge has sent, "" for another.
+func messageID(r *protocol.Record) string {
 	var informer, id string
 	for _, h := range r.Headers {
 		switch h.Key {
@@ -111,18 +121,14 @@ func (l *lane) tell(r *protocol.Record) error {
 		}
 	}
 	if id == "" && informer != "" && r.Value != nil {
-		value, err := protocol.ReadAll(r.Value)
-		if err != nil {
-			return err
-		}
 		var e struct{ ID string }
-		if err := json.Unmarshal(value, &e); err != nil {
-			return nil // not one of ours
+		if value, err := protocol.ReadAll(r.Value); err != nil || json.Unmarshal(value, &e) != nil {
+			return "" // not one of ours
 		}
 		id = e.ID
 	}
-	if id != "" {
-		l.sink.recall.found(informer + "/" + id)
+	if id == "" {
+		return ""
 	}
-	return nil
+	return informer + "/" + id
 }

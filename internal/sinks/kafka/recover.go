@@ -14,6 +14,11 @@ import (
 // stored the batch, the lane's own part of the log tells: a batch is there as a whole or not at all, and bears our producer id, epoch and
 // sequence number. Then the lane goes on under its next epoch, whose first batch also bars delayed attempts of the old one.
 func (l *lane) recover(ctx context.Context, f *frozen, attempt int, cause error) (verdict, error) {
+	if l.unproven {
+		if outcome, err := l.late(ctx, f); outcome != forgotten {
+			return outcome, errors.Join(cause, err)
+		}
+	}
 	found, err := l.findLost(ctx, f)
 	if err != nil {
 		return sort(err), err
@@ -26,7 +31,7 @@ func (l *lane) recover(ctx context.Context, f *frozen, attempt int, cause error)
 		"batch_found", found >= 0, "producer_id", l.producer.id, "epoch", l.producer.epoch)
 	if found >= 0 {
 		l.next = found + int64(f.records)
-		l.end.Store(l.next)
+		l.noted()
 		return stored, nil
 	}
 	f.unknown, f.sequence = false, 0
@@ -47,6 +52,7 @@ func (l *lane) renew(ctx context.Context, newID bool) error {
 		}
 	}
 	l.producer, l.sequence = p, 0
+	l.noted()
 	return nil
 }
 
@@ -86,7 +92,7 @@ func (l *lane) tail(ctx context.Context) (from, end int64, err error) {
 		// The log's new history may hold the batch below the place where our old one ended.
 		const far = 5000
 		l.next = max(start, end-far)
-		l.end.Store(l.next)
+		l.noted()
 	}
 	return max(start, l.next), end, nil
 }
