@@ -57,8 +57,9 @@ test-integration: controlplane ## The tests with the real parts: Kubernetes, NAT
 	cd test/e2e && CONTROLPLANE_BIN=$(CURDIR)/$(BIN)/controlplane $(GO) test -race -timeout $(TEST_TIME) ./...
 
 .PHONY: test-kafka
-test-kafka: $(BIN)/kafka/.fetched $(BIN)/python/.installed ## The Kafka sink with Apache Kafka itself: one broker, three brokers that die, readers of other make (Java, Maven, Python)
-	cd test/kafka && KAFKA_LIB=$(CURDIR)/$(BIN)/kafka PYTHON=$(CURDIR)/$(BIN)/python/bin/python $(GO) test -timeout $(TEST_TIME) $(KAFKA_FLAGS) ./...
+test-kafka: $(BIN)/kafka/.fetched $(BIN)/python/.installed $(BIN)/node/.installed ## The Kafka sink with Apache Kafka itself, brokers that die, and readers of other make (needs Java 17, Maven, Python, Node)
+	cd test/kafka && KAFKA_LIB=$(CURDIR)/$(BIN)/kafka PYTHON=$(CURDIR)/$(BIN)/python/bin/python NODE_DIR=$(CURDIR)/$(BIN)/node \
+	  $(GO) test -timeout $(TEST_TIME) $(KAFKA_FLAGS) ./...
 KAFKA_FLAGS ?=
 
 $(BIN)/kafka/.fetched: test/kafka/pom.xml
@@ -69,6 +70,11 @@ $(BIN)/kafka/.fetched: test/kafka/pom.xml
 $(BIN)/python/.installed: test/kafka/testdata/requirements.txt
 	@echo "installing the Python clients that read back what the tests publish"
 	@python3 -m venv --clear $(BIN)/python && $(BIN)/python/bin/pip install -q --disable-pip-version-check -r $<
+	@touch $@
+
+$(BIN)/node/.installed: test/kafka/testdata/package.json
+	@echo "installing the JavaScript SDK of CloudEvents, which has the JSON schema"
+	@mkdir -p $(BIN)/node && cp $< $(BIN)/node && cd $(BIN)/node && npm install --silent --no-audit --no-fund
 	@touch $@
 
 .PHONY: test-crash

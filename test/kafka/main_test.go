@@ -90,7 +90,25 @@ func broker(t testing.TB) *kafkatest.Cluster {
 	needJars(t)
 	c, err := one()
 	must(t, err)
+	ready.Do(func() { waitReady(t, c) })
 	return c
+}
+
+var ready sync.Once
+
+// waitReady waits until the broker gives out producer ids, which it does some moments after it serves.
+func waitReady(t testing.TB, c *kafkatest.Cluster) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+		s := newSink(t, c)
+		err := s.Open(t.Context())
+		if _ = s.Close(); err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
 }
 
 func must(t testing.TB, err error) {
