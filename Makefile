@@ -62,6 +62,10 @@ test-kafka: $(BIN)/kafka/.fetched $(BIN)/python/.installed $(BIN)/node/.installe
 	  $(GO) test -timeout $(TEST_TIME) $(KAFKA_FLAGS) ./...
 KAFKA_FLAGS ?=
 
+.PHONY: bench-kafka
+bench-kafka: $(BIN)/kafka/.fetched ## The Kafka sink beside kafka-go's Writer and franz-go, into kfake and into Apache Kafka
+	cd test/kafka && KAFKA_LIB=$(CURDIR)/$(BIN)/kafka $(GO) test -timeout $(TEST_TIME) -run '^$$' -bench Beside .
+
 $(BIN)/kafka/.fetched: test/kafka/pom.xml
 	@echo "fetching Apache Kafka's jars (45 MB)"
 	@rm -rf $(BIN)/kafka && mvn -q -B -f test/kafka/pom.xml dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=$(CURDIR)/$(BIN)/kafka

@@ -59,6 +59,11 @@ func benchTopic(b *testing.B, kind string) (brokers []string, topic string) {
 	c := broker(b)
 	_, err := admin(b, c).CreateTopic(b.Context(), benchLanes, 1, nil, topic)
 	must(b, err)
+	for ready := false; !ready; time.Sleep(50 * time.Millisecond) { // the brokers learn of it a moment later
+		topics, err := admin(b, c).ListTopics(b.Context(), topic)
+		must(b, err)
+		ready = topics[topic].Err == nil && len(topics[topic].Partitions) == benchLanes
+	}
 	b.Cleanup(func() { _, _ = admin(b, c).DeleteTopic(context.Background(), topic) }) // it takes room, no more
 	return c.Addresses(), topic
 }

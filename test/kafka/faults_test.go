@@ -17,7 +17,7 @@ import (
 )
 
 var (
-	faultTime = flag.Duration("faults.time", 40*time.Second, "how long brokers are killed and leaders are moved")
+	faultTime = flag.Duration("faults.time", 30*time.Second, "how long brokers are killed and leaders are moved")
 	faultRate = flag.Int("faults.rate", 1500, "changes per second meanwhile")
 )
 
