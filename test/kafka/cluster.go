@@ -1,6 +1,7 @@
 package kafkatest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -128,7 +129,7 @@ func (c *Cluster) java(heap string, args ...string) *exec.Cmd {
 		"-Dorg.slf4j.simpleLogger.showDateTime=true", "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
 		"-cp", filepath.Join(c.options.Lib, "*"),
 	}, args...)
-	return exec.Command("java", all...)
+	return exec.CommandContext(context.Background(), "java", all...) // it ends when it is told to, or with us
 }
 
 // Java is a command that runs a source file with Kafka's jars.
@@ -139,7 +140,7 @@ func (c *Cluster) Java(source string, args ...string) *exec.Cmd {
 // freeAddresses are addresses that nobody listens on at this moment. Kafka has to be told its ports before it starts.
 func freeAddresses(n int) (all []string, err error) {
 	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
 		if err != nil {
 			return nil, err
 		}

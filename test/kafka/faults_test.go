@@ -46,8 +46,8 @@ func TestNothingIsLostReorderedOrDoubled(t *testing.T) {
 	faults.Go(func() { moves = moveLeaders(ctx, t, c) })
 	faults.Go(func() { crashes = p.crashAgainAndAgain(ctx) })
 	began := time.Now()
-	for tick := time.NewTicker(10 * time.Millisecond); ctx.Err() == nil; <-tick.C {
-		for range *faultRate / 100 {
+	for first := h.writes; pause(ctx, 10*time.Millisecond); {
+		for h.writes < first+int(time.Since(began).Seconds()*float64(*faultRate)) {
 			h.change()
 		}
 	}

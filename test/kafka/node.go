@@ -3,6 +3,7 @@ package kafkatest
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -113,9 +114,7 @@ func (n *Node) writeProperties() error {
 		"group.coordinator.rebalance.protocols":     "classic,consumer",
 		"transaction.partition.verification.enable": "true",
 	}
-	for key, value := range o.Properties {
-		settings[key] = value
-	}
+	maps.Copy(settings, o.Properties)
 	var lines []string
 	for key, value := range settings {
 		lines = append(lines, key+"="+value)

@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"runtime"
 	"syscall"
-	"time"
 )
 
 // process is a JVM. Its output goes to a file.
@@ -63,14 +62,4 @@ func (p *process) running() bool {
 func (p *process) kill() {
 	_ = p.cmd.Process.Signal(syscall.SIGKILL) // fails only for one that has ended
 	<-p.ended
-}
-
-// stop ends the process in order, or at once when that takes too long.
-func (p *process) stop() {
-	_ = p.cmd.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-p.ended:
-	case <-time.After(20 * time.Second):
-		p.kill()
-	}
 }

@@ -3,6 +3,7 @@ package kafkatest_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -124,7 +125,7 @@ func sameJSON(t *testing.T, a, b []byte) bool {
 }
 
 func stderr(err error) string {
-	if exit, ok := err.(*exec.ExitError); ok {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return string(exit.Stderr)
 	}
 	return ""
