@@ -4,7 +4,7 @@ GO        ?= go
 BIN       := bin
 LDFLAGS   := -s -w
 TEST_TIME ?= 10m
-MODULES   := . test/e2e test/bench
+MODULES   := . test/e2e test/bench test/kafka
 # The Kubernetes program is one link of 170 MB: without symbols it takes half the time.
 KUBE_LDFLAGS := -s -w
 GO_FILES = $(shell git ls-files '*.go')
@@ -29,7 +29,7 @@ controlplane: ## Build bin/controlplane, the Kubernetes control plane for tests 
 	cd test/kubernetes && $(GO) build -ldflags '$(KUBE_LDFLAGS)' -o ../../$(BIN)/controlplane .
 
 .PHONY: check
-check: fmt-check vet lint test test-integration vuln ## Everything that CI checks
+check: fmt-check vet lint test test-integration test-kafka vuln ## Everything that CI checks
 
 .PHONY: fmt
 fmt: $(BIN)/gofumpt ## Format the code
@@ -55,6 +55,31 @@ test: ## The tests of the packages, with the race detector
 test-integration: controlplane ## The tests with the real parts: Kubernetes, NATS and Kafka's protocol, end to end
 	cd test/kubernetes && CONTROLPLANE=$(CURDIR)/$(BIN)/controlplane $(GO) test -timeout $(TEST_TIME) ./...
 	cd test/e2e && CONTROLPLANE_BIN=$(CURDIR)/$(BIN)/controlplane $(GO) test -race -timeout $(TEST_TIME) ./...
+
+.PHONY: test-kafka
+test-kafka: $(BIN)/kafka/.fetched $(BIN)/python/.installed $(BIN)/node/.installed ## The Kafka sink with Apache Kafka itself, brokers that die, and readers of other make (needs Java 17, Maven, Python, Node)
+	cd test/kafka && KAFKA_LIB=$(CURDIR)/$(BIN)/kafka PYTHON=$(CURDIR)/$(BIN)/python/bin/python NODE_DIR=$(CURDIR)/$(BIN)/node \
+	  $(GO) test -timeout $(TEST_TIME) $(KAFKA_FLAGS) ./...
+KAFKA_FLAGS ?=
+
+.PHONY: bench-kafka
+bench-kafka: $(BIN)/kafka/.fetched ## The Kafka sink beside kafka-go's Writer and franz-go, into kfake and into Apache Kafka
+	cd test/kafka && KAFKA_LIB=$(CURDIR)/$(BIN)/kafka $(GO) test -timeout $(TEST_TIME) -run '^$$' -bench Beside .
+
+$(BIN)/kafka/.fetched: test/kafka/pom.xml
+	@echo "fetching Apache Kafka's jars (45 MB)"
+	@rm -rf $(BIN)/kafka && mvn -q -B -f test/kafka/pom.xml dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=$(CURDIR)/$(BIN)/kafka
+	@touch $@
+
+$(BIN)/python/.installed: test/kafka/testdata/requirements.txt
+	@echo "installing the Python clients that read back what the tests publish"
+	@python3 -m venv --clear $(BIN)/python && $(BIN)/python/bin/pip install -q --disable-pip-version-check -r $<
+	@touch $@
+
+$(BIN)/node/.installed: test/kafka/testdata/package.json
+	@echo "installing the JavaScript SDK of CloudEvents, which has the JSON schema"
+	@mkdir -p $(BIN)/node && cp $< $(BIN)/node && cd $(BIN)/node && npm install --silent --no-audit --no-fund
+	@touch $@
 
 .PHONY: test-crash
 test-crash: controlplane ## Kill the bridge CRASH_KILLS times, twice, while everything changes, and account for every change; bin/crash-report.txt

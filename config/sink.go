@@ -21,6 +21,10 @@ type Sink struct {
 	// Encoding is the CloudEvents mode: `binary` (attributes as headers, the object as the message), or `structured`
 	// (the whole event as one JSON document). Not with `stdout`, which has its `format`.
 	Encoding string `yaml:"encoding" default:"binary" oneof:"binary structured"`
+	// Recall has the bridge read back, after a crash, what the broker holds since the last checkpoint, so that nothing is sent a
+	// second time. It needs the right to read what it writes. `false`: those events are sent again, with the same ids. Has no effect with core
+	// NATS and `stdout`, which can't be read back.
+	Recall bool `yaml:"recall" default:"true"`
 	// Queue bounds what is on its way to the sink.
 	Queue SinkQueue `yaml:"queue"`
 }

@@ -140,6 +140,7 @@ func (a *assembler) sinks(cluster string) (parts sinkParts, err error) {
 			MaxBytes:  int(c.Queue.Memory),
 			Retry:     publisher.Retry{Initial: c.Retry.Initial, Max: c.Retry.Max},
 			RateLimit: ratelimit.BucketConfig{PerSecond: c.RateLimit.PerSecond, Burst: c.RateLimit.Burst},
+			Forget:    !c.Recall,
 		}})
 	}
 	return parts, errors.Join(errs...)

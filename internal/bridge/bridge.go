@@ -49,7 +49,7 @@ type Config struct {
 type SinkConfig struct {
 	Name      string
 	Sink      sinks.Sink
-	Publisher publisher.Config // Sink, Name, Log and Registerer are filled in
+	Publisher publisher.Config // Sink, Name, Saved, Log and Registerer are filled in
 }
 
 // Service is something that has to run before a sink can work.
@@ -116,12 +116,25 @@ func (b *Bridge) addSink(sc SinkConfig) error {
 	pc.Sink, pc.Name = sc.Sink, sc.Name
 	pc.Log = b.log
 	pc.Registerer = labelled(b.cfg.Registerer, prometheus.Labels{"sink": sc.Name})
+	var err error
+	if pc.Saved, err = b.saved(sc.Name); err != nil {
+		return fmt.Errorf("sink %s: %w", sc.Name, err)
+	}
 	p, err := publisher.New(pc)
 	if err != nil {
 		return fmt.Errorf("sink %s: %w", sc.Name, err)
 	}
 	b.publishers[sc.Name] = p
+	b.committer.Follow(sc.Name, p)
 	return nil
+}
+
+// saved is what the state has about a sink.
+func (b *Bridge) saved(sink string) (s publisher.Saved, err error) {
+	if s.Position, err = b.cfg.DB.SinkPosition(sink); err == nil {
+		s.Recalled, err = b.cfg.DB.SinkRecalled(sink)
+	}
+	return s, err
 }
 
 // labelled adds constant labels to what is registered.

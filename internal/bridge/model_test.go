@@ -64,6 +64,7 @@ type model struct {
 	unit     bridge.UnitConfig
 	retry    publisher.Config
 	commit   time.Duration
+	recall   bool // the brokers can be read back
 
 	fs      *vfs.MemFS
 	disk    func(vfs.FS) vfs.FS // put between the state and fs; nil for nothing
@@ -203,7 +204,11 @@ func (m *model) start() {
 	for _, b := range m.brokers {
 		s := b.connect(len(m.states) - 1)
 		l.sessions = append(l.sessions, s)
-		cfg.Sinks = append(cfg.Sinks, bridge.SinkConfig{Name: b.name, Sink: s, Publisher: m.retry})
+		var sink sinks.Sink = s
+		if m.recall {
+			sink = recaller{s}
+		}
+		cfg.Sinks = append(cfg.Sinks, bridge.SinkConfig{Name: b.name, Sink: sink, Publisher: m.retry})
 	}
 	var err error
 	if l.bridge, err = bridge.New(cfg); err != nil {

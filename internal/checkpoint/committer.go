@@ -38,6 +38,7 @@ type Committer struct {
 
 	mu       sync.Mutex
 	trackers []*Tracker
+	sinks    []*sink
 	err      error // of the last commit
 }
 
@@ -108,11 +109,14 @@ func (c *Committer) Commit() error {
 	<-c.turn
 	defer func() { c.turn <- struct{}{} }()
 	c.mu.Lock()
-	trackers := slices.Clone(c.trackers)
+	trackers, sinks := slices.Clone(c.trackers), slices.Clone(c.sinks)
 	c.mu.Unlock()
 
 	start := time.Now()
 	batch := c.cfg.DB.NewBatch()
+	for _, s := range sinks {
+		s.write(batch)
+	}
 	work := make([]taken, len(trackers))
 	objects := 0
 	for i, t := range trackers {
@@ -122,6 +126,9 @@ func (c *Committer) Commit() error {
 	}
 	empty, bytes := batch.Empty(), batch.Len()
 	err := batch.Commit()
+	for _, s := range sinks {
+		s.committed(err)
+	}
 	for i, t := range trackers {
 		if err != nil {
 			t.putBack(work[i])

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/store"
 )
@@ -50,6 +51,9 @@ type change struct {
 	spooled atomic.Bool
 	// waiting counts the listeners that have not settled it.
 	waiting atomic.Int32
+	// marks are held for listeners that have settled it while others have not: as long as it may be passed on again after a crash.
+	// Guarded by Informer.settling.
+	marks []*publisher.Mark
 }
 
 // event makes the change's event for one listener.
@@ -80,6 +84,14 @@ func (c *facts) settled() store.Settled {
 
 // leavesState says whether the settled change is the object's settled state.
 func (c *facts) leavesState() bool { return c.kind == ofObject && c.Op != event.Synced }
+
+// letGo releases the marks: no restart will pass the change on again to those who held them.
+func (c *change) letGo() {
+	for _, m := range c.marks {
+		m.Release()
+	}
+	c.marks = nil
+}
 
 // changeOverhead is what a change costs in the log besides its object: the struct and its places in queues, rounded up.
 const changeOverhead = 512

@@ -11,6 +11,15 @@ type cursor struct {
 	pending []uint64 // in order
 }
 
+// caughtUp says that what was pending, up to a position, was passed on again: from now on the parcels know what of it is.
+func (c *cursor) caughtUp(to uint64) {
+	n := 0
+	for n < len(c.pending) && c.pending[n] <= to {
+		n++
+	}
+	c.pending = c.pending[n:]
+}
+
 // low is the first position that is not settled.
 func (c cursor) low() uint64 {
 	if len(c.pending) > 0 {

@@ -231,6 +231,7 @@ func (i *Informer) settle(settled func() []*change) {
 		default:
 			i.cfg.Tracker.SettleMark(c.seq)
 		}
+		c.letGo()
 	}
 	i.settling.Unlock()
 	i.log.release(changes)

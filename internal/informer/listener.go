@@ -199,6 +199,7 @@ func (l *listener) take(ctx context.Context, changes []*change) ([]*parcel, erro
 	l.free = l.free[:len(l.free)-n]
 	for i, p := range taken {
 		p.change, p.observed = changes[i], changes[i].Observed
+		l.cursor.caughtUp(p.change.position)
 	}
 	l.read = l.read[min(n, len(l.read)):]
 	return taken, nil
@@ -213,18 +214,27 @@ func (l *listener) Settle(items []*publisher.Item) {
 		p := l.parcels[it.Seq]
 		p.change, p.event = nil, event.Event{}
 		l.free = append(l.free, p)
+		// After the parcel: a cursor that is saved with a position behind the mark must not have it pending.
+		it.Mark.Release()
+		it.Mark = nil
 	}
 	l.cond.Broadcast()
 }
 
-// settledByAll notes that this listener has settled the items' changes, and gives those that no listener waits for any more.
+// settledByAll notes that this listener has settled the items' changes, and gives those that no listener waits for any more. What others
+// wait for keeps the item's mark, unless it lies on disk, where each listener has its own cursor.
 func (l *listener) settledByAll(items []*publisher.Item) []*change {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	done := make([]*change, 0, len(items))
 	for _, it := range items {
-		if c := l.parcels[it.Seq].change; c.waiting.Add(-1) == 0 {
+		c := l.parcels[it.Seq].change
+		switch {
+		case c.waiting.Add(-1) == 0:
 			done = append(done, c)
+		case it.Mark != nil && !c.spooled.Load():
+			c.marks = append(c.marks, it.Mark)
+			it.Mark = nil
 		}
 	}
 	return done

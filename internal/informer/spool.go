@@ -133,6 +133,7 @@ func (i *Informer) handToDisk(work []pending, encoded [][]byte) {
 	defer i.settling.Unlock()
 	var spooled []checkpoint.Spooled
 	var entries []store.LogEntry
+	var changes []*change
 	for n := range work {
 		c, f := work[n].change, &work[n].facts
 		if c.waiting.Load() == 0 {
@@ -145,12 +146,16 @@ func (i *Informer) handToDisk(work []pending, encoded [][]byte) {
 		}
 		spooled = append(spooled, s)
 		entries = append(entries, s.Entry)
+		changes = append(changes, c)
 	}
 	if len(spooled) == 0 {
 		return
 	}
 	i.disk.added(entries)
 	i.cfg.Tracker.Spool(spooled)
+	for _, c := range changes {
+		c.letGo() // the cursors of those who have settled it say so
+	}
 }
 
 // Write puts the listeners' cursors into a commit while something lies on disk, and drops there what all have settled. Cursors that stand

@@ -80,11 +80,14 @@ func (p *Publisher) findLane(ctx context.Context, it *Item) error {
 // nameLane asks the sink for the lane of an item. An item that is refused goes to the lane of such.
 func (p *Publisher) nameLane(ctx context.Context, it *Item) (err error) {
 	it.lane, err = p.sink.Lane(ctx, it.Message.Event)
-	if err != nil && sinks.Classify(err) == sinks.Refused {
-		it.lane, it.refused = refusedLane, err
-		return nil
+	if err != nil && sinks.Classify(err) != sinks.Refused {
+		return err
 	}
-	return err
+	if err != nil {
+		it.lane, it.refused = refusedLane, err
+	}
+	p.recognize(it) // behind Lane, which may have recalled it
+	return nil
 }
 
 // enqueue appends items to their lanes.

@@ -37,6 +37,9 @@ func (w *worker) judge(ctx context.Context) (down error) {
 	for i := range w.sent {
 		s := &w.sent[i]
 		for _, it := range w.items[at : at+s.count] {
+			if it.recalled {
+				continue
+			}
 			it.attempts++
 			w.judgeItem(ctx, s, it)
 			if it.acked {

@@ -57,6 +57,9 @@ func (w *worker) buryLane(ctx context.Context, l *lane) (sinks.Class, error) {
 func (w *worker) buryItem(ctx context.Context, it *Item) (sinks.Class, error) {
 	e := it.Message.Event
 	log := w.log.With("id", e.ID, "subject", e.Subject, "reason", it.refused, "size", len(e.Data), "attempts", it.attempts)
+	if it.Mark == nil {
+		it.Mark = w.marks.hold(1)
+	}
 	limited, cancel := context.WithTimeout(ctx, w.timeout)
 	err := w.sink.DeadLetter(limited, e, it.refused, it.attempts)
 	cancel()

@@ -17,6 +17,7 @@
 //
 // A message is sent again until the sink answers that it is stored or will never be: at least once, with
 // the same id. An item that is not settled when Run ends stays so: nobody is told, and a checkpoint behind it does not pass.
+// What an earlier process has stored, as a sinks.Recaller finds after the start, is settled in its place and not sent.
 //
 // # Failures
 //

@@ -16,6 +16,8 @@ type Item struct {
 	Message sinks.Message // Message.Event is set by the adder
 	Settler Settler       // told once, when the item is settled
 	Seq     uint64        // the settler's own mark; the publisher doesn't look at it
+	// Mark is what the item holds when it is settled, for the Settler to release; nil for nothing.
+	Mark *Mark
 
 	// Owned by the publisher between Add and Settle.
 
@@ -26,6 +28,7 @@ type Item struct {
 	size         int   // what it counts against the bound on bytes
 	attempts     int   // Publish calls that held it; owned by the worker that has the lane
 	acked        bool  // stored, but behind one that is not settled; owned by the worker that has the lane
+	recalled     bool  // an earlier process has stored it; set by Add, with acked
 	refused      error // why it goes to the dead letters; owned by the worker that has the lane
 }
 

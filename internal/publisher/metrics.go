@@ -18,6 +18,7 @@ const (
 
 type metrics struct {
 	published   prometheus.Counter
+	recalled    prometheus.Counter
 	retries     map[sinks.Class]prometheus.Counter
 	deadLetters map[string]prometheus.Counter
 	seconds     prometheus.Histogram
@@ -31,6 +32,10 @@ func newMetrics(registerer prometheus.Registerer, p *Publisher) *metrics {
 		published: auto.NewCounter(prometheus.CounterOpts{
 			Name: "bridge_publisher_published_total",
 			Help: "Messages that the sink acknowledged.",
+		}),
+		recalled: auto.NewCounter(prometheus.CounterOpts{
+			Name: "bridge_publisher_recalled_total",
+			Help: "Messages not sent again after a restart, since the sink held them already.",
 		}),
 		seconds: auto.NewHistogram(prometheus.HistogramOpts{
 			Name:    "bridge_publisher_publish_seconds",

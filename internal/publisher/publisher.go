@@ -38,6 +38,10 @@ type Config struct {
 	RateLimit ratelimit.BucketConfig
 	// OnOpenError is called by Run for every failed attempt to open the sink. May be nil.
 	OnOpenError func(error)
+	// Saved is what the last checkpoint of an earlier process has. What the sink holds behind that position is not sent again.
+	Saved Saved
+	// Forget sends everything again that the checkpoint does not know of, even where the sink could tell what it holds.
+	Forget bool
 	// Log defaults to none.
 	Log *slog.Logger
 	// Registerer of the metrics; nil for none. Several publishers need one each that adds a label.
@@ -60,6 +64,10 @@ type Publisher struct {
 	log         *slog.Logger
 	metrics     *metrics
 	warnings    warnings
+
+	marks    *marks
+	recalled *recalled
+	saved    Saved
 
 	room    *room
 	queue   *ratelimit.Queue[*lane]
@@ -122,6 +130,12 @@ func New(cfg Config) (*Publisher, error) {
 		lanes:       map[string]*lane{},
 		aside:       map[object]*lane{},
 		lanePool:    sync.Pool{New: func() any { return new(lane) }},
+		marks:       new(marks),
+		recalled:    new(recalled),
+		saved:       cfg.Saved,
+	}
+	if r, ok := cfg.Sink.(sinks.Recaller); ok && !cfg.Forget {
+		p.marks.sink, p.recalled = r, newRecalled(cfg.Saved.Recalled)
 	}
 	p.room = &room{
 		maxItems: cmp.Or(cfg.MaxItems, 16_384),
@@ -147,6 +161,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 	}
 	p.lockOut()
 	p.queue.ShutDown() // stops its timer
+	p.marks.close()
 	if closeErr := p.sink.Close(); closeErr != nil {
 		err = errors.Join(err, fmt.Errorf("close sink %q: %w", p.name, closeErr))
 	}
@@ -155,15 +170,25 @@ func (p *Publisher) Run(ctx context.Context) error {
 	return err
 }
 
-// open opens the sink, again and again while that may help. It returns nil when ctx ends.
+// open opens the sink and has it recall what it holds. It returns nil when ctx ends.
 func (p *Publisher) open(ctx context.Context) error {
+	for _, step := range []func(context.Context) error{p.sink.Open, p.recall} {
+		if err := p.persist(ctx, step); err != nil || ctx.Err() != nil {
+			return err
+		}
+	}
+	p.order, p.limits = p.sink.Order(), p.limited(p.sink.Limits())
+	close(p.opened)
+	p.log.Info("sink is open")
+	return nil
+}
+
+// persist tries a step of opening the sink again and again while that may help. It returns nil when ctx ends.
+func (p *Publisher) persist(ctx context.Context, step func(context.Context) error) error {
 	backoff := ratelimit.Backoff{Initial: p.retry.Initial, Max: p.retry.Max}
 	for {
-		err := p.sink.Open(ctx)
+		err := step(ctx)
 		if err == nil {
-			p.order, p.limits = p.sink.Order(), p.limited(p.sink.Limits())
-			close(p.opened)
-			p.log.Info("sink is open")
 			return nil
 		}
 		if ctx.Err() != nil {

@@ -77,6 +77,8 @@ func (w *worker) round(ctx context.Context) bool {
 			return false
 		}
 		w.publish(ctx)
+	}
+	if len(w.items) > 0 {
 		w.answer(ctx, pass)
 	}
 	w.buryRefused(ctx, pass)
@@ -100,9 +102,28 @@ func (w *worker) pick(probe bool) {
 		}
 	}
 	w.mu.Unlock()
+	w.compose()
+}
+
+// compose makes the batch of the items, without those that are stored already.
+func (w *worker) compose() {
+	first := 0
 	for _, it := range w.items {
 		it.Message.Err = nil
+		if it.recalled {
+			w.bytes -= it.payload()
+			continue
+		}
 		w.batch = append(w.batch, &it.Message)
+		if it.Mark == nil {
+			first++
+		}
+	}
+	mark := w.marks.hold(first)
+	for _, it := range w.items {
+		if it.Mark == nil && !it.recalled {
+			it.Mark = mark
+		}
 	}
 }
 

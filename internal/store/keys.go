@@ -18,6 +18,7 @@ const (
 	spaceTombstone = 't' // version, object key -> nothing: the records of deleted objects, in order of version
 	spaceLog       = 'l' // position -> a change of the log
 	spaceCursor    = 'c' // listener -> where it stands in the log
+	spaceSink      = 's' // sink -> where its broker's log is to be read from after a crash
 	spaceMark      = 'm' // object key -> nothing: listed since the last ReplaceBegin
 	spaceAnnounced = 'a' // object key, uid -> an announcement
 )

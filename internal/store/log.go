@@ -49,6 +49,32 @@ func (b *Batch) SetCursor(ix *Indexer, listener string, cursor []byte) {
 	b.put(append(prefix(spaceCursor, ix.id), listener...), cursor)
 }
 
+// SinkPosition reads where a sink's log is to be read from to see what it holds that the state does not know of; nil for nothing saved.
+func (db *DB) SinkPosition(sink string) ([]byte, error) {
+	return db.get(append([]byte{spaceSink}, sink...))
+}
+
+// SetSinkPosition writes it. Its bytes are the sink's matter.
+func (b *Batch) SetSinkPosition(sink string, position []byte) {
+	b.put(append([]byte{spaceSink}, sink...), position)
+}
+
+// SinkRecalled reads what SetSinkRecalled wrote, nil for nothing.
+func (db *DB) SinkRecalled(sink string) ([]byte, error) { return db.get(recalledKey(sink)) }
+
+// SetSinkRecalled writes what the sink holds before its position and the state may not know of; empty for nothing. Its
+// bytes are the publisher's matter.
+func (b *Batch) SetSinkRecalled(sink string, ids []byte) {
+	if len(ids) == 0 {
+		b.fail(b.batch.Delete(recalledKey(sink), nil))
+		return
+	}
+	b.put(recalledKey(sink), ids)
+}
+
+// recalledKey is no other sink's position: no name of a sink holds a zero byte.
+func recalledKey(sink string) []byte { return append([]byte{spaceSink}, sink+"\x00recalled"...) }
+
 // Cursors reads where the listeners stood at the last commit.
 func (ix *Indexer) Cursors() (map[string][]byte, error) {
 	it, err := ix.iterator(spaceCursor)

@@ -17,8 +17,9 @@
 //
 // Duplicates: none while the process lives, as long as the broker remembers the producer. Where it has forgotten (retention, an
 // unclean election, a re-created topic) the lane reads its own tail to see whether the frozen batch is there, and goes on
-// under its next epoch. A new process starts with new producer ids: what was unanswered when the old one died may be stored
-// twice, with the same ids.
+// under its next epoch. A new process reads back what was stored behind the last checkpoint's position (Recall), and its lanes carry on
+// with the producer ids and sequence numbers of the old one, so that its unanswered batch is found even if it is stored late, and is never stored behind
+// what came after it (heir.go).
 //
 // Durability: acks=all, always. That is as much as the topic's replication.factor and min.insync.replicas make of it; the log
 // warns of topics whose settings break the promise.

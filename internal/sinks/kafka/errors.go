@@ -25,6 +25,8 @@ const (
 	refused
 	// forgotten: the broker does not know the producer any more, or knows other sequence numbers of it.
 	forgotten
+	// overtaken: a batch of an earlier process was stored in the place of this one, which was not: freeze it anew, without what the other held.
+	overtaken
 	// denied: nothing goes until an operator has changed something; whether the batch is stored is as unknown as before.
 	denied
 	// away: not one broker has answered for a while. No error means this by itself.
@@ -34,7 +36,7 @@ const (
 )
 
 func (v verdict) String() string {
-	return [...]string{"stored", "resend", "refused", "forgotten", "denied", "away", "stopped"}[v]
+	return [...]string{"stored", "resend", "refused", "forgotten", "overtaken", "denied", "away", "stopped"}[v]
 }
 
 // cause is the error behind a verdict that came without one.

@@ -18,7 +18,8 @@ const (
 	latest   int64 = -1
 )
 
-// offset gives an end of a partition's log: earliest or latest.
+// offset gives an end of a partition's log (earliest or latest), or the first offset whose record bears a time, in milliseconds
+// since 1970, or a later one: -1 when there is none.
 func (c *cluster) offset(ctx context.Context, topic string, partition int, which int64) (int64, error) {
 	res, err := c.askLeader(ctx, topic, partition, &listoffsets.Request{
 		ReplicaID: -1,
@@ -53,10 +54,12 @@ type batchHead struct {
 	epoch    int16
 	sequence int32
 	offset   int64
+	records  int32 // as it was written; compaction may have taken some
 }
 
-// fetch reads the heads of the batches from an offset on, at most a few MiB.
-func (c *cluster) fetch(ctx context.Context, topic string, partition int, from int64) (page, error) {
+// fetch reads the heads of the batches from an offset on, at most a few MiB. each is called for every record, unless it is nil;
+// what it is given is valid during the call.
+func (c *cluster) fetch(ctx context.Context, topic string, partition int, from int64, each func(*protocol.Record) error) (page, error) {
 	const maxBytes = 4 << 20
 	res, err := c.askLeader(ctx, topic, partition, &fetch.Request{
 		ReplicaID: -1, MaxWaitTime: 100, MinBytes: 1, MaxBytes: maxBytes, SessionEpoch: -1,
@@ -78,30 +81,31 @@ func (c *cluster) fetch(ctx context.Context, topic string, partition int, from i
 	if p.ErrorCode != 0 {
 		return page{}, fmt.Errorf("read %s/%d from %d: %w", topic, partition, from, kafkago.Error(p.ErrorCode))
 	}
-	return readPage(p.RecordSet, from)
+	return readPage(p.RecordSet, from, each)
 }
 
 // readPage walks the batches of an answer.
-func readPage(set protocol.RecordSet, from int64) (page, error) {
+func readPage(set protocol.RecordSet, from int64, each func(*protocol.Record) error) (page, error) {
 	found := page{next: from}
 	stream, ok := set.Records.(*protocol.RecordStream)
 	if !ok {
 		return found, nil // empty
 	}
 	for _, reader := range stream.Records {
-		last, err := lastOffset(reader)
+		last, err := readBatch(reader, from, each)
 		if err != nil {
 			return found, err
 		}
 		found.next = max(found.next, last+1)
 		if b, ok := reader.(*protocol.RecordBatch); ok {
-			found.batches = append(found.batches, batchHead{b.ProducerID, b.ProducerEpoch, b.BaseSequence, b.BaseOffset})
+			found.batches = append(found.batches, batchHead{b.ProducerID, b.ProducerEpoch, b.BaseSequence, b.BaseOffset, int32(last - b.BaseOffset + 1)})
 		}
 	}
 	return found, nil
 }
 
-func lastOffset(reader protocol.RecordReader) (last int64, err error) {
+// readBatch gives the offset of the last record. A broker sends whole batches, so that the first may begin before what was asked for.
+func readBatch(reader protocol.RecordReader, from int64, each func(*protocol.Record) error) (last int64, err error) {
 	last = -1
 	for {
 		record, err := reader.ReadRecord()
@@ -112,8 +116,14 @@ func lastOffset(reader protocol.RecordReader) (last int64, err error) {
 			return last, err
 		}
 		last = record.Offset
+		if each != nil && last >= from {
+			err = each(record)
+		}
 		closeBytes(record.Key)
 		closeBytes(record.Value)
+		if err != nil {
+			return last, err
+		}
 	}
 }
 

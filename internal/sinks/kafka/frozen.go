@@ -14,7 +14,7 @@ type frozen struct {
 	records  int32
 	// unknown is set when an attempt may have stored it.
 	unknown bool
-	// ids of its messages; set when the batch is left pending.
+	// ids of its messages; set when the batch is left pending, and while the lane is unproven.
 	ids []string
 }
 
@@ -48,7 +48,11 @@ func (l *lane) freeze(work *scratch, messages []*sinks.Message, enc encoder) (*f
 	}
 	work.bytes = bytes
 	stamp(bytes, l.producer.id, l.producer.epoch, l.sequence)
-	return &frozen{bytes: bytes, sequence: l.sequence, records: w.count}, n, nil
+	f := &frozen{bytes: bytes, sequence: l.sequence, records: w.count}
+	if l.unproven {
+		f.name(messages[:n])
+	}
+	return f, n, nil
 }
 
 // smaller says how many messages to try after a batch of n was refused. Where the batch was too large as a whole, later ones will be
@@ -66,9 +70,14 @@ func (l *lane) leave(f *frozen, messages []*sinks.Message) {
 		return
 	}
 	f.bytes = append([]byte(nil), f.bytes...)
+	f.name(messages)
+	l.pending = f
+}
+
+// name notes the messages that the batch holds.
+func (f *frozen) name(messages []*sinks.Message) {
 	f.ids = make([]string, len(messages))
 	for i, m := range messages {
 		f.ids[i] = m.Event.MessageID()
 	}
-	l.pending = f
 }

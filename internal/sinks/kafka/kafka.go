@@ -28,10 +28,14 @@ type Sink struct {
 	cluster *cluster          // nil: not open
 	topics  map[string]*topic // those that events have gone to; entries stay until Close
 	missing map[string]missing
+	recall  recall
 	spare   *producer // the one that Open asked for to see whether it may
 }
 
-var _ sinks.Sink = (*Sink)(nil)
+var (
+	_ sinks.Sink     = (*Sink)(nil)
+	_ sinks.Recaller = (*Sink)(nil)
+)
 
 // New checks the configuration. It starts nothing and connects to nothing; its error tells all problems.
 func New(config Config) (*Sink, error) {
@@ -144,6 +148,7 @@ func (s *Sink) Close() error {
 	s.cluster, s.spare = nil, nil
 	clear(s.topics)
 	clear(s.missing)
+	s.recall.saved, s.recall.found, s.recall.heirs = position{}, nil, nil
 	s.mu.Unlock()
 	if c != nil {
 		c.close()

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"sync/atomic"
+	"time"
 
 	"github.com/kubebridge/bridge/internal/sinks"
 )
@@ -41,6 +43,14 @@ type lane struct {
 	target   int   // size of a batch before compression
 	pending  *frozen
 	ahead    []string // ids of messages that are stored but whose callers have not been told
+
+	// Of a lane that carries on for an earlier process.
+	unproven bool            // nothing of its own is stored yet
+	since    time.Time       // when it began
+	known    map[string]bool // ids of late batches
+
+	// place is where the lane is, for Position; nil before it has started.
+	place atomic.Pointer[place]
 }
 
 func newLane(s *Sink, c *cluster, topic string, partition, target int) *lane {
@@ -63,7 +73,7 @@ func (l *lane) publish(ctx context.Context, messages []*sinks.Message, enc encod
 		sinks.Fail(messages, err)
 		return
 	}
-	messages = l.skipStored(messages)
+	messages = l.skipKnown(l.skipStored(messages))
 	work := l.sink.scratch.Get().(*scratch)
 	defer l.sink.scratch.Put(work)
 	for limit := len(messages); len(messages) > 0; limit = min(limit, len(messages)) {
@@ -76,6 +86,9 @@ func (l *lane) publish(ctx context.Context, messages []*sinks.Message, enc encod
 		case outcome == stored:
 			sinks.Fail(messages[:n], nil)
 			messages, limit = messages[n:], len(messages)
+		case outcome == overtaken:
+			messages = l.skipKnown(messages)
+			limit = len(messages)
 		case outcome == refused && n > 1:
 			limit = l.smaller(f, n, err)
 		case outcome == refused:
@@ -103,7 +116,7 @@ func (l *lane) ready(ctx context.Context) error {
 	switch outcome {
 	case stored:
 		l.ahead = append(l.ahead, l.pending.ids...)
-	case refused: // its messages will come again, and be refused one by one
+	case refused, overtaken: // its messages will come again: to be refused one by one; without what is known
 	default:
 		return l.unanswered(ctx, outcome, err)
 	}
@@ -113,6 +126,9 @@ func (l *lane) ready(ctx context.Context) error {
 
 // start gets a producer id, and the place in the log behind which this lane's records will lie.
 func (l *lane) start(ctx context.Context) error {
+	if l.inherit() {
+		return nil
+	}
 	p := l.producer
 	err := l.until(ctx, "start", func() (err error) {
 		p, err = l.sink.takeProducer(ctx, l.cluster)
@@ -129,6 +145,7 @@ func (l *lane) start(ctx context.Context) error {
 		return err
 	}
 	l.producer, l.sequence, l.started = p, 0, true
+	l.noted()
 	return nil
 }
 
@@ -146,6 +163,23 @@ func (l *lane) skipStored(messages []*sinks.Message) []*sinks.Message {
 	return messages
 }
 
+// skipKnown answers the messages that a late batch of an earlier process has turned out to hold.
+func (l *lane) skipKnown(messages []*sinks.Message) []*sinks.Message {
+	if len(l.known) == 0 {
+		return messages
+	}
+	left := make([]*sinks.Message, 0, len(messages))
+	for _, m := range messages {
+		if id := m.Event.MessageID(); l.known[id] {
+			delete(l.known, id)
+			m.Err = nil
+		} else {
+			left = append(left, m)
+		}
+	}
+	return left
+}
+
 // unanswered is the error of messages that the lane could not settle.
 func (l *lane) unanswered(ctx context.Context, outcome verdict, err error) error {
 	if outcome == stopped {
@@ -160,6 +194,12 @@ func (l *lane) advance(f *frozen, offset int64) {
 	if offset >= 0 {
 		l.next = offset + int64(f.records)
 	}
+	l.noted()
+}
+
+// noted is called after each step that a lane has made.
+func (l *lane) noted() {
+	l.place.Store(&place{offset: l.next, producer: l.producer.id, epoch: l.producer.epoch, sequence: l.sequence})
 }
 
 // sequenceAfter is the sequence number behind records; they wrap at the end of the positive int32s.

@@ -39,7 +39,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		}, []string{"reason"}),
 		recoveries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "bridge_kafka_producer_recoveries_total",
-			Help: "Times a broker had forgotten a lane's producer, by whether the batch on its way was found: stored, missing, unread.",
+			Help: "Times a broker had forgotten a lane's producer, by whether the batch on its way was found: stored, missing, unread; and batches of an earlier process that were stored after the start: late.",
 		}, []string{"batch"}),
 		lost: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "bridge_kafka_acknowledged_lost_total",
@@ -61,7 +61,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	for _, outcome := range []string{"stored", "refused", "unanswered"} {
 		m.batches.WithLabelValues(outcome)
 	}
-	for _, batch := range []string{"stored", "missing", "unread"} {
+	for _, batch := range []string{"stored", "missing", "unread", "late"} {
 		m.recoveries.WithLabelValues(batch)
 	}
 	if r != nil {

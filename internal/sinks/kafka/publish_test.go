@@ -45,7 +45,7 @@ func TestStructuredModeSaysSoInTheContentType(t *testing.T) {
 	s := openSink(t, c, func(c *kafka.Config) { c.Encoding = kafka.Structured })
 	publish(t, s, podEvents("web", 1, 1)...)
 	r := readAll(t, c, podsTopic)[0]
-	if len(r.Headers) != 1 || r.Headers[0].Key != "content-type" || string(r.Headers[0].Value) != "application/cloudevents+json; charset=UTF-8" {
+	if len(r.Headers) != 2 || r.Headers[1].Key != "informer" || r.Headers[0].Key != "content-type" || string(r.Headers[0].Value) != "application/cloudevents+json; charset=UTF-8" {
 		t.Errorf("headers are %v", r.Headers)
 	}
 }

@@ -50,8 +50,8 @@ func (c encoder) putBinary(w *batchWriter, e *event.Event, at time.Time, key *st
 		headers = appendString(headers, value)
 		count++
 	})
-	w.headers = headers
-	w.add(at, key, e.Data, headers, count)
+	w.headers, count = appendInformer(headers, e), count+1
+	w.add(at, key, e.Data, w.headers, count)
 }
 
 // putStructured writes the whole event as the value.
@@ -59,7 +59,16 @@ func (c encoder) putStructured(w *batchWriter, e *event.Event, at time.Time, key
 	w.value = event.AppendStructured(w.value[:0], e)
 	w.headers = appendString(w.headers[:0], "content-type")
 	w.headers = appendString(w.headers, structuredContentType)
-	w.add(at, key, w.value, w.headers, 1)
+	w.headers = appendInformer(w.headers, e)
+	w.add(at, key, w.value, w.headers, 2)
+}
+
+// informerHeader is no attribute of the event: it tells apart the events of two informers that select the same object, which have the same
+// id. What is read back after a crash is known by both.
+const informerHeader = "informer"
+
+func appendInformer(dst []byte, e *event.Event) []byte {
+	return appendString(appendString(dst, informerHeader), e.Informer)
 }
 
 // appendAttributeName appends the header name of an attribute with its length: ce_id.

@@ -7,12 +7,18 @@ import (
 	"math"
 
 	kafkago "github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
 )
 
 // recover goes on after the broker has forgotten the lane's producer, or remembers it otherwise than we do. If an attempt may have
 // stored the batch, the lane's own part of the log tells: a batch is there as a whole or not at all, and bears our producer id, epoch and
 // sequence number. Then the lane goes on under its next epoch, whose first batch also bars delayed attempts of the old one.
 func (l *lane) recover(ctx context.Context, f *frozen, attempt int, cause error) (verdict, error) {
+	if l.unproven {
+		if outcome, err := l.late(ctx, f); outcome != forgotten {
+			return outcome, errors.Join(cause, err)
+		}
+	}
 	found, err := l.findLost(ctx, f)
 	if err != nil {
 		return sort(err), err
@@ -25,6 +31,7 @@ func (l *lane) recover(ctx context.Context, f *frozen, attempt int, cause error)
 		"batch_found", found >= 0, "producer_id", l.producer.id, "epoch", l.producer.epoch)
 	if found >= 0 {
 		l.next = found + int64(f.records)
+		l.noted()
 		return stored, nil
 	}
 	f.unknown, f.sequence = false, 0
@@ -45,6 +52,7 @@ func (l *lane) renew(ctx context.Context, newID bool) error {
 		}
 	}
 	l.producer, l.sequence = p, 0
+	l.noted()
 	return nil
 }
 
@@ -73,13 +81,7 @@ func (l *lane) findLost(ctx context.Context, f *frozen) (int64, error) {
 
 // tail gives the part of the log in which the frozen batch would lie. It also tells, once, when the log ends before what it had acknowledged.
 func (l *lane) tail(ctx context.Context) (from, end int64, err error) {
-	var start int64
-	err = l.until(ctx, "find the tail", func() (err error) {
-		if start, err = l.cluster.offset(ctx, l.topic, l.partition, earliest); err == nil {
-			end, err = l.cluster.offset(ctx, l.topic, l.partition, latest)
-		}
-		return err
-	})
+	start, end, err := l.bounds(ctx)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -90,33 +92,55 @@ func (l *lane) tail(ctx context.Context) (from, end int64, err error) {
 		// The log's new history may hold the batch below the place where our old one ended.
 		const far = 5000
 		l.next = max(start, end-far)
+		l.noted()
 	}
 	return max(start, l.next), end, nil
 }
 
-// scan looks for a batch in a part of the log.
+// bounds are the two ends of the lane's log.
+func (l *lane) bounds(ctx context.Context) (start, end int64, err error) {
+	err = l.until(ctx, "find the tail", func() (err error) {
+		if start, err = l.cluster.offset(ctx, l.topic, l.partition, earliest); err == nil {
+			end, err = l.cluster.offset(ctx, l.topic, l.partition, latest)
+		}
+		return err
+	})
+	return start, end, err
+}
+
+// scan looks for a batch in a part of the log, and gives its offset, or -1.
 func (l *lane) scan(ctx context.Context, f *frozen, from, end int64) (int64, error) {
+	batches, err := l.walk(ctx, from, end, nil)
+	if err != nil {
+		return -1, err
+	}
+	for _, b := range batches {
+		if b.producer == l.producer.id && b.epoch == l.producer.epoch && b.sequence == f.sequence {
+			return b.offset, nil
+		}
+	}
+	return -1, nil
+}
+
+// walk reads a part of the log, and gives the heads of its batches. each is called for every record, unless it is nil.
+func (l *lane) walk(ctx context.Context, from, end int64, each func(*protocol.Record) error) (batches []batchHead, err error) {
 	for from < end {
 		var p page
 		err := l.until(ctx, "read the tail", func() (err error) {
-			p, err = l.cluster.fetch(ctx, l.topic, l.partition, from)
+			p, err = l.cluster.fetch(ctx, l.topic, l.partition, from, each)
 			if errors.Is(err, kafkago.OffsetOutOfRange) {
 				p, err = page{next: end}, nil // deleted meanwhile: what was there is gone
 			}
 			return err
 		})
 		if err != nil {
-			return -1, err
+			return nil, err
 		}
-		for _, b := range p.batches {
-			if b.producer == l.producer.id && b.epoch == l.producer.epoch && b.sequence == f.sequence {
-				return b.offset, nil
-			}
-		}
+		batches = append(batches, p.batches...)
 		if p.next <= from {
-			return -1, fmt.Errorf("read %s from %d: %w: no progress before its end at %d", l.name, from, errMalformed, end)
+			return nil, fmt.Errorf("read %s from %d: %w: no progress before its end at %d", l.name, from, errMalformed, end)
 		}
 		from = p.next
 	}
-	return -1, nil
+	return batches, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // examine warns of settings that break the promise, and gives the size that batches of the topic may have. It needs the right to describe
@@ -17,6 +18,9 @@ func (s *Sink) examine(ctx context.Context, c *cluster, name string, l layout) i
 	}
 	for _, problem := range weaknesses(settings, l) {
 		s.log.Warn("the topic's settings may lose acknowledged events", "topic", name, "problem", problem)
+	}
+	for _, problem := range s.surprises(settings) {
+		s.log.Warn("the topic's settings keep less than everything", "topic", name, "problem", problem)
 	}
 	if n, err := strconv.Atoi(settings["max.message.bytes"]); err == nil && n > 0 {
 		limit = min(limit, n)
@@ -34,6 +38,21 @@ func weaknesses(settings map[string]string, l layout) (found []string) {
 	}
 	if settings["unclean.leader.election.enable"] == "true" {
 		found = append(found, "unclean.leader.election.enable is true: a replica that lags may become leader and drop acknowledged events; set it to false")
+	}
+	return found
+}
+
+// defaultMaxMessage is what a broker takes unless it is told otherwise, and about what an object of Kubernetes may have.
+const defaultMaxMessage = 1048588
+
+// surprises are settings that do what they say, and that whoever made the topic may not have thought of.
+func (s *Sink) surprises(settings map[string]string) (found []string) {
+	if strings.Contains(settings["cleanup.policy"], "compact") && !s.config.Tombstones {
+		found = append(found, "cleanup.policy is compact: of each object's history only the last event is kept, and deleted objects are kept for ever; "+
+			"set it to delete, or the sink's tombstones to true if the last state is all that is wanted")
+	}
+	if n, err := strconv.Atoi(settings["max.message.bytes"]); err == nil && n < defaultMaxMessage {
+		found = append(found, fmt.Sprintf("max.message.bytes is %d: larger events are refused and become dead letters; objects may have 1 MiB", n))
 	}
 	return found
 }

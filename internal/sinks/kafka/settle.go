@@ -27,7 +27,7 @@ func (l *lane) settle(ctx context.Context, f *frozen) (outcome verdict, err erro
 		case forgotten:
 			outcome, err = l.recover(ctx, f, attempt, err)
 		case stored:
-			l.advance(f, offset)
+			outcome, err = l.take(ctx, f, offset)
 		default:
 		}
 		if outcome != resend {
@@ -38,6 +38,19 @@ func (l *lane) settle(ctx context.Context, f *frozen) (outcome verdict, err erro
 			return outcome, err
 		}
 	}
+}
+
+// take moves the lane behind a stored batch, if it is this one. When that can't be seen now, the same batch is sent again by the next call: the
+// broker knows it, and answers at once.
+func (l *lane) take(ctx context.Context, f *frozen, offset int64) (verdict, error) {
+	if l.unproven {
+		if outcome, err := l.prove(ctx, f); outcome != stored {
+			f.unknown = outcome != overtaken
+			return outcome, err
+		}
+	}
+	l.advance(f, offset)
+	return stored, nil
 }
 
 // note remembers whether an attempt may have stored the batch.

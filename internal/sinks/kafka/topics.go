@@ -71,6 +71,9 @@ func (s *Sink) meet(ctx context.Context, name string) (*topic, error) {
 	if err != nil {
 		return nil, s.notFound(ctx, name, err)
 	}
+	if err := s.recallNew(ctx, name); err != nil {
+		return nil, err
+	}
 	limit := s.examine(ctx, c, name, l)
 	t := &topic{name: name}
 	for p := range l.leaders {

@@ -147,6 +147,34 @@ func TestSettingsThatMayLoseEventsAreWarnedOf(t *testing.T) {
 	}
 }
 
+func TestSettingsThatKeepLessThanEverythingAreWarnedOf(t *testing.T) {
+	compact, small := "compact", "50000"
+	for tombstones, want := range map[bool][]string{
+		false: {`problem="cleanup.policy is compact`, `problem="max.message.bytes is 50000`},
+		true:  {`problem="max.message.bytes is 50000`},
+	} {
+		c := newCluster(t)
+		if err := c.CreateTopic("k8s.test.jobs", 1, map[string]string{"cleanup.policy": compact, "max.message.bytes": small}); err != nil {
+			t.Fatal(err)
+		}
+		var log strings.Builder
+		s := openSink(t, c, logTo(&log), func(c *kafka.Config) { c.Tombstones = tombstones })
+		e := podEvent("web", 1)
+		e.Resource = "jobs"
+		if _, err := s.Lane(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range want {
+			if !strings.Contains(log.String(), line) {
+				t.Errorf("tombstones %v: the log does not say %s:\n%s", tombstones, line, log.String())
+			}
+		}
+		if n := strings.Count(log.String(), "keep less"); n != len(want) {
+			t.Errorf("tombstones %v: %d warnings:\n%s", tombstones, n, log.String())
+		}
+	}
+}
+
 func TestADeadLetterHasItsReasonAndNoTombstone(t *testing.T) {
 	c := newCluster(t, kfake.SeedTopics(1, "dead"))
 	s := openSink(t, c, func(c *kafka.Config) { c.DeadLetterTopic, c.Tombstones = mustTemplate(t, "dead"), true })

@@ -77,6 +77,7 @@ var cases = []testCase{
 	{"keeps the order of concurrent callers", keepsOrderOfConcurrentCallers},
 	{"stores a resent message once", storesAResentMessageOnce},
 	{"stores a message resent after a restart once", storesOnceAcrossRestart},
+	{"recalls what was stored behind a position", recalls},
 	{"refuses what is too large and stores the rest of the call", refusesTooLarge},
 	{"answers while the broker is away and stores in order once it is back", survivesAnOutage},
 	{"opens once the broker is back", opensOnceTheBrokerIsBack},

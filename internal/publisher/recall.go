@@ -1,0 +1,151 @@
+package publisher
+
+import (
+	"context"
+	"crypto/sha256"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/event"
+)
+
+// Saved is what the last checkpoint of an earlier process has about a sink.
+type Saved struct {
+	// Position is what Publisher.Position gave; nil for none.
+	Position []byte
+	// Recalled is what Publisher.Recalled gave.
+	Recalled []byte
+}
+
+// maxRecalled bounds how many ids are remembered, at some 60 bytes each. A tail holds what was sent in the seconds before a crash; of one that is
+// longer, because something was held up for hours, the end is remembered.
+const maxRecalled = 1 << 20
+
+// keepRecalled is how long they are remembered: by then every informer has read on from where it was, or can't.
+const keepRecalled = time.Hour
+
+// recalled are the messages that earlier processes have stored and that may be added again. They are part of the checkpoint: should this
+// process end before the informers have come that far, the next one must know them too, and its own position has passed them.
+type recalled struct {
+	left atomic.Int64 // len(ids)
+
+	mu     sync.Mutex
+	ids    map[digest]struct{}
+	list   []byte // digests one after the other, in the order they were found
+	next   int    // the place in list of the next one, once it is full
+	shared bool   // list was given out
+	until  time.Time
+}
+
+// digest stands for a MessageID.
+type digest [16]byte
+
+func newRecalled(saved []byte) *recalled {
+	r := &recalled{ids: map[digest]struct{}{}}
+	for d := range slices.Chunk(saved, len(digest{})) {
+		if len(d) == len(digest{}) {
+			r.note(digest(d))
+		}
+	}
+	return r
+}
+
+// found notes an id that was read back.
+func (r *recalled) found(id string) { r.note(digestOf([]byte(id))) }
+
+func (r *recalled) note(d digest) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, ok := r.ids[d]; ok {
+		return
+	}
+	if len(r.list) < maxRecalled*len(d) {
+		r.list = append(r.list, d[:]...)
+	} else {
+		r.list = r.ownLocked()
+		place := r.list[r.next*len(d):]
+		delete(r.ids, digest(place[:len(d)]))
+		copy(place, d[:])
+		r.next = (r.next + 1) % maxRecalled
+	}
+	r.ids[d] = struct{}{}
+	r.left.Store(int64(len(r.ids)))
+}
+
+// ownLocked is the list for writing into: what save has given out does not change.
+func (r *recalled) ownLocked() []byte {
+	if r.shared {
+		r.shared = false
+		return slices.Clone(r.list)
+	}
+	return r.list
+}
+
+// seal ends the finding at the start.
+func (r *recalled) seal(now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.until = now.Add(keepRecalled)
+}
+
+// has says whether an event was found.
+func (r *recalled) has(e *event.Event) bool {
+	if r.left.Load() == 0 {
+		return false
+	}
+	var buf [256]byte
+	id := append(append(append(buf[:0], e.Informer...), '/'), e.ID...) // its MessageID
+	d := digestOf(id)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, ok := r.ids[d]
+	return ok
+}
+
+func digestOf(id []byte) digest {
+	sum := sha256.Sum256(id)
+	return digest(sum[:len(digest{})])
+}
+
+// save gives what a checkpoint keeps, until there is no use for it any more. The slice does not change.
+func (r *recalled) save(now time.Time) []byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.until.IsZero() && now.After(r.until) && r.list != nil {
+		r.list = nil
+		clear(r.ids)
+		r.left.Store(0)
+	}
+	r.shared = true
+	return r.list
+}
+
+// recall reads back what an earlier process has stored behind the saved position, where the sink can.
+func (p *Publisher) recall(ctx context.Context) error {
+	if p.marks.sink == nil {
+		return nil
+	}
+	if err := p.marks.sink.Recall(ctx, p.saved.Position, p.recalled.found); err != nil {
+		return err
+	}
+	p.recalled.seal(time.Now())
+	if n := p.recalled.left.Load(); n > 0 {
+		p.log.Info("read back what the sink holds since the last checkpoint; it is not sent again", "messages", n)
+	}
+	p.marks.open()
+	return nil
+}
+
+// recognize settles an item in advance that an earlier process has stored, or put into the dead letters.
+func (p *Publisher) recognize(it *Item) {
+	if p.recalled.has(it.Message.Event) {
+		it.acked, it.recalled, it.refused = true, true, nil
+		p.metrics.recalled.Inc()
+	}
+}
+
+// Recalled is what a checkpoint has to keep with a Position, so that the next process knows what this one did not send: it holds nothing
+// after an hour. The slice does not change.
+func (p *Publisher) Recalled() []byte { return p.recalled.save(time.Now()) }

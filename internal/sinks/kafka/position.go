@@ -1,0 +1,93 @@
+package kafka
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+// position is how far the partitions are written.
+type position struct {
+	Version int `json:"v"`
+	// Topics hold a place for each partition.
+	Topics map[string][]place `json:"topics"`
+	// Time at which it was last another one. Partitions that it does not hold have got nothing from this sink before it.
+	Time time.Time `json:"time"`
+}
+
+const positionVersion = 1
+
+// place is the offset behind the last record of a partition that this sink knows to be stored, and how its producer goes on there.
+type place struct {
+	offset   int64
+	producer int64
+	epoch    int16
+	sequence int32
+}
+
+// unused is the place of a partition that the sink has not written to.
+var unused = place{offset: -1, producer: -1}
+
+// MarshalJSON is short: there is one for each partition.
+func (p place) MarshalJSON() ([]byte, error) {
+	return json.Marshal([...]int64{p.offset, p.producer, int64(p.epoch), int64(p.sequence)})
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (p *place) UnmarshalJSON(b []byte) error {
+	var n [4]int64
+	err := json.Unmarshal(b, &n)
+	*p = place{n[0], n[1], int16(n[2]), int32(n[3])}
+	return err
+}
+
+// places keeps the last position, so that the same place has the same bytes.
+type places struct {
+	mu    sync.Mutex
+	last  position
+	bytes []byte
+}
+
+// Position implements sinks.Recaller.
+func (s *Sink) Position() []byte {
+	now := time.Now() // before the offsets: what a new lane writes is later
+	topics := s.allPlaces()
+	p := &s.recall.places
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.bytes != nil && maps.EqualFunc(p.last.Topics, topics, slices.Equal[[]place]) {
+		return p.bytes
+	}
+	p.last = position{Version: positionVersion, Topics: topics, Time: now.UTC()}
+	p.bytes, _ = json.Marshal(&p.last) // strings, numbers and a time
+	return p.bytes
+}
+
+// allPlaces are those of all lanes.
+func (s *Sink) allPlaces() map[string][]place {
+	topics := map[string][]place{}
+	for _, t := range s.inUse() {
+		places := make([]place, len(t.lanes))
+		for i, l := range t.lanes {
+			places[i] = unused
+			if p := l.place.Load(); p != nil {
+				places[i] = *p
+			}
+		}
+		topics[t.name] = places
+	}
+	return topics
+}
+
+// readPosition reads what Position gave; false when there is nothing that this version can read.
+func readPosition(saved []byte) (position, bool) {
+	var p position
+	decoder := json.NewDecoder(bytes.NewReader(saved))
+	if err := decoder.Decode(&p); err != nil || p.Version != positionVersion {
+		return position{}, false
+	}
+	return p, true
+}

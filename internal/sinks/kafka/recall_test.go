@@ -1,0 +1,115 @@
+package kafka_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/sinks/kafka"
+)
+
+// heldBatch is a process that dies while its last batch, pods 4 and 5, lies in the broker's queue.
+func heldBatch(t *testing.T) (c *kfake.Cluster, position []byte, release func()) {
+	t.Helper()
+	c = newCluster(t, kfake.SleepOutOfOrder())
+	dying := openSink(t, c)
+	publish(t, dying, podEvents("web", 1, 3)...)
+	position = dying.Position()
+
+	held, released, applied := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	first := true
+	c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		if first {
+			first = false
+			close(held)
+			c.SleepControl(func() { <-released })
+			defer close(applied)
+		}
+		return nil, nil, false
+	})
+	ctx, die := context.WithCancel(t.Context())
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		dying.Publish(ctx, podEvents("web", 4, 5))
+	}()
+	<-held
+	die()
+	<-gone
+	return c, position, func() {
+		close(released)
+		<-applied
+		ask(t, c)
+	}
+}
+
+// ask has the broker answer something else: it carries out one request after the other.
+func ask(t *testing.T, c *kfake.Cluster) {
+	t.Helper()
+	for range 3 {
+		topicsOf(t, c)
+	}
+}
+
+// heir is the process after that: it recalls, and has found nothing behind the position.
+func heir(t *testing.T, c *kfake.Cluster, position []byte) *kafka.Sink {
+	t.Helper()
+	s := openSink(t, c)
+	if err := s.Recall(t.Context(), position, func(id string) { t.Errorf("recalled %s", id) }); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestABatchThatIsStoredAfterItsProcessHasDiedIsNotThereTwice(t *testing.T) {
+	for name, first := range map[string][]*sinks.Message{
+		"when the same is sent":                        podEvents("web", 4, 5),
+		"when less is sent":                            podEvents("web", 4, 4),
+		"when more is sent":                            podEvents("web", 4, 6),
+		"when as much is sent, of which some is other": append(podEvents("other", 1, 1), podEvents("web", 4, 4)...),
+		"when nothing of it is sent":                   podEvents("other", 1, 2),
+	} {
+		t.Run(name+", stored before", func(t *testing.T) {
+			c, position, release := heldBatch(t)
+			s := heir(t, c, position)
+			release()
+			publish(t, s, first...)
+			requireEachOnce(t, c, s, first)
+		})
+		t.Run(name+", stored later", func(t *testing.T) {
+			c, position, release := heldBatch(t)
+			s := heir(t, c, position)
+			publish(t, s, first...)
+			before := ids(readAll(t, c, podsTopic))
+			release()
+			if after := ids(readAll(t, c, podsTopic)); !slices.Equal(after, before) {
+				t.Errorf("the log held %v, and now holds %v", before, after)
+			}
+		})
+	}
+}
+
+// requireEachOnce wants every message in the log once, the pod's in order, and the lane to go on.
+func requireEachOnce(t *testing.T, c *kfake.Cluster, s *kafka.Sink, messages []*sinks.Message) {
+	t.Helper()
+	publish(t, s, podEvents("next", 1, 2)...)
+	want := append(wantIDs("web", 1, 5), wantIDs("next", 1, 2)...)
+	for _, m := range messages {
+		if !slices.Contains(want, m.Event.ID) {
+			want = append(want, m.Event.ID)
+		}
+	}
+	got := ids(readAll(t, c, podsTopic))
+	web := slices.DeleteFunc(slices.Clone(got), func(id string) bool { return !strings.HasPrefix(id, "uid-web/") })
+	sorted := slices.Sorted(slices.Values(got))
+	slices.Sort(want)
+	if !slices.Equal(sorted, want) || !slices.IsSorted(web) {
+		t.Errorf("the log holds %v, want each of %v once", got, want)
+	}
+}

@@ -1,0 +1,128 @@
+package kafkatest_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/reflector"
+	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/sinks/kafka"
+	"github.com/kubebridge/bridge/internal/store"
+	"github.com/kubebridge/bridge/internal/testkit"
+	kafkatest "github.com/kubebridge/bridge/test/kafka"
+)
+
+var pods = resource.Type{Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true}
+
+// pipeline runs bridges one after the other, from a scripted API server to a cluster.
+type pipeline struct {
+	t       *testing.T
+	server  *testkit.Server
+	cluster *kafkatest.Cluster
+	change  func(*kafka.Config)
+	fs      *vfs.MemFS
+	life    *life
+	runs    int
+	dying   sync.WaitGroup
+}
+
+// life is one process.
+type life struct {
+	db      *store.DB
+	bridge  *bridge.Bridge
+	network *network
+	stop    context.CancelFunc
+	done    chan error
+}
+
+func newPipeline(t *testing.T, c *kafkatest.Cluster, change func(*kafka.Config)) *pipeline {
+	p := &pipeline{t: t, server: testkit.NewServer(t, pods), cluster: c, change: change, fs: vfs.NewCrashableMem()}
+	t.Cleanup(func() {
+		if p.life != nil {
+			p.crash()
+		}
+		p.dying.Wait()
+	})
+	return p
+}
+
+// start runs a bridge with the state that the last one has left.
+func (p *pipeline) start() {
+	p.t.Helper()
+	l := &life{network: new(network), done: make(chan error, 1)}
+	var err error
+	l.db, err = store.Open(store.Options{Dir: "state", FS: p.fs})
+	must(p.t, err)
+	p.runs++
+	log := slog.New(slog.NewTextHandler(quiet{p.t}, &slog.HandlerOptions{Level: slog.LevelInfo})).With("run", p.runs)
+	sink := newSink(p.t, p.cluster, l.network.use, p.change, func(c *kafka.Config) { c.Log = log })
+	l.bridge, err = bridge.New(bridge.Config{
+		Cluster: "test", DB: l.db, Log: log, Drain: 3 * time.Second,
+		Client: &reflector.Client{HTTP: p.server.HTTP(), Base: p.server.URL()},
+		Sinks:  []bridge.SinkConfig{{Name: "kafka", Sink: sink}},
+		Units:  []bridge.UnitConfig{{Informer: "all", Type: pods, Sinks: []bridge.BindingConfig{{Sink: "kafka"}}}},
+	})
+	must(p.t, err)
+	ctx, stop := context.WithCancelCause(context.WithoutCancel(p.t.Context()))
+	l.stop = func() { stop(errors.New("the test stops it")) }
+	go func() { l.done <- l.bridge.Run(ctx) }()
+	p.life = l
+}
+
+// stop ends the bridge in order.
+func (p *pipeline) stop() {
+	p.t.Helper()
+	p.life.stop()
+	must(p.t, <-p.life.done)
+	must(p.t, p.life.db.Close())
+	p.life = nil
+}
+
+// crash ends the bridge as kill -9 does: from here on nothing leaves it, and of its state remains what was synced. What a broker has received
+// may yet be stored.
+func (p *pipeline) crash() {
+	l := p.life
+	l.network.cut(true)
+	after := p.fs.CrashClone(vfs.CrashCloneCfg{})
+	l.stop()
+	p.dying.Go(func() { // what it still writes is not in the clone
+		<-l.done
+		_ = l.db.Close()
+	})
+	p.fs, p.life = after, nil
+}
+
+// settled says whether everything that the server has is committed.
+func (p *pipeline) settled() bool {
+	s := p.life.bridge.Status().Informers[0]
+	return resource.Version(s.Watermark) == p.server.Version() && s.Unsettled == 0
+}
+
+// settle waits for that.
+func (p *pipeline) settle(within time.Duration) {
+	p.t.Helper()
+	for deadline := time.Now().Add(within); !p.settled(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			p.t.Fatalf("not settled after %v: %+v; the server is at %s", within, p.life.bridge.Status(), p.server.Version())
+		}
+		p.server.Bookmark()
+	}
+}
+
+// quiet leaves out of a test's output what is told at each start.
+type quiet struct{ t *testing.T }
+
+func (q quiet) Write(line []byte) (int, error) {
+	if strings.Contains(string(line), "level=INFO") && !strings.Contains(string(line), "it is not sent again") {
+		return len(line), nil
+	}
+	return q.t.Output().Write(line)
+}

@@ -1,0 +1,99 @@
+package kafkatest_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/sinks/kafka"
+	"github.com/kubebridge/bridge/internal/sinks/sinktest"
+	kafkatest "github.com/kubebridge/bridge/test/kafka"
+)
+
+func TestTheSinkKeepsTheContract(t *testing.T) {
+	for _, encoding := range []string{kafka.Binary, kafka.Structured} {
+		t.Run(encoding, func(t *testing.T) {
+			c := broker(t)
+			sinktest.Run(t, sinktest.Harness{
+				Start:    func(t *testing.T) *sinktest.Broker { return destination(t, c, encoding) },
+				TooLarge: 60_000,
+				Exempt: map[string]string{
+					"stores a resent message once": "the broker knows batches and not messages; the sink does not ask for a message to be " +
+						"sent again that may be stored, since it settles the batch itself",
+					"stores a message resent after a restart once": "a new process is a new producer; what it must not send again it recalls",
+				},
+			})
+		})
+	}
+}
+
+var destinations atomic.Int64
+
+// destination is a set of topics that nobody else has.
+func destination(t *testing.T, c *kafkatest.Cluster, encoding string) *sinktest.Broker {
+	prefix, n := fmt.Sprintf("case%d.", destinations.Add(1)), new(network)
+	return &sinktest.Broker{
+		NewSink: func(t *testing.T) sinks.Sink {
+			return newSink(t, c, n.use, func(k *kafka.Config) {
+				k.Cluster, k.Encoding, k.Compression = sinktest.Cluster, encoding, "none"
+				k.Topic, k.DeadLetterTopic = template(t, prefix+"{cluster}.{resource}"), template(t, prefix+"dead.{cluster}")
+				k.CreateTopics.Config = map[string]string{"max.message.bytes": "40000"}
+			})
+		},
+		Read:    func(t *testing.T, atLeast int) []sinktest.Received { return readPrefix(t, c, prefix, atLeast) },
+		Break:   func() { n.cut(true) },
+		Restore: func() { n.cut(false) },
+	}
+}
+
+// readPrefix reads all topics of a destination.
+func readPrefix(t *testing.T, c *kafkatest.Cluster, prefix string, atLeast int) (all []sinktest.Received) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		topics, err := admin(t, c).ListTopics(t.Context())
+		must(t, err)
+		names := slices.DeleteFunc(topics.Names(), func(name string) bool { return !strings.HasPrefix(name, prefix) })
+		all = all[:0]
+		if len(names) > 0 {
+			for _, r := range readAll(t, c, names...) {
+				all = append(all, parse(t, r))
+			}
+		}
+		if len(all) >= atLeast {
+			return all
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d messages are stored, want at least %d", len(all), atLeast)
+		}
+	}
+}
+
+func parse(t *testing.T, r *kgo.Record) sinktest.Received {
+	t.Helper()
+	got, err := sinktest.ParseStructured(r.Value)
+	if !strings.HasPrefix(header(r, "content-type"), "application/cloudevents+json") {
+		got, err = sinktest.ParseBinary(attributes(r), r.Value)
+	}
+	must(t, err)
+	got.Destination, got.Partition, got.Key = r.Topic, int(r.Partition), string(r.Key)
+	return got
+}
+
+// attributes are the event's among a record's headers.
+func attributes(r *kgo.Record) map[string]string {
+	found := map[string]string{}
+	for _, h := range r.Headers {
+		if name, ok := strings.CutPrefix(h.Key, "ce_"); ok {
+			found[name] = string(h.Value)
+		} else if h.Key == "content-type" {
+			found["datacontenttype"] = string(h.Value)
+		}
+	}
+	return found
+}
