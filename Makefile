@@ -96,6 +96,11 @@ soak: controlplane ## Follow changes for SOAK_TIME, without a broker in the midd
 SOAK_TIME ?= 30m
 SOAK_FLAGS ?=
 
+.PHONY: test-jetstream
+test-jetstream: ## The tests of a JetStream cluster in trouble, with JETSTREAM_MESSAGES messages
+	$(GO) test -run 'Cluster' -jetstream.messages=$(JETSTREAM_MESSAGES) -timeout 60m -v ./internal/sinks/nats
+JETSTREAM_MESSAGES ?= 500000
+
 .PHONY: fuzz
 fuzz: ## Every fuzz target, for FUZZ_TIME each
 	@$(GO) list ./... | while read pkg; do \

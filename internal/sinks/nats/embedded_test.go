@@ -45,7 +45,7 @@ func runEmbedded(t *testing.T, cfg nats.EmbeddedConfig) (e *nats.Embedded, stop 
 	return e, stop
 }
 
-func openOver(t testing.TB, url string, change ...func(*nats.Config)) *nats.Sink {
+func newSinkOver(t testing.TB, url string, change ...func(*nats.Config)) *nats.Sink {
 	t.Helper()
 	cfg := nats.Config{URL: url, Cluster: sinktest.Cluster}
 	for _, c := range change {
@@ -55,6 +55,12 @@ func openOver(t testing.TB, url string, change ...func(*nats.Config)) *nats.Sink
 	if err != nil {
 		t.Fatal(err)
 	}
+	return sink
+}
+
+func openOver(t testing.TB, url string, change ...func(*nats.Config)) *nats.Sink {
+	t.Helper()
+	sink := newSinkOver(t, url, change...)
 	if err := sink.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -178,6 +178,7 @@ func newTestCluster(t *testing.T) [3]*testServer {
 			o.ServerName = fmt.Sprintf("n%d", i)
 			o.Cluster = server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: ports[i]}
 			o.Routes = server.RoutesFromStr(routes)
+			o.LameDuckDuration, o.LameDuckGracePeriod = time.Second, 100*time.Millisecond
 		})
 	}
 	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
