@@ -98,7 +98,7 @@ SOAK_FLAGS ?=
 
 .PHONY: test-jetstream
 test-jetstream: ## The tests of a JetStream cluster in trouble, with JETSTREAM_MESSAGES messages
-	$(GO) test -run 'Cluster' -jetstream.messages=$(JETSTREAM_MESSAGES) -timeout 60m -v ./internal/sinks/nats
+	$(GO) test ./internal/sinks/nats -run Cluster -timeout 60m -v -jetstream.messages=$(JETSTREAM_MESSAGES)
 JETSTREAM_MESSAGES ?= 500000
 
 .PHONY: fuzz

@@ -118,6 +118,7 @@ func (w *worker) settle() {
 	items, bytes := len(w.settled), 0
 	for _, it := range w.settled {
 		bytes += it.size
+		it.restore()
 	}
 	for rest := w.settled; len(rest) > 0; {
 		settler := rest[0].Settler

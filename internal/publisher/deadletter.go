@@ -52,10 +52,10 @@ func (w *worker) buryLane(ctx context.Context, l *lane) (sinks.Class, error) {
 	return 0, nil
 }
 
-// buryItem sends one item to the dead letters. It returns nil when the item is done with, whether there is a place for
-// it or not: what nobody can take must not block what follows.
+// buryItem sends one item to the dead letters. It returns nil when the item is done with: it is there, or the configuration names no
+// place. A place that refuses it is asked again until somebody has put that right: a dead letter is the last trace of a change.
 func (w *worker) buryItem(ctx context.Context, it *Item) (sinks.Class, error) {
-	e := it.Message.Event
+	e := it.event()
 	log := w.log.With("id", e.ID, "subject", e.Subject, "reason", it.refused, "size", len(e.Data), "attempts", it.attempts)
 	if it.Mark == nil {
 		it.Mark = w.marks.hold(1)
@@ -71,8 +71,9 @@ func (w *worker) buryItem(ctx context.Context, it *Item) (sinks.Class, error) {
 		log.Error("message was refused and is lost; configure deadLetter to keep such messages")
 		w.buried(outcomeDropped)
 	case class == sinks.Refused:
-		log.Error("message was refused and is lost; the dead-letter destination refused it too", "err", err)
-		w.buried(outcomeRefused)
+		w.metrics.deadLetters[outcomeRefused].Inc()
+		w.warnings.dead.warn(log, "message was refused, and its dead letter too; the object waits until the dead-letter destination takes it", "err", err)
+		return sinks.Retry, err
 	default:
 		return class, err
 	}

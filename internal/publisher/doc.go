@@ -26,8 +26,12 @@
 //   - Retry delays the lane alone, exponentially with jitter. Other lanes go on.
 //   - Reconnect pauses the whole sink with one backoff. After it one worker tries one message; its answer
 //     ends the pause or starts a longer one.
-//   - Refused sends the message to the dead letters; later messages of the lane go on behind it.
+//   - Refused sends the message to the dead letters; later messages of the lane go on behind it. A dead letter that can't be
+//     stored either is tried again: nothing is dropped but where the configuration says so.
 //   - Stopped leaves the item as it is.
+//
+// A message that is too large, by a sink's own word before it is sent (sinks.Sizer), is made smaller in the ways that the configuration
+// allows, and says so in its attributes; only what fits in none of them is refused.
 //
 // # Blocking and memory
 //

@@ -3,6 +3,7 @@ package publisher
 import (
 	"time"
 
+	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
@@ -30,6 +31,23 @@ type Item struct {
 	acked        bool  // stored, but behind one that is not settled; owned by the worker that has the lane
 	recalled     bool  // an earlier process has stored it; set by Add, with acked
 	refused      error // why it goes to the dead letters; owned by the worker that has the lane
+	// full is the event as it was added, when a smaller one takes its place in Message; owned by the worker that has the lane.
+	full *event.Event
+}
+
+// event is the item's event as it was added.
+func (it *Item) event() *event.Event {
+	if it.full != nil {
+		return it.full
+	}
+	return it.Message.Event
+}
+
+// restore gives the adder its event back.
+func (it *Item) restore() {
+	if it.full != nil {
+		it.Message.Event, it.full = it.full, nil
+	}
 }
 
 // overhead is what an item costs besides its payload: Item, Event and the attributes' text, rounded up.

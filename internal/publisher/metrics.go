@@ -13,7 +13,7 @@ import (
 const (
 	outcomeSent    = "sent"    // it is in the dead letters
 	outcomeDropped = "dropped" // there is no place for dead letters
-	outcomeRefused = "refused" // the place refused it too
+	outcomeRefused = "refused" // the place refused it; it is asked again
 )
 
 type metrics struct {
@@ -21,6 +21,8 @@ type metrics struct {
 	recalled    prometheus.Counter
 	retries     map[sinks.Class]prometheus.Counter
 	deadLetters map[string]prometheus.Counter
+	oversized   map[Oversize]prometheus.Counter
+	rateLimited prometheus.Counter
 	seconds     prometheus.Histogram
 	messages    prometheus.Histogram
 }
@@ -49,6 +51,11 @@ func newMetrics(registerer prometheus.Registerer, p *Publisher) *metrics {
 		}),
 		retries:     map[sinks.Class]prometheus.Counter{},
 		deadLetters: map[string]prometheus.Counter{},
+		oversized:   map[Oversize]prometheus.Counter{},
+		rateLimited: auto.NewCounter(prometheus.CounterOpts{
+			Name: "bridge_publisher_rate_limited_seconds_total",
+			Help: "How long batches that were ready have waited for the rate limit, over all callers of the sink.",
+		}),
 	}
 	retries := auto.NewCounterVec(prometheus.CounterOpts{
 		Name: "bridge_publisher_retries_total",
@@ -59,10 +66,17 @@ func newMetrics(registerer prometheus.Registerer, p *Publisher) *metrics {
 	}
 	deadLetters := auto.NewCounterVec(prometheus.CounterOpts{
 		Name: "bridge_publisher_dead_letters_total",
-		Help: "Messages that the sink refused for good: sent to the dead letters, dropped (no place for them), refused there too.",
+		Help: "Messages that the sink refused for good: sent to the dead letters, dropped (no place for them); refused counts the attempts that the place did not take.",
 	}, []string{"outcome"})
 	for _, outcome := range []string{outcomeSent, outcomeDropped, outcomeRefused} {
 		m.deadLetters[outcome] = deadLetters.WithLabelValues(outcome)
+	}
+	oversized := auto.NewCounterVec(prometheus.CounterOpts{
+		Name: "bridge_publisher_oversized_total",
+		Help: "Events too large for the broker that were sent in a smaller form: trim, claim, reference. Those without one are dead letters.",
+	}, []string{"form"})
+	for _, way := range Oversizes {
+		m.oversized[way] = oversized.WithLabelValues(string(way))
 	}
 	gauges(auto, p)
 	return m
@@ -83,6 +97,7 @@ func gauges(auto promauto.Factory, p *Publisher) {
 	})
 	gauge("capacity_items", "Bound on queued items.", func() float64 { return float64(p.room.maxItems) })
 	gauge("capacity_bytes", "Bound on queued bytes.", func() float64 { return float64(p.room.maxBytes) })
+	gauge("delayed_lanes", "Lanes that wait for the end of their retry's backoff.", func() float64 { return float64(p.queue.Delayed()) })
 	gauge("unrouted_objects", "Objects whose lane the sink can't tell yet.", func() float64 { return float64(p.asideCount.Load()) })
 	gauge("oldest_seconds", "How long the oldest queued item has waited.", func() float64 { return p.age().Seconds() })
 	gauge("connected", "1 when the sink is open and its broker is not known to be away.", func() float64 {

@@ -36,6 +36,9 @@ type Config struct {
 	PublishTimeout time.Duration
 	// RateLimit holds the sink to a rate. A batch is never larger than its bursts.
 	RateLimit ratelimit.BucketConfig
+	// Oversize are the ways to make an event fit that is too large for the broker, in the order in which they are tried. What fits by
+	// none of them goes to the dead letters. Only with a sink that knows its broker's limit (sinks.Sizer). Default: Trim, then Reference.
+	Oversize []Oversize
 	// OnOpenError is called by Run for every failed attempt to open the sink. May be nil.
 	OnOpenError func(error)
 	// Saved is what the last checkpoint of an earlier process has. What the sink holds behind that position is not sent again.
@@ -57,6 +60,8 @@ type Retry struct {
 // Publisher brings items to one sink. Its methods may be called concurrently, Run once.
 type Publisher struct {
 	sink        sinks.Sink
+	sizer       sinks.Sizer // the sink, where it is one; else nil
+	oversize    []Oversize
 	name        string
 	retry       Retry
 	timeout     time.Duration
@@ -105,6 +110,12 @@ func New(cfg Config) (*Publisher, error) {
 	if cfg.MaxItems < 0 || cfg.MaxBytes < 0 || cfg.Retry.Initial < 0 || cfg.Retry.Max < 0 || cfg.PublishTimeout < 0 {
 		return nil, fmt.Errorf("publisher of sink %q: bounds and durations must not be negative (0 means the default)", cfg.Name)
 	}
+	if cfg.Oversize == nil {
+		cfg.Oversize = []Oversize{Trim, Reference}
+	}
+	if err := validateOversize(cfg.Oversize, cfg.Sink); err != nil {
+		return nil, fmt.Errorf("publisher of sink %q: %w", cfg.Name, err)
+	}
 	bucket, err := ratelimit.NewBucket(cfg.RateLimit)
 	if err != nil {
 		return nil, fmt.Errorf("publisher of sink %q: %w", cfg.Name, err)
@@ -113,8 +124,11 @@ func New(cfg Config) (*Publisher, error) {
 		Initial: cmp.Or(cfg.Retry.Initial, 100*time.Millisecond),
 		Max:     cmp.Or(cfg.Retry.Max, 30*time.Second),
 	}
+	sizer, _ := cfg.Sink.(sinks.Sizer)
 	p := &Publisher{
 		sink:        cfg.Sink,
+		sizer:       sizer,
+		oversize:    cfg.Oversize,
 		name:        cfg.Name,
 		retry:       retry,
 		timeout:     cmp.Or(cfg.PublishTimeout, 30*time.Second),

@@ -7,7 +7,7 @@ import (
 )
 
 // warnings are those that would come once per message during a fault.
-type warnings struct{ retry, route throttle }
+type warnings struct{ retry, route, oversize, claim, dead throttle }
 
 // throttle lets one warning through every ten seconds and counts the others: a fault that hits 10,000 lanes is one fault.
 type throttle struct {

@@ -72,14 +72,20 @@ func (w *worker) round(ctx context.Context) bool {
 	w.pick(pass.probe)
 	w.queue.Return(w.first...)
 	w.first = w.first[:0]
+	down := w.fit(ctx)
+	w.compose()
 	if len(w.batch) > 0 {
-		if w.bucket.Wait(ctx, len(w.batch), w.bytes) != nil {
+		if !w.awaitRate(ctx) {
 			return false
 		}
 		w.publish(ctx)
 	}
-	if len(w.items) > 0 {
+	switch {
+	case len(w.items) > 0:
 		w.answer(ctx, pass)
+	case len(w.bury) == 0: // nothing fits, or can be made to just now
+		w.tell(ctx, pass, down)
+		w.putBack()
 	}
 	w.buryRefused(ctx, pass)
 	return ctx.Err() == nil
@@ -102,19 +108,19 @@ func (w *worker) pick(probe bool) {
 		}
 	}
 	w.mu.Unlock()
-	w.compose()
 }
 
 // compose makes the batch of the items, without those that are stored already.
 func (w *worker) compose() {
 	first := 0
+	w.bytes = 0
 	for _, it := range w.items {
 		it.Message.Err = nil
 		if it.recalled {
-			w.bytes -= it.payload()
 			continue
 		}
 		w.batch = append(w.batch, &it.Message)
+		w.bytes += len(it.Message.Event.Data)
 		if it.Mark == nil {
 			first++
 		}
@@ -125,6 +131,13 @@ func (w *worker) compose() {
 			it.Mark = mark
 		}
 	}
+}
+
+// awaitRate waits until the rate limit lets the batch out; false when ctx ended.
+func (w *worker) awaitRate(ctx context.Context) bool {
+	waited, err := w.bucket.Wait(ctx, len(w.batch), w.bytes)
+	w.metrics.rateLimited.Add(waited.Seconds())
+	return err == nil
 }
 
 // fill takes items of a lane into the batch: the first one, or as many as fit where the sink keeps their order. A lane

@@ -53,25 +53,25 @@ func newLimiter(unit string, perSecond float64, burst int) (*rate.Limiter, error
 // burst. Without a limit both are math.MaxInt.
 func (b *Bucket) Burst() (events, bytes int) { return b.events.Burst(), b.bytes.Burst() }
 
-// Wait blocks until so many events with so many bytes may go out, or ctx ends; then it returns ctx's error. More than a
+// Wait blocks until so many events with so many bytes may go out, and says how long; or until ctx ends, then it returns ctx's error too. More than a
 // burst waits until all of it has been earned, so an event larger than BurstBytes passes too. Tokens taken by
 // a Wait whose ctx ended stay taken: who gives up waiting is about to stop.
-func (b *Bucket) Wait(ctx context.Context, events, bytes int) error {
+func (b *Bucket) Wait(ctx context.Context, events, bytes int) (waited time.Duration, err error) {
 	if err := ctx.Err(); err != nil {
-		return err
+		return 0, err
 	}
 	now := time.Now()
 	delay := max(reserve(b.events, now, events), reserve(b.bytes, now, bytes))
 	if delay <= 0 {
-		return nil
+		return 0, nil
 	}
 	timer := time.NewTimer(delay)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return nil
+		return delay, nil
 	case <-ctx.Done():
-		return ctx.Err()
+		return time.Since(now), ctx.Err()
 	}
 }
 

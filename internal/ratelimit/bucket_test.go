@@ -24,8 +24,12 @@ func newBucket(t *testing.T, cfg ratelimit.BucketConfig) *ratelimit.Bucket {
 func took(t *testing.T, b *ratelimit.Bucket, events, bytes int) time.Duration {
 	t.Helper()
 	start := time.Now()
-	if err := b.Wait(t.Context(), events, bytes); err != nil {
+	waited, err := b.Wait(t.Context(), events, bytes)
+	if err != nil {
 		t.Fatal(err)
+	}
+	if took := time.Since(start); waited != took {
+		t.Errorf("Wait says that it blocked for %v, it took %v", waited, took)
 	}
 	return time.Since(start)
 }
@@ -85,10 +89,10 @@ func TestAnEndedContextEndsTheWait(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
 		start := time.Now()
-		if err := b.Wait(ctx, 1, 0); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 100*time.Millisecond {
+		if _, err := b.Wait(ctx, 1, 0); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 100*time.Millisecond {
 			t.Errorf("Wait = %v after %v", err, time.Since(start))
 		}
-		if err := b.Wait(ctx, 0, 0); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := b.Wait(ctx, 0, 0); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Wait with an ended context = %v", err)
 		}
 	})

@@ -92,6 +92,13 @@ func (q *Queue[K]) Len() int {
 	return q.ready.len
 }
 
+// Delayed is how many keys are held back for a while.
+func (q *Queue[K]) Delayed() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.delayed)
+}
+
 // Get blocks until there is a key, and gives it to the caller until Done or Return. It returns ErrShutDown when nothing
 // waits any more in a queue that was shut down, and ctx's error when ctx ends.
 func (q *Queue[K]) Get(ctx context.Context) (key K, err error) {

@@ -47,3 +47,9 @@ func Classify(err error) Class {
 	}
 	return Retry
 }
+
+// ErrTooLarge is the reason of a message that the broker would refuse, or has refused, for its size.
+var ErrTooLarge = errors.New("message is too large")
+
+// ErrNoClaims is returned by Claim when the configuration names no place for large payloads.
+var ErrNoClaims = errors.New("no place for large payloads configured")

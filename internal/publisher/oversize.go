@@ -1,0 +1,153 @@
+package publisher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/sinks"
+)
+
+// Oversize is a way to make an event fit that is too large for its broker.
+type Oversize string
+
+// The ways. Each is tried in the order of Config.Oversize; an event that fits by none goes to the dead letters.
+const (
+	Trim      Oversize = "trim"      // cut the last-applied annotation and managedFields
+	Claim     Oversize = "claim"     // keep the payload elsewhere; the event has a dataref
+	Reference Oversize = "reference" // the object's metadata instead of the object, or if that is too large nothing
+)
+
+// Oversizes are all ways, as the configuration may name them.
+var Oversizes = []Oversize{Trim, Claim, Reference}
+
+// validateOversize refuses ways that there are not, or that the sink can't go.
+func validateOversize(ways []Oversize, sink sinks.Sink) error {
+	for _, way := range ways {
+		if !slices.Contains(Oversizes, way) {
+			return fmt.Errorf("oversize %q: there are %v", way, Oversizes)
+		}
+		if _, ok := sink.(sinks.ClaimChecker); way == Claim && !ok {
+			return errors.New("oversize claim: the sink has no place to keep payloads")
+		}
+	}
+	return nil
+}
+
+// fit makes the messages of the batch small enough for the broker, and takes those out that it can't, with what is behind them in
+// their lanes. down is an error that says that the broker can't be reached.
+func (w *worker) fit(ctx context.Context) (down error) {
+	if w.sizer == nil {
+		return nil
+	}
+	at, items, lanes := 0, w.items[:0], w.sent[:0]
+	for _, s := range w.sent {
+		mine := w.items[at : at+s.count]
+		at += s.count
+		n, err := w.fitLane(ctx, mine)
+		items = append(items, mine[:n]...)
+		switch class := w.classify(ctx, err); {
+		case n > 0: // an error comes again when its item is at the head
+			s.count = n
+			lanes = append(lanes, s)
+		case err == nil:
+			w.bury = append(w.bury, s.lane)
+		case class == sinks.Stopped:
+			w.first = append(w.first, s.lane)
+		default: // the place for payloads may be away while messages are taken: the lane waits, not the sink
+			if class == sinks.Reconnect {
+				down = err
+			}
+			w.countRetries(class, err)
+			w.delayed = append(w.delayed, s.lane)
+		}
+	}
+	w.items, w.sent = items, lanes
+	return down
+}
+
+// fitLane says how many of a lane's items, from the first on, fit. The one behind them is refused, or err says why that is not known yet.
+func (w *worker) fitLane(ctx context.Context, items []*Item) (n int, err error) {
+	for n, it := range items {
+		if err := w.fitItem(ctx, it); err != nil || it.refused != nil {
+			return n, err
+		}
+	}
+	return len(items), nil
+}
+
+// fitItem leaves an item that fits as it is, replaces its event by one that does, or marks it as refused.
+func (w *worker) fitItem(ctx context.Context, it *Item) error {
+	if it.recalled {
+		return nil
+	}
+	tooLarge := w.sizer.Fits(it.Message.Event)
+	if tooLarge == nil {
+		return nil
+	}
+	full := it.event()
+	for _, way := range w.oversize {
+		small, err := w.smaller(ctx, way, full)
+		if err != nil {
+			return err
+		}
+		if small == nil {
+			continue
+		}
+		if it.full == nil {
+			w.metrics.oversized[way].Inc()
+			w.warnings.oversize.warn(w.log, "event is too large for the broker and is sent in a smaller form", "id", full.ID, "subject", full.Subject,
+				"form", string(way), "size", len(full.Data), "reason", tooLarge)
+		}
+		it.full, it.Message.Event = full, small
+		return nil
+	}
+	it.refused = tooLarge
+	return nil
+}
+
+// smaller is an event in one of the smaller forms, nil when it has none that fits.
+func (w *worker) smaller(ctx context.Context, way Oversize, full *event.Event) (*event.Event, error) {
+	switch way {
+	case Trim:
+		return w.fitting(event.Trimmed(full)), nil
+	case Claim:
+		return w.claim(ctx, full)
+	case Reference:
+		if small := w.fitting(event.Reference(full)); small != nil {
+			return small, nil
+		}
+		return w.fitting(event.BareReference(full)), nil
+	}
+	return nil, nil
+}
+
+// fitting is the event, nil when it is too large.
+func (w *worker) fitting(small *event.Event) *event.Event {
+	if small == nil || w.sizer.Fits(small) != nil {
+		return nil
+	}
+	return small
+}
+
+func (w *worker) claim(ctx context.Context, full *event.Event) (*event.Event, error) {
+	if w.fitting(event.Claimed(full, "")) == nil {
+		return nil, nil // it is not the payload that is too large
+	}
+	ctx, cancel := context.WithTimeout(ctx, w.timeout)
+	defer cancel()
+	dataref, err := w.sink.(sinks.ClaimChecker).Claim(ctx, full)
+	switch class := w.classify(ctx, err); {
+	case err == nil:
+		return w.fitting(event.Claimed(full, dataref)), nil
+	case errors.Is(err, sinks.ErrNoClaims):
+		return nil, nil
+	case class == sinks.Refused:
+		w.warnings.claim.warn(w.log, "payload can't be kept elsewhere", "id", full.ID, "size", len(full.Data), "err", err)
+		return nil, nil
+	default:
+		return nil, fmt.Errorf("keep the payload of %s: %w", full.ID, err)
+	}
+}
