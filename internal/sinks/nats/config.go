@@ -48,6 +48,8 @@ type Config struct {
 	DeadLetter string
 	// Stream says which stream holds the subjects. Not used with Mode Core.
 	Stream Stream
+	// Objects is where Claim keeps payloads that are too large for a message. Not used with Mode Core.
+	Objects Objects
 	// Domain is the JetStream domain, for a stream behind a leaf node. Default none.
 	Domain string
 	// InboxPrefix of the subjects that acks come back on, for accounts with restricted permissions. Default "_INBOX".
@@ -122,6 +124,16 @@ type Stream struct {
 	Manage string
 }
 
+// Objects is a bucket of the JetStream object store. One that exists is never changed.
+type Objects struct {
+	// Bucket is its name. Default none: Claim answers sinks.ErrNoClaims.
+	Bucket string
+	// MaxAge of objects. Default that of the stream, since an event's payload should live as long as the event; negative: no limit.
+	MaxAge time.Duration
+	// MaxBytes of the bucket; a full bucket takes no more. Default: no limit but the account's.
+	MaxBytes int64
+}
+
 func (c Config) withDefaults() Config {
 	c.URL = cmp.Or(c.URL, "nats://127.0.0.1:4222")
 	c.Name = cmp.Or(c.Name, "bridge")
@@ -135,6 +147,7 @@ func (c Config) withDefaults() Config {
 	c.Limits.Bytes = cmp.Or(c.Limits.Bytes, 900<<10)
 	c.Limits.Concurrency = cmp.Or(c.Limits.Concurrency, 4)
 	c.Stream = c.Stream.withDefaults()
+	c.Objects.MaxAge = max(cmp.Or(c.Objects.MaxAge, c.Stream.MaxAge), 0)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}

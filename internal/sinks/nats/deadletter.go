@@ -23,22 +23,28 @@ const (
 const maxReason = 1024
 
 // DeadLetter publishes the event to the dead-letter subject with the reason, the attempts and the subject it was meant for
-// as attributes. Where that is too large as well, it goes without its data, with truncated=true and originalsize.
+// as attributes. Where that is too large as well, it goes without its data, with truncated=true and originalsize; and where it is the
+// attributes that are too large, with these cut.
 func (s *Sink) DeadLetter(ctx context.Context, e *event.Event, reason error, attempts int) error {
 	if s.dead.subject == nil {
 		return sinks.ErrNoDeadLetter
 	}
 	dead := s.deadLetter(e, reason, attempts)
 	err := s.publishOne(ctx, dead)
-	if err == nil || sinks.Classify(err) != sinks.Refused || dead.Data == nil {
+	if !isRefused(err) {
 		return err
 	}
 	dead.Extensions = append(dead.Extensions,
 		event.Attribute{Name: attrTruncated, Value: "true"},
 		event.Attribute{Name: attrOriginalSize, Value: strconv.Itoa(len(e.Data))})
 	dead.Data = nil
-	return s.publishOne(ctx, dead)
+	if err = s.publishOne(ctx, dead); !isRefused(err) {
+		return err
+	}
+	return s.publishOne(ctx, sinks.Stub(dead))
 }
+
+func isRefused(err error) bool { return err != nil && sinks.Classify(err) == sinks.Refused }
 
 // deadLetter is a copy of the event: an event does not change once it was handed on.
 func (s *Sink) deadLetter(e *event.Event, reason error, attempts int) *event.Event {

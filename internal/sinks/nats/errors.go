@@ -22,7 +22,7 @@ var (
 	// ErrNoStream: no stream answers on the subject: it was deleted, or is electing a leader.
 	ErrNoStream = errors.New("no stream takes the subject: it was deleted, or is choosing a leader")
 	// ErrTooLarge: larger than the server's max_payload, the stream's max_msg_size, or what a header may hold.
-	ErrTooLarge = errors.New("message is too large")
+	ErrTooLarge = sinks.ErrTooLarge
 	// ErrNotOpen: Open has not succeeded yet, or Close was called.
 	ErrNotOpen = errors.New("the sink is not open")
 )

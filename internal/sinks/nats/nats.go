@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/sinks"
@@ -26,13 +27,19 @@ type Sink struct {
 	// Set by Open, constant until Close.
 	conn   *nats.Conn
 	closed chan struct{} // closed when the connection has ended its callbacks
+	// objects is where large payloads are kept; nil for nowhere. Set by Open, constant until Close.
+	objects jetstream.ObjectStore
 
 	acks       *acks        // calls that wait for acks; unused with Mode Core
 	maxMsgSize atomic.Int64 // the stream's max_msg_size, 0 for none
 	said       lastError    // what the server complained about
 }
 
-var _ sinks.Sink = (*Sink)(nil)
+var (
+	_ sinks.Sink         = (*Sink)(nil)
+	_ sinks.Sizer        = (*Sink)(nil)
+	_ sinks.ClaimChecker = (*Sink)(nil)
+)
 
 // New checks the configuration. Its error tells everything that is wrong with it.
 func New(cfg Config) (*Sink, error) {
@@ -84,6 +91,9 @@ func (s *Sink) prepare(ctx context.Context, conn *nats.Conn) error {
 		return nil
 	}
 	if err := s.ensureStream(ctx, conn); err != nil {
+		return err
+	}
+	if err := s.ensureObjects(ctx, conn); err != nil {
 		return err
 	}
 	inbox := conn.NewInbox()

@@ -5,6 +5,8 @@ import (
 	"math"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/kubebridge/bridge/internal/event"
 )
 
 // Limits of the wire that the server's greeting does not tell.
@@ -24,6 +26,24 @@ func headerSize(h nats.Header) int {
 		}
 	}
 	return size
+}
+
+// maxUsualHeader is more than the headers of an event take, unless something in it is unusually long.
+const maxUsualHeader = 8 << 10
+
+// Fits is nil when the server and the stream take the event as it would be encoded. After a reconnect the limits may be others, so Publish
+// looks again.
+func (s *Sink) Fits(e *event.Event) error {
+	if s.conn == nil {
+		return nil
+	}
+	limits := s.limits()
+	if most := len(e.Data) + maxUsualHeader; (limits.payload <= 0 || most < limits.payload) && (limits.stream <= 0 || most < limits.stream) {
+		return nil
+	}
+	enc := encoders.Get().(*encoder)
+	defer enc.release()
+	return answer(limits.check(enc.encode(e, s.events, s.cfg.Encoding, nil)))
 }
 
 // sizeLimits are the sizes that the server at the other end takes; 0 means no limit.

@@ -21,6 +21,9 @@ func (c *Config) validate() (subject, deadLetter *event.Template, err error) {
 		oneOf("encoding", c.Encoding, Binary, Structured),
 		subjectErr, deadErr, c.Auth.validate(), c.TLS.validate(),
 	}
+	if strings.ContainsAny(c.Objects.Bucket, " \t\r\n.*>/\\") {
+		problems = append(problems, fmt.Errorf("objects.bucket %q: spaces and . * > / \\ are not allowed in it", c.Objects.Bucket))
+	}
 	if c.Mode == JetStream {
 		problems = append(problems, c.Stream.validate())
 		if subjectErr == nil && deadErr == nil && c.Stream.Manage != Off {

@@ -1,0 +1,101 @@
+package nats
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/sinks"
+)
+
+// dataRefScheme is of the URIs that Claim gives: nats-object://<bucket>/<name>, where the name is the event's message id with each of its
+// parts escaped as in a URL.
+const dataRefScheme = "nats-object://"
+
+// ensureObjects finds the bucket for large payloads, or makes it. It never changes one.
+func (s *Sink) ensureObjects(ctx context.Context, conn *nats.Conn) error {
+	s.objects = nil
+	bucket := s.cfg.Objects.Bucket
+	if bucket == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.ConnectTimeout)
+	defer cancel()
+	js, err := s.jetStream(conn)
+	if err != nil {
+		return err
+	}
+	s.objects, err = js.ObjectStore(ctx, bucket)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		s.objects, err = s.createObjects(ctx, conn, js)
+	}
+	if err != nil {
+		s.objects = nil
+		return explainAPI("OBJ_"+bucket, err)
+	}
+	return nil
+}
+
+func (s *Sink) createObjects(ctx context.Context, conn *nats.Conn, js jetstream.JetStream) (jetstream.ObjectStore, error) {
+	c := s.cfg.Objects
+	if s.cfg.Stream.Manage != Create {
+		return nil, operators("object store bucket %s does not exist: create it (nats object add %s), or set stream.manage: create", c.Bucket, c.Bucket)
+	}
+	wanted := jetstream.ObjectStoreConfig{
+		Bucket: c.Bucket, Description: "Payloads of CloudEvents that are too large for a message", TTL: c.MaxAge, MaxBytes: unlimited(c.MaxBytes),
+		Storage: s.cfg.Stream.storage(), Replicas: s.cfg.Stream.Replicas, Compression: s.cfg.Stream.Compression != "none",
+	}
+	if wanted.Replicas == 0 {
+		wanted.Replicas = defaultReplicas(conn)
+	}
+	store, err := js.CreateObjectStore(ctx, wanted)
+	if err == nil {
+		s.log.Info("object store bucket created", "bucket", c.Bucket, "replicas", wanted.Replicas)
+	}
+	return store, err
+}
+
+// Claim keeps the event's payload in the object store.
+func (s *Sink) Claim(ctx context.Context, e *event.Event) (dataref string, err error) {
+	if s.objects == nil {
+		return "", sinks.ErrNoClaims
+	}
+	name := e.MessageID()
+	dataref = dataRefScheme + s.cfg.Objects.Bucket + "/" + escapePath(name)
+	if s.isKept(ctx, name, e.Data) {
+		return dataref, nil
+	}
+	if _, err := s.objects.PutBytes(ctx, name, e.Data); err != nil {
+		if ctx.Err() != nil && errors.Is(ctx.Err(), context.Canceled) {
+			return "", stopped(ctx.Err())
+		}
+		return "", answer(s.withServersWord(fmt.Errorf("object store bucket %s: %w", s.cfg.Objects.Bucket, err)))
+	}
+	return dataref, nil
+}
+
+// isKept says whether the bucket holds the payload already: of an attempt before.
+func (s *Sink) isKept(ctx context.Context, name string, data []byte) bool {
+	info, err := s.objects.GetInfo(ctx, name)
+	if err != nil || info.Size != uint64(len(data)) {
+		return false
+	}
+	sum := sha256.Sum256(data)
+	return info.Digest == "SHA-256="+base64.URLEncoding.EncodeToString(sum[:])
+}
+
+func escapePath(name string) string {
+	parts := strings.Split(name, "/")
+	for i, part := range parts {
+		parts[i] = url.PathEscape(part)
+	}
+	return strings.Join(parts, "/")
+}
