@@ -77,6 +77,26 @@ func TemplateFields() []string {
 	return names
 }
 
+// Fields are those that the template names, each once.
+func (t *Template) Fields() []string {
+	var fields []string
+	for _, p := range t.parts {
+		if p.field != "" && !slices.Contains(fields, p.field) {
+			fields = append(fields, p.field)
+		}
+	}
+	return fields
+}
+
+// Values are an event's values of the fields that the template names.
+func (t *Template) Values(e *Event) map[string]string {
+	values := map[string]string{}
+	for _, field := range t.Fields() {
+		values[field] = templateFields[field](e)
+	}
+	return values
+}
+
 // String is the template as it was written.
 func (t *Template) String() string { return t.text }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"unsafe"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -20,8 +21,10 @@ const (
 
 // ack is what the server says of one message; err is set, with its class, when kind is failed.
 type ack struct {
-	kind ackKind
-	err  error
+	kind   ackKind
+	err    error
+	stream string // where it is stored; valid while the message it came in is
+	seq    uint64
 }
 
 var (
@@ -36,7 +39,7 @@ var (
 func parseAck(m *nats.Msg) ack {
 	if len(m.Data) == 0 {
 		if m.Header.Get("Status") == "503" {
-			return ack{failed, answer(ErrNoStream)}
+			return failedWith(answer(ErrNoStream))
 		}
 		return ack{kind: notAnAck}
 	}
@@ -46,10 +49,31 @@ func parseAck(m *nats.Msg) ack {
 	if !bytes.Contains(m.Data, ackStream) || !bytes.Contains(m.Data, ackSequence) {
 		return ack{kind: notAnAck}
 	}
+	a := ack{kind: stored, stream: textOf(m.Data, ackStream), seq: numberOf(m.Data, ackSequence)}
 	if bytes.Contains(m.Data, ackDuplicate) {
-		return ack{kind: duplicate}
+		a.kind = duplicate
 	}
-	return ack{kind: stored}
+	return a
+}
+
+// textOf is the string behind a key, "" for none. Names of streams hold nothing that JSON escapes.
+func textOf(data, key []byte) string {
+	_, rest, _ := bytes.Cut(data, key)
+	_, rest, _ = bytes.Cut(rest, []byte{'"'})
+	end := max(bytes.IndexByte(rest, '"'), 0)
+	return unsafe.String(unsafe.SliceData(rest), end)
+}
+
+// numberOf is the number behind a key, 0 for none.
+func numberOf(data, key []byte) (n uint64) {
+	_, rest, _ := bytes.Cut(data, key)
+	for _, c := range bytes.TrimLeft(rest, " ") {
+		if c < '0' || c > '9' {
+			break
+		}
+		n = n*10 + uint64(c-'0')
+	}
+	return n
 }
 
 func parseAckError(data []byte) ack {
@@ -59,5 +83,7 @@ func parseAckError(data []byte) ack {
 	if err := json.Unmarshal(data, &response); err != nil || response.Error == nil {
 		return ack{kind: notAnAck}
 	}
-	return ack{failed, answer(fmt.Errorf("refused by the stream: %w", response.Error))}
+	return failedWith(answer(fmt.Errorf("refused by the stream: %w", response.Error)))
 }
+
+func failedWith(err error) ack { return ack{kind: failed, err: err} }

@@ -16,6 +16,7 @@ import (
 // never used again, also its generation: a late ack of a call that has ended finds another number in the slot, or none.
 type acks struct {
 	inbox   string // set by Open, before anything is published
+	streams *streams
 	metrics *metrics
 
 	last    atomic.Uint64 // number of the newest call
@@ -23,8 +24,8 @@ type acks struct {
 	tickets chan struct{} // one for each call under way, so that a slot is always free
 }
 
-func newAcks(m *metrics) *acks {
-	a := &acks{metrics: m}
+func newAcks(m *metrics, known *streams) *acks {
+	a := &acks{metrics: m, streams: known}
 	a.tickets = make(chan struct{}, len(a.slots)/2)
 	return a
 }
@@ -84,6 +85,9 @@ func (a *acks) receive(m *nats.Msg) {
 		// Anyone who subscribes to the events can answer on the reply subject. The stream's answer is still to come.
 		a.metrics.strayAcks.WithLabelValues("foreign").Inc()
 		return
+	}
+	if ack.kind != failed {
+		a.streams.reached(ack.stream, ack.seq)
 	}
 	if !c.answer(i, ack) {
 		a.metrics.strayAcks.WithLabelValues("late").Inc()

@@ -103,9 +103,11 @@ const (
 // Stream is what the stream is to be like. A stream that exists is never changed: where it differs in what the promises
 // rest on (subjects, retention, storage, replicas, duplicates window), Open fails and says how.
 type Stream struct {
-	// Name of the stream. Default "K8S".
+	// Name of the stream. Default "K8S". With fields in it, it is a template: each event goes to the stream of its own name, which is
+	// met with its first event. One stream stores in one thread of the server; several share the load.
 	Name string
-	// Subjects of the stream. Default: the constant beginning of Config.Subject and everything below it, k8s.<cluster>.>
+	// Subjects of the stream. Default: the constant beginning of Config.Subject and everything below it, k8s.<cluster>.>; with a
+	// template as Name what Config.Subject and Config.DeadLetter give for it.
 	Subjects []string
 	// MaxAge of messages. Default 168h; negative: no limit.
 	MaxAge time.Duration
@@ -140,13 +142,13 @@ func (c Config) withDefaults() Config {
 	c.Mode = cmp.Or(c.Mode, JetStream)
 	c.Encoding = cmp.Or(c.Encoding, Binary)
 	c.Subject = cmp.Or(c.Subject, DefaultSubject)
-	c.DeadLetter = cmp.Or(c.DeadLetter, defaultDeadLetter(c.Subject))
+	c.Stream = c.Stream.withDefaults()
+	c.DeadLetter = cmp.Or(c.DeadLetter, defaultDeadLetter(c.Subject, c.Stream.Name))
 	c.AckTimeout = cmp.Or(c.AckTimeout, 5*time.Second)
 	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, 5*time.Second)
 	c.Limits.Messages = cmp.Or(c.Limits.Messages, 512)
 	c.Limits.Bytes = cmp.Or(c.Limits.Bytes, 900<<10)
 	c.Limits.Concurrency = cmp.Or(c.Limits.Concurrency, 4)
-	c.Stream = c.Stream.withDefaults()
 	c.Objects.MaxAge = max(cmp.Or(c.Objects.MaxAge, c.Stream.MaxAge), 0)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

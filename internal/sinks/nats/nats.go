@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -30,9 +29,12 @@ type Sink struct {
 	// objects is where large payloads are kept; nil for nowhere. Set by Open, constant until Close.
 	objects jetstream.ObjectStore
 
-	acks       *acks        // calls that wait for acks; unused with Mode Core
-	maxMsgSize atomic.Int64 // the stream's max_msg_size, 0 for none
-	said       lastError    // what the server complained about
+	streamName *event.Template
+	several    bool // streamName has fields
+	streams    *streams
+	position   position  // what Position has last said
+	acks       *acks     // calls that wait for acks; unused with Mode Core
+	said       lastError // what the server complained about
 }
 
 var (
@@ -52,14 +54,18 @@ func New(cfg Config) (*Sink, error) {
 	if err != nil {
 		return nil, fmt.Errorf("nats sink: metrics: %w", err)
 	}
-	return &Sink{
+	s := &Sink{
 		cfg:     cfg,
 		log:     cfg.Log,
 		metrics: m,
 		events:  route{subject: subject},
 		dead:    route{subject: deadLetter, idSuffix: "/dead"},
-		acks:    newAcks(m),
-	}, nil
+		streams: &streams{known: map[string]*stream{}},
+	}
+	s.several = s.cfg.severalStreams()
+	s.streamName, _ = event.ParseTemplate(cfg.Stream.Name) // was validated
+	s.acks = newAcks(m, s.streams)
+	return s, nil
 }
 
 // Open connects, and with JetStream creates or checks the stream. After an error nothing is left open, and Open may be
@@ -75,6 +81,7 @@ func (s *Sink) Open(ctx context.Context) error {
 	url := conn.ConnectedUrlRedacted()
 	if err := s.prepare(ctx, conn); err != nil {
 		s.disconnect(conn)
+		s.streams.forget()
 		return answer(fmt.Errorf("NATS at %s: %w", url, s.withServersWord(err)))
 	}
 	s.conn = conn
@@ -90,8 +97,12 @@ func (s *Sink) prepare(ctx context.Context, conn *nats.Conn) error {
 	if s.cfg.Mode == Core {
 		return nil
 	}
-	if err := s.ensureStream(ctx, conn); err != nil {
-		return err
+	if s.cfg.Stream.Manage != Off && !s.several {
+		st, err := s.ensureStream(ctx, conn, s.cfg.Stream)
+		if err != nil {
+			return err
+		}
+		s.streams.keep(st)
 	}
 	if err := s.ensureObjects(ctx, conn); err != nil {
 		return err
@@ -114,8 +125,12 @@ func (s *Sink) Order() sinks.Order { return sinks.ByObject }
 // Limits are as configured.
 func (s *Sink) Limits() sinks.Limits { return s.cfg.Limits }
 
-// Lane is the object: its informer and its place in the API, which stay when it is deleted and created again.
-func (s *Sink) Lane(_ context.Context, e *event.Event) (string, error) {
+// Lane is the object: its informer and its place in the API, which stay when it is deleted and created again. With several streams the
+// first event of each looks its stream up.
+func (s *Sink) Lane(ctx context.Context, e *event.Event) (string, error) {
+	if err := s.meet(ctx, e); err != nil {
+		return "", err
+	}
 	return e.Informer + "/" + e.PartitionKey, nil
 }
 
@@ -144,7 +159,15 @@ func (s *Sink) publish(ctx context.Context, batch []*sinks.Message, to route) {
 func (s *Sink) limits() sizeLimits {
 	l := sizeLimits{payload: int(s.conn.MaxPayload())}
 	if s.cfg.Mode == JetStream {
-		l.stream, l.header = int(s.maxMsgSize.Load()), maxHeader
+		l.header = maxHeader
+	}
+	return l
+}
+
+// of adds the limit of an event's stream.
+func (l sizeLimits) of(st *stream) sizeLimits {
+	if st != nil {
+		l.stream = st.maxMsgSize
 	}
 	return l
 }
@@ -156,6 +179,7 @@ func (s *Sink) Close() error {
 	}
 	s.disconnect(s.conn)
 	s.conn = nil
+	s.streams.forget()
 	return nil
 }
 

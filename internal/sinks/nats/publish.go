@@ -40,8 +40,8 @@ func (s *Sink) write(ctx context.Context, c *call, to route) {
 			return
 		}
 		msg := enc.encode(m.Event, to, s.cfg.Encoding, func(dst []byte) []byte { return s.acks.appendReply(dst, c, i) })
-		if err := limits.check(msg); err != nil {
-			c.answer(i, ack{failed, answer(err)})
+		if err := limits.of(s.streamOf(m.Event)).check(msg); err != nil {
+			c.answer(i, failedWith(answer(err)))
 			continue
 		}
 		if err := s.conn.PublishMsg(msg); err != nil && !s.writeFailed(c, i, err) {
@@ -55,7 +55,7 @@ func (s *Sink) write(ctx context.Context, c *call, to route) {
 func (s *Sink) writeFailed(c *call, i int, err error) bool {
 	err = answer(fmt.Errorf("publish: %w", err))
 	if sinks.Classify(err) == sinks.Refused {
-		c.answer(i, ack{failed, err})
+		c.answer(i, failedWith(err))
 		return true
 	}
 	c.fail(err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -15,29 +16,30 @@ import (
 
 // ensureStream creates the stream or checks the one that is there. It never changes one: a change of retention or of limits
 // deletes messages.
-func (s *Sink) ensureStream(ctx context.Context, conn *nats.Conn) error {
-	if s.cfg.Stream.Manage == Off {
-		return nil
-	}
+func (s *Sink) ensureStream(ctx context.Context, conn *nats.Conn, wanted Stream) (*stream, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ConnectTimeout)
 	defer cancel()
 	js, err := s.jetStream(conn)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	stream, err := js.Stream(ctx, s.cfg.Stream.Name)
+	found, err := js.Stream(ctx, wanted.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		stream, err = s.createStream(ctx, conn, js)
+		found, err = s.createStream(ctx, conn, js, wanted)
 	}
 	if err != nil {
-		return explainAPI(s.cfg.Stream.Name, err)
+		return nil, explainAPI(wanted.Name, err)
 	}
-	actual := stream.CachedInfo().Config
-	if err := s.checkStream(actual); err != nil {
-		return err
+	info := found.CachedInfo()
+	if err := s.checkStream(info.Config, wanted); err != nil {
+		return nil, err
 	}
-	s.maxMsgSize.Store(int64(max(actual.MaxMsgSize, 0)))
-	return nil
+	for _, problem := range weaknesses(info.Config, info.Cluster != nil && info.Cluster.Name != "") {
+		s.log.Warn("the stream's settings may lose events", "stream", wanted.Name, "problem", problem)
+	}
+	st := &stream{name: wanted.Name, created: info.Created, maxMsgSize: int(max(info.Config.MaxMsgSize, 0))}
+	st.reached(info.State.LastSeq)
+	return st, nil
 }
 
 func (s *Sink) jetStream(conn *nats.Conn) (jetstream.JetStream, error) {
@@ -47,36 +49,34 @@ func (s *Sink) jetStream(conn *nats.Conn) (jetstream.JetStream, error) {
 	return jetstream.New(conn)
 }
 
-func (s *Sink) createStream(ctx context.Context, conn *nats.Conn, js jetstream.JetStream) (jetstream.Stream, error) {
-	name := s.cfg.Stream.Name
-	if s.cfg.Stream.Manage == Verify {
+func (s *Sink) createStream(ctx context.Context, conn *nats.Conn, js jetstream.JetStream, want Stream) (jetstream.Stream, error) {
+	if want.Manage == Verify {
 		return nil, operators("stream %s does not exist: create it with subjects %s, or set stream.manage: create",
-			name, strings.Join(s.cfg.Stream.Subjects, " "))
+			want.Name, strings.Join(want.Subjects, " "))
 	}
-	wanted := s.streamConfig()
+	wanted := want.config()
 	if wanted.Replicas == 0 {
 		wanted.Replicas = defaultReplicas(conn)
 	}
 	stream, err := js.CreateStream(ctx, wanted)
-	if codeOf(err) == codeNoReplicas && s.cfg.Stream.Replicas == 0 { // a cluster without JetStream's clustering
+	if codeOf(err) == codeNoReplicas && want.Replicas == 0 { // a cluster without JetStream's clustering
 		wanted.Replicas = 1
 		stream, err = js.CreateStream(ctx, wanted)
 	}
 	switch {
 	case err == nil:
-		s.log.Info("stream created", "stream", name, "subjects", wanted.Subjects, "replicas", wanted.Replicas)
+		s.log.Info("stream created", "stream", want.Name, "subjects", wanted.Subjects, "replicas", wanted.Replicas)
 		return stream, nil
 	case errors.Is(err, jetstream.ErrStreamNameAlreadyInUse): // another replica of the bridge was faster
-		return js.Stream(ctx, name)
+		return js.Stream(ctx, want.Name)
 	case codeOf(err) == codeStreamOverlap:
-		return nil, s.overlap(ctx, js)
+		return nil, overlap(ctx, js, want)
 	default:
 		return nil, fmt.Errorf("create: %w", err)
 	}
 }
 
-func (s *Sink) streamConfig() jetstream.StreamConfig {
-	c := s.cfg.Stream
+func (c *Stream) config() jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name:        c.Name,
 		Description: "Changes of Kubernetes objects as CloudEvents",
@@ -111,32 +111,31 @@ func defaultReplicas(conn *nats.Conn) int {
 }
 
 // overlap tells which stream holds the subjects already.
-func (s *Sink) overlap(ctx context.Context, js jetstream.JetStream) error {
-	for _, subject := range s.cfg.Stream.Subjects {
+func overlap(ctx context.Context, js jetstream.JetStream, want Stream) error {
+	for _, subject := range want.Subjects {
 		if other, err := js.StreamNameBySubject(ctx, subject); err == nil {
 			return operators("stream %s can't be created: stream %s takes messages of its subject %s already; set stream.name: %s to publish into that, or choose another subject",
-				s.cfg.Stream.Name, other, subject, other)
+				want.Name, other, subject, other)
 		}
 	}
 	return operators("stream %s can't be created: its subjects %v overlap with those of another stream; choose other subjects, or the name of that stream",
-		s.cfg.Stream.Name, s.cfg.Stream.Subjects)
+		want.Name, want.Subjects)
 }
 
 // checkStream reports every difference that a promise rests on as an error, others as a warning.
-func (s *Sink) checkStream(actual jetstream.StreamConfig) error {
-	if problems := s.differences(actual); len(problems) > 0 {
+func (s *Sink) checkStream(actual jetstream.StreamConfig, wanted Stream) error {
+	if problems := wanted.differences(actual); len(problems) > 0 {
 		return operators("stream %s is not as configured: %s. It was left as it is: change the configuration, choose another stream.name, or change the stream (nats stream edit %s)",
 			actual.Name, strings.Join(problems, "; "), actual.Name)
 	}
-	if milder := s.milderDifferences(actual); len(milder) > 0 {
+	if milder := wanted.milderDifferences(actual); len(milder) > 0 {
 		s.log.Warn("stream differs from the configuration and was left as it is", "stream", actual.Name, "differences", strings.Join(milder, "; "))
 	}
 	return nil
 }
 
 // differences are those that would break a promise: complete, in order, duplicates removable, as durable as asked for.
-func (s *Sink) differences(actual jetstream.StreamConfig) (problems []string) {
-	wanted := s.cfg.Stream
+func (wanted *Stream) differences(actual jetstream.StreamConfig) (problems []string) {
 	differ := func(when bool, format string, args ...any) {
 		if when {
 			problems = append(problems, fmt.Sprintf(format, args...))
@@ -156,8 +155,8 @@ func (s *Sink) differences(actual jetstream.StreamConfig) (problems []string) {
 }
 
 // milderDifferences are about how long messages are kept.
-func (s *Sink) milderDifferences(actual jetstream.StreamConfig) (differences []string) {
-	wanted := s.streamConfig()
+func (c *Stream) milderDifferences(actual jetstream.StreamConfig) (differences []string) {
+	wanted := c.config()
 	differ := func(when bool, format string, args ...any) {
 		if when {
 			differences = append(differences, fmt.Sprintf(format, args...))
@@ -169,6 +168,23 @@ func (s *Sink) milderDifferences(actual jetstream.StreamConfig) (differences []s
 	differ(wanted.Replicas != 0 && actual.Replicas > wanted.Replicas, "replicas are %d, wanted %d", actual.Replicas, wanted.Replicas)
 	differ(!slices.Equal(actual.Subjects, wanted.Subjects), "subjects are %v, wanted %v", actual.Subjects, wanted.Subjects)
 	return differences
+}
+
+// weaknesses are settings that make less of what the bridge promises, without being other than configured.
+func weaknesses(actual jetstream.StreamConfig, clustered bool) (found []string) {
+	weak := func(when bool, problem string, args ...any) {
+		if when {
+			found = append(found, fmt.Sprintf(problem, args...))
+		}
+	}
+	limited := actual.MaxBytes > 0 || actual.MaxMsgs > 0 || actual.MaxMsgsPerSubject > 0
+	weak(clustered && actual.Replicas == 1, "it has one replica on a cluster: a lost server loses its events; use 3")
+	weak(actual.Discard == jetstream.DiscardNew && limited, "it refuses new messages when it is full (discard new): the sink then stands still until there is room")
+	weak(actual.MaxMsgsPerSubject > 0, "it keeps %d messages of a subject (max_msgs_per_subject): earlier versions of an object are dropped", actual.MaxMsgsPerSubject)
+	weak(actual.MaxMsgs > 0, "it keeps %d messages (max_msgs), however old they are", actual.MaxMsgs)
+	weak(actual.MaxAge > 0 && actual.MaxAge < time.Hour, "it keeps messages for %v only (max_age): a consumer that is away for longer misses events", actual.MaxAge)
+	weak(actual.Storage == jetstream.MemoryStorage, "it is in memory: a restart of its servers loses its events")
+	return found
 }
 
 // operators is an error that only the operator can heal.

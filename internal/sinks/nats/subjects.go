@@ -2,6 +2,8 @@ package nats
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/kubebridge/bridge/internal/event"
@@ -31,8 +33,9 @@ func parseSubject(field, text string) (*event.Template, error) {
 	return t, nil
 }
 
-// defaultDeadLetter puts dead letters below the constant beginning of the subject, so that the stream holds them too.
-func defaultDeadLetter(subject string) string {
+// defaultDeadLetter puts dead letters below the constant beginning of the subject, so that the stream holds them too; with several
+// streams, each its own.
+func defaultDeadLetter(subject, stream string) string {
 	var constant []string
 	for token := range strings.SplitSeq(subject, ".") {
 		if strings.Contains(strings.ReplaceAll(token, "{cluster}", ""), "{") {
@@ -40,9 +43,17 @@ func defaultDeadLetter(subject string) string {
 		}
 		constant = append(constant, token)
 	}
-	constant = append(constant, deadLetterToken, "{resource}", "{op}")
-	if len(constant) == 3 { // a subject may not begin with "_"
-		constant[0] = "deadletter"
+	token := deadLetterToken
+	if len(constant) == 0 { // a subject may not begin with "_"
+		token = "deadletter"
+	}
+	constant = append(constant, token, "{resource}", "{op}")
+	if name, err := event.ParseTemplate(stream); err == nil {
+		for _, field := range name.Fields() {
+			if field = "{" + field + "}"; !slices.Contains(constant, field) {
+				constant = append(constant, field)
+			}
+		}
 	}
 	return strings.Join(constant, ".")
 }
@@ -52,10 +63,10 @@ func (c *Config) deriveSubjects(subject, deadLetter *event.Template) error {
 	if strings.Contains(c.Subject, "{cluster}") && c.Cluster == "" {
 		return fmt.Errorf("cluster is not set, but subject %q names {cluster}", c.Subject)
 	}
-	published := []string{c.pattern(subject)}
-	if deadLetter != nil {
-		published = append(published, c.pattern(deadLetter))
+	if c.severalStreams() {
+		return c.checkStreamTemplate(subject, deadLetter)
 	}
+	published := c.published(subject, deadLetter, nil)
 	if len(c.Stream.Subjects) > 0 {
 		if missing := uncovered(c.Stream.Subjects, published); len(missing) > 0 {
 			return fmt.Errorf("stream.subjects %v do not cover %v, which will be published: add them", c.Stream.Subjects, missing)
@@ -71,9 +82,20 @@ func (c *Config) deriveSubjects(subject, deadLetter *event.Template) error {
 	return nil
 }
 
+// published are the subjects, with wildcards, of all events with some values known.
+func (c *Config) published(subject, deadLetter *event.Template, known map[string]string) []string {
+	subjects := []string{c.pattern(subject, known)}
+	if deadLetter != nil {
+		subjects = append(subjects, c.pattern(deadLetter, known))
+	}
+	return subjects
+}
+
 // pattern is the template as a subject with wildcards. A token with a field in it can only be matched as a whole.
-func (c *Config) pattern(t *event.Template) string {
-	tokens := strings.Split(t.Pattern("*", map[string]string{"cluster": c.Cluster}, event.AppendSubjectToken), ".")
+func (c *Config) pattern(t *event.Template, known map[string]string) string {
+	all := map[string]string{"cluster": c.Cluster}
+	maps.Copy(all, known)
+	tokens := strings.Split(t.Pattern("*", all, event.AppendSubjectToken), ".")
 	for i, token := range tokens {
 		if strings.Contains(token, "*") {
 			tokens[i] = "*"

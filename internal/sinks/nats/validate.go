@@ -35,7 +35,9 @@ func (c *Config) validate() (subject, deadLetter *event.Template, err error) {
 
 func (s *Stream) validate() error {
 	var name, age error
-	if strings.ContainsAny(s.Name, " \t\r\n.*>/\\") {
+	if _, err := event.ParseTemplate(s.Name); err != nil {
+		name = fmt.Errorf("stream.name: %w", err)
+	} else if strings.ContainsAny(s.Name, " \t\r\n.*>/\\") {
 		name = fmt.Errorf("stream.name %q: spaces and . * > / \\ are not allowed in it", s.Name)
 	}
 	if s.MaxAge > 0 && s.Duplicates > s.MaxAge {

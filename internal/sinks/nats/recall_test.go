@@ -1,0 +1,201 @@
+package nats_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/publisher"
+	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/sinks/nats"
+)
+
+// recalled is what a new sink tells of what an earlier one left behind a position.
+func recalled(t *testing.T, sink *nats.Sink, from []byte) []string {
+	t.Helper()
+	var ids []string
+	if err := sink.Recall(t.Context(), from, func(id string) { ids = append(ids, id) }); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+func wantIDs(t *testing.T, got []string, events ...*event.Event) {
+	t.Helper()
+	var want []string
+	for _, e := range events {
+		want = append(want, e.MessageID())
+	}
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("recalled %q, want %q", got, want)
+	}
+}
+
+func TestWhatLiesBehindAPositionIsRecalled(t *testing.T) {
+	for name, change := range map[string]func(*nats.Config){
+		"one stream":      func(*nats.Config) {},
+		"several streams": severalStreams,
+	} {
+		t.Run(name, func(t *testing.T) {
+			ts := newTestServer(t)
+			sink := ts.openSink(change)
+			mustMeet(t, sink, ev("a", 1), of("pods", "b", 1))
+			mustStore(t, sink, ev("a", 1), of("pods", "b", 1))
+			from := sink.Position()
+			if again := sink.Position(); !bytes.Equal(from, again) {
+				t.Errorf("nothing moved, and the position went from %s to %s", from, again)
+			}
+			later := []*event.Event{ev("a", 2), of("pods", "b", 2), of("nodes", "n", 1)}
+			mustMeet(t, sink, later...)
+			mustStore(t, sink, later...)
+			if err := sink.DeadLetter(t.Context(), ev("dead", 1), errTest, 1); err != nil {
+				t.Fatal(err)
+			}
+			wantIDs(t, recalled(t, ts.openSink(change), from), append(later, ev("dead", 1))...)
+			if sink.Close() != nil {
+				t.Fatal("close")
+			}
+			next := ts.openSink(change)
+			mustMeet(t, next, later...)
+			if position := next.Position(); len(recalled(t, next, position)) > 0 {
+				t.Errorf("behind %s lies %q", position, recalled(t, next, position))
+			}
+		})
+	}
+}
+
+func TestAPositionThatDoesNotFitTheStreamIsReadAsFarAsItCan(t *testing.T) {
+	ts := newTestServer(t)
+	js := ts.jetStream()
+	sink := ts.openSink()
+	mustStore(t, sink, ev("a", 1), ev("b", 1), ev("c", 1))
+	from := sink.Position()
+
+	t.Run("no position", func(t *testing.T) { wantIDs(t, recalled(t, ts.openSink(), nil)) })
+	t.Run("of another version", func(t *testing.T) { wantIDs(t, recalled(t, ts.openSink(), []byte(`{"format":99}`))) })
+	t.Run("of something else", func(t *testing.T) { wantIDs(t, recalled(t, ts.openSink(), []byte("\x01kafka"))) })
+
+	mustStore(t, sink, ev("a", 2))
+	stream, err := js.Stream(t.Context(), "K8S")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("purged", func(t *testing.T) {
+		if err := stream.Purge(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		wantIDs(t, recalled(t, ts.openSink(), from))
+		mustStore(t, sink, ev("a", 3))
+		wantIDs(t, recalled(t, ts.openSink(), from), ev("a", 3))
+	})
+	t.Run("made anew", func(t *testing.T) {
+		if err := js.DeleteStream(t.Context(), "K8S"); err != nil {
+			t.Fatal(err)
+		}
+		anew := ts.openSink()
+		wantIDs(t, recalled(t, anew, from))
+		mustStore(t, anew, ev("a", 4))
+		wantIDs(t, recalled(t, ts.openSink(), from), ev("a", 4))
+	})
+}
+
+func TestWithoutPermissionToReadBackTheSinkWorksNevertheless(t *testing.T) {
+	ts := newTestServer(t, withUser("bridge", "secret", denyPublish("$JS.API.CONSUMER.>")))
+	sink := ts.openSink(func(c *nats.Config) {
+		c.Auth, c.ConnectTimeout = nats.Auth{User: "bridge", Password: "secret"}, 500*time.Millisecond
+	})
+	from := sink.Position()
+	mustStore(t, sink, ev("a", 1))
+	wantIDs(t, recalled(t, sink, from))
+}
+
+func TestALongTailIsRecalledWhole(t *testing.T) {
+	ts := newTestServer(t)
+	sink := ts.openSink()
+	from := sink.Position()
+	var events []*event.Event
+	for version := range 10 {
+		batch := eventsOf(objectNames(0, 300), version+1)
+		mustStore(t, sink, batch...)
+		events = append(events, batch...)
+	}
+	wantIDs(t, recalled(t, ts.openSink(), from), events...)
+}
+
+// The stream's own window is over long before the bridge is back: only the tail tells what is there.
+func TestAfterACrashNothingIsStoredTwiceHoweverLongItTook(t *testing.T) {
+	ts := newTestServer(t)
+	short := jetstream.StreamConfig{Name: "K8S", Subjects: []string{"k8s.test.>"}, Duplicates: 100 * time.Millisecond}
+	if _, err := ts.jetStream().CreateStream(t.Context(), short); err != nil {
+		t.Fatal(err)
+	}
+	window := func(c *nats.Config) { c.Stream.Duplicates = 100 * time.Millisecond }
+	first := ts.openSink(window)
+	from := first.Position()
+	mustStore(t, first, eventsOf(objectNames(0, 50), 1)...) // acknowledged, and not in any checkpoint
+	_ = first.Close()
+	time.Sleep(300 * time.Millisecond)
+
+	sink := ts.newSink(window)
+	p, err := publisher.New(publisher.Config{Sink: sink, Name: "again", Log: testLog(t), Saved: from})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx) }()
+	var items []*publisher.Item
+	for version := 1; version <= 2; version++ {
+		for _, e := range eventsOf(objectNames(0, 50), version) {
+			items = append(items, &publisher.Item{Message: sinks.Message{Event: e}, Settler: indifferent{}})
+		}
+	}
+	if err := p.Add(ctx, items); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	<-ended
+	seen := map[string]int{}
+	for _, m := range storedMessages(t, ts.jetStream(), "K8S") {
+		seen[m.Header.Get("Nats-Msg-Id")]++
+	}
+	for id, n := range seen {
+		if n != 1 {
+			t.Errorf("%s is stored %d times", id, n)
+		}
+	}
+	if len(seen) != 100 {
+		t.Errorf("%d events are stored, want 100", len(seen))
+	}
+}
+
+// of is the version-th event of an object of another resource.
+func of(resource, name string, version int) *event.Event {
+	e := ev(name, version)
+	e.ID, e.Resource = fmt.Sprint(resource, "-", e.ID), resource
+	e.PartitionKey = resource + "/shop/" + name
+	return e
+}
+
+func severalStreams(c *nats.Config) { c.Stream.Name = "K8S-{cluster}-{resource}" }
+
+// mustMeet has the sink find the streams of events, as a publisher does before it publishes them.
+func mustMeet(t *testing.T, sink *nats.Sink, events ...*event.Event) {
+	t.Helper()
+	for _, e := range events {
+		if _, err := sink.Lane(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

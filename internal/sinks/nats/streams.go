@@ -1,0 +1,145 @@
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/sinks"
+)
+
+// stream is one that the sink publishes to, as far as it knows it.
+type stream struct {
+	name       string
+	created    time.Time     // tells it from another of the same name
+	maxMsgSize int           // 0 for no limit
+	last       atomic.Uint64 // the highest sequence that is known to be taken
+}
+
+// reached notes that the stream has a message under a sequence.
+func (st *stream) reached(sequence uint64) {
+	for {
+		last := st.last.Load()
+		if sequence <= last || st.last.CompareAndSwap(last, sequence) {
+			return
+		}
+	}
+}
+
+// streams are those that the sink has met: the one of its configuration, or with a template those of the events so far.
+type streams struct {
+	only atomic.Pointer[stream] // the first that was met
+
+	mu    sync.RWMutex
+	known map[string]*stream
+}
+
+// reached notes what an ack says.
+func (ss *streams) reached(name string, sequence uint64) {
+	ss.mu.RLock()
+	st := ss.known[name]
+	ss.mu.RUnlock()
+	if st != nil {
+		st.reached(sequence)
+	}
+}
+
+func (ss *streams) get(name []byte) *stream {
+	ss.mu.RLock()
+	defer ss.mu.RUnlock()
+	return ss.known[string(name)]
+}
+
+// keep notes a stream, unless another call was faster.
+func (ss *streams) keep(st *stream) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if ss.known[st.name] == nil {
+		ss.known[st.name] = st
+		ss.only.CompareAndSwap(nil, st)
+	}
+}
+
+// forget is for a connection that was closed.
+func (ss *streams) forget() {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	ss.known = map[string]*stream{}
+	ss.only.Store(nil)
+}
+
+// all are the streams by name.
+func (ss *streams) all() []*stream {
+	ss.mu.RLock()
+	defer ss.mu.RUnlock()
+	return slices.SortedFunc(maps.Values(ss.known), func(a, b *stream) int { return strings.Compare(a.name, b.name) })
+}
+
+// severalStreams says whether the stream's name is a template.
+func (c *Config) severalStreams() bool { return strings.Contains(c.Stream.Name, "{") }
+
+// checkStreamTemplate checks that each event has one stream all its object's life, and that no two streams want the same subjects.
+func (c *Config) checkStreamTemplate(subject, deadLetter *event.Template) error {
+	name, err := event.ParseTemplate(c.Stream.Name)
+	if err != nil {
+		return nil // Stream.validate tells
+	}
+	var problems []error
+	if len(c.Stream.Subjects) > 0 {
+		problems = append(problems, errors.New("stream.subjects: with fields in stream.name the subjects follow from subject; leave them out"))
+	}
+	for _, field := range name.Fields() {
+		if field == "op" || field == "type" || field == "version" {
+			problems = append(problems, fmt.Errorf("stream.name %q: {%s} changes during an object's life, and its order would be lost between streams", c.Stream.Name, field))
+		}
+		for key, template := range map[string]*event.Template{"subject": subject, "deadLetter": deadLetter} {
+			if template != nil && !slices.Contains(strings.Split(template.String(), "."), "{"+field+"}") {
+				problems = append(problems, fmt.Errorf("%s %q: needs {%s} as a token of its own, which stream.name has, to tell the streams apart", key, template, field))
+			}
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// appendStream appends the name of an event's stream.
+func (s *Sink) appendStream(dst []byte, e *event.Event) []byte {
+	return s.streamName.Append(dst, e, event.AppendSubjectToken)
+}
+
+// streamOf is the stream of an event, nil when it is not met or nobody's matter.
+func (s *Sink) streamOf(e *event.Event) *stream {
+	if !s.several {
+		return s.streams.only.Load()
+	}
+	return s.streams.get(s.appendStream(nil, e))
+}
+
+// meet finds the stream of an event, and makes it where the configuration says so.
+func (s *Sink) meet(ctx context.Context, e *event.Event) error {
+	if s.cfg.Mode == Core || s.cfg.Stream.Manage == Off || !s.several || s.streamOf(e) != nil {
+		return nil
+	}
+	if s.conn == nil {
+		return answer(ErrNotOpen)
+	}
+	wanted := s.cfg.Stream
+	wanted.Name = string(s.appendStream(nil, e))
+	wanted.Subjects = s.cfg.published(s.events.subject, s.dead.subject, s.streamName.Values(e))
+	st, err := s.ensureStream(ctx, s.conn, wanted)
+	if err == nil {
+		s.streams.keep(st)
+		return nil
+	}
+	// The operator can make it right while the bridge runs: the object's events wait, they are not refused.
+	if sinks.Classify(answer(err)) == sinks.Refused {
+		return &sinks.Error{Class: sinks.Retry, Err: err}
+	}
+	return answer(s.withServersWord(err))
+}

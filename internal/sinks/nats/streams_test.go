@@ -1,0 +1,99 @@
+package nats_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/sinks/nats"
+	"github.com/kubebridge/bridge/internal/sinks/sinktest"
+)
+
+func TestEachResourceMayHaveItsStream(t *testing.T) {
+	ts := newTestServer(t)
+	sink := ts.openSink(severalStreams)
+	mustMeet(t, sink, ev("a", 1), of("pods", "p", 1))
+	mustStore(t, sink, ev("a", 1), of("pods", "p", 1))
+	if err := sink.DeadLetter(t.Context(), of("pods", "p", 2), errTest, 1); err != nil {
+		t.Fatal(err)
+	}
+	js := ts.jetStream()
+	for stream, want := range map[string][]string{
+		"K8S-test-deployments": {"k8s.test.apps.v1.deployments.shop.a.updated"},
+		"K8S-test-pods":        {"k8s.test.apps.v1.pods.shop.p.updated", "k8s.test._deadletter.pods.updated"},
+	} {
+		var subjects []string
+		for _, m := range storedMessages(t, js, stream) {
+			subjects = append(subjects, m.Subject)
+		}
+		if !slices.Equal(subjects, want) {
+			t.Errorf("%s holds %q, want %q", stream, subjects, want)
+		}
+	}
+}
+
+func TestTheLimitsOfEachStreamAreItsOwn(t *testing.T) {
+	ts := newTestServer(t)
+	small := jetstream.StreamConfig{
+		Name: "K8S-test-pods", Subjects: []string{"k8s.test.*.*.pods.*.*.*", "k8s.test._deadletter.pods.*"}, MaxMsgSize: 5000, Duplicates: 2 * 60e9,
+	}
+	if _, err := ts.jetStream().CreateStream(t.Context(), small); err != nil {
+		t.Fatal(err)
+	}
+	sink := ts.openSink(severalStreams)
+	large, pod := sinktest.NewEvent("a", 1, 6000), of("pods", "p", 1)
+	pod.Data = sinktest.NewEvent("p", 1, 6000).Data
+	mustMeet(t, sink, large, pod)
+	batch := call(t, sink, large, pod)
+	if batch[0].Err != nil {
+		t.Errorf("in a stream without a limit: %v", batch[0].Err)
+	}
+	wantClass(t, batch[1].Err, sinks.Refused)
+	wantMentions(t, batch[1].Err, "max_msg_size is 5000")
+	if sink.Fits(large) != nil || sink.Fits(pod) == nil {
+		t.Errorf("Fits says %v and %v", sink.Fits(large), sink.Fits(pod))
+	}
+}
+
+// A stream that can't be used holds up its own objects, and is not the end of the bridge.
+func TestAStreamThatDiffersIsWaitedFor(t *testing.T) {
+	ts := newTestServer(t)
+	js := ts.jetStream()
+	odd := jetstream.StreamConfig{Name: "K8S-test-pods", Subjects: []string{"other"}}
+	if _, err := js.CreateStream(t.Context(), odd); err != nil {
+		t.Fatal(err)
+	}
+	sink := ts.openSink(severalStreams)
+	_, err := sink.Lane(t.Context(), of("pods", "p", 1))
+	wantClass(t, err, sinks.Retry)
+	wantMentions(t, err, "K8S-test-pods", "do not cover")
+	mustMeet(t, sink, ev("a", 1))
+	if err := js.DeleteStream(t.Context(), odd.Name); err != nil {
+		t.Fatal(err)
+	}
+	mustMeet(t, sink, of("pods", "p", 1))
+	mustStore(t, sink, of("pods", "p", 1))
+}
+
+func TestAStreamTemplateHasToKeepObjectsTogetherAndStreamsApart(t *testing.T) {
+	for name, c := range map[string]struct {
+		config nats.Config
+		says   string
+	}{
+		"by op":             {nats.Config{Stream: nats.Stream{Name: "K8S-{op}"}}, "{op} changes"},
+		"not in subject":    {nats.Config{Subject: "k8s.{cluster}.{name}", Stream: nats.Stream{Name: "K8S-{resource}"}}, "needs {resource}"},
+		"subjects given":    {nats.Config{Stream: nats.Stream{Name: "K8S-{resource}", Subjects: []string{"k8s.>"}}}, "leave them out"},
+		"no such field":     {nats.Config{Stream: nats.Stream{Name: "K8S-{shard}"}}, "{shard}"},
+		"not in the dead":   {nats.Config{DeadLetter: "dead.{op}", Stream: nats.Stream{Name: "K8S-{resource}"}}, "deadLetter"},
+		"part of a token":   {nats.Config{Subject: "k8s.x{resource}.{name}", Stream: nats.Stream{Name: "K8S-{resource}"}}, "token of its own"},
+		"a dot in a stream": {nats.Config{Stream: nats.Stream{Name: "K8S.{resource}"}}, "not allowed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.config.Cluster = "test"
+			_, err := nats.New(c.config)
+			wantMentions(t, err, c.says)
+		})
+	}
+}
