@@ -101,6 +101,11 @@ test-jetstream: ## The tests of a JetStream cluster in trouble, with JETSTREAM_M
 	$(GO) test ./internal/sinks/nats -run Cluster -timeout 60m -v -jetstream.messages=$(JETSTREAM_MESSAGES)
 JETSTREAM_MESSAGES ?= 500000
 
+.PHONY: test-outage
+test-outage: build ## A broker is away while OUTAGE_CHANGES changes of 6 KB arrive, and the bridge is killed
+	$(GO) test ./cmd/bridge -run Outage -timeout 60m -v -outage.changes=$(OUTAGE_CHANGES) -outage.bridge=$(CURDIR)/$(BIN)/bridge
+OUTAGE_CHANGES ?= 200000
+
 .PHONY: fuzz
 fuzz: ## Every fuzz target, for FUZZ_TIME each
 	@$(GO) list ./... | while read pkg; do \

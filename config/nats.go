@@ -25,6 +25,8 @@ type NATS struct {
 	// message limit: the event without its data, with the reason. A stream must store it. Left out: the constant beginning of `subject`, then
 	// `_deadletter.{resource}.{op}`, as `k8s._deadletter.pods.updated`. `off`: such an event is counted, logged and skipped.
 	DeadLetterSubject string `yaml:"deadLetterSubject"`
+	// Objects is where payloads are kept that are too large for a message. Not with mode `core`.
+	Objects Objects `yaml:"objects"`
 	// Domain is the JetStream domain, for leaf nodes. Not with mode `core`.
 	Domain string `yaml:"domain"`
 	// CredsFile is the path of a .creds file (JWT and nkey seed). At most one of `credsFile`, `nkeyFile`, `token`,
@@ -47,9 +49,22 @@ type NATS struct {
 	TLS *TLS `yaml:"tls"`
 }
 
+// Objects is a bucket of the JetStream object store for payloads that are too large for a message: `oversize: [claim]`. An event then has a
+// `dataref` of nats-object://<bucket>/<name> and no data.
+type Objects struct {
+	// Bucket is its name. It is made when missing, as the stream is; one that is there is never changed. Left out: none.
+	Bucket string `yaml:"bucket"`
+	// MaxAge is how long payloads are kept. 0: for ever. Shorter than `stream.maxAge`, and consumers find events without their payloads.
+	MaxAge time.Duration `yaml:"maxAge" default:"168h"`
+	// MaxBytes bounds the bucket; a full bucket takes no more, and the events wait. 0: no bound but the server's.
+	MaxBytes Size `yaml:"maxBytes" default:"0"`
+}
+
 // Stream is the JetStream stream that stores the events.
 type Stream struct {
-	// Name is the stream's name. Sinks may share one.
+	// Name is the stream's name. Sinks may share one. With fields, as `K8S-{resource}`, there are several streams, each made with its
+	// first event: one stream stores in one thread of the server, several share the load. The fields must be tokens of `subject`, and stay the same over an
+	// object's life.
 	Name string `yaml:"name" default:"K8S"`
 	// Subjects are what the stream stores. Left out: the constant beginning of `subject` with everything below it, as `k8s.prod.>`, and
 	// the dead letters.

@@ -14,7 +14,7 @@ type Sink struct {
 	Kafka *Kafka `yaml:"kafka"`
 	// Stdout prints a line per event on standard output; for a look, and for pipes.
 	Stdout *Stdout `yaml:"stdout"`
-	// RateLimit bounds how many events per second are sent.
+	// RateLimit bounds how many events and bytes per second are sent.
 	RateLimit RateLimit `yaml:"rateLimit"`
 	// Retry is the backoff between attempts for an event, and between attempts to connect.
 	Retry Retry `yaml:"retry"`
@@ -27,6 +27,12 @@ type Sink struct {
 	Recall bool `yaml:"recall" default:"true"`
 	// Queue bounds what is on its way to the sink.
 	Queue SinkQueue `yaml:"queue"`
+	// Oversize are the ways to send an event that is too large for the broker, as it would be encoded, in the order in which they are tried:
+	// `trim`: without the last-applied annotation and managedFields; `claim`: without its payload, which goes into the object store of
+	// `nats.objects`, with a `dataref` that says where; `reference`: with the object's metadata in place of the object. Each says so in the
+	// attribute `oversize`, with `originalsize` and `originalsha256` of the payload, and is counted. What fits in none of them, and with an
+	// empty list everything, goes to the dead letters.
+	Oversize []string `yaml:"oversize" default:"trim,reference"`
 }
 
 // Stdout prints a line per event on standard output.
@@ -35,12 +41,17 @@ type Stdout struct {
 	Format string `yaml:"format" default:"auto" oneof:"auto json short"`
 }
 
-// RateLimit bounds how many events per second are sent. What exceeds it waits; nothing is dropped.
+// RateLimit bounds how many events and bytes per second are sent. What exceeds it waits; nothing is dropped.
 type RateLimit struct {
 	// PerSecond is the mean rate in events per second. 0: no limit.
 	PerSecond float64 `yaml:"perSecond" default:"0"`
 	// Burst is how many events may be sent at once after a pause. Needs `perSecond`. 0: as many as one second's.
 	Burst int `yaml:"burst" default:"0"`
+	// BytesPerSecond is the mean rate in bytes of payload per second. 0: no limit.
+	BytesPerSecond Size `yaml:"bytesPerSecond" default:"0"`
+	// BurstBytes is how many bytes may be sent at once after a pause; an event that is larger passes too, once all of it has been
+	// earned. Needs `bytesPerSecond`. 0: as many as one second's.
+	BurstBytes Size `yaml:"burstBytes" default:"0"`
 }
 
 // Retry is an exponential backoff with jitter. Nothing is ever given up for having been tried too often: only what the

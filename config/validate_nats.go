@@ -92,9 +92,18 @@ func (n *NATS) validateMode(ps *problems, path string) {
 	if n.Domain != "" {
 		ps.add(path+".domain", "has no effect with mode core")
 	}
+	if n.Objects.Bucket != "" {
+		ps.add(path+".objects", "has no effect with mode core")
+	}
 }
 
 func (s *Stream) validate(ps *problems, path string) {
+	if strings.Contains(s.Name, "{") {
+		validateTemplate(ps, path+".name", s.Name)
+		if len(s.Subjects) > 0 {
+			ps.add(path+".subjects", "follow from subject when the name has fields; leave them out")
+		}
+	}
 	if s.Name == "" || strings.ContainsAny(s.Name, " \t\r\n.*>/\\") {
 		ps.add(path+".name", "want the name of a stream, without spaces and . * > / \\, got %q", s.Name)
 	}

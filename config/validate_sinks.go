@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -19,6 +20,10 @@ func (s *Sink) validate(ps *problems, path string) {
 	if s.RateLimit.Burst > 0 && s.RateLimit.PerSecond == 0 {
 		ps.add(path+".rateLimit.burst", "has no effect without rateLimit.perSecond")
 	}
+	if s.RateLimit.BurstBytes > 0 && s.RateLimit.BytesPerSecond == 0 {
+		ps.add(path+".rateLimit.burstBytes", "has no effect without rateLimit.bytesPerSecond")
+	}
+	s.validateOversize(ps, path+".oversize")
 	if s.Retry.Initial > s.Retry.Max {
 		ps.add(path+".retry.max", "is %v, below retry.initial of %v", s.Retry.Max, s.Retry.Initial)
 	}
@@ -27,6 +32,20 @@ func (s *Sink) validate(ps *problems, path string) {
 	}
 	if s.Queue.Memory == 0 {
 		ps.add(path+".queue.memory", "must be above 0")
+	}
+}
+
+// validateOversize checks the ways to send what is too large.
+func (s *Sink) validateOversize(ps *problems, path string) {
+	for i, way := range s.Oversize {
+		switch {
+		case way != "trim" && way != "claim" && way != "reference":
+			ps.add(path, "there are trim, claim and reference, got %q", way)
+		case slices.Contains(s.Oversize[:i], way):
+			ps.add(path, "%s is there twice", way)
+		case way == "claim" && (s.NATS == nil || s.NATS.Objects.Bucket == ""):
+			ps.add(path, "claim needs nats.objects.bucket, a place to keep payloads")
+		}
 	}
 }
 

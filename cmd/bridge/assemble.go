@@ -137,13 +137,26 @@ func (a *assembler) sinks(cluster string) (parts sinkParts, err error) {
 			parts.services = append(parts.services, broker)
 		}
 		parts.sinks = append(parts.sinks, bridge.SinkConfig{Name: c.Name, Sink: sink, Publisher: publisher.Config{
-			MaxBytes:  int(c.Queue.Memory),
-			Retry:     publisher.Retry{Initial: c.Retry.Initial, Max: c.Retry.Max},
-			RateLimit: ratelimit.BucketConfig{PerSecond: c.RateLimit.PerSecond, Burst: c.RateLimit.Burst},
-			Forget:    !c.Recall,
+			MaxBytes: int(c.Queue.Memory),
+			Retry:    publisher.Retry{Initial: c.Retry.Initial, Max: c.Retry.Max},
+			RateLimit: ratelimit.BucketConfig{
+				PerSecond: c.RateLimit.PerSecond, Burst: c.RateLimit.Burst,
+				BytesPerSecond: float64(c.RateLimit.BytesPerSecond), BurstBytes: int(c.RateLimit.BurstBytes),
+			},
+			Oversize: oversize(c.Oversize),
+			Forget:   !c.Recall,
 		}})
 	}
 	return parts, errors.Join(errs...)
+}
+
+// oversize is never nil, which would be the default and not "none".
+func oversize(ways []string) []publisher.Oversize {
+	list := make([]publisher.Oversize, 0, len(ways))
+	for _, way := range ways {
+		list = append(list, publisher.Oversize(way))
+	}
+	return list
 }
 
 // bridge adds the units, one for each resource of an informer in each of its namespaces.

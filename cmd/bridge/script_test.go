@@ -82,18 +82,9 @@ func newCluster(t testing.TB) string {
 	secrets.Create("shop/db", func(obj map[string]any) { obj["data"] = map[string]any{"password": "aHVudGVyMg=="} })
 
 	mux := http.NewServeMux()
-	serve := func(path, body string) {
-		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			_, _ = w.Write([]byte(body))
-		})
-	}
-	serve("/api", `{"kind":"APIVersions","versions":["v1"]}`)
-	serve("/apis", `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`)
-	serve("/api/v1", `{"kind":"APIResourceList","groupVersion":"v1","resources":[
-		{"name":"pods","singularName":"pod","namespaced":true,"kind":"Pod","shortNames":["po"],"verbs":["get","list","watch"]},
-		{"name":"secrets","singularName":"secret","namespaced":true,"kind":"Secret","verbs":["get","list","watch"]}]}`)
-	serve("/api/v1/namespaces/kube-system", `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":"11111111-2222-3333-4444-555555555555"}}`)
+	serveDiscovery(mux,
+		`{"name":"pods","singularName":"pod","namespaced":true,"kind":"Pod","shortNames":["po"],"verbs":["get","list","watch"]}`,
+		`{"name":"secrets","singularName":"secret","namespaced":true,"kind":"Secret","verbs":["get","list","watch"]}`)
 	for prefix, server := range map[string]http.Handler{"pods": pods, "secrets": secrets} {
 		mux.Handle("GET /api/v1/"+prefix, server)
 		mux.Handle("GET /api/v1/namespaces/{namespace}/"+prefix, server)

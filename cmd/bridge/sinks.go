@@ -72,7 +72,7 @@ func (m *sinkMaker) nats(c *config.Sink, log *slog.Logger) (sinks.Sink, service,
 		URL: string(n.URL), Name: "bridge " + m.cluster + "/" + c.Name,
 		Mode: n.Mode, Encoding: c.Encoding, Cluster: m.cluster,
 		Subject: n.Subject, DeadLetter: n.DeadLetterSubject,
-		Stream: natsStream(n), Domain: n.Domain,
+		Stream: natsStream(n), Objects: natsObjects(n), Domain: n.Domain,
 		Auth: auth, TLS: natsTLS(n.TLS),
 		Log: log, Metrics: m.metrics(c.Name),
 	})
@@ -110,6 +110,10 @@ func natsStream(n *config.NATS) nats.Stream {
 		Name: s.Name, Subjects: s.Subjects, MaxAge: cmp.Or(s.MaxAge, noLimit), MaxBytes: maxBytes,
 		Replicas: s.Replicas, Storage: s.Storage, Duplicates: s.Duplicates, Manage: s.Manage,
 	}
+}
+
+func natsObjects(n *config.NATS) nats.Objects {
+	return nats.Objects{Bucket: n.Objects.Bucket, MaxAge: cmp.Or(n.Objects.MaxAge, -1*time.Second), MaxBytes: int64(n.Objects.MaxBytes)}
 }
 
 func natsTLS(t *config.TLS) nats.TLS {

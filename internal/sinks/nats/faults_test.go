@@ -159,17 +159,22 @@ func TestLeadersOfAStreamMayChangeWhilePublishing(t *testing.T) {
 	wantCompleteHistory(t, js, objects, versions)
 }
 
+func freePort(t *testing.T) int {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().(*net.TCPAddr).Port
+}
+
 // newTestCluster is three servers that know each other.
 func newTestCluster(t *testing.T) [3]*testServer {
 	t.Helper()
 	var ports [3]int
 	for i := range ports {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		ports[i] = listener.Addr().(*net.TCPAddr).Port
-		_ = listener.Close()
+		ports[i] = freePort(t)
 	}
 	routes := fmt.Sprintf("nats://127.0.0.1:%d,nats://127.0.0.1:%d,nats://127.0.0.1:%d", ports[0], ports[1], ports[2])
 	var servers [3]*testServer

@@ -1,9 +1,14 @@
 package nats_test
 
 import (
+	"errors"
+	"fmt"
+	"net/url"
 	"slices"
 	"testing"
+	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/kubebridge/bridge/internal/sinks"
@@ -96,4 +101,30 @@ func TestAStreamTemplateHasToKeepObjectsTogetherAndStreamsApart(t *testing.T) {
 			wantMentions(t, err, c.says)
 		})
 	}
+}
+
+// A domain is another JetStream, behind a leaf node: the one of the server that the sink talks to has none of the streams.
+func TestTheStreamMayBeInAnotherDomain(t *testing.T) {
+	port := freePort(t)
+	hub := newTestServer(t, func(o *server.Options) {
+		o.ServerName, o.JetStreamDomain = "hub", "hub"
+		o.LeafNode = server.LeafNodeOpts{Host: "127.0.0.1", Port: port}
+	})
+	remote := []*url.URL{{Scheme: "nats", Host: fmt.Sprint("127.0.0.1:", port)}}
+	far := newTestServer(t, func(o *server.Options) {
+		o.ServerName, o.JetStreamDomain = "far", "far"
+		o.LeafNode = server.LeafNodeOpts{ReconnectInterval: 50 * time.Millisecond, Remotes: []*server.RemoteLeafOpts{{URLs: remote}}}
+	})
+	sink := hub.newSink(func(c *nats.Config) { c.Domain = "far" })
+	defer sink.Close()
+	eventually(t, "open", func() error { return sink.Open(t.Context()) })
+	from := sink.Position()
+	eventually(t, "publish", func() error { return call(t, sink, ev("a", 1))[0].Err }) // the leaf has to hear of the stream's subjects
+	if stored := storedMessages(t, far.jetStream(), "K8S"); len(stored) != 1 {
+		t.Errorf("%d messages are stored behind the leaf, want 1", len(stored))
+	}
+	if _, err := hub.jetStream().Stream(t.Context(), "K8S"); !errors.Is(err, jetstream.ErrStreamNotFound) {
+		t.Errorf("the stream in the domain of the server itself: %v", err)
+	}
+	wantIDs(t, recalled(t, sink, from), ev("a", 1))
 }
