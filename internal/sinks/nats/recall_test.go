@@ -145,7 +145,7 @@ func TestAfterACrashNothingIsStoredTwiceHoweverLongItTook(t *testing.T) {
 	time.Sleep(300 * time.Millisecond)
 
 	sink := ts.newSink(window)
-	p, err := publisher.New(publisher.Config{Sink: sink, Name: "again", Log: testLog(t), Saved: from})
+	p, err := publisher.New(publisher.Config{Sink: sink, Name: "again", Log: testLog(t), Saved: publisher.Saved{Position: from}})
 	if err != nil {
 		t.Fatal(err)
 	}

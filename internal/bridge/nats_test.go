@@ -1,0 +1,240 @@
+package bridge_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/publisher"
+	"github.com/kubebridge/bridge/internal/reflector"
+	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/sinks/nats"
+	"github.com/kubebridge/bridge/internal/store"
+	"github.com/kubebridge/bridge/internal/testkit"
+)
+
+// These tests run in real time, since the server's clock is not that of a bubble.
+
+// natsRig is a bridge from a scripted API server to a real NATS server that takes small messages.
+type natsRig struct {
+	*testkit.Server
+	t   *testing.T
+	js  jetstream.JetStream
+	url string
+}
+
+const natsMaxPayload = 20_000
+
+func newNATSRig(t *testing.T) *natsRig {
+	t.Helper()
+	s, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true, MaxPayload: natsMaxPayload,
+	})
+	ok(t, err)
+	s.Start()
+	if !s.ReadyForConnections(20 * time.Second) {
+		t.Fatal("nats-server is not ready after 20s")
+	}
+	nc, err := natsgo.Connect(s.ClientURL())
+	ok(t, err)
+	js, err := jetstream.New(nc)
+	ok(t, err)
+	t.Cleanup(func() {
+		nc.Close()
+		s.Shutdown()
+		s.WaitForShutdown()
+	})
+	return &natsRig{Server: testkit.NewServer(t, pods), t: t, js: js, url: s.ClientURL()}
+}
+
+// run runs a bridge until the test ends.
+func (r *natsRig) run(oversize []publisher.Oversize, change func(*nats.Config)) {
+	r.t.Helper()
+	log := slog.New(slog.NewTextHandler(r.t.Output(), nil))
+	cfg := nats.Config{URL: r.url, Cluster: "test", Log: log}
+	if change != nil {
+		change(&cfg)
+	}
+	sink, err := nats.New(cfg)
+	ok(r.t, err)
+	db, err := store.Open(store.Options{})
+	ok(r.t, err)
+	b, err := bridge.New(bridge.Config{
+		Cluster: "test", DB: db, Log: log, Client: &reflector.Client{HTTP: r.HTTP(), Base: r.URL()},
+		Units: []bridge.UnitConfig{{Informer: "all", Type: pods, Sinks: []bridge.BindingConfig{{Sink: "nats"}}}},
+		Sinks: []bridge.SinkConfig{{Name: "nats", Sink: sink, Publisher: publisher.Config{
+			Oversize: oversize, Retry: publisher.Retry{Initial: 20 * time.Millisecond, Max: 100 * time.Millisecond},
+		}}},
+	})
+	ok(r.t, err)
+	ctx, stop := context.WithCancel(context.WithoutCancel(r.t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- b.Run(ctx) }()
+	r.t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			r.t.Errorf("Run: %v", err)
+		}
+		_ = db.Close()
+	})
+}
+
+// put makes a pod whose spec, or whose last-applied annotation, has so many bytes.
+func (r *natsRig) put(name string, spec, annotation int) {
+	r.Create(resource.MakeKey("shop", name), func(obj map[string]any) {
+		obj["spec"] = map[string]any{"padding": strings.Repeat("x", spec)}
+		metadata := obj["metadata"].(map[string]any)
+		delete(metadata, "annotations")
+		if annotation > 0 {
+			metadata["annotations"] = map[string]any{"kubectl.kubernetes.io/last-applied-configuration": strings.Repeat("y", annotation)}
+		}
+	})
+}
+
+// message is one of the stream, in short: "web updated trimmed", "web dead".
+type message struct {
+	line string
+	*jetstream.RawStreamMsg
+}
+
+// await waits until the stream holds so many messages about objects, and returns them.
+func (r *natsRig) await(n int) (messages []message) {
+	r.t.Helper()
+	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		messages = messages[:0]
+		stream, err := r.js.Stream(r.t.Context(), "K8S")
+		for seq := uint64(1); err == nil && seq <= stream.CachedInfo().State.LastSeq; seq++ {
+			m, err := stream.GetMsg(r.t.Context(), seq)
+			ok(r.t, err)
+			if name := header(m, "ce-name"); name != "" {
+				line := name + " " + m.Subject[strings.LastIndexByte(m.Subject, '.')+1:]
+				if header(m, "ce-deadletterreason") != "" {
+					line = name + " dead"
+				}
+				if form := header(m, "ce-oversize"); form != "" {
+					line += " " + form
+				}
+				messages = append(messages, message{line, m})
+			}
+		}
+		if len(messages) >= n {
+			return messages
+		}
+		if time.Since(began) > 30*time.Second {
+			r.t.Fatalf("%d messages after 30s, want %d: %v", len(messages), n, lines(messages, ""))
+		}
+	}
+}
+
+func header(m *jetstream.RawStreamMsg, name string) string {
+	if values := m.Header[name]; len(values) > 0 {
+		return values[0]
+	}
+	return ""
+}
+
+// lines are the messages about one object, or about all, in the stream's order.
+func lines(messages []message, name string) (list []string) {
+	for _, m := range messages {
+		if name == "" || strings.HasPrefix(m.line, name+" ") {
+			list = append(list, m.line)
+		}
+	}
+	return list
+}
+
+func wantLines(t *testing.T, got []string, want ...string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q\nwant %q", got, want)
+	}
+}
+
+func TestEventsTooLargeForTheBrokerArriveInASmallerForm(t *testing.T) {
+	r := newNATSRig(t)
+	r.run(nil, nil)
+	r.put("web", 100, 0)
+	r.put("api", 100, 30_000)
+	r.await(2)
+	r.put("web", 100, 30_000)
+	r.put("web", 30_000, 100)
+	r.put("web", 200, 0)
+	r.put("api", 300, 0)
+	messages := r.await(6)
+	wantLines(t, lines(messages, "web"), "web added", "web updated trimmed", "web updated reference", "web updated")
+	wantLines(t, lines(messages, "api"), "api added trimmed", "api updated")
+	for _, m := range messages {
+		if strings.HasSuffix(m.line, "reference") && (!strings.Contains(string(m.Data), `"PartialObjectMetadata"`) || strings.Contains(string(m.Data), "last-applied")) {
+			t.Errorf("a reference holds %.300s", m.Data)
+		}
+	}
+}
+
+func TestAPayloadTooLargeForAMessageIsKeptInTheObjectStore(t *testing.T) {
+	r := newNATSRig(t)
+	r.run([]publisher.Oversize{publisher.Claim}, func(c *nats.Config) { c.Objects.Bucket = "LARGE" })
+	r.put("web", 30_000, 0)
+	r.await(1)
+	r.put("web", 200_000, 0)
+	messages := r.await(2)
+	wantLines(t, lines(messages, "web"), "web added claimed", "web updated claimed")
+	for i, size := range []int{30_000, 200_000} {
+		m := messages[i]
+		ref, err := url.Parse(header(m.RawStreamMsg, "ce-dataref"))
+		ok(t, err)
+		bucket, err := r.js.ObjectStore(t.Context(), ref.Host)
+		ok(t, err)
+		data, err := bucket.GetBytes(t.Context(), strings.TrimPrefix(ref.Path, "/"))
+		ok(t, err)
+		if !strings.Contains(string(data), strings.Repeat("x", size)) || fmt.Sprint(len(data)) != header(m.RawStreamMsg, "ce-originalsize") || len(m.Data) > 0 {
+			t.Errorf("%s: %d bytes are kept, %s were there", ref, len(data), header(m.RawStreamMsg, "ce-originalsize"))
+		}
+	}
+}
+
+func TestADeadLetterLetsLaterEventsOfItsObjectGoOn(t *testing.T) {
+	r := newNATSRig(t)
+	r.run([]publisher.Oversize{}, nil)
+	r.put("web", 100, 0)
+	r.await(1)
+	r.put("web", 30_000, 0)
+	r.put("web", 200, 0)
+	messages := r.await(3)
+	wantLines(t, lines(messages, "web"), "web added", "web dead", "web updated")
+	dead := messages[1].RawStreamMsg
+	if !strings.Contains(header(dead, "ce-deadletterreason"), fmt.Sprint("max_payload%20is%20", natsMaxPayload)) || header(dead, "ce-deadletterattempts") == "" ||
+		header(dead, "ce-resourceversion") == "" || dead.Subject != "k8s.test._deadletter.pods.updated" {
+		t.Errorf("the dead letter on %s has %v", dead.Subject, dead.Header)
+	}
+}
+
+// Nothing takes the dead letters: they wait, with what is behind them, and other objects don't.
+func TestADeadLetterWithoutAStreamWaitsForOne(t *testing.T) {
+	r := newNATSRig(t)
+	events := jetstream.StreamConfig{Name: "K8S", Subjects: []string{"k8s.test.core.>"}, Duplicates: 2 * time.Minute}
+	_, err := r.js.CreateStream(t.Context(), events)
+	ok(t, err)
+	r.run([]publisher.Oversize{}, func(c *nats.Config) { c.Stream.Manage = nats.Off })
+	r.put("web", 100, 0)
+	r.await(1)
+	r.put("web", 30_000, 0)
+	r.put("web", 200, 0)
+	for range 5 {
+		r.put("api", 100, 0)
+	}
+	wantLines(t, lines(r.await(6), "web"), "web added")
+	events.Subjects = []string{"k8s.test.>"}
+	_, err = r.js.UpdateStream(t.Context(), events)
+	ok(t, err)
+	wantLines(t, lines(r.await(8), "web"), "web added", "web dead", "web updated")
+}
