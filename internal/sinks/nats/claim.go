@@ -1,6 +1,7 @@
 package nats
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -73,7 +74,9 @@ func (s *Sink) Claim(ctx context.Context, e *event.Event) (dataref string, err e
 	if s.isKept(ctx, name, e.Data) {
 		return dataref, nil
 	}
-	if _, err := s.objects.PutBytes(ctx, name, e.Data); err != nil {
+	const usual = 128 << 10
+	meta := jetstream.ObjectMeta{Name: name, Opts: &jetstream.ObjectMetaOptions{ChunkSize: uint32(min(usual, max(s.conn.MaxPayload()/2, 1)))}}
+	if _, err := s.objects.Put(ctx, meta, bytes.NewReader(e.Data)); err != nil {
 		if ctx.Err() != nil && errors.Is(ctx.Err(), context.Canceled) {
 			return "", stopped(ctx.Err())
 		}
