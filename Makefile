@@ -29,7 +29,7 @@ controlplane: ## Build bin/controlplane, the Kubernetes control plane for tests 
 	cd test/kubernetes && $(GO) build -ldflags '$(KUBE_LDFLAGS)' -o ../../$(BIN)/controlplane .
 
 .PHONY: check
-check: fmt-check vet lint test test-integration test-kafka vuln ## Everything that CI checks
+check: fmt-check vet lint test test-readers test-integration test-kafka vuln ## Everything that CI checks
 
 .PHONY: fmt
 fmt: $(BIN)/gofumpt ## Format the code
@@ -95,6 +95,15 @@ soak: controlplane ## Follow changes for SOAK_TIME, without a broker in the midd
 	  -soak.time=$(SOAK_TIME) -soak.report=$(CURDIR)/$(BIN)/soak $(SOAK_FLAGS)
 SOAK_TIME ?= 30m
 SOAK_FLAGS ?=
+
+.PHONY: test-readers
+test-readers: $(BIN)/readers/nats/.installed ## What is published to NATS, read back with clients of other make (Node)
+	NATS_READER=$(CURDIR)/$(BIN)/readers/nats/read.mjs $(GO) test ./internal/sinks/nats -run IndependentReader -timeout $(TEST_TIME)
+
+$(BIN)/readers/nats/.installed: test/readers/nats/package.json test/readers/nats/read.mjs
+	@echo "installing the Node clients that read back what the tests publish"
+	@mkdir -p $(@D) && cp $^ $(@D) && npm install --prefix $(@D) --silent --no-audit --no-fund --no-package-lock
+	@touch $@
 
 .PHONY: test-jetstream
 test-jetstream: ## The tests of a JetStream cluster in trouble, with JETSTREAM_MESSAGES messages

@@ -54,7 +54,7 @@ func TestCoreKeepsThePromisesOfASink(t *testing.T) {
 		Exempt: map[string]string{
 			"stores a resent message once":                                         atMostOnce,
 			"stores a message resent after a restart once":                         atMostOnce,
-			"recalls what was stored behind a position":                           atMostOnce,
+			"recalls what was stored behind a position":                            atMostOnce,
 			"answers while the broker is away and stores in order once it is back": atMostOnce + "; core_test.go tests the answers",
 		},
 	})
