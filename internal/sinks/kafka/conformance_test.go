@@ -38,7 +38,8 @@ func startBroker(t *testing.T, encoding string) *sinktest.Broker {
 			s, err := kafka.New(kafka.Config{
 				Brokers: c.ListenAddrs(), Cluster: sinktest.Cluster, Compression: "none", Encoding: encoding, Timeout: 2 * time.Second,
 				DeadLetterTopic: mustTemplate(t, "dead.{cluster}"), Dial: n.dial,
-				CreateTopics: &kafka.CreateTopics{Partitions: 3, ReplicationFactor: 1},
+				// kfake tells the broker's own setting for a topic only where the topic has it too, which Kafka itself does not need.
+				CreateTopics: &kafka.CreateTopics{Partitions: 3, ReplicationFactor: 1, Config: map[string]string{"max.message.bytes": "40000"}},
 				Log:          slog.New(slog.NewTextHandler(t.Output(), nil)),
 			})
 			if err != nil {

@@ -134,11 +134,15 @@ func (s *Sink) Publish(ctx context.Context, batch []*sinks.Message) {
 		sinks.Fail(batch, err)
 		return
 	}
-	l.publish(ctx, batch, encoder{
+	l.publish(ctx, batch, s.encoder())
+}
+
+func (s *Sink) encoder() encoder {
+	return encoder{
 		structured: s.config.Encoding == Structured,
 		tombstones: s.config.Tombstones,
 		eventTime:  s.config.Timestamps == EventTime,
-	})
+	}
 }
 
 // Close ends the connections and forgets the topics.

@@ -92,7 +92,7 @@ func (l *lane) publish(ctx context.Context, messages []*sinks.Message, enc encod
 		case outcome == refused && n > 1:
 			limit = l.smaller(f, n, err)
 		case outcome == refused:
-			messages[0].Err = refuse(fmt.Errorf("%s refused a record of %d bytes: %w", l.topic, work.writer.size(), err))
+			messages[0].Err = refuse(fmt.Errorf("%s refused a record of %d bytes: %w", l.topic, work.writer.size(), asTooLarge(err)))
 			messages, limit = messages[1:], len(messages)
 		default:
 			l.leave(f, messages[:n])

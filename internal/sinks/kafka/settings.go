@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// examine warns of settings that break the promise, and gives the size that batches of the topic may have. It needs the right to describe
+// examine warns of settings that break the promise, and gives the size that batches are to have, and the largest that the topic takes, 0 where that can't be told. It needs the right to describe
 // the topic's configuration; without it the sink works, and learns the size limit from refusals.
-func (s *Sink) examine(ctx context.Context, c *cluster, name string, l layout) int {
-	limit := s.config.MaxBatchBytes
+func (s *Sink) examine(ctx context.Context, c *cluster, name string, l layout) (limit, most int) {
+	limit = s.config.MaxBatchBytes
 	settings, err := c.describe(ctx, name)
 	if err != nil {
 		s.log.Warn("can't read the topic's settings, so can't tell whether they keep what is acknowledged", "topic", name, "err", err)
-		return limit
+		return limit, 0
 	}
 	for _, problem := range weaknesses(settings, l) {
 		s.log.Warn("the topic's settings may lose acknowledged events", "topic", name, "problem", problem)
@@ -23,9 +23,9 @@ func (s *Sink) examine(ctx context.Context, c *cluster, name string, l layout) i
 		s.log.Warn("the topic's settings keep less than everything", "topic", name, "problem", problem)
 	}
 	if n, err := strconv.Atoi(settings["max.message.bytes"]); err == nil && n > 0 {
-		limit = min(limit, n)
+		limit, most = min(limit, n), n
 	}
-	return limit
+	return limit, most
 }
 
 // weaknesses are the settings of a topic that make less of acks=all than it promises.

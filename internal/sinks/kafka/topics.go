@@ -18,6 +18,7 @@ import (
 // events together.
 type topic struct {
 	name  string
+	most  int // max.message.bytes; 0 when it is not known
 	lanes []*lane
 }
 
@@ -74,8 +75,8 @@ func (s *Sink) meet(ctx context.Context, name string) (*topic, error) {
 	if err := s.recallNew(ctx, name); err != nil {
 		return nil, err
 	}
-	limit := s.examine(ctx, c, name, l)
-	t := &topic{name: name}
+	limit, most := s.examine(ctx, c, name, l)
+	t := &topic{name: name, most: most}
 	for p := range l.leaders {
 		t.lanes = append(t.lanes, newLane(s, c, name, p, limit))
 	}

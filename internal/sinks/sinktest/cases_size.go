@@ -1,0 +1,107 @@
+package sinktest
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/sinks"
+)
+
+// tooLarge is an event that the broker does not take, however well it can be compressed.
+func tooLarge(h Harness, name string, version int) *event.Event {
+	e := NewEvent(name, version, h.TooLarge)
+	body := e.Data[len(e.Data)-h.TooLarge/2 : len(e.Data)-3] // of the padding
+	state := uint32(version) + 1
+	for i := range body {
+		state = state*1664525 + 1013904223
+		body[i] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"[state>>26]
+	}
+	return e
+}
+
+func tellsWhatIsTooLarge(t *testing.T, h Harness) {
+	b := h.Start(t)
+	sink := open(t, b)
+	sizer, ok := sink.(sinks.Sizer)
+	if !ok {
+		t.Skip("the sink does not know its broker's limit")
+	}
+	publish(t, sink, NewEvent("web", 1, 300)) // it may learn the limit with the first event
+	if err := sizer.Fits(NewEvent("web", 2, h.TooLarge/4)); err != nil {
+		t.Errorf("a quarter of what is too large: %v", err)
+	}
+	large := tooLarge(h, "web", 2)
+	large.Data = append(large.Data, large.Data...)
+	large.Data = append(large.Data, large.Data...) // JSON no more, and larger than any compression helps
+	for what, err := range map[string]error{"Fits": sizer.Fits(large), "Publish": call(t.Context(), sink, large)[0].Err} {
+		if !errors.Is(err, sinks.ErrTooLarge) || sinks.Classify(err) != sinks.Refused {
+			t.Errorf("%s says %v of %d bytes, want ErrTooLarge, refused", what, err, len(large.Data))
+		}
+	}
+	wantExactly(t, b, NewEvent("web", 1, 300))
+}
+
+func storesTheSmallerForm(t *testing.T, h Harness) {
+	b := h.Start(t)
+	large := NewEvent("web", 1, max(h.TooLarge, 10_000))
+	events := []*event.Event{event.Reference(large), event.BareReference(NewEvent("api", 1, 5000)), event.Claimed(NewEvent("job", 1, 5000), "nats-object://LARGE/workloads/uid/1")}
+	publish(t, open(t, b), events...)
+	for _, r := range wantExactly(t, b, events...) {
+		if r.Attributes["oversize"] == "" || len(r.Attributes["originalsha256"]) != 64 {
+			t.Errorf("%s has oversize=%q originalsha256=%q", r.Attributes["id"], r.Attributes["oversize"], r.Attributes["originalsha256"])
+		}
+		if r.Attributes["id"] == large.ID && r.Attributes["originalsize"] != strconv.Itoa(len(large.Data)) {
+			t.Errorf("originalsize is %q, want %d", r.Attributes["originalsize"], len(large.Data))
+		}
+	}
+}
+
+func goesOnBehindADeadLetter(t *testing.T, h Harness) {
+	b := h.Start(t)
+	sink := open(t, b)
+	publish(t, sink, NewEvent("web", 1, 300))
+	if err := sink.DeadLetter(t.Context(), NewEvent("web", 2, 300), errPoison, 1); err != nil {
+		t.Fatalf("dead letter: %v", err)
+	}
+	publish(t, sink, history(3, 5, "web")...)
+	var versions []string
+	for _, r := range b.Read(t, 5) {
+		if r.Attributes["deadletterreason"] == "" { // it may lie elsewhere, and is then read at any place
+			versions = append(versions, r.Attributes["resourceversion"])
+		}
+	}
+	if want := []string{"1", "3", "4", "5"}; !slices.Equal(versions, want) {
+		t.Errorf("versions %v are stored, want %v", versions, want)
+	}
+}
+
+// keepsAnObjectThatReturns checks that the new object of a name has the lane of the old one: else its first events could overtake the last of that.
+func keepsAnObjectThatReturns(t *testing.T, h Harness) {
+	b := h.Start(t)
+	sink := open(t, b)
+	var events []*event.Event
+	for life := range 5 {
+		for version := 1; version <= 3; version++ {
+			e := NewEvent("web", life*3+version, 300)
+			e.UID = "uid-" + strconv.Itoa(life)
+			switch version {
+			case 1:
+				e.Op, e.Type = event.Added, "dev.kubebridge.resource.added"
+			case 3:
+				e.Op, e.Type = event.Deleted, "dev.kubebridge.resource.deleted"
+			}
+			events = append(events, e)
+		}
+	}
+	lane := laneOf(t.Context(), t, sink, events[0])
+	for _, e := range events {
+		if got := laneOf(t.Context(), t, sink, e); got != lane {
+			t.Errorf("%s has lane %q, the object before it %q", e.ID, got, lane)
+		}
+	}
+	publish(t, sink, events...)
+	wantHistory(t, b, events)
+}
