@@ -13,7 +13,7 @@ type NATS struct {
 	// StoreDir is where the embedded server keeps its streams. Needs `embedded`. Left out: the directory `nats` in `state.dir`.
 	StoreDir string `yaml:"storeDir"`
 	// Mode is `jetstream`: an event is sent when a stream has stored it, duplicates are removed by the server; or `core`: an
-	// event is sent when the server has it, and who is not listening misses it.
+	// event is sent when the server has it, at most once: who is not listening misses it, and what is lost on the way is lost.
 	Mode string `yaml:"mode" default:"jetstream" oneof:"jetstream core"`
 	// Stream is the JetStream stream that stores the events. Not with mode `core`.
 	Stream Stream `yaml:"stream"`

@@ -1,7 +1,10 @@
 package nats_test
 
 import (
+	"bytes"
 	"errors"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -43,5 +46,13 @@ func TestCoreAnswersOnlyForWhatTheServerHasRead(t *testing.T) {
 	wantClass(t, err, sinks.Retry)
 	if !errors.Is(err, nats.ErrAckTimeout) {
 		t.Errorf("%v is not ErrAckTimeout", err)
+	}
+}
+
+func TestCoreSaysThatItStoresNothing(t *testing.T) {
+	var log bytes.Buffer
+	newTestServer(t).openSink(coreMode, func(c *nats.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	if !strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), "at most once") {
+		t.Errorf("the log says\n%s", log.String())
 	}
 }

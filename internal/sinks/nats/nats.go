@@ -85,6 +85,9 @@ func (s *Sink) Open(ctx context.Context) error {
 		return answer(fmt.Errorf("NATS at %s: %w", url, s.withServersWord(err)))
 	}
 	s.conn = conn
+	if s.cfg.Mode == Core {
+		s.log.Warn("core NATS stores nothing: events are delivered at most once, to whoever listens at that moment; use mode jetstream to keep them", "url", url)
+	}
 	s.log.Info("connected", "url", url, "server", conn.ConnectedServerName(), "version", conn.ConnectedServerVersion())
 	return nil
 }
