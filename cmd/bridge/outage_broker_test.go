@@ -33,7 +33,7 @@ func newNATSBroker(t *testing.T) *natsBroker {
 	if b.client, err = natsgo.Connect(b.url(), natsgo.MaxReconnects(-1), natsgo.ReconnectWait(50*time.Millisecond)); err != nil {
 		t.Fatal(err)
 	}
-	_, err = b.jetStream().CreateStream(t.Context(), jetstream.StreamConfig{Name: "K8S", Subjects: []string{"k8s.dev.>"}, Duplicates: 2 * time.Minute})
+	_, err = b.jetStream().CreateStream(t.Context(), jetstream.StreamConfig{Name: "K8S", Subjects: []string{"k8s.dev.>"}, Duplicates: 100 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}

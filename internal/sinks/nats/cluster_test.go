@@ -242,7 +242,7 @@ func (c *faultyCluster) read() found {
 	defer messages.Stop()
 	seen, newest := map[string]bool{}, map[string]string{}
 	var f found
-	for read := uint64(0); read < last; read++ {
+	for read := range last {
 		m, err := messages.Next(jetstream.NextMaxWait(30 * time.Second))
 		if err != nil {
 			c.t.Fatalf("message %d of %d: %v", read+1, last, err)

@@ -33,6 +33,7 @@ type Sink struct {
 	several    bool // streamName has fields
 	streams    *streams
 	position   position  // what Position has last said
+	doubts     *doubts   // messages without an answer
 	acks       *acks     // calls that wait for acks; unused with Mode Core
 	said       lastError // what the server complained about
 }
@@ -61,6 +62,7 @@ func New(cfg Config) (*Sink, error) {
 		events:  route{subject: subject},
 		dead:    route{subject: deadLetter, idSuffix: "/dead"},
 		streams: &streams{known: map[string]*stream{}},
+		doubts:  newDoubts(),
 	}
 	s.several = s.cfg.severalStreams()
 	s.streamName, _ = event.ParseTemplate(cfg.Stream.Name) // was validated

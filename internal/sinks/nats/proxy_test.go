@@ -16,6 +16,7 @@ type proxy struct {
 
 	mu     sync.Mutex // guards what follows
 	frozen bool
+	muted  bool // nothing comes back from the server
 	conns  []net.Conn
 }
 
@@ -31,6 +32,7 @@ func newProxy(t *testing.T, target string) *proxy {
 	t.Cleanup(func() {
 		_ = listener.Close()
 		p.freeze(false)
+		p.mute(false)
 		p.mu.Lock()
 		for _, c := range p.conns {
 			_ = c.Close()
@@ -49,10 +51,17 @@ func (p *proxy) freeze(frozen bool) {
 	p.frozen = frozen
 }
 
-func (p *proxy) isFrozen() bool {
+// mute stops what the server says, and nothing else.
+func (p *proxy) mute(muted bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.frozen
+	p.muted = muted
+}
+
+func (p *proxy) isFrozen(fromServer bool) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.frozen || fromServer && p.muted
 }
 
 func (p *proxy) accept(running *sync.WaitGroup) {
@@ -69,21 +78,21 @@ func (p *proxy) accept(running *sync.WaitGroup) {
 		p.mu.Lock()
 		p.conns = append(p.conns, from, to)
 		p.mu.Unlock()
-		running.Go(func() { p.carry(to, from) })
-		running.Go(func() { p.carry(from, to) })
+		running.Go(func() { p.carry(to, from, false) })
+		running.Go(func() { p.carry(from, to, true) })
 	}
 }
 
-func (p *proxy) carry(to io.WriteCloser, from io.ReadCloser) {
+func (p *proxy) carry(to io.WriteCloser, from io.ReadCloser, fromServer bool) {
 	defer to.Close()
 	defer from.Close()
 	buf := make([]byte, 32<<10)
 	for {
-		for p.isFrozen() {
+		for p.isFrozen(fromServer) {
 			time.Sleep(5 * time.Millisecond)
 		}
 		n, err := from.Read(buf)
-		for p.isFrozen() {
+		for p.isFrozen(fromServer) {
 			time.Sleep(5 * time.Millisecond)
 		}
 		if n > 0 {

@@ -15,6 +15,23 @@ import (
 // later message of its object, which the caller lets go as soon as this one has an answer.
 func (s *Sink) publishJetStream(ctx context.Context, batch []*sinks.Message, to route) {
 	sinks.Fail(batch, nil)
+	open, err := s.settleDoubts(ctx, batch, to)
+	if err != nil {
+		sinks.Fail(batch, err)
+		return
+	}
+	if len(open) == 0 {
+		return
+	}
+	began := s.heights()
+	s.send(ctx, open, to)
+	if !s.doubts.answered(open) {
+		s.note(open, to, began)
+	}
+}
+
+// send is one attempt.
+func (s *Sink) send(ctx context.Context, batch []*sinks.Message, to route) {
 	c, err := s.acks.begin(ctx, batch)
 	if err != nil {
 		sinks.Fail(batch, stopped(err))

@@ -37,7 +37,7 @@ func (s *Sink) ensureStream(ctx context.Context, conn *nats.Conn, wanted Stream)
 	for _, problem := range weaknesses(info.Config, info.Cluster != nil && info.Cluster.Name != "") {
 		s.log.Warn("the stream's settings may lose events", "stream", wanted.Name, "problem", problem)
 	}
-	st := &stream{name: wanted.Name, created: info.Created, maxMsgSize: int(max(info.Config.MaxMsgSize, 0))}
+	st := &stream{name: wanted.Name, created: info.Created, maxMsgSize: int(max(info.Config.MaxMsgSize, 0)), duplicates: info.Config.Duplicates}
 	st.reached(info.State.LastSeq)
 	return st, nil
 }
@@ -76,21 +76,21 @@ func (s *Sink) createStream(ctx context.Context, conn *nats.Conn, js jetstream.J
 	}
 }
 
-func (c *Stream) config() jetstream.StreamConfig {
+func (s *Stream) config() jetstream.StreamConfig {
 	return jetstream.StreamConfig{
-		Name:        c.Name,
+		Name:        s.Name,
 		Description: "Changes of Kubernetes objects as CloudEvents",
-		Subjects:    c.Subjects,
+		Subjects:    s.Subjects,
 		Retention:   jetstream.LimitsPolicy,
 		Discard:     jetstream.DiscardOld,
-		Storage:     c.storage(),
-		Replicas:    c.Replicas,
-		MaxAge:      c.MaxAge,
-		MaxBytes:    unlimited(c.MaxBytes),
+		Storage:     s.storage(),
+		Replicas:    s.Replicas,
+		MaxAge:      s.MaxAge,
+		MaxBytes:    unlimited(s.MaxBytes),
 		MaxMsgs:     -1,
 		MaxMsgSize:  -1,
-		Duplicates:  c.Duplicates,
-		Compression: c.compression(),
+		Duplicates:  s.Duplicates,
+		Compression: s.compression(),
 		AllowDirect: true,
 	}
 }
@@ -135,18 +135,18 @@ func (s *Sink) checkStream(actual jetstream.StreamConfig, wanted Stream) error {
 }
 
 // differences are those that would break a promise: complete, in order, duplicates removable, as durable as asked for.
-func (wanted *Stream) differences(actual jetstream.StreamConfig) (problems []string) {
+func (s *Stream) differences(actual jetstream.StreamConfig) (problems []string) {
 	differ := func(when bool, format string, args ...any) {
 		if when {
 			problems = append(problems, fmt.Sprintf(format, args...))
 		}
 	}
-	missing := uncovered(actual.Subjects, wanted.Subjects)
+	missing := uncovered(actual.Subjects, s.Subjects)
 	differ(len(missing) > 0, "its subjects %v do not cover %v", actual.Subjects, missing)
 	differ(actual.Retention != jetstream.LimitsPolicy, "retention is %v, which deletes messages once they were read (wanted Limits)", actual.Retention)
-	differ(actual.Storage != wanted.storage(), "storage is %v, wanted %v", actual.Storage, wanted.storage())
-	differ(actual.Duplicates < wanted.Duplicates, "duplicates window is %v, wanted at least %v", actual.Duplicates, wanted.Duplicates)
-	differ(actual.Replicas < wanted.Replicas, "replicas are %d, wanted %d", actual.Replicas, wanted.Replicas)
+	differ(actual.Storage != s.storage(), "storage is %v, wanted %v", actual.Storage, s.storage())
+	differ(actual.Duplicates < s.Duplicates, "duplicates window is %v, wanted at least %v", actual.Duplicates, s.Duplicates)
+	differ(actual.Replicas < s.Replicas, "replicas are %d, wanted %d", actual.Replicas, s.Replicas)
 	differ(actual.NoAck, "it acknowledges nothing (no_ack)")
 	differ(actual.Sealed, "it is sealed")
 	differ(actual.Mirror != nil, "it is a mirror")
@@ -155,8 +155,8 @@ func (wanted *Stream) differences(actual jetstream.StreamConfig) (problems []str
 }
 
 // milderDifferences are about how long messages are kept.
-func (c *Stream) milderDifferences(actual jetstream.StreamConfig) (differences []string) {
-	wanted := c.config()
+func (s *Stream) milderDifferences(actual jetstream.StreamConfig) (differences []string) {
+	wanted := s.config()
 	differ := func(when bool, format string, args ...any) {
 		if when {
 			differences = append(differences, fmt.Sprintf(format, args...))

@@ -20,6 +20,7 @@ type stream struct {
 	name       string
 	created    time.Time     // tells it from another of the same name
 	maxMsgSize int           // 0 for no limit
+	duplicates time.Duration // how long it remembers ids
 	last       atomic.Uint64 // the highest sequence that is known to be taken
 }
 

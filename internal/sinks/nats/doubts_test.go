@@ -1,0 +1,83 @@
+package nats_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/sinks/nats"
+)
+
+// shortMemory is a stream that forgets ids at once, as every stream has after an outage that was long enough.
+func shortMemory(c *nats.Config) { c.Stream.Duplicates = 200 * time.Millisecond }
+
+// storedIDs are the ids of the stream in its order.
+func storedIDs(t *testing.T, ts *testServer, stream string) (ids []string) {
+	t.Helper()
+	for _, m := range storedMessages(t, ts.jetStream(), stream) {
+		ids = append(ids, m.Header.Get("Nats-Msg-Id"))
+	}
+	return ids
+}
+
+func TestAMessageWhoseAckIsLostIsNotStoredAgainWhenItsIDIsForgotten(t *testing.T) {
+	for name, change := range map[string]func(*nats.Config){"one stream": func(*nats.Config) {}, "several streams": severalStreams} {
+		t.Run(name, func(t *testing.T) {
+			ts := newTestServer(t)
+			proxy := newProxy(t, ts.url())
+			sink := openOver(t, proxy.url(), shortMemory, ackTimeout(300*time.Millisecond), change)
+			mustMeet(t, sink, ev("a", 1))
+			mustStore(t, sink, ev("a", 1), ev("b", 1))
+			proxy.mute(true)
+			for _, m := range call(t, sink, ev("a", 2), ev("b", 2), ev("c", 1)) {
+				wantClass(t, m.Err, sinks.Retry)
+			}
+			time.Sleep(500 * time.Millisecond) // the stream has forgotten them
+			proxy.mute(false)
+			var left []*event.Event
+			for _, e := range []*event.Event{ev("a", 2), ev("b", 2), ev("c", 1), ev("d", 1)} {
+				left = append(left, e)
+			}
+			eventually(t, "publish", func() error {
+				for _, m := range call(t, sink, left...) {
+					if m.Err != nil {
+						return m.Err
+					}
+				}
+				return nil
+			})
+			mustStore(t, sink, ev("a", 3))
+			stream := "K8S"
+			if name == "several streams" {
+				stream = "K8S-test-deployments"
+			}
+			got := storedIDs(t, ts, stream)
+			slices.Sort(got)
+			var want []string
+			for _, e := range []*event.Event{ev("a", 1), ev("a", 2), ev("a", 3), ev("b", 1), ev("b", 2), ev("c", 1), ev("d", 1)} {
+				want = append(want, e.MessageID())
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("the stream holds %q\nwant %q", got, want)
+			}
+		})
+	}
+}
+
+func TestAMessageThatWasNeverStoredIsSentAgain(t *testing.T) {
+	ts := newTestServer(t)
+	sink := ts.openSink(shortMemory, ackTimeout(300*time.Millisecond))
+	mustStore(t, sink, ev("a", 1))
+	ts.stop()
+	if err := call(t, sink, ev("a", 2))[0].Err; err == nil {
+		t.Fatal("stored without a server")
+	}
+	time.Sleep(300 * time.Millisecond)
+	ts.start()
+	eventually(t, "publish", func() error { return call(t, sink, ev("a", 2))[0].Err })
+	if got := storedIDs(t, ts, "K8S"); len(got) != 2 {
+		t.Errorf("the stream holds %q", got)
+	}
+}
