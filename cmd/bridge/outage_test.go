@@ -33,7 +33,7 @@ const (
 	outageBound = 64 << 20
 	// outageResident is what the process may have at its peak: the bound, what the garbage collector leaves on top of it, and the
 	// state database's caches.
-	outageResident = 6 * outageBound
+	outageResident = 8 * outageBound
 )
 
 // A broker is away while everything changes, and the bridge is killed twice, once without and once with it. The streams remember ids for a tenth of

@@ -11,22 +11,28 @@ import (
 )
 
 // DeadLetter sends the event with the attributes deadletterreason, deadletterattempts and deadlettertopic added. When it is too
-// large for the dead-letter topic too, it goes without its payload, as truncated=true with originalsize in bytes.
+// large for the dead-letter topic too, it goes without its payload, as truncated=true with originalsize in bytes, and in the end with
+// its attributes cut.
 func (s *Sink) DeadLetter(ctx context.Context, e *event.Event, reason error, attempts int) error {
 	if s.config.DeadLetterTopic == nil {
 		return sinks.ErrNoDeadLetter
 	}
 	letter := s.letter(e, reason, attempts)
 	err := s.send(ctx, letter)
-	if sinks.Classify(err) != sinks.Refused || err == nil || letter.Data == nil {
+	if !isRefused(err) {
 		return err
 	}
 	letter.Extensions = append(letter.Extensions,
 		event.Attribute{Name: "truncated", Value: "true"},
 		event.Attribute{Name: "originalsize", Value: strconv.Itoa(len(letter.Data))})
 	letter.Data = nil
-	return s.send(ctx, letter)
+	if err = s.send(ctx, letter); !isRefused(err) {
+		return err
+	}
+	return s.send(ctx, sinks.Stub(letter))
 }
+
+func isRefused(err error) bool { return err != nil && sinks.Classify(err) == sinks.Refused }
 
 // letter is the event with what happened to it.
 func (s *Sink) letter(e *event.Event, reason error, attempts int) *event.Event {

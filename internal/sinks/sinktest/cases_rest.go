@@ -44,6 +44,22 @@ func largeDeadLetterArrives(t *testing.T, h Harness) {
 	}
 }
 
+// swollenDeadLetterArrives is about a letter that can't be made to fit by leaving out its data. A dead letter that is refused would hold up its object
+// for ever.
+func swollenDeadLetterArrives(t *testing.T, h Harness) {
+	b := h.Start(t)
+	sink := open(t, b)
+	e := NewEvent("web", 7, 500)
+	e.Manager = strings.Repeat("m", 3*h.TooLarge)
+	if err := sink.DeadLetter(t.Context(), e, errPoison, 5); err != nil {
+		t.Fatalf("dead letter: %v", err)
+	}
+	stored := b.Read(t, 1)
+	if len(stored) != 1 || !strings.Contains(stored[0].Attributes["deadletterreason"], errPoison.Error()) || stored[0].Attributes["id"] != e.ID {
+		t.Errorf("%d messages are stored, the first %.2000v", len(stored), stored)
+	}
+}
+
 // onlyDeadLetter is the one message stored, which must be the event with a reason, and not where events are.
 func onlyDeadLetter(t *testing.T, b *Broker, e *event.Event) Received {
 	t.Helper()

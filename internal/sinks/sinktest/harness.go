@@ -88,6 +88,7 @@ var cases = []testCase{
 	{"a cancelled context ends Publish with an answer for each message", cancelEndsPublish},
 	{"a dead letter arrives with its reason", deadLetterArrives},
 	{"a dead letter that is too large arrives without its data", largeDeadLetterArrives},
+	{"a dead letter whose attributes are too large arrives with its reason", swollenDeadLetterArrives},
 	{"the lane of an object does not change", laneIsConstant},
 	{"names never meet", namesNeverMeet},
 	{"an empty batch returns at once", emptyBatch},
