@@ -36,10 +36,7 @@ func TestAMessageWhoseAckIsLostIsNotStoredAgainWhenItsIDIsForgotten(t *testing.T
 			}
 			time.Sleep(500 * time.Millisecond) // the stream has forgotten them
 			proxy.mute(false)
-			var left []*event.Event
-			for _, e := range []*event.Event{ev("a", 2), ev("b", 2), ev("c", 1), ev("d", 1)} {
-				left = append(left, e)
-			}
+			left := []*event.Event{ev("a", 2), ev("b", 2), ev("c", 1), ev("d", 1)}
 			eventually(t, "publish", func() error {
 				for _, m := range call(t, sink, left...) {
 					if m.Err != nil {
