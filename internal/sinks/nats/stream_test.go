@@ -1,7 +1,10 @@
 package nats_test
 
 import (
+	"bytes"
 	"errors"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -151,4 +154,51 @@ func TestAFullStreamThatKeepsItsOldMessagesAnswersRetry(t *testing.T) {
 	err := call(t, sink, ev("a", 2))[0].Err
 	wantClass(t, err, sinks.Retry)
 	wantMentions(t, err, "maximum messages exceeded")
+}
+
+func TestSettingsThatLoseEventsAreToldAtTheStart(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*jetstream.StreamConfig)
+		says   string // nothing: no warning
+	}{
+		"sound":                     {func(c *jetstream.StreamConfig) { c.MaxAge, c.MaxBytes = 168*time.Hour, 1<<30 }, ""},
+		"refuses when full":         {func(c *jetstream.StreamConfig) { c.Discard, c.MaxMsgs = jetstream.DiscardNew, 1000 }, "discard new"},
+		"keeps one of a subject":    {func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 1 }, "max_msgs_per_subject"},
+		"keeps so many":             {func(c *jetstream.StreamConfig) { c.MaxMsgs = 1000 }, "max_msgs"},
+		"forgets within the hour":   {func(c *jetstream.StreamConfig) { c.MaxAge = 10 * time.Minute }, "for 10m0s only"},
+		"is in memory, as is asked": {func(c *jetstream.StreamConfig) { c.Storage = jetstream.MemoryStorage }, "in memory"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ts := newTestServer(t)
+			existing := jetstream.StreamConfig{Name: "K8S", Subjects: []string{"k8s.test.>"}, Duplicates: 2 * time.Minute}
+			c.change(&existing)
+			if _, err := ts.jetStream().CreateStream(t.Context(), existing); err != nil {
+				t.Fatal(err)
+			}
+			var log bytes.Buffer
+			ts.openSink(func(cfg *nats.Config) {
+				cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
+				if existing.Storage == jetstream.MemoryStorage {
+					cfg.Stream.Storage = "memory"
+				}
+			})
+			warned := strings.Contains(log.String(), "may lose events")
+			if warned != (c.says != "") || !strings.Contains(log.String(), c.says) {
+				t.Errorf("want a warning of %q, the log says\n%s", c.says, log.String())
+			}
+		})
+	}
+}
+
+func TestASingleReplicaOnAClusterIsTold(t *testing.T) {
+	servers := newTestCluster(t)
+	var log bytes.Buffer
+	sink := newSinkOver(t, servers[0].url(), func(c *nats.Config) {
+		c.Stream.Replicas, c.ConnectTimeout, c.Log = 1, 20*time.Second, slog.New(slog.NewTextHandler(&log, nil))
+	})
+	defer sink.Close()
+	eventually(t, "open", func() error { return sink.Open(t.Context()) })
+	if !strings.Contains(log.String(), "one replica on a cluster") {
+		t.Errorf("the log says\n%s", log.String())
+	}
 }
