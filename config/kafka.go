@@ -8,8 +8,8 @@ type Kafka struct {
 	// Topic is the template of the topic. Fields: {cluster}, {informer}, {group}, {version}, {resource}, {kind}, {namespace},
 	// {name}, {uid}, {op}, {type}. Use only fields that stay the same over an object's life, or its order is lost.
 	Topic string `yaml:"topic" default:"k8s.{cluster}.{resource}"`
-	// DeadLetterTopic is the template of the topic for events that the broker refuses for good, such as those above its message
-	// limit: the event without its data, with the reason. Left out: such an event is counted, logged and skipped.
+	// DeadLetterTopic is the template of the topic for events that the broker refuses for good, and those too large for it
+	// that `oversize` has no form for: the event with the reason, without its data where that does not fit. Left out: such an event is counted, logged and skipped.
 	DeadLetterTopic string `yaml:"deadLetterTopic"`
 	// Compression of record batches.
 	Compression string `yaml:"compression" default:"lz4" oneof:"none gzip snappy lz4 zstd"`

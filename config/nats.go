@@ -21,8 +21,8 @@ type NATS struct {
 	// {namespace}, {name}, {uid}, {op}, {type}. The core group is `core`, no namespace is `-`, and what a token may not
 	// hold is encoded (`.` as `_`).
 	Subject string `yaml:"subject" default:"k8s.{cluster}.{group}.{version}.{resource}.{namespace}.{name}.{op}"`
-	// DeadLetterSubject is the template of the subject for events that the server refuses for good, such as those above its
-	// message limit: the event without its data, with the reason. A stream must store it. Left out: the constant beginning of `subject`, then
+	// DeadLetterSubject is the template of the subject for events that the server refuses for good, and those too large for it that
+	// `oversize` has no form for: the event with the reason, without its data where that does not fit. A stream must store it. Left out: the constant beginning of `subject`, then
 	// `_deadletter.{resource}.{op}`, as `k8s._deadletter.pods.updated`. `off`: such an event is counted, logged and skipped.
 	DeadLetterSubject string `yaml:"deadLetterSubject"`
 	// Objects is where payloads are kept that are too large for a message. Not with mode `core`.
