@@ -90,6 +90,7 @@ func TestASinkThatLagsMakesItNotReady(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 		b.set(calm)
+		time.Sleep(time.Minute) // more than the pause between two attempts
 		r.settle()
 		if lags() || r.Status().Informers[0].OldestSeconds["slow"] != 0 {
 			t.Errorf("reasons %v after it was sent", r.Ready())
