@@ -122,12 +122,12 @@ fuzz: ## Every fuzz target, for FUZZ_TIME each
 	    echo "$$pkg $$target"; $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZ_TIME) $$pkg || exit 1; done; done
 FUZZ_TIME ?= 20s
 
-.PHONY: bench
-bench: ## The benchmarks of the packages
+.PHONY: bench-micro
+bench-micro: ## The benchmarks of the packages
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-.PHONY: bench-e2e
-bench-e2e: ## The whole bridge beside the program that people write today: docs/benchmarks.md (an hour; BENCH has options)
+.PHONY: bench
+bench: ## The whole bridge beside the program that people write today: docs/benchmarks.md (half an hour; BENCH=... has options, BENCH=-short a quick look)
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/bench/bridge ./cmd/bridge
 	cd test/bench && $(GO) build -o ../../$(BIN)/bench/ ./cmd/...
 	$(BIN)/bench/bench -bin $(BIN)/bench -out docs/benchmarks.md $(BENCH)

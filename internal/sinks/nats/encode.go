@@ -3,6 +3,7 @@ package nats
 import (
 	"strings"
 	"sync"
+	"unsafe"
 
 	"github.com/nats-io/nats.go"
 
@@ -30,7 +31,7 @@ var headerNames = func() map[string]string {
 type encoder struct {
 	msg    nats.Msg
 	values []string // the headers' values, each header a slice of one of them
-	text   []byte   // subject and reply
+	text   []byte   // subject, reply and message id, which the message's strings share
 	body   []byte   // of structured messages
 }
 
@@ -49,12 +50,14 @@ func (e *encoder) encode(ev *event.Event, to route, encoding string, reply func(
 	if reply != nil {
 		e.text = reply(e.text)
 	}
-	text := string(e.text)
-	e.msg.Subject, e.msg.Reply = text[:subject], text[subject:]
+	replied := len(e.text)
+	e.text = append(append(append(append(e.text, ev.Informer...), '/'), ev.ID...), to.idSuffix...)
+	text := unsafe.String(unsafe.SliceData(e.text), len(e.text)) // not written to again before the next message
+	e.msg.Subject, e.msg.Reply = text[:subject], text[subject:replied]
 
 	clear(e.msg.Header)
 	e.values = e.values[:0]
-	e.set(nats.MsgIdHdr, ev.MessageID()+to.idSuffix)
+	e.set(nats.MsgIdHdr, text[replied:])
 	if encoding == Structured {
 		e.set(contentTypeHeader, event.StructuredContentType)
 		e.body = event.AppendStructured(e.body[:0], ev)
