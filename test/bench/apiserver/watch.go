@@ -31,7 +31,7 @@ func (s *Server) serveWatch(w http.ResponseWriter, r *http.Request) {
 	bookmark := time.NewTicker(10 * time.Second)
 	defer bookmark.Stop()
 	out := &watcher{Server: s, w: w}
-	sent, changed := s.now()
+	sent, _ := s.now()
 	if q.Get("sendInitialEvents") == "true" {
 		out.initial(sent)
 	} else if sent, err = strconv.ParseInt(q.Get("resourceVersion"), 10, 64); err != nil {
@@ -40,8 +40,7 @@ func (s *Server) serveWatch(w http.ResponseWriter, r *http.Request) {
 	}
 	out.flush()
 	for out.err == nil {
-		var version int64
-		version, changed = s.now()
+		version, changed := s.now()
 		for ; sent < version && out.err == nil; sent++ {
 			out.event("MODIFIED", s.podAt(sent+1), sent+1)
 		}

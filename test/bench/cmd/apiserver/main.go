@@ -2,6 +2,7 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"flag"
 	"fmt"
@@ -27,7 +28,7 @@ func main() {
 }
 
 func serve(pods int, address, kubeconfig string, plain bool, control string) error {
-	listener, err := net.Listen("tcp", address)
+	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", address)
 	if err != nil {
 		return err
 	}
@@ -61,7 +62,7 @@ func serve(pods int, address, kubeconfig string, plain bool, control string) err
 }
 
 func serveControl(handler http.Handler, address string) (url string, err error) {
-	listener, err := net.Listen("tcp", address)
+	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", address)
 	if err != nil {
 		return "", err
 	}

@@ -14,14 +14,14 @@ import (
 
 // lab is one run of one subject: servers of its own, and the subject.
 type lab struct {
-	b                           *bench
-	dir, kubeconfig, api, store string
-	servers                     []*process
-	broker                      broker
-	address                     string
-	subject                     subject
-	running                     *process
-	failed                      bool // keep what it wrote
+	b                    *bench
+	dir, kubeconfig, api string
+	servers              []*process
+	broker               broker
+	address              string
+	subject              subject
+	running              *process
+	failed               bool // keep what it wrote
 }
 
 // open starts an API server with so many pods, and a broker.

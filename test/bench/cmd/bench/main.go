@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -22,8 +23,12 @@ func main() {
 	flag.IntVar(&b.updates, "updates", 40_000, "updates all out")
 	flag.IntVar(&b.large, "large", 1_000_000, "pods of the large cluster; 0: leave it out")
 	flag.BoolVar(&b.slow, "client-go", true, "measure the client-go programs too")
+	short := flag.Bool("short", false, "a quick look: one run of a few thousand pods, to standard output")
 	out := flag.String("out", "", "file to write the table to; empty: standard output")
 	flag.Parse()
+	if *short {
+		b.runs, b.pods, b.updates, b.large, *out = 1, 5000, 5000, 0, ""
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	if err := b.run(ctx, *out); err != nil {
@@ -77,11 +82,22 @@ func (b *bench) run(ctx context.Context, out string) (err error) {
 		fmt.Print(report)
 		return os.RemoveAll(b.work)
 	}
-	if err := os.WriteFile(out, []byte(report), 0o644); err != nil { //nolint:gosec // a document
+	if err := os.WriteFile(out, []byte(report+kept(out)), 0o644); err != nil { //nolint:gosec // a document
 		return err
 	}
 	b.say(began, "written to %s", out)
 	return os.RemoveAll(b.work)
+}
+
+// kept is what people wrote below the tables.
+func kept(path string) string {
+	const mark = "\n<!-- end of what make bench writes -->"
+	before, err := os.ReadFile(path)
+	if err != nil {
+		return mark + "\n"
+	}
+	_, text, _ := strings.Cut(string(before), mark)
+	return mark + text
 }
 
 func (b *bench) floors(ctx context.Context) (err error) {

@@ -24,7 +24,7 @@ func (b *bench) report() string {
 	return out.String()
 }
 
-const begin = `<!-- written by make bench-e2e -->
+const begin = `<!-- written by make bench -->
 # Benchmarks
 
 %s, %d cores (%s), %s, %s. Medians of %d runs (min–max in brackets), each with a synthetic API server over TLS and HTTP/2 and a broker of its own on the
