@@ -62,6 +62,11 @@ type InformerQueue struct {
 type Binding struct {
 	// Name is the name of a sink in `sinks`. Required.
 	Name string `yaml:"name"`
-	// Payload is `object`: the event's data is the object's JSON; or `reference`: no data, the attributes name the object.
-	Payload string `yaml:"payload" default:"object" oneof:"object reference"`
+	// Payload is what an event's data is. `object`: the object's JSON. `change`: `{"object":…}`, and of updates also `"old"`, the version
+	// before, and `"patch"`, what is different as a JSON Patch (RFC 6902). `patch`: of updates the JSON Merge Patch (RFC 7386) to
+	// the version before, as `application/merge-patch+json`; of everything else the object, as `application/json`, to put in the place of
+	// what the reader has (so is an update that sets a member to null, which a merge patch can't say). `metadata`: a PartialObjectMetadata.
+	// `reference`: no data, the attributes name the object. Deleted events carry the last state. The version before is the
+	// one that the cluster had, whether it was sent to this sink or a filter kept it back.
+	Payload string `yaml:"payload" default:"object" oneof:"object change patch metadata reference"`
 }

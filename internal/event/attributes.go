@@ -1,6 +1,9 @@
 package event
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // SpecVersion is the CloudEvents version of every event.
 const SpecVersion = "1.0"
@@ -22,7 +25,7 @@ func (e *Event) Each(yield func(name, value string)) {
 		put("time", e.Time.UTC().Format(time.RFC3339Nano))
 	}
 	if len(e.Data) > 0 {
-		put("datacontenttype", ContentType)
+		put("datacontenttype", cmp.Or(e.DataType, ContentType))
 	}
 	put("partitionkey", e.PartitionKey)
 	put("sequence", e.Sequence)

@@ -1,21 +1,14 @@
 package event
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/kubebridge/bridge/internal/resource"
-)
-
-// Payload is what an event carries of its object.
-type Payload string
-
-// The payload forms.
-const (
-	PayloadObject    Payload = "object"    // the object's JSON as it is; the default
-	PayloadReference Payload = "reference" // nothing beyond the attributes
 )
 
 // MakerConfig is what is the same for all events of one informer and sink.
@@ -44,6 +37,8 @@ type Change struct {
 	Key resource.Key
 	// Object is the state after the change, for Deleted the last state; nil when that is not known.
 	Object *resource.Object
+	// Old is, of an Updated, exactly the state of version Before; nil when no listener needs it.
+	Old *resource.Object
 	// UID and Version identify the state; they are the object's where there is one.
 	UID     string
 	Version resource.Version
@@ -61,18 +56,20 @@ type Change struct {
 
 // NewMaker checks and prepares.
 func NewMaker(cfg MakerConfig) (*Maker, error) {
-	switch cfg.Payload {
-	case "":
-		cfg.Payload = PayloadObject
-	case PayloadObject, PayloadReference:
-	default:
-		return nil, fmt.Errorf("payload %q: there are %s and %s", cfg.Payload, PayloadObject, PayloadReference)
+	cfg.Payload = cmp.Or(cfg.Payload, PayloadObject)
+	if !slices.Contains(Payloads, cfg.Payload) {
+		return nil, fmt.Errorf("payload %q: there are %v", cfg.Payload, Payloads)
 	}
 	m := &Maker{cfg: cfg, source: "/clusters/" + cfg.Cluster, types: map[Op]string{}}
 	for _, op := range []Op{Added, Updated, Deleted, Synced} {
 		m.types[op] = "dev.kubebridge.resource." + string(op)
 	}
 	return m, nil
+}
+
+// NeedsOld says whether the events of updates are made with the old object.
+func (m *Maker) NeedsOld() bool {
+	return m.cfg.Payload == PayloadChange || m.cfg.Payload == PayloadPatch
 }
 
 // Object makes the event of a change. The id is deterministic: the same change has the same id from any replica, after
@@ -95,9 +92,7 @@ func (m *Maker) Object(c *Change) Event {
 	if c.Op != Deleted && !c.Object.ChangedAt.IsZero() {
 		e.Time = c.Object.ChangedAt
 	}
-	if m.cfg.Payload == PayloadObject {
-		e.Data = c.Object.Raw
-	}
+	e.Data, e.DataType = m.cfg.Payload.of(c)
 	return e
 }
 

@@ -96,6 +96,7 @@ type Informer struct {
 	metrics   *metrics
 	listeners []*listener
 	everyone  uint64 // the set of all listeners
+	needsOld  bool   // some of them need the object before an update
 	logger    *slog.Logger
 	settling  sync.Mutex // orders the calls of settle, and makes a change either settled or spooled
 	spoolTurn chan struct{}
@@ -122,6 +123,7 @@ func New(cfg Config) (*Informer, error) {
 	for n, lc := range cfg.Listeners {
 		i.listeners = append(i.listeners, newListener(lc, i, 1<<n))
 		i.everyone |= 1 << n
+		i.needsOld = i.needsOld || lc.Maker.NeedsOld()
 	}
 	var err error
 	if i.disk, err = openDiskLog(i, cfg.SpoolBytes); err == nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/klauspost/compress/s2"
@@ -13,7 +14,8 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// record is a change as it lies in the log on disk: a header of JSON behind its length, and the object's bytes as an S2 block.
+// record is a change as it lies in the log on disk: a header of JSON behind its length, and the object's bytes, with
+// those of the object before it where a listener needs it, as one S2 block.
 type record struct {
 	Kind       kind                 `json:"kind,omitempty"`
 	Op         event.Op             `json:"op"`
@@ -36,6 +38,8 @@ type record struct {
 	Manager   string    `json:"manager,omitempty"`
 	ChangedAt time.Time `json:"changedAt,omitzero"`
 	HasObject bool      `json:"object,omitempty"`
+	// OldBytes are those at the block's end that are the object before the update. It costs little there: it is nearly the same.
+	OldBytes int `json:"oldBytes,omitempty"`
 }
 
 // encode gives the change's form on disk.
@@ -47,6 +51,10 @@ func (i *Informer) encode(c *facts) ([]byte, error) {
 	var raw []byte
 	if c.Object != nil {
 		r.HasObject, r.Manager, r.ChangedAt, raw = true, c.Object.Manager, c.Object.ChangedAt, c.Object.Raw
+	}
+	if c.Old != nil {
+		r.OldBytes = len(c.Old.Raw)
+		raw = slices.Concat(raw, c.Old.Raw)
 	}
 	header, err := json.Marshal(&r)
 	if err != nil {
@@ -102,12 +110,19 @@ func (i *Informer) decode(position uint64, data []byte) (*change, error) {
 	if err != nil {
 		return nil, fmt.Errorf("entry %d: %w: %w", position, errRecord, err)
 	}
+	if r.OldBytes < 0 || r.OldBytes > len(raw) {
+		return nil, fmt.Errorf("entry %d: %w", position, errRecord)
+	}
+	raw, old := raw[:len(raw)-r.OldBytes], raw[len(raw)-r.OldBytes:]
 	obj, err := resource.Parse(raw, resource.ParseOptions{Type: i.cfg.Type, KeepManagedFields: true})
 	if err != nil {
 		return nil, fmt.Errorf("entry %d: %w: %w", position, errRecord, err)
 	}
 	obj.Manager, obj.ChangedAt = r.Manager, r.ChangedAt
 	c.Object = obj
+	if r.OldBytes > 0 {
+		c.Old = &resource.Object{Raw: slices.Clone(old), Meta: resource.Meta{Version: r.Before}} // payloads are made of its bytes alone
+	}
 	return c, nil
 }
 
