@@ -396,15 +396,22 @@ func (c *controller) emit(ch *change) {
 	if ch.audience == 0 {
 		ch.audience = c.everyone
 	}
-	listeners := ch.audience & c.everyone
-	if listeners == 0 {
+	if ch.audience &= c.everyone; ch.audience == 0 {
 		return // they have gone since they asked
 	}
 	if ch.leavesState() {
 		c.overlay(ch)
 	}
 	c.metrics.changes.WithLabelValues(string(ch.Op)).Inc()
+	if ch.kind == ofObject && c.selective {
+		if c.selectListeners(ch); ch.audience == 0 {
+			c.keptBack(ch)
+			return
+		}
+		c.begun(ch)
+	}
 	c.cfg.Tracker.Hold(ch.seq, 1)
+	listeners := ch.audience
 	ch.waiting.Store(int32(bits.OnesCount64(listeners)))
 	c.changes = append(c.changes, ch)
 }
