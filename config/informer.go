@@ -22,6 +22,26 @@ type Informer struct {
 	// FieldSelector is a field selector as kubectl takes it (`spec.nodeName=n1`). What fields there are depends on
 	// the resource; `metadata.name` and `metadata.namespace` always.
 	FieldSelector string `yaml:"fieldSelector"`
+	// Operations are which changes are sent: `added`, `updated`, `deleted`, and `synced` of a resync. Left out: all.
+	Operations []string `yaml:"operations"`
+	// Filter is a CEL condition (`object.status.phase == "Failed"`): only changes for which it is true are sent. It may use `object`, the state
+	// after the change, or the last one of a delete; `old`, the version before an update, else null; `op`, one of `operations`; and `meta` with
+	// kind, apiVersion, group, resource, namespace, name, uid, resourceVersion, generation, labels, annotations, manager, deleting, initial and
+	// inferred, which costs nothing where `object` has to be decoded. What an object does not have is null. There are Kubernetes' helpers for
+	// strings, lists, sets, regular expressions, quantities, URLs and IPs. An expression that fails or costs too much keeps nothing back: the
+	// change is sent and counted (`bridge_informer_filter_errors_total`). A filter selects changes, not objects: to see the delete of an object
+	// that does not match any more, allow for it (`op == "deleted" || …`).
+	Filter string `yaml:"filter"`
+	// IgnoreChanges are paths whose changes are no news: an update that touches nothing else is not sent. A path is names behind dots, with `*` for
+	// every member or item and `["…"]` for a name with dots in it: `status.conditions.*.lastHeartbeatTime`,
+	// `metadata.annotations["example.com/checked"]`. The resourceVersion and managedFields are ignored beside them.
+	IgnoreChanges []string `yaml:"ignoreChanges"`
+	// On are the parts of an object of which an update must touch one to be sent: `spec`, `status`, `metadata`, `data`, or another member. In
+	// `metadata` the resourceVersion, generation and managedFields do not count. Left out: any.
+	On []string `yaml:"on"`
+	// IgnoreHeartbeats ignores what is written only to say that somebody is alive: `renewTime` of Leases, `lastHeartbeatTime` in the conditions of
+	// Nodes, and the leader election annotation of Endpoints and ConfigMaps.
+	IgnoreHeartbeats bool `yaml:"ignoreHeartbeats"`
 	// Snapshot says when the objects that exist are sent: `initial` at the first start only, `never` (changes only),
 	// or `always` at every start.
 	Snapshot string `yaml:"snapshot" default:"initial" oneof:"initial never always"`
@@ -69,4 +89,8 @@ type Binding struct {
 	// `reference`: no data, the attributes name the object. Deleted events carry the last state. The version before is the
 	// one that the cluster had, whether it was sent to this sink or a filter kept it back.
 	Payload string `yaml:"payload" default:"object" oneof:"object change patch metadata reference"`
+	// Operations are which changes are sent to this sink, of those that the informer's `operations` let through. Left out: all.
+	Operations []string `yaml:"operations"`
+	// Filter is a CEL condition for this sink, beside the informer's `filter`.
+	Filter string `yaml:"filter"`
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/kubebridge/bridge/internal/checkpoint"
 	"github.com/kubebridge/bridge/internal/deltafifo"
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/filter"
 	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/resource"
@@ -36,8 +37,10 @@ type UnitConfig struct {
 	Namespace     string // "" for all
 	LabelSelector string
 	FieldSelector string
-	Snapshot      Snapshot
-	Delivery      deltafifo.Mode
+	// Filter says which changes are sent at all.
+	Filter   filter.Rules
+	Snapshot Snapshot
+	Delivery deltafifo.Mode
 	// Memory bounds the FIFO, and again the change log, in bytes; default 16 MiB.
 	Memory int
 	// Spool bounds what of the change log lies on disk, in bytes; default 10 GiB. Without a state directory nothing does.
@@ -59,6 +62,8 @@ type UnitConfig struct {
 type BindingConfig struct {
 	Sink    string
 	Payload event.Payload
+	// Filter says which of the unit's changes are sent to this sink.
+	Filter filter.Rules
 }
 
 // Name is unique among the units of a bridge; the state is kept under it.
@@ -139,14 +144,25 @@ func (u *unit) addInformer(b *Bridge, reg prometheus.Registerer) (err error) {
 		if err != nil {
 			return err
 		}
-		listeners = append(listeners, informer.ListenerConfig{Name: binding.Sink, Publisher: p, Maker: maker, Resync: u.cfg.Resync})
+		listeners = append(listeners, informer.ListenerConfig{
+			Name: binding.Sink, Publisher: p, Maker: maker, Resync: u.cfg.Resync, Selector: u.selector(binding.Filter),
+		})
 	}
 	u.informer, err = informer.New(informer.Config{
 		Name: u.name, Type: u.cfg.Type, FIFO: u.fifo, Indexer: u.indexer, Tracker: u.tracker, Listeners: listeners,
+		Selector: u.selector(u.cfg.Filter),
 		LogBytes: u.cfg.Memory, SpoolBytes: u.spool(b), DropOldest: u.cfg.DropOldest, Resnapshot: u.cfg.Snapshot == SnapshotAlways, Unclean: !b.cfg.DB.WasClean(),
 		Log: u.log.With("resource", u.cfg.Type.String()), Registerer: reg,
 	})
 	return err
+}
+
+// selector of rules, nil when they keep nothing back.
+func (u *unit) selector(rules filter.Rules) informer.Selector {
+	if f := filter.New(rules, u.cfg.Type); f != nil {
+		return f
+	}
+	return nil
 }
 
 // spool is the bound of the log on disk. In memory mode that would be memory too, which is bounded already.

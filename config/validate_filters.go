@@ -1,0 +1,73 @@
+package config
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/filter"
+	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/suggest"
+)
+
+var operations = []string{string(event.Added), string(event.Updated), string(event.Deleted), string(event.Synced)}
+
+// validateFilter checks what an informer and a binding have in common; path is theirs.
+func validateFilter(ps *problems, path string, ops []string, expression string) {
+	for i, op := range ops {
+		at := fmt.Sprintf("%s.operations[%d]", path, i)
+		switch {
+		case !slices.Contains(operations, op):
+			ps.add(at, "want one of %s, got %q%s", strings.Join(operations, ", "), op, suggest.DidYouMean(op, operations, 2))
+		case slices.Index(ops, op) < i:
+			ps.add(at, "%q is listed twice", op)
+		}
+	}
+	if ops != nil && len(ops) == 0 && ps.origins.given(path+".operations") {
+		ps.add(path+".operations", "want at least one of %s, or leave the key out for all", strings.Join(operations, ", "))
+	}
+	if expression == "" {
+		return
+	}
+	if _, err := filter.Compile(expression); err != nil {
+		ps.add(path+".filter", "%v", err)
+	}
+}
+
+// partName matches the name of a member at the top of an object.
+var partName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]*$`)
+
+func (inf *Informer) validateNoise(ps *problems, path string) {
+	validatePaths(ps, path+".ignoreChanges", inf.IgnoreChanges)
+	for i, part := range inf.On {
+		at := fmt.Sprintf("%s.on[%d]", path, i)
+		switch {
+		case !partName.MatchString(part):
+			ps.add(at, "want a member at the top of an object, such as spec, status or metadata, got %q; for what lies deeper there is ignoreChanges", part)
+		case slices.Index(inf.On, part) < i:
+			ps.add(at, "%q is listed twice", part)
+		}
+	}
+	if len(inf.Operations) == 0 || slices.Contains(inf.Operations, string(event.Updated)) {
+		return
+	}
+	for _, key := range givenKeys(
+		setting{"ignoreChanges", len(inf.IgnoreChanges) > 0}, setting{"on", len(inf.On) > 0}, setting{"ignoreHeartbeats", inf.IgnoreHeartbeats},
+	) {
+		ps.add(path+"."+key, "has no effect without updated in operations")
+	}
+}
+
+// validatePaths checks a list of paths and gives those that can be read.
+func validatePaths(ps *problems, path string, texts []string) {
+	for i, text := range texts {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		if _, err := resource.ParsePath(text); err != nil {
+			ps.add(at, "%v", err)
+		} else if slices.Index(texts, text) < i {
+			ps.add(at, "%q is listed twice", text)
+		}
+	}
+}
