@@ -25,8 +25,21 @@ type ParseOptions struct {
 	Type Type
 	// KeepManagedFields leaves metadata.managedFields in; by default they are cut, after Meta was read from them.
 	KeepManagedFields bool
-	// Redactor replaces values in objects that hold secrets; nil leaves them.
+	// Redactor replaces values in objects that hold secrets; nil leaves them. Their managed fields are cut in any case.
 	Redactor *Redactor
+	// Rules take further values out, of objects of any kind; nil for none. With them managed fields are cut: they repeat values of lists.
+	Rules *Rules
+}
+
+// Redacts says whether objects hold values that nobody may see.
+func (o *ParseOptions) Redacts() bool { return o.Rules != nil || o.Redactor.Applies(o.Type) }
+
+// secretKey is the redactor that there is, where Redacts is true.
+func (o *ParseOptions) secretKey() *Redactor {
+	if o.Redactor != nil {
+		return o.Redactor
+	}
+	return o.Rules.redactor
 }
 
 // Parse makes an Object of its JSON, which was validated before. It goes over the bytes once, with members in any order,
@@ -38,7 +51,11 @@ func Parse(raw []byte, opts ParseOptions) (*Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.object(at, &opts), nil
+	obj := p.object(at, &opts)
+	if opts.Rules != nil {
+		return opts.Rules.apply(obj, opts.Type)
+	}
+	return obj, nil
 }
 
 // parser is what one pass over an object finds.

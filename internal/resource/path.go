@@ -185,6 +185,14 @@ func (p *Paths) step(named func(*pathNode) *pathNode) *Paths {
 // Empty says whether no path goes on from here or ends here.
 func (p *Paths) Empty() bool { return p == nil || len(p.nodes) == 0 }
 
+// and is both sets together.
+func (p *Paths) and(other *Paths) *Paths {
+	if p.Empty() {
+		return other
+	}
+	return &Paths{nodes: slices.Concat(p.nodes, other.nodes)}
+}
+
 // End says whether a path ends here.
 func (p *Paths) End() bool {
 	return p != nil && slices.ContainsFunc(p.nodes, func(n *pathNode) bool { return n.end })
