@@ -22,7 +22,7 @@ type Informer struct {
 	// FieldSelector is a field selector as kubectl takes it (`spec.nodeName=n1`). What fields there are depends on
 	// the resource; `metadata.name` and `metadata.namespace` always.
 	FieldSelector string `yaml:"fieldSelector"`
-	// Operations are which changes are sent: `added`, `updated`, `deleted`, and `synced` of a resync. Left out: all.
+	// Operations are which changes are sent: `added`, `updated`, `deleted`, and `synced` of a resync. Empty: all.
 	Operations []string `yaml:"operations"`
 	// Filter is a CEL condition (`object.status.phase == "Failed"`): only changes for which it is true are sent. It may use `object`, the state
 	// after the change, or the last one of a delete; `old`, the version before an update, else null; `op`, one of `operations`; and `meta` with
@@ -42,6 +42,13 @@ type Informer struct {
 	// IgnoreHeartbeats ignores what is written only to say that somebody is alive: `renewTime` of Leases, `lastHeartbeatTime` in the conditions of
 	// Nodes, and the leader election annotation of Endpoints and ConfigMaps.
 	IgnoreHeartbeats bool `yaml:"ignoreHeartbeats"`
+	// Attributes are attributes of your own for the events: a name, and the path of the value in the object, as in
+	// `ignoreChanges` but without `*`: `team: metadata.labels["example.com/team"]`. Subjects and topics may name them, as
+	// `{attributes.team}`. What an object does not have gives no attribute.
+	Attributes map[string]string `yaml:"attributes"`
+	// Owners adds who controls an object: `ownerkind` and `ownername` of the top controller, and `owners`, the chain to it
+	// (`ReplicaSet/web-5d4,Deployment/web`). It goes as far as the owners' resources are followed too, by any informer, and known by then.
+	Owners bool `yaml:"owners"`
 	// Snapshot says when the objects that exist are sent: `initial` at the first start only, `never` (changes only),
 	// or `always` at every start.
 	Snapshot string `yaml:"snapshot" default:"initial" oneof:"initial never always"`
@@ -54,8 +61,19 @@ type Informer struct {
 	// Secrets is `redacted`: the values of Secrets (`data`, `stringData` and the last-applied annotation) are replaced before anything
 	// sends, logs or stores them; or `send`: they leave the cluster as they are, and lie in the state directory.
 	Secrets string `yaml:"secrets" default:"redacted" oneof:"redacted send"`
+	// Redact are paths, written as in `ignoreChanges`, whose values are replaced by a keyed hash (`redacted:<hash>`) in objects of any kind before
+	// anything sends, logs or stores them: a change of a value is seen, the value is not. The copies of the object that kubectl and others keep
+	// in annotations are replaced too. What identifies an object (kind, apiVersion, name, namespace, uid, resourceVersion) can't be named.
+	Redact []string `yaml:"redact"`
+	// Drop are paths that are cut out of objects of any kind, at the same place. An update of nothing but what is
+	// dropped is still sent, unless `ignoreChanges` or `on` is given: they compare what is left.
+	Drop []string `yaml:"drop"`
+	// RedactEnv replaces the values of environment variables of containers, wherever containers are, whose name or value looks like a secret:
+	// names with password, secret, token, key, auth and the like in them, and URLs with a password.
+	RedactEnv bool `yaml:"redactEnv"`
 	// KeepManagedFields sends metadata.managedFields, which otherwise is cut: it is a third of many objects. Who
-	// changed an object is in the event's `manager` in either case.
+	// changed an object is in the event's `manager` in either case. Not beside `redact`, `drop` and `redactEnv`: managedFields
+	// repeat values. Those of redacted Secrets are cut in any case.
 	KeepManagedFields bool `yaml:"keepManagedFields"`
 	// Queue bounds the memory of what was read and is not yet sent, for each resource of the informer.
 	Queue InformerQueue `yaml:"queue"`
@@ -89,7 +107,12 @@ type Binding struct {
 	// `reference`: no data, the attributes name the object. Deleted events carry the last state. The version before is the
 	// one that the cluster had, whether it was sent to this sink or a filter kept it back.
 	Payload string `yaml:"payload" default:"object" oneof:"object change patch metadata reference"`
-	// Operations are which changes are sent to this sink, of those that the informer's `operations` let through. Left out: all.
+	// Types is `bridge`: events are of type `dev.kubebridge.resource.added`, `.updated`, `.deleted`; or `knative`: they have the types and
+	// subjects of Knative's ApiServerSource (`dev.knative.apiserver.resource.add`, `.update`, `.delete`; with payload `reference`
+	// `dev.knative.apiserver.ref.add` and so on, and an ObjectReference as data), so that its Triggers take them. Resyncs and events about
+	// an informer, which Knative does not have, keep their types.
+	Types string `yaml:"types" default:"bridge" oneof:"bridge knative"`
+	// Operations are which changes are sent to this sink, of those that the informer's `operations` let through. Empty: all.
 	Operations []string `yaml:"operations"`
 	// Filter is a CEL condition for this sink, beside the informer's `filter`.
 	Filter string `yaml:"filter"`

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -24,9 +25,6 @@ func validateFilter(ps *problems, path string, ops []string, expression string) 
 		case slices.Index(ops, op) < i:
 			ps.add(at, "%q is listed twice", op)
 		}
-	}
-	if ops != nil && len(ops) == 0 && ps.origins.given(path+".operations") {
-		ps.add(path+".operations", "want at least one of %s, or leave the key out for all", strings.Join(operations, ", "))
 	}
 	if expression == "" {
 		return
@@ -68,6 +66,42 @@ func validatePaths(ps *problems, path string, texts []string) {
 			ps.add(at, "%v", err)
 		} else if slices.Index(texts, text) < i {
 			ps.add(at, "%q is listed twice", text)
+		}
+	}
+}
+
+func (inf *Informer) validateRedaction(ps *problems, path string) {
+	for _, list := range []struct {
+		key   string
+		texts []string
+	}{{"redact", inf.Redact}, {"drop", inf.Drop}} {
+		at := path + "." + list.key
+		validatePaths(ps, at, list.texts)
+		for i, text := range list.texts {
+			p, err := resource.ParsePath(text)
+			if err != nil {
+				continue
+			}
+			if err := resource.CheckRule(p); err != nil {
+				ps.add(fmt.Sprintf("%s[%d]", at, i), "%v", err)
+			}
+		}
+	}
+	if inf.KeepManagedFields && (len(inf.Redact) > 0 || len(inf.Drop) > 0 || inf.RedactEnv) {
+		ps.add(path+".keepManagedFields", "excludes redact, drop and redactEnv: managedFields repeat values of the object")
+	}
+}
+
+func validateAttributes(ps *problems, path string, attributes map[string]string) {
+	for _, name := range slices.Sorted(maps.Keys(attributes)) {
+		at := join(path, name)
+		if err := event.CheckAttribute(name); err != nil {
+			ps.add(at, "%v", err)
+		}
+		if p, err := resource.ParsePath(attributes[name]); err != nil {
+			ps.add(at, "%v", err)
+		} else if !p.Exact() {
+			ps.add(at, "path %q leads to many places; an attribute has one value", attributes[name])
 		}
 	}
 }

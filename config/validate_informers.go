@@ -33,6 +33,8 @@ func (inf *Informer) validate(ps *problems, path string, sinkNames []string) {
 	}
 	validateFilter(ps, path, inf.Operations, inf.Filter)
 	inf.validateNoise(ps, path)
+	inf.validateRedaction(ps, path)
+	validateAttributes(ps, path+".attributes", inf.Attributes)
 	inf.validateSinks(ps, path+".sinks", sinkNames)
 }
 

@@ -209,6 +209,14 @@ func unit(inf *config.Informer, redactor *resource.Redactor) (bridge.UnitConfig,
 		u.Parse.Redactor = redactor
 	}
 	var err error
+	if u.Parse.Rules, err = redaction(inf, redactor); err != nil {
+		return u, err
+	}
+	u.Redaction = fmt.Sprintf("secrets=%s redact=%q drop=%q env=%t", inf.Secrets, inf.Redact, inf.Drop, inf.RedactEnv)
+	if u.Lifts, err = lifts(inf.Attributes); err != nil {
+		return u, err
+	}
+	u.Owners = inf.Owners
 	if u.Filter, err = informerRules(inf); err != nil {
 		return u, err
 	}
@@ -217,7 +225,7 @@ func unit(inf *config.Informer, redactor *resource.Redactor) (bridge.UnitConfig,
 		if err != nil {
 			return u, fmt.Errorf("sink %s: %w", b.Name, err)
 		}
-		u.Sinks = append(u.Sinks, bridge.BindingConfig{Sink: b.Name, Payload: event.Payload(b.Payload), Filter: rules})
+		u.Sinks = append(u.Sinks, bridge.BindingConfig{Sink: b.Name, Payload: event.Payload(b.Payload), Types: event.Types(b.Types), Filter: rules})
 	}
 	return u, nil
 }

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/filter"
@@ -39,4 +42,30 @@ func paths(texts []string) ([]resource.Path, error) {
 		paths = append(paths, p)
 	}
 	return paths, nil
+}
+
+// redaction is what an informer takes out of its objects, nil for nothing.
+func redaction(inf *config.Informer, redactor *resource.Redactor) (*resource.Rules, error) {
+	redact, err := paths(inf.Redact)
+	if err != nil {
+		return nil, err
+	}
+	drop, err := paths(inf.Drop)
+	if err != nil {
+		return nil, err
+	}
+	return resource.NewRules(resource.RulesConfig{Redactor: redactor, Redact: redact, Drop: drop, Env: inf.RedactEnv})
+}
+
+// lifts are the attributes that an informer's events have of their objects, in the order of their names.
+func lifts(attributes map[string]string) ([]event.Lift, error) {
+	var list []event.Lift
+	for _, name := range slices.Sorted(maps.Keys(attributes)) {
+		p, err := resource.ParsePath(attributes[name])
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, event.Lift{Name: name, Path: p})
+	}
+	return list, nil
 }

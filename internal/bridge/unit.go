@@ -37,6 +37,10 @@ type UnitConfig struct {
 	Namespace     string // "" for all
 	LabelSelector string
 	FieldSelector string
+	// Lifts make attributes of what is in the objects.
+	Lifts []event.Lift
+	// Owners adds the chain to the top controller, as far as it is followed.
+	Owners bool
 	// Filter says which changes are sent at all.
 	Filter   filter.Rules
 	Snapshot Snapshot
@@ -51,7 +55,9 @@ type UnitConfig struct {
 	// Lag is how old the oldest change may be that a sink has not acknowledged before the unit is not ready; 0 for no limit.
 	Lag   time.Duration
 	Parse resource.ParseOptions // Type is filled in
-	Sinks []BindingConfig
+	// Redaction names what Parse takes out. When it is another than last time, the state on disk is redacted as Parse says now.
+	Redaction string
+	Sinks     []BindingConfig
 	// Indexes of the unit's Indexer; may be nil.
 	Indexes map[string]store.IndexFunc
 	// Reflector holds what else is to be set there, for tests of its limits.
@@ -62,6 +68,7 @@ type UnitConfig struct {
 type BindingConfig struct {
 	Sink    string
 	Payload event.Payload
+	Types   event.Types
 	// Filter says which of the unit's changes are sent to this sink.
 	Filter filter.Rules
 }
@@ -119,8 +126,32 @@ func (u *unit) openState(b *Bridge, _ prometheus.Registerer) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := u.redactState(); err != nil {
+		return err
+	}
 	u.tracker, err = b.committer.Track(u.indexer)
 	return err
+}
+
+// redactState takes out of the state on disk what is to be taken out now and was not before. It must not come back as the old object of
+// a change, or as the last state of a deleted object.
+func (u *unit) redactState() error {
+	opts := u.cfg.Parse
+	opts.Type = u.cfg.Type
+	tag := ""
+	if opts.Redacts() {
+		tag = u.cfg.Redaction
+	}
+	before, err := u.indexer.Redaction()
+	if err != nil || before == tag {
+		return err
+	}
+	if tag != "" {
+		if err := informer.Redact(u.indexer, opts.Again()); err != nil {
+			return fmt.Errorf("what the configuration takes out now is still in the state directory, and can't be taken out there: %w", err)
+		}
+	}
+	return u.indexer.SetRedaction(tag)
 }
 
 func (u *unit) addFIFO(_ *Bridge, reg prometheus.Registerer) (err error) {
@@ -139,6 +170,7 @@ func (u *unit) addInformer(b *Bridge, reg prometheus.Registerer) (err error) {
 		}
 		maker, err := event.NewMaker(event.MakerConfig{
 			Cluster: b.cfg.Cluster, Informer: u.cfg.Informer, Type: u.cfg.Type, Namespace: u.cfg.Namespace, Payload: binding.Payload,
+			Types: binding.Types, Lifts: u.cfg.Lifts,
 			Selective: u.cfg.LabelSelector != "" || u.cfg.FieldSelector != "",
 		})
 		if err != nil {
@@ -148,9 +180,13 @@ func (u *unit) addInformer(b *Bridge, reg prometheus.Registerer) (err error) {
 			Name: binding.Sink, Publisher: p, Maker: maker, Resync: u.cfg.Resync, Selector: u.selector(binding.Filter),
 		})
 	}
+	var owners func(*resource.Object) []resource.Owner
+	if u.cfg.Owners {
+		owners = b.owners
+	}
 	u.informer, err = informer.New(informer.Config{
 		Name: u.name, Type: u.cfg.Type, FIFO: u.fifo, Indexer: u.indexer, Tracker: u.tracker, Listeners: listeners,
-		Selector: u.selector(u.cfg.Filter),
+		Selector: u.selector(u.cfg.Filter), Owners: owners,
 		LogBytes: u.cfg.Memory, SpoolBytes: u.spool(b), DropOldest: u.cfg.DropOldest, Resnapshot: u.cfg.Snapshot == SnapshotAlways, Unclean: !b.cfg.DB.WasClean(),
 		Log: u.log.With("resource", u.cfg.Type.String()), Registerer: reg,
 	})

@@ -403,6 +403,9 @@ func (c *controller) emit(ch *change) {
 		c.overlay(ch)
 	}
 	c.metrics.changes.WithLabelValues(string(ch.Op)).Inc()
+	if c.cfg.Owners != nil && ch.Object != nil {
+		ch.Owners = c.cfg.Owners(ch.Object)
+	}
 	if ch.kind == ofObject && c.selective {
 		if c.selectListeners(ch); ch.audience == 0 {
 			c.keptBack(ch)

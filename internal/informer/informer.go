@@ -68,6 +68,8 @@ type Config struct {
 	DropOldest bool
 	// Selector decides for all listeners which changes are sent; nil for all changes.
 	Selector Selector
+	// Owners gives an object's controller, that one's, and so on, for the events; nil when they are not asked for.
+	Owners func(obj *resource.Object) []resource.Owner
 	// Resnapshot publishes every object at the first list: what the settled state covers already as Synced.
 	Resnapshot bool
 	// Unclean says that the run before this one may have sent what the settled state does not know. If the server's history

@@ -18,11 +18,13 @@ func TestEqualButForPaths(t *testing.T) {
 		{"only the order differs", `{"a":1,"b":{"c":2,"d":3}}`, `{"b":{"d":3,"c":2},"a":1}`, nil, true},
 		{
 			"heartbeats", node, `{"metadata":{"name":"n"},"status":{"conditions":[{"type":"Ready","lastHeartbeatTime":"2","status":"True"},{"type":"Disk"}]}}`,
-			[]string{"status.conditions.*.lastHeartbeatTime"}, true,
+			[]string{"status.conditions.*.lastHeartbeatTime"},
+			true,
 		},
 		{
 			"a heartbeat and a status", node, `{"metadata":{"name":"n"},"status":{"conditions":[{"type":"Ready","lastHeartbeatTime":"2","status":"False"},{"type":"Disk"}]}}`,
-			[]string{"status.conditions.*.lastHeartbeatTime"}, false,
+			[]string{"status.conditions.*.lastHeartbeatTime"},
+			false,
 		},
 		{"an item more", `{"a":[1]}`, `{"a":[1,2]}`, []string{"a.*.b"}, false},
 		{"an item more that is ignored", `{"a":[1]}`, `{"a":[1,2]}`, []string{"a.*"}, true},

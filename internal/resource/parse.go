@@ -42,6 +42,12 @@ func (o *ParseOptions) secretKey() *Redactor {
 	return o.Rules.redactor
 }
 
+// Again are the options for what was parsed before and comes back from disk: it is redacted once more, by rules that may be others now.
+func (o ParseOptions) Again() ParseOptions {
+	o.KeepManagedFields, o.Redactor, o.Rules = true, o.Redactor.Again(), o.Rules.Again()
+	return o
+}
+
 // Parse makes an Object of its JSON, which was validated before. It goes over the bytes once, with members in any order,
 // and copies them once; the Object keeps nothing of raw. Bytes that are no object of the type give one of the errors
 // above, or ErrRedact or ErrSyntax.

@@ -48,6 +48,16 @@ func NewRules(cfg RulesConfig) (*Rules, error) {
 	return &Rules{redactor: cfg.Redactor, redact: NewPaths(redact...), drop: NewPaths(cfg.Drop...), env: cfg.Env}, nil
 }
 
+// Again is for objects that were redacted before, as Redactor.Again is.
+func (r *Rules) Again() *Rules {
+	if r == nil {
+		return nil
+	}
+	again := *r
+	again.redactor = r.redactor.Again()
+	return &again
+}
+
 // identity is what an object can't do without.
 var identity = [][]string{
 	{"kind"}, {"apiVersion"}, {"metadata", "name"}, {"metadata", "namespace"}, {"metadata", "uid"}, {"metadata", "resourceVersion"},

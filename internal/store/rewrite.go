@@ -1,0 +1,76 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+)
+
+// Redaction names what was taken out of the informer's bodies and log; "" for nothing.
+func (ix *Indexer) Redaction() (string, error) {
+	value, err := ix.db.get(prefix(spaceRedaction, ix.id))
+	return string(value), wrap(err)
+}
+
+// SetRedaction notes it, durably.
+func (ix *Indexer) SetRedaction(name string) error {
+	return wrap(ix.db.set(prefix(spaceRedaction, ix.id), []byte(name)))
+}
+
+// Rewrite makes all bodies and all entries of the log anew, and has nothing of what they were left on disk when it returns nil, but for
+// what the file system keeps. It is for an Indexer that nothing else uses yet.
+func (ix *Indexer) Rewrite(body, entry func([]byte) ([]byte, error)) error {
+	err := ix.rewrite(spaceBody, func(stored []byte) ([]byte, error) {
+		raw, err := ix.db.bodies.decode(stored)
+		if err != nil {
+			return nil, err
+		}
+		if raw, err = body(raw); err != nil {
+			return nil, err
+		}
+		return ix.db.bodies.encode(nil, raw), nil
+	})
+	if err = errors.Join(err, ix.rewrite(spaceLog, entry)); err != nil {
+		return err
+	}
+	for _, space := range []byte{spaceBody, spaceLog} {
+		begin := prefix(space, ix.id)
+		if err := ix.db.pebble.Compact(context.Background(), begin, after(begin), false); err != nil {
+			return wrap(err)
+		}
+	}
+	return nil
+}
+
+// rewrite replaces every value of a space that comes out different.
+func (ix *Indexer) rewrite(space byte, anew func([]byte) ([]byte, error)) error {
+	it, err := ix.iterator(space)
+	if err != nil {
+		return err
+	}
+	defer it.Close()
+	b := ix.db.NewBatch()
+	for it.First(); it.Valid(); it.Next() {
+		value, err := anew(it.Value())
+		if err != nil {
+			return errors.Join(err, b.batch.Close())
+		}
+		if !bytes.Equal(value, it.Value()) {
+			b.put(bytes.Clone(it.Key()), value)
+		}
+		const enough = 8 << 20
+		if b.Len() > enough {
+			if err := b.Commit(); err != nil {
+				return err
+			}
+			b = ix.db.NewBatch()
+		}
+	}
+	if err := it.Error(); err != nil {
+		return errors.Join(wrap(err), b.batch.Close())
+	}
+	if err := b.Commit(); err != nil {
+		return err
+	}
+	return wrap(ix.db.pebble.Flush())
+}
