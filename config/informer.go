@@ -22,7 +22,8 @@ type Informer struct {
 	// FieldSelector is a field selector as kubectl takes it (`spec.nodeName=n1`). What fields there are depends on
 	// the resource; `metadata.name` and `metadata.namespace` always.
 	FieldSelector string `yaml:"fieldSelector"`
-	// Operations are which changes are sent: `added`, `updated`, `deleted`, and `synced` of a resync. Empty: all.
+	// Operations are which changes are sent: `added`, `updated`, `deleted`, and `synced` of a resync. Empty: all. Events about the informer itself
+	// (gaps, and that a list is complete) are always sent.
 	Operations []string `yaml:"operations"`
 	// Filter is a CEL condition (`object.status.phase == "Failed"`): only changes for which it is true are sent. It may use `object`, the state
 	// after the change, or the last one of a delete; `old`, the version before an update, else null; `op`, one of `operations`; and `meta` with
