@@ -64,6 +64,9 @@ func (c *controller) begun(ch *change) {
 
 // keptBack settles a change that nobody wants.
 func (c *controller) keptBack(ch *change) {
+	if n := len(c.news); n > 0 && c.news[n-1].Seq == ch.number {
+		c.news = c.news[:n-1] // nobody is told of it, so nobody has to be told that it is gone
+	}
 	c.cfg.Tracker.Hold(ch.seq, 1)
 	if !ch.leavesState() {
 		c.cfg.Tracker.SettleMark(ch.seq)

@@ -17,10 +17,10 @@ func (ix *Indexer) SetRedaction(name string) error {
 	return wrap(ix.db.set(prefix(spaceRedaction, ix.id), []byte(name)))
 }
 
-// Rewrite makes all bodies and all entries of the log anew, and has nothing of what they were left on disk when it returns nil, but for
+// Rewrite makes all bodies, those of announcements too, and all entries of the log anew, and has nothing of what they were left on disk when it returns nil, but for
 // what the file system keeps. It is for an Indexer that nothing else uses yet.
 func (ix *Indexer) Rewrite(body, entry func([]byte) ([]byte, error)) error {
-	err := ix.rewrite(spaceBody, func(stored []byte) ([]byte, error) {
+	stored := func(stored []byte) ([]byte, error) {
 		raw, err := ix.db.bodies.decode(stored)
 		if err != nil {
 			return nil, err
@@ -29,11 +29,22 @@ func (ix *Indexer) Rewrite(body, entry func([]byte) ([]byte, error)) error {
 			return nil, err
 		}
 		return ix.db.bodies.encode(nil, raw), nil
-	})
-	if err = errors.Join(err, ix.rewrite(spaceLog, entry)); err != nil {
-		return err
 	}
-	for _, space := range []byte{spaceBody, spaceLog} {
+	announced := func(value []byte) ([]byte, error) {
+		_, tail, err := parseAnnouncement("", value)
+		if err != nil || len(tail) == 0 {
+			return value, err
+		}
+		anew, err := stored(tail)
+		return append(bytes.Clone(value[:len(value)-len(tail)]), anew...), err
+	}
+	spaces := map[byte]func([]byte) ([]byte, error){spaceBody: stored, spaceLog: entry, spaceAnnounced: announced}
+	for space, anew := range spaces {
+		if err := ix.rewrite(space, anew); err != nil {
+			return err
+		}
+	}
+	for space := range spaces {
 		begin := prefix(space, ix.id)
 		if err := ix.db.pebble.Compact(context.Background(), begin, after(begin), false); err != nil {
 			return wrap(err)
