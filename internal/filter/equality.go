@@ -34,6 +34,9 @@ func (c *comparison) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 			sides[i] = types.NullValue
 		}
 	}
+	if _, ok := sides[1].(*object); ok {
+		sides[0], sides[1] = sides[1], sides[0] // a map that the expression made knows no other than its own kind
+	}
 	return types.Bool((types.Equal(sides[0], sides[1]) == types.True) != c.not)
 }
 

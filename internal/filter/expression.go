@@ -3,6 +3,7 @@ package filter
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/google/cel-go/cel"
@@ -70,27 +71,11 @@ func Compile(text string) (*Expression, error) {
 
 // describe is what the compiler found, in one line.
 func describe(issues *cel.Issues) error {
-	var errs []error
+	var found []string
 	for _, e := range issues.Errors() {
-		errs = append(errs, fmt.Errorf("%d:%d: %s", e.Location.Line(), e.Location.Column()+1, e.Message))
+		found = append(found, fmt.Sprintf("%d:%d: %s", e.Location.Line(), e.Location.Column()+1, e.Message))
 	}
-	return oneLine{errors.Join(errs...), errs}
-}
-
-type oneLine struct {
-	error
-	errs []error
-}
-
-func (l oneLine) Error() string {
-	text := ""
-	for i, err := range l.errs {
-		if i > 0 {
-			text += "; "
-		}
-		text += err.Error()
-	}
-	return text
+	return errors.New(strings.Join(found, "; "))
 }
 
 // names says whether an expression uses a variable.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"reflect"
@@ -249,9 +250,7 @@ func applyMerge(target, patch any) any {
 	}
 	out := map[string]any{}
 	if t, ok := target.(map[string]any); ok {
-		for k, v := range t {
-			out[k] = v
-		}
+		maps.Copy(out, t)
 	}
 	for k, v := range p {
 		if v == nil {

@@ -27,8 +27,10 @@ func (s envState) member(name string) envState {
 		if name == "env" {
 			return envVariables
 		}
+		return envNone
+	default:
+		return envNone
 	}
-	return envNone
 }
 
 func (s envState) item() envState {
@@ -39,8 +41,9 @@ func (s envState) item() envState {
 		return envContainer
 	case envVariables:
 		return envVariable
+	default:
+		return envNone
 	}
-	return envNone
 }
 
 // envValue is the value of a variable.
