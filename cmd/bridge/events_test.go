@@ -215,7 +215,7 @@ func (p *play) start(file string) error {
 	}
 	log := slog.New(slog.NewTextHandler(&p.log, nil))
 	a := &assembler{config: c, log: log, sink: p.sink}
-	list, _, err := a.sinks("test")
+	parts, err := a.sinks("test")
 	if err != nil {
 		return err
 	}
@@ -225,7 +225,7 @@ func (p *play) start(file string) error {
 	}
 	server := p.servers["pods"]
 	b, err := a.bridge(bridge.Config{
-		Cluster: "test", Client: &reflector.Client{HTTP: &http.Client{Transport: p}, Base: server.URL()}, DB: db, Sinks: list, Log: log,
+		Cluster: "test", Client: &reflector.Client{HTTP: &http.Client{Transport: p}, Base: server.URL()}, DB: db, Sinks: parts.sinks, Log: log,
 		CommitInterval: 100 * time.Millisecond,
 	}, p.types(c))
 	if err != nil {
