@@ -105,3 +105,33 @@ func validateAttributes(ps *problems, path string, attributes map[string]string)
 		}
 	}
 }
+
+// validateTemplateAttributes checks that some informer gives its events the attributes that subjects and topics name.
+func (c *Config) validateTemplateAttributes(ps *problems) {
+	var given []string
+	for i := range c.Informers {
+		given = slices.AppendSeq(given, maps.Keys(c.Informers[i].Attributes))
+	}
+	check := func(path, text string) {
+		template, err := event.ParseTemplate(text)
+		if err != nil {
+			return // reported, or not given
+		}
+		for _, name := range template.Attributes() {
+			if !slices.Contains(given, name) {
+				ps.add(path, "no informer has an attribute %q%s", name, suggest.DidYouMean(name, given, len(given)))
+			}
+		}
+	}
+	for i, s := range c.Sinks {
+		at := fmt.Sprintf("sinks[%d]", i)
+		if s.NATS != nil {
+			check(at+".nats.subject", s.NATS.Subject)
+			check(at+".nats.deadLetterSubject", s.NATS.DeadLetterSubject)
+		}
+		if s.Kafka != nil {
+			check(at+".kafka.topic", s.Kafka.Topic)
+			check(at+".kafka.deadLetterTopic", s.Kafka.DeadLetterTopic)
+		}
+	}
+}

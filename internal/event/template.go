@@ -115,9 +115,20 @@ func (t *Template) Fields() []string {
 func (t *Template) Values(e *Event) map[string]string {
 	values := map[string]string{}
 	for _, field := range t.Fields() {
-		values[field] = templateFields[field](e)
+		values[field] = part{field: field}.value(e)
 	}
 	return values
+}
+
+// Attributes are the attributes of one's own that the template names.
+func (t *Template) Attributes() []string {
+	var names []string
+	for _, p := range t.parts {
+		if name := attributeOf(p.field); name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // String is the template as it was written.
