@@ -128,6 +128,7 @@ func (c *Config) validateTemplateAttributes(ps *problems) {
 		if s.NATS != nil {
 			check(at+".nats.subject", s.NATS.Subject)
 			check(at+".nats.deadLetterSubject", s.NATS.DeadLetterSubject)
+			check(at+".nats.stream.name", s.NATS.Stream.Name)
 		}
 		if s.Kafka != nil {
 			check(at+".kafka.topic", s.Kafka.Topic)

@@ -119,7 +119,7 @@ func playFile(t *testing.T, file string) {
 		synctest.Wait()
 	}
 	if *update {
-		check(t, writeFile(file, txtar.Format(archive)))
+		check(t, updateFile(file, txtar.Format(archive)))
 	}
 }
 
@@ -414,4 +414,4 @@ func writeIndented(out *strings.Builder, value []byte, margin string) {
 	out.WriteString("\n" + margin + string(value[0]+2))
 }
 
-func writeFile(file string, data []byte) error { return os.WriteFile(file, data, 0o644) }
+func updateFile(file string, data []byte) error { return os.WriteFile(file, data, 0o644) }

@@ -166,12 +166,17 @@ func (h *hunt) config(rules, state, away, admin string) string {
 	var bindings, sinks strings.Builder
 	stream := func(name, payload, url, more string) {
 		fmt.Fprintf(&bindings, "      - {name: %s, payload: %s}\n", name, payload)
-		fmt.Fprintf(&sinks, "  - {name: %s, nats: {url: %q, stream: {name: %s}, subject: \"%s.{resource}.{name}.{op}\"%s}}\n", name, url, name, name, more)
+		fmt.Fprintf(&sinks, "  - {name: %s, nats: {url: %q, stream: {name: %s}, subject: \"%s.{resource}.{name}.{op}\"%s}", name, url, name, name, more)
+		if name == "small" {
+			sinks.WriteString(", oversize: []") // a dead letter instead
+		}
+		sinks.WriteString("}\n")
 	}
 	for _, payload := range []string{"object", "change", "patch", "metadata", "reference"} {
 		stream(payload, payload, h.nats.ClientURL(), "")
 	}
 	stream("small", "change", h.nats.ClientURL(), `, deadLetterSubject: "dead.{resource}.{op}"`)
+	stream("smaller", "object", h.nats.ClientURL(), "")
 	stream("away", "change", away, "")
 	return fmt.Sprintf(`
 cluster: test
@@ -205,10 +210,10 @@ func (h *hunt) runs(rules string) {
 	defer conn.Close()
 	js, err := jetstream.New(conn)
 	check(h.t, err)
-	_, err = js.CreateStream(h.t.Context(), jetstream.StreamConfig{
-		Name: "small", Subjects: []string{"small.>", "dead.>"}, MaxMsgSize: 2500, Duplicates: 2 * time.Minute,
-	})
-	check(h.t, err)
+	for name, subjects := range map[string][]string{"small": {"small.>", "dead.>"}, "smaller": {"smaller.>", "k8s._deadletter.>"}} {
+		_, err = js.CreateStream(h.t.Context(), jetstream.StreamConfig{Name: name, Subjects: subjects, MaxMsgSize: 2500, Duplicates: 2 * time.Minute})
+		check(h.t, err)
+	}
 
 	first, second := filepath.Join(h.dir, "first"), filepath.Join(h.dir, "second")
 	end := h.bridge(rules, first, "nats://127.0.0.1:1")

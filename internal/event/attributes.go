@@ -24,7 +24,7 @@ func (e *Event) Each(yield func(name, value string)) {
 	if !e.Time.IsZero() {
 		put("time", e.Time.UTC().Format(time.RFC3339Nano))
 	}
-	if len(e.Data) > 0 {
+	if len(e.Data) > 0 || e.DataType != "" {
 		put("datacontenttype", cmp.Or(e.DataType, ContentType))
 	}
 	put("partitionkey", e.PartitionKey)

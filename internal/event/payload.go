@@ -38,10 +38,9 @@ func (p Payload) of(c *Change) (data []byte, mediaType string) {
 
 // partialMetadata is the object as a client that asks for metadata only gets it.
 func partialMetadata(obj *resource.Object) []byte {
-	const begin = `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":`
 	metadata := resource.Member(obj.Raw, "metadata")
-	out := make([]byte, 0, len(begin)+len(metadata)+1)
-	return append(append(append(out, begin...), metadata...), '}')
+	out := make([]byte, 0, len(partialHead)+len(metadata)+1)
+	return append(append(append(out, partialHead...), metadata...), '}')
 }
 
 // change is the object, and what it was before an update.

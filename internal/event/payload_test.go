@@ -7,6 +7,17 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
+// A patch can't be made smaller and still be a patch: what is too large says only which object it is about.
+func TestAPatchThatIsTooLargeBecomesABareReference(t *testing.T) {
+	e := event.Event{Data: []byte(`{"metadata":{"managedFields":[],"resourceVersion":"8"}}`), DataType: event.MergePatchContentType}
+	if trimmed := event.Trimmed(&e); trimmed != nil {
+		t.Errorf("trimmed to %s", trimmed.Data)
+	}
+	if small := event.Reference(&e); small.Data != nil || small.DataType != "" {
+		t.Errorf("%q %s", small.DataType, small.Data)
+	}
+}
+
 func TestPayloadForms(t *testing.T) {
 	const (
 		before = `{"kind":"Deployment","metadata":{"name":"web","labels":{"a":"b"}},"spec":{"replicas":1}}`
