@@ -46,7 +46,7 @@ func (inf *Informer) fillBindings(sinks []Sink) {
 		if slices.ContainsFunc(sinks[:i], func(other Sink) bool { return other.Name == s.Name }) {
 			continue // a mistake that is reported once, at the sink
 		}
-		inf.Sinks = append(inf.Sinks, Binding{Name: s.Name, Payload: "object"})
+		inf.Sinks = append(inf.Sinks, Binding{Name: s.Name, Payload: "object", Types: "bridge"})
 	}
 }
 

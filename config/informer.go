@@ -22,6 +22,34 @@ type Informer struct {
 	// FieldSelector is a field selector as kubectl takes it (`spec.nodeName=n1`). What fields there are depends on
 	// the resource; `metadata.name` and `metadata.namespace` always.
 	FieldSelector string `yaml:"fieldSelector"`
+	// Operations are which changes are sent: `added`, `updated`, `deleted`, and `synced` of a resync. Empty: all. Events about the informer itself
+	// (gaps, and that a list is complete) are always sent.
+	Operations []string `yaml:"operations"`
+	// Filter is a CEL condition (`object.status.phase == "Failed"`): only changes for which it is true are sent. It may use `object`, the state
+	// after the change, or the last one of a delete; `old`, the version before an update, else null; `op`, one of `operations`; and `meta` with
+	// kind, apiVersion, group, resource, namespace, name, uid, resourceVersion, generation, labels, annotations, manager, deleting, initial and
+	// inferred, which costs nothing where `object` has to be decoded. What an object does not have is null. There are Kubernetes' helpers for
+	// strings, lists, sets, regular expressions, quantities, URLs and IPs. An expression that fails or costs too much keeps nothing back: the
+	// change is sent and counted (`bridge_informer_filter_errors_total`). A filter selects changes, not objects: to see the delete of an object
+	// that does not match any more, allow for it (`op == "deleted" || …`).
+	Filter string `yaml:"filter"`
+	// IgnoreChanges are paths whose changes are no news: an update that touches nothing else is not sent. A path is names behind dots, with `*` for
+	// every member or item and `["…"]` for a name with dots in it: `status.conditions.*.lastHeartbeatTime`,
+	// `metadata.annotations["example.com/checked"]`. The resourceVersion and managedFields are ignored beside them.
+	IgnoreChanges []string `yaml:"ignoreChanges"`
+	// On are the parts of an object of which an update must touch one to be sent: `spec`, `status`, `metadata`, `data`, or another member. In
+	// `metadata` the resourceVersion, generation and managedFields do not count. Left out: any.
+	On []string `yaml:"on"`
+	// IgnoreHeartbeats ignores what is written only to say that somebody is alive: `renewTime` of Leases, `lastHeartbeatTime` in the conditions of
+	// Nodes, and the leader election annotation of Endpoints and ConfigMaps.
+	IgnoreHeartbeats bool `yaml:"ignoreHeartbeats"`
+	// Attributes are attributes of your own for the events: a name, and the path of the value in the object, as in
+	// `ignoreChanges` but without `*`: `team: metadata.labels["example.com/team"]`. Subjects and topics may name them, as
+	// `{attributes.team}`. What an object does not have gives no attribute.
+	Attributes map[string]string `yaml:"attributes"`
+	// Owners adds who controls an object: `ownerkind` and `ownername` of the top controller, and `owners`, the chain to it
+	// (`ReplicaSet/web-5d4,Deployment/web`). It goes as far as the owners' resources are followed too, by any informer, and known by then.
+	Owners bool `yaml:"owners"`
 	// Snapshot says when the objects that exist are sent: `initial` at the first start only, `never` (changes only),
 	// or `always` at every start.
 	Snapshot string `yaml:"snapshot" default:"initial" oneof:"initial never always"`
@@ -34,8 +62,19 @@ type Informer struct {
 	// Secrets is `redacted`: the values of Secrets (`data`, `stringData` and the last-applied annotation) are replaced before anything
 	// sends, logs or stores them; or `send`: they leave the cluster as they are, and lie in the state directory.
 	Secrets string `yaml:"secrets" default:"redacted" oneof:"redacted send"`
+	// Redact are paths, written as in `ignoreChanges`, whose values are replaced by a keyed hash (`redacted:<hash>`) in objects of any kind before
+	// anything sends, logs or stores them: a change of a value is seen, the value is not. The copies of the object that kubectl and others keep
+	// in annotations are replaced too. What identifies an object (kind, apiVersion, name, namespace, uid, resourceVersion) can't be named.
+	Redact []string `yaml:"redact"`
+	// Drop are paths that are cut out of objects of any kind, at the same place. An update of nothing but what is
+	// dropped is still sent, unless `ignoreChanges` or `on` is given: they compare what is left.
+	Drop []string `yaml:"drop"`
+	// RedactEnv replaces the values of environment variables of containers, wherever containers are, whose name or value looks like a secret:
+	// names with password, secret, token, key, auth and the like in them, and URLs with a password.
+	RedactEnv bool `yaml:"redactEnv"`
 	// KeepManagedFields sends metadata.managedFields, which otherwise is cut: it is a third of many objects. Who
-	// changed an object is in the event's `manager` in either case.
+	// changed an object is in the event's `manager` in either case. Not beside `redact`, `drop` and `redactEnv`: managedFields
+	// repeat values. Those of redacted Secrets are cut in any case.
 	KeepManagedFields bool `yaml:"keepManagedFields"`
 	// Queue bounds the memory of what was read and is not yet sent, for each resource of the informer.
 	Queue InformerQueue `yaml:"queue"`
@@ -62,6 +101,20 @@ type InformerQueue struct {
 type Binding struct {
 	// Name is the name of a sink in `sinks`. Required.
 	Name string `yaml:"name"`
-	// Payload is `object`: the event's data is the object's JSON; or `reference`: no data, the attributes name the object.
-	Payload string `yaml:"payload" default:"object" oneof:"object reference"`
+	// Payload is what an event's data is. `object`: the object's JSON. `change`: `{"object":…}`, and of updates also `"old"`, the version
+	// before, and `"patch"`, what is different as a JSON Patch (RFC 6902). `patch`: of updates the JSON Merge Patch (RFC 7386) to
+	// the version before, as `application/merge-patch+json`; of everything else the object, as `application/json`, to put in the place of
+	// what the reader has (so is an update that sets a member to null, which a merge patch can't say). `metadata`: a PartialObjectMetadata.
+	// `reference`: no data, the attributes name the object. Deleted events carry the last state. The version before is the
+	// one that the cluster had, whether it was sent to this sink or a filter kept it back.
+	Payload string `yaml:"payload" default:"object" oneof:"object change patch metadata reference"`
+	// Types is `bridge`: events are of type `dev.kubebridge.resource.added`, `.updated`, `.deleted`; or `knative`: they have the types and
+	// subjects of Knative's ApiServerSource (`dev.knative.apiserver.resource.add`, `.update`, `.delete`; with payload `reference`
+	// `dev.knative.apiserver.ref.add` and so on, and an ObjectReference as data), so that its Triggers take them. Resyncs and events about
+	// an informer, which Knative does not have, keep their types.
+	Types string `yaml:"types" default:"bridge" oneof:"bridge knative"`
+	// Operations are which changes are sent to this sink, of those that the informer's `operations` let through. Empty: all.
+	Operations []string `yaml:"operations"`
+	// Filter is a CEL condition for this sink, beside the informer's `filter`.
+	Filter string `yaml:"filter"`
 }

@@ -52,6 +52,7 @@ func (c *Config) validate(ps *problems) {
 		c.Sinks[i].validate(ps, fmt.Sprintf("sinks[%d]", i))
 	}
 	c.validateEmbedded(ps)
+	c.validateTemplateAttributes(ps)
 }
 
 // validateValues checks what the schema says of every value: those of a fixed set are in it, and no number, size or duration

@@ -31,6 +31,10 @@ func (inf *Informer) validate(ps *problems, path string, sinkNames []string) {
 	if inf.Queue.Spool <= 0 {
 		ps.add(path+".queue.spool", "must be above 0: what waits for a sink has to lie somewhere; with state.mode memory it is not used")
 	}
+	validateFilter(ps, path, inf.Operations, inf.Filter)
+	inf.validateNoise(ps, path)
+	inf.validateRedaction(ps, path)
+	validateAttributes(ps, path+".attributes", inf.Attributes)
 	inf.validateSinks(ps, path+".sinks", sinkNames)
 }
 
@@ -82,6 +86,7 @@ func (inf *Informer) validateSinks(ps *problems, path string, sinkNames []string
 	}
 	for i, b := range inf.Sinks {
 		at := fmt.Sprintf("%s[%d].name", path, i)
+		validateFilter(ps, fmt.Sprintf("%s[%d]", path, i), b.Operations, b.Filter)
 		first := slices.IndexFunc(inf.Sinks, func(other Binding) bool { return other.Name == b.Name })
 		switch {
 		case b.Name == "":

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -171,9 +172,15 @@ func (a *assembler) bridge(c bridge.Config, types [][]resource.Type) (*bridge.Br
 	}
 	for i := range a.config.Informers {
 		inf := &a.config.Informers[i]
+		template, err := unit(inf, redactor)
+		if err != nil {
+			return nil, fmt.Errorf("informer %s: %w", inf.Name, err)
+		}
 		for _, t := range types[i] {
 			for _, namespace := range orAll(inf.Namespaces) {
-				c.Units = append(c.Units, unit(inf, t, namespace, redactor))
+				u := template
+				u.Type, u.Namespace = t, namespace
+				c.Units = append(c.Units, u)
 			}
 		}
 	}
@@ -188,9 +195,10 @@ func orAll(namespaces []string) []string {
 	return namespaces
 }
 
-func unit(inf *config.Informer, t resource.Type, namespace string, redactor *resource.Redactor) bridge.UnitConfig {
+// unit is what all units of an informer have in common.
+func unit(inf *config.Informer, redactor *resource.Redactor) (bridge.UnitConfig, error) {
 	u := bridge.UnitConfig{
-		Informer: inf.Name, Type: t, Namespace: namespace,
+		Informer:      inf.Name,
 		LabelSelector: inf.LabelSelector, FieldSelector: inf.FieldSelector,
 		Snapshot: bridge.Snapshot(inf.Snapshot), Resync: inf.Resync, Lag: inf.Lag, Memory: int(inf.Queue.Memory), Spool: int64(inf.Queue.Spool), DropOldest: inf.Queue.WhenFull == "drop-oldest",
 		Parse: resource.ParseOptions{KeepManagedFields: inf.KeepManagedFields},
@@ -201,8 +209,24 @@ func unit(inf *config.Informer, t resource.Type, namespace string, redactor *res
 	if inf.Secrets != "send" {
 		u.Parse.Redactor = redactor
 	}
-	for _, b := range inf.Sinks {
-		u.Sinks = append(u.Sinks, bridge.BindingConfig{Sink: b.Name, Payload: event.Payload(b.Payload)})
+	var err error
+	if u.Parse.Rules, err = redaction(inf, redactor); err != nil {
+		return u, err
 	}
-	return u
+	u.Redaction = fmt.Sprintf("secrets=%s redact=%q drop=%q env=%t", inf.Secrets, inf.Redact, inf.Drop, inf.RedactEnv)
+	if u.Lifts, err = lifts(inf.Attributes); err != nil {
+		return u, err
+	}
+	u.Owners = inf.Owners
+	if u.Filter, err = informerRules(inf); err != nil {
+		return u, err
+	}
+	for _, b := range inf.Sinks {
+		rules, err := rules(b.Operations, b.Filter)
+		if err != nil {
+			return u, fmt.Errorf("sink %s: %w", b.Name, err)
+		}
+		u.Sinks = append(u.Sinks, bridge.BindingConfig{Sink: b.Name, Payload: event.Payload(b.Payload), Types: event.Types(b.Types), Filter: rules})
+	}
+	return u, nil
 }

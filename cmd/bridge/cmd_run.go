@@ -70,7 +70,9 @@ func quickLook(c *config.Config, keepAdmin bool) {
 	const name = "stdout"
 	c.Sinks = []config.Sink{{Name: name, Stdout: &config.Stdout{Format: "auto"}}}
 	for i := range c.Informers {
-		c.Informers[i].Sinks = []config.Binding{{Name: name, Payload: c.Informers[i].Sinks[0].Payload}}
+		binding := c.Informers[i].Sinks[0]
+		binding.Name = name
+		c.Informers[i].Sinks = []config.Binding{binding}
 	}
 	c.State.Mode = "memory"
 	if !keepAdmin {

@@ -12,6 +12,7 @@ import (
 	"github.com/kubebridge/bridge/internal/checkpoint"
 	"github.com/kubebridge/bridge/internal/deltafifo"
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/filter"
 	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/resource"
@@ -36,8 +37,14 @@ type UnitConfig struct {
 	Namespace     string // "" for all
 	LabelSelector string
 	FieldSelector string
-	Snapshot      Snapshot
-	Delivery      deltafifo.Mode
+	// Lifts make attributes of what is in the objects.
+	Lifts []event.Lift
+	// Owners adds the chain to the top controller, as far as it is followed.
+	Owners bool
+	// Filter says which changes are sent at all.
+	Filter   filter.Rules
+	Snapshot Snapshot
+	Delivery deltafifo.Mode
 	// Memory bounds the FIFO, and again the change log, in bytes; default 16 MiB.
 	Memory int
 	// Spool bounds what of the change log lies on disk, in bytes; default 10 GiB. Without a state directory nothing does.
@@ -48,7 +55,9 @@ type UnitConfig struct {
 	// Lag is how old the oldest change may be that a sink has not acknowledged before the unit is not ready; 0 for no limit.
 	Lag   time.Duration
 	Parse resource.ParseOptions // Type is filled in
-	Sinks []BindingConfig
+	// Redaction names what Parse takes out. When it is another than last time, the state on disk is redacted as Parse says now.
+	Redaction string
+	Sinks     []BindingConfig
 	// Indexes of the unit's Indexer; may be nil.
 	Indexes map[string]store.IndexFunc
 	// Reflector holds what else is to be set there, for tests of its limits.
@@ -59,6 +68,9 @@ type UnitConfig struct {
 type BindingConfig struct {
 	Sink    string
 	Payload event.Payload
+	Types   event.Types
+	// Filter says which of the unit's changes are sent to this sink.
+	Filter filter.Rules
 }
 
 // Name is unique among the units of a bridge; the state is kept under it.
@@ -114,8 +126,32 @@ func (u *unit) openState(b *Bridge, _ prometheus.Registerer) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := u.redactState(); err != nil {
+		return err
+	}
 	u.tracker, err = b.committer.Track(u.indexer)
 	return err
+}
+
+// redactState takes out of the state on disk what is to be taken out now and was not before. It must not come back as the old object of
+// a change, or as the last state of a deleted object.
+func (u *unit) redactState() error {
+	opts := u.cfg.Parse
+	opts.Type = u.cfg.Type
+	tag := ""
+	if opts.Redacts() {
+		tag = u.cfg.Redaction
+	}
+	before, err := u.indexer.Redaction()
+	if err != nil || before == tag {
+		return err
+	}
+	if tag != "" {
+		if err := informer.Redact(u.indexer, opts.Again()); err != nil {
+			return fmt.Errorf("what the configuration takes out now is still in the state directory, and can't be taken out there: %w", err)
+		}
+	}
+	return u.indexer.SetRedaction(tag)
 }
 
 func (u *unit) addFIFO(_ *Bridge, reg prometheus.Registerer) (err error) {
@@ -134,19 +170,35 @@ func (u *unit) addInformer(b *Bridge, reg prometheus.Registerer) (err error) {
 		}
 		maker, err := event.NewMaker(event.MakerConfig{
 			Cluster: b.cfg.Cluster, Informer: u.cfg.Informer, Type: u.cfg.Type, Namespace: u.cfg.Namespace, Payload: binding.Payload,
+			Types: binding.Types, Lifts: u.cfg.Lifts,
 			Selective: u.cfg.LabelSelector != "" || u.cfg.FieldSelector != "",
 		})
 		if err != nil {
 			return err
 		}
-		listeners = append(listeners, informer.ListenerConfig{Name: binding.Sink, Publisher: p, Maker: maker, Resync: u.cfg.Resync})
+		listeners = append(listeners, informer.ListenerConfig{
+			Name: binding.Sink, Publisher: p, Maker: maker, Resync: u.cfg.Resync, Selector: u.selector(binding.Filter),
+		})
+	}
+	var owners func(*resource.Object) []resource.Owner
+	if u.cfg.Owners {
+		owners = b.owners
 	}
 	u.informer, err = informer.New(informer.Config{
 		Name: u.name, Type: u.cfg.Type, FIFO: u.fifo, Indexer: u.indexer, Tracker: u.tracker, Listeners: listeners,
+		Selector: u.selector(u.cfg.Filter), Owners: owners,
 		LogBytes: u.cfg.Memory, SpoolBytes: u.spool(b), DropOldest: u.cfg.DropOldest, Resnapshot: u.cfg.Snapshot == SnapshotAlways, Unclean: !b.cfg.DB.WasClean(),
 		Log: u.log.With("resource", u.cfg.Type.String()), Registerer: reg,
 	})
 	return err
+}
+
+// selector of rules, nil when they keep nothing back.
+func (u *unit) selector(rules filter.Rules) informer.Selector {
+	if f := filter.New(rules, u.cfg.Type); f != nil {
+		return f
+	}
+	return nil
 }
 
 // spool is the bound of the log on disk. In memory mode that would be memory too, which is bounded already.

@@ -1,6 +1,9 @@
 package event
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // SpecVersion is the CloudEvents version of every event.
 const SpecVersion = "1.0"
@@ -21,8 +24,8 @@ func (e *Event) Each(yield func(name, value string)) {
 	if !e.Time.IsZero() {
 		put("time", e.Time.UTC().Format(time.RFC3339Nano))
 	}
-	if len(e.Data) > 0 {
-		put("datacontenttype", ContentType)
+	if len(e.Data) > 0 || e.DataType != "" {
+		put("datacontenttype", cmp.Or(e.DataType, ContentType))
 	}
 	put("partitionkey", e.PartitionKey)
 	put("sequence", e.Sequence)

@@ -43,8 +43,10 @@ type Event struct {
 	// Extensions are further attributes, names lower-case alphanumeric, in the order they are sent.
 	Extensions []Attribute
 
-	// Data is the payload, application/json; nil for none.
+	// Data is the payload, JSON; nil for none.
 	Data []byte
+	// DataType is the payload's media type; "" is ContentType.
+	DataType string
 
 	// What routing needs and the attributes do not hold.
 	Cluster  string
@@ -57,8 +59,11 @@ type Event struct {
 // Attribute is one CloudEvents attribute by name.
 type Attribute struct{ Name, Value string }
 
-// ContentType of every payload.
-const ContentType = "application/json"
+// Media types of payloads: of all, but for merge patches.
+const (
+	ContentType           = "application/json"
+	MergePatchContentType = "application/merge-patch+json"
+)
 
 // MessageID names the event among all that one bridge sends: Nats-Msg-Id. Two informers may select the same object, so
 // the id alone is not enough.

@@ -1,21 +1,14 @@
 package event
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/kubebridge/bridge/internal/resource"
-)
-
-// Payload is what an event carries of its object.
-type Payload string
-
-// The payload forms.
-const (
-	PayloadObject    Payload = "object"    // the object's JSON as it is; the default
-	PayloadReference Payload = "reference" // nothing beyond the attributes
 )
 
 // MakerConfig is what is the same for all events of one informer and sink.
@@ -26,6 +19,9 @@ type MakerConfig struct {
 	// Namespace is the one that is watched, "" for all.
 	Namespace string
 	Payload   Payload // default PayloadObject
+	Types     Types   // default TypesBridge
+	// Lifts make attributes of what is in the object.
+	Lifts []Lift
 	// Selective is set when the API server selects by label or field: then an object may leave and come back, and is
 	// deleted, as far as a watch can tell, more than once.
 	Selective bool
@@ -44,6 +40,10 @@ type Change struct {
 	Key resource.Key
 	// Object is the state after the change, for Deleted the last state; nil when that is not known.
 	Object *resource.Object
+	// Old is, of an Updated, exactly the state of version Before; nil when no listener needs it.
+	Old *resource.Object
+	// Owners are the object's controller, that one's, and so on, where they were asked for.
+	Owners []resource.Owner
 	// UID and Version identify the state; they are the object's where there is one.
 	UID     string
 	Version resource.Version
@@ -61,18 +61,19 @@ type Change struct {
 
 // NewMaker checks and prepares.
 func NewMaker(cfg MakerConfig) (*Maker, error) {
-	switch cfg.Payload {
-	case "":
-		cfg.Payload = PayloadObject
-	case PayloadObject, PayloadReference:
-	default:
-		return nil, fmt.Errorf("payload %q: there are %s and %s", cfg.Payload, PayloadObject, PayloadReference)
+	cfg.Payload = cmp.Or(cfg.Payload, PayloadObject)
+	if !slices.Contains(Payloads, cfg.Payload) {
+		return nil, fmt.Errorf("payload %q: there are %v", cfg.Payload, Payloads)
 	}
-	m := &Maker{cfg: cfg, source: "/clusters/" + cfg.Cluster, types: map[Op]string{}}
-	for _, op := range []Op{Added, Updated, Deleted, Synced} {
-		m.types[op] = "dev.kubebridge.resource." + string(op)
+	if cfg.Types = cmp.Or(cfg.Types, TypesBridge); cfg.Types != TypesBridge && cfg.Types != TypesKnative {
+		return nil, fmt.Errorf("types %q: there are %s and %s", cfg.Types, TypesBridge, TypesKnative)
 	}
-	return m, nil
+	return &Maker{cfg: cfg, source: "/clusters/" + cfg.Cluster, types: typeNames(&cfg)}, nil
+}
+
+// NeedsOld says whether the events of updates are made with the old object.
+func (m *Maker) NeedsOld() bool {
+	return m.cfg.Payload == PayloadChange || m.cfg.Payload == PayloadPatch
 }
 
 // Object makes the event of a change. The id is deterministic: the same change has the same id from any replica, after
@@ -87,18 +88,24 @@ func (m *Maker) Object(c *Change) Event {
 		UID: c.UID, ResourceVersion: string(c.Version), Initial: c.Initial, Inferred: c.Inferred,
 		Cluster: m.cfg.Cluster, Group: t.Group, Version: t.Version, Op: c.Op, Informer: m.cfg.Informer,
 	}
-	if c.Object == nil {
-		return e
+	if c.Object != nil {
+		m.fill(&e, c)
 	}
+	if m.cfg.Types == TypesKnative {
+		m.asKnative(&e)
+	}
+	return e
+}
+
+// fill adds what is read from the object.
+func (m *Maker) fill(e *Event, c *Change) {
 	e.Manager = c.Object.Manager
 	// A deletion's own time is not in the object: its newest managedFields entry is of the last update.
 	if c.Op != Deleted && !c.Object.ChangedAt.IsZero() {
 		e.Time = c.Object.ChangedAt
 	}
-	if m.cfg.Payload == PayloadObject {
-		e.Data = c.Object.Raw
-	}
-	return e
+	e.Data, e.DataType = m.cfg.Payload.of(c)
+	e.Extensions = m.extensions(c)
 }
 
 // id of a change. An object dies once, whether the watch or a relist tells; under a selector it may leave more than once, so there the

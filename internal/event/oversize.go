@@ -26,6 +26,9 @@ const (
 // Trimmed is the event without what an object can lose and still be the object: its kubectl.kubernetes.io/last-applied-configuration
 // annotation and its managedFields. It is nil when there is nothing to cut.
 func Trimmed(e *Event) *Event {
+	if e.DataType == MergePatchContentType {
+		return nil // what is not in a patch stays as it was
+	}
 	data := trim(e.Data)
 	if len(data) == len(e.Data) {
 		return nil
@@ -36,6 +39,7 @@ func Trimmed(e *Event) *Event {
 // Claimed is the event with its payload kept elsewhere.
 func Claimed(e *Event, dataref string) *Event {
 	small := e.resized(OversizeClaimed, nil)
+	small.DataType = e.DataType // of what is kept
 	small.Extensions = append(small.Extensions, Attribute{AttrDataRef, dataref})
 	return small
 }
@@ -43,7 +47,7 @@ func Claimed(e *Event, dataref string) *Event {
 // Reference is the event with the object's metadata, trimmed, in place of the object: a PartialObjectMetadata.
 func Reference(e *Event) *Event {
 	metadata := metadataOf(e.Data)
-	if metadata == nil {
+	if metadata == nil || e.DataType == MergePatchContentType {
 		return BareReference(e)
 	}
 	data := make([]byte, 0, len(partialHead)+len(metadata)+1)
@@ -60,7 +64,7 @@ func BareReference(e *Event) *Event { return e.resized(OversizeReference, nil) }
 func (e *Event) resized(how string, data []byte) *Event {
 	sum := sha256.Sum256(e.Data)
 	small := *e
-	small.Data = data
+	small.Data, small.DataType = data, "" // of an object, or none
 	small.Extensions = append(slices.Clip(e.Extensions),
 		Attribute{AttrOversize, how},
 		Attribute{AttrOriginalSize, strconv.Itoa(len(e.Data))},

@@ -32,6 +32,29 @@ var templateFields = map[string]func(*Event) string{
 	"type":      func(e *Event) string { return e.Type },
 }
 
+// attributeOf is the attribute that a field {attributes.name} names, "" when it is another field.
+func attributeOf(field string) string {
+	name, ok := strings.CutPrefix(field, "attributes.")
+	if !ok || !validAttribute.MatchString(name) {
+		return ""
+	}
+	return name
+}
+
+// value of the part's field; that of an attribute which the event does not have is "".
+func (p part) value(e *Event) string {
+	if field := templateFields[p.field]; field != nil {
+		return field(e)
+	}
+	name := attributeOf(p.field)
+	for _, a := range e.Extensions {
+		if a.Name == name {
+			return a.Value
+		}
+	}
+	return ""
+}
+
 // ParseTemplate reads a template. Its errors name the field and those that exist.
 func ParseTemplate(text string) (*Template, error) {
 	t := &Template{text: text}
@@ -55,8 +78,8 @@ func ParseTemplate(text string) (*Template, error) {
 			return nil, fmt.Errorf("template %q: { without }", text)
 		}
 		field := rest[1:end]
-		if templateFields[field] == nil {
-			return nil, fmt.Errorf("template %q: no field {%s}; there are %s", text, field, strings.Join(TemplateFields(), ", "))
+		if templateFields[field] == nil && attributeOf(field) == "" {
+			return nil, fmt.Errorf("template %q: no field {%s}; there are %s, and {attributes.<name>} for attributes of your own", text, field, strings.Join(TemplateFields(), ", "))
 		}
 		t.parts = append(t.parts, part{field: field})
 		rest = rest[end+1:]
@@ -92,9 +115,20 @@ func (t *Template) Fields() []string {
 func (t *Template) Values(e *Event) map[string]string {
 	values := map[string]string{}
 	for _, field := range t.Fields() {
-		values[field] = templateFields[field](e)
+		values[field] = part{field: field}.value(e)
 	}
 	return values
+}
+
+// Attributes are the attributes of one's own that the template names.
+func (t *Template) Attributes() []string {
+	var names []string
+	for _, p := range t.parts {
+		if name := attributeOf(p.field); name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // String is the template as it was written.
@@ -107,7 +141,7 @@ func (t *Template) Append(dst []byte, e *Event, encode func(dst []byte, value st
 		if p.field == "" {
 			dst = append(dst, p.literal...)
 		} else {
-			dst = encode(dst, templateFields[p.field](e))
+			dst = encode(dst, p.value(e))
 		}
 	}
 	return dst

@@ -99,8 +99,10 @@ const changeOverhead = 512
 func newChange(c event.Change, seq uint64, observed time.Time) *change {
 	c.Observed = observed
 	out := &change{facts: facts{Change: c, seq: seq}, size: changeOverhead}
-	if c.Object != nil {
-		out.size += len(c.Object.Raw)
+	for _, obj := range []*resource.Object{c.Object, c.Old} {
+		if obj != nil {
+			out.size += len(obj.Raw)
+		}
 	}
 	return out
 }

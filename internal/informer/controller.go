@@ -226,6 +226,10 @@ func (c *controller) stored(key resource.Key, d *deltafifo.Delta, known store.Re
 	ch := event.Change{Op: event.Added, Key: key, Object: d.Object, UID: d.Object.UID, Version: d.Object.Version}
 	if alive {
 		ch.Op, ch.Before = event.Updated, known.Version
+		var err error
+		if ch.Old, err = c.old(key, known); err != nil {
+			return err
+		}
 	} else {
 		c.news = append(c.news, store.Announcement{Key: key, Object: d.Object, Seq: c.number + 1, Unknown: !found})
 	}
@@ -233,6 +237,19 @@ func (c *controller) stored(key resource.Key, d *deltafifo.Delta, known store.Re
 	ch.Inferred = listed && !c.relist.Initial
 	c.emit(newChange(ch, d.Seq, c.now))
 	return nil
+}
+
+// old is the object that a known record is of, where a listener needs it. It is read before the change becomes the newest state, so
+// it is the version before, also when a crash brings the change again: what is settled then is that version.
+func (c *controller) old(key resource.Key, known store.Record) (*resource.Object, error) {
+	if !c.needsOld {
+		return nil, nil
+	}
+	old, err := c.cfg.Indexer.Object(key)
+	if err != nil || old == nil || old.Version != known.Version {
+		return nil, err
+	}
+	return old, nil
 }
 
 // deleted makes the change of an object that is gone, as the watch or a list tells.
@@ -379,15 +396,25 @@ func (c *controller) emit(ch *change) {
 	if ch.audience == 0 {
 		ch.audience = c.everyone
 	}
-	listeners := ch.audience & c.everyone
-	if listeners == 0 {
+	if ch.audience &= c.everyone; ch.audience == 0 {
 		return // they have gone since they asked
 	}
 	if ch.leavesState() {
 		c.overlay(ch)
 	}
 	c.metrics.changes.WithLabelValues(string(ch.Op)).Inc()
+	if c.cfg.Owners != nil && ch.Object != nil {
+		ch.Owners = c.cfg.Owners(ch.Object)
+	}
+	if ch.kind == ofObject && c.selective {
+		if c.selectListeners(ch); ch.audience == 0 {
+			c.keptBack(ch)
+			return
+		}
+		c.begun(ch)
+	}
 	c.cfg.Tracker.Hold(ch.seq, 1)
+	listeners := ch.audience
 	ch.waiting.Store(int32(bits.OnesCount64(listeners)))
 	c.changes = append(c.changes, ch)
 }

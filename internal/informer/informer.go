@@ -66,6 +66,10 @@ type Config struct {
 	// DropOldest drops the oldest changes on disk when SpoolBytes is reached, instead of stopping to read. Each listener that had not read
 	// them is told by a gap event in their place.
 	DropOldest bool
+	// Selector decides for all listeners which changes are sent; nil for all changes.
+	Selector Selector
+	// Owners gives an object's controller, that one's, and so on, for the events; nil when they are not asked for.
+	Owners func(obj *resource.Object) []resource.Owner
 	// Resnapshot publishes every object at the first list: what the settled state covers already as Synced.
 	Resnapshot bool
 	// Unclean says that the run before this one may have sent what the settled state does not know. If the server's history
@@ -82,6 +86,8 @@ type ListenerConfig struct {
 	Name      string
 	Publisher Publisher
 	Maker     *event.Maker
+	// Selector decides which changes are sent to this listener; nil for all that the informer's lets through.
+	Selector Selector
 	// Window is how many events of this listener may be with the publisher at once; default 4,096.
 	Window int
 	// Resync is how often the listener is sent a Synced of every object; 0 for never.
@@ -96,6 +102,10 @@ type Informer struct {
 	metrics   *metrics
 	listeners []*listener
 	everyone  uint64 // the set of all listeners
+	needsOld  bool   // some of them, or a selector, need the object before an update
+	selection selection
+	selective bool   // there are selectors
+	order     *order // guarded by settling; nil when not selective
 	logger    *slog.Logger
 	settling  sync.Mutex // orders the calls of settle, and makes a change either settled or spooled
 	spoolTurn chan struct{}
@@ -122,7 +132,11 @@ func New(cfg Config) (*Informer, error) {
 	for n, lc := range cfg.Listeners {
 		i.listeners = append(i.listeners, newListener(lc, i, 1<<n))
 		i.everyone |= 1 << n
+		i.needsOld = i.needsOld || lc.Maker.NeedsOld()
+		i.useSelector(lc.Selector)
 	}
+	i.selection.selector = cfg.Selector
+	i.useSelector(cfg.Selector)
 	var err error
 	if i.disk, err = openDiskLog(i, cfg.SpoolBytes); err == nil {
 		err = i.restore()
@@ -135,6 +149,17 @@ func New(cfg Config) (*Informer, error) {
 	cfg.Tracker.SetJournal(i)
 	i.unsure.Store(cfg.Unclean)
 	return i, nil
+}
+
+// useSelector prepares for a selector, which may be nil.
+func (i *Informer) useSelector(s Selector) {
+	if s == nil {
+		return
+	}
+	i.needsOld = i.needsOld || s.NeedsOld()
+	if i.selective = true; i.order == nil {
+		i.order = newOrder()
+	}
 }
 
 // Run works until the FIFO is closed and everything that came of it is settled, then returns nil; or until ctx ends, or
@@ -227,7 +252,7 @@ func (i *Informer) settle(settled func() []*change) {
 		switch {
 		case c.spooled.Load(): // it was settled when it went to disk
 		case c.leavesState():
-			i.cfg.Tracker.Settle(c.seq, c.Key, c.settled())
+			i.settleStateLocked(c)
 		default:
 			i.cfg.Tracker.SettleMark(c.seq)
 		}

@@ -27,6 +27,8 @@ type listener struct {
 	left     []*change    // by a run before; owned by run
 	saved    []byte       // the cursor on disk, nil when not known; owned by whoever commits
 	dropped  atomic.Int64 // events, of this run
+	// selection is the controller's.
+	selection selection
 
 	mu   sync.Mutex
 	cond *sync.Cond // signalled when parcels come back
@@ -51,7 +53,7 @@ type parcel struct {
 
 func newListener(cfg ListenerConfig, i *Informer, bit uint64) *listener {
 	cfg.Window = cmp.Or(cfg.Window, 4096)
-	l := &listener{cfg: cfg, informer: i, bit: bit}
+	l := &listener{cfg: cfg, informer: i, bit: bit, selection: selection{selector: cfg.Selector, sink: cfg.Name}}
 	l.cond = sync.NewCond(&l.mu)
 	return l
 }

@@ -12,15 +12,18 @@ import (
 )
 
 type metrics struct {
-	changes    *prometheus.CounterVec
-	skipped    prometheus.Counter
-	gaps       *prometheus.CounterVec
-	tally      tally
-	dropped    *prometheus.CounterVec
-	logBytes   prometheus.Gauge
-	logChanges prometheus.Gauge
-	capacity   prometheus.Gauge
-	diskBytes  prometheus.Gauge
+	changes *prometheus.CounterVec
+	skipped prometheus.Counter
+	gaps    *prometheus.CounterVec
+	// filtered and filterErrors are by sink, "" for the informer's own selector.
+	filtered     *prometheus.CounterVec
+	filterErrors *prometheus.CounterVec
+	tally        tally
+	dropped      *prometheus.CounterVec
+	logBytes     prometheus.Gauge
+	logChanges   prometheus.Gauge
+	capacity     prometheus.Gauge
+	diskBytes    prometheus.Gauge
 }
 
 // droppedSpoolFull is the one reason for which a change is dropped.
@@ -40,6 +43,12 @@ func newMetrics(reg prometheus.Registerer, logBytes int, listeners []ListenerCon
 		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "bridge_informer_dropped_total", Help: "Events dropped before a sink had them, by sink and reason.",
 		}, []string{"sink", "reason"}),
+		filtered: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "bridge_informer_filtered_total", Help: "Changes that were kept back from a sink, or from all (sink empty), by reason.",
+		}, []string{"sink", "reason"}),
+		filterErrors: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "bridge_informer_filter_errors_total", Help: "Changes that were sent because the filter of a sink, or of all (sink empty), failed.",
+		}, []string{"sink"}),
 		logBytes: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "bridge_informer_log_bytes", Help: "Bytes of changes in the log that are not settled by all listeners.",
 		}),
@@ -65,7 +74,7 @@ func newMetrics(reg prometheus.Registerer, logBytes int, listeners []ListenerCon
 		m.dropped.WithLabelValues(l.Name, droppedSpoolFull)
 	}
 	if reg != nil {
-		reg.MustRegister(m.changes, m.skipped, m.gaps, m.dropped, m.logBytes, m.logChanges, m.capacity, m.diskBytes)
+		reg.MustRegister(m.changes, m.skipped, m.gaps, m.filtered, m.filterErrors, m.dropped, m.logBytes, m.logChanges, m.capacity, m.diskBytes)
 	}
 	return m
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/klauspost/compress/s2"
@@ -13,7 +14,8 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// record is a change as it lies in the log on disk: a header of JSON behind its length, and the object's bytes as an S2 block.
+// record is a change as it lies in the log on disk: a header of JSON behind its length, and the object's bytes, with
+// those of the object before it where a listener needs it, as one S2 block.
 type record struct {
 	Kind       kind                 `json:"kind,omitempty"`
 	Op         event.Op             `json:"op"`
@@ -30,25 +32,39 @@ type record struct {
 	Items      int                  `json:"items,omitempty"`
 	Losses     *losses              `json:"losses,omitempty"`
 	Unreadable *resource.Unreadable `json:"unreadable,omitempty"`
+	// Owners as they were known then.
+	Owners []resource.Owner `json:"owners,omitempty"`
 	// For are the sinks that it is for; all when empty.
 	For []string `json:"for,omitempty"`
 	// What a scan of the stored bytes does not give: managedFields were cut.
 	Manager   string    `json:"manager,omitempty"`
 	ChangedAt time.Time `json:"changedAt,omitzero"`
 	HasObject bool      `json:"object,omitempty"`
+	// OldBytes are those at the block's end that are the object before the update. It costs little there: it is nearly the same.
+	OldBytes int `json:"oldBytes,omitempty"`
 }
 
 // encode gives the change's form on disk.
 func (i *Informer) encode(c *facts) ([]byte, error) {
 	r := record{
 		Kind: c.kind, Op: c.Op, Key: c.Key, UID: c.UID, Version: c.Version, Before: c.Before, Initial: c.Initial, Inferred: c.Inferred,
-		Round: c.Round, Epoch: c.Epoch, Observed: c.Observed, Relist: c.relist, Items: c.items, Losses: c.losses, Unreadable: c.unreadable, For: i.names(c.audience),
+		Round: c.Round, Epoch: c.Epoch, Observed: c.Observed, Relist: c.relist, Items: c.items, Losses: c.losses, Unreadable: c.unreadable,
+		Owners: c.Owners, For: i.names(c.audience),
 	}
 	var raw []byte
 	if c.Object != nil {
 		r.HasObject, r.Manager, r.ChangedAt, raw = true, c.Object.Manager, c.Object.ChangedAt, c.Object.Raw
 	}
-	header, err := json.Marshal(&r)
+	if c.Old != nil {
+		r.OldBytes = len(c.Old.Raw)
+		raw = slices.Concat(raw, c.Old.Raw)
+	}
+	return r.join(raw)
+}
+
+// join makes an entry of a record and the bytes of its objects.
+func (r *record) join(raw []byte) ([]byte, error) {
+	header, err := json.Marshal(r)
 	if err != nil {
 		return nil, fmt.Errorf("encode a change for the log on disk: %w", err)
 	}
@@ -79,14 +95,14 @@ func decodeHeader(position uint64, data []byte) (r record, block []byte, err err
 
 // decode reads a change back. It is for the one listener that reads it.
 func (i *Informer) decode(position uint64, data []byte) (*change, error) {
-	r, block, err := decodeHeader(position, data)
+	r, raw, old, err := split(position, data)
 	if err != nil {
 		return nil, err
 	}
 	c := &change{facts: facts{
 		Change: event.Change{
 			Op: r.Op, Key: r.Key, UID: r.UID, Version: r.Version, Before: r.Before, Initial: r.Initial, Inferred: r.Inferred,
-			Round: r.Round, Epoch: r.Epoch, Observed: r.Observed,
+			Round: r.Round, Epoch: r.Epoch, Observed: r.Observed, Owners: r.Owners,
 		},
 		kind: r.Kind, relist: r.Relist, items: r.Items, losses: r.Losses, unreadable: r.Unreadable, audience: i.audience(r.For), position: position,
 	}}
@@ -98,17 +114,32 @@ func (i *Informer) decode(position uint64, data []byte) (*change, error) {
 	if !r.HasObject {
 		return c, nil
 	}
-	raw, err := s2.Decode(nil, block)
-	if err != nil {
-		return nil, fmt.Errorf("entry %d: %w: %w", position, errRecord, err)
-	}
 	obj, err := resource.Parse(raw, resource.ParseOptions{Type: i.cfg.Type, KeepManagedFields: true})
 	if err != nil {
 		return nil, fmt.Errorf("entry %d: %w: %w", position, errRecord, err)
 	}
 	obj.Manager, obj.ChangedAt = r.Manager, r.ChangedAt
 	c.Object = obj
+	if r.OldBytes > 0 {
+		c.Old = &resource.Object{Raw: slices.Clone(old), Meta: resource.Meta{Version: r.Before}} // payloads are made of its bytes alone
+	}
 	return c, nil
+}
+
+// split takes an entry apart: the record, and the bytes of the object and of the one before it.
+func split(position uint64, data []byte) (r record, raw, old []byte, err error) {
+	r, block, err := decodeHeader(position, data)
+	if err != nil || !r.HasObject {
+		return r, nil, nil, err
+	}
+	if raw, err = s2.Decode(nil, block); err != nil {
+		return r, nil, nil, fmt.Errorf("entry %d: %w: %w", position, errRecord, err)
+	}
+	if r.OldBytes < 0 || r.OldBytes > len(raw) {
+		return r, nil, nil, fmt.Errorf("entry %d: %w", position, errRecord)
+	}
+	now := len(raw) - r.OldBytes
+	return r, raw[:now], raw[now:], nil
 }
 
 // names are the sinks of an audience; none for everyone.

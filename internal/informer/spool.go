@@ -142,7 +142,7 @@ func (i *Informer) handToDisk(work []pending, encoded [][]byte) {
 		c.spooled.Store(true)
 		s := checkpoint.Spooled{Seq: f.seq, Entry: store.LogEntry{Position: f.position, Data: encoded[n]}, Key: f.Key}
 		if f.leavesState() {
-			s.State = new(f.settled())
+			s.State = i.spoolStateLocked(c, f)
 		}
 		spooled = append(spooled, s)
 		entries = append(entries, s.Entry)

@@ -93,7 +93,7 @@ func (r *Reflector) understand(ctx context.Context, err error, raw []byte, at in
 func (r *Reflector) unreadable(e *unreadableError, raw []byte, at int64) *resource.Unreadable {
 	reason := whyUnreadable(e.err)
 	syntax, isSyntax := errors.AsType[*jsontext.SyntacticError](e.err)
-	if isSyntax && r.cfg.Parse.Redactor.Applies(r.cfg.Type) {
+	if isSyntax && r.cfg.Parse.Redacts() {
 		e.err = fmt.Errorf("%w: near byte %d of the answer", resource.ErrSyntax, syntax.ByteOffset) // its text quotes the input
 	}
 	raw = raw[:min(len(raw), int(r.cfg.MaxFrame))]
@@ -109,7 +109,7 @@ func (r *Reflector) unreadable(e *unreadableError, raw []byte, at int64) *resour
 	case unreadableUnexpected:
 		stable = 0
 	}
-	u := resource.NewUnreadable(r.cfg.Type, r.cfg.Parse.Redactor, raw, stable, r.version)
+	u := resource.NewUnreadable(&r.cfg.Parse, raw, stable, r.version)
 	u.Reason = reason
 	if !u.Withheld {
 		u.Message = e.err.Error()

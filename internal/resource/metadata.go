@@ -38,7 +38,7 @@ func (p *parser) metadataMember(key []byte, opts *ParseOptions) {
 		p.readOwners()
 	case "managedFields":
 		p.once(fieldManaged, "metadata.managedFields")
-		p.managedFields(!opts.KeepManagedFields)
+		p.managedFields(!opts.KeepManagedFields || opts.Redacts())
 	case "annotations":
 		p.annotations(opts)
 	default:

@@ -25,8 +25,27 @@ type ParseOptions struct {
 	Type Type
 	// KeepManagedFields leaves metadata.managedFields in; by default they are cut, after Meta was read from them.
 	KeepManagedFields bool
-	// Redactor replaces values in objects that hold secrets; nil leaves them.
+	// Redactor replaces values in objects that hold secrets; nil leaves them. Their managed fields are cut in any case.
 	Redactor *Redactor
+	// Rules take further values out, of objects of any kind; nil for none. With them managed fields are cut: they repeat values of lists.
+	Rules *Rules
+}
+
+// Redacts says whether objects hold values that nobody may see.
+func (o *ParseOptions) Redacts() bool { return o.Rules != nil || o.Redactor.Applies(o.Type) }
+
+// secretKey is the redactor that there is, where Redacts is true.
+func (o *ParseOptions) secretKey() *Redactor {
+	if o.Redactor != nil {
+		return o.Redactor
+	}
+	return o.Rules.redactor
+}
+
+// Again are the options for what was parsed before and comes back from disk: it is redacted once more, by rules that may be others now.
+func (o ParseOptions) Again() ParseOptions {
+	o.KeepManagedFields, o.Redactor, o.Rules = true, o.Redactor.Again(), o.Rules.Again()
+	return o
 }
 
 // Parse makes an Object of its JSON, which was validated before. It goes over the bytes once, with members in any order,
@@ -38,7 +57,11 @@ func Parse(raw []byte, opts ParseOptions) (*Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.object(at, &opts), nil
+	obj := p.object(at, &opts)
+	if opts.Rules != nil {
+		return opts.Rules.apply(obj, opts.Type)
+	}
+	return obj, nil
 }
 
 // parser is what one pass over an object finds.

@@ -20,7 +20,7 @@ type Unreadable struct {
 	// Size is how many bytes there were. Where Partial is set, there were more, or where it ends can't be told.
 	Size    int  `json:"size"`
 	Partial bool `json:"partial,omitempty"`
-	// Withheld: objects of this type hold secrets, and where they stand in these bytes nobody knows.
+	// Withheld: objects of this type hold values to be redacted, and where they stand in these bytes nobody knows.
 	Withheld bool `json:"withheld,omitempty"`
 	// Digest is the SHA-256 of what was read, in hex; where Withheld is set, a keyed one, of which nobody can guess values.
 	Digest string `json:"digest"`
@@ -33,11 +33,11 @@ const Whole = -1
 
 // NewUnreadable keeps what may be kept of raw. stable is how many of its bytes will be there too when the same comes again, or Whole; after
 // is the version after which it came.
-func NewUnreadable(t Type, r *Redactor, raw []byte, stable int, after Version) *Unreadable {
-	u := &Unreadable{Size: len(raw), Withheld: r.Applies(t), Partial: stable != Whole}
+func NewUnreadable(opts *ParseOptions, raw []byte, stable int, after Version) *Unreadable {
+	u := &Unreadable{Size: len(raw), Withheld: opts.Redacts(), Partial: stable != Whole}
 	digest := sha256Hex
 	if u.Withheld {
-		digest = r.digest
+		digest = opts.secretKey().digest
 	} else {
 		u.Raw = bytes.Clone(raw[:min(len(raw), MaxUnreadable)])
 	}

@@ -19,12 +19,13 @@ const (
 	spaceLog       = 'l' // position -> a change of the log
 	spaceCursor    = 'c' // listener -> where it stands in the log
 	spaceSink      = 's' // sink -> where its broker's log is to be read from after a crash
+	spaceRedaction = 'x' // -> what was taken out of the bodies and the log
 	spaceMark      = 'm' // object key -> nothing: listed since the last ReplaceBegin
 	spaceAnnounced = 'a' // object key, uid -> an announcement
 )
 
 // unitSpaces are all spaces whose keys begin with an informer's number: what a reset empties.
-var unitSpaces = []byte{spacePosition, spaceRecord, spaceBody, spaceEpoch, spaceTombstone, spaceLog, spaceCursor, spaceMark, spaceAnnounced}
+var unitSpaces = []byte{spacePosition, spaceRecord, spaceBody, spaceEpoch, spaceTombstone, spaceLog, spaceCursor, spaceRedaction, spaceMark, spaceAnnounced}
 
 func metaKey(name string) []byte { return append([]byte{spaceMeta}, name...) }
 

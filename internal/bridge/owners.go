@@ -1,0 +1,59 @@
+package bridge
+
+import (
+	"strings"
+
+	"github.com/kubebridge/bridge/internal/resource"
+)
+
+// maxOwners bounds a chain: nothing keeps objects from owning each other.
+const maxOwners = 8
+
+// owners is the chain from an object to its top controller, as far as the owners' resources are followed and known. It may be called
+// while the bridge runs, from anywhere.
+func (b *Bridge) owners(obj *resource.Object) []resource.Owner {
+	var chain []resource.Owner
+	for meta := &obj.Meta; meta != nil && len(chain) < maxOwners; {
+		owner, ok := controllerOf(meta)
+		if !ok {
+			return chain
+		}
+		chain = append(chain, owner)
+		meta = b.known(owner, obj.Namespace)
+	}
+	return chain
+}
+
+// controllerOf is the owner that manages an object. Its strings do not share the object's memory.
+func controllerOf(meta *resource.Meta) (resource.Owner, bool) {
+	for _, o := range meta.Owners {
+		if o.Controller {
+			return resource.Owner{
+				APIVersion: strings.Clone(o.APIVersion), Kind: strings.Clone(o.Kind), Name: strings.Clone(o.Name), UID: strings.Clone(o.UID), Controller: true,
+			}, true
+		}
+	}
+	return resource.Owner{}, false
+}
+
+// known is what some unit knows of an owner, nil when none does.
+func (b *Bridge) known(o resource.Owner, namespace string) *resource.Meta {
+	group, _, found := strings.Cut(o.APIVersion, "/")
+	if !found {
+		group = ""
+	}
+	for _, u := range b.units {
+		t := u.cfg.Type
+		if t.Group != group || t.Kind != o.Kind || u.cfg.Namespace != "" && u.cfg.Namespace != namespace {
+			continue
+		}
+		key := resource.MakeKey("", o.Name)
+		if t.Namespaced {
+			key = resource.MakeKey(namespace, o.Name)
+		}
+		if obj, err := u.indexer.Object(key); err == nil && obj != nil && obj.UID == o.UID {
+			return &obj.Meta
+		}
+	}
+	return nil
+}

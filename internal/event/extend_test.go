@@ -1,0 +1,52 @@
+package event_test
+
+import (
+	"testing"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/resource"
+)
+
+func TestAttributesOfOnesOwn(t *testing.T) {
+	lift := func(name, text string) event.Lift {
+		p, err := resource.ParsePath(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return event.Lift{Name: name, Path: p}
+	}
+	m := newMaker(t, event.MakerConfig{Type: deployments, Lifts: []event.Lift{
+		lift("team", `metadata.labels["x.io/team"]`), lift("replicas", "spec.replicas"), lift("paused", "spec.paused"),
+		lift("missing", "spec.missing"), lift("list", "spec.list"), lift("bad", "spec.bad"), lift("null", "spec.null"),
+	}})
+	c := event.Change{Op: event.Added, Key: "shop/web", UID: "u", Version: "1", Object: &resource.Object{Raw: []byte(
+		`{"metadata":{"labels":{"x.io/team":"a\u0062"}},"spec":{"replicas":3,"paused":true,"list":[1],"bad":"a\u0000b","null":null}}`)}}
+	e := m.Object(&c)
+	_, got := attributes(&e)
+	for name, want := range map[string]string{"team": "ab", "replicas": "3", "paused": "true", "missing": "", "list": "", "bad": "", "null": ""} {
+		if got[name] != want {
+			t.Errorf("%s: %q, want %q", name, got[name], want)
+		}
+	}
+	template, err := event.ParseTemplate("k8s.{attributes.team}.{name}.{attributes.missing}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if subject := string(template.Append(nil, &e, event.AppendSubjectToken)); subject != "k8s.ab.web.-" {
+		t.Error(subject)
+	}
+	if pattern := template.Pattern("*", nil, event.AppendSubjectToken); pattern != "k8s.*.*.*" {
+		t.Error(pattern)
+	}
+	if _, err := event.ParseTemplate("k8s.{attributes.Team}"); err == nil {
+		t.Error("a template may name what can't be an attribute")
+	}
+}
+
+func TestNamesOfAttributes(t *testing.T) {
+	for name, ok := range map[string]bool{"team": true, "team2": true, "Team": false, "my-team": false, "2team": false, "": false, "id": false, "owners": false, "abcdefghijklmnopqrstu": false} {
+		if err := event.CheckAttribute(name); (err == nil) != ok {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package informer
+
+import (
+	"time"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/store"
+)
+
+// Selector decides which changes of objects are sent: *filter.Filter.
+type Selector interface {
+	// Rejects says why a change is kept back, "" when it is sent. An error is counted and logged, and keeps nothing back.
+	Rejects(c *event.Change) (reason string, err error)
+	// NeedsOld says whether updates have to come with the old object.
+	NeedsOld() bool
+}
+
+// complainEvery bounds how often the log tells that a selector fails; the metrics count each time.
+const complainEvery = time.Minute
+
+// selection asks one selector and keeps account. It is owned by the controller.
+type selection struct {
+	selector Selector
+	sink     string // "" for that of the informer
+	told     time.Time
+}
+
+// selectListeners takes out of a change's audience who does not want it.
+func (c *controller) selectListeners(ch *change) {
+	if c.selection.selector != nil && c.rejects(&c.selection, ch) {
+		ch.audience = 0
+		return
+	}
+	for _, l := range c.listeners {
+		if l.selection.selector != nil && ch.audience&l.bit != 0 && c.rejects(&l.selection, ch) {
+			ch.audience &^= l.bit
+		}
+	}
+}
+
+func (c *controller) rejects(s *selection, ch *change) bool {
+	reason, err := s.selector.Rejects(&ch.Change)
+	if err != nil {
+		c.metrics.filterErrors.WithLabelValues(s.sink).Inc()
+		if c.now.Sub(s.told) >= complainEvery {
+			s.told = c.now
+			c.logger.Warn("a filter failed, so its event is sent; further failures are counted", "key", ch.Key, "version", ch.Version, "sink", s.sink, "err", err)
+		}
+	}
+	if reason != "" {
+		c.metrics.filtered.WithLabelValues(s.sink, reason).Inc()
+	}
+	return reason != ""
+}
+
+// begun notes a change that is on its way to some.
+func (c *controller) begun(ch *change) {
+	if ch.leavesState() {
+		c.settling.Lock()
+		defer c.settling.Unlock()
+		c.order.begin(ch)
+	}
+}
+
+// keptBack settles a change that nobody wants.
+func (c *controller) keptBack(ch *change) {
+	if n := len(c.news); n > 0 && c.news[n-1].Seq == ch.number {
+		c.news = c.news[:n-1] // nobody is told of it, so nobody has to be told that it is gone
+	}
+	c.cfg.Tracker.Hold(ch.seq, 1)
+	if !ch.leavesState() {
+		c.cfg.Tracker.SettleMark(ch.seq)
+		return
+	}
+	c.settling.Lock()
+	defer c.settling.Unlock()
+	c.order.begin(ch)
+	c.settleStateLocked(ch)
+}
+
+// settleStateLocked tells the tracker that a change is settled, and the state that its object has by that.
+func (i *Informer) settleStateLocked(c *change) {
+	if i.order == nil {
+		i.cfg.Tracker.Settle(c.seq, c.Key, c.settled())
+	} else if state, ok := i.order.end(c); ok {
+		i.cfg.Tracker.Settle(c.seq, c.Key, state)
+	} else {
+		i.cfg.Tracker.SettleMark(c.seq)
+	}
+}
+
+// spoolStateLocked is the state that an object has by a change that goes to disk; nil when an earlier one is still on its way.
+func (i *Informer) spoolStateLocked(c *change, f *facts) *store.Settled {
+	if i.order == nil {
+		return new(f.settled())
+	}
+	if state, ok := i.order.end(c); ok {
+		return &state
+	}
+	return nil
+}

@@ -1,0 +1,66 @@
+package resource_test
+
+import (
+	"testing"
+
+	"github.com/kubebridge/bridge/internal/resource"
+)
+
+func TestPathsAreReadAsTheyAreWritten(t *testing.T) {
+	for text, want := range map[string]string{
+		"spec":                              "",
+		"status.conditions.*.lastHeartbeat": "",
+		"*":                                 "",
+		"a[*].b":                            "a.*.b",
+		`metadata.annotations["x.io/y"].z`:  "",
+		`metadata.annotations['x.io/y']`:    `metadata.annotations["x.io/y"]`,
+		`a["*"]`:                            "",
+		`["a.b"].c`:                         "",
+	} {
+		p, err := resource.ParsePath(text)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if want == "" {
+			want = text
+		}
+		if p.String() != want {
+			t.Errorf("%s became %s", text, p)
+		}
+	}
+	for _, bad := range []string{"", ".", "a.", ".a", "a..b", "a[", "a[0]", `a["b]`, `a["b"]c`, `a[""]`, "a]b", `a"b`} {
+		if p, err := resource.ParsePath(bad); err == nil {
+			t.Errorf("%q was read as %s", bad, p)
+		}
+	}
+}
+
+func TestAPathReachesAPlaceAndWhatIsAroundIt(t *testing.T) {
+	for text, want := range map[string]bool{
+		"metadata.name": true, "metadata": true, "*": true, "*.name": true, "metadata.*": true,
+		"metadata.name.x": false, "metadata.uid": false, "spec.*": false, "*.uid": false,
+	} {
+		if got := mustPath(t, text).Reaches("metadata", "name"); got != want {
+			t.Errorf("%s: %v", text, got)
+		}
+	}
+}
+
+func TestAPathFindsAValue(t *testing.T) {
+	raw := []byte(`{"metadata":{"labels":{"a.b/c":"x"},"\u006eame":"n"}}`)
+	for text, want := range map[string]string{`metadata.labels["a.b/c"]`: `"x"`, "metadata.name": `"n"`, "metadata.name.x": "", "spec": ""} {
+		if got := string(mustPath(t, text).Find(raw)); got != want {
+			t.Errorf("%s: %s", text, got)
+		}
+	}
+}
+
+func mustPath(t testing.TB, text string) resource.Path {
+	t.Helper()
+	p, err := resource.ParsePath(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}

@@ -1,0 +1,106 @@
+package resource
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Rules take values out of objects of any kind, before anything else sees them. They are immutable and safe for concurrent use.
+type Rules struct {
+	redactor *Redactor
+	redact   *Paths
+	drop     *Paths
+	env      bool
+}
+
+// RulesConfig says what to take out. Neither redact nor drop may reach what identifies an object: see CheckRule.
+type RulesConfig struct {
+	// Redactor makes the fingerprints; required.
+	Redactor *Redactor
+	// Redact are the paths whose values, whatever kind they are of, are replaced by a fingerprint.
+	Redact []Path
+	// Drop are the paths whose members or items are cut out.
+	Drop []Path
+	// Env replaces the values of environment variables of containers whose name or value looks like a secret.
+	Env bool
+}
+
+// NewRules makes the Rules; nil when there is nothing to take out.
+func NewRules(cfg RulesConfig) (*Rules, error) {
+	if len(cfg.Redact) == 0 && len(cfg.Drop) == 0 && !cfg.Env {
+		return nil, nil
+	}
+	if cfg.Redactor == nil {
+		return nil, errors.New("rules of redaction need a redactor")
+	}
+	for _, p := range slices.Concat(cfg.Redact, cfg.Drop) {
+		if err := CheckRule(p); err != nil {
+			return nil, err
+		}
+	}
+	copies := Path{steps: []step{{name: "metadata"}, {name: "annotations"}}}
+	redact := slices.Clone(cfg.Redact)
+	for _, name := range annotationsWithCopies { // what is taken out of the object is in its copies too
+		redact = append(redact, Path{steps: slices.Concat(copies.steps, []step{{name: name}})})
+	}
+	return &Rules{redactor: cfg.Redactor, redact: NewPaths(redact...), drop: NewPaths(cfg.Drop...), env: cfg.Env}, nil
+}
+
+// Again is for objects that were redacted before, as Redactor.Again is.
+func (r *Rules) Again() *Rules {
+	if r == nil {
+		return nil
+	}
+	again := *r
+	again.redactor = r.redactor.Again()
+	return &again
+}
+
+// identity is what an object can't do without.
+var identity = [][]string{
+	{"kind"}, {"apiVersion"}, {"metadata", "name"}, {"metadata", "namespace"}, {"metadata", "uid"}, {"metadata", "resourceVersion"},
+}
+
+// CheckRule refuses a path that may lead to what identifies an object.
+func CheckRule(p Path) error {
+	for _, names := range identity {
+		if p.Reaches(names...) {
+			return fmt.Errorf("path %q reaches %s, which every event is made of", p, strings.Join(names, "."))
+		}
+	}
+	return nil
+}
+
+// apply makes the object without what the rules take out. Its metadata stays: the time, the manager, and what else was read before.
+func (r *Rules) apply(obj *Object, t Type) (*Object, error) {
+	raw, err := r.rewrite(obj.Raw)
+	if err != nil {
+		return nil, err
+	}
+	out, err := Parse(raw, ParseOptions{Type: t})
+	if err != nil {
+		return nil, fmt.Errorf("%w: what the rules leave of the object: %w", ErrRedact, err)
+	}
+	out.Manager, out.ChangedAt = strings.Clone(obj.Manager), obj.ChangedAt // of managedFields, which are cut by now
+	return out, nil
+}
+
+// rewrite gives the JSON without what the rules take out, otherwise byte-equal.
+func (r *Rules) rewrite(raw []byte) ([]byte, error) {
+	w := rewriter{scanner: scanner{b: raw}, redactor: r.redactor, out: make([]byte, 0, len(raw)+len(raw)/8)}
+	at := place{redact: r.redact, drop: r.drop}
+	if r.env {
+		at.env = envAnywhere
+	}
+	w.value(at)
+	if w.err == nil && w.peek() != 0 {
+		w.failSyntax()
+	}
+	if w.err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrRedact, w.err)
+	}
+	w.copyTo(len(raw))
+	return slices.Clip(w.out), nil
+}

@@ -1,0 +1,87 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+)
+
+// Redaction names what was taken out of the informer's bodies and log; "" for nothing.
+func (ix *Indexer) Redaction() (string, error) {
+	value, err := ix.db.get(prefix(spaceRedaction, ix.id))
+	return string(value), wrap(err)
+}
+
+// SetRedaction notes it, durably.
+func (ix *Indexer) SetRedaction(name string) error {
+	return wrap(ix.db.set(prefix(spaceRedaction, ix.id), []byte(name)))
+}
+
+// Rewrite makes all bodies, those of announcements too, and all entries of the log anew, and has nothing of what they were left on disk when it returns nil, but for
+// what the file system keeps. It is for an Indexer that nothing else uses yet.
+func (ix *Indexer) Rewrite(body, entry func([]byte) ([]byte, error)) error {
+	stored := func(stored []byte) ([]byte, error) {
+		raw, err := ix.db.bodies.decode(stored)
+		if err != nil {
+			return nil, err
+		}
+		if raw, err = body(raw); err != nil {
+			return nil, err
+		}
+		return ix.db.bodies.encode(nil, raw), nil
+	}
+	announced := func(value []byte) ([]byte, error) {
+		_, tail, err := parseAnnouncement("", value)
+		if err != nil || len(tail) == 0 {
+			return value, err
+		}
+		anew, err := stored(tail)
+		return append(bytes.Clone(value[:len(value)-len(tail)]), anew...), err
+	}
+	spaces := map[byte]func([]byte) ([]byte, error){spaceBody: stored, spaceLog: entry, spaceAnnounced: announced}
+	for space, anew := range spaces {
+		if err := ix.rewrite(space, anew); err != nil {
+			return err
+		}
+	}
+	for space := range spaces {
+		begin := prefix(space, ix.id)
+		if err := ix.db.pebble.Compact(context.Background(), begin, after(begin), false); err != nil {
+			return wrap(err)
+		}
+	}
+	return nil
+}
+
+// rewrite replaces every value of a space that comes out different.
+func (ix *Indexer) rewrite(space byte, anew func([]byte) ([]byte, error)) error {
+	it, err := ix.iterator(space)
+	if err != nil {
+		return err
+	}
+	defer it.Close()
+	b := ix.db.NewBatch()
+	for it.First(); it.Valid(); it.Next() {
+		value, err := anew(it.Value())
+		if err != nil {
+			return errors.Join(err, b.batch.Close())
+		}
+		if !bytes.Equal(value, it.Value()) {
+			b.put(bytes.Clone(it.Key()), value)
+		}
+		const enough = 8 << 20
+		if b.Len() > enough {
+			if err := b.Commit(); err != nil {
+				return err
+			}
+			b = ix.db.NewBatch()
+		}
+	}
+	if err := it.Error(); err != nil {
+		return errors.Join(wrap(err), b.batch.Close())
+	}
+	if err := b.Commit(); err != nil {
+		return err
+	}
+	return wrap(ix.db.pebble.Flush())
+}
