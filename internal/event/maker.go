@@ -29,9 +29,10 @@ type MakerConfig struct {
 
 // Maker makes events of changes. It is immutable and may be used concurrently.
 type Maker struct {
-	cfg    MakerConfig
-	source string
-	types  map[Op]string
+	cfg     MakerConfig
+	source  string
+	types   map[Op]string
+	phrases phrases
 }
 
 // Change is what happened to an object.
@@ -68,7 +69,7 @@ func NewMaker(cfg MakerConfig) (*Maker, error) {
 	if cfg.Types = cmp.Or(cfg.Types, TypesBridge); cfg.Types != TypesBridge && cfg.Types != TypesKnative {
 		return nil, fmt.Errorf("types %q: there are %s and %s", cfg.Types, TypesBridge, TypesKnative)
 	}
-	return &Maker{cfg: cfg, source: "/clusters/" + cfg.Cluster, types: typeNames(&cfg)}, nil
+	return &Maker{cfg: cfg, source: "/clusters/" + cfg.Cluster, types: typeNames(&cfg), phrases: newPhrases(cfg.Type)}, nil
 }
 
 // NeedsOld says whether the events of updates are made with the old object.
@@ -81,10 +82,11 @@ func (m *Maker) NeedsOld() bool {
 func (m *Maker) Object(c *Change) Event {
 	t := m.cfg.Type
 	namespace, name := c.Key.Split()
+	w := m.words(c, namespace, name)
 	e := Event{
-		ID: inEpoch(m.id(c), c.Epoch), Source: m.source, Type: m.types[c.Op], Subject: t.ObjectPath(c.Key),
-		Time: c.Observed, PartitionKey: partitionKey(t, namespace, name), Sequence: sequence(c.Version),
-		APIVersion: t.APIVersion(), Kind: t.Kind, Resource: t.Resource, Namespace: namespace, Name: name,
+		ID: w.id, Source: m.source, Type: m.types[c.Op], Subject: w.path,
+		Time: c.Observed, PartitionKey: w.key, Sequence: w.sequence,
+		APIVersion: m.phrases.apiVersion, Kind: t.Kind, Resource: t.Resource, Namespace: namespace, Name: name,
 		UID: c.UID, ResourceVersion: string(c.Version), Initial: c.Initial, Inferred: c.Inferred,
 		Cluster: m.cfg.Cluster, Group: t.Group, Version: t.Version, Op: c.Op, Informer: m.cfg.Informer,
 	}
@@ -108,21 +110,6 @@ func (m *Maker) fill(e *Event, c *Change) {
 	e.Extensions = m.extensions(c)
 }
 
-// id of a change. An object dies once, whether the watch or a relist tells; under a selector it may leave more than once, so there the
-// version it had before tells one leaving from the next.
-func (m *Maker) id(c *Change) string {
-	switch {
-	case c.Op == Synced:
-		return c.UID + "/" + string(c.Version) + "/sync/" + strconv.FormatInt(c.Round, 10)
-	case c.Op == Deleted && m.cfg.Selective:
-		return c.UID + "/" + string(c.Before) + "/deleted"
-	case c.Op == Deleted:
-		return c.UID + "/deleted"
-	default:
-		return c.UID + "/" + string(c.Version)
-	}
-}
-
 // inEpoch tells the ids of one epoch from those of another: after a restore of etcd, versions are given out again, for other states, and
 // an object whose delete was undone may be deleted again.
 func inEpoch(id string, epoch int) string {
@@ -132,21 +119,17 @@ func inEpoch(id string, epoch int) string {
 	return id + "/epoch/" + strconv.Itoa(epoch)
 }
 
-// partitionKey is "<resource.group>/<namespace>/<name>": "deployments.apps/shop/web", "nodes//n1".
-func partitionKey(t resource.Type, namespace, name string) string {
-	if t.Group == "" {
-		return t.Resource + "/" + namespace + "/" + name
-	}
-	return t.Resource + "." + t.Group + "/" + namespace + "/" + name
-}
-
 // sequence pads a version to 20 digits, so that sequences sort as text; one that is no number stays as it is.
 func sequence(v resource.Version) string {
+	return padding(v) + string(v)
+}
+
+func padding(v resource.Version) string {
 	const digits = "00000000000000000000"
 	if !v.Ordered() || len(v) >= len(digits) {
-		return string(v)
+		return ""
 	}
-	return digits[len(v):] + string(v)
+	return digits[len(v):]
 }
 
 // gapData is the payload of a gap event.

@@ -1,0 +1,79 @@
+package event
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/kubebridge/bridge/internal/resource"
+)
+
+// words are the attributes of an object's event that have to be put together. They share one string: one allocation for each event.
+type words struct{ id, path, key, sequence string }
+
+// phrases are the parts of words that are the same for all events of a Maker.
+type phrases struct {
+	apiVersion string
+	api        string // "api/v1", "apis/apps/v1"
+	resource   string // "deployments"
+	group      string // "deployments.apps"
+}
+
+func newPhrases(t resource.Type) phrases {
+	p := phrases{apiVersion: t.APIVersion(), resource: t.Resource, group: t.String()}
+	p.api = strings.TrimSuffix(t.CollectionPath(""), "/"+t.Resource)
+	return p
+}
+
+// words makes the words of a change.
+func (m *Maker) words(c *Change, namespace, name string) words {
+	p := &m.phrases
+	var b strings.Builder
+	b.Grow(len(c.UID) + 2*len(c.Version) + len(p.api) + 2*len(namespace) + 2*len(name) + len(p.resource) + len(p.group) + 64)
+	m.writeID(&b, c)
+	id := b.Len()
+	b.WriteString(p.api)
+	if namespace != "" {
+		b.WriteString("/namespaces/")
+		b.WriteString(namespace)
+	}
+	b.WriteByte('/')
+	b.WriteString(p.resource)
+	b.WriteByte('/')
+	b.WriteString(name)
+	path := b.Len()
+	b.WriteString(p.group)
+	b.WriteByte('/')
+	b.WriteString(namespace)
+	b.WriteByte('/')
+	b.WriteString(name)
+	key := b.Len()
+	b.WriteString(padding(c.Version))
+	b.WriteString(string(c.Version))
+	s := b.String()
+	return words{id: s[:id], path: s[id:path], key: s[path:key], sequence: s[key:]}
+}
+
+// writeID writes the id of a change. An object dies once, whether the watch or a relist tells; under a selector it may leave more than
+// once, so there the version it had before tells one leaving from the next. After a restore of etcd, versions are given out again, for other
+// states, and an object whose delete was undone may be deleted again: so ids bear the epoch.
+func (m *Maker) writeID(b *strings.Builder, c *Change) {
+	b.WriteString(c.UID)
+	b.WriteByte('/')
+	switch {
+	case c.Op == Synced:
+		b.WriteString(string(c.Version))
+		b.WriteString("/sync/")
+		b.WriteString(strconv.FormatInt(c.Round, 10))
+	case c.Op == Deleted && m.cfg.Selective:
+		b.WriteString(string(c.Before))
+		b.WriteString("/deleted")
+	case c.Op == Deleted:
+		b.WriteString("deleted")
+	default:
+		b.WriteString(string(c.Version))
+	}
+	if c.Epoch > 0 {
+		b.WriteString("/epoch/")
+		b.WriteString(strconv.Itoa(c.Epoch))
+	}
+}

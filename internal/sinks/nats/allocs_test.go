@@ -1,0 +1,19 @@
+package nats_test
+
+import (
+	"testing"
+
+	"github.com/kubebridge/bridge/internal/sinks/nats"
+	"github.com/kubebridge/bridge/internal/sinks/sinktest"
+)
+
+// The time alone is made anew for each message.
+func TestAMessageCostsOneAllocation(t *testing.T) {
+	for _, encoding := range []string{nats.Binary, nats.Structured} {
+		encode := nats.NewEncodeLoop(encoding)
+		e := sinktest.NewEvent("web", 1, 2<<10)
+		if got := testing.AllocsPerRun(1000, func() { encode(e) }); got > 1 {
+			t.Errorf("%s: %v allocations", encoding, got)
+		}
+	}
+}
