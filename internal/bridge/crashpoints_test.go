@@ -127,8 +127,8 @@ func (c *crash) before(op errorfs.Op) error {
 }
 
 func (c *crash) dieLocked() {
-	if c.life != nil {
-		c.kill()
+	if l := c.running.Load(); l != nil {
+		l.kill()
 	}
 	percent := c.percent
 	if percent == torn {

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -67,13 +68,14 @@ type model struct {
 	recall   bool // the brokers can be read back
 
 	fs      *vfs.MemFS
-	disk    func(vfs.FS) vfs.FS // put between the state and fs; nil for nothing
-	tables  uint64              // bytes after which the state goes from its log into tables
-	life    *life               // the process that runs; nil when none does
-	clean   bool                // the last run ended with everything sent
-	states  []state             // that each run began with
-	rewinds []moment            // of the cluster
-	frozen  bool                // the cluster was rewound and the bridge has not worked through it: versions must not pass its watermark
+	disk    func(vfs.FS) vfs.FS  // put between the state and fs; nil for nothing
+	tables  uint64               // bytes after which the state goes from its log into tables
+	life    *life                // the process that runs; nil when none does
+	running atomic.Pointer[life] // the same, for whoever is not the test itself
+	clean   bool                 // the last run ended with everything sent
+	states  []state              // that each run began with
+	rewinds []moment             // of the cluster
+	frozen  bool                 // the cluster was rewound and the bridge has not worked through it: versions must not pass its watermark
 	causes  map[string]int
 	trace   []string
 }
@@ -218,6 +220,7 @@ func (m *model) start() {
 	l.stop = stop
 	go func() { l.done <- l.bridge.Run(ctx) }()
 	m.life = l
+	m.running.Store(l)
 	m.note("start run %d from %d", len(m.states)-1, m.states[len(m.states)-1].watermark)
 }
 
@@ -261,6 +264,7 @@ func (m *model) stopLife() {
 	if err := m.life.db.Close(); err != nil {
 		m.t.Errorf("close the state: %v", err)
 	}
+	m.running.Store(nil)
 	m.life, m.clean = nil, err == nil
 }
 
@@ -283,8 +287,10 @@ func (m *model) crash() {
 	m.fs = after
 }
 
-func (m *model) kill() {
-	for _, s := range m.life.sessions {
+func (m *model) kill() { m.life.kill() }
+
+func (l *life) kill() {
+	for _, s := range l.sessions {
 		s.kill()
 	}
 }
@@ -296,6 +302,7 @@ func (m *model) end() {
 	if err := m.life.db.Close(); err != nil {
 		m.t.Errorf("close the state: %v", err)
 	}
+	m.running.Store(nil)
 	m.life, m.clean = nil, false
 }
 
