@@ -119,20 +119,7 @@ func TestAnnouncingAgainWritesNothing(t *testing.T) {
 
 // A new object costs its announcement, an fsync of up to 256 of them, and no second body.
 func BenchmarkAnnounceAndSettle(b *testing.B) {
-	db, err := store.Open(store.Options{Dir: b.TempDir()})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer db.Close()
-	ix, err := db.Indexer(store.IndexerConfig{Name: "x", Type: pods})
-	if err != nil {
-		b.Fatal(err)
-	}
-	raw := []byte(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","namespace":"shop","uid":"u","resourceVersion":"1"},"x":"` + strings.Repeat("some text ", 600) + `"}`)
-	obj, err := resource.Parse(raw, resource.ParseOptions{Type: pods})
-	if err != nil {
-		b.Fatal(err)
-	}
+	db, ix, obj := benchState(b)
 	const objects, together = 1024, 256
 	b.ReportAllocs()
 	for n := 0; b.Loop(); n++ {

@@ -376,12 +376,13 @@ func TestTheSecretOfADirectoryStays(t *testing.T) {
 	}
 }
 
-func BenchmarkSettle(b *testing.B) {
+// benchState is a database on disk, and a pod of 6 KB.
+func benchState(b *testing.B) (*store.DB, *store.Indexer, *resource.Object) {
 	db, err := store.Open(store.Options{Dir: b.TempDir()})
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer db.Close()
+	b.Cleanup(func() { _ = db.Close() })
 	ix, err := db.Indexer(store.IndexerConfig{Name: "x", Type: pods})
 	if err != nil {
 		b.Fatal(err)
@@ -391,6 +392,11 @@ func BenchmarkSettle(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
+	return db, ix, obj
+}
+
+func BenchmarkSettle(b *testing.B) {
+	db, ix, obj := benchState(b)
 	const objects = 1000
 	b.ReportAllocs()
 	for b.Loop() {
