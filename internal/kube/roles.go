@@ -1,0 +1,124 @@
+package kube
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Account is whom roles are bound to, and how they are called.
+type Account struct {
+	Role           string // name of the roles and of their bindings
+	Namespace      string // of the service account
+	ServiceAccount string
+}
+
+// Roles are the smallest roles with the given rights and their bindings, as YAML that kubectl apply takes: a ClusterRole for what is
+// needed in all namespaces, and a Role in each namespace for what is needed there only. The same rights give the same text.
+func Roles(rights []Right, to Account) string {
+	var out strings.Builder
+	rights = withoutCovered(rights)
+	for _, namespace := range namespacesOf(rights) {
+		if out.Len() > 0 {
+			out.WriteString("---\n")
+		}
+		writeRole(&out, namespace, rulesOf(rights, namespace), &to)
+	}
+	return out.String()
+}
+
+// withoutCovered leaves out what another right gives as well.
+func withoutCovered(rights []Right) []Right {
+	var needed []Right
+	for i, r := range rights {
+		covered := func(j int) bool {
+			other := rights[j]
+			return i != j && other.Covers(r) && (!r.Covers(other) || j < i)
+		}
+		if !slices.ContainsFunc(indexes(len(rights)), covered) {
+			needed = append(needed, r)
+		}
+	}
+	return needed
+}
+
+func indexes(n int) []int {
+	list := make([]int, n)
+	for i := range list {
+		list[i] = i
+	}
+	return list
+}
+
+// namespacesOf lists the namespaces, "" for all first.
+func namespacesOf(rights []Right) []string {
+	seen := map[string]bool{}
+	for _, r := range rights {
+		seen[r.Namespace] = true
+	}
+	return slices.Sorted(maps.Keys(seen))
+}
+
+// rule is a rule of a role.
+type rule struct {
+	group, name string
+	verbs       string // as YAML
+	resources   []string
+}
+
+// rulesOf puts together what differs in the resource only, in one group and with the same verbs.
+func rulesOf(rights []Right, namespace string) []rule {
+	type object struct{ group, resource, name string }
+	verbs := map[object][]string{}
+	for _, r := range rights {
+		if r.Namespace == namespace {
+			o := object{r.Group, r.Resource, r.Name}
+			verbs[o] = append(verbs[o], r.Verb)
+		}
+	}
+	type same struct{ group, name, verbs string }
+	resources := map[same][]string{}
+	for o, v := range verbs {
+		s := same{o.group, o.name, yamlList(v)}
+		resources[s] = append(resources[s], o.resource)
+	}
+	var rules []rule
+	for s, list := range resources {
+		slices.Sort(list)
+		rules = append(rules, rule{s.group, s.name, s.verbs, list})
+	}
+	slices.SortFunc(rules, func(a, b rule) int {
+		return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.name, b.name), cmp.Compare(a.verbs, b.verbs))
+	})
+	return rules
+}
+
+// yamlList is a list of texts in one line, sorted; quoted, since "*" and "on" are something else in YAML.
+func yamlList(list []string) string {
+	list = slices.Compact(slices.Sorted(slices.Values(list)))
+	quoted := make([]string, len(list))
+	for i, text := range list {
+		quoted[i] = fmt.Sprintf("%q", text)
+	}
+	return "[" + strings.Join(quoted, ", ") + "]"
+}
+
+func writeRole(out *strings.Builder, namespace string, rules []rule, to *Account) {
+	kind, metadata := "ClusterRole", fmt.Sprintf("{name: %q}", to.Role)
+	if namespace != "" {
+		kind, metadata = "Role", fmt.Sprintf("{name: %q, namespace: %q}", to.Role, namespace)
+	}
+	fmt.Fprintf(out, "apiVersion: rbac.authorization.k8s.io/v1\nkind: %s\nmetadata: %s\nrules:\n", kind, metadata)
+	for _, r := range rules {
+		fmt.Fprintf(out, "- apiGroups: [%q]\n  resources: %s\n", r.group, yamlList(r.resources))
+		if r.name != "" {
+			fmt.Fprintf(out, "  resourceNames: [%q]\n", r.name)
+		}
+		fmt.Fprintf(out, "  verbs: %s\n", r.verbs)
+	}
+	fmt.Fprintf(out, "---\napiVersion: rbac.authorization.k8s.io/v1\nkind: %sBinding\nmetadata: %s\n", kind, metadata)
+	fmt.Fprintf(out, "roleRef: {apiGroup: rbac.authorization.k8s.io, kind: %s, name: %q}\n", kind, to.Role)
+	fmt.Fprintf(out, "subjects:\n- {kind: ServiceAccount, namespace: %q, name: %q}\n", to.Namespace, to.ServiceAccount)
+}
