@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,6 +13,7 @@ import (
 	"github.com/kubebridge/bridge/internal/checkpoint"
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/reflector"
+	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/store"
 )
@@ -28,6 +28,13 @@ type Config struct {
 	DB *store.DB
 	// Units are what is watched.
 	Units []UnitConfig
+	// Unknown says of which resources the API server could not tell when Units were made; may be nil.
+	Unknown func(resource.Type) bool
+	// Planner is asked while the bridge runs whether Units is still what there is to watch: units start, move and stop as it
+	// says. nil: they never change.
+	Planner Planner
+	// PlanInterval is how often it is asked without an occasion; default 30 s.
+	PlanInterval time.Duration
 	// Sinks are where it goes.
 	Sinks []SinkConfig
 	// Services run as long as anything else does: an embedded broker.
@@ -65,7 +72,8 @@ type Bridge struct {
 	log        *slog.Logger
 	committer  *checkpoint.Committer
 	publishers map[string]*publisher.Publisher
-	units      []*unit
+	roster     roster
+	changes    *prometheus.CounterVec // of the units, while the bridge runs
 }
 
 // New checks, opens the state of each unit and starts nothing.
@@ -74,10 +82,11 @@ func New(cfg Config) (*Bridge, error) {
 		return nil, errors.New("bridge: client and state database are required")
 	}
 	cfg.Drain = cmp.Or(cfg.Drain, 15*time.Second)
+	cfg.PlanInterval = cmp.Or(cfg.PlanInterval, 30*time.Second)
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	b := &Bridge{cfg: cfg, log: cfg.Log, publishers: map[string]*publisher.Publisher{}}
+	b := &Bridge{cfg: cfg, log: cfg.Log, publishers: map[string]*publisher.Publisher{}, roster: roster{gone: map[string]lastWords{}}, changes: countChanges(cfg.Registerer)}
 	var err error
 	b.committer, err = checkpoint.New(checkpoint.Config{
 		DB: cfg.DB, Interval: cfg.CommitInterval, Log: cfg.Log, Registerer: cfg.Registerer,
@@ -103,7 +112,7 @@ func New(cfg Config) (*Bridge, error) {
 			problems = append(problems, err)
 			continue
 		}
-		b.units = append(b.units, u)
+		b.roster.add(u)
 	}
 	return b, errors.Join(problems...)
 }
@@ -174,7 +183,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 	if err := b.run(ctx); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(b.units, func(u *unit) bool { return !u.informer.Sure() }) {
+	if !b.roster.sure() {
 		return nil // it has not found out what the run before has sent
 	}
 	return b.cfg.DB.EndRun()
@@ -201,8 +210,16 @@ func (b *Bridge) run(ctx context.Context) error {
 	for name, p := range b.publishers {
 		publishing.start("sink "+name, func(ctx context.Context) error { return runSink(ctx, p) })
 	}
-	for _, u := range b.units {
-		units.start("informer "+u.name, func(ctx context.Context) error { return u.run(read, ctx) })
+	start := func(u *unit) {
+		reading := u.begin(read)
+		units.start("informer "+u.name, func(ctx context.Context) error { return u.run(reading, ctx) })
+	}
+	for _, u := range b.roster.all() {
+		start(u)
+	}
+	if b.cfg.Planner != nil {
+		f := &follower{Bridge: b, start: start, previous: Plan{Unknown: b.cfg.Unknown}}
+		units.start("", func(context.Context) error { return f.follow(read) })
 	}
 	services.start("", func(context.Context) error { return b.progress(read) })
 	stopDeadline := context.AfterFunc(read, func() { b.deadline(ctx, hard, failed) })

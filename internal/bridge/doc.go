@@ -5,4 +5,7 @@
 // reflectors stop reading, each FIFO is closed and emptied, the listeners wait until what they passed on is settled, the publishers
 // end, the last commit is written, the services end. All that under the drain deadline: when it passes, what is not settled stays
 // behind the watermark and is sent after the next start.
+//
+// With a Planner, units come and go while the bridge runs (follow.go), on the same road: one that stops reads no more, settles everything that
+// it has read, and leaves its state on disk; one that starts takes up what is there under its name. The others are not touched.
 package bridge

@@ -42,7 +42,7 @@ func (b *Bridge) known(o resource.Owner, namespace string) *resource.Meta {
 	if !found {
 		group = ""
 	}
-	for _, u := range b.units {
+	for _, u := range b.roster.all() {
 		t := u.cfg.Type
 		if t.Group != group || t.Kind != o.Kind || u.cfg.Namespace != "" && u.cfg.Namespace != namespace {
 			continue

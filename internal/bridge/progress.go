@@ -14,14 +14,14 @@ func (b *Bridge) progress(ctx context.Context) error {
 	defer tick.Stop()
 	told := began
 	for {
-		synced, listed := b.populated()
-		if synced == len(b.units) {
+		synced, resources, listed := b.populated()
+		if synced == resources {
 			b.log.Info("all resources are in step with the API server", "resources", synced, "objects", listed, "took", time.Since(began).Round(time.Millisecond).String())
 			return nil
 		}
 		if time.Since(told) >= progressInterval {
 			told = time.Now()
-			b.log.Info("getting in step with the API server", "resources", len(b.units), "in_step", synced, "objects", listed)
+			b.log.Info("getting in step with the API server", "resources", resources, "in_step", synced, "objects", listed)
 		}
 		select {
 		case <-ctx.Done():
@@ -31,14 +31,15 @@ func (b *Bridge) progress(ctx context.Context) error {
 	}
 }
 
-// populated says how many units are in step, and how many objects were listed.
-func (b *Bridge) populated() (synced, listed int) {
-	for _, u := range b.units {
+// populated says how many units are in step, of how many, and how many objects were listed.
+func (b *Bridge) populated() (synced, resources, listed int) {
+	units := b.roster.all()
+	for _, u := range units {
 		s := u.status()
 		listed += s.Listed
 		if s.Synced {
 			synced++
 		}
 	}
-	return synced, listed
+	return synced, len(units), listed
 }

@@ -24,10 +24,16 @@ func (r Reason) String() string { return r.Component + ": " + r.Message }
 // more than its limit, every sink connected, and the last commit written.
 func (b *Bridge) Ready() []Reason {
 	var reasons []Reason
-	for _, u := range b.units {
-		if message := u.notReady(); message != "" {
-			reasons = append(reasons, Reason{Component: "informer " + u.name, Message: message})
+	note := func(name, message string) {
+		if message != "" {
+			reasons = append(reasons, Reason{Component: "informer " + name, Message: message})
 		}
+	}
+	for _, u := range b.roster.all() {
+		note(u.name, u.notReady())
+	}
+	for _, u := range b.roster.lost() {
+		note(u.name, u.notReady)
 	}
 	for name, p := range b.publishers {
 		if s := p.Status(); !s.Connected {
@@ -44,8 +50,18 @@ func (b *Bridge) Ready() []Reason {
 // stallSlack is for a watch that was cut by the watchdog and is being opened again, where its silence means nothing.
 const stallSlack = 30 * time.Second
 
-// notReady says why the unit is not ready; "" when it is.
+// notReady says why the unit is not ready; "" when it is, or has nothing to be in step with.
 func (u *unit) notReady() string {
+	switch u.leaving() {
+	case leavingGone:
+		if u.cfg.Named {
+			return errGone.Error() + "; it is watched again when it is served again"
+		}
+		return ""
+	case leavingToMove:
+		return errMoves.Error() + ": what was read is being sent"
+	case staying:
+	}
 	r, i := u.reflector.Status(), u.informer.Status()
 	switch quiet := r.Quiet(); {
 	case r.LastError != "":

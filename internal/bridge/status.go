@@ -16,11 +16,13 @@ type Status struct {
 
 // UnitStatus is one resource of an informer.
 type UnitStatus struct {
-	Informer  string `json:"informer"`
-	Resource  string `json:"resource"`
-	Namespace string `json:"namespace,omitempty"`
-	Phase     string `json:"phase"`
-	Synced    bool   `json:"synced"`
+	Informer string `json:"informer"`
+	Resource string `json:"resource"`
+	// APIVersion is the version of the API that it is watched in.
+	APIVersion string `json:"apiVersion"`
+	Namespace  string `json:"namespace,omitempty"`
+	Phase      string `json:"phase"`
+	Synced     bool   `json:"synced"`
 	// Version last read, and the watermark, from which a restart resumes.
 	Version   string    `json:"version"`
 	Watermark string    `json:"watermark"`
@@ -69,8 +71,11 @@ func (b *Bridge) Status() Status {
 	if err := b.stateErr(); err != nil {
 		s.State.CommitError = err.Error()
 	}
-	for _, u := range b.units {
+	for _, u := range b.roster.all() {
 		s.Informers = append(s.Informers, u.status())
+	}
+	for _, u := range b.roster.lost() {
+		s.Informers = append(s.Informers, u.status)
 	}
 	for _, sc := range b.cfg.Sinks {
 		s.Sinks = append(s.Sinks, SinkStatus{Name: sc.Name, Status: b.publishers[sc.Name].Status()})
@@ -81,7 +86,7 @@ func (b *Bridge) Status() Status {
 func (u *unit) status() UnitStatus {
 	r, c, f, i := u.reflector.Status(), u.tracker.Status(), u.fifo.Stats(), u.informer.Status()
 	s := UnitStatus{
-		Informer: u.cfg.Informer, Resource: u.cfg.Type.String(), Namespace: u.cfg.Namespace,
+		Informer: u.cfg.Informer, Resource: u.cfg.Type.String(), APIVersion: u.cfg.Type.APIVersion(), Namespace: u.cfg.Namespace,
 		Phase: string(r.Phase), Synced: r.Synced && u.informer.HasSynced(), Version: string(r.Version), Watermark: string(c.Watermark),
 		LastSeen: r.LastSeen, LastError: r.LastError, RelistReasons: r.Relists, Listed: r.Items,
 		QueuedObjects: f.Entries, QueuedBytes: f.Bytes, LogChanges: i.LogChanges, LogBytes: i.LogBytes, SpoolBytes: i.DiskBytes,
@@ -90,6 +95,9 @@ func (u *unit) status() UnitStatus {
 	}
 	for _, n := range r.Relists {
 		s.Relists += n
+	}
+	if u.leaving() == leavingGone {
+		s.Phase, s.LastError = string(leavingGone), errGone.Error()
 	}
 	for _, l := range i.Listeners {
 		s.InFlight[l.Sink], s.Dropped[l.Sink], s.OldestSeconds[l.Sink] = l.InFlight, l.Dropped, age(l.Oldest).Seconds()

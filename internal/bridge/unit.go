@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -32,8 +33,10 @@ const (
 // UnitConfig is one resource of one informer, in one namespace or all. Zero values mean the documented default.
 type UnitConfig struct {
 	// Informer is its name in the configuration; it is part of every message id.
-	Informer      string
-	Type          resource.Type
+	Informer string
+	Type     resource.Type
+	// Named says that the configuration names the resource, rather than everything there is: its absence is a fault.
+	Named         bool
 	Namespace     string // "" for all
 	LabelSelector string
 	FieldSelector string
@@ -98,11 +101,17 @@ type unit struct {
 	informer  *informer.Informer
 	reflector *reflector.Reflector
 	watchdog  time.Duration
+	metrics   *scopedRegisterer // nil for none
+	ended     chan struct{}     // closed when run has returned
+
+	mu   sync.Mutex // guards all below
+	why  leaving
+	stop context.CancelCauseFunc // of reading
 }
 
 // newUnit opens the unit's state and connects its stages.
 func (b *Bridge) newUnit(cfg UnitConfig) (*unit, error) {
-	u := &unit{cfg: cfg, name: cfg.Name()}
+	u := &unit{cfg: cfg, name: cfg.Name(), ended: make(chan struct{})}
 	u.log = b.log.With("informer", cfg.Informer)
 	if cfg.Namespace != "" {
 		u.log = u.log.With("namespace", cfg.Namespace)
@@ -110,9 +119,14 @@ func (b *Bridge) newUnit(cfg UnitConfig) (*unit, error) {
 	reg := labelled(b.cfg.Registerer, prometheus.Labels{
 		"informer": cfg.Informer, "resource": cfg.Type.String(), "namespace": cfg.Namespace,
 	})
+	if reg != nil {
+		u.metrics = &scopedRegisterer{Registerer: reg}
+		reg = u.metrics
+	}
 	steps := []func(*Bridge, prometheus.Registerer) error{u.openState, u.addFIFO, u.addInformer, u.addReflector}
 	for _, step := range steps {
 		if err := step(b, reg); err != nil {
+			u.metrics.end()
 			return nil, fmt.Errorf("informer %s: %w", u.name, err)
 		}
 	}
@@ -237,8 +251,34 @@ func (u *unit) from() resource.Version {
 	return u.tracker.Status().Watermark
 }
 
+// begin gives the context for reading; leave ends it.
+func (u *unit) begin(read context.Context) context.Context {
+	read, stop := context.WithCancelCause(read)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.stop = stop
+	return read
+}
+
+// leave stops the unit while the others go on: it reads no more, and ends when everything read is settled.
+func (u *unit) leave(why leaving, cause error) {
+	u.mu.Lock()
+	u.why = why
+	stop := u.stop
+	u.mu.Unlock()
+	stop(cause)
+}
+
+// leaving says why the unit is being stopped, if it is.
+func (u *unit) leaving() leaving {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.why
+}
+
 // run reads until read ends, and then until everything read is settled, or until hard ends.
 func (u *unit) run(read, hard context.Context) error {
+	defer close(u.ended)
 	read, stop := context.WithCancelCause(read)
 	done := make(chan error, 1)
 	go func() {

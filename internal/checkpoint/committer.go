@@ -70,13 +70,15 @@ func (c *Committer) Track(ix *store.Indexer) (*Tracker, error) {
 	return t, nil
 }
 
-// Untrack ends it: what is settled by then is committed, what settles later is not.
+// Untrack ends it: what is settled by then is committed, what settles later is not. After an error it is tracked still.
 func (c *Committer) Untrack(t *Tracker) error {
-	err := c.Commit()
+	if err := c.Commit(); err != nil {
+		return err
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.trackers = slices.DeleteFunc(c.trackers, func(other *Tracker) bool { return other == t })
-	return err
+	return nil
 }
 
 func (c *Committer) wakeUp() {
@@ -159,8 +161,8 @@ func (t *Tracker) write(batch *store.Batch, w *taken) {
 	for _, e := range w.spooled {
 		batch.AppendLog(t.indexer, e)
 	}
-	if t.journal != nil {
-		w.committed = t.journal.Write(batch)
+	if w.journal != nil {
+		w.committed = w.journal.Write(batch)
 	}
 }
 

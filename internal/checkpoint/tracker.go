@@ -39,9 +39,9 @@ type Tracker struct {
 	wake    func()       // tells the committer that enough waits
 	every   int          // how many settled objects are enough
 	commit  func() error // commits now
-	journal Journal      // nil for none; set before Run
 
-	mu sync.Mutex
+	mu      sync.Mutex
+	journal Journal // nil for none
 	// slots are the places in the stream from base on: what is before base is settled.
 	slots []slot
 	base  uint64 // sequence number of slots[0]
@@ -130,8 +130,12 @@ type Journal interface {
 	Write(batch *store.Batch) (committed func())
 }
 
-// SetJournal names the journal. It is called before anything is begun.
-func (t *Tracker) SetJournal(j Journal) { t.journal = j }
+// SetJournal names the journal. It is called before anything is begun; commits may be under way, of other informers.
+func (t *Tracker) SetJournal(j Journal) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.journal = j
+}
 
 // Done says that the controller has held everything that came of the delta.
 func (t *Tracker) Done(seq uint64) { t.release(seq) }
@@ -232,6 +236,7 @@ type taken struct {
 	spooled   []store.LogEntry
 	watermark resource.Version // "" when it has not moved
 	listed    bool
+	journal   Journal
 	committed func() // of the journal
 }
 
@@ -239,7 +244,7 @@ type taken struct {
 func (t *Tracker) take() taken {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	out := taken{spooled: t.spooled, listed: t.listed}
+	out := taken{spooled: t.spooled, listed: t.listed, journal: t.journal}
 	t.spooled, t.listed = nil, false
 	if t.watermark != t.committed {
 		out.watermark = t.watermark

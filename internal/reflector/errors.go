@@ -2,6 +2,7 @@ package reflector
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -122,6 +123,14 @@ func isTooLarge(err error) bool {
 	byCause := func(c metav1.StatusCause) bool { return c.Message == said }
 	details := status.ErrStatus.Details
 	return strings.Contains(err.Error(), said) || details != nil && slices.ContainsFunc(details.Causes, byCause)
+}
+
+// explain adds to an error what its reader can do about it.
+func explain(err error) error {
+	if reasonOf(err) != reasonForbidden {
+		return err
+	}
+	return fmt.Errorf("%w; an informer needs list and watch: 'bridge rbac' prints the roles for the configuration", err)
 }
 
 // retryAfter is how long the API server asked to be left alone; zero when it did not.

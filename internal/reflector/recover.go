@@ -96,7 +96,8 @@ func (r *Reflector) recoverStuck(reason string) {
 
 // pause waits, visibly.
 func (r *Reflector) pause(ctx context.Context, delay time.Duration, err error) {
-	r.status.set(func(s *Status) { s.LastError = err.Error() })
+	err = explain(err)
+	r.status.set(func(s *Status) { s.LastError, s.NotFound = err.Error(), reasonOf(err) == reasonNotFound })
 	if delay == 0 {
 		r.log.Info("request ended early, trying again at once", "resource_version", r.version, "err", err)
 		return

@@ -182,7 +182,7 @@ func (r *Reflector) seen(change func(*Status)) {
 	now := time.Now()
 	r.metrics.lastSeen.Set(float64(now.UnixMilli()) / 1000)
 	r.status.set(func(s *Status) {
-		s.LastSeen, s.LastError = now, ""
+		s.LastSeen, s.LastError, s.NotFound = now, "", false
 		change(s)
 	})
 }

@@ -33,6 +33,8 @@ type Status struct {
 	Bookmarks bool
 	// LastError is the failure that is being recovered from; "" when the last request went well.
 	LastError string
+	// NotFound says that the failure is a 404: the API server does not serve the resource.
+	NotFound bool
 	// Relists counts how often everything known had to be replaced by a list, by reason, the first snapshot ("initial") included.
 	Relists map[string]int
 	// Items is how many objects the current list, or else the last one, has handed on.

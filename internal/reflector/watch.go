@@ -120,7 +120,7 @@ func (r *Reflector) opened(ctx context.Context, in *initial) error {
 	if in != nil {
 		return r.beginReplace(ctx)
 	}
-	r.status.set(func(s *Status) { s.Opened, s.LastError = time.Now(), "" })
+	r.status.set(func(s *Status) { s.Opened, s.LastError, s.NotFound = time.Now(), "", false })
 	return nil
 }
 

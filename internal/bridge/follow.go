@@ -1,0 +1,219 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// leaving is why a unit is being stopped while the bridge runs.
+type leaving string
+
+const (
+	staying       leaving = ""
+	leavingGone   leaving = "gone"   // the API server does not serve its resource any more
+	leavingToMove leaving = "moving" // to another version of the API
+)
+
+// Causes of a unit's end.
+var (
+	errGone  = errors.New("the API server does not serve the resource any more")
+	errMoves = errors.New("the resource moves to another version of the API")
+)
+
+// follower keeps the units in step with what the API server serves: it starts those whose resource has appeared, moves those whose
+// version has changed, and stops those whose resource has gone. It is owned by the goroutine that runs it.
+type follower struct {
+	*Bridge
+	start func(*unit) // runs a unit
+	// asked is when the plan was last asked for, and last what the signs were then.
+	asked time.Time
+	last  string
+	again time.Time // when to ask once more, since discovery may lag behind a sign; zero for never
+	// previous is the last plan.
+	previous Plan
+}
+
+// appeared is the label of a unit that starts while the bridge runs; those that stop have why they are leaving.
+const appeared = "appeared"
+
+// countChanges makes the counter of what happens to units while the bridge runs.
+func countChanges(reg prometheus.Registerer) *prometheus.CounterVec {
+	changes := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "bridge_units_changed_total", Help: "Resources that appeared, moved to another version or went while the bridge ran.",
+	}, []string{"change"})
+	for _, change := range []string{appeared, string(leavingGone), string(leavingToMove)} {
+		changes.WithLabelValues(change) // starts at zero, so that a rate exists before the first
+	}
+	if reg != nil {
+		reg.MustRegister(changes)
+	}
+	return changes
+}
+
+// secondLook is how long after a sign of a change the API server is asked once more: what it says of itself lags behind.
+const secondLook = 3 * time.Second
+
+// follow works until ctx ends.
+func (f *follower) follow(ctx context.Context) error {
+	tick := time.NewTicker(min(time.Second, f.cfg.PlanInterval))
+	defer tick.Stop()
+	f.asked = time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if !f.due(time.Now()) {
+			continue
+		}
+		plan, err := f.cfg.Planner(ctx)
+		if err != nil {
+			f.log.Debug("can't ask the API server what it serves, trying again", "err", err)
+			continue
+		}
+		if err := f.apply(ctx, &plan); err != nil {
+			return err
+		}
+		f.previous = plan
+	}
+}
+
+// due says whether to ask for a plan now: after the interval; when a unit's resource is not found; when a CRD or an APIService has changed.
+func (f *follower) due(now time.Time) bool {
+	signs := f.signs()
+	changed := signs != f.last
+	f.last = signs
+	switch {
+	case changed:
+		f.again = now.Add(secondLook)
+	case !f.again.IsZero() && now.After(f.again):
+		f.again = time.Time{}
+	case f.bury():
+	case now.Sub(f.asked) < f.cfg.PlanInterval:
+		return false
+	}
+	f.asked = now
+	return true
+}
+
+// signs are what tells that the API server serves something else: resources that are not found, and new versions of definitions.
+func (f *follower) signs() string {
+	var s strings.Builder
+	for _, u := range f.roster.all() {
+		status := u.reflector.Status()
+		switch {
+		case status.NotFound:
+			s.WriteString(u.name)
+		case u.defines():
+			s.WriteString(string(status.Version))
+		default:
+			continue
+		}
+		s.WriteByte(' ')
+	}
+	return s.String()
+}
+
+// defines says whether the unit's objects define what the API server serves.
+func (u *unit) defines() bool {
+	name := u.cfg.Type.String()
+	return name == "customresourcedefinitions.apiextensions.k8s.io" || name == "apiservices.apiregistration.k8s.io"
+}
+
+// bury takes out the units that were stopped and have settled everything, and says whether one of them is to start again.
+func (f *follower) bury() (again bool) {
+	for _, u := range f.roster.all() {
+		why := u.leaving()
+		if why == staying {
+			continue
+		}
+		select {
+		case <-u.ended:
+			again = f.take(u, why) && why == leavingToMove || again
+		default:
+		}
+	}
+	return again
+}
+
+// take ends what is left of a unit when its state is on disk.
+func (f *follower) take(u *unit, why leaving) bool {
+	if err := f.committer.Untrack(u.tracker); err != nil {
+		f.log.Error("commit failed, will be tried again", "err", err)
+		return false
+	}
+	u.metrics.end()
+	f.changes.WithLabelValues(string(why)).Inc()
+	f.roster.remove(u, why)
+	return true
+}
+
+// apply starts and stops units.
+func (f *follower) apply(ctx context.Context, plan *Plan) error {
+	f.bury()
+	wanted := plan.byName()
+	there := map[string]bool{}
+	for _, u := range f.roster.all() {
+		there[u.name] = true
+		w, ok := wanted[u.name]
+		f.judge(u, &w, ok, plan)
+	}
+	for i := range plan.Units {
+		uc := plan.Units[i]
+		if there[uc.Name()] || ctx.Err() != nil {
+			continue
+		}
+		if err := f.appear(uc); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// judge stops a unit that the plan does not have, or has in another version. A resource is gone when both say so: what the server
+// tells of itself, and a request; one alone may be a server that is just starting.
+func (f *follower) judge(u *unit, w *UnitConfig, wanted bool, plan *Plan) {
+	notFound := u.reflector.Status().NotFound
+	switch {
+	case u.leaving() != staying:
+	case !wanted && notFound && plan.knows(u.cfg.Type):
+		u.log.Warn("the API server does not serve the resource any more: its informer stops, and its state is kept", "resource", u.cfg.Type.String())
+		u.leave(leavingGone, errGone)
+	case wanted && w.Type != u.cfg.Type && plan.knows(u.cfg.Type) && (notFound || u.caughtUp()):
+		u.log.Info("the resource moves to another version of the API",
+			"resource", u.cfg.Type.String(), "from", u.cfg.Type.Version, "to", w.Type.Version)
+		u.leave(leavingToMove, errMoves)
+	}
+}
+
+// caughtUp says whether a unit can be stopped and started again without being away for long: what waits for a sink that is away would
+// have to be sent before.
+func (u *unit) caughtUp() bool {
+	s := u.informer.Status()
+	return s.DiskBytes == 0 && s.LogBytes <= s.LogCapacity/4 && u.fifo.HasSynced()
+}
+
+// appear starts a unit while the bridge runs.
+func (f *follower) appear(uc UnitConfig) error {
+	if uc.Snapshot == SnapshotAlways || uc.Snapshot == SnapshotNever && f.previous.knows(uc.Type) {
+		// Always is at every start of the bridge. Never is no objects that exist; but the resource did not exist before, so all
+		// its objects are changes.
+		uc.Snapshot = SnapshotInitial
+	}
+	u, err := f.newUnit(uc)
+	if err != nil {
+		return fmt.Errorf("start a unit: %w", err)
+	}
+	u.log.Info("the API server serves a resource that is not watched yet: its informer starts",
+		"resource", uc.Type.String(), "version", uc.Type.Version, "watermark", u.from())
+	f.changes.WithLabelValues(appeared).Inc()
+	f.roster.add(u)
+	f.start(u)
+	return nil
+}
