@@ -51,8 +51,7 @@ func (s *Sink) jetStream(conn *nats.Conn) (jetstream.JetStream, error) {
 
 func (s *Sink) createStream(ctx context.Context, conn *nats.Conn, js jetstream.JetStream, want Stream) (jetstream.Stream, error) {
 	if want.Manage == Verify {
-		return nil, operators("stream %s does not exist: create it with subjects %s, or set stream.manage: create",
-			want.Name, strings.Join(want.Subjects, " "))
+		return nil, missing(want)
 	}
 	wanted := want.config()
 	if wanted.Replicas == 0 {
@@ -74,6 +73,11 @@ func (s *Sink) createStream(ctx context.Context, conn *nats.Conn, js jetstream.J
 	default:
 		return nil, fmt.Errorf("create: %w", err)
 	}
+}
+
+// missing is the error of a stream that has to be there.
+func missing(want Stream) error {
+	return operators("stream %s does not exist: create it with subjects %s, or set stream.manage: create", want.Name, strings.Join(want.Subjects, " "))
 }
 
 func (s *Stream) config() jetstream.StreamConfig {

@@ -1,0 +1,44 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	kafkago "github.com/segmentio/kafka-go"
+)
+
+// Check says whether Open would succeed and these topics can be found, and changes nothing: connect is why the brokers can't be used, topics
+// has an error for each topic that is not as it has to be. A topic that is missing and would be made is no problem. Settings that may lose
+// events are warned of. Whether the user may write to a topic, only writing tells. The sink must not be open.
+func (s *Sink) Check(ctx context.Context, names []string) (topics []error, connect error) {
+	c := newCluster(s.dialer, s.config.Brokers, s.config.Timeout, s.metrics)
+	defer c.close()
+	if _, err := s.check(ctx, c); err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		if err := s.lookAt(ctx, c, name); err != nil {
+			topics = append(topics, classify(ctx, err))
+		}
+	}
+	return topics, nil
+}
+
+// lookAt is meet without creating anything.
+func (s *Sink) lookAt(ctx context.Context, c *cluster, name string) error {
+	if err := checkTopic(name); err != nil {
+		return err
+	}
+	l, err := c.refresh(ctx, name)
+	switch {
+	case errors.Is(err, kafkago.UnknownTopicOrPartition) && s.config.CreateTopics != nil:
+		return nil
+	case errors.Is(err, kafkago.UnknownTopicOrPartition):
+		return fmt.Errorf("%w; create it, or set createTopics", err)
+	case err != nil:
+		return err
+	}
+	s.examine(ctx, c, name, l)
+	return nil
+}
