@@ -44,6 +44,11 @@ type Kubernetes struct {
 	// bridge is not ready. The API server sends a bookmark each minute, but none for Events; there a watch that it accepts counts as well.
 	// 0: only the API server's own end of a watch, after 5 to 10 minutes, bounds the silence.
 	Watchdog time.Duration `yaml:"watchdog" default:"5m"`
+	// Discovery is how often the API server is asked what it serves, so that resources that appear (a CRD is installed), change
+	// version or vanish start, move and stop by themselves. That costs two requests, or one per API group and version before
+	// Kubernetes 1.27. An informer that watches customresourcedefinitions, or is told 404, asks at once. 0: never, all stays as it was
+	// at the start.
+	Discovery time.Duration `yaml:"discovery" default:"30s"`
 }
 
 // State says where the bridge keeps what it must remember over a restart: the last version of each object that

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -39,7 +40,8 @@ type assembler struct {
 // pipeline is an assembled bridge.
 type pipeline struct {
 	*bridge.Bridge
-	db *store.DB
+	db     *store.DB
+	rights *listCheck
 }
 
 // Close closes the state, after Run has returned.
@@ -51,7 +53,7 @@ func (p *pipeline) reasons() []admin.Reason {
 	for _, r := range p.Ready() {
 		list = append(list, admin.Reason{What: r.Component, Message: r.Message})
 	}
-	return list
+	return append(list, p.rights.reasons()...)
 }
 
 // assemble asks the API server what the names in the configuration mean, opens the state, and puts the parts together. Its
@@ -89,14 +91,30 @@ func (a *assembler) assemble(ctx context.Context) (*pipeline, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := a.bridge(bridge.Config{
-		Cluster: cluster, Client: client, Identify: found.identify, DB: db, Sinks: parts.sinks, Services: parts.services,
-		Watchdog: k.Watchdog, CommitInterval: a.config.State.Sync, Drain: a.config.Drain, Log: a.log, Registerer: a.registry,
-	}, found.types)
+	rights, err := a.listCheck()
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	return &pipeline{b, db}, nil
+	b, err := a.bridge(bridge.Config{
+		Cluster: cluster, Client: client, Identify: found.identify, DB: db, Sinks: parts.sinks, Services: append(parts.services, rights),
+		Watchdog: k.Watchdog, CommitInterval: a.config.State.Sync, Drain: a.config.Drain, Log: a.log, Registerer: a.registry,
+	}, found, rights)
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return &pipeline{b, db, rights}, nil
+}
+
+// listCheck asks for the bridge's rights, with a rate of its own: what is watched does not wait for it.
+func (a *assembler) listCheck() (*listCheck, error) {
+	const perSecond = 10
+	k := &a.config.Kubernetes
+	rc, _, err := kube.RESTConfig(k.Kubeconfig, k.Context, perSecond, perSecond)
+	if err != nil {
+		return nil, err
+	}
+	resolver, err := kube.NewResolver(rc)
+	return &listCheck{resolver: resolver, log: a.log, pause: 10 * time.Second}, err
 }
 
 // openState opens the database, in a directory of its own inside state.dir: other things may lie beside it, such as an embedded
@@ -161,7 +179,7 @@ func oversize(ways []string) []publisher.Oversize {
 }
 
 // bridge adds the units, one for each resource of an informer in each of its namespaces.
-func (a *assembler) bridge(c bridge.Config, types [][]resource.Type) (*bridge.Bridge, error) {
+func (a *assembler) bridge(c bridge.Config, d discovered, rights *listCheck) (*bridge.Bridge, error) {
 	key, err := c.DB.Secret()
 	if err != nil {
 		return nil, err
@@ -170,19 +188,14 @@ func (a *assembler) bridge(c bridge.Config, types [][]resource.Type) (*bridge.Br
 	if err != nil {
 		return nil, err
 	}
-	for i := range a.config.Informers {
-		inf := &a.config.Informers[i]
-		template, err := unit(inf, redactor)
-		if err != nil {
-			return nil, fmt.Errorf("informer %s: %w", inf.Name, err)
-		}
-		for _, t := range types[i] {
-			for _, namespace := range orAll(inf.Namespaces) {
-				u := template
-				u.Type, u.Namespace = t, namespace
-				c.Units = append(c.Units, u)
-			}
-		}
+	p, err := newPlanner(a.config, d, redactor)
+	if err != nil {
+		return nil, err
+	}
+	first := p.plan(d.catalog, d.types)
+	c.Units, c.Unknown, rights.units = first.Units, first.Unknown, first.Units
+	if interval := a.config.Kubernetes.Discovery; interval > 0 {
+		c.Planner, c.PlanInterval = p.ask, interval
 	}
 	return bridge.New(c)
 }

@@ -5,10 +5,12 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/kubebridge/bridge/config"
 )
 
 func newValidateCommand() *cobra.Command {
-	var print bool
+	var print, live bool
 	cmd := &cobra.Command{
 		Use:   "validate",
 		Short: "Check a configuration and say everything that is wrong with it",
@@ -16,13 +18,19 @@ func newValidateCommand() *cobra.Command {
 key, what is wrong, and what was probably meant. It contacts neither the API server nor a broker, and reads no file with
 credentials, so it can run in CI. Whether a resource exists and the bridge may watch it, it does not know.
 
+With --live it asks: the API server whether it has the resources and allows to list and watch them, and the brokers whether they can
+be reached, take the credentials, and have the stream or the topics as the configuration wants them. It changes nothing and sends no
+event, so it can't tell whether the broker's user may write.
+
 Exit codes: 0 when the configuration is good, 2 when it is not.`,
 		Example: `  bridge validate --config bridge.yaml
+  bridge validate --config bridge.yaml --live      and the cluster and the brokers that it names
   bridge validate --config bridge.yaml --print     the whole configuration with defaults, secrets masked
   bridge validate --print                          what 'bridge run' does without a file`,
 		Args: cobra.NoArgs,
 	}
-	s := newSettings(cmd)
+	s := newSettings(cmd, "kubernetes.kubeconfig", "kubernetes.context")
+	cmd.Flags().BoolVar(&live, "live", false, "ask the API server and the brokers too")
 	cmd.Flags().BoolVar(&print, "print", false, "print the whole configuration as YAML, with defaults filled in and secrets masked")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, err := s.load()
@@ -33,8 +41,16 @@ Exit codes: 0 when the configuration is good, 2 when it is not.`,
 			fmt.Fprint(cmd.OutOrStdout(), c)
 			return nil
 		}
-		fmt.Fprintf(cmd.OutOrStdout(), "%s is good: %s, %s\n", cmp.Or(s.file, "the default configuration"),
-			count(len(c.Informers), "informer"), count(len(c.Sinks), "sink"))
+		var found string
+		if live {
+			l := &liveCheck{config: c, log: newLogger(config.Log{Level: "warn", Format: c.Log.Format}, cmd.ErrOrStderr())}
+			if err := l.run(cmd.Context()); err != nil {
+				return err
+			}
+			found = l.summary()
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "%s is good: %s, %s%s\n", cmp.Or(s.file, "the default configuration"),
+			count(len(c.Informers), "informer"), count(len(c.Sinks), "sink"), found)
 		return nil
 	}
 	return cmd

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
+	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/kube"
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/resource"
@@ -16,6 +17,8 @@ import (
 
 // discovered is what the API server told.
 type discovered struct {
+	resolver  *kube.Resolver
+	catalog   *kube.Catalog
 	clusterID string
 	identify  func(context.Context) error // whether it is still that cluster
 	types     [][]resource.Type           // by informer
@@ -82,11 +85,16 @@ func (a *assembler) discover(ctx context.Context, rc *rest.Config) (d discovered
 	if err != nil {
 		return d, err
 	}
+	d.resolver, d.catalog = resolver, catalog
 	for gv, err := range catalog.Unavailable() {
-		a.log.Warn("part of the API is unavailable, its resources are not watched", "group_version", gv.String(), "err", err)
+		a.log.Warn("part of the API is unavailable, its resources are not watched until it answers", "group_version", gv.String(), "err", err)
 	}
 	if d.clusterID, err = resolver.ClusterID(ctx); err != nil {
 		return d, err
+	}
+	if d.clusterID == "" {
+		a.log.Warn("the namespace kube-system can't be read: a state directory of another cluster would not be noticed" +
+			" (needs the right to get namespaces, name kube-system; 'bridge rbac' prints it)")
 	}
 	d.identify = func(ctx context.Context) error { return sameCluster(ctx, resolver, d.clusterID) }
 	if d.types, err = a.resolve(catalog); err != nil {
@@ -112,7 +120,7 @@ func (a *assembler) resolve(catalog *kube.Catalog) ([][]resource.Type, error) {
 	var errs []error
 	for i := range a.config.Informers {
 		inf := &a.config.Informers[i]
-		found, err := catalog.Resolve(kube.Selection{Names: inf.Resources, Exclude: inf.Exclude, Namespaced: len(inf.Namespaces) > 0})
+		found, err := catalog.Resolve(selection(inf))
 		if err == nil && len(found) == 0 {
 			err = errors.New("selects nothing: everything in resources is excluded")
 		}
@@ -122,4 +130,9 @@ func (a *assembler) resolve(catalog *kube.Catalog) ([][]resource.Type, error) {
 		types = append(types, found)
 	}
 	return types, errors.Join(errs...)
+}
+
+// selection is what an informer selects.
+func selection(inf *config.Informer) kube.Selection {
+	return kube.Selection{Names: inf.Resources, Exclude: inf.Exclude, Namespaced: len(inf.Namespaces) > 0}
 }

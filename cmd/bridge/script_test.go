@@ -27,9 +27,12 @@ func TestScripts(t *testing.T) {
 			cluster := newCluster(t)
 			env.Setenv("CLUSTER", cluster)
 			env.Setenv("HOME", env.WorkDir)
+			if filepath.Base(env.WorkDir) == "script-validate-live" {
+				startBrokers(t, env)
+			}
 			return os.WriteFile(filepath.Join(env.WorkDir, "kubeconfig"), []byte(kubeconfig(cluster)), 0o600)
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"waitready": waitFor("/readyz"), "waithealthy": waitFor("/healthz"), "exitcode": exitCode},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"waitready": waitFor("/readyz"), "waithealthy": waitFor("/healthz"), "exitcode": exitCode, "streams": streams},
 	})
 }
 
@@ -85,6 +88,7 @@ func newCluster(t testing.TB) string {
 	serveDiscovery(mux,
 		`{"name":"pods","singularName":"pod","namespaced":true,"kind":"Pod","shortNames":["po"],"verbs":["get","list","watch"]}`,
 		`{"name":"secrets","singularName":"secret","namespaced":true,"kind":"Secret","verbs":["get","list","watch"]}`)
+	mux.HandleFunc("POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review)
 	for prefix, server := range map[string]http.Handler{"pods": pods, "secrets": secrets} {
 		mux.Handle("GET /api/v1/"+prefix, server)
 		mux.Handle("GET /api/v1/namespaces/{namespace}/"+prefix, server)
