@@ -54,12 +54,14 @@ func (b *Bridge) WaitReady(ctx context.Context) error {
 // Status is what /status tells, as far as tests ask for it.
 type Status struct {
 	Informers []struct {
-		Informer  string `json:"informer"`
-		Resource  string `json:"resource"`
-		Phase     string `json:"phase"`
-		Watermark string `json:"watermark"`
-		Unsettled int    `json:"unsettled"`
-		Relists   int    `json:"relists"`
+		Informer string `json:"informer"`
+		Resource string `json:"resource"`
+		// APIVersion is the version of the API that it is watched in.
+		APIVersion string `json:"apiVersion"`
+		Phase      string `json:"phase"`
+		Watermark  string `json:"watermark"`
+		Unsettled  int    `json:"unsettled"`
+		Relists    int    `json:"relists"`
 		// Bytes of changes that wait, in memory and on disk.
 		LogBytes   int64 `json:"logBytes"`
 		SpoolBytes int64 `json:"spoolBytes"`

@@ -130,3 +130,16 @@ func (b *Bridge) RunToEnd(ctx context.Context) (exitCode int, stderr string, err
 	}
 	return code, b.Log.Since(place), err
 }
+
+// Output runs another command of the bridge, with its configuration, and gives what it prints. An error has what it wrote to standard error.
+func (b *Bridge) Output(ctx context.Context, command string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, b.cfg.Binary, append([]string{command, "--config", b.configFile()}, args...)...)
+	cmd.Env, cmd.Dir = b.env, b.cfg.Dir
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return string(out), fmt.Errorf("bridge %s: %w\n%s", command, err, stderr.String())
+	}
+	return string(out), nil
+}
