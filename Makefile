@@ -3,7 +3,7 @@
 GO        ?= go
 BIN       := bin
 LDFLAGS   := -s -w
-TEST_TIME ?= 10m
+TEST_TIME ?= 20m
 MODULES   := . test/e2e test/bench test/kafka
 # The Kubernetes program is one link of 170 MB: without symbols it takes half the time.
 KUBE_LDFLAGS := -s -w
