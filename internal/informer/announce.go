@@ -2,6 +2,7 @@ package informer
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/kubebridge/bridge/internal/deltafifo"
@@ -17,9 +18,15 @@ func (c *controller) announce(ctx context.Context, news []store.Announcement) er
 		return nil
 	}
 	for {
+		if err := c.cfg.Indexer.WaitAvailable(ctx); err != nil {
+			return err
+		}
 		err := c.cfg.Indexer.Announce(news)
-		if err == nil {
+		switch {
+		case err == nil:
 			return nil
+		case errors.Is(err, store.ErrUnavailable):
+			continue // the store has told of it
 		}
 		c.logger.Error("new objects can't be noted in the state directory; reading waits", "err", err)
 		select {

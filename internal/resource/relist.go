@@ -4,7 +4,7 @@ package resource
 type Relist struct {
 	// Initial is set when there was no position to resume from: this is the first snapshot and no gap.
 	Initial bool
-	// Reason of the gap, a short constant: "expired" (410), "rewound" (the server went back in time), "state-lost",
+	// Reason of the gap, a short constant: "expired" (410), "rewound" (the server went back in time),
 	// "unreadable" (a frame that could not be understood), "dropped" (a full log dropped its oldest).
 	Reason string
 	// From is the last version known before the gap; To is a version of the server, no older than which the list is.
@@ -17,7 +17,6 @@ type Relist struct {
 const (
 	ReasonExpired    = "expired"
 	ReasonRewound    = "rewound"
-	ReasonStateLost  = "state-lost"
 	ReasonUnreadable = "unreadable"
 	ReasonDropped    = "dropped"
 )
