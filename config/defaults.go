@@ -34,6 +34,7 @@ func (c *Config) fillDefaults() {
 	fill(reflect.ValueOf(c).Elem(), "", c.origins, true)
 	for i := range c.Informers {
 		c.Informers[i].fillBindings(c.Sinks)
+		c.Informers[i].fillInherited(fmt.Sprintf("informers[%d].sinks", i), c.origins)
 	}
 }
 
@@ -47,6 +48,19 @@ func (inf *Informer) fillBindings(sinks []Sink) {
 			continue // a mistake that is reported once, at the sink
 		}
 		inf.Sinks = append(inf.Sinks, Binding{Name: s.Name, Payload: "object", Types: "bridge"})
+	}
+}
+
+// fillInherited gives bindings what they leave to their informer.
+func (inf *Informer) fillInherited(path string, given origins) {
+	for i := range inf.Sinks {
+		b, at := &inf.Sinks[i], fmt.Sprintf("%s[%d]", path, i)
+		if _, ok := given[at+".delivery"]; !ok && b.Delivery == "" {
+			b.Delivery = inf.Delivery
+		}
+		if _, ok := given[at+".resync"]; !ok && b.Resync == 0 {
+			b.Resync = inf.Resync
+		}
 	}
 }
 

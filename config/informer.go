@@ -53,11 +53,13 @@ type Informer struct {
 	// Snapshot says when the objects that exist are sent: `initial` at the first start only, `never` (changes only),
 	// or `always` at every start.
 	Snapshot string `yaml:"snapshot" default:"initial" oneof:"initial never always"`
-	// Resync is how often every object is sent again, as type `synced`, for consumers that reconcile. 0: never.
+	// Resync is how often every object is sent again, as type `synced`, for consumers that reconcile; for sinks that say nothing else.
+	// 0: never.
 	Resync time.Duration `yaml:"resync" default:"0s"`
 	// Lag is how long the oldest change may wait for a sink before the bridge is not ready. It changes nothing else. 0: as long as it takes.
 	Lag time.Duration `yaml:"lag" default:"1h"`
-	// Delivery is `history`: every version is sent; or `latest`: of versions that wait for a slow sink only the newest is.
+	// Delivery is `history`: every version is sent; or `latest`: of versions that wait for a slow sink only the newest is; for sinks that say
+	// nothing else.
 	Delivery string `yaml:"delivery" default:"history" oneof:"history latest"`
 	// Secrets is `redacted`: the values of Secrets (`data`, `stringData` and the last-applied annotation) are replaced before anything
 	// sends, logs or stores them; or `send`: they leave the cluster as they are, and lie in the state directory.
@@ -117,4 +119,12 @@ type Binding struct {
 	Operations []string `yaml:"operations"`
 	// Filter is a CEL condition for this sink, beside the informer's `filter`.
 	Filter string `yaml:"filter"`
+	// Delivery is `history` or `latest` for this sink; left out: that of the informer. With `latest` a sink that can't follow, or was away, gets of
+	// each object the newest state only, as client-go's workqueue has it, whether the others wait in memory or on disk. An object that it was sent
+	// nothing of comes as added, with the newest state. Deletes are always sent, also of an object that it was sent nothing of, before another
+	// life of the name. Nothing collapses across an event about the informer. The version before an update is then the one
+	// that this sink was sent last. Not with `queue.whenFull: drop-oldest`.
+	Delivery string `yaml:"delivery" oneof:"history latest"`
+	// Resync is how often this sink is sent every object again; left out: as often as the informer says.
+	Resync time.Duration `yaml:"resync"`
 }

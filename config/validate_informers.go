@@ -45,6 +45,17 @@ func (inf *Informer) validateWhenFull(ps *problems, path string, mode string) {
 	}
 }
 
+// validateDelivery checks that what a sink with delivery latest has read ahead is not dropped under it.
+func (inf *Informer) validateDelivery(ps *problems, path string, i int) {
+	at := fmt.Sprintf("%s[%d].delivery", path, i)
+	if !ps.origins.given(at) {
+		at = strings.TrimSuffix(path, "sinks") + "delivery"
+	}
+	if inf.Sinks[i].Delivery == "latest" && inf.Queue.WhenFull == "drop-oldest" && !ps.has(at) {
+		ps.add(at, "latest is not for queue.whenFull: drop-oldest: take one of the two back, or a second informer for this sink")
+	}
+}
+
 // resourceName matches what kubectl takes: a plural, singular, short name or kind, with a version and a group behind dots.
 var resourceName = regexp.MustCompile(`^(\*|[A-Za-z][A-Za-z0-9-]*)(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 
@@ -85,6 +96,7 @@ func (inf *Informer) validateSinks(ps *problems, path string, sinkNames []string
 		ps.add(path, "want at least one sink, or leave the key out for all of them")
 	}
 	for i, b := range inf.Sinks {
+		inf.validateDelivery(ps, path, i)
 		at := fmt.Sprintf("%s[%d].name", path, i)
 		validateFilter(ps, fmt.Sprintf("%s[%d]", path, i), b.Operations, b.Filter)
 		first := slices.IndexFunc(inf.Sinks, func(other Binding) bool { return other.Name == b.Name })

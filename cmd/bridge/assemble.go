@@ -15,7 +15,6 @@ import (
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/admin"
 	"github.com/kubebridge/bridge/internal/bridge"
-	"github.com/kubebridge/bridge/internal/deltafifo"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/kube"
 	"github.com/kubebridge/bridge/internal/publisher"
@@ -213,11 +212,8 @@ func unit(inf *config.Informer, redactor *resource.Redactor) (bridge.UnitConfig,
 	u := bridge.UnitConfig{
 		Informer:      inf.Name,
 		LabelSelector: inf.LabelSelector, FieldSelector: inf.FieldSelector,
-		Snapshot: bridge.Snapshot(inf.Snapshot), Resync: inf.Resync, Lag: inf.Lag, Memory: int(inf.Queue.Memory), Spool: int64(inf.Queue.Spool), DropOldest: inf.Queue.WhenFull == "drop-oldest",
+		Snapshot: bridge.Snapshot(inf.Snapshot), Lag: inf.Lag, Memory: int(inf.Queue.Memory), Spool: int64(inf.Queue.Spool), DropOldest: inf.Queue.WhenFull == "drop-oldest",
 		Parse: resource.ParseOptions{KeepManagedFields: inf.KeepManagedFields},
-	}
-	if inf.Delivery == "latest" {
-		u.Delivery = deltafifo.Latest
 	}
 	if inf.Secrets != "send" {
 		u.Parse.Redactor = redactor
@@ -239,7 +235,10 @@ func unit(inf *config.Informer, redactor *resource.Redactor) (bridge.UnitConfig,
 		if err != nil {
 			return u, fmt.Errorf("sink %s: %w", b.Name, err)
 		}
-		u.Sinks = append(u.Sinks, bridge.BindingConfig{Sink: b.Name, Payload: event.Payload(b.Payload), Types: event.Types(b.Types), Filter: rules})
+		u.Sinks = append(u.Sinks, bridge.BindingConfig{
+			Sink: b.Name, Payload: event.Payload(b.Payload), Types: event.Types(b.Types), Filter: rules,
+			Latest: b.Delivery == "latest", Resync: b.Resync,
+		})
 	}
 	return u, nil
 }

@@ -20,7 +20,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubebridge/bridge/internal/bridge"
-	"github.com/kubebridge/bridge/internal/deltafifo"
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/resource"
@@ -121,7 +120,7 @@ func (m *model) configure(typ resource.Type) {
 	}
 	m.unit = bridge.UnitConfig{
 		Informer: "all", Type: typ, Memory: pick(m, 0, 1<<10, 16<<10),
-		Resync: pick(m, 0, 0, 7*time.Second), Spool: pick[int64](m, 0, 0, -1, 8<<10),
+		Spool: pick[int64](m, 0, 0, -1, 8<<10),
 		Reflector: reflector.Config{
 			PageSize: 1 + m.rng.IntN(4), DisableWatchList: m.one(4),
 			WatchTimeout: pick(m, 0, 10*time.Second), Watchdog: pick(m, 0, 30*time.Second),
@@ -129,16 +128,26 @@ func (m *model) configure(typ resource.Type) {
 			Backoff: reflector.Backoff{Initial: 20 * time.Millisecond, Max: time.Second},
 		},
 	}
-	if m.one(6) {
-		m.unit.Delivery = deltafifo.Latest
-	}
 	for _, b := range m.brokers {
-		m.unit.Sinks = append(m.unit.Sinks, bridge.BindingConfig{Sink: b.name})
+		m.unit.Sinks = append(m.unit.Sinks, bridge.BindingConfig{
+			Sink: b.name, Latest: m.one(3), Resync: pick(m, 0, 0, 7*time.Second, 11*time.Second),
+		})
 	}
 }
 
-// history says whether every version is to be told.
-func (m *model) history() bool { return m.unit.Delivery == deltafifo.History }
+// noResync stops what is told again from time to time.
+func (m *model) noResync() {
+	for i := range m.unit.Sinks {
+		m.unit.Sinks[i].Resync = 0
+	}
+}
+
+// noLatest tells every version to everyone.
+func (m *model) noLatest() {
+	for i := range m.unit.Sinks {
+		m.unit.Sinks[i].Latest = false
+	}
+}
 
 func (m *model) one(in int) bool { return m.rng.IntN(in) == 0 }
 
@@ -538,7 +547,7 @@ func (m *model) nothingMore() {
 		counts[i] = len(b.records())
 	}
 	before := len(m.cluster.Requests(testkit.Any))
-	m.unit.Resync = 0
+	m.noResync()
 	m.start()
 	time.Sleep(5 * time.Second) // less than any watchdog
 	m.stopLife()

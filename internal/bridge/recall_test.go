@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kubebridge/bridge/internal/deltafifo"
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
@@ -54,8 +53,8 @@ func TestWhatWasAcknowledgedBeforeACrashIsNotSentAgain(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := newModel(t, seed)
 				m.recall = true
-				m.unit.Resync = 0
-				m.unit.Delivery = deltafifo.History
+				m.noResync()
+				m.noLatest()
 				m.cluster.SetFeatures(m.features)
 				c, r := m.playOnce(*modelSteps)
 				crashes, recalled = crashes+c, recalled+r

@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kubebridge/bridge/internal/deltafifo"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/filter"
 	"github.com/kubebridge/bridge/internal/resource"
@@ -43,7 +42,8 @@ type selective struct {
 
 func newSelective(t *testing.T, seed uint64) *selective {
 	s := &selective{model: newModel(t, seed), digits: map[string]string{}, all: "012345689"}
-	s.unit.Delivery, s.unit.Resync = deltafifo.History, 0
+	s.noLatest()
+	s.noResync()
 	s.unit.Filter.Expression = byDigit(t, s.all)
 	if s.one(2) {
 		s.unit.Filter, s.all = filter.Rules{}, "0123456789"

@@ -16,6 +16,7 @@ import (
 type reader struct {
 	m        *model
 	b        *broker
+	latest   bool // the sink is sent the newest states only
 	problems []string
 
 	// Of the run.
@@ -24,6 +25,7 @@ type reader struct {
 	queue   map[resource.Key][]spooled // what the log on disk held for this sink when the run began
 	notices int                        // in that log: of gaps and finished lists
 	last    map[resource.Key]*record   // of the run, by object
+	unborn  map[resource.Key]string    // uids of which the log on disk held an added that a later state takes the place of
 	owed    map[resource.Key]bool      // names that must be used again before the list ends
 	relist  *gap                       // between a gap event, or the start of a first snapshot, and its synced event
 
@@ -59,6 +61,9 @@ func (m *model) stream(b *broker) *reader {
 	r := &reader{
 		m: m, b: b, run: -1, told: map[*write]int{}, buried: map[string]bool{}, folded: map[resource.Key]string{},
 		ids: map[string]string{}, changes: map[string]string{},
+	}
+	for _, s := range m.unit.Sinks {
+		r.latest = r.latest || s.Sink == b.name && s.Latest
 	}
 	for _, rec := range b.records() {
 		for r.run < rec.run {
@@ -104,7 +109,7 @@ func (r *reader) nextRun() {
 	if r.known = maps.Clone(s.known); r.notices == 0 {
 		r.relist = nil
 	}
-	r.last, r.owed = map[resource.Key]*record{}, map[resource.Key]bool{}
+	r.last, r.owed, r.unborn = map[resource.Key]*record{}, map[resource.Key]bool{}, map[resource.Key]string{}
 	r.announced = maps.Clone(s.announced)
 	r.unsure = r.run > 0 && (r.unsure || !s.clean)
 	if s.watermark == 0 && len(s.known)+len(s.announced) == 0 {
@@ -120,7 +125,7 @@ func (r *reader) compare(s *state) {
 	for key, k := range s.known {
 		switch {
 		case len(r.queue[key]) > 0:
-		case k.alive && !r.wasTold(key, k), !k.alive && !r.buried[k.uid]:
+		case k.alive && !r.latest && !r.wasTold(key, k), !k.alive && !r.buried[k.uid]:
 			r.problem(nil, "run %d begins with %s %+v, which was never told", r.run, key, k)
 		}
 	}
@@ -244,7 +249,7 @@ func (r *reader) put(rec *record) {
 		r.problem(rec, "it comes behind what was settled or told: %+v", k)
 	case k.alive && k.uid != w.uid:
 		r.problem(rec, "the object that had the name, %s, was not deleted", k.uid)
-	case k.alive != strings.HasSuffix(rec.Type, ".updated"):
+	case (k.alive && r.unborn[key] != w.uid) != strings.HasSuffix(rec.Type, ".updated"):
 		r.problem(rec, "known is %+v", k)
 	}
 	r.marks(rec)
@@ -277,9 +282,9 @@ func (r *reader) deleted(rec *record) {
 		k = known{uid: rec.UID, version: announced, alive: true}
 	}
 	switch {
-	case !k.alive && r.m.history(), k.alive && k.uid != rec.UID:
+	case !k.alive && !r.latest, k.alive && k.uid != rec.UID:
 		r.problem(rec, "of an object that is not known: %+v", k)
-	case rec.Inferred && k.version != version:
+	case rec.Inferred && k.version != version && !r.latest:
 		r.problem(rec, "the last state that was known is %+v", k)
 	case !rec.Inferred && version <= k.version:
 		r.problem(rec, "it comes behind what was settled or told: %+v", k)
@@ -342,13 +347,17 @@ func (r *reader) note(w *write) {
 // fromDisk says whether the record is the next that the log on disk held of its object. It was decided in a run before.
 func (r *reader) fromDisk(key resource.Key, rec *record, now known) bool {
 	q := r.queue[key]
+	if r.latest {
+		q = r.newest(q, rec, now)
+	}
 	if len(q) == 0 {
+		delete(r.queue, key)
 		return false
 	}
 	if q[0].UID != now.uid || number(q[0].Version) != now.version || !strings.HasSuffix(rec.Type, "."+q[0].Op) {
 		r.problem(rec, "the log on disk has %v", q)
 	}
-	if r.queue[key] = q[1:]; len(q) == 1 && now.alive && r.known[key] != now {
+	if r.queue[key] = q[1:]; len(q) == 1 && now.alive && r.known[key] != now && !r.latest {
 		r.problem(rec, "the last of the log on disk, and settled is %+v", r.known[key])
 	}
 	if len(r.gaps) > 0 && r.gaps[len(r.gaps)-1].synced < 0 {
@@ -358,6 +367,31 @@ func (r *reader) fromDisk(key resource.Key, rec *record, now known) bool {
 	return true
 }
 
+// newest leaves out what a record takes the place of, of what lay on disk for a sink that is sent the newest states only. The first that is
+// left is an added when one of those was.
+func (r *reader) newest(q []spooled, rec *record, now known) []spooled {
+	key := resource.MakeKey(rec.Namespace, rec.Name)
+	delete(r.unborn, key)
+	for len(q) > 0 {
+		if q[0].UID == now.uid && number(q[0].Version) == now.version && (q[0].Op == "deleted") == !now.alive {
+			if r.unborn[key] == now.uid && now.alive {
+				q = slices.Clone(q)
+				q[0].Op = "added"
+			}
+			delete(r.unborn, key)
+			return q
+		}
+		if q[0].Op == "deleted" || q[0].UID != now.uid {
+			r.problem(rec, "it takes the place of %s", q[0])
+		}
+		if q[0].Op == "added" {
+			r.unborn[key] = now.uid
+		}
+		q = q[1:]
+	}
+	return nil
+}
+
 // sync checks that what is told again is what was told last.
 func (r *reader) sync(rec *record) {
 	key, w := r.look(rec)
@@ -365,6 +399,9 @@ func (r *reader) sync(rec *record) {
 		return
 	}
 	k := r.known[key]
+	if r.latest && r.folded[key] == w.mark {
+		k.version = w.version // what is settled since was not sent, and something newer will be
+	}
 	if !k.alive || k.uid != rec.UID || k.version != number(resource.Version(rec.ResourceVersion)) || k.version != w.version {
 		r.problem(rec, "known is %+v", k)
 	}
@@ -400,6 +437,7 @@ func (g *gap) item(rec *record) {
 func (r *reader) tell(key resource.Key, rec *record, k known) {
 	r.known[key] = k
 	r.last[key] = rec
+	delete(r.unborn, key)
 }
 
 // resent says whether the record was sent again only because its answer got lost; nothing may have passed it.
@@ -434,7 +472,7 @@ func (r *reader) look(rec *record) (resource.Key, *write) {
 // complete checks that everything that could be known was told, and that the stream ends in the server's state.
 func (r *reader) complete() {
 	for _, w := range r.m.cluster.all {
-		if _, told := r.told[w]; !told && r.m.history() && !r.excused(w) {
+		if _, told := r.told[w]; !told && !r.latest && !r.excused(w) {
 			r.problem(nil, "missing: %s", w)
 		}
 	}
@@ -458,7 +496,7 @@ func (r *reader) passed(run int) {
 		waits := slices.ContainsFunc(s.pending[r.b.name], func(c spooled) bool {
 			return c.Key == w.key && c.UID == w.uid && number(c.Version) == w.version
 		})
-		if w.version <= s.watermark && !(told && first < run) && !waits && r.m.history() && !r.excused(w) {
+		if w.version <= s.watermark && !(told && first < run) && !waits && !r.latest && !r.excused(w) {
 			r.problem(nil, "run %d begins at %d, and %s was not settled", run, s.watermark, w)
 		}
 	}

@@ -47,14 +47,12 @@ type UnitConfig struct {
 	// Filter says which changes are sent at all.
 	Filter   filter.Rules
 	Snapshot Snapshot
-	Delivery deltafifo.Mode
 	// Memory bounds the FIFO, and again the change log, in bytes; default 16 MiB.
 	Memory int
 	// Spool bounds what of the change log lies on disk, in bytes; default 10 GiB. Without a state directory nothing does.
 	Spool int64
 	// DropOldest drops the oldest of what lies there when Spool is reached, and tells of it; else reading stops.
 	DropOldest bool
-	Resync     time.Duration
 	// Lag is how old the oldest change may be that a sink has not acknowledged before the unit is not ready; 0 for no limit.
 	Lag   time.Duration
 	Parse resource.ParseOptions // Type is filled in
@@ -74,6 +72,10 @@ type BindingConfig struct {
 	Types   event.Types
 	// Filter says which of the unit's changes are sent to this sink.
 	Filter filter.Rules
+	// Latest sends of the changes of an object that wait for the sink only the newest. Not with DropOldest.
+	Latest bool
+	// Resync is how often this sink is sent every object again; 0 for never.
+	Resync time.Duration
 }
 
 // Name is unique among the units of a bridge; the state is kept under it.
@@ -170,7 +172,7 @@ func (u *unit) redactState() error {
 
 func (u *unit) addFIFO(_ *Bridge, reg prometheus.Registerer) (err error) {
 	u.fifo, err = deltafifo.New(deltafifo.Config{
-		Mode: u.cfg.Delivery, MaxBytes: u.cfg.Memory, Known: u.indexer, Resumed: u.from() != "", Registerer: reg,
+		MaxBytes: u.cfg.Memory, Known: u.indexer, Resumed: u.from() != "", Registerer: reg,
 	})
 	return err
 }
@@ -191,7 +193,7 @@ func (u *unit) addInformer(b *Bridge, reg prometheus.Registerer) (err error) {
 			return err
 		}
 		listeners = append(listeners, informer.ListenerConfig{
-			Name: binding.Sink, Publisher: p, Maker: maker, Resync: u.cfg.Resync, Selector: u.selector(binding.Filter),
+			Name: binding.Sink, Publisher: p, Maker: maker, Selector: u.selector(binding.Filter), Resync: binding.Resync, Latest: binding.Latest,
 		})
 	}
 	var owners func(*resource.Object) []resource.Owner

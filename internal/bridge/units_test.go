@@ -68,17 +68,28 @@ func TestTwoUnitsDoNotShareAState(t *testing.T) {
 
 func TestEachListenerGetsItsResync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		one, two := calmBroker("one"), calmBroker("two")
-		r := newRig(t, one, two)
-		r.cfg.Units[0].Resync = time.Minute
+		brokers := []*broker{calmBroker("often"), calmBroker("seldom"), calmBroker("never")}
+		r := newRig(t, brokers...)
+		r.cfg.Units[0].Sinks[0].Resync, r.cfg.Units[0].Sinks[1].Resync = time.Minute, 90*time.Second
 		r.Create("shop/a", nil)
 		r.Create("shop/b", nil)
 		r.start()
-		expect(t, one, "added a", "added b", "synced")
-		expect(t, two, "added a", "added b", "synced")
-		time.Sleep(time.Minute)
-		expect(t, one, "synced a", "synced b")
-		expect(t, two, "synced a", "synced b")
+		for _, b := range brokers {
+			expect(t, b, "added a", "added b", "synced")
+		}
+		for _, step := range []struct {
+			after time.Duration
+			due   string
+		}{{60 * time.Second, "often"}, {30 * time.Second, "seldom"}, {30 * time.Second, "often"}, {time.Minute, "often seldom"}} {
+			time.Sleep(step.after)
+			for _, b := range brokers {
+				if strings.Contains(step.due, b.name) {
+					expect(t, b, "synced a", "synced b")
+				} else {
+					expect(t, b)
+				}
+			}
+		}
 		_, err := r.end()
 		ok(t, err)
 	})

@@ -22,7 +22,9 @@ func TestWhatChangedWhileNoWatchWasOpenReachesEveryone(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				one, two := calmBroker("one"), calmBroker("two")
 				r := newRig(t, one, two)
-				r.cfg.Units[0].Resync = 10 * time.Minute
+				for i := range r.cfg.Units[0].Sinks {
+					r.cfg.Units[0].Sinks[i].Resync = 10 * time.Minute
+				}
 				r.Create("shop/a", nil)
 				r.Create("shop/b", nil)
 				r.start()

@@ -48,6 +48,6 @@ type Delta struct {
 type Deltas struct {
 	Key   resource.Key
 	Items []Delta
-	// Collapsed are the sequence numbers of deltas that Mode Latest dropped in favour of a later one.
+	// Collapsed are the sequence numbers of deletes that were dropped in favour of a later one.
 	Collapsed []uint64
 }

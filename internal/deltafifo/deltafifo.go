@@ -16,16 +16,6 @@ import (
 // ErrClosed is returned by the adding methods after Close, and by Pop when nothing is left.
 var ErrClosed = errors.New("deltafifo is closed")
 
-// Mode says what happens to several changes of one object that wait.
-type Mode uint8
-
-const (
-	// History keeps every delta.
-	History Mode = iota
-	// Latest keeps the newest state of each object, for level-driven consumers. A delete is kept before a re-creation.
-	Latest
-)
-
 // KnownObjects answers which objects the controller knows.
 type KnownObjects interface {
 	// Missing yields the objects that are known, are not newer than version (unless rewound), and were not marked as
@@ -37,7 +27,6 @@ type KnownObjects interface {
 
 // Config of a FIFO. Zero values mean what is said there.
 type Config struct {
-	Mode Mode
 	// MaxBytes that wait; default 16 MiB. One object that is larger passes alone.
 	MaxBytes int
 	// Known objects; required.
@@ -180,7 +169,7 @@ func (f *FIFO) queueLocked(key resource.Key, d Delta, size int) {
 			f.open[key] = e
 		}
 	}
-	e.append(d, f.cfg.Mode)
+	e.append(d)
 	f.bytes -= e.bytes
 	e.bytes = e.size()
 	f.bytes += e.bytes
@@ -193,18 +182,13 @@ func (e *entry) join(set uint64) {
 	}
 }
 
-// append adds a delta behind those of its object, dropping what it makes needless.
-func (e *entry) append(d Delta, mode Mode) {
+// append adds a delta behind those of its object. Of two deletes in a row only the later is kept.
+func (e *entry) append(d Delta) {
 	if last := len(e.Items) - 1; last >= 0 {
 		before := &e.Items[last]
 		sameObject := before.Object != nil && d.Object != nil && before.Object.UID == d.Object.UID
-		bothDeleted := before.Type == Deleted && d.Type == Deleted && sameObject
-		collapses := mode == Latest && (sameObject || before.Type == Sync)
-		if bothDeleted || collapses {
+		if sameObject && before.Type == Deleted && d.Type == Deleted {
 			e.Collapsed = append(e.Collapsed, before.Seq)
-			if collapses && before.Type == Added && d.Type == Updated {
-				d.Type = Added
-			}
 			*before = d
 			return
 		}

@@ -158,23 +158,6 @@ func TestEveryDeltaHasItsPlaceInTheStream(t *testing.T) {
 	}
 }
 
-func TestLatestKeepsTheNewestStateOfAnObject(t *testing.T) {
-	f := newFIFO(t, deltafifo.Config{Mode: deltafifo.Latest})
-	ctx := t.Context()
-	ok(t, f.Add(ctx, object("a", "1")))
-	ok(t, f.Update(ctx, object("a", "2")))
-	ok(t, f.Update(ctx, object("a", "3")))
-	ok(t, f.Update(ctx, object("b", "4")))
-	ok(t, f.Delete(ctx, object("b", "5")))
-	ok(t, f.Add(ctx, object("b#again", "6")))
-	var batch deltafifo.Batch
-	ok(t, f.Pop(ctx, &batch, 10))
-	want(t, []string{line(batch.Deltas[0]), line(batch.Deltas[1])}, "a: Added 3", "b: Deleted 5, Added 6")
-	if got := batch.Deltas[0].Collapsed; !slices.Equal(got, []uint64{1, 2}) {
-		t.Errorf("collapsed %v, want 1 and 2", got)
-	}
-}
-
 // TestDeltaFIFO_ReplaceMakesDeletions, _ReplaceDeltaType, _ReplaceMakesDeletionsForObjectsOnlyInQueue of client-go. Objects only in
 // the queue are applied before the end of the list asks what is missing, so they are among the known.
 func TestAListsEndDeletesWhatIsKnownAndWasNotListed(t *testing.T) {

@@ -12,7 +12,7 @@
 //     (DeletedFinalStateUnknown) before the end itself.
 //   - Every delta has a sequence number of arrival. The stream's order, in which the watermark moves, is thereby kept
 //     although objects overtake each other here.
-//   - Mode Latest keeps only the newest of what waits for an object.
+//   - Nothing collapses here but two deletes in a row. Which changes a sink is not to have is decided behind the change log, for each sink.
 //
 // Ordering: deltas of one object are handed out in the order they came. Duplicates: none are made, none removed but two
 // Deleted of one object in a row. Blocking: the adding methods block while full, Pop while empty; each returns when its

@@ -84,13 +84,11 @@ func TestAnObjectDoesNotJumpTheLine(t *testing.T) {
 
 // As TestDeltaFIFO_replaceWithDeleteDeltaIn and _addReplace: an object that is listed while its delete waits is told as both.
 func TestAListedObjectFollowsWhatWaitsOfIt(t *testing.T) {
-	for _, mode := range []deltafifo.Mode{deltafifo.History, deltafifo.Latest} {
-		f := newFIFO(t, deltafifo.Config{Mode: mode})
-		ok(t, f.Delete(t.Context(), object("foo", "1")))
-		ok(t, f.Add(t.Context(), object("bar", "2")))
-		list(t, f, "5", "foo@3", "bar@4")
-		want(t, popAll(t, f), "foo: Deleted 1", "bar: Added 2", ": ReplaceBegin", "foo: Replaced 3", "bar: Replaced 4", ": ReplaceEnd 5")
-	}
+	f := newFIFO(t, deltafifo.Config{})
+	ok(t, f.Delete(t.Context(), object("foo", "1")))
+	ok(t, f.Add(t.Context(), object("bar", "2")))
+	list(t, f, "5", "foo@3", "bar@4")
+	want(t, popAll(t, f), "foo: Deleted 1", "bar: Added 2", ": ReplaceBegin", "foo: Replaced 3", "bar: Replaced 4", ": ReplaceEnd 5")
 }
 
 // Unlike TestDeltaFIFO_enqueueingNoLister, which drops the delete of what is not known: the API server told it, so it is told on.

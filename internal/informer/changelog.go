@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -105,6 +106,77 @@ func (l *changeLog) read(ctx context.Context, from, audience uint64, buf []*chan
 	}
 }
 
+// end is the position behind the last change, and whether none will come.
+func (l *changeLog) end() (next uint64, closed bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.next, l.closed
+}
+
+// wait waits until enough says so of the position behind the last change, and of whether none will come. wake makes it look again.
+func (l *changeLog) wait(ctx context.Context, enough func(next uint64, closed bool) bool) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return condition.Wait(ctx, l.cond, func() bool { return enough(l.next, l.closed) })
+}
+
+// sight tells of some changes at and after a position that are for an audience, without waiting, and of the position behind the last that it
+// looked at.
+func (l *changeLog) sight(from, audience uint64) ([]sighting, uint64, error) {
+	if base := l.memoryFrom(); from < base {
+		return l.disk.sight(from, base, audience)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if from < l.base {
+		return nil, from, nil // it has just gone to disk
+	}
+	found := make([]sighting, 0, readSize)
+	for _, c := range l.entries[l.indexLocked(from):] {
+		if len(found) == cap(found) {
+			return found, c.position, nil
+		}
+		if c.size > 0 && c.audience&audience != 0 {
+			found = append(found, sighting{c.position, c.kind, c.Key, c.Op, c.UID, c.Observed})
+		}
+	}
+	return found, l.next, nil
+}
+
+// at gives the change at a position, which is for an audience that has not settled it.
+func (l *changeLog) at(position, audience uint64) (*change, error) {
+	if found := l.inMemory([]uint64{position}); len(found) > 0 {
+		return found[0], nil
+	}
+	found, err := l.disk.at([]uint64{position}, audience)
+	if err == nil && len(found) == 0 {
+		err = fmt.Errorf("change %d is neither in memory nor on disk", position)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return found[0], nil
+}
+
+// inMemory gives the changes at positions, as far as they are in memory and not settled by all.
+func (l *changeLog) inMemory(positions []uint64) []*change {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var found []*change
+	for _, p := range positions {
+		if n := l.indexLocked(p); n < len(l.entries) && l.entries[n].position == p && l.entries[n].size > 0 {
+			found = append(found, l.entries[n])
+		}
+	}
+	return found
+}
+
+// indexLocked is the place of the first entry at or after a position.
+func (l *changeLog) indexLocked(from uint64) int {
+	n, _ := slices.BinarySearchFunc(l.entries, from, func(c *change, at uint64) int { return cmp.Compare(c.position, at) })
+	return n
+}
+
 // memoryFrom is the position from which on everything is in memory.
 func (l *changeLog) memoryFrom() uint64 {
 	l.mu.Lock()
@@ -121,8 +193,7 @@ func (l *changeLog) readMemory(ctx context.Context, from, audience uint64, buf [
 			return nil, from, nil
 		}
 		buf = buf[:0]
-		first, _ := slices.BinarySearchFunc(l.entries, from, func(c *change, at uint64) int { return cmp.Compare(c.position, at) })
-		for _, c := range l.entries[first:] {
+		for _, c := range l.entries[l.indexLocked(from):] {
 			if len(buf) == cap(buf) {
 				break
 			}

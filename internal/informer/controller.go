@@ -406,7 +406,7 @@ func (c *controller) emit(ch *change) {
 	if c.cfg.Owners != nil && ch.Object != nil {
 		ch.Owners = c.cfg.Owners(ch.Object)
 	}
-	if ch.kind == ofObject && c.selective {
+	if ch.kind == ofObject && c.order != nil {
 		if c.selectListeners(ch); ch.audience == 0 {
 			c.keptBack(ch)
 			return

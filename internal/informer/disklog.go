@@ -168,6 +168,28 @@ func (d *diskLog) read(from, to uint64, audience uint64, n int) ([]*change, uint
 	return changes, to, nil
 }
 
+// sight tells of some changes from one position to another that are for an audience, and of the position behind the last that it looked at.
+// It does not read their objects.
+func (d *diskLog) sight(from, to, audience uint64) ([]sighting, uint64, error) {
+	var found []sighting
+	for e, err := range d.informer.cfg.Indexer.Log(from, to) {
+		if err != nil {
+			return nil, from, err
+		}
+		if len(found) == readSize {
+			return found, e.Position, nil
+		}
+		r, _, err := decodeHeader(e.Position, e.Data)
+		if err != nil {
+			return nil, from, err
+		}
+		if d.informer.audience(r.For)&audience != 0 {
+			found = append(found, sighting{e.Position, r.Kind, r.Key, r.Op, r.UID, r.Observed})
+		}
+	}
+	return found, to, nil
+}
+
 // readFor is read for a listener, which is told of the outcome before what it read can be dropped.
 func (d *diskLog) readFor(ctx context.Context, from, to, audience uint64, n int, r reader) ([]*change, uint64, error) {
 	if err := d.takeTurns(ctx, 1); err != nil {

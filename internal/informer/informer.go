@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -92,6 +93,11 @@ type ListenerConfig struct {
 	Window int
 	// Resync is how often the listener is sent a Synced of every object; 0 for never.
 	Resync time.Duration
+	// Latest sends of the changes of an object that wait only the newest, with what the listener was sent before as the old object. Not with
+	// DropOldest.
+	Latest bool
+	// Ahead is how many events to come a listener with Latest keeps in mind: what waits beyond collapses only when it comes to it. Default 16,384.
+	Ahead int
 }
 
 // Informer is the part of the pipeline between a FIFO and the publishers.
@@ -104,8 +110,7 @@ type Informer struct {
 	everyone  uint64 // the set of all listeners
 	needsOld  bool   // some of them, or a selector, need the object before an update
 	selection selection
-	selective bool   // there are selectors
-	order     *order // guarded by settling; nil when not selective
+	order     *order // guarded by settling; nil when all changes are settled in their order
 	logger    *slog.Logger
 	settling  sync.Mutex // orders the calls of settle, and makes a change either settled or spooled
 	spoolTurn chan struct{}
@@ -120,6 +125,8 @@ func New(cfg Config) (*Informer, error) {
 		return nil, fmt.Errorf("informer %s: fifo, indexer and tracker are required", cfg.Name)
 	case len(cfg.Listeners) == 0 || len(cfg.Listeners) > 64:
 		return nil, fmt.Errorf("informer %s: %d sinks; there must be 1 to 64", cfg.Name, len(cfg.Listeners))
+	case cfg.DropOldest && slices.ContainsFunc(cfg.Listeners, func(l ListenerConfig) bool { return l.Latest }):
+		return nil, fmt.Errorf("informer %s: the oldest can't be dropped where a sink gets the newest states only: what it has read ahead lies there", cfg.Name)
 	}
 	cfg.LogBytes = cmp.Or(cfg.LogBytes, 16<<20)
 	cfg.SpoolAfter = cmp.Or(cfg.SpoolAfter, 5*time.Second)
@@ -134,6 +141,9 @@ func New(cfg Config) (*Informer, error) {
 		i.everyone |= 1 << n
 		i.needsOld = i.needsOld || lc.Maker.NeedsOld()
 		i.useSelector(lc.Selector)
+		if lc.Latest {
+			i.useOrder()
+		}
 	}
 	i.selection.selector = cfg.Selector
 	i.useSelector(cfg.Selector)
@@ -157,7 +167,12 @@ func (i *Informer) useSelector(s Selector) {
 		return
 	}
 	i.needsOld = i.needsOld || s.NeedsOld()
-	if i.selective = true; i.order == nil {
+	i.useOrder()
+}
+
+// useOrder prepares for changes of an object that are not settled in their order.
+func (i *Informer) useOrder() {
+	if i.order == nil {
 		i.order = newOrder()
 	}
 }

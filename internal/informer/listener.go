@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"iter"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -29,6 +30,9 @@ type listener struct {
 	dropped  atomic.Int64 // events, of this run
 	// selection is the controller's.
 	selection selection
+	// Of a listener with Latest only.
+	leftover []sighting    // by a run before, that is not noted yet; owned by run
+	settled  atomic.Uint64 // counts calls of Settle
 
 	mu   sync.Mutex
 	cond *sync.Cond // signalled when parcels come back
@@ -38,7 +42,11 @@ type listener struct {
 	free    []*parcel
 	// read are changes that were read and have no parcels yet.
 	read []*change
-	// cursor is where it stands; pending is not kept here but found in read and the parcels, but for what a run before has left.
+	// levels is what was read ahead, and sending what of it is about to get parcels; nil without Latest.
+	levels  *levels
+	sending []step
+	// cursor is where it stands; pending is not kept here but found in read, levels, sending and the parcels, but for what a run
+	// before has left.
 	cursor cursor
 }
 
@@ -47,6 +55,8 @@ type parcel struct {
 	item   publisher.Item
 	event  event.Event
 	change *change
+	first  *change // whose place the change takes, and that is settled with it; nil for none
+	level  *level  // of the object, with Latest
 	// observed is the change's: what all have settled loses its own.
 	observed time.Time
 }
@@ -55,11 +65,17 @@ func newListener(cfg ListenerConfig, i *Informer, bit uint64) *listener {
 	cfg.Window = cmp.Or(cfg.Window, 4096)
 	l := &listener{cfg: cfg, informer: i, bit: bit, selection: selection{selector: cfg.Selector, sink: cfg.Name}}
 	l.cond = sync.NewCond(&l.mu)
+	if cfg.Latest {
+		l.levels = newLevels(cmp.Or(cfg.Ahead, 16<<10), cfg.Maker.NeedsOld())
+	}
 	return l
 }
 
 // run passes changes on until the log ends and everything is settled.
 func (l *listener) run(ctx context.Context) error {
+	if l.cfg.Latest {
+		return l.runLatest(ctx)
+	}
 	buf := make([]*change, 0, readSize)
 	items := make([]*publisher.Item, 0, readSize)
 	if err := l.catchUp(ctx, items); err != nil {
@@ -81,6 +97,9 @@ func (l *listener) run(ctx context.Context) error {
 
 // prepare reads what a run before had passed on and not seen settled, before anything can be dropped.
 func (l *listener) prepare() (err error) {
+	if l.cfg.Latest {
+		return l.prepareLatest()
+	}
 	l.left, err = l.informer.disk.at(l.stand().pending, l.bit)
 	return err
 }
@@ -132,6 +151,12 @@ func (l *listener) stand() cursor {
 		if p.change != nil {
 			c.pending = append(c.pending, p.change.position)
 		}
+		if p.first != nil {
+			c.pending = append(c.pending, p.first.position)
+		}
+	}
+	for s := range l.stepsLocked() {
+		c.pending = append(c.pending, s.first, s.last)
 	}
 	for _, ch := range l.read {
 		c.pending = append(c.pending, ch.position)
@@ -139,6 +164,20 @@ func (l *listener) stand() cursor {
 	slices.Sort(c.pending)
 	c.pending = slices.Compact(c.pending)
 	return c
+}
+
+// stepsLocked are the events to come of a listener with Latest.
+func (l *listener) stepsLocked() iter.Seq[*step] {
+	return func(yield func(*step) bool) {
+		for i := range l.sending {
+			if !yield(&l.sending[i]) {
+				return
+			}
+		}
+		if l.levels != nil {
+			l.levels.all()(yield)
+		}
+	}
 }
 
 // upToBarrier is how many changes may be on their way together: those before the first that is about the informer, or that alone.
@@ -210,11 +249,23 @@ func (l *listener) take(ctx context.Context, changes []*change) ([]*parcel, erro
 // Settle is called by the publisher with items that are settled.
 func (l *listener) Settle(items []*publisher.Item) {
 	l.informer.settle(func() []*change { return l.settledByAll(items) })
+	l.takeBack(items)
+	if l.levels != nil {
+		l.settled.Add(1)
+		l.informer.log.wake()
+	}
+}
+
+// takeBack makes the parcels of settled items free.
+func (l *listener) takeBack(items []*publisher.Item) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, it := range items {
 		p := l.parcels[it.Seq]
-		p.change, p.event = nil, event.Event{}
+		if p.level != nil {
+			l.levels.done(p.level)
+		}
+		p.change, p.first, p.level, p.event = nil, nil, nil, event.Event{}
 		l.free = append(l.free, p)
 		// After the parcel: a cursor that is saved with a position behind the mark must not have it pending.
 		it.Mark.Release()
@@ -230,7 +281,11 @@ func (l *listener) settledByAll(items []*publisher.Item) []*change {
 	defer l.mu.Unlock()
 	done := make([]*change, 0, len(items))
 	for _, it := range items {
-		c := l.parcels[it.Seq].change
+		p := l.parcels[it.Seq]
+		if p.first != nil && p.first.waiting.Add(-1) == 0 {
+			done = append(done, p.first)
+		}
+		c := p.change
 		switch {
 		case c.waiting.Add(-1) == 0:
 			done = append(done, c)
@@ -266,6 +321,11 @@ func (l *listener) oldest() time.Time {
 	for _, p := range l.parcels {
 		if p.change != nil && (oldest.IsZero() || p.observed.Before(oldest)) {
 			oldest = p.observed
+		}
+	}
+	for s := range l.stepsLocked() {
+		if oldest.IsZero() || s.observed.Before(oldest) {
+			oldest = s.observed
 		}
 	}
 	return oldest

@@ -20,6 +20,7 @@ type metrics struct {
 	filterErrors *prometheus.CounterVec
 	tally        tally
 	dropped      *prometheus.CounterVec
+	collapsed    *prometheus.CounterVec // by sink, of those with Latest
 	logBytes     prometheus.Gauge
 	logChanges   prometheus.Gauge
 	capacity     prometheus.Gauge
@@ -43,6 +44,9 @@ func newMetrics(reg prometheus.Registerer, logBytes int, listeners []ListenerCon
 		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "bridge_informer_dropped_total", Help: "Events dropped before a sink had them, by sink and reason.",
 		}, []string{"sink", "reason"}),
+		collapsed: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "bridge_informer_collapsed_total", Help: "Changes that a sink with delivery latest was not sent, because a newer one of the object waited too.",
+		}, []string{"sink"}),
 		filtered: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "bridge_informer_filtered_total", Help: "Changes that were kept back from a sink, or from all (sink empty), by reason.",
 		}, []string{"sink", "reason"}),
@@ -72,9 +76,12 @@ func newMetrics(reg prometheus.Registerer, logBytes int, listeners []ListenerCon
 	}
 	for _, l := range listeners {
 		m.dropped.WithLabelValues(l.Name, droppedSpoolFull)
+		if l.Latest {
+			m.collapsed.WithLabelValues(l.Name)
+		}
 	}
 	if reg != nil {
-		reg.MustRegister(m.changes, m.skipped, m.gaps, m.filtered, m.filterErrors, m.dropped, m.logBytes, m.logChanges, m.capacity, m.diskBytes)
+		reg.MustRegister(m.changes, m.skipped, m.gaps, m.filtered, m.filterErrors, m.dropped, m.collapsed, m.logBytes, m.logChanges, m.capacity, m.diskBytes)
 	}
 	return m
 }

@@ -6,11 +6,12 @@ import (
 )
 
 // order keeps settled states from overtaking. When all changes are for all listeners, those of one object are settled in their order.
-// When some are for some, or for nobody, a later one can be settled while an earlier one is on its way: were the later state committed
-// then, a replay after a crash would take the earlier change for covered, and it would be lost. So a state waits for the changes of its
-// object before it. The places in the stream need no such care: that of the earlier change holds the watermark.
+// When some are for some, or for nobody, or a listener leaves out what a later one makes needless, a later one can be settled while an earlier
+// one is on its way: were the later state committed then, a replay after a crash would take the earlier change for covered, and it would be
+// lost. So a state waits for the changes of its object before it. The places in the stream need no such care: that of the earlier change
+// holds the watermark.
 //
-// A nil order is for informers without selectors. All methods are called under Informer.settling.
+// A nil order is for informers without selectors, and without listeners with Latest. All methods are called under Informer.settling.
 type order struct {
 	objects map[resource.Key][]waiting
 }
