@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -156,12 +157,35 @@ sinks:
 		{"an explicit zero over a default", c.Sinks[0].NATS.Stream.MaxAge, time.Duration(0)},
 		{"a decimal size", c.Sinks[0].NATS.Stream.MaxBytes, config.Size(2e9)},
 		{"a default beside it", c.Sinks[0].NATS.Stream.Storage, "file"},
-		{"an informer without sinks has all", fmt.Sprint(c.Informers[0].Sinks), "[{s object bridge [] }]"},
+		{"an informer without sinks has all", fmt.Sprint(c.Informers[0].Sinks), "[{s object bridge []  history 0s}]"},
 		{"the encoding", c.Sinks[0].Encoding, "binary"},
 	} {
 		if check.got != check.want {
 			t.Errorf("%s: got %v, want %v", check.what, check.got, check.want)
 		}
+	}
+}
+
+func TestABindingHasWhatItsInformerSaysUnlessItSaysOtherwise(t *testing.T) {
+	t.Setenv("BRIDGE_INFORMERS_ALL_SINKS_2_RESYNC", "5m")
+	c, err := config.Load(config.Options{File: "f", Data: []byte(`
+informers:
+  - {name: all, resources: [pods], delivery: latest, resync: 10m, sinks: [{name: a}, {name: b, delivery: history, resync: 0s}, {name: c}]}
+  - {name: plain, resources: [nodes]}
+sinks: [{name: a, stdout: {}}, {name: b, stdout: {}}, {name: c, stdout: {}}]
+`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, inf := range c.Informers {
+		for _, b := range inf.Sinks {
+			got = append(got, fmt.Sprintf("%s %s %s", b.Name, b.Delivery, b.Resync))
+		}
+	}
+	want := []string{"a latest 10m0s", "b history 0s", "c latest 5m0s", "a history 0s", "b history 0s", "c history 0s"}
+	if !slices.Equal(got, want) {
+		t.Errorf("bindings %q, want %q", got, want)
 	}
 }
 

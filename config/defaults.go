@@ -51,15 +51,18 @@ func (inf *Informer) fillBindings(sinks []Sink) {
 	}
 }
 
-// fillInherited gives bindings what they leave to their informer.
+// fillInherited gives bindings what they leave to their informer. What is wrong there is told there.
 func (inf *Informer) fillInherited(path string, given origins) {
 	for i := range inf.Sinks {
 		b, at := &inf.Sinks[i], fmt.Sprintf("%s[%d]", path, i)
 		if _, ok := given[at+".delivery"]; !ok && b.Delivery == "" {
-			b.Delivery = inf.Delivery
+			b.Delivery = "history"
+			if inf.Delivery == "latest" {
+				b.Delivery = inf.Delivery
+			}
 		}
 		if _, ok := given[at+".resync"]; !ok && b.Resync == 0 {
-			b.Resync = inf.Resync
+			b.Resync = max(inf.Resync, 0)
 		}
 	}
 }

@@ -49,6 +49,8 @@ var update = flag.Bool("update", false, "write the events in testdata/events/*.t
 //	show <attribute>...     what of the events is compared from now on; all of it at first
 //	events <file>           compare what came since the last time with a file
 //	log <text>              the bridge has logged it
+//	away <sink>             it takes nothing, until it is back
+//	back <sink>
 //
 // Time stands still but for a second after each command, and some more after a start. Hashes of redacted values are numbered.
 func TestEvents(t *testing.T) {
@@ -86,10 +88,13 @@ type play struct {
 	hashes  []string                 // of redacted values, in the order they were first seen
 
 	stop func() error // nil when none runs
+
+	mu   sync.Mutex
+	away map[string]chan struct{} // guarded by mu: by sink, closed when it is back
 }
 
 func newPlay(t *testing.T, archive *txtar.Archive) *play {
-	p := &play{t: t, archive: archive, servers: map[string]*testkit.Server{}, fs: vfs.NewCrashableMem(), output: map[string]*lockedBuffer{}}
+	p := &play{t: t, archive: archive, servers: map[string]*testkit.Server{}, fs: vfs.NewCrashableMem(), output: map[string]*lockedBuffer{}, away: map[string]chan struct{}{}}
 	for _, typ := range stageTypes {
 		p.servers[typ.String()] = testkit.NewServer(t, typ)
 	}
@@ -147,6 +152,8 @@ func (p *play) do(line string) error {
 		p.shown = args
 	case "events":
 		p.compare(rest)
+	case "away", "back":
+		p.send(rest, command == "away")
 	case "log":
 		if !strings.Contains(p.log.String(), rest) {
 			return fmt.Errorf("the log does not have %q", rest)
@@ -155,6 +162,18 @@ func (p *play) do(line string) error {
 		return fmt.Errorf("no command %q", command)
 	}
 	return nil
+}
+
+// send sends a sink away, or lets it come back.
+func (p *play) send(sink string, away bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if away {
+		p.away[sink] = make(chan struct{})
+		return
+	}
+	close(p.away[sink])
+	delete(p.away, sink)
 }
 
 func (p *play) put(rest string) error {
@@ -249,7 +268,28 @@ func (p *play) sink(_ string, c *config.Sink) (sinks.Sink, service, error) {
 		p.output[c.Name] = &lockedBuffer{}
 	}
 	s, err := stdout.New(stdout.Config{Writer: p.output[c.Name], Format: stdout.JSON})
-	return s, nil, err
+	return &absent{Sink: s, name: c.Name, play: p}, nil, err
+}
+
+// absent is a sink that can be away.
+type absent struct {
+	sinks.Sink
+	name string
+	play *play
+}
+
+// Publish implements sinks.Sink.
+func (a *absent) Publish(ctx context.Context, batch []*sinks.Message) {
+	a.play.mu.Lock()
+	back := a.play.away[a.name]
+	a.play.mu.Unlock()
+	if back != nil {
+		select {
+		case <-back:
+		case <-ctx.Done():
+		}
+	}
+	a.Sink.Publish(ctx, batch)
 }
 
 // types are what each informer's resources mean here.
