@@ -80,6 +80,9 @@ func (m *Maker) NeedsOld() bool {
 // Object makes the event of a change. The id is deterministic: the same change has the same id from any replica, after
 // any restart.
 func (m *Maker) Object(c *Change) Event {
+	if c.Object != nil && c.Object.APIVersion != "" {
+		m = m.in(c.Object.APIVersion)
+	}
 	t := m.cfg.Type
 	namespace, name := c.Key.Split()
 	w := m.words(c, namespace, name)
@@ -97,6 +100,14 @@ func (m *Maker) Object(c *Change) Event {
 		m.asKnative(&e)
 	}
 	return e
+}
+
+// in makes a Maker for objects that are in another version of the API: attributes and subject are those of the object that they come with.
+func (m *Maker) in(apiVersion string) *Maker {
+	other := *m
+	other.cfg.Type = m.cfg.Type.In(apiVersion)
+	other.phrases = newPhrases(other.cfg.Type)
+	return &other
 }
 
 // fill adds what is read from the object.

@@ -28,7 +28,7 @@ var metaFields = map[string]struct {
 	of  func(m meta) ref.Val
 }{
 	"kind":            {types.StringType, func(m meta) ref.Val { return types.String(m.typ.Kind) }},
-	"apiVersion":      {types.StringType, func(m meta) ref.Val { return types.String(m.typ.APIVersion()) }},
+	"apiVersion":      {types.StringType, func(m meta) ref.Val { return types.String(m.typ.In(m.object().APIVersion).APIVersion()) }},
 	"group":           {types.StringType, func(m meta) ref.Val { return types.String(m.typ.Group) }},
 	"resource":        {types.StringType, func(m meta) ref.Val { return types.String(m.typ.Resource) }},
 	"namespace":       {types.StringType, func(m meta) ref.Val { namespace, _ := m.change.Key.Split(); return types.String(namespace) }},

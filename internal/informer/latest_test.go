@@ -71,6 +71,11 @@ func TestOfWhatWaitsOnlyTheNewestIsSent(t *testing.T) {
 			[]string{"resource.deleted a ua/deleted", "resource.deleted a ua2/deleted", "resource.added a ua3/13"},
 		},
 		{
+			"an object that left a selector and came back is deleted and added",
+			[]string{"delete a 10", "add a 11", "update a 12"},
+			[]string{"resource.deleted a ua/deleted", "resource.added a ua/12"},
+		},
+		{
 			"nothing collapses across a gap and its list",
 			[]string{"update a 10", "list 30 a@20", "update a 31", "update a 32"},
 			[]string{

@@ -114,7 +114,7 @@ func (i *Informer) decode(position uint64, data []byte) (*change, error) {
 	if !r.HasObject {
 		return c, nil
 	}
-	obj, err := resource.Parse(raw, resource.ParseOptions{Type: i.cfg.Type, KeepManagedFields: true})
+	obj, err := resource.Restore(raw, i.cfg.Type)
 	if err != nil {
 		return nil, fmt.Errorf("entry %d: %w: %w", position, errRecord, err)
 	}

@@ -27,6 +27,9 @@ type Meta struct {
 	ChangedAt time.Time
 	// Owners are the owner references, in the order of the object.
 	Owners []Owner
+	// APIVersion is that of the object's bytes, where it is another than its type's: it was kept since before the type moved to another
+	// version (Restore). Else "".
+	APIVersion string
 }
 
 // Owner is one owner reference.

@@ -161,7 +161,7 @@ func (ix *Indexer) parseBody(key resource.Key, stored []byte) (*resource.Object,
 	if err != nil {
 		return nil, err
 	}
-	obj, err := resource.Parse(raw, resource.ParseOptions{Type: ix.cfg.Type, KeepManagedFields: true})
+	obj, err := resource.Restore(raw, ix.cfg.Type)
 	if err != nil {
 		return nil, fmt.Errorf("state database: body of %s %s: %w", ix.cfg.Type, key, err)
 	}
