@@ -10,7 +10,8 @@
 // before it.
 //
 // The changes form one log, bounded in bytes; each listener is a cursor in it. A listener makes events of the changes and adds
-// them to its sink's publisher, at most Window at a time. A change leaves the log when all its listeners have settled it.
+// them to its sink's publisher, at most Window at a time. A change leaves the log when all its listeners have settled it. One with Latest
+// reads ahead, has at most one event of an object with the publisher, and settles what a later change makes needless without sending it.
 //
 // Ordering: a listener passes the changes of an object on in their order, and settles them in it. An event about the informer
 // (gap, synced) waits until all before it are settled, and all behind wait for it. Duplicates: none are made. Blocking: a full log
