@@ -24,7 +24,8 @@ import (
 var crashPoints = flag.Int("bridge.crash.points", 40, "how many of the operations on the disk the process dies at, evenly spread; 0 for each, in each way")
 
 // TestACrashAtAnyOperationOnTheDiskLosesNothing lets the process die before the n-th write, sync, creation, renaming or removal of a file in
-// a short life that has all in it: a snapshot, changes, a sink that is away so that changes go to disk, a stop and a start, a relist; flushes,
+// a short life that has all in it: a snapshot, changes, two sinks that are away so that changes go to disk, one of which wants the newest states
+// only, a stop and a start, a relist; flushes,
 // compactions and new lists of files. What was not synced is lost, or half of its blocks, or none, or half of
 // the write that was under way has come to the disk. It then starts again from what is
 // left, lives on to the end, and what the sinks have is compared with what the server did: nothing is missing, nothing is out of order, and again
@@ -89,12 +90,15 @@ func newCrash(t *testing.T, at, percent int) *crash {
 	rng := rand.New(rand.NewPCG(7, 0))
 	m := &model{t: t, rng: rng, fs: vfs.NewCrashableMem(), tables: 16 << 10, causes: map[string]int{}, commit: 100 * time.Millisecond}
 	m.cluster = newCluster(t, pods, rng, 6)
-	for i := range 2 {
+	for i := range 3 {
 		m.brokers = append(m.brokers, newBroker(fmt.Sprint("sink", i), 7, sinks.ByObject, sinks.Limits{Messages: 5, Concurrency: 2}))
 	}
 	m.configure(pods)
 	m.commit, m.retry = 100*time.Millisecond, publisher.Config{Retry: publisher.Retry{Initial: 10 * time.Millisecond, Max: time.Second}}
 	m.unit = bridge.UnitConfig{Informer: "all", Type: pods, Memory: 16 << 10, Sinks: m.unit.Sinks, Reflector: m.unit.Reflector}
+	m.noLatest()
+	m.noResync()
+	m.unit.Sinks[2].Latest = true
 	m.unit.Reflector.PageSize, m.unit.Reflector.DisableWatchList = 3, true
 	m.features = testkit.Features{}
 	c := &crash{model: m, at: at, percent: percent, kinds: map[string]int{}}
@@ -271,13 +275,19 @@ func (c *crash) steps() []func() {
 			c.start()
 		}
 	}
+	both := func(mood mood) func() {
+		return func() {
+			c.brokers[1].set(mood)
+			c.brokers[2].set(mood)
+		}
+	}
 	return []func(){
 		write(10), c.start, sleep(time.Second),
 		write(5), sleep(150 * time.Millisecond), write(5), sleep(time.Second),
 		func() { c.note("%s", c.cluster.removeSome()) }, sleep(time.Second),
-		func() { c.brokers[1].set(away) }, write(60), sleep(7 * time.Second), write(100), sleep(7 * time.Second),
+		both(away), write(60), sleep(7 * time.Second), write(100), sleep(7 * time.Second),
 		c.stopLife, write(5), again, sleep(time.Second), write(5), sleep(7 * time.Second),
-		func() { c.brokers[1].set(calm) }, sleep(3 * time.Second), write(60), sleep(time.Second), write(60), sleep(time.Second),
+		both(calm), sleep(3 * time.Second), write(60), sleep(time.Second), write(60), sleep(time.Second),
 		func() { c.note("%s", c.cluster.expire()) }, write(3), func() { c.note("%s", c.cluster.expire()); c.cluster.CutWatches() },
 		sleep(3 * time.Second), write(60), sleep(time.Second), write(60), sleep(time.Second), c.cluster.Bookmark, sleep(time.Second),
 		func() { c.note("%s", c.cluster.put(resource.MakeKey("ns0", "o0"))) }, sleep(time.Second),

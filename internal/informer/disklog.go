@@ -183,7 +183,7 @@ func (d *diskLog) sight(from, to, audience uint64) ([]sighting, uint64, error) {
 		if err != nil {
 			return nil, from, err
 		}
-		if d.informer.audience(r.For)&audience != 0 {
+		if d.informer.audienceOf(&r)&audience != 0 {
 			found = append(found, sighting{e.Position, r.Kind, r.Key, r.Op, r.UID, r.Observed})
 		}
 	}

@@ -301,3 +301,41 @@ func TestTheOldestIsNotDroppedUnderAListenerThatHasReadAhead(t *testing.T) {
 		t.Errorf("New: %v", err)
 	}
 }
+
+// onlyB lets through what is of pod "b".
+type onlyB struct{}
+
+func (onlyB) Rejects(c *event.Change) (string, error) {
+	if c.Key == "shop/b" {
+		return "", nil
+	}
+	return "filter", nil
+}
+
+func (onlyB) NeedsOld() bool { return false }
+
+func TestWhatARunBeforeHasDroppedIsToldToSinksThatGetTheNewestStatesNow(t *testing.T) {
+	db := memory(t)
+	filtered := func(c *informer.Config) { c.Listeners[1].Selector = onlyB{} }
+	newest := func(c *informer.Config) { c.Listeners[0].Latest, c.Listeners[1].Latest = true, true }
+	before := []*outbox{newOutbox(), newOutbox()}
+	before[0].setHold(true)
+	before[1].setHold(true)
+	r := newRig(t, db, before, spooling, dropping, filtered)
+	r.do("add b 50")
+	before[1].wait(t, 1)
+	r.flood(100, 4100)
+	r.resting(4100)
+	// The process dies. One sink has lost much, the other nothing.
+	after := []*outbox{newOutbox(), newOutbox()}
+	r = newRig(t, db, after, spooling, filtered, newest)
+	r.do("update b 5000")
+	r.stop()
+	got := after[0].taken()
+	if len(got) < 3 || !strings.HasPrefix(got[0], "informer.gap") || !slices.Contains(got, "resource.updated a ua/4099") || len(got) > 100 {
+		t.Errorf("the sink that has lost something got %q", got)
+	}
+	if got := after[1].taken(); got[len(got)-1] != "resource.updated b ub/5000" {
+		t.Errorf("the other got %q", got)
+	}
+}

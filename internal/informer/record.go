@@ -104,11 +104,8 @@ func (i *Informer) decode(position uint64, data []byte) (*change, error) {
 			Op: r.Op, Key: r.Key, UID: r.UID, Version: r.Version, Before: r.Before, Initial: r.Initial, Inferred: r.Inferred,
 			Round: r.Round, Epoch: r.Epoch, Observed: r.Observed, Owners: r.Owners,
 		},
-		kind: r.Kind, relist: r.Relist, items: r.Items, losses: r.Losses, unreadable: r.Unreadable, audience: i.audience(r.For), position: position,
+		kind: r.Kind, relist: r.Relist, items: r.Items, losses: r.Losses, unreadable: r.Unreadable, audience: i.audienceOf(&r), position: position,
 	}}
-	if c.losses != nil {
-		c.audience = c.losses.listeners(i)
-	}
 	c.spooled.Store(true)
 	c.waiting.Store(1) // for the one who reads it
 	if !r.HasObject {
@@ -154,6 +151,14 @@ func (i *Informer) names(audience uint64) []string {
 		}
 	}
 	return names
+}
+
+// audienceOf is whom a record is for.
+func (i *Informer) audienceOf(r *record) uint64 {
+	if r.Losses != nil {
+		return r.Losses.listeners(i)
+	}
+	return i.audience(r.For)
 }
 
 // audience is the listeners of sinks by name; sinks that are no longer there are left out.

@@ -79,6 +79,11 @@ func TestEveryFormTellsWhatTheAPIServerDid(t *testing.T) {
 		return l.judgeForms(newJudge(ledger.Changes(), secret), b)
 	})
 	must(t, ledger.Err())
+	for _, sink := range []string{"object", "newest", "phases", "quiet"} {
+		n, err := (&read.JetStream{URL: b.NATS, Stream: sink}).Count(l.ctx)
+		must(t, err)
+		t.Logf("%d events in stream %s, of %d changes", n, sink, ledger.Len())
+	}
 	enough(t, ledger, "pods", 4, 30)
 	enough(t, ledger, "configmaps", 12, 150)
 	enough(t, ledger, "secrets", 1, 5)
