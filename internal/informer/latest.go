@@ -67,6 +67,9 @@ func (l *listener) readAhead(ctx context.Context) (ahead, error) {
 			}
 			return where, nil
 		}
+		if l.full() {
+			return atBound, nil
+		}
 		found, next, err := l.informer.log.sight(next, l.bit)
 		if err != nil {
 			return 0, err
@@ -114,6 +117,12 @@ func (l *listener) note(found []sighting, next uint64) ahead {
 	l.mu.Unlock()
 	l.settleNeedless(needless)
 	return where
+}
+
+func (l *listener) full() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.levels.full()
 }
 
 func (l *listener) stopsAtLocked(s *sighting) ahead {

@@ -31,6 +31,7 @@ type levels struct {
 	objects map[resource.Key]*level
 	ready   []*level // with something to send, and nothing with the publisher; first come, first served
 	steps   int      // of all objects
+	filled  bool     // max was reached, and half of it not since
 }
 
 // level is one object.
@@ -118,8 +119,11 @@ func (ls *levels) push(lv *level, s *sighting) {
 	ls.steps++
 }
 
-// full says whether no more is to be added.
-func (ls *levels) full() bool { return ls.steps >= ls.max }
+// full says whether no more is to be added: from when max is reached until half of it is sent, since what is read and not added is read again.
+func (ls *levels) full() bool {
+	ls.filled = ls.steps >= ls.max || ls.filled && ls.steps > ls.max/2
+	return ls.filled
+}
 
 // take gives up to n events to send, of different objects.
 func (ls *levels) take(n int) []step {
