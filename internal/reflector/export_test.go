@@ -27,7 +27,7 @@ func EachFrame(r io.Reader, limit int64, opts resource.ParseOptions, do func(Fra
 	s := newTestStream(r)
 	v := newValues(s, limit)
 	for {
-		f, _, err := v.next(opts)
+		f, _, err := v.next(&opts)
 		if err != nil {
 			return v.failed(err)
 		}
@@ -39,7 +39,13 @@ func EachFrame(r io.Reader, limit int64, opts resource.ParseOptions, do func(Fra
 func EachItem(r io.Reader, limit int64, do func(raw []byte) error) (resource.Version, string, error) {
 	s := newTestStream(r)
 	v := newValues(s, limit)
-	p, err := readPage(v, do, nil)
+	p, err := readPage(v, func() error {
+		raw, err := v.value()
+		if err != nil {
+			return err
+		}
+		return do(raw)
+	}, nil)
 	if err != nil {
 		return "", "", v.failed(err)
 	}
@@ -51,6 +57,9 @@ func IsUnreadable(err error) bool {
 	_, ok := errors.AsType[*unreadableError](err)
 	return ok
 }
+
+// IsUnexpected says whether an error is of JSON that is no frame: then nobody has looked at the rest of it.
+func IsUnexpected(err error) bool { return IsUnreadable(err) && whyUnreadable(err) != unreadableSyntax }
 
 // IsCut says whether the stream ended amid a value.
 func IsCut(err error) bool { return errors.Is(err, errCut) }

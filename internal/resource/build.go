@@ -15,7 +15,7 @@ func (p *parser) object(at span, opts *ParseOptions) *Object {
 	out := p.copy(at, opts.Type)
 	obj, owners := newObject(p.owners.n)
 	obj.Raw = slices.Clip(out)
-	shift := len(out) - at.end - p.editedBytes(p.edits.n) // from an offset of the input before all edits to one of out
+	shift := len(out) - at.End - p.editedBytes(p.edits.n) // from an offset of the input before all edits to one of out
 	obj.Meta = p.meta(out, shift)
 	for i := range owners {
 		owners[i] = p.owner(p.owners.at(i), out, shift)
@@ -60,7 +60,7 @@ func (p *parser) editedBytes(n int) int {
 	size := 0
 	for i := range n {
 		e := p.edits.at(i)
-		size += len(e.with) - (e.end - e.start)
+		size += len(e.with) - (e.End - e.Start)
 	}
 	return size
 }
@@ -68,7 +68,7 @@ func (p *parser) editedBytes(n int) int {
 // copy makes the object's own bytes: with kind and apiVersion in the order that watch frames have them, and with the
 // edits. Behind them is room for the manager's name, which was cut away with the managed fields.
 func (p *parser) copy(at span, t Type) []byte {
-	size := at.end - at.start + p.prefixSize(t) + p.editedBytes(p.edits.n) + p.manager.end - p.manager.start
+	size := at.End - at.Start + p.prefixSize(t) + p.editedBytes(p.edits.n) + p.manager.End - p.manager.Start
 	out := append(make([]byte, 0, size), '{')
 	if p.needsKind(t) {
 		out = append(append(append(out, `"kind":"`...), t.Kind...), `",`...)
@@ -80,13 +80,13 @@ func (p *parser) copy(at span, t Type) []byte {
 		}
 		out = append(append(out, t.Version...), `",`...)
 	}
-	from := at.start + 1
+	from := at.Start + 1
 	for i := range p.edits.n {
 		e := p.edits.at(i)
-		out = append(append(out, p.b[from:e.start]...), e.with...)
-		from = e.end
+		out = append(append(out, p.Bytes(span{Start: from, End: e.Start})...), e.with...)
+		from = e.End
 	}
-	return append(out, p.b[from:at.end]...)
+	return append(out, p.Bytes(span{Start: from, End: at.End})...)
 }
 
 func (p *parser) meta(out []byte, shift int) Meta {
@@ -118,26 +118,26 @@ func (p *parser) owner(o *ownerSpans, out []byte, shift int) Owner {
 
 // string is a string of the input as the object's own: a view of its copy in out, or decoded where it was escaped.
 func (p *parser) string(t span, out []byte, shift int) string {
-	if t.start == t.end {
+	if t.Start == t.End {
 		return ""
 	}
-	if bytes.IndexByte(p.b[t.start:t.end], '\\') >= 0 {
-		return string(p.text(t))
+	if bytes.IndexByte(p.Bytes(t), '\\') >= 0 {
+		return string(p.Text(t))
 	}
 	before := 0 // edits before the string
-	for before < p.edits.n && p.edits.at(before).start < t.start {
+	for before < p.edits.n && p.edits.at(before).Start < t.Start {
 		before++
 	}
 	shift += p.editedBytes(before)
-	return view(out[t.start+shift : t.end+shift])
+	return view(out[t.Start+shift : t.End+shift])
 }
 
 // keep is a string that may have been cut from the copy: it is put behind the copy, where copy left room for it.
 func (p *parser) keep(t span, out []byte) string {
-	if t.start == t.end {
+	if t.Start == t.End {
 		return ""
 	}
 	from := len(out)
-	out = append(out, p.text(t)...)
+	out = append(out, p.Text(t)...)
 	return view(out[from:])
 }
