@@ -52,6 +52,19 @@ func EachItem(r io.Reader, limit int64, do func(raw []byte) error) (resource.Ver
 	return p.version, p.next, nil
 }
 
+// EachObject reads a list's items as Replace gets them.
+func EachObject(r io.Reader, limit int64, opts resource.ParseOptions, do func(*resource.Object)) error {
+	v := newValues(newTestStream(r), limit)
+	_, err := readPage(v, func() error {
+		obj, err := resource.ParseNext(v.Scanner, &opts)
+		if err == nil {
+			do(obj)
+		}
+		return err
+	}, nil)
+	return err
+}
+
 // IsUnreadable says whether an error is of the bytes, not of the connection.
 func IsUnreadable(err error) bool {
 	_, ok := errors.AsType[*unreadableError](err)

@@ -227,11 +227,7 @@ func BenchmarkPageOf500(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		items := 0
-		_, _, err := reflector.EachItem(bytes.NewReader(list.Bytes()), 1<<20, func(raw []byte) error {
-			items++
-			_, err := resource.Parse(raw, opts)
-			return err
-		})
+		err := reflector.EachObject(bytes.NewReader(list.Bytes()), 1<<20, opts, func(*resource.Object) { items++ })
 		if err != nil || items != 500 {
 			b.Fatal(items, err)
 		}
