@@ -48,7 +48,7 @@ type UnitConfig struct {
 	Filter   filter.Rules
 	Snapshot Snapshot
 	Delivery deltafifo.Mode
-	// Memory bounds the FIFO, and again the change log, in bytes; default 16 MiB.
+	// Memory bounds the change log, in bytes; default 16 MiB. The FIFO before it gets a quarter of it, or again as much with deltafifo.Latest.
 	Memory int
 	// Spool bounds what of the change log lies on disk, in bytes; default 10 GiB. Without a state directory nothing does.
 	Spool int64
@@ -168,9 +168,19 @@ func (u *unit) redactState() error {
 	return u.indexer.SetRedaction(tag)
 }
 
+// fifoBytes is the FIFO's bound. What waits in it could as well wait in the log: it only has to keep reading and deciding from waiting for
+// each other. But Latest collapses what waits, and that is in the FIFO.
+func (u *unit) fifoBytes() int {
+	memory := cmp.Or(u.cfg.Memory, 16<<20)
+	if u.cfg.Delivery == deltafifo.Latest {
+		return memory
+	}
+	return max(memory/4, 1)
+}
+
 func (u *unit) addFIFO(_ *Bridge, reg prometheus.Registerer) (err error) {
 	u.fifo, err = deltafifo.New(deltafifo.Config{
-		Mode: u.cfg.Delivery, MaxBytes: u.cfg.Memory, Known: u.indexer, Resumed: u.from() != "", Registerer: reg,
+		Mode: u.cfg.Delivery, MaxBytes: u.fifoBytes(), Known: u.indexer, Resumed: u.from() != "", Registerer: reg,
 	})
 	return err
 }

@@ -180,10 +180,9 @@ func (f *FIFO) queueLocked(key resource.Key, d Delta, size int) {
 			f.open[key] = e
 		}
 	}
-	e.append(d, f.cfg.Mode)
-	f.bytes -= e.bytes
-	e.bytes = e.size()
-	f.bytes += e.bytes
+	grown := e.append(d, f.cfg.Mode, size)
+	e.bytes += grown
+	f.bytes += grown
 }
 
 // join adds to those whom a waiting Sync is for; where something else waits, they will be told that.
@@ -193,8 +192,8 @@ func (e *entry) join(set uint64) {
 	}
 }
 
-// append adds a delta behind those of its object, dropping what it makes needless.
-func (e *entry) append(d Delta, mode Mode) {
+// append adds a delta of a size behind those of its object, dropping what it makes needless, and says by how many bytes it has grown.
+func (e *entry) append(d Delta, mode Mode, size int) int {
 	if last := len(e.Items) - 1; last >= 0 {
 		before := &e.Items[last]
 		sameObject := before.Object != nil && d.Object != nil && before.Object.UID == d.Object.UID
@@ -205,19 +204,13 @@ func (e *entry) append(d Delta, mode Mode) {
 			if collapses && before.Type == Added && d.Type == Updated {
 				d.Type = Added
 			}
+			size -= before.size()
 			*before = d
-			return
+			return size
 		}
 	}
 	e.Items = append(e.Items, d)
-}
-
-func (e *entry) size() int {
-	n := 0
-	for i := range e.Items {
-		n += e.Items[i].size()
-	}
-	return n
+	return size
 }
 
 // size of what a delta carries, in bytes.
