@@ -85,7 +85,8 @@ func TestItAcceptsWhatJsontextAccepts(t *testing.T) {
 		check(t, []byte(text))
 	}
 	pod := readPod(t)
-	for i := range pod { // cut, and with one byte of it another, everywhere
+	const step = 7 // has no common divisor with 8, so that every place in a word has its turn
+	for i := 0; i < len(pod); i += step {
 		check(t, pod[:i])
 		for _, c := range []byte{'"', '\\', '}', ',', 0, 0xff} {
 			changed := bytes.Clone(pod)
@@ -95,9 +96,6 @@ func TestItAcceptsWhatJsontextAccepts(t *testing.T) {
 			if valid := jsontext.Value(changed).IsValid(jsontext.AllowDuplicateNames(true)); valid != (err == nil) {
 				t.Fatalf("byte %d as %q: %v, but jsontext says %v", i, c, err, valid)
 			}
-		}
-		if testing.Short() && i > 500 {
-			break
 		}
 	}
 }
