@@ -86,8 +86,9 @@ type Informer struct {
 
 // InformerQueue bounds the memory of what was read and is not yet sent.
 type InformerQueue struct {
-	// Memory is the bound of the DeltaFIFO, and again of the change log behind it, for each resource. What waits longer than
-	// five seconds in the change log, or exceeds the bound, lies in the state directory; one object larger than it still passes.
+	// Memory is the bound of the change log, for each resource. The DeltaFIFO before it gets a quarter of it, and with `delivery: latest`
+	// again as much. What waits longer than five seconds in the change log, or exceeds the bound, lies in the state directory; one
+	// object larger than it still passes.
 	Memory Size `yaml:"memory" default:"16MiB"`
 	// Spool is the bound of what waits for sinks in the state directory, for each resource: an outage of a sink may last until that
 	// much has changed. What happens when it is reached, `whenFull` says.

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
@@ -82,6 +83,7 @@ func quickLook(c *config.Config, keepAdmin bool) {
 
 func runBridge(cmd *cobra.Command, c *config.Config) (err error) {
 	log := newLogger(c.Log, cmd.ErrOrStderr())
+	boundMemory(log, memlimit.FromCgroup)
 	ctx, stop := untilSignal(cmd.Context(), log, os.Exit)
 	defer stop()
 

@@ -47,7 +47,7 @@ type UnitConfig struct {
 	// Filter says which changes are sent at all.
 	Filter   filter.Rules
 	Snapshot Snapshot
-	// Memory bounds the FIFO, and again the change log, in bytes; default 16 MiB.
+	// Memory bounds the change log, in bytes; default 16 MiB. The FIFO before it gets a quarter of it.
 	Memory int
 	// Spool bounds what of the change log lies on disk, in bytes; default 10 GiB. Without a state directory nothing does.
 	Spool int64
@@ -170,9 +170,15 @@ func (u *unit) redactState() error {
 	return u.indexer.SetRedaction(tag)
 }
 
+// fifoBytes is the FIFO's bound. What waits in it could as well wait in the log: it only has to keep reading and deciding from waiting for
+// each other.
+func (u *unit) fifoBytes() int {
+	return max(cmp.Or(u.cfg.Memory, 16<<20)/4, 1)
+}
+
 func (u *unit) addFIFO(_ *Bridge, reg prometheus.Registerer) (err error) {
 	u.fifo, err = deltafifo.New(deltafifo.Config{
-		MaxBytes: u.cfg.Memory, Known: u.indexer, Resumed: u.from() != "", Registerer: reg,
+		MaxBytes: u.fifoBytes(), Known: u.indexer, Resumed: u.from() != "", Registerer: reg,
 	})
 	return err
 }

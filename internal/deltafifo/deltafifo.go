@@ -169,10 +169,9 @@ func (f *FIFO) queueLocked(key resource.Key, d Delta, size int) {
 			f.open[key] = e
 		}
 	}
-	e.append(d)
-	f.bytes -= e.bytes
-	e.bytes = e.size()
-	f.bytes += e.bytes
+	grown := e.append(d, size)
+	e.bytes += grown
+	f.bytes += grown
 }
 
 // join adds to those whom a waiting Sync is for; where something else waits, they will be told that.
@@ -182,26 +181,20 @@ func (e *entry) join(set uint64) {
 	}
 }
 
-// append adds a delta behind those of its object. Of two deletes in a row only the later is kept.
-func (e *entry) append(d Delta) {
+// append adds a delta of a size behind those of its object, and says by how many bytes it has grown. Of two deletes in a row only the later is kept.
+func (e *entry) append(d Delta, size int) int {
 	if last := len(e.Items) - 1; last >= 0 {
 		before := &e.Items[last]
 		sameObject := before.Object != nil && d.Object != nil && before.Object.UID == d.Object.UID
 		if sameObject && before.Type == Deleted && d.Type == Deleted {
 			e.Collapsed = append(e.Collapsed, before.Seq)
+			size -= before.size()
 			*before = d
-			return
+			return size
 		}
 	}
 	e.Items = append(e.Items, d)
-}
-
-func (e *entry) size() int {
-	n := 0
-	for i := range e.Items {
-		n += e.Items[i].size()
-	}
-	return n
+	return size
 }
 
 // size of what a delta carries, in bytes.

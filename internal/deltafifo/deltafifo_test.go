@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -361,4 +362,31 @@ func BenchmarkAddPop(b *testing.B) {
 		_ = f.Pop(b.Context(), &batch, len(objects))
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(objects)), "ns/delta")
+}
+
+func TestTheBytesAreThoseOfWhatWaits(t *testing.T) {
+	f := newFIFO(t, deltafifo.Config{})
+	ctx := t.Context()
+	for n := range 40 {
+		obj := object("a-"+strconv.Itoa(n%3), strconv.Itoa(100+n))
+		obj.Raw = append(obj.Raw, strings.Repeat(" ", n*n)...)
+		add := []func(context.Context, *resource.Object) error{f.Update, f.Delete, f.Delete, f.Add}[n/4%4]
+		if err := add(ctx, obj); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waits := f.Stats().Bytes
+	var batch deltafifo.Batch
+	if err := f.Pop(ctx, &batch, 100); err != nil {
+		t.Fatal(err)
+	}
+	popped := 0
+	for _, deltas := range batch.Deltas {
+		for _, d := range deltas.Items {
+			popped += d.Object.Size()
+		}
+	}
+	if waits != popped || f.Stats().Bytes != 0 {
+		t.Errorf("it counted %d bytes, gave out %d, and counts %d then", waits, popped, f.Stats().Bytes)
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 
 	"github.com/kubebridge/bridge/internal/reflector"
@@ -71,6 +72,36 @@ func TestNewClientCarriesWhatTheConfigurationSays(t *testing.T) {
 		t.Errorf("proto, token, agent = %v, %v, %v", proto.Load(), token.Load(), agent.Load())
 	}
 	client.HTTP.CloseIdleConnections()
+}
+
+// base is what is below client-go's wrappers.
+func base(t *testing.T, transport http.RoundTripper) *http.Transport {
+	t.Helper()
+	for {
+		wrapper, ok := transport.(utilnet.RoundTripperWrapper)
+		if !ok {
+			return transport.(*http.Transport)
+		}
+		transport = wrapper.WrappedRoundTripper()
+	}
+}
+
+func TestTheTransportIsTunedAndNobodyElses(t *testing.T) {
+	cfg := &rest.Config{Host: "https://127.0.0.1:1", BearerToken: "token", TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
+	others, err := rest.TransportFor(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := reflector.NewClient(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h2 := base(t, client.HTTP.Transport).HTTP2; h2 == nil || h2.MaxReadFrameSize < 1<<16 || h2.MaxReceiveBufferPerStream > 1<<20 {
+		t.Errorf("HTTP2 = %+v", h2)
+	}
+	if h2 := base(t, others).HTTP2; h2 != nil {
+		t.Errorf("the transport that others share has HTTP2 = %+v", h2)
+	}
 }
 
 func TestNewChecksItsConfiguration(t *testing.T) {

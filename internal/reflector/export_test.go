@@ -27,7 +27,7 @@ func EachFrame(r io.Reader, limit int64, opts resource.ParseOptions, do func(Fra
 	s := newTestStream(r)
 	v := newValues(s, limit)
 	for {
-		f, _, err := v.next(opts)
+		f, _, err := v.next(&opts)
 		if err != nil {
 			return v.failed(err)
 		}
@@ -39,11 +39,30 @@ func EachFrame(r io.Reader, limit int64, opts resource.ParseOptions, do func(Fra
 func EachItem(r io.Reader, limit int64, do func(raw []byte) error) (resource.Version, string, error) {
 	s := newTestStream(r)
 	v := newValues(s, limit)
-	p, err := readPage(v, do, nil)
+	p, err := readPage(v, func() error {
+		raw, err := v.value()
+		if err != nil {
+			return err
+		}
+		return do(raw)
+	}, nil)
 	if err != nil {
 		return "", "", v.failed(err)
 	}
 	return p.version, p.next, nil
+}
+
+// EachObject reads a list's items as Replace gets them.
+func EachObject(r io.Reader, limit int64, opts resource.ParseOptions, do func(*resource.Object)) error {
+	v := newValues(newTestStream(r), limit)
+	_, err := readPage(v, func() error {
+		obj, err := resource.ParseNext(v.Scanner, &opts)
+		if err == nil {
+			do(obj)
+		}
+		return err
+	}, nil)
+	return err
 }
 
 // IsUnreadable says whether an error is of the bytes, not of the connection.
@@ -51,6 +70,9 @@ func IsUnreadable(err error) bool {
 	_, ok := errors.AsType[*unreadableError](err)
 	return ok
 }
+
+// IsUnexpected says whether an error is of JSON that is no frame: then nobody has looked at the rest of it.
+func IsUnexpected(err error) bool { return IsUnreadable(err) && whyUnreadable(err) != unreadableSyntax }
 
 // IsCut says whether the stream ended amid a value.
 func IsCut(err error) bool { return errors.Is(err, errCut) }

@@ -1,18 +1,18 @@
 package reflector
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 
-	"github.com/go-json-experiment/json/jsontext"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/kubebridge/bridge/internal/jsonscan"
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
@@ -28,115 +28,136 @@ type frame struct {
 	status *apierrors.StatusError
 }
 
-// values reads JSON values one after the other, none larger than a limit. The bytes of one are valid until the next read.
+// values reads JSON values one after the other, none larger than a limit, in one pass: what is said of a value's bytes is valid until the
+// next release.
 type values struct {
-	in  *stream
-	dec *jsontext.Decoder
-	max int64
+	in *stream
+	*jsonscan.Scanner
+	max   int64
+	begun bool // a frame or a list has begun and is not complete
 }
 
 func newValues(in *stream, limit int64) *values {
-	// Names that come twice are not looked for everywhere, which would cost a third more; where they matter they are
-	// found here and by resource.Parse.
-	v := &values{in: in, dec: jsontext.NewDecoder(in, jsontext.AllowDuplicateNames(true)), max: limit}
-	v.allow()
+	v := &values{in: in, Scanner: jsonscan.NewReader(in), max: limit}
+	v.release()
 	return v
 }
 
-// allow gives the next value its whole size, and some whitespace before it: what was read ahead counts for it.
-func (v *values) allow() {
-	const space = 4096
-	v.in.allow(v.dec.InputOffset() + v.max + space)
+// release forgets what was read, and gives the next value its whole size, and some more for what is around it.
+func (v *values) release() {
+	const around = 4096
+	v.Release()
+	v.in.allow(v.Offset() + v.max + around)
 }
 
-func (v *values) value() (jsontext.Value, error) {
-	v.allow()
-	value, err := v.dec.ReadValue()
-	if err == nil && int64(len(value)) > v.max {
-		return value[:v.max], ErrFrameTooLarge
+// value reads the value that comes next, whatever it is.
+func (v *values) value() ([]byte, error) {
+	at := v.Skip()
+	if err := v.Err(); err != nil {
+		return nil, err
 	}
-	return value, err
+	return v.measured(v.Bytes(at))
 }
 
-// peek says what comes next, or 0 when reading it will fail.
-func (v *values) peek() jsontext.Kind {
-	v.allow()
-	return v.dec.PeekKind()
+// measured says whether a value is too large.
+func (v *values) measured(raw []byte) ([]byte, error) {
+	if int64(len(raw)) > v.max {
+		return raw[:v.max], ErrFrameTooLarge
+	}
+	return raw, nil
 }
 
-func (v *values) token(want jsontext.Kind) error {
-	v.allow()
-	got, err := v.dec.ReadToken()
-	if err != nil {
-		return err
+// begin goes to the next frame, or to the list. It returns io.EOF where the stream ends before it.
+func (v *values) begin() error {
+	v.release()
+	atEnd := v.AtEnd()
+	v.release() // the whitespace before it
+	if v.begun = !atEnd; atEnd && v.Err() == nil {
+		return v.Ended()
 	}
-	if got.Kind() != want {
-		return &unreadableError{err: fmt.Errorf("%s where %s should be, at byte %d", got.Kind(), want, v.dec.InputOffset())}
-	}
-	return nil
+	return v.enter('{')
 }
 
-// members walks over an object. The value of each member is read by do, which gets the name.
-func (v *values) members(do func(name string) error) error {
-	if err := v.token('{'); err != nil {
-		return err
-	}
-	for v.peek() != '}' {
-		name, err := v.value()
-		if err != nil {
-			return err
+// enter opens an object or array. Another value in its place is JSON, but not what should be there.
+func (v *values) enter(open byte) error {
+	switch c := v.Peek(); c {
+	case open:
+		v.Open(open)
+	case '{', '[', '"':
+		return &unreadableError{err: fmt.Errorf("%q where %q should be", c, open)}
+	default:
+		if v.Skip(); v.Err() == nil {
+			return &unreadableError{err: fmt.Errorf("a number or literal where %q should be", open)}
 		}
-		if err := do(memberName(name)); err != nil {
-			return err
-		}
 	}
-	return v.token('}')
-}
-
-// memberName is a name as one of the constants that are asked for, without an allocation for these.
-func memberName(quoted jsontext.Value) string {
-	switch string(quoted) {
-	case `"type"`:
-		return "type"
-	case `"object"`:
-		return "object"
-	}
-	name, _ := jsontext.AppendUnquote(nil, quoted) // validated by the decoder
-	return string(name)
+	return v.Err()
 }
 
 // next reads one frame. Its error goes through failed, and is io.EOF at the end of the stream between two frames; raw are the
 // bytes that it is about, valid until the next read.
-func (v *values) next(opts resource.ParseOptions) (f frame, raw []byte, err error) {
-	known := false
-	err = v.members(func(name string) error {
-		value, err := v.value()
-		switch {
-		case err != nil:
-			raw = value
-			return err
-		case name == "type" && known, name == "object" && raw != nil:
-			return &unreadableError{err: resource.ErrDuplicate}
-		case name == "type":
-			f.event, known = eventType(value), true
-		case name == "object" && known:
-			raw = value
-			return f.read(value, opts)
-		case name == "object":
-			raw = bytes.Clone(value) // its type is still to come
-		}
-		return nil
-	})
-	switch {
-	case err == nil && raw == nil:
-		err = &unreadableError{err: errors.New("frame without an object")}
-	case err == nil && f.obj == nil && f.version == "" && f.status == nil:
-		err = f.read(raw, opts)
+func (v *values) next(opts *resource.ParseOptions) (f frame, raw []byte, err error) {
+	var object jsonscan.Span
+	err = v.begin()
+	for err == nil && v.Next('}') {
+		object, err = v.member(&f, object, opts)
 	}
-	if err != nil && raw == nil {
-		raw = v.dec.UnreadBuffer() // from where it stopped making sense
+	if err = cmp.Or(err, v.Err()); err == nil {
+		err = f.complete(v.Bytes(object), opts)
 	}
+	if err != nil {
+		raw = v.blamed(object)
+	}
+	v.begun = v.begun && err != nil
 	return f, raw, err
+}
+
+// member reads a member of a frame, and says where its object stands once it was there.
+func (v *values) member(f *frame, object jsonscan.Span, opts *resource.ParseOptions) (jsonscan.Span, error) {
+	switch string(v.Key()) {
+	case "type":
+		if f.event != "" {
+			return object, &unreadableError{err: resource.ErrDuplicate}
+		}
+		v.Peek()
+		at := v.Skip()
+		f.event = eventType(v.Bytes(at))
+	case "object":
+		if object != (jsonscan.Span{}) {
+			return object, &unreadableError{err: resource.ErrDuplicate}
+		}
+		v.Peek()
+		object.Start = v.Pos()
+		err := v.object(f, opts)
+		object.End = v.Pos()
+		if err == nil {
+			_, err = v.measured(v.Bytes(object))
+		}
+		return object, err
+	default:
+		v.Skip()
+	}
+	return object, v.Err()
+}
+
+// object reads a frame's object, where it is known what it must be.
+func (v *values) object(f *frame, opts *resource.ParseOptions) (err error) {
+	switch f.event {
+	case watch.Added, watch.Modified, watch.Deleted:
+		if f.obj, err = resource.ParseNext(v.Scanner, opts); err != nil && v.Err() == nil {
+			return &unreadableError{err: err}
+		}
+	default:
+		v.Skip()
+	}
+	return v.Err()
+}
+
+// blamed are the bytes that an error is about: the object if it was there, else all from where the frame began.
+func (v *values) blamed(object jsonscan.Span) []byte {
+	if object.End > object.Start && v.Err() == nil {
+		return v.Bytes(object)
+	}
+	return v.Read()
 }
 
 // failed says what an error of reading means: the end of the stream (io.EOF, between two values), a lost connection, or bytes
@@ -148,12 +169,12 @@ func (v *values) failed(err error) error {
 		return err
 	case cause != nil:
 		return cause
-	case broken != nil: // whatever the decoder makes of it: amid a value it is a syntax error to it
+	case broken != nil:
 		return v.lost(broken)
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return errCut
 	}
-	if _, ok := errors.AsType[*jsontext.SyntacticError](err); ok || errors.Is(err, ErrFrameTooLarge) {
+	if errors.Is(err, resource.ErrSyntax) || errors.Is(err, ErrFrameTooLarge) {
 		return &unreadableError{err: err}
 	}
 	return fmt.Errorf("read: %w", err)
@@ -162,7 +183,7 @@ func (v *values) failed(err error) error {
 // lost is the end of a connection, with where it came.
 func (v *values) lost(why error) error {
 	where := errDropped
-	if v.amid() {
+	if v.begun {
 		where = errCut
 	}
 	if errors.Is(why, io.ErrUnexpectedEOF) {
@@ -171,12 +192,7 @@ func (v *values) lost(why error) error {
 	return fmt.Errorf("%w: %s", where, why.Error()) // not wrapped: it may be an io.EOF of something else
 }
 
-// amid says whether a value has begun and is not complete.
-func (v *values) amid() bool {
-	return v.dec.StackDepth() > 0 || len(bytes.TrimSpace(v.dec.UnreadBuffer())) > 0
-}
-
-func eventType(quoted jsontext.Value) watch.EventType {
+func eventType(quoted []byte) watch.EventType {
 	switch string(quoted) {
 	case `"MODIFIED"`:
 		return watch.Modified
@@ -192,15 +208,18 @@ func eventType(quoted jsontext.Value) watch.EventType {
 	return watch.EventType(quoted[:min(len(quoted), 64)])
 }
 
-// read reads a frame's object as what its type says it is.
-func (f *frame) read(raw []byte, opts resource.ParseOptions) (err error) {
-	switch f.event {
-	case watch.Added, watch.Modified, watch.Deleted:
-		f.obj, err = resource.Parse(raw, opts)
-	case watch.Bookmark:
-		err = f.readBookmark(raw)
-	case watch.Error:
-		err = f.readStatus(raw)
+// complete reads what could not be read before the type was known, and says whether everything is there.
+func (f *frame) complete(object []byte, opts *resource.ParseOptions) (err error) {
+	switch {
+	case len(object) == 0:
+		err = errors.New("frame without an object")
+	case f.obj != nil:
+	case f.event == watch.Added, f.event == watch.Modified, f.event == watch.Deleted:
+		f.obj, err = resource.Parse(object, *opts)
+	case f.event == watch.Bookmark:
+		err = f.readBookmark(object)
+	case f.event == watch.Error:
+		err = f.readStatus(object)
 	default:
 		err = fmt.Errorf("watch event of unknown type %s", f.event)
 	}

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubebridge/bridge/internal/jsonscan"
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
@@ -134,13 +135,13 @@ func (r *Reflector) listPage(ctx context.Context, q url.Values) (page, error) {
 		}
 	}
 	v := newValues(s, r.cfg.MaxFrame)
-	item := func(raw []byte) error {
+	item := func() error {
 		s.alive()
-		return r.replace(ctx, raw)
+		return r.replace(ctx, v)
 	}
 	p, err := readPage(v, item, nil)
 	if err != nil {
-		return p, r.understand(ctx, v.failed(err), v.dec.UnreadBuffer(), v.dec.InputOffset())
+		return p, r.understand(ctx, v.failed(err), v.Read(), v.Offset())
 	}
 	return p, nil
 }
@@ -150,10 +151,19 @@ func (r *Reflector) beginReplace(ctx context.Context) error {
 	return fromStore(r.cfg.Store.BeginReplace(ctx, *r.relist))
 }
 
-// replace hands on one item of a list.
-func (r *Reflector) replace(ctx context.Context, raw []byte) error {
-	obj, err := resource.Parse(raw, r.cfg.Parse)
-	if err != nil {
+// replace reads one item of a list and hands it on.
+func (r *Reflector) replace(ctx context.Context, v *values) error {
+	v.Peek()
+	start := v.Pos()
+	obj, err := resource.ParseNext(v.Scanner, &r.cfg.Parse)
+	if v.Err() != nil {
+		return v.Err()
+	}
+	raw, tooLarge := v.measured(v.Bytes(jsonscan.Span{Start: start, End: v.Pos()}))
+	switch {
+	case tooLarge != nil:
+		return tooLarge
+	case err != nil:
 		return r.understand(ctx, &unreadableError{err: err}, raw, 0)
 	}
 	return r.replaceWith(ctx, obj)

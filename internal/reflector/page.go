@@ -1,6 +1,7 @@
 package reflector
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,43 +21,51 @@ type page struct {
 	hasItems bool
 }
 
-// readPage splits a list while it is being read: item gets each item's bytes, valid during the call. metadata gets the
+// readPage splits a list while it is being read: item is called where each item comes next, and reads it. metadata gets the
 // page when its metadata was read, which for lists of custom resources is after the items; nil for nobody.
-func readPage(v *values, item func(raw []byte) error, metadata func(page) error) (page, error) {
+func readPage(v *values, item func() error, metadata func(page) error) (page, error) {
 	var p page
-	err := v.members(func(name string) error {
-		switch name {
-		case "items":
-			if p.hasItems {
-				return &unreadableError{err: resource.ErrDuplicate}
-			}
-			p.hasItems = true
-			return readItems(v, item)
-		case "metadata":
-			if err := p.readMetadata(v); err != nil || metadata == nil {
-				return err
-			}
-			return metadata(p)
-		case "kind":
-			return checkListKind(v)
-		default:
-			_, err := v.value()
-			return err
-		}
-	})
-	if err != nil {
+	err := v.begin()
+	for err == nil && v.Next('}') {
+		v.release()
+		err = p.member(v, item, metadata)
+	}
+	if err = cmp.Or(err, v.Err()); err != nil {
 		return p, err
 	}
 	return p, p.finish(v)
 }
 
+func (p *page) member(v *values, item func() error, metadata func(page) error) error {
+	switch string(v.Key()) {
+	case "items":
+		if p.hasItems {
+			return &unreadableError{err: resource.ErrDuplicate}
+		}
+		p.hasItems = true
+		return readItems(v, item)
+	case "metadata":
+		if err := p.readMetadata(v); err != nil || metadata == nil {
+			return err
+		}
+		return metadata(*p)
+	case "kind":
+		return checkListKind(v)
+	default:
+		_, err := v.value()
+		return err
+	}
+}
+
 // finish says whether the page was complete and the only thing in the answer.
 func (p *page) finish(v *values) error {
-	switch _, err := v.value(); {
-	case err == nil:
+	v.release()
+	v.begun = false
+	switch atEnd := v.AtEnd(); {
+	case !atEnd:
 		return &unreadableError{err: errors.New("something follows the list in the answer")}
-	case !errors.Is(err, io.EOF):
-		return err
+	case v.Ended() != io.EOF:
+		return v.Ended()
 	case !p.hasItems:
 		return &unreadableError{err: errors.New("list without items")}
 	case p.version == "":
@@ -65,23 +74,17 @@ func (p *page) finish(v *values) error {
 	return nil
 }
 
-func readItems(v *values, item func(raw []byte) error) error {
-	if v.peek() == 'n' { // an empty list of some servers
-		return v.token('n')
-	}
-	if err := v.token('['); err != nil {
+func readItems(v *values, item func() error) error {
+	if v.Peek() == 'n' { // an empty list of some servers
+		_, err := v.value()
 		return err
 	}
-	for v.peek() != ']' {
-		raw, err := v.value()
-		if err != nil {
-			return err
-		}
-		if err := item(raw); err != nil {
-			return err
-		}
+	err := v.enter('[')
+	for err == nil && v.Next(']') {
+		v.release()
+		err = item()
 	}
-	return v.token(']')
+	return cmp.Or(err, v.Err())
 }
 
 func (p *page) readMetadata(v *values) error {
@@ -140,7 +143,6 @@ func (r *Reflector) probeWith(ctx context.Context, q map[string][]string) (resou
 		return "", err
 	}
 	defer s.close()
-	skip := func([]byte) error { return nil }
 	stop := func(p page) error {
 		if p.version == "" {
 			return nil
@@ -148,6 +150,10 @@ func (r *Reflector) probeWith(ctx context.Context, q map[string][]string) (resou
 		return errEnough
 	}
 	v := newValues(s, r.cfg.MaxFrame)
+	skip := func() error {
+		_, err := v.value()
+		return err
+	}
 	p, err := readPage(v, skip, stop)
 	if errors.Is(err, errEnough) {
 		err = nil

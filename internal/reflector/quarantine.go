@@ -3,11 +3,9 @@ package reflector
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
-	"github.com/go-json-experiment/json/jsontext"
-
+	"github.com/kubebridge/bridge/internal/jsonscan"
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
@@ -32,11 +30,10 @@ func whyUnreadable(err error) string {
 	is := func(targets ...error) bool {
 		return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
 	}
-	_, syntax := errors.AsType[*jsontext.SyntacticError](err)
 	switch {
-	case is(ErrFrameTooLarge): // which the decoder may tell as an error of the syntax
+	case is(ErrFrameTooLarge):
 		return unreadableTooLarge
-	case syntax, is(resource.ErrSyntax):
+	case is(resource.ErrSyntax):
 		return unreadableSyntax
 	case is(resource.ErrWrongKind):
 		return unreadableKind
@@ -89,20 +86,16 @@ func (r *Reflector) understand(ctx context.Context, err error, raw []byte, at in
 	return err
 }
 
-// unreadable is what can be kept of bytes, and makes the error fit for a log.
+// unreadable is what can be kept of bytes.
 func (r *Reflector) unreadable(e *unreadableError, raw []byte, at int64) *resource.Unreadable {
 	reason := whyUnreadable(e.err)
-	syntax, isSyntax := errors.AsType[*jsontext.SyntacticError](e.err)
-	if isSyntax && r.cfg.Parse.Redacts() {
-		e.err = fmt.Errorf("%w: near byte %d of the answer", resource.ErrSyntax, syntax.ByteOffset) // its text quotes the input
-	}
 	raw = raw[:min(len(raw), int(r.cfg.MaxFrame))]
 	stable := resource.Whole
 	switch reason {
 	case unreadableSyntax:
-		if isSyntax { // else it was found in a value that was read
+		if syntax, ok := errors.AsType[*jsonscan.SyntaxError](e.err); ok { // else it was found in a value that was read
 			// What was read beyond the byte that makes no sense depends on how the network cut the stream.
-			stable = int(min(max(syntax.ByteOffset-at+1, 0), int64(len(raw))))
+			stable = int(min(max(syntax.Offset-at+1, 0), int64(len(raw))))
 		}
 	case unreadableTooLarge:
 		stable = len(raw)

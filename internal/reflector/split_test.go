@@ -49,6 +49,7 @@ func FuzzFrames(f *testing.F) {
 		if !slices.Equal(whole, slow) || reflector.IsUnreadable(err) != reflector.IsUnreadable(slowErr) || reflector.IsCut(err) != reflector.IsCut(slowErr) {
 			t.Fatalf("at once: %q, %v\nby bytes: %q, %v", whole, err, slow, slowErr)
 		}
+		asJsontext(t, raw, whole, err)
 		half, halfErr := frames(raw[:min(int(cut), len(raw))], 7)
 		if len(half) > len(whole) || !slices.Equal(half, whole[:len(half)]) {
 			t.Fatalf("cut: %q\nwhole: %q", half, whole)
@@ -57,6 +58,36 @@ func FuzzFrames(f *testing.F) {
 			t.Fatalf("half of what is readable is taken for unreadable: %v", halfErr)
 		}
 	})
+}
+
+// asJsontext checks that jsontext finds the same frames, and where theirs end, a mistake in the same one.
+func asJsontext(t *testing.T, raw []byte, got []string, err error) {
+	t.Helper()
+	d := jsontext.NewDecoder(bytes.NewReader(raw), jsontext.AllowDuplicateNames(true))
+	for _, line := range got {
+		value, err := d.ReadValue()
+		if err != nil {
+			t.Fatalf("%q\nof %q: jsontext says %v", line, raw, err)
+		}
+		var frame struct {
+			Type   string
+			Object json.RawMessage
+		}
+		if json.Unmarshal(value, &frame) != nil || line[:len(frame.Type)] != frame.Type {
+			t.Fatalf("%q\nof %q", line, value)
+		}
+		if obj, err := resource.Parse(frame.Object, resource.ParseOptions{}); err == nil && frame.Type != "BOOKMARK" && frame.Type != "ERROR" {
+			if want := frame.Type + " " + string(obj.Key()) + "@" + string(obj.Version) + " " + string(obj.Raw); line != want {
+				t.Fatalf("%q\nwant %q", line, want)
+			}
+		}
+	}
+	_, wantErr := d.ReadValue()
+	_, syntax := errors.AsType[*jsontext.SyntacticError](wantErr)
+	cut := errors.Is(wantErr, io.ErrUnexpectedEOF)
+	if errors.Is(err, resource.ErrSyntax) != (syntax && !cut) && !reflector.IsUnexpected(err) || reflector.IsCut(err) != cut && !reflector.IsUnreadable(err) {
+		t.Fatalf("%q: %v, but jsontext says %v", raw, err, wantErr)
+	}
 }
 
 // FuzzList checks that a list is split as encoding/json reads it.
@@ -196,11 +227,7 @@ func BenchmarkPageOf500(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		items := 0
-		_, _, err := reflector.EachItem(bytes.NewReader(list.Bytes()), 1<<20, func(raw []byte) error {
-			items++
-			_, err := resource.Parse(raw, opts)
-			return err
-		})
+		err := reflector.EachObject(bytes.NewReader(list.Bytes()), 1<<20, opts, func(*resource.Object) { items++ })
 		if err != nil || items != 500 {
 			b.Fatal(items, err)
 		}

@@ -88,11 +88,10 @@ func (r *Reflector) receive(ctx context.Context, s *stream, in *initial) error {
 	}
 	v := newValues(s, r.cfg.MaxFrame)
 	for {
-		from := v.dec.InputOffset()
-		f, raw, err := v.next(r.cfg.Parse)
-		r.metrics.frameBytes.Add(float64(v.dec.InputOffset() - from))
+		f, raw, err := v.next(&r.cfg.Parse)
+		r.metrics.frameBytes.Add(float64(v.Pos()))
 		if err != nil {
-			return r.understand(ctx, v.failed(err), raw, v.dec.InputOffset())
+			return r.understand(ctx, v.failed(err), raw, v.Offset())
 		}
 		if in == nil {
 			s.alive()

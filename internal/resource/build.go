@@ -2,7 +2,7 @@ package resource
 
 import (
 	"bytes"
-	"slices"
+	"strings"
 	"unsafe"
 )
 
@@ -12,11 +12,12 @@ func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 // object copies the input with its edits and makes the Object. The parser itself stays on the stack: it is not kept by
 // anything made here.
 func (p *parser) object(at span, opts *ParseOptions) *Object {
-	out := p.copy(at, opts.Type)
+	out, manager := p.copy(at, opts.Type)
 	obj, owners := newObject(p.owners.n)
-	obj.Raw = slices.Clip(out)
-	shift := len(out) - at.end - p.editedBytes(p.edits.n) // from an offset of the input before all edits to one of out
+	obj.Raw = out
+	shift := len(out) - at.End - p.editedBytes(p.edits.n) // from an offset of the input before all edits to one of out
 	obj.Meta = p.meta(out, shift)
+	obj.Manager = view(manager)
 	for i := range owners {
 		owners[i] = p.owner(p.owners.at(i), out, shift)
 	}
@@ -60,33 +61,48 @@ func (p *parser) editedBytes(n int) int {
 	size := 0
 	for i := range n {
 		e := p.edits.at(i)
-		size += len(e.with) - (e.end - e.start)
+		size += len(e.with) - (e.End - e.Start)
 	}
 	return size
 }
 
 // copy makes the object's own bytes: with kind and apiVersion in the order that watch frames have them, and with the
-// edits. Behind them is room for the manager's name, which was cut away with the managed fields.
-func (p *parser) copy(at span, t Type) []byte {
-	size := at.end - at.start + p.prefixSize(t) + p.editedBytes(p.edits.n) + p.manager.end - p.manager.start
-	out := append(make([]byte, 0, size), '{')
-	if p.needsKind(t) {
-		out = append(append(append(out, `"kind":"`...), t.Kind...), `",`...)
-	}
-	if p.needsAPIVersion(t) {
-		out = append(out, `"apiVersion":"`...)
-		if t.Group != "" {
-			out = append(append(out, t.Group...), '/')
-		}
-		out = append(append(out, t.Version...), `",`...)
-	}
-	from := at.start + 1
+// edits; and the manager's name, which was cut away with the managed fields, behind them in the same memory.
+func (p *parser) copy(at span, t Type) (raw, manager []byte) {
+	name := p.Text(p.manager)
+	var out strings.Builder // whose memory need not be zero before it is written to
+	out.Grow(at.End - at.Start + p.prefixSize(t) + p.editedBytes(p.edits.n) + len(name))
+	out.WriteByte('{')
+	p.writePrefix(&out, t)
+	from := at.Start + 1
 	for i := range p.edits.n {
 		e := p.edits.at(i)
-		out = append(append(out, p.b[from:e.start]...), e.with...)
-		from = e.end
+		out.Write(p.Bytes(span{Start: from, End: e.Start}))
+		out.Write(e.with)
+		from = e.End
 	}
-	return append(out, p.b[from:at.end]...)
+	out.Write(p.Bytes(span{Start: from, End: at.End}))
+	size := out.Len()
+	out.Write(name)
+	all := unsafe.Slice(unsafe.StringData(out.String()), out.Len())
+	return all[:size:size], all[size:]
+}
+
+func (p *parser) writePrefix(out *strings.Builder, t Type) {
+	if p.needsKind(t) {
+		out.WriteString(`"kind":"`)
+		out.WriteString(t.Kind)
+		out.WriteString(`",`)
+	}
+	if p.needsAPIVersion(t) {
+		out.WriteString(`"apiVersion":"`)
+		if t.Group != "" {
+			out.WriteString(t.Group)
+			out.WriteByte('/')
+		}
+		out.WriteString(t.Version)
+		out.WriteString(`",`)
+	}
 }
 
 func (p *parser) meta(out []byte, shift int) Meta {
@@ -97,7 +113,6 @@ func (p *parser) meta(out []byte, shift int) Meta {
 		Version:           Version(p.string(p.version, out, shift)),
 		Generation:        p.generation,
 		DeletionTimestamp: p.string(p.deletion, out, shift),
-		Manager:           p.keep(p.manager, out),
 		ChangedAt:         p.changedAt,
 	}
 	if m.ChangedAt.IsZero() {
@@ -118,26 +133,16 @@ func (p *parser) owner(o *ownerSpans, out []byte, shift int) Owner {
 
 // string is a string of the input as the object's own: a view of its copy in out, or decoded where it was escaped.
 func (p *parser) string(t span, out []byte, shift int) string {
-	if t.start == t.end {
+	if t.Start == t.End {
 		return ""
 	}
-	if bytes.IndexByte(p.b[t.start:t.end], '\\') >= 0 {
-		return string(p.text(t))
+	if bytes.IndexByte(p.Bytes(t), '\\') >= 0 {
+		return string(p.Text(t))
 	}
 	before := 0 // edits before the string
-	for before < p.edits.n && p.edits.at(before).start < t.start {
+	for before < p.edits.n && p.edits.at(before).Start < t.Start {
 		before++
 	}
 	shift += p.editedBytes(before)
-	return view(out[t.start+shift : t.end+shift])
-}
-
-// keep is a string that may have been cut from the copy: it is put behind the copy, where copy left room for it.
-func (p *parser) keep(t span, out []byte) string {
-	if t.start == t.end {
-		return ""
-	}
-	from := len(out)
-	out = append(out, p.text(t)...)
-	return view(out[from:])
+	return view(out[t.Start+shift : t.End+shift])
 }

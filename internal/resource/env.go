@@ -1,6 +1,10 @@
 package resource
 
-import "regexp"
+import (
+	"regexp"
+
+	"github.com/kubebridge/bridge/internal/jsonscan"
+)
 
 // envState is how far the walk is on the way to an environment variable of a container, wherever containers are: in a Pod, or in the
 // template of one.
@@ -57,22 +61,20 @@ var secretText = regexp.MustCompile(`(?i)://[^/\s]*:[^/\s]+@|-----BEGIN|(passwor
 
 // secretVariable says whether the variable that comes next looks like a secret.
 func (w *rewriter) secretVariable() bool {
-	start := w.i
-	at := scanner{b: w.b, i: start}
-	if at.peek() != '{' {
+	if w.Peek() != '{' {
 		return false
 	}
 	secret := false
-	for name, value := range Members(w.b[at.skip().start:at.i]) {
-		text := scanner{b: value}
-		if text.peek() != '"' {
+	for name, value := range Members(w.raw[w.Pos():]) {
+		text := jsonscan.Of(value)
+		if text.Peek() != '"' {
 			continue
 		}
 		switch name {
 		case "name":
-			secret = secret || secretName.Match(text.text(text.quoted()))
+			secret = secret || secretName.Match(text.Text(text.Quoted()))
 		case "value":
-			secret = secret || secretText.Match(text.text(text.quoted()))
+			secret = secret || secretText.Match(text.Text(text.Quoted()))
 		}
 	}
 	return secret

@@ -1,16 +1,20 @@
 package resource
 
-import "iter"
+import (
+	"iter"
+
+	"github.com/kubebridge/bridge/internal/jsonscan"
+)
 
 // Members yields the members of a JSON object in their order: names unescaped, values as they stand. Of anything else, and of bytes
 // that are no valid JSON, it yields what comes before the mistake. A name may share memory with raw.
 func Members(raw []byte) iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
-		s := scanner{b: raw}
-		for s.open('{'); s.next('}'); {
-			name := s.key()
-			at := s.skip()
-			if s.err != nil || !yield(view(name), raw[at.start:at.end]) {
+		s := jsonscan.Of(raw)
+		for s.Open('{'); s.Next('}'); {
+			name := s.Key()
+			at := s.Skip()
+			if s.Err() != nil || !yield(view(name), s.Bytes(at)) {
 				return
 			}
 		}
@@ -20,10 +24,10 @@ func Members(raw []byte) iter.Seq2[string, []byte] {
 // Items yields the items of a JSON array, as Members does those of an object.
 func Items(raw []byte) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
-		s := scanner{b: raw}
-		for s.open('['); s.next(']'); {
-			at := s.skip()
-			if s.err != nil || !yield(raw[at.start:at.end]) {
+		s := jsonscan.Of(raw)
+		for s.Open('['); s.Next(']'); {
+			at := s.Skip()
+			if s.Err() != nil || !yield(s.Bytes(at)) {
 				return
 			}
 		}

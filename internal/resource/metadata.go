@@ -7,12 +7,13 @@ import (
 
 // readMetadata reads the object's metadata; members that nobody asked for are skipped.
 func (p *parser) readMetadata(opts *ParseOptions) {
-	if p.peek() != '{' {
-		p.fail(ErrNoMetadata)
+	if p.Peek() != '{' {
+		p.refuse(ErrNoMetadata)
+		p.Skip()
 		return
 	}
-	for p.open('{'); p.next('}'); {
-		p.metadataMember(p.key(), opts)
+	for p.Open('{'); p.Next('}'); {
+		p.metadataMember(p.Key(), opts)
 	}
 }
 
@@ -42,7 +43,7 @@ func (p *parser) metadataMember(key []byte, opts *ParseOptions) {
 	case "annotations":
 		p.annotations(opts)
 	default:
-		p.skip()
+		p.Skip()
 	}
 }
 
@@ -53,7 +54,7 @@ func (p *parser) field(field fieldSet, into *span, path string) {
 
 func (p *parser) annotations(opts *ParseOptions) {
 	if !opts.Redactor.Applies(opts.Type) {
-		p.skip()
+		p.Skip()
 		return
 	}
 	p.once(fieldAnnotations, "metadata.annotations")
@@ -65,7 +66,7 @@ func (p *parser) readOwners() {
 	if !p.enter('[', ErrFieldType, path) {
 		return
 	}
-	for p.next(']') {
+	for p.Next(']') {
 		var owner ownerSpans
 		if p.enter('{', ErrFieldType, path) {
 			p.readOwner(&owner, path)
@@ -75,8 +76,8 @@ func (p *parser) readOwners() {
 }
 
 func (p *parser) readOwner(owner *ownerSpans, path string) {
-	for p.next('}') {
-		switch string(p.key()) {
+	for p.Next('}') {
+		switch string(p.Key()) {
 		case "apiVersion":
 			p.str(&owner.apiVersion, path)
 		case "kind":
@@ -86,10 +87,10 @@ func (p *parser) readOwner(owner *ownerSpans, path string) {
 		case "uid":
 			p.str(&owner.uid, path)
 		case "controller":
-			owner.controller = p.peek() == 't'
-			p.skip()
+			owner.controller = p.Peek() == 't'
+			p.Skip()
 		default:
-			p.skip()
+			p.Skip()
 		}
 	}
 }
@@ -97,16 +98,16 @@ func (p *parser) readOwner(owner *ownerSpans, path string) {
 // managedFields finds who changed the object last and, unless they are kept, cuts the member together with one comma,
 // so that what remains is JSON.
 func (p *parser) managedFields(cut bool) {
-	comma, key := p.comma, p.keyAt
+	comma, key := p.Comma(), p.KeyAt()
 	p.readManagers()
-	if p.err != nil || !cut {
+	if p.Err() != nil || !cut {
 		return
 	}
-	at := span{key, p.i}
+	at := span{Start: key, End: p.Pos()}
 	if comma >= 0 {
-		at.start = comma
-	} else if p.peek() == ',' {
-		at.end = p.i + 1
+		at.Start = comma
+	} else if p.Peek() == ',' {
+		at.End = p.Pos() + 1
 	}
 	p.edits.add(edit{span: at})
 }
@@ -116,19 +117,19 @@ func (p *parser) readManagers() {
 	if !p.enter('[', ErrFieldType, path) {
 		return
 	}
-	for p.next(']') {
+	for p.Next(']') {
 		if !p.enter('{', ErrFieldType, path) {
 			continue
 		}
 		var manager, at span
-		for p.next('}') {
-			switch string(p.key()) {
+		for p.Next('}') {
+			switch string(p.Key()) {
 			case "manager":
 				p.str(&manager, path)
 			case "time":
 				p.str(&at, path)
 			default:
-				p.skip()
+				p.Skip()
 			}
 		}
 		p.newest(manager, p.time(at))
@@ -145,7 +146,7 @@ func (p *parser) newest(manager span, at time.Time) {
 
 // time reads a timestamp; what is none is the zero time.
 func (p *parser) time(at span) time.Time {
-	text := p.b[at.start:at.end]
+	text := p.Bytes(at)
 	if len(text) == 0 || bytes.IndexByte(text, '\\') >= 0 {
 		return time.Time{}
 	}

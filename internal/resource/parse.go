@@ -1,10 +1,13 @@
 package resource
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/kubebridge/bridge/internal/jsonscan"
 )
 
 // Why bytes are no object that can be followed. Whoever gets one of them quarantines the bytes.
@@ -17,6 +20,14 @@ var (
 	ErrFieldType  = errors.New("object has a member of the wrong type")
 	ErrWrongKind  = errors.New("object is of another kind")
 )
+
+// ErrSyntax says that the bytes are not the JSON that they were said to be.
+var ErrSyntax = jsonscan.ErrSyntax
+
+type span = jsonscan.Span
+
+// inner is a quoted string's text.
+func inner(quoted span) span { return span{Start: quoted.Start + 1, End: quoted.End - 1} }
 
 // ParseOptions say what Parse changes in the bytes.
 type ParseOptions struct {
@@ -48,16 +59,35 @@ func (o ParseOptions) Again() ParseOptions {
 	return o
 }
 
-// Parse makes an Object of its JSON, which was validated before. It goes over the bytes once, with members in any order,
-// and copies them once; the Object keeps nothing of raw. Bytes that are no object of the type give one of the errors
-// above, or ErrRedact or ErrSyntax.
+// Parse makes an Object of its JSON. It goes over the bytes once, with members in any order, and copies them once; the Object keeps
+// nothing of raw. Bytes that are no object of the type give one of the errors above, or ErrRedact or ErrSyntax.
 func Parse(raw []byte, opts ParseOptions) (*Object, error) {
-	p := parser{scanner: scanner{b: raw}}
-	at, err := p.scan(&opts)
+	s := jsonscan.Of(raw)
+	obj, err := ParseNext(&s, &opts)
+	if syntax := finish(&s); syntax != nil {
+		return nil, syntax
+	}
+	return obj, err
+}
+
+// finish says whether nothing went wrong, and nothing follows.
+func finish(s *jsonscan.Scanner) error {
+	if !s.AtEnd() {
+		s.Fail(fmt.Errorf("%w: something follows the value", ErrSyntax))
+	}
+	return s.Err()
+}
+
+// ParseNext makes an Object of the JSON that comes next, as Parse does. An object that is refused was gone over to its end, in which no
+// mistake was found; any other error is the scanner's.
+func ParseNext(s *jsonscan.Scanner, opts *ParseOptions) (*Object, error) {
+	p := parser{Scanner: *s} // not a pointer: it would drag s to the heap
+	at, err := p.scan(opts)
+	*s = p.Scanner
 	if err != nil {
 		return nil, err
 	}
-	obj := p.object(at, &opts)
+	obj := p.object(at, opts)
 	if opts.Rules != nil {
 		return opts.Rules.apply(obj, opts.Type)
 	}
@@ -66,9 +96,10 @@ func Parse(raw []byte, opts ParseOptions) (*Object, error) {
 
 // parser is what one pass over an object finds.
 type parser struct {
-	scanner
-	seen  fieldSet
-	edits few[edit] // in the order of the input
+	jsonscan.Scanner
+	refused error // the first reason why it is no object to follow
+	seen    fieldSet
+	edits   few[edit] // in the order of the input
 
 	namespace, name, uid, version, deletion, created span
 	generation                                       int64
@@ -111,30 +142,31 @@ const (
 	fieldAnnotations
 )
 
+// refuse says that this is no object to follow. The walk goes on: that it is JSON at all is told first.
+func (p *parser) refuse(err error) {
+	if p.refused == nil {
+		p.refused = err
+	}
+}
+
 func (p *parser) once(field fieldSet, path string) {
 	if p.seen&field != 0 {
-		p.fail(fmt.Errorf("%w: %s", ErrDuplicate, path))
+		p.refuse(fmt.Errorf("%w: %s", ErrDuplicate, path))
 	}
 	p.seen |= field
 }
 
 // scan walks over the whole object and says where it stood.
 func (p *parser) scan(opts *ParseOptions) (span, error) {
-	if p.peek() != '{' {
-		return span{}, ErrNotObject
+	if p.Peek() != '{' {
+		p.Skip()
+		return span{}, cmp.Or(p.Err(), ErrNotObject)
 	}
-	start := p.i
-	for p.open('{'); p.next('}'); {
-		p.member(p.key(), opts)
+	start := p.Pos()
+	for p.Open('{'); p.Next('}'); {
+		p.member(p.Key(), opts)
 	}
-	end := p.i
-	if p.err == nil && p.peek() != 0 {
-		p.failSyntax()
-	}
-	if p.err != nil {
-		return span{}, p.err
-	}
-	return span{start, end}, p.complete()
+	return span{Start: start, End: p.Pos()}, cmp.Or(p.Err(), p.refused, p.complete())
 }
 
 // complete says whether everything was there that an object must have.
@@ -142,9 +174,9 @@ func (p *parser) complete() error {
 	switch {
 	case p.seen&fieldMetadata == 0:
 		return ErrNoMetadata
-	case p.name.start == p.name.end:
+	case p.name.Start == p.name.End:
 		return ErrNoName
-	case p.version.start == p.version.end:
+	case p.version.Start == p.version.End:
 		return ErrNoVersion
 	}
 	return nil
@@ -158,14 +190,14 @@ func (p *parser) member(key []byte, opts *ParseOptions) {
 		p.checkKind(opts.Type.Kind)
 	case "apiVersion":
 		p.once(fieldAPIVersion, "apiVersion")
-		p.skip()
+		p.Skip()
 	case "metadata":
 		p.once(fieldMetadata, "metadata")
 		p.readMetadata(opts)
 	case "data", "stringData":
 		p.payload(string(key) == "data", opts)
 	default:
-		p.skip()
+		p.Skip()
 	}
 }
 
@@ -173,7 +205,7 @@ func (p *parser) member(key []byte, opts *ParseOptions) {
 func (p *parser) payload(isData bool, opts *ParseOptions) {
 	switch {
 	case !opts.Redactor.Applies(opts.Type):
-		p.skip()
+		p.Skip()
 	case isData:
 		p.once(fieldData, "data")
 		p.redactValues(opts.Redactor, "data", true)
@@ -187,56 +219,56 @@ func (p *parser) payload(isData bool, opts *ParseOptions) {
 func (p *parser) checkKind(want string) {
 	var kind span
 	p.str(&kind, "kind")
-	if p.err != nil || want == "" {
+	if p.Err() != nil || p.refused != nil || want == "" {
 		return
 	}
-	if got := p.text(kind); string(got) != want {
-		p.fail(fmt.Errorf("%w: %q, not %q", ErrWrongKind, got[:min(len(got), 64)], want))
+	if got := p.Text(kind); string(got) != want {
+		p.refuse(fmt.Errorf("%w: %q, not %q", ErrWrongKind, got[:min(len(got), 64)], want))
 	}
 }
 
 // str reads a string; null is no string.
 func (p *parser) str(into *span, path string) {
-	switch p.peek() {
+	switch p.Peek() {
 	case '"':
-		*into = p.quoted()
+		*into = p.Quoted()
 	case 'n':
-		p.skip()
+		p.Skip()
 	default:
-		p.failType(path, "a string")
+		p.refuseType(path, "a string")
+		p.Skip()
 	}
 }
 
 // enter opens an object or array. null is an empty one, which is skipped; anything else fails with the error given.
 func (p *parser) enter(open byte, otherwise error, path string) bool {
-	switch p.peek() {
+	switch p.Peek() {
 	case open:
-		p.open(open)
+		p.Open(open)
 		return true
 	case 'n':
-		p.skip()
+		p.Skip()
 	default:
-		p.fail(fmt.Errorf("%w: %s", otherwise, path))
+		p.refuse(fmt.Errorf("%w: %s", otherwise, path))
+		p.Skip()
 	}
 	return false
 }
 
-func (p *parser) failType(path, want string) {
-	if p.err == nil {
-		p.fail(fmt.Errorf("%w: %s is not %s", ErrFieldType, path, want))
-	}
+func (p *parser) refuseType(path, want string) {
+	p.refuse(fmt.Errorf("%w: %s is not %s", ErrFieldType, path, want))
 }
 
 // integer reads a whole number; null is 0.
 func (p *parser) integer(path string) int64 {
-	at := p.skip()
-	text := string(p.b[at.start:at.end]) // does not escape: stays on the stack
-	if text == "null" || p.err != nil {
+	at := p.Skip()
+	text := string(p.Bytes(at)) // does not escape: stays on the stack
+	if text == "null" || p.Err() != nil {
 		return 0
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		p.failType(path, "a whole number")
+		p.refuseType(path, "a whole number")
 	}
 	return n
 }

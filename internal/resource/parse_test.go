@@ -211,7 +211,7 @@ func TestParseRefuses(t *testing.T) {
 		in   string
 		want error
 	}{
-		{"nothing", ``, resource.ErrNotObject},
+		{"nothing", ``, resource.ErrSyntax},
 		{"an array", `[]`, resource.ErrNotObject},
 		{"null", `null`, resource.ErrNotObject},
 		{"no metadata", `{"kind":"Pod"}`, resource.ErrNoMetadata},
@@ -228,6 +228,8 @@ func TestParseRefuses(t *testing.T) {
 		{"a table", `{"kind":"Table","metadata":{"name":"a","resourceVersion":"5"}}`, resource.ErrWrongKind},
 		{"half an object", `{"metadata":{"name":"a","resourceVersion":"5"}`, resource.ErrSyntax},
 		{"two objects", `{"metadata":{"name":"a","resourceVersion":"5"}} {}`, resource.ErrSyntax},
+		{"a table, and then bad JSON", `{"kind":"Table","metadata":[],"a":tru}`, resource.ErrSyntax},
+		{"a name that is an object with bad JSON", `{"metadata":{"name":{"a":"\x"},"resourceVersion":"5"}}`, resource.ErrSyntax},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

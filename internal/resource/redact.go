@@ -77,8 +77,8 @@ func (p *parser) redactValues(r *Redactor, place string, isBase64 bool) {
 	if !p.enter('{', ErrRedact, place) {
 		return
 	}
-	for p.next('}') {
-		p.key()
+	for p.Next('}') {
+		p.Key()
 		p.redactValue(r, isBase64)
 	}
 }
@@ -88,25 +88,25 @@ func (p *parser) redactAnnotations(r *Redactor) {
 	if !p.enter('{', ErrRedact, "metadata.annotations") {
 		return
 	}
-	for p.next('}') {
-		if slices.Contains(annotationsWithCopies, string(p.key())) {
+	for p.Next('}') {
+		if slices.Contains(annotationsWithCopies, string(p.Key())) {
 			p.redactValue(r, false)
 		} else {
-			p.skip()
+			p.Skip()
 		}
 	}
 }
 
 // redactValue replaces the value that comes next, whatever kind it is of.
 func (p *parser) redactValue(r *Redactor, isBase64 bool) {
-	isString := p.peek() == '"'
-	at := p.skip()
-	if p.err != nil {
+	isString := p.Peek() == '"'
+	at := p.Skip()
+	if p.Err() != nil {
 		return
 	}
-	value := p.b[at.start:at.end]
+	value := p.Bytes(at)
 	if isString {
-		value = p.text(span{at.start + 1, at.end - 1})
+		value = p.Text(inner(at))
 	}
 	if isBase64 {
 		if decoded, err := base64.StdEncoding.AppendDecode(nil, value); err == nil {

@@ -1,8 +1,11 @@
 package resource
 
+import "github.com/kubebridge/bridge/internal/jsonscan"
+
 // rewriter copies JSON while it takes values out.
 type rewriter struct {
-	scanner
+	jsonscan.Scanner
+	raw      []byte
 	redactor *Redactor
 	out      []byte
 	from     int // what is before it was copied or taken out
@@ -19,7 +22,7 @@ func (p place) untouched() bool { return p.redact.Empty() && p.drop.Empty() && p
 
 func (w *rewriter) copyTo(end int) {
 	if end > w.from {
-		w.out = append(w.out, w.b[w.from:end]...)
+		w.out = append(w.out, w.raw[w.from:end]...)
 		w.from = end
 	}
 }
@@ -30,37 +33,37 @@ func (w *rewriter) value(at place) {
 	case at.redact.End():
 		w.redact()
 	case at.untouched():
-		w.skip()
-	case w.peek() == '{':
+		w.Skip()
+	case w.Peek() == '{':
 		w.object(at)
-	case w.peek() == '[':
+	case w.Peek() == '[':
 		w.array(at)
 	default:
-		w.skip()
+		w.Skip()
 	}
 }
 
 // redact puts a fingerprint in the place of the value that comes next.
 func (w *rewriter) redact() {
-	isString := w.peek() == '"'
-	at := w.skip()
-	if w.err != nil {
+	isString := w.Peek() == '"'
+	at := w.Skip()
+	if w.Err() != nil {
 		return
 	}
-	value := w.b[at.start:at.end]
+	value := w.Bytes(at)
 	if isString {
-		value = w.text(span{at.start + 1, at.end - 1})
+		value = w.Text(inner(at))
 	}
-	w.copyTo(at.start)
+	w.copyTo(at.Start)
 	w.out = append(w.out, w.redactor.fingerprint(value)...)
-	w.from = at.end
+	w.from = at.End
 }
 
 func (w *rewriter) object(at place) {
 	kept := false
-	for w.open('{'); w.next('}'); {
-		before, end := w.comma, w.i
-		name := string(w.key())
+	for w.Open('{'); w.Next('}'); {
+		before, end := w.Comma(), w.Pos()
+		name := string(w.Key())
 		inner := place{redact: at.redact.Member(name), drop: at.drop.Member(name), env: at.env.member(name)}
 		kept = w.element(inner, before, end, kept)
 	}
@@ -69,8 +72,8 @@ func (w *rewriter) object(at place) {
 func (w *rewriter) array(at place) {
 	inner := place{redact: at.redact.Item(), drop: at.drop.Item(), env: at.env.item()}
 	kept := false
-	for w.open('['); w.next(']'); {
-		before, end := w.comma, w.i
+	for w.Open('['); w.Next(']'); {
+		before, end := w.Comma(), w.Pos()
 		item := inner
 		if item.env == envVariable && w.secretVariable() {
 			item.redact = item.redact.and(envValue)
@@ -83,12 +86,12 @@ func (w *rewriter) array(at place) {
 // before it stands, -1 for none, and end where the one before it ends when there is none.
 func (w *rewriter) element(at place, before, end int, kept bool) bool {
 	if at.drop.End() {
-		w.skip()
+		w.Skip()
 		if before >= 0 {
 			end = before
 		}
 		w.copyTo(end)
-		w.from = w.i
+		w.from = w.Pos()
 		return kept
 	}
 	if !kept && before >= 0 {

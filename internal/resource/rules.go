@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/kubebridge/bridge/internal/jsonscan"
 )
 
 // Rules take values out of objects of any kind, before anything else sees them. They are immutable and safe for concurrent use.
@@ -89,17 +91,14 @@ func (r *Rules) apply(obj *Object, t Type) (*Object, error) {
 
 // rewrite gives the JSON without what the rules take out, otherwise byte-equal.
 func (r *Rules) rewrite(raw []byte) ([]byte, error) {
-	w := rewriter{scanner: scanner{b: raw}, redactor: r.redactor, out: make([]byte, 0, len(raw)+len(raw)/8)}
+	w := rewriter{Scanner: jsonscan.Of(raw), raw: raw, redactor: r.redactor, out: make([]byte, 0, len(raw)+len(raw)/8)}
 	at := place{redact: r.redact, drop: r.drop}
 	if r.env {
 		at.env = envAnywhere
 	}
 	w.value(at)
-	if w.err == nil && w.peek() != 0 {
-		w.failSyntax()
-	}
-	if w.err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrRedact, w.err)
+	if err := finish(&w.Scanner); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrRedact, err)
 	}
 	w.copyTo(len(raw))
 	return slices.Clip(w.out), nil

@@ -1,0 +1,79 @@
+package jsonscan
+
+import "io"
+
+const (
+	smallBuffer = 8 << 10
+	// fullBuffer is how large the buffer grows where reads fill it: each read of an HTTP/2 body ends in a message to the server. Only a
+	// value that needs more gets more.
+	fullBuffer = 128 << 10
+)
+
+// input is what a Scanner reads from. Without a reader everything is there from the beginning.
+type input struct {
+	in    io.Reader
+	ended error  // what the reader said last, if that was its end
+	buf   []byte // all of it may be read into; the Scanner's bytes are a part of it
+	base  int64  // the offset of the Scanner's first byte in the whole input
+	full  bool   // the last read has filled the buffer
+}
+
+// NewReader makes a Scanner that reads as it goes, ahead as far as its buffer and the reader have room.
+func NewReader(in io.Reader) *Scanner {
+	return &Scanner{input: input{in: in}}
+}
+
+// Release forgets everything before what comes next, which offsets count from then on.
+func (s *Scanner) Release() {
+	s.base += int64(s.i)
+	s.b = s.b[s.i:]
+	s.i, s.comma, s.keyAt = 0, -1, 0
+}
+
+// Offset is how much of the whole input is before the last Release.
+func (s *Scanner) Offset() int64 { return s.base }
+
+// more reads on; false at the end, or after an error.
+func (s *Scanner) more() bool {
+	if s.in == nil || s.ended != nil || s.err != nil {
+		return false
+	}
+	s.makeRoom()
+	for {
+		have := len(s.b)
+		n, err := s.in.Read(s.b[have:cap(s.b)])
+		s.b = s.b[:have+n]
+		s.full = len(s.b) == cap(s.b)
+		if n > 0 {
+			return true // the reader will say its error again
+		}
+		if err != nil {
+			s.ended = err
+			return false
+		}
+	}
+}
+
+// makeRoom sees to it that at least half of the buffer can be read into.
+func (s *Scanner) makeRoom() {
+	size := len(s.buf)
+	switch {
+	case size == 0:
+		size = smallBuffer
+	case size > fullBuffer && len(s.b) <= fullBuffer/4:
+		size = fullBuffer // one large value is no reason to keep so much
+	case s.full && size < fullBuffer, len(s.b) > size/2:
+		size *= 2
+	case cap(s.b)-len(s.b) >= size/2:
+		return
+	}
+	from := s.b
+	if size != len(s.buf) {
+		s.buf = make([]byte, size)
+	}
+	s.b = s.buf[:copy(s.buf, from)]
+	s.full = false
+}
+
+// Ended is how the input ended, io.EOF or the reader's error; nil if it has not yet.
+func (s *Scanner) Ended() error { return s.ended }

@@ -1,0 +1,157 @@
+package jsonscan
+
+import (
+	"encoding/binary"
+	"math/bits"
+)
+
+// maxDepth is how many objects and arrays may be open, as in jsontext.
+const maxDepth = 10_000
+
+// deeper says whether so many may be open.
+func (s *Scanner) deeper(level int) bool {
+	return level <= maxDepth || s.failAt(s.i, "too many levels")
+}
+
+// nested goes over the object or array that comes next. It is the whole grammar in one loop, without calls where bytes are as they nearly
+// always are, since most of the bytes of an object are walked over here: b and i are s.b and s.i, which every call may change.
+func (s *Scanner) nested() bool {
+	b, i := s.b, s.i
+	s.spill = s.spill[:0]
+	room := maxDepth - s.level
+	depth := 0         // objects and arrays that are open
+	kinds := uint64(0) // which of them are objects: the lowest bit is the innermost, and bits beyond a word are in spill
+	name := false      // a name comes next, or else a value
+	for {
+		switch c := b[i]; c {
+		case '"':
+			i++
+			for len(b)-i >= 8 {
+				if marks := special(binary.LittleEndian.Uint64(b[i:])); marks != 0 {
+					i += bits.TrailingZeros64(marks) >> 3
+					break
+				}
+				i += 8
+			}
+			if i < len(b) && b[i] == '"' {
+				i++
+			} else if b, i = s.rest(i); i == 0 {
+				return false
+			}
+			if name {
+				name = false
+				if i < len(b) && b[i] == ':' {
+					i++
+				} else if b, i = s.colon(i); i == 0 {
+					return false
+				}
+				if i >= len(b) || b[i] <= ' ' {
+					if b, i = s.something(i); i == 0 {
+						return false
+					}
+				}
+				continue
+			}
+		case '{', '[':
+			if name || depth == room {
+				s.i = i
+				return !name && s.deeper(maxDepth+1) || s.failAt(i, "a name is needed")
+			}
+			if depth&63 == 0 && depth > 0 {
+				s.spill = append(s.spill, kinds)
+			}
+			depth++
+			kinds <<= 1
+			if name = c == '{'; name {
+				kinds |= 1
+			}
+			i++
+			if i >= len(b) || b[i] <= ' ' {
+				if b, i = s.something(i); i == 0 {
+					return false
+				}
+			}
+			if b[i] != c+2 { // '}' and ']' stand two behind
+				continue
+			}
+			name = false
+		default:
+			if name {
+				return s.failAt(i, "a name is needed")
+			}
+			if b, i = s.scalarAt(i); i == 0 {
+				return false
+			}
+		}
+		// A value has ended, or an empty object or array ends here; and maybe those that it is in.
+		for {
+			if depth == 0 {
+				s.i = i
+				return true
+			}
+			if i >= len(b) || b[i] <= ' ' {
+				if b, i = s.something(i); i == 0 {
+					return false
+				}
+			}
+			c := b[i]
+			object := kinds&1 != 0
+			if c == ',' {
+				name = object
+				i++
+				if i >= len(b) || b[i] <= ' ' {
+					if b, i = s.something(i); i == 0 {
+						return false
+					}
+				}
+				break
+			}
+			if object && c != '}' || !object && c != ']' {
+				return s.failAt(i, "a comma or the end is needed")
+			}
+			i++
+			depth--
+			kinds >>= 1
+			if depth&63 == 0 && depth > 0 {
+				last := len(s.spill) - 1
+				kinds, s.spill = s.spill[last], s.spill[:last]
+			}
+		}
+	}
+}
+
+// These do what is rare in nested: each goes on from an offset, and gives the bytes and the offset to go on from, 0 after an error.
+
+// rest goes over the rest of a string.
+func (s *Scanner) rest(i int) ([]byte, int) { return s.here(s.str(i)) }
+
+// colon goes over whitespace and a colon.
+func (s *Scanner) colon(i int) ([]byte, int) {
+	s.i = i
+	if !s.Take(':') {
+		s.failSyntax("a colon is needed")
+	}
+	return s.here(s.err == nil)
+}
+
+// something goes over whitespace to what comes next, which must not be the end.
+func (s *Scanner) something(i int) ([]byte, int) {
+	s.i = i
+	if s.peek() == 0 {
+		s.failSyntax("something is needed")
+	}
+	return s.here(s.err == nil)
+}
+
+// scalarAt goes over a number or a literal.
+func (s *Scanner) scalarAt(i int) ([]byte, int) {
+	s.i = i
+	return s.here(s.scalar(s.b[i]))
+}
+
+func (s *Scanner) here(ok bool) ([]byte, int) {
+	if !ok {
+		return nil, 0
+	}
+	return s.b, s.i
+}

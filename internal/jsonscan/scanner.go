@@ -1,0 +1,194 @@
+package jsonscan
+
+import (
+	"bytes"
+	"io"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Scanner walks over JSON. An object is walked with
+//
+//	for s.Open('{'); s.Next('}'); { key := s.Key(); … one value … }
+//
+// An array is walked in the same way, with brackets and without Key. The first error ends every walk: see Err.
+type Scanner struct {
+	b     []byte // from the last Release to the end of what was read
+	i     int    // what comes next
+	err   error  // the first thing that went wrong
+	level int    // objects and arrays that are open
+
+	first   bool // the innermost object or array was just opened
+	escaped bool // in the last string something is escaped
+	comma   int  // where the comma before the current element stands; -1 before the first
+	keyAt   int  // where the current member's name begins
+
+	spill []uint64 // of nested
+	input
+}
+
+// Span is a part of the input, as offsets from the last Release: of a string without its quotes. The zero Span is nothing at all.
+type Span struct{ Start, End int }
+
+// Of is a Scanner over bytes that are all there.
+func Of(b []byte) Scanner { return Scanner{b: b} }
+
+// Err is the first thing that went wrong: a SyntaxError, or the reader's error, which is io.ErrUnexpectedEOF where its input ends too soon.
+func (s *Scanner) Err() error { return s.err }
+
+// Pos is the offset of what comes next.
+func (s *Scanner) Pos() int { return s.i }
+
+// Bytes are a part of the input, valid until more is read.
+func (s *Scanner) Bytes(t Span) []byte { return s.b[t.Start:t.End] }
+
+// Read is everything that was read from the last Release on, also what was not walked over yet; valid until more is read.
+func (s *Scanner) Read() []byte { return s.b }
+
+// Comma is where the comma before the current element stands, -1 before the first.
+func (s *Scanner) Comma() int { return s.comma }
+
+// KeyAt is where the current member's name begins.
+func (s *Scanner) KeyAt() int { return s.keyAt }
+
+// Peek goes over whitespace and gives the byte that comes next, 0 at the end.
+func (s *Scanner) Peek() byte {
+	if s.i < len(s.b) && s.b[s.i] > ' ' {
+		return s.b[s.i]
+	}
+	return s.peek()
+}
+
+func (s *Scanner) peek() byte {
+	for s.i < len(s.b) || s.more() {
+		switch c := s.b[s.i]; c {
+		case ' ', '\t', '\n', '\r':
+			s.i++
+		default:
+			return c
+		}
+	}
+	return 0
+}
+
+// AtEnd goes over whitespace and says whether nothing follows.
+func (s *Scanner) AtEnd() bool { return s.Peek() == 0 && s.i == len(s.b) }
+
+// Take consumes the byte c, if it comes next.
+func (s *Scanner) Take(c byte) bool {
+	if s.Peek() != c || s.i == len(s.b) {
+		return false
+	}
+	s.i++
+	return true
+}
+
+// Open enters an object or array.
+func (s *Scanner) Open(c byte) {
+	s.first = true
+	if s.Peek() == c && s.deeper(s.level+1) {
+		s.level++
+		s.i++
+		return
+	}
+	s.failSyntax("a value of another kind is needed")
+}
+
+// Next goes to the next element of the innermost object or array, and leaves it at its end.
+func (s *Scanner) Next(end byte) bool {
+	first := s.first
+	s.first = false
+	c := s.Peek()
+	if c == end {
+		s.i++
+		s.level--
+		return false
+	}
+	s.comma = -1
+	if !first {
+		s.comma = s.i
+		if c != ',' {
+			s.failSyntax("a comma or the end is needed")
+			return false
+		}
+		s.i++
+	}
+	return s.err == nil
+}
+
+// Key reads a member's name, unescaped, and the colon. The bytes may be the input's own, valid until more is read.
+func (s *Scanner) Key() []byte {
+	s.Peek()
+	s.keyAt = s.i
+	text := s.Quoted()
+	escaped := s.escaped
+	if !s.Take(':') {
+		s.failSyntax("a colon is needed")
+		return nil
+	}
+	if escaped {
+		return s.Text(text)
+	}
+	return s.b[text.Start:text.End]
+}
+
+// Text is a string's value. It is the input's own bytes, valid until more is read, unless something in it was escaped.
+func (s *Scanner) Text(t Span) []byte {
+	raw := s.b[t.Start:t.End]
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return raw
+	}
+	text, err := jsontext.AppendUnquote(nil, s.b[t.Start-1:t.End+1])
+	if err != nil {
+		s.failSyntax("a string can't be read")
+	}
+	return text
+}
+
+// Quoted reads a string.
+func (s *Scanner) Quoted() Span {
+	if s.Peek() != '"' {
+		s.failSyntax("a string is needed")
+		return Span{}
+	}
+	start := s.i + 1
+	s.escaped = false
+	if !s.str(start) {
+		return Span{}
+	}
+	return Span{start, s.i - 1}
+}
+
+// Skip goes over a value of any kind and says where it stood.
+func (s *Scanner) Skip() Span {
+	c := s.Peek()
+	start := s.i
+	if !s.value(c) {
+		return Span{}
+	}
+	return Span{start, s.i}
+}
+
+// Fail ends the walk with an error, if nothing went wrong before.
+func (s *Scanner) Fail(err error) {
+	if s.err == nil {
+		s.err = err
+	}
+	s.i = len(s.b)
+}
+
+// failSyntax says that what comes next is wrong, or that it should not be the end.
+func (s *Scanner) failSyntax(what string) { s.failAt(s.i, what) }
+
+// failAt says that the byte at an offset is wrong; false, for those who say so in turn.
+func (s *Scanner) failAt(i int, what string) bool {
+	if i >= len(s.b) && s.in != nil {
+		if s.ended == io.EOF {
+			s.ended = io.ErrUnexpectedEOF
+		}
+		s.Fail(s.ended)
+		return false
+	}
+	s.Fail(&SyntaxError{Offset: s.base + int64(i), what: what})
+	return false
+}

@@ -1,0 +1,149 @@
+package jsonscan
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// special marks the bytes of a word that can't simply stand in a string: quotes, backslashes, control characters, and what is not
+// ASCII, by their highest bits. The lowest mark is always right; those above it may be the borrow of it.
+func special(word uint64) uint64 {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	quotes := word ^ ones*'"'
+	slashes := word ^ ones*'\\'
+	return (word | (word - ones*' ') | (quotes - ones) | (slashes - ones)) & highs
+}
+
+// plain is how many bytes from i on can simply stand in a string.
+func plain(b []byte, i int) int {
+	at := i
+	for ; len(b)-at >= 8; at += 8 {
+		if marks := special(binary.LittleEndian.Uint64(b[at:])); marks != 0 {
+			return at + bits.TrailingZeros64(marks)/8 - i
+		}
+	}
+	for at < len(b) && b[at] >= ' ' && b[at] < utf8.RuneSelf && b[at] != '"' && b[at] != '\\' {
+		at++
+	}
+	return at - i
+}
+
+// str goes over a string whose text begins at i, and its closing quote.
+func (s *Scanner) str(i int) bool {
+	for {
+		i += plain(s.b, i)
+		if i == len(s.b) {
+			if !s.more() {
+				return s.failAt(i, "a string does not end")
+			}
+			continue
+		}
+		c := s.b[i]
+		if c == '"' {
+			s.i = i + 1
+			return true
+		}
+		ok := false
+		switch {
+		case c == '\\':
+			i, ok = s.escape(i)
+		case c >= utf8.RuneSelf:
+			i, ok = s.runes(i)
+		default:
+			return s.failAt(i, "a control character in a string")
+		}
+		if !ok {
+			return false
+		}
+	}
+}
+
+// runes goes over what is not ASCII.
+func (s *Scanner) runes(i int) (int, bool) {
+	for i < len(s.b) && s.b[i] >= utf8.RuneSelf {
+		_, size := utf8.DecodeRune(s.b[i:])
+		if size > 1 {
+			i += size
+			continue
+		}
+		if utf8.FullRune(s.b[i:]) {
+			return i, s.failAt(i, "invalid UTF-8")
+		}
+		if !s.more() {
+			return i, s.failAt(len(s.b), "a string does not end")
+		}
+	}
+	return i, true
+}
+
+// at gives the byte at an offset, reading on if it must.
+func (s *Scanner) at(i int) (c byte, ok bool) {
+	if i >= len(s.b) && !s.more() {
+		return 0, s.failAt(i, "a value does not end")
+	}
+	return s.b[i], true
+}
+
+// escape goes over an escape sequence, of two halves where it is a surrogate.
+func (s *Scanner) escape(i int) (int, bool) {
+	s.escaped = true
+	c, ok := s.at(i + 1)
+	if !ok {
+		return i, false
+	}
+	switch c {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		return i + 2, true
+	case 'u':
+	default:
+		return i, s.failAt(i+1, "no escape sequence")
+	}
+	r, ok := s.hex(i+2, 0, 0xffff)
+	if !ok || !utf16.IsSurrogate(r) {
+		return i + 6, ok
+	}
+	const lowest, low = 0xdc00, 0xdfff
+	if r >= lowest {
+		return i, s.failAt(i, "half a surrogate")
+	}
+	for j, want := range []byte{'\\', 'u'} {
+		if c, ok := s.at(i + 6 + j); !ok || c != want {
+			return i, ok && s.failAt(i+6+j, "half a surrogate")
+		}
+	}
+	_, ok = s.hex(i+8, lowest, low)
+	return i + 12, ok
+}
+
+// hex reads four digits of a number that is in a range, which begins and ends with its last eight bits.
+func (s *Scanner) hex(i int, least, most rune) (r rune, ok bool) {
+	for n := range 4 {
+		c, ok := s.at(i + n)
+		if !ok {
+			return 0, false
+		}
+		digit := hexDigit(c)
+		if digit < 0 {
+			return 0, s.failAt(i+n, "no hexadecimal digit")
+		}
+		r = r<<4 | digit
+		if shift := 12 - 4*n; r < least>>shift || r > most>>shift {
+			return 0, s.failAt(i+n, "half a surrogate")
+		}
+	}
+	return r, true
+}
+
+func hexDigit(c byte) rune {
+	switch {
+	case '0' <= c && c <= '9':
+		return rune(c - '0')
+	case 'a' <= c && c <= 'f':
+		return rune(c-'a') + 10
+	case 'A' <= c && c <= 'F':
+		return rune(c-'A') + 10
+	}
+	return -1
+}
