@@ -56,6 +56,7 @@ func (ix *Indexer) Epoch() (Epoch, error) {
 // BeginEpoch begins the next epoch, durably, unless one is open: that is the same rewind, met again after a crash, maybe from another
 // version, and what was told of it keeps its ids.
 func (ix *Indexer) BeginEpoch() (Epoch, error) {
+	ix.forgetKnown() // a body may be of the future that was undone: the next state of its object brings its own
 	e, err := ix.Epoch()
 	if err != nil || e.Open {
 		return e, err
@@ -105,7 +106,7 @@ func (b *Batch) Settle(ix *Indexer, key resource.Key, s Settled) {
 	bodyInPlace := b.dropAnnounced(ix, key, &s)
 	if !s.Deleted {
 		b.put(record, s.Record.append(nil))
-		if !bodyInPlace {
+		if !bodyInPlace && !b.leavesBody(ix, key, &s) {
 			b.body = ix.db.bodies.encode(b.body, s.Object.Raw)
 			b.put(body, b.body)
 		}

@@ -43,6 +43,9 @@ type Options struct {
 	CacheBytes int64
 	// MemTableBytes is how much is collected in memory before it is sorted to disk; default 16 MiB.
 	MemTableBytes uint64
+	// BodiesPerSecond bounds how many bodies of updated objects are written a second; up to twice as many come at once. An update beyond
+	// that leaves the body as it was, unless the Indexer asks for exact ones. Default 0: no bound, each body is written with its version.
+	BodiesPerSecond int
 	// FS replaces the file system, for tests of its faults.
 	FS vfs.FS
 	// Fatal is told, once, why the database can't go on: a file is damaged, or the disk fails. It has to end the process: whatever is
@@ -60,6 +63,7 @@ type DB struct {
 	dir    string
 	sync   *pebble.WriteOptions
 	bodies codec
+	budget *budget // of bodies
 	close  func() error
 	// wasClean: the run before ended in order, or there was none. Set by Open.
 	wasClean bool
@@ -99,7 +103,7 @@ func newDB(o Options) *DB {
 	if o.Dir == "" {
 		newMetrics(o.Registerer, func() (free, total uint64, ok bool) { return 0, 0, false })
 	}
-	db := &DB{dir: o.Dir, sync: pebble.NoSync, writes: newWrites(), fatal: newFatal(o.Fatal, log)}
+	db := &DB{dir: o.Dir, sync: pebble.NoSync, writes: newWrites(), fatal: newFatal(o.Fatal, log), budget: newBudget(o)}
 	if o.Dir != "" {
 		db.sync = pebble.Sync
 		db.disk = newDiskState(o, db.fatal)
