@@ -153,9 +153,9 @@ func (u *unit) openState(b *Bridge, _ prometheus.Registerer) (err error) {
 // the old object of an update, for a selector that looks into them, to be sent again, to make attributes, or in an index.
 func (u *unit) exactBodies() bool {
 	c := &u.cfg
-	exact := c.Resync > 0 || c.Owners || len(c.Lifts) > 0 || len(c.Indexes) > 0 || u.selector(c.Filter) != nil
+	exact := c.Owners || len(c.Lifts) > 0 || len(c.Indexes) > 0 || u.selector(c.Filter) != nil
 	for _, b := range c.Sinks {
-		exact = exact || b.Payload.NeedsOld() || u.selector(b.Filter) != nil
+		exact = exact || b.Resync > 0 || b.Payload.NeedsOld() || u.selector(b.Filter) != nil
 	}
 	return exact
 }
