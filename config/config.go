@@ -60,6 +60,12 @@ type State struct {
 	// Sync is how often what was acknowledged is committed and synced to disk. After a crash at most this much is sent
 	// a second time, with the same ids; while another sink is away, at most five seconds more. Shorter costs more fsyncs.
 	Sync time.Duration `yaml:"sync" default:"200ms"`
+	// BodiesPerSecond bounds how many updated objects are written to the state a second, of all informers together; their versions always are,
+	// and new objects too. In a flood of updates beyond that, which then takes about half the CPU, objects stay on disk as they were at an
+	// earlier version until a later update of theirs. That is what an inferred delete would show: the event bears the last version, and the
+	// object in it its own. Informers with a filter, `resync`, `attributes`, or a payload of `change` or `patch` write all of theirs, and where
+	// an informer has `owners`, all do. 0: no bound.
+	BodiesPerSecond int `yaml:"bodiesPerSecond" default:"1000"`
 	// Mode is `disk`, or `memory` for nothing on disk: every start is then a first start, and what waits for a
 	// sink is bounded by memory.
 	Mode string `yaml:"mode" default:"disk" oneof:"disk memory"`

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -123,7 +124,7 @@ func (a *assembler) openState(clusterID string) (*store.DB, error) {
 	if a.config.State.Mode == "memory" {
 		dir = ""
 	}
-	db, err := store.Open(store.Options{Dir: dir, Log: a.log, Registerer: a.registry, Fatal: func(err error) {
+	db, err := store.Open(store.Options{Dir: dir, BodiesPerSecond: a.bodiesPerSecond(), Log: a.log, Registerer: a.registry, Fatal: func(err error) {
 		a.log.Error("bridge failed", "err", err)
 		os.Exit(exitFailed) // its parts may wait for the state, and could not be stopped in order
 	}})
@@ -134,6 +135,14 @@ func (a *assembler) openState(clusterID string) (*store.DB, error) {
 		return nil, errors.Join(err, db.Close())
 	}
 	return db, nil
+}
+
+// bodiesPerSecond is the configured bound. There is none where chains of owners are asked for: they are made of the bodies of other informers' objects.
+func (a *assembler) bodiesPerSecond() int {
+	if slices.ContainsFunc(a.config.Informers, func(inf config.Informer) bool { return inf.Owners }) {
+		return 0
+	}
+	return a.config.State.BodiesPerSecond
 }
 
 // sinkParts are the sinks, and the brokers that have to run for them.

@@ -20,7 +20,8 @@ func newStateGetCommand() *cobra.Command {
 		Use:   "get UNIT [NAMESPACE/]NAME",
 		Short: "Print the last settled version of an object",
 		Long: `get prints the last settled version of one object: that which all sinks have acknowledged, or which waits on disk for those that have
-not. It is the JSON as it is sent: without what the informer cuts, and with redacted values as they are stored.
+not. It is the JSON as it is sent: without what the informer cuts, and with redacted values as they are stored. In a flood of updates the
+state has an earlier version of the object (state.bodiesPerSecond), and get says so.
 
 UNIT is a name that 'bridge state ls' lists, or what tells it from the others: pods for pods/pods, when no other unit has pods;
 deployments/shop for apps/deployments.apps/shop.
@@ -85,9 +86,23 @@ func getObject(cmd *cobra.Command, unit store.Unit, key resource.Key, output str
 		fmt.Fprintf(cmd.ErrOrStderr(), "bridge: %s of %s is deleted as of version %s (uid %s)\n", key, unit.Name, stored.Version, stored.UID)
 		return nil
 	default:
+		if v := bodyVersion(stored.Body); v != "" && v != stored.Version {
+			fmt.Fprintf(cmd.ErrOrStderr(), "bridge: this is version %s of %s; of version %s, which was sent, the state has no object (state.bodiesPerSecond)\n", v, key, stored.Version)
+		}
 		out := cmd.OutOrStdout()
 		return failed(writeBody(out, stored.Body, isTerminal(out)))
 	}
+}
+
+// bodyVersion is the version of a stored object, "" when it does not say.
+func bodyVersion(body []byte) resource.Version {
+	var object struct {
+		Metadata struct {
+			Version resource.Version `json:"resourceVersion"`
+		} `json:"metadata"`
+	}
+	_ = json.Unmarshal(body, &object) // what does not parse is printed as it is
+	return object.Metadata.Version
 }
 
 // unknownObject says what was probably meant.
@@ -105,6 +120,9 @@ func unknownObject(unit store.Unit, key resource.Key) error {
 
 func writeMeta(w io.Writer, unit store.Unit, key resource.Key, s store.Stored) error {
 	state := fmt.Sprintf("live, %d bytes stored", s.BodyBytes)
+	if v := bodyVersion(s.Body); v != "" && v != s.Version {
+		state += ", of version " + string(v)
+	}
 	if s.Deleted {
 		state = "deleted as of this version"
 	}

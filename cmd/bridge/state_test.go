@@ -270,3 +270,27 @@ func TestBytesArePrintedForPeople(t *testing.T) {
 		}
 	}
 }
+
+func TestAnObjectOfAnEarlierVersionIsShownAsSuch(t *testing.T) {
+	dir := makeState(t, nil)
+	db, err := store.Open(store.Options{Dir: filepath.Join(dir, "db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ix, err := db.Indexer(store.IndexerConfig{Name: "all/pods"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const body = `{"kind":"Pod","metadata":{"resourceVersion":"7"}}`
+	batch := db.NewBatch()
+	batch.Settle(ix, "shop/a", store.Settled{Record: store.Record{UID: "u", Version: "9"}, Object: &resource.Object{Raw: []byte(body)}})
+	if err := errors.Join(batch.Commit(), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, errs := runState(t, dir, "get", "pods", "shop/a"); code != 0 || out != body+"\n" || !strings.Contains(errs, "this is version 7 of shop/a; of version 9") {
+		t.Errorf("%d, %q, %q", code, out, errs)
+	}
+	if _, out, _ := runState(t, dir, "get", "pods", "shop/a", "--output", "meta"); !strings.Contains(out, "version: 9") || !strings.Contains(out, ", of version 7") {
+		t.Errorf("meta: %q", out)
+	}
+}

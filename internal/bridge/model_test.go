@@ -69,6 +69,7 @@ type model struct {
 	fs      *vfs.MemFS
 	disk    func(vfs.FS) vfs.FS  // put between the state and fs; nil for nothing
 	tables  uint64               // bytes after which the state goes from its log into tables
+	bodies  int                  // a second; 0 for all
 	life    *life                // the process that runs; nil when none does
 	running atomic.Pointer[life] // the same, for whoever is not the test itself
 	clean   bool                 // the last run ended with everything sent
@@ -115,6 +116,7 @@ func newModel(t *testing.T, seed uint64) *model {
 
 func (m *model) configure(typ resource.Type) {
 	m.commit = pick(m, time.Millisecond, 50*time.Millisecond, 0, 2*time.Second)
+	m.bodies = pick(m, 0, 1)
 	m.retry = publisher.Config{
 		MaxItems: pick(m, 0, 3, 50), PublishTimeout: 3 * time.Second, Retry: publisher.Retry{Initial: 10 * time.Millisecond, Max: time.Second},
 	}
@@ -239,7 +241,7 @@ func (m *model) open() *store.DB {
 	if m.disk != nil {
 		disk = m.disk(disk)
 	}
-	db, err := store.Open(store.Options{Dir: "state", FS: disk, CacheBytes: 1 << 20, MemTableBytes: m.tables})
+	db, err := store.Open(store.Options{Dir: "state", FS: disk, CacheBytes: 1 << 20, MemTableBytes: m.tables, BodiesPerSecond: m.bodies})
 	if err != nil {
 		m.t.Fatal(err)
 	}

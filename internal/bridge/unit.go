@@ -137,7 +137,7 @@ func (b *Bridge) newUnit(cfg UnitConfig) (*unit, error) {
 
 func (u *unit) openState(b *Bridge, _ prometheus.Registerer) (err error) {
 	u.indexer, err = b.cfg.DB.Indexer(store.IndexerConfig{
-		Name: u.name, Scope: u.cfg.scope(), Type: u.cfg.Type, Indexes: u.cfg.Indexes,
+		Name: u.name, Scope: u.cfg.scope(), Type: u.cfg.Type, Indexes: u.cfg.Indexes, ExactBodies: u.exactBodies(),
 	})
 	if err != nil {
 		return err
@@ -147,6 +147,17 @@ func (u *unit) openState(b *Bridge, _ prometheus.Registerer) (err error) {
 	}
 	u.tracker, err = b.committer.Track(u.indexer)
 	return err
+}
+
+// exactBodies says whether something needs objects exactly as they were at a version, rather than to show the last state of one that is gone: as
+// the old object of an update, for a selector that looks into them, to be sent again, to make attributes, or in an index.
+func (u *unit) exactBodies() bool {
+	c := &u.cfg
+	exact := c.Owners || len(c.Lifts) > 0 || len(c.Indexes) > 0 || u.selector(c.Filter) != nil
+	for _, b := range c.Sinks {
+		exact = exact || b.Resync > 0 || b.Payload.NeedsOld() || u.selector(b.Filter) != nil
+	}
+	return exact
 }
 
 // redactState takes out of the state on disk what is to be taken out now and was not before. It must not come back as the old object of

@@ -73,9 +73,7 @@ func NewMaker(cfg MakerConfig) (*Maker, error) {
 }
 
 // NeedsOld says whether the events of updates are made with the old object.
-func (m *Maker) NeedsOld() bool {
-	return m.cfg.Payload == PayloadChange || m.cfg.Payload == PayloadPatch
-}
+func (m *Maker) NeedsOld() bool { return m.cfg.Payload.NeedsOld() }
 
 // Object makes the event of a change. The id is deterministic: the same change has the same id from any replica, after
 // any restart.

@@ -20,6 +20,9 @@ const (
 // Payloads are all forms.
 var Payloads = []Payload{PayloadObject, PayloadChange, PayloadPatch, PayloadMetadata, PayloadReference}
 
+// NeedsOld says whether it is made of the object before an update too.
+func (p Payload) NeedsOld() bool { return p == PayloadChange || p == PayloadPatch }
+
 // of makes the payload of a change whose object is known, and its media type, "" for ContentType.
 func (p Payload) of(c *Change) (data []byte, mediaType string) {
 	switch p {

@@ -279,8 +279,9 @@ func (c *controller) deleted(key resource.Key, d *deltafifo.Delta, known store.R
 	return nil
 }
 
-// gone makes the inferred delete of a known object, with its last known state. The tombstone bears the version as of which it is
-// gone; the event that of the last state.
+// gone makes the inferred delete of a known object, with its last state on disk, which may be an earlier one than the last that was sent
+// (store.Options.BodiesPerSecond). The tombstone bears the version as of which it is gone; the event that of the last state that was sent;
+// the state its own.
 func (c *controller) gone(key resource.Key, seq uint64, known store.Record, asOf resource.Version) error {
 	last, err := c.cfg.Indexer.Object(key)
 	if err != nil {
@@ -304,7 +305,7 @@ func (c *controller) sync(key resource.Key, d *deltafifo.Delta, known store.Reco
 		return nil
 	}
 	obj, err := c.cfg.Indexer.Object(key)
-	if err != nil || obj == nil {
+	if err != nil || obj == nil || obj.Version != known.Version { // an earlier one must not come behind the known one
 		return err
 	}
 	for asked := d.Resync & c.everyone; asked != 0; {

@@ -7,6 +7,8 @@ import (
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/informer"
+	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/store"
 )
 
 // changes makes all listeners send the old object with updates.
@@ -98,4 +100,47 @@ func TestTheOldObjectLiesOnDiskWithItsChange(t *testing.T) {
 	after.wait(t, 1000)
 	want(t, after.steps(t), lines...)
 	r2.stop()
+}
+
+// With a budget of bodies that is used up, the state on disk may be an earlier one than the last that was sent.
+func TestAnInferredDeleteBearsTheLastVersionAndTheLastBodyOnDisk(t *testing.T) {
+	db, err := store.Open(store.Options{BodiesPerSecond: 1})
+	ok(t, err)
+	t.Cleanup(func() { ok(t, db.Close()) })
+	out := newOutbox()
+	r := newRig(t, db, []*outbox{out})
+	r.list(initial, "10")
+	out.wait(t, 1)
+	const uid = "5f0c6a4e-2a3d-4d7b-9c1e-00000000abcd"
+	onDisk, version := "", 10
+	eventually(t, "an update leaves the body", func() bool {
+		version++
+		raw := fmt.Sprintf(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","namespace":"shop","uid":%q,"resourceVersion":"%d"}}`, uid, version)
+		obj, err := resource.Parse([]byte(raw), resource.ParseOptions{Type: pods})
+		ok(t, err)
+		ok(t, r.fifo.Update(t.Context(), obj))
+		out.wait(t, 1)
+		ok(t, r.committer.Commit())
+		body, err := r.indexer.Object("shop/a")
+		ok(t, err)
+		onDisk = string(body.Version)
+		return onDisk != fmt.Sprint(version)
+	})
+	ok(t, r.fifo.Resync(t.Context(), "shop/a", 1)) // sends nothing: the version before must not come behind the last
+	r.list(expired, "5000")
+	want(t, out.wait(t, 3),
+		"informer.gap  all/pods/gap/3/20 inferred",
+		"resource.deleted a "+uid+"/deleted inferred",
+		"informer.synced  all/pods/synced/5000")
+	out.mu.Lock()
+	gone := out.raw[len(out.raw)-2]
+	out.mu.Unlock()
+	var data struct {
+		Metadata struct{ ResourceVersion string }
+	}
+	ok(t, json.Unmarshal(gone.Data, &data))
+	if gone.ResourceVersion != fmt.Sprint(version) || data.Metadata.ResourceVersion != onDisk {
+		t.Errorf("version %s with an object of %s; want %d and %s", gone.ResourceVersion, data.Metadata.ResourceVersion, version, onDisk)
+	}
+	r.stop()
 }

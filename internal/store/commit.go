@@ -56,6 +56,7 @@ func (ix *Indexer) Epoch() (Epoch, error) {
 // BeginEpoch begins the next epoch, durably, unless one is open: that is the same rewind, met again after a crash, maybe from another
 // version, and what was told of it keeps its ids.
 func (ix *Indexer) BeginEpoch() (Epoch, error) {
+	ix.forgetKnown() // a body may be of the future that was undone: the next state of its object brings its own
 	e, err := ix.Epoch()
 	if err != nil || e.Open {
 		return e, err
@@ -87,7 +88,9 @@ func (b *Batch) EndEpoch(ix *Indexer) {
 type Batch struct {
 	db    *DB
 	batch *pebble.Batch
-	body  []byte // reused between bodies
+	body  []byte // reused between bodies, as are those below
+	key   []byte
+	value []byte
 	errs  []error
 }
 
@@ -101,24 +104,30 @@ func (db *DB) NewBatch() *Batch {
 
 // Settle writes an object's last settled state.
 func (b *Batch) Settle(ix *Indexer, key resource.Key, s Settled) {
-	record, body := objectKey(spaceRecord, ix.id, key), objectKey(spaceBody, ix.id, key)
 	bodyInPlace := b.dropAnnounced(ix, key, &s)
+	b.value = s.Record.append(b.value[:0])
 	if !s.Deleted {
-		b.put(record, s.Record.append(nil))
-		if !bodyInPlace {
+		b.put(b.keyOf(spaceRecord, ix, key), b.value)
+		if !bodyInPlace && !b.leavesBody(ix, key, &s) {
 			b.body = ix.db.bodies.encode(b.body, s.Object.Raw)
-			b.put(body, b.body)
+			b.put(b.keyOf(spaceBody, ix, key), b.body)
 		}
 		return
 	}
-	b.fail(b.batch.Delete(body, nil))
+	b.fail(b.batch.Delete(b.keyOf(spaceBody, ix, key), nil))
 	if !s.Version.Ordered() {
 		// Without an order no watermark ever passes it, and no replay can be told from news: keep nothing.
-		b.fail(b.batch.Delete(record, nil))
+		b.fail(b.batch.Delete(b.keyOf(spaceRecord, ix, key), nil))
 		return
 	}
-	b.put(record, s.Record.append(nil))
+	b.put(b.keyOf(spaceRecord, ix, key), b.value)
 	b.put(tombstoneKey(ix.id, s.Version, key), nil)
+}
+
+// keyOf is objectKey in the batch's own memory: it is valid until the next.
+func (b *Batch) keyOf(space byte, ix *Indexer, key resource.Key) []byte {
+	b.key = append(appendPrefix(b.key[:0], space, ix.id), key...)
+	return b.key
 }
 
 // SetPosition moves the watermark and drops the tombstones it has passed. It comes before the Settle calls of its batch:

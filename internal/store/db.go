@@ -39,10 +39,13 @@ var (
 type Options struct {
 	// Dir is the directory; it is made when missing. Empty: everything stays in memory and is gone at the end.
 	Dir string
-	// CacheBytes is the size of the block cache; default 32 MiB.
+	// CacheBytes is the size of the block cache; default 8 MiB: the operating system keeps the files too, and records are in memory.
 	CacheBytes int64
-	// MemTableBytes is how much is collected in memory before it is sorted to disk; default 16 MiB.
+	// MemTableBytes is how much is collected in memory before it is sorted to disk; default 8 MiB, of which there may be two.
 	MemTableBytes uint64
+	// BodiesPerSecond bounds how many bodies of updated objects are written a second; up to twice as many come at once. An update beyond
+	// that leaves the body as it was, unless the Indexer asks for exact ones. Default 0: no bound, each body is written with its version.
+	BodiesPerSecond int
 	// FS replaces the file system, for tests of its faults.
 	FS vfs.FS
 	// Fatal is told, once, why the database can't go on: a file is damaged, or the disk fails. It has to end the process: whatever is
@@ -60,6 +63,7 @@ type DB struct {
 	dir    string
 	sync   *pebble.WriteOptions
 	bodies codec
+	budget *budget // of bodies
 	close  func() error
 	// wasClean: the run before ended in order, or there was none. Set by Open.
 	wasClean bool
@@ -99,7 +103,7 @@ func newDB(o Options) *DB {
 	if o.Dir == "" {
 		newMetrics(o.Registerer, func() (free, total uint64, ok bool) { return 0, 0, false })
 	}
-	db := &DB{dir: o.Dir, sync: pebble.NoSync, writes: newWrites(), fatal: newFatal(o.Fatal, log)}
+	db := &DB{dir: o.Dir, sync: pebble.NoSync, writes: newWrites(), fatal: newFatal(o.Fatal, log), budget: newBudget(o)}
 	if o.Dir != "" {
 		db.sync = pebble.Sync
 		db.disk = newDiskState(o, db.fatal)
@@ -133,11 +137,14 @@ func (db *DB) open(o Options, opts *pebble.Options) error {
 func pebbleOptions(o Options) *pebble.Options {
 	opts := &pebble.Options{
 		Cache:              nil,
-		CacheSize:          cmp.Or(o.CacheBytes, 32<<20),
-		MemTableSize:       cmp.Or(o.MemTableBytes, 16<<20),
+		CacheSize:          cmp.Or(o.CacheBytes, 8<<20),
+		MemTableSize:       cmp.Or(o.MemTableBytes, 8<<20),
 		FormatMajorVersion: pebble.FormatNewest,
 		FS:                 o.FS,
 		DisableWAL:         o.Dir == "",
+		// Keys of objects come in any order, so a compaction out of the first level rewrites all of the one below: let more come together.
+		L0CompactionThreshold: 8,
+		LBaseMaxBytes:         256 << 20,
 	}
 	if o.FS == nil && o.Dir == "" {
 		opts.FS = vfs.NewMem()

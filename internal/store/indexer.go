@@ -26,6 +26,8 @@ type IndexerConfig struct {
 	Type resource.Type
 	// Indexes by name; may be nil.
 	Indexes map[string]IndexFunc
+	// ExactBodies writes each body with its version, whatever Options.BodiesPerSecond: for what needs an object as it was at a version.
+	ExactBodies bool
 }
 
 // Indexer is the newest known state of one informer's objects: an overlay of what is on its way over the settled state on
@@ -39,6 +41,7 @@ type Indexer struct {
 	// overlay holds the newest state of each object that has changes on their way.
 	overlay map[resource.Key]overlaid
 	known   map[resource.Key]known // what was committed since the start
+	others  *others                // nil: what is not in known may be in the database
 	indexes map[string]*index
 	// announced are the objects of which an Added may have been sent, and nothing is settled.
 	announced map[resource.Key][]announcement
@@ -62,7 +65,7 @@ func (db *DB) Indexer(cfg IndexerConfig) (*Indexer, error) {
 	for name, fn := range cfg.Indexes {
 		ix.indexes[name] = newIndex(fn)
 	}
-	if err := errors.Join(ix.loadAnnounced(), ix.buildIndexes()); err != nil {
+	if err := errors.Join(ix.loadAnnounced(), ix.buildIndexes(), ix.lookForRecords()); err != nil {
 		return nil, fmt.Errorf("state of informer %s: %w", cfg.Name, err)
 	}
 	return ix, nil
@@ -112,12 +115,15 @@ func (ix *Indexer) Get(key resource.Key) (rec Record, found bool, err error) {
 	ix.mu.RLock()
 	over, ok := ix.overlay[key]
 	settled, isKnown := ix.known[key]
+	isElsewhere := ix.others.mayHave(key)
 	ix.mu.RUnlock()
 	switch {
 	case ok:
 		return over.Record, true, nil
 	case isKnown:
 		return settled.record(), true, nil
+	case !isElsewhere:
+		return Record{}, false, nil
 	}
 	// Not in the overlay: what was there and is gone was committed before it went, so the database has it.
 	value, closer, err := ix.db.pebble.Get(objectKey(spaceRecord, ix.id, key))

@@ -32,8 +32,10 @@ func metaKey(name string) []byte { return append([]byte{spaceMeta}, name...) }
 func informerKey(name string) []byte { return append([]byte{spaceInformer}, name...) }
 
 // prefix of an informer's keys in one space.
-func prefix(space byte, id uint32) []byte {
-	return binary.BigEndian.AppendUint32([]byte{space}, id)
+func prefix(space byte, id uint32) []byte { return appendPrefix(nil, space, id) }
+
+func appendPrefix(dst []byte, space byte, id uint32) []byte {
+	return binary.BigEndian.AppendUint32(append(dst, space), id)
 }
 
 func objectKey(space byte, id uint32, key resource.Key) []byte {

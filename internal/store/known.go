@@ -2,6 +2,7 @@ package store
 
 import (
 	"encoding/hex"
+	"errors"
 	"strconv"
 	"strings"
 
@@ -74,10 +75,70 @@ func (ix *Indexer) rememberLocked(key resource.Key, r Record) {
 	k, ok := pack(r)
 	if !ok {
 		delete(ix.known, key)
+		if ix.others != nil && !ix.others.add(key) {
+			ix.others = nil
+		}
 		return
 	}
 	if _, there := ix.known[key]; !there {
 		key = resource.Key(strings.Clone(string(key))) // it may share an object's memory
 	}
 	ix.known[key] = k
+}
+
+// forgetKnown leaves all records to the database.
+func (ix *Indexer) forgetKnown() {
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
+	clear(ix.known)
+	ix.others = nil
+}
+
+// knows says whether an object with this uid is known to be committed since the start.
+func (ix *Indexer) knows(key resource.Key, uid string) bool {
+	var packed [16]byte
+	if !packUUID(&packed, uid) {
+		return false
+	}
+	ix.mu.RLock()
+	defer ix.mu.RUnlock()
+	k, ok := ix.known[key]
+	return ok && k.uid == packed
+}
+
+// maxOthers bounds what others takes in memory, to about a MiB.
+const maxOthers = 8192
+
+// others are the keys of records that are in the database and not in known, of an informer that began with none. With it an object that is
+// new need not be looked for: in a first list all are, and the look takes longer than all else that is decided about them.
+type others struct{ keys map[resource.Key]struct{} }
+
+// mayHave says whether the database has to be asked.
+func (o *others) mayHave(key resource.Key) bool {
+	if o == nil {
+		return true
+	}
+	_, there := o.keys[key]
+	return there
+}
+
+// add notes a key. It is false when there are too many.
+func (o *others) add(key resource.Key) bool {
+	if len(o.keys) >= maxOthers {
+		return false
+	}
+	o.keys[resource.Key(strings.Clone(string(key)))] = struct{}{}
+	return true
+}
+
+// lookForRecords finds out whether the informer begins with no record.
+func (ix *Indexer) lookForRecords() error {
+	it, err := ix.iterator(spaceRecord)
+	if err != nil {
+		return err
+	}
+	if !it.First() {
+		ix.others = &others{keys: map[resource.Key]struct{}{}}
+	}
+	return wrap(errors.Join(it.Error(), it.Close()))
 }

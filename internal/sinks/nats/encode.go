@@ -31,6 +31,7 @@ var headerNames = func() map[string]string {
 type encoder struct {
 	msg    nats.Msg
 	values []string // the headers' values, each header a slice of one of them
+	header int      // what the headers take on the wire
 	text   []byte   // subject, reply and message id, which the message's strings share
 	body   []byte   // of structured messages
 }
@@ -56,7 +57,7 @@ func (e *encoder) encode(ev *event.Event, to route, encoding string, reply func(
 	e.msg.Subject, e.msg.Reply = text[:subject], text[subject:replied]
 
 	clear(e.msg.Header)
-	e.values = e.values[:0]
+	e.values, e.header = e.values[:0], len("NATS/1.0\r\n")+len("\r\n")
 	e.set(nats.MsgIdHdr, text[replied:])
 	if encoding == Structured {
 		e.set(contentTypeHeader, event.StructuredContentType)
@@ -78,6 +79,7 @@ func (e *encoder) encode(ev *event.Event, to route, encoding string, reply func(
 // set writes a header with its name as it is: Header.Set would do so too, but allocate a slice for each value.
 func (e *encoder) set(name, value string) {
 	e.values = append(e.values, value)
+	e.header += len(name) + len(": ") + len(value) + len("\r\n")
 	last := len(e.values)
 	e.msg.Header[name] = e.values[last-1 : last : last]
 }

@@ -18,8 +18,8 @@ func NewEncodeLoop(encoding string) func(*event.Event) {
 	enc := encoders.Get().(*encoder)
 	limits := sizeLimits{payload: 1 << 20, header: maxHeader}
 	return func(e *event.Event) {
-		msg := enc.encode(e, route{subject: template}, encoding, func(dst []byte) []byte { return append(dst, "_INBOX.abcdefghijklmnopqrstuv.1-1"...) })
-		if err := limits.check(msg); err != nil {
+		enc.encode(e, route{subject: template}, encoding, func(dst []byte) []byte { return append(dst, "_INBOX.abcdefghijklmnopqrstuv.1-1"...) })
+		if err := limits.check(enc); err != nil {
 			panic(err)
 		}
 	}

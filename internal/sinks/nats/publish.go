@@ -57,7 +57,7 @@ func (s *Sink) write(ctx context.Context, c *call, to route) {
 			return
 		}
 		msg := enc.encode(m.Event, to, s.cfg.Encoding, func(dst []byte) []byte { return s.acks.appendReply(dst, c, i) })
-		if err := limits.of(s.streamOf(m.Event)).check(msg); err != nil {
+		if err := limits.of(s.streamOf(m.Event)).check(enc); err != nil {
 			c.answer(i, failedWith(answer(err)))
 			continue
 		}
@@ -119,7 +119,7 @@ func (s *Sink) writeCore(ctx context.Context, batch []*sinks.Message, to route) 
 			continue
 		}
 		msg := enc.encode(m.Event, to, s.cfg.Encoding, nil)
-		if m.Err = answer(limits.check(msg)); m.Err == nil {
+		if m.Err = answer(limits.check(enc)); m.Err == nil {
 			m.Err = answer(s.conn.PublishMsg(msg))
 		}
 	}

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/kubebridge/bridge/internal/event"
 )
 
@@ -16,17 +14,6 @@ const (
 	// the server close the connection, and the resent message would close the next one.
 	maxSubjects = 4096 - 64
 )
-
-// headerSize is what the header block takes on the wire.
-func headerSize(h nats.Header) int {
-	size := len("NATS/1.0\r\n") + len("\r\n")
-	for name, values := range h {
-		for _, value := range values {
-			size += len(name) + len(": ") + len(value) + len("\r\n")
-		}
-	}
-	return size
-}
 
 // maxUsualHeader is more than the headers of an event take, unless something in it is unusually long.
 const maxUsualHeader = 8 << 10
@@ -43,7 +30,8 @@ func (s *Sink) Fits(e *event.Event) error {
 	}
 	enc := encoders.Get().(*encoder)
 	defer enc.release()
-	return answer(limits.check(enc.encode(e, s.events, s.cfg.Encoding, nil)))
+	enc.encode(e, s.events, s.cfg.Encoding, nil)
+	return answer(limits.check(enc))
 }
 
 // sizeLimits are the sizes that the server at the other end takes; 0 means no limit.
@@ -53,10 +41,10 @@ type sizeLimits struct {
 	header  int
 }
 
-// check says whether the server would refuse the message for its size. Found out here it costs no connection: the server
+// check says whether the server would refuse what was encoded last for its size. Found out here it costs no connection: the server
 // answers a payload above max_payload by closing the connection.
-func (l sizeLimits) check(msg *nats.Msg) error {
-	header := headerSize(msg.Header)
+func (l sizeLimits) check(e *encoder) error {
+	msg, header := &e.msg, e.header
 	size := header + len(msg.Data)
 	switch {
 	case len(msg.Subject)+len(msg.Reply) > maxSubjects:
