@@ -58,22 +58,21 @@ func (s *schemaWriter) section(typ reflect.Type) map[string]any {
 	return schema
 }
 
-// value is the schema of what a key may hold. Whatever is one value may be written as a text, and hold ${VARIABLES}.
+// value is the schema of what a key may hold. Whatever is one value may be written as a text, and hold ${VARIABLES}. The patterns are
+// shorter than the truth, since they are what an error shows: 1..5s is left to the bridge.
 func (s *schemaWriter) value(f reflect.StructField) map[string]any {
 	if allowed := strings.Fields(f.Tag.Get("oneof")); len(allowed) > 0 {
 		return text("^(" + strings.Join(allowed, "|") + ")$")
 	}
 	switch f.Type.String() {
 	case "time.Duration":
-		schema := text(`^\s*[+-]?(0|(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|ms|s|m|h))+)\s*$`)
-		schema["type"], schema["minimum"], schema["maximum"] = []string{"string", "integer", "null"}, 0, 0 // no number but 0 goes without a unit
-		return schema
+		return text(`^([0-9.]+(ns|us|µs|ms|s|m|h))+$|^0$`) // a number has no unit
 	case "config.Size":
-		schema := text(`^\s*[+-]?[0-9]*\.?[0-9]+\s*([TGMK]iB?|[TGMkK]?B)?\s*$`)
-		schema["type"] = []string{"string", "number", "null"}
+		schema := text(`^[0-9.]+ ?([TGMK]iB?|[TGMkK]?B)?$`)
+		schema["type"], schema["minimum"] = []string{"string", "number", "null"}, 0
 		return schema
 	case "[]string":
-		return map[string]any{"type": []string{"array", "null"}, "items": map[string]any{"type": []string{"string", "number", "boolean"}}}
+		return map[string]any{"type": []string{"array", "null"}, "items": map[string]any{"type": "string"}}
 	case "map[string]string":
 		return map[string]any{"type": []string{"object", "null"}, "additionalProperties": map[string]any{"type": []string{"string", "number", "boolean"}}}
 	}
@@ -81,11 +80,11 @@ func (s *schemaWriter) value(f reflect.StructField) map[string]any {
 	case reflect.String:
 		return map[string]any{"type": []string{"string", "null"}}
 	case reflect.Bool:
-		return typed("boolean", `^\s*(true|false)\s*$`)
+		return typed("boolean", `^(true|false)$`)
 	case reflect.Int:
-		return typed("integer", `^\s*[+-]?[0-9]+\s*$`)
+		return typed("integer", `^[0-9]+$`)
 	case reflect.Float32, reflect.Float64:
-		return typed("number", `^\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*$`)
+		return typed("number", `^[0-9.]+([eE][+-]?[0-9]+)?$`)
 	case reflect.Slice:
 		return map[string]any{"type": []string{"array", "null"}, "items": s.section(f.Type.Elem())}
 	case reflect.Pointer:
@@ -105,5 +104,8 @@ func text(pattern string) map[string]any {
 func typed(name, pattern string) map[string]any {
 	schema := text(pattern)
 	schema["type"] = []string{name, "string", "null"}
+	if name != "boolean" {
+		schema["minimum"] = 0
+	}
 	return schema
 }

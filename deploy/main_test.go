@@ -1,0 +1,23 @@
+package deploy_test
+
+import (
+	"fmt"
+	"os"
+	"testing"
+)
+
+// workDir holds what the tests build; it is removed at the end.
+var workDir string
+
+func TestMain(m *testing.M) {
+	var err error
+	if workDir, err = os.MkdirTemp("", "bridge-deploy-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	if err := os.RemoveAll(workDir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	os.Exit(code)
+}
