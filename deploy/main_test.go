@@ -4,18 +4,22 @@ import (
 	"fmt"
 	"os"
 	"testing"
+
+	"github.com/kubebridge/bridge/deploy/container"
 )
 
 // workDir holds what the tests build; it is removed at the end.
 var workDir string
 
 func TestMain(m *testing.M) {
+	container.Init()
 	var err error
 	if workDir, err = os.MkdirTemp("", "bridge-deploy-"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	code := m.Run()
+	stopCluster()
 	if err := os.RemoveAll(workDir); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}

@@ -21,15 +21,22 @@ const namespace = "streaming"
 // objects are those of a stream of YAML documents.
 func objects(t *testing.T, text string) []*unstructured.Unstructured {
 	t.Helper()
+	list, err := decode(text)
+	must(t, err)
+	return list
+}
+
+func decode(text string) (list []*unstructured.Unstructured, err error) {
 	decoder := utilyaml.NewYAMLOrJSONDecoder(strings.NewReader(text), 4096)
-	var list []*unstructured.Unstructured
 	for {
 		var content map[string]any
 		err := decoder.Decode(&content)
 		if errors.Is(err, io.EOF) {
-			return list
+			return list, nil
 		}
-		must(t, err)
+		if err != nil {
+			return nil, err
+		}
 		if len(content) > 0 {
 			list = append(list, &unstructured.Unstructured{Object: content})
 		}
