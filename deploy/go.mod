@@ -3,6 +3,7 @@ module github.com/kubebridge/bridge/deploy
 go 1.26.0
 
 require (
+	github.com/CycloneDX/cyclonedx-go v0.12.0
 	github.com/google/go-containerregistry v0.22.1
 	github.com/kubebridge/bridge v0.0.0
 	github.com/kubebridge/bridge/test/e2e v0.0.0-00010101000000-000000000000
@@ -19,6 +20,8 @@ require (
 	sigs.k8s.io/kustomize/kyaml v0.21.2
 	sigs.k8s.io/yaml v1.6.0
 )
+
+require github.com/google/go-cmp v0.7.0 // indirect
 
 require (
 	cel.dev/expr v0.25.1 // indirect
@@ -58,6 +61,7 @@ require (
 	github.com/google/cel-go v0.29.2 // indirect
 	github.com/google/gnostic-models v0.7.1 // indirect
 	github.com/google/go-tpm v0.9.8 // indirect
+	github.com/google/licensecheck v0.3.1
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/huandu/xstrings v1.5.0 // indirect
 	github.com/json-iterator/go v1.1.12 // indirect
