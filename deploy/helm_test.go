@@ -79,7 +79,7 @@ func cases(t *testing.T) map[string]values {
 // withoutMissing turns off what the chart has no file for.
 func withoutMissing(t *testing.T, v values) values {
 	t.Helper()
-	for key, file := range map[string]string{"prometheusRule": "alerts.yaml", "dashboard": "dashboard.json"} {
+	for key, file := range monitored {
 		if _, err := os.Stat(filepath.Join(chartDir, "files", file)); err != nil {
 			delete(v, key)
 		}

@@ -24,20 +24,24 @@ const example = "kustomize/overlays/example"
 // The base is made of the chart, so that nobody has to keep two alike.
 func TestTheBaseIsMadeOfTheChart(t *testing.T) {
 	v := withoutMissing(t, readValues(t, minimal+"serviceMonitor: {enabled: true}\nprometheusRule: {enabled: true}\ndashboard: {enabled: true}\n"))
+	component := "# For clusters with the Prometheus Operator: made of the chart by `go test . -update` in deploy/.\n" +
+		"apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\nresources:\n"
 	for _, o := range objects(t, mustRender(t, v)) {
-		dir := "base"
+		dir, file := "base", strings.ToLower(o.GetKind())+".yaml"
 		switch kind := o.GetKind(); {
 		case strings.Contains(kind, "Role") || kind == "ConfigMap" && o.GetName() == "bridge":
 			continue // of the configuration
 		case kind == "ServiceMonitor" || kind == "PrometheusRule" || kind == "ConfigMap":
 			dir = "components/monitoring"
+			component += "  - " + file + "\n"
 		}
 		withoutHelm(o)
 		o.SetNamespace("")
 		text, err := yaml.Marshal(o.Object)
 		must(t, err)
-		golden(t, filepath.Join("kustomize", dir, strings.ToLower(o.GetKind())+".yaml"), string(text))
+		golden(t, filepath.Join("kustomize", dir, file), string(text))
 	}
+	golden(t, "kustomize/components/monitoring/kustomization.yaml", component)
 }
 
 // withoutHelm takes off what only says that Helm has installed an object, and in which version.

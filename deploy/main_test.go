@@ -1,6 +1,8 @@
 package deploy_test
 
 import (
+	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"testing"
@@ -18,9 +20,16 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	code := m.Run()
+	flag.Parse()
+	if *update {
+		err = copyMonitoring() // first: other things are made of it
+	}
+	code := 1
+	if err == nil {
+		code = m.Run()
+	}
 	stopCluster()
-	if err := os.RemoveAll(workDir); err != nil {
+	if err := errors.Join(err, os.RemoveAll(workDir)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
 	os.Exit(code)
