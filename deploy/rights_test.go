@@ -41,9 +41,11 @@ func rbacOf(t *testing.T, configuration string, args ...string) string {
 	must(t, os.WriteFile(file, []byte(configuration), 0o600))
 	cmd := exec.CommandContext(t.Context(), binary, append([]string{"rbac", "--config", file}, args...)...)
 	cmd.Env = append(os.Environ(), "KAFKA_PASSWORD=1")
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("bridge rbac: %v\n%s", err, err.(*exec.ExitError).Stderr)
+		t.Fatalf("bridge rbac: %v\n%s", err, stderr.String())
 	}
 	return string(out)
 }

@@ -3,6 +3,7 @@ package deploy_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -153,10 +154,7 @@ func replace(v any, at []any, value any) any {
 	}
 	switch v := v.(type) {
 	case map[string]any:
-		copied := map[string]any{}
-		for key, inner := range v {
-			copied[key] = inner
-		}
+		copied := maps.Clone(v)
 		copied[at[0].(string)] = replace(v[at[0].(string)], at[1:], value)
 		return copied
 	case []any:
