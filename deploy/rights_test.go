@@ -12,6 +12,9 @@ import (
 	"sync"
 	"testing"
 
+	"helm.sh/helm/v4/pkg/chart"
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
@@ -155,5 +158,30 @@ func TestGivenRightsAreTheChartsRights(t *testing.T) {
 				t.Errorf("got\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
 			}
 		})
+	}
+}
+
+func TestBridgesThatStandByMayWriteTheirLeases(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(chartDir, "ci", "standby.yaml"))
+	must(t, err)
+	rendered, err := renderWith(t, readValues(t, string(text)), func(c chart.Charter, v map[string]any, o common.ReleaseOptions, k *common.Capabilities) (common.Values, error) {
+		return util.ToRenderValuesWithSchemaValidation(c, v, o, k, true) // of a bridge that does not know it yet
+	})
+	must(t, err)
+	got := rightsOf(t, objects(t, rendered), namespace+"/bridge")
+	want := []string{
+		"create leases.coordination.k8s.io in namespace streaming",
+		"get leases.coordination.k8s.io/shop-bridge in namespace streaming",
+		"get leases.coordination.k8s.io/shop-bridge-progress in namespace streaming",
+		"get namespaces/kube-system",
+		"list configmaps",
+		"list pods",
+		"update leases.coordination.k8s.io/shop-bridge in namespace streaming",
+		"update leases.coordination.k8s.io/shop-bridge-progress in namespace streaming",
+		"watch configmaps",
+		"watch pods",
+	}
+	if !equal(got, want) {
+		t.Errorf("got\n  %s", strings.Join(got, "\n  "))
 	}
 }

@@ -4,8 +4,8 @@
 {{- if not (dig "sinks" list $c) }}
 {{- fail "config.sinks: say where events go, such as {name: audit, nats: {url: nats://nats.nats:4222}}; without it the bridge would run a NATS server that nobody outside of its pod reaches" }}
 {{- end }}
-{{- if and (gt (int .Values.replicas) 1) (not (dig "standby" false $c)) }}
-{{- fail (printf "replicas: %d bridges would each send everything: set config.standby, so that one sends and the others wait to take over, or replicas: 1" (int .Values.replicas)) }}
+{{- if and (gt (int .Values.replicas) 1) (not (dig "standby" "enabled" false $c)) }}
+{{- fail (printf "replicas: %d bridges would each send everything: set config.standby.enabled, so that one sends and the others wait to take over, or replicas: 1" (int .Values.replicas)) }}
 {{- end }}
 {{- if include "bridge.onDisk" . }}
 {{- if not (hasPrefix "/var/lib/bridge/" (dig "state" "dir" "" $c)) }}

@@ -90,6 +90,17 @@ The rights of a configuration, as `bridge rbac --offline` finds them: list and w
 {{- dict "list" $list | toJson }}
 {{- end }}
 
+{{/* What bridges that stand by for each other need: two Leases, which the first of them makes. As {namespace, rules}, or nothing. */}}
+{{- define "bridge.leases" -}}
+{{- if dig "standby" "enabled" false .Values.config -}}
+{{- $name := dig "standby" "lease" "name" "bridge" .Values.config -}}
+{{- $leases := dict "apiGroups" (list "coordination.k8s.io") "resources" (list "leases") -}}
+{{- $create := merge (dict "verbs" (list "create")) $leases -}}
+{{- $write := merge (dict "verbs" (list "get" "update") "resourceNames" (list $name (printf "%s-progress" $name))) $leases -}}
+{{- dict "namespace" (dig "standby" "lease" "namespace" "" .Values.config | default .Release.Namespace) "rules" (list $create $write) | toJson }}
+{{- end }}
+{{- end }}
+
 {{/* The roles that were given, when they are for this configuration. */}}
 {{- define "bridge.givenRoles" -}}
 {{- if ne .Values.rbac.selection (include "bridge.selection" .) }}
