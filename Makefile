@@ -4,7 +4,7 @@ GO        ?= go
 BIN       := bin
 LDFLAGS   := -s -w
 TEST_TIME ?= 20m
-MODULES   := . test/e2e test/bench test/kafka
+MODULES   := . deploy test/e2e test/bench test/kafka
 # The Kubernetes program is one link of 170 MB: without symbols it takes half the time.
 KUBE_LDFLAGS := -s -w
 GO_FILES = $(shell git ls-files '*.go')
@@ -29,7 +29,7 @@ controlplane: ## Build bin/controlplane, the Kubernetes control plane for tests 
 	cd test/kubernetes && $(GO) build -ldflags '$(KUBE_LDFLAGS)' -o ../../$(BIN)/controlplane .
 
 .PHONY: check
-check: fmt-check vet lint test test-readers test-integration test-kafka vuln ## Everything that CI checks
+check: fmt-check vet lint licences test test-readers test-integration test-deploy test-kafka vuln ## Everything that CI checks
 
 .PHONY: fmt
 fmt: $(BIN)/gofumpt ## Format the code
@@ -55,6 +55,10 @@ test: ## The tests of the packages, with the race detector
 test-integration: controlplane ## The tests with the real parts: Kubernetes, NATS and Kafka's protocol, end to end
 	cd test/kubernetes && CONTROLPLANE=$(CURDIR)/$(BIN)/controlplane $(GO) test -timeout $(TEST_TIME) ./...
 	cd test/e2e && CONTROLPLANE_BIN=$(CURDIR)/$(BIN)/controlplane $(GO) test -race -timeout $(TEST_TIME) ./...
+
+.PHONY: test-deploy
+test-deploy: controlplane ## The chart, the plain manifests and a release: applied to the real control plane and run as they say (as root: in a container of its own)
+	cd deploy && CONTROLPLANE_BIN=$(CURDIR)/$(BIN)/controlplane $(GO) test -timeout $(TEST_TIME) ./...
 
 .PHONY: test-kafka
 test-kafka: $(BIN)/kafka/.fetched $(BIN)/python/.installed $(BIN)/node/.installed ## The Kafka sink with Apache Kafka itself, brokers that die, and readers of other make (needs Java 17, Maven, Python, Node)
@@ -142,6 +146,15 @@ $(BIN)/golangci-lint $(BIN)/gofumpt $(BIN)/govulncheck: tools/go.mod
 	@cd tools && $(GO) build -o ../$(BIN)/ tool
 	@touch $(BIN)/golangci-lint $(BIN)/gofumpt $(BIN)/govulncheck
 
+.PHONY: licences
+licences: ## What the bridge is compiled of may be used as it is
+	cd deploy && $(GO) run ./licences/cmd
+
+.PHONY: release
+release: ## dist/: binaries, SBOMs, image, chart and checksums of VERSION=v1.2.3, the same bytes each time
+	cd deploy && $(GO) run ./release -version '$(VERSION)' -out ../dist -platforms $(PLATFORMS)
+PLATFORMS ?= linux/amd64,linux/arm64
+
 .PHONY: clean
 clean: ## Remove what was built
-	rm -rf $(BIN)
+	rm -rf $(BIN) dist

@@ -20,7 +20,8 @@ const preamble = `# Configuration reference
 
 <!-- Made of the comments in config/*.go by "go test ./config -update". Do not edit. -->
 
-A complete, commented example is [config/bridge.example.yaml](../config/bridge.example.yaml). Nothing in it is required:
+A complete, commented example is [config/bridge.example.yaml](../config/bridge.example.yaml); for editors there is a JSON Schema,
+[config/bridge.schema.json](../config/bridge.schema.json). Nothing of it is required:
 ` + "`bridge run`" + ` without a file watches everything but Leases and Events and runs a NATS JetStream server of its own.
 
 **Where values come from.** A flag beats an environment variable, a variable beats the file, the file beats the default. A key that is not in this

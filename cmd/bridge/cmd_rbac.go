@@ -3,6 +3,8 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -17,6 +19,7 @@ import (
 type rbacOptions struct {
 	kube.Account
 	offline, wildcards bool
+	output             string
 }
 
 func newRBACCommand() *cobra.Command {
@@ -32,10 +35,14 @@ The API server is asked what the names of resources and "*" mean now. Roles made
 print them again then, or keep "*" as it is written with --wildcards, which allows to read everything, what the configuration excludes
 too. --offline asks nobody, and keeps "*" too; names then need their group (deployments.apps).
 
+The Helm chart makes the same roles out of its values by itself, as --offline does. Where it can't (short names, variables), or where "*"
+should be what it means now, --output helm-values prints the values that tell it the rights.
+
 Exit codes: 0 when the roles are printed, 2 when the configuration or a name in it is wrong.`,
 		Example: `  bridge rbac --config bridge.yaml | kubectl apply -f -
   bridge rbac --config bridge.yaml --namespace streaming --service-account bridge
-  bridge rbac --config bridge.yaml --offline       in CI, without a cluster`,
+  bridge rbac --config bridge.yaml --offline       in CI, without a cluster
+  bridge rbac --config bridge.yaml --output helm-values > rights.yaml`,
 		Args: cobra.NoArgs,
 	}
 	s := newSettings(cmd, "kubernetes.kubeconfig", "kubernetes.context")
@@ -44,7 +51,11 @@ Exit codes: 0 when the roles are printed, 2 when the configuration or a name in 
 	cmd.Flags().StringVar(&o.ServiceAccount, "service-account", "bridge", "name of the bridge's service account")
 	cmd.Flags().BoolVar(&o.offline, "offline", false, "ask no API server; implies --wildcards")
 	cmd.Flags().BoolVar(&o.wildcards, "wildcards", false, `allow what "*" and "*.group" may ever mean, not what they mean now`)
+	outputFlag(cmd, &o.output, "yaml", "helm-values")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := checkOutput(o.output, "yaml", "helm-values"); err != nil {
+			return err
+		}
 		c, err := s.load()
 		if err != nil {
 			return err
@@ -53,7 +64,7 @@ Exit codes: 0 when the roles are printed, 2 when the configuration or a name in 
 		if err != nil {
 			return err
 		}
-		fmt.Fprint(cmd.OutOrStdout(), o.header(s.file, c), kube.Roles(rightsOf(list), o.Account))
+		fmt.Fprint(cmd.OutOrStdout(), o.header(s.file, c), o.print(c, rightsOf(list)))
 		return nil
 	}
 	return cmd
@@ -74,6 +85,37 @@ func (o *rbacOptions) needs(ctx context.Context, c *config.Config) ([]need, erro
 	list, problems := find(c, catalog)
 	return list, together(problems)
 }
+
+func (o *rbacOptions) print(c *config.Config, rights []kube.Right) string {
+	if o.output == "helm-values" {
+		return kube.RoleValues(rights, selectionDigest(c))
+	}
+	return kube.Roles(rights, o.Account)
+}
+
+// selectionDigest is the SHA-256 of all that the rights of a configuration depend on. The chart computes it of its values too, and
+// refuses rights that were made for another selection.
+func selectionDigest(c *config.Config) string {
+	type selected struct { // in the order of the keys: so sorts the chart
+		Exclude       []string `json:"exclude"`
+		FieldSelector string   `json:"fieldSelector"`
+		Namespaces    []string `json:"namespaces"`
+		Resources     []string `json:"resources"`
+	}
+	list := make([]selected, len(c.Informers))
+	for i := range c.Informers {
+		inf := &c.Informers[i]
+		list[i] = selected{orNone(inf.Exclude), inf.FieldSelector, orNone(inf.Namespaces), orNone(inf.Resources)}
+	}
+	text, err := json.Marshal(list)
+	if err != nil { // of texts never
+		panic(err)
+	}
+	return fmt.Sprintf("%x", sha256.Sum256(text))
+}
+
+// orNone is a list that is [] in JSON when it is empty, and not null.
+func orNone(list []string) []string { return append([]string{}, list...) }
 
 // askServer asks what the API server of a configuration serves.
 func askServer(ctx context.Context, c *config.Config) (*kube.Resolver, *kube.Catalog, error) {

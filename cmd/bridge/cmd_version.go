@@ -12,6 +12,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// What the linker sets in a release, since the go tool's own facts depend on how the sources came to be there.
+var release, revision, revisionTime string
+
 // buildVersion is the facts of the build, from what the go tool writes into every binary.
 type buildVersion struct {
 	Version  string `json:"version"`            // of the module; "devel" for a build out of a working tree
@@ -28,7 +31,7 @@ func readVersion() buildVersion {
 	if !ok {
 		return v
 	}
-	v.Version = cmp.Or(strings.Trim(info.Main.Version, "()"), v.Version)
+	v.Version = cmp.Or(release, strings.Trim(info.Main.Version, "()"), v.Version)
 	for _, s := range info.Settings {
 		switch s.Key {
 		case "vcs.revision":
@@ -39,6 +42,7 @@ func readVersion() buildVersion {
 			v.Modified = s.Value == "true"
 		}
 	}
+	v.Commit, v.Time = cmp.Or(revision, v.Commit), cmp.Or(revisionTime, v.Time)
 	return v
 }
 

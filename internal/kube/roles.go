@@ -29,6 +29,18 @@ func Roles(rights []Right, to Account) string {
 	return out.String()
 }
 
+// RoleValues are the same rights as values of the Helm chart, which makes the roles of them; selection says what they are for.
+func RoleValues(rights []Right, selection string) string {
+	var out strings.Builder
+	rights = withoutCovered(rights)
+	fmt.Fprintf(&out, "rbac:\n  selection: %s\n  roles:\n", selection)
+	for _, namespace := range namespacesOf(rights) {
+		fmt.Fprintf(&out, "  - namespace: %q\n    rules:\n", namespace)
+		writeRules(&out, "    ", rulesOf(rights, namespace))
+	}
+	return out.String()
+}
+
 // withoutCovered leaves out what another right gives as well.
 func withoutCovered(rights []Right) []Right {
 	var needed []Right
@@ -111,14 +123,18 @@ func writeRole(out *strings.Builder, namespace string, rules []rule, to *Account
 		kind, metadata = "Role", fmt.Sprintf("{name: %q, namespace: %q}", to.Role, namespace)
 	}
 	fmt.Fprintf(out, "apiVersion: rbac.authorization.k8s.io/v1\nkind: %s\nmetadata: %s\nrules:\n", kind, metadata)
-	for _, r := range rules {
-		fmt.Fprintf(out, "- apiGroups: [%q]\n  resources: %s\n", r.group, yamlList(r.resources))
-		if r.name != "" {
-			fmt.Fprintf(out, "  resourceNames: [%q]\n", r.name)
-		}
-		fmt.Fprintf(out, "  verbs: %s\n", r.verbs)
-	}
+	writeRules(out, "", rules)
 	fmt.Fprintf(out, "---\napiVersion: rbac.authorization.k8s.io/v1\nkind: %sBinding\nmetadata: %s\n", kind, metadata)
 	fmt.Fprintf(out, "roleRef: {apiGroup: rbac.authorization.k8s.io, kind: %s, name: %q}\n", kind, to.Role)
 	fmt.Fprintf(out, "subjects:\n- {kind: ServiceAccount, namespace: %q, name: %q}\n", to.Namespace, to.ServiceAccount)
+}
+
+func writeRules(out *strings.Builder, indent string, rules []rule) {
+	for _, r := range rules {
+		fmt.Fprintf(out, "%s- apiGroups: [%q]\n%s  resources: %s\n", indent, r.group, indent, yamlList(r.resources))
+		if r.name != "" {
+			fmt.Fprintf(out, "%s  resourceNames: [%q]\n", indent, r.name)
+		}
+		fmt.Fprintf(out, "%s  verbs: %s\n", indent, r.verbs)
+	}
 }

@@ -22,9 +22,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// FormatVersion of the keys and values in the database. A directory of another version is refused.
-const FormatVersion = "1"
-
 // Errors that a caller decides by. Each reads on from "state directory <name> …".
 var (
 	// ErrInUse: another process has the state directory open.
@@ -139,7 +136,7 @@ func pebbleOptions(o Options) *pebble.Options {
 		Cache:              nil,
 		CacheSize:          cmp.Or(o.CacheBytes, 8<<20),
 		MemTableSize:       cmp.Or(o.MemTableBytes, 8<<20),
-		FormatMajorVersion: pebble.FormatNewest,
+		FormatMajorVersion: pebbleFormat,
 		FS:                 o.FS,
 		DisableWAL:         o.Dir == "",
 		// Keys of objects come in any order, so a compaction out of the first level rewrites all of the one below: let more come together.
@@ -206,6 +203,8 @@ func openError(dir string, err error) error {
 	switch {
 	case errors.Is(err, ErrDamaged):
 		return err
+	case strings.Contains(err.Error(), "unknown format major version"):
+		return newerError(dir, "this one's database does not know its files")
 	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.EWOULDBLOCK), strings.Contains(err.Error(), "lock held"):
 		return fmt.Errorf("state directory %s %w; stop it, or give this one another directory with state.dir", dir, ErrInUse)
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
@@ -215,22 +214,6 @@ func openError(dir string, err error) error {
 	default:
 		return fmt.Errorf("state directory %s can't be opened: %w; nothing was changed: restore it from a copy, or move it away to start with a new snapshot", dir, err)
 	}
-}
-
-func (db *DB) checkFormat() error {
-	version, err := db.get(metaKey("format"))
-	if err != nil {
-		return err
-	}
-	if version == nil {
-		db.wasClean = true
-		return db.set(metaKey("format"), []byte(FormatVersion))
-	}
-	if string(version) != FormatVersion {
-		return fmt.Errorf("state directory %s %w: it has format %q, this bridge reads %q; use the bridge that wrote it, or another directory",
-			db.dir, ErrForeign, version, FormatVersion)
-	}
-	return nil
 }
 
 // BindCluster remembers whose objects these are (the uid of the namespace kube-system), and refuses those of another

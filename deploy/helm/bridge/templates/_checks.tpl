@@ -1,0 +1,58 @@
+{{/* What the schema can't say, in words. Everything here ends the rendering. */}}
+{{- define "bridge.checks" -}}
+{{- $c := .Values.config -}}
+{{- if not (dig "sinks" list $c) }}
+{{- fail "config.sinks: say where events go, such as {name: audit, nats: {url: nats://nats.nats:4222}}; without it the bridge would run a NATS server that nobody outside of its pod reaches" }}
+{{- end }}
+{{- if and (gt (int .Values.replicas) 1) (not (dig "standby" "enabled" false $c)) }}
+{{- fail (printf "replicas: %d bridges would each send everything: set config.standby.enabled, so that one sends and the others wait to take over, or replicas: 1" (int .Values.replicas)) }}
+{{- end }}
+{{- if include "bridge.onDisk" . }}
+{{- if not (hasPrefix "/var/lib/bridge/" (dig "state" "dir" "" $c)) }}
+{{- fail (printf "config.state.dir: %s is not on the volume: choose a directory below /var/lib/bridge/" (dig "state" "dir" "" $c | quote)) }}
+{{- end }}
+{{- if and (not .Values.persistence.enabled) (not .Values.persistence.allowLoss) }}
+{{- fail "persistence.enabled: without a volume each new pod begins anew, and what was deleted meanwhile is not noticed: set config.state.mode: memory, or persistence.allowLoss: true, if that is what you want" }}
+{{- end }}
+{{- end }}
+{{- range $i, $inf := dig "informers" list $c }}
+{{- if hasKey $inf "true" }}
+{{- fail (printf "config.informers[%d]: write \"on\" in quotes: Helm takes it for true otherwise" $i) }}
+{{- end }}
+{{- end }}
+{{- include "bridge.noSecrets" (list "config" $c) }}
+{{- include "bridge.graceful" . }}
+{{- end }}
+
+{{/* Refuses passwords in clear: the configuration lies in a ConfigMap. Takes a path and a value. */}}
+{{- define "bridge.noSecrets" -}}
+{{- $path := index . 0 -}}
+{{- $value := index . 1 -}}
+{{- if kindIs "map" $value }}
+{{- range $key, $v := $value }}
+{{- $at := printf "%s.%s" $path $key }}
+{{- if and (has $key (list "password" "token")) (kindIs "string" $v) $v (not (regexMatch "^\\$\\{[A-Za-z_][A-Za-z0-9_]*\\}$" $v)) }}
+{{- fail (printf "%s: would lie in a ConfigMap in clear: write ${NAME} and set NAME in env from a Secret, or use %sFile with a file of secrets" $at $key) }}
+{{- else if and (eq $key "url") (kindIs "string" $v) (regexMatch "://[^/@,]*:[^@$,][^@,]*@" $v) }}
+{{- fail (printf "%s: its password would lie in a ConfigMap in clear: use user and passwordFile with a file of secrets, or ${NAME} and env" $at) }}
+{{- end }}
+{{- include "bridge.noSecrets" (list $at $v) }}
+{{- end }}
+{{- else if kindIs "slice" $value }}
+{{- range $i, $v := $value }}
+{{- include "bridge.noSecrets" (list (printf "%s[%d]" $path $i) $v) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* A pod that is killed while it drains loses nothing, but sends some of it twice. */}}
+{{- define "bridge.graceful" -}}
+{{- $drain := dig "drain" "15s" .Values.config | toString -}}
+{{- $second := dict "s" 1 "m" 60 "h" 3600 -}}
+{{- if regexMatch "^[0-9]+[smh]$" $drain }}
+{{- $seconds := mul (regexFind "^[0-9]+" $drain | int) (get $second (regexFind "[smh]$" $drain)) }}
+{{- if le (int .Values.terminationGracePeriodSeconds) (int $seconds) }}
+{{- fail (printf "terminationGracePeriodSeconds: %d is not longer than config.drain, %s: the bridge would be killed while it drains" (int .Values.terminationGracePeriodSeconds) $drain) }}
+{{- end }}
+{{- end }}
+{{- end }}

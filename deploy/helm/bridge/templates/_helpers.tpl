@@ -1,0 +1,57 @@
+{{- define "bridge.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 52 | trimSuffix "-" }}
+{{- end }}
+
+{{/* A StatefulSet's pods bear a label of its name with a hash: 52 characters at most. */}}
+{{- define "bridge.fullname" -}}
+{{- if .Values.fullnameOverride }}
+{{- .Values.fullnameOverride | trunc 52 | trimSuffix "-" }}
+{{- else if contains (include "bridge.name" .) .Release.Name }}
+{{- .Release.Name | trunc 52 | trimSuffix "-" }}
+{{- else }}
+{{- printf "%s-%s" .Release.Name (include "bridge.name" .) | trunc 52 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+
+{{- define "bridge.serviceAccount" -}}
+{{- if .Values.serviceAccount.create }}
+{{- default (include "bridge.fullname" .) .Values.serviceAccount.name }}
+{{- else }}
+{{- required "serviceAccount.name: which one, when serviceAccount.create is false?" .Values.serviceAccount.name }}
+{{- end }}
+{{- end }}
+
+{{- define "bridge.image" -}}
+{{- if .Values.image.digest -}}
+{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- else -}}
+{{ .Values.image.repository }}:{{ default .Chart.AppVersion .Values.image.tag }}
+{{- end }}
+{{- end }}
+
+{{- define "bridge.selector" -}}
+app.kubernetes.io/name: {{ include "bridge.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "bridge.labels" -}}
+{{ include "bridge.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{/* The port of config.admin.address; 0 for none. */}}
+{{- define "bridge.port" -}}
+{{- $address := dig "admin" "address" "" .Values.config -}}
+{{- if $address -}}
+{{ regexReplaceAll "^.*:" $address "" | atoi }}
+{{- else -}}
+0
+{{- end -}}
+{{- end }}
+
+{{/* Whether the state lies on a volume. */}}
+{{- define "bridge.onDisk" -}}
+{{- if ne (dig "state" "mode" "disk" .Values.config) "memory" }}true{{ end }}
+{{- end }}

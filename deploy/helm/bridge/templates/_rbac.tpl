@@ -1,0 +1,110 @@
+{{/*
+The rights of a configuration, as `bridge rbac --offline` finds them: list and watch on each resource of each informer, in its namespaces or in all.
+*/}}
+
+{{/* The informers of the configuration, or the bridge's default one. */}}
+{{- define "bridge.informers" -}}
+{{- $informers := list (dict "name" "all" "resources" (list "*") "exclude" (list "leases.coordination.k8s.io" "events" "events.events.k8s.io")) -}}
+{{- if kindIs "slice" .Values.config.informers }}
+{{- $informers = .Values.config.informers }}
+{{- end }}
+{{- dict "list" $informers | toJson }}
+{{- end }}
+
+{{/* What the rights depend on, as the bridge digests it too. */}}
+{{- define "bridge.selection" -}}
+{{- $all := list -}}
+{{- range (include "bridge.informers" . | fromJson).list }}
+{{- $all = append $all (dict "resources" (default list .resources) "exclude" (default list .exclude) "namespaces" (default list .namespaces) "fieldSelector" (default "" .fieldSelector)) }}
+{{- end }}
+{{- $all | toJson | sha256sum }}
+{{- end }}
+
+{{/* Group and resource of a name, as "group/resource". Takes the name and its path. */}}
+{{- define "bridge.resource" -}}
+{{- $name := index . 0 | lower -}}
+{{- $path := index . 1 -}}
+{{- $core := list "configmaps" "endpoints" "events" "limitranges" "namespaces" "nodes" "persistentvolumeclaims" "persistentvolumes" "pods" "podtemplates" "replicationcontrollers" "resourcequotas" "secrets" "serviceaccounts" "services" -}}
+{{- if eq $name "*" -}}
+*/*
+{{- else if hasPrefix "*." $name -}}
+{{ trimPrefix "*." $name }}/*
+{{- else -}}
+{{- $parts := splitList "." $name -}}
+{{- $resource := first $parts -}}
+{{- $group := rest $parts -}}
+{{- if $group }}{{- if regexMatch "^v[0-9]" (first $group) }}{{- $group = rest $group }}{{- end }}{{- end }}
+{{- if and (not $group) (not (has $resource $core)) }}
+{{- fail (printf "%s: %s: which resource that is only the API server knows: name it in full, such as deployments.apps, or give the rights that `bridge rbac --output helm-values` prints as rbac.roles" $path (index . 0)) }}
+{{- end -}}
+{{ join "." $group }}/{{ $resource }}
+{{- end -}}
+{{- end }}
+
+{{/* The name of the only object that a field selector selects, else nothing. */}}
+{{- define "bridge.onlyName" -}}
+{{- range splitList "," (default "" .) }}
+{{- if regexMatch "^metadata\\.name==?[^=]" . }}{{ regexReplaceAll "^metadata\\.name==?" . "" }}{{ end }}
+{{- end }}
+{{- end }}
+
+{{/* Refuses what can't be read at template time. Takes a path and the value. */}}
+{{- define "bridge.constant" -}}
+{{- if contains "${" (index . 1 | toJson) }}
+{{- fail (printf "%s: what a variable holds is not known here: give the rights that `bridge rbac --output helm-values` prints as rbac.roles" (index . 0)) }}
+{{- end }}
+{{- end }}
+
+{{/* The roles, as a list of {namespace, rules}; "" is all namespaces. */}}
+{{- define "bridge.roles" -}}
+{{- range .Values.env }}
+{{- if hasPrefix "BRIDGE_INFORMERS" .name }}
+{{- fail (printf "env: %s may change what is watched, which the chart does not see: put it into config, or give the rights that `bridge rbac --output helm-values` prints as rbac.roles" .name) }}
+{{- end }}
+{{- end }}
+{{- $roles := dict "" (dict "get//namespaces/kube-system" (dict "apiGroups" (list "") "resources" (list "namespaces") "resourceNames" (list "kube-system") "verbs" (list "get"))) -}}
+{{- range $i, $inf := (include "bridge.informers" . | fromJson).list }}
+{{- $path := printf "config.informers[%d]" $i }}
+{{- range $key := list "resources" "namespaces" "fieldSelector" }}
+{{- include "bridge.constant" (list (printf "%s.%s" $path $key) (get $inf $key)) }}
+{{- end }}
+{{- $name := include "bridge.onlyName" $inf.fieldSelector }}
+{{- range $namespace := default (list "") $inf.namespaces }}
+{{- $rules := default dict (get $roles $namespace) }}
+{{- range $j, $resource := $inf.resources }}
+{{- $at := printf "%s.resources[%d]" $path $j }}
+{{- $parts := splitList "/" (include "bridge.resource" (list $resource $at)) }}
+{{- $rule := dict "apiGroups" (list (first $parts)) "resources" (list (last $parts)) "verbs" (list "list" "watch") }}
+{{- if $name }}{{- $_ := set $rule "resourceNames" (list $name) }}{{- end }}
+{{- $_ := set $rules (printf "%s/%s/%s" (first $parts) (last $parts) $name) $rule }}
+{{- end }}
+{{- $_ := set $roles $namespace $rules }}
+{{- end }}
+{{- end }}
+{{- $list := list }}
+{{- range $namespace, $rules := $roles }}
+{{- $ordered := list }}
+{{- range $_, $rule := $rules }}{{- $ordered = append $ordered $rule }}{{- end }}
+{{- $list = append $list (dict "namespace" $namespace "rules" $ordered) }}
+{{- end }}
+{{- dict "list" $list | toJson }}
+{{- end }}
+
+{{/* What bridges that stand by for each other need: two Leases, which the first of them makes. As {namespace, rules}, or nothing. */}}
+{{- define "bridge.leases" -}}
+{{- if dig "standby" "enabled" false .Values.config -}}
+{{- $name := dig "standby" "lease" "name" "bridge" .Values.config -}}
+{{- $leases := dict "apiGroups" (list "coordination.k8s.io") "resources" (list "leases") -}}
+{{- $create := merge (dict "verbs" (list "create")) $leases -}}
+{{- $write := merge (dict "verbs" (list "get" "update") "resourceNames" (list $name (printf "%s-progress" $name))) $leases -}}
+{{- dict "namespace" (dig "standby" "lease" "namespace" "" .Values.config | default .Release.Namespace) "rules" (list $create $write) | toJson }}
+{{- end }}
+{{- end }}
+
+{{/* The roles that were given, when they are for this configuration. */}}
+{{- define "bridge.givenRoles" -}}
+{{- if ne .Values.rbac.selection (include "bridge.selection" .) }}
+{{- fail "rbac.roles: these rights were made for other resources, namespaces or field selectors than config.informers has: print them again with `bridge rbac --output helm-values`" }}
+{{- end }}
+{{- dict "list" .Values.rbac.roles | toJson }}
+{{- end }}

@@ -1,0 +1,185 @@
+package deploy_test
+
+import (
+	"flag"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"helm.sh/helm/v4/pkg/chart"
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	"helm.sh/helm/v4/pkg/chart/v2/lint"
+	"helm.sh/helm/v4/pkg/chart/v2/lint/support"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/engine"
+	"sigs.k8s.io/yaml"
+)
+
+var update = flag.Bool("update", false, "write what is made of something else: schema, goldens, kustomize's base, copies")
+
+const chartDir = "helm/bridge"
+
+// values are values of the chart.
+type values = map[string]any
+
+func readValues(t *testing.T, text string) values {
+	t.Helper()
+	v, err := common.ReadValues([]byte(text))
+	must(t, err)
+	return v
+}
+
+// render is what `helm template bridge --namespace streaming` makes of values.
+func render(t *testing.T, v values) (string, error) {
+	t.Helper()
+	return renderWith(t, v, util.ToRenderValues)
+}
+
+type toRenderValues = func(chart.Charter, map[string]any, common.ReleaseOptions, *common.Capabilities) (common.Values, error)
+
+func renderWith(t *testing.T, v values, toRender toRenderValues) (string, error) {
+	t.Helper()
+	loaded, err := loader.LoadDir(chartDir)
+	must(t, err)
+	release := common.ReleaseOptions{Name: "bridge", Namespace: namespace, Revision: 1, IsInstall: true}
+	top, err := toRender(loaded, v, release, nil)
+	if err != nil {
+		return "", err
+	}
+	files, err := engine.Render(loaded, top)
+	if err != nil {
+		return "", err
+	}
+	var out strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if text := strings.TrimSpace(files[name]); strings.HasSuffix(name, ".yaml") && text != "" {
+			out.WriteString("---\n" + strings.TrimPrefix(text, "---\n") + "\n")
+		}
+	}
+	return out.String(), nil
+}
+
+func mustRender(t *testing.T, v values) string {
+	t.Helper()
+	text, err := render(t, v)
+	must(t, err)
+	return text
+}
+
+// cases are the main combinations of values, by name.
+func cases(t *testing.T) map[string]values {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(chartDir, "ci", "*.yaml"))
+	must(t, err)
+	found := map[string]values{}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		must(t, err)
+		if strings.HasPrefix(filepath.Base(file), "standby") && !knows(t, "standby") {
+			continue
+		}
+		found[strings.TrimSuffix(filepath.Base(file), ".yaml")] = withoutMissing(t, readValues(t, string(text)))
+	}
+	return found
+}
+
+// knows says whether the configuration of this bridge has a section.
+func knows(t *testing.T, section string) bool {
+	t.Helper()
+	_, ok := readJSON(t, configSchema)["properties"].(map[string]any)[section]
+	return ok
+}
+
+// withoutMissing turns off what the chart has no file for.
+func withoutMissing(t *testing.T, v values) values {
+	t.Helper()
+	for key, file := range monitored {
+		if _, err := os.Stat(filepath.Join(chartDir, "files", file)); err != nil {
+			delete(v, key)
+		}
+	}
+	return v
+}
+
+func TestTheChartIsLinted(t *testing.T) {
+	all := cases(t)
+	all["defaults"] = nil
+	for name, v := range all {
+		t.Run(name, func(t *testing.T) {
+			for _, m := range lint.RunAll(chartDir, v, namespace).Messages {
+				if m.Severity >= support.WarningSev || !strings.Contains(m.Err.Error(), "icon is recommended") {
+					t.Error(m)
+				}
+			}
+		})
+	}
+}
+
+func TestTheChartRenders(t *testing.T) {
+	for name, v := range cases(t) {
+		t.Run(name, func(t *testing.T) {
+			golden(t, filepath.Join("testdata", "chart", name+".golden.yaml"), mustRender(t, v))
+		})
+	}
+}
+
+// Helm carries all numbers as floating point, so a large one could come out as 1e+10, which the bridge does not take.
+func TestTheConfigurationComesOutAsItWentIn(t *testing.T) {
+	for name, v := range cases(t) {
+		t.Run(name, func(t *testing.T) {
+			configMap := find(t, objects(t, mustRender(t, v)), "ConfigMap", "-dashboard")
+			text, _ := configMap.Object["data"].(map[string]any)["bridge.yaml"].(string)
+			_, err := load(t, text)
+			must(t, err)
+			if strings.Contains(text, "e+") {
+				t.Errorf("a number is written with an exponent:\n%s", text)
+			}
+			var got values
+			must(t, yaml.Unmarshal([]byte(text), &got))
+			if want, _ := v["config"].(values); !covers(got, want) {
+				t.Errorf("got %v, want all of %v", got, want)
+			}
+		})
+	}
+}
+
+// covers says whether everything of want is in got.
+func covers(got, want any) bool {
+	wanted, ok := want.(values)
+	if !ok {
+		return equal(got, want)
+	}
+	has, _ := got.(values)
+	for key, w := range wanted {
+		if !covers(has[key], w) {
+			return false
+		}
+	}
+	return true
+}
+
+func golden(t *testing.T, file, got string) {
+	t.Helper()
+	if *update {
+		must(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		must(t, os.WriteFile(file, []byte(got), 0o644))
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatalf("%v; run go test . -update", err)
+	}
+	if got != string(want) {
+		t.Errorf("%s differs; run go test . -update and look at the difference\ngot:\n%s", file, got)
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

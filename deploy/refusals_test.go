@@ -1,0 +1,57 @@
+package deploy_test
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// minimal are values that render, for tests that add to them. Its last line is that of the only sink.
+const minimal = `
+config:
+  informers: [{name: workloads, resources: [pods, deployments.apps]}]
+  sinks: [{name: audit, nats: {url: "nats://nats.nats:4222"}}]
+`
+
+// What is wrong must be told in words, with its place, before anything is installed: the golden file is read by people.
+func TestWrongValuesAreRefusedReadably(t *testing.T) {
+	var out strings.Builder
+	for _, c := range []struct{ what, values string }{
+		{"no sinks", `config: {informers: [{name: a, resources: [pods]}]}`},
+		{"a misspelt value", minimal + "replica: 2"},
+		{"a misspelt key of the configuration", `config: {sinks: [{name: s, nats: {ulr: "nats://n"}}]}`},
+		{"a value of the wrong type", `config: {kubernetes: {burst: many}, sinks: [{name: s, stdout: {}}]}`},
+		{"a duration without a unit", `config: {drain: 15, sinks: [{name: s, stdout: {}}]}`},
+		{"no such choice", `config: {state: {mode: dsk}, sinks: [{name: s, stdout: {}}]}`},
+		{"a list that is none", `config: {informers: {name: a}, sinks: [{name: s, stdout: {}}]}`},
+		{"something required is missing", `config: {informers: [{name: a}], sinks: [{name: s, stdout: {}}]}`},
+		{"on without quotes", `config: {informers: [{name: a, resources: [pods], on: [spec]}], sinks: [{name: s, stdout: {}}]}`},
+		{"a namespace that Helm takes for false", `config: {informers: [{name: a, resources: [pods], namespaces: [n]}], sinks: [{name: s, stdout: {}}]}`},
+		{"several at once", `config: {informers: [{nam: a}], sinks: [{name: s, stdout: {}}]}`},
+		{"a password in clear", `config: {sinks: [{name: s, nats: {user: u, password: hunter2}}]}`},
+		{"a token in clear", `config: {sinks: [{name: s, nats: {token: hunter2}}]}`},
+		{"a password in a URL", `config: {sinks: [{name: s, nats: {url: "nats://u:hunter2@nats:4222"}}]}`},
+		{"state beside the volume", `config: {state: {dir: /data}, sinks: [{name: s, stdout: {}}]}`},
+		{"state on the root of the volume", `config: {state: {dir: /var/lib/bridge}, sinks: [{name: s, stdout: {}}]}`},
+		{"no volume", `{config: {sinks: [{name: s, stdout: {}}]}, persistence: {enabled: false}}`},
+		{"killed while it drains", `{config: {drain: 2m, sinks: [{name: s, stdout: {}}]}}`},
+		{"two bridges that would both send", minimal + "replicas: 2"},
+		{"a volume that several nodes write", minimal + "persistence: {accessModes: [ReadWriteMany]}"},
+		{"a short name", `config: {informers: [{name: a, resources: [pods, deploy]}], sinks: [{name: s, stdout: {}}]}`},
+		{"a resource in a variable", `config: {informers: [{name: a, resources: ["${WHAT}"]}], sinks: [{name: s, stdout: {}}]}`},
+		{"resources from the environment", minimal + `env: [{name: BRIDGE_INFORMERS_0_RESOURCES, value: secrets}]`},
+		{"rights of another configuration", minimal + `rbac: {selection: "0", roles: [{namespace: "", rules: []}]}`},
+		{"no account", minimal + `serviceAccount: {create: false}`},
+	} {
+		_, err := render(t, readValues(t, c.values))
+		if err == nil {
+			t.Errorf("%s: it renders", c.what)
+			continue
+		}
+		if c.what != "a password in a URL" && strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: the secret is in the error: %v", c.what, err)
+		}
+		out.WriteString("# " + c.what + "\n" + strings.TrimSpace(err.Error()) + "\n\n")
+	}
+	golden(t, filepath.Join("testdata", "refusals.golden"), out.String())
+}

@@ -1,0 +1,187 @@
+package deploy_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"helm.sh/helm/v4/pkg/chart"
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubebridge/bridge/internal/kube"
+)
+
+// bridgeBinary is the bridge of this tree, static, as it goes into the image.
+var bridgeBinary = sync.OnceValues(func() (string, error) {
+	out := filepath.Join(workDir, "bridge")
+	build := exec.CommandContext(context.Background(), "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", out, "./cmd/bridge")
+	build.Dir = ".."
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	said, err := build.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%w\n%s", err, said)
+	}
+	return out, nil
+})
+
+// rbacOf is what `bridge rbac` prints for a configuration.
+func rbacOf(t *testing.T, configuration string, args ...string) string {
+	t.Helper()
+	binary, err := bridgeBinary()
+	must(t, err)
+	file := filepath.Join(t.TempDir(), "bridge.yaml")
+	must(t, os.WriteFile(file, []byte(configuration), 0o600))
+	cmd := exec.CommandContext(t.Context(), binary, append([]string{"rbac", "--config", file}, args...)...)
+	cmd.Env = append(os.Environ(), "KAFKA_PASSWORD=1")
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("bridge rbac: %v\n%s", err, stderr.String())
+	}
+	return string(out)
+}
+
+// rightsOf are what the roles among objects allow to a service account by their bindings, each right once and without what
+// another one covers.
+func rightsOf(t *testing.T, list []*unstructured.Unstructured, account string) []string {
+	t.Helper()
+	rules := map[string][]rbacv1.PolicyRule{}
+	for _, o := range list {
+		if o.GetKind() == "Role" || o.GetKind() == "ClusterRole" {
+			rules[o.GetKind()+"/"+o.GetNamespace()+"/"+o.GetName()] = as[rbacv1.ClusterRole](t, o).Rules
+		}
+	}
+	rights := map[kube.Right]bool{}
+	for _, o := range list {
+		if o.GetKind() != "RoleBinding" && o.GetKind() != "ClusterRoleBinding" {
+			continue
+		}
+		b := as[rbacv1.ClusterRoleBinding](t, o)
+		if len(b.Subjects) != 1 || b.Subjects[0].Namespace+"/"+b.Subjects[0].Name != account {
+			t.Errorf("%s %s is for %v, not for %s", o.GetKind(), o.GetName(), b.Subjects, account)
+		}
+		bound, ok := rules[b.RoleRef.Kind+"/"+o.GetNamespace()+"/"+b.RoleRef.Name]
+		if !ok {
+			t.Errorf("%s %s binds a role that is not there", o.GetKind(), o.GetName())
+		}
+		for _, r := range bound {
+			addRights(rights, r, o.GetNamespace())
+		}
+	}
+	return told(rights)
+}
+
+func addRights(rights map[kube.Right]bool, r rbacv1.PolicyRule, namespace string) {
+	names := r.ResourceNames
+	if len(names) == 0 {
+		names = []string{""}
+	}
+	for _, group := range r.APIGroups {
+		for _, resource := range r.Resources {
+			for _, verb := range r.Verbs {
+				for _, name := range names {
+					rights[kube.Right{Verb: verb, Group: group, Resource: resource, Name: name, Namespace: namespace}] = true
+				}
+			}
+		}
+	}
+}
+
+func told(rights map[kube.Right]bool) []string {
+	var list []string
+	for r := range rights {
+		covered := slices.ContainsFunc(slices.Collect(maps.Keys(rights)), func(other kube.Right) bool { return other != r && other.Covers(r) })
+		if !covered {
+			list = append(list, r.String())
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// The chart can't ask the bridge while it renders, so it finds the rights by itself: they must be the same.
+func TestTheRightsOfTheChartAreThoseThatTheBridgePrints(t *testing.T) {
+	all := cases(t)
+	all["versions and groups"] = readValues(t, `config: {informers: [{name: a, resources: [Pods, deployments.v1.apps, pods.v1, things.v2.example.org, "*.example.com"]}], sinks: [{name: s, stdout: {}}]}`)
+	all["names"] = readValues(t, `config: {informers: [
+		{name: a, resources: [secrets], fieldSelector: "metadata.name=x,metadata.namespace=y"},
+		{name: b, resources: [secrets], fieldSelector: "metadata.name==z", namespaces: [shop]},
+		{name: c, resources: [configmaps], fieldSelector: "metadata.name!=z"}], sinks: [{name: s, stdout: {}}]}`)
+	all["covered"] = readValues(t, `config: {informers: [{name: a, resources: ["*"]}, {name: b, resources: [pods], namespaces: [shop]}], sinks: [{name: s, stdout: {}}]}`)
+	for name, v := range all {
+		if name == "memory" || name == "given-rights" {
+			continue // they don't ask for it
+		}
+		t.Run(name, func(t *testing.T) {
+			list := objects(t, mustRender(t, v))
+			name := find(t, list, "ServiceAccount", "").GetName()
+			account := namespace + "/" + name
+			configuration, err := yaml.Marshal(v["config"])
+			must(t, err)
+			printed := objects(t, rbacOf(t, string(configuration), "--offline", "--namespace", namespace, "--service-account", name))
+			got, want := rightsOf(t, list, account), rightsOf(t, printed, account)
+			if len(want) < 3 || !equal(got, want) {
+				t.Errorf("the chart gives\n  %s\nbridge rbac prints\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
+			}
+		})
+	}
+}
+
+// Where the chart can't find the rights, the bridge's own words go in as values, and come out as they went in; those for another
+// selection are refused.
+func TestGivenRightsAreTheChartsRights(t *testing.T) {
+	for name, v := range cases(t) {
+		if name == "memory" || name == "given-rights" {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			configuration, err := yaml.Marshal(v["config"])
+			must(t, err)
+			given := readValues(t, rbacOf(t, string(configuration), "--offline", "--output", "helm-values"))
+			v["rbac"] = given["rbac"]
+			list := objects(t, mustRender(t, v))
+			name := find(t, list, "ServiceAccount", "").GetName()
+			want := objects(t, rbacOf(t, string(configuration), "--offline", "--namespace", namespace, "--service-account", name))
+			if got, want := rightsOf(t, list, namespace+"/"+name), rightsOf(t, want, namespace+"/"+name); !equal(got, want) {
+				t.Errorf("got\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
+			}
+		})
+	}
+}
+
+func TestBridgesThatStandByMayWriteTheirLeases(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(chartDir, "ci", "standby.yaml"))
+	must(t, err)
+	rendered, err := renderWith(t, readValues(t, string(text)), func(c chart.Charter, v map[string]any, o common.ReleaseOptions, k *common.Capabilities) (common.Values, error) {
+		return util.ToRenderValuesWithSchemaValidation(c, v, o, k, true) // of a bridge that does not know it yet
+	})
+	must(t, err)
+	got := rightsOf(t, objects(t, rendered), namespace+"/bridge")
+	want := []string{
+		"create leases.coordination.k8s.io in namespace streaming",
+		"get leases.coordination.k8s.io/shop-bridge in namespace streaming",
+		"get leases.coordination.k8s.io/shop-bridge-progress in namespace streaming",
+		"get namespaces/kube-system",
+		"list configmaps",
+		"list pods",
+		"update leases.coordination.k8s.io/shop-bridge in namespace streaming",
+		"update leases.coordination.k8s.io/shop-bridge-progress in namespace streaming",
+		"watch configmaps",
+		"watch pods",
+	}
+	if !equal(got, want) {
+		t.Errorf("got\n  %s", strings.Join(got, "\n  "))
+	}
+}

@@ -1,0 +1,44 @@
+package store
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// FormatVersion of the keys and values in the database, a number that grows. A directory of another version is refused, whichever is
+// newer; the first version that changes it has to bring older ones up to it, in checkFormat.
+const FormatVersion = "1"
+
+// pebbleFormat is Pebble's own format. It is fixed, so that a newer Pebble does not put a directory out of reach of the bridge before it in silence: to
+// raise it is to be told in the changelog, as a change of FormatVersion is.
+const pebbleFormat = pebble.FormatValueSeparation
+
+// checkFormat refuses a database of another format, and notes ours in a new one.
+func (db *DB) checkFormat() error {
+	version, err := db.get(metaKey("format"))
+	if err != nil {
+		return err
+	}
+	if version == nil {
+		db.wasClean = true
+		return db.set(metaKey("format"), []byte(FormatVersion))
+	}
+	if string(version) == FormatVersion {
+		return nil
+	}
+	difference := fmt.Sprintf("it has format %q, this bridge reads %q", version, FormatVersion)
+	theirs, err := strconv.Atoi(string(version))
+	ours, _ := strconv.Atoi(FormatVersion) // it is a number, as a test knows
+	if err == nil && theirs > ours {
+		return newerError(db.dir, difference)
+	}
+	return fmt.Errorf("state directory %s %w: %s; use the bridge that wrote it, or another directory", db.dir, ErrForeign, difference)
+}
+
+// newerError is for a directory that a newer bridge has written.
+func newerError(dir, difference string) error {
+	return fmt.Errorf("state directory %s %w but of a newer one: %s; nothing was changed: go on with the newer bridge, restore a copy from before the upgrade,"+
+		" or start with an empty directory and a new snapshot", dir, ErrForeign, difference)
+}

@@ -1,0 +1,63 @@
+package store_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/kubebridge/bridge/internal/store"
+)
+
+// marker is the file by which Pebble knows its format; a new directory has this one.
+const marker = "marker.format-version.000011.024"
+
+func TestStateOfAnotherFormatIsRefusedAndStays(t *testing.T) {
+	newer, err := strconv.Atoi(store.FormatVersion)
+	ok(t, err)
+	for _, c := range []struct{ format, want string }{
+		{strconv.Itoa(newer + 1), "of a newer one: it has format \"" + strconv.Itoa(newer+1) + "\""},
+		{"100", "of a newer one: it has format"},
+		{"0", "is not one of this version of the bridge: it has format \"0\""},
+		{"nonsense", "is not one of this version of the bridge: it has format \"nonsense\""},
+	} {
+		dir := t.TempDir()
+		ok(t, leaveState(t, dir).Close())
+		overwrite(t, dir, "Mformat", c.format)
+		db, err := store.Open(store.Options{Dir: dir})
+		if db != nil || !errors.Is(err, store.ErrForeign) || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), dir) {
+			t.Errorf("format %s: Open: %v, want ErrForeign: %s", c.format, err, c.want)
+		}
+		overwrite(t, dir, "Mformat", store.FormatVersion)
+		if err := openDB(t, dir).BindCluster("cluster-2"); !errors.Is(err, store.ErrOtherCluster) {
+			t.Errorf("format %s: what was there is gone: %v", c.format, err)
+		}
+	}
+}
+
+// What a newer Pebble has written, ours can't read. It must not be taken for damage, whose remedies would lose it.
+func TestFilesOfANewerPebbleAreToldAsSuch(t *testing.T) {
+	dir := t.TempDir()
+	ok(t, leaveState(t, dir).Close())
+	ok(t, os.Rename(filepath.Join(dir, marker), filepath.Join(dir, strings.TrimSuffix(marker, "024")+"999")))
+	before := contents(t, dir)
+	if _, err := store.Open(store.Options{Dir: dir}); !errors.Is(err, store.ErrForeign) || !strings.Contains(err.Error(), "of a newer one") {
+		t.Errorf("Open: %v, want ErrForeign: of a newer one", err)
+	}
+	if contents(t, dir) != before {
+		t.Error("the directory was changed")
+	}
+}
+
+// A bridge with a newer Pebble writes what the one before can read, until somebody decides otherwise: fails when an update of the library has
+// raised its format in silence.
+func TestPebblesFormatIsTheOneThatWasDecided(t *testing.T) {
+	dir := t.TempDir()
+	ok(t, leaveState(t, dir).Close())
+	if _, err := os.Stat(filepath.Join(dir, marker)); err != nil {
+		found, _ := filepath.Glob(filepath.Join(dir, "marker.format-version.*"))
+		t.Errorf("%v; there is %v", err, found)
+	}
+}
