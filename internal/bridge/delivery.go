@@ -75,7 +75,7 @@ type step struct {
 }
 
 // trailDelay is how much of a broker's log a replica reads that takes over, in time.
-const trailDelay = 5 * time.Second
+const trailDelay = 3 * time.Second
 
 // pass notes the position of now and gives the newest that is old enough, or the oldest.
 func (t *trail) pass(now time.Time, position []byte) []byte {

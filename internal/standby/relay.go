@@ -96,7 +96,8 @@ func (r *Relay) coversLocked(c *publisher.Cover, from resource.Version, epoch in
 
 // hold takes the first item, and those behind it for which there is room; none when this replica leads meanwhile, or the progress moved.
 func (r *Relay) hold(ctx context.Context, items []*publisher.Item) (n int, err error) {
-	if err := r.cfg.Room.wait(ctx, r.changed()); err != nil {
+	changed := r.changed()
+	if err := r.cfg.Room.wait(ctx, changed); err != nil || changed() {
 		return 0, err
 	}
 	for n < len(items) && r.cfg.Room.take(size(items[n])) {
