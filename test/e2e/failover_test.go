@@ -137,9 +137,9 @@ func (f *failoverRun) newReplica(name, jetStream, kafka string) *replica {
 func (f *failoverRun) begin() {
 	f.t.Helper()
 	f.ledger = f.witness(f.collections()...)
+	f.start(f.replicas[0].Bridge)
 	f.churn = crash.StartChurn(f.ctx, f.client, f.namespace, rand.Uint64(), 1)
 	f.t.Cleanup(func() { _ = f.churn.Stop() })
-	f.start(f.replicas[0].Bridge)
 	f.start(f.replicas[1].Bridge)
 	f.leads(f.replicas[0])
 }
