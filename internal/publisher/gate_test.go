@@ -70,3 +70,34 @@ func TestAnAnswerThatComesBehindAShutGateSettlesNothing(t *testing.T) {
 		}
 	})
 }
+
+func TestNoDeadLetterIsSentWhileTheGateIsShut(t *testing.T) {
+	eachOrder(t, func(t *testing.T, order sinks.Order) {
+		var asked, opened atomic.Int32
+		sink, r := newSink(t, order), newRecorder(t)
+		sink.onMessage = func(*event.Event) answer { return answer{err: errTooBig} }
+		p := start(t, sink, publisher.Config{Gate: func() error {
+			if asked.Add(1) > 2 && opened.Load() == 0 { // it was open before and after the attempt that was refused
+				return errShut
+			}
+			return nil
+		}})
+		p.add(r.items("a/1"))
+		time.Sleep(time.Minute)
+		if n := sink.deadCount(); n > 0 || r.count() > 0 {
+			t.Errorf("%d dead letters and %d items settled behind a gate that is shut", n, r.count())
+		}
+		opened.Store(1)
+		p.drain()
+		if n := sink.deadCount(); n != 1 || r.count() != 1 {
+			t.Errorf("%d dead letters and %d items settled, want 1 of each", n, r.count())
+		}
+	})
+}
+
+// deadCount is how many dead letters the sink has.
+func (s *scriptedSink) deadCount() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.dead)
+}
