@@ -69,7 +69,7 @@ func (i *Informer) History() (from resource.Version, epoch int, ok bool) {
 // the place of the next change. While nothing lies on disk, what is settled is acknowledged.
 func (i *Informer) Delivered() (low, next uint64, onDisk bool) {
 	onDisk, _ = i.disk.inUse()
-	next = i.log.end()
+	next, _ = i.log.end()
 	if !onDisk {
 		return next, next, false
 	}
@@ -78,11 +78,4 @@ func (i *Informer) Delivered() (low, next uint64, onDisk bool) {
 		low = min(low, l.stand().low())
 	}
 	return low, next, true
-}
-
-// end is the place of the next change.
-func (l *changeLog) end() uint64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.next
 }
