@@ -266,6 +266,7 @@ func (s *Sink) turnedAway(batch []*sinks.Message) {
 			m.Err = &sinks.Error{Class: sinks.Reconnect, Err: fmt.Errorf("turned away at the fence: %w", m.Err)}
 		case jetstream.JSErrCodeStreamWrongLastSequenceConstant: // the server is not done with the post
 			m.Err = &sinks.Error{Class: sinks.Retry, Err: m.Err}
+		default:
 		}
 	}
 }
