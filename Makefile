@@ -114,6 +114,13 @@ test-jetstream: ## The tests of a JetStream cluster in trouble, with JETSTREAM_M
 	$(GO) test ./internal/sinks/nats -run Cluster -timeout 60m -v -jetstream.messages=$(JETSTREAM_MESSAGES)
 JETSTREAM_MESSAGES ?= 500000
 
+.PHONY: test-failover
+test-failover: controlplane ## Take the leader of two replicas away FAILOVERS times, in every way, while everything changes; bin/failover-report.txt
+	@rm -f $(BIN)/failover-report.txt
+	cd test/e2e && CONTROLPLANE_BIN=$(CURDIR)/$(BIN)/controlplane $(GO) test -run '^TestFailover' -timeout 120m -v . \
+	  -failover.count=$(FAILOVERS) -failover.report=$(CURDIR)/$(BIN)/failover-report.txt
+FAILOVERS ?= 50
+
 .PHONY: test-outage
 test-outage: build ## A broker is away while OUTAGE_CHANGES changes of 6 KB arrive, and the bridge is killed
 	$(GO) test ./cmd/bridge -run Outage -timeout 60m -v -outage.changes=$(OUTAGE_CHANGES) -outage.bridge=$(CURDIR)/$(BIN)/bridge

@@ -15,6 +15,8 @@ type Config struct {
 	State State `yaml:"state"`
 	// Admin is the HTTP server for health, readiness, metrics and status.
 	Admin Admin `yaml:"admin"`
+	// Standby has several bridges of one configuration stand by for each other: one publishes, the others take over when it is gone.
+	Standby Standby `yaml:"standby"`
 	// Log says what the bridge tells about itself on standard error.
 	Log Log `yaml:"log"`
 	// Drain is how long a stopping bridge goes on sending what it has read. What it could not send by then is

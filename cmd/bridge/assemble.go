@@ -33,6 +33,8 @@ type assembler struct {
 	registry prometheus.Registerer // nil for none
 	// sink makes the sinks for a cluster.
 	sink func(cluster string, c *config.Sink) (sinks.Sink, service, error)
+	// replicas are the others that stand by; nil for none.
+	replicas *replicas
 	// waiting gets the reason each time that the API server can't be asked yet; nil does not wait for it.
 	waiting func(error)
 }
@@ -98,6 +100,7 @@ func (a *assembler) assemble(ctx context.Context) (*pipeline, error) {
 	b, err := a.bridge(bridge.Config{
 		Cluster: cluster, Client: client, Identify: found.identify, DB: db, Sinks: parts.sinks, Services: append(parts.services, rights),
 		Watchdog: k.Watchdog, CommitInterval: a.config.State.Sync, Drain: a.config.Drain, Log: a.log, Registerer: a.registry,
+		Standby: a.replicas.bridge(),
 	}, found, rights)
 	if err != nil {
 		return nil, errors.Join(err, db.Close())

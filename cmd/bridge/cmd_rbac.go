@@ -60,6 +60,7 @@ Exit codes: 0 when the roles are printed, 2 when the configuration or a name in 
 		if err != nil {
 			return err
 		}
+		c.Standby.Lease.Namespace = cmp.Or(c.Standby.Lease.Namespace, o.Namespace) // the pod's
 		list, err := o.needs(cmd.Context(), c)
 		if err != nil {
 			return err

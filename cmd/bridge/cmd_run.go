@@ -75,7 +75,7 @@ func quickLook(c *config.Config, keepAdmin bool) {
 		binding.Name = name
 		c.Informers[i].Sinks = []config.Binding{binding}
 	}
-	c.State.Mode = "memory"
+	c.State.Mode, c.Standby.Enabled = "memory", false
 	if !keepAdmin {
 		c.Admin.Address = ""
 	}
@@ -89,10 +89,14 @@ func runBridge(cmd *cobra.Command, c *config.Config) (err error) {
 
 	log.Info("bridge starts", "version", readVersion().Version, "informers", len(c.Informers), "sinks", len(c.Sinks))
 	registry := newRegistry()
-	a := &assembler{config: c, log: log, registry: registry, sink: func(cluster string, s *config.Sink) (sinks.Sink, service, error) {
-		m := &sinkMaker{cluster: cluster, stateDir: c.State.Dir, out: cmd.OutOrStdout(), log: log, registry: registry}
+	a := &assembler{config: c, log: log, registry: registry}
+	if a.replicas, err = a.newReplicas(); err != nil {
+		return refused(err)
+	}
+	a.sink = func(cluster string, s *config.Sink) (sinks.Sink, service, error) {
+		m := &sinkMaker{cluster: cluster, stateDir: c.State.Dir, out: cmd.OutOrStdout(), log: log, registry: registry, replicas: a.replicas}
 		return m.make(s)
-	}}
+	}
 	start := newStarting()
 	a.waiting = start.waits
 	server, err := listen(ctx, c.Admin, registry, start, log)

@@ -66,6 +66,7 @@ func everyMetric(t *testing.T) map[string]bool {
 		Client: &reflector.Client{HTTP: &http.Client{}, Base: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}},
 		Units:  []bridge.UnitConfig{{Informer: "all", Type: resource.Type{Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true}}},
 	}
+	maker.replicas, c.Standby = standsBy(t)
 	text := `sinks:
   - {name: nats, nats: {url: "nats://127.0.0.1:1"}}
   - {name: kafka, kafka: {brokers: ["127.0.0.1:1"]}}

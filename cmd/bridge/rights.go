@@ -40,7 +40,7 @@ func onlyName(fieldSelector string) string {
 
 // neededNow are the rights for what the API server serves. The problems are of names that it does not have; each has its place in the file.
 func neededNow(c *config.Config, catalog *kube.Catalog) (list []need, problems []error) {
-	list = []need{{Right: kube.ReadClusterID}}
+	list = append([]need{{Right: kube.ReadClusterID}}, leaseNeeds(c)...)
 	for i := range c.Informers {
 		inf := &c.Informers[i]
 		before, path := len(list), fmt.Sprintf("informers[%d]", i)
@@ -71,7 +71,7 @@ func neededNow(c *config.Config, catalog *kube.Catalog) (list []need, problems [
 
 // neededEver are the rights for what the configuration selects whatever the API server serves: a wildcard stays one.
 func neededEver(c *config.Config, catalog *kube.Catalog) (list []need, problems []error) {
-	list = []need{{Right: kube.ReadClusterID}}
+	list = append([]need{{Right: kube.ReadClusterID}}, leaseNeeds(c)...)
 	for i := range c.Informers {
 		inf := &c.Informers[i]
 		for j, name := range inf.Resources {

@@ -30,6 +30,7 @@ type sinkMaker struct {
 	out      io.Writer // for stdout
 	log      *slog.Logger
 	registry prometheus.Registerer // nil for none
+	replicas *replicas             // nil for none
 }
 
 // make is the sink, and the broker that has to run for it, if that is embedded. Nothing is started and nobody is contacted.
@@ -73,7 +74,7 @@ func (m *sinkMaker) nats(c *config.Sink, log *slog.Logger) (sinks.Sink, service,
 		Mode: n.Mode, Encoding: c.Encoding, Cluster: m.cluster,
 		Subject: n.Subject, DeadLetter: n.DeadLetterSubject,
 		Stream: natsStream(n), Objects: natsObjects(n), Domain: n.Domain,
-		Auth: auth, TLS: natsTLS(n.TLS),
+		Auth: auth, TLS: natsTLS(n.TLS), Fence: m.replicas.fence(),
 		Log: log, Metrics: m.metrics(c.Name),
 	})
 	if err != nil || !n.Embedded {
@@ -165,7 +166,7 @@ func (m *sinkMaker) kafka(c *config.Sink, log *slog.Logger) (sinks.Sink, error) 
 	return kafka.New(kafka.Config{
 		Brokers: k.Brokers, Topic: topic, DeadLetterTopic: deadLetter, Cluster: m.cluster,
 		Encoding: c.Encoding, Tombstones: k.Tombstones, Compression: k.Compression,
-		TLS: encryption, SASL: sasl, CreateTopics: kafkaTopics(k.CreateTopics),
+		TLS: encryption, SASL: sasl, CreateTopics: kafkaTopics(k.CreateTopics), Confirm: m.replicas.confirm(),
 		Log: log, Registerer: m.metrics(c.Name),
 	})
 }

@@ -45,6 +45,8 @@ type Config struct {
 	Watchdog time.Duration
 	// Identify says whether the API server is still that of the same cluster; see reflector.Config. nil: it is not asked.
 	Identify func(ctx context.Context) error
+	// Standby makes it one of several replicas, of which one publishes; nil for the only one. Units need a state on disk.
+	Standby *Standby
 	// Drain is how long a stop may take; default 15 s.
 	Drain time.Duration
 	Log   *slog.Logger
@@ -74,6 +76,7 @@ type Bridge struct {
 	publishers map[string]*publisher.Publisher
 	roster     roster
 	changes    *prometheus.CounterVec // of the units, while the bridge runs
+	replica    *replica               // nil when there are no others
 }
 
 // New checks, opens the state of each unit and starts nothing.
@@ -94,6 +97,7 @@ func New(cfg Config) (*Bridge, error) {
 	if err != nil {
 		return nil, err
 	}
+	b.replica = b.newReplica()
 	for _, sc := range cfg.Sinks {
 		if err := b.addSink(sc); err != nil {
 			return nil, err
@@ -125,6 +129,9 @@ func (b *Bridge) addSink(sc SinkConfig) error {
 	pc.Sink, pc.Name = sc.Sink, sc.Name
 	pc.Log = b.log
 	pc.Registerer = labelled(b.cfg.Registerer, prometheus.Labels{"sink": sc.Name})
+	if b.cfg.Standby != nil {
+		pc.Gate = b.cfg.Standby.Lease.Gate
+	}
 	var err error
 	if pc.Saved, err = b.saved(sc.Name); err != nil {
 		return fmt.Errorf("sink %s: %w", sc.Name, err)
@@ -180,7 +187,9 @@ func (b *Bridge) Run(ctx context.Context) error {
 	if err := b.cfg.DB.BeginRun(); err != nil {
 		return err
 	}
-	if err := b.run(ctx); err != nil {
+	if err := b.run(ctx); errors.Is(err, errFollowed) {
+		return nil // what others have sent, only they know: the mark of a clean end is not for this one
+	} else if err != nil {
 		return err
 	}
 	if !b.roster.sure() {
@@ -207,10 +216,19 @@ func (b *Bridge) run(ctx context.Context) error {
 		_ = s.WaitReady(read) // why it failed, Run tells; a stop does not wait for it
 	}
 	commits.start("", b.committer.Run)
-	for name, p := range b.publishers {
-		publishing.start("sink "+name, func(ctx context.Context) error { return runSink(ctx, p) })
+	publish := func() {
+		for name, p := range b.publishers {
+			publishing.start("sink "+name, func(ctx context.Context) error { return runSink(ctx, p) })
+		}
 	}
+	replicas := newStage(hard, failed)
+	resign := b.replicate(read, replicas, commits, units, publishing, publish)
 	start := func(u *unit) {
+		if b.replica != nil {
+			if err := b.replica.welcome(u); err != nil {
+				failed(err)
+			}
+		}
 		reading := u.begin(read)
 		units.start("informer "+u.name, func(ctx context.Context) error { return u.run(reading, ctx) })
 	}
@@ -225,7 +243,7 @@ func (b *Bridge) run(ctx context.Context) error {
 	stopDeadline := context.AfterFunc(read, func() { b.deadline(ctx, hard, failed) })
 	defer stopDeadline()
 
-	err := errors.Join(units.wait(), publishing.end(), commits.end(), services.end())
+	err := errors.Join(units.wait(), publishing.end(), commits.end(), resign(hard), replicas.end(), services.end())
 	if why := context.Cause(hard); why != nil {
 		return errors.Join(why, err)
 	}
@@ -236,6 +254,10 @@ func (b *Bridge) run(ctx context.Context) error {
 func (b *Bridge) deadline(ctx, hard context.Context, failed context.CancelCauseFunc) {
 	if hard.Err() != nil {
 		return // it failed: nothing is drained
+	}
+	if b.replica.follows() {
+		failed(errFollowed)
+		return
 	}
 	b.log.Info("stopping: sending what was read", "cause", context.Cause(ctx), "deadline", b.cfg.Drain.String())
 	for _, p := range b.publishers {

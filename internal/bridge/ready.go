@@ -30,13 +30,16 @@ func (b *Bridge) Ready() []Reason {
 		}
 	}
 	for _, u := range b.roster.all() {
-		note(u.name, u.notReady())
+		note(u.name, u.notReady(b.replica.follows()))
 	}
 	for _, u := range b.roster.lost() {
 		note(u.name, u.notReady)
 	}
+	if b.replica.follows() {
+		reasons = append(reasons, b.replica.notReady()...)
+	}
 	for name, p := range b.publishers {
-		if s := p.Status(); !s.Connected {
+		if s := p.Status(); !s.Connected && !b.replica.follows() {
 			reasons = append(reasons, Reason{Component: "sink " + name, Message: cmp.Or(s.LastError, "not connected yet")})
 		}
 	}
@@ -50,8 +53,9 @@ func (b *Bridge) Ready() []Reason {
 // stallSlack is for a watch that was cut by the watchdog and is being opened again, where its silence means nothing.
 const stallSlack = 30 * time.Second
 
-// notReady says why the unit is not ready; "" when it is, or has nothing to be in step with.
-func (u *unit) notReady() string {
+// notReady says why the unit is not ready; "" when it is, or has nothing to be in step with. Of a standby, what waits for a sink is the leader's
+// matter.
+func (u *unit) notReady(follows bool) string {
 	switch u.leaving() {
 	case leavingGone:
 		if u.cfg.Named {
@@ -72,6 +76,9 @@ func (u *unit) notReady() string {
 		return fmt.Sprintf("the log on disk is full (%d bytes): reading stops until a sink has taken something", i.DiskBytes)
 	case u.watchdog > 0 && quiet > u.watchdog+stallSlack:
 		return fmt.Sprintf("stalled: neither event nor bookmark from the API server for %v (kubernetes.watchdog is %v)", quiet.Round(time.Second), u.watchdog)
+	}
+	if follows {
+		return ""
 	}
 	return u.lagging(&i)
 }

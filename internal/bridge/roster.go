@@ -50,7 +50,7 @@ func (r *roster) add(u *unit) {
 
 // remove takes a unit out that has ended.
 func (r *roster) remove(u *unit, why leaving) {
-	sure, words := u.informer.Sure(), lastWords{u.name, u.notReady(), u.status()}
+	sure, words := u.informer.Sure(), lastWords{u.name, u.notReady(false), u.status()}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.units = slices.DeleteFunc(slices.Clone(r.units), func(other *unit) bool { return other == u })

@@ -12,6 +12,8 @@ type Status struct {
 	Informers []UnitStatus `json:"informers"`
 	Sinks     []SinkStatus `json:"sinks"`
 	State     StateStatus  `json:"state"`
+	// Standby is the bridge's part among its replicas; left out where there are no others.
+	Standby *ReplicaStatus `json:"standby,omitempty"`
 }
 
 // UnitStatus is one resource of an informer.
@@ -67,7 +69,7 @@ type StateStatus struct {
 
 // Status says where everything stands.
 func (b *Bridge) Status() Status {
-	s := Status{Cluster: b.cfg.Cluster, State: StateStatus{Dir: b.cfg.DB.Dir(), Bytes: b.cfg.DB.DiskBytes()}}
+	s := Status{Cluster: b.cfg.Cluster, State: StateStatus{Dir: b.cfg.DB.Dir(), Bytes: b.cfg.DB.DiskBytes()}, Standby: b.replica.status()}
 	if err := b.stateErr(); err != nil {
 		s.State.CommitError = err.Error()
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/standby"
 	"github.com/kubebridge/bridge/internal/store"
 )
 
@@ -102,6 +103,7 @@ type unit struct {
 	tracker   *checkpoint.Tracker
 	informer  *informer.Informer
 	reflector *reflector.Reflector
+	relays    []*standby.Relay // before the publishers, one for each listener; none where there are no other replicas
 	watchdog  time.Duration
 	metrics   *scopedRegisterer // nil for none
 	ended     chan struct{}     // closed when run has returned
@@ -210,7 +212,7 @@ func (u *unit) addInformer(b *Bridge, reg prometheus.Registerer) (err error) {
 			return err
 		}
 		listeners = append(listeners, informer.ListenerConfig{
-			Name: binding.Sink, Publisher: p, Maker: maker, Selector: u.selector(binding.Filter), Resync: binding.Resync, Latest: binding.Latest,
+			Name: binding.Sink, Publisher: u.behindRelay(b, p, binding.Sink), Maker: maker, Selector: u.selector(binding.Filter), Resync: binding.Resync, Latest: binding.Latest,
 		})
 	}
 	var owners func(*resource.Object) []resource.Owner
@@ -220,7 +222,7 @@ func (u *unit) addInformer(b *Bridge, reg prometheus.Registerer) (err error) {
 	u.informer, err = informer.New(informer.Config{
 		Name: u.name, Type: u.cfg.Type, FIFO: u.fifo, Indexer: u.indexer, Tracker: u.tracker, Listeners: listeners,
 		Selector: u.selector(u.cfg.Filter), Owners: owners,
-		LogBytes: u.cfg.Memory, SpoolBytes: u.spool(b), DropOldest: u.cfg.DropOldest, Resnapshot: u.cfg.Snapshot == SnapshotAlways, Unclean: !b.cfg.DB.WasClean(),
+		LogBytes: u.cfg.Memory, SpoolBytes: u.spool(b), DropOldest: u.cfg.DropOldest, Resnapshot: u.cfg.Snapshot == SnapshotAlways, Unclean: !b.cfg.DB.WasClean(), Succeeds: u.succeeds(b),
 		Log: u.log.With("resource", u.cfg.Type.String()), Registerer: reg,
 	})
 	return err

@@ -33,6 +33,8 @@ type facts struct {
 
 	// goneAsOf is, on an inferred delete, the version as of which the object was found to be gone.
 	goneAsOf resource.Version
+	// told is the version of what told the change, where that is not its own: on an inferred delete.
+	told resource.Version
 
 	seq uint64 // its place in the stream
 	// number orders the changes of this informer: several can come of one place in the stream.

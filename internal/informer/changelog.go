@@ -228,7 +228,7 @@ func (l *changeLog) release(changes []*change) {
 			l.dropLocked(c)
 			// All have settled it, so nobody reads it: don't keep the object while the change waits to be dropped, nor its
 			// strings, which share the object's memory.
-			c.Change = event.Change{}
+			c.Change, c.told = event.Change{}, ""
 		}
 	}
 	l.trimLocked()

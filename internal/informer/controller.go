@@ -25,11 +25,12 @@ type controller struct {
 	changes []*change      // of this batch
 	marks   []resource.Key // objects of this batch that a list held
 	news    []store.Announcement
-	relist  resource.Relist // of the list that is being worked through
-	listed  int             // its items so far
-	sweep   uint64          // the place of the list's end whose deletes are being decided, 0 for none
-	number  uint64          // of the last change
-	epoch   int             // of the server's history
+	relist  resource.Relist  // of the list that is being worked through
+	listed  int              // its items so far
+	telling resource.Version // of the delta that is being decided
+	sweep   uint64           // the place of the list's end whose deletes are being decided, 0 for none
+	number  uint64           // of the last change
+	epoch   int              // of the server's history
 	now     time.Time
 	started time.Time
 }
@@ -44,6 +45,11 @@ func (c *controller) run(ctx context.Context) error {
 		return fmt.Errorf("informer %s: %w", c.cfg.Name, err)
 	}
 	c.epoch = epoch.Number
+	position, err := c.cfg.Indexer.Position()
+	if err != nil {
+		return fmt.Errorf("informer %s: %w", c.cfg.Name, err)
+	}
+	c.history.resumes(position.Version, c.epoch)
 	for {
 		err := c.cfg.FIFO.Pop(ctx, &c.batch, popSize)
 		if errors.Is(err, deltafifo.ErrClosed) {
@@ -161,6 +167,10 @@ func (c *controller) decideObject(key resource.Key, d *deltafifo.Delta) error {
 		return err
 	}
 	alive := found && !known.Deleted
+	c.telling = d.Version
+	if d.Object != nil && !d.FinalStateUnknown {
+		c.telling = d.Object.Version
+	}
 	switch d.Type {
 	case deltafifo.Sync:
 		return c.sync(key, d, known, alive)
@@ -336,6 +346,7 @@ func (c *controller) beginReplace(ctx context.Context, d *deltafifo.Delta) error
 		}
 		c.epoch = epoch.Number
 	}
+	c.history.begins(c.epoch)
 	if c.relist.Initial {
 		if err := c.notTheFirst(); err != nil {
 			return err
@@ -358,12 +369,26 @@ const reasonInterrupted = "interrupted"
 // notTheFirst gives a snapshot the reason of a gap when it is not the first: versions are missing then too, and deletes will be inferred.
 func (c *controller) notTheFirst() error {
 	empty, err := c.cfg.Indexer.Empty()
-	if err != nil || empty {
+	if err != nil {
 		return err
+	}
+	if empty {
+		c.succeed()
+		return nil
 	}
 	position, err := c.cfg.Indexer.Position()
 	c.relist.Reason, c.relist.From = reasonInterrupted, position.Version
 	return err
+}
+
+// succeed gives a first snapshot the reason of a gap when others have published before.
+func (c *controller) succeed() {
+	if c.cfg.Succeeds == nil {
+		return
+	}
+	if from, led := c.cfg.Succeeds(); led {
+		c.relist.Reason, c.relist.From = ReasonTakeover, from
+	}
 }
 
 // forgetDeleted drops tombstones when the server's history went back: versions to come may be lower than theirs. What is on its way
@@ -385,6 +410,7 @@ func (c *controller) endReplace(d *deltafifo.Delta) error {
 	done := newChange(event.Change{Op: event.Synced, Version: d.Version}, d.Seq, c.now)
 	done.kind, done.items = ofSynced, c.listed
 	c.emit(done)
+	c.history.ends(d.Version)
 	c.relist = resource.Relist{}
 	c.unsure.Store(false)
 	return c.cfg.Indexer.ClearMarks()
@@ -401,6 +427,9 @@ func (c *controller) emit(ch *change) {
 		return // they have gone since they asked
 	}
 	if ch.leavesState() {
+		if c.telling != ch.Version {
+			ch.told = c.telling
+		}
 		c.overlay(ch)
 	}
 	c.metrics.changes.WithLabelValues(string(ch.Op)).Inc()

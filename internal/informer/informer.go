@@ -76,7 +76,10 @@ type Config struct {
 	// Unclean says that the run before this one may have sent what the settled state does not know. If the server's history
 	// went back since, any object may have been sent in a state that is undone, so all are published.
 	Unclean bool
-	Log     *slog.Logger
+	// Succeeds says whether other replicas have published before this one, and up to which version of the server at least; "" for not
+	// known. A first list is a gap then, in which objects may have been deleted. nil: there are none.
+	Succeeds func() (from resource.Version, led bool)
+	Log      *slog.Logger
 	// Registerer for metrics; nil for none.
 	Registerer prometheus.Registerer
 }
@@ -115,7 +118,8 @@ type Informer struct {
 	settling  sync.Mutex // orders the calls of settle, and makes a change either settled or spooled
 	spoolTurn chan struct{}
 	// unsure: a run before has sent what is not known here, and this one has seen neither a list nor a bookmark.
-	unsure atomic.Bool
+	unsure  atomic.Bool
+	history history
 }
 
 // New checks the configuration and starts nothing.

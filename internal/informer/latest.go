@@ -180,6 +180,7 @@ func (l *listener) sendReady(ctx context.Context, items []*publisher.Item) (bool
 	for i, p := range parcels {
 		p.event = steps[i].event(&l.cfg, firsts[i], lasts[i])
 		p.item.Message.Event = &p.event
+		p.item.Cover = lasts[i].cover(l.cfg.Name)
 		items = append(items, &p.item)
 	}
 	return true, l.cfg.Publisher.Add(ctx, items)

@@ -32,6 +32,7 @@ type record struct {
 	Items      int                  `json:"items,omitempty"`
 	Losses     *losses              `json:"losses,omitempty"`
 	Unreadable *resource.Unreadable `json:"unreadable,omitempty"`
+	Told       resource.Version     `json:"told,omitempty"`
 	// Owners as they were known then.
 	Owners []resource.Owner `json:"owners,omitempty"`
 	// For are the sinks that it is for; all when empty.
@@ -49,7 +50,7 @@ func (i *Informer) encode(c *facts) ([]byte, error) {
 	r := record{
 		Kind: c.kind, Op: c.Op, Key: c.Key, UID: c.UID, Version: c.Version, Before: c.Before, Initial: c.Initial, Inferred: c.Inferred,
 		Round: c.Round, Epoch: c.Epoch, Observed: c.Observed, Relist: c.relist, Items: c.items, Losses: c.losses, Unreadable: c.unreadable,
-		Owners: c.Owners, For: i.names(c.audience),
+		Told: c.told, Owners: c.Owners, For: i.names(c.audience),
 	}
 	var raw []byte
 	if c.Object != nil {
@@ -104,7 +105,7 @@ func (i *Informer) decode(position uint64, data []byte) (*change, error) {
 			Op: r.Op, Key: r.Key, UID: r.UID, Version: r.Version, Before: r.Before, Initial: r.Initial, Inferred: r.Inferred,
 			Round: r.Round, Epoch: r.Epoch, Observed: r.Observed, Owners: r.Owners,
 		},
-		kind: r.Kind, relist: r.Relist, items: r.Items, losses: r.Losses, unreadable: r.Unreadable, audience: i.audienceOf(&r), position: position,
+		kind: r.Kind, relist: r.Relist, items: r.Items, losses: r.Losses, unreadable: r.Unreadable, told: r.Told, audience: i.audienceOf(&r), position: position,
 	}}
 	c.spooled.Store(true)
 	c.waiting.Store(1) // for the one who reads it

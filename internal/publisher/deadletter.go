@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
@@ -52,6 +53,19 @@ func (w *worker) buryLane(ctx context.Context, l *lane) (sinks.Class, error) {
 	return 0, nil
 }
 
+// deadLetter calls the sink, while the gate is open.
+func (w *worker) deadLetter(ctx context.Context, e *event.Event, it *Item) error {
+	if err := w.shut(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, w.timeout)
+	defer cancel()
+	if err := w.sink.DeadLetter(ctx, e, it.refused, it.attempts); err != nil {
+		return err
+	}
+	return w.shut()
+}
+
 // buryItem sends one item to the dead letters. It returns nil when the item is done with: it is there, or the configuration names no
 // place. A place that refuses it is asked again until somebody has put that right: a dead letter is the last trace of a change.
 func (w *worker) buryItem(ctx context.Context, it *Item) (sinks.Class, error) {
@@ -60,9 +74,7 @@ func (w *worker) buryItem(ctx context.Context, it *Item) (sinks.Class, error) {
 	if it.Mark == nil {
 		it.Mark = w.marks.hold(1)
 	}
-	limited, cancel := context.WithTimeout(ctx, w.timeout)
-	err := w.sink.DeadLetter(limited, e, it.refused, it.attempts)
-	cancel()
+	err := w.deadLetter(ctx, e, it)
 	switch class := w.classify(ctx, err); {
 	case err == nil:
 		log.Warn("message was refused; it is in the dead letters")

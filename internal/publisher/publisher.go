@@ -43,6 +43,9 @@ type Config struct {
 	OnOpenError func(error)
 	// Saved is what the last checkpoint of an earlier process has. What the sink holds behind that position is not sent again.
 	Saved Saved
+	// Gate is asked before and after each call that stores something; while it gives an error nothing is sent, and what was sent counts as not
+	// answered. Its error is logged. It is called often, from several goroutines, and must not block. nil: always open.
+	Gate func() error
 	// Forget sends everything again that the checkpoint does not know of, even where the sink could tell what it holds.
 	Forget bool
 	// Log defaults to none.
@@ -73,6 +76,7 @@ type Publisher struct {
 	marks    *marks
 	recalled *recalled
 	saved    Saved
+	gate     func() error
 
 	room    *room
 	queue   *ratelimit.Queue[*lane]
@@ -147,6 +151,7 @@ func New(cfg Config) (*Publisher, error) {
 		marks:       new(marks),
 		recalled:    new(recalled),
 		saved:       cfg.Saved,
+		gate:        cfg.Gate,
 	}
 	if r, ok := cfg.Sink.(sinks.Recaller); ok && !cfg.Forget {
 		p.marks.sink, p.recalled = r, newRecalled(cfg.Saved.Recalled)

@@ -171,7 +171,10 @@ func (w *worker) publish(ctx context.Context) {
 	defer cancel()
 	done := w.metrics.call(len(w.batch))
 	w.inFlight.Add(int64(len(w.batch)))
-	w.sink.Publish(ctx, w.batch)
+	if w.passes(w.batch) {
+		w.sink.Publish(ctx, w.batch)
+		w.passes(w.batch)
+	}
 	w.inFlight.Add(-int64(len(w.batch)))
 	done()
 }

@@ -71,6 +71,17 @@ func (ix *Indexer) BeginEpoch() (Epoch, error) {
 	return e, ix.db.finish(b.batch, ix.db.sync, b.errs...)
 }
 
+// AdoptEpoch sets the epoch of an informer that knows nothing yet to that of another replica, so that both give the same ids.
+func (ix *Indexer) AdoptEpoch(number int) error {
+	value, err := json.Marshal(Epoch{Number: number})
+	if err != nil {
+		return fmt.Errorf("encode epoch: %w", err)
+	}
+	b := ix.db.NewBatch()
+	b.put(prefix(spaceEpoch, ix.id), value)
+	return ix.db.finish(b.batch, ix.db.sync, b.errs...)
+}
+
 // EndEpoch notes that a list is settled: a rewind from now on is another one. It belongs into the commit of the list's version.
 func (b *Batch) EndEpoch(ix *Indexer) {
 	e, err := ix.Epoch()

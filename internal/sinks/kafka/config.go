@@ -70,6 +70,9 @@ type Config struct {
 	Timeout time.Duration
 	// Concurrency is how many lanes publish at once, and so the number of connections per broker at most; default 16.
 	Concurrency int
+	// Confirm is nil while this process is the one that may publish: asked before a lane goes on as another producer, since its successor may be
+	// why the broker knows other sequence numbers. nil: it is the only one.
+	Confirm func(ctx context.Context) error
 	// Dial opens connections; default a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Log gets the sink's messages; default none.

@@ -19,6 +19,12 @@ func (l *lane) recover(ctx context.Context, f *frozen, attempt int, cause error)
 			return outcome, errors.Join(cause, err)
 		}
 	}
+	// Its successor goes on with its producer and sequence numbers: that the broker knows others may be its end, and no forgetting.
+	if confirm := l.sink.config.Confirm; confirm != nil {
+		if err := confirm(ctx); err != nil {
+			return away, errors.Join(cause, err)
+		}
+	}
 	found, err := l.findLost(ctx, f)
 	if err != nil {
 		return sort(err), err

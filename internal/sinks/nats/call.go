@@ -10,6 +10,7 @@ import (
 type call struct {
 	number uint64
 	done   chan struct{} // closed when each message has its answer
+	posts  []taken       // of fences, by its messages; owned by the goroutine that has begun the call
 
 	mu       sync.Mutex // guards what follows, and the answers in the batch
 	batch    []*sinks.Message

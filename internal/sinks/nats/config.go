@@ -63,6 +63,10 @@ type Config struct {
 	// Limits of a Publish call. Default those of sinks.Limits.
 	Limits sinks.Limits
 
+	// Fence keeps processes out that published before this one; only with JetStream, and a stream that is managed or verified. nil: there
+	// are none.
+	Fence *Fence
+
 	// Auth is who the sink is to the server. Default nobody.
 	Auth Auth
 	// TLS of the connection. Default: as the scheme of URL and the server ask for, with the system's CAs.

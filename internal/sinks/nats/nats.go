@@ -107,6 +107,9 @@ func (s *Sink) prepare(ctx context.Context, conn *nats.Conn) error {
 		if err != nil {
 			return err
 		}
+		if err := s.raise(ctx, conn, st, nil); err != nil {
+			return err
+		}
 		s.streams.keep(st)
 	}
 	if err := s.ensureObjects(ctx, conn); err != nil {
@@ -127,8 +130,8 @@ func (s *Sink) prepare(ctx context.Context, conn *nats.Conn) error {
 // Order is ByObject: messages of one call are independent, the caller keeps those of an object apart.
 func (s *Sink) Order() sinks.Order { return sinks.ByObject }
 
-// Limits are as configured.
-func (s *Sink) Limits() sinks.Limits { return s.cfg.Limits }
+// Limits are as configured, or less where the messages on their way must not be more than the posts of a fence.
+func (s *Sink) Limits() sinks.Limits { return s.fencedLimits() }
 
 // Lane is the object: its informer and its place in the API, which stay when it is deleted and created again. With several streams the
 // first event of each looks its stream up.

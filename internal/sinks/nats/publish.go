@@ -15,6 +15,10 @@ import (
 // later message of its object, which the caller lets go as soon as this one has an answer.
 func (s *Sink) publishJetStream(ctx context.Context, batch []*sinks.Message, to route) {
 	sinks.Fail(batch, nil)
+	if err := s.mend(ctx, batch); err != nil {
+		sinks.Fail(batch, err)
+		return
+	}
 	open, err := s.settleDoubts(ctx, batch, to)
 	if err != nil {
 		sinks.Fail(batch, err)
@@ -38,8 +42,10 @@ func (s *Sink) send(ctx context.Context, batch []*sinks.Message, to route) {
 		return
 	}
 	defer s.acks.end(c)
+	defer c.leave()
 	s.write(ctx, c, to)
 	s.wait(ctx, c)
+	s.turnedAway(batch)
 	s.metrics.duplicates.Add(float64(c.duplicates()))
 }
 
@@ -57,7 +63,12 @@ func (s *Sink) write(ctx context.Context, c *call, to route) {
 			return
 		}
 		msg := enc.encode(m.Event, to, s.cfg.Encoding, func(dst []byte) []byte { return s.acks.appendReply(dst, c, i) })
-		if err := limits.of(s.streamOf(m.Event)).check(enc); err != nil {
+		st := s.streamOf(m.Event)
+		if err := s.guard(ctx, c, enc, st); err != nil {
+			c.fail(stopped(err))
+			return
+		}
+		if err := limits.of(st).check(enc); err != nil {
 			c.answer(i, failedWith(answer(err)))
 			continue
 		}

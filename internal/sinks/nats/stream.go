@@ -37,7 +37,7 @@ func (s *Sink) ensureStream(ctx context.Context, conn *nats.Conn, wanted Stream)
 	for _, problem := range weaknesses(info.Config, info.Cluster != nil && info.Cluster.Name != "") {
 		s.log.Warn("the stream's settings may lose events", "stream", wanted.Name, "problem", problem)
 	}
-	st := &stream{name: wanted.Name, created: info.Created, maxMsgSize: int(max(info.Config.MaxMsgSize, 0)), duplicates: info.Config.Duplicates}
+	st := &stream{name: wanted.Name, replicas: info.Config.Replicas, created: info.Created, maxMsgSize: int(max(info.Config.MaxMsgSize, 0)), duplicates: info.Config.Duplicates}
 	st.reached(info.State.LastSeq)
 	return st, nil
 }

@@ -18,8 +18,10 @@ import (
 // stream is one that the sink publishes to, as far as it knows it.
 type stream struct {
 	name       string
-	created    time.Time     // tells it from another of the same name
-	maxMsgSize int           // 0 for no limit
+	created    time.Time // tells it from another of the same name
+	maxMsgSize int       // 0 for no limit
+	replicas   int
+	fence      *fence        // nil for none; set before it is kept
 	duplicates time.Duration // how long it remembers ids
 	last       atomic.Uint64 // the highest sequence that is known to be taken
 }
@@ -134,6 +136,9 @@ func (s *Sink) meet(ctx context.Context, e *event.Event) error {
 	wanted.Name = string(s.appendStream(nil, e))
 	wanted.Subjects = s.cfg.published(s.events.subject, s.dead.subject, s.streamName.Values(e))
 	st, err := s.ensureStream(ctx, s.conn, wanted)
+	if err == nil {
+		err = s.raise(ctx, s.conn, st, s.streamName.Values(e))
+	}
 	if err == nil {
 		s.streams.keep(st)
 		return nil

@@ -88,6 +88,9 @@ func (c *Config) published(subject, deadLetter *event.Template, known map[string
 	if deadLetter != nil {
 		subjects = append(subjects, c.pattern(deadLetter, known))
 	}
+	if c.Fence != nil {
+		subjects = append(subjects, c.fencePattern(known))
+	}
 	return subjects
 }
 

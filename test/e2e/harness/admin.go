@@ -66,6 +66,12 @@ type Status struct {
 		LogBytes   int64 `json:"logBytes"`
 		SpoolBytes int64 `json:"spoolBytes"`
 	} `json:"informers"`
+	Standby struct {
+		Role   string `json:"role"`
+		Leader string `json:"leader"`
+		InStep bool   `json:"inStep"`
+		Held   int    `json:"held"`
+	} `json:"standby"`
 	Sinks []struct {
 		Name        string `json:"name"`
 		Connected   bool   `json:"connected"`

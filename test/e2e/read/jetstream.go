@@ -19,7 +19,18 @@ type JetStream struct {
 	Stream string
 
 	events []Event
+	fences []Fence
+	seen   uint64 // the last sequence that was read
 }
+
+// Fence is a message by which a replica of a bridge keeps those out that published before it.
+type Fence struct {
+	Place uint64 // in the stream
+	At    time.Time
+}
+
+// Fences are those among what Refresh has read.
+func (r *JetStream) Fences() []Fence { return r.fences }
 
 // Refresh reads what has come and gives everything, in the order of the stream.
 func (r *JetStream) Refresh(ctx context.Context) ([]Event, error) {
@@ -61,12 +72,7 @@ func (r *JetStream) Count(ctx context.Context) (int, error) {
 }
 
 // next is the sequence of the first message that was not read.
-func (r *JetStream) next() uint64 {
-	if len(r.events) == 0 {
-		return 1
-	}
-	return r.events[len(r.events)-1].Place + 1
-}
+func (r *JetStream) next() uint64 { return r.seen + 1 }
 
 func (r *JetStream) read(ctx context.Context, stream jetstream.Stream) error {
 	last := stream.CachedInfo().State.LastSeq
@@ -84,22 +90,36 @@ func (r *JetStream) read(ctx context.Context, stream jetstream.Stream) error {
 		if err != nil {
 			return err
 		}
-		before := len(r.events)
+		before := r.seen
 		for msg := range batch.Messages() {
-			e, err := FromNATS(ctx, msg)
-			if err != nil {
+			if err := r.take(ctx, msg); err != nil {
 				return err
 			}
-			r.events = append(r.events, e)
 		}
 		if err := batch.Error(); err != nil {
 			return err
 		}
-		if len(r.events) == before {
+		if r.seen == before {
 			return fmt.Errorf("nothing came after message %d of %d", r.next()-1, last)
 		}
 	}
 	return nil
+}
+
+// take takes a message for what it is.
+func (r *JetStream) take(ctx context.Context, msg jetstream.Msg) error {
+	meta, err := msg.Metadata()
+	if err != nil {
+		return err
+	}
+	r.seen = meta.Sequence.Stream
+	if strings.Contains(msg.Subject(), "._fence.") {
+		r.fences = append(r.fences, Fence{Place: r.seen, At: meta.Timestamp})
+		return nil
+	}
+	e, err := FromNATS(ctx, msg)
+	r.events = append(r.events, e)
+	return err
 }
 
 // FromNATS makes an event of a JetStream message.

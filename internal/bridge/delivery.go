@@ -1,0 +1,92 @@
+package bridge
+
+import (
+	"time"
+
+	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/standby"
+)
+
+// delivery finds up to which version everything of a unit is with its brokers. The watermark does not tell: it also passes what lies on this
+// replica's disk, which no other replica can read. So while something lies there, each watermark is noted with the place that the log had
+// reached by then, and counts when every listener is past that place. It is owned by the goroutine that tells the progress.
+type delivery struct {
+	at      resource.Version
+	epoch   int
+	samples []sample
+}
+
+// sample says that everything up to a version is in the log before a place.
+type sample struct {
+	version resource.Version
+	next    uint64
+}
+
+// maxSamples bounds what is remembered while a sink is away for long; with more, every other one is forgotten.
+const maxSamples = 512
+
+// look gives the progress of now.
+func (d *delivery) look(u *unit) (standby.Unit, error) {
+	epoch, err := u.indexer.Epoch()
+	if err != nil {
+		return standby.Unit{}, err
+	}
+	watermark := u.tracker.Status().Watermark // before the places: what it has passed is in the log by then
+	low, next, _ := u.informer.Delivered()
+	if again, err := u.indexer.Epoch(); err != nil || again != epoch {
+		return d.unit(u), err // the server's history went back at this moment
+	}
+	if epoch.Number != d.epoch {
+		*d = delivery{epoch: epoch.Number}
+	}
+	if !epoch.Open { // else the watermark is of the epoch before
+		d.note(watermark, low, next)
+	}
+	return d.unit(u), nil
+}
+
+func (d *delivery) unit(u *unit) standby.Unit {
+	return standby.Unit{Scope: u.cfg.scope(), Delivered: d.at, Epoch: d.epoch}
+}
+
+func (d *delivery) note(watermark resource.Version, low, next uint64) {
+	if n := len(d.samples); watermark != "" && watermark != d.at && (n == 0 || d.samples[n-1].version != watermark) {
+		d.samples = append(d.samples, sample{watermark, next})
+	}
+	for len(d.samples) > 0 && d.samples[0].next <= low {
+		d.at = d.samples[0].version
+		d.samples = d.samples[1:]
+	}
+	if len(d.samples) > maxSamples {
+		for i := range maxSamples / 2 {
+			d.samples[i] = d.samples[2*i+1]
+		}
+		d.samples = d.samples[:maxSamples/2]
+	}
+}
+
+// trail gives positions of a sink's log with a delay: a change may be with the broker before the progress covers it, since that
+// waits for those before it and for a later one. Who takes over reads the log from there.
+type trail struct{ steps []step }
+
+type step struct {
+	at       time.Time
+	position []byte
+}
+
+// trailDelay is how much of a broker's log a replica reads that takes over, in time.
+const trailDelay = 3 * time.Second
+
+// pass notes the position of now and gives the newest that is old enough, or the oldest.
+func (t *trail) pass(now time.Time, position []byte) []byte {
+	if position != nil {
+		t.steps = append(t.steps, step{now, position})
+	}
+	for len(t.steps) > 1 && now.Sub(t.steps[1].at) >= trailDelay {
+		t.steps = t.steps[1:]
+	}
+	if len(t.steps) == 0 {
+		return nil
+	}
+	return t.steps[0].position
+}

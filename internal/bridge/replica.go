@@ -1,0 +1,408 @@
+package bridge
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/informer"
+	"github.com/kubebridge/bridge/internal/publisher"
+	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/standby"
+)
+
+// Standby makes the bridge one of several replicas, each with its own state, of which one publishes. Zero durations mean the documented default.
+type Standby struct {
+	Lease Lease
+	Board Board
+	// Interval of telling and reading the leader's progress; default 1 s.
+	Interval time.Duration
+}
+
+// Lease says who leads: *standby.Lease.
+type Lease interface {
+	Run(ctx context.Context) error
+	Elected() <-chan struct{}
+	Leader() string
+	Identity() string
+	Gate() error
+	Release()
+}
+
+// Board is where the leader tells its progress: *standby.Board.
+type Board interface {
+	Get(ctx context.Context) (p standby.Progress, led bool, err error)
+	Take(ctx context.Context) (p standby.Progress, led bool, err error)
+	Put(ctx context.Context, p *standby.Progress) error
+}
+
+// errFollowed ends a replica that did not lead: it has nothing to send.
+var errFollowed = errors.New("stopped as standby")
+
+// replica is the bridge as one of several.
+type replica struct {
+	*Bridge
+	cfg     Standby
+	metrics *replicaMetrics
+	rooms   map[string]*standby.Room // by sink; what relays hold
+
+	mu       sync.Mutex
+	progress standby.Progress // guarded by mu: of the leader; of the one before, once this replica leads
+	led      bool             // guarded by mu: others have published
+	leading  bool             // guarded by mu
+	readAt   time.Time        // guarded by mu: when the progress was last read
+	readErr  error            // guarded by mu: of the last attempt
+}
+
+func (b *Bridge) newReplica() *replica {
+	if b.cfg.Standby == nil {
+		return nil
+	}
+	r := &replica{Bridge: b, cfg: *b.cfg.Standby, rooms: map[string]*standby.Room{}}
+	r.cfg.Interval = cmp.Or(r.cfg.Interval, time.Second)
+	const room = 64 << 20 // as a publisher holds
+	for _, sc := range b.cfg.Sinks {
+		r.rooms[sc.Name] = standby.NewRoom(cmp.Or(sc.Publisher.MaxBytes, room))
+	}
+	r.metrics = newReplicaMetrics(b.cfg.Registerer, r)
+	return r
+}
+
+// begin waits until it is known who leads, or for a while, and until the leader's progress was read once.
+func (r *replica) begin(ctx context.Context) {
+	const patience = 3 * time.Second
+	for began := time.Now(); r.cfg.Lease.Leader() == "" && time.Since(began) < patience && ctx.Err() == nil; {
+		pause(ctx, 10*time.Millisecond)
+	}
+	for ctx.Err() == nil && r.read(ctx) != nil {
+		pause(ctx, r.cfg.Interval)
+	}
+	leader := r.cfg.Lease.Leader()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.led = r.led || leader != "" && leader != r.cfg.Lease.Identity()
+}
+
+// pause waits for so long, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// read takes note of the leader's progress.
+func (r *replica) read(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	p, led, err := r.cfg.Board.Get(ctx)
+	r.mu.Lock()
+	told := r.readErr != nil
+	r.readErr = err
+	if err == nil {
+		r.progress, r.led, r.readAt = p, r.led || led, time.Now()
+	}
+	r.mu.Unlock()
+	if err != nil && !told && ctx.Err() == nil {
+		r.log.Warn("can't read the leader's progress, trying again", "err", err)
+	}
+	return err
+}
+
+// welcome prepares a unit before it starts.
+func (r *replica) welcome(u *unit) error {
+	p, _ := r.progressOf(u)
+	if err := u.adoptEpoch(p.Epoch); err != nil {
+		return err
+	}
+	for _, relay := range u.relays {
+		relay.Follow(p)
+		if !r.follows() {
+			if err := relay.Lead(context.Background()); err != nil { // it holds nothing
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// adoptEpoch takes over how often the server's history went back, when the unit knows nothing itself.
+func (u *unit) adoptEpoch(number int) error {
+	empty, err := u.indexer.Empty()
+	if err != nil || !empty || u.tracker.Status().Watermark != "" {
+		return err
+	}
+	own, err := u.indexer.Epoch()
+	if err != nil || own.Open || own.Number >= number {
+		return err
+	}
+	return u.indexer.AdoptEpoch(number)
+}
+
+// progressOf is what the leader has told of a unit; ok is false when it has not, or selects something else.
+func (r *replica) progressOf(u *unit) (p standby.Unit, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p, ok = r.progress.Units[u.name]
+	if p.Scope != u.cfg.scope() {
+		return standby.Unit{}, false
+	}
+	return p, ok
+}
+
+// succeeds says whether others have published the unit's changes before, and up to which version at least.
+func (r *replica) succeeds(u *unit) (from resource.Version, led bool) {
+	p, ok := r.progressOf(u)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	nothingTold := len(r.progress.Units) == 0
+	return p.Delivered, ok || r.led && nothingTold
+}
+
+// follows says whether another replica is to publish. It is false for a bridge that has no others.
+func (r *replica) follows() bool {
+	if r == nil {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !r.leading
+}
+
+// follow follows the leader until this replica is elected, then takes over; it ends when it has, or when reading ends.
+func (r *replica) follow(read, hard context.Context, publish func(), handOn func(*standby.Relay)) error {
+	tick := time.NewTicker(r.cfg.Interval)
+	defer tick.Stop()
+	r.log.Info("following", "leader", r.cfg.Lease.Leader())
+	for {
+		select { // to lead goes before all else
+		case <-r.cfg.Lease.Elected():
+			return r.takeOver(read, publish, handOn)
+		default:
+		}
+		select {
+		case <-read.Done():
+			return nil
+		case <-hard.Done():
+			return nil
+		case <-r.cfg.Lease.Elected():
+		case <-tick.C:
+			if r.read(read) == nil {
+				r.pass()
+			}
+		}
+	}
+}
+
+// pass lets the relays know the progress.
+func (r *replica) pass() {
+	for _, u := range r.roster.all() {
+		p, ok := r.progressOf(u)
+		for _, relay := range u.relays {
+			if !ok && u.leaving() == leavingGone && r.toldAnything() {
+				relay.FollowToEnd()
+				continue
+			}
+			relay.Follow(p)
+		}
+	}
+}
+
+func (r *replica) toldAnything() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.progress.Units) > 0
+}
+
+// takeOver makes this replica the one that publishes: from where the leader before has told last, and out of its own log.
+func (r *replica) takeOver(ctx context.Context, publish func(), handOn func(*standby.Relay)) error {
+	began := time.Now()
+	p, led, ok := r.takeBoard(ctx)
+	if !ok {
+		return nil
+	}
+	r.mu.Lock()
+	r.progress, r.led = p, r.led || led
+	r.mu.Unlock()
+	r.pass()
+	behind := r.notInStep()
+	r.mu.Lock()
+	r.leading = true
+	r.mu.Unlock()
+	r.log.Info("this replica leads now, and publishes", "from_another", led, "units_in_step", len(r.roster.all())-len(behind), "not_in_step", len(behind), "took", time.Since(began).String())
+	for i, why := range behind {
+		if led && i < 10 {
+			r.log.Warn("taking over without being in step: an informer.gap event tells of it", "informer", why.Component, "why", why.Message)
+		}
+	}
+	r.metrics.takeovers.Inc()
+	for name, pub := range r.publishers {
+		pub.Inherit(p.Sinks[name])
+	}
+	publish()
+	for _, u := range r.roster.all() {
+		for _, relay := range u.relays {
+			handOn(relay)
+		}
+	}
+	return nil
+}
+
+// takeBoard tries until it succeeds; ok is false when ctx ended before.
+func (r *replica) takeBoard(ctx context.Context) (p standby.Progress, led, ok bool) {
+	for told := false; ctx.Err() == nil; told = true {
+		limited, cancel := context.WithTimeout(ctx, 5*time.Second)
+		p, led, err := r.cfg.Board.Take(limited)
+		cancel()
+		if err == nil {
+			return p, led, true
+		}
+		if !told {
+			r.log.Warn("can't take over yet, trying again", "err", err)
+		}
+		pause(ctx, 100*time.Millisecond)
+	}
+	return p, false, false
+}
+
+// teller tells this replica's progress while it leads. It is owned by one goroutine at a time.
+type teller struct {
+	*replica
+	deliveries map[string]*delivery
+	trails     map[string]*trail
+	last       standby.Progress
+}
+
+func (r *replica) newTeller() *teller {
+	return &teller{replica: r, deliveries: map[string]*delivery{}, trails: map[string]*trail{}}
+}
+
+// run tells the progress until ctx ends. ErrTaken ends the bridge.
+func (t *teller) run(ctx context.Context) error {
+	for ctx.Err() == nil && t.follows() {
+		pause(ctx, t.cfg.Interval/10)
+	}
+	failing := false
+	for ctx.Err() == nil {
+		size, err := t.tell(ctx)
+		switch {
+		case errors.Is(err, standby.ErrTaken):
+			return fmt.Errorf("%w: %w", standby.ErrLost, err)
+		case err != nil && !failing && ctx.Err() == nil:
+			t.log.Warn("can't tell the progress; a replica that takes over sends more again meanwhile", "err", err)
+		}
+		failing = err != nil
+		// An object of many units is written less often: 16 KiB a second.
+		pause(ctx, max(t.cfg.Interval, time.Duration(size)*time.Second/(16<<10)))
+	}
+	return nil
+}
+
+// tell writes the progress, if it is another than last time. It gives its size, about.
+func (t *teller) tell(ctx context.Context) (size int, err error) {
+	p := standby.Progress{Units: map[string]standby.Unit{}, Sinks: map[string][]byte{}}
+	for _, u := range t.roster.all() {
+		if p.Units[u.name], err = t.delivery(u).look(u); err != nil {
+			return 0, err
+		}
+		size += len(u.name) + 80
+	}
+	for name, pub := range t.publishers {
+		if position := t.trail(name).pass(time.Now(), pub.Position()); position != nil {
+			p.Sinks[name] = position
+			size += len(position) * 4 / 3
+		}
+	}
+	if reflect.DeepEqual(p, t.last) {
+		return 0, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if err := t.cfg.Board.Put(ctx, &p); err != nil {
+		return size, err
+	}
+	t.last = p
+	return size, nil
+}
+
+// delivery of a unit. It begins where the leader before stood.
+func (t *teller) delivery(u *unit) *delivery {
+	d := t.deliveries[u.name]
+	if d == nil {
+		p, _ := t.progressOf(u)
+		d = &delivery{at: p.Delivered, epoch: p.Epoch}
+		t.deliveries[u.name] = d
+	}
+	return d
+}
+
+// trail of a sink. It begins where the leader before stood.
+func (t *teller) trail(name string) *trail {
+	tr := t.trails[name]
+	if tr == nil {
+		tr = &trail{}
+		t.mu.Lock()
+		inherited := t.progress.Sinks[name]
+		t.mu.Unlock()
+		tr.pass(time.Now(), inherited)
+		t.trails[name] = tr
+	}
+	return tr
+}
+
+// resign tells the progress once more and gives the lease up, when everything has ended in order.
+func (t *teller) resign(hard context.Context) {
+	if t.follows() || hard.Err() != nil {
+		return
+	}
+	if _, err := t.tell(context.WithoutCancel(hard)); err != nil {
+		t.log.Warn("can't tell the progress at the end; the next leader sends more again", "err", err)
+	}
+	t.cfg.Lease.Release()
+}
+
+// replicate has the sinks run: at once where there are no other replicas, else when this one leads. What it gives is called when all has ended, and
+// hands over to the next.
+func (b *Bridge) replicate(read context.Context, replicas, commits, units, publishing *stage, publish func()) (resign func(hard context.Context) error) {
+	r := b.replica
+	if r == nil {
+		publish()
+		return func(context.Context) error { return nil }
+	}
+	replicas.start("", r.cfg.Lease.Run)
+	r.begin(read)
+	teller := r.newTeller()
+	commits.start("", teller.run)
+	units.start("", func(hard context.Context) error {
+		return r.follow(read, hard, publish, func(relay *standby.Relay) { publishing.start("", relay.Lead) })
+	})
+	return func(hard context.Context) error {
+		teller.resign(hard)
+		return nil
+	}
+}
+
+// behindRelay is what a listener adds its events to.
+func (u *unit) behindRelay(b *Bridge, p *publisher.Publisher, sink string) informer.Publisher {
+	if b.replica == nil {
+		return p
+	}
+	relay := standby.NewRelay(standby.RelayConfig{
+		Next: p, Room: b.replica.rooms[sink],
+		History: func() (resource.Version, int, bool) { return u.informer.History() },
+	})
+	u.relays = append(u.relays, relay)
+	return relay
+}
+
+// succeeds is nil where there are no other replicas.
+func (u *unit) succeeds(b *Bridge) func() (resource.Version, bool) {
+	if b.replica == nil {
+		return nil
+	}
+	return func() (resource.Version, bool) { return b.replica.succeeds(u) }
+}

@@ -1,0 +1,133 @@
+package bridge
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// ReplicaStatus is the part of a bridge among its replicas.
+type ReplicaStatus struct {
+	// Role is "leader" or "standby".
+	Role     string `json:"role"`
+	Identity string `json:"identity"`
+	// Leader is who was last seen to lead.
+	Leader string `json:"leader,omitempty"`
+	// InStep says, of a standby, that it could take over without a gap.
+	InStep bool `json:"inStep"`
+	// Held is how many events wait until the leader has told that they are with the brokers.
+	Held int `json:"held"`
+	// ProgressAgeSeconds is how long ago the leader's progress was last read.
+	ProgressAgeSeconds float64 `json:"progressAgeSeconds,omitempty"`
+}
+
+func (r *replica) status() *ReplicaStatus {
+	if r == nil {
+		return nil
+	}
+	s := &ReplicaStatus{Role: "leader", Identity: r.cfg.Lease.Identity(), Leader: r.cfg.Lease.Leader(), Held: r.held()}
+	if r.follows() {
+		s.Role, s.InStep = "standby", len(r.notInStep()) == 0
+		r.mu.Lock()
+		s.ProgressAgeSeconds = age(r.readAt).Seconds()
+		r.mu.Unlock()
+	}
+	return s
+}
+
+func (r *replica) held() (n int) {
+	for _, u := range r.roster.all() {
+		for _, relay := range u.relays {
+			n += relay.Held()
+		}
+	}
+	return n
+}
+
+// notInStep says of each unit that could not take over without a gap why that is so.
+func (r *replica) notInStep() (reasons []Reason) {
+	for _, u := range r.roster.all() {
+		if u.leaving() != staying {
+			continue
+		}
+		if why := r.unitNotInStep(u); why != "" {
+			reasons = append(reasons, Reason{Component: "informer " + u.name, Message: why})
+		}
+	}
+	return reasons
+}
+
+func (r *replica) unitNotInStep(u *unit) string {
+	p, told := r.progressOf(u)
+	from, epoch, listed := u.informer.History()
+	switch {
+	case !told:
+		return "standby: the leader has not told how far it is"
+	case !listed:
+		return "standby: catching up: it is being listed"
+	case epoch != p.Epoch:
+		return fmt.Sprintf("standby: the API server's history went back %s, and %s for the leader", times(epoch), times(p.Epoch))
+	case p.Delivered == "" || !from.NotNewer(p.Delivered):
+		return fmt.Sprintf("standby: catching up: it knows everything since version %s, and the leader has delivered up to %s", from, cmp.Or(string(p.Delivered), "nothing yet"))
+	}
+	return ""
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
+}
+
+// notReady is why a standby could not take over.
+func (r *replica) notReady() []Reason {
+	r.mu.Lock()
+	err, since := r.readErr, age(r.readAt)
+	r.mu.Unlock()
+	if err != nil && since > 10*time.Second {
+		return []Reason{{Component: "standby", Message: err.Error()}}
+	}
+	return r.notInStep()
+}
+
+// replicaMetrics are of the bridge among its replicas.
+type replicaMetrics struct{ takeovers prometheus.Counter }
+
+func newReplicaMetrics(reg prometheus.Registerer, r *replica) *replicaMetrics {
+	m := &replicaMetrics{takeovers: prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "bridge_standby_takeovers_total", Help: "Times this process has begun to publish as the leader.",
+	})}
+	if reg == nil {
+		return m
+	}
+	gauge := func(name, help string, value func() float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
+	}
+	reg.MustRegister(m.takeovers,
+		gauge("bridge_standby_leader", "1 while this replica publishes, 0 while it follows.", func() float64 {
+			if r.follows() {
+				return 0
+			}
+			return 1
+		}),
+		gauge("bridge_standby_behind_resources", "Resources that this standby could not take over without a gap.", func() float64 {
+			if !r.follows() {
+				return 0
+			}
+			return float64(len(r.notInStep()))
+		}),
+		gauge("bridge_standby_held_events", "Events that wait until the leader has told that they are with the brokers.", func() float64 { return float64(r.held()) }),
+		gauge("bridge_standby_progress_age_seconds", "How long ago this standby has last read the leader's progress.", func() float64 {
+			if !r.follows() {
+				return 0
+			}
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return age(r.readAt).Seconds()
+		}),
+	)
+	return m
+}

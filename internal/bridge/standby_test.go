@@ -1,0 +1,237 @@
+package bridge_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/standby"
+	"github.com/kubebridge/bridge/internal/testkit"
+)
+
+// pair is two replicas of a bridge, over one API server and one broker.
+type pair struct {
+	*rig     // of the one that was started first
+	second   *rig
+	broker   *broker
+	sessions [2]*session
+	clients  [2]*testkit.LeaseClient
+}
+
+func newPair(t *testing.T) *pair {
+	b := calmBroker("sink")
+	leases := testkit.NewLeases()
+	p := &pair{rig: newRig(t), broker: b}
+	second := *p.rig
+	second.fs, second.log = vfs.NewCrashableMem(), &logBuffer{}
+	p.second = &second
+	for i, r := range []*rig{p.rig, p.second} {
+		p.sessions[i], p.clients[i] = b.connect(i), leases.Client()
+		r.cfg.Units = slices.Clone(r.cfg.Units)
+		r.cfg.Units[0].Sinks = nil
+		r.cfg.Sinks = nil
+		r.addSink(b.name, recaller{p.sessions[i]})
+		r.stands(p.clients[i], fmt.Sprint("replica-", i))
+	}
+	return p
+}
+
+// stands makes a rig one of several replicas.
+func (r *rig) stands(client *testkit.LeaseClient, identity string) {
+	cfg := standby.LeaseConfig{Client: client, Namespace: "tools", Name: "bridge", Identity: identity}
+	lease, err := standby.NewLease(cfg)
+	ok(r.t, err)
+	r.cfg.Standby = &bridge.Standby{Lease: lease, Board: standby.NewBoard(cfg)}
+}
+
+// die ends the first replica as kill -9 does: nothing that it sends from now on arrives, and it does not renew its lease.
+func (p *pair) die() {
+	p.sessions[0].kill()
+	p.clients[0].Cut(true)
+	if err := <-p.done; err == nil || !strings.Contains(err.Error(), standby.ErrLost.Error()) {
+		p.t.Errorf("the first ended with %v", err)
+	}
+	ok(p.t, p.db.Close())
+}
+
+// takesOver waits until the second replica leads.
+func (p *pair) takesOver() {
+	p.t.Helper()
+	p.awaits("the second replica leads", func() bool { return p.second.Status().Standby.Role == "leader" })
+	p.settle()
+}
+
+func (p *pair) inStep() {
+	p.t.Helper()
+	p.awaits("the second replica is in step", func() bool { return p.second.Status().Standby.InStep })
+}
+
+func (p *pair) awaits(what string, there func() bool) {
+	p.t.Helper()
+	for began := time.Now(); !there(); time.Sleep(100 * time.Millisecond) {
+		if time.Since(began) > 2*time.Minute {
+			p.t.Fatalf("not within two minutes: %s\n%v", what, p.second.Ready())
+		}
+	}
+}
+
+func (p *pair) endSecond() {
+	p.t.Helper()
+	_, err := p.second.end()
+	ok(p.t, err)
+	if p.t.Failed() {
+		p.t.Log(p.second.log.String())
+	}
+}
+
+// lists are the requests for lists so far, but for probes, and for WatchLists.
+func (p *pair) lists() int {
+	return len(p.Requests(func(r testkit.Request) bool {
+		return !r.Query.Has("watch") && r.Query.Get("limit") != "1" || r.Query.Has("sendInitialEvents")
+	}))
+}
+
+func TestAStandbySendsNothingAndTakesOverOutOfItsLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t)
+		p.Create("shop/a", nil)
+		p.start()
+		p.second.start()
+		p.Create("shop/b", nil)
+		p.Bookmark()
+		p.inStep()
+		p.settle()
+		expect(t, p.broker, "added a", "synced", "added b")
+		lists := p.lists()
+		p.broker.set(hung) // what comes now the leader can't send, and writes to its disk, which dies with it
+		p.Update("shop/a", nil)
+		p.Delete("shop/b")
+		time.Sleep(20 * time.Second)
+		p.Bookmark()
+		p.settle()
+		p.die()
+		p.Expire() // what the API server has forgotten the standby has seen
+		p.broker.set(calm)
+		p.takesOver()
+		p.Create("shop/c", nil)
+		p.settle()
+		expect(t, p.broker, "updated a", "deleted b", "added c")
+		if n := p.lists() - lists; n > 0 {
+			t.Errorf("%d lists were asked for", n)
+		}
+		p.endSecond()
+	})
+}
+
+func TestAReplicaThatTakesOverBeforeItIsInStepTellsAGap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t)
+		p.Create("shop/a", nil)
+		p.Create("shop/b", nil)
+		p.start()
+		p.broker.set(away)
+		p.Delete("shop/b")
+		p.second.start() // of b it can't know
+		if s := p.second.Status().Standby; s.InStep {
+			t.Error("it says that it is in step")
+		}
+		if ready := fmt.Sprint(p.second.Ready()); !strings.Contains(ready, "standby: catching up") {
+			t.Errorf("not ready for %s", ready)
+		}
+		p.die()
+		p.broker.set(calm)
+		p.takesOver()
+		expect(t, p.broker, "added a", "added b", "synced", "gap inferred", "synced") // a is as it was
+		p.endSecond()
+	})
+}
+
+func TestALeaderThatStopsHandsOverAtOnceAndNothingComesTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t)
+		p.Create("shop/a", nil)
+		p.start()
+		p.second.start()
+		p.Create("shop/b", nil)
+		p.Bookmark()
+		p.inStep()
+		_, err := p.end()
+		ok(t, err)
+		began := time.Now()
+		p.takesOver()
+		if took := time.Since(began); took > 5*time.Second { // of these, 2 to settle
+			t.Errorf("it took over after %v", took)
+		}
+		p.Update("shop/a", nil)
+		p.settle()
+		expect(t, p.broker, "added a", "synced", "added b", "updated a")
+		p.endSecond()
+	})
+}
+
+func TestALeaderThatIsCutOffFromTheAPIServerStopsSending(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t)
+		p.start()
+		p.second.start()
+		p.Create("shop/a", nil)
+		p.Bookmark()
+		p.inStep()
+		p.clients[0].Cut(true)
+		time.Sleep(9 * time.Second)
+		p.Create("shop/b", nil) // within the deadline
+		p.settle()
+		p.takesOver()
+		p.Create("shop/c", nil)
+		p.settle()
+		for _, rec := range p.broker.records() {
+			if by := map[string]int{"a": 0, "b": 0, "c": 1}; rec.Name != "" && rec.run != by[rec.Name] {
+				t.Errorf("%s came from replica %d", rec.Name, rec.run)
+			}
+		}
+		if err := <-p.done; err == nil {
+			t.Error("the first has not ended")
+		}
+		ok(t, p.db.Close())
+		p.endSecond()
+	})
+}
+
+func TestReplicasGiveTheSameIDsAfterTheServersHistoryWentBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t)
+		v := p.Create("shop/a", nil)
+		p.start()
+		p.Create("shop/b", nil)
+		p.settle()
+		p.Rewind(v)
+		p.CutWatches()
+		p.settle()
+		p.Update("shop/a", nil)
+		p.settle()
+		p.second.start() // it has not seen that history go back
+		p.Update("shop/a", nil)
+		p.Bookmark()
+		p.inStep()
+		p.die()
+		p.takesOver()
+		p.Update("shop/a", nil)
+		p.settle()
+		var ids []string
+		for _, rec := range p.broker.records() {
+			if rec.run == 1 && rec.Name != "" {
+				ids = append(ids, rec.ID)
+			}
+		}
+		if len(ids) != 1 || !strings.HasSuffix(ids[0], "/epoch/1") {
+			t.Errorf("the second sent %v, want one of epoch 1", ids)
+		}
+		p.endSecond()
+	})
+}

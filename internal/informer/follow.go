@@ -1,0 +1,81 @@
+package informer
+
+import (
+	"cmp"
+	"sync"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/publisher"
+	"github.com/kubebridge/bridge/internal/resource"
+)
+
+// What is needed to follow another replica of this informer, and to be followed: where both stand, in versions of the API server.
+
+// ReasonTakeover is the reason of a gap before a list of a replica that others were publishing before. It is told when the replica has to
+// publish before they have passed its list: what was deleted until then is not known.
+const ReasonTakeover = "takeover"
+
+// cover says by what progress of another replica a change is settled for a listener too.
+func (c *facts) cover(sink string) publisher.Cover {
+	cover := publisher.Cover{Version: cmp.Or(c.told, c.Version), Epoch: c.Epoch}
+	switch c.kind {
+	case ofGap, ofQuarantined: // a list follows
+		cover.OfList = true
+	case ofDropped:
+		cover.Version = c.losses.Unread[sink].To
+	case ofObject:
+		cover.Repeats = c.Op == event.Synced
+	case ofSynced:
+	}
+	return cover
+}
+
+// history is how much of the server's history the informer has. Its methods may be called concurrently.
+type history struct {
+	mu      sync.Mutex
+	from    resource.Version // since then nothing is missing; "" while that is not known
+	listing bool
+	epoch   int
+}
+
+func (h *history) resumes(from resource.Version, epoch int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.from, h.epoch = from, epoch
+}
+
+func (h *history) begins(epoch int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.listing, h.epoch = true, epoch
+}
+
+func (h *history) ends(version resource.Version) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.listing, h.from = false, version
+}
+
+// History is the version since which the informer has seen everything, in an epoch of the server's history: that of its last list, or where
+// it was resumed. ok is false while a list is under way, and before the first.
+func (i *Informer) History() (from resource.Version, epoch int, ok bool) {
+	h := &i.history
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.from, h.epoch, !h.listing && h.from != ""
+}
+
+// Delivered is where the listeners stand in the change log: everything before low is acknowledged by the sinks of all of them, next is
+// the place of the next change. While nothing lies on disk, what is settled is acknowledged.
+func (i *Informer) Delivered() (low, next uint64, onDisk bool) {
+	onDisk, _ = i.disk.inUse()
+	next, _ = i.log.end()
+	if !onDisk {
+		return next, next, false
+	}
+	low = next
+	for _, l := range i.listeners {
+		low = min(low, l.stand().low())
+	}
+	return low, next, true
+}

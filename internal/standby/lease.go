@@ -1,0 +1,230 @@
+package standby
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/klog/v2"
+)
+
+// LeaseConfig of a Lease. Zero durations mean the documented default.
+type LeaseConfig struct {
+	// Client reaches the API server. It should have a timeout below RenewDeadline. Required.
+	Client coordination.LeasesGetter
+	// Namespace and Name of the Lease object, the same for all replicas. It is made when missing. Required.
+	Namespace, Name string
+	// Identity of this process; no other process ever has the same. Required.
+	Identity string
+	// Duration is how long after its last renewal the lease is left to a leader that is not heard of; default 15 s, whole seconds.
+	Duration time.Duration
+	// RenewDeadline is how long after the last renewal the leader goes on publishing; default 10 s. What is between it and Duration is for
+	// what is still on the wire then.
+	RenewDeadline time.Duration
+	// RetryPeriod is the time between renewals, and, at random up to 2.2 times that, between the attempts of others; default 500 ms.
+	RetryPeriod time.Duration
+	Log         *slog.Logger
+}
+
+var (
+	// ErrLost is returned by Run when the lease could not be renewed in time, or another replica has it. The process has to end.
+	ErrLost = errors.New("the lease is lost: another replica may be publishing now")
+	// ErrNotRenewed is given by Gate while the last renewal is too long ago, or there was none.
+	ErrNotRenewed = errors.New("nothing is published: the lease was not renewed in time")
+	// ErrFenced is given by Confirm when another replica has the lease.
+	ErrFenced = errors.New("another replica has the lease")
+)
+
+// Lease is this replica's part in the election of a leader. Its methods may be called concurrently, Run once.
+type Lease struct {
+	cfg     LeaseConfig
+	log     *slog.Logger
+	elected chan struct{} // closed when this replica leads
+
+	mu        sync.Mutex
+	renewed   time.Time // guarded by mu: when the last request began that has renewed the lease; zero for never, or when it was given up
+	leader    string    // guarded by mu: who was last seen to lead, "" for nobody
+	releasing bool      // guarded by mu
+}
+
+// NewLease checks the configuration and asks nobody.
+func NewLease(cfg LeaseConfig) (*Lease, error) {
+	if cfg.Client == nil || cfg.Namespace == "" || cfg.Name == "" || cfg.Identity == "" {
+		return nil, errors.New("lease: client, namespace, name and identity are required")
+	}
+	cfg.Duration = cmp.Or(cfg.Duration, 15*time.Second)
+	cfg.RenewDeadline = cmp.Or(cfg.RenewDeadline, 10*time.Second)
+	cfg.RetryPeriod = cmp.Or(cfg.RetryPeriod, 500*time.Millisecond)
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	l := &Lease{cfg: cfg, log: cfg.Log.With("lease", cfg.Namespace+"/"+cfg.Name, "identity", cfg.Identity), elected: make(chan struct{})}
+	_, err := l.elector()
+	return l, err
+}
+
+func (l *Lease) elector() (*leaderelection.LeaderElector, error) {
+	lock := &resourcelock.LeaseLock{
+		LeaseMeta: metav1.ObjectMeta{Namespace: l.cfg.Namespace, Name: l.cfg.Name},
+		Client:    l.cfg.Client, LockConfig: resourcelock.ResourceLockConfig{Identity: l.cfg.Identity},
+	}
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: &watchedLock{Interface: lock, lease: l}, LeaseDuration: l.cfg.Duration, RenewDeadline: l.cfg.RenewDeadline, RetryPeriod: l.cfg.RetryPeriod,
+		ReleaseOnCancel: true, // the lock refuses it unless Release was called
+		Name:            l.cfg.Name,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(context.Context) { close(l.elected) },
+			OnStoppedLeading: func() {},
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("lease %s/%s: %w", l.cfg.Namespace, l.cfg.Name, err)
+	}
+	return elector, nil
+}
+
+// Run takes part in the election until ctx ends, and renews the lease while this replica has it. It returns ErrLost when it has lost it. At the
+// end the lease is given up if Release was called; else the others wait until it expires.
+func (l *Lease) Run(ctx context.Context) error {
+	elector, err := l.elector()
+	if err != nil {
+		return err
+	}
+	elector.Run(klog.NewContext(ctx, logr.Discard())) // the lock tells what matters
+	l.mu.Lock()
+	l.renewed = time.Time{}
+	l.mu.Unlock()
+	if ctx.Err() == nil {
+		return ErrLost
+	}
+	return nil
+}
+
+// Elected is closed when this replica has become the leader.
+func (l *Lease) Elected() <-chan struct{} { return l.elected }
+
+// Leader is the identity of who was last seen to lead, "" for nobody.
+func (l *Lease) Leader() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.leader
+}
+
+// Identity of this replica.
+func (l *Lease) Identity() string { return l.cfg.Identity }
+
+// Gate is nil while this replica may publish: its last renewal began less than RenewDeadline ago. Others count Duration from when they see a
+// renewal, so none of them leads then. Both clocks are asked: the monotonic one stands still while a machine sleeps, the wall clock may be
+// set back.
+func (l *Lease) Gate() error {
+	now := time.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.renewed.IsZero() || now.Sub(l.renewed) >= l.cfg.RenewDeadline || now.Round(0).Sub(l.renewed.Round(0)) >= l.cfg.RenewDeadline {
+		return ErrNotRenewed
+	}
+	return nil
+}
+
+// Confirm asks the API server whether this replica has the lease. ErrFenced: another one has it.
+func (l *Lease) Confirm(ctx context.Context) error {
+	lease, err := l.cfg.Client.Leases(l.cfg.Namespace).Get(ctx, l.cfg.Name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("ask who has the lease: %w", err)
+	}
+	if holder := resourcelock.LeaseSpecToLeaderElectionRecord(&lease.Spec).HolderIdentity; holder != l.cfg.Identity {
+		return fmt.Errorf("%w (%s)", ErrFenced, cmp.Or(holder, "it was given up"))
+	}
+	return l.Gate()
+}
+
+// Release has the lease given up when Run ends, so that another replica takes over at once. It is called when nothing is published any more.
+func (l *Lease) Release() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.releasing, l.renewed = true, time.Time{}
+}
+
+// mayRelease says whether the lease may be given up, rather than expire.
+func (l *Lease) mayRelease() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.releasing
+}
+
+// wrote notes a record that the API server has taken from this replica, in answer to a request that began at a time.
+func (l *Lease) wrote(holder string, began time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.leader = holder
+	if holder == l.cfg.Identity && !l.releasing {
+		l.renewed = began
+	}
+}
+
+// saw notes who has the lease.
+func (l *Lease) saw(holder string) {
+	l.mu.Lock()
+	before := l.leader
+	l.leader = holder
+	l.mu.Unlock()
+	if before != holder && holder != "" && holder != l.cfg.Identity {
+		l.log.Info("another replica leads", "leader", holder)
+	}
+}
+
+// watchedLock is the lock of an election, of which the lease sees every step.
+type watchedLock struct {
+	resourcelock.Interface
+	lease *Lease
+}
+
+// errKept keeps the elector from giving up a lease of which something may still be on the wire.
+var errKept = errors.New("the lease is left to expire")
+
+// Get reads the record.
+func (w *watchedLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	record, raw, err := w.Interface.Get(ctx)
+	switch {
+	case err == nil:
+		w.lease.saw(record.HolderIdentity)
+	case !apierrors.IsNotFound(err) && ctx.Err() == nil:
+		w.lease.log.Warn("can't read the lease, trying again", "err", err)
+	}
+	return record, raw, err
+}
+
+// Create makes the object.
+func (w *watchedLock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return w.write(ctx, &record, w.Interface.Create)
+}
+
+// Update writes the record, if nobody else has written it since it was read.
+func (w *watchedLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	if record.HolderIdentity == "" && !w.lease.mayRelease() {
+		return errKept
+	}
+	return w.write(ctx, &record, w.Interface.Update)
+}
+
+func (w *watchedLock) write(ctx context.Context, record *resourcelock.LeaderElectionRecord, write func(context.Context, resourcelock.LeaderElectionRecord) error) error {
+	began := time.Now()
+	err := write(ctx, *record)
+	switch {
+	case err == nil:
+		w.lease.wrote(record.HolderIdentity, began)
+	case !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) && ctx.Err() == nil:
+		w.lease.log.Warn("can't write the lease, trying again", "err", err)
+	}
+	return err
+}

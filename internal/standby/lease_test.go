@@ -1,0 +1,170 @@
+package standby_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/standby"
+	"github.com/kubebridge/bridge/internal/testkit"
+)
+
+// candidate is a process that takes part in an election.
+type candidate struct {
+	*standby.Lease
+	board  *standby.Board
+	client *testkit.LeaseClient
+	stop   context.CancelFunc
+	done   chan error
+}
+
+// campaign has a process take part. Its durations are the defaults.
+func campaign(t *testing.T, server *testkit.Leases, identity string) *candidate {
+	t.Helper()
+	c := &candidate{client: server.Client(), done: make(chan error, 1)}
+	cfg := standby.LeaseConfig{
+		Client: c.client, Namespace: "tools", Name: "bridge", Identity: identity, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	}
+	var err error
+	c.Lease, err = standby.NewLease(cfg)
+	ok(t, err)
+	c.board = standby.NewBoard(cfg)
+	var ctx context.Context
+	ctx, c.stop = context.WithCancel(t.Context())
+	go func() { c.done <- c.Run(ctx) }()
+	synctest.Wait()
+	return c
+}
+
+func ok(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (c *candidate) leads() bool {
+	select {
+	case <-c.Elected():
+		return true
+	default:
+		return false
+	}
+}
+
+func TestALeaderThatCannotRenewStopsBeforeAnotherBegins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := testkit.NewLeases()
+		first := campaign(t, server, "first")
+		time.Sleep(10 * time.Millisecond)
+		second := campaign(t, server, "second")
+		defer second.stop()
+		if !first.leads() || second.leads() || first.Gate() != nil || second.Gate() == nil {
+			t.Fatalf("first: %v, second: %v", first.Gate(), second.Gate())
+		}
+		time.Sleep(time.Minute)
+		if first.Gate() != nil || second.Leader() != "first" {
+			t.Fatalf("first: %v; the second sees %q lead", first.Gate(), second.Leader())
+		}
+		first.client.Cut(true)
+		cut := time.Now()
+		var shut, took time.Duration
+		for took == 0 {
+			time.Sleep(10 * time.Millisecond)
+			open, other := first.Gate() == nil, second.Gate() == nil
+			if open && other {
+				t.Fatal("both may publish")
+			}
+			if !open && shut == 0 {
+				shut = time.Since(cut)
+			}
+			if other {
+				took = time.Since(cut)
+			}
+		}
+		if shut > 10*time.Second || took < 14*time.Second || took > 17*time.Second+500*time.Millisecond {
+			t.Errorf("the first was shut after %v, the second led after %v", shut, took)
+		}
+		if err := <-first.done; !errors.Is(err, standby.ErrLost) {
+			t.Errorf("got %v", err)
+		}
+		first.client.Cut(false)
+		if err := first.Confirm(t.Context()); !errors.Is(err, standby.ErrFenced) {
+			t.Errorf("got %v, want that the second has it", err)
+		}
+		ok(t, second.Confirm(t.Context()))
+	})
+}
+
+func TestALeaseThatIsReleasedIsTakenAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := testkit.NewLeases()
+		first := campaign(t, server, "first")
+		second := campaign(t, server, "second")
+		defer second.stop()
+		time.Sleep(time.Minute)
+		first.Release()
+		if first.Gate() == nil {
+			t.Error("it may still publish")
+		}
+		first.stop()
+		ok(t, <-first.done)
+		released := time.Now()
+		<-second.Elected()
+		if took := time.Since(released); took > 1200*time.Millisecond {
+			t.Errorf("took over after %v", took)
+		}
+	})
+}
+
+func TestALeaseThatIsNotReleasedExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := testkit.NewLeases()
+		first := campaign(t, server, "first")
+		second := campaign(t, server, "second")
+		defer second.stop()
+		first.stop() // something may be on the wire
+		ok(t, <-first.done)
+		ended := time.Now()
+		<-second.Elected()
+		if took := time.Since(ended); took < 14*time.Second {
+			t.Errorf("took over after %v", took)
+		}
+	})
+}
+
+func TestABoardIsItsLastTakers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		server := testkit.NewLeases()
+		first, second := campaign(t, server, "first"), campaign(t, server, "second")
+		defer first.stop()
+		defer second.stop()
+		if _, led, err := second.board.Get(ctx); err != nil || led {
+			t.Fatalf("got %t, %v of a board that nobody made", led, err)
+		}
+		_, led, err := first.board.Take(ctx)
+		if err != nil || led {
+			t.Fatalf("got %t, %v", led, err)
+		}
+		progress := standby.Progress{
+			Units: map[string]standby.Unit{"all/pods": {Scope: "labels=", Delivered: "17", Epoch: 1}}, Sinks: map[string][]byte{"js": []byte("position")},
+		}
+		ok(t, first.board.Put(ctx, &progress))
+		ok(t, first.board.Put(ctx, &progress))
+		got, led, err := second.board.Get(ctx)
+		if err != nil || !led || got.Units["all/pods"] != progress.Units["all/pods"] || string(got.Sinks["js"]) != "position" {
+			t.Fatalf("got %+v, %t, %v", got, led, err)
+		}
+		if got, led, err = second.board.Take(ctx); err != nil || !led || got.Units["all/pods"].Delivered != "17" {
+			t.Fatalf("got %+v, %t, %v", got, led, err)
+		}
+		if err := first.board.Put(ctx, &progress); !errors.Is(err, standby.ErrTaken) {
+			t.Errorf("got %v, want that the board is another's", err)
+		}
+		ok(t, second.board.Put(ctx, &progress))
+	})
+}
