@@ -183,7 +183,7 @@ func (s *Scanner) failSyntax(what string) { s.failAt(s.i, what) }
 // failAt says that the byte at an offset is wrong; false, for those who say so in turn.
 func (s *Scanner) failAt(i int, what string) bool {
 	if i >= len(s.b) && s.in != nil {
-		if s.ended == io.EOF {
+		if s.ended == io.EOF { //nolint:errorlint // one within another error is not the input's end
 			s.ended = io.ErrUnexpectedEOF
 		}
 		s.Fail(s.ended)

@@ -8,12 +8,13 @@ import (
 )
 
 // special marks the bytes of a word that can't simply stand in a string: quotes, backslashes, control characters, and what is not
-// ASCII, by their highest bits. The lowest mark is always right; those above it may be the borrow of it.
+// ASCII, by their highest bits. The lowest mark is always right; those above it may be the borrow of it. What is not ASCII keeps its own highest
+// bit in the difference to a quote or to a backslash.
 func special(word uint64) uint64 {
 	const ones, highs = 0x0101010101010101, 0x8080808080808080
 	quotes := word ^ ones*'"'
 	slashes := word ^ ones*'\\'
-	return (word | (word - ones*' ') | (quotes - ones) | (slashes - ones)) & highs
+	return ((word - ones*' ') | (quotes - ones) | (slashes - ones)) & highs
 }
 
 // plain is how many bytes from i on can simply stand in a string.

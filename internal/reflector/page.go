@@ -64,7 +64,7 @@ func (p *page) finish(v *values) error {
 	switch atEnd := v.AtEnd(); {
 	case !atEnd:
 		return &unreadableError{err: errors.New("something follows the list in the answer")}
-	case v.Ended() != io.EOF:
+	case v.Ended() != io.EOF: //nolint:errorlint // one within another error is not the answer's end
 		return v.Ended()
 	case !p.hasItems:
 		return &unreadableError{err: errors.New("list without items")}
