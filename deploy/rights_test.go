@@ -72,6 +72,9 @@ func rightsOf(t *testing.T, list []*unstructured.Unstructured, account string) [
 		if len(b.Subjects) != 1 || b.Subjects[0].Namespace+"/"+b.Subjects[0].Name != account {
 			t.Errorf("%s %s is for %v, not for %s", o.GetKind(), o.GetName(), b.Subjects, account)
 		}
+		if o.GetKind() == "RoleBinding" && o.GetNamespace() == "" {
+			t.Errorf("RoleBinding %s has no namespace", o.GetName())
+		}
 		bound, ok := rules[b.RoleRef.Kind+"/"+o.GetNamespace()+"/"+b.RoleRef.Name]
 		if !ok {
 			t.Errorf("%s %s binds a role that is not there", o.GetKind(), o.GetName())
