@@ -26,6 +26,7 @@ import (
 type Queue interface {
 	Pop(ctx context.Context, batch *deltafifo.Batch, max int) error
 	Resync(ctx context.Context, key resource.Key, set uint64) error
+	Snapshot(ctx context.Context, key resource.Key, set uint64, round int64) error
 	Abandon()
 	HasSynced() bool
 }
@@ -101,6 +102,9 @@ type ListenerConfig struct {
 	Latest bool
 	// Ahead is how many events to come a listener with Latest keeps in mind: what waits beyond collapses only when it comes to it. Default 16,384.
 	Ahead int
+	// After is what an informer that had the same state before has left with the publisher: the listener begins when that is settled. nil for
+	// nothing.
+	After *Leftover
 }
 
 // Informer is the part of the pipeline between a FIFO and the publishers.
@@ -117,6 +121,7 @@ type Informer struct {
 	logger    *slog.Logger
 	settling  sync.Mutex // orders the calls of settle, and makes a change either settled or spooled
 	spoolTurn chan struct{}
+	decided   chan struct{} // closed when the controller has ended
 	// unsure: a run before has sent what is not known here, and this one has seen neither a list nor a bookmark.
 	unsure  atomic.Bool
 	history history
@@ -139,7 +144,7 @@ func New(cfg Config) (*Informer, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	m := newMetrics(cfg.Registerer, cfg.LogBytes, cfg.Listeners)
-	i := &Informer{cfg: cfg, metrics: m, logger: cfg.Log, spoolTurn: make(chan struct{}, 1)}
+	i := &Informer{cfg: cfg, metrics: m, logger: cfg.Log, spoolTurn: make(chan struct{}, 1), decided: make(chan struct{})}
 	for n, lc := range cfg.Listeners {
 		i.listeners = append(i.listeners, newListener(lc, i, 1<<n))
 		i.everyone |= 1 << n
@@ -192,6 +197,7 @@ func (i *Informer) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	resync, stopResync := context.WithCancel(ctx)
 	g.Go(func() error {
+		defer close(i.decided)
 		defer stopResync()
 		return (&controller{Informer: i}).run(ctx)
 	})

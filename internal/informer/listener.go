@@ -106,6 +106,9 @@ func (l *listener) prepare() (err error) {
 
 // catchUp passes on what prepare has read.
 func (l *listener) catchUp(ctx context.Context, items []*publisher.Item) error {
+	if err := l.awaitLeftover(ctx); err != nil {
+		return err
+	}
 	if err := l.passAll(ctx, l.left, items); err != nil {
 		return err
 	}
@@ -213,6 +216,7 @@ func (l *listener) pass(ctx context.Context, changes []*change, items []*publish
 		}
 		changes = changes[len(parcels):]
 		if err := l.cfg.Publisher.Add(ctx, items); err != nil {
+			l.takeBack(parcels)
 			return err
 		}
 	}

@@ -1,0 +1,112 @@
+package informer
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// An informer can be ended while its sinks are away, and another go on with its state, without anything coming twice: Park puts what waits on
+// disk, each listener's cursor says what of it is still to be acknowledged, and a Leftover tells the next listener to wait for that, rather than
+// to add it to the publisher a second time, behind later changes of the same objects.
+
+// Park writes everything that waits for sinks to the log on disk. The FIFO is closed; what is in it is decided before, for a moment. When it
+// returns nil, all that and where the listeners stand is durable, and Run may be ended by its context without that anything is forgotten.
+func (i *Informer) Park(ctx context.Context) error {
+	const moment = 2 * time.Second // a controller that has no room goes on when a sink does; what it has not decided is read again
+	select {
+	case <-i.decided:
+	case <-time.After(moment):
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if err := i.spool(ctx, time.Now()); err != nil {
+		return fmt.Errorf("informer %s: put what waits on disk: %w", i.cfg.Name, err)
+	}
+	return nil
+}
+
+// Leftover is what a listener that has ended still has with its publisher. That goes on to send it.
+type Leftover struct {
+	listener  *listener
+	positions []uint64 // in order
+}
+
+// Leftovers are, by sink, what the listeners have left. Run has returned, and what it has settled is not committed yet: what is settled between
+// the two must be in one of them.
+func (i *Informer) Leftovers() map[string]*Leftover {
+	left := map[string]*Leftover{}
+	for _, l := range i.listeners {
+		if o := l.leftover(); o != nil {
+			left[l.cfg.Name] = o
+		}
+	}
+	return left
+}
+
+// With says whether the publisher that has it is the given one. Another will never settle it.
+func (o *Leftover) With(p Publisher) bool { return o.listener.cfg.Publisher == p }
+
+// Empty says whether everything of it has been settled meanwhile.
+func (o *Leftover) Empty() bool { return o.listener.inFlight() == 0 }
+
+// leftover is what the listener has with its publisher, nil for nothing. One that has not begun passes on what it was waiting for.
+func (l *listener) leftover() *Leftover {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.cfg.After != nil {
+		return l.cfg.After
+	}
+	var positions []uint64
+	for _, p := range l.parcels {
+		if p.change != nil {
+			positions = append(positions, p.change.position)
+		}
+	}
+	if len(positions) == 0 {
+		return nil
+	}
+	slices.Sort(positions)
+	return &Leftover{listener: l, positions: positions}
+}
+
+// awaitLeftover waits until what the listener before has left is settled, and takes that out of what is to be passed on.
+func (l *listener) awaitLeftover(ctx context.Context) error {
+	after := l.cfg.After
+	if after == nil {
+		return nil
+	}
+	if err := after.listener.waitEmpty(ctx); err != nil {
+		return err
+	}
+	l.left = slices.DeleteFunc(l.left, func(c *change) bool {
+		_, settled := slices.BinarySearch(after.positions, c.position)
+		return settled
+	})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cfg.After = nil
+	l.cursor.pending = slices.DeleteFunc(l.cursor.pending, func(position uint64) bool {
+		_, settled := slices.BinarySearch(after.positions, position)
+		return settled
+	})
+	return nil
+}
+
+// takeBack frees the parcels that a call of the publisher did not take, since it was broken off. Their changes are read and not passed on.
+func (l *listener) takeBack(parcels []*parcel) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var back []*change
+	for _, p := range parcels {
+		if p.change == nil || p.item.Queued() {
+			continue
+		}
+		back = append(back, p.change)
+		p.change = nil
+		l.free = append(l.free, p)
+	}
+	l.read = slices.Concat(back, l.read)
+	l.cond.Broadcast()
+}
