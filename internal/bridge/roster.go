@@ -60,6 +60,13 @@ func (r *roster) remove(u *unit, why leaving) {
 	}
 }
 
+// keepInformers forgets the last words of units whose informer is not there any more.
+func (r *roster) keepInformers(there []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.gone, func(_ string, w lastWords) bool { return !slices.Contains(there, w.status.Informer) })
+}
+
 // sure says whether every unit knows what was sent.
 func (r *roster) sure() bool {
 	r.mu.Lock()
