@@ -235,14 +235,11 @@ func (f *follower) appear(uc UnitConfig) error {
 
 // letGo forgets what units have left with sinks when it is settled, or will never be.
 func (f *follower) letGo() {
-	for name, h := range f.left {
+	for _, h := range f.left {
 		maps.DeleteFunc(h.left, func(sink string, o *informer.Leftover) bool {
 			out := f.outlets.get(sink)
 			return o.Empty() || out == nil || !o.With(out.Publisher)
 		})
-		if len(h.left) == 0 && !h.unclean {
-			delete(f.left, name)
-		}
 	}
 }
 

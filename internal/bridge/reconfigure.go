@@ -211,8 +211,7 @@ func (r *reconfiguration) inVain(u *unit) bool {
 
 // takeOut takes a unit out that has ended, with what it has left with its sinks.
 func (r *reconfiguration) takeOut(ctx context.Context, u *unit) error {
-	h := heritage{left: u.informer.Leftovers()} // before the commit: see there
-	h.unclean = len(h.left) > 0 || !u.informer.Sure()
+	h := u.bequeath()
 	for !r.take(u, leavingChanged) {
 		select {
 		case <-time.After(time.Second): // the disk is full: the unit has ended, and its last state is to be on it
@@ -220,8 +219,9 @@ func (r *reconfiguration) takeOut(ctx context.Context, u *unit) error {
 			return ErrStopping
 		}
 	}
-	if len(h.left) > 0 {
-		r.left[u.name] = h
+	r.left[u.name] = h
+	if h.unclean && r.wanted[u.name] == nil {
+		r.roster.doubt()
 	}
 	return nil
 }

@@ -116,13 +116,14 @@ type unit struct {
 	hard    context.Context         //nolint:containedctx // see reading
 	abort   context.CancelCauseFunc // of everything
 	busy    bool                    // a snapshot is being sent
+	torn    bool                    // it was ended before everything was on disk
 }
 
 // heritage is what a unit takes over from one that had its name before.
 type heritage struct {
 	left map[string]*informer.Leftover // by sink
-	// unclean says that it was ended before everything that it had sent was settled.
-	unclean bool
+	// known says that there was one in this run, and unclean that it may have sent what is not known on disk.
+	known, unclean bool
 }
 
 // newUnit opens the unit's state and connects its stages.
@@ -237,7 +238,7 @@ func (u *unit) addInformer(b *Bridge, reg prometheus.Registerer, from *heritage)
 	u.informer, err = informer.New(informer.Config{
 		Name: u.name, Type: u.cfg.Type, FIFO: u.fifo, Indexer: u.indexer, Tracker: u.tracker, Listeners: listeners,
 		Selector: u.selector(u.cfg.Filter), Owners: owners,
-		LogBytes: u.cfg.Memory, SpoolBytes: u.spool(b), DropOldest: u.cfg.DropOldest, Resnapshot: u.cfg.Snapshot == SnapshotAlways, Unclean: from.unclean || !b.cfg.DB.WasClean(), Succeeds: u.succeeds(b),
+		LogBytes: u.cfg.Memory, SpoolBytes: u.spool(b), DropOldest: u.cfg.DropOldest, Resnapshot: u.cfg.Snapshot == SnapshotAlways, Unclean: from.isUnclean(b), Succeeds: u.succeeds(b),
 		Log: u.log.With("resource", u.cfg.Type.String()), Registerer: reg,
 	})
 	return err

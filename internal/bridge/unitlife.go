@@ -16,6 +16,14 @@ func (h *heritage) with(sink string, p *publisher.Publisher) *informer.Leftover 
 	return nil
 }
 
+// isUnclean says whether something was sent that is not known on disk.
+func (h *heritage) isUnclean(b *Bridge) bool {
+	if h.known {
+		return h.unclean
+	}
+	return !b.cfg.DB.WasClean()
+}
+
 // begin gives the context for reading; leave ends it. part ends everything, as the end of hard does.
 func (u *unit) begin(read, hard context.Context) context.Context {
 	u.mu.Lock()
@@ -47,13 +55,23 @@ var errParted = errors.New("ended before everything was sent")
 // part ends a unit that is leaving before everything is settled. What its sinks have not acknowledged lies on disk, unless that fails: then it is
 // read again, and may be sent twice.
 func (u *unit) part(ctx context.Context) {
-	if err := u.informer.Park(ctx); err != nil {
-		u.log.Warn("what waits for sinks can't be put on disk; some of it may be sent twice", "err", err)
+	err := u.informer.Park(ctx)
+	if err != nil {
+		u.log.Warn("not all that waits for sinks could be put on disk; some of it may be sent twice", "err", err)
 	}
 	u.mu.Lock()
 	abort := u.abort
+	u.torn = err != nil
 	u.mu.Unlock()
 	abort(errParted)
+}
+
+// bequeath is what the unit, which has ended, leaves to one that takes its name, before its last state is committed.
+func (u *unit) bequeath() heritage {
+	u.mu.Lock()
+	torn := u.torn
+	u.mu.Unlock()
+	return heritage{left: u.informer.Leftovers(), known: true, unclean: torn || !u.informer.Sure()}
 }
 
 // run reads until read ends, and then until everything read is settled, or until hard ends.

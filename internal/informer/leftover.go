@@ -2,6 +2,7 @@ package informer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -11,20 +12,35 @@ import (
 // disk, each listener's cursor says what of it is still to be acknowledged, and a Leftover tells the next listener to wait for that, rather than
 // to add it to the publisher a second time, behind later changes of the same objects.
 
-// Park writes everything that waits for sinks to the log on disk. The FIFO is closed; what is in it is decided before, for a moment. When it
-// returns nil, all that and where the listeners stand is durable, and Run may be ended by its context without that anything is forgotten.
+// Park writes everything that waits for sinks to the log on disk. The FIFO is closed; what is in it is decided before as far as there is room, and
+// else is read again. When it returns nil, all that and where the listeners stand is durable, so that Run may be ended by its context without
+// that anything is forgotten. It is called once.
 func (i *Informer) Park(ctx context.Context) error {
-	const moment = 2 * time.Second // a controller that has no room goes on when a sink does; what it has not decided is read again
-	select {
-	case <-i.decided:
-	case <-time.After(moment):
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	const moment = time.Second
+	if !i.awaitDecided(ctx, moment) {
+		close(i.park)
+		if !i.awaitDecided(ctx, moment) {
+			return fmt.Errorf("informer %s: %w", i.cfg.Name, errUndecided)
+		}
 	}
 	if err := i.spool(ctx, time.Now()); err != nil {
 		return fmt.Errorf("informer %s: put what waits on disk: %w", i.cfg.Name, err)
 	}
 	return nil
+}
+
+// errUndecided ends a controller that waits for room, and is returned by Park for one that waits for the disk.
+var errUndecided = errors.New("the disk takes nothing")
+
+// awaitDecided says whether the controller has ended, or does within a moment.
+func (i *Informer) awaitDecided(ctx context.Context, moment time.Duration) bool {
+	select {
+	case <-i.decided:
+		return true
+	case <-time.After(moment):
+	case <-ctx.Done():
+	}
+	return false
 }
 
 // Leftover is what a listener that has ended still has with its publisher. That goes on to send it.
@@ -51,24 +67,41 @@ func (o *Leftover) With(p Publisher) bool { return o.listener.cfg.Publisher == p
 // Empty says whether everything of it has been settled meanwhile.
 func (o *Leftover) Empty() bool { return o.listener.inFlight() == 0 }
 
-// leftover is what the listener has with its publisher, nil for nothing. One that has not begun passes on what it was waiting for.
-func (l *listener) leftover() *Leftover {
+// without takes out of positions what has been settled meanwhile. A nil Leftover takes nothing.
+func (o *Leftover) without(positions []uint64) []uint64 {
+	if o == nil {
+		return positions
+	}
+	left := o.listener.passed()
+	return slices.DeleteFunc(positions, func(p uint64) bool {
+		_, was := slices.BinarySearch(o.positions, p)
+		_, is := slices.BinarySearch(left, p)
+		return was && !is
+	})
+}
+
+// passed are the positions of what is with the publisher, in order.
+func (l *listener) passed() (positions []uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.cfg.After != nil {
-		return l.cfg.After
-	}
-	var positions []uint64
 	for _, p := range l.parcels {
 		if p.change != nil {
 			positions = append(positions, p.change.position)
 		}
 	}
-	if len(positions) == 0 {
-		return nil
-	}
 	slices.Sort(positions)
-	return &Leftover{listener: l, positions: positions}
+	return positions
+}
+
+// leftover is what the listener has with its publisher, nil for nothing. One that has not begun passes on what it was waiting for.
+func (l *listener) leftover() *Leftover {
+	if l.cfg.After != nil { // nobody else changes it any more
+		return l.cfg.After
+	}
+	if positions := l.passed(); len(positions) > 0 {
+		return &Leftover{listener: l, positions: positions}
+	}
+	return nil
 }
 
 // awaitLeftover waits until what the listener before has left is settled, and takes that out of what is to be passed on.
@@ -86,11 +119,8 @@ func (l *listener) awaitLeftover(ctx context.Context) error {
 	})
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.cursor.pending = after.without(l.cursor.pending)
 	l.cfg.After = nil
-	l.cursor.pending = slices.DeleteFunc(l.cursor.pending, func(position uint64) bool {
-		_, settled := slices.BinarySearch(after.positions, position)
-		return settled
-	})
 	return nil
 }
 

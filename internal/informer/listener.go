@@ -149,7 +149,7 @@ func (l *listener) moved(changes []*change, next uint64) {
 func (l *listener) stand() cursor {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c := cursor{next: l.cursor.next, pending: slices.Clone(l.cursor.pending)}
+	c := cursor{next: l.cursor.next, pending: l.cfg.After.without(slices.Clone(l.cursor.pending))}
 	for _, p := range l.parcels {
 		if p.change != nil {
 			c.pending = append(c.pending, p.change.position)
