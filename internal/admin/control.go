@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"time"
 	"unicode"
 )
 
@@ -62,6 +63,9 @@ type Controller interface {
 // UserHeader is where a client says who sits before it.
 const UserHeader = "X-Bridge-User"
 
+// patience is how long a command may take: a reload waits for what its units have read to be sent.
+const patience = 2 * time.Minute
+
 // maxCommand bounds the body of a command.
 const maxCommand = 64 << 10
 
@@ -103,6 +107,7 @@ func (s *Server) controlRoutes(mux *http.ServeMux) {
 func (s *Server) command(mux *http.ServeMux, path, action string, do func(*http.Request, Caller) (string, error)) {
 	mux.Handle("POST "+path, s.guarded(func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, maxCommand)
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(patience)) // fails for writers of tests only
 		by := callerOf(r)
 		log := s.log.With("command", action, "target", r.PathValue("name"), "remote", by.Remote, "user", by.User)
 		done, err := do(r, by)
