@@ -127,6 +127,7 @@ func runBridge(cmd *cobra.Command, c *config.Config, from source) (err error) {
 		if err != nil {
 			return startError(ctx, err)
 		}
+		provideToken(c, log)
 		start.runs(p)
 		if r := commands.reloader; r != nil {
 			r.begin(a, p, from.began)
@@ -166,7 +167,7 @@ func listen(ctx context.Context, c *config.Config, registry prometheus.Gatherer,
 		Ready:   start.reasons,
 		Status:  start.status,
 		Control: commands,
-		Access:  admin.Access{Token: token(c, log), Remote: c.Admin.Remote},
+		Access:  admin.Access{Token: token(c), Remote: c.Admin.Remote},
 	})
 	if err != nil {
 		return nil, err

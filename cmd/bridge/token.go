@@ -56,24 +56,27 @@ func makeToken(file string) error {
 	return os.Rename(temp.Name(), file)
 }
 
-// token gives the token for commands, which it makes where the bridge has to; nil where there is none, which the log tells.
-func token(c *config.Config, log *slog.Logger) func() (string, error) {
-	file, own, err := tokenFile(c)
-	if err == nil && own {
-		err = makeToken(file)
-	}
-	if errors.Is(err, errNoToken) {
+// token gives the token for commands, nil where there is none. It is there when provideToken has seen to it.
+func token(c *config.Config) func() (string, error) {
+	file, _, err := tokenFile(c)
+	if err != nil {
 		return nil
+	}
+	return func() (string, error) { return readToken(file) }
+}
+
+// provideToken makes the token, where the bridge has to.
+func provideToken(c *config.Config, log *slog.Logger) {
+	file, own, err := tokenFile(c)
+	switch {
+	case c.Admin.Address == "" || err != nil:
+		return
+	case own:
+		err = makeToken(file)
+	default:
+		_, err = readToken(file)
 	}
 	if err != nil {
-		log.Warn("the bridge can't make a token, so it takes no commands (bridge pause, reload and so on)", "file", file, "err", err)
-		return nil
-	}
-	return func() (string, error) {
-		text, err := readToken(file)
-		if err != nil {
-			log.Warn("the token for commands can't be read", "err", err)
-		}
-		return text, err
+		log.Warn("there is no token, so the bridge takes no commands (bridge pause, reload and so on)", "file", file, "err", err)
 	}
 }
