@@ -209,8 +209,9 @@ func (e *entry) append(d Delta, size int) int {
 	return size
 }
 
-// syncSize is what a Sync counts against the bound, though it carries nothing: a queue of millions of them is not free.
-const syncSize = 256
+// syncSize is what a Sync counts against the bound, though it carries nothing: the controller looks its object up, and that is in memory then.
+// Few objects are larger.
+const syncSize = 16 << 10
 
 // size of what a delta carries, in bytes.
 func (d *Delta) size() int {

@@ -48,7 +48,7 @@ func TestASnapshotComesBehindWhatWaits(t *testing.T) {
 
 func TestSnapshotsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFIFO(t, deltafifo.Config{MaxBytes: 1 << 10})
+		f := newFIFO(t, deltafifo.Config{MaxBytes: 64 << 10})
 		queued := 0
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
