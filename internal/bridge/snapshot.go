@@ -104,8 +104,11 @@ func (u *unit) startSnapshot(req *SnapshotRequest, round int64) bool {
 	started := u.startJob(func(ctx context.Context) {
 		defer u.setBusy(false)
 		log.Info("sending a snapshot that was asked for")
-		n, err := u.informer.Snapshot(ctx, informer.Snapshot{Round: round, Sink: req.Sink, Wants: req.wants()})
+		n, stale, err := u.informer.Snapshot(ctx, informer.Snapshot{Round: round, Sink: req.Sink, Wants: req.wants()})
 		switch {
+		case err == nil && stale > 0:
+			log.Warn("the snapshot that was asked for is on its way, without objects of which a flood of updates left an earlier state on disk (state.bodiesPerSecond): they come with their next change",
+				"objects", n, "left_out", stale)
 		case err == nil:
 			log.Info("the snapshot that was asked for is on its way", "objects", n)
 		case ctx.Err() != nil, errors.Is(err, deltafifo.ErrClosed):

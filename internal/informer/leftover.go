@@ -54,7 +54,7 @@ type Leftover struct {
 func (i *Informer) Leftovers() map[string]*Leftover {
 	left := map[string]*Leftover{}
 	for _, l := range i.listeners {
-		if o := l.leftover(); o != nil {
+		if o := l.remains(); o != nil {
 			left[l.cfg.Name] = o
 		}
 	}
@@ -85,16 +85,18 @@ func (l *listener) passed() (positions []uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, p := range l.parcels {
-		if p.change != nil {
-			positions = append(positions, p.change.position)
+		for _, c := range []*change{p.first, p.change} {
+			if c != nil {
+				positions = append(positions, c.position)
+			}
 		}
 	}
 	slices.Sort(positions)
 	return positions
 }
 
-// leftover is what the listener has with its publisher, nil for nothing. One that has not begun passes on what it was waiting for.
-func (l *listener) leftover() *Leftover {
+// remains are what the listener has with its publisher, nil for nothing. One that has not begun passes on what it was waiting for.
+func (l *listener) remains() *Leftover {
 	if l.cfg.After != nil { // nobody else changes it any more
 		return l.cfg.After
 	}
@@ -113,10 +115,12 @@ func (l *listener) awaitLeftover(ctx context.Context) error {
 	if err := after.listener.waitEmpty(ctx); err != nil {
 		return err
 	}
-	l.left = slices.DeleteFunc(l.left, func(c *change) bool {
-		_, settled := slices.BinarySearch(after.positions, c.position)
-		return settled
-	})
+	settled := func(position uint64) bool {
+		_, was := slices.BinarySearch(after.positions, position)
+		return was
+	}
+	l.left = slices.DeleteFunc(l.left, func(c *change) bool { return settled(c.position) })
+	l.leftover = slices.DeleteFunc(l.leftover, func(s sighting) bool { return settled(s.position) })
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.cursor.pending = after.without(l.cursor.pending)
@@ -124,8 +128,8 @@ func (l *listener) awaitLeftover(ctx context.Context) error {
 	return nil
 }
 
-// takeBack frees the parcels that a call of the publisher did not take, since it was broken off. Their changes are read and not passed on.
-func (l *listener) takeBack(parcels []*parcel) {
+// untaken frees the parcels that a call of the publisher did not take, since it was broken off. Their changes are read and not passed on.
+func (l *listener) untaken(parcels []*parcel) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var back []*change
@@ -133,8 +137,11 @@ func (l *listener) takeBack(parcels []*parcel) {
 		if p.change == nil || p.item.Queued() {
 			continue
 		}
+		if p.first != nil {
+			back = append(back, p.first)
+		}
 		back = append(back, p.change)
-		p.change = nil
+		p.first, p.change, p.level = nil, nil, nil
 		l.free = append(l.free, p)
 	}
 	l.read = slices.Concat(back, l.read)

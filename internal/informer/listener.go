@@ -216,7 +216,7 @@ func (l *listener) pass(ctx context.Context, changes []*change, items []*publish
 		}
 		changes = changes[len(parcels):]
 		if err := l.cfg.Publisher.Add(ctx, items); err != nil {
-			l.takeBack(parcels)
+			l.untaken(parcels)
 			return err
 		}
 	}

@@ -21,11 +21,11 @@ type Snapshot struct {
 	Wants func(key resource.Key, object func() (*resource.Object, error)) (bool, error)
 }
 
-// Snapshot queues a Synced of every object that is meant, as it is known when its turn comes, in order with its changes; and gives their number.
-// It reads no list, and waits while the FIFO is full. When the FIFO is closed, or ctx ends, it returns why.
-func (i *Informer) Snapshot(ctx context.Context, s Snapshot) (queued int, err error) {
+// Snapshot queues a Synced of every object that is meant, as it is known when its turn comes, in order with its changes; and gives their number, and
+// that of those which are known in an earlier state only (store.IndexerConfig.ExactBodies): an earlier state must not come behind a later one. It reads no list, and waits while the FIFO is full. When the FIFO is closed, or ctx ends, it returns why.
+func (i *Informer) Snapshot(ctx context.Context, s Snapshot) (queued, stale int, err error) {
 	if !i.HasSynced() {
-		return 0, ErrNotSynced
+		return 0, 0, ErrNotSynced
 	}
 	audience := i.everyone
 	if s.Sink != "" {
@@ -33,21 +33,27 @@ func (i *Informer) Snapshot(ctx context.Context, s Snapshot) (queued int, err er
 	}
 	for item, err := range i.cfg.Indexer.All() {
 		if err != nil {
-			return queued, fmt.Errorf("snapshot of %s: %w", i.cfg.Name, err)
+			return queued, stale, fmt.Errorf("snapshot of %s: %w", i.cfg.Name, err)
 		}
 		if s.Wants != nil {
 			wanted, err := s.Wants(item.Key, item.Object)
 			if err != nil {
-				return queued, fmt.Errorf("snapshot of %s: %s: %w", i.cfg.Name, item.Key, err)
+				return queued, stale, fmt.Errorf("snapshot of %s: %s: %w", i.cfg.Name, item.Key, err)
 			}
 			if !wanted {
 				continue
 			}
 		}
+		if obj, err := item.Object(); err != nil {
+			return queued, stale, fmt.Errorf("snapshot of %s: %s: %w", i.cfg.Name, item.Key, err)
+		} else if obj != nil && obj.Version != item.Version {
+			stale++
+			continue
+		}
 		if err := i.cfg.FIFO.Snapshot(ctx, item.Key, audience, s.Round); err != nil {
-			return queued, err
+			return queued, stale, err
 		}
 		queued++
 	}
-	return queued, nil
+	return queued, stale, nil
 }
