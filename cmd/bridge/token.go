@@ -48,7 +48,7 @@ func makeToken(file string) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(temp.Name()) //nolint:errcheck // it was renamed, or can't be helped
+	defer os.Remove(temp.Name()) // for when it could not be renamed
 	_, err = fmt.Fprintln(temp, rand.Text()+rand.Text())
 	if err = errors.Join(err, temp.Close()); err != nil {
 		return err

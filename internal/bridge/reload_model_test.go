@@ -42,7 +42,9 @@ func (m *model) reload() {
 	}
 	for i, b := range m.brokers {
 		sc := bridge.SinkConfig{Name: b.name}
-		if m.one(4) {
+		// With latest, what had no answer from a sink that is replaced collapses with what came since, as after a crash: a reader that knows of
+		// no crash would take the Added that comes of it for a second one.
+		if m.one(4) && !m.unit.Sinks[i].Latest {
 			var sink sinks.Sink = m.life.sessions[i]
 			if m.recall {
 				sink = recaller{m.life.sessions[i]}
