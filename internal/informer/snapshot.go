@@ -46,7 +46,7 @@ func (i *Informer) Snapshot(ctx context.Context, s Snapshot) (queued, stale int,
 		}
 		if obj, err := item.Object(); err != nil {
 			return queued, stale, fmt.Errorf("snapshot of %s: %s: %w", i.cfg.Name, item.Key, err)
-		} else if obj != nil && obj.Version != item.Version {
+		} else if obj != nil && item.Version.Newer(obj.Version) {
 			stale++
 			continue
 		}
