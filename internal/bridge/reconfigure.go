@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -88,8 +89,14 @@ func (r *reconfiguration) run(ctx context.Context) error {
 	return nil
 }
 
+// errReplicas is told where other replicas stand by: they must agree on what is delivered, and by which informers.
+var errReplicas = errors.New("with standby the configuration is not changed while running: restart the replicas, one after the other")
+
 // check finds what can't be done before anything is touched.
 func (r *reconfiguration) check() error {
+	if r.replica != nil {
+		return errReplicas
+	}
 	names := map[string]bool{}
 	for _, sc := range r.change.Sinks {
 		if names[sc.Name] {
