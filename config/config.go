@@ -22,6 +22,10 @@ type Config struct {
 	// Drain is how long a stopping bridge goes on sending what it has read. What it could not send by then is
 	// not lost: it is sent after the next start. Keep it below the pod's terminationGracePeriodSeconds.
 	Drain time.Duration `yaml:"drain" default:"15s"`
+	// Reload is how often the configuration file, and the files with passwords that it names, are looked at: when they have changed, the running
+	// bridge becomes what they say, and what has not changed in them runs on. So do SIGHUP and `bridge reload` at once. A file with a mistake,
+	// or with a change that needs a restart, is refused as a whole. 0: only SIGHUP and `bridge reload`.
+	Reload time.Duration `yaml:"reload" default:"5s"`
 	// Informers say what is watched. Left out: one informer `all` of every resource but Leases and Events.
 	Informers []Informer `yaml:"informers"`
 	// Sinks say where events go. Left out: one sink `nats`, an embedded NATS JetStream server on 127.0.0.1:4222.
@@ -73,10 +77,16 @@ type State struct {
 	Mode string `yaml:"mode" default:"disk" oneof:"disk memory"`
 }
 
-// Admin is the HTTP server for health, readiness, metrics and status. It has neither authentication nor TLS.
+// Admin is the HTTP server for health, readiness, metrics and status, and for commands (`bridge pause`, `resume`, `snapshot`, `log-level`,
+// `reload`). For reading it has no authentication; commands need a token, and come from this machine. It has no TLS.
 type Admin struct {
 	// Address is where it listens, as host:port. In a pod, probes and Prometheus need `:8080`. Empty: no server.
 	Address string `yaml:"address" default:"127.0.0.1:8080"`
+	// TokenFile is the path of a file with the token that commands have to bear; it is read for each, so that it may be renewed. Left out: the
+	// bridge makes a token, in the file `admin-token` of the state directory, which only its own user can read. Without either it takes no commands.
+	TokenFile string `yaml:"tokenFile"`
+	// Remote takes commands from other hosts too, from whoever has the token. There is no TLS: let the network keep the token secret.
+	Remote bool `yaml:"remote"`
 	// Pprof serves Go's profiles under /debug/pprof/. A profile shows memory, so it can show parts of objects.
 	Pprof bool `yaml:"pprof"`
 }

@@ -31,8 +31,8 @@ type assembler struct {
 	config   *config.Config
 	log      *slog.Logger
 	registry prometheus.Registerer // nil for none
-	// sink makes the sinks for a cluster.
-	sink func(cluster string, c *config.Sink) (sinks.Sink, service, error)
+	// sink makes the sinks for a cluster. What they register goes to metrics, nil for none.
+	sink func(cluster string, c *config.Sink, metrics prometheus.Registerer) (sinks.Sink, service, error)
 	// replicas are the others that stand by; nil for none.
 	replicas *replicas
 	// waiting gets the reason each time that the API server can't be asked yet; nil does not wait for it.
@@ -44,6 +44,10 @@ type pipeline struct {
 	*bridge.Bridge
 	db     *store.DB
 	rights *listCheck
+	// What a change of the configuration goes on from.
+	cluster  string
+	planner  *planner
+	redactor *resource.Redactor
 }
 
 // Close closes the state, after Run has returned.
@@ -97,7 +101,7 @@ func (a *assembler) assemble(ctx context.Context) (*pipeline, error) {
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	b, err := a.bridge(bridge.Config{
+	p, err := a.bridge(bridge.Config{
 		Cluster: cluster, Client: client, Identify: found.identify, DB: db, Sinks: parts.sinks, Services: append(parts.services, rights),
 		Watchdog: k.Watchdog, CommitInterval: a.config.State.Sync, Drain: a.config.Drain, Log: a.log, Registerer: a.registry,
 		Standby: a.replicas.bridge(),
@@ -105,7 +109,7 @@ func (a *assembler) assemble(ctx context.Context) (*pipeline, error) {
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	return &pipeline{b, db, rights}, nil
+	return p, nil
 }
 
 // listCheck asks for the bridge's rights, with a rate of its own: what is watched does not wait for it.
@@ -117,7 +121,7 @@ func (a *assembler) listCheck() (*listCheck, error) {
 		return nil, err
 	}
 	resolver, err := kube.NewResolver(rc)
-	return &listCheck{resolver: resolver, log: a.log, pause: 10 * time.Second}, err
+	return &listCheck{resolver: resolver, log: a.log, pause: 10 * time.Second, changes: make(chan []bridge.UnitConfig, 1)}, err
 }
 
 // openState opens the database, in a directory of its own inside state.dir: other things may lie beside it, such as an embedded
@@ -157,8 +161,7 @@ type sinkParts struct {
 func (a *assembler) sinks(cluster string) (parts sinkParts, err error) {
 	var errs []error
 	for i := range a.config.Sinks {
-		c := &a.config.Sinks[i]
-		sink, broker, err := a.sink(cluster, c)
+		sink, broker, err := a.makeSink(cluster, &a.config.Sinks[i])
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -166,18 +169,32 @@ func (a *assembler) sinks(cluster string) (parts sinkParts, err error) {
 		if broker != nil {
 			parts.services = append(parts.services, broker)
 		}
-		parts.sinks = append(parts.sinks, bridge.SinkConfig{Name: c.Name, Sink: sink, Publisher: publisher.Config{
-			MaxBytes: int(c.Queue.Memory),
-			Retry:    publisher.Retry{Initial: c.Retry.Initial, Max: c.Retry.Max},
-			RateLimit: ratelimit.BucketConfig{
-				PerSecond: c.RateLimit.PerSecond, Burst: c.RateLimit.Burst,
-				BytesPerSecond: float64(c.RateLimit.BytesPerSecond), BurstBytes: int(c.RateLimit.BurstBytes),
-			},
-			Oversize: oversize(c.Oversize),
-			Forget:   !c.Recall,
-		}})
+		parts.sinks = append(parts.sinks, sink)
 	}
 	return parts, errors.Join(errs...)
+}
+
+// makeSink makes one sink, and the broker that has to run for it, nil for none. Its metrics are registered when it is used.
+func (a *assembler) makeSink(cluster string, c *config.Sink) (sc bridge.SinkConfig, broker service, err error) {
+	scope := bridge.NewScope(a.registry)
+	var metrics prometheus.Registerer
+	if scope != nil {
+		metrics = scope
+	}
+	sink, broker, err := a.sink(cluster, c, metrics)
+	if err != nil {
+		return sc, nil, err
+	}
+	return bridge.SinkConfig{Name: c.Name, Sink: sink, Scope: scope, Publisher: publisher.Config{
+		MaxBytes: int(c.Queue.Memory),
+		Retry:    publisher.Retry{Initial: c.Retry.Initial, Max: c.Retry.Max},
+		RateLimit: ratelimit.BucketConfig{
+			PerSecond: c.RateLimit.PerSecond, Burst: c.RateLimit.Burst,
+			BytesPerSecond: float64(c.RateLimit.BytesPerSecond), BurstBytes: int(c.RateLimit.BurstBytes),
+		},
+		Oversize: oversize(c.Oversize),
+		Forget:   !c.Recall,
+	}}, broker, nil
 }
 
 // oversize is never nil, which would be the default and not "none".
@@ -190,7 +207,7 @@ func oversize(ways []string) []publisher.Oversize {
 }
 
 // bridge adds the units, one for each resource of an informer in each of its namespaces.
-func (a *assembler) bridge(c bridge.Config, d discovered, rights *listCheck) (*bridge.Bridge, error) {
+func (a *assembler) bridge(c bridge.Config, d discovered, rights *listCheck) (*pipeline, error) {
 	key, err := c.DB.Secret()
 	if err != nil {
 		return nil, err
@@ -199,7 +216,7 @@ func (a *assembler) bridge(c bridge.Config, d discovered, rights *listCheck) (*b
 	if err != nil {
 		return nil, err
 	}
-	p, err := newPlanner(a.config, d, redactor)
+	p, err := newPlanner(a.config, d, redactor, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -208,7 +225,8 @@ func (a *assembler) bridge(c bridge.Config, d discovered, rights *listCheck) (*b
 	if interval := a.config.Kubernetes.Discovery; interval > 0 {
 		c.Planner, c.PlanInterval = p.ask, interval
 	}
-	return bridge.New(c)
+	b, err := bridge.New(c)
+	return &pipeline{Bridge: b, db: c.DB, rights: rights, cluster: c.Cluster, planner: p, redactor: redactor}, err
 }
 
 // orAll is the given namespaces, or the one "" that means all.

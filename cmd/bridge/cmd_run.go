@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 
@@ -54,14 +55,19 @@ Exit codes: 0 after a clean stop, 1 when something failed while it ran, 2 when i
 	s := newSettings(cmd, "kubernetes.kubeconfig", "kubernetes.context", "cluster", "state.dir", "admin.address", "log.level", "log.format", "drain")
 	cmd.Flags().BoolVar(&toStdout, "stdout", false, "a quick look: print events instead of sending them, keep state in memory, no admin server unless --admin-address is given")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, err := s.load()
+		load := func() (*config.Config, error) {
+			c, err := s.load()
+			if err == nil && toStdout {
+				quickLook(c, cmd.Flags().Changed("admin-address"))
+			}
+			return c, err
+		}
+		began := contentOf(s.file)
+		c, err := load()
 		if err != nil {
 			return err
 		}
-		if toStdout {
-			quickLook(c, cmd.Flags().Changed("admin-address"))
-		}
-		return runBridge(cmd, c)
+		return runBridge(cmd, c, source{load: load, file: s.file, began: began})
 	}
 	return cmd
 }
@@ -81,8 +87,14 @@ func quickLook(c *config.Config, keepAdmin bool) {
 	}
 }
 
-func runBridge(cmd *cobra.Command, c *config.Config) (err error) {
-	log := newLogger(c.Log, cmd.ErrOrStderr())
+// source is where a configuration comes from, to read it again. began is what its file held before it was read; file is "" for none.
+type source struct {
+	load        func() (*config.Config, error)
+	file, began string
+}
+
+func runBridge(cmd *cobra.Command, c *config.Config, from source) (err error) {
+	log, level := newLeveledLogger(c.Log, cmd.ErrOrStderr())
 	boundMemory(log, memlimit.FromCgroup)
 	ctx, stop := untilSignal(cmd.Context(), log, os.Exit)
 	defer stop()
@@ -93,13 +105,19 @@ func runBridge(cmd *cobra.Command, c *config.Config) (err error) {
 	if a.replicas, err = a.newReplicas(); err != nil {
 		return refused(err)
 	}
-	a.sink = func(cluster string, s *config.Sink) (sinks.Sink, service, error) {
-		m := &sinkMaker{cluster: cluster, stateDir: c.State.Dir, out: cmd.OutOrStdout(), log: log, registry: registry, replicas: a.replicas}
+	a.sink = func(cluster string, s *config.Sink, metrics prometheus.Registerer) (sinks.Sink, service, error) {
+		m := &sinkMaker{cluster: cluster, stateDir: c.State.Dir, out: cmd.OutOrStdout(), log: log, registry: metrics, replicas: a.replicas}
 		return m.make(s)
 	}
-	start := newStarting()
+	results := newOutcome(registry)
+	start := newStarting(results)
 	a.waiting = start.waits
-	server, err := listen(ctx, c.Admin, registry, start, log)
+	commands := &control{start: start, level: level}
+	if from.file != "" {
+		commands.reloader = &reloader{load: from.load, file: from.file, log: log, level: level, outcome: results, turn: make(chan struct{}, 1)}
+	}
+	hangups := onHangup(ctx, commands.reloader)
+	server, err := listen(ctx, c, registry, start, commands, log)
 	if err != nil {
 		return refused(err)
 	}
@@ -109,7 +127,16 @@ func runBridge(cmd *cobra.Command, c *config.Config) (err error) {
 		if err != nil {
 			return startError(ctx, err)
 		}
+		provideToken(c, log)
 		start.runs(p)
+		if r := commands.reloader; r != nil {
+			r.begin(a, p, from.began)
+			following, end := context.WithCancel(ctx)
+			var reloading sync.WaitGroup
+			defer reloading.Wait()
+			defer end()
+			reloading.Go(func() { r.follow(following, hangups, c.Reload) })
+		}
 		return p.Run(ctx)
 	})
 }
@@ -131,14 +158,16 @@ func newRegistry() *prometheus.Registry {
 }
 
 // listen takes the admin address, so that a port in use is found before anything runs; nil for no address.
-func listen(ctx context.Context, c config.Admin, registry prometheus.Gatherer, start *starting, log *slog.Logger) (*admin.Server, error) {
-	if c.Address == "" {
+func listen(ctx context.Context, c *config.Config, registry prometheus.Gatherer, start *starting, commands *control, log *slog.Logger) (*admin.Server, error) {
+	if c.Admin.Address == "" {
 		return nil, nil
 	}
 	server, err := admin.New(admin.Config{
-		Address: c.Address, Pprof: c.Pprof, Registry: registry, Log: log,
-		Ready:  start.reasons,
-		Status: start.status,
+		Address: c.Admin.Address, Pprof: c.Admin.Pprof, Registry: registry, Log: log,
+		Ready:   start.reasons,
+		Status:  start.status,
+		Control: commands,
+		Access:  admin.Access{Token: token(c), Remote: c.Admin.Remote},
 	})
 	if err != nil {
 		return nil, err

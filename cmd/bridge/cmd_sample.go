@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
 	"github.com/kubebridge/bridge/config"
@@ -74,7 +75,7 @@ func sample(cmd *cobra.Command, c *config.Config, o sampleOptions) (err error) {
 	c.Drain = time.Second
 
 	stream := newSampleStream(o)
-	a := &assembler{config: c, log: log, sink: func(_ string, s *config.Sink) (sinks.Sink, service, error) {
+	a := &assembler{config: c, log: log, sink: func(_ string, s *config.Sink, _ prometheus.Registerer) (sinks.Sink, service, error) {
 		sink, err := newSampleSink(stream, s)
 		return sink, nil, err
 	}}

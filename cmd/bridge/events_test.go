@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rogpeppe/go-internal/txtar"
 	"go.yaml.in/yaml/v3"
 
@@ -263,7 +264,7 @@ func (p *play) start(file string) error {
 }
 
 // sink prints on a buffer of its own.
-func (p *play) sink(_ string, c *config.Sink) (sinks.Sink, service, error) {
+func (p *play) sink(_ string, c *config.Sink, _ prometheus.Registerer) (sinks.Sink, service, error) {
 	if p.output[c.Name] == nil {
 		p.output[c.Name] = &lockedBuffer{}
 	}

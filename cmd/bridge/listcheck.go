@@ -13,15 +13,26 @@ import (
 )
 
 // listCheck asks once whether the bridge may list what it watches. A missing watch shows at once; a missing list would show at the first
-// restart or gap only, since a first snapshot comes by a watch too. It is a service of the bridge, ends when nothing is missing, and never fails it.
+// restart or gap only, since a first snapshot comes by a watch too. It is a service of the bridge, has nothing to do when nothing is missing, and
+// never fails it.
 type listCheck struct {
 	resolver *kube.Resolver
-	units    []bridge.UnitConfig
+	units    []bridge.UnitConfig // at the start
 	log      *slog.Logger
-	pause    time.Duration // between two looks at what is missing
+	pause    time.Duration            // between two looks at what is missing
+	changes  chan []bridge.UnitConfig // holds one: the units of a configuration that has changed
 
 	mu      sync.Mutex
 	missing []listRight // guarded by mu
+}
+
+// change begins anew with other units.
+func (c *listCheck) change(units []bridge.UnitConfig) {
+	select {
+	case <-c.changes: // nobody has looked at it
+	default:
+	}
+	c.changes <- units
 }
 
 // listRight is the right that a unit needs.
@@ -33,29 +44,34 @@ type listRight struct {
 // WaitReady has nothing to wait for.
 func (c *listCheck) WaitReady(context.Context) error { return nil }
 
-// Run asks until nothing is missing, or ctx ends.
+// Run asks until ctx ends.
 func (c *listCheck) Run(ctx context.Context) error {
-	var open []listRight
-	for i := range c.units {
-		u := &c.units[i]
-		right := kube.Right{Verb: "list", Group: u.Type.Group, Resource: u.Type.Resource, Namespace: u.Namespace, Name: onlyName(u.FieldSelector)}
-		open = append(open, listRight{right, u.Name()})
-	}
+	open := rightsToList(c.units)
 	told := map[string]bool{} // by unit
 	for {
+		var again <-chan time.Time
 		var err error
-		if open, err = c.look(ctx, open, told); err != nil {
-			return nil // told, and no reason to stop
-		}
-		if len(open) == 0 {
-			return nil
+		if open, err = c.look(ctx, open, told); err == nil && len(open) > 0 { // an error is told, and no reason to ask again
+			again = time.After(c.pause)
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(c.pause):
+		case units := <-c.changes:
+			open = rightsToList(units)
+		case <-again:
 		}
 	}
+}
+
+// rightsToList are the rights to list that units need.
+func rightsToList(units []bridge.UnitConfig) (list []listRight) {
+	for i := range units {
+		u := &units[i]
+		right := kube.Right{Verb: "list", Group: u.Type.Group, Resource: u.Type.Resource, Namespace: u.Namespace, Name: onlyName(u.FieldSelector)}
+		list = append(list, listRight{right, u.Name()})
+	}
+	return list
 }
 
 // look asks for the rights, and gives those that are missing.

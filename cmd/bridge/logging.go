@@ -13,7 +13,13 @@ import (
 
 // newLogger makes the logger that is handed to everything, and lets client-go's klog, which knows only a global one, write to it.
 func newLogger(c config.Log, w io.Writer) *slog.Logger {
-	var level slog.Level
+	log, _ := newLeveledLogger(c, w)
+	return log
+}
+
+// newLeveledLogger is newLogger, with the level, which may be changed at any time.
+func newLeveledLogger(c config.Log, w io.Writer) (*slog.Logger, *slog.LevelVar) {
+	level := new(slog.LevelVar)
 	_ = level.UnmarshalText([]byte(c.Level)) // the configuration has checked it
 	options := &slog.HandlerOptions{Level: level}
 	var handler slog.Handler
@@ -24,7 +30,7 @@ func newLogger(c config.Log, w io.Writer) *slog.Logger {
 	}
 	log := slog.New(handler)
 	klog.SetSlogLogger(log.With("component", "client-go"))
-	return log
+	return log, level
 }
 
 func isTerminal(w io.Writer) bool {

@@ -59,6 +59,7 @@ func everyMetric(t *testing.T) map[string]bool {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
+	newOutcome(n)
 	maker := newMaker(t)
 	maker.registry = n
 	c := bridge.Config{

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"reflect"
+	"slices"
 
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/bridge"
@@ -19,10 +21,18 @@ type planner struct {
 	resolver   *kube.Resolver
 }
 
-func newPlanner(c *config.Config, d discovered, redactor *resource.Redactor) (*planner, error) {
+// newPlanner makes the planner of a configuration. The names of informers that are in the one before as they are, which may be nil, go on to
+// mean what they mean there.
+func newPlanner(c *config.Config, d discovered, redactor *resource.Redactor, before *planner) (*planner, error) {
 	p := &planner{informers: c.Informers, resolver: d.resolver}
 	for i := range c.Informers {
 		inf := &c.Informers[i]
+		if j := before.has(inf); j >= 0 {
+			p.templates = append(p.templates, before.templates[j])
+			p.selections = append(p.selections, before.selections[j])
+			p.named = append(p.named, before.named[j])
+			continue
+		}
 		template, err := unit(inf, redactor)
 		if err != nil {
 			return nil, fmt.Errorf("informer %s: %w", inf.Name, err)
@@ -34,6 +44,14 @@ func newPlanner(c *config.Config, d discovered, redactor *resource.Redactor) (*p
 		p.named = append(p.named, namedOnly(d.catalog, s))
 	}
 	return p, nil
+}
+
+// has is the index of an informer that is there as it is, -1 for none.
+func (p *planner) has(inf *config.Informer) int {
+	if p == nil {
+		return -1
+	}
+	return slices.IndexFunc(p.informers, func(other config.Informer) bool { return reflect.DeepEqual(other, *inf) })
 }
 
 // namedOnly are the resources that a selection has by their names.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -32,7 +33,7 @@ func TestScripts(t *testing.T) {
 			}
 			return os.WriteFile(filepath.Join(env.WorkDir, "kubeconfig"), []byte(kubeconfig(cluster)), 0o600)
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"waitready": waitFor("/readyz"), "waithealthy": waitFor("/healthz"), "exitcode": exitCode, "streams": streams},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"waitready": waitFor("/readyz"), "waithealthy": waitFor("/healthz"), "waitstatus": waitStatus, "exitcode": exitCode, "streams": streams},
 	})
 }
 
@@ -63,6 +64,22 @@ func waitFor(path string) func(*testscript.TestScript, bool, []string) {
 		}
 		ts.Fatalf("%s%s does not become 200", args[0], path)
 	}
+}
+
+// waitStatus waits until /status of the bridge with this admin address has a text.
+func waitStatus(ts *testscript.TestScript, _ bool, args []string) {
+	last := ""
+	for range 400 {
+		if response, err := http.Get("http://" + args[0] + "/status"); err == nil {
+			body, _ := io.ReadAll(response.Body)
+			response.Body.Close()
+			if last = string(body); strings.Contains(last, args[1]) {
+				return
+			}
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	ts.Fatalf("/status of %s does not have %q, but\n%s", args[0], args[1], last)
 }
 
 func kubeconfig(server string) string {

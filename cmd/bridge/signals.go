@@ -37,3 +37,15 @@ func untilSignal(ctx context.Context, log *slog.Logger, exit func(code int)) (_ 
 		cancel(context.Canceled)
 	}
 }
+
+// onHangup gives a channel that tells of SIGHUP, for a bridge that has a file to read again; for another, SIGHUP ends it as ever. ctx ends the
+// watch.
+func onHangup(ctx context.Context, r *reloader) <-chan os.Signal {
+	if r == nil {
+		return nil
+	}
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	context.AfterFunc(ctx, func() { signal.Stop(hangups) })
+	return hangups
+}

@@ -4,17 +4,21 @@ import (
 	"sync"
 
 	"github.com/kubebridge/bridge/internal/admin"
+	"github.com/kubebridge/bridge/internal/bridge"
 )
 
 // starting is what the admin server shows: at first why there is nothing to show yet, then the pipeline. Its methods may be called
 // concurrently.
 type starting struct {
+	outcome  *outcome // of reloads
 	mu       sync.Mutex
 	pipeline *pipeline // guarded by mu; nil until it is assembled
 	why      string    // guarded by mu
 }
 
-func newStarting() *starting { return &starting{why: "the API server has not been asked yet"} }
+func newStarting(o *outcome) *starting {
+	return &starting{outcome: o, why: "the API server has not been asked yet"}
+}
 
 // waits says why the start has to wait.
 func (s *starting) waits(err error) {
@@ -51,7 +55,11 @@ func (s *starting) status() any {
 	if p == nil {
 		return map[string]string{"starting": why}
 	}
-	return p.Status()
+	return struct {
+		bridge.Status
+		// Reload is how the last attempt to read the configuration again went.
+		Reload *reloadStatus `json:"reload,omitempty"`
+	}{p.Status(), s.outcome.status()}
 }
 
 // close closes the pipeline's state, if there is one, after nobody asks for its status any more.

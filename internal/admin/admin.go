@@ -40,6 +40,10 @@ type Config struct {
 	Status func() any
 	// Pprof serves Go's profiles.
 	Pprof bool
+	// Control changes the running bridge; nil: nothing can be changed here.
+	Control Controller
+	// Access says who may.
+	Access Access
 	// Log gets state changes and failed requests. Default: nothing is logged.
 	Log *slog.Logger
 }

@@ -9,10 +9,14 @@
 //   - GET /status: JSON of what the bridge is doing.
 //   - GET /debug/pprof/: Go's profiles, where the configuration says so.
 //   - GET /: the list of these.
+//   - POST /control/…: what changes the running bridge, by a Controller (control.go), for those who may (guard.go).
 //
-// What it promises: it only reads. The functions are called in the goroutine of each request, concurrently, and must return
-// soon. There is neither authentication nor TLS, which is why the default address is loopback: an informer's status names
+// What it promises: every GET only reads. The functions are called in the goroutine of each request, concurrently, and must return
+// soon. For reading there is neither authentication nor TLS, which is why the default address is loopback: an informer's status names
 // namespaces, and a profile shows memory.
+//
+// Commands need a token, and are taken from this machine only unless Access says otherwise: to listen on all addresses, for probes and metrics,
+// opens nothing.
 //
 // Run starts and stops everything; a stopping server lets requests finish for a moment, then closes their connections.
 package admin

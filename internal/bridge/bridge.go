@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -58,7 +59,9 @@ type Config struct {
 type SinkConfig struct {
 	Name      string
 	Sink      sinks.Sink
-	Publisher publisher.Config // Sink, Name, Saved, Log and Registerer are filled in
+	Publisher publisher.Config // Sink, Name, Saved, Patient, Log and Registerer are filled in
+	// Scope has what the sink itself has registered, and ends with it; nil for nothing.
+	Scope *Scope
 }
 
 // Service is something that has to run before a sink can work.
@@ -70,13 +73,16 @@ type Service interface {
 
 // Bridge is the whole pipeline.
 type Bridge struct {
-	cfg        Config
-	log        *slog.Logger
-	committer  *checkpoint.Committer
-	publishers map[string]*publisher.Publisher
-	roster     roster
-	changes    *prometheus.CounterVec // of the units, while the bridge runs
-	replica    *replica               // nil when there are no others
+	cfg       Config
+	log       *slog.Logger
+	committer *checkpoint.Committer
+	outlets   outlets
+	roster    roster
+	pauses    pauses
+	changes   *prometheus.CounterVec // of the units, while the bridge runs
+	requests  chan *request          // for the follower
+	ended     chan struct{}          // closed when the follower takes no more requests
+	replica   *replica               // nil when there are no others
 }
 
 // New checks, opens the state of each unit and starts nothing.
@@ -89,7 +95,10 @@ func New(cfg Config) (*Bridge, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	b := &Bridge{cfg: cfg, log: cfg.Log, publishers: map[string]*publisher.Publisher{}, roster: roster{gone: map[string]lastWords{}}, changes: countChanges(cfg.Registerer)}
+	b := &Bridge{
+		cfg: cfg, log: cfg.Log, roster: roster{gone: map[string]lastWords{}}, changes: countChanges(cfg.Registerer),
+		requests: make(chan *request), ended: make(chan struct{}),
+	}
 	var err error
 	b.committer, err = checkpoint.New(checkpoint.Config{
 		DB: cfg.DB, Interval: cfg.CommitInterval, Log: cfg.Log, Registerer: cfg.Registerer,
@@ -111,7 +120,7 @@ func New(cfg Config) (*Bridge, error) {
 			continue
 		}
 		names[uc.Name()] = true
-		u, err := b.newUnit(uc)
+		u, err := b.newUnit(uc, heritage{})
 		if err != nil {
 			problems = append(problems, err)
 			continue
@@ -122,35 +131,14 @@ func New(cfg Config) (*Bridge, error) {
 }
 
 func (b *Bridge) addSink(sc SinkConfig) error {
-	if b.publishers[sc.Name] != nil {
+	if b.outlets.get(sc.Name) != nil {
 		return fmt.Errorf("sink %s: the name is used twice", sc.Name)
 	}
-	pc := sc.Publisher
-	pc.Sink, pc.Name = sc.Sink, sc.Name
-	pc.Log = b.log
-	pc.Registerer = labelled(b.cfg.Registerer, prometheus.Labels{"sink": sc.Name})
-	if b.cfg.Standby != nil {
-		pc.Gate = b.cfg.Standby.Lease.Gate
+	out, err := b.newOutlet(sc, false)
+	if err == nil {
+		b.outlets.set(append(slices.Clone(b.outlets.all()), out))
 	}
-	var err error
-	if pc.Saved, err = b.saved(sc.Name); err != nil {
-		return fmt.Errorf("sink %s: %w", sc.Name, err)
-	}
-	p, err := publisher.New(pc)
-	if err != nil {
-		return fmt.Errorf("sink %s: %w", sc.Name, err)
-	}
-	b.publishers[sc.Name] = p
-	b.committer.Follow(sc.Name, p)
-	return nil
-}
-
-// saved is what the state has about a sink.
-func (b *Bridge) saved(sink string) (s publisher.Saved, err error) {
-	if s.Position, err = b.cfg.DB.SinkPosition(sink); err == nil {
-		s.Recalled, err = b.cfg.DB.SinkRecalled(sink)
-	}
-	return s, err
+	return err
 }
 
 // labelled adds constant labels to what is registered.
@@ -159,23 +147,6 @@ func labelled(reg prometheus.Registerer, labels prometheus.Labels) prometheus.Re
 		return nil
 	}
 	return prometheus.WrapRegistererWith(labels, reg)
-}
-
-// ErrSink is returned by Run when a sink can't be opened for a reason that the operator must remove.
-var ErrSink = errors.New("can't be opened")
-
-// runSink runs a publisher.
-func runSink(ctx context.Context, p *publisher.Publisher) error {
-	err := p.Run(ctx)
-	select {
-	case <-p.Opened():
-		return err
-	default:
-	}
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%w: %w", ErrSink, err)
 }
 
 // ErrDrain is returned by Run when the drain deadline passed: what was not sent is sent after the next start.
@@ -217,8 +188,8 @@ func (b *Bridge) run(ctx context.Context) error {
 	}
 	commits.start("", b.committer.Run)
 	publish := func() {
-		for name, p := range b.publishers {
-			publishing.start("sink "+name, func(ctx context.Context) error { return runSink(ctx, p) })
+		for _, out := range b.outlets.all() {
+			b.startOutlet(publishing, out)
 		}
 	}
 	replicas := newStage(hard, failed)
@@ -229,16 +200,17 @@ func (b *Bridge) run(ctx context.Context) error {
 				failed(err)
 			}
 		}
-		reading := u.begin(read)
-		units.start("informer "+u.name, func(ctx context.Context) error { return u.run(reading, ctx) })
+		reading := u.begin(read, units.ctx)
+		units.start("informer "+u.name, func(context.Context) error { return u.run(reading) })
 	}
 	for _, u := range b.roster.all() {
 		start(u)
 	}
-	if b.cfg.Planner != nil {
-		f := &follower{Bridge: b, start: start, previous: Plan{Unknown: b.cfg.Unknown}}
-		units.start("", func(context.Context) error { return f.follow(read) })
+	f := &follower{
+		Bridge: b, start: start, startOutlet: func(out *outlet) { b.startOutlet(publishing, out) },
+		previous: Plan{Unknown: b.cfg.Unknown}, left: map[string]heritage{},
 	}
+	units.start("", func(context.Context) error { return f.follow(read) })
 	services.start("", func(context.Context) error { return b.progress(read) })
 	stopDeadline := context.AfterFunc(read, func() { b.deadline(ctx, hard, failed) })
 	defer stopDeadline()
@@ -260,7 +232,7 @@ func (b *Bridge) deadline(ctx, hard context.Context, failed context.CancelCauseF
 		return
 	}
 	b.log.Info("stopping: sending what was read", "cause", context.Cause(ctx), "deadline", b.cfg.Drain.String())
-	for _, p := range b.publishers {
+	for _, p := range b.outlets.all() {
 		go func() { _ = p.Drain(hard) }() // ends the pauses between its attempts; whether it succeeds the units tell
 	}
 	select {

@@ -4,32 +4,42 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kubebridge/bridge/internal/informer"
 )
 
 // leaving is why a unit is being stopped while the bridge runs.
 type leaving string
 
 const (
-	staying       leaving = ""
-	leavingGone   leaving = "gone"   // the API server does not serve its resource any more
-	leavingToMove leaving = "moving" // to another version of the API
+	staying        leaving = ""
+	leavingGone    leaving = "gone"    // the API server does not serve its resource any more
+	leavingToMove  leaving = "moving"  // to another version of the API
+	leavingChanged leaving = "changed" // the configuration is another
 )
 
 // Causes of a unit's end.
 var (
 	errGone  = errors.New("the API server does not serve the resource any more")
 	errMoves = errors.New("the resource moves to another version of the API")
+	// errChanged also ends sinks.
+	errChanged = errors.New("the configuration has changed")
 )
 
 // follower keeps the units in step with what the API server serves: it starts those whose resource has appeared, moves those whose
-// version has changed, and stops those whose resource has gone. It is owned by the goroutine that runs it.
+// version has changed, and stops those whose resource has gone. It also does what is requested of the bridge while it runs, so that all that
+// starts and stops units is done one after the other. It is owned by the goroutine that runs it.
 type follower struct {
 	*Bridge
-	start func(*unit) // runs a unit
+	start       func(*unit)   // runs a unit
+	startOutlet func(*outlet) // runs a sink
+	// left is, by unit, what units that ended early have with the sinks.
+	left map[string]heritage
 	// asked is when the plan was last asked for, and last what the signs were then.
 	asked time.Time
 	last  string
@@ -44,9 +54,9 @@ const appeared = "appeared"
 // countChanges makes the counter of what happens to units while the bridge runs.
 func countChanges(reg prometheus.Registerer) *prometheus.CounterVec {
 	changes := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "bridge_units_changed_total", Help: "Resources that appeared, moved to another version or went while the bridge ran.",
+		Name: "bridge_units_changed_total", Help: "Resources that appeared, moved to another version, went, or were stopped by another configuration while the bridge ran.",
 	}, []string{"change"})
-	for _, change := range []string{appeared, string(leavingGone), string(leavingToMove)} {
+	for _, change := range []string{appeared, string(leavingGone), string(leavingToMove), string(leavingChanged)} {
 		changes.WithLabelValues(change) // starts at zero, so that a rate exists before the first
 	}
 	if reg != nil {
@@ -60,6 +70,7 @@ const secondLook = 3 * time.Second
 
 // follow works until ctx ends.
 func (f *follower) follow(ctx context.Context) error {
+	defer close(f.ended)
 	tick := time.NewTicker(min(time.Second, f.cfg.PlanInterval))
 	defer tick.Stop()
 	f.asked = time.Now()
@@ -67,9 +78,15 @@ func (f *follower) follow(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
+		case r := <-f.requests:
+			if err := r.answer(ctx, f); err != nil {
+				return err
+			}
+			continue
 		case <-tick.C:
 		}
-		if !f.due(time.Now()) {
+		f.letGo()
+		if f.cfg.Planner == nil || !f.due(time.Now()) {
 			continue
 		}
 		plan, err := f.cfg.Planner(ctx)
@@ -206,14 +223,37 @@ func (f *follower) appear(uc UnitConfig) error {
 		// its objects are changes.
 		uc.Snapshot = SnapshotInitial
 	}
-	u, err := f.newUnit(uc)
+	u, err := f.add(uc)
 	if err != nil {
-		return fmt.Errorf("start a unit: %w", err)
+		return err
 	}
 	u.log.Info("the API server serves a resource that is not watched yet: its informer starts",
 		"resource", uc.Type.String(), "version", uc.Type.Version, "watermark", u.from())
 	f.changes.WithLabelValues(appeared).Inc()
+	return nil
+}
+
+// letGo forgets what units have left with sinks when it is settled, or will never be.
+func (f *follower) letGo() {
+	for _, h := range f.left {
+		maps.DeleteFunc(h.left, func(sink string, o *informer.Leftover) bool {
+			out := f.outlets.get(sink)
+			return o.Empty() || out == nil || !o.With(out.Publisher)
+		})
+	}
+}
+
+// add starts a unit.
+func (f *follower) add(uc UnitConfig) (*unit, error) {
+	u, err := f.newUnit(uc, f.left[uc.Name()])
+	if err != nil {
+		return nil, fmt.Errorf("start a unit: %w", err)
+	}
+	delete(f.left, uc.Name())
+	if f.pauses.of(kindInformer, uc.Informer) != nil {
+		u.reflector.Pause()
+	}
 	f.roster.add(u)
 	f.start(u)
-	return nil
+	return u, nil
 }

@@ -1,6 +1,7 @@
 package bridge_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -22,3 +23,6 @@ func ok(t *testing.T, err error) {
 
 // crashed is what a crash leaves: what was synced.
 var crashed vfs.CrashCloneCfg
+
+// key names the object of a number.
+func key(n int) resource.Key { return resource.MakeKey("shop", fmt.Sprint("pod-", n)) }

@@ -65,6 +65,10 @@ type model struct {
 	retry    publisher.Config
 	commit   time.Duration
 	recall   bool // the brokers can be read back
+	reloads  bool // the configuration changes while the bridge runs
+	// announced are, by run, what units that ended early within it had announced.
+	announced map[int]map[string]int64
+	restarts  []moment // of units, within a run
 
 	fs      *vfs.MemFS
 	disk    func(vfs.FS) vfs.FS  // put between the state and fs; nil for nothing
@@ -94,7 +98,7 @@ type life struct {
 
 func newModel(t *testing.T, seed uint64) *model {
 	rng := rand.New(rand.NewPCG(seed, 0))
-	m := &model{t: t, rng: rng, fs: vfs.NewCrashableMem(), tables: 256 << 10, causes: map[string]int{}}
+	m := &model{t: t, rng: rng, fs: vfs.NewCrashableMem(), tables: 256 << 10, causes: map[string]int{}, announced: map[int]map[string]int64{}}
 	typ := pods
 	if m.one(3) {
 		typ = widgets
@@ -320,6 +324,10 @@ func (m *model) end() {
 // step does one thing at random.
 func (m *model) step() {
 	m.thaw()
+	if m.reloads && m.life != nil && m.one(8) {
+		m.reload()
+		return
+	}
 	switch n := m.rng.IntN(100); {
 	case n < 48:
 		m.write()

@@ -30,6 +30,10 @@ func (b *Bridge) Ready() []Reason {
 		}
 	}
 	for _, u := range b.roster.all() {
+		if p := b.pauses.of(kindInformer, u.cfg.Informer); p != nil {
+			note(u.name, p.reason(kindInformer, u.cfg.Informer))
+			continue
+		}
 		note(u.name, u.notReady(b.replica.follows()))
 	}
 	for _, u := range b.roster.lost() {
@@ -38,9 +42,11 @@ func (b *Bridge) Ready() []Reason {
 	if b.replica.follows() {
 		reasons = append(reasons, b.replica.notReady()...)
 	}
-	for name, p := range b.publishers {
-		if s := p.Status(); !s.Connected && !b.replica.follows() {
-			reasons = append(reasons, Reason{Component: "sink " + name, Message: cmp.Or(s.LastError, "not connected yet")})
+	for _, out := range b.outlets.all() {
+		if p := b.pauses.of(kindSink, out.name); p != nil {
+			reasons = append(reasons, Reason{Component: "sink " + out.name, Message: p.reason(kindSink, out.name)})
+		} else if s := out.Status(); !s.Connected && !b.replica.follows() {
+			reasons = append(reasons, Reason{Component: "sink " + out.name, Message: cmp.Or(s.LastError, "not connected yet")})
 		}
 	}
 	if err := b.stateErr(); err != nil {
@@ -64,6 +70,8 @@ func (u *unit) notReady(follows bool) string {
 		return ""
 	case leavingToMove:
 		return errMoves.Error() + ": what was read is being sent"
+	case leavingChanged:
+		return errChanged.Error() + ": what was read is being sent"
 	case staying:
 	}
 	r, i := u.reflector.Status(), u.informer.Status()

@@ -240,7 +240,8 @@ func (r *replica) takeOver(ctx context.Context, publish func(), handOn func(*sta
 		}
 	}
 	r.metrics.takeovers.Inc()
-	for name, pub := range r.publishers {
+	for _, pub := range r.outlets.all() {
+		name := pub.name
 		pub.Inherit(p.Sinks[name])
 	}
 	publish()
@@ -311,7 +312,8 @@ func (t *teller) tell(ctx context.Context) (size int, err error) {
 		}
 		size += len(u.name) + 80
 	}
-	for name, pub := range t.publishers {
+	for _, pub := range t.outlets.all() {
+		name := pub.name
 		if position := t.trail(name).pass(time.Now(), pub.Position()); position != nil {
 			p.Sinks[name] = position
 			size += len(position) * 4 / 3

@@ -54,10 +54,24 @@ func (r *roster) remove(u *unit, why leaving) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.units = slices.DeleteFunc(slices.Clone(r.units), func(other *unit) bool { return other == u })
-	r.unsure = r.unsure || !sure
+	r.unsure = r.unsure || !sure && why != leavingChanged // then it has an heir, or doubt is called
 	if why == leavingGone {
 		r.gone[u.name] = words
 	}
+}
+
+// doubt notes that a unit has ended without an heir that may have sent what is not known.
+func (r *roster) doubt() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.unsure = true
+}
+
+// keepInformers forgets the last words of units whose informer is not there any more.
+func (r *roster) keepInformers(there []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.gone, func(_ string, w lastWords) bool { return !slices.Contains(there, w.status.Informer) })
 }
 
 // sure says whether every unit knows what was sent.

@@ -52,11 +52,15 @@ type UnitStatus struct {
 	// Dropped counts, by sink, events that were dropped from a full disk since the start.
 	Dropped   map[string]int `json:"dropped"`
 	Unsettled int            `json:"unsettled"`
+	// PausedBy says who has paused the informer, and since when; left out when nobody has.
+	PausedBy *Pause `json:"pausedBy,omitempty"`
 }
 
 // SinkStatus is one sink.
 type SinkStatus struct {
 	Name string `json:"name"`
+	// PausedBy says who has paused it, and since when; left out when nobody has.
+	PausedBy *Pause `json:"pausedBy,omitempty"`
 	publisher.Status
 }
 
@@ -74,13 +78,15 @@ func (b *Bridge) Status() Status {
 		s.State.CommitError = err.Error()
 	}
 	for _, u := range b.roster.all() {
-		s.Informers = append(s.Informers, u.status())
+		status := u.status()
+		status.PausedBy = b.pauses.of(kindInformer, u.cfg.Informer)
+		s.Informers = append(s.Informers, status)
 	}
 	for _, u := range b.roster.lost() {
 		s.Informers = append(s.Informers, u.status)
 	}
-	for _, sc := range b.cfg.Sinks {
-		s.Sinks = append(s.Sinks, SinkStatus{Name: sc.Name, Status: b.publishers[sc.Name].Status()})
+	for _, out := range b.outlets.all() {
+		s.Sinks = append(s.Sinks, SinkStatus{Name: out.name, PausedBy: b.pauses.of(kindSink, out.name), Status: out.Status()})
 	}
 	return s
 }

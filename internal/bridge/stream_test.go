@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/kubebridge/bridge/internal/resource"
 )
@@ -30,6 +31,8 @@ type reader struct {
 	relist  *gap                       // between a gap event, or the start of a first snapshot, and its synced event
 
 	// Of the whole stream.
+	now     time.Time       // of the record that is looked at
+	began   time.Time       // when relist was
 	history int             // of the cluster's, that the stream is in
 	told    map[*write]int  // in which run a write was told first
 	buried  map[string]bool // uids whose delete was told
@@ -111,6 +114,7 @@ func (r *reader) nextRun() {
 	}
 	r.last, r.owed, r.unborn = map[resource.Key]*record{}, map[resource.Key]bool{}, map[resource.Key]string{}
 	r.announced = maps.Clone(s.announced)
+	maps.Copy(r.announced, r.m.announced[r.run])
 	r.unsure = r.run > 0 && (r.unsure || !s.clean)
 	if s.watermark == 0 && len(s.known)+len(s.announced) == 0 {
 		r.begin(&gap{reason: initialSnapshot})
@@ -151,11 +155,12 @@ func (r *reader) wasTold(key resource.Key, k known) bool {
 func (r *reader) begin(g *gap) {
 	g.items = map[resource.Key]int64{}
 	g.synced = -1
-	r.relist = g
+	r.relist, r.began = g, r.now
 	r.gaps = append(r.gaps, g)
 }
 
 func (r *reader) record(rec *record) {
+	r.now = rec.at
 	switch strings.TrimPrefix(rec.Type, "dev.kubebridge.") {
 	case "informer.gap":
 		r.gap(rec)
@@ -417,6 +422,8 @@ func (r *reader) marks(rec *record) {
 		r.problem(rec, "inferred, and no gap was told")
 	case rec.Initial && !listing:
 		r.problem(rec, "initial, and nothing is listed")
+	case listing && !rec.Initial && !rec.Inferred && r.m.restarted(r.began, rec.at):
+		r.relist, listing = nil, false // the list was given up, and what it was for turned out not to be needed
 	case listing && !rec.Initial && !rec.Inferred:
 		r.problem(rec, "from a watch, in the middle of a list")
 	}

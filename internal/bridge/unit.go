@@ -105,16 +105,29 @@ type unit struct {
 	reflector *reflector.Reflector
 	relays    []*standby.Relay // before the publishers, one for each listener; none where there are no other replicas
 	watchdog  time.Duration
-	metrics   *scopedRegisterer // nil for none
-	ended     chan struct{}     // closed when run has returned
+	metrics   *Scope        // nil for none
+	ended     chan struct{} // closed when run has returned
+	jobs      sync.WaitGroup
 
-	mu   sync.Mutex // guards all below
-	why  leaving
-	stop context.CancelCauseFunc // of reading
+	mu      sync.Mutex // guards all below
+	why     leaving
+	reading context.Context         //nolint:containedctx // it is the unit's life, which jobs share
+	stop    context.CancelCauseFunc // of reading
+	hard    context.Context         //nolint:containedctx // see reading
+	abort   context.CancelCauseFunc // of everything
+	busy    bool                    // a snapshot is being sent
+	torn    bool                    // it was ended before everything was on disk
+}
+
+// heritage is what a unit takes over from one that had its name before.
+type heritage struct {
+	left map[string]*informer.Leftover // by sink
+	// known says that there was one in this run, and unclean that it may have sent what is not known on disk.
+	known, unclean bool
 }
 
 // newUnit opens the unit's state and connects its stages.
-func (b *Bridge) newUnit(cfg UnitConfig) (*unit, error) {
+func (b *Bridge) newUnit(cfg UnitConfig, from heritage) (*unit, error) {
 	u := &unit{cfg: cfg, name: cfg.Name(), ended: make(chan struct{})}
 	u.log = b.log.With("informer", cfg.Informer)
 	if cfg.Namespace != "" {
@@ -124,10 +137,12 @@ func (b *Bridge) newUnit(cfg UnitConfig) (*unit, error) {
 		"informer": cfg.Informer, "resource": cfg.Type.String(), "namespace": cfg.Namespace,
 	})
 	if reg != nil {
-		u.metrics = &scopedRegisterer{Registerer: reg}
+		u.metrics = NewScope(reg)
+		u.metrics.begin()
 		reg = u.metrics
 	}
-	steps := []func(*Bridge, prometheus.Registerer) error{u.openState, u.addFIFO, u.addInformer, u.addReflector}
+	addInformer := func(b *Bridge, reg prometheus.Registerer) error { return u.addInformer(b, reg, &from) }
+	steps := []func(*Bridge, prometheus.Registerer) error{u.openState, u.addFIFO, addInformer, u.addReflector}
 	for _, step := range steps {
 		if err := step(b, reg); err != nil {
 			u.metrics.end()
@@ -196,11 +211,11 @@ func (u *unit) addFIFO(_ *Bridge, reg prometheus.Registerer) (err error) {
 	return err
 }
 
-func (u *unit) addInformer(b *Bridge, reg prometheus.Registerer) (err error) {
+func (u *unit) addInformer(b *Bridge, reg prometheus.Registerer, from *heritage) (err error) {
 	var listeners []informer.ListenerConfig
 	for _, binding := range u.cfg.Sinks {
-		p := b.publishers[binding.Sink]
-		if p == nil {
+		out := b.outlets.get(binding.Sink)
+		if out == nil {
 			return fmt.Errorf("there is no sink %q", binding.Sink)
 		}
 		maker, err := event.NewMaker(event.MakerConfig{
@@ -212,7 +227,8 @@ func (u *unit) addInformer(b *Bridge, reg prometheus.Registerer) (err error) {
 			return err
 		}
 		listeners = append(listeners, informer.ListenerConfig{
-			Name: binding.Sink, Publisher: u.behindRelay(b, p, binding.Sink), Maker: maker, Selector: u.selector(binding.Filter), Resync: binding.Resync, Latest: binding.Latest,
+			Name: binding.Sink, Publisher: u.behindRelay(b, out.Publisher, binding.Sink), Maker: maker, Selector: u.selector(binding.Filter), Resync: binding.Resync, Latest: binding.Latest,
+			After: from.with(binding.Sink, out.Publisher),
 		})
 	}
 	var owners func(*resource.Object) []resource.Owner
@@ -222,7 +238,7 @@ func (u *unit) addInformer(b *Bridge, reg prometheus.Registerer) (err error) {
 	u.informer, err = informer.New(informer.Config{
 		Name: u.name, Type: u.cfg.Type, FIFO: u.fifo, Indexer: u.indexer, Tracker: u.tracker, Listeners: listeners,
 		Selector: u.selector(u.cfg.Filter), Owners: owners,
-		LogBytes: u.cfg.Memory, SpoolBytes: u.spool(b), DropOldest: u.cfg.DropOldest, Resnapshot: u.cfg.Snapshot == SnapshotAlways, Unclean: !b.cfg.DB.WasClean(), Succeeds: u.succeeds(b),
+		LogBytes: u.cfg.Memory, SpoolBytes: u.spool(b), DropOldest: u.cfg.DropOldest, Resnapshot: u.cfg.Snapshot == SnapshotAlways, Unclean: from.isUnclean(b), Succeeds: u.succeeds(b),
 		Log: u.log.With("resource", u.cfg.Type.String()), Registerer: reg,
 	})
 	return err
@@ -270,51 +286,4 @@ func (u *unit) from() resource.Version {
 		return ""
 	}
 	return u.tracker.Status().Watermark
-}
-
-// begin gives the context for reading; leave ends it.
-func (u *unit) begin(read context.Context) context.Context {
-	read, stop := context.WithCancelCause(read)
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.stop = stop
-	return read
-}
-
-// leave stops the unit while the others go on: it reads no more, and ends when everything read is settled.
-func (u *unit) leave(why leaving, cause error) {
-	u.mu.Lock()
-	u.why = why
-	stop := u.stop
-	u.mu.Unlock()
-	stop(cause)
-}
-
-// leaving says why the unit is being stopped, if it is.
-func (u *unit) leaving() leaving {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.why
-}
-
-// run reads until read ends, and then until everything read is settled, or until hard ends.
-func (u *unit) run(read, hard context.Context) error {
-	defer close(u.ended)
-	read, stop := context.WithCancelCause(read)
-	done := make(chan error, 1)
-	go func() {
-		defer u.fifo.Close()
-		done <- u.reflector.Run(read)
-	}()
-	err := u.informer.Run(hard)
-	if err != nil {
-		stop(err) // nobody takes what the reflector reads
-	}
-	readErr := <-done
-	stopped := read.Err() != nil
-	stop(errDone)
-	if err == nil && !stopped {
-		return readErr
-	}
-	return err
 }

@@ -42,6 +42,8 @@ type Delta struct {
 	Unreadable *resource.Unreadable
 	// Resync says, on a Sync, which listeners asked: a set of the informer's own making.
 	Resync uint64
+	// Round is set on a Sync that was asked for by name (FIFO.Snapshot), and tells it from others; 0 on that of a resync period.
+	Round int64
 }
 
 // Deltas are the changes of one object that wait together, oldest first; marks come alone, with no Key.

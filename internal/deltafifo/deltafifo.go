@@ -123,6 +123,12 @@ func (f *FIFO) Resync(ctx context.Context, key resource.Key, set uint64) error {
 	return f.put(ctx, key, Delta{Type: Sync, Resync: set})
 }
 
+// Snapshot queues a Sync of a known object that comes in any case, behind the changes of it that wait. The set says whom the controller shall
+// tell; the round, which is not 0, tells one snapshot from another.
+func (f *FIFO) Snapshot(ctx context.Context, key resource.Key, set uint64, round int64) error {
+	return f.put(ctx, key, Delta{Type: Sync, Resync: set, Round: round})
+}
+
 // put waits for room and queues a delta.
 func (f *FIFO) put(ctx context.Context, key resource.Key, d Delta) error {
 	size := d.size()
@@ -134,8 +140,7 @@ func (f *FIFO) put(ctx context.Context, key resource.Key, d Delta) error {
 	if f.closed {
 		return ErrClosed
 	}
-	if e := f.open[key]; d.Type == Sync && e != nil {
-		e.join(d.Resync)
+	if e := f.open[key]; d.Type == Sync && d.Round == 0 && e != nil && e.join(d.Resync) {
 		return nil
 	}
 	f.lastSeq++
@@ -174,11 +179,18 @@ func (f *FIFO) queueLocked(key resource.Key, d Delta, size int) {
 	f.bytes += grown
 }
 
-// join adds to those whom a waiting Sync is for; where something else waits, they will be told that.
-func (e *entry) join(set uint64) {
-	if last := &e.Items[len(e.Items)-1]; last.Type == Sync {
-		last.Resync |= set
+// join adds to those whom a waiting Sync is for; where a change waits, they will be told that. It is false behind a snapshot's Sync, which
+// may be for others.
+func (e *entry) join(set uint64) bool {
+	last := &e.Items[len(e.Items)-1]
+	if last.Type != Sync {
+		return true
 	}
+	if last.Round != 0 {
+		return false
+	}
+	last.Resync |= set
+	return true
 }
 
 // append adds a delta of a size behind those of its object, and says by how many bytes it has grown. Of two deletes in a row only the later is kept.
@@ -197,9 +209,15 @@ func (e *entry) append(d Delta, size int) int {
 	return size
 }
 
+// syncSize is what a Sync counts against the bound, though it carries nothing: the controller looks its object up, and that is in memory then.
+// Few objects are larger.
+const syncSize = 16 << 10
+
 // size of what a delta carries, in bytes.
 func (d *Delta) size() int {
 	switch {
+	case d.Type == Sync:
+		return syncSize
 	case d.Object != nil:
 		return d.Object.Size()
 	case d.Unreadable != nil:

@@ -318,6 +318,14 @@ func (c *controller) sync(key resource.Key, d *deltafifo.Delta, known store.Reco
 	if err != nil || obj == nil || obj.Version != known.Version { // an earlier one must not come behind the known one
 		return err
 	}
+	if d.Round != 0 {
+		ch := newChange(event.Change{
+			Op: event.Synced, Key: key, Object: obj, UID: known.UID, Version: known.Version, Initial: true, Round: d.Round,
+		}, d.Seq, c.now)
+		ch.audience = d.Resync
+		c.emit(ch)
+		return nil
+	}
 	for asked := d.Resync & c.everyone; asked != 0; {
 		round, same := c.sameRound(asked)
 		ch := newChange(event.Change{Op: event.Synced, Key: key, Object: obj, UID: known.UID, Version: known.Version, Round: round}, d.Seq, c.now)

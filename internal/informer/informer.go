@@ -26,6 +26,7 @@ import (
 type Queue interface {
 	Pop(ctx context.Context, batch *deltafifo.Batch, max int) error
 	Resync(ctx context.Context, key resource.Key, set uint64) error
+	Snapshot(ctx context.Context, key resource.Key, set uint64, round int64) error
 	Abandon()
 	HasSynced() bool
 }
@@ -101,6 +102,9 @@ type ListenerConfig struct {
 	Latest bool
 	// Ahead is how many events to come a listener with Latest keeps in mind: what waits beyond collapses only when it comes to it. Default 16,384.
 	Ahead int
+	// After is what an informer that had the same state before has left with the publisher: the listener begins when that is settled. nil for
+	// nothing.
+	After *Leftover
 }
 
 // Informer is the part of the pipeline between a FIFO and the publishers.
@@ -117,6 +121,8 @@ type Informer struct {
 	logger    *slog.Logger
 	settling  sync.Mutex // orders the calls of settle, and makes a change either settled or spooled
 	spoolTurn chan struct{}
+	decided   chan struct{} // closed when the controller has ended
+	park      chan struct{} // closed by Park: the controller ends, whatever is left to decide
 	// unsure: a run before has sent what is not known here, and this one has seen neither a list nor a bookmark.
 	unsure  atomic.Bool
 	history history
@@ -139,7 +145,7 @@ func New(cfg Config) (*Informer, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	m := newMetrics(cfg.Registerer, cfg.LogBytes, cfg.Listeners)
-	i := &Informer{cfg: cfg, metrics: m, logger: cfg.Log, spoolTurn: make(chan struct{}, 1)}
+	i := &Informer{cfg: cfg, metrics: m, logger: cfg.Log, spoolTurn: make(chan struct{}, 1), decided: make(chan struct{}), park: make(chan struct{})}
 	for n, lc := range cfg.Listeners {
 		i.listeners = append(i.listeners, newListener(lc, i, 1<<n))
 		i.everyone |= 1 << n
@@ -192,8 +198,9 @@ func (i *Informer) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	resync, stopResync := context.WithCancel(ctx)
 	g.Go(func() error {
+		defer close(i.decided)
 		defer stopResync()
-		return (&controller{Informer: i}).run(ctx)
+		return i.decide(ctx)
 	})
 	aside, stopAside := context.WithCancel(ctx)
 	var listening sync.WaitGroup
@@ -214,6 +221,27 @@ func (i *Informer) Run(ctx context.Context) error {
 		return nil
 	})
 	return g.Wait()
+}
+
+// decide runs the controller, until Park ends it.
+func (i *Informer) decide(ctx context.Context) error {
+	deciding, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		select {
+		case <-i.park:
+			stop(errUndecided)
+		case <-deciding.Done():
+		}
+	})
+	err := (&controller{Informer: i}).run(deciding)
+	stop(nil)
+	waiting.Wait()
+	if ctx.Err() == nil && errors.Is(context.Cause(deciding), errUndecided) && (errors.Is(err, errUndecided) || errors.Is(err, context.Canceled)) {
+		return nil
+	}
+	return err
 }
 
 // resync queues a Sync of every object, each period, until ctx ends. The round is the number of the period, so that it is the same

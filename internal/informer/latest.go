@@ -27,6 +27,9 @@ const (
 // runLatest is run for a listener that is sent the newest states only.
 func (l *listener) runLatest(ctx context.Context) error {
 	items := make([]*publisher.Item, 0, readSize)
+	if err := l.awaitLeftover(ctx); err != nil {
+		return err
+	}
 	for {
 		settled := l.settled.Load()
 		where, err := l.readAhead(ctx)
@@ -183,7 +186,11 @@ func (l *listener) sendReady(ctx context.Context, items []*publisher.Item) (bool
 		p.item.Cover = lasts[i].cover(l.cfg.Name)
 		items = append(items, &p.item)
 	}
-	return true, l.cfg.Publisher.Add(ctx, items)
+	if err := l.cfg.Publisher.Add(ctx, items); err != nil {
+		l.untaken(parcels)
+		return false, err
+	}
+	return true, nil
 }
 
 // fetch reads the changes that events are made of. A first is nil where it is the last.

@@ -106,6 +106,9 @@ func (l *listener) prepare() (err error) {
 
 // catchUp passes on what prepare has read.
 func (l *listener) catchUp(ctx context.Context, items []*publisher.Item) error {
+	if err := l.awaitLeftover(ctx); err != nil {
+		return err
+	}
 	if err := l.passAll(ctx, l.left, items); err != nil {
 		return err
 	}
@@ -146,7 +149,7 @@ func (l *listener) moved(changes []*change, next uint64) {
 func (l *listener) stand() cursor {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c := cursor{next: l.cursor.next, pending: slices.Clone(l.cursor.pending)}
+	c := cursor{next: l.cursor.next, pending: l.cfg.After.without(slices.Clone(l.cursor.pending))}
 	for _, p := range l.parcels {
 		if p.change != nil {
 			c.pending = append(c.pending, p.change.position)
@@ -213,6 +216,7 @@ func (l *listener) pass(ctx context.Context, changes []*change, items []*publish
 		}
 		changes = changes[len(parcels):]
 		if err := l.cfg.Publisher.Add(ctx, items); err != nil {
+			l.untaken(parcels)
 			return err
 		}
 	}

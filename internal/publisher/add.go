@@ -17,8 +17,11 @@ const refusedLane = "\x00refused"
 // reached. Items of one object leave in the order in which Add took them; between concurrent calls there is no order.
 //
 // When ctx ends, or Run has ended (ErrStopped), Add returns with a prefix of the items taken: those settle as
-// others do, the rest was not touched.
+// others do, the rest was not touched; Item.Queued tells which are which.
 func (p *Publisher) Add(ctx context.Context, items []*Item) error {
+	for _, it := range items {
+		it.queued = false
+	}
 	select {
 	case <-p.opened:
 	case <-p.stopped:
@@ -97,6 +100,7 @@ func (p *Publisher) enqueue(items []*Item) {
 	p.mu.Lock()
 	for _, it := range items {
 		p.ages.push(it)
+		it.queued = true
 		if l := p.putLocked(it); l != nil {
 			fresh[n] = l
 			n++

@@ -42,6 +42,7 @@ func (p *Publisher) setAside(it *Item, err error) {
 	key := objectOf(it.Message.Event)
 	p.mu.Lock()
 	p.ages.push(it)
+	it.queued = true
 	if p.aside[key] == nil {
 		p.aside[key] = &lane{}
 	}

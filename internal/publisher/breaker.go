@@ -17,6 +17,7 @@ type breaker struct {
 	round   int               // guarded by mu: counts the pauses, so that answers from before one are told apart
 	backoff ratelimit.Backoff // guarded by mu
 	shaken  bool              // guarded by mu: no regular call has succeeded since the last pause
+	held    bool              // guarded by mu: an operator holds the sink; nobody passes, whatever the state is
 	changed chan struct{}     // guarded by mu: closed and replaced at every change of state or until
 }
 
@@ -58,6 +59,9 @@ func (b *breaker) enter(ctx context.Context) (pass, error) {
 func (b *breaker) try() (got pass, ok bool, wait time.Duration, changed <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.held {
+		return pass{}, false, -1, b.changed
+	}
 	switch b.state {
 	case closed:
 		return pass{round: b.round}, true, 0, nil
@@ -129,6 +133,22 @@ func (b *breaker) succeed(p pass) (ended bool) {
 	b.mu.Unlock()
 	close(changed)
 	return true
+}
+
+// hold lets nobody pass until it is called with false.
+func (b *breaker) hold(held bool) {
+	b.mu.Lock()
+	b.held = held
+	changed := b.renewLocked()
+	b.mu.Unlock()
+	close(changed)
+}
+
+// isHeld says whether hold is in force.
+func (b *breaker) isHeld() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.held
 }
 
 // hurry ends the current pause now: the next worker probes.

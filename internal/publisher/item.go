@@ -27,6 +27,7 @@ type Item struct {
 	lane         string // name of its lane
 	next         *Item  // behind it in its lane; guarded by Publisher.mu
 	older, newer *Item  // among all that is queued; guarded by Publisher.mu
+	queued       bool   // it has a lane, or was set aside for want of one; owned by Add
 	added        time.Time
 	size         int   // what it counts against the bound on bytes
 	attempts     int   // Publish calls that held it; owned by the worker that has the lane
@@ -44,6 +45,10 @@ func (it *Item) event() *event.Event {
 	}
 	return it.Message.Event
 }
+
+// Queued says, of an item of a call of Add that has failed, whether it was taken all the same, so that it will be settled. It may be called
+// once Add has returned, and means nothing afterwards.
+func (it *Item) Queued() bool { return it.queued }
 
 // restore gives the adder its event back.
 func (it *Item) restore() {

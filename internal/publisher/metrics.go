@@ -100,6 +100,12 @@ func gauges(auto promauto.Factory, p *Publisher) {
 	gauge("delayed_lanes", "Lanes that wait for the end of their retry's backoff.", func() float64 { return float64(p.queue.Delayed()) })
 	gauge("unrouted_objects", "Objects whose lane the sink can't tell yet.", func() float64 { return float64(p.asideCount.Load()) })
 	gauge("oldest_seconds", "How long the oldest queued item has waited.", func() float64 { return p.age().Seconds() })
+	gauge("paused", "1 while an operator has paused the sink.", func() float64 {
+		if p.breaker.isHeld() {
+			return 1
+		}
+		return 0
+	})
 	gauge("connected", "1 when the sink is open and its broker is not known to be away.", func() float64 {
 		if p.isOpen() && p.breaker.connected() {
 			return 1

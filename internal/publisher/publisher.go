@@ -39,6 +39,8 @@ type Config struct {
 	// Oversize are the ways to make an event fit that is too large for the broker, in the order in which they are tried. What fits by
 	// none of them goes to the dead letters. Only with a sink that knows its broker's limit (sinks.Sizer). Default: Trim, then Reference.
 	Oversize []Oversize
+	// Patient keeps trying to open a sink whatever the reason is for which it can't be opened. Else Run returns one that only an operator can remove.
+	Patient bool
 	// OnOpenError is called by Run for every failed attempt to open the sink. May be nil.
 	OnOpenError func(error)
 	// Saved is what the last checkpoint of an earlier process has. What the sink holds behind that position is not sent again.
@@ -68,6 +70,7 @@ type Publisher struct {
 	name        string
 	retry       Retry
 	timeout     time.Duration
+	patient     bool
 	onOpenError func(error)
 	log         *slog.Logger
 	metrics     *metrics
@@ -136,6 +139,7 @@ func New(cfg Config) (*Publisher, error) {
 		name:        cfg.Name,
 		retry:       retry,
 		timeout:     cmp.Or(cfg.PublishTimeout, 30*time.Second),
+		patient:     cfg.Patient,
 		onOpenError: cfg.OnOpenError,
 		log:         cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)).With("sink", cfg.Name),
 		breaker:     newBreaker(retry),
@@ -217,7 +221,7 @@ func (p *Publisher) persist(ctx context.Context, step func(context.Context) erro
 		if p.onOpenError != nil {
 			p.onOpenError(err)
 		}
-		if p.classify(ctx, err) == sinks.Refused {
+		if p.classify(ctx, err) == sinks.Refused && !p.patient {
 			return fmt.Errorf("open sink %q: %w", p.name, err)
 		}
 		delay := backoff.Next()

@@ -11,6 +11,7 @@ import (
 type Status struct {
 	Opened        bool      `json:"opened"`        // the sink was opened
 	Connected     bool      `json:"connected"`     // and its broker is not known to be away
+	Paused        bool      `json:"paused"`        // by an operator
 	QueuedItems   int       `json:"queuedItems"`   // added and not settled
 	QueuedBytes   int       `json:"queuedBytes"`   // what they count against the bound
 	Unrouted      int       `json:"unrouted"`      // objects whose lane the sink can't tell yet
@@ -45,6 +46,7 @@ func (p *Publisher) Status() Status {
 		Retries:       p.counts.retries.Load(),
 		DeadLetters:   p.counts.deadLetters.Load(),
 	}
+	s.Paused = p.breaker.isHeld()
 	s.Connected = s.Opened && p.breaker.connected()
 	s.QueuedItems, s.QueuedBytes = p.room.load()
 	if last := p.counts.last.Load(); last != nil {

@@ -18,6 +18,7 @@ type Reflector struct {
 	log     *slog.Logger
 	metrics *metrics
 	status  status
+	gate    *gate
 
 	// All below is owned by Run.
 
@@ -51,11 +52,13 @@ func New(cfg Config) (*Reflector, error) {
 		log:      cfg.Log.With("resource", cfg.Type.String()),
 		metrics:  newMetrics(cfg.Registerer),
 		backoff:  backoff{Backoff: cfg.Backoff},
+		gate:     newGate(),
 		expiries: backoff{Backoff: cfg.Backoff, eager: true},
 		position: at(cfg.From),
 	}
 	r.status.s = Status{Phase: Stopped, Version: cfg.From, Relists: map[string]int{}}
 	registerQuiet(cfg.Registerer, &r.status)
+	registerPaused(cfg.Registerer, r.gate)
 	return r, nil
 }
 
@@ -72,19 +75,34 @@ func (r *Reflector) Run(ctx context.Context) error {
 		r.probing = true
 	}
 	for {
-		started := time.Now()
-		err := r.step(ctx)
-		if ctx.Err() != nil {
+		step, end, ok := r.gate.enter(ctx, func() { r.status.phase(Paused) })
+		if !ok {
 			return nil
 		}
-		if failed, ok := errors.AsType[*storeError](err); ok {
-			return failed.err
-		}
-		if err != nil {
-			r.failed = true
-			r.pause(ctx, r.recoverFrom(err, started), err)
+		err := r.attempt(step)
+		end()
+		if err != nil && ctx.Err() == nil {
+			return err
 		}
 	}
+}
+
+// attempt makes one step, and waits after one that failed. It returns an error of the Store.
+func (r *Reflector) attempt(ctx context.Context) error {
+	started := time.Now()
+	err := r.step(ctx)
+	if ctx.Err() != nil {
+		r.brokenOff()
+		return nil
+	}
+	if failed, ok := errors.AsType[*storeError](err); ok {
+		return failed.err
+	}
+	if err != nil {
+		r.failed = true
+		r.pause(ctx, r.recoverFrom(err, started), err)
+	}
+	return nil
 }
 
 // step sends one request, or the requests of one list, and reads the answer to its end.

@@ -18,6 +18,7 @@ const (
 	Listing    Phase = "listing"
 	Watching   Phase = "watching"
 	BackingOff Phase = "backing-off" // waiting after a failure
+	Paused     Phase = "paused"      // by an operator
 )
 
 // Status is what the reflector is doing at one moment.

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/kubebridge/bridge/config"
+)
+
+// contentOf tells what files hold, for comparison. It reads them, rather than to be told of changes: a volume of a ConfigMap changes by a
+// link to another directory, editors write a new file and rename it, and network file systems tell nobody.
+func contentOf(files ...string) string {
+	h := sha256.New()
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		fmt.Fprintf(h, "%s %d %v\n", file, len(data), err)
+		h.Write(data)
+	}
+	return string(h.Sum(nil))
+}
+
+// secretsOf is what the files with secrets that are read once hold, by sink.
+func secretsOf(c *config.Config) map[string]string {
+	secrets := map[string]string{}
+	for i := range c.Sinks {
+		secrets[c.Sinks[i].Name] = contentOf(c.Sinks[i].ReadOnce()...)
+	}
+	return secrets
+}
+
+// content is what a configuration is made of holds now: the file, and what its sinks read once. The caller has the turn.
+func (r *reloader) content() string {
+	list := []string{r.file}
+	for i := range r.assembler.config.Sinks {
+		list = append(list, r.assembler.config.Sinks[i].ReadOnce()...)
+	}
+	return contentOf(list...)
+}
+
+// look says what there is now, and whether it has been dealt with.
+func (r *reloader) look() (content string, done bool) {
+	<-r.turn
+	defer func() { r.turn <- struct{}{} }()
+	content = r.content()
+	return content, content == r.done
+}
+
+// follow reloads at each SIGHUP, and when the configuration file has changed, or a file that is read once, until ctx ends. A change counts when
+// it was seen twice: who writes a file may be in the middle of it. What could not be tried is tried again. 0 looks at no file.
+func (r *reloader) follow(ctx context.Context, hangups <-chan os.Signal, interval time.Duration) {
+	var ticks <-chan time.Time
+	if interval > 0 {
+		tick := time.NewTicker(interval)
+		defer tick.Stop()
+		ticks = tick.C
+	}
+	for last := ""; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-hangups:
+			_, _ = r.reload(ctx, "SIGHUP") // what comes of it is told
+		case <-ticks:
+			now, done := r.look()
+			if !done && now == last {
+				_, _ = r.reload(ctx, "the file has changed")
+			}
+			last = now
+		}
+	}
+}

@@ -1,0 +1,53 @@
+package config_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kubebridge/bridge/config"
+)
+
+func TestWhatARunningBridgeCanBecome(t *testing.T) {
+	const before = `
+cluster: here
+informers:
+  - {name: a, resources: [pods]}
+sinks:
+  - {name: own, nats: {embedded: true}}
+  - {name: lake, kafka: {brokers: ["k:9092"]}}
+`
+	for name, test := range map[string]struct {
+		replace, by string
+		problems    []string
+	}{
+		"nothing":             {"", "", nil},
+		"an informer":         {"{name: a, resources: [pods]}", "{name: b, resources: [nodes], snapshot: never}", nil},
+		"a sink":              {`{brokers: ["k:9092"]}`, `{brokers: ["other:9092"]}`, nil},
+		"a stream":            {"{embedded: true}", "{embedded: true, stream: {maxAge: 1h}}", nil},
+		"the log level":       {"cluster: here", "cluster: here\nlog: {level: debug}", nil},
+		"the cluster":         {"cluster: here", "cluster: there", []string{`bridge.yaml:2: cluster: can't be changed while the bridge runs, where it is "here": restart it`}},
+		"the state, the pace": {"cluster: here", "cluster: here\nkubernetes: {qps: 5}\nstate:\n  dir: other", []string{"bridge.yaml:3: kubernetes.qps: can't be changed while the bridge runs, where it is 50", "bridge.yaml:5: state.dir: can't be changed"}},
+		"an embedded server":  {"{embedded: true}", `{embedded: true, url: "nats://127.0.0.1:4333"}`, []string{"sinks[0].nats: url and storeDir"}},
+		"one that goes":       {"{embedded: true}", `{url: "nats://127.0.0.1:4333"}`, []string{"sinks: the embedded NATS server of sink own can't be taken away"}},
+		"one of another name": {"name: own", "name: mine", []string{"sinks[0].nats.embedded: an embedded NATS server can't be added", "sinks: the embedded NATS server of sink own can't be taken away"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			load := func(text string) *config.Config {
+				c, err := config.Load(config.Options{File: "bridge.yaml", Data: []byte(text)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return c
+			}
+			err := load(before).CheckReload(load(strings.Replace(before, test.replace, test.by, 1)))
+			var got []string
+			for _, p := range config.Problems(err) {
+				got = append(got, p.Error())
+			}
+			if !slices.EqualFunc(got, test.problems, strings.Contains) {
+				t.Errorf("got %q, want %q", got, test.problems)
+			}
+		})
+	}
+}

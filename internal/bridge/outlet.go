@@ -1,0 +1,132 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kubebridge/bridge/internal/publisher"
+)
+
+// outlet is a sink that runs, and what ends with it.
+type outlet struct {
+	*publisher.Publisher
+	name    string
+	metrics []*Scope
+	stop    context.CancelCauseFunc // set before it runs
+	ended   chan struct{}           // closed when it has ended
+}
+
+// outlets are the sinks that run, in the order of the configuration.
+type outlets struct {
+	mu   sync.Mutex
+	list []*outlet // guarded by mu; replaced and never changed, so that who has it may go through it
+}
+
+func (o *outlets) all() []*outlet {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.list
+}
+
+// get gives the sink of a name, nil when there is none.
+func (o *outlets) get(name string) *outlet {
+	for _, out := range o.all() {
+		if out.name == name {
+			return out
+		}
+	}
+	return nil
+}
+
+func (o *outlets) set(list []*outlet) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.list = list
+}
+
+// ErrSink is returned by Run when a sink can't be opened for a reason that the operator must remove.
+var ErrSink = errors.New("can't be opened")
+
+// newOutlet makes a sink's publisher, and starts nothing. A patient one waits for what only an operator can remove.
+func (b *Bridge) newOutlet(sc SinkConfig, patient bool) (*outlet, error) {
+	pc := sc.Publisher
+	pc.Sink, pc.Name, pc.Log, pc.Patient = sc.Sink, sc.Name, b.log, patient
+	scope := NewScope(labelled(b.cfg.Registerer, prometheus.Labels{"sink": sc.Name}))
+	if scope != nil {
+		pc.Registerer = scope
+	}
+	if b.cfg.Standby != nil {
+		pc.Gate = b.cfg.Standby.Lease.Gate
+	}
+	var err error
+	if pc.Saved, err = b.saved(sc.Name); err != nil {
+		return nil, fmt.Errorf("sink %s: %w", sc.Name, err)
+	}
+	p, err := publisher.New(pc)
+	if err != nil {
+		return nil, fmt.Errorf("sink %s: %w", sc.Name, err)
+	}
+	out := &outlet{Publisher: p, name: sc.Name, metrics: []*Scope{scope, sc.Scope}, ended: make(chan struct{})}
+	for _, s := range out.metrics {
+		s.begin()
+	}
+	b.committer.Follow(sc.Name, p)
+	return out, nil
+}
+
+// saved is what the state has about a sink.
+func (b *Bridge) saved(sink string) (s publisher.Saved, err error) {
+	if s.Position, err = b.cfg.DB.SinkPosition(sink); err == nil {
+		s.Recalled, err = b.cfg.DB.SinkRecalled(sink)
+	}
+	return s, err
+}
+
+// startOutlet runs a sink until the stage ends, or it is taken out.
+func (b *Bridge) startOutlet(publishing *stage, out *outlet) {
+	ctx, stop := context.WithCancelCause(publishing.ctx)
+	out.stop = stop
+	publishing.start("sink "+out.name, func(context.Context) error {
+		defer close(out.ended)
+		defer stop(errDone)
+		err := runSink(ctx, out.Publisher)
+		if err != nil && errors.Is(context.Cause(ctx), errChanged) {
+			b.log.Warn("a sink that is not used any more did not end well", "sink", out.name, "err", err)
+			return nil
+		}
+		return err
+	})
+}
+
+// runSink runs a publisher.
+func runSink(ctx context.Context, p *publisher.Publisher) error {
+	err := p.Run(ctx)
+	select {
+	case <-p.Opened():
+		return err
+	default:
+	}
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", ErrSink, err)
+}
+
+// endOutlet stops a sink and lets go of it, after it has told where it stands. The units that it was for have ended.
+func (b *Bridge) endOutlet(out *outlet) error {
+	out.stop(errChanged)
+	<-out.ended
+	if err := b.committer.Unfollow(out.name); err != nil {
+		return fmt.Errorf("sink %s: %w", out.name, err)
+	}
+	for _, s := range out.metrics {
+		s.end()
+	}
+	b.outlets.set(slices.DeleteFunc(slices.Clone(b.outlets.all()), func(other *outlet) bool { return other == out }))
+	return nil
+}

@@ -1,0 +1,310 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/resource"
+)
+
+// Change is what a running bridge is to be from now on. What it does not name anew goes on untouched: the units of an informer that has not
+// changed keep their watches, and a sink its connections.
+type Change struct {
+	// Informers are the names of all informers; of those that are not here, the units stop. Their state is kept.
+	Informers []string
+	// Changed are the names of those that are new or have changed: their units are started, or end and start again where they stood.
+	Changed []string
+	// Units, Unknown, Planner and PlanInterval are as in Config.
+	Units        []UnitConfig
+	Unknown      func(resource.Type) bool
+	Planner      Planner
+	PlanInterval time.Duration
+	// Sinks are all sinks. One without a Sink is the one of that name that runs, and stays; one with a Sink is new, or takes its place.
+	Sinks []SinkConfig
+}
+
+// Changes is what a Change has done, in numbers of units and sinks.
+type Changes struct {
+	UnitsStarted, UnitsRestarted, UnitsStopped int
+	SinksStarted, SinksReplaced, SinksStopped  int
+}
+
+func (c Changes) String() string {
+	if c == (Changes{}) {
+		return "nothing has changed"
+	}
+	return fmt.Sprintf("resources: %d started, %d restarted, %d stopped; sinks: %d started, %d replaced, %d stopped",
+		c.UnitsStarted, c.UnitsRestarted, c.UnitsStopped, c.SinksStarted, c.SinksReplaced, c.SinksStopped)
+}
+
+// Reconfigure makes a running bridge what a Change says. It returns when that is done: units that end have until the drain deadline to send what
+// they have read, those that start again a shorter time; what is not sent by then lies on disk, and is sent when there is a unit of that name
+// again. It waits for a bridge that is starting. An error that says so left everything as it was; ErrStopping may have left it half done, for
+// a bridge that ends.
+func (b *Bridge) Reconfigure(ctx context.Context, c *Change) (done Changes, err error) {
+	err = b.do(ctx, func(ctx context.Context, f *follower) error {
+		r := &reconfiguration{follower: f, change: c, replaced: map[string]bool{}, restarts: map[string]bool{}}
+		err := r.run(ctx)
+		done = r.done
+		return err
+	})
+	return done, err
+}
+
+// reconfiguration is one Change that is being made.
+type reconfiguration struct {
+	*follower
+	change   *Change
+	wanted   map[string]*UnitConfig // units that there are to be
+	replaced map[string]bool        // sinks that end
+	restarts map[string]bool        // units that have ended, to start again
+	done     Changes
+}
+
+func (r *reconfiguration) run(ctx context.Context) error {
+	if err := r.check(); err != nil {
+		return fmt.Errorf("nothing was changed: %w", err)
+	}
+	r.wanted = r.allWanted()
+	for _, out := range r.outlets.all() {
+		r.replaced[out.name] = !slices.ContainsFunc(r.change.Sinks, func(sc SinkConfig) bool { return sc.Name == out.name && sc.Sink == nil })
+	}
+	if err := r.stopUnits(ctx); err != nil {
+		return err
+	}
+	steps := []func() error{r.changeSinks, r.startUnits}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return &fatalError{fmt.Errorf("change the configuration: %w", err)}
+		}
+	}
+	r.cfg.Planner, r.previous = r.change.Planner, Plan{Unknown: r.change.Unknown}
+	if r.change.PlanInterval > 0 {
+		r.cfg.PlanInterval = r.change.PlanInterval
+	}
+	return nil
+}
+
+// errReplicas is told where other replicas stand by: they must agree on what is delivered, and by which informers.
+var errReplicas = errors.New("with standby the configuration is not changed while running: restart the replicas, one after the other")
+
+// check finds what can't be done before anything is touched.
+func (r *reconfiguration) check() error {
+	if r.replica != nil {
+		return errReplicas
+	}
+	names := map[string]bool{}
+	for _, sc := range r.change.Sinks {
+		if names[sc.Name] {
+			return fmt.Errorf("sink %s: the name is used twice", sc.Name)
+		}
+		names[sc.Name] = true
+		if sc.Sink == nil && r.outlets.get(sc.Name) == nil {
+			return fmt.Errorf("sink %s: %w", sc.Name, ErrUnknown)
+		}
+	}
+	units := map[string]bool{}
+	for i := range r.change.Units {
+		u := &r.change.Units[i]
+		if units[u.Name()] {
+			return fmt.Errorf("informer %s: it is there twice, and would share its state with itself", u.Name())
+		}
+		units[u.Name()] = true
+		for _, b := range u.Sinks {
+			if !names[b.Sink] {
+				return fmt.Errorf("informer %s: there is no sink %q", u.Name(), b.Sink)
+			}
+		}
+	}
+	return nil
+}
+
+// stopUnits ends the units that are not wanted any more, and those that are to begin again.
+func (r *reconfiguration) stopUnits(ctx context.Context) error {
+	var again, gone []*unit
+	for _, u := range r.roster.all() {
+		switch {
+		case !r.affects(u):
+			continue
+		case r.wanted[u.name] != nil:
+			again = append(again, u)
+		default:
+			gone = append(gone, u)
+		}
+		u.log.Info("the configuration has changed: the informer of the resource stops", "resource", u.cfg.Type.String(), "starts_again", r.wanted[u.name] != nil)
+		u.leave(leavingChanged, errChanged)
+	}
+	if err := r.awaitEnd(ctx, again, min(restartPatience, r.cfg.Drain)); err != nil {
+		return err
+	}
+	if err := r.awaitEnd(ctx, gone, r.cfg.Drain); err != nil {
+		return err
+	}
+	for _, u := range slices.Concat(again, gone) {
+		if err := r.takeOut(ctx, u); err != nil {
+			return err
+		}
+	}
+	for _, u := range again {
+		r.restarts[u.name] = true
+	}
+	r.done.UnitsStopped += len(gone)
+	return nil
+}
+
+// allWanted are the units that there are to be, by name. A unit of an informer that has not changed stays what it is, also when the API server
+// does not tell of its resource just now.
+func (r *reconfiguration) allWanted() map[string]*UnitConfig {
+	wanted := map[string]*UnitConfig{}
+	for i := range r.change.Units {
+		wanted[r.change.Units[i].Name()] = &r.change.Units[i]
+	}
+	for _, u := range r.roster.all() {
+		if wanted[u.name] == nil && slices.Contains(r.change.Informers, u.cfg.Informer) && !slices.Contains(r.change.Changed, u.cfg.Informer) {
+			wanted[u.name] = &u.cfg
+		}
+	}
+	return wanted
+}
+
+// affects says whether a unit can't go on as it is.
+func (r *reconfiguration) affects(u *unit) bool {
+	return !slices.Contains(r.change.Informers, u.cfg.Informer) || slices.Contains(r.change.Changed, u.cfg.Informer) ||
+		slices.ContainsFunc(u.cfg.Sinks, func(b BindingConfig) bool { return r.replaced[b.Sink] })
+}
+
+// restartPatience is how long a unit that starts again may take to send what it has read: it reads nothing meanwhile.
+const restartPatience = 5 * time.Second
+
+// awaitEnd waits until units have sent everything, for a while, and then ends them. One whose sink is away, or paused, would not.
+func (r *reconfiguration) awaitEnd(ctx context.Context, units []*unit, patience time.Duration) error {
+	deadline := time.Now().Add(patience)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for _, u := range units {
+		for parted := false; ; {
+			select {
+			case <-u.ended:
+			case <-ctx.Done():
+				return ErrStopping
+			case now := <-tick.C:
+				if !parted && (now.After(deadline) || r.inVain(u)) {
+					u.part(ctx)
+					parted = true
+				}
+				continue
+			}
+			break
+		}
+	}
+	return nil
+}
+
+// inVain says whether a unit waits for a sink that takes nothing now.
+func (r *reconfiguration) inVain(u *unit) bool {
+	for _, l := range u.informer.Status().Listeners {
+		out := r.outlets.get(l.Sink)
+		if s := out.Status(); l.Oldest.IsZero() || s.Connected && !s.Paused {
+			continue
+		}
+		return true
+	}
+	return false
+}
+
+// takeOut takes a unit out that has ended, with what it has left with its sinks.
+func (r *reconfiguration) takeOut(ctx context.Context, u *unit) error {
+	h := u.bequeath()
+	for !r.take(u, leavingChanged) {
+		select {
+		case <-time.After(time.Second): // the disk is full: the unit has ended, and its last state is to be on it
+		case <-ctx.Done():
+			return ErrStopping
+		}
+	}
+	r.left[u.name] = h
+	if h.unclean && r.wanted[u.name] == nil {
+		r.roster.doubt()
+	}
+	return nil
+}
+
+// changeSinks ends the sinks that are not wanted any more, or are replaced, and starts the new ones.
+func (r *reconfiguration) changeSinks() error {
+	before := map[string]bool{}
+	for _, out := range r.outlets.all() {
+		before[out.name] = true
+		if !r.replaced[out.name] {
+			continue
+		}
+		r.log.Info("the configuration has changed: the sink stops", "sink", out.name)
+		if err := r.endOutlet(out); err != nil {
+			return err
+		}
+		r.done.SinksStopped++
+	}
+	list := make([]*outlet, 0, len(r.change.Sinks))
+	for _, sc := range r.change.Sinks {
+		if sc.Sink == nil {
+			list = append(list, r.outlets.get(sc.Name))
+			continue
+		}
+		out, err := r.newOutlet(sc, true)
+		if err != nil {
+			return err
+		}
+		if r.pauses.of(kindSink, sc.Name) != nil {
+			out.Pause()
+		}
+		r.startOutlet(out)
+		list = append(list, out)
+		if before[sc.Name] {
+			r.done.SinksReplaced++
+			r.done.SinksStopped--
+		} else {
+			r.done.SinksStarted++
+		}
+	}
+	r.outlets.set(list)
+	return nil
+}
+
+// startUnits starts what has changed, and starts again what ended for it. What else there is to watch the next plan tells.
+func (r *reconfiguration) startUnits() error {
+	r.roster.keepInformers(r.change.Informers)
+	there := map[string]bool{}
+	for _, u := range r.roster.all() {
+		there[u.name] = true
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.wanted)) {
+		uc, again := r.wanted[name], r.restarts[name]
+		if there[name] || !again && !slices.Contains(r.change.Changed, uc.Informer) {
+			continue
+		}
+		if err := r.startUnit(*uc, again); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *reconfiguration) startUnit(uc UnitConfig, again bool) error {
+	if again && uc.Snapshot == SnapshotAlways {
+		uc.Snapshot = SnapshotInitial // always is at every start of the bridge
+	}
+	u, err := r.add(uc)
+	if err != nil {
+		return err
+	}
+	u.log.Info("the configuration has changed: the informer of the resource starts", "resource", uc.Type.String(), "watermark", u.from(), "again", again)
+	if again {
+		r.done.UnitsRestarted++
+	} else {
+		r.done.UnitsStarted++
+	}
+	return nil
+}

@@ -1,0 +1,74 @@
+package bridge_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/sinks"
+)
+
+// TestEveryStreamIsCorrectThroughChangesOfTheConfiguration is the model test, in which the bridge is also told, at any moment and whatever its
+// brokers do, to begin its informer anew, and to replace its sinks. A reader must not see that it was.
+func TestEveryStreamIsCorrectThroughChangesOfTheConfiguration(t *testing.T) {
+	for round := range *modelRounds {
+		seed := *modelSeed + uint64(round)
+		if *modelSeed == 0 {
+			seed = rand.Uint64() >> 1
+		}
+		ok := t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newModel(t, seed)
+				m.reloads = true
+				m.play(*modelSteps)
+			})
+		})
+		if !ok {
+			t.Fatalf("to see it again: go test ./internal/bridge -run ChangesOfTheConfiguration -bridge.model.rounds 1 -bridge.model.steps %d -bridge.model.seed %d", *modelSteps, seed)
+		}
+	}
+}
+
+// reload begins the informer anew, replaces some sinks, or both.
+func (m *model) reload() {
+	c := bridge.Change{Informers: []string{m.unit.Informer}, Units: []bridge.UnitConfig{m.unit}}
+	if m.one(2) {
+		c.Changed = c.Informers
+	}
+	for i, b := range m.brokers {
+		sc := bridge.SinkConfig{Name: b.name}
+		// With latest, what had no answer from a sink that is replaced collapses with what came since, as after a crash: a reader that knows of
+		// no crash would take the Added that comes of it for a second one.
+		if m.one(4) && !m.unit.Sinks[i].Latest {
+			var sink sinks.Sink = m.life.sessions[i]
+			if m.recall {
+				sink = recaller{m.life.sessions[i]}
+			}
+			sc.Sink, sc.Publisher = sink, m.retry
+		}
+		c.Sinks = append(c.Sinks, sc)
+	}
+	done, err := m.life.bridge.Reconfigure(m.t.Context(), &c)
+	m.note("reload: %v, %v", done, err)
+	if err != nil {
+		m.t.Errorf("reload: %v", err)
+	}
+	if done.UnitsRestarted > 0 {
+		m.restarts = append(m.restarts, moment{time.Now()})
+	}
+	run := len(m.states) - 1
+	if m.announced[run] == nil {
+		m.announced[run] = map[string]int64{}
+	}
+	maps.Copy(m.announced[run], m.read(m.life.db).announced) // what had no room by then is not told, and owed if it dies in a gap
+}
+
+// restarted says whether a unit began anew between two moments.
+func (m *model) restarted(after, before time.Time) bool {
+	return slices.ContainsFunc(m.restarts, func(r moment) bool { return !r.at.Before(after) && !r.at.After(before) })
+}

@@ -1,0 +1,59 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/kubebridge/bridge/internal/resource"
+)
+
+// ErrNotSynced is returned by Snapshot before the first population: what is known is not everything.
+var ErrNotSynced = errors.New("it is not in step with the API server yet")
+
+// Snapshot says what is to be sent again.
+type Snapshot struct {
+	// Round tells one snapshot from another, and is in the ids of its events. Not 0.
+	Round int64
+	// Sink that gets it; "" for all.
+	Sink string
+	// Wants says whether an object is meant; nil for all. object gives its state, for those who need more than the key; it may be nil.
+	Wants func(key resource.Key, object func() (*resource.Object, error)) (bool, error)
+}
+
+// Snapshot queues a Synced of every object that is meant, as it is known when its turn comes, in order with its changes; and gives their number, and
+// that of those which are known in an earlier state only (store.IndexerConfig.ExactBodies): an earlier state must not come behind a later one. It reads no list, and waits while the FIFO is full. When the FIFO is closed, or ctx ends, it returns why.
+func (i *Informer) Snapshot(ctx context.Context, s Snapshot) (queued, stale int, err error) {
+	if !i.HasSynced() {
+		return 0, 0, ErrNotSynced
+	}
+	audience := i.everyone
+	if s.Sink != "" {
+		audience = i.audience([]string{s.Sink})
+	}
+	for item, err := range i.cfg.Indexer.All() {
+		if err != nil {
+			return queued, stale, fmt.Errorf("snapshot of %s: %w", i.cfg.Name, err)
+		}
+		if s.Wants != nil {
+			wanted, err := s.Wants(item.Key, item.Object)
+			if err != nil {
+				return queued, stale, fmt.Errorf("snapshot of %s: %s: %w", i.cfg.Name, item.Key, err)
+			}
+			if !wanted {
+				continue
+			}
+		}
+		if obj, err := item.Object(); err != nil {
+			return queued, stale, fmt.Errorf("snapshot of %s: %s: %w", i.cfg.Name, item.Key, err)
+		} else if obj != nil && item.Version.Newer(obj.Version) {
+			stale++
+			continue
+		}
+		if err := i.cfg.FIFO.Snapshot(ctx, item.Key, audience, s.Round); err != nil {
+			return queued, stale, err
+		}
+		queued++
+	}
+	return queued, stale, nil
+}

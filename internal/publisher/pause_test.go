@@ -1,0 +1,91 @@
+package publisher_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/publisher"
+	"github.com/kubebridge/bridge/internal/sinks"
+)
+
+func TestAPausedSinkIsSentNothingUntilItIsResumed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
+		p := start(t, sink, publisher.Config{})
+		p.add(r.items("a/1"))
+		p.drain()
+		p.Pause()
+		p.add(r.items("a/2", "a/3", "b/1"))
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if s := p.Status(); r.count() != 1 || !s.Paused || !s.Connected {
+			t.Errorf("while it is paused: settled %s, status %+v", r.ids(), s)
+		}
+		p.Resume()
+		p.drain()
+		if r.count() != 4 || sink.storedOf("a") != "a/1 a/2 a/3" {
+			t.Errorf("settled %s; a is %s", r.ids(), sink.storedOf("a"))
+		}
+	})
+}
+
+// A resume in an outage does not hammer the broker: its backoff goes on.
+func TestAPauseDoesNotEndAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
+		calls := 0
+		sink.onMessage = func(*event.Event) answer { calls++; return answer{err: errAway} }
+		p := start(t, sink, publisher.Config{Retry: publisher.Retry{Initial: time.Hour, Max: time.Hour}})
+		p.add(r.items("a/1"))
+		synctest.Wait()
+		p.Pause()
+		p.Resume()
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if calls != 1 || p.Status().Connected {
+			t.Errorf("%d calls, status %+v", calls, p.Status())
+		}
+	})
+}
+
+func TestAPatientPublisherWaitsForTheOperatorToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
+		sink.onOpen = func(attempt int) error {
+			if attempt < 5 {
+				return errBadAuth
+			}
+			return nil
+		}
+		p := start(t, sink, publisher.Config{Patient: true})
+		synctest.Wait()
+		if s := p.Status(); s.Connected || s.LastError != errBadAuth.Error() {
+			t.Errorf("status %+v", s)
+		}
+		p.add(r.items("a/1"))
+		p.drain()
+	})
+}
+
+func TestAnItemTellsWhetherACallThatFailedTookIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
+		p := start(t, sink, publisher.Config{MaxItems: 2})
+		p.Pause()
+		items := r.items("a/1", "a/2", "a/3")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := p.Add(ctx, items); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Add: %v", err)
+		}
+		if !items[0].Queued() || !items[1].Queued() || items[2].Queued() {
+			t.Errorf("taken: %t %t %t", items[0].Queued(), items[1].Queued(), items[2].Queued())
+		}
+		p.Resume()
+		p.drain()
+	})
+}

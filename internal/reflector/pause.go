@@ -1,0 +1,113 @@
+package reflector
+
+import (
+	"context"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// gate is where Run waits while the reflector is paused.
+type gate struct {
+	mu      sync.Mutex
+	closed  bool
+	changed chan struct{}      // closed and replaced when closed changes
+	cut     context.CancelFunc // ends the step that is under way; nil while there is none
+}
+
+func newGate() *gate { return &gate{changed: make(chan struct{})} }
+
+// Pause stops reading: the request that is under way is broken off, and none is sent until Resume. What the API server has forgotten by then is
+// a gap like any other. It may be called before Run, and more than once.
+func (r *Reflector) Pause() { r.gate.set(true) }
+
+// Resume ends a Pause: the reflector asks where the API server stands, and goes on from the version that it had.
+func (r *Reflector) Resume() { r.gate.set(false) }
+
+// Paused says whether a Pause is in force.
+func (r *Reflector) Paused() bool {
+	closed, _ := r.gate.state()
+	return closed
+}
+
+func (g *gate) set(closed bool) {
+	g.mu.Lock()
+	cut, changed := g.cut, g.changed
+	same := g.closed == closed
+	if !same {
+		g.closed, g.changed = closed, make(chan struct{})
+	}
+	g.mu.Unlock()
+	if same {
+		return
+	}
+	close(changed)
+	if closed && cut != nil {
+		cut()
+	}
+}
+
+func (g *gate) state() (closed bool, changed <-chan struct{}) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.closed, g.changed
+}
+
+// enter gives a context for one step, which Pause ends, and what ends the step in any case. It waits while the gate is closed, after
+// waiting was called; ok is false when ctx has ended.
+func (g *gate) enter(ctx context.Context, waiting func()) (step context.Context, end func(), ok bool) {
+	for ctx.Err() == nil {
+		if step, end, ok = g.open(ctx); ok {
+			return step, end, true
+		}
+		closed, changed := g.state()
+		if !closed {
+			continue
+		}
+		waiting()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+	}
+	return nil, nil, false
+}
+
+// open begins a step, unless the gate is closed.
+func (g *gate) open(ctx context.Context) (step context.Context, end func(), ok bool) {
+	step, cancel := context.WithCancel(ctx)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		cancel()
+		return nil, nil, false
+	}
+	g.cut = cancel
+	return step, func() {
+		g.mu.Lock()
+		g.cut = nil
+		g.mu.Unlock()
+		cancel()
+	}, true
+}
+
+// brokenOff prepares for going on after a Pause: as after a lost connection, the server may be another, or in another place of its history.
+func (r *Reflector) brokenOff() {
+	r.failed = true
+	r.probing = r.probing || r.relist == nil
+}
+
+// registerPaused shows whether an operator has paused the reflector.
+func registerPaused(reg prometheus.Registerer, g *gate) {
+	if reg == nil {
+		return
+	}
+	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "bridge_reflector_paused", Help: "1 while an operator has paused the informer.",
+	}, func() float64 {
+		if closed, _ := g.state(); closed {
+			return 1
+		}
+		return 0
+	}))
+}

@@ -1,0 +1,99 @@
+package reflector_test
+
+import (
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubebridge/bridge/internal/reflector"
+	"github.com/kubebridge/bridge/internal/testkit"
+)
+
+func TestAPauseStopsReadingAndResumeGoesOnWhereItStood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, pods)
+		c.follow(pods, c.from(c.Version()))
+		c.Create("shop/a", nil)
+		c.expect("add shop/a@98")
+		c.refl.Pause()
+		c.later(time.Second)
+		if phase, n := c.refl.Status().Phase, c.Watching(); phase != reflector.Paused || n != 0 {
+			t.Errorf("paused: phase %s, %d watches", phase, n)
+		}
+		requests := len(c.Requests(testkit.Any))
+		c.Update("shop/a", nil)
+		c.Delete("shop/a")
+		c.later(10 * time.Minute)
+		c.expect()
+		if n := len(c.Requests(testkit.Any)) - requests; n > 0 {
+			t.Errorf("%d requests while it is paused", n)
+		}
+		c.refl.Resume()
+		c.refl.Resume()
+		c.expect("update shop/a@99", "delete shop/a@100")
+		if n := len(c.Requests(testkit.Lists)); n > 0 {
+			t.Errorf("%d lists", n)
+		}
+	})
+}
+
+func TestWhatExpiresInAPauseIsAGap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, pods)
+		c.follow(pods, c.from(c.Version()))
+		c.refl.Pause()
+		synctest.Wait()
+		c.Create("shop/a", nil)
+		c.Update("shop/a", nil)
+		c.Expire()
+		c.later(time.Minute)
+		c.refl.Resume()
+		c.later(time.Second)
+		c.expect("begin expired 97..99", "replace shop/a@99", "end 99")
+	})
+}
+
+func TestAPauseEndsABackoffAListAndACallOfTheStore(t *testing.T) {
+	for name, trouble := range map[string]func(*cluster){
+		"a backoff":           func(c *cluster) { c.Refuse(testkit.Any, -1, http.StatusForbidden, metav1.StatusReasonForbidden) },
+		"a list":              func(c *cluster) { c.Hang(testkit.Any, -1) },
+		"a call of the store": func(c *cluster) { c.store.set(func(s *recorder) { s.block = make(chan struct{}) }) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, pods)
+				c.Create("shop/a", nil)
+				trouble(c)
+				c.follow(pods, nil)
+				c.later(3 * time.Second)
+				c.store.take()
+				c.refl.Pause()
+				synctest.Wait()
+				if phase := c.refl.Status().Phase; phase != reflector.Paused {
+					t.Errorf("phase %s", phase)
+				}
+				c.Heal()
+				c.store.set(func(s *recorder) { s.block = nil })
+				c.refl.Resume()
+				c.later(time.Second)
+				c.expect("begin initial", "replace shop/a@98", "end 98")
+			})
+		})
+	}
+}
+
+func TestAPausedReflectorCanBeStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, pods)
+		c.follow(pods, nil)
+		c.refl.Pause()
+		c.refl.Pause()
+		c.later(time.Minute)
+		if !c.refl.Paused() {
+			t.Error("it is not paused")
+		}
+	})
+}
