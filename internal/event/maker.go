@@ -54,11 +54,21 @@ type Change struct {
 	Inferred bool
 	// Round of a Synced.
 	Round int64
+	// Entered is the version of the Namespace with which the object's namespace came into a selection in which it had been before; "" for none.
+	Entered resource.Version
+	// Cause is why a Deleted was sent, where it can be told: CauseDeleted or CauseLeft.
+	Cause string
 	// Epoch is how often the server's history went back before.
 	Epoch int
 	// Observed is when the bridge learned of it.
 	Observed time.Time
 }
+
+// Causes of a Deleted under a selector.
+const (
+	CauseDeleted = "deleted"
+	CauseLeft    = "left-selector"
+)
 
 // NewMaker checks and prepares.
 func NewMaker(cfg MakerConfig) (*Maker, error) {
@@ -88,7 +98,7 @@ func (m *Maker) Object(c *Change) Event {
 		ID: w.id, Source: m.source, Type: m.types[c.Op], Subject: w.path,
 		Time: c.Observed, PartitionKey: w.key, Sequence: w.sequence,
 		APIVersion: m.phrases.apiVersion, Kind: t.Kind, Resource: t.Resource, Namespace: namespace, Name: name,
-		UID: c.UID, ResourceVersion: string(c.Version), Initial: c.Initial, Inferred: c.Inferred,
+		UID: c.UID, ResourceVersion: string(c.Version), Cause: c.Cause, Initial: c.Initial, Inferred: c.Inferred,
 		Cluster: m.cfg.Cluster, Group: t.Group, Version: t.Version, Op: c.Op, Informer: m.cfg.Informer,
 	}
 	if c.Object != nil {
