@@ -75,6 +75,7 @@ type Bridge struct {
 	committer  *checkpoint.Committer
 	publishers map[string]*publisher.Publisher
 	roster     roster
+	namespaces *namespaces
 	changes    *prometheus.CounterVec // of the units, while the bridge runs
 	replica    *replica               // nil when there are no others
 }
@@ -90,6 +91,7 @@ func New(cfg Config) (*Bridge, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	b := &Bridge{cfg: cfg, log: cfg.Log, publishers: map[string]*publisher.Publisher{}, roster: roster{gone: map[string]lastWords{}}, changes: countChanges(cfg.Registerer)}
+	b.namespaces = newNamespaces(b)
 	var err error
 	b.committer, err = checkpoint.New(checkpoint.Config{
 		DB: cfg.DB, Interval: cfg.CommitInterval, Log: cfg.Log, Registerer: cfg.Registerer,
@@ -223,6 +225,7 @@ func (b *Bridge) run(ctx context.Context) error {
 	}
 	replicas := newStage(hard, failed)
 	resign := b.replicate(read, replicas, commits, units, publishing, publish)
+	units.start("namespaces", func(context.Context) error { return b.namespaces.run(read) })
 	start := func(u *unit) {
 		if b.replica != nil {
 			if err := b.replica.welcome(u); err != nil {

@@ -5,10 +5,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/fields"
 
 	"github.com/kubebridge/bridge/internal/checkpoint"
 	"github.com/kubebridge/bridge/internal/deltafifo"
@@ -41,6 +43,9 @@ type UnitConfig struct {
 	Namespace     string // "" for all
 	LabelSelector string
 	FieldSelector string
+	// NamespaceSelector is a label selector of namespaces: only their objects are selected, as the namespaces come, go and change. "" for
+	// all. Not beside Namespace.
+	NamespaceSelector string
 	// Lifts make attributes of what is in the objects.
 	Lifts []event.Lift
 	// Owners adds the chain to the top controller, as far as it is followed.
@@ -90,7 +95,30 @@ func (c *UnitConfig) Name() string {
 
 // scope is what the unit selects. When it changes, the saved position does not cover it any more.
 func (c *UnitConfig) scope() string {
-	return "labels=" + c.LabelSelector + " fields=" + c.FieldSelector
+	scope := "labels=" + c.LabelSelector + " fields=" + c.FieldSelector
+	if c.NamespaceSelector != "" {
+		scope += " namespaces=selected" // which, the state says by name: another selector makes namespaces enter and leave
+	}
+	return scope
+}
+
+// selective says whether anything is selected, beside a namespace.
+func (c *UnitConfig) selective() bool {
+	return c.NamespaceSelector != "" || c.LabelSelector != "" || c.FieldSelector != ""
+}
+
+// leavable says whether an object may leave what the API server selects while it lives: names do not change.
+func (c *UnitConfig) leavable() bool {
+	if c.LabelSelector != "" {
+		return true
+	}
+	selector, err := fields.ParseSelector(c.FieldSelector)
+	if err != nil {
+		return true
+	}
+	return slices.ContainsFunc(selector.Requirements(), func(r fields.Requirement) bool {
+		return r.Field != "metadata.name" && r.Field != "metadata.namespace"
+	})
 }
 
 // unit is one pipeline from the API server to the publishers.
@@ -222,6 +250,7 @@ func (u *unit) addInformer(b *Bridge, reg prometheus.Registerer) (err error) {
 	u.informer, err = informer.New(informer.Config{
 		Name: u.name, Type: u.cfg.Type, FIFO: u.fifo, Indexer: u.indexer, Tracker: u.tracker, Listeners: listeners,
 		Selector: u.selector(u.cfg.Filter), Owners: owners,
+		Namespaces: u.cfg.NamespaceSelector != "", Selective: u.cfg.selective(), Leavable: u.cfg.leavable(),
 		LogBytes: u.cfg.Memory, SpoolBytes: u.spool(b), DropOldest: u.cfg.DropOldest, Resnapshot: u.cfg.Snapshot == SnapshotAlways, Unclean: !b.cfg.DB.WasClean(), Succeeds: u.succeeds(b),
 		Log: u.log.With("resource", u.cfg.Type.String()), Registerer: reg,
 	})
@@ -257,11 +286,38 @@ func (u *unit) addReflector(b *Bridge, reg prometheus.Registerer) (err error) {
 	cfg.Quarantine = u.fifo.Quarantine
 	cfg.Snapshot = u.cfg.Snapshot != SnapshotNever
 	cfg.From = u.from()
+	if err := u.addNamespaces(b, &cfg); err != nil {
+		return err
+	}
 	u.reflector, err = reflector.New(cfg)
 	if err == nil {
 		u.registerBehind(reg)
 	}
 	return err
+}
+
+// addNamespaces has the reflector select namespaces, where the unit does.
+func (u *unit) addNamespaces(b *Bridge, cfg *reflector.Config) error {
+	if u.cfg.NamespaceSelector == "" {
+		return nil
+	}
+	view, err := b.namespaces.view(u.cfg.NamespaceSelector)
+	if err != nil {
+		return err
+	}
+	saved, err := u.indexer.Namespaces()
+	if err != nil {
+		return err
+	}
+	cfg.Namespaces, cfg.Passed, cfg.Selected = view, u.fifo.Passed, map[string]resource.NamespaceState{}
+	cfg.AsOf = map[string]resource.Version{}
+	for name, n := range saved {
+		cfg.Selected[name] = n.State
+		if n.AsOf != "" {
+			cfg.AsOf[name] = n.AsOf
+		}
+	}
+	return nil
 }
 
 // from is the version to resume after, "" for none.
