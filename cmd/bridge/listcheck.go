@@ -40,6 +40,9 @@ func (c *listCheck) Run(ctx context.Context) error {
 		u := &c.units[i]
 		right := kube.Right{Verb: "list", Group: u.Type.Group, Resource: u.Type.Resource, Namespace: u.Namespace, Name: onlyName(u.FieldSelector)}
 		open = append(open, listRight{right, u.Name()})
+		if u.NamespaceSelector != "" {
+			open = append(open, listRight{kube.Right{Verb: "list", Resource: "namespaces"}, u.Name()})
+		}
 	}
 	told := map[string]bool{} // by unit
 	for {
