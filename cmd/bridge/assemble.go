@@ -199,7 +199,11 @@ func (a *assembler) bridge(c bridge.Config, d discovered, rights *listCheck) (*b
 	if err != nil {
 		return nil, err
 	}
-	p, err := newPlanner(a.config, d, redactor)
+	shard, err := shardOf(a.config)
+	if err != nil {
+		return nil, err
+	}
+	p, err := newPlanner(a.config, d, redactor, shard)
 	if err != nil {
 		return nil, err
 	}

@@ -19,7 +19,7 @@ type planner struct {
 	resolver   *kube.Resolver
 }
 
-func newPlanner(c *config.Config, d discovered, redactor *resource.Redactor) (*planner, error) {
+func newPlanner(c *config.Config, d discovered, redactor *resource.Redactor, shard resource.Shard) (*planner, error) {
 	p := &planner{informers: c.Informers, resolver: d.resolver}
 	for i := range c.Informers {
 		inf := &c.Informers[i]
@@ -27,6 +27,7 @@ func newPlanner(c *config.Config, d discovered, redactor *resource.Redactor) (*p
 		if err != nil {
 			return nil, fmt.Errorf("informer %s: %w", inf.Name, err)
 		}
+		template.Shard = shard
 		p.templates = append(p.templates, template)
 		s := selection(inf)
 		s.Names = d.catalog.Pin(s.Names)

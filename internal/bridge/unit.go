@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -46,6 +47,8 @@ type UnitConfig struct {
 	// NamespaceSelector is a label selector of namespaces: only their objects are selected, as the namespaces come, go and change. "" for
 	// all. Not beside Namespace.
 	NamespaceSelector string
+	// Shard is the share of the objects that is this process's.
+	Shard resource.Shard
 	// Lifts make attributes of what is in the objects.
 	Lifts []event.Lift
 	// Owners adds the chain to the top controller, as far as it is followed.
@@ -99,7 +102,33 @@ func (c *UnitConfig) scope() string {
 	if c.NamespaceSelector != "" {
 		scope += " namespaces=selected" // which, the state says by name: another selector makes namespaces enter and leave
 	}
+	if !c.Shard.All() {
+		scope += shardScope + c.Shard.String()
+	}
 	return scope
+}
+
+// shardScope is what of a scope comes before the shard, which is the last part.
+const shardScope = " shard="
+
+// narrowing says that a shard of more goes on from where that of fewer was: what it has no more, the new ones have.
+func (c *UnitConfig) narrowing() store.Narrowing {
+	all := *c
+	all.Shard = resource.Shard{}
+	return store.Narrowing{
+		From: func(scope string) bool {
+			rest, text, sharded := strings.Cut(scope, shardScope)
+			before, err := resource.ParseShard(text)
+			if sharded && err != nil {
+				return false
+			}
+			return rest == all.scope() && c.Shard.Within(before)
+		},
+		Keep: func(key resource.Key) bool {
+			namespace, name := key.Split()
+			return c.Shard.Has(c.Type, namespace, name)
+		},
+	}
 }
 
 // selective says whether anything is selected, beside a namespace.
@@ -167,7 +196,7 @@ func (b *Bridge) newUnit(cfg UnitConfig) (*unit, error) {
 
 func (u *unit) openState(b *Bridge, _ prometheus.Registerer) (err error) {
 	u.indexer, err = b.cfg.DB.Indexer(store.IndexerConfig{
-		Name: u.name, Scope: u.cfg.scope(), Type: u.cfg.Type, Indexes: u.cfg.Indexes, ExactBodies: u.exactBodies(),
+		Name: u.name, Scope: u.cfg.scope(), Narrowing: u.cfg.narrowing(), Type: u.cfg.Type, Indexes: u.cfg.Indexes, ExactBodies: u.exactBodies(),
 	})
 	if err != nil {
 		return err
@@ -233,7 +262,7 @@ func (u *unit) addInformer(b *Bridge, reg prometheus.Registerer) (err error) {
 		}
 		maker, err := event.NewMaker(event.MakerConfig{
 			Cluster: b.cfg.Cluster, Informer: u.cfg.Informer, Type: u.cfg.Type, Namespace: u.cfg.Namespace, Payload: binding.Payload,
-			Types: binding.Types, Lifts: u.cfg.Lifts,
+			Types: binding.Types, Lifts: u.cfg.Lifts, Shard: u.cfg.Shard,
 			Selective: u.cfg.LabelSelector != "" || u.cfg.FieldSelector != "",
 		})
 		if err != nil {
@@ -288,6 +317,10 @@ func (u *unit) addReflector(b *Bridge, reg prometheus.Registerer) (err error) {
 	cfg.From = u.from()
 	if err := u.addNamespaces(b, &cfg); err != nil {
 		return err
+	}
+	if !u.cfg.Shard.All() {
+		cfg.Passed = u.fifo.Passed
+		cfg.Selects = func(obj *resource.Object) bool { return u.cfg.Shard.Has(u.cfg.Type, obj.Namespace, obj.Name) }
 	}
 	u.reflector, err = reflector.New(cfg)
 	if err == nil {

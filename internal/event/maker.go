@@ -18,8 +18,10 @@ type MakerConfig struct {
 	Type     resource.Type
 	// Namespace is the one that is watched, "" for all.
 	Namespace string
-	Payload   Payload // default PayloadObject
-	Types     Types   // default TypesBridge
+	// Shard is the share of the objects that the events are about.
+	Shard   resource.Shard
+	Payload Payload // default PayloadObject
+	Types   Types   // default TypesBridge
 	// Lifts make attributes of what is in the object.
 	Lifts []Lift
 	// Selective is set when the API server selects by label or field: then an object may leave and come back, and is
@@ -192,6 +194,9 @@ func (m *Maker) about(what string, op Op, id string, observed time.Time) Event {
 	of := m.cfg.Informer + "/" + t.String()
 	if m.cfg.Namespace != "" {
 		of += "/" + m.cfg.Namespace
+	}
+	if !m.cfg.Shard.All() {
+		of += fmt.Sprintf("/shard-%d-of-%d", m.cfg.Shard.Index, m.cfg.Shard.Count) // each of them tells of its own
 	}
 	return Event{
 		ID: of + "/" + what + "/" + id, Source: m.source, Type: "dev.kubebridge.informer." + what,
