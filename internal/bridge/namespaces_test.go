@@ -5,12 +5,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/kubebridge/bridge/internal/deltafifo"
+	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/testkit"
@@ -46,7 +47,7 @@ type scoped struct {
 
 func newScoped(t *testing.T, seed uint64) *scoped {
 	s := &scoped{model: newModel(t, seed), namespaces: testkit.NewServer(t, namespaceType), selected: map[string]bool{}}
-	s.unit.NamespaceSelector, s.unit.Delivery = "env=prod", deltafifo.History // what the latest skips, a crash may bring again
+	s.unit.NamespaceSelector = "env=prod"
 	s.expires = s.one(2)
 	s.http = &http.Client{Transport: s}
 	for i := range 3 {
@@ -176,6 +177,11 @@ type held struct {
 	mark    string
 }
 
+// latest says whether a sink gets the newest states only.
+func (s *scoped) latest(b *broker) bool {
+	return slices.ContainsFunc(s.unit.Sinks, func(c bridge.BindingConfig) bool { return c.Sink == b.name && c.Latest })
+}
+
 // judge reads a stream from its beginning.
 func (s *scoped) judge(b *broker) {
 	holds, ids := map[string]*held{}, map[string]string{}
@@ -200,7 +206,9 @@ func (s *scoped) judge(b *broker) {
 		if rec.Op == event.Deleted && h.uid != rec.UID {
 			continue // of another life of the name, told late
 		}
-		s.judgeRecord(b, rec, h, version)
+		if !s.latest(b) { // what a sink with the newest states skips, a crash may bring again
+			s.judgeRecord(b, rec, h, version)
+		}
 		h.uid, h.alive, h.version, h.mark = rec.UID, rec.Op != event.Deleted, version, mark
 	}
 	for key, w := range s.cluster.alive {
