@@ -72,7 +72,7 @@ func (c *Config) validateShard(ps *problems) {
 		ps.add("shard", "excludes standby.enabled: all shards would share one Lease, and only one of them would publish")
 	}
 	if _, err := resource.ParseShard(text); err != nil {
-		ps.add("shard", "want a number from 0 and how many there are, such as 0/3, or auto/3, got %q", c.Shard)
+		ps.add("shard", "must be a number from 0 and how many there are, such as 0/3, or auto/3; got %q", c.Shard)
 	}
 }
 
