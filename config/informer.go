@@ -16,6 +16,12 @@ type Informer struct {
 	// Namespaces are the namespaces to watch. Left out: all, and cluster-scoped objects. When given, cluster-scoped resources may not
 	// be named in `resources`, and `"*"` leaves them out.
 	Namespaces []string `yaml:"namespaces"`
+	// NamespaceSelector is a label selector of Namespaces as kubectl takes it (`env=prod`): objects of namespaces that match are watched, whatever
+	// namespaces come, go and are relabelled. What is in a namespace that comes to match is sent as `added`; when it does not match any more,
+	// as `deleted` with the attribute `cause: left-selector`. Changes count from when the bridge learns of the Namespace's labels. One watch of all
+	// namespaces is read for each resource, and the others are left out here, before they cost memory or disk. Cluster-scoped resources are left out as with
+	// `namespaces`, beside which it may not be given. It takes the right to list and watch namespaces.
+	NamespaceSelector string `yaml:"namespaceSelector"`
 	// LabelSelector is a label selector as kubectl takes it (`app=web,tier in (a,b)`), evaluated by the API server. An object that
 	// leaves the selector is reported as deleted.
 	LabelSelector string `yaml:"labelSelector"`
@@ -40,8 +46,9 @@ type Informer struct {
 	// On are the parts of an object of which an update must touch one to be sent: `spec`, `status`, `metadata`, `data`, or another member. In
 	// `metadata` the resourceVersion, generation and managedFields do not count. Left out: any.
 	On []string `yaml:"on"`
-	// IgnoreHeartbeats ignores what is written only to say that somebody is alive: `renewTime` of Leases, `lastHeartbeatTime` in the conditions of
-	// Nodes, and the leader election annotation of Endpoints and ConfigMaps.
+	// IgnoreHeartbeats ignores what is written only to say that somebody is alive, or was looked at: `renewTime` of Leases, `lastHeartbeatTime` in
+	// the conditions of Nodes, the leader election annotation of Endpoints and ConfigMaps, and of Endpoints and EndpointSlices the time of the last
+	// trigger and the resourceVersions of the Pods behind them.
 	IgnoreHeartbeats bool `yaml:"ignoreHeartbeats"`
 	// Attributes are attributes of your own for the events: a name, and the path of the value in the object, as in
 	// `ignoreChanges` but without `*`: `team: metadata.labels["example.com/team"]`. Subjects and topics may name them, as

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/resource"
 )
 
 // Validate reports everything that is wrong, joined; Problems lists it. Load has called it already; it is for a Config that was made
@@ -40,6 +41,7 @@ func (c *Config) validate(ps *problems) {
 	if len(c.Sinks) == 0 && !ps.has("sinks") {
 		ps.add("sinks", "want at least one sink, or leave the key out for an embedded NATS server")
 	}
+	c.validateShard(ps)
 	names := c.sinkNames()
 	validateUnique(ps, "sinks", names)
 	validateUnique(ps, "informers", c.informerNames())
@@ -54,6 +56,24 @@ func (c *Config) validate(ps *problems) {
 	c.validateEmbedded(ps)
 	c.Standby.validate(ps, c)
 	c.validateTemplateAttributes(ps)
+}
+
+// validateShard checks the form; what auto means, only the host knows.
+func (c *Config) validateShard(ps *problems) {
+	count, auto := strings.CutPrefix(c.Shard, "auto/")
+	text := c.Shard
+	if auto {
+		text = "0/" + count
+	}
+	if c.Shard == "" {
+		return
+	}
+	if c.Standby.Enabled {
+		ps.add("shard", "excludes standby.enabled: all shards would share one Lease, and only one of them would publish")
+	}
+	if _, err := resource.ParseShard(text); err != nil {
+		ps.add("shard", "must be a number from 0 and how many there are, such as 0/3, or auto/3; got %q", c.Shard)
+	}
 }
 
 // validateValues checks what the schema says of every value: those of a fixed set are in it, and no number, size or duration

@@ -19,6 +19,12 @@ func (inf *Informer) validate(ps *problems, path string, sinkNames []string) {
 	validateResources(ps, path+".resources", inf.Resources)
 	validateResources(ps, path+".exclude", inf.Exclude)
 	validateNamespaces(ps, path+".namespaces", inf.Namespaces)
+	if _, err := labels.Parse(inf.NamespaceSelector); err != nil {
+		ps.add(path+".namespaceSelector", "%v", err)
+	}
+	if inf.NamespaceSelector != "" && len(inf.Namespaces) > 0 {
+		ps.add(path+".namespaceSelector", "excludes namespaces: to select by name, and labels too, write kubernetes.io/metadata.name in (a,b)")
+	}
 	if _, err := labels.Parse(inf.LabelSelector); err != nil {
 		ps.add(path+".labelSelector", "%v", err)
 	}

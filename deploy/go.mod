@@ -21,7 +21,10 @@ require (
 	sigs.k8s.io/yaml v1.6.0
 )
 
-require github.com/google/go-cmp v0.7.0 // indirect
+require (
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/google/go-cmp v0.7.0 // indirect
+)
 
 require (
 	cel.dev/expr v0.25.1 // indirect

@@ -216,7 +216,11 @@ func (a *assembler) bridge(c bridge.Config, d discovered, rights *listCheck) (*p
 	if err != nil {
 		return nil, err
 	}
-	p, err := newPlanner(a.config, d, redactor, nil)
+	shard, err := shardOf(a.config)
+	if err != nil {
+		return nil, err
+	}
+	p, err := newPlanner(a.config, d, redactor, shard, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -241,7 +245,7 @@ func orAll(namespaces []string) []string {
 func unit(inf *config.Informer, redactor *resource.Redactor) (bridge.UnitConfig, error) {
 	u := bridge.UnitConfig{
 		Informer:      inf.Name,
-		LabelSelector: inf.LabelSelector, FieldSelector: inf.FieldSelector,
+		LabelSelector: inf.LabelSelector, FieldSelector: inf.FieldSelector, NamespaceSelector: inf.NamespaceSelector,
 		Snapshot: bridge.Snapshot(inf.Snapshot), Lag: inf.Lag, Memory: int(inf.Queue.Memory), Spool: int64(inf.Queue.Spool), DropOldest: inf.Queue.WhenFull == "drop-oldest",
 		Parse: resource.ParseOptions{KeepManagedFields: inf.KeepManagedFields},
 	}

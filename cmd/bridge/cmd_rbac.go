@@ -28,8 +28,9 @@ func newRBACCommand() *cobra.Command {
 		Use:   "rbac",
 		Short: "Print the smallest roles that a configuration needs",
 		Long: `rbac prints what the API server has to allow for a configuration, as YAML for kubectl apply: list and watch on the resources that it
-selects, and nothing else but to read which cluster it is (get on the namespace kube-system). Informers with namespaces give a Role
-in each of them, others a ClusterRole; a fieldSelector of one metadata.name allows that object only. The bindings are for a service account.
+selects, and nothing else but to read which cluster it is (get on the namespace kube-system), and for a namespaceSelector list and watch
+on namespaces. Informers with namespaces give a Role in each of them, others a ClusterRole; a fieldSelector of one metadata.name allows
+that object only. The bindings are for a service account.
 
 The API server is asked what the names of resources and "*" mean now. Roles made of that do not cover CRDs that are installed later:
 print them again then, or keep "*" as it is written with --wildcards, which allows to read everything, what the configuration excludes

@@ -134,5 +134,5 @@ func (a *assembler) resolve(catalog *kube.Catalog) ([][]resource.Type, error) {
 
 // selection is what an informer selects.
 func selection(inf *config.Informer) kube.Selection {
-	return kube.Selection{Names: inf.Resources, Exclude: inf.Exclude, Namespaced: len(inf.Namespaces) > 0}
+	return kube.Selection{Names: inf.Resources, Exclude: inf.Exclude, Namespaced: len(inf.Namespaces) > 0 || inf.NamespaceSelector != ""}
 }

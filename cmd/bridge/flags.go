@@ -43,6 +43,7 @@ var keyFlags = map[string]keyFlag{
 	"admin.address":         {"admin-address", `host:port of health, readiness, metrics and status; "" for none`, nil},
 	"log.level":             {"log-level", "debug, info, warn or error", []string{"debug", "info", "warn", "error"}},
 	"log.format":            {"log-format", "json, text, or auto: text on a terminal", []string{"auto", "json", "text"}},
+	"shard":                 {"shard", "share of the objects of this process of several: 0/3, or auto/3 with the number at the end of the host's name", nil},
 	"drain":                 {"drain", "how long a stopping bridge goes on sending", nil},
 }
 

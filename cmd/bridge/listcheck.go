@@ -70,6 +70,9 @@ func rightsToList(units []bridge.UnitConfig) (list []listRight) {
 		u := &units[i]
 		right := kube.Right{Verb: "list", Group: u.Type.Group, Resource: u.Type.Resource, Namespace: u.Namespace, Name: onlyName(u.FieldSelector)}
 		list = append(list, listRight{right, u.Name()})
+		if u.NamespaceSelector != "" {
+			list = append(list, listRight{kube.Right{Verb: "list", Resource: "namespaces"}, u.Name()})
+		}
 	}
 	return list
 }

@@ -23,7 +23,7 @@ type planner struct {
 
 // newPlanner makes the planner of a configuration. The names of informers that are in the one before as they are, which may be nil, go on to
 // mean what they mean there.
-func newPlanner(c *config.Config, d discovered, redactor *resource.Redactor, before *planner) (*planner, error) {
+func newPlanner(c *config.Config, d discovered, redactor *resource.Redactor, shard resource.Shard, before *planner) (*planner, error) {
 	p := &planner{informers: c.Informers, resolver: d.resolver}
 	for i := range c.Informers {
 		inf := &c.Informers[i]
@@ -37,6 +37,7 @@ func newPlanner(c *config.Config, d discovered, redactor *resource.Redactor, bef
 		if err != nil {
 			return nil, fmt.Errorf("informer %s: %w", inf.Name, err)
 		}
+		template.Shard = shard
 		p.templates = append(p.templates, template)
 		s := selection(inf)
 		s.Names = d.catalog.Pin(s.Names)

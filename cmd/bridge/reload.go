@@ -111,7 +111,11 @@ func (r *reloader) plan(ctx context.Context, after *assembler, secrets map[strin
 	if err != nil {
 		return nil, nil, err
 	}
-	planner, err := newPlanner(after.config, found, r.pipeline.redactor, r.pipeline.planner)
+	shard, err := shardOf(after.config)
+	if err != nil {
+		return nil, nil, err
+	}
+	planner, err := newPlanner(after.config, found, r.pipeline.redactor, shard, r.pipeline.planner)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -28,6 +28,19 @@ func needs(inf *config.Informer, path, group, resource string) []need {
 	return list
 }
 
+// needsNamespaces are the rights that the informer with a number needs to learn which namespaces are selected.
+func needsNamespaces(inf *config.Informer, number int) []need {
+	if inf.NamespaceSelector == "" {
+		return nil
+	}
+	path := fmt.Sprintf("informers[%d].namespaceSelector", number)
+	var list []need
+	for _, verb := range []string{"list", "watch"} {
+		list = append(list, need{kube.Right{Verb: verb, Resource: "namespaces"}, path})
+	}
+	return list
+}
+
 // onlyName is the name of the only object that a field selector selects, which then is all that has to be allowed.
 func onlyName(fieldSelector string) string {
 	selector, err := fields.ParseSelector(fieldSelector)
@@ -43,6 +56,7 @@ func neededNow(c *config.Config, catalog *kube.Catalog) (list []need, problems [
 	list = append([]need{{Right: kube.ReadClusterID}}, leaseNeeds(c)...)
 	for i := range c.Informers {
 		inf := &c.Informers[i]
+		list = append(list, needsNamespaces(inf, i)...)
 		before, path := len(list), fmt.Sprintf("informers[%d]", i)
 		wrong := len(problems)
 		for j, name := range inf.Resources {
@@ -74,10 +88,11 @@ func neededEver(c *config.Config, catalog *kube.Catalog) (list []need, problems 
 	list = append([]need{{Right: kube.ReadClusterID}}, leaseNeeds(c)...)
 	for i := range c.Informers {
 		inf := &c.Informers[i]
+		list = append(list, needsNamespaces(inf, i)...)
 		for j, name := range inf.Resources {
 			at := fmt.Sprintf("informers[%d].resources[%d]", i, j)
 			if catalog != nil && !kube.IsWildcard(name) {
-				types, err := catalog.Resolve(kube.Selection{Names: []string{name}, Namespaced: len(inf.Namespaces) > 0})
+				types, err := catalog.Resolve(kube.Selection{Names: []string{name}, Namespaced: selection(inf).Namespaced})
 				problems = append(problems, c.ProblemsAt(at, err)...)
 				for _, t := range types {
 					list = append(list, needs(inf, at, t.Group, t.Resource)...)

@@ -73,16 +73,17 @@ type Service interface {
 
 // Bridge is the whole pipeline.
 type Bridge struct {
-	cfg       Config
-	log       *slog.Logger
-	committer *checkpoint.Committer
-	outlets   outlets
-	roster    roster
-	pauses    pauses
-	changes   *prometheus.CounterVec // of the units, while the bridge runs
-	requests  chan *request          // for the follower
-	ended     chan struct{}          // closed when the follower takes no more requests
-	replica   *replica               // nil when there are no others
+	cfg        Config
+	log        *slog.Logger
+	committer  *checkpoint.Committer
+	outlets    outlets
+	roster     roster
+	namespaces *namespaces
+	pauses     pauses
+	changes    *prometheus.CounterVec // of the units, while the bridge runs
+	requests   chan *request          // for the follower
+	ended      chan struct{}          // closed when the follower takes no more requests
+	replica    *replica               // nil when there are no others
 }
 
 // New checks, opens the state of each unit and starts nothing.
@@ -99,6 +100,7 @@ func New(cfg Config) (*Bridge, error) {
 		cfg: cfg, log: cfg.Log, roster: roster{gone: map[string]lastWords{}}, changes: countChanges(cfg.Registerer),
 		requests: make(chan *request), ended: make(chan struct{}),
 	}
+	b.namespaces = newNamespaces(b)
 	var err error
 	b.committer, err = checkpoint.New(checkpoint.Config{
 		DB: cfg.DB, Interval: cfg.CommitInterval, Log: cfg.Log, Registerer: cfg.Registerer,
@@ -194,6 +196,7 @@ func (b *Bridge) run(ctx context.Context) error {
 	}
 	replicas := newStage(hard, failed)
 	resign := b.replicate(read, replicas, commits, units, publishing, publish)
+	units.start("namespaces", func(context.Context) error { return b.namespaces.run(read) })
 	start := func(u *unit) {
 		if b.replica != nil {
 			if err := b.replica.welcome(u); err != nil {

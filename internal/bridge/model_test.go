@@ -1,6 +1,7 @@
 package bridge_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -64,8 +65,9 @@ type model struct {
 	unit     bridge.UnitConfig
 	retry    publisher.Config
 	commit   time.Duration
-	recall   bool // the brokers can be read back
-	reloads  bool // the configuration changes while the bridge runs
+	recall   bool         // the brokers can be read back
+	http     *http.Client // nil for the cluster's
+	reloads  bool         // the configuration changes while the bridge runs
 	// announced are, by run, what units that ended early within it had announced.
 	announced map[int]map[string]int64
 	restarts  []moment // of units, within a run
@@ -216,7 +218,7 @@ func (m *model) start() {
 	l := &life{db: db, done: make(chan error, 1)}
 	cfg := bridge.Config{
 		Cluster: "test", DB: db, Log: slog.New(log), CommitInterval: m.commit, Units: []bridge.UnitConfig{m.unit},
-		Client: &reflector.Client{HTTP: m.cluster.HTTP(), Base: m.cluster.URL()},
+		Client: &reflector.Client{HTTP: cmp.Or(m.http, m.cluster.HTTP()), Base: m.cluster.URL()},
 	}
 	for _, b := range m.brokers {
 		s := b.connect(len(m.states) - 1)

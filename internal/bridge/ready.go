@@ -13,7 +13,7 @@ import (
 
 // Reason is why the bridge is not ready.
 type Reason struct {
-	// Component is "informer <name>/<resource>", "sink <name>" or "state".
+	// Component is "informer <name>/<resource>", "sink <name>", "namespaces" or "state".
 	Component string `json:"component"`
 	Message   string `json:"message"`
 }
@@ -38,6 +38,9 @@ func (b *Bridge) Ready() []Reason {
 	}
 	for _, u := range b.roster.lost() {
 		note(u.name, u.notReady)
+	}
+	if why := b.namespaces.notReady(); why != "" {
+		reasons = append(reasons, Reason{Component: "namespaces", Message: "it is not known which are selected: " + why})
 	}
 	if b.replica.follows() {
 		reasons = append(reasons, b.replica.notReady()...)
@@ -76,6 +79,8 @@ func (u *unit) notReady(follows bool) string {
 	}
 	r, i := u.reflector.Status(), u.informer.Status()
 	switch quiet := r.Quiet(); {
+	case r.Phase == reflector.Selecting:
+		return "not in step yet: it is not known which namespaces are selected"
 	case r.LastError != "":
 		return r.LastError
 	case !u.synced(&r):

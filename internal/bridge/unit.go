@@ -5,10 +5,13 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/fields"
 
 	"github.com/kubebridge/bridge/internal/checkpoint"
 	"github.com/kubebridge/bridge/internal/deltafifo"
@@ -41,6 +44,11 @@ type UnitConfig struct {
 	Namespace     string // "" for all
 	LabelSelector string
 	FieldSelector string
+	// NamespaceSelector is a label selector of namespaces: only their objects are selected, as the namespaces come, go and change. "" for
+	// all. Not beside Namespace.
+	NamespaceSelector string
+	// Shard is the share of the objects that is this process's.
+	Shard resource.Shard
 	// Lifts make attributes of what is in the objects.
 	Lifts []event.Lift
 	// Owners adds the chain to the top controller, as far as it is followed.
@@ -90,7 +98,56 @@ func (c *UnitConfig) Name() string {
 
 // scope is what the unit selects. When it changes, the saved position does not cover it any more.
 func (c *UnitConfig) scope() string {
-	return "labels=" + c.LabelSelector + " fields=" + c.FieldSelector
+	scope := "labels=" + c.LabelSelector + " fields=" + c.FieldSelector
+	if c.NamespaceSelector != "" {
+		scope += " namespaces=selected" // which, the state says by name: another selector makes namespaces enter and leave
+	}
+	if !c.Shard.All() {
+		scope += shardScope + c.Shard.String()
+	}
+	return scope
+}
+
+// shardScope is what of a scope comes before the shard, which is the last part.
+const shardScope = " shard="
+
+// narrowing says that a shard of more goes on from where that of fewer was: what it has no more, the new ones have.
+func (c *UnitConfig) narrowing() store.Narrowing {
+	all := *c
+	all.Shard = resource.Shard{}
+	return store.Narrowing{
+		From: func(scope string) bool {
+			rest, text, sharded := strings.Cut(scope, shardScope)
+			before, err := resource.ParseShard(text)
+			if sharded && err != nil {
+				return false
+			}
+			return rest == all.scope() && c.Shard.Within(before)
+		},
+		Keep: func(key resource.Key) bool {
+			namespace, name := key.Split()
+			return c.Shard.Has(c.Type, namespace, name)
+		},
+	}
+}
+
+// selective says whether anything is selected, beside a namespace.
+func (c *UnitConfig) selective() bool {
+	return c.NamespaceSelector != "" || c.LabelSelector != "" || c.FieldSelector != ""
+}
+
+// leavable says whether an object may leave what the API server selects while it lives: names do not change.
+func (c *UnitConfig) leavable() bool {
+	if c.LabelSelector != "" {
+		return true
+	}
+	selector, err := fields.ParseSelector(c.FieldSelector)
+	if err != nil {
+		return true
+	}
+	return slices.ContainsFunc(selector.Requirements(), func(r fields.Requirement) bool {
+		return r.Field != "metadata.name" && r.Field != "metadata.namespace"
+	})
 }
 
 // unit is one pipeline from the API server to the publishers.
@@ -154,7 +211,7 @@ func (b *Bridge) newUnit(cfg UnitConfig, from heritage) (*unit, error) {
 
 func (u *unit) openState(b *Bridge, _ prometheus.Registerer) (err error) {
 	u.indexer, err = b.cfg.DB.Indexer(store.IndexerConfig{
-		Name: u.name, Scope: u.cfg.scope(), Type: u.cfg.Type, Indexes: u.cfg.Indexes, ExactBodies: u.exactBodies(),
+		Name: u.name, Scope: u.cfg.scope(), Narrowing: u.cfg.narrowing(), Type: u.cfg.Type, Indexes: u.cfg.Indexes, ExactBodies: u.exactBodies(),
 	})
 	if err != nil {
 		return err
@@ -220,7 +277,7 @@ func (u *unit) addInformer(b *Bridge, reg prometheus.Registerer, from *heritage)
 		}
 		maker, err := event.NewMaker(event.MakerConfig{
 			Cluster: b.cfg.Cluster, Informer: u.cfg.Informer, Type: u.cfg.Type, Namespace: u.cfg.Namespace, Payload: binding.Payload,
-			Types: binding.Types, Lifts: u.cfg.Lifts,
+			Types: binding.Types, Lifts: u.cfg.Lifts, Shard: u.cfg.Shard,
 			Selective: u.cfg.LabelSelector != "" || u.cfg.FieldSelector != "",
 		})
 		if err != nil {
@@ -238,6 +295,7 @@ func (u *unit) addInformer(b *Bridge, reg prometheus.Registerer, from *heritage)
 	u.informer, err = informer.New(informer.Config{
 		Name: u.name, Type: u.cfg.Type, FIFO: u.fifo, Indexer: u.indexer, Tracker: u.tracker, Listeners: listeners,
 		Selector: u.selector(u.cfg.Filter), Owners: owners,
+		Namespaces: u.cfg.NamespaceSelector != "", Selective: u.cfg.selective(), Leavable: u.cfg.leavable(),
 		LogBytes: u.cfg.Memory, SpoolBytes: u.spool(b), DropOldest: u.cfg.DropOldest, Resnapshot: u.cfg.Snapshot == SnapshotAlways, Unclean: from.isUnclean(b), Succeeds: u.succeeds(b),
 		Log: u.log.With("resource", u.cfg.Type.String()), Registerer: reg,
 	})
@@ -273,11 +331,42 @@ func (u *unit) addReflector(b *Bridge, reg prometheus.Registerer) (err error) {
 	cfg.Quarantine = u.fifo.Quarantine
 	cfg.Snapshot = u.cfg.Snapshot != SnapshotNever
 	cfg.From = u.from()
+	if err := u.addNamespaces(b, &cfg); err != nil {
+		return err
+	}
+	if !u.cfg.Shard.All() {
+		cfg.Passed = u.fifo.Passed
+		cfg.Selects = func(obj *resource.Object) bool { return u.cfg.Shard.Has(u.cfg.Type, obj.Namespace, obj.Name) }
+	}
 	u.reflector, err = reflector.New(cfg)
 	if err == nil {
 		u.registerBehind(reg)
 	}
 	return err
+}
+
+// addNamespaces has the reflector select namespaces, where the unit does.
+func (u *unit) addNamespaces(b *Bridge, cfg *reflector.Config) error {
+	if u.cfg.NamespaceSelector == "" {
+		return nil
+	}
+	view, err := b.namespaces.view(u.cfg.NamespaceSelector)
+	if err != nil {
+		return err
+	}
+	saved, err := u.indexer.Namespaces()
+	if err != nil {
+		return err
+	}
+	cfg.Namespaces, cfg.Passed, cfg.Selected = view, u.fifo.Passed, map[string]resource.NamespaceState{}
+	cfg.AsOf = map[string]resource.Version{}
+	for name, n := range saved {
+		cfg.Selected[name] = n.State
+		if n.AsOf != "" {
+			cfg.AsOf[name] = n.AsOf
+		}
+	}
+	return nil
 }
 
 // from is the version to resume after, "" for none.

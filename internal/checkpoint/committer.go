@@ -161,6 +161,9 @@ func (t *Tracker) write(batch *store.Batch, w *taken) {
 	for _, e := range w.spooled {
 		batch.AppendLog(t.indexer, e)
 	}
+	for _, n := range w.notes {
+		n.write(batch)
+	}
 	if w.journal != nil {
 		w.committed = w.journal.Write(batch)
 	}

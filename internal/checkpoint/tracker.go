@@ -51,8 +51,23 @@ type Tracker struct {
 	listed    bool // the watermark has passed the end of a list, and that is not committed
 	settled   map[resource.Key]store.Settled
 	spooled   []store.LogEntry // changes that wait for their place in the log on disk
+	notes     []note           // that wait for their place, or for the next commit
 	committed resource.Version
 	unsettled int
+}
+
+// note is something that an informer writes with a commit.
+type note struct {
+	seq   uint64
+	write func(*store.Batch)
+}
+
+// Note has something written in the first commit that has everything settled up to and with a place in the stream, 0 for the next
+// commit; and again in the one after where a commit fails. write must not block, and may find that there is nothing to write any more.
+func (t *Tracker) Note(seq uint64, write func(*store.Batch)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.notes = append(t.notes, note{seq, write})
 }
 
 // newTracker starts at a saved watermark, "" for none. The first sequence number is 1.
@@ -236,6 +251,7 @@ type taken struct {
 	spooled   []store.LogEntry
 	watermark resource.Version // "" when it has not moved
 	listed    bool
+	notes     []note
 	journal   Journal
 	committed func() // of the journal
 }
@@ -246,6 +262,15 @@ func (t *Tracker) take() taken {
 	defer t.mu.Unlock()
 	out := taken{spooled: t.spooled, listed: t.listed, journal: t.journal}
 	t.spooled, t.listed = nil, false
+	later := t.notes[:0:0]
+	for _, n := range t.notes {
+		if n.seq < t.base {
+			out.notes = append(out.notes, n)
+		} else {
+			later = append(later, n)
+		}
+	}
+	t.notes = later
 	if t.watermark != t.committed {
 		out.watermark = t.watermark
 	}
@@ -275,6 +300,7 @@ func (t *Tracker) putBack(w taken) {
 	defer t.mu.Unlock()
 	t.spooled = append(w.spooled, t.spooled...)
 	t.listed = t.listed || w.listed
+	t.notes = append(w.notes, t.notes...)
 	for key, s := range w.settled {
 		if since, ok := t.settled[key]; !ok || since.Seq < s.Seq {
 			t.settled[key] = s

@@ -36,6 +36,8 @@ type Delta struct {
 	FinalStateUnknown bool
 	// Version of a mark: the bookmark's, or the list's.
 	Version resource.Version
+	// Passed is set on a Bookmark that is not the API server's: it says how far the stream was read.
+	Passed bool
 	// Relist of a ReplaceBegin or ReplaceEnd.
 	Relist *resource.Relist
 	// Unreadable of a Quarantined.

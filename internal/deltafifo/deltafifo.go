@@ -18,11 +18,11 @@ var ErrClosed = errors.New("deltafifo is closed")
 
 // KnownObjects answers which objects the controller knows.
 type KnownObjects interface {
-	// Missing yields the objects that are known, are not newer than version (unless rewound), and were not marked as
-	// listed since the last ReplaceBegin was handed out: with the last state known, or nil where that is lost. The FIFO
-	// calls it from Pop, without holding its lock, after everything before the ReplaceEnd was handed out. A second value
-	// of the sequence that is an error ends it.
-	Missing(version resource.Version, rewound bool) iter.Seq2[resource.Known, error]
+	// Missing yields the objects that are known, are not newer than version (unless the server's history went back, or their namespace
+	// has left), and were not marked as listed since the last ReplaceBegin was handed out: with the last state known, or nil where that is
+	// lost. Of a Relist with a namespace only those in it. The FIFO calls it from Pop, without holding its lock, after everything before
+	// the ReplaceEnd was handed out. A second value of the sequence that is an error ends it.
+	Missing(version resource.Version, why resource.Relist) iter.Seq2[resource.Known, error]
 }
 
 // Config of a FIFO. Zero values mean what is said there.
@@ -98,12 +98,18 @@ func (f *FIFO) Replace(ctx context.Context, obj *resource.Object) error {
 	return f.put(ctx, obj.Key(), Delta{Type: Replaced, Object: obj})
 }
 
+// Passed queues the news that everything up to version was sent, which is no word of the API server but what was read so far.
+func (f *FIFO) Passed(ctx context.Context, version resource.Version) error {
+	return f.put(ctx, "", Delta{Type: Bookmark, Version: version, Passed: true})
+}
+
 // Bookmark queues the news that everything up to version was sent.
 func (f *FIFO) Bookmark(ctx context.Context, version resource.Version) error {
 	return f.put(ctx, "", Delta{Type: Bookmark, Version: version})
 }
 
-// BeginReplace queues the news that a list follows. A BeginReplace before it that had no EndReplace is given up.
+// BeginReplace queues the news that a list follows, or of a selection of namespaces (Only). A BeginReplace before it that had no EndReplace is
+// given up.
 func (f *FIFO) BeginReplace(ctx context.Context, why resource.Relist) error {
 	return f.put(ctx, "", Delta{Type: ReplaceBegin, Relist: &why})
 }
@@ -155,7 +161,9 @@ func (f *FIFO) put(ctx context.Context, key resource.Key, d Delta) error {
 func (f *FIFO) queueLocked(key resource.Key, d Delta, size int) {
 	switch d.Type {
 	case ReplaceBegin:
-		f.relist = d.Relist
+		if f.relist = d.Relist; d.Relist.Only {
+			f.relist = nil
+		}
 		clear(f.open)
 	case ReplaceEnd:
 		d.Relist, f.relist = f.relist, nil

@@ -23,7 +23,7 @@ type known struct {
 	asked   int
 }
 
-func (k *known) Missing(resource.Version, bool) iter.Seq2[resource.Known, error] {
+func (k *known) Missing(resource.Version, resource.Relist) iter.Seq2[resource.Known, error] {
 	return func(yield func(resource.Known, error) bool) {
 		k.asked++
 		for _, m := range k.missing {

@@ -108,8 +108,11 @@ type sweep struct {
 
 func newSweep(known KnownObjects, end *Delta) *sweep {
 	s := &sweep{end: *end}
-	rewound := end.Relist != nil && end.Relist.Rewound
-	s.next, s.stop = iter.Pull2(known.Missing(end.Version, rewound))
+	var why resource.Relist
+	if end.Relist != nil {
+		why = *end.Relist
+	}
+	s.next, s.stop = iter.Pull2(known.Missing(end.Version, why))
 	return s
 }
 

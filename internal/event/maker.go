@@ -18,8 +18,10 @@ type MakerConfig struct {
 	Type     resource.Type
 	// Namespace is the one that is watched, "" for all.
 	Namespace string
-	Payload   Payload // default PayloadObject
-	Types     Types   // default TypesBridge
+	// Shard is the share of the objects that the events are about.
+	Shard   resource.Shard
+	Payload Payload // default PayloadObject
+	Types   Types   // default TypesBridge
 	// Lifts make attributes of what is in the object.
 	Lifts []Lift
 	// Selective is set when the API server selects by label or field: then an object may leave and come back, and is
@@ -54,11 +56,21 @@ type Change struct {
 	Inferred bool
 	// Round of a Synced.
 	Round int64
+	// Entered is the version of the Namespace with which the object's namespace came into a selection in which it had been before; "" for none.
+	Entered resource.Version
+	// Cause is why a Deleted was sent, where it can be told: CauseDeleted or CauseLeft.
+	Cause string
 	// Epoch is how often the server's history went back before.
 	Epoch int
 	// Observed is when the bridge learned of it.
 	Observed time.Time
 }
+
+// Causes of a Deleted under a selector.
+const (
+	CauseDeleted = "deleted"
+	CauseLeft    = "left-selector"
+)
 
 // NewMaker checks and prepares.
 func NewMaker(cfg MakerConfig) (*Maker, error) {
@@ -88,7 +100,7 @@ func (m *Maker) Object(c *Change) Event {
 		ID: w.id, Source: m.source, Type: m.types[c.Op], Subject: w.path,
 		Time: c.Observed, PartitionKey: w.key, Sequence: w.sequence,
 		APIVersion: m.phrases.apiVersion, Kind: t.Kind, Resource: t.Resource, Namespace: namespace, Name: name,
-		UID: c.UID, ResourceVersion: string(c.Version), Initial: c.Initial, Inferred: c.Inferred,
+		UID: c.UID, ResourceVersion: string(c.Version), Cause: c.Cause, Initial: c.Initial, Inferred: c.Inferred,
 		Cluster: m.cfg.Cluster, Group: t.Group, Version: t.Version, Op: c.Op, Informer: m.cfg.Informer,
 	}
 	if c.Object != nil {
@@ -182,6 +194,9 @@ func (m *Maker) about(what string, op Op, id string, observed time.Time) Event {
 	of := m.cfg.Informer + "/" + t.String()
 	if m.cfg.Namespace != "" {
 		of += "/" + m.cfg.Namespace
+	}
+	if !m.cfg.Shard.All() {
+		of += fmt.Sprintf("/shard-%d-of-%d", m.cfg.Shard.Index, m.cfg.Shard.Count) // each of them tells of its own
 	}
 	return Event{
 		ID: of + "/" + what + "/" + id, Source: m.source, Type: "dev.kubebridge.informer." + what,

@@ -28,7 +28,7 @@ func newPhrases(t resource.Type) phrases {
 func (m *Maker) words(c *Change, namespace, name string) words {
 	p := &m.phrases
 	var b strings.Builder
-	b.Grow(len(c.UID) + 2*len(c.Version) + len(p.api) + 2*len(namespace) + 2*len(name) + len(p.resource) + len(p.group) + 64)
+	b.Grow(len(c.UID) + 2*len(c.Version) + len(p.api) + 2*len(namespace) + 2*len(name) + len(p.resource) + len(p.group) + len(c.Entered) + 64)
 	m.writeID(&b, c)
 	id := b.Len()
 	b.WriteString(p.api)
@@ -55,7 +55,8 @@ func (m *Maker) words(c *Change, namespace, name string) words {
 
 // writeID writes the id of a change. An object dies once, whether the watch or a relist tells; under a selector it may leave more than
 // once, so there the version it had before tells one leaving from the next. After a restore of etcd, versions are given out again, for other
-// states, and an object whose delete was undone may be deleted again: so ids bear the epoch.
+// states, and an object whose delete was undone may be deleted again: so ids bear the epoch. An object of a namespace that comes into the
+// selection again may come in a version that was told before: so its ids bear the version of the Namespace.
 func (m *Maker) writeID(b *strings.Builder, c *Change) {
 	b.WriteString(c.UID)
 	b.WriteByte('/')
@@ -71,6 +72,10 @@ func (m *Maker) writeID(b *strings.Builder, c *Change) {
 		b.WriteString("deleted")
 	default:
 		b.WriteString(string(c.Version))
+	}
+	if c.Entered != "" {
+		b.WriteString("/entered/")
+		b.WriteString(string(c.Entered))
 	}
 	if c.Epoch > 0 {
 		b.WriteString("/epoch/")

@@ -42,7 +42,7 @@ func (c *controller) announce(ctx context.Context, news []store.Announcement) er
 func (c *controller) leftBefore(key resource.Key, uid string, version resource.Version) []store.Record {
 	var before []store.Record
 	for _, left := range c.cfg.Indexer.Left(key) {
-		if left.UID != uid && (c.relist.Rewound || !left.Version.Newer(version)) {
+		if left.UID != uid && (c.relist.Rewound || c.relist.Left || !left.Version.Newer(version)) {
 			before = append(before, left)
 		}
 	}
@@ -54,24 +54,24 @@ func (c *controller) leftBefore(key resource.Key, uid string, version resource.V
 func (c *controller) succeeded(key resource.Key, d *deltafifo.Delta, known store.Record, alive bool, before []store.Record) error {
 	// One that is still there has not died, whatever its name saw; unless the server went back to before it did.
 	if alive && (known.UID != d.Object.UID || c.relist.Rewound) {
-		if err := c.gone(key, d.Seq, known, known.Version); err != nil {
+		if err := c.gone(key, d.Seq, known, known.Version, c.causeOfEnd()); err != nil {
 			return err
 		}
 	}
-	if err := c.goneUnsettled(key, d.Seq, before, before[len(before)-1].Version); err != nil {
+	if err := c.goneUnsettled(key, d.Seq, before, before[len(before)-1].Version, c.causeOfEnd()); err != nil {
 		return err
 	}
 	return c.stored(key, d, store.Record{}, false, true)
 }
 
 // goneUnsettled makes the inferred deletes of objects that were announced and never settled.
-func (c *controller) goneUnsettled(key resource.Key, seq uint64, left []store.Record, asOf resource.Version) error {
+func (c *controller) goneUnsettled(key resource.Key, seq uint64, left []store.Record, asOf resource.Version, cause string) error {
 	for _, rec := range left {
 		last, err := c.cfg.Indexer.LeftObject(key, rec.UID)
 		if err != nil {
 			return err
 		}
-		c.emitGone(key, seq, rec, last, asOf)
+		c.emitGone(key, seq, rec, last, asOf, cause)
 	}
 	return nil
 }

@@ -31,6 +31,8 @@ type facts struct {
 	losses     *losses          // of what was dropped
 	unreadable *resource.Unreadable
 
+	// left says that nothing is remembered of a deleted object: its namespace left, and it may come again as it was.
+	left bool
 	// goneAsOf is, on an inferred delete, the version as of which the object was found to be gone.
 	goneAsOf resource.Version
 	// told is the version of what told the change, where that is not its own: on an inferred delete.
@@ -80,6 +82,9 @@ func (c *facts) settled() store.Settled {
 	s := store.Settled{Record: store.Record{UID: c.UID, Version: c.Version}, Object: c.Object, Seq: c.number}
 	if c.Op == event.Deleted {
 		s.Deleted, s.Object, s.Version = true, nil, cmp.Or(c.goneAsOf, c.Version)
+		if c.left {
+			s.Version = "" // a tombstone would cover it
+		}
 	}
 	return s
 }

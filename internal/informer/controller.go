@@ -130,10 +130,16 @@ func place(d *deltafifo.Delta) (checkpoint.Kind, resource.Version) {
 	case deltafifo.Bookmark:
 		return checkpoint.Mark, d.Version
 	case deltafifo.ReplaceEnd:
+		if d.Relist.Partial() {
+			return checkpoint.Aside, "" // the stream goes on from where it was
+		}
 		return checkpoint.Listed, d.Version
 	case deltafifo.Added, deltafifo.Updated:
 		return checkpoint.Event, d.Object.Version
 	case deltafifo.Deleted:
+		if d.FinalStateUnknown && d.Relist.Partial() {
+			return checkpoint.Aside, ""
+		}
 		if d.FinalStateUnknown {
 			return checkpoint.Listed, d.Version // its place is the end of the list that told it
 		}
@@ -147,7 +153,9 @@ func place(d *deltafifo.Delta) (checkpoint.Kind, resource.Version) {
 func (c *controller) decide(ctx context.Context, key resource.Key, d *deltafifo.Delta) error {
 	switch d.Type {
 	case deltafifo.Bookmark:
-		c.unsure.Store(false)
+		if !d.Passed {
+			c.unsure.Store(false)
+		}
 		return nil
 	case deltafifo.ReplaceBegin:
 		return c.beginReplace(ctx, d)
@@ -228,7 +236,7 @@ func (c *controller) unchanged(obj *resource.Object, known store.Record, found b
 func (c *controller) stored(key resource.Key, d *deltafifo.Delta, known store.Record, alive, found bool) error {
 	listed := d.Type == deltafifo.Replaced
 	if alive && known.UID != d.Object.UID {
-		if err := c.gone(key, d.Seq, known, known.Version); err != nil {
+		if err := c.gone(key, d.Seq, known, known.Version, c.causeOfEnd()); err != nil {
 			return err
 		}
 		alive = false
@@ -244,7 +252,7 @@ func (c *controller) stored(key resource.Key, d *deltafifo.Delta, known store.Re
 		c.news = append(c.news, store.Announcement{Key: key, Object: d.Object, Seq: c.number + 1, Unknown: !found})
 	}
 	ch.Initial = listed && c.relist.Initial
-	ch.Inferred = listed && !c.relist.Initial
+	ch.Inferred = listed && !c.relist.Initial && !c.relist.Partial()
 	c.emit(newChange(ch, d.Seq, c.now))
 	return nil
 }
@@ -266,22 +274,26 @@ func (c *controller) old(key resource.Key, known store.Record) (*resource.Object
 func (c *controller) deleted(key resource.Key, d *deltafifo.Delta, known store.Record, found bool) error {
 	alive := found && !known.Deleted
 	if d.FinalStateUnknown {
+		cause := c.causeOfDelete()
+		if c.hasLeft(key) {
+			cause = event.CauseLeft
+		}
 		if alive {
-			if err := c.gone(key, d.Seq, known, d.Version); err != nil {
+			if err := c.gone(key, d.Seq, known, d.Version, cause); err != nil {
 				return err
 			}
 		}
-		return c.goneUnsettled(key, d.Seq, c.leftBefore(key, "", d.Version), d.Version)
+		return c.goneUnsettled(key, d.Seq, c.leftBefore(key, "", d.Version), d.Version, cause)
 	}
 	if found && covers(known, d.Object.Version) {
 		c.metrics.skipped.Inc()
 		return nil
 	}
-	ch := event.Change{Op: event.Deleted, Key: key, Object: d.Object, UID: d.Object.UID, Version: d.Object.Version}
+	ch := event.Change{Op: event.Deleted, Key: key, Object: d.Object, UID: d.Object.UID, Version: d.Object.Version, Cause: c.causeOfDelete()}
 	if alive && known.UID == d.Object.UID {
 		ch.Before = known.Version
 	} else if alive {
-		if err := c.gone(key, d.Seq, known, known.Version); err != nil {
+		if err := c.gone(key, d.Seq, known, known.Version, c.causeOfEnd()); err != nil {
 			return err
 		}
 	}
@@ -292,20 +304,24 @@ func (c *controller) deleted(key resource.Key, d *deltafifo.Delta, known store.R
 // gone makes the inferred delete of a known object, with its last state on disk, which may be an earlier one than the last that was sent
 // (store.Options.BodiesPerSecond). The tombstone bears the version as of which it is gone; the event that of the last state that was sent;
 // the state its own.
-func (c *controller) gone(key resource.Key, seq uint64, known store.Record, asOf resource.Version) error {
+func (c *controller) gone(key resource.Key, seq uint64, known store.Record, asOf resource.Version, cause string) error {
 	last, err := c.cfg.Indexer.Object(key)
 	if err != nil {
 		return err
 	}
-	c.emitGone(key, seq, known, last, asOf)
+	c.emitGone(key, seq, known, last, asOf, cause)
 	return nil
 }
 
-func (c *controller) emitGone(key resource.Key, seq uint64, known store.Record, last *resource.Object, asOf resource.Version) {
+func (c *controller) emitGone(key resource.Key, seq uint64, known store.Record, last *resource.Object, asOf resource.Version, cause string) {
 	ch := newChange(event.Change{
 		Op: event.Deleted, Key: key, Object: last, UID: known.UID, Version: known.Version, Before: known.Version, Inferred: true,
+		Cause: cause,
 	}, seq, c.now)
 	ch.goneAsOf = asOf
+	if cause == event.CauseLeft {
+		ch.left, ch.Inferred = true, !c.relist.Partial()
+	}
 	c.emit(ch)
 }
 
@@ -339,8 +355,16 @@ func (c *controller) sync(key resource.Key, d *deltafifo.Delta, known store.Reco
 // beginReplace prepares for the items of a list, and tells of the gap that made it necessary: once, however often the list has to
 // begin again.
 func (c *controller) beginReplace(ctx context.Context, d *deltafifo.Delta) error {
+	if err := c.rescope(ctx, d); err != nil {
+		return err
+	}
+	if d.Relist.Only {
+		c.rescoped(d.Seq, d.Relist, "")
+		return nil
+	}
 	again := c.relist.Reason != ""
 	c.relist, c.listed = *d.Relist, 0
+	c.relist.Namespaces = nil // they may be many, and the gap's own place is told without them
 	if err := c.cfg.Indexer.ClearMarks(); err != nil {
 		return err
 	}
@@ -410,6 +434,12 @@ func (c *controller) forgetDeleted(ctx context.Context) error {
 
 // endReplace tells that a list was worked through.
 func (c *controller) endReplace(d *deltafifo.Delta) error {
+	c.rescoped(d.Seq, &c.relist, d.Version)
+	if c.relist.Partial() {
+		c.logger.Info("a namespace is in step with the selection", "namespace", c.relist.Namespace, "selected", !c.relist.Left, "objects", c.listed)
+		c.relist = resource.Relist{}
+		return c.cfg.Indexer.ClearMarks()
+	}
 	level := slog.LevelInfo
 	if c.relist.Initial {
 		level = slog.LevelDebug // the whole bridge tells of its start
@@ -428,6 +458,9 @@ func (c *controller) endReplace(d *deltafifo.Delta) error {
 func (c *controller) emit(ch *change) {
 	c.number++
 	ch.number, ch.Epoch = c.number, c.epoch
+	if c.cfg.Namespaces && ch.kind == ofObject {
+		ch.Entered = c.scope.of(ch.Key).Entered
+	}
 	if ch.audience == 0 {
 		ch.audience = c.everyone
 	}

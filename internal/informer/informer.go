@@ -37,6 +37,7 @@ type Tracker interface {
 	Hold(seq uint64, n int)
 	Done(seq uint64)
 	SettleMark(seq uint64)
+	Note(seq uint64, write func(*store.Batch))
 	Spool(changes []checkpoint.Spooled)
 	SetJournal(j checkpoint.Journal)
 	Settle(seq uint64, key resource.Key, s store.Settled)
@@ -70,6 +71,11 @@ type Config struct {
 	DropOldest bool
 	// Selector decides for all listeners which changes are sent; nil for all changes.
 	Selector Selector
+	// Namespaces says that the stream is of selected namespaces.
+	Namespaces bool
+	// Selective says that the stream is of what a selector selects, so that deletes bear their cause where it can be told. Leavable, that
+	// the API server evaluates one that an object may leave: then it tells of that as of a delete.
+	Selective, Leavable bool
 	// Owners gives an object's controller, that one's, and so on, for the events; nil when they are not asked for.
 	Owners func(obj *resource.Object) []resource.Owner
 	// Resnapshot publishes every object at the first list: what the settled state covers already as Synced.
@@ -118,6 +124,7 @@ type Informer struct {
 	needsOld  bool   // some of them, or a selector, need the object before an update
 	selection selection
 	order     *order // guarded by settling; nil when all changes are settled in their order
+	scope     *scope
 	logger    *slog.Logger
 	settling  sync.Mutex // orders the calls of settle, and makes a change either settled or spooled
 	spoolTurn chan struct{}
@@ -157,8 +164,12 @@ func New(cfg Config) (*Informer, error) {
 	}
 	i.selection.selector = cfg.Selector
 	i.useSelector(cfg.Selector)
-	var err error
-	if i.disk, err = openDiskLog(i, cfg.SpoolBytes); err == nil {
+	namespaces, err := cfg.Indexer.Namespaces()
+	i.scope = newScope(namespaces)
+	if err == nil {
+		i.disk, err = openDiskLog(i, cfg.SpoolBytes)
+	}
+	if err == nil {
 		err = i.restore()
 	}
 	if err != nil {

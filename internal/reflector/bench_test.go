@@ -72,7 +72,7 @@ var podFrameBytes []byte
 
 type unknown struct{}
 
-func (unknown) Missing(resource.Version, bool) iter.Seq2[resource.Known, error] {
+func (unknown) Missing(resource.Version, resource.Relist) iter.Seq2[resource.Known, error] {
 	return func(func(resource.Known, error) bool) {}
 }
 

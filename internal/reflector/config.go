@@ -23,6 +23,20 @@ type Config struct {
 	LabelSelector string        // applied by the API server; "" for all
 	FieldSelector string
 
+	// Namespaces are the only ones whose objects are handed on; nil for all. The stream is that of Namespace all the same, and what
+	// is not wanted is left out before it is handed on. A namespace that comes into the selection is told by a list of its own (a Relist with
+	// its name, and the items), one that leaves by an empty one.
+	Namespaces Namespaces
+	// Selected is where namespaces stand in the Store, and AsOf the versions as of which some of those that are selected were listed, or begun
+	// to be. They matter when there is Namespaces.
+	Selected map[string]resource.NamespaceState
+	AsOf     map[string]resource.Version
+	// Selects says whether an object is handed on; nil for all. Its answer for an object must never change.
+	Selects func(obj *resource.Object) bool
+	// Passed gets the version that was come to while what came was not wanted, about each second: everything up to it was
+	// handed on. An error ends Run, as the Store's do. nil: it is not told.
+	Passed func(ctx context.Context, v resource.Version) error
+
 	// From is the version to resume after; "" for none.
 	From resource.Version
 	// Snapshot lists everything when From is "". Without it the reflector begins with what changes from now on; the

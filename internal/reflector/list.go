@@ -27,9 +27,17 @@ type listing struct {
 
 // list replaces everything. After a WatchList the same stream goes on as a watch, so that it returns when the watch ends.
 func (r *Reflector) list(ctx context.Context) error {
+	if r.relist.Left {
+		return r.leave(ctx)
+	}
+	if r.relist.Partial() {
+		if err := r.aimMove(ctx); err != nil {
+			return err
+		}
+	}
 	r.status.set(func(s *Status) { s.Items = 0 })
 	r.pagesRead = 0
-	if !r.cfg.DisableWatchList && !r.watchListOff {
+	if !r.relist.Partial() && !r.cfg.DisableWatchList && !r.watchListOff {
 		if err := r.watchList(ctx); r.relist == nil || !r.fallBack(ctx, err) {
 			return err
 		}
@@ -95,10 +103,29 @@ func (r *Reflector) since(q url.Values) {
 	}
 }
 
+// sinceEntering asks for the state as of the version that was chosen when the namespace came in. Where the server has forgotten that, what it
+// has now has to do.
+func (r *Reflector) sinceEntering(q url.Values) {
+	if !r.consistent && r.relist.From != "" {
+		q.Set("resourceVersion", string(r.relist.From))
+		q.Set("resourceVersionMatch", string(metav1.ResourceVersionMatchExact))
+	}
+}
+
+// isNoExact says whether an error is of a server that can't tell the state as of a version.
+func isNoExact(err error) bool {
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	return ok && (status.ErrStatus.Code == http.StatusBadRequest || status.ErrStatus.Code == http.StatusUnprocessableEntity)
+}
+
 // pagedList replaces everything by the pages of one list, which are all of one version.
 func (r *Reflector) pagedList(ctx context.Context) error {
 	q := r.query()
-	r.since(q)
+	if r.relist.Partial() {
+		r.sinceEntering(q)
+	} else {
+		r.since(q)
+	}
 	if !r.unpaged {
 		q.Set("limit", strconv.Itoa(r.cfg.PageSize))
 	}
@@ -106,6 +133,7 @@ func (r *Reflector) pagedList(ctx context.Context) error {
 	for {
 		p, err := r.listPage(ctx, q)
 		if err != nil {
+			r.consistent = r.consistent || r.relist.Partial() && isNoExact(err)
 			return err
 		}
 		if r.pagesRead++; r.pagesRead == 1 {
@@ -148,6 +176,9 @@ func (r *Reflector) listPage(ctx context.Context, q url.Values) (page, error) {
 
 func (r *Reflector) beginReplace(ctx context.Context) error {
 	r.metrics.lists.Inc()
+	if !r.relist.Partial() {
+		r.relist.Namespaces = r.adopt()
+	}
 	return fromStore(r.cfg.Store.BeginReplace(ctx, *r.relist))
 }
 
@@ -166,6 +197,9 @@ func (r *Reflector) replace(ctx context.Context, v *values) error {
 	case err != nil:
 		return r.understand(ctx, &unreadableError{err: err}, raw, 0)
 	}
+	if !r.relist.Partial() && !r.selects(obj) || r.cfg.Selects != nil && !r.cfg.Selects(obj) {
+		return nil
+	}
 	return r.replaceWith(ctx, obj)
 }
 
@@ -180,6 +214,9 @@ func (r *Reflector) replaceWith(ctx context.Context, obj *resource.Object) error
 
 // endRelist says that the list was complete.
 func (r *Reflector) endRelist(ctx context.Context, v resource.Version) error {
+	if r.relist.Partial() {
+		return r.endMove(ctx, v)
+	}
 	if err := r.cfg.Store.EndReplace(ctx, v); err != nil {
 		return fromStore(err)
 	}
@@ -188,6 +225,7 @@ func (r *Reflector) endRelist(ctx context.Context, v resource.Version) error {
 		level = slog.LevelDebug // whoever starts many reflectors tells of them together
 	}
 	r.relist = nil
+	r.adopted()
 	r.position = at(v)
 	r.moved()
 	r.status.set(func(s *Status) { s.Synced = true })

@@ -11,7 +11,8 @@ import (
 type metrics struct {
 	lists, listItems, watches, bookmarks prometheus.Counter
 	frameBytes                           prometheus.Counter
-	added, modified, deleted             prometheus.Counter
+	added, modified, deleted, passed     prometheus.Counter
+	entered, left                        prometheus.Counter
 	errors, relists, quarantined         *prometheus.CounterVec
 	lastSeen                             prometheus.Gauge
 }
@@ -28,7 +29,11 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		return v
 	}
 	events := vec("events_total", "Watch events handed on, by type.", "type", "added", "modified", "deleted")
+	namespaces := vec("namespaces_total", "Namespaces that came into the selection or left it while others were watched, by change.", "change", "entered", "left")
 	m := &metrics{
+		passed:      counter("passed_total", "Watch events about objects that are not wanted: of other namespaces, or of another shard."),
+		entered:     namespaces.WithLabelValues("entered"),
+		left:        namespaces.WithLabelValues("left"),
 		lists:       counter("lists_total", "Lists begun: a paged list or a WatchList counts once per attempt; probes are not counted."),
 		listItems:   counter("list_items_total", "Objects read from lists."),
 		watches:     counter("watches_total", "Watches that the API server accepted, WatchLists included."),
@@ -47,7 +52,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}),
 	}
 	if reg != nil {
-		reg.MustRegister(m.lists, m.listItems, m.watches, m.bookmarks, m.frameBytes, m.quarantined, events, m.errors, m.relists, m.lastSeen)
+		reg.MustRegister(m.lists, m.listItems, m.watches, m.bookmarks, m.frameBytes, m.quarantined, events, m.errors, m.relists, m.lastSeen, m.passed, namespaces)
 	}
 	return m
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/url"
 	"strconv"
 	"time"
@@ -38,6 +39,7 @@ type Reflector struct {
 	listing
 	watching
 	quarantine
+	scope
 }
 
 // New checks the configuration and starts nothing.
@@ -55,6 +57,13 @@ func New(cfg Config) (*Reflector, error) {
 		gate:     newGate(),
 		expiries: backoff{Backoff: cfg.Backoff, eager: true},
 		position: at(cfg.From),
+		scope:    scope{states: maps.Clone(cfg.Selected), asOf: maps.Clone(cfg.AsOf)},
+	}
+	if r.states == nil {
+		r.states = map[string]resource.NamespaceState{}
+	}
+	if r.asOf == nil {
+		r.asOf = map[string]resource.Version{}
 	}
 	r.status.s = Status{Phase: Stopped, Version: cfg.From, Relists: map[string]int{}}
 	registerQuiet(cfg.Registerer, &r.status)
@@ -69,6 +78,9 @@ func (r *Reflector) Status() Status { return r.status.get() }
 // Everything else is retried. It may be called once.
 func (r *Reflector) Run(ctx context.Context) error {
 	defer r.status.phase(Stopped)
+	if r.awaitNamespaces(ctx); ctx.Err() != nil {
+		return nil
+	}
 	if r.version == "" && r.cfg.Snapshot {
 		r.beginRelist(resource.Relist{Initial: true})
 	} else {
@@ -114,6 +126,8 @@ func (r *Reflector) step(ctx context.Context) error {
 	case r.relist != nil:
 		r.status.phase(Listing)
 		return r.list(ctx)
+	case r.beginMove():
+		return nil
 	default:
 		return r.watch(ctx)
 	}
@@ -132,7 +146,7 @@ func (r *Reflector) locate(ctx context.Context) error {
 	suspect := r.suspect
 	r.suspect = ""
 	switch {
-	case r.relist != nil:
+	case r.relist != nil && !r.relist.Partial():
 		r.aim(now)
 	case r.version == "":
 		return r.beginNow(ctx, now)
@@ -169,6 +183,9 @@ func (r *Reflector) aim(now resource.Version) {
 
 // beginNow starts a reflector that is interested in the future only.
 func (r *Reflector) beginNow(ctx context.Context, now resource.Version) error {
+	if err := r.adoptOnly(ctx); err != nil {
+		return err
+	}
 	if err := r.bookmark(ctx, now); err != nil {
 		return err
 	}

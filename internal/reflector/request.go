@@ -61,6 +61,9 @@ func after(d time.Duration, cancel context.CancelCauseFunc, cause error) *time.T
 
 func (r *Reflector) do(s *stream, query url.Values) error {
 	u := *r.url
+	if r.relist.Partial() {
+		u = *r.cfg.Client.Base.JoinPath(r.cfg.Type.CollectionPath(r.relist.Namespace))
+	}
 	u.RawQuery = query.Encode()
 	req, err := http.NewRequestWithContext(s.ctx, http.MethodGet, u.String(), nil)
 	if err != nil {

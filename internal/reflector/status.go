@@ -13,8 +13,9 @@ type Phase string
 
 // The phases.
 const (
-	Stopped    Phase = "stopped" // not running yet, or no more
-	Probing    Phase = "probing" // asking for the server's version
+	Stopped    Phase = "stopped"   // not running yet, or no more
+	Selecting  Phase = "selecting" // waiting until it is known which namespaces are selected
+	Probing    Phase = "probing"   // asking for the server's version
 	Listing    Phase = "listing"
 	Watching   Phase = "watching"
 	BackingOff Phase = "backing-off" // waiting after a failure

@@ -16,7 +16,8 @@ type Store interface {
 	// Bookmark says that everything up to v was handed on.
 	Bookmark(ctx context.Context, v resource.Version) error
 	// BeginReplace says that everything known is about to be replaced by Replace calls. A BeginReplace without an
-	// EndReplace before it is given up: its items may be incomplete.
+	// EndReplace before it is given up: its items may be incomplete. With Only no EndReplace follows, and with Namespace only what
+	// is known of that namespace is replaced.
 	BeginReplace(ctx context.Context, why resource.Relist) error
 	// Replace hands on one item of the list. Within one list an object may come twice; the later one counts.
 	Replace(ctx context.Context, obj *resource.Object) error

@@ -64,6 +64,8 @@ func (r *Reflector) follow(ctx context.Context, q url.Values, in *initial) error
 // ended says what the end of a watch means.
 func (r *Reflector) ended(err error, in *initial, progress bool, started time.Time) error {
 	switch {
+	case errors.Is(err, errMoved):
+		return nil
 	case errors.Is(err, errSilent) && in == nil && !r.status.get().Bookmarks:
 		r.probing = true // nothing happened, and of that this server sends no bookmarks: ask where it stands
 		return nil
@@ -82,9 +84,12 @@ func (r *Reflector) receive(ctx context.Context, s *stream, in *initial) error {
 	if err := r.opened(ctx, in); err != nil {
 		return err
 	}
+	stop := func() {}
+	defer func() { stop() }()
 	if in == nil {
 		lasting := time.AfterFunc(shortWatch, r.lasts)
 		defer lasting.Stop()
+		stop = r.untilMoved(s)
 	}
 	v := newValues(s, r.cfg.MaxFrame)
 	for {
@@ -109,6 +114,7 @@ func (r *Reflector) receive(ctx context.Context, s *stream, in *initial) error {
 		}
 		if done {
 			in = nil
+			stop = r.untilMoved(s)
 			s.expect(r.cfg.Watchdog)
 			r.status.phase(Watching)
 		}
@@ -133,6 +139,9 @@ func (r *Reflector) take(ctx context.Context, f *frame) error {
 	if f.obj != nil && r.has(f.obj) {
 		r.seen(func(*Status) {})
 		return nil
+	}
+	if f.obj != nil && !r.selects(f.obj) {
+		return r.pass(ctx, f, f.event == watch.Deleted)
 	}
 	switch f.event {
 	case watch.Added:

@@ -32,6 +32,9 @@ func (r *Reflector) watchList(ctx context.Context) error {
 
 // takeInitial hands on one of the initial events, which are in no order of versions. done is set by the last.
 func (r *Reflector) takeInitial(ctx context.Context, f *frame, in *initial) (done bool, err error) {
+	if f.obj != nil && !r.selects(f.obj) {
+		return false, nil
+	}
 	switch f.event {
 	case watch.Added, watch.Modified:
 		delete(in.gone, f.obj.Key())

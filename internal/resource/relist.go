@@ -11,7 +11,22 @@ type Relist struct {
 	From, To Version
 	// Rewound is set when the server's history went back: versions from before can't be compared with those after.
 	Rewound bool
+
+	// Namespaces are those that are selected from here on, each with the version of the Namespace in which it was found to be. nil where
+	// no namespaces are selected: all are wanted.
+	Namespaces map[string]Version
+	// Only is set when no list follows: Namespaces are told, and what is known stays as it is.
+	Only bool
+	// Namespace is the only one that is replaced, since it comes into the selection or leaves it; "" for everything.
+	Namespace string
+	// Entered is the version of the Namespace in which it was found to be selected.
+	Entered Version
+	// Left is set when Namespace is not selected any more: nothing of it is listed. Gone, when it does not even exist.
+	Left, Gone bool
 }
+
+// Partial says whether only one namespace is replaced.
+func (r *Relist) Partial() bool { return r != nil && r.Namespace != "" }
 
 // Reasons of a gap.
 const (

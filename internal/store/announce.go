@@ -169,9 +169,9 @@ func (ix *Indexer) loadAnnounced() error {
 	return errors.Join(err, wrap(it.Error()), wrap(it.Close()))
 }
 
-// leftMissing yields the keys under which a run before has announced something that a list as of version does not hold, but
-// for those that have a live record.
-func (ix *Indexer) leftMissing(version resource.Version, rewound bool, yield func(resource.Known, error) bool) bool {
+// leftMissing yields the keys, of those that begin with in, under which a run before has announced something that a list as of version
+// does not hold, but for those that have a live record.
+func (ix *Indexer) leftMissing(version resource.Version, anyVersion bool, in resource.Key, yield func(resource.Known, error) bool) bool {
 	if ix.left.Load() == 0 {
 		return true
 	}
@@ -179,7 +179,10 @@ func (ix *Indexer) leftMissing(version resource.Version, rewound bool, yield fun
 	keys := slices.Sorted(maps.Keys(ix.announced))
 	ix.mu.RUnlock()
 	for _, key := range keys {
-		left := slices.DeleteFunc(ix.Left(key), func(r Record) bool { return !rewound && r.Version.Newer(version) })
+		if !strings.HasPrefix(string(key), string(in)) {
+			continue
+		}
+		left := slices.DeleteFunc(ix.Left(key), func(r Record) bool { return !anyVersion && r.Version.Newer(version) })
 		if len(left) == 0 {
 			continue
 		}

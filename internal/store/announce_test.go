@@ -98,7 +98,7 @@ func TestMissingIsWhatWasAnnouncedAndNotListed(t *testing.T) {
 	ix := newIndexer(t, db, nil)
 	ok(t, ix.Mark([]resource.Key{"shop/listed"}))
 	missing := func(rewound bool) (out []string) {
-		for m, err := range ix.Missing("50", rewound) {
+		for m, err := range ix.Missing("50", resource.Relist{Rewound: rewound}) {
 			ok(t, err)
 			out = append(out, string(m.Key))
 		}

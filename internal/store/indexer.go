@@ -22,6 +22,8 @@ type IndexerConfig struct {
 	// Scope is what the informer selects (API version aside): when it is another than last time, the saved position no longer
 	// covers everything and is forgotten; the settled state stays, so that a relist finds the differences.
 	Scope string
+	// Narrowing says with which earlier scopes the position still holds. The zero one: with none.
+	Narrowing Narrowing
 	// Type of the objects.
 	Type resource.Type
 	// Indexes by name; may be nil.
@@ -90,7 +92,11 @@ func (db *DB) informerID(cfg IndexerConfig) (uint32, error) {
 	}
 	b := db.NewBatch()
 	b.put(key, append(binary.BigEndian.AppendUint32(nil, id), cfg.Scope...))
-	b.fail(b.batch.Delete(prefix(spacePosition, id), nil))
+	if before := string(value[4:]); cfg.Narrowing.From == nil || !cfg.Narrowing.From(before) {
+		b.fail(b.batch.Delete(prefix(spacePosition, id), nil))
+	} else if err := db.narrow(id, cfg.Narrowing.Keep); err != nil {
+		return id, errors.Join(err, b.batch.Close())
+	}
 	return id, b.Commit()
 }
 

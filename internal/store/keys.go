@@ -22,10 +22,11 @@ const (
 	spaceRedaction = 'x' // -> what was taken out of the bodies and the log
 	spaceMark      = 'm' // object key -> nothing: listed since the last ReplaceBegin
 	spaceAnnounced = 'a' // object key, uid -> an announcement
+	spaceNamespace = 'n' // name -> where it stands, where namespaces are selected
 )
 
 // unitSpaces are all spaces whose keys begin with an informer's number: what a reset empties.
-var unitSpaces = []byte{spacePosition, spaceRecord, spaceBody, spaceEpoch, spaceTombstone, spaceLog, spaceCursor, spaceRedaction, spaceMark, spaceAnnounced}
+var unitSpaces = []byte{spacePosition, spaceRecord, spaceBody, spaceEpoch, spaceTombstone, spaceLog, spaceCursor, spaceRedaction, spaceMark, spaceAnnounced, spaceNamespace}
 
 func metaKey(name string) []byte { return append([]byte{spaceMeta}, name...) }
 

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -38,19 +39,21 @@ func (ix *Indexer) Mark(keys []resource.Key) error {
 }
 
 // Missing yields the known objects that the list as of version did not hold, with their last state: what was not marked, and
-// is not newer than the list. After a rewind versions say nothing, and what was not marked is missing whatever its version.
+// is not newer than the list. After a rewind, and when the list's namespace has left the selection, versions say nothing, and what was
+// not marked is missing whatever its version. Of a list of one namespace only what is in it can be missing.
 // What was announced by a run before, was not met since, and is not in the list is missing too, and comes without a state. Changes
 // that are applied while it runs are not seen by it.
-func (ix *Indexer) Missing(version resource.Version, rewound bool) iter.Seq2[resource.Known, error] {
+func (ix *Indexer) Missing(version resource.Version, why resource.Relist) iter.Seq2[resource.Known, error] {
+	anyVersion, in := why.Rewound || why.Left, inNamespace(why.Namespace)
 	return func(yield func(resource.Known, error) bool) {
-		marks, err := ix.iterator(spaceMark)
+		marks, err := ix.iteratorOf(spaceMark, in)
 		if err != nil {
 			yield(resource.Known{}, err)
 			return
 		}
 		defer marks.Close()
 		marked := marks.First()
-		for item, err := range ix.All() {
+		for item, err := range ix.all(in) {
 			if err != nil {
 				yield(resource.Known{}, err)
 				return
@@ -61,7 +64,7 @@ func (ix *Indexer) Missing(version resource.Version, rewound bool) iter.Seq2[res
 			if marked && markOf(marks) == item.Key {
 				continue
 			}
-			if !rewound && item.Version.Newer(version) {
+			if !anyVersion && item.Version.Newer(version) {
 				continue // made after the list: the watch tells
 			}
 			obj, err := item.Object()
@@ -73,7 +76,7 @@ func (ix *Indexer) Missing(version resource.Version, rewound bool) iter.Seq2[res
 			yield(resource.Known{}, fmt.Errorf("state database: %w", err))
 			return
 		}
-		ix.leftMissing(version, rewound, yield)
+		ix.leftMissing(version, anyVersion, in, yield)
 	}
 }
 
@@ -81,9 +84,20 @@ func markOf(it *pebble.Iterator) resource.Key {
 	return resource.Key(it.Key()[len(prefix(spaceMark, 0)):])
 }
 
+// inNamespace is what the keys of a namespace's objects begin with; of all objects for "".
+func inNamespace(namespace string) resource.Key {
+	if namespace == "" {
+		return ""
+	}
+	return resource.MakeKey(namespace, "")
+}
+
 // iterator over one space of the informer's keys.
-func (ix *Indexer) iterator(space byte) (*pebble.Iterator, error) {
-	begin := prefix(space, ix.id)
+func (ix *Indexer) iterator(space byte) (*pebble.Iterator, error) { return ix.iteratorOf(space, "") }
+
+// iteratorOf is one over the keys that begin with in.
+func (ix *Indexer) iteratorOf(space byte, in resource.Key) (*pebble.Iterator, error) {
+	begin := objectKey(space, ix.id, in)
 	it, err := ix.db.pebble.NewIter(&pebble.IterOptions{LowerBound: begin, UpperBound: after(begin)})
 	if err != nil {
 		return nil, fmt.Errorf("state database: %w", err)
@@ -125,14 +139,18 @@ func (i Item) Object() (*resource.Object, error) {
 
 // All yields the live objects in order of their keys: the newest state of each at the call. It costs memory for what is on its
 // way, not for the objects.
-func (ix *Indexer) All() iter.Seq2[Item, error] {
+func (ix *Indexer) All() iter.Seq2[Item, error] { return ix.all("") }
+
+// all yields those whose keys begin with in.
+func (ix *Indexer) all(in resource.Key) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
 		// The overlay first: what a commit moves from it to the database in between is then in both, never in none.
 		ix.mu.RLock()
 		overlay := maps.Clone(ix.overlay)
 		ix.mu.RUnlock()
+		maps.DeleteFunc(overlay, func(key resource.Key, _ overlaid) bool { return !strings.HasPrefix(string(key), string(in)) })
 		onWay := slices.Sorted(maps.Keys(overlay))
-		it, err := ix.iterator(spaceRecord)
+		it, err := ix.iteratorOf(spaceRecord, in)
 		if err != nil {
 			yield(Item{}, err)
 			return

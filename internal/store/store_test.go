@@ -210,7 +210,7 @@ func TestMissingAreTheKnownThatWereNotListed(t *testing.T) {
 	ok(t, ix.ClearMarks())
 	ok(t, ix.Mark([]resource.Key{"shop/listed", "shop/unknown"}))
 	missing := func(rewound bool) (out []string) {
-		for m, err := range ix.Missing("50", rewound) {
+		for m, err := range ix.Missing("50", resource.Relist{Rewound: rewound}) {
 			ok(t, err)
 			if m.Object == nil {
 				t.Errorf("%s has no last state", m.Key)

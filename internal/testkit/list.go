@@ -1,10 +1,10 @@
 package testkit
 
 import (
-	"cmp"
 	"compress/gzip"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -95,25 +95,34 @@ func (s *Server) startList(q url.Values, sel selection) (*snapshot, *metav1.Stat
 		return nil, invalid("resourceVersionMatch is forbidden unless resourceVersion is provided")
 	case asked > s.revision:
 		return nil, tooLarge(asked, s.revision)
-	case exact && asked != s.revision:
+	case exact && asked < s.compacted:
 		return nil, NewStatus(http.StatusGone, metav1.StatusReasonExpired)
+	case exact:
+		return &snapshot{asked, s.renderItems(s.objectsAt(asked), sel)}, nil
 	}
-	return &snapshot{s.revision, s.renderItems(sel)}, nil
+	return &snapshot{s.revision, s.renderItems(s.objects, sel)}, nil
 }
 
-func (s *Server) sortedKeys() []resource.Key {
-	keys := make([]resource.Key, 0, len(s.objects))
-	for key := range s.objects {
-		keys = append(keys, key)
+// objectsAt is what there was at a version.
+func (s *Server) objectsAt(version int64) map[resource.Key]*revision {
+	objects := maps.Clone(s.objects)
+	for _, c := range slices.Backward(s.history) {
+		if c.version <= version {
+			break
+		}
+		if objects[c.key] = c.before; c.before == nil {
+			delete(objects, c.key)
+		}
 	}
-	slices.SortFunc(keys, cmp.Compare)
-	return keys
+	return objects
 }
 
-func (s *Server) renderItems(sel selection) [][]byte {
+func (s *Server) sortedKeys() []resource.Key { return slices.Sorted(maps.Keys(s.objects)) }
+
+func (s *Server) renderItems(objects map[resource.Key]*revision, sel selection) [][]byte {
 	var items [][]byte
-	for _, key := range s.sortedKeys() {
-		if r := s.objects[key]; sel.matches(key, r) {
+	for _, key := range slices.Sorted(maps.Keys(objects)) {
+		if r := objects[key]; sel.matches(key, r) {
 			items = append(items, s.render(r.content, r.version, true))
 		}
 	}

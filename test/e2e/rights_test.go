@@ -102,6 +102,7 @@ informers:
   - {name: some, resources: [configmaps, services], namespaces: ["${NS}"]}
   - {name: everywhere, resources: [ingressclasses.networking.k8s.io]}
   - {name: one, resources: [secrets], namespaces: ["${NS}"], fieldSelector: metadata.name=one}
+  - {name: chosen, resources: [serviceaccounts], namespaceSelector: "kubernetes.io/metadata.name=${NS}"}
 `
 
 func TestTheRolesThatArePrintedAreEnough(t *testing.T) {
@@ -112,7 +113,7 @@ func TestTheRolesThatArePrintedAreEnough(t *testing.T) {
 	ledger := l.witness(maps)
 	b := l.bridge("bridge", needsRights+embedded)
 	said, err := b.Output(l.ctx, "validate", "--live")
-	if err != nil || !strings.Contains(said, "allows to read them (9 rights)") {
+	if err != nil || !strings.Contains(said, "allows to read them (13 rights)") {
 		t.Errorf("validate --live: %v, %s", err, said)
 	}
 	l.start(b)
@@ -160,6 +161,10 @@ func TestEachRightThatIsMissingIsNamed(t *testing.T) {
 		{"list", "ingressclasses"},
 		{"watch", "secrets"},
 		{"list", "secrets"},
+		{"watch", "serviceaccounts"},
+		{"list", "serviceaccounts"},
+		{"watch", "namespaces"},
+		{"list", "namespaces"},
 	} {
 		t.Run(c.verb+"-"+c.resource, func(t *testing.T) {
 			l := l.in(t)
@@ -172,12 +177,12 @@ func TestEachRightThatIsMissingIsNamed(t *testing.T) {
 				t.Errorf("validate --live: %v", err)
 			}
 			must(t, b.Start())
-			l.saysNotReady(b, "informer "+informerWith(c.resource, l.namespace), c.verb, c.resource, "bridge rbac")
+			l.saysNotReady(b, partWith(c.verb, c.resource, l.namespace), c.verb, c.resource, "bridge rbac")
 			l.onlyReason(b, c.resource)
 			l.stop(b)
 			if c.verb == "list" { // now it has to list, if only to probe
 				must(t, b.Start())
-				l.saysNotReady(b, "informer "+informerWith(c.resource, l.namespace), c.verb, c.resource, "bridge rbac")
+				l.saysNotReady(b, partWith(c.verb, c.resource, l.namespace), c.verb, c.resource, "bridge rbac")
 				l.stop(b)
 			}
 		})
@@ -198,15 +203,22 @@ func TestEachRightThatIsMissingIsNamed(t *testing.T) {
 	})
 }
 
-// informerWith is the informer of needsRights that has a resource.
-func informerWith(resource, namespace string) string {
+// partWith is the part of a bridge with needsRights that tells of a right that it misses.
+func partWith(verb, resource, namespace string) string {
 	switch resource {
 	case "ingressclasses":
-		return "everywhere/ingressclasses.networking.k8s.io"
+		return "informer everywhere/ingressclasses.networking.k8s.io"
 	case "secrets":
-		return "one/secrets/" + namespace
+		return "informer one/secrets/" + namespace
+	case "namespaces":
+		if verb == "watch" {
+			return "namespaces"
+		}
+		fallthrough // a list is needed after a gap; that it is not allowed was asked for
+	case "serviceaccounts":
+		return "informer chosen/serviceaccounts"
 	}
-	return "some/" + resource + "/" + namespace
+	return "informer some/" + resource + "/" + namespace
 }
 
 // onlyReason fails when a bridge is not ready for another reason than a resource.

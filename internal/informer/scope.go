@@ -1,0 +1,253 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/deltafifo"
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/store"
+)
+
+// scope is which namespaces are selected, as the stream has told so far. What it says is on disk before anything that follows from it may be
+// sent: that a namespace enters, so that it enters again after a crash, with the same ids; that it leaves, so that it leaves
+// completely before it may come again.
+type scope struct {
+	mu sync.Mutex // guards all below; held for a few map operations only
+	// turns counts changes of states. A note about a state that was left since is not written.
+	turns uint64
+	names map[string]standing
+}
+
+// moved is the turn in which a namespace came to where it stands, and whether it is to be forgotten by then: it does not exist.
+type moved struct {
+	turn uint64
+	gone bool
+}
+
+// standing is where a namespace stands, and since which turn.
+type standing struct {
+	store.Namespace
+	turn uint64
+}
+
+func newScope(saved map[string]store.Namespace) *scope {
+	s := &scope{names: map[string]standing{}}
+	for name, n := range saved {
+		s.names[name] = standing{Namespace: n}
+	}
+	return s
+}
+
+// of is where the namespace of an object stands.
+func (s *scope) of(key resource.Key) store.Namespace {
+	name, _ := key.Split()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.names[name].Namespace
+}
+
+func (s *scope) setLocked(name string, n store.Namespace) {
+	s.turns++
+	s.names[name] = standing{n, s.turns}
+}
+
+// enter begins to take a namespace in, and says whether that is news, and whether it was in before.
+func (s *scope) enter(name string, at, asOf resource.Version) (news, again bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was, known := s.names[name]
+	switch {
+	case was.State.Selected() && was.AsOf == asOf:
+		return false, false
+	case was.State.Selected():
+		was.AsOf = asOf
+		s.setLocked(name, was.Namespace)
+		return true, false
+	case known:
+		s.setLocked(name, store.Namespace{State: resource.NamespaceEntering, Entered: at, AsOf: asOf})
+	default:
+		s.setLocked(name, store.Namespace{State: resource.NamespaceEntering, AsOf: asOf})
+	}
+	return true, known
+}
+
+// leave begins to tell that a namespace has left, and says whether that is news.
+func (s *scope) leave(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was := s.names[name]
+	if was.State == resource.NamespaceLeaving {
+		return false
+	}
+	s.setLocked(name, store.Namespace{State: resource.NamespaceLeaving, Entered: was.Entered})
+	return true
+}
+
+// adopt takes a selection over, gives what is new of it, and says whether something of that was in before.
+func (s *scope) adopt(selected map[string]resource.Version) (news []string, again bool) {
+	for name, at := range selected {
+		isNew, wasIn := s.enter(name, at, "")
+		if isNew {
+			news = append(news, name)
+		}
+		again = again || wasIn
+	}
+	s.mu.Lock()
+	others := maps.Clone(s.names)
+	s.mu.Unlock()
+	for name, was := range others {
+		if _, wanted := selected[name]; !wanted && was.State.Selected() && s.leave(name) {
+			news = append(news, name)
+		}
+	}
+	return news, again
+}
+
+// arrived ends what a Relist has begun, with a list as of a version where that matters, and gives the turns of the namespaces that it was about.
+func (s *scope) arrived(why *resource.Relist, version resource.Version) map[string]moved {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	turns := map[string]moved{}
+	for name, was := range s.names {
+		if why.Partial() && name != why.Namespace {
+			continue
+		}
+		switch {
+		case was.State == resource.NamespaceEntering:
+			s.setLocked(name, store.Namespace{State: resource.NamespaceIn, Entered: was.Entered, AsOf: version})
+		case why.Only: // those that leave are told by a Relist of their own
+			continue
+		case was.State == resource.NamespaceLeaving && why.Gone:
+			s.setLocked(name, store.Namespace{State: resource.NamespaceOut, Entered: was.Entered})
+			turns[name] = moved{s.turns, true}
+			continue
+		case was.State == resource.NamespaceLeaving:
+			s.setLocked(name, store.Namespace{State: resource.NamespaceOut, Entered: was.Entered})
+		default:
+			continue
+		}
+		turns[name] = moved{turn: s.turns}
+	}
+	return turns
+}
+
+// write puts into a commit where namespaces stand, but for those that have moved on since these turns.
+func (s *scope) write(b *store.Batch, ix *store.Indexer, turns map[string]moved) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, turn := range turns {
+		switch now, there := s.names[name]; {
+		case turn.gone && (!there || now.turn == turn.turn):
+			b.ForgetNamespace(ix, name)
+			delete(s.names, name)
+		case there && now.turn == turn.turn:
+			b.SetNamespace(ix, name, now.Namespace)
+		}
+	}
+}
+
+// turnsOf are the turns of namespaces.
+func (s *scope) turnsOf(names []string) map[string]moved {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	turns := map[string]moved{}
+	for _, name := range names {
+		turns[name] = moved{turn: s.names[name].turn}
+	}
+	return turns
+}
+
+// rescope takes note of what a Relist says about namespaces, and waits until that is on disk.
+func (c *controller) rescope(ctx context.Context, d *deltafifo.Delta) error {
+	why := d.Relist
+	var news []string
+	again := false
+	switch {
+	case why.Partial() && why.Left:
+		c.scope.leave(why.Namespace)
+		news = []string{why.Namespace}
+	case why.Partial():
+		_, again = c.scope.enter(why.Namespace, why.Entered, why.From)
+		news = []string{why.Namespace}
+	case why.Namespaces != nil:
+		news, again = c.scope.adopt(why.Namespaces)
+	}
+	if again {
+		// Deletes that are on their way would take the announcements of the same objects with them when they are settled.
+		if err := c.insist(ctx, func() error { return c.spool(ctx, time.Now()) }); err != nil {
+			return err
+		}
+	}
+	if len(news) == 0 {
+		return nil
+	}
+	slices.Sort(news)
+	turns := c.scope.turnsOf(news)
+	c.cfg.Tracker.Note(0, func(b *store.Batch) { c.scope.write(b, c.cfg.Indexer, turns) })
+	return c.insist(ctx, c.cfg.Tracker.Commit)
+}
+
+// rescoped has it written that namespaces are in, or out, once everything up to a place in the stream is settled: else a crash would have
+// to begin again with them.
+func (c *controller) rescoped(seq uint64, why *resource.Relist, version resource.Version) {
+	if !why.Partial() {
+		version = ""
+	}
+	turns := c.scope.arrived(why, version)
+	if len(turns) > 0 {
+		c.cfg.Tracker.Note(seq, func(b *store.Batch) { c.scope.write(b, c.cfg.Indexer, turns) })
+	}
+}
+
+// insist writes something. It waits while the disk refuses.
+func (c *controller) insist(ctx context.Context, write func() error) error {
+	for {
+		if err := c.cfg.Indexer.WaitAvailable(ctx); err != nil {
+			return err
+		}
+		err := write()
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, store.ErrUnavailable) { // of which the database tells, once
+			c.logger.Error("which namespaces are selected can't be noted in the state directory; reading waits", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// hasLeft says whether an object's namespace is not selected. That it was known shows that it was.
+func (c *controller) hasLeft(key resource.Key) bool {
+	if !c.cfg.Namespaces || c.scope.of(key).State.Selected() {
+		return false
+	}
+	name, _ := key.Split()
+	c.scope.leave(name)
+	return true
+}
+
+// causeOfDelete is what can be told about a delete that the API server tells of, or a list shows.
+func (c *controller) causeOfDelete() string {
+	if !c.cfg.Selective || c.cfg.Leavable {
+		return ""
+	}
+	return event.CauseDeleted
+}
+
+// causeOfEnd is the cause of an object's delete when another has its name: it has surely died.
+func (c *controller) causeOfEnd() string {
+	if !c.cfg.Selective {
+		return ""
+	}
+	return event.CauseDeleted
+}

@@ -1,0 +1,243 @@
+package reflector
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/resource"
+)
+
+// Namespaces says which namespaces are selected. It may be called from any goroutine.
+type Namespaces interface {
+	// Current gives the selection, nil while it is not known yet, and a channel that is closed when it is another.
+	Current() (set *NamespaceSet, changed <-chan struct{})
+}
+
+// NamespaceSet is a selection of namespaces at one moment. It never changes.
+type NamespaceSet struct {
+	// Selected are the namespaces, each with the version of the Namespace in which it was found to be selected.
+	Selected map[string]resource.Version
+	// Exists says which namespaces there are, selected or not.
+	Exists map[string]bool
+}
+
+// scope is which of the objects that the API server tells of the Store gets. It is owned by Run.
+type scope struct {
+	// states of the namespaces, as the Store was told. What is not in it was never selected.
+	states map[string]resource.NamespaceState
+	// asOf are, of those that came in alone, the versions as of which they are listed, or were. What a watch tells of the time before is
+	// covered by that.
+	asOf map[string]resource.Version
+	// marked is the last version that Passed was told, and when.
+	marked   resource.Version
+	markedAt time.Time
+}
+
+// errMoved ends a watch because namespaces have come into the selection, or left it.
+var errMoved = errors.New("the selection of namespaces has changed")
+
+// selects says whether an object is wanted.
+func (r *Reflector) selects(obj *resource.Object) bool {
+	if r.cfg.Namespaces != nil && (!r.states[obj.Namespace].Selected() || obj.Version.NotNewer(r.asOf[obj.Namespace])) {
+		return false
+	}
+	return r.cfg.Selects == nil || r.cfg.Selects(obj)
+}
+
+// passEvery is how often Passed is told while only what nobody wants comes.
+const passEvery = time.Second
+
+// pass takes note of an event about an object that is not wanted: the stream has come so far.
+func (r *Reflector) pass(ctx context.Context, f *frame, deletion bool) error {
+	r.metrics.passed.Inc()
+	r.took(f.obj, deletion)
+	r.moved()
+	if r.cfg.Passed == nil || r.complete == r.marked || time.Since(r.markedAt) < passEvery {
+		return nil
+	}
+	r.marked, r.markedAt = r.complete, time.Now()
+	return fromStore(r.cfg.Passed(ctx, r.complete))
+}
+
+// awaitNamespaces waits until the selection is known for the first time.
+func (r *Reflector) awaitNamespaces(ctx context.Context) {
+	if r.cfg.Namespaces == nil {
+		return
+	}
+	r.status.phase(Selecting)
+	for ctx.Err() == nil {
+		set, changed := r.cfg.Namespaces.Current()
+		if set != nil {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// move is the list that tells the Store of one namespace that comes into the selection or leaves it. What leaves comes first.
+func move(states map[string]resource.NamespaceState, set *NamespaceSet) (why resource.Relist, ok bool) {
+	for name, state := range states {
+		_, wanted := set.Selected[name]
+		leaves := state == resource.NamespaceLeaving || state.Selected() && !wanted
+		forgotten := state == resource.NamespaceOut && !set.Exists[name]
+		if (leaves || forgotten) && (!ok || name < why.Namespace) {
+			why, ok = resource.Relist{Namespace: name, Left: true, Gone: !set.Exists[name]}, true
+		}
+	}
+	if ok {
+		return why, true
+	}
+	for name, at := range set.Selected {
+		if states[name] != resource.NamespaceIn && (!ok || name < why.Namespace) {
+			why, ok = resource.Relist{Namespace: name, Entered: at}, true
+		}
+	}
+	return why, ok
+}
+
+// beginMove begins to tell the Store of a namespace whose selection has changed, if there is one.
+func (r *Reflector) beginMove() bool {
+	if r.cfg.Namespaces == nil {
+		return false
+	}
+	set, _ := r.cfg.Namespaces.Current()
+	why, ok := move(r.states, set)
+	if !ok {
+		return false
+	}
+	why.To = r.version
+	r.relist, r.listing = &why, listing{watchListOff: r.watchListOff}
+	if why.Left {
+		r.states[why.Namespace] = resource.NamespaceLeaving
+		delete(r.asOf, why.Namespace)
+		r.metrics.left.Inc()
+	} else {
+		why.From = r.asOf[why.Namespace]
+		r.states[why.Namespace] = resource.NamespaceEntering
+		r.metrics.entered.Inc()
+	}
+	r.log.Info("the selection of namespaces has changed", "namespace", why.Namespace, "selected", !why.Left)
+	return true
+}
+
+// aimMove chooses the version as of which a namespace is listed: that of now, so that what was in another namespace of its name is gone
+// by then. The list is made as of it, also after a crash, and the watch tells every version that comes after.
+func (r *Reflector) aimMove(ctx context.Context) (err error) {
+	if r.relist.From == "" {
+		r.relist.From, err = r.probe(ctx)
+	}
+	return err
+}
+
+// leave tells the Store that nothing of a namespace is wanted any more. Nothing has to be asked for that.
+func (r *Reflector) leave(ctx context.Context) error {
+	if err := fromStore(r.cfg.Store.BeginReplace(ctx, *r.relist)); err != nil {
+		return err
+	}
+	return r.endMove(ctx, r.version)
+}
+
+// endMove says that a namespace was told completely. The position in the stream stays as it is: all else goes on from there.
+func (r *Reflector) endMove(ctx context.Context, v resource.Version) error {
+	if err := r.cfg.Store.EndReplace(ctx, v); err != nil {
+		return fromStore(err)
+	}
+	why := r.relist
+	r.relist = nil
+	switch {
+	case !why.Left:
+		r.asOf[why.Namespace] = v
+		r.states[why.Namespace] = resource.NamespaceIn
+	case why.Gone:
+		delete(r.states, why.Namespace)
+	default:
+		r.states[why.Namespace] = resource.NamespaceOut
+	}
+	return nil
+}
+
+// adopt gives the selection that a list of everything is made for. A namespace of which it was begun to tell that it left has to leave
+// before it may come again.
+func (r *Reflector) adopt() map[string]resource.Version {
+	if r.cfg.Namespaces == nil {
+		return nil
+	}
+	set, _ := r.cfg.Namespaces.Current()
+	adopted := maps.Clone(set.Selected)
+	clear(r.asOf)
+	for name, state := range r.states {
+		if state == resource.NamespaceLeaving {
+			delete(adopted, name)
+		}
+		if _, wanted := adopted[name]; state.Selected() && !wanted {
+			r.states[name] = resource.NamespaceLeaving
+		}
+	}
+	for name := range adopted {
+		if r.states[name] != resource.NamespaceIn {
+			r.states[name] = resource.NamespaceEntering
+		}
+	}
+	return adopted
+}
+
+// adopted says that the Store has what adopt gave.
+func (r *Reflector) adopted() {
+	for name, state := range r.states {
+		switch state {
+		case resource.NamespaceEntering:
+			r.states[name] = resource.NamespaceIn
+		case resource.NamespaceLeaving:
+			r.states[name] = resource.NamespaceOut
+		}
+	}
+}
+
+// adoptOnly tells the Store of the selection with which the future begins: nothing is listed.
+func (r *Reflector) adoptOnly(ctx context.Context) error {
+	if r.cfg.Namespaces == nil {
+		return nil
+	}
+	why := resource.Relist{Namespaces: r.adopt(), Only: true}
+	if err := r.cfg.Store.BeginReplace(ctx, why); err != nil {
+		return fromStore(err)
+	}
+	for name, state := range r.states {
+		if state == resource.NamespaceEntering {
+			r.states[name] = resource.NamespaceIn
+		}
+	}
+	return nil
+}
+
+// untilMoved ends the stream when the selection of namespaces changes. It must be stopped before anything else happens.
+func (r *Reflector) untilMoved(s *stream) (stop func()) {
+	if r.cfg.Namespaces == nil {
+		return func() {}
+	}
+	stopped, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			set, changed := r.cfg.Namespaces.Current()
+			if _, moves := move(r.states, set); moves {
+				s.cancel(errMoved)
+				return
+			}
+			select {
+			case <-changed:
+			case <-stopped:
+				return
+			}
+		}
+	}()
+	return func() {
+		close(stopped)
+		<-ended
+	}
+}

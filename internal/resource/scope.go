@@ -1,0 +1,20 @@
+package resource
+
+// NamespaceState says where a namespace stands that has to do with a selection of namespaces.
+type NamespaceState uint8
+
+// The states. A namespace that never was selected has none.
+const (
+	// NamespaceOut was selected, and everybody was told that its objects left. It is remembered, because its objects may come
+	// again, in a version that was told before.
+	NamespaceOut NamespaceState = iota + 1
+	// NamespaceEntering is selected, and not all its objects were told yet.
+	NamespaceEntering
+	// NamespaceIn is selected and in step.
+	NamespaceIn
+	// NamespaceLeaving is not selected, and not everybody was told yet that its objects left.
+	NamespaceLeaving
+)
+
+// Selected says whether changes of the namespace's objects are wanted.
+func (s NamespaceState) Selected() bool { return s == NamespaceEntering || s == NamespaceIn }

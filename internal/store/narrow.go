@@ -1,0 +1,55 @@
+package store
+
+import (
+	"bytes"
+	"errors"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/kubebridge/bridge/internal/resource"
+)
+
+// Narrowing says that an informer selects less than a run before, and that this needs no list: what it selects no more has become another's.
+type Narrowing struct {
+	// From says whether everything that is selected now was selected in an earlier scope.
+	From func(scope string) bool
+	// Keep says whether an object is selected now.
+	Keep func(resource.Key) bool
+}
+
+// narrowAtOnce bounds a batch.
+const narrowAtOnce = 10_000
+
+// narrow forgets the objects that are others' now, without a word: they live on. What waits on disk for sinks is still sent from here. The
+// caller writes the new scope afterwards, so a crash amid it begins again.
+func (db *DB) narrow(id uint32, keep func(resource.Key) bool) error {
+	for _, space := range []byte{spaceRecord, spaceBody, spaceAnnounced} {
+		if err := db.narrowSpace(prefix(space, id), keep); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (db *DB) narrowSpace(begin []byte, keep func(resource.Key) bool) (err error) {
+	it, err := db.pebble.NewIter(&pebble.IterOptions{LowerBound: begin, UpperBound: after(begin)})
+	if err != nil {
+		return wrap(err)
+	}
+	defer func() { err = errors.Join(err, wrap(it.Close())) }()
+	b := db.NewBatch()
+	for it.First(); it.Valid(); it.Next() {
+		key, _, _ := bytes.Cut(it.Key()[len(begin):], []byte(announcedSeparator))
+		if keep(resource.Key(key)) {
+			continue
+		}
+		b.fail(b.batch.Delete(it.Key(), nil))
+		if b.batch.Count() >= narrowAtOnce {
+			if err := b.Commit(); err != nil {
+				return err
+			}
+			b = db.NewBatch()
+		}
+	}
+	return errors.Join(wrap(it.Error()), b.Commit())
+}
