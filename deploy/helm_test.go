@@ -90,7 +90,9 @@ func cases(t *testing.T) map[string]values {
 // knows says whether the configuration of this bridge has a section.
 func knows(t *testing.T, section string) bool {
 	t.Helper()
-	_, ok := readJSON(t, configSchema)["properties"].(map[string]any)[section]
+	schema, err := readJSON(configSchema)
+	must(t, err)
+	_, ok := schema["properties"].(map[string]any)[section]
 	return ok
 }
 

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	}
 	flag.Parse()
 	if *update {
-		err = copyMonitoring() // first: other things are made of it
+		err = errors.Join(copyMonitoring(), writeValuesSchema()) // first: other things are made of them
 	}
 	code := 1
 	if err == nil {

@@ -152,7 +152,7 @@ func TestGivenRightsAreTheChartsRights(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			configuration, err := yaml.Marshal(v["config"])
 			must(t, err)
-			given := readValues(t, rbacOf(t, string(configuration), "--offline", "--output", "helm-values"))
+			given := readValues(t, rbacOf(t, string(configuration), "--offline", "--output", "helm-values", "--namespace", namespace))
 			v["rbac"] = given["rbac"]
 			list := objects(t, mustRender(t, v))
 			name := find(t, list, "ServiceAccount", "").GetName()

@@ -2,6 +2,7 @@ package deploy_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -19,8 +20,27 @@ import (
 const configSchema = "../config/bridge.schema.json"
 
 func TestTheSchemaOfTheValuesHoldsThatOfTheConfiguration(t *testing.T) {
-	schema := readJSON(t, "helm/values.base.schema.json")
-	inner := readJSON(t, configSchema)
+	schema, err := valuesSchema()
+	must(t, err)
+	golden(t, filepath.Join(chartDir, "values.schema.json"), schema)
+}
+
+// writeValuesSchema writes the schema by which the chart checks values.
+func writeValuesSchema() error {
+	schema, err := valuesSchema()
+	return errors.Join(err, os.WriteFile(filepath.Join(chartDir, "values.schema.json"), []byte(schema), 0o644))
+}
+
+// valuesSchema puts the schema of the configuration into that of the values.
+func valuesSchema() (string, error) {
+	schema, err := readJSON("helm/values.base.schema.json")
+	if err != nil {
+		return "", err
+	}
+	inner, err := readJSON(configSchema)
+	if err != nil {
+		return "", err
+	}
 	delete(inner, "$schema")
 	schema["properties"].(map[string]any)["config"] = inner
 	// Helm takes an `on` without quotes for true. It passes here, so that the chart can say so in words.
@@ -30,16 +50,17 @@ func TestTheSchemaOfTheValuesHoldsThatOfTheConfiguration(t *testing.T) {
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
 	encoder.SetIndent("", " ")
-	must(t, encoder.Encode(schema))
-	golden(t, filepath.Join(chartDir, "values.schema.json"), out.String())
+	err = encoder.Encode(schema)
+	return out.String(), err
 }
 
-func readJSON(t *testing.T, file string) (content map[string]any) {
-	t.Helper()
+func readJSON(file string) (content map[string]any, err error) {
 	text, err := os.ReadFile(file)
-	must(t, err)
-	must(t, json.Unmarshal(text, &content))
-	return content
+	if err != nil {
+		return nil, err
+	}
+	err = json.Unmarshal(text, &content)
+	return content, err
 }
 
 // compile compiles the schema of the configuration.

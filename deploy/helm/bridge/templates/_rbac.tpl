@@ -106,5 +106,13 @@ The rights of a configuration, as `bridge rbac --offline` finds them: list and w
 {{- if ne .Values.rbac.selection (include "bridge.selection" .) }}
 {{- fail "rbac.roles: these rights were made for other resources, namespaces or field selectors than config.informers has: print them again with `bridge rbac --output helm-values`" }}
 {{- end }}
+{{- with include "bridge.leases" . }}
+{{- $in := (fromJson .).namespace }}
+{{- $has := false }}
+{{- range $.Values.rbac.roles }}{{- if eq .namespace $in }}{{- $has = true }}{{- end }}{{- end }}
+{{- if not $has }}
+{{- fail (printf "rbac.roles: there is none for the leases of config.standby in namespace %s: print them again with `bridge rbac --output helm-values --namespace %s`" $in $in) }}
+{{- end }}
+{{- end }}
 {{- dict "list" .Values.rbac.roles | toJson }}
 {{- end }}
