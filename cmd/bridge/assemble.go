@@ -37,6 +37,8 @@ type assembler struct {
 	replicas *replicas
 	// waiting gets the reason each time that the API server can't be asked yet; nil does not wait for it.
 	waiting func(error)
+	// onSettle is called with what a sink has settled; nil for nobody.
+	onSettle func(sink string, settled []*publisher.Item)
 }
 
 // pipeline is an assembled bridge.
@@ -105,6 +107,7 @@ func (a *assembler) assemble(ctx context.Context) (*pipeline, error) {
 		Cluster: cluster, Client: client, Identify: found.identify, DB: db, Sinks: parts.sinks, Services: append(parts.services, rights),
 		Watchdog: k.Watchdog, CommitInterval: a.config.State.Sync, Drain: a.config.Drain, Log: a.log, Registerer: a.registry,
 		Standby: a.replicas.bridge(),
+		OnSettle: a.onSettle,
 	}, found, rights)
 	if err != nil {
 		return nil, errors.Join(err, db.Close())

@@ -15,6 +15,7 @@ import (
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/store"
+	"github.com/kubebridge/bridge/internal/tail"
 )
 
 // names collects the names of what is registered, also of metrics that have no value yet.
@@ -87,6 +88,8 @@ func everyMetric(t *testing.T) map[string]bool {
 	if _, err := bridge.New(c); err != nil {
 		t.Fatal(err)
 	}
+	tail.New(n)
+	newStarting(newOutcome(nil)).registerReadiness(n)
 	return n.found
 }
 

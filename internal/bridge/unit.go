@@ -108,6 +108,7 @@ type unit struct {
 	metrics   *Scope        // nil for none
 	ended     chan struct{} // closed when run has returned
 	jobs      sync.WaitGroup
+	objects   counted
 
 	mu      sync.Mutex // guards all below
 	why     leaving

@@ -54,6 +54,8 @@ type Event struct {
 	Version  string // API version: "v1"
 	Op       Op
 	Informer string
+	// Observed is when the bridge learned of the change; it is not sent.
+	Observed time.Time
 }
 
 // Attribute is one CloudEvents attribute by name.

@@ -89,7 +89,7 @@ func (m *Maker) Object(c *Change) Event {
 		Time: c.Observed, PartitionKey: w.key, Sequence: w.sequence,
 		APIVersion: m.phrases.apiVersion, Kind: t.Kind, Resource: t.Resource, Namespace: namespace, Name: name,
 		UID: c.UID, ResourceVersion: string(c.Version), Initial: c.Initial, Inferred: c.Inferred,
-		Cluster: m.cfg.Cluster, Group: t.Group, Version: t.Version, Op: c.Op, Informer: m.cfg.Informer,
+		Cluster: m.cfg.Cluster, Group: t.Group, Version: t.Version, Op: c.Op, Informer: m.cfg.Informer, Observed: c.Observed,
 	}
 	if c.Object != nil {
 		m.fill(&e, c)
@@ -187,7 +187,7 @@ func (m *Maker) about(what string, op Op, id string, observed time.Time) Event {
 		ID: of + "/" + what + "/" + id, Source: m.source, Type: "dev.kubebridge.informer." + what,
 		Subject: t.CollectionPath(m.cfg.Namespace), Time: observed,
 		PartitionKey: t.String(), APIVersion: t.APIVersion(), Kind: t.Kind, Resource: t.Resource, Namespace: m.cfg.Namespace,
-		Cluster: m.cfg.Cluster, Group: t.Group, Version: t.Version, Op: op, Informer: m.cfg.Informer,
+		Cluster: m.cfg.Cluster, Group: t.Group, Version: t.Version, Op: op, Informer: m.cfg.Informer, Observed: observed,
 	}
 }
 
