@@ -11,8 +11,6 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
-
-	"github.com/kubebridge/bridge/internal/admin"
 )
 
 // asker asks a running bridge.
@@ -25,54 +23,45 @@ func newAsker(address string) *asker {
 	return &asker{address, &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{Proxy: nil}}}
 }
 
-// answer is what a bridge says of itself. It is the JSON of `bridge status`.
+// answer is what a bridge says of itself.
 type answer struct {
-	Ready   bool            `json:"ready"`
-	Reasons []admin.Reason  `json:"reasons"`
-	Raw     json.RawMessage `json:"status"` // as the bridge has said it, with what this version may not know
-
-	status processStatus
-	at     time.Time
+	processStatus
+	raw []byte // as it was said, with what this version may not know
+	at  time.Time
 }
 
-// ask asks for readiness and status.
+// ask asks for the status.
 func (k *asker) ask(ctx context.Context) (*answer, error) {
 	a := &answer{at: time.Now()}
-	if err := k.get(ctx, "/readyz?format=json", a); err != nil {
+	var err error
+	if a.raw, err = k.get(ctx, "/status"); err != nil {
 		return nil, err
 	}
-	if err := k.get(ctx, "/status", &a.Raw); err != nil {
-		return nil, err
-	}
-	if err := json.Unmarshal(a.Raw, &a.status); err != nil {
-		return nil, fmt.Errorf("what answers at %s is no bridge, or another version of it: its status can't be read: %w", k.address, err)
+	if err := json.Unmarshal(a.raw, &a.processStatus); err != nil || a.Started.IsZero() {
+		return nil, fmt.Errorf("what answers at %s is no bridge, or another version of it: its status can't be read", k.address)
 	}
 	return a, nil
 }
 
-// get reads JSON from a path. 503 is an answer: not ready.
-func (k *asker) get(ctx context.Context, path string, into any) error {
+func (k *asker) get(ctx context.Context, path string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+k.address+path, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	response, err := k.client.Do(request)
 	if err != nil {
-		return k.unanswered(err)
+		return nil, k.unanswered(err)
 	}
 	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK && response.StatusCode != http.StatusServiceUnavailable {
-		return fmt.Errorf("what answers at %s is no bridge: it says %s to %s", k.address, response.Status, path)
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("what answers at %s is no bridge: it says %s to %s", k.address, response.Status, path)
 	}
 	const longest = 64 << 20
 	body, err := io.ReadAll(io.LimitReader(response.Body, longest))
 	if err != nil {
-		return k.unanswered(err)
+		return nil, k.unanswered(err)
 	}
-	if err := json.Unmarshal(body, into); err != nil {
-		return fmt.Errorf("what answers at %s is no bridge: %s is no JSON", k.address, path)
-	}
-	return nil
+	return body, nil
 }
 
 // unanswered says in plain words that nobody is there.

@@ -34,7 +34,7 @@ The address is admin.address of the configuration. A bridge that listens on all 
 Exit codes: 0 when the bridge is ready, 1 when it is not, 2 when it can't be asked.`,
 		Example: `  bridge status
   bridge status --admin-address 127.0.0.1:9090 --watch
-  bridge status --config bridge.yaml --output json | jq '.status.sinks[] | {name, queuedItems}'
+  bridge status --config bridge.yaml --output json | jq '.sinks[] | {name, queuedItems}'
   kubectl exec bridge-0 -- bridge status`,
 		Args: cobra.NoArgs,
 	}

@@ -53,10 +53,12 @@ func (s *starting) reasons() []admin.Reason {
 	return p.reasons()
 }
 
-// processStatus is what /status shows: what the process is, and where the pipeline stands once there is one.
+// processStatus is what /status shows: what the process is, whether it is ready, and where the pipeline stands once there is one.
 type processStatus struct {
-	Version string    `json:"version"`
-	Started time.Time `json:"started"`
+	Version string         `json:"version"`
+	Started time.Time      `json:"started"`
+	Ready   bool           `json:"ready"`
+	Reasons []admin.Reason `json:"reasons"` // of not being ready
 	// Starting is why there is no pipeline yet.
 	Starting string `json:"starting,omitempty"`
 	*bridge.Status
@@ -65,7 +67,11 @@ type processStatus struct {
 }
 
 func (s *starting) status() any {
-	r := processStatus{Version: readVersion().Version, Started: s.began}
+	reasons := s.reasons()
+	if reasons == nil {
+		reasons = []admin.Reason{} // a list for whoever reads it
+	}
+	r := processStatus{Version: readVersion().Version, Started: s.began, Ready: len(reasons) == 0, Reasons: reasons}
 	p, why := s.get()
 	if p == nil {
 		r.Starting = why

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -15,32 +16,38 @@ import (
 	"github.com/kubebridge/bridge/internal/bridge"
 )
 
-// writeJSON writes one document, or one line.
+// writeJSON writes what the bridge has said, as one document or one line.
 func (a *answer) writeJSON(w io.Writer, pretty bool) error {
-	encoder := json.NewEncoder(w)
+	var out bytes.Buffer
 	if pretty {
-		encoder.SetIndent("", "  ")
+		if err := json.Indent(&out, bytes.TrimSpace(a.raw), "", "  "); err != nil {
+			return err
+		}
+	} else if err := json.Compact(&out, a.raw); err != nil {
+		return err
 	}
-	return encoder.Encode(a)
+	out.WriteByte('\n')
+	_, err := out.WriteTo(w)
+	return err
 }
 
 // writeTable writes for people. Rates need the answer before, which may be nil.
 func (a *answer) writeTable(w io.Writer, before *answer) error {
 	a.writeHead(w)
-	if a.status.Status == nil {
+	if a.Status == nil {
 		return nil
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "\nINFORMER\tRESOURCE\tPHASE\tOBJECTS\tVERSION\tLAG\tBEHIND\tWAITING\tON DISK\tGAPS\tLAST ERROR")
-	for i := range a.status.Informers {
-		writeUnit(t, &a.status.Informers[i])
+	for i := range a.Informers {
+		writeUnit(t, &a.Informers[i])
 	}
 	if err := t.Flush(); err != nil { // the columns of what follows are others
 		return err
 	}
 	fmt.Fprintln(t, "\nSINK\tBROKER\tPUBLISHED\tPER SECOND\tITEMS\tBYTES\tOLDEST\tRETRIES\tDEAD LETTERS\tLAST ERROR")
-	for i := range a.status.Sinks {
-		a.writeSink(t, &a.status.Sinks[i], before)
+	for i := range a.Sinks {
+		a.writeSink(t, &a.Sinks[i], before)
 	}
 	return t.Flush()
 }
@@ -51,10 +58,10 @@ func (a *answer) writeHead(w io.Writer) {
 		state = "not ready"
 	}
 	name := "bridge"
-	if a.status.Status != nil {
-		name = a.status.Cluster
+	if a.Status != nil {
+		name = a.Cluster
 	}
-	fmt.Fprintf(w, "%s: %s (bridge %s, runs for %s)\n", name, state, cmp.Or(a.status.Version, "of unknown version"), sinceStart(a.status.Started))
+	fmt.Fprintf(w, "%s: %s (bridge %s, runs for %s)\n", name, state, cmp.Or(a.Version, "of unknown version"), sinceStart(a.Started))
 	for _, r := range a.Reasons {
 		fmt.Fprintf(w, "  %s: %s", r.What, oneLine(r.Message))
 		if !r.Since.IsZero() {
@@ -62,7 +69,7 @@ func (a *answer) writeHead(w io.Writer) {
 		}
 		fmt.Fprintln(w)
 	}
-	if s := a.status.Status; s != nil {
+	if s := a.Status; s != nil {
 		fmt.Fprintf(w, "state: %s, %s\n", cmp.Or(s.State.Dir, "in memory"), formatBytes(int64(s.State.Bytes)))
 	}
 }
@@ -108,14 +115,14 @@ func (a *answer) writeSink(w io.Writer, s *bridge.SinkStatus, before *answer) {
 
 // rate is what a sink has published per second since the answer before.
 func (a *answer) rate(s *bridge.SinkStatus, before *answer) string {
-	if before == nil || before.status.Status == nil {
+	if before == nil || before.Status == nil {
 		return "-"
 	}
-	i := slices.IndexFunc(before.status.Sinks, func(other bridge.SinkStatus) bool { return other.Name == s.Name })
-	if i < 0 || before.status.Sinks[i].Published > s.Published { // it was started again
+	i := slices.IndexFunc(before.Sinks, func(other bridge.SinkStatus) bool { return other.Name == s.Name })
+	if i < 0 || before.Sinks[i].Published > s.Published { // it was started again
 		return "-"
 	}
-	n := float64(s.Published - before.status.Sinks[i].Published)
+	n := float64(s.Published - before.Sinks[i].Published)
 	return strconv.FormatFloat(n/a.at.Sub(before.at).Seconds(), 'f', 1, 64)
 }
 

@@ -19,11 +19,8 @@ func TestAWatchGoesOnWhenTheBridgeIsAway(t *testing.T) {
 		switch {
 		case away.Load() > 0:
 			panic(http.ErrAbortHandler)
-		case r.URL.Path == "/readyz":
-			w.WriteHeader(http.StatusServiceUnavailable)
-			_, _ = io.WriteString(w, `{"ready":false,"reasons":[{"what":"sink lake","message":"is away\n  for long"}]}`)
 		default:
-			fmt.Fprintf(w, `{"version":"v9","started":"2026-01-01T00:00:00Z","cluster":"prod","state":{"bytes":2048},
+			fmt.Fprintf(w, `{"version":"v9","started":"2026-01-01T00:00:00Z","ready":false,"reasons":[{"what":"sink lake","message":"is away\n  for long"}],"cluster":"prod","state":{"bytes":2048},
 				"informers":[{"informer":"all","resource":"pods","namespace":"shop","phase":"watching","synced":true,"objects":7,"version":"42","versionsBehind":3,
 				"oldestSeconds":{"lake":200.4,"audit":1},"logBytes":1024,"spoolBytes":1048576,"gaps":{"expired":2}}],
 				"sinks":[{"name":"lake","opened":true,"published":%d,"queuedItems":5,"queuedBytes":100,"lastError":"no\nroute"}]}`, published.Add(1000))
@@ -68,9 +65,9 @@ func TestAWatchGoesOnWhenTheBridgeIsAway(t *testing.T) {
 
 func TestWhatIsNoBridgeIsSaidSo(t *testing.T) {
 	for name, answer := range map[string]http.HandlerFunc{
-		"says 404 Not Found": http.NotFound,
-		"is no JSON":         func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") },
-		"can't be read":      func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"informers":7}`) },
+		"says 404 Not Found":   http.NotFound,
+		"status can't be read": func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") },
+		"or another version":   func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"informers":7}`) },
 	} {
 		server := httptest.NewServer(answer)
 		var stdout, stderr buffer

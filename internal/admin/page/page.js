@@ -1,4 +1,4 @@
-// The status page. It only reads: /status and /readyz each second, /tail while events are shown, /object when asked. Text goes into
+// The status page. It only reads: /status each second, /tail while events are shown, /object when asked. Text goes into
 // the page as text, never as markup.
 
 const $ = (id) => document.getElementById(id);
@@ -84,11 +84,10 @@ let rates = new Map(); // by sink: the last samples of what it has published
 
 async function poll() {
   try {
-    const signal = AbortSignal.timeout(patience);
-    const [status, ready] = await Promise.all([ask("/status", { signal }), ask("/readyz?format=json", { signal })]);
-    const [s, r] = [await status.json(), await ready.json()];
+    const status = await ask("/status", { signal: AbortSignal.timeout(patience) });
+    const s = await status.json();
     answered = performance.now();
-    draw(s, r);
+    draw(s);
   } catch (error) {
     if (answered === 0) show($("state"), "no answer", "badge bad");
   }
@@ -109,12 +108,12 @@ function age() {
   $("gone").hidden = !gone;
 }
 
-function draw(s, ready) {
+function draw(s) {
   show($("cluster"), s.cluster ?? "");
   show($("version"), s.version ? `bridge ${s.version}, runs for ${duration((Date.now() - Date.parse(s.started)) / 1000)}` : "");
-  document.title = `${ready.ready ? "" : "not ready: "}bridge ${s.cluster ?? ""}`.trim();
-  show($("state"), s.starting ? "starting" : ready.ready ? "ready" : "not ready", `badge ${ready.ready ? "good" : "warn"}`);
-  drawReasons(ready);
+  document.title = `${s.ready ? "" : "not ready: "}bridge ${s.cluster ?? ""}`.trim();
+  show($("state"), s.starting ? "starting" : s.ready ? "ready" : "not ready", `badge ${s.ready ? "good" : "warn"}`);
+  drawReasons(s);
   const informers = s.informers ?? [];
   drawInformers(informers);
   drawSinks(s.sinks ?? []);
@@ -188,6 +187,7 @@ function drawInformers(informers) {
       [gaps ? number(gaps) : "0", "n"], [u.lastError ?? "", u.lastError ? "long" : ""],
     ]);
   });
+  $("informers-empty").hidden = shown.length > 0;
   const objects = informers.reduce((sum, u) => sum + (u.objects ?? 0), 0);
   const bad = informers.filter(trouble).length;
   show($("informers-sum"), `${number(informers.length)} resources, ${number(objects)} objects${bad ? `, ${number(bad)} in trouble` : ""}${shown.length < informers.length ? `; ${number(shown.length)} shown` : ""}`);
@@ -214,7 +214,7 @@ function drawSinks(sinks) {
     cells(row, [
       [s.name], [badge(...state)], [now < 10 ? now.toFixed(1) : number(Math.round(now)), "n"], [number(s.published), "n"],
       [meter(s)], [number(s.queuedItems), "n"], [duration(s.oldestSeconds), "n"],
-      [number(s.retries), "n"], [number(s.deadLetters), "n"], [error, error ? "long" : ""],
+      [number(s.retries), "n"], [number(s.deadLetters), "n"], [error, error ? `long${s.connected ? " past" : ""}` : ""],
     ]);
   });
   show($("sinks-sum"), `${number(Math.round(all))} events/s`);
@@ -374,7 +374,12 @@ async function lookUp(resource, namespace, name) {
   const found = $("object-found");
   const nothing = (text) => found.replaceChildren(element("p", { class: "none soft" }, text));
   try {
-    const response = await ask(`/object?${new URLSearchParams({ resource, namespace, name })}`, { secret: true });
+    const path = `/object?${new URLSearchParams({ resource, namespace, name })}`;
+    let response = await ask(path, { secret: true });
+    if (response?.status === 404) { // an event is shown when a sink has it, the state after the next commit
+      await new Promise((done) => setTimeout(done, 700));
+      response = await ask(path, { secret: true });
+    }
     if (!response) return nothing("Not allowed.");
     if (!response.ok) return nothing(await said(response));
     $("access").hidden = true;
