@@ -90,7 +90,7 @@ func (s *starting) close() error {
 	return p.Close()
 }
 
-// registerReadiness shows as metrics what /readyz tells.
+// registerReadiness shows as a metric what /readyz tells.
 func (s *starting) registerReadiness(registry prometheus.Registerer) {
 	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "bridge_admin_ready", Help: "1 when /readyz answers 200, 0 when it names reasons not to.",
@@ -99,7 +99,5 @@ func (s *starting) registerReadiness(registry prometheus.Registerer) {
 			return 0
 		}
 		return 1
-	}), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "bridge_admin_unready_reasons", Help: "How many reasons /readyz names not to be ready.",
-	}, func() float64 { return float64(len(s.reasons())) }))
+	}))
 }

@@ -277,6 +277,7 @@ func (u *unit) addReflector(b *Bridge, reg prometheus.Registerer) (err error) {
 	u.reflector, err = reflector.New(cfg)
 	if err == nil {
 		u.registerBehind(reg)
+		u.registerSynced(reg)
 	}
 	return err
 }

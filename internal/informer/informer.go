@@ -166,6 +166,7 @@ func New(cfg Config) (*Informer, error) {
 	}
 	i.log = newChangeLog(cfg.LogBytes, m, i.disk)
 	i.registerOldest(cfg.Registerer)
+	registerSpoolCapacity(cfg.Registerer, cfg.SpoolBytes)
 	cfg.Tracker.SetJournal(i)
 	i.unsure.Store(cfg.Unclean)
 	return i, nil
