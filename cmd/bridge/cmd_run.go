@@ -114,7 +114,10 @@ func runBridge(cmd *cobra.Command, c *config.Config, from source) (err error) {
 	start := newStarting(results)
 	start.registerReadiness(registry)
 	hub := tail.New(registry)
-	a.waiting, a.onSettle = start.waits, hub.Settled
+	a.waiting = start.waits
+	if err := a.lookOn(hub); err != nil {
+		return refused(err)
+	}
 	commands := &control{start: start, level: level}
 	if from.file != "" {
 		commands.reloader = &reloader{load: from.load, file: from.file, log: log, level: level, outcome: results, turn: make(chan struct{}, 1)}

@@ -18,6 +18,7 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/store"
 	"github.com/kubebridge/bridge/internal/tail"
+	"github.com/kubebridge/bridge/internal/tracing"
 )
 
 // names collects the names of what is registered, also of metrics that have no value yet.
@@ -67,7 +68,6 @@ func everyMetric(t *testing.T) map[string]string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	newOutcome(n)
 	maker := newMaker(t)
 	maker.registry = n
 	c := bridge.Config{
@@ -96,7 +96,10 @@ func everyMetric(t *testing.T) map[string]string {
 		t.Fatal(err)
 	}
 	tail.New(n)
-	newStarting(newOutcome(nil)).registerReadiness(n)
+	if _, err := tracing.New(tracing.Config{Endpoint: "http://127.0.0.1:1", Registerer: n}); err != nil {
+		t.Fatal(err)
+	}
+	newStarting(newOutcome(n)).registerReadiness(n)
 	return n.found
 }
 

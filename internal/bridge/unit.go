@@ -223,6 +223,7 @@ func (u *unit) addInformer(b *Bridge, reg prometheus.Registerer, from *heritage)
 			Cluster: b.cfg.Cluster, Informer: u.cfg.Informer, Type: u.cfg.Type, Namespace: u.cfg.Namespace, Payload: binding.Payload,
 			Types: binding.Types, Lifts: u.cfg.Lifts,
 			Selective: u.cfg.LabelSelector != "" || u.cfg.FieldSelector != "",
+			Trace:     b.trace(u.cfg.Informer, binding.Sink),
 		})
 		if err != nil {
 			return err
@@ -243,6 +244,14 @@ func (u *unit) addInformer(b *Bridge, reg prometheus.Registerer, from *heritage)
 		Log: u.log.With("resource", u.cfg.Type.String()), Registerer: reg,
 	})
 	return err
+}
+
+// trace makes traceparents; nil for none.
+func (b *Bridge) trace(informer, sink string) func(source, id string) string {
+	if b.cfg.Trace == nil {
+		return nil
+	}
+	return b.cfg.Trace(informer, sink)
 }
 
 // selector of rules, nil when they keep nothing back.

@@ -40,6 +40,7 @@ type Event struct {
 	Cause           string
 	Initial         bool
 	Inferred        bool
+	TraceParent     string // W3C trace context, "" for none
 	// Extensions are further attributes, names lower-case alphanumeric, in the order they are sent.
 	Extensions []Attribute
 

@@ -25,6 +25,8 @@ type MakerConfig struct {
 	// Selective is set when the API server selects by label or field: then an object may leave and come back, and is
 	// deleted, as far as a watch can tell, more than once.
 	Selective bool
+	// Trace makes the traceparent of an event of its source and id. nil: events have none.
+	Trace func(source, id string) string
 }
 
 // Maker makes events of changes. It is immutable and may be used concurrently.
@@ -96,6 +98,9 @@ func (m *Maker) Object(c *Change) Event {
 	}
 	if m.cfg.Types == TypesKnative {
 		m.asKnative(&e)
+	}
+	if m.cfg.Trace != nil {
+		e.TraceParent = m.cfg.Trace(e.Source, e.ID)
 	}
 	return e
 }
@@ -183,12 +188,16 @@ func (m *Maker) about(what string, op Op, id string, observed time.Time) Event {
 	if m.cfg.Namespace != "" {
 		of += "/" + m.cfg.Namespace
 	}
-	return Event{
+	e := Event{
 		ID: of + "/" + what + "/" + id, Source: m.source, Type: "dev.kubebridge.informer." + what,
 		Subject: t.CollectionPath(m.cfg.Namespace), Time: observed,
 		PartitionKey: t.String(), APIVersion: t.APIVersion(), Kind: t.Kind, Resource: t.Resource, Namespace: m.cfg.Namespace,
 		Cluster: m.cfg.Cluster, Group: t.Group, Version: t.Version, Op: op, Informer: m.cfg.Informer, Observed: observed,
 	}
+	if m.cfg.Trace != nil {
+		e.TraceParent = m.cfg.Trace(e.Source, e.ID)
+	}
+	return e
 }
 
 // mustJSON marshals a struct of strings and numbers, which can't fail.
