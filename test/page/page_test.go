@@ -380,4 +380,3 @@ func (s *site) gone(t *testing.T, b *browser) {
 	s.configMap("after", nil)
 	b.until("events again", event("configmaps", namespace+"/after"))
 }
-
