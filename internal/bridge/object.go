@@ -23,6 +23,8 @@ type ObjectState struct {
 	Watermark string `json:"watermark"`
 	// Object is the JSON as it was sent: without what the configuration cuts, and redacted.
 	Object json.RawMessage `json:"object,omitempty"`
+	// Earlier is Object's own version where it is not Version: in a flood of updates the state has an earlier one (state.bodiesPerSecond).
+	Earlier string `json:"earlier,omitempty"`
 	// Problem says why it can't be read.
 	Problem string `json:"problem,omitempty"`
 }
@@ -66,6 +68,9 @@ func (u *unit) object(key resource.Key) (ObjectState, bool, error) {
 	}
 	if err != nil {
 		s.Problem = err.Error()
+	}
+	if obj, err := resource.Restore(stored.Body, u.cfg.Type); err == nil && obj.Version != stored.Version {
+		s.Earlier = string(obj.Version)
 	}
 	return s, true, nil
 }

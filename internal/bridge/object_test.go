@@ -2,6 +2,7 @@ package bridge_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/publisher"
+	"github.com/kubebridge/bridge/internal/resource"
 )
 
 // What is shown of an object is what is settled, not what is on its way.
@@ -62,5 +64,44 @@ func TestAnObjectsLastSettledStateIsShown(t *testing.T) {
 		if got := strings.Join(shown, ", "); !strings.HasPrefix(got, "lake a, lake ") {
 			t.Errorf("shown: %s", got)
 		}
+	})
+}
+
+// In a flood of updates the state knows newer versions than it has objects of; that is told.
+func TestAnObjectOfAnEarlierVersionSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, calmBroker("lake"))
+		r.bodies = 1
+		r.start()
+		keys := []resource.Key{"shop/a", "shop/b", "shop/c", "shop/d", "shop/e", "shop/f"}
+		for n, key := range keys {
+			r.Create(key, func(obj map[string]any) { // only real uids are remembered
+				obj["metadata"].(map[string]any)["uid"] = fmt.Sprintf("00000000-0000-4000-8000-%012d", n)
+			})
+		}
+		r.settle()
+		for _, key := range keys {
+			r.Update(key, nil)
+		}
+		r.settle()
+		exact, earlier := 0, 0
+		for _, key := range keys {
+			namespace, name := key.Split()
+			states, err := r.Object("pods", namespace, name)
+			ok(t, err)
+			switch s := states[0]; {
+			case s.Earlier == "":
+				exact++
+			case strings.Contains(string(s.Object), `"resourceVersion":"`+s.Earlier+`"`) && s.Earlier != s.Version:
+				earlier++
+			default:
+				t.Errorf("version %s, earlier %s: %s", s.Version, s.Earlier, s.Object)
+			}
+		}
+		if exact == 0 || earlier == 0 {
+			t.Errorf("%d are exact and %d are not, want both", exact, earlier)
+		}
+		_, err := r.end()
+		ok(t, err)
 	})
 }

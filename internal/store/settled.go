@@ -11,7 +11,8 @@ import (
 // Stored is the last settled state of one object: what all sinks have, or what waits for them on disk.
 type Stored struct {
 	Record
-	// Body is the JSON as it was sent: without what was cut, and redacted. Nil when deleted.
+	// Body is the JSON as it was sent: without what was cut, and redacted. Nil when deleted. It may be that of an earlier version, which
+	// it names (Options.BodiesPerSecond).
 	Body []byte
 	// BodyBytes is what the body takes in the database, compressed.
 	BodyBytes int

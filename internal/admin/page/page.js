@@ -393,6 +393,7 @@ function article(o) {
   const path = o.namespace ? `${o.namespace}/${o.name}` : o.name;
   const e = element("article", {}, element("h3", {}, `${o.resource} ${path}`, " ", element("span", { class: `badge ${o.deleted ? "bad" : "good"}` }, o.deleted ? "deleted" : "exists")));
   e.append(element("p", { class: "soft" }, `informer ${o.informer}, version ${o.version}, uid ${o.uid}`));
+  if (o.earlier) e.append(element("p", { class: "soft" }, `Shown is version ${o.earlier}: of version ${o.version}, which was sent, the state has no object (state.bodiesPerSecond).`));
   if (o.problem) e.append(element("p", { class: "problem" }, o.problem));
   if (o.object) e.append(element("pre", { tabindex: "0", "aria-label": `Last settled state of ${path}` }, JSON.stringify(o.object, null, 2)));
   return e;
