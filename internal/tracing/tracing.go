@@ -45,7 +45,7 @@ type Tracer struct {
 	waiting atomic.Int64
 }
 
-// maxWaiting bounds the spans that wait for the collector: about 2 MiB.
+// maxWaiting bounds the spans that wait for the collector. It is what the library takes for its queue, too.
 const maxWaiting = 2048
 
 // flushTime is how long an end waits for the collector.
