@@ -27,7 +27,7 @@ var keys = []string{"resource", "namespace", "name", "op", "sink", "informer", "
 // namespace, name, op (added, updated, deleted, synced, gap, quarantined), sink, informer, manager and kind. No words: everything.
 func ParseFilter(text string) (Filter, error) {
 	var f Filter
-	for _, word := range strings.Fields(text) {
+	for word := range strings.FieldsSeq(text) {
 		var t term
 		rest, not := strings.CutPrefix(word, "-")
 		t.not, t.value = not, strings.ToLower(rest)
