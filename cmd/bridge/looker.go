@@ -17,24 +17,14 @@ type looker struct {
 	start *starting
 }
 
-// requestError is an error with the HTTP status that says whose fault it is.
-type requestError struct {
-	code int
-	err  error
-}
-
-func (e *requestError) Error() string   { return e.err.Error() }
-func (e *requestError) Unwrap() error   { return e.err }
-func (e *requestError) HTTPStatus() int { return e.code }
-
 // Tail implements admin.Looker.
 func (l *looker) Tail(o admin.TailOptions) (admin.Tail, error) {
 	w, err := l.hub.Watch(tail.Options{Filter: o.Filter, Payload: o.Payload})
 	switch {
 	case errors.Is(err, tail.ErrTooMany):
-		return nil, &requestError{http.StatusServiceUnavailable, err}
+		return nil, &admin.Error{Code: http.StatusServiceUnavailable, Err: err}
 	case err != nil:
-		return nil, &requestError{http.StatusBadRequest, err}
+		return nil, &admin.Error{Code: http.StatusBadRequest, Err: err}
 	}
 	return tailOf{w}, nil
 }
@@ -48,12 +38,12 @@ func (t tailOf) Next(ctx context.Context) (any, error) { return t.Watcher.Next(c
 func (l *looker) Object(_ context.Context, resource, namespace, name string) (any, error) {
 	p, why := l.start.get()
 	if p == nil {
-		return nil, &requestError{http.StatusServiceUnavailable, errors.New(why)}
+		return nil, &admin.Error{Code: http.StatusServiceUnavailable, Err: errors.New(why)}
 	}
 	states, err := p.Object(resource, namespace, name)
 	switch {
 	case errors.Is(err, bridge.ErrNotWatched):
-		return nil, &requestError{http.StatusNotFound, err}
+		return nil, &admin.Error{Code: http.StatusNotFound, Err: err}
 	case err != nil:
 		return nil, err
 	case len(states) == 0:
@@ -61,7 +51,7 @@ func (l *looker) Object(_ context.Context, resource, namespace, name string) (an
 		if namespace != "" {
 			path = namespace + "/" + name
 		}
-		return nil, &requestError{http.StatusNotFound, fmt.Errorf("nothing is known of %s %s: it was never settled, or is gone for long", resource, path)}
+		return nil, &admin.Error{Code: http.StatusNotFound, Err: fmt.Errorf("nothing is known of %s %s: it was never settled, or is gone for long", resource, path)}
 	}
 	return states, nil
 }

@@ -38,10 +38,9 @@ type Config struct {
 	Ready func() []Reason
 	// Status gives what /status shows: a value that encodes as JSON. Default: {}. Called concurrently.
 	Status func() any
-	// Look serves the live tail of events and the state of objects. nil: they are not served.
+	// Look serves the live tail of events and the state of objects: to who is on this machine and reached it by a loopback address, and to
+	// who has the token where Access is Remote. nil: they are not served.
 	Look Looker
-	// Guard decides who may see them. Default: who is on this machine, and reached it by a loopback address.
-	Guard Guard
 	// Pprof serves Go's profiles.
 	Pprof bool
 	// Control changes the running bridge; nil: nothing can be changed here.

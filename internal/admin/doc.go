@@ -14,7 +14,7 @@
 //
 // What it promises: every GET only reads. The functions are called in the goroutine of each request, concurrently, and must return
 // soon. For reading there is neither authentication nor TLS, which is why the default address is loopback: an informer's status names
-// namespaces, and a profile shows memory. Events and objects are shown to whoever is on this machine only, unless a Guard says else.
+// namespaces, and a profile shows memory. Events and objects are shown to whoever is on this machine, and elsewhere only with the token.
 //
 // Commands need a token, and are taken from this machine only unless Access says otherwise: to listen on all addresses, for probes and metrics,
 // opens nothing.

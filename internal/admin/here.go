@@ -7,19 +7,32 @@ import (
 	"strings"
 )
 
-// Guard lets a request through to next, or refuses it. It is put around what shows events and objects.
-type Guard func(next http.Handler) http.Handler
-
-// fromHere is the Guard that lets in whoever is on this machine, and nobody else. It is the default.
-func (s *Server) fromHere(next http.Handler) http.Handler {
+// shown lets in whoever may see events and objects: who is on this machine, and, where Access lets others in, who has the token.
+func (s *Server) shown(next http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if why := notFromHere(r); why != "" {
-			s.log.Debug("admin request refused", "path", r.URL.Path, "remote", r.RemoteAddr, "host", r.Host, "reason", why)
-			s.text(w, http.StatusForbidden, why+"\n")
+		if err := s.mayLook(r); err != nil {
+			s.log.Debug("admin request refused", "path", r.URL.Path, "remote", r.RemoteAddr, "host", r.Host, "err", err)
+			s.refuse(w, err)
 			return
 		}
-		next.ServeHTTP(w, r)
+		next(w, r)
 	})
+}
+
+func (s *Server) mayLook(r *http.Request) error {
+	// What a page of another site makes a browser ask: it could not read the answer, but make the bridge work for it.
+	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "none" && site != "same-origin" {
+		return &refusal{http.StatusForbidden, "a page of another site may not ask for this"}
+	}
+	why := notFromHere(r)
+	switch {
+	case why == "":
+		return nil
+	case s.config.Access.Remote:
+		return s.config.Access.admits(r)
+	default:
+		return &refusal{http.StatusForbidden, why}
+	}
 }
 
 // notFromHere says why a request can't be taken for one of this machine; "" when it can.
@@ -54,16 +67,4 @@ func namesThisMachine(host string) bool {
 	host = strings.Trim(host, "[]")
 	addr, err := netip.ParseAddr(host)
 	return strings.EqualFold(host, "localhost") || err == nil && onlyHere(addr)
-}
-
-// sameSite refuses what a page of another site makes a browser ask: it could not read the answer, but make the bridge work for it.
-func (s *Server) sameSite(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch r.Header.Get("Sec-Fetch-Site") {
-		case "", "none", "same-origin":
-			next.ServeHTTP(w, r)
-		default:
-			s.text(w, http.StatusForbidden, "a page of another site may not ask for this\n")
-		}
-	})
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Looker shows what goes through the bridge, and what it knows. Its methods may be called concurrently. An error that has a method
-// HTTPStatus() int is answered with that.
+// Looker shows what goes through the bridge, and what it knows. Its methods may be called concurrently. An Error says how the request is
+// answered.
 type Looker interface {
 	// Tail begins to show events. It is closed by the server.
 	Tail(o TailOptions) (Tail, error)
@@ -35,38 +35,22 @@ func (s *Server) lookRoutes(mux *http.ServeMux) {
 	if s.config.Look == nil {
 		return
 	}
-	guard := s.config.Guard
-	if guard == nil {
-		guard = s.fromHere
-	}
-	mux.Handle("GET /tail", s.sameSite(guard(http.HandlerFunc(s.tail))))
-	mux.Handle("GET /object", s.sameSite(guard(http.HandlerFunc(s.object))))
+	mux.Handle("GET /tail", s.shown(s.tail))
+	mux.Handle("GET /object", s.shown(s.object))
 }
 
 func (s *Server) object(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	if q.Get("resource") == "" || q.Get("name") == "" {
-		s.text(w, http.StatusBadRequest, "want /object?resource=deployments.apps&namespace=shop&name=web\n")
+		s.refuse(w, &Error{http.StatusBadRequest, errors.New("want /object?resource=deployments.apps&namespace=shop&name=web")})
 		return
 	}
 	found, err := s.config.Look.Object(r.Context(), q.Get("resource"), q.Get("namespace"), q.Get("name"))
 	if err != nil {
-		s.failed(w, err)
+		s.refuse(w, err)
 		return
 	}
 	s.json(w, http.StatusOK, found)
-}
-
-// failed answers with an error.
-func (s *Server) failed(w http.ResponseWriter, err error) {
-	code := http.StatusInternalServerError
-	if e, ok := errors.AsType[interface {
-		error
-		HTTPStatus() int
-	}](err); ok {
-		code = e.HTTPStatus()
-	}
-	s.text(w, code, err.Error()+"\n")
 }
 
 // Paces of the tail.
@@ -80,14 +64,14 @@ const (
 func (s *Server) tail(w http.ResponseWriter, r *http.Request) {
 	t, err := s.config.Look.Tail(TailOptions{Filter: r.URL.Query().Get("filter"), Payload: r.URL.Query().Get("payload") == "true"})
 	if err != nil {
-		s.failed(w, err)
+		s.refuse(w, err)
 		return
 	}
 	defer t.Close()
 	stream := http.NewResponseController(w)
 	// The server's own deadlines are for requests that end.
 	if err := stream.SetReadDeadline(time.Time{}); err != nil {
-		s.failed(w, err)
+		s.refuse(w, err)
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")

@@ -23,13 +23,9 @@ func newLooked() *looked {
 	return &looked{batches: make(chan any, 8), closed: make(chan struct{}, 8), options: make(chan admin.TailOptions, 8)}
 }
 
-type badRequest struct{ error }
-
-func (badRequest) HTTPStatus() int { return http.StatusBadRequest }
-
 func (l *looked) Tail(o admin.TailOptions) (admin.Tail, error) {
 	if o.Filter == "bad" {
-		return nil, badRequest{errors.New("no such key")}
+		return nil, &admin.Error{Code: http.StatusBadRequest, Err: errors.New("no such key")}
 	}
 	l.options <- o
 	return l, nil
@@ -100,25 +96,31 @@ func TestEventsAndObjectsAreForThisMachineOnly(t *testing.T) {
 	}
 }
 
-func TestAGuardTakesTheDecisionOver(t *testing.T) {
-	guard := func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.Header.Get("Authorization") != "Bearer t" {
-				w.WriteHeader(http.StatusUnauthorized)
-				return
-			}
-			next.ServeHTTP(w, r)
-		})
+func TestElsewhereTheTokenIsAskedFor(t *testing.T) {
+	token := func() (string, error) { return "t", nil }
+	open, _ := start(t, admin.Config{Look: newLooked(), Access: admin.Access{Token: token, Remote: true}})
+	closed, _ := start(t, admin.Config{Look: newLooked(), Access: admin.Access{Token: token}})
+	none, _ := start(t, admin.Config{Look: newLooked(), Access: admin.Access{Remote: true}})
+	elsewhere := func(authorization string) map[string]string {
+		return map[string]string{"Host": "bridge.example", "Authorization": authorization}
 	}
-	url, _ := start(t, admin.Config{Look: newLooked(), Guard: guard})
-	path := "/object?resource=pods&name=web"
-	if got := with(t, url+path, nil).StatusCode; got != 401 {
-		t.Errorf("without a token: %d", got)
+	for _, test := range []struct {
+		name, url string
+		headers   map[string]string
+		code      int
+	}{
+		{"with it", open, elsewhere("Bearer t"), 200},
+		{"without it", open, elsewhere(""), 401},
+		{"with another", open, elsewhere("Bearer u"), 401},
+		{"on this machine", open, nil, 200},
+		{"with it, where others are not let in", closed, elsewhere("Bearer t"), 403},
+		{"where there is none", none, elsewhere("Bearer "), 403},
+	} {
+		if got := with(t, test.url+"/object?resource=pods&name=web", test.headers).StatusCode; got != test.code {
+			t.Errorf("%s: %d, want %d", test.name, got, test.code)
+		}
 	}
-	if got := with(t, url+path, map[string]string{"Authorization": "Bearer t", "Host": "bridge.example"}).StatusCode; got != 200 {
-		t.Errorf("with it, from elsewhere: %d", got)
-	}
-	if got := with(t, url+"/status", nil).StatusCode; got != 200 {
+	if got := with(t, open+"/status", elsewhere("")).StatusCode; got != 200 {
 		t.Errorf("the status, which names no object: %d", got)
 	}
 }
@@ -169,9 +171,9 @@ func wait(t *testing.T, done <-chan struct{}, what string) {
 func TestWhatCantBeLookedAtIsSaidPlainly(t *testing.T) {
 	url, _ := start(t, admin.Config{Look: newLooked()})
 	for path, want := range map[string]string{
-		"/tail?filter=bad":             "no such key\n",
+		"/tail?filter=bad":             "no such key",
 		"/object?resource=pods":        "want /object?resource=",
-		"/object?resource=a&name=none": "disk on fire\n",
+		"/object?resource=a&name=none": "disk on fire",
 		"/object?resource=pods&name=x": `"x"`,
 	} {
 		if _, _, body := get(t, url+path, ""); !strings.Contains(body, want) {
