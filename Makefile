@@ -4,7 +4,7 @@ GO        ?= go
 BIN       := bin
 LDFLAGS   := -s -w
 TEST_TIME ?= 20m
-MODULES   := . deploy test/e2e test/bench test/kafka
+MODULES   := . deploy test/e2e test/bench test/kafka test/page test/monitoring
 # The Kubernetes program is one link of 170 MB: without symbols it takes half the time.
 KUBE_LDFLAGS := -s -w
 GO_FILES = $(shell git ls-files '*.go')
@@ -29,7 +29,7 @@ controlplane: ## Build bin/controlplane, the Kubernetes control plane for tests 
 	cd test/kubernetes && $(GO) build -ldflags '$(KUBE_LDFLAGS)' -o ../../$(BIN)/controlplane .
 
 .PHONY: check
-check: fmt-check vet lint licences test test-readers test-integration test-deploy test-kafka vuln ## Everything that CI checks
+check: fmt-check vet lint licences test test-monitoring test-readers test-integration test-page test-deploy test-kafka vuln ## Everything that CI checks
 
 .PHONY: fmt
 fmt: $(BIN)/gofumpt ## Format the code
@@ -59,6 +59,32 @@ test-integration: controlplane ## The tests with the real parts: Kubernetes, NAT
 .PHONY: test-deploy
 test-deploy: controlplane ## The chart, the plain manifests and a release: applied to the real control plane and run as they say (as root: in a container of its own)
 	cd deploy && CONTROLPLANE_BIN=$(CURDIR)/$(BIN)/controlplane $(GO) test -timeout $(TEST_TIME) ./...
+
+.PHONY: test-page
+test-page: controlplane $(BIN)/page/.installed ## The status page in a headless Chromium (that of the machine, $CHROMIUM, or one from npm); screenshots in bin/page/_artifacts
+	@chromium=$${CHROMIUM:-$$(command -v chromium || command -v chromium-browser || command -v google-chrome || echo $(CURDIR)/$(BIN)/page/unpacked/chromium)}; \
+	if ! $$chromium --version >/dev/null 2>&1; then \
+	  echo "NOT TESTED: the status page. No Chromium runs here: apt-get install chromium, or set CHROMIUM"; exit 0; fi; \
+	cd test/page && CHROMIUM=$$chromium AXE=$(CURDIR)/$(BIN)/page/node_modules/axe-core/axe.min.js CONTROLPLANE_BIN=$(CURDIR)/$(BIN)/controlplane \
+	  $(GO) test -count=1 -timeout $(TEST_TIME) -artifacts -outputdir $(CURDIR)/$(BIN)/page .
+
+$(BIN)/page/.installed: test/page/testdata/package.json test/page/testdata/unpack.mjs
+	@echo "installing axe-core, and a Chromium for a machine without one (70 MB)"
+	@rm -rf $(BIN)/page && mkdir -p $(BIN)/page/unpacked && cp $^ $(BIN)/page
+	@cd $(BIN)/page && npm install --silent --no-audit --no-fund --no-package-lock && TMPDIR=$(CURDIR)/$(BIN)/page/unpacked node unpack.mjs >/dev/null
+	@touch $@
+
+.PHONY: test-monitoring
+test-monitoring: $(BIN)/promtool ## The unit tests of the alerts, by promtool, and the dashboard
+	$(BIN)/promtool check rules deploy/monitoring/alerts.yaml
+	$(BIN)/promtool test rules deploy/monitoring/alerts_test.yaml
+	cd test/monitoring && $(GO) test ./...
+
+# Without Prometheus' service discoveries, which are most of it.
+$(BIN)/promtool: test/monitoring/go.mod
+	@echo "building promtool: some minutes the first time"
+	@cd test/monitoring && $(GO) build -tags remove_all_sd -o ../../$@ github.com/prometheus/prometheus/cmd/promtool
+	@touch $@
 
 .PHONY: test-kafka
 test-kafka: $(BIN)/kafka/.fetched $(BIN)/python/.installed $(BIN)/node/.installed ## The Kafka sink with Apache Kafka itself, brokers that die, and readers of other make (needs Java 17, Maven, Python, Node)

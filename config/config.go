@@ -17,6 +17,8 @@ type Config struct {
 	Admin Admin `yaml:"admin"`
 	// Standby has several bridges of one configuration stand by for each other: one publishes, the others take over when it is gone.
 	Standby Standby `yaml:"standby"`
+	// Tracing sends OpenTelemetry traces of what the bridge does with changes. Off unless it has an endpoint.
+	Tracing Tracing `yaml:"tracing"`
 	// Log says what the bridge tells about itself on standard error.
 	Log Log `yaml:"log"`
 	// Drain is how long a stopping bridge goes on sending what it has read. What it could not send by then is
@@ -82,8 +84,9 @@ type State struct {
 	Mode string `yaml:"mode" default:"disk" oneof:"disk memory"`
 }
 
-// Admin is the HTTP server for health, readiness, metrics and status, and for commands (`bridge pause`, `resume`, `snapshot`, `log-level`,
-// `reload`). For reading it has no authentication; commands need a token, and come from this machine. It has no TLS.
+// Admin is the HTTP server for health, readiness, metrics, status, and a status page for browsers, and for commands (`bridge pause`, `resume`,
+// `snapshot`, `log-level`, `reload`). For reading it has no authentication; commands need a token, and come from this machine. Events and objects are
+// shown on this machine, at a loopback address (of a pod: through `kubectl port-forward`), else to who has the token. It has no TLS.
 type Admin struct {
 	// Address is where it listens, as host:port. In a pod, probes and Prometheus need `:8080`. Empty: no server.
 	Address string `yaml:"address" default:"127.0.0.1:8080"`
@@ -94,6 +97,19 @@ type Admin struct {
 	Remote bool `yaml:"remote"`
 	// Pprof serves Go's profiles under /debug/pprof/. A profile shows memory, so it can show parts of objects.
 	Pprof bool `yaml:"pprof"`
+}
+
+// Tracing sends OpenTelemetry traces of what the bridge does with changes. With an endpoint, each event has CloudEvents' attribute
+// `traceparent`, and the spans that consumers make of it are in the trace of the change. Trace and span are made of the event's source, id, informer
+// and sink: an event that is sent again has the same ones.
+type Tracing struct {
+	// Endpoint is the URL of a collector that takes OTLP over HTTP: `http://otel-collector:4318`. Without a path it is asked at /v1/traces.
+	// Headers, certificates, compression and timeouts are those of OpenTelemetry's own variables (OTEL_EXPORTER_OTLP_HEADERS, …). Empty: no
+	// traces, and no `traceparent`.
+	Endpoint string `yaml:"endpoint" default:""`
+	// Sample is the share of changes whose spans are sent, from 0 to 1. All events of a change are sampled or none, by the id of
+	// its trace; those that are not have a `traceparent` that says so. After a change of it an event that is sent again may say another.
+	Sample float64 `yaml:"sample" default:"0.01"`
 }
 
 // Log says what the bridge tells about itself on standard error.

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"net"
+	"net/url"
 	"reflect"
 	"regexp"
 	"slices"
@@ -32,6 +33,7 @@ func (c *Config) validate(ps *problems) {
 	validateValues(ps, reflect.ValueOf(c).Elem(), "")
 	c.State.validate(ps)
 	c.Admin.validate(ps)
+	c.Tracing.validate(ps)
 	if w := c.Kubernetes.Watchdog; w > 0 && w < minWatchdog {
 		ps.add("kubernetes.watchdog", "must be 0 or at least %v: the API server sends a bookmark only each minute", minWatchdog)
 	}
@@ -121,6 +123,20 @@ func (s *State) validate(ps *problems) {
 func (a *Admin) validate(ps *problems) {
 	if a.Address != "" {
 		validateHostPort(ps, "admin.address", a.Address)
+	}
+}
+
+func (t *Tracing) validate(ps *problems) {
+	if t.Sample > 1 {
+		ps.add("tracing.sample", "want a share from 0 to 1, got %v", t.Sample)
+	}
+	if t.Endpoint == "" {
+		return
+	}
+	u, err := url.Parse(t.Endpoint)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil {
+		// Without the value: it may hold a password.
+		ps.add("tracing.endpoint", "want a URL such as http://otel-collector:4318, without a user (OTEL_EXPORTER_OTLP_HEADERS holds credentials)")
 	}
 }
 

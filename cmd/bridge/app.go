@@ -100,7 +100,7 @@ Exit codes: 0 after a clean stop, 1 when something failed while it ran, 2 when i
 		SilenceErrors: true, // run reports them
 		SilenceUsage:  true, // a screen of flags would hide the error
 	}
-	root.AddCommand(newRunCommand(), newValidateCommand(), newSampleCommand(), newRBACCommand(), newStateCommand(), newVersionCommand())
+	root.AddCommand(newRunCommand(), newValidateCommand(), newSampleCommand(), newRBACCommand(), newStatusCommand(), newStateCommand(), newVersionCommand())
 	root.AddCommand(newPauseCommand(), newResumeCommand(), newSnapshotCommand(), newLogLevelCommand(), newReloadCommand())
 	return root
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/store"
+	"github.com/kubebridge/bridge/internal/tracing"
 )
 
 // assembler turns a configuration into a bridge. It is the one place that knows both.
@@ -37,6 +38,10 @@ type assembler struct {
 	replicas *replicas
 	// waiting gets the reason each time that the API server can't be asked yet; nil does not wait for it.
 	waiting func(error)
+	// tracer, nil for none.
+	tracer *tracing.Tracer
+	// onSettle is called with what a sink has settled; nil for nobody.
+	onSettle func(sink string, settled []*publisher.Item)
 }
 
 // pipeline is an assembled bridge.
@@ -101,11 +106,16 @@ func (a *assembler) assemble(ctx context.Context) (*pipeline, error) {
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	p, err := a.bridge(bridge.Config{
+	c := bridge.Config{
 		Cluster: cluster, Client: client, Identify: found.identify, DB: db, Sinks: parts.sinks, Services: append(parts.services, rights),
 		Watchdog: k.Watchdog, CommitInterval: a.config.State.Sync, Drain: a.config.Drain, Log: a.log, Registerer: a.registry,
-		Standby: a.replicas.bridge(),
-	}, found, rights)
+		Standby:  a.replicas.bridge(),
+		OnSettle: a.onSettle,
+	}
+	if a.tracer != nil {
+		c.Trace, c.Services = a.tracer.Parent, append(c.Services, a.tracer)
+	}
+	p, err := a.bridge(c, found, rights)
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/tail"
 )
 
 func newRunCommand() *cobra.Command {
@@ -111,13 +112,18 @@ func runBridge(cmd *cobra.Command, c *config.Config, from source) (err error) {
 	}
 	results := newOutcome(registry)
 	start := newStarting(results)
+	start.registerReadiness(registry)
+	hub := tail.New(registry)
 	a.waiting = start.waits
+	if err := a.lookOn(hub); err != nil {
+		return refused(err)
+	}
 	commands := &control{start: start, level: level}
 	if from.file != "" {
 		commands.reloader = &reloader{load: from.load, file: from.file, log: log, level: level, outcome: results, turn: make(chan struct{}, 1)}
 	}
 	hangups := onHangup(ctx, commands.reloader)
-	server, err := listen(ctx, c, registry, start, commands, log)
+	server, err := listen(ctx, c, registry, start, commands, &looker{hub, start}, log)
 	if err != nil {
 		return refused(err)
 	}
@@ -158,7 +164,7 @@ func newRegistry() *prometheus.Registry {
 }
 
 // listen takes the admin address, so that a port in use is found before anything runs; nil for no address.
-func listen(ctx context.Context, c *config.Config, registry prometheus.Gatherer, start *starting, commands *control, log *slog.Logger) (*admin.Server, error) {
+func listen(ctx context.Context, c *config.Config, registry prometheus.Gatherer, start *starting, commands *control, look *looker, log *slog.Logger) (*admin.Server, error) {
 	if c.Admin.Address == "" {
 		return nil, nil
 	}
@@ -166,6 +172,7 @@ func listen(ctx context.Context, c *config.Config, registry prometheus.Gatherer,
 		Address: c.Admin.Address, Pprof: c.Admin.Pprof, Registry: registry, Log: log,
 		Ready:   start.reasons,
 		Status:  start.status,
+		Look:    look,
 		Control: commands,
 		Access:  admin.Access{Token: token(c), Remote: c.Admin.Remote},
 	})

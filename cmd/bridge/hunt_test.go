@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -49,9 +50,14 @@ func TestPlantedValuesAreNowhere(t *testing.T) {
 					t.Errorf("%s (%s) was found in %v", place, needle, found)
 				}
 			}
+			for _, place := range []string{"live tail", "object view"} {
+				if found := h.foundAt(place); found != test.found {
+					t.Errorf("%s shows planted values: %t", place, found)
+				}
+			}
 			t.Logf("searched %d messages, %d records, %d keys of the state, %d files, %d bytes of text", h.messages, h.records, h.keys, h.files, h.texts)
-			if h.messages < 20 || h.records < 2 || h.keys < 20 || h.deadLetters == 0 || h.entries == 0 {
-				t.Errorf("too little was searched: %d dead letters, %d entries of the log on disk", h.deadLetters, h.entries)
+			if h.messages < 20 || h.records < 2 || h.keys < 20 || h.deadLetters == 0 || h.entries == 0 || h.tailed == 0 {
+				t.Errorf("too little was searched: %d dead letters, %d entries of the log on disk, %d messages of the live tail with payloads", h.deadLetters, h.entries, h.tailed)
 			}
 		})
 	}
@@ -69,7 +75,7 @@ type hunt struct {
 	needles map[string]string   // by where they are planted
 	found   map[string][]string // by where they are planted: where they were found
 
-	messages, records, keys, files, texts, deadLetters, entries int
+	messages, records, keys, files, texts, deadLetters, entries, tailed int
 }
 
 func newHunt(t *testing.T) *hunt {
@@ -265,8 +271,14 @@ func (h *hunt) bridge(rules, state, away string) (end func()) {
 		code <- run(ctx, []string{"run", "--config", file, "--drain", "2s"}, strings.NewReader(""), stdout, stderr)
 		close(code)
 	}()
+	tail := h.tail(ctx)
 	return func() {
 		h.in("status", []byte(h.get("/status")))
+		for resource, name := range map[string]string{"secrets": "db", "configmaps": "app", "pods": "web"} {
+			h.in("object view", []byte(h.get("/object?namespace=shop&resource="+resource+"&name="+name)))
+		}
+		h.in("live tail", []byte(tail.String()))
+		h.tailed += strings.Count(tail.String(), `"payload":`)
 		h.in("metrics", []byte(h.get("/metrics")))
 		cancel()
 		<-code
@@ -274,6 +286,33 @@ func (h *hunt) bridge(rules, state, away string) (end func()) {
 		h.in("log", []byte(stderr.String()))
 		h.texts += len(stdout.String()) + len(stderr.String())
 	}
+}
+
+// foundAt says whether any value was found in a place.
+func (h *hunt) foundAt(place string) bool {
+	for _, places := range h.found {
+		if slices.Contains(places, place) {
+			return true
+		}
+	}
+	return false
+}
+
+// tail looks at the events of the bridge that is being started, as long as it runs.
+func (h *hunt) tail(ctx context.Context) *buffer {
+	out := &buffer{}
+	go func() {
+		for ctx.Err() == nil {
+			request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+huntAdmin+"/tail?payload=true", nil)
+			check(h.t, err)
+			if response, err := http.DefaultClient.Do(request); err == nil {
+				_, _ = io.Copy(out, response.Body)
+				response.Body.Close()
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}()
+	return out
 }
 
 func (h *hunt) get(path string) string {

@@ -5,6 +5,8 @@ import (
 	"net/url"
 	"os"
 	"regexp"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -15,15 +17,21 @@ import (
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/store"
+	"github.com/kubebridge/bridge/internal/tail"
+	"github.com/kubebridge/bridge/internal/tracing"
 )
 
 // names collects the names of what is registered, also of metrics that have no value yet.
 type names struct {
 	mu    sync.Mutex
-	found map[string]bool
+	found map[string]string // the labels, as Desc prints them
 }
 
-var fqName = regexp.MustCompile(`fqName: "([^"]+)"`)
+var (
+	fqName   = regexp.MustCompile(`fqName: "([^"]+)"`)
+	ofLabels = regexp.MustCompile(`constLabels: \{(.*?)\}, variableLabels: \{(.*?)\}`)
+	oneLabel = regexp.MustCompile(`[a-z_]+(="[^"]*")?`)
+)
 
 // Register implements prometheus.Registerer.
 func (n *names) Register(c prometheus.Collector) error {
@@ -35,7 +43,8 @@ func (n *names) Register(c prometheus.Collector) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for d := range described {
-		n.found[fqName.FindStringSubmatch(d.String())[1]] = true
+		labels := ofLabels.FindStringSubmatch(d.String())
+		n.found[fqName.FindStringSubmatch(d.String())[1]] = labels[1] + "," + labels[2]
 	}
 	return nil
 }
@@ -50,16 +59,15 @@ func (n *names) MustRegister(collectors ...prometheus.Collector) {
 // Unregister implements prometheus.Registerer.
 func (n *names) Unregister(prometheus.Collector) bool { return false }
 
-// everyMetric assembles a bridge with every kind of sink, and gives the names of its metrics.
-func everyMetric(t *testing.T) map[string]bool {
+// everyMetric assembles a bridge with every kind of sink, and gives its metrics with their labels.
+func everyMetric(t *testing.T) map[string]string {
 	t.Helper()
-	n := &names{found: map[string]bool{}}
+	n := &names{found: map[string]string{}}
 	db, err := store.Open(store.Options{Registerer: n})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	newOutcome(n)
 	maker := newMaker(t)
 	maker.registry = n
 	c := bridge.Config{
@@ -87,6 +95,11 @@ func everyMetric(t *testing.T) map[string]bool {
 	if _, err := bridge.New(c); err != nil {
 		t.Fatal(err)
 	}
+	tail.New(n)
+	if _, err := tracing.New(tracing.Config{Endpoint: "http://127.0.0.1:1", Registerer: n}); err != nil {
+		t.Fatal(err)
+	}
+	newStarting(newOutcome(n)).registerReadiness(n)
 	return n.found
 }
 
@@ -128,11 +141,68 @@ func TestEveryMetricIsInTheOperationsTable(t *testing.T) {
 		}
 	}
 	for name := range docs {
-		if !code[name] {
+		if _, there := code[name]; !there {
 			t.Errorf("docs/operations.md has %s, which there is not", name)
 		}
 	}
 	if len(code) < 50 {
 		t.Errorf("only %d metrics were found", len(code))
+	}
+}
+
+// A metric that nobody knows what to do about helps nobody.
+func TestEveryRowOfTheTableSaysWhatToDo(t *testing.T) {
+	text, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := tableRow.FindAllStringSubmatch(metricsTable.FindStringSubmatch(string(text))[1], -1)
+	for _, row := range rows {
+		if len(row[2]) < 10 || len(row[3]) < 10 {
+			t.Errorf("%s: what it is is %q, what to do %q", row[1], row[2], row[3])
+		}
+	}
+	if len(rows) < 40 {
+		t.Errorf("only %d rows were found", len(rows))
+	}
+}
+
+var tableRow = regexp.MustCompile("(?m)^\\| (`.*?) \\| (.*) \\| ?(.*?) ?\\|$")
+
+// Labels have few values: what a configuration names, or one of a fixed set. Never an object, a subject or an error.
+func TestLabelsAreBounded(t *testing.T) {
+	configured := []string{"informer", "resource", "namespace", "sink"}
+	fixed := []string{"op", "type", "reason", "class", "outcome", "form", "kind", "change", "batch", "result"}
+	for name, labels := range everyMetric(t) {
+		for _, label := range oneLabel.FindAllString(labels, -1) {
+			label, _, _ = strings.Cut(label, "=")
+			if !slices.Contains(configured, label) && !slices.Contains(fixed, label) {
+				t.Errorf("%s has a label %s; add it to those with few values, if it is one", name, label)
+			}
+		}
+	}
+}
+
+// What alerts and the dashboard ask for is there. What they mean is tested in test/monitoring.
+func TestAlertsAndDashboardAskForMetricsThatAreThere(t *testing.T) {
+	code := everyMetric(t)
+	used := regexp.MustCompile(`\bbridge_[a-z_]+`)
+	suffix := regexp.MustCompile(`_(bucket|sum|count)$`)
+	for _, file := range []string{"alerts.yaml", "dashboard.json"} {
+		text, err := os.ReadFile("../../deploy/monitoring/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := used.FindAllString(string(text), -1)
+		for _, name := range found {
+			_, there := code[name]
+			_, histogram := code[suffix.ReplaceAllString(name, "")]
+			if !there && !histogram {
+				t.Errorf("%s asks for %s, which there is not", file, name)
+			}
+		}
+		if len(found) < 20 {
+			t.Errorf("%s asks for %d metrics only", file, len(found))
+		}
 	}
 }

@@ -2,6 +2,9 @@ package main
 
 import (
 	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kubebridge/bridge/internal/admin"
 	"github.com/kubebridge/bridge/internal/bridge"
@@ -14,10 +17,11 @@ type starting struct {
 	mu       sync.Mutex
 	pipeline *pipeline // guarded by mu; nil until it is assembled
 	why      string    // guarded by mu
+	began    time.Time
 }
 
 func newStarting(o *outcome) *starting {
-	return &starting{outcome: o, why: "the API server has not been asked yet"}
+	return &starting{outcome: o, why: "the API server has not been asked yet", began: time.Now().UTC()}
 }
 
 // waits says why the start has to wait.
@@ -49,17 +53,32 @@ func (s *starting) reasons() []admin.Reason {
 	return p.reasons()
 }
 
-// status is what /status shows.
+// processStatus is what /status shows: what the process is, whether it is ready, and where the pipeline stands once there is one.
+type processStatus struct {
+	Version string         `json:"version"`
+	Started time.Time      `json:"started"`
+	Ready   bool           `json:"ready"`
+	Reasons []admin.Reason `json:"reasons"` // of not being ready
+	// Starting is why there is no pipeline yet.
+	Starting string `json:"starting,omitempty"`
+	*bridge.Status
+	// Reload is how the last attempt to read the configuration again went.
+	Reload *reloadStatus `json:"reload,omitempty"`
+}
+
 func (s *starting) status() any {
+	reasons := s.reasons()
+	if reasons == nil {
+		reasons = []admin.Reason{} // a list for whoever reads it
+	}
+	r := processStatus{Version: readVersion().Version, Started: s.began, Ready: len(reasons) == 0, Reasons: reasons}
 	p, why := s.get()
 	if p == nil {
-		return map[string]string{"starting": why}
+		r.Starting = why
+		return r
 	}
-	return struct {
-		bridge.Status
-		// Reload is how the last attempt to read the configuration again went.
-		Reload *reloadStatus `json:"reload,omitempty"`
-	}{p.Status(), s.outcome.status()}
+	r.Status, r.Reload = new(p.Status()), s.outcome.status()
+	return r
 }
 
 // close closes the pipeline's state, if there is one, after nobody asks for its status any more.
@@ -69,4 +88,16 @@ func (s *starting) close() error {
 		return nil
 	}
 	return p.Close()
+}
+
+// registerReadiness shows as a metric what /readyz tells.
+func (s *starting) registerReadiness(registry prometheus.Registerer) {
+	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "bridge_admin_ready", Help: "1 when /readyz answers 200, 0 when it names reasons not to.",
+	}, func() float64 {
+		if len(s.reasons()) > 0 {
+			return 0
+		}
+		return 1
+	}))
 }

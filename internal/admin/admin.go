@@ -38,6 +38,9 @@ type Config struct {
 	Ready func() []Reason
 	// Status gives what /status shows: a value that encodes as JSON. Default: {}. Called concurrently.
 	Status func() any
+	// Look serves the live tail of events and the state of objects: to who is on this machine and reached it by a loopback address, and to
+	// who has the token where Access is Remote. nil: they are not served.
+	Look Looker
 	// Pprof serves Go's profiles.
 	Pprof bool
 	// Control changes the running bridge; nil: nothing can be changed here.
@@ -53,6 +56,9 @@ type Server struct {
 	config  Config
 	log     *slog.Logger
 	handler http.Handler
+	// ending ends when the server stops: requests that don't end by themselves do so then.
+	ending context.Context
+	end    context.CancelFunc
 
 	mu sync.Mutex
 	// listener is there from Listen on. Guarded by mu.
@@ -78,6 +84,7 @@ func New(config Config) (*Server, error) {
 		config.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Server{config: config, log: config.Log.With("component", "admin")}
+	s.ending, s.end = context.WithCancel(context.Background())
 	s.handler = s.routes()
 	return s, nil
 }
@@ -161,6 +168,7 @@ func (s *Server) Run(ctx context.Context) error {
 // shutdown lets requests finish for a moment, and then breaks them off: a profile must not delay the end of the bridge.
 func (s *Server) shutdown(ctx context.Context, server *http.Server) {
 	const patience = time.Second
+	s.end()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 	if err := server.Shutdown(ctx); err != nil {

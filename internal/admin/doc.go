@@ -8,12 +8,13 @@
 //   - GET /metrics: Prometheus.
 //   - GET /status: JSON of what the bridge is doing.
 //   - GET /debug/pprof/: Go's profiles, where the configuration says so.
-//   - GET /: the list of these.
+//   - GET /tail: events while they are settled, as server-sent events; GET /object: the last settled state of one object.
+//   - GET /: for browsers a page that shows all of it, live; for others the list of these.
 //   - POST /control/…: what changes the running bridge, by a Controller (control.go), for those who may (guard.go).
 //
 // What it promises: every GET only reads. The functions are called in the goroutine of each request, concurrently, and must return
 // soon. For reading there is neither authentication nor TLS, which is why the default address is loopback: an informer's status names
-// namespaces, and a profile shows memory.
+// namespaces, and a profile shows memory. Events and objects are shown to whoever is on this machine, and elsewhere only with the token.
 //
 // Commands need a token, and are taken from this machine only unless Access says otherwise: to listen on all addresses, for probes and metrics,
 // opens nothing.

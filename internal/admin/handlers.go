@@ -15,7 +15,10 @@ import (
 
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", s.index)
+	mux.HandleFunc("GET /{$}", s.root)
+	mux.HandleFunc("GET /page.css", pageFile("page.css", "text/css; charset=utf-8"))
+	mux.HandleFunc("GET /page.js", pageFile("page.js", "text/javascript; charset=utf-8"))
+	s.lookRoutes(mux)
 	mux.HandleFunc("GET /healthz", s.healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.HandleFunc("GET /status", s.status)
@@ -39,6 +42,10 @@ func (s *Server) routes() http.Handler {
 func (s *Server) index(w http.ResponseWriter, _ *http.Request) {
 	text := "/healthz  the process answers\n/readyz   everything is in step, or what is not\n" +
 		"/metrics  Prometheus\n/status   JSON\n"
+	if s.config.Look != nil {
+		text += "/tail     events as they are settled; ?filter=resource:pods&payload=true\n" +
+			"/object   the last settled state of an object; ?resource=pods&namespace=shop&name=web\n"
+	}
 	if s.config.Pprof {
 		text += "/debug/pprof/  profiles\n"
 	}

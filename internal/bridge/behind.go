@@ -36,6 +36,22 @@ func (u *unit) registerBehind(reg prometheus.Registerer) {
 	}))
 }
 
+// registerSynced shows whether the unit is in step.
+func (u *unit) registerSynced(reg prometheus.Registerer) {
+	if reg == nil {
+		return
+	}
+	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "bridge_informer_synced",
+		Help: "1 while everything that the API server has is read and on its way to the sinks, 0 until then and from a gap on.",
+	}, func() float64 {
+		if r := u.reflector.Status(); u.synced(&r) {
+			return 1
+		}
+		return 0
+	}))
+}
+
 // age is how long ago something was; 0 for never.
 func age(t time.Time) time.Duration {
 	if t.IsZero() {

@@ -40,6 +40,10 @@ type Config struct {
 	Sinks []SinkConfig
 	// Services run as long as anything else does: an embedded broker.
 	Services []Service
+	// Trace gives what makes the traceparent of an informer's events for a sink, of their source and id. nil: events have none.
+	Trace func(informer, sink string) func(source, id string) string
+	// OnSettle is called with what a sink has settled, for those who look on; see publisher.Config. nil for nobody.
+	OnSettle func(sink string, settled []*publisher.Item)
 	// CommitInterval is how often settled changes are committed; default 200 ms.
 	CommitInterval time.Duration
 	// Watchdog reopens a watch that sent neither event nor bookmark for so long; default 0 for never.

@@ -60,6 +60,9 @@ func (b *Bridge) newOutlet(sc SinkConfig, patient bool) (*outlet, error) {
 	if scope != nil {
 		pc.Registerer = scope
 	}
+	if look := b.cfg.OnSettle; look != nil {
+		pc.OnSettle = func(settled []*publisher.Item) { look(sc.Name, settled) }
+	}
 	if b.cfg.Standby != nil {
 		pc.Gate = b.cfg.Standby.Lease.Gate
 	}

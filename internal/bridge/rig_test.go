@@ -29,6 +29,8 @@ type rig struct {
 	log *logBuffer
 	// wrap puts something between the state and its disk; nil for nothing.
 	wrap func(vfs.FS) vfs.FS
+	// bodies per second that are written; 0 for all.
+	bodies int
 
 	*bridge.Bridge
 	db   *store.DB
@@ -76,7 +78,7 @@ func (r *rig) start() {
 	if r.wrap != nil {
 		disk = r.wrap(disk)
 	}
-	r.db, err = store.Open(store.Options{Dir: "state", FS: disk, CacheBytes: 1 << 20, MemTableBytes: 256 << 10, Log: r.cfg.Log})
+	r.db, err = store.Open(store.Options{Dir: "state", FS: disk, CacheBytes: 1 << 20, MemTableBytes: 256 << 10, BodiesPerSecond: r.bodies, Log: r.cfg.Log})
 	ok(r.t, err)
 	r.cfg.DB = r.db
 	r.Bridge, err = bridge.New(r.cfg)

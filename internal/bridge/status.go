@@ -54,6 +54,10 @@ type UnitStatus struct {
 	Unsettled int            `json:"unsettled"`
 	// PausedBy says who has paused the informer, and since when; left out when nobody has.
 	PausedBy *Pause `json:"pausedBy,omitempty"`
+	// SpoolCapacity bounds SpoolBytes; 0 where nothing goes to disk.
+	SpoolCapacity int64 `json:"spoolCapacity"`
+	// Objects that exist, as they were last counted; left out before that.
+	Objects *int `json:"objects,omitempty"`
 }
 
 // SinkStatus is one sink.
@@ -80,6 +84,7 @@ func (b *Bridge) Status() Status {
 	for _, u := range b.roster.all() {
 		status := u.status()
 		status.PausedBy = b.pauses.of(kindInformer, u.cfg.Informer)
+		status.Objects = u.objects.count(u.indexer.Objects)
 		s.Informers = append(s.Informers, status)
 	}
 	for _, u := range b.roster.lost() {
@@ -99,7 +104,7 @@ func (u *unit) status() UnitStatus {
 		LastSeen: r.LastSeen, LastError: r.LastError, RelistReasons: r.Relists, Listed: r.Items,
 		QueuedObjects: f.Entries, QueuedBytes: f.Bytes, LogChanges: i.LogChanges, LogBytes: i.LogBytes, SpoolBytes: i.DiskBytes,
 		Unsettled: c.Unsettled, InFlight: map[string]int{}, Dropped: map[string]int{}, OldestSeconds: map[string]float64{},
-		QuietSeconds: age(r.LastSeen).Seconds(), Gaps: i.Gaps,
+		SpoolCapacity: i.DiskCapacity, QuietSeconds: age(r.LastSeen).Seconds(), Gaps: i.Gaps,
 	}
 	for _, n := range r.Relists {
 		s.Relists += n

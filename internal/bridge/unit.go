@@ -165,6 +165,7 @@ type unit struct {
 	metrics   *Scope        // nil for none
 	ended     chan struct{} // closed when run has returned
 	jobs      sync.WaitGroup
+	objects   counted
 
 	mu      sync.Mutex // guards all below
 	why     leaving
@@ -279,6 +280,7 @@ func (u *unit) addInformer(b *Bridge, reg prometheus.Registerer, from *heritage)
 			Cluster: b.cfg.Cluster, Informer: u.cfg.Informer, Type: u.cfg.Type, Namespace: u.cfg.Namespace, Payload: binding.Payload,
 			Types: binding.Types, Lifts: u.cfg.Lifts, Shard: u.cfg.Shard,
 			Selective: u.cfg.LabelSelector != "" || u.cfg.FieldSelector != "",
+			Trace:     b.trace(u.cfg.Informer, binding.Sink),
 		})
 		if err != nil {
 			return err
@@ -300,6 +302,14 @@ func (u *unit) addInformer(b *Bridge, reg prometheus.Registerer, from *heritage)
 		Log: u.log.With("resource", u.cfg.Type.String()), Registerer: reg,
 	})
 	return err
+}
+
+// trace makes traceparents; nil for none.
+func (b *Bridge) trace(informer, sink string) func(source, id string) string {
+	if b.cfg.Trace == nil {
+		return nil
+	}
+	return b.cfg.Trace(informer, sink)
 }
 
 // selector of rules, nil when they keep nothing back.
@@ -341,6 +351,7 @@ func (u *unit) addReflector(b *Bridge, reg prometheus.Registerer) (err error) {
 	u.reflector, err = reflector.New(cfg)
 	if err == nil {
 		u.registerBehind(reg)
+		u.registerSynced(reg)
 	}
 	return err
 }

@@ -75,6 +75,7 @@ func New(cfg Config) (*FIFO, error) {
 	cfg.MaxBytes = cmp.Or(cfg.MaxBytes, 16<<20)
 	f := &FIFO{cfg: cfg, open: map[resource.Key]*entry{}, filled: cfg.Resumed, metrics: newMetrics(cfg.Registerer, cfg.MaxBytes)}
 	f.cond = sync.NewCond(&f.mu)
+	f.registerObjects(cfg.Registerer)
 	return f, nil
 }
 

@@ -36,3 +36,13 @@ func (m *metrics) added(t DeltaType, bytes int) {
 }
 
 func (m *metrics) popped(bytes int) { m.bytes.Set(float64(bytes)) }
+
+// registerObjects shows how many objects wait.
+func (f *FIFO) registerObjects(reg prometheus.Registerer) {
+	if reg == nil {
+		return
+	}
+	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "bridge_deltafifo_queued_objects", Help: "Objects whose deltas wait for the controller.",
+	}, func() float64 { return float64(f.Stats().Entries) }))
+}

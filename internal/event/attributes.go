@@ -44,6 +44,7 @@ func (e *Event) Each(yield func(name, value string)) {
 	if e.Inferred {
 		put("inferred", "true")
 	}
+	put("traceparent", e.TraceParent)
 	for _, a := range e.Extensions {
 		put(a.Name, a.Value)
 	}

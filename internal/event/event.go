@@ -40,6 +40,7 @@ type Event struct {
 	Cause           string
 	Initial         bool
 	Inferred        bool
+	TraceParent     string // W3C trace context, "" for none
 	// Extensions are further attributes, names lower-case alphanumeric, in the order they are sent.
 	Extensions []Attribute
 
@@ -54,6 +55,8 @@ type Event struct {
 	Version  string // API version: "v1"
 	Op       Op
 	Informer string
+	// Observed is when the bridge learned of the change; it is not sent.
+	Observed time.Time
 }
 
 // Attribute is one CloudEvents attribute by name.

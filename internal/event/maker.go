@@ -27,6 +27,8 @@ type MakerConfig struct {
 	// Selective is set when the API server selects by label or field: then an object may leave and come back, and is
 	// deleted, as far as a watch can tell, more than once.
 	Selective bool
+	// Trace makes the traceparent of an event of its source and id. nil: events have none.
+	Trace func(source, id string) string
 }
 
 // Maker makes events of changes. It is immutable and may be used concurrently.
@@ -101,13 +103,16 @@ func (m *Maker) Object(c *Change) Event {
 		Time: c.Observed, PartitionKey: w.key, Sequence: w.sequence,
 		APIVersion: m.phrases.apiVersion, Kind: t.Kind, Resource: t.Resource, Namespace: namespace, Name: name,
 		UID: c.UID, ResourceVersion: string(c.Version), Cause: c.Cause, Initial: c.Initial, Inferred: c.Inferred,
-		Cluster: m.cfg.Cluster, Group: t.Group, Version: t.Version, Op: c.Op, Informer: m.cfg.Informer,
+		Cluster: m.cfg.Cluster, Group: t.Group, Version: t.Version, Op: c.Op, Informer: m.cfg.Informer, Observed: c.Observed,
 	}
 	if c.Object != nil {
 		m.fill(&e, c)
 	}
 	if m.cfg.Types == TypesKnative {
 		m.asKnative(&e)
+	}
+	if m.cfg.Trace != nil {
+		e.TraceParent = m.cfg.Trace(e.Source, e.ID)
 	}
 	return e
 }
@@ -198,12 +203,16 @@ func (m *Maker) about(what string, op Op, id string, observed time.Time) Event {
 	if !m.cfg.Shard.All() {
 		of += fmt.Sprintf("/shard-%d-of-%d", m.cfg.Shard.Index, m.cfg.Shard.Count) // each of them tells of its own
 	}
-	return Event{
+	e := Event{
 		ID: of + "/" + what + "/" + id, Source: m.source, Type: "dev.kubebridge.informer." + what,
 		Subject: t.CollectionPath(m.cfg.Namespace), Time: observed,
 		PartitionKey: t.String(), APIVersion: t.APIVersion(), Kind: t.Kind, Resource: t.Resource, Namespace: m.cfg.Namespace,
-		Cluster: m.cfg.Cluster, Group: t.Group, Version: t.Version, Op: op, Informer: m.cfg.Informer,
+		Cluster: m.cfg.Cluster, Group: t.Group, Version: t.Version, Op: op, Informer: m.cfg.Informer, Observed: observed,
 	}
+	if m.cfg.Trace != nil {
+		e.TraceParent = m.cfg.Trace(e.Source, e.ID)
+	}
+	return e
 }
 
 // mustJSON marshals a struct of strings and numbers, which can't fail.

@@ -177,6 +177,7 @@ func New(cfg Config) (*Informer, error) {
 	}
 	i.log = newChangeLog(cfg.LogBytes, m, i.disk)
 	i.registerOldest(cfg.Registerer)
+	registerSpoolCapacity(cfg.Registerer, cfg.SpoolBytes)
 	cfg.Tracker.SetJournal(i)
 	i.unsure.Store(cfg.Unclean)
 	return i, nil
@@ -333,6 +334,8 @@ type Status struct {
 	// DiskBytes of the log on disk; DiskFull says that nothing more goes there, so that reading stops.
 	DiskBytes int64
 	DiskFull  bool
+	// DiskCapacity bounds DiskBytes; 0 when nothing goes to disk.
+	DiskCapacity int64
 	// Gaps told since the start, by reason.
 	Gaps      map[string]int
 	Listeners []ListenerStatus
@@ -355,6 +358,7 @@ func (i *Informer) Status() Status {
 	s.DiskBytes = i.disk.size()
 	inUse, _ := i.disk.inUse()
 	s.DiskFull = inUse && i.blocked()
+	s.DiskCapacity = max(0, i.cfg.SpoolBytes)
 	s.Gaps = i.metrics.gapsTold()
 	for _, l := range i.listeners {
 		s.Listeners = append(s.Listeners, ListenerStatus{Sink: l.cfg.Name, InFlight: l.inFlight(), Dropped: int(l.dropped.Load()), Oldest: l.oldest()})

@@ -113,6 +113,17 @@ func (m *metrics) gapsTold() map[string]int {
 	return maps.Clone(m.tally.gaps)
 }
 
+// registerSpoolCapacity shows how much may wait on disk.
+func registerSpoolCapacity(reg prometheus.Registerer, bytes int64) {
+	if reg == nil {
+		return
+	}
+	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "bridge_informer_spool_capacity_bytes",
+		Help: "Bytes of changes that may wait on disk, before reading stops or the oldest are dropped; 0 where nothing goes to disk.",
+	}, func() float64 { return float64(max(0, bytes)) }))
+}
+
 // registerOldest shows how old the oldest change is that a sink has not acknowledged.
 func (i *Informer) registerOldest(reg prometheus.Registerer) {
 	if reg == nil {

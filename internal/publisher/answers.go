@@ -120,6 +120,7 @@ func (w *worker) settle() {
 		bytes += it.size
 		it.restore()
 	}
+	w.watch(w.settled)
 	for rest := w.settled; len(rest) > 0; {
 		settler := rest[0].Settler
 		w.same = w.same[:0]

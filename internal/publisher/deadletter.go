@@ -82,6 +82,7 @@ func (w *worker) buryItem(ctx context.Context, it *Item) (sinks.Class, error) {
 	case errors.Is(err, sinks.ErrNoDeadLetter):
 		log.Error("message was refused and is lost; configure deadLetter to keep such messages")
 		w.buried(outcomeDropped)
+		it.lost = true
 	case class == sinks.Refused:
 		w.metrics.deadLetters[outcomeRefused].Inc()
 		w.warnings.dead.warn(log, "message was refused, and its dead letter too; the object waits until the dead-letter destination takes it", "err", err)

@@ -34,6 +34,7 @@ type Item struct {
 	acked        bool  // stored, but behind one that is not settled; owned by the worker that has the lane
 	recalled     bool  // an earlier process has stored it; set by Add, with acked
 	refused      error // why it goes to the dead letters; owned by the worker that has the lane
+	lost         bool  // refused, and no place for dead letters is configured; owned by the worker that has the lane
 	// full is the event as it was added, when a smaller one takes its place in Message; owned by the worker that has the lane.
 	full *event.Event
 }

@@ -23,6 +23,7 @@ type metrics struct {
 	deadLetters map[string]prometheus.Counter
 	oversized   map[Oversize]prometheus.Counter
 	rateLimited prometheus.Counter
+	delivery    prometheus.Histogram
 	seconds     prometheus.Histogram
 	messages    prometheus.Histogram
 }
@@ -38,6 +39,11 @@ func newMetrics(registerer prometheus.Registerer, p *Publisher) *metrics {
 		recalled: auto.NewCounter(prometheus.CounterOpts{
 			Name: "bridge_publisher_recalled_total",
 			Help: "Messages not sent again after a restart, since the sink held them already.",
+		}),
+		delivery: auto.NewHistogram(prometheus.HistogramOpts{
+			Name:    "bridge_publisher_delivery_seconds",
+			Help:    "How long after the bridge has observed a change the sink has acknowledged its event, what waited on disk included.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 4, 12), // to 70 minutes
 		}),
 		seconds: auto.NewHistogram(prometheus.HistogramOpts{
 			Name:    "bridge_publisher_publish_seconds",
@@ -112,6 +118,15 @@ func gauges(auto promauto.Factory, p *Publisher) {
 		}
 		return 0
 	})
+}
+
+// delivered notes how long what the sink has acknowledged was on its way.
+func (m *metrics) delivered(settled []*Item, now time.Time) {
+	for _, it := range settled {
+		if at := it.Message.Event.Observed; it.Outcome() == Acknowledged && !at.IsZero() {
+			m.delivery.Observe(now.Sub(at).Seconds())
+		}
+	}
 }
 
 // call notes a call of the sink; what it returns ends it.

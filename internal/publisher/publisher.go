@@ -43,6 +43,9 @@ type Config struct {
 	Patient bool
 	// OnOpenError is called by Run for every failed attempt to open the sink. May be nil.
 	OnOpenError func(error)
+	// OnSettle is called with items that are settled, in their order for each object, before their Settlers get them back: for those who
+	// look on. It is on the road, so it must return at once, and may keep neither the slice, the items nor their events. nil for nobody.
+	OnSettle func(settled []*Item)
 	// Saved is what the last checkpoint of an earlier process has. What the sink holds behind that position is not sent again.
 	Saved Saved
 	// Gate is asked before and after each call that stores something; while it gives an error nothing is sent, and what was sent counts as not
@@ -72,6 +75,7 @@ type Publisher struct {
 	timeout     time.Duration
 	patient     bool
 	onOpenError func(error)
+	onSettle    func([]*Item)
 	log         *slog.Logger
 	metrics     *metrics
 	warnings    warnings
@@ -141,6 +145,7 @@ func New(cfg Config) (*Publisher, error) {
 		timeout:     cmp.Or(cfg.PublishTimeout, 30*time.Second),
 		patient:     cfg.Patient,
 		onOpenError: cfg.OnOpenError,
+		onSettle:    cfg.OnSettle,
 		log:         cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)).With("sink", cfg.Name),
 		breaker:     newBreaker(retry),
 		bucket:      bucket,

@@ -14,6 +14,8 @@ type Status struct {
 	Paused        bool      `json:"paused"`        // by an operator
 	QueuedItems   int       `json:"queuedItems"`   // added and not settled
 	QueuedBytes   int       `json:"queuedBytes"`   // what they count against the bound
+	CapacityItems int       `json:"capacityItems"` // the bounds
+	CapacityBytes int       `json:"capacityBytes"`
 	Unrouted      int       `json:"unrouted"`      // objects whose lane the sink can't tell yet
 	InFlight      int       `json:"inFlight"`      // messages in calls of the sink
 	OldestSeconds float64   `json:"oldestSeconds"` // how long the oldest queued item has waited
@@ -39,6 +41,8 @@ type failure struct {
 func (p *Publisher) Status() Status {
 	s := Status{
 		Opened:        p.isOpen(),
+		CapacityItems: p.room.maxItems,
+		CapacityBytes: p.room.maxBytes,
 		Unrouted:      int(p.asideCount.Load()),
 		InFlight:      int(p.inFlight.Load()),
 		OldestSeconds: p.age().Seconds(),

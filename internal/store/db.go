@@ -88,6 +88,7 @@ func Open(o Options) (*DB, error) {
 	if db.disk != nil {
 		db.disk.files.BePatient() // what went wrong until here is told by an error
 	}
+	db.registerUsed(o.Registerer)
 	return db, nil
 }
 

@@ -1,11 +1,8 @@
 package store
 
 import (
-	"errors"
 	"fmt"
 	"iter"
-
-	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/kubebridge/bridge/internal/resource"
 )
@@ -122,31 +119,5 @@ func (u Unit) entries(space byte) iter.Seq2[entry, error] {
 	}
 }
 
-// Stored is the last settled state of one object: what all sinks have, or what waits for them on disk.
-type Stored struct {
-	Record
-	// Body is the JSON as it was sent: without what was cut, and redacted. Nil when deleted.
-	Body []byte
-	// BodyBytes is what the body takes in the database, compressed.
-	BodyBytes int
-}
-
-// Object reads the last settled state of an object. Found is false when the unit does not know it: it never was there, or it is
-// gone for so long that its tombstone is. With an error about the body, the record is still right.
-func (u Unit) Object(key resource.Key) (s Stored, found bool, err error) {
-	db := u.ix.db
-	s.Record, found, err = u.ix.Get(key)
-	if err != nil || !found || s.Deleted {
-		return s, found, db.readError(err)
-	}
-	stored, closer, err := db.pebble.Get(objectKey(spaceBody, u.ix.id, key))
-	if errors.Is(err, pebble.ErrNotFound) {
-		return s, true, errors.New("state database: the body is not there")
-	}
-	if err != nil {
-		return s, true, db.readError(wrap(err))
-	}
-	s.BodyBytes = len(stored)
-	s.Body, err = db.bodies.decode(stored)
-	return s, true, errors.Join(err, closer.Close())
-}
+// Object reads the last settled state of an object; see Indexer.Stored.
+func (u Unit) Object(key resource.Key) (s Stored, found bool, err error) { return u.ix.Stored(key) }

@@ -47,3 +47,13 @@ func flag(b bool) float64 {
 	}
 	return 0
 }
+
+// registerUsed shows what the database takes.
+func (db *DB) registerUsed(reg prometheus.Registerer) {
+	if reg == nil {
+		return
+	}
+	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "bridge_store_used_bytes", Help: "Bytes that the state database takes: settled states, and what waits for sinks.",
+	}, func() float64 { return float64(db.DiskBytes()) }))
+}

@@ -1,0 +1,115 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"time"
+)
+
+// Looker shows what goes through the bridge, and what it knows. Its methods may be called concurrently. An Error says how the request is
+// answered.
+type Looker interface {
+	// Tail begins to show events. It is closed by the server.
+	Tail(o TailOptions) (Tail, error)
+	// Object gives the last settled state of an object: a value that encodes as JSON.
+	Object(ctx context.Context, resource, namespace, name string) (any, error)
+}
+
+// TailOptions say which events to show, and how much of them.
+type TailOptions struct {
+	Filter  string
+	Payload bool
+}
+
+// Tail shows events to one who looks.
+type Tail interface {
+	// Next waits for events, until ctx ends: a value that encodes as JSON.
+	Next(ctx context.Context) (any, error)
+	Close()
+}
+
+// lookRoutes are those that show objects.
+func (s *Server) lookRoutes(mux *http.ServeMux) {
+	if s.config.Look == nil {
+		return
+	}
+	mux.Handle("GET /tail", s.shown(s.tail))
+	mux.Handle("GET /object", s.shown(s.object))
+}
+
+func (s *Server) object(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	if q.Get("resource") == "" || q.Get("name") == "" {
+		s.refuse(w, &Error{http.StatusBadRequest, errors.New("want /object?resource=deployments.apps&namespace=shop&name=web")})
+		return
+	}
+	found, err := s.config.Look.Object(r.Context(), q.Get("resource"), q.Get("namespace"), q.Get("name"))
+	if err != nil {
+		s.refuse(w, err)
+		return
+	}
+	s.json(w, http.StatusOK, found)
+}
+
+// Paces of the tail.
+const (
+	tailPause = 100 * time.Millisecond // between two messages, so that a flood of events is a few large ones
+	tailBeat  = 10 * time.Second       // a sign of life
+	tailWrite = 10 * time.Second       // how long a reader may take for one message
+)
+
+// tail sends events as they are settled, as server-sent events, until the reader goes or the server stops.
+func (s *Server) tail(w http.ResponseWriter, r *http.Request) {
+	t, err := s.config.Look.Tail(TailOptions{Filter: r.URL.Query().Get("filter"), Payload: r.URL.Query().Get("payload") == "true"})
+	if err != nil {
+		s.refuse(w, err)
+		return
+	}
+	defer t.Close()
+	stream := http.NewResponseController(w)
+	// The server's own deadlines are for requests that end.
+	if err := stream.SetReadDeadline(time.Time{}); err != nil {
+		s.refuse(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(s.ending, cancel)()
+	send := func(message string) bool {
+		_ = stream.SetWriteDeadline(time.Now().Add(tailWrite)) // it worked for reading
+		_, err := w.Write([]byte(message))
+		return err == nil && stream.Flush() == nil
+	}
+	for ok := send(": looking\n\n"); ok && ctx.Err() == nil; {
+		ok = send(s.message(ctx, t))
+		pause(ctx, tailPause)
+	}
+}
+
+// message is the next events, or a sign of life when there are none for long.
+func (s *Server) message(ctx context.Context, t Tail) string {
+	wait, cancel := context.WithTimeout(ctx, tailBeat)
+	defer cancel()
+	batch, err := t.Next(wait)
+	if err != nil {
+		return ": nothing\n\n"
+	}
+	data, err := json.Marshal(batch)
+	if err != nil {
+		s.log.Error("events can't be encoded", "err", err)
+		return ": nothing\n\n"
+	}
+	return "data: " + string(data) + "\n\n"
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}

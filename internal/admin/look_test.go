@@ -1,0 +1,206 @@
+package admin_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/admin"
+)
+
+// looked is a Looker for tests.
+type looked struct {
+	batches chan any
+	closed  chan struct{}
+	options chan admin.TailOptions
+}
+
+func newLooked() *looked {
+	return &looked{batches: make(chan any, 8), closed: make(chan struct{}, 8), options: make(chan admin.TailOptions, 8)}
+}
+
+func (l *looked) Tail(o admin.TailOptions) (admin.Tail, error) {
+	if o.Filter == "bad" {
+		return nil, &admin.Error{Code: http.StatusBadRequest, Err: errors.New("no such key")}
+	}
+	l.options <- o
+	return l, nil
+}
+
+func (l *looked) Next(ctx context.Context) (any, error) {
+	select {
+	case b := <-l.batches:
+		return b, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (l *looked) Close() { l.closed <- struct{}{} }
+
+func (l *looked) Object(_ context.Context, resource, namespace, name string) (any, error) {
+	if name == "none" {
+		return nil, errors.New("disk on fire")
+	}
+	return []string{resource, namespace, name}, nil
+}
+
+// with asks with headers; Host is one of them.
+func with(t *testing.T, url string, headers map[string]string) *http.Response {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range headers {
+		request.Header.Set(name, value)
+	}
+	request.Host = headers["Host"]
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { response.Body.Close() })
+	return response
+}
+
+func TestEventsAndObjectsAreForThisMachineOnly(t *testing.T) {
+	l := newLooked()
+	url, _ := start(t, admin.Config{Look: l})
+	for _, test := range []struct {
+		name    string
+		headers map[string]string
+		code    int
+	}{
+		{"as it is", nil, 200},
+		{"localhost", map[string]string{"Host": "localhost:8080"}, 200},
+		{"IPv6", map[string]string{"Host": "[::1]:8080"}, 200},
+		{"the page itself", map[string]string{"Sec-Fetch-Site": "same-origin"}, 200},
+		{"another name for this machine, as in DNS rebinding", map[string]string{"Host": "evil.example:8080"}, 403},
+		{"a name that begins like it", map[string]string{"Host": "localhost.evil.example"}, 403},
+		{"a mesh's own address", map[string]string{"Host": "127.0.0.6"}, 403},
+		{"a proxy", map[string]string{"X-Forwarded-For": "10.0.0.9"}, 403},
+		{"another proxy", map[string]string{"Forwarded": "for=10.0.0.9"}, 403},
+		{"a page of another site", map[string]string{"Sec-Fetch-Site": "cross-site"}, 403},
+		{"a page of another port", map[string]string{"Sec-Fetch-Site": "same-site"}, 403},
+	} {
+		for _, path := range []string{"/object?resource=pods&namespace=shop&name=web", "/tail"} {
+			if got := with(t, url+path, test.headers).StatusCode; got != test.code {
+				t.Errorf("%s, %s: %d, want %d", test.name, path, got, test.code)
+			}
+		}
+	}
+}
+
+func TestElsewhereTheTokenIsAskedFor(t *testing.T) {
+	token := func() (string, error) { return "t", nil }
+	open, _ := start(t, admin.Config{Look: newLooked(), Access: admin.Access{Token: token, Remote: true}})
+	closed, _ := start(t, admin.Config{Look: newLooked(), Access: admin.Access{Token: token}})
+	none, _ := start(t, admin.Config{Look: newLooked(), Access: admin.Access{Remote: true}})
+	elsewhere := func(authorization string) map[string]string {
+		return map[string]string{"Host": "bridge.example", "Authorization": authorization}
+	}
+	for _, test := range []struct {
+		name, url string
+		headers   map[string]string
+		code      int
+	}{
+		{"with it", open, elsewhere("Bearer t"), 200},
+		{"without it", open, elsewhere(""), 401},
+		{"with another", open, elsewhere("Bearer u"), 401},
+		{"on this machine", open, nil, 200},
+		{"with it, where others are not let in", closed, elsewhere("Bearer t"), 403},
+		{"where there is none", none, elsewhere("Bearer "), 403},
+	} {
+		if got := with(t, test.url+"/object?resource=pods&name=web", test.headers).StatusCode; got != test.code {
+			t.Errorf("%s: %d, want %d", test.name, got, test.code)
+		}
+	}
+	if got := with(t, open+"/status", elsewhere("")).StatusCode; got != 200 {
+		t.Errorf("the status, which names no object: %d", got)
+	}
+}
+
+func TestATailSendsEventsUntilTheReaderGoes(t *testing.T) {
+	l := newLooked()
+	url, stop := start(t, admin.Config{Look: l})
+	response := with(t, url+"/tail?filter=op:added&payload=true", nil)
+	if kind := response.Header.Get("Content-Type"); response.StatusCode != 200 || kind != "text/event-stream" {
+		t.Fatalf("got %d %s", response.StatusCode, kind)
+	}
+	if o := <-l.options; o.Filter != "op:added" || !o.Payload {
+		t.Errorf("asked for %+v", o)
+	}
+	lines := bufio.NewScanner(response.Body)
+	for _, batch := range []string{"one\ntwo", "three"} { // the second comes when nobody asks again
+		l.batches <- batch
+		for lines.Scan() && !strings.HasPrefix(lines.Text(), "data: ") {
+		}
+		if want := `data: "` + strings.ReplaceAll(batch, "\n", `\n`) + `"`; lines.Text() != want {
+			t.Errorf("got %q, want %q", lines.Text(), want)
+		}
+	}
+	response.Body.Close()
+	wait(t, l.closed, "the tail is not closed when its reader has gone")
+
+	with(t, url+"/tail", nil)
+	<-l.options
+	began := time.Now()
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	wait(t, l.closed, "the tail is not closed when the server stops")
+	if took := time.Since(began); took > 900*time.Millisecond {
+		t.Errorf("a tail delays the stop for %v", took)
+	}
+}
+
+func wait(t *testing.T, done <-chan struct{}, what string) {
+	t.Helper()
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		t.Fatal(what)
+	}
+}
+
+func TestWhatCantBeLookedAtIsSaidPlainly(t *testing.T) {
+	url, _ := start(t, admin.Config{Look: newLooked()})
+	for path, want := range map[string]string{
+		"/tail?filter=bad":             "no such key",
+		"/object?resource=pods":        "want /object?resource=",
+		"/object?resource=a&name=none": "disk on fire",
+		"/object?resource=pods&name=x": `"x"`,
+	} {
+		if _, _, body := get(t, url+path, ""); !strings.Contains(body, want) {
+			t.Errorf("%s: got %q, want %q", path, body, want)
+		}
+	}
+	without, _ := start(t, admin.Config{})
+	for _, path := range []string{"/tail", "/object?resource=pods&name=x"} {
+		if code, _, _ := get(t, without+path, ""); code != 404 {
+			t.Errorf("%s without a Looker: %d", path, code)
+		}
+	}
+}
+
+func TestBrowsersGetThePageAndNothingFromElsewhere(t *testing.T) {
+	url, _ := start(t, admin.Config{})
+	page := with(t, url+"/", map[string]string{"Accept": "text/html,*/*"})
+	policy := page.Header.Get("Content-Security-Policy")
+	if page.StatusCode != 200 || !strings.HasPrefix(page.Header.Get("Content-Type"), "text/html") {
+		t.Errorf("got %d %s", page.StatusCode, page.Header.Get("Content-Type"))
+	}
+	if !strings.HasPrefix(policy, "default-src 'none'") || strings.Contains(policy, "unsafe") || strings.Contains(policy, "http") {
+		t.Errorf("the policy lets in more than the bridge's own: %s", policy)
+	}
+	for path, kind := range map[string]string{"/page.css": "text/css", "/page.js": "text/javascript"} {
+		if code, got, body := get(t, url+path, ""); code != 200 || !strings.HasPrefix(got, kind) || len(body) < 1000 {
+			t.Errorf("%s: %d %s, %d bytes", path, code, got, len(body))
+		}
+	}
+}

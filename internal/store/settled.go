@@ -1,0 +1,73 @@
+package store
+
+import (
+	"errors"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/kubebridge/bridge/internal/resource"
+)
+
+// Stored is the last settled state of one object: what all sinks have, or what waits for them on disk.
+type Stored struct {
+	Record
+	// Body is the JSON as it was sent: without what was cut, and redacted. Nil when deleted. It may be that of an earlier version, which
+	// it names (Options.BodiesPerSecond).
+	Body []byte
+	// BodyBytes is what the body takes in the database, compressed.
+	BodyBytes int
+}
+
+// Stored reads the last settled state of an object, not what is on its way. Found is false when it is not known: it never was there,
+// or it is gone for so long that its tombstone is. With an error about the body, the record is still right. It may be called at
+// any time, also while the Indexer is written.
+func (ix *Indexer) Stored(key resource.Key) (s Stored, found bool, err error) {
+	// Record and body as one commit left them.
+	snapshot := ix.db.pebble.NewSnapshot()
+	defer snapshot.Close()
+	record, err := getFrom(snapshot, objectKey(spaceRecord, ix.id, key))
+	if err != nil || record == nil {
+		return s, false, ix.db.readError(err)
+	}
+	if s.Record, err = parseRecord(record); err != nil {
+		return s, false, ix.db.readError(err)
+	}
+	if s.Deleted {
+		return s, true, nil
+	}
+	body, err := getFrom(snapshot, objectKey(spaceBody, ix.id, key))
+	switch {
+	case err != nil:
+		return s, true, ix.db.readError(err)
+	case body == nil:
+		return s, true, errors.New("state database: the body is not there")
+	}
+	s.BodyBytes = len(body)
+	s.Body, err = ix.db.bodies.decode(body)
+	return s, true, err
+}
+
+// getFrom is a copy of a value, nil when there is none.
+func getFrom(from pebble.Reader, key []byte) ([]byte, error) {
+	value, closer, err := from.Get(key)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, wrap(err)
+	}
+	value = append([]byte{}, value...)
+	return value, closer.Close()
+}
+
+// Objects counts the objects that exist, as of the last commit. It reads all records once, so it is nothing to do often.
+func (ix *Indexer) Objects() (int, error) {
+	n := 0
+	for _, err := range (Unit{Name: ix.cfg.Name, ix: ix}).Keys() {
+		if err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}

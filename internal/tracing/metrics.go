@@ -1,0 +1,60 @@
+package tracing
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+)
+
+// Outcomes of spans.
+const (
+	exported = "exported" // the collector has it
+	failed   = "failed"   // the collector did not take it, also when it was asked again
+	dropped  = "dropped"  // too many waited
+)
+
+type metrics struct{ spans map[string]prometheus.Counter }
+
+func newMetrics(registerer prometheus.Registerer) *metrics {
+	spans := promauto.With(registerer).NewCounterVec(prometheus.CounterOpts{
+		Name: "bridge_tracing_spans_total",
+		Help: "Spans by what became of them: exported, failed (the collector did not take them), dropped (too many waited).",
+	}, []string{"outcome"})
+	m := &metrics{spans: map[string]prometheus.Counter{}}
+	for _, outcome := range []string{exported, failed, dropped} {
+		m.spans[outcome] = spans.WithLabelValues(outcome)
+	}
+	return m
+}
+
+// counted is an exporter that counts, and tells of failures.
+type counted struct {
+	sdktrace.SpanExporter
+	tracer *Tracer
+	log    *slog.Logger
+	told   atomic.Int64 // when the last failure was, in Unix seconds
+}
+
+// complainEvery keeps a collector that is away from filling the log.
+const complainEvery = time.Minute
+
+// ExportSpans implements sdktrace.SpanExporter.
+func (c *counted) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	err := c.SpanExporter.ExportSpans(ctx, spans)
+	c.tracer.waiting.Add(-int64(len(spans)))
+	if err == nil {
+		c.tracer.metrics.spans[exported].Add(float64(len(spans)))
+		return nil
+	}
+	c.tracer.metrics.spans[failed].Add(float64(len(spans)))
+	if now := time.Now().Unix(); now-c.told.Load() >= int64(complainEvery/time.Second) {
+		c.told.Store(now)
+		c.log.Warn("spans are lost: the collector does not take them; events are not affected", "spans", len(spans), "err", err)
+	}
+	return err
+}

@@ -1,0 +1,160 @@
+package tracing
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/publisher"
+)
+
+// Config of a Tracer.
+type Config struct {
+	// Endpoint is the collector's URL. Without a path, /v1/traces is asked.
+	Endpoint string
+	// Sample is the share of traces that are sent, 0 to 1.
+	Sample float64
+	// Version of the bridge.
+	Version string
+	// Log may be nil.
+	Log *slog.Logger
+	// Registerer of the metrics; nil for none.
+	Registerer prometheus.Registerer
+}
+
+// Tracer makes trace contexts and spans. Its methods may be called concurrently, Run once.
+type Tracer struct {
+	sampler  sdktrace.Sampler
+	provider *sdktrace.TracerProvider
+	tracer   trace.Tracer
+	metrics  *metrics
+	// waiting are the spans that are not answered for yet.
+	waiting atomic.Int64
+}
+
+// maxWaiting bounds the spans that wait for the collector. It is what the library takes for its queue, too.
+const maxWaiting = 2048
+
+// flushTime is how long an end waits for the collector.
+const flushTime = 5 * time.Second
+
+// New makes a Tracer. It asks nobody.
+func New(cfg Config) (*Tracer, error) {
+	log := cfg.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	log = log.With("component", "tracing")
+	endpoint, err := url.Parse(cfg.Endpoint)
+	if err != nil {
+		return nil, fmt.Errorf("tracing: endpoint: %w", err)
+	}
+	if strings.Trim(endpoint.Path, "/") == "" {
+		endpoint.Path = "/v1/traces"
+	}
+	client, err := otlptracehttp.New(context.Background(), otlptracehttp.WithEndpointURL(endpoint.String()))
+	if err != nil {
+		return nil, fmt.Errorf("tracing: %w", err)
+	}
+	// The library tells its errors to a global handler; ours come back from the exporter.
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Debug("OpenTelemetry", "err", err) }))
+	t := &Tracer{sampler: sdktrace.TraceIDRatioBased(cfg.Sample), metrics: newMetrics(cfg.Registerer)}
+	t.provider = sdktrace.NewTracerProvider(
+		sdktrace.WithSampler(sdktrace.AlwaysSample()), // what is not sampled never gets so far
+		sdktrace.WithIDGenerator(given{}),
+		sdktrace.WithResource(resource.NewSchemaless(
+			attribute.String("service.name", "bridge"), attribute.String("service.version", cfg.Version),
+		)),
+		// Its queue holds all that may wait, so it never drops by itself.
+		sdktrace.WithBatcher(&counted{SpanExporter: client, tracer: t, log: log}, sdktrace.WithMaxQueueSize(maxWaiting)),
+	)
+	t.tracer = t.provider.Tracer("github.com/kubebridge/bridge")
+	return t, nil
+}
+
+// Run works until ctx ends, and then sends what waits.
+func (t *Tracer) Run(ctx context.Context) error {
+	<-ctx.Done()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
+	defer cancel()
+	_ = t.provider.Shutdown(ctx) // what it says was told by the exporter; and a collector that is away is no failure of the bridge
+	return nil
+}
+
+// WaitReady returns at once: nothing waits for a collector.
+func (t *Tracer) WaitReady(context.Context) error { return nil }
+
+// Parent gives the function that makes the traceparent of the events of an informer for a sink.
+func (t *Tracer) Parent(informer, sink string) func(source, id string) string {
+	place := placeOf(informer, sink)
+	return func(source, id string) string {
+		made := makeIDs(source, id, place)
+		return made.traceparent(t.sampled(made.trace))
+	}
+}
+
+// sampled says whether a trace is sent.
+func (t *Tracer) sampled(id trace.TraceID) bool {
+	return t.sampler.ShouldSample(sdktrace.SamplingParameters{ParentContext: context.Background(), TraceID: id}).Decision == sdktrace.RecordAndSample
+}
+
+// Settled makes the spans of items that are settled. It never waits.
+func (t *Tracer) Settled(sink string, items []*publisher.Item) {
+	now := time.Now()
+	for _, it := range items {
+		made, ok := parse(it.Message.Event.TraceParent)
+		if !ok {
+			continue
+		}
+		if t.waiting.Add(1) > maxWaiting {
+			t.waiting.Add(-1)
+			t.metrics.spans[dropped].Inc()
+			continue
+		}
+		t.span(made, sink, it, now)
+	}
+}
+
+// span makes one span, from when the change was observed until now.
+func (t *Tracer) span(made ids, sink string, it *publisher.Item, now time.Time) {
+	e := it.Message.Event
+	ctx := context.WithValue(context.Background(), givenKey{}, made)
+	_, span := t.tracer.Start(ctx, "CloudEvents Create "+e.Type, trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindProducer),
+		trace.WithTimestamp(e.Observed), trace.WithAttributes(attributes(e, sink, it)...))
+	span.End(trace.WithTimestamp(now))
+}
+
+// attributes are those of OpenTelemetry's conventions for CloudEvents, and what is the bridge's own. The strings may share
+// memory with the object, which waits with them for a moment.
+func attributes(e *event.Event, sink string, it *publisher.Item) []attribute.KeyValue {
+	list := []attribute.KeyValue{
+		attribute.String("cloudevents.event_id", e.ID),
+		attribute.String("cloudevents.event_source", e.Source),
+		attribute.String("cloudevents.event_spec_version", event.SpecVersion),
+		attribute.String("cloudevents.event_type", e.Type),
+		attribute.String("cloudevents.event_subject", e.Subject),
+		attribute.String("k8s.cluster.name", e.Cluster),
+		attribute.String("bridge.informer", e.Informer),
+		attribute.String("bridge.sink", sink),
+		attribute.String("bridge.outcome", string(it.Outcome())),
+		attribute.Int("bridge.attempts", it.Attempts()),
+		attribute.Int("bridge.payload_bytes", len(e.Data)),
+	}
+	if e.Namespace != "" {
+		list = append(list, attribute.String("k8s.namespace.name", e.Namespace))
+	}
+	return list
+}

@@ -1,0 +1,382 @@
+package page_test
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/accessibility"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/nats-io/nats-server/v2/server"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kubebridge/bridge/test/e2e/harness"
+)
+
+// planted is a value that must never reach the page.
+const planted = "hunter2-planted-value"
+
+// site is a bridge to look at, in a namespace of its own.
+type site struct {
+	t      *testing.T
+	client kubernetes.Interface
+	bridge *harness.Bridge
+	audit  *server.Server // one of its two brokers
+}
+
+const namespace = "shop"
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	s := &site{t: t}
+	plane := s.controlPlane(ctx)
+	var err error
+	s.client, err = kubernetes.NewForConfig(plane.Admin())
+	must(t, err)
+	_, err = s.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
+	must(t, err)
+	s.audit, err = server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true})
+	must(t, err)
+	s.audit.Start()
+	t.Cleanup(s.audit.Shutdown)
+	s.startBridge(ctx, plane.Kubeconfig)
+	return s
+}
+
+func (s *site) controlPlane(ctx context.Context) *harness.ControlPlane {
+	s.t.Helper()
+	root, err := harness.Root()
+	must(s.t, err)
+	binary := os.Getenv("CONTROLPLANE_BIN")
+	if binary == "" {
+		binary = filepath.Join(root, "bin", "controlplane")
+		must(s.t, harness.BuildControlPlane(ctx, root, binary, nil))
+	}
+	plane, err := harness.StartControlPlane(ctx, harness.ControlPlaneConfig{Binary: binary, Dir: s.t.TempDir(), Flags: []string{"--controllers=false"}})
+	must(s.t, err)
+	s.t.Cleanup(plane.Kill)
+	return plane
+}
+
+func (s *site) startBridge(ctx context.Context, kubeconfig string) {
+	s.t.Helper()
+	root, err := harness.Root()
+	must(s.t, err)
+	binary := os.Getenv("BRIDGE_BIN")
+	if binary == "" {
+		binary = filepath.Join(s.t.TempDir(), "bridge")
+		must(s.t, harness.BuildBridge(ctx, root, binary, false))
+	}
+	s.bridge, err = harness.NewBridge(harness.BridgeConfig{
+		Binary: binary, Dir: s.t.TempDir(), Kubeconfig: kubeconfig, Cluster: "prod-eu-1", Env: map[string]string{"AUDIT": s.audit.ClientURL()},
+		YAML: `
+informers:
+  - {name: workloads, resources: [pods, deployments.apps, services, namespaces]}
+  - {name: config, resources: [configmaps, secrets], namespaces: [` + namespace + `], redact: [data.dsn], sinks: [{name: stream}, {name: audit, payload: change}]}
+sinks:
+  - {name: stream, nats: {url: "nats://${NATS_ADDRESS}", embedded: true}}
+  - {name: audit, nats: {url: "${AUDIT}", stream: {name: AUDIT}, subject: "audit.{resource}.{namespace}.{name}.{op}"}}
+`,
+	})
+	must(s.t, err)
+	must(s.t, s.bridge.StartAndWait(ctx))
+	s.t.Cleanup(s.bridge.Kill)
+}
+
+func (s *site) configMap(name string, data map[string]string) {
+	s.t.Helper()
+	_, err := s.client.CoreV1().ConfigMaps(namespace).Create(s.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: data}, metav1.CreateOptions{})
+	must(s.t, err)
+}
+
+func (s *site) secret(name string) {
+	s.t.Helper()
+	_, err := s.client.CoreV1().Secrets(namespace).Create(s.t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string][]byte{"password": []byte(planted)}}, metav1.CreateOptions{})
+	must(s.t, err)
+}
+
+func (s *site) delete(name string) {
+	s.t.Helper()
+	must(s.t, s.client.CoreV1().ConfigMaps(namespace).Delete(s.t.Context(), name, metav1.DeleteOptions{}))
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// One visit, from the first look to the end of the bridge. The steps build on each other.
+func TestTheStatusPage(t *testing.T) {
+	b := newBrowser(t)
+	s := newSite(t)
+	s.configMap("before", map[string]string{"level": "info"})
+	b.look("light", 1360)
+	b.run(chromedp.Navigate(s.bridge.AdminURL() + "/"))
+
+	step := func(name string, do func(*testing.T)) {
+		t.Helper()
+		passed := t.Run(name, func(t *testing.T) {
+			b.t, s.t = t, t
+			do(t)
+			b.noSecrets(t)
+		})
+		if b.t, s.t = t, t; !passed {
+			b.shot("failed")
+			t.FailNow()
+		}
+	}
+	step("it loads and shows what the bridge does", func(t *testing.T) { s.loads(t, b) })
+	step("it shows events while they happen", func(t *testing.T) { s.live(t, b) })
+	step("the filter shows what it says and nothing else", func(t *testing.T) { s.filters(t, b) })
+	step("an object is shown as settled and redacted", func(t *testing.T) { s.object(t, b) })
+	step("it can be used without a mouse", func(t *testing.T) { b.keyboard(t) })
+	step("everything that can be operated has a name", func(t *testing.T) { b.names(t) })
+	step("it is readable in light and dark, wide and narrow", func(t *testing.T) { b.readable(t) })
+	step("a broker that is away is told", func(t *testing.T) { s.brokerAway(t, b) })
+	if left := b.heardSoFar(""); len(left) > 0 {
+		t.Errorf("the browser complains: %s", strings.Join(left, "\n"))
+	}
+	step("it says that the bridge is gone, and comes back with it", func(t *testing.T) { s.gone(t, b) })
+	if own := strings.TrimPrefix(s.bridge.AdminURL(), "http://"); len(b.hosts) != 1 || !b.hosts[own] {
+		t.Errorf("the page asks other hosts: %v", b.hosts)
+	}
+}
+
+func (s *site) loads(t *testing.T, b *browser) {
+	b.until("readiness", `document.querySelector("#state").textContent === "ready"`)
+	if got := b.text("#cluster"); got != "prod-eu-1" {
+		t.Errorf("cluster %q", got)
+	}
+	b.until("all informers", `document.querySelectorAll("#informers-rows tr").length === 6`)
+	b.until("both sinks", `[...document.querySelectorAll("#sinks-rows tr")].filter((r) => r.innerText.includes("connected")).length === 2`)
+	b.until("the object that is there", `[...document.querySelectorAll("#informers-rows tr")].some((r) => /configmaps in shop\s+watching\s+1\s/.test(r.innerText))`)
+	b.until("the tail", `document.querySelector("#events-sum").textContent.startsWith("looking")`)
+	b.fill("#informers-filter", "secr")
+	b.until("one informer", `document.querySelectorAll("#informers-rows tr").length === 1`)
+	b.clear("#informers-filter")
+}
+
+// event is an expression that is true when the tail has a row with these texts.
+func event(texts ...string) string {
+	conditions := make([]string, len(texts))
+	for i, text := range texts {
+		conditions[i] = fmt.Sprintf("r.innerText.includes(%q)", text)
+	}
+	return `[...document.querySelectorAll("#events-rows tr")].some((r) => ` + strings.Join(conditions, " && ") + ")"
+}
+
+func (s *site) live(t *testing.T, b *browser) {
+	s.configMap("live", map[string]string{"level": "info", "dsn": planted})
+	s.secret("live")
+	for _, sink := range []string{"stream", "audit"} {
+		b.until("the event in "+sink, event("added", "configmaps", namespace+"/live", sink))
+		b.until("the Secret's event in "+sink, event("added", "secrets", namespace+"/live", sink))
+	}
+	b.until("the count", `[...document.querySelectorAll("#informers-rows tr")].some((r) => /configmaps in shop\s+watching\s+2\s/.test(r.innerText))`)
+	s.delete("live")
+	b.until("the delete", event("deleted", namespace+"/live"))
+
+	b.click("#events-pause")
+	seen := b.text("#events-sum")
+	s.configMap("unseen", nil)
+	b.until("the count goes on while it is paused", fmt.Sprintf("document.querySelector('#events-sum').textContent !== %q", seen))
+	if b.eval(event("unseen")) == true {
+		t.Error("a paused list moves")
+	}
+	b.click("#events-pause")
+}
+
+func (s *site) filters(t *testing.T, b *browser) {
+	b.fill("#events-filter", "resource:configmaps sink:audit -op:deleted")
+	b.click("#events-payload")
+	b.click("#events-form button[type=submit]")
+	b.until("the tail", `document.querySelector("#events-sum").textContent.startsWith("looking")`)
+	b.until("a watcher with the filter", `document.querySelectorAll("#events-rows tr").length === 0`)
+	for i := range 5 {
+		name := fmt.Sprintf("filtered-%d", i)
+		s.secret(name)
+		s.configMap(name, map[string]string{"level": "debug", "dsn": planted})
+	}
+	s.delete("filtered-0")
+	s.configMap("last", nil)
+	b.until("what comes last", event("added", namespace+"/last", "audit"))
+	rows, _ := b.eval(`document.querySelectorAll("#events-rows tr").length`).(float64)
+	if b.eval(event("secrets")) == true || b.eval(event("stream")) == true || b.eval(event("deleted")) == true || rows != 6 {
+		t.Errorf("the filter lets through what it does not say, or not all: %v rows\n%s", rows, b.text("#events-rows"))
+	}
+	if payload, _ := b.eval(`[...document.querySelectorAll("#events-rows pre")].map((e) => e.textContent).join()`).(string); !strings.Contains(payload, `"level": "debug"`) {
+		t.Errorf("there is no payload: %s", payload)
+	}
+
+	b.fill("#events-filter", "resorce:pods")
+	b.click("#events-form button[type=submit]")
+	b.until("what is wrong with it", `document.querySelector("#events-problem").checkVisibility() && document.querySelector("#events-problem").textContent.includes("there are resource, namespace")`)
+	b.fill("#events-filter", "-op:synced")
+	b.click("#events-form button[type=submit]")
+	b.until("no problem any more", `!document.querySelector("#events-problem").checkVisibility()`)
+	b.until("the tail", `document.querySelector("#events-sum").textContent.startsWith("looking")`)
+	b.heardSoFar("") // the browser tells of the 400
+}
+
+func (s *site) object(t *testing.T, b *browser) {
+	s.secret("shown")
+	b.until("the event", event(namespace+"/shown"))
+	b.eval(fmt.Sprintf(`[...document.querySelectorAll("#events-rows button")].find((e) => e.textContent === %q).click()`, namespace+"/shown"))
+	b.until("the object", `document.querySelector("#object-found pre")?.textContent.includes('"kind": "Secret"')`)
+	if text := b.text("#object-found"); !strings.Contains(text, `"password"`) || !strings.Contains(text, "secrets shop/shown exists") {
+		t.Errorf("shown:\n%s", text)
+	}
+	b.fill("#object-name", "nothing-like-it")
+	b.click("#object-form button[type=submit]")
+	b.until("that it is not known", `document.querySelector("#object-found").textContent.includes("nothing is known of secrets shop/nothing-like-it")`)
+	b.fill("#object-name", "shown")
+	b.click("#object-form button[type=submit]")
+	b.until("the object again", `document.querySelector("#object-found pre")`)
+	b.heardSoFar("") // the browser tells of the 404
+}
+
+// noSecrets looks for planted values in all that the page holds.
+func (b *browser) noSecrets(t *testing.T) {
+	t.Helper()
+	html, _ := b.eval(`document.documentElement.outerHTML + JSON.stringify(sessionStorage) + document.cookie + [...document.querySelectorAll("input")].map((i) => i.value).join()`).(string)
+	if len(html) < 2000 {
+		t.Errorf("only %d bytes were searched", len(html))
+	}
+	for _, needle := range []string{planted, base64.StdEncoding.EncodeToString([]byte(planted))} {
+		if strings.Contains(html, needle) {
+			t.Errorf("the page holds a planted value: %s", needle)
+		}
+	}
+}
+
+func (b *browser) keyboard(t *testing.T) {
+	b.eval(`scrollTo(0, 0); document.activeElement.blur()`)
+	b.eval(`document.body.tabIndex = -1, document.body.focus(), document.body.removeAttribute("tabindex")`)
+	b.run(chromedp.KeyEvent(kb.Tab))
+	if got := b.eval(`document.activeElement.className`); got != "skip" {
+		t.Errorf("the first Tab leads to %v", got)
+	}
+	b.run(chromedp.KeyEvent(kb.Enter))
+	if got := b.eval(`document.activeElement.id`); got != "main" {
+		t.Errorf("the skip link leads to %v", got)
+	}
+	reached := map[any]bool{}
+	for range 60 {
+		b.run(chromedp.KeyEvent(kb.Tab))
+		reached[b.eval(`document.activeElement.id || document.activeElement.getAttribute("aria-label")`)] = true
+	}
+	for _, id := range []string{"informers-filter", "informers-trouble", "Table of informers", "Table of sinks", "events-filter", "events-payload", "events-pause", "events-clear", "Table of events"} {
+		if !reached[id] {
+			t.Errorf("Tab does not reach %s", id)
+		}
+	}
+}
+
+// names compares what assistive technology is told: landmarks, and a name for all that can be operated.
+func (b *browser) names(t *testing.T) {
+	var nodes []*accessibility.Node
+	b.run(chromedp.ActionFunc(func(ctx context.Context) (err error) {
+		nodes, err = accessibility.GetFullAXTree().Do(ctx)
+		return err
+	}))
+	landmarks := map[string]int{}
+	for _, n := range nodes {
+		role, name := value(n.Role), value(n.Name)
+		switch role {
+		case "banner", "main", "navigation", "contentinfo", "region", "search", "form":
+			landmarks[role]++
+		case "button", "link", "textbox", "searchbox", "checkbox", "combobox", "meter", "table":
+			if name == "" {
+				t.Errorf("a %s has no name", role)
+			}
+			landmarks[role]++
+		}
+	}
+	for _, role := range []string{"banner", "main", "navigation", "contentinfo", "region", "searchbox", "button", "checkbox", "meter", "table"} {
+		if landmarks[role] == 0 {
+			t.Errorf("there is no %s: %v", role, landmarks)
+		}
+	}
+	b.axeFindsNothing(t)
+}
+
+func value(v *accessibility.Value) string {
+	if v == nil {
+		return ""
+	}
+	return strings.Trim(string(v.Value), `"`)
+}
+
+func (b *browser) axeFindsNothing(t *testing.T) {
+	t.Helper()
+	file := os.Getenv("AXE")
+	if file == "" {
+		t.Log("AXE is not set: without axe-core only roles and names are checked")
+		return
+	}
+	script, err := os.ReadFile(file)
+	must(t, err)
+	if found := b.axe(string(script)); len(found) > 0 {
+		t.Errorf("axe finds:\n%s", strings.Join(found, "\n"))
+	}
+}
+
+func (b *browser) readable(t *testing.T) {
+	backgrounds := map[any]bool{}
+	for _, scheme := range []string{"light", "dark"} {
+		for _, width := range []int64{1360, 480} {
+			b.look(scheme, width)
+			if wide := b.eval(`document.documentElement.scrollWidth - innerWidth`).(float64); wide > 0 {
+				t.Errorf("at %d the page is %v too wide", width, wide)
+			}
+			b.axeFindsNothing(t)
+			b.shot(fmt.Sprintf("%s-%d", scheme, width))
+		}
+		backgrounds[b.eval(`getComputedStyle(document.body).backgroundColor`)] = true
+	}
+	if len(backgrounds) != 2 {
+		t.Errorf("light and dark look the same: %v", backgrounds)
+	}
+	b.look("light", 1360)
+}
+
+func (s *site) brokerAway(t *testing.T, b *browser) {
+	s.audit.Shutdown()
+	s.audit.WaitForShutdown()
+	s.configMap("waits", nil)
+	b.until("that it is not ready", `document.querySelector("#state").textContent === "not ready"`)
+	b.until("why", `document.querySelector("#reasons").checkVisibility() && document.querySelector("#reasons").innerText.includes("sink audit")`)
+	b.until("the sink's state", `[...document.querySelectorAll("#sinks-rows tr")].some((r) => r.innerText.includes("audit") && r.innerText.includes("away"))`)
+	b.until("the other sink goes on", event("configmaps", namespace+"/waits", "stream"))
+	b.click("#informers-trouble")
+	b.axeFindsNothing(t)
+	b.shot("broker-away")
+	b.click("#informers-trouble")
+}
+
+func (s *site) gone(t *testing.T, b *browser) {
+	s.bridge.Kill()
+	b.until("that the bridge does not answer", `document.querySelector("#gone").checkVisibility() && document.body.classList.contains("stale") && document.querySelector("#state").textContent === "no answer"`)
+	if text := b.text("#gone"); !strings.Contains(text, "does not answer since") {
+		t.Errorf("it says %q", text)
+	}
+	b.axeFindsNothing(t)
+	b.shot("gone")
+	must(t, s.bridge.Start())
+	b.until("the bridge again", `!document.querySelector("#gone").checkVisibility() && document.querySelector("#state").textContent !== "no answer"`)
+	b.until("the tail again", `document.querySelector("#events-sum").textContent.startsWith("looking")`)
+	s.configMap("after", nil)
+	b.until("events again", event("configmaps", namespace+"/after"))
+}
