@@ -81,12 +81,13 @@ type succession struct {
 	busy float64 // how many times as long a short sleep took as it should have
 }
 
-// What a takeover may take. On a machine that has much else to do, single ones take longer: so the bound is on the median of several, and longer by as
-// much as sleeps are.
+// What a takeover may take. On a machine that has much else to do, which sleeps tell by how late they end, single ones take longer: then the bound is on
+// the median of several, and longer by as much as sleeps are.
 const (
 	soon       = leaseDuration + 2*time.Second
 	atLast     = leaseDuration + 20*time.Second
 	enoughOnes = 5
+	busyFrom   = 1.3
 )
 
 // TestFailover takes the leader away in every way while everything changes. Nothing is lost, nothing is out of order, no event is in the stream
@@ -357,7 +358,7 @@ func (f *failoverRun) judgeTimes(report *strings.Builder) {
 			busiest = max(busiest, s.busy)
 		}
 		median, longest := list[len(list)/2].took, list[len(list)-1].took
-		if longest > atLast || len(list) >= enoughOnes && float64(median) > float64(soon)*busiest {
+		if longest > atLast || busiest < busyFrom && longest > soon || len(list) >= enoughOnes && float64(median) > float64(soon)*busiest {
 			f.t.Errorf("%s: the successor's first event came after %v, and at most %v; the lease lasts %v", by, median, longest, leaseDuration)
 		}
 		fmt.Fprintf(report, "%-45s %3d times, first event of the successor after: median %5.2f s, max %5.2f s (sleeps took up to %.1f times as long)\n",
