@@ -194,6 +194,7 @@ func (r *Reflector) adopted() {
 			r.states[name] = resource.NamespaceIn
 		case resource.NamespaceLeaving:
 			r.states[name] = resource.NamespaceOut
+		case resource.NamespaceIn, resource.NamespaceOut:
 		}
 	}
 }
