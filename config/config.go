@@ -30,8 +30,9 @@ type Config struct {
 	Reload time.Duration `yaml:"reload" default:"5s"`
 	// Shard splits the objects of all informers between several processes with one configuration: `0/3`, `1/3` and `2/3` each have a third, by a hash of
 	// an object's resource, namespace and name. `auto/3` takes the number from the end of the host's name, as a StatefulSet's pods have it (`bridge-2`). Each
-	// has a state directory of its own, and reads everything but what it leaves out at once. A shard keeps what it has when there are more of them than
-	// before; docs/operations.md says how to go from one number to another. Not beside `standby.enabled`. Left out: one process has all.
+	// has a state directory of its own, and reads everything but what it leaves out at once. With `standby.enabled` each shard has a Lease of its own, and
+	// `auto/3` begins again after the third pod: of six, `bridge-2` and `bridge-5` stand by for each other. A shard keeps what it has when there are more of
+	// them than before; docs/operations.md says how to go from one number to another. Left out: one process has all.
 	Shard string `yaml:"shard"`
 	// Informers say what is watched. Left out: one informer `all` of every resource but Leases and Events.
 	Informers []Informer `yaml:"informers"`

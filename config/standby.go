@@ -12,7 +12,8 @@ type Standby struct {
 	// `initial` can't be combined with it.
 	Enabled bool `yaml:"enabled"`
 	// Lease is the object that says who publishes, the same for all bridges that stand by for each other. What the leader
-	// has delivered is kept in another one beside it, `<name>-progress`.
+	// has delivered is kept in another one beside it, `<name>-progress`. With `shard` each shard has its own two: `<name>-0-of-3` and
+	// `<name>-0-of-3-progress`.
 	Lease StandbyLease `yaml:"lease"`
 	// Identity names this bridge in the lease and in logs. A random part is added, so that no two are the same. Left out: the
 	// host's name, which is the pod's.

@@ -70,9 +70,6 @@ func (c *Config) validateShard(ps *problems) {
 	if c.Shard == "" {
 		return
 	}
-	if c.Standby.Enabled {
-		ps.add("shard", "excludes standby.enabled: all shards would share one Lease, and only one of them would publish")
-	}
 	if _, err := resource.ParseShard(text); err != nil {
 		ps.add("shard", "must be a number from 0 and how many there are, such as 0/3, or auto/3; got %q", c.Shard)
 	}

@@ -44,16 +44,20 @@ func (a *assembler) newReplicas() (*replicas, error) {
 	if err != nil {
 		return nil, err
 	}
-	namespace := leaseNamespace(a.config)
+	shard, err := shardOf(a.config)
+	if err != nil {
+		return nil, err
+	}
+	namespace, name := leaseNamespace(a.config), standby.LeaseName(s.Lease.Name, shard)
 	c := standby.LeaseConfig{
-		Client: client, Namespace: namespace, Name: s.Lease.Name, Identity: identity,
+		Client: client, Namespace: namespace, Name: name, Identity: identity,
 		Duration: s.LeaseDuration, RenewDeadline: s.RenewDeadline, RetryPeriod: s.RetryPeriod, Log: a.log,
 	}
 	lease, err := standby.NewLease(c)
 	if err != nil {
 		return nil, fmt.Errorf("standby: %w", err)
 	}
-	return &replicas{lease: lease, board: standby.NewBoard(c), name: namespace + "_" + s.Lease.Name}, nil
+	return &replicas{lease: lease, board: standby.NewBoard(c), name: namespace + "_" + name}, nil
 }
 
 // identity of this process: no other one ever has the same, also not this one's next life.
@@ -97,7 +101,7 @@ func (r *replicas) confirm() func(context.Context) error {
 	return r.lease.Confirm
 }
 
-// leaseNeeds are the rights that bridges need which stand by for each other.
+// leaseNeeds are the rights that bridges need which stand by for each other: those of all shards, which have one service account.
 func leaseNeeds(c *config.Config) []need {
 	if !c.Standby.Enabled {
 		return nil
@@ -105,9 +109,12 @@ func leaseNeeds(c *config.Config) []need {
 	const group, resource = "coordination.k8s.io", "leases"
 	namespace := leaseNamespace(c)
 	list := []need{{kube.Right{Verb: "create", Group: group, Resource: resource, Namespace: namespace}, "standby.lease"}}
-	for _, name := range []string{c.Standby.Lease.Name, standby.BoardName(c.Standby.Lease.Name)} {
-		for _, verb := range []string{"get", "update"} {
-			list = append(list, need{kube.Right{Verb: verb, Group: group, Resource: resource, Namespace: namespace, Name: name}, "standby.lease"})
+	for _, shard := range allShards(c) {
+		lease := standby.LeaseName(c.Standby.Lease.Name, shard)
+		for _, name := range []string{lease, standby.BoardName(lease)} {
+			for _, verb := range []string{"get", "update"} {
+				list = append(list, need{kube.Right{Verb: verb, Group: group, Resource: resource, Namespace: namespace, Name: name}, "standby.lease"})
+			}
 		}
 	}
 	return list

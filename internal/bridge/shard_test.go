@@ -17,6 +17,7 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/store"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -42,30 +43,41 @@ func newShards(t *testing.T, objects int) *shards {
 // start runs a shard with the state that one of its number has left.
 func (s *shards) start(index, count int) {
 	s.t.Helper()
-	if s.disks[index] == nil {
-		s.disks[index] = vfs.NewMem()
-	}
-	db, err := store.Open(store.Options{Dir: "state", FS: s.disks[index], CacheBytes: 1 << 20, MemTableBytes: 256 << 10})
-	ok(s.t, err)
 	shard := resource.Shard{Index: index, Count: count}
-	sink := s.broker.connect(len(s.runs))
+	l := s.run(index, shard, nil)
+	s.settle()
+	if why := l.bridge.Ready(); len(why) > 0 {
+		s.t.Fatalf("shard %s is not ready: %v", shard, why)
+	}
+}
+
+// run runs a bridge with the state that one of its number has left, alone or as one of several replicas.
+func (s *shards) run(number int, shard resource.Shard, standby *bridge.Standby) *life {
+	s.t.Helper()
+	if s.disks[number] == nil {
+		s.disks[number] = vfs.NewMem()
+	}
+	db, err := store.Open(store.Options{Dir: "state", FS: s.disks[number], CacheBytes: 1 << 20, MemTableBytes: 256 << 10})
+	ok(s.t, err)
+	connected := s.broker.connect(len(s.runs))
+	var sink sinks.Sink = connected
+	if standby != nil {
+		sink = recaller{connected}
+	}
 	s.runs[len(s.runs)] = shard
-	l := &life{db: db, sessions: []*session{sink}, done: make(chan error, 1)}
+	l := &life{db: db, sessions: []*session{connected}, done: make(chan error, 1)}
 	l.bridge, err = bridge.New(bridge.Config{
 		Cluster: "test", DB: db, Log: slog.New(slog.DiscardHandler),
 		Client: &reflector.Client{HTTP: s.cluster.HTTP(), Base: s.cluster.URL()},
 		Units:  []bridge.UnitConfig{{Informer: "all", Type: pods, Shard: shard, Sinks: []bridge.BindingConfig{{Sink: "sink"}}}},
-		Sinks:  []bridge.SinkConfig{{Name: "sink", Sink: sink}},
+		Sinks:  []bridge.SinkConfig{{Name: "sink", Sink: sink}}, Standby: standby,
 	})
 	ok(s.t, err)
 	ctx, stop := context.WithCancelCause(context.WithoutCancel(s.t.Context()))
 	l.stop = stop
 	go func() { l.done <- l.bridge.Run(ctx) }()
-	s.lives[index] = l
-	s.settle()
-	if why := l.bridge.Ready(); len(why) > 0 {
-		s.t.Fatalf("shard %s is not ready: %v", shard, why)
-	}
+	s.lives[number] = l
+	return l
 }
 
 func (s *shards) stop(index int) {
@@ -105,11 +117,7 @@ func TestThreeShardsGoOnWhereTwoWere(t *testing.T) {
 		}
 		s.settle()
 		s.settle()
-		for _, r := range s.cluster.Requests(testkit.Any)[before:] {
-			if testkit.Lists(r) || testkit.WatchLists(r) {
-				t.Errorf("a shard that goes on listed: %v", r.Query)
-			}
-		}
+		s.noLists(before)
 		writes := s.cluster.all[first:]
 		for range 2 { // what has moved must not be missing from the lists that follow; the first is taken for one of a version too far back
 			s.cluster.Error(testkit.NewStatus(http.StatusGone, metav1.StatusReasonExpired))
@@ -125,10 +133,19 @@ func TestThreeShardsGoOnWhereTwoWere(t *testing.T) {
 	})
 }
 
-// judge compares the stream with what happened.
-func (s *shards) judge(writes []*write) {
+// noLists fails for lists since the request with a number.
+func (s *shards) noLists(since int) {
+	s.t.Helper()
+	for _, r := range s.cluster.Requests(testkit.Any)[since:] {
+		if testkit.Lists(r) || testkit.WatchLists(r) {
+			s.t.Errorf("a shard that goes on listed: %v", r.Query)
+		}
+	}
+}
+
+// judge compares the stream with what happened, and counts the events with an id that was told before.
+func (s *shards) judge(writes []*write) (repeats int) {
 	told := map[string]int{}
-	repeats := 0
 	last := map[string]int64{}   // by process and object
 	alive := map[string]string{} // marks, by object
 	for _, rec := range s.broker.records() {
@@ -166,6 +183,7 @@ func (s *shards) judge(writes []*write) {
 		s.t.Errorf("a reader holds %d objects, and there are %d", len(alive), len(s.cluster.alive))
 	}
 	s.t.Logf("%d changes, %d events, %d of them with an id that was told before", len(writes), len(s.broker.records()), repeats)
+	return repeats
 }
 
 // TestAShardOfFewerListsAndTellsNoDeletes goes back from three to two: what a shard gets of another it has to list, which is told as a gap. In the
@@ -183,6 +201,25 @@ func TestAShardOfFewerListsAndTellsNoDeletes(t *testing.T) {
 			s.start(i, 2)
 		}
 		s.stop(2)
+		s.settle()
+		s.stop(0)
+		s.stop(1)
+		s.judge(nil)
+	})
+}
+
+// TestAShardOfAnotherNumberListsAndTellsNoDeletes gives each process the share of the other, as a pod gets it that another count sends to another
+// shard. What it has no more is not deleted.
+func TestAShardOfAnotherNumberListsAndTellsNoDeletes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShards(t, 40)
+		s.start(0, 2)
+		s.start(1, 2)
+		s.stop(0)
+		s.stop(1)
+		s.disks[0], s.disks[1] = s.disks[1], s.disks[0]
+		s.start(0, 2)
+		s.start(1, 2)
 		s.settle()
 		s.stop(0)
 		s.stop(1)

@@ -9,6 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
+
+	"github.com/kubebridge/bridge/internal/resource"
 )
 
 // progressAnnotation holds the progress on the board. Annotations of an object may have 256 KiB in all.
@@ -28,6 +30,14 @@ type Board struct {
 	identity        string
 	// last is the object as this replica wrote it; nil while it does not lead.
 	last *coordinationv1.Lease
+}
+
+// LeaseName is the name of the lease of a shard: the replicas of each elect a leader of their own.
+func LeaseName(lease string, s resource.Shard) string {
+	if s.All() {
+		return lease
+	}
+	return fmt.Sprintf("%s-%d-of-%d", lease, s.Index, s.Count)
 }
 
 // BoardName is the name of the board that goes with a lease.

@@ -120,6 +120,9 @@ func (l *Lease) Leader() string {
 	return l.leader
 }
 
+// Name of the Lease object.
+func (l *Lease) Name() string { return l.cfg.Name }
+
 // Identity of this replica.
 func (l *Lease) Identity() string { return l.cfg.Identity }
 

@@ -4,7 +4,14 @@
 {{- if not (dig "sinks" list $c) }}
 {{- fail "config.sinks: say where events go, such as {name: audit, nats: {url: nats://nats.nats:4222}}; without it the bridge would run a NATS server that nobody outside of its pod reaches" }}
 {{- end }}
-{{- if and (gt (int .Values.replicas) 1) (not (dig "standby" "enabled" false $c)) }}
+{{- $shards := ternary (include "bridge.shards" . | int) 1 (hasPrefix "auto/" (dig "shard" "" $c)) -}}
+{{- if lt (int .Values.replicas) $shards }}
+{{- fail (printf "replicas: of %d shards (config.shard: %s) only %d would have a bridge, and what the others have would not be sent: set replicas: %d, or with config.standby.enabled a multiple of it" $shards $c.shard (int .Values.replicas) $shards) }}
+{{- end }}
+{{- if and (gt $shards 1) (gt (int .Values.replicas) $shards) (not (dig "standby" "enabled" false $c)) }}
+{{- fail (printf "replicas: %d is more than there are shards (config.shard: %s): set config.standby.enabled, so that the others wait to take over, or replicas: %d" (int .Values.replicas) $c.shard $shards) }}
+{{- end }}
+{{- if and (eq $shards 1) (gt (int .Values.replicas) 1) (not (dig "standby" "enabled" false $c)) }}
 {{- fail (printf "replicas: %d bridges would each send everything: set config.standby.enabled, so that one sends and the others wait to take over, or replicas: 1" (int .Values.replicas)) }}
 {{- end }}
 {{- if include "bridge.onDisk" . }}

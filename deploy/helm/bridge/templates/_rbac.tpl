@@ -61,6 +61,12 @@ The rights of a configuration, as `bridge rbac --offline` finds them: list and w
 {{- if hasPrefix "BRIDGE_INFORMERS" .name }}
 {{- fail (printf "env: %s may change what is watched, which the chart does not see: put it into config, or give the rights that `bridge rbac --output helm-values` prints as rbac.roles" .name) }}
 {{- end }}
+{{- if and (eq .name "BRIDGE_SHARD") (dig "standby" "enabled" false $.Values.config) }}
+{{- fail "env: BRIDGE_SHARD changes the names of the leases, which the chart does not see: put it into config.shard, or give the rights that `bridge rbac --output helm-values` prints as rbac.roles" }}
+{{- end }}
+{{- end }}
+{{- if dig "standby" "enabled" false .Values.config }}
+{{- include "bridge.constant" (list "config.shard" (dig "shard" "" .Values.config)) }}
 {{- end }}
 {{- $roles := dict "" (dict "get//namespaces/kube-system" (dict "apiGroups" (list "") "resources" (list "namespaces") "resourceNames" (list "kube-system") "verbs" (list "get"))) -}}
 {{- range $i, $inf := (include "bridge.informers" . | fromJson).list }}
@@ -90,13 +96,29 @@ The rights of a configuration, as `bridge rbac --offline` finds them: list and w
 {{- dict "list" $list | toJson }}
 {{- end }}
 
-{{/* What bridges that stand by for each other need: two Leases, which the first of them makes. As {namespace, rules}, or nothing. */}}
+{{/* Into how many shards `config.shard` splits the objects; 1 for none. */}}
+{{- define "bridge.shards" -}}
+{{- $shard := dig "shard" "" .Values.config -}}
+{{- if regexMatch "^(auto|[0-9]+)/[1-9][0-9]*$" $shard -}}
+{{ regexReplaceAll "^.*/" $shard "" }}
+{{- else -}}
+1
+{{- end -}}
+{{- end }}
+
+{{/* What bridges that stand by for each other need: two Leases for each shard, which the first of them makes. As {namespace, rules}, or nothing. */}}
 {{- define "bridge.leases" -}}
 {{- if dig "standby" "enabled" false .Values.config -}}
 {{- $name := dig "standby" "lease" "name" "bridge" .Values.config -}}
+{{- $shards := include "bridge.shards" . | int -}}
+{{- $names := list -}}
+{{- range $i := until $shards -}}
+{{- $lease := ternary (printf "%s-%d-of-%d" $name $i $shards) $name (gt $shards 1) -}}
+{{- $names = append (append $names $lease) (printf "%s-progress" $lease) -}}
+{{- end -}}
 {{- $leases := dict "apiGroups" (list "coordination.k8s.io") "resources" (list "leases") -}}
 {{- $create := merge (dict "verbs" (list "create")) $leases -}}
-{{- $write := merge (dict "verbs" (list "get" "update") "resourceNames" (list $name (printf "%s-progress" $name))) $leases -}}
+{{- $write := merge (dict "verbs" (list "get" "update") "resourceNames" $names) $leases -}}
 {{- dict "namespace" (dig "standby" "lease" "namespace" "" .Values.config | default .Release.Namespace) "rules" (list $create $write) | toJson }}
 {{- end }}
 {{- end }}
