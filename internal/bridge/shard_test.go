@@ -218,8 +218,9 @@ func TestAShardOfAnotherNumberListsAndTellsNoDeletes(t *testing.T) {
 		s.stop(0)
 		s.stop(1)
 		s.disks[0], s.disks[1] = s.disks[1], s.disks[0]
-		s.start(0, 2)
-		s.start(1, 2)
+		for index := range 2 { // before anything changes: a delete that nobody watches can't be told
+			s.run(index, resource.Shard{Index: index, Count: 2}, nil)
+		}
 		s.settle()
 		s.stop(0)
 		s.stop(1)

@@ -111,7 +111,7 @@ func (c *UnitConfig) scope() string {
 // shardScope is what of a scope comes before the shard, which is the last part.
 const shardScope = " shard="
 
-// narrowing says that a shard of more goes on from where that of fewer was: what it has no more, the new ones have.
+// narrowing says that a shard of more goes on from where that of fewer was, and that what a shard has no more is another's, whichever it was before.
 func (c *UnitConfig) narrowing() store.Narrowing {
 	all := *c
 	all.Shard = resource.Shard{}

@@ -22,7 +22,8 @@ type IndexerConfig struct {
 	// Scope is what the informer selects (API version aside): when it is another than last time, the saved position no longer
 	// covers everything and is forgotten; the settled state stays, so that a relist finds the differences.
 	Scope string
-	// Narrowing says with which earlier scopes the position still holds. The zero one: with none.
+	// Narrowing says with which earlier scopes the position still holds, and what of the settled state is another's under any new scope. The zero
+	// one: with none, and nothing.
 	Narrowing Narrowing
 	// Type of the objects.
 	Type resource.Type
@@ -94,8 +95,11 @@ func (db *DB) informerID(cfg IndexerConfig) (uint32, error) {
 	b.put(key, append(binary.BigEndian.AppendUint32(nil, id), cfg.Scope...))
 	if before := string(value[4:]); cfg.Narrowing.From == nil || !cfg.Narrowing.From(before) {
 		b.fail(b.batch.Delete(prefix(spacePosition, id), nil))
-	} else if err := db.narrow(id, cfg.Narrowing.Keep); err != nil {
-		return id, errors.Join(err, b.batch.Close())
+	}
+	if cfg.Narrowing.Keep != nil {
+		if err := db.narrow(id, cfg.Narrowing.Keep); err != nil {
+			return id, errors.Join(err, b.batch.Close())
+		}
 	}
 	return id, b.Commit()
 }

@@ -9,11 +9,12 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// Narrowing says that an informer selects less than a run before, and that this needs no list: what it selects no more has become another's.
+// Narrowing says that an informer has another part of the objects than in a run before: what is not of its part is another's, which tells what
+// happens to it. If it was told here to be deleted because no list has it, a living object would be.
 type Narrowing struct {
-	// From says whether everything that is selected now was selected in an earlier scope.
+	// From says whether everything that is selected now was selected in an earlier scope, so that no list is needed.
 	From func(scope string) bool
-	// Keep says whether an object is selected now.
+	// Keep says whether an object is of the part. Others are forgotten when the scope is new.
 	Keep func(resource.Key) bool
 }
 
