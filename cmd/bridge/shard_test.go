@@ -57,8 +57,8 @@ current-context: c
 		if got := r.fence().Name; got != "tools_"+want {
 			t.Errorf("shard %q: the fence is %s, want tools_%s", shard, got, want)
 		}
-		if got := r.lease.Name(); got != want {
-			t.Errorf("shard %q: the lease is %s, want %s", shard, got, want)
+		if got := r.lease.Name(); got != "tools/"+want {
+			t.Errorf("shard %q: the lease is %s, want tools/%s", shard, got, want)
 		}
 	}
 }

@@ -29,6 +29,7 @@ type Lease interface {
 	Elected() <-chan struct{}
 	Leader() string
 	Identity() string
+	Name() string
 	Gate() error
 	Release()
 }

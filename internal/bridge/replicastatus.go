@@ -107,7 +107,10 @@ func newReplicaMetrics(reg prometheus.Registerer, r *replica) *replicaMetrics {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
 	}
 	reg.MustRegister(m.takeovers,
-		gauge("bridge_standby_leader", "1 while this replica publishes, 0 while it follows.", func() float64 {
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "bridge_standby_leader", Help: "1 while this replica publishes, 0 while it follows.",
+			ConstLabels: prometheus.Labels{"lease": r.cfg.Lease.Name()}, // each shard has one, and a leader of its own
+		}, func() float64 {
 			if r.follows() {
 				return 0
 			}

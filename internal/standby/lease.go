@@ -68,7 +68,8 @@ func NewLease(cfg LeaseConfig) (*Lease, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	l := &Lease{cfg: cfg, log: cfg.Log.With("lease", cfg.Namespace+"/"+cfg.Name, "identity", cfg.Identity), elected: make(chan struct{})}
+	l := &Lease{cfg: cfg, log: cfg.Log, elected: make(chan struct{})}
+	l.log = l.log.With("lease", l.Name(), "identity", cfg.Identity)
 	_, err := l.elector()
 	return l, err
 }
@@ -120,8 +121,8 @@ func (l *Lease) Leader() string {
 	return l.leader
 }
 
-// Name of the Lease object.
-func (l *Lease) Name() string { return l.cfg.Name }
+// Name of the Lease object with its namespace, "tools/bridge".
+func (l *Lease) Name() string { return l.cfg.Namespace + "/" + l.cfg.Name }
 
 // Identity of this replica.
 func (l *Lease) Identity() string { return l.cfg.Identity }
