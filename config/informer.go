@@ -93,8 +93,7 @@ type Informer struct {
 
 // InformerQueue bounds the memory of what was read and is not yet sent.
 type InformerQueue struct {
-	// Memory is the bound of the change log, for each resource. The DeltaFIFO before it gets a quarter of it, and with `delivery: latest`
-	// again as much. What waits longer than five seconds in the change log, or exceeds the bound, lies in the state directory; one
+	// Memory is the bound of the change log, for each resource. The DeltaFIFO before it gets a quarter of it. What waits longer than five seconds in the change log, or exceeds the bound, lies in the state directory; one
 	// object larger than it still passes.
 	Memory Size `yaml:"memory" default:"16MiB"`
 	// Spool is the bound of what waits for sinks in the state directory, for each resource: an outage of a sink may last until that
@@ -131,7 +130,8 @@ type Binding struct {
 	// each object the newest state only, as client-go's workqueue has it, whether the others wait in memory or on disk. An object that it was sent
 	// nothing of comes as added, with the newest state. Deletes are always sent, also of an object that it was sent nothing of, before another
 	// life of the name. Nothing collapses across an event about the informer. The version before an update is then the one
-	// that this sink was sent last. Not with `queue.whenFull: drop-oldest`.
+	// that this sink was sent last. After a crash an older state may come again, and then all that followed it, with the ids of before: take such
+	// a stream in its order, and don't drop by id. Not with `queue.whenFull: drop-oldest`.
 	Delivery string `yaml:"delivery" oneof:"history latest"`
 	// Resync is how often this sink is sent every object again; left out: as often as the informer says.
 	Resync time.Duration `yaml:"resync"`

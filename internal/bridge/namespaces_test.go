@@ -195,7 +195,9 @@ func (s *scoped) judge(b *broker) {
 			if before != what && rec.Op != event.Deleted { // of a delete that a relist tells, the last state may not be the same
 				s.t.Errorf("%s: the id was given to %s: %s", b.name, before, describe(rec))
 			}
-			continue
+			if !s.latest(b) { // what a sink with the newest states skips, a crash may bring again, and then what follows too
+				continue
+			}
 		}
 		ids[rec.ID] = what
 		h := holds[rec.PartitionKey]
@@ -206,7 +208,7 @@ func (s *scoped) judge(b *broker) {
 		if rec.Op == event.Deleted && h.uid != rec.UID {
 			continue // of another life of the name, told late
 		}
-		if !s.latest(b) { // what a sink with the newest states skips, a crash may bring again
+		if !s.latest(b) {
 			s.judgeRecord(b, rec, h, version)
 		}
 		h.uid, h.alive, h.version, h.mark = rec.UID, rec.Op != event.Deleted, version, mark

@@ -55,6 +55,9 @@ type Event struct {
 	Version  string // API version: "v1"
 	Op       Op
 	Informer string
+	// Run is empty, or sets the message apart from what other processes have sent of the same event: a sink that gets the newest states only may
+	// be sent an older one again after a crash, and must then be sent what came after it again too. It begins with a slash, and is no attribute.
+	Run string
 	// Observed is when the bridge learned of the change; it is not sent.
 	Observed time.Time
 }

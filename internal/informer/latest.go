@@ -182,6 +182,7 @@ func (l *listener) sendReady(ctx context.Context, items []*publisher.Item) (bool
 	items = items[:0]
 	for i, p := range parcels {
 		p.event = steps[i].event(&l.cfg, firsts[i], lasts[i])
+		p.event.Run = l.process
 		p.item.Message.Event = &p.event
 		p.item.Cover = lasts[i].cover(l.cfg.Name)
 		items = append(items, &p.item)

@@ -3,6 +3,7 @@ package informer
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"iter"
 	"slices"
@@ -31,6 +32,7 @@ type listener struct {
 	// selection is the controller's.
 	selection selection
 	// Of a listener with Latest only.
+	process  string        // sets its messages apart from those of a run before
 	leftover []sighting    // by a run before, that is not noted yet; owned by run
 	settled  atomic.Uint64 // counts calls of Settle
 
@@ -66,6 +68,7 @@ func newListener(cfg ListenerConfig, i *Informer, bit uint64) *listener {
 	l := &listener{cfg: cfg, informer: i, bit: bit, selection: selection{selector: cfg.Selector, sink: cfg.Name}}
 	l.cond = sync.NewCond(&l.mu)
 	if cfg.Latest {
+		l.process = "/" + rand.Text()[:8]
 		l.levels = newLevels(cmp.Or(cfg.Ahead, 16<<10), cfg.Maker.NeedsOld())
 	}
 	return l

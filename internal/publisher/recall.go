@@ -138,9 +138,10 @@ func (p *Publisher) recall(ctx context.Context) error {
 	return nil
 }
 
-// recognize settles an item in advance that an earlier process has stored, or put into the dead letters.
+// recognize settles an item in advance that an earlier process has stored, or put into the dead letters. An event with a Run comes again: an
+// older state of its object may have been sent again before it, which the earlier process had skipped.
 func (p *Publisher) recognize(it *Item) {
-	if p.recalled.has(it.Message.Event) {
+	if it.Message.Event.Run == "" && p.recalled.has(it.Message.Event) {
 		it.acked, it.recalled, it.refused = true, true, nil
 		p.metrics.recalled.Inc()
 	}

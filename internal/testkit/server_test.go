@@ -124,6 +124,7 @@ func get(t *testing.T, s *testkit.Server, query string) (int, string) {
 func TestOptionsAreCheckedAsByAnAPIServer(t *testing.T) {
 	s := testkit.NewServer(t, pods)
 	s.Create("shop/a", nil)
+	s.Expire()
 	s.Create("shop/b", nil)
 	tests := []struct {
 		name, query string
@@ -131,7 +132,8 @@ func TestOptionsAreCheckedAsByAnAPIServer(t *testing.T) {
 	}{
 		{"a consistent list", "", 200},
 		{"a page", "limit=1", 200},
-		{"a limit and a version mean exactly that version", "limit=1&resourceVersion=98", 410},
+		{"a limit and a version mean exactly that version", "limit=1&resourceVersion=98", 200},
+		{"exactly a version that is forgotten", "limit=1&resourceVersion=97", 410},
 		{"not older than a version", "limit=1&resourceVersion=98&resourceVersionMatch=NotOlderThan", 200},
 		{"a version from the future", "resourceVersion=500&resourceVersionMatch=NotOlderThan", 504},
 		{"a match without a version", "resourceVersionMatch=NotOlderThan", 422},

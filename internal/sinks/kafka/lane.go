@@ -163,14 +163,14 @@ func (l *lane) skipStored(messages []*sinks.Message) []*sinks.Message {
 	return messages
 }
 
-// skipKnown answers the messages that a late batch of an earlier process has turned out to hold.
+// skipKnown answers the messages that a late batch of an earlier process has turned out to hold, but for those that must come again.
 func (l *lane) skipKnown(messages []*sinks.Message) []*sinks.Message {
 	if len(l.known) == 0 {
 		return messages
 	}
 	left := make([]*sinks.Message, 0, len(messages))
 	for _, m := range messages {
-		if id := m.Event.MessageID(); l.known[id] {
+		if id := m.Event.MessageID(); l.known[id] && m.Event.Run == "" {
 			delete(l.known, id)
 			m.Err = nil
 		} else {

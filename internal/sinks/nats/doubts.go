@@ -42,7 +42,7 @@ func (s *Sink) note(batch []*sinks.Message, to route, began heights) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, m := range batch {
-		id := m.Event.MessageID() + to.idSuffix
+		id := to.id(m.Event)
 		if m.Err == nil || sinks.Classify(m.Err) == sinks.Refused {
 			delete(d.ids, id)
 			continue
@@ -79,7 +79,7 @@ func (d *doubts) overdue(batch []*sinks.Message, to route) *look {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, m := range batch {
-		in, ok := d.ids[m.Event.MessageID()+to.idSuffix]
+		in, ok := d.ids[to.id(m.Event)]
 		if !ok || in.stored || time.Since(in.since) < in.stream.duplicates/2 {
 			continue
 		}
@@ -116,7 +116,7 @@ func (d *doubts) takeStored(batch []*sinks.Message, to route) (open []*sinks.Mes
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, m := range batch {
-		if id := m.Event.MessageID() + to.idSuffix; d.ids[id].stored {
+		if id := to.id(m.Event); d.ids[id].stored {
 			delete(d.ids, id)
 			continue
 		}

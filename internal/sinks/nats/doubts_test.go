@@ -8,6 +8,7 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/nats"
+	"github.com/kubebridge/bridge/internal/sinks/sinktest"
 )
 
 // shortMemory is a stream that forgets ids at once, as every stream has after an outage that was long enough.
@@ -76,5 +77,18 @@ func TestAMessageThatWasNeverStoredIsSentAgain(t *testing.T) {
 	eventually(t, "publish", func() error { return call(t, sink, ev("a", 2))[0].Err })
 	if got := storedIDs(t, ts, "K8S"); len(got) != 2 {
 		t.Errorf("the stream holds %q", got)
+	}
+}
+
+func TestAnEventThatMustComeAgainIsStoredAgain(t *testing.T) {
+	ts := newTestServer(t)
+	s := ts.openSink()
+	e := sinktest.NewEvent("web", 1, 100)
+	for _, run := range []string{"/one", "/one", "/two"} {
+		e.Run = run
+		mustStore(t, s, e)
+	}
+	if n := len(storedMessages(t, ts.jetStream(), "K8S")); n != 2 {
+		t.Errorf("%d messages are stored, want one for each run", n)
 	}
 }

@@ -44,6 +44,9 @@ type route struct {
 	idSuffix string
 }
 
+// id is an event's Nats-Msg-Id.
+func (r route) id(ev *event.Event) string { return ev.MessageID() + ev.Run + r.idSuffix }
+
 // encode makes the message of an event. reply is the ack subject, "" for none.
 func (e *encoder) encode(ev *event.Event, to route, encoding string, reply func([]byte) []byte) *nats.Msg {
 	e.text = to.subject.Append(e.text[:0], ev, event.AppendSubjectToken)
@@ -52,7 +55,7 @@ func (e *encoder) encode(ev *event.Event, to route, encoding string, reply func(
 		e.text = reply(e.text)
 	}
 	replied := len(e.text)
-	e.text = append(append(append(append(e.text, ev.Informer...), '/'), ev.ID...), to.idSuffix...)
+	e.text = append(append(append(append(append(e.text, ev.Informer...), '/'), ev.ID...), ev.Run...), to.idSuffix...)
 	text := unsafe.String(unsafe.SliceData(e.text), len(e.text)) // not written to again before the next message
 	e.msg.Subject, e.msg.Reply = text[:subject], text[subject:replied]
 

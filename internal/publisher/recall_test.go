@@ -1,0 +1,42 @@
+package publisher_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/kubebridge/bridge/internal/publisher"
+	"github.com/kubebridge/bridge/internal/sinks"
+)
+
+// readableSink is a sink that holds messages of an earlier process.
+type readableSink struct {
+	*scriptedSink
+	holds []string // MessageIDs
+}
+
+func (s *readableSink) Position() []byte { return []byte{1} }
+
+func (s *readableSink) Recall(_ context.Context, _ []byte, found func(string)) error {
+	for _, id := range s.holds {
+		found(id)
+	}
+	return nil
+}
+
+func TestWhatTheSinkHoldsIsNotSentAgainUnlessItMustComeAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink, r := &readableSink{newSink(t, sinks.ByObject), []string{"/a/1", "/b/2"}}, newRecorder(t)
+		p := start(t, sink, publisher.Config{})
+		items := r.items("a/1", "b/1", "b/2")
+		for _, it := range items[1:] {
+			it.Message.Event.Run = "/later" // an earlier process had skipped b/1
+		}
+		p.add(items)
+		p.drain()
+		if a, b := sink.stored["a"], sink.stored["b"]; len(a) != 0 || !slices.Equal(b, []string{"b/1", "b/2"}) {
+			t.Errorf("of a %q was sent, of b %q; want nothing of a, and all of b: it would end in an old state", a, b)
+		}
+	})
+}
