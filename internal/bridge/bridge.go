@@ -83,6 +83,7 @@ type Bridge struct {
 	outlets    outlets
 	roster     roster
 	namespaces *namespaces
+	lineage    lineage
 	pauses     pauses
 	changes    *prometheus.CounterVec // of the units, while the bridge runs
 	requests   chan *request          // for the follower

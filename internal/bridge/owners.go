@@ -9,19 +9,25 @@ import (
 // maxOwners bounds a chain: nothing keeps objects from owning each other.
 const maxOwners = 8
 
-// owners is the chain from an object to its top controller, as far as the owners' resources are followed and known. It may be called
+// owners is the chain from an object to its top controller, as far as the owners' resources are followed, and are known or were. It may be called
 // while the bridge runs, from anywhere.
 func (b *Bridge) owners(obj *resource.Object) []resource.Owner {
 	var chain []resource.Owner
-	for meta := &obj.Meta; meta != nil && len(chain) < maxOwners; {
-		owner, ok := controllerOf(meta)
-		if !ok {
-			return chain
-		}
+	for owner, ok := controllerOf(&obj.Meta); ok && len(chain) < maxOwners; owner, ok = b.above(owner, obj.Namespace) {
 		chain = append(chain, owner)
-		meta = b.known(owner, obj.Namespace)
 	}
 	return chain
+}
+
+// above is the controller of an owner: as it is known, or, once the owner is gone, as it was.
+func (b *Bridge) above(owner resource.Owner, namespace string) (resource.Owner, bool) {
+	meta := b.known(owner, namespace)
+	if meta == nil {
+		return b.lineage.of(owner.UID)
+	}
+	controller, ok := controllerOf(meta)
+	b.lineage.note(owner.UID, controller, ok)
+	return controller, ok
 }
 
 // controllerOf is the owner that manages an object. Its strings do not share the object's memory.

@@ -82,7 +82,7 @@ type succession struct {
 }
 
 // What a takeover may take. On a machine that has much else to do, which sleeps tell by how late they end, single ones take longer: then the bound is on
-// the median of several, and longer by as much as sleeps are.
+// the median of several, and longer by as much as sleeps are. A bridge with the race detector is not held to it in single ones.
 const (
 	soon       = leaseDuration + 2*time.Second
 	atLast     = leaseDuration + 20*time.Second
@@ -358,7 +358,7 @@ func (f *failoverRun) judgeTimes(report *strings.Builder) {
 			busiest = max(busiest, s.busy)
 		}
 		median, longest := list[len(list)/2].took, list[len(list)-1].took
-		if longest > atLast || busiest < busyFrom && longest > soon || len(list) >= enoughOnes && float64(median) > float64(soon)*busiest {
+		if longest > atLast || !raceEnabled && busiest < busyFrom && longest > soon || len(list) >= enoughOnes && float64(median) > float64(soon)*busiest {
 			f.t.Errorf("%s: the successor's first event came after %v, and at most %v; the lease lasts %v", by, median, longest, leaseDuration)
 		}
 		fmt.Fprintf(report, "%-45s %3d times, first event of the successor after: median %5.2f s, max %5.2f s (sleeps took up to %.1f times as long)\n",

@@ -171,11 +171,12 @@ func attributes(e *read.Event, ch *told) (problems []string) {
 	return problems
 }
 
-// owners checks the chain of pods: as much of it as was known, and in the end all of it.
+// owners checks the chain of pods: as much of it as was known, and while the pod lived in the end all of it. When it is deleted, its owners may be
+// gone before it.
 func owners(events []read.Event) (problems []string) {
 	last := map[string]*read.Event{}
 	for i := range events {
-		if e := &events[i]; e.AboutObject() && e.Attribute("resource") == "pods" {
+		if e := &events[i]; e.AboutObject() && e.Attribute("resource") == "pods" && e.Op() != "deleted" {
 			last[e.Attribute("name")] = e
 		}
 	}
