@@ -3,7 +3,6 @@ package bridge_test
 import (
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strings"
@@ -23,18 +22,9 @@ var namespaceType = resource.Type{Version: "v1", Resource: "namespaces", Kind: "
 // no bridge runs, before and after crashes, which lose what was not synced. Whoever drops events with an id that he has seen must hold what
 // the selected namespaces hold, must have seen the versions of each object in order and without a hole, and never two states under one id.
 func TestTheSelectionOfNamespacesIsFollowedThroughCrashes(t *testing.T) {
-	for round := range *modelRounds {
-		seed := *modelSeed + uint64(round)
-		if *modelSeed == 0 {
-			seed = rand.Uint64() >> 1
-		}
-		ok := t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { newScoped(t, seed).play(*modelSteps) })
-		})
-		if !ok {
-			t.Fatalf("to see it again: go test ./internal/bridge -run SelectionOfNamespaces -bridge.model.rounds 1 -bridge.model.steps %d -bridge.model.seed %d", *modelSteps, seed)
-		}
-	}
+	rounds(t, "SelectionOfNamespaces", func(t *testing.T, seed uint64) {
+		newScoped(t, seed).play(*modelSteps)
+	})
 }
 
 // scoped is a model with a selection of namespaces.

@@ -1,12 +1,9 @@
 package bridge_test
 
 import (
-	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/kubebridge/bridge/internal/bridge"
@@ -16,22 +13,11 @@ import (
 // TestEveryStreamIsCorrectThroughChangesOfTheConfiguration is the model test, in which the bridge is also told, at any moment and whatever its
 // brokers do, to begin its informer anew, and to replace its sinks. A reader must not see that it was.
 func TestEveryStreamIsCorrectThroughChangesOfTheConfiguration(t *testing.T) {
-	for round := range *modelRounds {
-		seed := *modelSeed + uint64(round)
-		if *modelSeed == 0 {
-			seed = rand.Uint64() >> 1
-		}
-		ok := t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				m := newModel(t, seed)
-				m.reloads = true
-				m.play(*modelSteps)
-			})
-		})
-		if !ok {
-			t.Fatalf("to see it again: go test ./internal/bridge -run ChangesOfTheConfiguration -bridge.model.rounds 1 -bridge.model.steps %d -bridge.model.seed %d", *modelSteps, seed)
-		}
-	}
+	rounds(t, "ChangesOfTheConfiguration", func(t *testing.T, seed uint64) {
+		m := newModel(t, seed)
+		m.reloads = true
+		m.play(*modelSteps)
+	})
 }
 
 // reload begins the informer anew, replaces some sinks, or both.

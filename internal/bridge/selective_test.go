@@ -3,7 +3,6 @@ package bridge_test
 import (
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -18,18 +17,9 @@ import (
 // nothing. In the end each sink must have every change that its filters let through and no other, in order, with the version before
 // it as old object; although a change that one sink waits for may be followed by one that it does not want.
 func TestEverySinkHasWhatItsFilterLetsThrough(t *testing.T) {
-	for round := range *modelRounds {
-		seed := *modelSeed + uint64(round)
-		if *modelSeed == 0 {
-			seed = rand.Uint64() >> 1
-		}
-		ok := t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { newSelective(t, seed).play(*modelSteps) })
-		})
-		if !ok {
-			t.Fatalf("to see it again: go test ./internal/bridge -run EverySinkHas -bridge.model.rounds 1 -bridge.model.steps %d -bridge.model.seed %d", *modelSteps, seed)
-		}
-	}
+	rounds(t, "EverySinkHas", func(t *testing.T, seed uint64) {
+		newSelective(t, seed).play(*modelSteps)
+	})
 }
 
 // selective is a model without gaps and with filters: a change is let through by the last digit of its version.
