@@ -13,7 +13,7 @@
 //   - Duplicates: a watch starts again from the last version that the Store took, so after a cut the Store may see an event
 //     a second time only where several events bear one version.
 //   - Resuming: with Config.From set, the watch starts there and nothing is listed, but for one probe (limit=1) that
-//     shows whether the server's history went back in time, and whenever the connection broke.
+//     shows whether the server's history went back in time; and so after each watch that failed or ended before its time.
 //   - Blocking: a Store that blocks stops the reading; a reader that blocks for more than about a minute will find its
 //     watch closed, and maybe its version expired.
 //   - Memory: one frame or one item of a list at a time, however large the collection is.

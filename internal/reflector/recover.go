@@ -34,16 +34,16 @@ func (r *Reflector) recoverFrom(err error, started time.Time) time.Duration {
 	case reasonClosed, reasonServer:
 		if watching && errors.Is(err, errBroke) {
 			r.recoverStuck(reason)
-		} else {
-			r.probing = r.probing || watching // not the API server may have answered, but what stands before it
 		}
 	case reasonConnection, reasonSilent:
-		// A server that was restored from a backup comes back with another history: it has to be asked.
-		r.probing = r.probing || watching
 		if watching && r.hadWorked(err, started) {
+			r.probing = true
 			return 0 // go on at once
 		}
 	}
+	// Whatever it was, a server that was restored from a backup may answer the next request, and it would take a watch from a version
+	// that it has not reached, and be silent: it has to be asked.
+	r.probing = r.probing || watching
 	delay := r.backoff.delay()
 	if wait := retryAfter(err); wait > delay {
 		// A little later than asked, so that not everybody comes back at the same moment.

@@ -23,17 +23,39 @@ func TestAServerThatWentBackIsListedAnew(t *testing.T) {
 	})
 	t.Run("while it was watching", func(t *testing.T) {
 		run(t, func(t *testing.T) {
-			c := newCluster(t, pods)
-			c.create("shop/a", "shop/b")
-			c.follow(pods, c.from(c.Version()))
-			c.create("shop/c")
-			c.expect("add shop/c@100")
-			c.later(time.Minute)
+			c := watchedTo100(t)
 			c.Rewind("98")
 			c.later(time.Minute)
 			c.expect("begin rewound 100..98 rewound", "replace shop/a@98", "end 98")
 		})
 	})
+	t.Run("after it had ended the watch in good order", func(t *testing.T) {
+		run(t, func(t *testing.T) {
+			c := watchedTo100(t)
+			c.Wrap(func(testkit.Request) bool { return true }, 1, func(h http.Handler) http.Handler { c.Rewind("98"); return h })
+			c.CloseWatches()
+			c.later(time.Minute)
+			c.expect("begin rewound 100..98 rewound", "replace shop/a@98", "end 98")
+		})
+	})
+	for answer, code := range map[string]int{
+		"closed the watch at once": http.StatusOK, "did not know who asks": http.StatusUnauthorized, "had no roles yet": http.StatusForbidden,
+		"did not serve the resource yet": http.StatusNotFound, "had too much to do": http.StatusTooManyRequests,
+	} {
+		t.Run("and "+answer, func(t *testing.T) {
+			run(t, func(t *testing.T) {
+				c := watchedTo100(t)
+				c.Answer(testkit.Watches, 1, func(w http.ResponseWriter, _ *http.Request) {
+					c.Rewind("98")
+					w.Header().Set("Content-Type", "application/json")
+					w.WriteHeader(code)
+				})
+				c.CutWatches()
+				c.later(time.Minute)
+				c.expect("begin rewound 100..98 rewound", "replace shop/a@98", "end 98")
+			})
+		})
+	}
 	t.Run("while it was listing", func(t *testing.T) {
 		run(t, func(t *testing.T) {
 			c := newCluster(t, pods)
@@ -50,6 +72,18 @@ func TestAServerThatWentBackIsListedAnew(t *testing.T) {
 			c.expect("begin rewound 99..98 rewound", "replace shop/a@98", "replace shop/b@99", "end 98")
 		})
 	})
+}
+
+// watchedTo100 is a cluster of which all is known up to version 100.
+func watchedTo100(t *testing.T) *cluster {
+	t.Helper()
+	c := newCluster(t, pods)
+	c.create("shop/a", "shop/b")
+	c.follow(pods, c.from(c.Version()))
+	c.create("shop/c")
+	c.expect("add shop/c@100")
+	c.later(time.Minute)
+	return c
 }
 
 func TestAnExpiredVersionIsListedNotOlderThanTheServer(t *testing.T) {

@@ -58,11 +58,21 @@ func (r *Reflector) follow(ctx context.Context, q url.Values, in *initial) error
 	}
 	defer s.close()
 	r.metrics.watches.Inc()
-	return r.ended(r.receive(ctx, s, in), in, r.version != from, s.started)
+	return r.ended(r.receive(ctx, s, in), in, life{s.started, timeout, r.version != from})
 }
 
+// life is what became of a watch.
+type life struct {
+	started  time.Time
+	asked    time.Duration // after which the server was to end it
+	progress bool          // it has brought something
+}
+
+// early says that the watch ended before its time, as those of a server that is shut down.
+func (l life) early() bool { return time.Since(l.started) < l.asked-time.Second }
+
 // ended says what the end of a watch means.
-func (r *Reflector) ended(err error, in *initial, progress bool, started time.Time) error {
+func (r *Reflector) ended(err error, in *initial, was life) error {
 	switch {
 	case errors.Is(err, errMoved):
 		return nil
@@ -70,11 +80,13 @@ func (r *Reflector) ended(err error, in *initial, progress bool, started time.Ti
 		r.probing = true // nothing happened, and of that this server sends no bookmarks: ask where it stands
 		return nil
 	case !errors.Is(err, io.EOF):
-		return &brokenError{err, progress}
+		return &brokenError{err, was.progress}
 	case in != nil && r.relist != nil:
-		return &brokenError{errNoInitialEnd, progress}
-	case !progress && time.Since(started) < shortWatch:
-		return &brokenError{errClosed, progress}
+		return &brokenError{errNoInitialEnd, was.progress}
+	case !was.progress && time.Since(was.started) < shortWatch:
+		return &brokenError{errClosed, was.progress}
+	case was.early():
+		r.probing = true // what comes next may be a server with another history
 	}
 	return nil
 }

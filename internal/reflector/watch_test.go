@@ -99,7 +99,7 @@ func TestAWatchThatEndedIsOpenedAgain(t *testing.T) {
 		c.create("shop/b")
 		c.expect("add shop/a@98", "add shop/b@99")
 		c.expectRequests(testkit.Watches, 2, "watches")
-		c.expectRequests(testkit.Probes, 1, "probes")
+		c.expectRequests(testkit.Probes, 2, "probes")
 		c.expectRequests(testkit.Lists, 0, "lists")
 	})
 }
