@@ -70,12 +70,11 @@ type faultRun struct {
 	*lab
 	churn  *crash.Churn
 	ledger *truth.Ledger
-	random *rand.Rand
 }
 
 func newFaultRun(t *testing.T, c *cluster) *faultRun {
 	t.Helper()
-	return &faultRun{lab: newLab(t, c), random: rand.New(rand.NewPCG(rand.Uint64(), 0))}
+	return &faultRun{lab: newLab(t, c)}
 }
 
 func (f *faultRun) collections() []truth.Collection {
@@ -115,7 +114,7 @@ func (f *faultRun) front() *faults.Front {
 
 // change begins to change everything.
 func (f *faultRun) change() {
-	f.churn = crash.StartChurn(f.ctx, f.client, f.namespace, f.random.Uint64(), 1)
+	f.churn = crash.StartChurn(f.ctx, f.client, f.namespace, rand.Uint64(), 1)
 	f.t.Cleanup(func() { _ = f.churn.Stop() }) // calm has told of it
 }
 
@@ -169,14 +168,14 @@ func connectionsAreCut(f *faultRun) {
 	// The first ones can't hold the list of the config maps.
 	w.CutAfter(func(cuts int) int64 {
 		if cuts < 2 {
-			return 100_000 + f.random.Int64N(150_000)
+			return 100_000 + rand.Int64N(150_000)
 		}
-		return 400_000 + f.random.Int64N(400_000)
+		return 400_000 + rand.Int64N(400_000)
 	})
 	f.start(b)
 	inLists := w.Cuts()
 
-	w.CutAfter(func(int) int64 { return 1 + f.random.Int64N(400_000) })
+	w.CutAfter(func(int) int64 { return 1 + rand.Int64N(400_000) })
 	f.change()
 	big, stop := context.WithCancel(f.ctx)
 	done := make(chan struct{})
