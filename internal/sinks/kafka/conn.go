@@ -53,7 +53,7 @@ func (d *dialer) connect(ctx context.Context, address string) (_ *conn, err erro
 			return nil, fmt.Errorf("handshake: %w", err)
 		}
 	}
-	c.proto = protocol.NewConn(c.net, d.clientID)
+	c.proto = protocol.NewConn(newFramed(c.net), d.clientID)
 	if err := c.negotiate(); err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -267,6 +268,52 @@ func TestOpenNamesEveryBrokerThatItCouldNotReach(t *testing.T) {
 		t.Fatal(err)
 	}
 	requireOpenError(t, s, "127.0.0.1:1", "127.0.0.1:2", "refused")
+}
+
+// Each of these was a list of gigabytes to who took its lengths for true.
+func TestAnotherProtocolThanKafkasIsRefusedAtItsFirstBytes(t *testing.T) {
+	for name, answer := range map[string]string{
+		"NATS":                           "INFO {\"server_id\":\"NCS3\",\"version\":\"2.15.2\",\"max_payload\":1048576}\r\n",
+		"HTTP":                           "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n400",
+		"a negative size":                "\xff\xff\xff\xff\x00\x00\x00\x01\x00\x00\x7f\xff\xff\xff",
+		"the number of no request":       "\x00\x00\x04\x00\x00\x00\x00\x02\x00\x00\x00\x80\x00\x00\x00\x00\x00\x00",
+		"a TLS alert that is not closed": "\x15\x03\x03\x00\x02\x02\x46\x00\x00\x00\x80\x00\x00\x00",
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := kafka.New(kafka.Config{Brokers: []string{listenAndSay(t, answer)}, Timeout: 2 * time.Second})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			requireOpenError(t, s, kafka.Unusable.Error())
+			runtime.ReadMemStats(&after)
+			if made := after.TotalAlloc - before.TotalAlloc; made > 8<<20 {
+				t.Errorf("%d bytes of memory were made for an answer of %d", made, len(answer))
+			}
+		})
+	}
+}
+
+// listenAndSay is the address of a server that says something to whoever connects, and then holds the line.
+func listenAndSay(t *testing.T, words string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			defer func() { _ = c.Close() }()
+			_, _ = c.Write([]byte(words))
+		}
+	}()
+	return l.Addr().String()
 }
 
 func TestAListenerThatNeverAnswersEndsInAnError(t *testing.T) {
