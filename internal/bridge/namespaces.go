@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 
@@ -110,14 +111,16 @@ func (n *namespaces) run(ctx context.Context) error {
 	return r.Run(ctx)
 }
 
-// notReady says why it is not known which namespaces are selected; "" when it is, or nobody asks.
+// notReady says why it is not known which namespaces are selected; "" when it is, or nobody asks: a unit that did may have gone.
 func (n *namespaces) notReady() string {
+	selects := func(u *unit) bool { return u.cfg.NamespaceSelector != "" }
+	if !slices.ContainsFunc(n.bridge.roster.all(), selects) {
+		return ""
+	}
 	n.mu.Lock()
-	r, synced, needed := n.reflector, n.synced, len(n.views) > 0
+	r, synced := n.reflector, n.synced
 	n.mu.Unlock()
 	switch {
-	case !needed:
-		return ""
 	case r != nil && r.Status().LastError != "":
 		return r.Status().LastError
 	case !synced:

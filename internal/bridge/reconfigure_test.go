@@ -126,6 +126,27 @@ func TestAnotherSelectorIsAGapAsAfterARestart(t *testing.T) {
 	})
 }
 
+func TestASelectorOfNamespacesThatIsTakenAwayAgainIsNoReasonNotToBeReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReload(t) // whose API server gives no namespaces
+		r.start()
+		selecting := r.two
+		selecting.NamespaceSelector = "env=prod"
+		both := bridge.Change{Informers: []string{"one", "two"}, Changed: []string{"two"}, Units: []bridge.UnitConfig{r.one, selecting}, Sinks: keep("a", "b")}
+		r.change(both)
+		if reasons := fmt.Sprint(r.Ready()); !strings.Contains(reasons, "namespaces: ") {
+			t.Errorf("not told: %s", reasons)
+		}
+		both.Units = []bridge.UnitConfig{r.one, r.two}
+		r.change(both)
+		time.Sleep(2 * time.Second) // for the watch to be in step
+		if reasons := r.Ready(); len(reasons) > 0 {
+			t.Errorf("told although nobody selects any more: %v", reasons)
+		}
+		r.finish()
+	})
+}
+
 func TestASinkIsAddedToAnInformerTakenOutAndReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReload(t)
