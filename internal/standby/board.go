@@ -79,9 +79,7 @@ func (b *Board) Take(ctx context.Context) (p Progress, led bool, err error) {
 	object, err := b.leases().Get(ctx, b.name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		b.last, err = b.leases().Create(ctx, &coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Name: b.name, Namespace: b.namespace}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &b.identity},
-		}, metav1.CreateOptions{})
+		err = b.create(ctx)
 	case err == nil:
 		if p, err = b.progressOn(object); err != nil {
 			return p, false, err
@@ -95,6 +93,17 @@ func (b *Board) Take(ctx context.Context) (p Progress, led bool, err error) {
 		return p, false, fmt.Errorf("take over from the leader before: %w", err)
 	}
 	return p, led, nil
+}
+
+// create makes the board, as this replica's.
+func (b *Board) create(ctx context.Context) error {
+	made, err := b.leases().Create(ctx, &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: b.name, Namespace: b.namespace}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &b.identity},
+	}, metav1.CreateOptions{})
+	if err == nil {
+		b.last = made
+	}
+	return err
 }
 
 // Put writes this replica's progress on the board it has taken. ErrTaken: it is another's by now. Other errors may heal.
@@ -119,9 +128,15 @@ func (b *Board) Put(ctx context.Context, p *Progress) error {
 	return nil
 }
 
-// whoWrote looks at a board that is not as this replica left it: by an answer that was lost, by a person, or by another replica.
+// whoWrote looks at a board that is not as this replica left it: by an answer that was lost, by a person, or by another replica. One that was
+// deleted is made again: whoever has taken over since, or does, finds it like any other.
 func (b *Board) whoWrote(ctx context.Context) error {
 	object, err := b.leases().Get(ctx, b.name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		if err = b.create(ctx); err == nil {
+			return errors.New("tell the progress: somebody has deleted the object; it was made again")
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("tell the progress: %w", err)
 	}

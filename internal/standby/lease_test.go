@@ -168,3 +168,31 @@ func TestABoardIsItsLastTakers(t *testing.T) {
 		ok(t, second.board.Put(ctx, &progress))
 	})
 }
+
+func TestABoardThatSomebodyDeletesIsMadeAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		server := testkit.NewLeases()
+		first, second := campaign(t, server, "first"), campaign(t, server, "second")
+		defer first.stop()
+		defer second.stop()
+		_, _, err := first.board.Take(ctx)
+		ok(t, err)
+		progress := standby.Progress{Units: map[string]standby.Unit{"all/pods": {Delivered: "17"}}}
+		ok(t, first.board.Put(ctx, &progress))
+		server.Delete("tools", "bridge-progress")
+		if err := first.board.Put(ctx, &progress); err == nil || errors.Is(err, standby.ErrTaken) {
+			t.Errorf("got %v, want that it is tried again", err)
+		}
+		ok(t, first.board.Put(ctx, &progress))
+		if got, led, err := second.board.Take(ctx); err != nil || !led || got.Units["all/pods"].Delivered != "17" {
+			t.Fatalf("got %+v, %t, %v", got, led, err)
+		}
+		server.Delete("tools", "bridge-progress")
+		_, _, err = second.board.Take(ctx)
+		ok(t, err)
+		if err := first.board.Put(ctx, &progress); !errors.Is(err, standby.ErrTaken) {
+			t.Errorf("got %v, want that the board is another's", err)
+		}
+	})
+}

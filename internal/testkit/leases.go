@@ -24,6 +24,13 @@ type Leases struct {
 // NewLeases makes a server without any.
 func NewLeases() *Leases { return &Leases{objects: map[string]*coordinationv1.Lease{}} }
 
+// Delete takes a Lease away, as a person may.
+func (l *Leases) Delete(namespace, name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.objects, namespace+"/"+name)
+}
+
 // LeaseClient is a client of Leases with a way to them of its own.
 type LeaseClient struct {
 	server *Leases
