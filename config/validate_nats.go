@@ -1,6 +1,9 @@
 package config
 
-import "strings"
+import (
+	"strings"
+	"time"
+)
 
 func (n *NATS) validate(ps *problems, path string) {
 	if n.URL == "" {
@@ -109,6 +112,15 @@ func (s *Stream) validate(ps *problems, path string) {
 	}
 	if s.Replicas > 5 {
 		ps.add(path+".replicas", "want at most 5, got %d", s.Replicas)
+	}
+	const shortest = 100 * time.Millisecond // that a server takes
+	for _, d := range []struct {
+		key  string
+		time time.Duration
+	}{{"maxAge", s.MaxAge}, {"duplicates", s.Duplicates}} {
+		if d.time > 0 && d.time < shortest {
+			ps.add(path+"."+d.key, "want at least %v, got %v", shortest, d.time)
+		}
 	}
 	if s.MaxAge > 0 && s.Duplicates > s.MaxAge {
 		ps.add(path+".duplicates", "is %v, longer than maxAge of %v", s.Duplicates, s.MaxAge)

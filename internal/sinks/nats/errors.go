@@ -88,6 +88,7 @@ func isAny(err error, targets ...error) bool {
 const (
 	codeHeaderTooLarge    jetstream.ErrorCode = 10097
 	codeNotExpectedStream jetstream.ErrorCode = 10060
+	codeInvalidConfig     jetstream.ErrorCode = 10052
 	codeStreamOverlap     jetstream.ErrorCode = 10065
 	codeWrongLastID       jetstream.ErrorCode = 10070
 	codeNoReplicas        jetstream.ErrorCode = 10074
@@ -103,7 +104,7 @@ func classOfCode(code jetstream.ErrorCode) sinks.Class {
 	case jetstream.JSErrCodeStreamMessageExceedsMaximum, codeHeaderTooLarge, codeNotExpectedStream, codeWrongLastID,
 		jetstream.JSErrCodeStreamWrongLastSequence, jetstream.JSErrCodeStreamWrongLastSequenceConstant:
 		return sinks.Refused
-	case codeStreamOverlap, codeMaxBytesRequired, codeMaxBytesExceeded: // answers to creating a stream: the operator's
+	case codeInvalidConfig, codeStreamOverlap, codeNoReplicas, codeMaxBytesRequired, codeMaxBytesExceeded: // answers to creating a stream: the operator's
 		return sinks.Refused
 	default:
 		return sinks.Retry

@@ -43,6 +43,8 @@ func TestErrorsAreSortedIntoClasses(t *testing.T) {
 		{"the same id is being stored", code(10158), sinks.Retry},
 		{"a code of the future", code(19999), sinks.Retry},
 		{"subjects overlap", code(10065), sinks.Refused},
+		{"a stream that no server makes", code(10052), sinks.Refused},
+		{"replicas without a cluster", code(10074), sinks.Refused},
 		{"account wants max bytes", code(10113), sinks.Refused},
 
 		{"max payload", natsclient.ErrMaxPayload, sinks.Refused},
