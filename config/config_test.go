@@ -57,6 +57,27 @@ func TestAnEmptyFileIsTheDefault(t *testing.T) {
 	}
 }
 
+func TestWhatIsPrintedCanBeReadAgain(t *testing.T) {
+	example, err := os.ReadFile("bridge.example.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"the default":                     "",
+		"the example":                     string(example),
+		"standard output":                 "sinks: [{name: s, stdout: {}}]",
+		"core NATS":                       "sinks: [{name: s, nats: {mode: core}}]",
+		"Kafka with TLS and nothing more": "sinks: [{name: s, kafka: {brokers: [\"h:1\"], tls: {}, createTopics: {}}}]",
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := mustLoad(t, text).String()
+			if got := mustLoad(t, want).String(); got != want {
+				t.Errorf("printed:\n%s\nread again:\n%s", want, got)
+			}
+		})
+	}
+}
+
 func TestTheExampleLoads(t *testing.T) {
 	c, err := config.Load(config.Options{File: "bridge.example.yaml"})
 	if err != nil {

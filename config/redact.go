@@ -6,13 +6,69 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// String is the whole configuration as YAML, defaults filled in and secrets masked.
+// String is the whole configuration as YAML, defaults filled in and secrets masked. But for those, it can be read again: what is not there, or has no
+// effect beside another setting, is left out.
 func (c *Config) String() string {
+	var doc yaml.Node
+	if err := doc.Encode(c); err != nil {
+		return "configuration: " + err.Error()
+	}
+	dropAbsent(&doc)
+	sinks := member(&doc, "sinks")
+	for i := range c.Sinks {
+		sink := &c.Sinks[i]
+		if sink.Stdout != nil {
+			drop(sinks.Content[i], "encoding")
+		}
+		if sink.NATS != nil && sink.NATS.Mode == "core" {
+			nats := member(sinks.Content[i], "nats")
+			drop(nats, "stream")
+			drop(nats, "objects")
+		}
+	}
 	var out bytes.Buffer
 	encoder := yaml.NewEncoder(&out)
 	encoder.SetIndent(2)
-	if err := encoder.Encode(c); err != nil {
+	if err := encoder.Encode(&doc); err != nil {
 		return "configuration: " + err.Error()
 	}
 	return out.String()
+}
+
+// dropAbsent takes the sections out that are not there: a reader takes the name alone for one with defaults.
+func dropAbsent(n *yaml.Node) {
+	kept := n.Content[:0]
+	for i := 0; i < len(n.Content); i++ {
+		if n.Kind == yaml.MappingNode {
+			key, value := n.Content[i], n.Content[i+1]
+			i++
+			if isNull(value) {
+				continue
+			}
+			kept = append(kept, key)
+		}
+		dropAbsent(n.Content[i])
+		kept = append(kept, n.Content[i])
+	}
+	n.Content = kept
+}
+
+// member is the value of a key, nil when it is not there.
+func member(n *yaml.Node, key string) *yaml.Node {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == key {
+			return n.Content[i+1]
+		}
+	}
+	return nil
+}
+
+// drop takes a key out.
+func drop(n *yaml.Node, key string) {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == key {
+			n.Content = append(n.Content[:i], n.Content[i+2:]...)
+			return
+		}
+	}
 }
