@@ -21,7 +21,7 @@ func newLogger(c config.Log, w io.Writer) *slog.Logger {
 func newLeveledLogger(c config.Log, w io.Writer) (*slog.Logger, *slog.LevelVar) {
 	level := new(slog.LevelVar)
 	_ = level.UnmarshalText([]byte(c.Level)) // the configuration has checked it
-	options := &slog.HandlerOptions{Level: level}
+	options := &slog.HandlerOptions{Level: level, ReplaceAttr: readable}
 	var handler slog.Handler
 	if c.Format == "json" || c.Format == "auto" && !isTerminal(w) {
 		handler = slog.NewJSONHandler(w, options)
@@ -31,6 +31,14 @@ func newLeveledLogger(c config.Log, w io.Writer) (*slog.Logger, *slog.LevelVar) 
 	log := slog.New(handler)
 	klog.SetSlogLogger(log.With("component", "client-go"))
 	return log, level
+}
+
+// readable makes durations "1.5s" in JSON too, where slog has nanoseconds.
+func readable(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		a.Value = slog.StringValue(a.Value.Duration().String())
+	}
+	return a
 }
 
 func isTerminal(w io.Writer) bool {
