@@ -13,6 +13,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	natsgo "github.com/nats-io/nats.go"
@@ -198,13 +199,33 @@ func TestTheFirstSignalEndsTheContextAndTheSecondTheProcess(t *testing.T) {
 		t.Fatalf("the first signal ended the process with %d", code)
 	case <-time.After(50 * time.Millisecond):
 	}
-	signal()
-	select {
-	case code := <-exited:
-		if code != exitFailed {
-			t.Errorf("exit code %d", code)
+	for began := time.Now(); time.Since(began) < 5*time.Second; {
+		signal()
+		select {
+		case code := <-exited:
+			if code != exitFailed {
+				t.Errorf("exit code %d", code)
+			}
+			return
+		case <-time.After(50 * time.Millisecond):
 		}
-	case <-time.After(5 * time.Second):
-		t.Fatal("the process goes on")
 	}
+	t.Fatal("the process goes on")
+}
+
+func TestTheEchoOfTheFirstSignalIsNoSecondOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		signals, done := make(chan os.Signal, 2), make(chan struct{})
+		var told []string
+		go heed(signals, done, func(s os.Signal) { told = append(told, "first "+s.String()) }, func(s os.Signal) { told = append(told, "second "+s.String()) })
+		signals <- syscall.SIGTERM
+		signals <- syscall.SIGTERM // as timeout(1) sends it, to the process and to its group
+		time.Sleep(time.Second)
+		signals <- os.Interrupt
+		synctest.Wait()
+		close(done)
+		if got, want := strings.Join(told, ", "), "first terminated, second interrupt"; got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	})
 }

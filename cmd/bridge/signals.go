@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 )
 
 // untilSignal is a context that ends with the first SIGINT or SIGTERM, whose name is its cause. A second signal ends the process at
@@ -16,25 +17,39 @@ func untilSignal(ctx context.Context, log *slog.Logger, exit func(code int)) (_ 
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	done := make(chan struct{})
-	go func() {
-		for n := 0; ; n++ {
-			select {
-			case <-done:
-				return
-			case s := <-signals:
-				if n > 0 {
-					log.Warn("second signal: ending at once; what was not sent is sent after the next start", "signal", s.String())
-					exit(exitFailed)
-					return
-				}
-				cancel(fmt.Errorf("%s signal received", s))
-			}
-		}
-	}()
+	go heed(signals, done, func(first os.Signal) {
+		cancel(fmt.Errorf("%s signal received", first))
+	}, func(second os.Signal) {
+		log.Warn("second signal: ending at once; what was not sent is sent after the next start", "signal", second.String())
+		exit(exitFailed)
+	})
 	return ctx, func() {
 		signal.Stop(signals)
 		close(done)
 		cancel(context.Canceled)
+	}
+}
+
+// echo is how soon after the first a signal is the same one: timeout(1), and others that signal a process and then its group, send it twice.
+const echo = 250 * time.Millisecond
+
+// heed calls begin at the first signal, and end at a second one, which is its last deed; it returns when done is closed, too.
+func heed(signals <-chan os.Signal, done <-chan struct{}, begin, end func(os.Signal)) {
+	var began time.Time
+	for {
+		select {
+		case <-done:
+			return
+		case s := <-signals:
+			switch {
+			case began.IsZero():
+				began = time.Now()
+				begin(s)
+			case time.Since(began) >= echo:
+				end(s)
+				return
+			}
+		}
 	}
 }
 
