@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -36,7 +35,7 @@ func Load(o Options) (*Config, error) {
 	}
 	l := &loader{problems: &problems{origins: origins{}}, viper: viper.New()}
 	l.environment = &environment{problems: l.problems}
-	l.file(filepath.Base(o.File), data)
+	l.file(o.File, data)
 	l.scalars(reflect.TypeFor[Config](), nil, o.Flags)
 	c, err := l.decode()
 	if err != nil {
@@ -79,9 +78,6 @@ type loader struct {
 func (l *loader) file(name string, data []byte) {
 	r := &reader{problems: l.problems, file: name}
 	l.origins[""] = origin{text: name}
-	if name == "." {
-		l.origins[""] = origin{}
-	}
 	root := r.parseYAML(data)
 	if root == nil {
 		return
