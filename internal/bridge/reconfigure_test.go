@@ -324,6 +324,25 @@ func TestAChangeDuringAStartIsMadeBehindItAndOneDuringAStopIsNot(t *testing.T) {
 	})
 }
 
+// Else whoever asks takes what runs for what ran before, and makes later changes from there.
+func TestAChangeWhoseAskerGoesAwayIsMadeAndSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReload(t)
+		r.start()
+		r.a.set(hung)
+		r.Create("shop/p", nil)
+		r.settle()
+		asking, leave := context.WithTimeout(t.Context(), time.Second)
+		defer leave()
+		done, err := r.Reconfigure(asking, &bridge.Change{Informers: []string{"two"}, Units: []bridge.UnitConfig{r.two}, Sinks: keep("a", "b")})
+		if err != nil || done.UnitsStopped != 1 || asking.Err() == nil {
+			t.Errorf("%+v, %v", done, err)
+		}
+		r.a.set(calm)
+		r.finish()
+	})
+}
+
 func TestAStopWhileAChangeWaitsForASinkIsAStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReload(t)

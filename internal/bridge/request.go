@@ -31,7 +31,7 @@ func (r *request) answer(ctx context.Context, f *follower) error {
 }
 
 // do has the follower do something, behind what it is about. It waits for a bridge that is starting. When ctx ends while it is being done, it is
-// done all the same.
+// done all the same, and waited for: who asks has to know what the bridge is now.
 func (b *Bridge) do(ctx context.Context, do func(context.Context, *follower) error) error {
 	r := &request{do: do, result: make(chan error, 1)}
 	select {
@@ -41,10 +41,5 @@ func (b *Bridge) do(ctx context.Context, do func(context.Context, *follower) err
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	select {
-	case err := <-r.result:
-		return err
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return <-r.result
 }
