@@ -36,8 +36,9 @@ type liveCheck struct {
 	problems []error // guarded by mu
 }
 
-// brokerTimeout bounds what one broker is asked.
-const brokerTimeout = 10 * time.Second
+// brokerTimeout bounds what the brokers of one sink are asked. It is longer than a client waits for one of them (10 s), which then says what it waited
+// for, and asks the next.
+const brokerTimeout = 25 * time.Second
 
 func (l *liveCheck) add(path string, err error) {
 	l.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	kafkago "github.com/segmentio/kafka-go"
 )
@@ -15,6 +16,9 @@ func (s *Sink) Check(ctx context.Context, names []string) (topics []error, conne
 	c := newCluster(s.dialer, s.config.Brokers, s.config.Timeout, s.metrics)
 	defer c.close()
 	if _, err := s.check(ctx, c); err != nil {
+		if ctx.Err() != nil {
+			err = fmt.Errorf("connect to Kafka: no answer from %s: %w", strings.Join(s.config.Brokers, ", "), err)
+		}
 		return nil, err
 	}
 	for _, name := range names {

@@ -328,3 +328,16 @@ func TestAListenerThatNeverAnswersEndsInAnError(t *testing.T) {
 	}
 	requireOpenError(t, s, silent.Addr().String(), "no connection within 100ms")
 }
+
+func TestACheckThatEndsBeforeABrokerAnswersNamesIt(t *testing.T) {
+	address := listenAndSay(t, "")
+	s, err := kafka.New(kafka.Config{Brokers: []string{address}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := s.Check(ctx, nil); err == nil || !strings.Contains(err.Error(), "no answer from "+address) {
+		t.Errorf("got %v", err)
+	}
+}
