@@ -209,7 +209,7 @@ func (b *Bridge) run(ctx context.Context) error {
 			}
 		}
 		reading := u.begin(read, units.ctx)
-		units.start("informer "+u.name, func(context.Context) error { return u.run(reading) })
+		units.start("informer "+u.name, func(hard context.Context) error { return causeFirst(hard, u.run(reading)) })
 	}
 	for _, u := range b.roster.all() {
 		start(u)
@@ -226,6 +226,14 @@ func (b *Bridge) run(ctx context.Context) error {
 	err := errors.Join(units.wait(), publishing.end(), commits.end(), resign(hard), replicas.end(), services.end())
 	if why := context.Cause(hard); why != nil {
 		return errors.Join(why, err)
+	}
+	return err
+}
+
+// causeFirst lets the publisher whose end has ended a unit tell why before that does, which is a moment.
+func causeFirst(hard context.Context, err error) error {
+	if errors.Is(err, publisher.ErrStopped) {
+		pause(hard, time.Second)
 	}
 	return err
 }

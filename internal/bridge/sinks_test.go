@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/sinks"
 )
@@ -79,6 +80,7 @@ func TestASinkThatStallsHoldsUpNeitherReadingNorAnother(t *testing.T) {
 type broken struct{ *session }
 
 func (broken) Open(context.Context) error {
+	time.Sleep(time.Second) // by then there is something to send
 	return &sinks.Error{Class: sinks.Refused, Err: errors.New("wrong password: set it in sinks.broken")}
 }
 
@@ -87,8 +89,14 @@ func TestASinkThatCanNeverBeOpenedEndsTheBridge(t *testing.T) {
 		b := calmBroker("good")
 		r := newRig(t, b)
 		r.addSink("broken", broken{calmBroker("broken").connect(0)})
+		for i := range 5000 { // more than a listener has with its publisher
+			r.Create(resource.Key(fmt.Sprint("shop/p", i)), nil)
+		}
 		r.start()
 		err := <-r.done
+		if strings.Contains(err.Error(), publisher.ErrStopped.Error()) {
+			t.Errorf("what follows from it is told as well: %v", err)
+		}
 		ok(t, r.db.Close())
 		if !errors.Is(err, bridge.ErrSink) || !strings.Contains(err.Error(), "sink broken") || !strings.Contains(err.Error(), "wrong password") {
 			t.Errorf("Run: %v", err)

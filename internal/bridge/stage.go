@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+
+	"github.com/kubebridge/bridge/internal/publisher"
 )
 
 // errDone is the cause with which a stage is stopped when nothing needs it any more.
@@ -38,6 +40,7 @@ func (s *stage) start(name string, run func(context.Context) error) {
 		case err == nil, errors.Is(err, context.Canceled), s.ctx.Err() != nil && errors.Is(err, context.Cause(s.ctx)):
 		case s.ctx.Err() == nil:
 			s.failed(err)
+		case errors.Is(err, publisher.ErrStopped): // follows from what was told already
 		default:
 			s.mu.Lock()
 			defer s.mu.Unlock()
