@@ -96,6 +96,7 @@ func (r *reloader) change(ctx context.Context) (done bridge.Changes, level strin
 	if done, err = r.pipeline.Reconfigure(ctx, c); err != nil {
 		return done, "", err
 	}
+	r.pipeline.db.SetBodiesPerSecond(after.bodiesPerSecond()) // chains of owners may be asked for now
 	r.pipeline.rights.change(c.Units)
 	r.pipeline.planner, r.assembler, r.secrets = planner, &after, secrets
 	if next.Log.Level != before.Log.Level {

@@ -1,6 +1,8 @@
 package store
 
 import (
+	"sync/atomic"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
 
@@ -9,7 +11,7 @@ import (
 
 // budget bounds what the bodies of updated objects cost: some 30 µs of CPU each, 15 times what a version costs (docs/decisions/0014-bodies-within-a-budget.md).
 type budget struct {
-	limiter *rate.Limiter
+	limiter atomic.Pointer[rate.Limiter] // nil for no bound
 	left    prometheus.Counter // updates that left a body as it was
 }
 
@@ -20,18 +22,29 @@ func newBudget(o Options) *budget {
 	if o.Registerer != nil {
 		o.Registerer.MustRegister(b.left)
 	}
-	if o.BodiesPerSecond > 0 {
-		b.limiter = rate.NewLimiter(rate.Limit(o.BodiesPerSecond), 2*o.BodiesPerSecond)
-	}
+	b.set(o.BodiesPerSecond)
 	return b
 }
+
+// set bounds bodies from now on; 0 for no bound.
+func (b *budget) set(perSecond int) {
+	if perSecond == 0 {
+		b.limiter.Store(nil)
+		return
+	}
+	b.limiter.Store(rate.NewLimiter(rate.Limit(perSecond), 2*perSecond))
+}
+
+// SetBodiesPerSecond changes Options.BodiesPerSecond. It may be called at any time.
+func (db *DB) SetBodiesPerSecond(n int) { db.budget.set(n) }
 
 // leavesBody says whether a state is committed without its body, and that of an earlier version stays. It never does for an object
 // whose first state this is, or of which no state was committed since the start: so what is left behind is made up for by the first
 // update after a restart, if not by an earlier one.
 func (b *Batch) leavesBody(ix *Indexer, key resource.Key, s *Settled) bool {
 	budget := b.db.budget
-	if budget.limiter == nil || ix.cfg.ExactBodies || budget.limiter.Allow() || !ix.knows(key, s.UID) {
+	limiter := budget.limiter.Load()
+	if limiter == nil || ix.cfg.ExactBodies || limiter.Allow() || !ix.knows(key, s.UID) {
 		return false
 	}
 	budget.left.Inc()

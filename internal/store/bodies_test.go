@@ -79,6 +79,7 @@ func TestBeyondTheirBudgetBodiesStayAsTheyWere(t *testing.T) {
 		{"one that comes later", false, func(*bodies) { time.Sleep(time.Second) }, bodyUID, "5@4"},
 		{"another object of the name", false, nil, other, "6@4"},
 		{"an informer that needs exact ones", true, nil, bodyUID, "5@4"},
+		{"when there is no bound any more", false, func(b *bodies) { b.db.SetBodiesPerSecond(0) }, bodyUID, "5@4"},
 		{"after a restart", false, func(b *bodies) {
 			ok(b.t, b.db.Close())
 			b.open()
