@@ -43,8 +43,8 @@ type Indexer struct {
 	mu sync.RWMutex
 	// overlay holds the newest state of each object that has changes on their way.
 	overlay map[resource.Key]overlaid
-	known   map[resource.Key]known // what was committed since the start
-	others  *others                // nil: what is not in known may be in the database
+	known   *table  // what was committed since the start
+	others  *others // nil: what is not in known may be in the database
 	indexes map[string]*index
 	// announced are the objects of which an Added may have been sent, and nothing is settled.
 	announced map[resource.Key][]announcement
@@ -64,7 +64,7 @@ func (db *DB) Indexer(cfg IndexerConfig) (*Indexer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("state of informer %s: %w", cfg.Name, err)
 	}
-	ix := &Indexer{db: db, id: id, cfg: cfg, overlay: map[resource.Key]overlaid{}, known: map[resource.Key]known{}, indexes: map[string]*index{}, announced: map[resource.Key][]announcement{}}
+	ix := &Indexer{db: db, id: id, cfg: cfg, overlay: map[resource.Key]overlaid{}, known: newTable(), indexes: map[string]*index{}, announced: map[resource.Key][]announcement{}}
 	for name, fn := range cfg.Indexes {
 		ix.indexes[name] = newIndex(fn)
 	}
@@ -124,7 +124,7 @@ func (db *DB) newInformer(key []byte, scope string) (uint32, error) {
 func (ix *Indexer) Get(key resource.Key) (rec Record, found bool, err error) {
 	ix.mu.RLock()
 	over, ok := ix.overlay[key]
-	settled, isKnown := ix.known[key]
+	settled, isKnown := ix.known.get(key)
 	isElsewhere := ix.others.mayHave(key)
 	ix.mu.RUnlock()
 	switch {

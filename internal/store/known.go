@@ -10,10 +10,10 @@ import (
 )
 
 // known is the settled record of a live object in memory: every event of an object asks for it, and the database takes ten times as long
-// to answer, in particular while tables are being written. Without pointers, so that the garbage collector does not follow it.
+// to answer, in particular while tables are being written. Without pointers, for a table.
 //
 // What was settled since the start is here, so a start costs nothing. Records that don't fit the form (a uid that is no UUID, a version
-// that is no number) and deleted objects are left to the database.
+// that is no number), those that the table does not take, and deleted objects are left to the database.
 type known struct {
 	uid     [16]byte
 	version uint64
@@ -72,25 +72,20 @@ func formatUUID(uid *[16]byte) string {
 
 // rememberLocked keeps what was committed.
 func (ix *Indexer) rememberLocked(key resource.Key, r Record) {
-	k, ok := pack(r)
-	if !ok {
-		delete(ix.known, key)
-		if ix.others != nil && !ix.others.add(key) {
-			ix.others = nil
-		}
+	if k, ok := pack(r); ok && ix.known.put(key, k) {
 		return
 	}
-	if _, there := ix.known[key]; !there {
-		key = resource.Key(strings.Clone(string(key))) // it may share an object's memory
+	ix.known.remove(key)
+	if ix.others != nil && !ix.others.add(key) {
+		ix.others = nil
 	}
-	ix.known[key] = k
 }
 
 // forgetKnown leaves all records to the database.
 func (ix *Indexer) forgetKnown() {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
-	clear(ix.known)
+	ix.known = newTable()
 	ix.others = nil
 }
 
@@ -102,7 +97,7 @@ func (ix *Indexer) knows(key resource.Key, uid string) bool {
 	}
 	ix.mu.RLock()
 	defer ix.mu.RUnlock()
-	k, ok := ix.known[key]
+	k, ok := ix.known.get(key)
 	return ok && k.uid == packed
 }
 

@@ -1,0 +1,30 @@
+package store
+
+import "github.com/kubebridge/bridge/internal/resource"
+
+// Table is the table of known records; a uid is told by one byte.
+type Table struct{ t *table }
+
+func NewTable() Table { return Table{newTable()} }
+
+// SetHash replaces the hash of keys, before the first is put.
+func (t Table) SetHash(hash func(resource.Key) uint64) { t.t.hash = hash }
+
+func (t Table) Put(key resource.Key, uid byte, version uint64) bool {
+	return t.t.put(key, known{uid: [16]byte{15: uid}, version: version})
+}
+
+func (t Table) Get(key resource.Key) (uid byte, version uint64, ok bool) {
+	k, ok := t.t.get(key)
+	return k.uid[15], k.version, ok
+}
+
+func (t Table) Remove(key resource.Key) { t.t.remove(key) }
+
+// Bytes is what the records take.
+func (t Table) Bytes() (n int) {
+	for _, c := range t.t.chunks {
+		n += len(c)
+	}
+	return n
+}
