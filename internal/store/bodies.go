@@ -1,6 +1,8 @@
 package store
 
 import (
+	"sync/atomic"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
 
@@ -11,6 +13,7 @@ import (
 type budget struct {
 	limiter *rate.Limiter
 	left    prometheus.Counter // updates that left a body as it was
+	n       atomic.Int64       // of them
 }
 
 func newBudget(o Options) *budget {
@@ -26,6 +29,9 @@ func newBudget(o Options) *budget {
 	return b
 }
 
+// BodiesLeft counts the updates since the start that left a body as it was.
+func (db *DB) BodiesLeft() int64 { return db.budget.n.Load() }
+
 // leavesBody says whether a state is committed without its body, and that of an earlier version stays. It never does for an object
 // whose first state this is, or of which no state was committed since the start: so what is left behind is made up for by the first
 // update after a restart, if not by an earlier one.
@@ -35,5 +41,6 @@ func (b *Batch) leavesBody(ix *Indexer, key resource.Key, s *Settled) bool {
 		return false
 	}
 	budget.left.Inc()
+	budget.n.Add(1)
 	return true
 }
