@@ -354,6 +354,7 @@ func (u *unit) addReflector(b *Bridge, reg prometheus.Registerer) (err error) {
 		u.newCatching(reg)
 		u.registerBehind(reg)
 		u.registerSynced(reg)
+		u.registerObjects(reg)
 	}
 	return err
 }
