@@ -341,7 +341,9 @@ func TestAnInferredDeleteBearsTheLastStateWhenItWasQuiet(t *testing.T) {
 				continue
 			}
 			found++
-			var obj struct{ Metadata struct{ ResourceVersion string } }
+			var obj struct {
+				Metadata struct{ ResourceVersion string }
+			}
 			ok(t, json.Unmarshal(rec.Data, &obj))
 			if obj.Metadata.ResourceVersion != rec.ResourceVersion {
 				t.Errorf("version %s has an object of version %s", rec.ResourceVersion, obj.Metadata.ResourceVersion)
