@@ -76,8 +76,8 @@ type State struct {
 	Sync time.Duration `yaml:"sync" default:"200ms"`
 	// BodiesPerSecond bounds how many updated objects are written to the state a second, of all informers together; their versions always are,
 	// and new objects too. In a flood of updates beyond that, which then takes about half the CPU, objects stay on disk as they were at an
-	// earlier version until a later update of theirs. That is what an inferred delete would show: the event bears the last version, and the
-	// object in it its own. Informers with a filter, `resync`, `attributes`, or a payload of `change` or `patch` write all of theirs, and where
+	// earlier version until a later update of theirs, or until no update was beyond it for ten seconds: then what is behind is read from the API server, one
+	// request a second. Until then an inferred delete would show the earlier one: the event bears the last version, and the object in it its own. Informers with a filter, `resync`, `attributes`, or a payload of `change` or `patch` write all of theirs, and where
 	// an informer has `owners`, all do. 0: no bound.
 	BodiesPerSecond int `yaml:"bodiesPerSecond" default:"1000"`
 	// Mode is `disk`, or `memory` for nothing on disk: every start is then a first start, and what waits for a

@@ -219,6 +219,7 @@ func TestTheBridgeRunsAsTheChartSaysIt(t *testing.T) {
 	await(t, "it is ready", func() error { return r.get(k.probeURL(pod.ReadinessProbe)) })
 	c.putConfigMap(t, "a", "2")
 	await(t, "the update comes", contains(t, s, "k8s.prod.core.v1.configmaps.shop.a.added", "k8s.prod.core.v1.configmaps.shop.a.updated"))
+	k.reloads(theValues(t, s), r, s)
 	r.stop(grace)
 
 	before := len(subjects(t, s))
@@ -245,6 +246,25 @@ func TestTheBridgeRunsAsTheChartSaysIt(t *testing.T) {
 	})
 	must(t, r.get(k.probeURL(pod.LivenessProbe))) // a restart would not give it the right
 	r.stop(grace)
+}
+
+// reloads installs another configuration: the pod stays, and what the kubelet brings to it is taken over.
+func (k *kubelet) reloads(v values, r *running, s *server.Server) {
+	k.t.Helper()
+	c := v["config"].(values)
+	c["admin"].(values)["address"] = fmt.Sprintf(":%d", k.pod.Spec.Containers[0].Ports[0].ContainerPort)
+	c["informers"] = append(c["informers"].([]any), values{"name": "accounts", "resources": []any{"serviceaccounts"}, "namespaces": []any{"shop"}})
+	must(k.t, k.apply(k.t.Context(), objects(k.t, mustRender(k.t, v)), false))
+	k.spec() // makes the volumes again
+	await(k.t, "the other configuration is taken over", contains(k.t, s, "k8s.prod.core.v1.serviceaccounts.shop.default.added"))
+	pod, err := k.client.CoreV1().Pods(namespace).Get(k.t.Context(), k.pod.Name, metav1.GetOptions{})
+	must(k.t, err)
+	revision := func(p *corev1.Pod) string { return p.Labels["controller-revision-hash"] }
+	set, err := k.client.AppsV1().StatefulSets(namespace).Get(k.t.Context(), "bridge", metav1.GetOptions{})
+	must(k.t, err)
+	if pod.UID != k.pod.UID || set.Status.UpdateRevision != revision(k.pod) {
+		k.t.Errorf("another pod is made: revision %s, was %s", set.Status.UpdateRevision, revision(k.pod))
+	}
 }
 
 // contains waits for subjects in the stream.

@@ -71,6 +71,7 @@ type hunt struct {
 	nats    *server.Server
 	kafka   *kfake.Cluster
 	dir     string
+	admin   string // of the bridge that runs
 
 	needles map[string]string   // by where they are planted
 	found   map[string][]string // by where they are planted: where they were found
@@ -79,7 +80,7 @@ type hunt struct {
 }
 
 func newHunt(t *testing.T) *hunt {
-	h := &hunt{t: t, servers: map[string]*testkit.Server{}, needles: map[string]string{}, found: map[string][]string{}, dir: t.TempDir()}
+	h := &hunt{t: t, servers: map[string]*testkit.Server{}, needles: map[string]string{}, found: map[string][]string{}, dir: t.TempDir(), admin: testkit.Address(t)}
 	h.serve()
 	var err error
 	h.nats, err = server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: filepath.Join(h.dir, "nats"), NoSigs: true, NoLog: true})
@@ -252,13 +253,10 @@ func (h *hunt) runs(rules string) {
 	h.searchDatabase("second state", filepath.Join(second, "db"))
 }
 
-// admin of the bridge that runs.
-const huntAdmin = "127.0.0.1:18441"
-
 // bridge runs one, and gives what ends it and searches what it has said.
 func (h *hunt) bridge(rules, state, away string) (end func()) {
 	file := filepath.Join(h.dir, "bridge.yaml")
-	check(h.t, os.WriteFile(file, []byte(h.config(rules, state, away, huntAdmin)), 0o600))
+	check(h.t, os.WriteFile(file, []byte(h.config(rules, state, away, h.admin)), 0o600))
 	ctx, cancel := context.WithCancel(context.WithoutCancel(h.t.Context()))
 	stdout, stderr, code := &buffer{}, &buffer{}, make(chan int, 1)
 	h.t.Cleanup(func() {
@@ -303,7 +301,7 @@ func (h *hunt) tail(ctx context.Context) *buffer {
 	out := &buffer{}
 	go func() {
 		for ctx.Err() == nil {
-			request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+huntAdmin+"/tail?payload=true", nil)
+			request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+h.admin+"/tail?payload=true", nil)
 			check(h.t, err)
 			if response, err := http.DefaultClient.Do(request); err == nil {
 				_, _ = io.Copy(out, response.Body)
@@ -316,7 +314,7 @@ func (h *hunt) tail(ctx context.Context) *buffer {
 }
 
 func (h *hunt) get(path string) string {
-	response, err := http.Get("http://" + huntAdmin + path)
+	response, err := http.Get("http://" + h.admin + path)
 	if err != nil {
 		return ""
 	}

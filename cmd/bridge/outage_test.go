@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // outageChanges is how many changes arrive while a broker is away; `make test-outage` asks for more.
@@ -103,7 +104,7 @@ func newOutage(t *testing.T, changes int) *outage {
 	t.Helper()
 	dir := t.TempDir()
 	scroll, url := newScroll(t, changes, outagePods, outageSize)
-	o := &outage{t: t, program: buildBridge(t), config: filepath.Join(dir, "bridge.yaml"), admin: freePort(t), scroll: scroll}
+	o := &outage{t: t, program: buildBridge(t), config: filepath.Join(dir, "bridge.yaml"), admin: testkit.Address(t), scroll: scroll}
 	o.away, o.other = newNATSBroker(t), newNATSBroker(t)
 	kubeconfigPath := filepath.Join(dir, "kubeconfig")
 	writeFile(t, kubeconfigPath, kubeconfig(url))

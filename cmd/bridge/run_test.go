@@ -19,6 +19,7 @@ import (
 	natsgo "github.com/nats-io/nats.go"
 
 	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // buffer is a bytes.Buffer for one who writes and one who reads.
@@ -39,16 +40,6 @@ func (b *buffer) String() string {
 	return b.buf.String()
 }
 
-func freePort(t *testing.T) string {
-	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
-}
-
 func kubeconfigFile(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "kubeconfig")
@@ -60,7 +51,7 @@ func kubeconfigFile(t *testing.T) string {
 
 // Without a file, everything goes into a NATS server that any client can read: the promise of the README.
 func TestRunWithoutAFileFillsAnEmbeddedServer(t *testing.T) {
-	address := freePort(t)
+	address := testkit.Address(t)
 	t.Setenv("BRIDGE_SINKS_NATS_NATS_URL", "nats://"+address)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)

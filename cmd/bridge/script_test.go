@@ -28,6 +28,12 @@ func TestScripts(t *testing.T) {
 			cluster := newCluster(t)
 			env.Setenv("CLUSTER", cluster)
 			env.Setenv("HOME", env.WorkDir)
+			for _, name := range []string{"ADMIN", "OTHER", "THIRD"} { // where nobody listens yet
+				address := testkit.Address(t)
+				_, port, _ := strings.Cut(address, ":")
+				env.Setenv(name, address)
+				env.Setenv(name+"_PORT", port)
+			}
 			if filepath.Base(env.WorkDir) == "script-validate-live" {
 				startBrokers(t, env)
 			}
@@ -36,6 +42,9 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"waitready": waitFor("/readyz"), "waithealthy": waitFor("/healthz"), "waitstatus": waitStatus, "exitcode": exitCode, "streams": streams},
 	})
 }
+
+// scriptTries are those of a script for what takes a while, each 50 ms after the one before: two minutes, since other tests may have the machine.
+const scriptTries = 2400
 
 // exitCode runs a command and compares its exit code: exitcode 2 bridge run …
 func exitCode(ts *testscript.TestScript, _ bool, args []string) {
@@ -52,7 +61,7 @@ func exitCode(ts *testscript.TestScript, _ bool, args []string) {
 // waitFor waits until a path of the bridge with this admin address answers 200.
 func waitFor(path string) func(*testscript.TestScript, bool, []string) {
 	return func(ts *testscript.TestScript, _ bool, args []string) {
-		for range 400 {
+		for range scriptTries {
 			response, err := http.Get("http://" + args[0] + path)
 			if err == nil {
 				response.Body.Close()
@@ -69,7 +78,7 @@ func waitFor(path string) func(*testscript.TestScript, bool, []string) {
 // waitStatus waits until /status of the bridge with this admin address has a text.
 func waitStatus(ts *testscript.TestScript, _ bool, args []string) {
 	last := ""
-	for range 400 {
+	for range scriptTries {
 		if response, err := http.Get("http://" + args[0] + "/status"); err == nil {
 			body, _ := io.ReadAll(response.Body)
 			response.Body.Close()

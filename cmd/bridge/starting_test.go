@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/internal/kube"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // awayRun is a bridge that was started while its API server is away.
@@ -31,7 +32,7 @@ type awayRun struct {
 
 func startAway(t *testing.T) *awayRun {
 	t.Helper()
-	r := &awayRun{t: t, apiServer: freePort(t), admin: freePort(t), code: make(chan int, 1)}
+	r := &awayRun{t: t, apiServer: testkit.Address(t), admin: testkit.Address(t), code: make(chan int, 1)}
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"kubeconfig":  kubeconfig("http://" + r.apiServer),

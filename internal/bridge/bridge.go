@@ -220,6 +220,7 @@ func (b *Bridge) run(ctx context.Context) error {
 	}
 	units.start("", func(context.Context) error { return f.follow(read) })
 	services.start("", func(context.Context) error { return b.progress(read) })
+	units.start("", func(context.Context) error { return b.keepUp(read) })
 	stopDeadline := context.AfterFunc(read, func() { b.deadline(ctx, hard, failed) })
 	defer stopDeadline()
 

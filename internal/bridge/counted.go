@@ -1,8 +1,11 @@
 package bridge
 
 import (
+	"math"
 	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // counted is a number of objects that is counted only when somebody wants to know, and then not often: it takes going through all of
@@ -56,4 +59,20 @@ func (c *counted) end(n int, err error, took time.Duration) {
 	if err == nil {
 		c.n, c.known = n, true
 	}
+}
+
+// registerObjects shows how many objects the unit knows.
+func (u *unit) registerObjects(reg prometheus.Registerer) {
+	if reg == nil {
+		return
+	}
+	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "bridge_informer_objects",
+		Help: "Objects that exist, as of the last commit. Counted at a scrape, if counting takes less than a hundredth of the time since the last; NaN when they can't be.",
+	}, func() float64 {
+		if n := u.objects.count(u.indexer.Objects); n != nil {
+			return float64(*n)
+		}
+		return math.NaN()
+	}))
 }

@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -185,6 +186,7 @@ func (m *model) play(steps int) {
 		}
 	}
 	m.mend()
+	m.catchUp()
 	m.judge()
 }
 
@@ -531,6 +533,25 @@ func (m *model) mend() {
 		m.bookmark()
 	}
 	m.t.Errorf("it does not catch up: %+v, %v; the server is at %d", m.life.bridge.Status(), m.life.bridge.Ready(), m.cluster.version())
+}
+
+// catchUp waits until what floods have left behind on disk is up to date, and compares that with what the cluster has.
+func (m *model) catchUp() {
+	for range 500 {
+		if m.life.bridge.Status().Informers[0].BodiesBehind == 0 {
+			break
+		}
+		time.Sleep(10 * time.Second) // at most an hour passes between two tries
+		m.bookmark()
+	}
+	typ := m.unit.Type
+	for key, w := range m.cluster.alive {
+		namespace, name := key.Split()
+		states, err := m.life.bridge.Object(typ.String(), namespace, name)
+		if err != nil || len(states) != 1 || states[0].Earlier != "" || !strings.Contains(string(states[0].Object), strconv.Quote(w.mark)) {
+			m.t.Errorf("the state of %s is not what the cluster has, %s: %v, %+v", key, w, err, states)
+		}
+	}
 }
 
 // settled says whether the bridge is ready and everything is where it belongs.

@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/resource"
@@ -18,6 +20,22 @@ func TestAnObjectsLastSettledStateIsShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lake := calmBroker("lake")
 		r := newRig(t, lake)
+		registry := prometheus.NewRegistry()
+		r.cfg.Registerer = registry
+		objects := func(want int) {
+			t.Helper()
+			if units := r.Status().Informers; units[0].Objects == nil || *units[0].Objects != want {
+				t.Errorf("%v objects, want %d", units[0].Objects, want)
+			}
+			families, err := registry.Gather()
+			ok(t, err)
+			for _, f := range families {
+				if f.GetName() == "bridge_informer_objects" && f.Metric[0].Gauge.GetValue() == float64(want) {
+					return
+				}
+			}
+			t.Errorf("the metric is not %d", want)
+		}
 		var shown []string
 		r.cfg.OnSettle = func(sink string, settled []*publisher.Item) {
 			for _, it := range settled {
@@ -31,9 +49,7 @@ func TestAnObjectsLastSettledStateIsShown(t *testing.T) {
 		if len(states) != 1 || states[0].Informer != "all" || states[0].Version == "" || !strings.Contains(string(states[0].Object), `"name":"a"`) {
 			t.Errorf("got %+v", states)
 		}
-		if units := r.Status().Informers; units[0].Objects == nil || *units[0].Objects != 1 {
-			t.Errorf("%d objects", units[0].Objects)
-		}
+		objects(1)
 
 		settled := states[0].Version
 		lake.set(away)
@@ -49,9 +65,7 @@ func TestAnObjectsLastSettledStateIsShown(t *testing.T) {
 		if states, err = r.Object("pods", "shop", "a"); err != nil || len(states) > 0 && !states[0].Deleted {
 			t.Errorf("%v: what is deleted is shown as there: %+v", err, states)
 		}
-		if units := r.Status().Informers; *units[0].Objects != 0 {
-			t.Errorf("%d objects", *units[0].Objects)
-		}
+		objects(0)
 
 		if states, err = r.Object("pods", "shop", "never"); err != nil || len(states) != 0 {
 			t.Errorf("got %v, %v", states, err)

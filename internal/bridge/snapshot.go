@@ -28,7 +28,7 @@ type SnapshotRequest struct {
 }
 
 // SendSnapshot has the units of an informer send the objects that they know again, as synced and initial, each in order with its changes; watches
-// go on, and no list is read. It returns the units' names when they have begun; the log tells when they are through. One that is broken off by
+// go on, and nothing is listed but what a flood of updates has left behind on disk. It returns the units' names when they have begun; the log tells when they are through. One that is broken off by
 // a stop or a change of the configuration is not continued.
 func (b *Bridge) SendSnapshot(ctx context.Context, req SnapshotRequest) (units []string, err error) {
 	round := time.Now().UnixMilli() // no other round is: those of resyncs are far smaller, and two requests do not come in one millisecond
@@ -104,11 +104,14 @@ func (u *unit) startSnapshot(req *SnapshotRequest, round int64) bool {
 	started := u.startJob(func(ctx context.Context) {
 		defer u.setBusy(false)
 		log.Info("sending a snapshot that was asked for")
+		incomplete := u.complete(ctx)
 		n, stale, err := u.informer.Snapshot(ctx, informer.Snapshot{Round: round, Sink: req.Sink, Wants: req.wants()})
 		switch {
+		case err == nil && incomplete != nil && stale > 0:
+			log.Warn("the snapshot that was asked for is on its way, without objects of which a flood of updates left an earlier state on disk (state.bodiesPerSecond), and which could not be read from the API server: they come with their next change, or with another snapshot",
+				"objects", n, "left_out", stale, "err", incomplete)
 		case err == nil && stale > 0:
-			log.Warn("the snapshot that was asked for is on its way, without objects of which a flood of updates left an earlier state on disk (state.bodiesPerSecond): they come with their next change",
-				"objects", n, "left_out", stale)
+			log.Info("the snapshot that was asked for is on its way; what changed while it began comes as that change", "objects", n, "changed", stale)
 		case err == nil:
 			log.Info("the snapshot that was asked for is on its way", "objects", n)
 		case ctx.Err() != nil, errors.Is(err, deltafifo.ErrClosed):

@@ -58,6 +58,8 @@ type UnitStatus struct {
 	SpoolCapacity int64 `json:"spoolCapacity"`
 	// Objects that exist, as they were last counted; left out before that.
 	Objects *int `json:"objects,omitempty"`
+	// BodiesBehind counts those of them that the state directory has in an earlier version than was sent, since a flood of updates left them so.
+	BodiesBehind int `json:"bodiesBehind"`
 }
 
 // SinkStatus is one sink.
@@ -104,7 +106,7 @@ func (u *unit) status() UnitStatus {
 		LastSeen: r.LastSeen, LastError: r.LastError, RelistReasons: r.Relists, Listed: r.Items,
 		QueuedObjects: f.Entries, QueuedBytes: f.Bytes, LogChanges: i.LogChanges, LogBytes: i.LogBytes, SpoolBytes: i.DiskBytes,
 		Unsettled: c.Unsettled, InFlight: map[string]int{}, Dropped: map[string]int{}, OldestSeconds: map[string]float64{},
-		SpoolCapacity: i.DiskCapacity, QuietSeconds: age(r.LastSeen).Seconds(), Gaps: i.Gaps,
+		SpoolCapacity: i.DiskCapacity, QuietSeconds: age(r.LastSeen).Seconds(), Gaps: i.Gaps, BodiesBehind: u.indexer.Behind(),
 	}
 	for _, n := range r.Relists {
 		s.Relists += n

@@ -166,6 +166,7 @@ type unit struct {
 	ended     chan struct{} // closed when run has returned
 	jobs      sync.WaitGroup
 	objects   counted
+	catching  catching
 
 	mu      sync.Mutex // guards all below
 	why     leaving
@@ -350,8 +351,10 @@ func (u *unit) addReflector(b *Bridge, reg prometheus.Registerer) (err error) {
 	}
 	u.reflector, err = reflector.New(cfg)
 	if err == nil {
+		u.newCatching(reg)
 		u.registerBehind(reg)
 		u.registerSynced(reg)
+		u.registerObjects(reg)
 	}
 	return err
 }

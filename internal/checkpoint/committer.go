@@ -155,6 +155,9 @@ func (t *Tracker) write(batch *store.Batch, w *taken) {
 	if w.listed {
 		batch.EndEpoch(t.indexer)
 	}
+	for _, body := range w.bodies {
+		batch.CatchUp(t.indexer, body)
+	}
 	for key, s := range w.settled {
 		batch.Settle(t.indexer, key, s)
 	}

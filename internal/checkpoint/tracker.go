@@ -52,6 +52,7 @@ type Tracker struct {
 	settled   map[resource.Key]store.Settled
 	spooled   []store.LogEntry // changes that wait for their place in the log on disk
 	notes     []note           // that wait for their place, or for the next commit
+	bodies    []store.Body     // of objects that are behind
 	committed resource.Version
 	unsettled int
 }
@@ -68,6 +69,13 @@ func (t *Tracker) Note(seq uint64, write func(*store.Batch)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.notes = append(t.notes, note{seq, write})
+}
+
+// CatchUp has bodies of objects that are behind written in the next commit, where their versions are still those that are committed.
+func (t *Tracker) CatchUp(bodies []store.Body) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.bodies = append(t.bodies, bodies...)
 }
 
 // newTracker starts at a saved watermark, "" for none. The first sequence number is 1.
@@ -252,6 +260,7 @@ type taken struct {
 	watermark resource.Version // "" when it has not moved
 	listed    bool
 	notes     []note
+	bodies    []store.Body
 	journal   Journal
 	committed func() // of the journal
 }
@@ -260,8 +269,8 @@ type taken struct {
 func (t *Tracker) take() taken {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	out := taken{spooled: t.spooled, listed: t.listed, journal: t.journal}
-	t.spooled, t.listed = nil, false
+	out := taken{spooled: t.spooled, listed: t.listed, journal: t.journal, bodies: t.bodies}
+	t.spooled, t.listed, t.bodies = nil, false, nil
 	later := t.notes[:0:0]
 	for _, n := range t.notes {
 		if n.seq < t.base {
@@ -301,6 +310,7 @@ func (t *Tracker) putBack(w taken) {
 	t.spooled = append(w.spooled, t.spooled...)
 	t.listed = t.listed || w.listed
 	t.notes = append(w.notes, t.notes...)
+	t.bodies = append(w.bodies, t.bodies...)
 	for key, s := range w.settled {
 		if since, ok := t.settled[key]; !ok || since.Seq < s.Seq {
 			t.settled[key] = s

@@ -76,7 +76,7 @@ func (o *outbox) release() {
 // wait waits until n events have come and gives them, and forgets them.
 func (o *outbox) wait(t *testing.T, n int) []string {
 	t.Helper()
-	stop := time.AfterFunc(20*time.Second, func() {
+	stop := time.AfterFunc(patience, func() {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		o.lines = append(o.lines, slices.Repeat([]string{"(nothing came)"}, n)...)
@@ -158,7 +158,7 @@ func (r *rig) stop() {
 	select {
 	case err := <-r.done:
 		ok(r.t, err)
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		r.t.Fatal("the informer does not end")
 	}
 	ok(r.t, r.committer.Commit())

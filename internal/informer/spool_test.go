@@ -19,10 +19,13 @@ func spooling(c *informer.Config) {
 	}
 }
 
+// patience is how long something may take that takes a moment on a machine that does nothing else.
+const patience = 2 * time.Minute
+
 // eventually waits until something is so.
 func eventually(t *testing.T, what string, so func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !so(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); !so(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("never happened:", what)
 		}

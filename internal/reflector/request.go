@@ -40,10 +40,20 @@ type stream struct {
 
 // get asks for the collection. A nil error means that the answer is 200 and JSON; the caller closes the stream.
 func (r *Reflector) get(ctx context.Context, query url.Values, p patience) (*stream, error) {
+	if r.relist.Partial() {
+		return r.getFrom(ctx, r.cfg.Client.Base.JoinPath(r.cfg.Type.CollectionPath(r.relist.Namespace)), query, p)
+	}
+	return r.getFrom(ctx, r.url, query, p)
+}
+
+// getFrom is get of a place of its own. It may be called from any goroutine.
+func (r *Reflector) getFrom(ctx context.Context, from *url.URL, query url.Values, p patience) (*stream, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	s := &stream{ctx: ctx, cancel: cancel, started: time.Now(), silence: p.silence, left: p.silence}
 	s.timers = []*time.Timer{after(p.silence, cancel, errSilent), after(p.total, cancel, errDeadline)}
-	if err := r.do(s, query); err != nil {
+	u := *from
+	u.RawQuery = query.Encode()
+	if err := r.do(s, &u); err != nil {
 		s.close()
 		return nil, err
 	}
@@ -59,12 +69,7 @@ func after(d time.Duration, cancel context.CancelCauseFunc, cause error) *time.T
 	return t
 }
 
-func (r *Reflector) do(s *stream, query url.Values) error {
-	u := *r.url
-	if r.relist.Partial() {
-		u = *r.cfg.Client.Base.JoinPath(r.cfg.Type.CollectionPath(r.relist.Namespace))
-	}
-	u.RawQuery = query.Encode()
+func (r *Reflector) do(s *stream, u *url.URL) error {
 	req, err := http.NewRequestWithContext(s.ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return err

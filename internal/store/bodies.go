@@ -13,6 +13,7 @@ import (
 type budget struct {
 	limiter atomic.Pointer[rate.Limiter] // nil for no bound
 	left    prometheus.Counter           // updates that left a body as it was
+	n       atomic.Int64                 // of them
 }
 
 func newBudget(o Options) *budget {
@@ -38,6 +39,9 @@ func (b *budget) set(perSecond int) {
 // SetBodiesPerSecond changes Options.BodiesPerSecond. It may be called at any time.
 func (db *DB) SetBodiesPerSecond(n int) { db.budget.set(n) }
 
+// BodiesLeft counts the updates since the start that left a body as it was.
+func (db *DB) BodiesLeft() int64 { return db.budget.n.Load() }
+
 // leavesBody says whether a state is committed without its body, and that of an earlier version stays. It never does for an object
 // whose first state this is, or of which no state was committed since the start: so what is left behind is made up for by the first
 // update after a restart, if not by an earlier one.
@@ -48,5 +52,6 @@ func (b *Batch) leavesBody(ix *Indexer, key resource.Key, s *Settled) bool {
 		return false
 	}
 	budget.left.Inc()
+	budget.n.Add(1)
 	return true
 }

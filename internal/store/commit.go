@@ -119,12 +119,15 @@ func (b *Batch) Settle(ix *Indexer, key resource.Key, s Settled) {
 	b.value = s.Record.append(b.value[:0])
 	if !s.Deleted {
 		b.put(b.keyOf(spaceRecord, ix, key), b.value)
-		if !bodyInPlace && !b.leavesBody(ix, key, &s) {
+		leaves := !bodyInPlace && b.leavesBody(ix, key, &s)
+		if !bodyInPlace && !leaves {
 			b.body = ix.db.bodies.encode(b.body, s.Object.Raw)
 			b.put(b.keyOf(spaceBody, ix, key), b.body)
 		}
+		b.setBehind(ix, key, leaves)
 		return
 	}
+	b.setBehind(ix, key, false)
 	b.fail(b.batch.Delete(b.keyOf(spaceBody, ix, key), nil))
 	if !s.Version.Ordered() {
 		// Without an order no watermark ever passes it, and no replay can be told from news: keep nothing.

@@ -49,6 +49,7 @@ type Indexer struct {
 	// announced are the objects of which an Added may have been sent, and nothing is settled.
 	announced map[resource.Key][]announcement
 	left      atomic.Int64 // those of them that a run before has left
+	behind    behind
 }
 
 // overlaid is the newest state of an object, and the change that made it.
@@ -68,7 +69,7 @@ func (db *DB) Indexer(cfg IndexerConfig) (*Indexer, error) {
 	for name, fn := range cfg.Indexes {
 		ix.indexes[name] = newIndex(fn)
 	}
-	if err := errors.Join(ix.loadAnnounced(), ix.buildIndexes(), ix.lookForRecords()); err != nil {
+	if err := errors.Join(ix.loadAnnounced(), ix.buildIndexes(), ix.lookForRecords(), ix.countBehind()); err != nil {
 		return nil, fmt.Errorf("state of informer %s: %w", cfg.Name, err)
 	}
 	return ix, nil
@@ -220,4 +221,5 @@ func (ix *Indexer) Forget(settled map[resource.Key]Settled) {
 		ix.forgetAnnouncedLocked(key, s.Seq)
 		ix.rememberLocked(key, s.Record)
 	}
+	ix.rememberBehindLocked()
 }

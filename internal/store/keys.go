@@ -22,11 +22,12 @@ const (
 	spaceRedaction = 'x' // -> what was taken out of the bodies and the log
 	spaceMark      = 'm' // object key -> nothing: listed since the last ReplaceBegin
 	spaceAnnounced = 'a' // object key, uid -> an announcement
+	spaceBehind    = 'o' // object key -> nothing: its body is of an earlier version than its record
 	spaceNamespace = 'n' // name -> where it stands, where namespaces are selected
 )
 
 // unitSpaces are all spaces whose keys begin with an informer's number: what a reset empties.
-var unitSpaces = []byte{spacePosition, spaceRecord, spaceBody, spaceEpoch, spaceTombstone, spaceLog, spaceCursor, spaceRedaction, spaceMark, spaceAnnounced, spaceNamespace}
+var unitSpaces = []byte{spacePosition, spaceRecord, spaceBody, spaceEpoch, spaceTombstone, spaceLog, spaceCursor, spaceRedaction, spaceMark, spaceAnnounced, spaceNamespace, spaceBehind}
 
 func metaKey(name string) []byte { return append([]byte{spaceMeta}, name...) }
 

@@ -16,7 +16,21 @@ import (
 // that is no number), those that the table does not take, and deleted objects are left to the database.
 type known struct {
 	uid     [16]byte
-	version uint64
+	version uint64 // with behindBit
+}
+
+// behindBit says, in a known version, that the object's body is behind it. No API server counts that far.
+const behindBit = 1 << 63
+
+func (k known) behind() bool { return k.version&behindBit != 0 }
+
+// with gives the record of an object whose body is behind, or is not.
+func (k known) with(behind bool) known {
+	k.version &^= behindBit
+	if behind {
+		k.version |= behindBit
+	}
+	return k
 }
 
 // pack gives the known form of a record, if it has one that gives back exactly the same.
@@ -26,11 +40,11 @@ func pack(r Record) (k known, ok bool) {
 	}
 	var err error
 	k.version, err = strconv.ParseUint(string(r.Version), 10, 64)
-	return k, err == nil && strconv.FormatUint(k.version, 10) == string(r.Version)
+	return k, err == nil && !k.behind() && strconv.FormatUint(k.version, 10) == string(r.Version)
 }
 
 func (k known) record() Record {
-	return Record{UID: formatUUID(&k.uid), Version: resource.Version(strconv.FormatUint(k.version, 10))}
+	return Record{UID: formatUUID(&k.uid), Version: resource.Version(strconv.FormatUint(k.version&^behindBit, 10))}
 }
 
 // groups are the lengths of the parts of a UUID in hexadecimal digits.
@@ -72,8 +86,11 @@ func formatUUID(uid *[16]byte) string {
 
 // rememberLocked keeps what was committed.
 func (ix *Indexer) rememberLocked(key resource.Key, r Record) {
-	if k, ok := pack(r); ok && ix.known.put(key, k) {
-		return
+	if k, ok := pack(r); ok {
+		before, _ := ix.known.get(key)
+		if ix.known.put(key, k.with(before.behind())) {
+			return
+		}
 	}
 	ix.known.remove(key)
 	if ix.others != nil && !ix.others.add(key) {

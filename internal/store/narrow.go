@@ -24,7 +24,7 @@ const narrowAtOnce = 10_000
 // narrow forgets the objects that are others' now, without a word: they live on. What waits on disk for sinks is still sent from here. The
 // caller writes the new scope afterwards, so a crash amid it begins again.
 func (db *DB) narrow(id uint32, keep func(resource.Key) bool) error {
-	for _, space := range []byte{spaceRecord, spaceBody, spaceAnnounced} {
+	for _, space := range []byte{spaceRecord, spaceBody, spaceAnnounced, spaceBehind} {
 		if err := db.narrowSpace(prefix(space, id), keep); err != nil {
 			return err
 		}

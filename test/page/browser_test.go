@@ -42,11 +42,16 @@ type browser struct {
 	mu         sync.Mutex
 	complaints []string // guarded by mu
 	hosts      map[string]bool
+	bearers    map[string]bool // paths of requests that bore a token
 }
+
+// elsewhere is a name under which the browser finds this machine, and the bridge does not know that.
+const elsewhere = "bridge.elsewhere.test"
 
 func newBrowser(t *testing.T) *browser {
 	t.Helper()
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(findChromium(t)), chromedp.WindowSize(1360, 1000), chromedp.WSURLReadTimeout(time.Minute))
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(findChromium(t)), chromedp.WindowSize(1360, 1000), chromedp.WSURLReadTimeout(time.Minute),
+		chromedp.Flag("host-resolver-rules", "MAP "+elsewhere+" 127.0.0.1"))
 	if os.Getuid() == 0 {
 		options = append(options, chromedp.NoSandbox) // as root there is none; what is opened is our own page
 	}
@@ -54,7 +59,7 @@ func newBrowser(t *testing.T) *browser {
 	t.Cleanup(stopAllocator)
 	ctx, stop := chromedp.NewContext(allocator)
 	t.Cleanup(stop)
-	b := &browser{t: t, ctx: ctx, hosts: map[string]bool{}}
+	b := &browser{t: t, ctx: ctx, hosts: map[string]bool{}, bearers: map[string]bool{}}
 	chromedp.ListenTarget(ctx, b.heard)
 	b.run(network.Enable(), runtime.Enable(), log.Enable())
 	return b
@@ -74,6 +79,10 @@ func (b *browser) heard(event any) {
 	case *network.EventRequestWillBeSent:
 		if host := strings.SplitN(e.Request.URL, "/", 4); len(host) > 2 && !strings.HasPrefix(e.Request.URL, "data:") {
 			b.hosts[host[2]] = true
+			if e.Request.Headers["Authorization"] != nil {
+				path, _, _ := strings.Cut(host[3], "?")
+				b.bearers["/"+path] = true
+			}
 		}
 	}
 }

@@ -78,7 +78,7 @@ func (s *site) startBridge(ctx context.Context, kubeconfig string) {
 		must(s.t, harness.BuildBridge(ctx, root, binary, false))
 	}
 	s.bridge, err = harness.NewBridge(harness.BridgeConfig{
-		Binary: binary, Dir: s.t.TempDir(), Kubeconfig: kubeconfig, Cluster: "prod-eu-1", Env: map[string]string{"AUDIT": s.audit.ClientURL()},
+		Binary: binary, Dir: s.t.TempDir(), Kubeconfig: kubeconfig, Cluster: "prod-eu-1", Env: map[string]string{"AUDIT": s.audit.ClientURL(), "BRIDGE_ADMIN_REMOTE": "true"},
 		YAML: `
 informers:
   - {name: workloads, resources: [pods, deployments.apps, services, namespaces]}
@@ -152,6 +152,7 @@ func TestTheStatusPage(t *testing.T) {
 	if own := strings.TrimPrefix(s.bridge.AdminURL(), "http://"); len(b.hosts) != 1 || !b.hosts[own] {
 		t.Errorf("the page asks other hosts: %v", b.hosts)
 	}
+	step("elsewhere it asks for the token", func(t *testing.T) { s.elsewhere(t, b) })
 }
 
 func (s *site) loads(t *testing.T, b *browser) {

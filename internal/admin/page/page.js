@@ -45,7 +45,9 @@ function show(e, text, kind) {
 
 // --- what may show objects needs to be allowed: from this machine, or with a token.
 
-const token = { get: () => sessionStorage.getItem("bridge-token"), set: (value) => sessionStorage.setItem("bridge-token", value) };
+// The token is kept for this tab only, until it is closed, and for as long as the bridge takes it.
+const kept = "bridge-token";
+const token = { get: () => sessionStorage.getItem(kept), set: (value) => sessionStorage.setItem(kept, value), drop: () => sessionStorage.removeItem(kept) };
 
 async function ask(path, options = {}) {
   const headers = { Accept: "application/json" };
@@ -64,6 +66,7 @@ async function said(response) {
 }
 
 function refused(code, why) {
+  if (code === 401) token.drop();
   $("access").hidden = false;
   show($("access-why"), why);
   $("access-form").hidden = code !== 401;

@@ -58,7 +58,7 @@ type faultyCluster struct {
 func newFaultyCluster(t *testing.T) *faultyCluster {
 	c := &faultyCluster{t: t, servers: newTestCluster(t), metrics: prometheus.NewRegistry()}
 	c.sink = newSinkOver(t, c.urls(), ackTimeout(2*time.Second), func(cfg *nats.Config) {
-		cfg.ConnectTimeout, cfg.Metrics = 20*time.Second, c.metrics
+		cfg.ConnectTimeout, cfg.Metrics = patience, c.metrics
 	})
 	return c
 }
@@ -186,7 +186,7 @@ func (c *faultyCluster) sendUnder(fault func(*faultyCluster), messages int) outc
 	}
 	close(done)
 	faulty.Wait()
-	drained, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	drained, cancel := context.WithTimeout(ctx, 2*patience)
 	defer cancel()
 	if err := p.Drain(drained); err != nil {
 		c.t.Error(err)
@@ -244,7 +244,7 @@ func (c *faultyCluster) read() found {
 	seen, newest := map[string]bool{}, map[string]string{}
 	var f found
 	for read := range last {
-		m, err := messages.Next(jetstream.NextMaxWait(30 * time.Second))
+		m, err := messages.Next(jetstream.NextMaxWait(patience))
 		if err != nil {
 			c.t.Fatalf("message %d of %d: %v", read+1, last, err)
 		}

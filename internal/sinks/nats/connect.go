@@ -42,6 +42,7 @@ func (s *Sink) connect(ctx context.Context) (*nats.Conn, error) {
 		return nil, ctx.Err()
 	}
 	s.closed = closed
+	s.outage.end()
 	s.metrics.connected.Set(1)
 	return conn, nil
 }
@@ -64,6 +65,7 @@ func (s *Sink) options(life context.Context) ([]nats.Option, error) {
 		nats.ReconnectOnFlusherError(), // else a connection that failed a write stays, and drops what it is given
 		nats.DisconnectErrHandler(s.disconnected),
 		nats.ReconnectHandler(s.reconnected),
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { s.outage.lasts(err) }),
 		nats.ErrorHandler(s.serverSaid),
 	}
 	if s.cfg.InboxPrefix != "" {
@@ -128,6 +130,9 @@ func (s *Sink) disconnected(conn *nats.Conn, err error) {
 	if err == nil {
 		err = nats.ErrDisconnected
 	}
+	if !conn.IsClosed() {
+		s.outage.begin(err)
+	}
 	s.acks.failAll(answer(fmt.Errorf("%w before the ack came: %w", nats.ErrDisconnected, err)))
 	if conn.IsClosed() {
 		return
@@ -137,6 +142,7 @@ func (s *Sink) disconnected(conn *nats.Conn, err error) {
 }
 
 func (s *Sink) reconnected(conn *nats.Conn) {
+	s.outage.end()
 	s.metrics.connected.Set(1)
 	s.log.Info("reconnected", "url", conn.ConnectedUrlRedacted(), "server", conn.ConnectedServerName())
 }

@@ -2,7 +2,6 @@ package nats_test
 
 import (
 	"fmt"
-	"net"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // eventsOf is one event of each named object.
@@ -120,22 +120,12 @@ func TestAServerThatIsKilledAgainAndAgainLosesRepeatsAndReordersNothing(t *testi
 	wantCompleteHistory(t, ts.jetStream(), objects, versions)
 }
 
-func freePort(t *testing.T) int {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port
-}
-
 // newTestCluster is three servers that know each other.
 func newTestCluster(t *testing.T) [3]*testServer {
 	t.Helper()
 	var ports [3]int
 	for i := range ports {
-		ports[i] = freePort(t)
+		ports[i] = testkit.Port(t)
 	}
 	routes := fmt.Sprintf("nats://127.0.0.1:%d,nats://127.0.0.1:%d,nats://127.0.0.1:%d", ports[0], ports[1], ports[2])
 	var servers [3]*testServer
@@ -153,8 +143,8 @@ func newTestCluster(t *testing.T) [3]*testServer {
 				return servers
 			}
 		}
-		if time.Since(began) > 30*time.Second {
-			t.Fatal("the cluster has no leader after 30s")
+		if time.Since(began) > patience {
+			t.Fatal("the cluster has no leader")
 		}
 	}
 }
@@ -192,8 +182,8 @@ func TestAPeerThatTakesNothingDoesNotHoldPublishForLong(t *testing.T) {
 		if err == nil {
 			break
 		}
-		if time.Since(began) > 30*time.Second {
-			t.Fatalf("30s after the network healed: %v", err)
+		if time.Since(began) > patience {
+			t.Fatalf("the network healed %v ago: %v", patience, err)
 		}
 	}
 }

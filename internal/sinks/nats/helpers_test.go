@@ -17,6 +17,7 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/nats"
 	"github.com/kubebridge/bridge/internal/sinks/sinktest"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // testServer is a NATS server that can be stopped and started again on the same port and store.
@@ -31,7 +32,7 @@ type testServer struct {
 func newTestServer(t testing.TB, change ...func(*server.Options)) *testServer {
 	t.Helper()
 	ts := &testServer{t: t, opts: server.Options{
-		Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
+		Host: "127.0.0.1", Port: testkit.Port(t), JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
 	}}
 	for _, c := range change {
 		c(&ts.opts)
@@ -50,8 +51,8 @@ func (ts *testServer) start() {
 		ts.t.Fatalf("nats-server: %v", err)
 	}
 	s.Start()
-	if !s.ReadyForConnections(20 * time.Second) {
-		ts.t.Fatal("nats-server is not ready after 20s")
+	if !s.ReadyForConnections(patience) {
+		ts.t.Fatal("nats-server does not become ready")
 	}
 	ts.s, ts.opts.Port = s, opts.Port
 }
@@ -144,6 +145,9 @@ func storedMessages(t testing.TB, js jetstream.JetStream, stream string) []*jets
 	return messages
 }
 
+// patience is how long something may take that takes a moment on a machine that does nothing else.
+const patience = 2 * time.Minute
+
 // eventually repeats what fails while a cluster chooses a leader, or a replica is behind.
 func eventually(t testing.TB, what string, do func() error) {
 	t.Helper()
@@ -152,7 +156,7 @@ func eventually(t testing.TB, what string, do func() error) {
 		if err == nil {
 			return
 		}
-		if time.Since(began) > 30*time.Second {
+		if time.Since(began) > patience {
 			t.Fatalf("%s: %v", what, err)
 		}
 	}

@@ -36,6 +36,7 @@ type Sink struct {
 	doubts     *doubts   // messages without an answer
 	acks       *acks     // calls that wait for acks; unused with Mode Core
 	said       lastError // what the server complained about
+	outage     outage    // of the connection
 }
 
 var (
@@ -149,6 +150,7 @@ func (s *Sink) Publish(ctx context.Context, batch []*sinks.Message) {
 	}
 	began := time.Now()
 	s.publish(ctx, batch, s.events)
+	s.explain(batch)
 	s.metrics.published(batch, time.Since(began))
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/nats"
 	"github.com/kubebridge/bridge/internal/sinks/sinktest"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 func TestEachResourceMayHaveItsStream(t *testing.T) {
@@ -105,7 +106,7 @@ func TestAStreamTemplateHasToKeepObjectsTogetherAndStreamsApart(t *testing.T) {
 
 // A domain is another JetStream, behind a leaf node: the one of the server that the sink talks to has none of the streams.
 func TestTheStreamMayBeInAnotherDomain(t *testing.T) {
-	port := freePort(t)
+	port := testkit.Port(t)
 	hub := newTestServer(t, func(o *server.Options) {
 		o.ServerName, o.JetStreamDomain = "hub", "hub"
 		o.LeafNode = server.LeafNodeOpts{Host: "127.0.0.1", Port: port}

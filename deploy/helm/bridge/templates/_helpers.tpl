@@ -51,6 +51,31 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end }}
 
+{{/* Whether the running bridge follows a changed configuration. */}}
+{{- define "bridge.reloads" -}}
+{{- $c := .Values.config -}}
+{{- $standby := dig "standby" "enabled" false $c -}}
+{{- $looks := not (regexMatch "^0[a-zµ]*$" (dig "reload" "5s" $c | toString)) -}}
+{{- if and (eq .Values.onConfigChange "reload") $looks (not $standby) }}true{{ end }}
+{{- end }}
+
+{{/* What of the configuration makes a new pod: what the bridge can't change while it runs, as it says itself in config/changes.go. */}}
+{{- define "bridge.restarts" -}}
+{{- $c := .Values.config -}}
+{{- if include "bridge.reloads" . -}}
+{{- $servers := dict -}}
+{{- range dig "sinks" list $c -}}
+{{- if dig "nats" "embedded" false . -}}
+{{- $_ := set $servers .name (pick .nats "url" "storeDir") -}}
+{{- end -}}
+{{- end -}}
+{{- $fixed := omit $c "informers" "sinks" "log" -}}
+{{- merge (dict "log" (omit (dig "log" dict $c) "level") "sinks" $servers) $fixed | toJson -}}
+{{- else -}}
+{{- $c | toJson -}}
+{{- end -}}
+{{- end }}
+
 {{/* Whether the state lies on a volume. */}}
 {{- define "bridge.onDisk" -}}
 {{- if ne (dig "state" "mode" "disk" .Values.config) "memory" }}true{{ end }}

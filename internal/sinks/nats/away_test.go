@@ -1,0 +1,50 @@
+package nats_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	natsclient "github.com/nats-io/nats.go"
+
+	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/sinks/nats"
+)
+
+// What is shown of a server that is away says so, since when, and why; not what the client's buffer holds.
+func TestAnOutageIsToldAsWhatItIs(t *testing.T) {
+	for name, mode := range map[string]func(*nats.Config){"JetStream": func(*nats.Config) {}, "core": coreMode} {
+		t.Run(name, func(t *testing.T) {
+			ts := newTestServer(t)
+			began := time.Now().Truncate(time.Second)
+			sink := openOver(t, strings.Replace(ts.url(), "nats://", "nats://me:hunter2@", 1), mode, ackTimeout(time.Minute))
+			mustStore(t, sink, ev("a", 1))
+			ts.stop()
+			stopped, said := time.Now(), ""
+			eventually(t, "an attempt to connect fails, and that is told", func() error {
+				err := call(t, sink, ev("a", 2))[0].Err
+				wantClass(t, err, sinks.Reconnect)
+				if said = err.Error(); !strings.Contains(said, "connection refused") {
+					return err
+				}
+				if !errors.Is(err, natsclient.ErrReconnectBufExceeded) {
+					return fmt.Errorf("the client's error is not in it: %w", err)
+				}
+				return nil
+			})
+			_, rest, _ := strings.Cut(said, "can't be reached since ")
+			text, _, _ := strings.Cut(rest, " (")
+			since, err := time.Parse(time.RFC3339, text)
+			if err != nil || since.Before(began) || since.After(stopped.Add(patience)) {
+				t.Errorf("since when: %v: %s", err, said)
+			}
+			if strings.Contains(said, "buffer") || strings.Contains(said, "hunter2") || !strings.Contains(said, "the events wait") {
+				t.Errorf("it says: %s", said)
+			}
+			ts.start()
+			eventually(t, "it goes on", func() error { return call(t, sink, ev("a", 2))[0].Err })
+		})
+	}
+}

@@ -1,0 +1,99 @@
+package page_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+)
+
+// elsewhere looks at the page from where events and objects are shown to who has the token only.
+func (s *site) elsewhere(t *testing.T, b *browser) {
+	file, err := os.ReadFile(filepath.Join(s.bridge.StateDir, "admin-token"))
+	must(t, err)
+	token := strings.TrimSpace(string(file))
+	url := strings.Replace(s.bridge.AdminURL(), "127.0.0.1", elsewhere, 1) + "/"
+	b.run(chromedp.Navigate(url))
+	b.until("the status, which needs none", `document.querySelectorAll("#informers-rows tr").length === 6`)
+	b.asks(t, "want the bridge's token")
+	b.axeFindsNothing(t)
+	b.shot("token")
+
+	b.useToken("not-" + token)
+	b.asks(t, "the token is not the bridge's")
+	b.keepsNothingOf(t, token, "sessionStorage") // what was refused is not kept, and holds the right one here
+
+	b.useToken(token)
+	b.until("the tail", `document.querySelector("#events-sum").textContent.startsWith("looking")`)
+	s.configMap("elsewhere", nil)
+	b.until("the event", event("added", namespace+"/elsewhere"))
+	b.lookUp("configmaps", "before")
+	b.until("the object", `document.querySelector("#object-found pre")?.textContent.includes('"kind": "ConfigMap"')`)
+	if b.eval(`document.querySelector("#access").checkVisibility()`) == true {
+		t.Error("it asks for the token still")
+	}
+	b.keepsNothingOf(t, token)
+
+	b.run(chromedp.Reload())
+	b.until("the tail of the page that is loaded again", `document.querySelector("#events-sum").textContent.startsWith("looking")`)
+	b.mu.Lock()
+	if want := map[string]bool{"/tail": true, "/object": true}; len(b.bearers) != len(want) || !b.bearers["/tail"] || !b.bearers["/object"] {
+		t.Errorf("requests for %v bore the token, want %v", b.bearers, want)
+	}
+	b.mu.Unlock()
+
+	ctx, stop := chromedp.NewContext(b.ctx)
+	defer stop()
+	other := &browser{t: t, ctx: ctx}
+	must(t, chromedp.Run(ctx, chromedp.Navigate(url)))
+	other.asks(t, "want the bridge's token") // another tab has none
+	b.heardSoFar("")                         // the browser tells of the 401s
+}
+
+// asks waits until the page asks for a token, and sees that it shows nothing meanwhile.
+func (b *browser) asks(t *testing.T, why string) {
+	t.Helper()
+	b.until("that it asks: "+why, `document.querySelector("#access-form").checkVisibility() && document.querySelector("#access-why").textContent.includes("`+why+`")`)
+	if b.eval(`document.querySelectorAll("#events-rows tr").length > 0 || !!document.querySelector("#object-found pre")`) == true {
+		t.Error("events or objects are shown all the same")
+	}
+}
+
+func (b *browser) useToken(token string) {
+	b.t.Helper()
+	b.fill("#access-token", token)
+	b.click("#access-form button[type=submit]")
+}
+
+func (b *browser) lookUp(resource, name string) {
+	b.t.Helper()
+	b.fill("#object-resource", resource)
+	b.fill("#object-namespace", namespace)
+	b.fill("#object-name", name)
+	b.click("#object-form button[type=submit]")
+}
+
+// keepsNothingOf looks for a token where it would outlive the tab, or be seen: and, where more is named, there too.
+func (b *browser) keepsNothingOf(t *testing.T, token string, more ...string) {
+	t.Helper()
+	places := map[string]string{
+		"the page":       `document.documentElement.outerHTML`,
+		"fields":         `[...document.querySelectorAll("input")].map((i) => i.value).join()`,
+		"localStorage":   `JSON.stringify(localStorage)`,
+		"cookies":        `document.cookie`,
+		"the address":    `location.href + JSON.stringify(history.state)`,
+		"requests":       `performance.getEntries().map((e) => e.name).join()`,
+		"the tab's name": `window.name`,
+	}
+	if slices.Contains(more, "sessionStorage") {
+		places["sessionStorage"] = `JSON.stringify(sessionStorage)`
+	}
+	for place, expression := range places {
+		if text, _ := b.eval(expression).(string); strings.Contains(text, token) {
+			t.Errorf("the token is in %s", place)
+		}
+	}
+}
