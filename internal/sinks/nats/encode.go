@@ -53,8 +53,8 @@ type route struct {
 // id is an event's Nats-Msg-Id.
 func (r route) id(ev *event.Event) string { return ev.MessageID() + ev.Run + r.idSuffix }
 
-// encode makes the message of an event. reply is the ack subject, "" for none.
-func (e *encoder) encode(ev *event.Event, to route, encoding string, reply func([]byte) []byte) *nats.Msg {
+// encode makes the message of an event, to which headers may be added by set until message gives it. reply appends the ack subject, nil for none.
+func (e *encoder) encode(ev *event.Event, to route, encoding string, reply func([]byte) []byte) {
 	e.text = to.subject.Append(e.text[:0], ev, event.AppendSubjectToken)
 	subject := len(e.text)
 	if reply != nil {
@@ -75,7 +75,13 @@ func (e *encoder) encode(ev *event.Event, to route, encoding string, reply func(
 		ev.Each(e.setAttribute)
 		e.msg.Data = ev.Data
 	}
-	e.layHeaders()
+}
+
+// message gives the message that was encoded, with the headers that were set.
+func (e *encoder) message() *nats.Msg {
+	if e.stale || e.count != len(e.names) {
+		e.layHeaders()
+	}
 	return &e.msg
 }
 
@@ -106,9 +112,6 @@ func (e *encoder) set(name, value string) {
 
 // layHeaders makes the map that of the headers that were set.
 func (e *encoder) layHeaders() {
-	if !e.stale && e.count == len(e.names) {
-		return
-	}
 	e.names, e.values, e.stale = e.names[:e.count], e.values[:e.count], false
 	clear(e.msg.Header)
 	for i, name := range e.names {

@@ -26,6 +26,7 @@ func NewEncodeLoop(encoding string) func(*event.Event) {
 		if err := limits.check(enc); err != nil {
 			panic(err)
 		}
+		enc.message()
 	}
 }
 
@@ -37,6 +38,7 @@ func NewEncoder() func(e *event.Event, encoding string) (msg *nats.Msg, header i
 	}
 	enc := &encoder{msg: nats.Msg{Header: nats.Header{}}}
 	return func(e *event.Event, encoding string) (*nats.Msg, int) {
-		return enc.encode(e, route{subject: template}, encoding, nil), enc.header
+		enc.encode(e, route{subject: template}, encoding, nil)
+		return enc.message(), enc.header
 	}
 }
