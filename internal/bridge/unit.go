@@ -338,7 +338,7 @@ func (u *unit) addReflector(b *Bridge, reg prometheus.Registerer) (err error) {
 	cfg.Parse.Type = u.cfg.Type
 	cfg.Watchdog = cmp.Or(cfg.Watchdog, b.cfg.Watchdog)
 	u.watchdog = cfg.Watchdog
-	cfg.Quarantine = u.fifo.Quarantine
+	cfg.Quarantine, cfg.Spare = u.fifo.Quarantine, u.fifo.Spare
 	cfg.Snapshot = u.cfg.Snapshot != SnapshotNever
 	cfg.From = u.from()
 	if err := u.addNamespaces(b, &cfg); err != nil {

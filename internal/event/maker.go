@@ -182,14 +182,23 @@ func (m *Maker) Gap(r *resource.Relist, epoch int, observed time.Time) Event {
 // syncedData is the payload of an informer's synced event.
 type syncedData struct {
 	Version string `json:"version"`
-	Items   int    `json:"items"`
+	Listing
 }
 
-// Synced makes the event that tells that a list, of so many items, was worked through: what follows are changes.
-func (m *Maker) Synced(version resource.Version, items, epoch int, observed time.Time) Event {
+// Listing is what a list held.
+type Listing struct {
+	Items int `json:"items"` // that were understood
+	// Unreadable are those that were not, each told by a quarantined event.
+	Unreadable int `json:"unreadable,omitempty"`
+	// DeletesUnknown: one of them may be any object, so that none was taken for gone.
+	DeletesUnknown bool `json:"deletesUnknown,omitempty"`
+}
+
+// Synced makes the event that tells that a list was worked through: what follows are changes.
+func (m *Maker) Synced(version resource.Version, listing Listing, epoch int, observed time.Time) Event {
 	e := m.about("synced", Synced, inEpoch(string(version), epoch), observed)
 	e.Sequence, e.ResourceVersion = sequence(version), string(version)
-	e.Data = mustJSON(syncedData{Version: string(version), Items: items})
+	e.Data = mustJSON(syncedData{Version: string(version), Listing: listing})
 	return e
 }
 

@@ -26,7 +26,7 @@ type controller struct {
 	marks   []resource.Key // objects of this batch that a list held
 	news    []store.Announcement
 	relist  resource.Relist  // of the list that is being worked through
-	listed  int              // its items so far
+	listed  event.Listing    // its items so far
 	telling resource.Version // of the delta that is being decided
 	sweep   uint64           // the place of the list's end whose deletes are being decided, 0 for none
 	number  uint64           // of the last change
@@ -163,6 +163,8 @@ func (c *controller) decide(ctx context.Context, key resource.Key, d *deltafifo.
 		return c.endReplace(d)
 	case deltafifo.Quarantined:
 		return c.quarantined(d)
+	case deltafifo.Spared:
+		return c.spared(d)
 	default:
 		return c.decideObject(key, d)
 	}
@@ -186,7 +188,7 @@ func (c *controller) decideObject(key resource.Key, d *deltafifo.Delta) error {
 		return c.deleted(key, d, known, found)
 	case deltafifo.Replaced:
 		c.marks = append(c.marks, key)
-		c.listed++
+		c.listed.Items++
 		if before := c.leftBefore(key, d.Object.UID, d.Object.Version); len(before) > 0 {
 			return c.succeeded(key, d, known, alive, before)
 		}
@@ -363,7 +365,7 @@ func (c *controller) beginReplace(ctx context.Context, d *deltafifo.Delta) error
 		return nil
 	}
 	again := c.relist.Reason != ""
-	c.relist, c.listed = *d.Relist, 0
+	c.relist, c.listed = *d.Relist, event.Listing{}
 	c.relist.Namespaces = nil // they may be many, and the gap's own place is told without them
 	if err := c.cfg.Indexer.ClearMarks(); err != nil {
 		return err
@@ -436,7 +438,7 @@ func (c *controller) forgetDeleted(ctx context.Context) error {
 func (c *controller) endReplace(d *deltafifo.Delta) error {
 	c.rescoped(d.Seq, &c.relist, d.Version)
 	if c.relist.Partial() {
-		c.logger.Info("a namespace is in step with the selection", "namespace", c.relist.Namespace, "selected", !c.relist.Left, "objects", c.listed)
+		c.logger.Info("a namespace is in step with the selection", "namespace", c.relist.Namespace, "selected", !c.relist.Left, "objects", c.listed.Items)
 		c.relist = resource.Relist{}
 		return c.cfg.Indexer.ClearMarks()
 	}
@@ -444,9 +446,9 @@ func (c *controller) endReplace(d *deltafifo.Delta) error {
 	if c.relist.Initial {
 		level = slog.LevelDebug // the whole bridge tells of its start
 	}
-	c.logger.Log(context.Background(), level, "in step with the API server", "version", d.Version, "objects", c.listed)
+	c.logger.Log(context.Background(), level, "in step with the API server", "version", d.Version, "objects", c.listed.Items, "unreadable", c.listed.Unreadable)
 	done := newChange(event.Change{Op: event.Synced, Version: d.Version}, d.Seq, c.now)
-	done.kind, done.items = ofSynced, c.listed
+	done.kind, done.listing = ofSynced, c.listed
 	c.emit(done)
 	c.history.ends(d.Version)
 	c.relist = resource.Relist{}
