@@ -80,6 +80,10 @@ type State struct {
 	// object in it its own. Informers with a filter, `resync`, `attributes`, or a payload of `change` or `patch` write all of theirs, and where
 	// an informer has `owners`, all do. 0: no bound.
 	BodiesPerSecond int `yaml:"bodiesPerSecond" default:"1000"`
+	// Undelivered bounds the folder `undelivered` in the directory: events that a sink has refused for good and that have no place in dead
+	// letters, or one that did not take them for the sink's `deadLetterWait`; each in a file, to be read, sent again by other means, and taken
+	// away. When it is full, or 0, such an event waits for its place, and without a place it is lost.
+	Undelivered Size `yaml:"undelivered" default:"256MiB"`
 	// Mode is `disk`, or `memory` for nothing on disk: every start is then a first start, and what waits for a
 	// sink is bounded by memory.
 	Mode string `yaml:"mode" default:"disk" oneof:"disk memory"`

@@ -9,7 +9,8 @@ type Kafka struct {
 	// {name}, {uid}, {op}, {type}. Use only fields that stay the same over an object's life, or its order is lost.
 	Topic string `yaml:"topic" default:"k8s.{cluster}.{resource}"`
 	// DeadLetterTopic is the template of the topic for events that the broker refuses for good, and those too large for it
-	// that `oversize` has no form for: the event with the reason, without its data where that does not fit. Left out: such an event is counted, logged and skipped.
+	// that `oversize` has no form for: the event with the reason, without its data where that does not fit. Left out: such an
+	// event is counted, logged, and goes into the folder of `state.undelivered`.
 	DeadLetterTopic string `yaml:"deadLetterTopic"`
 	// Compression of record batches.
 	Compression string `yaml:"compression" default:"lz4" oneof:"none gzip snappy lz4 zstd"`

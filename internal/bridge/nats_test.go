@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -15,12 +17,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/sinks/nats"
 	"github.com/kubebridge/bridge/internal/store"
 	"github.com/kubebridge/bridge/internal/testkit"
+	"github.com/kubebridge/bridge/internal/undelivered"
 )
 
 // These tests run in real time, since the server's clock is not that of a bubble.
@@ -31,6 +35,8 @@ type natsRig struct {
 	t   *testing.T
 	js  jetstream.JetStream
 	url string
+	// keep is the last resort of the publisher, after a second of refused dead letters; nil for none.
+	keep func(e *event.Event, refused, deadLetter error, attempts int) error
 }
 
 const natsMaxPayload = 20_000
@@ -74,6 +80,7 @@ func (r *natsRig) run(oversize []publisher.Oversize, change func(*nats.Config)) 
 		Units: []bridge.UnitConfig{{Informer: "all", Type: pods, Sinks: []bridge.BindingConfig{{Sink: "nats"}}}},
 		Sinks: []bridge.SinkConfig{{Name: "nats", Sink: sink, Publisher: publisher.Config{
 			Oversize: oversize, Retry: publisher.Retry{Initial: 20 * time.Millisecond, Max: 100 * time.Millisecond},
+			Keep: r.keep, DeadLetterWait: time.Second,
 		}}},
 	})
 	ok(r.t, err)
@@ -237,4 +244,32 @@ func TestADeadLetterWithoutAStreamWaitsForOne(t *testing.T) {
 	_, err = r.js.UpdateStream(t.Context(), events)
 	ok(t, err)
 	wantLines(t, lines(r.await(8), "web"), "web added", "web dead", "web updated")
+}
+
+func TestWhatNeitherTheStreamNorTheDeadLettersTakeIsKeptAndTheObjectGoesOn(t *testing.T) {
+	r, dir := newNATSRig(t), t.TempDir()
+	folder := undelivered.New(undelivered.Config{Dir: filepath.Join(dir, "undelivered"), MaxBytes: 1 << 20})
+	r.keep = func(e *event.Event, refused, deadLetter error, attempts int) error {
+		return folder.Keep(e, undelivered.Refusal{Sink: "nats", Reason: refused.Error(), DeadLetter: deadLetter.Error(), Attempts: attempts})
+	}
+	r.put("web", 10, 0)
+	_, err := r.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "K8S", Subjects: []string{"k8s.>"}})
+	ok(t, err)
+	r.run([]publisher.Oversize{}, func(c *nats.Config) { c.DeadLetter, c.Stream.Manage = "nowhere.{resource}", nats.Off })
+	r.await(1)
+	r.put("web", natsMaxPayload, 0)
+	r.put("web", 10, 0)
+	if got := lines(r.await(2), "web"); !slices.Equal(got, []string{"web added", "web updated"}) {
+		t.Errorf("the stream has %q", got)
+	}
+	kept, err := filepath.Glob(filepath.Join(dir, "undelivered", "nats", "*.json"))
+	ok(t, err)
+	if len(kept) != 1 {
+		t.Fatalf("kept %q", kept)
+	}
+	raw, err := os.ReadFile(kept[0])
+	ok(t, err)
+	if text := string(raw); len(raw) < natsMaxPayload || !strings.Contains(text, "too large") || !strings.Contains(text, "no stream") {
+		t.Errorf("kept %.300s", raw)
+	}
 }
