@@ -69,7 +69,7 @@ type Kubernetes struct {
 // all sinks have, the changes that no sink has yet, and where each watch resumes.
 type State struct {
 	// Dir is the directory of the state. It is made when missing, belongs to one running bridge, and needs a disk that
-	// survives a restart: without it the bridge takes a new snapshot, and deletes of the meantime are not noticed.
+	// survives a restart: without it the bridge takes a new snapshot, deletes of the meantime are not noticed, and a gap event with the reason `forgotten` says so.
 	Dir string `yaml:"dir" default:"./bridge-state"`
 	// Sync is how often what was acknowledged is committed and synced to disk. After a crash at most this much is sent
 	// a second time, with the same ids; while another sink is away, at most five seconds more. Shorter costs more fsyncs.

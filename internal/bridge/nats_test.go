@@ -1,6 +1,7 @@
 package bridge_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -37,6 +39,8 @@ type natsRig struct {
 	url string
 	// keep is the last resort of the publisher, after a second of refused dead letters; nil for none.
 	keep func(e *event.Event, refused, deadLetter error, attempts int) error
+	// informer is the name of the informer; "" for all.
+	informer string
 }
 
 const natsMaxPayload = 20_000
@@ -63,8 +67,8 @@ func newNATSRig(t *testing.T) *natsRig {
 	return &natsRig{Server: testkit.NewServer(t, pods), t: t, js: js, url: s.ClientURL()}
 }
 
-// run runs a bridge until the test ends.
-func (r *natsRig) run(oversize []publisher.Oversize, change func(*nats.Config)) {
+// run runs a bridge that knows of nothing, until it is stopped or the test ends.
+func (r *natsRig) run(oversize []publisher.Oversize, change func(*nats.Config)) (end func()) {
 	r.t.Helper()
 	log := slog.New(slog.NewTextHandler(r.t.Output(), nil))
 	cfg := nats.Config{URL: r.url, Cluster: "test", Log: log}
@@ -77,7 +81,7 @@ func (r *natsRig) run(oversize []publisher.Oversize, change func(*nats.Config)) 
 	ok(r.t, err)
 	b, err := bridge.New(bridge.Config{
 		Cluster: "test", DB: db, Log: log, Client: &reflector.Client{HTTP: r.HTTP(), Base: r.URL()},
-		Units: []bridge.UnitConfig{{Informer: "all", Type: pods, Sinks: []bridge.BindingConfig{{Sink: "nats"}}}},
+		Units: []bridge.UnitConfig{{Informer: cmp.Or(r.informer, "all"), Type: pods, Sinks: []bridge.BindingConfig{{Sink: "nats"}}}},
 		Sinks: []bridge.SinkConfig{{Name: "nats", Sink: sink, Publisher: publisher.Config{
 			Oversize: oversize, Retry: publisher.Retry{Initial: 20 * time.Millisecond, Max: 100 * time.Millisecond},
 			Keep: r.keep, DeadLetterWait: time.Second,
@@ -87,13 +91,15 @@ func (r *natsRig) run(oversize []publisher.Oversize, change func(*nats.Config)) 
 	ctx, stop := context.WithCancel(context.WithoutCancel(r.t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- b.Run(ctx) }()
-	r.t.Cleanup(func() {
+	end = sync.OnceFunc(func() {
 		stop()
 		if err := <-done; err != nil {
 			r.t.Errorf("Run: %v", err)
 		}
 		_ = db.Close()
 	})
+	r.t.Cleanup(end)
+	return end
 }
 
 // put makes a pod whose spec, or whose last-applied annotation, has so many bytes.
@@ -271,5 +277,67 @@ func TestWhatNeitherTheStreamNorTheDeadLettersTakeIsKeptAndTheObjectGoesOn(t *te
 	ok(t, err)
 	if text := string(raw); len(raw) < natsMaxPayload || !strings.Contains(text, "too large") || !strings.Contains(text, "no stream") {
 		t.Errorf("kept %.300s", raw)
+	}
+}
+
+// count waits until the stream holds so many messages, and no more.
+func (r *natsRig) count(n uint64) {
+	r.t.Helper()
+	var last uint64
+	for began := time.Now(); time.Since(began) < 30*time.Second; time.Sleep(50 * time.Millisecond) {
+		if stream, err := r.js.Stream(r.t.Context(), "K8S"); err == nil {
+			if last = stream.CachedInfo().State.LastSeq; last >= n {
+				break
+			}
+		}
+	}
+	if last != n {
+		r.t.Fatalf("%d messages, want %d", last, n)
+	}
+}
+
+// gaps are the gap events of the stream: of what, why, and where.
+func (r *natsRig) gaps() (gaps []string) {
+	r.t.Helper()
+	stream, err := r.js.Stream(r.t.Context(), "K8S")
+	ok(r.t, err)
+	for seq := uint64(1); seq <= stream.CachedInfo().State.LastSeq; seq++ {
+		m, err := stream.GetMsg(r.t.Context(), seq)
+		ok(r.t, err)
+		if of, _, found := strings.Cut(m.Header.Get(natsgo.MsgIdHdr), "/gap/"); found {
+			_, reason, _ := strings.Cut(string(m.Data), `"reason":"`)
+			reason, _, _ = strings.Cut(reason, `"`)
+			gaps = append(gaps, fmt.Sprintf("%s %s at %d", of, reason, seq))
+		}
+	}
+	return gaps
+}
+
+func TestAStateThatIsGoneIsAGapForASinkThatHasEventsOfBefore(t *testing.T) {
+	for name, change := range map[string]func(*nats.Config){"binary": nil, "structured": func(c *nats.Config) { c.Encoding = nats.Structured }} {
+		t.Run(name, func(t *testing.T) {
+			r := newNATSRig(t)
+			r.put("web", 10, 0)
+			end := r.run(nil, change)
+			r.count(2)
+			end()
+			r.Delete("shop/web")
+			r.put("db", 10, 0)
+
+			end = r.run(nil, change) // with another state: the delete of web is not known
+			r.count(5)
+			end()
+			if got := r.gaps(); !slices.Equal(got, []string{"all/all/pods forgotten at 3"}) {
+				t.Errorf("gaps %q", got)
+			}
+
+			r.informer = "another" // which has never told anything
+			end = r.run(nil, change)
+			r.count(7)
+			end()
+			if got := r.gaps(); len(got) != 1 {
+				t.Errorf("gaps %q", got)
+			}
+		})
 	}
 }

@@ -27,6 +27,7 @@ type controller struct {
 	news    []store.Announcement
 	relist  resource.Relist  // of the list that is being worked through
 	listed  event.Listing    // its items so far
+	asked   bool             // whether sinks hold events of an earlier run
 	telling resource.Version // of the delta that is being decided
 	sweep   uint64           // the place of the list's end whose deletes are being decided, 0 for none
 	number  uint64           // of the last change
@@ -386,14 +387,44 @@ func (c *controller) beginReplace(ctx context.Context, d *deltafifo.Delta) error
 			return err
 		}
 	}
+	if c.relist.Reason == "" && c.relist.Initial && !again {
+		c.tellForgotten(ctx, d)
+		return nil
+	}
 	if c.relist.Reason == "" || again {
 		return nil
 	}
-	c.metrics.gap(c.relist.Reason)
-	gap := newChange(event.Change{Op: event.Gap, Version: c.relist.To}, d.Seq, c.now)
-	gap.kind, gap.relist = ofGap, new(c.relist)
-	c.emit(gap)
+	c.tellGap(d, c.relist, 0)
 	return nil
+}
+
+// tellGap tells a gap to an audience; 0 for everyone.
+func (c *controller) tellGap(d *deltafifo.Delta, why resource.Relist, audience uint64) {
+	c.metrics.gap(why.Reason)
+	gap := newChange(event.Change{Op: event.Gap, Version: why.To}, d.Seq, c.now)
+	gap.kind, gap.relist, gap.audience = ofGap, &why, audience
+	c.emit(gap)
+}
+
+// tellForgotten tells those whose sinks hold events of an earlier run, of which the state knows nothing, that the first list is not their first:
+// once, however often the list has to begin again.
+func (c *controller) tellForgotten(ctx context.Context, d *deltafifo.Delta) {
+	if c.cfg.Forgotten == nil || c.asked {
+		return
+	}
+	c.asked = true
+	position, err := c.cfg.Indexer.Position()
+	if err != nil || position.Version != "" { // nothing existed, and that is known
+		return
+	}
+	sinks := c.cfg.Forgotten(ctx)
+	if len(sinks) == 0 {
+		return
+	}
+	c.logger.Warn("the state of an earlier run is gone: everything is sent, and what was deleted since can't be known", "sinks", sinks)
+	why := c.relist
+	why.Reason = resource.ReasonForgotten
+	c.tellGap(d, why, c.audience(sinks))
 }
 
 // reasonInterrupted is the reason of a gap before a list that has no position to resume from, although something is known: a first snapshot

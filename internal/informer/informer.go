@@ -86,7 +86,10 @@ type Config struct {
 	// Succeeds says whether other replicas have published before this one, and up to which version of the server at least; "" for not
 	// known. A first list is a gap then, in which objects may have been deleted. nil: there are none.
 	Succeeds func() (from resource.Version, led bool)
-	Log      *slog.Logger
+	// Forgotten gives the listeners, by name, whose sinks hold events of an earlier run, of which nothing is known here any more. It is asked before
+	// the first list, and its answer waited for. For them the list is a gap, in which objects may have been deleted. nil: there are none.
+	Forgotten func(ctx context.Context) []string
+	Log       *slog.Logger
 	// Registerer for metrics; nil for none.
 	Registerer prometheus.Registerer
 }

@@ -38,6 +38,7 @@ const (
 	ReasonRewound    = "rewound"
 	ReasonUnreadable = "unreadable"
 	ReasonDropped    = "dropped"
+	ReasonForgotten  = "forgotten"
 )
 
 // Known is an object that a store knows: its key, and its last state, or nil where only its version is known.
