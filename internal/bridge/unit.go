@@ -298,7 +298,7 @@ func (u *unit) addInformer(b *Bridge, reg prometheus.Registerer, from *heritage)
 		Name: u.name, Type: u.cfg.Type, FIFO: u.fifo, Indexer: u.indexer, Tracker: u.tracker, Listeners: listeners,
 		Selector: u.selector(u.cfg.Filter), Owners: owners,
 		Namespaces: u.cfg.NamespaceSelector != "", Selective: u.cfg.selective(), Leavable: u.cfg.leavable(),
-		LogBytes: u.cfg.Memory, SpoolBytes: u.spool(b), DropOldest: u.cfg.DropOldest, Resnapshot: u.cfg.Snapshot == SnapshotAlways, Unclean: from.isUnclean(b), Succeeds: u.succeeds(b), Forgotten: u.forgotten(b),
+		LogBytes: u.cfg.Memory, SpoolBytes: u.spool(b), DropOldest: u.cfg.DropOldest, Resnapshot: u.cfg.Snapshot == SnapshotAlways, Unclean: from.isUnclean(b), Succeeds: u.succeeds(b), Forgotten: u.forgotten(b), Undone: func() { u.reflector.Undone() },
 		Log: u.log.With("resource", u.cfg.Type.String()), Registerer: reg,
 	})
 	return err

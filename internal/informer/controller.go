@@ -27,6 +27,7 @@ type controller struct {
 	news    []store.Announcement
 	relist  resource.Relist  // of the list that is being worked through
 	listed  event.Listing    // its items so far
+	older   resource.Version // the lowest known version of which the list has an older state; "" for none
 	asked   bool             // whether sinks hold events of an earlier run
 	telling resource.Version // of the delta that is being decided
 	sweep   uint64           // the place of the list's end whose deletes are being decided, 0 for none
@@ -119,6 +120,9 @@ func (c *controller) hold(d *deltafifo.Delta) {
 		return
 	}
 	kind, version := place(d)
+	if kind == checkpoint.Listed && c.undone(version) {
+		kind, version = checkpoint.Aside, "" // after a crash the list has to be made again
+	}
 	c.cfg.Tracker.Begin(d.Seq, kind, version)
 	if d.FinalStateUnknown {
 		c.sweep = d.Seq
@@ -190,6 +194,7 @@ func (c *controller) decideObject(key resource.Key, d *deltafifo.Delta) error {
 	case deltafifo.Replaced:
 		c.marks = append(c.marks, key)
 		c.listed.Items++
+		c.compare(d.Object, known, found)
 		if before := c.leftBefore(key, d.Object.UID, d.Object.Version); len(before) > 0 {
 			return c.succeeded(key, d, known, alive, before)
 		}
@@ -366,7 +371,7 @@ func (c *controller) beginReplace(ctx context.Context, d *deltafifo.Delta) error
 		return nil
 	}
 	again := c.relist.Reason != ""
-	c.relist, c.listed = *d.Relist, event.Listing{}
+	c.relist, c.listed, c.older = *d.Relist, event.Listing{}, ""
 	c.relist.Namespaces = nil // they may be many, and the gap's own place is told without them
 	if err := c.cfg.Indexer.ClearMarks(); err != nil {
 		return err
@@ -482,6 +487,10 @@ func (c *controller) endReplace(d *deltafifo.Delta) error {
 	done.kind, done.listing = ofSynced, c.listed
 	c.emit(done)
 	c.history.ends(d.Version)
+	if c.undone(d.Version) {
+		c.logger.Warn("the API server has older states of objects than were told: its history is another, and everything is compared anew", "version", d.Version, "known", c.older)
+		c.cfg.Undone()
+	}
 	c.relist = resource.Relist{}
 	c.unsure.Store(false)
 	return c.cfg.Indexer.ClearMarks()
