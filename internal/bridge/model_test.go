@@ -186,7 +186,9 @@ func (m *model) note(format string, args ...any) {
 }
 
 // play does some steps at random, mends everything, and judges.
-func (m *model) play(steps int) {
+func (m *model) play(steps int) { m.playTo(steps, m.judge) }
+
+func (m *model) playTo(steps int, judge func()) {
 	defer m.report()
 	for range m.rng.IntN(20) {
 		m.note("%s", m.cluster.change())
@@ -204,7 +206,7 @@ func (m *model) play(steps int) {
 		}
 	}
 	m.mend()
-	m.judge()
+	judge()
 }
 
 // report shows what happened when it went wrong.
