@@ -69,7 +69,7 @@ type Kubernetes struct {
 // all sinks have, the changes that no sink has yet, and where each watch resumes.
 type State struct {
 	// Dir is the directory of the state. It is made when missing, belongs to one running bridge, and needs a disk that
-	// survives a restart: without it the bridge takes a new snapshot, and deletes of the meantime are not noticed.
+	// survives a restart: without it the bridge takes a new snapshot, deletes of the meantime are not noticed, and a gap event with the reason `forgotten` says so.
 	Dir string `yaml:"dir" default:"./bridge-state"`
 	// Sync is how often what was acknowledged is committed and synced to disk. After a crash at most this much is sent
 	// a second time, with the same ids; while another sink is away, at most five seconds more. Shorter costs more fsyncs.
@@ -80,6 +80,10 @@ type State struct {
 	// request a second. Until then an inferred delete would show the earlier one: the event bears the last version, and the object in it its own. Informers with a filter, `resync`, `attributes`, or a payload of `change` or `patch` write all of theirs, and where
 	// an informer has `owners`, all do. 0: no bound.
 	BodiesPerSecond int `yaml:"bodiesPerSecond" default:"1000"`
+	// Undelivered bounds the folder `undelivered` in the directory: events that a sink has refused for good and that have no place in dead
+	// letters, or one that did not take them for the sink's `deadLetterWait`; each in a file, to be read, sent again by other means, and taken
+	// away. When it is full, or 0, such an event waits for its place, and without a place it is lost.
+	Undelivered Size `yaml:"undelivered" default:"256MiB"`
 	// Mode is `disk`, or `memory` for nothing on disk: every start is then a first start, and what waits for a
 	// sink is bounded by memory.
 	Mode string `yaml:"mode" default:"disk" oneof:"disk memory"`

@@ -9,7 +9,8 @@ type Kafka struct {
 	// {name}, {uid}, {op}, {type}. Use only fields that stay the same over an object's life, or its order is lost.
 	Topic string `yaml:"topic" default:"k8s.{cluster}.{resource}"`
 	// DeadLetterTopic is the template of the topic for events that the broker refuses for good, and those too large for it
-	// that `oversize` has no form for: the event with the reason, without its data where that does not fit. Left out: such an event is counted, logged and skipped.
+	// that `oversize` has no form for: the event with the reason, without its data where that does not fit. Left out: such an
+	// event is counted, logged, and goes into the folder of `state.undelivered`.
 	DeadLetterTopic string `yaml:"deadLetterTopic"`
 	// Compression of record batches.
 	Compression string `yaml:"compression" default:"lz4" oneof:"none gzip snappy lz4 zstd"`
@@ -18,6 +19,11 @@ type Kafka struct {
 	// Tombstones adds a record with the same key and no value after each deleted event, so that a compacted topic forgets
 	// the object.
 	Tombstones bool `yaml:"tombstones"`
+	// NewPartitions is what is done with partitions that a topic has got since the bridge last ran. `keep`: nothing, events are spread over as many
+	// as before, so that all of an object are in one, in order. `use`: over all, which moves objects; a consumer may then read an
+	// object's later events before its earlier ones, unless it has read all that was there. What was before is known from the state directory, with
+	// `recall`. While the bridge runs, new partitions are never used.
+	NewPartitions string `yaml:"newPartitions" default:"keep" oneof:"keep use"`
 	// SASL is how the bridge authenticates. Left out: it does not, or by the certificate in `tls`.
 	SASL *SASL `yaml:"sasl"`
 	// TLS turns TLS on (`tls: {}`). Left out: plain text.
@@ -26,7 +32,8 @@ type Kafka struct {
 
 // CreateTopics says how missing topics are made. Topics that are there are never changed.
 type CreateTopics struct {
-	// Partitions of each topic. 0: the broker's default. More can't be added later without breaking the order of objects.
+	// Partitions of each topic. 0: the broker's default. More that are added later get nothing, or break the order of objects once: see
+	// `newPartitions`.
 	Partitions int `yaml:"partitions" default:"0"`
 	// ReplicationFactor of each topic. 0: the broker's default.
 	ReplicationFactor int `yaml:"replicationFactor" default:"0"`

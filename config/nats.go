@@ -23,7 +23,8 @@ type NATS struct {
 	Subject string `yaml:"subject" default:"k8s.{cluster}.{group}.{version}.{resource}.{namespace}.{name}.{op}"`
 	// DeadLetterSubject is the template of the subject for events that the server refuses for good, and those too large for it that
 	// `oversize` has no form for: the event with the reason, without its data where that does not fit. A stream must store it. Left out: the constant beginning of `subject`, then
-	// `_deadletter.{resource}.{op}`, as `k8s._deadletter.pods.updated`. `off`: such an event is counted, logged and skipped.
+	// `_deadletter.{resource}.{op}`, as `k8s._deadletter.pods.updated`. `off`: such an event is
+	// counted, logged, and goes into the folder of `state.undelivered`.
 	DeadLetterSubject string `yaml:"deadLetterSubject"`
 	// Objects is where payloads are kept that are too large for a message. Not with mode `core`.
 	Objects Objects `yaml:"objects"`

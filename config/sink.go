@@ -27,6 +27,10 @@ type Sink struct {
 	Recall bool `yaml:"recall" default:"true"`
 	// Queue bounds what is on its way to the sink.
 	Queue SinkQueue `yaml:"queue"`
+	// DeadLetterWait is how long an event that the broker refuses for good waits for the place of its dead letters, where that is refused too (no
+	// right, no stream, full) while the broker answers. Its object waits too, with Kafka its partition. Then the event goes into the folder
+	// `undelivered` of the state directory, is counted, and what is behind it goes on. 0: it waits for ever.
+	DeadLetterWait time.Duration `yaml:"deadLetterWait" default:"10m"`
 	// Oversize are the ways to send an event that is too large for the broker, as it would be encoded, in the order in which they are tried:
 	// `trim`: without the last-applied annotation and managedFields; `claim`: without its payload, which goes into the object store of
 	// `nats.objects`, with a `dataref` that says where; `reference`: with the object's metadata in place of the object. Each says so in the

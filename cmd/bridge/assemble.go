@@ -25,6 +25,7 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/store"
 	"github.com/kubebridge/bridge/internal/tracing"
+	"github.com/kubebridge/bridge/internal/undelivered"
 )
 
 // assembler turns a configuration into a bridge. It is the one place that knows both.
@@ -40,6 +41,8 @@ type assembler struct {
 	waiting func(error)
 	// tracer, nil for none.
 	tracer *tracing.Tracer
+	// undelivered keeps what no broker takes; nil for nothing.
+	undelivered *undelivered.Folder
 	// onSettle is called with what a sink has settled; nil for nobody.
 	onSettle func(sink string, settled []*publisher.Item)
 }
@@ -204,7 +207,20 @@ func (a *assembler) makeSink(cluster string, c *config.Sink) (sc bridge.SinkConf
 		},
 		Oversize: oversize(c.Oversize),
 		Forget:   !c.Recall,
+		Keep:     a.keep(c.Name), DeadLetterWait: c.DeadLetterWait,
 	}}, broker, nil
+}
+
+// keep puts what a sink can't get rid of into the state directory; nil where there is none.
+func (a *assembler) keep(sink string) func(e *event.Event, refused, deadLetter error, attempts int) error {
+	if a.undelivered == nil {
+		return nil
+	}
+	return func(e *event.Event, refused, deadLetter error, attempts int) error {
+		return a.undelivered.Keep(e, undelivered.Refusal{
+			Sink: sink, Reason: refused.Error(), DeadLetter: deadLetter.Error(), Attempts: attempts, Kept: time.Now().UTC(),
+		})
+	}
 }
 
 // oversize is never nil, which would be the default and not "none".

@@ -100,6 +100,7 @@ func everyMetric(t *testing.T) map[string]string {
 		t.Fatal(err)
 	}
 	newStarting(newOutcome(n)).registerReadiness(n)
+	newUndelivered(&config.State{Dir: t.TempDir(), Undelivered: 1}, n)
 	return n.found
 }
 

@@ -16,9 +16,11 @@ import (
 // cluster is a scripted API server together with what it truly did: the reference that streams are compared with.
 type cluster struct {
 	*testkit.Server
-	rng   *rand.Rand
-	names []resource.Key // that objects may have
-	count int            // of writes, for uids and marks
+	rng *rand.Rand
+	// garble says whether a write makes of an object what can't be understood, though it says which object it is; nil for never.
+	garble func() bool
+	names  []resource.Key // that objects may have
+	count  int            // of writes, for uids and marks
 
 	all    []*write
 	byMark map[string]*write
@@ -36,10 +38,14 @@ type write struct {
 	uid     string
 	mark    string // in the object; of a deletion: of the last state
 	deleted bool
+	garbled bool // nobody can understand it
 }
 
 func (w *write) String() string {
 	op := "put"
+	if w.garbled {
+		op = "garbled put"
+	}
 	if w.deleted {
 		op = "delete"
 	}
@@ -97,6 +103,10 @@ func (c *cluster) change() string {
 
 // put creates an object, or updates it.
 func (c *cluster) put(key resource.Key) string {
+	return c.write(key, c.garble != nil && c.garble())
+}
+
+func (c *cluster) write(key resource.Key, garbled bool) string {
 	c.count++
 	mark := fmt.Sprint("mark-", c.count)
 	uid := fmt.Sprintf("uid-%s-%d", key[strings.IndexByte(string(key), '/')+1:], c.count)
@@ -110,12 +120,27 @@ func (c *cluster) put(key resource.Key) string {
 	version := c.Create(key, func(obj map[string]any) {
 		obj["metadata"].(map[string]any)["uid"] = uid
 		obj["spec"] = map[string]any{"mark": mark, "padding": padding}
+		delete(obj["metadata"].(map[string]any), "generation")
+		if garbled {
+			obj["metadata"].(map[string]any)["generation"] = "poison"
+		}
 	})
-	w := &write{version: number(version), key: key, uid: uid, mark: mark}
+	w := &write{version: number(version), key: key, uid: uid, mark: mark, garbled: garbled}
 	c.note(w)
 	c.byMark[mark] = w
 	c.alive[key] = w
 	return w.String()
+}
+
+// ungarble makes what can't be understood what can be.
+func (c *cluster) ungarble() string {
+	var done []string
+	for _, key := range slices.Sorted(maps.Keys(c.alive)) {
+		if c.alive[key].garbled {
+			done = append(done, c.write(key, false))
+		}
+	}
+	return strings.Join(done, ", ")
 }
 
 // remove deletes objects, all at one version.

@@ -39,6 +39,8 @@ type spooled struct {
 	UID     string
 	Version resource.Version
 	For     []string
+
+	Unreadable resource.Unreadable
 }
 
 // readState reads what is known of the given objects, and what waits for sinks.

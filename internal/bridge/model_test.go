@@ -69,6 +69,7 @@ type model struct {
 	recall   bool         // the brokers can be read back
 	http     *http.Client // nil for the cluster's
 	reloads  bool         // the configuration changes while the bridge runs
+	healed   bool         // in the end everything can be understood
 	// announced are, by run, what units that ended early within it had announced.
 	announced map[int]map[string]int64
 	restarts  []moment // of units, within a run
@@ -118,7 +119,25 @@ func newModel(t *testing.T, seed uint64) *model {
 		m.brokers = append(m.brokers, b)
 	}
 	m.configure(typ)
+	m.poison(seed)
 	return m
+}
+
+// poison makes a third of the rounds such that the cluster has objects now and then that can't be understood. Its dice are its own.
+func (m *model) poison(seed uint64) {
+	dice := rand.New(rand.NewPCG(seed, 1))
+	if dice.IntN(3) > 0 {
+		return
+	}
+	m.healed = dice.IntN(2) == 0
+	often := 3 + dice.IntN(20)
+	m.cluster.garble = func() bool {
+		if dice.IntN(often) > 0 {
+			return false
+		}
+		m.cause(resource.ReasonUnreadable)
+		return true
+	}
 }
 
 func (m *model) configure(typ resource.Type) {
@@ -168,7 +187,9 @@ func (m *model) note(format string, args ...any) {
 }
 
 // play does some steps at random, mends everything, and judges.
-func (m *model) play(steps int) {
+func (m *model) play(steps int) { m.playTo(steps, m.judge) }
+
+func (m *model) playTo(steps int, judge func()) {
 	defer m.report()
 	for range m.rng.IntN(20) {
 		m.note("%s", m.cluster.change())
@@ -187,7 +208,7 @@ func (m *model) play(steps int) {
 	}
 	m.mend()
 	m.catchUp()
-	m.judge()
+	judge()
 }
 
 // report shows what happened when it went wrong.
@@ -464,7 +485,8 @@ func (m *model) upset() {
 func (m *model) rewind() {
 	time.Sleep(time.Millisecond) // so that no other rewind is at the same time
 	synctest.Wait()
-	if m.frozen || m.life != nil && !m.attached() {
+	// With what can't be understood a list after a rewind waits for it to become well.
+	if m.cluster.garble != nil || m.frozen || m.life != nil && !m.attached() {
 		return
 	}
 	watermark, oldest := m.watermark(), max(m.cluster.oldest(), 97)
@@ -524,12 +546,17 @@ func (m *model) mend() {
 		m.start()
 	}
 	m.note("all is mended")
+	m.cluster.garble = nil
 	for range 1500 { // seconds; a watch that is never answered is given up after ten minutes and a half
-		if m.settled() {
+		if !m.healed && m.settled() {
 			return
 		}
 		time.Sleep(time.Second)
 		m.thaw()
+		if m.healed && !m.frozen {
+			m.note("%s", m.cluster.ungarble())
+			m.healed = false
+		}
 		m.bookmark()
 	}
 	m.t.Errorf("it does not catch up: %+v, %v; the server is at %d", m.life.bridge.Status(), m.life.bridge.Ready(), m.cluster.version())

@@ -1,12 +1,16 @@
 package bridge_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,12 +19,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/sinks/nats"
 	"github.com/kubebridge/bridge/internal/store"
 	"github.com/kubebridge/bridge/internal/testkit"
+	"github.com/kubebridge/bridge/internal/undelivered"
 )
 
 // These tests run in real time, since the server's clock is not that of a bubble.
@@ -31,6 +37,10 @@ type natsRig struct {
 	t   *testing.T
 	js  jetstream.JetStream
 	url string
+	// keep is the last resort of the publisher, after a second of refused dead letters; nil for none.
+	keep func(e *event.Event, refused, deadLetter error, attempts int) error
+	// informer is the name of the informer; "" for all.
+	informer string
 }
 
 const natsMaxPayload = 20_000
@@ -57,8 +67,8 @@ func newNATSRig(t *testing.T) *natsRig {
 	return &natsRig{Server: testkit.NewServer(t, pods), t: t, js: js, url: s.ClientURL()}
 }
 
-// run runs a bridge until the test ends.
-func (r *natsRig) run(oversize []publisher.Oversize, change func(*nats.Config)) {
+// run runs a bridge that knows of nothing, until it is stopped or the test ends.
+func (r *natsRig) run(oversize []publisher.Oversize, change func(*nats.Config)) (end func()) {
 	r.t.Helper()
 	log := slog.New(slog.NewTextHandler(r.t.Output(), nil))
 	cfg := nats.Config{URL: r.url, Cluster: "test", Log: log}
@@ -71,22 +81,25 @@ func (r *natsRig) run(oversize []publisher.Oversize, change func(*nats.Config)) 
 	ok(r.t, err)
 	b, err := bridge.New(bridge.Config{
 		Cluster: "test", DB: db, Log: log, Client: &reflector.Client{HTTP: r.HTTP(), Base: r.URL()},
-		Units: []bridge.UnitConfig{{Informer: "all", Type: pods, Sinks: []bridge.BindingConfig{{Sink: "nats"}}}},
+		Units: []bridge.UnitConfig{{Informer: cmp.Or(r.informer, "all"), Type: pods, Sinks: []bridge.BindingConfig{{Sink: "nats"}}}},
 		Sinks: []bridge.SinkConfig{{Name: "nats", Sink: sink, Publisher: publisher.Config{
 			Oversize: oversize, Retry: publisher.Retry{Initial: 20 * time.Millisecond, Max: 100 * time.Millisecond},
+			Keep: r.keep, DeadLetterWait: time.Second,
 		}}},
 	})
 	ok(r.t, err)
 	ctx, stop := context.WithCancel(context.WithoutCancel(r.t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- b.Run(ctx) }()
-	r.t.Cleanup(func() {
+	end = sync.OnceFunc(func() {
 		stop()
 		if err := <-done; err != nil {
 			r.t.Errorf("Run: %v", err)
 		}
 		_ = db.Close()
 	})
+	r.t.Cleanup(end)
+	return end
 }
 
 // put makes a pod whose spec, or whose last-applied annotation, has so many bytes.
@@ -237,4 +250,94 @@ func TestADeadLetterWithoutAStreamWaitsForOne(t *testing.T) {
 	_, err = r.js.UpdateStream(t.Context(), events)
 	ok(t, err)
 	wantLines(t, lines(r.await(8), "web"), "web added", "web dead", "web updated")
+}
+
+func TestWhatNeitherTheStreamNorTheDeadLettersTakeIsKeptAndTheObjectGoesOn(t *testing.T) {
+	r, dir := newNATSRig(t), t.TempDir()
+	folder := undelivered.New(undelivered.Config{Dir: filepath.Join(dir, "undelivered"), MaxBytes: 1 << 20})
+	r.keep = func(e *event.Event, refused, deadLetter error, attempts int) error {
+		return folder.Keep(e, undelivered.Refusal{Sink: "nats", Reason: refused.Error(), DeadLetter: deadLetter.Error(), Attempts: attempts})
+	}
+	r.put("web", 10, 0)
+	_, err := r.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "K8S", Subjects: []string{"k8s.>"}})
+	ok(t, err)
+	r.run([]publisher.Oversize{}, func(c *nats.Config) { c.DeadLetter, c.Stream.Manage = "nowhere.{resource}", nats.Off })
+	r.await(1)
+	r.put("web", natsMaxPayload, 0)
+	r.put("web", 10, 0)
+	if got := lines(r.await(2), "web"); !slices.Equal(got, []string{"web added", "web updated"}) {
+		t.Errorf("the stream has %q", got)
+	}
+	kept, err := filepath.Glob(filepath.Join(dir, "undelivered", "nats", "*.json"))
+	ok(t, err)
+	if len(kept) != 1 {
+		t.Fatalf("kept %q", kept)
+	}
+	raw, err := os.ReadFile(kept[0])
+	ok(t, err)
+	if text := string(raw); len(raw) < natsMaxPayload || !strings.Contains(text, "too large") || !strings.Contains(text, "no stream") {
+		t.Errorf("kept %.300s", raw)
+	}
+}
+
+// count waits until the stream holds so many messages, and no more.
+func (r *natsRig) count(n uint64) {
+	r.t.Helper()
+	var last uint64
+	for began := time.Now(); time.Since(began) < 30*time.Second; time.Sleep(50 * time.Millisecond) {
+		if stream, err := r.js.Stream(r.t.Context(), "K8S"); err == nil {
+			if last = stream.CachedInfo().State.LastSeq; last >= n {
+				break
+			}
+		}
+	}
+	if last != n {
+		r.t.Fatalf("%d messages, want %d", last, n)
+	}
+}
+
+// gaps are the gap events of the stream: of what, why, and where.
+func (r *natsRig) gaps() (gaps []string) {
+	r.t.Helper()
+	stream, err := r.js.Stream(r.t.Context(), "K8S")
+	ok(r.t, err)
+	for seq := uint64(1); seq <= stream.CachedInfo().State.LastSeq; seq++ {
+		m, err := stream.GetMsg(r.t.Context(), seq)
+		ok(r.t, err)
+		if of, _, found := strings.Cut(m.Header.Get(natsgo.MsgIdHdr), "/gap/"); found {
+			_, reason, _ := strings.Cut(string(m.Data), `"reason":"`)
+			reason, _, _ = strings.Cut(reason, `"`)
+			gaps = append(gaps, fmt.Sprintf("%s %s at %d", of, reason, seq))
+		}
+	}
+	return gaps
+}
+
+func TestAStateThatIsGoneIsAGapForASinkThatHasEventsOfBefore(t *testing.T) {
+	for name, change := range map[string]func(*nats.Config){"binary": nil, "structured": func(c *nats.Config) { c.Encoding = nats.Structured }} {
+		t.Run(name, func(t *testing.T) {
+			r := newNATSRig(t)
+			r.put("web", 10, 0)
+			end := r.run(nil, change)
+			r.count(2)
+			end()
+			r.Delete("shop/web")
+			r.put("db", 10, 0)
+
+			end = r.run(nil, change) // with another state: the delete of web is not known
+			r.count(5)
+			end()
+			if got := r.gaps(); !slices.Equal(got, []string{"all/all/pods forgotten at 3"}) {
+				t.Errorf("gaps %q", got)
+			}
+
+			r.informer = "another" // which has never told anything
+			end = r.run(nil, change)
+			r.count(7)
+			end()
+			if got := r.gaps(); len(got) != 1 {
+				t.Errorf("gaps %q", got)
+			}
+		})
+	}
 }

@@ -19,10 +19,10 @@ import (
 
 // quarantined is what a quarantined event says.
 type quarantined struct {
-	Reason, SHA256, Fingerprint, Message string
-	Size                                 int
-	Partial                              bool
-	Raw                                  []byte
+	Reason, SHA256, Fingerprint, Message, Key string
+	Size                                      int
+	Partial                                   bool
+	Raw                                       []byte
 }
 
 // quarantine are the quarantined events that a broker has, once for each id.
@@ -160,7 +160,7 @@ func files(t *testing.T, r *rig, dir string) (contents []string) {
 	return contents
 }
 
-func TestAnObjectThatNoListCanBeReadPastIsToldOnceAndStopsNoOtherResource(t *testing.T) {
+func TestBytesThatNoListCanBeReadPastAreToldOnceAndStopNoOtherResource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := calmBroker("sink")
 		r := newRig(t)
@@ -171,7 +171,7 @@ func TestAnObjectThatNoListCanBeReadPastIsToldOnceAndStopsNoOtherResource(t *tes
 		r.SetFeatures(testkit.Features{NoWatchList: true})
 		r.Answer(testkit.Lists, -1, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
-			fmt.Fprint(w, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"98"},"items":[`+poison+`]}`)
+			fmt.Fprint(w, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"98"},"items":[{"metadata":nobody}]}`)
 		})
 		r.start()
 		time.Sleep(time.Hour)
@@ -180,11 +180,86 @@ func TestAnObjectThatNoListCanBeReadPastIsToldOnceAndStopsNoOtherResource(t *tes
 		if lists := len(r.Requests(testkit.Lists)); lists < 30 || lists > 300 {
 			t.Errorf("%d lists in an hour", lists)
 		}
-		if reasons := r.Ready(); len(reasons) != 1 || reasons[0].Component != "informer all/pods" || !strings.Contains(reasons[0].Message, "metadata") {
+		if reasons := r.Ready(); len(reasons) != 1 || reasons[0].Component != "informer all/pods" || !strings.Contains(reasons[0].Message, "unreadable") {
 			t.Errorf("ready: %v", reasons)
 		}
 		_, err := r.end()
 		ok(t, err)
 		expect(t, b, "quarantined", "synced", "added w")
 	})
+}
+
+func TestAnObjectThatCanNotBeUnderstoodIsNeitherTakenForGoneNorInTheWay(t *testing.T) {
+	garble := func(obj map[string]any) { obj["metadata"].(map[string]any)["generation"] = "poison" }
+	tests := map[string]struct {
+		garble func(map[string]any)
+		key    string
+		told   []string // of the gap in which b was garbled, c deleted, and d created
+		later  []string // when b is well again
+	}{
+		"of a known key: the rest of the list counts": {
+			garble, "shop/b",
+			[]string{"gap inferred", "quarantined", "added d inferred", "deleted c inferred", "synced"},
+			[]string{"gap inferred", "added e inferred", "synced"},
+		},
+		"of nobody knows which: nothing is taken for gone until a list can be understood": {
+			func(obj map[string]any) {
+				garble(obj)
+				delete(obj["metadata"].(map[string]any), "name")
+			}, "",
+			[]string{"gap inferred", "quarantined", "added d inferred", "synced"},
+			[]string{"gap inferred", "added e inferred", "deleted c inferred", "synced"},
+		},
+	}
+	for name, tt := range tests {
+		for _, features := range []testkit.Features{{}, {NoWatchList: true}} {
+			t.Run(fmt.Sprintf("%s %+v", name, features), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					b := calmBroker("sink")
+					r := newRig(t, b)
+					r.SetFeatures(features)
+					for _, key := range []resource.Key{"shop/a", "shop/b", "shop/c"} {
+						r.Create(key, nil)
+					}
+					r.start()
+					r.settle()
+					_, err := r.end()
+					ok(t, err)
+					expect(t, b, "added a", "added b", "added c", "synced")
+
+					r.Update("shop/b", tt.garble)
+					r.Delete("shop/c")
+					r.Create("shop/d", nil)
+					r.Expire()
+					r.start()
+					r.settle()
+					if reasons := r.Ready(); len(reasons) > 0 {
+						t.Errorf("ready: %v", reasons)
+					}
+					expect(t, b, tt.told...)
+					if events, _ := b.quarantine(t); len(events) != 1 || events[0].Key != tt.key {
+						t.Errorf("%+v", events)
+					}
+
+					r.Update("shop/b", func(obj map[string]any) {
+						m := obj["metadata"].(map[string]any)
+						delete(m, "generation")
+						m["name"] = "b"
+					})
+					r.settle()
+					expect(t, b, "updated b")
+
+					_, err = r.end()
+					ok(t, err)
+					r.Create("shop/e", nil)
+					r.Expire()
+					r.start()
+					r.settle()
+					_, err = r.end()
+					ok(t, err)
+					expect(t, b, tt.later...)
+				})
+			})
+		}
+	}
 }

@@ -167,9 +167,7 @@ func (r *reader) record(rec *record) {
 	case "informer.synced":
 		r.synced(rec)
 	case "informer.quarantined":
-		if !rec.again {
-			r.notices--
-		}
+		r.quarantined(rec)
 	case "resource.synced":
 		r.sync(rec)
 	case "resource.added", "resource.updated":
@@ -179,6 +177,42 @@ func (r *reader) record(rec *record) {
 	default:
 		r.problem(rec, "unknown type")
 	}
+}
+
+// quarantined finds the write that can't be understood, where it is one and not a broken stream.
+func (r *reader) quarantined(rec *record) {
+	if !rec.again {
+		r.notices--
+	}
+	var q struct {
+		Key resource.Key
+		Raw []byte
+	}
+	if err := json.Unmarshal(rec.Data, &q); err != nil {
+		r.problem(rec, "%v", err)
+	}
+	w, version := r.m.garbledIn(q.Raw)
+	if w == nil {
+		return
+	}
+	if q.Key != w.key || !w.garbled {
+		r.problem(rec, "of key %q; the server made %s", q.Key, w)
+	}
+	if version == w.version { // else it is the delete of it
+		r.note(w)
+	}
+}
+
+// garbledIn is the write that bytes which can't be understood are of, and the version that they bear; nil where they are not JSON of one.
+func (m *model) garbledIn(raw []byte) (*write, int64) {
+	var garbled struct {
+		Metadata struct{ ResourceVersion resource.Version }
+		Spec     struct{ Mark string }
+	}
+	if err := json.Unmarshal(raw, &garbled); err != nil {
+		return nil, 0
+	}
+	return m.cluster.byMark[garbled.Spec.Mark], number(garbled.Metadata.ResourceVersion)
 }
 
 func (r *reader) gap(rec *record) {
@@ -489,6 +523,14 @@ func (r *reader) complete() {
 	want := map[resource.Key]string{}
 	for key, w := range r.m.cluster.alive {
 		want[key] = w.mark
+		if w.garbled { // it counts as what it was before
+			if r.buried[w.uid] {
+				r.problem(nil, "told as deleted, and there: %s", w)
+			}
+			if want[key] = r.folded[key]; want[key] == "" {
+				delete(want, key)
+			}
+		}
 	}
 	if !maps.Equal(r.folded, want) {
 		r.problem(nil, "the stream ends with\n\t%v\nthe server with\n\t%v", r.folded, want)
@@ -501,6 +543,9 @@ func (r *reader) passed(run int) {
 	for _, w := range r.m.cluster.histories[s.history].writes {
 		first, told := r.told[w]
 		waits := slices.ContainsFunc(s.pending[r.b.name], func(c spooled) bool {
+			if garbled, _ := r.m.garbledIn(c.Unreadable.Raw); garbled == w {
+				return true
+			}
 			return c.Key == w.key && c.UID == w.uid && number(c.Version) == w.version
 		})
 		if w.version <= s.watermark && !(told && first < run) && !waits && !r.latest && !r.excused(w) {

@@ -299,7 +299,7 @@ func (u *unit) addInformer(b *Bridge, reg prometheus.Registerer, from *heritage)
 		Name: u.name, Type: u.cfg.Type, FIFO: u.fifo, Indexer: u.indexer, Tracker: u.tracker, Listeners: listeners,
 		Selector: u.selector(u.cfg.Filter), Owners: owners,
 		Namespaces: u.cfg.NamespaceSelector != "", Selective: u.cfg.selective(), Leavable: u.cfg.leavable(),
-		LogBytes: u.cfg.Memory, SpoolBytes: u.spool(b), DropOldest: u.cfg.DropOldest, Resnapshot: u.cfg.Snapshot == SnapshotAlways, Unclean: from.isUnclean(b), Succeeds: u.succeeds(b),
+		LogBytes: u.cfg.Memory, SpoolBytes: u.spool(b), DropOldest: u.cfg.DropOldest, Resnapshot: u.cfg.Snapshot == SnapshotAlways, Unclean: from.isUnclean(b), Succeeds: u.succeeds(b), Forgotten: u.forgotten(b), Undone: func() { u.reflector.Undone() },
 		Log: u.log.With("resource", u.cfg.Type.String()), Registerer: reg,
 	})
 	return err
@@ -339,7 +339,7 @@ func (u *unit) addReflector(b *Bridge, reg prometheus.Registerer) (err error) {
 	cfg.Parse.Type = u.cfg.Type
 	cfg.Watchdog = cmp.Or(cfg.Watchdog, b.cfg.Watchdog)
 	u.watchdog = cfg.Watchdog
-	cfg.Quarantine = u.fifo.Quarantine
+	cfg.Quarantine, cfg.Spare = u.fifo.Quarantine, u.fifo.Spare
 	cfg.Snapshot = u.cfg.Snapshot != SnapshotNever
 	cfg.From = u.from()
 	if err := u.addNamespaces(b, &cfg); err != nil {

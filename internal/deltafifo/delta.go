@@ -3,7 +3,7 @@ package deltafifo
 import "github.com/kubebridge/bridge/internal/resource"
 
 // DeltaType is what happened, as client-go names it; Bookmark, ReplaceBegin, ReplaceEnd and Quarantined are marks in the stream
-// rather than changes of an object.
+// rather than changes of an object. Spared is one too: an item of a list that can't be understood.
 type DeltaType uint8
 
 // The types of deltas.
@@ -17,10 +17,13 @@ const (
 	ReplaceBegin
 	ReplaceEnd
 	Quarantined
+	Spared
+
+	typesEnd // of the list
 )
 
 func (t DeltaType) String() string {
-	return [...]string{"?", "Added", "Updated", "Deleted", "Replaced", "Sync", "Bookmark", "ReplaceBegin", "ReplaceEnd", "Quarantined"}[t]
+	return [...]string{"?", "Added", "Updated", "Deleted", "Replaced", "Sync", "Bookmark", "ReplaceBegin", "ReplaceEnd", "Quarantined", "Spared"}[t]
 }
 
 // Delta is one change of an object, or one mark.
@@ -42,13 +45,15 @@ type Delta struct {
 	Relist *resource.Relist
 	// Unreadable of a Quarantined.
 	Unreadable *resource.Unreadable
+	// Spared is what a Spared says of itself.
+	Spared *resource.Identity
 	// Resync says, on a Sync, which listeners asked: a set of the informer's own making.
 	Resync uint64
 	// Round is set on a Sync that was asked for by name (FIFO.Snapshot), and tells it from others; 0 on that of a resync period.
 	Round int64
 }
 
-// Deltas are the changes of one object that wait together, oldest first; marks come alone, with no Key.
+// Deltas are the changes of one object that wait together, oldest first; marks come alone, with no Key, but for a Spared that bears one.
 type Deltas struct {
 	Key   resource.Key
 	Items []Delta

@@ -56,6 +56,7 @@ type FIFO struct {
 	lastSeq  uint64
 	closed   bool
 	relist   *resource.Relist // of the BeginReplace that has no EndReplace yet
+	sparing  bool             // in that list is something of which nobody knows which object it is
 	replaces int              // ReplaceEnds that wait or are being handed out
 	filled   bool             // the first population, or the first change, has been added
 	free     []*entry         // entries to use again
@@ -115,6 +116,11 @@ func (f *FIFO) BeginReplace(ctx context.Context, why resource.Relist) error {
 	return f.put(ctx, "", Delta{Type: ReplaceBegin, Relist: &why})
 }
 
+// Spare queues the news that a list holds something that can't be understood, of an object, or of nobody knows which (no key).
+func (f *FIFO) Spare(ctx context.Context, of resource.Identity) error {
+	return f.put(ctx, of.Key, Delta{Type: Spared, Spared: &of})
+}
+
 // EndReplace queues the news that the list was complete, as of version.
 func (f *FIFO) EndReplace(ctx context.Context, version resource.Version) error {
 	return f.put(ctx, "", Delta{Type: ReplaceEnd, Version: version})
@@ -165,12 +171,15 @@ func (f *FIFO) queueLocked(key resource.Key, d Delta, size int) {
 		if f.relist = d.Relist; d.Relist.Only {
 			f.relist = nil
 		}
+		f.sparing = false
 		clear(f.open)
 	case ReplaceEnd:
-		d.Relist, f.relist = f.relist, nil
+		d.Relist, f.relist = f.ended(), nil
 		f.replaces++
 		f.filled = true
 		clear(f.open)
+	case Spared:
+		f.sparing = f.sparing || key == ""
 	case Replaced, Quarantined:
 	default:
 		f.filled = f.filled || f.relist == nil
@@ -186,6 +195,16 @@ func (f *FIFO) queueLocked(key resource.Key, d Delta, size int) {
 	grown := e.append(d, size)
 	e.bytes += grown
 	f.bytes += grown
+}
+
+// ended is the Relist that its ReplaceEnd bears. Whoever was handed the ReplaceBegin has the other.
+func (f *FIFO) ended() *resource.Relist {
+	if f.relist == nil || !f.sparing {
+		return f.relist
+	}
+	why := *f.relist
+	why.Sparing = true
+	return &why
 }
 
 // join adds to those whom a waiting Sync is for; where a change waits, they will be told that. It is false behind a snapshot's Sync, which

@@ -217,6 +217,39 @@ func TestManyInferredDeletesComeInBatches(t *testing.T) {
 	}
 }
 
+func TestAListWithSomethingOfWhichNobodyKnowsWhatItIsSpares(t *testing.T) {
+	f := newFIFO(t, deltafifo.Config{})
+	ctx := t.Context()
+	sparing := func(list func()) (spares bool) {
+		t.Helper()
+		ok(t, f.BeginReplace(ctx, resource.Relist{Reason: resource.ReasonExpired}))
+		list()
+		ok(t, f.EndReplace(ctx, "9"))
+		var batch deltafifo.Batch
+		for {
+			ok(t, f.Pop(ctx, &batch, 10))
+			for _, d := range batch.Deltas {
+				if d.Items[0].Type == deltafifo.ReplaceBegin && d.Items[0].Relist.Sparing {
+					t.Error("it was said before it was known")
+				}
+				if d.Items[0].Type == deltafifo.ReplaceEnd {
+					return d.Items[0].Relist.Sparing
+				}
+			}
+		}
+	}
+	spare := func(of resource.Identity) func() { return func() { ok(t, f.Spare(ctx, of)) } }
+	if sparing(spare(resource.Identity{Key: "shop/a"})) {
+		t.Error("of a known key: everything else can be gone")
+	}
+	if !sparing(spare(resource.Identity{})) {
+		t.Error("of an unknown key: it does not say so")
+	}
+	if sparing(func() {}) {
+		t.Error("the next list: it still says so")
+	}
+}
+
 func TestAFailureToFindWhatIsMissingIsNoEmptyAnswer(t *testing.T) {
 	broken := errors.New("disk on fire")
 	f := newFIFO(t, deltafifo.Config{Known: &known{err: broken}})

@@ -173,23 +173,40 @@ func (m *Maker) Gap(r *resource.Relist, epoch int, observed time.Time) Event {
 	e := m.about("gap", Gap, inEpoch(string(r.From)+"/"+string(r.To), epoch), observed)
 	e.Sequence, e.ResourceVersion, e.Inferred = sequence(r.To), string(r.To), true
 	e.Data = mustJSON(gapData{
-		Reason: r.Reason, From: string(r.From), To: string(r.To),
-		Note: "versions between from and to are not available: what differs follows as inferred events; objects created and deleted in between can't be known",
+		Reason: r.Reason, From: string(r.From), To: string(r.To), Note: noteOf(r),
 	})
 	return e
+}
+
+// noteOf says what comes of a gap.
+func noteOf(r *resource.Relist) string {
+	if r.Reason == resource.ReasonForgotten {
+		return "the bridge's own state is gone: all objects that there are follow as added; what was deleted since the last event before this one gets no deleted event: " +
+			"compare what you hold with what follows, up to the informer.synced event"
+	}
+	return "versions between from and to are not available: what differs follows as inferred events; objects created and deleted in between can't be known"
 }
 
 // syncedData is the payload of an informer's synced event.
 type syncedData struct {
 	Version string `json:"version"`
-	Items   int    `json:"items"`
+	Listing
 }
 
-// Synced makes the event that tells that a list, of so many items, was worked through: what follows are changes.
-func (m *Maker) Synced(version resource.Version, items, epoch int, observed time.Time) Event {
+// Listing is what a list held.
+type Listing struct {
+	Items int `json:"items"` // that were understood
+	// Unreadable are those that were not, each told by a quarantined event.
+	Unreadable int `json:"unreadable,omitempty"`
+	// DeletesUnknown: one of them may be any object, so that none was taken for gone.
+	DeletesUnknown bool `json:"deletesUnknown,omitempty"`
+}
+
+// Synced makes the event that tells that a list was worked through: what follows are changes.
+func (m *Maker) Synced(version resource.Version, listing Listing, epoch int, observed time.Time) Event {
 	e := m.about("synced", Synced, inEpoch(string(version), epoch), observed)
 	e.Sequence, e.ResourceVersion = sequence(version), string(version)
-	e.Data = mustJSON(syncedData{Version: string(version), Items: items})
+	e.Data = mustJSON(syncedData{Version: string(version), Listing: listing})
 	return e
 }
 

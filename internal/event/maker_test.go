@@ -114,9 +114,13 @@ func TestEventsAboutTheInformer(t *testing.T) {
 	if err := json.Unmarshal(gap.Data, &data); err != nil || data.Reason != "expired" || data.From != "5" || data.To != "900" || data.Note == "" {
 		t.Errorf("gap data %s, %v", gap.Data, err)
 	}
-	synced := m.Synced("900", 17, 0, observed)
+	synced := m.Synced("900", event.Listing{Items: 17}, 0, observed)
 	if synced.Type != "dev.kubebridge.informer.synced" || synced.ID != "workloads/deployments.apps/synced/900" || string(synced.Data) != `{"version":"900","items":17}` {
 		t.Errorf("synced event %+v with data %s", synced, synced.Data)
+	}
+	synced = m.Synced("900", event.Listing{Items: 17, Unreadable: 2, DeletesUnknown: true}, 0, observed)
+	if want := `{"version":"900","items":17,"unreadable":2,"deletesUnknown":true}`; string(synced.Data) != want {
+		t.Errorf("synced data %s, want %s", synced.Data, want)
 	}
 }
 

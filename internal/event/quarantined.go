@@ -8,7 +8,9 @@ import (
 
 // quarantinedData is the payload of a quarantined event.
 type quarantinedData struct {
-	Reason  string `json:"reason"`
+	Reason string `json:"reason"`
+	// Key of the object, where it is known: <namespace>/<name>.
+	Key     string `json:"key,omitempty"`
 	Message string `json:"message,omitempty"`
 	// Size is how many bytes were read; Partial that there are more.
 	Size    int  `json:"size"`
@@ -25,12 +27,25 @@ type quarantinedData struct {
 func (m *Maker) Quarantined(u *resource.Unreadable, epoch int, observed time.Time) Event {
 	e := m.about("quarantined", Quarantined, inEpoch(u.ID(), epoch), observed)
 	data := quarantinedData{
-		Reason: u.Reason, Message: u.Message, Size: u.Size, Partial: u.Partial, SHA256: u.Digest, Raw: u.Raw,
-		Note: "the API server sent what can't be understood: a list of everything follows, and what differs is told after a gap event",
+		Reason: u.Reason, Key: string(u.Key), Message: u.Message, Size: u.Size, Partial: u.Partial, SHA256: u.Digest, Raw: u.Raw,
+		Note: note(u),
 	}
 	if u.Withheld {
 		data.SHA256, data.Fingerprint = "", u.Digest
 	}
 	e.Data = mustJSON(data)
 	return e
+}
+
+// note says what comes of it.
+func note(u *resource.Unreadable) string {
+	const what = "the API server sent what can't be understood: "
+	switch {
+	case u.Listed && u.Key == "":
+		return what + "an item of a list, of which nobody knows which object it is; the list goes on behind it, and nothing is taken for deleted by it"
+	case u.Listed, u.Version != "":
+		return what + "a state of this object; it counts as what it was before until a state of it can be understood, or it is deleted; all else goes on"
+	default:
+		return what + "a list of everything follows, and what differs is told after a gap event"
+	}
 }

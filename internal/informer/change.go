@@ -27,7 +27,7 @@ type facts struct {
 	event.Change
 	kind       kind
 	relist     *resource.Relist // of a gap
-	items      int              // of a list that was worked through
+	listing    event.Listing    // of a list that was worked through
 	losses     *losses          // of what was dropped
 	unreadable *resource.Unreadable
 
@@ -67,7 +67,7 @@ func (c *facts) event(l *ListenerConfig) event.Event {
 	case ofGap:
 		return m.Gap(c.relist, c.Epoch, c.Observed)
 	case ofSynced:
-		return m.Synced(c.Version, c.items, c.Epoch, c.Observed)
+		return m.Synced(c.Version, c.listing, c.Epoch, c.Observed)
 	case ofDropped:
 		return m.Dropped(c.losses.Unread[l.Name], c.position, c.Observed)
 	case ofQuarantined:

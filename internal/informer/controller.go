@@ -26,7 +26,9 @@ type controller struct {
 	marks   []resource.Key // objects of this batch that a list held
 	news    []store.Announcement
 	relist  resource.Relist  // of the list that is being worked through
-	listed  int              // its items so far
+	listed  event.Listing    // its items so far
+	older   resource.Version // the lowest known version of which the list has an older state; "" for none
+	asked   bool             // whether sinks hold events of an earlier run
 	telling resource.Version // of the delta that is being decided
 	sweep   uint64           // the place of the list's end whose deletes are being decided, 0 for none
 	number  uint64           // of the last change
@@ -118,6 +120,9 @@ func (c *controller) hold(d *deltafifo.Delta) {
 		return
 	}
 	kind, version := place(d)
+	if kind == checkpoint.Listed && c.undone(version) {
+		kind, version = checkpoint.Aside, "" // after a crash the list has to be made again
+	}
 	c.cfg.Tracker.Begin(d.Seq, kind, version)
 	if d.FinalStateUnknown {
 		c.sweep = d.Seq
@@ -163,6 +168,8 @@ func (c *controller) decide(ctx context.Context, key resource.Key, d *deltafifo.
 		return c.endReplace(d)
 	case deltafifo.Quarantined:
 		return c.quarantined(d)
+	case deltafifo.Spared:
+		return c.spared(d)
 	default:
 		return c.decideObject(key, d)
 	}
@@ -186,7 +193,8 @@ func (c *controller) decideObject(key resource.Key, d *deltafifo.Delta) error {
 		return c.deleted(key, d, known, found)
 	case deltafifo.Replaced:
 		c.marks = append(c.marks, key)
-		c.listed++
+		c.listed.Items++
+		c.compare(d.Object, known, found)
 		if before := c.leftBefore(key, d.Object.UID, d.Object.Version); len(before) > 0 {
 			return c.succeeded(key, d, known, alive, before)
 		}
@@ -363,7 +371,7 @@ func (c *controller) beginReplace(ctx context.Context, d *deltafifo.Delta) error
 		return nil
 	}
 	again := c.relist.Reason != ""
-	c.relist, c.listed = *d.Relist, 0
+	c.relist, c.listed, c.older = *d.Relist, event.Listing{}, ""
 	c.relist.Namespaces = nil // they may be many, and the gap's own place is told without them
 	if err := c.cfg.Indexer.ClearMarks(); err != nil {
 		return err
@@ -384,14 +392,44 @@ func (c *controller) beginReplace(ctx context.Context, d *deltafifo.Delta) error
 			return err
 		}
 	}
+	if c.relist.Reason == "" && c.relist.Initial && !again {
+		c.tellForgotten(ctx, d)
+		return nil
+	}
 	if c.relist.Reason == "" || again {
 		return nil
 	}
-	c.metrics.gap(c.relist.Reason)
-	gap := newChange(event.Change{Op: event.Gap, Version: c.relist.To}, d.Seq, c.now)
-	gap.kind, gap.relist = ofGap, new(c.relist)
-	c.emit(gap)
+	c.tellGap(d, c.relist, 0)
 	return nil
+}
+
+// tellGap tells a gap to an audience; 0 for everyone.
+func (c *controller) tellGap(d *deltafifo.Delta, why resource.Relist, audience uint64) {
+	c.metrics.gap(why.Reason)
+	gap := newChange(event.Change{Op: event.Gap, Version: why.To}, d.Seq, c.now)
+	gap.kind, gap.relist, gap.audience = ofGap, &why, audience
+	c.emit(gap)
+}
+
+// tellForgotten tells those whose sinks hold events of an earlier run, of which the state knows nothing, that the first list is not their first:
+// once, however often the list has to begin again.
+func (c *controller) tellForgotten(ctx context.Context, d *deltafifo.Delta) {
+	if c.cfg.Forgotten == nil || c.asked {
+		return
+	}
+	c.asked = true
+	position, err := c.cfg.Indexer.Position()
+	if err != nil || position.Version != "" { // nothing existed, and that is known
+		return
+	}
+	sinks := c.cfg.Forgotten(ctx)
+	if len(sinks) == 0 {
+		return
+	}
+	c.logger.Warn("the state of an earlier run is gone: everything is sent, and what was deleted since can't be known", "sinks", sinks)
+	why := c.relist
+	why.Reason = resource.ReasonForgotten
+	c.tellGap(d, why, c.audience(sinks))
 }
 
 // reasonInterrupted is the reason of a gap before a list that has no position to resume from, although something is known: a first snapshot
@@ -436,7 +474,7 @@ func (c *controller) forgetDeleted(ctx context.Context) error {
 func (c *controller) endReplace(d *deltafifo.Delta) error {
 	c.rescoped(d.Seq, &c.relist, d.Version)
 	if c.relist.Partial() {
-		c.logger.Info("a namespace is in step with the selection", "namespace", c.relist.Namespace, "selected", !c.relist.Left, "objects", c.listed)
+		c.logger.Info("a namespace is in step with the selection", "namespace", c.relist.Namespace, "selected", !c.relist.Left, "objects", c.listed.Items)
 		c.relist = resource.Relist{}
 		return c.cfg.Indexer.ClearMarks()
 	}
@@ -444,11 +482,15 @@ func (c *controller) endReplace(d *deltafifo.Delta) error {
 	if c.relist.Initial {
 		level = slog.LevelDebug // the whole bridge tells of its start
 	}
-	c.logger.Log(context.Background(), level, "in step with the API server", "version", d.Version, "objects", c.listed)
+	c.logger.Log(context.Background(), level, "in step with the API server", "version", d.Version, "objects", c.listed.Items, "unreadable", c.listed.Unreadable)
 	done := newChange(event.Change{Op: event.Synced, Version: d.Version}, d.Seq, c.now)
-	done.kind, done.items = ofSynced, c.listed
+	done.kind, done.listing = ofSynced, c.listed
 	c.emit(done)
 	c.history.ends(d.Version)
+	if c.undone(d.Version) {
+		c.logger.Warn("the API server has older states of objects than were told: its history is another, and everything is compared anew", "version", d.Version, "known", c.older)
+		c.cfg.Undone()
+	}
 	c.relist = resource.Relist{}
 	c.unsure.Store(false)
 	return c.cfg.Indexer.ClearMarks()

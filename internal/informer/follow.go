@@ -19,7 +19,10 @@ const ReasonTakeover = "takeover"
 func (c *facts) cover(sink string) publisher.Cover {
 	cover := publisher.Cover{Version: cmp.Or(c.told, c.Version), Epoch: c.Epoch}
 	switch c.kind {
-	case ofGap, ofQuarantined: // a list follows
+	case ofQuarantined:
+		cover.OfList = c.unreadable.Version == "" // else no list follows
+		cover.Version = c.unreadable.Version
+	case ofGap: // a list follows
 		cover.OfList = true
 	case ofDropped:
 		cover.Version = c.losses.Unread[sink].To

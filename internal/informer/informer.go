@@ -86,7 +86,13 @@ type Config struct {
 	// Succeeds says whether other replicas have published before this one, and up to which version of the server at least; "" for not
 	// known. A first list is a gap then, in which objects may have been deleted. nil: there are none.
 	Succeeds func() (from resource.Version, led bool)
-	Log      *slog.Logger
+	// Undone is called when a list shows that the API server's history is another than the one that was told, though its version is not lower:
+	// an object is in an older state than before. A list with Rewound has to follow. It must not block. nil: nothing is done about it.
+	Undone func()
+	// Forgotten gives the listeners, by name, whose sinks hold events of an earlier run, of which nothing is known here any more. It is asked before
+	// the first list, and its answer waited for. For them the list is a gap, in which objects may have been deleted. nil: there are none.
+	Forgotten func(ctx context.Context) []string
+	Log       *slog.Logger
 	// Registerer for metrics; nil for none.
 	Registerer prometheus.Registerer
 }

@@ -71,7 +71,7 @@ func newMetrics(reg prometheus.Registerer, logBytes int, listeners []ListenerCon
 	for _, op := range []event.Op{event.Added, event.Updated, event.Deleted, event.Synced} {
 		m.changes.WithLabelValues(string(op))
 	}
-	for _, reason := range []string{resource.ReasonExpired, resource.ReasonRewound, resource.ReasonUnreadable, reasonInterrupted, resource.ReasonDropped, ReasonTakeover} {
+	for _, reason := range []string{resource.ReasonExpired, resource.ReasonRewound, resource.ReasonUnreadable, reasonInterrupted, resource.ReasonDropped, resource.ReasonForgotten, ReasonTakeover} {
 		m.gaps.WithLabelValues(reason)
 	}
 	for _, l := range listeners {

@@ -31,7 +31,8 @@ type record struct {
 	Cause      string               `json:"cause,omitempty"`
 	Observed   time.Time            `json:"observed"`
 	Relist     *resource.Relist     `json:"relist,omitempty"`
-	Items      int                  `json:"items,omitempty"`
+	Listing    event.Listing        `json:"listing,omitzero"`
+	Items      int                  `json:"items,omitempty"` // of a Listing, as earlier bridges wrote it
 	Losses     *losses              `json:"losses,omitempty"`
 	Unreadable *resource.Unreadable `json:"unreadable,omitempty"`
 	Told       resource.Version     `json:"told,omitempty"`
@@ -51,7 +52,7 @@ type record struct {
 func (i *Informer) encode(c *facts) ([]byte, error) {
 	r := record{
 		Kind: c.kind, Op: c.Op, Key: c.Key, UID: c.UID, Version: c.Version, Before: c.Before, Initial: c.Initial, Inferred: c.Inferred,
-		Round: c.Round, Epoch: c.Epoch, Entered: c.Entered, Cause: c.Cause, Observed: c.Observed, Relist: c.relist, Items: c.items, Losses: c.losses, Unreadable: c.unreadable,
+		Round: c.Round, Epoch: c.Epoch, Entered: c.Entered, Cause: c.Cause, Observed: c.Observed, Relist: c.relist, Listing: c.listing, Losses: c.losses, Unreadable: c.unreadable,
 		Told: c.told, Owners: c.Owners, For: i.names(c.audience),
 	}
 	var raw []byte
@@ -63,6 +64,13 @@ func (i *Informer) encode(c *facts) ([]byte, error) {
 		raw = slices.Concat(raw, c.Old.Raw)
 	}
 	return r.join(raw)
+}
+
+// listing is what a list held.
+func (r *record) listing() event.Listing {
+	l := r.Listing
+	l.Items += r.Items
+	return l
 }
 
 // join makes an entry of a record and the bytes of its objects.
@@ -107,7 +115,7 @@ func (i *Informer) decode(position uint64, data []byte) (*change, error) {
 			Op: r.Op, Key: r.Key, UID: r.UID, Version: r.Version, Before: r.Before, Initial: r.Initial, Inferred: r.Inferred,
 			Round: r.Round, Epoch: r.Epoch, Entered: r.Entered, Cause: r.Cause, Observed: r.Observed, Owners: r.Owners,
 		},
-		kind: r.Kind, relist: r.Relist, items: r.Items, losses: r.Losses, unreadable: r.Unreadable, told: r.Told, audience: i.audienceOf(&r), position: position,
+		kind: r.Kind, relist: r.Relist, listing: r.listing(), losses: r.Losses, unreadable: r.Unreadable, told: r.Told, audience: i.audienceOf(&r), position: position,
 	}}
 	c.spooled.Store(true)
 	c.waiting.Store(1) // for the one who reads it

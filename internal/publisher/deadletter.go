@@ -3,6 +3,8 @@ package publisher
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"time"
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/sinks"
@@ -66,8 +68,9 @@ func (w *worker) deadLetter(ctx context.Context, e *event.Event, it *Item) error
 	return w.shut()
 }
 
-// buryItem sends one item to the dead letters. It returns nil when the item is done with: it is there, or the configuration names no
-// place. A place that refuses it is asked again until somebody has put that right: a dead letter is the last trace of a change.
+// buryItem sends one item to the dead letters. It returns nil when the item is done with: it is there, or kept elsewhere, or can be neither since
+// the configuration names no place. A place that refuses it is asked again until somebody has put that right, or its time is over: a dead letter
+// is the last trace of a change.
 func (w *worker) buryItem(ctx context.Context, it *Item) (sinks.Class, error) {
 	e := it.event()
 	log := w.log.With("id", e.ID, "subject", e.Subject, "reason", it.refused, "size", len(e.Data), "attempts", it.attempts)
@@ -75,20 +78,70 @@ func (w *worker) buryItem(ctx context.Context, it *Item) (sinks.Class, error) {
 		it.Mark = w.marks.hold(1)
 	}
 	err := w.deadLetter(ctx, e, it)
-	switch class := w.classify(ctx, err); {
+	class := w.classify(ctx, err)
+	switch {
 	case err == nil:
 		log.Warn("message was refused; it is in the dead letters")
 		w.buried(outcomeSent)
 	case errors.Is(err, sinks.ErrNoDeadLetter):
-		log.Error("message was refused and is lost; configure deadLetter to keep such messages")
-		w.buried(outcomeDropped)
-		it.lost = true
-	case class == sinks.Refused:
-		w.metrics.deadLetters[outcomeRefused].Inc()
-		w.warnings.dead.warn(log, "message was refused, and its dead letter too; the object waits until the dead-letter destination takes it", "err", err)
-		return sinks.Retry, err
-	default:
+		w.keepOrLose(it, err, log)
+	case class == sinks.Reconnect, class == sinks.Stopped:
 		return class, err
+	default:
+		return w.unburied(it, class, err, log)
 	}
 	return 0, nil
+}
+
+// keepOrLose settles an item that has no place in the dead letters.
+func (w *worker) keepOrLose(it *Item, why error, log *slog.Logger) {
+	err := w.keepItem(it, why)
+	if err == nil {
+		log.Error("message was refused; it is kept in the state directory, since no place for dead letters is configured")
+		return
+	}
+	if !errors.Is(err, errNoKeeper) {
+		log = log.With("err", err)
+	}
+	log.Error("message was refused and is lost; configure deadLetter to keep such messages")
+	w.buried(outcomeDropped)
+	it.lost = true
+}
+
+// unburied decides about an item whose place in the dead letters does not take it, while its broker answers.
+func (w *worker) unburied(it *Item, class sinks.Class, why error, log *slog.Logger) (sinks.Class, error) {
+	if it.unburied.IsZero() {
+		it.unburied = time.Now()
+	}
+	log = log.With("err", why)
+	if w.deadLetterWait > 0 && time.Since(it.unburied) >= w.deadLetterWait {
+		err := w.keepItem(it, why)
+		if err == nil {
+			log.Error("message was refused, and for too long its dead letter too; it is kept in the state directory, and the object goes on")
+			return 0, nil
+		}
+		log = log.With("keep_err", err)
+	}
+	if class == sinks.Refused {
+		w.metrics.deadLetters[outcomeRefused].Inc()
+		class = sinks.Retry
+	}
+	w.warnings.dead.warn(log, "message was refused, and its dead letter too; the object waits until the dead-letter destination takes it")
+	return class, why
+}
+
+// errNoKeeper says that nothing keeps what has no place in the dead letters.
+var errNoKeeper = errors.New("nothing is configured to keep it")
+
+// keepItem keeps an item elsewhere than with the broker.
+func (w *worker) keepItem(it *Item, why error) error {
+	if w.keep == nil {
+		return errNoKeeper
+	}
+	if err := w.keep(it.event(), it.refused, why, it.attempts); err != nil {
+		return err
+	}
+	it.kept = true
+	w.buried(outcomeKept)
+	return nil
 }

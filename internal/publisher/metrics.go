@@ -12,7 +12,8 @@ import (
 // Outcomes of a refused message.
 const (
 	outcomeSent    = "sent"    // it is in the dead letters
-	outcomeDropped = "dropped" // there is no place for dead letters
+	outcomeKept    = "kept"    // there is no place for dead letters, or it has refused it for too long; it was kept elsewhere
+	outcomeDropped = "dropped" // there is no place for dead letters, and it could not be kept
 	outcomeRefused = "refused" // the place refused it; it is asked again
 )
 
@@ -72,9 +73,9 @@ func newMetrics(registerer prometheus.Registerer, p *Publisher) *metrics {
 	}
 	deadLetters := auto.NewCounterVec(prometheus.CounterOpts{
 		Name: "bridge_publisher_dead_letters_total",
-		Help: "Messages that the sink refused for good: sent to the dead letters, dropped (no place for them); refused counts the attempts that the place did not take.",
+		Help: "Messages that the sink refused for good: sent to the dead letters, kept in the state directory, dropped (neither could be done); refused counts the attempts that the place did not take.",
 	}, []string{"outcome"})
-	for _, outcome := range []string{outcomeSent, outcomeDropped, outcomeRefused} {
+	for _, outcome := range []string{outcomeSent, outcomeKept, outcomeDropped, outcomeRefused} {
 		m.deadLetters[outcome] = deadLetters.WithLabelValues(outcome)
 	}
 	oversized := auto.NewCounterVec(prometheus.CounterOpts{

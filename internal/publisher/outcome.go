@@ -10,7 +10,8 @@ const (
 	Acknowledged Outcome = "acknowledged" // the sink has it
 	Recalled     Outcome = "recalled"     // the sink had it from an earlier process
 	DeadLettered Outcome = "dead-letter"  // the sink refused it; it is in the dead letters
-	Lost         Outcome = "lost"         // the sink refused it, and there is no place for dead letters
+	Kept         Outcome = "kept"         // the sink refused it, and so did the place of dead letters, or there is none; it lies in the state directory
+	Lost         Outcome = "lost"         // the sink refused it, there is no place for dead letters, and it could not be kept
 )
 
 // Outcome is what became of the item. It holds from when the item is settled until it is added again.
@@ -18,6 +19,8 @@ func (it *Item) Outcome() Outcome {
 	switch {
 	case it.refused != nil && it.lost:
 		return Lost
+	case it.refused != nil && it.kept:
+		return Kept
 	case it.refused != nil:
 		return DeadLettered
 	case it.recalled:

@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/ratelimit"
 	"github.com/kubebridge/bridge/internal/sinks"
 )
@@ -51,6 +52,12 @@ type Config struct {
 	// Gate is asked before and after each call that stores something; while it gives an error nothing is sent, and what was sent counts as not
 	// answered. Its error is logged. It is called often, from several goroutines, and must not block. nil: always open.
 	Gate func() error
+	// Keep is the last resort for events that the sink has refused and that have no place, or a place that refuses them too: it keeps them
+	// elsewhere, and returns nil when they will be there after a crash; then they are settled. deadLetter is why the place did not take it. It is
+	// called from several goroutines. nil: without a place such an event is lost, and its place is asked for ever.
+	Keep func(e *event.Event, refused, deadLetter error, attempts int) error
+	// DeadLetterWait is how long the place of dead letters is asked, while the broker is there, before an event is kept; 0 for ever.
+	DeadLetterWait time.Duration
 	// Forget sends everything again that the checkpoint does not know of, even where the sink could tell what it holds.
 	Forget bool
 	// Log defaults to none.
@@ -85,6 +92,9 @@ type Publisher struct {
 	saved    Saved
 	gate     func() error
 
+	keep           func(e *event.Event, refused, deadLetter error, attempts int) error
+	deadLetterWait time.Duration
+
 	room    *room
 	queue   *ratelimit.Queue[*lane]
 	breaker *breaker
@@ -118,7 +128,7 @@ func New(cfg Config) (*Publisher, error) {
 	if cfg.Sink == nil {
 		return nil, errors.New("publisher: no sink")
 	}
-	if cfg.MaxItems < 0 || cfg.MaxBytes < 0 || cfg.Retry.Initial < 0 || cfg.Retry.Max < 0 || cfg.PublishTimeout < 0 {
+	if cfg.MaxItems < 0 || cfg.MaxBytes < 0 || cfg.Retry.Initial < 0 || cfg.Retry.Max < 0 || cfg.PublishTimeout < 0 || cfg.DeadLetterWait < 0 {
 		return nil, fmt.Errorf("publisher of sink %q: bounds and durations must not be negative (0 means the default)", cfg.Name)
 	}
 	if cfg.Oversize == nil {
@@ -161,6 +171,8 @@ func New(cfg Config) (*Publisher, error) {
 		recalled:    new(recalled),
 		saved:       cfg.Saved,
 		gate:        cfg.Gate,
+
+		keep: cfg.Keep, deadLetterWait: cfg.DeadLetterWait,
 	}
 	if r, ok := cfg.Sink.(sinks.Recaller); ok && !cfg.Forget {
 		p.marks.sink, p.recalled = r, newRecalled(cfg.Saved.Recalled)

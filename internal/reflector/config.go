@@ -31,7 +31,7 @@ type Config struct {
 	// to be. They matter when there is Namespaces.
 	Selected map[string]resource.NamespaceState
 	AsOf     map[string]resource.Version
-	// Selects says whether an object is handed on; nil for all. Its answer for an object must never change.
+	// Selects says whether an object is handed on, by its namespace and name; nil for all. Its answer must never change.
 	Selects func(obj *resource.Object) bool
 	// Passed gets the version that was come to while what came was not wanted, about each second: everything up to it was
 	// handed on. An error ends Run, as the Store's do. nil: it is not told.
@@ -66,9 +66,15 @@ type Config struct {
 	ListTimeout time.Duration
 	Backoff     Backoff
 
-	// Quarantine gets what could not be understood, in its place between the calls of the Store, before it is reconciled by a list; the same
-	// bytes once, however often they come. An error ends Run, as the Store's do. nil: it is logged and counted only.
+	// Quarantine gets what could not be understood, in its place between the calls of the Store, before it is reconciled by a list, or spared by one;
+	// the same bytes once, however often they come. An error ends Run, as the Store's do. nil: it is logged and counted only.
 	Quarantine func(ctx context.Context, u *resource.Unreadable) error
+
+	// Spare gets each item of a list that can't be understood and that the list goes on behind, in its place between the calls of the Store: what
+	// it says of itself. An object of that key is not gone then; without a key nobody knows which object it is, and nothing may be taken for gone
+	// at this list's end. An error ends Run, as the Store's do. nil: no list goes on behind such an item, and it is read again until there is
+	// none; so is, in any case, a list after the server's history went back.
+	Spare func(ctx context.Context, of resource.Identity) error
 
 	// Identify says whether the API server is still that of the same cluster, and is asked whenever a probe finds it again after a
 	// failure. An error that is ErrOtherCluster ends Run before anything is read; others are retried. nil: it is not asked.

@@ -7,7 +7,8 @@
 //
 //   - Order: the Store is called from one goroutine, in the order in which the API server told things.
 //   - Completeness: every watch event is handed on, or a Replace follows that makes up for those that could not be. An
-//     event that can't be understood is quarantined and reconciled, never skipped. What the Store has of a list counts only
+//     event that can't be understood is quarantined and reconciled, never skipped; an item of a list is quarantined and spared, which
+//     says that its object is not gone. A later state of an object that was spared is quarantined alone. What the Store has of a list counts only
 //     from EndReplace on; a list that breaks off is given up by the next BeginReplace. An API server that refuses
 //     (401, 403, 404, 5xx) is never taken for an empty collection.
 //   - Duplicates: a watch starts again from the last version that the Store took, so after a cut the Store may see an event

@@ -10,6 +10,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubebridge/bridge/internal/resource"
 )
 
 // Errors that one step of Run ends with, beside those of the API server (apierrors.StatusError) and of the network.
@@ -35,6 +37,8 @@ var ErrOtherCluster = errors.New("the API server is another cluster's than befor
 type unreadableError struct {
 	err         error
 	quarantined bool
+	listed      bool             // an item of a list, or of the initial events of a WatchList, that goes on behind it
+	version     resource.Version // of the object, where no list follows
 }
 
 func (e *unreadableError) Error() string { return "unreadable: " + e.err.Error() }

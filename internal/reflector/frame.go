@@ -21,6 +21,8 @@ type frame struct {
 	event watch.EventType
 	// obj is the object of ADDED, MODIFIED and DELETED.
 	obj *resource.Object
+	// refused says why there is none.
+	refused error
 	// version is a BOOKMARK's; initialEnd marks the one that ends the initial events of a WatchList.
 	version    resource.Version
 	initialEnd bool
@@ -143,9 +145,7 @@ func (v *values) member(f *frame, object jsonscan.Span, opts *resource.ParseOpti
 func (v *values) object(f *frame, opts *resource.ParseOptions) (err error) {
 	switch f.event {
 	case watch.Added, watch.Modified, watch.Deleted:
-		if f.obj, err = resource.ParseNext(v.Scanner, opts); err != nil && v.Err() == nil {
-			return &unreadableError{err: err}
-		}
+		f.obj, f.refused = resource.ParseNext(v.Scanner, opts) // the frame is gone over to its end
 	default:
 		v.Skip()
 	}
@@ -214,6 +214,8 @@ func (f *frame) complete(object []byte, opts *resource.ParseOptions) (err error)
 	case len(object) == 0:
 		err = errors.New("frame without an object")
 	case f.obj != nil:
+	case f.refused != nil:
+		err = f.refused
 	case f.event == watch.Added, f.event == watch.Modified, f.event == watch.Deleted:
 		f.obj, err = resource.Parse(object, *opts)
 	case f.event == watch.Bookmark:

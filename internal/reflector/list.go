@@ -176,7 +176,9 @@ func (r *Reflector) listPage(ctx context.Context, q url.Values) (page, error) {
 
 func (r *Reflector) beginReplace(ctx context.Context) error {
 	r.metrics.lists.Inc()
+	r.sparedItems = 0
 	if !r.relist.Partial() {
+		r.spared = map[resource.Key]bool{}
 		r.relist.Namespaces = r.adopt()
 	}
 	return fromStore(r.cfg.Store.BeginReplace(ctx, *r.relist))
@@ -195,7 +197,8 @@ func (r *Reflector) replace(ctx context.Context, v *values) error {
 	case tooLarge != nil:
 		return tooLarge
 	case err != nil:
-		return r.understand(ctx, &unreadableError{err: err}, raw, 0)
+		refused, _ := errors.AsType[*resource.RefusedError](err) // since the scanner has found no mistake
+		return r.spare(ctx, refused, raw)
 	}
 	if !r.relist.Partial() && !r.selects(obj) || r.cfg.Selects != nil && !r.cfg.Selects(obj) {
 		return nil

@@ -177,7 +177,6 @@ func TestAnswersThatAreNoListAreRefused(t *testing.T) {
 		"no version":               `{"kind":"PodList","metadata":{},"items":[]}`,
 		"items that are an object": `{"kind":"PodList",` + meta + `,"items":{}}`,
 		"items of another kind":    `{"kind":"PodList",` + meta + `,"items":[{"kind":"PartialObjectMetadata","metadata":{"name":"a","resourceVersion":"1"}}]}`,
-		"items without metadata":   `{"kind":"PodList",` + meta + `,"items":[{}]}`,
 		"a shard":                  `{"kind":"PodList","metadata":{"resourceVersion":"5","shardInfo":{"selector":"x"}},"items":[]}`,
 		"an array":                 `[]`,
 		"two lists":                `{"kind":"PodList",` + meta + `,"items":[]}{"kind":"PodList",` + meta + `,"items":[]}`,

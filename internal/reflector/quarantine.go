@@ -3,7 +3,10 @@ package reflector
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+
+	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/kubebridge/bridge/internal/jsonscan"
 	"github.com/kubebridge/bridge/internal/resource"
@@ -50,12 +53,22 @@ func whyUnreadable(err error) string {
 }
 
 // quarantine is what was told already.
-type quarantine struct{ told []string }
+type quarantine struct {
+	told []string
+	// spared are the objects that the last list of everything has spared: another would not tell more of them.
+	spared map[resource.Key]bool
+	// sparedItems of the list that is being read.
+	sparedItems int
+}
 
-// first says whether something is told for the first time, as far back as is remembered: an object that no list can be read past
-// would else be told at each attempt.
+// maxSpared is how many items of a list may be spared. With more it is the list that is wrong, or what it comes through, and it is read
+// again.
+const maxSpared = 64
+
+// first says whether something is told for the first time, as far back as is remembered: what no list can be read past, and what each list
+// spares, would else be told each time.
 func (q *quarantine) first(id string) bool {
-	const remembered = 64
+	const remembered = 2 * maxSpared // all of a list, the one that was too many, and some that watches told
 	if slices.Contains(q.told, id) {
 		return false
 	}
@@ -75,8 +88,8 @@ func (r *Reflector) understand(ctx context.Context, err error, raw []byte, at in
 	unreadable.quarantined = true
 	u := r.unreadable(unreadable, raw, at)
 	r.metrics.quarantined.WithLabelValues(u.Reason).Inc()
-	r.log.Error("the API server sent what can't be understood; a list will make up for it",
-		"reason", u.Reason, "bytes", u.Size, "digest", u.Digest, "err", unreadable.err)
+	r.log.Error("the API server sent what can't be understood",
+		"key", u.Key, "reason", u.Reason, "bytes", u.Size, "digest", u.Digest, "err", unreadable.err)
 	if r.cfg.Quarantine == nil || !r.first(u.ID()) {
 		return err
 	}
@@ -104,8 +117,54 @@ func (r *Reflector) unreadable(e *unreadableError, raw []byte, at int64) *resour
 	}
 	u := resource.NewUnreadable(&r.cfg.Parse, raw, stable, r.version)
 	u.Reason = reason
+	u.Listed, u.Version = e.listed, e.version
+	if refused, ok := errors.AsType[*resource.RefusedError](e.err); ok {
+		u.Key = refused.Key
+	}
 	if !u.Withheld {
 		u.Message = e.err.Error()
 	}
 	return u
+}
+
+// spare tells of an item of a list that can't be understood, so that the list goes on behind it. An error is the Store's, or of a list of which
+// too much can't be understood.
+func (r *Reflector) spare(ctx context.Context, refused *resource.RefusedError, raw []byte) error {
+	if !r.concerns(refused.Key) {
+		return nil
+	}
+	if r.cfg.Spare == nil || !r.sparable(refused) {
+		return r.understand(ctx, &unreadableError{err: refused}, raw, 0)
+	}
+	if err := r.tell(ctx, &unreadableError{err: refused, listed: true}, raw); err != nil {
+		return err
+	}
+	if r.sparedItems++; r.sparedItems > maxSpared {
+		return &unreadableError{err: fmt.Errorf("more than %d items of a list: %w", maxSpared, refused), quarantined: true}
+	}
+	if refused.Key != "" {
+		r.spared[refused.Key] = true
+	}
+	return fromStore(r.cfg.Spare(ctx, refused.Identity))
+}
+
+// sparable says whether a list may go on behind an item. One of another kind says that it is no list of what was asked for. And after the server's
+// history went back, the known state of an object may be of what was undone, with a version that would cover those to come: what the object
+// is must be known then.
+func (r *Reflector) sparable(refused *resource.RefusedError) bool {
+	return !r.relist.Rewound && !errors.Is(refused, resource.ErrWrongKind)
+}
+
+// spares says whether a frame that can't be understood is one of the state that is being listed, of which the rest can be read.
+func spares(f *frame, err error) (*resource.RefusedError, bool) {
+	refused, ok := errors.AsType[*resource.RefusedError](err)
+	return refused, ok && (f.event == watch.Added || f.event == watch.Modified)
+}
+
+// tell tells of what can't be understood where nothing else has to be done about it. An error is the Store's.
+func (r *Reflector) tell(ctx context.Context, err *unreadableError, raw []byte) error {
+	if failed, ok := errors.AsType[*storeError](r.understand(ctx, err, raw, 0)); ok {
+		return failed
+	}
+	return nil
 }

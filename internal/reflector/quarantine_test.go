@@ -61,10 +61,10 @@ func TestTheTypeMayComeAfterTheObject(t *testing.T) {
 	})
 }
 
-func TestAPoisonousObjectDoesNotSpin(t *testing.T) {
+func TestAListThatCanNotBeReadToItsEndDoesNotSpin(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
-		c.Answer(testkit.Lists, -1, page("98", "", `[{"metadata":{"name":"a"}}]`))
+		c.Answer(testkit.Lists, -1, page("98", "", `[{"metadata":{"name":nobody}}]`))
 		c.follow(pods, func(cfg *reflector.Config) { cfg.DisableWatchList = true })
 		c.later(time.Hour)
 		if got := len(c.Requests(testkit.Lists)); got < 60 || got > 125 {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/url"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/kubebridge/bridge/internal/resource"
@@ -20,6 +21,7 @@ type Reflector struct {
 	metrics *metrics
 	status  status
 	gate    *gate
+	undone  atomic.Bool // see Undone
 
 	// All below is owned by Run.
 
@@ -119,6 +121,7 @@ func (r *Reflector) attempt(ctx context.Context) error {
 
 // step sends one request, or the requests of one list, and reads the answer to its end.
 func (r *Reflector) step(ctx context.Context) error {
+	r.probing = r.probing || r.undone.Load()
 	switch {
 	case r.probing:
 		r.status.phase(Probing)
@@ -146,6 +149,8 @@ func (r *Reflector) locate(ctx context.Context) error {
 	suspect := r.suspect
 	r.suspect = ""
 	switch {
+	case r.undone.Swap(false) && r.version != "":
+		r.beginRelist(resource.Relist{Reason: resource.ReasonRewound, Rewound: true, From: r.version, To: now})
 	case r.relist != nil && !r.relist.Partial():
 		r.aim(now)
 	case r.version == "":

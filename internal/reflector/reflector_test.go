@@ -82,6 +82,10 @@ func (s *recorder) Bookmark(ctx context.Context, v resource.Version) error {
 	return s.note(ctx, "bookmark "+string(v), nil)
 }
 
+func (s *recorder) Spare(ctx context.Context, of resource.Identity) error {
+	return s.note(ctx, strings.TrimSpace("spare "+string(of.Key)), nil)
+}
+
 func (s *recorder) EndReplace(ctx context.Context, v resource.Version) error {
 	return s.note(ctx, "end "+string(v), nil)
 }
@@ -157,6 +161,7 @@ func (c *cluster) follow(typ resource.Type, change func(*reflector.Config)) {
 			c.unreadable = append(c.unreadable, u)
 			return nil
 		},
+		Spare: c.store.Spare,
 	}
 	if change != nil {
 		change(&cfg)

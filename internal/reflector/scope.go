@@ -46,6 +46,18 @@ func (r *Reflector) selects(obj *resource.Object) bool {
 	return r.cfg.Selects == nil || r.cfg.Selects(obj)
 }
 
+// concerns says whether an object of a key would be wanted; "" is nobody knows which.
+func (r *Reflector) concerns(key resource.Key) bool {
+	if key == "" {
+		return true
+	}
+	namespace, name := key.Split()
+	if r.cfg.Namespaces != nil && !r.relist.Partial() && !r.states[namespace].Selected() {
+		return false
+	}
+	return r.cfg.Selects == nil || r.cfg.Selects(&resource.Object{Meta: resource.Meta{Namespace: namespace, Name: name}})
+}
+
 // passEvery is how often Passed is told while only what nobody wants comes.
 const passEvery = time.Second
 

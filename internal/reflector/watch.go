@@ -108,7 +108,11 @@ func (r *Reflector) receive(ctx context.Context, s *stream, in *initial) error {
 		f, raw, err := v.next(&r.cfg.Parse)
 		r.metrics.frameBytes.Add(float64(v.Pos()))
 		if err != nil {
-			return r.understand(ctx, v.failed(err), raw, v.Offset())
+			if err = r.skim(ctx, &f, in, v.failed(err), raw, v.Offset()); err != nil {
+				return err
+			}
+			s.alive()
+			continue
 		}
 		if in == nil {
 			s.alive()
@@ -131,6 +135,22 @@ func (r *Reflector) receive(ctx context.Context, s *stream, in *initial) error {
 			r.status.phase(Watching)
 		}
 	}
+}
+
+// skim tells of a frame that could not be read, and returns nil where what follows it can be read and nothing else has to be done.
+func (r *Reflector) skim(ctx context.Context, f *frame, in *initial, err error, raw []byte, at int64) error {
+	refused, ok := spares(f, err)
+	switch {
+	case ok && in != nil:
+		delete(in.gone, refused.Key)
+		return r.spare(ctx, refused, raw)
+	case ok && !r.concerns(refused.Key):
+		r.metrics.passed.Inc()
+		return nil
+	case ok && r.spared[refused.Key] && refused.Version != "": // a list would spare it again
+		return r.tell(ctx, &unreadableError{err: refused, version: refused.Version}, raw)
+	}
+	return r.understand(ctx, err, raw, at)
 }
 
 func (r *Reflector) opened(ctx context.Context, in *initial) error {

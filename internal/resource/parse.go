@@ -21,6 +21,24 @@ var (
 	ErrWrongKind  = errors.New("object is of another kind")
 )
 
+// RefusedError is JSON that is no object to follow, for one of the reasons above or ErrRedact. It was gone over to its end, in which no mistake was
+// found: what is behind it can be read.
+type RefusedError struct {
+	Identity
+	err error
+}
+
+// Identity is what an object says of itself, even where the rest can't be understood.
+type Identity struct {
+	// Key of the object, where its metadata says beyond doubt which it is; else "".
+	Key     Key
+	UID     string  // "" for none
+	Version Version // "" for none
+}
+
+func (e *RefusedError) Error() string { return e.err.Error() }
+func (e *RefusedError) Unwrap() error { return e.err }
+
 // ErrSyntax says that the bytes are not the JSON that they were said to be.
 var ErrSyntax = jsonscan.ErrSyntax
 
@@ -60,7 +78,7 @@ func (o ParseOptions) Again() ParseOptions {
 }
 
 // Parse makes an Object of its JSON. It goes over the bytes once, with members in any order, and copies them once; the Object keeps
-// nothing of raw. Bytes that are no object of the type give one of the errors above, or ErrRedact or ErrSyntax.
+// nothing of raw. Bytes that are no object of the type give a RefusedError, or ErrSyntax.
 func Parse(raw []byte, opts ParseOptions) (*Object, error) {
 	s := jsonscan.Of(raw)
 	obj, err := ParseNext(&s, &opts)
@@ -78,28 +96,51 @@ func finish(s *jsonscan.Scanner) error {
 	return s.Err()
 }
 
-// ParseNext makes an Object of the JSON that comes next, as Parse does. An object that is refused was gone over to its end, in which no
-// mistake was found; any other error is the scanner's.
+// ParseNext makes an Object of the JSON that comes next, as Parse does. An error that is no RefusedError is the scanner's.
 func ParseNext(s *jsonscan.Scanner, opts *ParseOptions) (*Object, error) {
 	p := parser{Scanner: *s} // not a pointer: it would drag s to the heap
 	at, err := p.scan(opts)
 	*s = p.Scanner
 	if err != nil {
-		return nil, err
+		return nil, p.refusal(err, opts.Type)
 	}
 	obj := p.object(at, opts)
-	if opts.Rules != nil {
-		return opts.Rules.apply(obj, opts.Type)
+	if opts.Rules == nil {
+		return obj, nil
 	}
-	return obj, nil
+	ruled, err := opts.Rules.apply(obj, opts.Type)
+	if err != nil {
+		return nil, &RefusedError{Identity: Identity{obj.Key(), obj.UID, obj.Version}, err: err}
+	}
+	return ruled, nil
+}
+
+// refusal says of which object an error is, unless it is the scanner's.
+func (p *parser) refusal(err error, t Type) error {
+	if p.Err() != nil {
+		return err
+	}
+	of := Identity{p.key(t), string(p.Text(p.uid)), Version(p.Text(p.version))}
+	return &RefusedError{Identity: of, err: err}
+}
+
+// key of an object that is refused, "" where it may be another's: names that come twice, a kind that is not the type's.
+func (p *parser) key(t Type) Key {
+	name, namespace := p.Text(p.name), p.Text(p.namespace)
+	if p.doubtful || len(name) == 0 || t.Namespaced != (len(namespace) > 0) {
+		return ""
+	}
+	return MakeKey(string(namespace), string(name))
 }
 
 // parser is what one pass over an object finds.
 type parser struct {
 	jsonscan.Scanner
 	refused error // the first reason why it is no object to follow
-	seen    fieldSet
-	edits   few[edit] // in the order of the input
+	// doubtful: what it says of itself may be wrong.
+	doubtful bool
+	seen     fieldSet
+	edits    few[edit] // in the order of the input
 
 	namespace, name, uid, version, deletion, created span
 	generation                                       int64
@@ -152,6 +193,7 @@ func (p *parser) refuse(err error) {
 func (p *parser) once(field fieldSet, path string) {
 	if p.seen&field != 0 {
 		p.refuse(fmt.Errorf("%w: %s", ErrDuplicate, path))
+		p.doubtful = p.doubtful || field&(fieldKind|fieldMetadata|fieldName|fieldNamespace|fieldUID) != 0
 	}
 	p.seen |= field
 }
@@ -219,11 +261,12 @@ func (p *parser) payload(isData bool, opts *ParseOptions) {
 func (p *parser) checkKind(want string) {
 	var kind span
 	p.str(&kind, "kind")
-	if p.Err() != nil || p.refused != nil || want == "" {
+	if p.Err() != nil || want == "" {
 		return
 	}
 	if got := p.Text(kind); string(got) != want {
 		p.refuse(fmt.Errorf("%w: %q, not %q", ErrWrongKind, got[:min(len(got), 64)], want))
+		p.doubtful = true
 	}
 }
 

@@ -15,6 +15,11 @@ type Unreadable struct {
 	// Reason is a short constant, see Reason* of the reflector; Message says more, for a person, and is empty where Withheld is set.
 	Reason  string `json:"reason"`
 	Message string `json:"message,omitempty"`
+	// Key of the object, where it is known beyond doubt.
+	Key Key `json:"key,omitempty"`
+	// Listed: it was an item of a list, which went on behind it. Version is set on what a watch told and went on behind: the object's.
+	Listed  bool    `json:"listed,omitempty"`
+	Version Version `json:"version,omitempty"`
 	// Raw are the first bytes, at most MaxUnreadable; nil where Withheld is set.
 	Raw []byte `json:"raw,omitempty"`
 	// Size is how many bytes there were. Where Partial is set, there were more, or where it ends can't be told.

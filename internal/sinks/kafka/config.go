@@ -39,6 +39,9 @@ type Config struct {
 	Cluster string
 	// Encoding is Binary (default) or Structured.
 	Encoding string
+	// NewPartitions is KeepPartitions (default) or UsePartitions: what is done with partitions that a topic has got since the position that Recall
+	// gets was saved. While the sink is open they are never used.
+	NewPartitions string
 	// Timestamps is SentTime (default) or EventTime. The broker's retention goes by the record's time, so that with EventTime
 	// the first snapshot of objects that last changed before the topic's retention.ms is deleted within minutes. The
 	// event's own time is in its attributes either way.
@@ -99,6 +102,7 @@ const (
 // withDefaults fills in what is zero, and says all that is wrong at once.
 func (c Config) withDefaults() (Config, error) {
 	c.Encoding = cmp.Or(c.Encoding, Binary)
+	c.NewPartitions = cmp.Or(c.NewPartitions, KeepPartitions)
 	c.Timestamps = cmp.Or(c.Timestamps, SentTime)
 	c.Compression = cmp.Or(c.Compression, "lz4")
 	c.MaxBatchBytes = cmp.Or(c.MaxBatchBytes, defaultMaxBatchBytes)
@@ -128,6 +132,7 @@ func (c *Config) problems() error {
 		bad(err != nil, "brokers: %q is not host:port", b)
 	}
 	bad(c.Encoding != Binary && c.Encoding != Structured, "encoding: %q is neither binary nor structured", c.Encoding)
+	bad(c.NewPartitions != KeepPartitions && c.NewPartitions != UsePartitions, "newPartitions: %q is neither keep nor use", c.NewPartitions)
 	bad(c.Timestamps != SentTime && c.Timestamps != EventTime, "timestamps: %q is neither sent nor event", c.Timestamps)
 	bad(c.Acks != "" && c.Acks != "all", "acks: %q: an idempotent producer needs all", c.Acks)
 	bad(c.MaxBatchBytes < 0 || c.MaxBatchBytes > maxRequest, "max batch bytes: %d is not between 1 and %d", c.MaxBatchBytes, maxRequest)

@@ -29,6 +29,7 @@ type Sink struct {
 	topics  map[string]*topic // those that events have gone to; entries stay until Close
 	missing map[string]missing
 	recall  recall
+	spreads spreads
 	spare   *producer // the one that Open asked for to see whether it may
 }
 

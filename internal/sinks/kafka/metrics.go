@@ -17,6 +17,7 @@ type metrics struct {
 	connections prometheus.Counter
 	seconds     prometheus.Histogram
 	waiting     prometheus.Gauge
+	unused      prometheus.Gauge
 }
 
 func newMetrics(r prometheus.Registerer) *metrics {
@@ -57,6 +58,10 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Name: "bridge_kafka_lanes_resending",
 			Help: "Lanes whose batch has been sent without an answer that settles it.",
 		}),
+		unused: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "bridge_kafka_unused_partitions",
+			Help: "Partitions that topics have got since an earlier run, and that get no events, so that those of an object stay in one.",
+		}),
 	}
 	for _, outcome := range []string{"stored", "refused", "unanswered"} {
 		m.batches.WithLabelValues(outcome)
@@ -65,7 +70,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		m.recoveries.WithLabelValues(batch)
 	}
 	if r != nil {
-		r.MustRegister(m.records, m.bytes, m.batches, m.resends, m.recoveries, m.lost, m.connections, m.seconds, m.waiting)
+		r.MustRegister(m.records, m.bytes, m.batches, m.resends, m.recoveries, m.lost, m.connections, m.seconds, m.waiting, m.unused)
 	}
 	return m
 }

@@ -14,6 +14,8 @@ type position struct {
 	Version int `json:"v"`
 	// Topics hold a place for each partition.
 	Topics map[string][]place `json:"topics"`
+	// Partitions is over how many the events of further topics are spread, which had none since the start.
+	Partitions map[string]int `json:"partitions,omitempty"`
 	// Time at which it was last another one. Partitions that it does not hold have got nothing from this sink before it.
 	Time time.Time `json:"time"`
 }
@@ -55,13 +57,14 @@ type places struct {
 func (s *Sink) Position() []byte {
 	now := time.Now() // before the offsets: what a new lane writes is later
 	topics := s.allPlaces()
+	idle := s.spreads.idle(topics)
 	p := &s.recall.places
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.bytes != nil && maps.EqualFunc(p.last.Topics, topics, slices.Equal[[]place]) {
+	if p.bytes != nil && maps.EqualFunc(p.last.Topics, topics, slices.Equal[[]place]) && maps.Equal(p.last.Partitions, idle) {
 		return p.bytes
 	}
-	p.last = position{Version: positionVersion, Topics: topics, Time: now.UTC()}
+	p.last = position{Version: positionVersion, Topics: topics, Partitions: idle, Time: now.UTC()}
 	p.bytes, _ = json.Marshal(&p.last) // strings, numbers and a time
 	return p.bytes
 }

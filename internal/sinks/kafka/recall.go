@@ -35,6 +35,8 @@ func (s *Sink) Recall(ctx context.Context, from []byte, found func(messageID str
 		return nil
 	}
 	s.recall.saved, s.recall.found, s.recall.heirs = saved, found, map[string]heritage{}
+	s.spreads.learn(saved)
+	s.respread()
 	for name, places := range saved.Topics {
 		if err := s.recallTopic(ctx, name, places); err != nil {
 			return err

@@ -113,3 +113,29 @@ func requireEachOnce(t *testing.T, c *kfake.Cluster, s *kafka.Sink, messages []*
 		t.Errorf("the log holds %v, want each of %v once", got, want)
 	}
 }
+
+func TestATopicRemembersTheEventsThatItHolds(t *testing.T) {
+	c := newCluster(t, kfake.SeedTopics(3, podsTopic))
+	s := openSink(t, c)
+	about := podEvent("", 0)
+	ours := func(found sinks.Trace) bool {
+		return strings.HasPrefix(found.MessageID, about.Informer+"/") && strings.HasPrefix(found.PartitionKey, "pods/shop/")
+	}
+	look := func(want bool, when string) {
+		t.Helper()
+		if got, err := s.Remembers(t.Context(), about, ours); err != nil || got != want {
+			t.Errorf("%s: %v, %v", when, got, err)
+		}
+	}
+	look(false, "before anything was sent")
+	other := podEvents("web", 1, 3)
+	for _, m := range other {
+		m.Event.Informer = "another"
+	}
+	publish(t, s, other...)
+	look(false, "with another informer's")
+	publish(t, s, podEvents("web", 4, 5)...)
+	look(true, "with ours")
+	about.Resource = "jobs"
+	look(false, "of a topic that is not there")
+}

@@ -20,6 +20,8 @@ type topic struct {
 	name  string
 	most  int // max.message.bytes; 0 when it is not known
 	lanes []*lane
+	// partitions that there were when it was met; as many as lanes, or more.
+	partitions int
 }
 
 // missing remembers for a moment that a topic is not there, so that its events do not ask for it one by one.
@@ -76,10 +78,11 @@ func (s *Sink) meet(ctx context.Context, name string) (*topic, error) {
 		return nil, err
 	}
 	limit, most := s.examine(ctx, c, name, l)
-	t := &topic{name: name, most: most}
-	for p := range l.leaders {
+	t := &topic{name: name, most: most, partitions: len(l.leaders)}
+	for p := range s.spread(name, len(l.leaders)) {
 		t.lanes = append(t.lanes, newLane(s, c, name, p, limit))
 	}
+	defer s.countUnused()
 	return s.keep(t), nil
 }
 
@@ -196,7 +199,7 @@ func (s *Sink) recheck(ctx context.Context, t *topic) {
 	}
 	switch now, pinned := len(l.leaders), len(t.lanes); {
 	case now > pinned:
-		s.log.Warn("topic has more partitions than the sink uses; restart the bridge when its consumers are ready for keys to move",
+		s.log.Warn("topic has more partitions than the sink uses; when consumers have read what is there, set newPartitions: use, and restart the bridge",
 			"topic", t.name, "partitions", now, "used", pinned)
 	case now < pinned:
 		s.log.Error("topic has fewer partitions than the sink uses: it was created anew; restart the bridge",

@@ -97,6 +97,71 @@ func TestATopicThatGrowsKeepsItsLanes(t *testing.T) {
 	}
 }
 
+func TestATopicThatHasGrownBetweenTwoRunsKeepsObjectsWhereTheyAre(t *testing.T) {
+	for name, constant := range map[string]bool{"met by an event": false, "met by Open": true} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, kfake.SeedTopics(2, podsTopic))
+			run := func(position []byte, more ...func(*kafka.Config)) (s *kafka.Sink, lanes []string, reg *prometheus.Registry, log *strings.Builder) {
+				reg, log = prometheus.NewRegistry(), new(strings.Builder)
+				more = append(more, logTo(log), func(c *kafka.Config) {
+					if c.Registerer = reg; constant {
+						c.Topic = mustTemplate(t, podsTopic)
+					}
+				})
+				s = openSink(t, c, more...)
+				if err := s.Recall(t.Context(), position, func(string) {}); err != nil {
+					t.Fatal(err)
+				}
+				return s, lanesOf(t, s), reg, log
+			}
+			first, before, _, _ := run(nil)
+			position := first.Position()
+			grow(t, c, 5)
+
+			kept, lanes, reg, log := run(position)
+			if !slices.Equal(lanes, before) {
+				t.Errorf("lanes were %v and are %v", before, lanes)
+			}
+			if got := metric(t, reg, "bridge_kafka_unused_partitions", ""); got != 3 || !strings.Contains(log.String(), "newPartitions: use") {
+				t.Errorf("%v unused partitions; log %s", got, log)
+			}
+			if _, lanes, _, _ := run(kept.Position()); !slices.Equal(lanes, before) {
+				t.Errorf("in the run after it lanes are %v", lanes)
+			}
+
+			used, lanes, reg, log := run(position, func(c *kafka.Config) { c.NewPartitions = kafka.UsePartitions })
+			if got := metric(t, reg, "bridge_kafka_unused_partitions", ""); slices.Equal(lanes, before) || got != 0 || !strings.Contains(log.String(), "another partition") {
+				t.Errorf("lanes %v, %v unused partitions; log %s", lanes, got, log)
+			}
+			if _, after, _, _ := run(used.Position()); !slices.Equal(after, lanes) {
+				t.Errorf("in the run after they moved lanes are %v, and were %v", after, lanes)
+			}
+		})
+	}
+}
+
+func TestATopicWithoutEventsForARunIsRemembered(t *testing.T) {
+	c := newCluster(t, kfake.SeedTopics(2, podsTopic))
+	s := openSink(t, c)
+	before := lanesOf(t, s)
+	position := s.Position()
+	grow(t, c, 5)
+	for range 2 {
+		idle := openSink(t, c)
+		if err := idle.Recall(t.Context(), position, func(string) {}); err != nil {
+			t.Fatal(err)
+		}
+		position = idle.Position()
+	}
+	s = openSink(t, c)
+	if err := s.Recall(t.Context(), position, func(string) {}); err != nil {
+		t.Fatal(err)
+	}
+	if after := lanesOf(t, s); !slices.Equal(after, before) {
+		t.Errorf("lanes were %v and are %v", before, after)
+	}
+}
+
 func lanesOf(t *testing.T, s *kafka.Sink) (lanes []string) {
 	t.Helper()
 	for i := range 20 {

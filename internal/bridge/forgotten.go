@@ -1,0 +1,74 @@
+package bridge
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/publisher"
+	"github.com/kubebridge/bridge/internal/sinks"
+)
+
+// lookPatience is how long a first list waits for a sink, to ask it whether it holds events of an earlier run.
+const lookPatience = 10 * time.Second
+
+// forgotten asks the sinks of a unit of which nothing is known whether they hold events of it. Where there are other replicas, their progress tells
+// who has published before.
+func (u *unit) forgotten(b *Bridge) func(context.Context) []string {
+	if b.replica != nil {
+		return nil
+	}
+	return func(ctx context.Context) (found []string) {
+		for _, binding := range u.cfg.Sinks {
+			out := b.outlets.get(binding.Sink)
+			if out == nil {
+				continue
+			}
+			remembers, err := u.remembers(ctx, b, out.Publisher)
+			if err != nil {
+				u.log.Info("can't tell whether the sink holds events of an earlier run; if it does, what was deleted since is not told", "sink", binding.Sink, "err", err)
+			}
+			if remembers {
+				found = append(found, binding.Sink)
+			}
+		}
+		return found
+	}
+}
+
+func (u *unit) remembers(ctx context.Context, b *Bridge, p *publisher.Publisher) (bool, error) {
+	maker, err := event.NewMaker(event.MakerConfig{
+		Cluster: b.cfg.Cluster, Informer: u.cfg.Informer, Type: u.cfg.Type, Namespace: u.cfg.Namespace, Shard: u.cfg.Shard,
+	})
+	if err != nil {
+		return false, err
+	}
+	about := maker.Synced("", event.Listing{}, 0, time.Time{})
+	return p.Remembers(ctx, &about, u.told(&about), lookPatience)
+}
+
+// told says whether a message is of this unit: about an object that it tells of, or about the unit itself. With shards only the latter: an object may have
+// been another shard's.
+func (u *unit) told(about *event.Event) func(sinks.Trace) bool {
+	self := u.cfg.Informer + "/" + strings.TrimSuffix(about.ID, "synced/")
+	objects := u.cfg.Type.String() + "/"
+	if u.cfg.Namespace != "" {
+		objects += u.cfg.Namespace + "/"
+	}
+	return func(t sinks.Trace) bool {
+		if rest, ok := strings.CutPrefix(t.MessageID, self); ok && isAboutInformer(rest) {
+			return true
+		}
+		return u.cfg.Shard.All() && strings.HasPrefix(t.MessageID, u.cfg.Informer+"/") && strings.HasPrefix(t.PartitionKey, objects)
+	}
+}
+
+func isAboutInformer(rest string) bool {
+	for _, op := range []event.Op{event.Synced, event.Gap, event.Quarantined} {
+		if strings.HasPrefix(rest, string(op)+"/") {
+			return true
+		}
+	}
+	return false
+}

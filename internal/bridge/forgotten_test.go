@@ -1,0 +1,103 @@
+package bridge_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/sinks"
+)
+
+// rememberer is a sink whose broker holds one message.
+type rememberer struct {
+	sinks.Sink
+	holds sinks.Trace
+	err   error
+	asked *int
+}
+
+func (s rememberer) Remembers(_ context.Context, _ *event.Event, ours func(sinks.Trace) bool) (bool, error) {
+	*s.asked++
+	return s.err == nil && ours(s.holds), s.err
+}
+
+func TestOnlyASinkThatHasEventsOfBeforeIsToldThatTheStateIsGone(t *testing.T) {
+	mine := sinks.Trace{MessageID: "all/uid-1/7", PartitionKey: "pods/shop/web"}
+	tests := map[string]struct {
+		holds sinks.Trace
+		err   error
+		gap   bool
+	}{
+		"an object of the unit":                     {holds: mine, gap: true},
+		"an event about it":                         {holds: sinks.Trace{MessageID: "all/all/pods/synced/99", PartitionKey: "pods"}, gap: true},
+		"an object of another informer":             {holds: sinks.Trace{MessageID: "some/uid-1/7", PartitionKey: "pods/shop/web"}},
+		"an object of another resource":             {holds: sinks.Trace{MessageID: "all/uid-1/7", PartitionKey: "podtemplates/shop/web"}},
+		"an event about the unit of one namespace":  {holds: sinks.Trace{MessageID: "all/all/pods/shop/synced/99", PartitionKey: "pods"}},
+		"an event about a shard of what it is now":  {holds: sinks.Trace{MessageID: "all/all/pods/shard-0-of-2/synced/99", PartitionKey: "pods"}},
+		"something, but can't tell what":            {holds: mine, err: errors.New("no rights")},
+		"what has no partition key, from elsewhere": {holds: sinks.Trace{MessageID: "all/uid-1/7"}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				full, empty := calmBroker("full"), calmBroker("empty")
+				r := newRig(t, empty)
+				asked := 0
+				r.addSink(full.name, rememberer{full.connect(0), tt.holds, tt.err, &asked})
+				r.Create("shop/a", nil)
+				r.start()
+				r.settle()
+				expect(t, empty, "added a", "synced")
+				if tt.gap {
+					expect(t, full, "gap inferred", "added a", "synced")
+				} else {
+					expect(t, full, "added a", "synced")
+				}
+				for _, rec := range full.records() {
+					if rec.Op == event.Gap && (!strings.Contains(string(rec.Data), `"forgotten"`) || !strings.Contains(string(rec.Data), "compare")) {
+						t.Errorf("gap %s", rec.Data)
+					}
+				}
+				_, err := r.end()
+				ok(t, err)
+
+				r.Create("shop/b", nil)
+				r.Expire()
+				r.start() // with the state that is there now
+				r.settle()
+				_, err = r.end()
+				ok(t, err)
+				expect(t, full, "gap inferred", "added b inferred", "synced")
+				if asked != 1 {
+					t.Errorf("asked %d times", asked)
+				}
+			})
+		})
+	}
+}
+
+func TestAFirstListDoesNotWaitForASinkThatIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		away, there := calmBroker("away"), calmBroker("there")
+		asked := 0
+		r := newRig(t, there)
+		r.addSink(away.name, rememberer{closed{away.connect(0)}, sinks.Trace{}, nil, &asked})
+		r.Create("shop/a", nil)
+		r.start()
+		time.Sleep(15 * time.Second)
+		synctest.Wait()
+		expect(t, there, "added a", "synced")
+		_, _ = r.end()
+	})
+}
+
+// closed is a sink that can't be opened yet.
+type closed struct{ sinks.Sink }
+
+func (closed) Open(context.Context) error {
+	return &sinks.Error{Class: sinks.Reconnect, Err: errors.New("connection refused")}
+}

@@ -1,0 +1,149 @@
+package bridge_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/kubebridge/bridge/internal/resource"
+)
+
+// TestADropLosesOnlyWhatItTells plays the model with logs on disk that are soon full and drop their oldest: what a sink was not sent lies in a
+// gap that it was told, and all else of the promises holds. (The server's history does not go back here, and every sink gets every version.)
+func TestADropLosesOnlyWhatItTells(t *testing.T) {
+	drops := 0
+	for round := range *modelRounds {
+		seed := *modelSeed + uint64(round)
+		ok := t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newModel(t, seed)
+				m.noLatest()
+				m.noResync()
+				m.unit.Memory, m.unit.Spool, m.unit.DropOldest = 1<<10, 4<<10, true
+				m.cluster.garble, m.healed = func() bool { return false }, false // no rewinds
+				m.playTo(*modelSteps, func() {
+					m.stopLife()
+					for _, b := range m.brokers {
+						drops += m.judgeDrops(b)
+					}
+				})
+			})
+		})
+		if !ok {
+			t.Fatalf("to see it again: go test ./internal/bridge -run ADropLoses -bridge.model.rounds 1 -bridge.model.steps %d -bridge.model.seed %d", *modelSteps, seed)
+		}
+	}
+	if *modelRounds >= 10 && drops == 0 {
+		t.Error("nothing was dropped: the test tests nothing")
+	}
+}
+
+// lossy reads a stream that may have holes.
+type lossy struct {
+	*reader
+	newest  map[resource.Key]int64
+	dropped []*gap
+}
+
+// judgeDrops reads the stream of a broker, and gives the number of drops that it was told.
+func (m *model) judgeDrops(b *broker) int {
+	l := &lossy{newest: map[resource.Key]int64{}, reader: &reader{m: m, b: b, told: map[*write]int{}, buried: map[string]bool{}, folded: map[resource.Key]string{}}}
+	l.begin(&gap{})
+	for _, rec := range b.records() {
+		l.take(rec)
+	}
+	l.complete()
+	for _, p := range l.problems {
+		m.t.Error(p)
+	}
+	return len(l.dropped)
+}
+
+func (l *lossy) take(rec *record) {
+	switch strings.TrimPrefix(rec.Type, "dev.kubebridge.") {
+	case "informer.gap":
+		l.gap(rec)
+	case "informer.synced":
+		if l.relist != nil {
+			l.relist.synced = number(resource.Version(rec.ResourceVersion))
+		}
+	case "resource.added", "resource.updated":
+		if key, w := l.look(rec); w != nil {
+			l.tell(rec, key, w)
+			l.folded[key] = w.mark
+		}
+	case "resource.deleted":
+		if key, w := l.look(rec); w != nil {
+			delete(l.folded, key)
+			l.buried[w.uid] = true
+			if !rec.Inferred {
+				l.watched(rec, key, number(resource.Version(rec.ResourceVersion)))
+			}
+		}
+	}
+}
+
+// tell sees that what is told first comes behind all that was told of the object.
+func (l *lossy) tell(rec *record, key resource.Key, w *write) {
+	if w.version != number(resource.Version(rec.ResourceVersion)) || w.uid != rec.UID {
+		l.problem(rec, "the server made %s", w)
+	}
+	if _, told := l.told[w]; !told && w.version < l.newest[key] {
+		l.problem(rec, "it comes behind %d", l.newest[key])
+	}
+	l.note(w)
+	l.newest[key] = max(l.newest[key], w.version)
+	if l.relist != nil {
+		l.relist.item(rec)
+	}
+}
+
+func (l *lossy) gap(rec *record) {
+	var data struct {
+		Reason, From, To string
+		Dropped          int
+	}
+	if err := json.Unmarshal(rec.Data, &data); err != nil {
+		l.problem(rec, "%v", err)
+	}
+	g := &gap{reason: data.Reason, from: number(resource.Version(data.From)), to: number(resource.Version(data.To))}
+	if g.reason != resource.ReasonDropped {
+		l.begin(g)
+		return
+	}
+	if data.Dropped < 1 || g.from > g.to {
+		l.problem(rec, "%s", rec.Data)
+	}
+	l.dropped = append(l.dropped, g)
+}
+
+// isDropped says whether a version lies in a drop that was told.
+func (l *lossy) isDropped(version int64) bool {
+	for _, g := range l.dropped {
+		if g.from <= version && version <= g.to {
+			return true
+		}
+	}
+	return false
+}
+
+// complete sees that every write was told, or lies in a gap; and that what the stream ends with is what the server has, but for what was dropped.
+func (l *lossy) complete() {
+	last := map[resource.Key]*write{}
+	for _, w := range l.m.cluster.all {
+		last[w.key] = w
+		_, told := l.told[w]
+		if !told && !(w.deleted && l.buried[w.uid]) && !l.isDropped(w.version) && !l.excused(w) {
+			l.problem(nil, "missing, and in no gap: %s", w)
+		}
+	}
+	for key, w := range last {
+		before := l.m.cluster.byMark[l.folded[key]] // nil for none
+		right := w.deleted && before == nil || !w.deleted && before == w
+		if !right && !l.isDropped(w.version) && (before == nil || !l.isDropped(before.version)) {
+			l.problem(nil, "%s ends as %v, the server made %s", key, before, w)
+		}
+	}
+}

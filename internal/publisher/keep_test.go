@@ -1,0 +1,97 @@
+package publisher_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/publisher"
+	"github.com/kubebridge/bridge/internal/sinks"
+)
+
+// keeper keeps what it is given, after it has failed some times.
+type keeper struct {
+	mu       sync.Mutex
+	failures int
+	kept     []string
+}
+
+func (k *keeper) keep(e *event.Event, refused, deadLetter error, attempts int) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.failures--; k.failures >= 0 {
+		return errors.New("no room")
+	}
+	k.kept = append(k.kept, fmt.Sprintf("%s %v|%v %d", e.ID, refused, deadLetter, attempts))
+	return nil
+}
+
+func TestADeadLetterThatIsRefusedForTooLongIsKeptAndTheObjectGoesOn(t *testing.T) {
+	for name, place := range map[string]error{"refuses": errTooBig, "is busy": errBusy} {
+		t.Run("the place "+name, func(t *testing.T) {
+			eachOrder(t, func(t *testing.T, order sinks.Order) {
+				sink, r := newSink(t, order), newRecorder(t)
+				sink.onMessage = refuse("a/1")
+				sink.onDeadLetter = func(*event.Event) error { return place }
+				k := &keeper{failures: 2}
+				p := start(t, sink, publisher.Config{Keep: k.keep, DeadLetterWait: 10 * time.Minute, Retry: publisher.Retry{Max: 10 * time.Second}})
+				p.add(r.items("a/1", "a/2", "b/1"))
+				time.Sleep(9 * time.Minute)
+				wantOrder(t, sink, "b", "b/1")
+				if r.count() != 1 || len(k.kept) != 0 || k.failures != 2 {
+					t.Fatalf("%d settled, %q kept before its time", r.count(), k.kept)
+				}
+				time.Sleep(2 * time.Minute)
+				wantOrder(t, sink, "a", "a/2")
+				if want := []string{fmt.Sprintf("a/1 too large|%v 1", place)}; !slices.Equal(k.kept, want) || r.count() != 3 {
+					t.Errorf("kept %q, want %q; %d settled", k.kept, want, r.count())
+				}
+				if s := p.Status(); s.DeadLetters != 1 {
+					t.Errorf("status %+v", s)
+				}
+			})
+		})
+	}
+}
+
+func TestABrokerThatIsAwayIsNoPlaceThatRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
+		sink.onMessage = refuse("a/1")
+		sink.onDeadLetter = func(*event.Event) error { return errAway }
+		k := &keeper{}
+		p := start(t, sink, publisher.Config{Keep: k.keep, DeadLetterWait: time.Minute})
+		p.add(r.items("a/1"))
+		time.Sleep(time.Hour)
+		if len(k.kept) != 0 || r.count() != 0 {
+			t.Errorf("kept %q", k.kept)
+		}
+	})
+}
+
+func TestARefusedMessageWithoutAPlaceIsKeptAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
+		sink.onMessage = refuse("a/1", "b/1")
+		sink.onDeadLetter = func(*event.Event) error { return sinks.ErrNoDeadLetter }
+		k := &keeper{failures: 1}
+		var shown []string
+		p := start(t, sink, publisher.Config{Keep: k.keep, OnSettle: func(settled []*publisher.Item) {
+			for _, it := range settled {
+				shown = append(shown, it.Message.Event.ID+" "+string(it.Outcome()))
+			}
+		}})
+		for _, id := range []string{"b/1", "a/1"} { // the first can't be kept
+			p.add(r.items(id))
+			p.drain()
+		}
+		if want := []string{"b/1 lost", "a/1 kept"}; !slices.Equal(shown, want) || len(k.kept) != 1 {
+			t.Errorf("shown %q, want %q; kept %q", shown, want, k.kept)
+		}
+	})
+}

@@ -1,0 +1,160 @@
+package reflector_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/reflector"
+	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/testkit"
+)
+
+// garbled makes an object one that can't be understood, though it is JSON and says which it is.
+func garbled(obj map[string]any) { obj["metadata"].(map[string]any)["generation"] = "poison" }
+
+// nameless makes it one that does not even say that.
+func nameless(obj map[string]any) {
+	garbled(obj)
+	delete(obj["metadata"].(map[string]any), "name")
+}
+
+func TestAListGoesOnBehindAnItemThatCanNotBeUnderstood(t *testing.T) {
+	tests := map[string]struct {
+		poison func(map[string]any)
+		spared string
+	}{
+		"that says which object it is": {garbled, "spare shop/b"},
+		"that does not":                {nameless, "spare"},
+		"with a namespace that is none": {func(obj map[string]any) {
+			obj["metadata"].(map[string]any)["namespace"] = []string{"shop"}
+		}, "spare"},
+		"that says it is another": {func(obj map[string]any) {
+			obj["metadata"].(map[string]any)["name"] = "c" // the key is what it says
+			garbled(obj)
+		}, "spare shop/c"},
+	}
+	for name, tt := range tests {
+		for how, change := range map[string]func(*reflector.Config){"paged": paged(2), "by WatchList": nil} {
+			t.Run(name+", "+how, func(t *testing.T) {
+				run(t, func(t *testing.T) {
+					c := newCluster(t, widgets)
+					c.create("shop/a")
+					c.Create("shop/b", tt.poison)
+					c.create("shop/d")
+					c.follow(widgets, change)
+					c.expect("begin initial", "replace shop/a@98", tt.spared, "replace shop/d@100", "end 100")
+					c.create("shop/e")
+					c.expect("add shop/e@101")
+					if len(c.unreadable) != 1 || !c.unreadable[0].Listed || c.metric("quarantined_total", "") != 1 {
+						t.Errorf("quarantined: %q", c.quarantined)
+					}
+					if c.metric("relists_total", "") != 1 {
+						t.Error("listed again")
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestAnObjectThatEveryListSparesIsToldOnceAndItsNextStatesNeedNoList(t *testing.T) {
+	run(t, func(t *testing.T) {
+		c := newCluster(t, pods)
+		c.create("shop/a")
+		c.follow(pods, c.from(c.Version()))
+		c.Update("shop/a", garbled)
+		c.later(time.Minute)
+		c.expect("begin unreadable 98..99", "spare shop/a", "end 99")  // a list could have read it
+		if len(c.unreadable) != 1 || c.unreadable[0].Key != "shop/a" { // the list had the same bytes
+			t.Fatalf("quarantined: %q", c.quarantined)
+		}
+
+		c.Update("shop/a", garbled)
+		c.create("shop/b")
+		c.later(time.Second)
+		c.expect("add shop/b@101")
+		if last := c.unreadable[len(c.unreadable)-1]; len(c.unreadable) != 2 || last.Version != "100" || last.Key != "shop/a" {
+			t.Errorf("quarantined: %q", c.quarantined)
+		}
+
+		c.Expire() // the next list has the same item as the one before: it is spared, and not told again
+		c.CutWatches()
+		c.later(time.Minute)
+		c.create("shop/c")
+		c.later(time.Minute)
+		calls := c.store.take()
+		if !slices.Contains(calls, "add shop/c@102") {
+			t.Errorf("the store was told %q", calls)
+		}
+
+		c.Delete("shop/a") // by a frame that can't be understood either: only a list tells that it is gone
+		c.later(time.Minute)
+		c.expect("begin unreadable 102..103", "replace shop/b@101", "replace shop/c@102", "end 103")
+	})
+}
+
+func TestAListOfWhichTooMuchCanNotBeUnderstoodIsReadAgain(t *testing.T) {
+	run(t, func(t *testing.T) {
+		c := newCluster(t, pods)
+		for i := range 65 {
+			c.Create(resource.MakeKey("shop", string(rune('A'+i%26))+strings.Repeat("x", i/26)), garbled)
+		}
+		c.follow(pods, paged(10))
+		c.later(time.Hour)
+		if c.refl.Status().Synced {
+			t.Error("synced")
+		}
+		if got := len(c.Requests(testkit.Lists)); got < 60*7 || got > 125*7 {
+			t.Errorf("%d pages in an hour", got)
+		}
+		if len(c.unreadable) != 65 {
+			t.Errorf("%d quarantined", len(c.unreadable))
+		}
+	})
+}
+
+func TestWhatNobodyWantsIsNotQuarantined(t *testing.T) {
+	run(t, func(t *testing.T) {
+		c := newCluster(t, pods)
+		c.Create("shop/a", garbled)
+		c.follow(pods, func(cfg *reflector.Config) {
+			cfg.Selects = func(obj *resource.Object) bool { return obj.Namespace != "shop" }
+		})
+		c.Update("shop/a", garbled)
+		c.create("lab/b")
+		c.later(time.Minute)
+		c.expect("begin initial", "end 98", "add lab/b@100")
+		if len(c.quarantined) != 0 {
+			t.Errorf("quarantined: %q", c.quarantined)
+		}
+	})
+}
+
+func TestAListWithHolesIsNotEnded(t *testing.T) {
+	tests := map[string]func(*reflector.Config){
+		"where nobody can spare what is in them":   func(cfg *reflector.Config) { cfg.Spare = nil },
+		"after the server's history has gone back": func(cfg *reflector.Config) { cfg.From = "1000" },
+	}
+	for name, change := range tests {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(t *testing.T) {
+				c := newCluster(t, pods)
+				c.Create("shop/b", garbled)
+				c.follow(pods, change)
+				c.later(time.Minute)
+				if calls := c.store.take(); slices.ContainsFunc(calls, isEnd) || c.refl.Status().Synced {
+					t.Errorf("the store was told %q", calls)
+				}
+				c.Update("shop/b", func(obj map[string]any) { delete(obj["metadata"].(map[string]any), "generation") })
+				c.later(time.Minute)
+				if calls := c.store.take(); !slices.ContainsFunc(calls, isEnd) {
+					t.Errorf("the store was told %q", calls)
+				}
+			})
+		})
+	}
+}
+
+func isEnd(call string) bool { return strings.HasPrefix(call, "end") }

@@ -1,0 +1,62 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	kafkago "github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/sinks"
+)
+
+var _ sinks.Rememberer = (*Sink)(nil)
+
+// Remembers looks at the last records of each partition of the topic, where there is one.
+func (s *Sink) Remembers(ctx context.Context, about *event.Event, ours func(sinks.Trace) bool) (found bool, err error) {
+	c := s.connected()
+	if c == nil {
+		return false, reconnect(errNotOpen)
+	}
+	name := string(s.config.Topic.Append(nil, about, event.AppendTopicPart))
+	if checkTopic(name) != nil {
+		return false, nil
+	}
+	l, err := c.refresh(ctx, name)
+	if errors.Is(err, kafkago.UnknownTopicOrPartition) {
+		return false, nil
+	}
+	const looks = 32 // a topic of more is sure to have something in these
+	for p := 0; p < min(len(l.leaders), looks) && err == nil && !found; p++ {
+		found, err = s.lastIs(ctx, c, name, p, ours)
+	}
+	if err != nil {
+		return false, classify(ctx, fmt.Errorf("look at the last records of %s: %w", name, err))
+	}
+	return found, nil
+}
+
+// lastIs judges what the batch at the end of a partition holds, and a few before it: the last offsets may be of control records, or compacted away.
+func (s *Sink) lastIs(ctx context.Context, c *cluster, topic string, partition int, ours func(sinks.Trace) bool) (found bool, err error) {
+	const back = 100
+	l := newLane(s, c, topic, partition, 0)
+	start, end, err := l.bounds(ctx)
+	if err != nil || start >= end {
+		return false, err
+	}
+	_, err = c.fetch(ctx, topic, partition, max(start, end-back), func(r *protocol.Record) error {
+		if found {
+			return nil
+		}
+		id := messageID(r)
+		if id == "" || r.Key == nil {
+			return nil
+		}
+		key, err := protocol.ReadAll(r.Key)
+		found = err == nil && ours(sinks.Trace{MessageID: id, PartitionKey: string(key)})
+		return nil
+	})
+	return found, err
+}
