@@ -11,6 +11,8 @@ import (
 // replica's disk, which no other replica can read. So while something lies there, each watermark is noted with the place that the log had
 // reached by then, and counts when every listener is past that place. It is owned by the goroutine that tells the progress.
 type delivery struct {
+	life    uint64 // of the unit that samples are of
+	scope   string
 	at      resource.Version
 	epoch   int
 	samples []sample
@@ -37,7 +39,7 @@ func (d *delivery) look(u *unit) (standby.Unit, error) {
 		return d.unit(u), err // the server's history went back at this moment
 	}
 	if epoch.Number != d.epoch {
-		*d = delivery{epoch: epoch.Number}
+		*d = delivery{life: d.life, scope: d.scope, epoch: epoch.Number}
 	}
 	if !epoch.Open { // else the watermark is of the epoch before
 		d.note(watermark, low, next)
