@@ -346,10 +346,10 @@ func (t *teller) delivery(u *unit) *delivery {
 	switch {
 	case d == nil || d.scope != u.cfg.scope():
 		p, _ := t.progressOf(u)
-		d = &delivery{life: u.life, scope: u.cfg.scope(), at: p.Delivered, epoch: p.Epoch}
+		d = &delivery{life: u.life, scope: u.cfg.scope(), at: p.Delivered, epoch: p.Epoch, selection: p.Selection}
 		t.deliveries[u.name] = d
 	case d.life != u.life: // places in the log of the one before say nothing about this one's
-		d.life, d.samples = u.life, nil
+		d.life, d.samples, d.selecting, d.workedIn = u.life, nil, sample{}, nil
 	}
 	return d
 }

@@ -164,8 +164,9 @@ type unit struct {
 	relays    []*relay // before the publishers, one for each listener; none where there are no other replicas
 	// publishers that the listeners' events end up with, by sink.
 	publishers map[string]*publisher.Publisher
-	life       uint64 // another for each unit, also of the same name
-	relist     bool   // the position on disk is not enough: it lists
+	life       uint64         // another for each unit, also of the same name
+	relist     bool           // the position on disk is not enough: it lists
+	view       *namespaceView // nil where all namespaces are selected, or those that are named
 	watchdog   time.Duration
 	metrics    *Scope        // nil for none
 	ended      chan struct{} // closed when run has returned
@@ -310,7 +311,7 @@ func (u *unit) addInformer(b *Bridge, reg prometheus.Registerer, from *heritage)
 	u.informer, err = informer.New(informer.Config{
 		Name: u.name, Type: u.cfg.Type, FIFO: u.fifo, Indexer: u.indexer, Tracker: u.tracker, Listeners: listeners,
 		Selector: u.selector(u.cfg.Filter), Owners: owners,
-		Namespaces: u.cfg.NamespaceSelector != "", Selective: u.cfg.selective(), Leavable: u.cfg.leavable(),
+		Namespaces: u.cfg.NamespaceSelector != "", Selection: u.selection(b), Selective: u.cfg.selective(), Leavable: u.cfg.leavable(),
 		LogBytes: u.cfg.Memory, SpoolBytes: u.spool(b), DropOldest: u.cfg.DropOldest, Resnapshot: u.cfg.Snapshot == SnapshotAlways, Unclean: from.isUnclean(b), Succeeds: u.succeeds(b),
 		Log: u.log.With("resource", u.cfg.Type.String()), Registerer: reg,
 	})
@@ -378,6 +379,7 @@ func (u *unit) addNamespaces(b *Bridge, cfg *reflector.Config) error {
 	if err != nil {
 		return err
 	}
+	u.view = view
 	saved, err := u.indexer.Namespaces()
 	if err != nil {
 		return err

@@ -27,6 +27,9 @@ type Unit struct {
 	Delivered resource.Version `json:"v,omitempty"`
 	// Epoch of the server's history that Delivered is of.
 	Epoch int `json:"e,omitempty"`
+	// Selection is the version of the Namespaces up to which all that comes of changes of the selected ones is with all sinks; "" where none
+	// are selected by their labels.
+	Selection resource.Version `json:"n,omitempty"`
 }
 
 // progressFormat is of the text on the board.

@@ -90,6 +90,8 @@ func (r *Relay) coversLocked(c *publisher.Cover, from resource.Version, epoch in
 		return !r.leading
 	case p.Delivered == "" || c.Epoch > p.Epoch:
 		return false
+	case c.Selection != "" && !c.Selection.NotNewer(p.Selection): // the leader may not know yet that the object is selected, or is not
+		return false
 	case c.Epoch < p.Epoch: // before it listed what came after, the leader has delivered all of it
 		return true
 	case c.OfList:
