@@ -143,9 +143,14 @@ JETSTREAM_MESSAGES ?= 500000
 .PHONY: test-failover
 test-failover: controlplane ## Take the leader of two replicas away FAILOVERS times, in every way, while everything changes; bin/failover-report.txt
 	@rm -f $(BIN)/failover-report.txt
-	cd test/e2e && CONTROLPLANE_BIN=$(CURDIR)/$(BIN)/controlplane $(GO) test -run '^TestFailover' -timeout 120m -v . \
-	  -failover.count=$(FAILOVERS) -failover.report=$(CURDIR)/$(BIN)/failover-report.txt
+	cd test/e2e && CONTROLPLANE_BIN=$(CURDIR)/$(BIN)/controlplane $(GO) test -run '^TestFailover|^TestReplicas' -timeout 120m -v . \
+	  -failover.count=$(FAILOVERS) -failover.reloads=$(FAILOVERS) -failover.report=$(CURDIR)/$(BIN)/failover-report.txt $(FAILOVER_KAFKA)
 FAILOVERS ?= 50
+
+.PHONY: test-failover-kafka
+test-failover-kafka: $(BIN)/kafka/.fetched ## test-failover with Apache Kafka in place of kfake (needs Java 17, Maven)
+	cd test/kafka && $(GO) build -o $(CURDIR)/$(BIN)/kafkabroker ./broker
+	$(MAKE) test-failover FAILOVER_KAFKA='-failover.kafka=$(CURDIR)/$(BIN)/kafkabroker -failover.kafka.lib=$(CURDIR)/$(BIN)/kafka'
 
 .PHONY: test-outage
 test-outage: build ## A broker is away while OUTAGE_CHANGES changes of 6 KB arrive, and the bridge is killed

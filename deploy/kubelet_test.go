@@ -3,6 +3,7 @@
 package deploy_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/url"
@@ -25,6 +26,7 @@ type kubelet struct {
 	pod  *corev1.Pod
 	dir  string // of the pod's volumes: they stay when its container ends
 	root string // file system of the image
+	port int    // in place of the admin port, where another pod has it: pods have addresses of their own, and here they share that of the machine
 }
 
 // spec is the container of the pod, made of what the API server has now.
@@ -33,7 +35,7 @@ func (k *kubelet) spec() *container.Spec {
 	c := &k.pod.Spec.Containers[0]
 	ps := k.pod.Spec.SecurityContext
 	s := &container.Spec{
-		Root: k.root, ReadOnlyRoot: *c.SecurityContext.ReadOnlyRootFilesystem,
+		Hostname: k.pod.Name, Root: k.root, ReadOnlyRoot: *c.SecurityContext.ReadOnlyRootFilesystem,
 		Args: append([]string{"/usr/bin/bridge"}, c.Args...), Env: k.env(c), Dir: "/var/lib/bridge",
 		UID: int(*ps.RunAsUser), GID: int(*ps.RunAsGroup), Groups: []int{int(*ps.FSGroup)},
 	}
@@ -64,6 +66,9 @@ func (k *kubelet) env(c *corev1.Container) []string {
 			value = string(secret.Data[from.SecretKeyRef.Key])
 		}
 		env = append(env, v.Name+"="+value)
+	}
+	if k.port != 0 {
+		env = append(env, fmt.Sprintf("BRIDGE_ADMIN_ADDRESS=:%d", k.port))
 	}
 	return env
 }
@@ -149,5 +154,5 @@ func (k *kubelet) probeURL(p *corev1.Probe) string {
 	if i < 0 {
 		k.t.Fatalf("the probe asks port %v, which the container does not have", p.HTTPGet.Port.String())
 	}
-	return fmt.Sprintf("http://127.0.0.1:%d%s", c.Ports[i].ContainerPort, p.HTTPGet.Path)
+	return fmt.Sprintf("http://127.0.0.1:%d%s", cmp.Or(k.port, int(c.Ports[i].ContainerPort)), p.HTTPGet.Path)
 }

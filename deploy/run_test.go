@@ -3,6 +3,7 @@
 package deploy_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -140,6 +142,9 @@ func subjects(t *testing.T, s *server.Server) []string {
 	var list []string
 	for i := uint64(1); i <= stream.CachedInfo().State.LastSeq; i++ {
 		m, err := stream.GetMsg(t.Context(), i)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			continue // only the last ones of a fence are kept
+		}
 		must(t, err)
 		list = append(list, m.Subject)
 	}
@@ -149,14 +154,10 @@ func subjects(t *testing.T, s *server.Server) []string {
 // theValues are what the bridge is installed with in this test.
 func theValues(t *testing.T, s *server.Server) values {
 	t.Helper()
-	admin, err := harness.FreeAddress()
-	must(t, err)
-	_, port, err := net.SplitHostPort(admin)
-	must(t, err)
 	v := readValues(t, fmt.Sprintf(`
 config:
   cluster: ${CLUSTER}
-  admin: {address: ":%s"}
+  admin: {address: ":%d"}
   informers:
     - {name: maps, resources: [configmaps], namespaces: [shop], labelSelector: test=run}
     - {name: classes, resources: [ingressclasses.networking.k8s.io]}
@@ -166,28 +167,63 @@ config:
 env: [{name: CLUSTER, valueFrom: {secretKeyRef: {name: nats, key: cluster}}}]
 secrets: [{name: nats}]
 serviceMonitor: {enabled: true}
-`, port, s.ClientURL()))
+`, freePort(t), s.ClientURL()))
 	return v
 }
 
-// install applies what the chart makes, and waits for the pod that the StatefulSet's controller makes of it.
-func install(t *testing.T, c *cluster, v values) *kubelet {
+// install applies what the chart makes, and waits for the pods that the StatefulSet's controller makes of it. At the end all of that goes.
+func install(t *testing.T, c *cluster, v values, replicas int) (pods []*kubelet) {
 	t.Helper()
+	t.Cleanup(func() { uninstall(t, c) })
 	ctx := t.Context()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "nats"}, StringData: map[string]string{"password": brokerPassword, "cluster": "prod"}}
 	_, err := c.client.CoreV1().Secrets(namespace).Create(ctx, secret, metav1.CreateOptions{})
 	must(t, err)
 	must(t, c.apply(ctx, objects(t, mustRender(t, v)), false))
-	k := &kubelet{cluster: c, t: t, dir: t.TempDir(), root: unpackImage(t)}
-	must(t, os.Chmod(k.dir, 0o755))
-	await(t, "the pod is made", func() (err error) {
-		k.pod, err = c.client.CoreV1().Pods(namespace).Get(ctx, "bridge-0", metav1.GetOptions{})
-		return err
-	})
+	root := unpackImage(t)
+	for i := range replicas {
+		k := &kubelet{cluster: c, t: t, dir: t.TempDir(), root: root}
+		must(t, os.Chmod(k.dir, 0o755))
+		if i > 0 {
+			k.port = freePort(t)
+		}
+		await(t, "the pod is made", func() (err error) {
+			k.pod, err = c.client.CoreV1().Pods(namespace).Get(ctx, fmt.Sprint("bridge-", i), metav1.GetOptions{})
+			return err
+		})
+		pods = append(pods, k)
+	}
 	if warnings := c.takeWarnings(); len(warnings) > 0 {
 		t.Errorf("the API server warns: %s", strings.Join(warnings, "; "))
 	}
-	return k
+	return pods
+}
+
+// uninstall takes away what would be in the way of another installation.
+func uninstall(t *testing.T, c *cluster) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+	defer cancel()
+	must(t, c.client.CoreV1().Secrets(namespace).Delete(ctx, "nats", metav1.DeleteOptions{}))
+	must(t, c.client.AppsV1().StatefulSets(namespace).Delete(ctx, "bridge", metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}))
+	must(t, wait(ctx, "the pods are gone", func() error {
+		list, err := c.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+		if err == nil && len(list.Items) > 0 {
+			err = fmt.Errorf("there are %d", len(list.Items))
+		}
+		return err
+	}))
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	address, err := harness.FreeAddress()
+	must(t, err)
+	_, text, err := net.SplitHostPort(address)
+	must(t, err)
+	port, err := strconv.Atoi(text)
+	must(t, err)
+	return port
 }
 
 func (c *cluster) putConfigMap(t *testing.T, name, value string) {
@@ -209,7 +245,7 @@ func TestTheBridgeRunsAsTheChartSaysIt(t *testing.T) {
 	}
 	c := live(t)
 	s := broker(t)
-	k := install(t, c, theValues(t, s))
+	k := install(t, c, theValues(t, s), 1)[0]
 	pod := &k.pod.Spec.Containers[0]
 	grace := time.Duration(*k.pod.Spec.TerminationGracePeriodSeconds) * time.Second
 

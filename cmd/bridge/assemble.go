@@ -31,6 +31,7 @@ import (
 // assembler turns a configuration into a bridge. It is the one place that knows both.
 type assembler struct {
 	config   *config.Config
+	version  string // of the file that it comes from; "" for none
 	log      *slog.Logger
 	registry prometheus.Registerer // nil for none
 	// sink makes the sinks for a cluster. What they register goes to metrics, nil for none.
@@ -113,6 +114,7 @@ func (a *assembler) assemble(ctx context.Context) (*pipeline, error) {
 		Cluster: cluster, Client: client, Identify: found.identify, DB: db, Sinks: parts.sinks, Services: append(parts.services, rights),
 		Watchdog: k.Watchdog, CommitInterval: a.config.State.Sync, Drain: a.config.Drain, Log: a.log, Registerer: a.registry,
 		Standby:  a.replicas.bridge(),
+		Version:  a.version,
 		OnSettle: a.onSettle,
 	}
 	if a.tracer != nil {
@@ -198,7 +200,7 @@ func (a *assembler) makeSink(cluster string, c *config.Sink) (sc bridge.SinkConf
 	if err != nil {
 		return sc, nil, err
 	}
-	return bridge.SinkConfig{Name: c.Name, Sink: sink, Scope: scope, Publisher: publisher.Config{
+	return bridge.SinkConfig{Name: c.Name, Sink: sink, Scope: scope, Target: target(c), Publisher: publisher.Config{
 		MaxBytes: int(c.Queue.Memory),
 		Retry:    publisher.Retry{Initial: c.Retry.Initial, Max: c.Retry.Max},
 		RateLimit: ratelimit.BucketConfig{

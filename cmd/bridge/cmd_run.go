@@ -102,7 +102,7 @@ func runBridge(cmd *cobra.Command, c *config.Config, from source) (err error) {
 
 	log.Info("bridge starts", "version", readVersion().Version, "informers", len(c.Informers), "sinks", len(c.Sinks))
 	registry := newRegistry()
-	a := &assembler{config: c, log: log, registry: registry, undelivered: newUndelivered(&c.State, registry)}
+	a := &assembler{config: c, log: log, registry: registry, version: versionOf(from.file), undelivered: newUndelivered(&c.State, registry)}
 	if a.replicas, err = a.newReplicas(); err != nil {
 		return refused(err)
 	}

@@ -50,7 +50,7 @@ func (r *reloader) reload(ctx context.Context, why string) (done string, err err
 		return "", context.Cause(ctx)
 	}
 	began, content := time.Now(), r.content()
-	changes, level, err := r.change(ctx)
+	changes, level, err := r.change(ctx, versionOf(r.file))
 	if !errors.Is(err, errNotNow) {
 		r.done = content
 	}
@@ -77,7 +77,7 @@ func (r *reloader) reload(ctx context.Context, why string) (done string, err err
 
 // change finds out what is to change, and changes it. The level is that of the log, where it is another now: what an operator has set meanwhile
 // stays until the configuration says something else.
-func (r *reloader) change(ctx context.Context) (done bridge.Changes, level string, err error) {
+func (r *reloader) change(ctx context.Context, version string) (done bridge.Changes, level string, err error) {
 	next, err := r.load()
 	if err != nil {
 		return done, "", err
@@ -93,6 +93,7 @@ func (r *reloader) change(ctx context.Context) (done bridge.Changes, level strin
 	if err != nil {
 		return done, "", err
 	}
+	c.Version = version
 	if done, err = r.pipeline.Reconfigure(ctx, c); err != nil {
 		return done, "", err
 	}

@@ -3,9 +3,12 @@ package main
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"os"
 	"time"
+
+	"go.yaml.in/yaml/v3"
 
 	"github.com/kubebridge/bridge/config"
 )
@@ -20,6 +23,23 @@ func contentOf(files ...string) string {
 		h.Write(data)
 	}
 	return string(h.Sum(nil))
+}
+
+// versionOf tells configurations apart that replicas have: by what a running bridge changes, as it is written in the file, so that replicas may have
+// paths and values of variables of their own. "" without a file.
+func versionOf(file string) string {
+	data, err := os.ReadFile(file)
+	if file == "" || err != nil {
+		return ""
+	}
+	var live struct {
+		Informers, Sinks any
+	}
+	if err := yaml.Unmarshal(data, &live); err != nil {
+		return "" // it is refused
+	}
+	sum := sha256.Sum256(fmt.Append(nil, live)) // maps in the order of their keys
+	return hex.EncodeToString(sum[:4])
 }
 
 // secretsOf is what the files with secrets that are read once hold, by sink.

@@ -18,6 +18,7 @@ var ErrNotRoot = errors.New("containers need root")
 
 // Spec says what runs, and in what.
 type Spec struct {
+	Hostname     string // "" for that of the machine
 	Root         string // directory of the root file system; missing mount points are made in it
 	ReadOnlyRoot bool
 	Mounts       []Mount
@@ -50,7 +51,7 @@ func Command(spec *Spec) (*exec.Cmd, error) {
 	cmd := exec.Command(self) //nolint:noctx // it is stopped by signals
 	cmd.Env = []string{variable + "=" + string(text)}
 	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC,
+		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC,
 	}
 	return cmd, nil
 }

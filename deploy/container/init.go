@@ -36,6 +36,7 @@ func (s *Spec) enter() error {
 		what string
 		do   func() error
 	}{
+		{"set the host's name", s.setHostname},
 		{"change root", func() error { return syscall.Chroot(s.Root) }},
 		{"change directory", func() error { return os.Chdir(s.Dir) }},
 		{"allow no new privileges", noNewPrivileges},
@@ -49,6 +50,13 @@ func (s *Spec) enter() error {
 		}
 	}
 	return nil
+}
+
+func (s *Spec) setHostname() error {
+	if s.Hostname == "" {
+		return nil
+	}
+	return syscall.Sethostname([]byte(s.Hostname))
 }
 
 func (s *Spec) mount() error {

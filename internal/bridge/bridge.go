@@ -52,6 +52,8 @@ type Config struct {
 	Identify func(ctx context.Context) error
 	// Standby makes it one of several replicas, of which one publishes; nil for the only one. Units need a state on disk.
 	Standby *Standby
+	// Version tells configurations apart that replicas have; "" for not known.
+	Version string
 	// Drain is how long a stop may take; default 15 s.
 	Drain time.Duration
 	Log   *slog.Logger
@@ -64,6 +66,8 @@ type SinkConfig struct {
 	Name      string
 	Sink      sinks.Sink
 	Publisher publisher.Config // Sink, Name, Saved, Patient, Log and Registerer are filled in
+	// Target says where it sends to: a sink that sends elsewhere has another. Replicas compare it; it holds no secrets. May be "".
+	Target string
 	// Scope has what the sink itself has registered, and ends with it; nil for nothing.
 	Scope *Scope
 }
@@ -89,6 +93,7 @@ type Bridge struct {
 	requests   chan *request          // for the follower
 	ended      chan struct{}          // closed when the follower takes no more requests
 	replica    *replica               // nil when there are no others
+	changing   turn                   // of who starts or stops units and sinks, or begins to lead
 }
 
 // New checks, opens the state of each unit and starts nothing.
@@ -103,7 +108,7 @@ func New(cfg Config) (*Bridge, error) {
 	}
 	b := &Bridge{
 		cfg: cfg, log: cfg.Log, roster: roster{gone: map[string]lastWords{}}, changes: countChanges(cfg.Registerer),
-		requests: make(chan *request), ended: make(chan struct{}),
+		requests: make(chan *request), ended: make(chan struct{}), changing: make(turn, 1),
 	}
 	b.namespaces = newNamespaces(b)
 	var err error

@@ -3,6 +3,7 @@ package bridge
 import (
 	"time"
 
+	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/standby"
 )
@@ -11,9 +12,15 @@ import (
 // replica's disk, which no other replica can read. So while something lies there, each watermark is noted with the place that the log had
 // reached by then, and counts when every listener is past that place. It is owned by the goroutine that tells the progress.
 type delivery struct {
+	life    uint64 // of the unit that samples are of
+	scope   string
 	at      resource.Version
 	epoch   int
 	samples []sample
+
+	selection resource.Version        // of the Namespaces, that is delivered
+	selecting sample                  // that is being delivered; no version for none
+	workedIn  *reflector.NamespaceSet // a selection of which the unit's state says that it is worked in
 }
 
 // sample says that everything up to a version is in the log before a place.
@@ -31,14 +38,19 @@ func (d *delivery) look(u *unit) (standby.Unit, error) {
 	if err != nil {
 		return standby.Unit{}, err
 	}
+	selection, err := d.lookSelection(u) // before the places too
+	if err != nil {
+		return standby.Unit{}, err
+	}
 	watermark := u.tracker.Status().Watermark // before the places: what it has passed is in the log by then
 	low, next, _ := u.informer.Delivered()
 	if again, err := u.indexer.Epoch(); err != nil || again != epoch {
 		return d.unit(u), err // the server's history went back at this moment
 	}
 	if epoch.Number != d.epoch {
-		*d = delivery{epoch: epoch.Number}
+		*d = delivery{life: d.life, scope: d.scope, epoch: epoch.Number, selection: d.selection}
 	}
+	d.noteSelection(selection, low, next)
 	if !epoch.Open { // else the watermark is of the epoch before
 		d.note(watermark, low, next)
 	}
@@ -46,7 +58,7 @@ func (d *delivery) look(u *unit) (standby.Unit, error) {
 }
 
 func (d *delivery) unit(u *unit) standby.Unit {
-	return standby.Unit{Scope: u.cfg.scope(), Delivered: d.at, Epoch: d.epoch}
+	return standby.Unit{Scope: u.cfg.scope(), Delivered: d.at, Epoch: d.epoch, Selection: d.selection}
 }
 
 func (d *delivery) note(watermark resource.Version, low, next uint64) {

@@ -94,7 +94,12 @@ func (f *follower) follow(ctx context.Context) error {
 			f.log.Debug("can't ask the API server what it serves, trying again", "err", err)
 			continue
 		}
-		if err := f.apply(ctx, &plan); err != nil {
+		if err := f.changing.take(ctx); err != nil {
+			return nil
+		}
+		err = f.apply(ctx, &plan)
+		f.changing.give()
+		if err != nil {
 			return err
 		}
 		f.previous = plan
@@ -161,6 +166,9 @@ func (f *follower) bury() (again bool) {
 
 // take ends what is left of a unit when its state is on disk.
 func (f *follower) take(u *unit, why leaving) bool {
+	for _, relay := range u.relays {
+		relay.Close()
+	}
 	if err := f.committer.Untrack(u.tracker); err != nil {
 		f.log.Error("commit failed, will be tried again", "err", err)
 		return false
@@ -238,14 +246,19 @@ func (f *follower) letGo() {
 	for _, h := range f.left {
 		maps.DeleteFunc(h.left, func(sink string, o *informer.Leftover) bool {
 			out := f.outlets.get(sink)
-			return o.Empty() || out == nil || !o.With(out.Publisher)
+			return o.Empty() || out == nil || out.Publisher != h.with[sink]
 		})
 	}
 }
 
 // add starts a unit.
-func (f *follower) add(uc UnitConfig) (*unit, error) {
-	u, err := f.newUnit(uc, f.left[uc.Name()])
+func (f *follower) add(uc UnitConfig) (*unit, error) { return f.addAndJoin(uc, nil) }
+
+// addAndJoin starts a unit that begins to feed some sinks which another replica has fed before.
+func (f *follower) addAndJoin(uc UnitConfig, joins []string) (*unit, error) {
+	from := f.left[uc.Name()]
+	from.joins = joins
+	u, err := f.newUnit(uc, from)
 	if err != nil {
 		return nil, fmt.Errorf("start a unit: %w", err)
 	}
@@ -255,5 +268,8 @@ func (f *follower) add(uc UnitConfig) (*unit, error) {
 	}
 	f.roster.add(u)
 	f.start(u)
+	if len(joins) > 0 {
+		u.startJob(func(ctx context.Context) { f.replica.heal(ctx, u, joins) })
+	}
 	return u, nil
 }

@@ -31,6 +31,7 @@ type namespaces struct {
 	views     map[string]*namespaceView // by selector
 	known     map[string]namespace
 	synced    bool                 // known is all there are
+	seen      resource.Version     // of the last event, bookmark or list
 	listed    map[string]namespace // of the list that is being read
 }
 
@@ -47,6 +48,7 @@ type namespaceView struct {
 
 	// Guarded by namespaces.mu.
 	set     *reflector.NamespaceSet // replaced, never changed; nil while nothing is known
+	moved   resource.Version        // when the last namespace came in or left, or the list of all was made
 	changed chan struct{}
 }
 
@@ -67,7 +69,7 @@ func (n *namespaces) view(text string) (*namespaceView, error) {
 		v = &namespaceView{selector: selector, all: n, changed: make(chan struct{})}
 		n.views[text] = v
 		if n.synced {
-			v.set = v.chooseLocked()
+			v.set, v.moved = v.chooseLocked(), n.seen
 		}
 	}
 	n.once.Do(func() { close(n.needed) })
@@ -140,7 +142,11 @@ func (n *namespaces) Delete(_ context.Context, obj *resource.Object) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.known, obj.Name)
+	n.seen = resource.Version(strings.Clone(string(obj.Version)))
 	for _, v := range n.views {
+		if _, was := v.set.Selected[obj.Name]; was {
+			v.moved = n.seen
+		}
 		set := v.copyLocked()
 		delete(set.Selected, obj.Name)
 		delete(set.Exists, obj.Name)
@@ -149,8 +155,13 @@ func (n *namespaces) Delete(_ context.Context, obj *resource.Object) error {
 	return nil
 }
 
-// Bookmark tells nothing of namespaces.
-func (n *namespaces) Bookmark(context.Context, resource.Version) error { return nil }
+// Bookmark tells that nothing has changed up to a version.
+func (n *namespaces) Bookmark(_ context.Context, version resource.Version) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.seen = version
+	return nil
+}
 
 // BeginReplace begins to read a list.
 func (n *namespaces) BeginReplace(context.Context, resource.Relist) error {
@@ -169,11 +180,12 @@ func (n *namespaces) Replace(_ context.Context, obj *resource.Object) error {
 }
 
 // EndReplace makes the list what there is.
-func (n *namespaces) EndReplace(context.Context, resource.Version) error {
+func (n *namespaces) EndReplace(_ context.Context, version resource.Version) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.synced, n.known, n.listed = true, n.listed, nil
+	n.synced, n.known, n.listed, n.seen = true, n.listed, nil, version
 	for _, v := range n.views {
+		v.moved = version
 		v.publishLocked(v.chooseLocked())
 	}
 	return nil
@@ -184,7 +196,7 @@ func (n *namespaces) put(obj *resource.Object) error {
 	name, ns := strings.Clone(obj.Name), namespaceOf(obj)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.known[name] = ns
+	n.known[name], n.seen = ns, ns.version
 	for _, v := range n.views {
 		_, was := v.set.Selected[name]
 		if is := v.selector.Matches(ns.labels); v.set.Exists[name] && was == is {
@@ -196,6 +208,9 @@ func (n *namespaces) put(obj *resource.Object) error {
 			delete(set.Selected, name)
 		} else if v.selector.Matches(ns.labels) {
 			set.Selected[name] = ns.version
+		}
+		if _, is := set.Selected[name]; is != was {
+			v.moved = ns.version
 		}
 		v.publishLocked(set)
 	}

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,15 +11,26 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kubebridge/bridge/internal/publisher"
+	"github.com/kubebridge/bridge/internal/standby"
 )
 
 // outlet is a sink that runs, and what ends with it.
 type outlet struct {
 	*publisher.Publisher
 	name    string
+	key     string        // of it among replicas: its name, and where it sends to
+	room    *standby.Room // for what its relays hold; nil where there are no other replicas
 	metrics []*Scope
-	stop    context.CancelCauseFunc // set before it runs
+	stop    context.CancelCauseFunc // set before it runs; nil while another replica leads
 	ended   chan struct{}           // closed when it has ended
+}
+
+// keyOf tells sinks apart that may have one name in the configurations of two replicas.
+func keyOf(sc *SinkConfig) string {
+	if sc.Target == "" {
+		return sc.Name
+	}
+	return sc.Name + "@" + sc.Target
 }
 
 // outlets are the sinks that run, in the order of the configuration.
@@ -74,7 +86,11 @@ func (b *Bridge) newOutlet(sc SinkConfig, patient bool) (*outlet, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sink %s: %w", sc.Name, err)
 	}
-	out := &outlet{Publisher: p, name: sc.Name, metrics: []*Scope{scope, sc.Scope}, ended: make(chan struct{})}
+	out := &outlet{Publisher: p, name: sc.Name, key: keyOf(&sc), metrics: []*Scope{scope, sc.Scope}, ended: make(chan struct{})}
+	if b.cfg.Standby != nil {
+		const room = 64 << 20 // as a publisher holds
+		out.room = standby.NewRoom(cmp.Or(sc.Publisher.MaxBytes, room))
+	}
 	for _, s := range out.metrics {
 		s.begin()
 	}
@@ -122,8 +138,10 @@ func runSink(ctx context.Context, p *publisher.Publisher) error {
 
 // endOutlet stops a sink and lets go of it, after it has told where it stands. The units that it was for have ended.
 func (b *Bridge) endOutlet(out *outlet) error {
-	out.stop(errChanged)
-	<-out.ended
+	if out.stop != nil {
+		out.stop(errChanged)
+		<-out.ended
+	}
 	if err := b.committer.Unfollow(out.name); err != nil {
 		return fmt.Errorf("sink %s: %w", out.name, err)
 	}

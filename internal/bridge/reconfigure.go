@@ -2,7 +2,6 @@ package bridge
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -25,6 +24,8 @@ type Change struct {
 	PlanInterval time.Duration
 	// Sinks are all sinks. One without a Sink is the one of that name that runs, and stays; one with a Sink is new, or takes its place.
 	Sinks []SinkConfig
+	// Version as in Config.
+	Version string
 }
 
 // Changes is what a Change has done, in numbers of units and sinks.
@@ -43,11 +44,18 @@ func (c Changes) String() string {
 
 // Reconfigure makes a running bridge what a Change says. It returns when that is done: units that end have until the drain deadline to send what
 // they have read, those that start again a shorter time; what is not sent by then lies on disk, and is sent when there is a unit of that name
-// again. It waits for a bridge that is starting. An error that says so left everything as it was; ErrStopping may have left it half done, for
+// again. It waits for a bridge that is starting, and, where another replica leads, for that one to make the change first. An error that says so left everything as it was; ErrStopping may have left it half done, for
 // a bridge that ends.
 func (b *Bridge) Reconfigure(ctx context.Context, c *Change) (done Changes, err error) {
+	if err := b.replica.awaitLeader(ctx, c.Version); err != nil {
+		return done, err
+	}
 	err = b.do(ctx, func(ctx context.Context, f *follower) error {
-		r := &reconfiguration{follower: f, change: c, replaced: map[string]bool{}, restarts: map[string]bool{}}
+		if f.changing.take(ctx) != nil {
+			return ErrStopping
+		}
+		defer f.changing.give()
+		r := &reconfiguration{follower: f, change: c, replaced: map[string]bool{}, restarts: map[string][]string{}}
 		err := r.run(ctx)
 		done = r.done
 		return err
@@ -61,7 +69,7 @@ type reconfiguration struct {
 	change   *Change
 	wanted   map[string]*UnitConfig // units that there are to be
 	replaced map[string]bool        // sinks that end
-	restarts map[string]bool        // units that have ended, to start again
+	restarts map[string][]string    // units that have ended, to start again, with the keys of the sinks that they had
 	done     Changes
 }
 
@@ -86,17 +94,12 @@ func (r *reconfiguration) run(ctx context.Context) error {
 	if r.change.PlanInterval > 0 {
 		r.cfg.PlanInterval = r.change.PlanInterval
 	}
+	r.replica.changed(r.change.Version)
 	return nil
 }
 
-// errReplicas is told where other replicas stand by: they must agree on what is delivered, and by which informers.
-var errReplicas = errors.New("with standby the configuration is not changed while running: restart the replicas, one after the other")
-
 // check finds what can't be done before anything is touched.
 func (r *reconfiguration) check() error {
-	if r.replica != nil {
-		return errReplicas
-	}
 	names := map[string]bool{}
 	for _, sc := range r.change.Sinks {
 		if names[sc.Name] {
@@ -150,7 +153,7 @@ func (r *reconfiguration) stopUnits(ctx context.Context) error {
 		}
 	}
 	for _, u := range again {
-		r.restarts[u.name] = true
+		r.restarts[u.name] = u.feeds()
 	}
 	r.done.UnitsStopped += len(gone)
 	return nil
@@ -260,7 +263,9 @@ func (r *reconfiguration) changeSinks() error {
 		if r.pauses.of(kindSink, sc.Name) != nil {
 			out.Pause()
 		}
-		r.startOutlet(out)
+		if !r.replica.follows() {
+			r.startOutlet(out)
+		}
 		list = append(list, out)
 		if before[sc.Name] {
 			r.done.SinksReplaced++
@@ -281,7 +286,7 @@ func (r *reconfiguration) startUnits() error {
 		there[u.name] = true
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.wanted)) {
-		uc, again := r.wanted[name], r.restarts[name]
+		uc, again := r.wanted[name], r.restarts[name] != nil
 		if there[name] || !again && !slices.Contains(r.change.Changed, uc.Informer) {
 			continue
 		}
@@ -296,7 +301,11 @@ func (r *reconfiguration) startUnit(uc UnitConfig, again bool) error {
 	if again && uc.Snapshot == SnapshotAlways {
 		uc.Snapshot = SnapshotInitial // always is at every start of the bridge
 	}
-	u, err := r.add(uc)
+	var joins []string
+	if again {
+		joins = r.joins(&uc)
+	}
+	u, err := r.addAndJoin(uc, joins)
 	if err != nil {
 		return err
 	}

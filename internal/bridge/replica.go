@@ -6,11 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"sync"
 	"time"
 
-	"github.com/kubebridge/bridge/internal/informer"
-	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/standby"
 )
@@ -49,10 +48,10 @@ type replica struct {
 	*Bridge
 	cfg     Standby
 	metrics *replicaMetrics
-	rooms   map[string]*standby.Room // by sink; what relays hold
 
 	mu       sync.Mutex
 	progress standby.Progress // guarded by mu: of the leader; of the one before, once this replica leads
+	version  string           // guarded by mu: of the configuration
 	led      bool             // guarded by mu: others have published
 	leading  bool             // guarded by mu
 	readAt   time.Time        // guarded by mu: when the progress was last read
@@ -63,12 +62,8 @@ func (b *Bridge) newReplica() *replica {
 	if b.cfg.Standby == nil {
 		return nil
 	}
-	r := &replica{Bridge: b, cfg: *b.cfg.Standby, rooms: map[string]*standby.Room{}}
+	r := &replica{Bridge: b, cfg: *b.cfg.Standby, version: b.cfg.Version}
 	r.cfg.Interval = cmp.Or(r.cfg.Interval, time.Second)
-	const room = 64 << 20 // as a publisher holds
-	for _, sc := range b.cfg.Sinks {
-		r.rooms[sc.Name] = standby.NewRoom(cmp.Or(sc.Publisher.MaxBytes, room))
-	}
 	r.metrics = newReplicaMetrics(b.cfg.Registerer, r)
 	return r
 }
@@ -121,7 +116,7 @@ func (r *replica) welcome(u *unit) error {
 		return err
 	}
 	for _, relay := range u.relays {
-		relay.Follow(p)
+		relay.Follow(r.progressFor(u, relay))
 		if !r.follows() {
 			if err := relay.Lead(context.Background()); err != nil { // it holds nothing
 				return err
@@ -175,7 +170,7 @@ func (r *replica) follows() bool {
 }
 
 // follow follows the leader until this replica is elected, then takes over; it ends when it has, or when reading ends.
-func (r *replica) follow(read, hard context.Context, publish func(), handOn func(*standby.Relay)) error {
+func (r *replica) follow(read, hard context.Context, publish func(), handOn func(*relay)) error {
 	tick := time.NewTicker(r.cfg.Interval)
 	defer tick.Stop()
 	r.log.Info("following", "leader", r.cfg.Lease.Leader())
@@ -202,13 +197,13 @@ func (r *replica) follow(read, hard context.Context, publish func(), handOn func
 // pass lets the relays know the progress.
 func (r *replica) pass() {
 	for _, u := range r.roster.all() {
-		p, ok := r.progressOf(u)
+		_, ok := r.progressOf(u)
 		for _, relay := range u.relays {
 			if !ok && u.leaving() == leavingGone && r.toldAnything() {
 				relay.FollowToEnd()
 				continue
 			}
-			relay.Follow(p)
+			relay.Follow(r.progressFor(u, relay))
 		}
 	}
 }
@@ -220,12 +215,13 @@ func (r *replica) toldAnything() bool {
 }
 
 // takeOver makes this replica the one that publishes: from where the leader before has told last, and out of its own log.
-func (r *replica) takeOver(ctx context.Context, publish func(), handOn func(*standby.Relay)) error {
+func (r *replica) takeOver(ctx context.Context, publish func(), handOn func(*relay)) error {
 	began := time.Now()
 	p, led, ok := r.takeBoard(ctx)
-	if !ok {
+	if !ok || r.changing.take(ctx) != nil {
 		return nil
 	}
+	defer r.changing.give()
 	r.mu.Lock()
 	r.progress, r.led = p, r.led || led
 	r.mu.Unlock()
@@ -242,8 +238,7 @@ func (r *replica) takeOver(ctx context.Context, publish func(), handOn func(*sta
 	}
 	r.metrics.takeovers.Inc()
 	for _, pub := range r.outlets.all() {
-		name := pub.name
-		pub.Inherit(p.Sinks[name])
+		pub.Inherit(p.Sinks[pub.key])
 	}
 	publish()
 	for _, u := range r.roster.all() {
@@ -274,8 +269,8 @@ func (r *replica) takeBoard(ctx context.Context) (p standby.Progress, led, ok bo
 // teller tells this replica's progress while it leads. It is owned by one goroutine at a time.
 type teller struct {
 	*replica
-	deliveries map[string]*delivery
-	trails     map[string]*trail
+	deliveries map[string]*delivery // by unit
+	trails     map[string]*trail    // by key of the sink
 	last       standby.Progress
 }
 
@@ -306,22 +301,13 @@ func (t *teller) run(ctx context.Context) error {
 
 // tell writes the progress, if it is another than last time. It gives its size, about.
 func (t *teller) tell(ctx context.Context) (size int, err error) {
-	p := standby.Progress{Units: map[string]standby.Unit{}, Sinks: map[string][]byte{}}
-	for _, u := range t.roster.all() {
-		if p.Units[u.name], err = t.delivery(u).look(u); err != nil {
-			return 0, err
-		}
-		size += len(u.name) + 80
+	if !t.changing.tryTake() {
+		return 0, nil // units that end and begin again are not missing
 	}
-	for _, pub := range t.outlets.all() {
-		name := pub.name
-		if position := t.trail(name).pass(time.Now(), pub.Position()); position != nil {
-			p.Sinks[name] = position
-			size += len(position) * 4 / 3
-		}
-	}
-	if reflect.DeepEqual(p, t.last) {
-		return 0, nil
+	p, size, err := t.look()
+	t.changing.give()
+	if err != nil || reflect.DeepEqual(p, t.last) {
+		return 0, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -332,27 +318,52 @@ func (t *teller) tell(ctx context.Context) (size int, err error) {
 	return size, nil
 }
 
+// look gives the progress of now, and about how much it takes.
+func (t *teller) look() (p standby.Progress, size int, err error) {
+	p = standby.Progress{Units: map[string]standby.Unit{}, Sinks: map[string][]byte{}, Feeds: map[string][]string{}, Version: t.current()}
+	for _, u := range t.roster.all() {
+		if p.Units[u.name], err = t.delivery(u).look(u); err != nil {
+			return p, 0, err
+		}
+		size += len(u.name) + 80
+		p.Feeds[u.cfg.Informer] = u.feeds()
+	}
+	for informer, keys := range p.Feeds {
+		size += len(informer) + len(strings.Join(keys, ","))
+	}
+	for _, pub := range t.outlets.all() {
+		if position := t.trail(pub.key).pass(time.Now(), pub.Position()); position != nil {
+			p.Sinks[pub.key] = position
+			size += len(position) * 4 / 3
+		}
+	}
+	return p, size, nil
+}
+
 // delivery of a unit. It begins where the leader before stood.
 func (t *teller) delivery(u *unit) *delivery {
 	d := t.deliveries[u.name]
-	if d == nil {
+	switch {
+	case d == nil || d.scope != u.cfg.scope():
 		p, _ := t.progressOf(u)
-		d = &delivery{at: p.Delivered, epoch: p.Epoch}
+		d = &delivery{life: u.life, scope: u.cfg.scope(), at: p.Delivered, epoch: p.Epoch, selection: p.Selection}
 		t.deliveries[u.name] = d
+	case d.life != u.life: // places in the log of the one before say nothing about this one's
+		d.life, d.samples, d.selecting, d.workedIn = u.life, nil, sample{}, nil
 	}
 	return d
 }
 
 // trail of a sink. It begins where the leader before stood.
-func (t *teller) trail(name string) *trail {
-	tr := t.trails[name]
+func (t *teller) trail(key string) *trail {
+	tr := t.trails[key]
 	if tr == nil {
 		tr = &trail{}
 		t.mu.Lock()
-		inherited := t.progress.Sinks[name]
+		inherited := t.progress.Sinks[key]
 		t.mu.Unlock()
 		tr.pass(time.Now(), inherited)
-		t.trails[name] = tr
+		t.trails[key] = tr
 	}
 	return tr
 }
@@ -381,25 +392,12 @@ func (b *Bridge) replicate(read context.Context, replicas, commits, units, publi
 	teller := r.newTeller()
 	commits.start("", teller.run)
 	units.start("", func(hard context.Context) error {
-		return r.follow(read, hard, publish, func(relay *standby.Relay) { publishing.start("", relay.Lead) })
+		return r.follow(read, hard, publish, func(relay *relay) { publishing.start("", relay.handOn) })
 	})
 	return func(hard context.Context) error {
 		teller.resign(hard)
 		return nil
 	}
-}
-
-// behindRelay is what a listener adds its events to.
-func (u *unit) behindRelay(b *Bridge, p *publisher.Publisher, sink string) informer.Publisher {
-	if b.replica == nil {
-		return p
-	}
-	relay := standby.NewRelay(standby.RelayConfig{
-		Next: p, Room: b.replica.rooms[sink],
-		History: func() (resource.Version, int, bool) { return u.informer.History() },
-	})
-	u.relays = append(u.relays, relay)
-	return relay
 }
 
 // succeeds is nil where there are no other replicas.

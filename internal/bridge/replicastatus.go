@@ -63,6 +63,8 @@ func (r *replica) unitNotInStep(u *unit) string {
 	p, told := r.progressOf(u)
 	from, epoch, listed := u.informer.History()
 	switch {
+	case !told && r.tellsOf(u.name):
+		return "standby: the leader selects something else: it has another configuration"
 	case !told:
 		return "standby: the leader has not told how far it is"
 	case !listed:

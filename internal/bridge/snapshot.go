@@ -100,30 +100,35 @@ func (u *unit) setBusy(busy bool) {
 // startSnapshot sends a snapshot beside everything else.
 func (u *unit) startSnapshot(req *SnapshotRequest, round int64) bool {
 	u.setBusy(true)
-	log := u.log.With("resource", u.cfg.Type.String(), "round", round)
 	started := u.startJob(func(ctx context.Context) {
 		defer u.setBusy(false)
-		log.Info("sending a snapshot that was asked for")
-		incomplete := u.complete(ctx)
-		n, stale, err := u.informer.Snapshot(ctx, informer.Snapshot{Round: round, Sink: req.Sink, Wants: req.wants()})
-		switch {
-		case err == nil && incomplete != nil && stale > 0:
-			log.Warn("the snapshot that was asked for is on its way, without objects of which a flood of updates left an earlier state on disk (state.bodiesPerSecond), and which could not be read from the API server: they come with their next change, or with another snapshot",
-				"objects", n, "left_out", stale, "err", incomplete)
-		case err == nil && stale > 0:
-			log.Info("the snapshot that was asked for is on its way; what changed while it began comes as that change", "objects", n, "changed", stale)
-		case err == nil:
-			log.Info("the snapshot that was asked for is on its way", "objects", n)
-		case ctx.Err() != nil, errors.Is(err, deltafifo.ErrClosed):
-			log.Warn("the snapshot that was asked for was broken off, since its informer ends", "objects", n)
-		default:
-			log.Error("the snapshot that was asked for failed", "objects", n, "err", err)
-		}
+		u.sendSnapshot(ctx, req, round)
 	})
 	if !started {
 		u.setBusy(false)
 	}
 	return started
+}
+
+// sendSnapshot sends a snapshot, and tells in the log what became of it.
+func (u *unit) sendSnapshot(ctx context.Context, req *SnapshotRequest, round int64) {
+	log := u.log.With("resource", u.cfg.Type.String(), "round", round)
+	log.Info("sending a snapshot that was asked for")
+	incomplete := u.complete(ctx)
+	n, stale, err := u.informer.Snapshot(ctx, informer.Snapshot{Round: round, Sink: req.Sink, Wants: req.wants()})
+	switch {
+	case err == nil && incomplete != nil && stale > 0:
+		log.Warn("the snapshot that was asked for is on its way, without objects of which a flood of updates left an earlier state on disk (state.bodiesPerSecond), and which could not be read from the API server: they come with their next change, or with another snapshot",
+			"objects", n, "left_out", stale, "err", incomplete)
+	case err == nil && stale > 0:
+		log.Info("the snapshot that was asked for is on its way; what changed while it began comes as that change", "objects", n, "changed", stale)
+	case err == nil:
+		log.Info("the snapshot that was asked for is on its way", "objects", n)
+	case ctx.Err() != nil, errors.Is(err, deltafifo.ErrClosed):
+		log.Warn("the snapshot that was asked for was broken off, since its informer ends", "objects", n)
+	default:
+		log.Error("the snapshot that was asked for failed", "objects", n, "err", err)
+	}
 }
 
 // wants says which objects are meant; nil for all.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,9 +19,9 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/filter"
 	"github.com/kubebridge/bridge/internal/informer"
+	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/resource"
-	"github.com/kubebridge/bridge/internal/standby"
 	"github.com/kubebridge/bridge/internal/store"
 )
 
@@ -160,13 +161,18 @@ type unit struct {
 	tracker   *checkpoint.Tracker
 	informer  *informer.Informer
 	reflector *reflector.Reflector
-	relays    []*standby.Relay // before the publishers, one for each listener; none where there are no other replicas
-	watchdog  time.Duration
-	metrics   *Scope        // nil for none
-	ended     chan struct{} // closed when run has returned
-	jobs      sync.WaitGroup
-	objects   counted
-	catching  catching
+	relays    []*relay // before the publishers, one for each listener; none where there are no other replicas
+	// publishers that the listeners' events end up with, by sink.
+	publishers map[string]*publisher.Publisher
+	life       uint64         // another for each unit, also of the same name
+	relist     bool           // the position on disk is not enough: it lists
+	view       *namespaceView // nil where all namespaces are selected, or those that are named
+	watchdog   time.Duration
+	metrics    *Scope        // nil for none
+	ended      chan struct{} // closed when run has returned
+	jobs       sync.WaitGroup
+	objects    counted
+	catching   catching
 
 	mu      sync.Mutex // guards all below
 	why     leaving
@@ -180,14 +186,22 @@ type unit struct {
 
 // heritage is what a unit takes over from one that had its name before.
 type heritage struct {
-	left map[string]*informer.Leftover // by sink
+	left map[string]*informer.Leftover   // by sink
+	with map[string]*publisher.Publisher // who has it
+	// joins are sinks that this replica begins to feed, and another one has fed before.
+	joins []string
 	// known says that there was one in this run, and unclean that it may have sent what is not known on disk.
 	known, unclean bool
 }
 
+// lives counts units.
+var lives atomic.Uint64
+
 // newUnit opens the unit's state and connects its stages.
 func (b *Bridge) newUnit(cfg UnitConfig, from heritage) (*unit, error) {
-	u := &unit{cfg: cfg, name: cfg.Name(), ended: make(chan struct{})}
+	u := &unit{
+		cfg: cfg, name: cfg.Name(), ended: make(chan struct{}), publishers: map[string]*publisher.Publisher{}, life: lives.Add(1), relist: len(from.joins) > 0,
+	}
 	u.log = b.log.With("informer", cfg.Informer)
 	if cfg.Namespace != "" {
 		u.log = u.log.With("namespace", cfg.Namespace)
@@ -287,8 +301,8 @@ func (u *unit) addInformer(b *Bridge, reg prometheus.Registerer, from *heritage)
 			return err
 		}
 		listeners = append(listeners, informer.ListenerConfig{
-			Name: binding.Sink, Publisher: u.behindRelay(b, out.Publisher, binding.Sink), Maker: maker, Selector: u.selector(binding.Filter), Resync: binding.Resync, Latest: binding.Latest,
-			After: from.with(binding.Sink, out.Publisher),
+			Name: binding.Sink, Publisher: u.behindRelay(b, out), Maker: maker, Selector: u.selector(binding.Filter), Resync: binding.Resync, Latest: binding.Latest,
+			After: from.leftWith(binding.Sink, out.Publisher),
 		})
 	}
 	var owners func(*resource.Object) []resource.Owner
@@ -298,7 +312,7 @@ func (u *unit) addInformer(b *Bridge, reg prometheus.Registerer, from *heritage)
 	u.informer, err = informer.New(informer.Config{
 		Name: u.name, Type: u.cfg.Type, FIFO: u.fifo, Indexer: u.indexer, Tracker: u.tracker, Listeners: listeners,
 		Selector: u.selector(u.cfg.Filter), Owners: owners,
-		Namespaces: u.cfg.NamespaceSelector != "", Selective: u.cfg.selective(), Leavable: u.cfg.leavable(),
+		Namespaces: u.cfg.NamespaceSelector != "", Selection: u.selection(b), Selective: u.cfg.selective(), Leavable: u.cfg.leavable(),
 		LogBytes: u.cfg.Memory, SpoolBytes: u.spool(b), DropOldest: u.cfg.DropOldest, Resnapshot: u.cfg.Snapshot == SnapshotAlways, Unclean: from.isUnclean(b), Succeeds: u.succeeds(b), Forgotten: u.forgotten(b), Undone: func() { u.reflector.Undone() },
 		Log: u.log.With("resource", u.cfg.Type.String()), Registerer: reg,
 	})
@@ -368,6 +382,7 @@ func (u *unit) addNamespaces(b *Bridge, cfg *reflector.Config) error {
 	if err != nil {
 		return err
 	}
+	u.view = view
 	saved, err := u.indexer.Namespaces()
 	if err != nil {
 		return err
@@ -385,7 +400,7 @@ func (u *unit) addNamespaces(b *Bridge, cfg *reflector.Config) error {
 
 // from is the version to resume after, "" for none.
 func (u *unit) from() resource.Version {
-	if u.cfg.Snapshot == SnapshotAlways {
+	if u.cfg.Snapshot == SnapshotAlways || u.relist {
 		return ""
 	}
 	return u.tracker.Status().Watermark

@@ -8,10 +8,10 @@ import (
 	"github.com/kubebridge/bridge/internal/publisher"
 )
 
-// with is what is left with a publisher of a sink; nil for nothing, and where the sink has another publisher by now.
-func (h *heritage) with(sink string, p *publisher.Publisher) *informer.Leftover {
-	if o := h.left[sink]; o != nil && o.With(p) {
-		return o
+// leftWith is what is left with a publisher of a sink; nil for nothing, and where the sink has another publisher by now.
+func (h *heritage) leftWith(sink string, p *publisher.Publisher) *informer.Leftover {
+	if h.with[sink] == p {
+		return h.left[sink]
 	}
 	return nil
 }
@@ -71,7 +71,13 @@ func (u *unit) bequeath() heritage {
 	u.mu.Lock()
 	torn := u.torn
 	u.mu.Unlock()
-	return heritage{left: u.informer.Leftovers(), known: true, unclean: torn || !u.informer.Sure()}
+	h := heritage{left: u.informer.Leftovers(), with: u.publishers, known: true, unclean: torn || !u.informer.Sure()}
+	for _, relay := range u.relays {
+		if !relay.Leads() {
+			delete(h.left, relay.sink) // no publisher has it: it is read again
+		}
+	}
+	return h
 }
 
 // run reads until read ends, and then until everything read is settled, or until hard ends.

@@ -386,7 +386,9 @@ func (c *controller) beginReplace(ctx context.Context, d *deltafifo.Delta) error
 		}
 		c.epoch = epoch.Number
 	}
-	c.history.begins(c.epoch)
+	if !c.relist.Partial() { // one namespace more or less is no hole in what is known of the others
+		c.history.begins(c.epoch)
+	}
 	if c.relist.Initial {
 		if err := c.notTheFirst(); err != nil {
 			return err

@@ -15,7 +15,16 @@ import (
 // publish before they have passed its list: what was deleted until then is not known.
 const ReasonTakeover = "takeover"
 
-// cover says by what progress of another replica a change is settled for a listener too.
+// cover says by what progress of another replica a change is settled for the listener too. What namespaces are selected is asked now: it may be
+// later than what the change came of, and then the change only waits longer.
+func (l *listener) cover(c *facts) publisher.Cover {
+	cover := c.cover(l.cfg.Name)
+	if selection := l.informer.cfg.Selection; selection != nil {
+		cover.Selection = selection()
+	}
+	return cover
+}
+
 func (c *facts) cover(sink string) publisher.Cover {
 	cover := publisher.Cover{Version: cmp.Or(c.told, c.Version), Epoch: c.Epoch}
 	switch c.kind {

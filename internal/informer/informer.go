@@ -73,6 +73,8 @@ type Config struct {
 	Selector Selector
 	// Namespaces says that the stream is of selected namespaces.
 	Namespaces bool
+	// Selection gives the version of the last change of the selected namespaces that the stream may know of; nil where none are selected.
+	Selection func() resource.Version
 	// Selective says that the stream is of what a selector selects, so that deletes bear their cause where it can be told. Leavable, that
 	// the API server evaluates one that an object may leave: then it tells of that as of a delete.
 	Selective, Leavable bool

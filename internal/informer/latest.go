@@ -184,7 +184,7 @@ func (l *listener) sendReady(ctx context.Context, items []*publisher.Item) (bool
 		p.event = steps[i].event(&l.cfg, firsts[i], lasts[i])
 		p.event.Run = l.process
 		p.item.Message.Event = &p.event
-		p.item.Cover = lasts[i].cover(l.cfg.Name)
+		p.item.Cover = l.cover(&lasts[i].facts)
 		items = append(items, &p.item)
 	}
 	if err := l.cfg.Publisher.Add(ctx, items); err != nil {

@@ -61,9 +61,6 @@ func (i *Informer) Leftovers() map[string]*Leftover {
 	return left
 }
 
-// With says whether the publisher that has it is the given one. Another will never settle it.
-func (o *Leftover) With(p Publisher) bool { return o.listener.cfg.Publisher == p }
-
 // Empty says whether everything of it has been settled meanwhile.
 func (o *Leftover) Empty() bool { return o.listener.inFlight() == 0 }
 

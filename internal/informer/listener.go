@@ -214,7 +214,7 @@ func (l *listener) pass(ctx context.Context, changes []*change, items []*publish
 		for i, p := range parcels {
 			p.event = changes[i].event(&l.cfg)
 			p.item.Message = sinks.Message{Event: &p.event}
-			p.item.Cover = changes[i].cover(l.cfg.Name)
+			p.item.Cover = l.cover(&changes[i].facts)
 			items = append(items, &p.item)
 		}
 		changes = changes[len(parcels):]

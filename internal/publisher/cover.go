@@ -8,6 +8,8 @@ type Cover struct {
 	Version resource.Version
 	// Epoch of the server's history that the version is of: versions of different epochs can't be compared.
 	Epoch int
+	// Selection up to which changes of the selected namespaces must have been worked in, and what came of them settled; "" for none.
+	Selection resource.Version
 	// OfList is set in place of Version on what is about a whole list, whose version its end tells.
 	OfList bool
 	// Nothing new: it tells only what was told before.

@@ -11,6 +11,10 @@ import (
 type Progress struct {
 	// Units by name.
 	Units map[string]Unit
+	// Feeds are the sinks that an informer's units have, by the informer's name: a unit's progress is about these. nil for not known.
+	Feeds map[string][]string
+	// Version of the configuration that the leader has taken; "" for none.
+	Version string
 	// Sinks are positions of their brokers' logs, by name: everything lies behind them that was sent and that Units do not cover yet.
 	Sinks map[string][]byte
 }
@@ -23,6 +27,9 @@ type Unit struct {
 	Delivered resource.Version `json:"v,omitempty"`
 	// Epoch of the server's history that Delivered is of.
 	Epoch int `json:"e,omitempty"`
+	// Selection is the version of the Namespaces up to which all that comes of changes of the selected ones is with all sinks; "" where none
+	// are selected by their labels.
+	Selection resource.Version `json:"n,omitempty"`
 }
 
 // progressFormat is of the text on the board.
@@ -33,12 +40,15 @@ type text struct {
 	Format int               `json:"format"`
 	Units  map[string]Unit   `json:"units"`
 	Sinks  map[string][]byte `json:"sinks,omitempty"`
+
+	Feeds   map[string][]string `json:"feeds,omitempty"`
+	Version string              `json:"config,omitempty"`
 }
 
 // encode gives the text, without the sinks' positions where it would be too large with them: then what was sent and not told
 // comes again.
 func (p *Progress) encode(most int) (string, error) {
-	out := text{Format: progressFormat, Units: p.Units, Sinks: p.Sinks}
+	out := text{Format: progressFormat, Units: p.Units, Sinks: p.Sinks, Feeds: p.Feeds, Version: p.Version}
 	b, err := json.Marshal(out)
 	if err == nil && len(b) > most {
 		out.Sinks = nil
@@ -58,5 +68,5 @@ func decode(encoded string) (Progress, error) {
 	if in.Format != progressFormat {
 		return Progress{}, fmt.Errorf("format %d is of another version of the bridge", in.Format)
 	}
-	return Progress{Units: in.Units, Sinks: in.Sinks}, nil
+	return Progress{Units: in.Units, Sinks: in.Sinks, Feeds: in.Feeds, Version: in.Version}, nil
 }

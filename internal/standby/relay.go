@@ -2,6 +2,7 @@ package standby
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/kubebridge/bridge/internal/condition"
@@ -33,16 +34,20 @@ type Relay struct {
 	progress Unit              // guarded by mu: of the leader, or of the one before this replica
 	held     []*publisher.Item // guarded by mu: what that does not cover, in order
 	leading  bool              // guarded by mu
-	handed   chan struct{}     // closed when what was held has been handed on
+	passing  bool              // guarded by mu: what was held has been handed on, and what comes now passes
+	handed   chan struct{}     // closed when passing is set
 	all      bool              // guarded by mu: the leader has ended the unit, after everything
+	closed   bool              // guarded by mu: the listener has ended
 }
 
 // NewRelay makes one that follows.
 func NewRelay(cfg RelayConfig) *Relay { return &Relay{cfg: cfg, handed: make(chan struct{})} }
 
 // Add settles what the leader's progress covers, and holds the rest; it blocks while the relays of the sink hold as much as they may. Once this
-// replica leads, it settles what the one before has covered and passes the rest on.
+// replica leads, it settles what the one before has covered and passes the rest on. With an error, what of the items is neither settled nor
+// with the publisher is the caller's again.
 func (r *Relay) Add(ctx context.Context, items []*publisher.Item) error {
+	all := items
 	for len(items) > 0 {
 		covered, open, leading := r.sort(items)
 		settle(covered)
@@ -53,10 +58,10 @@ func (r *Relay) Add(ctx context.Context, items []*publisher.Item) error {
 			return r.passOn(ctx, open)
 		}
 		n, err := r.hold(ctx, open)
-		if err != nil {
+		if err != nil && r.takeBack(all) {
 			return err
 		}
-		items = open[n:]
+		items = open[n:] // with an error it leads meanwhile
 	}
 	return nil
 }
@@ -84,6 +89,8 @@ func (r *Relay) coversLocked(c *publisher.Cover, from resource.Version, epoch in
 	case r.all:
 		return !r.leading
 	case p.Delivered == "" || c.Epoch > p.Epoch:
+		return false
+	case c.Selection != "" && !c.Selection.NotNewer(p.Selection): // the leader may not know yet that the object is selected, or is not
 		return false
 	case c.Epoch < p.Epoch: // before it listed what came after, the leader has delivered all of it
 		return true
@@ -118,6 +125,26 @@ func (r *Relay) keep(items []*publisher.Item) bool {
 		r.held = append(r.held, items...)
 	}
 	return !r.leading
+}
+
+// takeBack gives the caller back what is held of its items, unless this replica leads meanwhile.
+func (r *Relay) takeBack(items []*publisher.Item) bool {
+	r.mu.Lock()
+	if r.leading {
+		r.mu.Unlock()
+		return false
+	}
+	var back []*publisher.Item
+	r.held = slices.DeleteFunc(r.held, func(it *publisher.Item) bool {
+		mine := slices.Contains(items, it)
+		if mine {
+			back = append(back, it)
+		}
+		return mine
+	})
+	r.mu.Unlock()
+	r.cfg.Room.give(back)
+	return true
 }
 
 // changed gives a function that says whether something has changed since now for which a wait should end.
@@ -177,37 +204,76 @@ func (r *Relay) settleCovered() {
 // Lead hands on what is held, and lets everything pass that comes later. It blocks as the publisher's Add does. A second call does nothing.
 func (r *Relay) Lead(ctx context.Context) error {
 	r.mu.Lock()
-	if r.leading {
-		r.mu.Unlock()
+	again := r.leading || r.closed
+	r.leading = true
+	r.mu.Unlock()
+	if again {
 		return nil
 	}
-	r.leading = true
-	held := r.held
-	r.held = nil
-	r.mu.Unlock()
-	r.cfg.Room.give(held)
-	err := r.add(ctx, held)
-	if err == nil {
-		close(r.handed)
+	for {
+		held, passing := r.toHandOn()
+		if passing {
+			close(r.handed)
+			return nil
+		}
+		r.cfg.Room.give(held)
+		if err := r.cfg.Next.Add(ctx, held); err != nil {
+			return err
+		}
 	}
-	return err
 }
 
-// passOn waits until what was held before has been handed on.
+// toHandOn takes what is held; when that is nothing, what comes from now on passes.
+func (r *Relay) toHandOn() (held []*publisher.Item, passing bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	held, r.held = r.held, nil
+	r.passing = len(held) == 0
+	return held, r.passing
+}
+
+// passOn waits until what was held before has been handed on. A caller that can't wait so long leaves its items to Lead.
 func (r *Relay) passOn(ctx context.Context, items []*publisher.Item) error {
 	select {
 	case <-r.handed:
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		if r.leave(items) {
+			return nil
+		}
 	}
 	return r.cfg.Next.Add(ctx, items)
 }
 
-func (r *Relay) add(ctx context.Context, items []*publisher.Item) error {
-	if len(items) == 0 {
-		return nil
+// leave puts items behind what Lead is handing on, unless it has done so with everything.
+func (r *Relay) leave(items []*publisher.Item) bool {
+	r.mu.Lock()
+	passing := r.passing
+	if !passing {
+		r.held = append(r.held, items...)
 	}
-	return r.cfg.Next.Add(ctx, items)
+	r.mu.Unlock()
+	if !passing {
+		r.cfg.Room.force(items)
+	}
+	return !passing
+}
+
+// Leads says whether items go to the publisher, or have gone there.
+func (r *Relay) Leads() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.leading
+}
+
+// Close forgets what is held, unless this replica leads: the listener has ended, and knows that none of it is settled.
+func (r *Relay) Close() {
+	r.mu.Lock()
+	var held []*publisher.Item
+	if !r.leading {
+		held, r.held, r.closed = r.held, nil, true
+	}
+	r.mu.Unlock()
+	r.cfg.Room.give(held)
 }
 
 // Held is how many items wait for the leader.
@@ -259,6 +325,15 @@ func (r *Room) take(bytes int) bool {
 	}
 	r.bytes += bytes
 	return true
+}
+
+// force takes what items need, whether it is there or not.
+func (r *Room) force(items []*publisher.Item) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, it := range items {
+		r.bytes += size(it)
+	}
 }
 
 // give gives back what items took, and wakes whoever waits: there is news, even with no items.

@@ -26,16 +26,19 @@ type desk struct {
 	from    resource.Version
 	epoch   int
 	whole   bool
+	busy    chan struct{} // the publisher takes nothing until it is closed; nil when it does
 }
 
 func newDesk(room int) *desk {
 	d := &desk{room: standby.NewRoom(room), from: "1", whole: true}
-	d.Relay = standby.NewRelay(standby.RelayConfig{Next: next{d}, Room: d.room, History: func() (resource.Version, int, bool) {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		return d.from, d.epoch, d.whole
-	}})
+	d.Relay = standby.NewRelay(standby.RelayConfig{Next: next{d}, Room: d.room, History: d.history})
 	return d
+}
+
+func (d *desk) history() (from resource.Version, epoch int, whole bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.from, d.epoch, d.whole
 }
 
 // Settle is the listener's.
@@ -51,6 +54,9 @@ func (d *desk) Settle(items []*publisher.Item) {
 type next struct{ *desk }
 
 func (n next) Add(_ context.Context, items []*publisher.Item) error {
+	if n.busy != nil {
+		<-n.busy
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, it := range items {

@@ -73,6 +73,8 @@ type failoverRun struct {
 	ledger    *truth.Ledger
 	churn     *crash.Churn
 	took      map[way][]succession
+
+	natsAddress, kafkaAddress string
 }
 
 // succession is how long it took until the first event of the successor, and how busy the machine was meanwhile.
@@ -109,15 +111,22 @@ func TestFailover(t *testing.T) {
 
 func newFailover(t *testing.T) *failoverRun {
 	t.Helper()
+	f := newReplicas(t)
+	for i := range f.replicas {
+		f.replicas[i] = f.newReplica(fmt.Sprint("replica-", i), failoverConfig, nil)
+	}
+	return f
+}
+
+// newReplicas prepares everything but the replicas.
+func newReplicas(t *testing.T) *failoverRun {
+	t.Helper()
 	f := &failoverRun{lab: newLab(t, still(t)), took: map[way][]succession{}}
 	f.allowLeases()
 	_, _, server := gatedJetStream(t, filepath.Join(f.dir, "nats"))
-	f.jetStream = &read.JetStream{URL: server.ClientURL(), Stream: "K8S"}
-	broker := startKafka(t).ListenAddrs()[0]
-	f.kafka = kafkaReader(broker)
-	for i := range f.replicas {
-		f.replicas[i] = f.newReplica(fmt.Sprint("replica-", i), server.Addr().String(), broker)
-	}
+	f.jetStream, f.natsAddress = &read.JetStream{URL: server.ClientURL(), Stream: "K8S"}, server.Addr().String()
+	f.kafkaAddress = startBroker(t, f.dir)
+	f.kafka = kafkaReader(f.kafkaAddress)
 	return f
 }
 
@@ -132,19 +141,19 @@ func (f *failoverRun) allowLeases() {
 	must(f.t, err)
 }
 
-func (f *failoverRun) newReplica(name, jetStream, kafka string) *replica {
+func (f *failoverRun) newReplica(name, config string, variables map[string]string) *replica {
 	f.t.Helper()
 	r := &replica{name: name}
 	var err error
 	r.apiServer, err = faults.NewWire(strings.TrimPrefix(f.Admin().Host, "https://"))
 	must(f.t, err)
 	f.t.Cleanup(r.apiServer.Stop)
-	r.jetStream, err = faults.NewWire(jetStream)
+	r.jetStream, err = faults.NewWire(f.natsAddress)
 	must(f.t, err)
 	f.t.Cleanup(r.jetStream.Stop)
 	kubeconfig := filepath.Join(f.dir, name+".kubeconfig")
 	must(f.t, f.WriteKubeconfigThrough(kubeconfig, "https://"+r.apiServer.Address(), f.Admin().CAData, f.Token))
-	r.Bridge = f.bridge(name, failoverConfig, with(map[string]string{"JETSTREAM": r.jetStream.Address(), "KAFKA": kafka}),
+	r.Bridge = f.bridge(name, config, with(map[string]string{"JETSTREAM": r.jetStream.Address(), "KAFKA": f.kafkaAddress}), with(variables),
 		func(c *harness.BridgeConfig) { c.Kubeconfig = kubeconfig })
 	return r
 }

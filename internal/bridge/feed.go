@@ -1,0 +1,82 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/kubebridge/bridge/internal/informer"
+	"github.com/kubebridge/bridge/internal/publisher"
+	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/standby"
+)
+
+// Replicas get a changed configuration one after the other, and one may have to take over in between. So the leader tells which sinks it feeds,
+// and its progress is about these only.
+
+// relay is what stands before the publisher of one listener.
+type relay struct {
+	*standby.Relay
+	sink string
+	key  string // of the sink
+}
+
+// handOn is Lead in a goroutine of its own. A sink that was replaced takes nothing any more; who follows its unit reads again what it had.
+func (r *relay) handOn(ctx context.Context) error {
+	if err := r.Lead(ctx); !errors.Is(err, publisher.ErrStopped) {
+		return err
+	}
+	return nil
+}
+
+// behindRelay is what a listener adds its events to.
+func (u *unit) behindRelay(b *Bridge, out *outlet) informer.Publisher {
+	u.publishers[out.name] = out.Publisher
+	if b.replica == nil {
+		return out.Publisher
+	}
+	r := &relay{sink: out.name, key: out.key, Relay: standby.NewRelay(standby.RelayConfig{
+		Next: out.Publisher, Room: out.room,
+		History: func() (resource.Version, int, bool) { return u.informer.History() },
+	})}
+	u.relays = append(u.relays, r)
+	return r
+}
+
+// feeds are the keys of the sinks that the unit sends to, never nil.
+func (u *unit) feeds() []string {
+	keys := make([]string, 0, len(u.relays))
+	for _, relay := range u.relays {
+		keys = append(keys, relay.key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// progressFor is what the leader has told of a unit's way to one of its sinks: nothing of a sink that it does not feed. What is for that one
+// waits here.
+func (r *replica) progressFor(u *unit, to *relay) standby.Unit {
+	p, ok := r.progressOf(u)
+	if !ok || !r.feeds(u.cfg.Informer, to.key, true) {
+		return standby.Unit{}
+	}
+	return p
+}
+
+// feeds says whether the leader, or the one before this replica, sends an informer's changes to a sink. unknown is the answer where it has not told.
+func (r *replica) feeds(informer, key string, unknown bool) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.progress.Feeds == nil {
+		return unknown
+	}
+	return slices.Contains(r.progress.Feeds[informer], key)
+}
+
+// tellsOf says whether the leader has told of a unit, whatever it selects.
+func (r *replica) tellsOf(unit string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, ok := r.progress.Units[unit]
+	return ok
+}

@@ -1,0 +1,106 @@
+package bridge
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+)
+
+// leaderFirst is how long a standby waits for the leader to take a changed configuration, before it takes it all the same: they may not have the
+// same file, or the leader's is refused.
+const leaderFirst = 2 * time.Minute
+
+// awaitLeader waits until the leader has a version of the configuration, or this replica leads. What begins anew begins at the leader then: its
+// first list is the older one, and nothing that a standby holds is older than what the leader has sent.
+func (r *replica) awaitLeader(ctx context.Context, version string) error {
+	if r == nil || version == "" {
+		return nil
+	}
+	told := false
+	for began := time.Now(); r.follows() && r.leaderHas() != version; pause(ctx, r.cfg.Interval/4) {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-r.ended:
+			return ErrStopping
+		default:
+		}
+		if time.Since(began) > leaderFirst {
+			r.log.Warn("the leader has another configuration; the changed one is taken here all the same", "leader", r.cfg.Lease.Leader(), "waited", leaderFirst.String())
+			return nil
+		}
+		if !told {
+			r.log.Info("the configuration has changed: waiting until the leader has taken it", "leader", r.cfg.Lease.Leader())
+		}
+		told = true
+	}
+	return nil
+}
+
+func (r *replica) leaderHas() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.progress.Version
+}
+
+// current is the version of the configuration.
+func (r *replica) current() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.version
+}
+
+// changed notes that the configuration has changed. What the leader before has fed and this one, by its configuration, does not, has ended in order: it
+// is not joined when it comes back.
+func (r *replica) changed(version string) {
+	if r == nil {
+		return
+	}
+	fed := map[string][]string{}
+	for _, u := range r.roster.all() {
+		fed[u.cfg.Informer] = u.feeds()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.version = version
+	if !r.leading || r.progress.Feeds == nil {
+		return
+	}
+	feeds := maps.Clone(r.progress.Feeds)
+	for informer, keys := range feeds {
+		feeds[informer] = slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return !slices.Contains(fed[informer], key) })
+	}
+	r.progress.Feeds = feeds
+}
+
+// joins are the sinks that a unit, which begins again, has not fed before, and that the leader, or the one before this replica, has. What that one has
+// not sent by the end of its time, this replica has not kept for them. So the unit lists, and a gap is told if this replica has to publish before the
+// leader has passed the list.
+func (r *reconfiguration) joins(uc *UnitConfig) (sinks []string) {
+	if r.replica == nil || !r.replica.tellsOf(uc.Name()) {
+		return nil
+	}
+	for _, b := range uc.Sinks {
+		key := r.outlets.get(b.Sink).key
+		if !slices.Contains(r.restarts[uc.Name()], key) && r.replica.feeds(uc.Informer, key, false) {
+			sinks = append(sinks, b.Sink)
+		}
+	}
+	return sinks
+}
+
+// heal sends all objects to sinks that a unit has joined, if this replica publishes before the leader has passed the unit's list: the gap tells
+// that something is missing, and the list itself, which knows what other sinks have, sends only what differs.
+func (r *replica) heal(ctx context.Context, u *unit, sinks []string) {
+	for ctx.Err() == nil && !(u.informer.HasSynced() && (!r.follows() || r.unitNotInStep(u) == "")) {
+		pause(ctx, r.cfg.Interval/4)
+	}
+	if ctx.Err() != nil || r.unitNotInStep(u) == "" {
+		return
+	}
+	u.log.Warn("other replicas have sent to these sinks what this one can't know of: all objects are sent to them", "resource", u.cfg.Type.String(), "sinks", sinks)
+	for _, sink := range sinks {
+		u.sendSnapshot(ctx, &SnapshotRequest{Informer: u.cfg.Informer, Sink: sink}, time.Now().UnixMilli())
+	}
+}
