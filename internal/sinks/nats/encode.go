@@ -53,7 +53,7 @@ type route struct {
 // id is an event's Nats-Msg-Id.
 func (r route) id(ev *event.Event) string { return ev.MessageID() + ev.Run + r.idSuffix }
 
-// encode makes the message of an event, to which headers may be added by set until message gives it. reply appends the ack subject, nil for none.
+// encode begins the message of an event; more headers may be set then, before message gives it. reply appends the ack subject, nil for none.
 func (e *encoder) encode(ev *event.Event, to route, encoding string, reply func([]byte) []byte) {
 	e.text = to.subject.Append(e.text[:0], ev, event.AppendSubjectToken)
 	subject := len(e.text)
@@ -75,14 +75,6 @@ func (e *encoder) encode(ev *event.Event, to route, encoding string, reply func(
 		ev.Each(e.setAttribute)
 		e.msg.Data = ev.Data
 	}
-}
-
-// message gives the message that was encoded, with the headers that were set.
-func (e *encoder) message() *nats.Msg {
-	if e.stale || e.count != len(e.names) {
-		e.layHeaders()
-	}
-	return &e.msg
 }
 
 func (e *encoder) setAttribute(name, value string) {
@@ -110,13 +102,17 @@ func (e *encoder) set(name, value string) {
 	e.count++
 }
 
-// layHeaders makes the map that of the headers that were set.
-func (e *encoder) layHeaders() {
+// message is what was encoded, with the headers that were set.
+func (e *encoder) message() *nats.Msg {
+	if !e.stale && e.count == len(e.names) {
+		return &e.msg
+	}
 	e.names, e.values, e.stale = e.names[:e.count], e.values[:e.count], false
 	clear(e.msg.Header)
 	for i, name := range e.names {
 		e.msg.Header[name] = e.values[i : i+1 : i+1]
 	}
+	return &e.msg
 }
 
 // release gives the encoder back, without what it holds of an event.
