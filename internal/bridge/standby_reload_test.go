@@ -323,8 +323,10 @@ func TestALeaderThatDiesBehindAChangeOfItsSelectionHasDeliveredNothingOfIt(t *te
 		p.Create("shop/b", nil)
 		p.begin()
 		p.Update("shop/a", nil)
+		p.settle()
 		p.Bookmark()
 		p.settle()
+		p.settle() // told, and read by the standby
 		expect(t, p.broker, "added a", "synced", "updated a")
 		p.broker.set(hung)
 		all := p.unit

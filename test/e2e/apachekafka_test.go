@@ -22,7 +22,7 @@ func startBroker(t *testing.T, dir string) string {
 	if *apacheBroker == "" {
 		return startKafka(t).ListenAddrs()[0]
 	}
-	cmd := exec.Command(*apacheBroker, "-lib", *apacheJars, "-dir", filepath.Join(dir, "kafka")) //nolint:noctx // it ends with its standard input
+	cmd := exec.Command(*apacheBroker, "-lib", *apacheJars, "-dir", filepath.Join(dir, "kafka"))
 	cmd.Stderr = os.Stderr
 	alive, err := cmd.StdinPipe()
 	must(t, err)
