@@ -365,7 +365,7 @@ func (c *controller) beginReplace(ctx context.Context, d *deltafifo.Delta) error
 	again := c.relist.Reason != ""
 	c.relist, c.listed = *d.Relist, 0
 	c.relist.Namespaces = nil // they may be many, and the gap's own place is told without them
-	if err := c.cfg.Indexer.ClearMarks(); err != nil {
+	if err := c.beginMarks(); err != nil {
 		return err
 	}
 	if c.relist.Rewound {
@@ -392,6 +392,14 @@ func (c *controller) beginReplace(ctx context.Context, d *deltafifo.Delta) error
 	gap.kind, gap.relist = ofGap, new(c.relist)
 	c.emit(gap)
 	return nil
+}
+
+// beginMarks prepares for noting what a list holds.
+func (c *controller) beginMarks() error {
+	if c.relist.Partial() {
+		return c.cfg.Indexer.ClearMarks()
+	}
+	return c.cfg.Indexer.BeginList()
 }
 
 // reasonInterrupted is the reason of a gap before a list that has no position to resume from, although something is known: a first snapshot

@@ -82,8 +82,8 @@ func Open(o Options) (*DB, error) {
 	if err := db.open(o, pebbleOptions(o)); err != nil {
 		return nil, openError(o.Dir, err)
 	}
-	if err := errors.Join(db.checkFormat(), db.readClean()); err != nil {
-		return nil, errors.Join(err, db.Close())
+	if err := cmp.Or(db.checkFormat(), db.readClean()); err != nil {
+		return nil, errors.Join(db.readError(err), db.Close())
 	}
 	if db.disk != nil {
 		db.disk.files.BePatient() // what went wrong until here is told by an error
@@ -150,9 +150,13 @@ func pebbleOptions(o Options) *pebble.Options {
 	opts.ApplyCompressionSettings(func() pebble.DBCompressionSettings {
 		return pebble.UniformDBCompressionSettings(block.NoCompression)
 	})
+	opts.Experimental.SpanPolicyFunc = spans
 	for i := range opts.Levels {
 		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+		opts.Levels[i].BlockSize = 4 << 10
 	}
+	// What is flushed is written in large pieces, since each costs two writes. Below, where records are looked up one by one, they are small.
+	opts.Levels[0].BlockSize = 32 << 10
 	return opts
 }
 
