@@ -2,6 +2,7 @@ package deploy_test
 
 import (
 	"archive/tar"
+	"bytes"
 	"compress/gzip"
 	"encoding/json"
 	"errors"
@@ -61,6 +62,9 @@ func TestARelease(t *testing.T) {
 		binary := filepath.Join(t.TempDir(), "bridge")
 		must(t, os.WriteFile(binary, files["bridge"], 0o755))
 		must(t, image.CheckStatic(binary))
+		if bytes.Contains(files["bridge"], []byte("text/template.(*state).evalField")) {
+			t.Error("something uses text/template: the linker keeps every exported method, and the binary is larger by a quarter")
+		}
 		said, err := exec.CommandContext(t.Context(), binary, "version").Output()
 		must(t, err)
 		if !strings.HasPrefix(string(said), "bridge "+releaseVersion+" (commit ") {
@@ -208,6 +212,9 @@ func TestTheContainerfileMakesTheSameImage(t *testing.T) {
 	}
 	if !equal(got, want) {
 		t.Errorf("the Containerfile has\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if !strings.Contains(string(text), " -tags grpcnotrace ") {
+		t.Error("it builds the bridge with other tags than make and a release do")
 	}
 	for _, place := range []string{image.Binary, image.Roots, "usr/share/doc/bridge/", "var/lib/bridge"} {
 		if !strings.Contains(last, "/"+place) {

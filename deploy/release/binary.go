@@ -33,6 +33,10 @@ func (b *build) binary(p platform) string {
 	return filepath.Join(b.out, ".binaries", p.os+"-"+p.arch, "bridge")
 }
 
+// tags leave out gRPC's debug pages, which the bridge does not serve. They use html/template, and with it the linker has to keep every exported
+// method of every type.
+const tags = "grpcnotrace"
+
 func (b *build) compile(ctx context.Context, p platform) error {
 	const main = "-X main."
 	ldflags := fmt.Sprintf("-s -w -buildid= %srelease=%s %srevision=%s %srevisionTime=%s", main, b.version, main, b.commit, main, b.date.Format(time.RFC3339))
@@ -40,7 +44,7 @@ func (b *build) compile(ctx context.Context, p platform) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", ldflags, "-o", out, "./cmd/bridge")
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-tags", tags, "-ldflags", ldflags, "-o", out, "./cmd/bridge")
 	cmd.Dir, cmd.Stderr = b.root, os.Stderr
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.os, "GOARCH="+p.arch, "GOAMD64=v1", "GOARM64=v8.0")
 	if err := cmd.Run(); err != nil {

@@ -573,6 +573,9 @@ func (m *model) catchUp() {
 	}
 	typ := m.unit.Type
 	for key, w := range m.cluster.alive {
+		if w.garbled {
+			continue
+		}
 		namespace, name := key.Split()
 		states, err := m.life.bridge.Object(typ.String(), namespace, name)
 		if err != nil || len(states) != 1 || states[0].Earlier != "" || !strings.Contains(string(states[0].Object), strconv.Quote(w.mark)) {

@@ -373,7 +373,7 @@ func (c *controller) beginReplace(ctx context.Context, d *deltafifo.Delta) error
 	again := c.relist.Reason != ""
 	c.relist, c.listed, c.older = *d.Relist, event.Listing{}, ""
 	c.relist.Namespaces = nil // they may be many, and the gap's own place is told without them
-	if err := c.cfg.Indexer.ClearMarks(); err != nil {
+	if err := c.beginMarks(); err != nil {
 		return err
 	}
 	if c.relist.Rewound {
@@ -432,6 +432,14 @@ func (c *controller) tellForgotten(ctx context.Context, d *deltafifo.Delta) {
 	why := c.relist
 	why.Reason = resource.ReasonForgotten
 	c.tellGap(d, why, c.audience(sinks))
+}
+
+// beginMarks prepares for noting what a list holds.
+func (c *controller) beginMarks() error {
+	if c.relist.Partial() {
+		return c.cfg.Indexer.ClearMarks()
+	}
+	return c.cfg.Indexer.BeginList()
 }
 
 // reasonInterrupted is the reason of a gap before a list that has no position to resume from, although something is known: a first snapshot

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -83,6 +84,31 @@ func TestABodyIsWrittenAgainWhenItsPlaceWasUsed(t *testing.T) {
 	ok(t, err)
 	if last == nil || last.UID != "two" {
 		t.Errorf("settled is %v", last)
+	}
+}
+
+func TestABodyThatIsInItsPlaceIsNotWrittenAgain(t *testing.T) {
+	const size = 4 << 10
+	db := openDB(t, "")
+	ix := newIndexer(t, db, nil)
+	text := make([]byte, size/2)
+	rand.NewChaCha8([32]byte{}).Read(text)
+	announced, later := pod(t, "a", "5", fmt.Sprintf(`,"x":"%x"`, text)), pod(t, "b", "6", fmt.Sprintf(`,"x":"%x"`, text))
+	ok(t, ix.Announce([]store.Announcement{{Key: "shop/a", Object: announced, Seq: 1, Unknown: true}, {Key: "shop/b", Object: pod(t, "b", "5"), Seq: 2, Unknown: true}}))
+	for key, obj := range map[resource.Key]*resource.Object{"shop/a": announced, "shop/b": later} {
+		batch := db.NewBatch()
+		batch.Settle(ix, key, live(obj, 2))
+		if written, again := batch.Len(), obj == later; written > size/2 != again {
+			t.Errorf("%s: %d bytes are committed", key, written)
+		}
+		ok(t, batch.Commit())
+	}
+	for _, key := range []resource.Key{"shop/a", "shop/b"} {
+		obj, err := ix.Object(key)
+		ok(t, err)
+		if obj == nil || !strings.Contains(string(obj.Raw), fmt.Sprintf("%x", text)) {
+			t.Errorf("%s is settled as %v", key, obj)
+		}
 	}
 }
 

@@ -38,7 +38,7 @@ type Options struct {
 	Dir string
 	// CacheBytes is the size of the block cache; default 8 MiB: the operating system keeps the files too, and records are in memory.
 	CacheBytes int64
-	// MemTableBytes is how much is collected in memory before it is sorted to disk; default 8 MiB, of which there may be two.
+	// MemTableBytes is how much is collected in memory before it is sorted to disk; default 4 MiB, of which there may be two.
 	MemTableBytes uint64
 	// BodiesPerSecond bounds how many bodies of updated objects are written a second; up to twice as many come at once. An update beyond
 	// that leaves the body as it was, unless the Indexer asks for exact ones. Default 0: no bound, each body is written with its version.
@@ -82,8 +82,8 @@ func Open(o Options) (*DB, error) {
 	if err := db.open(o, pebbleOptions(o)); err != nil {
 		return nil, openError(o.Dir, err)
 	}
-	if err := errors.Join(db.checkFormat(), db.readClean()); err != nil {
-		return nil, errors.Join(err, db.Close())
+	if err := cmp.Or(db.checkFormat(), db.readClean()); err != nil {
+		return nil, errors.Join(db.readError(err), db.Close())
 	}
 	if db.disk != nil {
 		db.disk.files.BePatient() // what went wrong until here is told by an error
@@ -136,12 +136,13 @@ func pebbleOptions(o Options) *pebble.Options {
 	opts := &pebble.Options{
 		Cache:              nil,
 		CacheSize:          cmp.Or(o.CacheBytes, 8<<20),
-		MemTableSize:       cmp.Or(o.MemTableBytes, 8<<20),
+		MemTableSize:       cmp.Or(o.MemTableBytes, 4<<20),
 		FormatMajorVersion: pebbleFormat,
 		FS:                 o.FS,
 		DisableWAL:         o.Dir == "",
 		// Keys of objects come in any order, so a compaction out of the first level rewrites all of the one below: let more come together.
-		L0CompactionThreshold: 8,
+		L0CompactionThreshold: 16,
+		L0StopWritesThreshold: 24,
 		LBaseMaxBytes:         256 << 20,
 	}
 	if o.FS == nil && o.Dir == "" {
@@ -150,9 +151,14 @@ func pebbleOptions(o Options) *pebble.Options {
 	opts.ApplyCompressionSettings(func() pebble.DBCompressionSettings {
 		return pebble.UniformDBCompressionSettings(block.NoCompression)
 	})
+	opts.TargetFileSizes[0] = 8 << 20 // a flush's bodies are one table
+	opts.Experimental.SpanPolicyFunc = spans
 	for i := range opts.Levels {
 		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+		opts.Levels[i].BlockSize = 4 << 10
 	}
+	// What is flushed is written in large pieces, since each costs two writes. Below, where records are looked up one by one, they are small.
+	opts.Levels[0].BlockSize = 32 << 10
 	return opts
 }
 

@@ -39,6 +39,8 @@ type Indexer struct {
 	db  *DB
 	id  uint32
 	cfg IndexerConfig
+	// unmarked: a list is being worked through that began when nothing was known. Owned by the controller.
+	unmarked bool
 
 	mu sync.RWMutex
 	// overlay holds the newest state of each object that has changes on their way.

@@ -16,8 +16,23 @@ import (
 // Marks say which objects a list held. They live in the database, so that a relist of a million objects costs no memory; they
 // need not survive a crash, since the relist does not either.
 
-// ClearMarks forgets which objects were listed: a new list begins, or one has been worked through.
+// BeginList forgets which objects were listed: a list of everything begins. While nothing is known no object is marked: whatever is known
+// at the list's end was in it.
+func (ix *Indexer) BeginList() error {
+	if err := ix.ClearMarks(); err != nil {
+		return err
+	}
+	empty, err := ix.Empty()
+	ix.unmarked = empty && err == nil
+	return err
+}
+
+// ClearMarks forgets which objects were listed: a list of a namespace begins, or a list has been worked through.
 func (ix *Indexer) ClearMarks() error {
+	if ix.unmarked {
+		ix.unmarked = false
+		return nil
+	}
 	begin := prefix(spaceMark, ix.id)
 	batch := ix.db.pebble.NewBatch()
 	return ix.db.finish(batch, pebble.NoSync, batch.DeleteRange(begin, after(begin), nil))
@@ -25,7 +40,7 @@ func (ix *Indexer) ClearMarks() error {
 
 // Mark remembers that objects were listed.
 func (ix *Indexer) Mark(keys []resource.Key) error {
-	if len(keys) == 0 {
+	if len(keys) == 0 || ix.unmarked {
 		return nil
 	}
 	batch := ix.db.pebble.NewBatch()
@@ -46,7 +61,7 @@ func (ix *Indexer) Mark(keys []resource.Key) error {
 func (ix *Indexer) Missing(version resource.Version, why resource.Relist) iter.Seq2[resource.Known, error] {
 	anyVersion, in := why.Rewound || why.Left, inNamespace(why.Namespace)
 	return func(yield func(resource.Known, error) bool) {
-		if why.Sparing {
+		if why.Sparing || ix.unmarked {
 			return
 		}
 		marks, err := ix.iteratorOf(spaceMark, in)

@@ -225,6 +225,37 @@ func TestMissingAreTheKnownThatWereNotListed(t *testing.T) {
 	want(t, missing(false), "shop/gone", "shop/listed", "shop/onway")
 }
 
+// What is known at the end of a list that began with nothing was in it, so a first snapshot of a million objects marks none.
+func TestAListMarksObjectsWhenSomethingWasKnown(t *testing.T) {
+	ix := newIndexer(t, openDB(t, ""), nil)
+	list := func(keys ...resource.Key) {
+		t.Helper()
+		ok(t, ix.BeginList())
+		for i, key := range keys {
+			ix.Update(key, pod(t, string(key[len("shop/"):]), "5"), uint64(i+1))
+		}
+		ok(t, ix.Mark(keys))
+	}
+	check := func(marks int, missing ...string) {
+		t.Helper()
+		var got []string
+		for m, err := range ix.Missing("50", resource.Relist{}) {
+			ok(t, err)
+			got = append(got, string(m.Key))
+		}
+		want(t, got, missing...)
+		if n, err := ix.Marks(); n != marks || err != nil {
+			t.Errorf("%d marks, %v; want %d", n, err, marks)
+		}
+	}
+	list("shop/a", "shop/b")
+	check(0)
+	list("shop/a", "shop/c") // the first broke off
+	check(2, "shop/b")
+	ok(t, ix.ClearMarks())
+	check(0, "shop/a", "shop/b", "shop/c")
+}
+
 // TestIndex, TestMultiIndexKeys, TestThreadSafeStoreDeleteRemovesEmptySetsFromIndex, _AddKeepsNonEmptySetPostDeleteFromIndex,
 // _IndexingFunctionsWithMultipleValues, TestGetIndexFuncValues of client-go.
 func TestIndexesFollowTheNewestState(t *testing.T) {
