@@ -74,7 +74,7 @@ func (f *Folder) Keep(e *event.Event, why Refusal) error {
 	if err != nil {
 		return fmt.Errorf("keep an undelivered event: %w", err)
 	}
-	defer root.Close() //nolint:errcheck // nothing was written to it
+	defer root.Close()
 	name := path.Join(why.Sink, fileName(e))
 	if _, err := root.Stat(name); err == nil {
 		return nil // before a crash
