@@ -28,9 +28,15 @@ var headerNames = func() map[string]string {
 
 // encoder makes one message after the other in the same memory. The client library copies a message while it
 // publishes it, so a message is valid until the next one is encoded.
+//
+// Most messages have the headers of the one before. So the map of headers stays, each with a slice of one of the values, and the next message
+// has its values put there; only one with other headers makes the map anew.
 type encoder struct {
 	msg    nats.Msg
-	values []string // the headers' values, each header a slice of one of them
+	names  []string // the headers of the map, in the order in which they were set
+	values []string // theirs
+	count  int      // of the headers of this message so far
+	stale  bool     // the map is not of names and values
 	header int      // what the headers take on the wire
 	text   []byte   // subject, reply and message id, which the message's strings share
 	body   []byte   // of structured messages
@@ -47,8 +53,8 @@ type route struct {
 // id is an event's Nats-Msg-Id.
 func (r route) id(ev *event.Event) string { return ev.MessageID() + ev.Run + r.idSuffix }
 
-// encode makes the message of an event. reply is the ack subject, "" for none.
-func (e *encoder) encode(ev *event.Event, to route, encoding string, reply func([]byte) []byte) *nats.Msg {
+// encode begins the message of an event; more headers may be set then, before message gives it. reply appends the ack subject, nil for none.
+func (e *encoder) encode(ev *event.Event, to route, encoding string, reply func([]byte) []byte) {
 	e.text = to.subject.Append(e.text[:0], ev, event.AppendSubjectToken)
 	subject := len(e.text)
 	if reply != nil {
@@ -59,37 +65,58 @@ func (e *encoder) encode(ev *event.Event, to route, encoding string, reply func(
 	text := unsafe.String(unsafe.SliceData(e.text), len(e.text)) // not written to again before the next message
 	e.msg.Subject, e.msg.Reply = text[:subject], text[subject:replied]
 
-	clear(e.msg.Header)
-	e.values, e.header = e.values[:0], len("NATS/1.0\r\n")+len("\r\n")
+	e.count, e.header = 0, len("NATS/1.0\r\n")+len("\r\n")
 	e.set(nats.MsgIdHdr, text[replied:])
 	if encoding == Structured {
 		e.set(contentTypeHeader, event.StructuredContentType)
 		e.body = event.AppendStructured(e.body[:0], ev)
 		e.msg.Data = e.body
-		return &e.msg
+	} else {
+		ev.Each(e.setAttribute)
+		e.msg.Data = ev.Data
 	}
-	ev.Each(func(name, value string) {
-		header, ok := headerNames[name]
-		if !ok {
-			header = headerPrefix + name
-		}
-		e.set(header, percentEncode(value))
-	})
-	e.msg.Data = ev.Data
-	return &e.msg
 }
 
-// set writes a header with its name as it is: Header.Set would do so too, but allocate a slice for each value.
+func (e *encoder) setAttribute(name, value string) {
+	value = percentEncode(value)
+	if e.count < len(e.names) && strings.TrimPrefix(e.names[e.count], headerPrefix) == name {
+		e.set(e.names[e.count], value)
+		return
+	}
+	header, ok := headerNames[name]
+	if !ok {
+		header = headerPrefix + name
+	}
+	e.set(header, value)
+}
+
+// set sets the next header, with its name as it is.
 func (e *encoder) set(name, value string) {
-	e.values = append(e.values, value)
 	e.header += len(name) + len(": ") + len(value) + len("\r\n")
-	last := len(e.values)
-	e.msg.Header[name] = e.values[last-1 : last : last]
+	if e.count < len(e.names) && e.names[e.count] == name {
+		e.values[e.count] = value
+	} else {
+		e.names, e.values = append(e.names[:e.count], name), append(e.values[:e.count], value)
+		e.stale = true
+	}
+	e.count++
+}
+
+// message is what was encoded, with the headers that were set.
+func (e *encoder) message() *nats.Msg {
+	if !e.stale && e.count == len(e.names) {
+		return &e.msg
+	}
+	e.names, e.values, e.stale = e.names[:e.count], e.values[:e.count], false
+	clear(e.msg.Header)
+	for i, name := range e.names {
+		e.msg.Header[name] = e.values[i : i+1 : i+1]
+	}
+	return &e.msg
 }
 
 // release gives the encoder back, without what it holds of an event.
 func (e *encoder) release() {
-	clear(e.msg.Header)
 	clear(e.values[:cap(e.values)])
 	e.msg.Data = nil
 	const large = 1 << 20 // one large message must not keep its memory for good
@@ -104,7 +131,7 @@ func (e *encoder) release() {
 func percentEncode(value string) string {
 	extra := 0
 	for i := range len(value) {
-		if mustEncode(value[i]) {
+		if encoded[value[i]] {
 			extra += 2
 		}
 	}
@@ -114,7 +141,7 @@ func percentEncode(value string) string {
 	const digits = "0123456789ABCDEF"
 	out := make([]byte, 0, len(value)+extra)
 	for i := range len(value) {
-		if c := value[i]; mustEncode(c) {
+		if c := value[i]; encoded[c] {
 			out = append(out, '%', digits[c>>4], digits[c&15])
 		} else {
 			out = append(out, c)
@@ -123,4 +150,10 @@ func percentEncode(value string) string {
 	return string(out)
 }
 
-func mustEncode(c byte) bool { return c <= ' ' || c >= 0x7f || c == '"' || c == '%' }
+// encoded says of each byte whether it must be.
+var encoded = func() (must [256]bool) {
+	for c := range must {
+		must[c] = c <= ' ' || c >= 0x7f || c == '"' || c == '%'
+	}
+	return must
+}()

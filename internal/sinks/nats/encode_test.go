@@ -1,11 +1,53 @@
 package nats_test
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"net/url"
+	"reflect"
 	"testing"
 
+	natsclient "github.com/nats-io/nats.go"
+
+	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/sinks/nats"
+	"github.com/kubebridge/bridge/internal/sinks/sinktest"
 )
+
+// A message is made in the memory of the one before, which had other headers.
+func TestNoHeaderOfTheMessageBeforeStays(t *testing.T) {
+	encode := nats.NewEncoder()
+	for n := range 2000 {
+		e := anEvent(n)
+		encoding := []string{nats.Binary, nats.Binary, nats.Binary, nats.Structured}[rand.IntN(4)]
+		want := natsclient.Header{"Nats-Msg-Id": {e.MessageID()}}
+		if encoding == nats.Structured {
+			want["Content-Type"] = []string{event.StructuredContentType}
+		} else {
+			e.Each(func(name, value string) { want["ce-"+name] = []string{nats.PercentEncode(value)} })
+		}
+		size := len("NATS/1.0\r\n\r\n")
+		for name, values := range want {
+			size += len(name) + len(": \r\n") + len(values[0])
+		}
+		if msg, header := encode(e, encoding); !reflect.DeepEqual(msg.Header, want) || header != size {
+			t.Fatalf("event %d, %s: %d bytes of headers, want %d\n%v\n%v", n, encoding, header, size, msg.Header, want)
+		}
+	}
+}
+
+// anEvent has some attributes or not, by chance.
+func anEvent(n int) *event.Event {
+	e := sinktest.NewEvent(fmt.Sprintf("web-%d", n), n, 10)
+	e.Initial, e.Inferred = rand.IntN(4) == 0, rand.IntN(4) == 0
+	for _, value := range []*string{&e.Manager, &e.Cause, &e.Namespace, &e.TraceParent} {
+		*value = []string{"", fmt.Sprintf("%d %%", n)}[rand.IntN(2)]
+	}
+	for i := range rand.IntN(3) {
+		e.Extensions = append(e.Extensions, event.Attribute{Name: fmt.Sprintf("own%d", (i+n)%5), Value: fmt.Sprint(n)})
+	}
+	return e
+}
 
 // The examples are those of the NATS protocol binding.
 func TestHeaderValuesAreEncodedAsTheBindingSays(t *testing.T) {

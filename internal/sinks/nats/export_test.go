@@ -1,6 +1,10 @@
 package nats
 
-import "github.com/kubebridge/bridge/internal/event"
+import (
+	"github.com/nats-io/nats.go"
+
+	"github.com/kubebridge/bridge/internal/event"
+)
 
 // Hooks for tests of pure functions that have no way in from outside.
 var (
@@ -22,5 +26,19 @@ func NewEncodeLoop(encoding string) func(*event.Event) {
 		if err := limits.check(enc); err != nil {
 			panic(err)
 		}
+		enc.message()
+	}
+}
+
+// NewEncoder gives the message of one event after the other, each in the memory of the one before, and what its headers take on the wire.
+func NewEncoder() func(e *event.Event, encoding string) (msg *nats.Msg, header int) {
+	template, err := event.ParseTemplate(DefaultSubject)
+	if err != nil {
+		panic(err)
+	}
+	enc := &encoder{msg: nats.Msg{Header: nats.Header{}}}
+	return func(e *event.Event, encoding string) (*nats.Msg, int) {
+		enc.encode(e, route{subject: template}, encoding, nil)
+		return enc.message(), enc.header
 	}
 }

@@ -62,7 +62,7 @@ func (s *Sink) write(ctx context.Context, c *call, to route) {
 			c.fail(stopped(err))
 			return
 		}
-		msg := enc.encode(m.Event, to, s.cfg.Encoding, func(dst []byte) []byte { return s.acks.appendReply(dst, c, i) })
+		enc.encode(m.Event, to, s.cfg.Encoding, func(dst []byte) []byte { return s.acks.appendReply(dst, c, i) })
 		st := s.streamOf(m.Event)
 		if err := s.guard(ctx, c, enc, st); err != nil {
 			c.fail(stopped(err))
@@ -72,7 +72,7 @@ func (s *Sink) write(ctx context.Context, c *call, to route) {
 			c.answer(i, failedWith(answer(err)))
 			continue
 		}
-		if err := s.conn.PublishMsg(msg); err != nil && !s.writeFailed(c, i, err) {
+		if err := s.conn.PublishMsg(enc.message()); err != nil && !s.writeFailed(c, i, err) {
 			return
 		}
 	}
@@ -129,9 +129,9 @@ func (s *Sink) writeCore(ctx context.Context, batch []*sinks.Message, to route) 
 			m.Err = stopped(err)
 			continue
 		}
-		msg := enc.encode(m.Event, to, s.cfg.Encoding, nil)
+		enc.encode(m.Event, to, s.cfg.Encoding, nil)
 		if m.Err = answer(limits.check(enc)); m.Err == nil {
-			m.Err = answer(s.conn.PublishMsg(msg))
+			m.Err = answer(s.conn.PublishMsg(enc.message()))
 		}
 	}
 }
