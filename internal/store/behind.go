@@ -9,7 +9,8 @@ import (
 
 // An object is behind when its body on disk is of an earlier version than its record, since a flood of updates left it there. That is noted in the
 // database, in the commit that leaves it, so that what is behind can be found without reading all bodies, also after a crash; and it
-// costs one small key for each such object, not for each update.
+// costs one small key for each such object, not for each update. An object whose body is right after all, since a commit that failed was written
+// yet, may be noted too; one that is behind always is.
 
 // behind is what is known of those of one informer.
 type behind struct {

@@ -30,12 +30,14 @@ type lagging struct {
 	settled map[resource.Key]store.Settled
 	bodies  []store.Body
 	newest  map[resource.Key]*resource.Object // nil when deleted
+	// doubt are those of a commit that failed and may have been written yet: with its bodies, though the next one left them.
+	doubt map[resource.Key]bool
 }
 
 func newLagging(t *testing.T, seed uint64) *lagging {
 	l := &lagging{
 		t: t, rng: rand.New(rand.NewPCG(seed, 0)), fs: vfs.NewCrashableMem(), disk: &faults{},
-		settled: map[resource.Key]store.Settled{}, newest: map[resource.Key]*resource.Object{},
+		settled: map[resource.Key]store.Settled{}, newest: map[resource.Key]*resource.Object{}, doubt: map[resource.Key]bool{},
 	}
 	l.open()
 	return l
@@ -97,6 +99,9 @@ func (l *lagging) commit() error {
 		batch.Settle(l.ix, key, s)
 	}
 	if err := batch.Commit(); err != nil {
+		for key := range l.settled {
+			l.doubt[key] = true
+		}
 		return err
 	}
 	l.ix.Forget(l.settled)
@@ -137,7 +142,10 @@ func (l *lagging) check(what string) {
 		s, found, err := l.ix.Stored(key)
 		ok(l.t, err)
 		isBehind := found && !s.Deleted && !strings.Contains(string(s.Body), fmt.Sprintf(`"resourceVersion":%q`, s.Version))
-		if isBehind != noted[key] {
+		if !noted[key] {
+			delete(l.doubt, key)
+		}
+		if isBehind != noted[key] && (isBehind || !l.doubt[key]) {
 			l.t.Errorf("%s: %s is behind: %v, but noted: %v", what, key, isBehind, noted[key])
 		}
 		if found && !s.Deleted && !strings.Contains(string(s.Body), fmt.Sprintf(`"uid":%q`, s.UID)) {
