@@ -13,6 +13,7 @@ const (
 	spaceInformer  = 'I' // name -> number and scope
 	spacePosition  = 'p' // -> Position
 	spaceEpoch     = 'e' // -> Epoch
+	spaceSelection = 'f' // -> how often something else was selected
 	spaceRecord    = 'r' // object key -> Record
 	spaceBody      = 'b' // object key -> body
 	spaceTombstone = 't' // version, object key -> nothing: the records of deleted objects, in order of version
@@ -21,12 +22,12 @@ const (
 	spaceSink      = 's' // sink -> where its broker's log is to be read from after a crash
 	spaceRedaction = 'x' // -> what was taken out of the bodies and the log
 	spaceMark      = 'm' // object key -> nothing: listed since the last ReplaceBegin
-	spaceAnnounced = 'a' // object key, uid -> an announcement
+	spaceAnnounced = 'a' // object key, uid, the version where it is not the first -> an announcement
 	spaceNamespace = 'n' // name -> where it stands, where namespaces are selected
 )
 
 // unitSpaces are all spaces whose keys begin with an informer's number: what a reset empties.
-var unitSpaces = []byte{spacePosition, spaceRecord, spaceBody, spaceEpoch, spaceTombstone, spaceLog, spaceCursor, spaceRedaction, spaceMark, spaceAnnounced, spaceNamespace}
+var unitSpaces = []byte{spacePosition, spaceRecord, spaceBody, spaceEpoch, spaceTombstone, spaceLog, spaceCursor, spaceRedaction, spaceMark, spaceAnnounced, spaceNamespace, spaceSelection}
 
 func metaKey(name string) []byte { return append([]byte{spaceMeta}, name...) }
 
@@ -46,8 +47,12 @@ func objectKey(space byte, id uint32, key resource.Key) []byte {
 // announcedSeparator is in no name and no uid.
 const announcedSeparator = "\x00"
 
-func announcementKey(id uint32, key resource.Key, uid string) []byte {
-	return append(append(objectKey(spaceAnnounced, id, key), announcedSeparator...), uid...)
+func announcementKey(id uint32, key resource.Key, a *announcement) []byte {
+	k := append(append(objectKey(spaceAnnounced, id, key), announcedSeparator...), a.uid...)
+	if a.again != "" {
+		k = append(append(k, announcedSeparator...), a.again...)
+	}
+	return k
 }
 
 // tombstoneKey sorts by version: numbers without leading zeros sort by length, then by digits.
