@@ -46,7 +46,7 @@ func (d *delivery) look(u *unit) (standby.Unit, error) {
 }
 
 func (d *delivery) unit(u *unit) standby.Unit {
-	return standby.Unit{Scope: u.cfg.scope(), Delivered: d.at, Epoch: d.epoch}
+	return standby.Unit{Scope: u.cfg.scope(), Delivered: d.at, Epoch: d.epoch, Selection: u.indexer.Selection()}
 }
 
 func (d *delivery) note(watermark resource.Version, low, next uint64) {

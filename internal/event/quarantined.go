@@ -22,8 +22,8 @@ type quarantinedData struct {
 }
 
 // Quarantined makes the event that tells of something which the API server sent and the bridge can't understand.
-func (m *Maker) Quarantined(u *resource.Unreadable, epoch int, observed time.Time) Event {
-	e := m.about("quarantined", Quarantined, inEpoch(u.ID(), epoch), observed)
+func (m *Maker) Quarantined(u *resource.Unreadable, era Era, observed time.Time) Event {
+	e := m.about("quarantined", Quarantined, era.in(u.ID()), observed)
 	data := quarantinedData{
 		Reason: u.Reason, Message: u.Message, Size: u.Size, Partial: u.Partial, SHA256: u.Digest, Raw: u.Raw,
 		Note: "the API server sent what can't be understood: a list of everything follows, and what differs is told after a gap event",

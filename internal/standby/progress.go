@@ -23,6 +23,8 @@ type Unit struct {
 	Delivered resource.Version `json:"v,omitempty"`
 	// Epoch of the server's history that Delivered is of.
 	Epoch int `json:"e,omitempty"`
+	// Selection is how often the unit has selected something else before, for the ids.
+	Selection int `json:"n,omitempty"`
 }
 
 // progressFormat is of the text on the board.
