@@ -22,12 +22,19 @@ type Informer struct {
 	// namespaces is read for each resource, and the others are left out here, before they cost memory or disk. Cluster-scoped resources are left out as with
 	// `namespaces`, beside which it may not be given. It takes the right to list and watch namespaces.
 	NamespaceSelector string `yaml:"namespaceSelector"`
-	// LabelSelector is a label selector as kubectl takes it (`app=web,tier in (a,b)`), evaluated by the API server. An object that
-	// leaves the selector is reported as deleted.
+	// LabelSelector is a label selector as kubectl takes it (`app=web,tier in (a,b)`). An object that leaves it is sent as `deleted`, one that comes
+	// to match as `added`; whether they say so, see `selectAt`.
 	LabelSelector string `yaml:"labelSelector"`
-	// FieldSelector is a field selector as kubectl takes it (`spec.nodeName=n1`). What fields there are depends on
+	// FieldSelector is a field selector as kubectl takes it (`spec.nodeName=n1`), evaluated by the API server. What fields there are depends on
 	// the resource; `metadata.name` and `metadata.namespace` always.
 	FieldSelector string `yaml:"fieldSelector"`
+	// SelectAt says who evaluates `labelSelector`. `server`, the API server: nothing else is read, and that an object has left looks as if it was
+	// deleted. `bridge`: everything is read, and what does not match is left out here, before it costs memory or disk; and events say in `cause`
+	// what happened: `deleted`, or `left-selector` for an object that lives on, with the last state that matched; and of `added` ones `created`, or
+	// `entered-selector` for an object that was there and came to match. Only objects that were told of are told to have left: with `snapshot:
+	// never` not those from before the start. Fields of names only can then be selected in `fieldSelector`, which the API server evaluates in either case. To go from
+	// one to the other takes no list.
+	SelectAt string `yaml:"selectAt" default:"server" oneof:"server bridge"`
 	// Operations are which changes are sent: `added`, `updated`, `deleted`, and `synced` of a resync. Empty: all. Events about the informer itself
 	// (gaps, and that a list is complete) are always sent.
 	Operations []string `yaml:"operations"`

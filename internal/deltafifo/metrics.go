@@ -4,7 +4,7 @@ import "github.com/prometheus/client_golang/prometheus"
 
 // metrics of one FIFO. Every method is called with the FIFO's lock held and does not block.
 type metrics struct {
-	deltas [Quarantined + 1]prometheus.Counter // by DeltaType
+	deltas [Unselected + 1]prometheus.Counter // by DeltaType
 	bytes  prometheus.Gauge
 }
 
@@ -21,7 +21,7 @@ func newMetrics(reg prometheus.Registerer, maxBytes int) *metrics {
 		Name: "bridge_deltafifo_capacity_bytes", Help: "Bytes that may wait for the controller before the reflector blocks.",
 	})
 	capacity.Set(float64(maxBytes))
-	for t := Added; t <= Quarantined; t++ {
+	for t := Added; t <= Unselected; t++ {
 		m.deltas[t] = deltas.WithLabelValues(t.String())
 	}
 	if reg != nil {

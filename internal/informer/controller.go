@@ -136,6 +136,11 @@ func place(d *deltafifo.Delta) (checkpoint.Kind, resource.Version) {
 		return checkpoint.Listed, d.Version
 	case deltafifo.Added, deltafifo.Updated:
 		return checkpoint.Event, d.Object.Version
+	case deltafifo.Unselected:
+		if d.Listed {
+			return checkpoint.Aside, ""
+		}
+		return checkpoint.Event, d.Object.Version
 	case deltafifo.Deleted:
 		if d.FinalStateUnknown && d.Relist.Partial() {
 			return checkpoint.Aside, ""
@@ -184,6 +189,8 @@ func (c *controller) decideObject(key resource.Key, d *deltafifo.Delta) error {
 		return c.sync(key, d, known, alive)
 	case deltafifo.Deleted:
 		return c.deleted(key, d, known, found)
+	case deltafifo.Unselected:
+		return c.unselected(key, d, known, alive)
 	case deltafifo.Replaced:
 		c.marks = append(c.marks, key)
 		c.listed++
@@ -249,6 +256,7 @@ func (c *controller) stored(key resource.Key, d *deltafifo.Delta, known store.Re
 			return err
 		}
 	} else {
+		ch.Cause = c.causeOfAdd(d)
 		c.news = append(c.news, store.Announcement{Key: key, Object: d.Object, Seq: c.number + 1, Unknown: !found})
 	}
 	ch.Initial = listed && c.relist.Initial
@@ -320,7 +328,7 @@ func (c *controller) emitGone(key resource.Key, seq uint64, known store.Record, 
 	}, seq, c.now)
 	ch.goneAsOf = asOf
 	if cause == event.CauseLeft {
-		ch.left, ch.Inferred = true, !c.relist.Partial()
+		ch.left, ch.Inferred = c.hasLeft(key), !c.relist.Partial()
 	}
 	c.emit(ch)
 }
@@ -457,7 +465,7 @@ func (c *controller) endReplace(d *deltafifo.Delta) error {
 // emit numbers a change, makes it the newest state of its object, holds its place in the stream and puts it into the batch.
 func (c *controller) emit(ch *change) {
 	c.number++
-	ch.number, ch.Epoch = c.number, c.epoch
+	ch.number, ch.Era = c.number, event.Era{Epoch: c.epoch, Selection: c.cfg.Indexer.Selection()}
 	if c.cfg.Namespaces && ch.kind == ofObject {
 		ch.Entered = c.scope.of(ch.Key).Entered
 	}
