@@ -18,7 +18,7 @@ type Informer struct {
 	Namespaces []string `yaml:"namespaces"`
 	// NamespaceSelector is a label selector of Namespaces as kubectl takes it (`env=prod`): objects of namespaces that match are watched, whatever
 	// namespaces come, go and are relabelled. What is in a namespace that comes to match is sent as `added`; when it does not match any more,
-	// as `deleted` with the attribute `cause: left-selector`. Changes count from when the bridge learns of the Namespace's labels. One watch of all
+	// as `deleted` with the attribute `cause: left-selector`, and nothing is told of it from then on, not even that it is deleted. Changes count from when the bridge learns of the Namespace's labels. One watch of all
 	// namespaces is read for each resource, and the others are left out here, before they cost memory or disk. Cluster-scoped resources are left out as with
 	// `namespaces`, beside which it may not be given. It takes the right to list and watch namespaces.
 	NamespaceSelector string `yaml:"namespaceSelector"`

@@ -282,10 +282,7 @@ func (c *controller) old(key resource.Key, known store.Record) (*resource.Object
 func (c *controller) deleted(key resource.Key, d *deltafifo.Delta, known store.Record, found bool) error {
 	alive := found && !known.Deleted
 	if d.FinalStateUnknown {
-		cause := c.causeOfDelete()
-		if c.hasLeft(key) {
-			cause = event.CauseLeft
-		}
+		cause := c.causeOfMissing(key)
 		if alive {
 			if err := c.gone(key, d.Seq, known, d.Version, cause); err != nil {
 				return err
@@ -327,8 +324,11 @@ func (c *controller) emitGone(key resource.Key, seq uint64, known store.Record, 
 		Cause: cause,
 	}, seq, c.now)
 	ch.goneAsOf = asOf
+	if cause == event.CauseLeft || c.relist.Left {
+		ch.left = c.hasLeft(key)
+	}
 	if cause == event.CauseLeft {
-		ch.left, ch.Inferred = c.hasLeft(key), !c.relist.Partial()
+		ch.Inferred = !c.relist.Partial()
 	}
 	c.emit(ch)
 }
