@@ -62,7 +62,8 @@ type Informer struct {
 	// `{attributes.team}`. What an object does not have gives no attribute.
 	Attributes map[string]string `yaml:"attributes"`
 	// Owners adds who controls an object: `ownerkind` and `ownername` of the top controller, and `owners`, the chain to it
-	// (`ReplicaSet/web-5d4,Deployment/web`). It goes as far as the owners' resources are followed too, by any informer, and known by then, or known before they were deleted.
+	// (`ReplicaSet/web-5d4,Deployment/web`). It goes as far as the owners' resources are followed too, by any informer, and known by then, or known before they were
+	// deleted, also by a bridge before a restart: of the last 8,192 deleted objects it is kept who controlled them.
 	Owners bool `yaml:"owners"`
 	// Snapshot says when the objects that exist are sent: `initial` at the first start only, `never` (changes only),
 	// or `always` at every start.

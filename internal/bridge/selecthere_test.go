@@ -56,7 +56,8 @@ func (s *chosen) matches(selector string, w *write) bool {
 
 func (s *chosen) restart() {
 	if s.moves && s.one(2) {
-		s.unit.SelectHere = !s.one(4)
+		// Where the API server selects, a crash before a gap may have one leaving told under the id of another.
+		s.unit.SelectHere = s.expires || !s.one(3)
 		s.choose()
 	}
 	s.start()

@@ -290,7 +290,7 @@ func (u *unit) addInformer(b *Bridge, reg prometheus.Registerer, from *heritage)
 			Cluster: b.cfg.Cluster, Informer: u.cfg.Informer, Type: u.cfg.Type, Namespace: u.cfg.Namespace, Payload: binding.Payload,
 			Types: binding.Types, Lifts: u.cfg.Lifts, Shard: u.cfg.Shard,
 			Selective: u.cfg.LabelSelector != "" || u.cfg.FieldSelector != "", Exact: u.cfg.selectsHere() && !u.cfg.leavable(),
-			Trace:     b.trace(u.cfg.Informer, binding.Sink),
+			Trace: b.trace(u.cfg.Informer, binding.Sink),
 		})
 		if err != nil {
 			return err
@@ -303,13 +303,16 @@ func (u *unit) addInformer(b *Bridge, reg prometheus.Registerer, from *heritage)
 	var owners func(*resource.Object) []resource.Owner
 	if u.cfg.Owners {
 		owners = b.owners
+		if err := b.lineage.load(b.cfg.DB); err != nil {
+			return err
+		}
 	}
 	u.informer, err = informer.New(informer.Config{
 		Name: u.name, Type: u.cfg.Type, FIFO: u.fifo, Indexer: u.indexer, Tracker: u.tracker, Listeners: listeners,
-		Selector: u.selector(u.cfg.Filter), Owners: owners,
+		Selector: u.selector(u.cfg.Filter), Owners: owners, Died: b.lineage.died,
 		Namespaces: u.cfg.NamespaceSelector != "", Selective: u.cfg.selective(), Leavable: u.cfg.leavable(),
 		Enterable: u.cfg.selectsHere() && u.cfg.Snapshot != SnapshotNever,
-		LogBytes: u.cfg.Memory, SpoolBytes: u.spool(b), DropOldest: u.cfg.DropOldest, Resnapshot: u.cfg.Snapshot == SnapshotAlways, Unclean: from.isUnclean(b), Succeeds: u.succeeds(b),
+		LogBytes:  u.cfg.Memory, SpoolBytes: u.spool(b), DropOldest: u.cfg.DropOldest, Resnapshot: u.cfg.Snapshot == SnapshotAlways, Unclean: from.isUnclean(b), Succeeds: u.succeeds(b),
 		Log: u.log.With("resource", u.cfg.Type.String()), Registerer: reg,
 	})
 	return err

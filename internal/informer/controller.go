@@ -479,6 +479,7 @@ func (c *controller) emit(ch *change) {
 		if c.telling != ch.Version {
 			ch.told = c.telling
 		}
+		c.died(ch)
 		c.overlay(ch)
 	}
 	c.metrics.changes.WithLabelValues(string(ch.Op)).Inc()
@@ -496,6 +497,16 @@ func (c *controller) emit(ch *change) {
 	listeners := ch.audience
 	ch.waiting.Store(int32(bits.OnesCount64(listeners)))
 	c.changes = append(c.changes, ch)
+}
+
+// died tells of an object that is about to be forgotten. What has to be written of it is in the next commit, and so in none after that of its delete.
+func (c *controller) died(ch *change) {
+	if ch.Op != event.Deleted || ch.Object == nil || c.cfg.Died == nil {
+		return
+	}
+	if write := c.cfg.Died(ch.Object); write != nil {
+		c.cfg.Tracker.Note(0, write)
+	}
 }
 
 func (c *controller) overlay(ch *change) {

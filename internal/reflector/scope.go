@@ -47,7 +47,9 @@ func (r *Reflector) selects(obj *resource.Object) bool {
 }
 
 // matches says whether an object that is wanted is selected as it is now.
-func (r *Reflector) matches(obj *resource.Object) bool { return r.cfg.Matches == nil || r.cfg.Matches(obj) }
+func (r *Reflector) matches(obj *resource.Object) bool {
+	return r.cfg.Matches == nil || r.cfg.Matches(obj)
+}
 
 // listUnselected hands on an item of a list that is not selected: it may have been.
 func (r *Reflector) listUnselected(ctx context.Context, obj *resource.Object) error {

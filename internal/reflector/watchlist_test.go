@@ -1,8 +1,8 @@
 package reflector_test
 
 import (
-	"fmt"
 	"context"
+	"fmt"
 	"net/http"
 	"testing"
 	"testing/synctest"

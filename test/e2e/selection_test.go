@@ -119,7 +119,9 @@ func compareSelected(events []read.Event, changes []truth.Change) (problems []st
 
 // selectedLine is what has to be told of a change; "" for nothing.
 func selectedLine(c truth.Change, selected map[string]string) string {
-	var obj struct{ Metadata struct{ Labels map[string]string } }
+	var obj struct {
+		Metadata struct{ Labels map[string]string }
+	}
 	_ = json.Unmarshal(c.Raw, &obj) // the witness has read it
 	labels, m := obj.Metadata.Labels, &c.Metadata
 	_, hidden := labels["hidden"]
