@@ -18,16 +18,23 @@ type Informer struct {
 	Namespaces []string `yaml:"namespaces"`
 	// NamespaceSelector is a label selector of Namespaces as kubectl takes it (`env=prod`): objects of namespaces that match are watched, whatever
 	// namespaces come, go and are relabelled. What is in a namespace that comes to match is sent as `added`; when it does not match any more,
-	// as `deleted` with the attribute `cause: left-selector`. Changes count from when the bridge learns of the Namespace's labels. One watch of all
+	// as `deleted` with the attribute `cause: left-selector`, and nothing is told of it from then on, not even that it is deleted. Changes count from when the bridge learns of the Namespace's labels. One watch of all
 	// namespaces is read for each resource, and the others are left out here, before they cost memory or disk. Cluster-scoped resources are left out as with
 	// `namespaces`, beside which it may not be given. It takes the right to list and watch namespaces.
 	NamespaceSelector string `yaml:"namespaceSelector"`
-	// LabelSelector is a label selector as kubectl takes it (`app=web,tier in (a,b)`), evaluated by the API server. An object that
-	// leaves the selector is reported as deleted.
+	// LabelSelector is a label selector as kubectl takes it (`app=web,tier in (a,b)`). An object that leaves it is sent as `deleted`, one that comes
+	// to match as `added`; whether they say so, see `selectAt`.
 	LabelSelector string `yaml:"labelSelector"`
-	// FieldSelector is a field selector as kubectl takes it (`spec.nodeName=n1`). What fields there are depends on
+	// FieldSelector is a field selector as kubectl takes it (`spec.nodeName=n1`), evaluated by the API server. What fields there are depends on
 	// the resource; `metadata.name` and `metadata.namespace` always.
 	FieldSelector string `yaml:"fieldSelector"`
+	// SelectAt says who evaluates `labelSelector`. `server`, the API server: nothing else is read, and that an object has left looks as if it was
+	// deleted. `bridge`: everything is read, and what does not match is left out here, before it costs memory or disk; and events say in `cause`
+	// what happened: `deleted`, or `left-selector` for an object that lives on, with the last state that matched; and of `added` ones `created`, or
+	// `entered-selector` for an object that was there and came to match. Only objects that were told of are told to have left: with `snapshot:
+	// never` not those from before the start. Fields of names only can then be selected in `fieldSelector`, which the API server evaluates in either case. To go from
+	// one to the other takes no list.
+	SelectAt string `yaml:"selectAt" default:"server" oneof:"server bridge"`
 	// Operations are which changes are sent: `added`, `updated`, `deleted`, and `synced` of a resync. Empty: all. Events about the informer itself
 	// (gaps, and that a list is complete) are always sent.
 	Operations []string `yaml:"operations"`
@@ -55,7 +62,8 @@ type Informer struct {
 	// `{attributes.team}`. What an object does not have gives no attribute.
 	Attributes map[string]string `yaml:"attributes"`
 	// Owners adds who controls an object: `ownerkind` and `ownername` of the top controller, and `owners`, the chain to it
-	// (`ReplicaSet/web-5d4,Deployment/web`). It goes as far as the owners' resources are followed too, by any informer, and known by then, or known before they were deleted.
+	// (`ReplicaSet/web-5d4,Deployment/web`). It goes as far as the owners' resources are followed too, by any informer, and known by then, or known before they were
+	// deleted, also by a bridge before a restart: of the last 8,192 deleted objects it is kept who controlled them.
 	Owners bool `yaml:"owners"`
 	// Snapshot says when the objects that exist are sent: `initial` at the first start only, `never` (changes only),
 	// or `always` at every start.

@@ -31,6 +31,7 @@ func (inf *Informer) validate(ps *problems, path string, sinkNames []string) {
 	if _, err := fields.ParseSelector(inf.FieldSelector); err != nil {
 		ps.add(path+".fieldSelector", "%v", err)
 	}
+	inf.validateSelectAt(ps, path)
 	if inf.Queue.Memory <= 0 {
 		ps.add(path+".queue.memory", "must be above 0")
 	}

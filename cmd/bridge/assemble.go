@@ -274,7 +274,8 @@ func unit(inf *config.Informer, redactor *resource.Redactor) (bridge.UnitConfig,
 	u := bridge.UnitConfig{
 		Informer:      inf.Name,
 		LabelSelector: inf.LabelSelector, FieldSelector: inf.FieldSelector, NamespaceSelector: inf.NamespaceSelector,
-		Snapshot: bridge.Snapshot(inf.Snapshot), Lag: inf.Lag, Memory: int(inf.Queue.Memory), Spool: int64(inf.Queue.Spool), DropOldest: inf.Queue.WhenFull == "drop-oldest",
+		SelectHere: inf.SelectAt == "bridge",
+		Snapshot:   bridge.Snapshot(inf.Snapshot), Lag: inf.Lag, Memory: int(inf.Queue.Memory), Spool: int64(inf.Queue.Spool), DropOldest: inf.Queue.WhenFull == "drop-oldest",
 		Parse: resource.ParseOptions{KeepManagedFields: inf.KeepManagedFields},
 	}
 	if inf.Secrets != "send" {

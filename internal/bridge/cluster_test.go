@@ -21,6 +21,7 @@ type cluster struct {
 	garble func() bool
 	names  []resource.Key // that objects may have
 	count  int            // of writes, for uids and marks
+	teams  []string       // that objects may have as a label, at random; nil for no labels
 
 	all    []*write
 	byMark map[string]*write
@@ -37,6 +38,7 @@ type write struct {
 	key     resource.Key
 	uid     string
 	mark    string // in the object; of a deletion: of the last state
+	team    string // as a label
 	deleted bool
 	garbled bool // nobody can understand it
 }
@@ -117,15 +119,22 @@ func (c *cluster) write(key resource.Key, garbled bool) string {
 		uid = before.uid
 	}
 	padding := strings.Repeat("x", c.rng.IntN(300))
+	team := ""
+	if c.teams != nil {
+		team = c.teams[c.rng.IntN(len(c.teams))]
+	}
 	version := c.Create(key, func(obj map[string]any) {
 		obj["metadata"].(map[string]any)["uid"] = uid
+		if c.teams != nil {
+			obj["metadata"].(map[string]any)["labels"] = map[string]any{"team": team}
+		}
 		obj["spec"] = map[string]any{"mark": mark, "padding": padding}
 		delete(obj["metadata"].(map[string]any), "generation")
 		if garbled {
 			obj["metadata"].(map[string]any)["generation"] = "poison"
 		}
 	})
-	w := &write{version: number(version), key: key, uid: uid, mark: mark, garbled: garbled}
+	w := &write{version: number(version), key: key, uid: uid, mark: mark, team: team, garbled: garbled}
 	c.note(w)
 	c.byMark[mark] = w
 	c.alive[key] = w
@@ -148,7 +157,7 @@ func (c *cluster) remove(keys ...resource.Key) string {
 	version := number(c.Delete(keys...))
 	for _, key := range keys {
 		if before := c.alive[key]; before != nil {
-			c.note(&write{version: version, key: key, uid: before.uid, mark: before.mark, deleted: true})
+			c.note(&write{version: version, key: key, uid: before.uid, mark: before.mark, team: before.team, deleted: true})
 			delete(c.alive, key)
 		}
 	}

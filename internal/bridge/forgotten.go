@@ -44,7 +44,7 @@ func (u *unit) remembers(ctx context.Context, b *Bridge, p *publisher.Publisher)
 	if err != nil {
 		return false, err
 	}
-	about := maker.Synced("", event.Listing{}, 0, time.Time{})
+	about := maker.Synced("", event.Listing{}, event.Era{}, time.Time{})
 	return p.Remembers(ctx, &about, u.told(&about), lookPatience)
 }
 

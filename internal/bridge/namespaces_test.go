@@ -172,8 +172,9 @@ func (s *scoped) latest(b *broker) bool {
 	return slices.ContainsFunc(s.unit.Sinks, func(c bridge.BindingConfig) bool { return c.Sink == b.name && c.Latest })
 }
 
-// judge reads a stream from its beginning.
-func (s *scoped) judge(b *broker) {
+// read reads a stream from its beginning, as somebody who drops events with an id that he has seen; judge sees each record before it counts. It
+// gives what he holds.
+func (s *scoped) read(b *broker, judge func(b *broker, rec *record, h *held, version int64)) map[string]*held {
 	holds, ids := map[string]*held{}, map[string]string{}
 	for _, rec := range b.records() {
 		if rec.Name == "" || rec.Op == event.Synced { // what is in the dead letters was told there
@@ -199,10 +200,16 @@ func (s *scoped) judge(b *broker) {
 			continue // of another life of the name, told late
 		}
 		if !s.latest(b) {
-			s.judgeRecord(b, rec, h, version)
+			judge(b, rec, h, version)
 		}
 		h.uid, h.alive, h.version, h.mark = rec.UID, rec.Op != event.Deleted, version, mark
 	}
+	return holds
+}
+
+// judge reads a stream, and compares what its reader holds with what there is.
+func (s *scoped) judge(b *broker) {
+	holds := s.read(b, s.judgeRecord)
 	for key, w := range s.cluster.alive {
 		namespace, name := key.Split()
 		h := holds[strings.Join([]string{s.unit.Type.String(), namespace, name}, "/")]
@@ -213,6 +220,11 @@ func (s *scoped) judge(b *broker) {
 			s.t.Errorf("%s: a reader still holds %s, which is not selected", b.name, key)
 		}
 	}
+	s.judgeGone(b, holds)
+}
+
+// judgeGone sees that a reader holds nothing that is gone.
+func (s *scoped) judgeGone(b *broker, holds map[string]*held) {
 	for key, h := range holds {
 		name := resource.Key(key[strings.IndexByte(key, '/')+1:])
 		if h.alive && s.cluster.alive[name] == nil {

@@ -112,7 +112,7 @@ func (r *replica) read(ctx context.Context) error {
 // welcome prepares a unit before it starts.
 func (r *replica) welcome(u *unit) error {
 	p, _ := r.progressOf(u)
-	if err := u.adoptEpoch(p.Epoch); err != nil {
+	if err := errors.Join(u.adoptEpoch(p.Epoch), u.indexer.AdoptSelection(p.Selectors)); err != nil {
 		return err
 	}
 	for _, relay := range u.relays {

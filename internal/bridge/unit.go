@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kubebridge/bridge/internal/checkpoint"
 	"github.com/kubebridge/bridge/internal/deltafifo"
@@ -45,6 +46,8 @@ type UnitConfig struct {
 	Namespace     string // "" for all
 	LabelSelector string
 	FieldSelector string
+	// SelectHere has LabelSelector evaluated here and not by the API server: it is then known of each object whether it has left, or come in.
+	SelectHere bool
 	// NamespaceSelector is a label selector of namespaces: only their objects are selected, as the namespaces come, go and change. "" for
 	// all. Not beside Namespace.
 	NamespaceSelector string
@@ -117,6 +120,10 @@ func (c *UnitConfig) narrowing() store.Narrowing {
 	all := *c
 	all.Shard = resource.Shard{}
 	return store.Narrowing{
+		Same: func(scope string) bool {
+			rest, _, _ := strings.Cut(scope, shardScope)
+			return rest == all.scope()
+		},
 		From: func(scope string) bool {
 			rest, text, sharded := strings.Cut(scope, shardScope)
 			before, err := resource.ParseShard(text)
@@ -137,9 +144,12 @@ func (c *UnitConfig) selective() bool {
 	return c.NamespaceSelector != "" || c.LabelSelector != "" || c.FieldSelector != ""
 }
 
+// selectsHere says whether objects are selected here, by what they are at a time.
+func (c *UnitConfig) selectsHere() bool { return c.SelectHere && c.LabelSelector != "" }
+
 // leavable says whether an object may leave what the API server selects while it lives: names do not change.
 func (c *UnitConfig) leavable() bool {
-	if c.LabelSelector != "" {
+	if c.LabelSelector != "" && !c.SelectHere {
 		return true
 	}
 	selector, err := fields.ParseSelector(c.FieldSelector)
@@ -240,10 +250,10 @@ func (u *unit) openState(b *Bridge, _ prometheus.Registerer) (err error) {
 }
 
 // exactBodies says whether something needs objects exactly as they were at a version, rather than to show the last state of one that is gone: as
-// the old object of an update, for a selector that looks into them, to be sent again, to make attributes, or in an index.
+// the old object of an update, for a selector that looks into them, as the last state before an object left, to be sent again, to make attributes, or in an index.
 func (u *unit) exactBodies() bool {
 	c := &u.cfg
-	exact := c.Owners || len(c.Lifts) > 0 || len(c.Indexes) > 0 || u.selector(c.Filter) != nil
+	exact := c.selectsHere() || c.Owners || len(c.Lifts) > 0 || len(c.Indexes) > 0 || u.selector(c.Filter) != nil
 	for _, b := range c.Sinks {
 		exact = exact || b.Resync > 0 || b.Payload.NeedsOld() || u.selector(b.Filter) != nil
 	}
@@ -294,8 +304,8 @@ func (u *unit) addInformer(b *Bridge, reg prometheus.Registerer, from *heritage)
 		maker, err := event.NewMaker(event.MakerConfig{
 			Cluster: b.cfg.Cluster, Informer: u.cfg.Informer, Type: u.cfg.Type, Namespace: u.cfg.Namespace, Payload: binding.Payload,
 			Types: binding.Types, Lifts: u.cfg.Lifts, Shard: u.cfg.Shard,
-			Selective: u.cfg.LabelSelector != "" || u.cfg.FieldSelector != "",
-			Trace:     b.trace(u.cfg.Informer, binding.Sink),
+			Selective: u.cfg.LabelSelector != "" || u.cfg.FieldSelector != "", Exact: u.cfg.selectsHere() && !u.cfg.leavable(),
+			Trace: b.trace(u.cfg.Informer, binding.Sink),
 		})
 		if err != nil {
 			return err
@@ -308,12 +318,16 @@ func (u *unit) addInformer(b *Bridge, reg prometheus.Registerer, from *heritage)
 	var owners func(*resource.Object) []resource.Owner
 	if u.cfg.Owners {
 		owners = b.owners
+		if err := b.lineage.load(b.cfg.DB); err != nil {
+			return err
+		}
 	}
 	u.informer, err = informer.New(informer.Config{
 		Name: u.name, Type: u.cfg.Type, FIFO: u.fifo, Indexer: u.indexer, Tracker: u.tracker, Listeners: listeners,
-		Selector: u.selector(u.cfg.Filter), Owners: owners,
+		Selector: u.selector(u.cfg.Filter), Owners: owners, Died: b.lineage.died,
 		Namespaces: u.cfg.NamespaceSelector != "", Selection: u.selection(b), Selective: u.cfg.selective(), Leavable: u.cfg.leavable(),
-		LogBytes: u.cfg.Memory, SpoolBytes: u.spool(b), DropOldest: u.cfg.DropOldest, Resnapshot: u.cfg.Snapshot == SnapshotAlways, Unclean: from.isUnclean(b), Succeeds: u.succeeds(b), Forgotten: u.forgotten(b), Undone: func() { u.reflector.Undone() },
+		Enterable: u.cfg.selectsHere() && u.cfg.Snapshot != SnapshotNever,
+		LogBytes:  u.cfg.Memory, SpoolBytes: u.spool(b), DropOldest: u.cfg.DropOldest, Resnapshot: u.cfg.Snapshot == SnapshotAlways, Unclean: from.isUnclean(b), Succeeds: u.succeeds(b), Forgotten: u.forgotten(b), Undone: func() { u.reflector.Undone() },
 		Log: u.log.With("resource", u.cfg.Type.String()), Registerer: reg,
 	})
 	return err
@@ -348,7 +362,9 @@ func (u *unit) addReflector(b *Bridge, reg prometheus.Registerer) (err error) {
 	cfg.Client, cfg.Store, cfg.Log, cfg.Registerer = b.cfg.Client, u.fifo, u.log, reg
 	cfg.Identify = b.cfg.Identify
 	cfg.Type, cfg.Namespace = u.cfg.Type, u.cfg.Namespace
-	cfg.LabelSelector, cfg.FieldSelector = u.cfg.LabelSelector, u.cfg.FieldSelector
+	if err := u.addSelectors(&cfg); err != nil {
+		return err
+	}
 	cfg.Parse = u.cfg.Parse
 	cfg.Parse.Type = u.cfg.Type
 	cfg.Watchdog = cmp.Or(cfg.Watchdog, b.cfg.Watchdog)
@@ -371,6 +387,21 @@ func (u *unit) addReflector(b *Bridge, reg prometheus.Registerer) (err error) {
 		u.registerObjects(reg)
 	}
 	return err
+}
+
+// addSelectors has the API server evaluate the selectors, or the reflector the one of labels.
+func (u *unit) addSelectors(cfg *reflector.Config) error {
+	cfg.LabelSelector, cfg.FieldSelector = u.cfg.LabelSelector, u.cfg.FieldSelector
+	if !u.cfg.selectsHere() {
+		return nil
+	}
+	selector, err := labels.Parse(u.cfg.LabelSelector)
+	if err != nil {
+		return fmt.Errorf("labelSelector: %w", err)
+	}
+	cfg.LabelSelector, cfg.Unselected = "", u.fifo.Unselected
+	cfg.Matches = func(obj *resource.Object) bool { return selector.Matches(obj.Labels()) }
+	return nil
 }
 
 // addNamespaces has the reflector select namespaces, where the unit does.

@@ -100,6 +100,12 @@ func (f *FIFO) Replace(ctx context.Context, obj *resource.Object) error {
 	return f.put(ctx, obj.Key(), Delta{Type: Replaced, Object: obj})
 }
 
+// Unselected queues the news of an object that is not selected, or is gone and was not in its last state, wherever the stream tells of it. Of the
+// object only its Identity is kept.
+func (f *FIFO) Unselected(ctx context.Context, obj *resource.Object, gone bool) error {
+	return f.put(ctx, obj.Key(), Delta{Type: Unselected, Object: obj.Identity(), Gone: gone})
+}
+
 // Passed queues the news that everything up to version was sent, which is no word of the API server but what was read so far.
 func (f *FIFO) Passed(ctx context.Context, version resource.Version) error {
 	return f.put(ctx, "", Delta{Type: Bookmark, Version: version, Passed: true})
@@ -183,6 +189,7 @@ func (f *FIFO) queueLocked(key resource.Key, d Delta, size int) {
 	case Replaced, Quarantined:
 	default:
 		f.filled = f.filled || f.relist == nil
+		d.Listed = d.Type == Unselected && f.relist != nil
 	}
 	e := f.open[key]
 	if e == nil || key == "" {

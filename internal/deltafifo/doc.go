@@ -1,7 +1,7 @@
 // Package deltafifo holds what the reflector read until the controller takes it: per-object ordered Deltas, first in,
 // first out by the first delta of each object, as client-go's DeltaFIFO.
 //
-// Takes in: watch events, bookmarks and the items of a list, from one reflector. Hands on: batches of Deltas, to one
+// Takes in: watch events, bookmarks and the items of a list, from one reflector; of objects that are not selected, only which they are. Hands on: batches of Deltas, to one
 // controller.
 //
 // What differs from client-go, and why:

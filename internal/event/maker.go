@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/kubebridge/bridge/internal/resource"
@@ -24,9 +25,9 @@ type MakerConfig struct {
 	Types   Types   // default TypesBridge
 	// Lifts make attributes of what is in the object.
 	Lifts []Lift
-	// Selective is set when the API server selects by label or field: then an object may leave and come back, and is
-	// deleted, as far as a watch can tell, more than once.
-	Selective bool
+	// Selective is set when something is selected by label or field: then an object may leave and come back, and is
+	// deleted, as far as a watch can tell, more than once. Exact, when it can tell: CauseDeleted is of an object that has died.
+	Selective, Exact bool
 	// Trace makes the traceparent of an event of its source and id. nil: events have none.
 	Trace func(source, id string) string
 }
@@ -60,16 +61,50 @@ type Change struct {
 	Round int64
 	// Entered is the version of the Namespace with which the object's namespace came into a selection in which it had been before; "" for none.
 	Entered resource.Version
-	// Cause is why a Deleted was sent, where it can be told: CauseDeleted or CauseLeft.
+	// Cause is why an Added or Deleted was sent under a selector, where it can be told: one of the causes below.
 	Cause string
-	// Epoch is how often the server's history went back before.
-	Epoch int
+	// Left is, of a Deleted of an object that left a selector which is evaluated here, the version with which it did; "" for all others.
+	Left resource.Version
+	Era
 	// Observed is when the bridge learned of it.
 	Observed time.Time
 }
 
-// Causes of a Deleted under a selector.
+// Era tells the ids of one time from those of another in which versions come that were told before.
+type Era struct {
+	// Epoch is how often the server's history went back before: after a restore of etcd, versions are given out again, for other states, and an
+	// object whose delete was undone may be deleted again.
+	Epoch int
+	// Selection is how often the informer has selected something else before: what is selected again comes as it was.
+	Selection int
+}
+
+// in puts the era behind an id.
+func (e Era) in(id string) string {
+	if e == (Era{}) {
+		return id
+	}
+	var b strings.Builder
+	b.WriteString(id)
+	e.write(&b)
+	return b.String()
+}
+
+func (e Era) write(b *strings.Builder) {
+	if e.Epoch > 0 {
+		b.WriteString("/epoch/")
+		b.WriteString(strconv.Itoa(e.Epoch))
+	}
+	if e.Selection > 0 {
+		b.WriteString("/selection/")
+		b.WriteString(strconv.Itoa(e.Selection))
+	}
+}
+
+// Causes of an Added, and of a Deleted, under a selector.
 const (
+	CauseCreated = "created"
+	CauseEntered = "entered-selector"
 	CauseDeleted = "deleted"
 	CauseLeft    = "left-selector"
 )
@@ -136,15 +171,6 @@ func (m *Maker) fill(e *Event, c *Change) {
 	e.Extensions = m.extensions(c)
 }
 
-// inEpoch tells the ids of one epoch from those of another: after a restore of etcd, versions are given out again, for other states, and
-// an object whose delete was undone may be deleted again.
-func inEpoch(id string, epoch int) string {
-	if epoch == 0 {
-		return id
-	}
-	return id + "/epoch/" + strconv.Itoa(epoch)
-}
-
 // sequence pads a version to 20 digits, so that sequences sort as text; one that is no number stays as it is.
 func sequence(v resource.Version) string {
 	return padding(v) + string(v)
@@ -169,8 +195,8 @@ type gapData struct {
 }
 
 // Gap makes the event that tells of versions which the bridge could not see.
-func (m *Maker) Gap(r *resource.Relist, epoch int, observed time.Time) Event {
-	e := m.about("gap", Gap, inEpoch(string(r.From)+"/"+string(r.To), epoch), observed)
+func (m *Maker) Gap(r *resource.Relist, era Era, observed time.Time) Event {
+	e := m.about("gap", Gap, era.in(string(r.From)+"/"+string(r.To)), observed)
 	e.Sequence, e.ResourceVersion, e.Inferred = sequence(r.To), string(r.To), true
 	e.Data = mustJSON(gapData{
 		Reason: r.Reason, From: string(r.From), To: string(r.To), Note: noteOf(r),
@@ -203,8 +229,8 @@ type Listing struct {
 }
 
 // Synced makes the event that tells that a list was worked through: what follows are changes.
-func (m *Maker) Synced(version resource.Version, listing Listing, epoch int, observed time.Time) Event {
-	e := m.about("synced", Synced, inEpoch(string(version), epoch), observed)
+func (m *Maker) Synced(version resource.Version, listing Listing, era Era, observed time.Time) Event {
+	e := m.about("synced", Synced, era.in(string(version)), observed)
 	e.Sequence, e.ResourceVersion = sequence(version), string(version)
 	e.Data = mustJSON(syncedData{Version: string(version), Listing: listing})
 	return e

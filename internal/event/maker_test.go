@@ -106,7 +106,7 @@ func TestSequencesSortAsText(t *testing.T) {
 
 func TestEventsAboutTheInformer(t *testing.T) {
 	m := newMaker(t, event.MakerConfig{Type: deployments})
-	gap := m.Gap(&resource.Relist{Reason: resource.ReasonExpired, From: "5", To: "900"}, 0, observed)
+	gap := m.Gap(&resource.Relist{Reason: resource.ReasonExpired, From: "5", To: "900"}, event.Era{}, observed)
 	if gap.Type != "dev.kubebridge.informer.gap" || gap.ID != "workloads/deployments.apps/gap/5/900" || gap.Subject != "apis/apps/v1/deployments" || !gap.Inferred {
 		t.Errorf("gap event %+v", gap)
 	}
@@ -114,11 +114,11 @@ func TestEventsAboutTheInformer(t *testing.T) {
 	if err := json.Unmarshal(gap.Data, &data); err != nil || data.Reason != "expired" || data.From != "5" || data.To != "900" || data.Note == "" {
 		t.Errorf("gap data %s, %v", gap.Data, err)
 	}
-	synced := m.Synced("900", event.Listing{Items: 17}, 0, observed)
+	synced := m.Synced("900", event.Listing{Items: 17}, event.Era{}, observed)
 	if synced.Type != "dev.kubebridge.informer.synced" || synced.ID != "workloads/deployments.apps/synced/900" || string(synced.Data) != `{"version":"900","items":17}` {
 		t.Errorf("synced event %+v with data %s", synced, synced.Data)
 	}
-	synced = m.Synced("900", event.Listing{Items: 17, Unreadable: 2, DeletesUnknown: true}, 0, observed)
+	synced = m.Synced("900", event.Listing{Items: 17, Unreadable: 2, DeletesUnknown: true}, event.Era{}, observed)
 	if want := `{"version":"900","items":17,"unreadable":2,"deletesUnknown":true}`; string(synced.Data) != want {
 		t.Errorf("synced data %s, want %s", synced.Data, want)
 	}

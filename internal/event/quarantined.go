@@ -24,8 +24,8 @@ type quarantinedData struct {
 }
 
 // Quarantined makes the event that tells of something which the API server sent and the bridge can't understand.
-func (m *Maker) Quarantined(u *resource.Unreadable, epoch int, observed time.Time) Event {
-	e := m.about("quarantined", Quarantined, inEpoch(u.ID(), epoch), observed)
+func (m *Maker) Quarantined(u *resource.Unreadable, era Era, observed time.Time) Event {
+	e := m.about("quarantined", Quarantined, era.in(u.ID()), observed)
 	data := quarantinedData{
 		Reason: u.Reason, Key: string(u.Key), Message: u.Message, Size: u.Size, Partial: u.Partial, SHA256: u.Digest, Raw: u.Raw,
 		Note: note(u),

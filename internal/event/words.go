@@ -53,10 +53,10 @@ func (m *Maker) words(c *Change, namespace, name string) words {
 	return words{id: s[:id], path: s[id:path], key: s[path:key], sequence: s[key:]}
 }
 
-// writeID writes the id of a change. An object dies once, whether the watch or a relist tells; under a selector it may leave more than
-// once, so there the version it had before tells one leaving from the next. After a restore of etcd, versions are given out again, for other
-// states, and an object whose delete was undone may be deleted again: so ids bear the epoch. An object of a namespace that comes into the
-// selection again may come in a version that was told before: so its ids bear the version of the Namespace.
+// writeID writes the id of a change. An object dies once, whether the watch or a relist tells; it may leave a selector more than once, with another
+// version each time. Where the API server selects, nobody knows which of the two it was, and the version it had before tells one leaving from the
+// next. An object of a namespace that comes into the selection again may come in a version that was told before: so its ids bear the
+// version of the Namespace; and all ids bear their Era.
 func (m *Maker) writeID(b *strings.Builder, c *Change) {
 	b.WriteString(c.UID)
 	b.WriteByte('/')
@@ -65,7 +65,10 @@ func (m *Maker) writeID(b *strings.Builder, c *Change) {
 		b.WriteString(string(c.Version))
 		b.WriteString("/sync/")
 		b.WriteString(strconv.FormatInt(c.Round, 10))
-	case c.Op == Deleted && m.cfg.Selective:
+	case c.Op == Deleted && c.Left != "":
+		b.WriteString(string(c.Left))
+		b.WriteString("/left")
+	case c.Op == Deleted && m.cfg.Selective && !(m.cfg.Exact && c.Cause == CauseDeleted):
 		b.WriteString(string(c.Before))
 		b.WriteString("/deleted")
 	case c.Op == Deleted:
@@ -77,8 +80,5 @@ func (m *Maker) writeID(b *strings.Builder, c *Change) {
 		b.WriteString("/entered/")
 		b.WriteString(string(c.Entered))
 	}
-	if c.Epoch > 0 {
-		b.WriteString("/epoch/")
-		b.WriteString(strconv.Itoa(c.Epoch))
-	}
+	c.write(b)
 }

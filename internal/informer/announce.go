@@ -3,6 +3,7 @@ package informer
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/kubebridge/bridge/internal/deltafifo"
@@ -53,12 +54,14 @@ func (c *controller) leftBefore(key resource.Key, uid string, version resource.V
 // their Added has dropped what was known before, so the object comes as new.
 func (c *controller) succeeded(key resource.Key, d *deltafifo.Delta, known store.Record, alive bool, before []store.Record) error {
 	// One that is still there has not died, whatever its name saw; unless the server went back to before it did.
+	asOf := before[len(before)-1].Version
 	if alive && (known.UID != d.Object.UID || c.relist.Rewound) {
 		if err := c.gone(key, d.Seq, known, known.Version, c.causeOfEnd()); err != nil {
 			return err
 		}
+		before = slices.DeleteFunc(before, func(r store.Record) bool { return r.UID == known.UID }) // it had come again
 	}
-	if err := c.goneUnsettled(key, d.Seq, before, before[len(before)-1].Version, c.causeOfEnd()); err != nil {
+	if err := c.goneUnsettled(key, d.Seq, before, asOf, c.causeOfEnd()); err != nil {
 		return err
 	}
 	return c.stored(key, d, store.Record{}, false, true)

@@ -65,13 +65,13 @@ func (c *facts) event(l *ListenerConfig) event.Event {
 	m := l.Maker
 	switch c.kind {
 	case ofGap:
-		return m.Gap(c.relist, c.Epoch, c.Observed)
+		return m.Gap(c.relist, c.Era, c.Observed)
 	case ofSynced:
-		return m.Synced(c.Version, c.listing, c.Epoch, c.Observed)
+		return m.Synced(c.Version, c.listing, c.Era, c.Observed)
 	case ofDropped:
 		return m.Dropped(c.losses.Unread[l.Name], c.position, c.Observed)
 	case ofQuarantined:
-		return m.Quarantined(c.unreadable, c.Epoch, c.Observed)
+		return m.Quarantined(c.unreadable, c.Era, c.Observed)
 	default:
 		return m.Object(&c.Change)
 	}

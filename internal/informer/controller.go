@@ -141,6 +141,11 @@ func place(d *deltafifo.Delta) (checkpoint.Kind, resource.Version) {
 		return checkpoint.Listed, d.Version
 	case deltafifo.Added, deltafifo.Updated:
 		return checkpoint.Event, d.Object.Version
+	case deltafifo.Unselected:
+		if d.Listed {
+			return checkpoint.Aside, ""
+		}
+		return checkpoint.Event, d.Object.Version
 	case deltafifo.Deleted:
 		if d.FinalStateUnknown && d.Relist.Partial() {
 			return checkpoint.Aside, ""
@@ -191,6 +196,8 @@ func (c *controller) decideObject(key resource.Key, d *deltafifo.Delta) error {
 		return c.sync(key, d, known, alive)
 	case deltafifo.Deleted:
 		return c.deleted(key, d, known, found)
+	case deltafifo.Unselected:
+		return c.unselected(key, d, known, alive)
 	case deltafifo.Replaced:
 		c.marks = append(c.marks, key)
 		c.listed.Items++
@@ -257,6 +264,7 @@ func (c *controller) stored(key resource.Key, d *deltafifo.Delta, known store.Re
 			return err
 		}
 	} else {
+		ch.Cause = c.causeOfAdd(d)
 		c.news = append(c.news, store.Announcement{Key: key, Object: d.Object, Seq: c.number + 1, Unknown: !found})
 	}
 	ch.Initial = listed && c.relist.Initial
@@ -282,10 +290,7 @@ func (c *controller) old(key resource.Key, known store.Record) (*resource.Object
 func (c *controller) deleted(key resource.Key, d *deltafifo.Delta, known store.Record, found bool) error {
 	alive := found && !known.Deleted
 	if d.FinalStateUnknown {
-		cause := c.causeOfDelete()
-		if c.hasLeft(key) {
-			cause = event.CauseLeft
-		}
+		cause := c.causeOfMissing(key)
 		if alive {
 			if err := c.gone(key, d.Seq, known, d.Version, cause); err != nil {
 				return err
@@ -327,8 +332,11 @@ func (c *controller) emitGone(key resource.Key, seq uint64, known store.Record, 
 		Cause: cause,
 	}, seq, c.now)
 	ch.goneAsOf = asOf
+	if cause == event.CauseLeft || c.relist.Left {
+		ch.left = c.hasLeft(key)
+	}
 	if cause == event.CauseLeft {
-		ch.left, ch.Inferred = true, !c.relist.Partial()
+		ch.Inferred = !c.relist.Partial()
 	}
 	c.emit(ch)
 }
@@ -509,7 +517,7 @@ func (c *controller) endReplace(d *deltafifo.Delta) error {
 // emit numbers a change, makes it the newest state of its object, holds its place in the stream and puts it into the batch.
 func (c *controller) emit(ch *change) {
 	c.number++
-	ch.number, ch.Epoch = c.number, c.epoch
+	ch.number, ch.Era = c.number, event.Era{Epoch: c.epoch, Selection: c.cfg.Indexer.Selection()}
 	if c.cfg.Namespaces && ch.kind == ofObject {
 		ch.Entered = c.scope.of(ch.Key).Entered
 	}
@@ -523,6 +531,7 @@ func (c *controller) emit(ch *change) {
 		if c.telling != ch.Version {
 			ch.told = c.telling
 		}
+		c.died(ch)
 		c.overlay(ch)
 	}
 	c.metrics.changes.WithLabelValues(string(ch.Op)).Inc()
@@ -540,6 +549,16 @@ func (c *controller) emit(ch *change) {
 	listeners := ch.audience
 	ch.waiting.Store(int32(bits.OnesCount64(listeners)))
 	c.changes = append(c.changes, ch)
+}
+
+// died tells of an object that is about to be forgotten. What has to be written of it is in the next commit, and so in none after that of its delete.
+func (c *controller) died(ch *change) {
+	if ch.Op != event.Deleted || ch.Object == nil || c.cfg.Died == nil {
+		return
+	}
+	if write := c.cfg.Died(ch.Object); write != nil {
+		c.cfg.Tracker.Note(0, write)
+	}
 }
 
 func (c *controller) overlay(ch *change) {

@@ -78,8 +78,13 @@ type Config struct {
 	// Selective says that the stream is of what a selector selects, so that deletes bear their cause where it can be told. Leavable, that
 	// the API server evaluates one that an object may leave: then it tells of that as of a delete.
 	Selective, Leavable bool
+	// Enterable says that objects are selected here, by what they are at a time, and all that were selected before are known: one that is
+	// updated, and was not known, has come in.
+	Enterable bool
 	// Owners gives an object's controller, that one's, and so on, for the events; nil when they are not asked for.
 	Owners func(obj *resource.Object) []resource.Owner
+	// Died is told the last state of an object before it is forgotten, and gives what has to be written with that; nil for nothing.
+	Died func(obj *resource.Object) (write func(*store.Batch))
 	// Resnapshot publishes every object at the first list: what the settled state covers already as Synced.
 	Resnapshot bool
 	// Unclean says that the run before this one may have sent what the settled state does not know. If the server's history

@@ -27,7 +27,9 @@ type record struct {
 	Inferred   bool                 `json:"inferred,omitempty"`
 	Round      int64                `json:"round,omitempty"`
 	Epoch      int                  `json:"epoch,omitempty"`
+	Selection  int                  `json:"selection,omitempty"`
 	Entered    resource.Version     `json:"entered,omitempty"`
+	Left       resource.Version     `json:"left,omitempty"`
 	Cause      string               `json:"cause,omitempty"`
 	Observed   time.Time            `json:"observed"`
 	Relist     *resource.Relist     `json:"relist,omitempty"`
@@ -52,7 +54,7 @@ type record struct {
 func (i *Informer) encode(c *facts) ([]byte, error) {
 	r := record{
 		Kind: c.kind, Op: c.Op, Key: c.Key, UID: c.UID, Version: c.Version, Before: c.Before, Initial: c.Initial, Inferred: c.Inferred,
-		Round: c.Round, Epoch: c.Epoch, Entered: c.Entered, Cause: c.Cause, Observed: c.Observed, Relist: c.relist, Listing: c.listing, Losses: c.losses, Unreadable: c.unreadable,
+		Round: c.Round, Epoch: c.Epoch, Selection: c.Selection, Entered: c.Entered, Left: c.Left, Cause: c.Cause, Observed: c.Observed, Relist: c.relist, Listing: c.listing, Losses: c.losses, Unreadable: c.unreadable,
 		Told: c.told, Owners: c.Owners, For: i.names(c.audience),
 	}
 	var raw []byte
@@ -113,7 +115,7 @@ func (i *Informer) decode(position uint64, data []byte) (*change, error) {
 	c := &change{facts: facts{
 		Change: event.Change{
 			Op: r.Op, Key: r.Key, UID: r.UID, Version: r.Version, Before: r.Before, Initial: r.Initial, Inferred: r.Inferred,
-			Round: r.Round, Epoch: r.Epoch, Entered: r.Entered, Cause: r.Cause, Observed: r.Observed, Owners: r.Owners,
+			Round: r.Round, Era: event.Era{Epoch: r.Epoch, Selection: r.Selection}, Entered: r.Entered, Left: r.Left, Cause: r.Cause, Observed: r.Observed, Owners: r.Owners,
 		},
 		kind: r.Kind, relist: r.Relist, listing: r.listing(), losses: r.Losses, unreadable: r.Unreadable, told: r.Told, audience: i.audienceOf(&r), position: position,
 	}}

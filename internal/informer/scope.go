@@ -236,6 +236,18 @@ func (c *controller) hasLeft(key resource.Key) bool {
 	return true
 }
 
+// causeOfMissing is what can be told about an object that a list does not hold. With its namespace it has died: a namespace is empty when it goes.
+func (c *controller) causeOfMissing(key resource.Key) string {
+	switch {
+	case !c.hasLeft(key):
+		return c.causeOfDelete()
+	case c.relist.Left && c.relist.Gone:
+		return event.CauseDeleted
+	default:
+		return event.CauseLeft
+	}
+}
+
 // causeOfDelete is what can be told about a delete that the API server tells of, or a list shows.
 func (c *controller) causeOfDelete() string {
 	if !c.cfg.Selective || c.cfg.Leavable {

@@ -207,6 +207,9 @@ func (r *Reflector) replace(ctx context.Context, v *values) error {
 }
 
 func (r *Reflector) replaceWith(ctx context.Context, obj *resource.Object) error {
+	if !r.matches(obj) {
+		return r.listUnselected(ctx, obj)
+	}
 	if err := r.cfg.Store.Replace(ctx, obj); err != nil {
 		return fromStore(err)
 	}

@@ -31,7 +31,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	events := vec("events_total", "Watch events handed on, by type.", "type", "added", "modified", "deleted")
 	namespaces := vec("namespaces_total", "Namespaces that came into the selection or left it while others were watched, by change.", "change", "entered", "left")
 	m := &metrics{
-		passed:      counter("passed_total", "Watch events about objects that are not wanted: of other namespaces, or of another shard."),
+		passed:      counter("passed_total", "Watch events about objects that are not wanted: of other namespaces, of another shard, or not selected here by their labels; the last also in lists."),
 		entered:     namespaces.WithLabelValues("entered"),
 		left:        namespaces.WithLabelValues("left"),
 		lists:       counter("lists_total", "Lists begun: a paged list or a WatchList counts once per attempt; probes are not counted."),

@@ -58,6 +58,17 @@ func (r *Reflector) concerns(key resource.Key) bool {
 	return r.cfg.Selects == nil || r.cfg.Selects(&resource.Object{Meta: resource.Meta{Namespace: namespace, Name: name}})
 }
 
+// matches says whether an object that is wanted is selected as it is now.
+func (r *Reflector) matches(obj *resource.Object) bool {
+	return r.cfg.Matches == nil || r.cfg.Matches(obj)
+}
+
+// listUnselected hands on an item of a list that is not selected: it may have been.
+func (r *Reflector) listUnselected(ctx context.Context, obj *resource.Object) error {
+	r.metrics.passed.Inc()
+	return fromStore(r.cfg.Unselected(ctx, obj, false))
+}
+
 // passEvery is how often Passed is told while only what nobody wants comes.
 const passEvery = time.Second
 

@@ -175,6 +175,9 @@ func (r *Reflector) take(ctx context.Context, f *frame) error {
 	if f.obj != nil && !r.selects(f.obj) {
 		return r.pass(ctx, f, f.event == watch.Deleted)
 	}
+	if f.obj != nil && !r.matches(f.obj) {
+		return r.note(f, r.metrics.passed, r.cfg.Unselected(ctx, f.obj, f.event == watch.Deleted))
+	}
 	switch f.event {
 	case watch.Added:
 		return r.note(f, r.metrics.added, r.cfg.Store.Add(ctx, f.obj))

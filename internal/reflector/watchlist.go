@@ -60,12 +60,21 @@ func (r *Reflector) endInitial(ctx context.Context, v resource.Version, in *init
 		return err
 	}
 	for _, obj := range slices.SortedFunc(maps.Values(in.gone), byVersion) {
-		if err := r.cfg.Store.Delete(ctx, obj); err != nil {
-			return fromStore(err)
+		if err := r.delete(ctx, obj); err != nil {
+			return err
 		}
-		r.metrics.deleted.Inc()
 	}
 	return nil
+}
+
+// delete hands on that an object is gone.
+func (r *Reflector) delete(ctx context.Context, obj *resource.Object) error {
+	if !r.matches(obj) {
+		r.metrics.passed.Inc()
+		return fromStore(r.cfg.Unselected(ctx, obj, true))
+	}
+	r.metrics.deleted.Inc()
+	return fromStore(r.cfg.Store.Delete(ctx, obj))
 }
 
 func byVersion(a, b *resource.Object) int {

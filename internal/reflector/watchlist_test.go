@@ -1,6 +1,8 @@
 package reflector_test
 
 import (
+	"context"
+	"fmt"
 	"net/http"
 	"testing"
 	"testing/synctest"
@@ -9,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubebridge/bridge/internal/reflector"
+	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -147,6 +150,41 @@ func TestWhatIsDeletedBeforeTheEndIsDeletedAfterIt(t *testing.T) {
 		c.expect("begin initial", "replace shop/a@98", "replace shop/b@99", "replace shop/c@100",
 			"replace shop/c@103", "replace shop/b@104", "end 104", "delete shop/a@102")
 		if got := c.refl.Status().Version; got != "104" {
+			t.Errorf("Version = %s", got)
+		}
+	})
+}
+
+// What does not match is handed on by its name, wherever it is met: in a list, before its end, and in the watch.
+func TestWhatDoesNotMatchIsHandedOnByItsName(t *testing.T) {
+	run(t, func(t *testing.T) {
+		c := newCluster(t, pods)
+		c.SetFeatures(testkit.Features{NoInitialEnd: true})
+		named := func(app string) func(map[string]any) {
+			return func(obj map[string]any) { obj["metadata"].(map[string]any)["labels"] = map[string]any{"app": app} }
+		}
+		c.Create("shop/a", named("web"))
+		c.Create("shop/b", named("web"))
+		c.Create("shop/c", named("db"))
+		c.follow(pods, func(cfg *reflector.Config) {
+			cfg.Matches = func(obj *resource.Object) bool { return obj.Labels().Get("app") == "web" }
+			cfg.Unselected = func(ctx context.Context, obj *resource.Object, gone bool) error {
+				return c.store.object(ctx, fmt.Sprintf("unselected gone=%t", gone), obj)
+			}
+		})
+		c.Update("shop/a", named("db"))
+		c.Delete("shop/a")
+		c.Delete("shop/b")
+		synctest.Wait()
+		c.InitialEnd()
+		c.Update("shop/c", named("web"))
+		c.Update("shop/c", named("db"))
+		c.Delete("shop/c")
+		c.Create("shop/d", named("db"))
+		c.expect("begin initial", "replace shop/a@98", "replace shop/b@99", "unselected gone=false shop/c@100",
+			"unselected gone=false shop/a@101", "end 103", "unselected gone=true shop/a@102", "delete shop/b@103",
+			"update shop/c@104", "unselected gone=false shop/c@105", "unselected gone=true shop/c@106", "unselected gone=false shop/d@107")
+		if got := c.refl.Status().Version; got != "107" {
 			t.Errorf("Version = %s", got)
 		}
 	})

@@ -1,6 +1,9 @@
 package resource
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Object is one version of one object: its JSON as the API server sent it, less what was cut, and the few metadata
 // fields that the pipeline needs. It never changes after it was made.
@@ -39,6 +42,13 @@ type Owner struct {
 	Name       string
 	UID        string
 	Controller bool
+}
+
+// Identity is which object it is, in which version, and nothing else. It shares no memory with the object.
+func (o *Object) Identity() *Object {
+	return &Object{Meta: Meta{
+		Namespace: strings.Clone(o.Namespace), Name: strings.Clone(o.Name), UID: strings.Clone(o.UID), Version: Version(strings.Clone(string(o.Version))),
+	}}
 }
 
 // Key is the object's name within its type.

@@ -30,6 +30,8 @@ type Unit struct {
 	// Selection is the version of the Namespaces up to which all that comes of changes of the selected ones is with all sinks; "" where none
 	// are selected by their labels.
 	Selection resource.Version `json:"n,omitempty"`
+	// Selectors is how often the unit has selected something else before, for the ids.
+	Selectors int `json:"l,omitempty"`
 }
 
 // progressFormat is of the text on the board.

@@ -30,7 +30,10 @@ type Announcement struct {
 
 // announcement is what is kept in memory of one that is not settled.
 type announcement struct {
-	uid     string
+	uid string
+	// again tells it from an earlier one of the same object, which left the selection and came again: what was told of before may be
+	// settled, and its announcement dropped, while this one is needed.
+	again   string
 	version resource.Version
 	seq     uint64 // 0: a run before has left it, and this has not met it
 	inPlace bool   // its body lies where the settled one will
@@ -40,28 +43,51 @@ type announcement struct {
 func (ix *Indexer) Announce(list []Announcement) error {
 	batch := ix.db.NewBatch()
 	made := make([]announcement, len(list))
-	for i, a := range list {
-		before := ix.announcedOf(a.Key)
-		if slices.ContainsFunc(before, func(b announcement) bool { return b.uid == a.Object.UID }) {
-			continue
+	for i := range list {
+		if ix.register(&list[i], &made[i]) {
+			batch.announce(ix, list[i].Key, &made[i], list[i].Object.Raw)
 		}
-		made[i] = announcement{
-			uid: strings.Clone(a.Object.UID), version: resource.Version(strings.Clone(string(a.Object.Version))),
-			seq: a.Seq, inPlace: a.Unknown && len(before) == 0,
+	}
+	err := batch.Commit()
+	if err != nil {
+		ix.withdraw(list, made)
+	}
+	return err
+}
+
+// register notes an announcement before it is written, and says whether it has to be.
+func (ix *Indexer) register(a *Announcement, made *announcement) bool {
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
+	before := ix.announced[a.Key]
+	*made = announcement{
+		uid: strings.Clone(a.Object.UID), version: resource.Version(strings.Clone(string(a.Object.Version))),
+		seq: a.Seq, inPlace: a.Unknown && len(before) == 0,
+	}
+	for _, b := range before {
+		switch {
+		case b.uid != made.uid:
+		case b.seq == 0 || b.seq >= a.Seq:
+			*made = announcement{}
+			return false
+		default:
+			made.again = string(made.version)
 		}
-		batch.announce(ix, a.Key, &made[i], a.Object.Raw)
 	}
-	if err := batch.Commit(); err != nil {
-		return err
-	}
+	ix.announced[a.Key] = append(before, *made)
+	return true
+}
+
+// withdraw forgets announcements that were not written.
+func (ix *Indexer) withdraw(list []Announcement, made []announcement) {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
 	for i, a := range list {
-		if made[i].uid != "" {
-			ix.announced[a.Key] = append(ix.announced[a.Key], made[i])
+		left := slices.DeleteFunc(ix.announced[a.Key], func(b announcement) bool { return made[i].uid == b.uid && made[i].seq == b.seq })
+		if ix.announced[a.Key] = left; len(left) == 0 {
+			delete(ix.announced, a.Key)
 		}
 	}
-	return nil
 }
 
 func (ix *Indexer) announcedOf(key resource.Key) []announcement {
@@ -85,7 +111,7 @@ func (b *Batch) announce(ix *Indexer, key resource.Key, a *announcement, raw []b
 	if !a.inPlace {
 		value = append(value, b.body...)
 	}
-	b.put(announcementKey(ix.id, key, a.uid), value)
+	b.put(announcementKey(ix.id, key, a), value)
 }
 
 // Meet says that a change of this run bears an object that a run before may have announced.
@@ -103,14 +129,15 @@ func (ix *Indexer) Meet(key resource.Key, uid string, seq uint64) {
 	}
 }
 
-// Left are the objects that a run before has announced under a key and this run has not met, the oldest first.
+// Left are the objects that a run before has announced under a key and this run has not met, the oldest first, each as it was announced last.
 func (ix *Indexer) Left(key resource.Key) []Record {
 	if ix.left.Load() == 0 {
 		return nil
 	}
 	var left []Record
-	for _, a := range ix.announcedOf(key) {
-		if a.seq == 0 {
+	list := ix.announcedOf(key)
+	for _, a := range list {
+		if last := newestOf(list, a.uid); a.seq == 0 && last.again == a.again {
 			left = append(left, Record{UID: a.uid, Version: a.version})
 		}
 	}
@@ -123,9 +150,24 @@ func (ix *Indexer) Left(key resource.Key) []Record {
 	return left
 }
 
-// LeftObject is the state in which an object was announced, nil when that is not known any more.
+// newestOf is the last announcement of an object among those of its key.
+func newestOf(list []announcement, uid string) *announcement {
+	var newest *announcement
+	for i := range list {
+		if a := &list[i]; a.uid == uid && (newest == nil || a.version.Newer(newest.version)) {
+			newest = a
+		}
+	}
+	return newest
+}
+
+// LeftObject is the state in which an object was announced last, nil when that is not known any more.
 func (ix *Indexer) LeftObject(key resource.Key, uid string) (*resource.Object, error) {
-	value, err := ix.db.get(announcementKey(ix.id, key, uid))
+	last := newestOf(ix.announcedOf(key), uid)
+	if last == nil {
+		return nil, nil
+	}
+	value, err := ix.db.get(announcementKey(ix.id, key, last))
 	if err != nil || value == nil {
 		return nil, err
 	}
@@ -160,7 +202,9 @@ func (ix *Indexer) loadAnnounced() error {
 	for it.First(); it.Valid(); it.Next() {
 		tail := string(it.Key()[len(prefix(spaceAnnounced, 0)):])
 		key, uid, _ := strings.Cut(tail, announcedSeparator)
+		uid, again, _ := strings.Cut(uid, announcedSeparator)
 		a, _, errParse := parseAnnouncement(uid, it.Value())
+		a.again = again
 		if err = errors.Join(err, errParse); err == nil {
 			ix.announced[resource.Key(key)] = append(ix.announced[resource.Key(key)], a)
 			ix.left.Add(1)
@@ -207,7 +251,7 @@ func (b *Batch) dropAnnounced(ix *Indexer, key resource.Key, s *Settled) (bodyIn
 	for i := range list {
 		a := &list[i]
 		if a.seq > 0 && a.seq <= s.Seq {
-			b.fail(b.batch.Delete(announcementKey(ix.id, key, a.uid), nil))
+			b.fail(b.batch.Delete(announcementKey(ix.id, key, a), nil))
 			bodyInPlace = bodyInPlace || a.inPlace && a.uid == s.UID && a.version == s.Version
 		} else {
 			a.inPlace = false // this commit writes there

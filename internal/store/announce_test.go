@@ -69,6 +69,28 @@ func TestWhatWasAnnouncedIsLeftUntilItIsSettledOrMet(t *testing.T) {
 	}
 }
 
+// An object that left the selection and came again is announced again: that what was told before is settled does not take that away.
+func TestWhatIsAnnouncedAgainStaysWhenWhatWasBeforeIsSettled(t *testing.T) {
+	db := openDB(t, t.TempDir())
+	ix := newIndexer(t, db, nil)
+	first, again := life(t, "a", "one", "5"), life(t, "a", "one", "9")
+	ok(t, ix.Announce([]store.Announcement{{Key: "shop/a", Object: first, Seq: 1, Unknown: true}, {Key: "shop/a", Object: again, Seq: 3}}))
+	settled := func(s store.Settled, want1 ...string) *store.Indexer {
+		settle(t, db, ix, "", map[resource.Key]store.Settled{"shop/a": s})
+		after := newIndexer(t, db, nil) // as after a crash
+		want(t, left(after, "shop/a"), want1...)
+		return after
+	}
+	want(t, left(newIndexer(t, db, nil), "shop/a"), "one@9")
+	after := settled(dead(first, "7", 2), "one@9")
+	last, err := after.LeftObject("shop/a", "one")
+	ok(t, err)
+	if last == nil || string(last.Raw) != string(again.Raw) {
+		t.Errorf("the last state is %v", last)
+	}
+	settled(live(again, 3))
+}
+
 // The body lies in its place since the announcement. What another life of the name has written there since is not taken for it.
 func TestABodyIsWrittenAgainWhenItsPlaceWasUsed(t *testing.T) {
 	db := openDB(t, t.TempDir())

@@ -52,6 +52,7 @@ type Indexer struct {
 	announced map[resource.Key][]announcement
 	left      atomic.Int64 // those of them that a run before has left
 	behind    behind
+	selection atomic.Int64 // see Selection
 }
 
 // overlaid is the newest state of an object, and the change that made it.
@@ -71,7 +72,7 @@ func (db *DB) Indexer(cfg IndexerConfig) (*Indexer, error) {
 	for name, fn := range cfg.Indexes {
 		ix.indexes[name] = newIndex(fn)
 	}
-	if err := errors.Join(ix.loadAnnounced(), ix.buildIndexes(), ix.lookForRecords(), ix.countBehind()); err != nil {
+	if err := errors.Join(ix.loadSelection(), ix.loadAnnounced(), ix.buildIndexes(), ix.lookForRecords(), ix.countBehind()); err != nil {
 		return nil, fmt.Errorf("state of informer %s: %w", cfg.Name, err)
 	}
 	return ix, nil
@@ -96,8 +97,11 @@ func (db *DB) informerID(cfg IndexerConfig) (uint32, error) {
 	}
 	b := db.NewBatch()
 	b.put(key, append(binary.BigEndian.AppendUint32(nil, id), cfg.Scope...))
-	if before := string(value[4:]); cfg.Narrowing.From == nil || !cfg.Narrowing.From(before) {
+	if before := string(value[4:]); !cfg.Narrowing.from(before) {
 		b.fail(b.batch.Delete(prefix(spacePosition, id), nil))
+		if !cfg.Narrowing.same(before) {
+			b.reselect(&Indexer{db: db, id: id})
+		}
 	}
 	if cfg.Narrowing.Keep != nil {
 		if err := db.narrow(id, cfg.Narrowing.Keep); err != nil {

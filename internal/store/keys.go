@@ -11,8 +11,10 @@ import (
 const (
 	spaceMeta      = 'M' // name -> format version, cluster, secret
 	spaceInformer  = 'I' // name -> number and scope
+	spaceAncestor  = 'O' // place -> who controlled an object that is gone
 	spacePosition  = 'p' // -> Position
 	spaceEpoch     = 'e' // -> Epoch
+	spaceSelection = 'f' // -> how often something else was selected
 	spaceRecord    = 'r' // object key -> Record
 	spaceBody      = 'b' // object key -> body
 	spaceTombstone = 't' // version, object key -> nothing: the records of deleted objects, in order of version
@@ -21,13 +23,13 @@ const (
 	spaceSink      = 's' // sink -> where its broker's log is to be read from after a crash
 	spaceRedaction = 'x' // -> what was taken out of the bodies and the log
 	spaceMark      = 'm' // object key -> nothing: listed since the last ReplaceBegin
-	spaceAnnounced = 'a' // object key, uid -> an announcement
+	spaceAnnounced = 'a' // object key, uid, the version where it is not the first -> an announcement
 	spaceBehind    = 'o' // object key -> nothing: its body is of an earlier version than its record
 	spaceNamespace = 'n' // name -> where it stands, where namespaces are selected
 )
 
 // unitSpaces are all spaces whose keys begin with an informer's number: what a reset empties.
-var unitSpaces = []byte{spacePosition, spaceRecord, spaceBody, spaceEpoch, spaceTombstone, spaceLog, spaceCursor, spaceRedaction, spaceMark, spaceAnnounced, spaceNamespace, spaceBehind}
+var unitSpaces = []byte{spacePosition, spaceRecord, spaceBody, spaceEpoch, spaceTombstone, spaceLog, spaceCursor, spaceRedaction, spaceMark, spaceAnnounced, spaceNamespace, spaceBehind, spaceSelection}
 
 func metaKey(name string) []byte { return append([]byte{spaceMeta}, name...) }
 
@@ -47,8 +49,12 @@ func objectKey(space byte, id uint32, key resource.Key) []byte {
 // announcedSeparator is in no name and no uid.
 const announcedSeparator = "\x00"
 
-func announcementKey(id uint32, key resource.Key, uid string) []byte {
-	return append(append(objectKey(spaceAnnounced, id, key), announcedSeparator...), uid...)
+func announcementKey(id uint32, key resource.Key, a *announcement) []byte {
+	k := append(append(objectKey(spaceAnnounced, id, key), announcedSeparator...), a.uid...)
+	if a.again != "" {
+		k = append(append(k, announcedSeparator...), a.again...)
+	}
+	return k
 }
 
 // tombstoneKey sorts by version: numbers without leading zeros sort by length, then by digits.

@@ -14,9 +14,15 @@ import (
 type Narrowing struct {
 	// From says whether everything that is selected now was selected in an earlier scope, so that no list is needed.
 	From func(scope string) bool
+	// Same says whether an earlier scope is of the same selection, and only the part of it is another.
+	Same func(scope string) bool
 	// Keep says whether an object is of the part. Others are forgotten when the scope is new.
 	Keep func(resource.Key) bool
 }
+
+func (n *Narrowing) from(scope string) bool { return n.From != nil && n.From(scope) }
+
+func (n *Narrowing) same(scope string) bool { return n.Same != nil && n.Same(scope) }
 
 // narrowAtOnce bounds a batch.
 const narrowAtOnce = 10_000

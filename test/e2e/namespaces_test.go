@@ -55,13 +55,13 @@ func (s *teams) relabel(name string) {
 	must(s.t, err)
 }
 
-// churn changes config maps in all namespaces until it is stopped.
-func (s *teams) churn() (stop func()) {
-	ctx, cancel := context.WithCancel(s.ctx)
+// churn changes something, over and over, until it is stopped.
+func (l *lab) churn(change func(ctx context.Context, n int) error) (stop func()) {
+	ctx, cancel := context.WithCancel(l.ctx)
 	failed := make(chan error, 1)
 	go func() {
 		for n := 0; ; n++ {
-			if err := s.change(ctx, n); err != nil && ctx.Err() == nil {
+			if err := change(ctx, n); err != nil && ctx.Err() == nil {
 				failed <- err
 				return
 			}
@@ -74,12 +74,25 @@ func (s *teams) churn() (stop func()) {
 		}
 	}()
 	return func() {
-		s.t.Helper()
+		l.t.Helper()
 		cancel()
-		must(s.t, <-failed)
+		must(l.t, <-failed)
 	}
 }
 
+// more waits for some changes.
+func (l *lab) more(ledger *truth.Ledger) {
+	l.t.Helper()
+	seen := ledger.Len()
+	eventually(l.t, "changes", testPatience, func() []string {
+		if ledger.Len() < seen+30 {
+			return []string{"too few"}
+		}
+		return nil
+	})
+}
+
+// change changes a config map in one of the namespaces.
 func (s *teams) change(ctx context.Context, n int) error {
 	maps := s.client.CoreV1().ConfigMaps(s.names[n%len(s.names)])
 	name := fmt.Sprint("map-", rand.IntN(6))
@@ -112,22 +125,13 @@ func TestNamespacesAreSelectedByTheirLabels(t *testing.T) {
 		collections = append(collections, truth.Core("configmaps", name))
 	}
 	ledger := l.witness(collections...)
-	more := func() { // waits for some changes
-		seen := ledger.Len()
-		eventually(t, "changes", testPatience, func() []string {
-			if ledger.Len() < seen+30 {
-				return []string{"too few"}
-			}
-			return nil
-		})
-	}
 	s.relabel(s.names[0])
 	b := l.bridge("bridge", selectedNamespaces+embedded)
 	l.start(b)
-	stop := s.churn()
+	stop := s.churn(s.change)
 	for round := range 8 {
 		s.relabel(s.names[round%3])
-		more()
+		l.more(ledger)
 		switch round % 4 {
 		case 0, 2:
 			b.Kill()
@@ -137,10 +141,10 @@ func TestNamespacesAreSelectedByTheirLabels(t *testing.T) {
 			continue
 		}
 		s.relabel(s.names[(round+1)%3])
-		more()
+		l.more(ledger)
 		l.start(b)
 	}
-	more()
+	l.more(ledger)
 	stop()
 	for _, name := range s.names { // one is not selected at the end
 		if s.is[name] != (name != s.names[2]) {

@@ -1,0 +1,202 @@
+package bridge_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/testkit"
+)
+
+// labelled gives an object its only label; "" for none.
+func labelled(app string) func(map[string]any) {
+	return func(obj map[string]any) {
+		labels := map[string]any{}
+		if app != "" {
+			labels["app"] = app
+		}
+		obj["metadata"].(map[string]any)["labels"] = labels
+	}
+}
+
+// told are the names of objects, ids and causes of what a broker has since the last call, sorted: between objects there is no order.
+func told(b *broker) (lines []string) {
+	records := b.records()
+	for _, rec := range records[b.seen:] {
+		if rec.Name == "" {
+			lines = append(lines, string(rec.Op))
+			continue
+		}
+		lines = append(lines, strings.TrimSpace(fmt.Sprintf("%s %s %s", rec.Op, rec.ID, rec.Cause)))
+	}
+	b.seen = len(records)
+	slices.Sort(lines)
+	return lines
+}
+
+func expectTold(t *testing.T, b *broker, lines ...string) {
+	t.Helper()
+	if got := told(b); !slices.Equal(got, lines) {
+		t.Errorf("told\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(lines, "\n\t"))
+	}
+}
+
+// newSelectRig follows the pods with app=web.
+func newSelectRig(t *testing.T) (*rig, *broker) {
+	b := calmBroker("a")
+	r := newRig(t, b)
+	r.cfg.Units[0].LabelSelector, r.cfg.Units[0].SelectHere = "app=web", true
+	return r, b
+}
+
+func (r *rig) restart(change func(*bridge.UnitConfig)) {
+	r.t.Helper()
+	_, err := r.end()
+	ok(r.t, err)
+	change(&r.cfg.Units[0])
+	r.start()
+}
+
+func TestASelectorThatIsTakenBackBringsEverythingUnderOtherIds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, b := newSelectRig(t)
+		r.Create("shop/p", labelled("web"))
+		r.Create("shop/q", labelled("db"))
+		r.start()
+		expectTold(t, b, "added uid-p-98/98", "synced")
+		r.restart(func(u *bridge.UnitConfig) { u.LabelSelector = "app=db" })
+		expectTold(t, b, "added uid-q-99/99/selection/1", "deleted uid-p-98/98/left/selection/1 left-selector", "gap", "synced")
+		r.restart(func(u *bridge.UnitConfig) { u.LabelSelector = "app=web" })
+		expectTold(t, b, "added uid-p-98/98/selection/2", "deleted uid-q-99/99/left/selection/2 left-selector", "gap", "synced")
+		r.restart(func(*bridge.UnitConfig) {})
+		r.Delete("shop/p")
+		r.settle()
+		expectTold(t, b, "deleted uid-p-98/deleted/selection/2 deleted")
+		_, err := r.end()
+		ok(t, err)
+	})
+}
+
+func TestASelectorThatIsEvaluatedElsewhereTakesNoList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, b := newSelectRig(t)
+		r.cfg.Units[0].SelectHere = false
+		r.Create("shop/p", labelled("web"))
+		r.Create("shop/q", labelled("db"))
+		r.start()
+		expectTold(t, b, "added uid-p-98/98", "synced")
+		r.restart(func(u *bridge.UnitConfig) {
+			r.Update("shop/p", labelled("db"))
+			r.Update("shop/q", labelled("web"))
+			u.SelectHere = true
+		})
+		expectTold(t, b, "added uid-q-99/101 entered-selector", "deleted uid-p-98/100/left left-selector")
+		r.restart(func(u *bridge.UnitConfig) {
+			r.Update("shop/q", labelled("db"))
+			u.SelectHere = false
+		})
+		expectTold(t, b, "deleted uid-q-99/101/deleted")
+		lists := func(q testkit.Request) bool { return q.Query.Get("sendInitialEvents") == "true" }
+		if n := len(r.Requests(lists)); n != 1 {
+			t.Errorf("%d lists, want the first one only", n)
+		}
+		_, err := r.end()
+		ok(t, err)
+	})
+}
+
+// What left within history that the server has undone is selected as it was, and what is selected no more in the restored one leaves.
+func TestASelectorHereSurvivesARewind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, b := newSelectRig(t)
+		r.Create("shop/p", labelled("web"))
+		r.Create("shop/q", labelled("db"))
+		r.start()
+		r.Bookmark()
+		r.settle()
+		told(b)
+		backup := r.Version()
+		r.Update("shop/p", labelled("db"))
+		r.Update("shop/q", labelled("web"))
+		r.settle()
+		r.Bookmark()
+		r.settle()
+		expectTold(t, b, "added uid-q-99/101 entered-selector", "deleted uid-p-98/100/left left-selector")
+		r.Rewind(backup)
+		r.settle()
+		expectTold(t, b, "added uid-p-98/98/epoch/1", "deleted uid-q-99/99/left/epoch/1 left-selector", "gap", "synced")
+		_, err := r.end()
+		ok(t, err)
+	})
+}
+
+// A list tells of another object that has the name, and is not selected, that the known one has died.
+func TestAnUnselectedSuccessorTellsADeath(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, b := newSelectRig(t)
+		r.Create("shop/p", labelled("web"))
+		r.start()
+		told(b)
+		r.restart(func(*bridge.UnitConfig) {
+			r.Delete("shop/p")
+			r.Create("shop/p", labelled("db"))
+			r.Expire()
+		})
+		expectTold(t, b, "deleted uid-p-98/deleted deleted", "gap", "synced")
+		r.Update("shop/p", labelled("web"))
+		r.settle()
+		expectTold(t, b, "added uid-p-100/101 entered-selector")
+		_, err := r.end()
+		ok(t, err)
+	})
+}
+
+// Namespaces, shards and labels are selected one after the other in the same place.
+func TestLabelsAreSelectedWithinNamespacesAndShards(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, b := newSelectRig(t)
+		spaces := testkit.NewServer(t, namespaceType)
+		spaces.Create("shop", labelled("prod"))
+		spaces.Create("lab", nil)
+		servers := &scoped{model: &model{cluster: &cluster{Server: r.Server}}, namespaces: spaces}
+		r.cfg.Client.HTTP = &http.Client{Transport: servers}
+		u := &r.cfg.Units[0]
+		u.NamespaceSelector, u.Shard = "app=prod", resource.Shard{Index: 0, Count: 2}
+		mine, other := "", ""
+		for i := 0; mine == "" || other == ""; i++ {
+			name := fmt.Sprint("o", i)
+			if both := u.Shard.Has(pods, "shop", name) && u.Shard.Has(pods, "lab", name); both && mine == "" {
+				mine = name
+			} else if !both && !u.Shard.Has(pods, "shop", name) && other == "" {
+				other = name
+			}
+		}
+		r.Create(resource.MakeKey("shop", mine), labelled("web"))
+		r.Create(resource.MakeKey("lab", mine), labelled("db"))
+		r.Create(resource.MakeKey("shop", other), labelled("web"))
+		r.start()
+		expectTold(t, b, fmt.Sprintf("added uid-%s-98/98", mine), "synced")
+		r.Update(resource.MakeKey("lab", mine), labelled("web"))
+		r.Update(resource.MakeKey("shop", other), labelled("db"))
+		r.Update(resource.MakeKey("shop", mine), labelled("db"))
+		r.settle()
+		expectTold(t, b, fmt.Sprintf("deleted uid-%s-98/103/left left-selector", mine))
+		spaces.Update("lab", labelled("prod"))
+		r.settle()
+		expectTold(t, b, fmt.Sprintf("added uid-%s-99/101 entered-selector", mine))
+		r.Update(resource.MakeKey("lab", mine), labelled("db"))
+		r.Update(resource.MakeKey("lab", mine), labelled("web"))
+		r.settle()
+		expectTold(t, b, fmt.Sprintf("added uid-%s-99/105 entered-selector", mine), fmt.Sprintf("deleted uid-%s-99/104/left left-selector", mine))
+		spaces.Update("lab", labelled("dev"))
+		r.settle()
+		expectTold(t, b, fmt.Sprintf("deleted uid-%s-99/105/deleted left-selector", mine))
+		_, err := r.end()
+		ok(t, err)
+	})
+}
