@@ -232,10 +232,11 @@ func (c *faultyCluster) read() found {
 		return err
 	})
 	last := stream.CachedInfo().State.LastSeq
-	consumer, err := stream.OrderedConsumer(c.t.Context(), jetstream.OrderedConsumerConfig{HeadersOnly: true})
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	var consumer jetstream.Consumer
+	eventually(c.t, "consumer", func() (err error) { // the servers may still be choosing who makes it
+		consumer, err = stream.OrderedConsumer(c.t.Context(), jetstream.OrderedConsumerConfig{HeadersOnly: true})
+		return err
+	})
 	messages, err := consumer.Messages()
 	if err != nil {
 		c.t.Fatal(err)
