@@ -17,7 +17,7 @@ import (
 // leaveTables leaves a database whose list of files was changed several times.
 func leaveTables(t *testing.T) (dir string) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "tables") // not t.TempDir: what a damaged database still writes when the test ends would fail it
+	dir, err := os.MkdirTemp("", "tables") //nolint:usetesting // what a damaged database still writes when the test ends would fail it
 	ok(t, err)
 	t.Cleanup(func() {
 		for deadline := time.Now().Add(10 * time.Second); os.RemoveAll(dir) != nil && time.Now().Before(deadline); {
