@@ -28,7 +28,9 @@ type reader struct {
 	last    map[resource.Key]*record   // of the run, by object
 	unborn  map[resource.Key]string    // uids of which the log on disk held an added that a later state takes the place of
 	owed    map[resource.Key]bool      // names that must be used again before the list ends
-	relist  *gap                       // between a gap event, or the start of a first snapshot, and its synced event
+	// poisoned are names of which something was told that can't be understood.
+	poisoned map[resource.Key]bool
+	relist   *gap // between a gap event, or the start of a first snapshot, and its synced event
 
 	// Of the whole stream.
 	now     time.Time       // of the record that is looked at
@@ -113,6 +115,7 @@ func (r *reader) nextRun() {
 		r.relist = nil
 	}
 	r.last, r.owed, r.unborn = map[resource.Key]*record{}, map[resource.Key]bool{}, map[resource.Key]string{}
+	r.poisoned = map[resource.Key]bool{}
 	r.announced = maps.Clone(s.announced)
 	maps.Copy(r.announced, r.m.announced[r.run])
 	r.unsure = r.run > 0 && (r.unsure || !s.clean)
@@ -195,6 +198,7 @@ func (r *reader) quarantined(rec *record) {
 	if w == nil {
 		return
 	}
+	r.poisoned[w.key] = true
 	if q.Key != w.key || !w.garbled {
 		r.problem(rec, "of key %q; the server made %s", q.Key, w)
 	}
@@ -256,6 +260,9 @@ func (r *reader) synced(rec *record) {
 		return
 	}
 	for key := range r.owed {
+		if r.poisoned[key] {
+			continue // what has the name now is told, and is no object that can be added
+		}
 		r.problem(rec, "%s was deleted in a first snapshot, which is no gap", key)
 	}
 	r.relist.synced = number(resource.Version(rec.ResourceVersion))
