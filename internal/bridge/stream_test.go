@@ -243,6 +243,7 @@ func (r *reader) gap(rec *record) {
 		}
 	}
 	r.begin(g)
+	r.began = rec.Time // it may have waited for its sink for long
 	if stale {
 		r.relist = nil
 	}
