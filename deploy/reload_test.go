@@ -82,12 +82,18 @@ func configurationOf(t *testing.T, text string) string {
 func TestEveryChangeMakesANewPodWhereNothingIsReadAgain(t *testing.T) {
 	for what, values := range map[string]string{
 		"as the values want it":    minimal + "onConfigChange: restart\n",
-		"with a standby":           strings.Replace(minimal, "config:\n", "config:\n  standby: {enabled: true}\n", 1),
 		"where files are not read": strings.Replace(minimal, "config:\n", "config:\n  reload: 0s\n", 1),
 	} {
 		if changed := strings.Replace(values, "pods", "services", 1); !makesPods(t, values, changed) {
 			t.Errorf("%s: another resource makes no new pod", what)
 		}
+	}
+}
+
+func TestReplicasFollowToo(t *testing.T) {
+	values := strings.Replace(minimal, "config:\n", "config:\n  standby: {enabled: true}\n", 1)
+	if changed := strings.Replace(values, "pods", "services", 1); changed == values || makesPods(t, values, changed) {
+		t.Error("another resource makes new pods")
 	}
 }
 

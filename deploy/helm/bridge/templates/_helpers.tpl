@@ -54,9 +54,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{/* Whether the running bridge follows a changed configuration. */}}
 {{- define "bridge.reloads" -}}
 {{- $c := .Values.config -}}
-{{- $standby := dig "standby" "enabled" false $c -}}
 {{- $looks := not (regexMatch "^0[a-zµ]*$" (dig "reload" "5s" $c | toString)) -}}
-{{- if and (eq .Values.onConfigChange "reload") $looks (not $standby) }}true{{ end }}
+{{- if and (eq .Values.onConfigChange "reload") $looks }}true{{ end }}
 {{- end }}
 
 {{/* What of the configuration makes a new pod: what the bridge can't change while it runs, as it says itself in config/changes.go. */}}
