@@ -48,7 +48,11 @@ func TestEveryStreamIsCorrectUnderAllFaultsAtOnce(t *testing.T) {
 			seed = rand.Uint64() >> 1
 		}
 		ok := t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { newModel(t, seed).play(*modelSteps) })
+			synctest.Test(t, func(t *testing.T) {
+				m := newModel(t, seed)
+				m.poison(seed)
+				m.play(*modelSteps)
+			})
 		})
 		if !ok {
 			t.Fatalf("to see it again: go test ./internal/bridge -run UnderAllFaults -bridge.model.rounds 1 -bridge.model.steps %d -bridge.model.seed %d", *modelSteps, seed)
@@ -119,7 +123,6 @@ func newModel(t *testing.T, seed uint64) *model {
 		m.brokers = append(m.brokers, b)
 	}
 	m.configure(typ)
-	m.poison(seed)
 	return m
 }
 

@@ -53,7 +53,6 @@ func TestWhatWasAcknowledgedBeforeACrashIsNotSentAgain(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := newModel(t, seed)
 				m.recall = true
-				m.cluster.garble, m.healed = nil, false // what is told of such an object is no change of it
 				m.noResync()
 				m.noLatest()
 				m.cluster.SetFeatures(m.features)

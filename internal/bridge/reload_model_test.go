@@ -15,6 +15,7 @@ import (
 func TestEveryStreamIsCorrectThroughChangesOfTheConfiguration(t *testing.T) {
 	rounds(t, "ChangesOfTheConfiguration", func(t *testing.T, seed uint64) {
 		m := newModel(t, seed)
+		m.poison(seed)
 		m.reloads = true
 		m.play(*modelSteps)
 	})
