@@ -131,10 +131,13 @@ func (l *lossy) isDropped(version int64) bool {
 
 // complete sees that every write was told, or lies in a gap; and that what the stream ends with is what the server has, but for what was dropped.
 func (l *lossy) complete() {
-	last := map[resource.Key]*write{}
+	last, lost := map[resource.Key]*write{}, map[resource.Key]int64{}
 	for _, w := range l.m.cluster.all {
 		last[w.key] = w
 		_, told := l.told[w]
+		if !told && l.isDropped(w.version) {
+			lost[w.key] = w.version
+		}
 		if !told && !(w.deleted && l.buried[w.uid]) && !l.isDropped(w.version) && !l.excused(w) {
 			l.problem(nil, "missing, and in no gap: %s", w)
 		}
@@ -142,7 +145,7 @@ func (l *lossy) complete() {
 	for key, w := range last {
 		before := l.m.cluster.byMark[l.folded[key]] // nil for none
 		right := w.deleted && before == nil || !w.deleted && before == w
-		if !right && !l.isDropped(w.version) && (before == nil || !l.isDropped(before.version)) {
+		if !right && !l.isDropped(w.version) && (before == nil || !l.isDropped(before.version) && lost[key] < before.version) {
 			l.problem(nil, "%s ends as %v, the server made %s", key, before, w)
 		}
 	}
