@@ -51,7 +51,7 @@ func (r *reloader) reload(ctx context.Context, why string) (done string, err err
 	}
 	began, content := time.Now(), r.content()
 	changes, level, err := r.change(ctx, versionOf(r.file))
-	if !errors.Is(err, errNotNow) {
+	if err == nil || !errors.Is(err, errNotNow) && ctx.Err() == nil { // else whoever asked may be gone, and the file is tried again
 		r.done = content
 	}
 	r.outcome.note(why, changes, err)

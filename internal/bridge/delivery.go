@@ -58,7 +58,7 @@ func (d *delivery) look(u *unit) (standby.Unit, error) {
 }
 
 func (d *delivery) unit(u *unit) standby.Unit {
-	return standby.Unit{Scope: u.cfg.scope(), Delivered: d.at, Epoch: d.epoch, Selection: d.selection, Selectors: u.indexer.Selection()}
+	return standby.Unit{Scope: u.cfg.toldScope(), Delivered: d.at, Epoch: d.epoch, Selection: d.selection, Selectors: u.indexer.Selection()}
 }
 
 func (d *delivery) note(watermark resource.Version, low, next uint64) {

@@ -144,7 +144,8 @@ func (r *replica) progressOf(u *unit) (p standby.Unit, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p, ok = r.progress.Units[u.name]
-	if p.Scope != u.cfg.scope() {
+	// A unit that has selected something else meanwhile tells what came back again, however old it is.
+	if p.Scope != u.cfg.toldScope() || p.Selectors < u.indexer.Selection() {
 		return standby.Unit{}, false
 	}
 	return p, ok
@@ -344,9 +345,9 @@ func (t *teller) look() (p standby.Progress, size int, err error) {
 func (t *teller) delivery(u *unit) *delivery {
 	d := t.deliveries[u.name]
 	switch {
-	case d == nil || d.scope != u.cfg.scope():
+	case d == nil || d.scope != u.cfg.toldScope():
 		p, _ := t.progressOf(u)
-		d = &delivery{life: u.life, scope: u.cfg.scope(), at: p.Delivered, epoch: p.Epoch, selection: p.Selection}
+		d = &delivery{life: u.life, scope: u.cfg.toldScope(), at: p.Delivered, epoch: p.Epoch, selection: p.Selection}
 		t.deliveries[u.name] = d
 	case d.life != u.life: // places in the log of the one before say nothing about this one's
 		d.life, d.samples, d.selecting, d.workedIn = u.life, nil, sample{}, nil

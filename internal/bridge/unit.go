@@ -112,6 +112,14 @@ func (c *UnitConfig) scope() string {
 	return scope
 }
 
+// toldScope is what replicas tell each other: progress of one selector of namespaces says nothing of what another selects.
+func (c *UnitConfig) toldScope() string {
+	if c.NamespaceSelector == "" {
+		return c.scope()
+	}
+	return c.scope() + " namespaces=" + c.NamespaceSelector
+}
+
 // shardScope is what of a scope comes before the shard, which is the last part.
 const shardScope = " shard="
 

@@ -563,7 +563,11 @@ func (c *controller) died(ch *change) {
 
 func (c *controller) overlay(ch *change) {
 	s := ch.settled()
-	c.cfg.Indexer.Meet(ch.Key, s.UID, ch.number)
+	upTo := c.telling
+	if c.relist.Rewound || c.relist.Left {
+		upTo = "" // versions say nothing
+	}
+	c.cfg.Indexer.Meet(ch.Key, s.UID, upTo, ch.number)
 	if s.Deleted {
 		c.cfg.Indexer.Delete(ch.Key, s.UID, s.Version, ch.number)
 	} else {

@@ -10,7 +10,13 @@ import (
 // unselected makes the delete of an object that is known, and is not selected any more: it has left, unless it is gone, or another has its name.
 // Of an object that is not known nobody was told, and nobody is told.
 func (c *controller) unselected(key resource.Key, d *deltafifo.Delta, known store.Record, alive bool) error {
+	if d.Listed {
+		c.compare(d.Object, known, alive)
+	}
 	if alive && c.outdated(d, known) {
+		if d.Listed {
+			c.marks = append(c.marks, key) // it exists
+		}
 		c.metrics.skipped.Inc()
 		return nil
 	}

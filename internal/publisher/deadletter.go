@@ -86,6 +86,7 @@ func (w *worker) buryItem(ctx context.Context, it *Item) (sinks.Class, error) {
 	case errors.Is(err, sinks.ErrNoDeadLetter):
 		w.keepOrLose(it, err, log)
 	case class == sinks.Reconnect, class == sinks.Stopped:
+		it.unburied = time.Time{} // the time counts while the broker answers
 		return class, err
 	default:
 		return w.unburied(it, class, err, log)

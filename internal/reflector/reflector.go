@@ -59,7 +59,9 @@ func New(cfg Config) (*Reflector, error) {
 		gate:     newGate(),
 		expiries: backoff{Backoff: cfg.Backoff, eager: true},
 		position: at(cfg.From),
-		scope:    scope{states: maps.Clone(cfg.Selected), asOf: maps.Clone(cfg.AsOf)},
+		// A list of one namespace adds to what the last list of everything has spared, and may be the first of this process.
+		quarantine: quarantine{spared: map[resource.Key]bool{}},
+		scope:      scope{states: maps.Clone(cfg.Selected), asOf: maps.Clone(cfg.AsOf)},
 	}
 	if r.states == nil {
 		r.states = map[string]resource.NamespaceState{}

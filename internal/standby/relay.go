@@ -30,6 +30,7 @@ type RelayConfig struct {
 type Relay struct {
 	cfg RelayConfig
 
+	settling sync.Mutex // held, before mu, while what was held is settled, or taken back
 	mu       sync.Mutex
 	progress Unit              // guarded by mu: of the leader, or of the one before this replica
 	held     []*publisher.Item // guarded by mu: what that does not cover, in order
@@ -129,6 +130,8 @@ func (r *Relay) keep(items []*publisher.Item) bool {
 
 // takeBack gives the caller back what is held of its items, unless this replica leads meanwhile.
 func (r *Relay) takeBack(items []*publisher.Item) bool {
+	r.settling.Lock() // what is being settled is not held any more, and not yet settled
+	defer r.settling.Unlock()
 	r.mu.Lock()
 	if r.leading {
 		r.mu.Unlock()
@@ -181,6 +184,8 @@ func (r *Relay) FollowToEnd() {
 func (r *Relay) Look() { r.settleCovered() }
 
 func (r *Relay) settleCovered() {
+	r.settling.Lock()
+	defer r.settling.Unlock()
 	from, epoch, whole := r.cfg.History()
 	r.mu.Lock()
 	var covered []*publisher.Item

@@ -114,15 +114,16 @@ func (b *Batch) announce(ix *Indexer, key resource.Key, a *announcement, raw []b
 	b.put(announcementKey(ix.id, key, a), value)
 }
 
-// Meet says that a change of this run bears an object that a run before may have announced.
-func (ix *Indexer) Meet(key resource.Key, uid string, seq uint64) {
+// Meet says that a change of this run bears an object that a run before may have announced: by what is told of a version, those up to it; ""
+// for all. A later announcement is of another life of the object under a selector, which is still to come.
+func (ix *Indexer) Meet(key resource.Key, uid string, upTo resource.Version, seq uint64) {
 	if ix.left.Load() == 0 {
 		return
 	}
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
 	for i := range ix.announced[key] {
-		if a := &ix.announced[key][i]; a.uid == uid && a.seq == 0 {
+		if a := &ix.announced[key][i]; a.uid == uid && a.seq == 0 && (upTo == "" || !a.version.Newer(upTo)) {
 			a.seq = seq
 			ix.left.Add(-1)
 		}

@@ -52,14 +52,14 @@ func TestWhatWasAnnouncedIsLeftUntilItIsSettledOrMet(t *testing.T) {
 			}
 		}
 	}
-	second.Meet("shop/a", "one", 1)
+	second.Meet("shop/a", "one", "", 1)
 	want(t, left(second, "shop/a"), "two@7")
 	settle(t, db, second, "", map[resource.Key]store.Settled{"shop/a": dead(a, "6", 2), "shop/c": live(c, 5)})
 	want(t, left(second, "shop/c"), "three@9") // settled by a change of another object, as far as it knows
 
 	third := newIndexer(t, db, nil)
 	want(t, left(third, "shop/a"), "two@7")
-	third.Meet("shop/c", "three", 1)
+	third.Meet("shop/c", "three", "", 1)
 	settle(t, db, third, "", map[resource.Key]store.Settled{"shop/c": live(c, 1)})
 	want(t, left(newIndexer(t, db, nil), "shop/c"))
 	settled, err := third.Object("shop/c")
@@ -192,4 +192,19 @@ func BenchmarkAnnounceAndSettle(b *testing.B) {
 		ix.Forget(settled)
 	}
 	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*objects), "µs/object")
+}
+
+// What is told again after a crash meets what it told before, not what came later of the same object.
+func TestAnAnnouncementOfALaterLifeUnderASelectorIsNotMetByAnEarlierOne(t *testing.T) {
+	db := openDB(t, t.TempDir())
+	first := newIndexer(t, db, nil)
+	five, seven := life(t, "a", "one", "5"), life(t, "a", "one", "7")
+	ok(t, first.Announce([]store.Announcement{{Key: "shop/a", Object: five, Seq: 1, Unknown: true}}))
+	ok(t, first.Announce([]store.Announcement{{Key: "shop/a", Object: seven, Seq: 3}}))
+
+	second := newIndexer(t, db, nil)
+	second.Meet("shop/a", "one", "5", 1)
+	want(t, left(second, "shop/a"), "one@7")
+	settle(t, db, second, "", map[resource.Key]store.Settled{"shop/a": dead(five, "6", 2)})
+	want(t, left(newIndexer(t, db, nil), "shop/a"), "one@7")
 }
