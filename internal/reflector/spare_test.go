@@ -158,3 +158,32 @@ func TestAListWithHolesIsNotEnded(t *testing.T) {
 }
 
 func isEnd(call string) bool { return strings.HasPrefix(call, "end") }
+
+// selection is a selection of namespaces that does not change.
+type selection struct{ set reflector.NamespaceSet }
+
+// Current implements reflector.Namespaces.
+func (s *selection) Current() (*reflector.NamespaceSet, <-chan struct{}) { return &s.set, nil }
+
+// A process that resumes has listed nothing when a namespace comes into the selection.
+func TestTheListOfANamespaceSparesTooWhenItIsTheFirst(t *testing.T) {
+	run(t, func(t *testing.T) {
+		c := newCluster(t, pods)
+		c.create("shop/a")
+		c.Create("shop/b", garbled)
+		at := c.Version()
+		c.follow(pods, func(cfg *reflector.Config) {
+			cfg.From = at
+			cfg.Namespaces = &selection{reflector.NamespaceSet{Selected: map[string]resource.Version{"shop": at}, Exists: map[string]bool{"shop": true}}}
+		})
+		c.later(time.Minute)
+		c.create("shop/c")
+		c.later(time.Second)
+		calls := c.store.take()
+		for _, want := range []string{"replace shop/a@98", "spare shop/b", "add shop/c@100"} {
+			if !slices.Contains(calls, want) {
+				t.Errorf("the store was told %q, not %q", calls, want)
+			}
+		}
+	})
+}

@@ -39,6 +39,21 @@ func files(t *testing.T, dir string) map[string]string {
 	return all
 }
 
+func TestTwoInformersEventsOfOneChangeHaveAFileEach(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "undelivered")
+	f := undelivered.New(undelivered.Config{Dir: dir, MaxBytes: 1 << 20})
+	for _, informer := range []string{"all", "some"} {
+		e := newEvent("u/1", "{}")
+		e.Informer = informer
+		if err := f.Keep(e, undelivered.Refusal{Sink: "lake"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if all := files(t, dir); len(all) != 2 {
+		t.Errorf("files %v", all)
+	}
+}
+
 func TestAnEventIsKeptInAFileOnceWithWhatRefusedIt(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "undelivered")
 	for range 2 { // as after a crash
