@@ -144,8 +144,8 @@ func (r *replica) progressOf(u *unit) (p standby.Unit, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p, ok = r.progress.Units[u.name]
-	// A unit that has selected something else meanwhile tells what came back again, however old it is.
-	if p.Scope != u.cfg.toldScope() || p.Selectors < u.indexer.Selection() {
+	// Where a leader has selected something else meanwhile, what came back is told again, however old it is: what was told before says nothing of it.
+	if p.Scope != u.cfg.toldScope() || r.leading && p.Selectors < u.indexer.Selection() {
 		return standby.Unit{}, false
 	}
 	return p, ok

@@ -151,14 +151,16 @@ func TestTheOldObjectIsWhatTheListenerWasSentLast(t *testing.T) {
 			if where == "disk" {
 				options = append(options, func(c *informer.Config) { c.SpoolAfter, c.LogBytes = 20*time.Millisecond, 1 })
 			}
-			out := newOutbox()
-			r := newRig(t, memory(t), []*outbox{out}, options...)
+			out, all := newOutbox(), newOutbox()
+			r := newRig(t, memory(t), []*outbox{out, all}, options...)
 			r.do("add a 1")
 			out.wait(t, 1)
 			out.setHold(true)
 			r.do("add z 2")
 			out.wait(t, 1)
+			all.wait(t, 2)
 			r.do("update a 10", "update a 11", "add b 12", "update b 13", "update a 14")
+			all.wait(t, 5) // when that has come, the other listener has read it too
 			if where == "disk" {
 				eventually(t, "all is on disk", func() bool { return r.informer.Status().LogChanges == 0 })
 			}
