@@ -11,42 +11,38 @@ import (
 // A process that dies leaves at most one batch per lane without an answer. The broker may store it at any later time: it lies in a queue there, or
 // is stored already but not yet visible, since its copies are not made. Recall can't see it then. So the next process carries on where the dead one
 // was: with its producer id, and with the sequence number behind its last visible batch. The broker takes one batch for that number: either
-// the late one, which is found then before anything of it is sent again, or ours, and never takes the late one any more.
-
-// heritage is what a lane of a new process carries on with.
-type heritage struct {
-	producer producer
-	sequence int32 // of the next batch
-	next     int64 // the offset that the batch will have, or a later one
-}
+// the late one, which is found then before anything of it is sent again, or ours, and never takes the late one any more. A process that ends before it
+// has sent anything to a lane leaves to the next what it was left itself.
 
 // lateness is how long a late batch may stay invisible: until a copy that does not come is given up (replica.lag.time.max.ms, 30 s).
 const lateness = 90 * time.Second
 
 // inherit makes the lane go on with what an earlier process has left, if it did.
 func (l *lane) inherit() bool {
-	h, ok := l.sink.recall.heirs[l.name]
-	if !ok {
+	h := l.sink.recall.heir(l.topic, l.partition)
+	if h == unused {
 		return false
 	}
-	l.producer, l.sequence, l.next = h.producer, h.sequence, h.next
+	l.producer, l.sequence, l.next = producer{h.producer, h.epoch}, h.sequence, h.offset
 	l.started, l.unproven, l.since = true, true, time.Now()
 	l.noted()
 	return true
 }
 
-// inheritance is what follows from the batches behind a saved place; false when they do not tell.
-func inheritance(saved place, batches []batchHead, end int64) (heritage, bool) {
+// inheritance is what follows from the batches behind a saved place: the producer, the sequence number of its next batch, and an offset that this will
+// have, or a later one. It is unused when they do not tell.
+func inheritance(saved place, batches []batchHead, end int64) place {
 	if saved.producer < 0 {
-		return heritage{}, false
+		return unused
 	}
-	h := heritage{producer: producer{saved.producer, saved.epoch}, sequence: saved.sequence, next: end}
+	h := saved
+	h.offset = end
 	for _, b := range batches {
-		if b.producer == saved.producer && b.epoch >= h.producer.epoch {
-			h.producer.epoch, h.sequence = b.epoch, sequenceAfter(b.sequence, b.records)
+		if b.producer == saved.producer && b.epoch >= h.epoch {
+			h.epoch, h.sequence = b.epoch, sequenceAfter(b.sequence, b.records)
 		}
 	}
-	return h, true
+	return h
 }
 
 // prove sees whether the first batch of a lane that has inherited is the one that was stored, or an earlier process's in its place.

@@ -153,7 +153,8 @@ func (s *Sink) Close() error {
 	s.cluster, s.spare = nil, nil
 	clear(s.topics)
 	clear(s.missing)
-	s.recall.saved, s.recall.found, s.recall.heirs = position{}, nil, nil
+	s.recall.saved, s.recall.found = position{}, nil
+	s.recall.heirs.Store(nil)
 	s.mu.Unlock()
 	if c != nil {
 		c.close()

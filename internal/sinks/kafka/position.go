@@ -69,19 +69,21 @@ func (s *Sink) Position() []byte {
 	return p.bytes
 }
 
-// allPlaces are those of all lanes.
+// allPlaces are those of all lanes. One that has not started is where an earlier process has left it.
 func (s *Sink) allPlaces() map[string][]place {
 	topics := map[string][]place{}
 	for _, t := range s.inUse() {
 		places := make([]place, len(t.lanes))
 		for i, l := range t.lanes {
-			places[i] = unused
 			if p := l.place.Load(); p != nil {
 				places[i] = *p
+			} else {
+				places[i] = s.recall.heir(t.name, i)
 			}
 		}
 		topics[t.name] = places
 	}
+	maps.Copy(topics, s.recall.idle(topics))
 	return topics
 }
 

@@ -95,6 +95,57 @@ func TestABatchThatIsStoredAfterItsProcessHasDiedIsNotThereTwice(t *testing.T) {
 	}
 }
 
+func TestWhatAProcessWasLeftAndDidNotUseIsLeftToTheNext(t *testing.T) {
+	c, position, release := heldBatch(t)
+	for range 2 {
+		unused := heir(t, c, position)
+		position = unused.Position()
+	}
+	s := heir(t, c, position)
+	release()
+	again := podEvents("web", 4, 5)
+	publish(t, s, again...)
+	requireEachOnce(t, c, s, again)
+}
+
+func TestALeaderThatIsNoneAnyMoreIsNotBelieved(t *testing.T) {
+	c := newCluster(t)
+	dying := openSink(t, c)
+	publish(t, dying, podEvents("web", 1, 3)...)
+	position := dying.Position()
+	publish(t, dying, podEvents("web", 4, 5)...)
+
+	stale := 3
+	c.ControlKey(int16(kmsg.ListOffsets), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		asked := req.(*kmsg.ListOffsetsRequest)
+		if asked.Topics[0].Partitions[0].Timestamp != -1 || stale == 0 {
+			c.KeepControl()
+			return nil, nil, false
+		}
+		c.KeepControl()
+		stale--
+		return endsAt(asked, 1), nil, true
+	})
+	var found []string
+	if err := openSink(t, c).Recall(t.Context(), position, func(id string) { found = append(found, id) }); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"workloads/uid-web/4", "workloads/uid-web/5"}; !slices.Equal(found, want) || stale > 0 {
+		t.Errorf("recalled %v, want %v; %d stale answers were not asked for", found, want, stale)
+	}
+}
+
+// endsAt is an answer that names an end of the log.
+func endsAt(req *kmsg.ListOffsetsRequest, offset int64) kmsg.Response {
+	res := req.ResponseKind().(*kmsg.ListOffsetsResponse)
+	p := kmsg.NewListOffsetsResponseTopicPartition()
+	p.Partition, p.Offset = req.Topics[0].Partitions[0].Partition, offset
+	topic := kmsg.NewListOffsetsResponseTopic()
+	topic.Topic, topic.Partitions = req.Topics[0].Topic, append(topic.Partitions, p)
+	res.Topics = append(res.Topics, topic)
+	return res
+}
+
 // requireEachOnce wants every message in the log once, the pod's in order, and the lane to go on.
 func requireEachOnce(t *testing.T, c *kfake.Cluster, s *kafka.Sink, messages []*sinks.Message) {
 	t.Helper()
