@@ -68,6 +68,7 @@ func (l *lossy) take(rec *record) {
 	case "informer.synced":
 		if l.relist != nil {
 			l.relist.synced = number(resource.Version(rec.ResourceVersion))
+			l.relist = nil
 		}
 	case "resource.added", "resource.updated":
 		if key, w := l.look(rec); w != nil {
@@ -90,8 +91,12 @@ func (l *lossy) tell(rec *record, key resource.Key, w *write) {
 	if w.version != number(resource.Version(rec.ResourceVersion)) || w.uid != rec.UID {
 		l.problem(rec, "the server made %s", w)
 	}
-	if _, told := l.told[w]; !told && w.version < l.newest[key] {
+	switch _, told := l.told[w]; {
+	case told: // again
+	case w.version < l.newest[key]:
 		l.problem(rec, "it comes behind %d", l.newest[key])
+	case (rec.Inferred || rec.Initial) && l.relist == nil:
+		l.problem(rec, "it is of a list, and no gap was told")
 	}
 	l.note(w)
 	l.newest[key] = max(l.newest[key], w.version)

@@ -15,11 +15,19 @@ type Loss struct {
 	// From and To are the lowest and the highest version among them.
 	From resource.Version `json:"from"`
 	To   resource.Version `json:"to"`
+	// Start says that any version before To may be among them: the end of a list that did not go on from one.
+	Start bool `json:"start,omitempty"`
+}
+
+// Between is the loss of one event that tells of what was after one version, "" for from the start, up to another.
+func Between(after, to resource.Version) Loss {
+	from := cmp.Or(after, to)
+	return Loss{Events: 1, From: from, To: from, Start: after == ""}.And(Loss{From: to, To: to})
 }
 
 // And is this loss and another together, which came later in the stream.
 func (l Loss) And(later Loss) Loss {
-	out := Loss{Events: l.Events + later.Events, From: cmp.Or(l.From, later.From), To: cmp.Or(later.To, l.To)}
+	out := Loss{Events: l.Events + later.Events, From: cmp.Or(l.From, later.From), To: cmp.Or(later.To, l.To), Start: l.Start || later.Start}
 	if out.From.Newer(later.From) && later.From != "" {
 		out.From = later.From
 	}
@@ -32,12 +40,15 @@ func (l Loss) And(later Loss) Loss {
 // Dropped makes the event that tells of changes which the bridge had read, and dropped before the sink could have them. The position of the
 // notice in the change log tells one such event from another: both may be about one version.
 func (m *Maker) Dropped(l Loss, position uint64, observed time.Time) Event {
+	if l.Start {
+		l.From = ""
+	}
 	id := "dropped/" + string(l.From) + "/" + string(l.To) + "/" + strconv.FormatUint(position, 10)
 	e := m.about("gap", Gap, id, observed)
 	e.Sequence, e.ResourceVersion = sequence(l.To), string(l.To)
 	e.Data = mustJSON(gapData{
 		Reason: resource.ReasonDropped, From: string(l.From), To: string(l.To), Dropped: l.Events,
-		Note: "the log on disk was full: these changes, from the version from to the version to, were dropped before they could be sent and will not come; " +
+		Note: "the log on disk was full: these changes, from the version from (none: from the start) to the version to, were dropped before they could be sent and will not come; " +
 			"what follows are later changes. Compare with a list of the resource, or take a new snapshot",
 	})
 	return e

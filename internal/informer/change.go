@@ -28,6 +28,7 @@ type facts struct {
 	kind       kind
 	relist     *resource.Relist // of a gap
 	listing    event.Listing    // of a list that was worked through
+	since      resource.Version // after which that list tells what happened; "" for from the start
 	losses     *losses          // of what was dropped
 	unreadable *resource.Unreadable
 

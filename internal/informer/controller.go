@@ -502,7 +502,7 @@ func (c *controller) endReplace(d *deltafifo.Delta) error {
 	}
 	c.logger.Log(context.Background(), level, "in step with the API server", "version", d.Version, "objects", c.listed.Items, "unreadable", c.listed.Unreadable)
 	done := newChange(event.Change{Op: event.Synced, Version: d.Version}, d.Seq, c.now)
-	done.kind, done.listing = ofSynced, c.listed
+	done.kind, done.listing, done.since = ofSynced, c.listed, c.relist.From
 	c.emit(done)
 	c.history.ends(d.Version)
 	if c.undone(d.Version) {

@@ -40,11 +40,20 @@ func (c cursor) below(position uint64) int {
 	return n
 }
 
-// backTo is a cursor to which everything before a position is gone, and which has that position still before it.
-func (c cursor) backTo(position uint64) cursor {
-	c.pending = slices.Clone(c.pending[c.below(position):])
+// owes says whether something is pending of what was dropped with a notice: before its position, where only the gaps are still there, or at it,
+// in the place of which the notice came. A listener for which the notice is had not read that far, so there the notice itself is pending.
+func (c cursor) owes(position uint64, gaps []uint64, notified bool) bool {
+	if !notified && c.has(position) {
+		return true
+	}
+	return slices.ContainsFunc(c.pending[:c.below(position)], func(p uint64) bool { return !slices.Contains(gaps, p) })
+}
+
+// backTo is a cursor to which everything before a position is gone but the gaps, and which has that position still before it.
+func (c cursor) backTo(position uint64, gaps []uint64) cursor {
+	c.pending = slices.DeleteFunc(slices.Clone(c.pending), func(p uint64) bool { return p < position && !slices.Contains(gaps, p) })
 	if position < c.next && !c.has(position) {
-		c.pending = slices.Insert(c.pending, 0, position)
+		c.pending = slices.Insert(c.pending, c.below(position), position)
 	}
 	return c
 }

@@ -82,16 +82,16 @@ func (d *diskLog) oldest() (before uint64, ok bool) {
 	return before, before > 0
 }
 
-// cut notes that what was before a position was dropped; withNotice, that the last entry before it was replaced by a notice, which counts
-// for nothing: no bound is too small for it.
-func (d *diskLog) cut(before uint64, withNotice bool) {
+// cut notes that what was before a position was dropped, but for what is left of it: from first on, and before itself for nothing. That
+// counts for nothing: no bound is too small for it.
+func (d *diskLog) cut(before, first uint64) {
 	d.trimmed(before)
-	if !withNotice {
+	if first >= before {
 		return
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.first = before - 1
+	d.first = first
 	d.stacks = append([]stack{{end: before}}, d.stacks...)
 }
 

@@ -35,6 +35,7 @@ type record struct {
 	Relist     *resource.Relist     `json:"relist,omitempty"`
 	Listing    event.Listing        `json:"listing,omitzero"`
 	Items      int                  `json:"items,omitempty"` // of a Listing, as earlier bridges wrote it
+	Since      resource.Version     `json:"since,omitempty"`
 	Losses     *losses              `json:"losses,omitempty"`
 	Unreadable *resource.Unreadable `json:"unreadable,omitempty"`
 	Told       resource.Version     `json:"told,omitempty"`
@@ -54,7 +55,7 @@ type record struct {
 func (i *Informer) encode(c *facts) ([]byte, error) {
 	r := record{
 		Kind: c.kind, Op: c.Op, Key: c.Key, UID: c.UID, Version: c.Version, Before: c.Before, Initial: c.Initial, Inferred: c.Inferred,
-		Round: c.Round, Epoch: c.Epoch, Selection: c.Selection, Entered: c.Entered, Left: c.Left, Cause: c.Cause, Observed: c.Observed, Relist: c.relist, Listing: c.listing, Losses: c.losses, Unreadable: c.unreadable,
+		Round: c.Round, Epoch: c.Epoch, Selection: c.Selection, Entered: c.Entered, Left: c.Left, Cause: c.Cause, Observed: c.Observed, Relist: c.relist, Listing: c.listing, Since: c.since, Losses: c.losses, Unreadable: c.unreadable,
 		Told: c.told, Owners: c.Owners, For: i.names(c.audience),
 	}
 	var raw []byte
@@ -117,7 +118,7 @@ func (i *Informer) decode(position uint64, data []byte) (*change, error) {
 			Op: r.Op, Key: r.Key, UID: r.UID, Version: r.Version, Before: r.Before, Initial: r.Initial, Inferred: r.Inferred,
 			Round: r.Round, Era: event.Era{Epoch: r.Epoch, Selection: r.Selection}, Entered: r.Entered, Left: r.Left, Cause: r.Cause, Observed: r.Observed, Owners: r.Owners,
 		},
-		kind: r.Kind, relist: r.Relist, listing: r.listing(), losses: r.Losses, unreadable: r.Unreadable, told: r.Told, audience: i.audienceOf(&r), position: position,
+		kind: r.Kind, relist: r.Relist, listing: r.listing(), since: r.Since, losses: r.Losses, unreadable: r.Unreadable, told: r.Told, audience: i.audienceOf(&r), position: position,
 	}}
 	c.spooled.Store(true)
 	c.waiting.Store(1) // for the one who reads it

@@ -30,13 +30,15 @@ func (b *Batch) TrimLog(ix *Indexer, from, before uint64) {
 	b.fail(b.batch.DeleteRange(logKey(ix.id, from), logKey(ix.id, before), nil))
 }
 
-// CutLog drops the entries before a position, durably and at once, and writes what is given: an entry in the place of one that was dropped
-// (nil for none), and where listeners stand.
-func (ix *Indexer) CutLog(before uint64, notice *LogEntry, cursors map[string][]byte) error {
+// CutLog drops the entries before a position, durably and at once, and writes what is given: entries that stay, or that come in the place of
+// some that were dropped, and where listeners stand.
+func (ix *Indexer) CutLog(before uint64, entries []LogEntry, cursors map[string][]byte) error {
 	b := ix.db.NewBatch()
-	b.TrimLog(ix, 0, before)
-	if notice != nil {
-		b.AppendLog(ix, *notice)
+	if before > 0 {
+		b.TrimLog(ix, 0, before)
+	}
+	for _, e := range entries {
+		b.AppendLog(ix, e)
 	}
 	for listener, cursor := range cursors {
 		b.SetCursor(ix, listener, cursor)
