@@ -3,6 +3,7 @@ package bridge_test
 import (
 	"encoding/json"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"testing/synctest"
 
@@ -123,4 +124,54 @@ func TestWhatWasDroppedIsToldAfterACrash(t *testing.T) {
 		}
 		accounted(t, live, first, last)
 	})
+}
+
+func TestAGapIsToldWhenAllThatIsAroundItWasDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, behind, live := dropper(t)
+		r.start()
+		r.Create("shop/a", nil)
+		r.settle()
+		behind.set(away)
+		flood := func() {
+			for range 30 {
+				r.churn("shop/a", 20)
+				r.settle()
+			}
+		}
+		flood()
+		_, _ = r.end() // the drain ends without it
+		r.churn("shop/a", 1)
+		r.Expire()
+		r.start()
+		flood()
+		_, _ = r.end()
+		behind.set(calm)
+		r.start()
+		for range 30 {
+			r.settle()
+		}
+		_, err := r.end()
+		ok(t, err)
+		if told := gapsTold(t, live); !slices.Equal(told, []string{"expired"}) {
+			t.Errorf("the sink that was not behind was told %q", told)
+		}
+		if told := gapsTold(t, behind); !slices.Equal(told, []string{"expired", "dropped"}) {
+			t.Errorf("the sink that was behind was told %q", told)
+		}
+	})
+}
+
+// gapsTold are the reasons of the gaps that a broker was told.
+func gapsTold(t *testing.T, b *broker) (reasons []string) {
+	t.Helper()
+	for _, rec := range b.records() {
+		if !rec.acked || rec.Op != "gap" {
+			continue
+		}
+		var gap struct{ Reason string }
+		ok(t, json.Unmarshal(rec.Data, &gap))
+		reasons = append(reasons, gap.Reason)
+	}
+	return reasons
 }
