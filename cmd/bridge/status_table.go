@@ -104,6 +104,8 @@ func (a *answer) writeSink(w io.Writer, s *bridge.SinkStatus, before *answer) {
 		broker = "not open yet"
 	case !s.Connected:
 		broker = "away"
+	case s.Blocked != "":
+		broker = "connected, but events wait"
 	}
 	lastError := "-"
 	if s.LastError != "" {

@@ -36,7 +36,7 @@ func (p *Publisher) isAside(it *Item) bool {
 // setAside keeps an item, and with it the later ones of its object, until the sink can tell its lane.
 func (p *Publisher) setAside(it *Item, err error) {
 	if !errors.Is(err, errBehind) {
-		p.failed(err)
+		p.unrouted(err)
 		p.warnings.route.warn(p.log, "can't tell where an event goes; its object waits", "subject", it.Message.Event.Subject, "err", err)
 	}
 	key := objectOf(it.Message.Event)
@@ -99,7 +99,7 @@ func (p *Publisher) routeAside(ctx context.Context) (progress bool) {
 		if ctx.Err() != nil {
 			return progress
 		}
-		p.failed(err)
+		p.unrouted(err)
 		p.warnings.route.warn(p.log, "still can't tell where an event goes; its object waits", "object", key.namespace+"/"+key.name, "resource", key.resource, "err", err)
 		if sinks.Classify(err) == sinks.Reconnect {
 			return progress // asking for the others would only wait for the same broker

@@ -27,7 +27,7 @@ func TestAnObjectWithoutALaneKeepsItsOrderAndDelaysNoOther(t *testing.T) {
 		p := start(t, sink, publisher.Config{})
 		p.add(r.items("a/1", "a/2", "b/1", "a/3", "b/2"))
 		synctest.Wait()
-		if s := p.Status(); s.Unrouted != 1 || s.QueuedItems != 2 || r.count() != 3 {
+		if s := p.Status(); s.Blocked != "busy" || s.Unrouted != 1 || s.QueuedItems != 2 || r.count() != 3 {
 			t.Errorf("status %+v, %d settled; want 2 items of one object aside", s, r.count())
 		}
 		for i := range 20 {
@@ -35,6 +35,9 @@ func TestAnObjectWithoutALaneKeepsItsOrderAndDelaysNoOther(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		p.drain()
+		if s := p.Status(); s.Blocked != "" {
+			t.Errorf("still blocked: %s", s.Blocked)
+		}
 		wantOrder(t, sink, "a", numbered("a", 23)...)
 		wantOrder(t, sink, "b", "b/1", "b/2")
 	})

@@ -65,6 +65,12 @@ type Sink interface {
 	Close() error
 }
 
+// Blocker is a Sink that can tell of messages that wait in Publish until somebody acts, although its broker is there.
+type Blocker interface {
+	// Blocked is what to act upon; nil when nothing waits so. It returns at once and may be called at any time.
+	Blocked() error
+}
+
 // Fail gives every message of a batch that has no answer yet the same one.
 func Fail(batch []*Message, err error) {
 	for _, m := range batch {

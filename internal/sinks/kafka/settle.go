@@ -137,6 +137,9 @@ func (l *lane) newTrouble(began time.Time) trouble {
 func (t *trouble) retry(attempt int, err error) {
 	s := t.lane.sink
 	s.metrics.resends.WithLabelValues(reasonOf(err)).Inc()
+	if attempt > 0 {
+		s.blocked.note(t.lane, err)
+	}
 	if !t.on {
 		t.on = true
 		s.metrics.waiting.Inc()
@@ -153,6 +156,7 @@ func (t *trouble) retry(attempt int, err error) {
 func (t *trouble) over(outcome verdict) {
 	if t.on {
 		t.lane.sink.metrics.waiting.Dec()
+		t.lane.sink.blocked.forget(t.lane)
 	}
 	if !t.warned.IsZero() {
 		t.lane.sink.log.Info("partition has answered", "lane", t.lane.name, "outcome", outcome.String(),
