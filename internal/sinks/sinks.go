@@ -65,6 +65,12 @@ type Sink interface {
 	Close() error
 }
 
+// Outliner is a Recaller whose positions may become large.
+type Outliner interface {
+	// Outline is a position that says less, in a few bytes for each topic: Recall takes it too. nil when there is none.
+	Outline(position []byte) []byte
+}
+
 // Blocker is a Sink that can tell of messages that wait in Publish until somebody acts, although its broker is there.
 type Blocker interface {
 	// Blocked is what to act upon; nil when nothing waits so. It returns at once and may be called at any time.

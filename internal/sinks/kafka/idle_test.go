@@ -1,7 +1,11 @@
 package kafka_test
 
 import (
+	"fmt"
+	"slices"
 	"testing"
+
+	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
@@ -67,5 +71,30 @@ func TestATopicThatIsGoneIsLeftOutOfThePosition(t *testing.T) {
 	recallFrom(t, second, first.Position())
 	if places := kafka.PlacesOf(second.Position()); len(places) != 1 || places[podsTopic] != 1 {
 		t.Errorf("the position has places %v", places)
+	}
+}
+
+func TestAnOutlineKeepsTheSpreadAndTheTailIsFoundByTime(t *testing.T) {
+	c := newCluster(t, kfake.SeedTopics(3, podsTopic))
+	first := openSink(t, c)
+	publish(t, first, podEvents("web", 1, 3)...)
+	outline := first.Outline(first.Position())
+	publish(t, first, podEvents("web", 4, 5)...)
+	if places := kafka.PlacesOf(outline); len(places) > 0 {
+		t.Errorf("the outline has places %v", places)
+	}
+	grow(t, c, 5)
+	second := openSink(t, c)
+	found := recallFrom(t, second, outline)
+	for pod := range 40 {
+		lane, err := second.Lane(t.Context(), podEvent(fmt.Sprint(pod), 1))
+		if err != nil || lane >= podsTopic+"/3" {
+			t.Errorf("an event goes to %s, which there was not before (%v)", lane, err)
+		}
+	}
+	for _, id := range []string{"workloads/uid-web/4", "workloads/uid-web/5"} {
+		if !slices.Contains(*found, id) {
+			t.Errorf("%s was not found among %v", id, *found)
+		}
 	}
 }

@@ -38,6 +38,7 @@ var (
 	_ sinks.Sink     = (*Sink)(nil)
 	_ sinks.Recaller = (*Sink)(nil)
 	_ sinks.Blocker  = (*Sink)(nil)
+	_ sinks.Outliner = (*Sink)(nil)
 )
 
 // New checks the configuration. It starts nothing and connects to nothing; its error tells all problems.
