@@ -148,3 +148,24 @@ func TestRunWaitsForLookUpsBeforeItClosesTheSink(t *testing.T) {
 		}
 	})
 }
+
+func TestAllPlacesThatAreMissingAreNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
+		missing := true
+		sink.onLane = func(e *event.Event) error {
+			if missing {
+				return &sinks.Error{Class: sinks.Retry, Err: errors.New("no topic " + e.Name)}
+			}
+			return nil
+		}
+		p := start(t, sink, publisher.Config{})
+		p.add(r.items("a/1", "e/1", "b/1", "a/2", "d/1", "c/1"))
+		time.Sleep(5 * time.Second)
+		if got, want := p.Status().Blocked, "no topic a; no topic b; no topic c; and 2 more"; got != want {
+			t.Errorf("blocked for %q, want %q", got, want)
+		}
+		missing = false
+		p.drain()
+	})
+}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/kubebridge/bridge/internal/sinks"
@@ -147,5 +148,14 @@ func TestATopicThatWasDeletedBlocksTheSinkUntilItIsThereAgain(t *testing.T) {
 	requireStored(t, messages)
 	if why := s.Blocked(); why != nil {
 		t.Errorf("still blocked: %v", why)
+	}
+}
+
+func TestACheckWaitsForABrokerThatHasJustStarted(t *testing.T) {
+	c := newCluster(t)
+	starting := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, Err: kerr.CoordinatorLoadInProgress, Count: 2})
+	topics, err := newSink(t, c).Check(t.Context(), []string{podsTopic})
+	if err != nil || len(topics) > 0 || starting.Hits() != 2 {
+		t.Errorf("topics %v, connect %v after %d refusals", topics, err, starting.Hits())
 	}
 }
