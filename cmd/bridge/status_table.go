@@ -105,7 +105,9 @@ func (a *answer) writeSink(w io.Writer, s *bridge.SinkStatus, before *answer) {
 	case !s.Connected:
 		broker = "away"
 	case s.Blocked != "":
-		broker = "connected, but events wait"
+		broker = "blocked"
+	case s.Paused:
+		broker = "paused"
 	}
 	lastError := "-"
 	if s.LastError != "" {

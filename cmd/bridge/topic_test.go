@@ -55,7 +55,7 @@ func TestAMissingTopicIsToldAtOnceByAllWhoAreAsked(t *testing.T) {
 	if got := run(t.Context(), []string{"status", "--admin-address", admin}, nil, &table, &said); got != 1 {
 		t.Errorf("bridge status gave exit code %d: %s", got, said.String())
 	}
-	for _, want := range []string{"not ready", "some events can't go where they belong", "k8s.dev-cluster.pods", "lake  connected, but events wait"} {
+	for _, want := range []string{"not ready", "sink lake: there is no topic k8s.dev-cluster.pods", "lake  blocked"} {
 		if !strings.Contains(table.String(), want) {
 			t.Errorf("bridge status does not say %q:\n%s", want, table.String())
 		}

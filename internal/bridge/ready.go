@@ -65,7 +65,7 @@ func (o *outlet) notReady() string {
 	case !s.Connected:
 		return cmp.Or(s.LastError, "not connected yet")
 	case s.Blocked != "":
-		return "some events can't go where they belong: " + s.Blocked
+		return s.Blocked
 	default:
 		return ""
 	}

@@ -1,6 +1,7 @@
 package publisher
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -93,6 +94,7 @@ func (p *Publisher) routeAside(ctx context.Context) (progress bool) {
 	keys := slices.Collect(maps.Keys(p.aside))
 	p.mu.Unlock()
 	why := map[string]error{}
+	var away error
 	for _, key := range keys {
 		moved, err := p.routeObject(ctx, key)
 		progress = progress || moved
@@ -103,13 +105,16 @@ func (p *Publisher) routeAside(ctx context.Context) (progress bool) {
 			return progress
 		}
 		why[err.Error()] = err
-		p.warnings.route.warn(p.log, "still can't tell where an event goes; its object waits", "resource", key.resource, "namespace", key.namespace, "name", key.name, "err", err)
 		if sinks.Classify(err) == sinks.Reconnect {
+			away = err
+		}
+		p.warnings.route.warn(p.log, "still can't tell where an event goes; its object waits", "resource", key.resource, "namespace", key.namespace, "name", key.name, "err", err)
+		if away != nil {
 			break // asking for the others would only wait for the same broker
 		}
 	}
 	if len(why) > 0 {
-		p.unrouted(together(why))
+		p.unrouted(cmp.Or(away, together(why)))
 	}
 	return progress
 }

@@ -169,3 +169,32 @@ func TestAllPlacesThatAreMissingAreNamed(t *testing.T) {
 		p.drain()
 	})
 }
+
+func TestASinkThatKnowsItsBrokerIsAwayIsNotConnected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink := &knowingSink{scriptedSink: newSink(t, sinks.ByObject)}
+		p := start(t, sink, publisher.Config{})
+		synctest.Wait()
+		if s := p.Status(); !s.Connected || s.Blocked != "" {
+			t.Errorf("status %+v", s)
+		}
+		sink.why = errAway
+		if s := p.Status(); s.Connected || s.LastError != errAway.Error() || s.Blocked != "" {
+			t.Errorf("away: status %+v", s)
+		}
+		sink.why = errBusy
+		if s := p.Status(); !s.Connected || s.Blocked != errBusy.Error() {
+			t.Errorf("blocked: status %+v", s)
+		}
+		sink.why = nil
+	})
+}
+
+// knowingSink knows why nothing can be stored without being asked to.
+type knowingSink struct {
+	*scriptedSink
+	why error
+}
+
+// Blocked implements sinks.Blocker.
+func (s *knowingSink) Blocked() error { return s.why }

@@ -53,18 +53,28 @@ func (p *Publisher) Status() Status {
 		DeadLetters:   p.counts.deadLetters.Load(),
 	}
 	s.Paused = p.breaker.isHeld()
-	s.Connected = s.Opened && p.breaker.connected()
+	s.Connected = s.Opened && p.connected()
 	s.QueuedItems, s.QueuedBytes = p.room.load()
-	if why := p.blocked(); why != nil {
-		s.Blocked = why.Error()
-	}
 	if last := p.counts.last.Load(); last != nil {
 		s.LastError, s.LastErrorAt = last.err.Error(), last.at
+	}
+	switch why := p.blocked(); {
+	case why == nil:
+	case sinks.Classify(why) == sinks.Reconnect:
+		s.LastError, s.LastErrorAt = why.Error(), time.Now()
+	default:
+		s.Blocked = why.Error()
 	}
 	return s
 }
 
-// blocked is why some messages can't go until somebody acts: the sink can't tell their lane, or says so.
+// connected says whether the broker of an open sink is not known to be away.
+func (p *Publisher) connected() bool {
+	why := p.blocked()
+	return p.breaker.connected() && (why == nil || sinks.Classify(why) != sinks.Reconnect)
+}
+
+// blocked is why some messages can't go: the sink can't tell their lane, or says so.
 func (p *Publisher) blocked() error {
 	if why := p.counts.route.Load(); why != nil && p.asideCount.Load() > 0 {
 		return why.err

@@ -71,9 +71,10 @@ type Outliner interface {
 	Outline(position []byte) []byte
 }
 
-// Blocker is a Sink that can tell of messages that wait in Publish until somebody acts, although its broker is there.
+// Blocker is a Sink that knows that messages can't be stored now while no call of Publish is there to say so, or has returned.
 type Blocker interface {
-	// Blocked is what to act upon; nil when nothing waits so. It returns at once and may be called at any time.
+	// Blocked is why: of the class Reconnect when its broker can't be reached, else what somebody has to act upon, although the broker is there. nil when
+	// there is nothing of that. It returns at once and may be called at any time.
 	Blocked() error
 }
 
