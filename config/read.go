@@ -33,11 +33,12 @@ func (r *reader) parseYAML(data []byte) *yaml.Node {
 	if errors.Is(err, io.EOF) {
 		return nil
 	}
-	if err == nil {
-		// Decoding once refuses keys given twice and anchors that contain themselves or multiply beyond measure.
-		err = doc.Decode(new(any))
-	}
 	if err != nil {
+		r.unparsable(data, err)
+		return nil
+	}
+	// Decoding once refuses keys given twice and anchors that contain themselves or multiply beyond measure.
+	if err := doc.Decode(new(any)); err != nil {
 		r.syntax(err)
 		return nil
 	}
@@ -47,7 +48,7 @@ func (r *reader) parseYAML(data []byte) *yaml.Node {
 	return doc.Content[0]
 }
 
-// syntax reports an error of the YAML parser, with its line in the place where all others have it.
+// syntax reports an error of the YAML decoder, with its line in the place where all others have it.
 func (r *reader) syntax(err error) {
 	message, o := err.Error(), origin{text: r.file}
 	if m := yamlLine.FindStringSubmatch(message); m != nil {

@@ -178,7 +178,7 @@ func (a *assembler) sinks(cluster string) (parts sinkParts, err error) {
 	for i := range a.config.Sinks {
 		sink, broker, err := a.makeSink(cluster, &a.config.Sinks[i])
 		if err != nil {
-			errs = append(errs, err)
+			errs = append(errs, sinkProblems(a.config, i, err)...)
 			continue
 		}
 		if broker != nil {

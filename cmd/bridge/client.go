@@ -32,7 +32,7 @@ type client struct {
 // newClient adds the flags by which a command finds the bridge.
 func newClient(cmd *cobra.Command) *client {
 	c := &client{settings: newSettings(cmd, "state.dir")}
-	cmd.Flags().StringVar(&c.address, "address", "", "host:port of the bridge's admin server; none: admin.address of the configuration")
+	cmd.Flags().StringVar(&c.address, "admin-address", "", "host:port of the bridge's admin server; none: admin.address of the configuration")
 	cmd.Flags().StringVar(&c.token, "token-file", "", "file with the token of the bridge; none: admin.tokenFile of the configuration, or the one in the state directory")
 	_ = cmd.MarkFlagFilename("token-file") // fails only for a flag that is not there
 	return c
@@ -74,7 +74,7 @@ func (c *client) send(ctx context.Context, path string, body any) (message strin
 		if e, ok := errors.AsType[*url.Error](err); ok {
 			err = e.Err // without the method and the URL
 		}
-		return "", refused(fmt.Errorf("no bridge answers at %s: %w; is it running, with this configuration? (--address)", address, err))
+		return "", refused(fmt.Errorf("no bridge answers at %s: %w; is it running, with this configuration? (--admin-address)", address, err))
 	}
 	defer answer.Body.Close()
 	return understand(address, answer)

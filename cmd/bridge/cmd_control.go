@@ -10,7 +10,7 @@ import (
 // howToReach is in the help of all commands for a running bridge.
 const howToReach = `
 
-The bridge is found at admin.address of the configuration (--address), and takes commands from this machine, from who can read its token:
+The bridge is found at admin.address of the configuration (--admin-address), and takes commands from this machine, from who can read its token:
 admin.tokenFile, or admin-token in the state directory (--token-file). Its log tells who asked.
 
 Exit codes: 0 when it is done, 1 when the bridge could not do it, 2 when there is no bridge, or it refuses.`

@@ -27,7 +27,7 @@ func newStatusCommand() *cobra.Command {
   waiting    what waits between the API server and the sinks in memory, and on disk
   gaps       how often the API server had forgotten versions, since the start
 
-and for each sink whether its broker is there, what it has acknowledged, what waits for it, and what went wrong last.
+and for each sink whether its broker is there (blocked: it is, but some events can't go until somebody acts), what it has acknowledged, what waits for it, and what went wrong last.
 
 The address is admin.address of the configuration. A bridge that listens on all addresses is asked on this machine.
 

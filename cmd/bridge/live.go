@@ -40,10 +40,12 @@ type liveCheck struct {
 // for, and asks the next.
 const brokerTimeout = 25 * time.Second
 
-func (l *liveCheck) add(path string, err error) {
+func (l *liveCheck) add(path string, err error) { l.addAll(l.config.ProblemsAt(path, err)) }
+
+func (l *liveCheck) addAll(problems []error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.problems = append(l.problems, l.config.ProblemsAt(path, err)...)
+	l.problems = append(l.problems, problems...)
 }
 
 // run asks everybody. Its error has all problems, in the order of the file.
@@ -133,7 +135,7 @@ func (l *liveCheck) sink(ctx context.Context, i int) {
 	maker := &sinkMaker{cluster: cmp.Or(l.cluster, "unknown"), stateDir: l.config.State.Dir, out: io.Discard, log: l.log}
 	sink, _, err := maker.make(c)
 	if err != nil {
-		l.add(path, err)
+		l.addAll(sinkProblems(l.config, i, err))
 		return
 	}
 	switch s := sink.(type) {

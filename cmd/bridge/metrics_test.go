@@ -207,3 +207,40 @@ func TestAlertsAndDashboardAskForMetricsThatAreThere(t *testing.T) {
 		}
 	}
 }
+
+// Metrics that no panel shows, and why: who needs one looks it up.
+var unpanelled = map[string]string{
+	"bridge_reflector_last_seen_timestamp_seconds": "the silence of the API server is shown, which is the time since then",
+	"bridge_reflector_namespaces_total":            "with namespaceSelector only, and never a reason to act",
+	"bridge_deltafifo_queued_objects":              "what waits is shown in bytes, by which it is bounded",
+	"bridge_informer_log_changes":                  "the same",
+	"bridge_nats_connected":                        "bridge_publisher_connected is of all sinks",
+	"bridge_checkpoint_objects_total":              "commits, what they take and what they write are shown",
+	"bridge_catchup_objects_total":                 "how many objects are behind is shown",
+	"bridge_catchup_requests_total":                "the same",
+	"bridge_tracing_spans_total":                   "with tracing only, which has a place of its own to be looked at",
+	"bridge_tail_watchers":                         "about who looks at the status page, not about the bridge",
+	"bridge_tail_dropped_total":                    "the same",
+}
+
+func TestEveryMetricIsOnTheDashboardOrLeftOutOnPurpose(t *testing.T) {
+	text, err := os.ReadFile("../../deploy/monitoring/dashboard.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	docs := documented(t)
+	for name := range docs {
+		shown := regexp.MustCompile(`\b` + name + `(_bucket|_sum|_count)?\b`).Match(text)
+		switch why := unpanelled[name]; {
+		case !shown && why == "":
+			t.Errorf("no panel shows %s: add one, or say why not", name)
+		case shown && why != "":
+			t.Errorf("%s is shown, and said to be left out", name)
+		}
+	}
+	for name := range unpanelled {
+		if !docs[name] {
+			t.Errorf("there is no %s any more", name)
+		}
+	}
+}

@@ -176,7 +176,7 @@ func (r *reloader) sinks(after *assembler, secrets map[string]string) (list []br
 			continue
 		}
 		sc, _, err := after.makeSink(r.pipeline.cluster, sink) // an embedded server runs already: it can't be changed
-		problems = append(problems, after.config.ProblemsAt(fmt.Sprintf("sinks[%d]", i), err)...)
+		problems = append(problems, sinkProblems(after.config, i, err)...)
 		list = append(list, sc)
 	}
 	return list, errors.Join(problems...)

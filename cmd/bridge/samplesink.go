@@ -10,6 +10,7 @@ import (
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/sinks/nats"
 )
 
 // sampleStream brings the events of all sample sinks, as text, to the one who prints them.
@@ -59,7 +60,7 @@ func (s *sampleSink) text(e *event.Event) []byte {
 			} else {
 				name = s.prefix + name
 			}
-			fmt.Fprintf(&out, "%s: %s\n", name, value)
+			fmt.Fprintf(&out, "%s: %s\n", name, s.value(value))
 		})
 		out.WriteByte('\n')
 		out.Write(e.Data)
@@ -71,7 +72,8 @@ func (s *sampleSink) text(e *event.Event) []byte {
 // sampleSink stands in for a sink: it knows where that would send, and hands everything to the stream.
 type sampleSink struct {
 	stream     *sampleStream
-	prefix     string // of the attributes' headers
+	prefix     string              // of the attributes' headers
+	value      func(string) string // an attribute's value as a header
 	structured bool
 	// destination describes where the event would go.
 	destination func(*event.Event) string
@@ -80,7 +82,7 @@ type sampleSink struct {
 var _ sinks.Sink = (*sampleSink)(nil)
 
 func newSampleSink(stream *sampleStream, c *config.Sink) (*sampleSink, error) {
-	s := &sampleSink{stream: stream, prefix: "ce-", structured: c.Encoding == "structured"}
+	s := &sampleSink{stream: stream, prefix: "ce-", value: nats.HeaderValue, structured: c.Encoding == "structured"}
 	switch {
 	case c.NATS != nil:
 		subject, err := event.ParseTemplate(c.NATS.Subject)
@@ -95,7 +97,7 @@ func newSampleSink(stream *sampleStream, c *config.Sink) (*sampleSink, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.prefix = "ce_"
+		s.prefix, s.value = "ce_", func(value string) string { return value }
 		s.destination = func(e *event.Event) string {
 			return fmt.Sprintf("sink %s: topic %s, key %s", c.Name, topic.Append(nil, e, event.AppendTopicPart), e.PartitionKey)
 		}

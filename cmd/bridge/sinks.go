@@ -33,7 +33,8 @@ type sinkMaker struct {
 	replicas *replicas             // nil for none
 }
 
-// make is the sink, and the broker that has to run for it, if that is embedded. Nothing is started and nobody is contacted.
+// make is the sink, and the broker that has to run for it, if that is embedded. Nothing is started and nobody is contacted. What the error is about,
+// sinkProblems tells.
 func (m *sinkMaker) make(c *config.Sink) (sink sinks.Sink, broker service, err error) {
 	log := m.log.With("sink", c.Name)
 	switch {
@@ -45,7 +46,7 @@ func (m *sinkMaker) make(c *config.Sink) (sink sinks.Sink, broker service, err e
 		sink, err = stdout.New(stdout.Config{Writer: m.out, Format: c.Stdout.Format})
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("sink %s: %w", c.Name, err)
+		return nil, nil, err
 	}
 	return sink, broker, nil
 }
@@ -66,8 +67,9 @@ func (m *sinkMaker) metrics(sink string) prometheus.Registerer {
 func (m *sinkMaker) nats(c *config.Sink, log *slog.Logger) (sinks.Sink, service, error) {
 	n := c.NATS
 	auth, err := natsAuth(n)
-	if err != nil {
-		return nil, nil, err
+	// The client reads the files itself, when it connects, and would try again for ever.
+	if _, tlsErr := tlsConfig(n.TLS); err != nil || tlsErr != nil {
+		return nil, nil, errors.Join(err, tlsErr)
 	}
 	sink, err := nats.New(nats.Config{
 		URL: string(n.URL), Name: "bridge " + m.cluster + "/" + c.Name,
@@ -92,7 +94,7 @@ func natsAuth(n *config.NATS) (nats.Auth, error) {
 	password, passwordErr := config.ReadSecret(n.Password, n.PasswordFile)
 	return nats.Auth{
 		CredsFile: n.CredsFile, NKeyFile: n.NkeyFile, Token: string(token), User: n.User, Password: string(password),
-	}, errors.Join(tokenErr, passwordErr)
+	}, errors.Join(aboutKey("tokenFile", tokenErr), aboutKey("passwordFile", passwordErr))
 }
 
 // embeddedStreamBytes bounds the stream of an embedded server below what the server may store in all: a full stream drops its
@@ -176,7 +178,7 @@ func kafkaSASL(s *config.SASL) (*kafka.SASL, error) {
 		return nil, nil
 	}
 	password, err := config.ReadSecret(s.Password, s.PasswordFile)
-	return &kafka.SASL{Mechanism: s.Mechanism, Username: s.Username, Password: string(password), TokenFile: s.TokenFile}, err
+	return &kafka.SASL{Mechanism: s.Mechanism, Username: s.Username, Password: string(password), TokenFile: s.TokenFile}, aboutKey("sasl.passwordFile", err)
 }
 
 func kafkaTopics(c *config.CreateTopics) *kafka.CreateTopics {

@@ -152,7 +152,7 @@ func TestWrongTLSFilesAreSaidPlainly(t *testing.T) {
 	for want, c := range map[string]*config.TLS{
 		"tls.ca: open ":                          {CA: cert + "-missing"},
 		"tls.ca: there is no certificate in PEM": {CA: key},
-		"tls.cert and tls.key: ":                 {Cert: key, Key: cert},
+		"tls.cert: certificate ":                 {Cert: key, Key: cert},
 	} {
 		if _, err := tlsConfig(c); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)

@@ -104,6 +104,10 @@ func (a *answer) writeSink(w io.Writer, s *bridge.SinkStatus, before *answer) {
 		broker = "not open yet"
 	case !s.Connected:
 		broker = "away"
+	case s.Blocked != "":
+		broker = "blocked"
+	case s.Paused:
+		broker = "paused"
 	}
 	lastError := "-"
 	if s.LastError != "" {

@@ -19,7 +19,7 @@ func tlsConfig(c *config.TLS) (*tls.Config, error) {
 	if c.CA != "" {
 		roots, err := readRoots(c.CA)
 		if err != nil {
-			return nil, err
+			return nil, &keyError{"tls.ca", err}
 		}
 		out.RootCAs = roots
 	}
@@ -29,12 +29,12 @@ func tlsConfig(c *config.TLS) (*tls.Config, error) {
 	load := func() (*tls.Certificate, error) {
 		pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
 		if err != nil {
-			return nil, fmt.Errorf("tls.cert and tls.key: %w", err)
+			return nil, fmt.Errorf("certificate %s with key %s: %w", c.Cert, c.Key, err)
 		}
 		return &pair, nil
 	}
 	if _, err := load(); err != nil {
-		return nil, err
+		return nil, &keyError{"tls.cert", err}
 	}
 	out.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return load() }
 	return out, nil
@@ -43,11 +43,11 @@ func tlsConfig(c *config.TLS) (*tls.Config, error) {
 func readRoots(file string) (*x509.CertPool, error) {
 	pem, err := os.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("tls.ca: %w", err)
+		return nil, err
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("tls.ca: there is no certificate in PEM in %s", file)
+		return nil, fmt.Errorf("there is no certificate in PEM in %s", file)
 	}
 	return roots, nil
 }

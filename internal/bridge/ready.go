@@ -21,7 +21,7 @@ type Reason struct {
 func (r Reason) String() string { return r.Component + ": " + r.Message }
 
 // Ready gives the reasons why the bridge is not ready; none when it is: every informer in step with the API server, neither stalled nor behind by
-// more than its limit, every sink connected, and the last commit written.
+// more than its limit, every sink connected and without events that somebody has to make way for, and the last commit written.
 func (b *Bridge) Ready() []Reason {
 	var reasons []Reason
 	note := func(name, message string) {
@@ -48,8 +48,8 @@ func (b *Bridge) Ready() []Reason {
 	for _, out := range b.outlets.all() {
 		if p := b.pauses.of(kindSink, out.name); p != nil {
 			reasons = append(reasons, Reason{Component: "sink " + out.name, Message: p.reason(kindSink, out.name)})
-		} else if s := out.Status(); !s.Connected && !b.replica.follows() {
-			reasons = append(reasons, Reason{Component: "sink " + out.name, Message: cmp.Or(s.LastError, "not connected yet")})
+		} else if why := out.notReady(); why != "" && !b.replica.follows() {
+			reasons = append(reasons, Reason{Component: "sink " + out.name, Message: why})
 		}
 	}
 	if err := b.stateErr(); err != nil {
@@ -57,6 +57,18 @@ func (b *Bridge) Ready() []Reason {
 	}
 	slices.SortFunc(reasons, func(a, b Reason) int { return strings.Compare(a.Component, b.Component) })
 	return reasons
+}
+
+// notReady says why the sink is not ready; "" when it is.
+func (o *outlet) notReady() string {
+	switch s := o.Status(); {
+	case !s.Connected:
+		return cmp.Or(s.LastError, "not connected yet")
+	case s.Blocked != "":
+		return s.Blocked
+	default:
+		return ""
+	}
 }
 
 // stallSlack is for a watch that was cut by the watchdog and is being opened again, where its silence means nothing.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"strings"
 	"sync"
 	"time"
 
@@ -37,7 +36,7 @@ type Lease interface {
 type Board interface {
 	Get(ctx context.Context) (p standby.Progress, led bool, err error)
 	Take(ctx context.Context) (p standby.Progress, led bool, err error)
-	Put(ctx context.Context, p *standby.Progress) error
+	Put(ctx context.Context, p *standby.Progress) (standby.Told, error)
 }
 
 // errFollowed ends a replica that did not lead: it has nothing to send.
@@ -273,6 +272,7 @@ type teller struct {
 	deliveries map[string]*delivery // by unit
 	trails     map[string]*trail    // by key of the sink
 	last       standby.Progress
+	short      bool // the last one left something of the sinks' positions out
 }
 
 func (r *replica) newTeller() *teller {
@@ -305,40 +305,66 @@ func (t *teller) tell(ctx context.Context) (size int, err error) {
 	if !t.changing.tryTake() {
 		return 0, nil // units that end and begin again are not missing
 	}
-	p, size, err := t.look()
+	p, err := t.look()
 	t.changing.give()
 	if err != nil || reflect.DeepEqual(p, t.last) {
 		return 0, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	if err := t.cfg.Board.Put(ctx, &p); err != nil {
-		return size, err
+	told, err := t.cfg.Board.Put(ctx, &p)
+	if err != nil {
+		return told.Bytes, err
 	}
 	t.last = p
-	return size, nil
+	t.note(told)
+	return told.Bytes, nil
 }
 
-// look gives the progress of now, and about how much it takes.
-func (t *teller) look() (p standby.Progress, size int, err error) {
-	p = standby.Progress{Units: map[string]standby.Unit{}, Sinks: map[string][]byte{}, Feeds: map[string][]string{}, Version: t.current()}
+// note tells an operator when the progress is too large to say all.
+func (t *teller) note(told standby.Told) {
+	value := 0.0
+	if told.Short {
+		value = 1
+	}
+	t.metrics.short.Set(value)
+	if told.Short && !t.short {
+		t.log.Warn("the progress is too large for its object, and says of the sinks only what is most needed: a replica that takes over looks for what was sent last by its time, "+
+			"does not go on with this one's producers in Kafka, and may send events again; split the configuration between bridges, or spread it over fewer topics and partitions",
+			"units", len(t.last.Units), "bytes", told.Bytes)
+	}
+	t.short = told.Short
+}
+
+// look gives the progress of now.
+func (t *teller) look() (p standby.Progress, err error) {
+	p = standby.Progress{Units: map[string]standby.Unit{}, Sinks: map[string][]byte{}, Outlines: map[string][]byte{}, Feeds: map[string][]string{}, Version: t.current()}
 	for _, u := range t.roster.all() {
 		if p.Units[u.name], err = t.delivery(u).look(u); err != nil {
-			return p, 0, err
+			return p, err
 		}
-		size += len(u.name) + 80
 		p.Feeds[u.cfg.Informer] = u.feeds()
 	}
-	for informer, keys := range p.Feeds {
-		size += len(informer) + len(strings.Join(keys, ","))
-	}
 	for _, pub := range t.outlets.all() {
-		if position := t.trail(pub.key).pass(time.Now(), pub.Position()); position != nil {
-			p.Sinks[pub.key] = position
-			size += len(position) * 4 / 3
+		position := t.trail(pub.key).pass(time.Now(), pub.Position())
+		if position == nil {
+			continue
+		}
+		p.Sinks[pub.key] = position
+		if outline := t.outline(pub, position); outline != nil {
+			p.Outlines[pub.key] = outline
 		}
 	}
-	return p, size, nil
+	return p, nil
+}
+
+// outline of a position that may be too large to be told; nil for one that is not.
+func (t *teller) outline(pub *outlet, position []byte) []byte {
+	const large = 64 << 10
+	if len(position) < large {
+		return nil
+	}
+	return pub.Outline(position)
 }
 
 // delivery of a unit. It begins where the leader before stood.

@@ -96,19 +96,27 @@ func (r *replica) notReady() []Reason {
 }
 
 // replicaMetrics are of the bridge among its replicas.
-type replicaMetrics struct{ takeovers prometheus.Counter }
+type replicaMetrics struct {
+	takeovers prometheus.Counter
+	short     prometheus.Gauge
+}
 
 func newReplicaMetrics(reg prometheus.Registerer, r *replica) *replicaMetrics {
-	m := &replicaMetrics{takeovers: prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "bridge_standby_takeovers_total", Help: "Times this process has begun to publish as the leader.",
-	})}
+	m := &replicaMetrics{
+		takeovers: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "bridge_standby_takeovers_total", Help: "Times this process has begun to publish as the leader.",
+		}),
+		short: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "bridge_standby_progress_short", Help: "1 while the progress that this leader tells is too large for its object, and leaves positions of sinks out.",
+		}),
+	}
 	if reg == nil {
 		return m
 	}
 	gauge := func(name, help string, value func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
 	}
-	reg.MustRegister(m.takeovers,
+	reg.MustRegister(m.takeovers, m.short,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "bridge_standby_leader", Help: "1 while this replica publishes, 0 while it follows.",
 			ConstLabels: prometheus.Labels{"lease": r.cfg.Lease.Name()}, // each shard has one, and a leader of its own

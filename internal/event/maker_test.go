@@ -2,6 +2,7 @@ package event_test
 
 import (
 	"encoding/json"
+	"net/url"
 	"testing"
 	"time"
 
@@ -127,5 +128,23 @@ func TestEventsAboutTheInformer(t *testing.T) {
 func TestAnUnknownPayloadIsRefused(t *testing.T) {
 	if _, err := event.NewMaker(event.MakerConfig{Payload: "everything"}); err == nil {
 		t.Error("NewMaker took it")
+	}
+}
+
+func TestTheSourceIsAURIWhateverTheClusterIsCalled(t *testing.T) {
+	for cluster, want := range map[string]string{
+		"prod-eu-1":                            "/clusters/prod-eu-1",
+		"arn:aws:eks:eu-west-1:1:cluster/prod": "/clusters/arn:aws:eks:eu-west-1:1:cluster/prod",
+		"admin@prod":                           "/clusters/admin@prod",
+		"eu west 5%":                           "/clusters/eu%20west%205%25",
+	} {
+		m, err := event.NewMaker(event.MakerConfig{Cluster: cluster, Informer: "all", Type: deployments})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := m.Object(&event.Change{Op: event.Added, UID: "u", Version: "7"}).Source
+		if parsed, err := url.Parse(got); got != want || err != nil || parsed.Path != "/clusters/"+cluster {
+			t.Errorf("of %q: %q (%v), want %q", cluster, got, err, want)
+		}
 	}
 }

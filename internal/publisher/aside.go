@@ -1,10 +1,13 @@
 package publisher
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/kubebridge/bridge/internal/event"
@@ -36,7 +39,7 @@ func (p *Publisher) isAside(it *Item) bool {
 // setAside keeps an item, and with it the later ones of its object, until the sink can tell its lane.
 func (p *Publisher) setAside(it *Item, err error) {
 	if !errors.Is(err, errBehind) {
-		p.failed(err)
+		p.unrouted(err)
 		p.warnings.route.warn(p.log, "can't tell where an event goes; its object waits", "subject", it.Message.Event.Subject, "err", err)
 	}
 	key := objectOf(it.Message.Event)
@@ -90,6 +93,8 @@ func (p *Publisher) routeAside(ctx context.Context) (progress bool) {
 	p.mu.Lock()
 	keys := slices.Collect(maps.Keys(p.aside))
 	p.mu.Unlock()
+	why := map[string]error{}
+	var away error
 	for _, key := range keys {
 		moved, err := p.routeObject(ctx, key)
 		progress = progress || moved
@@ -99,13 +104,30 @@ func (p *Publisher) routeAside(ctx context.Context) (progress bool) {
 		if ctx.Err() != nil {
 			return progress
 		}
-		p.failed(err)
-		p.warnings.route.warn(p.log, "still can't tell where an event goes; its object waits", "object", key.namespace+"/"+key.name, "resource", key.resource, "err", err)
+		why[err.Error()] = err
 		if sinks.Classify(err) == sinks.Reconnect {
-			return progress // asking for the others would only wait for the same broker
+			away = err
+		}
+		p.warnings.route.warn(p.log, "still can't tell where an event goes; its object waits", "resource", key.resource, "namespace", key.namespace, "name", key.name, "err", err)
+		if away != nil {
+			break // asking for the others would only wait for the same broker
 		}
 	}
+	if len(why) > 0 {
+		p.unrouted(cmp.Or(away, together(why)))
+	}
 	return progress
+}
+
+// together names the first few reasons.
+func together(why map[string]error) error {
+	const most = 3
+	texts := slices.Sorted(maps.Keys(why))
+	first := strings.Join(texts[:min(most, len(texts))], "; ")
+	if more := len(texts) - most; more > 0 {
+		first += fmt.Sprintf("; and %d more", more)
+	}
+	return errors.New(first)
 }
 
 // routeObject moves the items of one object into their lanes, up to the first whose lane can't be told.

@@ -24,6 +24,14 @@ func (p *Publisher) shut() error {
 	return nil
 }
 
+// Outline is a shorter form of a position, for Inherit; nil where there is none.
+func (p *Publisher) Outline(position []byte) []byte {
+	if o, ok := p.sink.(sinks.Outliner); ok {
+		return o.Outline(position)
+	}
+	return nil
+}
+
 // Inherit replaces the saved position of the sink's log by that of another process, which has published until now. It is called before Run.
 // nil changes nothing.
 func (p *Publisher) Inherit(position []byte) {

@@ -27,7 +27,7 @@ func TestAnObjectWithoutALaneKeepsItsOrderAndDelaysNoOther(t *testing.T) {
 		p := start(t, sink, publisher.Config{})
 		p.add(r.items("a/1", "a/2", "b/1", "a/3", "b/2"))
 		synctest.Wait()
-		if s := p.Status(); s.Unrouted != 1 || s.QueuedItems != 2 || r.count() != 3 {
+		if s := p.Status(); s.Blocked != "busy" || s.Unrouted != 1 || s.QueuedItems != 2 || r.count() != 3 {
 			t.Errorf("status %+v, %d settled; want 2 items of one object aside", s, r.count())
 		}
 		for i := range 20 {
@@ -35,6 +35,9 @@ func TestAnObjectWithoutALaneKeepsItsOrderAndDelaysNoOther(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		p.drain()
+		if s := p.Status(); s.Blocked != "" {
+			t.Errorf("still blocked: %s", s.Blocked)
+		}
 		wantOrder(t, sink, "a", numbered("a", 23)...)
 		wantOrder(t, sink, "b", "b/1", "b/2")
 	})
@@ -145,3 +148,53 @@ func TestRunWaitsForLookUpsBeforeItClosesTheSink(t *testing.T) {
 		}
 	})
 }
+
+func TestAllPlacesThatAreMissingAreNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
+		missing := true
+		sink.onLane = func(e *event.Event) error {
+			if missing {
+				return &sinks.Error{Class: sinks.Retry, Err: errors.New("no topic " + e.Name)}
+			}
+			return nil
+		}
+		p := start(t, sink, publisher.Config{})
+		p.add(r.items("a/1", "e/1", "b/1", "a/2", "d/1", "c/1"))
+		time.Sleep(5 * time.Second)
+		if got, want := p.Status().Blocked, "no topic a; no topic b; no topic c; and 2 more"; got != want {
+			t.Errorf("blocked for %q, want %q", got, want)
+		}
+		missing = false
+		p.drain()
+	})
+}
+
+func TestASinkThatKnowsItsBrokerIsAwayIsNotConnected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink := &knowingSink{scriptedSink: newSink(t, sinks.ByObject)}
+		p := start(t, sink, publisher.Config{})
+		synctest.Wait()
+		if s := p.Status(); !s.Connected || s.Blocked != "" {
+			t.Errorf("status %+v", s)
+		}
+		sink.why = errAway
+		if s := p.Status(); s.Connected || s.LastError != errAway.Error() || s.Blocked != "" {
+			t.Errorf("away: status %+v", s)
+		}
+		sink.why = errBusy
+		if s := p.Status(); !s.Connected || s.Blocked != errBusy.Error() {
+			t.Errorf("blocked: status %+v", s)
+		}
+		sink.why = nil
+	})
+}
+
+// knowingSink knows why nothing can be stored without being asked to.
+type knowingSink struct {
+	*scriptedSink
+	why error
+}
+
+// Blocked implements sinks.Blocker.
+func (s *knowingSink) Blocked() error { return s.why }

@@ -113,8 +113,14 @@ func gauges(auto promauto.Factory, p *Publisher) {
 		}
 		return 0
 	})
+	gauge("blocked", "1 while some messages can't go until somebody acts, although the broker is there: a missing topic.", func() float64 {
+		if why := p.blocked(); why != nil && sinks.Classify(why) != sinks.Reconnect {
+			return 1
+		}
+		return 0
+	})
 	gauge("connected", "1 when the sink is open and its broker is not known to be away.", func() float64 {
-		if p.isOpen() && p.breaker.connected() {
+		if p.isOpen() && p.connected() {
 			return 1
 		}
 		return 0

@@ -16,12 +16,13 @@ type Status struct {
 	QueuedBytes   int       `json:"queuedBytes"`   // what they count against the bound
 	CapacityItems int       `json:"capacityItems"` // the bounds
 	CapacityBytes int       `json:"capacityBytes"`
-	Unrouted      int       `json:"unrouted"`      // objects whose lane the sink can't tell yet
-	InFlight      int       `json:"inFlight"`      // messages in calls of the sink
-	OldestSeconds float64   `json:"oldestSeconds"` // how long the oldest queued item has waited
-	Published     uint64    `json:"published"`     // messages acknowledged
-	Retries       uint64    `json:"retries"`       // lanes that a failure sent back
-	DeadLetters   uint64    `json:"deadLetters"`   // messages refused, kept or not
+	Unrouted      int       `json:"unrouted"`          // objects whose lane the sink can't tell yet
+	InFlight      int       `json:"inFlight"`          // messages in calls of the sink
+	OldestSeconds float64   `json:"oldestSeconds"`     // how long the oldest queued item has waited
+	Published     uint64    `json:"published"`         // messages acknowledged
+	Retries       uint64    `json:"retries"`           // lanes that a failure sent back
+	DeadLetters   uint64    `json:"deadLetters"`       // messages refused, kept or not
+	Blocked       string    `json:"blocked,omitempty"` // why some messages can't go until somebody acts, although the broker is there
 	LastError     string    `json:"lastError,omitempty"`
 	LastErrorAt   time.Time `json:"lastErrorAt,omitzero"`
 }
@@ -30,6 +31,7 @@ type Status struct {
 type counts struct {
 	published, retries, deadLetters atomic.Uint64
 	last                            atomic.Pointer[failure]
+	route                           atomic.Pointer[failure] // why the sink could not tell a lane
 }
 
 type failure struct {
@@ -51,12 +53,36 @@ func (p *Publisher) Status() Status {
 		DeadLetters:   p.counts.deadLetters.Load(),
 	}
 	s.Paused = p.breaker.isHeld()
-	s.Connected = s.Opened && p.breaker.connected()
+	s.Connected = s.Opened && p.connected()
 	s.QueuedItems, s.QueuedBytes = p.room.load()
 	if last := p.counts.last.Load(); last != nil {
 		s.LastError, s.LastErrorAt = last.err.Error(), last.at
 	}
+	switch why := p.blocked(); {
+	case why == nil:
+	case sinks.Classify(why) == sinks.Reconnect:
+		s.LastError, s.LastErrorAt = why.Error(), time.Now()
+	default:
+		s.Blocked = why.Error()
+	}
 	return s
+}
+
+// connected says whether the broker of an open sink is not known to be away.
+func (p *Publisher) connected() bool {
+	why := p.blocked()
+	return p.breaker.connected() && (why == nil || sinks.Classify(why) != sinks.Reconnect)
+}
+
+// blocked is why some messages can't go: the sink can't tell their lane, or says so.
+func (p *Publisher) blocked() error {
+	if why := p.counts.route.Load(); why != nil && p.asideCount.Load() > 0 {
+		return why.err
+	}
+	if b, ok := p.sink.(sinks.Blocker); ok {
+		return b.Blocked()
+	}
+	return nil
 }
 
 func (p *Publisher) isOpen() bool {
@@ -75,6 +101,12 @@ func (p *Publisher) isOpen() bool {
 
 // failed notes an error for Status.
 func (p *Publisher) failed(err error) { p.counts.last.Store(&failure{err, time.Now()}) }
+
+// unrouted notes why the sink can't tell a lane.
+func (p *Publisher) unrouted(err error) {
+	p.failed(err)
+	p.counts.route.Store(p.counts.last.Load())
+}
 
 // published counts messages that the sink acknowledged.
 func (p *Publisher) published(n int) {

@@ -65,6 +65,19 @@ type Sink interface {
 	Close() error
 }
 
+// Outliner is a Recaller whose positions may become large.
+type Outliner interface {
+	// Outline is a position that says less, in a few bytes for each topic: Recall takes it too. nil when there is none.
+	Outline(position []byte) []byte
+}
+
+// Blocker is a Sink that knows that messages can't be stored now while no call of Publish is there to say so, or has returned.
+type Blocker interface {
+	// Blocked is why: of the class Reconnect when its broker can't be reached, else what somebody has to act upon, although the broker is there. nil when
+	// there is nothing of that. It returns at once and may be called at any time.
+	Blocked() error
+}
+
 // Fail gives every message of a batch that has no answer yet the same one.
 func Fail(batch []*Message, err error) {
 	for _, m := range batch {

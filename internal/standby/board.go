@@ -107,10 +107,10 @@ func (b *Board) create(ctx context.Context) error {
 }
 
 // Put writes this replica's progress on the board it has taken. ErrTaken: it is another's by now. Other errors may heal.
-func (b *Board) Put(ctx context.Context, p *Progress) error {
-	encoded, err := p.encode(maxProgress)
+func (b *Board) Put(ctx context.Context, p *Progress) (Told, error) {
+	encoded, told, err := p.encode(maxProgress)
 	if err != nil {
-		return err
+		return told, err
 	}
 	object := b.last.DeepCopy()
 	if object.Annotations == nil {
@@ -119,13 +119,13 @@ func (b *Board) Put(ctx context.Context, p *Progress) error {
 	object.Annotations[progressAnnotation] = encoded
 	written, err := b.leases().Update(ctx, object, metav1.UpdateOptions{})
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return b.whoWrote(ctx)
+		return told, b.whoWrote(ctx)
 	}
 	if err != nil {
-		return fmt.Errorf("tell the progress: %w", err)
+		return told, fmt.Errorf("tell the progress: %w", err)
 	}
 	b.last = written
-	return nil
+	return told, nil
 }
 
 // whoWrote looks at a board that is not as this replica left it: by an answer that was lost, by a person, or by another replica. One that was

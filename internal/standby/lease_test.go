@@ -46,6 +46,12 @@ func ok(t *testing.T, err error) {
 	}
 }
 
+// put writes on the board.
+func (c *candidate) put(p *standby.Progress) error {
+	_, err := c.board.Put(context.Background(), p)
+	return err
+}
+
 func (c *candidate) leads() bool {
 	select {
 	case <-c.Elected():
@@ -153,8 +159,8 @@ func TestABoardIsItsLastTakers(t *testing.T) {
 		progress := standby.Progress{
 			Units: map[string]standby.Unit{"all/pods": {Scope: "labels=", Delivered: "17", Epoch: 1}}, Sinks: map[string][]byte{"js": []byte("position")},
 		}
-		ok(t, first.board.Put(ctx, &progress))
-		ok(t, first.board.Put(ctx, &progress))
+		ok(t, first.put(&progress))
+		ok(t, first.put(&progress))
 		got, led, err := second.board.Get(ctx)
 		if err != nil || !led || got.Units["all/pods"] != progress.Units["all/pods"] || string(got.Sinks["js"]) != "position" {
 			t.Fatalf("got %+v, %t, %v", got, led, err)
@@ -162,10 +168,10 @@ func TestABoardIsItsLastTakers(t *testing.T) {
 		if got, led, err = second.board.Take(ctx); err != nil || !led || got.Units["all/pods"].Delivered != "17" {
 			t.Fatalf("got %+v, %t, %v", got, led, err)
 		}
-		if err := first.board.Put(ctx, &progress); !errors.Is(err, standby.ErrTaken) {
+		if err := first.put(&progress); !errors.Is(err, standby.ErrTaken) {
 			t.Errorf("got %v, want that the board is another's", err)
 		}
-		ok(t, second.board.Put(ctx, &progress))
+		ok(t, second.put(&progress))
 	})
 }
 
@@ -179,19 +185,19 @@ func TestABoardThatSomebodyDeletesIsMadeAgain(t *testing.T) {
 		_, _, err := first.board.Take(ctx)
 		ok(t, err)
 		progress := standby.Progress{Units: map[string]standby.Unit{"all/pods": {Delivered: "17"}}}
-		ok(t, first.board.Put(ctx, &progress))
+		ok(t, first.put(&progress))
 		server.Delete("tools", "bridge-progress")
-		if err := first.board.Put(ctx, &progress); err == nil || errors.Is(err, standby.ErrTaken) {
+		if err := first.put(&progress); err == nil || errors.Is(err, standby.ErrTaken) {
 			t.Errorf("got %v, want that it is tried again", err)
 		}
-		ok(t, first.board.Put(ctx, &progress))
+		ok(t, first.put(&progress))
 		if got, led, err := second.board.Take(ctx); err != nil || !led || got.Units["all/pods"].Delivered != "17" {
 			t.Fatalf("got %+v, %t, %v", got, led, err)
 		}
 		server.Delete("tools", "bridge-progress")
 		_, _, err = second.board.Take(ctx)
 		ok(t, err)
-		if err := first.board.Put(ctx, &progress); !errors.Is(err, standby.ErrTaken) {
+		if err := first.put(&progress); !errors.Is(err, standby.ErrTaken) {
 			t.Errorf("got %v, want that the board is another's", err)
 		}
 	})

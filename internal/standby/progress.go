@@ -1,11 +1,6 @@
 package standby
 
-import (
-	"encoding/json"
-	"fmt"
-
-	"github.com/kubebridge/bridge/internal/resource"
-)
+import "github.com/kubebridge/bridge/internal/resource"
 
 // Progress is what the leader tells the others.
 type Progress struct {
@@ -17,6 +12,8 @@ type Progress struct {
 	Version string
 	// Sinks are positions of their brokers' logs, by name: everything lies behind them that was sent and that Units do not cover yet.
 	Sinks map[string][]byte
+	// Outlines are shorter forms of Sinks, told in their place where these are too large: what can be done without the rest of them.
+	Outlines map[string][]byte
 }
 
 // Unit is the progress of one unit.
@@ -32,43 +29,4 @@ type Unit struct {
 	Selection resource.Version `json:"n,omitempty"`
 	// Selectors is how often the unit has selected something else before, for the ids.
 	Selectors int `json:"l,omitempty"`
-}
-
-// progressFormat is of the text on the board.
-const progressFormat = 1
-
-// text is what lies on the board, as JSON.
-type text struct {
-	Format int               `json:"format"`
-	Units  map[string]Unit   `json:"units"`
-	Sinks  map[string][]byte `json:"sinks,omitempty"`
-
-	Feeds   map[string][]string `json:"feeds,omitempty"`
-	Version string              `json:"config,omitempty"`
-}
-
-// encode gives the text, without the sinks' positions where it would be too large with them: then what was sent and not told
-// comes again.
-func (p *Progress) encode(most int) (string, error) {
-	out := text{Format: progressFormat, Units: p.Units, Sinks: p.Sinks, Feeds: p.Feeds, Version: p.Version}
-	b, err := json.Marshal(out)
-	if err == nil && len(b) > most {
-		out.Sinks = nil
-		b, err = json.Marshal(out)
-	}
-	if err == nil && len(b) > most {
-		err = fmt.Errorf("the progress of %d units takes %d bytes, and the board holds %d", len(p.Units), len(b), most)
-	}
-	return string(b), err
-}
-
-func decode(encoded string) (Progress, error) {
-	var in text
-	if err := json.Unmarshal([]byte(encoded), &in); err != nil {
-		return Progress{}, err
-	}
-	if in.Format != progressFormat {
-		return Progress{}, fmt.Errorf("format %d is of another version of the bridge", in.Format)
-	}
-	return Progress{Units: in.Units, Sinks: in.Sinks, Feeds: in.Feeds, Version: in.Version}, nil
 }

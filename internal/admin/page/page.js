@@ -212,12 +212,12 @@ function drawSinks(sinks) {
   rows($("sinks-rows"), sinks.map((s) => [s.name, s]), (row, s) => {
     const now = rate(s);
     all += now;
-    const state = s.connected ? ["connected", "good"] : s.opened ? ["away", "bad"] : ["not open", "warn"];
-    const error = s.lastError ? `${s.lastError} (${duration(Math.max(0, Date.now() - Date.parse(s.lastErrorAt)) / 1000)} ago)` : "";
+    const state = s.connected && s.blocked ? ["blocked", "bad"] : s.paused ? ["paused", "warn"] : s.connected ? ["connected", "good"] : s.opened ? ["away", "bad"] : ["not open", "warn"];
+    const error = s.blocked ? s.blocked : s.lastError ? `${s.lastError} (${duration(Math.max(0, Date.now() - Date.parse(s.lastErrorAt)) / 1000)} ago)` : "";
     cells(row, [
       [s.name], [badge(...state)], [now < 10 ? now.toFixed(1) : number(Math.round(now)), "n"], [number(s.published), "n"],
       [meter(s)], [number(s.queuedItems), "n"], [duration(s.oldestSeconds), "n"],
-      [number(s.retries), "n"], [number(s.deadLetters), "n"], [error, error ? `long${s.connected ? " past" : ""}` : ""],
+      [number(s.retries), "n"], [number(s.deadLetters), "n"], [error, error ? `long${s.connected && !s.blocked ? " past" : ""}` : ""],
     ]);
   });
   show($("sinks-sum"), `${number(Math.round(all))} events/s`);

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
 )
@@ -15,7 +16,7 @@ import (
 func (s *Sink) Check(ctx context.Context, names []string) (topics []error, connect error) {
 	c := newCluster(s.dialer, s.config.Brokers, s.config.Timeout, s.metrics)
 	defer c.close()
-	if _, err := s.check(ctx, c); err != nil {
+	if err := s.checkPatiently(ctx, c); err != nil {
 		if ctx.Err() != nil {
 			err = fmt.Errorf("connect to Kafka: no answer from %s: %w", strings.Join(s.config.Brokers, ", "), err)
 		}
@@ -29,6 +30,17 @@ func (s *Sink) Check(ctx context.Context, names []string) (topics []error, conne
 	return topics, nil
 }
 
+// checkPatiently asks again for a while when a broker answers that it can't yet: one that has just started knows of no producers for a second or two.
+func (s *Sink) checkPatiently(ctx context.Context, c *cluster) error {
+	for began := time.Now(); ; {
+		_, err := s.check(ctx, c)
+		code, answered := errors.AsType[kafkago.Error](err)
+		if !answered || !code.Temporary() || time.Since(began) > patience || pause(ctx, 200*time.Millisecond) != nil {
+			return err
+		}
+	}
+}
+
 // lookAt is meet without creating anything.
 func (s *Sink) lookAt(ctx context.Context, c *cluster, name string) error {
 	if err := checkTopic(name); err != nil {
@@ -39,7 +51,7 @@ func (s *Sink) lookAt(ctx context.Context, c *cluster, name string) error {
 	case errors.Is(err, kafkago.UnknownTopicOrPartition) && s.config.CreateTopics != nil:
 		return nil
 	case errors.Is(err, kafkago.UnknownTopicOrPartition):
-		return fmt.Errorf("%w; create it, or set createTopics", err)
+		return &noTopicError{name}
 	case err != nil:
 		return err
 	}

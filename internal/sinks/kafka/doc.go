@@ -29,7 +29,8 @@
 //
 // Blocking: Publish blocks until its lane has an answer, for as long as any broker says that there is something to wait for;
 // other lanes are not delayed. When no broker has answered anything for 5 seconds it answers sinks.Reconnect, and the lane
-// remembers the frozen batch: the next call settles that one first, and does not store its messages a second time.
+// remembers the frozen batch: the next call settles that one first, and does not store its messages a second time. What waits for somebody to act (a topic
+// that was deleted, an address that is something else's) Blocked tells.
 // Lane blocks for the look-up of a topic it has not met before.
 //
 // # Who starts and stops it

@@ -59,10 +59,22 @@ func sort(err error) verdict {
 	if code, ok := errors.AsType[kafkago.Error](err); ok {
 		return sortCode(code)
 	}
-	if isTLSRefusal(err) || errors.Is(err, errUnusable) {
+	if isTLSRefusal(err) {
 		return denied
 	}
-	return resend
+	return resend // also where something else than Kafka answers: the address may be an old one of a broker that has moved
+}
+
+// unreadable says whether a broker has answered that the sink may not read: a right that is missing, or a form that the two do not share. That nobody
+// could be asked (TLS, SASL, something else behind the address) is another matter.
+func unreadable(err error) bool {
+	code, _ := errors.AsType[kafkago.Error](err)
+	switch code {
+	case kafkago.SASLAuthenticationFailed, kafkago.UnsupportedSASLMechanism, kafkago.IllegalSASLState, kafkago.SecurityDisabled:
+		return false
+	default:
+		return sortCode(code) == denied
+	}
 }
 
 func sortCode(code kafkago.Error) verdict {

@@ -23,7 +23,7 @@ func TestErrorsAreSortedByTheirConsequence(t *testing.T) {
 		"resend": {
 			io.EOF, io.ErrUnexpectedEOF, os.ErrDeadlineExceeded, syscall.ECONNRESET, syscall.ECONNREFUSED, net.ErrClosed,
 			&net.OpError{Op: "read", Err: syscall.EPIPE}, &net.DNSError{Err: "no such host", IsNotFound: true},
-			kafka.NoLeader, context.DeadlineExceeded, errors.New("something new"),
+			kafka.NoLeader, kafka.Unusable, context.DeadlineExceeded, errors.New("something new"),
 			kafkago.Unknown, kafkago.InvalidMessage, kafkago.UnknownTopicOrPartition, kafkago.LeaderNotAvailable,
 			kafkago.NotLeaderForPartition, kafkago.RequestTimedOut, kafkago.BrokerNotAvailable, kafkago.ReplicaNotAvailable,
 			kafkago.NetworkException, kafkago.GroupLoadInProgress, kafkago.NotEnoughReplicas, kafkago.NotEnoughReplicasAfterAppend,
@@ -39,7 +39,6 @@ func TestErrorsAreSortedByTheirConsequence(t *testing.T) {
 		"denied": {
 			kafkago.TopicAuthorizationFailed, kafkago.ClusterAuthorizationFailed, kafkago.SASLAuthenticationFailed,
 			kafkago.UnsupportedSASLMechanism, kafkago.UnsupportedVersion, kafkago.UnsupportedCompressionType, kafkago.InvalidTopic,
-			kafka.Unusable,
 			x509.UnknownAuthorityError{},
 			tls.RecordHeaderError{},
 			&net.OpError{Op: "remote error", Err: tls.AlertError(42)},

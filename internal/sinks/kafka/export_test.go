@@ -45,3 +45,13 @@ func EncodeBatch(codec compress.Compression, producer int64, epoch int16, sequen
 	}
 	return batch, err
 }
+
+// PlacesOf is of how many partitions a position has places, by topic.
+func PlacesOf(saved []byte) map[string]int {
+	p, _ := readPosition(saved)
+	count := map[string]int{}
+	for name, places := range p.Topics {
+		count[name] = len(places)
+	}
+	return count
+}

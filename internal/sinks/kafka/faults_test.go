@@ -31,6 +31,8 @@ var errUnreachable = errors.New("unreachable, says the test")
 type network struct {
 	// loseAnswers is how many produce requests reach the broker, and are carried out, but get no answer.
 	loseAnswers atomic.Int64
+	// foreign is how many further connections reach something that is no Kafka broker.
+	foreign atomic.Int64
 	// lost is called after each lost answer.
 	lost func()
 
@@ -47,6 +49,9 @@ func (n *network) dial(ctx context.Context, network, address string) (net.Conn, 
 	if n.down {
 		return nil, errUnreachable
 	}
+	if n.foreign.Add(-1) >= 0 {
+		return somethingElse(), nil
+	}
 	raw, err := new(net.Dialer).DialContext(ctx, network, address)
 	if err != nil {
 		return nil, err
@@ -57,6 +62,24 @@ func (n *network) dial(ctx context.Context, network, address string) (net.Conn, 
 	}
 	n.conns[c] = true
 	return c, nil
+}
+
+// somethingElse greets as a NATS server does.
+func somethingElse() net.Conn {
+	ours, theirs := net.Pipe()
+	go func() {
+		go func() { _, _ = io.Copy(io.Discard, theirs) }()
+		_, _ = theirs.Write([]byte(`INFO {"server_id":"NX","version":"2.15.2"}` + "\r\n"))
+	}()
+	return ours
+}
+
+// cut ends the connection on the next request of a kind, and lets the next connections reach something else.
+func (n *network) cut(c *kfake.Cluster, key kmsg.Key, foreign int64) {
+	c.ControlKey(int16(key), func(kmsg.Request) (kmsg.Response, error, bool) {
+		n.foreign.Store(foreign)
+		return nil, errUnreachable, true
+	})
 }
 
 // setDown cuts all connections and refuses new ones, or allows them again.

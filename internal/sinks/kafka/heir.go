@@ -49,7 +49,7 @@ func inheritance(saved place, batches []batchHead, end int64) place {
 func (l *lane) prove(ctx context.Context, f *frozen) (verdict, error) {
 	late, err := l.findLate(ctx, f)
 	switch {
-	case err != nil && sort(err) != denied:
+	case err != nil && !unreadable(err):
 		return sort(err), err
 	case late:
 		return overtaken, nil
@@ -63,7 +63,7 @@ func (l *lane) prove(ctx context.Context, f *frozen) (verdict, error) {
 func (l *lane) late(ctx context.Context, f *frozen) (verdict, error) {
 	late, err := l.findLate(ctx, f)
 	switch {
-	case err != nil && sort(err) != denied:
+	case err != nil && !unreadable(err):
 		return sort(err), err
 	case late:
 		return overtaken, nil

@@ -30,12 +30,15 @@ type Sink struct {
 	missing map[string]missing
 	recall  recall
 	spreads spreads
+	blocked blocked
 	spare   *producer // the one that Open asked for to see whether it may
 }
 
 var (
 	_ sinks.Sink     = (*Sink)(nil)
 	_ sinks.Recaller = (*Sink)(nil)
+	_ sinks.Blocker  = (*Sink)(nil)
+	_ sinks.Outliner = (*Sink)(nil)
 )
 
 // New checks the configuration. It starts nothing and connects to nothing; its error tells all problems.

@@ -106,7 +106,7 @@ func (s *Sink) recallTopic(ctx context.Context, name string, places []place) ([]
 	switch {
 	case err == nil, errors.Is(err, kafkago.UnknownTopicOrPartition):
 		return heirs, nil
-	case sort(err) == denied:
+	case unreadable(err):
 		s.log.Warn("can't read a topic back; what was sent just before the last end may be sent again, with the same ids: "+
 			"grant the bridge's user Read on the topic, or set the sink's recall to false", "topic", name, "err", err)
 		return heirs, nil

@@ -58,9 +58,9 @@ func ask(t *testing.T, c *kfake.Cluster) {
 }
 
 // heir is the process after that: it recalls, and has found nothing behind the position.
-func heir(t *testing.T, c *kfake.Cluster, position []byte) *kafka.Sink {
+func heir(t *testing.T, c *kfake.Cluster, position []byte, change ...func(*kafka.Config)) *kafka.Sink {
 	t.Helper()
-	s := openSink(t, c)
+	s := openSink(t, c, change...)
 	if err := s.Recall(t.Context(), position, func(id string) { t.Errorf("recalled %s", id) }); err != nil {
 		t.Fatal(err)
 	}

@@ -70,7 +70,7 @@ func (l *lane) findLost(ctx context.Context, f *frozen) (int64, error) {
 		found, err = l.scan(ctx, f, from, end)
 	}
 	switch {
-	case err != nil && sort(err) == denied:
+	case unreadable(err):
 		l.sink.metrics.recoveries.WithLabelValues("unread").Inc()
 		l.sink.log.Warn("can't read the partition to see whether a batch is stored; sending it again, its events may be there twice (with the same ids): "+
 			"grant the bridge's user Read on the topic", "lane", l.name, "err", err)

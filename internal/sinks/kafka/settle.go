@@ -14,7 +14,7 @@ import (
 // sends the same bytes each time, but for a new producer identity after the broker has forgotten the old one and the batch was found to be missing.
 func (l *lane) settle(ctx context.Context, f *frozen) (outcome verdict, err error) {
 	began := time.Now()
-	trouble := l.newTrouble(began)
+	trouble := l.newTrouble(began, "take the batch")
 	defer func() {
 		trouble.over(outcome)
 		l.sink.metrics.settled(outcome, f, time.Since(began))
@@ -64,7 +64,7 @@ func (f *frozen) note(outcome verdict, err error) {
 
 // until repeats something that stores nothing until it is answered.
 func (l *lane) until(ctx context.Context, what string, try func() error) error {
-	trouble := l.newTrouble(time.Now())
+	trouble := l.newTrouble(time.Now(), what)
 	for attempt := 0; ; attempt++ {
 		err := try()
 		if outcome := sort(err); outcome != resend {
@@ -119,40 +119,48 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 // trouble tells an operator of a lane that has to send again: not the first time, which a moved leader is enough for,
-// then at once, then every half minute, and when it is over.
+// nor in the first moments of a topic, then at once, then every half minute, and when it is over.
 type trouble struct {
 	lane   *lane
+	what   string // is to be done
 	began  time.Time
 	heard  time.Time // when a broker has last answered anything
 	warned time.Time
 	on     bool
 }
 
-const warnEvery = 30 * time.Second
+const (
+	warnEvery = 30 * time.Second
+	usual     = 500 * time.Millisecond
+)
 
-func (l *lane) newTrouble(began time.Time) trouble {
-	return trouble{lane: l, began: began, heard: began}
+func (l *lane) newTrouble(began time.Time, what string) trouble {
+	return trouble{lane: l, what: what, began: began, heard: began}
 }
 
 func (t *trouble) retry(attempt int, err error) {
 	s := t.lane.sink
 	s.metrics.resends.WithLabelValues(reasonOf(err)).Inc()
+	if attempt > 0 {
+		s.blocked.note(t.lane, err)
+	}
 	if !t.on {
 		t.on = true
 		s.metrics.waiting.Inc()
 	}
-	if attempt == 0 || time.Since(t.warned) < warnEvery {
-		s.log.Debug("sending again", "lane", t.lane.name, "attempt", attempt+1, "err", err)
+	if attempt == 0 || time.Since(t.began) < usual || time.Since(t.warned) < warnEvery {
+		s.log.Debug("trying again", "what", t.what, "lane", t.lane.name, "attempt", attempt+1, "err", err)
 		return
 	}
 	t.warned = time.Now()
-	s.log.Warn("partition does not take the batch, sending it again until it does", "lane", t.lane.name,
+	s.log.Warn("partition does not do what is asked for, trying again until it does", "what", t.what, "lane", t.lane.name,
 		"attempt", attempt+1, "for", time.Since(t.began).Round(time.Millisecond), "err", err)
 }
 
 func (t *trouble) over(outcome verdict) {
 	if t.on {
 		t.lane.sink.metrics.waiting.Dec()
+		t.lane.sink.blocked.forget(t.lane)
 	}
 	if !t.warned.IsZero() {
 		t.lane.sink.log.Info("partition has answered", "lane", t.lane.name, "outcome", outcome.String(),

@@ -123,8 +123,7 @@ func (s *Sink) find(ctx context.Context, c *cluster, name string) (layout, error
 		return l, err
 	}
 	if s.config.CreateTopics == nil {
-		return layout{}, fmt.Errorf("%w; create it (kafka-topics.sh --create --topic %s --partitions 12 --replication-factor 3 "+
-			"--config min.insync.replicas=2), or let the sink create topics", err, name)
+		return layout{}, &noTopicError{name}
 	}
 	if err := c.create(ctx, name, s.config.CreateTopics); err != nil {
 		return layout{}, fmt.Errorf("create topic %q: %w", name, err)

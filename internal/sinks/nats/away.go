@@ -64,6 +64,14 @@ func (e *awayError) Error() string {
 
 func (e *awayError) Unwrap() error { return e.err }
 
+// Blocked implements sinks.Blocker: also while there is nothing to send, a connection that is lost is known.
+func (s *Sink) Blocked() error {
+	if away := s.outage.explain(nil, redactURLs(s.cfg.URL)); away != nil {
+		return &sinks.Error{Class: sinks.Reconnect, Err: away}
+	}
+	return nil
+}
+
 // explain does so for all messages that failed because the server can't be reached.
 func (s *Sink) explain(batch []*sinks.Message) {
 	for _, m := range batch {

@@ -48,3 +48,22 @@ func TestAnOutageIsToldAsWhatItIs(t *testing.T) {
 		})
 	}
 }
+
+// A sink that has nothing to send tells of it too.
+func TestAnIdleSinkKnowsThatItsServerIsAway(t *testing.T) {
+	ts := newTestServer(t)
+	sink := openOver(t, ts.url(), coreMode)
+	if err := sink.Blocked(); err != nil {
+		t.Fatalf("blocked while the server is there: %v", err)
+	}
+	ts.stop()
+	eventually(t, "it is told", func() error {
+		err := sink.Blocked()
+		if sinks.Classify(err) != sinks.Reconnect || !strings.Contains(fmt.Sprint(err), "can't be reached since") {
+			return fmt.Errorf("blocked for %v", err)
+		}
+		return nil
+	})
+	ts.start()
+	eventually(t, "that is over", sink.Blocked)
+}

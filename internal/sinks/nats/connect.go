@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -21,7 +22,8 @@ func (s *Sink) connect(ctx context.Context) (*nats.Conn, error) {
 	}
 	life, cancel := context.WithCancel(context.Background())
 	stop := context.AfterFunc(ctx, cancel) // until it is connected, the connection lives as long as ctx
-	options, err := s.options(life)
+	dial := &dialer{ctx: life, timeout: s.cfg.ConnectTimeout}
+	options, err := s.options(dial)
 	if err != nil {
 		cancel()
 		return nil, err
@@ -34,6 +36,9 @@ func (s *Sink) connect(ctx context.Context) (*nats.Conn, error) {
 	}))...)
 	if err != nil {
 		cancel()
+		if why := dial.failed.Load(); why != nil && errors.Is(err, nats.ErrNoServers) {
+			err = fmt.Errorf("%w (%v)", err, *why) // the client tells of no attempt
+		}
 		return nil, errors.Join(err, ctx.Err())
 	}
 	if !stop() { // ctx ended at the last moment, and with it the dialer
@@ -47,11 +52,11 @@ func (s *Sink) connect(ctx context.Context) (*nats.Conn, error) {
 	return conn, nil
 }
 
-func (s *Sink) options(life context.Context) ([]nats.Option, error) {
+func (s *Sink) options(dial *dialer) ([]nats.Option, error) {
 	options := []nats.Option{
 		nats.Name(s.cfg.Name),
 		nats.Timeout(s.cfg.ConnectTimeout),
-		nats.SetCustomDialer(dialer{ctx: life, timeout: s.cfg.ConnectTimeout}),
+		nats.SetCustomDialer(dial),
 		// Messages published while the connection is away must fail, not wait in a buffer of the client: the caller
 		// resends them, and a buffered one would come out behind its successors.
 		nats.ReconnectBufSize(-1),
@@ -117,11 +122,16 @@ func (s *Sink) withTLS(options []nats.Option, err error) ([]nats.Option, error) 
 type dialer struct {
 	ctx     context.Context // of the connection's life, not of one call
 	timeout time.Duration
+	failed  atomic.Pointer[error] // the last attempt
 }
 
 // Dial implements nats.CustomDialer.
-func (d dialer) Dial(network, address string) (net.Conn, error) {
-	return (&net.Dialer{Timeout: d.timeout}).DialContext(d.ctx, network, address)
+func (d *dialer) Dial(network, address string) (net.Conn, error) {
+	conn, err := (&net.Dialer{Timeout: d.timeout}).DialContext(d.ctx, network, address)
+	if err != nil {
+		d.failed.Store(&err)
+	}
+	return conn, err
 }
 
 // disconnected is called by the client when the connection broke, and once more when it is closed.

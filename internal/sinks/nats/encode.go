@@ -78,7 +78,7 @@ func (e *encoder) encode(ev *event.Event, to route, encoding string, reply func(
 }
 
 func (e *encoder) setAttribute(name, value string) {
-	value = percentEncode(value)
+	value = HeaderValue(value)
 	if e.count < len(e.names) && strings.TrimPrefix(e.names[e.count], headerPrefix) == name {
 		e.set(e.names[e.count], value)
 		return
@@ -126,9 +126,9 @@ func (e *encoder) release() {
 	encoders.Put(e)
 }
 
-// percentEncode encodes a header value as the NATS protocol binding of CloudEvents asks: space, double quote, percent
+// HeaderValue encodes the value of an attribute as the NATS protocol binding of CloudEvents asks: space, double quote, percent
 // and everything outside U+0021 to U+007E, as UTF-8 bytes.
-func percentEncode(value string) string {
+func HeaderValue(value string) string {
 	extra := 0
 	for i := range len(value) {
 		if encoded[value[i]] {

@@ -9,7 +9,7 @@ import (
 // Hooks for tests of pure functions that have no way in from outside.
 var (
 	Answer        = answer
-	PercentEncode = percentEncode
+	PercentEncode = HeaderValue
 	Covers        = covers
 )
 

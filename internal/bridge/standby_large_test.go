@@ -1,0 +1,73 @@
+package bridge_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// bulky is a session whose positions are too large to be told, and can't be made smaller but by leaving all out that is not the place.
+type bulky struct{ recaller }
+
+func (b bulky) Position() []byte {
+	position := b.recaller.Position()
+	noise := rand.NewChaCha8([32]byte(bytes.Repeat(position[:1], 32)))
+	padded := append(make([]byte, 0, 300<<10), position...)
+	padded = padded[:cap(padded)]
+	_, _ = noise.Read(padded[len(position):])
+	return padded
+}
+
+// Outline implements sinks.Outliner.
+func (b bulky) Outline(position []byte) []byte {
+	place, _ := binary.Uvarint(position)
+	return binary.AppendUvarint(nil, place)
+}
+
+func TestWhatALeaderWithLargePositionsHasSentAndNotToldDoesNotComeTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t)
+		registry := prometheus.NewRegistry()
+		p.cfg.Registerer = registry
+		for i, r := range []*rig{p.rig, p.second} {
+			r.cfg.Sinks, r.cfg.Units[0].Sinks = nil, nil
+			r.addSink(p.broker.name, bulky{recaller{p.sessions[i]}})
+		}
+		p.Create("shop/a", nil)
+		p.start()
+		p.second.start()
+		p.Bookmark()
+		p.inStep()
+		time.Sleep(20 * time.Second)
+		p.settle()
+		if got := gauge(t, registry, "bridge_standby_progress_short"); got != 1 {
+			t.Errorf("the progress that leaves something out is told as %v", got)
+		}
+		p.Create("shop/b", nil) // is sent, and the leader dies before it says so
+		p.settle()
+		p.die()
+		p.takesOver()
+		p.Create("shop/c", nil)
+		p.settle()
+		expect(t, p.broker, "added a", "synced", "added b", "added c")
+		p.endSecond()
+	})
+}
+
+func gauge(t *testing.T, registry *prometheus.Registry, name string) float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	ok(t, err)
+	for _, family := range families {
+		if family.GetName() == name {
+			return family.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	t.Fatalf("there is no %s", name)
+	return 0
+}

@@ -1,0 +1,161 @@
+package kafka_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/sinks/kafka"
+)
+
+// The address of a broker that has moved may be another's by now. That is no missing right, and passes.
+
+func TestAPlaceWhereSomethingElseAnswersIsReadBackWhenTheBrokerIsThere(t *testing.T) {
+	c, n := newCluster(t), new(network)
+	dying := openSink(t, c)
+	publish(t, dying, podEvents("web", 1, 3)...)
+	position := dying.Position()
+	publish(t, dying, podEvents("web", 4, 5)...)
+
+	var said bytes.Buffer
+	s := openSink(t, c, n.use, logTo(&said))
+	n.cut(c, kmsg.ListOffsets, 2)
+	var found []string
+	if err := s.Recall(t.Context(), position, func(id string) { found = append(found, id) }); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"workloads/uid-web/4", "workloads/uid-web/5"}; !slices.Equal(found, want) {
+		t.Errorf("read back %v, want %v", found, want)
+	}
+	if strings.Contains(said.String(), "grant") {
+		t.Errorf("a right is missed: %s", &said)
+	}
+	if left := n.foreign.Load(); left > 0 {
+		t.Errorf("%d connections more should have reached something else", left)
+	}
+}
+
+func TestWhatCanNotBeReachedForItsCertificateIsToldAsThat(t *testing.T) {
+	c, n := newCluster(t), new(network)
+	dying := openSink(t, c)
+	publish(t, dying, podEvents("web", 1, 3)...)
+	refuse := false
+	s := openSink(t, c, func(c *kafka.Config) {
+		c.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			if refuse {
+				return nil, tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"}
+			}
+			return n.dial(ctx, network, address)
+		}
+	})
+	refuse = true
+	n.setDown(true)
+	n.setDown(false)
+	err := s.Recall(t.Context(), dying.Position(), func(string) {})
+	if sinks.Classify(err) != sinks.Reconnect || !strings.Contains(err.Error(), "check the sink's tls settings") {
+		t.Errorf("Recall gave %v", err)
+	}
+}
+
+func TestALateBatchIsFoundBehindAPlaceWhereSomethingElseAnswered(t *testing.T) {
+	for name, first := range map[string][]*sinks.Message{
+		"when as much is sent, of which some is other": append(podEvents("other", 1, 1), podEvents("web", 4, 4)...),
+		"when less is sent":                            podEvents("web", 4, 4),
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, position, release := heldBatch(t)
+			n := new(network)
+			s := heir(t, c, position, n.use)
+			release()
+			n.cut(c, kmsg.ListOffsets, 2)
+			publish(t, s, first...)
+			requireEachOnce(t, c, s, first)
+		})
+	}
+}
+
+func TestAForgottenProducersBatchIsFoundBehindAPlaceWhereSomethingElseAnswered(t *testing.T) {
+	c, n := newCluster(t), new(network)
+	s := openSink(t, c, n.use)
+	publish(t, s, podEvents("web", 1, 2)...)
+	n.lost = func() {
+		produceFault(c, kerr.UnknownProducerID, 1)
+		n.cut(c, kmsg.ListOffsets, 2)
+	}
+	n.loseAnswers.Store(1)
+	publish(t, s, podEvents("web", 3, 4)...)
+	requireLog(t, c, wantIDs("web", 1, 4))
+}
+
+func TestALeaderThatIsSomethingElseBlocksTheSinkUntilItIsNot(t *testing.T) {
+	c, n := newCluster(t), new(network)
+	s := openSink(t, c, n.use)
+	publish(t, s, podEvents("web", 1, 1)...)
+	n.cut(c, kmsg.Produce, 6)
+	messages := podEvents("web", 2, 3)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.Publish(t.Context(), messages)
+	}()
+	for s.Blocked() == nil {
+		time.Sleep(time.Millisecond)
+	}
+	if why := s.Blocked().Error(); !strings.Contains(why, "not of Kafka's protocol") || !strings.Contains(why, podsTopic+"/0") {
+		t.Errorf("blocked for %q", why)
+	}
+	<-done
+	requireStored(t, messages)
+	if why := s.Blocked(); why != nil {
+		t.Errorf("still blocked: %v", why)
+	}
+	requireLog(t, c, wantIDs("web", 1, 3))
+}
+
+func TestATopicThatWasDeletedBlocksTheSinkUntilItIsThereAgain(t *testing.T) {
+	c := newCluster(t)
+	s := openSink(t, c)
+	publish(t, s, podEvents("web", 1, 1)...)
+	if err := c.DeleteTopic(podsTopic); err != nil {
+		t.Fatal(err)
+	}
+	messages := podEvents("web", 2, 3)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.Publish(t.Context(), messages)
+	}()
+	for s.Blocked() == nil {
+		time.Sleep(time.Millisecond)
+	}
+	if why := s.Blocked().Error(); !strings.Contains(why, podsTopic) || !strings.Contains(why, "create it anew") {
+		t.Errorf("blocked for %q", why)
+	}
+	if err := c.CreateTopic(podsTopic, 1, nil); err != nil {
+		t.Fatal(err)
+	}
+	<-done
+	requireStored(t, messages)
+	if why := s.Blocked(); why != nil {
+		t.Errorf("still blocked: %v", why)
+	}
+}
+
+func TestACheckWaitsForABrokerThatHasJustStarted(t *testing.T) {
+	c := newCluster(t)
+	starting := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, Err: kerr.CoordinatorLoadInProgress, Count: 2})
+	topics, err := newSink(t, c).Check(t.Context(), []string{podsTopic})
+	if err != nil || len(topics) > 0 || starting.Hits() != 2 {
+		t.Errorf("topics %v, connect %v after %d refusals", topics, err, starting.Hits())
+	}
+}
