@@ -88,8 +88,9 @@ func (l *lossy) take(rec *record) {
 	case "resource.deleted":
 		if key, w := l.look(rec); w != nil {
 			delete(l.folded, key)
+			again := l.buried[w.uid]
 			l.buried[w.uid] = true
-			if !rec.Inferred {
+			if !rec.Inferred && !again {
 				l.watched(rec, key, number(resource.Version(rec.ResourceVersion)))
 			}
 		}
