@@ -27,7 +27,7 @@ func aboutKey(key string, err error) error {
 
 // sinkProblems are what is wrong with the sink of a number, each with its place in the file: the key's where that is known, else the sink's.
 func sinkProblems(c *config.Config, number int, err error) (problems []error) {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // it goes through the tree itself
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, one := range joined.Unwrap() {
 			problems = append(problems, sinkProblems(c, number, one)...)
 		}

@@ -11,7 +11,7 @@ import (
 )
 
 // TestADropLosesOnlyWhatItTells plays the model with logs on disk that are soon full and drop their oldest: what a sink was not sent lies in a
-// gap that it was told, and all else of the promises holds. (The server's history does not go back here, and every sink gets every version.)
+// gap that it was told, and all else of the promises holds. (Every sink gets every version.)
 func TestADropLosesOnlyWhatItTells(t *testing.T) {
 	drops := 0
 	for round := range *modelRounds {
@@ -22,7 +22,6 @@ func TestADropLosesOnlyWhatItTells(t *testing.T) {
 				m.noLatest()
 				m.noResync()
 				m.unit.Memory, m.unit.Spool, m.unit.DropOldest = 1<<10, 4<<10, true
-				m.cluster.garble, m.healed = func() bool { return false }, false // no rewinds
 				m.playTo(*modelSteps, func() {
 					m.stopLife()
 					for _, b := range m.brokers {
@@ -89,8 +88,9 @@ func (l *lossy) take(rec *record) {
 	case "resource.deleted":
 		if key, w := l.look(rec); w != nil {
 			delete(l.folded, key)
+			again := l.buried[w.uid]
 			l.buried[w.uid] = true
-			if !rec.Inferred {
+			if !rec.Inferred && !again {
 				l.watched(rec, key, number(resource.Version(rec.ResourceVersion)))
 			}
 		}
@@ -129,7 +129,12 @@ func (l *lossy) gap(rec *record) {
 	if err := json.Unmarshal(rec.Data, &data); err != nil {
 		l.problem(rec, "%v", err)
 	}
-	g := &gap{reason: data.Reason, from: number(resource.Version(data.From)), to: number(resource.Version(data.To))}
+	g := &gap{reason: data.Reason, from: number(resource.Version(data.From)), to: number(resource.Version(data.To)), history: l.history}
+	if g.reason == resource.ReasonRewound {
+		l.history = l.m.historyAt(rec.Time)
+		g.history = l.history - 1
+		clear(l.newest)
+	}
 	if g.reason != resource.ReasonDropped {
 		l.begin(g)
 		return
@@ -152,9 +157,8 @@ func (l *lossy) isDropped(version int64) bool {
 
 // complete sees that every write was told, or lies in a gap; and that what the stream ends with is what the server has, but for what was dropped.
 func (l *lossy) complete() {
-	last, lost := map[resource.Key]*write{}, map[resource.Key]int64{}
+	lost := map[resource.Key]int64{}
 	for _, w := range l.m.cluster.all {
-		last[w.key] = w
 		_, told := l.told[w]
 		if !told && l.isDropped(w.version) {
 			lost[w.key] = w.version
@@ -163,11 +167,24 @@ func (l *lossy) complete() {
 			l.problem(nil, "missing, and in no gap: %s", w)
 		}
 	}
-	for key, w := range last {
+	for key, w := range l.ends() {
 		before := l.m.cluster.byMark[l.folded[key]] // nil for none
-		right := w.deleted && before == nil || !w.deleted && before == w
-		if !right && !l.isDropped(w.version) && (before == nil || !l.isDropped(before.version) && lost[key] < before.version) {
+		right := (w == nil || w.deleted) && before == nil || w != nil && !w.deleted && before == w
+		lastDropped := w != nil && l.isDropped(w.version)
+		if !right && !lastDropped && (before == nil || !l.isDropped(before.version) && lost[key] < before.version) {
 			l.problem(nil, "%s ends as %v, the server made %s", key, before, w)
 		}
 	}
+}
+
+// ends are the last writes of all names, nil where a rewind has undone all.
+func (l *lossy) ends() map[resource.Key]*write {
+	last := map[resource.Key]*write{}
+	for key := range l.folded {
+		last[key] = nil
+	}
+	for _, w := range l.m.cluster.now().writes {
+		last[w.key] = w
+	}
+	return last
 }

@@ -48,8 +48,8 @@ func TestAProgressThatIsLargeIsToldInASmallerForm(t *testing.T) {
 	}{
 		"a small one is left to be read":             {few, map[string][]byte{"lake": places(24)}, nil, false, `"format":1,"units":{"workloads/`},
 		"positions are packed":                       {few, map[string][]byte{"lake": places(8000), "audit": {0xff, 0}}, nil, false, `"format":1,"units":{"workloads/`},
-		"units are packed where they have to be":     {manyUnits(5000), map[string][]byte{"lake": places(600)}, nil, false, `"format":2`},
-		"outlines are told of what is too large yet": {few, map[string][]byte{"lake": places(40000), "audit": []byte("small")}, outline, true, `"format":2`},
+		"units are packed where they have to be":     {manyUnits(2500), map[string][]byte{"lake": places(600)}, nil, false, `"format":2`},
+		"outlines are told of what is too large yet": {few, map[string][]byte{"lake": places(15000), "audit": []byte("small")}, outline, true, `"format":2`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -87,7 +87,7 @@ func TestAProgressWithoutOutlinesThatIsTooLargeIsToldWithoutPositions(t *testing
 		defer first.stop()
 		_, _, err := first.board.Take(t.Context())
 		ok(t, err)
-		progress := standby.Progress{Units: manyUnits(20), Sinks: map[string][]byte{"lake": places(40000)}}
+		progress := standby.Progress{Units: manyUnits(20), Sinks: map[string][]byte{"lake": places(15000)}}
 		told, err := first.board.Put(t.Context(), &progress)
 		got, _, getErr := first.board.Get(t.Context())
 		if err != nil || getErr != nil || !told.Short || len(got.Sinks) != 0 || len(got.Units) != 20 {

@@ -97,12 +97,9 @@ func TestAForgottenProducersBatchIsFoundBehindAPlaceWhereSomethingElseAnswered(t
 	requireLog(t, c, wantIDs("web", 1, 4))
 }
 
-func TestALeaderThatIsSomethingElseBlocksTheSinkUntilItIsNot(t *testing.T) {
-	c, n := newCluster(t), new(network)
-	s := openSink(t, c, n.use)
-	publish(t, s, podEvents("web", 1, 1)...)
-	n.cut(c, kmsg.Produce, 6)
-	messages := podEvents("web", 2, 3)
+// publishUntilBlocked begins to publish, and waits until the sink is blocked. The function that it gives wants that to pass, and everything stored.
+func publishUntilBlocked(t *testing.T, s *kafka.Sink, messages []*sinks.Message) (pass func()) {
+	t.Helper()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -111,14 +108,27 @@ func TestALeaderThatIsSomethingElseBlocksTheSinkUntilItIsNot(t *testing.T) {
 	for s.Blocked() == nil {
 		time.Sleep(time.Millisecond)
 	}
+	return func() {
+		t.Helper()
+		<-done
+		requireStored(t, messages)
+		if why := s.Blocked(); why != nil {
+			t.Errorf("still blocked: %v", why)
+		}
+	}
+}
+
+func TestALeaderThatIsSomethingElseBlocksTheSinkUntilItIsNot(t *testing.T) {
+	c, n := newCluster(t), new(network)
+	s := openSink(t, c, n.use)
+	publish(t, s, podEvents("web", 1, 1)...)
+	n.cut(c, kmsg.Produce, 6)
+	messages := podEvents("web", 2, 3)
+	done := publishUntilBlocked(t, s, messages)
 	if why := s.Blocked().Error(); !strings.Contains(why, "not of Kafka's protocol") || !strings.Contains(why, podsTopic+"/0") {
 		t.Errorf("blocked for %q", why)
 	}
-	<-done
-	requireStored(t, messages)
-	if why := s.Blocked(); why != nil {
-		t.Errorf("still blocked: %v", why)
-	}
+	done()
 	requireLog(t, c, wantIDs("web", 1, 3))
 }
 
@@ -130,25 +140,14 @@ func TestATopicThatWasDeletedBlocksTheSinkUntilItIsThereAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	messages := podEvents("web", 2, 3)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		s.Publish(t.Context(), messages)
-	}()
-	for s.Blocked() == nil {
-		time.Sleep(time.Millisecond)
-	}
+	done := publishUntilBlocked(t, s, messages)
 	if why := s.Blocked().Error(); !strings.Contains(why, podsTopic) || !strings.Contains(why, "create it anew") {
 		t.Errorf("blocked for %q", why)
 	}
 	if err := c.CreateTopic(podsTopic, 1, nil); err != nil {
 		t.Fatal(err)
 	}
-	<-done
-	requireStored(t, messages)
-	if why := s.Blocked(); why != nil {
-		t.Errorf("still blocked: %v", why)
-	}
+	done()
 }
 
 func TestACheckWaitsForABrokerThatHasJustStarted(t *testing.T) {

@@ -60,7 +60,7 @@ func TestAnIdleSinkKnowsThatItsServerIsAway(t *testing.T) {
 	eventually(t, "it is told", func() error {
 		err := sink.Blocked()
 		if sinks.Classify(err) != sinks.Reconnect || !strings.Contains(fmt.Sprint(err), "can't be reached since") {
-			return fmt.Errorf("blocked for %v", err)
+			return fmt.Errorf("blocked for %w", err)
 		}
 		return nil
 	})

@@ -37,7 +37,7 @@ func (s *Sink) connect(ctx context.Context) (*nats.Conn, error) {
 	if err != nil {
 		cancel()
 		if why := dial.failed.Load(); why != nil && errors.Is(err, nats.ErrNoServers) {
-			err = fmt.Errorf("%w (%v)", err, *why) // the client tells of no attempt
+			err = fmt.Errorf("%w (%s)", err, (*why).Error()) // the client tells of no attempt
 		}
 		return nil, errors.Join(err, ctx.Err())
 	}
