@@ -154,8 +154,8 @@ func percentEncode(value string) string {
 	return string(out)
 }
 
-// mayEncode says whether something in a value may have to be encoded. It looks at eight bytes at once: of each, the highest bit tells whether it, plus or
-// minus what would carry it over the edge, is out of range. A borrow can mark the byte above too, so what is marked is looked at again.
+// mayEncode says whether something in a value has to be encoded. It looks at eight bytes at once, and marks those that must by their highest bits: what is
+// not ASCII has its own, DEL gets one from the addition, the others from a subtraction that borrows. A borrow can mark the byte above too, but then one is marked rightly.
 func mayEncode(value string) bool {
 	const ones, highs, word = 0x0101010101010101, 0x8080808080808080, 8
 	if len(value) < word {
@@ -172,7 +172,7 @@ func mayEncode(value string) bool {
 		at = min(at, len(bytes)-word) // the last word overlaps the one before
 		w := binary.LittleEndian.Uint64(bytes[at:])
 		quotes, percents := w^ones*'"', w^ones*'%'
-		marks |= w | (w + ones) | (w - ones*('!')) | (quotes - ones) | (percents - ones)
+		marks |= w | (w + ones) | (w - ones*'!') | (quotes - ones) | (percents - ones)
 		if at == len(bytes)-word {
 			return marks&highs != 0
 		}
