@@ -97,6 +97,7 @@ type source struct {
 func runBridge(cmd *cobra.Command, c *config.Config, from source) (err error) {
 	log, level := newLeveledLogger(c.Log, cmd.ErrOrStderr())
 	boundMemory(log, memlimit.FromCgroup)
+	sampleMemory(c.Admin.Pprof && c.Admin.Address != "")
 	ctx, stop := untilSignal(cmd.Context(), log, os.Exit)
 	defer stop()
 

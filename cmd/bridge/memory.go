@@ -3,6 +3,7 @@ package main
 import (
 	"log/slog"
 	"os"
+	"runtime"
 	"runtime/debug"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
@@ -21,4 +22,12 @@ func boundMemory(log *slog.Logger, container memlimit.Provider) {
 	}
 	limit, err := memlimit.Set(memlimit.WithProvider(container))
 	log.Debug("the garbage collector's limit is set", "bytes", limit, "err", err)
+}
+
+// sampleMemory takes the samples of the memory profile where it can be seen, and only there: each costs a look at the stack, and there would be one
+// for some 60 updates.
+func sampleMemory(seen bool) {
+	if !seen {
+		runtime.MemProfileRate = 0
+	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"log/slog"
 	"math"
+	"runtime"
 	"runtime/debug"
 	"testing"
 
@@ -44,3 +45,16 @@ func TestGarbageIsBoundedUnlessTheEnvironmentSaysHow(t *testing.T) {
 }
 
 func limited(err error) memlimit.Provider { return func() (uint64, error) { return 0, err } }
+
+func TestMemoryIsSampledWhereTheProfileCanBeSeen(t *testing.T) {
+	rate := runtime.MemProfileRate
+	t.Cleanup(func() { runtime.MemProfileRate = rate })
+	sampleMemory(true)
+	if runtime.MemProfileRate != rate {
+		t.Errorf("with pprof a sample for every %d bytes", runtime.MemProfileRate)
+	}
+	sampleMemory(false)
+	if runtime.MemProfileRate != 0 {
+		t.Errorf("without pprof a sample for every %d bytes", runtime.MemProfileRate)
+	}
+}

@@ -50,9 +50,10 @@ type Tracker struct {
 	watermark resource.Version
 	listed    bool // the watermark has passed the end of a list, and that is not committed
 	settled   map[resource.Key]store.Settled
-	spooled   []store.LogEntry // changes that wait for their place in the log on disk
-	notes     []note           // that wait for their place, or for the next commit
-	bodies    []store.Body     // of objects that are behind
+	spare     map[resource.Key]store.Settled // empty, for the next commit; nil for none
+	spooled   []store.LogEntry               // changes that wait for their place in the log on disk
+	notes     []note                         // that wait for their place, or for the next commit
+	bodies    []store.Body                   // of objects that are behind
 	committed resource.Version
 	unsettled int
 }
@@ -285,19 +286,31 @@ func (t *Tracker) take() taken {
 	}
 	if len(t.settled) > 0 { // else the commit and what settles meanwhile would share the map
 		out.settled = t.settled
-		t.settled = make(map[resource.Key]store.Settled, min(len(t.settled), 4096))
+		if t.settled, t.spare = t.spare, nil; t.settled == nil {
+			t.settled = make(map[resource.Key]store.Settled, min(len(out.settled), maxSpare))
+		}
 	}
 	return out
 }
 
+// maxSpare is how many states there may have been in a map that is used again: one that has grown does not shrink.
+const maxSpare = 4096
+
 // committedAs notes that a commit succeeded, and lets the overlay go.
 func (t *Tracker) committedAs(w taken) {
-	if w.watermark != "" {
-		t.mu.Lock()
-		t.committed = w.watermark
-		t.mu.Unlock()
-	}
 	t.indexer.Forget(w.settled)
+	isSpare := len(w.settled) > 0 && len(w.settled) <= maxSpare
+	if isSpare {
+		clear(w.settled)
+	}
+	t.mu.Lock()
+	if w.watermark != "" {
+		t.committed = w.watermark
+	}
+	if isSpare {
+		t.spare = w.settled
+	}
+	t.mu.Unlock()
 	if w.committed != nil {
 		w.committed()
 	}

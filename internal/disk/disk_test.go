@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"math/rand/v2"
 	"slices"
 	"syscall"
 	"testing"
@@ -101,6 +102,35 @@ func TestWhatASyncLostOfAJournalIsWrittenAgain(t *testing.T) {
 			if len(told) != 2 || !errors.Is(told[0], syscall.ENOSPC) || told[1] != nil {
 				t.Errorf("told: %v", told)
 			}
+		}
+	})
+}
+
+func TestAllOfALongTailIsWrittenAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := vfs.NewCrashableMem()
+		slow := &forgetful{FS: mem, err: syscall.ENOSPC}
+		fs := disk.New(slow, disk.Config{})
+		fs.BePatient()
+		file, err := fs.Create("000004.log", vfs.WriteCategoryUnspecified)
+		ok(t, err)
+		random, all := rand.New(rand.NewPCG(1, 2)), ""
+		for n := range 40 {
+			part := make([]byte, random.IntN(80_000))
+			for i := range part {
+				part[i] = byte(random.Uint32())
+			}
+			all += string(part)
+			write(t, file, string(part))
+			if n%7 == 3 {
+				slow.fails = n % 2
+				ok(t, file.Sync())
+			}
+		}
+		slow.fails = 1
+		ok(t, file.Sync())
+		if read(t, mem, "000004.log") != all {
+			t.Error("what lies there is not what was written")
 		}
 	})
 }

@@ -13,22 +13,22 @@ const maxTail = 4 << 20
 // is the only copy that is sure to be there.
 type journal struct {
 	table
-	written int64  // bytes
-	tail    []byte // the last of them: what is not synced
-	named   bool   // its name is on disk
+	written int64 // bytes
+	tail    tail  // the last of them: what is not synced
+	named   bool  // its name is on disk
 }
 
 // Write implements vfs.File.
 func (j *journal) Write(p []byte) (int, error) {
-	if len(j.tail) >= maxTail {
+	if j.tail.length >= maxTail {
 		if err := j.Sync(); err != nil {
 			return 0, err
 		}
 	}
-	before := len(j.tail)
-	j.tail = append(j.tail, p...) // before it is written: that may change p
+	before := j.tail.length
+	j.tail.append(p) // before it is written: that may change p
 	n, err := j.table.Write(p)
-	j.tail = j.tail[:before+n]
+	j.tail.truncate(before + n)
 	j.written += int64(n)
 	return n, err
 }
@@ -54,10 +54,7 @@ func (j *journal) synced(err error) error {
 		}
 		j.named = true
 	}
-	j.tail = j.tail[:0]
-	if cap(j.tail) > maxTail/4 {
-		j.tail = nil
-	}
+	j.tail.truncate(0)
 	if j.fs.cfg.Synced != nil {
 		j.fs.cfg.Synced(j.name, j.written)
 	}
@@ -78,8 +75,7 @@ func (j *journal) rewrite() error {
 	if err != nil {
 		return err
 	}
-	_, err = again.WriteAt(j.tail, j.written-int64(len(j.tail)))
-	if err == nil {
+	if err = j.tail.writeAt(again, j.written-int64(j.tail.length)); err == nil {
 		err = again.Sync()
 	}
 	return errors.Join(err, again.Close())

@@ -63,10 +63,10 @@ func (ix *Indexer) countBehind() error {
 }
 
 // setBehind puts into a commit that an object is behind, or is not any more.
-func (b *Batch) setBehind(ix *Indexer, key resource.Key, is bool) {
+func (b *Batch) setBehind(ix *Indexer, key resource.Key, k *knownOf, is bool) {
 	now, retried := ix.behind.changed[key]
 	if !retried {
-		was, err := ix.wasBehind(key)
+		was, err := ix.wasBehind(key, k)
 		b.fail(err)
 		if was == is {
 			return
@@ -83,14 +83,11 @@ func (b *Batch) setBehind(ix *Indexer, key resource.Key, is bool) {
 }
 
 // wasBehind says whether an object is noted as of the last commit.
-func (ix *Indexer) wasBehind(key resource.Key) (bool, error) {
+func (ix *Indexer) wasBehind(key resource.Key, k *knownOf) (bool, error) {
 	if ix.behind.n.Load() == 0 {
 		return false, nil
 	}
-	ix.mu.RLock()
-	k, ok := ix.known.get(key)
-	ix.mu.RUnlock()
-	if ok {
+	if k.ask(ix, key); k.ok {
 		return k.behind(), nil
 	}
 	return ix.IsBehind(key)
@@ -99,9 +96,7 @@ func (ix *Indexer) wasBehind(key resource.Key) (bool, error) {
 // rememberBehindLocked takes over what a successful commit has noted.
 func (ix *Indexer) rememberBehindLocked() {
 	for key, c := range ix.behind.changed {
-		if k, ok := ix.known.get(key); ok {
-			ix.known.put(key, k.with(c.is)) // it has its place
-		}
+		ix.known.setBehind(key, c.is)
 		switch {
 		case c.is && !c.was:
 			ix.behind.n.Add(1)
@@ -128,7 +123,7 @@ func (b *Batch) CatchUp(ix *Indexer, body Body) {
 	}
 	b.body = ix.db.bodies.encode(b.body, body.Object.Raw)
 	b.put(b.keyOf(spaceBody, ix, body.Key), b.body)
-	b.setBehind(ix, body.Key, false)
+	b.setBehind(ix, body.Key, &knownOf{}, false)
 }
 
 // committed gives the record of an object as of the last commit.

@@ -45,10 +45,13 @@ func (db *DB) BodiesLeft() int64 { return db.budget.n.Load() }
 // leavesBody says whether a state is committed without its body, and that of an earlier version stays. It never does for an object
 // whose first state this is, or of which no state was committed since the start: so what is left behind is made up for by the first
 // update after a restart, if not by an earlier one.
-func (b *Batch) leavesBody(ix *Indexer, key resource.Key, s *Settled) bool {
+func (b *Batch) leavesBody(ix *Indexer, key resource.Key, k *knownOf, s *Settled) bool {
 	budget := b.db.budget
 	limiter := budget.limiter.Load()
-	if limiter == nil || ix.cfg.ExactBodies || limiter.Allow() || !ix.knows(key, s.UID) {
+	if limiter == nil || ix.cfg.ExactBodies || limiter.Allow() {
+		return false
+	}
+	if k.ask(ix, key); !k.is(s.UID) {
 		return false
 	}
 	budget.left.Inc()

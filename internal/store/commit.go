@@ -117,17 +117,18 @@ func (db *DB) NewBatch() *Batch {
 func (b *Batch) Settle(ix *Indexer, key resource.Key, s Settled) {
 	bodyInPlace := b.dropAnnounced(ix, key, &s)
 	b.value = s.Record.append(b.value[:0])
+	var k knownOf
 	if !s.Deleted {
 		b.put(b.keyOf(spaceRecord, ix, key), b.value)
-		leaves := !bodyInPlace && b.leavesBody(ix, key, &s)
+		leaves := !bodyInPlace && b.leavesBody(ix, key, &k, &s)
 		if !bodyInPlace && !leaves {
 			b.body = ix.db.bodies.encode(b.body, s.Object.Raw)
 			b.put(b.keyOf(spaceBody, ix, key), b.body)
 		}
-		b.setBehind(ix, key, leaves)
+		b.setBehind(ix, key, &k, leaves)
 		return
 	}
-	b.setBehind(ix, key, false)
+	b.setBehind(ix, key, &k, false)
 	b.fail(b.batch.Delete(b.keyOf(spaceBody, ix, key), nil))
 	if !s.Version.Ordered() {
 		// Without an order no watermark ever passes it, and no replay can be told from news: keep nothing.

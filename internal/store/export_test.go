@@ -18,10 +18,12 @@ func (t Table) Put(key resource.Key, uid byte, version uint64) bool {
 	return t.t.put(key, known{uid: [16]byte{15: uid}, version: version})
 }
 
-func (t Table) Get(key resource.Key) (uid byte, version uint64, ok bool) {
+func (t Table) Get(key resource.Key) (uid byte, version uint64, behind, ok bool) {
 	k, ok := t.t.get(key)
-	return k.uid[15], k.version, ok
+	return k.uid[15], k.with(false).version, k.behind(), ok
 }
+
+func (t Table) SetBehind(key resource.Key, is bool) { t.t.setBehind(key, is) }
 
 func (t Table) Remove(key resource.Key) { t.t.remove(key) }
 

@@ -86,11 +86,8 @@ func formatUUID(uid *[16]byte) string {
 
 // rememberLocked keeps what was committed.
 func (ix *Indexer) rememberLocked(key resource.Key, r Record) {
-	if k, ok := pack(r); ok {
-		before, _ := ix.known.get(key)
-		if ix.known.put(key, k.with(before.behind())) {
-			return
-		}
+	if k, ok := pack(r); ok && ix.known.put(key, k) {
+		return
 	}
 	ix.known.remove(key)
 	if ix.others != nil && !ix.others.add(key) {
@@ -106,16 +103,26 @@ func (ix *Indexer) forgetKnown() {
 	ix.others = nil
 }
 
-// knows says whether an object with this uid is known to be committed since the start.
-func (ix *Indexer) knows(key resource.Key, uid string) bool {
-	var packed [16]byte
-	if !packUUID(&packed, uid) {
-		return false
+// knownOf is what is known of an object, as of the last commit. A commit of it asks for it at most once.
+type knownOf struct {
+	known
+	ok, asked bool
+}
+
+func (k *knownOf) ask(ix *Indexer, key resource.Key) {
+	if k.asked {
+		return
 	}
+	k.asked = true
 	ix.mu.RLock()
 	defer ix.mu.RUnlock()
-	k, ok := ix.known.get(key)
-	return ok && k.uid == packed
+	k.known, k.ok = ix.known.get(key)
+}
+
+// is says whether an object with this uid is known to be committed since the start.
+func (k *knownOf) is(uid string) bool {
+	var packed [16]byte
+	return k.ok && packUUID(&packed, uid) && k.uid == packed
 }
 
 // maxOthers bounds what others takes in memory, to about a MiB.

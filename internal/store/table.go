@@ -75,10 +75,12 @@ func (t *table) get(key resource.Key) (k known, ok bool) {
 	return k, true
 }
 
-// put takes a record, if it can. It keeps nothing of the key's memory.
+// put takes a record, if it can; whether its body is behind stays as it was. It keeps nothing of the key's memory.
 func (t *table) put(key resource.Key, k known) bool {
 	rec, hash := t.find(key)
-	if rec == nil {
+	if rec != nil {
+		k = k.with(binary.LittleEndian.Uint64(rec)&behindBit != 0)
+	} else {
 		units := unitsOf(key)
 		if units > maxUnits || t.places[hash] != 0 {
 			return false
@@ -92,6 +94,14 @@ func (t *table) put(key resource.Key, k known) bool {
 	binary.LittleEndian.PutUint64(rec, k.version)
 	copy(rec[uidAt:lengthAt], k.uid[:])
 	return true
+}
+
+// setBehind says of a record that the table has whether its body is behind.
+func (t *table) setBehind(key resource.Key, is bool) {
+	if rec, _ := t.find(key); rec != nil {
+		k := known{version: binary.LittleEndian.Uint64(rec)}.with(is)
+		binary.LittleEndian.PutUint64(rec, k.version)
+	}
 }
 
 func (t *table) remove(key resource.Key) {

@@ -22,6 +22,7 @@ func TestATableIsAMapOfWhatItTakes(t *testing.T) {
 	type record struct {
 		uid     byte
 		version uint64
+		behind  bool
 	}
 	for name, hash := range map[string]func(resource.Key) uint64{
 		"with a hash of its own": nil,
@@ -39,22 +40,29 @@ func TestATableIsAMapOfWhatItTakes(t *testing.T) {
 			taken, refused := 0, 0
 			for range 20_000 {
 				key := aKey(rand.IntN(200))
-				if rand.IntN(3) == 0 {
+				switch before, there := model[key]; rand.IntN(4) {
+				case 0:
 					table.Remove(key)
 					delete(model, key)
-				} else {
-					r := record{byte(rand.Uint32()), rand.Uint64()}
+				case 1:
+					is := rand.IntN(2) == 0
+					if table.SetBehind(key, is); there {
+						before.behind = is
+						model[key] = before
+					}
+				default:
+					r := record{byte(rand.Uint32()), rand.Uint64() >> 1, before.behind}
 					if table.Put(key, r.uid, r.version) {
 						model[key] = r
 						taken++
-					} else if refused++; model[key] != (record{}) {
+					} else if refused++; there {
 						t.Fatalf("%s is there, and was not taken again", key)
 					}
 				}
 				checked := aKey(rand.IntN(200))
-				uid, version, ok := table.Get(checked)
-				if want, there := model[checked]; ok != there || uid != want.uid || version != want.version {
-					t.Fatalf("%s: got %d %d %v, want %v %v", checked, uid, version, ok, want, there)
+				uid, version, behind, ok := table.Get(checked)
+				if want, there := model[checked]; ok != there || (record{uid, version, behind}) != want {
+					t.Fatalf("%s: got %d %d %v %v, want %v %v", checked, uid, version, behind, ok, want, there)
 				}
 			}
 			if taken == 0 || refused == 0 {
@@ -69,7 +77,7 @@ func TestATableKeepsNothingOfItsKeys(t *testing.T) {
 	memory := []byte("shop/web")
 	table.Put(resource.Key(unsafe.String(&memory[0], len(memory))), 1, 5)
 	clear(memory)
-	if _, version, ok := table.Get("shop/web"); !ok || version != 5 {
+	if _, version, _, ok := table.Get("shop/web"); !ok || version != 5 {
 		t.Errorf("%d, %v", version, ok)
 	}
 }
@@ -107,7 +115,7 @@ func BenchmarkKnown(b *testing.B) {
 			bytes := heap() - before
 			n := 0
 			for b.Loop() {
-				if _, _, ok := table.Get(keys[n%objects]); !ok {
+				if _, _, _, ok := table.Get(keys[n%objects]); !ok {
 					b.Fatal("not there")
 				}
 				n++

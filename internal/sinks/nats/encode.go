@@ -1,6 +1,7 @@
 package nats
 
 import (
+	"encoding/binary"
 	"strings"
 	"sync"
 	"unsafe"
@@ -129,6 +130,9 @@ func (e *encoder) release() {
 // HeaderValue encodes the value of an attribute as the NATS protocol binding of CloudEvents asks: space, double quote, percent
 // and everything outside U+0021 to U+007E, as UTF-8 bytes.
 func HeaderValue(value string) string {
+	if !mayEncode(value) {
+		return value
+	}
 	extra := 0
 	for i := range len(value) {
 		if encoded[value[i]] {
@@ -148,6 +152,31 @@ func HeaderValue(value string) string {
 		}
 	}
 	return string(out)
+}
+
+// mayEncode says whether something in a value has to be encoded. It looks at eight bytes at once, and marks those that must by their highest bits: what is
+// not ASCII has its own, DEL gets one from the addition, the others from a subtraction that borrows. A borrow can mark the byte above too, but then one is marked rightly.
+func mayEncode(value string) bool {
+	const ones, highs, word = 0x0101010101010101, 0x8080808080808080, 8
+	if len(value) < word {
+		for i := range len(value) {
+			if encoded[value[i]] {
+				return true
+			}
+		}
+		return false
+	}
+	bytes := unsafe.Slice(unsafe.StringData(value), len(value))
+	marks := uint64(0)
+	for at := 0; ; at += word {
+		at = min(at, len(bytes)-word) // the last word overlaps the one before
+		w := binary.LittleEndian.Uint64(bytes[at:])
+		quotes, percents := w^ones*'"', w^ones*'%'
+		marks |= w | (w + ones) | (w - ones*'!') | (quotes - ones) | (percents - ones)
+		if at == len(bytes)-word {
+			return marks&highs != 0
+		}
+	}
 }
 
 // encoded says of each byte whether it must be.

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net/url"
 	"reflect"
+	"strings"
 	"testing"
 
 	natsclient "github.com/nats-io/nats.go"
@@ -61,6 +62,25 @@ func TestHeaderValuesAreEncodedAsTheBindingSays(t *testing.T) {
 	} {
 		if got := nats.PercentEncode(value); got != want {
 			t.Errorf("%q: got %q, want %q", value, got, want)
+		}
+	}
+}
+
+// What must be encoded is looked for in eight bytes at once, so it is put into each place of values of many lengths.
+func TestABytePutAnywhereIsEncodedIfItMustBe(t *testing.T) {
+	for length := 1; length <= 20; length++ {
+		for at := range length {
+			for c := range 256 {
+				value := []byte(strings.Repeat("~", length))
+				value[at] = byte(c)
+				want := string(value)
+				if c <= ' ' || c >= 0x7f || c == '"' || c == '%' {
+					want = fmt.Sprintf("%s%%%02X%s", value[:at], c, value[at+1:])
+				}
+				if got := nats.PercentEncode(string(value)); got != want {
+					t.Fatalf("%q: got %q, want %q", value, got, want)
+				}
+			}
 		}
 	}
 }
