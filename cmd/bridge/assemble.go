@@ -38,6 +38,8 @@ type assembler struct {
 	sink func(cluster string, c *config.Sink, metrics prometheus.Registerer) (sinks.Sink, service, error)
 	// replicas are the others that stand by; nil for none.
 	replicas *replicas
+	// feeds is for the sinks; what is assembled later has the same.
+	feeds *feeds
 	// waiting gets the reason each time that the API server can't be asked yet; nil does not wait for it.
 	waiting func(error)
 	// tracer, nil for none.
