@@ -221,9 +221,13 @@ func (a *assembler) keep(sink string) func(e *event.Event, refused, deadLetter e
 		return nil
 	}
 	return func(e *event.Event, refused, deadLetter error, attempts int) error {
-		return a.undelivered.Keep(e, undelivered.Refusal{
+		err := a.undelivered.Keep(e, undelivered.Refusal{
 			Sink: sink, Reason: refused.Error(), DeadLetter: deadLetter.Error(), Attempts: attempts, Kept: time.Now().UTC(),
 		})
+		if errors.Is(err, undelivered.ErrFull) {
+			return fmt.Errorf("%w: %w", publisher.ErrNoRoom, err)
+		}
+		return err
 	}
 }
 
