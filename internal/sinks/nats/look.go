@@ -150,4 +150,3 @@ func (d *doubts) gone(st *stream) {
 	}
 	d.count.Store(int64(len(d.ids)))
 }
-
