@@ -53,7 +53,7 @@ type NATS struct {
 // Objects is a bucket of the JetStream object store for payloads that are too large for a message: `oversize: [claim]`. An event then has a
 // `dataref` of nats-object://<bucket>/<name> and no data.
 type Objects struct {
-	// Bucket is its name. It is made when missing, as the stream is; one that is there is never changed. Left out: none.
+	// Bucket is its name. It is made when missing, as the stream is; one that is there is never changed. Sinks may share one. Left out: none.
 	Bucket string `yaml:"bucket"`
 	// MaxAge is how long payloads are kept. 0: for ever. Shorter than `stream.maxAge`, and consumers find events without their payloads.
 	MaxAge time.Duration `yaml:"maxAge" default:"168h"`
@@ -63,7 +63,9 @@ type Objects struct {
 
 // Stream is the JetStream stream that stores the events.
 type Stream struct {
-	// Name is the stream's name. Sinks may share one. With fields, as `K8S-{resource}`, there are several streams, each made with its
+	// Name is the stream's name. Sinks that no informer feeds both may share one. Two that an informer feeds both need streams of their own, and subjects that do
+	// not overlap: a stream takes each event of an informer once, and would drop what the second sink sends. The configuration is refused then. Where it can't tell (a
+	// cluster called by two names, two users) the sink that comes second is not opened, and says why; `manage: off` asks the server nothing, so there this name alone tells. With fields, as `K8S-{resource}`, there are several streams, each made with its
 	// first event: one stream stores in one thread of the server, several share the load. The fields must be tokens of `subject`, and stay the same over an
 	// object's life.
 	Name string `yaml:"name" default:"K8S"`

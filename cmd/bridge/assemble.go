@@ -38,6 +38,8 @@ type assembler struct {
 	sink func(cluster string, c *config.Sink, metrics prometheus.Registerer) (sinks.Sink, service, error)
 	// replicas are the others that stand by; nil for none.
 	replicas *replicas
+	// feeds is for the sinks; what is assembled later has the same.
+	feeds *feeds
 	// waiting gets the reason each time that the API server can't be asked yet; nil does not wait for it.
 	waiting func(error)
 	// tracer, nil for none.
@@ -219,9 +221,13 @@ func (a *assembler) keep(sink string) func(e *event.Event, refused, deadLetter e
 		return nil
 	}
 	return func(e *event.Event, refused, deadLetter error, attempts int) error {
-		return a.undelivered.Keep(e, undelivered.Refusal{
+		err := a.undelivered.Keep(e, undelivered.Refusal{
 			Sink: sink, Reason: refused.Error(), DeadLetter: deadLetter.Error(), Attempts: attempts, Kept: time.Now().UTC(),
 		})
+		if errors.Is(err, undelivered.ErrFull) {
+			return fmt.Errorf("%w: %w", publisher.ErrNoRoom, err)
+		}
+		return err
 	}
 }
 

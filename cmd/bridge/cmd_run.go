@@ -103,12 +103,12 @@ func runBridge(cmd *cobra.Command, c *config.Config, from source) (err error) {
 
 	log.Info("bridge starts", "version", readVersion().Version, "informers", len(c.Informers), "sinks", len(c.Sinks))
 	registry := newRegistry()
-	a := &assembler{config: c, log: log, registry: registry, version: versionOf(from.file), undelivered: newUndelivered(&c.State, registry)}
+	a := &assembler{config: c, log: log, registry: registry, version: versionOf(from.file), undelivered: newUndelivered(&c.State, registry), feeds: newFeeds(c)}
 	if a.replicas, err = a.newReplicas(); err != nil {
 		return refused(err)
 	}
 	a.sink = func(cluster string, s *config.Sink, metrics prometheus.Registerer) (sinks.Sink, service, error) {
-		m := &sinkMaker{cluster: cluster, stateDir: c.State.Dir, out: cmd.OutOrStdout(), log: log, registry: metrics, replicas: a.replicas}
+		m := &sinkMaker{cluster: cluster, stateDir: c.State.Dir, out: cmd.OutOrStdout(), log: log, registry: metrics, replicas: a.replicas, feeds: a.feeds}
 		return m.make(s)
 	}
 	results := newOutcome(registry)

@@ -94,7 +94,9 @@ func (r *reloader) change(ctx context.Context, version string) (done bridge.Chan
 		return done, "", err
 	}
 	c.Version = version
+	after.feeds.follow(next) // before the new sinks are opened
 	if done, err = r.pipeline.Reconfigure(ctx, c); err != nil {
+		after.feeds.follow(before)
 		return done, "", err
 	}
 	r.pipeline.db.SetBodiesPerSecond(after.bodiesPerSecond()) // chains of owners may be asked for now

@@ -31,6 +31,7 @@ type sinkMaker struct {
 	log      *slog.Logger
 	registry prometheus.Registerer // nil for none
 	replicas *replicas             // nil for none
+	feeds    *feeds                // nil where it is not known what feeds the sinks
 }
 
 // make is the sink, and the broker that has to run for it, if that is embedded. Nothing is started and nobody is contacted. What the error is about,
@@ -72,7 +73,7 @@ func (m *sinkMaker) nats(c *config.Sink, log *slog.Logger) (sinks.Sink, service,
 		return nil, nil, errors.Join(err, tlsErr)
 	}
 	sink, err := nats.New(nats.Config{
-		URL: string(n.URL), Name: "bridge " + m.cluster + "/" + c.Name,
+		URL: string(n.URL), Name: "bridge " + m.cluster + "/" + c.Name, Sink: c.Name, Informers: m.feeds.of(c.Name),
 		Mode: n.Mode, Encoding: c.Encoding, Cluster: m.cluster,
 		Subject: n.Subject, DeadLetter: n.DeadLetterSubject,
 		Stream: natsStream(n), Objects: natsObjects(n), Domain: n.Domain,

@@ -84,7 +84,7 @@ func (w *worker) buryItem(ctx context.Context, it *Item) (sinks.Class, error) {
 		log.Warn("message was refused; it is in the dead letters")
 		w.buried(outcomeSent)
 	case errors.Is(err, sinks.ErrNoDeadLetter):
-		w.keepOrLose(it, err, log)
+		return w.keepOrLose(it, err, log)
 	case class == sinks.Reconnect, class == sinks.Stopped:
 		it.unburied = time.Time{} // the time counts while the broker answers
 		return class, err
@@ -94,19 +94,23 @@ func (w *worker) buryItem(ctx context.Context, it *Item) (sinks.Class, error) {
 	return 0, nil
 }
 
-// keepOrLose settles an item that has no place in the dead letters.
-func (w *worker) keepOrLose(it *Item, why error, log *slog.Logger) {
+// keepOrLose decides about an item that has no place in the dead letters. It is lost only where nothing keeps such items, or no more of them; a
+// keeper that fails (its disk is full, or gives an error) is asked again.
+func (w *worker) keepOrLose(it *Item, why error, log *slog.Logger) (sinks.Class, error) {
 	err := w.keepItem(it, why)
 	if err == nil {
 		log.Error("message was refused; it is kept in the state directory, since no place for dead letters is configured")
-		return
+		return 0, nil
 	}
-	if !errors.Is(err, errNoKeeper) {
-		log = log.With("err", err)
+	log = log.With("err", err)
+	if !errors.Is(err, errNoKeeper) && !errors.Is(err, ErrNoRoom) {
+		w.warnings.dead.warn(log, "message was refused, has no place in the dead letters, and can't be kept in the state directory now; the object waits until it can")
+		return sinks.Retry, err
 	}
 	log.Error("message was refused and is lost; configure deadLetter to keep such messages")
 	w.buried(outcomeDropped)
 	it.lost = true
+	return 0, nil
 }
 
 // unburied decides about an item whose place in the dead letters does not take it, while its broker answers.
@@ -130,6 +134,9 @@ func (w *worker) unburied(it *Item, class sinks.Class, why error, log *slog.Logg
 	w.warnings.dead.warn(log, "message was refused, and its dead letter too; the object waits until the dead-letter destination takes it")
 	return class, why
 }
+
+// ErrNoRoom is given by Config.Keep when it keeps no more: not for a fault that may pass, but by its own bound.
+var ErrNoRoom = errors.New("no more is kept")
 
 // errNoKeeper says that nothing keeps what has no place in the dead letters.
 var errNoKeeper = errors.New("nothing is configured to keep it")

@@ -1,6 +1,7 @@
 package publisher_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -18,6 +19,7 @@ import (
 type keeper struct {
 	mu       sync.Mutex
 	failures int
+	err      error // of the failures; nil for one that may pass
 	kept     []string
 }
 
@@ -25,7 +27,7 @@ func (k *keeper) keep(e *event.Event, refused, deadLetter error, attempts int) e
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.failures--; k.failures >= 0 {
-		return errors.New("no room")
+		return cmp.Or(k.err, errors.New("no space left on device"))
 	}
 	k.kept = append(k.kept, fmt.Sprintf("%s %v|%v %d", e.ID, refused, deadLetter, attempts))
 	return nil
@@ -88,20 +90,45 @@ func TestARefusedMessageWithoutAPlaceIsKeptAtOnce(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
 		sink.onMessage = refuse("a/1", "b/1")
 		sink.onDeadLetter = func(*event.Event) error { return sinks.ErrNoDeadLetter }
-		k := &keeper{failures: 1}
+		k := &keeper{failures: 1, err: fmt.Errorf("folder: %w", publisher.ErrNoRoom)}
 		var shown []string
 		p := start(t, sink, publisher.Config{Keep: k.keep, OnSettle: func(settled []*publisher.Item) {
 			for _, it := range settled {
 				shown = append(shown, it.Message.Event.ID+" "+string(it.Outcome()))
 			}
 		}})
-		for _, id := range []string{"b/1", "a/1"} { // the first can't be kept
+		for _, id := range []string{"b/1", "a/1"} { // there is no room for the first
 			p.add(r.items(id))
 			p.drain()
 		}
 		kept, _ := k.seen()
 		if want := []string{"b/1 lost", "a/1 kept"}; !slices.Equal(shown, want) || len(kept) != 1 {
 			t.Errorf("shown %q, want %q; kept %q", shown, want, kept)
+		}
+	})
+}
+
+func TestARefusedMessageWithoutAPlaceWaitsForAKeeperThatFails(t *testing.T) {
+	eachOrder(t, func(t *testing.T, order sinks.Order) {
+		sink, r := newSink(t, order), newRecorder(t)
+		sink.onMessage = refuse("a/1")
+		sink.onDeadLetter = func(*event.Event) error { return sinks.ErrNoDeadLetter }
+		k := &keeper{failures: 5}
+		var lost []string
+		p := start(t, sink, publisher.Config{Keep: k.keep, OnSettle: func(settled []*publisher.Item) {
+			for _, it := range settled {
+				if it.Outcome() == publisher.Lost {
+					lost = append(lost, it.Message.Event.ID)
+				}
+			}
+		}})
+		p.add(r.items("a/1", "a/2", "b/1"))
+		p.drain()
+		kept, failures := k.seen()
+		wantOrder(t, sink, "a", "a/2")
+		wantOrder(t, sink, "b", "b/1")
+		if len(lost) > 0 || len(kept) != 1 || failures != -1 || r.count() != 3 {
+			t.Errorf("lost %q, kept %q, %d failures left, %d settled", lost, kept, failures, r.count())
 		}
 	})
 }

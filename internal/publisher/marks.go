@@ -83,6 +83,7 @@ func (ms *marks) renew() {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
 	switch {
+	case ms.closed: // meanwhile: the sink may have said what it says when it is closed
 	case len(ms.list) == 0:
 		ms.list = []*Mark{{position: position}}
 	case !ms.held:

@@ -11,7 +11,7 @@ const (
 	Recalled     Outcome = "recalled"     // the sink had it from an earlier process
 	DeadLettered Outcome = "dead-letter"  // the sink refused it; it is in the dead letters
 	Kept         Outcome = "kept"         // the sink refused it, and so did the place of dead letters, or there is none; it lies in the state directory
-	Lost         Outcome = "lost"         // the sink refused it, there is no place for dead letters, and it could not be kept
+	Lost         Outcome = "lost"         // the sink refused it, there is no place for dead letters, and nothing keeps it, or no more
 )
 
 // Outcome is what became of the item. It holds from when the item is settled until it is added again.

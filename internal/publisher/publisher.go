@@ -54,7 +54,8 @@ type Config struct {
 	Gate func() error
 	// Keep is the last resort for events that the sink has refused and that have no place, or a place that refuses them too: it keeps them
 	// elsewhere, and returns nil when they will be there after a crash; then they are settled. deadLetter is why the place did not take it. It is
-	// called from several goroutines. nil: without a place such an event is lost, and its place is asked for ever.
+	// called from several goroutines, and again after an error; but where it is the last resort and its error is ErrNoRoom, the event is lost. nil: without
+	// a place such an event is lost, and its place is asked for ever.
 	Keep func(e *event.Event, refused, deadLetter error, attempts int) error
 	// DeadLetterWait is how long the place of dead letters is asked, while the broker is there, before an event is kept; 0 for ever.
 	DeadLetterWait time.Duration

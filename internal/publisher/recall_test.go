@@ -3,6 +3,7 @@ package publisher_test
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -13,10 +14,16 @@ import (
 // readableSink is a sink that holds messages of an earlier process.
 type readableSink struct {
 	*scriptedSink
-	holds []string // MessageIDs
+	holds    []string      // MessageIDs
+	position func() []byte // nil for always the same
 }
 
-func (s *readableSink) Position() []byte { return []byte{1} }
+func (s *readableSink) Position() []byte {
+	if s.position != nil {
+		return s.position()
+	}
+	return []byte{1}
+}
 
 func (s *readableSink) Recall(_ context.Context, _ []byte, found func(string)) error {
 	for _, id := range s.holds {
@@ -27,7 +34,7 @@ func (s *readableSink) Recall(_ context.Context, _ []byte, found func(string)) e
 
 func TestWhatTheSinkHoldsIsNotSentAgainUnlessItMustComeAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		sink, r := &readableSink{newSink(t, sinks.ByObject), []string{"/a/1", "/b/2"}}, newRecorder(t)
+		sink, r := &readableSink{scriptedSink: newSink(t, sinks.ByObject), holds: []string{"/a/1", "/b/2"}}, newRecorder(t)
 		p := start(t, sink, publisher.Config{})
 		items := r.items("a/1", "b/1", "b/2")
 		for _, it := range items[1:] {
@@ -37,6 +44,37 @@ func TestWhatTheSinkHoldsIsNotSentAgainUnlessItMustComeAgain(t *testing.T) {
 		p.drain()
 		if a, b := sink.stored["a"], sink.stored["b"]; len(a) != 0 || !slices.Equal(b, []string{"b/1", "b/2"}) {
 			t.Errorf("of a %q was sent, of b %q; want nothing of a, and all of b: it would end in an old state", a, b)
+		}
+	})
+}
+
+// A commit asks for the position while the sink is being closed, and what it says then means nothing.
+func TestThePositionOfASinkThatWasClosedMeanwhileIsItsLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked, answer := make(chan struct{}), make(chan struct{})
+		var late atomic.Bool
+		sink := &readableSink{scriptedSink: newSink(t, sinks.ByObject)}
+		sink.position = func() []byte {
+			if late.CompareAndSwap(true, false) {
+				close(asked)
+				<-answer
+				return []byte("closed")
+			}
+			return []byte("last")
+		}
+		p := start(t, sink, publisher.Config{})
+		synctest.Wait()
+		late.Store(true)
+		said := make(chan []byte, 1)
+		go func() { said <- p.Position() }()
+		<-asked
+		p.stop()
+		close(answer)
+		if got := string(<-said); got != "last" {
+			t.Errorf("the position is %q", got)
+		}
+		if got := string(p.Position()); got != "last" {
+			t.Errorf("later it is %q", got)
 		}
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/url"
@@ -17,8 +18,8 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
-// dataRefScheme is of the URIs that Claim gives: nats-object://<bucket>/<name>, where the name is the event's message id with each of its
-// parts escaped as in a URL.
+// dataRefScheme is of the URIs that Claim gives: nats-object://<bucket>/<name>, where the name is the event's message id and a digest of the
+// payload, with each part escaped as in a URL. Sinks that share a bucket may send one event in several forms.
 const dataRefScheme = "nats-object://"
 
 // ensureObjects finds the bucket for large payloads, or makes it. It never changes one.
@@ -64,14 +65,18 @@ func (s *Sink) createObjects(ctx context.Context, conn *nats.Conn, js jetstream.
 	return store, err
 }
 
+// claimDigest is how many bytes of a payload's SHA-256 are in its name.
+const claimDigest = 16
+
 // Claim keeps the event's payload in the object store.
 func (s *Sink) Claim(ctx context.Context, e *event.Event) (dataref string, err error) {
 	if s.objects == nil {
 		return "", sinks.ErrNoClaims
 	}
-	name := e.MessageID()
+	sum := sha256.Sum256(e.Data)
+	name := e.MessageID() + "/" + hex.EncodeToString(sum[:claimDigest])
 	dataref = dataRefScheme + s.cfg.Objects.Bucket + "/" + escapePath(name)
-	if s.isKept(ctx, name, e.Data) {
+	if s.isKept(ctx, name, sum) {
 		return dataref, nil
 	}
 	const usual = 128 << 10
@@ -86,13 +91,9 @@ func (s *Sink) Claim(ctx context.Context, e *event.Event) (dataref string, err e
 }
 
 // isKept says whether the bucket holds the payload already: of an attempt before.
-func (s *Sink) isKept(ctx context.Context, name string, data []byte) bool {
+func (s *Sink) isKept(ctx context.Context, name string, sum [sha256.Size]byte) bool {
 	info, err := s.objects.GetInfo(ctx, name)
-	if err != nil || info.Size != uint64(len(data)) {
-		return false
-	}
-	sum := sha256.Sum256(data)
-	return info.Digest == "SHA-256="+base64.URLEncoding.EncodeToString(sum[:])
+	return err == nil && info.Digest == "SHA-256="+base64.URLEncoding.EncodeToString(sum[:])
 }
 
 func escapePath(name string) string {

@@ -35,6 +35,13 @@ type Config struct {
 	URL string
 	// Name of the connection, as the server's monitoring shows it. Default "bridge".
 	Name string
+	// Sink is the sink's own name. It tells its dead letters and its fence from those of other sinks that share a stream with it, and stays the
+	// same from process to process. Letters, digits and dashes. Default "nats".
+	Sink string
+	// Informers are those whose events the sink gets, at the time of the call; it may be called concurrently. Two sinks that get events of one
+	// informer can't share a stream, since the server would take the second one's for duplicates: with this given, and not with Mode Core or
+	// Manage Off, such a sink is not opened beside another one of the process. nil: it is not known.
+	Informers func() []string
 	// Mode is JetStream (default) or Core.
 	Mode string
 	// Encoding is Binary (default) or Structured.
@@ -143,6 +150,7 @@ type Objects struct {
 func (c Config) withDefaults() Config {
 	c.URL = cmp.Or(c.URL, "nats://127.0.0.1:4222")
 	c.Name = cmp.Or(c.Name, "bridge")
+	c.Sink = cmp.Or(c.Sink, "nats")
 	c.Mode = cmp.Or(c.Mode, JetStream)
 	c.Encoding = cmp.Or(c.Encoding, Binary)
 	c.Subject = cmp.Or(c.Subject, DefaultSubject)

@@ -1,14 +1,9 @@
 package nats
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/kubebridge/bridge/internal/sinks"
 )
@@ -20,18 +15,22 @@ type doubts struct {
 	turn  chan struct{} // holds one token; who has it looks
 
 	mu  sync.Mutex
-	ids map[string]doubt // guarded by mu, by Nats-Msg-Id
+	ids map[string]*doubt // guarded by mu, by Nats-Msg-Id
 }
 
 type doubt struct {
-	stream *stream
-	from   uint64 // the message lies behind this sequence, if it is stored
-	since  time.Time
-	stored bool // it was looked for, and found
+	stream  *stream
+	created time.Time // of the stream that the sequences are of
+	since   time.Time
+	// The message lies behind sequence looked, if it is stored. A look raises that; when it reaches until, which is where the stream ended when
+	// the look was begun, the message is not there.
+	looked, until uint64
+	begun         bool // a look for it, which may go on in later calls
+	stored        bool // it was looked for, and found
 }
 
 func newDoubts() *doubts {
-	d := &doubts{ids: map[string]doubt{}, turn: make(chan struct{}, 1)}
+	d := &doubts{ids: map[string]*doubt{}, turn: make(chan struct{}, 1)}
 	d.turn <- struct{}{}
 	return d
 }
@@ -49,7 +48,7 @@ func (s *Sink) note(batch []*sinks.Message, to route, began heights) {
 		}
 		st := s.streamOf(m.Event)
 		if _, ok := d.ids[id]; !ok && st != nil {
-			d.ids[id] = doubt{stream: st, from: began.of(st), since: time.Now()}
+			d.ids[id] = &doubt{stream: st, created: st.created, looked: began.of(st), since: time.Now()}
 		}
 	}
 	d.count.Store(int64(len(d.ids)))
@@ -68,116 +67,34 @@ func (d *doubts) answered(batch []*sinks.Message) bool {
 	return true
 }
 
-// look is a stream to look into, behind a sequence.
-type look struct {
-	stream *stream
-	from   uint64
-}
-
-// overdue is where to look for a message of the batch that its stream may have forgotten; nil for none.
-func (d *doubts) overdue(batch []*sinks.Message, to route) *look {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, m := range batch {
-		in, ok := d.ids[to.id(m.Event)]
-		if !ok || in.stored || time.Since(in.since) < in.stream.duplicates/2 {
-			continue
-		}
-		l := &look{in.stream, in.from}
-		for _, other := range d.ids { // one look is for all of the stream
-			if other.stream == l.stream {
-				l.from = min(l.from, other.from)
-			}
-		}
-		return l
-	}
-	return nil
-}
-
-// resolve notes what a look has found. What it has not found is not stored, and in doubt no more.
-func (d *doubts) resolve(l *look, found map[string]bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for id, in := range d.ids {
-		switch {
-		case in.stream != l.stream || in.from < l.from:
-		case found[id]:
-			in.stored = true
-			d.ids[id] = in
-		default:
-			delete(d.ids, id)
-		}
-	}
-	d.count.Store(int64(len(d.ids)))
-}
-
-// takeStored gives the messages of a batch that are not known to be stored.
-func (d *doubts) takeStored(batch []*sinks.Message, to route) (open []*sinks.Message) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, m := range batch {
-		if id := to.id(m.Event); d.ids[id].stored {
-			delete(d.ids, id)
-			continue
-		}
-		open = append(open, m)
-	}
-	d.count.Store(int64(len(d.ids)))
-	return open
-}
-
-// settleDoubts gives the messages of a batch that are to be sent, after a look for those that may be stored already.
-func (s *Sink) settleDoubts(ctx context.Context, batch []*sinks.Message, to route) ([]*sinks.Message, error) {
+// sortDoubts takes the messages out of a batch that are known to be stored. Overdue are those that their stream may have forgotten, so that they
+// have to be looked for before they are sent; the others are ready.
+func (s *Sink) sortDoubts(batch []*sinks.Message, to route) (ready, overdue []*sinks.Message) {
 	d := s.doubts
 	if d.count.Load() == 0 {
 		return batch, nil
 	}
-	select {
-	case <-d.turn:
-		defer func() { d.turn <- struct{}{} }()
-	case <-ctx.Done():
-		return nil, stopped(ctx.Err())
-	}
-	for l := d.overdue(batch, to); l != nil; l = d.overdue(batch, to) {
-		found, err := s.lookFor(ctx, l)
-		if err != nil {
-			if ctx.Err() != nil {
-				return nil, stopped(ctx.Err())
-			}
-			return nil, answer(s.withServersWord(fmt.Errorf("look for messages without an answer in stream %s: %w", l.stream.name, err)))
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, m := range batch {
+		id := to.id(m.Event)
+		switch in, ok := d.ids[id]; {
+		case ok && in.stored:
+			delete(d.ids, id)
+			s.metrics.duplicates.Inc()
+		case ok && in.overdue():
+			overdue = append(overdue, m)
+		default:
+			ready = append(ready, m)
 		}
-		d.resolve(l, found)
 	}
-	open := d.takeStored(batch, to)
-	s.metrics.duplicates.Add(float64(len(batch) - len(open)))
-	return open, nil
+	d.count.Store(int64(len(d.ids)))
+	return ready, overdue
 }
 
-// lookFor reads the ids of what a stream has stored behind a sequence.
-func (s *Sink) lookFor(ctx context.Context, l *look) (found map[string]bool, err error) {
-	js, err := s.jetStream(s.conn)
-	if err != nil {
-		return nil, err
-	}
-	limited, cancel := context.WithTimeout(ctx, s.cfg.ConnectTimeout)
-	defer cancel()
-	stream, err := js.Stream(limited, l.stream.name)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	info := stream.CachedInfo()
-	t := tail{stream: l.stream.name, last: info.State.LastSeq, first: l.from + 1}
-	if !info.Created.Equal(l.stream.created) || l.from > t.last { // made anew, or put back
-		t.first = max(info.State.FirstSeq, 1)
-	}
-	found = map[string]bool{}
-	if info.State.Msgs == 0 || t.first > t.last {
-		return found, nil
-	}
-	return found, s.readTail(ctx, js, t, func(id string) { found[id] = true })
+// overdue says whether the stream may have forgotten the id.
+func (in *doubt) overdue() bool {
+	return !in.stored && time.Since(in.since) >= in.stream.duplicates/2
 }
 
 // heights are the last sequences of the streams at some time.

@@ -2,8 +2,11 @@ package nats_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/sinks"
@@ -61,6 +64,67 @@ func TestAMessageWhoseAckIsLostIsNotStoredAgainWhenItsIDIsForgotten(t *testing.T
 				t.Errorf("the stream holds %q\nwant %q", got, want)
 			}
 		})
+	}
+}
+
+// A stream that others write to as well: what it has stored since can't be read while one call lasts.
+func TestALookThatTakesLongIsGoneOnWithAndHoldsNothingElseUp(t *testing.T) {
+	ts := newTestServer(t)
+	proxy := newProxy(t, ts.url())
+	sink := openOver(t, proxy.url(), shortMemory, ackTimeout(500*time.Millisecond))
+	mustStore(t, sink, ev("a", 1))
+	others := ts.client()
+	js, err := jetstream.New(others)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 8000 { // some 700 KB to read
+		if err := others.Publish("k8s.test.other", nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := js.Publish(t.Context(), "k8s.test.other", nil); err != nil { // behind them
+		t.Fatal(err)
+	}
+	proxy.mute(true)
+	for _, m := range call(t, sink, ev("a", 2), ev("b", 1)) {
+		wantClass(t, m.Err, sinks.Retry)
+	}
+	time.Sleep(200 * time.Millisecond) // the stream has forgotten them
+	proxy.mute(false)
+	proxy.slowDown()
+	looks, began := 0, time.Now()
+	for version := 1; ; version++ {
+		m := call(t, sink, ev("a", 2), ev("z", version))
+		if m[1].Err != nil && looks > 0 {
+			t.Fatalf("another message was held up: %v", m[1].Err)
+		}
+		if m[0].Err == nil {
+			break
+		}
+		wantClass(t, m[0].Err, sinks.Retry)
+		looks++
+		if time.Since(began) > patience {
+			t.Fatalf("after %d looks: %v", looks, m[0].Err)
+		}
+	}
+	if looks < 2 {
+		t.Fatalf("%d looks: this test has tested nothing", looks)
+	}
+	mustStore(t, sink, ev("b", 1)) // found by the same look
+	t.Logf("%d calls looked", looks+1)
+	stream, err := js.Stream(t.Context(), "K8S")
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := stream.Info(t.Context(), jetstream.WithSubjectFilter("k8s.test.>"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for subject, n := range info.State.Subjects {
+		if want := map[bool]uint64{true: 2, false: 1}[strings.Contains(subject, ".a.")]; n != want && !strings.Contains(subject, ".z.") && subject != "k8s.test.other" {
+			t.Errorf("%d messages on %s, want %d", n, subject, want)
+		}
 	}
 }
 

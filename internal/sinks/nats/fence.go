@@ -21,7 +21,8 @@ import (
 // Who begins to publish puts a message on a subject of the stream, the fence. Each of its events says which sequence the last message there must
 // have, and the server refuses it when another one has been put there meanwhile: by the successor.
 type Fence struct {
-	// Name tells the fences of several bridges that share a stream apart. It is a token of the subject.
+	// Name tells the fences of several bridges that share a stream apart. With the sink's name behind it, it is a token of the subject: two sinks of
+	// one leader in one stream have fences of their own, or each would turn the other away.
 	Name string
 	// Confirm is nil while this process is the one that may publish. It asks whoever decides that, and does not answer from memory: it is
 	// called after the fence was looked at and before it is taken, which only succeeds when nobody took it in between.
@@ -91,8 +92,8 @@ func (f *fence) give(i int) {
 	}
 }
 
-// fenceTemplate is the beginning of the fence's subjects.
-func (c *Config) fenceTemplate() (*event.Template, error) {
+// fenceTemplate is the beginning of the fence's subjects, for a fence of some name.
+func (c *Config) fenceTemplate(name string) (*event.Template, error) {
 	base := strings.Split(defaultDeadLetter(c.Subject, c.Stream.Name), ".")
 	tokens := []string{}
 	for _, token := range base {
@@ -109,13 +110,17 @@ func (c *Config) fenceTemplate() (*event.Template, error) {
 			tokens = append(tokens, token)
 		}
 	}
-	tokens = append(tokens, strings.NewReplacer(".", "_", " ", "_", "*", "_", ">", "_").Replace(c.Fence.Name))
+	tokens = append(tokens, strings.NewReplacer(".", "_", " ", "_", "*", "_", ">", "_").Replace(name))
 	return parseSubject("fence", strings.Join(tokens, "."))
 }
 
-// fencePattern are the subjects of the fence, of a stream whose fields are known.
+// fencePattern are the subjects of the sink's fence, of a stream whose fields are known.
 func (c *Config) fencePattern(known map[string]string) string {
-	t, err := c.fenceTemplate()
+	return c.fencePatternOf(c.Fence.Name+"_"+c.Sink, known)
+}
+
+func (c *Config) fencePatternOf(name string, known map[string]string) string {
+	t, err := c.fenceTemplate(name)
 	if err != nil {
 		return "" // it is made of a template that was checked
 	}
@@ -129,6 +134,9 @@ func (s *Sink) raise(ctx context.Context, conn *nats.Conn, st *stream, known map
 	}
 	f := newFence(strings.TrimSuffix(s.cfg.fencePattern(known), "*"), st.replicas)
 	if err := s.claimFence(ctx, conn, st, f); err != nil {
+		return err
+	}
+	if err := s.shutFormer(ctx, conn, st, known); err != nil {
 		return err
 	}
 	heeded, err := s.heeds(ctx, conn, f)

@@ -29,6 +29,7 @@ type Sink struct {
 	// objects is where large payloads are kept; nil for nowhere. Set by Open, constant until Close.
 	objects jetstream.ObjectStore
 
+	own        []pattern // subjects of its events and dead letters
 	streamName *event.Template
 	several    bool // streamName has fields
 	streams    *streams
@@ -61,11 +62,12 @@ func New(cfg Config) (*Sink, error) {
 		log:     cfg.Log,
 		metrics: m,
 		events:  route{subject: subject},
-		dead:    route{subject: deadLetter, idSuffix: "/dead"},
+		dead:    route{subject: deadLetter, idSuffix: "/dead/" + cfg.Sink}, // several sinks may have one place for them
 		streams: &streams{known: map[string]*stream{}},
 		doubts:  newDoubts(),
 	}
 	s.several = s.cfg.severalStreams()
+	s.own = s.cfg.patterns(subject, deadLetter)
 	s.streamName, _ = event.ParseTemplate(cfg.Stream.Name) // was validated
 	s.acks = newAcks(m, s.streams)
 	return s, nil
@@ -85,6 +87,7 @@ func (s *Sink) Open(ctx context.Context) error {
 	if err := s.prepare(ctx, conn); err != nil {
 		s.disconnect(conn)
 		s.streams.forget()
+		tenants.leave(s)
 		return answer(fmt.Errorf("NATS at %s: %w", url, s.withServersWord(err)))
 	}
 	s.conn = conn
@@ -108,10 +111,9 @@ func (s *Sink) prepare(ctx context.Context, conn *nats.Conn) error {
 		if err != nil {
 			return err
 		}
-		if err := s.raise(ctx, conn, st, nil); err != nil {
+		if err := s.begin(ctx, conn, st, nil); err != nil {
 			return err
 		}
-		s.streams.keep(st)
 	}
 	if err := s.ensureObjects(ctx, conn); err != nil {
 		return err
@@ -190,6 +192,7 @@ func (s *Sink) Close() error {
 	s.disconnect(s.conn)
 	s.conn = nil
 	s.streams.forget()
+	tenants.leave(s)
 	return nil
 }
 

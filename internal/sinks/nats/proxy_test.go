@@ -17,6 +17,7 @@ type proxy struct {
 	mu     sync.Mutex // guards what follows
 	frozen bool
 	muted  bool // nothing comes back from the server
+	slow   bool // what comes back comes at 250 KB/s or less
 	conns  []net.Conn
 }
 
@@ -58,6 +59,18 @@ func (p *proxy) mute(muted bool) {
 	p.muted = muted
 }
 
+func (p *proxy) slowDown() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.slow = true
+}
+
+func (p *proxy) isSlow() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.slow
+}
+
 func (p *proxy) isFrozen(fromServer bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -91,7 +104,12 @@ func (p *proxy) carry(to io.WriteCloser, from io.ReadCloser, fromServer bool) {
 		for p.isFrozen(fromServer) {
 			time.Sleep(5 * time.Millisecond)
 		}
-		n, err := from.Read(buf)
+		part := buf
+		if fromServer && p.isSlow() {
+			time.Sleep(8 * time.Millisecond)
+			part = buf[:2<<10]
+		}
+		n, err := from.Read(part)
 		for p.isFrozen(fromServer) {
 			time.Sleep(5 * time.Millisecond)
 		}

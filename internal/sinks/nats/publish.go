@@ -19,18 +19,26 @@ func (s *Sink) publishJetStream(ctx context.Context, batch []*sinks.Message, to 
 		sinks.Fail(batch, err)
 		return
 	}
-	open, err := s.settleDoubts(ctx, batch, to)
-	if err != nil {
-		sinks.Fail(batch, err)
+	ready, overdue := s.sortDoubts(batch, to)
+	s.attempt(ctx, ready, to)
+	if len(overdue) == 0 {
 		return
 	}
-	if len(open) == 0 {
+	err := s.look(ctx, overdue, to) // after the others were sent: it may take a while
+	ready, overdue = s.sortDoubts(overdue, to)
+	s.attempt(ctx, ready, to)
+	sinks.Fail(overdue, err)
+}
+
+// attempt sends messages, and notes which were not answered.
+func (s *Sink) attempt(ctx context.Context, batch []*sinks.Message, to route) {
+	if len(batch) == 0 {
 		return
 	}
 	began := s.heights()
-	s.send(ctx, open, to)
-	if !s.doubts.answered(open) {
-		s.note(open, to, began)
+	s.send(ctx, batch, to)
+	if !s.doubts.answered(batch) {
+		s.note(batch, to, began)
 	}
 }
 

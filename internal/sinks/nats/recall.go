@@ -80,7 +80,11 @@ func (s *Sink) Recall(ctx context.Context, from []byte, found func(messageID str
 	}
 	tails, err := s.tails(ctx, js, &saved)
 	for i := 0; err == nil && i < len(tails); i++ {
-		err = s.readTail(ctx, js, tails[i], func(id string) { found(strippedID(id, s.dead.idSuffix)) })
+		err = s.readTail(ctx, js, tails[i], func(m jetstream.Msg, _ uint64) {
+			if id := m.Headers().Get(nats.MsgIdHdr); id != "" && s.publishes(m.Subject()) { // else of another sink in the stream
+				found(strippedID(id, s.dead.idSuffix))
+			}
+		})
 	}
 	if err == nil {
 		return nil
@@ -170,8 +174,8 @@ func (s *Sink) namesOfStreams(ctx context.Context, js jetstream.JetStream) (name
 	return names, lister.Err()
 }
 
-// readTail reads the Nats-Msg-Ids of a part of a stream.
-func (s *Sink) readTail(ctx context.Context, js jetstream.JetStream, t tail, found func(id string)) error {
+// readTail reads the headers of a part of a stream, each with its sequence.
+func (s *Sink) readTail(ctx context.Context, js jetstream.JetStream, t tail, found func(m jetstream.Msg, sequence uint64)) error {
 	cfg := jetstream.OrderedConsumerConfig{HeadersOnly: true, InactiveThreshold: 30 * time.Second, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: t.first}
 	if t.first == 0 {
 		cfg.DeliverPolicy, cfg.OptStartSeq, cfg.OptStartTime = jetstream.DeliverByStartTimePolicy, 0, &t.since
@@ -196,11 +200,13 @@ func (s *Sink) readTail(ctx context.Context, js jetstream.JetStream, t tail, fou
 		if err != nil {
 			return err
 		}
-		if id := m.Headers().Get(nats.MsgIdHdr); id != "" {
-			found(id)
-		}
-		if meta, err := m.Metadata(); err != nil || meta.Sequence.Stream >= t.last || meta.NumPending == 0 {
+		meta, err := m.Metadata()
+		if err != nil {
 			return err
+		}
+		found(m, meta.Sequence.Stream)
+		if meta.Sequence.Stream >= t.last || meta.NumPending == 0 {
+			return nil
 		}
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/sinks"
 )
@@ -124,6 +126,18 @@ func (s *Sink) streamOf(e *event.Event) *stream {
 	return s.streams.get(s.appendStream(nil, e))
 }
 
+// begin makes a stream that was found one that the sink publishes to: no other sink may be in its way, and no former leader.
+func (s *Sink) begin(ctx context.Context, conn *nats.Conn, st *stream, known map[string]string) error {
+	if err := tenants.enter(st, s); err != nil {
+		return err
+	}
+	if err := s.raise(ctx, conn, st, known); err != nil {
+		return err
+	}
+	s.streams.keep(st)
+	return nil
+}
+
 // meet finds the stream of an event, and makes it where the configuration says so.
 func (s *Sink) meet(ctx context.Context, e *event.Event) error {
 	if s.cfg.Mode == Core || s.cfg.Stream.Manage == Off || !s.several || s.streamOf(e) != nil {
@@ -137,10 +151,9 @@ func (s *Sink) meet(ctx context.Context, e *event.Event) error {
 	wanted.Subjects = s.cfg.published(s.events.subject, s.dead.subject, s.streamName.Values(e))
 	st, err := s.ensureStream(ctx, s.conn, wanted)
 	if err == nil {
-		err = s.raise(ctx, s.conn, st, s.streamName.Values(e))
+		err = s.begin(ctx, s.conn, st, s.streamName.Values(e))
 	}
 	if err == nil {
-		s.streams.keep(st)
 		return nil
 	}
 	// The operator can make it right while the bridge runs: the object's events wait, they are not refused.

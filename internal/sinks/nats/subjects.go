@@ -107,6 +107,36 @@ func (c *Config) pattern(t *event.Template, known map[string]string) string {
 	return strings.Join(tokens, ".")
 }
 
+// pattern is a subject with wildcards for single tokens, in its tokens.
+type pattern []string
+
+// patterns are what the templates give, without those that are nil.
+func (c *Config) patterns(templates ...*event.Template) (list []pattern) {
+	for _, t := range templates {
+		if t != nil {
+			list = append(list, strings.Split(c.pattern(t, nil), "."))
+		}
+	}
+	return list
+}
+
+// matches says whether a subject is one of the pattern's.
+func (p pattern) matches(subject string) bool {
+	i := 0
+	for token := range strings.SplitSeq(subject, ".") {
+		if i >= len(p) || p[i] != "*" && p[i] != token {
+			return false
+		}
+		i++
+	}
+	return i == len(p)
+}
+
+// publishes says whether a message on a subject can be the sink's own.
+func (s *Sink) publishes(subject string) bool {
+	return slices.ContainsFunc(s.own, func(p pattern) bool { return p.matches(subject) })
+}
+
 // constantPrefix is everything below the tokens before the first wildcard; "" when there are none.
 func constantPrefix(pattern string) string {
 	before, _, wild := strings.Cut(pattern, "*")

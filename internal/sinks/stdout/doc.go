@@ -5,5 +5,6 @@
 // acknowledged event has been taken by the writer as a whole line; whether the other end of a pipe has read it is not
 // known. A line that the writer took half of is completed before anything else is written, so lines are never mixed or torn.
 //
-// Publish blocks as long as the writer does. The sink starts no goroutine and never closes the writer.
+// Publish blocks until the writer has taken the lines, or its context ends: then the write goes on without it, in the goroutine that each call starts for
+// its write, and what it takes is not written again. Whoever stops reading so holds up the events, and not the end of the bridge. The writer is never closed.
 package stdout

@@ -39,9 +39,11 @@ type Sink struct {
 	out    io.Writer
 	format func(dst []byte, e *event.Event) []byte
 
-	turn chan struct{} // holds one token; who has it writes, and owns what follows
-	buf  []byte
-	owed torn
+	turn  chan struct{} // holds one token; who has it writes, and owns what follows
+	buf   []byte
+	owed  torn
+	left  *writing            // a write that a call did not wait for; nil for none
+	taken map[string]struct{} // messages of such a write whose lines were taken to their end, and whose callers do not know
 }
 
 // torn is a line of which the writer took only the beginning.
@@ -57,7 +59,7 @@ func New(cfg Config) (*Sink, error) {
 	if cfg.Writer == nil {
 		cfg.Writer = os.Stdout
 	}
-	s := &Sink{out: cfg.Writer, turn: make(chan struct{}, 1)}
+	s := &Sink{out: cfg.Writer, turn: make(chan struct{}, 1), taken: map[string]struct{}{}}
 	terminal := isTerminal(cfg.Writer)
 	switch {
 	case cfg.Format == JSON, (cfg.Format == Auto || cfg.Format == "") && !terminal:
@@ -96,7 +98,8 @@ func (s *Sink) Limits() sinks.Limits { return sinks.Limits{Concurrency: 1} }
 // Lane is the same for all events.
 func (s *Sink) Lane(context.Context, *event.Event) (string, error) { return lane, nil }
 
-// Publish writes a line for each message. It waits for the writer, which can't be interrupted: ctx is looked at before.
+// Publish writes a line for each message, and waits for the writer or for ctx. A writer can't be interrupted: what it was given when ctx ended stays with
+// it, and the next call begins when it is done with that; lines that it has taken by then are not written again.
 func (s *Sink) Publish(ctx context.Context, batch []*sinks.Message) {
 	if len(batch) == 0 {
 		return
@@ -107,7 +110,13 @@ func (s *Sink) Publish(ctx context.Context, batch []*sinks.Message) {
 	}
 	defer s.passTurn()
 	sinks.Fail(batch, nil)
-	s.write(batch)
+	if !s.finish(ctx) {
+		sinks.Fail(batch, stopped(ctx))
+		return
+	}
+	if batch = s.untaken(batch); len(batch) > 0 {
+		s.write(ctx, batch)
+	}
 }
 
 // DeadLetter writes the event with the reason and the attempts as attributes.
@@ -122,16 +131,19 @@ func (s *Sink) DeadLetter(ctx context.Context, e *event.Event, reason error, att
 }
 
 func (s *Sink) takeTurn(ctx context.Context) error {
-	err := ctx.Err()
-	if err == nil {
-		select {
-		case <-s.turn:
-			return nil
-		case <-ctx.Done():
-			err = ctx.Err()
-		}
+	if ctx.Err() != nil {
+		return stopped(ctx)
 	}
-	return &sinks.Error{Class: sinks.Stopped, Err: err}
+	select {
+	case <-s.turn:
+		return nil
+	case <-ctx.Done():
+		return stopped(ctx)
+	}
+}
+
+func stopped(ctx context.Context) error {
+	return &sinks.Error{Class: sinks.Stopped, Err: ctx.Err()}
 }
 
 // passTurn lets the next one write, without the memory of one huge batch.
@@ -141,46 +153,6 @@ func (s *Sink) passTurn() {
 		s.buf = nil
 	}
 	s.turn <- struct{}{}
-}
-
-// write renders all lines into one buffer and writes them at once. Lines that the writer took to their end are acknowledged.
-func (s *Sink) write(batch []*sinks.Message) {
-	ends := make([]int, len(batch)) // where each message's line ends in buf
-	s.buf = append(s.buf[:0], s.owed.rest...)
-	for i, m := range batch {
-		// A message that is resent because its line was torn needs the rest of the line, and no second one.
-		if i > 0 || s.owed.rest == nil || s.owed.id != lineID(m.Event) {
-			s.buf = s.format(s.buf, m.Event)
-		}
-		ends[i] = len(s.buf)
-	}
-	written, err := s.out.Write(s.buf)
-	if err == nil && written == len(s.buf) {
-		s.owed = torn{}
-		return
-	}
-	s.tear(batch, ends, written, explain(err))
-}
-
-// tear sorts out a write that went wrong: what is stored, what is half written, what is not.
-func (s *Sink) tear(batch []*sinks.Message, ends []int, written int, err error) {
-	owedBefore := s.owed
-	s.owed = torn{}
-	if written < len(owedBefore.rest) {
-		s.owed = torn{owedBefore.id, append([]byte(nil), owedBefore.rest[written:]...)}
-	}
-	begin := len(owedBefore.rest)
-	for i, m := range batch {
-		if ends[i] <= written {
-			begin = ends[i]
-			continue
-		}
-		m.Err = err
-		if begin < written {
-			s.owed = torn{lineID(m.Event), append([]byte(nil), s.buf[written:ends[i]]...)}
-		}
-		begin = ends[i]
-	}
 }
 
 // lineID tells one line from another: a dead letter has the id of its event, and another line.
