@@ -23,14 +23,15 @@ type controller struct {
 	changes []*change      // of this batch
 	marks   []resource.Key // objects of this batch that a list held
 	news    []store.Announcement
-	relist  resource.Relist  // of the list that is being worked through
-	listed  event.Listing    // its items so far
-	older   resource.Version // the lowest known version of which the list has an older state; "" for none
-	asked   bool             // whether sinks hold events of an earlier run
-	telling resource.Version // of the delta that is being decided
-	sweep   uint64           // the place of the list's end whose deletes are being decided, 0 for none
-	number  uint64           // of the last change
-	epoch   int              // of the server's history
+	relist  resource.Relist                   // of the list that is being worked through
+	listed  event.Listing                     // its items so far
+	older   map[resource.Key]resource.Version // the known versions of which the list has an older state
+	proven  bool                              // a list has shown that the server's history is another; the one that follows from that has not begun
+	asked   bool                              // whether sinks hold events of an earlier run
+	telling resource.Version                  // of the delta that is being decided
+	sweep   uint64                            // the place of the list's end whose deletes are being decided, 0 for none
+	number  uint64                            // of the last change
+	epoch   int                               // of the server's history
 	now     time.Time
 	started time.Time
 }
@@ -39,7 +40,7 @@ type controller struct {
 func (c *controller) run(ctx context.Context) error {
 	defer c.log.close()
 	defer c.cfg.FIFO.Abandon()
-	c.started = time.Now()
+	c.started, c.older = time.Now(), map[resource.Key]resource.Version{}
 	epoch, err := c.cfg.Indexer.Epoch()
 	if err != nil {
 		return fmt.Errorf("informer %s: %w", c.cfg.Name, err)
@@ -118,8 +119,8 @@ func (c *controller) hold(d *deltafifo.Delta) {
 		return
 	}
 	kind, version := place(d)
-	if kind == checkpoint.Listed && c.undone(version) {
-		kind, version = checkpoint.Aside, "" // after a crash the list has to be made again
+	if c.proven || kind == checkpoint.Listed && c.undone(version) {
+		kind, version = checkpoint.Aside, "" // of the history that is known nothing more comes, and what is undone in it is not told yet
 	}
 	c.cfg.Tracker.Begin(d.Seq, kind, version)
 	if d.FinalStateUnknown {
@@ -161,14 +162,17 @@ func place(d *deltafifo.Delta) (checkpoint.Kind, resource.Version) {
 func (c *controller) decide(ctx context.Context, key resource.Key, d *deltafifo.Delta) error {
 	switch d.Type {
 	case deltafifo.Bookmark:
-		if !d.Passed {
+		if !d.Passed && !c.proven {
 			c.unsure.Store(false)
 		}
+		return nil
+	case deltafifo.Withdrawn:
+		delete(c.older, key)
 		return nil
 	case deltafifo.ReplaceBegin:
 		return c.beginReplace(ctx, d)
 	case deltafifo.ReplaceEnd:
-		return c.endReplace(d)
+		return c.endReplace(ctx, d)
 	case deltafifo.Quarantined:
 		return c.quarantined(d)
 	case deltafifo.Spared:

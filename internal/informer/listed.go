@@ -23,7 +23,8 @@ func (c *controller) beginReplace(ctx context.Context, d *deltafifo.Delta) error
 		return nil
 	}
 	again := c.relist.Reason != ""
-	c.relist, c.listed, c.older = *d.Relist, event.Listing{}, ""
+	c.relist, c.listed = *d.Relist, event.Listing{}
+	clear(c.older)
 	c.relist.Namespaces = nil // they may be many, and the gap's own place is told without them
 	if err := c.beginMarks(); err != nil {
 		return err
@@ -36,7 +37,7 @@ func (c *controller) beginReplace(ctx context.Context, d *deltafifo.Delta) error
 		if err != nil {
 			return err
 		}
-		c.epoch = epoch.Number
+		c.epoch, c.proven = epoch.Number, false
 	}
 	if !c.relist.Partial() { // one namespace more or less is no hole in what is known of the others
 		c.history.begins(c.epoch)
@@ -104,7 +105,7 @@ func (c *controller) forgetDeleted(ctx context.Context) error {
 }
 
 // endReplace tells that a list was worked through.
-func (c *controller) endReplace(d *deltafifo.Delta) error {
+func (c *controller) endReplace(ctx context.Context, d *deltafifo.Delta) error {
 	c.rescoped(d.Seq, &c.relist, d.Version)
 	if c.relist.Partial() {
 		c.logger.Info("a namespace is in step with the selection", "namespace", c.relist.Namespace, "selected", !c.relist.Left, "objects", c.listed.Items)
@@ -121,10 +122,13 @@ func (c *controller) endReplace(d *deltafifo.Delta) error {
 	c.emit(done)
 	c.history.ends(d.Version)
 	if c.undone(d.Version) {
-		c.logger.Warn("the API server has older states of objects than were told: its history is another, and everything is compared anew", "version", d.Version, "known", c.older)
-		c.cfg.Undone()
+		if err := c.prove(ctx, d.Version); err != nil {
+			return err
+		}
 	}
 	c.relist = resource.Relist{}
-	c.unsure.Store(false)
+	if !c.proven {
+		c.unsure.Store(false)
+	}
 	return c.cfg.Indexer.ClearMarks()
 }

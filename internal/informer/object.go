@@ -30,7 +30,7 @@ func (c *controller) decideObject(key resource.Key, d *deltafifo.Delta) error {
 	case deltafifo.Replaced:
 		c.marks = append(c.marks, key)
 		c.listed.Items++
-		c.compare(d.Object, known, found)
+		c.compare(key, d.Object, known, found)
 		if before := c.leftBefore(key, d.Object.UID, d.Object.Version); len(before) > 0 {
 			return c.succeeded(key, d, known, alive, before)
 		}
@@ -46,14 +46,22 @@ func (c *controller) decideObject(key resource.Key, d *deltafifo.Delta) error {
 	return c.stored(key, d, known, alive, found)
 }
 
-// covered passes over an item of a list that is known already, unless every object is to be published at the first list.
+// covered passes over an item of a list that is known already, unless every object is to be published at the first list: in the state that is known,
+// where the list is from an API server that is behind.
 func (c *controller) covered(key resource.Key, d *deltafifo.Delta, known store.Record, alive bool) error {
 	if !c.cfg.Resnapshot || !c.relist.Initial || !alive {
 		c.metrics.skipped.Inc()
 		return nil
 	}
+	obj := d.Object
+	if obj.Version != known.Version {
+		var err error
+		if obj, err = c.cfg.Indexer.Object(key); err != nil || obj == nil || obj.Version != known.Version {
+			return err
+		}
+	}
 	ch := event.Change{
-		Op: event.Synced, Key: key, Object: d.Object, UID: known.UID, Version: known.Version, Initial: true, Round: c.started.Unix(),
+		Op: event.Synced, Key: key, Object: obj, UID: known.UID, Version: known.Version, Initial: true, Round: c.started.Unix(),
 	}
 	c.emit(newChange(ch, d.Seq, c.now))
 	return nil

@@ -216,7 +216,7 @@ func (c *controller) insist(ctx context.Context, write func() error) error {
 			return nil
 		}
 		if !errors.Is(err, store.ErrUnavailable) { // of which the database tells, once
-			c.logger.Error("which namespaces are selected can't be noted in the state directory; reading waits", "err", err)
+			c.logger.Error("what has to be noted before reading goes on can't be written to the state directory; reading waits", "err", err)
 		}
 		select {
 		case <-ctx.Done():

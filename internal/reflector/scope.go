@@ -171,7 +171,7 @@ func (r *Reflector) endMove(ctx context.Context, v resource.Version) error {
 		return fromStore(err)
 	}
 	why := r.relist
-	r.relist = nil
+	r.relist, r.reached = nil, ""
 	switch {
 	case !why.Left:
 		r.asOf[why.Namespace] = v
