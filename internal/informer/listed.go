@@ -106,6 +106,7 @@ func (c *controller) forgetDeleted(ctx context.Context) error {
 
 // endReplace tells that a list was worked through.
 func (c *controller) endReplace(ctx context.Context, d *deltafifo.Delta) error {
+	c.relist.Sparing = c.listed.DeletesUnknown
 	c.rescoped(d.Seq, &c.relist, d.Version)
 	if c.relist.Partial() {
 		c.logger.Info("a namespace is in step with the selection", "namespace", c.relist.Namespace, "selected", !c.relist.Left, "objects", c.listed.Items)

@@ -121,7 +121,7 @@ func (s *scope) arrived(why *resource.Relist, version resource.Version) map[stri
 		switch {
 		case was.State == resource.NamespaceEntering:
 			s.setLocked(name, store.Namespace{State: resource.NamespaceIn, Entered: was.Entered, AsOf: version})
-		case why.Only: // those that leave are told by a Relist of their own
+		case why.Only, why.Sparing: // those that leave are told by a Relist of their own
 			continue
 		case was.State == resource.NamespaceLeaving && why.Gone:
 			s.setLocked(name, store.Namespace{State: resource.NamespaceOut, Entered: was.Entered})

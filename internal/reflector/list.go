@@ -176,7 +176,7 @@ func (r *Reflector) listPage(ctx context.Context, q url.Values) (page, error) {
 
 func (r *Reflector) beginReplace(ctx context.Context) error {
 	r.metrics.lists.Inc()
-	r.sparedItems = 0
+	r.sparedItems, r.nameless = 0, false
 	if !r.relist.Partial() {
 		r.spared = map[resource.Key]bool{}
 		r.relist.Namespaces = r.adopt()
