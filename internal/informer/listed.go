@@ -48,8 +48,7 @@ func (c *controller) beginReplace(ctx context.Context, d *deltafifo.Delta) error
 		}
 	}
 	if c.relist.Reason == "" && c.relist.Initial && !again {
-		c.tellForgotten(ctx, d)
-		return nil
+		return c.tellForgotten(ctx, d)
 	}
 	if c.relist.Reason == "" || again {
 		return nil

@@ -32,7 +32,7 @@ func (ix *Indexer) Position() (Position, error) {
 	return p, nil
 }
 
-// Epoch counts how often the server's history went back, as far as one informer has seen. Versions of one epoch may be given out
+// Epoch counts how often the server's history went back, as far as one informer has seen, and how often its state was lost. Versions of one epoch may be given out
 // again, for other states, in the next.
 type Epoch struct {
 	Number int `json:"number"`
@@ -73,7 +73,8 @@ func (ix *Indexer) BeginEpoch() (Epoch, error) {
 	return e, ix.db.finish(b.batch, ix.db.sync, b.errs...)
 }
 
-// AdoptEpoch sets the epoch of an informer that knows nothing yet to that of another replica, so that both give the same ids.
+// AdoptEpoch sets the epoch of an informer that knows nothing yet: to that of another replica, so that both give the same ids, or to one behind that of a
+// state that is gone.
 func (ix *Indexer) AdoptEpoch(number int) error {
 	value, err := json.Marshal(Epoch{Number: number})
 	if err != nil {
