@@ -21,7 +21,7 @@ func (c *controller) emit(ch *change) {
 	}
 	if ch.leavesState() {
 		if c.telling != ch.Version {
-			ch.told = c.telling
+			ch.told, ch.ofList = c.telling, c.telling == ""
 		}
 		c.died(ch)
 		c.overlay(ch)
