@@ -128,3 +128,32 @@ func TestWhatACrashLeftUnknownIsToldThoughAListShowsFirstThatTheHistoryIsAnother
 		"informer.synced  all/pods/synced/203/epoch/1")
 	r.stop()
 }
+
+// What is not selected any more is listed all the same: it is compared, and is there.
+func TestAListedObjectThatIsNotSelectedIsComparedAndNotGone(t *testing.T) {
+	for name, test := range map[string]struct {
+		version string
+		proven  int32
+	}{"in an older state than is known": {"50", 1}, "in a later one": {"150", 0}} {
+		t.Run(name, func(t *testing.T) {
+			out, found := newOutbox(), &proofs{}
+			r := newRig(t, memory(t), []*outbox{out}, selects, found.count)
+			r.list(initial, "90", "a@50")
+			r.update("a", "95")
+			out.wait(t, 3)
+			ok(t, r.fifo.BeginReplace(t.Context(), expired))
+			r.unselected("a", test.version, false)
+			ok(t, r.fifo.EndReplace(t.Context(), "200"))
+			told := []string{"informer.gap  all/pods/gap/3/20 inferred"}
+			if test.proven == 0 {
+				told = append(told, "resource.deleted a ua/150/left inferred") // and not as one that died
+			}
+			told = append(told, "informer.synced  all/pods/synced/200")
+			want(t, out.wait(t, len(told)), told...)
+			r.stop()
+			if got := found.Load(); got != test.proven {
+				t.Errorf("the history is taken for another %d times, want %d", got, test.proven)
+			}
+		})
+	}
+}
