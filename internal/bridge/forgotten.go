@@ -13,39 +13,47 @@ import (
 // lookPatience is how long a first list waits for a sink, to ask it whether it holds events of an earlier run.
 const lookPatience = 10 * time.Second
 
-// forgotten asks the sinks of a unit of which nothing is known whether they hold events of it. Where there are other replicas, their progress tells
-// who has published before.
-func (u *unit) forgotten(b *Bridge) func(context.Context) []string {
+// forgotten asks the sinks of a unit of which nothing is known whether they hold events of it, and of which epoch the last of them are. Where there are
+// other replicas, their progress tells who has published before.
+func (u *unit) forgotten(b *Bridge) func(context.Context) ([]string, int) {
 	if b.replica != nil {
 		return nil
 	}
-	return func(ctx context.Context) (found []string) {
+	return func(ctx context.Context) (found []string, epoch int) {
 		for _, binding := range u.cfg.Sinks {
 			out := b.outlets.get(binding.Sink)
 			if out == nil {
 				continue
 			}
-			remembers, err := u.remembers(ctx, b, out.Publisher)
+			remembers, last, err := u.remembers(ctx, b, out.Publisher)
 			if err != nil {
 				u.log.Info("can't tell whether the sink holds events of an earlier run; if it does, what was deleted since is not told", "sink", binding.Sink, "err", err)
 			}
 			if remembers {
-				found = append(found, binding.Sink)
+				found, epoch = append(found, binding.Sink), max(epoch, last)
 			}
 		}
-		return found
+		return found, epoch
 	}
 }
 
-func (u *unit) remembers(ctx context.Context, b *Bridge, p *publisher.Publisher) (bool, error) {
+func (u *unit) remembers(ctx context.Context, b *Bridge, p *publisher.Publisher) (remembers bool, epoch int, err error) {
 	maker, err := event.NewMaker(event.MakerConfig{
 		Cluster: b.cfg.Cluster, Informer: u.cfg.Informer, Type: u.cfg.Type, Namespace: u.cfg.Namespace, Shard: u.cfg.Shard,
 	})
 	if err != nil {
-		return false, err
+		return false, 0, err
 	}
 	about := maker.Synced("", event.Listing{}, event.Era{}, time.Time{})
-	return p.Remembers(ctx, &about, u.told(&about), lookPatience)
+	told := u.told(&about)
+	remembers, err = p.Remembers(ctx, &about, func(t sinks.Trace) bool {
+		ours := told(t)
+		if ours {
+			epoch = max(epoch, event.EpochOf(t.MessageID))
+		}
+		return ours
+	}, lookPatience)
+	return remembers, epoch, err
 }
 
 // told says whether a message is of this unit: about an object that it tells of, or about the unit itself. With shards only the latter: an object may have

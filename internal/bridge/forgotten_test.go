@@ -80,6 +80,51 @@ func TestOnlyASinkThatHasEventsOfBeforeIsToldThatTheStateIsGone(t *testing.T) {
 	}
 }
 
+// What comes again after a state was lost bears ids that nobody has seen, and from then on the same ones.
+func TestIDsAreOthersWhenTheStateWasLost(t *testing.T) {
+	for holds, epoch := range map[string]string{
+		"all/uid-1/7":                                      "/epoch/1",
+		"all/uid-1/deleted/epoch/3":                        "/epoch/4",
+		"all/all/pods/synced/99/epoch/11/selection/2":      "/epoch/12",
+		"all/uid-1/7/sync/5/entered/3/epoch/x/selection/2": "/epoch/1",
+	} {
+		t.Run(holds, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := calmBroker("sink")
+				r := newRig(t)
+				asked := 0
+				r.addSink(b.name, rememberer{b.connect(0), sinks.Trace{MessageID: holds, PartitionKey: "pods/shop/web"}, nil, &asked})
+				r.Create("shop/a", nil)
+				b.set(hung) // nothing is settled, and it dies
+				r.start()
+				r.settle()
+				died := r.fs.CrashClone(crashed)
+				b.set(calm)
+				_, _ = r.end()
+				r.fs = died
+				r.cfg.Sinks[0].Sink = rememberer{b.connect(1), sinks.Trace{MessageID: "all/all/pods/synced/99" + epoch, PartitionKey: "pods"}, nil, &asked}
+				r.start()
+				r.settle()
+				_, err := r.end()
+				ok(t, err)
+				r.start()
+				r.Update("shop/a", nil)
+				r.settle()
+				_, err = r.end()
+				ok(t, err)
+				for _, rec := range b.records() {
+					if !strings.HasSuffix(rec.ID, epoch) {
+						t.Errorf("%s, want %s", describe(rec), epoch)
+					}
+				}
+				if len(b.records()) == 0 {
+					t.Error("nothing was sent")
+				}
+			})
+		})
+	}
+}
+
 func TestAFirstListDoesNotWaitForASinkThatIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		away, there := calmBroker("away"), calmBroker("there")

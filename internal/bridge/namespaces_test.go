@@ -39,7 +39,7 @@ func newScoped(t *testing.T, seed uint64) *scoped {
 	s := &scoped{model: newModel(t, seed), namespaces: testkit.NewServer(t, namespaceType), selected: map[string]bool{}}
 	s.unit.NamespaceSelector = "env=prod"
 	s.expires = s.one(2)
-	s.http = &http.Client{Transport: s}
+	s.http = &http.Client{Transport: besides{s.namespaces, s.cluster.Server}}
 	for i := range 3 {
 		s.label(fmt.Sprint("ns", i))
 	}
@@ -49,13 +49,31 @@ func newScoped(t *testing.T, seed uint64) *scoped {
 	return s
 }
 
-// RoundTrip sends a request to the server of its resource.
-func (s *scoped) RoundTrip(r *http.Request) (*http.Response, error) {
-	server := s.cluster.Server
+// besides sends what is asked of the Namespaces to one server, and all else to another.
+type besides struct{ namespaces, others *testkit.Server }
+
+// RoundTrip implements http.RoundTripper.
+func (b besides) RoundTrip(r *http.Request) (*http.Response, error) {
+	server := b.others
 	if r.URL.Path == "/"+namespaceType.CollectionPath("") {
-		server = s.namespaces
+		server = b.namespaces
 	}
 	return server.HTTP().Transport.RoundTrip(r)
+}
+
+// selectNamespaces has a rig select those with env=prod.
+func (r *rig) selectNamespaces(namespaces *testkit.Server) {
+	client := *r.cfg.Client
+	client.HTTP = &http.Client{Transport: besides{namespaces, r.Server}}
+	r.cfg.Client = &client
+	r.cfg.Units[0].NamespaceSelector = "env=prod"
+}
+
+// labelNamespace gives a namespace a label, and makes it where there is none.
+func labelNamespace(namespaces *testkit.Server, name, env string) {
+	namespaces.Update(resource.Key(name), func(obj map[string]any) {
+		obj["metadata"].(map[string]any)["labels"] = map[string]any{"env": env}
+	})
 }
 
 // label makes a namespace, or changes whether it is selected.
@@ -63,9 +81,7 @@ func (s *scoped) label(name string) {
 	is := !s.selected[name]
 	s.selected[name] = is
 	s.note("namespace %s selected: %t", name, is)
-	s.namespaces.Update(resource.Key(name), func(obj map[string]any) {
-		obj["metadata"].(map[string]any)["labels"] = map[string]any{"env": map[bool]string{true: "prod", false: "lab"}[is]}
-	})
+	labelNamespace(s.namespaces, name, map[bool]string{true: "prod", false: "lab"}[is])
 }
 
 // drop deletes a namespace, as Kubernetes does: its objects first.

@@ -163,8 +163,7 @@ func TestLabelsAreSelectedWithinNamespacesAndShards(t *testing.T) {
 		spaces := testkit.NewServer(t, namespaceType)
 		spaces.Create("shop", labelled("prod"))
 		spaces.Create("lab", nil)
-		servers := &scoped{model: &model{cluster: &cluster{Server: r.Server}}, namespaces: spaces}
-		r.cfg.Client.HTTP = &http.Client{Transport: servers}
+		r.cfg.Client.HTTP = &http.Client{Transport: besides{spaces, r.Server}}
 		u := &r.cfg.Units[0]
 		u.NamespaceSelector, u.Shard = "app=prod", resource.Shard{Index: 0, Count: 2}
 		mine, other := "", ""

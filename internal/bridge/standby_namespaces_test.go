@@ -6,7 +6,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -19,27 +18,12 @@ type scopedPair struct {
 func newScopedPair(t *testing.T) *scopedPair {
 	s := &scopedPair{pair: newPair(t), namespaces: testkit.NewServer(t, namespaceType)}
 	for _, r := range []*rig{s.rig, s.second} {
-		client := *r.cfg.Client
-		client.HTTP = &http.Client{Transport: s}
-		r.cfg.Client = &client
-		r.cfg.Units[0].NamespaceSelector = "env=prod"
+		r.selectNamespaces(s.namespaces)
 	}
 	return s
 }
 
-// RoundTrip sends a request to the server of its resource.
-func (s *scopedPair) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.URL.Path == "/"+namespaceType.CollectionPath("") {
-		return s.namespaces.HTTP().Transport.RoundTrip(r)
-	}
-	return s.HTTP().Transport.RoundTrip(r)
-}
-
-func (s *scopedPair) label(name, env string) {
-	s.namespaces.Update(resource.Key(name), func(obj map[string]any) {
-		obj["metadata"].(map[string]any)["labels"] = map[string]any{"env": env}
-	})
-}
+func (s *scopedPair) label(name, env string) { labelNamespace(s.namespaces, name, env) }
 
 func (s *scopedPair) begin() {
 	s.t.Helper()
@@ -126,7 +110,7 @@ func TestAStandbyHasANamespaceBeforeTheLeader(t *testing.T) {
 				s.Create("lab/l", nil)
 				s.begin()
 				expect(t, s.broker, "added a", "synced")
-				s.cfg.Client.HTTP.Transport = refusing{c.hidden, s}
+				s.cfg.Client.HTTP.Transport = refusing{c.hidden, besides{s.namespaces, s.Server}}
 				s.namespaces.CutWatches()
 				s.settle()
 				s.label("lab", "prod")

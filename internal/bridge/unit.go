@@ -377,9 +377,9 @@ func (u *unit) addReflector(b *Bridge, reg prometheus.Registerer) (err error) {
 	cfg.Parse.Type = u.cfg.Type
 	cfg.Watchdog = cmp.Or(cfg.Watchdog, b.cfg.Watchdog)
 	u.watchdog = cfg.Watchdog
-	cfg.Quarantine, cfg.Spare = u.fifo.Quarantine, u.fifo.Spare
+	cfg.Quarantine, cfg.Spare, cfg.Withdraw = u.fifo.Quarantine, u.fifo.Spare, u.fifo.Withdraw
 	cfg.Snapshot = u.cfg.Snapshot != SnapshotNever
-	cfg.From = u.from()
+	cfg.From, cfg.Reached = u.from(), u.tracker.Status().Watermark
 	if err := u.addNamespaces(b, &cfg); err != nil {
 		return err
 	}
@@ -389,10 +389,23 @@ func (u *unit) addReflector(b *Bridge, reg prometheus.Registerer) (err error) {
 	}
 	u.reflector, err = reflector.New(cfg)
 	if err == nil {
+		err = u.compareAnew()
+	}
+	if err == nil {
 		u.newCatching(reg)
 		u.registerBehind(reg)
 		u.registerSynced(reg)
 		u.registerObjects(reg)
+	}
+	return err
+}
+
+// compareAnew has everything listed and compared by equality, where the run before had found the server's history to be another and not come to
+// the end of that.
+func (u *unit) compareAnew() error {
+	undone, err := u.indexer.Undone()
+	if undone {
+		u.reflector.Undone()
 	}
 	return err
 }

@@ -4,7 +4,8 @@ import "github.com/kubebridge/bridge/internal/resource"
 
 // DeltaType is what happened, as client-go names it; Bookmark, ReplaceBegin, ReplaceEnd and Quarantined are marks in the stream
 // rather than changes of an object. Spared is one too: an item of a list that can't be understood. Unselected is news of an object that is
-// not selected: whether it was before, only the controller knows.
+// not selected: whether it was before, only the controller knows. Withdrawn says of an object that what the list that is being told has of it is
+// not its state as of the list's version.
 type DeltaType uint8
 
 // The types of deltas.
@@ -20,12 +21,13 @@ const (
 	Quarantined
 	Spared
 	Unselected
+	Withdrawn
 
 	typesEnd // of the list
 )
 
 func (t DeltaType) String() string {
-	return [...]string{"?", "Added", "Updated", "Deleted", "Replaced", "Sync", "Bookmark", "ReplaceBegin", "ReplaceEnd", "Quarantined", "Spared", "Unselected"}[t]
+	return [...]string{"?", "Added", "Updated", "Deleted", "Replaced", "Sync", "Bookmark", "ReplaceBegin", "ReplaceEnd", "Quarantined", "Spared", "Unselected", "Withdrawn"}[t]
 }
 
 // Delta is one change of an object, or one mark.

@@ -127,6 +127,12 @@ func (f *FIFO) Spare(ctx context.Context, of resource.Identity) error {
 	return f.put(ctx, of.Key, Delta{Type: Spared, Spared: &of})
 }
 
+// Withdraw queues the news that an object was deleted while the list was told, after it was told itself: what the list has of it is of an
+// earlier version than the list. That it is deleted is told by a Delete behind the list's end.
+func (f *FIFO) Withdraw(ctx context.Context, key resource.Key) error {
+	return f.put(ctx, key, Delta{Type: Withdrawn})
+}
+
 // EndReplace queues the news that the list was complete, as of version.
 func (f *FIFO) EndReplace(ctx context.Context, version resource.Version) error {
 	return f.put(ctx, "", Delta{Type: ReplaceEnd, Version: version})
@@ -186,7 +192,7 @@ func (f *FIFO) queueLocked(key resource.Key, d Delta, size int) {
 		clear(f.open)
 	case Spared:
 		f.sparing = f.sparing || key == ""
-	case Replaced, Quarantined:
+	case Replaced, Quarantined, Withdrawn:
 	default:
 		f.filled = f.filled || f.relist == nil
 		d.Listed = d.Type == Unselected && f.relist != nil

@@ -74,7 +74,8 @@ type Change struct {
 // Era tells the ids of one time from those of another in which versions come that were told before.
 type Era struct {
 	// Epoch is how often the server's history went back before: after a restore of etcd, versions are given out again, for other states, and an
-	// object whose delete was undone may be deleted again.
+	// object whose delete was undone may be deleted again. It also counts how often the state was lost: everything is told again then, and whoever
+	// drops ids that he has seen is not to drop that.
 	Epoch int
 	// Selection is how often the informer has selected something else before: what is selected again comes as it was.
 	Selection int
@@ -100,6 +101,17 @@ func (e Era) write(b *strings.Builder) {
 		b.WriteString("/selection/")
 		b.WriteString(strconv.Itoa(e.Selection))
 	}
+}
+
+// EpochOf is the epoch that an id bears, 0 for none.
+func EpochOf(id string) int {
+	_, epoch, found := strings.Cut(id, "/epoch/")
+	if !found {
+		return 0
+	}
+	digits, _, _ := strings.Cut(epoch, "/")
+	number, _ := strconv.Atoi(digits) // 0 for what is no number
+	return number
 }
 
 // Causes of an Added, and of a Deleted, under a selector.

@@ -38,6 +38,8 @@ type facts struct {
 	goneAsOf resource.Version
 	// told is the version of what told the change, where that is not its own: on an inferred delete.
 	told resource.Version
+	// ofList says that an item of a list told the change that has no version: only the list's end says as of which version it holds.
+	ofList bool
 
 	seq uint64 // its place in the stream
 	// number orders the changes of this informer: several can come of one place in the stream.

@@ -37,6 +37,7 @@ func (c *facts) cover(sink string) publisher.Cover {
 		cover.Version = c.losses.Unread[sink].To
 	case ofObject:
 		cover.Repeats = c.Op == event.Synced
+		cover.OfList = c.ofList
 	case ofSynced:
 	}
 	return cover

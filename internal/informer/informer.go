@@ -97,8 +97,9 @@ type Config struct {
 	// an object is in an older state than before. A list with Rewound has to follow. It must not block. nil: nothing is done about it.
 	Undone func()
 	// Forgotten gives the listeners, by name, whose sinks hold events of an earlier run, of which nothing is known here any more. It is asked before
-	// the first list, and its answer waited for. For them the list is a gap, in which objects may have been deleted. nil: there are none.
-	Forgotten func(ctx context.Context) []string
+	// the first list, and its answer waited for. For them the list is a gap, in which objects may have been deleted. epoch is the latest that their
+	// events bear: all that is sent from then on bears a later one, since it would else be taken for what they hold. nil: there are none.
+	Forgotten func(ctx context.Context) (listeners []string, epoch int)
 	Log       *slog.Logger
 	// Registerer for metrics; nil for none.
 	Registerer prometheus.Registerer

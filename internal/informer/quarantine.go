@@ -25,6 +25,7 @@ func (c *controller) spared(d *deltafifo.Delta) error {
 		return nil
 	}
 	c.marks = append(c.marks, key)
+	delete(c.older, key) // this may be its later state
 	if uid == "" {
 		return nil
 	}

@@ -39,6 +39,7 @@ type record struct {
 	Losses     *losses              `json:"losses,omitempty"`
 	Unreadable *resource.Unreadable `json:"unreadable,omitempty"`
 	Told       resource.Version     `json:"told,omitempty"`
+	OfList     bool                 `json:"ofList,omitempty"`
 	// Owners as they were known then.
 	Owners []resource.Owner `json:"owners,omitempty"`
 	// For are the sinks that it is for; all when empty.
@@ -56,7 +57,7 @@ func (i *Informer) encode(c *facts) ([]byte, error) {
 	r := record{
 		Kind: c.kind, Op: c.Op, Key: c.Key, UID: c.UID, Version: c.Version, Before: c.Before, Initial: c.Initial, Inferred: c.Inferred,
 		Round: c.Round, Epoch: c.Epoch, Selection: c.Selection, Entered: c.Entered, Left: c.Left, Cause: c.Cause, Observed: c.Observed, Relist: c.relist, Listing: c.listing, Since: c.since, Losses: c.losses, Unreadable: c.unreadable,
-		Told: c.told, Owners: c.Owners, For: i.names(c.audience),
+		Told: c.told, OfList: c.ofList, Owners: c.Owners, For: i.names(c.audience),
 	}
 	var raw []byte
 	if c.Object != nil {
@@ -118,7 +119,7 @@ func (i *Informer) decode(position uint64, data []byte) (*change, error) {
 			Op: r.Op, Key: r.Key, UID: r.UID, Version: r.Version, Before: r.Before, Initial: r.Initial, Inferred: r.Inferred,
 			Round: r.Round, Era: event.Era{Epoch: r.Epoch, Selection: r.Selection}, Entered: r.Entered, Left: r.Left, Cause: r.Cause, Observed: r.Observed, Owners: r.Owners,
 		},
-		kind: r.Kind, relist: r.Relist, listing: r.listing(), since: r.Since, losses: r.Losses, unreadable: r.Unreadable, told: r.Told, audience: i.audienceOf(&r), position: position,
+		kind: r.Kind, relist: r.Relist, listing: r.listing(), since: r.Since, losses: r.Losses, unreadable: r.Unreadable, told: r.Told, ofList: r.OfList, audience: i.audienceOf(&r), position: position,
 	}}
 	c.spooled.Store(true)
 	c.waiting.Store(1) // for the one who reads it

@@ -121,7 +121,7 @@ func (s *scope) arrived(why *resource.Relist, version resource.Version) map[stri
 		switch {
 		case was.State == resource.NamespaceEntering:
 			s.setLocked(name, store.Namespace{State: resource.NamespaceIn, Entered: was.Entered, AsOf: version})
-		case why.Only: // those that leave are told by a Relist of their own
+		case why.Only, why.Sparing: // those that leave are told by a Relist of their own
 			continue
 		case was.State == resource.NamespaceLeaving && why.Gone:
 			s.setLocked(name, store.Namespace{State: resource.NamespaceOut, Entered: was.Entered})
@@ -216,7 +216,7 @@ func (c *controller) insist(ctx context.Context, write func() error) error {
 			return nil
 		}
 		if !errors.Is(err, store.ErrUnavailable) { // of which the database tells, once
-			c.logger.Error("which namespaces are selected can't be noted in the state directory; reading waits", "err", err)
+			c.logger.Error("what has to be noted before reading goes on can't be written to the state directory; reading waits", "err", err)
 		}
 		select {
 		case <-ctx.Done():

@@ -1,6 +1,9 @@
 package informer
 
 import (
+	"context"
+	"strings"
+
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/store"
 )
@@ -8,19 +11,50 @@ import (
 // An etcd that was restored from a backup, and whose version has overtaken ours before we asked (or was raised, as etcd advises), looks like one that
 // has only forgotten versions. But its objects tell: what was changed after the backup is in an older state again, and versions of one
 // object never go back in one history.
+//
+// A list that is only late must never look like that. What is known was in the history at its version. So a list of that history, as of this version
+// or a later one, has the object in this state or a later one, whichever API server answers and whatever its watch cache has. What makes the
+// proof is therefore an item that is older than what is known, where that is no newer than the list itself; a list from a cache that is behind is as of
+// an earlier version. That holds for what an item is as of the list's version. A WatchList may begin with older states, if it tells the later
+// ones before its end: those take the proof back, also when they can't be read, or are deletes.
 
-// compare notes an item of a list that is older than what is known of the same object.
-func (c *controller) compare(obj *resource.Object, known store.Record, found bool) {
-	if !found || known.UID != obj.UID || c.cfg.Undone == nil || c.relist.Rewound || c.relist.Partial() || !known.Version.Newer(obj.Version) {
-		return
-	}
-	if c.older == "" || c.older.Newer(known.Version) {
-		c.older = known.Version
+// maxOlder bounds how many objects are kept in mind that a list has in an older state. One is a proof.
+const maxOlder = 256
+
+// compare notes an item of a list that is older than what is known of the same object, and forgets that when a later state follows in the same list.
+func (c *controller) compare(key resource.Key, obj *resource.Object, known store.Record, found bool) {
+	switch {
+	case c.cfg.Undone == nil || c.relist.Rewound || c.relist.Partial():
+	case !found || known.UID != obj.UID || !known.Version.Newer(obj.Version):
+		delete(c.older, key)
+	case len(c.older) < maxOlder:
+		c.older[resource.Key(strings.Clone(string(key)))] = resource.Version(strings.Clone(string(known.Version)))
 	}
 }
 
-// undone says whether a list as of version proves that the history is another. One that is as of an earlier version than what is known
-// proves nothing: another API server, which is behind, has answered.
+// undone says whether a list as of version proves that the history is another. One with an item of which nobody knows which object it is proves nothing:
+// that may be the later state of any.
 func (c *controller) undone(version resource.Version) bool {
-	return c.older != "" && c.older.NotNewer(version)
+	if c.listed.DeletesUnknown {
+		return false
+	}
+	for _, known := range c.older {
+		if known.NotNewer(version) {
+			return true
+		}
+	}
+	return false
+}
+
+// prove takes note that the history is another, on disk: what came with the list that showed it moves the settled state on, and after a crash another
+// list would not show it again. Until everything is compared anew nothing moves the watermark.
+func (c *controller) prove(ctx context.Context, version resource.Version) error {
+	c.logger.Warn("the API server has older states of objects than were told: its history is another, and everything is compared anew",
+		"version", version, "older", len(c.older))
+	if err := c.insist(ctx, c.cfg.Indexer.SetUndone); err != nil {
+		return err
+	}
+	c.proven = true
+	c.cfg.Undone()
+	return nil
 }

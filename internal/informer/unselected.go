@@ -11,7 +11,7 @@ import (
 // Of an object that is not known nobody was told, and nobody is told.
 func (c *controller) unselected(key resource.Key, d *deltafifo.Delta, known store.Record, alive bool) error {
 	if d.Listed {
-		c.compare(d.Object, known, alive)
+		c.compare(key, d.Object, known, alive)
 	}
 	if alive && c.outdated(d, known) {
 		if d.Listed {

@@ -47,6 +47,9 @@ type Config struct {
 	// Snapshot lists everything when From is "". Without it the reflector begins with what changes from now on; the
 	// Store learns where that is by a Bookmark.
 	Snapshot bool
+	// Reached is a version that the Store has reached before, though From is "": where the API server is not that far, its history went back. "" for
+	// none.
+	Reached resource.Version
 
 	// Parse says what is cut and redacted. Its Type is set from Type.
 	Parse resource.ParseOptions
@@ -80,6 +83,10 @@ type Config struct {
 	// at this list's end. An error ends Run, as the Store's do. nil: no list goes on behind such an item, and it is read again until there is
 	// none; so is, in any case, a list after the server's history went back.
 	Spare func(ctx context.Context, of resource.Identity) error
+
+	// Withdraw gets, before the end of a list, each object that was deleted while the list was told: what was told of it is of an earlier version
+	// than the list. An error ends Run, as the Store's do. nil: it is not told.
+	Withdraw func(ctx context.Context, key resource.Key) error
 
 	// Identify says whether the API server is still that of the same cluster, and is asked whenever a probe finds it again after a
 	// failure. An error that is ErrOtherCluster ends Run before anything is read; others are retried. nil: it is not asked.

@@ -176,7 +176,7 @@ func (r *Reflector) listPage(ctx context.Context, q url.Values) (page, error) {
 
 func (r *Reflector) beginReplace(ctx context.Context) error {
 	r.metrics.lists.Inc()
-	r.sparedItems = 0
+	r.sparedItems, r.nameless = 0, false
 	if !r.relist.Partial() {
 		r.spared = map[resource.Key]bool{}
 		r.relist.Namespaces = r.adopt()
@@ -207,6 +207,9 @@ func (r *Reflector) replace(ctx context.Context, v *values) error {
 }
 
 func (r *Reflector) replaceWith(ctx context.Context, obj *resource.Object) error {
+	if r.reached == "" || obj.Version.Newer(r.reached) {
+		r.reached = obj.Version
+	}
 	if !r.matches(obj) {
 		return r.listUnselected(ctx, obj)
 	}
@@ -230,7 +233,7 @@ func (r *Reflector) endRelist(ctx context.Context, v resource.Version) error {
 	if r.relist.Initial {
 		level = slog.LevelDebug // whoever starts many reflectors tells of them together
 	}
-	r.relist = nil
+	r.relist, r.reached = nil, ""
 	r.adopted()
 	r.position = at(v)
 	r.moved()

@@ -57,8 +57,9 @@ type quarantine struct {
 	told []string
 	// spared are the objects that the last list of everything has spared: another would not tell more of them.
 	spared map[resource.Key]bool
-	// sparedItems of the list that is being read.
+	// sparedItems of the list that is being read, and whether of one of them nobody knows which object it is.
 	sparedItems int
+	nameless    bool
 }
 
 // maxSpared is how many items of a list may be spared. With more it is the list that is wrong, or what it comes through, and it is read
@@ -144,6 +145,8 @@ func (r *Reflector) spare(ctx context.Context, refused *resource.RefusedError, r
 	}
 	if refused.Key != "" {
 		r.spared[refused.Key] = true
+	} else {
+		r.nameless = true
 	}
 	return fromStore(r.cfg.Spare(ctx, refused.Identity))
 }

@@ -41,9 +41,9 @@ func (r *Reflector) recoverFrom(err error, started time.Time) time.Duration {
 			return 0 // go on at once
 		}
 	}
-	// Whatever it was, a server that was restored from a backup may answer the next request, and it would take a watch from a version
-	// that it has not reached, and be silent: it has to be asked.
-	r.probing = r.probing || watching
+	// Whatever it was, a server that was restored from a backup may answer the next request. It would take a watch from a version
+	// that it has not reached, and be silent, and give a list that is older than what is known: it has to be asked.
+	r.probing = true
 	delay := r.backoff.delay()
 	if wait := retryAfter(err); wait > delay {
 		// A little later than asked, so that not everybody comes back at the same moment.
@@ -57,6 +57,7 @@ func (r *Reflector) recoverExpired(watching bool) time.Duration {
 	switch {
 	case !watching:
 		r.listExpired()
+		r.probing = true // it may ask for a list of any version now
 	case r.skipBack():
 		return 0 // there is a later version to try, once
 	default:

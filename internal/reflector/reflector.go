@@ -1,6 +1,7 @@
 package reflector
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -38,6 +39,8 @@ type Reflector struct {
 	suspect string
 	// relist is set while everything is to be replaced by a list.
 	relist *resource.Relist
+	// reached is the latest version that the Store has of a list that is not complete yet, and of what was there before the first.
+	reached resource.Version
 	listing
 	watching
 	quarantine
@@ -87,9 +90,9 @@ func (r *Reflector) Run(ctx context.Context) error {
 	}
 	if r.version == "" && r.cfg.Snapshot {
 		r.beginRelist(resource.Relist{Initial: true})
-	} else {
-		r.probing = true
+		r.reached = r.cfg.Reached
 	}
+	r.probing = r.relist == nil || r.reached != ""
 	for {
 		step, end, ok := r.gate.enter(ctx, func() { r.status.phase(Paused) })
 		if !ok {
@@ -148,13 +151,13 @@ func (r *Reflector) locate(ctx context.Context) error {
 		return err
 	}
 	r.probing = false
-	suspect := r.suspect
+	suspect, undone := r.suspect, r.undone.Swap(false)
 	r.suspect = ""
 	switch {
-	case r.undone.Swap(false) && r.version != "":
+	case undone && r.version != "":
 		r.beginRelist(resource.Relist{Reason: resource.ReasonRewound, Rewound: true, From: r.version, To: now})
 	case r.relist != nil && !r.relist.Partial():
-		r.aim(now)
+		r.aim(now, undone)
 	case r.version == "":
 		return r.beginNow(ctx, now)
 	case r.version.Newer(now):
@@ -179,13 +182,21 @@ func (r *Reflector) identify(ctx context.Context) error {
 	return err
 }
 
-// aim corrects a list that is under way for a server that is at another version than it was.
-func (r *Reflector) aim(now resource.Version) {
+// aim corrects a list that is under way for a server that is at another version than it was. What an attempt that failed has handed on may be
+// undone too.
+func (r *Reflector) aim(now resource.Version, undone bool) {
 	r.relist.To = now
-	if from := r.relist.From; from.Newer(now) && !r.relist.Rewound {
-		r.relist.Reason, r.relist.Rewound = resource.ReasonRewound, true
-		r.log.Warn("the API server's history went back", "resource_version", from, "server_version", now)
+	if undone || r.relist.From.Newer(now) || r.reached.Newer(now) {
+		r.rewound(now)
 	}
+}
+
+func (r *Reflector) rewound(now resource.Version) {
+	if r.relist.Rewound {
+		return
+	}
+	r.relist.Reason, r.relist.Rewound = resource.ReasonRewound, true
+	r.log.Warn("the API server's history went back", "resource_version", cmp.Or(r.relist.From, r.reached), "server_version", now)
 }
 
 // beginNow starts a reflector that is interested in the future only.

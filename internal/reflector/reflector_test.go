@@ -211,6 +211,18 @@ func (c *cluster) expectRequests(match testkit.Match, want int, what string) {
 	}
 }
 
+// expectAttempts is expectRequests, but for what net/http sends again at once by itself, when a connection that was used before is cut.
+func (c *cluster) expectAttempts(match testkit.Match, want int, what string) {
+	c.t.Helper()
+	attempts := map[time.Time]bool{}
+	for _, r := range c.Requests(match) {
+		attempts[r.Time] = true
+	}
+	if got := len(attempts); got != want {
+		c.t.Errorf("%d times %s, want %d", got, what, want)
+	}
+}
+
 // metric is the value of a counter, the sum over all labels unless one is given.
 func (c *cluster) metric(name, label string) float64 {
 	c.t.Helper()

@@ -171,7 +171,7 @@ func (r *Reflector) endMove(ctx context.Context, v resource.Version) error {
 		return fromStore(err)
 	}
 	why := r.relist
-	r.relist = nil
+	r.relist, r.reached = nil, ""
 	switch {
 	case !why.Left:
 		r.asOf[why.Namespace] = v
@@ -209,15 +209,15 @@ func (r *Reflector) adopt() map[string]resource.Version {
 	return adopted
 }
 
-// adopted says that the Store has what adopt gave.
+// adopted says that the Store has what adopt gave. A list with an item of which nobody knows which object it is takes nothing for gone: so what leaves
+// is not told yet, and is by a list of its own.
 func (r *Reflector) adopted() {
 	for name, state := range r.states {
-		switch state {
-		case resource.NamespaceEntering:
+		switch {
+		case state == resource.NamespaceEntering:
 			r.states[name] = resource.NamespaceIn
-		case resource.NamespaceLeaving:
+		case state == resource.NamespaceLeaving && !r.nameless:
 			r.states[name] = resource.NamespaceOut
-		case resource.NamespaceIn, resource.NamespaceOut:
 		}
 	}
 }

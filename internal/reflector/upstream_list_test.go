@@ -279,7 +279,7 @@ func TestAWatchListThatAlwaysFailsIsListedByPages(t *testing.T) {
 				c.follow(pods, nil)
 				c.later(30 * time.Second)
 				c.expect("begin initial", "replace shop/a@98", "end 98")
-				c.expectRequests(testkit.WatchLists, 3, "WatchLists")
+				c.expectAttempts(testkit.WatchLists, 3, "WatchLists")
 				c.create("shop/b")
 				c.expect("add shop/b@99")
 
@@ -288,7 +288,7 @@ func TestAWatchListThatAlwaysFailsIsListedByPages(t *testing.T) {
 				c.expireNow()
 				c.later(10 * time.Second)
 				c.expect("begin expired 99..100", "replace shop/a@98", "replace shop/b@99", "end 100")
-				c.expectRequests(testkit.WatchLists, 4, "WatchLists")
+				c.expectAttempts(testkit.WatchLists, 4, "WatchLists")
 			})
 		})
 	}

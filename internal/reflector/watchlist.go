@@ -56,6 +56,14 @@ func (r *Reflector) takeInitial(ctx context.Context, f *frame, in *initial) (don
 }
 
 func (r *Reflector) endInitial(ctx context.Context, v resource.Version, in *initial) error {
+	for key := range in.gone {
+		if r.cfg.Withdraw == nil {
+			break
+		}
+		if err := r.cfg.Withdraw(ctx, key); err != nil {
+			return fromStore(err)
+		}
+	}
 	if err := r.endRelist(ctx, v); err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ func (ix *Indexer) Position() (Position, error) {
 	return p, nil
 }
 
-// Epoch counts how often the server's history went back, as far as one informer has seen. Versions of one epoch may be given out
+// Epoch counts how often the server's history went back, as far as one informer has seen, and how often its state was lost. Versions of one epoch may be given out
 // again, for other states, in the next.
 type Epoch struct {
 	Number int `json:"number"`
@@ -54,11 +54,12 @@ func (ix *Indexer) Epoch() (Epoch, error) {
 }
 
 // BeginEpoch begins the next epoch, durably, unless one is open: that is the same rewind, met again after a crash, maybe from another
-// version, and what was told of it keeps its ids.
+// version, and what was told of it keeps its ids. Of what SetUndone notes it is another.
 func (ix *Indexer) BeginEpoch() (Epoch, error) {
 	ix.forgetKnown() // a body may be of the future that was undone: the next state of its object brings its own
 	e, err := ix.Epoch()
-	if err != nil || e.Open {
+	undone, failed := ix.undoneNoted()
+	if err = errors.Join(err, failed); err != nil || e.Open && !undone {
 		return e, err
 	}
 	e = Epoch{Number: e.Number + 1, Open: true}
@@ -68,10 +69,12 @@ func (ix *Indexer) BeginEpoch() (Epoch, error) {
 	}
 	b := ix.db.NewBatch()
 	b.put(prefix(spaceEpoch, ix.id), value)
+	b.fail(b.batch.Delete(prefix(spaceUndone, ix.id), nil))
 	return e, ix.db.finish(b.batch, ix.db.sync, b.errs...)
 }
 
-// AdoptEpoch sets the epoch of an informer that knows nothing yet to that of another replica, so that both give the same ids.
+// AdoptEpoch sets the epoch of an informer that knows nothing yet: to that of another replica, so that both give the same ids, or to one behind that of a
+// state that is gone.
 func (ix *Indexer) AdoptEpoch(number int) error {
 	value, err := json.Marshal(Epoch{Number: number})
 	if err != nil {

@@ -15,6 +15,7 @@ const (
 	spacePosition  = 'p' // -> Position
 	spaceEpoch     = 'e' // -> Epoch
 	spaceSelection = 'f' // -> how often something else was selected
+	spaceUndone    = 'u' // -> nothing: the server's history is another, and the list that follows from that has not begun
 	spaceRecord    = 'r' // object key -> Record
 	spaceBody      = 'b' // object key -> body
 	spaceTombstone = 't' // version, object key -> nothing: the records of deleted objects, in order of version
@@ -29,7 +30,7 @@ const (
 )
 
 // unitSpaces are all spaces whose keys begin with an informer's number: what a reset empties.
-var unitSpaces = []byte{spacePosition, spaceRecord, spaceBody, spaceEpoch, spaceTombstone, spaceLog, spaceCursor, spaceRedaction, spaceMark, spaceAnnounced, spaceNamespace, spaceBehind, spaceSelection}
+var unitSpaces = []byte{spacePosition, spaceRecord, spaceBody, spaceEpoch, spaceTombstone, spaceLog, spaceCursor, spaceRedaction, spaceMark, spaceAnnounced, spaceNamespace, spaceBehind, spaceSelection, spaceUndone}
 
 func metaKey(name string) []byte { return append([]byte{spaceMeta}, name...) }
 

@@ -36,7 +36,10 @@ type Features struct {
 	Gzip             bool // compresses what it sends, each frame as a gzip member of its own
 	IgnoresTimeout   bool // does not end watches after timeoutSeconds
 	EmptyWhenExpired bool // ends watches from an expired version at once instead of saying 410, as for Events
-	Unordered        bool // counts resourceVersions with a prefix, so that they have no order
+	// InitialAsOf is the version of the state that WatchLists begin with; what came since follows before their end, as from a watch cache that is
+	// behind. "" for the newest.
+	InitialAsOf resource.Version
+	Unordered   bool // counts resourceVersions with a prefix, so that they have no order
 }
 
 // revision is one version of one object.

@@ -1,8 +1,10 @@
 package testkit
 
 import (
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -111,7 +113,11 @@ func (s *Server) sendInitial(w *watcher, q url.Values) *metav1.Status {
 	case w.from > s.revision:
 		return tooLarge(w.from, s.revision)
 	}
-	s.sendState(w)
+	if s.features.InitialAsOf != "" {
+		s.sendEarlier(w, s.parseVersion(s.features.InitialAsOf))
+	} else {
+		s.sendState(w)
+	}
 	if !s.features.NoInitialEnd {
 		w.send(s.bookmarkFrame(true))
 	}
@@ -124,6 +130,20 @@ func (s *Server) sendState(w *watcher) {
 		if r := s.objects[key]; w.sel.matches(key, r) {
 			w.send(s.frame(watch.Added, r.content, r.version))
 		}
+	}
+}
+
+// sendEarlier begins with the state as of a version, and tells what came since.
+func (s *Server) sendEarlier(w *watcher, version int64) {
+	objects := s.objectsAt(version)
+	for _, key := range slices.Sorted(maps.Keys(objects)) {
+		if r := objects[key]; w.sel.matches(key, r) {
+			w.send(s.frame(watch.Added, r.content, r.version))
+		}
+	}
+	w.from = version
+	for _, c := range s.history {
+		w.offer(s, c)
 	}
 }
 

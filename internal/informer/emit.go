@@ -1,0 +1,68 @@
+package informer
+
+import (
+	"math/bits"
+
+	"github.com/kubebridge/bridge/internal/event"
+)
+
+// emit numbers a change, makes it the newest state of its object, holds its place in the stream and puts it into the batch.
+func (c *controller) emit(ch *change) {
+	c.number++
+	ch.number, ch.Era = c.number, event.Era{Epoch: c.epoch, Selection: c.cfg.Indexer.Selection()}
+	if c.cfg.Namespaces && ch.kind == ofObject {
+		ch.Entered = c.scope.of(ch.Key).Entered
+	}
+	if ch.audience == 0 {
+		ch.audience = c.everyone
+	}
+	if ch.audience &= c.everyone; ch.audience == 0 {
+		return // they have gone since they asked
+	}
+	if ch.leavesState() {
+		if c.telling != ch.Version {
+			ch.told, ch.ofList = c.telling, c.telling == ""
+		}
+		c.died(ch)
+		c.overlay(ch)
+	}
+	c.metrics.changes.WithLabelValues(string(ch.Op)).Inc()
+	if c.cfg.Owners != nil && ch.Object != nil {
+		ch.Owners = c.cfg.Owners(ch.Object)
+	}
+	if ch.kind == ofObject && c.order != nil {
+		if c.selectListeners(ch); ch.audience == 0 {
+			c.keptBack(ch)
+			return
+		}
+		c.begun(ch)
+	}
+	c.cfg.Tracker.Hold(ch.seq, 1)
+	listeners := ch.audience
+	ch.waiting.Store(int32(bits.OnesCount64(listeners)))
+	c.changes = append(c.changes, ch)
+}
+
+// died tells of an object that is about to be forgotten. What has to be written of it is in the next commit, and so in none after that of its delete.
+func (c *controller) died(ch *change) {
+	if ch.Op != event.Deleted || ch.Object == nil || c.cfg.Died == nil {
+		return
+	}
+	if write := c.cfg.Died(ch.Object); write != nil {
+		c.cfg.Tracker.Note(0, write)
+	}
+}
+
+func (c *controller) overlay(ch *change) {
+	s := ch.settled()
+	upTo := c.telling
+	if c.relist.Rewound || c.relist.Left {
+		upTo = "" // versions say nothing
+	}
+	c.cfg.Indexer.Meet(ch.Key, s.UID, upTo, ch.number)
+	if s.Deleted {
+		c.cfg.Indexer.Delete(ch.Key, s.UID, s.Version, ch.number)
+	} else {
+		c.cfg.Indexer.Update(ch.Key, ch.Object, ch.number)
+	}
+}

@@ -1,0 +1,60 @@
+package informer
+
+import (
+	"context"
+
+	"github.com/kubebridge/bridge/internal/deltafifo"
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/resource"
+)
+
+// tellGap tells a gap to an audience; 0 for everyone.
+func (c *controller) tellGap(d *deltafifo.Delta, why resource.Relist, audience uint64) {
+	c.metrics.gap(why.Reason)
+	gap := newChange(event.Change{Op: event.Gap, Version: why.To}, d.Seq, c.now)
+	gap.kind, gap.relist, gap.audience = ofGap, &why, audience
+	c.emit(gap)
+}
+
+// tellForgotten tells those whose sinks hold events of an earlier run, of which the state knows nothing, that the first list is not their first:
+// once, however often the list has to begin again.
+func (c *controller) tellForgotten(ctx context.Context, d *deltafifo.Delta) error {
+	if c.cfg.Forgotten == nil || c.asked {
+		return nil
+	}
+	c.asked = true
+	position, err := c.cfg.Indexer.Position()
+	if err != nil || position.Version != "" { // nothing existed, and that is known
+		return err
+	}
+	sinks, last := c.cfg.Forgotten(ctx)
+	if len(sinks) == 0 {
+		return nil
+	}
+	if err := c.outlive(ctx, last); err != nil {
+		return err
+	}
+	c.logger.Warn("the state of an earlier run is gone: everything is sent, and what was deleted since can't be known", "sinks", sinks)
+	why := c.relist
+	why.Reason = resource.ReasonForgotten
+	c.tellGap(d, why, c.audience(sinks))
+	return nil
+}
+
+// outlive begins an epoch behind the last one of a state that is gone, on disk before anything bears it. A run that died before anything was settled
+// has done so already: what it may have sent keeps its ids.
+func (c *controller) outlive(ctx context.Context, last int) error {
+	own, err := c.cfg.Indexer.Epoch()
+	if err != nil {
+		return err
+	}
+	if own.Number == 0 || own.Number < last {
+		own.Number = last + 1
+		if err := c.insist(ctx, func() error { return c.cfg.Indexer.AdoptEpoch(own.Number) }); err != nil {
+			return err
+		}
+	}
+	c.epoch = own.Number
+	c.history.begins(c.epoch)
+	return nil
+}

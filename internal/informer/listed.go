@@ -1,0 +1,134 @@
+package informer
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/deltafifo"
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/resource"
+)
+
+// What surrounds the items of a list: what it begins with, and what follows from its end.
+
+// beginReplace prepares for the items of a list, and tells of the gap that made it necessary: once, however often the list has to
+// begin again.
+func (c *controller) beginReplace(ctx context.Context, d *deltafifo.Delta) error {
+	if err := c.rescope(ctx, d); err != nil {
+		return err
+	}
+	if d.Relist.Only {
+		c.rescoped(d.Seq, d.Relist, "")
+		return nil
+	}
+	again := c.relist.Reason != ""
+	c.relist, c.listed = *d.Relist, event.Listing{}
+	clear(c.older)
+	c.relist.Namespaces = nil // they may be many, and the gap's own place is told without them
+	if err := c.beginMarks(); err != nil {
+		return err
+	}
+	if c.relist.Rewound {
+		if err := c.forgetDeleted(ctx); err != nil {
+			return err
+		}
+		epoch, err := c.cfg.Indexer.BeginEpoch()
+		if err != nil {
+			return err
+		}
+		c.epoch, c.proven = epoch.Number, false
+	}
+	if !c.relist.Partial() { // one namespace more or less is no hole in what is known of the others
+		c.history.begins(c.epoch)
+	}
+	if c.relist.Initial {
+		if err := c.notTheFirst(); err != nil {
+			return err
+		}
+	}
+	if c.relist.Reason == "" && c.relist.Initial && !again {
+		return c.tellForgotten(ctx, d)
+	}
+	if c.relist.Reason == "" || again {
+		return nil
+	}
+	c.tellGap(d, c.relist, 0)
+	return nil
+}
+
+// beginMarks prepares for noting what a list holds.
+func (c *controller) beginMarks() error {
+	if c.relist.Partial() {
+		return c.cfg.Indexer.ClearMarks()
+	}
+	return c.cfg.Indexer.BeginList()
+}
+
+// reasonInterrupted is the reason of a gap before a list that has no position to resume from, although something is known: a first snapshot
+// that was broken off, another selection, or a snapshot at each start. What happened since is not told by any watch.
+const reasonInterrupted = "interrupted"
+
+// notTheFirst gives a snapshot the reason of a gap when it is not the first: versions are missing then too, and deletes will be inferred.
+func (c *controller) notTheFirst() error {
+	empty, err := c.cfg.Indexer.Empty()
+	if err != nil {
+		return err
+	}
+	if empty {
+		c.succeed()
+		return nil
+	}
+	position, err := c.cfg.Indexer.Position()
+	c.relist.Reason, c.relist.From = reasonInterrupted, position.Version
+	return err
+}
+
+// succeed gives a first snapshot the reason of a gap when others have published before.
+func (c *controller) succeed() {
+	if c.cfg.Succeeds == nil {
+		return
+	}
+	if from, led := c.cfg.Succeeds(); led {
+		c.relist.Reason, c.relist.From = ReasonTakeover, from
+	}
+}
+
+// forgetDeleted drops tombstones when the server's history went back: versions to come may be lower than theirs. What is on its way
+// goes to disk before, or it would leave new ones.
+func (c *controller) forgetDeleted(ctx context.Context) error {
+	if err := c.spool(ctx, time.Now()); err != nil {
+		return err
+	}
+	return c.cfg.Indexer.DropTombstones()
+}
+
+// endReplace tells that a list was worked through.
+func (c *controller) endReplace(ctx context.Context, d *deltafifo.Delta) error {
+	c.relist.Sparing = c.listed.DeletesUnknown
+	c.rescoped(d.Seq, &c.relist, d.Version)
+	if c.relist.Partial() {
+		c.logger.Info("a namespace is in step with the selection", "namespace", c.relist.Namespace, "selected", !c.relist.Left, "objects", c.listed.Items)
+		c.relist = resource.Relist{}
+		return c.cfg.Indexer.ClearMarks()
+	}
+	level := slog.LevelInfo
+	if c.relist.Initial {
+		level = slog.LevelDebug // the whole bridge tells of its start
+	}
+	c.logger.Log(context.Background(), level, "in step with the API server", "version", d.Version, "objects", c.listed.Items, "unreadable", c.listed.Unreadable)
+	done := newChange(event.Change{Op: event.Synced, Version: d.Version}, d.Seq, c.now)
+	done.kind, done.listing = ofSynced, c.listed
+	c.emit(done)
+	c.history.ends(d.Version)
+	if c.undone(d.Version) {
+		if err := c.prove(ctx, d.Version); err != nil {
+			return err
+		}
+	}
+	c.relist = resource.Relist{}
+	if !c.proven {
+		c.unsure.Store(false)
+	}
+	return c.cfg.Indexer.ClearMarks()
+}
