@@ -220,7 +220,7 @@ func (t *Tracker) passLocked(s *slot) {
 	t.seenLocked(s)
 	switch s.kind {
 	case Event:
-		// A delete that came before a WatchList's end is handed on after it; the list's version covers it.
+		// A watch that begins again before its last version may bring what a bookmark has covered.
 		if !s.version.NotNewer(t.watermark) {
 			t.front = s.version
 		}

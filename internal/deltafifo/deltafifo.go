@@ -90,7 +90,7 @@ func (f *FIFO) Update(ctx context.Context, obj *resource.Object) error {
 	return f.put(ctx, obj.Key(), Delta{Type: Updated, Object: obj})
 }
 
-// Delete queues the deletion of an object, with its last state.
+// Delete queues the deletion of an object, with its last state. Before a list's end it is part of the list: what was deleted while that was told.
 func (f *FIFO) Delete(ctx context.Context, obj *resource.Object) error {
 	return f.put(ctx, obj.Key(), Delta{Type: Deleted, Object: obj})
 }
@@ -125,12 +125,6 @@ func (f *FIFO) BeginReplace(ctx context.Context, why resource.Relist) error {
 // Spare queues the news that a list holds something that can't be understood, of an object, or of nobody knows which (no key).
 func (f *FIFO) Spare(ctx context.Context, of resource.Identity) error {
 	return f.put(ctx, of.Key, Delta{Type: Spared, Spared: &of})
-}
-
-// Withdraw queues the news that an object was deleted while the list was told, after it was told itself: what the list has of it is of an
-// earlier version than the list. That it is deleted is told by a Delete behind the list's end.
-func (f *FIFO) Withdraw(ctx context.Context, key resource.Key) error {
-	return f.put(ctx, key, Delta{Type: Withdrawn})
 }
 
 // EndReplace queues the news that the list was complete, as of version.
@@ -192,10 +186,10 @@ func (f *FIFO) queueLocked(key resource.Key, d Delta, size int) {
 		clear(f.open)
 	case Spared:
 		f.sparing = f.sparing || key == ""
-	case Replaced, Quarantined, Withdrawn:
+	case Replaced, Quarantined:
 	default:
 		f.filled = f.filled || f.relist == nil
-		d.Listed = d.Type == Unselected && f.relist != nil
+		d.Listed = (d.Type == Unselected || d.Type == Deleted) && f.relist != nil
 	}
 	e := f.open[key]
 	if e == nil || key == "" {

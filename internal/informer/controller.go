@@ -138,18 +138,11 @@ func place(d *deltafifo.Delta) (checkpoint.Kind, resource.Version) {
 			return checkpoint.Aside, "" // the stream goes on from where it was
 		}
 		return checkpoint.Listed, d.Version
-	case deltafifo.Added, deltafifo.Updated:
-		return checkpoint.Event, d.Object.Version
-	case deltafifo.Unselected:
-		if d.Listed {
+	case deltafifo.Added, deltafifo.Updated, deltafifo.Unselected, deltafifo.Deleted:
+		switch {
+		case d.FinalStateUnknown && d.Relist.Partial(), d.Listed:
 			return checkpoint.Aside, ""
-		}
-		return checkpoint.Event, d.Object.Version
-	case deltafifo.Deleted:
-		if d.FinalStateUnknown && d.Relist.Partial() {
-			return checkpoint.Aside, ""
-		}
-		if d.FinalStateUnknown {
+		case d.FinalStateUnknown:
 			return checkpoint.Listed, d.Version // its place is the end of the list that told it
 		}
 		return checkpoint.Event, d.Object.Version
@@ -165,9 +158,6 @@ func (c *controller) decide(ctx context.Context, key resource.Key, d *deltafifo.
 		if !d.Passed && !c.proven {
 			c.unsure.Store(false)
 		}
-		return nil
-	case deltafifo.Withdrawn:
-		delete(c.older, key)
 		return nil
 	case deltafifo.ReplaceBegin:
 		return c.beginReplace(ctx, d)

@@ -39,7 +39,9 @@ type Features struct {
 	// InitialAsOf is the version of the state that WatchLists begin with; what came since follows before their end, as from a watch cache that is
 	// behind. "" for the newest.
 	InitialAsOf resource.Version
-	Unordered   bool // counts resourceVersions with a prefix, so that they have no order
+	// InitialBehind is by how many changes the state is behind that WatchLists begin with, as far as the history goes back. Not beside InitialAsOf.
+	InitialBehind int
+	Unordered     bool // counts resourceVersions with a prefix, so that they have no order
 }
 
 // revision is one version of one object.

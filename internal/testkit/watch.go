@@ -113,11 +113,7 @@ func (s *Server) sendInitial(w *watcher, q url.Values) *metav1.Status {
 	case w.from > s.revision:
 		return tooLarge(w.from, s.revision)
 	}
-	if s.features.InitialAsOf != "" {
-		s.sendEarlier(w, s.parseVersion(s.features.InitialAsOf))
-	} else {
-		s.sendState(w)
-	}
+	s.sendEarlier(w, s.initialVersion())
 	if !s.features.NoInitialEnd {
 		w.send(s.bookmarkFrame(true))
 	}
@@ -131,6 +127,18 @@ func (s *Server) sendState(w *watcher) {
 			w.send(s.frame(watch.Added, r.content, r.version))
 		}
 	}
+}
+
+// initialVersion is that of the state that a WatchList begins with.
+func (s *Server) initialVersion() int64 {
+	behind := min(s.features.InitialBehind, len(s.history))
+	switch {
+	case s.features.InitialAsOf != "":
+		return s.parseVersion(s.features.InitialAsOf)
+	case behind > 0:
+		return s.history[len(s.history)-behind].version - 1
+	}
+	return s.revision
 }
 
 // sendEarlier begins with the state as of a version, and tells what came since.
