@@ -33,14 +33,13 @@ type Delta struct {
 	Type DeltaType
 	// Seq is the place in the stream, counted from 1. Inferred deletes bear the Seq of the ReplaceEnd that told them.
 	Seq uint64
-	// Object is the state after the change; for Deleted the last state; for Unselected its Identity; nil for Sync, whose state the controller
-	// looks up when it comes to it, and for marks.
+	// Object is the state after the change; for Deleted the last state; for Unselected its Identity; nil for Sync and for a Deleted
+	// with FinalStateUnknown, whose states the controller looks up when it comes to them, and for marks.
 	Object *resource.Object
 	// Gone is set on an Unselected that does not exist any more, and Listed on one that is an item of a list; Listed too on a Deleted that came
 	// before the end of one.
 	Gone, Listed bool
-	// FinalStateUnknown is set on a Deleted that was inferred from a list: nobody saw the last state, Object is the last
-	// one known (client-go's DeletedFinalStateUnknown).
+	// FinalStateUnknown is set on a Deleted that was inferred from a list: nobody saw the last state (client-go's DeletedFinalStateUnknown).
 	FinalStateUnknown bool
 	// Version of a mark: the bookmark's, or the list's.
 	Version resource.Version

@@ -19,10 +19,10 @@ var ErrClosed = errors.New("deltafifo is closed")
 // KnownObjects answers which objects the controller knows.
 type KnownObjects interface {
 	// Missing yields the objects that are known, are not newer than version (unless the server's history went back, or their namespace
-	// has left), and were not marked as listed since the last ReplaceBegin was handed out: with the last state known, or nil where that is
-	// lost. Of a Relist with a namespace only those in it. The FIFO calls it from Pop, without holding its lock, after everything before
-	// the ReplaceEnd was handed out. A second value of the sequence that is an error ends it.
-	Missing(version resource.Version, why resource.Relist) iter.Seq2[resource.Known, error]
+	// has left), and were not marked as listed since the last ReplaceBegin was handed out. Of a Relist with a namespace only those in it. The
+	// FIFO calls it from Pop, without holding its lock, after everything before the ReplaceEnd was handed out. A second value of the sequence that is
+	// an error ends it.
+	Missing(version resource.Version, why resource.Relist) iter.Seq2[resource.Key, error]
 }
 
 // Config of a FIFO. Zero values mean what is said there.

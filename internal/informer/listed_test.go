@@ -87,4 +87,3 @@ func TestADeleteWithTheVersionOfTheLastStateIsTold(t *testing.T) {
 		})
 	}
 }
-

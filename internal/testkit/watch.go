@@ -16,12 +16,13 @@ import (
 
 // watcher is one open watch.
 type watcher struct {
-	sel       selection
-	from      int64
-	bookmarks bool
-	queue     [][]byte      // guarded by Server.mu
-	ending    *ending       // guarded by Server.mu
-	wake      chan struct{} // holds one when there is something to do
+	sel        selection
+	from       int64
+	bookmarks  bool
+	initialEnd *time.Timer   // that will end the initial events; nil for none; guarded by Server.mu
+	queue      [][]byte      // guarded by Server.mu
+	ending     *ending       // guarded by Server.mu
+	wake       chan struct{} // holds one when there is something to do
 }
 
 // ending is how a watch ends.
@@ -113,11 +114,29 @@ func (s *Server) sendInitial(w *watcher, q url.Values) *metav1.Status {
 	case w.from > s.revision:
 		return tooLarge(w.from, s.revision)
 	}
-	s.sendEarlier(w, s.initialVersion())
-	if !s.features.NoInitialEnd {
+	if s.features.InitialAsOf != "" {
+		s.sendEarlier(w, s.parseVersion(s.features.InitialAsOf))
+	} else {
+		s.sendState(w)
+	}
+	switch {
+	case s.features.NoInitialEnd:
+	case s.features.InitialEndDelay > 0:
+		w.initialEnd = time.AfterFunc(s.features.InitialEndDelay, func() { s.sendInitialEnd(w) })
+	default:
 		w.send(s.bookmarkFrame(true))
 	}
 	return nil
+}
+
+// sendInitialEnd ends the initial events of a watch that is open still.
+func (s *Server) sendInitialEnd(w *watcher) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w.initialEnd = nil
+	if s.watchers[w] && w.ending == nil {
+		w.send(s.bookmarkFrame(true))
+	}
 }
 
 func (s *Server) sendState(w *watcher) {
@@ -127,18 +146,6 @@ func (s *Server) sendState(w *watcher) {
 			w.send(s.frame(watch.Added, r.content, r.version))
 		}
 	}
-}
-
-// initialVersion is that of the state that a WatchList begins with.
-func (s *Server) initialVersion() int64 {
-	behind := min(s.features.InitialBehind, len(s.history))
-	switch {
-	case s.features.InitialAsOf != "":
-		return s.parseVersion(s.features.InitialAsOf)
-	case behind > 0:
-		return s.history[len(s.history)-behind].version - 1
-	}
-	return s.revision
 }
 
 // sendEarlier begins with the state as of a version, and tells what came since.
@@ -179,6 +186,9 @@ func (s *Server) stopWatch(w *watcher) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.watchers, w)
+	if w.initialEnd != nil {
+		w.initialEnd.Stop()
+	}
 }
 
 // pump writes what the watch has to tell until it ends.
