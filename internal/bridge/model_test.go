@@ -115,6 +115,7 @@ func newModel(t *testing.T, seed uint64) *model {
 	m.features = testkit.Features{
 		NoWatchList: m.one(5), NoInitialEnd: m.one(10), EmptyWhenExpired: m.one(8), Gzip: m.one(6), Pretty: m.one(10),
 	}
+	m.features.InitialEndDelay = time.Duration(max(0, rand.New(rand.NewPCG(seed, 2)).IntN(1600)-600)) * time.Millisecond // its dice are its own
 	m.cluster.SetFeatures(m.features)
 	for i := range 1 + rng.IntN(3) {
 		limits := sinks.Limits{Messages: 1 + rng.IntN(20), Concurrency: 1 + rng.IntN(4)}

@@ -464,6 +464,8 @@ func (r *reader) marks(rec *record) {
 		r.problem(rec, "inferred, and no gap was told")
 	case rec.Initial && !listing:
 		r.problem(rec, "initial, and nothing is listed")
+	case listing && !rec.Initial && !rec.Inferred && strings.HasSuffix(rec.Type, ".deleted"):
+		// before the end of a WatchList
 	case listing && !rec.Initial && !rec.Inferred && r.m.restarted(r.began, rec.at):
 		r.relist, listing = nil, false // the list was given up, and what it was for turned out not to be needed
 	case listing && !rec.Initial && !rec.Inferred:
@@ -477,7 +479,7 @@ func (r *reader) marks(rec *record) {
 // item notes what a list told of an object.
 func (g *gap) item(rec *record) {
 	version := int64(math.MaxInt64)
-	if !strings.HasSuffix(rec.Type, ".deleted") {
+	if !rec.Inferred || !strings.HasSuffix(rec.Type, ".deleted") {
 		version = number(resource.Version(rec.ResourceVersion))
 	}
 	g.items[resource.MakeKey(rec.Namespace, rec.Name)] = version

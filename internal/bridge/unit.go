@@ -377,7 +377,7 @@ func (u *unit) addReflector(b *Bridge, reg prometheus.Registerer) (err error) {
 	cfg.Parse.Type = u.cfg.Type
 	cfg.Watchdog = cmp.Or(cfg.Watchdog, b.cfg.Watchdog)
 	u.watchdog = cfg.Watchdog
-	cfg.Quarantine, cfg.Spare, cfg.Withdraw = u.fifo.Quarantine, u.fifo.Spare, u.fifo.Withdraw
+	cfg.Quarantine, cfg.Spare = u.fifo.Quarantine, u.fifo.Spare
 	cfg.Snapshot = u.cfg.Snapshot != SnapshotNever
 	cfg.From, cfg.Reached = u.from(), u.tracker.Status().Watermark
 	if err := u.addNamespaces(b, &cfg); err != nil {

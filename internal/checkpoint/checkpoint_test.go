@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -269,5 +270,40 @@ func TestTheWatermarkNeverPassesWhatIsNotSettled(t *testing.T) {
 				t.Fatalf("seed %d round %d: watermark %d with nothing seen after it", seed, round, watermark)
 			}
 		}
+	}
+}
+
+// An informer that hears nothing more has no new watermark, and drops the rest of what the last one has passed all the same.
+func TestTombstonesThatOneCommitLeavesAreDroppedByLaterOnes(t *testing.T) {
+	b := newBench(t)
+	const n = 12_000
+	for i := range n {
+		seq := uint64(i + 1)
+		b.event(seq, "1000")
+		key := resource.Key(fmt.Sprintf("shop/p%06d", i))
+		b.Settle(seq, key, store.Settled{Record: store.Record{UID: fmt.Sprint("u", i), Version: "1000", Deleted: true}, Seq: seq})
+	}
+	b.Begin(n+1, checkpoint.Mark, "1001")
+	b.Done(n + 1)
+	left := func() int {
+		ok(t, b.committer.Commit())
+		count := 0
+		for i := range n {
+			_, found, err := b.indexer.Get(resource.Key(fmt.Sprintf("shop/p%06d", i)))
+			ok(t, err)
+			if found {
+				count++
+			}
+		}
+		return count
+	}
+	got := []int{left()}
+	b.Begin(n+2, checkpoint.Mark, "1002")
+	b.Done(n + 2)
+	for range 2 {
+		got = append(got, left())
+	}
+	if want := []int{n, n - 10_000, 0}; !slices.Equal(got, want) {
+		t.Errorf("%d tombstones are left after each commit, want %d", got, want)
 	}
 }

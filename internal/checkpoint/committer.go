@@ -149,8 +149,11 @@ func (c *Committer) Commit() error {
 
 // write puts a tracker's share into a batch. The position comes first, as Batch asks.
 func (t *Tracker) write(batch *store.Batch, w *taken) {
-	if w.watermark != "" {
-		batch.SetPosition(t.indexer, w.watermark)
+	switch {
+	case w.watermark != "":
+		w.passed = batch.SetPosition(t.indexer, w.watermark)
+	case w.passed:
+		w.passed = batch.DropPassed(t.indexer, w.committedAt)
 	}
 	if w.listed {
 		batch.EndEpoch(t.indexer)
@@ -168,7 +171,7 @@ func (t *Tracker) write(batch *store.Batch, w *taken) {
 		n.write(batch)
 	}
 	if w.journal != nil {
-		w.committed = w.journal.Write(batch)
+		w.committed = w.journal.Write(batch, w.spooled)
 	}
 }
 

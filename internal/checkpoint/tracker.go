@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"sync"
@@ -55,6 +56,7 @@ type Tracker struct {
 	notes     []note                         // that wait for their place, or for the next commit
 	bodies    []store.Body                   // of objects that are behind
 	committed resource.Version
+	passed    bool // tombstones are left that committed has passed
 	unsettled int
 }
 
@@ -150,8 +152,9 @@ func (t *Tracker) Spool(changes []Spooled) {
 
 // Journal is what an informer adds to each commit: where its listeners stand in the log on disk.
 type Journal interface {
-	// Write puts it into the batch. What is to be done when the batch was committed is returned, and may be nil.
-	Write(batch *store.Batch) (committed func())
+	// Write puts it into the batch, in which the entries of the log are already. What is to be done when the batch was committed is returned, and
+	// may be nil.
+	Write(batch *store.Batch, entries []store.LogEntry) (committed func())
 }
 
 // SetJournal names the journal. It is called before anything is begun; commits may be under way, of other informers.
@@ -221,7 +224,7 @@ func (t *Tracker) passLocked(s *slot) {
 	t.seenLocked(s)
 	switch s.kind {
 	case Event:
-		// A delete that came before a WatchList's end is handed on after it; the list's version covers it.
+		// A watch that begins again before its last version may bring what a bookmark has covered.
 		if !s.version.NotNewer(t.watermark) {
 			t.front = s.version
 		}
@@ -259,18 +262,21 @@ type taken struct {
 	settled   map[resource.Key]store.Settled
 	spooled   []store.LogEntry
 	watermark resource.Version // "" when it has not moved
-	listed    bool
-	notes     []note
-	bodies    []store.Body
-	journal   Journal
-	committed func() // of the journal
+	// committedAt is where it stood, and passed says that tombstones are left that it has passed.
+	committedAt resource.Version
+	passed      bool
+	listed      bool
+	notes       []note
+	bodies      []store.Body
+	journal     Journal
+	committed   func() // of the journal
 }
 
 // take hands out what is to be committed.
 func (t *Tracker) take() taken {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	out := taken{spooled: t.spooled, listed: t.listed, journal: t.journal, bodies: t.bodies}
+	out := taken{spooled: t.spooled, listed: t.listed, journal: t.journal, bodies: t.bodies, committedAt: t.committed, passed: t.passed}
 	t.spooled, t.listed, t.bodies = nil, false, nil
 	later := t.notes[:0:0]
 	for _, n := range t.notes {
@@ -304,9 +310,7 @@ func (t *Tracker) committedAs(w taken) {
 		clear(w.settled)
 	}
 	t.mu.Lock()
-	if w.watermark != "" {
-		t.committed = w.watermark
-	}
+	t.committed, t.passed = cmp.Or(w.watermark, t.committed), w.passed
 	if isSpare {
 		t.spare = w.settled
 	}

@@ -4,8 +4,7 @@ import "github.com/kubebridge/bridge/internal/resource"
 
 // DeltaType is what happened, as client-go names it; Bookmark, ReplaceBegin, ReplaceEnd and Quarantined are marks in the stream
 // rather than changes of an object. Spared is one too: an item of a list that can't be understood. Unselected is news of an object that is
-// not selected: whether it was before, only the controller knows. Withdrawn says of an object that what the list that is being told has of it is
-// not its state as of the list's version.
+// not selected: whether it was before, only the controller knows.
 type DeltaType uint8
 
 // The types of deltas.
@@ -21,13 +20,12 @@ const (
 	Quarantined
 	Spared
 	Unselected
-	Withdrawn
 
 	typesEnd // of the list
 )
 
 func (t DeltaType) String() string {
-	return [...]string{"?", "Added", "Updated", "Deleted", "Replaced", "Sync", "Bookmark", "ReplaceBegin", "ReplaceEnd", "Quarantined", "Spared", "Unselected", "Withdrawn"}[t]
+	return [...]string{"?", "Added", "Updated", "Deleted", "Replaced", "Sync", "Bookmark", "ReplaceBegin", "ReplaceEnd", "Quarantined", "Spared", "Unselected"}[t]
 }
 
 // Delta is one change of an object, or one mark.
@@ -35,13 +33,13 @@ type Delta struct {
 	Type DeltaType
 	// Seq is the place in the stream, counted from 1. Inferred deletes bear the Seq of the ReplaceEnd that told them.
 	Seq uint64
-	// Object is the state after the change; for Deleted the last state; for Unselected its Identity; nil for Sync, whose state the controller
-	// looks up when it comes to it, and for marks.
+	// Object is the state after the change; for Deleted the last state; for Unselected its Identity; nil for Sync and for a Deleted
+	// with FinalStateUnknown, whose states the controller looks up when it comes to them, and for marks.
 	Object *resource.Object
-	// Gone is set on an Unselected that does not exist any more, and Listed on one that is an item of a list.
+	// Gone is set on an Unselected that does not exist any more, and Listed on one that is an item of a list; Listed too on a Deleted that came
+	// before the end of one.
 	Gone, Listed bool
-	// FinalStateUnknown is set on a Deleted that was inferred from a list: nobody saw the last state, Object is the last
-	// one known (client-go's DeletedFinalStateUnknown).
+	// FinalStateUnknown is set on a Deleted that was inferred from a list: nobody saw the last state (client-go's DeletedFinalStateUnknown).
 	FinalStateUnknown bool
 	// Version of a mark: the bookmark's, or the list's.
 	Version resource.Version

@@ -19,10 +19,10 @@ var ErrClosed = errors.New("deltafifo is closed")
 // KnownObjects answers which objects the controller knows.
 type KnownObjects interface {
 	// Missing yields the objects that are known, are not newer than version (unless the server's history went back, or their namespace
-	// has left), and were not marked as listed since the last ReplaceBegin was handed out: with the last state known, or nil where that is
-	// lost. Of a Relist with a namespace only those in it. The FIFO calls it from Pop, without holding its lock, after everything before
-	// the ReplaceEnd was handed out. A second value of the sequence that is an error ends it.
-	Missing(version resource.Version, why resource.Relist) iter.Seq2[resource.Known, error]
+	// has left), and were not marked as listed since the last ReplaceBegin was handed out. Of a Relist with a namespace only those in it. The
+	// FIFO calls it from Pop, without holding its lock, after everything before the ReplaceEnd was handed out. A second value of the sequence that is
+	// an error ends it.
+	Missing(version resource.Version, why resource.Relist) iter.Seq2[resource.Key, error]
 }
 
 // Config of a FIFO. Zero values mean what is said there.
@@ -90,7 +90,7 @@ func (f *FIFO) Update(ctx context.Context, obj *resource.Object) error {
 	return f.put(ctx, obj.Key(), Delta{Type: Updated, Object: obj})
 }
 
-// Delete queues the deletion of an object, with its last state.
+// Delete queues the deletion of an object, with its last state. Before a list's end it is part of the list: what was deleted while that was told.
 func (f *FIFO) Delete(ctx context.Context, obj *resource.Object) error {
 	return f.put(ctx, obj.Key(), Delta{Type: Deleted, Object: obj})
 }
@@ -125,12 +125,6 @@ func (f *FIFO) BeginReplace(ctx context.Context, why resource.Relist) error {
 // Spare queues the news that a list holds something that can't be understood, of an object, or of nobody knows which (no key).
 func (f *FIFO) Spare(ctx context.Context, of resource.Identity) error {
 	return f.put(ctx, of.Key, Delta{Type: Spared, Spared: &of})
-}
-
-// Withdraw queues the news that an object was deleted while the list was told, after it was told itself: what the list has of it is of an
-// earlier version than the list. That it is deleted is told by a Delete behind the list's end.
-func (f *FIFO) Withdraw(ctx context.Context, key resource.Key) error {
-	return f.put(ctx, key, Delta{Type: Withdrawn})
 }
 
 // EndReplace queues the news that the list was complete, as of version.
@@ -192,10 +186,10 @@ func (f *FIFO) queueLocked(key resource.Key, d Delta, size int) {
 		clear(f.open)
 	case Spared:
 		f.sparing = f.sparing || key == ""
-	case Replaced, Quarantined, Withdrawn:
+	case Replaced, Quarantined:
 	default:
 		f.filled = f.filled || f.relist == nil
-		d.Listed = d.Type == Unselected && f.relist != nil
+		d.Listed = (d.Type == Unselected || d.Type == Deleted) && f.relist != nil
 	}
 	e := f.open[key]
 	if e == nil || key == "" {

@@ -18,13 +18,13 @@ import (
 
 // known is a KnownObjects of a fixed set.
 type known struct {
-	missing []resource.Known
+	missing []resource.Key
 	err     error
 	asked   int
 }
 
-func (k *known) Missing(resource.Version, resource.Relist) iter.Seq2[resource.Known, error] {
-	return func(yield func(resource.Known, error) bool) {
+func (k *known) Missing(resource.Version, resource.Relist) iter.Seq2[resource.Key, error] {
+	return func(yield func(resource.Key, error) bool) {
 		k.asked++
 		for _, m := range k.missing {
 			if !yield(m, nil) {
@@ -32,7 +32,7 @@ func (k *known) Missing(resource.Version, resource.Relist) iter.Seq2[resource.Kn
 			}
 		}
 		if k.err != nil {
-			yield(resource.Known{}, k.err)
+			yield("", k.err)
 		}
 	}
 }
@@ -162,7 +162,7 @@ func TestEveryDeltaHasItsPlaceInTheStream(t *testing.T) {
 // TestDeltaFIFO_ReplaceMakesDeletions, _ReplaceDeltaType, _ReplaceMakesDeletionsForObjectsOnlyInQueue of client-go. Objects only in
 // the queue are applied before the end of the list asks what is missing, so they are among the known.
 func TestAListsEndDeletesWhatIsKnownAndWasNotListed(t *testing.T) {
-	k := &known{missing: []resource.Known{{Key: "gone", Object: object("gone", "3")}, {Key: "lost"}}}
+	k := &known{missing: []resource.Key{"gone", "lost"}}
 	f := newFIFO(t, deltafifo.Config{Known: k})
 	ctx := t.Context()
 	ok(t, f.Update(ctx, object("a", "5")))
@@ -188,7 +188,7 @@ func TestAListsEndDeletesWhatIsKnownAndWasNotListed(t *testing.T) {
 	if k.asked != 0 {
 		t.Error("the known objects were asked before the list was applied")
 	}
-	pop("gone: Deleted 3 unknown", "lost: Deleted 9 unknown", ": ReplaceEnd 9")
+	pop("gone: Deleted 9 unknown", "lost: Deleted 9 unknown", ": ReplaceEnd 9")
 	for _, deltas := range batch.Deltas {
 		if deltas.Items[0].Seq != 5 {
 			t.Errorf("%s has place %d, want that of the list's end, 5", line(deltas), deltas.Items[0].Seq)
@@ -200,7 +200,7 @@ func TestAListsEndDeletesWhatIsKnownAndWasNotListed(t *testing.T) {
 func TestManyInferredDeletesComeInBatches(t *testing.T) {
 	k := &known{}
 	for i := range 250 {
-		k.missing = append(k.missing, resource.Known{Key: resource.Key(fmt.Sprint(i))})
+		k.missing = append(k.missing, resource.Key(fmt.Sprint(i)))
 	}
 	f := newFIFO(t, deltafifo.Config{Known: k})
 	ok(t, f.BeginReplace(t.Context(), resource.Relist{}))

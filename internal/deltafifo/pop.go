@@ -102,7 +102,7 @@ func (f *FIFO) recycle(batch *Batch) {
 // sweep walks the objects that a list did not hold.
 type sweep struct {
 	end  Delta
-	next func() (resource.Known, error, bool)
+	next func() (resource.Key, error, bool)
 	stop func()
 }
 
@@ -119,7 +119,7 @@ func newSweep(known KnownObjects, end *Delta) *sweep {
 // popMissing fills the batch with the deletes that the ReplaceEnd at the front implies, and with the end when there are no more.
 func (f *FIFO) popMissing(batch *Batch, max int) error {
 	for len(batch.Deltas) < max {
-		known, err, ok := f.sweep.next()
+		key, err, ok := f.sweep.next()
 		if err != nil {
 			f.Abandon()
 			return fmt.Errorf("find what a list no longer holds: %w", err)
@@ -133,7 +133,7 @@ func (f *FIFO) popMissing(batch *Batch, max int) error {
 			f.mu.Unlock()
 			return nil
 		}
-		batch.Deltas = append(batch.Deltas, Deltas{Key: known.Key, Items: []Delta{f.sweep.deletion(known.Object)}})
+		batch.Deltas = append(batch.Deltas, Deltas{Key: key, Items: []Delta{f.sweep.deletion()}})
 	}
 	return nil
 }
@@ -146,6 +146,6 @@ func (f *FIFO) Abandon() {
 	}
 }
 
-func (s *sweep) deletion(last *resource.Object) Delta {
-	return Delta{Type: Deleted, Seq: s.end.Seq, Object: last, FinalStateUnknown: true, Version: s.end.Version, Relist: s.end.Relist}
+func (s *sweep) deletion() Delta {
+	return Delta{Type: Deleted, Seq: s.end.Seq, FinalStateUnknown: true, Version: s.end.Version, Relist: s.end.Relist}
 }

@@ -16,11 +16,15 @@ import (
 // popSize is how many objects' deltas are decided at once.
 const popSize = 256
 
+// decidedBytes is how much of changes waits for the rest of its batch: what a delta carries is counted in the FIFO, but what is looked up for it is not.
+const decidedBytes = 4 << 20
+
 // controller is the loop between the FIFO and the log. All its fields are owned by its goroutine.
 type controller struct {
 	*Informer
 	batch   deltafifo.Batch
-	changes []*change      // of this batch
+	changes []*change      // of this batch, those that are not in the log yet
+	bytes   int            // of changes
 	marks   []resource.Key // objects of this batch that a list held
 	news    []store.Announcement
 	relist  resource.Relist                   // of the list that is being worked through
@@ -68,12 +72,26 @@ func (c *controller) run(ctx context.Context) error {
 // apply decides a batch, hands its changes to the log, and only then lets go of its places in the stream.
 func (c *controller) apply(ctx context.Context) error {
 	c.now = time.Now()
-	c.changes, c.marks, c.news = c.changes[:0], c.marks[:0], c.news[:0]
 	for i := range c.batch.Deltas {
 		if err := c.begin(ctx, &c.batch.Deltas[i]); err != nil {
 			return err
 		}
 	}
+	if err := c.handOn(ctx); err != nil {
+		return err
+	}
+	for _, deltas := range c.batch.Deltas {
+		for _, d := range deltas.Items {
+			if !d.FinalStateUnknown {
+				c.cfg.Tracker.Done(d.Seq)
+			}
+		}
+	}
+	return nil
+}
+
+// handOn puts what was decided into the log.
+func (c *controller) handOn(ctx context.Context) error {
 	if err := c.cfg.Indexer.Mark(c.marks); err != nil {
 		return err
 	}
@@ -86,13 +104,8 @@ func (c *controller) apply(ctx context.Context) error {
 		}
 		c.log.append(c.changes)
 	}
-	for _, deltas := range c.batch.Deltas {
-		for _, d := range deltas.Items {
-			if !d.FinalStateUnknown {
-				c.cfg.Tracker.Done(d.Seq)
-			}
-		}
-	}
+	clear(c.changes)
+	c.changes, c.marks, c.news, c.bytes = c.changes[:0], c.marks[:0], c.news[:0], 0
 	return nil
 }
 
@@ -107,6 +120,11 @@ func (c *controller) begin(ctx context.Context, deltas *deltafifo.Deltas) error 
 		c.hold(d)
 		if err := c.decide(ctx, deltas.Key, d); err != nil {
 			return err
+		}
+		if c.bytes > decidedBytes {
+			if err := c.handOn(ctx); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -138,18 +156,11 @@ func place(d *deltafifo.Delta) (checkpoint.Kind, resource.Version) {
 			return checkpoint.Aside, "" // the stream goes on from where it was
 		}
 		return checkpoint.Listed, d.Version
-	case deltafifo.Added, deltafifo.Updated:
-		return checkpoint.Event, d.Object.Version
-	case deltafifo.Unselected:
-		if d.Listed {
+	case deltafifo.Added, deltafifo.Updated, deltafifo.Unselected, deltafifo.Deleted:
+		switch {
+		case d.FinalStateUnknown && d.Relist.Partial(), d.Listed:
 			return checkpoint.Aside, ""
-		}
-		return checkpoint.Event, d.Object.Version
-	case deltafifo.Deleted:
-		if d.FinalStateUnknown && d.Relist.Partial() {
-			return checkpoint.Aside, ""
-		}
-		if d.FinalStateUnknown {
+		case d.FinalStateUnknown:
 			return checkpoint.Listed, d.Version // its place is the end of the list that told it
 		}
 		return checkpoint.Event, d.Object.Version
@@ -165,9 +176,6 @@ func (c *controller) decide(ctx context.Context, key resource.Key, d *deltafifo.
 		if !d.Passed && !c.proven {
 			c.unsure.Store(false)
 		}
-		return nil
-	case deltafifo.Withdrawn:
-		delete(c.older, key)
 		return nil
 	case deltafifo.ReplaceBegin:
 		return c.beginReplace(ctx, d)

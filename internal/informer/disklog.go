@@ -22,6 +22,7 @@ type diskLog struct {
 	mu     sync.Mutex
 	first  uint64  // position of the first entry that may be there
 	next   uint64  // position behind the last
+	there  uint64  // position behind the last that was committed
 	stacks []stack // what was written together, oldest first
 	bytes  int64   // of all stacks
 }
@@ -39,7 +40,7 @@ func openDiskLog(i *Informer, max int64) (*diskLog, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.first, d.next = first, next
+	d.first, d.next, d.there = first, next, next
 	for e, err := range i.cfg.Indexer.Log(first, next) {
 		if err != nil {
 			return nil, err
@@ -137,6 +138,25 @@ func (d *diskLog) trimTo(low uint64) (from, before uint64, ok bool) {
 	defer d.mu.Unlock()
 	before = min(low, d.next)
 	return d.first, before, len(d.stacks) > 0 && before > d.first
+}
+
+// writtenWith is the position behind the last entry that is there when a commit has written entries. What was handed to disk since is not yet in any
+// commit: were it trimmed now, it would be written behind that.
+func (d *diskLog) writtenWith(entries []store.LogEntry) uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if n := len(entries); n > 0 {
+		return max(d.there, entries[n-1].Position+1)
+	}
+	return d.there
+}
+
+// wrote notes that entries were committed.
+func (d *diskLog) wrote(entries []store.LogEntry) {
+	there := d.writtenWith(entries)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.there = there
 }
 
 func (d *diskLog) size() int64 {

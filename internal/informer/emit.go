@@ -41,6 +41,7 @@ func (c *controller) emit(ch *change) {
 	listeners := ch.audience
 	ch.waiting.Store(int32(bits.OnesCount64(listeners)))
 	c.changes = append(c.changes, ch)
+	c.bytes += ch.size
 }
 
 // died tells of an object that is about to be forgotten. What has to be written of it is in the next commit, and so in none after that of its delete.

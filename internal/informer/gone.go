@@ -21,7 +21,10 @@ func (c *controller) deleted(key resource.Key, d *deltafifo.Delta, known store.R
 		}
 		return c.goneUnsettled(key, d.Seq, c.leftBefore(key, "", d.Version), d.Version, cause)
 	}
-	if found && covers(known, d.Object.Version) {
+	if d.Listed {
+		c.compare(key, d.Object, known, alive)
+	}
+	if found && coversDelete(known, d.Object) {
 		c.metrics.skipped.Inc()
 		return nil
 	}
@@ -35,6 +38,15 @@ func (c *controller) deleted(key resource.Key, d *deltafifo.Delta, known store.R
 	}
 	c.emit(newChange(ch, d.Seq, c.now))
 	return nil
+}
+
+// coversDelete says whether what is known of an object includes that it was deleted. An aggregated API server may give the delete the version of the
+// last state: so only a later state of the same object says that it lived on.
+func coversDelete(known store.Record, last *resource.Object) bool {
+	if !known.Deleted && known.UID == last.UID {
+		return known.Version.Newer(last.Version)
+	}
+	return covers(known, last.Version)
 }
 
 // gone makes the inferred delete of a known object, with its last state on disk, which may be an earlier one than the last that was sent

@@ -97,7 +97,7 @@ func (c *controller) succeed() {
 // forgetDeleted drops tombstones when the server's history went back: versions to come may be lower than theirs. What is on its way
 // goes to disk before, or it would leave new ones.
 func (c *controller) forgetDeleted(ctx context.Context) error {
-	if err := c.spool(ctx, time.Now()); err != nil {
+	if err := c.insist(ctx, func() error { return c.spool(ctx, time.Now()) }); err != nil {
 		return err
 	}
 	return c.cfg.Indexer.DropTombstones()

@@ -59,7 +59,7 @@ func TestCursorsThatStandStillAreNotWrittenAgain(t *testing.T) {
 	empty := func() bool {
 		batch := db.NewBatch()
 		defer func() { ok(t, batch.Commit()) }()
-		j.of.Write(batch)
+		j.of.Write(batch, nil)
 		return batch.Empty()
 	}
 	eventually(t, "something lies on disk", func() bool { return r.informer.Status().DiskBytes > 0 })

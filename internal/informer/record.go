@@ -83,13 +83,13 @@ func (r *record) join(raw []byte) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode a change for the log on disk: %w", err)
 	}
-	out := make([]byte, 0, binary.MaxVarintLen64+len(header)+s2.MaxEncodedLen(len(raw)))
-	out = binary.AppendUvarint(out, uint64(len(header)))
-	out = append(out, header...)
+	var size [binary.MaxVarintLen64]byte
+	var block []byte
 	if r.HasObject {
-		out = append(out, s2.Encode(nil, raw)...)
+		block = s2.Encode(nil, raw)
 	}
-	return out, nil
+	// Exactly as long as it is: it stays in memory until it is committed, and an object takes several times the room of its block.
+	return slices.Concat(size[:binary.PutUvarint(size[:], uint64(len(header)))], header, block), nil
 }
 
 // errRecord is about a log that this bridge can't read.

@@ -159,8 +159,8 @@ func (i *Informer) handToDisk(work []pending, encoded [][]byte) {
 }
 
 // Write puts the listeners' cursors into a commit while something lies on disk, and drops there what all have settled. Cursors that stand
-// where they stood are not written again: a sink that is away for hours must not cost a commit at every tick.
-func (i *Informer) Write(batch *store.Batch) (committed func()) {
+// where they stood are not written again: a sink that is away for hours must not cost a commit at every tick. entries are those that the commit writes.
+func (i *Informer) Write(batch *store.Batch, entries []store.LogEntry) (committed func()) {
 	inUse, _ := i.disk.inUse()
 	if !inUse {
 		return nil
@@ -175,7 +175,7 @@ func (i *Informer) Write(batch *store.Batch) (committed func()) {
 			moved[l] = now
 		}
 	}
-	from, before, trim := i.disk.trimTo(low)
+	from, before, trim := i.disk.trimTo(min(low, i.disk.writtenWith(entries)))
 	if trim {
 		batch.TrimLog(i.cfg.Indexer, from, before)
 	}
@@ -183,6 +183,7 @@ func (i *Informer) Write(batch *store.Batch) (committed func()) {
 		for l, now := range moved {
 			l.saved = now
 		}
+		i.disk.wrote(entries)
 		if trim {
 			i.disk.trimmed(before)
 			i.log.wake()

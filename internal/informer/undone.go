@@ -21,7 +21,8 @@ import (
 // maxOlder bounds how many objects are kept in mind that a list has in an older state. One is a proof.
 const maxOlder = 256
 
-// compare notes an item of a list that is older than what is known of the same object, and forgets that when a later state follows in the same list.
+// compare notes an item of a list that is older than what is known of the same object, and forgets that when a later state, or its delete, follows in
+// the same list. A delete that is older is noted too: nothing that was deleted by then is alive in a later state.
 func (c *controller) compare(key resource.Key, obj *resource.Object, known store.Record, found bool) {
 	switch {
 	case c.cfg.Undone == nil || c.relist.Rewound || c.relist.Partial():

@@ -75,7 +75,7 @@ func TestNoListOfTheSameHistoryLooksLikeAnotherHistory(t *testing.T) {
 		}, "200"},
 		"of an object that was deleted before its end": {func(r *rig) {
 			r.replace("a", "50")
-			ok(r.t, r.fifo.Withdraw(r.t.Context(), "shop/a"))
+			r.delete("a", "96")
 		}, "200"},
 		"that has a later state which can't be read": {func(r *rig) {
 			r.replace("a", "50")
@@ -155,5 +155,21 @@ func TestAListedObjectThatIsNotSelectedIsComparedAndNotGone(t *testing.T) {
 				t.Errorf("the history is taken for another %d times, want %d", got, test.proven)
 			}
 		})
+	}
+}
+
+func TestADeleteThatIsOlderThanWhatIsKnownShowsThatTheHistoryIsAnother(t *testing.T) {
+	out, found := newOutbox(), &proofs{}
+	r := newRig(t, memory(t), []*outbox{out}, found.count)
+	r.list(initial, "90", "a@50")
+	r.update("a", "95")
+	out.wait(t, 3)
+	ok(t, r.fifo.BeginReplace(t.Context(), expired))
+	r.replace("a", "50")
+	r.delete("a", "70")
+	ok(t, r.fifo.EndReplace(t.Context(), "200"))
+	r.stop()
+	if found.Load() != 1 {
+		t.Error("nobody was told")
 	}
 }

@@ -14,7 +14,7 @@ func (c *controller) unselected(key resource.Key, d *deltafifo.Delta, known stor
 		c.compare(key, d.Object, known, alive)
 	}
 	if alive && c.outdated(d, known) {
-		if d.Listed {
+		if d.Listed && !d.Gone {
 			c.marks = append(c.marks, key) // it exists
 		}
 		c.metrics.skipped.Inc()
@@ -55,7 +55,7 @@ func (c *controller) leaves(key resource.Key, d *deltafifo.Delta, was store.Reco
 	}
 	ch := event.Change{
 		Op: event.Deleted, Key: key, Object: last, UID: was.UID, Version: d.Object.Version, Before: was.Version,
-		Inferred: d.Listed && !c.relist.Partial(), Cause: event.CauseLeft, Left: d.Object.Version,
+		Inferred: d.Listed && !d.Gone && !c.relist.Partial(), Cause: event.CauseLeft, Left: d.Object.Version,
 	}
 	if d.Gone {
 		ch.Cause, ch.Left = event.CauseDeleted, ""

@@ -72,8 +72,8 @@ var podFrameBytes []byte
 
 type unknown struct{}
 
-func (unknown) Missing(resource.Version, resource.Relist) iter.Seq2[resource.Known, error] {
-	return func(func(resource.Known, error) bool) {}
+func (unknown) Missing(resource.Version, resource.Relist) iter.Seq2[resource.Key, error] {
+	return func(func(resource.Key, error) bool) {}
 }
 
 // BenchmarkWatch is the road from what the transport gives to what the controller pops.

@@ -84,10 +84,6 @@ type Config struct {
 	// none; so is, in any case, a list after the server's history went back.
 	Spare func(ctx context.Context, of resource.Identity) error
 
-	// Withdraw gets, before the end of a list, each object that was deleted while the list was told: what was told of it is of an earlier version
-	// than the list. An error ends Run, as the Store's do. nil: it is not told.
-	Withdraw func(ctx context.Context, key resource.Key) error
-
 	// Identify says whether the API server is still that of the same cluster, and is asked whenever a probe finds it again after a
 	// failure. An error that is ErrOtherCluster ends Run before anything is read; others are retried. nil: it is not asked.
 	Identify func(ctx context.Context) error

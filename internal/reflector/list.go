@@ -207,9 +207,7 @@ func (r *Reflector) replace(ctx context.Context, v *values) error {
 }
 
 func (r *Reflector) replaceWith(ctx context.Context, obj *resource.Object) error {
-	if r.reached == "" || obj.Version.Newer(r.reached) {
-		r.reached = obj.Version
-	}
+	r.reach(obj)
 	if !r.matches(obj) {
 		return r.listUnselected(ctx, obj)
 	}
@@ -219,6 +217,13 @@ func (r *Reflector) replaceWith(ctx context.Context, obj *resource.Object) error
 	r.metrics.listItems.Inc()
 	r.seen(func(s *Status) { s.Items++ })
 	return nil
+}
+
+// reach notes how far what a list has handed on goes.
+func (r *Reflector) reach(obj *resource.Object) {
+	if r.reached == "" || obj.Version.Newer(r.reached) {
+		r.reached = obj.Version
+	}
 }
 
 // endRelist says that the list was complete.

@@ -15,8 +15,8 @@ type position struct {
 	version resource.Version
 	// complete is the last one that the Store surely took everything of, since something later was seen.
 	complete resource.Version
-	// taken are the objects whose change at version the Store took, while version is not complete.
-	taken []name
+	// taken are the changes at version that the Store took, while version is not complete.
+	taken []taken
 	// deletion says that the last change at version was one: only these come several at a time from etcd.
 	deletion bool
 }
@@ -26,12 +26,18 @@ type name struct{ namespace, name string }
 
 func nameOf(obj *resource.Object) name { return name{obj.Namespace, obj.Name} }
 
+// taken is an object that has changed. Where an API server gives a deletion the version of the last state, both are of one version.
+type taken struct {
+	name
+	deletion bool
+}
+
 // at is a position where everything up to v was taken.
 func at(v resource.Version) position { return position{version: v, complete: v} }
 
 // has says whether the Store took this change already.
-func (p *position) has(obj *resource.Object) bool {
-	return obj.Version == p.version && slices.Contains(p.taken, nameOf(obj))
+func (p *position) has(obj *resource.Object, deletion bool) bool {
+	return obj.Version == p.version && slices.Contains(p.taken, taken{nameOf(obj), deletion})
 }
 
 // took notes a change.
@@ -40,7 +46,7 @@ func (p *position) took(obj *resource.Object, deletion bool) {
 		p.complete, p.version = p.version, obj.Version
 		p.taken = p.taken[:0]
 	}
-	p.taken = append(p.taken, nameOf(obj))
+	p.taken = append(p.taken, taken{nameOf(obj), deletion})
 	p.deletion = deletion
 }
 

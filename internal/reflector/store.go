@@ -11,7 +11,8 @@ import (
 type Store interface {
 	Add(ctx context.Context, obj *resource.Object) error
 	Update(ctx context.Context, obj *resource.Object) error
-	// Delete hands on the last state of an object, with the deletion's version.
+	// Delete hands on the last state of an object, with the deletion's version. Within a list it is of what the list, and a watch before it, has told
+	// of the object: the list is as of a later version.
 	Delete(ctx context.Context, obj *resource.Object) error
 	// Bookmark says that everything up to v was handed on.
 	Bookmark(ctx context.Context, v resource.Version) error

@@ -36,17 +36,18 @@ const (
 func (r *Reflector) watch(ctx context.Context) error {
 	q := r.query()
 	q.Set("resourceVersion", string(r.complete))
-	return r.follow(ctx, q, nil)
+	return r.follow(ctx, q, false)
 }
 
-// follow opens a watch and hands on what it brings. It returns nil when the server ended the watch in good order.
-func (r *Reflector) follow(ctx context.Context, q url.Values, in *initial) error {
+// follow opens a watch, which begins with the state where it is a WatchList (initial), and hands on what it brings. It returns nil when the
+// server ended the watch in good order.
+func (r *Reflector) follow(ctx context.Context, q url.Values, initial bool) error {
 	timeout := r.cfg.WatchTimeout + time.Duration(rand.Float64()*float64(r.cfg.WatchTimeout))
 	q.Set("watch", "true")
 	q.Set("allowWatchBookmarks", "true")
 	q.Set("timeoutSeconds", seconds(timeout))
 	p := patience{silence: r.cfg.Watchdog, total: timeout + slack}
-	if in != nil {
+	if initial {
 		p.silence = r.cfg.WatchListTimeout
 	} else {
 		r.status.phase(Watching)
@@ -58,7 +59,7 @@ func (r *Reflector) follow(ctx context.Context, q url.Values, in *initial) error
 	}
 	defer s.close()
 	r.metrics.watches.Inc()
-	return r.ended(r.receive(ctx, s, in), in, life{s.started, timeout, r.version != from})
+	return r.ended(r.receive(ctx, s, initial), initial, life{s.started, timeout, r.version != from})
 }
 
 // life is what became of a watch.
@@ -72,16 +73,16 @@ type life struct {
 func (l life) early() bool { return time.Since(l.started) < l.asked-time.Second }
 
 // ended says what the end of a watch means.
-func (r *Reflector) ended(err error, in *initial, was life) error {
+func (r *Reflector) ended(err error, initial bool, was life) error {
 	switch {
 	case errors.Is(err, errMoved):
 		return nil
-	case errors.Is(err, errSilent) && in == nil && !r.status.get().Bookmarks:
+	case errors.Is(err, errSilent) && !initial && !r.status.get().Bookmarks:
 		r.probing = true // nothing happened, and of that this server sends no bookmarks: ask where it stands
 		return nil
 	case !errors.Is(err, io.EOF):
 		return &brokenError{err, was.progress}
-	case in != nil && r.relist != nil:
+	case initial && r.relist != nil:
 		return &brokenError{errNoInitialEnd, was.progress}
 	case !was.progress && time.Since(was.started) < shortWatch:
 		return &brokenError{errClosed, was.progress}
@@ -92,13 +93,13 @@ func (r *Reflector) ended(err error, in *initial, was life) error {
 }
 
 // receive hands on frames until the stream ends, which is always an error.
-func (r *Reflector) receive(ctx context.Context, s *stream, in *initial) error {
-	if err := r.opened(ctx, in); err != nil {
+func (r *Reflector) receive(ctx context.Context, s *stream, initial bool) error {
+	if err := r.opened(ctx, initial); err != nil {
 		return err
 	}
 	stop := func() {}
 	defer func() { stop() }()
-	if in == nil {
+	if !initial {
 		lasting := time.AfterFunc(shortWatch, r.lasts)
 		defer lasting.Stop()
 		stop = r.untilMoved(s)
@@ -108,13 +109,13 @@ func (r *Reflector) receive(ctx context.Context, s *stream, in *initial) error {
 		f, raw, err := v.next(&r.cfg.Parse)
 		r.metrics.frameBytes.Add(float64(v.Pos()))
 		if err != nil {
-			if err = r.skim(ctx, &f, in, v.failed(err), raw, v.Offset()); err != nil {
+			if err = r.skim(ctx, &f, initial, v.failed(err), raw, v.Offset()); err != nil {
 				return err
 			}
 			s.alive()
 			continue
 		}
-		if in == nil {
+		if !initial {
 			s.alive()
 			if err := r.take(ctx, &f); err != nil {
 				return err
@@ -124,12 +125,12 @@ func (r *Reflector) receive(ctx context.Context, s *stream, in *initial) error {
 		if f.event == watch.Added {
 			s.alive()
 		}
-		done, err := r.takeInitial(ctx, &f, in)
+		done, err := r.takeInitial(ctx, &f)
 		if err != nil {
 			return err
 		}
 		if done {
-			in = nil
+			initial = false
 			stop = r.untilMoved(s)
 			s.expect(r.cfg.Watchdog)
 			r.status.phase(Watching)
@@ -138,11 +139,10 @@ func (r *Reflector) receive(ctx context.Context, s *stream, in *initial) error {
 }
 
 // skim tells of a frame that could not be read, and returns nil where what follows it can be read and nothing else has to be done.
-func (r *Reflector) skim(ctx context.Context, f *frame, in *initial, err error, raw []byte, at int64) error {
+func (r *Reflector) skim(ctx context.Context, f *frame, initial bool, err error, raw []byte, at int64) error {
 	refused, ok := spares(f, err)
 	switch {
-	case ok && in != nil:
-		delete(in.gone, refused.Key)
+	case ok && initial:
 		return r.spare(ctx, refused, raw)
 	case ok && !r.concerns(refused.Key):
 		r.metrics.passed.Inc()
@@ -153,8 +153,8 @@ func (r *Reflector) skim(ctx context.Context, f *frame, in *initial, err error, 
 	return r.understand(ctx, err, raw, at)
 }
 
-func (r *Reflector) opened(ctx context.Context, in *initial) error {
-	if in != nil {
+func (r *Reflector) opened(ctx context.Context, initial bool) error {
+	if initial {
 		return r.beginReplace(ctx)
 	}
 	r.status.set(func(s *Status) { s.Opened, s.LastError, s.NotFound = time.Now(), "", false })
@@ -168,7 +168,7 @@ func (r *Reflector) lasts() {
 
 // take hands on one frame. Only then its version is the one to go on from.
 func (r *Reflector) take(ctx context.Context, f *frame) error {
-	if f.obj != nil && r.has(f.obj) {
+	if f.obj != nil && r.has(f.obj, f.event == watch.Deleted) {
 		r.seen(func(*Status) {})
 		return nil
 	}

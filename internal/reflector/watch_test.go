@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"k8s.io/apimachinery/pkg/watch"
+
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/testkit"
@@ -401,5 +403,20 @@ func TestVersionsWithoutAnOrderCanBeFollowed(t *testing.T) {
 		if saved != resource.Version("v97") {
 			t.Errorf("the test's versions are ordered: %s", saved)
 		}
+	})
+}
+
+// As aggregated API servers do that leave the version of the last state in a deletion.
+func TestADeletionWithTheVersionOfTheLastStateIsHandedOn(t *testing.T) {
+	run(t, func(t *testing.T) {
+		c := newCluster(t, pods)
+		c.create("shop/a")
+		c.follow(pods, nil)
+		c.Update("shop/a", nil)
+		synctest.Wait()
+		frame := string(testkit.Frame(watch.Deleted, c.store.last().Raw))
+		c.Raw(frame)
+		c.Raw(frame)
+		c.expect("begin initial", "replace shop/a@98", "end 98", "update shop/a@99", "delete shop/a@99")
 	})
 }

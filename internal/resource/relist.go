@@ -40,9 +40,3 @@ const (
 	ReasonDropped    = "dropped"
 	ReasonForgotten  = "forgotten"
 )
-
-// Known is an object that a store knows: its key, and its last state, or nil where only its version is known.
-type Known struct {
-	Key    Key
-	Object *Object
-}

@@ -216,7 +216,7 @@ func (ix *Indexer) loadAnnounced() error {
 
 // leftMissing yields the keys, of those that begin with in, under which a run before has announced something that a list as of version
 // does not hold, but for those that have a live record.
-func (ix *Indexer) leftMissing(version resource.Version, anyVersion bool, in resource.Key, yield func(resource.Known, error) bool) bool {
+func (ix *Indexer) leftMissing(version resource.Version, anyVersion bool, in resource.Key, yield func(resource.Key, error) bool) bool {
 	if ix.left.Load() == 0 {
 		return true
 	}
@@ -236,7 +236,7 @@ func (ix *Indexer) leftMissing(version resource.Version, anyVersion bool, in res
 		if err = errors.Join(err, errMark); err == nil && (marked != nil || found && !rec.Deleted) {
 			continue
 		}
-		if !yield(resource.Known{Key: key}, err) || err != nil {
+		if !yield(key, err) || err != nil {
 			return false
 		}
 	}

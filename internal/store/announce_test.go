@@ -148,7 +148,7 @@ func TestMissingIsWhatWasAnnouncedAndNotListed(t *testing.T) {
 	missing := func(rewound bool) (out []string) {
 		for m, err := range ix.Missing("50", resource.Relist{Rewound: rewound}) {
 			ok(t, err)
-			out = append(out, string(m.Key))
+			out = append(out, string(m))
 		}
 		return out
 	}

@@ -148,49 +148,13 @@ func (b *Batch) keyOf(space byte, ix *Indexer, key resource.Key) []byte {
 	return b.key
 }
 
-// SetPosition moves the watermark and drops the tombstones it has passed. It comes before the Settle calls of its batch:
-// what it deletes, they may write again.
-func (b *Batch) SetPosition(ix *Indexer, version resource.Version) {
+// SetPosition moves the watermark and drops tombstones that it has passed, as DropPassed does. It comes before the Settle calls of its batch: what it
+// deletes, they may write again.
+func (b *Batch) SetPosition(ix *Indexer, version resource.Version) (more bool) {
 	value, err := json.Marshal(Position{Version: version, Time: time.Now().UTC()})
 	b.fail(err)
 	b.put(prefix(spacePosition, ix.id), value)
-	if version.Ordered() {
-		b.dropTombstones(ix, after(tombstoneKey(ix.id, version, "")))
-	}
-}
-
-// DropTombstones forgets all deleted objects of an informer: when the server's history went back, their versions say nothing.
-func (ix *Indexer) DropTombstones() error {
-	b := ix.db.NewBatch()
-	b.dropTombstones(ix, after(prefix(spaceTombstone, ix.id)))
-	return ix.db.finish(b.batch, ix.db.sync, b.errs...)
-}
-
-// dropTombstones deletes the records of deleted objects whose tombstone key is before end, but for those of objects that
-// exist again.
-func (b *Batch) dropTombstones(ix *Indexer, end []byte) {
-	begin := prefix(spaceTombstone, ix.id)
-	it, err := ix.db.pebble.NewIter(&pebble.IterOptions{LowerBound: begin, UpperBound: end})
-	if err != nil {
-		b.fail(err)
-		return
-	}
-	for it.First(); it.Valid(); it.Next() {
-		// One by one: ranges that all begin at the same key would overlap, and Pebble keeps n of them in memory as n² pieces.
-		b.fail(b.batch.Delete(it.Key(), nil))
-		tail := it.Key()[len(begin):]
-		versionEnd := 1 + int(tail[0])
-		version, key := resource.Version(tail[1:versionEnd]), resource.Key(tail[versionEnd:])
-		value, err := ix.db.get(objectKey(spaceRecord, ix.id, key))
-		if err != nil {
-			b.fail(err)
-			continue
-		}
-		if rec, err := parseRecord(value); value != nil && err == nil && rec.Deleted && rec.Version == version {
-			b.fail(b.batch.Delete(objectKey(spaceRecord, ix.id, key), nil))
-		}
-	}
-	b.fail(it.Close())
+	return b.DropPassed(ix, version)
 }
 
 func (b *Batch) put(key, value []byte) { b.fail(b.batch.Set(key, value, nil)) }

@@ -63,3 +63,15 @@ func (db *DB) FlushedTables() (bounds []string, err error) {
 
 // PebbleMetrics are Pebble's own.
 func (db *DB) PebbleMetrics() *pebble.Metrics { return db.pebble.Metrics() }
+
+// Tombstones counts them.
+func (ix *Indexer) Tombstones() (n int, err error) {
+	it, err := ix.iterator(spaceTombstone)
+	if err != nil {
+		return 0, err
+	}
+	for it.First(); it.Valid(); it.Next() {
+		n++
+	}
+	return n, it.Close()
+}

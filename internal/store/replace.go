@@ -53,27 +53,27 @@ func (ix *Indexer) Mark(keys []resource.Key) error {
 	return ix.db.finish(batch, pebble.NoSync, errs...)
 }
 
-// Missing yields the known objects that the list as of version did not hold, with their last state: what was not marked, and
-// is not newer than the list. After a rewind, and when the list's namespace has left the selection, versions say nothing, and what was
+// Missing yields the known objects that the list as of version did not hold, by their keys: what was not marked, and is
+// not newer than the list. After a rewind, and when the list's namespace has left the selection, versions say nothing, and what was
 // not marked is missing whatever its version. Of a list of one namespace only what is in it can be missing; of one that spares, nothing.
-// What was announced by a run before, was not met since, and is not in the list is missing too, and comes without a state. Changes
-// that are applied while it runs are not seen by it.
-func (ix *Indexer) Missing(version resource.Version, why resource.Relist) iter.Seq2[resource.Known, error] {
+// What was announced by a run before, was not met since, and is not in the list is missing too. Changes that are applied while it
+// runs are not seen by it.
+func (ix *Indexer) Missing(version resource.Version, why resource.Relist) iter.Seq2[resource.Key, error] {
 	anyVersion, in := why.Rewound || why.Left, inNamespace(why.Namespace)
-	return func(yield func(resource.Known, error) bool) {
+	return func(yield func(resource.Key, error) bool) {
 		if why.Sparing || ix.unmarked {
 			return
 		}
 		marks, err := ix.iteratorOf(spaceMark, in)
 		if err != nil {
-			yield(resource.Known{}, err)
+			yield("", err)
 			return
 		}
 		defer marks.Close()
 		marked := marks.First()
 		for item, err := range ix.all(in) {
 			if err != nil {
-				yield(resource.Known{}, err)
+				yield("", err)
 				return
 			}
 			for marked && markOf(marks) < item.Key {
@@ -85,13 +85,12 @@ func (ix *Indexer) Missing(version resource.Version, why resource.Relist) iter.S
 			if !anyVersion && item.Version.Newer(version) {
 				continue // made after the list: the watch tells
 			}
-			obj, err := item.Object()
-			if !yield(resource.Known{Key: item.Key, Object: obj}, err) {
+			if !yield(item.Key, nil) {
 				return
 			}
 		}
 		if err := marks.Error(); err != nil {
-			yield(resource.Known{}, fmt.Errorf("state database: %w", err))
+			yield("", fmt.Errorf("state database: %w", err))
 			return
 		}
 		ix.leftMissing(version, anyVersion, in, yield)

@@ -41,9 +41,9 @@ func (b *Batch) setSelection(ix *Indexer, number int) {
 }
 
 // reselect puts into a batch that the selection is another. What has left may be selected now as it was then, so nothing is remembered of it: a
-// list follows, and no watch brings what was before.
+// list follows, and no watch brings what was before. What is forgotten is forgotten at once: without the batch, deletes may only be told again.
 func (b *Batch) reselect(ix *Indexer) {
 	b.fail(ix.loadSelection())
 	b.setSelection(ix, ix.Selection()+1)
-	b.dropTombstones(ix, after(prefix(spaceTombstone, ix.id)))
+	b.fail(ix.dropAllTombstones((*Batch).Commit))
 }

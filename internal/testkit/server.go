@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/kubebridge/bridge/internal/resource"
 )
@@ -39,7 +40,9 @@ type Features struct {
 	// InitialAsOf is the version of the state that WatchLists begin with; what came since follows before their end, as from a watch cache that is
 	// behind. "" for the newest.
 	InitialAsOf resource.Version
-	Unordered   bool // counts resourceVersions with a prefix, so that they have no order
+	// InitialEndDelay is how long the bookmark that ends the initial events takes to come: what changes meanwhile comes before it.
+	InitialEndDelay time.Duration
+	Unordered       bool // counts resourceVersions with a prefix, so that they have no order
 }
 
 // revision is one version of one object.

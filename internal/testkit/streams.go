@@ -12,9 +12,9 @@ func (s *Server) Watching() int {
 	return len(s.watchers)
 }
 
-// Bookmark sends the current version to all open watches that want bookmarks.
+// Bookmark sends the current version to all open watches that want bookmarks, but to those whose initial events are to be ended.
 func (s *Server) Bookmark() {
-	s.toAll(func() []byte { return s.bookmarkFrame(false) }, func(w *watcher) bool { return w.bookmarks })
+	s.toAll(func() []byte { return s.bookmarkFrame(false) }, func(w *watcher) bool { return w.bookmarks && w.initialEnd == nil })
 }
 
 // InitialEnd sends the bookmark that ends the initial events of a WatchList, where Features.NoInitialEnd held it back.

@@ -16,12 +16,13 @@ import (
 
 // watcher is one open watch.
 type watcher struct {
-	sel       selection
-	from      int64
-	bookmarks bool
-	queue     [][]byte      // guarded by Server.mu
-	ending    *ending       // guarded by Server.mu
-	wake      chan struct{} // holds one when there is something to do
+	sel        selection
+	from       int64
+	bookmarks  bool
+	initialEnd *time.Timer   // that will end the initial events; nil for none; guarded by Server.mu
+	queue      [][]byte      // guarded by Server.mu
+	ending     *ending       // guarded by Server.mu
+	wake       chan struct{} // holds one when there is something to do
 }
 
 // ending is how a watch ends.
@@ -118,10 +119,24 @@ func (s *Server) sendInitial(w *watcher, q url.Values) *metav1.Status {
 	} else {
 		s.sendState(w)
 	}
-	if !s.features.NoInitialEnd {
+	switch {
+	case s.features.NoInitialEnd:
+	case s.features.InitialEndDelay > 0:
+		w.initialEnd = time.AfterFunc(s.features.InitialEndDelay, func() { s.sendInitialEnd(w) })
+	default:
 		w.send(s.bookmarkFrame(true))
 	}
 	return nil
+}
+
+// sendInitialEnd ends the initial events of a watch that is open still.
+func (s *Server) sendInitialEnd(w *watcher) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w.initialEnd = nil
+	if s.watchers[w] && w.ending == nil {
+		w.send(s.bookmarkFrame(true))
+	}
 }
 
 func (s *Server) sendState(w *watcher) {
@@ -171,6 +186,9 @@ func (s *Server) stopWatch(w *watcher) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.watchers, w)
+	if w.initialEnd != nil {
+		w.initialEnd.Stop()
+	}
 }
 
 // pump writes what the watch has to tell until it ends.

@@ -1,0 +1,47 @@
+package bridge_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/kubebridge/bridge/internal/publisher"
+	"github.com/kubebridge/bridge/internal/testkit"
+)
+
+// The sink goes away with the end of a WatchList, before which an object was deleted, and the process dies: the watch goes on behind that end, and
+// would not bring the delete again.
+func TestADeleteBeforeTheEndOfAWatchListIsNotLostByACrash(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := calmBroker("sink")
+		r := newRig(t, b)
+		r.SetFeatures(testkit.Features{NoInitialEnd: true})
+		r.Create("shop/a", nil)
+		r.Create("shop/b", nil)
+		r.cfg.OnSettle = func(_ string, items []*publisher.Item) {
+			for _, it := range items {
+				if strings.HasSuffix(it.Message.Event.Type, "informer.synced") {
+					b.set(away)
+				}
+			}
+		}
+		r.start()
+		r.Delete("shop/a")
+		synctest.Wait()
+		r.InitialEnd()
+		r.settle()
+		died := r.fs.CrashClone(crashed)
+		_, _ = r.end()
+
+		r.cfg.OnSettle = nil
+		b.set(calm)
+		r.fs = died
+		r.SetFeatures(testkit.Features{})
+		r.start()
+		r.Update("shop/b", nil)
+		r.settle()
+		expect(t, b, "added a", "added b", "synced", "deleted a", "updated b")
+		_, err := r.end()
+		ok(t, err)
+	})
+}
