@@ -42,16 +42,10 @@ func (c *controller) run(ctx context.Context) error {
 	defer c.log.close()
 	defer c.cfg.FIFO.Abandon()
 	c.started = time.Now()
-	epoch, err := c.cfg.Indexer.Epoch()
-	if err != nil {
+	if err := c.resume(); err != nil { // once more: an epoch may have been adopted
 		return fmt.Errorf("informer %s: %w", c.cfg.Name, err)
 	}
-	c.epoch = epoch.Number
-	position, err := c.cfg.Indexer.Position()
-	if err != nil {
-		return fmt.Errorf("informer %s: %w", c.cfg.Name, err)
-	}
-	c.history.resumes(position.Version, c.epoch)
+	c.epoch = c.history.now()
 	for {
 		err := c.cfg.FIFO.Pop(ctx, &c.batch, popSize)
 		if errors.Is(err, deltafifo.ErrClosed) {
@@ -396,6 +390,9 @@ func (c *controller) beginReplace(ctx context.Context, d *deltafifo.Delta) error
 	}
 	if !c.relist.Partial() { // one namespace more or less is no hole in what is known of the others
 		c.history.begins(c.epoch)
+		if err := c.cfg.Indexer.SetSince(""); err != nil {
+			return err
+		}
 	}
 	if c.relist.Initial {
 		if err := c.notTheFirst(); err != nil {
@@ -504,6 +501,9 @@ func (c *controller) endReplace(d *deltafifo.Delta) error {
 	done := newChange(event.Change{Op: event.Synced, Version: d.Version}, d.Seq, c.now)
 	done.kind, done.listing = ofSynced, c.listed
 	c.emit(done)
+	if err := c.cfg.Indexer.SetSince(d.Version); err != nil {
+		return err
+	}
 	c.history.ends(d.Version)
 	if c.undone(d.Version) {
 		c.logger.Warn("the API server has older states of objects than were told: its history is another, and everything is compared anew", "version", d.Version, "known", c.older)
