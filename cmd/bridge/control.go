@@ -115,7 +115,7 @@ func done(err error, format string, args ...any) (string, error) {
 		return fmt.Sprintf(format, args...), nil
 	case errors.Is(err, bridge.ErrUnknown):
 		code = http.StatusNotFound
-	case errors.Is(err, bridge.ErrBusy), errors.Is(err, informer.ErrNotSynced), errors.Is(err, bridge.ErrStopping):
+	case errors.Is(err, bridge.ErrBusy), errors.Is(err, informer.ErrNotSynced), errors.Is(err, bridge.ErrStopping), errors.Is(err, bridge.ErrStandby):
 		code = http.StatusConflict
 	case errors.Is(err, errNotNow), errors.Is(err, context.Canceled):
 		code = http.StatusServiceUnavailable

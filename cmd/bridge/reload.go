@@ -50,7 +50,7 @@ func (r *reloader) reload(ctx context.Context, why string) (done string, err err
 		return "", context.Cause(ctx)
 	}
 	began, content := time.Now(), r.content()
-	changes, level, err := r.change(ctx, versionOf(r.file))
+	changes, level, err := r.change(ctx, content)
 	if err == nil || !errors.Is(err, errNotNow) && ctx.Err() == nil { // else whoever asked may be gone, and the file is tried again
 		r.done = content
 	}
@@ -77,7 +77,8 @@ func (r *reloader) reload(ctx context.Context, why string) (done string, err err
 
 // change finds out what is to change, and changes it. The level is that of the log, where it is another now: what an operator has set meanwhile
 // stays until the configuration says something else.
-func (r *reloader) change(ctx context.Context, version string) (done bridge.Changes, level string, err error) {
+func (r *reloader) change(ctx context.Context, content string) (done bridge.Changes, level string, err error) {
+	version := versionOf(r.file)
 	next, err := r.load()
 	if err != nil {
 		return done, "", err
@@ -95,7 +96,7 @@ func (r *reloader) change(ctx context.Context, version string) (done bridge.Chan
 	}
 	c.Version = version
 	after.feeds.follow(next) // before the new sinks are opened
-	if done, err = r.pipeline.Reconfigure(ctx, c); err != nil {
+	if done, err = r.reconfigure(ctx, c, content); err != nil {
 		after.feeds.follow(before)
 		return done, "", err
 	}
@@ -107,6 +108,15 @@ func (r *reloader) change(ctx context.Context, version string) (done bridge.Chan
 		_ = r.level.UnmarshalText([]byte(level)) // the configuration has checked it
 	}
 	return done, level, nil
+}
+
+// reconfigure makes the change, unless the files change once more while it waits for its turn: where another replica leads, that is until the leader has
+// made it, which may never have it if it sees the newer one first.
+func (r *reloader) reconfigure(ctx context.Context, c *bridge.Change, content string) (bridge.Changes, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go whileSame(ctx, content, r.files(), func() { cancel(fmt.Errorf("%w: the file has changed again meanwhile", errNotNow)) })
+	return r.pipeline.Reconfigure(ctx, c)
 }
 
 // plan says what is to change. It asks the API server, and contacts nobody else.

@@ -51,13 +51,33 @@ func secretsOf(c *config.Config) map[string]string {
 	return secrets
 }
 
-// content is what a configuration is made of holds now: the file, and what its sinks read once. The caller has the turn.
-func (r *reloader) content() string {
+// content is what a configuration is made of holds now. The caller has the turn.
+func (r *reloader) content() string { return contentOf(r.files()...) }
+
+// files are what a configuration is made of: the file, and what its sinks read once. The caller has the turn.
+func (r *reloader) files() []string {
 	list := []string{r.file}
 	for i := range r.assembler.config.Sinks {
 		list = append(list, r.assembler.config.Sinks[i].ReadOnce()...)
 	}
-	return contentOf(list...)
+	return list
+}
+
+// sameInterval is how often files are read that are not to change.
+const sameInterval = time.Second
+
+// whileSame calls changed when files have another content, or returns when ctx ends.
+func whileSame(ctx context.Context, content string, files []string, changed func()) {
+	tick := time.NewTicker(sameInterval)
+	defer tick.Stop()
+	for contentOf(files...) == content {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+	changed()
 }
 
 // look says what there is now, and whether it has been dealt with.

@@ -37,7 +37,7 @@ func (u *unit) behindRelay(b *Bridge, out *outlet) informer.Publisher {
 	}
 	r := &relay{sink: out.name, key: out.key, Relay: standby.NewRelay(standby.RelayConfig{
 		Next: out.Publisher, Room: out.room,
-		History: func() (resource.Version, int, bool) { return u.informer.History() },
+		History: func() (resource.Version, int, bool) { return u.informer.History() }, Exists: u.existsAgain,
 	})}
 	u.relays = append(u.relays, r)
 	return r
@@ -59,6 +59,9 @@ func (r *replica) progressFor(u *unit, to *relay) standby.Unit {
 	p, ok := r.progressOf(u)
 	if !ok || !r.feeds(u.cfg.Informer, to.key, true) {
 		return standby.Unit{}
+	}
+	if p.LackedAfter == "" && !u.resumed {
+		p.Lacked = "" // the first leader of all lacked only what was sent before there was one, and this replica was not there
 	}
 	return p
 }

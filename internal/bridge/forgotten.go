@@ -13,13 +13,13 @@ import (
 // lookPatience is how long a first list waits for a sink, to ask it whether it holds events of an earlier run.
 const lookPatience = 10 * time.Second
 
-// forgotten asks the sinks of a unit of which nothing is known whether they hold events of it, and of which epoch the last of them are. Where there are
-// other replicas, their progress tells who has published before.
+// forgotten asks the sinks of a unit of which nothing is known whether they hold events of it, and of which epoch the last of them are. Where other
+// replicas have led, their progress tells who has published before; the first one of several may come after a bridge that was alone.
 func (u *unit) forgotten(b *Bridge) func(context.Context) ([]string, int) {
-	if b.replica != nil {
-		return nil
-	}
 	return func(ctx context.Context) (found []string, epoch int) {
+		if b.replica.othersLed() {
+			return nil, 0
+		}
 		for _, binding := range u.cfg.Sinks {
 			out := b.outlets.get(binding.Sink)
 			if out == nil {

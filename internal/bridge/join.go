@@ -93,10 +93,10 @@ func (r *reconfiguration) joins(uc *UnitConfig) (sinks []string) {
 // heal sends all objects to sinks that a unit has joined, if this replica publishes before the leader has passed the unit's list: the gap tells
 // that something is missing, and the list itself, which knows what other sinks have, sends only what differs.
 func (r *replica) heal(ctx context.Context, u *unit, sinks []string) {
-	for ctx.Err() == nil && !(u.informer.HasSynced() && (!r.follows() || r.unitNotInStep(u) == "")) {
+	for ctx.Err() == nil && !(u.informer.HasSynced() && (!r.follows() || r.unitBehind(u) == "")) {
 		pause(ctx, r.cfg.Interval/4)
 	}
-	if ctx.Err() != nil || r.unitNotInStep(u) == "" {
+	if ctx.Err() != nil || r.unitBehind(u) == "" {
 		return
 	}
 	u.log.Warn("other replicas have sent to these sinks what this one can't know of: all objects are sent to them", "resource", u.cfg.Type.String(), "sinks", sinks)

@@ -28,7 +28,9 @@ type Lease interface {
 	Leader() string
 	Identity() string
 	Name() string
+	Duration() time.Duration
 	Gate() error
+	GiveWay(unfit func() string)
 	Release()
 }
 
@@ -37,6 +39,7 @@ type Board interface {
 	Get(ctx context.Context) (p standby.Progress, led bool, err error)
 	Take(ctx context.Context) (p standby.Progress, led bool, err error)
 	Put(ctx context.Context, p *standby.Progress) (standby.Told, error)
+	Claim(ctx context.Context) error
 }
 
 // errFollowed ends a replica that did not lead: it has nothing to send.
@@ -55,6 +58,7 @@ type replica struct {
 	leading  bool             // guarded by mu
 	readAt   time.Time        // guarded by mu: when the progress was last read
 	readErr  error            // guarded by mu: of the last attempt
+	takeErr  error            // guarded by mu: why this replica, which has the lease, does not lead yet
 }
 
 func (b *Bridge) newReplica() *replica {
@@ -159,6 +163,16 @@ func (r *replica) succeeds(u *unit) (from resource.Version, led bool) {
 	return p.Delivered, ok || r.led && nothingTold
 }
 
+// othersLed says whether another replica leads or has led. It is false for a bridge that has no others.
+func (r *replica) othersLed() bool {
+	if r == nil {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.led
+}
+
 // follows says whether another replica is to publish. It is false for a bridge that has no others.
 func (r *replica) follows() bool {
 	if r == nil {
@@ -167,6 +181,18 @@ func (r *replica) follows() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return !r.leading
+}
+
+// sends is an error while another replica is to publish.
+func (r *replica) sends() error {
+	switch {
+	case !r.follows():
+		return nil
+	case r.cfg.Lease.Leader() == "":
+		return fmt.Errorf("%w; nobody leads at the moment", ErrStandby)
+	default:
+		return fmt.Errorf("%w; ask %s, which leads", ErrStandby, r.cfg.Lease.Leader())
+	}
 }
 
 // follow follows the leader until this replica is elected, then takes over; it ends when it has, or when reading ends.
@@ -189,6 +215,7 @@ func (r *replica) follow(read, hard context.Context, publish func(), handOn func
 		case <-tick.C:
 			if r.read(read) == nil {
 				r.pass()
+				r.claim(read)
 			}
 		}
 	}
@@ -217,9 +244,9 @@ func (r *replica) toldAnything() bool {
 // takeOver makes this replica the one that publishes: from where the leader before has told last, and out of its own log.
 func (r *replica) takeOver(ctx context.Context, publish func(), handOn func(*relay)) error {
 	began := time.Now()
-	p, led, ok := r.takeBoard(ctx)
+	p, led, ok, err := r.takeBoard(ctx)
 	if !ok || r.changing.take(ctx) != nil {
-		return nil
+		return err
 	}
 	defer r.changing.give()
 	r.mu.Lock()
@@ -249,21 +276,37 @@ func (r *replica) takeOver(ctx context.Context, publish func(), handOn func(*rel
 	return nil
 }
 
-// takeBoard tries until it succeeds; ok is false when ctx ended before.
-func (r *replica) takeBoard(ctx context.Context) (p standby.Progress, led, ok bool) {
-	for told := false; ctx.Err() == nil; told = true {
+// takePatience is for how many lease durations a replica that has the lease, and can't take the board, keeps the lease.
+const takePatience = 3
+
+// takeBoard tries until it succeeds; ok is false when ctx ended before. When it does not for long, the lease is given back, and the error ends this
+// replica: another one may succeed.
+func (r *replica) takeBoard(ctx context.Context) (p standby.Progress, led, ok bool, err error) {
+	for began := time.Now(); ctx.Err() == nil; pause(ctx, 100*time.Millisecond) {
 		limited, cancel := context.WithTimeout(ctx, 5*time.Second)
-		p, led, err := r.cfg.Board.Take(limited)
+		p, led, err = r.cfg.Board.Take(limited)
 		cancel()
-		if err == nil {
-			return p, led, true
+		if !r.failsToTake(err) {
+			return p, led, true, nil
 		}
-		if !told {
-			r.log.Warn("can't take over yet, trying again", "err", err)
+		if waited := time.Since(began); waited > takePatience*r.cfg.Lease.Duration() {
+			r.cfg.Lease.Release() // it has published nothing
+			return p, false, false, fmt.Errorf("%w: this replica gives it back, since it can't take over: %w", standby.ErrLost, err)
 		}
-		pause(ctx, 100*time.Millisecond)
 	}
-	return p, false, false
+	return p, false, false, nil
+}
+
+// failsToTake notes whether taking the board has failed.
+func (r *replica) failsToTake(err error) bool {
+	r.mu.Lock()
+	told := r.takeErr != nil
+	r.takeErr = err
+	r.mu.Unlock()
+	if err != nil && !told {
+		r.log.Warn("can't take over yet, trying again", "err", err)
+	}
+	return err != nil
 }
 
 // teller tells this replica's progress while it leads. It is owned by one goroutine at a time.
@@ -272,7 +315,8 @@ type teller struct {
 	deliveries map[string]*delivery // by unit
 	trails     map[string]*trail    // by key of the sink
 	last       standby.Progress
-	short      bool // the last one left something of the sinks' positions out
+	short      bool      // the last one left something of the sinks' positions out
+	looked     time.Time // when it was asked last whether another replica claims the lease
 }
 
 func (r *replica) newTeller() *teller {
@@ -287,6 +331,9 @@ func (t *teller) run(ctx context.Context) error {
 	failing := false
 	for ctx.Err() == nil {
 		size, err := t.tell(ctx)
+		if claimed := t.claimed(ctx); claimed != nil {
+			return claimed
+		}
 		switch {
 		case errors.Is(err, standby.ErrTaken):
 			return fmt.Errorf("%w: %w", standby.ErrLost, err)
@@ -372,8 +419,11 @@ func (t *teller) delivery(u *unit) *delivery {
 	d := t.deliveries[u.name]
 	switch {
 	case d == nil || d.scope != u.cfg.toldScope():
-		p, _ := t.progressOf(u)
-		d = &delivery{life: u.life, scope: u.cfg.toldScope(), at: p.Delivered, epoch: p.Epoch, selection: p.Selection}
+		p, told := t.progressOf(u)
+		d = &delivery{life: u.life, scope: u.cfg.toldScope(), at: p.Delivered, epoch: p.Epoch, selection: p.Selection, lacked: p.Lacked, lackedAfter: p.LackedAfter}
+		if d.lacking = (told || !t.toldAnything()) && t.unitBehind(u) != ""; d.lacking && d.lacked == "" {
+			d.lackedAfter = p.Delivered
+		}
 		t.deliveries[u.name] = d
 	case d.life != u.life: // places in the log of the one before say nothing about this one's
 		d.life, d.samples, d.selecting, d.workedIn = u.life, nil, sample{}, nil
@@ -414,6 +464,8 @@ func (b *Bridge) replicate(read context.Context, replicas, commits, units, publi
 		publish()
 		return func(context.Context) error { return nil }
 	}
+	_ = r.read(read) // who knows nothing of the others gives way to them
+	r.cfg.Lease.GiveWay(r.unfit)
 	replicas.start("", r.cfg.Lease.Run)
 	r.begin(read)
 	teller := r.newTeller()

@@ -1,9 +1,7 @@
 package bridge
 
 import (
-	"cmp"
 	"fmt"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -17,6 +15,8 @@ type ReplicaStatus struct {
 	Leader string `json:"leader,omitempty"`
 	// InStep says, of a standby, that it could take over without a gap.
 	InStep bool `json:"inStep"`
+	// Behind says, of a standby, of which resources that is not so, and why.
+	Behind []Reason `json:"behind,omitempty"`
 	// Held is how many events wait until the leader has told that they are with the brokers.
 	Held int `json:"held"`
 	// ProgressAgeSeconds is how long ago the leader's progress was last read.
@@ -29,7 +29,8 @@ func (r *replica) status() *ReplicaStatus {
 	}
 	s := &ReplicaStatus{Role: "leader", Identity: r.cfg.Lease.Identity(), Leader: r.cfg.Lease.Leader(), Held: r.held()}
 	if r.follows() {
-		s.Role, s.InStep = "standby", len(r.notInStep()) == 0
+		s.Role, s.Behind = "standby", r.notInStep()
+		s.InStep = len(s.Behind) == 0
 		r.mu.Lock()
 		s.ProgressAgeSeconds = age(r.readAt).Seconds()
 		r.mu.Unlock()
@@ -46,53 +47,11 @@ func (r *replica) held() (n int) {
 	return n
 }
 
-// notInStep says of each unit that could not take over without a gap why that is so.
-func (r *replica) notInStep() (reasons []Reason) {
-	for _, u := range r.roster.all() {
-		if u.leaving() != staying {
-			continue
-		}
-		if why := r.unitNotInStep(u); why != "" {
-			reasons = append(reasons, Reason{Component: "informer " + u.name, Message: why})
-		}
-	}
-	return reasons
-}
-
-func (r *replica) unitNotInStep(u *unit) string {
-	p, told := r.progressOf(u)
-	from, epoch, listed := u.informer.History()
-	switch {
-	case !told && r.tellsOf(u.name):
-		return "standby: the leader selects something else: it has another configuration"
-	case !told:
-		return "standby: the leader has not told how far it is"
-	case !listed:
-		return "standby: catching up: it is being listed"
-	case epoch != p.Epoch:
-		return fmt.Sprintf("standby: the API server's history went back %s, and %s for the leader", times(epoch), times(p.Epoch))
-	case p.Delivered == "" || !from.NotNewer(p.Delivered):
-		return fmt.Sprintf("standby: catching up: it knows everything since version %s, and the leader has delivered up to %s", from, cmp.Or(string(p.Delivered), "nothing yet"))
-	}
-	return ""
-}
-
 func times(n int) string {
 	if n == 1 {
 		return "once"
 	}
 	return fmt.Sprintf("%d times", n)
-}
-
-// notReady is why a standby could not take over.
-func (r *replica) notReady() []Reason {
-	r.mu.Lock()
-	err, since := r.readErr, age(r.readAt)
-	r.mu.Unlock()
-	if err != nil && since > 10*time.Second {
-		return []Reason{{Component: "standby", Message: err.Error()}}
-	}
-	return r.notInStep()
 }
 
 // replicaMetrics are of the bridge among its replicas.

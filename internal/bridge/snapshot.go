@@ -17,6 +17,9 @@ import (
 // ErrBusy is returned by Snapshot while the one before is still being sent.
 var ErrBusy = errors.New("a snapshot is being sent already")
 
+// ErrStandby is returned for what only the leader can do.
+var ErrStandby = errors.New("this replica stands by, and sends nothing")
+
 // SnapshotRequest says what is to be sent again. Zero values mean all.
 type SnapshotRequest struct {
 	Informer string
@@ -29,10 +32,13 @@ type SnapshotRequest struct {
 
 // SendSnapshot has the units of an informer send the objects that they know again, as synced and initial, each in order with its changes; watches
 // go on, and nothing is listed but what a flood of updates has left behind on disk. It returns the units' names when they have begun; the log tells when they are through. One that is broken off by
-// a stop or a change of the configuration is not continued.
+// a stop or a change of the configuration is not continued. ErrStandby: another replica leads.
 func (b *Bridge) SendSnapshot(ctx context.Context, req SnapshotRequest) (units []string, err error) {
 	round := time.Now().UnixMilli() // no other round is: those of resyncs are far smaller, and two requests do not come in one millisecond
 	err = b.do(ctx, func(_ context.Context, f *follower) error {
+		if err := f.replica.sends(); err != nil {
+			return err
+		}
 		list, err := f.meant(&req)
 		if err != nil {
 			return err

@@ -22,12 +22,13 @@ type pair struct {
 	broker   *broker
 	sessions [2]*session
 	clients  [2]*testkit.LeaseClient
+	leases   *testkit.Leases
 }
 
 func newPair(t *testing.T) *pair {
 	b := calmBroker("sink")
 	leases := testkit.NewLeases()
-	p := &pair{rig: newRig(t), broker: b}
+	p := &pair{rig: newRig(t), broker: b, leases: leases}
 	second := *p.rig
 	second.fs, second.log = vfs.NewCrashableMem(), &logBuffer{}
 	p.second = &second
@@ -75,8 +76,8 @@ func (p *pair) inStep() {
 func (p *pair) awaits(what string, there func() bool) {
 	p.t.Helper()
 	for began := time.Now(); !there(); time.Sleep(100 * time.Millisecond) {
-		if time.Since(began) > 2*time.Minute {
-			p.t.Fatalf("not within two minutes: %s\n%v", what, p.second.Ready())
+		if time.Since(began) > 3*time.Minute {
+			p.t.Fatalf("not within three minutes: %s\n%v", what, p.second.Ready())
 		}
 	}
 }

@@ -184,6 +184,8 @@ type unit struct {
 	publishers map[string]*publisher.Publisher
 	life       uint64         // another for each unit, also of the same name
 	relist     bool           // the position on disk is not enough: it lists
+	resumed    bool           // there was a position on disk
+	began      time.Time      // when its state was opened
 	view       *namespaceView // nil where all namespaces are selected, or those that are named
 	watchdog   time.Duration
 	metrics    *Scope        // nil for none
@@ -254,6 +256,9 @@ func (u *unit) openState(b *Bridge, _ prometheus.Registerer) (err error) {
 		return err
 	}
 	u.tracker, err = b.committer.Track(u.indexer)
+	if err == nil {
+		u.began, u.resumed = time.Now(), u.tracker.Status().Watermark != ""
+	}
 	return err
 }
 

@@ -45,16 +45,10 @@ func (c *controller) run(ctx context.Context) error {
 	defer c.log.close()
 	defer c.cfg.FIFO.Abandon()
 	c.started, c.older = time.Now(), map[resource.Key]resource.Version{}
-	epoch, err := c.cfg.Indexer.Epoch()
-	if err != nil {
+	if err := c.resume(); err != nil { // once more: an epoch may have been adopted
 		return fmt.Errorf("informer %s: %w", c.cfg.Name, err)
 	}
-	c.epoch = epoch.Number
-	position, err := c.cfg.Indexer.Position()
-	if err != nil {
-		return fmt.Errorf("informer %s: %w", c.cfg.Name, err)
-	}
-	c.history.resumes(position.Version, c.epoch)
+	c.epoch = c.history.now()
 	for {
 		err := c.cfg.FIFO.Pop(ctx, &c.batch, popSize)
 		if errors.Is(err, deltafifo.ErrClosed) {

@@ -36,7 +36,7 @@ func (c *facts) cover(sink string) publisher.Cover {
 	case ofDropped:
 		cover.Version = c.losses.Unread[sink].To
 	case ofObject:
-		cover.Repeats = c.Op == event.Synced
+		cover.Repeats, cover.Deletes = c.Op == event.Synced, c.Op == event.Deleted
 		cover.OfList = c.ofList
 	case ofSynced:
 	}
@@ -67,6 +67,36 @@ func (h *history) ends(version resource.Version) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.listing, h.from = false, version
+}
+
+// now is the epoch.
+func (h *history) now() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.epoch
+}
+
+// resume takes up the history of the run before: what it has not settled lies in the log on disk. It reaches back to the last list, where that was
+// noted, and to the position at least.
+func (i *Informer) resume() error {
+	epoch, err := i.cfg.Indexer.Epoch()
+	if err != nil {
+		return err
+	}
+	position, err := i.cfg.Indexer.Position()
+	if err != nil {
+		return err
+	}
+	since, err := i.cfg.Indexer.Since()
+	if err != nil {
+		return err
+	}
+	from := position.Version
+	if from != "" { // else a list follows
+		from = cmp.Or(since, from)
+	}
+	i.history.resumes(from, epoch.Number)
+	return nil
 }
 
 // History is the version since which the informer has seen everything, in an epoch of the server's history: that of its last list, or where

@@ -186,6 +186,9 @@ func New(cfg Config) (*Informer, error) {
 	if err == nil {
 		err = i.restore()
 	}
+	if err == nil {
+		err = i.resume()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("informer %s: %w", cfg.Name, err)
 	}

@@ -16,6 +16,7 @@ import (
 // progressAnnotation holds the progress on the board. Annotations of an object may have 256 KiB in all.
 const (
 	progressAnnotation = "bridge.kubebridge.dev/progress"
+	claimAnnotation    = "bridge.kubebridge.dev/claimed-by"
 	maxProgress        = 200 << 10
 )
 
@@ -62,11 +63,12 @@ func (b *Board) Get(ctx context.Context) (p Progress, ok bool, err error) {
 }
 
 func (b *Board) progressOn(object *coordinationv1.Lease) (Progress, error) {
-	written := object.Annotations[progressAnnotation]
+	claim, written := object.Annotations[claimAnnotation], object.Annotations[progressAnnotation]
 	if written == "" {
-		return Progress{}, nil
+		return Progress{Claim: claim}, nil
 	}
 	p, err := decode(written)
+	p.Claim = claim
 	if err != nil {
 		return p, fmt.Errorf("the leader's progress in Lease %s/%s can't be read: %w", b.namespace, b.name, err)
 	}
@@ -85,6 +87,7 @@ func (b *Board) Take(ctx context.Context) (p Progress, led bool, err error) {
 			return p, false, err
 		}
 		led = true
+		delete(object.Annotations, claimAnnotation)
 		object.Spec.HolderIdentity = &b.identity
 		b.last, err = b.leases().Update(ctx, object, metav1.UpdateOptions{})
 	}
@@ -93,6 +96,22 @@ func (b *Board) Take(ctx context.Context) (p Progress, led bool, err error) {
 		return p, false, fmt.Errorf("take over from the leader before: %w", err)
 	}
 	return p, led, nil
+}
+
+// Claim asks the leader for the lease, since this replica alone can send something. It is kept until another one takes the board.
+func (b *Board) Claim(ctx context.Context) error {
+	object, err := b.leases().Get(ctx, b.name, metav1.GetOptions{})
+	if err == nil {
+		if object.Annotations == nil {
+			object.Annotations = map[string]string{}
+		}
+		object.Annotations[claimAnnotation] = b.identity
+		_, err = b.leases().Update(ctx, object, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		return fmt.Errorf("ask the leader for the lease: %w", err)
+	}
+	return nil
 }
 
 // create makes the board, as this replica's.

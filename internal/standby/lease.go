@@ -50,6 +50,8 @@ type Lease struct {
 	cfg     LeaseConfig
 	log     *slog.Logger
 	elected chan struct{} // closed when this replica leads
+	unfit   func() string // set before Run: why others should lead, "" for nothing; nil for never
+	waiting vacancy       // owned by the elector's goroutine
 
 	mu        sync.Mutex
 	renewed   time.Time // guarded by mu: when the last request began that has renewed the lease; zero for never, or when it was given up
@@ -93,6 +95,13 @@ func (l *Lease) elector() (*leaderelection.LeaderElector, error) {
 	}
 	return elector, nil
 }
+
+// GiveWay has this replica leave a lease that is vacant to others, while unfit gives a reason, for patience longer than the lease itself: then
+// nobody who is fit seems to be there. It is called before Run; unfit is called by Run, and must not block.
+func (l *Lease) GiveWay(unfit func() string) { l.unfit = unfit }
+
+// Duration is how long after its last renewal the lease is left to a leader that is not heard of.
+func (l *Lease) Duration() time.Duration { return l.cfg.Duration }
 
 // Run takes part in the election until ctx ends, and renews the lease while this replica has it. It returns ErrLost when it has lost it. At the
 // end the lease is given up if Release was called; else the others wait until it expires.
@@ -201,6 +210,7 @@ func (w *watchedLock) Get(ctx context.Context) (*resourcelock.LeaderElectionReco
 	record, raw, err := w.Interface.Get(ctx)
 	switch {
 	case err == nil:
+		w.lease.waiting.looks(raw)
 		w.lease.saw(record.HolderIdentity)
 	case !apierrors.IsNotFound(err) && ctx.Err() == nil:
 		w.lease.log.Warn("can't read the lease, trying again", "err", err)
@@ -210,6 +220,9 @@ func (w *watchedLock) Get(ctx context.Context) (*resourcelock.LeaderElectionReco
 
 // Create makes the object.
 func (w *watchedLock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	if err := w.lease.giveWay(); err != nil {
+		return err
+	}
 	return w.write(ctx, &record, w.Interface.Create)
 }
 
@@ -217,6 +230,11 @@ func (w *watchedLock) Create(ctx context.Context, record resourcelock.LeaderElec
 func (w *watchedLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	if record.HolderIdentity == "" && !w.lease.mayRelease() {
 		return errKept
+	}
+	if record.HolderIdentity == w.lease.cfg.Identity {
+		if err := w.lease.giveWay(); err != nil {
+			return err
+		}
 	}
 	return w.write(ctx, &record, w.Interface.Update)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,6 +25,12 @@ type candidate struct {
 // campaign has a process take part. Its durations are the defaults.
 func campaign(t *testing.T, server *testkit.Leases, identity string) *candidate {
 	t.Helper()
+	return campaignIf(t, server, identity, nil)
+}
+
+// campaignIf has a process take part that gives way to others while it is unfit.
+func campaignIf(t *testing.T, server *testkit.Leases, identity string, unfit func() string) *candidate {
+	t.Helper()
 	c := &candidate{client: server.Client(), done: make(chan error, 1)}
 	cfg := standby.LeaseConfig{
 		Client: c.client, Namespace: "tools", Name: "bridge", Identity: identity, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
@@ -31,6 +38,7 @@ func campaign(t *testing.T, server *testkit.Leases, identity string) *candidate 
 	var err error
 	c.Lease, err = standby.NewLease(cfg)
 	ok(t, err)
+	c.GiveWay(unfit)
 	c.board = standby.NewBoard(cfg)
 	var ctx context.Context
 	ctx, c.stop = context.WithCancel(t.Context())
@@ -199,6 +207,93 @@ func TestABoardThatSomebodyDeletesIsMadeAgain(t *testing.T) {
 		ok(t, err)
 		if err := first.put(&progress); !errors.Is(err, standby.ErrTaken) {
 			t.Errorf("got %v, want that the board is another's", err)
+		}
+	})
+}
+
+func TestAReplicaThatIsUnfitLeavesAVacantLeaseToOthersForAWhile(t *testing.T) {
+	never := func() string { return "" }
+	unfit := func() string { return "it knows nothing" }
+	for name, tt := range map[string]struct {
+		other    func() string // nil for nobody else
+		released bool
+		from, to time.Duration // when this one leads, from the leader's end on; never when to is 0
+	}{
+		"nobody else is there":                      {from: 45 * time.Second, to: 48 * time.Second},
+		"nobody else is there, and it was given up": {released: true, from: 30 * time.Second, to: 33 * time.Second},
+		"another one is fit":                        {other: never},
+		"another one is unfit too":                  {other: unfit, from: 45 * time.Second, to: 48 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := testkit.NewLeases()
+				leader := campaign(t, server, "leader")
+				time.Sleep(10 * time.Millisecond)
+				candidates := []*candidate{campaignIf(t, server, "unfit", unfit)}
+				if tt.other != nil {
+					candidates = append(candidates, campaignIf(t, server, "other", tt.other))
+				}
+				defer func() {
+					for _, c := range candidates {
+						c.stop()
+					}
+				}()
+				time.Sleep(time.Minute)
+				if tt.released {
+					leader.Release()
+				}
+				leader.stop()
+				ended := time.Now()
+				for !slices.ContainsFunc(candidates, (*candidate).leads) && time.Since(ended) < 2*time.Minute {
+					time.Sleep(10 * time.Millisecond)
+				}
+				took := time.Since(ended)
+				switch {
+				case tt.to == 0:
+					if candidates[0].leads() || !candidates[1].leads() || took > 18*time.Second {
+						t.Errorf("the unfit one leads: %t, after %v", candidates[0].leads(), took)
+					}
+				case took < tt.from || took > tt.to:
+					t.Errorf("it leads after %v, want %v to %v", took, tt.from, tt.to)
+				}
+			})
+		})
+	}
+}
+
+func TestAReplicaThatIsUnfitMakesALeaseThatIsMissingOnlyAfterAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		c := campaignIf(t, testkit.NewLeases(), "unfit", func() string { return "it knows nothing" })
+		defer c.stop()
+		<-c.Elected()
+		if took := time.Since(began); took < 30*time.Second || took > 33*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		time.Sleep(time.Minute)
+		ok(t, c.Gate()) // it renews what it has, though it is unfit
+	})
+}
+
+func TestAClaimStaysUntilTheBoardIsTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, ctx := testkit.NewLeases(), t.Context()
+		first, second := campaign(t, server, "first"), campaign(t, server, "second")
+		defer first.stop()
+		defer second.stop()
+		_, _, err := first.board.Take(ctx)
+		ok(t, err)
+		ok(t, second.board.Claim(ctx))
+		progress := standby.Progress{Units: map[string]standby.Unit{"all/pods": {Delivered: "17"}}}
+		_ = first.board.Put(ctx, &progress) // finds that somebody has written
+		ok(t, first.board.Put(ctx, &progress))
+		if p, _, err := first.board.Get(ctx); err != nil || p.Claim != "second" || p.Units["all/pods"].Delivered != "17" {
+			t.Errorf("got %+v, %v", p, err)
+		}
+		_, _, err = second.board.Take(ctx)
+		ok(t, err)
+		if p, _, err := first.board.Get(ctx); err != nil || p.Claim != "" || p.Units["all/pods"].Delivered != "17" {
+			t.Errorf("got %+v, %v", p, err)
 		}
 	})
 }

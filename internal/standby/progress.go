@@ -10,6 +10,8 @@ type Progress struct {
 	Feeds map[string][]string
 	// Version of the configuration that the leader has taken; "" for none.
 	Version string
+	// Claim is the replica that has asked for the lease, since it alone can send something; "" for none.
+	Claim string
 	// Sinks are positions of their brokers' logs, by name: everything lies behind them that was sent and that Units do not cover yet.
 	Sinks map[string][]byte
 	// Outlines are shorter forms of Sinks, told in their place where these are too large: what can be done without the rest of them.
@@ -29,4 +31,8 @@ type Unit struct {
 	Selection resource.Version `json:"n,omitempty"`
 	// Selectors is how often the unit has selected something else before, for the ids.
 	Selectors int `json:"l,omitempty"`
+	// LackedAfter and Lacked are a range of versions of which a leader has not sent each change: it began, with a list as of Lacked, without
+	// knowing what the one before had not delivered, which is all behind LackedAfter. A gap event tells of it. "" in Lacked: there was none.
+	LackedAfter resource.Version `json:"a,omitempty"`
+	Lacked      resource.Version `json:"u,omitempty"`
 }

@@ -27,10 +27,11 @@ const (
 	spaceAnnounced = 'a' // object key, uid, the version where it is not the first -> an announcement
 	spaceBehind    = 'o' // object key -> nothing: its body is of an earlier version than its record
 	spaceNamespace = 'n' // name -> where it stands, where namespaces are selected
+	spaceSince     = 'h' // -> the version since which every change is known
 )
 
 // unitSpaces are all spaces whose keys begin with an informer's number: what a reset empties.
-var unitSpaces = []byte{spacePosition, spaceRecord, spaceBody, spaceEpoch, spaceTombstone, spaceLog, spaceCursor, spaceRedaction, spaceMark, spaceAnnounced, spaceNamespace, spaceBehind, spaceSelection, spaceUndone}
+var unitSpaces = []byte{spacePosition, spaceRecord, spaceBody, spaceEpoch, spaceTombstone, spaceLog, spaceCursor, spaceRedaction, spaceMark, spaceAnnounced, spaceNamespace, spaceBehind, spaceSelection, spaceUndone, spaceSince}
 
 func metaKey(name string) []byte { return append([]byte{spaceMeta}, name...) }
 

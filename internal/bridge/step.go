@@ -1,0 +1,97 @@
+package bridge
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+)
+
+// notInStep says of each unit that could not take over without a gap why that is so.
+func (r *replica) notInStep() []Reason { return r.reasons(r.unitBehind) }
+
+func (r *replica) reasons(of func(*unit) string) (reasons []Reason) {
+	for _, u := range r.roster.all() {
+		if u.leaving() != staying {
+			continue
+		}
+		if why := of(u); why != "" {
+			reasons = append(reasons, Reason{Component: "informer " + u.name, Message: "standby: " + why})
+		}
+	}
+	return reasons
+}
+
+// unitBehind says why a unit could not take over without a gap; "" when it could.
+func (r *replica) unitBehind(u *unit) string {
+	p, told := r.progressOf(u)
+	from, epoch, listed := u.informer.History()
+	switch {
+	case !told && r.tellsOf(u.name):
+		return "the leader selects something else: it has another configuration"
+	case !told:
+		return "the leader has not told how far it is"
+	case !listed:
+		return "catching up: it is being listed"
+	case epoch != p.Epoch:
+		return fmt.Sprintf("the API server's history went back %s, and %s for the leader", times(epoch), times(p.Epoch))
+	case p.Delivered == "" || !from.NotNewer(p.Delivered):
+		return fmt.Sprintf("catching up: it knows everything since version %s, and the leader has delivered up to %s", from, cmp.Or(string(p.Delivered), "nothing yet"))
+	}
+	return ""
+}
+
+// unitUnready is unitBehind, but for what no leader will ever tell this replica: of a unit that another configuration has, or has with another
+// selection. Such a unit begins with its list, whoever leads. Else a configuration that is rolled out would wait for itself.
+func (r *replica) unitUnready(u *unit) string {
+	why := r.unitBehind(u)
+	if _, told := r.progressOf(u); why == "" || told || !r.toldAnything() {
+		return why
+	}
+	if _, _, listed := u.informer.History(); !listed {
+		return "catching up: it is being listed"
+	}
+	if r.configuredAsLeader() && time.Since(u.began) < leaderFirst {
+		return why
+	}
+	return ""
+}
+
+// configuredAsLeader says whether this replica may have the leader's configuration.
+func (r *replica) configuredAsLeader() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.version == "" || r.progress.Version == "" || r.version == r.progress.Version
+}
+
+// notReady is why a standby should not be relied on.
+func (r *replica) notReady() []Reason {
+	r.mu.Lock()
+	err, since, taking := r.readErr, age(r.readAt), r.takeErr
+	r.mu.Unlock()
+	if taking != nil {
+		return []Reason{{Component: "standby", Message: "this replica has the lease and can't take over: " + taking.Error()}}
+	}
+	if err != nil && since > 10*time.Second {
+		return []Reason{{Component: "standby", Message: err.Error()}}
+	}
+	return append(r.reasons(r.unitUnready), r.owes()...)
+}
+
+// unfit says why another replica should lead rather than this one; "" for nothing. Where no leader has told anything, all are alike.
+func (r *replica) unfit() string {
+	r.mu.Lock()
+	read, err, claim := !r.readAt.IsZero(), r.readErr, r.progress.Claim
+	r.mu.Unlock()
+	switch {
+	case !read && err != nil:
+		return err.Error()
+	case !r.toldAnything():
+		return ""
+	case claim != "" && claim != r.cfg.Lease.Identity():
+		return "replica " + claim + " has asked for the lease"
+	}
+	for _, why := range r.reasons(r.unitUnready) {
+		return why.String()
+	}
+	return ""
+}
