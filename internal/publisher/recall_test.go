@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/sinks"
@@ -14,11 +15,13 @@ import (
 type readableSink struct {
 	*scriptedSink
 	holds []string // MessageIDs
+	found func(string)
 }
 
 func (s *readableSink) Position() []byte { return []byte{1} }
 
 func (s *readableSink) Recall(_ context.Context, _ []byte, found func(string)) error {
+	s.found = found
 	for _, id := range s.holds {
 		found(id)
 	}
@@ -27,7 +30,7 @@ func (s *readableSink) Recall(_ context.Context, _ []byte, found func(string)) e
 
 func TestWhatTheSinkHoldsIsNotSentAgainUnlessItMustComeAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		sink, r := &readableSink{newSink(t, sinks.ByObject), []string{"/a/1", "/b/2"}}, newRecorder(t)
+		sink, r := &readableSink{scriptedSink: newSink(t, sinks.ByObject), holds: []string{"/a/1", "/b/2"}}, newRecorder(t)
 		p := start(t, sink, publisher.Config{})
 		items := r.items("a/1", "b/1", "b/2")
 		for _, it := range items[1:] {
@@ -38,5 +41,27 @@ func TestWhatTheSinkHoldsIsNotSentAgainUnlessItMustComeAgain(t *testing.T) {
 		if a, b := sink.stored["a"], sink.stored["b"]; len(a) != 0 || !slices.Equal(b, []string{"b/1", "b/2"}) {
 			t.Errorf("of a %q was sent, of b %q; want nothing of a, and all of b: it would end in an old state", a, b)
 		}
+	})
+}
+
+func TestWhatIsFoundIsPartOfTheCheckpointForAnHour(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink := &readableSink{scriptedSink: newSink(t, sinks.ByObject), holds: []string{"/a/1"}}
+		p := start(t, sink, publisher.Config{})
+		synctest.Wait()
+		kept := func(when string, want bool) {
+			t.Helper()
+			if got := len(p.Recalled()) > 0; got != want {
+				t.Errorf("%s: kept %v, want %v", when, got, want)
+			}
+		}
+		kept("at the start", true)
+		time.Sleep(2 * time.Hour)
+		kept("two hours later", false)
+		sink.found("/a/2") // in a lane that was idle until now
+		time.Sleep(time.Minute)
+		kept("a minute after more was found", true)
+		time.Sleep(2 * time.Hour)
+		kept("two hours after that", false)
 	})
 }

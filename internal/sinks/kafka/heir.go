@@ -120,10 +120,10 @@ func (l *lane) giveWay(ctx context.Context, b batchHead, ids []string) (verdict,
 func (l *lane) late(ctx context.Context, f *frozen) (verdict, error) {
 	outcome, err := l.findLate(ctx, f)
 	switch {
+	case outcome != forgotten:
+		return outcome, err
 	case err != nil && !unreadable(err):
 		return sort(err), err
-	case outcome != forgotten:
-		return outcome, nil
 	case err == nil && time.Since(l.since) < lateness:
 		return resend, nil
 	default:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"slices"
 	"strconv"
@@ -262,5 +263,28 @@ func TestADeadLetterWithoutAnAnswerIsNotStoredAgainBehindAnother(t *testing.T) {
 	}
 	if got, want := ids(readAll(t, c, "dead")), []string{"uid-a/1", "uid-b/1"}; !slices.Equal(got, want) {
 		t.Errorf("dead letters %v, want %v", got, want)
+	}
+}
+
+func TestALeaderIsAskedAsTheOneThatTheMetadataNames(t *testing.T) {
+	c := newCluster(t, kfake.NumBrokers(2))
+	dying := openSink(t, c)
+	publish(t, dying, podEvents("web", 1, 3)...)
+	position := dying.Position()
+	for node := range int32(2) { // each has a later epoch
+		if err := c.MoveTopicPartition(podsTopic, 0, node); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var least atomic.Int32
+	least.Store(math.MaxInt32)
+	c.ControlKey(int16(kmsg.ListOffsets), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		least.Store(min(least.Load(), req.(*kmsg.ListOffsetsRequest).Topics[0].Partitions[0].CurrentLeaderEpoch))
+		return nil, nil, false
+	})
+	recallFrom(t, openSink(t, c), position)
+	if got := least.Load(); got <= 0 || got == math.MaxInt32 {
+		t.Errorf("the leader was asked as one of epoch %d", got)
 	}
 }
