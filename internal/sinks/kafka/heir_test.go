@@ -1,6 +1,7 @@
 package kafka_test
 
 import (
+	"context"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -9,6 +10,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/sinks/kafka"
 )
 
 // fetches answers fetch requests: nil lets the broker do it.
@@ -140,6 +144,24 @@ func TestALateBatchIsKnownToTheProcessAfterNext(t *testing.T) {
 			t.Errorf("%s is behind no place, and was not told: %v", id, noted)
 		}
 	}
+}
+
+func TestBehindABatchThatMayBeItsSuccessorsAProcessDoesNotGoOn(t *testing.T) {
+	c, position, release := heldBatch(t)
+	s := heir(t, c, position, func(c *kafka.Config) {
+		c.Confirm = func(context.Context) error { return errUnreachable }
+	})
+	release()
+	for _, n := range []int{2, 1} { // as many records as the other batch has, and fewer
+		first := podEvents("other", 1, n)
+		s.Publish(t.Context(), first)
+		for _, m := range first {
+			if sinks.Classify(m.Err) != sinks.Reconnect {
+				t.Errorf("%s got %v", m.Event.ID, m.Err)
+			}
+		}
+	}
+	requireLog(t, c, wantIDs("web", 1, 5))
 }
 
 func TestTheFirstBatchIsLookedAtInItsPlaceOnly(t *testing.T) {

@@ -76,21 +76,10 @@ func (s *Sink) recallTopic(ctx context.Context, name string, places []place, dea
 		left[p] = unused
 	}
 	for p := 0; p < len(l.leaders) && err == nil; p++ {
-		at := unused
 		if p < len(places) {
-			at = places[p]
-		}
-		// A lane that belongs to nobody.
-		lane := newLane(s, c, name, p, 0)
-		lane.deadline = deadline
-		heir, failed := lane.recall(ctx, &readback{saved: at, deadline: deadline}, s.recall.found)
-		if errors.Is(failed, errImpatient) {
-			s.log.Warn("can't read a partition back now; it is read before its next event is sent, and the others go on", "lane", lane.name, "err", failed)
-			s.recall.postpone(name, p)
-			heir, failed = at, nil
-		}
-		if err = failed; p < len(left) {
-			left[p] = heir
+			left[p], err = s.recallPartition(ctx, newLane(s, c, name, p, 0), places[p], deadline)
+		} else {
+			_, err = s.recallPartition(ctx, newLane(s, c, name, p, 0), unused, deadline)
 		}
 	}
 	switch {
@@ -102,6 +91,18 @@ func (s *Sink) recallTopic(ctx context.Context, name string, places []place, dea
 	}
 	s.recall.topicDone(name)
 	return left, nil
+}
+
+// recallPartition has a lane that belongs to nobody read its partition from a place on; not for ever, while the partition does not answer.
+func (s *Sink) recallPartition(ctx context.Context, l *lane, from place, deadline time.Time) (place, error) {
+	l.deadline = deadline
+	heir, err := l.recall(ctx, &readback{saved: from, deadline: deadline}, s.recall.found)
+	if errors.Is(err, errImpatient) {
+		s.log.Warn("can't read a partition back now; it is read before its next event is sent, and the others go on", "lane", l.name, "err", err)
+		s.recall.postpone(l.topic, l.partition)
+		return from, nil
+	}
+	return heir, err
 }
 
 func (s *Sink) warnUnreadable(topic string, err error) {

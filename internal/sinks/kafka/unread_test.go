@@ -1,8 +1,6 @@
 package kafka_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"math"
 	"net"
@@ -22,54 +20,6 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
 )
-
-// named gives a sink its name.
-func named(name string, topic string, t *testing.T) func(*kafka.Config) {
-	return func(c *kafka.Config) {
-		c.Name, c.Topic, c.DeadLetterTopic, c.Cluster = name, mustTemplate(t, topic), mustTemplate(t, "dead"), "test"
-	}
-}
-
-func TestSinksThatShareATopicDoNotRecallEachOther(t *testing.T) {
-	for _, encoding := range []string{kafka.Binary, kafka.Structured} {
-		t.Run(encoding, func(t *testing.T) {
-			c := newCluster(t, kfake.SeedTopics(1, podsTopic, "lake.pods", "dead"))
-			encoded := func(c *kafka.Config) { c.Encoding = encoding }
-			audit := openSink(t, c, named("audit", podsTopic, t), encoded)
-			lake := openSink(t, c, named("lake", "lake.{resource}", t), encoded)
-			shared := openSink(t, c, named("shared", podsTopic, t), encoded)
-			publish(t, lake, podEvents("web", 1, 1)...)
-			publish(t, shared, podEvents("web", 1, 1)...)
-			if err := lake.DeadLetter(t.Context(), podEvent("web", 2), errUnreachable, 1); err != nil {
-				t.Fatal(err)
-			}
-			ofLake, ofShared := lake.Position(), shared.Position()
-			publish(t, audit, podEvents("web", 3, 3)...)
-			for _, dying := range []*kafka.Sink{audit, lake} {
-				if err := dying.DeadLetter(t.Context(), podEvent("web", map[bool]int{true: 4, false: 5}[dying == audit]), errUnreachable, 1); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if found := recallFrom(t, openSink(t, c, named("lake", "lake.{resource}", t), encoded), ofLake); !slices.Equal(*found, []string{"workloads/uid-web/5"}) {
-				t.Errorf("lake recalls %v, want its own dead letter", *found)
-			}
-			if found := recallFrom(t, openSink(t, c, named("shared", podsTopic, t), encoded), ofShared); len(*found) > 0 {
-				t.Errorf("shared recalls %v, which audit has sent", *found)
-			}
-		})
-	}
-}
-
-func TestRecordsThatNameNoSinkAreTheSinksOwn(t *testing.T) {
-	c := newCluster(t, kfake.SeedTopics(1, podsTopic, "dead"))
-	older := openSink(t, c)
-	publish(t, older, podEvents("web", 1, 1)...)
-	position := older.Position()
-	publish(t, older, podEvents("web", 2, 2)...)
-	if found := recallFrom(t, openSink(t, c, named("audit", podsTopic, t)), position); !slices.Equal(*found, []string{"workloads/uid-web/2"}) {
-		t.Errorf("recalled %v", *found)
-	}
-}
 
 func TestATopicThatIsUnknownForAMomentIsReadBackWhenItIsMet(t *testing.T) {
 	c := newCluster(t)
@@ -230,42 +180,6 @@ func TestByTheTimeOfEventsANewPartitionIsFoundToo(t *testing.T) {
 	}
 }
 
-func TestADeadLetterWithoutAnAnswerIsNotStoredAgainBehindAnother(t *testing.T) {
-	c := newCluster(t, kfake.SleepOutOfOrder(), kfake.SeedTopics(1, "dead"))
-	s := openSink(t, c, func(c *kafka.Config) { c.DeadLetterTopic = mustTemplate(t, "dead") })
-	held, released, applied := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	first := true
-	c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
-		c.KeepControl()
-		if first {
-			first = false
-			close(held)
-			c.SleepControl(func() { <-released })
-			defer close(applied)
-		}
-		return nil, nil, false
-	})
-	ctx, cancel := context.WithCancel(t.Context())
-	gone := make(chan error)
-	go func() { gone <- s.DeadLetter(ctx, podEvent("a", 1), errUnreachable, 1) }()
-	<-held
-	cancel()
-	if err := <-gone; !errors.Is(err, context.Canceled) {
-		t.Fatal(err)
-	}
-	close(released)
-	<-applied
-	ask(t, c)
-	for _, pod := range []string{"b", "a"} { // another worker is faster
-		if err := s.DeadLetter(t.Context(), podEvent(pod, 1), errUnreachable, 1); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if got, want := ids(readAll(t, c, "dead")), []string{"uid-a/1", "uid-b/1"}; !slices.Equal(got, want) {
-		t.Errorf("dead letters %v, want %v", got, want)
-	}
-}
-
 func TestALeaderIsAskedAsTheOneThatTheMetadataNames(t *testing.T) {
 	c := newCluster(t, kfake.NumBrokers(2))
 	dying := openSink(t, c)
@@ -287,4 +201,38 @@ func TestALeaderIsAskedAsTheOneThatTheMetadataNames(t *testing.T) {
 	if got := least.Load(); got <= 0 || got == math.MaxInt32 {
 		t.Errorf("the leader was asked as one of epoch %d", got)
 	}
+}
+
+func TestALogThatEndsBeforeItsTailIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var virtual kfake.VirtualNetwork
+		c := newCluster(t, kfake.ListenFn(virtual.Listen))
+		in := func(c *kafka.Config) { c.Dial = virtual.DialContext }
+		dying := openSink(t, c, in)
+		publish(t, dying, podEvents("web", 1, 3)...)
+		position := dying.Position()
+		publish(t, dying, podEvents("web", 4, 5)...)
+		var lost atomic.Bool
+		lost.Store(true)
+		fetches(c, func(*kmsg.FetchRequest) *kmsg.FetchResponseTopicPartition {
+			if lost.Load() {
+				return nothing(kerr.OffsetOutOfRange)
+			}
+			return nil
+		})
+		s := openSink(t, c, in)
+		recallFrom(t, s, position)
+		began := time.Now()
+		publish(t, s, podEvents("web", 4, 5)...)
+		if waited := time.Since(began); waited > 20*time.Second {
+			t.Errorf("the lane's first batch waited for %v", waited)
+		}
+		lost.Store(false)
+		got := ids(readAll(t, c, podsTopic, kgo.Dialer(virtual.DialContext)))
+		if want := append(wantIDs("web", 1, 5), wantIDs("web", 4, 5)...); !slices.Equal(got, want) {
+			t.Errorf("the log holds %v, want %v", got, want)
+		}
+		_, _ = s.Close(), dying.Close()
+		c.Close()
+	})
 }
