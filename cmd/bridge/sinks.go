@@ -167,7 +167,7 @@ func (m *sinkMaker) kafka(c *config.Sink, log *slog.Logger) (sinks.Sink, error) 
 		return nil, err
 	}
 	return kafka.New(kafka.Config{
-		Brokers: k.Brokers, Topic: topic, DeadLetterTopic: deadLetter, Cluster: m.cluster,
+		Name: c.Name, Brokers: k.Brokers, Topic: topic, DeadLetterTopic: deadLetter, Cluster: m.cluster,
 		Encoding: c.Encoding, Tombstones: k.Tombstones, Compression: k.Compression,
 		TLS: encryption, SASL: sasl, CreateTopics: kafkaTopics(k.CreateTopics), NewPartitions: k.NewPartitions, Confirm: m.replicas.confirm(),
 		Log: log, Registerer: m.metrics(c.Name),

@@ -41,6 +41,9 @@ func (c *controller) beginReplace(ctx context.Context, d *deltafifo.Delta) error
 	}
 	if !c.relist.Partial() { // one namespace more or less is no hole in what is known of the others
 		c.history.begins(c.epoch)
+		if err := c.cfg.Indexer.SetSince(""); err != nil {
+			return err
+		}
 	}
 	if c.relist.Initial {
 		if err := c.notTheFirst(); err != nil {
@@ -118,8 +121,11 @@ func (c *controller) endReplace(ctx context.Context, d *deltafifo.Delta) error {
 	}
 	c.logger.Log(context.Background(), level, "in step with the API server", "version", d.Version, "objects", c.listed.Items, "unreadable", c.listed.Unreadable)
 	done := newChange(event.Change{Op: event.Synced, Version: d.Version}, d.Seq, c.now)
-	done.kind, done.listing = ofSynced, c.listed
+	done.kind, done.listing, done.since = ofSynced, c.listed, c.relist.From
 	c.emit(done)
+	if err := c.cfg.Indexer.SetSince(d.Version); err != nil {
+		return err
+	}
 	c.history.ends(d.Version)
 	if c.undone(d.Version) {
 		if err := c.prove(ctx, d.Version); err != nil {

@@ -52,8 +52,16 @@ func newRecalled(saved []byte) *recalled {
 	return r
 }
 
-// found notes an id that was read back.
-func (r *recalled) found(id string) { r.note(digestOf([]byte(id))) }
+// found notes an id that was read back. One that is found after the start is remembered as long from then on.
+func (r *recalled) found(id string) {
+	r.note(digestOf([]byte(id)))
+	r.mu.Lock()
+	sealed := !r.until.IsZero()
+	r.mu.Unlock()
+	if sealed {
+		r.seal(time.Now())
+	}
+}
 
 func (r *recalled) note(d digest) {
 	r.mu.Lock()

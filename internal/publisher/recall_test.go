@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/sinks"
@@ -16,6 +17,7 @@ type readableSink struct {
 	*scriptedSink
 	holds    []string      // MessageIDs
 	position func() []byte // nil for always the same
+	found    func(string)
 }
 
 func (s *readableSink) Position() []byte {
@@ -26,6 +28,7 @@ func (s *readableSink) Position() []byte {
 }
 
 func (s *readableSink) Recall(_ context.Context, _ []byte, found func(string)) error {
+	s.found = found
 	for _, id := range s.holds {
 		found(id)
 	}
@@ -76,5 +79,27 @@ func TestThePositionOfASinkThatWasClosedMeanwhileIsItsLast(t *testing.T) {
 		if got := string(p.Position()); got != "last" {
 			t.Errorf("later it is %q", got)
 		}
+	})
+}
+
+func TestWhatIsFoundIsPartOfTheCheckpointForAnHour(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink := &readableSink{scriptedSink: newSink(t, sinks.ByObject), holds: []string{"/a/1"}}
+		p := start(t, sink, publisher.Config{})
+		synctest.Wait()
+		kept := func(when string, want bool) {
+			t.Helper()
+			if got := len(p.Recalled()) > 0; got != want {
+				t.Errorf("%s: kept %v, want %v", when, got, want)
+			}
+		}
+		kept("at the start", true)
+		time.Sleep(2 * time.Hour)
+		kept("two hours later", false)
+		sink.found("/a/2") // in a lane that was idle until now
+		time.Sleep(time.Minute)
+		kept("a minute after more was found", true)
+		time.Sleep(2 * time.Hour)
+		kept("two hours after that", false)
 	})
 }

@@ -20,6 +20,7 @@ type Recaller interface {
 	// saved: then only what the sink needs for its next Position is to be done. Its errors are classified as those of Open are: after Retry and
 	// Reconnect it is called again from the start, and telling an id twice does no harm. What can't be read any more (deleted by retention, a
 	// topic or stream that was made anew) is no error: there is nothing to recall. Of a place that the sink learns of only later, from an event
-	// that goes there, Lane tells what it holds before it returns; found may be called until Close.
+	// that goes there, Lane tells what it holds before it returns; found may be called until Close. What
+	// such a place holds that can't be read by then, the sink itself does not store again.
 	Recall(ctx context.Context, from []byte, found func(messageID string)) error
 }

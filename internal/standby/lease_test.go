@@ -285,8 +285,8 @@ func TestAClaimStaysUntilTheBoardIsTaken(t *testing.T) {
 		ok(t, err)
 		ok(t, second.board.Claim(ctx))
 		progress := standby.Progress{Units: map[string]standby.Unit{"all/pods": {Delivered: "17"}}}
-		_ = first.board.Put(ctx, &progress) // finds that somebody has written
-		ok(t, first.board.Put(ctx, &progress))
+		_ = first.put(&progress) // finds that somebody has written
+		ok(t, first.put(&progress))
 		if p, _, err := first.board.Get(ctx); err != nil || p.Claim != "second" || p.Units["all/pods"].Delivered != "17" {
 			t.Errorf("got %+v, %v", p, err)
 		}

@@ -188,6 +188,17 @@ func (c *cluster) leader(topic string, partition int) (string, error) {
 	return address, nil
 }
 
+// epoch is that of a partition's leader as last heard. With it in a request, a broker that does not know yet that it is no leader any more answers with an error,
+// and not with what it takes for the log. It is -1, for any, where it is not known.
+func (c *cluster) epoch(topic string, partition int) int32 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l := c.topics[topic]; partition < len(l.epochs) && l.epochs[partition] > 0 {
+		return l.epochs[partition]
+	}
+	return -1
+}
+
 // askLeader sends a request to a partition's leader.
 func (c *cluster) askLeader(ctx context.Context, topic string, partition int, req protocol.Message) (protocol.Message, error) {
 	address, err := c.leader(topic, partition)

@@ -32,6 +32,9 @@ const (
 type Config struct {
 	// Brokers are host:port of some brokers; the others are learnt from them. At least one.
 	Brokers []string
+	// Name of the sink, in the header sink of every record: sinks that share a topic do not take each other's records for their own after a crash. "": no header,
+	// as if it were the only sink.
+	Name string
 	// Topic is where an event goes; default k8s.{cluster}.{resource}. Fields are encoded with event.AppendTopicPart. Events about
 	// an informer rather than an object have no resource: they go to "k8s.prod.-".
 	Topic *event.Template

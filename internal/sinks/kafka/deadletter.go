@@ -52,10 +52,9 @@ func (s *Sink) send(ctx context.Context, letter *event.Event) error {
 		return err
 	}
 	m := &sinks.Message{Event: letter}
-	l.publish(ctx, []*sinks.Message{m}, encoder{
-		structured: s.config.Encoding == Structured,
-		eventTime:  s.config.Timestamps == EventTime,
-	})
+	enc := s.encode
+	enc.tombstones = false
+	l.publish(ctx, []*sinks.Message{m}, enc)
 	return m.Err
 }
 

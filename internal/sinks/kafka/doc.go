@@ -19,7 +19,8 @@
 // unclean election, a re-created topic) the lane reads its own tail to see whether the frozen batch is there, and goes on
 // under its next epoch. A new process reads back what was stored behind the last checkpoint's position (Recall), and its lanes carry on
 // with the producer ids and sequence numbers of the old one, so that its unanswered batch is found even if it is stored late, and is never stored behind
-// what came after it (heir.go).
+// what came after it. The broker may take one batch for the other: so the first acknowledgement of such a lane counts only when its batch was seen (heir.go). What Recall
+// can't read for the moment, a lane reads before its first batch (readback.go).
 //
 // Durability: acks=all, always. That is as much as the topic's replication.factor and min.insync.replicas make of it; the log
 // warns of topics whose settings break the promise.

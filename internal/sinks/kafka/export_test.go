@@ -55,3 +55,12 @@ func PlacesOf(saved []byte) map[string]int {
 	}
 	return count
 }
+
+// OffsetsOf are the offsets of a topic's partitions in a position.
+func OffsetsOf(saved []byte, topic string) (offsets []int64) {
+	p, _ := readPosition(saved)
+	for _, at := range p.Topics[topic] {
+		offsets = append(offsets, at.offset)
+	}
+	return offsets
+}

@@ -25,7 +25,7 @@ func (c *cluster) offset(ctx context.Context, topic string, partition int, which
 		ReplicaID: -1,
 		Topics: []listoffsets.RequestTopic{{
 			Topic:      topic,
-			Partitions: []listoffsets.RequestPartition{{Partition: int32(partition), CurrentLeaderEpoch: -1, Timestamp: which}},
+			Partitions: []listoffsets.RequestPartition{{Partition: int32(partition), CurrentLeaderEpoch: c.epoch(topic, partition), Timestamp: which}},
 		}},
 	})
 	if err != nil {
@@ -57,16 +57,17 @@ type batchHead struct {
 	records  int32 // as it was written; compaction may have taken some
 }
 
-// fetch reads the heads of the batches from an offset on, at most a few MiB. each is called for every record, unless it is nil;
-// what it is given is valid during the call.
-func (c *cluster) fetch(ctx context.Context, topic string, partition int, from int64, each func(*protocol.Record) error) (page, error) {
+// fetch reads the heads of the batches from an offset on, at most a few MiB. each is called for every record, with the head of its batch but for the number of
+// its records, unless it is nil; what it is given is valid during the call.
+func (c *cluster) fetch(ctx context.Context, topic string, partition int, from int64, each func(batchHead, *protocol.Record) error) (page, error) {
 	const maxBytes = 4 << 20
+	epoch := c.epoch(topic, partition)
 	res, err := c.askLeader(ctx, topic, partition, &fetch.Request{
 		ReplicaID: -1, MaxWaitTime: 100, MinBytes: 1, MaxBytes: maxBytes, SessionEpoch: -1,
 		Topics: []fetch.RequestTopic{{
 			Topic: topic,
 			Partitions: []fetch.RequestPartition{{
-				Partition: int32(partition), CurrentLeaderEpoch: -1, FetchOffset: from, LogStartOffset: -1, PartitionMaxBytes: maxBytes,
+				Partition: int32(partition), CurrentLeaderEpoch: epoch, FetchOffset: from, LogStartOffset: -1, PartitionMaxBytes: maxBytes,
 			}},
 		}},
 	})
@@ -85,28 +86,41 @@ func (c *cluster) fetch(ctx context.Context, topic string, partition int, from i
 }
 
 // readPage walks the batches of an answer.
-func readPage(set protocol.RecordSet, from int64, each func(*protocol.Record) error) (page, error) {
+func readPage(set protocol.RecordSet, from int64, each func(batchHead, *protocol.Record) error) (page, error) {
 	found := page{next: from}
 	stream, ok := set.Records.(*protocol.RecordStream)
 	if !ok {
 		return found, nil // empty
 	}
 	for _, reader := range stream.Records {
-		last, err := readBatch(reader, from, each)
+		head := headOf(reader)
+		last, err := readBatch(reader, head, from, each)
 		if err != nil {
 			return found, err
 		}
+		head.records = int32(last - head.offset + 1)
 		found.next = max(found.next, last+1)
-		if b, ok := reader.(*protocol.RecordBatch); ok {
-			found.batches = append(found.batches, batchHead{b.ProducerID, b.ProducerEpoch, b.BaseSequence, b.BaseOffset, int32(last - b.BaseOffset + 1)})
-		}
+		found.batches = append(found.batches, head)
 	}
 	return found, nil
 }
 
-// readBatch gives the offset of the last record. A broker sends whole batches, so that the first may begin before what was asked for.
-func readBatch(reader protocol.RecordReader, from int64, each func(*protocol.Record) error) (last int64, err error) {
-	last = -1
+// headOf names a batch before its records are read. One of transactions' markers, or of an old form, has no producer.
+func headOf(reader protocol.RecordReader) batchHead {
+	switch b := reader.(type) {
+	case *protocol.RecordBatch:
+		return batchHead{producer: b.ProducerID, epoch: b.ProducerEpoch, sequence: b.BaseSequence, offset: b.BaseOffset}
+	case interface{ Offset() int64 }:
+		return batchHead{producer: -1, offset: b.Offset()}
+	default:
+		return batchHead{producer: -1}
+	}
+}
+
+// readBatch gives the offset of the last record; of the batch, when compaction has taken all of them. A broker sends whole batches, so that the first may begin before
+// what was asked for.
+func readBatch(reader protocol.RecordReader, head batchHead, from int64, each func(batchHead, *protocol.Record) error) (last int64, err error) {
+	last = head.offset
 	for {
 		record, err := reader.ReadRecord()
 		if errors.Is(err, io.EOF) {
@@ -117,7 +131,7 @@ func readBatch(reader protocol.RecordReader, from int64, each func(*protocol.Rec
 		}
 		last = record.Offset
 		if each != nil && last >= from {
-			err = each(record)
+			err = each(head, record)
 		}
 		closeBytes(record.Key)
 		closeBytes(record.Value)

@@ -23,7 +23,7 @@ func (s *Sink) Fits(e *event.Event) error {
 	work := s.scratch.Get().(*scratch)
 	defer s.scratch.Put(work)
 	work.writer.reset()
-	s.encoder().put(&work.writer, e, time.Now())
+	s.encode.put(&work.writer, e, time.Now())
 	size := work.writer.size()
 	if size <= most {
 		return nil

@@ -68,18 +68,21 @@ func TestWhatCanNotBeReachedForItsCertificateIsToldAsThat(t *testing.T) {
 }
 
 func TestALateBatchIsFoundBehindAPlaceWhereSomethingElseAnswered(t *testing.T) {
-	for name, first := range map[string][]*sinks.Message{
-		"when as much is sent, of which some is other": append(podEvents("other", 1, 1), podEvents("web", 4, 4)...),
-		"when less is sent":                            podEvents("web", 4, 4),
+	for name, at := range map[string]struct {
+		first []*sinks.Message
+		asked kmsg.Key // by what the place is looked at
+	}{
+		"when as much is sent, of which some is other": {append(podEvents("other", 1, 1), podEvents("web", 4, 4)...), kmsg.Fetch},
+		"when less is sent":                            {podEvents("web", 4, 4), kmsg.ListOffsets},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, position, release := heldBatch(t)
 			n := new(network)
 			s := heir(t, c, position, n.use)
 			release()
-			n.cut(c, kmsg.ListOffsets, 2)
-			publish(t, s, first...)
-			requireEachOnce(t, c, s, first)
+			n.cut(c, at.asked, 2)
+			publish(t, s, at.first...)
+			requireEachOnce(t, c, s, at.first)
 		})
 	}
 }

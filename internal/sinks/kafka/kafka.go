@@ -19,6 +19,7 @@ type Sink struct {
 	config  Config
 	dialer  *dialer
 	codec   compress.Compression
+	encode  encoder
 	log     *slog.Logger
 	metrics *metrics
 	scratch sync.Pool // *scratch
@@ -50,7 +51,7 @@ func New(config Config) (*Sink, error) {
 	codec, _ := codecOf(c.Compression) // withDefaults has checked it
 	mechanism, _ := c.SASL.mechanism() // and this
 	s := &Sink{
-		config: c, codec: codec, log: c.Log, metrics: newMetrics(c.Registerer),
+		config: c, codec: codec, encode: newEncoder(c), log: c.Log, metrics: newMetrics(c.Registerer),
 		dialer: &dialer{dial: c.Dial, tls: c.TLS, sasl: mechanism, clientID: c.ClientID, timeout: c.Timeout},
 		topics: make(map[string]*topic), missing: make(map[string]missing),
 	}
@@ -138,15 +139,16 @@ func (s *Sink) Publish(ctx context.Context, batch []*sinks.Message) {
 		sinks.Fail(batch, err)
 		return
 	}
-	l.publish(ctx, batch, s.encoder())
+	l.publish(ctx, batch, s.encode)
 }
 
-func (s *Sink) encoder() encoder {
-	return encoder{
-		structured: s.config.Encoding == Structured,
-		tombstones: s.config.Tombstones,
-		eventTime:  s.config.Timestamps == EventTime,
+// newEncoder is how events become records by a configuration.
+func newEncoder(c Config) encoder {
+	e := encoder{structured: c.Encoding == Structured, tombstones: c.Tombstones, eventTime: c.Timestamps == EventTime}
+	if c.Name != "" {
+		e.headers, e.count = appendString(appendString(nil, sinkHeader), c.Name), 1
 	}
+	return e
 }
 
 // Close ends the connections and forgets the topics.
@@ -157,7 +159,7 @@ func (s *Sink) Close() error {
 	clear(s.topics)
 	clear(s.missing)
 	s.recall.saved, s.recall.found = position{}, nil
-	s.recall.heirs.Store(nil)
+	s.recall.forget()
 	s.mu.Unlock()
 	if c != nil {
 		c.close()

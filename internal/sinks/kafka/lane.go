@@ -44,10 +44,15 @@ type lane struct {
 	pending  *frozen
 	ahead    []string // ids of messages that are stored but whose callers have not been told
 
-	// Of a lane that carries on for an earlier process.
-	unproven bool            // nothing of its own is stored yet
-	since    time.Time       // when it began
-	known    map[string]bool // ids of late batches
+	// Of a lane that carries on for an earlier process, or may.
+	unproven bool      // nothing of its own was seen in the log yet
+	since    time.Time // when it began
+	proof    *tail     // the place of its first batch, while that is looked at
+	search   *tail     // where late batches are looked for
+	left     *readback // what it has to read first; see start
+
+	known    map[string]bool // ids of messages that are stored and come again
+	deadline time.Time       // behind which it does not wait for what fails; zero: as long as its caller does
 
 	// place is where the lane is, for Position; nil before it has started.
 	place atomic.Pointer[place]
@@ -124,8 +129,13 @@ func (l *lane) ready(ctx context.Context) error {
 	return nil
 }
 
-// start gets a producer id, and the place in the log behind which this lane's records will lie.
+// start gets a producer id, and the place in the log behind which this lane's records will lie. What Recall could not read is read first.
 func (l *lane) start(ctx context.Context) error {
+	if l.sink.recall.isUnread(l.topic, l.partition) {
+		if err := l.readLeft(ctx); err != nil {
+			return err
+		}
+	}
 	if l.inherit() {
 		return nil
 	}
@@ -149,11 +159,12 @@ func (l *lane) start(ctx context.Context) error {
 	return nil
 }
 
-// skipStored answers the messages that an earlier call's batch has turned out to hold. They come first and in order, since callers send
-// what was not answered again before anything else of the lane.
+// skipStored answers the messages that an earlier call's batch has turned out to hold. They come first and in order where callers send
+// what was not answered again before anything else of the lane. Dead letters are sent by several, so theirs may come later.
 func (l *lane) skipStored(messages []*sinks.Message) []*sinks.Message {
 	for len(l.ahead) > 0 && len(messages) > 0 {
 		if l.ahead[0] != messages[0].Event.MessageID() {
+			l.know(l.ahead...)
 			l.ahead = nil
 			break
 		}
@@ -163,7 +174,17 @@ func (l *lane) skipStored(messages []*sinks.Message) []*sinks.Message {
 	return messages
 }
 
-// skipKnown answers the messages that a late batch of an earlier process has turned out to hold, but for those that must come again.
+// know notes messages that are stored, and that a caller may send again.
+func (l *lane) know(ids ...string) {
+	if l.known == nil {
+		l.known = make(map[string]bool, len(ids))
+	}
+	for _, id := range ids {
+		l.known[id] = true
+	}
+}
+
+// skipKnown answers the messages that are known to be stored, but for those that must come again.
 func (l *lane) skipKnown(messages []*sinks.Message) []*sinks.Message {
 	if len(l.known) == 0 {
 		return messages

@@ -14,6 +14,7 @@ import (
 // layout is where the partitions of a topic lie.
 type layout struct {
 	leaders  []int32 // by partition; -1 for none
+	epochs   []int32 // of the leaders; 0 also where the broker does not tell
 	replicas int     // the smallest number of replicas of a partition
 }
 
@@ -86,12 +87,12 @@ func makeLayout(partitions []metadata.ResponsePartition) layout {
 	for _, p := range partitions {
 		count = max(count, int(p.PartitionIndex)+1)
 	}
-	l := layout{leaders: make([]int32, count)}
+	l := layout{leaders: make([]int32, count), epochs: make([]int32, count)}
 	for i := range l.leaders {
 		l.leaders[i] = -1
 	}
 	for _, p := range partitions {
-		l.leaders[p.PartitionIndex] = p.LeaderID
+		l.leaders[p.PartitionIndex], l.epochs[p.PartitionIndex] = p.LeaderID, p.LeaderEpoch
 		if n := len(p.ReplicaNodes); l.replicas == 0 || n < l.replicas {
 			l.replicas = n
 		}

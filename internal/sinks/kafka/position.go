@@ -33,6 +33,14 @@ type place struct {
 // unused is the place of a partition that the sink has not written to.
 var unused = place{offset: -1, producer: -1}
 
+// place is that of a partition, unused when there is none.
+func (p position) place(topic string, partition int) place {
+	if places := p.Topics[topic]; partition < len(places) {
+		return places[partition]
+	}
+	return unused
+}
+
 // MarshalJSON is short: there is one for each partition.
 func (p place) MarshalJSON() ([]byte, error) {
 	return json.Marshal([...]int64{p.offset, p.producer, int64(p.epoch), int64(p.sequence)})
@@ -64,7 +72,7 @@ func (s *Sink) Position() []byte {
 	if p.bytes != nil && maps.EqualFunc(p.last.Topics, topics, slices.Equal[[]place]) && maps.Equal(p.last.Partitions, idle) {
 		return p.bytes
 	}
-	p.last = position{Version: positionVersion, Topics: topics, Partitions: idle, Time: now.UTC()}
+	p.last = position{Version: positionVersion, Topics: topics, Partitions: idle, Time: s.recall.since(now).UTC()}
 	p.bytes, _ = json.Marshal(&p.last) // strings, numbers and a time
 	return p.bytes
 }

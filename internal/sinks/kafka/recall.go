@@ -2,53 +2,23 @@ package kafka
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
-	"sync/atomic"
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
-	"github.com/segmentio/kafka-go/protocol"
 )
-
-// recall is what a Recall goes by, kept for topics that are met later.
-type recall struct {
-	places places
-	// Set by Recall before the first Lane, then constant.
-	saved position
-	found func(messageID string) // nil: there is nothing to recall
-	// What lanes carry on with, by topic and partition: as many places as were saved, unused where nothing is left. It does not change once it is here.
-	heirs atomic.Pointer[map[string][]place]
-}
-
-// heir is what a lane that has not started carries on with, unused when there is nothing.
-func (r *recall) heir(topic string, partition int) place {
-	if heirs := r.heirs.Load(); heirs != nil && partition < len((*heirs)[topic]) {
-		return (*heirs)[topic][partition]
-	}
-	return unused
-}
-
-// idle are the places of topics that have lanes to carry on, and have got nothing since the start.
-func (r *recall) idle(inUse map[string][]place) map[string][]place {
-	idle := map[string][]place{}
-	if heirs := r.heirs.Load(); heirs != nil {
-		for name, places := range *heirs {
-			if _, ok := inUse[name]; !ok && slices.ContainsFunc(places, func(p place) bool { return p != unused }) {
-				idle[name] = places
-			}
-		}
-	}
-	return idle
-}
 
 // skew is how much earlier than a position's time a partition that it does not hold is read: brokers may set the times of records, and their
 // clocks may be behind ours.
 const skew = 5 * time.Minute
 
-// Recall implements sinks.Recaller: it reads the partitions from the saved offsets on. Without the right to read, it says so and recalls nothing.
+// deposed is how long a broker may take itself for the leader that is none any more, and name an end of the log that was passed long ago: KRaft gives a broker
+// up that was not heard of for 9 s. It is also how long Recall waits for partitions that do not answer, all together.
+const deposed = 15 * time.Second
+
+// Recall implements sinks.Recaller: it reads the partitions from the saved offsets on. Without the right to read, it says so and recalls nothing. A partition
+// that has no leader holds nobody up: its lane reads it before its first batch.
 func (s *Sink) Recall(ctx context.Context, from []byte, found func(messageID string)) error {
 	if from == nil {
 		return nil
@@ -58,12 +28,13 @@ func (s *Sink) Recall(ctx context.Context, from []byte, found func(messageID str
 		s.log.Warn("can't read the position that the state has for this sink; what was sent just before the last end may be sent again, with the same ids")
 		return nil
 	}
-	s.recall.saved, s.recall.found = saved, found
+	s.recall.begin(saved, found)
 	s.spreads.learn(saved)
 	s.respread()
+	deadline := time.Now().Add(deposed)
 	heirs := make(map[string][]place, len(saved.Topics))
 	for name, places := range saved.Topics {
-		left, err := s.recallTopic(ctx, name, places)
+		left, err := s.recallTopic(ctx, name, places, deadline)
 		if err != nil {
 			return err
 		}
@@ -71,118 +42,70 @@ func (s *Sink) Recall(ctx context.Context, from []byte, found func(messageID str
 	}
 	s.recall.heirs.Store(&heirs)
 	for _, t := range s.inUse() {
-		if err := s.recallNew(ctx, t.name); err != nil {
+		if err := s.recallNew(ctx, t.name, deadline); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// recallNew recalls a topic that the saved position does not hold, if there is one.
-func (s *Sink) recallNew(ctx context.Context, name string) error {
-	if _, ok := s.recall.saved.Topics[name]; ok || s.recall.found == nil {
+// recallNew recalls a topic that was not read yet, if there is anything to recall.
+func (s *Sink) recallNew(ctx context.Context, name string, deadline time.Time) error {
+	places, unread := s.recall.unreadTopic(name)
+	if !unread {
 		return nil
 	}
-	_, err := s.recallTopic(ctx, name, nil)
+	left, err := s.recallTopic(ctx, name, places, deadline)
+	if err == nil {
+		s.recall.leave(name, left)
+	}
 	return err
 }
 
 // recallTopic reads a topic's partitions from the given places on, and the others from the time of the position on. It gives what their lanes carry
-// on with, for each of the places.
-func (s *Sink) recallTopic(ctx context.Context, name string, places []place) ([]place, error) {
-	heirs := slices.Repeat([]place{unused}, len(places))
+// on with, for each of the places; the place itself where it could not be read yet.
+func (s *Sink) recallTopic(ctx context.Context, name string, places []place, deadline time.Time) ([]place, error) {
 	c := s.connected()
 	l, err := c.refresh(ctx, name)
-	deadline := time.Now().Add(deposed)
+	if errors.Is(err, kafkago.UnknownTopicOrPartition) {
+		s.recall.postponeTopic(name) // deleted, or not heard of yet by a broker that has just started
+		return places, nil
+	}
+	left := make([]place, len(places))
+	for p := range left {
+		left[p] = unused
+	}
 	for p := 0; p < len(l.leaders) && err == nil; p++ {
-		// A lane that belongs to nobody: it has the patience of one.
-		lane := newLane(s, c, name, p, 0)
 		if p < len(places) {
-			heirs[p], err = lane.recall(ctx, places[p], deadline)
+			left[p], err = s.recallPartition(ctx, newLane(s, c, name, p, 0), places[p], deadline)
 		} else {
-			_, err = lane.recall(ctx, unused, deadline)
+			_, err = s.recallPartition(ctx, newLane(s, c, name, p, 0), unused, deadline)
 		}
 	}
 	switch {
-	case err == nil, errors.Is(err, kafkago.UnknownTopicOrPartition):
-		return heirs, nil
+	case err == nil:
 	case unreadable(err):
-		s.log.Warn("can't read a topic back; what was sent just before the last end may be sent again, with the same ids: "+
-			"grant the bridge's user Read on the topic, or set the sink's recall to false", "topic", name, "err", err)
-		return heirs, nil
+		s.warnUnreadable(name, err)
 	default:
 		return nil, classify(ctx, fmt.Errorf("read back %s: %w", name, err))
 	}
+	s.recall.topicDone(name)
+	return left, nil
 }
 
-// deposed is how long a broker may take itself for the leader that is none any more, and name an end of the log that was passed long ago.
-const deposed = 5 * time.Second
-
-// recall reads the lane's partition from a place on; from a little before the time of the saved position when that is unused. It gives what the lane
-// carries on with, unused when the log does not tell.
-func (l *lane) recall(ctx context.Context, saved place, deadline time.Time) (place, error) {
-	start, end, err := l.boundsBehind(ctx, saved.offset, deadline)
-	if err != nil {
-		return unused, err
+// recallPartition has a lane that belongs to nobody read its partition from a place on; not for ever, while the partition does not answer.
+func (s *Sink) recallPartition(ctx context.Context, l *lane, from place, deadline time.Time) (place, error) {
+	l.deadline = deadline
+	heir, err := l.recall(ctx, &readback{saved: from, deadline: deadline}, s.recall.found)
+	if errors.Is(err, errImpatient) {
+		s.log.Warn("can't read a partition back now; it is read before its next event is sent, and the others go on", "lane", l.name, "err", err)
+		s.recall.postpone(l.topic, l.partition)
+		return from, nil
 	}
-	from := saved.offset
-	if from < 0 {
-		since := l.sink.recall.saved.Time.Add(-skew).UnixMilli()
-		err = l.until(ctx, "read back", func() (err error) {
-			from, err = l.cluster.offset(ctx, l.topic, l.partition, since)
-			return err
-		})
-		if err != nil || from < 0 {
-			return unused, err // nothing is as late
-		}
-	}
-	batches, err := l.walk(ctx, max(start, from), end, func(r *protocol.Record) error {
-		if id := messageID(r); id != "" {
-			l.sink.recall.found(id)
-		}
-		return nil
-	})
-	if err != nil || start > from || from > end {
-		return unused, err
-	}
-	return inheritance(saved, batches, end), nil
+	return heir, err
 }
 
-// boundsBehind are the two ends of the lane's log, which is known to have reached an offset. A log that ends before it for longer is another one: the
-// topic was made anew, or has lost records.
-func (l *lane) boundsBehind(ctx context.Context, offset int64, deadline time.Time) (start, end int64, err error) {
-	for {
-		start, end, err = l.bounds(ctx)
-		if err != nil || end >= offset || time.Now().After(deadline) {
-			return start, end, err
-		}
-		if err := pause(ctx, 100*time.Millisecond); err != nil {
-			return 0, 0, err
-		}
-		_, _ = l.cluster.refresh(ctx, l.topic) // what it can't tell, bounds will
-	}
-}
-
-// messageID is the id of a record that a bridge has sent, "" for another.
-func messageID(r *protocol.Record) string {
-	var informer, id string
-	for _, h := range r.Headers {
-		switch h.Key {
-		case informerHeader:
-			informer = string(h.Value)
-		case "ce_id":
-			id = string(h.Value)
-		}
-	}
-	if id == "" && informer != "" && r.Value != nil {
-		var e struct{ ID string }
-		if value, err := protocol.ReadAll(r.Value); err != nil || json.Unmarshal(value, &e) != nil {
-			return "" // not one of ours
-		}
-		id = e.ID
-	}
-	if id == "" {
-		return ""
-	}
-	return informer + "/" + id
+func (s *Sink) warnUnreadable(topic string, err error) {
+	s.log.Warn("can't read a topic back; what was sent just before the last end may be sent again, with the same ids: "+
+		"grant the bridge's user Read on the topic, or set the sink's recall to false", "topic", topic, "err", err)
 }

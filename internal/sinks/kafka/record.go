@@ -9,6 +9,8 @@ import (
 // encoder turns events into records. It is immutable.
 type encoder struct {
 	structured bool
+	headers    []byte // of every record, encoded; they do not change
+	count      int    // of headers
 	tombstones bool
 	eventTime  bool
 }
@@ -50,8 +52,8 @@ func (c encoder) putBinary(w *batchWriter, e *event.Event, at time.Time, key *st
 		headers = appendString(headers, value)
 		count++
 	})
-	w.headers, count = appendInformer(headers, e), count+1
-	w.add(at, key, e.Data, w.headers, count)
+	w.headers = c.appendOwn(headers, e)
+	w.add(at, key, e.Data, w.headers, count+c.count+1)
 }
 
 // putStructured writes the whole event as the value.
@@ -59,15 +61,20 @@ func (c encoder) putStructured(w *batchWriter, e *event.Event, at time.Time, key
 	w.value = event.AppendStructured(w.value[:0], e)
 	w.headers = appendString(w.headers[:0], "content-type")
 	w.headers = appendString(w.headers, structuredContentType)
-	w.headers = appendInformer(w.headers, e)
-	w.add(at, key, w.value, w.headers, 2)
+	w.headers = c.appendOwn(w.headers, e)
+	w.add(at, key, w.value, w.headers, c.count+2)
 }
 
-// informerHeader is no attribute of the event: it tells apart the events of two informers that select the same object, which have the same
-// id. What is read back after a crash is known by both.
-const informerHeader = "informer"
+// These are no attributes of the event. They tell apart what has the same id: the events of two informers that select the same object, and those of two sinks
+// that share a topic, of dead letters for example. What is read back after a crash is known by them.
+const (
+	informerHeader = "informer"
+	sinkHeader     = "sink"
+)
 
-func appendInformer(dst []byte, e *event.Event) []byte {
+// appendOwn appends the headers that are no attributes.
+func (c encoder) appendOwn(dst []byte, e *event.Event) []byte {
+	dst = append(dst, c.headers...)
 	return appendString(appendString(dst, informerHeader), e.Informer)
 }
 

@@ -3,11 +3,7 @@ package kafka
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
-
-	kafkago "github.com/segmentio/kafka-go"
-	"github.com/segmentio/kafka-go/protocol"
 )
 
 // recover goes on after the broker has forgotten the lane's producer, or remembers it otherwise than we do. If an attempt may have
@@ -19,14 +15,13 @@ func (l *lane) recover(ctx context.Context, f *frozen, attempt int, cause error)
 			return outcome, errors.Join(cause, err)
 		}
 	}
-	// Its successor goes on with its producer and sequence numbers: that the broker knows others may be its end, and no forgetting.
-	if confirm := l.sink.config.Confirm; confirm != nil {
-		if err := confirm(ctx); err != nil {
-			return away, errors.Join(cause, err)
-		}
+	if err := l.confirm(ctx); err != nil {
+		return away, errors.Join(cause, err)
 	}
-	found, err := l.findLost(ctx, f)
-	if err != nil {
+	found, err := int64(-1), error(nil)
+	if l.unproven {
+		l.sink.metrics.recoveries.WithLabelValues("missing").Inc() // late has looked
+	} else if found, err = l.findLost(ctx, f); err != nil {
 		return sort(err), err
 	}
 	// A second time for the same batch is no matter of a forgotten epoch.
@@ -40,8 +35,7 @@ func (l *lane) recover(ctx context.Context, f *frozen, attempt int, cause error)
 		l.noted()
 		return stored, nil
 	}
-	f.unknown, f.sequence = false, 0
-	stamp(f.bytes, l.producer.id, l.producer.epoch, 0)
+	l.restamp(f)
 	return resend, cause
 }
 
@@ -56,6 +50,7 @@ func (l *lane) renew(ctx context.Context, newID bool) error {
 		if err != nil {
 			return err
 		}
+		l.unproven = false // nobody has been this one before
 	}
 	l.producer, l.sequence = p, 0
 	l.noted()
@@ -116,37 +111,18 @@ func (l *lane) bounds(ctx context.Context) (start, end int64, err error) {
 
 // scan looks for a batch in a part of the log, and gives its offset, or -1.
 func (l *lane) scan(ctx context.Context, f *frozen, from, end int64) (int64, error) {
-	batches, err := l.walk(ctx, from, end, nil)
-	if err != nil {
-		return -1, err
-	}
-	for _, b := range batches {
-		if b.producer == l.producer.id && b.epoch == l.producer.epoch && b.sequence == f.sequence {
-			return b.offset, nil
+	found := int64(-1)
+	err := l.read(ctx, &tail{from: from, end: end}, pages{batch: func(b batchHead, _ []string) error {
+		if found < 0 && l.own(b) && b.epoch == l.producer.epoch && b.sequence == f.sequence {
+			found = b.offset
 		}
-	}
-	return -1, nil
+		return nil
+	}})
+	return found, err
 }
 
-// walk reads a part of the log, and gives the heads of its batches. each is called for every record, unless it is nil.
-func (l *lane) walk(ctx context.Context, from, end int64, each func(*protocol.Record) error) (batches []batchHead, err error) {
-	for from < end {
-		var p page
-		err := l.until(ctx, "read the tail", func() (err error) {
-			p, err = l.cluster.fetch(ctx, l.topic, l.partition, from, each)
-			if errors.Is(err, kafkago.OffsetOutOfRange) {
-				p, err = page{next: end}, nil // deleted meanwhile: what was there is gone
-			}
-			return err
-		})
-		if err != nil {
-			return nil, err
-		}
-		batches = append(batches, p.batches...)
-		if p.next <= from {
-			return nil, fmt.Errorf("read %s from %d: %w: no progress before its end at %d", l.name, from, errMalformed, end)
-		}
-		from = p.next
-	}
-	return batches, nil
+// restamp makes a batch the lane's first one under its new identity.
+func (l *lane) restamp(f *frozen) {
+	f.unknown, f.sequence = false, 0
+	stamp(f.bytes, l.producer.id, l.producer.epoch, 0)
 }

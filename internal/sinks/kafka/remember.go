@@ -46,11 +46,11 @@ func (s *Sink) lastIs(ctx context.Context, c *cluster, topic string, partition i
 	if err != nil || start >= end {
 		return false, err
 	}
-	_, err = c.fetch(ctx, topic, partition, max(start, end-back), func(r *protocol.Record) error {
+	_, err = c.fetch(ctx, topic, partition, max(start, end-back), func(_ batchHead, r *protocol.Record) error {
 		if found {
 			return nil
 		}
-		id := messageID(r)
+		id := s.messageID(r)
 		if id == "" || r.Key == nil {
 			return nil
 		}

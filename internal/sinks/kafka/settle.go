@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"time"
@@ -40,12 +41,13 @@ func (l *lane) settle(ctx context.Context, f *frozen) (outcome verdict, err erro
 	}
 }
 
-// take moves the lane behind a stored batch, if it is this one. When that can't be seen now, the same batch is sent again by the next call: the
+// take moves the lane behind an acknowledged batch, if it is this one. When that can't be seen now, the same batch is sent again by the next call: the
 // broker knows it, and answers at once.
 func (l *lane) take(ctx context.Context, f *frozen, offset int64) (verdict, error) {
 	if l.unproven {
-		if outcome, err := l.prove(ctx, f); outcome != stored {
-			f.unknown = outcome != overtaken
+		f.unknown = true
+		if outcome, err := l.prove(ctx, f, offset); outcome != stored {
+			f.unknown = f.unknown && outcome != overtaken
 			return outcome, err
 		}
 	}
@@ -62,7 +64,10 @@ func (f *frozen) note(outcome verdict, err error) {
 	}
 }
 
-// until repeats something that stores nothing until it is answered.
+// errImpatient is an error that may heal, and that the lane does not wait for.
+var errImpatient = errors.New("it took too long")
+
+// until repeats something that stores nothing until it is answered, or the lane's deadline has passed.
 func (l *lane) until(ctx context.Context, what string, try func() error) error {
 	trouble := l.newTrouble(time.Now(), what)
 	for attempt := 0; ; attempt++ {
@@ -72,6 +77,10 @@ func (l *lane) until(ctx context.Context, what string, try func() error) error {
 			return err
 		}
 		trouble.retry(attempt, err)
+		if !l.deadline.IsZero() && time.Now().After(l.deadline) {
+			trouble.over(resend)
+			return fmt.Errorf("%w: %w", errImpatient, err)
+		}
 		if outcome := l.again(ctx, attempt, &trouble); outcome != resend {
 			trouble.over(outcome)
 			return errors.Join(err, outcome.cause())
@@ -162,7 +171,7 @@ func (t *trouble) over(outcome verdict) {
 		t.lane.sink.metrics.waiting.Dec()
 		t.lane.sink.blocked.forget(t.lane)
 	}
-	if !t.warned.IsZero() {
+	if !t.warned.IsZero() && outcome != resend {
 		t.lane.sink.log.Info("partition has answered", "lane", t.lane.name, "outcome", outcome.String(),
 			"after", time.Since(t.began).Round(time.Millisecond))
 	}

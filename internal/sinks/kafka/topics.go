@@ -74,7 +74,7 @@ func (s *Sink) meet(ctx context.Context, name string) (*topic, error) {
 	if err != nil {
 		return nil, s.notFound(ctx, name, err)
 	}
-	if err := s.recallNew(ctx, name); err != nil {
+	if err := s.recallNew(ctx, name, time.Now().Add(deposed)); err != nil {
 		return nil, err
 	}
 	limit, most := s.examine(ctx, c, name, l)

@@ -1,0 +1,152 @@
+package kafka
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/segmentio/kafka-go/protocol"
+)
+
+// readback is the reading of a partition from a saved place on, and how far it has come: a later call goes on there.
+type readback struct {
+	saved    place
+	deadline time.Time // until when a log that ends before the place may be of a leader that is none any more
+	begun    bool      // tail is known
+	tail     tail
+	heir     place // as of what was read
+}
+
+// recall reads a lane's partition from a place on; from a little before the time of the saved position when that is unused. It gives what the lane
+// carries on with, unused when the log does not tell.
+func (l *lane) recall(ctx context.Context, r *readback, found func(id string)) (place, error) {
+	if !r.begun {
+		if err := l.beginReadback(ctx, r); err != nil {
+			return unused, err
+		}
+	}
+	err := l.read(ctx, &r.tail, pages{wanted: every, batch: func(b batchHead, ids []string) error {
+		for _, id := range ids {
+			found(id)
+		}
+		r.heir = r.heir.behind(b)
+		return nil
+	}})
+	if err != nil || r.tail.cut {
+		return unused, err
+	}
+	return r.heir, nil
+}
+
+// beginReadback finds out which part of the log is to be read.
+func (l *lane) beginReadback(ctx context.Context, r *readback) error {
+	start, end, err := l.boundsBehind(ctx, r.saved.offset, r.deadline)
+	if err != nil {
+		return err
+	}
+	from := r.saved.offset
+	if from < 0 {
+		if from, err = l.sinceSaved(ctx, start, end); err != nil {
+			return err
+		}
+	}
+	r.tail = tail{from: max(start, from), end: end, cut: start > from || from > end}
+	if r.heir = unused; r.saved.producer >= 0 {
+		r.heir = r.saved
+		r.heir.offset = end
+	}
+	r.begun = true
+	return nil
+}
+
+// behind is where the producer of a place goes on after a batch of the log: with the next sequence number. The offset is that of the end of what is read, where its
+// next batch will lie, or behind it.
+func (p place) behind(b batchHead) place {
+	if p.producer >= 0 && b.producer == p.producer && b.epoch >= p.epoch {
+		p.epoch, p.sequence = b.epoch, sequenceAfter(b.sequence, b.records)
+	}
+	return p
+}
+
+// sinceSaved is where a partition is read from that the saved position does not hold: by the time of its records. Where those are the objects' own and tell nothing
+// of when they were written, so many records are read.
+func (l *lane) sinceSaved(ctx context.Context, start, end int64) (from int64, err error) {
+	const ofEventTime = 10_000
+	if l.sink.config.Timestamps == EventTime {
+		return max(start, end-ofEventTime), nil
+	}
+	since := l.sink.recall.saved.Time.Add(-skew).UnixMilli()
+	err = l.until(ctx, "read back", func() (err error) {
+		from, err = l.cluster.offset(ctx, l.topic, l.partition, since)
+		return err
+	})
+	if err == nil && from < 0 {
+		from = end // nothing is as late
+	}
+	return from, err
+}
+
+// boundsBehind are the two ends of the lane's log, which is known to have reached an offset. A log that ends before it for longer is another one: the
+// topic was made anew, or has lost records.
+func (l *lane) boundsBehind(ctx context.Context, offset int64, deadline time.Time) (start, end int64, err error) {
+	for {
+		start, end, err = l.bounds(ctx)
+		if err != nil || end >= offset || time.Now().After(deadline) {
+			return start, end, err
+		}
+		if err := pause(ctx, 100*time.Millisecond); err != nil {
+			return 0, 0, err
+		}
+		_, _ = l.cluster.refresh(ctx, l.topic) // what it can't tell, bounds will
+	}
+}
+
+// readLeft reads the partition before the lane's first batch, since Recall could not. What it finds was added already, perhaps: the lane knows it, too.
+func (l *lane) readLeft(ctx context.Context) error {
+	if l.left == nil {
+		l.left = &readback{saved: l.sink.recall.saved.place(l.topic, l.partition), deadline: time.Now().Add(deposed)}
+	}
+	heir, err := l.recall(ctx, l.left, func(id string) {
+		l.know(id)
+		l.sink.recall.found(id)
+	})
+	switch {
+	case unreadable(err):
+		l.sink.warnUnreadable(l.topic, err)
+	case err != nil:
+		return err
+	default:
+		l.sink.log.Info("read back a partition that could not be read at the start", "lane", l.name, "messages", len(l.known))
+	}
+	l.left = nil
+	l.sink.recall.done(l.topic, l.partition, heir)
+	return nil
+}
+
+// messageID is the id of a record that this sink has sent, "" for another. One that does not say which sink has sent it, as an older version's, is taken for its own.
+func (s *Sink) messageID(r *protocol.Record) string {
+	var informer, id string
+	for _, h := range r.Headers {
+		switch h.Key {
+		case sinkHeader:
+			if string(h.Value) != s.config.Name {
+				return ""
+			}
+		case informerHeader:
+			informer = string(h.Value)
+		case "ce_id":
+			id = string(h.Value)
+		}
+	}
+	if id == "" && informer != "" && r.Value != nil {
+		var e struct{ ID string }
+		if value, err := protocol.ReadAll(r.Value); err != nil || json.Unmarshal(value, &e) != nil {
+			return "" // not one of ours
+		}
+		id = e.ID
+	}
+	if id == "" {
+		return ""
+	}
+	return informer + "/" + id
+}
