@@ -99,15 +99,16 @@ func (o *rbacOptions) print(c *config.Config, rights []kube.Right) string {
 // refuses rights that were made for another selection.
 func selectionDigest(c *config.Config) string {
 	type selected struct { // in the order of the keys: so sorts the chart
-		Exclude       []string `json:"exclude"`
-		FieldSelector string   `json:"fieldSelector"`
-		Namespaces    []string `json:"namespaces"`
-		Resources     []string `json:"resources"`
+		Exclude           []string `json:"exclude"`
+		FieldSelector     string   `json:"fieldSelector"`
+		NamespaceSelector string   `json:"namespaceSelector"`
+		Namespaces        []string `json:"namespaces"`
+		Resources         []string `json:"resources"`
 	}
 	list := make([]selected, len(c.Informers))
 	for i := range c.Informers {
 		inf := &c.Informers[i]
-		list[i] = selected{orNone(inf.Exclude), inf.FieldSelector, orNone(inf.Namespaces), orNone(inf.Resources)}
+		list[i] = selected{orNone(inf.Exclude), inf.FieldSelector, inf.NamespaceSelector, orNone(inf.Namespaces), orNone(inf.Resources)}
 	}
 	text, err := json.Marshal(list)
 	if err != nil { // of texts never

@@ -49,9 +49,12 @@ func (c *listCheck) Run(ctx context.Context) error {
 	open := rightsToList(c.units)
 	told := map[string]bool{} // by unit
 	for {
+		missing, err := c.look(ctx, open, told)
+		if err == nil {
+			open = missing
+		}
 		var again <-chan time.Time
-		var err error
-		if open, err = c.look(ctx, open, told); err == nil && len(open) > 0 { // an error is told, and no reason to ask again
+		if len(open) > 0 { // also what could not be asked: it may be missing, or no longer
 			again = time.After(c.pause)
 		}
 		select {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/kube"
 )
 
 // reloader makes a running bridge what its configuration has become. Its methods may be called concurrently; one change is made at a time.
@@ -156,6 +157,9 @@ func (r *reloader) discover(ctx context.Context, c *config.Config) (d discovered
 	defer cancel()
 	before := r.pipeline.planner
 	d.resolver = before.resolver
+	if err := d.resolver.Ready(ctx); err != nil && kube.Classify(err) != kube.Forbidden {
+		return d, fmt.Errorf("%w: %w", errNotNow, err) // one that is just starting does not know all custom resources
+	}
 	if d.catalog, err = d.resolver.Discover(ctx); err != nil {
 		return d, fmt.Errorf("%w: %w", errNotNow, err)
 	}
@@ -168,6 +172,9 @@ func (r *reloader) discover(ctx context.Context, c *config.Config) (d discovered
 			continue
 		}
 		types, err := d.catalog.Resolve(selection(inf))
+		if errors.Is(err, kube.ErrUnavailable) {
+			return d, fmt.Errorf("%w: informers[%d].resources: %w", errNotNow, i, err)
+		}
 		if err == nil && len(types) == 0 {
 			err = errors.New("selects nothing: everything in resources is excluded")
 		}

@@ -1,5 +1,5 @@
 {{/*
-The rights of a configuration, as `bridge rbac --offline` finds them: list and watch on each resource of each informer, in its namespaces or in all.
+The rights of a configuration, as `bridge rbac --offline` finds them: list and watch on each resource of each informer, in its namespaces or in all, and on the namespaces that are selected by their labels.
 */}}
 
 {{/* The informers of the configuration, or the bridge's default one. */}}
@@ -15,7 +15,7 @@ The rights of a configuration, as `bridge rbac --offline` finds them: list and w
 {{- define "bridge.selection" -}}
 {{- $all := list -}}
 {{- range (include "bridge.informers" . | fromJson).list }}
-{{- $all = append $all (dict "resources" (default list .resources) "exclude" (default list .exclude) "namespaces" (default list .namespaces) "fieldSelector" (default "" .fieldSelector)) }}
+{{- $all = append $all (dict "resources" (default list .resources) "exclude" (default list .exclude) "namespaces" (default list .namespaces) "namespaceSelector" (default "" .namespaceSelector) "fieldSelector" (default "" .fieldSelector)) }}
 {{- end }}
 {{- $all | toJson | sha256sum }}
 {{- end }}
@@ -71,8 +71,11 @@ The rights of a configuration, as `bridge rbac --offline` finds them: list and w
 {{- $roles := dict "" (dict "get//namespaces/kube-system" (dict "apiGroups" (list "") "resources" (list "namespaces") "resourceNames" (list "kube-system") "verbs" (list "get"))) -}}
 {{- range $i, $inf := (include "bridge.informers" . | fromJson).list }}
 {{- $path := printf "config.informers[%d]" $i }}
-{{- range $key := list "resources" "namespaces" "fieldSelector" }}
+{{- range $key := list "resources" "namespaces" "namespaceSelector" "fieldSelector" }}
 {{- include "bridge.constant" (list (printf "%s.%s" $path $key) (get $inf $key)) }}
+{{- end }}
+{{- if $inf.namespaceSelector }}
+{{- $_ := set (get $roles "") "/namespaces/" (dict "apiGroups" (list "") "resources" (list "namespaces") "verbs" (list "list" "watch")) }}
 {{- end }}
 {{- $name := include "bridge.onlyName" $inf.fieldSelector }}
 {{- range $namespace := default (list "") $inf.namespaces }}
