@@ -27,6 +27,11 @@ func (m *model) reload() {
 	if m.one(2) {
 		c.Changed = c.Informers
 	}
+	// What is with the publishers is given back then, and read again from the log; with latest, see below.
+	if m.one(2) && !slices.ContainsFunc(m.unit.Sinks, func(b bridge.BindingConfig) bool { return b.Latest }) {
+		m.unit.Redaction += "x"
+		c.Units[0], c.Changed = m.unit, c.Informers
+	}
 	for i, b := range m.brokers {
 		sc := bridge.SinkConfig{Name: b.name}
 		// With latest, what had no answer from a sink that is replaced collapses with what came since, as after a crash: a reader that knows of

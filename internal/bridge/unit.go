@@ -206,8 +206,9 @@ type unit struct {
 
 // heritage is what a unit takes over from one that had its name before.
 type heritage struct {
-	left map[string]*informer.Leftover   // by sink
-	with map[string]*publisher.Publisher // who has it
+	left      map[string]*informer.Leftover   // by sink
+	with      map[string]*publisher.Publisher // who has it
+	redaction string                          // UnitConfig.Redaction by which it was read
 	// joins are sinks that this replica begins to feed, and another one has fed before.
 	joins []string
 	// known says that there was one in this run, and unclean that it may have sent what is not known on disk.
@@ -325,7 +326,7 @@ func (u *unit) addInformer(b *Bridge, reg prometheus.Registerer, from *heritage)
 		}
 		listeners = append(listeners, informer.ListenerConfig{
 			Name: binding.Sink, Publisher: u.behindRelay(b, out), Maker: maker, Selector: u.selector(binding.Filter), Resync: binding.Resync, Latest: binding.Latest,
-			After: from.leftWith(binding.Sink, out.Publisher),
+			After: from.leftWith(binding.Sink, out.Publisher, u.cfg.Redaction),
 		})
 	}
 	var owners func(*resource.Object) []resource.Owner

@@ -8,12 +8,18 @@ import (
 	"github.com/kubebridge/bridge/internal/publisher"
 )
 
-// leftWith is what is left with a publisher of a sink; nil for nothing, and where the sink has another publisher by now.
-func (h *heritage) leftWith(sink string, p *publisher.Publisher) *informer.Leftover {
-	if h.with[sink] == p {
-		return h.left[sink]
+// leftWith is what is left with a publisher of a sink; nil for nothing, and where the sink has another publisher by now. Where something else is to be
+// taken out of objects now, the publisher gives back what was read before, which may have it: it is read again from the log on disk, where that
+// is taken out.
+func (h *heritage) leftWith(sink string, p *publisher.Publisher, redaction string) *informer.Leftover {
+	left := h.left[sink]
+	if h.with[sink] != p || left == nil {
+		return nil
 	}
-	return nil
+	if h.redaction != redaction {
+		left.Withdraw(p)
+	}
+	return left
 }
 
 // isUnclean says whether something was sent that is not known on disk.
@@ -71,7 +77,7 @@ func (u *unit) bequeath() heritage {
 	u.mu.Lock()
 	torn := u.torn
 	u.mu.Unlock()
-	h := heritage{left: u.informer.Leftovers(), with: u.publishers, known: true, unclean: torn || !u.informer.Sure()}
+	h := heritage{left: u.informer.Leftovers(), with: u.publishers, redaction: u.cfg.Redaction, known: true, unclean: torn || !u.informer.Sure()}
 	for _, relay := range u.relays {
 		if !relay.Leads() {
 			delete(h.left, relay.sink) // no publisher has it: it is read again

@@ -6,11 +6,15 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/publisher"
 )
 
 // An informer can be ended while its sinks are away, and another go on with its state, without anything coming twice: Park puts what waits on
 // disk, each listener's cursor says what of it is still to be acknowledged, and a Leftover tells the next listener to wait for that, rather than
-// to add it to the publisher a second time, behind later changes of the same objects.
+// to add it to the publisher a second time, behind later changes of the same objects. Where it must not be sent as it was read, Withdraw takes it back from
+// the publisher.
 
 // Park writes everything that waits for sinks to the log on disk. The FIFO is closed; what is in it is decided before as far as there is room, and
 // else is read again. When it returns nil, all that and where the listeners stand is durable, so that Run may be ended by its context without
@@ -64,12 +68,46 @@ func (i *Informer) Leftovers() map[string]*Leftover {
 // Empty says whether everything of it has been settled meanwhile.
 func (o *Leftover) Empty() bool { return o.listener.inFlight() == 0 }
 
+// Withdraw takes it back from its publisher, as far as it is not in a call of the sink just now: the next listener reads it again, from the log
+// on disk, as that is now.
+func (o *Leftover) Withdraw(p *publisher.Publisher) { p.Withdraw(o.listener) }
+
+// Withdrawn is called by the publisher with items that it gives back. Their changes stay unsettled.
+func (l *listener) Withdrawn(items []*publisher.Item) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, it := range items {
+		p := l.parcels[it.Seq]
+		for _, c := range []*change{p.first, p.change} {
+			if c != nil {
+				l.withdrawn = append(l.withdrawn, c.position)
+			}
+		}
+		p.change, p.first, p.level, p.event = nil, nil, nil, event.Event{}
+		l.free = append(l.free, p)
+		it.Mark.Release()
+		it.Mark = nil
+	}
+	slices.Sort(l.withdrawn)
+	l.cond.Broadcast()
+}
+
+// Idle says whether nothing is with the publisher any more.
+func (l *listener) Idle() bool { return l.inFlight() == 0 }
+
+// owed are the positions of what was passed on and is not settled, in order: what is with the publisher, and what that has given back.
+func (l *listener) owed() []uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Sorted(slices.Values(append(l.passedLocked(), l.withdrawn...)))
+}
+
 // without takes out of positions what has been settled meanwhile. A nil Leftover takes nothing.
 func (o *Leftover) without(positions []uint64) []uint64 {
 	if o == nil {
 		return positions
 	}
-	left := o.listener.passed()
+	left := o.listener.owed()
 	return slices.DeleteFunc(positions, func(p uint64) bool {
 		_, was := slices.BinarySearch(o.positions, p)
 		_, is := slices.BinarySearch(left, p)
@@ -78,9 +116,13 @@ func (o *Leftover) without(positions []uint64) []uint64 {
 }
 
 // passed are the positions of what is with the publisher, in order.
-func (l *listener) passed() (positions []uint64) {
+func (l *listener) passed() []uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.passedLocked()
+}
+
+func (l *listener) passedLocked() (positions []uint64) {
 	for _, p := range l.parcels {
 		for _, c := range []*change{p.first, p.change} {
 			if c != nil {
@@ -112,9 +154,11 @@ func (l *listener) awaitLeftover(ctx context.Context) error {
 	if err := after.listener.waitEmpty(ctx); err != nil {
 		return err
 	}
+	owed := after.listener.owed() // given back: it is read here
 	settled := func(position uint64) bool {
 		_, was := slices.BinarySearch(after.positions, position)
-		return was
+		_, is := slices.BinarySearch(owed, position)
+		return was && !is
 	}
 	l.left = slices.DeleteFunc(l.left, func(c *change) bool { return settled(c.position) })
 	l.leftover = slices.DeleteFunc(l.leftover, func(s sighting) bool { return settled(s.position) })

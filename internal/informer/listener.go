@@ -47,6 +47,8 @@ type listener struct {
 	// levels is what was read ahead, and sending what of it is about to get parcels; nil without Latest.
 	levels  *levels
 	sending []step
+	// withdrawn are positions of what the publisher has given back, in order.
+	withdrawn []uint64
 	// cursor is where it stands; pending is not kept here but found in read, levels, sending and the parcels, but for what a run
 	// before has left.
 	cursor cursor

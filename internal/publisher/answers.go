@@ -2,6 +2,7 @@ package publisher
 
 import (
 	"context"
+	"errors"
 
 	"github.com/kubebridge/bridge/internal/sinks"
 )
@@ -21,6 +22,7 @@ func (w *worker) answer(ctx context.Context, pass pass) {
 // putBack gives the lanes to the queue again, those that can go on first: their items wait for nothing.
 func (w *worker) putBack() {
 	w.release(w.onward)
+	w.unpick(w.first, w.delayed)
 	w.queue.Return(w.first...)
 	for _, l := range w.delayed {
 		l.failed = true
@@ -37,7 +39,7 @@ func (w *worker) judge(ctx context.Context) (down error) {
 	for i := range w.sent {
 		s := &w.sent[i]
 		for _, it := range w.items[at : at+s.count] {
-			if it.recalled {
+			if it.acked || errors.Is(it.Message.Err, errWithdrawn) {
 				continue
 			}
 			it.attempts++
@@ -162,5 +164,5 @@ func (w *worker) direct(s sent) {
 func (w *worker) headRefused(l *lane) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return l.head != nil && l.head.refused != nil
+	return l.head != nil && l.head.refused != nil && !w.withdrawnLocked(l.head)
 }

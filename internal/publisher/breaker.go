@@ -135,6 +135,19 @@ func (b *breaker) succeed(p pass) (ended bool) {
 	return true
 }
 
+// giveUp takes a pass back that was not used: another worker may probe.
+func (b *breaker) giveUp(p pass) {
+	b.mu.Lock()
+	if !p.probe || p.round != b.round || b.state != probing {
+		b.mu.Unlock()
+		return
+	}
+	b.state = paused // until has passed
+	changed := b.renewLocked()
+	b.mu.Unlock()
+	close(changed)
+}
+
 // hold lets nobody pass until it is called with false.
 func (b *breaker) hold(held bool) {
 	b.mu.Lock()

@@ -6,7 +6,8 @@ import "time"
 // once: waiting, delayed or with one worker.
 type lane struct {
 	name       string
-	head, tail *Item // guarded by Publisher.mu; only the worker that has the lane takes items out
+	head, tail *Item // guarded by Publisher.mu
+	picked     bool  // guarded by Publisher.mu: it is in a worker's round, who alone takes items out of it until that ends
 	failed     bool  // the limiter counts failures of it; owned by the worker that has the lane
 }
 

@@ -80,7 +80,7 @@ func (w *worker) fitLane(ctx context.Context, items []*Item) (n int, err error) 
 
 // fitItem leaves an item that fits as it is, replaces its event by one that does, or marks it as refused.
 func (w *worker) fitItem(ctx context.Context, it *Item) error {
-	if it.recalled {
+	if it.acked {
 		return nil
 	}
 	tooLarge := w.sizer.Fits(it.Message.Event)

@@ -110,18 +110,20 @@ type Publisher struct {
 	order    sinks.Order  // set before opened is closed
 	limits   sinks.Limits // set before opened is closed; no zero values, within the bucket's bursts
 
-	asideCount atomic.Int64 // len(aside)
-	inFlight   atomic.Int64 // messages in Publish calls
-	counts     counts
+	asideCount  atomic.Int64 // len(aside)
+	withdrawing atomic.Int64 // len(withdrawers)
+	inFlight    atomic.Int64 // messages in Publish calls
+	counts      counts
 
 	// mu is held for a few list operations at a time, never during a call of the sink, a settler or the queue.
-	mu       sync.Mutex
-	lanes    map[string]*lane // guarded by mu: those with items
-	ages     ages             // guarded by mu: all items
-	aside    map[object]*lane // guarded by mu: items that have no lane yet
-	visitors int              // guarded by mu: calls that use the sink from outside Run
-	closing  bool             // guarded by mu
-	lanePool sync.Pool        // of *lane
+	mu          sync.Mutex
+	lanes       map[string]*lane // guarded by mu: those with items
+	ages        ages             // guarded by mu: all items
+	aside       map[object]*lane // guarded by mu: items that have no lane yet
+	visitors    int              // guarded by mu: calls that use the sink from outside Run
+	closing     bool             // guarded by mu
+	withdrawers []Withdrawer     // guarded by mu: those that are to have their items back
+	lanePool    sync.Pool        // of *lane
 }
 
 // New checks the configuration. It does not touch the sink.

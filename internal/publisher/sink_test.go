@@ -235,6 +235,8 @@ type recorder struct {
 	settled map[*publisher.Item]bool
 	order   []string
 	last    map[string]uint64 // Seq by object
+	made    int               // items
+	back    []string          // ids of what was withdrawn
 }
 
 func newRecorder(t *testing.T) *recorder {
@@ -276,6 +278,9 @@ func (r *recorder) ids() string {
 // items makes one item for each of the ids, "<object>/<n>" with n growing per object.
 func (r *recorder) items(ids ...string) []*publisher.Item {
 	items := make([]*publisher.Item, len(ids))
+	r.mu.Lock()
+	r.made += len(ids)
+	r.mu.Unlock()
 	for i, id := range ids {
 		object, n, _ := strings.Cut(id, "/")
 		seq, err := strconv.ParseUint(n, 10, 64)

@@ -72,12 +72,18 @@ func (w *worker) round(ctx context.Context) bool {
 	w.pick(pass.probe)
 	w.queue.Return(w.first...)
 	w.first = w.first[:0]
+	if len(w.items)+len(w.bury) == 0 { // all that was there is withdrawn
+		w.breaker.giveUp(pass)
+		w.putBack()
+		return ctx.Err() == nil
+	}
 	down := w.fit(ctx)
 	w.compose()
 	if len(w.batch) > 0 {
 		if !w.awaitRate(ctx) {
 			return false
 		}
+		w.leaveOut()
 		w.publish(ctx)
 	}
 	switch {
@@ -102,6 +108,10 @@ func (w *worker) pick(probe bool) {
 	}
 	w.mu.Lock()
 	for i, l := range w.held {
+		if l.head == nil {
+			w.onward = append(w.onward, l)
+			continue
+		}
 		if len(w.items)+len(w.bury) >= limit || !w.fill(l, limit) {
 			w.first = append(w.first, w.held[i:]...)
 			break
@@ -116,7 +126,7 @@ func (w *worker) compose() {
 	w.bytes = 0
 	for _, it := range w.items {
 		it.Message.Err = nil
-		if it.recalled {
+		if it.acked {
 			continue
 		}
 		w.batch = append(w.batch, &it.Message)
@@ -127,7 +137,7 @@ func (w *worker) compose() {
 	}
 	mark := w.marks.hold(first)
 	for _, it := range w.items {
-		if it.Mark == nil && !it.recalled {
+		if it.Mark == nil && !it.acked {
 			it.Mark = mark
 		}
 	}
@@ -144,6 +154,7 @@ func (w *worker) awaitRate(ctx context.Context) bool {
 // with a refused item at its head is noted instead. It says whether there was room for at least one item.
 func (w *worker) fill(l *lane, limit int) bool {
 	if l.head.refused != nil {
+		l.picked = true
 		w.bury = append(w.bury, l)
 		return true
 	}
@@ -160,6 +171,7 @@ func (w *worker) fill(l *lane, limit int) bool {
 		count++
 	}
 	if count > 0 {
+		l.picked = true
 		w.sent = append(w.sent, sent{lane: l, count: count})
 	}
 	return count > 0
@@ -171,7 +183,7 @@ func (w *worker) publish(ctx context.Context) {
 	defer cancel()
 	done := w.metrics.call(len(w.batch))
 	w.inFlight.Add(int64(len(w.batch)))
-	if w.passes(w.batch) {
+	if len(w.batch) > 0 && w.passes(w.batch) {
 		w.sink.Publish(ctx, w.batch)
 		w.passes(w.batch)
 	}
@@ -185,8 +197,11 @@ func (w *worker) release(lanes []*lane) {
 		return
 	}
 	w.remaining, w.emptied = w.remaining[:0], w.emptied[:0]
+	var back []*Item
 	w.mu.Lock()
 	for _, l := range lanes {
+		l.picked = false
+		back = w.sweepLocked(l, back)
 		if l.head == nil {
 			delete(w.lanes, l.name)
 			w.emptied = append(w.emptied, l)
@@ -195,9 +210,13 @@ func (w *worker) release(lanes []*lane) {
 		}
 	}
 	w.mu.Unlock()
+	w.handBack(back)
 	w.queue.Add(w.remaining...)
 	w.queue.Done(lanes...)
 	for i, l := range w.emptied {
+		if l.failed { // it got empty without getting on
+			w.queue.Forget(l)
+		}
 		*l = lane{} // nobody knows it any more: not the map, not the queue, not the limiter
 		w.lanePool.Put(l)
 		w.emptied[i] = nil

@@ -1,0 +1,99 @@
+package bridge_test
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/testkit"
+)
+
+// redacting is a unit that takes a value out of objects from now on.
+func redacting(t *testing.T, u bridge.UnitConfig, path string) bridge.UnitConfig {
+	t.Helper()
+	redactor, err := resource.NewRedactor([]byte("0123456789abcdef"))
+	ok(t, err)
+	at, err := resource.ParsePath(path)
+	ok(t, err)
+	rules, err := resource.NewRules(resource.RulesConfig{Redactor: redactor, Redact: []resource.Path{at}})
+	ok(t, err)
+	u.Parse.Redactor, u.Parse.Rules, u.Redaction = redactor, rules, path
+	return u
+}
+
+// What was read before, and waits for a sink, must not be sent as it was: the operator was told that the change is made. Only what is in a call of
+// the sink at that moment is out of reach.
+func TestWhatAChangeTakesOutOfObjectsIsTakenOutOfWhatWaitsForASink(t *testing.T) {
+	type given struct {
+		order  sinks.Order
+		mood   mood
+		latest bool
+		raw    int // that are sent after the change
+	}
+	for name, c := range map[string]given{
+		"that is away":                     {sinks.ByObject, away, false, 0},
+		"that is away, by lane":            {sinks.ByLane, away, false, 0},
+		"that is away, the newest only":    {sinks.ByObject, away, true, 0},
+		"that is in a call":                {sinks.ByObject, hung, false, 1},
+		"that is in a call, by lane":       {sinks.ByLane, hung, false, 1},
+		"that is in a call, of the newest": {sinks.ByObject, hung, true, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newReload(t)
+				r.b.order = c.order
+				r.one.Sinks = slices.Clone(r.one.Sinks)
+				r.one.Sinks[1].Latest = c.latest
+				r.cfg.Units[0] = r.one
+				r.start()
+				expect(t, r.b, "synced", "synced")
+				r.b.set(c.mood)
+				const versions = 20
+				for i := range versions {
+					r.Create("shop/p", func(obj map[string]any) { obj["spec"] = map[string]any{"x": "hunter2", "n": i} })
+					if i == 0 {
+						r.settle()
+					}
+				}
+				r.settle()
+				done := r.change(bridge.Change{
+					Informers: []string{"one", "two"}, Changed: []string{"one"}, Units: []bridge.UnitConfig{redacting(t, r.one, "spec.x"), r.two}, Sinks: keep("a", "b"),
+				})
+				if done.UnitsRestarted != 1 {
+					t.Errorf("%+v", done)
+				}
+				before := len(r.b.records())
+				r.b.set(calm)
+				time.Sleep(time.Minute)
+				r.settle()
+				raw, newest := 0, []byte(nil)
+				for _, rec := range r.b.records()[before:] {
+					if bytes.Contains(rec.Data, []byte("hunter2")) {
+						raw++
+					}
+					newest = rec.Data
+				}
+				if raw > c.raw {
+					t.Errorf("%d events were sent with the value", raw)
+				}
+				if !bytes.Contains(newest, []byte(`"x":"redacted:`)) || !bytes.Contains(newest, []byte(`"n":`+strconv.Itoa(versions-1))) {
+					t.Errorf("the newest is %s", newest)
+				}
+				got := slices.Compact(versionsOf(r.b))
+				if !slices.IsSorted(got) || !c.latest && len(got) != versions {
+					t.Errorf("%d versions were sent: %v", len(got), got)
+				}
+				if lists := r.Requests(testkit.Lists); len(lists) > 0 {
+					t.Errorf("%d lists", len(lists))
+				}
+				r.finish()
+			})
+		})
+	}
+}
