@@ -19,6 +19,11 @@
 // the same id. An item that is not settled when Run ends stays so: nobody is told, and a checkpoint behind it does not pass.
 // What an earlier process has stored, as a sinks.Recaller finds after the start, is settled in its place and not sent.
 //
+// # Taking back
+//
+// Withdraw gives an adder its items back, to be made anew. What is in a call of the sink at that moment is settled when the sink takes it, and else
+// comes back as well; until that is known the adder keeps later items of the same objects to itself.
+//
 // # Failures
 //
 // What the sink answers decides what happens (sinks.Classify):
