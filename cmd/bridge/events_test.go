@@ -25,10 +25,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rogpeppe/go-internal/txtar"
 	"go.yaml.in/yaml/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/bridge"
-	"github.com/kubebridge/bridge/internal/kube"
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/sinks"
@@ -52,6 +52,8 @@ var update = flag.Bool("update", false, "write the events in testdata/events/*.t
 //	log <text>              the bridge has logged it
 //	away <sink>             it takes nothing, until it is back
 //	back <sink>
+//	serve|unserve <resource>	a custom resource is installed, or removed
+//	wait <duration>
 //
 // Time stands still but for a second after each command, and some more after a start. Hashes of redacted values are numbered.
 func TestEvents(t *testing.T) {
@@ -93,13 +95,14 @@ type play struct {
 
 	stop func() error // nil when none runs
 
-	mu   sync.Mutex
-	away map[string]chan struct{} // guarded by mu: by sink, closed when it is back
+	mu     sync.Mutex
+	away   map[string]chan struct{} // guarded by mu: by sink, closed when it is back
+	served map[string]bool          // guarded by mu: custom resources
 }
 
 func newPlay(t *testing.T, archive *txtar.Archive) *play {
-	p := &play{t: t, archive: archive, servers: map[string]*testkit.Server{}, fs: vfs.NewCrashableMem(), output: map[string]*lockedBuffer{}, away: map[string]chan struct{}{}}
-	for _, typ := range stageTypes {
+	p := &play{t: t, archive: archive, servers: map[string]*testkit.Server{}, fs: vfs.NewCrashableMem(), output: map[string]*lockedBuffer{}, away: map[string]chan struct{}{}, served: map[string]bool{}}
+	for _, typ := range slices.Concat(stageTypes, customTypes) {
 		p.servers[typ.String()] = testkit.NewServer(t, typ)
 	}
 	t.Cleanup(func() {
@@ -158,6 +161,12 @@ func (p *play) do(line string) error {
 		p.compare(rest)
 	case "away", "back":
 		p.send(rest, command == "away")
+	case "serve", "unserve":
+		return p.serve(rest, command == "serve")
+	case "wait":
+		d, err := time.ParseDuration(rest)
+		time.Sleep(d)
+		return err
 	case "log":
 		if !strings.Contains(p.log.String(), rest) {
 			return fmt.Errorf("the log does not have %q", rest)
@@ -222,13 +231,19 @@ func (p *play) file(name string) *txtar.File {
 
 // RoundTrip sends a request to the server of its resource.
 func (p *play) RoundTrip(r *http.Request) (*http.Response, error) {
-	for _, typ := range stageTypes {
+	if told := p.tell(r.URL.Path); told != nil {
+		told.Request = r
+		return told, nil
+	}
+	for _, typ := range p.types() {
 		root := "/" + typ.CollectionPath("")
 		if r.URL.Path == root || strings.HasPrefix(r.URL.Path, root[:len(root)-len(typ.Resource)]+"namespaces/") && strings.HasSuffix(r.URL.Path, "/"+typ.Resource) {
 			return p.servers[typ.String()].HTTP().Transport.RoundTrip(r)
 		}
 	}
-	return nil, fmt.Errorf("nobody serves %s", r.URL.Path)
+	missing := answerOf(http.StatusNotFound, &metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Reason: metav1.StatusReasonNotFound, Code: http.StatusNotFound})
+	missing.Request = r
+	return missing, nil
 }
 
 // start runs a bridge as `bridge run` would, but for discovery.
@@ -237,7 +252,13 @@ func (p *play) start(file string) error {
 	if err != nil {
 		return err
 	}
-	c.Kubernetes.Discovery = 0 // the types never change
+	if !strings.Contains(string(p.archive.Comment), "\nserve ") {
+		c.Kubernetes.Discovery = 0 // the types never change
+	}
+	found, err := p.discover(c)
+	if err != nil {
+		return err
+	}
 	log := slog.New(slog.NewTextHandler(&p.log, nil))
 	a := &assembler{config: c, log: log, sink: p.sink}
 	parts, err := a.sinks("test")
@@ -252,7 +273,7 @@ func (p *play) start(file string) error {
 	b, err := a.bridge(bridge.Config{
 		Cluster: "test", Client: &reflector.Client{HTTP: &http.Client{Transport: p}, Base: server.URL()}, DB: db, Sinks: parts.sinks, Log: log,
 		CommitInterval: 100 * time.Millisecond,
-	}, discovered{catalog: &kube.Catalog{}, types: p.types(c)}, &listCheck{})
+	}, found, &listCheck{})
 	if err != nil {
 		return errors.Join(err, db.Close())
 	}
@@ -272,7 +293,12 @@ func (p *play) sink(_ string, c *config.Sink, _ prometheus.Registerer) (sinks.Si
 		p.output[c.Name] = &lockedBuffer{}
 	}
 	s, err := stdout.New(stdout.Config{Writer: p.output[c.Name], Format: stdout.JSON})
-	return &absent{Sink: s, name: c.Name, play: p}, nil, err
+	a := &absent{Sink: s, name: c.Name, play: p}
+	if err != nil || c.Stdout != nil {
+		return a, nil, err
+	}
+	r, err := newRouted(a, c, p.output[c.Name])
+	return r, nil, err
 }
 
 // absent is a sink that can be away.
@@ -284,6 +310,12 @@ type absent struct {
 
 // Publish implements sinks.Sink.
 func (a *absent) Publish(ctx context.Context, batch []*sinks.Message) {
+	a.wait(ctx)
+	a.Sink.Publish(ctx, batch)
+}
+
+// wait waits until it is there, and says whether it is.
+func (a *absent) wait(ctx context.Context) bool {
 	a.play.mu.Lock()
 	back := a.play.away[a.name]
 	a.play.mu.Unlock()
@@ -293,22 +325,7 @@ func (a *absent) Publish(ctx context.Context, batch []*sinks.Message) {
 		case <-ctx.Done():
 		}
 	}
-	a.Sink.Publish(ctx, batch)
-}
-
-// types are what each informer's resources mean here.
-func (p *play) types(c *config.Config) [][]resource.Type {
-	var types [][]resource.Type
-	for _, inf := range c.Informers {
-		var list []resource.Type
-		for _, typ := range stageTypes {
-			if slices.Contains(inf.Resources, typ.String()) || slices.Contains(inf.Resources, "*") {
-				list = append(list, typ)
-			}
-		}
-		types = append(types, list)
-	}
-	return types
+	return ctx.Err() == nil
 }
 
 func (p *play) end() {

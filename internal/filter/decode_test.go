@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/filter"
 )
 
 // unnamed is a pod of which an expression about its phase names all but little: what lies beside, deep and wide, is not to be looked into. Decoding it

@@ -96,23 +96,17 @@ func (p *Publisher) nameLane(ctx context.Context, it *Item) (err error) {
 // enqueue appends items to their lanes.
 func (p *Publisher) enqueue(items []*Item) {
 	var fresh [chunk]*lane
-	var back []*Item
 	n := 0
 	p.mu.Lock()
 	for _, it := range items {
-		it.queued = true
-		if p.withdrawnLocked(it) {
-			back = append(back, it)
-			continue
-		}
 		p.ages.push(it)
+		it.queued = true
 		if l := p.putLocked(it); l != nil {
 			fresh[n] = l
 			n++
 		}
 	}
 	p.mu.Unlock()
-	p.handBack(back)
 	if n > 0 {
 		p.queue.Add(fresh[:n]...)
 	}

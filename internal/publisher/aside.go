@@ -151,20 +151,12 @@ func (p *Publisher) routeObject(ctx context.Context, key object) (moved bool, er
 func (p *Publisher) moveIn(key object) (last bool) {
 	p.mu.Lock()
 	waiting := p.aside[key]
-	var fresh *lane
-	var back []*Item
-	if it := waiting.pop(); p.withdrawnLocked(it) {
-		p.ages.remove(it)
-		back = append(back, it)
-	} else {
-		fresh = p.putLocked(it)
-	}
+	fresh := p.putLocked(waiting.pop())
 	if last = waiting.head == nil; last {
 		delete(p.aside, key)
 		p.asideCount.Store(int64(len(p.aside)))
 	}
 	p.mu.Unlock()
-	p.handBack(back)
 	if fresh != nil {
 		p.queue.Add(fresh)
 	}

@@ -6,8 +6,9 @@ import (
 )
 
 // What was added may be wrong to send by now: a changed configuration takes values out of objects, and events made before still have them. So
-// an adder can have its items back. Those of a lane that a worker has at this moment, and those that are still to be added for it, come
-// back later, or are settled: what is in a call of the sink can't be taken out of it.
+// an adder can have its items back. Most leave their lanes at once. What is in a worker's round, has no lane yet, or is still to be added for the
+// adder, is left out of the batch before the call (leaveOut), and leaves at the end of the round (sweepLocked). What is in a call of the sink at
+// that moment can't be taken out of it.
 
 // Withdrawer is a Settler that can have its items back.
 type Withdrawer interface {

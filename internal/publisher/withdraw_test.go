@@ -144,18 +144,18 @@ func TestWhatIsInACallIsSettledOrComesBackAndNothingFollowsIt(t *testing.T) {
 
 func TestARefusedMessageThatCanNotBeBuriedComesBackAndWhatTheSinkHasBehindItIsSettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		sink, r := newSink(t, sinks.ByLane), newRecorder(t)
+		sink, r, others := newSink(t, sinks.ByLane), newRecorder(t), newRecorder(t)
 		sink.onMessage = refuse("a/1")
 		sink.onDeadLetter = func(*event.Event) error { return errBusy }
 		p := start(t, sink, publisher.Config{})
-		p.add(r.items("a/1", "a/2"))
+		p.add(append(r.items("a/1"), others.items("a/2")...))
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		p.Withdraw(r)
 		p.drain()
 		wantOrder(t, sink, "a", "a/2")
-		if r.ids() != "a/2" || r.withdrawn() != "a/1" || len(sink.dead) > 0 || len(sink.stored["a"]) != 1 {
-			t.Errorf("settled: %q, came back: %q, dead letters: %q, stored: %q", r.ids(), r.withdrawn(), sink.dead, sink.stored["a"])
+		if others.ids() != "a/2" || r.withdrawn() != "a/1" || len(sink.dead) > 0 || len(sink.stored["a"]) != 1 {
+			t.Errorf("settled: %q, came back: %q, dead letters: %q, stored: %q", others.ids(), r.withdrawn(), sink.dead, sink.stored["a"])
 		}
 	})
 }
@@ -194,6 +194,24 @@ func TestWhatWaitsForTheRateLimitComesBack(t *testing.T) {
 		p.drain()
 		if r.count() != 1 || len(r.back) != 1 {
 			t.Errorf("settled: %q, came back: %q", r.ids(), r.withdrawn())
+		}
+	})
+}
+
+func TestNoDeadLetterIsBegunOfWhatIsWithdrawn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink, r := newSink(t, sinks.ByLane), newRecorder(t)
+		hung := make(chan struct{})
+		sink.onMessage = refuse("a/1", "a/2")
+		sink.onDeadLetter = func(*event.Event) error { <-hung; return nil }
+		p := start(t, sink, publisher.Config{})
+		p.add(r.items("a/1", "a/2"))
+		synctest.Wait()
+		p.Withdraw(r)
+		close(hung)
+		p.drain()
+		if got := strings.Join(sink.dead, " "); got != "a/1" || r.ids() != "a/1" || r.withdrawn() != "a/2" {
+			t.Errorf("dead letters: %q, settled: %q, came back: %q", got, r.ids(), r.withdrawn())
 		}
 	})
 }

@@ -83,8 +83,11 @@ func (w *worker) round(ctx context.Context) bool {
 		if !w.awaitRate(ctx) {
 			return false
 		}
-		w.leaveOut()
-		w.publish(ctx)
+		if w.leaveOut(); len(w.batch) > 0 {
+			w.publish(ctx)
+		} else {
+			w.breaker.giveUp(pass)
+		}
 	}
 	switch {
 	case len(w.items) > 0:
@@ -183,7 +186,7 @@ func (w *worker) publish(ctx context.Context) {
 	defer cancel()
 	done := w.metrics.call(len(w.batch))
 	w.inFlight.Add(int64(len(w.batch)))
-	if len(w.batch) > 0 && w.passes(w.batch) {
+	if w.passes(w.batch) {
 		w.sink.Publish(ctx, w.batch)
 		w.passes(w.batch)
 	}
