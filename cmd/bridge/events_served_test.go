@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,7 +43,7 @@ func (p *play) serve(name string, on bool) error {
 func (p *play) types() []resource.Type {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	list := stageTypes[:len(stageTypes):len(stageTypes)]
+	list := slices.Clip(stageTypes)
 	for _, typ := range customTypes {
 		if p.served[typ.String()] {
 			list = append(list, typ)
