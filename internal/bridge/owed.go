@@ -39,13 +39,13 @@ func (r *replica) owes() []Reason {
 		"%d deletes wait here of which the leader %s did not know when it began: it is asked to hand over; if it does not within a minute, stop it", n, r.cfg.Lease.Leader())}}
 }
 
-// claim asks for the lease when this replica alone can send something, and nobody has asked.
+// claim asks for the lease when this replica alone can send something, nobody has asked, and it could take the lease at once: the leader ends for it.
 func (r *replica) claim(ctx context.Context) {
 	r.mu.Lock()
 	claimed := r.progress.Claim != ""
 	r.mu.Unlock()
 	n := r.owed()
-	if claimed || n == 0 {
+	if claimed || n == 0 || r.unfit() != "" {
 		return
 	}
 	r.log.Warn("the leader began without knowing of deletes that were not sent, and this replica has them: it asks for the lease", "leader", r.cfg.Lease.Leader(), "deletes", n)

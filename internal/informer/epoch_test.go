@@ -1,6 +1,7 @@
 package informer_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/kubebridge/bridge/internal/resource"
@@ -39,4 +40,22 @@ func TestARewindMetAgainAfterACrashIsTheSameEpochAndALaterOneIsNot(t *testing.T)
 		"informer.synced  all/pods/synced/60/epoch/2")
 	r.stop()
 	died.stop()
+}
+
+func TestARewindThatASnapshotFindsIsToldAsOne(t *testing.T) {
+	db, before := memory(t), newOutbox()
+	died := newRig(t, db, []*outbox{before})
+	died.list(initial, "100", "a@95")
+	before.wait(t, 2)
+	eventually(t, "the snapshot is settled", func() bool { return died.position() == "100" })
+	died.stop()
+
+	out := newOutbox()
+	r := newRig(t, db, []*outbox{out})
+	r.list(resource.Relist{Initial: true, Reason: resource.ReasonRewound, From: "100", To: "60", Rewound: true}, "60", "a@40")
+	out.wait(t, 3)
+	if data := string(out.raw[0].Data); !strings.Contains(data, `"reason":"rewound"`) {
+		t.Errorf("the gap is told as %s", data)
+	}
+	r.stop()
 }

@@ -30,14 +30,9 @@ func (c *controller) beginReplace(ctx context.Context, d *deltafifo.Delta) error
 		return err
 	}
 	if c.relist.Rewound {
-		if err := c.forgetDeleted(ctx); err != nil {
+		if err := c.beginEpoch(ctx); err != nil {
 			return err
 		}
-		epoch, err := c.cfg.Indexer.BeginEpoch()
-		if err != nil {
-			return err
-		}
-		c.epoch, c.proven = epoch.Number, false
 	}
 	if !c.relist.Partial() { // one namespace more or less is no hole in what is known of the others
 		c.history.begins(c.epoch)
@@ -83,7 +78,10 @@ func (c *controller) notTheFirst() error {
 		return nil
 	}
 	position, err := c.cfg.Indexer.Position()
-	c.relist.Reason, c.relist.From = reasonInterrupted, position.Version
+	c.relist.From = position.Version
+	if !c.relist.Rewound { // which is more than that
+		c.relist.Reason = reasonInterrupted
+	}
 	return err
 }
 
@@ -97,12 +95,18 @@ func (c *controller) succeed() {
 	}
 }
 
-// forgetDeleted drops tombstones when the server's history went back: versions to come may be lower than theirs. What is on its way
-// goes to disk before, or it would leave new ones.
-func (c *controller) forgetDeleted(ctx context.Context) error {
+// beginEpoch prepares for another history of the server, and drops tombstones: versions to come may be lower than theirs. What is on its way goes to disk
+// before, or it would leave new ones, and the end of an earlier list would end the epoch. The epoch is on disk before the tombstones go, which may take long:
+// after a crash the list begins anew.
+func (c *controller) beginEpoch(ctx context.Context) error {
 	if err := c.insist(ctx, func() error { return c.spool(ctx, time.Now()) }); err != nil {
 		return err
 	}
+	epoch, err := c.cfg.Indexer.BeginEpoch()
+	if err != nil {
+		return err
+	}
+	c.epoch, c.proven = epoch.Number, false
 	return c.cfg.Indexer.DropTombstones()
 }
 

@@ -18,7 +18,8 @@ func (i *Informer) restoreLosses(cursors map[string]cursor) error {
 	changed := map[string][]byte{}
 	for name, l := range earlier.Sent {
 		c, known := cursors[name]
-		if !known || !c.owes(position, gaps, earlier.Unread[name].Events > 0) {
+		// The notice may have been written beside a commit that took the cursor before: then it stands before the notice.
+		if !known || c.next > position && !c.owes(position, gaps, earlier.Unread[name].Events > 0) {
 			continue
 		}
 		merge(lost.Unread, name, l)

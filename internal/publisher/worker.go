@@ -85,8 +85,9 @@ func (w *worker) round(ctx context.Context) bool {
 		}
 		if w.leaveOut(); len(w.batch) > 0 {
 			w.publish(ctx)
-		} else {
+		} else { // the sink was not asked anything
 			w.breaker.giveUp(pass)
+			pass = noPass
 		}
 	}
 	switch {

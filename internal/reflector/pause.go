@@ -110,8 +110,7 @@ func (g *gate) kick() {
 
 // brokenOff prepares for going on after a Pause: as after a lost connection, the server may be another, or in another place of its history.
 func (r *Reflector) brokenOff() {
-	r.failed = true
-	r.probing = r.probing || r.relist == nil
+	r.failed, r.probing = true, true
 }
 
 // registerPaused shows whether an operator has paused the reflector.

@@ -37,6 +37,24 @@ func TestAServerThatWentBackWhileAFirstListFailedIsKnown(t *testing.T) {
 	}
 }
 
+func TestAServerThatWentBackWhileAFirstListWasPausedIsKnown(t *testing.T) {
+	run(t, func(t *testing.T) {
+		c := newCluster(t, pods)
+		c.SetFeatures(testkit.Features{NoInitialEnd: true})
+		c.create("shop/a")
+		backup := c.Version()
+		c.create("shop/b")
+		c.follow(pods, nil)
+		c.expect("begin initial", "replace shop/a@98", "replace shop/b@99")
+		c.refl.Pause()
+		c.SetFeatures(testkit.Features{})
+		c.Rewind(backup)
+		c.refl.Resume()
+		c.later(time.Second)
+		c.expect("begin initial rewound", "replace shop/a@98", "end 98")
+	})
+}
+
 // Once a version had expired, a list asks for any.
 func TestAServerThatWentBackWhileAListOfAnyVersionFailedIsKnown(t *testing.T) {
 	for name, code := range map[string]int{"by a 410": http.StatusGone, "by a 503 behind a 410": http.StatusServiceUnavailable} {

@@ -158,7 +158,6 @@ func (s *Sink) Close() error {
 	s.cluster, s.spare = nil, nil
 	clear(s.topics)
 	clear(s.missing)
-	s.recall.saved, s.recall.found = position{}, nil
 	s.recall.forget()
 	s.mu.Unlock()
 	if c != nil {

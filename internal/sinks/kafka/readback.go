@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/segmentio/kafka-go/protocol"
@@ -12,6 +13,7 @@ import (
 type readback struct {
 	saved    place
 	deadline time.Time // until when a log that ends before the place may be of a leader that is none any more
+	final    bool      // it is another log behind that; else the lane reads it, later
 	begun    bool      // tail is known
 	tail     tail
 	heir     place // as of what was read
@@ -40,7 +42,7 @@ func (l *lane) recall(ctx context.Context, r *readback, found func(id string)) (
 
 // beginReadback finds out which part of the log is to be read.
 func (l *lane) beginReadback(ctx context.Context, r *readback) error {
-	start, end, err := l.boundsBehind(ctx, r.saved.offset, r.deadline)
+	start, end, err := l.boundsBehind(ctx, r)
 	if err != nil {
 		return err
 	}
@@ -86,13 +88,16 @@ func (l *lane) sinceSaved(ctx context.Context, start, end int64) (from int64, er
 	return from, err
 }
 
-// boundsBehind are the two ends of the lane's log, which is known to have reached an offset. A log that ends before it for longer is another one: the
+// boundsBehind are the two ends of the lane's log, which is known to have reached the saved offset. A log that ends before it for longer is another one: the
 // topic was made anew, or has lost records.
-func (l *lane) boundsBehind(ctx context.Context, offset int64, deadline time.Time) (start, end int64, err error) {
+func (l *lane) boundsBehind(ctx context.Context, r *readback) (start, end int64, err error) {
 	for {
 		start, end, err = l.bounds(ctx)
-		if err != nil || end >= offset || time.Now().After(deadline) {
+		switch late := time.Now().After(r.deadline); {
+		case err != nil || end >= r.saved.offset || late && r.final:
 			return start, end, err
+		case late:
+			return 0, 0, fmt.Errorf("%w: the log of %s ends at %d, and had come to %d", errImpatient, l.name, end, r.saved.offset)
 		}
 		if err := pause(ctx, 100*time.Millisecond); err != nil {
 			return 0, 0, err
@@ -104,7 +109,7 @@ func (l *lane) boundsBehind(ctx context.Context, offset int64, deadline time.Tim
 // readLeft reads the partition before the lane's first batch, since Recall could not. What it finds was added already, perhaps: the lane knows it, too.
 func (l *lane) readLeft(ctx context.Context) error {
 	if l.left == nil {
-		l.left = &readback{saved: l.sink.recall.saved.place(l.topic, l.partition), deadline: time.Now().Add(deposed)}
+		l.left = &readback{saved: l.sink.recall.saved.place(l.topic, l.partition), deadline: time.Now().Add(deposed), final: true}
 	}
 	heir, err := l.recall(ctx, l.left, func(id string) {
 		l.know(id)

@@ -96,7 +96,10 @@ func (s *Sink) recallTopic(ctx context.Context, name string, places []place, dea
 // recallPartition has a lane that belongs to nobody read its partition from a place on; not for ever, while the partition does not answer.
 func (s *Sink) recallPartition(ctx context.Context, l *lane, from place, deadline time.Time) (place, error) {
 	l.deadline = deadline
-	heir, err := l.recall(ctx, &readback{saved: from, deadline: deadline}, s.recall.found)
+	heir, err := unused, errImpatient
+	if time.Now().Before(deadline) {
+		heir, err = l.recall(ctx, &readback{saved: from, deadline: deadline}, s.recall.found)
+	}
 	if errors.Is(err, errImpatient) {
 		s.log.Warn("can't read a partition back now; it is read before its next event is sent, and the others go on", "lane", l.name, "err", err)
 		s.recall.postpone(l.topic, l.partition)

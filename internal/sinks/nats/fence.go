@@ -21,8 +21,8 @@ import (
 // Who begins to publish puts a message on a subject of the stream, the fence. Each of its events says which sequence the last message there must
 // have, and the server refuses it when another one has been put there meanwhile: by the successor.
 type Fence struct {
-	// Name tells the fences of several bridges that share a stream apart. With the sink's name behind it, it is a token of the subject: two sinks of
-	// one leader in one stream have fences of their own, or each would turn the other away.
+	// Name tells the fences of several bridges that share a stream apart: it is a token of the subject. The next one begins with the sink's name: two
+	// sinks of one leader in one stream have fences of their own, or each would turn the other away.
 	Name string
 	// Confirm is nil while this process is the one that may publish. It asks whoever decides that, and does not answer from memory: it is
 	// called after the fence was looked at and before it is taken, which only succeeds when nobody took it in between.
@@ -110,17 +110,16 @@ func (c *Config) fenceTemplate(name string) (*event.Template, error) {
 			tokens = append(tokens, token)
 		}
 	}
-	tokens = append(tokens, strings.NewReplacer(".", "_", " ", "_", "*", "_", ">", "_").Replace(name))
-	return parseSubject("fence", strings.Join(tokens, "."))
+	return parseSubject("fence", strings.Join(append(tokens, asToken(name)), "."))
 }
 
-// fencePattern are the subjects of the sink's fence, of a stream whose fields are known.
+func asToken(name string) string {
+	return strings.NewReplacer(".", "_", " ", "_", "*", "_", ">", "_").Replace(name)
+}
+
+// fencePattern are the subjects of the fences of all sinks, of a stream whose fields are known: a stream takes those of sinks to come.
 func (c *Config) fencePattern(known map[string]string) string {
-	return c.fencePatternOf(c.Fence.Name+"_"+c.Sink, known)
-}
-
-func (c *Config) fencePatternOf(name string, known map[string]string) string {
-	t, err := c.fenceTemplate(name)
+	t, err := c.fenceTemplate(c.Fence.Name)
 	if err != nil {
 		return "" // it is made of a template that was checked
 	}
@@ -132,7 +131,7 @@ func (s *Sink) raise(ctx context.Context, conn *nats.Conn, st *stream, known map
 	if s.cfg.Fence == nil {
 		return nil
 	}
-	f := newFence(strings.TrimSuffix(s.cfg.fencePattern(known), "*"), st.replicas)
+	f := newFence(strings.TrimSuffix(s.cfg.fencePattern(known), "*")+asToken(s.cfg.Sink)+"_", st.replicas)
 	if err := s.claimFence(ctx, conn, st, f); err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ func (s *Sink) shutFormer(ctx context.Context, conn *nats.Conn, st *stream, know
 	if err != nil {
 		return err
 	}
-	pattern := s.cfg.fencePatternOf(s.cfg.Fence.Name, known)
+	pattern := s.cfg.fencePattern(known)
 	for { // again when somebody else was faster
 		open, err := s.openPosts(ctx, js, st, pattern)
 		if err != nil || len(open) == 0 {

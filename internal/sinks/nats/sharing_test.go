@@ -176,3 +176,20 @@ func TestSinksOfOneLeaderDoNotTurnEachOtherAway(t *testing.T) {
 		mustStore(t, two, by("nodes", ev("a", version+1)))
 	}
 }
+
+// Each stream of a template takes what its first sink publishes, fences included.
+func TestSinksThatShareStreamsOfATemplateHaveTheirFencesInThem(t *testing.T) {
+	ts := newTestServer(t)
+	var o office
+	workloads, _ := fedBy("workloads")
+	nodes, _ := fedBy("nodes")
+	named := func(name string) func(*nats.Config) { return func(c *nats.Config) { c.Sink = name } }
+	one := ts.openSink(severalStreams, workloads, named("one"), o.of(0))
+	two := ts.openSink(severalStreams, nodes, named("two"), o.of(0))
+	mustMeet(t, one, by("workloads", ev("a", 1)))
+	mustMeet(t, two, by("nodes", ev("a", 1)))
+	for version := range 3 {
+		mustStore(t, one, by("workloads", ev("a", version+1)))
+		mustStore(t, two, by("nodes", ev("a", version+1)))
+	}
+}

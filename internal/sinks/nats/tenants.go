@@ -50,13 +50,19 @@ func (t *tenancy) add(st *stream, s *Sink) (before []*Sink, number uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, in := range t.list {
+		if in.sink == s && in.name == st.name && in.created.Equal(st.created) {
+			number = in.number // it tries again
+		}
 		if in.sink != s && in.name == st.name && in.created.Equal(st.created) {
 			before = append(before, in.sink)
 		}
 	}
-	t.count++
-	t.list = append(t.list, tenant{st.name, st.created, s, t.count})
-	return before, t.count
+	if number == 0 {
+		t.count++
+		number = t.count
+		t.list = append(t.list, tenant{st.name, st.created, s, number})
+	}
+	return before, number
 }
 
 // leave is for a sink that was closed.
