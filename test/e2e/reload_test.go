@@ -84,6 +84,7 @@ func TestAConfigurationThatChangesUnderLoadLosesNothingAndTouchesNoOther(t *test
 		reload(reloadConfig{memory: 9 + i, retry: now.retry, more: now.more}, "1 restarted")
 		reload(reloadConfig{memory: now.memory, retry: 21 + i, more: now.more}, "1 replaced")
 		reload(reloadConfig{memory: now.memory, retry: now.retry, more: !now.more}, "resources: ")
+		must(t, b.WaitReady(l.ctx)) // else what is created now is in the first list
 		must(t, l.limitRange(fmt.Sprint("range-", i), now.more))
 		refusedReload(t, l, b, "informers: [{name: steady, resorces: [configmaps]}]", "resorces")
 		reload(reloadConfig{retry: now.retry, more: now.more}, "1 stopped")
