@@ -157,7 +157,7 @@ test-failover-kafka: $(BIN)/kafka/.fetched ## test-failover with Apache Kafka in
 
 .PHONY: test-outage
 test-outage: build ## A broker is away while OUTAGE_CHANGES changes of 6 KB arrive, and the bridge is killed
-	$(GO) test ./cmd/bridge -run Outage -timeout 60m -v -outage.changes=$(OUTAGE_CHANGES) -outage.bridge=$(CURDIR)/$(BIN)/bridge
+	$(GO) test ./internal/cli -run Outage -timeout 60m -v -outage.changes=$(OUTAGE_CHANGES) -outage.bridge=$(CURDIR)/$(BIN)/bridge
 OUTAGE_CHANGES ?= 200000
 
 .PHONY: fuzz

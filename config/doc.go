@@ -2,7 +2,7 @@
 //
 // It takes in a YAML file, BRIDGE_… environment variables and command-line flags (a flag beats a variable, a variable beats
 // the file, the file beats the default), and hands on one Config with every default filled in. Stages never see it:
-// cmd/bridge translates it into the small Config of each.
+// internal/app translates it into the small Config of each.
 //
 // What it promises:
 //

@@ -1,15 +1,19 @@
-// Command bridge streams every change of chosen Kubernetes resources into NATS or Kafka as CloudEvents.
-//
-// It takes in a configuration, and puts the parts in internal/ together as it says; what runs is package internal/bridge. Exit
-// codes: 0 after a clean stop, 1 when something failed while it ran, 2 when it could not start: a wrong flag or
-// configuration, an unknown resource, no API server, an address in use.
+// Command bridge streams every change of chosen Kubernetes resources into NATS or Kafka as
+// CloudEvents. Package internal/cli has its commands, package internal/app what they run.
 package main
 
 import (
 	"context"
 	"os"
+
+	"github.com/kubebridge/bridge/internal/cli"
 )
 
+// The linker sets these in a release: the facts that the go tool finds depend on how the source
+// tree was obtained.
+var release, revision, revisionTime string
+
 func main() {
-	os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	build := cli.Build{Version: release, Commit: revision, Time: revisionTime}
+	os.Exit(cli.Run(context.Background(), build, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }

@@ -1,0 +1,214 @@
+// Package app turns a configuration into a running bridge. It is the only package that knows both
+// the configuration and the stages.
+//
+// In: a checked configuration. Out: a bridge that runs, its admin server, and answers about the
+// configuration (rights, roles, samples, a check of the cluster and the brokers).
+//
+// Run contacts the API server, opens the state, assembles pipelines and sinks, and blocks until
+// its context ends or a part fails. While it runs, the configuration can be read again (reload.go)
+// and the API server's resources can change (planner.go). Brokers are contacted by the sinks,
+// after the start.
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kubebridge/bridge/config"
+	"github.com/kubebridge/bridge/internal/admin"
+	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/reflector"
+	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/tail"
+)
+
+// StartError is why a bridge could not start, or could not have: its configuration or its
+// surroundings are wrong. Every other error is a failure while it ran.
+type StartError struct{ Err error }
+
+func (e *StartError) Error() string { return e.Err.Error() }
+
+// Unwrap gives the reason.
+func (e *StartError) Unwrap() error { return e.Err }
+
+// Options of Run.
+type Options struct {
+	Config *config.Config
+	// Source reads the configuration again.
+	Source *Source
+	// Version of the program, for the log, /status and traces.
+	Version string
+	Log     *slog.Logger
+	Level   *slog.LevelVar // of Log
+	// Stdout is where sinks of kind stdout write.
+	Stdout io.Writer
+	// Hangups has a value for each SIGHUP, which reloads; nil without a file.
+	Hangups <-chan os.Signal
+	// Fatal ends the process: the state can't be written any more, and parts wait for it that could
+	// not be stopped in order.
+	Fatal func(error)
+}
+
+// Source is where a configuration comes from.
+type Source struct {
+	load  func() (*config.Config, error)
+	file  string // "" for none
+	began string // what the file held when the source was made
+}
+
+// NewSource is the source of a configuration that load reads from file, "" for none. Make it before
+// the first load: a change of the file after that is noticed.
+func NewSource(file string, load func() (*config.Config, error)) *Source {
+	return &Source{load: load, file: file, began: contentOf(file)}
+}
+
+// Run runs a bridge until ctx ends or something fails. It is nil after a clean stop, and a
+// StartError when the bridge could not start.
+func Run(ctx context.Context, o Options) (err error) {
+	c, log := o.Config, o.Log
+	log.Info("bridge starts", "version", o.Version, "informers", len(c.Informers), "sinks", len(c.Sinks))
+	registry := newRegistry()
+	a := &assembler{
+		config: c, log: log, registry: registry, fatal: o.Fatal,
+		version: versionOf(o.Source.file), undelivered: newUndelivered(&c.State, registry), feeds: newFeeds(c),
+	}
+	if a.replicas, err = a.newReplicas(); err != nil {
+		return &StartError{err}
+	}
+	a.sink = func(cluster string, s *config.Sink, metrics prometheus.Registerer) (sinks.Sink, service, error) {
+		m := &sinkMaker{cluster: cluster, stateDir: c.State.Dir, out: o.Stdout, log: log, registry: metrics, replicas: a.replicas, feeds: a.feeds}
+		return m.make(s)
+	}
+	results := newOutcome(registry)
+	start := newStarting(o.Version, results)
+	start.registerReadiness(registry)
+	hub := tail.New(registry)
+	a.waiting = start.waits
+	if err := a.lookOn(hub, o.Version); err != nil {
+		return &StartError{err}
+	}
+	commands := &control{start: start, level: o.Level}
+	if o.Source.file != "" {
+		commands.reloader = &reloader{load: o.Source.load, file: o.Source.file, log: log, level: o.Level, outcome: results, turn: make(chan struct{}, 1)}
+	}
+	server, err := listen(ctx, c, registry, start, commands, &looker{hub, start}, log)
+	if err != nil {
+		return &StartError{err}
+	}
+	defer func() { err = errors.Join(err, start.close()) }()
+	return serve(ctx, server, log, func(ctx context.Context) error {
+		p, err := a.assemble(ctx)
+		if err != nil {
+			return startError(ctx, err)
+		}
+		provideToken(c, log)
+		start.runs(p)
+		if r := commands.reloader; r != nil {
+			r.begin(a, p, o.Source.began)
+			following, end := context.WithCancel(ctx)
+			var reloading sync.WaitGroup
+			defer reloading.Wait()
+			defer end()
+			reloading.Go(func() { r.follow(following, o.Hangups, c.Reload) })
+		}
+		return p.Run(ctx)
+	})
+}
+
+// startError is clean when the start was only broken off.
+func startError(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return &StartError{err}
+}
+
+func newRegistry() *prometheus.Registry {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewBuildInfoCollector(),
+	)
+	return registry
+}
+
+// listen takes the admin address, so that a port in use is found before anything runs; nil for no address.
+func listen(ctx context.Context, c *config.Config, registry prometheus.Gatherer, start *starting, commands *control, look *looker, log *slog.Logger) (*admin.Server, error) {
+	if c.Admin.Address == "" {
+		return nil, nil
+	}
+	server, err := admin.New(admin.Config{
+		Address: c.Admin.Address, Pprof: c.Admin.Pprof, Registry: registry, Log: log,
+		Ready:   start.reasons,
+		Status:  start.status,
+		Look:    look,
+		Control: commands,
+		Access:  admin.Access{Token: token(c), Remote: c.Admin.Remote},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return server, server.Listen(ctx)
+}
+
+// serve runs the pipeline until ctx ends or something fails. The admin server is there before it, so that a start that has to wait can be
+// watched, and outlives it, for the drain.
+func serve(ctx context.Context, server *admin.Server, log *slog.Logger, pipeline func(context.Context) error) error {
+	began := time.Now()
+	g, gctx := errgroup.WithContext(context.WithoutCancel(ctx))
+	adminCtx, stopAdmin := context.WithCancel(gctx)
+	if server != nil {
+		g.Go(func() error { return server.Run(adminCtx) })
+	}
+	g.Go(func() error {
+		defer stopAdmin()
+		work, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		// A failed admin server ends the pipeline too, in order.
+		unhook := context.AfterFunc(gctx, func() { cancel(context.Cause(gctx)) })
+		defer unhook()
+		return pipeline(work)
+	})
+	return stopped(ctx, g.Wait(), time.Since(began), log)
+}
+
+// stopped says how the run ended: nil for a clean end.
+func stopped(ctx context.Context, err error, ran time.Duration, log *slog.Logger) error {
+	cause := context.Cause(ctx)
+	if _, ok := errors.AsType[*StartError](err); ok {
+		return err // it never ran
+	}
+	log = log.With("ran", ran.Round(time.Millisecond).String())
+	switch {
+	case err == nil, cause != nil && (errors.Is(err, context.Canceled) || errors.Is(err, cause)):
+		log.Info("bridge stopped", "cause", fmt.Sprint(cause))
+		return nil
+	case cause != nil && errors.Is(err, bridge.ErrDrain):
+		// Nothing is lost, so this is a clean end for whoever restarts bridges by their exit code.
+		log.Warn("bridge stopped before everything was sent", "cause", fmt.Sprint(cause), "err", err)
+		return nil
+	}
+	log.Error("bridge failed", "err", err)
+	if errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, bridge.ErrSink) || errors.Is(err, reflector.ErrOtherCluster) {
+		return &StartError{err} // of brokers, which can't be asked before they run, and of what has changed since the start
+	}
+	return err
+}
+
+// Plural is "1 problem" or "3 problems".
+func Plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

@@ -1,0 +1,311 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kubebridge/bridge/config"
+	"github.com/kubebridge/bridge/internal/admin"
+	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/kube"
+	"github.com/kubebridge/bridge/internal/publisher"
+	"github.com/kubebridge/bridge/internal/ratelimit"
+	"github.com/kubebridge/bridge/internal/reflector"
+	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/store"
+	"github.com/kubebridge/bridge/internal/tracing"
+	"github.com/kubebridge/bridge/internal/undelivered"
+)
+
+// assembler turns a configuration into a bridge. It is the one place that knows both.
+type assembler struct {
+	config   *config.Config
+	version  string // of the file that it comes from; "" for none
+	log      *slog.Logger
+	registry prometheus.Registerer // nil for none
+	// sink makes the sinks for a cluster. What they register goes to metrics, nil for none.
+	sink func(cluster string, c *config.Sink, metrics prometheus.Registerer) (sinks.Sink, service, error)
+	// replicas are the others that stand by; nil for none.
+	replicas *replicas
+	// feeds is for the sinks; what is assembled later has the same.
+	feeds *feeds
+	// waiting gets the reason each time that the API server can't be asked yet; nil does not wait for it.
+	waiting func(error)
+	// fatal ends the process when the state can't be written any more.
+	fatal func(error)
+	// tracer, nil for none.
+	tracer *tracing.Tracer
+	// undelivered keeps what no broker takes; nil for nothing.
+	undelivered *undelivered.Folder
+	// onSettle is called with what a sink has settled; nil for nobody.
+	onSettle func(sink string, settled []*publisher.Item)
+}
+
+// pipeline is an assembled bridge.
+type pipeline struct {
+	*bridge.Bridge
+	db     *store.DB
+	rights *listCheck
+	// What a change of the configuration goes on from.
+	cluster  string
+	planner  *planner
+	redactor *resource.Redactor
+}
+
+// Close closes the state, after Run has returned.
+func (p *pipeline) Close() error { return p.db.Close() }
+
+// reasons is why the pipeline is not ready, as the admin server shows it.
+func (p *pipeline) reasons() []admin.Reason {
+	var list []admin.Reason
+	for _, r := range p.Ready() {
+		list = append(list, admin.Reason{What: r.Component, Message: r.Message})
+	}
+	return append(list, p.rights.reasons()...)
+}
+
+// assemble asks the API server what the names in the configuration mean, opens the state, and puts the parts together. Its
+// error joins all that it found wrong.
+func (a *assembler) assemble(ctx context.Context) (*pipeline, error) {
+	k := &a.config.Kubernetes
+	rc, contextCluster, err := kube.RESTConfig(k.Kubeconfig, k.Context, k.QPS, k.Burst)
+	if err != nil {
+		return nil, err
+	}
+	client, err := reflector.NewClient(rc)
+	if err != nil {
+		return nil, err
+	}
+	cluster := cmp.Or(a.config.Cluster, contextCluster)
+	var parts sinkParts
+	if cluster != "" { // what is wrong with them is told before an API server is waited for
+		if parts, err = a.sinks(cluster); err != nil {
+			return nil, err
+		}
+	}
+	found, err := a.await(ctx, rc)
+	if err != nil {
+		return nil, err
+	}
+	if cluster == "" {
+		if cluster = found.clusterID; cluster == "" {
+			return nil, errors.New("the cluster has no name: set cluster (--cluster); it is in the source of every event")
+		}
+		if parts, err = a.sinks(cluster); err != nil {
+			return nil, err
+		}
+	}
+	db, err := a.openState(found.clusterID)
+	if err != nil {
+		return nil, err
+	}
+	rights, err := a.listCheck()
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	c := bridge.Config{
+		Cluster: cluster, Client: client, Identify: found.identify, DB: db, Sinks: parts.sinks, Services: append(parts.services, rights),
+		Watchdog: k.Watchdog, CommitInterval: a.config.State.Sync, Drain: a.config.Drain, Log: a.log, Registerer: a.registry,
+		Standby:  a.replicas.bridge(),
+		Version:  a.version,
+		OnSettle: a.onSettle,
+	}
+	if a.tracer != nil {
+		c.Trace, c.Services = a.tracer.Parent, append(c.Services, a.tracer)
+	}
+	p, err := a.bridge(c, found, rights)
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return p, nil
+}
+
+// listCheck asks for the bridge's rights, with a rate of its own: what is watched does not wait for it.
+func (a *assembler) listCheck() (*listCheck, error) {
+	const perSecond = 10
+	k := &a.config.Kubernetes
+	rc, _, err := kube.RESTConfig(k.Kubeconfig, k.Context, perSecond, perSecond)
+	if err != nil {
+		return nil, err
+	}
+	resolver, err := kube.NewResolver(rc)
+	return &listCheck{resolver: resolver, log: a.log, pause: 10 * time.Second, changes: make(chan []bridge.UnitConfig, 1)}, err
+}
+
+// openState opens the database, in a directory of its own inside state.dir: other things may lie beside it, such as an embedded
+// broker's streams or a volume's lost+found.
+func (a *assembler) openState(clusterID string) (*store.DB, error) {
+	dir := filepath.Join(a.config.State.Dir, "db")
+	if a.config.State.Mode == "memory" {
+		dir = ""
+	}
+	db, err := store.Open(store.Options{Dir: dir, BodiesPerSecond: a.bodiesPerSecond(), Log: a.log, Registerer: a.registry, Fatal: a.fatal})
+	if err != nil {
+		return nil, err
+	}
+	if err := db.BindCluster(clusterID); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return db, nil
+}
+
+// bodiesPerSecond is the configured bound. There is none where chains of owners are asked for: they are made of the bodies of other informers' objects.
+func (a *assembler) bodiesPerSecond() int {
+	if slices.ContainsFunc(a.config.Informers, func(inf config.Informer) bool { return inf.Owners }) {
+		return 0
+	}
+	return a.config.State.BodiesPerSecond
+}
+
+// sinkParts are the sinks, and the brokers that have to run for them.
+type sinkParts struct {
+	sinks    []bridge.SinkConfig
+	services []bridge.Service
+}
+
+func (a *assembler) sinks(cluster string) (parts sinkParts, err error) {
+	var errs []error
+	for i := range a.config.Sinks {
+		sink, broker, err := a.makeSink(cluster, &a.config.Sinks[i])
+		if err != nil {
+			errs = append(errs, sinkProblems(a.config, i, err)...)
+			continue
+		}
+		if broker != nil {
+			parts.services = append(parts.services, broker)
+		}
+		parts.sinks = append(parts.sinks, sink)
+	}
+	return parts, errors.Join(errs...)
+}
+
+// makeSink makes one sink, and the broker that has to run for it, nil for none. Its metrics are registered when it is used.
+func (a *assembler) makeSink(cluster string, c *config.Sink) (sc bridge.SinkConfig, broker service, err error) {
+	scope := bridge.NewScope(a.registry)
+	var metrics prometheus.Registerer
+	if scope != nil {
+		metrics = scope
+	}
+	sink, broker, err := a.sink(cluster, c, metrics)
+	if err != nil {
+		return sc, nil, err
+	}
+	return bridge.SinkConfig{Name: c.Name, Sink: sink, Scope: scope, Target: target(c), Publisher: publisher.Config{
+		MaxBytes: int(c.Queue.Memory),
+		Retry:    publisher.Retry{Initial: c.Retry.Initial, Max: c.Retry.Max},
+		RateLimit: ratelimit.BucketConfig{
+			PerSecond: c.RateLimit.PerSecond, Burst: c.RateLimit.Burst,
+			BytesPerSecond: float64(c.RateLimit.BytesPerSecond), BurstBytes: int(c.RateLimit.BurstBytes),
+		},
+		Oversize: oversize(c.Oversize),
+		Forget:   !c.Recall,
+		Keep:     a.keep(c.Name), DeadLetterWait: c.DeadLetterWait,
+	}}, broker, nil
+}
+
+// keep puts what a sink can't get rid of into the state directory; nil where there is none.
+func (a *assembler) keep(sink string) func(e *event.Event, refused, deadLetter error, attempts int) error {
+	if a.undelivered == nil {
+		return nil
+	}
+	return func(e *event.Event, refused, deadLetter error, attempts int) error {
+		err := a.undelivered.Keep(e, undelivered.Refusal{
+			Sink: sink, Reason: refused.Error(), DeadLetter: deadLetter.Error(), Attempts: attempts, Kept: time.Now().UTC(),
+		})
+		if errors.Is(err, undelivered.ErrFull) {
+			return fmt.Errorf("%w: %w", publisher.ErrNoRoom, err)
+		}
+		return err
+	}
+}
+
+// oversize is never nil, which would be the default and not "none".
+func oversize(ways []string) []publisher.Oversize {
+	list := make([]publisher.Oversize, 0, len(ways))
+	for _, way := range ways {
+		list = append(list, publisher.Oversize(way))
+	}
+	return list
+}
+
+// bridge adds the units, one for each resource of an informer in each of its namespaces.
+func (a *assembler) bridge(c bridge.Config, d discovered, rights *listCheck) (*pipeline, error) {
+	key, err := c.DB.Secret()
+	if err != nil {
+		return nil, err
+	}
+	redactor, err := resource.NewRedactor(key)
+	if err != nil {
+		return nil, err
+	}
+	shard, err := shardOf(a.config)
+	if err != nil {
+		return nil, err
+	}
+	p, err := newPlanner(a.config, d, redactor, shard, nil)
+	if err != nil {
+		return nil, err
+	}
+	first := p.plan(d.catalog, d.types)
+	c.Units, c.Unknown, rights.units = first.Units, first.Unknown, first.Units
+	if interval := a.config.Kubernetes.Discovery; interval > 0 {
+		c.Planner, c.PlanInterval = p.ask, interval
+	}
+	b, err := bridge.New(c)
+	return &pipeline{Bridge: b, db: c.DB, rights: rights, cluster: c.Cluster, planner: p, redactor: redactor}, err
+}
+
+// orAll is the given namespaces, or the one "" that means all.
+func orAll(namespaces []string) []string {
+	if len(namespaces) == 0 {
+		return []string{""}
+	}
+	return namespaces
+}
+
+// unit is what all units of an informer have in common.
+func unit(inf *config.Informer, redactor *resource.Redactor) (bridge.UnitConfig, error) {
+	u := bridge.UnitConfig{
+		Informer:      inf.Name,
+		LabelSelector: inf.LabelSelector, FieldSelector: inf.FieldSelector, NamespaceSelector: inf.NamespaceSelector,
+		SelectHere: inf.SelectAt == "bridge",
+		Snapshot:   bridge.Snapshot(inf.Snapshot), Lag: inf.Lag, Memory: int(inf.Queue.Memory), Spool: int64(inf.Queue.Spool), DropOldest: inf.Queue.WhenFull == "drop-oldest",
+		Parse: resource.ParseOptions{KeepManagedFields: inf.KeepManagedFields},
+	}
+	if inf.Secrets != "send" {
+		u.Parse.Redactor = redactor
+	}
+	var err error
+	if u.Parse.Rules, err = redaction(inf, redactor); err != nil {
+		return u, err
+	}
+	u.Redaction = fmt.Sprintf("secrets=%s redact=%q drop=%q env=%t", inf.Secrets, inf.Redact, inf.Drop, inf.RedactEnv)
+	if u.Lifts, err = lifts(inf.Attributes); err != nil {
+		return u, err
+	}
+	u.Owners = inf.Owners
+	if u.Filter, err = informerRules(inf); err != nil {
+		return u, err
+	}
+	for _, b := range inf.Sinks {
+		rules, err := rules(b.Operations, b.Filter)
+		if err != nil {
+			return u, fmt.Errorf("sink %s: %w", b.Name, err)
+		}
+		u.Sinks = append(u.Sinks, bridge.BindingConfig{
+			Sink: b.Name, Payload: event.Payload(b.Payload), Types: event.Types(b.Types), Filter: rules,
+			Latest: b.Delivery == "latest", Resync: b.Resync,
+		})
+	}
+	return u, nil
+}

@@ -1,0 +1,57 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/kubebridge/bridge/config"
+)
+
+// keyError is what is wrong with a key of a section: a file that it names can't be used.
+type keyError struct {
+	key string // below the section
+	err error
+}
+
+func (e *keyError) Error() string { return e.key + ": " + e.err.Error() }
+
+func (e *keyError) Unwrap() error { return e.err }
+
+// aboutKey is err with the key that it is about; nil for nil.
+func aboutKey(key string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &keyError{key, err}
+}
+
+// sinkProblems are what is wrong with the sink of a number, each with its place in the file: the key's where that is known, else the sink's.
+func sinkProblems(c *config.Config, number int, err error) (problems []error) {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, one := range joined.Unwrap() {
+			problems = append(problems, sinkProblems(c, number, one)...)
+		}
+		return problems
+	}
+	sink := &c.Sinks[number]
+	path := fmt.Sprintf("sinks[%d]", number)
+	if about, ok := errors.AsType[*keyError](err); ok {
+		return c.ProblemsAt(path+"."+kindOf(sink)+"."+about.key, about.err)
+	}
+	if err != nil {
+		err = fmt.Errorf("sink %s: %w", sink.Name, err)
+	}
+	return c.ProblemsAt(path, err)
+}
+
+// kindOf is the key of the section that says what a sink is.
+func kindOf(c *config.Sink) string {
+	switch {
+	case c.NATS != nil:
+		return "nats"
+	case c.Kafka != nil:
+		return "kafka"
+	default:
+		return "stdout"
+	}
+}

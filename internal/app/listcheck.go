@@ -1,0 +1,117 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/admin"
+	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/kube"
+)
+
+// listCheck asks once whether the bridge may list what it watches. A missing watch shows at once; a missing list would show at the first
+// restart or gap only, since a first snapshot comes by a watch too. It is a service of the bridge, has nothing to do when nothing is missing, and
+// never fails it.
+type listCheck struct {
+	resolver *kube.Resolver
+	units    []bridge.UnitConfig // at the start
+	log      *slog.Logger
+	pause    time.Duration            // between two looks at what is missing
+	changes  chan []bridge.UnitConfig // holds one: the units of a configuration that has changed
+
+	mu      sync.Mutex
+	missing []listRight // guarded by mu
+}
+
+// change begins anew with other units.
+func (c *listCheck) change(units []bridge.UnitConfig) {
+	select {
+	case <-c.changes: // nobody has looked at it
+	default:
+	}
+	c.changes <- units
+}
+
+// listRight is the right that a unit needs.
+type listRight struct {
+	kube.Right
+	unit string
+}
+
+// WaitReady has nothing to wait for.
+func (c *listCheck) WaitReady(context.Context) error { return nil }
+
+// Run asks until ctx ends.
+func (c *listCheck) Run(ctx context.Context) error {
+	open := rightsToList(c.units)
+	told := map[string]bool{} // by unit
+	for {
+		missing, err := c.look(ctx, open, told)
+		if err == nil {
+			open = missing
+		}
+		var again <-chan time.Time
+		if len(open) > 0 { // also what could not be asked: it may be missing, or no longer
+			again = time.After(c.pause)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case units := <-c.changes:
+			open = rightsToList(units)
+		case <-again:
+		}
+	}
+}
+
+// rightsToList are the rights to list that units need.
+func rightsToList(units []bridge.UnitConfig) (list []listRight) {
+	for i := range units {
+		u := &units[i]
+		right := kube.Right{Verb: "list", Group: u.Type.Group, Resource: u.Type.Resource, Namespace: u.Namespace, Name: onlyName(u.FieldSelector)}
+		list = append(list, listRight{right, u.Name()})
+		if u.NamespaceSelector != "" {
+			list = append(list, listRight{kube.Right{Verb: "list", Resource: "namespaces"}, u.Name()})
+		}
+	}
+	return list
+}
+
+// look asks for the rights, and gives those that are missing.
+func (c *listCheck) look(ctx context.Context, rights []listRight, told map[string]bool) (missing []listRight, err error) {
+	for _, right := range rights {
+		allowed, why, err := c.resolver.Allowed(ctx, right.Right)
+		if err != nil {
+			if !errors.Is(err, context.Canceled) {
+				c.log.Info("can't ask for the bridge's rights", "err", err)
+			}
+			return nil, err
+		}
+		if allowed {
+			continue
+		}
+		missing = append(missing, right)
+		if !told[right.unit] {
+			told[right.unit] = true
+			c.log.Warn("a right is missing: it is needed after a restart and to heal gaps; 'bridge rbac' prints the roles for the configuration", "informer", right.unit, "right", right.String(), "reason", why)
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.missing = missing
+	return missing, nil
+}
+
+// reasons are why the bridge is not ready, by missing rights.
+func (c *listCheck) reasons() []admin.Reason {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var list []admin.Reason
+	for _, right := range c.missing {
+		list = append(list, admin.Reason{What: "informer " + right.unit, Message: "not allowed to " + right.String() + "; 'bridge rbac' prints the roles for the configuration"})
+	}
+	return list
+}

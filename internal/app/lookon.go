@@ -1,0 +1,24 @@
+package app
+
+import (
+	"github.com/kubebridge/bridge/internal/publisher"
+	"github.com/kubebridge/bridge/internal/tail"
+	"github.com/kubebridge/bridge/internal/tracing"
+)
+
+// lookOn has what is settled shown in the live tail and, where the configuration says so, told to a collector of traces.
+func (a *assembler) lookOn(hub *tail.Hub, version string) (err error) {
+	a.onSettle = hub.Settled
+	c := a.config.Tracing
+	if c.Endpoint == "" {
+		return nil
+	}
+	a.tracer, err = tracing.New(tracing.Config{
+		Endpoint: c.Endpoint, Sample: c.Sample, Version: version, Log: a.log, Registerer: a.registry,
+	})
+	a.onSettle = func(sink string, settled []*publisher.Item) {
+		hub.Settled(sink, settled)
+		a.tracer.Settled(sink, settled)
+	}
+	return err
+}

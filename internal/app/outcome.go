@@ -1,0 +1,90 @@
+package app
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kubebridge/bridge/config"
+	"github.com/kubebridge/bridge/internal/bridge"
+)
+
+// Results of reading the configuration again.
+const (
+	reloadApplied   = "applied"
+	reloadUnchanged = "unchanged" // nothing of what is watched or sent has changed
+	reloadRefused   = "refused"   // it has a mistake, or changes what only a restart can
+	reloadFailed    = "failed"    // the API server could not be asked, for one
+)
+
+// ReloadStatus is how the last attempt to read the configuration again went.
+type ReloadStatus struct {
+	Time   time.Time `json:"time"`
+	Why    string    `json:"why"`
+	Result string    `json:"result"`
+	// Changes that were made.
+	Changes string `json:"changes,omitempty"`
+	// Problems for which it was refused, each with its place in the file.
+	Problems []string `json:"problems,omitempty"`
+}
+
+// outcome keeps how reloads went. Its methods may be called concurrently.
+type outcome struct {
+	count   *prometheus.CounterVec
+	current prometheus.Gauge
+
+	mu   sync.Mutex
+	last *ReloadStatus // guarded by mu; replaced and never changed; nil before the first
+}
+
+func newOutcome(registry prometheus.Registerer) *outcome {
+	o := &outcome{
+		count: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "bridge_config_reloads_total", Help: "Times that the configuration was read again while the bridge ran, by result.",
+		}, []string{"result"}),
+		current: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "bridge_config_current", Help: "1 while the configuration that runs is the one that was last read; 0 while that was refused.",
+		}),
+	}
+	for _, result := range []string{reloadApplied, reloadUnchanged, reloadRefused, reloadFailed} {
+		o.count.WithLabelValues(result)
+	}
+	o.current.Set(1)
+	registry.MustRegister(o.count, o.current)
+	return o
+}
+
+// note keeps how an attempt went.
+func (o *outcome) note(why string, changes bridge.Changes, err error) {
+	s := &ReloadStatus{Time: time.Now().UTC(), Why: why, Result: reloadApplied, Changes: changes.String()}
+	switch problems := config.Problems(err); {
+	case errors.Is(err, bridge.ErrStopping):
+		return
+	case len(problems) > 0:
+		s.Result, s.Changes = reloadRefused, ""
+		for _, p := range problems {
+			s.Problems = append(s.Problems, p.Error())
+		}
+	case err != nil:
+		s.Result, s.Changes, s.Problems = reloadFailed, "", []string{err.Error()}
+	case changes == (bridge.Changes{}):
+		s.Result = reloadUnchanged
+	}
+	o.count.WithLabelValues(s.Result).Inc()
+	o.current.Set(0)
+	if err == nil {
+		o.current.Set(1)
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.last = s
+}
+
+// status is the last attempt, nil when there was none.
+func (o *outcome) status() *ReloadStatus {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.last
+}

@@ -1,0 +1,202 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/kubebridge/bridge/config"
+	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/kube"
+)
+
+// reloader makes a running bridge what its configuration has become. Its methods may be called concurrently; one change is made at a time.
+type reloader struct {
+	load    func() (*config.Config, error)
+	file    string
+	log     *slog.Logger
+	level   *slog.LevelVar
+	outcome *outcome
+
+	turn chan struct{} // holds one token, from begin on: whoever has it changes the bridge, and owns all below
+	// assembler is of the configuration that runs.
+	assembler *assembler
+	pipeline  *pipeline
+	secrets   map[string]string // what the files that are read once hold, by sink
+	done      string            // the content that was dealt with last, applied or refused
+}
+
+// begin makes a reloader for a configuration that runs. began is what its file held before it was read.
+func (r *reloader) begin(a *assembler, p *pipeline, began string) {
+	r.assembler, r.pipeline, r.secrets = a, p, secretsOf(a.config)
+	if contentOf(r.file) == began {
+		r.done = r.content()
+	}
+	r.turn <- struct{}{}
+}
+
+// errNotNow is returned when a change could not be tried: another attempt may succeed with the same file.
+var errNotNow = errors.New("the configuration was not changed, and can be tried again")
+
+// reload reads the configuration and makes the change. Why says what it is for, in the log. When it fails, nothing was changed.
+func (r *reloader) reload(ctx context.Context, why string) (done string, err error) {
+	select {
+	case <-r.turn:
+		defer func() { r.turn <- struct{}{} }()
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+	began, content := time.Now(), r.content()
+	changes, level, err := r.change(ctx, content)
+	if err == nil || !errors.Is(err, errNotNow) && ctx.Err() == nil { // else whoever asked may be gone, and the file is tried again
+		r.done = content
+	}
+	r.outcome.note(why, changes, err)
+	switch {
+	case errors.Is(err, bridge.ErrStopping):
+		return "", err
+	case err != nil:
+		for _, problem := range config.Problems(err) {
+			r.log.Error("the configuration is refused; the one of before stays", "why", why, "problem", problem.Error())
+		}
+		if len(config.Problems(err)) == 0 {
+			r.log.Error("the configuration could not be changed; the one of before stays", "why", why, "err", err)
+		}
+		return "", err
+	}
+	done = changes.String()
+	if level != "" {
+		done += "; log level " + level
+	}
+	r.log.Info("the configuration was read again", "why", why, "changes", done, "took", time.Since(began).Round(time.Millisecond).String())
+	return done, nil
+}
+
+// change finds out what is to change, and changes it. The level is that of the log, where it is another now: what an operator has set meanwhile
+// stays until the configuration says something else.
+func (r *reloader) change(ctx context.Context, content string) (done bridge.Changes, level string, err error) {
+	version := versionOf(r.file)
+	next, err := r.load()
+	if err != nil {
+		return done, "", err
+	}
+	before := r.assembler.config
+	if err := before.CheckReload(next); err != nil {
+		return done, "", err
+	}
+	after := *r.assembler
+	after.config = next
+	secrets := secretsOf(next)
+	c, planner, err := r.plan(ctx, &after, secrets)
+	if err != nil {
+		return done, "", err
+	}
+	c.Version = version
+	after.feeds.follow(next) // before the new sinks are opened
+	if done, err = r.reconfigure(ctx, c, content); err != nil {
+		after.feeds.follow(before)
+		return done, "", err
+	}
+	r.pipeline.db.SetBodiesPerSecond(after.bodiesPerSecond()) // chains of owners may be asked for now
+	r.pipeline.rights.change(c.Units)
+	r.pipeline.planner, r.assembler, r.secrets = planner, &after, secrets
+	if next.Log.Level != before.Log.Level {
+		level = next.Log.Level
+		_ = r.level.UnmarshalText([]byte(level)) // the configuration has checked it
+	}
+	return done, level, nil
+}
+
+// reconfigure makes the change, unless the files change once more while it waits for its turn: where another replica leads, that is until the leader has
+// made it, which may never have it if it sees the newer one first.
+func (r *reloader) reconfigure(ctx context.Context, c *bridge.Change, content string) (bridge.Changes, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go whileSame(ctx, content, r.files(), func() { cancel(fmt.Errorf("%w: the file has changed again meanwhile", errNotNow)) })
+	return r.pipeline.Reconfigure(ctx, c)
+}
+
+// plan says what is to change. It asks the API server, and contacts nobody else.
+func (r *reloader) plan(ctx context.Context, after *assembler, secrets map[string]string) (*bridge.Change, *planner, error) {
+	found, err := r.discover(ctx, after.config)
+	if err != nil {
+		return nil, nil, err
+	}
+	shard, err := shardOf(after.config)
+	if err != nil {
+		return nil, nil, err
+	}
+	planner, err := newPlanner(after.config, found, r.pipeline.redactor, shard, r.pipeline.planner)
+	if err != nil {
+		return nil, nil, err
+	}
+	first := planner.plan(found.catalog, found.types)
+	c := &bridge.Change{Units: first.Units, Unknown: first.Unknown}
+	if interval := after.config.Kubernetes.Discovery; interval > 0 {
+		c.Planner, c.PlanInterval = planner.ask, interval
+	}
+	for i := range after.config.Informers {
+		inf := &after.config.Informers[i]
+		c.Informers = append(c.Informers, inf.Name)
+		if r.pipeline.planner.has(inf) < 0 {
+			c.Changed = append(c.Changed, inf.Name)
+		}
+	}
+	c.Sinks, err = r.sinks(after, secrets)
+	return c, planner, err
+}
+
+// discover asks the API server what the names in a configuration mean now. Names of informers that have not changed mean what they meant, and
+// what of them is not there is not wrong: it was there before.
+func (r *reloader) discover(ctx context.Context, c *config.Config) (d discovered, err error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	before := r.pipeline.planner
+	d.resolver = before.resolver
+	if err := d.resolver.Ready(ctx); err != nil && kube.Classify(err) != kube.Forbidden {
+		return d, fmt.Errorf("%w: %w", errNotNow, err) // one that is just starting does not know all custom resources
+	}
+	if d.catalog, err = d.resolver.Discover(ctx); err != nil {
+		return d, fmt.Errorf("%w: %w", errNotNow, err)
+	}
+	var problems []error
+	for i := range c.Informers {
+		inf := &c.Informers[i]
+		if j := before.has(inf); j >= 0 {
+			types, _ := d.catalog.Resolve(before.selections[j])
+			d.types = append(d.types, types)
+			continue
+		}
+		types, err := d.catalog.Resolve(selection(inf))
+		if errors.Is(err, kube.ErrUnavailable) {
+			return d, fmt.Errorf("%w: informers[%d].resources: %w", errNotNow, i, err)
+		}
+		if err == nil && len(types) == 0 {
+			err = errors.New("selects nothing: everything in resources is excluded")
+		}
+		problems = append(problems, c.ProblemsAt(fmt.Sprintf("informers[%d].resources", i), err)...)
+		d.types = append(d.types, types)
+	}
+	return d, errors.Join(problems...)
+}
+
+// sinks are all sinks: made anew where they have changed, else by name only.
+func (r *reloader) sinks(after *assembler, secrets map[string]string) (list []bridge.SinkConfig, err error) {
+	var problems []error
+	for i := range after.config.Sinks {
+		sink := &after.config.Sinks[i]
+		same := slices.ContainsFunc(r.assembler.config.Sinks, func(other config.Sink) bool { return reflect.DeepEqual(other, *sink) })
+		if same && secrets[sink.Name] == r.secrets[sink.Name] {
+			list = append(list, bridge.SinkConfig{Name: sink.Name})
+			continue
+		}
+		sc, _, err := after.makeSink(r.pipeline.cluster, sink) // an embedded server runs already: it can't be changed
+		problems = append(problems, sinkProblems(after.config, i, err)...)
+		list = append(list, sc)
+	}
+	return list, errors.Join(problems...)
+}

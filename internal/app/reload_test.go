@@ -1,0 +1,51 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/admin"
+	"github.com/kubebridge/bridge/internal/bridge"
+)
+
+func TestAChangeThatWaitsIsGivenUpWhenTheFileChangesAgain(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "bridge.yaml")
+	write := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("v2")
+	changed, ended := make(chan struct{}), make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		defer close(ended)
+		whileSame(ctx, contentOf(file), []string{file}, func() { close(changed) })
+	}()
+	select {
+	case <-changed:
+		t.Fatal("the file has not changed")
+	case <-time.After(sameInterval + sameInterval/2):
+	}
+	write("v3")
+	<-changed
+	<-ended
+	go func() {
+		cancel()
+	}()
+	whileSame(ctx, contentOf(file), []string{file}, func() { t.Error("it ended, and the file has not changed") })
+}
+
+func TestWhatOnlyTheLeaderCanDoIsAConflict(t *testing.T) {
+	_, err := done(fmt.Errorf("%w; ask pod-0, which leads", bridge.ErrStandby), "")
+	if refused, ok := errors.AsType[*admin.Error](err); !ok || refused.Code != http.StatusConflict {
+		t.Errorf("got %v", err)
+	}
+}

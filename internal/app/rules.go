@@ -1,0 +1,71 @@
+package app
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/kubebridge/bridge/config"
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/filter"
+	"github.com/kubebridge/bridge/internal/resource"
+)
+
+// informerRules are what an informer keeps back from all its sinks.
+func informerRules(inf *config.Informer) (filter.Rules, error) {
+	r, err := rules(inf.Operations, inf.Filter)
+	if err != nil {
+		return r, err
+	}
+	r.On, r.Heartbeats = inf.On, inf.IgnoreHeartbeats
+	r.Ignore, err = paths(inf.IgnoreChanges)
+	return r, err
+}
+
+// rules of operations and an expression, each of which may be left out.
+func rules(operations []string, expression string) (r filter.Rules, err error) {
+	for _, op := range operations {
+		r.Operations = append(r.Operations, event.Op(op))
+	}
+	if expression != "" {
+		r.Expression, err = filter.Compile(expression)
+	}
+	return r, err
+}
+
+func paths(texts []string) ([]resource.Path, error) {
+	var paths []resource.Path
+	for _, text := range texts {
+		p, err := resource.ParsePath(text)
+		if err != nil {
+			return nil, err
+		}
+		paths = append(paths, p)
+	}
+	return paths, nil
+}
+
+// redaction is what an informer takes out of its objects, nil for nothing.
+func redaction(inf *config.Informer, redactor *resource.Redactor) (*resource.Rules, error) {
+	redact, err := paths(inf.Redact)
+	if err != nil {
+		return nil, err
+	}
+	drop, err := paths(inf.Drop)
+	if err != nil {
+		return nil, err
+	}
+	return resource.NewRules(resource.RulesConfig{Redactor: redactor, Redact: redact, Drop: drop, Env: inf.RedactEnv})
+}
+
+// lifts are the attributes that an informer's events have of their objects, in the order of their names.
+func lifts(attributes map[string]string) ([]event.Lift, error) {
+	var list []event.Lift
+	for _, name := range slices.Sorted(maps.Keys(attributes)) {
+		p, err := resource.ParsePath(attributes[name])
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, event.Lift{Name: name, Path: p})
+	}
+	return list, nil
+}

@@ -1,0 +1,197 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kubebridge/bridge/config"
+	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/sinks/nats"
+)
+
+// SampleOptions of Sample.
+type SampleOptions struct {
+	Config  *config.Config // its state and drain are changed
+	Log     *slog.Logger
+	Out     io.Writer
+	Events  int           // how many events to print, over all sinks
+	Timeout time.Duration // how long to wait for them
+	JSON    bool          // one event per line, in CloudEvents' JSON format
+}
+
+// Sample prints the first events of a configuration as its sinks would send them, and sends none.
+// It contacts no broker and has its state in memory. printed is how many there were before the
+// timeout, or the end of ctx.
+func Sample(ctx context.Context, o SampleOptions) (printed int, err error) {
+	o.Config.State.Mode, o.Config.Drain = "memory", time.Second
+	stream := newSampleStream(o.JSON)
+	a := &assembler{config: o.Config, log: o.Log, sink: func(_ string, s *config.Sink, _ prometheus.Registerer) (sinks.Sink, service, error) {
+		sink, err := newSampleSink(stream, s)
+		return sink, nil, err
+	}}
+	p, err := a.assemble(ctx)
+	if err != nil {
+		return 0, startError(ctx, err)
+	}
+	defer func() { err = errors.Join(err, p.Close()) }()
+
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx) }()
+	printed, printErr := stream.print(ctx, o.Out, o.Events)
+	stream.finish()
+	cancel()
+	switch err = <-ended; {
+	case printErr != nil:
+		return printed, printErr
+	case isStop(err):
+		return printed, nil
+	}
+	return printed, err
+}
+
+// isStop reports whether a run that was told to end did so for that reason alone.
+func isStop(err error) bool {
+	return err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, bridge.ErrDrain)
+}
+
+// sampleStream brings the events of all sample sinks, as text, to the one who prints them.
+type sampleStream struct {
+	events   chan []byte
+	json     bool
+	finished chan struct{}
+	once     sync.Once
+}
+
+func newSampleStream(json bool) *sampleStream {
+	return &sampleStream{events: make(chan []byte), json: json, finished: make(chan struct{})}
+}
+
+// finish lets the sinks take whatever comes, so that the pipeline can end.
+func (s *sampleStream) finish() { s.once.Do(func() { close(s.finished) }) }
+
+// print prints events until there are enough or ctx ends, and says how many there were.
+func (s *sampleStream) print(ctx context.Context, w io.Writer, most int) (int, error) {
+	for n := range most {
+		select {
+		case text := <-s.events:
+			if _, err := w.Write(text); err != nil {
+				return n, err
+			}
+		case <-ctx.Done():
+			return n, nil
+		}
+	}
+	return most, nil
+}
+
+// text is the event as it would be sent: the destination, headers, an empty line, and the message.
+func (s *sampleSink) text(e *event.Event) []byte {
+	if s.stream.json {
+		return append(event.AppendStructured(nil, e), '\n')
+	}
+	var out bytes.Buffer
+	fmt.Fprintf(&out, "# %s\n", s.destination(e))
+	if s.structured {
+		fmt.Fprintf(&out, "content-type: %s\n\n", event.StructuredContentType)
+		out.Write(event.AppendStructured(nil, e))
+	} else {
+		e.Each(func(name, value string) {
+			if name == "datacontenttype" {
+				name = "content-type"
+			} else {
+				name = s.prefix + name
+			}
+			fmt.Fprintf(&out, "%s: %s\n", name, s.value(value))
+		})
+		out.WriteByte('\n')
+		out.Write(e.Data)
+	}
+	out.WriteString("\n\n")
+	return out.Bytes()
+}
+
+// sampleSink stands in for a sink: it knows where that would send, and hands everything to the stream.
+type sampleSink struct {
+	stream     *sampleStream
+	prefix     string              // of the attributes' headers
+	value      func(string) string // an attribute's value as a header
+	structured bool
+	// destination describes where the event would go.
+	destination func(*event.Event) string
+}
+
+var _ sinks.Sink = (*sampleSink)(nil)
+
+func newSampleSink(stream *sampleStream, c *config.Sink) (*sampleSink, error) {
+	s := &sampleSink{stream: stream, prefix: "ce-", value: nats.HeaderValue, structured: c.Encoding == "structured"}
+	switch {
+	case c.NATS != nil:
+		subject, err := event.ParseTemplate(c.NATS.Subject)
+		if err != nil {
+			return nil, err
+		}
+		s.destination = func(e *event.Event) string {
+			return fmt.Sprintf("sink %s: subject %s, Nats-Msg-Id %s", c.Name, subject.Append(nil, e, event.AppendSubjectToken), e.MessageID())
+		}
+	case c.Kafka != nil:
+		topic, err := event.ParseTemplate(c.Kafka.Topic)
+		if err != nil {
+			return nil, err
+		}
+		s.prefix, s.value = "ce_", func(value string) string { return value }
+		s.destination = func(e *event.Event) string {
+			return fmt.Sprintf("sink %s: topic %s, key %s", c.Name, topic.Append(nil, e, event.AppendTopicPart), e.PartitionKey)
+		}
+	default:
+		s.structured = true
+		s.destination = func(*event.Event) string { return "sink " + c.Name + ": standard output" }
+	}
+	return s, nil
+}
+
+// Open has nothing to open.
+func (s *sampleSink) Open(context.Context) error { return nil }
+
+// Close has nothing to close.
+func (s *sampleSink) Close() error { return nil }
+
+// Order is that of the one who prints.
+func (s *sampleSink) Order() sinks.Order { return sinks.ByLane }
+
+// Limits allow one call at a time, in small steps: the printer stops after a few events.
+func (s *sampleSink) Limits() sinks.Limits { return sinks.Limits{Messages: 16, Concurrency: 1} }
+
+// Lane is the only one.
+func (s *sampleSink) Lane(context.Context, *event.Event) (string, error) { return "sample", nil }
+
+// Publish hands the messages to the printer, one by one and as text: an event belongs to the caller again when Publish returns.
+func (s *sampleSink) Publish(ctx context.Context, batch []*sinks.Message) {
+	for i, m := range batch {
+		select {
+		case s.stream.events <- s.text(m.Event):
+			m.Err = nil
+		case <-s.stream.finished:
+			m.Err = nil
+		case <-ctx.Done():
+			sinks.Fail(batch[i:], ctx.Err())
+			return
+		}
+	}
+}
+
+// DeadLetter is never called, as nothing is refused.
+func (s *sampleSink) DeadLetter(context.Context, *event.Event, error, int) error {
+	return sinks.ErrNoDeadLetter
+}

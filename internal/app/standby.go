@@ -1,0 +1,121 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"os"
+	"strings"
+
+	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
+
+	"github.com/kubebridge/bridge/config"
+	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/kube"
+	"github.com/kubebridge/bridge/internal/sinks/nats"
+	"github.com/kubebridge/bridge/internal/standby"
+)
+
+// replicas is what several bridges share that stand by for each other.
+type replicas struct {
+	lease *standby.Lease
+	board *standby.Board
+	name  string // of the lease, with its namespace, as a token
+}
+
+// newReplicas is nil where the configuration knows no others. It asks nobody.
+func (a *assembler) newReplicas() (*replicas, error) {
+	s := &a.config.Standby
+	if !s.Enabled {
+		return nil, nil
+	}
+	k := &a.config.Kubernetes
+	rc, _, err := kube.RESTConfig(k.Kubeconfig, k.Context, 0, 0) // no event of an informer may hold the lease up
+	if err != nil {
+		return nil, err
+	}
+	rc.Timeout = s.RenewDeadline / 2 // so that a renewal that hangs leaves time for another
+	client, err := coordination.NewForConfig(rc)
+	if err != nil {
+		return nil, err
+	}
+	identity, err := identity(s.Identity)
+	if err != nil {
+		return nil, err
+	}
+	shard, err := shardOf(a.config)
+	if err != nil {
+		return nil, err
+	}
+	namespace, name := leaseNamespace(a.config), standby.LeaseName(s.Lease.Name, shard)
+	c := standby.LeaseConfig{
+		Client: client, Namespace: namespace, Name: name, Identity: identity,
+		Duration: s.LeaseDuration, RenewDeadline: s.RenewDeadline, RetryPeriod: s.RetryPeriod, Log: a.log,
+	}
+	lease, err := standby.NewLease(c)
+	if err != nil {
+		return nil, fmt.Errorf("standby: %w", err)
+	}
+	return &replicas{lease: lease, board: standby.NewBoard(c), name: namespace + "_" + name}, nil
+}
+
+// identity of this process: no other one ever has the same, also not this one's next life.
+func identity(configured string) (string, error) {
+	if configured == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return "", fmt.Errorf("the host has no name; set standby.identity: %w", err)
+		}
+		configured = host
+	}
+	return configured + "_" + strings.ToLower(rand.Text()[:10]), nil
+}
+
+// leaseNamespace is where the lease lies.
+func leaseNamespace(c *config.Config) string {
+	return cmp.Or(c.Standby.Lease.Namespace, kube.Namespace(c.Kubernetes.Kubeconfig, c.Kubernetes.Context), "default")
+}
+
+// bridge is the part for the bridge; nil for none.
+func (r *replicas) bridge() *bridge.Standby {
+	if r == nil {
+		return nil
+	}
+	return &bridge.Standby{Lease: r.lease, Board: r.board}
+}
+
+// fence is what keeps a replica that led before out of a stream; nil for none.
+func (r *replicas) fence() *nats.Fence {
+	if r == nil {
+		return nil
+	}
+	return &nats.Fence{Name: r.name, Confirm: r.lease.Confirm}
+}
+
+// confirm asks whether this replica leads; nil where there are no others.
+func (r *replicas) confirm() func(context.Context) error {
+	if r == nil {
+		return nil
+	}
+	return r.lease.Confirm
+}
+
+// leaseNeeds are the rights that bridges need which stand by for each other: those of all shards, which have one service account.
+func leaseNeeds(c *config.Config) []need {
+	if !c.Standby.Enabled {
+		return nil
+	}
+	const group, resource = "coordination.k8s.io", "leases"
+	namespace := leaseNamespace(c)
+	list := []need{{kube.Right{Verb: "create", Group: group, Resource: resource, Namespace: namespace}, "standby.lease"}}
+	for _, shard := range allShards(c) {
+		lease := standby.LeaseName(c.Standby.Lease.Name, shard)
+		for _, name := range []string{lease, standby.BoardName(lease)} {
+			for _, verb := range []string{"get", "update"} {
+				list = append(list, need{kube.Right{Verb: verb, Group: group, Resource: resource, Namespace: namespace, Name: name}, "standby.lease"})
+			}
+		}
+	}
+	return list
+}

@@ -1,0 +1,25 @@
+package app
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+
+	"github.com/kubebridge/bridge/config"
+)
+
+// target says where at its broker a sink sends to: a short digest, which the replicas of a bridge compare. Addresses are not in it, since each replica
+// may reach the same broker by one of its own. "" for standard output.
+func target(c *config.Sink) string {
+	var where []string
+	switch {
+	case c.NATS != nil:
+		where = []string{c.NATS.Stream.Name, c.NATS.Subject}
+	case c.Kafka != nil:
+		where = []string{c.Kafka.Topic}
+	default:
+		return ""
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q", where))
+	return hex.EncodeToString(sum[:4])
+}

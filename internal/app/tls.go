@@ -1,0 +1,53 @@
+package app
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"os"
+
+	"github.com/kubebridge/bridge/config"
+)
+
+// tlsConfig reads what a TLS section names; nil for no section. The bridge's own certificate is read again for every
+// connection, so it may be renewed while the bridge runs.
+func tlsConfig(c *config.TLS) (*tls.Config, error) {
+	if c == nil {
+		return nil, nil
+	}
+	out := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.ServerName, InsecureSkipVerify: c.InsecureSkipVerify}
+	if c.CA != "" {
+		roots, err := readRoots(c.CA)
+		if err != nil {
+			return nil, &keyError{"tls.ca", err}
+		}
+		out.RootCAs = roots
+	}
+	if c.Cert == "" {
+		return out, nil
+	}
+	load := func() (*tls.Certificate, error) {
+		pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
+		if err != nil {
+			return nil, fmt.Errorf("certificate %s with key %s: %w", c.Cert, c.Key, err)
+		}
+		return &pair, nil
+	}
+	if _, err := load(); err != nil {
+		return nil, &keyError{"tls.cert", err}
+	}
+	out.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return load() }
+	return out, nil
+}
+
+func readRoots(file string) (*x509.CertPool, error) {
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("there is no certificate in PEM in %s", file)
+	}
+	return roots, nil
+}

@@ -1,0 +1,82 @@
+package app
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/kubebridge/bridge/config"
+)
+
+// errNoToken is about a configuration that has no place for a token.
+var errNoToken = errors.New("there is no token: state.mode is memory, so set admin.tokenFile (--token-file)")
+
+// TokenFile is where the token of a configuration lies; own says that the bridge makes it.
+func TokenFile(c *config.Config) (file string, own bool, err error) {
+	switch {
+	case c.Admin.TokenFile != "":
+		return c.Admin.TokenFile, false, nil
+	case c.State.Mode == "memory":
+		return "", false, errNoToken
+	default:
+		return filepath.Join(c.State.Dir, "admin-token"), true, nil
+	}
+}
+
+// ReadToken reads a token.
+func ReadToken(file string) (string, error) {
+	token, err := config.ReadSecret("", file)
+	return string(token), err
+}
+
+// makeToken puts a token into the state directory, for the bridge's own user only, where there is none yet.
+func makeToken(file string) error {
+	if token, err := ReadToken(file); err == nil && token != "" {
+		return os.Chmod(file, 0o600) // it was made so; a volume may have been given to a group since
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) && !strings.Contains(err.Error(), "is empty") {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return err
+	}
+	temp, err := os.CreateTemp(filepath.Dir(file), ".admin-token-*") // with mode 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(temp.Name()) // for when it could not be renamed
+	_, err = fmt.Fprintln(temp, rand.Text()+rand.Text())
+	if err = errors.Join(err, temp.Close()); err != nil {
+		return err
+	}
+	return os.Rename(temp.Name(), file)
+}
+
+// token gives the token for commands, nil where there is none. It is there when provideToken has seen to it.
+func token(c *config.Config) func() (string, error) {
+	file, _, err := TokenFile(c)
+	if err != nil {
+		return nil
+	}
+	return func() (string, error) { return ReadToken(file) }
+}
+
+// provideToken makes the token, where the bridge has to.
+func provideToken(c *config.Config, log *slog.Logger) {
+	file, own, err := TokenFile(c)
+	switch {
+	case c.Admin.Address == "" || err != nil:
+		return
+	case own:
+		err = makeToken(file)
+	default:
+		_, err = ReadToken(file)
+	}
+	if err != nil {
+		log.Warn("there is no token, so the bridge takes no commands (bridge pause, reload and so on)", "file", file, "err", err)
+	}
+}

@@ -1,0 +1,87 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/app"
+)
+
+// asker asks a running bridge.
+type asker struct {
+	address string
+	client  *http.Client
+}
+
+func newAsker(address string) *asker {
+	return &asker{address, &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{Proxy: nil}}}
+}
+
+// answer is what a bridge says of itself.
+type answer struct {
+	app.ProcessStatus
+	raw []byte // as it was said, with what this version may not know
+	at  time.Time
+}
+
+// ask asks for the status.
+func (k *asker) ask(ctx context.Context) (*answer, error) {
+	a := &answer{at: time.Now()}
+	var err error
+	if a.raw, err = k.get(ctx, "/status"); err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(a.raw, &a.ProcessStatus); err != nil || a.Started.IsZero() {
+		return nil, fmt.Errorf("what answers at %s is no bridge, or another version of it: its status can't be read", k.address)
+	}
+	return a, nil
+}
+
+func (k *asker) get(ctx context.Context, path string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+k.address+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := k.client.Do(request)
+	if err != nil {
+		return nil, k.unanswered(err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("what answers at %s is no bridge: it says %s to %s", k.address, response.Status, path)
+	}
+	const longest = 64 << 20
+	body, err := io.ReadAll(io.LimitReader(response.Body, longest))
+	if err != nil {
+		return nil, k.unanswered(err)
+	}
+	return body, nil
+}
+
+// unanswered says in plain words that nobody is there.
+func (k *asker) unanswered(err error) error {
+	switch timeout, ok := errors.AsType[interface {
+		error
+		Timeout() bool
+	}](err); {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("no bridge answers at %s: nothing listens there. Does one run, and is this its admin.address (--config, --admin-address)?", k.address)
+	case ok && timeout.Timeout():
+		return fmt.Errorf("no bridge answers at %s within %v", k.address, k.client.Timeout)
+	default:
+		return fmt.Errorf("no bridge answers at %s: %w", k.address, err)
+	}
+}
+
+// untilInterrupted is a context that SIGINT and SIGTERM end.
+func untilInterrupted(ctx context.Context) (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+}

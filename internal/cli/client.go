@@ -1,0 +1,174 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/user"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubebridge/bridge/internal/admin"
+	"github.com/kubebridge/bridge/internal/app"
+)
+
+// client gives commands to a running bridge.
+type client struct {
+	settings *settings
+	address  string
+	token    string // its file
+}
+
+// newClient adds the flags by which a command finds the bridge.
+func newClient(cmd *cobra.Command) *client {
+	c := &client{settings: newSettings(cmd, "state.dir")}
+	cmd.Flags().StringVar(&c.address, "admin-address", "", "host:port of the bridge's admin server; none: admin.address of the configuration")
+	cmd.Flags().StringVar(&c.token, "token-file", "", "file with the token of the bridge; none: admin.tokenFile of the configuration, or the one in the state directory")
+	_ = cmd.MarkFlagFilename("token-file") // fails only for a flag that is not there
+	return c
+}
+
+// clientTimeout bounds a command; the bridge gives itself less.
+const clientTimeout = 150 * time.Second
+
+// do sends a command and prints the answer.
+func (c *client) do(cmd *cobra.Command, path string, body any) error {
+	ctx, cancel := context.WithTimeout(cmd.Context(), clientTimeout)
+	defer cancel()
+	message, err := c.send(ctx, path, body)
+	if err == nil {
+		fmt.Fprintln(cmd.OutOrStdout(), message)
+	}
+	return err
+}
+
+func (c *client) send(ctx context.Context, path string, body any) (message string, err error) {
+	address, token, err := c.find()
+	if err != nil {
+		return "", refused(err)
+	}
+	data, err := json.Marshal(body)
+	if err != nil {
+		return "", err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+"/control/"+path, bytes.NewReader(data))
+	if err != nil {
+		return "", refused(fmt.Errorf("address %s: %w", address, err))
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set(admin.UserHeader, whoAsks())
+	// No proxy: the bridge is on this machine, and takes no commands through one.
+	answer, err := (&http.Client{Transport: &http.Transport{}}).Do(req)
+	if err != nil {
+		if e, ok := errors.AsType[*url.Error](err); ok {
+			err = e.Err // without the method and the URL
+		}
+		return "", refused(fmt.Errorf("no bridge answers at %s: %w; is it running, with this configuration? (--admin-address)", address, err))
+	}
+	defer answer.Body.Close()
+	return understand(address, answer)
+}
+
+// understand reads the answer to a command.
+func understand(address string, answer *http.Response) (string, error) {
+	data, err := io.ReadAll(io.LimitReader(answer.Body, 1<<20))
+	if err != nil {
+		return "", failed(fmt.Errorf("the answer of the bridge at %s broke off: %w", address, err))
+	}
+	var said struct{ Message, Error string }
+	if err := json.Unmarshal(data, &said); err != nil || said.Message == "" && said.Error == "" {
+		return "", refused(fmt.Errorf("what answers at %s is no bridge that takes commands: %s", address, answer.Status))
+	}
+	switch answer.StatusCode {
+	case http.StatusOK:
+		return said.Message, nil
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return "", refused(fmt.Errorf("the bridge at %s refuses: %s", address, said.Error))
+	}
+	return "", failed(errors.New(said.Error))
+}
+
+// find gives the address of the bridge and its token. The configuration is read only where a flag does not say it.
+func (c *client) find() (address, token string, err error) {
+	address, file := c.address, c.token
+	if address == "" || file == "" {
+		conf, err := c.settings.load()
+		if err != nil {
+			return "", "", err
+		}
+		if address = cmp.Or(address, conf.Admin.Address); address == "" {
+			return "", "", errors.New("the configuration has no admin.address, so the bridge takes no commands")
+		}
+		if file == "" {
+			if file, _, err = app.TokenFile(conf); err != nil {
+				return "", "", err
+			}
+		}
+	}
+	if address, err = reachable(address); err != nil {
+		return "", "", err
+	}
+	token, err = app.ReadToken(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("there is no token at %s: give the one of the running bridge with --token-file, or the directory that it runs with (--state-dir, --config)", file)
+	} else if errors.Is(err, fs.ErrPermission) {
+		err = fmt.Errorf("%w: give commands as the user that the bridge runs as", err)
+	}
+	return address, token, err
+}
+
+// reachable is where a server that listens at an address is found: one that listens on all addresses, on this machine.
+func reachable(address string) (string, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", fmt.Errorf("address %q: want host:port", address)
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+// whoAsks is the name that the bridge's log gives to who sits here.
+func whoAsks() string {
+	name := cmp.Or(os.Getenv("SUDO_USER"), os.Getenv("USER"))
+	if u, err := user.Current(); name == "" && err == nil {
+		name = u.Username
+	}
+	if host, err := os.Hostname(); err == nil && host != "" {
+		name = strings.TrimPrefix(name+"@"+host, "@")
+	}
+	return name
+}
+
+// names completes the names of informers or sinks.
+func (c *client) names(kind string) []string {
+	conf, err := c.settings.load()
+	if err != nil {
+		return nil
+	}
+	var names []string
+	switch kind {
+	case "informer":
+		for i := range conf.Informers {
+			names = append(names, conf.Informers[i].Name)
+		}
+	case "sink":
+		for i := range conf.Sinks {
+			names = append(names, conf.Sinks[i].Name)
+		}
+	}
+	return names
+}

@@ -1,0 +1,134 @@
+package cli
+
+import (
+	"fmt"
+	"net/url"
+
+	"github.com/spf13/cobra"
+)
+
+// howToReach is in the help of all commands for a running bridge.
+const howToReach = `
+
+The bridge is found at admin.address of the configuration (--admin-address), and takes commands from this machine, from who can read its token:
+admin.tokenFile, or admin-token in the state directory (--token-file). Its log tells who asked.
+
+Exit codes: 0 when it is done, 1 when the bridge could not do it, 2 when there is no bridge, or it refuses.`
+
+// kindsOfTargets are what can be paused.
+var kindsOfTargets = []string{"informer", "sink"}
+
+func newPauseCommand() *cobra.Command {
+	return newSwitchCommand("pause", "Have a running bridge hold an informer or a sink",
+		`pause informer NAME stops reading: the watches of the informer are closed, and what was read is sent. It goes on where it stood; what the API
+server has forgotten by then (it keeps minutes) is a gap, told and healed as ever.
+
+pause sink NAME sends nothing to the sink. What is for it waits, in memory and then on disk, as while its broker is away; other sinks go on.
+
+While something is paused, /readyz says so. A pause ends with `+"`bridge resume`"+`, and when the bridge is restarted.`,
+		`  bridge pause informer workloads
+  bridge pause sink lake`)
+}
+
+func newResumeCommand() *cobra.Command {
+	return newSwitchCommand("resume", "Have a running bridge go on with an informer or a sink",
+		`resume ends a pause: an informer reads on from where it stood, a sink is sent what has waited, in order.`,
+		`  bridge resume informer workloads
+  bridge resume sink lake`)
+}
+
+// newSwitchCommand is pause or resume.
+func newSwitchCommand(action, short, long, example string) *cobra.Command {
+	cmd := &cobra.Command{Use: action + " informer|sink NAME", Short: short, Long: long + howToReach, Example: example, Args: cobra.ExactArgs(2)}
+	c := newClient(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if args[0] != "informer" && args[0] != "sink" {
+			return fmt.Errorf("want informer or sink, got %q", args[0])
+		}
+		return c.do(cmd, args[0]+"s/"+url.PathEscape(args[1])+"/"+action, struct{}{})
+	}
+	cmd.ValidArgsFunction = func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		switch len(args) {
+		case 0:
+			return kindsOfTargets, cobra.ShellCompDirectiveNoFileComp
+		case 1:
+			return c.names(args[0]), cobra.ShellCompDirectiveNoFileComp
+		}
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return cmd
+}
+
+func newSnapshotCommand() *cobra.Command {
+	var what struct {
+		Resource  string `json:"resource,omitempty"`
+		Namespace string `json:"namespace,omitempty"`
+		Selector  string `json:"selector,omitempty"`
+		Sink      string `json:"sink,omitempty"`
+	}
+	cmd := &cobra.Command{
+		Use:   "snapshot INFORMER",
+		Short: "Have a running bridge send the objects of an informer again",
+		Long: `snapshot sends every object that an informer knows again: as type synced, with initial, and with an id that no event had before
+(<uid>/<resourceVersion>/sync/<round>), so that neither JetStream nor a consumer takes it for a repeat. Each comes in order with the changes of
+its object; watches go on, and no list is read. Memory stays bounded: what does not fit waits.
+
+Operations and filters of the informer and its sinks hold for it (operation: synced). What the objects are, a consumer that has lost its state
+learns so; what was deleted meanwhile it has to conclude from what does not come.
+
+The command returns when it has begun; the log tells when all is on its way. A restart breaks it off.` + howToReach,
+		Example: `  bridge snapshot workloads
+  bridge snapshot workloads --resource deployments.apps --namespace shop
+  bridge snapshot workloads --selector app=web --sink lake`,
+		Args: cobra.ExactArgs(1),
+	}
+	c := newClient(cmd)
+	cmd.Flags().StringVar(&what.Resource, "resource", "", "only this resource of the informer, as /status shows it: pods, deployments.apps")
+	cmd.Flags().StringVarP(&what.Namespace, "namespace", "n", "", "only objects in this namespace")
+	cmd.Flags().StringVarP(&what.Selector, "selector", "l", "", "only objects with these labels, as kubectl takes it")
+	cmd.Flags().StringVar(&what.Sink, "sink", "", "only to this sink; none: to all of the informer")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return c.do(cmd, "informers/"+url.PathEscape(args[0])+"/snapshot", what)
+	}
+	cmd.ValidArgsFunction = func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return c.names("informer"), cobra.ShellCompDirectiveNoFileComp
+	}
+	return cmd
+}
+
+func newLogLevelCommand() *cobra.Command {
+	levels := keyFlags["log.level"].values
+	cmd := &cobra.Command{
+		Use:       "log-level LEVEL",
+		Short:     "Set the level of a running bridge's log",
+		Long:      `log-level sets the least severe level that the log of a running bridge has: debug, info, warn or error. It ends with a restart, or when log.level of the configuration is changed.` + howToReach,
+		Example:   `  bridge log-level debug`,
+		Args:      cobra.ExactArgs(1),
+		ValidArgs: levels,
+	}
+	c := newClient(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return c.do(cmd, "log-level", map[string]string{"level": args[0]})
+	}
+	return cmd
+}
+
+func newReloadCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "reload",
+		Short: "Have a running bridge read its configuration again",
+		Long: `reload has a running bridge read its configuration again, at once, and says what has changed. It does so by itself when the file changes
+(key reload), and at SIGHUP.
+
+Informers and sinks that have not changed run on. A file with a mistake is refused as a whole, with every problem and its line, and the
+configuration of before stays; so is one that changes what only a restart can: the cluster, the state directory, the admin server.` + howToReach,
+		Example: `  bridge validate --config bridge.yaml && bridge reload --config bridge.yaml`,
+		Args:    cobra.NoArgs,
+	}
+	c := newClient(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return c.do(cmd, "reload", struct{}{}) }
+	return cmd
+}

@@ -1,0 +1,57 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/kubebridge/bridge/config"
+)
+
+// settings are the flags that set a key of the configuration. Their own defaults only show in the help: what counts is
+// the key's.
+type settings struct {
+	file  string
+	flags map[string]*pflag.Flag // by the path of the key
+}
+
+// newSettings adds --config, and one flag for each of the given keys.
+func newSettings(cmd *cobra.Command, keys ...string) *settings {
+	s := &settings{flags: map[string]*pflag.Flag{}}
+	configFlag(cmd, &s.file)
+	for _, key := range keys {
+		f := keyFlags[key]
+		cmd.Flags().String(f.name, "", f.usage+" (key "+key+")")
+		s.flags[key] = cmd.Flags().Lookup(f.name)
+		if len(f.values) > 0 {
+			_ = cmd.RegisterFlagCompletionFunc(f.name, cobra.FixedCompletions(f.values, cobra.ShellCompDirectiveNoFileComp))
+		}
+	}
+	return s
+}
+
+// keyFlag is the flag of a key.
+type keyFlag struct {
+	name, usage string
+	values      []string // for completion
+}
+
+var keyFlags = map[string]keyFlag{
+	"kubernetes.kubeconfig": {"kubeconfig", "path of a kubeconfig; none: $KUBECONFIG, ~/.kube/config, then the pod's service account", nil},
+	"kubernetes.context":    {"context", "context of the kubeconfig; none: its current one", nil},
+	"cluster":               {"cluster", "name of the cluster in events; none: the one in the kubeconfig", nil},
+	"state.dir":             {"state-dir", "directory for what must survive a restart", nil},
+	"admin.address":         {"admin-address", `host:port of health, readiness, metrics and status; "" for none`, nil},
+	"log.level":             {"log-level", "debug, info, warn or error", []string{"debug", "info", "warn", "error"}},
+	"log.format":            {"log-format", "json, text, or auto: text on a terminal", []string{"auto", "json", "text"}},
+	"shard":                 {"shard", "share of the objects of this process of several: 0/3, or auto/3 with the number at the end of the host's name", nil},
+	"drain":                 {"drain", "how long a stopping bridge goes on sending", nil},
+}
+
+// load reads the configuration.
+func (s *settings) load() (*config.Config, error) {
+	c, err := config.Load(config.Options{File: s.file, Flags: s.flags})
+	if err != nil {
+		return nil, refused(err)
+	}
+	return c, nil
+}

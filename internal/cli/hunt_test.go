@@ -1,0 +1,431 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/klauspost/compress/s2"
+	"github.com/nats-io/nats-server/v2/server"
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/testkit"
+)
+
+// Values are planted wherever an object can hold one, and looked for in everything that the bridge has written: every payload form, every kind of
+// sink, dead letters, what waited on disk for a sink that was away, the state directory as a crash leaves it, logs, metrics, status. Where
+// everything may be sent, the same search finds every value; else it would prove nothing.
+func TestPlantedValuesAreNowhere(t *testing.T) {
+	for _, test := range []struct {
+		name, rules string
+		found       bool
+	}{
+		{"taken out", `redact: [data.dsn, spec.list.*], drop: [data.dropped], redactEnv: true`, false},
+		{"sent as they are", `secrets: send, keepManagedFields: true`, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			h := newHunt(t)
+			h.plant()
+			h.runs(test.rules)
+			for place, needle := range h.needles {
+				found := h.found[place]
+				if (len(found) > 0) != test.found {
+					t.Errorf("%s (%s) was found in %v", place, needle, found)
+				}
+			}
+			for _, place := range []string{"live tail", "object view"} {
+				if found := h.foundAt(place); found != test.found {
+					t.Errorf("%s shows planted values: %t", place, found)
+				}
+			}
+			t.Logf("searched %d messages, %d records, %d keys of the state, %d files, %d bytes of text", h.messages, h.records, h.keys, h.files, h.texts)
+			if h.messages < 20 || h.records < 2 || h.keys < 20 || h.deadLetters == 0 || h.entries == 0 || h.tailed == 0 {
+				t.Errorf("too little was searched: %d dead letters, %d entries of the log on disk, %d messages of the live tail with payloads", h.deadLetters, h.entries, h.tailed)
+			}
+		})
+	}
+}
+
+// hunt is a cluster with values in it, brokers, and what was found where.
+type hunt struct {
+	t       *testing.T
+	servers map[string]*testkit.Server
+	api     string
+	nats    *server.Server
+	kafka   *kfake.Cluster
+	dir     string
+	admin   string // of the bridge that runs
+
+	needles map[string]string   // by where they are planted
+	found   map[string][]string // by where they are planted: where they were found
+
+	messages, records, keys, files, texts, deadLetters, entries, tailed int
+}
+
+func newHunt(t *testing.T) *hunt {
+	h := &hunt{t: t, servers: map[string]*testkit.Server{}, needles: map[string]string{}, found: map[string][]string{}, dir: t.TempDir(), admin: testkit.Address(t)}
+	h.serve()
+	var err error
+	h.nats, err = server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: filepath.Join(h.dir, "nats"), NoSigs: true, NoLog: true})
+	check(t, err)
+	h.nats.Start()
+	t.Cleanup(func() { h.nats.Shutdown(); h.nats.WaitForShutdown() })
+	if !h.nats.ReadyForConnections(10 * time.Second) {
+		t.Fatal("the NATS server does not start")
+	}
+	h.kafka, err = kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "k8s"))
+	check(t, err)
+	t.Cleanup(h.kafka.Close)
+	return h
+}
+
+// serve serves Secrets, ConfigMaps and Pods over HTTP.
+func (h *hunt) serve() {
+	mux := http.NewServeMux()
+	answer := func(path, body string) {
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, body)
+		})
+	}
+	var resources []string
+	for name, kind := range map[string]string{"secrets": "Secret", "configmaps": "ConfigMap", "pods": "Pod"} {
+		s := testkit.NewServer(h.t, resource.Type{Version: "v1", Resource: name, Kind: kind, Namespaced: true})
+		h.servers[name] = s
+		mux.Handle("GET /api/v1/"+name, s)
+		resources = append(resources, fmt.Sprintf(`{"name":%q,"namespaced":true,"kind":%q,"verbs":["get","list","watch"]}`, name, kind))
+	}
+	answer("/api", `{"kind":"APIVersions","versions":["v1"]}`)
+	answer("/apis", `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`)
+	answer("/api/v1", `{"kind":"APIResourceList","groupVersion":"v1","resources":[`+strings.Join(resources, ",")+`]}`)
+	answer("/api/v1/namespaces/kube-system", `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":"11111111-2222-3333-4444-555555555555"}}`)
+	s := httptest.NewServer(mux)
+	h.t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
+	h.api = s.URL
+}
+
+// value makes a value that is nowhere else.
+func (h *hunt) value(place string) string {
+	if h.needles[place] == "" {
+		h.needles[place] = fmt.Sprintf("hunter2-%d-%s", len(h.needles), strings.ReplaceAll(place, " ", "-"))
+	}
+	return h.needles[place]
+}
+
+// plant makes objects with values in them, or new values in objects that are there. They have a managed fields entry that repeats one.
+func (h *hunt) plant() {
+	round := fmt.Sprintf(" %d", len(h.needles))
+	put := func(server, name string, mutate func(obj, annotations map[string]any)) {
+		h.servers[server].Update(resource.Key("shop/"+name), func(obj map[string]any) {
+			metadata, annotations := obj["metadata"].(map[string]any), map[string]any{}
+			metadata["annotations"] = annotations
+			annotations["large"] = strings.Repeat("x", 3000) // too large for a stream
+			metadata["managedFields"] = []any{map[string]any{
+				"manager": "kubectl", "operation": "Update", "time": "2026-01-01T00:00:00Z", "fieldsType": "FieldsV1",
+				"fieldsV1": map[string]any{fmt.Sprintf("v:%q", h.value("managed fields of "+server+round)): map[string]any{}},
+			}}
+			mutate(obj, annotations)
+		})
+	}
+	encoded := func(place string) string {
+		return base64.StdEncoding.EncodeToString([]byte(h.value(place + round)))
+	}
+	const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+	put("secrets", "db", func(obj, annotations map[string]any) {
+		obj["data"] = map[string]any{"password": encoded("data of a secret")}
+		obj["stringData"] = map[string]any{"token": h.value("stringData of a secret" + round)}
+		annotations[lastApplied] = `{"data":{"password":"` + h.value("last applied of a secret"+round) + `"}}`
+	})
+	put("configmaps", "app", func(obj, annotations map[string]any) {
+		obj["data"] = map[string]any{"dsn": h.value("redacted path" + round), "dropped": h.value("dropped path" + round), "level": round}
+		annotations[lastApplied] = `{"data":{"dsn":"` + h.value("last applied of a config map"+round) + `"}}`
+	})
+	put("pods", "web", func(obj, _ map[string]any) {
+		obj["spec"] = map[string]any{
+			"list": []any{h.value("item of a list" + round)},
+			"containers": []any{map[string]any{"name": "c", "env": []any{
+				map[string]any{"name": "DB_PASSWORD", "value": h.value("env by its name" + round)},
+				map[string]any{"name": "URL", "value": "amqp://u:" + h.value("env by its value"+round) + "@broker"},
+			}}},
+		}
+	})
+}
+
+// config binds one informer to a sink for each form, a sink that refuses, one that is away, Kafka, and standard output.
+func (h *hunt) config(rules, state, away, admin string) string {
+	var bindings, sinks strings.Builder
+	stream := func(name, payload, url, more string) {
+		fmt.Fprintf(&bindings, "      - {name: %s, payload: %s}\n", name, payload)
+		fmt.Fprintf(&sinks, "  - {name: %s, nats: {url: %q, stream: {name: %s}, subject: \"%s.{resource}.{name}.{op}\"%s}", name, url, name, name, more)
+		if name == "small" {
+			sinks.WriteString(", oversize: []") // a dead letter instead
+		}
+		sinks.WriteString("}\n")
+	}
+	for _, payload := range []string{"object", "change", "patch", "metadata", "reference"} {
+		stream(payload, payload, h.nats.ClientURL(), "")
+	}
+	stream("small", "change", h.nats.ClientURL(), `, deadLetterSubject: "dead.{resource}.{op}"`)
+	stream("smaller", "object", h.nats.ClientURL(), "")
+	stream("away", "change", away, "")
+	return fmt.Sprintf(`
+cluster: test
+state: {dir: %q}
+admin: {address: %q}
+log: {level: debug}
+kubernetes: {kubeconfig: %q}
+informers:
+  - name: all
+    resources: [secrets, configmaps, pods]
+    filter: object.metadata.name.startsWith("x") == false
+    attributes: {level: data.level, dsn: data.dsn}
+    resync: 3s
+    %s
+    sinks:
+%s      - {name: kafka, payload: change}
+      - {name: out, payload: change}
+sinks:
+%s  - {name: kafka, kafka: {brokers: [%q], topic: k8s}}
+  - {name: out, stdout: {format: json}}
+`, state, admin, filepath.Join(h.dir, "kubeconfig"), rules, bindings.String(), sinks.String(), h.kafka.ListenAddrs()[0])
+}
+
+// runs lets one bridge run until the sink that is away has something on disk, leaves its state as a crash would, and lets another run
+// over that with the sink back; then it searches.
+func (h *hunt) runs(rules string) {
+	rules = strings.NewReplacer(", drop:", "\n    drop:", ", redactEnv:", "\n    redactEnv:", ", keep", "\n    keep").Replace(rules)
+	check(h.t, os.WriteFile(filepath.Join(h.dir, "kubeconfig"), []byte(kubeconfig(h.api)), 0o600))
+	conn, err := natsgo.Connect(h.nats.ClientURL())
+	check(h.t, err)
+	defer conn.Close()
+	js, err := jetstream.New(conn)
+	check(h.t, err)
+	for name, subjects := range map[string][]string{"small": {"small.>", "dead.>"}, "smaller": {"smaller.>", "k8s._deadletter.>"}} {
+		_, err = js.CreateStream(h.t.Context(), jetstream.StreamConfig{Name: name, Subjects: subjects, MaxMsgSize: 2500, Duplicates: 2 * time.Minute})
+		check(h.t, err)
+	}
+
+	first, second := filepath.Join(h.dir, "first"), filepath.Join(h.dir, "second")
+	end := h.bridge(rules, first, "nats://127.0.0.1:1")
+	h.until("the first versions are in Kafka", func() bool { return h.offset() >= 3 })
+	h.plant() // updates
+	h.servers["secrets"].Create("shop/gone", func(obj map[string]any) {
+		obj["data"] = map[string]any{"a": base64.StdEncoding.EncodeToString([]byte(h.value("data of a secret that is deleted")))}
+	})
+	h.servers["secrets"].Delete("shop/gone")
+	h.until("what waits is on disk", func() bool {
+		status := strings.ReplaceAll(h.get("/status"), " ", "")
+		return strings.Contains(status, `"spoolBytes":`) && !strings.Contains(status, `"spoolBytes":0`)
+	})
+	check(h.t, os.CopyFS(second, os.DirFS(first))) // what is there if the process dies now
+	end()
+
+	h.plant()
+	end = h.bridge(rules, second, h.nats.ClientURL())
+	h.until("the sink that was away has everything", func() bool {
+		s, err := js.Stream(h.t.Context(), "away")
+		return err == nil && s.CachedInfo().State.Msgs >= 10
+	})
+	end()
+	h.searchStreams(js)
+	h.searchKafka()
+	for _, dir := range []string{first, second, filepath.Join(h.dir, "nats")} {
+		h.searchFiles(dir)
+	}
+	h.searchDatabase("first state", filepath.Join(first, "db"))
+	h.searchDatabase("second state", filepath.Join(second, "db"))
+}
+
+// bridge runs one, and gives what ends it and searches what it has said.
+func (h *hunt) bridge(rules, state, away string) (end func()) {
+	file := filepath.Join(h.dir, "bridge.yaml")
+	check(h.t, os.WriteFile(file, []byte(h.config(rules, state, away, h.admin)), 0o600))
+	ctx, cancel := context.WithCancel(context.WithoutCancel(h.t.Context()))
+	stdout, stderr, code := &buffer{}, &buffer{}, make(chan int, 1)
+	h.t.Cleanup(func() {
+		cancel()
+		if h.t.Failed() {
+			h.t.Log(stderr.String())
+		}
+	})
+	go func() {
+		code <- run(ctx, []string{"run", "--config", file, "--drain", "2s"}, strings.NewReader(""), stdout, stderr)
+		close(code)
+	}()
+	tail := h.tail(ctx)
+	return func() {
+		h.in("status", []byte(h.get("/status")))
+		for resource, name := range map[string]string{"secrets": "db", "configmaps": "app", "pods": "web"} {
+			h.in("object view", []byte(h.get("/object?namespace=shop&resource="+resource+"&name="+name)))
+		}
+		h.in("live tail", []byte(tail.String()))
+		h.tailed += strings.Count(tail.String(), `"payload":`)
+		h.in("metrics", []byte(h.get("/metrics")))
+		cancel()
+		<-code
+		h.in("stdout", []byte(stdout.String()))
+		h.in("log", []byte(stderr.String()))
+		h.texts += len(stdout.String()) + len(stderr.String())
+	}
+}
+
+// foundAt says whether any value was found in a place.
+func (h *hunt) foundAt(place string) bool {
+	for _, places := range h.found {
+		if slices.Contains(places, place) {
+			return true
+		}
+	}
+	return false
+}
+
+// tail looks at the events of the bridge that is being started, as long as it runs.
+func (h *hunt) tail(ctx context.Context) *buffer {
+	out := &buffer{}
+	go func() {
+		for ctx.Err() == nil {
+			request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+h.admin+"/tail?payload=true", nil)
+			check(h.t, err)
+			if response, err := http.DefaultClient.Do(request); err == nil {
+				_, _ = io.Copy(out, response.Body)
+				response.Body.Close()
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}()
+	return out
+}
+
+func (h *hunt) get(path string) string {
+	response, err := http.Get("http://" + h.admin + path)
+	if err != nil {
+		return ""
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	check(h.t, err)
+	return string(body)
+}
+
+func (h *hunt) until(what string, so func() bool) {
+	h.t.Helper()
+	for deadline := time.Now().Add(60 * time.Second); !so(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			h.t.Fatal("never happened: ", what)
+		}
+	}
+}
+
+// in looks for all values in a text, as they are and in base64.
+func (h *hunt) in(place string, text []byte) {
+	for planted, needle := range h.needles {
+		if bytes.Contains(text, []byte(needle)) || bytes.Contains(text, []byte(base64.StdEncoding.EncodeToString([]byte(needle)))) {
+			h.found[planted] = append(h.found[planted], place)
+		}
+	}
+}
+
+func (h *hunt) searchStreams(js jetstream.JetStream) {
+	for info := range js.ListStreams(h.t.Context()).Info() {
+		s, err := js.Stream(h.t.Context(), info.Config.Name)
+		check(h.t, err)
+		for seq := info.State.FirstSeq; seq <= info.State.LastSeq; seq++ {
+			m, err := s.GetMsg(h.t.Context(), seq)
+			check(h.t, err)
+			h.messages++
+			if strings.HasPrefix(m.Subject, "dead.") {
+				h.deadLetters++
+			}
+			h.in("stream "+info.Config.Name, fmt.Appendf(nil, "%s %v %s", m.Subject, m.Header, m.Data))
+		}
+	}
+}
+
+func (h *hunt) offset() (n int64) {
+	for _, p := range h.kafka.PartitionInfos("k8s") {
+		n += p.HighWatermark
+	}
+	return n
+}
+
+func (h *hunt) searchKafka() {
+	client, err := kgo.NewClient(kgo.SeedBrokers(h.kafka.ListenAddrs()...), kgo.ConsumeTopics("k8s"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	check(h.t, err)
+	defer client.Close()
+	for want := h.offset(); int64(h.records) < want; {
+		for _, r := range client.PollFetches(h.t.Context()).Records() {
+			h.records++
+			h.in("topic", fmt.Appendf(nil, "%s %v %s", r.Key, r.Headers, r.Value))
+		}
+	}
+}
+
+func (h *hunt) searchFiles(dir string) {
+	check(h.t, filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		h.files++
+		h.in("files of "+filepath.Base(dir), text)
+		return err
+	}))
+}
+
+// searchDatabase looks into what is compressed: bodies are S2 blocks behind a byte, entries of the log behind a header.
+func (h *hunt) searchDatabase(place, dir string) {
+	db, err := pebble.Open(dir, &pebble.Options{Logger: pebbleQuiet{}})
+	check(h.t, err)
+	defer db.Close()
+	all, err := db.NewIter(nil)
+	check(h.t, err)
+	defer all.Close()
+	for ok := all.First(); ok; ok = all.Next() {
+		h.keys++
+		value := all.Value()
+		h.in(place, fmt.Appendf(nil, "%s %s", all.Key(), value))
+		begin := 1
+		if all.Key()[0] == 'l' {
+			size, n := binary.Uvarint(value)
+			begin = n + int(size)
+			h.entries++
+		}
+		if len(value) > begin {
+			if body, err := s2.Decode(nil, value[begin:]); err == nil {
+				h.in(place, body)
+			}
+		}
+	}
+	check(h.t, all.Error())
+}
+
+// pebbleQuiet is a logger for Pebble.
+type pebbleQuiet struct{}
+
+func (pebbleQuiet) Infof(string, ...any)           {}
+func (pebbleQuiet) Errorf(string, ...any)          {}
+func (pebbleQuiet) Fatalf(format string, a ...any) { panic(fmt.Sprintf(format, a...)) }
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,80 @@
+package cli
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	natsgo "github.com/nats-io/nats.go"
+)
+
+// review answers a SelfSubjectAccessReview: everything is allowed but what is in the namespace vault.
+func review(w http.ResponseWriter, r *http.Request) {
+	var ask map[string]any
+	if err := json.NewDecoder(r.Body).Decode(&ask); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	spec := ask["spec"].(map[string]any)["resourceAttributes"].(map[string]any)
+	ask["status"] = map[string]any{"allowed": spec["namespace"] != "vault", "reason": "RBAC: the vault is shut"}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusCreated)
+	_ = json.NewEncoder(w).Encode(ask)
+}
+
+// startBrokers runs a NATS server with a stream THEIRS that others use, and Kafka with a topic for pods.
+func startBrokers(t *testing.T, env *testscript.Env) {
+	t.Helper()
+	s, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
+		Users: []*server.User{{Username: "bridge", Password: "right"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	env.Defer(func() { s.Shutdown(); s.WaitForShutdown() })
+	if !s.ReadyForConnections(20 * time.Second) {
+		t.Fatal("the NATS server is not ready")
+	}
+	conn, err := natsgo.Connect(s.ClientURL(), natsgo.UserInfo("bridge", "right"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	env.Defer(conn.Close)
+	js, err := jetstream.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs := jetstream.StreamConfig{Name: "THEIRS", Subjects: []string{"theirs.>"}, Retention: jetstream.WorkQueuePolicy}
+	if _, err := js.CreateStream(t.Context(), theirs); err != nil {
+		t.Fatal(err)
+	}
+	kafka, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "k8s.dev-cluster.pods"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	env.Defer(kafka.Close)
+	env.Setenv("NATS", s.ClientURL())
+	env.Setenv("KAFKA", strings.Join(kafka.ListenAddrs(), ","))
+	env.Values["streams"] = func() (names []string) {
+		for name := range js.StreamNames(t.Context()).Name() {
+			names = append(names, name)
+		}
+		return names
+	}
+}
+
+// streams compares the names of the NATS server's streams: streams THEIRS.
+func streams(ts *testscript.TestScript, _ bool, args []string) {
+	if got := strings.Join(ts.Value("streams").(func() []string)(), " "); got != strings.Join(args, " ") {
+		ts.Fatalf("there are streams %s, want %s", got, args)
+	}
+}

@@ -1,0 +1,60 @@
+package cli
+
+import (
+	"log/slog"
+	"math"
+	"runtime"
+	"runtime/debug"
+	"testing"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
+)
+
+func TestGarbageIsBoundedUnlessTheEnvironmentSaysHow(t *testing.T) {
+	tests := map[string]struct {
+		env       map[string]string
+		container memlimit.Provider
+		percent   int
+		limit     int64
+	}{
+		"nowhere":               {container: limited(memlimit.ErrNoLimit), percent: gcPercent, limit: math.MaxInt64},
+		"without cgroups":       {container: limited(memlimit.ErrNoCgroup), percent: gcPercent, limit: math.MaxInt64},
+		"in a container":        {container: memlimit.Limit(1000 << 20), percent: gcPercent, limit: 900 << 20},
+		"GOMEMLIMIT says":       {env: map[string]string{"GOMEMLIMIT": "1GiB"}, container: memlimit.Limit(1000 << 20), percent: gcPercent, limit: math.MaxInt64},
+		"GOGC says, and limits": {env: map[string]string{"GOGC": "100"}, container: memlimit.Limit(1000 << 20), percent: 100, limit: 900 << 20},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			percent, limit := debug.SetGCPercent(100), debug.SetMemoryLimit(math.MaxInt64) // as the runtime had set them from the environment
+			t.Cleanup(func() {
+				debug.SetGCPercent(percent)
+				debug.SetMemoryLimit(limit)
+			})
+			for key, value := range tt.env {
+				t.Setenv(key, value)
+			}
+			boundMemory(slog.New(slog.DiscardHandler), tt.container)
+			if got := debug.SetGCPercent(-1); got != tt.percent {
+				t.Errorf("GC percent %d, want %d", got, tt.percent)
+			}
+			if got := debug.SetMemoryLimit(-1); got != tt.limit {
+				t.Errorf("memory limit %d, want %d", got, tt.limit)
+			}
+		})
+	}
+}
+
+func limited(err error) memlimit.Provider { return func() (uint64, error) { return 0, err } }
+
+func TestMemoryIsSampledWhereTheProfileCanBeSeen(t *testing.T) {
+	rate := runtime.MemProfileRate
+	t.Cleanup(func() { runtime.MemProfileRate = rate })
+	sampleMemory(true)
+	if runtime.MemProfileRate != rate {
+		t.Errorf("with pprof a sample for every %d bytes", runtime.MemProfileRate)
+	}
+	sampleMemory(false)
+	if runtime.MemProfileRate != 0 {
+		t.Errorf("without pprof a sample for every %d bytes", runtime.MemProfileRate)
+	}
+}

@@ -1,0 +1,301 @@
+package cli
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/testkit"
+)
+
+// outageChanges is how many changes arrive while a broker is away; `make test-outage` asks for more.
+var outageChanges = flag.Int("outage.changes", 10_000, "changes that arrive in the test of an outage")
+
+// outageBridge saves the time to build one.
+var outageBridge = flag.String("outage.bridge", "", "path of the bridge to test; built when it is not given")
+
+const (
+	outagePods = 500
+	outageSize = 6 << 10
+	// outageBound is what the configuration of the test lets the bridge hold in memory: 16 MiB of deltas, 16 MiB of the log, and 16 MiB in
+	// each of two sinks.
+	outageBound = 64 << 20
+	// outageResident is what the process may have at its peak: the bound, what the garbage collector leaves on top of it, and the
+	// state database's caches.
+	outageResident = 8 * outageBound
+)
+
+// A broker is away while everything changes, and the bridge is killed twice, once without and once with it. The streams remember ids for a tenth of
+// a second, so that it is the bridge that sends nothing twice.
+func TestAnOutageCostsDiskNotMemoryAndDelaysNoOtherSink(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute")
+	}
+	o := newOutage(t, *outageChanges)
+	calm := int64(*outageChanges / 10)
+	o.start()
+	o.pace(calm)
+	o.awaitEvents(o.away, calm)
+	before := o.latency(1, calm)
+
+	o.away.stop()
+	o.pace(calm)
+	during := o.latency(calm+1, 2*calm)
+	o.release(int64(*outageChanges) * 6 / 10)
+	o.awaitEvents(o.other, int64(*outageChanges)*4/10)
+	o.kill()
+	o.start()
+	o.release(int64(*outageChanges))
+	o.awaitEvents(o.other, int64(*outageChanges))
+	onDisk := o.awaitSpool()
+
+	o.away.start()
+	began := time.Now()
+	o.awaitEvents(o.away, int64(*outageChanges)*6/10)
+	o.kill()
+	o.start()
+	o.awaitEvents(o.away, int64(*outageChanges))
+	drained := time.Since(began)
+	o.kill()
+
+	t.Logf("%d changes of %d bytes while a sink was away: at most %d MiB resident (bound by configuration: %d MiB), %d MiB on disk, drained in %v, "+
+		"latency of the other sink p50 %v p99 %v before and p50 %v p99 %v during the outage",
+		*outageChanges, outageSize, o.peak>>20, outageBound>>20, onDisk>>20, drained.Round(time.Millisecond), before[50], before[99], during[50], during[99])
+	if o.peak > outageResident {
+		t.Errorf("at most %d MiB were resident, want at most %d", o.peak>>20, outageResident>>20)
+	}
+	if during[50] > 2*before[50]+100*time.Millisecond {
+		t.Errorf("the outage delayed the other sink: p50 %v, before it %v", during[50], before[50])
+	}
+	if n := o.scroll.lists.Load(); n > 1 {
+		t.Errorf("%d lists, want the first one only", n)
+	}
+	o.verify(o.other)
+	o.verify(o.away)
+}
+
+// outage is a bridge as a process of its own, between an API server and two brokers.
+type outage struct {
+	t       *testing.T
+	program string
+	config  string
+	admin   string
+	scroll  *scroll
+	away    *natsBroker
+	other   *natsBroker
+	process *exec.Cmd
+	log     buffer
+	peak    int64 // resident bytes, over all processes
+}
+
+func newOutage(t *testing.T, changes int) *outage {
+	t.Helper()
+	dir := t.TempDir()
+	scroll, url := newScroll(t, changes, outagePods, outageSize)
+	o := &outage{t: t, program: buildBridge(t), config: filepath.Join(dir, "bridge.yaml"), admin: testkit.Address(t), scroll: scroll}
+	o.away, o.other = newNATSBroker(t), newNATSBroker(t)
+	kubeconfigPath := filepath.Join(dir, "kubeconfig")
+	writeFile(t, kubeconfigPath, kubeconfig(url))
+	writeFile(t, o.config, fmt.Sprintf(`
+cluster: dev
+kubernetes: {kubeconfig: %s}
+state: {dir: %s}
+admin: {address: "%s"}
+informers:
+  - {name: all, resources: [pods], queue: {memory: 16MiB}}
+sinks:
+  - {name: away, nats: {url: "%s", stream: {duplicates: 100ms}}, queue: {memory: 16MiB}, retry: {max: 1s}}
+  - {name: other, nats: {url: "%s", stream: {duplicates: 100ms}}, queue: {memory: 16MiB}, retry: {max: 1s}}
+`, kubeconfigPath, filepath.Join(dir, "state"), o.admin, o.away.url(), o.other.url()))
+	t.Cleanup(func() {
+		if o.process != nil {
+			_ = o.process.Process.Kill()
+			_ = o.process.Wait()
+		}
+		if t.Failed() {
+			lines := strings.Split(o.log.String(), "\n")
+			t.Log(strings.Join(lines[max(0, len(lines)-60):], "\n"))
+		}
+	})
+	return o
+}
+
+// buildBridge builds the program without the race detector, whose memory is not the bridge's.
+func buildBridge(t *testing.T) string {
+	t.Helper()
+	if *outageBridge != "" {
+		return *outageBridge
+	}
+	program := filepath.Join(t.TempDir(), "bridge")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-ldflags", "-s -w", "-o", program, "../../cmd/bridge").CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	return program
+}
+
+func writeFile(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (o *outage) start() {
+	o.t.Helper()
+	o.process = exec.Command(o.program, "run", "--config", o.config)
+	o.process.Stderr = &o.log
+	watches := o.scroll.watches.Load()
+	if err := o.process.Start(); err != nil {
+		o.t.Fatal(err)
+	}
+	for began := time.Now(); o.scroll.watches.Load() == watches; time.Sleep(5 * time.Millisecond) {
+		if time.Since(began) > time.Minute {
+			o.t.Fatal("nothing is watched after a minute")
+		}
+	}
+}
+
+// kill is kill -9, after a look at how much memory the process has had.
+func (o *outage) kill() {
+	o.t.Helper()
+	o.peak = max(o.peak, residentPeak(o.t, o.process.Process.Pid))
+	_ = o.process.Process.Kill()
+	_ = o.process.Wait()
+	o.process = nil
+}
+
+// residentPeak is VmHWM of a process, in bytes.
+func residentPeak(t *testing.T, pid int) int64 {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(status), "VmHWM:")
+	kib, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kib << 10
+}
+
+// release lets everything up to a version happen at once.
+func (o *outage) release(version int64) { o.scroll.released.Store(version) }
+
+// pace lets so many changes happen one by one, as in a cluster that is calm, and waits until the other sink has them.
+func (o *outage) pace(changes int64) {
+	o.t.Helper()
+	o.awaitEvents(o.other, o.scroll.released.Load())
+	for range changes {
+		o.scroll.released.Add(1)
+		time.Sleep(2 * time.Millisecond)
+	}
+	o.awaitEvents(o.other, o.scroll.released.Load())
+}
+
+// awaitEvents waits until a broker has the changes up to a version, each at least once.
+func (o *outage) awaitEvents(b *natsBroker, version int64) {
+	o.t.Helper()
+	last, since := b.distinct(), time.Now()
+	for last < version {
+		time.Sleep(20 * time.Millisecond)
+		if now := b.distinct(); now > last {
+			last, since = now, time.Now()
+		}
+		if time.Since(since) > 30*time.Second {
+			o.t.Fatalf("%d of %d changes arrived, and no further one for 30 s", last, version)
+		}
+	}
+}
+
+// awaitSpool waits until the bridge says that what waits lies on disk, and says how much that is.
+func (o *outage) awaitSpool() int64 {
+	o.t.Helper()
+	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+		if s := o.status(); len(s.Informers) > 0 && s.Informers[0].SpoolBytes > 0 && s.Informers[0].Watermark == fmt.Sprint(firstVersion+o.scroll.released.Load()) {
+			if s.Informers[0].LogBytes > 16<<20 {
+				o.t.Errorf("the log has %d bytes in memory", s.Informers[0].LogBytes)
+			}
+			return s.Informers[0].SpoolBytes
+		}
+		if time.Since(began) > 2*time.Minute {
+			o.t.Fatalf("after 2 minutes the changes are not on disk: %+v", o.status())
+		}
+	}
+}
+
+func (o *outage) status() (s bridge.Status) {
+	response, err := http.Get("http://" + o.admin + "/status")
+	if err != nil {
+		return s
+	}
+	defer response.Body.Close()
+	if err := json.NewDecoder(response.Body).Decode(&s); err != nil {
+		o.t.Error(err)
+	}
+	return s
+}
+
+// latency is the percentiles of how long changes took from the API server to the other broker's readers.
+func (o *outage) latency(from, to int64) map[int]time.Duration {
+	o.other.mu.Lock()
+	defer o.other.mu.Unlock()
+	var took []time.Duration
+	for version := from; version <= to; version++ {
+		took = append(took, time.Duration(o.other.arrived[version]-o.scroll.emitted[version].Load()))
+	}
+	slices.Sort(took)
+	return map[int]time.Duration{50: took[len(took)/2].Round(10 * time.Microsecond), 99: took[len(took)*99/100].Round(10 * time.Microsecond)}
+}
+
+// verify reads a broker's stream from its beginning and accounts for every change.
+func (o *outage) verify(b *natsBroker) {
+	o.t.Helper()
+	b.follow.Stop()
+	js := b.jetStream()
+	stream, err := js.Stream(o.t.Context(), "K8S")
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	consumer, err := stream.OrderedConsumer(o.t.Context(), jetstream.OrderedConsumerConfig{HeadersOnly: true})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	seen, newest, repeated, reordered := map[string]bool{}, map[string]string{}, 0, 0
+	messages, err := consumer.Messages()
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	defer messages.Stop()
+	for range stream.CachedInfo().State.Msgs {
+		m, err := messages.Next(jetstream.NextMaxWait(20 * time.Second))
+		if err != nil {
+			o.t.Fatal(err)
+		}
+		id, object, sequence := m.Headers()["ce-id"][0], m.Headers()["ce-partitionkey"][0], m.Headers()["ce-sequence"][0]
+		if seen[id] {
+			repeated++
+		}
+		if sequence < newest[object] {
+			reordered++
+		}
+		seen[id], newest[object] = true, max(newest[object], sequence)
+	}
+	lost := *outageChanges + 1 - len(seen) // and the event that says that the list was worked through
+	o.t.Logf("%s: lost %d, repeated %d, reordered %d", b.name(o), lost, repeated, reordered)
+	if lost != 0 || repeated > 0 || reordered > 0 {
+		o.t.Errorf("%s: lost %d, repeated %d, reordered %d of %d", b.name(o), lost, repeated, reordered, *outageChanges)
+	}
+}

@@ -1,0 +1,60 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubebridge/bridge/internal/app"
+)
+
+func newRBACCommand() *cobra.Command {
+	var o app.RolesOptions
+	output := "yaml"
+	cmd := &cobra.Command{
+		Use:   "rbac",
+		Short: "Print the smallest roles that a configuration needs",
+		Long: `rbac prints what the API server has to allow for a configuration, as YAML for kubectl apply: list and watch on the resources that it
+selects, and nothing else but to read which cluster it is (get on the namespace kube-system), and for a namespaceSelector list and watch
+on namespaces. Informers with namespaces give a Role in each of them, others a ClusterRole; a fieldSelector of one metadata.name allows
+that object only. The bindings are for a service account.
+
+The API server is asked what the names of resources and "*" mean now. Roles made of that do not cover CRDs that are installed later:
+print them again then, or keep "*" as it is written with --wildcards, which allows to read everything, what the configuration excludes
+too. --offline asks nobody, and keeps "*" too; names then need their group (deployments.apps).
+
+The Helm chart makes the same roles out of its values by itself, as --offline does. Where it can't (short names, variables), or where "*"
+should be what it means now, --output helm-values prints the values that tell it the rights.
+
+Exit codes: 0 when the roles are printed, 2 when the configuration or a name in it is wrong.`,
+		Example: `  bridge rbac --config bridge.yaml | kubectl apply -f -
+  bridge rbac --config bridge.yaml --namespace streaming --service-account bridge
+  bridge rbac --config bridge.yaml --offline       in CI, without a cluster
+  bridge rbac --config bridge.yaml --output helm-values > rights.yaml`,
+		Args: cobra.NoArgs,
+	}
+	s := newSettings(cmd, "kubernetes.kubeconfig", "kubernetes.context")
+	cmd.Flags().StringVar(&o.Role, "name", "bridge", "name of the roles and of their bindings")
+	cmd.Flags().StringVar(&o.Namespace, "namespace", "default", "namespace of the bridge's service account")
+	cmd.Flags().StringVar(&o.ServiceAccount, "service-account", "bridge", "name of the bridge's service account")
+	cmd.Flags().BoolVar(&o.Offline, "offline", false, "ask no API server; implies --wildcards")
+	cmd.Flags().BoolVar(&o.Wildcards, "wildcards", false, `allow what "*" and "*.group" may ever mean, not what they mean now`)
+	outputFlag(cmd, &output, "yaml", "helm-values")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := checkOutput(output, "yaml", "helm-values"); err != nil {
+			return err
+		}
+		c, err := s.load()
+		if err != nil {
+			return err
+		}
+		o.HelmValues = output == "helm-values"
+		text, err := app.Roles(cmd.Context(), c, s.file, o)
+		if err != nil {
+			return refused(err)
+		}
+		fmt.Fprint(cmd.OutOrStdout(), text)
+		return nil
+	}
+	return cmd
+}

@@ -1,0 +1,96 @@
+package cli
+
+import (
+	"os"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
+	"github.com/spf13/cobra"
+
+	"github.com/kubebridge/bridge/config"
+	"github.com/kubebridge/bridge/internal/app"
+)
+
+func newRunCommand(build Build) *cobra.Command {
+	var toStdout bool
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Stream changes until told to stop",
+		Long: `run watches the resources of a configuration and sends every change to its sinks, until it gets SIGINT or SIGTERM.
+
+Without a file it watches every resource that can be listed and watched, but Leases and Events, in the cluster that kubectl
+talks to, and runs a NATS JetStream server on 127.0.0.1:4222 that any NATS client can read:
+
+  nats --server nats://127.0.0.1:4222 subscribe 'k8s.>'
+
+What must survive a restart (which versions the sinks have, and what waits for them) lies in the state directory. Give it a disk
+that survives too, and each running bridge its own.
+
+A first SIGINT or SIGTERM stops reading and goes on sending for the time of drain; a second ends at once. Nothing is lost by
+either: what was not sent is sent after the next start.
+
+Every key of the configuration outside of its lists has an environment variable (state.dir: BRIDGE_STATE_DIR), keys of informers and
+sinks by name or index (BRIDGE_SINKS_LAKE_KAFKA_BROKERS). A flag beats a variable, a variable beats the file.
+
+Exit codes: 0 after a clean stop, 1 when something failed while it ran, 2 when it could not start.`,
+		Example: `  bridge run --stdout                            a quick look: changes on the terminal, nothing stored
+  bridge run                                     everything, into an embedded NATS server
+  bridge run --config bridge.yaml
+  bridge run --config bridge.yaml --context prod --admin-address :8080
+  BRIDGE_INFORMERS_ALL_RESOURCES=pods,nodes bridge run`,
+		Args: cobra.NoArgs,
+	}
+	s := newSettings(cmd, "kubernetes.kubeconfig", "kubernetes.context", "cluster", "state.dir", "admin.address", "log.level", "log.format", "drain", "shard")
+	cmd.Flags().BoolVar(&toStdout, "stdout", false, "a quick look: print events instead of sending them, keep state in memory, no admin server unless --admin-address is given")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		load := func() (*config.Config, error) {
+			c, err := s.load()
+			if err == nil && toStdout {
+				quickLook(c, cmd.Flags().Changed("admin-address"))
+			}
+			return c, err
+		}
+		source := app.NewSource(s.file, load)
+		c, err := load()
+		if err != nil {
+			return err
+		}
+		return runBridge(cmd, build, c, source, s.file != "")
+	}
+	return cmd
+}
+
+// quickLook changes a configuration so that it sends and keeps nothing.
+func quickLook(c *config.Config, keepAdmin bool) {
+	const name = "stdout"
+	c.Sinks = []config.Sink{{Name: name, Stdout: &config.Stdout{Format: "auto"}}}
+	for i := range c.Informers {
+		binding := c.Informers[i].Sinks[0]
+		binding.Name = name
+		c.Informers[i].Sinks = []config.Binding{binding}
+	}
+	c.State.Mode, c.Standby.Enabled = "memory", false
+	if !keepAdmin {
+		c.Admin.Address = ""
+	}
+}
+
+// runBridge sets the process up, and runs the bridge in it.
+func runBridge(cmd *cobra.Command, build Build, c *config.Config, source *app.Source, file bool) error {
+	log, level := newLeveledLogger(c.Log, cmd.ErrOrStderr())
+	boundMemory(log, memlimit.FromCgroup)
+	sampleMemory(c.Admin.Pprof && c.Admin.Address != "")
+	ctx, stop := untilSignal(cmd.Context(), log, os.Exit)
+	defer stop()
+	var hangups <-chan os.Signal // without a file to read again, SIGHUP ends the process
+	if file {
+		hangups = onHangup(ctx)
+	}
+	return ended(app.Run(ctx, app.Options{
+		Config: c, Source: source, Version: build.Version, Log: log, Level: level,
+		Stdout: cmd.OutOrStdout(), Hangups: hangups,
+		Fatal: func(err error) {
+			log.Error("bridge failed", "err", err)
+			os.Exit(exitFailed)
+		},
+	}))
+}

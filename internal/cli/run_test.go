@@ -1,0 +1,199 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+
+	"github.com/kubebridge/bridge/internal/testkit"
+)
+
+// run is a command of a build that knows nothing of itself.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	return Run(ctx, Build{}, args, stdin, stdout, stderr)
+}
+
+// buffer is a bytes.Buffer for one who writes and one who reads.
+type buffer struct {
+	mu  sync.Mutex // guards buf
+	buf bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+func kubeconfigFile(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(file, []byte(kubeconfig(newCluster(t))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// Without a file, everything goes into a NATS server that any client can read: the promise of the README.
+func TestRunWithoutAFileFillsAnEmbeddedServer(t *testing.T) {
+	address := testkit.Address(t)
+	t.Setenv("BRIDGE_SINKS_NATS_NATS_URL", "nats://"+address)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	var stderr buffer
+	code := make(chan int, 1)
+	go func() {
+		code <- run(ctx, []string{"run", "--kubeconfig", kubeconfigFile(t), "--state-dir", t.TempDir(), "--admin-address", "", "--log-format", "text"}, nil, io.Discard, &stderr)
+	}()
+	client := connect(t, "nats://"+address, &stderr)
+	defer client.Close()
+	js, err := client.JetStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	subjects := map[string]bool{}
+	for deadline := time.Now().Add(20 * time.Second); len(subjects) < 3 && time.Now().Before(deadline); {
+		if sub, err := js.SubscribeSync("k8s.dev-cluster.core.>", natsgo.OrderedConsumer()); err == nil {
+			for len(subjects) < 3 {
+				msg, err := sub.NextMsg(200 * time.Millisecond)
+				if err != nil {
+					break
+				}
+				if strings.HasSuffix(msg.Subject, ".added") {
+					subjects[msg.Subject] = true
+				}
+				if strings.Contains(string(msg.Data), "aHVudGVyMg") {
+					t.Errorf("the value of a Secret left the cluster: %s", msg.Data)
+				}
+			}
+			_ = sub.Unsubscribe()
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	for _, want := range []string{"k8s.dev-cluster.core.v1.pods.shop.web-0.added", "k8s.dev-cluster.core.v1.pods.shop.web-1.added", "k8s.dev-cluster.core.v1.secrets.shop.db.added"} {
+		if !subjects[want] {
+			t.Errorf("nothing on %s; there is %v\n%s", want, subjects, stderr.String())
+		}
+	}
+	cancel(errors.New("the test is over"))
+	select {
+	case got := <-code:
+		if got != exitClean {
+			t.Errorf("exit code %d\n%s", got, stderr.String())
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatalf("it does not stop\n%s", stderr.String())
+	}
+	if !strings.Contains(stderr.String(), `cause="the test is over"`) {
+		t.Errorf("the last line does not name the cause:\n%s", stderr.String())
+	}
+}
+
+func connect(t *testing.T, url string, stderr *buffer) *natsgo.Conn {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		client, err := natsgo.Connect(url)
+		if err == nil {
+			return client
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%v\n%s", err, stderr.String())
+		}
+	}
+}
+
+func TestAnEmbeddedServerWhosePortIsTakenIsRefused(t *testing.T) {
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	t.Setenv("BRIDGE_SINKS_NATS_NATS_URL", "nats://"+listener.Addr().String())
+	var stderr buffer
+	code := run(t.Context(), []string{"run", "--kubeconfig", kubeconfigFile(t), "--state-dir", t.TempDir(), "--admin-address", ""}, nil, io.Discard, &stderr)
+	if code != exitRefused || !strings.Contains(stderr.String(), listener.Addr().String()+" is in use") {
+		t.Errorf("exit code %d\n%s", code, stderr.String())
+	}
+}
+
+func TestAStartThatIsBrokenOffIsClean(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var stderr buffer
+	if code := run(ctx, []string{"run", "--stdout", "--kubeconfig", kubeconfigFile(t)}, nil, io.Discard, &stderr); code != exitClean {
+		t.Errorf("exit code %d\n%s", code, stderr.String())
+	}
+}
+
+func TestTheFirstSignalEndsTheContextAndTheSecondTheProcess(t *testing.T) {
+	exited := make(chan int, 1)
+	ctx, stop := untilSignal(t.Context(), slog.New(slog.DiscardHandler), func(code int) { exited <- code })
+	defer stop()
+	signal := func() {
+		if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+	}
+	signal()
+	select {
+	case <-ctx.Done():
+	case <-time.After(5 * time.Second):
+		t.Fatal("the context goes on")
+	}
+	if got := context.Cause(ctx).Error(); got != "terminated signal received" {
+		t.Errorf("cause %q", got)
+	}
+	select {
+	case code := <-exited:
+		t.Fatalf("the first signal ended the process with %d", code)
+	case <-time.After(50 * time.Millisecond):
+	}
+	for began := time.Now(); time.Since(began) < 5*time.Second; {
+		signal()
+		select {
+		case code := <-exited:
+			if code != exitFailed {
+				t.Errorf("exit code %d", code)
+			}
+			return
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	t.Fatal("the process goes on")
+}
+
+func TestTheEchoOfTheFirstSignalIsNoSecondOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		signals, done := make(chan os.Signal, 2), make(chan struct{})
+		var told []string
+		go heed(signals, done, func(s os.Signal) { told = append(told, "first "+s.String()) }, func(s os.Signal) { told = append(told, "second "+s.String()) })
+		signals <- syscall.SIGTERM
+		signals <- syscall.SIGTERM // as timeout(1) sends it, to the process and to its group
+		time.Sleep(time.Second)
+		signals <- os.Interrupt
+		synctest.Wait()
+		close(done)
+		if got, want := strings.Join(told, ", "), "first terminated, second interrupt"; got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	})
+}

@@ -1,0 +1,78 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubebridge/bridge/config"
+	"github.com/kubebridge/bridge/internal/app"
+)
+
+// sampleOptions are the flags of sample.
+type sampleOptions struct {
+	events  int
+	timeout time.Duration
+	output  string
+}
+
+func newSampleCommand() *cobra.Command {
+	o := sampleOptions{}
+	cmd := &cobra.Command{
+		Use:   "sample",
+		Short: "Print the first events of a configuration, and send none",
+		Long: `sample watches the resources of a configuration and prints the first events as they would be sent: for each sink the subject or the
+topic and key, the headers, and the message. It sends nothing, connects to no broker, and neither reads nor writes the
+state directory: what it prints is what a first start would send first.
+
+Secrets are redacted as the configuration says.
+
+Exit codes: 0 also when there were fewer events within the timeout, 2 when it could not start.`,
+		Example: `  bridge sample                                          of the default configuration
+  bridge sample --config bridge.yaml --events 3
+  bridge sample --config bridge.yaml --output json | jq .subject`,
+		Args: cobra.NoArgs,
+	}
+	s := newSettings(cmd, "kubernetes.kubeconfig", "kubernetes.context", "cluster", "log.level", "log.format")
+	cmd.Flags().IntVarP(&o.events, "events", "n", 10, "how many events to print, over all sinks")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 30*time.Second, "how long to wait for them")
+	outputFlag(cmd, &o.output, "text", "json")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := errors.Join(checkOutput(o.output, "text", "json"), o.validate()); err != nil {
+			return err
+		}
+		c, err := s.load()
+		if err != nil {
+			return err
+		}
+		return sample(cmd, c, o)
+	}
+	return cmd
+}
+
+func (o *sampleOptions) validate() error {
+	if o.events < 1 || o.timeout <= 0 {
+		return errors.New("--events and --timeout must be above 0")
+	}
+	return nil
+}
+
+func sample(cmd *cobra.Command, c *config.Config, o sampleOptions) error {
+	// What is printed is the answer, so the log only speaks up for what keeps it from coming.
+	if c.Log.Level == "info" {
+		c.Log.Level = "warn"
+	}
+	log := newLogger(c.Log, cmd.ErrOrStderr())
+	ctx, stop := untilSignal(cmd.Context(), log, os.Exit)
+	defer stop()
+	printed, err := app.Sample(ctx, app.SampleOptions{
+		Config: c, Log: log, Out: cmd.OutOrStdout(), Events: o.events, Timeout: o.timeout, JSON: o.output == "json",
+	})
+	if err == nil && printed < o.events && ctx.Err() == nil {
+		fmt.Fprintf(cmd.ErrOrStderr(), "bridge: %s within %v\n", app.Plural(printed, "event"), o.timeout)
+	}
+	return ended(err)
+}

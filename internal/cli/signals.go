@@ -1,0 +1,62 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+// untilSignal is a context that ends with the first SIGINT or SIGTERM, whose name is its cause. A second signal ends the process at
+// once: somebody does not want to wait for the drain. stop ends the watch for signals.
+func untilSignal(ctx context.Context, log *slog.Logger, exit func(code int)) (_ context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	done := make(chan struct{})
+	go heed(signals, done, func(first os.Signal) {
+		cancel(fmt.Errorf("%s signal received", first))
+	}, func(second os.Signal) {
+		log.Warn("second signal: ending at once; what was not sent is sent after the next start", "signal", second.String())
+		exit(exitFailed)
+	})
+	return ctx, func() {
+		signal.Stop(signals)
+		close(done)
+		cancel(context.Canceled)
+	}
+}
+
+// echo is how soon after the first a signal is the same one: timeout(1), and others that signal a process and then its group, send it twice.
+const echo = 250 * time.Millisecond
+
+// heed calls begin at the first signal, and end at a second one, which is its last deed; it returns when done is closed, too.
+func heed(signals <-chan os.Signal, done <-chan struct{}, begin, end func(os.Signal)) {
+	var began time.Time
+	for {
+		select {
+		case <-done:
+			return
+		case s := <-signals:
+			switch {
+			case began.IsZero():
+				began = time.Now()
+				begin(s)
+			case time.Since(began) >= echo:
+				end(s)
+				return
+			}
+		}
+	}
+}
+
+// onHangup gives a channel that has a value for each SIGHUP, until ctx ends.
+func onHangup(ctx context.Context) <-chan os.Signal {
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	context.AfterFunc(ctx, func() { signal.Stop(hangups) })
+	return hangups
+}

@@ -1,0 +1,64 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubebridge/bridge/internal/store"
+)
+
+func newStateCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "state",
+		Short: "Look into the state directory of a stopped bridge, and make it forget",
+		Long: `state shows what a bridge remembers over a restart, and makes it forget: for each resource of each informer (a unit: pods/pods,
+apps/deployments.apps, or apps/deployments.apps/shop for one namespace) the position where its watch resumes, the last version of
+each object that was settled, and the changes that wait on disk for a sink.
+
+The directory is the one that 'bridge run' uses: the key state.dir of the configuration, or --state-dir. It belongs to one
+process, so a bridge that runs with it has to be stopped first; what a running one does, it tells at /status. ls and get only read,
+and need neither the API server nor a broker. Whether a configuration still has an informer, state does not look.
+
+What is damaged is told and left as it is.`,
+		Example: `  bridge state ls --state-dir /var/lib/bridge
+  bridge state get pods shop/web-0
+  bridge state reset pods --keep-objects`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newStateListCommand(), newStateGetCommand(), newStateResetCommand())
+	return cmd
+}
+
+// stateOptions says where the database lies: in state.dir, where assembler.openState puts it.
+func stateOptions(cmd *cobra.Command, s *settings) (o store.Options, err error) {
+	c, err := s.load()
+	if err != nil {
+		return o, err
+	}
+	if c.State.Mode == "memory" {
+		return o, refused(errors.New("state.mode is memory: nothing is on disk"))
+	}
+	c.Log.Level = "error" // of the database, when it can't go on
+	return store.Options{Dir: filepath.Join(c.State.Dir, "db"), Log: newLogger(c.Log, cmd.ErrOrStderr())}, nil
+}
+
+// inspect opens the state to read it.
+func inspect(o store.Options) (*store.Inspector, error) {
+	in, err := store.Inspect(o)
+	if errors.Is(err, store.ErrNoState) {
+		err = fmt.Errorf("%w; %s", err, whereToLook(filepath.Dir(o.Dir)))
+	}
+	return in, refused(err)
+}
+
+// whereToLook helps somebody who gave the database's own directory, as error messages name it, or none.
+func whereToLook(dir string) string {
+	if found, err := filepath.Glob(filepath.Join(dir, "MANIFEST-*")); err == nil && len(found) > 0 {
+		return fmt.Sprintf("%s is a database itself: give the directory that holds it, --state-dir %s", dir, filepath.Join(dir, ".."))
+	}
+	return "give the directory with --state-dir, or the configuration that names it with --config"
+}

@@ -1,0 +1,170 @@
+package cli
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/store"
+)
+
+func newStateListCommand() *cobra.Command {
+	output := "table"
+	cmd := &cobra.Command{
+		Use:     "ls",
+		Aliases: []string{"list"},
+		Short:   "List what is remembered, by unit",
+		Long: `ls lists the state directory: its path, the format version of what is in it, the uid of the cluster's namespace kube-system, its size
+on disk; and for each unit
+
+  watermark   the resourceVersion from which its watch resumes, and when it was saved; none: it will begin with a list
+  objects     how many objects it knows
+  tombstones  how many deleted ones it still remembers, until the watermark has passed them
+  bodies      what the objects' JSON takes, as stored: compressed
+  records     what their uids and versions take
+  waiting     the changes that lie on disk until all sinks have them
+  scope       its selectors when it last ran
+
+It reads everything once, a few seconds for a million objects.
+
+Exit codes: 0, 1 when something can't be read, 2 when there is no state or a bridge runs with it.`,
+		Example: `  bridge state ls
+  bridge state ls --config bridge.yaml
+  bridge state ls --output json | jq '.units[] | select(.watermark == null) | .name'`,
+		Args: cobra.NoArgs,
+	}
+	s := newSettings(cmd, "state.dir")
+	outputFlag(cmd, &output, "table", "json")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := checkOutput(output, "table", "json"); err != nil {
+			return err
+		}
+		o, err := stateOptions(cmd, s)
+		if err != nil {
+			return err
+		}
+		in, err := inspect(o)
+		if err != nil {
+			return err
+		}
+		defer in.Close()
+		report, problems := listState(in)
+		write := report.writeTable
+		if output == "json" {
+			write = report.writeJSON
+		}
+		return failed(errors.Join(write(cmd.OutOrStdout()), problems))
+	}
+	return cmd
+}
+
+// stateReport is the output of ls as JSON.
+type stateReport struct {
+	Directory string       `json:"directory"`
+	Format    string       `json:"format"`
+	Cluster   string       `json:"cluster"` // uid of kube-system
+	DiskBytes int64        `json:"diskBytes"`
+	Units     []unitReport `json:"units"`
+}
+
+type unitReport struct {
+	Name         string     `json:"name"`
+	Watermark    *watermark `json:"watermark"` // null: begins with a list
+	Objects      int        `json:"objects"`
+	Tombstones   int        `json:"tombstones"`
+	BodyBytes    int64      `json:"bodyBytes"`
+	RecordBytes  int64      `json:"recordBytes"`
+	Waiting      int        `json:"waiting"`
+	WaitingBytes int64      `json:"waitingBytes"`
+	Scope        string     `json:"scope"`
+	Problem      string     `json:"problem,omitempty"`
+}
+
+type watermark struct {
+	Version resource.Version `json:"version"`
+	Saved   time.Time        `json:"saved"`
+}
+
+// listState reads everything. What can't be read is left out of the report, and told in the error.
+func listState(in *store.Inspector) (stateReport, error) {
+	summary, summaryErr := in.Summary()
+	units, unitsErr := in.Units()
+	report := stateReport{
+		Directory: summary.Dir, Format: summary.Format, Cluster: summary.Cluster, DiskBytes: summary.DiskBytes, Units: []unitReport{},
+	}
+	errs := []error{summaryErr, unitsErr}
+	for _, u := range units {
+		r, err := reportUnit(u)
+		report.Units = append(report.Units, r)
+		errs = append(errs, err)
+	}
+	return report, errors.Join(errs...)
+}
+
+func reportUnit(u store.Unit) (unitReport, error) {
+	position, positionErr := u.Position()
+	usage, usageErr := u.Usage()
+	r := unitReport{
+		Name: u.Name, Objects: usage.Objects, Tombstones: usage.Tombstones,
+		BodyBytes: usage.BodyBytes, RecordBytes: usage.RecordBytes, Waiting: usage.Waiting, WaitingBytes: usage.WaitingBytes, Scope: u.Scope,
+	}
+	if position.Version != "" {
+		r.Watermark = &watermark{position.Version, position.Time.UTC()}
+	}
+	err := unitProblems(u, usage, positionErr, usageErr)
+	if err != nil {
+		r.Problem = err.Error()
+	}
+	return r, err
+}
+
+func (r stateReport) writeJSON(w io.Writer) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(r)
+}
+
+func (r stateReport) writeTable(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "directory\t%s\nformat\t%s\ncluster\t%s\non disk\t%s\n\n", r.Directory, r.Format, cmp.Or(r.Cluster, "unknown"), formatBytes(r.DiskBytes))
+	if err := t.Flush(); err != nil { // the columns of what follows are others
+		return err
+	}
+	if len(r.Units) == 0 {
+		_, err := fmt.Fprintln(w, "No informer has any state.")
+		return err
+	}
+	fmt.Fprintln(t, "UNIT\tWATERMARK\tSAVED\tOBJECTS\tTOMBSTONES\tBODIES\tRECORDS\tWAITING\tSCOPE")
+	for _, u := range r.Units {
+		version, saved := "none", "-"
+		if u.Watermark != nil {
+			version, saved = string(u.Watermark.Version), u.Watermark.Saved.Format(time.RFC3339)
+		}
+		waiting := "0"
+		if u.Waiting > 0 {
+			waiting = fmt.Sprintf("%d (%s)", u.Waiting, formatBytes(u.WaitingBytes))
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\n",
+			u.Name, version, saved, u.Objects, u.Tombstones, formatBytes(u.BodyBytes), formatBytes(u.RecordBytes), waiting, u.Scope)
+	}
+	return t.Flush()
+}
+
+// formatBytes is "812 B" or "1.2 MiB".
+func formatBytes(n int64) string {
+	if n < 1<<10 {
+		return fmt.Sprintf("%d B", n)
+	}
+	value, units := float64(n)/(1<<10), "KMGTPE"
+	for value >= 1023.95 { // what would be shown as 1024.0
+		value, units = value/(1<<10), units[1:]
+	}
+	return fmt.Sprintf("%.1f %ciB", value, units[0])
+}

@@ -1,0 +1,165 @@
+package cli
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubebridge/bridge/internal/app"
+	"github.com/kubebridge/bridge/internal/store"
+)
+
+func newStateResetCommand() *cobra.Command {
+	var yes, keepObjects bool
+	cmd := &cobra.Command{
+		Use:   "reset UNIT",
+		Short: "Make a unit forget, so that it begins again",
+		Long: `reset makes one unit forget where it was. It shows what will be forgotten, and asks.
+
+Without --keep-objects the unit forgets everything, and begins as a new one would: the next start takes a snapshot, and sends every
+object as added, with initial. The ids are the ones of before, so a consumer that remembers ids, or a JetStream stream within its
+duplicate window, drops what it has. What was deleted since the bridge last ran is not noticed, and changes that wait on disk for a sink
+are never sent. This is for a sink that has lost what it had, for records that can't be understood, and for units that nobody runs any
+more.
+
+With --keep-objects it forgets its position only: the next start sends what waits on disk, then lists, and sends what differs from the
+objects that are known, with what was deleted as inferred, and nothing for what is the same. This is for when you doubt that the bridge
+has seen everything. It is not for after etcd was restored from a backup: that, a bridge finds out by its position, and handles.
+
+With snapshot: never there is no list, so neither of them sends what is there: such a unit goes on with what changes after its start.
+
+UNIT is a name that 'bridge state ls' lists, or what tells it from the others: pods for pods/pods, when no other unit has pods.
+Other units are not touched. All is forgotten or, when it fails, nothing. Files that are damaged it can't mend.
+
+Exit codes: 0 when it is forgotten, 1 when it failed or you said no, 2 when there is no such unit, no state, a bridge runs with it, or
+there is no terminal to ask on.`,
+		Example: `  bridge state reset pods                             everything again
+  bridge state reset apps/deployments.apps --keep-objects
+  bridge state reset old-informer/jobs.batch --yes    without a question, for scripts`,
+		Args: cobra.ExactArgs(1),
+	}
+	s := newSettings(cmd, "state.dir")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "don't ask")
+	cmd.Flags().BoolVar(&keepObjects, "keep-objects", false, "forget only the position: the next start lists, and sends what differs")
+	cmd.ValidArgsFunction = completeUnits(s)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		o, err := stateOptions(cmd, s)
+		if err != nil {
+			return err
+		}
+		plan, err := planReset(o, args[0], keepObjects)
+		if err != nil {
+			return err
+		}
+		if !yes {
+			fmt.Fprint(cmd.ErrOrStderr(), plan)
+			if err := confirm(cmd.InOrStdin(), cmd.ErrOrStderr()); err != nil {
+				return err
+			}
+		}
+		if err := store.Reset(o, plan.unit, keepObjects); err != nil {
+			return resetError(err)
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "%s has forgotten %s\n", plan.unit, plan.forgotten())
+		return nil
+	}
+	return cmd
+}
+
+// resetError is refused when a bridge was started while the question stood.
+func resetError(err error) error {
+	if errors.Is(err, store.ErrInUse) {
+		return refused(err)
+	}
+	return failed(err)
+}
+
+// resetPlan is what a reset is about to forget.
+type resetPlan struct {
+	unit, dir   string
+	position    string
+	usage       store.Usage
+	keepObjects bool
+}
+
+// planReset looks at what there is, and lets go of the directory: a bridge must be able to start while a question waits for its answer.
+func planReset(o store.Options, name string, keepObjects bool) (p resetPlan, err error) {
+	in, err := inspect(o)
+	if err != nil {
+		return p, err
+	}
+	defer in.Close()
+	unit, err := findUnit(in, name)
+	if err != nil {
+		return p, err
+	}
+	p = resetPlan{unit: unit.Name, dir: o.Dir, position: "none", keepObjects: keepObjects}
+	position, err := unit.Position()
+	switch {
+	case errors.Is(err, store.ErrDamaged):
+		return p, failed(err)
+	case err != nil:
+		p.position = "one that can't be understood"
+	case position.Version != "":
+		p.position = fmt.Sprintf("%s, saved %s", position.Version, position.Time.UTC().Format(time.RFC3339))
+	}
+	p.usage, err = unit.Usage()
+	return p, failed(err)
+}
+
+// String is what is shown before the question.
+func (p resetPlan) String() string {
+	var s strings.Builder
+	fmt.Fprintf(&s, "%s in %s\n  position: %s\n  objects:  %s\n  waiting:  %s\n", p.unit, p.dir, p.position, p.objects(), p.waiting())
+	if p.keepObjects {
+		s.WriteString("Its position will be forgotten. The next start lists, and sends what differs from the objects.\n")
+	} else {
+		s.WriteString("All of it will be forgotten. The next start sends every object as added, and does not notice what was deleted until then.\n")
+	}
+	if p.usage.Waiting > 0 && !p.keepObjects {
+		s.WriteString("What waits will never be sent: run a bridge until it has sent it, or use --keep-objects.\n")
+	}
+	return s.String()
+}
+
+func (p resetPlan) waiting() string { return app.Plural(p.usage.Waiting, "change") }
+
+func (p resetPlan) objects() string {
+	text := app.Plural(p.usage.Objects, "object") + ", " + app.Plural(p.usage.Tombstones, "tombstone")
+	if p.usage.Damaged > 0 {
+		text += ", " + app.Plural(p.usage.Damaged, "record") + " that can't be understood"
+	}
+	return text
+}
+
+// forgotten is what is told afterwards.
+func (p resetPlan) forgotten() string {
+	if p.keepObjects {
+		return fmt.Sprintf("its position (%s); it keeps %s, %s waiting", p.position, p.objects(), p.waiting())
+	}
+	return fmt.Sprintf("its position (%s), %s, %s waiting", p.position, p.objects(), p.waiting())
+}
+
+// confirm asks, and is an error for every answer but yes.
+func confirm(in io.Reader, out io.Writer) error {
+	if file, ok := in.(*os.File); !ok || !isTerminal(file) {
+		return refused(errors.New("nothing was changed: there is no terminal to ask on, say --yes"))
+	}
+	fmt.Fprint(out, "Go on? [y/N] ")
+	answer, err := bufio.NewReader(in).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return failed(fmt.Errorf("nothing was changed: read the answer: %w", err))
+	}
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return nil
+	default:
+		return failed(errors.New("nothing was changed"))
+	}
+}

@@ -1,0 +1,149 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubebridge/bridge/internal/app"
+)
+
+func newStatusCommand() *cobra.Command {
+	output, watch, interval := "table", false, 2*time.Second
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show what a running bridge is doing",
+		Long: `status asks a running bridge, at its admin address, whether it is ready, and shows for each resource of an informer
+
+  phase      listing, watching, and so on; last error tells why it can't
+  objects    how many exist, as of the last commits
+  version    the resourceVersion that was read last
+  lag        how long ago the oldest change was observed that a sink has not acknowledged
+  behind     how far the watermark, from which a restart resumes, is behind version; the API server counts versions over all resources
+  waiting    what waits between the API server and the sinks in memory, and on disk
+  gaps       how often the API server had forgotten versions, since the start
+
+and for each sink whether its broker is there (blocked: it is, but some events can't go until somebody acts), what it has acknowledged, what waits for it, and what went wrong last.
+
+The address is admin.address of the configuration. A bridge that listens on all addresses is asked on this machine.
+
+Exit codes: 0 when the bridge is ready, 1 when it is not, 2 when it can't be asked.`,
+		Example: `  bridge status
+  bridge status --admin-address 127.0.0.1:9090 --watch
+  bridge status --config bridge.yaml --output json | jq '.sinks[] | {name, queuedItems}'
+  kubectl exec bridge-0 -- bridge status`,
+		Args: cobra.NoArgs,
+	}
+	s := newSettings(cmd, "admin.address")
+	outputFlag(cmd, &output, "table", "json")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show it again and again, until Ctrl-C; with --output json one line each time")
+	cmd.Flags().DurationVar(&interval, "interval", interval, "how often, with --watch")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := checkOutput(output, "table", "json"); err != nil {
+			return err
+		}
+		if interval < 100*time.Millisecond {
+			return fmt.Errorf("--interval %v: want at least 100ms", interval)
+		}
+		c, err := s.load()
+		if err != nil {
+			return err
+		}
+		address, err := dialAddress(c.Admin.Address)
+		if err != nil {
+			return refused(err)
+		}
+		v := &statusView{asker: newAsker(address), out: cmd.OutOrStdout(), json: output == "json", repeated: watch}
+		if !watch {
+			return v.once(cmd.Context())
+		}
+		return v.watch(cmd.Context(), interval)
+	}
+	return cmd
+}
+
+// dialAddress is where a bridge that listens on address can be asked from this machine.
+func dialAddress(address string) (string, error) {
+	if address == "" {
+		return "", errors.New("admin.address is empty: a bridge with this configuration has no admin server to ask (--admin-address names another)")
+	}
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", fmt.Errorf("admin address %q: want host:port", address)
+	}
+	switch addr, err := netip.ParseAddr(host); {
+	case host == "", err == nil && addr == netip.IPv4Unspecified():
+		host = "127.0.0.1"
+	case err == nil && addr == netip.IPv6Unspecified():
+		host = "::1"
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+// statusView shows a status, once or again and again.
+type statusView struct {
+	asker    *asker
+	out      io.Writer
+	json     bool
+	repeated bool
+	before   *answer // the one before, for rates
+}
+
+// once asks and shows. Its error has the exit code.
+func (v *statusView) once(ctx context.Context) error {
+	a, err := v.asker.ask(ctx)
+	if err != nil {
+		return refused(err)
+	}
+	if err := v.show(a); err != nil {
+		return refused(err)
+	}
+	if a.Ready {
+		return nil
+	}
+	return failed(fmt.Errorf("not ready: %s", app.Plural(len(a.Reasons), "reason")))
+}
+
+func (v *statusView) show(a *answer) error {
+	defer func() { v.before = a }()
+	if v.json {
+		return a.writeJSON(v.out, !v.repeated)
+	}
+	if v.repeated && isTerminal(v.out) {
+		fmt.Fprint(v.out, "\x1b[H\x1b[2J") // home, clear
+	}
+	return a.writeTable(v.out, v.before)
+}
+
+// watch shows the status until ctx or the process's signal ends it, and keeps on asking a bridge that does not answer.
+func (v *statusView) watch(ctx context.Context, interval time.Duration) error {
+	ctx, stop := untilInterrupted(ctx)
+	defer stop()
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		a, err := v.asker.ask(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			v.before = nil
+			fmt.Fprintf(v.out, "%s  %v\n", time.Now().Format(time.TimeOnly), err)
+		default:
+			if err := v.show(a); err != nil {
+				return refused(err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}

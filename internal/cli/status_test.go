@@ -1,0 +1,80 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// A watch shows rates, survives an end of the bridge, and ends with its context.
+func TestAWatchGoesOnWhenTheBridgeIsAway(t *testing.T) {
+	var published, away atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case away.Load() > 0:
+			panic(http.ErrAbortHandler)
+		default:
+			fmt.Fprintf(w, `{"version":"v9","started":"2026-01-01T00:00:00Z","ready":false,"reasons":[{"what":"sink lake","message":"is away\n  for long"}],"cluster":"prod","state":{"bytes":2048},
+				"informers":[{"informer":"all","resource":"pods","namespace":"shop","phase":"watching","synced":true,"objects":7,"version":"42","versionsBehind":3,
+				"oldestSeconds":{"lake":200.4,"audit":1},"logBytes":1024,"spoolBytes":1048576,"gaps":{"expired":2}}],
+				"sinks":[{"name":"lake","opened":true,"published":%d,"queuedItems":5,"queuedBytes":100,"lastError":"no\nroute"}]}`, published.Add(1000))
+		}
+	}))
+	defer server.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	var stdout, stderr buffer
+	code := make(chan int, 1)
+	go func() {
+		code <- run(ctx, []string{"status", "--watch", "--interval", "100ms", "--admin-address", server.Listener.Addr().String()}, nil, &stdout, &stderr)
+	}()
+	until := func(what string) {
+		t.Helper()
+		for deadline := time.Now().Add(20 * time.Second); !strings.Contains(stdout.String(), what); time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("never shown: %q\n%s%s", what, stdout.String(), stderr.String())
+			}
+		}
+	}
+	until("prod: not ready (bridge v9, runs for ")
+	until("  sink lake: is away for long\n")
+	until("pods in shop  watching  7        42       3m20s  3       1.0 KiB  1.0 MiB  2     -\n")
+	until("  2000       ")
+	if table := stdout.String(); !strings.Contains(table, "  1000       -           5      100 B") {
+		t.Errorf("a rate of one answer:\n%s", table)
+	}
+	away.Store(1)
+	until("no bridge answers at " + server.Listener.Addr().String())
+	away.Store(0)
+	before := len(stdout.String())
+	for deadline := time.Now().Add(20 * time.Second); !strings.Contains(stdout.String()[before:], "lake  away"); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it does not come back")
+		}
+	}
+	cancel()
+	if got := <-code; got != exitClean {
+		t.Errorf("exit code %d: %s", got, stderr.String())
+	}
+}
+
+func TestWhatIsNoBridgeIsSaidSo(t *testing.T) {
+	for name, answer := range map[string]http.HandlerFunc{
+		"says 404 Not Found":   http.NotFound,
+		"status can't be read": func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") },
+		"or another version":   func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"informers":7}`) },
+	} {
+		server := httptest.NewServer(answer)
+		var stdout, stderr buffer
+		code := run(t.Context(), []string{"status", "--admin-address", server.Listener.Addr().String()}, nil, &stdout, &stderr)
+		if code != exitRefused || !strings.Contains(stderr.String(), name) || stdout.String() != "" {
+			t.Errorf("exit code %d, want %d and %q: %s%s", code, exitRefused, name, stdout.String(), stderr.String())
+		}
+		server.Close()
+	}
+}

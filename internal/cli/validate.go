@@ -1,0 +1,60 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubebridge/bridge/config"
+	"github.com/kubebridge/bridge/internal/app"
+)
+
+func newValidateCommand() *cobra.Command {
+	var print, live bool
+	cmd := &cobra.Command{
+		Use:   "validate",
+		Short: "Check a configuration and say everything that is wrong with it",
+		Long: `validate reads a configuration as 'bridge run' would, with its BRIDGE_ variables, and reports every problem at once: file, line,
+key, what is wrong, and what was probably meant. It contacts neither the API server nor a broker, and reads no file with
+credentials, so it can run in CI. Whether a resource exists and the bridge may watch it, it does not know.
+
+With --live it asks: the API server whether it has the resources and allows to list and watch them, and the brokers whether they can
+be reached, take the credentials, and have the stream or the topics as the configuration wants them. It changes nothing and sends no
+event, so it can't tell whether the broker's user may write.
+
+Exit codes: 0 when the configuration is good, 2 when it is not.`,
+		Example: `  bridge validate --config bridge.yaml
+  bridge validate --config bridge.yaml --live      and the cluster and the brokers that it names
+  bridge validate --config bridge.yaml --print     the whole configuration with defaults, secrets masked
+  bridge validate --print                          what 'bridge run' does without a file`,
+		Args: cobra.NoArgs,
+	}
+	s := newSettings(cmd, "kubernetes.kubeconfig", "kubernetes.context")
+	cmd.Flags().BoolVar(&live, "live", false, "ask the API server and the brokers too")
+	cmd.Flags().BoolVar(&print, "print", false, "print the whole configuration as YAML, with defaults filled in and secrets masked")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, err := s.load()
+		if err != nil {
+			return err
+		}
+		if print {
+			fmt.Fprint(cmd.OutOrStdout(), c)
+			return nil
+		}
+		var found string
+		if live {
+			log := newLogger(config.Log{Level: "warn", Format: c.Log.Format}, cmd.ErrOrStderr())
+			l, err := app.CheckLive(cmd.Context(), c, log)
+			if err != nil {
+				return refused(err)
+			}
+			found = fmt.Sprintf("; %s has the resources and allows to read them (%s), the brokers are as they have to be",
+				l.Host, app.Plural(l.Rights, "right"))
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "%s is good: %s, %s%s\n", cmp.Or(s.file, "the default configuration"),
+			app.Plural(len(c.Informers), "informer"), app.Plural(len(c.Sinks), "sink"), found)
+		return nil
+	}
+	return cmd
+}
