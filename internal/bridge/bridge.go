@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kubebridge/bridge/internal/checkpoint"
+	"github.com/kubebridge/bridge/internal/namespaces"
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/resource"
@@ -81,12 +82,12 @@ type Service interface {
 
 // Bridge is the whole pipeline.
 type Bridge struct {
-	cfg        Config
+	cfg        Config // constant after New
 	log        *slog.Logger
 	committer  *checkpoint.Committer
 	outlets    outlets
 	roster     roster
-	namespaces *namespaces
+	namespaces *namespaces.Watcher
 	lineage    lineage
 	pauses     pauses
 	changes    *prometheus.CounterVec // of the units, while the bridge runs
@@ -110,7 +111,13 @@ func New(cfg Config) (*Bridge, error) {
 		cfg: cfg, log: cfg.Log, roster: roster{gone: map[string]lastWords{}}, changes: countChanges(cfg.Registerer),
 		requests: make(chan *request), ended: make(chan struct{}), changing: make(turn, 1),
 	}
-	b.namespaces = newNamespaces(b)
+	b.namespaces = namespaces.New(namespaces.Config{
+		Client: cfg.Client, Watchdog: cfg.Watchdog, Identify: cfg.Identify,
+		Log: b.log.With("informer", "namespaceSelector"),
+		Registerer: labelled(cfg.Registerer, prometheus.Labels{
+			"informer": "namespaceSelector", "resource": namespaces.Type.String(), "namespace": "",
+		}),
+	})
 	var err error
 	b.committer, err = checkpoint.New(checkpoint.Config{
 		DB: cfg.DB, Interval: cfg.CommitInterval, Log: cfg.Log, Registerer: cfg.Registerer,
@@ -206,7 +213,7 @@ func (b *Bridge) run(ctx context.Context) error {
 	}
 	replicas := newStage(hard, failed)
 	resign := b.replicate(read, replicas, commits, units, publishing, publish)
-	units.start("namespaces", func(context.Context) error { return b.namespaces.run(read) })
+	units.start("namespaces", func(context.Context) error { return b.namespaces.Run(read) })
 	start := func(u *unit) {
 		if b.replica != nil {
 			if err := b.replica.welcome(u); err != nil {
@@ -222,6 +229,7 @@ func (b *Bridge) run(ctx context.Context) error {
 	f := &follower{
 		Bridge: b, start: start, startOutlet: func(out *outlet) { b.startOutlet(publishing, out) },
 		previous: Plan{Unknown: b.cfg.Unknown}, left: map[string]heritage{},
+		planner: b.cfg.Planner, planInterval: b.cfg.PlanInterval,
 	}
 	units.start("", func(context.Context) error { return f.follow(read) })
 	services.start("", func(context.Context) error { return b.progress(read) })

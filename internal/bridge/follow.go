@@ -46,6 +46,9 @@ type follower struct {
 	again time.Time // when to ask once more, since discovery may lag behind a sign; zero for never
 	// previous is the last plan.
 	previous Plan
+	// planner and planInterval are as in Config. A reload replaces them.
+	planner      Planner
+	planInterval time.Duration
 }
 
 // appeared is the label of a unit that starts while the bridge runs; those that stop have why they are leaving.
@@ -71,7 +74,7 @@ const secondLook = 3 * time.Second
 // follow works until ctx ends.
 func (f *follower) follow(ctx context.Context) error {
 	defer close(f.ended)
-	tick := time.NewTicker(min(time.Second, f.cfg.PlanInterval))
+	tick := time.NewTicker(min(time.Second, f.planInterval))
 	defer tick.Stop()
 	f.asked = time.Now()
 	for {
@@ -86,10 +89,10 @@ func (f *follower) follow(ctx context.Context) error {
 		case <-tick.C:
 		}
 		f.letGo()
-		if f.cfg.Planner == nil || !f.due(time.Now()) {
+		if f.planner == nil || !f.due(time.Now()) {
 			continue
 		}
-		plan, err := f.cfg.Planner(ctx)
+		plan, err := f.planner(ctx)
 		if err != nil {
 			f.log.Debug("can't ask the API server what it serves, trying again", "err", err)
 			continue
@@ -117,7 +120,7 @@ func (f *follower) due(now time.Time) bool {
 	case !f.again.IsZero() && now.After(f.again):
 		f.again = time.Time{}
 	case f.bury():
-	case now.Sub(f.asked) < f.cfg.PlanInterval:
+	case now.Sub(f.asked) < f.planInterval:
 		return false
 	}
 	f.asked = now

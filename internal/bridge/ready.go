@@ -39,7 +39,7 @@ func (b *Bridge) Ready() []Reason {
 	for _, u := range b.roster.lost() {
 		note(u.name, u.notReady)
 	}
-	if why := b.namespaces.notReady(); why != "" {
+	if why := b.namespacesNotReady(); why != "" {
 		reasons = append(reasons, Reason{Component: "namespaces", Message: "it is not known which are selected: " + why})
 	}
 	if b.replica.follows() {
@@ -57,6 +57,16 @@ func (b *Bridge) Ready() []Reason {
 	}
 	slices.SortFunc(reasons, func(a, b Reason) int { return strings.Compare(a.Component, b.Component) })
 	return reasons
+}
+
+// namespacesNotReady returns why the selected namespaces are unknown; "" when they are known, or no
+// unit selects any: one that did may have ended.
+func (b *Bridge) namespacesNotReady() string {
+	selects := func(u *unit) bool { return u.cfg.NamespaceSelector != "" }
+	if !slices.ContainsFunc(b.roster.all(), selects) {
+		return ""
+	}
+	return b.namespaces.NotReady()
 }
 
 // notReady says why the sink is not ready; "" when it is.

@@ -90,9 +90,9 @@ func (r *reconfiguration) run(ctx context.Context) error {
 			return &fatalError{fmt.Errorf("change the configuration: %w", err)}
 		}
 	}
-	r.cfg.Planner, r.previous = r.change.Planner, Plan{Unknown: r.change.Unknown}
+	r.planner, r.previous = r.change.Planner, Plan{Unknown: r.change.Unknown}
 	if r.change.PlanInterval > 0 {
-		r.cfg.PlanInterval = r.change.PlanInterval
+		r.planInterval = r.change.PlanInterval
 	}
 	r.replica.changed(r.change.Version)
 	return nil

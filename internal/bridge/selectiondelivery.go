@@ -1,7 +1,6 @@
 package bridge
 
 import (
-	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
@@ -14,29 +13,15 @@ func (u *unit) selection(b *Bridge) func() resource.Version {
 	if u.cfg.NamespaceSelector == "" || b.replica == nil {
 		return nil
 	}
-	return func() resource.Version { return u.view.lastMove() }
-}
-
-// lastMove is when the last namespace came in or left.
-func (v *namespaceView) lastMove() resource.Version {
-	v.all.mu.Lock()
-	defer v.all.mu.Unlock()
-	return v.moved
-}
-
-// now is the selection, and the version of the Namespaces that it is of.
-func (v *namespaceView) now() (*reflector.NamespaceSet, resource.Version) {
-	v.all.mu.Lock()
-	defer v.all.mu.Unlock()
-	return v.set, v.all.seen
+	return u.selected.LastChange
 }
 
 // lookSelection is the version of the Namespaces that is worked in: what came of it is in the log, or settled. "" while it is not.
 func (d *delivery) lookSelection(u *unit) (resource.Version, error) {
-	if u.view == nil {
+	if u.selected == nil {
 		return "", nil
 	}
-	set, seen := u.view.now()
+	set, seen := u.selected.AsOf()
 	if set == nil || set == d.workedIn {
 		return seen, nil
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/filter"
 	"github.com/kubebridge/bridge/internal/informer"
+	"github.com/kubebridge/bridge/internal/namespaces"
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/resource"
@@ -182,11 +183,11 @@ type unit struct {
 	relays    []*relay // before the publishers, one for each listener; none where there are no other replicas
 	// publishers that the listeners' events end up with, by sink.
 	publishers map[string]*publisher.Publisher
-	life       uint64         // another for each unit, also of the same name
-	relist     bool           // the position on disk is not enough: it lists
-	resumed    bool           // there was a position on disk
-	began      time.Time      // when its state was opened
-	view       *namespaceView // nil where all namespaces are selected, or those that are named
+	life       uint64                // another for each unit, also of the same name
+	relist     bool                  // the position on disk is not enough: it lists
+	resumed    bool                  // there was a position on disk
+	began      time.Time             // when its state was opened
+	selected   *namespaces.Selection // nil without a namespaceSelector
 	watchdog   time.Duration
 	metrics    *Scope        // nil for none
 	ended      chan struct{} // closed when run has returned
@@ -436,16 +437,16 @@ func (u *unit) addNamespaces(b *Bridge, cfg *reflector.Config) error {
 	if u.cfg.NamespaceSelector == "" {
 		return nil
 	}
-	view, err := b.namespaces.view(u.cfg.NamespaceSelector)
+	selected, err := b.namespaces.Select(u.cfg.NamespaceSelector)
 	if err != nil {
 		return err
 	}
-	u.view = view
+	u.selected = selected
 	saved, err := u.indexer.Namespaces()
 	if err != nil {
 		return err
 	}
-	cfg.Namespaces, cfg.Passed, cfg.Selected = view, u.fifo.Passed, map[string]resource.NamespaceState{}
+	cfg.Namespaces, cfg.Passed, cfg.Selected = selected, u.fifo.Passed, map[string]resource.NamespaceState{}
 	cfg.AsOf = map[string]resource.Version{}
 	for name, n := range saved {
 		cfg.Selected[name] = n.State

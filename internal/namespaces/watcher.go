@@ -1,0 +1,188 @@
+package namespaces
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/kubebridge/bridge/internal/reflector"
+	"github.com/kubebridge/bridge/internal/resource"
+)
+
+// Type is the resource that a Watcher watches.
+var Type = resource.Type{Version: "v1", Resource: "namespaces", Kind: "Namespace"}
+
+// Config of a Watcher. Watchdog, Identify, Log and Registerer are as in reflector.Config.
+type Config struct {
+	Client     *reflector.Client
+	Watchdog   time.Duration
+	Identify   func(ctx context.Context) error
+	Log        *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+// Watcher watches the Namespaces for all Selections. It is the Store of its reflector.
+type Watcher struct {
+	cfg    Config
+	needed chan struct{} // closed by the first Select
+	once   sync.Once
+
+	mu         sync.Mutex // guards all below; held for map operations only
+	reflector  *reflector.Reflector
+	selections map[string]*Selection // by selector
+	known      map[string]namespace  // of the last list, and the watch since
+	synced     bool                  // known is complete
+	seen       resource.Version      // of the last event, bookmark or list
+	listed     map[string]namespace  // of the list that is being read; else nil
+}
+
+// namespace is what the Watcher keeps of one. Its strings share no memory with the object.
+type namespace struct {
+	labels  labels.Set
+	version resource.Version
+}
+
+// New makes a Watcher and starts nothing.
+func New(cfg Config) *Watcher {
+	return &Watcher{
+		cfg: cfg, needed: make(chan struct{}),
+		selections: map[string]*Selection{}, known: map[string]namespace{},
+	}
+}
+
+// Run watches from the first Select until ctx ends.
+func (w *Watcher) Run(ctx context.Context) error {
+	select {
+	case <-w.needed:
+	case <-ctx.Done():
+		return nil
+	}
+	r, err := reflector.New(reflector.Config{
+		Client: w.cfg.Client, Store: w, Type: Type, Snapshot: true, Watchdog: w.cfg.Watchdog,
+		Identify: w.cfg.Identify, Log: w.cfg.Log, Registerer: w.cfg.Registerer,
+	})
+	if err != nil {
+		return err
+	}
+	w.mu.Lock()
+	w.reflector = r
+	w.mu.Unlock()
+	return r.Run(ctx)
+}
+
+// Select returns the selection of a label selector. All who ask for one selector share one.
+func (w *Watcher) Select(selector string) (*Selection, error) {
+	parsed, err := labels.Parse(selector)
+	if err != nil {
+		return nil, fmt.Errorf("namespaceSelector: %w", err)
+	}
+	defer w.once.Do(func() { close(w.needed) })
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := w.selections[selector]
+	if s == nil {
+		s = &Selection{selector: parsed, watcher: w, changed: make(chan struct{})}
+		w.selections[selector] = s
+		if w.synced {
+			s.set, s.lastChange = s.selectLocked(w.known), w.seen
+		}
+	}
+	return s, nil
+}
+
+// NotReady returns why the selections are unknown or may be stale; "" when they are in sync.
+func (w *Watcher) NotReady() string {
+	w.mu.Lock()
+	r, synced := w.reflector, w.synced
+	w.mu.Unlock()
+	if r != nil {
+		if err := r.Status().LastError; err != "" {
+			return err
+		}
+	}
+	if !synced {
+		return "not in sync yet"
+	}
+	return ""
+}
+
+// Add implements reflector.Store.
+func (w *Watcher) Add(_ context.Context, obj *resource.Object) error { return w.put(obj) }
+
+// Update implements reflector.Store.
+func (w *Watcher) Update(_ context.Context, obj *resource.Object) error { return w.put(obj) }
+
+// Delete implements reflector.Store. A deletion may come before the end of a list, also of the
+// first one, which no selection has seen yet.
+func (w *Watcher) Delete(_ context.Context, obj *resource.Object) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.listed, obj.Name)
+	delete(w.known, obj.Name)
+	w.seen = resource.Version(strings.Clone(string(obj.Version)))
+	for _, s := range w.selections {
+		s.deleteLocked(obj.Name, w.seen)
+	}
+	return nil
+}
+
+// Bookmark implements reflector.Store.
+func (w *Watcher) Bookmark(_ context.Context, version resource.Version) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.seen = version
+	return nil
+}
+
+// BeginReplace implements reflector.Store.
+func (w *Watcher) BeginReplace(context.Context, resource.Relist) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.listed = map[string]namespace{}
+	return nil
+}
+
+// Replace implements reflector.Store.
+func (w *Watcher) Replace(_ context.Context, obj *resource.Object) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.listed[strings.Clone(obj.Name)] = namespaceOf(obj)
+	return nil
+}
+
+// EndReplace implements reflector.Store: what was listed is what there is.
+func (w *Watcher) EndReplace(_ context.Context, version resource.Version) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.synced, w.known, w.listed, w.seen = true, w.listed, nil, version
+	for _, s := range w.selections {
+		s.lastChange = version
+		s.publishLocked(s.selectLocked(w.known))
+	}
+	return nil
+}
+
+func (w *Watcher) put(obj *resource.Object) error {
+	name, ns := strings.Clone(obj.Name), namespaceOf(obj)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.known[name], w.seen = ns, ns.version
+	for _, s := range w.selections {
+		s.putLocked(name, ns)
+	}
+	return nil
+}
+
+func namespaceOf(obj *resource.Object) namespace {
+	ns := namespace{version: resource.Version(strings.Clone(string(obj.Version)))}
+	// The API server has checked labels. What does not decode is selected by no label.
+	_ = json.Unmarshal(resource.Member(resource.Member(obj.Raw, "metadata"), "labels"), &ns.labels)
+	return ns
+}
