@@ -135,9 +135,6 @@ func (s *Sink) raise(ctx context.Context, conn *nats.Conn, st *stream, known map
 	if err := s.claimFence(ctx, conn, st, f); err != nil {
 		return err
 	}
-	if err := s.shutFormer(ctx, conn, st, known); err != nil {
-		return err
-	}
 	heeded, err := s.heeds(ctx, conn, f)
 	if err != nil {
 		return fmt.Errorf("try the fence: %w", err)
@@ -164,10 +161,16 @@ func (s *Sink) claimFence(ctx context.Context, conn *nats.Conn, st *stream, f *f
 		if err == nil {
 			err = s.putPosts(ctx, js, f, before)
 		}
-		if codeOf(err) != jetstream.JSErrCodeStreamWrongLastSequence && codeOf(err) != jetstream.JSErrCodeStreamWrongLastSequenceConstant {
+		if !isWrongLast(err) {
 			return err
 		}
 	}
+}
+
+// isWrongLast reports whether a message was refused because another one came before it.
+func isWrongLast(err error) bool {
+	code := codeOf(err)
+	return code == jetstream.JSErrCodeStreamWrongLastSequence || code == jetstream.JSErrCodeStreamWrongLastSequenceConstant
 }
 
 // atOnce is how many requests about posts are under way together.
