@@ -128,20 +128,21 @@ func (l *lane) readLeft(ctx context.Context) error {
 	return nil
 }
 
-// messageID is the id of a record that this sink has sent, "" for another. One that does not say which sink has sent it, as an older version's, is taken for its own.
+// messageID is the id of a record that this sink has sent, "" for another.
 func (s *Sink) messageID(r *protocol.Record) string {
-	var informer, id string
+	var sink, informer, id string
 	for _, h := range r.Headers {
 		switch h.Key {
 		case sinkHeader:
-			if string(h.Value) != s.config.Name {
-				return ""
-			}
+			sink = string(h.Value)
 		case informerHeader:
 			informer = string(h.Value)
 		case "ce_id":
 			id = string(h.Value)
 		}
+	}
+	if sink != s.config.Name {
+		return ""
 	}
 	if id == "" && informer != "" && r.Value != nil {
 		var e struct{ ID string }

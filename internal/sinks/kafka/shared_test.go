@@ -48,15 +48,22 @@ func TestSinksThatShareATopicDoNotRecallEachOther(t *testing.T) {
 	}
 }
 
-func TestRecordsThatNameNoSinkAreTheSinksOwn(t *testing.T) {
+func TestRecordWithoutSink(t *testing.T) {
 	c := newCluster(t, kfake.SeedTopics(1, podsTopic, "dead"))
-	older := openSink(t, c)
-	publish(t, older, podEvents("web", 1, 1)...)
-	position := older.Position()
-	publish(t, older, podEvents("web", 2, 2)...)
-	if found := recallFrom(t, openSink(t, c, named("audit", podsTopic, t)), position); !slices.Equal(*found, []string{"workloads/uid-web/2"}) {
-		t.Errorf("recalled %v", *found)
-	}
+	nameless := openSink(t, c)
+	publish(t, nameless, podEvents("web", 1, 1)...)
+	position := nameless.Position()
+	publish(t, nameless, podEvents("web", 2, 2)...)
+	t.Run("a named sink does not recall it", func(t *testing.T) {
+		if found := recallFrom(t, openSink(t, c, named("audit", podsTopic, t)), position); len(*found) > 0 {
+			t.Errorf("recalled %v", *found)
+		}
+	})
+	t.Run("a sink without a name does", func(t *testing.T) {
+		if found := recallFrom(t, openSink(t, c), position); !slices.Equal(*found, []string{"workloads/uid-web/2"}) {
+			t.Errorf("recalled %v", *found)
+		}
+	})
 }
 
 func TestADeadLetterWithoutAnAnswerIsNotStoredAgainBehindAnother(t *testing.T) {
