@@ -10,32 +10,25 @@ import (
 	"maps"
 )
 
-// Formats of the text on the board. A replica that knows the first only reads the units out of it, and so the positions are packed before they are.
-const (
-	formatPlain  = 1
-	formatPacked = 2 // the units are packed too
-)
+// textFormat is the format of the text on the Lease. A replica refuses another one.
+const textFormat = 1
 
-// comfortable is up to where the text is left as it is, for people to read.
-const comfortable = 16 << 10
+// readable is the size up to which the text is left as it is, so that people can read it.
+const readable = 16 << 10
 
-// text is what lies on the board, as JSON.
+// text is what is written on the Lease, as JSON: either the parts themselves or Packed.
 type text struct {
-	Format int               `json:"format"`
-	Units  map[string]Unit   `json:"units,omitempty"`
-	Sinks  map[string][]byte `json:"sinks,omitempty"`
-	// Packed has what the others have not.
-	Packed []byte `json:"packed,omitempty"`
-
-	Feeds   map[string][]string `json:"feeds,omitempty"`
-	Version string              `json:"config,omitempty"`
+	Format  int    `json:"format"`
+	Version string `json:"config,omitempty"`
+	parts
+	Packed []byte `json:"packed,omitempty"` // the parts: gob, deflated
 }
 
-// parcel is what can be packed. Positions are mostly digits: that takes about a third.
-type parcel struct {
-	Units map[string]Unit
-	Feeds map[string][]string
-	Sinks map[string][]byte
+// parts are what can be packed. Sink positions are mostly digits and shrink to about a third.
+type parts struct {
+	Units map[string]Unit     `json:"units,omitempty"`
+	Feeds map[string][]string `json:"feeds,omitempty"`
+	Sinks map[string][]byte   `json:"sinks,omitempty"`
 }
 
 // Told is what a Put has written.
@@ -45,8 +38,9 @@ type Told struct {
 	Short bool
 }
 
-// encode gives the text: as it is, or packed as far as it has to be. Where even that is too large, with the outlines of the positions; and
-// at last without them, and what was sent and not told comes again.
+// encode gives the text: readable where it is small, else packed. Where the packed text is larger
+// than most, the outlines replace the sink positions, and in the end they are left out: then events
+// that were sent and are not in the progress are sent again after a takeover.
 func (p *Progress) encode(most int) (string, Told, error) {
 	outlines := maps.Clone(p.Sinks)
 	maps.Copy(outlines, p.Outlines)
@@ -54,19 +48,15 @@ func (p *Progress) encode(most int) (string, Told, error) {
 	for _, try := range []struct {
 		most  int
 		short bool
-		form  func() (text, error)
+		sinks map[string][]byte
+		pack  bool
 	}{
-		{min(comfortable, most), false, func() (text, error) { return p.plain(), nil }},
-		{most, false, func() (text, error) { return p.packed(p.Sinks, false) }},
-		{most, false, func() (text, error) { return p.packed(p.Sinks, true) }},
-		{most, true, func() (text, error) { return p.packed(outlines, true) }},
-		{most, true, func() (text, error) { return p.packed(nil, true) }},
+		{min(readable, most), false, p.Sinks, false},
+		{most, false, p.Sinks, true},
+		{most, true, outlines, true},
+		{most, true, nil, true},
 	} {
-		form, err := try.form()
-		if err != nil {
-			return "", Told{}, err
-		}
-		b, err := json.Marshal(form)
+		b, err := p.form(try.sinks, try.pack)
 		if err != nil {
 			return "", Told{}, err
 		}
@@ -77,25 +67,21 @@ func (p *Progress) encode(most int) (string, Told, error) {
 	return "", Told{}, fmt.Errorf("the progress of %d units takes %d bytes, and the board holds %d", len(p.Units), size, most)
 }
 
-func (p *Progress) plain() text {
-	return text{Format: formatPlain, Units: p.Units, Sinks: p.Sinks, Feeds: p.Feeds, Version: p.Version}
-}
-
-// packed has the positions packed, and the units too where that is asked for.
-func (p *Progress) packed(sinks map[string][]byte, units bool) (text, error) {
-	out := text{Format: formatPlain, Units: p.Units, Feeds: p.Feeds, Version: p.Version}
-	in := parcel{Sinks: sinks}
-	if units {
-		out.Format, out.Units, out.Feeds = formatPacked, nil, nil
-		in.Units, in.Feeds = p.Units, p.Feeds
+// form is the text with these sink positions, packed or not.
+func (p *Progress) form(sinks map[string][]byte, pack bool) ([]byte, error) {
+	out := text{Format: textFormat, Version: p.Version, parts: parts{p.Units, p.Feeds, sinks}}
+	if pack {
+		var b bytes.Buffer
+		w, err := flate.NewWriter(&b, flate.DefaultCompression)
+		if err == nil {
+			err = cmp.Or(gob.NewEncoder(w).Encode(out.parts), w.Close())
+		}
+		if err != nil {
+			return nil, fmt.Errorf("pack the progress: %w", err)
+		}
+		out.parts, out.Packed = parts{}, b.Bytes()
 	}
-	var b bytes.Buffer
-	w, err := flate.NewWriter(&b, flate.DefaultCompression)
-	if err == nil {
-		err = cmp.Or(gob.NewEncoder(w).Encode(in), w.Close())
-	}
-	out.Packed = b.Bytes()
-	return out, err
+	return json.Marshal(out)
 }
 
 func decode(encoded string) (Progress, error) {
@@ -103,20 +89,14 @@ func decode(encoded string) (Progress, error) {
 	if err := json.Unmarshal([]byte(encoded), &in); err != nil {
 		return Progress{}, err
 	}
-	if in.Format != formatPlain && in.Format != formatPacked {
+	if in.Format != textFormat {
 		return Progress{}, fmt.Errorf("format %d is of another version of the bridge", in.Format)
 	}
-	p := Progress{Units: in.Units, Sinks: in.Sinks, Feeds: in.Feeds, Version: in.Version}
-	if in.Packed == nil {
-		return p, nil
+	if in.Packed != nil {
+		in.parts = parts{}
+		if err := gob.NewDecoder(flate.NewReader(bytes.NewReader(in.Packed))).Decode(&in.parts); err != nil {
+			return Progress{}, fmt.Errorf("unpack: %w", err)
+		}
 	}
-	var more parcel
-	if err := gob.NewDecoder(flate.NewReader(bytes.NewReader(in.Packed))).Decode(&more); err != nil {
-		return Progress{}, fmt.Errorf("unpack: %w", err)
-	}
-	p.Sinks = more.Sinks
-	if in.Format == formatPacked {
-		p.Units, p.Feeds = more.Units, more.Feeds
-	}
-	return p, nil
+	return Progress{Units: in.Units, Sinks: in.Sinks, Feeds: in.Feeds, Version: in.Version}, nil
 }

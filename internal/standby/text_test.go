@@ -46,10 +46,10 @@ func TestAProgressThatIsLargeIsToldInASmallerForm(t *testing.T) {
 		short  bool
 		format string
 	}{
-		"a small one is left to be read":             {few, map[string][]byte{"lake": places(24)}, nil, false, `"format":1,"units":{"workloads/`},
-		"positions are packed":                       {few, map[string][]byte{"lake": places(8000), "audit": {0xff, 0}}, nil, false, `"format":1,"units":{"workloads/`},
-		"units are packed where they have to be":     {manyUnits(2500), map[string][]byte{"lake": places(600)}, nil, false, `"format":2`},
-		"outlines are told of what is too large yet": {few, map[string][]byte{"lake": places(15000), "audit": []byte("small")}, outline, true, `"format":2`},
+		"a small one is left to be read":             {few, map[string][]byte{"lake": places(24)}, nil, false, `"units":{"workloads/`},
+		"many positions are packed":                  {few, map[string][]byte{"lake": places(8000), "audit": {0xff, 0}}, nil, false, `"packed":"`},
+		"many units are packed":                      {manyUnits(2500), map[string][]byte{"lake": places(600)}, nil, false, `"packed":"`},
+		"outlines are told of what is too large yet": {few, map[string][]byte{"lake": places(15000), "audit": []byte("small")}, outline, true, `"packed":"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
