@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -15,10 +16,13 @@ import (
 
 // conn is one connection to one broker. It carries one request at a time: whoever has taken it out of its pool owns it.
 type conn struct {
-	net     net.Conn
-	proto   *protocol.Conn
-	expires time.Time // the end of its SASL session; zero for none
-	idle    time.Time // since when it lies in its pool
+	net      net.Conn
+	in       *bufio.Reader
+	clientID string
+	versions map[protocol.ApiKey]int16 // of the requests that the broker takes
+	requests int32                     // sent so far: the number of the last one
+	expires  time.Time                 // the end of its SASL session; zero for none
+	idle     time.Time                 // since when it lies in its pool
 }
 
 // dialer is what connections are made with. It is immutable.
@@ -41,7 +45,7 @@ func (d *dialer) connect(ctx context.Context, address string) (_ *conn, err erro
 	}
 	stop := context.AfterFunc(ctx, func() { expire(raw) })
 	defer stop()
-	c := &conn{net: raw}
+	c := &conn{net: raw, clientID: d.clientID}
 	defer func() {
 		if err != nil {
 			c.close()
@@ -53,7 +57,7 @@ func (d *dialer) connect(ctx context.Context, address string) (_ *conn, err erro
 			return nil, fmt.Errorf("handshake: %w", err)
 		}
 	}
-	c.proto = protocol.NewConn(newFramed(c.net), d.clientID)
+	c.in = bufio.NewReader(c.net)
 	if err := c.negotiate(); err != nil {
 		return nil, err
 	}
@@ -91,7 +95,7 @@ var needed = map[protocol.ApiKey]int16{
 
 // negotiate asks which versions of each request the broker takes.
 func (c *conn) negotiate() error {
-	res, err := c.proto.RoundTrip(new(apiversions.Request))
+	res, err := c.exchange(new(apiversions.Request))
 	if err != nil {
 		return fmt.Errorf("ask for its versions (is it a Kafka broker, and its TLS listener if tls is set?): %w", err)
 	}
@@ -99,11 +103,13 @@ func (c *conn) negotiate() error {
 	if answer.ErrorCode != 0 {
 		return fmt.Errorf("ask for its versions: %w", kafkago.Error(answer.ErrorCode))
 	}
-	versions := make(map[protocol.ApiKey]int16, len(answer.ApiKeys))
+	versions := make(map[protocol.ApiKey]int16, len(answers))
 	for _, k := range answer.ApiKeys {
 		key := protocol.ApiKey(k.ApiKey)
-		version := key.SelectVersion(k.MinVersion, k.MaxVersion)
-		if version >= k.MinVersion && version <= k.MaxVersion {
+		if answers[key] == nil {
+			continue
+		}
+		if version := key.SelectVersion(k.MinVersion, k.MaxVersion); version >= k.MinVersion && version <= k.MaxVersion {
 			versions[key] = version
 		}
 	}
@@ -112,7 +118,7 @@ func (c *conn) negotiate() error {
 			return fmt.Errorf("%w: it has no %v request of version %d; Kafka 1.0 or later is needed", errUnusable, key, oldest)
 		}
 	}
-	c.proto.SetVersions(versions)
+	c.versions = versions
 	return nil
 }
 
@@ -126,7 +132,7 @@ func (c *conn) roundTrip(ctx context.Context, req protocol.Message, timeout time
 		return nil, err // it is closed: another may not be
 	}
 	stop := context.AfterFunc(ctx, func() { expire(c.net) })
-	res, err := c.proto.RoundTrip(req)
+	res, err := c.exchange(req)
 	if !stop() && err == nil {
 		// The deadline of the past may be set at any moment from now on: the next request must not meet it.
 		c.expires = time.Now()
@@ -135,6 +141,25 @@ func (c *conn) roundTrip(ctx context.Context, req protocol.Message, timeout time
 		return nil, fmt.Errorf("%v request: %w", req.ApiKey(), causeOf(ctx, err))
 	}
 	return res, nil
+}
+
+// exchange sends a request and reads its answer.
+func (c *conn) exchange(req protocol.Message) (protocol.Message, error) {
+	c.requests++
+	key := req.ApiKey()
+	version := c.versions[key]
+	if p, ok := req.(protocol.PreparedMessage); ok {
+		p.Prepare(version)
+	}
+	if err := protocol.WriteRequest(c.net, version, c.requests, c.clientID, req); err != nil {
+		return nil, err
+	}
+	body, err := c.readAnswer(key)
+	if err != nil {
+		return nil, err
+	}
+	answer := answers[key]()
+	return answer, decodeAnswer(body, version, answer)
 }
 
 // usable says whether the connection may carry another request.

@@ -37,7 +37,7 @@
 // # Who starts and stops it
 //
 // New checks the configuration, Open connects, Close ends the connections. There are no goroutines in between: every request
-// runs on its caller's. The package uses kafka-go's protocol, compression and SASL layers and not its Writer (which can't be
-// idempotent) nor its Transport (which polls the metadata of all topics, does not look again when a leader moved, and may still
-// read a request's bytes after it has returned).
+// runs on its caller's. The package uses kafka-go's messages, encoder, compression and SASL layers. It does not use the Writer
+// (which can't be idempotent), the Transport (which polls the metadata of all topics, does not look again when a leader moved, and
+// may still read a request's bytes after it has returned), nor the decoder (which allocates as much as an answer claims to hold).
 package kafka

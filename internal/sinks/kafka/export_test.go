@@ -1,6 +1,8 @@
 package kafka
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/segmentio/kafka-go/compress"
@@ -16,10 +18,40 @@ var (
 	NoLeader      = errNoLeader
 	CallerGone    = errCallerGone
 	Unusable      = errUnusable
+	Malformed     = errMalformed
+
+	CheckChallenge = checkChallenge
 )
 
 // Verdict is the word for what an error means.
 func Verdict(err error) string { return sort(err).String() }
+
+// AnswerKinds are the requests whose answers can be decoded.
+func AnswerKinds() []protocol.ApiKey { return slices.Sorted(maps.Keys(answers)) }
+
+// DecodeAnswer gives what the lists of an answer take in memory. It panics where the decoder does.
+func DecodeAnswer(key protocol.ApiKey, version int16, data []byte) (size int) {
+	d := &decoder{data: data, version: version, memory: maxListMemory}
+	d.answer(answers[key]())
+	return maxListMemory - d.memory
+}
+
+// ReadLog gives the ids of a log's part that look like a sink's own, and the offset behind it.
+func ReadLog(data []byte, from int64) (ids []string, next int64) {
+	s := new(Sink)
+	p, _ := readPage(data, from)
+	for _, b := range p.batches {
+		if b.isForeign() {
+			continue
+		}
+		_ = b.each(from, func(r *record) {
+			if id := s.messageID(r); id != "" {
+				ids = append(ids, id)
+			}
+		})
+	}
+	return ids, p.next
+}
 
 // BatchRecord is a record as the encoder takes it.
 type BatchRecord struct {

@@ -36,30 +36,67 @@ func (c *cluster) offset(ctx context.Context, topic string, partition int, which
 		return 0, fmt.Errorf("%w to a list-offsets request", errMalformed)
 	}
 	p := answer.Topics[0].Partitions[0]
-	if p.ErrorCode != 0 {
+	switch {
+	case answer.Topics[0].Topic != topic || int(p.Partition) != partition:
+		return 0, fmt.Errorf("%w to a list-offsets request: it is about another partition", errMalformed)
+	case p.ErrorCode != 0:
 		return 0, fmt.Errorf("ask for the end of %s/%d: %w", topic, partition, kafkago.Error(p.ErrorCode))
+	case which < 0 && p.Offset < 0:
+		return 0, fmt.Errorf("%w to a list-offsets request: the log ends at %d", errMalformed, p.Offset)
 	}
 	return p.Offset, nil
 }
 
+// fetchAnswer is a fetch.Response of one partition, whose records are not decoded.
+type fetchAnswer struct {
+	fetch.Response // for ApiKey
+	topic          string
+	partition      int32
+	code           int16
+	records        []byte // may be cut at the end
+}
+
+// decode reads versions 4 to 11, which are not flexible.
+func (a *fetchAnswer) decode(d *decoder) {
+	since := func(version int16, size int) {
+		if d.version >= version {
+			d.number(size)
+		}
+	}
+	since(1, 4) // throttle time
+	since(7, 2) // error code of the session
+	since(7, 4) // session id
+	a.one(d)
+	a.topic = string(d.take(d.length(2)))
+	a.one(d)
+	a.partition, a.code = int32(d.number(4)), int16(d.number(2))
+	since(0, 8) // high watermark
+	since(4, 8) // last stable offset
+	since(5, 8) // log start offset
+	if d.version >= 4 {
+		const transaction = 16
+		d.take(d.length(4) * transaction)
+	}
+	since(11, 4) // preferred replica
+	if size := d.length(4); d.err == nil {
+		a.records = d.take(min(size, len(d.data)))
+	}
+}
+
+func (a *fetchAnswer) one(d *decoder) {
+	if n := d.length(4); n != 1 {
+		d.fail("it is about %d topics or partitions", n)
+	}
+}
+
 // page is one answer to a fetch request.
 type page struct {
-	batches []batchHead
+	batches []logBatch
 	next    int64 // the offset behind the page; the asked one when the page is empty
 }
 
-// batchHead names a batch that lies in a log.
-type batchHead struct {
-	producer int64
-	epoch    int16
-	sequence int32
-	offset   int64
-	records  int32 // as it was written; compaction may have taken some
-}
-
-// fetch reads the heads of the batches from an offset on, at most a few MiB. each is called for every record, with the head of its batch but for the number of
-// its records, unless it is nil; what it is given is valid during the call.
-func (c *cluster) fetch(ctx context.Context, topic string, partition int, from int64, each func(batchHead, *protocol.Record) error) (page, error) {
+// fetch reads the heads of the batches from an offset on, of at most a few MiB, unless the first is larger.
+func (c *cluster) fetch(ctx context.Context, topic string, partition int, from int64) (page, error) {
 	const maxBytes = 4 << 20
 	epoch := c.epoch(topic, partition)
 	res, err := c.askLeader(ctx, topic, partition, &fetch.Request{
@@ -74,75 +111,41 @@ func (c *cluster) fetch(ctx context.Context, topic string, partition int, from i
 	if err != nil {
 		return page{}, err
 	}
-	answer := res.(*fetch.Response)
-	if len(answer.Topics) != 1 || len(answer.Topics[0].Partitions) != 1 {
-		return page{}, fmt.Errorf("%w to a fetch request", errMalformed)
+	answer := res.(*fetchAnswer)
+	switch {
+	case answer.topic != topic || int(answer.partition) != partition:
+		return page{}, fmt.Errorf("%w to a fetch request: it is about another partition", errMalformed)
+	case answer.code != 0:
+		return page{}, fmt.Errorf("read %s/%d from %d: %w", topic, partition, from, kafkago.Error(answer.code))
 	}
-	p := answer.Topics[0].Partitions[0]
-	if p.ErrorCode != 0 {
-		return page{}, fmt.Errorf("read %s/%d from %d: %w", topic, partition, from, kafkago.Error(p.ErrorCode))
-	}
-	return readPage(p.RecordSet, from, each)
+	return readPage(answer.records, from)
 }
 
-// readPage walks the batches of an answer.
-func readPage(set protocol.RecordSet, from int64, each func(batchHead, *protocol.Record) error) (page, error) {
-	found := page{next: from}
-	stream, ok := set.Records.(*protocol.RecordStream)
-	if !ok {
-		return found, nil // empty
-	}
-	for _, reader := range stream.Records {
-		head := headOf(reader)
-		last, err := readBatch(reader, head, from, each)
-		if err != nil {
-			return found, err
+// maxPageBatches is how many batches of an answer are looked at; the next page begins behind them.
+const maxPageBatches = 50_000
+
+// readPage reads the heads of the batches of an answer. A broker sends whole batches, so that the first may begin
+// before what was asked for, and cuts the last. The first may be cut too, by this side, when it is very large: then
+// its records can't be read.
+func readPage(records []byte, from int64) (page, error) {
+	p := page{next: from}
+	for len(records) > 0 && len(p.batches) < maxPageBatches {
+		b, rest, err := readBatch(records)
+		switch {
+		case errors.Is(err, io.ErrUnexpectedEOF), err == nil && b.body == nil && b.producer >= 0 && p.next > from:
+			return p, nil
+		case err != nil && p.next == from:
+			return p, err
+		case err != nil:
+			return p, nil // it is the first of the next page
 		}
-		head.records = int32(last - head.offset + 1)
-		found.next = max(found.next, last+1)
-		found.batches = append(found.batches, head)
+		if b.next() > p.next {
+			p.next = b.next()
+			p.batches = append(p.batches, b)
+		}
+		records = rest
 	}
-	return found, nil
+	return p, nil
 }
 
-// headOf names a batch before its records are read. One of transactions' markers, or of an old form, has no producer.
-func headOf(reader protocol.RecordReader) batchHead {
-	switch b := reader.(type) {
-	case *protocol.RecordBatch:
-		return batchHead{producer: b.ProducerID, epoch: b.ProducerEpoch, sequence: b.BaseSequence, offset: b.BaseOffset}
-	case interface{ Offset() int64 }:
-		return batchHead{producer: -1, offset: b.Offset()}
-	default:
-		return batchHead{producer: -1}
-	}
-}
-
-// readBatch gives the offset of the last record; of the batch, when compaction has taken all of them. A broker sends whole batches, so that the first may begin before
-// what was asked for.
-func readBatch(reader protocol.RecordReader, head batchHead, from int64, each func(batchHead, *protocol.Record) error) (last int64, err error) {
-	last = head.offset
-	for {
-		record, err := reader.ReadRecord()
-		if errors.Is(err, io.EOF) {
-			return last, nil
-		}
-		if err != nil {
-			return last, err
-		}
-		last = record.Offset
-		if each != nil && last >= from {
-			err = each(head, record)
-		}
-		closeBytes(record.Key)
-		closeBytes(record.Value)
-		if err != nil {
-			return last, err
-		}
-	}
-}
-
-func closeBytes(b protocol.Bytes) {
-	if b != nil {
-		_ = b.Close() // gives pages back to kafka-go's pool
-	}
-}
+var _ protocol.Message = (*fetchAnswer)(nil)

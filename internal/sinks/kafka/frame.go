@@ -1,77 +1,92 @@
 package kafka
 
 import (
-	"bufio"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
-	"net"
+	"slices"
+
+	"github.com/segmentio/kafka-go/protocol"
 )
 
-// maxAnswer bounds an answer of a broker: franz-go's default too. The largest that the sink asks for are some MiB of batches.
-const maxAnswer = 100 << 20
+// Bounds of an answer in bytes. One about a topic of 60,000 partitions fits the first. A fetch
+// answer has 4 MiB, or one larger batch.
+const (
+	maxAnswer      = 4 << 20
+	maxFetchAnswer = 32 << 20
+)
 
-// framed looks at how an answer begins before kafka-go reads it. That takes every length in it for true and makes room for as much at once:
-// NATS' "INFO" would be a list of 12 GB, and half an hour of decoding nothing. It is owned by whoever owns the connection.
-type framed struct {
-	net.Conn
-	in    *bufio.Reader
-	begun bool // the first answer has come
-	left  int  // bytes of this answer that were not read yet
-}
-
-func newFramed(c net.Conn) *framed { return &framed{Conn: c, in: bufio.NewReader(c)} }
-
-// Read gives bytes of one answer.
-func (f *framed) Read(b []byte) (int, error) {
-	if f.left == 0 {
-		if err := f.begin(); err != nil {
-			return 0, err
-		}
-	}
-	n, err := f.in.Read(b[:min(len(b), f.left)])
-	f.left -= n
-	return n, err
-}
-
-// begin checks an answer's size, and of the first one also that it bears the number of the first request: then a broker has sent it.
-func (f *framed) begin() error {
-	const sizeBytes, numberBytes, firstNumber = 4, 4, 1
-	head, err := f.peek(sizeBytes)
+// readAnswer reads the answer to the last request, without its size and number. A fetch answer that
+// is too large is cut.
+func (c *conn) readAnswer(key protocol.ApiKey) ([]byte, error) {
+	const sizeBytes, numberBytes = 4, 4
+	head, err := c.peek(sizeBytes)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	size := int64(int32(binary.BigEndian.Uint32(head)))
-	if size < 0 || size > maxAnswer {
-		return f.foreign()
+	size, limit := int64(int32(binary.BigEndian.Uint32(head))), int64(maxAnswer)
+	if key == protocol.Fetch {
+		limit = maxFetchAnswer
 	}
-	if !f.begun {
-		if head, err = f.peek(sizeBytes + numberBytes); err != nil {
-			return err
+	if size < numberBytes || size > limit && key != protocol.Fetch {
+		return nil, c.foreign()
+	}
+	if head, err = c.peek(sizeBytes + numberBytes); err != nil {
+		return nil, err
+	}
+	if number := int32(binary.BigEndian.Uint32(head[sizeBytes:])); number != c.requests {
+		if c.requests == 1 {
+			return nil, c.foreign()
 		}
-		if binary.BigEndian.Uint32(head[sizeBytes:]) != firstNumber {
-			return f.foreign()
-		}
-		f.begun = true
+		return nil, fmt.Errorf("%w: it has the number %d, not %d", errMalformed, number, c.requests)
 	}
-	f.left = sizeBytes + int(size)
-	return nil
+	if _, err := c.in.Discard(sizeBytes + numberBytes); err != nil {
+		return nil, err
+	}
+	size -= numberBytes
+	body, err := readBody(c.in, int(min(size, limit)))
+	if err == nil {
+		_, err = io.CopyN(io.Discard, c.in, size-int64(len(body)))
+	}
+	return body, err
+}
+
+// readBody reads so many bytes. The memory for them grows as they come.
+func readBody(in io.Reader, size int) ([]byte, error) {
+	const step = 512 << 10
+	body := make([]byte, 0, min(size, step))
+	for len(body) < size {
+		if len(body) == cap(body) {
+			body = slices.Grow(body, min(size-len(body), 3*len(body)))
+		}
+		n, err := io.ReadFull(in, body[len(body):min(cap(body), size)])
+		body = body[:len(body)+n]
+		if err != nil {
+			return nil, noEOF(err)
+		}
+	}
+	return body, nil
 }
 
 // peek waits for the first bytes of what comes next. They are valid until the next read.
-func (f *framed) peek(n int) ([]byte, error) {
-	head, err := f.in.Peek(n)
-	if errors.Is(err, io.EOF) && len(head) > 0 {
-		err = io.ErrUnexpectedEOF
+func (c *conn) peek(n int) ([]byte, error) {
+	head, err := c.in.Peek(n)
+	return head, noEOF(err)
+}
+
+// noEOF makes the end of a connection an error: an answer was expected.
+func noEOF(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
 	}
-	return head, err
+	return err
 }
 
 // foreign is the error for an answer that is none of Kafka's protocol. It shows how that begins, by which a person knows what it is.
-func (f *framed) foreign() error {
+func (c *conn) foreign() error {
 	const tlsAlert, shown = 0x15, 16
-	head, _ := f.in.Peek(min(f.in.Buffered(), shown))
+	head, _ := c.in.Peek(min(c.in.Buffered(), shown))
 	if len(head) > 0 && head[0] == tlsAlert {
 		return fmt.Errorf("%w: it answers with TLS: set the sink's tls", errUnusable)
 	}

@@ -174,13 +174,19 @@ func (l *lane) skipStored(messages []*sinks.Message) []*sinks.Message {
 	return messages
 }
 
-// know notes messages that are stored, and that a caller may send again.
+// maxKnown bounds the ids that a lane remembers: what others write to the topic may look like its own.
+const maxKnown = 100_000
+
+// know notes messages that are stored, and that a caller may send again. Those beyond the bound are
+// stored twice, with the same ids.
 func (l *lane) know(ids ...string) {
 	if l.known == nil {
 		l.known = make(map[string]bool, len(ids))
 	}
 	for _, id := range ids {
-		l.known[id] = true
+		if len(l.known) < maxKnown {
+			l.known[id] = true
+		}
 	}
 }
 

@@ -19,6 +19,7 @@ type recall struct {
 	heirs atomic.Pointer[map[string][]place]
 
 	mu     sync.Mutex
+	warned time.Time               // guarded by mu: when a damaged batch was last told of
 	topics map[string]bool         // guarded by mu: those that were looked for; false: and not found
 	unread map[string]map[int]bool // guarded by mu: partitions of those that did not answer; their lanes read them first
 }

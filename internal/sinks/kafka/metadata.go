@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"fmt"
+	"math"
 	"net"
 	"slices"
 	"strconv"
@@ -30,16 +31,16 @@ func (c *cluster) refresh(ctx context.Context, topic string) (layout, error) {
 		return layout{}, err
 	}
 	answer := res.(*metadata.Response)
-	found, code := layout{}, kafkago.Error(0)
+	var found layout
 	if topic != "" {
-		found, code = layoutOf(answer, topic)
+		found, err = layoutOf(answer, topic)
 	}
 	stale := c.learn(answer, topic, found)
 	for _, conn := range stale {
 		conn.close()
 	}
-	if code != 0 {
-		return layout{}, fmt.Errorf("topic %q: %w", topic, code)
+	if err != nil {
+		return layout{}, fmt.Errorf("topic %q: %w", topic, err)
 	}
 	return found, nil
 }
@@ -52,6 +53,9 @@ func (c *cluster) learn(answer *metadata.Response, topic string, found layout) (
 	wanted := slices.Clone(c.seeds)
 	clear(c.brokers)
 	for _, b := range answer.Brokers {
+		if b.Host == "" || b.Port < 0 || b.Port > math.MaxUint16 {
+			continue
+		}
 		address := net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port)))
 		c.brokers[b.NodeID] = address
 		wanted = append(wanted, address)
@@ -69,7 +73,7 @@ func (c *cluster) learn(answer *metadata.Response, topic string, found layout) (
 }
 
 // layoutOf reads one topic out of a metadata answer.
-func layoutOf(answer *metadata.Response, topic string) (layout, kafkago.Error) {
+func layoutOf(answer *metadata.Response, topic string) (layout, error) {
 	for _, t := range answer.Topics {
 		if t.Name != topic {
 			continue
@@ -77,25 +81,32 @@ func layoutOf(answer *metadata.Response, topic string) (layout, kafkago.Error) {
 		if t.ErrorCode != 0 {
 			return layout{}, kafkago.Error(t.ErrorCode)
 		}
-		return makeLayout(t.Partitions), 0
+		return makeLayout(t.Partitions)
 	}
 	return layout{}, kafkago.UnknownTopicOrPartition
 }
 
-func makeLayout(partitions []metadata.ResponsePartition) layout {
-	count := 0
-	for _, p := range partitions {
-		count = max(count, int(p.PartitionIndex)+1)
+// maxPartitions of a topic: more than any cluster has.
+const maxPartitions = 100_000
+
+// makeLayout takes each of the partitions 0 to n-1 once, in any order. The number of lanes follows
+// from it, so an answer that is not like that is not believed.
+func makeLayout(partitions []metadata.ResponsePartition) (layout, error) {
+	count := len(partitions)
+	if count == 0 || count > maxPartitions {
+		return layout{}, fmt.Errorf("%w to a metadata request: %d partitions", errMalformed, count)
 	}
-	l := layout{leaders: make([]int32, count), epochs: make([]int32, count)}
-	for i := range l.leaders {
-		l.leaders[i] = -1
-	}
+	const unseen = math.MinInt32
+	l := layout{leaders: slices.Repeat([]int32{unseen}, count), epochs: make([]int32, count)}
 	for _, p := range partitions {
-		l.leaders[p.PartitionIndex], l.epochs[p.PartitionIndex] = p.LeaderID, p.LeaderEpoch
+		i := int(p.PartitionIndex)
+		if i < 0 || i >= count || l.leaders[i] != unseen {
+			return layout{}, fmt.Errorf("%w to a metadata request: partition %d among %d", errMalformed, i, count)
+		}
+		l.leaders[i], l.epochs[i] = max(p.LeaderID, -1), p.LeaderEpoch
 		if n := len(p.ReplicaNodes); l.replicas == 0 || n < l.replicas {
 			l.replicas = n
 		}
 	}
-	return l
+	return l, nil
 }

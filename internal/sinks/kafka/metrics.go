@@ -14,6 +14,7 @@ type metrics struct {
 	resends     *prometheus.CounterVec // by reason
 	recoveries  *prometheus.CounterVec // by result
 	lost        prometheus.Counter
+	damaged     prometheus.Counter
 	connections prometheus.Counter
 	seconds     prometheus.Histogram
 	waiting     prometheus.Gauge
@@ -46,6 +47,10 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Name: "bridge_kafka_acknowledged_lost_total",
 			Help: "Times a partition's log ended before records that it had acknowledged (an unclean election, a re-created topic).",
 		}),
+		damaged: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "bridge_kafka_damaged_batches_total",
+			Help: "Batches of topics that could not be read back: damaged, or larger than any that the sink sends.",
+		}),
 		connections: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "bridge_kafka_connections_opened_total",
 			Help: "Connections opened to brokers.",
@@ -70,7 +75,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		m.recoveries.WithLabelValues(batch)
 	}
 	if r != nil {
-		r.MustRegister(m.records, m.bytes, m.batches, m.resends, m.recoveries, m.lost, m.connections, m.seconds, m.waiting, m.unused)
+		r.MustRegister(m.records, m.bytes, m.batches, m.resends, m.recoveries, m.lost, m.damaged, m.connections, m.seconds, m.waiting, m.unused)
 	}
 	return m
 }

@@ -1,12 +1,12 @@
 package kafka
 
 import (
+	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
-	"github.com/segmentio/kafka-go/protocol"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // readback is the reading of a partition from a saved place on, and how far it has come: a later call goes on there.
@@ -129,30 +129,56 @@ func (l *lane) readLeft(ctx context.Context) error {
 }
 
 // messageID is the id of a record that this sink has sent, "" for another.
-func (s *Sink) messageID(r *protocol.Record) string {
-	var sink, informer, id string
-	for _, h := range r.Headers {
-		switch h.Key {
-		case sinkHeader:
-			sink = string(h.Value)
-		case informerHeader:
-			informer = string(h.Value)
-		case "ce_id":
-			id = string(h.Value)
-		}
-	}
-	if sink != s.config.Name {
+func (s *Sink) messageID(r *record) string {
+	if r.sink != s.config.Name {
 		return ""
 	}
-	if id == "" && informer != "" && r.Value != nil {
-		var e struct{ ID string }
-		if value, err := protocol.ReadAll(r.Value); err != nil || json.Unmarshal(value, &e) != nil {
-			return "" // not one of ours
-		}
-		id = e.ID
+	id := r.id
+	if id == "" && r.informer != "" {
+		id = structuredID(r.value)
 	}
 	if id == "" {
 		return ""
 	}
-	return informer + "/" + id
+	return r.informer + "/" + id
+}
+
+// structuredID is the id of an event in JSON, of which the beginning is known; "" for none.
+func structuredID(value []byte) string {
+	in := jsontext.NewDecoder(bytes.NewReader(value))
+	if t, err := in.ReadToken(); err != nil || t.Kind() != '{' {
+		return ""
+	}
+	for {
+		name, err := in.ReadToken()
+		if err != nil || name.Kind() != '"' {
+			return ""
+		}
+		if name.String() != "id" {
+			if in.SkipValue() != nil {
+				return ""
+			}
+			continue
+		}
+		if id, err := in.ReadToken(); err == nil && id.Kind() == '"' {
+			return id.String()
+		}
+		return ""
+	}
+}
+
+// warnDamaged tells of a batch that should be this sink's and can't be read. Whoever may write to the
+// topic can make many: the log gets one line for each lane in a while.
+func (s *Sink) warnDamaged(lane string, b *logBatch, err error) {
+	s.metrics.damaged.Inc()
+	s.recall.mu.Lock()
+	again := time.Since(s.recall.warned) < warnEvery
+	if !again {
+		s.recall.warned = time.Now()
+	}
+	s.recall.mu.Unlock()
+	if !again {
+		s.log.Warn("a batch can't be read back, and is taken for another producer's; if it is this sink's, its events are sent again, with the same ids",
+			"lane", lane, "offset", b.offset, "producer_id", b.producer, "err", err)
+	}
 }

@@ -72,6 +72,9 @@ const (
 	sinkHeader     = "sink"
 )
 
+// idHeader is the attribute id.
+const idHeader = "ce_id"
+
 // appendOwn appends the headers that are no attributes.
 func (c encoder) appendOwn(dst []byte, e *event.Event) []byte {
 	dst = append(dst, c.headers...)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	kafkago "github.com/segmentio/kafka-go"
-	"github.com/segmentio/kafka-go/protocol"
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/sinks"
@@ -46,17 +45,22 @@ func (s *Sink) lastIs(ctx context.Context, c *cluster, topic string, partition i
 	if err != nil || start >= end {
 		return false, err
 	}
-	_, err = c.fetch(ctx, topic, partition, max(start, end-back), func(_ batchHead, r *protocol.Record) error {
-		if found {
-			return nil
+	p, err := c.fetch(ctx, topic, partition, max(start, end-back))
+	if err != nil {
+		return false, err
+	}
+	for _, b := range p.batches {
+		if b.isForeign() {
+			continue
 		}
-		id := s.messageID(r)
-		if id == "" || r.Key == nil {
-			return nil
+		err := b.each(0, func(r *record) {
+			if id := s.messageID(r); !found && id != "" && r.key != nil {
+				found = ours(sinks.Trace{MessageID: id, PartitionKey: string(r.key)})
+			}
+		})
+		if err != nil {
+			s.warnDamaged(l.name, &b, err)
 		}
-		key, err := protocol.ReadAll(r.Key)
-		found = err == nil && ours(sinks.Trace{MessageID: id, PartitionKey: string(key)})
-		return nil
-	})
-	return found, err
+	}
+	return found, nil
 }

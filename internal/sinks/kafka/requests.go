@@ -3,8 +3,8 @@ package kafka
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -16,8 +16,6 @@ import (
 	"github.com/segmentio/kafka-go/protocol/produce"
 	"github.com/segmentio/kafka-go/protocol/rawproduce"
 )
-
-var errMalformed = errors.New("malformed answer")
 
 // produce sends a batch to its partition's leader and gives the offset of its first record.
 func (c *cluster) produce(ctx context.Context, topic string, partition int, batch []byte) (int64, error) {
@@ -40,8 +38,13 @@ func (c *cluster) produce(ctx context.Context, topic string, partition int, batc
 		return 0, fmt.Errorf("%w to a produce request", errMalformed)
 	}
 	p := answer.Topics[0].Partitions[0]
-	if p.ErrorCode != 0 {
+	switch {
+	case answer.Topics[0].Topic != topic || int(p.Partition) != partition:
+		return 0, fmt.Errorf("%w to a produce request: it is about another partition", errMalformed)
+	case p.ErrorCode != 0:
 		return p.BaseOffset, answered(p.ErrorCode, produceDetail(p))
+	case p.BaseOffset > math.MaxInt64/2:
+		return 0, fmt.Errorf("%w to a produce request: offset %d", errMalformed, p.BaseOffset)
 	}
 	return p.BaseOffset, nil
 }
@@ -55,7 +58,13 @@ func produceDetail(p produce.ResponsePartition) string {
 	for _, r := range p.RecordErrors {
 		said = append(said, r.BatchIndexErrorMessage)
 	}
-	return strings.Join(said, "; ")
+	return clip(strings.Join(said, "; "))
+}
+
+// clip bounds what a broker has said: it goes into logs and dead letters.
+func clip(text string) string {
+	const longest = 1024
+	return strings.ToValidUTF8(text[:min(len(text), longest)], "")
 }
 
 // answered is a broker's error code with what it said about it.
@@ -77,6 +86,9 @@ func (c *cluster) newProducer(ctx context.Context) (id int64, epoch int16, err e
 	if answer.ErrorCode != 0 {
 		return 0, 0, fmt.Errorf("get a producer id: %w", kafkago.Error(answer.ErrorCode))
 	}
+	if answer.ProducerID < 0 || answer.ProducerEpoch < 0 {
+		return 0, 0, fmt.Errorf("%w: producer id %d, epoch %d", errMalformed, answer.ProducerID, answer.ProducerEpoch)
+	}
 	return answer.ProducerID, answer.ProducerEpoch, nil
 }
 
@@ -90,12 +102,12 @@ func (c *cluster) describe(ctx context.Context, topic string) (map[string]string
 		return nil, err
 	}
 	answer := res.(*describeconfigs.Response)
-	if len(answer.Resources) != 1 {
+	if len(answer.Resources) != 1 || answer.Resources[0].ResourceName != topic {
 		return nil, fmt.Errorf("%w to a describe-configs request", errMalformed)
 	}
 	r := answer.Resources[0]
 	if r.ErrorCode != 0 {
-		return nil, answered(r.ErrorCode, r.ErrorMessage)
+		return nil, answered(r.ErrorCode, clip(r.ErrorMessage))
 	}
 	settings := make(map[string]string, len(r.ConfigEntries))
 	for _, entry := range r.ConfigEntries {
@@ -120,12 +132,12 @@ func (c *cluster) create(ctx context.Context, topic string, how *CreateTopics) e
 		return err
 	}
 	answer := res.(*createtopics.Response)
-	if len(answer.Topics) != 1 {
+	if len(answer.Topics) != 1 || answer.Topics[0].Name != topic {
 		return fmt.Errorf("%w to a create-topics request", errMalformed)
 	}
 	t := answer.Topics[0]
 	if code := kafkago.Error(t.ErrorCode); code != 0 && code != kafkago.TopicAlreadyExists {
-		return answered(t.ErrorCode, t.ErrorMessage)
+		return answered(t.ErrorCode, clip(t.ErrorMessage))
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
 	"github.com/segmentio/kafka-go/protocol/saslauthenticate"
 	"github.com/segmentio/kafka-go/protocol/saslhandshake"
 	"github.com/segmentio/kafka-go/sasl"
@@ -118,14 +119,17 @@ func (c *conn) authenticate(ctx context.Context, address string, make mechanismF
 		number, _ := strconv.Atoi(port) // for mechanisms that want to know; 0 for a named port
 		ctx = sasl.WithMetadata(ctx, &sasl.Metadata{Host: host, Port: number})
 	}
-	if err := c.exchange(ctx, mechanism); err != nil {
+	if err := c.converse(ctx, mechanism); err != nil {
 		return fmt.Errorf("sasl %s: %w", mechanism.Name(), err)
 	}
 	return nil
 }
 
 func (c *conn) handshake(name string) error {
-	res, err := c.proto.RoundTrip(&saslhandshake.Request{Mechanism: name})
+	if c.versions[protocol.SaslHandshake] < 1 { // before it, tokens went without requests around them
+		return fmt.Errorf("%w: Kafka 1.0 or later is needed for SASL", errUnusable)
+	}
+	res, err := c.exchange(&saslhandshake.Request{Mechanism: name})
 	if err != nil {
 		return err
 	}
@@ -135,11 +139,14 @@ func (c *conn) handshake(name string) error {
 	return nil
 }
 
-func (c *conn) exchange(ctx context.Context, mechanism sasl.Mechanism) error {
+func (c *conn) converse(ctx context.Context, mechanism sasl.Mechanism) error {
 	session, say, err := mechanism.Start(ctx)
 	for done := false; err == nil && !done; {
 		var answer *saslauthenticate.Response
 		if answer, err = c.say(say); err != nil {
+			return err
+		}
+		if err = checkChallenge(answer.AuthBytes); err != nil {
 			return err
 		}
 		done, say, err = session.Next(ctx, answer.AuthBytes)
@@ -150,8 +157,21 @@ func (c *conn) exchange(ctx context.Context, mechanism sasl.Mechanism) error {
 	return err
 }
 
+// checkChallenge refuses a SCRAM challenge that asks for hours of hashing. Brokers ask for 4,096 to
+// 16,384 iterations (scram's limit in Kafka); 1,000,000 take about a second.
+func checkChallenge(challenge []byte) error {
+	const most = 1_000_000
+	for part := range bytes.SplitSeq(challenge, []byte{','}) {
+		digits, ok := bytes.CutPrefix(part, []byte("i="))
+		if n, err := strconv.ParseUint(string(digits), 10, 64); ok && (err != nil || n > most) {
+			return fmt.Errorf("%w: the broker asks for %q iterations of SCRAM", errMalformed, digits[:min(len(digits), 20)])
+		}
+	}
+	return nil
+}
+
 func (c *conn) say(bytes []byte) (*saslauthenticate.Response, error) {
-	res, err := c.proto.RoundTrip(&saslauthenticate.Request{AuthBytes: bytes})
+	res, err := c.exchange(&saslauthenticate.Request{AuthBytes: bytes})
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) { // how older brokers say no
 		return nil, fmt.Errorf("%w: the broker closed the connection", kafkago.SASLAuthenticationFailed)
 	}
@@ -160,7 +180,7 @@ func (c *conn) say(bytes []byte) (*saslauthenticate.Response, error) {
 	}
 	answer := res.(*saslauthenticate.Response)
 	if answer.ErrorCode != 0 {
-		return nil, fmt.Errorf("%w (%s)", kafkago.Error(answer.ErrorCode), answer.ErrorMessage)
+		return nil, fmt.Errorf("%w (%s)", kafkago.Error(answer.ErrorCode), clip(answer.ErrorMessage))
 	}
 	return answer, nil
 }

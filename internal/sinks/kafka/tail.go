@@ -7,7 +7,6 @@ import (
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
-	"github.com/segmentio/kafka-go/protocol"
 )
 
 // tail is a part of a lane's log that is read, and how far that has come: a later call goes on there.
@@ -31,25 +30,25 @@ func every(batchHead) bool { return true }
 // mistaken: then the tail is cut.
 func (l *lane) read(ctx context.Context, t *tail, each pages) error {
 	for t.from < t.end {
-		p, ids, err := l.page(ctx, t, each.wanted)
+		p, err := l.page(ctx, t)
 		if err != nil {
 			return err
 		}
 		for _, b := range p.batches {
-			if err := each.batch(b, ids[b.offset]); err != nil {
+			if err := each.batch(b.batchHead, l.idsIn(&b, t.from, each.wanted)); err != nil {
 				return err
 			}
+			t.from = b.next()
 		}
 		t.from = p.next
 	}
 	return nil
 }
 
-// page reads the next page of a tail, and the ids in it by the offset of their batch. It may be empty, where something is left out.
-func (l *lane) page(ctx context.Context, t *tail, wanted func(batchHead) bool) (p page, ids map[int64][]string, err error) {
+// page reads the next page of a tail. It may be empty, where something is left out.
+func (l *lane) page(ctx context.Context, t *tail) (p page, err error) {
 	err = l.until(ctx, "read the tail", func() (err error) {
-		ids = map[int64][]string{}
-		p, err = l.cluster.fetch(ctx, l.topic, l.partition, t.from, l.collect(ids, wanted))
+		p, err = l.cluster.fetch(ctx, l.topic, l.partition, t.from)
 		switch {
 		case errors.Is(err, kafkago.OffsetOutOfRange):
 			p.next, err = l.leaveOut(ctx, t, err)
@@ -61,25 +60,28 @@ func (l *lane) page(ctx context.Context, t *tail, wanted func(batchHead) bool) (
 		return err
 	})
 	if err != nil {
-		return page{}, nil, fmt.Errorf("read %s from %d: %w", l.name, t.from, err)
+		return page{}, fmt.Errorf("read %s from %d: %w", l.name, t.from, err)
 	}
-	return p, ids, nil
+	return p, nil
 }
 
-// collect puts the ids of the wanted batches' messages into a map, by the offset of the batch; nil when none is wanted.
-func (l *lane) collect(ids map[int64][]string, wanted func(batchHead) bool) func(batchHead, *protocol.Record) error {
-	if wanted == nil {
+// idsIn gives the ids of a batch's messages that this sink has sent, from an offset on; none of a
+// batch that is not wanted. One that can't be read is taken for somebody else's: if it is this sink's,
+// its events are sent again.
+func (l *lane) idsIn(b *logBatch, from int64, wanted func(batchHead) bool) (ids []string) {
+	if wanted == nil || !wanted(b.batchHead) || b.isForeign() {
 		return nil
 	}
-	return func(b batchHead, r *protocol.Record) error {
-		if !wanted(b) {
-			return nil
-		}
+	err := b.each(from, func(r *record) {
 		if id := l.sink.messageID(r); id != "" {
-			ids[b.offset] = append(ids[b.offset], id)
+			ids = append(ids, id)
 		}
+	})
+	if err != nil {
+		l.sink.warnDamaged(l.name, b, err)
 		return nil
 	}
+	return ids
 }
 
 // leaveOut says where to go on after the broker has said that a tail does not lie in the log.

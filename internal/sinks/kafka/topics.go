@@ -105,6 +105,8 @@ func (s *Sink) notFound(ctx context.Context, name string, err error) error {
 		return gone(ctx)
 	case code == kafkago.InvalidTopic:
 		err = refuse(err)
+	case errors.Is(err, errMalformed):
+		err = retry(err) // only what goes to this topic waits
 	case code == 0 || sort(err) == denied:
 		err = reconnect(err)
 	default:

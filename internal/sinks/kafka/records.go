@@ -1,0 +1,248 @@
+package kafka
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"math"
+
+	"github.com/segmentio/kafka-go/compress"
+)
+
+// What lies in a log was written by whoever may write to the topic. The head of a batch tells
+// whether it can be this sink's; only then its records are inflated and read, and nothing in them is
+// believed beyond these bounds.
+const (
+	// maxRecords of a batch: more than a Publish call holds, with a tombstone for each message.
+	maxRecords = 10_000
+	// maxHeaders of a record: more than any event has attributes.
+	maxHeaders = 1_000
+	// maxText is how many bytes of a key or of a header's value are read.
+	maxText = 4 << 10
+	// maxValue is how many bytes of a value are read: the id is at its beginning.
+	maxValue = 16 << 10
+)
+
+// batchHead names a batch that lies in a log.
+type batchHead struct {
+	producer int64
+	epoch    int16
+	sequence int32
+	offset   int64
+	records  int32 // as it was written; compaction may have taken some
+}
+
+// logBatch is a batch as it lies in an answer to a fetch request.
+type logBatch struct {
+	batchHead
+	attributes compress.Compression // and flags
+	left       int32                // records that compaction has left
+	sum        uint32
+	body       []byte // from the attributes on; nil where the answer does not hold all of it
+}
+
+// next is the offset behind the batch.
+func (b *logBatch) next() int64 { return b.offset + int64(b.records) }
+
+// Flags in a batch's attributes, and the bits that name its compression.
+const (
+	codecBits         = 0x07
+	transactionalFlag = 0x10
+	controlFlag       = 0x20
+)
+
+// Sizes of the parts of a batch.
+const (
+	batchStart     = posMagic - sizePrefix + 1 // up to the magic byte, in all versions
+	batchSizeEnd   = posEpochOfLog - sizePrefix
+	batchFixedSize = posRecords - sizePrefix
+)
+
+// readBatch reads the head of the first batch of data. It is io.ErrUnexpectedEOF when data holds not
+// even that. The log may hold messages of an old form: each is a batch of nobody.
+func readBatch(data []byte) (b logBatch, rest []byte, err error) {
+	at := func(pos int) []byte { return data[pos-sizePrefix:] }
+	if len(data) < batchStart {
+		return b, nil, io.ErrUnexpectedEOF
+	}
+	b.offset, b.producer, b.records = int64(binary.BigEndian.Uint64(data)), -1, 1
+	size := batchSizeEnd + int64(int32(binary.BigEndian.Uint32(at(posLength))))
+	rest = data[min(max(size, 0), int64(len(data))):]
+	switch magic := at(posMagic)[0]; {
+	case b.offset < 0 || b.offset > math.MaxInt64/2 || size < batchStart || magic > batchMagic:
+		return b, nil, fmt.Errorf("%w: a batch of version %d and %d bytes at offset %d", errMalformed, magic, size, b.offset)
+	case magic < batchMagic:
+		return b, rest, nil
+	case len(data) < batchFixedSize:
+		return b, nil, io.ErrUnexpectedEOF
+	}
+	last := int32(binary.BigEndian.Uint32(at(posLastDelta)))
+	if size < batchFixedSize || last < 0 || last == math.MaxInt32 {
+		return b, nil, fmt.Errorf("%w: a batch of %d bytes and %d records at offset %d", errMalformed, size, int64(last)+1, b.offset)
+	}
+	b.records = last + 1
+	b.attributes = compress.Compression(at(posAttributes)[1])
+	b.producer = int64(binary.BigEndian.Uint64(at(posProducer)))
+	b.epoch = int16(binary.BigEndian.Uint16(at(posEpoch)))
+	b.sequence = int32(binary.BigEndian.Uint32(at(posSequence)))
+	b.left = int32(binary.BigEndian.Uint32(at(posCount)))
+	b.sum = binary.BigEndian.Uint32(at(posCRC))
+	if size <= int64(len(data)) {
+		b.body = data[posAttributes-sizePrefix : size]
+	}
+	return b, rest, nil
+}
+
+// isForeign reports whether the batch can't be this sink's, without a look at its records: its
+// batches bear a producer id and are no transaction's.
+func (b *logBatch) isForeign() bool {
+	return b.producer < 0 || b.attributes&(transactionalFlag|controlFlag) != 0
+}
+
+// record is what is read of a record in a log.
+type record struct {
+	key                []byte // nil for none
+	value              []byte // its beginning; nil for none
+	sink, informer, id string // of the headers; "" for none
+}
+
+// each yields the records of the batch from an offset on; what it yields is valid during the call.
+// Its error says why a record can't be read.
+func (b *logBatch) each(from int64, yield func(*record)) (err error) {
+	defer recoverMalformed(&err)
+	switch {
+	case b.body == nil:
+		return errors.New("it is too large for an answer")
+	case b.left < 0 || b.left > maxRecords:
+		return fmt.Errorf("it has %d records", b.left)
+	case crc32.Checksum(b.body, castagnoli) != b.sum:
+		return errors.New("its checksum is wrong")
+	}
+	in, err := inflate(b.attributes&codecBits, b.body[posRecords-posAttributes:])
+	if err != nil {
+		return err
+	}
+	r := recordReader{in: bufio.NewReaderSize(in, 32<<10)}
+	for i := int32(0); i < b.left && r.err == nil; i++ {
+		if delta := r.read(); r.err == nil && b.offset+delta >= from {
+			yield(&r.record)
+		}
+	}
+	return errors.Join(r.err, in.Close())
+}
+
+// recordReader reads records one after the other. After the first error it reads zeros.
+type recordReader struct {
+	in *bufio.Reader
+	record
+	buf []byte
+	err error
+}
+
+// read reads the next record, and gives its offset in the batch.
+func (r *recordReader) read() (offset int64) {
+	r.record = record{}
+	r.varint() // its size
+	r.skip(1)  // attributes
+	r.varint() // time
+	offset = r.varint()
+	if offset < 0 || offset > math.MaxInt32 {
+		r.fail("a record has the offset %d", offset)
+	}
+	if n := r.length(); n >= 0 {
+		r.key = append([]byte{}, r.bytes(n, maxText)...)
+	}
+	if n := r.length(); n >= 0 {
+		r.value = append([]byte{}, r.bytes(n, maxValue)...)
+	}
+	count := r.varint()
+	if count < 0 || count > maxHeaders {
+		r.fail("a record has %d headers", count)
+	}
+	for ; count > 0 && r.err == nil; count-- {
+		r.header()
+	}
+	return offset
+}
+
+// header reads a header, and keeps those that the sink knows its records by.
+func (r *recordReader) header() {
+	var kept *string
+	switch string(r.bytes(r.length(), maxText)) {
+	case sinkHeader:
+		kept = &r.sink
+	case informerHeader:
+		kept = &r.informer
+	case idHeader:
+		kept = &r.id
+	}
+	n := r.length()
+	if value := r.bytes(n, maxText); kept != nil && n <= maxText {
+		*kept = string(value)
+	}
+}
+
+// bytes reads n bytes and gives the first of them, valid until the next read.
+func (r *recordReader) bytes(n int64, most int) []byte {
+	kept := min(max(n, 0), int64(most))
+	if r.err != nil || kept == 0 {
+		return nil
+	}
+	if cap(r.buf) < int(kept) {
+		r.buf = make([]byte, kept)
+	}
+	r.buf = r.buf[:kept]
+	if _, err := io.ReadFull(r.in, r.buf); err != nil {
+		r.stop(err)
+		return nil
+	}
+	r.skip(n - kept)
+	return r.buf
+}
+
+// length reads the length of a key, value or header: -1 for null.
+func (r *recordReader) length() int64 {
+	n := r.varint()
+	if n < -1 || n > maxInflated {
+		r.fail("a record has %d bytes", n)
+		return -1
+	}
+	return n
+}
+
+func (r *recordReader) varint() int64 {
+	if r.err != nil {
+		return 0
+	}
+	n, err := binary.ReadVarint(r.in)
+	if err != nil {
+		r.stop(err)
+		return 0
+	}
+	return n
+}
+
+func (r *recordReader) skip(n int64) {
+	if r.err != nil {
+		return
+	}
+	if _, err := r.in.Discard(int(n)); err != nil {
+		r.stop(err)
+	}
+}
+
+func (r *recordReader) stop(err error) {
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	r.err = err
+}
+
+func (r *recordReader) fail(format string, args ...any) {
+	if r.err == nil {
+		r.err = fmt.Errorf(format, args...)
+	}
+}
