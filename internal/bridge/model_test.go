@@ -591,7 +591,7 @@ func (m *model) catchUp() {
 // settled says whether the bridge is ready and everything is where it belongs.
 func (m *model) settled() bool {
 	s := m.life.bridge.Status().Informers[0]
-	return len(m.life.bridge.Ready()) == 0 && m.watermark() == m.cluster.version() && s.Unsettled == 0 && s.LogChanges == 0 && s.QueuedObjects == 0
+	return len(m.life.bridge.Ready()) == 0 && m.watermark() == m.cluster.version() && s.Unsettled == 0 && s.LogChanges == 0 && s.QueuedDeltas == 0
 }
 
 // judge stops the bridge, reads all streams, and sees that another start has nothing to say.

@@ -61,7 +61,7 @@ func TestASinkThatStallsHoldsUpNeitherReadingNorAnother(t *testing.T) {
 		r.settle()
 		expect(t, other, want...)
 		s := r.Status().Informers[0]
-		if s.Watermark != string(r.Version()) || s.SpoolBytes == 0 || s.LogBytes > 64<<10 || s.QueuedObjects > 0 {
+		if s.Watermark != string(r.Version()) || s.SpoolBytes == 0 || s.LogBytes > 64<<10 || s.QueuedDeltas > 0 {
 			t.Errorf("status with a stalled sink: %+v", s)
 		}
 		stalled.set(calm)

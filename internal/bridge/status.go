@@ -41,12 +41,12 @@ type UnitStatus struct {
 	Gaps          map[string]int `json:"gaps"`
 	Listed        int            `json:"listed"`
 	// What waits between the API server and the sinks.
-	QueuedObjects int            `json:"queuedObjects"`
-	QueuedBytes   int            `json:"queuedBytes"`
-	LogChanges    int            `json:"logChanges"`
-	LogBytes      int            `json:"logBytes"`
-	SpoolBytes    int64          `json:"spoolBytes"`
-	InFlight      map[string]int `json:"inFlight"`
+	QueuedDeltas int            `json:"queuedDeltas"`
+	QueuedBytes  int            `json:"queuedBytes"`
+	LogChanges   int            `json:"logChanges"`
+	LogBytes     int            `json:"logBytes"`
+	SpoolBytes   int64          `json:"spoolBytes"`
+	InFlight     map[string]int `json:"inFlight"`
 	// OldestSeconds is, by sink, how long ago the oldest change was observed that it has not acknowledged.
 	OldestSeconds map[string]float64 `json:"oldestSeconds"`
 	// Dropped counts, by sink, events that were dropped from a full disk since the start.
@@ -104,7 +104,7 @@ func (u *unit) status() UnitStatus {
 		Informer: u.cfg.Informer, Resource: u.cfg.Type.String(), APIVersion: u.cfg.Type.APIVersion(), Namespace: u.cfg.Namespace,
 		Phase: string(r.Phase), Synced: r.Synced && u.informer.HasSynced(), Version: string(r.Version), Watermark: string(c.Watermark),
 		LastSeen: r.LastSeen, LastError: r.LastError, RelistReasons: r.Relists, Listed: r.Items,
-		QueuedObjects: f.Entries, QueuedBytes: f.Bytes, LogChanges: i.LogChanges, LogBytes: i.LogBytes, SpoolBytes: i.DiskBytes,
+		QueuedDeltas: f.Deltas, QueuedBytes: f.Bytes, LogChanges: i.LogChanges, LogBytes: i.LogBytes, SpoolBytes: i.DiskBytes,
 		Unsettled: c.Unsettled, InFlight: map[string]int{}, Dropped: map[string]int{}, OldestSeconds: map[string]float64{},
 		SpoolCapacity: i.DiskCapacity, QuietSeconds: age(r.LastSeen).Seconds(), Gaps: i.Gaps, BodiesBehind: u.indexer.Behind(),
 	}

@@ -47,11 +47,20 @@ func ok(t *testing.T, err error) {
 	}
 }
 
+// begin begins a delta at a place, which is the next one.
+func (b *bench) begin(seq uint64, kind checkpoint.Kind, version string) {
+	b.t.Helper()
+	if got := b.Begin(kind, resource.Version(version)); got != seq {
+		b.t.Fatalf("its place is %d, want %d", got, seq)
+	}
+}
+
 // event begins an event of one change that is on its way; settle settles it.
 func (b *bench) event(seq uint64, version string) {
-	b.Begin(seq, checkpoint.Event, resource.Version(version))
+	b.t.Helper()
+	b.begin(seq, checkpoint.Event, version)
 	b.Hold(seq, 1)
-	b.Done(seq)
+	b.Done(seq, seq)
 }
 
 func (b *bench) settle(seq uint64, name, version string) {
@@ -61,8 +70,9 @@ func (b *bench) settle(seq uint64, name, version string) {
 
 // mark begins and ends a bookmark.
 func (b *bench) mark(seq uint64, version string) {
-	b.Begin(seq, checkpoint.Mark, resource.Version(version))
-	b.Done(seq)
+	b.t.Helper()
+	b.begin(seq, checkpoint.Mark, version)
+	b.Done(seq, seq)
 }
 
 func (b *bench) wantWatermark(version resource.Version) {
@@ -121,21 +131,21 @@ func TestABookmarkMovesTheWatermarkOfAnIdleInformer(t *testing.T) {
 func TestItemsOfAListDoNotMoveTheWatermarkAndItsEndDoes(t *testing.T) {
 	b := newBench(t)
 	for seq, version := range []string{"7", "3", "9"} {
-		b.Begin(uint64(seq+1), checkpoint.Aside, "")
+		b.begin(uint64(seq+1), checkpoint.Aside, "")
 		b.Hold(uint64(seq+1), 1)
-		b.Done(uint64(seq + 1))
+		b.Done(uint64(seq+1), uint64(seq+1))
 		b.settle(uint64(seq+1), fmt.Sprint("pod-", seq), version)
 	}
 	b.wantWatermark("")
-	b.Begin(4, checkpoint.Listed, "20")
-	b.Done(4)
+	b.begin(4, checkpoint.Listed, "20")
+	b.Done(4, 4)
 	b.wantWatermark("20")
 }
 
 func TestTheWatermarkGoesBackOnlyWithAList(t *testing.T) {
 	b := newBench(t)
-	b.Begin(1, checkpoint.Listed, "20")
-	b.Done(1)
+	b.begin(1, checkpoint.Listed, "20")
+	b.Done(1, 1)
 	b.event(2, "18") // a delete from before the list's end
 	b.settle(2, "a", "18")
 	b.mark(3, "19")
@@ -144,22 +154,22 @@ func TestTheWatermarkGoesBackOnlyWithAList(t *testing.T) {
 	b.settle(4, "b", "21")
 	b.mark(5, "22")
 	b.wantWatermark("22")
-	b.Begin(6, checkpoint.Listed, "7")
-	b.Done(6)
+	b.begin(6, checkpoint.Listed, "7")
+	b.Done(6, 6)
 	b.wantWatermark("7")
 }
 
-func TestDeltasMayBeginOutOfOrder(t *testing.T) {
+func TestPlacesLetGoTogether(t *testing.T) {
 	b := newBench(t)
-	b.event(1, "10")
-	b.event(3, "12") // the FIFO hands an object's deltas out together
-	b.settle(1, "a", "10")
-	b.settle(3, "a", "12")
+	for seq := range uint64(4) {
+		b.begin(seq+1, checkpoint.Event, fmt.Sprint(10+seq))
+	}
+	b.Hold(2, 1) // as while the controller works on a turn: nothing moves before it is done with all of it
 	b.wantWatermark("")
-	b.event(2, "11")
+	b.Done(1, 4)
 	b.wantWatermark("10")
 	b.settle(2, "b", "11")
-	b.wantWatermark("11")
+	b.wantWatermark("12")
 }
 
 func TestACommitHoldsTheLastVersionOfEachObject(t *testing.T) {
@@ -283,8 +293,8 @@ func TestTombstonesThatOneCommitLeavesAreDroppedByLaterOnes(t *testing.T) {
 		key := resource.Key(fmt.Sprintf("shop/p%06d", i))
 		b.Settle(seq, key, store.Settled{Record: store.Record{UID: fmt.Sprint("u", i), Version: "1000", Deleted: true}, Seq: seq})
 	}
-	b.Begin(n+1, checkpoint.Mark, "1001")
-	b.Done(n + 1)
+	b.begin(n+1, checkpoint.Mark, "1001")
+	b.Done(n+1, n+1)
 	left := func() int {
 		ok(t, b.committer.Commit())
 		count := 0
@@ -298,8 +308,8 @@ func TestTombstonesThatOneCommitLeavesAreDroppedByLaterOnes(t *testing.T) {
 		return count
 	}
 	got := []int{left()}
-	b.Begin(n+2, checkpoint.Mark, "1002")
-	b.Done(n + 2)
+	b.begin(n+2, checkpoint.Mark, "1002")
+	b.Done(n+2, n+2)
 	for range 2 {
 		got = append(got, left())
 	}

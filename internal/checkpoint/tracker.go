@@ -14,27 +14,21 @@ import (
 type Kind uint8
 
 const (
-	// Event bears a version of the stream: when everything up to it is settled and something later was seen, the watermark
-	// may stand there.
+	// Event bears a version of the stream: when everything up to it is settled and something later
+	// was seen, the watermark may stand there.
 	Event Kind = iota
-	// Mark is a bookmark: everything up to its version was sent, so the watermark may stand there at once.
+	// Mark is a bookmark: everything up to its version was sent, so the watermark may stand there
+	// at once.
 	Mark
-	// Listed is the end of a list, which is everything as of its version. It alone may move the watermark back: when the server's
-	// history went back.
+	// Listed is the end of a list, which is everything as of its version. It alone may move the
+	// watermark back: when the server's history went back.
 	Listed
 	// Aside bears no version of the stream: an item of a list, a Sync, the begin of a list.
 	Aside
 )
 
-// slot is one place in the stream.
-type slot struct {
-	begun   bool
-	pending int // what must settle: changes, and one while the controller works on it
-	kind    Kind
-	version resource.Version
-}
-
-// Tracker follows one informer's stream from the pop to the commit. All methods may be called concurrently.
+// Tracker follows one informer's stream from the pop to the commit. All methods may be called
+// concurrently.
 type Tracker struct {
 	indexer *store.Indexer
 	wake    func()       // tells the committer that enough waits
@@ -43,9 +37,8 @@ type Tracker struct {
 
 	mu      sync.Mutex
 	journal Journal // nil for none
-	// slots are the places in the stream from base on: what is before base is settled.
-	slots []slot
-	base  uint64 // sequence number of slots[0]
+	// slots are the places from the first that is not settled on.
+	slots ring
 	// front is the version of the last settled Event that nothing later was seen behind.
 	front     resource.Version
 	watermark resource.Version
@@ -66,15 +59,17 @@ type note struct {
 	write func(*store.Batch)
 }
 
-// Note has something written in the first commit that has everything settled up to and with a place in the stream, 0 for the next
-// commit; and again in the one after where a commit fails. write must not block, and may find that there is nothing to write any more.
+// Note has something written in the first commit that has everything settled up to and with a place
+// in the stream, 0 for the next commit; and again in the one after where a commit fails. write must
+// not block, and may find that there is nothing to write any more.
 func (t *Tracker) Note(seq uint64, write func(*store.Batch)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.notes = append(t.notes, note{seq, write})
 }
 
-// CatchUp has bodies of objects that are behind written in the next commit, where their versions are still those that are committed.
+// CatchUp has bodies of objects that are behind written in the next commit, where their versions
+// are still those that are committed.
 func (t *Tracker) CatchUp(bodies []store.Body) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -85,44 +80,34 @@ func (t *Tracker) CatchUp(bodies []store.Body) {
 func (c *Committer) newTracker(ix *store.Indexer, from resource.Version) *Tracker {
 	return &Tracker{
 		indexer: ix, wake: c.wakeUp, every: c.cfg.Every, commit: c.Commit,
-		base: 1, watermark: from, committed: from, settled: map[resource.Key]store.Settled{},
+		slots: newRing(), watermark: from, committed: from, settled: map[resource.Key]store.Settled{},
 	}
 }
 
-// Commit writes what is settled now, of this informer and all others. When it returns nil that is durable.
+// Commit writes what is settled now, of this informer and all others. When it returns nil that is
+// durable.
 func (t *Tracker) Commit() error { return t.commit() }
 
-// Begin says that the delta with this sequence number was popped, and holds it until Done. Every sequence number is begun once,
-// in any order.
-func (t *Tracker) Begin(seq uint64, kind Kind, version resource.Version) {
+// Begin takes the next place in the stream, for one delta, and holds it until Done. Calls are made
+// in stream order.
+func (t *Tracker) Begin(kind Kind, version resource.Version) (seq uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s := t.slotLocked(seq)
-	// Cloned: the version shares the memory of its object, which would be kept until everything before it is settled.
-	s.begun, s.kind, s.version = true, kind, resource.Version(strings.Clone(string(version)))
-	s.pending++
+	// Cloned: the version shares the memory of its object, which would be kept until everything
+	// before it is settled.
+	seq = t.slots.push(slot{pending: 1, kind: kind, version: resource.Version(strings.Clone(string(version)))})
 	t.unsettled++
-	if seq == t.base {
-		t.seenLocked(s)
+	if seq == t.slots.first {
+		t.seenLocked(t.slots.at(seq))
 	}
+	return seq
 }
 
-// slotLocked finds the slot of a sequence number, making those up to it.
-func (t *Tracker) slotLocked(seq uint64) *slot {
-	if seq < t.base {
-		panic(fmt.Sprintf("checkpoint: sequence number %d was settled before (the first open one is %d)", seq, t.base))
-	}
-	for uint64(len(t.slots)) <= seq-t.base {
-		t.slots = append(t.slots, slot{})
-	}
-	return &t.slots[seq-t.base]
-}
-
-// Hold says that n changes came of the delta, each of which will be settled. It is called between Begin and Done.
+// Hold adds n changes, each of which will be settled, to a place that is not Done.
 func (t *Tracker) Hold(seq uint64, n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.slotLocked(seq).pending += n
+	t.slots.at(seq).pending += n
 	t.unsettled += n
 }
 
@@ -135,8 +120,8 @@ type Spooled struct {
 	Key   resource.Key
 }
 
-// Spool settles held changes by writing them to the log on disk: entries and settled states are part of one commit. They are
-// durable when a Commit that begins afterwards has returned nil.
+// Spool settles held changes by writing them to the log on disk: entries and settled states are
+// part of one commit. They are durable when a Commit that begins afterwards has returned nil.
 func (t *Tracker) Spool(changes []Spooled) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -152,25 +137,31 @@ func (t *Tracker) Spool(changes []Spooled) {
 
 // Journal is what an informer adds to each commit: where its listeners stand in the log on disk.
 type Journal interface {
-	// Write puts it into the batch, in which the entries of the log are already. What is to be done when the batch was committed is returned, and
-	// may be nil.
+	// Write puts it into the batch, in which the entries of the log are already. What is to be done
+	// when the batch was committed is returned, and may be nil.
 	Write(batch *store.Batch, entries []store.LogEntry) (committed func())
 }
 
-// SetJournal names the journal. It is called before anything is begun; commits may be under way, of other informers.
+// SetJournal names the journal. It is called before anything is begun; commits may be under way, of
+// other informers.
 func (t *Tracker) SetJournal(j Journal) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.journal = j
 }
 
-// Done says that the controller has held everything that came of the delta.
-func (t *Tracker) Done(seq uint64) { t.release(seq) }
+// Done says that everything that came of the deltas at places from first to last is held.
+func (t *Tracker) Done(first, last uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for seq := first; seq <= last; seq++ {
+		t.releaseLocked(seq)
+	}
+}
 
-// SettleMark settles one held change that left no state of an object: a Sync, or an event about the informer.
-func (t *Tracker) SettleMark(seq uint64) { t.release(seq) }
-
-func (t *Tracker) release(seq uint64) {
+// SettleMark settles one held change that left no state of an object: a Sync, or an event about the
+// informer.
+func (t *Tracker) SettleMark(seq uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.releaseLocked(seq)
@@ -195,66 +186,49 @@ func (t *Tracker) settleLocked(key resource.Key, s store.Settled) {
 	}
 }
 
-// releaseLocked takes one hold off a slot, and moves over the slots at the front that have none.
+// releaseLocked takes one hold off a place, and moves over the places at the front that have none.
 func (t *Tracker) releaseLocked(seq uint64) {
-	s := t.slotLocked(seq)
-	if s.pending <= 0 {
-		panic(fmt.Sprintf("checkpoint: sequence number %d was settled more often than held", seq))
+	p := t.slots.at(seq)
+	if p.pending <= 0 {
+		panic(fmt.Sprintf("checkpoint: place %d was settled more often than held", seq))
 	}
-	s.pending--
+	p.pending--
 	t.unsettled--
-	if seq != t.base || s.pending > 0 {
-		return
-	}
-	n := 0
-	for n < len(t.slots) && t.slots[n].begun && t.slots[n].pending == 0 {
-		t.passLocked(&t.slots[n])
-		n++
-	}
-	t.base += uint64(n)
-	t.slots = dropFront(t.slots, n)
-	// The slot now at the front may show that the version behind it is complete.
-	if len(t.slots) > 0 && t.slots[0].begun {
-		t.seenLocked(&t.slots[0])
+	for t.slots.len() > 0 {
+		front := t.slots.at(t.slots.first)
+		t.seenLocked(front)
+		if front.pending > 0 {
+			return
+		}
+		t.passLocked(front)
+		t.slots.pop()
 	}
 }
 
-// passLocked moves the front over a settled slot.
-func (t *Tracker) passLocked(s *slot) {
-	t.seenLocked(s)
-	switch s.kind {
+// passLocked moves the front over a settled place.
+func (t *Tracker) passLocked(p *slot) {
+	switch p.kind {
 	case Event:
 		// A watch that begins again before its last version may bring what a bookmark has covered.
-		if !s.version.NotNewer(t.watermark) {
-			t.front = s.version
+		if !p.version.NotNewer(t.watermark) {
+			t.front = p.version
 		}
 	case Mark:
-		if !s.version.NotNewer(t.watermark) {
-			t.front, t.watermark = "", s.version
+		if !p.version.NotNewer(t.watermark) {
+			t.front, t.watermark = "", p.version
 		}
 	case Listed:
-		t.front, t.watermark, t.listed = "", s.version, true
+		t.front, t.watermark, t.listed = "", p.version, true
 	case Aside:
 	}
 }
 
-// seenLocked moves the watermark to the front when s is later: only then is it known that no more events bear that version.
-func (t *Tracker) seenLocked(s *slot) {
-	if s.kind != Aside && t.front != "" && s.version != t.front {
+// seenLocked moves the watermark to the front when the first place is of a later version: only then
+// is it known that no more events have that of the front.
+func (t *Tracker) seenLocked(p *slot) {
+	if p.kind != Aside && t.front != "" && p.version != t.front {
 		t.watermark, t.front = t.front, ""
 	}
-}
-
-// dropFront drops n slots, keeping the memory while it is in use.
-func dropFront(slots []slot, n int) []slot {
-	if n == len(slots) && cap(slots) <= 64<<10 {
-		return slots[:0]
-	}
-	slots = slots[n:]
-	if cap(slots) > 4*len(slots)+1024 {
-		return append(make([]slot, 0, 2*len(slots)), slots...)
-	}
-	return slots
 }
 
 // taken is what one commit writes for a tracker.
@@ -280,7 +254,7 @@ func (t *Tracker) take() taken {
 	t.spooled, t.listed, t.bodies = nil, false, nil
 	later := t.notes[:0:0]
 	for _, n := range t.notes {
-		if n.seq < t.base {
+		if n.seq < t.slots.first {
 			out.notes = append(out.notes, n)
 		} else {
 			later = append(later, n)
@@ -299,7 +273,8 @@ func (t *Tracker) take() taken {
 	return out
 }
 
-// maxSpare is how many states there may have been in a map that is used again: one that has grown does not shrink.
+// maxSpare is how many states there may have been in a map that is used again: one that has grown
+// does not shrink.
 const maxSpare = 4096
 
 // committedAs notes that a commit succeeded, and lets the overlay go.

@@ -1,20 +1,22 @@
-// Package deltafifo holds what the reflector read until the controller takes it: per-object ordered Deltas, first in,
-// first out by the first delta of each object, as client-go's DeltaFIFO.
+// Package deltafifo holds what the reflector read until the controller takes it: a queue of Deltas
+// in the order of the stream, as client-go's RealFIFO.
 //
-// Takes in: watch events, bookmarks and the items of a list, from one reflector; of objects that are not selected, only which they are. Hands on: batches of Deltas, to one
-// controller.
+// Takes in: watch events, bookmarks and the items of a list from one reflector, Syncs from the
+// informer. Of an object that is not selected only its Identity. Hands out: Deltas, to the one
+// Processor that calls Pop.
+//
+// Order: deltas are handed out in the order in which they were added, each once. None are merged
+// and none are left out. Blocking: the adding methods block while the FIFO is full, Pop blocks
+// while it is empty. Each returns when its context ends. Close lets Pop hand out what is left and
+// then return ErrClosed. An error of the Processor ends the FIFO. It starts no goroutines.
 //
 // What differs from client-go, and why:
-//   - It is bounded by bytes. Add and its sisters block while there is no room, so memory does not follow a flood.
-//   - A list arrives item by item between BeginReplace and EndReplace, never as a whole. Both are barriers: deltas do not
-//     move across them, so that a gap is told before what the relist found. When the controller has applied all items and
-//     pops the end, the FIFO asks the known objects which were not listed and hands out their deletes
-//     (DeletedFinalStateUnknown) before the end itself.
-//   - Every delta has a sequence number of arrival. The stream's order, in which the watermark moves, is thereby kept
-//     although objects overtake each other here.
-//   - Nothing collapses here but two deletes in a row. Which changes a sink is not to have is decided behind the change log, for each sink.
-//
-// Ordering: deltas of one object are handed out in the order they came. Duplicates: none are made, none removed but two
-// Deleted of one object in a row. Blocking: the adding methods block while full, Pop while empty; each returns when its
-// context ends. The FIFO starts no goroutines; Close ends it, after which Pop hands out what is left and then ErrClosed.
+//   - It is bounded in bytes, so memory does not follow a flood.
+//   - A list arrives item by item between BeginReplace and EndReplace, never as a whole. A
+//     ReplaceBegin is handed out alone and a ReplaceEnd is the last of its Deltas: what the
+//     controller does at either is done between what is before and what follows.
+//   - The deletes that a list implies come before its ReplaceEnd. KnownObjects gives them when
+//     everything before the end was processed. client-go puts them in front of the list.
+//   - A Sync of an object that has changed since is handed out. The controller drops it, see
+//     Delta.After.
 package deltafifo

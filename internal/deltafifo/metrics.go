@@ -18,7 +18,8 @@ func newMetrics(reg prometheus.Registerer, maxBytes int) *metrics {
 		}),
 	}
 	capacity := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "bridge_deltafifo_capacity_bytes", Help: "Bytes that may wait for the controller before the reflector blocks.",
+		Name: "bridge_deltafifo_capacity_bytes",
+		Help: "Bytes that may wait for the controller before the reflector blocks.",
 	})
 	capacity.Set(float64(maxBytes))
 	for t := Added; t < typesEnd; t++ {
@@ -37,12 +38,12 @@ func (m *metrics) added(t DeltaType, bytes int) {
 
 func (m *metrics) popped(bytes int) { m.bytes.Set(float64(bytes)) }
 
-// registerObjects shows how many objects wait.
-func (f *FIFO) registerObjects(reg prometheus.Registerer) {
+// registerDeltas shows how many deltas wait.
+func (f *FIFO) registerDeltas(reg prometheus.Registerer) {
 	if reg == nil {
 		return
 	}
 	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "bridge_deltafifo_queued_objects", Help: "Objects whose deltas wait for the controller.",
-	}, func() float64 { return float64(f.Stats().Entries) }))
+		Name: "bridge_deltafifo_queued_deltas", Help: "Deltas that the controller has not processed yet.",
+	}, func() float64 { return float64(f.Stats().Deltas) }))
 }

@@ -3,149 +3,180 @@ package deltafifo
 import (
 	"context"
 	"fmt"
-	"iter"
 
-	"github.com/kubebridge/bridge/internal/condition"
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// Batch is what one Pop hands out. Its memory belongs to the FIFO and is used again by the next Pop.
-type Batch struct {
-	Deltas []Deltas
+// maxTurn is how many deltas a Processor gets at once.
+const maxTurn = 256
 
-	entries []*entry
-	ends    int // ReplaceEnds in it
+// keepItems is how many deltas the queue has room for when it is empty. What a flood took beyond
+// that is given back.
+const keepItems = 1024
+
+// Processor decides what deltas mean: the controller.
+type Processor interface {
+	// Process takes deltas in stream order. They are valid until it returns.
+	Process(ctx context.Context, d Deltas) error
 }
 
-// Pop waits until something is there and fills the batch with up to max Deltas. Calling it says that the batch before was
-// applied to the known objects. The begin of a replacement comes alone, and its end ends a batch, so that what the controller does at
-// it is done between what is before and what follows. It returns ctx's cause when ctx ends, and ErrClosed when the FIFO is closed and empty.
-func (f *FIFO) Pop(ctx context.Context, batch *Batch, max int) error {
-	f.recycle(batch)
-	if f.sweep != nil {
-		return f.popMissing(batch, max)
-	}
-	f.mu.Lock()
-	if err := condition.Wait(ctx, f.cond, func() bool { return f.closed || f.head < len(f.queue) }); err != nil {
-		f.mu.Unlock()
+// Pop waits until something is there and has p process one turn of it: at most 256 deltas, up to
+// the next edge of a list. A ReplaceBegin comes alone. A ReplaceEnd comes last, behind the deletes
+// that it implies, which may take several calls of Process. When p or KnownObjects fails, that
+// error ends the FIFO and every further Pop returns it. When ctx ends while nothing is there, Pop
+// returns its cause. ErrClosed says that the FIFO is closed and empty.
+func (f *FIFO) Pop(ctx context.Context, p Processor) error {
+	if err := f.take(ctx); err != nil {
 		return err
 	}
-	if f.head == len(f.queue) {
-		f.mu.Unlock()
-		return ErrClosed
+	synced := f.list.follow(f.turn)
+	var err error
+	if f.turn[0].Type == ReplaceEnd {
+		err = f.processEnd(ctx, p)
+	} else {
+		err = f.process(ctx, p)
 	}
-	if front := &f.queue[f.head].Items[0]; front.Type == ReplaceEnd {
-		f.sweep = newSweep(f.cfg.Known, front)
-		f.mu.Unlock()
-		return f.popMissing(batch, max)
+	if err != nil {
+		f.end(err)
+		return err
 	}
-	f.takeLocked(batch, max)
+	if synced {
+		f.synced.Store(true)
+	}
+	f.mu.Lock()
+	f.taken = 0
 	f.mu.Unlock()
 	return nil
 }
 
-// takeLocked moves entries into the batch, up to max and up to the next barrier.
-func (f *FIFO) takeLocked(batch *Batch, max int) {
-	for f.head < len(f.queue) && len(batch.Deltas) < max {
-		e := f.queue[f.head]
-		kind := e.Items[0].Type
-		if kind == ReplaceEnd || kind == ReplaceBegin && len(batch.Deltas) > 0 {
-			break // what is before a begin is applied first; what an end implies comes before it
+// take waits for the next turn and moves it out of the queue.
+func (f *FIFO) take(ctx context.Context) error {
+	for {
+		f.mu.Lock()
+		n, err := f.turnLocked()
+		if n > 0 {
+			f.takeLocked(n)
 		}
-		f.handOutLocked(batch, e)
-		if kind == ReplaceBegin {
-			break
+		f.mu.Unlock()
+		if n > 0 || err != nil {
+			return err
+		}
+		select {
+		case <-f.ready:
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
 	}
-	f.cond.Broadcast()
 }
 
-// handOutLocked moves the front entry into the batch.
-func (f *FIFO) handOutLocked(batch *Batch, e *entry) {
-	f.queue[f.head] = nil
-	f.head++
-	if f.head == len(f.queue) {
-		f.queue, f.head = f.queue[:0], 0
-	} else if f.head > 1024 && f.head > len(f.queue)/2 {
-		n := copy(f.queue, f.queue[f.head:])
-		clear(f.queue[n:])
-		f.queue, f.head = f.queue[:n], 0
+// turnLocked is how many deltas the next turn has, and why there will be none any more.
+func (f *FIFO) turnLocked() (n int, err error) {
+	if f.err != nil {
+		return 0, f.err
 	}
-	if f.open[e.Key] == e {
-		delete(f.open, e.Key)
+	waiting := f.items[f.head:]
+	if len(waiting) == 0 && f.closed {
+		return 0, ErrClosed
 	}
-	f.bytes -= e.bytes
+	for n = range min(len(waiting), maxTurn) {
+		if t := waiting[n].Type; t == ReplaceBegin || t == ReplaceEnd {
+			return max(n, 1), nil
+		}
+	}
+	return min(len(waiting), maxTurn), nil
+}
+
+// takeLocked moves the first n deltas out of the queue.
+func (f *FIFO) takeLocked(n int) {
+	taken := f.items[f.head : f.head+n]
+	f.turn = append(f.turn[:0], taken...)
+	for i := range taken {
+		f.bytes -= taken[i].size()
+	}
+	clear(taken)
+	f.head, f.taken = f.head+n, n
+	switch waiting := len(f.items) - f.head; {
+	case waiting == 0 && cap(f.items) > keepItems:
+		f.items, f.head = nil, 0
+	case f.head > waiting: // so each delta is moved once at most, on average
+		copy(f.items, f.items[f.head:])
+		clear(f.items[f.head:])
+		f.items, f.head = f.items[:waiting], 0
+	}
 	f.metrics.popped(f.bytes)
-	batch.entries = append(batch.entries, e)
-	batch.Deltas = append(batch.Deltas, e.Deltas)
+	f.makeRoomLocked()
 }
 
-// recycle gives the entries of an applied batch back.
-func (f *FIFO) recycle(batch *Batch) {
-	const keep = 1024
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.replaces -= batch.ends
-	for _, e := range batch.entries {
-		if len(f.free) == keep || cap(e.Items) > 64 {
-			continue
-		}
-		clear(e.Items)
-		*e = entry{Deltas: Deltas{Items: e.Items[:0], Collapsed: e.Collapsed[:0]}}
-		f.free = append(f.free, e)
-	}
-	clear(batch.entries)
-	clear(batch.Deltas)
-	*batch = Batch{Deltas: batch.Deltas[:0], entries: batch.entries[:0]}
+// process has the turn processed, and lets go of it.
+func (f *FIFO) process(ctx context.Context, p Processor) error {
+	err := p.Process(ctx, f.turn)
+	clear(f.turn)
+	f.turn = f.turn[:0]
+	return err
 }
 
-// sweep walks the objects that a list did not hold.
-type sweep struct {
-	end  Delta
-	next func() (resource.Key, error, bool)
-	stop func()
-}
-
-func newSweep(known KnownObjects, end *Delta) *sweep {
-	s := &sweep{end: *end}
+// processEnd processes the deletes that a ReplaceEnd implies, and then itself.
+func (f *FIFO) processEnd(ctx context.Context, p Processor) error {
+	end := f.turn[0]
+	f.turn = f.turn[:0]
 	var why resource.Relist
 	if end.Relist != nil {
 		why = *end.Relist
 	}
-	s.next, s.stop = iter.Pull2(known.Missing(end.Version, why))
-	return s
-}
-
-// popMissing fills the batch with the deletes that the ReplaceEnd at the front implies, and with the end when there are no more.
-func (f *FIFO) popMissing(batch *Batch, max int) error {
-	for len(batch.Deltas) < max {
-		key, err, ok := f.sweep.next()
+	gone := Delta{Type: Deleted, FinalStateUnknown: true, Version: end.Version, Relist: end.Relist}
+	for key, err := range f.cfg.Known.Missing(end.Version, why) {
 		if err != nil {
-			f.Abandon()
 			return fmt.Errorf("find what a list no longer holds: %w", err)
 		}
-		if !ok {
-			f.Abandon()
-			f.mu.Lock()
-			f.handOutLocked(batch, f.queue[f.head])
-			batch.ends++
-			f.cond.Broadcast()
-			f.mu.Unlock()
-			return nil
+		gone.Key = key
+		f.turn = append(f.turn, gone)
+		if len(f.turn) < maxTurn {
+			continue
 		}
-		batch.Deltas = append(batch.Deltas, Deltas{Key: key, Items: []Delta{f.sweep.deletion()}})
+		if err := f.process(ctx, p); err != nil {
+			return err
+		}
 	}
-	return nil
+	f.turn = append(f.turn, end)
+	return f.process(ctx, p)
 }
 
-// Abandon gives up what Pop has begun: the walk through the known objects. The controller calls it when it will not Pop again.
-func (f *FIFO) Abandon() {
-	if f.sweep != nil {
-		f.sweep.stop()
-		f.sweep = nil
-	}
+// listState is the list that handed out deltas belong to.
+type listState struct {
+	relist  *resource.Relist // of the ReplaceBegin that has no ReplaceEnd yet; nil between lists
+	sparing bool             // in that list is something of which nobody knows which object it is
 }
 
-func (s *sweep) deletion() Delta {
-	return Delta{Type: Deleted, Seq: s.end.Seq, FinalStateUnknown: true, Version: s.end.Version, Relist: s.end.Relist}
+// follow notes on deltas in stream order which list they belong to, and reports whether a first
+// population ends with them.
+func (l *listState) follow(d Deltas) (synced bool) {
+	for i := range d {
+		switch d := &d[i]; d.Type {
+		case ReplaceBegin:
+			l.relist, l.sparing = d.Relist, false
+			if d.Relist.Only {
+				l.relist = nil
+			}
+		case ReplaceEnd:
+			d.Relist, l.relist = l.ended(), nil
+			synced = true
+		case Spared:
+			l.sparing = l.sparing || d.Key == ""
+		case Replaced, Quarantined:
+		default:
+			synced = synced || l.relist == nil
+			d.Listed = (d.Type == Unselected || d.Type == Deleted) && l.relist != nil
+		}
+	}
+	return synced
+}
+
+// ended is the Relist of a ReplaceEnd. Whoever was handed the ReplaceBegin has the other.
+func (l *listState) ended() *resource.Relist {
+	if l.relist == nil || !l.sparing {
+		return l.relist
+	}
+	why := *l.relist
+	why.Sparing = true
+	return &why
 }

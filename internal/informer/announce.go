@@ -52,29 +52,29 @@ func (c *controller) leftBefore(key resource.Key, uid string, version resource.V
 
 // succeeded makes the changes of an object that a list holds, when others were announced under its name that are gone: whoever was sent
 // their Added has dropped what was known before, so the object comes as new.
-func (c *controller) succeeded(key resource.Key, d *deltafifo.Delta, known store.Record, alive bool, before []store.Record) error {
+func (c *controller) succeeded(d *deltafifo.Delta, known store.Record, alive bool, before []store.Record) error {
 	// One that is still there has not died, whatever its name saw; unless the server went back to before it did.
 	asOf := before[len(before)-1].Version
 	if alive && (known.UID != d.Object.UID || c.relist.Rewound) {
-		if err := c.gone(key, d.Seq, known, known.Version, c.causeOfEnd()); err != nil {
+		if err := c.gone(d.Key, known, known.Version, c.causeOfEnd()); err != nil {
 			return err
 		}
 		before = slices.DeleteFunc(before, func(r store.Record) bool { return r.UID == known.UID }) // it had come again
 	}
-	if err := c.goneUnsettled(key, d.Seq, before, asOf, c.causeOfEnd()); err != nil {
+	if err := c.goneUnsettled(d.Key, before, asOf, c.causeOfEnd()); err != nil {
 		return err
 	}
-	return c.stored(key, d, store.Record{}, false, true)
+	return c.stored(d, store.Record{}, false, true)
 }
 
 // goneUnsettled makes the inferred deletes of objects that were announced and never settled.
-func (c *controller) goneUnsettled(key resource.Key, seq uint64, left []store.Record, asOf resource.Version, cause string) error {
+func (c *controller) goneUnsettled(key resource.Key, left []store.Record, asOf resource.Version, cause string) error {
 	for _, rec := range left {
 		last, err := c.cfg.Indexer.LeftObject(key, rec.UID)
 		if err != nil {
 			return err
 		}
-		c.emitGone(key, seq, rec, last, asOf, cause)
+		c.emitGone(key, rec, last, asOf, cause)
 	}
 	return nil
 }

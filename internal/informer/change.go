@@ -3,7 +3,6 @@ package informer
 import (
 	"cmp"
 	"sync/atomic"
-	"time"
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/publisher"
@@ -106,10 +105,11 @@ func (c *change) letGo() {
 // changeOverhead is what a change costs in the log besides its object: the struct and its places in queues, rounded up.
 const changeOverhead = 512
 
-func newChange(c event.Change, seq uint64, observed time.Time) *change {
-	c.Observed = observed
-	out := &change{facts: facts{Change: c, seq: seq}, size: changeOverhead}
-	for _, obj := range []*resource.Object{c.Object, c.Old} {
+// newChange makes a change of the delta that is being decided.
+func (c *controller) newChange(ch event.Change) *change {
+	ch.Observed = c.now
+	out := &change{facts: facts{Change: ch, seq: c.place}, size: changeOverhead}
+	for _, obj := range []*resource.Object{ch.Object, ch.Old} {
 		if obj != nil {
 			out.size += len(obj.Raw)
 		}

@@ -9,6 +9,7 @@ import (
 // emit numbers a change, makes it the newest state of its object, holds its place in the stream and puts it into the batch.
 func (c *controller) emit(ch *change) {
 	c.number++
+	c.newest.Store(c.number)
 	ch.number, ch.Era = c.number, event.Era{Epoch: c.epoch, Selection: c.cfg.Indexer.Selection()}
 	if c.cfg.Namespaces && ch.kind == ofObject {
 		ch.Entered = c.scope.of(ch.Key).Entered

@@ -11,7 +11,7 @@ import (
 // tellGap tells a gap to an audience; 0 for everyone.
 func (c *controller) tellGap(d *deltafifo.Delta, why resource.Relist, audience uint64) {
 	c.metrics.gap(why.Reason)
-	gap := newChange(event.Change{Op: event.Gap, Version: why.To}, d.Seq, c.now)
+	gap := c.newChange(event.Change{Op: event.Gap, Version: why.To})
 	gap.kind, gap.relist, gap.audience = ofGap, &why, audience
 	c.emit(gap)
 }

@@ -24,18 +24,17 @@ import (
 
 // Queue is where the controller pops from: *deltafifo.FIFO.
 type Queue interface {
-	Pop(ctx context.Context, batch *deltafifo.Batch, max int) error
-	Resync(ctx context.Context, key resource.Key, set uint64) error
-	Snapshot(ctx context.Context, key resource.Key, set uint64, round int64) error
-	Abandon()
+	Pop(ctx context.Context, p deltafifo.Processor) error
+	Resync(ctx context.Context, key resource.Key, listeners uint64, round int64, after uint64) error
+	Snapshot(ctx context.Context, key resource.Key, listeners uint64, round int64) error
 	HasSynced() bool
 }
 
 // Tracker is told what is on its way and what is settled: *checkpoint.Tracker.
 type Tracker interface {
-	Begin(seq uint64, kind checkpoint.Kind, version resource.Version)
+	Begin(kind checkpoint.Kind, version resource.Version) (seq uint64)
 	Hold(seq uint64, n int)
-	Done(seq uint64)
+	Done(first, last uint64)
 	SettleMark(seq uint64)
 	Note(seq uint64, write func(*store.Batch))
 	Spool(changes []checkpoint.Spooled)
@@ -146,6 +145,7 @@ type Informer struct {
 	park      chan struct{} // closed by Park: the controller ends, whatever is left to decide
 	// unsure: a run before has sent what is not known here, and this one has seen neither a list nor a bookmark.
 	unsure  atomic.Bool
+	newest  atomic.Uint64 // number of the last change that was decided
 	history history
 }
 
@@ -279,11 +279,12 @@ func (i *Informer) resync(ctx context.Context, l *listener) error {
 	tick := time.NewTicker(l.cfg.Resync)
 	defer tick.Stop()
 	for {
+		var round int64
 		select {
 		case <-ctx.Done():
 			return nil
 		case now := <-tick.C:
-			l.round.Store(now.UnixNano() / int64(l.cfg.Resync))
+			round = now.UnixNano() / int64(l.cfg.Resync)
 		}
 		if !i.HasSynced() {
 			continue
@@ -292,7 +293,7 @@ func (i *Informer) resync(ctx context.Context, l *listener) error {
 			if err != nil {
 				return fmt.Errorf("resync %s: %w", i.cfg.Name, err)
 			}
-			if err := i.cfg.FIFO.Resync(ctx, item.Key, l.bit); err != nil {
+			if err := i.cfg.FIFO.Resync(ctx, item.Key, l.bit, round, i.newest.Load()); err != nil {
 				if ctx.Err() != nil || errors.Is(err, deltafifo.ErrClosed) {
 					return nil
 				}
@@ -300,23 +301,6 @@ func (i *Informer) resync(ctx context.Context, l *listener) error {
 			}
 		}
 	}
-}
-
-// sameRound gives the round of the first listener of a set, and those of the set that are at the same one.
-func (i *Informer) sameRound(set uint64) (round int64, same uint64) {
-	for _, l := range i.listeners {
-		if set&l.bit == 0 {
-			continue
-		}
-		at := l.round.Load()
-		if same == 0 {
-			round = at
-		}
-		if at == round {
-			same |= l.bit
-		}
-	}
-	return round, same
 }
 
 // settle takes changes that all listeners have settled out of the log and tells the tracker. What settled gives is told before a later

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -212,6 +213,11 @@ func (r *rig) replace(name, version string) {
 
 func (r *rig) bookmark(version resource.Version) {
 	ok(r.t, r.fifo.Bookmark(r.t.Context(), version))
+}
+
+// resync asks for a Synced for the first listener, whatever changed meanwhile.
+func (r *rig) resync(name string) {
+	ok(r.t, r.fifo.Resync(r.t.Context(), resource.MakeKey("shop", name), 1, 0, math.MaxUint64))
 }
 
 // list replaces everything by "name@version" items.

@@ -35,7 +35,7 @@ func (r *rig) do(changes ...string) {
 		case "list":
 			r.list(expired, resource.Version(words[1]), words[2:]...)
 		case "sync":
-			ok(r.t, r.fifo.Resync(r.t.Context(), resource.MakeKey("shop", words[1]), 1))
+			r.resync(words[1])
 		}
 	}
 }

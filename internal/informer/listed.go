@@ -19,7 +19,7 @@ func (c *controller) beginReplace(ctx context.Context, d *deltafifo.Delta) error
 		return err
 	}
 	if d.Relist.Only {
-		c.rescoped(d.Seq, d.Relist, "")
+		c.rescoped(d.Relist, "")
 		return nil
 	}
 	again := c.relist.Reason != ""
@@ -113,7 +113,7 @@ func (c *controller) beginEpoch(ctx context.Context) error {
 // endReplace tells that a list was worked through.
 func (c *controller) endReplace(ctx context.Context, d *deltafifo.Delta) error {
 	c.relist.Sparing = c.listed.DeletesUnknown
-	c.rescoped(d.Seq, &c.relist, d.Version)
+	c.rescoped(&c.relist, d.Version)
 	if c.relist.Partial() {
 		c.logger.Info("a namespace is in step with the selection", "namespace", c.relist.Namespace, "selected", !c.relist.Left, "objects", c.listed.Items)
 		c.relist = resource.Relist{}
@@ -124,7 +124,7 @@ func (c *controller) endReplace(ctx context.Context, d *deltafifo.Delta) error {
 		level = slog.LevelDebug // the whole bridge tells of its start
 	}
 	c.logger.Log(context.Background(), level, "in step with the API server", "version", d.Version, "objects", c.listed.Items, "unreadable", c.listed.Unreadable)
-	done := newChange(event.Change{Op: event.Synced, Version: d.Version}, d.Seq, c.now)
+	done := c.newChange(event.Change{Op: event.Synced, Version: d.Version})
 	done.kind, done.listing, done.since = ofSynced, c.listed, c.relist.From
 	c.emit(done)
 	if err := c.cfg.Indexer.SetSince(d.Version); err != nil {

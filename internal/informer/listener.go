@@ -25,7 +25,6 @@ type listener struct {
 	cfg      ListenerConfig
 	informer *Informer
 	bit      uint64       // of it in an audience
-	round    atomic.Int64 // of its last resync
 	left     []*change    // by a run before; owned by run
 	saved    []byte       // the cursor on disk, nil when not known; owned by whoever commits
 	dropped  atomic.Int64 // events, of this run

@@ -10,8 +10,8 @@ import (
 // What a delta says of an object that exists: nothing new, that it was added or updated, or that somebody asked for it.
 
 // decideObject makes the changes of a delta of an object.
-func (c *controller) decideObject(key resource.Key, d *deltafifo.Delta) error {
-	known, found, err := c.cfg.Indexer.Get(key)
+func (c *controller) decideObject(d *deltafifo.Delta) error {
+	known, found, err := c.cfg.Indexer.Get(d.Key)
 	if err != nil {
 		return err
 	}
@@ -22,20 +22,20 @@ func (c *controller) decideObject(key resource.Key, d *deltafifo.Delta) error {
 	}
 	switch d.Type {
 	case deltafifo.Sync:
-		return c.sync(key, d, known, alive)
+		return c.sync(d, known, alive)
 	case deltafifo.Deleted:
-		return c.deleted(key, d, known, found)
+		return c.deleted(d, known, found)
 	case deltafifo.Unselected:
-		return c.unselected(key, d, known, alive)
+		return c.unselected(d, known, alive)
 	case deltafifo.Replaced:
-		c.marks = append(c.marks, key)
+		c.marks = append(c.marks, d.Key)
 		c.listed.Items++
-		c.compare(key, d.Object, known, found)
-		if before := c.leftBefore(key, d.Object.UID, d.Object.Version); len(before) > 0 {
-			return c.succeeded(key, d, known, alive, before)
+		c.compare(d.Key, d.Object, known, found)
+		if before := c.leftBefore(d.Key, d.Object.UID, d.Object.Version); len(before) > 0 {
+			return c.succeeded(d, known, alive, before)
 		}
 		if c.unchanged(d.Object, known, found) {
-			return c.covered(key, d, known, alive)
+			return c.covered(d, known, alive)
 		}
 	default:
 		if found && covers(known, d.Object.Version) {
@@ -43,12 +43,12 @@ func (c *controller) decideObject(key resource.Key, d *deltafifo.Delta) error {
 			return nil
 		}
 	}
-	return c.stored(key, d, known, alive, found)
+	return c.stored(d, known, alive, found)
 }
 
 // covered passes over an item of a list that is known already, unless every object is to be published at the first list: in the state that is known,
 // where the list is from an API server that is behind.
-func (c *controller) covered(key resource.Key, d *deltafifo.Delta, known store.Record, alive bool) error {
+func (c *controller) covered(d *deltafifo.Delta, known store.Record, alive bool) error {
 	if !c.cfg.Resnapshot || !c.relist.Initial || !alive {
 		c.metrics.skipped.Inc()
 		return nil
@@ -56,14 +56,14 @@ func (c *controller) covered(key resource.Key, d *deltafifo.Delta, known store.R
 	obj := d.Object
 	if obj.Version != known.Version {
 		var err error
-		if obj, err = c.cfg.Indexer.Object(key); err != nil || obj == nil || obj.Version != known.Version {
+		if obj, err = c.cfg.Indexer.Object(d.Key); err != nil || obj == nil || obj.Version != known.Version {
 			return err
 		}
 	}
 	ch := event.Change{
-		Op: event.Synced, Key: key, Object: obj, UID: known.UID, Version: known.Version, Initial: true, Round: c.started.Unix(),
+		Op: event.Synced, Key: d.Key, Object: obj, UID: known.UID, Version: known.Version, Initial: true, Round: c.started.Unix(),
 	}
-	c.emit(newChange(ch, d.Seq, c.now))
+	c.emit(c.newChange(ch))
 	return nil
 }
 
@@ -85,28 +85,28 @@ func (c *controller) unchanged(obj *resource.Object, known store.Record, found b
 }
 
 // stored makes the change of an object that exists: Added, Updated, or the delete of another that had its name and then Added.
-func (c *controller) stored(key resource.Key, d *deltafifo.Delta, known store.Record, alive, found bool) error {
+func (c *controller) stored(d *deltafifo.Delta, known store.Record, alive, found bool) error {
 	listed := d.Type == deltafifo.Replaced
 	if alive && known.UID != d.Object.UID {
-		if err := c.gone(key, d.Seq, known, known.Version, c.causeOfEnd()); err != nil {
+		if err := c.gone(d.Key, known, known.Version, c.causeOfEnd()); err != nil {
 			return err
 		}
 		alive = false
 	}
-	ch := event.Change{Op: event.Added, Key: key, Object: d.Object, UID: d.Object.UID, Version: d.Object.Version}
+	ch := event.Change{Op: event.Added, Key: d.Key, Object: d.Object, UID: d.Object.UID, Version: d.Object.Version}
 	if alive {
 		ch.Op, ch.Before = event.Updated, known.Version
 		var err error
-		if ch.Old, err = c.old(key, known); err != nil {
+		if ch.Old, err = c.old(d.Key, known); err != nil {
 			return err
 		}
 	} else {
 		ch.Cause = c.causeOfAdd(d)
-		c.news = append(c.news, store.Announcement{Key: key, Object: d.Object, Seq: c.number + 1, Unknown: !found})
+		c.news = append(c.news, store.Announcement{Key: d.Key, Object: d.Object, Seq: c.number + 1, Unknown: !found})
 	}
 	ch.Initial = listed && c.relist.Initial
 	ch.Inferred = listed && !c.relist.Initial && !c.relist.Partial()
-	c.emit(newChange(ch, d.Seq, c.now))
+	c.emit(c.newChange(ch))
 	return nil
 }
 
@@ -123,29 +123,20 @@ func (c *controller) old(key resource.Key, known store.Record) (*resource.Object
 	return old, nil
 }
 
-// sync makes a Synced of an object for the listeners that asked; several where their rounds differ, since an id bears the round.
-func (c *controller) sync(key resource.Key, d *deltafifo.Delta, known store.Record, alive bool) error {
-	if !alive {
+// sync makes a Synced of an object for the listeners that asked. A change that was decided since is newer
+// than what they asked for: only a snapshot comes behind it.
+func (c *controller) sync(d *deltafifo.Delta, known store.Record, alive bool) error {
+	if !alive || !d.Snapshot && c.cfg.Indexer.ChangedSince(d.Key, d.After) {
 		return nil
 	}
-	obj, err := c.cfg.Indexer.Object(key)
+	obj, err := c.cfg.Indexer.Object(d.Key)
 	if err != nil || obj == nil || obj.Version != known.Version { // an earlier one must not come behind the known one
 		return err
 	}
-	if d.Round != 0 {
-		ch := newChange(event.Change{
-			Op: event.Synced, Key: key, Object: obj, UID: known.UID, Version: known.Version, Initial: true, Round: d.Round,
-		}, d.Seq, c.now)
-		ch.audience = d.Resync
-		c.emit(ch)
-		return nil
-	}
-	for asked := d.Resync & c.everyone; asked != 0; {
-		round, same := c.sameRound(asked)
-		ch := newChange(event.Change{Op: event.Synced, Key: key, Object: obj, UID: known.UID, Version: known.Version, Round: round}, d.Seq, c.now)
-		ch.audience = same
-		c.emit(ch)
-		asked &^= same
-	}
+	ch := c.newChange(event.Change{
+		Op: event.Synced, Key: d.Key, Object: obj, UID: known.UID, Version: known.Version, Initial: d.Snapshot, Round: d.Round,
+	})
+	ch.audience = d.Listeners
+	c.emit(ch)
 	return nil
 }

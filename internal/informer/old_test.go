@@ -126,7 +126,7 @@ func TestAnInferredDeleteBearsTheLastVersionAndTheLastBodyOnDisk(t *testing.T) {
 		onDisk = string(body.Version)
 		return onDisk != fmt.Sprint(version)
 	})
-	ok(t, r.fifo.Resync(t.Context(), "shop/a", 1)) // sends nothing: the version before must not come behind the last
+	r.resync("a") // sends nothing: the version before must not come behind the last
 	r.list(expired, "5000")
 	want(t, out.wait(t, 3),
 		"informer.gap  all/pods/gap/3/20 inferred",

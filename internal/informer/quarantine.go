@@ -8,7 +8,7 @@ import (
 // quarantined tells of something that the API server sent and that can't be understood. Until that is settled the watermark stays before it, so
 // that after a crash it comes, and is told, again.
 func (c *controller) quarantined(d *deltafifo.Delta) error {
-	ch := newChange(event.Change{Op: event.Quarantined}, d.Seq, c.now)
+	ch := c.newChange(event.Change{Op: event.Quarantined})
 	ch.kind, ch.unreadable = ofQuarantined, d.Unreadable
 	ch.size += d.Unreadable.Bytes()
 	c.emit(ch)
@@ -35,7 +35,7 @@ func (c *controller) spared(d *deltafifo.Delta) error {
 	}
 	c.telling = d.Spared.Version
 	if found && !known.Deleted && known.UID != uid {
-		if err := c.gone(key, d.Seq, known, known.Version, c.causeOfEnd()); err != nil {
+		if err := c.gone(key, known, known.Version, c.causeOfEnd()); err != nil {
 			return err
 		}
 	}
@@ -43,5 +43,5 @@ func (c *controller) spared(d *deltafifo.Delta) error {
 	if len(before) == 0 {
 		return nil
 	}
-	return c.goneUnsettled(key, d.Seq, before, before[len(before)-1].Version, c.causeOfEnd())
+	return c.goneUnsettled(key, before, before[len(before)-1].Version, c.causeOfEnd())
 }

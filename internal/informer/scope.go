@@ -193,15 +193,15 @@ func (c *controller) rescope(ctx context.Context, d *deltafifo.Delta) error {
 	return c.insist(ctx, c.cfg.Tracker.Commit)
 }
 
-// rescoped has it written that namespaces are in, or out, once everything up to a place in the stream is settled: else a crash would have
-// to begin again with them.
-func (c *controller) rescoped(seq uint64, why *resource.Relist, version resource.Version) {
+// rescoped has it written that namespaces are in, or out, once everything up to this place in the stream
+// is settled: else a crash would have to begin again with them.
+func (c *controller) rescoped(why *resource.Relist, version resource.Version) {
 	if !why.Partial() {
 		version = ""
 	}
 	turns := c.scope.arrived(why, version)
 	if len(turns) > 0 {
-		c.cfg.Tracker.Note(seq, func(b *store.Batch) { c.scope.write(b, c.cfg.Indexer, turns) })
+		c.cfg.Tracker.Note(c.place, func(b *store.Batch) { c.scope.write(b, c.cfg.Indexer, turns) })
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/internal/informer"
-	"github.com/kubebridge/bridge/internal/resource"
 )
 
 // Cases of client-go's tests that no other test here has. docs/upstream-cases.md is the whole list.
@@ -120,8 +119,8 @@ func TestAListMakesAddsUpdatesAndDeletes(t *testing.T) {
 	}
 }
 
-// As TestListenerResyncPeriods: each listener at its own period, and none that asked for none. A Synced that is for two of different
-// periods bears for each the round of its own, which is what another replica would give it.
+// As TestListenerResyncPeriods: each listener at its own period, and none that asked for none. A Synced has
+// the round of its listener's period, which is what another replica would give it.
 func TestListenersResyncAtTheirOwnPeriods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		outboxes := []*outbox{newOutbox(), newOutbox(), newOutbox()}
@@ -151,11 +150,7 @@ func TestListenersResyncAtTheirOwnPeriods(t *testing.T) {
 				}
 			}
 		}
-		ok(t, r.fifo.Resync(t.Context(), "shop/a", 1<<1|1<<2)) // as when both ask before the controller comes to it
 		r.stop()
-		for i, out := range outboxes[1:] {
-			want(t, out.taken(), fmt.Sprintf("resource.synced a ua/1/sync/%d", time.Now().UnixNano()/int64(periods[1+i])))
-		}
 	})
 }
 
@@ -164,16 +159,15 @@ func TestListenersResyncAtTheirOwnPeriods(t *testing.T) {
 func TestASyncTellsWhatThereIs(t *testing.T) {
 	out := newOutbox()
 	r := newRig(t, memory(t), []*outbox{out})
-	resync := func(key resource.Key) { ok(t, r.fifo.Resync(t.Context(), key, 1)) }
 	r.add("a", "1")
 	r.add("b", "2")
 	r.delete("b", "3")
 	out.wait(t, 3)
-	resync("shop/b")
-	resync("shop/unknown")
+	r.resync("b")
+	r.resync("unknown")
 	r.update("a", "4")
 	want(t, out.wait(t, 1), "resource.updated a ua/4")
-	resync("shop/a")
+	r.resync("a")
 	want(t, out.wait(t, 1), "resource.synced a ua/4/sync/0")
 	r.stop()
 	want(t, out.taken())

@@ -76,6 +76,14 @@ func (unknown) Missing(resource.Version, resource.Relist) iter.Seq2[resource.Key
 	return func(func(resource.Key, error) bool) {}
 }
 
+// count counts the deltas that it gets.
+type count int
+
+func (c *count) Process(_ context.Context, d deltafifo.Deltas) error {
+	*c += count(len(d))
+	return nil
+}
+
 // BenchmarkWatch is the road from what the transport gives to what the controller pops.
 func BenchmarkWatch(b *testing.B) {
 	podFrameBytes = podFrame(b)
@@ -96,13 +104,10 @@ func BenchmarkWatch(b *testing.B) {
 	b.ReportAllocs()
 	b.ResetTimer()
 	go func() { done <- refl.Run(ctx) }()
-	var batch deltafifo.Batch
-	for popped := 0; popped < b.N; {
-		if err := fifo.Pop(ctx, &batch, 256); err != nil {
+	var read count
+	for int(read) < b.N {
+		if err := fifo.Pop(ctx, &read); err != nil {
 			b.Fatal(err)
-		}
-		for _, d := range batch.Deltas {
-			popped += len(d.Items)
 		}
 	}
 	cancel()

@@ -154,6 +154,14 @@ func (ix *Indexer) Get(key resource.Key) (rec Record, found bool, err error) {
 	return rec, err == nil, errors.Join(err, closer.Close())
 }
 
+// ChangedSince reports whether an object has a change on its way with a later number than seq.
+func (ix *Indexer) ChangedSince(key resource.Key, seq uint64) bool {
+	ix.mu.RLock()
+	defer ix.mu.RUnlock()
+	over, ok := ix.overlay[key]
+	return ok && over.seq > seq
+}
+
 // Object gives the newest known state of an object, nil when it is not known or gone.
 func (ix *Indexer) Object(key resource.Key) (*resource.Object, error) {
 	ix.mu.RLock()
