@@ -44,7 +44,8 @@ type Informer struct {
 	// inferred, which costs nothing where `object` has to be decoded. What an object does not have is null. There are Kubernetes' helpers for
 	// strings, lists, sets, regular expressions, quantities, URLs and IPs. An expression that fails or costs too much keeps nothing back: the
 	// change is sent and counted (`bridge_informer_filter_errors_total`). A filter selects changes, not objects: to see the delete of an object
-	// that does not match any more, allow for it (`op == "deleted" || …`).
+	// that does not match any more, allow for it (`op == "deleted" || …`). A filter is no way to keep objects confidential: whoever writes an
+	// object can make it so large that its expression costs too much.
 	Filter string `yaml:"filter"`
 	// IgnoreChanges are paths whose changes are no news: an update that touches nothing else is not sent. A path is names behind dots, with `*` for
 	// every member or item and `["…"]` for a name with dots in it: `status.conditions.*.lastHeartbeatTime`,

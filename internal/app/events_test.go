@@ -29,6 +29,7 @@ import (
 
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/jsontree"
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/sinks"
@@ -465,14 +466,12 @@ func writeIndented(out *strings.Builder, value []byte, margin string) {
 		writeIndented(out, v, inner)
 	}
 	out.WriteByte(value[0])
-	if value[0] == '{' {
-		for name, v := range resource.Members(value) {
-			element(fmt.Sprintf("%q: ", name), v)
+	for w := jsontree.Parse(value).Walk(); w.Next(); {
+		name := ""
+		if value[0] == '{' {
+			name = fmt.Sprintf("%q: ", w.Name())
 		}
-	} else {
-		for v := range resource.Items(value) {
-			element("", v)
-		}
+		element(name, w.Value().Raw())
 	}
 	out.WriteString("\n" + margin + string(value[0]+2))
 }

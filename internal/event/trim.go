@@ -1,92 +1,77 @@
 package event
 
-import (
-	"bytes"
-	"strings"
+import "github.com/kubebridge/bridge/internal/jsontree"
 
-	"github.com/go-json-experiment/json/jsontext"
-)
-
-// trim cuts managedFields and the last-applied annotation out of the metadata of an object, or of the objects in a payload that
-// holds several. It copies the bytes if it cuts any; bytes that it can't read it leaves.
+// trim cuts managedFields and the last-applied annotation out of the metadata of a payload's object,
+// or of both objects of a change. It copies the bytes only if it cuts any.
 func trim(data []byte) []byte {
-	var out []byte
-	from := 0
-	walk(data, func(pointer jsontext.Pointer, member, end int) {
-		if !expendable(pointer) {
-			return
+	t := trimmer{data: data}
+	payload := jsontree.Parse(data)
+	if metadata := member(payload, "metadata"); metadata.Exists() {
+		t.metadata(metadata)
+	} else {
+		for w := payload.Walk(); w.Next(); {
+			if name := w.Name(); name == "object" || name == "old" {
+				t.metadata(member(w.Value(), "metadata"))
+			}
 		}
-		if data[member-1] == '{' {
-			end = behindComma(data, end)
-		}
-		out = append(out, data[from:member]...)
-		from = end
-	})
-	if from == 0 {
+	}
+	if t.from == 0 {
 		return data
 	}
-	return append(out, data[from:]...)
+	return append(t.out, data[t.from:]...)
 }
 
-// expendable says whether an object is still the object without a member.
-func expendable(at jsontext.Pointer) bool {
-	return strings.HasSuffix(string(at), "metadata/managedFields") ||
-		strings.HasSuffix(string(at), "metadata/annotations/kubectl.kubernetes.io~1last-applied-configuration")
-}
-
-// behindComma is the offset behind the comma that follows, if one does. A member that is not the first is cut with the comma before
-// it, the first with the one behind it.
-func behindComma(data []byte, end int) int {
-	rest := bytes.TrimLeft(data[end:], " \t\r\n")
-	if len(rest) > 0 && rest[0] == ',' {
-		return len(data) - len(rest) + 1
+// metadataOf is the metadata of a payload's object, nil when there is none.
+func metadataOf(data []byte) []byte {
+	payload := jsontree.Parse(data)
+	if metadata := member(payload, "metadata"); metadata.Exists() {
+		return metadata.Raw()
 	}
-	return end
+	return member(member(payload, "object"), "metadata").Raw()
 }
 
-// metadataOf is the metadata of the object in a payload: of the payload itself, or of its member "object".
-func metadataOf(data []byte) (metadata []byte) {
-	walk(data, func(pointer jsontext.Pointer, member, end int) {
-		if metadata == nil && (pointer == "/metadata" || pointer == "/object/metadata") {
-			_, value, _ := bytes.Cut(data[member:end], []byte(`"metadata"`))
-			metadata = bytes.TrimLeft(value, ": \t\r\n")
+// member is the value of a member; it does not exist where the object or the member does not.
+func member(object jsontree.Value, name string) jsontree.Value {
+	for w := object.Walk(); w.Next(); {
+		if w.Name() == name {
+			return w.Value()
 		}
-	})
-	return metadata
+	}
+	return jsontree.Value{}
 }
 
-// walk visits every member of the objects down to the metadata: visit gets where its name's predecessor ends and where its value ends.
-// A member is visited after those in it are, unless it holds none that matter.
-func walk(data []byte, visit func(at jsontext.Pointer, member, end int)) {
-	d := jsontext.NewDecoder(bytes.NewReader(data))
-	walkValue(d, visit)
+// trimmer copies data without some members, which come in their order.
+type trimmer struct {
+	data, out []byte
+	from      int // end of what was cut last
 }
 
-func walkValue(d *jsontext.Decoder, visit func(at jsontext.Pointer, member, end int)) bool {
-	if d.PeekKind() != '{' {
-		return d.SkipValue() == nil
-	}
-	if _, err := d.ReadToken(); err != nil {
-		return false
-	}
-	for d.PeekKind() == '"' {
-		member := int(d.InputOffset())
-		if _, err := d.ReadToken(); err != nil {
-			return false
+func (t *trimmer) metadata(metadata jsontree.Value) {
+	for w := metadata.Walk(); w.Next(); {
+		switch w.Name() {
+		case "managedFields":
+			t.cut(&w)
+		case "annotations":
+			t.annotations(w.Value())
 		}
-		at := d.StackPointer()
-		descend := opens(at)
-		if descend && !walkValue(d, visit) || !descend && d.SkipValue() != nil {
-			return false
-		}
-		visit(at, member, int(d.InputOffset()))
 	}
-	_, err := d.ReadToken()
-	return err == nil
 }
 
-// opens says whether something that is looked for can be in a member.
-func opens(at jsontext.Pointer) bool {
-	name := at.LastToken()
-	return name == "metadata" || name == "annotations" || at == "/object" || at == "/old"
+func (t *trimmer) annotations(annotations jsontree.Value) {
+	for w := annotations.Walk(); w.Next(); {
+		if w.Name() == "kubectl.kubernetes.io/last-applied-configuration" {
+			t.cut(&w)
+		}
+	}
+}
+
+// cut leaves out the current member: with the comma before it, or, the first one, with the comma
+// behind it.
+func (t *trimmer) cut(w *jsontree.Walker) {
+	t.out = append(t.out, t.data[t.from:w.Gap()]...)
+	t.from = w.Value().End()
+	if t.data[w.Gap()-1] == '{' {
+		t.from = w.Following()
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"github.com/google/cel-go/interpreter"
 
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/jsontree"
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
@@ -44,5 +45,5 @@ func whole(obj *resource.Object) any {
 	if obj == nil {
 		return absent{}
 	}
-	return valueOf(obj.Raw)
+	return valueOf(jsontree.Parse(obj.Raw))
 }

@@ -37,7 +37,8 @@ func TestAFilterDecodesOnlyWhatItNames(t *testing.T) {
 					}
 				})
 			}
-			if few, many := cost(1), cost(1000); many > few {
+			// The index of where objects and lists end grows a few times. Each value would be one more.
+			if few, many := cost(1), cost(1000); many > few+10 {
 				t.Errorf("%v allocations with 1 value beside what it names, %v with 1,000", few, many)
 			}
 		})

@@ -34,8 +34,9 @@ func (c *comparison) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 			sides[i] = types.NullValue
 		}
 	}
-	if _, ok := sides[1].(*object); ok {
-		sides[0], sides[1] = sides[1], sides[0] // a map that the expression made knows no other than its own kind
+	switch sides[1].(type) {
+	case *object, *list: // a map that the expression made equals no map but those of its own kind
+		sides[0], sides[1] = sides[1], sides[0]
 	}
 	return types.Bool((types.Equal(sides[0], sides[1]) == types.True) != c.not)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/google/cel-go/common/types/traits"
 
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/jsontree"
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
@@ -58,7 +59,7 @@ func (m meta) inMetadata(name string) ref.Val {
 	}
 	metadata := resource.Member(m.change.Object.Raw, "metadata")
 	if value := resource.Member(metadata, name); value != nil {
-		return valueOf(value)
+		return valueOf(jsontree.Parse(value))
 	}
 	return absent{}
 }

@@ -1,7 +1,6 @@
 package filter
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -12,40 +11,30 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 
-	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/jsontree"
 )
 
-// valueOf is a JSON value as a CEL value. Objects and lists are not looked into before somebody asks.
-func valueOf(raw []byte) ref.Val {
-	raw = bytes.TrimLeft(raw, " \t\r\n")
-	if len(raw) == 0 {
+// valueOf is a JSON value as a CEL value. Objects and lists are not looked into before an expression
+// asks.
+func valueOf(v jsontree.Value) ref.Val {
+	raw := v.Raw()
+	switch {
+	case !v.Exists() || v.IsNull():
 		return types.NullValue
-	}
-	switch raw[0] {
-	case '{':
-		return &object{raw: raw}
-	case '[':
-		return listOf(raw)
-	case '"':
+	case v.IsObject():
+		return &object{json: v}
+	case v.IsArray():
+		return &list{json: v}
+	case raw[0] == '"':
 		text, err := jsontext.AppendUnquote(nil, raw)
 		if err != nil {
 			return types.NewErr("a string is not valid")
 		}
 		return types.String(text)
-	case 't', 'f':
+	case raw[0] == 't' || raw[0] == 'f':
 		return types.Bool(raw[0] == 't')
-	case 'n':
-		return types.NullValue
 	}
 	return numberOf(string(raw))
-}
-
-func listOf(raw []byte) ref.Val {
-	var items []ref.Val
-	for item := range resource.Items(raw) {
-		items = append(items, valueOf(item))
-	}
-	return types.NewRefValList(types.DefaultTypeAdapter, items)
 }
 
 func numberOf(text string) ref.Val {
@@ -59,41 +48,31 @@ func numberOf(text string) ref.Val {
 	return types.Double(f)
 }
 
-// object is a JSON object. It is an Indexer and no Mapper, so that a member that is not there is absent and no error.
+// object is a JSON object. It is an Indexer and no Mapper, so that a missing member is absent and
+// not an error.
 type object struct {
-	raw     []byte
-	members []member // nil before it was looked into
+	json    jsontree.Value
+	members *jsontree.Members // nil before an expression looked into it
+	values  []ref.Val         // of the members; nil before an expression asked
 }
 
-type member struct {
-	name  string
-	raw   []byte
-	value ref.Val // nil before somebody asked
-}
-
-func (o *object) look() []member {
+func (o *object) look() *jsontree.Members {
 	if o.members == nil {
-		o.members = []member{}
-		for name, value := range resource.Members(o.raw) {
-			o.members = append(o.members, member{name: name, raw: value})
-		}
+		o.members = o.json.Members()
+		o.values = make([]ref.Val, len(o.members.List))
 	}
 	return o.members
 }
 
 func (o *object) find(name string) ref.Val {
-	members := o.look()
-	for i := range members {
-		m := &members[i]
-		if m.name != name {
-			continue
-		}
-		if m.value == nil {
-			m.value = valueOf(m.raw)
-		}
-		return m.value
+	i := o.look().Find(name)
+	if i < 0 {
+		return nil
 	}
-	return nil
+	if o.values[i] == nil {
+		o.values[i] = valueOf(o.members.List[i].Value)
+	}
+	return o.values[i]
 }
 
 // Get gives a member, or absent.
@@ -118,40 +97,37 @@ func (o *object) Contains(value ref.Val) ref.Val {
 }
 
 // Size is the number of members.
-func (o *object) Size() ref.Val { return types.Int(len(o.look())) }
+func (o *object) Size() ref.Val { return types.Int(len(o.look().List)) }
 
 // Iterator goes over the names.
 func (o *object) Iterator() traits.Iterator {
 	var names []ref.Val
-	for _, m := range o.look() {
-		names = append(names, types.String(m.name))
+	for _, m := range o.look().List {
+		names = append(names, types.String(m.Name))
 	}
 	return types.NewRefValList(types.DefaultTypeAdapter, names).Iterator()
 }
 
 // Equal compares with another object, or with a map that the expression made.
 func (o *object) Equal(other ref.Val) ref.Val {
-	var find func(name string) ref.Val
 	switch other := other.(type) {
 	case *object:
-		if bytes.Equal(o.raw, other.raw) {
-			return types.True
-		}
-		find = other.find
+		return types.Bool(same(o.json, other.json, 0))
 	case traits.Mapper:
-		find = func(name string) ref.Val { v, _ := other.Find(types.String(name)); return v }
-	default:
-		return types.False
+		return types.Bool(other.Size() == o.Size() && o.sameAs(other))
 	}
-	if size, ok := other.(traits.Sizer); !ok || size.Size() != o.Size() {
-		return types.False
-	}
-	for _, m := range o.look() {
-		if v := find(m.name); v == nil || types.Equal(o.find(m.name), v) != types.True {
-			return types.False
+	return types.False
+}
+
+// sameAs reports whether a map has all members of the object.
+func (o *object) sameAs(other traits.Mapper) bool {
+	for _, m := range o.look().List {
+		v, found := other.Find(types.String(m.Name))
+		if !found || types.Equal(o.find(m.Name), v) != types.True {
+			return false
 		}
 	}
-	return types.True
+	return true
 }
 
 // ConvertToNative is not needed.
@@ -166,7 +142,7 @@ func (o *object) Type() ref.Type { return types.MapType }
 // Value decodes everything.
 func (o *object) Value() any {
 	var v map[string]any
-	_ = json.Unmarshal(o.raw, &v) // it was valid when it came
+	_ = json.Unmarshal(o.json.Raw(), &v) // it was valid when it came
 	return v
 }
 

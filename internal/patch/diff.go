@@ -1,12 +1,12 @@
 package patch
 
 import (
-	"bytes"
-	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/kubebridge/bridge/internal/jsontree"
 )
 
 // maxPath is the longest JSON Pointer in a patch, in bytes. A difference below a longer path
@@ -19,8 +19,11 @@ const maxPath = 4 << 10
 // would be longer, so no patch is longer than the one that replaces the document.
 func Diff(old, changed []byte) []byte {
 	d := differ{out: []byte{'['}}
-	d.limit = len(d.out) + d.cost("replace", changed)
-	d.value(old, changed)
+	before, after := jsontree.Parse(old), jsontree.Parse(changed)
+	d.limit = len(d.out) + d.cost("replace", after.Raw())
+	if !before.Equal(after) {
+		d.value(before, after)
+	}
 	return append(d.out, ']')
 }
 
@@ -29,21 +32,21 @@ func Diff(old, changed []byte) []byte {
 type differ struct {
 	out   []byte
 	path  []byte // JSON Pointer to the current value, escaped for a JSON string
+	depth int    // names and indices in path
 	limit int    // of len(out): replacing the value is shorter than anything longer
 	over  bool   // the limit is reached: unwind to a value that can be replaced
 }
 
-// value writes the operations that turn one value into the other.
-func (d *differ) value(old, changed []byte) {
+// value writes the operations that turn one value into another one.
+func (d *differ) value(old, changed jsontree.Value) {
 	start, outer := len(d.out), d.limit
-	if bytes.Equal(old, changed) {
-		return
-	}
-	d.limit = min(outer, start+d.cost("replace", changed))
+	d.limit = min(outer, start+d.cost("replace", changed.Raw()))
 	switch {
-	case isObject(old) && isObject(changed):
+	case d.depth == maxDepth:
+		d.over = true
+	case old.IsObject() && changed.IsObject():
 		d.object(old, changed)
-	case isArray(old) && isArray(changed):
+	case old.IsArray() && changed.IsArray():
 		d.array(old, changed)
 	default:
 		d.over = true
@@ -51,75 +54,119 @@ func (d *differ) value(old, changed []byte) {
 	d.limit = outer
 	if d.over {
 		d.out, d.over = d.out[:start], false
-		d.operation("replace", changed)
+		d.operation("replace", changed.Raw())
 	}
 }
 
-func (d *differ) object(old, changed []byte) {
-	before := membersOf(old)
-	for name, value := range resource.Members(changed) {
-		if d.over {
+func (d *differ) object(old, changed jsontree.Value) {
+	for pair := range jsontree.Pairs(old, changed) {
+		if d.element(pair.Name, pair.Old, pair.New); d.over {
 			return
-		}
-		was := before.take(name)
-		d.at(name, func() {
-			if was == nil {
-				d.operation("add", value)
-			} else {
-				d.value(was, value)
-			}
-		})
-	}
-	for i := range before.list {
-		if d.over {
-			return
-		}
-		if !before.list[i].taken {
-			d.at(before.list[i].name, func() { d.operation("remove", nil) })
 		}
 	}
 }
 
-func (d *differ) array(old, changed []byte) {
-	before, after := slices.Collect(resource.Items(old)), slices.Collect(resource.Items(changed))
-	first := 0
-	for first < min(len(before), len(after)) && bytes.Equal(before[first], after[first]) {
-		first++
+// array writes the operations between two arrays: none for the items that both begin or end with,
+// and for those between them item by item.
+func (d *differ) array(old, changed jsontree.Value) {
+	begin := commonBeginning(old, changed)
+	before, after := rest(old, begin), rest(changed, begin)
+	end := commonEnd(before, after)
+	oldItems, newItems := before.count-end, after.count-end
+	for i := range max(oldItems, newItems) {
+		var was, is jsontree.Value
+		index := begin + i
+		if i < oldItems {
+			was = before.next()
+		}
+		if i < newItems {
+			is = after.next()
+		} else {
+			index = begin + newItems // each removal moves the next item here
+		}
+		if d.element(strconv.Itoa(index), was, is); d.over {
+			return
+		}
 	}
-	before, after = before[first:], after[first:]
-	for len(before) > 0 && len(after) > 0 && bytes.Equal(before[len(before)-1], after[len(after)-1]) {
-		before, after = before[:len(before)-1], after[:len(after)-1]
+}
+
+// commonBeginning is how many items both arrays begin with.
+func commonBeginning(old, changed jsontree.Value) int {
+	n := 0
+	for a, b := old.Walk(), changed.Walk(); a.Next() && b.Next() && a.Value().Equal(b.Value()); {
+		n++
 	}
-	both := min(len(before), len(after))
-	for i := range both {
-		d.item(first+i, func() { d.value(before[i], after[i]) })
+	return n
+}
+
+// items are those of an array from one of them on.
+type items struct {
+	walker jsontree.Walker
+	count  int
+}
+
+// rest are the items of an array without the first ones.
+func rest(array jsontree.Value, without int) items {
+	w := array.Walk()
+	for range without {
+		w.Next()
 	}
-	for range before[both:] { // each removal moves the next one there
-		d.item(first+both, func() { d.operation("remove", nil) })
+	r := items{walker: w}
+	for w.Next() {
+		r.count++
 	}
-	for i, value := range after[both:] {
-		d.item(first+both+i, func() { d.operation("add", value) })
+	return r
+}
+
+func (s *items) next() jsontree.Value {
+	s.walker.Next()
+	return s.walker.Value()
+}
+
+// commonEnd is how many items both end with.
+func commonEnd(old, changed items) int {
+	both := min(old.count, changed.count)
+	for range old.count - both {
+		old.next()
 	}
+	for range changed.count - both {
+		changed.next()
+	}
+	n := 0
+	for range both {
+		if n++; !old.next().Equal(changed.next()) {
+			n = 0
+		}
+	}
+	return n
 }
 
 var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
 
-// at does something one level deeper.
-func (d *differ) at(name string, do func()) {
+// element writes the operations for a member or an item. A value that does not exist is missing.
+func (d *differ) element(name string, old, changed jsontree.Value) {
+	if old.Exists() && changed.Exists() && old.Equal(changed) {
+		return
+	}
 	here := len(d.path)
 	if here+len(name) >= maxPath {
 		d.over = true
-	}
-	if d.over {
 		return
 	}
-	quoted := appendQuoted(nil, pointerEscapes.Replace(name))
+	quoted, _ := jsontext.AppendQuote(nil, pointerEscapes.Replace(name))
 	d.path = append(append(d.path, '/'), quoted[1:len(quoted)-1]...)
-	do()
+	d.depth++
+	switch {
+	case !old.Exists():
+		d.operation("add", changed.Raw())
+	case !changed.Exists():
+		d.operation("remove", nil)
+	default:
+		d.value(old, changed)
+	}
+	d.depth--
 	d.path = d.path[:here]
 }
-
-func (d *differ) item(index int, do func()) { d.at(strconv.Itoa(index), do) }
 
 // operation writes one operation at the path unless it exceeds the limit. value is nil for remove.
 func (d *differ) operation(op string, value []byte) {

@@ -2,85 +2,78 @@ package patch
 
 import (
 	"bytes"
-	"slices"
 
+	"github.com/kubebridge/bridge/internal/jsontree"
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// Equal says whether two versions differ in nothing but what the paths lead to. A member that only one of them has, and that holds
-// nothing else, is no difference either. The order of members does not count.
+// Equal reports whether two versions differ in nothing but what the paths lead to. A member that
+// only one version has, and that holds nothing else, is no difference either. The order of members
+// does not count. Below 128 levels only equal bytes are equal.
 func Equal(old, changed []byte, except *resource.Paths) bool {
+	return bytes.Equal(old, changed) || equal(jsontree.Parse(old), jsontree.Parse(changed), except, 0)
+}
+
+// equal compares two values, one of which may be missing.
+func equal(old, changed jsontree.Value, except *resource.Paths, depth int) bool {
 	switch {
-	case bytes.Equal(old, changed) || except.End():
+	case except.End() || old.Equal(changed):
 		return true
-	case except.Empty() && !isObject(old):
+	case depth == maxDepth:
 		return false
-	case isObject(old) && isObject(changed):
-		return equalObjects(old, changed, except)
-	case isArray(old) && isArray(changed):
-		return equalArrays(old, changed, except.Item())
+	case !old.Exists(), !changed.Exists():
+		return onlyExcepted(old, changed, except, depth)
+	case old.IsObject() && changed.IsObject():
+		for pair := range jsontree.Pairs(old, changed) {
+			if !equal(pair.Old, pair.New, except.Member(pair.Name), depth+1) {
+				return false
+			}
+		}
+		return true
+	case old.IsArray() && changed.IsArray() && !except.Empty():
+		return equalArrays(old, changed, except.Item(), depth+1)
 	}
 	return false
 }
 
-func equalObjects(old, changed []byte, except *resource.Paths) bool {
-	before := membersOf(old)
-	for name, value := range resource.Members(changed) {
-		if !equalOrMissing(before.take(name), value, except.Member(name)) {
+func equalArrays(old, changed jsontree.Value, except *resource.Paths, depth int) bool {
+	a, b := old.Walk(), changed.Walk()
+	for {
+		hasOld, hasNew := a.Next(), b.Next()
+		if !hasOld && !hasNew {
+			return true
+		}
+		var was, is jsontree.Value
+		if hasOld {
+			was = a.Value()
+		}
+		if hasNew {
+			is = b.Value()
+		}
+		if !equal(was, is, except, depth) {
 			return false
 		}
 	}
-	return !slices.ContainsFunc(before.list, func(m member) bool {
-		return !m.taken && !equalOrMissing(nil, m.value, except.Member(m.name))
-	})
 }
 
-func equalArrays(old, changed []byte, except *resource.Paths) bool {
-	before, after := slices.Collect(resource.Items(old)), slices.Collect(resource.Items(changed))
-	for i := range max(len(before), len(after)) {
-		var was, is []byte
-		if i < len(before) {
-			was = before[i]
-		}
-		if i < len(after) {
-			is = after[i]
-		}
-		if !equalOrMissing(was, is, except) {
-			return false
-		}
-	}
-	return true
-}
-
-// equalOrMissing compares two values of which one may be missing, which is nil.
-func equalOrMissing(a, b []byte, except *resource.Paths) bool {
-	switch {
-	case a != nil && b != nil:
-		return Equal(a, b, except)
-	case except.End():
-		return true
-	case except.Empty():
+// onlyExcepted reports whether the one value that exists is an object or array that holds something,
+// and nothing but what the paths lead to.
+func onlyExcepted(old, changed jsontree.Value, except *resource.Paths, depth int) bool {
+	if except.Empty() {
 		return false
 	}
-	return onlyExcepted(slices.Concat(a, b), except)
-}
-
-// onlyExcepted says whether a value is an object or list that holds something, and nothing but what the paths lead to.
-func onlyExcepted(value []byte, except *resource.Paths) bool {
-	holds := false
-	if isObject(value) {
-		for name, inner := range resource.Members(value) {
-			if holds = true; !equalOrMissing(nil, inner, except.Member(name)) {
-				return false
-			}
-		}
-		return holds
+	value := old
+	if !old.Exists() {
+		value = changed
 	}
-	if isArray(value) {
-		for inner := range resource.Items(value) {
-			if holds = true; !equalOrMissing(nil, inner, except.Item()) {
-				return false
-			}
+	holds := false
+	for w := value.Walk(); w.Next(); {
+		inner := except.Item()
+		if value.IsObject() {
+			inner = except.Member(w.Name())
+		}
+		if holds = true; !equal(w.Value(), jsontree.Value{}, inner, depth+1) {
+			return false
 		}
 	}
 	return holds

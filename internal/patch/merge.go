@@ -1,23 +1,26 @@
 package patch
 
 import (
-	"bytes"
-
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/jsontree"
 )
 
-// Merge gives the JSON Merge Patch (RFC 7386) that makes the new version of the old one, {} when they are equal. ok is false when
-// there is none: in a merge patch null means removal, so it can't set a member to null.
+// Merge returns the JSON Merge Patch (RFC 7386) that turns the old version into the new one, {} when
+// they are equal. ok is false when there is none: null means removal in a merge patch, so it can't
+// set a member to null. Nor does Merge find one for what differs below 128 levels.
 func Merge(old, changed []byte) (patch []byte, ok bool) {
 	m := merger{ok: true}
-	if isObject(old) && isObject(changed) {
-		m.object(old, changed)
+	before, after := jsontree.Parse(old), jsontree.Parse(changed)
+	if before.IsObject() && after.IsObject() {
+		m.object(before, after, 0)
 	} else {
-		m.value(changed)
+		m.value(after)
 	}
-	return m.out, m.ok
+	if !m.ok {
+		return nil, false
+	}
+	return m.out, true
 }
 
 type merger struct {
@@ -26,65 +29,59 @@ type merger struct {
 }
 
 // object writes the patch between two objects.
-func (m *merger) object(old, changed []byte) {
+func (m *merger) object(old, changed jsontree.Value, depth int) {
+	m.ok = m.ok && depth <= maxDepth
 	m.out = append(m.out, '{')
 	begin := len(m.out)
-	before := membersOf(old)
-	for name, value := range resource.Members(changed) {
-		was := before.take(name)
+	for pair := range jsontree.Pairs(old, changed) {
+		start := len(m.out)
 		switch {
-		case bytes.Equal(was, value):
-		case isObject(was) && isObject(value):
-			start := len(m.out)
-			m.name(name, begin)
+		case !m.ok:
+			return
+		case pair.Old.Equal(pair.New):
+			continue
+		case pair.Old.IsObject() && pair.New.IsObject():
+			m.name(pair.Name, begin)
 			inner := len(m.out)
-			m.object(was, value)
+			m.object(pair.Old, pair.New, depth+1)
 			if string(m.out[inner:]) == "{}" {
 				m.out = m.out[:start] // only the order of members, or the space between them
 			}
+		case pair.New.Exists():
+			m.name(pair.Name, begin)
+			m.value(pair.New)
 		default:
-			m.name(name, begin)
-			m.value(value)
-		}
-	}
-	for i := range before.list {
-		if !before.list[i].taken {
-			m.name(before.list[i].name, begin)
+			m.name(pair.Name, begin)
 			m.out = append(m.out, "null"...)
 		}
 	}
 	m.out = append(m.out, '}')
 }
 
-// name writes a member's name; begin is where the members of its object begin.
+// name writes a member's name. begin is the offset at which the members of its object begin.
 func (m *merger) name(name string, begin int) {
 	if len(m.out) > begin {
 		m.out = append(m.out, ',')
 	}
-	m.out = append(appendQuoted(m.out, name), ':')
+	m.out, _ = jsontext.AppendQuote(m.out, name) // names in valid JSON are valid UTF-8
+	m.out = append(m.out, ':')
 }
 
-// value writes a value as a whole. A null in it would be taken for a removal, but for those in arrays, which replace each other as
-// wholes.
-func (m *merger) value(value []byte) {
+// value writes a whole value. A null in it would mean removal, except in arrays, which are replaced
+// as a whole.
+func (m *merger) value(value jsontree.Value) {
 	m.ok = m.ok && !hasNull(value)
-	m.out = append(m.out, value...)
+	m.out = append(m.out, value.Raw()...)
 }
 
-func hasNull(value []byte) bool {
-	if !isObject(value) {
-		return isNull(value)
+func hasNull(value jsontree.Value) bool {
+	if !value.IsObject() {
+		return value.IsNull()
 	}
-	for _, v := range resource.Members(value) {
-		if hasNull(v) {
+	for w := value.Walk(); w.Next(); {
+		if hasNull(w.Value()) {
 			return true
 		}
 	}
 	return false
-}
-
-// appendQuoted writes a string of valid UTF-8, which is what names in valid JSON are.
-func appendQuoted(dst []byte, text string) []byte {
-	dst, _ = jsontext.AppendQuote(dst, text)
-	return dst
 }

@@ -21,19 +21,6 @@ func Members(raw []byte) iter.Seq2[string, []byte] {
 	}
 }
 
-// Items yields the items of a JSON array, as Members does those of an object.
-func Items(raw []byte) iter.Seq[[]byte] {
-	return func(yield func([]byte) bool) {
-		s := jsonscan.Of(raw)
-		for s.Open('['); s.Next(']'); {
-			at := s.Skip()
-			if s.Err() != nil || !yield(s.Bytes(at)) {
-				return
-			}
-		}
-	}
-}
-
 // Member is the value of a member of a JSON object, nil when there is none.
 func Member(raw []byte, name string) []byte {
 	for found, value := range Members(raw) {
