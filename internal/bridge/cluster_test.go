@@ -1,6 +1,7 @@
 package bridge_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -19,9 +20,11 @@ type cluster struct {
 	rng *rand.Rand
 	// garble says whether a write makes of an object what can't be understood, though it says which object it is; nil for never.
 	garble func() bool
-	names  []resource.Key // that objects may have
-	count  int            // of writes, for uids and marks
-	teams  []string       // that objects may have as a label, at random; nil for no labels
+	// deep garbles by too many levels.
+	deep  bool
+	names []resource.Key // that objects may have
+	count int            // of writes, for uids and marks
+	teams []string       // that objects may have as a label, at random; nil for no labels
 
 	all    []*write
 	byMark map[string]*write
@@ -130,7 +133,11 @@ func (c *cluster) write(key resource.Key, garbled bool) string {
 		}
 		obj["spec"] = map[string]any{"mark": mark, "padding": padding}
 		delete(obj["metadata"].(map[string]any), "generation")
-		if garbled {
+		delete(obj, "status")
+		switch {
+		case garbled && c.deep:
+			obj["status"] = json.RawMessage(strings.Repeat("[", resource.MaxDepth) + strings.Repeat("]", resource.MaxDepth))
+		case garbled:
 			obj["metadata"].(map[string]any)["generation"] = "poison"
 		}
 	})

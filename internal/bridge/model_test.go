@@ -135,11 +135,14 @@ func (m *model) poison(seed uint64) {
 	}
 	m.healed = dice.IntN(2) == 0
 	often := 3 + dice.IntN(20)
+	m.cluster.deep = dice.IntN(2) == 0
 	m.cluster.garble = func() bool {
 		if dice.IntN(often) > 0 {
 			return false
 		}
-		m.cause(resource.ReasonUnreadable)
+		if !m.cluster.deep { // else no list follows
+			m.cause(resource.ReasonUnreadable)
+		}
 		return true
 	}
 }
@@ -489,7 +492,7 @@ func (m *model) upset() {
 func (m *model) rewind() {
 	time.Sleep(time.Millisecond) // so that no other rewind is at the same time
 	synctest.Wait()
-	// With what can't be understood a list after a rewind waits for it to become well.
+	// With what can't be understood a list after a rewind waits for it to become well, or ends as if that had left.
 	if m.cluster.garble != nil || m.frozen || m.life != nil && !m.attached() {
 		return
 	}

@@ -189,6 +189,67 @@ func TestBytesThatNoListCanBeReadPastAreToldOnceAndStopNoOtherResource(t *testin
 	})
 }
 
+// tooDeep gives an object more levels than are followed.
+func tooDeep(obj map[string]any) {
+	obj["spec"] = json.RawMessage(strings.Repeat("[", resource.MaxDepth) + strings.Repeat("]", resource.MaxDepth))
+}
+
+func TestDepth(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := calmBroker("sink")
+		r := newRig(t, b)
+		r.Create("shop/a", nil)
+		r.Create("shop/b", nil)
+		r.start()
+		r.settle()
+		expect(t, b, "added a", "added b", "synced")
+
+		r.Create("shop/deep", tooDeep)
+		r.Create("shop/deep2", tooDeep)
+		r.Update("shop/b", tooDeep)
+		r.Create("shop/c", nil)
+		r.settle()
+		expect(t, b, "quarantined", "quarantined", "quarantined", "added c")
+
+		r.Delete("shop/deep")
+		r.Delete("shop/b")
+		r.Create("shop/d", nil)
+		r.settle()
+		expect(t, b, "deleted b", "added d") // with what was last known of it
+		for _, record := range b.records() {
+			if record.Op == "deleted" && (!strings.Contains(string(record.Data), `"name":"b"`) || strings.Contains(string(record.Data), "[[[")) {
+				t.Errorf("%s", record.Data)
+			}
+		}
+
+		_, err := r.end()
+		ok(t, err)
+		r.Update("shop/c", tooDeep)
+		at := r.Update("shop/d", nil)
+		r.Expire()
+		r.start()
+		r.settle()
+		expect(t, b, "gap inferred", "quarantined", "quarantined", "updated d inferred", "synced")
+		if _, ids := b.quarantine(t); len(ids) != 4 { // one is told again, as the same
+			t.Errorf("%q", ids)
+		}
+
+		r.Skip(100)
+		r.Create("shop/e", nil)
+		r.settle()
+		expect(t, b, "added e")
+		r.Rewind(at)
+		time.Sleep(time.Minute)
+		r.settle()
+		expect(t, b, "gap inferred", "deleted c inferred", "deleted e inferred", "synced")
+		r.Update("shop/c", func(obj map[string]any) { delete(obj, "spec") })
+		r.settle()
+		expect(t, b, "added c")
+		_, err = r.end()
+		ok(t, err)
+	})
+}
+
 func TestAnObjectThatCanNotBeUnderstoodIsNeitherTakenForGoneNorInTheWay(t *testing.T) {
 	garble := func(obj map[string]any) { obj["metadata"].(map[string]any)["generation"] = "poison" }
 	tests := map[string]struct {

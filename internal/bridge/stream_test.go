@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -207,16 +208,19 @@ func (r *reader) quarantined(rec *record) {
 	}
 }
 
-// garbledIn is the write that bytes which can't be understood are of, and the version that they bear; nil where they are not JSON of one.
+var (
+	garbledMark    = regexp.MustCompile(`"mark": ?"(.+?)"`)
+	garbledVersion = regexp.MustCompile(`"resourceVersion": ?"(.+?)"`)
+)
+
+// garbledIn is the write that bytes which can't be understood are of, and the version that they bear; nil where they are of none. They may be
+// the first bytes only.
 func (m *model) garbledIn(raw []byte) (*write, int64) {
-	var garbled struct {
-		Metadata struct{ ResourceVersion resource.Version }
-		Spec     struct{ Mark string }
-	}
-	if err := json.Unmarshal(raw, &garbled); err != nil {
+	mark, version := garbledMark.FindSubmatch(raw), garbledVersion.FindSubmatch(raw)
+	if mark == nil || version == nil {
 		return nil, 0
 	}
-	return m.cluster.byMark[garbled.Spec.Mark], number(garbled.Metadata.ResourceVersion)
+	return m.cluster.byMark[string(mark[1])], number(resource.Version(version[1]))
 }
 
 func (r *reader) gap(rec *record) {
@@ -564,9 +568,22 @@ func (r *reader) passed(run int) {
 	}
 }
 
+// unfollowed reports whether w is the delete of an object that was never told, since it was too deep.
+func (r *reader) unfollowed(w *write) bool {
+	if !w.deleted || !r.m.cluster.deep {
+		return false
+	}
+	for before := range r.told {
+		if before.uid == w.uid && !before.garbled {
+			return false
+		}
+	}
+	return true
+}
+
 // excused says whether the stream has told that a write may be missing.
 func (r *reader) excused(w *write) bool {
-	return slices.ContainsFunc(r.gaps, func(g *gap) bool {
+	return r.unfollowed(w) || slices.ContainsFunc(r.gaps, func(g *gap) bool {
 		switch {
 		case g.reason == resource.ReasonRewound && w.history <= g.history && w.version > g.from:
 			return !slices.Contains(r.m.cluster.histories[g.history+1].writes, w)

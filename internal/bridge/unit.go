@@ -384,7 +384,7 @@ func (u *unit) addReflector(b *Bridge, reg prometheus.Registerer) (err error) {
 	cfg.Parse.Type = u.cfg.Type
 	cfg.Watchdog = cmp.Or(cfg.Watchdog, b.cfg.Watchdog)
 	u.watchdog = cfg.Watchdog
-	cfg.Quarantine, cfg.Spare = u.fifo.Quarantine, u.fifo.Spare
+	cfg.Quarantine, cfg.Spare, cfg.Unselected = u.fifo.Quarantine, u.fifo.Spare, u.fifo.Unselected
 	cfg.Snapshot = u.cfg.Snapshot != SnapshotNever
 	cfg.From, cfg.Reached = u.from(), u.tracker.Status().Watermark
 	if err := u.addNamespaces(b, &cfg); err != nil {
@@ -427,7 +427,7 @@ func (u *unit) addSelectors(cfg *reflector.Config) error {
 	if err != nil {
 		return fmt.Errorf("labelSelector: %w", err)
 	}
-	cfg.LabelSelector, cfg.Unselected = "", u.fifo.Unselected
+	cfg.LabelSelector = ""
 	cfg.Matches = func(obj *resource.Object) bool { return selector.Matches(obj.Labels()) }
 	return nil
 }

@@ -5,12 +5,34 @@ import (
 	"math/bits"
 )
 
-// maxDepth is how many objects and arrays may be open, as in jsontext.
-const maxDepth = 10_000
+// maxLevels is how many objects and arrays may be open. It bounds spill to 2 MiB, and no complete value
+// of 32 MiB reaches it. What a user of the Scanner takes for too deep is much less: see LimitDepth.
+const maxLevels = 1 << 24
 
-// deeper says whether so many may be open.
-func (s *Scanner) deeper(level int) bool {
-	return level <= maxDepth || s.failAt(s.i, "too many levels")
+// LimitDepth begins to watch the depth of what comes next: TooDeep reports whether more objects and
+// arrays than these were nested. The walk goes on behind them, since they are valid JSON.
+func (s *Scanner) LimitDepth(levels int) {
+	s.deepest, s.tooDeep = s.level+levels, false
+}
+
+// TooDeep reports whether the walk has met more levels than the last LimitDepth allowed.
+func (s *Scanner) TooDeep() bool { return s.tooDeep }
+
+// toNextLimit is how many levels may be opened before nested has to look at them again.
+func (s *Scanner) toNextLimit() int {
+	if s.deepest > 0 && !s.tooDeep {
+		return max(s.deepest-s.level, 0)
+	}
+	return maxLevels - s.level
+}
+
+// deeper is called at that depth. It reports whether one more level may be opened.
+func (s *Scanner) deeper() bool {
+	if s.deepest > 0 && !s.tooDeep {
+		s.tooDeep = true
+		return true
+	}
+	return s.failAt(s.i, "too many levels")
 }
 
 // nested goes over the object or array that comes next. It is the whole grammar in one loop, without calls where bytes are as they nearly
@@ -18,7 +40,7 @@ func (s *Scanner) deeper(level int) bool {
 func (s *Scanner) nested() bool {
 	b, i := s.b, s.i
 	s.spill = s.spill[:0]
-	room := maxDepth - s.level
+	room := s.toNextLimit()
 	depth := 0         // objects and arrays that are open
 	kinds := uint64(0) // which of them are objects: the lowest bit is the innermost, and bits beyond a word are in spill
 	name := false      // a name comes next, or else a value
@@ -53,9 +75,14 @@ func (s *Scanner) nested() bool {
 				continue
 			}
 		case '{', '[':
-			if name || depth == room {
-				s.i = i
-				return !name && s.deeper(maxDepth+1) || s.failAt(i, "a name is needed")
+			if name {
+				return s.failAt(i, "a name is needed")
+			}
+			if depth == room {
+				if s.i = i; !s.deeper() {
+					return false
+				}
+				room = s.toNextLimit()
 			}
 			if depth&63 == 0 && depth > 0 {
 				s.spill = append(s.spill, kinds)

@@ -23,6 +23,9 @@ type Scanner struct {
 	comma   int  // where the comma before the current element stands; -1 before the first
 	keyAt   int  // where the current member's name begins
 
+	deepest int  // level beyond which tooDeep is set; 0 for none
+	tooDeep bool // see TooDeep
+
 	spill []uint64 // of nested
 	input
 }
@@ -86,7 +89,7 @@ func (s *Scanner) Take(c byte) bool {
 // Open enters an object or array.
 func (s *Scanner) Open(c byte) {
 	s.first = true
-	if s.Peek() == c && s.deeper(s.level+1) {
+	if s.Peek() == c {
 		s.level++
 		s.i++
 		return

@@ -34,9 +34,11 @@ type Config struct {
 	// Selects says whether an object is handed on, by its namespace and name; nil for all. Its answer must never change.
 	Selects func(obj *resource.Object) bool
 	// Matches says whether an object is selected as it is now; nil for all. It is a label selector that the API server is not given: which objects
-	// leave it only the Store can tell. Unselected gets what does not match, in its place between the calls of the Store, from lists too;
-	// gone says that it is deleted. An error ends Run, as the Store's do. Both or none.
-	Matches    func(obj *resource.Object) bool
+	// leave it only the Store can tell, by Unselected, which is needed then.
+	Matches func(obj *resource.Object) bool
+	// Unselected gets what does not match, in its place between the calls of the Store, from lists too; gone says that it is deleted. It gets
+	// the identity of an object whose last state can't be understood, when it is gone, and when the server's history went back. An error ends
+	// Run, as the Store's do. nil: an object that is too deep or too large is like any other that can't be understood.
 	Unselected func(ctx context.Context, obj *resource.Object, gone bool) error
 	// Passed gets the version that was come to while what came was not wanted, about each second: everything up to it was
 	// handed on. An error ends Run, as the Store's do. nil: it is not told.
@@ -117,7 +119,7 @@ func (c *Config) validate() error {
 	check(c.Client == nil || c.Client.HTTP == nil || c.Client.HTTP.Timeout == 0, "Client.HTTP has a Timeout, which would cut every watch")
 	check(c.Store != nil, "no Store")
 	check(c.Type.Version != "" && c.Type.Resource != "" && c.Type.Kind != "", "Type is incomplete")
-	check((c.Matches == nil) == (c.Unselected == nil), "Matches without Unselected, or the other way round")
+	check(c.Matches == nil || c.Unselected != nil, "Matches without Unselected")
 	check(c.From != "0", `From is "0", which is no version to resume from`)
 	check(c.PageSize > 0 && c.MaxFrame > 0, "PageSize or MaxFrame is negative")
 	check(c.WatchTimeout >= time.Second, "WatchTimeout is less than a second")

@@ -1,12 +1,14 @@
 package reflector
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +25,8 @@ type frame struct {
 	obj *resource.Object
 	// refused says why there is none.
 	refused error
+	// object is where the frame's object stands; nil before it.
+	object *place
 	// version is a BOOKMARK's; initialEnd marks the one that ends the initial events of a WatchList.
 	version    resource.Version
 	initialEnd bool
@@ -36,7 +40,8 @@ type values struct {
 	in *stream
 	*jsonscan.Scanner
 	max   int64
-	begun bool // a frame or a list has begun and is not complete
+	begun bool  // a frame or a list has begun and is not complete
+	start int64 // offset of the current frame
 }
 
 func newValues(in *stream, limit int64) *values {
@@ -64,7 +69,7 @@ func (v *values) value() ([]byte, error) {
 // measured says whether a value is too large.
 func (v *values) measured(raw []byte) ([]byte, error) {
 	if int64(len(raw)) > v.max {
-		return raw[:v.max], ErrFrameTooLarge
+		return v.first(raw), ErrFrameTooLarge
 	}
 	return raw, nil
 }
@@ -74,6 +79,7 @@ func (v *values) begin() error {
 	v.release()
 	atEnd := v.AtEnd()
 	v.release() // the whitespace before it
+	v.start = v.Offset()
 	if v.begun = !atEnd; atEnd && v.Err() == nil {
 		return v.Ended()
 	}
@@ -98,64 +104,121 @@ func (v *values) enter(open byte) error {
 // next reads one frame. Its error goes through failed, and is io.EOF at the end of the stream between two frames; raw are the
 // bytes that it is about, valid until the next read.
 func (v *values) next(opts *resource.ParseOptions) (f frame, raw []byte, err error) {
-	var object jsonscan.Span
 	err = v.begin()
 	for err == nil && v.Next('}') {
-		object, err = v.member(&f, object, opts)
+		err = v.member(&f, opts)
 	}
 	if err = cmp.Or(err, v.Err()); err == nil {
-		err = f.complete(v.Bytes(object), opts)
+		err = v.complete(&f, opts)
 	}
 	if err != nil {
-		raw = v.blamed(object)
+		raw = v.blamed(&f)
 	}
 	v.begun = v.begun && err != nil
 	return f, raw, err
 }
 
-// member reads a member of a frame, and says where its object stands once it was there.
-func (v *values) member(f *frame, object jsonscan.Span, opts *resource.ParseOptions) (jsonscan.Span, error) {
+// member reads a member of a frame.
+func (v *values) member(f *frame, opts *resource.ParseOptions) (err error) {
 	switch string(v.Key()) {
 	case "type":
 		if f.event != "" {
-			return object, &unreadableError{err: resource.ErrDuplicate}
+			return &unreadableError{err: resource.ErrDuplicate}
 		}
 		v.Peek()
 		at := v.Skip()
 		f.event = eventType(v.Bytes(at))
 	case "object":
-		if object != (jsonscan.Span{}) {
-			return object, &unreadableError{err: resource.ErrDuplicate}
+		if f.object != nil {
+			return &unreadableError{err: resource.ErrDuplicate}
 		}
-		v.Peek()
-		object.Start = v.Pos()
-		err := v.object(f, opts)
-		object.End = v.Pos()
-		if err == nil {
-			_, err = v.measured(v.Bytes(object))
-		}
-		return object, err
-	default:
-		v.Skip()
-	}
-	return object, v.Err()
-}
-
-// object reads a frame's object, where it is known what it must be.
-func (v *values) object(f *frame, opts *resource.ParseOptions) (err error) {
-	switch f.event {
-	case watch.Added, watch.Modified, watch.Deleted:
-		f.obj, f.refused = resource.ParseNext(v.Scanner, opts) // the frame is gone over to its end
+		at, err := v.frameObject(f, opts)
+		f.object = &at
+		return err
 	default:
 		v.Skip()
 	}
 	return v.Err()
 }
 
+// frameObject reads a frame's object, where it is known what it must be.
+func (v *values) frameObject(f *frame, opts *resource.ParseOptions) (at place, err error) {
+	switch f.event {
+	case watch.Added, watch.Modified, watch.Deleted:
+		f.obj, at, f.refused = v.object(opts) // the frame is gone over to its end
+	default:
+		v.Peek()
+		at.Span = v.Skip()
+		if v.Err() == nil {
+			_, err = v.measured(v.Bytes(at.Span))
+		}
+	}
+	return at, cmp.Or(v.Err(), err)
+}
+
+// size is how many bytes of the current frame were read.
+func (v *values) size() int64 { return v.Offset() + int64(v.Pos()) - v.start }
+
+// place is where an object stands in what was read, or, where it was too large to keep, its first bytes.
+type place struct {
+	jsonscan.Span
+	cut []byte
+}
+
+// at gives the bytes of a place, valid until more is read.
+func (v *values) at(p place) []byte {
+	if p.cut != nil {
+		return p.cut
+	}
+	return v.Bytes(p.Span)
+}
+
+// object reads the object that comes next. A RefusedError is of this object alone: what is behind it can be read.
+func (v *values) object(opts *resource.ParseOptions) (obj *resource.Object, at place, err error) {
+	begins := v.Peek()
+	at.Start = v.Pos()
+	level := v.Level()
+	obj, err = resource.ParseNext(v.Scanner, opts)
+	at.End = v.Pos()
+	switch cut, _ := errors.AsType[*resource.CutError](err); {
+	case cut != nil && begins == '{' && errors.Is(err, ErrFrameTooLarge):
+		at.cut = bytes.Clone(v.first(v.Read()[at.Start:]))
+		v.drop(at.Start, level)
+		return nil, at, resource.Refuse(cut.Identity, ErrFrameTooLarge)
+	case v.Err() != nil || int64(at.End-at.Start) <= v.max:
+		return obj, at, err
+	}
+	at.End = at.Start + int(v.max)
+	if refused, ok := errors.AsType[*resource.RefusedError](err); ok {
+		return nil, at, resource.Refuse(refused.Identity, ErrFrameTooLarge)
+	}
+	return nil, at, resource.Refuse(resource.Identity{Key: obj.Key(), UID: obj.UID, Version: obj.Version}, ErrFrameTooLarge)
+}
+
+// skip goes over the value that comes next; over an object however large it is.
+func (v *values) skip() error {
+	if v.Peek() == '{' {
+		v.drop(v.Pos(), v.Level())
+	} else {
+		v.Skip()
+	}
+	return v.Err()
+}
+
+// drop goes to the end of an object that begins at start, and keeps nothing of it.
+func (v *values) drop(start, level int) {
+	v.in.allow(math.MaxInt64)
+	v.Drop(start, level)
+	v.release()
+}
+
+// first is as much of a value as is kept.
+func (v *values) first(raw []byte) []byte { return raw[:min(int64(len(raw)), v.max)] }
+
 // blamed are the bytes that an error is about: the object if it was there, else all from where the frame began.
-func (v *values) blamed(object jsonscan.Span) []byte {
-	if object.End > object.Start && v.Err() == nil {
-		return v.Bytes(object)
+func (v *values) blamed(f *frame) []byte {
+	if f.object != nil && v.Err() == nil {
+		return v.at(*f.object)
 	}
 	return v.Read()
 }
@@ -209,19 +272,19 @@ func eventType(quoted []byte) watch.EventType {
 }
 
 // complete reads what could not be read before the type was known, and says whether everything is there.
-func (f *frame) complete(object []byte, opts *resource.ParseOptions) (err error) {
+func (v *values) complete(f *frame, opts *resource.ParseOptions) (err error) {
 	switch {
-	case len(object) == 0:
+	case f.object == nil:
 		err = errors.New("frame without an object")
 	case f.obj != nil:
 	case f.refused != nil:
 		err = f.refused
 	case f.event == watch.Added, f.event == watch.Modified, f.event == watch.Deleted:
-		f.obj, err = resource.Parse(object, *opts)
+		f.obj, err = resource.Parse(v.at(*f.object), *opts)
 	case f.event == watch.Bookmark:
-		err = f.readBookmark(object)
+		err = f.readBookmark(v.at(*f.object))
 	case f.event == watch.Error:
-		err = f.readStatus(object)
+		err = f.readStatus(v.at(*f.object))
 	default:
 		err = fmt.Errorf("watch event of unknown type %s", f.event)
 	}

@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubebridge/bridge/internal/jsonscan"
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
@@ -186,19 +185,12 @@ func (r *Reflector) beginReplace(ctx context.Context) error {
 
 // replace reads one item of a list and hands it on.
 func (r *Reflector) replace(ctx context.Context, v *values) error {
-	v.Peek()
-	start := v.Pos()
-	obj, err := resource.ParseNext(v.Scanner, &r.cfg.Parse)
+	obj, at, err := v.object(&r.cfg.Parse)
 	if v.Err() != nil {
 		return v.Err()
 	}
-	raw, tooLarge := v.measured(v.Bytes(jsonscan.Span{Start: start, End: v.Pos()}))
-	switch {
-	case tooLarge != nil:
-		return tooLarge
-	case err != nil:
-		refused, _ := errors.AsType[*resource.RefusedError](err) // since the scanner has found no mistake
-		return r.spare(ctx, refused, raw)
+	if refused, ok := errors.AsType[*resource.RefusedError](err); ok {
+		return r.spare(ctx, refused, v.at(at))
 	}
 	if !r.relist.Partial() && !r.selects(obj) || r.cfg.Selects != nil && !r.cfg.Selects(obj) {
 		return nil

@@ -10,7 +10,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/kubebridge/bridge/internal/jsonscan"
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
@@ -66,13 +65,11 @@ func (r *Reflector) look(ctx context.Context, from *url.URL, q url.Values, each 
 	v := newValues(s, r.cfg.MaxFrame)
 	item := func() error {
 		s.alive()
-		v.Peek()
-		start := v.Pos()
-		obj, err := resource.ParseNext(v.Scanner, &r.cfg.Parse)
+		obj, _, err := v.object(&r.cfg.Parse)
 		if v.Err() != nil {
 			return v.Err()
 		}
-		if _, tooLarge := v.measured(v.Bytes(jsonscan.Span{Start: start, End: v.Pos()})); tooLarge != nil || err != nil {
+		if err != nil {
 			unread++ // the watch has told of it
 			return nil
 		}

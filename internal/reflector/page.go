@@ -150,11 +150,7 @@ func (r *Reflector) probeWith(ctx context.Context, q map[string][]string) (resou
 		return errEnough
 	}
 	v := newValues(s, r.cfg.MaxFrame)
-	skip := func() error {
-		_, err := v.value()
-		return err
-	}
-	p, err := readPage(v, skip, stop)
+	p, err := readPage(v, v.skip, stop)
 	if errors.Is(err, errEnough) {
 		err = nil
 	}

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/watch"
-
 	"github.com/kubebridge/bridge/internal/jsonscan"
 	"github.com/kubebridge/bridge/internal/resource"
 )
@@ -16,6 +14,7 @@ import (
 const (
 	unreadableSyntax     = "syntax"     // no JSON
 	unreadableTooLarge   = "too-large"  // more than MaxFrame
+	unreadableTooDeep    = "too-deep"   // more than resource.MaxDepth
 	unreadableKind       = "wrong-kind" // an object of another kind
 	unreadableIncomplete = "incomplete" // no metadata, name or resourceVersion
 	unreadableDuplicate  = "duplicate"  // a member is there twice
@@ -25,7 +24,8 @@ const (
 )
 
 var unreadableReasons = []string{
-	unreadableSyntax, unreadableTooLarge, unreadableKind, unreadableIncomplete, unreadableDuplicate, unreadableType, unreadableRedact, unreadableUnexpected,
+	unreadableSyntax, unreadableTooLarge, unreadableTooDeep, unreadableKind, unreadableIncomplete, unreadableDuplicate, unreadableType, unreadableRedact,
+	unreadableUnexpected,
 }
 
 // whyUnreadable sorts an error.
@@ -36,6 +36,8 @@ func whyUnreadable(err error) string {
 	switch {
 	case is(ErrFrameTooLarge):
 		return unreadableTooLarge
+	case is(resource.ErrDepth):
+		return unreadableTooDeep
 	case is(resource.ErrSyntax):
 		return unreadableSyntax
 	case is(resource.ErrWrongKind):
@@ -54,7 +56,7 @@ func whyUnreadable(err error) string {
 
 // quarantine is what was told already.
 type quarantine struct {
-	told []string
+	told, toldBefore map[string]bool // see first
 	// spared are the objects that the last list of everything has spared: another would not tell more of them.
 	spared map[resource.Key]bool
 	// sparedItems of the list that is being read, and whether of one of them nobody knows which object it is.
@@ -69,13 +71,17 @@ const maxSpared = 64
 // first says whether something is told for the first time, as far back as is remembered: what no list can be read past, and what each list
 // spares, would else be told each time.
 func (q *quarantine) first(id string) bool {
-	const remembered = 2 * maxSpared // all of a list, the one that was too many, and some that watches told
-	if slices.Contains(q.told, id) {
+	const half = 4096 // of what is remembered at least
+	if q.told[id] || q.toldBefore[id] {
 		return false
 	}
-	if q.told = append(q.told, id); len(q.told) > remembered {
-		q.told = q.told[1:]
+	if len(q.told) == half {
+		q.told, q.toldBefore = nil, q.told
 	}
+	if q.told == nil {
+		q.told = map[string]bool{}
+	}
+	q.told[id] = true
 	return true
 }
 
@@ -89,9 +95,12 @@ func (r *Reflector) understand(ctx context.Context, err error, raw []byte, at in
 	unreadable.quarantined = true
 	u := r.unreadable(unreadable, raw, at)
 	r.metrics.quarantined.WithLabelValues(u.Reason).Inc()
+	if !r.first(u.ID()) {
+		return err
+	}
 	r.log.Error("the API server sent what can't be understood",
 		"key", u.Key, "reason", u.Reason, "bytes", u.Size, "digest", u.Digest, "err", unreadable.err)
-	if r.cfg.Quarantine == nil || !r.first(u.ID()) {
+	if r.cfg.Quarantine == nil {
 		return err
 	}
 	if failed := r.cfg.Quarantine(ctx, u); failed != nil {
@@ -116,13 +125,15 @@ func (r *Reflector) unreadable(e *unreadableError, raw []byte, at int64) *resour
 	case unreadableUnexpected:
 		stable = 0
 	}
-	u := resource.NewUnreadable(&r.cfg.Parse, raw, stable, r.version)
+	u := resource.NewUnreadable(&r.cfg.Parse, raw, stable, r.version, e.err)
 	u.Reason = reason
 	u.Listed, u.Version = e.listed, e.version
 	if refused, ok := errors.AsType[*resource.RefusedError](e.err); ok {
-		u.Key = refused.Key
+		if u.Key = refused.Key; refused.Identified() {
+			u.Place = refused.UID + "/" + string(refused.Version)
+		}
 	}
-	if !u.Withheld {
+	if !r.cfg.Parse.Redacts() {
 		u.Message = e.err.Error()
 	}
 	return u
@@ -134,21 +145,52 @@ func (r *Reflector) spare(ctx context.Context, refused *resource.RefusedError, r
 	if !r.concerns(refused.Key) {
 		return nil
 	}
-	if r.cfg.Spare == nil || !r.sparable(refused) {
+	alone := r.isolated(refused)
+	if r.cfg.Spare == nil || !alone && !r.sparable(refused) {
 		return r.understand(ctx, &unreadableError{err: refused}, raw, 0)
 	}
 	if err := r.tell(ctx, &unreadableError{err: refused, listed: true}, raw); err != nil {
 		return err
 	}
-	if r.sparedItems++; r.sparedItems > maxSpared {
+	switch {
+	case alone && r.relist.Rewound:
+		// What is known of it may be of what was undone, and of a later version than those to come.
+		obj := objectOf(refused)
+		r.reach(obj)
+		return fromStore(r.cfg.Unselected(ctx, obj, false))
+	case alone:
+	case r.sparedItems == maxSpared:
 		return &unreadableError{err: fmt.Errorf("more than %d items of a list: %w", maxSpared, refused), quarantined: true}
+	default:
+		r.sparedItems++
+		r.remember(refused.Key)
 	}
-	if refused.Key != "" {
-		r.spared[refused.Key] = true
+	return fromStore(r.cfg.Spare(ctx, refused.Identity))
+}
+
+// remember notes the object of an item that was spared, "" for nobody knows which.
+func (r *Reflector) remember(key resource.Key) {
+	if key != "" {
+		r.spared[key] = true
 	} else {
 		r.nameless = true
 	}
-	return fromStore(r.cfg.Spare(ctx, refused.Identity))
+}
+
+// isolated reports whether a refused object is too deep or too large and says which it is. Any tenant can
+// make such objects, as many as they like. So each is told and nothing else stops or waits for it: no
+// list can read more of it, and no list is given up for their number.
+func (r *Reflector) isolated(refused *resource.RefusedError) bool {
+	if r.cfg.Unselected == nil || r.cfg.Spare == nil || !refused.Identified() {
+		return false
+	}
+	return errors.Is(refused, resource.ErrDepth) || errors.Is(refused, ErrFrameTooLarge)
+}
+
+// objectOf is what is known of an object that is refused.
+func objectOf(refused *resource.RefusedError) *resource.Object {
+	namespace, name := refused.Key.Split()
+	return &resource.Object{Meta: resource.Meta{Namespace: namespace, Name: name, UID: refused.UID, Version: refused.Version}}
 }
 
 // sparable says whether a list may go on behind an item. One of another kind says that it is no list of what was asked for. And after the server's
@@ -156,12 +198,6 @@ func (r *Reflector) spare(ctx context.Context, refused *resource.RefusedError, r
 // is must be known then.
 func (r *Reflector) sparable(refused *resource.RefusedError) bool {
 	return !r.relist.Rewound && !errors.Is(refused, resource.ErrWrongKind)
-}
-
-// spares says whether a frame that can't be understood is one of the state that is being listed, of which the rest can be read.
-func spares(f *frame, err error) (*resource.RefusedError, bool) {
-	refused, ok := errors.AsType[*resource.RefusedError](err)
-	return refused, ok && (f.event == watch.Added || f.event == watch.Modified)
 }
 
 // tell tells of what can't be understood where nothing else has to be done about it. An error is the Store's.

@@ -86,6 +86,13 @@ func (s *recorder) Spare(ctx context.Context, of resource.Identity) error {
 	return s.note(ctx, strings.TrimSpace("spare "+string(of.Key)), nil)
 }
 
+func (s *recorder) Unselected(ctx context.Context, obj *resource.Object, gone bool) error {
+	if gone {
+		return s.object(ctx, "gone", obj)
+	}
+	return s.object(ctx, "left", obj)
+}
+
 func (s *recorder) EndReplace(ctx context.Context, v resource.Version) error {
 	return s.note(ctx, "end "+string(v), nil)
 }
@@ -161,7 +168,8 @@ func (c *cluster) follow(typ resource.Type, change func(*reflector.Config)) {
 			c.unreadable = append(c.unreadable, u)
 			return nil
 		},
-		Spare: c.store.Spare,
+		Spare:      c.store.Spare,
+		Unselected: c.store.Unselected,
 	}
 	if change != nil {
 		change(&cfg)

@@ -107,7 +107,7 @@ func (r *Reflector) receive(ctx context.Context, s *stream, initial bool) error 
 	v := newValues(s, r.cfg.MaxFrame)
 	for {
 		f, raw, err := v.next(&r.cfg.Parse)
-		r.metrics.frameBytes.Add(float64(v.Pos()))
+		r.metrics.frameBytes.Add(float64(v.size()))
 		if err != nil {
 			if err = r.skim(ctx, &f, initial, v.failed(err), raw, v.Offset()); err != nil {
 				return err
@@ -140,17 +140,36 @@ func (r *Reflector) receive(ctx context.Context, s *stream, initial bool) error 
 
 // skim tells of a frame that could not be read, and returns nil where what follows it can be read and nothing else has to be done.
 func (r *Reflector) skim(ctx context.Context, f *frame, initial bool, err error, raw []byte, at int64) error {
-	refused, ok := spares(f, err)
+	refused, ok := errors.AsType[*resource.RefusedError](err)
+	ok = ok && (f.event == watch.Added || f.event == watch.Modified || f.event == watch.Deleted && r.isolated(refused))
 	switch {
+	case ok && f.event == watch.Deleted:
+		return r.goneUnread(ctx, f, initial, refused)
 	case ok && initial:
 		return r.spare(ctx, refused, raw)
 	case ok && !r.concerns(refused.Key):
 		r.metrics.passed.Inc()
 		return nil
-	case ok && r.spared[refused.Key] && refused.Version != "": // a list would spare it again
+	case ok && (r.isolated(refused) || r.spared[refused.Key] && refused.Version != ""): // a list would spare it again
 		return r.tell(ctx, &unreadableError{err: refused, version: refused.Version}, raw)
 	}
 	return r.understand(ctx, err, raw, at)
+}
+
+// goneUnread hands on that an object is gone whose last state can't be understood: nothing of that state is needed.
+func (r *Reflector) goneUnread(ctx context.Context, f *frame, initial bool, refused *resource.RefusedError) error {
+	switch f.obj = objectOf(refused); {
+	case !r.selects(f.obj) && !initial:
+		return r.pass(ctx, f, true)
+	case !r.selects(f.obj):
+		return nil
+	case initial:
+		r.reach(f.obj)
+		return fromStore(r.cfg.Unselected(ctx, f.obj, true))
+	case r.has(f.obj, true):
+		return nil
+	}
+	return r.note(f, r.metrics.deleted, r.cfg.Unselected(ctx, f.obj, true))
 }
 
 func (r *Reflector) opened(ctx context.Context, initial bool) error {

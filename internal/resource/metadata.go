@@ -15,6 +15,9 @@ func (p *parser) readMetadata(opts *ParseOptions) {
 	for p.Open('{'); p.Next('}'); {
 		p.metadataMember(p.Key(), opts)
 	}
+	if p.Err() == nil {
+		p.seen |= fieldMetadataEnd
+	}
 }
 
 func (p *parser) metadataMember(key []byte, opts *ParseOptions) {
@@ -24,9 +27,9 @@ func (p *parser) metadataMember(key []byte, opts *ParseOptions) {
 	case "namespace":
 		p.field(fieldNamespace, &p.namespace, "metadata.namespace")
 	case "uid":
-		p.field(fieldUID, &p.uid, "metadata.uid")
+		p.short(fieldUID, &p.uid, "metadata.uid")
 	case "resourceVersion":
-		p.field(fieldVersion, &p.version, "metadata.resourceVersion")
+		p.short(fieldVersion, &p.version, "metadata.resourceVersion")
 	case "creationTimestamp":
 		p.field(fieldCreated, &p.created, "metadata.creationTimestamp")
 	case "deletionTimestamp":
@@ -50,6 +53,14 @@ func (p *parser) metadataMember(key []byte, opts *ParseOptions) {
 func (p *parser) field(field fieldSet, into *span, path string) {
 	p.once(field, path)
 	p.str(into, path)
+}
+
+// short is field of a string that is stored with its length in one byte. One that is longer is forgotten.
+func (p *parser) short(field fieldSet, into *span, path string) {
+	if p.field(field, into, path); into.End-into.Start > maxIdentity {
+		*into = span{}
+		p.refuseType(path, "at most 255 bytes long")
+	}
 }
 
 func (p *parser) annotations(opts *ParseOptions) {

@@ -19,7 +19,15 @@ var (
 	ErrDuplicate  = errors.New("object has a member twice")
 	ErrFieldType  = errors.New("object has a member of the wrong type")
 	ErrWrongKind  = errors.New("object is of another kind")
+	ErrDepth      = errors.New("object has more than " + strconv.Itoa(MaxDepth) + " levels")
 )
+
+// MaxDepth is how many levels an object may have, as the API server sends it. The API server takes 10,000
+// from any tenant. What works on objects later can cost levels times bytes.
+const MaxDepth = 1000
+
+// maxIdentity is how long a uid or a version may be: the state on disk has their length in one byte.
+const maxIdentity = 255
 
 // RefusedError is JSON that is no object to follow, for one of the reasons above or ErrRedact. It was gone over to its end, in which no mistake was
 // found: what is behind it can be read.
@@ -36,8 +44,24 @@ type Identity struct {
 	Version Version // "" for none
 }
 
+// Identified reports whether it is known which state of which object it is.
+func (i *Identity) Identified() bool { return i.Key != "" && i.UID != "" && i.Version != "" }
+
 func (e *RefusedError) Error() string { return e.err.Error() }
 func (e *RefusedError) Unwrap() error { return e.err }
+
+// Refuse refuses an object for a reason of the caller's.
+func Refuse(of Identity, why error) *RefusedError { return &RefusedError{of, why} }
+
+// CutError is an error of the reader amid an object. The Identity is set where all of its metadata came
+// before.
+type CutError struct {
+	Identity
+	err error
+}
+
+func (e *CutError) Error() string { return e.err.Error() }
+func (e *CutError) Unwrap() error { return e.err }
 
 // ErrSyntax says that the bytes are not the JSON that they were said to be.
 var ErrSyntax = jsonscan.ErrSyntax
@@ -63,9 +87,9 @@ type ParseOptions struct {
 // Redacts says whether objects hold values that nobody may see.
 func (o *ParseOptions) Redacts() bool { return o.Rules != nil || o.Redactor.Applies(o.Type) }
 
-// secretKey is the redactor that there is, where Redacts is true.
+// secretKey is the redactor that there is; there is one where Redacts is true.
 func (o *ParseOptions) secretKey() *Redactor {
-	if o.Redactor != nil {
+	if o.Redactor != nil || o.Rules == nil {
 		return o.Redactor
 	}
 	return o.Rules.redactor
@@ -96,7 +120,8 @@ func finish(s *jsonscan.Scanner) error {
 	return s.Err()
 }
 
-// ParseNext makes an Object of the JSON that comes next, as Parse does. An error that is no RefusedError is the scanner's.
+// ParseNext makes an Object of the JSON that comes next, as Parse does. An error that is no RefusedError is
+// the scanner's: a SyntaxError, or a CutError.
 func ParseNext(s *jsonscan.Scanner, opts *ParseOptions) (*Object, error) {
 	p := parser{Scanner: *s} // not a pointer: it would drag s to the heap
 	at, err := p.scan(opts)
@@ -115,13 +140,22 @@ func ParseNext(s *jsonscan.Scanner, opts *ParseOptions) (*Object, error) {
 	return ruled, nil
 }
 
-// refusal says of which object an error is, unless it is the scanner's.
+// refusal says of which object an error is.
 func (p *parser) refusal(err error, t Type) error {
-	if p.Err() != nil {
+	switch {
+	case p.Err() == nil:
+		return &RefusedError{p.identity(t), err}
+	case errors.Is(err, ErrSyntax):
 		return err
+	case p.seen&fieldMetadataEnd == 0:
+		return &CutError{err: err}
+	default:
+		return &CutError{p.identity(t), err}
 	}
-	of := Identity{p.key(t), string(p.Text(p.uid)), Version(p.Text(p.version))}
-	return &RefusedError{Identity: of, err: err}
+}
+
+func (p *parser) identity(t Type) Identity {
+	return Identity{p.key(t), string(p.Text(p.uid)), Version(p.Text(p.version))}
 }
 
 // key of an object that is refused, "" where it may be another's: names that come twice, a kind that is not the type's.
@@ -181,6 +215,7 @@ const (
 	fieldOwners
 	fieldManaged
 	fieldAnnotations
+	fieldMetadataEnd
 )
 
 // refuse says that this is no object to follow. The walk goes on: that it is JSON at all is told first.
@@ -205,6 +240,7 @@ func (p *parser) scan(opts *ParseOptions) (span, error) {
 		return span{}, cmp.Or(p.Err(), ErrNotObject)
 	}
 	start := p.Pos()
+	p.LimitDepth(MaxDepth)
 	for p.Open('{'); p.Next('}'); {
 		p.member(p.Key(), opts)
 	}
@@ -220,6 +256,8 @@ func (p *parser) complete() error {
 		return ErrNoName
 	case p.version.Start == p.version.End:
 		return ErrNoVersion
+	case p.TooDeep():
+		return ErrDepth
 	}
 	return nil
 }

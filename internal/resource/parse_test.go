@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubebridge/bridge/internal/jsonscan"
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
@@ -34,6 +35,44 @@ func mustParse(t testing.TB, raw string, opts resource.ParseOptions) *resource.O
 		t.Fatalf("Parse(%s): %v", raw, err)
 	}
 	return obj
+}
+
+func TestIdentity(t *testing.T) {
+	long := strings.Repeat("1", 256)
+	for name, raw := range map[string]string{
+		"a long version": `{"metadata":{"name":"a","uid":"u","resourceVersion":"` + long + `"}}`,
+		"a long uid":     `{"metadata":{"name":"a","uid":"` + long + `","resourceVersion":"1"}}`,
+	} {
+		t.Run(name+" is refused, and not given on", func(t *testing.T) {
+			_, err := resource.Parse([]byte(raw), resource.ParseOptions{})
+			refused, ok := errors.AsType[*resource.RefusedError](err)
+			if !ok || !errors.Is(err, resource.ErrFieldType) || refused.Key != "a" || len(refused.UID)+len(refused.Version) > 1 {
+				t.Errorf("%v, %+v", err, refused)
+			}
+		})
+	}
+	t.Run("255 bytes are not too long", func(t *testing.T) {
+		obj, err := resource.Parse([]byte(`{"metadata":{"name":"a","uid":"`+long[1:]+`","resourceVersion":"`+long[1:]+`"}}`), resource.ParseOptions{})
+		if err != nil || len(obj.UID) != 255 || len(obj.Version) != 255 {
+			t.Error(err)
+		}
+	})
+}
+
+func TestCut(t *testing.T) {
+	whole := `{"metadata":{"name":"a","uid":"u","resourceVersion":"1"},"spec":{}}`
+	for i := range whole[1:] {
+		s := jsonscan.NewReader(strings.NewReader(whole[:i]))
+		_, err := resource.ParseNext(s, &resource.ParseOptions{})
+		cut, ok := errors.AsType[*resource.CutError](err)
+		if i == 0 {
+			continue // nothing at all
+		}
+		known := i > strings.Index(whole, "},")
+		if !ok || (cut.Identity == resource.Identity{Key: "a", UID: "u", Version: "1"}) != known || !known && cut.Identity != (resource.Identity{}) {
+			t.Fatalf("%s: %v, %+v", whole[:i], err, cut)
+		}
+	}
 }
 
 func TestParseReadsTheMetadataOfAPod(t *testing.T) {

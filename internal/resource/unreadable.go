@@ -2,9 +2,11 @@ package resource
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 )
 
 // MaxUnreadable is how much is kept of what can't be understood: in base64 it fits into a message of any broker's defaults.
@@ -25,11 +27,13 @@ type Unreadable struct {
 	// Size is how many bytes there were. Where Partial is set, there were more, or where it ends can't be told.
 	Size    int  `json:"size"`
 	Partial bool `json:"partial,omitempty"`
-	// Withheld: objects of this type hold values to be redacted, and where they stand in these bytes nobody knows.
+	// Withheld: these bytes may hold values to be redacted, and where they stand nobody knows.
 	Withheld bool `json:"withheld,omitempty"`
-	// Digest is the SHA-256 of what was read, in hex; where Withheld is set, a keyed one, of which nobody can guess values.
+	// Digest is the SHA-256 of what was read, in hex; where Withheld is set, a keyed one, of which nobody can guess values, unless values are
+	// redacted nowhere.
 	Digest string `json:"digest"`
-	// Place tells one from another that is partial: the version after which it came, and a digest of what is sure to be the same when it comes again.
+	// Place identifies what the Digest does not: an object by its uid and version, since a watch and a list may differ in its bytes; what is
+	// partial by the version after which it came, and a digest of what is sure to be the same when it comes again.
 	Place string `json:"place,omitempty"`
 }
 
@@ -37,31 +41,29 @@ type Unreadable struct {
 const Whole = -1
 
 // NewUnreadable keeps what may be kept of raw. stable is how many of its bytes will be there too when the same comes again, or Whole; after
-// is the version after which it came.
-func NewUnreadable(opts *ParseOptions, raw []byte, stable int, after Version) *Unreadable {
-	u := &Unreadable{Size: len(raw), Withheld: opts.Redacts(), Partial: stable != Whole}
+// is the version after which it came. Bytes of another kind than was asked for are withheld: they may be of Secrets.
+func NewUnreadable(opts *ParseOptions, raw []byte, stable int, after Version, why error) *Unreadable {
+	u := &Unreadable{Size: len(raw), Partial: stable != Whole}
+	u.Withheld = opts.Redacts() || errors.Is(why, ErrWrongKind)
 	digest := sha256Hex
-	if u.Withheld {
-		digest = opts.secretKey().digest
-	} else {
+	if key := opts.secretKey(); u.Withheld && key != nil {
+		digest = key.digest
+	}
+	if !u.Withheld {
 		u.Raw = bytes.Clone(raw[:min(len(raw), MaxUnreadable)])
 	}
 	u.Digest = digest(raw)
 	if u.Partial {
-		u.Place = string(after) + "/" + digest(raw[:stable])
+		u.Place = string(after) + "/" + digest(raw[:stable])[:idDigits]
 	}
 	return u
 }
 
-// ID is the same each time the same bytes come.
-func (u *Unreadable) ID() string {
-	const digits = 32
-	if u.Place != "" {
-		at := len(u.Place) - len(u.Digest)
-		return u.Reason + "/" + u.Place[:at+digits]
-	}
-	return u.Reason + "/" + u.Digest[:digits]
-}
+// idDigits is how much of a digest is in an id.
+const idDigits = 32
+
+// ID is the same each time the same comes.
+func (u *Unreadable) ID() string { return u.Reason + "/" + cmp.Or(u.Place, u.Digest[:idDigits]) }
 
 // Bytes is what it costs in a queue.
 func (u *Unreadable) Bytes() int {
