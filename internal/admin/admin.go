@@ -38,14 +38,13 @@ type Config struct {
 	Ready func() []Reason
 	// Status gives what /status shows: a value that encodes as JSON. Default: {}. Called concurrently.
 	Status func() any
-	// Look serves the live tail of events and the state of objects: to who is on this machine and reached it by a loopback address, and to
-	// who has the token where Access is Remote. nil: they are not served.
+	// Look serves the live tail of events and the state of objects. nil: they are not served.
 	Look Looker
 	// Pprof serves Go's profiles.
 	Pprof bool
 	// Control changes the running bridge; nil: nothing can be changed here.
 	Control Controller
-	// Access says who may.
+	// Access says who may do that, and who may read /status, /tail, /object and the profiles.
 	Access Access
 	// Log gets state changes and failed requests. Default: nothing is logged.
 	Log *slog.Logger
@@ -56,6 +55,7 @@ type Server struct {
 	config  Config
 	log     *slog.Logger
 	handler http.Handler
+	guesses guesses
 	// ending ends when the server stops: requests that don't end by themselves do so then.
 	ending context.Context
 	end    context.CancelFunc
@@ -85,7 +85,7 @@ func New(config Config) (*Server, error) {
 	}
 	s := &Server{config: config, log: config.Log.With("component", "admin")}
 	s.ending, s.end = context.WithCancel(context.Background())
-	s.handler = s.routes()
+	s.handler = s.ownNames(s.routes())
 	return s, nil
 }
 
@@ -144,6 +144,7 @@ func (s *Server) Run(ctx context.Context) error {
 		IdleTimeout:    2 * time.Minute,
 		MaxHeaderBytes: 16 << 10,
 		ErrorLog:       slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		ConnContext:    withPeer,
 	}
 	s.mu.Lock()
 	listener := s.listener

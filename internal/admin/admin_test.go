@@ -18,6 +18,9 @@ import (
 	"github.com/kubebridge/bridge/internal/admin"
 )
 
+// ownUser admits the tests themselves as readers.
+var ownUser = admin.Access{OwnUser: true}
+
 // start runs a server until the test ends, and gives its URL and how to stop it.
 func start(t *testing.T, config admin.Config) (url string, stop func() error) {
 	t.Helper()
@@ -121,7 +124,7 @@ func TestMetricsAndStatusAreServed(t *testing.T) {
 	counter := prometheus.NewCounter(prometheus.CounterOpts{Name: "bridge_test_events_total", Help: "Events."})
 	registry.MustRegister(counter)
 	counter.Add(3)
-	url, _ := start(t, admin.Config{Registry: registry, Status: func() any { return map[string]int{"objects": 7} }})
+	url, _ := start(t, admin.Config{Registry: registry, Status: func() any { return map[string]int{"objects": 7} }, Access: ownUser})
 	if code, _, body := get(t, url+"/metrics", ""); code != 200 || !strings.Contains(body, "bridge_test_events_total 3") {
 		t.Errorf("metrics: %d\n%s", code, body)
 	}
@@ -137,7 +140,7 @@ func TestMetricsAndStatusAreServed(t *testing.T) {
 }
 
 func TestAStatusThatCantBeEncodedIsNoHalfDocument(t *testing.T) {
-	url, _ := start(t, admin.Config{Status: func() any { return map[string]any{"a": 1, "b": func() {}} }})
+	url, _ := start(t, admin.Config{Status: func() any { return map[string]any{"a": 1, "b": func() {}} }, Access: ownUser})
 	if code, _, body := get(t, url+"/status", ""); code != 500 || strings.Contains(body, "{") {
 		t.Errorf("got %d %s", code, body)
 	}
@@ -161,8 +164,8 @@ func (b broken) Collect(ch chan<- prometheus.Metric) {
 }
 
 func TestProfilesAreServedOnlyWhenAskedFor(t *testing.T) {
-	with, _ := start(t, admin.Config{Pprof: true})
-	without, _ := start(t, admin.Config{})
+	with, _ := start(t, admin.Config{Pprof: true, Access: ownUser})
+	without, _ := start(t, admin.Config{Access: ownUser})
 	for _, path := range []string{"/debug/pprof/", "/debug/pprof/goroutine?debug=1", "/debug/pprof/cmdline"} {
 		if code, _, _ := get(t, with+path, ""); code != 200 {
 			t.Errorf("%s with pprof: %d", path, code)
@@ -213,7 +216,7 @@ func TestAnAddressWithoutAPortIsRefused(t *testing.T) {
 
 func TestAStopLetsARequestFinish(t *testing.T) {
 	entered, release := make(chan struct{}), make(chan struct{})
-	url, stop := start(t, admin.Config{Status: func() any { close(entered); <-release; return "done" }})
+	url, stop := start(t, admin.Config{Status: func() any { close(entered); <-release; return "done" }, Access: ownUser})
 	answered := make(chan string, 1)
 	go func() { _, _, body := get(t, url+"/status", ""); answered <- body }()
 	<-entered
@@ -229,7 +232,7 @@ func TestAStopLetsARequestFinish(t *testing.T) {
 func TestAHangingRequestDoesNotDelayTheStopForLong(t *testing.T) {
 	entered, release := make(chan struct{}), make(chan struct{})
 	defer close(release)
-	url, stop := start(t, admin.Config{Status: func() any { close(entered); <-release; return nil }})
+	url, stop := start(t, admin.Config{Status: func() any { close(entered); <-release; return nil }, Access: ownUser})
 	go func() {
 		request, _ := http.NewRequestWithContext(context.Background(), http.MethodGet, url+"/status", nil)
 		if response, err := http.DefaultClient.Do(request); err == nil {

@@ -119,12 +119,12 @@ func TestWhoMayNotGiveCommandsIsRefused(t *testing.T) {
 		code  int
 		words string
 	}{
-		"without a token":          {func(r *http.Request) { r.Header.Del("Authorization") }, 401, "want the bridge's token"},
+		"without a token":          {func(r *http.Request) { r.Header.Del("Authorization") }, 401, "send the bridge's token"},
 		"with a wrong token":       {func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token+"x") }, 401, "not the bridge's"},
-		"with an empty token":      {func(r *http.Request) { r.Header.Set("Authorization", "Bearer ") }, 401, "want the bridge's token"},
-		"with a password":          {func(r *http.Request) { r.SetBasicAuth("admin", token) }, 401, "want the bridge's token"},
-		"under a foreign host":     {func(r *http.Request) { r.Host = "evil.example.com" }, 403, "loopback address only"},
-		"under a name like ours":   {func(r *http.Request) { r.Host = "localhost.evil.example.com:8080" }, 403, "loopback address only"},
+		"with an empty token":      {func(r *http.Request) { r.Header.Set("Authorization", "Bearer ") }, 401, "send the bridge's token"},
+		"with a password":          {func(r *http.Request) { r.SetBasicAuth("admin", token) }, 401, "send the bridge's token"},
+		"under a foreign host":     {func(r *http.Request) { r.Host = "evil.example.com" }, 403, "ask at a loopback address"},
+		"under a name like ours":   {func(r *http.Request) { r.Host = "localhost.evil.example.com:8080" }, 403, "ask at a loopback address"},
 		"through a proxy":          {func(r *http.Request) { r.Header.Set("X-Forwarded-For", "203.0.113.7") }, 403, "through a proxy"},
 		"by a page":                {func(r *http.Request) { r.Header.Set("Origin", "https://evil.example.com") }, 403, "another origin"},
 		"by a page of another tab": {func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }, 403, "another origin"},
@@ -167,57 +167,6 @@ func TestWithoutATokenThereAreNoCommands(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// A server that listens everywhere, for probes and metrics, takes commands on loopback only.
-func TestAnotherHostIsRefused(t *testing.T) {
-	outside := outsideAddress(t)
-	c := &controller{}
-	run := func(remote bool) (port string) {
-		a := access()
-		a.Remote = remote
-		server, err := admin.New(admin.Config{Address: "0.0.0.0:0", Control: c, Access: a})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := server.Listen(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(context.Background())
-		done := make(chan error, 1)
-		go func() { done <- server.Run(ctx) }()
-		t.Cleanup(func() { cancel(); <-done })
-		_, port, _ = net.SplitHostPort(server.Addr().String())
-		return port
-	}
-	port := run(false)
-	if code, body := do(t, request(t, "http://"+net.JoinHostPort(outside, port)+"/control/reload", "")); code != 403 || !strings.Contains(body, "this machine only") {
-		t.Errorf("from another host: %d %s", code, body)
-	}
-	fake := request(t, "http://"+net.JoinHostPort(outside, port)+"/control/reload", "")
-	fake.Host = "localhost"
-	if code, body := do(t, fake); code != 403 {
-		t.Errorf("from another host that says localhost: %d %s", code, body)
-	}
-	if code, _, _ := get(t, "http://"+net.JoinHostPort(outside, port)+"/healthz", ""); code != 200 {
-		t.Errorf("a probe: %d", code)
-	}
-	if len(c.calls()) > 0 {
-		t.Errorf("it was asked for %v", c.calls())
-	}
-	if code, body := do(t, request(t, "http://127.0.0.1:"+port+"/control/reload", "")); code != 200 {
-		t.Errorf("from this machine: %d %s", code, body)
-	}
-
-	open := "http://" + net.JoinHostPort(outside, run(true)) + "/control/reload"
-	if code, body := do(t, request(t, open, "")); code != 200 {
-		t.Errorf("from another host that is let in: %d %s", code, body)
-	}
-	wrong := request(t, open, "")
-	wrong.Header.Set("Authorization", "Bearer wrong")
-	if code, _ := do(t, wrong); code != 401 {
-		t.Errorf("from another host with a wrong token: %d", code)
 	}
 }
 

@@ -1,23 +1,33 @@
 // Package admin is the HTTP server by which people and machines look into a running bridge.
 //
-// It takes in two functions (is it ready, what is its status) and a Prometheus gatherer, and hands on:
+// It takes functions (is the bridge ready, what is its status) and a Prometheus gatherer, and
+// serves:
 //
-//   - GET /healthz: 200 while the process answers. It says nothing about clusters and brokers: restarting a bridge cures neither, so
-//     liveness must not hang on them.
-//   - GET /readyz: 200, or 503 with a line for each reason; as JSON for those who accept it (or ask with ?format=json).
-//   - GET /metrics: Prometheus.
-//   - GET /status: JSON of what the bridge is doing.
-//   - GET /debug/pprof/: Go's profiles, where the configuration says so.
-//   - GET /tail: events while they are settled, as server-sent events; GET /object: the last settled state of one object.
-//   - GET /: for browsers a page that shows all of it, live; for others the list of these.
-//   - POST /control/…: what changes the running bridge, by a Controller (control.go), for those who may (guard.go).
+//	GET /healthz        200 while the process answers. It depends on no cluster and no broker:
+//	                    a restart fixes neither.                                       open
+//	GET /readyz         200, or 503 with a line for each reason; JSON for who accepts it  open
+//	GET /metrics        Prometheus                                                     open
+//	GET /               a page for browsers that shows the rest, a list for others     open
+//	GET /status         JSON of what the bridge is doing                               reader
+//	GET /tail           events as they are settled, as server-sent events              reader
+//	GET /object         the last settled state of one object                           reader
+//	GET /debug/pprof/   Go's profiles, where the configuration asks for them           reader
+//	POST /control/…     commands for a Controller (control.go)                         commander
 //
-// What it promises: every GET only reads. The functions are called in the goroutine of each request, concurrently, and must return
-// soon. For reading there is neither authentication nor TLS, which is why the default address is loopback: an informer's status names
-// namespaces, and a profile shows memory. Events and objects are shown to whoever is on this machine, and elsewhere only with the token.
+// What it promises: every GET only reads. The functions are called in the goroutine of each
+// request, concurrently, and must return soon.
 //
-// Commands need a token, and are taken from this machine only unless Access says otherwise: to listen on all addresses, for probes and metrics,
-// opens nothing.
+// Who is admitted (guard.go, access.go):
 //
-// Run starts and stops everything; a stopping server lets requests finish for a moment, then closes their connections.
+//	open        everybody. Probes and Prometheus carry no token.
+//	reader      who has the token; and without it, where Access.OwnUser says so, processes of the
+//	            bridge's own user on the same machine.
+//	commander   who has the token, with a request that no foreign page can make a browser send.
+//
+// Readers and commanders must be on this machine, at a loopback address and not behind a proxy,
+// unless Access.Remote is set. A server that listens on loopback answers to no foreign host name on
+// any route.
+//
+// Run starts and stops everything. A stopping server lets requests finish for a moment, then closes
+// their connections.
 package admin

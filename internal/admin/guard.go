@@ -1,8 +1,6 @@
 package admin
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"mime"
@@ -15,16 +13,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Access says who may use what changes a running bridge, or shows objects.
-type Access struct {
-	// Token gives what a caller has to show as its bearer token. It is asked for each request, so that a token may be renewed; an error, or an
-	// empty token, refuses everybody. nil: nobody may.
-	Token func() (string, error)
-	// Remote lets in whoever has the token, from any host. Else only callers on this machine, that reached it by a loopback address, are let in.
-	Remote bool
-}
-
-// refusal is why a request is not let in.
+// refusal is why a request is not admitted.
 type refusal struct {
 	code int
 	why  string
@@ -32,89 +21,137 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.why }
 
-// complaintEvery bounds how often the log tells of refused requests: whoever is refused must not fill it.
+// complaintEvery bounds how often the log reports refused requests: whoever is refused must not
+// fill it.
 const complaintEvery = time.Second
 
-// guarded lets in only who may. Where the request comes from is looked at first, so that a token is never tried from elsewhere; a browser
-// that was led here by a foreign page is refused by what it says of itself: the Host that it resolved (DNS rebinding), the page's Origin, or a
-// body that a form can send.
-func (s *Server) guarded(next http.HandlerFunc) http.Handler {
+// reader guards what shows the cluster: /status, /tail, /object and the profiles.
+func (s *Server) reader(next http.HandlerFunc) http.Handler {
+	return s.guarded(next, s.mayRead)
+}
+
+// commander guards what changes the running bridge.
+func (s *Server) commander(next http.HandlerFunc) http.Handler {
 	crossOrigin := http.NewCrossOriginProtection()
+	return s.guarded(next, func(r *http.Request) error {
+		switch err := s.admits(r); {
+		case err != nil:
+			return err
+		case crossOrigin.Check(r) != nil:
+			return &refusal{http.StatusForbidden, "a page of another origin may not ask for this"}
+		case !isJSON(r):
+			return &refusal{http.StatusUnsupportedMediaType, "want Content-Type: application/json"}
+		}
+		return nil
+	})
+}
+
+func (s *Server) guarded(next http.HandlerFunc, check func(*http.Request) error) http.Handler {
 	complaints := rate.Sometimes{Interval: complaintEvery}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		err := s.config.Access.admits(r)
-		if err == nil && crossOrigin.Check(r) != nil {
-			err = &refusal{http.StatusForbidden, "a page of another origin may not ask for this"}
-		}
-		if err == nil && r.Method != http.MethodGet && !isJSON(r) {
-			err = &refusal{http.StatusUnsupportedMediaType, "want Content-Type: application/json"}
-		}
+		err := check(r)
 		if err == nil {
 			next(w, r)
 			return
 		}
 		complaints.Do(func() {
-			s.log.Warn("admin request refused", "path", r.URL.Path, "remote", r.RemoteAddr, "err", err)
+			s.log.Warn("admin request refused",
+				"path", r.URL.Path, "remote", r.RemoteAddr, "host", r.Host, "err", err)
 		})
 		s.refuse(w, err)
 	})
 }
 
-// admits says why a request may not come in; nil when it may.
-func (a *Access) admits(r *http.Request) error {
-	if !a.Remote {
-		if err := isLocal(r); err != nil {
-			return err
+// mayRead returns why a request may not read, nil when it may.
+func (s *Server) mayRead(r *http.Request) error {
+	// A page of another site can make the browser send a request. It could not read the answer, but
+	// it would make the bridge work.
+	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "none" && site != "same-origin" {
+		return &refusal{http.StatusForbidden, "a page of another site may not ask for this"}
+	}
+	if s.config.Access.OwnUser && isLocal(r) == nil && peerOf(r).isOwnUser() {
+		return nil
+	}
+	return s.admits(r)
+}
+
+// ownNames refuses requests under the name of another host while the server listens on loopback: a
+// page that resolved its own name to 127.0.0.1 (DNS rebinding) sends that name. It can't send the
+// literal address, so addresses pass, as probes and scrapers behind a local proxy use them.
+func (s *Server) ownNames(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.onLoopback() && !isAddress(hostOf(r)) && !strings.EqualFold(hostOf(r), "localhost") {
+			s.refuse(w, &refusal{http.StatusForbidden, needLoopbackName})
+			return
 		}
-	}
-	if a.Token == nil {
-		return &refusal{http.StatusForbidden, "this bridge takes no commands: it has no token (admin.tokenFile, or a state directory to keep one in)"}
-	}
-	want, err := a.Token()
-	if err != nil || want == "" {
-		return &refusal{http.StatusForbidden, "the bridge can't read its own token, so it takes no commands: see its log"}
-	}
-	got, found := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	switch {
-	case !found:
-		return &refusal{http.StatusUnauthorized, "want the bridge's token: as a bearer token in Authorization"}
-	case !sameToken(got, want):
-		return &refusal{http.StatusUnauthorized, "the token is not the bridge's"}
-	}
-	return nil
+		next.ServeHTTP(w, r)
+	})
 }
 
-// sameToken compares in a time that tells nothing of either.
-func sameToken(a, b string) bool {
-	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
-	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
+func (s *Server) onLoopback() bool {
+	addr, ok := s.Addr().(*net.TCPAddr)
+	return ok && addr.IP.IsLoopback()
 }
 
-// isLocal says why a request is not from this machine; nil when it is.
+const (
+	needLocal = "this is open to the bridge's own machine only: use kubectl port-forward or " +
+		"kubectl exec, or set admin.remote"
+	needLoopbackName = "ask at a loopback address, such as http://127.0.0.1 or http://localhost"
+	needNoProxy      = "this is not open through a proxy, which hides who asks: " +
+		"connect directly, or set admin.remote"
+)
+
+// isLocal returns why a request is not from this machine; nil when it is.
 func isLocal(r *http.Request) error {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil || !peer.Addr().Unmap().IsLoopback() {
-		return &refusal{http.StatusForbidden, "commands are taken from this machine only (admin.remote lets others in)"}
+	if err != nil || !isThisMachine(peer.Addr()) {
+		return &refusal{http.StatusForbidden, needLocal}
 	}
-	for _, header := range []string{"Forwarded", "X-Forwarded-For", "X-Real-Ip"} {
-		if r.Header.Get(header) != "" {
-			return &refusal{http.StatusForbidden, "commands are not taken through a proxy: who asks can't be told (admin.remote lets others in)"}
-		}
+	if name := forwardedBy(r.Header); name != "" {
+		return &refusal{http.StatusForbidden, needNoProxy + " (header " + name + ")"}
 	}
-	if !isLoopbackName(r.Host) {
-		return &refusal{http.StatusForbidden, "commands are taken at a loopback address only, such as 127.0.0.1 or localhost"}
+	host := hostOf(r)
+	addr, err := netip.ParseAddr(host)
+	if !strings.EqualFold(host, "localhost") && (err != nil || !isThisMachine(addr)) {
+		return &refusal{http.StatusForbidden, needLoopbackName}
 	}
 	return nil
 }
 
-// isLoopbackName says whether a Host header names this machine to itself. A page that had its own name resolved to 127.0.0.1 says that name.
-func isLoopbackName(host string) bool {
+// forwardedBy returns the header by which a proxy shows itself; "" for none. Meshes deliver requests
+// of other hosts from 127.0.0.1: Linkerd with l5d-*, Envoy with X-Envoy-*.
+func forwardedBy(header http.Header) string {
+	for name := range header {
+		switch {
+		case name == "Forwarded", name == "Via", name == "X-Real-Ip",
+			strings.HasPrefix(name, "X-Forwarded-"),
+			strings.HasPrefix(name, "X-Envoy-"),
+			strings.HasPrefix(name, "L5d-"):
+			return name
+		}
+	}
+	return ""
+}
+
+// isThisMachine reports whether an address is that of this machine to itself. The rest of
+// 127.0.0.0/8 is not: proxies of service meshes deliver requests of other hosts from there.
+func isThisMachine(addr netip.Addr) bool {
+	addr = addr.Unmap()
+	return addr == netip.AddrFrom4([4]byte{127, 0, 0, 1}) || addr == netip.IPv6Loopback()
+}
+
+// hostOf returns the name or address that a request was sent to, without the port.
+func hostOf(r *http.Request) string {
+	host := r.Host
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
-	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
-	addr, err := netip.ParseAddr(host)
-	return strings.EqualFold(host, "localhost") || err == nil && addr.Unmap().IsLoopback()
+	return strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+}
+
+func isAddress(host string) bool {
+	_, err := netip.ParseAddr(host)
+	return err == nil
 }
 
 func isJSON(r *http.Request) bool {

@@ -13,6 +13,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
+const (
+	maxScrapes    = 4
+	scrapeTimeout = 10 * time.Second
+)
+
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", s.root)
@@ -21,26 +26,29 @@ func (s *Server) routes() http.Handler {
 	s.lookRoutes(mux)
 	mux.HandleFunc("GET /healthz", s.healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
-	mux.HandleFunc("GET /status", s.status)
+	mux.Handle("GET /status", s.reader(s.status))
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.config.Registry, promhttp.HandlerOpts{
 		ErrorLog: logPrinter{s.log},
 		// One collector that fails must not hide the metrics of all others.
 		ErrorHandling:     promhttp.ContinueOnError,
 		EnableOpenMetrics: true,
+		// Whoever scrapes must not be able to occupy the process. Prometheus itself gives up after 10 s.
+		MaxRequestsInFlight: maxScrapes,
+		Timeout:             scrapeTimeout,
 	}))
 	s.controlRoutes(mux)
 	if s.config.Pprof {
-		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
-		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
-		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
-		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
-		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+		mux.Handle("GET /debug/pprof/", s.reader(pprof.Index))
+		mux.Handle("GET /debug/pprof/cmdline", s.reader(pprof.Cmdline))
+		mux.Handle("GET /debug/pprof/profile", s.reader(pprof.Profile))
+		mux.Handle("GET /debug/pprof/symbol", s.reader(pprof.Symbol))
+		mux.Handle("GET /debug/pprof/trace", s.reader(pprof.Trace))
 	}
 	return mux
 }
 
 func (s *Server) index(w http.ResponseWriter, _ *http.Request) {
-	text := "/healthz  the process answers\n/readyz   everything is in step, or what is not\n" +
+	text := "/healthz  the process answers\n/readyz   everything is in sync, or what is not\n" +
 		"/metrics  Prometheus\n/status   JSON\n"
 	if s.config.Look != nil {
 		text += "/tail     events as they are settled; ?filter=resource:pods&payload=true\n" +

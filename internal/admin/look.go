@@ -35,8 +35,8 @@ func (s *Server) lookRoutes(mux *http.ServeMux) {
 	if s.config.Look == nil {
 		return
 	}
-	mux.Handle("GET /tail", s.shown(s.tail))
-	mux.Handle("GET /object", s.shown(s.object))
+	mux.Handle("GET /tail", s.reader(s.tail))
+	mux.Handle("GET /object", s.reader(s.object))
 }
 
 func (s *Server) object(w http.ResponseWriter, r *http.Request) {

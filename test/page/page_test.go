@@ -79,6 +79,7 @@ func (s *site) startBridge(ctx context.Context, kubeconfig string) {
 	}
 	s.bridge, err = harness.NewBridge(harness.BridgeConfig{
 		Binary: binary, Dir: s.t.TempDir(), Kubeconfig: kubeconfig, Cluster: "prod-eu-1", Env: map[string]string{"AUDIT": s.audit.ClientURL(), "BRIDGE_ADMIN_REMOTE": "true"},
+		Everywhere: true,
 		YAML: `
 informers:
   - {name: workloads, resources: [pods, deployments.apps, services, namespaces]}

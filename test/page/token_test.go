@@ -1,6 +1,7 @@
 package page_test
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,15 +11,14 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// elsewhere looks at the page from where events and objects are shown to who has the token only.
+// elsewhere looks at the page from where only who has the token may read.
 func (s *site) elsewhere(t *testing.T, b *browser) {
 	file, err := os.ReadFile(filepath.Join(s.bridge.StateDir, "admin-token"))
 	must(t, err)
 	token := strings.TrimSpace(string(file))
 	url := strings.Replace(s.bridge.AdminURL(), "127.0.0.1", elsewhere, 1) + "/"
 	b.run(chromedp.Navigate(url))
-	b.until("the status, which needs none", `document.querySelectorAll("#informers-rows tr").length === 6`)
-	b.asks(t, "want the bridge's token")
+	b.asks(t, "send the bridge's token")
 	b.axeFindsNothing(t)
 	b.shot("token")
 
@@ -27,6 +27,7 @@ func (s *site) elsewhere(t *testing.T, b *browser) {
 	b.keepsNothingOf(t, token, "sessionStorage") // what was refused is not kept, and holds the right one here
 
 	b.useToken(token)
+	b.until("the status", `document.querySelectorAll("#informers-rows tr").length === 6`)
 	b.until("the tail", `document.querySelector("#events-sum").textContent.startsWith("looking")`)
 	s.configMap("elsewhere", nil)
 	b.until("the event", event("added", namespace+"/elsewhere"))
@@ -40,8 +41,8 @@ func (s *site) elsewhere(t *testing.T, b *browser) {
 	b.run(chromedp.Reload())
 	b.until("the tail of the page that is loaded again", `document.querySelector("#events-sum").textContent.startsWith("looking")`)
 	b.mu.Lock()
-	if want := map[string]bool{"/tail": true, "/object": true}; len(b.bearers) != len(want) || !b.bearers["/tail"] || !b.bearers["/object"] {
-		t.Errorf("requests for %v bore the token, want %v", b.bearers, want)
+	if want := map[string]bool{"/status": true, "/tail": true, "/object": true}; !maps.Equal(b.bearers, want) {
+		t.Errorf("requests for %v carried the token, want %v", b.bearers, want)
 	}
 	b.mu.Unlock()
 
@@ -49,7 +50,7 @@ func (s *site) elsewhere(t *testing.T, b *browser) {
 	defer stop()
 	other := &browser{t: t, ctx: ctx}
 	must(t, chromedp.Run(ctx, chromedp.Navigate(url)))
-	other.asks(t, "want the bridge's token") // another tab has none
+	other.asks(t, "send the bridge's token") // another tab has none
 	b.heardSoFar("")                         // the browser tells of the 401s
 }
 
@@ -57,8 +58,8 @@ func (s *site) elsewhere(t *testing.T, b *browser) {
 func (b *browser) asks(t *testing.T, why string) {
 	t.Helper()
 	b.until("that it asks: "+why, `document.querySelector("#access-form").checkVisibility() && document.querySelector("#access-why").textContent.includes("`+why+`")`)
-	if b.eval(`document.querySelectorAll("#events-rows tr").length > 0 || !!document.querySelector("#object-found pre")`) == true {
-		t.Error("events or objects are shown all the same")
+	if b.eval(`document.querySelectorAll("#informers-rows tr, #events-rows tr").length > 0 || !!document.querySelector("#object-found pre")`) == true {
+		t.Error("informers, events or objects are shown all the same")
 	}
 }
 

@@ -43,21 +43,23 @@ function show(e, text, kind) {
   if (kind !== undefined && e.className !== kind) e.className = kind;
 }
 
-// --- what may show objects needs to be allowed: from this machine, or with a token.
+// --- what shows the cluster needs a token, unless the browser runs as the bridge's own user.
 
 // The token is kept for this tab only, until it is closed, and for as long as the bridge takes it.
 const kept = "bridge-token";
 const token = { get: () => sessionStorage.getItem(kept), set: (value) => sessionStorage.setItem(kept, value), drop: () => sessionStorage.removeItem(kept) };
 
-async function ask(path, options = {}) {
+// ask returns null when the bridge refuses to answer; the page then shows why.
+async function ask(path, signal) {
   const headers = { Accept: "application/json" };
-  if (options.secret && token.get()) headers.Authorization = `Bearer ${token.get()}`;
-  const response = await fetch(path, { headers, cache: "no-store", credentials: "omit", signal: options.signal });
-  if (options.secret && (response.status === 401 || response.status === 403)) {
-    refused(response.status, await said(response));
-    return null;
+  if (token.get()) headers.Authorization = `Bearer ${token.get()}`;
+  const response = await fetch(path, { headers, cache: "no-store", credentials: "omit", signal });
+  if (![401, 403, 429].includes(response.status)) {
+    $("access").hidden = true;
+    return response;
   }
-  return response;
+  refused(response.status, await said(response));
+  return null;
 }
 
 async function said(response) {
@@ -67,6 +69,10 @@ async function said(response) {
 
 function refused(code, why) {
   if (code === 401) token.drop();
+  answered = 0; // what is shown stays, and is not said to be live
+  $("gone").hidden = true;
+  show($("fresh"), "");
+  show($("state"), "refused", "badge warn");
   $("access").hidden = false;
   show($("access-why"), why);
   $("access-form").hidden = code !== 401;
@@ -78,23 +84,27 @@ $("access-form").addEventListener("submit", (event) => {
   $("access-token").value = "";
   $("access").hidden = true;
   look();
+  clearTimeout(nextPoll);
+  poll();
 });
 
 // --- status
 
 let answered = 0; // when the bridge last answered, by performance.now
 let rates = new Map(); // by sink: the last samples of what it has published
+let nextPoll; // a timer, while no answer is awaited
 
 async function poll() {
   try {
-    const status = await ask("/status", { signal: AbortSignal.timeout(patience) });
+    const status = await ask("/status", AbortSignal.timeout(patience));
+    if (!status) return; // a token starts it again
     const s = await status.json();
     answered = performance.now();
     draw(s);
   } catch (error) {
     if (answered === 0) show($("state"), "no answer", "badge bad");
   }
-  setTimeout(poll, document.hidden ? 5 * every : every);
+  nextPoll = setTimeout(poll, document.hidden ? 5 * every : every);
 }
 
 // age tells how old what is shown is, also when no answer comes any more.
@@ -263,14 +273,13 @@ async function look() {
     if ($("events-payload").checked) query.set("payload", "true");
     const began = performance.now();
     try {
-      const response = await ask(`/tail?${query}`, { secret: true, signal: mine.signal });
+      const response = await ask(`/tail?${query}`, mine.signal);
       if (!response) return tell("not allowed");
       if (!response.ok) {
         show($("events-problem"), await said(response));
         $("events-problem").hidden = false;
         if (response.status === 400) return tell("not looking");
       } else {
-        $("access").hidden = true;
         tell("looking");
         await read(response.body, mine.signal);
       }
@@ -378,14 +387,13 @@ async function lookUp(resource, namespace, name) {
   const nothing = (text) => found.replaceChildren(element("p", { class: "none soft" }, text));
   try {
     const path = `/object?${new URLSearchParams({ resource, namespace, name })}`;
-    let response = await ask(path, { secret: true });
+    let response = await ask(path);
     if (response?.status === 404) { // an event is shown when a sink has it, the state after the next commit
       await new Promise((done) => setTimeout(done, 700));
-      response = await ask(path, { secret: true });
+      response = await ask(path);
     }
     if (!response) return nothing("Not allowed.");
     if (!response.ok) return nothing(await said(response));
-    $("access").hidden = true;
     found.replaceChildren(...(await response.json()).map(article));
   } catch (error) {
     nothing(`The bridge does not answer: ${error.message}`);

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,7 +25,9 @@ type BridgeConfig struct {
 	YAML     string
 	Env      map[string]string
 	LogLevel string // default info
-	LogTee   *os.File
+	// Everywhere has its admin server listen at all addresses, as in a pod.
+	Everywhere bool
+	LogTee     *os.File
 }
 
 // Bridge is a bridge that can be started, ended in any way, and started again with the same state. One goroutine uses it.
@@ -76,8 +79,12 @@ func (b *Bridge) Configure(yaml string) error {
 	if level == "" {
 		level = "info"
 	}
+	admin := b.admin
+	if _, port, err := net.SplitHostPort(admin); err == nil && b.cfg.Everywhere {
+		admin = ":" + port
+	}
 	text := fmt.Sprintf("cluster: %s\nkubernetes: {kubeconfig: %s}\nstate: {dir: %s}\nadmin: {address: %q}\nlog: {format: json, level: %s}\n%s\n",
-		quote(b.cfg.Cluster), quote(b.cfg.Kubeconfig), quote(b.StateDir), b.admin, level, yaml)
+		quote(b.cfg.Cluster), quote(b.cfg.Kubeconfig), quote(b.StateDir), admin, level, yaml)
 	if err := os.MkdirAll(b.cfg.Dir, 0o700); err != nil {
 		return err
 	}
