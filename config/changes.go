@@ -7,14 +7,16 @@ import (
 	"slices"
 )
 
-// CheckReload says why a running bridge with configuration c can't become next, with a Problem for each key that only a restart changes; nil when
-// it can.
+// CheckReload returns why a running bridge with configuration c can't become next: a Problem for each
+// key that only a restart changes, and for each change that would let more data leave; nil when it
+// can.
 func (c *Config) CheckReload(next *Config) error {
 	var problems []error
 	fixed(reflect.ValueOf(c).Elem(), reflect.ValueOf(next).Elem(), "", func(path string, was reflect.Value) {
 		problems = append(problems, next.ProblemAt(path, "can't be changed while the bridge runs, where it is %v: restart it", shown(was)))
 	})
-	return errors.Join(slices.Concat(problems, c.checkEmbedded(next))...)
+	next.since = c.limits()
+	return errors.Join(slices.Concat(problems, c.checkEmbedded(next), c.checkLoosening(next))...)
 }
 
 // live are the keys that a running bridge changes.

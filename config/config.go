@@ -40,6 +40,9 @@ type Config struct {
 	Sinks []Sink `yaml:"sinks"`
 
 	origins origins
+	// since is what the configurations before this one have withheld in this process; nil for the
+	// first.
+	since *limits
 }
 
 // Kubernetes says which API server to read, and how fast.

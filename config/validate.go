@@ -93,6 +93,8 @@ func validateValues(ps *problems, section reflect.Value, path string) {
 			for i := range v.Len() {
 				validateValues(ps, v.Index(i), fmt.Sprintf("%s[%d]", at, i))
 			}
+		case strings.HasSuffix(f.key, "File"):
+			validateSecretFile(ps, at, v.String())
 		case len(f.allowed) > 0:
 			validateOneOf(ps, at, v.String(), f.allowed)
 		case v.CanInt() && v.Int() < 0 || v.CanFloat() && v.Float() < 0:

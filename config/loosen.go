@@ -1,0 +1,195 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"reflect"
+	"slices"
+)
+
+// Who may edit the file of a running bridge is often not who may read Secrets: in a cluster the file
+// is a ConfigMap. So a change of the file alone never makes more data leave, nor sends it to another
+// place. A restart does that, and who may restart the bridge chooses its whole command line.
+
+const needsRestart = "can't be done while the bridge runs, so that who may edit this file does not " +
+	"read more by that: restart the bridge"
+
+// limits are what a process has withheld since it started, and where it has sent to. They only
+// grow stricter from one configuration to the next: else an informer that is removed by one reload
+// could come back without its redaction by another.
+type limits struct {
+	secrets      bool     // whether some informer redacts Secrets
+	redact, drop []string // the paths of all informers
+	redactEnv    bool
+	places       map[string]protection // where sinks send to, with the best protection so far
+}
+
+// limits returns those of the configurations so far, c included.
+func (c *Config) limits() *limits {
+	l := limits{places: map[string]protection{}}
+	if c.since != nil {
+		l = *c.since
+		l.places = maps.Clone(l.places)
+	}
+	for i := range c.Informers {
+		l.add(&c.Informers[i])
+	}
+	for i := range c.Sinks {
+		for _, place := range c.Sinks[i].places() {
+			l.places[place] = max(l.places[place], c.Sinks[i].protection())
+		}
+	}
+	return &l
+}
+
+func (l *limits) add(inf *Informer) {
+	l.secrets = l.secrets || inf.Secrets != "send"
+	l.redact = union(l.redact, inf.Redact)
+	l.drop = union(l.drop, inf.Drop)
+	l.redactEnv = l.redactEnv || inf.RedactEnv
+}
+
+// checkLoosening returns a Problem for each change that would send more of the objects, or send them
+// to a place where nothing is sent now.
+func (c *Config) checkLoosening(next *Config) (found []error) {
+	l := c.limits()
+	for i := range next.Informers {
+		inf := &next.Informers[i]
+		// An informer that is new, or selects other objects than before, may select what any other
+		// redacts: under another name of the resource, or by "*".
+		withheld := *l
+		if j := slices.Index(c.informerNames(), inf.Name); j >= 0 && sameSelection(&c.Informers[j], inf) {
+			withheld = limits{}
+			withheld.add(&c.Informers[j])
+		}
+		found = append(found, withheld.checkInformer(next, i)...)
+	}
+	for i := range next.Sinks {
+		found = append(found, l.checkSink(next, i)...)
+	}
+	return found
+}
+
+func (l *limits) checkInformer(next *Config, i int) (found []error) {
+	inf := &next.Informers[i]
+	report := func(key, format string, args ...any) {
+		path := fmt.Sprintf("informers[%d].%s", i, key)
+		found = append(found, next.ProblemAt(path, format+" "+needsRestart, args...))
+	}
+	if l.secrets && inf.Secrets == "send" {
+		report("secrets", "sending values of Secrets")
+	}
+	for _, path := range without(l.redact, inf.Redact, inf.Drop) {
+		report("redact", "sending what is at %s, which is redacted now,", path)
+	}
+	for _, path := range without(l.drop, inf.Drop) {
+		report("drop", "sending what is at %s, which is dropped now,", path)
+	}
+	if l.redactEnv && !inf.RedactEnv {
+		report("redactEnv", "sending environment variables that are redacted now")
+	}
+	return found
+}
+
+func (l *limits) checkSink(next *Config, i int) (found []error) {
+	sink := &next.Sinks[i]
+	for _, place := range sink.places() {
+		was, known := l.places[place]
+		what := fmt.Sprintf("sending to %s, where no sink sends now,", place)
+		switch is := sink.protection(); {
+		case known && is >= was:
+			continue
+		case known:
+			what = fmt.Sprintf("sending to %s by %s, where %s is used now,", place, is, was)
+		}
+		found = append(found, next.ProblemAt(fmt.Sprintf("sinks[%d]", i), "%s %s", what, needsRestart))
+	}
+	return found
+}
+
+// sameSelection reports whether two informers select the same objects.
+func sameSelection(a, b *Informer) bool {
+	type selection struct {
+		resources, exclude, namespaces                  []string
+		namespaceSelector, labelSelector, fieldSelector string
+	}
+	of := func(i *Informer) selection {
+		return selection{
+			i.Resources, i.Exclude, i.Namespaces,
+			i.NamespaceSelector, i.LabelSelector, i.FieldSelector,
+		}
+	}
+	return reflect.DeepEqual(of(a), of(b))
+}
+
+// union returns the texts of both lists, each once.
+func union(a, b []string) []string {
+	all := slices.Concat(a, b)
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// without returns what of list is in none of the others.
+func without(list []string, others ...[]string) []string {
+	have := slices.Concat(others...)
+	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(have, s) })
+}
+
+// places returns the addresses that a sink connects to.
+func (s *Sink) places() (places []string) {
+	switch {
+	case s.NATS != nil:
+		servers, _ := s.NATS.URL.servers() // the configuration has checked it
+		for _, u := range servers {
+			port := u.Port()
+			if port == "" {
+				port = "4222"
+			}
+			places = append(places, net.JoinHostPort(u.Hostname(), port))
+		}
+	case s.Kafka != nil:
+		places = slices.Clone(s.Kafka.Brokers)
+	case s.Stdout != nil:
+		places = []string{"standard output"}
+	}
+	return places
+}
+
+// protection is how a connection is protected, the weakest first.
+type protection int
+
+const (
+	plainText protection = iota
+	anyCertificate
+	checkedTLS
+)
+
+func (p protection) String() string {
+	return [...]string{"plain text", "TLS that takes any certificate", "TLS"}[p]
+}
+
+// protection returns the least that the configuration of a sink ensures.
+func (s *Sink) protection() protection {
+	var section *TLS
+	encrypted := true
+	switch {
+	case s.NATS != nil:
+		section = s.NATS.TLS
+		servers, _ := s.NATS.URL.servers()
+		for _, u := range servers {
+			encrypted = encrypted && (section != nil || u.Scheme == "tls" || u.Scheme == "wss")
+		}
+	case s.Kafka != nil:
+		section, encrypted = s.Kafka.TLS, s.Kafka.TLS != nil
+	default:
+		return checkedTLS // it has no connection
+	}
+	switch {
+	case !encrypted:
+		return plainText
+	case section != nil && section.InsecureSkipVerify:
+		return anyCertificate
+	}
+	return checkedTLS
+}
