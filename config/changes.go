@@ -13,7 +13,7 @@ import (
 func (c *Config) CheckReload(next *Config) error {
 	var problems []error
 	fixed(reflect.ValueOf(c).Elem(), reflect.ValueOf(next).Elem(), "", func(path string, was reflect.Value) {
-		problems = append(problems, next.ProblemAt(path, "can't be changed while the bridge runs, where it is %v: restart it", shown(was)))
+		problems = append(problems, next.ProblemAt(path, "can't be changed while the bridge runs, where it is %v: restart it", c.shown(path, was)))
 	})
 	next.since = c.limits()
 	return errors.Join(slices.Concat(problems, c.checkEmbedded(next), c.checkLoosening(next))...)
@@ -36,11 +36,13 @@ func fixed(before, after reflect.Value, path string, found func(path string, was
 	}
 }
 
-func shown(v reflect.Value) string {
+// shown is a value as a person may see it: variables as the file names them, secrets masked.
+func (c *Config) shown(path string, v reflect.Value) string {
+	o := c.origins[path]
 	if v.Kind() == reflect.String {
-		return fmt.Sprintf("%q", v.String())
+		return o.hide(fmt.Sprintf("%q", v.Interface()))
 	}
-	return fmt.Sprint(v.Interface())
+	return o.hide(fmt.Sprint(v.Interface()))
 }
 
 // checkEmbedded finds embedded servers that come, go or move: a server that others read from is not taken down by a change of a file.

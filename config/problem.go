@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -53,6 +54,18 @@ func Problems(err error) []*Problem {
 type origin struct {
 	text string
 	line int // in the file; 0 when it does not come from the file
+	// reference is the text of the file where it names variables, as in "${HOST}:9092", and value what
+	// became of it. A variable may hold a secret, in the wrong key too: only the reference is printed.
+	reference, value string
+}
+
+// hide puts the reference into the place of the value.
+func (o *origin) hide(text string) string {
+	if o.value == "" {
+		return text
+	}
+	quote := strconv.Quote
+	return strings.NewReplacer(quote(o.value), quote(o.reference), o.value, o.reference).Replace(text)
 }
 
 // origins maps the paths of the keys that were given to where they come from. A path that is not in it has its default.
@@ -94,7 +107,7 @@ func (ps *problems) add(path, format string, args ...any) {
 }
 
 func (ps *problems) addAt(o origin, path, format string, args ...any) {
-	ps.list = append(ps.list, &Problem{Origin: o.text, Path: path, Message: fmt.Sprintf(format, args...), line: o.line})
+	ps.list = append(ps.list, &Problem{Origin: o.text, Path: path, Message: o.hide(fmt.Sprintf(format, args...)), line: o.line})
 }
 
 // hasAt says whether a problem with the key itself is already known.

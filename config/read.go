@@ -189,6 +189,11 @@ func (r *reader) text(n *yaml.Node, path string) (string, bool) {
 		r.addAt(r.at(n), path, "%v", err)
 		return "", false
 	}
+	if text != n.Value {
+		o := r.at(n)
+		o.reference, o.value = n.Value, text
+		r.origins[path] = o
+	}
 	return text, true
 }
 

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -95,21 +96,36 @@ func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 // URL is one address, or several separated by commas, that may hold credentials. Printed, they show as Masked; string(u) is the value.
 type URL string
 
-// String is the URL with what stands before an @ masked.
+// moreURLs are the commas behind which another URL begins. Other commas may be part of a password.
+var moreURLs = regexp.MustCompile(`,\s*[a-zA-Z][a-zA-Z0-9+.-]*://`)
+
+// String is the URL with what stands before an @ masked. Where it is not clear which comma separates
+// two addresses, everything up to the last @ is masked.
 func (u URL) String() string {
-	parts := strings.Split(string(u), ",")
-	for i, part := range parts {
-		at := strings.LastIndexByte(part, '@')
-		if at < 0 {
-			continue
+	var out strings.Builder
+	rest := string(u)
+	for rest != "" {
+		part := rest
+		if more := moreURLs.FindStringIndex(rest); more != nil {
+			part = rest[:more[0]+1]
 		}
-		scheme := ""
-		if end := strings.Index(part[:at], "://"); end >= 0 {
-			scheme = part[:end+len("://")]
-		}
-		parts[i] = scheme + Masked + part[at:]
+		out.WriteString(maskUser(part))
+		rest = rest[len(part):]
 	}
-	return strings.Join(parts, ",")
+	return out.String()
+}
+
+// maskUser masks what is between the scheme and the last @.
+func maskUser(text string) string {
+	at := strings.LastIndexByte(text, '@')
+	if at < 0 {
+		return text
+	}
+	scheme := ""
+	if end := strings.Index(text[:at], "://"); end >= 0 {
+		scheme = text[:end+len("://")]
+	}
+	return scheme + Masked + text[at:]
 }
 
 // GoString is what %#v prints.

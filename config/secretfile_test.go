@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/kubebridge/bridge/config"
 )
 
 func TestSecretFiles(t *testing.T) {
@@ -51,4 +53,85 @@ func TestSendingSecrets(t *testing.T) {
 	if err := mustLoad(t, "").CheckSecrets(false); err != nil {
 		t.Errorf("the default: %v", err)
 	}
+}
+
+func TestMaskedURLs(t *testing.T) {
+	const m = config.Masked
+	for url, want := range map[string]string{
+		"":                          "",
+		"nats://h:4222":             "nats://h:4222",
+		"nats://u:p@h:4222":         "nats://" + m + "@h:4222",
+		"nats://u:p,w@h:4222":       "nats://" + m + "@h:4222",
+		"nats://u:p@w,x@h":          "nats://" + m + "@h",
+		"nats://a,nats://u:p@h":     "nats://a,nats://" + m + "@h",
+		"nats://u:p@a, tls://u:p@b": "nats://" + m + "@a, tls://" + m + "@b",
+		"nats://a:1,u:p@b:2":        "nats://" + m + "@b:2",
+		"u:p,w@h":                   m + "@h",
+	} {
+		if got := config.URL(url).String(); got != want {
+			t.Errorf("%s is printed as %s, want %s", url, got, want)
+		}
+	}
+}
+
+// TestReferences puts a secret of the environment into keys that are none for secrets.
+func TestReferences(t *testing.T) {
+	t.Setenv("LEAKED", "hunter2")
+	t.Setenv("PACE", "2s")
+	const text = `
+cluster: ${LEAKED}
+drain: ${PACE}
+state: {dir: "/var/${LEAKED}/$${x}"}
+informers:
+  - {name: a, resources: [pods, "${LEAKED}"], labelSelector: app=b}
+sinks:
+  - {name: n, nats: {url: "nats://${LEAKED}:4222", user: u, password: "${LEAKED}"}}
+  - {name: o, nats: {url: "nats://u:${LEAKED}@h", token: "x${LEAKED}"}}
+  - {name: k, kafka: {brokers: ["${LEAKED}:9092"], createTopics: {config: {cleanup.policy: "${LEAKED}"}}}}
+`
+	c := mustLoad(t, text)
+	if c.Cluster != "hunter2" || c.State.Dir != "/var/hunter2/${x}" || c.Sinks[0].NATS.Password != "hunter2" {
+		t.Fatalf("the values are lost: %+v", c)
+	}
+	printed := c.String()
+	if strings.Contains(printed, "hunter2") {
+		t.Errorf("what a variable holds is printed:\n%s", printed)
+	}
+	for _, want := range []string{
+		"cluster: ${LEAKED}\n", "drain: ${PACE}\n", "dir: /var/${LEAKED}/$${x}\n", "- ${LEAKED}\n",
+		"url: nats://${LEAKED}:4222\n", "password: '${LEAKED}'\n", "url: nats://" + config.Masked + "@h\n",
+		"token: '" + config.Masked + "'\n", "- ${LEAKED}:9092\n", "cleanup.policy: ${LEAKED}\n",
+	} {
+		if !strings.Contains(printed, want) {
+			t.Errorf("no %q in\n%s", want, printed)
+		}
+	}
+	t.Run("a variable of the key itself wins", func(t *testing.T) {
+		t.Setenv("BRIDGE_CLUSTER", "given")
+		t.Setenv("BRIDGE_INFORMERS_A_RESOURCES", "nodes,services")
+		printed := mustLoad(t, text).String()
+		if !strings.Contains(printed, "cluster: given\n") || !strings.Contains(printed, "- services\n") {
+			t.Errorf("the values are not those that count:\n%s", printed)
+		}
+	})
+	t.Run("problems", func(t *testing.T) {
+		for _, wrong := range []string{
+			`sinks: [{name: k, kafka: {brokers: ["${LEAKED}"]}}]`,
+			`admin: {address: "${LEAKED}"}`,
+			`log: {level: "${LEAKED}"}`,
+			`informers: [{name: "${LEAKED}!", resources: [pods]}]`,
+			`informers: [{name: a, resources: [pods], filter: "${LEAKED}("}]`,
+			`informers: [{name: a, resources: [pods], labelSelector: "${LEAKED}=(="}]`,
+			`sinks: [{name: n, nats: {subject: "${LEAKED} *"}}]`,
+		} {
+			_, err := load(t, wrong)
+			if err == nil || strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("%s: %v", wrong, err)
+			}
+		}
+		err := mustLoad(t, "cluster: ${LEAKED}").CheckReload(mustLoad(t, "cluster: other"))
+		if err == nil || strings.Contains(err.Error(), "hunter2") || !strings.Contains(err.Error(), `"${LEAKED}"`) {
+			t.Errorf("a reload: %v", err)
+		}
+	})
 }

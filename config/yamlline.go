@@ -19,7 +19,7 @@ func (r *reader) unparsable(data []byte, err error) {
 	if m := yamlLine.FindStringSubmatch(message); m != nil {
 		message = m[2]
 	}
-	r.addAt(origin{fmt.Sprintf("%s:%d", r.file, number), number}, "", "%s%s", message, hint(message, lines[number-1]))
+	r.addAt(origin{text: fmt.Sprintf("%s:%d", r.file, number), line: number}, "", "%s%s", message, hint(message, lines[number-1]))
 }
 
 // hint is what is likely to be meant by the parser's words.
