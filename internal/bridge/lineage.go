@@ -15,12 +15,23 @@ const maxLineage = 8192
 // bridge is away between the two. What is gone is remembered on disk; who controls what lives, in memory as well, since it may stop
 // being followed. It is a help, and not part of what is settled.
 type lineage struct {
-	mu    sync.Mutex                // guards all below; held for a few map operations only
-	asked bool                      // some unit tells the owners of its objects
-	above map[string]resource.Owner // by uid of the owner below
-	gone  map[string]store.Ancestor // by uid: the newest store.MaxAncestors
-	uids  []string                  // of gone, by number modulo that
-	next  uint64                    // number
+	mu    sync.Mutex                  // guards all below; held for a few map operations only
+	asked bool                        // some unit tells the owners of its objects
+	above map[ownerKey]resource.Owner // by the owner below
+	gone  map[ownerKey]store.Ancestor // by the object that is gone: the newest store.MaxAncestors
+	keys  []ownerKey                  // of gone, by number modulo that
+	next  uint64                      // number
+}
+
+// ownerKey names an owner. An object's owners are in its namespace, or in none. A reference may name
+// any uid, also one of another tenant that was seen in the stream, so the uid alone says too little.
+type ownerKey struct{ namespace, uid string }
+
+// longestOwner bounds what is remembered of one controller: an owner reference may hold a megabyte.
+const longestOwner = 1024
+
+func tooLong(o resource.Owner) bool {
+	return len(o.APIVersion)+len(o.Kind)+len(o.Name)+len(o.UID) > longestOwner
 }
 
 // load begins to remember, with what runs before have left.
@@ -37,7 +48,7 @@ func (l *lineage) load(db *store.DB) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.asked, l.gone, l.uids = true, map[string]store.Ancestor{}, make([]string, store.MaxAncestors)
+	l.asked, l.gone, l.keys = true, map[ownerKey]store.Ancestor{}, make([]ownerKey, store.MaxAncestors)
 	for _, a := range list {
 		l.keepLocked(a)
 	}
@@ -45,13 +56,14 @@ func (l *lineage) load(db *store.DB) error {
 }
 
 func (l *lineage) keepLocked(a store.Ancestor) {
-	place := &l.uids[a.Number%store.MaxAncestors]
+	place := &l.keys[a.Number%store.MaxAncestors]
 	if before, there := l.gone[*place]; there && before.Number != a.Number && before.Number%store.MaxAncestors == a.Number%store.MaxAncestors {
 		delete(l.gone, *place)
 	}
-	*place = a.UID
-	if last := l.gone[a.UID]; last.UID == "" || last.Number < a.Number {
-		l.gone[a.UID] = a
+	key := ownerKey{a.Namespace, a.UID}
+	*place = key
+	if last := l.gone[key]; last.UID == "" || last.Number < a.Number {
+		l.gone[key] = a
 	}
 	l.next = max(l.next, a.Number+1)
 }
@@ -62,37 +74,46 @@ func (l *lineage) died(obj *resource.Object) (write func(*store.Batch)) {
 	controller, ok := controllerOf(&obj.Meta)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !ok || !l.asked || l.gone[obj.UID].Controller == controller {
+	if !ok || !l.asked || tooLong(controller) || l.gone[ownerKey{obj.Namespace, obj.UID}].Controller == controller {
 		return nil
 	}
-	a := store.Ancestor{Number: l.next, UID: strings.Clone(obj.UID), Controller: controller}
+	a := store.Ancestor{
+		Number: l.next, Namespace: strings.Clone(obj.Namespace), UID: strings.Clone(obj.UID),
+		Controller: controller,
+	}
 	l.keepLocked(a)
 	return func(b *store.Batch) { b.SetAncestor(a) }
 }
 
 // note keeps the controller of an owner that lives, or that it has none.
-func (l *lineage) note(uid string, controller resource.Owner, has bool) {
+func (l *lineage) note(namespace, uid string, controller resource.Owner, has bool) {
+	key := ownerKey{namespace, uid}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case !has:
-		delete(l.above, uid)
-	case l.above[uid] == controller:
+	case !has || tooLong(controller):
+		delete(l.above, key)
+	case l.above[key] == controller:
 	default:
 		if l.above == nil || len(l.above) >= maxLineage {
-			l.above = map[string]resource.Owner{}
+			l.above = map[ownerKey]resource.Owner{}
 		}
-		l.above[uid] = controller
+		l.above[key] = controller
 	}
 }
 
-// of is the controller that an owner had.
-func (l *lineage) of(uid string) (resource.Owner, bool) {
+// of is the controller that an owner had: one in the namespace of the object that refers to it, or one
+// of the cluster.
+func (l *lineage) of(namespace, uid string) (resource.Owner, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if a, ok := l.gone[uid]; ok {
-		return a.Controller, true
+	for _, key := range []ownerKey{{namespace, uid}, {"", uid}} {
+		if a, ok := l.gone[key]; ok {
+			return a.Controller, true
+		}
+		if controller, ok := l.above[key]; ok {
+			return controller, true
+		}
 	}
-	controller, ok := l.above[uid]
-	return controller, ok
+	return resource.Owner{}, false
 }

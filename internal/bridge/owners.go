@@ -23,10 +23,10 @@ func (b *Bridge) owners(obj *resource.Object) []resource.Owner {
 func (b *Bridge) above(owner resource.Owner, namespace string) (resource.Owner, bool) {
 	meta := b.known(owner, namespace)
 	if meta == nil {
-		return b.lineage.of(owner.UID)
+		return b.lineage.of(namespace, owner.UID)
 	}
 	controller, ok := controllerOf(meta)
-	b.lineage.note(owner.UID, controller, ok)
+	b.lineage.note(meta.Namespace, owner.UID, controller, ok)
 	return controller, ok
 }
 

@@ -18,7 +18,9 @@ const MaxAncestors = 8192
 // Ancestor says who controlled an object that is gone.
 type Ancestor struct {
 	// Number counts them, whatever informer they are of.
-	Number     uint64         `json:"number"`
+	Number uint64 `json:"number"`
+	// Namespace and UID are those of the object that is gone.
+	Namespace  string         `json:"namespace,omitempty"`
 	UID        string         `json:"uid"`
 	Controller resource.Owner `json:"controller"`
 }
