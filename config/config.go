@@ -26,7 +26,8 @@ type Config struct {
 	Drain time.Duration `yaml:"drain" default:"15s"`
 	// Reload is how often the configuration file, and the files with passwords that it names, are looked at: when they have changed, the running
 	// bridge becomes what they say, and what has not changed in them runs on. So do SIGHUP and `bridge reload` at once. A file with a mistake,
-	// or with a change that needs a restart, is refused as a whole. 0: only SIGHUP and `bridge reload`.
+	// or with a change that needs a restart, is refused as a whole: sending more of the objects (`secrets`, `redact`, `drop`, `redactEnv`) or to
+	// another address needs one. 0: only SIGHUP and `bridge reload`.
 	Reload time.Duration `yaml:"reload" default:"5s"`
 	// Shard splits the objects of all informers between several processes with one configuration: `0/3`, `1/3` and `2/3` each have a third, by a hash of
 	// an object's resource, namespace and name. `auto/3` takes the number from the end of the host's name, as a StatefulSet's pods have it (`bridge-2`). Each
@@ -92,16 +93,20 @@ type State struct {
 	Mode string `yaml:"mode" default:"disk" oneof:"disk memory"`
 }
 
-// Admin is the HTTP server for health, readiness, metrics, status, and a status page for browsers, and for commands (`bridge pause`, `resume`,
-// `snapshot`, `log-level`, `reload`). For reading it has no authentication; commands need a token, and come from this machine. Events and objects are
-// shown on this machine, at a loopback address (of a pod: through `kubectl port-forward`), else to who has the token. It has no TLS.
+// Admin is the HTTP server for health, readiness, metrics and status, with a status page for browsers,
+// and for commands (`bridge pause`, `resume`, `snapshot`, `log-level`, `reload`). `/healthz`, `/readyz`
+// and `/metrics` are open. Commands, and `/status`, `/tail`, `/object` and profiles, need the token, on
+// the bridge's own machine (of a pod: by `kubectl exec` or `kubectl port-forward`). Outside of a pod
+// the bridge's own user may read without it. `bridge token` prints the token. There is no TLS.
 type Admin struct {
 	// Address is where it listens, as host:port. In a pod, probes and Prometheus need `:8080`. Empty: no server.
 	Address string `yaml:"address" default:"127.0.0.1:8080"`
-	// TokenFile is the path of a file with the token that commands have to bear; it is read for each, so that it may be renewed. Left out: the
-	// bridge makes a token, in the file `admin-token` of the state directory, which only its own user can read. Without either it takes no commands.
+	// TokenFile is the path of a file with the token, of at least 16 bytes. It is read for each request,
+	// so that it may be renewed. Left out: the bridge makes a token, in the file `admin-token` of the
+	// state directory, which only its own user can read. With `state.mode: memory` there is none.
 	TokenFile string `yaml:"tokenFile"`
-	// Remote takes commands from other hosts too, from whoever has the token. There is no TLS: let the network keep the token secret.
+	// Remote admits other hosts, and requests through a proxy, with the token. There is no TLS: let the
+	// network keep the token secret.
 	Remote bool `yaml:"remote"`
 	// Pprof serves Go's profiles under /debug/pprof/. A profile shows memory, so it can show parts of objects.
 	Pprof bool `yaml:"pprof"`

@@ -78,7 +78,8 @@ type Informer struct {
 	// nothing else.
 	Delivery string `yaml:"delivery" default:"history" oneof:"history latest"`
 	// Secrets is `redacted`: the values of Secrets (`data`, `stringData` and the last-applied annotation) are replaced before anything
-	// sends, logs or stores them; or `send`: they leave the cluster as they are, and lie in the state directory.
+	// sends, logs or stores them; or `send`: they leave the cluster as they are, and lie in the state directory. `send` takes a second key that is not in
+	// this file: the flag --allow-secrets, or BRIDGE_ALLOW_SECRETS=true.
 	Secrets string `yaml:"secrets" default:"redacted" oneof:"redacted send"`
 	// Redact are paths, written as in `ignoreChanges`, whose values are replaced by a keyed hash (`redacted:<hash>`) in objects of any kind before
 	// anything sends, logs or stores them: a change of a value is seen, the value is not. The copies of the object that kubectl and others keep

@@ -3,6 +3,8 @@ package admin
 import (
 	"crypto/sha256"
 	"crypto/subtle"
+	"errors"
+	"io/fs"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -39,8 +41,12 @@ func (s *Server) admits(r *http.Request) error {
 			"set admin.tokenFile, or keep the state on disk"}
 	}
 	want, err := a.Token()
-	if err != nil || want == "" {
-		return &refusal{http.StatusForbidden, "the bridge can't read its own token: see its log"}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return &refusal{http.StatusForbidden, "the bridge has no token yet: it makes one when it has " +
+			"opened its state; /readyz says what it waits for"}
+	case err != nil || want == "":
+		return &refusal{http.StatusForbidden, "the bridge can't use its own token: see its log"}
 	}
 	got, found := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !found {

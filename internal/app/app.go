@@ -153,7 +153,11 @@ func listen(ctx context.Context, c *config.Config, registry prometheus.Gatherer,
 		Status:  start.status,
 		Look:    look,
 		Control: commands,
-		Access:  admin.Access{Token: token(c), Remote: c.Admin.Remote},
+		Access: admin.Access{
+			Token: token(c), Remote: c.Admin.Remote,
+			// A pod's loopback address is shared with sidecars, debug containers and port-forwards.
+			OwnUser: os.Getenv("KUBERNETES_SERVICE_HOST") == "",
+		},
 	})
 	if err != nil {
 		return nil, err

@@ -56,13 +56,23 @@ func makeToken(file string) error {
 	return os.Rename(temp.Name(), file)
 }
 
-// token gives the token for commands, nil where there is none. It is there when provideToken has seen to it.
+// shortestToken is how many bytes a token has at least, so that nobody guesses it.
+const shortestToken = 16
+
+// token returns what reads the bridge's token, nil where there is none. The token is there once
+// provideToken was called.
 func token(c *config.Config) func() (string, error) {
 	file, _, err := TokenFile(c)
 	if err != nil {
 		return nil
 	}
-	return func() (string, error) { return ReadToken(file) }
+	return func() (string, error) {
+		token, err := ReadToken(file)
+		if err == nil && len(token) < shortestToken {
+			return "", fmt.Errorf("the token in %s has %d bytes: want at least %d", file, len(token), shortestToken)
+		}
+		return token, err
+	}
 }
 
 // provideToken makes the token, where the bridge has to.
@@ -74,9 +84,9 @@ func provideToken(c *config.Config, log *slog.Logger) {
 	case own:
 		err = makeToken(file)
 	default:
-		_, err = ReadToken(file)
+		_, err = token(c)()
 	}
 	if err != nil {
-		log.Warn("there is no token, so the bridge takes no commands (bridge pause, reload and so on)", "file", file, "err", err)
+		log.Warn("there is no token, so commands, and readers who need one, are refused", "file", file, "err", err)
 	}
 }

@@ -18,11 +18,13 @@ import (
 // asker asks a running bridge.
 type asker struct {
 	address string
-	client  *http.Client
+	// secret returns the bridge's token. It is sent only to a bridge that asks for it.
+	secret func() (string, error)
+	client *http.Client
 }
 
-func newAsker(address string) *asker {
-	return &asker{address, &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{Proxy: nil}}}
+func newAsker(address string, secret func() (string, error)) *asker {
+	return &asker{address, secret, &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{Proxy: nil}}}
 }
 
 // answer is what a bridge says of itself.
@@ -46,24 +48,45 @@ func (k *asker) ask(ctx context.Context) (*answer, error) {
 }
 
 func (k *asker) get(ctx context.Context, path string) ([]byte, error) {
+	code, body, err := k.send(ctx, path, "")
+	if err == nil && code == http.StatusUnauthorized {
+		token, noToken := k.secret()
+		if noToken != nil {
+			return nil, fmt.Errorf("the bridge at %s asks for its token: %w", k.address, noToken)
+		}
+		code, body, err = k.send(ctx, path, token)
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case code == http.StatusOK:
+		return body, nil
+	}
+	var said struct{ Error string }
+	if err := json.Unmarshal(body, &said); err == nil && said.Error != "" {
+		return nil, fmt.Errorf("the bridge at %s refuses: %s", k.address, said.Error)
+	}
+	return nil, fmt.Errorf("what answers at %s is no bridge: it says %d %s to %s", k.address, code, http.StatusText(code), path)
+}
+
+func (k *asker) send(ctx context.Context, path, token string) (code int, body []byte, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+k.address+path, nil)
 	if err != nil {
-		return nil, err
+		return 0, nil, err
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
 	}
 	response, err := k.client.Do(request)
 	if err != nil {
-		return nil, k.unanswered(err)
+		return 0, nil, k.unanswered(err)
 	}
 	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("what answers at %s is no bridge: it says %s to %s", k.address, response.Status, path)
-	}
 	const longest = 64 << 20
-	body, err := io.ReadAll(io.LimitReader(response.Body, longest))
-	if err != nil {
-		return nil, k.unanswered(err)
+	if body, err = io.ReadAll(io.LimitReader(response.Body, longest)); err != nil {
+		return 0, nil, k.unanswered(err)
 	}
-	return body, nil
+	return response.StatusCode, body, nil
 }
 
 // unanswered says in plain words that nobody is there.

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"os"
 	"os/user"
@@ -100,43 +101,63 @@ func understand(address string, answer *http.Response) (string, error) {
 	return "", failed(errors.New(said.Error))
 }
 
-// find gives the address of the bridge and its token. The configuration is read only where a flag does not say it.
+// find returns the address of the bridge and its token.
 func (c *client) find() (address, token string, err error) {
-	address, file := c.address, c.token
-	if address == "" || file == "" {
-		conf, err := c.settings.load()
-		if err != nil {
-			return "", "", err
-		}
-		if address = cmp.Or(address, conf.Admin.Address); address == "" {
-			return "", "", errors.New("the configuration has no admin.address, so the bridge takes no commands")
-		}
-		if file == "" {
-			if file, _, err = app.TokenFile(conf); err != nil {
-				return "", "", err
-			}
-		}
-	}
-	if address, err = reachable(address); err != nil {
+	if address, err = c.where(); err != nil {
 		return "", "", err
 	}
-	token, err = app.ReadToken(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("there is no token at %s: give the one of the running bridge with --token-file, or the directory that it runs with (--state-dir, --config)", file)
-	} else if errors.Is(err, fs.ErrPermission) {
-		err = fmt.Errorf("%w: give commands as the user that the bridge runs as", err)
-	}
+	token, err = c.secret()
 	return address, token, err
+}
+
+// where returns the address of the bridge. The configuration is read only without a flag for it.
+func (c *client) where() (string, error) {
+	address := c.address
+	if address == "" {
+		conf, err := c.settings.load()
+		if err != nil {
+			return "", err
+		}
+		if address = conf.Admin.Address; address == "" {
+			return "", errors.New("admin.address is empty: a bridge with this configuration has no admin server to ask (--admin-address names another)")
+		}
+	}
+	return reachable(address)
+}
+
+// secret returns the token of the bridge. The configuration is read only without a flag for it.
+func (c *client) secret() (string, error) {
+	file := c.token
+	if file == "" {
+		conf, err := c.settings.load()
+		if err != nil {
+			return "", err
+		}
+		if file, _, err = app.TokenFile(conf); err != nil {
+			return "", err
+		}
+	}
+	token, err := app.ReadToken(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", fmt.Errorf("there is no token at %s: give the one of the running bridge with --token-file, or the directory that it runs with (--state-dir, --config)", file)
+	case errors.Is(err, fs.ErrPermission):
+		return "", fmt.Errorf("%w: run this as the user that the bridge runs as", err)
+	}
+	return token, err
 }
 
 // reachable is where a server that listens at an address is found: one that listens on all addresses, on this machine.
 func reachable(address string) (string, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return "", fmt.Errorf("address %q: want host:port", address)
+		return "", fmt.Errorf("admin address %q: want host:port", address)
 	}
-	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+	switch addr, err := netip.ParseAddr(host); {
+	case host == "", err == nil && addr == netip.IPv4Unspecified():
 		host = "127.0.0.1"
+	case err == nil && addr == netip.IPv6Unspecified():
+		host = "::1"
 	}
 	return net.JoinHostPort(host, port), nil
 }

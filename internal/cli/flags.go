@@ -1,6 +1,10 @@
 package cli
 
 import (
+	"fmt"
+	"os"
+	"strconv"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -12,6 +16,8 @@ import (
 type settings struct {
 	file  string
 	flags map[string]*pflag.Flag // by the path of the key
+	// allowSecrets is there for commands that send objects, or say whether others would.
+	allowSecrets *pflag.Flag
 }
 
 // newSettings adds --config, and one flag for each of the given keys.
@@ -47,11 +53,34 @@ var keyFlags = map[string]keyFlag{
 	"drain":                 {"drain", "how long a stopping bridge goes on sending", nil},
 }
 
+// newSendingSettings is newSettings for a command that sends objects.
+func newSendingSettings(cmd *cobra.Command, keys ...string) *settings {
+	s := newSettings(cmd, keys...)
+	const name = "allow-secrets"
+	cmd.Flags().Bool(name, false, "let the configuration send values of Secrets (secrets: send); $"+config.AllowSecretsVariable)
+	s.allowSecrets = cmd.Flags().Lookup(name)
+	return s
+}
+
 // load reads the configuration.
 func (s *settings) load() (*config.Config, error) {
 	c, err := config.Load(config.Options{File: s.file, Flags: s.flags})
+	if err == nil && s.allowSecrets != nil {
+		err = s.checkSecrets(c)
+	}
 	if err != nil {
 		return nil, refused(err)
 	}
 	return c, nil
+}
+
+func (s *settings) checkSecrets(c *config.Config) error {
+	allowed := s.allowSecrets.Value.String() == "true"
+	if text := os.Getenv(config.AllowSecretsVariable); text != "" && !s.allowSecrets.Changed {
+		var err error
+		if allowed, err = strconv.ParseBool(text); err != nil {
+			return fmt.Errorf("%s: want true or false, got %q", config.AllowSecretsVariable, text)
+		}
+	}
+	return c.CheckSecrets(allowed)
 }

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +26,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -41,6 +43,7 @@ func TestPlantedValuesAreNowhere(t *testing.T) {
 		{"sent as they are", `secrets: send, keepManagedFields: true`, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			t.Setenv(config.AllowSecretsVariable, strconv.FormatBool(test.found))
 			h := newHunt(t)
 			h.plant()
 			h.runs(test.rules)

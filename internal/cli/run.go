@@ -39,7 +39,7 @@ Exit codes: 0 after a clean stop, 1 when something failed while it ran, 2 when i
   BRIDGE_INFORMERS_ALL_RESOURCES=pods,nodes bridge run`,
 		Args: cobra.NoArgs,
 	}
-	s := newSettings(cmd, "kubernetes.kubeconfig", "kubernetes.context", "cluster", "state.dir", "admin.address", "log.level", "log.format", "drain", "shard")
+	s := newSendingSettings(cmd, "kubernetes.kubeconfig", "kubernetes.context", "cluster", "state.dir", "admin.address", "log.level", "log.format", "drain", "shard")
 	cmd.Flags().BoolVar(&toStdout, "stdout", false, "a quick look: print events instead of sending them, keep state in memory, no admin server unless --admin-address is given")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		load := func() (*config.Config, error) {

@@ -36,7 +36,7 @@ Exit codes: 0 also when there were fewer events within the timeout, 2 when it co
   bridge sample --config bridge.yaml --output json | jq .subject`,
 		Args: cobra.NoArgs,
 	}
-	s := newSettings(cmd, "kubernetes.kubeconfig", "kubernetes.context", "cluster", "log.level", "log.format")
+	s := newSendingSettings(cmd, "kubernetes.kubeconfig", "kubernetes.context", "cluster", "log.level", "log.format")
 	cmd.Flags().IntVarP(&o.events, "events", "n", 10, "how many events to print, over all sinks")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 30*time.Second, "how long to wait for them")
 	outputFlag(cmd, &o.output, "text", "json")

@@ -2,11 +2,8 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/netip"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -31,7 +28,8 @@ func newStatusCommand() *cobra.Command {
 
 and for each sink whether its broker is there (blocked: it is, but some events can't go until somebody acts), what it has acknowledged, what waits for it, and what went wrong last.
 
-The address is admin.address of the configuration. A bridge that listens on all addresses is asked on this machine.
+The address is admin.address of the configuration. A bridge that listens on all addresses is asked on this machine. A bridge in a pod, or of
+another user, asks for its token: admin.tokenFile, or the one in the state directory.
 
 Exit codes: 0 when the bridge is ready, 1 when it is not, 2 when it can't be asked.`,
 		Example: `  bridge status
@@ -40,7 +38,7 @@ Exit codes: 0 when the bridge is ready, 1 when it is not, 2 when it can't be ask
   kubectl exec bridge-0 -- bridge status`,
 		Args: cobra.NoArgs,
 	}
-	s := newSettings(cmd, "admin.address")
+	c := newClient(cmd)
 	outputFlag(cmd, &output, "table", "json")
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show it again and again, until Ctrl-C; with --output json one line each time")
 	cmd.Flags().DurationVar(&interval, "interval", interval, "how often, with --watch")
@@ -51,39 +49,17 @@ Exit codes: 0 when the bridge is ready, 1 when it is not, 2 when it can't be ask
 		if interval < 100*time.Millisecond {
 			return fmt.Errorf("--interval %v: want at least 100ms", interval)
 		}
-		c, err := s.load()
-		if err != nil {
-			return err
-		}
-		address, err := dialAddress(c.Admin.Address)
+		address, err := c.where()
 		if err != nil {
 			return refused(err)
 		}
-		v := &statusView{asker: newAsker(address), out: cmd.OutOrStdout(), json: output == "json", repeated: watch}
+		v := &statusView{asker: newAsker(address, c.secret), out: cmd.OutOrStdout(), json: output == "json", repeated: watch}
 		if !watch {
 			return v.once(cmd.Context())
 		}
 		return v.watch(cmd.Context(), interval)
 	}
 	return cmd
-}
-
-// dialAddress is where a bridge that listens on address can be asked from this machine.
-func dialAddress(address string) (string, error) {
-	if address == "" {
-		return "", errors.New("admin.address is empty: a bridge with this configuration has no admin server to ask (--admin-address names another)")
-	}
-	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return "", fmt.Errorf("admin address %q: want host:port", address)
-	}
-	switch addr, err := netip.ParseAddr(host); {
-	case host == "", err == nil && addr == netip.IPv4Unspecified():
-		host = "127.0.0.1"
-	case err == nil && addr == netip.IPv6Unspecified():
-		host = "::1"
-	}
-	return net.JoinHostPort(host, port), nil
 }
 
 // statusView shows a status, once or again and again.

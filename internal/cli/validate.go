@@ -30,7 +30,7 @@ Exit codes: 0 when the configuration is good, 2 when it is not.`,
   bridge validate --print                          what 'bridge run' does without a file`,
 		Args: cobra.NoArgs,
 	}
-	s := newSettings(cmd, "kubernetes.kubeconfig", "kubernetes.context")
+	s := newSendingSettings(cmd, "kubernetes.kubeconfig", "kubernetes.context")
 	cmd.Flags().BoolVar(&live, "live", false, "ask the API server and the brokers too")
 	cmd.Flags().BoolVar(&print, "print", false, "print the whole configuration as YAML, with defaults filled in and secrets masked")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
