@@ -55,7 +55,7 @@ func (k *kubelet) env(c *corev1.Container) []string {
 	server, err := url.Parse(k.Server)
 	must(k.t, err)
 	env := []string{
-		"PATH=/usr/bin", "HOME=/var/lib/bridge", "HOSTNAME=" + k.pod.Name,
+		"PATH=/usr/bin", "HOME=/nonexistent", "HOSTNAME=" + k.pod.Name,
 		"KUBERNETES_SERVICE_HOST=" + server.Hostname(), "KUBERNETES_SERVICE_PORT=" + server.Port(),
 	}
 	for _, v := range c.Env {

@@ -188,3 +188,53 @@ func TestBridgesThatStandByMayWriteTheirLeases(t *testing.T) {
 		t.Errorf("got\n  %s", strings.Join(got, "\n  "))
 	}
 }
+
+// A role can't subtract, so "*" without Secrets names what it allows.
+func TestExcludedSecrets(t *testing.T) {
+	for name, informer := range map[string]string{
+		"everywhere":       `resources: ["*"], exclude: [secrets, events]`,
+		"in a namespace":   `resources: ["*"], exclude: [leases.coordination.k8s.io, Secret.v1], namespaces: [shop]`,
+		"of one name":      `resources: ["*"], exclude: [secrets], fieldSelector: metadata.name=x`,
+		"of two wildcards": `resources: ["*", "*.apps"], exclude: [secrets]`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := readValues(t, "config: {informers: [{name: a, "+informer+"}], sinks: [{name: s, stdout: {}}]}")
+			list := objects(t, mustRender(t, v))
+			rights := rightsOf(t, list, namespace+"/bridge")
+			text := strings.Join(rights, "\n")
+			for _, r := range rights {
+				if strings.Contains(r, "secrets") || strings.Contains(r, "*.*") || strings.Contains(r, "* in all groups") {
+					t.Errorf("it allows to read Secrets: %s", r)
+				}
+			}
+			for _, want := range []string{"configmaps", "apps"} {
+				if !strings.Contains(text, want) {
+					t.Errorf("it does not allow %s:\n%s", want, text)
+				}
+			}
+			for _, o := range list {
+				if kind := o.GetKind(); kind != "Role" && kind != "ClusterRole" {
+					continue
+				}
+				for _, rule := range as[rbacv1.ClusterRole](t, o).Rules {
+					core := slices.Contains(rule.APIGroups, "") || slices.Contains(rule.APIGroups, "*")
+					if core && (slices.Contains(rule.Resources, "*") || slices.Contains(rule.Resources, "secrets")) {
+						t.Errorf("a rule covers Secrets: %+v", rule)
+					}
+				}
+			}
+			if got := strings.Contains(text, "events"); got == (name == "everywhere") && !strings.Contains(text, "events.k8s.io") {
+				t.Errorf("Events are allowed: %v", got)
+			}
+		})
+	}
+	t.Run("a named Secret stays", func(t *testing.T) {
+		v := readValues(t, `config: {informers: [
+			{name: a, resources: ["*"], exclude: [secrets]},
+			{name: b, resources: [secrets], namespaces: [shop]}], sinks: [{name: s, stdout: {}}]}`)
+		rights := strings.Join(rightsOf(t, objects(t, mustRender(t, v)), namespace+"/bridge"), "\n")
+		if strings.Count(rights, "secrets") != 2 {
+			t.Errorf("list and watch on Secrets in shop are not the only rights to them:\n%s", rights)
+		}
+	})
+}

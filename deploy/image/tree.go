@@ -41,7 +41,7 @@ func (c *Content) entries() []entry {
 		{"etc/", 0o755, 0, nil},
 		{"etc/bridge/", 0o755, 0, nil},
 		{"etc/group", 0o644, 0, fmt.Appendf(nil, "root:x:0:\nbridge:x:%d:\n", User)},
-		{"etc/passwd", 0o644, 0, fmt.Appendf(nil, "root:x:0:0:root:/:/sbin/nologin\nbridge:x:%d:%d:bridge:/var/lib/bridge:/sbin/nologin\n", User, User)},
+		{"etc/passwd", 0o644, 0, fmt.Appendf(nil, "root:x:0:0:root:/:/sbin/nologin\nbridge:x:%d:%d:bridge:/nonexistent:/sbin/nologin\n", User, User)},
 		{"etc/ssl/", 0o755, 0, nil},
 		{"etc/ssl/certs/", 0o755, 0, nil},
 		{Roots, 0o644, 0, authorities()},

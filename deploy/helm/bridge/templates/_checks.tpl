@@ -23,6 +23,9 @@
 {{- end }}
 {{- end }}
 {{- range $i, $inf := dig "informers" list $c }}
+{{- if and (eq (default "" $inf.secrets | toString) "send") (not $.Values.allowSecrets) }}
+{{- fail (printf "config.informers[%d].secrets: values of Secrets leave the cluster only where allowSecrets: true says so too" $i) }}
+{{- end }}
 {{- if hasKey $inf "true" }}
 {{- fail (printf "config.informers[%d]: write \"on\" in quotes: Helm takes it for true otherwise" $i) }}
 {{- end }}
@@ -40,7 +43,7 @@
 {{- $at := printf "%s.%s" $path $key }}
 {{- if and (has $key (list "password" "token")) (kindIs "string" $v) $v (not (regexMatch "^\\$\\{[A-Za-z_][A-Za-z0-9_]*\\}$" $v)) }}
 {{- fail (printf "%s: would lie in a ConfigMap in clear: write ${NAME} and set NAME in env from a Secret, or use %sFile with a file of secrets" $at $key) }}
-{{- else if and (eq $key "url") (kindIs "string" $v) (regexMatch "://[^/@,]*:[^@$,][^@,]*@" $v) }}
+{{- else if and (eq $key "url") (kindIs "string" $v) (regexMatch "://[^/@,]*:[^@$,/][^@/]*@" $v) }}
 {{- fail (printf "%s: its password would lie in a ConfigMap in clear: use user and passwordFile with a file of secrets, or ${NAME} and env" $at) }}
 {{- end }}
 {{- include "bridge.noSecrets" (list $at $v) }}

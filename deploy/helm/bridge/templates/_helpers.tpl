@@ -58,18 +58,35 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if and (eq .Values.onConfigChange "reload") $looks }}true{{ end }}
 {{- end }}
 
-{{/* What of the configuration makes a new pod: what the bridge can't change while it runs, as it says itself in config/changes.go. */}}
+{{/*
+What of the configuration makes a new pod: what the bridge can't change while it runs, as config/changes.go says, and
+what it refuses so that who may edit the ConfigMap alone reads no more by that (config/loosen.go).
+*/}}
 {{- define "bridge.restarts" -}}
 {{- $c := .Values.config -}}
 {{- if include "bridge.reloads" . -}}
 {{- $servers := dict -}}
+{{- $places := list -}}
 {{- range dig "sinks" list $c -}}
 {{- if dig "nats" "embedded" false . -}}
 {{- $_ := set $servers .name (pick .nats "url" "storeDir") -}}
 {{- end -}}
+{{- $place := dict -}}
+{{- range $key, $section := . -}}
+{{- if kindIs "map" $section -}}
+{{- $_ := set $place $key (pick $section "url" "brokers" "tls") -}}
+{{- end -}}
+{{- end -}}
+{{- $places = append $places (pick $place "nats" "kafka" "stdout" | toJson) -}}
+{{- end -}}
+{{- $withheld := dict -}}
+{{- range $informer := dig "informers" list $c -}}
+{{- with pick $informer "secrets" "redact" "drop" "redactEnv" -}}
+{{- $_ := set $withheld $informer.name . -}}
+{{- end -}}
 {{- end -}}
 {{- $fixed := omit $c "informers" "sinks" "log" -}}
-{{- merge (dict "log" (omit (dig "log" dict $c) "level") "sinks" $servers) $fixed | toJson -}}
+{{- merge (dict "log" (omit (dig "log" dict $c) "level") "servers" $servers "places" ($places | uniq | sortAlpha) "withheld" $withheld) $fixed | toJson -}}
 {{- else -}}
 {{- $c | toJson -}}
 {{- end -}}

@@ -1,5 +1,6 @@
 {{/*
 The rights of a configuration, as `bridge rbac --offline` finds them: list and watch on each resource of each informer, in its namespaces or in all, and on the namespaces that are selected by their labels.
+Where "*" excludes Secrets, no rule allows to read them: a role can't subtract, so core resources are named, and the groups are those that the API server has while this is rendered.
 */}}
 
 {{/* The informers of the configuration, or the bridge's default one. */}}
@@ -20,11 +21,37 @@ The rights of a configuration, as `bridge rbac --offline` finds them: list and w
 {{- $all | toJson | sha256sum }}
 {{- end }}
 
+{{/* The resources of the core group. */}}
+{{- define "bridge.core" -}}
+{{- list "configmaps" "endpoints" "events" "limitranges" "namespaces" "nodes" "persistentvolumeclaims" "persistentvolumes" "pods" "podtemplates" "replicationcontrollers" "resourcequotas" "secrets" "serviceaccounts" "services" | toJson }}
+{{- end }}
+
+{{/* Whether an informer excludes Secrets. */}}
+{{- define "bridge.excludesSecrets" -}}
+{{- range .exclude }}{{- if regexMatch "^secrets?(\\.v1)?\\.?$" (lower .) }}true{{- end }}{{- end }}
+{{- end }}
+
+{{/* The rules for "*" without Secrets. Takes the informer and the root. */}}
+{{- define "bridge.allButSecrets" -}}
+{{- $inf := index . 0 -}}
+{{- $core := list -}}
+{{- range fromJsonArray (include "bridge.core" .) }}
+{{- if and (ne . "secrets") (not (has . $inf.exclude)) }}{{- $core = append $core . }}{{- end }}
+{{- end }}
+{{- $groups := list -}}
+{{- range (index . 1).Capabilities.APIVersions }}
+{{- $group := first (splitList "/" .) }}
+{{- if not (regexMatch "^v[0-9]+((alpha|beta)[0-9]+)?$" $group) }}{{- $groups = append $groups $group }}{{- end }}
+{{- end }}
+{{- $verbs := list "list" "watch" -}}
+{{- list (dict "apiGroups" (list "") "resources" $core "verbs" $verbs) (dict "apiGroups" (uniq $groups | sortAlpha) "resources" (list "*") "verbs" $verbs) | toJson }}
+{{- end }}
+
 {{/* Group and resource of a name, as "group/resource". Takes the name and its path. */}}
 {{- define "bridge.resource" -}}
 {{- $name := index . 0 | lower -}}
 {{- $path := index . 1 -}}
-{{- $core := list "configmaps" "endpoints" "events" "limitranges" "namespaces" "nodes" "persistentvolumeclaims" "persistentvolumes" "pods" "podtemplates" "replicationcontrollers" "resourcequotas" "secrets" "serviceaccounts" "services" -}}
+{{- $core := fromJsonArray (include "bridge.core" .) -}}
 {{- if eq $name "*" -}}
 */*
 {{- else if hasPrefix "*." $name -}}
@@ -82,10 +109,17 @@ The rights of a configuration, as `bridge rbac --offline` finds them: list and w
 {{- $rules := default dict (get $roles $namespace) }}
 {{- range $j, $resource := $inf.resources }}
 {{- $at := printf "%s.resources[%d]" $path $j }}
+{{- if and (eq $resource "*") (include "bridge.excludesSecrets" $inf) }}
+{{- range $k, $rule := fromJsonArray (include "bridge.allButSecrets" (list $inf $)) }}
+{{- if $name }}{{- $_ := set $rule "resourceNames" (list $name) }}{{- end }}
+{{- $_ := set $rules (printf "all but secrets/%d/%d/%s" $i $k $name) $rule }}
+{{- end }}
+{{- else }}
 {{- $parts := splitList "/" (include "bridge.resource" (list $resource $at)) }}
 {{- $rule := dict "apiGroups" (list (first $parts)) "resources" (list (last $parts)) "verbs" (list "list" "watch") }}
 {{- if $name }}{{- $_ := set $rule "resourceNames" (list $name) }}{{- end }}
 {{- $_ := set $rules (printf "%s/%s/%s" (first $parts) (last $parts) $name) $rule }}
+{{- end }}
 {{- end }}
 {{- $_ := set $roles $namespace $rules }}
 {{- end }}
