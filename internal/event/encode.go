@@ -2,9 +2,10 @@ package event
 
 const hexDigits = "0123456789ABCDEF"
 
-// AppendSubjectToken appends a value as one token of a NATS subject, so that two values never meet: "" becomes "-", "."
-// becomes "_" (which Kubernetes names can't contain), and what a token may not hold, or would be read as one of these
-// two or as an escape, becomes %XX.
+// AppendSubjectToken appends a value as one token of a NATS subject, so that two values never meet:
+// "" becomes "-", and "." becomes "_". What a token may not hold, or what would be read as one of
+// these two or as an escape, becomes %XX. A leading "." does too, so that no token begins with "_":
+// such tokens are the bridge's own.
 func AppendSubjectToken(dst []byte, value string) []byte {
 	if value == "" {
 		return append(dst, '-')
@@ -14,9 +15,9 @@ func AppendSubjectToken(dst []byte, value string) []byte {
 	}
 	for i := range len(value) {
 		switch c := value[i]; {
-		case c == '.':
+		case c == '.' && i > 0:
 			dst = append(dst, '_')
-		case c <= ' ' || c >= 0x7f || c == '*' || c == '>' || c == '%' || c == '_':
+		case c <= ' ' || c == '.' || c >= 0x7f || c == '*' || c == '>' || c == '%' || c == '_':
 			dst = append(dst, '%', hexDigits[c>>4], hexDigits[c&15])
 		default:
 			dst = append(dst, c)

@@ -23,7 +23,9 @@ func TestSubjectTokens(t *testing.T) {
 		"100%":                 "100%25",
 		"%2D":                  "%252D",
 		"_":                    "%5F",
-		".":                    "_",
+		".":                    "%2E",
+		".deadletter":          "%2Edeadletter",
+		"a..b":                 "a__b",
 		"system:node":          "system:node",
 		"a b\t>*":              "a%20b%09%3E%2A",
 		"é":                    "%C3%A9",
@@ -98,7 +100,7 @@ var (
 
 func checkToken(t *testing.T, text string) {
 	t.Helper()
-	if !validToken.MatchString(text) || strings.ContainsAny(text, ".*>") {
+	if !validToken.MatchString(text) || strings.ContainsAny(text, ".*>") || text[0] == '_' {
 		t.Errorf("%q is not a valid NATS token", text)
 	}
 }
