@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 
 	"golang.org/x/term"
 	"k8s.io/klog/v2"
@@ -33,10 +35,23 @@ func newLeveledLogger(c config.Log, w io.Writer) (*slog.Logger, *slog.LevelVar) 
 	return log, level
 }
 
-// readable makes durations "1.5s" in JSON too, where slog has nanoseconds.
+// maxAttr is the longest value in the log, in bytes. The subject of an object with the longest names
+// of Kubernetes has 600. The name of a Role has no limit, and who may create one chooses it.
+const maxAttr = 1 << 10
+
+// readable shortens values, except for a stack, which has a limit of its own. It writes durations as
+// "1.5s" in JSON too, where slog writes nanoseconds.
 func readable(_ []string, a slog.Attr) slog.Attr {
-	if a.Value.Kind() == slog.KindDuration {
+	switch a.Value.Kind() {
+	case slog.KindDuration:
 		a.Value = slog.StringValue(a.Value.Duration().String())
+	case slog.KindString, slog.KindAny:
+		if err, ok := a.Value.Any().(error); ok {
+			a.Value = slog.StringValue(err.Error())
+		}
+		if text := a.Value.String(); a.Key != "stack" && len(text) > maxAttr {
+			a.Value = slog.StringValue(fmt.Sprintf("%s… (%d bytes)", strings.ToValidUTF8(text[:maxAttr], ""), len(text)))
+		}
 	}
 	return a
 }

@@ -2,9 +2,11 @@ package cli
 
 import (
 	"bytes"
+	"errors"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/kubebridge/bridge/config"
 )
@@ -16,5 +18,19 @@ func TestDurationsAreReadableInAnyFormatOfTheLog(t *testing.T) {
 		if !strings.Contains(out.String(), "1.5s") {
 			t.Errorf("%s: %s", format, out.String())
 		}
+	}
+}
+
+func TestLongValues(t *testing.T) {
+	long := strings.Repeat("é", 350_000)
+	var out bytes.Buffer
+	newLogger(config.Log{Level: "info", Format: "json"}, &out).Info("failed", "key", long, "err", errors.New(long), "names", []string{long})
+	if out.Len() > 4<<10 || strings.Count(out.String(), "(700000 bytes)") != 2 || !utf8.Valid(out.Bytes()) {
+		t.Errorf("%d bytes: %.300s", out.Len(), out.String())
+	}
+	out.Reset()
+	newLogger(config.Log{Level: "info", Format: "text"}, &out).Info("failed", "stack", long[:8<<10])
+	if out.Len() < 8<<10 {
+		t.Errorf("a stack is shortened: %s", out.String())
 	}
 }
