@@ -60,6 +60,9 @@ type Event struct {
 	Run string
 	// Observed is when the bridge learned of the change; it is not sent.
 	Observed time.Time
+	// Err is why the event lacks its payload and what comes from the object: it is a dead letter. It
+	// is nil for every other event, and is not sent.
+	Err error
 }
 
 // Attribute is one CloudEvents attribute by name.

@@ -140,22 +140,19 @@ func NewMaker(cfg MakerConfig) (*Maker, error) {
 // NeedsOld says whether the events of updates are made with the old object.
 func (m *Maker) NeedsOld() bool { return m.cfg.Payload.NeedsOld() }
 
-// Object makes the event of a change. The id is deterministic: the same change has the same id from any replica, after
-// any restart.
-func (m *Maker) Object(c *Change) Event {
+// Object makes the event of a change. The id is deterministic: the same change has the same id from
+// any replica, after any restart. A panic ends in an event without a payload, whose Err says so.
+func (m *Maker) Object(c *Change) (e Event) {
 	if c.Object != nil && c.Object.APIVersion != "" {
 		m = m.in(c.Object.APIVersion)
 	}
-	t := m.cfg.Type
-	namespace, name := c.Key.Split()
-	w := m.words(c, namespace, name)
-	e := Event{
-		ID: w.id, Source: m.source, Type: m.types[c.Op], Subject: w.path,
-		Time: c.Observed, PartitionKey: w.key, Sequence: w.sequence,
-		APIVersion: m.phrases.apiVersion, Kind: t.Kind, Resource: t.Resource, Namespace: namespace, Name: name,
-		UID: c.UID, ResourceVersion: string(c.Version), Cause: c.Cause, Initial: c.Initial, Inferred: c.Inferred,
-		Cluster: m.cfg.Cluster, Group: t.Group, Version: t.Version, Op: c.Op, Informer: m.cfg.Informer, Observed: c.Observed,
-	}
+	defer func() {
+		if recovered := recover(); recovered != nil {
+			e = m.named(c)
+			e.Err = NewPanicError(recovered)
+		}
+	}()
+	e = m.named(c)
 	if c.Object != nil {
 		m.fill(&e, c)
 	}
@@ -166,6 +163,20 @@ func (m *Maker) Object(c *Change) Event {
 		e.TraceParent = m.cfg.Trace(e.Source, e.ID)
 	}
 	return e
+}
+
+// named is the event of a change without what has to be read from the object.
+func (m *Maker) named(c *Change) Event {
+	t := m.cfg.Type
+	namespace, name := c.Key.Split()
+	w := m.words(c, namespace, name)
+	return Event{
+		ID: w.id, Source: m.source, Type: m.types[c.Op], Subject: w.path,
+		Time: c.Observed, PartitionKey: w.key, Sequence: w.sequence,
+		APIVersion: m.phrases.apiVersion, Kind: t.Kind, Resource: t.Resource, Namespace: namespace, Name: name,
+		UID: c.UID, ResourceVersion: string(c.Version), Cause: c.Cause, Initial: c.Initial, Inferred: c.Inferred,
+		Cluster: m.cfg.Cluster, Group: t.Group, Version: t.Version, Op: c.Op, Informer: m.cfg.Informer, Observed: c.Observed,
+	}
 }
 
 // in makes a Maker for objects that are in another version of the API: attributes and subject are those of the object that they come with.

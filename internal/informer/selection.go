@@ -39,7 +39,7 @@ func (c *controller) selectListeners(ch *change) {
 }
 
 func (c *controller) rejects(s *selection, ch *change) bool {
-	reason, err := s.selector.Rejects(&ch.Change)
+	reason, err := s.ask(&ch.Change)
 	if err != nil {
 		c.metrics.filterErrors.WithLabelValues(s.sink).Inc()
 		if c.now.Sub(s.told) >= complainEvery {
@@ -51,6 +51,16 @@ func (c *controller) rejects(s *selection, ch *change) bool {
 		c.metrics.filtered.WithLabelValues(s.sink, reason).Inc()
 	}
 	return reason != ""
+}
+
+// ask asks the selector. A panic is an error: it must not come back at each restart.
+func (s *selection) ask(c *event.Change) (reason string, err error) {
+	defer func() {
+		if recovered := recover(); recovered != nil {
+			reason, err = "", event.NewPanicError(recovered)
+		}
+	}()
+	return s.selector.Rejects(c)
 }
 
 // begun notes a change that is on its way to some.

@@ -2,8 +2,10 @@ package publisher
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
+	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
@@ -80,10 +82,13 @@ func (p *Publisher) findLane(ctx context.Context, it *Item) error {
 	return p.nameLane(ctx, it)
 }
 
-// nameLane asks the sink for the lane of an item. An item that is refused goes to the lane of such.
-func (p *Publisher) nameLane(ctx context.Context, it *Item) (err error) {
-	it.lane, err = p.sink.Lane(ctx, it.Message.Event)
-	if err != nil && sinks.Classify(err) != sinks.Refused {
+// nameLane asks the sink for the lane of an item. An item that is refused gets the lane for refused
+// items, and so does an event that could not be made.
+func (p *Publisher) nameLane(ctx context.Context, it *Item) error {
+	err := it.Message.Event.Err
+	if err != nil {
+		p.panicked("an event could not be made; it is a dead letter", it.Message.Event, err)
+	} else if it.lane, err = p.sink.Lane(ctx, it.Message.Event); err != nil && sinks.Classify(err) != sinks.Refused {
 		return err
 	}
 	if err != nil {
@@ -91,6 +96,12 @@ func (p *Publisher) nameLane(ctx context.Context, it *Item) (err error) {
 	}
 	p.recognize(it) // behind Lane, which may have recalled it
 	return nil
+}
+
+// panicked counts and logs a panic during the work on one event.
+func (p *Publisher) panicked(message string, e *event.Event, err error) {
+	p.metrics.panics.Inc()
+	p.warnings.panicked.log(p.log, slog.LevelError, message, "id", e.ID, "subject", e.Subject, "err", err)
 }
 
 // enqueue appends items to their lanes.

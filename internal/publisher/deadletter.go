@@ -81,7 +81,7 @@ func (w *worker) buryItem(ctx context.Context, it *Item) (sinks.Class, error) {
 	class := w.classify(ctx, err)
 	switch {
 	case err == nil:
-		log.Warn("message was refused; it is in the dead letters")
+		w.warnings.deadLettered.warn(log, "message was refused; it is in the dead letters")
 		w.buried(outcomeSent)
 	case errors.Is(err, sinks.ErrNoDeadLetter):
 		return w.keepOrLose(it, err, log)
@@ -99,15 +99,15 @@ func (w *worker) buryItem(ctx context.Context, it *Item) (sinks.Class, error) {
 func (w *worker) keepOrLose(it *Item, why error, log *slog.Logger) (sinks.Class, error) {
 	err := w.keepItem(it, why)
 	if err == nil {
-		log.Error("message was refused; it is kept in the state directory, since no place for dead letters is configured")
+		w.warnings.kept.log(log, slog.LevelError, "message was refused; it is kept in the state directory, since no place for dead letters is configured")
 		return 0, nil
 	}
 	log = log.With("err", err)
 	if !errors.Is(err, errNoKeeper) && !errors.Is(err, ErrNoRoom) {
-		w.warnings.dead.warn(log, "message was refused, has no place in the dead letters, and can't be kept in the state directory now; the object waits until it can")
+		w.warnings.pending.warn(log, "message was refused, has no place in the dead letters, and can't be kept in the state directory now; the object waits until it can")
 		return sinks.Retry, err
 	}
-	log.Error("message was refused and is lost; configure deadLetter to keep such messages")
+	w.warnings.lost.log(log, slog.LevelError, "message was refused and is lost; configure deadLetter to keep such messages")
 	w.buried(outcomeDropped)
 	it.lost = true
 	return 0, nil
@@ -122,7 +122,7 @@ func (w *worker) unburied(it *Item, class sinks.Class, why error, log *slog.Logg
 	if w.deadLetterWait > 0 && time.Since(it.unburied) >= w.deadLetterWait {
 		err := w.keepItem(it, why)
 		if err == nil {
-			log.Error("message was refused, and for too long its dead letter too; it is kept in the state directory, and the object goes on")
+			w.warnings.kept.log(log, slog.LevelError, "message was refused, and for too long its dead letter too; it is kept in the state directory, and the object goes on")
 			return 0, nil
 		}
 		log = log.With("keep_err", err)
@@ -131,7 +131,7 @@ func (w *worker) unburied(it *Item, class sinks.Class, why error, log *slog.Logg
 		w.metrics.deadLetters[outcomeRefused].Inc()
 		class = sinks.Retry
 	}
-	w.warnings.dead.warn(log, "message was refused, and its dead letter too; the object waits until the dead-letter destination takes it")
+	w.warnings.pending.warn(log, "message was refused, and its dead letter too; the object waits until the dead-letter destination takes it")
 	return class, why
 }
 

@@ -24,6 +24,7 @@ type metrics struct {
 	deadLetters map[string]prometheus.Counter
 	oversized   map[Oversize]prometheus.Counter
 	rateLimited prometheus.Counter
+	panics      prometheus.Counter
 	delivery    prometheus.Histogram
 	seconds     prometheus.Histogram
 	messages    prometheus.Histogram
@@ -59,6 +60,10 @@ func newMetrics(registerer prometheus.Registerer, p *Publisher) *metrics {
 		retries:     map[sinks.Class]prometheus.Counter{},
 		deadLetters: map[string]prometheus.Counter{},
 		oversized:   map[Oversize]prometheus.Counter{},
+		panics: auto.NewCounter(prometheus.CounterOpts{
+			Name: "bridge_publisher_panics_total",
+			Help: "Panics during the work on one event. An event that could not be made is a dead letter with the reason panic; the log has the stack.",
+		}),
 		rateLimited: auto.NewCounter(prometheus.CounterOpts{
 			Name: "bridge_publisher_rate_limited_seconds_total",
 			Help: "How long batches that were ready have waited for the rate limit, over all callers of the sink.",

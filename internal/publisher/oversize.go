@@ -112,16 +112,27 @@ func (w *worker) fitItem(ctx context.Context, it *Item) error {
 func (w *worker) smaller(ctx context.Context, way Oversize, full *event.Event) (*event.Event, error) {
 	switch way {
 	case Trim:
-		return w.fitting(event.Trimmed(full)), nil
+		return w.fitting(w.made(event.Trimmed, full)), nil
 	case Claim:
 		return w.claim(ctx, full)
 	case Reference:
-		if small := w.fitting(event.Reference(full)); small != nil {
+		if small := w.fitting(w.made(event.Reference, full)); small != nil {
 			return small, nil
 		}
 		return w.fitting(event.BareReference(full)), nil
 	}
 	return nil, nil
+}
+
+// made is a smaller form of an event, nil after a panic.
+func (w *worker) made(form func(*event.Event) *event.Event, full *event.Event) (small *event.Event) {
+	defer func() {
+		if recovered := recover(); recovered != nil {
+			small = nil
+			w.panicked("a smaller form of an event could not be made; another one is tried", full, event.NewPanicError(recovered))
+		}
+	}()
+	return form(full)
 }
 
 // fitting is the event, nil when it is too large.

@@ -1,15 +1,20 @@
 package publisher
 
 import (
+	"context"
 	"log/slog"
 	"sync"
 	"time"
 )
 
-// warnings are those that would come once per message during a fault.
-type warnings struct{ retry, route, oversize, claim, dead throttle }
+// warnings are those that come once per message during a fault.
+type warnings struct {
+	retry, route, oversize, claim, panicked throttle
+	deadLettered, kept, lost, pending       throttle // of refused messages
+}
 
-// throttle lets one warning through every ten seconds and counts the others: a fault that hits 10,000 lanes is one fault.
+// throttle lets one line through every ten seconds and counts the others: a fault that hits 10,000
+// lanes is one fault. The others are debug lines.
 type throttle struct {
 	mu         sync.Mutex
 	next       time.Time // guarded by mu
@@ -17,12 +22,17 @@ type throttle struct {
 }
 
 func (t *throttle) warn(log *slog.Logger, message string, args ...any) {
+	t.log(log, slog.LevelWarn, message, args...)
+}
+
+func (t *throttle) log(log *slog.Logger, level slog.Level, message string, args ...any) {
 	suppressed, ok := t.pass(time.Now())
 	if !ok {
-		log.Debug(message, args...) //nolint:sloglint // a constant of the caller
-		return
+		level = slog.LevelDebug
+	} else {
+		args = append(args, "suppressed", suppressed)
 	}
-	log.Warn(message, append(args, "suppressed", suppressed)...) //nolint:sloglint // a constant of the caller
+	log.Log(context.Background(), level, message, args...) //nolint:sloglint // a constant of the caller
 }
 
 func (t *throttle) pass(now time.Time) (suppressed int, ok bool) {
