@@ -25,6 +25,8 @@ type frame struct {
 	obj *resource.Object
 	// refused says why there is none.
 	refused error
+	// choice is what is done with obj.
+	choice choice
 	// object is where the frame's object stands; nil before it.
 	object *place
 	// version is a BOOKMARK's; initialEnd marks the one that ends the initial events of a WatchList.
@@ -192,7 +194,7 @@ func (v *values) object(opts *resource.ParseOptions) (obj *resource.Object, at p
 	if refused, ok := errors.AsType[*resource.RefusedError](err); ok {
 		return nil, at, resource.Refuse(refused.Identity, ErrFrameTooLarge)
 	}
-	return nil, at, resource.Refuse(resource.Identity{Key: obj.Key(), UID: obj.UID, Version: obj.Version}, ErrFrameTooLarge)
+	return nil, at, resource.Refuse(resource.IdentityOf(obj), ErrFrameTooLarge)
 }
 
 // skip goes over the value that comes next; over an object however large it is.

@@ -192,15 +192,19 @@ func (r *Reflector) replace(ctx context.Context, v *values) error {
 	if refused, ok := errors.AsType[*resource.RefusedError](err); ok {
 		return r.spare(ctx, refused, v.at(at))
 	}
-	if !r.relist.Partial() && !r.selects(obj) || r.cfg.Selects != nil && !r.cfg.Selects(obj) {
-		return nil
+	c, refused := r.choose(obj)
+	if refused != nil {
+		return r.spare(ctx, refused, v.at(at))
 	}
-	return r.replaceWith(ctx, obj)
+	return r.replaceWith(ctx, obj, c)
 }
 
-func (r *Reflector) replaceWith(ctx context.Context, obj *resource.Object) error {
+func (r *Reflector) replaceWith(ctx context.Context, obj *resource.Object, c choice) error {
+	if c == passed {
+		return nil
+	}
 	r.reach(obj)
-	if !r.matches(obj) {
+	if c == unselected {
 		return r.listUnselected(ctx, obj)
 	}
 	if err := r.cfg.Store.Replace(ctx, obj); err != nil {

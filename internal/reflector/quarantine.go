@@ -20,12 +20,13 @@ const (
 	unreadableDuplicate  = "duplicate"  // a member is there twice
 	unreadableType       = "wrong-type" // a member of the wrong type, or no object
 	unreadableRedact     = "redact"     // secrets in a place where they can't be taken out
+	unreadablePanic      = "panic"      // the parser or a selector panicked
 	unreadableUnexpected = "unexpected" // JSON, but no frame and no list
 )
 
 var unreadableReasons = []string{
 	unreadableSyntax, unreadableTooLarge, unreadableTooDeep, unreadableKind, unreadableIncomplete, unreadableDuplicate, unreadableType, unreadableRedact,
-	unreadableUnexpected,
+	unreadablePanic, unreadableUnexpected,
 }
 
 // whyUnreadable sorts an error.
@@ -50,8 +51,15 @@ func whyUnreadable(err error) string {
 		return unreadableType
 	case is(resource.ErrRedact):
 		return unreadableRedact
+	case isPanic(err):
+		return unreadablePanic
 	}
 	return unreadableUnexpected
+}
+
+func isPanic(err error) bool {
+	_, ok := errors.AsType[*resource.PanicError](err)
+	return ok
 }
 
 // quarantine is what was told already.
@@ -100,6 +108,9 @@ func (r *Reflector) understand(ctx context.Context, err error, raw []byte, at in
 	}
 	r.log.Error("the API server sent what can't be understood",
 		"key", u.Key, "reason", u.Reason, "bytes", u.Size, "digest", u.Digest, "err", unreadable.err)
+	if failed, ok := errors.AsType[*resource.PanicError](unreadable.err); ok {
+		r.log.Error("this is a defect of the bridge: please report it", "key", u.Key, "err", failed, "stack", string(failed.Stack))
+	}
 	if r.cfg.Quarantine == nil {
 		return err
 	}
@@ -142,7 +153,7 @@ func (r *Reflector) unreadable(e *unreadableError, raw []byte, at int64) *resour
 // spare tells of an item of a list that can't be understood, so that the list goes on behind it. An error is the Store's, or of a list of which
 // too much can't be understood.
 func (r *Reflector) spare(ctx context.Context, refused *resource.RefusedError, raw []byte) error {
-	if !r.concerns(refused.Key) {
+	if !r.concerns(refused) {
 		return nil
 	}
 	alone := r.isolated(refused)
@@ -177,14 +188,14 @@ func (r *Reflector) remember(key resource.Key) {
 	}
 }
 
-// isolated reports whether a refused object is too deep or too large and says which it is. Any tenant can
-// make such objects, as many as they like. So each is told and nothing else stops or waits for it: no
+// isolated reports whether a refused object is too deep or too large, or there was a panic, and says which it is.
+// Any tenant may make such objects, as many as they like. So each is told and nothing else stops or waits for it: no
 // list can read more of it, and no list is given up for their number.
 func (r *Reflector) isolated(refused *resource.RefusedError) bool {
 	if r.cfg.Unselected == nil || r.cfg.Spare == nil || !refused.Identified() {
 		return false
 	}
-	return errors.Is(refused, resource.ErrDepth) || errors.Is(refused, ErrFrameTooLarge)
+	return errors.Is(refused, resource.ErrDepth) || errors.Is(refused, ErrFrameTooLarge) || isPanic(refused)
 }
 
 // objectOf is what is known of an object that is refused.

@@ -38,29 +38,51 @@ type scope struct {
 // errMoved ends a watch because namespaces have come into the selection, or left it.
 var errMoved = errors.New("the selection of namespaces has changed")
 
-// selects says whether an object is wanted.
-func (r *Reflector) selects(obj *resource.Object) bool {
-	if r.cfg.Namespaces != nil && (!r.states[obj.Namespace].Selected() || obj.Version.NotNewer(r.asOf[obj.Namespace])) {
-		return false
+// choice is what is done with an object that was read.
+type choice int
+
+const (
+	selected   choice = iota
+	unselected        // the Store is told that it does not match
+	passed            // the Store is told nothing
+)
+
+// choose makes the choice. An error is a panic of a selector, which refuses the object.
+func (r *Reflector) choose(obj *resource.Object) (c choice, err *resource.RefusedError) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = resource.Refuse(resource.IdentityOf(obj), resource.Panicked(v))
+		}
+	}()
+	switch {
+	case !r.relist.Partial() && !r.scoped(obj), r.cfg.Selects != nil && !r.cfg.Selects(obj):
+		return passed, nil
+	case r.cfg.Matches != nil && !r.cfg.Matches(obj):
+		return unselected, nil
 	}
-	return r.cfg.Selects == nil || r.cfg.Selects(obj)
+	return selected, nil
 }
 
-// concerns says whether an object of a key would be wanted; "" is nobody knows which.
-func (r *Reflector) concerns(key resource.Key) bool {
-	if key == "" {
+// scoped reports whether an object is in a namespace that is selected, and not covered by the list of that.
+func (r *Reflector) scoped(obj *resource.Object) bool {
+	return r.cfg.Namespaces == nil || r.states[obj.Namespace].Selected() && !obj.Version.NotNewer(r.asOf[obj.Namespace])
+}
+
+// concerns reports whether an object that is refused would be wanted, as far as that is known.
+func (r *Reflector) concerns(refused *resource.RefusedError) (yes bool) {
+	if refused.Key == "" {
 		return true
 	}
-	namespace, name := key.Split()
-	if r.cfg.Namespaces != nil && !r.relist.Partial() && !r.states[namespace].Selected() {
+	obj := objectOf(refused)
+	if r.cfg.Namespaces != nil && !r.relist.Partial() && !r.states[obj.Namespace].Selected() {
 		return false
 	}
-	return r.cfg.Selects == nil || r.cfg.Selects(&resource.Object{Meta: resource.Meta{Namespace: namespace, Name: name}})
-}
-
-// matches says whether an object that is wanted is selected as it is now.
-func (r *Reflector) matches(obj *resource.Object) bool {
-	return r.cfg.Matches == nil || r.cfg.Matches(obj)
+	defer func() {
+		if recover() != nil {
+			yes = true
+		}
+	}()
+	return r.cfg.Selects == nil || r.cfg.Selects(obj)
 }
 
 // listUnselected hands on an item of a list that is not selected: it may have been.

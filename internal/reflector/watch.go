@@ -106,7 +106,7 @@ func (r *Reflector) receive(ctx context.Context, s *stream, initial bool) error 
 	}
 	v := newValues(s, r.cfg.MaxFrame)
 	for {
-		f, raw, err := v.next(&r.cfg.Parse)
+		f, raw, err := r.next(v)
 		r.metrics.frameBytes.Add(float64(v.size()))
 		if err != nil {
 			if err = r.skim(ctx, &f, initial, v.failed(err), raw, v.Offset()); err != nil {
@@ -138,6 +138,20 @@ func (r *Reflector) receive(ctx context.Context, s *stream, initial bool) error 
 	}
 }
 
+// next reads one frame, and chooses what is done with its object.
+func (r *Reflector) next(v *values) (f frame, raw []byte, err error) {
+	f, raw, err = v.next(&r.cfg.Parse)
+	if err != nil || f.obj == nil {
+		return f, raw, err
+	}
+	c, refused := r.choose(f.obj)
+	if refused != nil {
+		return f, v.at(*f.object), &unreadableError{err: refused}
+	}
+	f.choice = c
+	return f, raw, nil
+}
+
 // skim tells of a frame that could not be read, and returns nil where what follows it can be read and nothing else has to be done.
 func (r *Reflector) skim(ctx context.Context, f *frame, initial bool, err error, raw []byte, at int64) error {
 	refused, ok := errors.AsType[*resource.RefusedError](err)
@@ -147,7 +161,7 @@ func (r *Reflector) skim(ctx context.Context, f *frame, initial bool, err error,
 		return r.goneUnread(ctx, f, initial, refused)
 	case ok && initial:
 		return r.spare(ctx, refused, raw)
-	case ok && !r.concerns(refused.Key):
+	case ok && !r.concerns(refused):
 		r.metrics.passed.Inc()
 		return nil
 	case ok && (r.isolated(refused) || r.spared[refused.Key] && refused.Version != ""): // a list would spare it again
@@ -158,10 +172,12 @@ func (r *Reflector) skim(ctx context.Context, f *frame, initial bool, err error,
 
 // goneUnread hands on that an object is gone whose last state can't be understood: nothing of that state is needed.
 func (r *Reflector) goneUnread(ctx context.Context, f *frame, initial bool, refused *resource.RefusedError) error {
-	switch f.obj = objectOf(refused); {
-	case !r.selects(f.obj) && !initial:
+	f.obj = objectOf(refused)
+	wanted := r.concerns(refused) && r.scoped(f.obj)
+	switch {
+	case !wanted && !initial:
 		return r.pass(ctx, f, true)
-	case !r.selects(f.obj):
+	case !wanted:
 		return nil
 	case initial:
 		r.reach(f.obj)
@@ -191,11 +207,12 @@ func (r *Reflector) take(ctx context.Context, f *frame) error {
 		r.seen(func(*Status) {})
 		return nil
 	}
-	if f.obj != nil && !r.selects(f.obj) {
-		return r.pass(ctx, f, f.event == watch.Deleted)
-	}
-	if f.obj != nil && !r.matches(f.obj) {
+	switch f.choice {
+	case selected:
+	case unselected:
 		return r.note(f, r.metrics.passed, r.cfg.Unselected(ctx, f.obj, f.event == watch.Deleted))
+	case passed:
+		return r.pass(ctx, f, f.event == watch.Deleted)
 	}
 	switch f.event {
 	case watch.Added:

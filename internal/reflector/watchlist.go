@@ -22,14 +22,11 @@ func (r *Reflector) watchList(ctx context.Context) error {
 // bookmark that ends them. A deletion is handed on before that end: the list's version covers it, so that no watch would bring it again. done is set
 // by the last.
 func (r *Reflector) takeInitial(ctx context.Context, f *frame) (done bool, err error) {
-	if f.obj != nil && !r.selects(f.obj) {
-		return false, nil
-	}
 	switch f.event {
 	case watch.Added, watch.Modified:
-		return false, r.replaceWith(ctx, f.obj)
+		return false, r.replaceWith(ctx, f.obj, f.choice)
 	case watch.Deleted:
-		return false, r.deleteListed(ctx, f.obj)
+		return false, r.deleteListed(ctx, f.obj, f.choice)
 	case watch.Bookmark:
 		if !f.initialEnd {
 			return false, errSwallowed // the server sends no other bookmark before it
@@ -41,9 +38,12 @@ func (r *Reflector) takeInitial(ctx context.Context, f *frame) (done bool, err e
 }
 
 // deleteListed hands on that an object is gone before the list that told of it has ended.
-func (r *Reflector) deleteListed(ctx context.Context, obj *resource.Object) error {
+func (r *Reflector) deleteListed(ctx context.Context, obj *resource.Object, c choice) error {
+	if c == passed {
+		return nil
+	}
 	r.reach(obj)
-	if !r.matches(obj) {
+	if c == unselected {
 		r.metrics.passed.Inc()
 		return fromStore(r.cfg.Unselected(ctx, obj, true))
 	}

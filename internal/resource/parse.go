@@ -121,23 +121,48 @@ func finish(s *jsonscan.Scanner) error {
 }
 
 // ParseNext makes an Object of the JSON that comes next, as Parse does. An error that is no RefusedError is
-// the scanner's: a SyntaxError, or a CutError.
-func ParseNext(s *jsonscan.Scanner, opts *ParseOptions) (*Object, error) {
+// the scanner's: a SyntaxError, or a CutError. A panic refuses the object too.
+func ParseNext(s *jsonscan.Scanner, opts *ParseOptions) (obj *Object, err error) {
 	p := parser{Scanner: *s} // not a pointer: it would drag s to the heap
+	defer func() {
+		if v := recover(); v != nil {
+			obj, err = nil, p.panicked(s, v, opts.Type)
+		}
+	}()
 	at, err := p.scan(opts)
 	*s = p.Scanner
 	if err != nil {
 		return nil, p.refusal(err, opts.Type)
 	}
-	obj := p.object(at, opts)
+	obj = p.object(at, opts)
 	if opts.Rules == nil {
 		return obj, nil
 	}
 	ruled, err := opts.Rules.apply(obj, opts.Type)
 	if err != nil {
-		return nil, &RefusedError{Identity: Identity{obj.Key(), obj.UID, obj.Version}, err: err}
+		return nil, &RefusedError{IdentityOf(obj), err}
 	}
 	return ruled, nil
+}
+
+// panicked goes over the object that the parser has panicked at, and refuses it.
+func (p *parser) panicked(s *jsonscan.Scanner, v any, t Type) error {
+	start, level := s.Pos(), s.Level()
+	*s = p.Scanner
+	s.Again(start, level)
+	if s.Skip(); s.Err() != nil {
+		return s.Err()
+	}
+	return &RefusedError{p.identityOrNone(t), Panicked(v)}
+}
+
+// identityOrNone is identity, where all of the metadata was read and it can be told.
+func (p *parser) identityOrNone(t Type) (of Identity) {
+	defer func() { _ = recover() }() // the parser may be in any state
+	if p.seen&fieldMetadataEnd != 0 {
+		of = p.identity(t)
+	}
+	return of
 }
 
 // refusal says of which object an error is.
