@@ -17,6 +17,7 @@ import (
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/kube"
+	"github.com/kubebridge/bridge/internal/metric"
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/ratelimit"
 	"github.com/kubebridge/bridge/internal/reflector"
@@ -33,8 +34,8 @@ type assembler struct {
 	version  string // of the file that it comes from; "" for none
 	log      *slog.Logger
 	registry prometheus.Registerer // nil for none
-	// sink makes the sinks for a cluster. What they register goes to metrics, nil for none.
-	sink func(cluster string, c *config.Sink, metrics prometheus.Registerer) (sinks.Sink, service, error)
+	// sink makes the sinks for a cluster. They register their metrics with reg.
+	sink func(cluster string, c *config.Sink, reg prometheus.Registerer) (sinks.Sink, service, error)
 	// replicas are the others that stand by; nil for none.
 	replicas *replicas
 	// feeds is for the sinks; what is assembled later has the same.
@@ -191,12 +192,8 @@ func (a *assembler) sinks(cluster string) (parts sinkParts, err error) {
 
 // makeSink makes one sink, and the broker that has to run for it, nil for none. Its metrics are registered when it is used.
 func (a *assembler) makeSink(cluster string, c *config.Sink) (sc bridge.SinkConfig, broker service, err error) {
-	scope := bridge.NewScope(a.registry)
-	var metrics prometheus.Registerer
-	if scope != nil {
-		metrics = scope
-	}
-	sink, broker, err := a.sink(cluster, c, metrics)
+	scope := metric.NewScope(a.registry, prometheus.Labels{"sink": c.Name})
+	sink, broker, err := a.sink(cluster, c, scope)
 	if err != nil {
 		return sc, nil, err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/metric"
 )
 
 // Results of reading the configuration again.
@@ -40,19 +41,15 @@ type outcome struct {
 }
 
 func newOutcome(registry prometheus.Registerer) *outcome {
+	m := metric.With(registry)
 	o := &outcome{
-		count: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "bridge_config_reloads_total", Help: "Times that the configuration was read again while the bridge ran, by result.",
-		}, []string{"result"}),
-		current: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "bridge_config_current", Help: "1 while the configuration that runs is the one that was last read; 0 while that was refused.",
-		}),
-	}
-	for _, result := range []string{reloadApplied, reloadUnchanged, reloadRefused, reloadFailed} {
-		o.count.WithLabelValues(result)
+		count: m.Counters("bridge_config_reloads_total",
+			"Times that the configuration was read again while the bridge ran, by result.",
+			"result", reloadApplied, reloadUnchanged, reloadRefused, reloadFailed),
+		current: m.Gauge("bridge_config_current",
+			"1 while the configuration that runs is the one that was last read; 0 while that was refused."),
 	}
 	o.current.Set(1)
-	registry.MustRegister(o.count, o.current)
 	return o
 }
 
@@ -73,10 +70,7 @@ func (o *outcome) note(why string, changes bridge.Changes, err error) {
 		s.Result = reloadUnchanged
 	}
 	o.count.WithLabelValues(s.Result).Inc()
-	o.current.Set(0)
-	if err == nil {
-		o.current.Set(1)
-	}
+	o.current.Set(metric.Flag(err == nil))
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.last = s

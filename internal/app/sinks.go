@@ -58,13 +58,6 @@ type service interface {
 	WaitReady(ctx context.Context) error
 }
 
-func (m *sinkMaker) metrics(sink string) prometheus.Registerer {
-	if m.registry == nil {
-		return nil
-	}
-	return prometheus.WrapRegistererWith(prometheus.Labels{"sink": sink}, m.registry)
-}
-
 func (m *sinkMaker) nats(c *config.Sink, log *slog.Logger) (sinks.Sink, service, error) {
 	n := c.NATS
 	auth, err := natsAuth(n)
@@ -78,7 +71,7 @@ func (m *sinkMaker) nats(c *config.Sink, log *slog.Logger) (sinks.Sink, service,
 		Subject: n.Subject, DeadLetter: n.DeadLetterSubject,
 		Stream: natsStream(n), Objects: natsObjects(n), Domain: n.Domain,
 		Auth: auth, TLS: natsTLS(n.TLS), Fence: m.replicas.fence(),
-		Log: log, Metrics: m.metrics(c.Name),
+		Log: log, Metrics: m.registry,
 	})
 	if err != nil || !n.Embedded {
 		return sink, nil, err
@@ -170,7 +163,7 @@ func (m *sinkMaker) kafka(c *config.Sink, log *slog.Logger) (sinks.Sink, error) 
 		Name: c.Name, Brokers: k.Brokers, Topic: topic, DeadLetterTopic: deadLetter, Cluster: m.cluster,
 		Encoding: c.Encoding, Tombstones: k.Tombstones, Compression: k.Compression,
 		TLS: encryption, SASL: sasl, CreateTopics: kafkaTopics(k.CreateTopics), NewPartitions: k.NewPartitions, Confirm: m.replicas.confirm(),
-		Log: log, Registerer: m.metrics(c.Name),
+		Log: log, Registerer: m.registry,
 	})
 }
 

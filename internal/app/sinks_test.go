@@ -15,8 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
 	"github.com/kubebridge/bridge/internal/sinks/nats"
@@ -52,7 +50,7 @@ func certificate(t *testing.T) (cert, key string) {
 func newMaker(t *testing.T) *sinkMaker {
 	return &sinkMaker{
 		cluster: "dev", stateDir: t.TempDir(), out: io.Discard,
-		log: slog.New(slog.NewTextHandler(t.Output(), nil)), registry: prometheus.NewRegistry(),
+		log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/admin"
 	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/metric"
 )
 
 // starting is what the admin server shows: at first why there is nothing to show yet, then the pipeline. Its methods may be called
@@ -93,12 +94,7 @@ func (s *starting) close() error {
 
 // registerReadiness shows as a metric what /readyz tells.
 func (s *starting) registerReadiness(registry prometheus.Registerer) {
-	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "bridge_admin_ready", Help: "1 when /readyz answers 200, 0 when it names reasons not to.",
-	}, func() float64 {
-		if len(s.reasons()) > 0 {
-			return 0
-		}
-		return 1
-	}))
+	metric.With(registry).FlagFunc("bridge_admin_ready",
+		"1 when /readyz answers 200, 0 when it names reasons not to.",
+		func() bool { return len(s.reasons()) == 0 })
 }

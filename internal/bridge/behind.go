@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/kubebridge/bridge/internal/metric"
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
@@ -24,32 +25,22 @@ func behind(read, watermark resource.Version) (n uint64, ok bool) {
 
 // registerBehind shows how far the watermark is behind.
 func (u *unit) registerBehind(reg prometheus.Registerer) {
-	if reg == nil {
-		return
-	}
-	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "bridge_checkpoint_versions_behind",
-		Help: "How far the committed watermark is behind the version last read; 0 where versions have no order. The API server counts versions over all its resources.",
-	}, func() float64 {
-		n, _ := behind(u.reflector.Status().Version, u.tracker.Status().Watermark)
-		return float64(n)
-	}))
+	metric.With(reg).GaugeFunc("bridge_checkpoint_versions_behind",
+		"How far the committed watermark is behind the version last read; 0 where versions have no order. The API server counts versions over all its resources.",
+		func() float64 {
+			n, _ := behind(u.reflector.Status().Version, u.tracker.Status().Watermark)
+			return float64(n)
+		})
 }
 
 // registerSynced shows whether the unit is in step.
 func (u *unit) registerSynced(reg prometheus.Registerer) {
-	if reg == nil {
-		return
-	}
-	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "bridge_informer_synced",
-		Help: "1 while everything that the API server has is read and on its way to the sinks, 0 until then and from a gap on.",
-	}, func() float64 {
-		if r := u.reflector.Status(); u.synced(&r) {
-			return 1
-		}
-		return 0
-	}))
+	metric.With(reg).FlagFunc("bridge_informer_synced",
+		"1 while everything that the API server has is read and on its way to the sinks, 0 until then and from a gap on.",
+		func() bool {
+			r := u.reflector.Status()
+			return u.synced(&r)
+		})
 }
 
 // age is how long ago something was; 0 for never.

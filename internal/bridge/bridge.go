@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kubebridge/bridge/internal/checkpoint"
+	"github.com/kubebridge/bridge/internal/metric"
 	"github.com/kubebridge/bridge/internal/namespaces"
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/reflector"
@@ -70,7 +71,7 @@ type SinkConfig struct {
 	// Target says where it sends to: a sink that sends elsewhere has another. Replicas compare it; it holds no secrets. May be "".
 	Target string
 	// Scope has what the sink itself has registered, and ends with it; nil for nothing.
-	Scope *Scope
+	Scope *metric.Scope
 }
 
 // Service is something that has to run before a sink can work.
@@ -114,9 +115,9 @@ func New(cfg Config) (*Bridge, error) {
 	b.namespaces = namespaces.New(namespaces.Config{
 		Client: cfg.Client, Watchdog: cfg.Watchdog, Identify: cfg.Identify,
 		Log: b.log.With("informer", "namespaceSelector"),
-		Registerer: labelled(cfg.Registerer, prometheus.Labels{
+		Registerer: prometheus.WrapRegistererWith(prometheus.Labels{
 			"informer": "namespaceSelector", "resource": namespaces.Type.String(), "namespace": "",
-		}),
+		}, cfg.Registerer),
 	})
 	var err error
 	b.committer, err = checkpoint.New(checkpoint.Config{
@@ -158,14 +159,6 @@ func (b *Bridge) addSink(sc SinkConfig) error {
 		b.outlets.set(append(slices.Clone(b.outlets.all()), out))
 	}
 	return err
-}
-
-// labelled adds constant labels to what is registered.
-func labelled(reg prometheus.Registerer, labels prometheus.Labels) prometheus.Registerer {
-	if reg == nil {
-		return nil
-	}
-	return prometheus.WrapRegistererWith(labels, reg)
 }
 
 // ErrDrain is returned by Run when the drain deadline passed: what was not sent is sent after the next start.

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kubebridge/bridge/internal/metric"
 )
 
 // counted is a number of objects that is counted only when somebody wants to know, and then not often: it takes going through all of
@@ -63,16 +65,12 @@ func (c *counted) end(n int, err error, took time.Duration) {
 
 // registerObjects shows how many objects the unit knows.
 func (u *unit) registerObjects(reg prometheus.Registerer) {
-	if reg == nil {
-		return
-	}
-	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "bridge_informer_objects",
-		Help: "Objects that exist, as of the last commit. Counted at a scrape, if counting takes less than a hundredth of the time since the last; NaN when they can't be.",
-	}, func() float64 {
-		if n := u.objects.count(u.indexer.Objects); n != nil {
-			return float64(*n)
-		}
-		return math.NaN()
-	}))
+	metric.With(reg).GaugeFunc("bridge_informer_objects",
+		"Objects that exist, as of the last commit. Counted at a scrape, if counting takes less than a hundredth of the time since the last; NaN when they can't be.",
+		func() float64 {
+			if n := u.objects.count(u.indexer.Objects); n != nil {
+				return float64(*n)
+			}
+			return math.NaN()
+		})
 }

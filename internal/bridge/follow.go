@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kubebridge/bridge/internal/informer"
+	"github.com/kubebridge/bridge/internal/metric"
 )
 
 // leaving is why a unit is being stopped while the bridge runs.
@@ -56,16 +57,9 @@ const appeared = "appeared"
 
 // countChanges makes the counter of what happens to units while the bridge runs.
 func countChanges(reg prometheus.Registerer) *prometheus.CounterVec {
-	changes := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "bridge_units_changed_total", Help: "Resources that appeared, moved to another version, went, or were stopped by another configuration while the bridge ran.",
-	}, []string{"change"})
-	for _, change := range []string{appeared, string(leavingGone), string(leavingToMove), string(leavingChanged)} {
-		changes.WithLabelValues(change) // starts at zero, so that a rate exists before the first
-	}
-	if reg != nil {
-		reg.MustRegister(changes)
-	}
-	return changes
+	return metric.With(reg).Counters("bridge_units_changed_total",
+		"Resources that appeared, moved to another version, went, or were stopped by another configuration while the bridge ran.",
+		"change", appeared, string(leavingGone), string(leavingToMove), string(leavingChanged))
 }
 
 // secondLook is how long after a sign of a change the API server is asked once more: what it says of itself lags behind.
@@ -176,7 +170,7 @@ func (f *follower) take(u *unit, why leaving) bool {
 		f.log.Error("commit failed, will be tried again", "err", err)
 		return false
 	}
-	u.metrics.end()
+	u.metrics.End()
 	f.changes.WithLabelValues(string(why)).Inc()
 	f.roster.remove(u, why)
 	return true

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/kubebridge/bridge/internal/metric"
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/standby"
 )
@@ -20,7 +21,7 @@ type outlet struct {
 	name    string
 	key     string        // of it among replicas: its name, and where it sends to
 	room    *standby.Room // for what its relays hold; nil where there are no other replicas
-	metrics []*Scope
+	metrics []*metric.Scope
 	stop    context.CancelCauseFunc // set before it runs; nil while another replica leads
 	ended   chan struct{}           // closed when it has ended
 }
@@ -68,10 +69,8 @@ var ErrSink = errors.New("can't be opened")
 func (b *Bridge) newOutlet(sc SinkConfig, patient bool) (*outlet, error) {
 	pc := sc.Publisher
 	pc.Sink, pc.Name, pc.Log, pc.Patient = sc.Sink, sc.Name, b.log, patient
-	scope := NewScope(labelled(b.cfg.Registerer, prometheus.Labels{"sink": sc.Name}))
-	if scope != nil {
-		pc.Registerer = scope
-	}
+	scope := metric.NewScope(b.cfg.Registerer, prometheus.Labels{"sink": sc.Name})
+	pc.Registerer = scope
 	if look := b.cfg.OnSettle; look != nil {
 		pc.OnSettle = func(settled []*publisher.Item) { look(sc.Name, settled) }
 	}
@@ -86,13 +85,13 @@ func (b *Bridge) newOutlet(sc SinkConfig, patient bool) (*outlet, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sink %s: %w", sc.Name, err)
 	}
-	out := &outlet{Publisher: p, name: sc.Name, key: keyOf(&sc), metrics: []*Scope{scope, sc.Scope}, ended: make(chan struct{})}
+	out := &outlet{Publisher: p, name: sc.Name, key: keyOf(&sc), metrics: []*metric.Scope{scope, sc.Scope}, ended: make(chan struct{})}
 	if b.cfg.Standby != nil {
 		const room = 64 << 20 // as a publisher holds
 		out.room = standby.NewRoom(cmp.Or(sc.Publisher.MaxBytes, room))
 	}
 	for _, s := range out.metrics {
-		s.begin()
+		s.Begin()
 	}
 	b.committer.Follow(sc.Name, p)
 	return out, nil
@@ -146,7 +145,7 @@ func (b *Bridge) endOutlet(out *outlet) error {
 		return fmt.Errorf("sink %s: %w", out.name, err)
 	}
 	for _, s := range out.metrics {
-		s.end()
+		s.End()
 	}
 	b.outlets.set(slices.DeleteFunc(slices.Clone(b.outlets.all()), func(other *outlet) bool { return other == out }))
 	return nil

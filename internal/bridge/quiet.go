@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/kubebridge/bridge/internal/metric"
 	"github.com/kubebridge/bridge/internal/reflector"
 )
 
@@ -110,20 +111,13 @@ func (c *catching) passed(gotOn bool, err error) {
 
 // newCatching makes and registers a unit's.
 func (u *unit) newCatching(reg prometheus.Registerer) {
-	c := &u.catching
-	c.objects = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "bridge_catchup_objects_total", Help: "Objects on disk that were brought up to date, of those that a flood of updates had left behind.",
-	})
-	c.requests = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "bridge_catchup_requests_total", Help: "Requests to the API server for objects that a flood of updates had left behind on disk, by outcome.",
-	}, []string{"outcome"})
-	for _, outcome := range []string{"ok", "failed"} {
-		c.requests.WithLabelValues(outcome) // starts at zero, so that a rate exists before the first
-	}
-	if reg == nil {
-		return
-	}
-	reg.MustRegister(c.objects, c.requests, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "bridge_catchup_behind_objects", Help: "Objects of which the state directory has an earlier version than was sent, since a flood of updates left it there.",
-	}, func() float64 { return float64(u.indexer.Behind()) }))
+	c, m := &u.catching, metric.With(reg)
+	c.objects = m.Counter("bridge_catchup_objects_total",
+		"Objects on disk that were brought up to date, of those that a flood of updates had left behind.")
+	c.requests = m.Counters("bridge_catchup_requests_total",
+		"Requests to the API server for objects that a flood of updates had left behind on disk, by outcome.",
+		"outcome", "ok", "failed")
+	m.GaugeFunc("bridge_catchup_behind_objects",
+		"Objects of which the state directory has an earlier version than was sent, since a flood of updates left it there.",
+		func() float64 { return float64(u.indexer.Behind()) })
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kubebridge/bridge/internal/metric"
 )
 
 // ReplicaStatus is the part of a bridge among its replicas.
@@ -61,45 +63,36 @@ type replicaMetrics struct {
 }
 
 func newReplicaMetrics(reg prometheus.Registerer, r *replica) *replicaMetrics {
-	m := &replicaMetrics{
-		takeovers: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "bridge_standby_takeovers_total", Help: "Times this process has begun to publish as the leader.",
-		}),
-		short: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "bridge_standby_progress_short", Help: "1 while the progress that this leader tells is too large for its object, and leaves positions of sinks out.",
-		}),
-	}
-	if reg == nil {
-		return m
-	}
-	gauge := func(name, help string, value func() float64) prometheus.Collector {
-		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
-	}
-	reg.MustRegister(m.takeovers, m.short,
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "bridge_standby_leader", Help: "1 while this replica publishes, 0 while it follows.",
-			ConstLabels: prometheus.Labels{"lease": r.cfg.Lease.Name()}, // each shard has one, and a leader of its own
-		}, func() float64 {
-			if r.follows() {
-				return 0
-			}
-			return 1
-		}),
-		gauge("bridge_standby_behind_resources", "Resources that this standby could not take over without a gap.", func() float64 {
+	m := metric.With(reg)
+	// Each shard has a lease, and a leader of its own.
+	metric.WithLabel(reg, "lease", r.cfg.Lease.Name()).FlagFunc("bridge_standby_leader",
+		"1 while this replica publishes, 0 while it follows.",
+		func() bool { return !r.follows() })
+	m.GaugeFunc("bridge_standby_behind_resources",
+		"Resources that this standby could not take over without a gap.",
+		func() float64 {
 			if !r.follows() {
 				return 0
 			}
 			return float64(len(r.notInStep()))
-		}),
-		gauge("bridge_standby_held_events", "Events that wait until the leader has told that they are with the brokers.", func() float64 { return float64(r.held()) }),
-		gauge("bridge_standby_progress_age_seconds", "How long ago this standby has last read the leader's progress.", func() float64 {
+		})
+	m.GaugeFunc("bridge_standby_held_events",
+		"Events that wait until the leader has told that they are with the brokers.",
+		func() float64 { return float64(r.held()) })
+	m.GaugeFunc("bridge_standby_progress_age_seconds",
+		"How long ago this standby has last read the leader's progress.",
+		func() float64 {
 			if !r.follows() {
 				return 0
 			}
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			return age(r.readAt).Seconds()
-		}),
-	)
-	return m
+		})
+	return &replicaMetrics{
+		takeovers: m.Counter("bridge_standby_takeovers_total",
+			"Times this process has begun to publish as the leader."),
+		short: m.Gauge("bridge_standby_progress_short",
+			"1 while the progress that this leader tells is too large for its object, and leaves positions of sinks out."),
+	}
 }

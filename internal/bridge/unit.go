@@ -20,6 +20,7 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/filter"
 	"github.com/kubebridge/bridge/internal/informer"
+	"github.com/kubebridge/bridge/internal/metric"
 	"github.com/kubebridge/bridge/internal/namespaces"
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/reflector"
@@ -189,7 +190,7 @@ type unit struct {
 	began      time.Time             // when its state was opened
 	selected   *namespaces.Selection // nil without a namespaceSelector
 	watchdog   time.Duration
-	metrics    *Scope        // nil for none
+	metrics    *metric.Scope
 	ended      chan struct{} // closed when run has returned
 	jobs       sync.WaitGroup
 	objects    counted
@@ -228,19 +229,15 @@ func (b *Bridge) newUnit(cfg UnitConfig, from heritage) (*unit, error) {
 	if cfg.Namespace != "" {
 		u.log = u.log.With("namespace", cfg.Namespace)
 	}
-	reg := labelled(b.cfg.Registerer, prometheus.Labels{
+	u.metrics = metric.NewScope(b.cfg.Registerer, prometheus.Labels{
 		"informer": cfg.Informer, "resource": cfg.Type.String(), "namespace": cfg.Namespace,
 	})
-	if reg != nil {
-		u.metrics = NewScope(reg)
-		u.metrics.begin()
-		reg = u.metrics
-	}
+	u.metrics.Begin()
 	addInformer := func(b *Bridge, reg prometheus.Registerer) error { return u.addInformer(b, reg, &from) }
 	steps := []func(*Bridge, prometheus.Registerer) error{u.openState, u.addFIFO, addInformer, u.addReflector}
 	for _, step := range steps {
-		if err := step(b, reg); err != nil {
-			u.metrics.end()
+		if err := step(b, u.metrics); err != nil {
+			u.metrics.End()
 			return nil, fmt.Errorf("informer %s: %w", u.name, err)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kubebridge/bridge/internal/metric"
 )
 
 type metrics struct {
@@ -14,28 +16,18 @@ type metrics struct {
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
-	m := &metrics{
-		commits: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "bridge_checkpoint_commits_total", Help: "Commits to the state database, by outcome.",
-		}, []string{"outcome"}),
-		objects: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "bridge_checkpoint_objects_total", Help: "Settled objects written.",
-		}),
-		bytes: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "bridge_checkpoint_written_bytes_total", Help: "Bytes of commits handed to the state database.",
-		}),
-		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "bridge_checkpoint_commit_seconds", Help: "Time a commit takes, the fsync included.",
-			Buckets: prometheus.ExponentialBuckets(0.0005, 4, 8),
-		}),
+	m := metric.With(reg)
+	return &metrics{
+		commits: m.Counters("bridge_checkpoint_commits_total",
+			"Commits to the state database, by outcome.",
+			"outcome", "ok", "failed"),
+		objects: m.Counter("bridge_checkpoint_objects_total", "Settled objects written."),
+		bytes: m.Counter("bridge_checkpoint_written_bytes_total",
+			"Bytes of commits handed to the state database."),
+		seconds: m.Histogram("bridge_checkpoint_commit_seconds",
+			"Time a commit takes, the fsync included.",
+			prometheus.ExponentialBuckets(0.0005, 4, 8)),
 	}
-	for _, outcome := range []string{"ok", "failed"} {
-		m.commits.WithLabelValues(outcome)
-	}
-	if reg != nil {
-		reg.MustRegister(m.commits, m.objects, m.bytes, m.seconds)
-	}
-	return m
 }
 
 func (m *metrics) committed(objects, bytes int, took time.Duration, err error) {

@@ -1,6 +1,10 @@
 package deltafifo
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kubebridge/bridge/internal/metric"
+)
 
 // metrics of one FIFO. Every method is called with the FIFO's lock held and does not block.
 type metrics struct {
@@ -9,24 +13,15 @@ type metrics struct {
 }
 
 func newMetrics(reg prometheus.Registerer, maxBytes int) *metrics {
-	deltas := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "bridge_deltafifo_deltas_total", Help: "Deltas queued, by type.",
-	}, []string{"type"})
+	f := metric.With(reg)
+	deltas := f.Counters("bridge_deltafifo_deltas_total", "Deltas queued, by type.", "type")
 	m := &metrics{
-		bytes: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "bridge_deltafifo_queued_bytes", Help: "Bytes of objects that wait for the controller.",
-		}),
+		bytes: f.Gauge("bridge_deltafifo_queued_bytes", "Bytes of objects that wait for the controller."),
 	}
-	capacity := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "bridge_deltafifo_capacity_bytes",
-		Help: "Bytes that may wait for the controller before the reflector blocks.",
-	})
-	capacity.Set(float64(maxBytes))
+	f.Gauge("bridge_deltafifo_capacity_bytes",
+		"Bytes that may wait for the controller before the reflector blocks.").Set(float64(maxBytes))
 	for t := Added; t < typesEnd; t++ {
 		m.deltas[t] = deltas.WithLabelValues(t.String())
-	}
-	if reg != nil {
-		reg.MustRegister(deltas, m.bytes, capacity)
 	}
 	return m
 }
@@ -40,10 +35,7 @@ func (m *metrics) popped(bytes int) { m.bytes.Set(float64(bytes)) }
 
 // registerDeltas shows how many deltas wait.
 func (f *FIFO) registerDeltas(reg prometheus.Registerer) {
-	if reg == nil {
-		return
-	}
-	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "bridge_deltafifo_queued_deltas", Help: "Deltas that the controller has not processed yet.",
-	}, func() float64 { return float64(f.Stats().Deltas) }))
+	metric.With(reg).GaugeFunc("bridge_deltafifo_queued_deltas",
+		"Deltas that the controller has not processed yet.",
+		func() float64 { return float64(f.Stats().Deltas) })
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/metric"
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
@@ -31,57 +32,45 @@ type metrics struct {
 const droppedSpoolFull = "spool-full"
 
 func newMetrics(reg prometheus.Registerer, logBytes int, listeners []ListenerConfig) *metrics {
+	f := metric.With(reg)
 	m := &metrics{
-		changes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "bridge_informer_changes_total", Help: "Changes decided by the controller, by op.",
-		}, []string{"op"}),
-		skipped: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "bridge_informer_covered_total", Help: "Deltas that the settled state of their object covered already, so that they are no change.",
-		}),
-		gaps: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "bridge_informer_gaps_total", Help: "Gaps told, by reason.",
-		}, []string{"reason"}),
-		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "bridge_informer_dropped_total", Help: "Events dropped before a sink had them, by sink and reason.",
-		}, []string{"sink", "reason"}),
-		collapsed: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "bridge_informer_collapsed_total", Help: "Changes that a sink with delivery latest was not sent, because a newer one of the object waited too.",
-		}, []string{"sink"}),
-		filtered: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "bridge_informer_filtered_total", Help: "Changes that were kept back from a sink, or from all (sink empty), by reason.",
-		}, []string{"sink", "reason"}),
-		filterErrors: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "bridge_informer_filter_errors_total", Help: "Changes that were sent because the filter of a sink, or of all (sink empty), failed.",
-		}, []string{"sink"}),
-		logBytes: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "bridge_informer_log_bytes", Help: "Bytes of changes in the log that are not settled by all listeners.",
-		}),
-		logChanges: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "bridge_informer_log_changes", Help: "Changes in the log that are not settled by all listeners.",
-		}),
-		diskBytes: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "bridge_informer_spool_bytes", Help: "Bytes of changes that wait for sinks in the log on disk.",
-		}),
-		capacity: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "bridge_informer_log_capacity_bytes", Help: "Bytes that the log may hold before the controller waits.",
-		}),
+		changes: f.Counters("bridge_informer_changes_total",
+			"Changes decided by the controller, by op.",
+			"op", string(event.Added), string(event.Updated), string(event.Deleted), string(event.Synced)),
+		skipped: f.Counter("bridge_informer_covered_total",
+			"Deltas that the settled state of their object covered already, so that they are no change."),
+		gaps: f.Counters("bridge_informer_gaps_total",
+			"Gaps told, by reason.",
+			"reason", resource.ReasonExpired, resource.ReasonRewound, resource.ReasonUnreadable, reasonInterrupted,
+			resource.ReasonDropped, resource.ReasonForgotten, ReasonTakeover),
+		dropped: f.CountersOf("bridge_informer_dropped_total",
+			"Events dropped before a sink had them, by sink and reason.",
+			"sink", "reason"),
+		collapsed: f.Counters("bridge_informer_collapsed_total",
+			"Changes that a sink with delivery latest was not sent, because a newer one of the object waited too.",
+			"sink"),
+		filtered: f.CountersOf("bridge_informer_filtered_total",
+			"Changes that were kept back from a sink, or from all (sink empty), by reason.",
+			"sink", "reason"),
+		filterErrors: f.Counters("bridge_informer_filter_errors_total",
+			"Changes that were sent because the filter of a sink, or of all (sink empty), failed.",
+			"sink"),
+		logBytes: f.Gauge("bridge_informer_log_bytes",
+			"Bytes of changes in the log that are not settled by all listeners."),
+		logChanges: f.Gauge("bridge_informer_log_changes",
+			"Changes in the log that are not settled by all listeners."),
+		diskBytes: f.Gauge("bridge_informer_spool_bytes",
+			"Bytes of changes that wait for sinks in the log on disk."),
+		capacity: f.Gauge("bridge_informer_log_capacity_bytes",
+			"Bytes that the log may hold before the controller waits."),
 	}
 	m.capacity.Set(float64(logBytes))
 	m.tally.gaps = map[string]int{}
-	for _, op := range []event.Op{event.Added, event.Updated, event.Deleted, event.Synced} {
-		m.changes.WithLabelValues(string(op))
-	}
-	for _, reason := range []string{resource.ReasonExpired, resource.ReasonRewound, resource.ReasonUnreadable, reasonInterrupted, resource.ReasonDropped, resource.ReasonForgotten, ReasonTakeover} {
-		m.gaps.WithLabelValues(reason)
-	}
 	for _, l := range listeners {
 		m.dropped.WithLabelValues(l.Name, droppedSpoolFull)
 		if l.Latest {
 			m.collapsed.WithLabelValues(l.Name)
 		}
-	}
-	if reg != nil {
-		reg.MustRegister(m.changes, m.skipped, m.gaps, m.filtered, m.filterErrors, m.dropped, m.collapsed, m.logBytes, m.logChanges, m.capacity, m.diskBytes)
 	}
 	return m
 }
@@ -115,25 +104,17 @@ func (m *metrics) gapsTold() map[string]int {
 
 // registerSpoolCapacity shows how much may wait on disk.
 func registerSpoolCapacity(reg prometheus.Registerer, bytes int64) {
-	if reg == nil {
-		return
-	}
-	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "bridge_informer_spool_capacity_bytes",
-		Help: "Bytes of changes that may wait on disk, before reading stops or the oldest are dropped; 0 where nothing goes to disk.",
-	}, func() float64 { return float64(max(0, bytes)) }))
+	metric.With(reg).Gauge("bridge_informer_spool_capacity_bytes",
+		"Bytes of changes that may wait on disk, before reading stops or the oldest are dropped; 0 where nothing goes to disk.",
+	).Set(float64(max(0, bytes)))
 }
 
 // registerOldest shows how old the oldest change is that a sink has not acknowledged.
 func (i *Informer) registerOldest(reg prometheus.Registerer) {
-	if reg == nil {
-		return
-	}
 	for _, l := range i.listeners {
-		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "bridge_informer_oldest_seconds", ConstLabels: prometheus.Labels{"sink": l.cfg.Name},
-			Help: "How long ago the oldest change was observed that the sink has not acknowledged; 0 when there is none.",
-		}, func() float64 { return age(l.oldest()).Seconds() }))
+		metric.WithLabel(reg, "sink", l.cfg.Name).GaugeFunc("bridge_informer_oldest_seconds",
+			"How long ago the oldest change was observed that the sink has not acknowledged; 0 when there is none.",
+			func() float64 { return age(l.oldest()).Seconds() })
 	}
 }
 

@@ -3,8 +3,6 @@ package reflector
 import (
 	"context"
 	"sync"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // gate is where Run waits while the reflector is paused.
@@ -111,19 +109,4 @@ func (g *gate) kick() {
 // brokenOff prepares for going on after a Pause: as after a lost connection, the server may be another, or in another place of its history.
 func (r *Reflector) brokenOff() {
 	r.failed, r.probing = true, true
-}
-
-// registerPaused shows whether an operator has paused the reflector.
-func registerPaused(reg prometheus.Registerer, g *gate) {
-	if reg == nil {
-		return
-	}
-	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "bridge_reflector_paused", Help: "1 while an operator has paused the informer.",
-	}, func() float64 {
-		if closed, _ := g.state(); closed {
-			return 1
-		}
-		return 0
-	}))
 }

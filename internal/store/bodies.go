@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
 
+	"github.com/kubebridge/bridge/internal/metric"
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
@@ -17,12 +18,8 @@ type budget struct {
 }
 
 func newBudget(o Options) *budget {
-	b := &budget{left: prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "bridge_store_bodies_left_total", Help: "Updates that left the object's body on disk as it was, because more than state.bodiesPerSecond came.",
-	})}
-	if o.Registerer != nil {
-		o.Registerer.MustRegister(b.left)
-	}
+	b := &budget{left: metric.With(o.Registerer).Counter("bridge_store_bodies_left_total",
+		"Updates that left the object's body on disk as it was, because more than state.bodiesPerSecond came.")}
 	b.set(o.BodiesPerSecond)
 	return b
 }

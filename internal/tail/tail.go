@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/kubebridge/bridge/internal/metric"
 	"github.com/kubebridge/bridge/internal/publisher"
 )
 
@@ -29,14 +29,11 @@ type Hub struct {
 
 // New makes a Hub that nobody looks at. The registerer may be nil.
 func New(registerer prometheus.Registerer) *Hub {
-	auto := promauto.With(registerer)
-	h := &Hub{dropped: auto.NewCounter(prometheus.CounterOpts{
-		Name: "bridge_tail_dropped_total",
-		Help: "Events that were not shown to somebody who looks at the live tail, since the buffer was full. The sinks have them.",
-	})}
-	auto.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "bridge_tail_watchers", Help: "Who looks at the live tail of events.",
-	}, func() float64 { return float64(len(h.looking())) })
+	m := metric.With(registerer)
+	h := &Hub{dropped: m.Counter("bridge_tail_dropped_total",
+		"Events that were not shown to somebody who looks at the live tail, since the buffer was full. The sinks have them.")}
+	m.GaugeFunc("bridge_tail_watchers", "Who looks at the live tail of events.",
+		func() float64 { return float64(len(h.looking())) })
 	return h
 }
 

@@ -7,8 +7,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/kubebridge/bridge/internal/metric"
 )
 
 // Outcomes of spans.
@@ -21,10 +22,9 @@ const (
 type metrics struct{ spans map[string]prometheus.Counter }
 
 func newMetrics(registerer prometheus.Registerer) *metrics {
-	spans := promauto.With(registerer).NewCounterVec(prometheus.CounterOpts{
-		Name: "bridge_tracing_spans_total",
-		Help: "Spans by what became of them: exported, failed (the collector did not take them), dropped (too many waited).",
-	}, []string{"outcome"})
+	spans := metric.With(registerer).Counters("bridge_tracing_spans_total",
+		"Spans by what became of them: exported, failed (the collector did not take them), dropped (too many waited).",
+		"outcome")
 	m := &metrics{spans: map[string]prometheus.Counter{}}
 	for _, outcome := range []string{exported, failed, dropped} {
 		m.spans[outcome] = spans.WithLabelValues(outcome)

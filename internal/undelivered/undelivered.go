@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/metric"
 )
 
 // ErrFull is returned by Keep when the files would be larger than their bound.
@@ -232,16 +233,18 @@ func measure(dir string) (usage, error) {
 
 // register shows what the folder holds.
 func (f *Folder) register(reg prometheus.Registerer) {
-	if reg == nil {
-		return
-	}
+	m := metric.With(reg)
 	gauge := func(name, help string, value func(usage) float64) {
-		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "bridge_undelivered_" + name, Help: help}, func() float64 {
+		m.GaugeFunc(name, help, func() float64 {
 			used, _ := f.look(time.Now().Add(-fresh)) // what can't be read is told by Keep
 			return value(used)
-		}))
+		})
 	}
-	gauge("events", "Events in the state directory that neither a sink nor the place of its dead letters takes.", func(u usage) float64 { return float64(u.files) })
-	gauge("bytes", "Size of the events in the state directory that neither a sink nor the place of its dead letters takes.", func(u usage) float64 { return float64(u.bytes) })
-	gauge("capacity_bytes", "Bound of bridge_undelivered_bytes.", func(usage) float64 { return float64(f.cfg.MaxBytes) })
+	gauge("bridge_undelivered_events",
+		"Events in the state directory that neither a sink nor the place of its dead letters takes.",
+		func(u usage) float64 { return float64(u.files) })
+	gauge("bridge_undelivered_bytes",
+		"Size of the events in the state directory that neither a sink nor the place of its dead letters takes.",
+		func(u usage) float64 { return float64(u.bytes) })
+	m.Gauge("bridge_undelivered_capacity_bytes", "Bound of bridge_undelivered_bytes.").Set(float64(f.cfg.MaxBytes))
 }

@@ -53,14 +53,10 @@ func New(cfg Config) (*Sink, error) {
 	if err != nil {
 		return nil, fmt.Errorf("nats sink: %w", err)
 	}
-	m, err := newMetrics(cfg.Metrics)
-	if err != nil {
-		return nil, fmt.Errorf("nats sink: metrics: %w", err)
-	}
 	s := &Sink{
 		cfg:     cfg,
 		log:     cfg.Log,
-		metrics: m,
+		metrics: newMetrics(cfg.Metrics),
 		events:  route{subject: subject},
 		dead:    route{subject: deadLetter, idSuffix: "/dead/" + cfg.Sink}, // several sinks may have one place for them
 		streams: &streams{known: map[string]*stream{}},
@@ -69,7 +65,7 @@ func New(cfg Config) (*Sink, error) {
 	s.several = s.cfg.severalStreams()
 	s.own = s.cfg.patterns(subject, deadLetter)
 	s.streamName, _ = event.ParseTemplate(cfg.Stream.Name) // was validated
-	s.acks = newAcks(m, s.streams)
+	s.acks = newAcks(s.metrics, s.streams)
 	return s, nil
 }
 

@@ -1,4 +1,4 @@
-package bridge
+package metric
 
 import (
 	"sync"
@@ -6,9 +6,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Scope is a Registerer that remembers what is registered through it, so that a unit or a sink that stops can take its metrics with it: one that
-// starts again under the same name registers the same. What is registered before it begins is held back until then: a sink can be made while
-// the one that it replaces still runs.
+// Scope is a Registerer that remembers what is registered through it, so that a pipeline or a sink
+// that stops takes its metrics with it: one that starts again under the same name registers the
+// same. What is registered before Begin is held back until then: a sink can be made while the one
+// that it replaces still runs. Its methods may be called concurrently. A nil Scope begins and ends,
+// and has nothing.
 type Scope struct {
 	to         prometheus.Registerer
 	mu         sync.Mutex // guards all below
@@ -16,12 +18,10 @@ type Scope struct {
 	collectors []prometheus.Collector
 }
 
-// NewScope makes a Scope that has not begun; nil for a nil Registerer.
-func NewScope(to prometheus.Registerer) *Scope {
-	if to == nil {
-		return nil
-	}
-	return &Scope{to: to}
+// NewScope makes a Scope that has not begun, whose metrics have these labels. With a nil Registerer
+// the metrics count, and nobody reads them.
+func NewScope(to prometheus.Registerer, labels prometheus.Labels) *Scope {
+	return &Scope{to: prometheus.WrapRegistererWith(labels, to)}
 }
 
 // Register registers and remembers.
@@ -49,11 +49,11 @@ func (s *Scope) MustRegister(list ...prometheus.Collector) {
 	}
 }
 
-// Unregister unregisters; what was remembered is forgotten at the end of the scope.
+// Unregister unregisters. End forgets what was remembered.
 func (s *Scope) Unregister(c prometheus.Collector) bool { return s.to.Unregister(c) }
 
-// begin registers what was held back. A nil scope has nothing.
-func (s *Scope) begin() {
+// Begin registers what was held back.
+func (s *Scope) Begin() {
 	if s == nil {
 		return
 	}
@@ -64,8 +64,8 @@ func (s *Scope) begin() {
 	s.to.MustRegister(list...)
 }
 
-// end unregisters everything. A nil scope has nothing.
-func (s *Scope) end() {
+// End unregisters everything.
+func (s *Scope) End() {
 	if s == nil {
 		return
 	}

@@ -1,0 +1,82 @@
+// Package metric makes Prometheus metrics in one style: each is registered where it is made, and
+// every value of a label exists from the start, at zero. A rate of a counter that begins with the
+// first failure would miss that failure.
+//
+// Names are written in full where a metric is made, so that a search for a name of an alert finds
+// the code. What a metric means and what to do about it is in docs/operations.md.
+package metric
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// Factory makes metrics and registers them.
+type Factory struct{ auto promauto.Factory }
+
+// With is a factory for a Registerer. With a nil one the metrics count, and nobody reads them.
+// Two metrics of the same name and labels are a mistake in the program, and panic.
+func With(reg prometheus.Registerer) Factory { return Factory{promauto.With(reg)} }
+
+// WithLabel is a factory whose metrics all have a label.
+func WithLabel(reg prometheus.Registerer, name, value string) Factory {
+	return With(prometheus.WrapRegistererWith(prometheus.Labels{name: value}, reg))
+}
+
+// Counter makes a counter.
+func (f Factory) Counter(name, help string) prometheus.Counter {
+	return f.auto.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+}
+
+// Counters makes a counter for each of the values of a label. The label may get other values
+// later, which then begin with their first count.
+func (f Factory) Counters(name, help, label string, values ...string) *prometheus.CounterVec {
+	v := f.auto.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
+	for _, value := range values {
+		v.WithLabelValues(value)
+	}
+	return v
+}
+
+// CountersOf makes counters by several labels, none yet.
+func (f Factory) CountersOf(name, help string, labels ...string) *prometheus.CounterVec {
+	return f.auto.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+}
+
+// Gauge makes a gauge.
+func (f Factory) Gauge(name, help string) prometheus.Gauge {
+	return f.auto.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+}
+
+// Gauges makes a gauge for each of the values of a label.
+func (f Factory) Gauges(name, help, label string, values ...string) *prometheus.GaugeVec {
+	v := f.auto.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{label})
+	for _, value := range values {
+		v.WithLabelValues(value)
+	}
+	return v
+}
+
+// GaugeFunc makes a gauge that is read from the program at each scrape. value may be called
+// concurrently.
+func (f Factory) GaugeFunc(name, help string, value func() float64) {
+	f.auto.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
+}
+
+// FlagFunc makes a gauge that is 1 while on is true, else 0. on may be called concurrently.
+func (f Factory) FlagFunc(name, help string, on func() bool) {
+	f.GaugeFunc(name, help, func() float64 { return Flag(on()) })
+}
+
+// Flag is the value of a gauge for true and false: 1 and 0.
+func Flag(on bool) float64 {
+	if on {
+		return 1
+	}
+	return 0
+}
+
+// Histogram makes a histogram with these upper bounds of its buckets.
+func (f Factory) Histogram(name, help string, buckets []float64) prometheus.Histogram {
+	return f.auto.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets})
+}

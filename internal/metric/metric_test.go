@@ -1,0 +1,99 @@
+package metric_test
+
+import (
+	"maps"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kubebridge/bridge/internal/metric"
+)
+
+// values are the metrics of a registry, by name and labels' values.
+func values(t *testing.T, registry *prometheus.Registry) map[string]float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]float64{}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			name := family.GetName()
+			for _, label := range m.GetLabel() {
+				name += " " + label.GetValue()
+			}
+			found[name] = m.GetCounter().GetValue() + m.GetGauge().GetValue() + m.GetHistogram().GetSampleSum()
+		}
+	}
+	return found
+}
+
+func expect(t *testing.T, registry *prometheus.Registry, want map[string]float64) {
+	t.Helper()
+	if got := values(t, registry); !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestFactory(t *testing.T) {
+	t.Run("every value of a label starts at zero", func(t *testing.T) {
+		registry := prometheus.NewPedanticRegistry()
+		f := metric.With(registry)
+		f.Counters("events_total", "Events.", "type", "added", "deleted").WithLabelValues("added").Inc()
+		f.Gauges("unavailable", "Why.", "reason", "full", "read-only")
+		f.CountersOf("dropped_total", "Dropped.", "sink", "reason")
+		expect(t, registry, map[string]float64{
+			"events_total added": 1, "events_total deleted": 0, "unavailable full": 0, "unavailable read-only": 0,
+		})
+	})
+	t.Run("a metric is registered where it is made", func(t *testing.T) {
+		registry, on := prometheus.NewPedanticRegistry(), true
+		f := metric.With(registry)
+		f.Counter("counter", "Counter.").Add(2)
+		f.Gauge("gauge", "Gauge.").Set(3)
+		f.Histogram("seconds", "Seconds.", []float64{1, 10}).Observe(4)
+		f.GaugeFunc("read", "Read.", func() float64 { return 5 })
+		metric.WithLabel(registry, "sink", "lake").FlagFunc("flag", "Flag.", func() bool { return on })
+		expect(t, registry, map[string]float64{"counter": 2, "gauge": 3, "seconds": 4, "read": 5, "flag lake": 1})
+		on = false
+		expect(t, registry, map[string]float64{"counter": 2, "gauge": 3, "seconds": 4, "read": 5, "flag lake": 0})
+	})
+	t.Run("without a registerer it counts all the same", func(t *testing.T) {
+		metric.With(nil).Counters("events_total", "Events.", "type", "added").WithLabelValues("added").Inc()
+		metric.WithLabel(nil, "sink", "lake").GaugeFunc("read", "Read.", func() float64 { return 5 })
+	})
+}
+
+func TestScope(t *testing.T) {
+	t.Run("metrics are there from Begin to End", func(t *testing.T) {
+		registry := prometheus.NewPedanticRegistry()
+		s := metric.NewScope(registry, prometheus.Labels{"sink": "lake"})
+		metric.With(s).Gauge("early", "Early.").Set(1)
+		expect(t, registry, map[string]float64{})
+		s.Begin()
+		metric.With(s).Gauge("late", "Late.").Set(2)
+		expect(t, registry, map[string]float64{"early lake": 1, "late lake": 2})
+		s.End()
+		expect(t, registry, map[string]float64{})
+	})
+	t.Run("another begins under the same names after the end of one", func(t *testing.T) {
+		registry := prometheus.NewPedanticRegistry()
+		before, after := metric.NewScope(registry, nil), metric.NewScope(registry, nil)
+		metric.With(before).Gauge("queued", "Queued.").Set(1)
+		before.Begin()
+		metric.With(after).Gauge("queued", "Queued.").Set(2)
+		before.End()
+		after.Begin()
+		expect(t, registry, map[string]float64{"queued": 2})
+	})
+	t.Run("without a registerer it has nothing", func(t *testing.T) {
+		s := metric.NewScope(nil, nil)
+		metric.With(s).Counter("events_total", "Events.").Inc()
+		s.Begin()
+		s.End()
+		var none *metric.Scope
+		none.Begin()
+		none.End()
+	})
+}
