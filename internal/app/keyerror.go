@@ -36,22 +36,10 @@ func sinkProblems(c *config.Config, number int, err error) (problems []error) {
 	sink := &c.Sinks[number]
 	path := fmt.Sprintf("sinks[%d]", number)
 	if about, ok := errors.AsType[*keyError](err); ok {
-		return c.ProblemsAt(path+"."+kindOf(sink)+"."+about.key, about.err)
+		return c.ProblemsAt(path+"."+kindOf(sink).key()+"."+about.key, about.err)
 	}
 	if err != nil {
 		err = fmt.Errorf("sink %s: %w", sink.Name, err)
 	}
 	return c.ProblemsAt(path, err)
-}
-
-// kindOf is the key of the section that says what a sink is.
-func kindOf(c *config.Sink) string {
-	switch {
-	case c.NATS != nil:
-		return "nats"
-	case c.Kafka != nil:
-		return "kafka"
-	default:
-		return "stdout"
-	}
 }

@@ -18,8 +18,6 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/kube"
 	"github.com/kubebridge/bridge/internal/resource"
-	"github.com/kubebridge/bridge/internal/sinks/kafka"
-	"github.com/kubebridge/bridge/internal/sinks/nats"
 )
 
 // Live is what a check of a configuration against its surroundings has found.
@@ -135,45 +133,27 @@ func notAllowed(right kube.Right, why string) error {
 
 // sink asks the broker of a sink.
 func (l *liveCheck) sink(ctx context.Context, i int) {
-	c, path := &l.config.Sinks[i], fmt.Sprintf("sinks[%d]", i)
-	if c.NATS != nil && c.NATS.Embedded {
-		return // it runs when the bridge does
-	}
+	c := &l.config.Sinks[i]
 	ctx, cancel := context.WithTimeout(ctx, brokerTimeout)
 	defer cancel()
 	maker := &sinkMaker{cluster: cmp.Or(l.cluster, "unknown"), stateDir: l.config.State.Dir, out: io.Discard, log: l.log}
-	sink, _, err := maker.make(c)
-	if err != nil {
-		l.addAll(sinkProblems(l.config, i, err))
-		return
-	}
-	switch s := sink.(type) {
-	case *nats.Sink:
-		connect, stream := s.Check(ctx)
-		l.add(path+".nats.url", connect)
-		l.add(path+".nats.stream", stream)
-	case *kafka.Sink:
-		topics, connect := s.Check(ctx, l.topics(c))
-		l.add(path+".kafka.brokers", connect)
-		for _, err := range topics {
-			l.add(path+".kafka.topic", err)
-		}
-	}
+	err := kindOf(c).check(ctx, maker, func(template string) []string { return l.topics(c.Name, template) })
+	l.addAll(sinkProblems(l.config, i, err))
 }
 
 // topics are those of a sink that can be told without an event: they depend on no object's namespace or name.
-func (l *liveCheck) topics(c *config.Sink) []string {
+func (l *liveCheck) topics(sink, template string) []string {
 	if l.catalog == nil || l.cluster == "" {
 		return nil
 	}
-	topic, err := event.ParseTemplate(c.Kafka.Topic)
+	topic, err := event.ParseTemplate(template)
 	if err != nil {
 		return nil // the configuration was checked
 	}
 	var names []string
 	for i := range l.config.Informers {
 		inf := &l.config.Informers[i]
-		if !slices.ContainsFunc(inf.Sinks, func(b config.Binding) bool { return b.Name == c.Name }) {
+		if !slices.ContainsFunc(inf.Sinks, func(b config.Binding) bool { return b.Name == sink }) {
 			continue
 		}
 		types, _ := l.catalog.Resolve(selection(inf)) // what is wrong is told already

@@ -16,7 +16,6 @@ import (
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/sinks"
-	"github.com/kubebridge/bridge/internal/sinks/nats"
 )
 
 // SampleOptions of Sample.
@@ -122,9 +121,8 @@ func (s *sampleSink) text(e *event.Event) []byte {
 	return out.Bytes()
 }
 
-// sampleSink stands in for a sink: it knows where that would send, and hands everything to the stream.
-type sampleSink struct {
-	stream     *sampleStream
+// sampleForm is what events look like at a sink.
+type sampleForm struct {
 	prefix     string              // of the attributes' headers
 	value      func(string) string // an attribute's value as a header
 	structured bool
@@ -132,33 +130,17 @@ type sampleSink struct {
 	destination func(*event.Event) string
 }
 
+// sampleSink stands in for a sink: it knows the form of its events, and hands them to the stream.
+type sampleSink struct {
+	sampleForm
+	stream *sampleStream
+}
+
 var _ sinks.Sink = (*sampleSink)(nil)
 
 func newSampleSink(stream *sampleStream, c *config.Sink) (*sampleSink, error) {
-	s := &sampleSink{stream: stream, prefix: "ce-", value: nats.HeaderValue, structured: c.Encoding == "structured"}
-	switch {
-	case c.NATS != nil:
-		subject, err := event.ParseTemplate(c.NATS.Subject)
-		if err != nil {
-			return nil, err
-		}
-		s.destination = func(e *event.Event) string {
-			return fmt.Sprintf("sink %s: subject %s, Nats-Msg-Id %s", c.Name, subject.Append(nil, e, event.AppendSubjectToken), e.MessageID())
-		}
-	case c.Kafka != nil:
-		topic, err := event.ParseTemplate(c.Kafka.Topic)
-		if err != nil {
-			return nil, err
-		}
-		s.prefix, s.value = "ce_", func(value string) string { return value }
-		s.destination = func(e *event.Event) string {
-			return fmt.Sprintf("sink %s: topic %s, key %s", c.Name, topic.Append(nil, e, event.AppendTopicPart), e.PartitionKey)
-		}
-	default:
-		s.structured = true
-		s.destination = func(*event.Event) string { return "sink " + c.Name + ": standard output" }
-	}
-	return s, nil
+	form, err := kindOf(c).sample()
+	return &sampleSink{form, stream}, err
 }
 
 // Open has nothing to open.

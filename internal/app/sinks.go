@@ -1,27 +1,46 @@
 package app
 
 import (
-	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"log/slog"
-	"net"
-	"net/url"
-	"path/filepath"
-	"strconv"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/sinks"
-	"github.com/kubebridge/bridge/internal/sinks/kafka"
-	"github.com/kubebridge/bridge/internal/sinks/nats"
 	"github.com/kubebridge/bridge/internal/sinks/stdout"
 )
+
+// sinkKind is one kind of sink, with the configuration of one sink of that kind. Adding a kind adds
+// a case to kindOf and a type that implements this.
+type sinkKind interface {
+	// key of the section in the configuration.
+	key() string
+	// make makes the sink, and the broker that has to run for it, nil for none. It starts nothing
+	// and contacts nobody. An error is a keyError where it is about one key.
+	make(m *sinkMaker, log *slog.Logger) (sinks.Sink, service, error)
+	// check asks the broker whether it is as the configuration wants it, and changes nothing. topics
+	// are those that a template stands for, as far as they depend on no object. Errors are keyErrors.
+	check(ctx context.Context, m *sinkMaker, topics func(template string) []string) error
+	// target is where at its broker the sink sends to; nil for standard output.
+	target() []string
+	// sample shows events as the sink would send them.
+	sample() (sampleForm, error)
+}
+
+// kindOf is the one place that asks what a sink is.
+func kindOf(c *config.Sink) sinkKind {
+	switch {
+	case c.NATS != nil:
+		return natsKind{c, c.NATS}
+	case c.Kafka != nil:
+		return kafkaKind{c, c.Kafka}
+	default:
+		return stdoutKind{c, c.Stdout}
+	}
+}
 
 // sinkMaker makes sinks out of their configuration.
 type sinkMaker struct {
@@ -34,18 +53,10 @@ type sinkMaker struct {
 	feeds    *feeds                // nil where it is not known what feeds the sinks
 }
 
-// make is the sink, and the broker that has to run for it, if that is embedded. Nothing is started and nobody is contacted. What the error is about,
-// sinkProblems tells.
-func (m *sinkMaker) make(c *config.Sink) (sink sinks.Sink, broker service, err error) {
-	log := m.log.With("sink", c.Name)
-	switch {
-	case c.NATS != nil:
-		sink, broker, err = m.nats(c, log)
-	case c.Kafka != nil:
-		sink, err = m.kafka(c, log)
-	default:
-		sink, err = stdout.New(stdout.Config{Writer: m.out, Format: c.Stdout.Format})
-	}
+// make is the sink, and the broker that has to run for it, nil for none. Nothing is started and
+// nobody is contacted. What the error is about, sinkProblems tells.
+func (m *sinkMaker) make(c *config.Sink) (sinks.Sink, service, error) {
+	sink, broker, err := kindOf(c).make(m, m.log.With("sink", c.Name))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -58,126 +69,26 @@ type service interface {
 	WaitReady(ctx context.Context) error
 }
 
-func (m *sinkMaker) nats(c *config.Sink, log *slog.Logger) (sinks.Sink, service, error) {
-	n := c.NATS
-	auth, err := natsAuth(n)
-	// The client reads the files itself, when it connects, and would try again for ever.
-	if _, tlsErr := tlsConfig(n.TLS); err != nil || tlsErr != nil {
-		return nil, nil, errors.Join(err, tlsErr)
-	}
-	sink, err := nats.New(nats.Config{
-		URL: string(n.URL), Name: "bridge " + m.cluster + "/" + c.Name, Sink: c.Name, Informers: m.feeds.of(c.Name),
-		Mode: n.Mode, Encoding: c.Encoding, Cluster: m.cluster,
-		Subject: n.Subject, DeadLetter: n.DeadLetterSubject,
-		Stream: natsStream(n), Objects: natsObjects(n), Domain: n.Domain,
-		Auth: auth, TLS: natsTLS(n.TLS), Fence: m.replicas.fence(),
-		Log: log, Metrics: m.registry,
-	})
-	if err != nil || !n.Embedded {
-		return sink, nil, err
-	}
-	broker, err := m.embedded(n, log)
-	if err != nil {
-		return nil, nil, err
-	}
-	return sink, broker, nil
+// stdoutKind prints.
+type stdoutKind struct {
+	sink *config.Sink
+	*config.Stdout
 }
 
-func natsAuth(n *config.NATS) (nats.Auth, error) {
-	token, tokenErr := config.ReadSecret(n.Token, n.TokenFile)
-	password, passwordErr := config.ReadSecret(n.Password, n.PasswordFile)
-	return nats.Auth{
-		CredsFile: n.CredsFile, NKeyFile: n.NkeyFile, Token: string(token), User: n.User, Password: string(password),
-	}, errors.Join(aboutKey("tokenFile", tokenErr), aboutKey("passwordFile", passwordErr))
+func (stdoutKind) key() string { return "stdout" }
+
+func (stdoutKind) target() []string { return nil }
+
+func (k stdoutKind) make(m *sinkMaker, _ *slog.Logger) (sinks.Sink, service, error) {
+	sink, err := stdout.New(stdout.Config{Writer: m.out, Format: k.Format})
+	return sink, nil, err
 }
 
-// embeddedStreamBytes bounds the stream of an embedded server below what the server may store in all: a full stream drops its
-// oldest events, a full server takes no more.
-const embeddedStreamBytes = 8 << 30
+func (stdoutKind) check(context.Context, *sinkMaker, func(string) []string) error { return nil }
 
-func natsStream(n *config.NATS) nats.Stream {
-	s := &n.Stream
-	maxBytes := int64(s.MaxBytes)
-	if n.Embedded {
-		maxBytes = cmp.Or(maxBytes, embeddedStreamBytes)
-	}
-	// In the configuration 0 is no limit; to the sink it is the default.
-	const noLimit = -1 * time.Second
-	return nats.Stream{
-		Name: s.Name, Subjects: s.Subjects, MaxAge: cmp.Or(s.MaxAge, noLimit), MaxBytes: maxBytes,
-		Replicas: s.Replicas, Storage: s.Storage, Duplicates: s.Duplicates, Manage: s.Manage,
-	}
-}
-
-func natsObjects(n *config.NATS) nats.Objects {
-	return nats.Objects{Bucket: n.Objects.Bucket, MaxAge: cmp.Or(n.Objects.MaxAge, -1*time.Second), MaxBytes: int64(n.Objects.MaxBytes)}
-}
-
-func natsTLS(t *config.TLS) nats.TLS {
-	if t == nil {
-		return nats.TLS{}
-	}
-	return nats.TLS{CAFile: t.CA, CertFile: t.Cert, KeyFile: t.Key, ServerName: t.ServerName, Insecure: t.InsecureSkipVerify}
-}
-
-// embedded is the server that listens where the sink's URL points.
-func (m *sinkMaker) embedded(n *config.NATS, log *slog.Logger) (service, error) {
-	address, err := url.Parse(string(n.URL))
-	if err != nil {
-		return nil, errors.New("url: not a URL") // without the parser's error, which repeats it
-	}
-	host, port := address.Hostname(), cmp.Or(address.Port(), "4222")
-	number, err := strconv.Atoi(port)
-	if err != nil {
-		return nil, fmt.Errorf("url: port %q is no number", port)
-	}
-	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		log.Warn("the embedded NATS server can be reached from other machines, and asks nobody who they are", "host", host)
-	}
-	server := "nats --server " + string(n.URL)
-	log.Info("events go to the embedded NATS server; read them with any NATS client", "live", server+" subscribe 'k8s.>'",
-		"stored", server+" stream view "+n.Stream.Name)
-	return nats.NewEmbedded(nats.EmbeddedConfig{
-		Host: host, Port: number, StoreDir: cmp.Or(n.StoreDir, filepath.Join(m.stateDir, "nats")), Log: log,
-	})
-}
-
-func (m *sinkMaker) kafka(c *config.Sink, log *slog.Logger) (sinks.Sink, error) {
-	k := c.Kafka
-	topic, err := event.ParseTemplate(k.Topic)
-	if err != nil {
-		return nil, err
-	}
-	var deadLetter *event.Template
-	if k.DeadLetterTopic != "" {
-		if deadLetter, err = event.ParseTemplate(k.DeadLetterTopic); err != nil {
-			return nil, err
-		}
-	}
-	encryption, tlsErr := tlsConfig(k.TLS)
-	sasl, saslErr := kafkaSASL(k.SASL)
-	if err := errors.Join(tlsErr, saslErr); err != nil {
-		return nil, err
-	}
-	return kafka.New(kafka.Config{
-		Name: c.Name, Brokers: k.Brokers, Topic: topic, DeadLetterTopic: deadLetter, Cluster: m.cluster,
-		Encoding: c.Encoding, Tombstones: k.Tombstones, Compression: k.Compression,
-		TLS: encryption, SASL: sasl, CreateTopics: kafkaTopics(k.CreateTopics), NewPartitions: k.NewPartitions, Confirm: m.replicas.confirm(),
-		Log: log, Registerer: m.registry,
-	})
-}
-
-func kafkaSASL(s *config.SASL) (*kafka.SASL, error) {
-	if s == nil {
-		return nil, nil
-	}
-	password, err := config.ReadSecret(s.Password, s.PasswordFile)
-	return &kafka.SASL{Mechanism: s.Mechanism, Username: s.Username, Password: string(password), TokenFile: s.TokenFile}, aboutKey("sasl.passwordFile", err)
-}
-
-func kafkaTopics(c *config.CreateTopics) *kafka.CreateTopics {
-	if c == nil {
-		return nil
-	}
-	return &kafka.CreateTopics{Partitions: c.Partitions, ReplicationFactor: c.ReplicationFactor, Config: c.Config}
+func (k stdoutKind) sample() (sampleForm, error) {
+	return sampleForm{
+		structured:  true,
+		destination: func(*event.Event) string { return "sink " + k.sink.Name + ": standard output" },
+	}, nil
 }

@@ -11,13 +11,8 @@ import (
 // target says where at its broker a sink sends to: a short digest, which the replicas of a bridge compare. Addresses are not in it, since each replica
 // may reach the same broker by one of its own. "" for standard output.
 func target(c *config.Sink) string {
-	var where []string
-	switch {
-	case c.NATS != nil:
-		where = []string{c.NATS.Stream.Name, c.NATS.Subject}
-	case c.Kafka != nil:
-		where = []string{c.Kafka.Topic}
-	default:
+	where := kindOf(c).target()
+	if where == nil {
 		return ""
 	}
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q", where))

@@ -1,0 +1,88 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/kubebridge/bridge/config"
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/sinks/kafka"
+)
+
+// kafkaKind publishes to Kafka.
+type kafkaKind struct {
+	sink *config.Sink
+	*config.Kafka
+}
+
+func (kafkaKind) key() string { return "kafka" }
+
+func (k kafkaKind) target() []string { return []string{k.Topic} }
+
+func (k kafkaKind) make(m *sinkMaker, log *slog.Logger) (sinks.Sink, service, error) {
+	c := k.sink
+	topic, err := event.ParseTemplate(k.Topic)
+	if err != nil {
+		return nil, nil, err
+	}
+	var deadLetter *event.Template
+	if k.DeadLetterTopic != "" {
+		if deadLetter, err = event.ParseTemplate(k.DeadLetterTopic); err != nil {
+			return nil, nil, err
+		}
+	}
+	encryption, tlsErr := tlsConfig(k.TLS)
+	sasl, saslErr := kafkaSASL(k.SASL)
+	if err := errors.Join(tlsErr, saslErr); err != nil {
+		return nil, nil, err
+	}
+	sink, err := kafka.New(kafka.Config{
+		Name: c.Name, Brokers: k.Brokers, Topic: topic, DeadLetterTopic: deadLetter, Cluster: m.cluster,
+		Encoding: c.Encoding, Tombstones: k.Tombstones, Compression: k.Compression,
+		TLS: encryption, SASL: sasl, CreateTopics: kafkaTopics(k.CreateTopics), NewPartitions: k.NewPartitions, Confirm: m.replicas.confirm(),
+		Log: log, Registerer: m.registry,
+	})
+	return sink, nil, err
+}
+
+func kafkaSASL(s *config.SASL) (*kafka.SASL, error) {
+	if s == nil {
+		return nil, nil
+	}
+	password, err := config.ReadSecret(s.Password, s.PasswordFile)
+	return &kafka.SASL{Mechanism: s.Mechanism, Username: s.Username, Password: string(password), TokenFile: s.TokenFile}, aboutKey("sasl.passwordFile", err)
+}
+
+func kafkaTopics(c *config.CreateTopics) *kafka.CreateTopics {
+	if c == nil {
+		return nil
+	}
+	return &kafka.CreateTopics{Partitions: c.Partitions, ReplicationFactor: c.ReplicationFactor, Config: c.Config}
+}
+
+func (k kafkaKind) check(ctx context.Context, m *sinkMaker, topics func(string) []string) error {
+	sink, _, err := k.make(m, m.log.With("sink", k.sink.Name))
+	if err != nil {
+		return err
+	}
+	wrong, connect := sink.(*kafka.Sink).Check(ctx, topics(k.Topic))
+	problems := []error{aboutKey("brokers", connect)}
+	for _, err := range wrong {
+		problems = append(problems, aboutKey("topic", err))
+	}
+	return errors.Join(problems...)
+}
+
+func (k kafkaKind) sample() (sampleForm, error) {
+	topic, err := event.ParseTemplate(k.Topic)
+	return sampleForm{
+		prefix: "ce_", value: func(value string) string { return value }, structured: k.sink.Encoding == "structured",
+		destination: func(e *event.Event) string {
+			return fmt.Sprintf("sink %s: topic %s, key %s",
+				k.sink.Name, topic.Append(nil, e, event.AppendTopicPart), e.PartitionKey)
+		},
+	}, err
+}

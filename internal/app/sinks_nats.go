@@ -1,0 +1,136 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/kubebridge/bridge/config"
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/sinks/nats"
+)
+
+// natsKind publishes to NATS.
+type natsKind struct {
+	sink *config.Sink
+	*config.NATS
+}
+
+func (natsKind) key() string { return "nats" }
+
+func (k natsKind) target() []string { return []string{k.Stream.Name, k.Subject} }
+
+func (k natsKind) make(m *sinkMaker, log *slog.Logger) (sinks.Sink, service, error) {
+	c, n := k.sink, k.NATS
+	auth, err := natsAuth(n)
+	// The client reads the files itself, when it connects, and would try again for ever.
+	if _, tlsErr := tlsConfig(n.TLS); err != nil || tlsErr != nil {
+		return nil, nil, errors.Join(err, tlsErr)
+	}
+	sink, err := nats.New(nats.Config{
+		URL: string(n.URL), Name: "bridge " + m.cluster + "/" + c.Name, Sink: c.Name, Informers: m.feeds.of(c.Name),
+		Mode: n.Mode, Encoding: c.Encoding, Cluster: m.cluster,
+		Subject: n.Subject, DeadLetter: n.DeadLetterSubject,
+		Stream: natsStream(n), Objects: natsObjects(n), Domain: n.Domain,
+		Auth: auth, TLS: natsTLS(n.TLS), Fence: m.replicas.fence(),
+		Log: log, Metrics: m.registry,
+	})
+	if err != nil || !n.Embedded {
+		return sink, nil, err
+	}
+	broker, err := m.embedded(n, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	return sink, broker, nil
+}
+
+func natsAuth(n *config.NATS) (nats.Auth, error) {
+	token, tokenErr := config.ReadSecret(n.Token, n.TokenFile)
+	password, passwordErr := config.ReadSecret(n.Password, n.PasswordFile)
+	return nats.Auth{
+		CredsFile: n.CredsFile, NKeyFile: n.NkeyFile, Token: string(token), User: n.User, Password: string(password),
+	}, errors.Join(aboutKey("tokenFile", tokenErr), aboutKey("passwordFile", passwordErr))
+}
+
+// embeddedStreamBytes bounds the stream of an embedded server below what the server may store in all: a full stream drops its
+// oldest events, a full server takes no more.
+const embeddedStreamBytes = 8 << 30
+
+func natsStream(n *config.NATS) nats.Stream {
+	s := &n.Stream
+	maxBytes := int64(s.MaxBytes)
+	if n.Embedded {
+		maxBytes = cmp.Or(maxBytes, embeddedStreamBytes)
+	}
+	// In the configuration 0 is no limit; to the sink it is the default.
+	const noLimit = -1 * time.Second
+	return nats.Stream{
+		Name: s.Name, Subjects: s.Subjects, MaxAge: cmp.Or(s.MaxAge, noLimit), MaxBytes: maxBytes,
+		Replicas: s.Replicas, Storage: s.Storage, Duplicates: s.Duplicates, Manage: s.Manage,
+	}
+}
+
+func natsObjects(n *config.NATS) nats.Objects {
+	return nats.Objects{Bucket: n.Objects.Bucket, MaxAge: cmp.Or(n.Objects.MaxAge, -1*time.Second), MaxBytes: int64(n.Objects.MaxBytes)}
+}
+
+func natsTLS(t *config.TLS) nats.TLS {
+	if t == nil {
+		return nats.TLS{}
+	}
+	return nats.TLS{CAFile: t.CA, CertFile: t.Cert, KeyFile: t.Key, ServerName: t.ServerName, Insecure: t.InsecureSkipVerify}
+}
+
+// embedded is the server that listens where the sink's URL points.
+func (m *sinkMaker) embedded(n *config.NATS, log *slog.Logger) (service, error) {
+	address, err := url.Parse(string(n.URL))
+	if err != nil {
+		return nil, errors.New("url: not a URL") // without the parser's error, which repeats it
+	}
+	host, port := address.Hostname(), cmp.Or(address.Port(), "4222")
+	number, err := strconv.Atoi(port)
+	if err != nil {
+		return nil, fmt.Errorf("url: port %q is no number", port)
+	}
+	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		log.Warn("the embedded NATS server can be reached from other machines, and asks nobody who they are", "host", host)
+	}
+	server := "nats --server " + string(n.URL)
+	log.Info("events go to the embedded NATS server; read them with any NATS client", "live", server+" subscribe 'k8s.>'",
+		"stored", server+" stream view "+n.Stream.Name)
+	return nats.NewEmbedded(nats.EmbeddedConfig{
+		Host: host, Port: number, StoreDir: cmp.Or(n.StoreDir, filepath.Join(m.stateDir, "nats")), Log: log,
+	})
+}
+
+func (k natsKind) check(ctx context.Context, m *sinkMaker, _ func(string) []string) error {
+	if k.Embedded {
+		return nil // it runs when the bridge does
+	}
+	sink, _, err := k.make(m, m.log.With("sink", k.sink.Name))
+	if err != nil {
+		return err
+	}
+	connect, stream := sink.(*nats.Sink).Check(ctx)
+	return errors.Join(aboutKey("url", connect), aboutKey("stream", stream))
+}
+
+func (k natsKind) sample() (sampleForm, error) {
+	subject, err := event.ParseTemplate(k.Subject)
+	return sampleForm{
+		prefix: "ce-", value: nats.HeaderValue, structured: k.sink.Encoding == "structured",
+		destination: func(e *event.Event) string {
+			return fmt.Sprintf("sink %s: subject %s, Nats-Msg-Id %s",
+				k.sink.Name, subject.Append(nil, e, event.AppendSubjectToken), e.MessageID())
+		},
+	}, err
+}
