@@ -143,10 +143,13 @@ func (a *assembler) listCheck() (*listCheck, error) {
 	return &listCheck{resolver: resolver, log: a.log, pause: 10 * time.Second, changes: make(chan []bridge.UnitConfig, 1)}, err
 }
 
-// openState opens the database, in a directory of its own inside state.dir: other things may lie beside it, such as an embedded
-// broker's streams or a volume's lost+found.
+// StateDir is the directory of the state database: one of its own inside state.dir, beside which
+// other things may lie, such as an embedded broker's streams or a volume's lost+found.
+func StateDir(c *config.Config) string { return filepath.Join(c.State.Dir, "db") }
+
+// openState opens the database.
 func (a *assembler) openState(clusterID string) (*store.DB, error) {
-	dir := filepath.Join(a.config.State.Dir, "db")
+	dir := StateDir(a.config)
 	if a.config.State.Mode == "memory" {
 		dir = ""
 	}

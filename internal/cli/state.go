@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubebridge/bridge/internal/app"
 	"github.com/kubebridge/bridge/internal/store"
 )
 
@@ -33,26 +34,28 @@ What is damaged is told and left as it is.`,
 	return cmd
 }
 
-// stateOptions says where the database lies: in state.dir, where assembler.openState puts it.
-func stateOptions(cmd *cobra.Command, s *settings) (o store.Options, err error) {
-	c, err := s.load()
-	if err != nil {
-		return o, err
-	}
-	if c.State.Mode == "memory" {
-		return o, refused(errors.New("state.mode is memory: nothing is on disk"))
-	}
-	c.Log.Level = "error" // of the database, when it can't go on
-	return store.Options{Dir: filepath.Join(c.State.Dir, "db"), Log: newLogger(c.Log, cmd.ErrOrStderr())}, nil
+// openedState is the state of a stopped bridge, to be read.
+type openedState struct {
+	*store.Inspector
+	options store.Options
 }
 
-// inspect opens the state to read it.
-func inspect(o store.Options) (*store.Inspector, error) {
+// openState opens the database in state.dir. Close it: no bridge can start until then.
+func openState(cmd *cobra.Command, s *settings) (*openedState, error) {
+	c, err := s.load()
+	if err != nil {
+		return nil, err
+	}
+	if c.State.Mode == "memory" {
+		return nil, refused(errors.New("state.mode is memory: nothing is on disk"))
+	}
+	c.Log.Level = "error" // of the database, when it can't go on
+	o := store.Options{Dir: app.StateDir(c), Log: newLogger(c.Log, cmd.ErrOrStderr())}
 	in, err := store.Inspect(o)
 	if errors.Is(err, store.ErrNoState) {
-		err = fmt.Errorf("%w; %s", err, whereToLook(filepath.Dir(o.Dir)))
+		err = fmt.Errorf("%w; %s", err, whereToLook(c.State.Dir))
 	}
-	return in, refused(err)
+	return &openedState{in, o}, refused(err)
 }
 
 // whereToLook helps somebody who gave the database's own directory, as error messages name it, or none.

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -44,16 +43,12 @@ such unit, no state, or a bridge runs with it.`,
 		if err := errors.Join(checkOutput(output, "json", "meta"), err); err != nil {
 			return err
 		}
-		o, err := stateOptions(cmd, s)
+		state, err := openState(cmd, s)
 		if err != nil {
 			return err
 		}
-		in, err := inspect(o)
-		if err != nil {
-			return err
-		}
-		defer in.Close()
-		unit, err := findUnit(in, args[0])
+		defer state.Close()
+		unit, err := findUnit(state.Inspector, args[0])
 		if err != nil {
 			return err
 		}
@@ -90,7 +85,7 @@ func getObject(cmd *cobra.Command, unit store.Unit, key resource.Key, output str
 			fmt.Fprintf(cmd.ErrOrStderr(), "bridge: this is version %s of %s; of version %s, which was sent, the state has no object (state.bodiesPerSecond)\n", v, key, stored.Version)
 		}
 		out := cmd.OutOrStdout()
-		return failed(writeBody(out, stored.Body, isTerminal(out)))
+		return failed(printBody(out, stored.Body, isTerminal(out)))
 	}
 }
 
@@ -130,15 +125,11 @@ func writeMeta(w io.Writer, unit store.Unit, key resource.Key, s store.Stored) e
 	return err
 }
 
-// writeBody prints an object as it is stored, or with line breaks, for people.
-func writeBody(w io.Writer, body []byte, pretty bool) error {
-	var out bytes.Buffer
-	if !pretty {
-		out.Write(body)
-	} else if err := json.Indent(&out, body, "", "  "); err != nil {
-		return err
+// printBody prints an object as it is stored, or with line breaks, for people.
+func printBody(w io.Writer, body []byte, pretty bool) error {
+	if pretty {
+		return printIndented(w, body)
 	}
-	out.WriteByte('\n')
-	_, err := out.WriteTo(w)
+	_, err := fmt.Fprintf(w, "%s\n", body)
 	return err
 }

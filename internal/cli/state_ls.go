@@ -2,11 +2,9 @@ package cli
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -46,21 +44,18 @@ Exit codes: 0, 1 when something can't be read, 2 when there is no state or a bri
 		if err := checkOutput(output, "table", "json"); err != nil {
 			return err
 		}
-		o, err := stateOptions(cmd, s)
+		state, err := openState(cmd, s)
 		if err != nil {
 			return err
 		}
-		in, err := inspect(o)
-		if err != nil {
-			return err
-		}
-		defer in.Close()
-		report, problems := listState(in)
-		write := report.writeTable
+		defer state.Close()
+		report, problems := listState(state.Inspector)
 		if output == "json" {
-			write = report.writeJSON
+			err = printJSON(cmd.OutOrStdout(), report)
+		} else {
+			err = report.writeTable(cmd.OutOrStdout())
 		}
-		return failed(errors.Join(write(cmd.OutOrStdout()), problems))
+		return failed(errors.Join(err, problems))
 	}
 	return cmd
 }
@@ -125,14 +120,8 @@ func reportUnit(u store.Unit) (unitReport, error) {
 	return r, err
 }
 
-func (r stateReport) writeJSON(w io.Writer) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(r)
-}
-
 func (r stateReport) writeTable(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := newTable(w)
 	fmt.Fprintf(t, "directory\t%s\nformat\t%s\ncluster\t%s\non disk\t%s\n\n", r.Directory, r.Format, cmp.Or(r.Cluster, "unknown"), formatBytes(r.DiskBytes))
 	if err := t.Flush(); err != nil { // the columns of what follows are others
 		return err
@@ -155,16 +144,4 @@ func (r stateReport) writeTable(w io.Writer) error {
 			u.Name, version, saved, u.Objects, u.Tombstones, formatBytes(u.BodyBytes), formatBytes(u.RecordBytes), waiting, u.Scope)
 	}
 	return t.Flush()
-}
-
-// formatBytes is "812 B" or "1.2 MiB".
-func formatBytes(n int64) string {
-	if n < 1<<10 {
-		return fmt.Sprintf("%d B", n)
-	}
-	value, units := float64(n)/(1<<10), "KMGTPE"
-	for value >= 1023.95 { // what would be shown as 1024.0
-		value, units = value/(1<<10), units[1:]
-	}
-	return fmt.Sprintf("%.1f %ciB", value, units[0])
 }

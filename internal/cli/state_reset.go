@@ -49,11 +49,7 @@ there is no terminal to ask on.`,
 	cmd.Flags().BoolVar(&keepObjects, "keep-objects", false, "forget only the position: the next start lists, and sends what differs")
 	cmd.ValidArgsFunction = completeUnits(s)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		o, err := stateOptions(cmd, s)
-		if err != nil {
-			return err
-		}
-		plan, err := planReset(o, args[0], keepObjects)
+		plan, err := planReset(cmd, s, args[0], keepObjects)
 		if err != nil {
 			return err
 		}
@@ -63,7 +59,7 @@ there is no terminal to ask on.`,
 				return err
 			}
 		}
-		if err := store.Reset(o, plan.unit, keepObjects); err != nil {
+		if err := store.Reset(plan.state, plan.unit, keepObjects); err != nil {
 			return resetError(err)
 		}
 		fmt.Fprintf(cmd.OutOrStdout(), "%s has forgotten %s\n", plan.unit, plan.forgotten())
@@ -82,24 +78,25 @@ func resetError(err error) error {
 
 // resetPlan is what a reset is about to forget.
 type resetPlan struct {
-	unit, dir   string
+	state       store.Options
+	unit        string
 	position    string
 	usage       store.Usage
 	keepObjects bool
 }
 
 // planReset looks at what there is, and lets go of the directory: a bridge must be able to start while a question waits for its answer.
-func planReset(o store.Options, name string, keepObjects bool) (p resetPlan, err error) {
-	in, err := inspect(o)
+func planReset(cmd *cobra.Command, s *settings, name string, keepObjects bool) (p resetPlan, err error) {
+	state, err := openState(cmd, s)
 	if err != nil {
 		return p, err
 	}
-	defer in.Close()
-	unit, err := findUnit(in, name)
+	defer state.Close()
+	unit, err := findUnit(state.Inspector, name)
 	if err != nil {
 		return p, err
 	}
-	p = resetPlan{unit: unit.Name, dir: o.Dir, position: "none", keepObjects: keepObjects}
+	p = resetPlan{state: state.options, unit: unit.Name, position: "none", keepObjects: keepObjects}
 	position, err := unit.Position()
 	switch {
 	case errors.Is(err, store.ErrDamaged):
@@ -116,7 +113,7 @@ func planReset(o store.Options, name string, keepObjects bool) (p resetPlan, err
 // String is what is shown before the question.
 func (p resetPlan) String() string {
 	var s strings.Builder
-	fmt.Fprintf(&s, "%s in %s\n  position: %s\n  objects:  %s\n  waiting:  %s\n", p.unit, p.dir, p.position, p.objects(), p.waiting())
+	fmt.Fprintf(&s, "%s in %s\n  position: %s\n  objects:  %s\n  waiting:  %s\n", p.unit, p.state.Dir, p.position, p.objects(), p.waiting())
 	if p.keepObjects {
 		s.WriteString("Its position will be forgotten. The next start lists, and sends what differs from the objects.\n")
 	} else {

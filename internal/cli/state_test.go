@@ -262,7 +262,7 @@ func TestAnObjectIsPrintedAsStoredOrWithLineBreaks(t *testing.T) {
 		true:  "{\n  \"kind\": \"Pod\",\n  \"spec\": {\n    \"b\": 1,\n    \"a\": \"<\"\n  }\n}\n",
 	} {
 		var out bytes.Buffer
-		if err := writeBody(&out, []byte(body), pretty); err != nil || out.String() != want {
+		if err := printBody(&out, []byte(body), pretty); err != nil || out.String() != want {
 			t.Errorf("pretty %v: %q, %v", pretty, out.String(), err)
 		}
 	}

@@ -75,16 +75,12 @@ func completeUnits(s *settings) cobra.CompletionFunc {
 		if len(args) > 0 {
 			return nil, none
 		}
-		o, err := stateOptions(cmd, s)
+		state, err := openState(cmd, s)
 		if err != nil {
 			return nil, none
 		}
-		in, err := inspect(o)
-		if err != nil {
-			return nil, none
-		}
-		defer in.Close()
-		units, err := in.Units()
+		defer state.Close()
+		units, err := state.Units()
 		if err != nil {
 			return nil, none
 		}

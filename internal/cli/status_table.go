@@ -9,8 +9,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/kubebridge/bridge/internal/bridge"
@@ -18,16 +16,15 @@ import (
 
 // writeJSON writes what the bridge has said, as one document or one line.
 func (a *answer) writeJSON(w io.Writer, pretty bool) error {
-	var out bytes.Buffer
 	if pretty {
-		if err := json.Indent(&out, bytes.TrimSpace(a.raw), "", "  "); err != nil {
-			return err
-		}
-	} else if err := json.Compact(&out, a.raw); err != nil {
+		return printIndented(w, a.raw)
+	}
+	var line bytes.Buffer
+	if err := json.Compact(&line, a.raw); err != nil {
 		return err
 	}
-	out.WriteByte('\n')
-	_, err := out.WriteTo(w)
+	line.WriteByte('\n')
+	_, err := line.WriteTo(w)
 	return err
 }
 
@@ -37,7 +34,7 @@ func (a *answer) writeTable(w io.Writer, before *answer) error {
 	if a.Status == nil {
 		return nil
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := newTable(w)
 	fmt.Fprintln(t, "\nINFORMER\tRESOURCE\tPHASE\tOBJECTS\tVERSION\tLAG\tBEHIND\tWAITING\tON DISK\tGAPS\tLAST ERROR")
 	for i := range a.Informers {
 		writeUnit(t, &a.Informers[i])
@@ -135,21 +132,9 @@ func age(bySink map[string]float64) string {
 	return seconds(slices.Max(append(slices.Collect(maps.Values(bySink)), 0)))
 }
 
-// seconds is "0s", "120ms", "3m20s".
-func seconds(n float64) string {
-	d := time.Duration(n * float64(time.Second))
-	if d < time.Second {
-		return d.Round(time.Millisecond).String()
-	}
-	return d.Round(time.Second).String()
-}
-
 func sinceStart(began time.Time) string {
 	if began.IsZero() {
 		return "unknown time"
 	}
 	return time.Since(began).Round(time.Second).String()
 }
-
-// oneLine keeps a table a table.
-func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

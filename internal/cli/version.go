@@ -2,11 +2,9 @@ package cli
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -77,22 +75,7 @@ func newVersionCommand(build Build) *cobra.Command {
 			_, err := fmt.Fprintln(cmd.OutOrStdout(), build)
 			return failed(err)
 		}
-		encoder := json.NewEncoder(cmd.OutOrStdout())
-		encoder.SetIndent("", "  ")
-		return failed(encoder.Encode(build))
+		return failed(printJSON(cmd.OutOrStdout(), build))
 	}
 	return cmd
-}
-
-// outputFlag adds --output with its values.
-func outputFlag(cmd *cobra.Command, output *string, values ...string) {
-	cmd.Flags().StringVarP(output, "output", "o", values[0], "one of "+strings.Join(values, ", "))
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
-}
-
-func checkOutput(output string, values ...string) error {
-	if slices.Contains(values, output) {
-		return nil
-	}
-	return fmt.Errorf("--output %q: want one of %s", output, strings.Join(values, ", "))
 }

@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// outputFlag adds --output with its values.
+func outputFlag(cmd *cobra.Command, output *string, values ...string) {
+	cmd.Flags().StringVarP(output, "output", "o", values[0], "one of "+strings.Join(values, ", "))
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+}
+
+func checkOutput(output string, values ...string) error {
+	if slices.Contains(values, output) {
+		return nil
+	}
+	return fmt.Errorf("--output %q: want one of %s", output, strings.Join(values, ", "))
+}
+
+// printJSON prints a value as a JSON document.
+func printJSON(w io.Writer, value any) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(value)
+}
+
+// printIndented prints a JSON document with line breaks.
+func printIndented(w io.Writer, document []byte) error {
+	var out bytes.Buffer
+	if err := json.Indent(&out, bytes.TrimSpace(document), "", "  "); err != nil {
+		return err
+	}
+	out.WriteByte('\n')
+	_, err := out.WriteTo(w)
+	return err
+}
+
+// newTable aligns columns that tabs separate. Flush prints it.
+func newTable(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 2, ' ', 0) }
+
+// oneLine keeps a table a table.
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// seconds is "0s", "120ms", "3m20s".
+func seconds(n float64) string {
+	d := time.Duration(n * float64(time.Second))
+	if d < time.Second {
+		return d.Round(time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}
+
+// formatBytes is "812 B" or "1.2 MiB".
+func formatBytes(n int64) string {
+	if n < 1<<10 {
+		return fmt.Sprintf("%d B", n)
+	}
+	value, units := float64(n)/(1<<10), "KMGTPE"
+	for value >= 1023.95 { // what would be shown as 1024.0
+		value, units = value/(1<<10), units[1:]
+	}
+	return fmt.Sprintf("%.1f %ciB", value, units[0])
+}
