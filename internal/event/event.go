@@ -36,11 +36,15 @@ type Event struct {
 	Name            string
 	UID             string
 	ResourceVersion string
-	Manager         string
-	Cause           string
-	Initial         bool
-	Inferred        bool
-	TraceParent     string // W3C trace context, "" for none
+	// Previous is the resourceVersion of the object's version before this one; "" for none.
+	Previous string
+	Manager  string // of the newest managedFields entry; "" on a Deleted
+	// LastManager is, of a Deleted, the manager of the last state. Who deleted it is not known.
+	LastManager string
+	Cause       string
+	Initial     bool
+	Inferred    bool
+	TraceParent string // W3C trace context, "" for none
 	// Extensions are further attributes, names lower-case alphanumeric, in the order they are sent.
 	Extensions []Attribute
 
@@ -49,12 +53,14 @@ type Event struct {
 	// DataType is the payload's media type; "" is ContentType.
 	DataType string
 
-	// What routing needs and the attributes do not hold.
-	Cluster  string
-	Group    string // API group, "" for core
-	Version  string // API version: "v1"
-	Op       Op
+	// Informer is the name of the informer that the event is of, an attribute too.
 	Informer string
+
+	// What routing needs and the attributes do not hold.
+	Cluster string
+	Group   string // API group, "" for core
+	Version string // API version: "v1"
+	Op      Op
 	// Run is empty, or sets the message apart from what other processes have sent of the same event: a sink that gets the newest states only may
 	// be sent an older one again after a crash, and must then be sent what came after it again too. It begins with a slash, and is no attribute.
 	Run string

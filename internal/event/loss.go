@@ -39,13 +39,13 @@ func (l Loss) And(later Loss) Loss {
 
 // Dropped makes the event that tells of changes which the bridge had read, and dropped before the sink could have them. The position of the
 // notice in the change log tells one such event from another: both may be about one version.
-func (m *Maker) Dropped(l Loss, position uint64, observed time.Time) Event {
+func (m *Maker) Dropped(l Loss, era Era, position uint64, observed time.Time) Event {
 	if l.Start {
 		l.From = ""
 	}
 	id := "dropped/" + string(l.From) + "/" + string(l.To) + "/" + strconv.FormatUint(position, 10)
 	e := m.about("gap", Gap, id, observed)
-	e.Sequence, e.ResourceVersion = sequence(l.To), string(l.To)
+	e.Sequence, e.ResourceVersion = era.sequence(l.To), string(l.To)
 	e.Data = mustJSON(gapData{
 		Reason: resource.ReasonDropped, From: string(l.From), To: string(l.To), Dropped: l.Events,
 		Note: "the log on disk was full: these changes, from the version from (none: from the start) to the version to, were dropped before they could be sent and will not come; " +

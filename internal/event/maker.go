@@ -55,7 +55,9 @@ type Change struct {
 	UID     string
 	Version resource.Version
 	// Before is the version known before the change, "" for none.
-	Before   resource.Version
+	Before resource.Version
+	// Diverged is set on an inferred Deleted whose last state is of the history before this epoch.
+	Diverged bool
 	Initial  bool
 	Inferred bool
 	// Round of a Synced.
@@ -174,7 +176,7 @@ func (m *Maker) named(c *Change) Event {
 		ID: w.id, Source: m.source, Type: m.types[c.Op], Subject: w.path,
 		Time: c.Observed, PartitionKey: w.key, Sequence: w.sequence,
 		APIVersion: m.phrases.apiVersion, Kind: t.Kind, Resource: t.Resource, Namespace: namespace, Name: name,
-		UID: c.UID, ResourceVersion: string(c.Version), Cause: c.Cause, Initial: c.Initial, Inferred: c.Inferred,
+		UID: c.UID, ResourceVersion: string(c.Version), Previous: string(c.Before), Cause: c.Cause, Initial: c.Initial, Inferred: c.Inferred,
 		Cluster: m.cfg.Cluster, Group: t.Group, Version: t.Version, Op: c.Op, Informer: m.cfg.Informer, Observed: c.Observed,
 	}
 }
@@ -187,20 +189,48 @@ func (m *Maker) in(apiVersion string) *Maker {
 	return &other
 }
 
-// fill adds what is read from the object.
+// fill adds what is read from the object. The newest managedFields entry of a deleted object is that
+// of its last update: it says neither who deleted the object nor when.
 func (m *Maker) fill(e *Event, c *Change) {
-	e.Manager = c.Object.Manager
-	// A deletion's own time is not in the object: its newest managedFields entry is of the last update.
-	if c.Op != Deleted && !c.Object.ChangedAt.IsZero() {
-		e.Time = c.Object.ChangedAt
+	if c.Op == Deleted {
+		e.LastManager = c.Object.Manager
+	} else {
+		e.Manager = c.Object.Manager
+		if !c.Object.ChangedAt.IsZero() {
+			e.Time = c.Object.ChangedAt
+		}
 	}
 	e.Data, e.DataType = m.cfg.Payload.of(c)
 	e.Extensions = m.extensions(c)
 }
 
-// sequence pads a version to 20 digits, so that sequences sort as text; one that is no number stays as it is.
-func sequence(v resource.Version) string {
-	return padding(v) + string(v)
+// sequence of an event about the informer; see writeSequence.
+func (e Era) sequence(v resource.Version) string {
+	var b strings.Builder
+	e.writeTurn(&b, false)
+	writePadded(&b, v)
+	return b.String()
+}
+
+// writeTurn writes the number that every sequence begins with: how often versions began to come that
+// had come before. before is set for the number of the time before that.
+func (e Era) writeTurn(b *strings.Builder, before bool) {
+	const digits = "00000000"
+	n := e.Epoch + e.Selection
+	if before && n > 0 {
+		n--
+	}
+	text := strconv.Itoa(n)
+	b.WriteString(digits[min(len(text), len(digits)):])
+	b.WriteString(text)
+	b.WriteByte('.')
+}
+
+// writePadded writes a version as 20 digits, so that versions sort as text. One that is no number
+// stays as it is.
+func writePadded(b *strings.Builder, v resource.Version) {
+	b.WriteString(padding(v))
+	b.WriteString(string(v))
 }
 
 func padding(v resource.Version) string {
@@ -224,7 +254,7 @@ type gapData struct {
 // Gap makes the event that tells of versions which the bridge could not see.
 func (m *Maker) Gap(r *resource.Relist, era Era, observed time.Time) Event {
 	e := m.about("gap", Gap, era.in(string(r.From)+"/"+string(r.To)), observed)
-	e.Sequence, e.ResourceVersion, e.Inferred = sequence(r.To), string(r.To), true
+	e.Sequence, e.ResourceVersion, e.Inferred = era.sequence(r.To), string(r.To), true
 	e.Data = mustJSON(gapData{
 		Reason: r.Reason, From: string(r.From), To: string(r.To), Note: noteOf(r),
 	})
@@ -258,7 +288,7 @@ type Listing struct {
 // Synced makes the event that tells that a list was worked through: what follows are changes.
 func (m *Maker) Synced(version resource.Version, listing Listing, era Era, observed time.Time) Event {
 	e := m.about("synced", Synced, era.in(string(version)), observed)
-	e.Sequence, e.ResourceVersion = sequence(version), string(version)
+	e.Sequence, e.ResourceVersion = era.sequence(version), string(version)
 	e.Data = mustJSON(syncedData{Version: string(version), Listing: listing})
 	return e
 }

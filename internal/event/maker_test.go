@@ -53,15 +53,15 @@ func TestIdsAreTheSameForTheSameChange(t *testing.T) {
 func TestAnObjectsEvent(t *testing.T) {
 	object := &resource.Object{Raw: []byte(`{"kind":"Deployment"}`)}
 	object.Manager, object.ChangedAt = "kubectl", observed.Add(-time.Second)
-	change := event.Change{Op: event.Updated, Key: "shop/web", Object: object, UID: "u", Version: "123", Observed: observed}
+	change := event.Change{Op: event.Updated, Key: "shop/web", Object: object, UID: "u", Version: "123", Before: "122", Observed: observed}
 
 	e := newMaker(t, event.MakerConfig{Type: deployments}).Object(&change)
 	_, got := attributes(&e)
 	for name, want := range map[string]string{
 		"source": "/clusters/prod", "type": "dev.kubebridge.resource.updated",
 		"subject": "apis/apps/v1/namespaces/shop/deployments/web", "partitionkey": "deployments.apps/shop/web",
-		"sequence": "00000000000000000123", "apiversion": "apps/v1", "kind": "Deployment", "resource": "deployments",
-		"namespace": "shop", "name": "web", "uid": "u", "resourceversion": "123", "manager": "kubectl",
+		"sequence": "00000000.00000000000000000123", "previous": "122", "informer": "workloads", "apiversion": "apps/v1", "kind": "Deployment", "resource": "deployments",
+		"namespace": "shop", "name": "web", "uid": "u", "resourceversion": "123", "manager": "kubectl", "lastmanager": "",
 		"time": "2026-11-21T11:59:59Z", "initial": "", "inferred": "", "cause": "",
 	} {
 		if got[name] != want {
@@ -76,8 +76,12 @@ func TestAnObjectsEvent(t *testing.T) {
 	}
 
 	change.Op = event.Deleted
-	if e := newMaker(t, event.MakerConfig{Type: deployments}).Object(&change); !e.Time.Equal(observed) {
+	e = newMaker(t, event.MakerConfig{Type: deployments}).Object(&change)
+	if !e.Time.Equal(observed) {
 		t.Errorf("a deletion is told for %v, want when it was observed", e.Time)
+	}
+	if e.Manager != "" || e.LastManager != "kubectl" {
+		t.Errorf("a deletion by %q, last writer %q; nobody knows who deleted it", e.Manager, e.LastManager)
 	}
 	if e := newMaker(t, event.MakerConfig{Type: deployments, Payload: event.PayloadReference}).Object(&change); e.Data != nil {
 		t.Errorf("a reference with data %s", e.Data)
@@ -91,17 +95,74 @@ func TestAClusterScopedObjectsEvent(t *testing.T) {
 	}
 }
 
-func TestSequencesSortAsText(t *testing.T) {
-	m, last := newMaker(t, event.MakerConfig{Type: nodes}), ""
-	for _, version := range []resource.Version{"1", "9", "10", "999", "1000", "18446744073709551615"} {
-		e := m.Object(&event.Change{Op: event.Added, Key: "n1", UID: "u", Version: version})
-		if e.Sequence <= last || len(e.Sequence) != 20 {
-			t.Errorf("sequence %q of version %s, after %q", e.Sequence, version, last)
-		}
-		last = e.Sequence
+// TestSequence has the events of one object in the order in which a sink gets them.
+func TestSequence(t *testing.T) {
+	added, updated, deleted := event.Added, event.Updated, event.Deleted
+	first, second := event.Era{}, event.Era{Epoch: 1}
+	for name, events := range map[string][]event.Change{
+		"versions of other lengths": {
+			{Op: added, Version: "1"},
+			{Op: updated, Version: "9"},
+			{Op: updated, Version: "10"},
+			{Op: updated, Version: "999"},
+			{Op: updated, Version: "18446744073709551615"},
+		},
+		"an inferred delete, and another object of the name": {
+			{Op: updated, Version: "48"},
+			{Op: deleted, Version: "48", Inferred: true},
+			{Op: added, Version: "49"},
+			{Op: deleted, Version: "50"},
+			{Op: added, Version: "51"},
+		},
+		"a restored etcd has an older state of the object": {
+			{Op: updated, Version: "900"},
+			{Op: updated, Version: "300", Era: second},
+			{Op: updated, Version: "301", Era: second},
+		},
+		"a restored etcd does not have the object, which is created again": {
+			{Op: updated, Version: "900"},
+			{Op: deleted, Version: "900", Inferred: true, Diverged: true, Era: second},
+			{Op: added, Version: "300", Era: second},
+		},
+		"an object that the restored etcd has had unchanged is deleted in a gap": {
+			{Op: updated, Version: "300", Era: first},
+			{Op: deleted, Version: "300", Inferred: true, Era: second},
+			{Op: added, Version: "310", Era: second},
+		},
+		"another selection": {
+			{Op: updated, Version: "300"},
+			{Op: deleted, Version: "300", Era: event.Era{Selection: 1}},
+			{Op: added, Version: "300", Era: event.Era{Selection: 2}},
+		},
+		"a namespace that leaves the selection and comes in again": {
+			{Op: updated, Version: "300"},
+			{Op: deleted, Version: "300"},
+			{Op: added, Version: "300", Entered: "305"},
+			{Op: deleted, Version: "300", Entered: "305"},
+			{Op: added, Version: "300", Entered: "1020"},
+			{Op: updated, Version: "1021", Entered: "1020"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, last := newMaker(t, event.MakerConfig{Type: nodes}), ""
+			for i := range events {
+				events[i].Key, events[i].UID = "n1", "u"
+				e := m.Object(&events[i])
+				if e.Sequence <= last {
+					t.Errorf("%s @%s has %q, after %q", e.Op, e.ResourceVersion, e.Sequence, last)
+				}
+				last = e.Sequence
+			}
+		})
 	}
-	if e := m.Object(&event.Change{Op: event.Added, Key: "n1", UID: "u", Version: "abc"}); e.Sequence != "abc" {
+	m := newMaker(t, event.MakerConfig{Type: nodes})
+	e := m.Object(&event.Change{Op: added, Key: "n1", UID: "u", Version: "abc"})
+	if e.Sequence != "00000000.abc" {
 		t.Errorf("sequence %q of a version that is no number", e.Sequence)
+	}
+	e = m.Object(&event.Change{Op: added, Key: "n1", UID: "u", Version: "7", Era: event.Era{Epoch: 123456789}})
+	if e.Sequence != "123456789.00000000000000000007" {
+		t.Errorf("sequence %q of a very late epoch", e.Sequence)
 	}
 }
 

@@ -21,7 +21,7 @@ func full() *event.Event {
 		Subject: "apis/apps/v1/namespaces/shop/deployments/web",
 		Time:    time.Date(2026, 11, 21, 10, 11, 12, 123456789, time.FixedZone("", 3600)), PartitionKey: "deployments.apps/shop/web",
 		Sequence: "00000000000000000123", APIVersion: "apps/v1", Kind: "Deployment", Resource: "deployments", Namespace: "shop",
-		Name: "web", UID: "6a0e", ResourceVersion: "123", Manager: "kubectl \"edit\" \\ <é\u2028\t>", Cause: "deleted",
+		Name: "web", UID: "6a0e", ResourceVersion: "123", Previous: "122", LastManager: "kubelet", Manager: "kubectl \"edit\" \\ <é\u2028\t>", Cause: "deleted",
 		Initial: true, Inferred: true,
 		Extensions: []event.Attribute{{Name: "traceparent", Value: "00-ab"}, {Name: "empty"}, {Name: "another", Value: "1"}},
 		Data:       []byte("{ \"kind\":\"Deployment\",\n\"n\":1.50, \"e\":\"\\u00e9 é\", \"big\":12345678901234567890 }"),
@@ -40,8 +40,8 @@ func attributes(e *event.Event) (names []string, values map[string]string) {
 
 func TestAttributesComeInAFixedOrderWithoutEmptyOnes(t *testing.T) {
 	names, values := attributes(full())
-	want := "specversion id source type subject time datacontenttype partitionkey sequence apiversion kind resource namespace name " +
-		"uid resourceversion manager cause initial inferred traceparent another"
+	want := "specversion id source type subject time datacontenttype partitionkey sequence apiversion kind informer resource namespace name " +
+		"uid resourceversion previous manager lastmanager cause initial inferred traceparent another"
 	if got := strings.Join(names, " "); got != want {
 		t.Errorf("attributes\n%s\nwant\n%s", got, want)
 	}

@@ -28,7 +28,7 @@ func newPhrases(t resource.Type) phrases {
 func (m *Maker) words(c *Change, namespace, name string) words {
 	p := &m.phrases
 	var b strings.Builder
-	b.Grow(len(c.UID) + 2*len(c.Version) + len(p.api) + 2*len(namespace) + 2*len(name) + len(p.resource) + len(p.group) + len(c.Entered) + 64)
+	b.Grow(len(c.UID) + 2*len(c.Version) + len(p.api) + 2*len(namespace) + 2*len(name) + len(p.resource) + len(p.group) + 2*len(c.Entered) + 128)
 	m.writeID(&b, c)
 	id := b.Len()
 	b.WriteString(p.api)
@@ -47,10 +47,27 @@ func (m *Maker) words(c *Change, namespace, name string) words {
 	b.WriteByte('/')
 	b.WriteString(name)
 	key := b.Len()
-	b.WriteString(padding(c.Version))
-	b.WriteString(string(c.Version))
+	writeSequence(&b, c)
 	s := b.String()
 	return words{id: s[:id], path: s[id:path], key: s[path:key], sequence: s[key:]}
+}
+
+// writeSequence writes what sorts all events of one object, by its name, as text: the turn, the
+// version, and a Deleted behind the state that it ends. An object of a namespace that is selected once
+// more comes in the version of its delete, and sorts behind that by the version of the Namespace.
+//
+// After the server's history went back, an object that is gone had a version which the server may
+// give out again. Its Deleted sorts with the time before, in front of everything of the new history.
+func writeSequence(b *strings.Builder, c *Change) {
+	c.writeTurn(b, c.Diverged)
+	writePadded(b, c.Version)
+	if c.Entered != "" {
+		b.WriteString(".entered.")
+		writePadded(b, c.Entered)
+	}
+	if c.Op == Deleted {
+		b.WriteString(".deleted")
+	}
 }
 
 // writeID writes the id of a change. An object dies once, whether the watch or a relist tells; it may leave a selector more than once, with another

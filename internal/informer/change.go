@@ -71,7 +71,7 @@ func (c *facts) event(l *ListenerConfig) event.Event {
 	case ofSynced:
 		return m.Synced(c.Version, c.listing, c.Era, c.Observed)
 	case ofDropped:
-		return m.Dropped(c.losses.Unread[l.Name], c.position, c.Observed)
+		return m.Dropped(c.losses.Unread[l.Name], c.Era, c.position, c.Observed)
 	case ofQuarantined:
 		return m.Quarantined(c.unreadable, c.Era, c.Observed)
 	default:

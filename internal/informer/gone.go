@@ -64,7 +64,7 @@ func (c *controller) gone(key resource.Key, known store.Record, asOf resource.Ve
 func (c *controller) emitGone(key resource.Key, known store.Record, last *resource.Object, asOf resource.Version, cause string) {
 	ch := c.newChange(event.Change{
 		Op: event.Deleted, Key: key, Object: last, UID: known.UID, Version: known.Version, Before: known.Version, Inferred: true,
-		Cause: cause,
+		Cause: cause, Diverged: c.relist.Rewound,
 	})
 	ch.goneAsOf = asOf
 	if cause == event.CauseLeft || c.relist.Left {

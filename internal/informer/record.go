@@ -23,6 +23,7 @@ type record struct {
 	UID        string               `json:"uid,omitempty"`
 	Version    resource.Version     `json:"version,omitempty"`
 	Before     resource.Version     `json:"before,omitempty"`
+	Diverged   bool                 `json:"diverged,omitempty"`
 	Initial    bool                 `json:"initial,omitempty"`
 	Inferred   bool                 `json:"inferred,omitempty"`
 	Round      int64                `json:"round,omitempty"`
@@ -55,7 +56,7 @@ type record struct {
 // encode gives the change's form on disk.
 func (i *Informer) encode(c *facts) ([]byte, error) {
 	r := record{
-		Kind: c.kind, Op: c.Op, Key: c.Key, UID: c.UID, Version: c.Version, Before: c.Before, Initial: c.Initial, Inferred: c.Inferred,
+		Kind: c.kind, Op: c.Op, Key: c.Key, UID: c.UID, Version: c.Version, Before: c.Before, Diverged: c.Diverged, Initial: c.Initial, Inferred: c.Inferred,
 		Round: c.Round, Epoch: c.Epoch, Selection: c.Selection, Entered: c.Entered, Left: c.Left, Cause: c.Cause, Observed: c.Observed, Relist: c.relist, Listing: c.listing, Since: c.since, Losses: c.losses, Unreadable: c.unreadable,
 		Told: c.told, OfList: c.ofList, Owners: c.Owners, For: i.names(c.audience),
 	}
@@ -116,7 +117,7 @@ func (i *Informer) decode(position uint64, data []byte) (*change, error) {
 	}
 	c := &change{facts: facts{
 		Change: event.Change{
-			Op: r.Op, Key: r.Key, UID: r.UID, Version: r.Version, Before: r.Before, Initial: r.Initial, Inferred: r.Inferred,
+			Op: r.Op, Key: r.Key, UID: r.UID, Version: r.Version, Before: r.Before, Diverged: r.Diverged, Initial: r.Initial, Inferred: r.Inferred,
 			Round: r.Round, Era: event.Era{Epoch: r.Epoch, Selection: r.Selection}, Entered: r.Entered, Left: r.Left, Cause: r.Cause, Observed: r.Observed, Owners: r.Owners,
 		},
 		kind: r.Kind, relist: r.Relist, listing: r.listing(), since: r.Since, losses: r.Losses, unreadable: r.Unreadable, told: r.Told, ofList: r.OfList, audience: i.audienceOf(&r), position: position,

@@ -14,7 +14,8 @@ func Stub(letter *event.Event) *event.Event {
 	stub.Data = nil
 	for _, text := range []*string{
 		&stub.ID, &stub.Source, &stub.Type, &stub.Subject, &stub.PartitionKey, &stub.Sequence, &stub.APIVersion, &stub.Kind, &stub.Resource,
-		&stub.Namespace, &stub.Name, &stub.UID, &stub.ResourceVersion, &stub.Manager, &stub.Cause, &stub.Group, &stub.Version, &stub.Informer,
+		&stub.Namespace, &stub.Name, &stub.UID, &stub.ResourceVersion, &stub.Previous,
+		&stub.Manager, &stub.LastManager, &stub.Cause, &stub.Group, &stub.Version, &stub.Informer,
 	} {
 		*text = cut(*text)
 	}

@@ -63,11 +63,16 @@ func (o *Options) counts(resource, namespace, name string) bool {
 }
 
 func expectAll(changes []truth.Change, o *Options) (want []*expected, problems []string) {
+	newest := map[string]string{} // version by uid
 	for i := range changes {
-		if ch := &changes[i]; !o.counts(ch.Collection.String(), ch.Metadata.Namespace, ch.Metadata.Name) {
+		ch := &changes[i]
+		m := &ch.Metadata
+		previous := newest[m.UID]
+		newest[m.UID] = m.ResourceVersion
+		if !o.counts(ch.Collection.String(), ch.Metadata.Namespace, ch.Metadata.Name) {
 			continue
 		}
-		e, err := expect(&changes[i], o.Cluster)
+		e, err := expect(ch, o.Cluster, o.Informers[ch.Collection.String()], previous)
 		if err != nil {
 			problems = append(problems, fmt.Sprintf("%s %s: %v", changes[i].Collection, changes[i].Key(), err))
 			continue

@@ -54,7 +54,7 @@ func published(t *testing.T, changes []truth.Change) (events []read.Event) {
 		e.SetType("dev.kubebridge.resource." + op)
 		e.SetSubject("api/v1/namespaces/n/configmaps/" + m.Name)
 		for name, value := range map[string]string{
-			"partitionkey": "configmaps/n/" + m.Name, "sequence": strings.Repeat("0", 20-len(m.ResourceVersion)) + m.ResourceVersion,
+			"partitionkey": "configmaps/n/" + m.Name, "sequence": "00000000." + strings.Repeat("0", 20-len(m.ResourceVersion)) + m.ResourceVersion,
 			"apiversion": "v1", "kind": "ConfigMap", "resource": "configmaps", "namespace": "n", "name": m.Name, "uid": m.UID,
 			"resourceversion": m.ResourceVersion, "manager": "m",
 		} {

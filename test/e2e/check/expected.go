@@ -22,7 +22,8 @@ type expected struct {
 
 var ops = map[string]string{"ADDED": "added", "MODIFIED": "updated", "DELETED": "deleted"}
 
-func expect(ch *truth.Change, cluster string) (*expected, error) {
+// expect makes the event of a change. previous is the version of the object before it, "" for none.
+func expect(ch *truth.Change, cluster, informer, previous string) (*expected, error) {
 	m := &ch.Metadata
 	e := &expected{op: ops[ch.Type], change: ch, id: m.UID + "/" + m.ResourceVersion}
 	last := ch.LastChange()
@@ -36,10 +37,15 @@ func expect(ch *truth.Change, cluster string) (*expected, error) {
 		"subject":         ch.Path(m.Namespace) + "/" + m.Name,
 		"datacontenttype": "application/json",
 		"partitionkey":    ch.Collection.String() + "/" + m.Namespace + "/" + m.Name,
-		"sequence":        strings.Repeat("0", 20-len(m.ResourceVersion)) + m.ResourceVersion,
+		"sequence":        "00000000." + strings.Repeat("0", 20-len(m.ResourceVersion)) + m.ResourceVersion,
 		"apiversion":      ch.Object.APIVersion, "kind": ch.Kind, "resource": ch.Resource,
 		"namespace": m.Namespace, "name": m.Name, "uid": m.UID, "resourceversion": m.ResourceVersion,
-		"manager": last.Manager, "inferred": "", "cause": "", "initial": "",
+		"previous": previous, "informer": informer,
+		"manager": last.Manager, "lastmanager": "", "inferred": "", "cause": "", "initial": "",
+	}
+	if ch.Type == "DELETED" {
+		e.attributes["sequence"] += ".deleted"
+		e.attributes["manager"], e.attributes["lastmanager"] = "", last.Manager
 	}
 	if ch.Initial {
 		e.attributes["initial"] = "true"
@@ -48,7 +54,7 @@ func expect(ch *truth.Change, cluster string) (*expected, error) {
 		e.attributes["inferred"] = "true"
 	}
 	if ch.Inferred && ch.Type == "DELETED" {
-		e.attributes["manager"] = "" // the state that is kept has no managedFields any more
+		e.attributes["lastmanager"] = "" // the state that is kept has no managedFields any more
 	}
 	var err error
 	e.data, err = ch.WithoutManagedFields()

@@ -33,7 +33,7 @@ func published(t *testing.T, kind, id string, version int, data string) read.Eve
 	e.SetID(id)
 	e.SetType("dev.kubebridge." + kind)
 	for name, value := range map[string]string{
-		"apiversion": "v1", "resource": "configmaps", "resourceversion": fmt.Sprint(version), "sequence": fmt.Sprintf("%020d", version),
+		"apiversion": "v1", "resource": "configmaps", "resourceversion": fmt.Sprint(version), "sequence": fmt.Sprintf("00000000.%020d", version),
 		"partitionkey": "configmaps/n/a", "uid": strings.Split(id, "/")[0], "namespace": "n", "name": "a",
 	} {
 		e.SetExtension(name, value)
