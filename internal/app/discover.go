@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/kube"
+	"github.com/kubebridge/bridge/internal/ratelimit"
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/resource"
 )
@@ -46,9 +47,7 @@ func (a *assembler) await(ctx context.Context, rc *rest.Config) (discovered, err
 		a.waiting(err)
 		delay := backoff.Step()
 		a.log.Warn("can't start yet, trying again", "delay", delay.Round(time.Millisecond), "err", err)
-		select {
-		case <-time.After(delay):
-		case <-ctx.Done():
+		if ratelimit.Sleep(ctx, delay) != nil {
 			return found, ctx.Err()
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/kubebridge/bridge/internal/metric"
 	"github.com/kubebridge/bridge/internal/namespaces"
 	"github.com/kubebridge/bridge/internal/publisher"
+	"github.com/kubebridge/bridge/internal/ratelimit"
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/sinks"
@@ -240,7 +241,7 @@ func (b *Bridge) run(ctx context.Context) error {
 // causeFirst lets the publisher whose end has ended a unit tell why before that does, which is a moment.
 func causeFirst(hard context.Context, err error) error {
 	if errors.Is(err, publisher.ErrStopped) {
-		pause(hard, time.Second)
+		_ = ratelimit.Sleep(hard, time.Second)
 	}
 	return err
 }

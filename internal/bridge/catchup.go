@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kubebridge/bridge/internal/ratelimit"
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/store"
@@ -105,10 +106,8 @@ func (c *catchUp) ask(ctx context.Context, request func() error) error {
 		wait = 0
 	}
 	for try := 1; ; try++ {
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(wait):
+		if err := ratelimit.Sleep(ctx, wait); err != nil {
+			return err
 		}
 		switch {
 		case c.reflector.Paused():

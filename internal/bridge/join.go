@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/kubebridge/bridge/internal/ratelimit"
 )
 
 // leaderFirst is how long a standby waits for the leader to take a changed configuration, before it takes it all the same: they may not have the
@@ -18,7 +20,7 @@ func (r *replica) awaitLeader(ctx context.Context, version string) error {
 		return nil
 	}
 	told := false
-	for began := time.Now(); r.follows() && r.leaderHas() != version; pause(ctx, r.cfg.Interval/4) {
+	for began := time.Now(); r.follows() && r.leaderHas() != version; _ = ratelimit.Sleep(ctx, r.cfg.Interval/4) {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -94,7 +96,7 @@ func (r *reconfiguration) joins(uc *UnitConfig) (sinks []string) {
 // that something is missing, and the list itself, which knows what other sinks have, sends only what differs.
 func (r *replica) heal(ctx context.Context, u *unit, sinks []string) {
 	for ctx.Err() == nil && !(u.informer.HasSynced() && (!r.follows() || r.unitBehind(u) == "")) {
-		pause(ctx, r.cfg.Interval/4)
+		_ = ratelimit.Sleep(ctx, r.cfg.Interval/4)
 	}
 	if ctx.Err() != nil || r.unitBehind(u) == "" {
 		return

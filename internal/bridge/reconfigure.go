@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kubebridge/bridge/internal/ratelimit"
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
@@ -223,9 +224,8 @@ func (r *reconfiguration) inVain(u *unit) bool {
 func (r *reconfiguration) takeOut(ctx context.Context, u *unit) error {
 	h := u.bequeath()
 	for !r.take(u, leavingChanged) {
-		select {
-		case <-time.After(time.Second): // the disk is full: the unit has ended, and its last state is to be on it
-		case <-ctx.Done():
+		// The disk is full: the unit has ended, and its last state is to be on it.
+		if ratelimit.Sleep(ctx, time.Second) != nil {
 			return ErrStopping
 		}
 	}

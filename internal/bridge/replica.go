@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kubebridge/bridge/internal/ratelimit"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/standby"
 )
@@ -75,23 +76,15 @@ func (b *Bridge) newReplica() *replica {
 func (r *replica) begin(ctx context.Context) {
 	const patience = 3 * time.Second
 	for began := time.Now(); r.cfg.Lease.Leader() == "" && time.Since(began) < patience && ctx.Err() == nil; {
-		pause(ctx, 10*time.Millisecond)
+		_ = ratelimit.Sleep(ctx, 10*time.Millisecond)
 	}
 	for ctx.Err() == nil && r.read(ctx) != nil {
-		pause(ctx, r.cfg.Interval)
+		_ = ratelimit.Sleep(ctx, r.cfg.Interval)
 	}
 	leader := r.cfg.Lease.Leader()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.led = r.led || leader != "" && leader != r.cfg.Lease.Identity()
-}
-
-// pause waits for so long, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
 }
 
 // read takes note of the leader's progress.
@@ -282,7 +275,7 @@ const takePatience = 3
 // takeBoard tries until it succeeds; ok is false when ctx ended before. When it does not for long, the lease is given back, and the error ends this
 // replica: another one may succeed.
 func (r *replica) takeBoard(ctx context.Context) (p standby.Progress, led, ok bool, err error) {
-	for began := time.Now(); ctx.Err() == nil; pause(ctx, 100*time.Millisecond) {
+	for began := time.Now(); ctx.Err() == nil; _ = ratelimit.Sleep(ctx, 100*time.Millisecond) {
 		limited, cancel := context.WithTimeout(ctx, 5*time.Second)
 		p, led, err = r.cfg.Board.Take(limited)
 		cancel()
@@ -326,7 +319,7 @@ func (r *replica) newTeller() *teller {
 // run tells the progress until ctx ends. ErrTaken ends the bridge.
 func (t *teller) run(ctx context.Context) error {
 	for ctx.Err() == nil && t.follows() {
-		pause(ctx, t.cfg.Interval/10)
+		_ = ratelimit.Sleep(ctx, t.cfg.Interval/10)
 	}
 	failing := false
 	for ctx.Err() == nil {
@@ -342,7 +335,7 @@ func (t *teller) run(ctx context.Context) error {
 		}
 		failing = err != nil
 		// An object of many units is written less often: 16 KiB a second.
-		pause(ctx, max(t.cfg.Interval, time.Duration(size)*time.Second/(16<<10)))
+		_ = ratelimit.Sleep(ctx, max(t.cfg.Interval, time.Duration(size)*time.Second/(16<<10)))
 	}
 	return nil
 }

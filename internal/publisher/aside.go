@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/ratelimit"
@@ -65,7 +64,7 @@ func (p *Publisher) retryRoutes(ctx context.Context) {
 			return
 		}
 		for p.asideCount.Load() > 0 {
-			if !p.pause(ctx, backoff.Next()) {
+			if ratelimit.SleepOr(ctx, backoff.Next(), p.hurry) != nil { // a drain does not wait
 				return
 			}
 			if p.routeAside(ctx) {
@@ -74,18 +73,6 @@ func (p *Publisher) retryRoutes(ctx context.Context) {
 		}
 		backoff.Reset()
 	}
-}
-
-// pause waits before the next attempt, less when a drain asks for it; false when ctx ended.
-func (p *Publisher) pause(ctx context.Context, delay time.Duration) bool {
-	timer := time.NewTimer(delay)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-p.hurry:
-	case <-ctx.Done():
-	}
-	return ctx.Err() == nil
 }
 
 // routeAside tries every object once, and says whether one of them got on.

@@ -52,7 +52,7 @@ func (b *breaker) enter(ctx context.Context) (pass, error) {
 		if ok {
 			return got, nil
 		}
-		if err := sleep(ctx, wait, changed); err != nil {
+		if err := ratelimit.SleepOr(ctx, wait, changed); err != nil {
 			return pass{}, err
 		}
 	}
@@ -77,21 +77,6 @@ func (b *breaker) try() (got pass, ok bool, wait time.Duration, changed <-chan s
 	}
 	b.state = probing
 	return pass{round: b.round, probe: true}, true, 0, nil
-}
-
-func sleep(ctx context.Context, wait time.Duration, changed <-chan struct{}) error {
-	var due <-chan time.Time
-	if wait >= 0 {
-		timer := time.NewTimer(wait)
-		defer timer.Stop()
-		due = timer.C
-	}
-	select {
-	case <-due:
-	case <-changed:
-	case <-ctx.Done():
-	}
-	return ctx.Err()
 }
 
 // trip starts a pause and returns its length: after an answer that the broker can't be reached. An answer from

@@ -246,7 +246,7 @@ func (p *Publisher) persist(ctx context.Context, step func(context.Context) erro
 		}
 		delay := backoff.Next()
 		p.log.Warn("sink can't be opened yet", "err", err, "next_attempt_in", delay.String())
-		if !p.pause(ctx, delay) {
+		if ratelimit.SleepOr(ctx, delay, p.hurry) != nil { // a drain does not wait
 			return nil
 		}
 	}

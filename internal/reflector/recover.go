@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/kubebridge/bridge/internal/ratelimit"
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
@@ -105,10 +106,5 @@ func (r *Reflector) pause(ctx context.Context, delay time.Duration, err error) {
 	}
 	r.log.Warn("request failed, trying again", "resource_version", r.version, "delay", delay.Round(time.Millisecond), "err", err)
 	r.status.phase(BackingOff)
-	wait := time.NewTimer(delay)
-	defer wait.Stop()
-	select {
-	case <-wait.C:
-	case <-ctx.Done():
-	}
+	_ = ratelimit.Sleep(ctx, delay)
 }

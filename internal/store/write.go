@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/kubebridge/bridge/internal/ratelimit"
 )
 
 // ErrUnavailable is the error while the disk is full or read-only. Nothing is lost: what was to be written can be written again later.
@@ -71,10 +73,8 @@ func (db *DB) Unavailable() error {
 func (ix *Indexer) WaitAvailable(ctx context.Context) error {
 	const again = 100 * time.Millisecond
 	for ix.db.Unavailable() != nil {
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(again):
+		if err := ratelimit.Sleep(ctx, again); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
+
+	"github.com/kubebridge/bridge/internal/ratelimit"
 )
 
 // Check says whether Open would succeed and these topics can be found, and changes nothing: connect is why the brokers can't be used, topics
@@ -35,7 +37,7 @@ func (s *Sink) checkPatiently(ctx context.Context, c *cluster) error {
 	for began := time.Now(); ; {
 		_, err := s.check(ctx, c)
 		code, answered := errors.AsType[kafkago.Error](err)
-		if !answered || !code.Temporary() || time.Since(began) > patience || pause(ctx, 200*time.Millisecond) != nil {
+		if !answered || !code.Temporary() || time.Since(began) > patience || ratelimit.Sleep(ctx, 200*time.Millisecond) != nil {
 			return err
 		}
 	}

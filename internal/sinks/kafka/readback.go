@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/kubebridge/bridge/internal/ratelimit"
 )
 
 // readback is the reading of a partition from a saved place on, and how far it has come: a later call goes on there.
@@ -99,8 +101,8 @@ func (l *lane) boundsBehind(ctx context.Context, r *readback) (start, end int64,
 		case late:
 			return 0, 0, fmt.Errorf("%w: the log of %s ends at %d, and had come to %d", errImpatient, l.name, end, r.saved.offset)
 		}
-		if err := pause(ctx, 100*time.Millisecond); err != nil {
-			return 0, 0, err
+		if ratelimit.Sleep(ctx, 100*time.Millisecond) != nil {
+			return 0, 0, errCallerGone
 		}
 		_, _ = l.cluster.refresh(ctx, l.topic) // what it can't tell, bounds will
 	}

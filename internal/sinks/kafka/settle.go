@@ -9,6 +9,8 @@ import (
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
+
+	"github.com/kubebridge/bridge/internal/ratelimit"
 )
 
 // settle sends a batch until the broker has answered it for good (stored, refused), or nobody will (denied, away, stopped). It
@@ -92,7 +94,7 @@ func (l *lane) until(ctx context.Context, what string, try func() error) error {
 // has ended, or away when not one broker has answered for the sink's patience: then the caller is told, so that the whole sink can
 // show that it is cut off.
 func (l *lane) again(ctx context.Context, attempt int, t *trouble) verdict {
-	if pause(ctx, backoff(attempt)) != nil {
+	if ratelimit.Sleep(ctx, backoff(attempt)) != nil {
 		return stopped
 	}
 	_, err := l.cluster.refresh(ctx, l.topic)
@@ -113,18 +115,6 @@ func backoff(attempt int) time.Duration {
 	const first, longest = 50 * time.Millisecond, 2 * time.Second
 	d := min(longest, first<<min(attempt, 10))
 	return d/2 + rand.N(d/2)
-}
-
-// pause waits, or returns early when ctx ends.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return errCallerGone
-	}
 }
 
 // trouble tells an operator of a lane that has to send again: not the first time, which a moved leader is enough for,

@@ -12,6 +12,7 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/ratelimit"
 )
 
 // topic is one that events have gone to. It does not change: the number of its lanes is the modulus that keeps an object's
@@ -153,8 +154,8 @@ func (s *Sink) await(ctx context.Context, c *cluster, name string) (layout, erro
 		if time.Now().After(deadline) {
 			return l, fmt.Errorf("it is not there after %v: %w", s.config.Timeout, errors.Join(err, errNoLeader))
 		}
-		if err := pause(ctx, 100*time.Millisecond); err != nil {
-			return l, err
+		if ratelimit.Sleep(ctx, 100*time.Millisecond) != nil {
+			return l, errCallerGone
 		}
 	}
 }
