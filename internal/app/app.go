@@ -100,7 +100,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	commands := &control{start: start, level: o.Level}
 	if o.Source.file != "" {
-		commands.reloader = &reloader{load: o.Source.load, file: o.Source.file, log: log, level: o.Level, outcome: results, turn: make(chan struct{}, 1)}
+		commands.reloader = newReloader(&o, results)
 	}
 	server, err := listen(ctx, c, registry, start, commands, &looker{hub, start}, log)
 	if err != nil {

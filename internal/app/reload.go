@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/kube"
@@ -22,12 +24,23 @@ type reloader struct {
 	level   *slog.LevelVar
 	outcome *outcome
 
-	turn chan struct{} // holds one token, from begin on: whoever has it changes the bridge, and owns all below
+	// turn is free from begin on. Whoever has it changes the bridge, and owns all below.
+	turn *semaphore.Weighted
 	// assembler is of the configuration that runs.
 	assembler *assembler
 	pipeline  *pipeline
 	secrets   map[string]string // what the files that are read once hold, by sink
 	done      string            // the content that was dealt with last, applied or refused
+}
+
+// newReloader makes a reloader that waits for begin.
+func newReloader(o *Options, results *outcome) *reloader {
+	r := &reloader{
+		load: o.Source.load, file: o.Source.file, log: o.Log, level: o.Level, outcome: results,
+		turn: semaphore.NewWeighted(1),
+	}
+	r.turn.TryAcquire(1)
+	return r
 }
 
 // begin makes a reloader for a configuration that runs. began is what its file held before it was read.
@@ -36,7 +49,7 @@ func (r *reloader) begin(a *assembler, p *pipeline, began string) {
 	if contentOf(r.file) == began {
 		r.done = r.content()
 	}
-	r.turn <- struct{}{}
+	r.turn.Release(1)
 }
 
 // errNotNow is returned when a change could not be tried: another attempt may succeed with the same file.
@@ -44,12 +57,10 @@ var errNotNow = errors.New("the configuration was not changed, and can be tried 
 
 // reload reads the configuration and makes the change. Why says what it is for, in the log. When it fails, nothing was changed.
 func (r *reloader) reload(ctx context.Context, why string) (done string, err error) {
-	select {
-	case <-r.turn:
-		defer func() { r.turn <- struct{}{} }()
-	case <-ctx.Done():
+	if r.turn.Acquire(ctx, 1) != nil {
 		return "", context.Cause(ctx)
 	}
+	defer r.turn.Release(1)
 	began, content := time.Now(), r.content()
 	changes, level, err := r.change(ctx, content)
 	if err == nil || !errors.Is(err, errNotNow) && ctx.Err() == nil { // else whoever asked may be gone, and the file is tried again

@@ -80,10 +80,12 @@ func whileSame(ctx context.Context, content string, files []string, changed func
 	changed()
 }
 
-// look says what there is now, and whether it has been dealt with.
-func (r *reloader) look() (content string, done bool) {
-	<-r.turn
-	defer func() { r.turn <- struct{}{} }()
+// look gives what there is now, and reports whether it has been dealt with, or ctx has ended.
+func (r *reloader) look(ctx context.Context) (content string, done bool) {
+	if r.turn.Acquire(ctx, 1) != nil {
+		return "", true
+	}
+	defer r.turn.Release(1)
 	content = r.content()
 	return content, content == r.done
 }
@@ -104,7 +106,7 @@ func (r *reloader) follow(ctx context.Context, hangups <-chan os.Signal, interva
 		case <-hangups:
 			_, _ = r.reload(ctx, "SIGHUP") // what comes of it is told
 		case <-ticks:
-			now, done := r.look()
+			now, done := r.look(ctx)
 			if !done && now == last {
 				_, _ = r.reload(ctx, "the file has changed")
 			}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/kubebridge/bridge/internal/checkpoint"
 	"github.com/kubebridge/bridge/internal/metric"
@@ -96,7 +97,7 @@ type Bridge struct {
 	requests   chan *request          // for the follower
 	ended      chan struct{}          // closed when the follower takes no more requests
 	replica    *replica               // nil when there are no others
-	changing   turn                   // of who starts or stops units and sinks, or begins to lead
+	changing   *semaphore.Weighted    // of who starts or stops units and sinks, or begins to lead
 }
 
 // New checks, opens the state of each unit and starts nothing.
@@ -111,7 +112,7 @@ func New(cfg Config) (*Bridge, error) {
 	}
 	b := &Bridge{
 		cfg: cfg, log: cfg.Log, roster: roster{gone: map[string]lastWords{}}, changes: countChanges(cfg.Registerer),
-		requests: make(chan *request), ended: make(chan struct{}), changing: make(turn, 1),
+		requests: make(chan *request), ended: make(chan struct{}), changing: semaphore.NewWeighted(1),
 	}
 	b.namespaces = namespaces.New(namespaces.Config{
 		Client: cfg.Client, Watchdog: cfg.Watchdog, Identify: cfg.Identify,

@@ -91,11 +91,11 @@ func (f *follower) follow(ctx context.Context) error {
 			f.log.Debug("can't ask the API server what it serves, trying again", "err", err)
 			continue
 		}
-		if err := f.changing.take(ctx); err != nil {
+		if err := f.changing.Acquire(ctx, 1); err != nil {
 			return nil
 		}
 		err = f.apply(ctx, &plan)
-		f.changing.give()
+		f.changing.Release(1)
 		if err != nil {
 			return err
 		}

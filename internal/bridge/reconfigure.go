@@ -52,10 +52,10 @@ func (b *Bridge) Reconfigure(ctx context.Context, c *Change) (done Changes, err 
 		return done, err
 	}
 	err = b.do(ctx, func(ctx context.Context, f *follower) error {
-		if f.changing.take(ctx) != nil {
+		if f.changing.Acquire(ctx, 1) != nil {
 			return ErrStopping
 		}
-		defer f.changing.give()
+		defer f.changing.Release(1)
 		r := &reconfiguration{follower: f, change: c, replaced: map[string]bool{}, restarts: map[string][]string{}}
 		err := r.run(ctx)
 		done = r.done

@@ -238,10 +238,10 @@ func (r *replica) toldAnything() bool {
 func (r *replica) takeOver(ctx context.Context, publish func(), handOn func(*relay)) error {
 	began := time.Now()
 	p, led, ok, err := r.takeBoard(ctx)
-	if !ok || r.changing.take(ctx) != nil {
+	if !ok || r.changing.Acquire(ctx, 1) != nil {
 		return err
 	}
-	defer r.changing.give()
+	defer r.changing.Release(1)
 	r.mu.Lock()
 	r.progress, r.led = p, r.led || led
 	r.mu.Unlock()
@@ -342,11 +342,11 @@ func (t *teller) run(ctx context.Context) error {
 
 // tell writes the progress, if it is another than last time. It gives its size, about.
 func (t *teller) tell(ctx context.Context) (size int, err error) {
-	if !t.changing.tryTake() {
+	if !t.changing.TryAcquire(1) {
 		return 0, nil // units that end and begin again are not missing
 	}
 	p, err := t.look()
-	t.changing.give()
+	t.changing.Release(1)
 	if err != nil || reflect.DeepEqual(p, t.last) {
 		return 0, err
 	}
