@@ -131,8 +131,9 @@ func (e *environment) unknown() {
 		if value == "" || !strings.HasPrefix(name, EnvPrefix) || slices.Contains(e.known, name) || serviceVariable.MatchString(name) {
 			continue
 		}
-		best := suggest.Nearest(name, e.known, 2)
-		if best == "" && !ofSection(name) {
+		corrected := plural(name)
+		best := suggest.Nearest(corrected, e.known, 2)
+		if best == "" && !ofSection(corrected) {
 			continue
 		}
 		hint := "; the reference of the configuration lists the keys"
@@ -141,6 +142,16 @@ func (e *environment) unknown() {
 		}
 		e.addAt(origin{text: name}, "", "no such key%s", hint)
 	}
+}
+
+// plural corrects the name of a list that has lost its s: BRIDGE_SINK_NATS_URL, BRIDGE_INFORMER_ALL_QPS.
+func plural(name string) string {
+	for _, list := range []string{EnvName("informers"), EnvName("sinks")} {
+		if rest, found := strings.CutPrefix(name, strings.TrimSuffix(list, "S")+"_"); found {
+			return list + "_" + rest
+		}
+	}
+	return name
 }
 
 // ofSection says whether a variable begins with the name of a section or list.

@@ -17,7 +17,7 @@ type Kafka struct {
 	// CreateTopics makes topics that are missing. Left out: they must be there, or the broker makes them by itself.
 	CreateTopics *CreateTopics `yaml:"createTopics"`
 	// Tombstones adds a record with the same key and no value after each deleted event, so that a compacted topic forgets
-	// the object.
+	// the object. Not with payload `patch`, nor with `reference` in binary encoding: a compacted topic would lose the objects.
 	Tombstones bool `yaml:"tombstones"`
 	// NewPartitions is what is done with partitions that a topic has got since the bridge last ran. `keep`: nothing, events are spread over as many
 	// as before, so that all of an object are in one, in order. `use`: over all, which moves objects; a consumer may then read an

@@ -57,6 +57,7 @@ func (c *Config) validate(ps *problems) {
 	}
 	c.validateEmbedded(ps)
 	c.validateStreams(ps)
+	c.validateCompacted(ps)
 	c.Standby.validate(ps, c)
 	c.validateTemplateAttributes(ps)
 }
