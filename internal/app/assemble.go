@@ -289,7 +289,7 @@ func unit(inf *config.Informer, redactor *resource.Redactor) (bridge.UnitConfig,
 	if u.Parse.Rules, err = redaction(inf, redactor); err != nil {
 		return u, err
 	}
-	u.Redaction = fmt.Sprintf("secrets=%s redact=%q drop=%q env=%t", inf.Secrets, inf.Redact, inf.Drop, inf.RedactEnv)
+	u.Redaction = fmt.Sprintf("format=%d secrets=%s redact=%q drop=%q env=%t", resource.RedactionFormat, inf.Secrets, inf.Redact, inf.Drop, inf.RedactEnv)
 	if u.Lifts, err = lifts(inf.Attributes); err != nil {
 		return u, err
 	}

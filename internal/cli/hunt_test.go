@@ -155,6 +155,8 @@ func (h *hunt) plant() {
 		obj["data"] = map[string]any{"password": encoded("data of a secret")}
 		obj["stringData"] = map[string]any{"token": h.value("stringData of a secret" + round)}
 		annotations[lastApplied] = `{"data":{"password":"` + h.value("last applied of a secret"+round) + `"}}`
+		annotations["openshift.io/token-secret.value"] = h.value("token in an annotation of a secret" + round)
+		annotations["banzaicloud.com/last-applied"] = encoded("packed copy of a secret")
 	})
 	put("configmaps", "app", func(obj, annotations map[string]any) {
 		obj["data"] = map[string]any{"dsn": h.value("redacted path" + round), "dropped": h.value("dropped path" + round), "level": round}

@@ -1,4 +1,15 @@
 package resource
 
+import (
+	"maps"
+	"slices"
+)
+
+// HarmlessAnnotations are the annotations of Secrets that stay readable, sorted.
+func HarmlessAnnotations() []string { return slices.Sorted(maps.Keys(harmlessAnnotations)) }
+
 // Rewrite gives the JSON without what the rules take out.
 func (r *Rules) Rewrite(raw []byte) ([]byte, error) { return r.rewrite(raw) }
+
+// CopiesOfObject are the annotations that hold a copy of the whole object.
+var CopiesOfObject = copiesOfObject

@@ -15,12 +15,9 @@ import (
 // refused as a whole. The error tells the place and never what stands there.
 var ErrRedact = errors.New("can't redact")
 
-// annotationsWithCopies name the annotations in which tools keep a copy of the whole object, secrets included.
-var annotationsWithCopies = []string{
-	"kubectl.kubernetes.io/last-applied-configuration",
-	"kapp.k14s.io/original",
-	"objectset.rio.cattle.io/applied",
-}
+// RedactionFormat changes when Parse takes out more of the same objects, or makes other fingerprints,
+// than it did before. State on disk that another format made is then redacted again.
+const RedactionFormat = 2
 
 // Redactor replaces what is secret in an object by a fingerprint: equal values have equal fingerprints under one key,
 // so a reader sees that a value changed, and no more. It is immutable and safe for concurrent use.
@@ -83,16 +80,16 @@ func (p *parser) redactValues(r *Redactor, place string, isBase64 bool) {
 	}
 }
 
-// redactAnnotations replaces the annotations that hold a copy of the object.
+// redactAnnotations replaces every annotation but those whose values are known to be harmless.
 func (p *parser) redactAnnotations(r *Redactor) {
 	if !p.enter('{', ErrRedact, "metadata.annotations") {
 		return
 	}
 	for p.Next('}') {
-		if slices.Contains(annotationsWithCopies, string(p.Key())) {
-			p.redactValue(r, false)
-		} else {
+		if harmlessAnnotations[string(p.Key())] {
 			p.Skip()
+		} else {
+			p.redactValue(r, false)
 		}
 	}
 }

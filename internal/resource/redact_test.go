@@ -9,6 +9,7 @@ import (
 	"flag"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -65,13 +66,13 @@ func TestASecretIsRedactedAsInTheGoldenFile(t *testing.T) {
 
 func TestFingerprintsAreOfTheDecodedValue(t *testing.T) {
 	obj := mustParse(t, `{"data":{"a":"aHVudGVyMg=="},"stringData":{"b":"hunter\u0032","c":"\u0000"},
-		"metadata":{"name":"s","annotations":{"x":"kept","`+lastApplied+`":"{}"},"resourceVersion":"1"}}`,
+		"metadata":{"name":"s","annotations":{"helm.sh/hook":"kept","`+lastApplied+`":"{}"},"resourceVersion":"1"}}`,
 		resource.ParseOptions{Type: secrets, Redactor: newRedactor(t)})
 	raw := string(obj.Raw)
 	for _, want := range []string{
 		`"data":{"a":"` + fingerprint("hunter2") + `"}`,
 		`"stringData":{"b":"` + fingerprint("hunter2") + `","c":"` + fingerprint("\x00") + `"}`,
-		`"annotations":{"x":"kept","` + lastApplied + `":"` + fingerprint("{}") + `"}`,
+		`"annotations":{"helm.sh/hook":"kept","` + lastApplied + `":"` + fingerprint("{}") + `"}`,
 	} {
 		if !strings.Contains(raw, want) {
 			t.Errorf("%s\nis not in %s", want, raw)
@@ -80,6 +81,56 @@ func TestFingerprintsAreOfTheDecodedValue(t *testing.T) {
 	if obj.Name != "s" || obj.Version != "1" {
 		t.Errorf("Name, Version = %q, %q: edits before them moved them", obj.Name, obj.Version)
 	}
+}
+
+func TestAnnotationsOfSecrets(t *testing.T) {
+	parse := func(t *testing.T, typ resource.Type, annotations string) string {
+		t.Helper()
+		return string(mustParse(t, `{"metadata":{"name":"s","resourceVersion":"1","annotations":`+annotations+`}}`,
+			resource.ParseOptions{Type: typ, Redactor: newRedactor(t)}).Raw)
+	}
+	t.Run("a value under a name that is not known is replaced", func(t *testing.T) {
+		for _, name := range []string{
+			"openshift.io/token-secret.value", "banzaicloud.com/last-applied", "reconcile.external-secrets.io/data-hash",
+			"x", "Helm.sh/hook", "helm.sh/hook/", "helm.sh\\u002fhooks",
+		} {
+			if raw := parse(t, secrets, `{"`+name+`":"hunter2"}`); strings.Contains(raw, "hunter2") {
+				t.Errorf("%s: %s", name, raw)
+			}
+		}
+	})
+	t.Run("a value of another type than a string is replaced", func(t *testing.T) {
+		if raw := parse(t, secrets, `{"x":{"y":["hunter2"]}}`); strings.Contains(raw, "hunter2") {
+			t.Error(raw)
+		}
+	})
+	t.Run("a harmless name keeps its value", func(t *testing.T) {
+		for _, name := range []string{
+			"kubernetes.io/service-account.name", "kubernetes.io/service-account.uid", "meta.helm.sh/release-name",
+			"argocd.argoproj.io/tracking-id", "cert-manager.io/certificate-name", "helm.sh\\u002fhook",
+		} {
+			if raw := parse(t, secrets, `{"`+name+`":"kept"}`); !strings.Contains(raw, `"kept"`) {
+				t.Errorf("%s: %s", name, raw)
+			}
+		}
+	})
+	t.Run("other kinds keep theirs", func(t *testing.T) {
+		if raw := parse(t, resource.Type{Version: "v1", Resource: "configmaps"}, `{"x":"kept"}`); !strings.Contains(raw, `"kept"`) {
+			t.Error(raw)
+		}
+	})
+	t.Run("the page has the same list", func(t *testing.T) {
+		page := readTestdata(t, "../../../docs/redaction.md")
+		_, list, _ := strings.Cut(string(page), "<!-- annotations -->")
+		list, _, _ = strings.Cut(list, "<!-- end -->")
+		var names []string
+		for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(list, -1) {
+			names = append(names, m[1])
+		}
+		if want := resource.HarmlessAnnotations(); !slices.Equal(names, want) {
+			t.Errorf("docs/redaction.md has\n%q\nwant\n%q", names, want)
+		}
+	})
 }
 
 func TestRedactionFailsClosedAndTellsNothing(t *testing.T) {

@@ -44,7 +44,7 @@ func NewRules(cfg RulesConfig) (*Rules, error) {
 	}
 	copies := Path{steps: []step{{name: "metadata"}, {name: "annotations"}}}
 	redact := slices.Clone(cfg.Redact)
-	for _, name := range annotationsWithCopies { // what is taken out of the object is in its copies too
+	for _, name := range copiesOfObject { // what is taken out of the object is in its copies too
 		redact = append(redact, Path{steps: slices.Concat(copies.steps, []step{{name: name}})})
 	}
 	return &Rules{redactor: cfg.Redactor, redact: NewPaths(redact...), drop: NewPaths(cfg.Drop...), env: cfg.Env}, nil

@@ -149,9 +149,9 @@ func FuzzRules(f *testing.F) {
 		}
 		steps := stepsOf(path)
 		want := without(decodeAny(t, raw), steps, drop)
-		want = without(want, []string{"metadata", "annotations", lastApplied}, false)
-		want = without(want, []string{"metadata", "annotations", "kapp.k14s.io/original"}, false)
-		want = without(want, []string{"metadata", "annotations", "objectset.rio.cattle.io/applied"}, false)
+		for _, name := range resource.CopiesOfObject {
+			want = without(want, []string{"metadata", "annotations", name}, false)
+		}
 		have := decodeAny(t, got)
 		if !reflect.DeepEqual(blank(have), blank(want)) {
 			t.Fatalf("%s became %s by %s", raw, got, path)

@@ -65,7 +65,7 @@ func TestEveryFormTellsWhatTheAPIServerDid(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, live(t))
 	secret := secretValue()
-	l.createSecret("before", secret, secret)
+	l.createSecret("before", []string{secret, secret, secret})
 	ledger := l.witness(
 		truth.Core("pods", l.namespace), truth.Named("replicasets", "apps", "v1", l.namespace), truth.Named("deployments", "apps", "v1", l.namespace),
 		truth.Core("configmaps", l.namespace), truth.Core("secrets", l.namespace), truth.Named("leases", "coordination.k8s.io", "v1", l.namespace),
@@ -139,7 +139,7 @@ func (l *lab) stirConfigMap(name, secret string) {
 
 func (l *lab) stirSecret(secret string) {
 	l.t.Helper()
-	l.createSecret("after", secret, secret)
+	l.createSecret("after", []string{secret, secret, secret})
 	api := l.client.CoreV1().Secrets(l.namespace)
 	for _, p := range []string{`{"metadata":{"labels":{"app":"web"}}}`, fmt.Sprintf(`{"stringData":{"password":%q}}`, secret+"-2")} {
 		_, err := api.Patch(l.ctx, "after", types.MergePatchType, []byte(p), metav1.PatchOptions{})

@@ -62,11 +62,11 @@ func TestValuesOfSecretsStayHomeUnlessAskedFor(t *testing.T) {
 	for _, mode := range []string{"redacted", "send"} {
 		t.Run(mode, func(t *testing.T) {
 			l := newLab(t, live(t))
-			values := []string{secretValue(), secretValue(), secretValue(), secretValue()}
-			l.createSecret("before", values[0], values[1])
+			values := []string{secretValue(), secretValue(), secretValue(), secretValue(), secretValue(), secretValue()}
+			l.createSecret("before", values[:3])
 			b := l.bridge("bridge", secretsInformer+embedded, with(map[string]string{"SECRETS": mode}), withLogLevel("debug"))
 			l.start(b)
-			l.createSecret("after", values[2], values[3])
+			l.createSecret("after", values[3:])
 			must(t, l.client.CoreV1().Secrets(l.namespace).Delete(l.ctx, "before", metav1.DeleteOptions{}))
 
 			found := l.searchEverywhere(b, values)
@@ -90,14 +90,17 @@ func secretValue() string {
 	return "hunter2-" + hex.EncodeToString(b)
 }
 
-// createSecret makes a secret as kubectl apply does, with a copy of it in an annotation.
-func (l *lab) createSecret(name, data, annotation string) {
+// createSecret creates a Secret with one value in its data, one in the copy that kubectl apply keeps,
+// and one in the annotation in which OpenShift keeps a token.
+func (l *lab) createSecret(name string, values []string) {
 	l.t.Helper()
-	copied, err := json.Marshal(map[string]any{"stringData": map[string]string{"password": annotation}})
+	copied, err := json.Marshal(map[string]any{"stringData": map[string]string{"password": values[1]}})
 	must(l.t, err)
 	_, err = l.client.CoreV1().Secrets(l.namespace).Create(l.ctx, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: string(copied)}},
-		StringData: map[string]string{"password": data},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
+			corev1.LastAppliedConfigAnnotation: string(copied), "openshift.io/token-secret.value": values[2],
+		}},
+		StringData: map[string]string{"password": values[0]},
 	}, metav1.CreateOptions{})
 	must(l.t, err)
 }
