@@ -81,7 +81,7 @@ type Informer struct {
 	// before anything sends, logs or stores them, see docs/redaction.md; or `send`: they leave the cluster as they are, and lie in
 	// the state directory. `send` takes a second key that is not in this file: the flag --allow-secrets, or BRIDGE_ALLOW_SECRETS=true.
 	Secrets string `yaml:"secrets" default:"redacted" oneof:"redacted send"`
-	// Redact are paths, written as in `ignoreChanges`, whose values are replaced by a keyed hash (`redacted:<hash>`) in objects of any kind before
+	// Redact are paths, written as in `ignoreChanges`, whose values are replaced by a fingerprint (docs/redaction.md) in objects of any kind before
 	// anything sends, logs or stores them: a change of a value is seen, the value is not. The copies of the object that kubectl and others keep
 	// in annotations are replaced too. What identifies an object (kind, apiVersion, name, namespace, uid, resourceVersion) can't be named.
 	Redact []string `yaml:"redact"`

@@ -385,7 +385,7 @@ func (p *play) readable(lines []byte) []string {
 	return texts
 }
 
-var redacted = regexp.MustCompile(`redacted:[0-9a-f]{16}`)
+var redacted = regexp.MustCompile(`redacted:[0-9a-f]{8}:[0-9a-f]{16}`)
 
 // hash numbers the hashes: their key is another each time.
 func (p *play) hash(text string) string {

@@ -9,7 +9,9 @@ import (
 func HarmlessAnnotations() []string { return slices.Sorted(maps.Keys(harmlessAnnotations)) }
 
 // Rewrite gives the JSON without what the rules take out.
-func (r *Rules) Rewrite(raw []byte) ([]byte, error) { return r.rewrite(raw) }
+func (r *Rules) Rewrite(raw []byte) ([]byte, error) {
+	return r.rewrite(raw, r.redactor.of(Type{}, "", ""))
+}
 
 // CopiesOfObject are the annotations that hold a copy of the whole object.
 var CopiesOfObject = copiesOfObject

@@ -69,7 +69,7 @@ func (p *parser) annotations(opts *ParseOptions) {
 		return
 	}
 	p.once(fieldAnnotations, "metadata.annotations")
-	p.redactAnnotations(opts.Redactor)
+	p.redactMap(secretAnnotations, "metadata.annotations")
 }
 
 func (p *parser) readOwners() {

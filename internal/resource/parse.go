@@ -219,6 +219,9 @@ type ownerSpans struct {
 type edit struct {
 	span
 	with []byte
+	// secret says that it is a value of a Secret, whose member's name begins at key.
+	secret secretMap
+	key    int
 }
 
 // fieldSet remembers which members were there: one that comes twice has two meanings.
@@ -269,7 +272,11 @@ func (p *parser) scan(opts *ParseOptions) (span, error) {
 	for p.Open('{'); p.Next('}'); {
 		p.member(p.Key(), opts)
 	}
-	return span{Start: start, End: p.Pos()}, cmp.Or(p.Err(), p.refused, p.complete())
+	at := span{Start: start, End: p.Pos()}
+	if p.Err() == nil {
+		p.fingerprints(opts)
+	}
+	return at, cmp.Or(p.Err(), p.refused, p.complete())
 }
 
 // complete says whether everything was there that an object must have.
@@ -313,10 +320,10 @@ func (p *parser) payload(isData bool, opts *ParseOptions) {
 		p.Skip()
 	case isData:
 		p.once(fieldData, "data")
-		p.redactValues(opts.Redactor, "data", true)
+		p.redactMap(secretData, "data")
 	default:
 		p.once(fieldStringData, "stringData")
-		p.redactValues(opts.Redactor, "stringData", false)
+		p.redactMap(secretStringData, "stringData")
 	}
 }
 

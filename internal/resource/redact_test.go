@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"flag"
@@ -34,12 +35,23 @@ func newRedactor(t testing.TB) *resource.Redactor {
 	return r
 }
 
-var isFingerprint = regexp.MustCompile(`^redacted:[0-9a-f]{16}$`).MatchString
+var isFingerprint = regexp.MustCompile(`^redacted:[0-9a-f]{8}:[0-9a-f]{16}$`).MatchString
 
-func fingerprint(value string) string {
-	mac := hmac.New(sha256.New, []byte(redactionKey))
-	mac.Write([]byte(value))
-	return "redacted:" + hex.EncodeToString(mac.Sum(nil))[:16]
+// fingerprint of a value at a field of an object. The field is its steps: ".name" of a member, "[0" of
+// an item, "=name" of an item with a name.
+func fingerprint(typ resource.Type, namespace, name, value string, field ...string) string {
+	keyed := func(text string) string {
+		mac := hmac.New(sha256.New, []byte(redactionKey))
+		mac.Write([]byte(text))
+		return hex.EncodeToString(mac.Sum(nil))
+	}
+	part := func(text string) string { return string(binary.AppendUvarint(nil, uint64(len(text)))) + text }
+	path := ""
+	for _, step := range field {
+		path += step[:1] + part(step[1:])
+	}
+	return "redacted:" + keyed("kubebridge/key-id/1")[:8] + ":" +
+		keyed("kubebridge/fingerprint/1" + part(typ.Group) + part(typ.Resource) + part(namespace) + part(name) + part(path) + value)[:16]
 }
 
 func TestASecretIsRedactedAsInTheGoldenFile(t *testing.T) {
@@ -65,14 +77,17 @@ func TestASecretIsRedactedAsInTheGoldenFile(t *testing.T) {
 }
 
 func TestFingerprintsAreOfTheDecodedValue(t *testing.T) {
+	of := func(value string, field ...string) string {
+		return `"` + fingerprint(secrets, "", "s", value, field...) + `"`
+	}
 	obj := mustParse(t, `{"data":{"a":"aHVudGVyMg=="},"stringData":{"b":"hunter\u0032","c":"\u0000"},
 		"metadata":{"name":"s","annotations":{"helm.sh/hook":"kept","`+lastApplied+`":"{}"},"resourceVersion":"1"}}`,
 		resource.ParseOptions{Type: secrets, Redactor: newRedactor(t)})
 	raw := string(obj.Raw)
 	for _, want := range []string{
-		`"data":{"a":"` + fingerprint("hunter2") + `"}`,
-		`"stringData":{"b":"` + fingerprint("hunter2") + `","c":"` + fingerprint("\x00") + `"}`,
-		`"annotations":{"helm.sh/hook":"kept","` + lastApplied + `":"` + fingerprint("{}") + `"}`,
+		`"data":{"a":` + of("hunter2", ".data", ".a") + `}`,
+		`"stringData":{"b":` + of("hunter2", ".data", ".b") + `,"c":` + of("\x00", ".data", ".c") + `}`,
+		`"annotations":{"helm.sh/hook":"kept","` + lastApplied + `":` + of("{}", ".metadata", ".annotations", "."+lastApplied) + `}`,
 	} {
 		if !strings.Contains(raw, want) {
 			t.Errorf("%s\nis not in %s", want, raw)
@@ -81,6 +96,113 @@ func TestFingerprintsAreOfTheDecodedValue(t *testing.T) {
 	if obj.Name != "s" || obj.Version != "1" {
 		t.Errorf("Name, Version = %q, %q: edits before them moved them", obj.Name, obj.Version)
 	}
+}
+
+func TestFingerprints(t *testing.T) {
+	key := func(text string) *resource.Redactor {
+		r, err := resource.NewRedactor([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	configMaps := resource.Type{Version: "v1", Resource: "configmaps", Kind: "ConfigMap", Namespaced: true}
+	parse := func(t *testing.T, r *resource.Redactor, typ resource.Type, namespace, name, rest string) string {
+		t.Helper()
+		rules, err := resource.NewRules(resource.RulesConfig{Redactor: r, Redact: pathsOf(t, "spec.list.*", "spec.users.*.password", "data.*")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		opts := resource.ParseOptions{Type: typ, Redactor: r, Rules: rules}
+		if typ.Resource == secrets.Resource {
+			opts.Rules = nil
+		}
+		return string(mustParse(t, `{"metadata":{"namespace":"`+namespace+`","name":"`+name+`","resourceVersion":"1"},`+rest+`}`, opts).Raw)
+	}
+	all := func(raw string) []string { return fingerprints.FindAllString(raw, -1) }
+	one := func(t *testing.T, r *resource.Redactor, typ resource.Type, namespace, name, rest string) string {
+		t.Helper()
+		found := all(parse(t, r, typ, namespace, name, rest))
+		if len(found) != 1 {
+			t.Fatalf("%d fingerprints", len(found))
+		}
+		return found[0]
+	}
+	r := newRedactor(t)
+	const value = `"data":{"a":"aHVudGVyMg=="}`
+	first := one(t, r, secrets, "shop", "db", value)
+
+	t.Run("one place, one value: the same in every version of the object and of the API", func(t *testing.T) {
+		v2 := secrets
+		v2.Version = "v2"
+		for i, again := range []string{
+			one(t, r, secrets, "shop", "db", `"type":"x",`+value),
+			one(t, newRedactor(t), secrets, "shop", "db", value),
+			one(t, r, v2, "shop", "db", value),
+			one(t, r, secrets, "shop", "db", `"stringData":{"a":"hunter2"}`),
+			one(t, r, secrets, `sh\u006fp`, `d\u0062`, `"d\u0061ta":{"\u0061":"aHVudGVyMg\u003d="}`),
+		} {
+			if again != first {
+				t.Errorf("%d: %s, not %s", i, again, first)
+			}
+		}
+	})
+	t.Run("the same value in another place looks different", func(t *testing.T) {
+		seen := map[string]bool{first: true}
+		for i, other := range []string{
+			one(t, r, secrets, "shop", "db2", value),
+			one(t, r, secrets, "shop2", "db", value),
+			one(t, r, secrets, "sho", "pdb", value),
+			one(t, r, secrets, "shop", "db", `"data":{"b":"aHVudGVyMg=="}`),
+			one(t, r, configMaps, "shop", "db", `"data":{"a":"hunter2"}`),
+			one(t, r, configMaps, "shop", "db", `"data":{"a.b":"hunter2"}`),
+			one(t, r, resource.Type{Group: "g", Version: "v1", Resource: "configmaps", Namespaced: true}, "shop", "db", `"data":{"a":"hunter2"}`),
+			one(t, r, configMaps, "shop", "db", `"spec":{"list":["hunter2"]}`),
+			one(t, key("another key of 16 bytes"), secrets, "shop", "db", value),
+		} {
+			if seen[other] {
+				t.Errorf("%d: %s is there already", i, other)
+			}
+			seen[other] = true
+		}
+	})
+	t.Run("the data before the metadata changes nothing", func(t *testing.T) {
+		obj := mustParse(t, `{`+value+`,"metadata":{"name":"db","resourceVersion":"1","namespace":"shop"}}`, resource.ParseOptions{Type: secrets, Redactor: r})
+		if got := all(string(obj.Raw)); len(got) != 1 || got[0] != first {
+			t.Errorf("%s, not %s", got, first)
+		}
+	})
+	t.Run("items with a name are known by it, others by their index", func(t *testing.T) {
+		users := func(list string) []string {
+			return all(parse(t, r, configMaps, "shop", "db", `"spec":{"users":`+list+`}`))
+		}
+		one := users(`[{"name":"a","password":"x"},{"password":"x","name":"b"},{"password":"x"},{"name":7,"password":"x"}]`)
+		two := users(`[{"name":"new","password":"x"},{"name":"b","password":"x"},{"password":"x"},{"password":"y","name":"a"}]`)
+		if len(one) != 4 || one[0] == one[1] || one[1] == one[2] || one[2] == one[3] {
+			t.Errorf("equal values look equal: %s", one)
+		}
+		if len(two) != 4 || two[1] != one[1] || two[2] != one[2] || two[3] == one[0] || two[0] == one[0] {
+			t.Errorf("%s\nbecame %s", one, two)
+		}
+	})
+	t.Run("they say which key made them", func(t *testing.T) {
+		if id := r.KeyID(); !strings.HasPrefix(first, `"redacted:`+id+`:`) || id == key("another key of 16 bytes").KeyID() {
+			t.Errorf("%s of key %s", first, id)
+		}
+	})
+	t.Run("what was redacted before stays, whatever the key is now", func(t *testing.T) {
+		opts := resource.ParseOptions{Type: secrets, Redactor: r}
+		raw := parse(t, r, secrets, "shop", "db", value)
+		opts.Redactor = key("another key of 16 bytes")
+		if again := mustParse(t, raw, opts.Again()); string(again.Raw) != raw {
+			t.Errorf("%s\nbecame %s", raw, again.Raw)
+		}
+	})
+	t.Run("a value with the look of one is replaced", func(t *testing.T) {
+		if raw := parse(t, r, secrets, "shop", "db", `"stringData":{"a":`+first+`}`); strings.Contains(raw, first) {
+			t.Error(raw)
+		}
+	})
 }
 
 func TestAnnotationsOfSecrets(t *testing.T) {

@@ -6,9 +6,51 @@ import "github.com/kubebridge/bridge/internal/jsonscan"
 type rewriter struct {
 	jsonscan.Scanner
 	raw      []byte
-	redactor *Redactor
+	redactor objectRedactor
 	out      []byte
-	from     int // what is before it was copied or taken out
+	from     int        // what is before it was copied or taken out
+	way      []waypoint // from the object to the value that comes next
+}
+
+// waypoint is one member or item on the way to a value.
+type waypoint struct {
+	name  string // of a member; of an item its member "name", once it is known
+	item  bool
+	index int  // of an item
+	named bool // an item whose name may be asked for
+	at    int  // where the item begins
+}
+
+// maxNamed is how many levels deep items of lists are known by their names. Each level costs one more
+// look at the bytes of an item, so without a bound a deep object costs its depth times its size.
+const maxNamed = 64
+
+// field is the path of the value that comes next. Items with a name are known by it, so that an item
+// that is put before them changes no fingerprint of theirs.
+func (w *rewriter) field() []byte {
+	var field []byte
+	for i := range w.way {
+		p := &w.way[i]
+		if !p.item {
+			field = appendMember(field, p.name)
+			continue
+		}
+		if p.named {
+			p.name, p.named = itemName(w.raw[p.at:]), false
+		}
+		field = appendItem(field, p.index, p.name)
+	}
+	return field
+}
+
+// itemName is the member "name" of an item, "" where that is no text.
+func itemName(item []byte) string {
+	name := Member(item, "name")
+	s := jsonscan.Of(name)
+	if s.Peek() != '"' {
+		return ""
+	}
+	return string(s.Text(s.Quoted()))
 }
 
 // place is what holds at the value that comes next.
@@ -45,18 +87,15 @@ func (w *rewriter) value(at place) {
 
 // redact puts a fingerprint in the place of the value that comes next.
 func (w *rewriter) redact() {
-	isString := w.Peek() == '"'
-	at := w.Skip()
+	w.Peek()
+	start := w.Pos()
+	value := textOf(&w.Scanner)
 	if w.Err() != nil {
 		return
 	}
-	value := w.Bytes(at)
-	if isString {
-		value = w.Text(inner(at))
-	}
-	w.copyTo(at.Start)
-	w.out = append(w.out, w.redactor.fingerprint(value)...)
-	w.from = at.End
+	w.copyTo(start)
+	w.out = append(w.out, w.redactor.fingerprint(w.field(), value)...)
+	w.from = w.Pos()
 }
 
 func (w *rewriter) object(at place) {
@@ -65,20 +104,26 @@ func (w *rewriter) object(at place) {
 		before, end := w.Comma(), w.Pos()
 		name := string(w.Key())
 		inner := place{redact: at.redact.Member(name), drop: at.drop.Member(name), env: at.env.member(name)}
+		w.way = append(w.way, waypoint{name: name})
 		kept = w.element(inner, before, end, kept)
+		w.way = w.way[:len(w.way)-1]
 	}
 }
 
 func (w *rewriter) array(at place) {
 	inner := place{redact: at.redact.Item(), drop: at.drop.Item(), env: at.env.item()}
-	kept := false
-	for w.Open('['); w.Next(']'); {
+	// A name that is taken out itself names nothing: it would be another one when the object is read back.
+	named := len(w.way) < maxNamed && inner.redact.Member("name").Empty() && inner.drop.Member("name").Empty()
+	kept, index := false, 0
+	for w.Open('['); w.Next(']'); index++ {
 		before, end := w.Comma(), w.Pos()
 		item := inner
 		if item.env == envVariable && w.secretVariable() {
 			item.redact = item.redact.and(envValue)
 		}
+		w.way = append(w.way, waypoint{item: true, index: index, named: named, at: w.Pos()})
 		kept = w.element(item, before, end, kept)
+		w.way = w.way[:len(w.way)-1]
 	}
 }
 

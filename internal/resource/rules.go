@@ -77,7 +77,7 @@ func CheckRule(p Path) error {
 
 // apply makes the object without what the rules take out. Its metadata stays: the time, the manager, and what else was read before.
 func (r *Rules) apply(obj *Object, t Type) (*Object, error) {
-	raw, err := r.rewrite(obj.Raw)
+	raw, err := r.rewrite(obj.Raw, r.redactor.of(t, obj.Namespace, obj.Name))
 	if err != nil {
 		return nil, err
 	}
@@ -90,8 +90,8 @@ func (r *Rules) apply(obj *Object, t Type) (*Object, error) {
 }
 
 // rewrite gives the JSON without what the rules take out, otherwise byte-equal.
-func (r *Rules) rewrite(raw []byte) ([]byte, error) {
-	w := rewriter{Scanner: jsonscan.Of(raw), raw: raw, redactor: r.redactor, out: make([]byte, 0, len(raw)+len(raw)/8)}
+func (r *Rules) rewrite(raw []byte, redactor objectRedactor) ([]byte, error) {
+	w := rewriter{Scanner: jsonscan.Of(raw), raw: raw, redactor: redactor, out: make([]byte, 0, len(raw)+len(raw)/8)}
 	at := place{redact: r.redact, drop: r.drop}
 	if r.env {
 		at.env = envAnywhere

@@ -34,18 +34,20 @@ func pathsOf(t testing.TB, texts ...string) []resource.Path {
 }
 
 func TestRulesTakeOutWhatTheyName(t *testing.T) {
-	f := func(value string) string { return `"` + fingerprint(value) + `"` }
+	f := func(value string, field ...string) string {
+		return `"` + fingerprint(resource.Type{}, "", "", value, field...) + `"`
+	}
 	for _, tt := range []struct {
 		name, in     string
 		redact, drop []string
 		want         string
 	}{
-		{"a string", `{"a":"x", "b":1}`, []string{"a"}, nil, `{"a":` + f("x") + `, "b":1}`},
-		{"a string with escapes", `{"a":"\u0078"}`, []string{"a"}, nil, `{"a":` + f("x") + `}`},
-		{"under a name with escapes", `{"\u0061":"x"}`, []string{"a"}, nil, `{"\u0061":` + f("x") + `}`},
-		{"a number, and what is of another kind", `{"a":12,"b":{"a":[1]},"c":null}`, []string{"a", "b", "c"}, nil, `{"a":` + f("12") + `,"b":` + f(`{"a":[1]}`) + `,"c":` + f("null") + `}`},
-		{"every member", `{"a":{"b":"x","c":"y"}}`, []string{"a.*"}, nil, `{"a":{"b":` + f("x") + `,"c":` + f("y") + `}}`},
-		{"in every item", `{"a":[{"b":"x"},{"c":"y"},"z"]}`, []string{"a.*.b"}, nil, `{"a":[{"b":` + f("x") + `},{"c":"y"},"z"]}`},
+		{"a string", `{"a":"x", "b":1}`, []string{"a"}, nil, `{"a":` + f("x", ".a") + `, "b":1}`},
+		{"a string with escapes", `{"a":"\u0078"}`, []string{"a"}, nil, `{"a":` + f("x", ".a") + `}`},
+		{"under a name with escapes", `{"\u0061":"x"}`, []string{"a"}, nil, `{"\u0061":` + f("x", ".a") + `}`},
+		{"a number, and what is of another kind", `{"a":12,"b":{"a":[1]},"c":null}`, []string{"a", "b", "c"}, nil, `{"a":` + f("12", ".a") + `,"b":` + f(`{"a":[1]}`, ".b") + `,"c":` + f("null", ".c") + `}`},
+		{"every member", `{"a":{"b":"x","c":"y"}}`, []string{"a.*"}, nil, `{"a":{"b":` + f("x", ".a", ".b") + `,"c":` + f("y", ".a", ".c") + `}}`},
+		{"in every item", `{"a":[{"b":"x"},{"c":"y"},"z"]}`, []string{"a.*.b"}, nil, `{"a":[{"b":` + f("x", ".a", "[0", ".b") + `},{"c":"y"},"z"]}`},
 		{"nothing that is not there", ` { "a" : [ 1 , 2 ] } `, []string{"b", "a.b", "a.*.c"}, []string{"c"}, ` { "a" : [ 1 , 2 ] } `},
 		{"the first member", `{"a":1, "b":2}`, nil, []string{"a"}, `{ "b":2}`},
 		{"the last member", `{"a":1 , "b":2 }`, nil, []string{"b"}, `{"a":1  }`},
@@ -53,10 +55,10 @@ func TestRulesTakeOutWhatTheyName(t *testing.T) {
 		{"all but the last", `{"a":1,"b":2,"c":3}`, nil, []string{"a", "b"}, `{"c":3}`},
 		{"all members", `{"a":{"b":1,"c":2}}`, nil, []string{"a.*"}, `{"a":{}}`},
 		{"all items", `{"a":[1,[2],{}]}`, nil, []string{"a.*"}, `{"a":[]}`},
-		{"a drop beside a redaction", `{"a":{"b":"x","c":1,"d":"y"}}`, []string{"a.b", "a.d"}, []string{"a.c"}, `{"a":{"b":` + f("x") + `,"d":` + f("y") + `}}`},
-		{"a drop within a redaction", `{"a":{"b":"x"}}`, []string{"a"}, []string{"a.b"}, `{"a":` + f(`{"b":"x"}`) + `}`},
+		{"a drop beside a redaction", `{"a":{"b":"x","c":1,"d":"y"}}`, []string{"a.b", "a.d"}, []string{"a.c"}, `{"a":{"b":` + f("x", ".a", ".b") + `,"d":` + f("y", ".a", ".d") + `}}`},
+		{"a drop within a redaction", `{"a":{"b":"x"}}`, []string{"a"}, []string{"a.b"}, `{"a":` + f(`{"b":"x"}`, ".a") + `}`},
 		{"a redaction of what is dropped", `{"a":"x","b":1}`, []string{"a"}, []string{"a"}, `{"b":1}`},
-		{"the copy that kubectl keeps", `{"metadata":{"annotations":{"x":"y","` + lastApplied + `":"{}"}}}`, []string{"b"}, nil, `{"metadata":{"annotations":{"x":"y","` + lastApplied + `":` + f("{}") + `}}}`},
+		{"the copy that kubectl keeps", `{"metadata":{"annotations":{"x":"y","` + lastApplied + `":"{}"}}}`, []string{"b"}, nil, `{"metadata":{"annotations":{"x":"y","` + lastApplied + `":` + f("{}", ".metadata", ".annotations", "."+lastApplied) + `}}}`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := newRules(t, resource.RulesConfig{Redact: pathsOf(t, tt.redact...), Drop: pathsOf(t, tt.drop...)}).Rewrite([]byte(tt.in))
@@ -76,7 +78,14 @@ func TestVariablesThatLookLikeSecretsAreRedacted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := strings.NewReplacer(`"s1"`, `"`+fingerprint("s1")+`"`, `"s2"`, `"`+fingerprint("s2")+`"`, `"https://u:s3@h/"`, `"`+fingerprint("https://u:s3@h/")+`"`).Replace(in)
+	f := func(value, container, variable string, to ...string) string {
+		field := append(append([]string{".spec", ".template", ".spec"}, to...), "="+container, ".env", "="+variable, ".value")
+		return `"` + fingerprint(resource.Type{}, "", "", value, field...) + `"`
+	}
+	want := strings.NewReplacer(
+		`"s1"`, f("s1", "i", "DB_PASSWORD", ".initContainers"), `"s2"`, f("s2", "c", "API_TOKEN", ".containers"),
+		`"https://u:s3@h/"`, f("https://u:s3@h/", "c", "URL", ".containers"),
+	).Replace(in)
 	if string(got) != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}
@@ -123,7 +132,7 @@ func TestRulesFailClosed(t *testing.T) {
 	}
 }
 
-var fingerprints = regexp.MustCompile(`"redacted:[0-9a-f]{16}"`)
+var fingerprints = regexp.MustCompile(`"redacted:[0-9a-f]{8}:[0-9a-f]{16}"`)
 
 // FuzzRules: of any object, by any path, the value is gone, what remains is valid JSON, and everything else is as it was.
 func FuzzRules(f *testing.F) {
@@ -205,7 +214,7 @@ func without(v any, steps []string, drop bool) any {
 		if drop {
 			return gone{}
 		}
-		return "redacted:0000000000000000"
+		return "redacted:00000000:0000000000000000"
 	}
 	switch v := v.(type) {
 	case map[string]any:
@@ -237,7 +246,7 @@ func without(v any, steps []string, drop bool) any {
 // blank makes all fingerprints alike.
 func blank(v any) string {
 	raw, _ := json.Marshal(v)
-	return fingerprints.ReplaceAllString(string(raw), `"redacted:0000000000000000"`)
+	return fingerprints.ReplaceAllString(string(raw), `"redacted:00000000:0000000000000000"`)
 }
 
 func decodeAny(t *testing.T, raw []byte) any {

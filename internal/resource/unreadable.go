@@ -3,7 +3,6 @@ package resource
 import (
 	"bytes"
 	"cmp"
-	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -29,8 +28,8 @@ type Unreadable struct {
 	Partial bool `json:"partial,omitempty"`
 	// Withheld: these bytes may hold values to be redacted, and where they stand nobody knows.
 	Withheld bool `json:"withheld,omitempty"`
-	// Digest is the SHA-256 of what was read, in hex; where Withheld is set, a keyed one, of which nobody can guess values, unless values are
-	// redacted nowhere.
+	// Digest is the SHA-256 of what was read, in hex; where Withheld is set, one under the redaction key,
+	// unless values are redacted nowhere.
 	Digest string `json:"digest"`
 	// Place identifies what the Digest does not: an object by its uid and version, since a watch and a list may differ in its bytes; what is
 	// partial by the version after which it came, and a digest of what is sure to be the same when it comes again.
@@ -74,11 +73,4 @@ func (u *Unreadable) Bytes() int {
 func sha256Hex(b []byte) string {
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])
-}
-
-// digest is a SHA-256 that depends on the redactor's key.
-func (r *Redactor) digest(b []byte) string {
-	mac := hmac.New(sha256.New, r.key)
-	mac.Write(b)
-	return hex.EncodeToString(mac.Sum(nil))
 }

@@ -1,0 +1,134 @@
+package resource
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"regexp"
+	"slices"
+	"strconv"
+)
+
+// Redactor replaces what is secret in an object by a fingerprint. A fingerprint names the key that made
+// it, and is a keyed hash of the value and its place: the group, resource, namespace and name of the
+// object, and the path of the field. A reader who compares two fingerprints of one place, made with one
+// key, learns whether the value changed, and no more. Equal values in two places look different, so
+// nobody can test guesses through an object of their own. A Redactor is immutable and safe for
+// concurrent use.
+type Redactor struct {
+	key   []byte
+	keyID string
+	keep  bool // a fingerprint stays as it is
+}
+
+// MinRedactionKey is the least length of a key in bytes.
+const MinRedactionKey = 16
+
+// What the key is used for, so that a hash of one use is never one of another.
+const (
+	useKeyID       = "kubebridge/key-id/1"
+	useFingerprint = "kubebridge/fingerprint/1"
+	useDigest      = "kubebridge/digest/1"
+)
+
+// NewRedactor makes a Redactor. The key is kept secret and comes from a random source.
+func NewRedactor(key []byte) (*Redactor, error) {
+	if len(key) < MinRedactionKey {
+		return nil, fmt.Errorf("redaction key has %d bytes: it needs %d or more, from a random source", len(key), MinRedactionKey)
+	}
+	r := &Redactor{key: slices.Clone(key)}
+	const size = 4 // bytes: it tells keys apart, and says nothing of a random key
+	r.keyID = hex.EncodeToString(r.mac(useKeyID).Sum(nil)[:size])
+	return r, nil
+}
+
+// KeyID tells keys apart. Fingerprints begin with it, and those of two keys say nothing about each other.
+func (r *Redactor) KeyID() string { return r.keyID }
+
+// Again is for objects that were redacted before, maybe by other rules or with another key: it leaves
+// fingerprints as they are. What the API server sends must not go through it: a value may have the look
+// of a fingerprint.
+func (r *Redactor) Again() *Redactor {
+	if r == nil {
+		return nil
+	}
+	again := *r
+	again.keep = true
+	return &again
+}
+
+func (r *Redactor) mac(use string) hash.Hash {
+	mac := hmac.New(sha256.New, r.key)
+	mac.Write([]byte(use))
+	return mac
+}
+
+// digest is a hash of bytes that depends on the key.
+func (r *Redactor) digest(b []byte) string {
+	mac := r.mac(useDigest)
+	mac.Write(b)
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+// isFingerprint matches what fingerprint makes, without the quotes.
+var isFingerprint = regexp.MustCompile(`^redacted:[0-9a-f]{8}:[0-9a-f]{16}$`).Match
+
+// of is the redactor of one object.
+func (r *Redactor) of(t Type, namespace, name string) objectRedactor {
+	o := objectRedactor{Redactor: r}
+	for _, part := range []string{t.Group, t.Resource, namespace, name} {
+		o.object = appendPart(o.object, part)
+	}
+	return o
+}
+
+// objectRedactor makes the fingerprints of one object.
+type objectRedactor struct {
+	*Redactor
+	object []byte // which one it is
+}
+
+// fingerprint is the JSON string that stands for a value at a field, see appendMember and appendItem.
+func (r *objectRedactor) fingerprint(field, value []byte) []byte {
+	if r.keep && isFingerprint(value) {
+		return slices.Concat([]byte{'"'}, value, []byte{'"'})
+	}
+	mac := r.mac(useFingerprint)
+	mac.Write(r.object)
+	mac.Write(binary.AppendUvarint(nil, uint64(len(field))))
+	mac.Write(field)
+	mac.Write(value)
+	const size = 8 // bytes
+	out := append(make([]byte, 0, 48), `"redacted:`...)
+	out = append(append(out, r.keyID...), ':')
+	out = hex.AppendEncode(out, mac.Sum(nil)[:size])
+	return append(out, '"')
+}
+
+// appendPart appends a text that can't run into the next one.
+func appendPart(to []byte, text string) []byte {
+	return append(binary.AppendUvarint(to, uint64(len(text))), text...)
+}
+
+// appendMember adds the member of a name to the path of a field.
+func appendMember(field []byte, name string) []byte { return appendPart(append(field, '.'), name) }
+
+// appendItem adds the item of a list to the path of a field, by its name, or by its index where it has none.
+func appendItem(field []byte, index int, name string) []byte {
+	if name != "" {
+		return appendPart(append(field, '='), name)
+	}
+	return appendPart(append(field, '['), strconv.Itoa(index))
+}
+
+// ErrRedact says that an object holds secrets in a place where they can't be taken out one by one. Such
+// an object is refused as a whole. The error tells the place and never what stands there.
+var ErrRedact = errors.New("can't redact")
+
+// RedactionFormat changes when Parse takes out more of the same objects, or makes other fingerprints,
+// than it did before. State on disk that another format made is then redacted again.
+const RedactionFormat = 3
