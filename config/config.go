@@ -17,6 +17,8 @@ type Config struct {
 	Admin Admin `yaml:"admin"`
 	// Standby has several bridges of one configuration stand by for each other: one publishes, the others take over when it is gone.
 	Standby Standby `yaml:"standby"`
+	// Redaction says with which key values are made unreadable.
+	Redaction Redaction `yaml:"redaction"`
 	// Tracing sends OpenTelemetry traces of what the bridge does with changes. Off unless it has an endpoint.
 	Tracing Tracing `yaml:"tracing"`
 	// Log says what the bridge tells about itself on standard error.
@@ -110,6 +112,14 @@ type Admin struct {
 	Remote bool `yaml:"remote"`
 	// Pprof serves Go's profiles under /debug/pprof/. A profile shows memory, so it can show parts of objects.
 	Pprof bool `yaml:"pprof"`
+}
+
+// Redaction says with which key values are made unreadable. Which values these are, the informers say: `secrets`, `redact`, `redactEnv`.
+type Redaction struct {
+	// KeyFile is the path of a file with the key of the fingerprints that replace values: at least 16 bytes from a random source
+	// (`openssl rand -hex 32`). It is read again when it changes. All replicas and shards need the same one, else each value looks changed
+	// after a takeover. Left out: a random key of the state directory, which lies in it and is lost with it.
+	KeyFile string `yaml:"keyFile"`
 }
 
 // Tracing sends OpenTelemetry traces of what the bridge does with changes. With an endpoint, each event has CloudEvents' attribute

@@ -58,9 +58,8 @@ type pipeline struct {
 	db     *store.DB
 	rights *listCheck
 	// What a change of the configuration goes on from.
-	cluster  string
-	planner  *planner
-	redactor *resource.Redactor
+	cluster string
+	planner *planner
 }
 
 // Close closes the state, after Run has returned.
@@ -85,6 +84,9 @@ func (a *assembler) assemble(ctx context.Context) (*pipeline, error) {
 	}
 	client, err := reflector.NewClient(rc)
 	if err != nil {
+		return nil, err
+	}
+	if _, err := keyFromFile(a.config); err != nil { // before an API server is waited for
 		return nil, err
 	}
 	cluster := cmp.Or(a.config.Cluster, contextCluster)
@@ -240,12 +242,11 @@ func oversize(ways []string) []publisher.Oversize {
 
 // bridge adds the units, one for each resource of an informer in each of its namespaces.
 func (a *assembler) bridge(c bridge.Config, d discovered, rights *listCheck) (*pipeline, error) {
-	key, err := c.DB.Secret()
+	redactor, err := redactorOf(a.config, c.DB)
 	if err != nil {
 		return nil, err
 	}
-	redactor, err := resource.NewRedactor(key)
-	if err != nil {
+	if err := forgetOwnKey(a.config, c.DB); err != nil {
 		return nil, err
 	}
 	shard, err := shardOf(a.config)
@@ -262,7 +263,7 @@ func (a *assembler) bridge(c bridge.Config, d discovered, rights *listCheck) (*p
 		c.Planner, c.PlanInterval = p.ask, interval
 	}
 	b, err := bridge.New(c)
-	return &pipeline{Bridge: b, db: c.DB, rights: rights, cluster: c.Cluster, planner: p, redactor: redactor}, err
+	return &pipeline{Bridge: b, db: c.DB, rights: rights, cluster: c.Cluster, planner: p}, err
 }
 
 // orAll is the given namespaces, or the one "" that means all.
@@ -290,6 +291,9 @@ func unit(inf *config.Informer, redactor *resource.Redactor) (bridge.UnitConfig,
 		return u, err
 	}
 	u.Redaction = fmt.Sprintf("format=%d secrets=%s redact=%q drop=%q env=%t", resource.RedactionFormat, inf.Secrets, inf.Redact, inf.Drop, inf.RedactEnv)
+	if u.Parse.Redactor != nil || u.Parse.Rules != nil {
+		u.Redaction += " key=" + redactor.KeyID()
+	}
 	if u.Lifts, err = lifts(inf.Attributes); err != nil {
 		return u, err
 	}

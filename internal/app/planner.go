@@ -19,32 +19,38 @@ type planner struct {
 	named      []map[string]bool
 	templates  []bridge.UnitConfig // by informer, without type and namespace
 	resolver   *kube.Resolver
+	redactor   *resource.Redactor
 }
 
 // newPlanner makes the planner of a configuration. The names of informers that are in the one before as they are, which may be nil, go on to
 // mean what they mean there.
 func newPlanner(c *config.Config, d discovered, redactor *resource.Redactor, shard resource.Shard, before *planner) (*planner, error) {
-	p := &planner{informers: c.Informers, resolver: d.resolver}
+	p := &planner{informers: c.Informers, resolver: d.resolver, redactor: redactor}
 	for i := range c.Informers {
 		inf := &c.Informers[i]
-		if j := before.has(inf); j >= 0 {
-			p.templates = append(p.templates, before.templates[j])
-			p.selections = append(p.selections, before.selections[j])
-			p.named = append(p.named, before.named[j])
-			continue
-		}
 		template, err := unit(inf, redactor)
 		if err != nil {
 			return nil, fmt.Errorf("informer %s: %w", inf.Name, err)
 		}
 		template.Shard = shard
 		p.templates = append(p.templates, template)
+		if j := before.has(inf); j >= 0 {
+			p.selections = append(p.selections, before.selections[j])
+			p.named = append(p.named, before.named[j])
+			continue
+		}
 		s := selection(inf)
 		s.Names = d.catalog.Pin(s.Names)
 		p.selections = append(p.selections, s)
 		p.named = append(p.named, namedOnly(d.catalog, s))
 	}
 	return p, nil
+}
+
+// same reports whether an informer is in the planner before as it is, and redacts with the same key.
+func (p *planner) same(i int, before *planner) bool {
+	j := before.has(&p.informers[i])
+	return j >= 0 && p.templates[i].Redaction == before.templates[j].Redaction
 }
 
 // has is the index of an informer that is there as it is, -1 for none.

@@ -115,6 +115,9 @@ func (r *reloader) change(ctx context.Context, content string) (done bridge.Chan
 	r.pipeline.db.SetBodiesPerSecond(after.bodiesPerSecond()) // chains of owners may be asked for now
 	r.pipeline.rights.change(c.Units)
 	r.pipeline.planner, r.assembler, r.secrets = planner, &after, secrets
+	if err := forgetOwnKey(next, r.pipeline.db); err != nil {
+		r.log.Error("the redaction key of before is still in the state directory", "err", err)
+	}
 	if next.Log.Level != before.Log.Level {
 		level = next.Log.Level
 		_ = r.level.UnmarshalText([]byte(level)) // the configuration has checked it
@@ -141,7 +144,11 @@ func (r *reloader) plan(ctx context.Context, after *assembler, secrets map[strin
 	if err != nil {
 		return nil, nil, err
 	}
-	planner, err := newPlanner(after.config, found, r.pipeline.redactor, shard, r.pipeline.planner)
+	redactor, err := redactorOf(after.config, r.pipeline.db)
+	if err != nil {
+		return nil, nil, err
+	}
+	planner, err := newPlanner(after.config, found, redactor, shard, r.pipeline.planner)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -153,7 +160,7 @@ func (r *reloader) plan(ctx context.Context, after *assembler, secrets map[strin
 	for i := range after.config.Informers {
 		inf := &after.config.Informers[i]
 		c.Informers = append(c.Informers, inf.Name)
-		if r.pipeline.planner.has(inf) < 0 {
+		if !planner.same(i, r.pipeline.planner) {
 			c.Changed = append(c.Changed, inf.Name)
 		}
 	}

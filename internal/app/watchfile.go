@@ -54,9 +54,12 @@ func secretsOf(c *config.Config) map[string]string {
 // content is what a configuration is made of holds now. The caller has the turn.
 func (r *reloader) content() string { return contentOf(r.files()...) }
 
-// files are what a configuration is made of: the file, and what its sinks read once. The caller has the turn.
+// files are what a configuration is made of: the file, the redaction key's, and what its sinks read once. The caller has the turn.
 func (r *reloader) files() []string {
 	list := []string{r.file}
+	if key := r.assembler.config.Redaction.KeyFile; key != "" {
+		list = append(list, key)
+	}
 	for i := range r.assembler.config.Sinks {
 		list = append(list, r.assembler.config.Sinks[i].ReadOnce()...)
 	}

@@ -16,8 +16,12 @@ import (
 
 // redacting is a unit that takes a value out of objects from now on.
 func redacting(t *testing.T, u bridge.UnitConfig, path string) bridge.UnitConfig {
+	return redactingWith(t, u, path, "0123456789abcdef")
+}
+
+func redactingWith(t *testing.T, u bridge.UnitConfig, path, key string) bridge.UnitConfig {
 	t.Helper()
-	redactor, err := resource.NewRedactor([]byte("0123456789abcdef"))
+	redactor, err := resource.NewRedactor([]byte(key))
 	ok(t, err)
 	at, err := resource.ParsePath(path)
 	ok(t, err)

@@ -385,6 +385,7 @@ func (t *teller) look() (p standby.Progress, err error) {
 		}
 		p.Feeds[u.cfg.Informer] = u.feeds()
 	}
+	p.RedactionKey = t.redactionKey()
 	for _, pub := range t.outlets.all() {
 		position := t.trail(pub.key).pass(time.Now(), pub.Position())
 		if position == nil {

@@ -76,6 +76,14 @@ func newReplicaMetrics(reg prometheus.Registerer, r *replica) *replicaMetrics {
 			}
 			return float64(len(r.notInStep()))
 		})
+	m.GaugeFunc("bridge_standby_redaction_key_differs",
+		"1 while this standby has another redaction key than the leader.",
+		func() float64 {
+			if r.otherKey() == "" {
+				return 0
+			}
+			return 1
+		})
 	m.GaugeFunc("bridge_standby_held_events",
 		"Events that wait until the leader has told that they are with the brokers.",
 		func() float64 { return float64(r.held()) })

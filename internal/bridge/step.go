@@ -74,7 +74,37 @@ func (r *replica) notReady() []Reason {
 	if err != nil && since > 10*time.Second {
 		return []Reason{{Component: "standby", Message: err.Error()}}
 	}
-	return append(r.reasons(r.unitUnready), r.owes()...)
+	reasons := append(r.reasons(r.unitUnready), r.owes()...)
+	if why := r.otherKey(); why != "" {
+		reasons = append(reasons, Reason{Component: "redaction", Message: why})
+	}
+	return reasons
+}
+
+// redactionKey is the id of the key with which the bridge redacts; "" where it redacts nothing.
+func (r *replica) redactionKey() string {
+	for _, u := range r.roster.all() {
+		opts := u.cfg.Parse
+		opts.Type = u.cfg.Type
+		if id := opts.KeyID(); id != "" {
+			return id
+		}
+	}
+	return ""
+}
+
+// otherKey is why values would look changed after a takeover by this standby; "" when they would not.
+// It keeps this replica from nothing: a takeover matters more.
+func (r *replica) otherKey() string {
+	own := r.redactionKey()
+	r.mu.Lock()
+	leader := r.progress.RedactionKey
+	r.mu.Unlock()
+	if own == "" || leader == "" || own == leader || !r.follows() {
+		return ""
+	}
+	return fmt.Sprintf("this replica redacts with key %s and the leader with %s, so every redacted value would look changed after a takeover: "+
+		"give all replicas one redaction.keyFile", own, leader)
 }
 
 // unfit says why another replica should lead rather than this one; "" for nothing. Where no leader has told anything, all are alike.

@@ -42,6 +42,9 @@ Exit codes: 0 when the configuration is good, 2 when it is not.`,
 			fmt.Fprint(cmd.OutOrStdout(), c)
 			return nil
 		}
+		for _, warning := range app.Warnings(c) {
+			fmt.Fprintln(cmd.ErrOrStderr(), "warning:", warning)
+		}
 		var found string
 		if live {
 			log := newLogger(config.Log{Level: "warn", Format: c.Log.Format}, cmd.ErrOrStderr())

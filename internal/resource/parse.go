@@ -95,6 +95,14 @@ func (o *ParseOptions) secretKey() *Redactor {
 	return o.Rules.redactor
 }
 
+// KeyID is that of the key with which objects are redacted, "" where none are.
+func (o *ParseOptions) KeyID() string {
+	if !o.Redacts() {
+		return ""
+	}
+	return o.secretKey().KeyID()
+}
+
 // Again are the options for what was parsed before and comes back from disk: it is redacted once more, by rules that may be others now.
 func (o ParseOptions) Again() ParseOptions {
 	o.KeepManagedFields, o.Redactor, o.Rules = true, o.Redactor.Again(), o.Rules.Again()

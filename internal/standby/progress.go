@@ -10,6 +10,8 @@ type Progress struct {
 	Feeds map[string][]string
 	// Version of the configuration that the leader has taken; "" for none.
 	Version string
+	// RedactionKey is the id of the key with which the leader redacts; "" where it redacts nothing.
+	RedactionKey string
 	// Claim is the replica that has asked for the lease, since it alone can send something; "" for none.
 	Claim string
 	// Sinks are positions of their brokers' logs, by name: everything lies behind them that was sent and that Units do not cover yet.

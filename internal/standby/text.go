@@ -20,6 +20,8 @@ const readable = 16 << 10
 type text struct {
 	Format  int    `json:"format"`
 	Version string `json:"config,omitempty"`
+	// RedactionKey is the id of the key, not the key.
+	RedactionKey string `json:"redactionKey,omitempty"`
 	parts
 	Packed []byte `json:"packed,omitempty"` // the parts: gob, deflated
 }
@@ -69,7 +71,7 @@ func (p *Progress) encode(most int) (string, Told, error) {
 
 // form is the text with these sink positions, packed or not.
 func (p *Progress) form(sinks map[string][]byte, pack bool) ([]byte, error) {
-	out := text{Format: textFormat, Version: p.Version, parts: parts{p.Units, p.Feeds, sinks}}
+	out := text{Format: textFormat, Version: p.Version, RedactionKey: p.RedactionKey, parts: parts{p.Units, p.Feeds, sinks}}
 	if pack {
 		var b bytes.Buffer
 		w, err := flate.NewWriter(&b, flate.DefaultCompression)
@@ -98,5 +100,5 @@ func decode(encoded string) (Progress, error) {
 			return Progress{}, fmt.Errorf("unpack: %w", err)
 		}
 	}
-	return Progress{Units: in.Units, Sinks: in.Sinks, Feeds: in.Feeds, Version: in.Version}, nil
+	return Progress{Units: in.Units, Sinks: in.Sinks, Feeds: in.Feeds, Version: in.Version, RedactionKey: in.RedactionKey}, nil
 }

@@ -57,7 +57,7 @@ func TestAProgressThatIsLargeIsToldInASmallerForm(t *testing.T) {
 				defer first.stop()
 				_, _, err := first.board.Take(t.Context())
 				ok(t, err)
-				progress := standby.Progress{Units: c.units, Sinks: c.sinks, Feeds: map[string][]string{"workloads": {"lake"}}, Version: "v", Outlines: outline}
+				progress := standby.Progress{Units: c.units, Sinks: c.sinks, Feeds: map[string][]string{"workloads": {"lake"}}, Version: "v", RedactionKey: "0123abcd", Outlines: outline}
 				told, err := first.board.Put(t.Context(), &progress)
 				ok(t, err)
 				object, err := first.client.Leases("tools").Get(t.Context(), "bridge-progress", metav1.GetOptions{})
@@ -68,7 +68,7 @@ func TestAProgressThatIsLargeIsToldInASmallerForm(t *testing.T) {
 				}
 				got, _, err := first.board.Get(t.Context())
 				ok(t, err)
-				want := standby.Progress{Units: c.units, Sinks: c.sinks, Feeds: progress.Feeds, Version: "v"}
+				want := standby.Progress{Units: c.units, Sinks: c.sinks, Feeds: progress.Feeds, Version: "v", RedactionKey: "0123abcd"}
 				if c.want != nil {
 					want.Sinks = c.want
 				}

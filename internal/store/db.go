@@ -2,6 +2,7 @@ package store
 
 import (
 	"cmp"
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -252,6 +253,19 @@ func (db *DB) Secret() ([]byte, error) {
 	key = make([]byte, 32)
 	rand.Read(key)
 	return key, db.set(metaKey("secret"), key)
+}
+
+// ForgetSecret removes the key that Secret has made, also from the files that held it.
+func (db *DB) ForgetSecret() error {
+	name := metaKey("secret")
+	key, err := db.get(name)
+	if err != nil || key == nil {
+		return err
+	}
+	if err := db.pebble.Delete(name, db.sync); err != nil {
+		return wrap(err)
+	}
+	return wrap(errors.Join(db.pebble.Flush(), db.pebble.Compact(context.Background(), name, after(name), false)))
 }
 
 // get reads a value, nil when there is none. The result is the caller's.

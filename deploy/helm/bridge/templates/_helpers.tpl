@@ -92,6 +92,24 @@ what it refuses so that who may edit the ConfigMap alone reads no more by that (
 {{- end -}}
 {{- end }}
 
+{{/* Whether the chart makes the key of redacted values. One bridge keeps its own beside its state; several need the same one. */}}
+{{- define "bridge.makesKey" -}}
+{{- if and (gt (int .Values.replicas) 1) (not (dig "redaction" "keyFile" "" .Values.config)) }}true{{ end }}
+{{- end }}
+
+{{- define "bridge.keySecret" -}}
+{{ include "bridge.fullname" . }}-redaction
+{{- end }}
+
+{{/* The configuration, with the key's file where the chart makes it. */}}
+{{- define "bridge.config" -}}
+{{- if include "bridge.makesKey" . -}}
+{{- merge (dict "redaction" (dict "keyFile" "/etc/bridge/redaction/key")) (omit .Values.config "redaction") | toYaml -}}
+{{- else -}}
+{{- toYaml .Values.config -}}
+{{- end -}}
+{{- end }}
+
 {{/* Whether the state lies on a volume. */}}
 {{- define "bridge.onDisk" -}}
 {{- if ne (dig "state" "mode" "disk" .Values.config) "memory" }}true{{ end }}

@@ -1,0 +1,67 @@
+package bridge_test
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestRedactionKeysOfReplicas(t *testing.T) {
+	const one, two = "a key of 16 bytes or more", "another key of 16 bytes"
+	isFingerprint := regexp.MustCompile(`redacted:[0-9a-f]{8}:[0-9a-f]{16}`)
+	// takeover kills the leader behind one version of an object, and gives the fingerprints of all that
+	// were sent, and what the standby said of itself before.
+	takeover := func(t *testing.T, first, second string) (sent []string, notReady string) {
+		p := newPair(t)
+		p.cfg.Units[0] = redactingWith(t, p.cfg.Units[0], "spec.x", first)
+		p.second.cfg.Units[0] = redactingWith(t, p.second.cfg.Units[0], "spec.x", second)
+		change := func(n int) {
+			p.Update("shop/a", func(obj map[string]any) { obj["spec"] = map[string]any{"x": "hunter2", "n": n} })
+			p.Bookmark()
+			p.settle()
+		}
+		change(1)
+		p.start()
+		p.second.start()
+		change(2)
+		p.inStep()
+		p.settle()
+		time.Sleep(5 * time.Second)
+		for _, reason := range p.second.Ready() {
+			notReady += reason.String()
+		}
+		p.die()
+		p.takesOver()
+		change(3)
+		for _, rec := range p.broker.records() {
+			sent = append(sent, isFingerprint.FindAllString(string(rec.Data), -1)...)
+		}
+		p.endSecond()
+		return sent, notReady
+	}
+	t.Run("with one key a takeover changes no hash", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			sent, notReady := takeover(t, one, one)
+			if len(sent) < 3 || len(slices.Compact(sent)) != 1 {
+				t.Errorf("sent %s", sent)
+			}
+			if notReady != "" {
+				t.Error(notReady)
+			}
+		})
+	})
+	t.Run("with two keys the standby is not ready and says why, and still takes over", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			sent, notReady := takeover(t, one, two)
+			if len(sent) < 3 || len(slices.Compact(sent)) != 2 {
+				t.Errorf("sent %s", sent)
+			}
+			if !strings.HasPrefix(notReady, "redaction: this replica redacts with key ") || !strings.Contains(notReady, "redaction.keyFile") {
+				t.Errorf("it says %q", notReady)
+			}
+		})
+	})
+}
