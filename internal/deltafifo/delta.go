@@ -3,7 +3,7 @@ package deltafifo
 import "github.com/kubebridge/bridge/internal/resource"
 
 // DeltaType is what happened, as client-go names it. Bookmark, ReplaceBegin, ReplaceEnd,
-// Quarantined and Spared are marks in the stream rather than changes of an object. Spared is an
+// Quarantined and Skipped are marks in the stream rather than changes of an object. Skipped is an
 // item of a list that can't be understood. Unselected is an object that is not selected: whether it
 // was before, only the controller knows.
 type DeltaType uint8
@@ -19,7 +19,7 @@ const (
 	ReplaceBegin
 	ReplaceEnd
 	Quarantined
-	Spared
+	Skipped
 	Unselected
 
 	typesEnd // of the list
@@ -28,14 +28,14 @@ const (
 func (t DeltaType) String() string {
 	return [...]string{
 		"?", "Added", "Updated", "Deleted", "Replaced", "Sync", "Bookmark", "ReplaceBegin", "ReplaceEnd",
-		"Quarantined", "Spared", "Unselected",
+		"Quarantined", "Skipped", "Unselected",
 	}[t]
 }
 
 // Delta is one change of an object, or one mark.
 type Delta struct {
 	Type DeltaType
-	// Key of the object; "" for marks, but for a Spared whose object is known.
+	// Key of the object; "" for marks, but for a Skipped whose object is known.
 	Key resource.Key
 	// Object is the state after the change; for Deleted the last state; for Unselected its
 	// Identity. It is nil for Sync and for a Deleted with FinalStateUnknown, whose states the
@@ -49,15 +49,15 @@ type Delta struct {
 	FinalStateUnknown bool
 	// Version of a mark: the bookmark's, or the list's.
 	Version resource.Version
-	// Passed is set on a Bookmark that is not the API server's: it says how far the stream was
+	// Progress is set on a Bookmark that is not the API server's: it says how far the stream was
 	// read.
-	Passed bool
+	Progress bool
 	// Relist of a ReplaceBegin or ReplaceEnd, and of a Deleted with FinalStateUnknown.
 	Relist *resource.Relist
 	// Unreadable of a Quarantined.
 	Unreadable *resource.Unreadable
-	// Spared is what is known of the object of a Spared.
-	Spared *resource.Identity
+	// Skipped is what is known of the object of a Skipped.
+	Skipped *resource.Identity
 	// Listeners is, on a Sync, the set of those who get it.
 	Listeners uint64
 	// Round is, on a Sync, the number of the resync period or of the snapshot.

@@ -101,10 +101,10 @@ func (f *FIFO) Unselected(ctx context.Context, obj *resource.Object, gone bool) 
 	return f.put(ctx, Delta{Type: Unselected, Key: obj.Key(), Object: obj.Identity(), Gone: gone})
 }
 
-// Passed queues a mark: everything up to version was read. Unlike a Bookmark it is not from the API
-// server.
-func (f *FIFO) Passed(ctx context.Context, version resource.Version) error {
-	return f.put(ctx, Delta{Type: Bookmark, Version: version, Passed: true})
+// Progress queues a mark: everything up to version was read. Unlike a Bookmark it is not from the
+// API server.
+func (f *FIFO) Progress(ctx context.Context, version resource.Version) error {
+	return f.put(ctx, Delta{Type: Bookmark, Version: version, Progress: true})
 }
 
 // Bookmark queues a mark of the API server: everything up to version was sent.
@@ -118,10 +118,10 @@ func (f *FIFO) BeginReplace(ctx context.Context, why resource.Relist) error {
 	return f.put(ctx, Delta{Type: ReplaceBegin, Relist: &why})
 }
 
-// Spare queues a mark: the list has an item that can't be understood. Without a key nobody knows
+// Skip queues a mark: the list has an item that can't be understood. Without a key nobody knows
 // which object it is.
-func (f *FIFO) Spare(ctx context.Context, of resource.Identity) error {
-	return f.put(ctx, Delta{Type: Spared, Key: of.Key, Spared: &of})
+func (f *FIFO) Skip(ctx context.Context, of resource.Identity) error {
+	return f.put(ctx, Delta{Type: Skipped, Key: of.Key, Skipped: &of})
 }
 
 // EndReplace queues a mark: the list was complete, as of version.

@@ -109,33 +109,33 @@ func TestReplace(t *testing.T) {
 	})
 	t.Run("a list with an item that nobody can identify says so at its end", func(t *testing.T) {
 		f := newFIFO(t, deltafifo.Config{})
-		sparing := func(of ...resource.Identity) (spares bool) {
+		incomplete := func(of ...resource.Identity) (isIncomplete bool) {
 			t.Helper()
 			ok(t, f.BeginReplace(t.Context(), resource.Relist{Reason: resource.ReasonExpired}))
 			for _, item := range of {
-				ok(t, f.Spare(t.Context(), item))
+				ok(t, f.Skip(t.Context(), item))
 			}
 			ok(t, f.EndReplace(t.Context(), "9"))
 			for f.Stats().Deltas > 0 {
 				ok(t, f.Pop(t.Context(), process(func(deltas deltafifo.Deltas) error {
 					for _, d := range deltas {
-						if d.Type == deltafifo.ReplaceBegin && d.Relist.Sparing {
+						if d.Type == deltafifo.ReplaceBegin && d.Relist.Incomplete {
 							t.Error("its begin says so before it is known")
 						}
-						spares = d.Type == deltafifo.ReplaceEnd && d.Relist.Sparing
+						isIncomplete = d.Type == deltafifo.ReplaceEnd && d.Relist.Incomplete
 					}
 					return nil
 				})))
 			}
-			return spares
+			return isIncomplete
 		}
-		if sparing(resource.Identity{Key: "shop/a"}) {
+		if incomplete(resource.Identity{Key: "shop/a"}) {
 			t.Error("of a known key: everything else can be gone")
 		}
-		if !sparing(resource.Identity{}, resource.Identity{Key: "shop/a"}) {
+		if !incomplete(resource.Identity{}, resource.Identity{Key: "shop/a"}) {
 			t.Error("of an unknown key: it does not say so")
 		}
-		if sparing() {
+		if incomplete() {
 			t.Error("the next list still says so")
 		}
 	})

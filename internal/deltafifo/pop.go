@@ -143,8 +143,8 @@ func (f *FIFO) processEnd(ctx context.Context, p Processor) error {
 
 // listState is the list that handed out deltas belong to.
 type listState struct {
-	relist  *resource.Relist // of the ReplaceBegin that has no ReplaceEnd yet; nil between lists
-	sparing bool             // in that list is something of which nobody knows which object it is
+	relist     *resource.Relist // of the ReplaceBegin that has no ReplaceEnd yet; nil between lists
+	incomplete bool             // in that list is something of which nobody knows which object it is
 }
 
 // follow notes on deltas in stream order which list they belong to, and reports whether a first
@@ -153,15 +153,15 @@ func (l *listState) follow(d Deltas) (synced bool) {
 	for i := range d {
 		switch d := &d[i]; d.Type {
 		case ReplaceBegin:
-			l.relist, l.sparing = d.Relist, false
+			l.relist, l.incomplete = d.Relist, false
 			if d.Relist.Only {
 				l.relist = nil
 			}
 		case ReplaceEnd:
 			d.Relist, l.relist = l.ended(), nil
 			synced = true
-		case Spared:
-			l.sparing = l.sparing || d.Key == ""
+		case Skipped:
+			l.incomplete = l.incomplete || d.Key == ""
 		case Replaced, Quarantined:
 		default:
 			synced = synced || l.relist == nil
@@ -173,10 +173,10 @@ func (l *listState) follow(d Deltas) (synced bool) {
 
 // ended is the Relist of a ReplaceEnd. Whoever was handed the ReplaceBegin has the other.
 func (l *listState) ended() *resource.Relist {
-	if l.relist == nil || !l.sparing {
+	if l.relist == nil || !l.incomplete {
 		return l.relist
 	}
 	why := *l.relist
-	why.Sparing = true
+	why.Incomplete = true
 	return &why
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/kubebridge/bridge/internal/store"
 )
 
-// decidedBytes is how much of changes waits for the rest of its turn: what a delta carries is counted in
-// the FIFO, but what is looked up for it is not.
+// decidedBytes is how much of changes waits for the rest of its turn: what a delta carries is
+// counted in the FIFO, but what is looked up for it is not.
 const decidedBytes = 4 << 20
 
 // controller is the loop between the FIFO and the log. All its fields are owned by its goroutine.
@@ -24,23 +24,29 @@ type controller struct {
 	bytes   int            // of changes
 	marks   []resource.Key // objects of this turn that a list held
 	news    []store.Announcement
-	relist  resource.Relist                   // of the list that is being worked through
-	listed  event.Listing                     // its items so far
-	older   map[resource.Key]resource.Version // the known versions of which the list has an older state
-	proven  bool                              // a list has shown that the server's history is another; the one that follows from that has not begun
-	asked   bool                              // whether sinks hold events of an earlier run
-	telling resource.Version                  // of the delta that is being decided
-	place   uint64                            // in the stream, of the delta that is being decided
-	number  uint64                            // of the last change
-	epoch   int                               // of the server's history
-	now     time.Time
-	started time.Time
+	list    List          // that is being worked through
+	listed  event.Listing // its items so far
+	// olderItems are the known versions of objects of which the list has an older state.
+	olderItems map[resource.Key]resource.Version
+	// diverged: a list has shown that the server's history is another, and the list that follows
+	// from that has not begun.
+	diverged  bool
+	decisions []Decision
+	asked     bool   // whether sinks hold events of an earlier run
+	place     uint64 // in the stream, of the delta that is being decided
+	number    uint64 // of the last change
+	epoch     int    // of the server's history
+	now       time.Time
 }
 
 // run pops and decides until the FIFO is closed and empty, then closes the log.
 func (c *controller) run(ctx context.Context) error {
 	defer c.log.close()
-	c.started, c.older = time.Now(), map[resource.Key]resource.Version{}
+	c.olderItems = map[resource.Key]resource.Version{}
+	c.list = List{Selective: c.cfg.Selective, Leavable: c.cfg.Leavable, Enterable: c.cfg.Enterable}
+	if c.cfg.Resnapshot {
+		c.list.Round = time.Now().Unix()
+	}
 	if err := c.resume(); err != nil { // once more: an epoch may have been adopted
 		return fmt.Errorf("informer %s: %w", c.cfg.Name, err)
 	}
@@ -54,8 +60,8 @@ func (c *controller) run(ctx context.Context) error {
 	}
 }
 
-// Process decides deltas, hands their changes to the log, and only then lets go of their places in the
-// stream.
+// Process decides deltas, hands their changes to the log, and only then lets go of their places in
+// the stream.
 func (c *controller) Process(ctx context.Context, deltas deltafifo.Deltas) error {
 	c.now = time.Now()
 	for i := range deltas {
@@ -98,7 +104,7 @@ func (c *controller) handOn(ctx context.Context) error {
 // hold takes a delta's place in the stream.
 func (c *controller) hold(d *deltafifo.Delta) {
 	kind, version := mark(d)
-	if c.proven || kind == checkpoint.Listed && c.undone(version) {
+	if c.diverged || kind == checkpoint.Listed && c.diverges(version) {
 		// No more of the known history comes, and what diverged from it is not decided yet.
 		kind, version = checkpoint.Aside, ""
 	}
@@ -129,8 +135,8 @@ func mark(d *deltafifo.Delta) (checkpoint.Kind, resource.Version) {
 func (c *controller) decide(ctx context.Context, d *deltafifo.Delta) error {
 	switch d.Type {
 	case deltafifo.Bookmark:
-		if !d.Passed && !c.proven {
-			c.unsure.Store(false)
+		if !d.Progress && !c.diverged {
+			c.unclean.Store(false)
 		}
 		return nil
 	case deltafifo.ReplaceBegin:
@@ -139,9 +145,86 @@ func (c *controller) decide(ctx context.Context, d *deltafifo.Delta) error {
 		return c.endReplace(ctx, d)
 	case deltafifo.Quarantined:
 		return c.quarantined(d)
-	case deltafifo.Spared:
-		return c.spared(d)
 	default:
 		return c.decideObject(d)
 	}
+}
+
+// decideObject makes the changes of a delta of an object.
+func (c *controller) decideObject(d *deltafifo.Delta) error {
+	known, err := c.known(d)
+	if err != nil {
+		return err
+	}
+	c.account(d, &known)
+	c.list.Unclean = c.unclean.Load()
+	c.decisions = Decide(c.decisions[:0], d, &known, &c.list)
+	if len(c.decisions) == 0 && d.Object != nil && known.Found {
+		c.metrics.skipped.Inc()
+	}
+	for i := range c.decisions {
+		if err := c.carryOut(d, &known, &c.decisions[i]); err != nil {
+			return err
+		}
+	}
+	clear(c.decisions)
+	return nil
+}
+
+// known looks up what is known of the object of a delta.
+func (c *controller) known(d *deltafifo.Delta) (k Known, err error) {
+	if d.Key == "" {
+		return k, nil
+	}
+	k.Record, k.Found, err = c.cfg.Indexer.Get(d.Key)
+	k.Left = c.cfg.Indexer.Left(d.Key)
+	k.Changed = d.Type == deltafifo.Sync && c.cfg.Indexer.ChangedSince(d.Key, d.After)
+	k.Outside = c.cfg.Namespaces && !c.scope.of(d.Key).State.Selected()
+	return k, err
+}
+
+// carryOut makes a decision a change. A Synced whose exact state is not known makes none: an
+// earlier one must not come behind the known one.
+func (c *controller) carryOut(d *deltafifo.Delta, known *Known, dec *Decision) error {
+	if err := c.findObjects(dec); err != nil {
+		return err
+	}
+	switch obj := dec.Object; {
+	case dec.Op == event.Synced && (obj == nil || obj.Version != dec.Version):
+		return nil
+	case dec.Op == event.Added:
+		isUnknown := !known.Found && len(known.Left) == 0
+		c.news = append(c.news, store.Announcement{
+			Key: dec.Key, Object: obj, Seq: c.number + 1, Unknown: isUnknown,
+		})
+	case dec.Forget:
+		namespace, _ := dec.Key.Split()
+		c.scope.leave(namespace)
+	}
+	ch := c.newChange(dec.Change)
+	ch.goneAsOf, ch.told, ch.ofList, ch.left = dec.GoneAsOf, dec.Told, dec.OfList, dec.Forget
+	ch.audience = d.Listeners // none for everyone
+	c.emit(ch)
+	return nil
+}
+
+// findObjects looks up the objects of a decision that have not come with the delta: before the
+// change becomes the newest state, so the old object is the version before. That holds also when a
+// crash brings the change again: what is settled then is that version.
+func (c *controller) findObjects(dec *Decision) (err error) {
+	switch dec.Last {
+	case FromState:
+		dec.Object, err = c.cfg.Indexer.Object(dec.Key)
+	case FromAnnouncement:
+		dec.Object, err = c.cfg.Indexer.LeftObject(dec.Key, dec.UID)
+	case FromDelta:
+	}
+	if err != nil || !c.needsOld || dec.Op != event.Updated {
+		return err
+	}
+	old, err := c.cfg.Indexer.Object(dec.Key)
+	if err == nil && old != nil && old.Version == dec.Before {
+		dec.Old = old
+	}
+	return err
 }

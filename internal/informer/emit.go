@@ -1,6 +1,7 @@
 package informer
 
 import (
+	"cmp"
 	"math/bits"
 
 	"github.com/kubebridge/bridge/internal/event"
@@ -21,9 +22,6 @@ func (c *controller) emit(ch *change) {
 		return // they have gone since they asked
 	}
 	if ch.leavesState() {
-		if c.telling != ch.Version {
-			ch.told, ch.ofList = c.telling, c.telling == ""
-		}
 		c.died(ch)
 		c.overlay(ch)
 	}
@@ -57,8 +55,8 @@ func (c *controller) died(ch *change) {
 
 func (c *controller) overlay(ch *change) {
 	s := ch.settled()
-	upTo := c.telling
-	if c.relist.Rewound || c.relist.Left {
+	upTo := cmp.Or(ch.told, ch.Version)
+	if ch.ofList || c.list.Rewound || c.list.Left {
 		upTo = "" // versions say nothing
 	}
 	c.cfg.Indexer.Meet(ch.Key, s.UID, upTo, ch.number)

@@ -35,7 +35,7 @@ func (c *controller) tellForgotten(ctx context.Context, d *deltafifo.Delta) erro
 		return err
 	}
 	c.logger.Warn("the state of an earlier run is gone: everything is sent, and what was deleted since can't be known", "sinks", sinks)
-	why := c.relist
+	why := c.list.Relist
 	why.Reason = resource.ReasonForgotten
 	c.tellGap(d, why, c.audience(sinks))
 	return nil

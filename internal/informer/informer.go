@@ -92,9 +92,9 @@ type Config struct {
 	// Succeeds says whether other replicas have published before this one, and up to which version of the server at least; "" for not
 	// known. A first list is a gap then, in which objects may have been deleted. nil: there are none.
 	Succeeds func() (from resource.Version, led bool)
-	// Undone is called when a list shows that the API server's history is another than the one that was told, though its version is not lower:
+	// Diverged is called when a list shows that the API server's history is another than the one that was told, though its version is not lower:
 	// an object is in an older state than before. A list with Rewound has to follow. It must not block. nil: nothing is done about it.
-	Undone func()
+	Diverged func()
 	// Forgotten gives the listeners, by name, whose sinks hold events of an earlier run, of which nothing is known here any more. It is asked before
 	// the first list, and its answer waited for. For them the list is a gap, in which objects may have been deleted. epoch is the latest that their
 	// events bear: all that is sent from then on bears a later one, since it would else be taken for what they hold. nil: there are none.
@@ -143,8 +143,9 @@ type Informer struct {
 	spoolTurn chan struct{}
 	decided   chan struct{} // closed when the controller has ended
 	park      chan struct{} // closed by Park: the controller ends, whatever is left to decide
-	// unsure: a run before has sent what is not known here, and this one has seen neither a list nor a bookmark.
-	unsure  atomic.Bool
+	// unclean: an earlier run has sent what is not known here, and this one has seen neither a list nor
+	// a bookmark.
+	unclean atomic.Bool
 	newest  atomic.Uint64 // number of the last change that was decided
 	history history
 }
@@ -196,7 +197,7 @@ func New(cfg Config) (*Informer, error) {
 	i.registerOldest(cfg.Registerer)
 	registerSpoolCapacity(cfg.Registerer, cfg.SpoolBytes)
 	cfg.Tracker.SetJournal(i)
-	i.unsure.Store(cfg.Unclean)
+	i.unclean.Store(cfg.Unclean)
 	return i, nil
 }
 
@@ -324,7 +325,7 @@ func (i *Informer) settle(settled func() []*change) {
 
 // Sure says whether everything that was ever sent is known: the run before has ended in order, or this one has heard from the API
 // server what it sent last.
-func (i *Informer) Sure() bool { return !i.unsure.Load() }
+func (i *Informer) Sure() bool { return !i.unclean.Load() }
 
 // HasSynced says whether the first population was applied: everything of the first list has been handed to the listeners' log.
 func (i *Informer) HasSynced() bool { return i.cfg.FIFO.HasSynced() }

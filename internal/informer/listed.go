@@ -22,42 +22,42 @@ func (c *controller) beginReplace(ctx context.Context, d *deltafifo.Delta) error
 		c.rescoped(d.Relist, "")
 		return nil
 	}
-	again := c.relist.Reason != ""
-	c.relist, c.listed = *d.Relist, event.Listing{}
-	clear(c.older)
-	c.relist.Namespaces = nil // they may be many, and the gap's own place is told without them
+	again := c.list.Reason != ""
+	c.list.Relist, c.listed = *d.Relist, event.Listing{}
+	clear(c.olderItems)
+	c.list.Namespaces = nil // they may be many, and the gap's own place is told without them
 	if err := c.beginMarks(); err != nil {
 		return err
 	}
-	if c.relist.Rewound {
+	if c.list.Rewound {
 		if err := c.beginEpoch(ctx); err != nil {
 			return err
 		}
 	}
-	if !c.relist.Partial() { // one namespace more or less is no hole in what is known of the others
+	if !c.list.Partial() { // one namespace more or less is no hole in what is known of the others
 		c.history.begins(c.epoch)
 		if err := c.cfg.Indexer.SetSince(""); err != nil {
 			return err
 		}
 	}
-	if c.relist.Initial {
+	if c.list.Initial {
 		if err := c.notTheFirst(); err != nil {
 			return err
 		}
 	}
-	if c.relist.Reason == "" && c.relist.Initial && !again {
+	if c.list.Reason == "" && c.list.Initial && !again {
 		return c.tellForgotten(ctx, d)
 	}
-	if c.relist.Reason == "" || again {
+	if c.list.Reason == "" || again {
 		return nil
 	}
-	c.tellGap(d, c.relist, 0)
+	c.tellGap(d, c.list.Relist, 0)
 	return nil
 }
 
 // beginMarks prepares for noting what a list holds.
 func (c *controller) beginMarks() error {
-	if c.relist.Partial() {
+	if c.list.Partial() {
 		return c.cfg.Indexer.ClearMarks()
 	}
 	return c.cfg.Indexer.BeginList()
@@ -78,9 +78,9 @@ func (c *controller) notTheFirst() error {
 		return nil
 	}
 	position, err := c.cfg.Indexer.Position()
-	c.relist.From = position.Version
-	if !c.relist.Rewound { // which is more than that
-		c.relist.Reason = reasonInterrupted
+	c.list.From = position.Version
+	if !c.list.Rewound { // which is more than that
+		c.list.Reason = reasonInterrupted
 	}
 	return err
 }
@@ -91,7 +91,7 @@ func (c *controller) succeed() {
 		return
 	}
 	if from, led := c.cfg.Succeeds(); led {
-		c.relist.Reason, c.relist.From = ReasonTakeover, from
+		c.list.Reason, c.list.From = ReasonTakeover, from
 	}
 }
 
@@ -106,39 +106,62 @@ func (c *controller) beginEpoch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.epoch, c.proven = epoch.Number, false
+	c.epoch, c.diverged = epoch.Number, false
 	return c.cfg.Indexer.DropTombstones()
+}
+
+// account notes what a list holds.
+func (c *controller) account(d *deltafifo.Delta, known *Known) {
+	switch {
+	case d.Type == deltafifo.Replaced:
+		c.marks = append(c.marks, d.Key)
+		c.listed.Items++
+		c.compare(d, known, known.Found)
+	case d.Type == deltafifo.Skipped && d.Key == "":
+		c.listed.Unreadable++
+		c.listed.DeletesUnknown = true // the FIFO takes nothing for gone
+	case d.Type == deltafifo.Skipped:
+		c.listed.Unreadable++
+		c.marks = append(c.marks, d.Key)
+		delete(c.olderItems, d.Key) // this may be its later state
+	case d.Listed:
+		c.compare(d, known, known.alive())
+		exists := d.Type == deltafifo.Unselected && !d.Gone
+		if exists && known.alive() && outdated(d, known, &c.list) {
+			c.marks = append(c.marks, d.Key)
+		}
+	}
 }
 
 // endReplace tells that a list was worked through.
 func (c *controller) endReplace(ctx context.Context, d *deltafifo.Delta) error {
-	c.relist.Sparing = c.listed.DeletesUnknown
-	c.rescoped(&c.relist, d.Version)
-	if c.relist.Partial() {
-		c.logger.Info("a namespace is in step with the selection", "namespace", c.relist.Namespace, "selected", !c.relist.Left, "objects", c.listed.Items)
-		c.relist = resource.Relist{}
+	c.list.Incomplete = c.listed.DeletesUnknown
+	c.rescoped(&c.list.Relist, d.Version)
+	if c.list.Partial() {
+		c.logger.Info("a namespace is in step with the selection", "namespace", c.list.Namespace, "selected", !c.list.Left, "objects", c.listed.Items)
+		c.list.Relist = resource.Relist{}
 		return c.cfg.Indexer.ClearMarks()
 	}
 	level := slog.LevelInfo
-	if c.relist.Initial {
+	if c.list.Initial {
 		level = slog.LevelDebug // the whole bridge tells of its start
 	}
 	c.logger.Log(context.Background(), level, "in step with the API server", "version", d.Version, "objects", c.listed.Items, "unreadable", c.listed.Unreadable)
 	done := c.newChange(event.Change{Op: event.Synced, Version: d.Version})
-	done.kind, done.listing, done.since = ofSynced, c.listed, c.relist.From
+	done.kind, done.listing, done.since = ofSynced, c.listed, c.list.From
 	c.emit(done)
 	if err := c.cfg.Indexer.SetSince(d.Version); err != nil {
 		return err
 	}
 	c.history.ends(d.Version)
-	if c.undone(d.Version) {
-		if err := c.prove(ctx, d.Version); err != nil {
+	if c.diverges(d.Version) {
+		if err := c.setDiverged(ctx, d.Version); err != nil {
 			return err
 		}
 	}
-	c.relist = resource.Relist{}
-	if !c.proven {
-		c.unsure.Store(false)
+	c.list.Relist = resource.Relist{}
+	if !c.diverged {
+		c.unclean.Store(false)
 	}
 	return c.cfg.Indexer.ClearMarks()
 }

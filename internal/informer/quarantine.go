@@ -14,34 +14,3 @@ func (c *controller) quarantined(d *deltafifo.Delta) error {
 	c.emit(ch)
 	return nil
 }
-
-// spared takes note of an item of a list that can't be understood: its object is there, whatever became of it, and others that had its name are
-// gone. When nobody knows which object it is, the FIFO takes nothing for gone.
-func (c *controller) spared(d *deltafifo.Delta) error {
-	c.listed.Unreadable++
-	key, uid := d.Spared.Key, d.Spared.UID
-	if key == "" {
-		c.listed.DeletesUnknown = true
-		return nil
-	}
-	c.marks = append(c.marks, key)
-	delete(c.older, key) // this may be its later state
-	if uid == "" {
-		return nil
-	}
-	known, found, err := c.cfg.Indexer.Get(key)
-	if err != nil {
-		return err
-	}
-	c.telling = d.Spared.Version
-	if found && !known.Deleted && known.UID != uid {
-		if err := c.gone(key, known, known.Version, c.causeOfEnd()); err != nil {
-			return err
-		}
-	}
-	before := c.leftBefore(key, uid, d.Spared.Version)
-	if len(before) == 0 {
-		return nil
-	}
-	return c.goneUnsettled(key, before, before[len(before)-1].Version, c.causeOfEnd())
-}

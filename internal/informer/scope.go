@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/internal/deltafifo"
-	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/store"
 )
@@ -121,7 +120,7 @@ func (s *scope) arrived(why *resource.Relist, version resource.Version) map[stri
 		switch {
 		case was.State == resource.NamespaceEntering:
 			s.setLocked(name, store.Namespace{State: resource.NamespaceIn, Entered: was.Entered, AsOf: version})
-		case why.Only, why.Sparing: // those that leave are told by a Relist of their own
+		case why.Only, why.Incomplete: // those that leave are told by a Relist of their own
 			continue
 		case was.State == resource.NamespaceLeaving && why.Gone:
 			s.setLocked(name, store.Namespace{State: resource.NamespaceOut, Entered: was.Entered})
@@ -224,42 +223,4 @@ func (c *controller) insist(ctx context.Context, write func() error) error {
 		case <-time.After(time.Second):
 		}
 	}
-}
-
-// hasLeft says whether an object's namespace is not selected. That it was known shows that it was.
-func (c *controller) hasLeft(key resource.Key) bool {
-	if !c.cfg.Namespaces || c.scope.of(key).State.Selected() {
-		return false
-	}
-	name, _ := key.Split()
-	c.scope.leave(name)
-	return true
-}
-
-// causeOfMissing is what can be told about an object that a list does not hold. With its namespace it has died: a namespace is empty when it goes.
-func (c *controller) causeOfMissing(key resource.Key) string {
-	switch {
-	case !c.hasLeft(key):
-		return c.causeOfDelete()
-	case c.relist.Left && c.relist.Gone:
-		return event.CauseDeleted
-	default:
-		return event.CauseLeft
-	}
-}
-
-// causeOfDelete is what can be told about a delete that the API server tells of, or a list shows.
-func (c *controller) causeOfDelete() string {
-	if !c.cfg.Selective || c.cfg.Leavable {
-		return ""
-	}
-	return event.CauseDeleted
-}
-
-// causeOfEnd is the cause of an object's delete when another has its name: it has surely died.
-func (c *controller) causeOfEnd() string {
-	if !c.cfg.Selective {
-		return ""
-	}
-	return event.CauseDeleted
 }

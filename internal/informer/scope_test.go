@@ -25,7 +25,7 @@ func TestANamespaceHasNotLeftByAListThatTakesNothingForGone(t *testing.T) {
 			none := expired
 			none.Namespaces = map[string]resource.Version{}
 			ok(t, r.fifo.BeginReplace(t.Context(), none))
-			ok(t, r.fifo.Spare(t.Context(), end.of))
+			ok(t, r.fifo.Skip(t.Context(), end.of))
 			ok(t, r.fifo.EndReplace(t.Context(), "20"))
 			r.stop()
 			states, err := r.indexer.Namespaces()

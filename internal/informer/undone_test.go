@@ -11,7 +11,7 @@ import (
 // proofs counts how often a list has shown that the server's history is another.
 type proofs struct{ atomic.Int32 }
 
-func (p *proofs) count(c *informer.Config) { c.Undone = func() { p.Add(1) } }
+func (p *proofs) count(c *informer.Config) { c.Diverged = func() { p.Add(1) } }
 
 func (r *rig) noted() bool {
 	r.t.Helper()
@@ -79,11 +79,11 @@ func TestNoListOfTheSameHistoryLooksLikeAnotherHistory(t *testing.T) {
 		}, "200"},
 		"that has a later state which can't be read": {func(r *rig) {
 			r.replace("a", "50")
-			ok(r.t, r.fifo.Spare(r.t.Context(), resource.Identity{Key: "shop/a", UID: "ua"}))
+			ok(r.t, r.fifo.Skip(r.t.Context(), resource.Identity{Key: "shop/a", UID: "ua"}))
 		}, "200"},
 		"that has what can't be read, of any object": {func(r *rig) {
 			r.replace("a", "50")
-			ok(r.t, r.fifo.Spare(r.t.Context(), resource.Identity{}))
+			ok(r.t, r.fifo.Skip(r.t.Context(), resource.Identity{}))
 		}, "200"},
 		"with another object of the name": {func(r *rig) { r.replace("a#2", "50") }, "200"},
 	}

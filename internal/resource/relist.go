@@ -12,9 +12,9 @@ type Relist struct {
 	// Rewound is set when the server's history went back: versions from before can't be compared with those after.
 	Rewound bool
 
-	// Sparing is set, at the end of the list, when it holds an item of which nobody knows which object it is: what it does not hold may be that
-	// object, and nothing may be taken for gone.
-	Sparing bool
+	// Incomplete is set, at the end of the list, when it has an item that nobody can identify. What the
+	// list does not hold may be that object, so nothing may be taken for gone.
+	Incomplete bool
 
 	// Namespaces are those that are selected from here on, each with the version of the Namespace in which it was found to be. nil where
 	// no namespaces are selected: all are wanted.

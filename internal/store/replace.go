@@ -55,13 +55,13 @@ func (ix *Indexer) Mark(keys []resource.Key) error {
 
 // Missing yields the known objects that the list as of version did not hold, by their keys: what was not marked, and is
 // not newer than the list. After a rewind, and when the list's namespace has left the selection, versions say nothing, and what was
-// not marked is missing whatever its version. Of a list of one namespace only what is in it can be missing; of one that spares, nothing.
+// not marked is missing whatever its version. Of a list of one namespace only what is in it can be missing; of an incomplete one, nothing.
 // What was announced by a run before, was not met since, and is not in the list is missing too. Changes that are applied while it
 // runs are not seen by it.
 func (ix *Indexer) Missing(version resource.Version, why resource.Relist) iter.Seq2[resource.Key, error] {
 	anyVersion, in := why.Rewound || why.Left, inNamespace(why.Namespace)
 	return func(yield func(resource.Key, error) bool) {
-		if why.Sparing || ix.unmarked {
+		if why.Incomplete || ix.unmarked {
 			return
 		}
 		marks, err := ix.iteratorOf(spaceMark, in)
