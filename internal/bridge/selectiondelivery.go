@@ -13,7 +13,7 @@ func (u *unit) selection(b *Bridge) func() resource.Version {
 	if u.cfg.NamespaceSelector == "" || b.replica == nil {
 		return nil
 	}
-	return u.selected.LastChange
+	return func() resource.Version { return u.selected.LastChange() } // there is none yet
 }
 
 // lookSelection is the version of the Namespaces that is worked in: what came of it is in the log, or settled. "" while it is not.
