@@ -37,23 +37,36 @@ func (p *Publisher) Add(ctx context.Context, items []*Item) error {
 		for _, it := range next {
 			it.prepare(now)
 		}
-		n, err := p.room.take(ctx, next)
+		n, err := p.capacity.take(ctx, next)
 		if err != nil {
 			return err
 		}
-		if err := p.route(ctx, next[:n]); err != nil {
+		n, fewer, err := p.route(ctx, next[:n])
+		if err != nil {
 			return err
 		}
 		items = items[n:]
+		if fewer == nil {
+			continue
+		}
+		select {
+		case <-fewer:
+		case <-p.stopped:
+			return ErrStopped
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
 	return nil
 }
 
-// route puts items into their lanes. An item that can't be routed waits with those of its object behind it.
-func (p *Publisher) route(ctx context.Context, items []*Item) error {
+// route puts items into their lanes. An item that can't be routed waits with those of its object
+// behind it. When such items hold their part of the capacity, route returns how many it took, and
+// a channel that is closed when there are fewer of them; it has given back the capacity of the rest.
+func (p *Publisher) route(ctx context.Context, items []*Item) (n int, fewer <-chan struct{}, err error) {
 	if !p.enter() {
 		p.giveBack(items)
-		return ErrStopped
+		return 0, nil, ErrStopped
 	}
 	defer p.leave()
 	done := 0 // items before it are in their lanes
@@ -65,18 +78,21 @@ func (p *Publisher) route(ctx context.Context, items []*Item) error {
 		p.enqueue(items[done:i]) // before it, since its own object may be among them
 		if ctx.Err() != nil {
 			p.giveBack(items[i:])
-			return context.Cause(ctx)
+			return i, nil, context.Cause(ctx)
 		}
-		p.setAside(it, err)
+		if fewer := p.keepUnrouted(it, err); fewer != nil {
+			p.giveBack(items[i:])
+			return i, fewer, nil
+		}
 		done = i + 1
 	}
 	p.enqueue(items[done:])
-	return nil
+	return len(items), nil, nil
 }
 
 // findLane asks the sink for the lane of an item; errBehind when an earlier item of its object waits for one.
 func (p *Publisher) findLane(ctx context.Context, it *Item) error {
-	if p.isAside(it) {
+	if p.isUnrouted(it) {
 		return errBehind
 	}
 	return p.nameLane(ctx, it)
@@ -123,13 +139,20 @@ func (p *Publisher) enqueue(items []*Item) {
 	}
 }
 
-// giveBack frees the room of items that were let in but not taken.
+// giveBack frees the capacity of items that were admitted but not taken.
 func (p *Publisher) giveBack(items []*Item) {
-	bytes := 0
+	for len(items) > 0 {
+		mine := sameSettler(items)
+		p.capacity.release(mine[0].Settler, len(mine), sizeOf(mine))
+		items = items[len(mine):]
+	}
+}
+
+func sizeOf(items []*Item) (bytes int) {
 	for _, it := range items {
 		bytes += it.size
 	}
-	p.room.release(len(items), bytes)
+	return bytes
 }
 
 // enter notes a caller that is about to use the sink; false when Run is about to close it.

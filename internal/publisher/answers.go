@@ -114,12 +114,10 @@ func (w *worker) collect() {
 	}
 }
 
-// settle tells the settlers, each once for all of its items, and then makes room. It comes before the lanes are
-// released: settlers see the items of a lane in their order.
+// settle tells the settlers, each once for all of its items, and then frees their capacity. It comes
+// before the lanes are released: settlers see the items of a lane in their order.
 func (w *worker) settle() {
-	items, bytes := len(w.settled), 0
 	for _, it := range w.settled {
-		bytes += it.size
 		it.restore()
 	}
 	w.watch(w.settled)
@@ -135,12 +133,11 @@ func (w *worker) settle() {
 			}
 		}
 		rest = others
+		items, bytes := len(w.same), sizeOf(w.same)
 		settler.Settle(w.same) // from here on the items are the settler's
+		w.capacity.release(settler, items, bytes)
 	}
 	w.settled = w.settled[:0]
-	if items > 0 {
-		w.room.release(items, bytes)
-	}
 }
 
 // direct decides where a lane goes after its answers.

@@ -40,10 +40,15 @@
 //
 // # Blocking and memory
 //
-// Add blocks while the bounds on items and bytes are reached, in the order of the callers, and until the sink is open. Items
-// form linked lists and come back to the adder with Settle, so an adder that uses them again makes the whole path
-// free of allocations. Settle is called from the publisher's goroutines with no lock held; it should be quick, since
-// its lane waits for it, and it must not wait for Add.
+// Add blocks while the bounds on items and bytes are reached, and until the sink is open. Adders are
+// served in their order. One half of the capacity is reserved in equal parts for the settlers: a
+// pipeline that is stuck does not take the part of another one. Items whose lane the sink can't tell
+// hold at most a quarter of the capacity, and those for one topic or stream at most a sixteenth.
+// Beyond that Add blocks for those who add such items, and for nobody else.
+//
+// Items form linked lists and come back to the adder with Settle, so an adder that uses them again
+// makes the whole path free of allocations. Settle is called from the publisher's goroutines with no
+// lock held. It should be quick, since its lane waits for it, and it must not wait for Add.
 //
 // # Start and stop
 //

@@ -80,19 +80,19 @@ func newMetrics(registerer prometheus.Registerer, p *Publisher) *metrics {
 // gauges are read from the publisher when somebody asks.
 func gauges(f metric.Factory, p *Publisher) {
 	f.GaugeFunc("bridge_publisher_queued_items", "Items added and not settled.", func() float64 {
-		items, _ := p.room.load()
+		items, _ := p.capacity.load()
 		return float64(items)
 	})
 	f.GaugeFunc("bridge_publisher_queued_bytes", "Bytes added and not settled.", func() float64 {
-		_, bytes := p.room.load()
+		_, bytes := p.capacity.load()
 		return float64(bytes)
 	})
-	f.Gauge("bridge_publisher_capacity_items", "Bound on queued items.").Set(float64(p.room.maxItems))
-	f.Gauge("bridge_publisher_capacity_bytes", "Bound on queued bytes.").Set(float64(p.room.maxBytes))
+	f.Gauge("bridge_publisher_capacity_items", "Bound on queued items.").Set(float64(p.capacity.maxItems))
+	f.Gauge("bridge_publisher_capacity_bytes", "Bound on queued bytes.").Set(float64(p.capacity.maxBytes))
 	f.GaugeFunc("bridge_publisher_delayed_lanes", "Lanes that wait for the end of their retry's backoff.",
 		func() float64 { return float64(p.queue.Delayed()) })
 	f.GaugeFunc("bridge_publisher_unrouted_objects", "Objects whose lane the sink can't tell yet.",
-		func() float64 { return float64(p.asideCount.Load()) })
+		func() float64 { return float64(p.unrouted.count.Load()) })
 	f.GaugeFunc("bridge_publisher_oldest_seconds", "How long the oldest queued item has waited.",
 		func() float64 { return p.age().Seconds() })
 	f.FlagFunc("bridge_publisher_paused", "1 while an operator has paused the sink.", p.breaker.isHeld)

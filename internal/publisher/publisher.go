@@ -96,21 +96,20 @@ type Publisher struct {
 	keep           func(e *event.Event, refused, deadLetter error, attempts int) error
 	deadLetterWait time.Duration
 
-	room    *room
-	queue   *ratelimit.Queue[*lane]
-	breaker *breaker
-	bucket  *ratelimit.Bucket
+	capacity *capacity
+	queue    *ratelimit.Queue[*lane]
+	breaker  *breaker
+	bucket   *ratelimit.Bucket
 
 	opened   chan struct{} // closed when the sink is open
 	stopped  chan struct{} // closed when Run no longer takes items
 	left     chan struct{} // closed when the last visitor has left after that
-	routeNow chan struct{} // a token: something was set aside
+	routeNow chan struct{} // a token: an item is unrouted
 	hurry    chan struct{} // a token: a drain waits, don't
 	running  atomic.Bool
 	order    sinks.Order  // set before opened is closed
 	limits   sinks.Limits // set before opened is closed; no zero values, within the bucket's bursts
 
-	asideCount  atomic.Int64 // len(aside)
 	withdrawing atomic.Int64 // len(withdrawers)
 	inFlight    atomic.Int64 // messages in Publish calls
 	counts      counts
@@ -119,7 +118,7 @@ type Publisher struct {
 	mu          sync.Mutex
 	lanes       map[string]*lane // guarded by mu: those with items
 	ages        ages             // guarded by mu: all items
-	aside       map[object]*lane // guarded by mu: items that have no lane yet
+	unrouted    unrouted         // guarded by mu
 	visitors    int              // guarded by mu: calls that use the sink from outside Run
 	closing     bool             // guarded by mu
 	withdrawers []Withdrawer     // guarded by mu: those that are to have their items back
@@ -168,7 +167,7 @@ func New(cfg Config) (*Publisher, error) {
 		routeNow:    make(chan struct{}, 1),
 		hurry:       make(chan struct{}, 1),
 		lanes:       map[string]*lane{},
-		aside:       map[object]*lane{},
+		unrouted:    newUnrouted(),
 		lanePool:    sync.Pool{New: func() any { return new(lane) }},
 		marks:       new(marks),
 		recalled:    new(recalled),
@@ -180,11 +179,7 @@ func New(cfg Config) (*Publisher, error) {
 	if r, ok := cfg.Sink.(sinks.Recaller); ok && !cfg.Forget {
 		p.marks.sink, p.recalled = r, newRecalled(cfg.Saved.Recalled)
 	}
-	p.room = &room{
-		maxItems: cmp.Or(cfg.MaxItems, 16_384),
-		maxBytes: cmp.Or(cfg.MaxBytes, 64<<20),
-		closed:   p.stopped,
-	}
+	p.capacity = newCapacity(cmp.Or(cfg.MaxItems, 16_384), cmp.Or(cfg.MaxBytes, 64<<20), p.stopped)
 	p.queue = ratelimit.NewQueue(ratelimit.Config[*lane]{
 		Limiter: ratelimit.FullJitter(ratelimit.Exponential[*lane](retry.Initial, retry.Max)),
 	})
@@ -208,7 +203,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 	if closeErr := p.sink.Close(); closeErr != nil {
 		err = errors.Join(err, fmt.Errorf("close sink %q: %w", p.name, closeErr))
 	}
-	items, _ := p.room.load()
+	items, _ := p.capacity.load()
 	p.log.Info("publisher stopped", "unsettled", items, "cause", context.Cause(ctx))
 	return err
 }
@@ -283,13 +278,13 @@ func (p *Publisher) Drain(ctx context.Context) error {
 	signal(p.hurry)
 	var err error
 	select {
-	case <-p.room.idle():
+	case <-p.capacity.idle():
 		return nil
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	case <-p.stopped:
 		err = ErrStopped
 	}
-	items, bytes := p.room.load()
+	items, bytes := p.capacity.load()
 	return fmt.Errorf("drain sink %q: %d items (%d bytes) are not settled: %w", p.name, items, bytes, err)
 }

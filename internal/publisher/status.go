@@ -43,9 +43,9 @@ type failure struct {
 func (p *Publisher) Status() Status {
 	s := Status{
 		Opened:        p.isOpen(),
-		CapacityItems: p.room.maxItems,
-		CapacityBytes: p.room.maxBytes,
-		Unrouted:      int(p.asideCount.Load()),
+		CapacityItems: p.capacity.maxItems,
+		CapacityBytes: p.capacity.maxBytes,
+		Unrouted:      int(p.unrouted.count.Load()),
 		InFlight:      int(p.inFlight.Load()),
 		OldestSeconds: p.age().Seconds(),
 		Published:     p.counts.published.Load(),
@@ -54,7 +54,7 @@ func (p *Publisher) Status() Status {
 	}
 	s.Paused = p.breaker.isHeld()
 	s.Connected = s.Opened && p.connected()
-	s.QueuedItems, s.QueuedBytes = p.room.load()
+	s.QueuedItems, s.QueuedBytes = p.capacity.load()
 	if last := p.counts.last.Load(); last != nil {
 		s.LastError, s.LastErrorAt = last.err.Error(), last.at
 	}
@@ -76,7 +76,7 @@ func (p *Publisher) connected() bool {
 
 // blocked is why some messages can't go: the sink can't tell their lane, or says so.
 func (p *Publisher) blocked() error {
-	if why := p.counts.route.Load(); why != nil && p.asideCount.Load() > 0 {
+	if why := p.counts.route.Load(); why != nil && p.unrouted.count.Load() > 0 {
 		return why.err
 	}
 	if b, ok := p.sink.(sinks.Blocker); ok {
@@ -102,8 +102,8 @@ func (p *Publisher) isOpen() bool {
 // failed notes an error for Status.
 func (p *Publisher) failed(err error) { p.counts.last.Store(&failure{err, time.Now()}) }
 
-// unrouted notes why the sink can't tell a lane.
-func (p *Publisher) unrouted(err error) {
+// routeFailed remembers why the sink can't tell a lane.
+func (p *Publisher) routeFailed(err error) {
 	p.failed(err)
 	p.counts.route.Store(p.counts.last.Load())
 }

@@ -57,7 +57,7 @@ func (w *worker) batchLanes() int {
 	if w.order == sinks.ByLane {
 		return 1
 	}
-	items, bytes := w.room.load()
+	items, bytes := w.capacity.load()
 	average := max(1, bytes/max(items, 1)-overhead)
 	return min(w.limits.Messages, max(1, w.limits.Bytes/average))
 }

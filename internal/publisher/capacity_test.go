@@ -66,11 +66,11 @@ func TestAddersAreServedInTheirTurn(t *testing.T) {
 			items[0].Message.Event.Data = make([]byte, bytes)
 			return items
 		}
-		p.add(sized("first/1", 5000))
+		p.add(sized("first/1", 3000))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		large, small := make(chan error, 1), make(chan error, 1)
-		go func() { large <- p.Add(ctx, sized("large/1", 6000)) }()
+		go func() { large <- p.Add(ctx, sized("large/1", 8000)) }()
 		synctest.Wait()
 		go func() { small <- p.Add(t.Context(), sized("small/1", 1)) }()
 		time.Sleep(30 * time.Second)

@@ -1,0 +1,240 @@
+package publisher
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+// spare is for how many more settlers something is reserved, beside those that have added items.
+const spare = 4
+
+// forgetSettler is after how long a settler that holds nothing has nothing reserved any more.
+const forgetSettler = 10 * time.Minute
+
+// capacity bounds the items that are queued, in number and bytes. One half is reserved in equal parts
+// for the settlers, each of which is one pipeline: those that are stuck leave the others their part.
+// The rest is for whoever comes first.
+//
+// Waiting adders are served in their order, so an adder with small items can't starve one with a
+// large item. One that is kept out of what is reserved for others is passed over.
+type capacity struct {
+	maxItems, maxBytes int
+	closed             <-chan struct{} // ends all waiting
+
+	mu       sync.Mutex
+	total    load                 // guarded by mu
+	settlers map[Settler]*holding // guarded by mu
+	part     load                 // guarded by mu: reserved for each settler
+	reserved load                 // guarded by mu: what of that is not held
+	waiters  []*waiter            // guarded by mu
+	idlers   []chan struct{}      // guarded by mu: closed when nothing is queued
+}
+
+// holding is what one settler holds.
+type holding struct {
+	load
+	idle time.Time // since when it holds nothing
+}
+
+func newCapacity(items, bytes int, closed <-chan struct{}) *capacity {
+	c := &capacity{maxItems: items, maxBytes: bytes, closed: closed, settlers: map[Settler]*holding{}}
+	c.divideLocked()
+	return c
+}
+
+// load is a number of items and their bytes.
+type load struct{ items, bytes int }
+
+func (l *load) add(items, bytes int) {
+	l.items += items
+	l.bytes += bytes
+}
+
+// waiter waits until at least the first of its items fits.
+type waiter struct {
+	items   []*Item       // of one settler
+	granted int           // guarded by capacity.mu: how many were admitted
+	ready   chan struct{} // closed after granted was set
+}
+
+// take blocks until at least the first of the items fits, and returns how many were admitted. These
+// are of one settler.
+func (c *capacity) take(ctx context.Context, items []*Item) (int, error) {
+	items = sameSettler(items)
+	c.mu.Lock()
+	if len(c.waiters) == 0 {
+		if n, _ := c.admitLocked(items); n > 0 {
+			c.mu.Unlock()
+			return n, nil
+		}
+	}
+	w := &waiter{items: items, ready: make(chan struct{})}
+	c.waiters = append(c.waiters, w)
+	granted := c.grantLocked() // those before it may be kept out
+	c.mu.Unlock()
+	wake(granted)
+
+	select {
+	case <-w.ready:
+		return w.granted, nil
+	case <-ctx.Done():
+		return c.giveUp(w, context.Cause(ctx))
+	case <-c.closed:
+		return c.giveUp(w, ErrStopped)
+	}
+}
+
+// sameSettler is the beginning of items in which all have the settler of the first.
+func sameSettler(items []*Item) []*Item {
+	n := slices.IndexFunc(items, func(it *Item) bool { return it.Settler != items[0].Settler })
+	if n < 0 {
+		return items
+	}
+	return items[:n]
+}
+
+// giveUp ends a wait, unless the items were admitted meanwhile.
+func (c *capacity) giveUp(w *waiter, err error) (int, error) {
+	c.mu.Lock()
+	if w.granted > 0 {
+		c.mu.Unlock()
+		return w.granted, nil
+	}
+	c.waiters = slices.DeleteFunc(c.waiters, func(other *waiter) bool { return other == w })
+	granted := c.grantLocked() // those behind it may want less
+	c.mu.Unlock()
+	wake(granted)
+	return 0, err
+}
+
+// release frees what items of one settler held.
+func (c *capacity) release(s Settler, items, bytes int) {
+	c.mu.Lock()
+	mine := c.settlers[s]
+	if c.holdLocked(mine, -items, -bytes); mine.items == 0 {
+		mine.idle = time.Now()
+	}
+	granted := c.grantLocked()
+	var idlers []chan struct{}
+	if c.total.items == 0 {
+		idlers, c.idlers = c.idlers, nil
+	}
+	c.mu.Unlock()
+	wake(granted)
+	for _, idle := range idlers {
+		close(idle)
+	}
+}
+
+// holdLocked changes what a settler holds, and what is reserved for it.
+func (c *capacity) holdLocked(h *holding, items, bytes int) {
+	before := c.lackLocked(h.load)
+	h.add(items, bytes)
+	c.total.add(items, bytes)
+	after := c.lackLocked(h.load)
+	c.reserved.add(after.items-before.items, after.bytes-before.bytes)
+}
+
+// lackLocked is what of its part a settler does not hold.
+func (c *capacity) lackLocked(held load) load {
+	return load{max(0, c.part.items-held.items), max(0, c.part.bytes-held.bytes)}
+}
+
+// settlerLocked is what a settler holds. A new one changes the parts of all.
+func (c *capacity) settlerLocked(s Settler) *holding {
+	if h := c.settlers[s]; h != nil {
+		return h
+	}
+	maps.DeleteFunc(c.settlers, func(_ Settler, h *holding) bool {
+		return h.items == 0 && time.Since(h.idle) > forgetSettler
+	})
+	h := &holding{idle: time.Now()}
+	c.settlers[s] = h
+	c.divideLocked()
+	return h
+}
+
+// divideLocked divides one half among the settlers, and those that may come.
+func (c *capacity) divideLocked() {
+	n := len(c.settlers) + spare
+	c.part = load{c.maxItems / 2 / n, c.maxBytes / 2 / n}
+	c.reserved = load{spare * c.part.items, spare * c.part.bytes}
+	for _, h := range c.settlers {
+		lack := c.lackLocked(h.load)
+		c.reserved.add(lack.items, lack.bytes)
+	}
+}
+
+// grantLocked admits items of those who wait, in their order.
+func (c *capacity) grantLocked() (granted []*waiter) {
+	rest := c.waiters[:0]
+	for i, w := range c.waiters {
+		var full bool
+		if w.granted, full = c.admitLocked(w.items); w.granted > 0 {
+			granted = append(granted, w)
+			continue
+		}
+		if full {
+			rest = append(rest, c.waiters[i:]...)
+			break
+		}
+		rest = append(rest, w) // what is free is reserved for others
+	}
+	clear(c.waiters[len(rest):])
+	c.waiters = rest
+	return granted
+}
+
+// admitLocked admits as many of the items of one settler as fit. full reports whether the capacity,
+// and not what is reserved for others, has ended that. An item larger than the capacity is admitted
+// alone. A settler that holds nothing may have one item, also of what is reserved.
+func (c *capacity) admitLocked(items []*Item) (n int, full bool) {
+	mine := c.settlerLocked(items[0].Settler)
+	for _, it := range items {
+		freeItems, freeBytes := c.maxItems-c.total.items-1, c.maxBytes-c.total.bytes-it.size
+		full = freeItems < 0 || freeBytes < 0
+		if full && (c.total.items > 0 || it.size <= c.maxBytes) {
+			return n, true
+		}
+		lack := c.lackLocked(mine.load)
+		kept := freeItems < c.reserved.items-lack.items || freeBytes < c.reserved.bytes-lack.bytes
+		within := mine.items < c.part.items && mine.bytes+it.size <= c.part.bytes
+		if kept && !within && mine.items > 0 {
+			return n, false
+		}
+		n++
+		c.holdLocked(mine, 1, it.size)
+	}
+	return n, false
+}
+
+func wake(granted []*waiter) {
+	for _, w := range granted {
+		close(w.ready)
+	}
+}
+
+// idle is closed as soon as nothing is queued.
+func (c *capacity) idle() <-chan struct{} {
+	idle := make(chan struct{})
+	c.mu.Lock()
+	empty := c.total.items == 0
+	if !empty {
+		c.idlers = append(c.idlers, idle)
+	}
+	c.mu.Unlock()
+	if empty {
+		close(idle)
+	}
+	return idle
+}
+
+// load is what is queued.
+func (c *capacity) load() (items, bytes int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.total.items, c.total.bytes
+}

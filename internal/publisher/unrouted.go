@@ -1,0 +1,235 @@
+package publisher
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/ratelimit"
+	"github.com/kubebridge/bridge/internal/sinks"
+)
+
+// errBehind says that an earlier item of the same object has no lane yet.
+var errBehind = errors.New("an earlier event of the object has no lane yet")
+
+// object names what must stay in order while the sink can't tell its lane.
+type object struct{ group, resource, namespace, name string }
+
+func objectOf(e *event.Event) object {
+	return object{e.Group, e.Resource, e.Namespace, e.Name}
+}
+
+// maxUnrouted and maxPerRoute are the parts of the capacity that unrouted items may hold: all of
+// them a quarter, and those for one topic or stream a sixteenth. What goes there waits; the rest of
+// the capacity is for what can go. A sink tells one topic from another by its error.
+const (
+	maxUnrouted = 4
+	maxPerRoute = 16
+)
+
+// unrouted are items whose lane the sink can't tell yet, in their order per object. Publisher.mu
+// guards all fields but count.
+type unrouted struct {
+	objects map[object]*waiting
+	routes  map[string]*load // by waiting.route
+	total   load
+	fewer   chan struct{} // closed, and replaced, when there are fewer
+	count   atomic.Int64  // len(objects), for those who look without the lock
+}
+
+// waiting is the unrouted items of one object.
+type waiting struct {
+	lane  lane
+	route string // why the first has no lane, which names where it goes
+}
+
+func newUnrouted() unrouted {
+	return unrouted{objects: map[object]*waiting{}, routes: map[string]*load{}, fewer: make(chan struct{})}
+}
+
+// fitsLocked reports whether another item of a size and route fits in the parts of the capacity. The
+// first of a route does.
+func (u *unrouted) fitsLocked(route string, size int, c *capacity) bool {
+	fits := func(l load, part int) bool {
+		return l.items == 0 || part*(l.items+1) <= c.maxItems && part*(l.bytes+size) <= c.maxBytes
+	}
+	held := u.routes[route]
+	return fits(u.total, maxUnrouted) && (held == nil || fits(*held, maxPerRoute))
+}
+
+func (u *unrouted) pushLocked(key object, route string, it *Item) {
+	w := u.objects[key]
+	if w == nil {
+		w = &waiting{route: route}
+		u.objects[key] = w
+		u.count.Store(int64(len(u.objects)))
+	}
+	if u.routes[w.route] == nil {
+		u.routes[w.route] = &load{}
+	}
+	w.lane.push(it)
+	u.total.add(1, it.size)
+	u.routes[w.route].add(1, it.size)
+}
+
+// popLocked takes the first item of an object out, and reports whether it was the last.
+func (u *unrouted) popLocked(key object) (it *Item, last bool) {
+	w := u.objects[key]
+	it = w.lane.pop()
+	u.total.add(-1, -it.size)
+	if held := u.routes[w.route]; held.items == 1 {
+		delete(u.routes, w.route)
+	} else {
+		held.add(-1, -it.size)
+	}
+	if last = w.lane.head == nil; last {
+		delete(u.objects, key)
+		u.count.Store(int64(len(u.objects)))
+	}
+	close(u.fewer)
+	u.fewer = make(chan struct{})
+	return it, last
+}
+
+// isUnrouted reports whether an earlier item of the same object has no lane yet. The count spares
+// the lock: the goroutine that adds the object's later items has raised it.
+func (p *Publisher) isUnrouted(it *Item) bool {
+	if p.unrouted.count.Load() == 0 {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.unrouted.objects[objectOf(it.Message.Event)] != nil
+}
+
+// keepUnrouted keeps an item, and with it the later ones of its object, until the sink can tell its
+// lane. It returns nil, or, when unrouted items hold their part of the capacity, a channel that is
+// closed when they hold less.
+func (p *Publisher) keepUnrouted(it *Item, err error) (fewer <-chan struct{}) {
+	if !errors.Is(err, errBehind) {
+		p.routeFailed(err)
+		p.warnings.route.warn(p.log, "can't tell where an event goes; its object waits", "subject", it.Message.Event.Subject, "err", err)
+	}
+	key := objectOf(it.Message.Event)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	route := err.Error()
+	if w := p.unrouted.objects[key]; w != nil {
+		route = w.route
+	}
+	if !p.unrouted.fitsLocked(route, it.size, p.capacity) {
+		return p.unrouted.fewer
+	}
+	p.ages.push(it)
+	it.queued = true
+	p.unrouted.pushLocked(key, route, it)
+	signal(p.routeNow)
+	return nil
+}
+
+// retryRoutes asks again, after a backoff, for the lanes of unrouted items. It ends with ctx.
+func (p *Publisher) retryRoutes(ctx context.Context) {
+	backoff := ratelimit.Backoff{Initial: p.retry.Initial, Max: p.retry.Max}
+	for {
+		select {
+		case <-p.routeNow:
+		case <-ctx.Done():
+			return
+		}
+		for p.unrouted.count.Load() > 0 {
+			if ratelimit.SleepOr(ctx, backoff.Next(), p.hurry) != nil { // a drain does not wait
+				return
+			}
+			if p.routeWaiting(ctx) {
+				backoff.Reset()
+			}
+		}
+		backoff.Reset()
+	}
+}
+
+// routeWaiting tries every object once, and reports whether one of them got a lane.
+func (p *Publisher) routeWaiting(ctx context.Context) (progress bool) {
+	p.mu.Lock()
+	keys := slices.Collect(maps.Keys(p.unrouted.objects))
+	p.mu.Unlock()
+	why := map[string]error{}
+	var away error
+	for _, key := range keys {
+		moved, err := p.routeObject(ctx, key)
+		progress = progress || moved
+		if err == nil {
+			continue
+		}
+		if ctx.Err() != nil {
+			return progress
+		}
+		why[err.Error()] = err
+		if sinks.Classify(err) == sinks.Reconnect {
+			away = err
+		}
+		p.warnings.route.warn(p.log, "still can't tell where an event goes; its object waits", "resource", key.resource, "namespace", key.namespace, "name", key.name, "err", err)
+		if away != nil {
+			break // asking for the others would only wait for the same broker
+		}
+	}
+	if len(why) > 0 {
+		p.routeFailed(cmp.Or(away, together(why)))
+	}
+	return progress
+}
+
+// together names the first few reasons.
+func together(why map[string]error) error {
+	const most = 3
+	texts := slices.Sorted(maps.Keys(why))
+	first := strings.Join(texts[:min(most, len(texts))], "; ")
+	if more := len(texts) - most; more > 0 {
+		first += fmt.Sprintf("; and %d more", more)
+	}
+	return errors.New(first)
+}
+
+// routeObject moves the items of one object into their lanes, up to the first whose lane can't be told.
+func (p *Publisher) routeObject(ctx context.Context, key object) (moved bool, err error) {
+	for {
+		p.mu.Lock()
+		it := p.unrouted.objects[key].lane.head
+		p.mu.Unlock()
+		if err := p.nameLane(ctx, it); err != nil {
+			return moved, err
+		}
+		moved = true
+		if p.moveIn(key) {
+			return moved, nil
+		}
+	}
+}
+
+// moveIn moves the first item of an object into its lane, and reports whether it was the last. The
+// object leaves p.unrouted in the same critical section, so that a later item finds either the
+// object or the lane.
+func (p *Publisher) moveIn(key object) (last bool) {
+	p.mu.Lock()
+	it, last := p.unrouted.popLocked(key)
+	fresh := p.putLocked(it)
+	p.mu.Unlock()
+	if fresh != nil {
+		p.queue.Add(fresh)
+	}
+	return last
+}
+
+// signal leaves a token in a channel with one slot. It never blocks.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
