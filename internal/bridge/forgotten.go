@@ -2,7 +2,9 @@ package bridge
 
 import (
 	"context"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/kubebridge/bridge/internal/event"
@@ -20,19 +22,27 @@ func (u *unit) forgotten(b *Bridge) func(context.Context) ([]string, int) {
 		if b.replica.othersLed() {
 			return nil, 0
 		}
+		var mu sync.Mutex
+		var asking sync.WaitGroup
 		for _, binding := range u.cfg.Sinks {
 			out := b.outlets.get(binding.Sink)
 			if out == nil {
 				continue
 			}
-			remembers, last, err := u.remembers(ctx, b, out.Publisher)
-			if err != nil {
-				u.log.Info("can't tell whether the sink holds events of an earlier run; if it does, what was deleted since is not told", "sink", binding.Sink, "err", err)
-			}
-			if remembers {
-				found, epoch = append(found, binding.Sink), max(epoch, last)
-			}
+			asking.Go(func() { // at once: several brokers may be unavailable
+				remembers, last, err := u.remembers(ctx, b, out.Publisher)
+				if err != nil {
+					u.log.Info("can't tell whether the sink holds events of an earlier run; if it does, what was deleted since is not told", "sink", binding.Sink, "err", err)
+				}
+				if remembers {
+					mu.Lock()
+					defer mu.Unlock()
+					found, epoch = append(found, binding.Sink), max(epoch, last)
+				}
+			})
 		}
+		asking.Wait()
+		slices.Sort(found)
 		return found, epoch
 	}
 }

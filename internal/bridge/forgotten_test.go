@@ -127,10 +127,11 @@ func TestIDsAreOthersWhenTheStateWasLost(t *testing.T) {
 
 func TestAFirstListDoesNotWaitForASinkThatIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		away, there := calmBroker("away"), calmBroker("there")
-		asked := 0
+		there := calmBroker("there")
 		r := newRig(t, there)
-		r.addSink(away.name, rememberer{closed{away.connect(0)}, sinks.Trace{}, nil, &asked})
+		for _, name := range []string{"away", "away-too"} { // both are waited for at the same time
+			r.addSink(name, rememberer{closed{calmBroker(name).connect(0)}, sinks.Trace{}, nil, new(int)})
+		}
 		r.Create("shop/a", nil)
 		r.start()
 		time.Sleep(15 * time.Second)
