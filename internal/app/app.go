@@ -98,14 +98,14 @@ func Run(ctx context.Context, o Options) (err error) {
 	start.registerReadiness(registry)
 	hub := tail.New(registry)
 	a.waiting = start.waits
-	if err := a.lookOn(hub, o.Version); err != nil {
+	if err := a.observe(hub, o.Version); err != nil {
 		return &StartError{err}
 	}
 	commands := &control{start: start, level: o.Level}
 	if o.Source.file != "" {
 		commands.reloader = newReloader(&o, results)
 	}
-	server, err := listen(ctx, c, registry, start, commands, &looker{hub, start}, log)
+	server, err := listen(ctx, c, registry, start, commands, &inspector{hub, start}, log)
 	if err != nil {
 		return &StartError{err}
 	}
@@ -146,7 +146,7 @@ func newRegistry() *prometheus.Registry {
 }
 
 // listen takes the admin address, so that a port in use is found before anything runs; nil for no address.
-func listen(ctx context.Context, c *config.Config, registry prometheus.Gatherer, start *starting, commands *control, look *looker, log *slog.Logger) (*admin.Server, error) {
+func listen(ctx context.Context, c *config.Config, registry prometheus.Gatherer, start *starting, commands *control, look *inspector, log *slog.Logger) (*admin.Server, error) {
 	if c.Admin.Address == "" {
 		return nil, nil
 	}

@@ -61,7 +61,7 @@ func TestWhatAStartWaitsFor(t *testing.T) {
 		expect(kube.Forbidden, true)
 		time.Sleep(refusals - time.Second)
 		expect(kube.Unauthenticated, true)
-		expect(kube.Unreachable, true) // it was restarted: the patience begins anew
+		expect(kube.Unreachable, true) // it was restarted: the patience starts again
 		time.Sleep(time.Hour)
 		expect(kube.Unavailable, true)
 		expect(kube.Forbidden, true)

@@ -71,7 +71,7 @@ func (c *control) Snapshot(ctx context.Context, _ admin.Caller, what admin.Snaps
 		}
 	}
 	units, err := p.SendSnapshot(ctx, req)
-	return done(err, "sending again what is known of %s; the log tells when all is on its way", strings.Join(units, ", "))
+	return done(err, "sending again what is known of %s; the log says when all of it is queued", strings.Join(units, ", "))
 }
 
 // SetLogLevel implements admin.Controller.

@@ -53,7 +53,7 @@ func (a *assembler) await(ctx context.Context, rc *rest.Config) (discovered, err
 	}
 }
 
-// worthWaiting says whether an error may go away by itself. refused is since when the credentials have been refused, zero when they are not.
+// worthWaiting reports whether an error may go away by itself. refused is since when the credentials have been refused, zero when they are not.
 func worthWaiting(err error, refused *time.Time) bool {
 	switch kube.Classify(err) {
 	case kube.Unreachable, kube.Unavailable:

@@ -315,7 +315,7 @@ func (a *absent) Publish(ctx context.Context, batch []*sinks.Message) {
 	a.Sink.Publish(ctx, batch)
 }
 
-// wait waits until it is there, and says whether it is.
+// wait waits until it is there, and reports whether it is.
 func (a *absent) wait(ctx context.Context) bool {
 	a.play.mu.Lock()
 	back := a.play.away[a.name]

@@ -26,7 +26,7 @@ type listCheck struct {
 	missing []listRight // guarded by mu
 }
 
-// change begins anew with other units.
+// change starts again with other units.
 func (c *listCheck) change(units []bridge.UnitConfig) {
 	select {
 	case <-c.changes: // nobody has looked at it

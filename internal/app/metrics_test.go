@@ -212,7 +212,7 @@ func TestAlertsAndDashboardAskForMetricsThatAreThere(t *testing.T) {
 var unpanelled = map[string]string{
 	"bridge_reflector_last_seen_timestamp_seconds": "the silence of the API server is shown, which is the time since then",
 	"bridge_reflector_namespaces_total":            "with namespaceSelector only, and never a reason to act",
-	"bridge_deltafifo_queued_deltas":               "what waits is shown in bytes, by which it is bounded",
+	"bridge_deltafifo_queued_deltas":               "the queue is shown in bytes, by which it is bounded",
 	"bridge_informer_log_changes":                  "the same",
 	"bridge_standby_redaction_key_differs":         "0 but for a mistake, of which readiness and an alert tell",
 	"bridge_nats_connected":                        "bridge_publisher_connected is of all sinks",

@@ -24,8 +24,8 @@ type reloader struct {
 	level   *slog.LevelVar
 	outcome *outcome
 
-	// turn is free from begin on. Whoever has it changes the bridge, and owns all below.
-	turn *semaphore.Weighted
+	// changing is free from begin on. Its holder changes the bridge, and owns all below.
+	changing *semaphore.Weighted
 	// assembler is of the configuration that runs.
 	assembler *assembler
 	pipeline  *pipeline
@@ -37,9 +37,9 @@ type reloader struct {
 func newReloader(o *Options, results *outcome) *reloader {
 	r := &reloader{
 		load: o.Source.load, file: o.Source.file, log: o.Log, level: o.Level, outcome: results,
-		turn: semaphore.NewWeighted(1),
+		changing: semaphore.NewWeighted(1),
 	}
-	r.turn.TryAcquire(1)
+	r.changing.TryAcquire(1)
 	return r
 }
 
@@ -49,7 +49,7 @@ func (r *reloader) begin(a *assembler, p *pipeline, began string) {
 	if contentOf(r.file) == began {
 		r.done = r.content()
 	}
-	r.turn.Release(1)
+	r.changing.Release(1)
 }
 
 // errNotNow is returned when a change could not be tried: another attempt may succeed with the same file.
@@ -57,10 +57,10 @@ var errNotNow = errors.New("the configuration was not changed, and can be tried 
 
 // reload reads the configuration and makes the change. Why says what it is for, in the log. When it fails, nothing was changed.
 func (r *reloader) reload(ctx context.Context, why string) (done string, err error) {
-	if r.turn.Acquire(ctx, 1) != nil {
+	if r.changing.Acquire(ctx, 1) != nil {
 		return "", context.Cause(ctx)
 	}
-	defer r.turn.Release(1)
+	defer r.changing.Release(1)
 	began, content := time.Now(), r.content()
 	changes, level, err := r.change(ctx, content)
 	if err == nil || !errors.Is(err, errNotNow) && ctx.Err() == nil { // else whoever asked may be gone, and the file is tried again

@@ -116,7 +116,7 @@ func (o *RolesOptions) header(file string, c *config.Config) string {
 	return out.String()
 }
 
-// uses says whether a configuration has wildcards, and excludes something from them.
+// uses reports whether a configuration has wildcards, and excludes something from them.
 func uses(c *config.Config) (wildcards, excludes bool) {
 	for i := range c.Informers {
 		for _, name := range c.Informers[i].Resources {

@@ -31,7 +31,7 @@ func (k natsKind) target() []string { return []string{k.Stream.Name, k.Subject} 
 func (k natsKind) make(m *sinkMaker, log *slog.Logger) (sinks.Sink, service, error) {
 	c, n := k.sink, k.NATS
 	auth, err := natsAuth(n)
-	// The client reads the files itself, when it connects, and would try again for ever.
+	// The client reads the files itself, when it connects, and would try again forever.
 	if _, tlsErr := tlsConfig(n.TLS); err != nil || tlsErr != nil {
 		return nil, nil, errors.Join(err, tlsErr)
 	}

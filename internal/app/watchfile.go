@@ -13,8 +13,9 @@ import (
 	"github.com/kubebridge/bridge/config"
 )
 
-// contentOf tells what files hold, for comparison. It reads them, rather than to be told of changes: a volume of a ConfigMap changes by a
-// link to another directory, editors write a new file and rename it, and network file systems tell nobody.
+// contentOf returns a digest of what files hold. It reads them, since notifications of changes miss
+// some: a volume of a ConfigMap changes by a link to another directory, editors write a new file and
+// rename it, and network file systems send none.
 func contentOf(files ...string) string {
 	h := sha256.New()
 	for _, file := range files {
@@ -51,10 +52,11 @@ func secretsOf(c *config.Config) map[string]string {
 	return secrets
 }
 
-// content is what a configuration is made of holds now. The caller has the turn.
+// content is what a configuration is made of holds now. The caller holds changing.
 func (r *reloader) content() string { return contentOf(r.files()...) }
 
-// files are what a configuration is made of: the file, the redaction key's, and what its sinks read once. The caller has the turn.
+// files are what a configuration is made of: the file, the redaction key's, and what its sinks read
+// once. The caller holds changing.
 func (r *reloader) files() []string {
 	list := []string{r.file}
 	if key := r.assembler.config.Redaction.KeyFile; key != "" {
@@ -85,10 +87,10 @@ func whileSame(ctx context.Context, content string, files []string, changed func
 
 // look gives what there is now, and reports whether it has been dealt with, or ctx has ended.
 func (r *reloader) look(ctx context.Context) (content string, done bool) {
-	if r.turn.Acquire(ctx, 1) != nil {
+	if r.changing.Acquire(ctx, 1) != nil {
 		return "", true
 	}
-	defer r.turn.Release(1)
+	defer r.changing.Release(1)
 	content = r.content()
 	return content, content == r.done
 }

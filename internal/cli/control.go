@@ -76,7 +76,7 @@ its object; watches go on, and no list is read. Memory stays bounded: what does 
 Operations and filters of the informer and its sinks hold for it (operation: synced). What the objects are, a consumer that has lost its state
 learns so; what was deleted meanwhile it has to conclude from what does not come.
 
-The command returns when it has begun; the log tells when all is on its way. A restart breaks it off.` + howToReach,
+The command returns when it has begun; the log says when all of it is queued. A restart breaks it off.` + howToReach,
 		Example: `  bridge snapshot workloads
   bridge snapshot workloads --resource deployments.apps --namespace shop
   bridge snapshot workloads --selector app=web --sink lake`,

@@ -235,7 +235,7 @@ func (h *hunt) runs(rules string) {
 		obj["data"] = map[string]any{"a": base64.StdEncoding.EncodeToString([]byte(h.value("data of a secret that is deleted")))}
 	})
 	h.servers["secrets"].Delete("shop/gone")
-	h.until("what waits is on disk", func() bool {
+	h.until("the backlog is on disk", func() bool {
 		status := strings.ReplaceAll(h.get("/status"), " ", "")
 		return strings.Contains(status, `"spoolBytes":`) && !strings.Contains(status, `"spoolBytes":0`)
 	})
@@ -291,7 +291,7 @@ func (h *hunt) bridge(rules, state, away string) (end func()) {
 	}
 }
 
-// foundAt says whether any value was found in a place.
+// foundAt reports whether any value was found in a place.
 func (h *hunt) foundAt(place string) bool {
 	for _, places := range h.found {
 		if slices.Contains(places, place) {

@@ -220,7 +220,7 @@ func (o *outage) awaitEvents(b *natsBroker, version int64) {
 	}
 }
 
-// awaitSpool waits until the bridge says that what waits lies on disk, and says how much that is.
+// awaitSpool waits until the backlog is on disk, and returns how large it is.
 func (o *outage) awaitSpool() int64 {
 	o.t.Helper()
 	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {

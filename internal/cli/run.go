@@ -22,7 +22,7 @@ talks to, and runs a NATS JetStream server on 127.0.0.1:4222 that any NATS clien
 
   nats --server nats://127.0.0.1:4222 subscribe 'k8s.>'
 
-What must survive a restart (which versions the sinks have, and what waits for them) lies in the state directory. Give it a disk
+What must survive a restart (which versions the sinks have, and their backlog) lies in the state directory. Give it a disk
 that survives too, and each running bridge its own.
 
 A first SIGINT or SIGTERM stops reading and goes on sending for the time of drain; a second ends at once. Nothing is lost by

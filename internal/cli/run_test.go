@@ -181,11 +181,11 @@ func TestTheFirstSignalEndsTheContextAndTheSecondTheProcess(t *testing.T) {
 	t.Fatal("the process goes on")
 }
 
-func TestTheEchoOfTheFirstSignalIsNoSecondOne(t *testing.T) {
+func TestRepeatedSignal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		signals, done := make(chan os.Signal, 2), make(chan struct{})
 		var told []string
-		go heed(signals, done, func(s os.Signal) { told = append(told, "first "+s.String()) }, func(s os.Signal) { told = append(told, "second "+s.String()) })
+		go watchSignals(signals, done, func(s os.Signal) { told = append(told, "first "+s.String()) }, func(s os.Signal) { told = append(told, "second "+s.String()) })
 		signals <- syscall.SIGTERM
 		signals <- syscall.SIGTERM // as timeout(1) sends it, to the process and to its group
 		time.Sleep(time.Second)

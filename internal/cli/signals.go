@@ -17,7 +17,7 @@ func untilSignal(ctx context.Context, log *slog.Logger, exit func(code int)) (_ 
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	done := make(chan struct{})
-	go heed(signals, done, func(first os.Signal) {
+	go watchSignals(signals, done, func(first os.Signal) {
 		cancel(fmt.Errorf("%s signal received", first))
 	}, func(second os.Signal) {
 		log.Warn("second signal: ending at once; what was not sent is sent after the next start", "signal", second.String())
@@ -30,11 +30,13 @@ func untilSignal(ctx context.Context, log *slog.Logger, exit func(code int)) (_ 
 	}
 }
 
-// echo is how soon after the first a signal is the same one: timeout(1), and others that signal a process and then its group, send it twice.
-const echo = 250 * time.Millisecond
+// repeatWindow is how long after the first a second signal is taken for the same one: timeout(1), and
+// others that signal a process and then its group, send it twice.
+const repeatWindow = 250 * time.Millisecond
 
-// heed calls begin at the first signal, and end at a second one, which is its last deed; it returns when done is closed, too.
-func heed(signals <-chan os.Signal, done <-chan struct{}, begin, end func(os.Signal)) {
+// watchSignals calls begin at the first signal and end at a second one, after which it returns. It
+// also returns when done is closed.
+func watchSignals(signals <-chan os.Signal, done <-chan struct{}, begin, end func(os.Signal)) {
 	var began time.Time
 	for {
 		select {
@@ -45,7 +47,7 @@ func heed(signals <-chan os.Signal, done <-chan struct{}, begin, end func(os.Sig
 			case began.IsZero():
 				began = time.Now()
 				begin(s)
-			case time.Since(began) >= echo:
+			case time.Since(began) >= repeatWindow:
 				end(s)
 				return
 			}

@@ -28,14 +28,14 @@ duplicate window, drops what it has. What was deleted since the bridge last ran 
 are never sent. This is for a sink that has lost what it had, for records that can't be understood, and for units that nobody runs any
 more.
 
-With --keep-objects it forgets its position only: the next start sends what waits on disk, then lists, and sends what differs from the
+With --keep-objects it forgets its position only: the next start sends the backlog on disk, then lists, and sends what differs from the
 objects that are known, with what was deleted as inferred, and nothing for what is the same. This is for when you doubt that the bridge
 has seen everything. It is not for after etcd was restored from a backup: that, a bridge finds out by its position, and handles.
 
 With snapshot: never there is no list, so neither of them sends what is there: such a unit goes on with what changes after its start.
 
 UNIT is a name that 'bridge state ls' lists, or what tells it from the others: pods for pods/pods, when no other unit has pods.
-Other units are not touched. All is forgotten or, when it fails, nothing. Files that are damaged it can't mend.
+Other units are not touched. All is forgotten or, when it fails, nothing. It can't repair damaged files.
 
 Exit codes: 0 when it is forgotten, 1 when it failed or you said no, 2 when there is no such unit, no state, a bridge runs with it, or
 there is no terminal to ask on.`,

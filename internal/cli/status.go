@@ -23,10 +23,10 @@ func newStatusCommand() *cobra.Command {
   version    the resourceVersion that was read last
   lag        how long ago the oldest change was observed that a sink has not acknowledged
   behind     how far the watermark, from which a restart resumes, is behind version; the API server counts versions over all resources
-  waiting    what waits between the API server and the sinks in memory, and on disk
+  waiting    the backlog between the API server and the sinks, in memory and on disk
   gaps       how often the API server had forgotten versions, since the start
 
-and for each sink whether its broker is there (blocked: it is, but some events can't go until somebody acts), what it has acknowledged, what waits for it, and what went wrong last.
+and for each sink whether its broker is there (blocked: it is, but some events can't go until somebody acts), what it has acknowledged, its backlog, and what went wrong last.
 
 The address is admin.address of the configuration. A bridge that listens on all addresses is asked on this machine. A bridge in a pod, or of
 another user, asks for its token: admin.tokenFile, or the one in the state directory.
@@ -53,7 +53,7 @@ Exit codes: 0 when the bridge is ready, 1 when it is not, 2 when it can't be ask
 		if err != nil {
 			return refused(err)
 		}
-		v := &statusView{asker: newAsker(address, c.secret), out: cmd.OutOrStdout(), json: output == "json", repeated: watch}
+		v := &statusView{client: newStatusClient(address, c.secret), out: cmd.OutOrStdout(), json: output == "json", repeated: watch}
 		if !watch {
 			return v.once(cmd.Context())
 		}
@@ -64,7 +64,7 @@ Exit codes: 0 when the bridge is ready, 1 when it is not, 2 when it can't be ask
 
 // statusView shows a status, once or again and again.
 type statusView struct {
-	asker    *asker
+	client   *statusClient
 	out      io.Writer
 	json     bool
 	repeated bool
@@ -73,7 +73,7 @@ type statusView struct {
 
 // once asks and shows. Its error has the exit code.
 func (v *statusView) once(ctx context.Context) error {
-	a, err := v.asker.ask(ctx)
+	a, err := v.client.ask(ctx)
 	if err != nil {
 		return refused(err)
 	}
@@ -104,7 +104,7 @@ func (v *statusView) watch(ctx context.Context, interval time.Duration) error {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
-		a, err := v.asker.ask(ctx)
+		a, err := v.client.ask(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return nil

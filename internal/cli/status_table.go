@@ -84,7 +84,7 @@ func writeUnit(w io.Writer, u *bridge.UnitStatus) {
 	}
 	phase := u.Phase
 	if !u.Synced {
-		phase += " (not in step)"
+		phase += " (not in sync)"
 	}
 	gaps := 0
 	for _, n := range u.Gaps {

@@ -11,14 +11,14 @@ import (
 	"github.com/kubebridge/bridge/internal/tail"
 )
 
-// looker is what the status page looks through: the live tail, and the objects of the pipeline that runs.
-type looker struct {
+// inspector is what the status page looks through: the live tail, and the objects of the pipeline that runs.
+type inspector struct {
 	hub   *tail.Hub
 	start *starting
 }
 
 // Tail implements admin.Looker.
-func (l *looker) Tail(o admin.TailOptions) (admin.Tail, error) {
+func (l *inspector) Tail(o admin.TailOptions) (admin.Tail, error) {
 	w, err := l.hub.Watch(tail.Options{Filter: o.Filter, Payload: o.Payload})
 	switch {
 	case errors.Is(err, tail.ErrTooMany):
@@ -35,7 +35,7 @@ type tailOf struct{ *tail.Watcher }
 func (t tailOf) Next(ctx context.Context) (any, error) { return t.Watcher.Next(ctx) }
 
 // Object implements admin.Looker.
-func (l *looker) Object(_ context.Context, resource, namespace, name string) (any, error) {
+func (l *inspector) Object(_ context.Context, resource, namespace, name string) (any, error) {
 	p, why := l.start.get()
 	if p == nil {
 		return nil, &admin.Error{Code: http.StatusServiceUnavailable, Err: errors.New(why)}

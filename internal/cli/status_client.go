@@ -15,16 +15,16 @@ import (
 	"github.com/kubebridge/bridge/internal/app"
 )
 
-// asker asks a running bridge.
-type asker struct {
+// statusClient asks a running bridge for its status.
+type statusClient struct {
 	address string
 	// secret returns the bridge's token. It is sent only to a bridge that asks for it.
 	secret func() (string, error)
 	client *http.Client
 }
 
-func newAsker(address string, secret func() (string, error)) *asker {
-	return &asker{address, secret, &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{Proxy: nil}}}
+func newStatusClient(address string, secret func() (string, error)) *statusClient {
+	return &statusClient{address, secret, &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{Proxy: nil}}}
 }
 
 // answer is what a bridge says of itself.
@@ -35,7 +35,7 @@ type answer struct {
 }
 
 // ask asks for the status.
-func (k *asker) ask(ctx context.Context) (*answer, error) {
+func (k *statusClient) ask(ctx context.Context) (*answer, error) {
 	a := &answer{at: time.Now()}
 	var err error
 	if a.raw, err = k.get(ctx, "/status"); err != nil {
@@ -47,7 +47,7 @@ func (k *asker) ask(ctx context.Context) (*answer, error) {
 	return a, nil
 }
 
-func (k *asker) get(ctx context.Context, path string) ([]byte, error) {
+func (k *statusClient) get(ctx context.Context, path string) ([]byte, error) {
 	code, body, err := k.send(ctx, path, "")
 	if err == nil && code == http.StatusUnauthorized {
 		token, noToken := k.secret()
@@ -69,7 +69,7 @@ func (k *asker) get(ctx context.Context, path string) ([]byte, error) {
 	return nil, fmt.Errorf("what answers at %s is no bridge: it says %d %s to %s", k.address, code, http.StatusText(code), path)
 }
 
-func (k *asker) send(ctx context.Context, path, token string) (code int, body []byte, err error) {
+func (k *statusClient) send(ctx context.Context, path, token string) (code int, body []byte, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+k.address+path, nil)
 	if err != nil {
 		return 0, nil, err
@@ -90,7 +90,7 @@ func (k *asker) send(ctx context.Context, path, token string) (code int, body []
 }
 
 // unanswered says in plain words that nobody is there.
-func (k *asker) unanswered(err error) error {
+func (k *statusClient) unanswered(err error) error {
 	switch timeout, ok := errors.AsType[interface {
 		error
 		Timeout() bool

@@ -6,8 +6,9 @@ import (
 	"github.com/kubebridge/bridge/internal/tracing"
 )
 
-// lookOn has what is settled shown in the live tail and, where the configuration says so, told to a collector of traces.
-func (a *assembler) lookOn(hub *tail.Hub, version string) (err error) {
+// observe shows what is settled in the live tail and, where the configuration asks for it, sends it as
+// spans to a collector of traces.
+func (a *assembler) observe(hub *tail.Hub, version string) (err error) {
 	a.onSettle = hub.Settled
 	c := a.config.Tracing
 	if c.Endpoint == "" {
