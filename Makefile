@@ -46,7 +46,8 @@ vet: ## go vet, and that go.mod is tidy
 	@for m in $(MODULES); do (cd $$m && echo "vet $$m" && $(GO) vet ./... && $(GO) mod tidy -diff) || exit 1; done
 
 .PHONY: lint
-lint: $(BIN)/golangci-lint ## golangci-lint, as .golangci.yml says
+lint: $(BIN)/golangci-lint ## golangci-lint, as .golangci.yml says, and no word that docs/words.txt refuses
+	$(GO) test ./docs -run RefusedWords
 	@for m in $(MODULES); do (cd $$m && echo "lint $$m" && $(CURDIR)/$(BIN)/golangci-lint run --timeout 15m ./...) || exit 1; done
 
 .PHONY: test

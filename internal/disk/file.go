@@ -15,7 +15,7 @@ type directory struct {
 // Sync implements vfs.File.
 func (d *directory) Sync() error { return d.fs.try(d.File.Sync) }
 
-// table is a file that Pebble can make anew: sorted tables, options.
+// table is a file that Pebble can recreate: sorted tables, options.
 type table struct {
 	vfs.File
 	fs   *FS

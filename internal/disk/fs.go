@@ -44,13 +44,13 @@ func New(inner vfs.FS, cfg Config) *FS {
 // BePatient makes operations wait from now on.
 func (f *FS) BePatient() { f.patient.Store(true) }
 
-// Unavailable says whether an error means that a disk takes no writes, and may take them again.
+// Unavailable reports whether an error means that a disk takes no writes, and may take them again.
 func Unavailable(err error) bool { return Full(err) || ReadOnly(err) }
 
-// Full says whether an error means that a disk, or what one may use of it, is full.
+// Full reports whether an error means that a disk, or what one may use of it, is full.
 func Full(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
-// ReadOnly says whether an error means that a disk is mounted read-only.
+// ReadOnly reports whether an error means that a disk is mounted read-only.
 func ReadOnly(err error) bool { return errors.Is(err, syscall.EROFS) }
 
 func (f *FS) waitsFor(err error) bool { return err != nil && f.patient.Load() && Unavailable(err) }
@@ -137,7 +137,7 @@ func (f *FS) wrap(name string, file vfs.File, err error) (vfs.File, error) {
 	return &t, nil
 }
 
-// isJournal says whether a file is one of Pebble's that can't be made anew from others: its log and its list of files.
+// isJournal reports whether a file is one of Pebble's that can't be made anew from others: its log and its list of files.
 func isJournal(base string) bool {
 	return strings.HasSuffix(base, ".log") || strings.HasPrefix(base, "MANIFEST-")
 }

@@ -28,7 +28,7 @@ type entry struct {
 	verbs      []string
 }
 
-// watchable says whether an informer can keep the resource in step.
+// watchable reports whether an informer can keep the resource in sync.
 func (e *entry) watchable() bool {
 	return slices.Contains(e.verbs, "list") && slices.Contains(e.verbs, "watch")
 }

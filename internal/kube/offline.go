@@ -33,7 +33,7 @@ func Offline(name string) (group, resource string, err error) {
 	return group, resource, nil
 }
 
-// isVersion says whether a part of a name is a version of an API: v1, v1beta1.
+// isVersion reports whether a part of a name is a version of an API: v1, v1beta1.
 func isVersion(part string) bool {
 	digits, ok := strings.CutPrefix(part, "v")
 	return ok && digits != "" && digits[0] >= '0' && digits[0] <= '9'

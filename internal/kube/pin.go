@@ -28,7 +28,7 @@ func (c *Catalog) pin(name string) string {
 	return e.String()
 }
 
-// IsWildcard says whether a name selects everything, or all of a group.
+// IsWildcard reports whether a name selects everything, or all of a group.
 func IsWildcard(name string) bool {
 	_, _, ok := wildcard(name)
 	return ok

@@ -164,7 +164,7 @@ func (c *Catalog) find(name string) *entry {
 	return nil
 }
 
-// qualifies says whether what stands behind a name is the resource's group, version and group, or version.
+// qualifies reports whether what stands behind a name is the resource's group, version and group, or version.
 func qualifies(e *entry, rest string) bool {
 	if e.Group == "" {
 		return rest == e.Version

@@ -35,7 +35,7 @@ func (r Right) String() string {
 	return text
 }
 
-// Covers says whether whoever has r has other too.
+// Covers reports whether whoever has r has other too.
 func (r Right) Covers(other Right) bool {
 	any := func(mine, theirs string) bool { return mine == "*" || mine == theirs }
 	return r.Verb == other.Verb && any(r.Group, other.Group) && any(r.Resource, other.Resource) &&

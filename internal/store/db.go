@@ -178,7 +178,7 @@ func checkDir(dir string) error {
 	return checkManifest(dir, entries)
 }
 
-// checkManifest refuses a directory with data that no manifest speaks of: Pebble would delete it and begin anew. A start that was
+// checkManifest refuses a directory with data that no manifest speaks of: Pebble would delete it and start with an empty database. A start that was
 // killed before it had written anything has no manifest either, and no data.
 func checkManifest(dir string, entries []fs.DirEntry) error {
 	data := slices.ContainsFunc(entries, func(e fs.DirEntry) bool {

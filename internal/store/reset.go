@@ -12,7 +12,7 @@ import (
 // forgets everything, what waits and its name too: it starts as a new one would.
 //
 // All is forgotten or nothing, and it is on disk when Reset returns. It reads nothing of what it forgets, so it also gets rid of
-// records that can't be understood. It does not mend damaged files (ErrDamaged): sooner or later a bridge would read on in
+// records that can't be understood. It does not repair damaged files (ErrDamaged): sooner or later a bridge would read on in
 // them, and end. The space is given back while bridges run.
 func Reset(o Options, unit string, keepObjects bool) (err error) {
 	if err := checkUnit(o, unit); err != nil {

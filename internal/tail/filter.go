@@ -48,7 +48,7 @@ func ParseFilter(text string) (Filter, error) {
 	return f, nil
 }
 
-// match says whether an event of a sink is shown.
+// match reports whether an event of a sink is shown.
 func (f Filter) match(sink string, e *event.Event) bool {
 	for _, t := range f.terms {
 		if t.match(sink, e) == t.not {

@@ -79,7 +79,7 @@ func (h *Hub) leave(w *Watcher) {
 	h.watchers.Store(&left)
 }
 
-// Bounds of what waits for one Watcher.
+// Bounds of the queue of one Watcher.
 const (
 	maxEvents = 1024
 	maxBytes  = 4 << 20

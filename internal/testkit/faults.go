@@ -18,7 +18,7 @@ type Request struct {
 	Time   time.Time
 }
 
-// Match says whether a request is meant.
+// Match reports whether a request is meant.
 type Match func(Request) bool
 
 // Any matches every request.

@@ -15,7 +15,7 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// isBuiltIn says whether objects of a group are served in the order of Go's structs, and in lists without their kind.
+// isBuiltIn reports whether objects of a group are served in the order of Go's structs, and in lists without their kind.
 func isBuiltIn(group string) bool {
 	return !strings.Contains(group, ".") || strings.HasSuffix(group, ".k8s.io")
 }

@@ -10,5 +10,5 @@
 // on its id alone too. Nobody on the road waits: what the collector does not take is bounded in memory, and dropped and counted beyond. Nothing of an
 // object is in a span but its name and place.
 //
-// Run ends with its context, after what waits was sent or some seconds have passed.
+// Run ends with its context, after the queued spans were sent or some seconds have passed.
 package tracing

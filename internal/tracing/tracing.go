@@ -85,7 +85,7 @@ func New(cfg Config) (*Tracer, error) {
 	return t, nil
 }
 
-// Run works until ctx ends, and then sends what waits.
+// Run works until ctx ends, and then sends the queued spans.
 func (t *Tracer) Run(ctx context.Context) error {
 	<-ctx.Done()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
@@ -106,7 +106,7 @@ func (t *Tracer) Parent(informer, sink string) func(source, id string) string {
 	}
 }
 
-// sampled says whether a trace is sent.
+// sampled reports whether a trace is sent.
 func (t *Tracer) sampled(id trace.TraceID) bool {
 	return t.sampler.ShouldSample(sdktrace.SamplingParameters{ParentContext: context.Background(), TraceID: id}).Decision == sdktrace.RecordAndSample
 }

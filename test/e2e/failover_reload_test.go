@@ -42,7 +42,7 @@ func TestReplicasTakeAChangedConfigurationNearFailovers(t *testing.T) {
 	f.judge(rounds, byWatch+byPage)
 }
 
-// changed is the configuration with another queue, another retry of a sink, or both: what the informer's resources, or the sink, begin anew for.
+// changed is the configuration with another queue, another retry of a sink, or both: what the informer's resources, or the sink, are restarted for.
 func changed(round int) string {
 	config := failoverConfig
 	if round%3 != 1 {

@@ -204,7 +204,7 @@ func (l *lab) waitsForKafkaOnly(b *harness.Bridge) {
 	})
 }
 
-// withoutPosition says which informers would begin anew after a restart.
+// withoutPosition says which informers would list again after a restart.
 func withoutPosition(ctx context.Context, b *harness.Bridge) (problems []string) {
 	s, err := b.Status(ctx)
 	if err != nil {
