@@ -77,8 +77,8 @@ type Informer struct {
 	// Delivery is `history`: every version is sent; or `latest`: of versions that wait for a slow sink only the newest is; for sinks that say
 	// nothing else.
 	Delivery string `yaml:"delivery" default:"history" oneof:"history latest"`
-	// Secrets is `redacted`: the values of Secrets (`data`, `stringData`, and annotations but for some harmless names) are replaced
-	// before anything sends, logs or stores them, see docs/redaction.md; or `send`: they leave the cluster as they are, and lie in
+	// Secrets is `redacted`: the values of Secrets (`data`, `stringData`, and annotations but for some harmless names) and
+	// credentials in other kinds that are known to hold some are replaced before anything sends, logs or stores them, see docs/redaction.md; or `send`: they leave the cluster as they are, and lie in
 	// the state directory. `send` takes a second key that is not in this file: the flag --allow-secrets, or BRIDGE_ALLOW_SECRETS=true.
 	Secrets string `yaml:"secrets" default:"redacted" oneof:"redacted send"`
 	// Redact are paths, written as in `ignoreChanges`, whose values are replaced by a fingerprint (docs/redaction.md) in objects of any kind before

@@ -78,9 +78,7 @@ func NewSource(file string, load func() (*config.Config, error)) *Source {
 func Run(ctx context.Context, o Options) (err error) {
 	c, log := o.Config, o.Log
 	log.Info("bridge starts", "version", o.Version, "informers", len(c.Informers), "sinks", len(c.Sinks))
-	for _, warning := range Warnings(c) {
-		log.Warn("the configuration may not be what is meant", "warning", warning.Error())
-	}
+	logWarnings(log, Warnings(c))
 	registry := newRegistry()
 	a := &assembler{
 		config: c, log: log, registry: registry, fatal: o.Fatal,

@@ -258,6 +258,7 @@ func (a *assembler) bridge(c bridge.Config, d discovered, rights *listCheck) (*p
 		return nil, err
 	}
 	first := p.plan(d.catalog, d.types)
+	logWarnings(a.log, kindsServed(a.config, d.types))
 	c.Units, c.Unknown, rights.units = first.Units, first.Unknown, first.Units
 	if interval := a.config.Kubernetes.Discovery; interval > 0 {
 		c.Planner, c.PlanInterval = p.ask, interval

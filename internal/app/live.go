@@ -24,6 +24,8 @@ import (
 type Live struct {
 	Host   string // the API server
 	Rights int    // that it was asked for
+	// Warnings are what Warnings can't know without the cluster.
+	Warnings []error
 }
 
 // CheckLive compares a configuration with the cluster and the brokers that it names, and changes
@@ -31,7 +33,7 @@ type Live struct {
 func CheckLive(ctx context.Context, c *config.Config, log *slog.Logger) (Live, error) {
 	l := &liveCheck{config: c, log: log}
 	err := l.run(ctx)
-	return Live{Host: l.host, Rights: l.rights}, err
+	return Live{Host: l.host, Rights: l.rights, Warnings: l.warnings}, err
 }
 
 // liveCheck compares a configuration with the cluster and the brokers that it names. It finds all problems before it gives up.
@@ -43,6 +45,8 @@ type liveCheck struct {
 	host    string
 	catalog *kube.Catalog // nil when the API server can't be asked
 	rights  int
+
+	warnings []error
 
 	mu       sync.Mutex
 	problems []error // guarded by mu
@@ -99,6 +103,12 @@ func (l *liveCheck) kubernetes(ctx context.Context) {
 	list, problems := neededNow(l.config, l.catalog)
 	l.problems = append(l.problems, problems...)
 	l.askForRights(ctx, resolver, list)
+	var selected [][]resource.Type
+	for i := range l.config.Informers {
+		types, _ := l.catalog.Resolve(selection(&l.config.Informers[i])) // what is wrong with it is told
+		selected = append(selected, types)
+	}
+	l.warnings = kindsServed(l.config, selected)
 }
 
 // askForRights asks for each right once, and tells of a missing one at the first key that needs it.

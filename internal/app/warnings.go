@@ -1,16 +1,58 @@
 package app
 
 import (
+	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 
 	"github.com/kubebridge/bridge/config"
+	"github.com/kubebridge/bridge/internal/resource"
 )
 
 // Warnings are what a configuration may say and what is often not meant, each with its place in the
 // file. `bridge validate` prints them and `bridge run` logs them.
-func Warnings(c *config.Config) (list []error) {
-	return ownKeys(c)
+func Warnings(c *config.Config) []error {
+	return append(ownKeys(c), kindsNamed(c)...)
+}
+
+// kindsNamed warns of kinds with credentials that informers name. What `*` selects only the API server
+// knows: see kindsServed.
+func kindsNamed(c *config.Config) (list []error) {
+	for i := range c.Informers {
+		inf := &c.Informers[i]
+		for _, name := range resource.UnredactedKinds() {
+			plural, group, _ := strings.Cut(name, ".")
+			if slices.Contains(inf.Resources, name) && !slices.Contains(inf.Exclude, name) {
+				list = append(list, kindWarning(c, i, resource.Type{Group: group, Resource: plural})...)
+			}
+		}
+	}
+	return list
+}
+
+// kindsServed warns of kinds with credentials that the API server has and informers select by `*`.
+func kindsServed(c *config.Config, selected [][]resource.Type) (list []error) {
+	for i, types := range selected {
+		for _, t := range types {
+			if !slices.Contains(c.Informers[i].Resources, t.String()) {
+				list = append(list, kindWarning(c, i, t)...)
+			}
+		}
+	}
+	return list
+}
+
+// kindWarning is a warning of one kind, or none: where an informer says what it takes out of objects, or
+// that Secrets are sent, its author has decided.
+func kindWarning(c *config.Config, informer int, t resource.Type) []error {
+	inf := &c.Informers[informer]
+	where := resource.Unredacted(t)
+	if where == "" || inf.Secrets == "send" || len(inf.Redact) > 0 || len(inf.Drop) > 0 {
+		return nil
+	}
+	return []error{c.ProblemAt(fmt.Sprintf("informers[%d].resources", informer),
+		"%s often hold credentials (%s), and these are not redacted: name their paths in redact or drop, or exclude the kind", t, where)}
 }
 
 // ownKeys warns where several processes, or several lives of one, would redact with keys of their own.
@@ -37,4 +79,10 @@ func mayRedact(inf config.Informer) bool {
 	return inf.Secrets != "send" && slices.ContainsFunc(inf.Resources, func(name string) bool {
 		return strings.Contains(name, "*") || name == "secrets" || name == "secret"
 	})
+}
+
+func logWarnings(log *slog.Logger, list []error) {
+	for _, warning := range list {
+		log.Warn("the configuration may not be what is meant", "warning", warning.Error())
+	}
 }

@@ -42,9 +42,7 @@ Exit codes: 0 when the configuration is good, 2 when it is not.`,
 			fmt.Fprint(cmd.OutOrStdout(), c)
 			return nil
 		}
-		for _, warning := range app.Warnings(c) {
-			fmt.Fprintln(cmd.ErrOrStderr(), "warning:", warning)
-		}
+		printWarnings(cmd, app.Warnings(c))
 		var found string
 		if live {
 			log := newLogger(config.Log{Level: "warn", Format: c.Log.Format}, cmd.ErrOrStderr())
@@ -52,6 +50,7 @@ Exit codes: 0 when the configuration is good, 2 when it is not.`,
 			if err != nil {
 				return refused(err)
 			}
+			printWarnings(cmd, l.Warnings)
 			found = fmt.Sprintf("; %s has the resources and allows to read them (%s), the brokers are as they have to be",
 				l.Host, app.Plural(l.Rights, "right"))
 		}
@@ -60,4 +59,10 @@ Exit codes: 0 when the configuration is good, 2 when it is not.`,
 		return nil
 	}
 	return cmd
+}
+
+func printWarnings(cmd *cobra.Command, list []error) {
+	for _, warning := range list {
+		fmt.Fprintln(cmd.ErrOrStderr(), "warning:", warning)
+	}
 }

@@ -15,3 +15,6 @@ func (r *Rules) Rewrite(raw []byte) ([]byte, error) {
 
 // CopiesOfObject are the annotations that hold a copy of the whole object.
 var CopiesOfObject = copiesOfObject
+
+// CredentialPaths are the places of credentials in other kinds than Secrets.
+var CredentialPaths = credentialPaths

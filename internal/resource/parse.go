@@ -78,14 +78,15 @@ type ParseOptions struct {
 	Type Type
 	// KeepManagedFields leaves metadata.managedFields in; by default they are cut, after Meta was read from them.
 	KeepManagedFields bool
-	// Redactor replaces values in objects that hold secrets; nil leaves them. Their managed fields are cut in any case.
+	// Redactor replaces values in Secrets and in other kinds that are known to hold credentials; nil leaves them. Their managed
+	// fields are cut in any case.
 	Redactor *Redactor
 	// Rules take further values out, of objects of any kind; nil for none. With them managed fields are cut: they repeat values of lists.
 	Rules *Rules
 }
 
 // Redacts says whether objects hold values that nobody may see.
-func (o *ParseOptions) Redacts() bool { return o.Rules != nil || o.Redactor.Applies(o.Type) }
+func (o *ParseOptions) Redacts() bool { return o.rules() != nil || o.Redactor.Applies(o.Type) }
 
 // secretKey is the redactor that there is; there is one where Redacts is true.
 func (o *ParseOptions) secretKey() *Redactor {
@@ -143,10 +144,11 @@ func ParseNext(s *jsonscan.Scanner, opts *ParseOptions) (obj *Object, err error)
 		return nil, p.refusal(err, opts.Type)
 	}
 	obj = p.object(at, opts)
-	if opts.Rules == nil {
+	rules := opts.rules()
+	if rules == nil {
 		return obj, nil
 	}
-	ruled, err := opts.Rules.apply(obj, opts.Type)
+	ruled, err := rules.apply(obj, opts.Type)
 	if err != nil {
 		return nil, &RefusedError{IdentityOf(obj), err}
 	}

@@ -300,3 +300,16 @@ func TestAShortRedactionKeyIsRefused(t *testing.T) {
 		t.Error("NewRedactor took a key of 5 bytes")
 	}
 }
+
+// golden compares a text with a file, or writes the file.
+func golden(t *testing.T, file, text string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want, err := os.ReadFile(file); err != nil || string(want) != text {
+		t.Errorf("%s (%v) is not\n%s", file, err, text)
+	}
+}

@@ -42,12 +42,35 @@ func NewRules(cfg RulesConfig) (*Rules, error) {
 			return nil, err
 		}
 	}
-	copies := Path{steps: []step{{name: "metadata"}, {name: "annotations"}}}
-	redact := slices.Clone(cfg.Redact)
-	for _, name := range copiesOfObject { // what is taken out of the object is in its copies too
-		redact = append(redact, Path{steps: slices.Concat(copies.steps, []step{{name: name}})})
-	}
+	redact := append(copyPaths(), cfg.Redact...)
 	return &Rules{redactor: cfg.Redactor, redact: NewPaths(redact...), drop: NewPaths(cfg.Drop...), env: cfg.Env}, nil
+}
+
+// copyPaths lead to the copies of an object in its own annotations: what is taken out of the object is
+// in them too.
+func copyPaths() []Path {
+	var paths []Path
+	for _, name := range copiesOfObject {
+		paths = append(paths, Path{steps: []step{{name: "metadata"}, {name: "annotations"}, {name: name}}})
+	}
+	return paths
+}
+
+// rules are those of the configuration, and those for the credentials of a kind that is known to have some.
+func (o *ParseOptions) rules() *Rules {
+	if o.Redactor == nil {
+		return o.Rules
+	}
+	known := knownPaths()[groupResource{o.Type.Group, o.Type.Resource}]
+	if known == nil {
+		return o.Rules
+	}
+	both := Rules{redactor: o.Redactor, redact: known}
+	if o.Rules != nil {
+		both = *o.Rules
+		both.redact = known.and(o.Rules.redact)
+	}
+	return &both
 }
 
 // Again is for objects that were redacted before, as Redactor.Again is.

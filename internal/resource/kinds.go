@@ -1,0 +1,138 @@
+package resource
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// credentialPaths are the places of credentials in kinds other than Secrets, by the kind as Type.String
+// names it. Each was read in the type definitions of the project that owns the kind. docs/redaction.md
+// has the same list, and a test compares them.
+//
+// Values of Helm charts are here because charts take passwords that way. Ciphertexts (the encryptedData
+// of a SealedSecret) and references to Secrets are not: they reveal nothing.
+func credentialPaths() map[string][]string {
+	oauthToken := []string{"authorizeToken", "refreshToken"}
+	secretTemplate := func(at string) []string {
+		return []string{at + ".template.data.*", at + ".template.templateFrom.*.literal"}
+	}
+	fakeStore := []string{"spec.provider.fake.data.*.value"}
+	crossplaneRelease := []string{"spec.forProvider.set.*.value", "spec.forProvider.values"}
+	return map[string][]string{
+		"applications.argoproj.io": argoSources("operation.sync", "spec", "status.history.*",
+			"status.operationState.operation.sync", "status.operationState.syncResult", "status.sync.comparedTo"),
+		"applicationsets.argoproj.io": argoSources("spec.template.spec"),
+		"authconfigs.management.cattle.io": {
+			"additionalClientIds.*", "applicationSecret", "clientSecret", "oauthCredential",
+			"openLdapConfig.serviceAccountPassword", "privateKey", "serviceAccountCredential",
+			"serviceAccountPassword", "spKey",
+		},
+		"challenges.acme.cert-manager.io":            {"spec.key", "spec.token"},
+		"clusterexternalsecrets.external-secrets.io": secretTemplate("spec.externalSecretSpec.target"),
+		"clusterregistrationtokens.management.cattle.io": {
+			"status.command", "status.insecureCommand", "status.insecureNodeCommand",
+			"status.insecureWindowsNodeCommand", "status.manifestUrl", "status.nodeCommand", "status.token",
+			"status.windowsNodeCommand",
+		},
+		"clustersecretstores.external-secrets.io":           fakeStore,
+		"externalsecrets.external-secrets.io":               secretTemplate("spec.target"),
+		"helmreleases.helm.toolkit.fluxcd.io":               {"spec.values"},
+		"kubeadmconfigs.bootstrap.cluster.x-k8s.io":         kubeadm("spec"),
+		"kubeadmconfigtemplates.bootstrap.cluster.x-k8s.io": kubeadm("spec.template.spec"),
+		"kubeadmcontrolplanes.controlplane.cluster.x-k8s.io": kubeadm(
+			"spec.kubeadmConfigSpec"),
+		"kubeadmcontrolplanetemplates.controlplane.cluster.x-k8s.io": kubeadm(
+			"spec.template.spec.kubeadmConfigSpec"),
+		"kustomizations.kustomize.toolkit.fluxcd.io": {"spec.postBuild.substitute.*"},
+		"machineconfigs.machineconfiguration.openshift.io": {
+			"spec.config.passwd.users.*.passwordHash", "spec.config.storage.files.*.contents.source",
+		},
+		"oauthaccesstokens.oauth.openshift.io":     oauthToken,
+		"oauthauthorizetokens.oauth.openshift.io":  {"codeChallenge", "state"},
+		"oauthclients.oauth.openshift.io":          {"additionalSecrets.*", "secret"},
+		"objects.kubernetes.crossplane.io":         manifests("spec.forProvider.manifest", "status.atProvider.manifest"),
+		"releases.helm.crossplane.io":              crossplaneRelease,
+		"releases.helm.m.crossplane.io":            crossplaneRelease,
+		"samltokens.management.cattle.io":          {"token"},
+		"sealedsecrets.bitnami.com":                {"spec.template.data.*"},
+		"secretstores.external-secrets.io":         fakeStore,
+		"tokens.management.cattle.io":              {"token"},
+		"useroauthaccesstokens.oauth.openshift.io": oauthToken,
+		"users.management.cattle.io":               {"password"},
+	}
+}
+
+// argoSources are the values that an Application hands to Helm, to a plugin and to Jsonnet, at each of
+// the places where it has a source or several.
+func argoSources(places ...string) (paths []string) {
+	for _, place := range places {
+		for _, source := range []string{".source.", ".sources.*."} {
+			for _, value := range []string{
+				"directory.jsonnet.extVars.*.value", "directory.jsonnet.tlas.*.value",
+				"helm.parameters.*.value", "helm.values", "helm.valuesObject", "plugin.env.*.value",
+				"plugin.parameters.*.array.*", "plugin.parameters.*.map.*", "plugin.parameters.*.string",
+			} {
+				paths = append(paths, place+source+value)
+			}
+		}
+	}
+	return paths
+}
+
+// kubeadm are the places of join tokens, passwords and files in the configuration of kubeadm.
+func kubeadm(at string) []string {
+	return []string{
+		at + ".files.*.content", at + ".initConfiguration.bootstrapTokens.*.token",
+		at + ".joinConfiguration.discovery.bootstrapToken.token", at + ".users.*.passwd",
+	}
+}
+
+// manifests are the places of values in whole objects that may be Secrets.
+func manifests(places ...string) (paths []string) {
+	for _, at := range places {
+		paths = append(paths, at+".data.*", at+".metadata.annotations.*", at+".stringData.*")
+	}
+	return paths
+}
+
+// groupResource is a kind, whatever the version of its API.
+type groupResource struct{ group, resource string }
+
+// knownPaths are credentialPaths, to walk objects with.
+var knownPaths = sync.OnceValue(func() map[groupResource]*Paths {
+	known := map[groupResource]*Paths{}
+	for name, texts := range credentialPaths() {
+		resource, group, _ := strings.Cut(name, ".")
+		paths := copyPaths()
+		for _, text := range texts {
+			p, err := ParsePath(text)
+			if err != nil {
+				panic(fmt.Sprintf("%s: %v", name, err)) // a test parses all
+			}
+			paths = append(paths, p)
+		}
+		known[groupResource{group, resource}] = NewPaths(paths...)
+	}
+	return known
+})
+
+// unredacted are kinds that often hold credentials in places that are not known well enough to be
+// redacted by default, and where to look for them.
+var unredacted = map[string]string{
+	"clusterissuers.cert-manager.io":                      "spec.acme.solvers.*.dns01.webhook.config",
+	"clusters.management.cattle.io":                       "spec and status",
+	"controllerconfigs.machineconfiguration.openshift.io": "spec.internalRegistryPullSecret",
+	"issuers.cert-manager.io":                             "spec.acme.solvers.*.dns01.webhook.config",
+	"virtualmachineinstances.kubevirt.io":                 "user data of cloud-init in spec.volumes",
+	"virtualmachines.kubevirt.io":                         "user data of cloud-init in spec.template.spec.volumes",
+}
+
+// Unredacted says where objects of a type often hold credentials that are not redacted by default; ""
+// where nothing is known of the type.
+func Unredacted(t Type) string { return unredacted[t.String()] }
+
+// UnredactedKinds are the names of the types for which Unredacted has an answer, sorted.
+func UnredactedKinds() []string { return slices.Sorted(maps.Keys(unredacted)) }
