@@ -41,36 +41,36 @@ type Maker struct {
 	phrases phrases
 }
 
-// Change is what happened to an object.
+// Change is what happened to an object. Its JSON lies in the log on disk, without the objects.
 type Change struct {
-	Op  Op
-	Key resource.Key
+	Op  Op           `json:"op"`
+	Key resource.Key `json:"key,omitempty"`
 	// Object is the state after the change, for Deleted the last state; nil when that is not known.
-	Object *resource.Object
+	Object *resource.Object `json:"-"`
 	// Old is, of an Updated, exactly the state of version Before; nil when no listener needs it.
-	Old *resource.Object
+	Old *resource.Object `json:"-"`
 	// Owners are the object's controller, that one's, and so on, where they were asked for.
-	Owners []resource.Owner
+	Owners []resource.Owner `json:"owners,omitempty"`
 	// UID and Version identify the state; they are the object's where there is one.
-	UID     string
-	Version resource.Version
+	UID     string           `json:"uid,omitempty"`
+	Version resource.Version `json:"version,omitempty"`
 	// Before is the version known before the change, "" for none.
-	Before resource.Version
+	Before resource.Version `json:"before,omitempty"`
 	// Diverged is set on an inferred Deleted whose last state is of the history before this epoch.
-	Diverged bool
-	Initial  bool
-	Inferred bool
+	Diverged bool `json:"diverged,omitempty"`
+	Initial  bool `json:"initial,omitempty"`
+	Inferred bool `json:"inferred,omitempty"`
 	// Round of a Synced.
-	Round int64
+	Round int64 `json:"round,omitempty"`
 	// Entered is the version of the Namespace with which the object's namespace came into a selection in which it had been before; "" for none.
-	Entered resource.Version
+	Entered resource.Version `json:"entered,omitempty"`
 	// Cause is why an Added or Deleted was sent under a selector, where it can be told: one of the causes below.
-	Cause string
+	Cause string `json:"cause,omitempty"`
 	// Left is, of a Deleted of an object that left a selector which is evaluated here, the version with which it did; "" for all others.
-	Left resource.Version
+	Left resource.Version `json:"left,omitempty"`
 	Era
 	// Observed is when the bridge learned of it.
-	Observed time.Time
+	Observed time.Time `json:"observed"`
 }
 
 // Era tells the ids of one time from those of another in which versions come that were told before.
@@ -78,9 +78,9 @@ type Era struct {
 	// Epoch is how often the server's history went back before: after a restore of etcd, versions are given out again, for other states, and an
 	// object whose delete was undone may be deleted again. It also counts how often the state was lost: everything is told again then, and whoever
 	// drops ids that he has seen is not to drop that.
-	Epoch int
+	Epoch int `json:"epoch,omitempty"`
 	// Selection is how often the informer has selected something else before: what is selected again comes as it was.
-	Selection int
+	Selection int `json:"selection,omitempty"`
 }
 
 // in puts the era behind an id.

@@ -24,21 +24,20 @@ const (
 // facts are what a change says. They do not change once it is in the log.
 type facts struct {
 	event.Change
-	kind       kind
-	relist     *resource.Relist // of a gap
-	listing    event.Listing    // of a list that was worked through
-	since      resource.Version // after which that list tells what happened; "" for from the start
-	losses     *losses          // of what was dropped
-	unreadable *resource.Unreadable
+	Kind       kind                 `json:"kind,omitempty"`
+	Relist     *resource.Relist     `json:"relist,omitempty"`     // of a gap
+	Listing    event.Listing        `json:"listing,omitzero"`     // of a list that was worked through
+	Since      resource.Version     `json:"since,omitempty"`      // the list is about what came after it; "" for all
+	Losses     *losses              `json:"losses,omitempty"`     // of what was dropped
+	Unreadable *resource.Unreadable `json:"unreadable,omitempty"` // of what was quarantined
+	// Told and OfList are those of its Decision.
+	Told   resource.Version `json:"told,omitempty"`
+	OfList bool             `json:"ofList,omitempty"`
 
-	// left says that nothing is remembered of a deleted object: its namespace left, and it may come again as it was.
-	left bool
-	// goneAsOf is, on an inferred delete, the version as of which the object was found to be gone.
+	// goneAsOf and forget are those of its Decision too. They matter until the change is settled, and what
+	// lies on disk is.
 	goneAsOf resource.Version
-	// told is the version of what told the change, where that is not its own: on an inferred delete.
-	told resource.Version
-	// ofList says that an item of a list told the change that has no version: only the list's end says as of which version it holds.
-	ofList bool
+	forget   bool
 
 	seq uint64 // its place in the stream
 	// number orders the changes of this informer: several can come of one place in the stream.
@@ -65,15 +64,15 @@ type change struct {
 // event makes the change's event for one listener.
 func (c *facts) event(l *ListenerConfig) event.Event {
 	m := l.Maker
-	switch c.kind {
+	switch c.Kind {
 	case ofGap:
-		return m.Gap(c.relist, c.Era, c.Observed)
+		return m.Gap(c.Relist, c.Era, c.Observed)
 	case ofSynced:
-		return m.Synced(c.Version, c.listing, c.Era, c.Observed)
+		return m.Synced(c.Version, c.Listing, c.Era, c.Observed)
 	case ofDropped:
-		return m.Dropped(c.losses.Unread[l.Name], c.Era, c.position, c.Observed)
+		return m.Dropped(c.Losses.Unread[l.Name], c.Era, c.position, c.Observed)
 	case ofQuarantined:
-		return m.Quarantined(c.unreadable, c.Era, c.Observed)
+		return m.Quarantined(c.Unreadable, c.Era, c.Observed)
 	default:
 		return m.Object(&c.Change)
 	}
@@ -84,7 +83,7 @@ func (c *facts) settled() store.Settled {
 	s := store.Settled{Record: store.Record{UID: c.UID, Version: c.Version}, Object: c.Object, Seq: c.number}
 	if c.Op == event.Deleted {
 		s.Deleted, s.Object, s.Version = true, nil, cmp.Or(c.goneAsOf, c.Version)
-		if c.left {
+		if c.forget {
 			s.Version = "" // a tombstone would cover it
 		}
 	}
@@ -92,7 +91,7 @@ func (c *facts) settled() store.Settled {
 }
 
 // leavesState says whether the settled change is the object's settled state.
-func (c *facts) leavesState() bool { return c.kind == ofObject && c.Op != event.Synced }
+func (c *facts) leavesState() bool { return c.Kind == ofObject && c.Op != event.Synced }
 
 // letGo releases the marks: no restart will pass the change on again to those who held them.
 func (c *change) letGo() {

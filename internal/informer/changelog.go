@@ -137,7 +137,7 @@ func (l *changeLog) sight(from, audience uint64) ([]sighting, uint64, error) {
 			return found, c.position, nil
 		}
 		if c.size > 0 && c.audience&audience != 0 {
-			found = append(found, sighting{c.position, c.kind, c.Key, c.Op, c.UID, c.Observed})
+			found = append(found, sighting{c.position, c.Kind, c.Key, c.Op, c.UID, c.Observed})
 		}
 	}
 	return found, l.next, nil
@@ -228,7 +228,7 @@ func (l *changeLog) release(changes []*change) {
 			l.dropLocked(c)
 			// All have settled it, so nobody reads it: don't keep the object while the change waits to be dropped, nor its
 			// strings, which share the object's memory.
-			c.Change, c.told = event.Change{}, ""
+			c.Change, c.Told = event.Change{}, ""
 		}
 	}
 	l.trimLocked()

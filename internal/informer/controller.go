@@ -202,7 +202,7 @@ func (c *controller) carryOut(d *deltafifo.Delta, known *Known, dec *Decision) e
 		c.scope.leave(namespace)
 	}
 	ch := c.newChange(dec.Change)
-	ch.goneAsOf, ch.told, ch.ofList, ch.left = dec.GoneAsOf, dec.Told, dec.OfList, dec.Forget
+	ch.goneAsOf, ch.Told, ch.OfList, ch.forget = dec.GoneAsOf, dec.Told, dec.OfList, dec.Forget
 	ch.audience = d.Listeners // none for everyone
 	c.emit(ch)
 	return nil

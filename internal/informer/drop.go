@@ -68,7 +68,7 @@ func (i *Informer) cut(d *drop) error {
 
 // notice is the entry that tells of losses.
 func (i *Informer) notice(position uint64, lost losses) (store.LogEntry, error) {
-	f := facts{Change: event.Change{Op: event.Gap, Observed: time.Now()}, kind: ofDropped, losses: &lost, position: position}
+	f := facts{Change: event.Change{Op: event.Gap, Observed: time.Now()}, Kind: ofDropped, Losses: &lost, position: position}
 	data, err := i.encode(&f)
 	return store.LogEntry{Position: position, Data: data}, err
 }

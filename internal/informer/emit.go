@@ -12,7 +12,7 @@ func (c *controller) emit(ch *change) {
 	c.number++
 	c.newest.Store(c.number)
 	ch.number, ch.Era = c.number, event.Era{Epoch: c.epoch, Selection: c.cfg.Indexer.Selection()}
-	if c.cfg.Namespaces && ch.kind == ofObject {
+	if c.cfg.Namespaces && ch.Kind == ofObject {
 		ch.Entered = c.scope.of(ch.Key).Entered
 	}
 	if ch.audience == 0 {
@@ -29,7 +29,7 @@ func (c *controller) emit(ch *change) {
 	if c.cfg.Owners != nil && ch.Object != nil {
 		ch.Owners = c.cfg.Owners(ch.Object)
 	}
-	if ch.kind == ofObject && c.order != nil {
+	if ch.Kind == ofObject && c.order != nil {
 		if c.selectListeners(ch); ch.audience == 0 {
 			c.keptBack(ch)
 			return
@@ -55,8 +55,8 @@ func (c *controller) died(ch *change) {
 
 func (c *controller) overlay(ch *change) {
 	s := ch.settled()
-	upTo := cmp.Or(ch.told, ch.Version)
-	if ch.ofList || c.list.Rewound || c.list.Left {
+	upTo := cmp.Or(ch.Told, ch.Version)
+	if ch.OfList || c.list.Rewound || c.list.Left {
 		upTo = "" // versions say nothing
 	}
 	c.cfg.Indexer.Meet(ch.Key, s.UID, upTo, ch.number)

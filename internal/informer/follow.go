@@ -26,18 +26,18 @@ func (l *listener) cover(c *facts) publisher.Cover {
 }
 
 func (c *facts) cover(sink string) publisher.Cover {
-	cover := publisher.Cover{Version: cmp.Or(c.told, c.Version), Epoch: c.Epoch}
-	switch c.kind {
+	cover := publisher.Cover{Version: cmp.Or(c.Told, c.Version), Epoch: c.Epoch}
+	switch c.Kind {
 	case ofQuarantined:
-		cover.OfList = c.unreadable.Version == "" // else no list follows
-		cover.Version = c.unreadable.Version
+		cover.OfList = c.Unreadable.Version == "" // else no list follows
+		cover.Version = c.Unreadable.Version
 	case ofGap: // a list follows
 		cover.OfList = true
 	case ofDropped:
-		cover.Version = c.losses.Unread[sink].To
+		cover.Version = c.Losses.Unread[sink].To
 	case ofObject:
 		cover.Repeats, cover.Deletes = c.Op == event.Synced, c.Op == event.Deleted
-		cover.OfList = c.ofList
+		cover.OfList = c.OfList
 	case ofSynced:
 	}
 	return cover

@@ -12,7 +12,7 @@ import (
 func (c *controller) tellGap(d *deltafifo.Delta, why resource.Relist, audience uint64) {
 	c.metrics.gap(why.Reason)
 	gap := c.newChange(event.Change{Op: event.Gap, Version: why.To})
-	gap.kind, gap.relist, gap.audience = ofGap, &why, audience
+	gap.Kind, gap.Relist, gap.audience = ofGap, &why, audience
 	c.emit(gap)
 }
 

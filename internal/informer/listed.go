@@ -148,7 +148,7 @@ func (c *controller) endReplace(ctx context.Context, d *deltafifo.Delta) error {
 	}
 	c.logger.Log(context.Background(), level, "in step with the API server", "version", d.Version, "objects", c.listed.Items, "unreadable", c.listed.Unreadable)
 	done := c.newChange(event.Change{Op: event.Synced, Version: d.Version})
-	done.kind, done.listing, done.since = ofSynced, c.listed, c.list.From
+	done.Kind, done.Listing, done.Since = ofSynced, c.listed, c.list.From
 	c.emit(done)
 	if err := c.cfg.Indexer.SetSince(d.Version); err != nil {
 		return err

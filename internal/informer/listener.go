@@ -190,7 +190,7 @@ func (l *listener) stepsLocked() iter.Seq[*step] {
 // upToBarrier is how many changes may be on their way together: those before the first that is about the informer, or that alone.
 func upToBarrier(changes []*change) int {
 	for n, c := range changes {
-		if c.kind != ofObject {
+		if c.Kind != ofObject {
 			return max(n, 1)
 		}
 	}
@@ -199,7 +199,7 @@ func upToBarrier(changes []*change) int {
 
 // pass makes the events of changes and adds them to the publisher. One about the informer has the way to itself.
 func (l *listener) pass(ctx context.Context, changes []*change, items []*publisher.Item) error {
-	alone := changes[0].kind != ofObject
+	alone := changes[0].Kind != ofObject
 	if alone {
 		if err := l.waitEmpty(ctx); err != nil {
 			return err

@@ -77,7 +77,7 @@ func newMetrics(reg prometheus.Registerer, logBytes int, listeners []ListenerCon
 
 // told counts a notice that a listener passes on.
 func (m *metrics) told(c *change) {
-	if c.kind == ofDropped {
+	if c.Kind == ofDropped {
 		m.gap(resource.ReasonDropped)
 	}
 }

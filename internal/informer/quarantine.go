@@ -9,7 +9,7 @@ import (
 // that after a crash it comes, and is told, again.
 func (c *controller) quarantined(d *deltafifo.Delta) error {
 	ch := c.newChange(event.Change{Op: event.Quarantined})
-	ch.kind, ch.unreadable = ofQuarantined, d.Unreadable
+	ch.Kind, ch.Unreadable = ofQuarantined, d.Unreadable
 	ch.size += d.Unreadable.Bytes()
 	c.emit(ch)
 	return nil

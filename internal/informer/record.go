@@ -10,56 +10,27 @@ import (
 
 	"github.com/klauspost/compress/s2"
 
-	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
 // record is a change as it lies in the log on disk: a header of JSON behind its length, and the object's bytes, with
 // those of the object before it where a listener needs it, as one S2 block.
 type record struct {
-	Kind       kind                 `json:"kind,omitempty"`
-	Op         event.Op             `json:"op"`
-	Key        resource.Key         `json:"key,omitempty"`
-	UID        string               `json:"uid,omitempty"`
-	Version    resource.Version     `json:"version,omitempty"`
-	Before     resource.Version     `json:"before,omitempty"`
-	Diverged   bool                 `json:"diverged,omitempty"`
-	Initial    bool                 `json:"initial,omitempty"`
-	Inferred   bool                 `json:"inferred,omitempty"`
-	Round      int64                `json:"round,omitempty"`
-	Epoch      int                  `json:"epoch,omitempty"`
-	Selection  int                  `json:"selection,omitempty"`
-	Entered    resource.Version     `json:"entered,omitempty"`
-	Left       resource.Version     `json:"left,omitempty"`
-	Cause      string               `json:"cause,omitempty"`
-	Observed   time.Time            `json:"observed"`
-	Relist     *resource.Relist     `json:"relist,omitempty"`
-	Listing    event.Listing        `json:"listing,omitzero"`
-	Items      int                  `json:"items,omitempty"` // of a Listing, as earlier bridges wrote it
-	Since      resource.Version     `json:"since,omitempty"`
-	Losses     *losses              `json:"losses,omitempty"`
-	Unreadable *resource.Unreadable `json:"unreadable,omitempty"`
-	Told       resource.Version     `json:"told,omitempty"`
-	OfList     bool                 `json:"ofList,omitempty"`
-	// Owners as they were known then.
-	Owners []resource.Owner `json:"owners,omitempty"`
+	facts
 	// For are the sinks that it is for; all when empty.
 	For []string `json:"for,omitempty"`
 	// What a scan of the stored bytes does not give: managedFields were cut.
 	Manager   string    `json:"manager,omitempty"`
 	ChangedAt time.Time `json:"changedAt,omitzero"`
 	HasObject bool      `json:"object,omitempty"`
-	// OldBytes are those at the block's end that are the object before the update. It costs little there: it is nearly the same.
+	// OldBytes are those at the block's end that are the object before the update. It costs little there:
+	// it is nearly the same.
 	OldBytes int `json:"oldBytes,omitempty"`
 }
 
 // encode gives the change's form on disk.
 func (i *Informer) encode(c *facts) ([]byte, error) {
-	r := record{
-		Kind: c.kind, Op: c.Op, Key: c.Key, UID: c.UID, Version: c.Version, Before: c.Before, Diverged: c.Diverged, Initial: c.Initial, Inferred: c.Inferred,
-		Round: c.Round, Epoch: c.Epoch, Selection: c.Selection, Entered: c.Entered, Left: c.Left, Cause: c.Cause, Observed: c.Observed, Relist: c.relist, Listing: c.listing, Since: c.since, Losses: c.losses, Unreadable: c.unreadable,
-		Told: c.told, OfList: c.ofList, Owners: c.Owners, For: i.names(c.audience),
-	}
+	r := record{facts: *c, For: i.names(c.audience)}
 	var raw []byte
 	if c.Object != nil {
 		r.HasObject, r.Manager, r.ChangedAt, raw = true, c.Object.Manager, c.Object.ChangedAt, c.Object.Raw
@@ -69,13 +40,6 @@ func (i *Informer) encode(c *facts) ([]byte, error) {
 		raw = slices.Concat(raw, c.Old.Raw)
 	}
 	return r.join(raw)
-}
-
-// listing is what a list held.
-func (r *record) listing() event.Listing {
-	l := r.Listing
-	l.Items += r.Items
-	return l
 }
 
 // join makes an entry of a record and the bytes of its objects.
@@ -115,13 +79,8 @@ func (i *Informer) decode(position uint64, data []byte) (*change, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &change{facts: facts{
-		Change: event.Change{
-			Op: r.Op, Key: r.Key, UID: r.UID, Version: r.Version, Before: r.Before, Diverged: r.Diverged, Initial: r.Initial, Inferred: r.Inferred,
-			Round: r.Round, Era: event.Era{Epoch: r.Epoch, Selection: r.Selection}, Entered: r.Entered, Left: r.Left, Cause: r.Cause, Observed: r.Observed, Owners: r.Owners,
-		},
-		kind: r.Kind, relist: r.Relist, listing: r.listing(), since: r.Since, losses: r.Losses, unreadable: r.Unreadable, told: r.Told, ofList: r.OfList, audience: i.audienceOf(&r), position: position,
-	}}
+	c := &change{facts: r.facts}
+	c.audience, c.position = i.audienceOf(&r), position
 	c.spooled.Store(true)
 	c.waiting.Store(1) // for the one who reads it
 	if !r.HasObject {

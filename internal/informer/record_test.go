@@ -1,0 +1,67 @@
+package informer
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/resource"
+)
+
+func TestRecord(t *testing.T) {
+	pods := resource.Type{Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true}
+	parse := func(version string) *resource.Object {
+		raw := `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","namespace":"shop","uid":"u","resourceVersion":"` + version + `"}}`
+		obj, err := resource.Parse([]byte(raw), resource.ParseOptions{Type: pods})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return obj
+	}
+	i := &Informer{cfg: Config{Type: pods}, everyone: 3}
+	for n, name := range []string{"one", "two"} {
+		i.listeners = append(i.listeners, &listener{cfg: ListenerConfig{Name: name}, bit: 1 << n})
+	}
+	now := time.Date(2026, 11, 22, 10, 0, 0, 0, time.UTC)
+	obj := parse("12")
+	obj.Manager, obj.ChangedAt = "kubelet", now
+	full := facts{
+		Change: event.Change{
+			Op: event.Updated, Key: "shop/a", Object: obj, Old: parse("11"), UID: "u", Version: "12", Before: "11",
+			Owners: []resource.Owner{{Kind: "ReplicaSet", Name: "r"}}, Diverged: true, Initial: true, Inferred: true,
+			Round: 7, Entered: "5", Cause: event.CauseEntered, Left: "6", Era: event.Era{Epoch: 1, Selection: 2},
+			Observed: now,
+		},
+		Kind: ofGap, Relist: &resource.Relist{Reason: resource.ReasonExpired, From: "1", To: "2"},
+		Listing: event.Listing{Items: 3}, Since: "4", Unreadable: &resource.Unreadable{Message: "no JSON"},
+		Losses: &losses{Unread: map[string]event.Loss{"two": {Events: 1}}}, Told: "13", OfList: true,
+		audience: 2, position: 42,
+	}
+	// A field that is new must be here, and so on disk.
+	for _, v := range []reflect.Value{reflect.ValueOf(full), reflect.ValueOf(full.Change)} {
+		for n := range v.NumField() {
+			if f := v.Type().Field(n); f.IsExported() && v.Field(n).IsZero() {
+				t.Errorf("%s is not part of the test", f.Name)
+			}
+		}
+	}
+	data, err := i.encode(&full)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := i.decode(42, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got.Object.Raw) != string(obj.Raw) || string(got.Old.Raw) != string(full.Old.Raw) {
+		t.Errorf("its objects are %s and %s", got.Object.Raw, got.Old.Raw)
+	}
+	if got.Object.Manager != "kubelet" || !got.Object.ChangedAt.Equal(now) {
+		t.Errorf("changed by %s at %s", got.Object.Manager, got.Object.ChangedAt)
+	}
+	got.Object, got.Old = full.Object, full.Old
+	if !reflect.DeepEqual(got.facts, full) {
+		t.Errorf("read\n%+v\nwritten\n%+v", got.facts, full)
+	}
+}
