@@ -128,6 +128,7 @@ func (p *parser) readManagers() {
 	if !p.enter('[', ErrFieldType, path) {
 		return
 	}
+	latest := time.Now().Add(maxClockSkew)
 	for p.Next(']') {
 		if !p.enter('{', ErrFieldType, path) {
 			continue
@@ -143,9 +144,16 @@ func (p *parser) readManagers() {
 				p.Skip()
 			}
 		}
-		p.newest(manager, p.time(at))
+		if t := p.time(at); !t.After(latest) {
+			p.newest(manager, t)
+		}
 	}
 }
+
+// maxClockSkew is how far the API server's clock may be ahead. A client may send managedFields, so an
+// entry with a later time is no word of the API server: it would name its manager in all events to
+// come.
+const maxClockSkew = 5 * time.Minute
 
 // newest keeps the entry with the latest time, of several with the same time the last.
 func (p *parser) newest(manager span, at time.Time) {

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/kubebridge/bridge/internal/jsonscan"
@@ -88,7 +89,7 @@ func TestParseReadsTheMetadataOfAPod(t *testing.T) {
 		Version:    "48151623",
 		Generation: 1,
 		Manager:    "kubelet",
-		ChangedAt:  time.Date(2026, 11, 20, 9, 14, 9, 0, time.UTC),
+		ChangedAt:  time.Date(2020, 11, 20, 9, 14, 9, 0, time.UTC),
 		Owners: []resource.Owner{{
 			APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "checkout-6d9f8c7b54",
 			UID: "7d1f2c55-0c0e-4e0a-9a52-6d0c7a2f1b10", Controller: true,
@@ -225,12 +226,12 @@ func TestParseReadsEscapedStringsDecoded(t *testing.T) {
 }
 
 func TestTheNewestManagerWins(t *testing.T) {
-	const early, late = `"2026-01-01T00:00:00Z"`, `"2026-01-01T00:00:01Z"`
+	const early, late = `"2020-01-01T00:00:00Z"`, `"2020-01-01T00:00:01Z"`
 	tests := []struct{ name, fields, manager, at string }{
 		{"by time, not by place", `{"manager":"b","time":` + late + `},{"manager":"a","time":` + early + `}`, "b", late},
 		{"the last of equals", `{"manager":"b","time":` + late + `},{"manager":"a","time":` + late + `}`, "a", late},
 		{"an entry with a time before one without", `{"manager":"b","time":` + early + `},{"manager":"a"}`, "b", early},
-		{"in another zone", `{"manager":"b","time":"2026-01-01T01:00:01+01:00"},{"manager":"a","time":` + early + `}`, "b", late},
+		{"in another zone", `{"manager":"b","time":"2020-01-01T01:00:01+01:00"},{"manager":"a","time":` + early + `}`, "b", late},
 		{"none: when it was created", ``, "", early},
 	}
 	for _, tt := range tests {
@@ -242,6 +243,25 @@ func TestTheNewestManagerWins(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The API server takes managedFields from clients, so a tenant may claim to be somebody else for ever.
+func TestForgedManager(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // it is the year 2000
+		const honest = `{"manager":"kubectl","time":"1999-12-31T23:00:00Z"}`
+		for at, manager := range map[string]string{
+			"9999-01-01T00:00:00Z": "kubectl",
+			"2000-01-01T00:05:01Z": "kubectl",
+			"2000-01-01T00:04:59Z": "alice", // the API server's clock may be ahead
+		} {
+			for _, fields := range []string{honest + `,{"manager":"alice","time":"` + at + `"}`, `{"manager":"alice","time":"` + at + `"},` + honest} {
+				obj := mustParse(t, `{"metadata":{"name":"a","resourceVersion":"5","managedFields":[`+fields+`]}}`, resource.ParseOptions{})
+				if obj.Manager != manager || obj.ChangedAt.After(time.Now().Add(5*time.Minute)) {
+					t.Errorf("%s: %q at %s, want %q", at, obj.Manager, obj.ChangedAt, manager)
+				}
+			}
+		}
+	})
 }
 
 func TestParseRefuses(t *testing.T) {
