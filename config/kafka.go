@@ -6,7 +6,8 @@ type Kafka struct {
 	// Brokers are addresses as host:port of some of the brokers; the others are found from them. Required.
 	Brokers []string `yaml:"brokers"`
 	// Topic is the template of the topic. Fields: {cluster}, {informer}, {group}, {version}, {resource}, {kind}, {namespace},
-	// {name}, {uid}, {op}, {type}. Use only fields that stay the same over an object's life, or its order is lost.
+	// {name}, {uid}, {op}, {type}. Use only fields that stay the same over an object's life, or its order is lost. Events go to at most
+	// 1,000 topics; those for more are dead letters. Resources of two groups with one name share the default topic: see `apiversion`.
 	Topic string `yaml:"topic" default:"k8s.{cluster}.{resource}"`
 	// DeadLetterTopic is the template of the topic for events that the broker refuses for good, and those too large for it
 	// that `oversize` has no form for: the event with the reason, without its data where that does not fit. Left out: such an

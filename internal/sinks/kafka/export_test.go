@@ -96,3 +96,17 @@ func OffsetsOf(saved []byte, topic string) (offsets []int64) {
 	}
 	return offsets
 }
+
+// MaxTopics replaces the bound on topics, and gives back how to restore it.
+func MaxTopics(n int) (restore func()) {
+	before := maxTopics
+	maxTopics = n
+	return func() { maxTopics = before }
+}
+
+// Missing is how many topics are remembered that are not there.
+func (s *Sink) Missing() int {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return len(s.missing)
+}

@@ -33,6 +33,10 @@ type missing struct {
 
 const missingFor = time.Second
 
+// maxTopics is how many topics the events of a sink may go to. A template may have fields that the
+// users of a cluster choose: each topic takes memory here and in the brokers.
+var maxTopics = 1000
+
 // laneOf gives the lane of an event, looking its topic up when it is a new one.
 func (s *Sink) laneOf(ctx context.Context, template *event.Template, e *event.Event) (*lane, error) {
 	name := s.names.Get().(*[]byte)
@@ -70,6 +74,9 @@ func (s *Sink) meet(ctx context.Context, name string) (*topic, error) {
 	c := s.connected()
 	if c == nil {
 		return nil, reconnect(errNotOpen)
+	}
+	if len(s.inUse()) >= maxTopics {
+		return nil, refuse(fmt.Errorf("topic %q: events go to %d topics already; route by fields with fewer values", name, maxTopics))
 	}
 	l, err := s.find(ctx, c, name)
 	if err != nil {
@@ -115,7 +122,9 @@ func (s *Sink) notFound(ctx context.Context, name string, err error) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.missing[name] = missing{until: time.Now().Add(missingFor), err: err}
+	now := time.Now()
+	maps.DeleteFunc(s.missing, func(_ string, m missing) bool { return now.After(m.until) })
+	s.missing[name] = missing{until: now.Add(missingFor), err: err}
 	return err
 }
 

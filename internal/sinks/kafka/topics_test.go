@@ -2,9 +2,12 @@ package kafka_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -61,6 +64,43 @@ func TestTopicsAreCreatedAsConfigured(t *testing.T) {
 	if got := info.Configs["retention.ms"]; got == nil || *got != "1234567" {
 		t.Errorf("retention.ms is %v", got)
 	}
+}
+
+func TestManyTopics(t *testing.T) {
+	of := func(resource string) *event.Event {
+		e := podEvent("web", 1)
+		e.Resource = resource
+		return e
+	}
+	t.Run("beyond the bound events are refused", func(t *testing.T) {
+		t.Cleanup(kafka.MaxTopics(3))
+		s := openSink(t, newCluster(t), func(c *kafka.Config) {
+			c.CreateTopics = &kafka.CreateTopics{Partitions: 1, ReplicationFactor: 1}
+		})
+		for i := range 5 {
+			_, err := s.Lane(t.Context(), of(fmt.Sprint("r", i)))
+			if refused := err != nil && sinks.Classify(err) == sinks.Refused; refused != (i >= 3) || !refused && err != nil {
+				t.Errorf("topic %d: %v", i, err)
+			}
+		}
+		publish(t, s, &sinks.Message{Event: of("r0")}) // goes on
+	})
+	t.Run("what was missing a while ago is forgotten", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			var virtual kfake.VirtualNetwork
+			c := newCluster(t, kfake.ListenFn(virtual.Listen))
+			s := openSink(t, c, func(c *kafka.Config) { c.Dial = virtual.DialContext })
+			for _, resource := range []string{"one", "two"} {
+				_, _ = s.Lane(t.Context(), of(resource))
+			}
+			time.Sleep(time.Minute)
+			if _, err := s.Lane(t.Context(), of("three")); err == nil || s.Missing() != 1 {
+				t.Errorf("%d topics are remembered, %v", s.Missing(), err)
+			}
+			_ = s.Close()
+			c.Close()
+		})
+	})
 }
 
 func TestATemplateThatNamesOneTopicIsCheckedByOpen(t *testing.T) {

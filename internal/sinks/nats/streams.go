@@ -138,6 +138,10 @@ func (s *Sink) begin(ctx context.Context, conn *nats.Conn, st *stream, known map
 	return nil
 }
 
+// maxStreams is how many streams the events of a sink may go to. A template may have fields that the
+// users of a cluster choose: each stream takes memory here and in the server.
+var maxStreams = 1000
+
 // meet finds the stream of an event, and makes it where the configuration says so.
 func (s *Sink) meet(ctx context.Context, e *event.Event) error {
 	if s.cfg.Mode == Core || s.cfg.Stream.Manage == Off || !s.several || s.streamOf(e) != nil {
@@ -148,6 +152,9 @@ func (s *Sink) meet(ctx context.Context, e *event.Event) error {
 	}
 	wanted := s.cfg.Stream
 	wanted.Name = string(s.appendStream(nil, e))
+	if len(s.streams.all()) >= maxStreams {
+		return &sinks.Error{Class: sinks.Refused, Err: fmt.Errorf("stream %q: events go to %d streams already; name streams by fields with fewer values", wanted.Name, maxStreams)}
+	}
 	wanted.Subjects = s.cfg.published(s.events.subject, s.dead.subject, s.streamName.Values(e))
 	st, err := s.ensureStream(ctx, s.conn, wanted)
 	if err == nil {

@@ -40,6 +40,16 @@ func TestEachResourceMayHaveItsStream(t *testing.T) {
 	}
 }
 
+func TestManyStreams(t *testing.T) {
+	t.Cleanup(nats.MaxStreams(1))
+	sink := newTestServer(t).openSink(severalStreams)
+	mustMeet(t, sink, ev("a", 1))
+	if _, err := sink.Lane(t.Context(), of("pods", "p", 1)); sinks.Classify(err) != sinks.Refused {
+		t.Errorf("a second stream: %v", err)
+	}
+	mustStore(t, sink, ev("a", 2)) // goes on
+}
+
 func TestTheLimitsOfEachStreamAreItsOwn(t *testing.T) {
 	ts := newTestServer(t)
 	small := jetstream.StreamConfig{
