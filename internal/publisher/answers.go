@@ -97,7 +97,7 @@ func (w *worker) tell(ctx context.Context, pass pass, down error) {
 	}
 }
 
-// collect takes what was acknowledged or buried out of the lanes. A lane that got on starts over with its delays.
+// collect takes what was acknowledged, or is a dead letter, out of the lanes. A lane that got on starts over with its delays.
 func (w *worker) collect() {
 	w.mu.Lock()
 	for i := range w.sent {
@@ -145,7 +145,7 @@ func (w *worker) direct(s sent) {
 	switch {
 	case s.err == nil:
 		if w.headRefused(s.lane) {
-			w.bury = append(w.bury, s.lane)
+			w.refused = append(w.refused, s.lane)
 		} else {
 			w.onward = append(w.onward, s.lane)
 		}

@@ -10,19 +10,19 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
-// buryRefused sends the refused heads of lanes to the dead letters. Everything else of the round is settled and put
+// deadLetterHeads sends the refused heads of lanes to the dead letters. Everything else of the round is settled and put
 // back by then, so poison holds up its own lane only.
-func (w *worker) buryRefused(ctx context.Context, pass pass) {
-	if len(w.bury) == 0 {
+func (w *worker) deadLetterHeads(ctx context.Context, pass pass) {
+	if len(w.refused) == 0 {
 		return
 	}
 	var down error
-	for _, l := range w.bury {
+	for _, l := range w.refused {
 		if down != nil || ctx.Err() != nil {
 			w.first = append(w.first, l)
 			continue
 		}
-		switch class, err := w.buryLane(ctx, l); {
+		switch class, err := w.deadLetterLane(ctx, l); {
 		case err == nil:
 			w.onward = append(w.onward, l)
 		case class == sinks.Reconnect:
@@ -40,11 +40,11 @@ func (w *worker) buryRefused(ctx context.Context, pass pass) {
 	w.putBack()
 }
 
-// buryLane buries a lane's items until the head is not refused.
-func (w *worker) buryLane(ctx context.Context, l *lane) (sinks.Class, error) {
+// deadLetterLane sends a lane's items to the dead letters until the head is not refused.
+func (w *worker) deadLetterLane(ctx context.Context, l *lane) (sinks.Class, error) {
 	for w.headRefused(l) {
 		it := l.head // not changed by others while there is one
-		if class, err := w.buryItem(ctx, it); err != nil {
+		if class, err := w.deadLetterItem(ctx, it); err != nil {
 			return class, err
 		}
 		it.acked = true
@@ -68,10 +68,10 @@ func (w *worker) deadLetter(ctx context.Context, e *event.Event, it *Item) error
 	return w.shut()
 }
 
-// buryItem sends one item to the dead letters. It returns nil when the item is done with: it is there, or kept elsewhere, or can be neither since
+// deadLetterItem sends one item to the dead letters. It returns nil when the item is done with: it is there, or kept elsewhere, or can be neither since
 // the configuration names no place. A place that refuses it is asked again until somebody has put that right, or its time is over: a dead letter
 // is the last trace of a change.
-func (w *worker) buryItem(ctx context.Context, it *Item) (sinks.Class, error) {
+func (w *worker) deadLetterItem(ctx context.Context, it *Item) (sinks.Class, error) {
 	e := it.event()
 	log := w.log.With("id", e.ID, "subject", e.Subject, "reason", it.refused, "size", len(e.Data), "attempts", it.attempts)
 	if it.Mark == nil {
@@ -82,14 +82,14 @@ func (w *worker) buryItem(ctx context.Context, it *Item) (sinks.Class, error) {
 	switch {
 	case err == nil:
 		w.warnings.deadLettered.warn(log, "message was refused; it is in the dead letters")
-		w.buried(outcomeSent)
+		w.countDeadLetter(outcomeSent)
 	case errors.Is(err, sinks.ErrNoDeadLetter):
 		return w.keepOrLose(it, err, log)
 	case class == sinks.Reconnect, class == sinks.Stopped:
-		it.unburied = time.Time{} // the time counts while the broker answers
+		it.pendingSince = time.Time{} // the time counts while the broker answers
 		return class, err
 	default:
-		return w.unburied(it, class, err, log)
+		return w.pendingDeadLetter(it, class, err, log)
 	}
 	return 0, nil
 }
@@ -108,18 +108,18 @@ func (w *worker) keepOrLose(it *Item, why error, log *slog.Logger) (sinks.Class,
 		return sinks.Retry, err
 	}
 	w.warnings.lost.log(log, slog.LevelError, "message was refused and is lost; configure deadLetter to keep such messages")
-	w.buried(outcomeDropped)
+	w.countDeadLetter(outcomeDropped)
 	it.lost = true
 	return 0, nil
 }
 
-// unburied decides about an item whose place in the dead letters does not take it, while its broker answers.
-func (w *worker) unburied(it *Item, class sinks.Class, why error, log *slog.Logger) (sinks.Class, error) {
-	if it.unburied.IsZero() {
-		it.unburied = time.Now()
+// pendingDeadLetter decides about an item whose place in the dead letters does not take it, while its broker answers.
+func (w *worker) pendingDeadLetter(it *Item, class sinks.Class, why error, log *slog.Logger) (sinks.Class, error) {
+	if it.pendingSince.IsZero() {
+		it.pendingSince = time.Now()
 	}
 	log = log.With("err", why)
-	if w.deadLetterWait > 0 && time.Since(it.unburied) >= w.deadLetterWait {
+	if w.deadLetterWait > 0 && time.Since(it.pendingSince) >= w.deadLetterWait {
 		err := w.keepItem(it, why)
 		if err == nil {
 			w.warnings.kept.log(log, slog.LevelError, "message was refused, and for too long its dead letter too; it is kept in the state directory, and the object goes on")
@@ -150,6 +150,6 @@ func (w *worker) keepItem(it *Item, why error) error {
 		return err
 	}
 	it.kept = true
-	w.buried(outcomeKept)
+	w.countDeadLetter(outcomeKept)
 	return nil
 }

@@ -35,8 +35,8 @@ type Item struct {
 	recalled     bool  // an earlier process has stored it; set by Add, with acked
 	refused      error // why it goes to the dead letters; owned by the worker that has the lane
 	lost, kept   bool  // refused, and no dead letter: lost, or kept elsewhere; owned by the worker that has the lane
-	// unburied is when the place of dead letters did not take it first; owned by the worker that has the lane.
-	unburied time.Time
+	// pendingSince is when the place of dead letters first did not take it; owned by the worker that has the lane.
+	pendingSince time.Time
 	// full is the event as it was added, when a smaller one takes its place in Message; owned by the worker that has the lane.
 	full *event.Event
 }

@@ -53,7 +53,7 @@ func (w *worker) fit(ctx context.Context) (down error) {
 			s.count = n
 			lanes = append(lanes, s)
 		case err == nil:
-			w.bury = append(w.bury, s.lane)
+			w.refused = append(w.refused, s.lane)
 		case class == sinks.Stopped:
 			w.first = append(w.first, s.lane)
 		default: // the place for payloads may be away while messages are taken: the lane waits, not the sink

@@ -127,8 +127,8 @@ func (p *Publisher) countRetries(class sinks.Class, err error) {
 	}
 }
 
-// buried counts a message that was refused.
-func (p *Publisher) buried(outcome string) {
+// countDeadLetter counts a message that was refused.
+func (p *Publisher) countDeadLetter(outcome string) {
 	p.counts.deadLetters.Add(1)
 	p.metrics.deadLetters[outcome].Inc()
 }

@@ -21,7 +21,7 @@ type worker struct {
 	onward  []*lane // have more to send, or are empty
 	delayed []*lane // failed
 	first   []*lane // were not tried, or the broker is away
-	bury    []*lane // have a refused item at their head
+	refused []*lane // have a refused item at their head
 
 	settled   []*Item
 	same      []*Item // those of settled with one settler
@@ -72,7 +72,7 @@ func (w *worker) round(ctx context.Context) bool {
 	w.pick(pass.probe)
 	w.queue.Return(w.first...)
 	w.first = w.first[:0]
-	if len(w.items)+len(w.bury) == 0 { // all that was there is withdrawn
+	if len(w.items)+len(w.refused) == 0 { // all that was there is withdrawn
 		w.breaker.giveUp(pass)
 		w.putBack()
 		return ctx.Err() == nil
@@ -93,11 +93,11 @@ func (w *worker) round(ctx context.Context) bool {
 	switch {
 	case len(w.items) > 0:
 		w.answer(ctx, pass)
-	case len(w.bury) == 0: // nothing fits, or can be made to just now
+	case len(w.refused) == 0: // nothing fits, or can be made to just now
 		w.tell(ctx, pass, down)
 		w.putBack()
 	}
-	w.buryRefused(ctx, pass)
+	w.deadLetterHeads(ctx, pass)
 	return ctx.Err() == nil
 }
 
@@ -105,7 +105,7 @@ func (w *worker) round(ctx context.Context) bool {
 // next round, of any worker.
 func (w *worker) pick(probe bool) {
 	w.sent, w.items, w.batch, w.bytes = w.sent[:0], w.items[:0], w.batch[:0], 0
-	w.onward, w.delayed, w.first, w.bury = w.onward[:0], w.delayed[:0], w.first[:0], w.bury[:0]
+	w.onward, w.delayed, w.first, w.refused = w.onward[:0], w.delayed[:0], w.first[:0], w.refused[:0]
 	limit := w.limits.Messages
 	if probe {
 		limit = 1
@@ -116,7 +116,7 @@ func (w *worker) pick(probe bool) {
 			w.onward = append(w.onward, l)
 			continue
 		}
-		if len(w.items)+len(w.bury) >= limit || !w.fill(l, limit) {
+		if len(w.items)+len(w.refused) >= limit || !w.fill(l, limit) {
 			w.first = append(w.first, w.held[i:]...)
 			break
 		}
@@ -159,7 +159,7 @@ func (w *worker) awaitRate(ctx context.Context) bool {
 func (w *worker) fill(l *lane, limit int) bool {
 	if l.head.refused != nil {
 		l.picked = true
-		w.bury = append(w.bury, l)
+		w.refused = append(w.refused, l)
 		return true
 	}
 	if w.order == sinks.ByObject {

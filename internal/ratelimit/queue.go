@@ -54,6 +54,9 @@ func NewQueue[K comparable](cfg Config[K]) *Queue[K] {
 // Add marks keys as in need of work. A key that waits already is not added again; one that is with a worker
 // comes again after Done. A queue that was shut down ignores keys it doesn't know.
 func (q *Queue[K]) Add(keys ...K) {
+	if len(keys) == 0 {
+		return
+	}
 	q.mu.Lock()
 	for _, key := range keys {
 		if e := q.entry(key); e != nil {
@@ -146,6 +149,9 @@ func (q *Queue[K]) take(keys []K, limit int) ([]K, error) {
 
 // Done ends a worker's hold on keys. Those that were added meanwhile wait again, at the end.
 func (q *Queue[K]) Done(keys ...K) {
+	if len(keys) == 0 {
+		return
+	}
 	q.mu.Lock()
 	for _, key := range keys {
 		e := q.entries[key]
@@ -164,6 +170,9 @@ func (q *Queue[K]) Done(keys ...K) {
 
 // Return gives back keys that the worker did not get to: they wait again before all others, in the order given.
 func (q *Queue[K]) Return(keys ...K) {
+	if len(keys) == 0 {
+		return
+	}
 	q.mu.Lock()
 	for _, key := range slices.Backward(keys) {
 		e := q.entries[key]
