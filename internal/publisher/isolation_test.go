@@ -54,13 +54,14 @@ func TestIsolation(t *testing.T) {
 			if !strings.Contains(s.Blocked, `topic "missing`) {
 				t.Errorf("blocked by %q: want the topic", s.Blocked)
 			}
-			began := time.Now()
-			p.add(sized(good, "good", 500))
-			for good.count() < 500 && time.Since(began) < time.Second {
-				time.Sleep(time.Millisecond)
+			soon, tooLate := context.WithTimeout(t.Context(), time.Minute)
+			defer tooLate()
+			if err := p.Add(soon, sized(good, "good", 500)); err != nil {
+				t.Errorf("events of a pipeline that is not stuck: %v", err)
 			}
+			time.Sleep(time.Second)
 			if good.count() < 500 {
-				t.Errorf("%d events that have a topic are settled after a second", good.count())
+				t.Errorf("%d events that have a topic are settled", good.count())
 			}
 			created.Store(true)
 			adders.Wait()
@@ -113,13 +114,14 @@ func TestIsolation(t *testing.T) {
 			if s := p.Status(); s.QueuedBytes < s.CapacityBytes/2 {
 				t.Errorf("%d bytes are queued of %d", s.QueuedBytes, s.CapacityBytes)
 			}
-			began := time.Now()
-			p.add(sized(good, "good", 100))
-			for good.count() < 100 && time.Since(began) < time.Minute {
-				time.Sleep(time.Millisecond)
+			soon, tooLate := context.WithTimeout(t.Context(), time.Minute)
+			defer tooLate()
+			if err := p.Add(soon, sized(good, "good", 100)); err != nil {
+				t.Errorf("events of a pipeline that is not stuck: %v", err)
 			}
+			time.Sleep(time.Second)
 			if good.count() < 100 {
-				t.Errorf("%d events of the good pipeline are settled after a minute", good.count())
+				t.Errorf("%d events of the pipeline that is not stuck are settled", good.count())
 			}
 			cancel()
 			adders.Wait()
