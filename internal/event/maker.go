@@ -105,14 +105,18 @@ func (e Era) write(b *strings.Builder) {
 	}
 }
 
-// EpochOf is the epoch that an id bears, 0 for none.
+// EpochOf is the epoch that an id has, 0 for none. Whoever may write to the broker chooses it: the
+// caller judges how large it may be.
 func EpochOf(id string) int {
 	_, epoch, found := strings.Cut(id, "/epoch/")
 	if !found {
 		return 0
 	}
 	digits, _, _ := strings.Cut(epoch, "/")
-	number, _ := strconv.Atoi(digits) // 0 for what is no number
+	number, err := strconv.Atoi(digits)
+	if err != nil || number < 0 {
+		return 0
+	}
 	return number
 }
 
