@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/publisher"
@@ -60,10 +61,40 @@ func (r *replica) progressFor(u *unit, to *relay) standby.Unit {
 	if !ok || !r.feeds(u.cfg.Informer, to.key, true) {
 		return standby.Unit{}
 	}
+	if r.isDoubtful(u, &p) {
+		return standby.Unit{}
+	}
 	if p.LackedAfter == "" && !u.resumed {
 		p.Lacked = "" // the first leader of all lacked only what was sent before there was one, and this replica was not there
 	}
 	return p
+}
+
+// doubtPatience is how long progress may be far ahead of a unit's own watch before that is reported: a
+// replica that starts again catches up within seconds.
+const doubtPatience = time.Minute
+
+// isDoubtful reports whether the leader's progress of a unit is too far ahead to be believed.
+func (r *replica) isDoubtful(u *unit, p *standby.Unit) bool {
+	seen := u.reflector.Status().Version
+	doubtful := p.IsFarAheadOf(seen)
+	r.mu.Lock()
+	since, known := r.doubtful[u.name]
+	warn := false
+	switch {
+	case !doubtful:
+		delete(r.doubtful, u.name)
+	case !known:
+		r.doubtful[u.name] = time.Now()
+	case !since.IsZero() && time.Since(since) >= doubtPatience:
+		r.doubtful[u.name], warn = time.Time{}, true // once
+	}
+	r.mu.Unlock()
+	if warn {
+		r.log.Warn("the leader's progress of a resource is far ahead of this replica's own watch, and is not believed: has somebody else written to the Lease?",
+			"unit", u.name, "delivered", p.Delivered, "seen", seen)
+	}
+	return doubtful
 }
 
 // feeds says whether the leader, or the one before this replica, sends an informer's changes to a sink. unknown is the answer where it has not told.

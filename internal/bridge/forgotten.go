@@ -10,6 +10,7 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/standby"
 )
 
 // lookPatience is how long a first list waits for a sink, to ask it whether it holds events of an earlier run.
@@ -59,7 +60,9 @@ func (u *unit) remembers(ctx context.Context, b *Bridge, p *publisher.Publisher)
 	remembers, err = p.Remembers(ctx, &about, func(t sinks.Trace) bool {
 		ours := told(t)
 		if ours {
-			epoch = max(epoch, event.EpochOf(t.MessageID))
+			if told := event.EpochOf(t.MessageID); told <= standby.MaxCount { // else it is forged
+				epoch = max(epoch, told)
+			}
 		}
 		return ours
 	}, lookPatience)

@@ -53,20 +53,21 @@ type replica struct {
 	metrics *replicaMetrics
 
 	mu       sync.Mutex
-	progress standby.Progress // guarded by mu: of the leader; of the one before, once this replica leads
-	version  string           // guarded by mu: of the configuration
-	led      bool             // guarded by mu: others have published
-	leading  bool             // guarded by mu
-	readAt   time.Time        // guarded by mu: when the progress was last read
-	readErr  error            // guarded by mu: of the last attempt
-	takeErr  error            // guarded by mu: why this replica, which has the lease, does not lead yet
+	progress standby.Progress     // guarded by mu: of the leader; of the one before, once this replica leads
+	version  string               // guarded by mu: of the configuration
+	led      bool                 // guarded by mu: others have published
+	leading  bool                 // guarded by mu
+	readAt   time.Time            // guarded by mu: when the progress was last read
+	readErr  error                // guarded by mu: of the last attempt
+	doubtful map[string]time.Time // guarded by mu: units whose progress is not believed, and since when; zero once that is reported
+	takeErr  error                // guarded by mu: why this replica, which has the lease, does not lead yet
 }
 
 func (b *Bridge) newReplica() *replica {
 	if b.cfg.Standby == nil {
 		return nil
 	}
-	r := &replica{Bridge: b, cfg: *b.cfg.Standby, version: b.cfg.Version}
+	r := &replica{Bridge: b, cfg: *b.cfg.Standby, version: b.cfg.Version, doubtful: map[string]time.Time{}}
 	r.cfg.Interval = cmp.Or(r.cfg.Interval, time.Second)
 	r.metrics = newReplicaMetrics(b.cfg.Registerer, r)
 	return r

@@ -84,6 +84,13 @@ func newReplicaMetrics(reg prometheus.Registerer, r *replica) *replicaMetrics {
 			}
 			return 1
 		})
+	m.GaugeFunc("bridge_standby_doubtful_resources",
+		"Resources whose progress on the Lease is too far ahead of this replica's own watch to be believed.",
+		func() float64 {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return float64(len(r.doubtful))
+		})
 	m.GaugeFunc("bridge_standby_held_events",
 		"Events that wait until the leader has told that they are with the brokers.",
 		func() float64 { return float64(r.held()) })

@@ -1,6 +1,10 @@
 package standby
 
-import "github.com/kubebridge/bridge/internal/resource"
+import (
+	"strconv"
+
+	"github.com/kubebridge/bridge/internal/resource"
+)
 
 // Progress is what the leader tells the others.
 type Progress struct {
@@ -20,6 +24,10 @@ type Progress struct {
 	Outlines map[string][]byte
 }
 
+// MaxCount is more epochs of a server's history, or changes of a selection, than there are. A larger
+// number was not written by a bridge.
+const MaxCount = 1_000_000
+
 // Unit is the progress of one unit.
 type Unit struct {
 	// Scope is what the unit selects. Progress of another selection says nothing.
@@ -37,4 +45,23 @@ type Unit struct {
 	// knowing what the one before had not delivered, which is all behind LackedAfter. A gap event tells of it. "" in Lacked: there was none.
 	LackedAfter resource.Version `json:"a,omitempty"`
 	Lacked      resource.Version `json:"u,omitempty"`
+}
+
+// maxAhead is by how many versions the leader may be ahead of what a follower has seen: more than an
+// API server writes while a follower's watch is away for some minutes.
+const maxAhead = 10_000_000
+
+// IsFarAheadOf reports whether Delivered is far beyond the last version that a follower has seen
+// itself. Such a progress is not believed yet: the follower would settle what nobody may have sent.
+// Where versions have no order, or nothing was seen, there is nothing to compare.
+func (p *Unit) IsFarAheadOf(seen resource.Version) bool {
+	if !p.Delivered.Newer(seen) {
+		return false
+	}
+	before, err := strconv.ParseUint(string(seen), 10, 64)
+	if err != nil {
+		return false
+	}
+	now, err := strconv.ParseUint(string(p.Delivered), 10, 64)
+	return err != nil || now-before > maxAhead
 }

@@ -4,10 +4,11 @@ import (
 	"bytes"
 	"cmp"
 	"compress/flate"
-	"encoding/gob"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
+	"slices"
 )
 
 // textFormat is the format of the text on the Lease. A replica refuses another one.
@@ -23,7 +24,7 @@ type text struct {
 	// RedactionKey is the id of the key, not the key.
 	RedactionKey string `json:"redactionKey,omitempty"`
 	parts
-	Packed []byte `json:"packed,omitempty"` // the parts: gob, deflated
+	Packed []byte `json:"packed,omitempty"` // the parts: see pack
 }
 
 // parts are what can be packed. Sink positions are mostly digits and shrink to about a third.
@@ -73,17 +74,76 @@ func (p *Progress) encode(most int) (string, Told, error) {
 func (p *Progress) form(sinks map[string][]byte, pack bool) ([]byte, error) {
 	out := text{Format: textFormat, Version: p.Version, RedactionKey: p.RedactionKey, parts: parts{p.Units, p.Feeds, sinks}}
 	if pack {
-		var b bytes.Buffer
-		w, err := flate.NewWriter(&b, flate.DefaultCompression)
-		if err == nil {
-			err = cmp.Or(gob.NewEncoder(w).Encode(out.parts), w.Close())
-		}
+		packed, err := out.parts.pack()
 		if err != nil {
 			return nil, fmt.Errorf("pack the progress: %w", err)
 		}
-		out.parts, out.Packed = parts{}, b.Bytes()
+		out.parts, out.Packed = parts{}, packed
 	}
 	return json.Marshal(out)
+}
+
+// head is what the packed form begins with, as JSON. The sink positions follow in the order of the
+// sinks' names.
+type head struct {
+	Units map[string]Unit     `json:"units,omitempty"`
+	Feeds map[string][]string `json:"feeds,omitempty"`
+	Sizes map[string]int      `json:"sizes,omitempty"` // of the sink positions
+}
+
+func (p *parts) pack() ([]byte, error) {
+	h := head{p.Units, p.Feeds, map[string]int{}}
+	var positions []byte
+	for _, name := range slices.Sorted(maps.Keys(p.Sinks)) {
+		h.Sizes[name] = len(p.Sinks[name])
+		positions = append(positions, p.Sinks[name]...)
+	}
+	first, err := json.Marshal(h)
+	if err != nil {
+		return nil, err
+	}
+	all := append(append(first, '\n'), positions...)
+	if len(all) > maxUnpacked {
+		return nil, fmt.Errorf("it takes %d bytes, and at most %d are read", len(all), maxUnpacked)
+	}
+	var b bytes.Buffer
+	w, err := flate.NewWriter(&b, flate.DefaultCompression)
+	if err == nil {
+		_, err = w.Write(all)
+	}
+	err = cmp.Or(err, w.Close())
+	return b.Bytes(), err
+}
+
+// maxUnpacked bounds what the packed form inflates to: whoever may write the Lease could else exhaust
+// the memory of every replica, each second. 20,000 units take 1.7 MB.
+const maxUnpacked = 4 << 20
+
+func (p *parts) unpack(packed []byte) error {
+	all, err := io.ReadAll(io.LimitReader(flate.NewReader(bytes.NewReader(packed)), maxUnpacked+1))
+	if err != nil {
+		return err
+	}
+	if len(all) > maxUnpacked {
+		return fmt.Errorf("it has more than %d bytes", maxUnpacked)
+	}
+	first, positions, _ := bytes.Cut(all, []byte{'\n'}) // JSON escapes it
+	var h head
+	if err := json.Unmarshal(first, &h); err != nil {
+		return err
+	}
+	p.Units, p.Feeds = h.Units, h.Feeds
+	for _, name := range slices.Sorted(maps.Keys(h.Sizes)) {
+		size := h.Sizes[name]
+		if size < 0 || size > len(positions) {
+			return fmt.Errorf("the position of sink %.100q has %d bytes", name, size)
+		}
+		if p.Sinks == nil {
+			p.Sinks = map[string][]byte{}
+		}
+		p.Sinks[name], positions = positions[:size:size], positions[size:]
+	}
+	return nil
 }
 
 func decode(encoded string) (Progress, error) {
@@ -96,8 +156,13 @@ func decode(encoded string) (Progress, error) {
 	}
 	if in.Packed != nil {
 		in.parts = parts{}
-		if err := gob.NewDecoder(flate.NewReader(bytes.NewReader(in.Packed))).Decode(&in.parts); err != nil {
+		if err := in.unpack(in.Packed); err != nil {
 			return Progress{}, fmt.Errorf("unpack: %w", err)
+		}
+	}
+	for name, u := range in.Units {
+		if min(u.Epoch, u.Selectors) < 0 || max(u.Epoch, u.Selectors) > MaxCount {
+			return Progress{}, fmt.Errorf("unit %.100q has the epoch %d and the selection %d", name, u.Epoch, u.Selectors)
 		}
 	}
 	return Progress{Units: in.Units, Sinks: in.Sinks, Feeds: in.Feeds, Version: in.Version, RedactionKey: in.RedactionKey}, nil

@@ -1,9 +1,13 @@
 package standby_test
 
 import (
+	"bytes"
+	"compress/flate"
+	"encoding/base64"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -79,6 +83,81 @@ func TestAProgressThatIsLargeIsToldInASmallerForm(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestHostileProgress reads what somebody has written to the Lease.
+func TestHostileProgress(t *testing.T) {
+	bomb := func(first string, size int) string {
+		var b bytes.Buffer
+		w, _ := flate.NewWriter(&b, flate.BestCompression)
+		_, _ = w.Write([]byte(first))
+		_, _ = w.Write(make([]byte, size))
+		_ = w.Close()
+		return base64.StdEncoding.EncodeToString(b.Bytes())
+	}
+	for name, text := range map[string]string{
+		"200 MiB in 200 KiB":           `{"format":1,"packed":"` + bomb("{}\n", 200<<20) + `"}`,
+		"no JSON":                      `{"format":1,"packed":"` + bomb("", 10) + `"}`,
+		"a position of -1 bytes":       `{"format":1,"packed":"` + bomb(`{"sizes":{"lake":-1}}`+"\n", 10) + `"}`,
+		"a position that is not there": `{"format":1,"packed":"` + bomb(`{"sizes":{"lake":2147483647}}`+"\n", 10) + `"}`,
+		"what is not deflated":         `{"format":1,"packed":"AAAA"}`,
+		"another format":               `{"format":2}`,
+		"an epoch beyond numbers":      `{"format":1,"units":{"u":{"e":9223372036854775807}}}`,
+		"an epoch before the first":    `{"format":1,"units":{"u":{"e":-1}}}`,
+		"a selection beyond numbers":   `{"format":1,"units":{"u":{"l":9223372036854775807}}}`,
+		"text":                         `hello`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, err := standby.Decode(text)
+			runtime.ReadMemStats(&after)
+			if harm := (after.TotalAlloc - before.TotalAlloc) >> 20; err == nil || harm > 32 {
+				t.Errorf("%v after %d MiB", err, harm)
+			}
+		})
+	}
+}
+
+func TestFarAhead(t *testing.T) {
+	for _, c := range []struct {
+		delivered, seen resource.Version
+		want            bool
+	}{
+		{"100", "90", false},
+		{"90", "100", false},
+		{"10000090", "90", false},
+		{"10000091", "90", true},
+		{"99999999999", "4000000", true},
+		{"99999999999999999999999", "4000000", true},
+		{"", "90", false},
+		{"99999999999", "", false},
+		{"99999999999", "opaque", false},
+		{"opaque", "90", false},
+	} {
+		if got := (&standby.Unit{Delivered: c.delivered}).IsFarAheadOf(c.seen); got != c.want {
+			t.Errorf("%s far ahead of %s: %t", c.delivered, c.seen, got)
+		}
+	}
+}
+
+// FuzzProgress reads any text on the Lease. What can be read is written and read again as it was.
+func FuzzProgress(f *testing.F) {
+	f.Add(`{"format":1,"units":{"u":{"v":"7","e":1}},"sinks":{"lake":"AAAA"}}`)
+	f.Add(`{"format":1,"packed":"q1bKLC5JzEtOVbJSMtQxrgUA"}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		p, err := standby.Decode(text)
+		if err != nil {
+			return
+		}
+		again, err := standby.Encode(&p, 1<<30)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := standby.Decode(again); err != nil {
+			t.Errorf("%q becomes %q: %v", text, again, err)
+		}
+	})
 }
 
 func TestAProgressWithoutOutlinesThatIsTooLargeIsToldWithoutPositions(t *testing.T) {
