@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
 	"unsafe"
 
 	"github.com/nats-io/nats.go"
@@ -24,8 +25,11 @@ type ack struct {
 	kind   ackKind
 	err    error
 	stream string // where it is stored; valid while the message it came in is
-	seq    uint64
+	seq    uint64 // 0 only when it is failed
 }
+
+// maxAck is more than any answer of a stream to a message.
+const maxAck = 16 << 10
 
 var (
 	ackError     = []byte(`"error":`)
@@ -43,6 +47,9 @@ func parseAck(m *nats.Msg) ack {
 		}
 		return ack{kind: notAnAck}
 	}
+	if len(m.Data) > maxAck {
+		return ack{kind: notAnAck}
+	}
 	if bytes.Contains(m.Data, ackError) {
 		return parseAckError(m.Data)
 	}
@@ -50,6 +57,9 @@ func parseAck(m *nats.Msg) ack {
 		return ack{kind: notAnAck}
 	}
 	a := ack{kind: stored, stream: textOf(m.Data, ackStream), seq: numberOf(m.Data, ackSequence)}
+	if a.stream == "" || a.seq == 0 {
+		return ack{kind: notAnAck}
+	}
 	if bytes.Contains(m.Data, ackDuplicate) {
 		a.kind = duplicate
 	}
@@ -64,12 +74,15 @@ func textOf(data, key []byte) string {
 	return unsafe.String(unsafe.SliceData(rest), end)
 }
 
-// numberOf is the number behind a key, 0 for none.
+// numberOf is the number behind a key, 0 for none, or one that no sequence reaches.
 func numberOf(data, key []byte) (n uint64) {
 	_, rest, _ := bytes.Cut(data, key)
 	for _, c := range bytes.TrimLeft(rest, " ") {
 		if c < '0' || c > '9' {
 			break
+		}
+		if n > math.MaxInt64/10-10 {
+			return 0
 		}
 		n = n*10 + uint64(c-'0')
 	}

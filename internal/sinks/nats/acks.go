@@ -16,7 +16,6 @@ import (
 // never used again, also its generation: a late ack of a call that has ended finds another number in the slot, or none.
 type acks struct {
 	inbox   string // set by Open, before anything is published
-	streams *streams
 	metrics *metrics
 
 	last    atomic.Uint64 // number of the newest call
@@ -24,8 +23,8 @@ type acks struct {
 	tickets chan struct{} // one for each call under way, so that a slot is always free
 }
 
-func newAcks(m *metrics, known *streams) *acks {
-	a := &acks{metrics: m, streams: known}
+func newAcks(m *metrics) *acks {
+	a := &acks{metrics: m}
 	a.tickets = make(chan struct{}, len(a.slots)/2)
 	return a
 }
@@ -37,7 +36,10 @@ func (a *acks) begin(ctx context.Context, batch []*sinks.Message) (*call, error)
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	c := &call{batch: batch, done: make(chan struct{}), answered: make([]bool, len(batch)), pending: len(batch)}
+	c := &call{
+		batch: batch, done: make(chan struct{}), pending: len(batch),
+		sent: make([]sending, 0, len(batch)), answered: make([]bool, len(batch)),
+	}
 	for { // a call that lasts longer than 256 others still holds its slot
 		c.number = a.last.Add(1)
 		if a.slot(c.number).CompareAndSwap(nil, c) {
@@ -81,16 +83,12 @@ func (a *acks) receive(m *nats.Msg) {
 		return
 	}
 	ack := parseAck(m)
-	if ack.kind == notAnAck {
-		// Anyone who subscribes to the events can answer on the reply subject. The stream's answer is still to come.
-		a.metrics.strayAcks.WithLabelValues("foreign").Inc()
-		return
+	outcome := foreign // the stream's answer is still to come
+	if ack.kind != notAnAck {
+		outcome = c.answer(i, ack)
 	}
-	if ack.kind != failed {
-		a.streams.reached(ack.stream, ack.seq)
-	}
-	if !c.answer(i, ack) {
-		a.metrics.strayAcks.WithLabelValues("late").Inc()
+	if outcome != taken {
+		a.metrics.strayAcks.WithLabelValues(outcome.String()).Inc()
 	}
 }
 

@@ -203,7 +203,10 @@ func TestWithoutAStreamTheAnswerIsRetryAtOnce(t *testing.T) {
 	if err := ts.newSink().Open(t.Context()); err != nil { // makes the stream again
 		t.Fatal(err)
 	}
+	// The new stream begins at 1 again: that contradicts what was known of the old one.
+	wantClass(t, call(t, sink, ev("a", 2))[0].Err, sinks.Retry)
 	mustStore(t, sink, ev("a", 2))
+	mustStore(t, sink, ev("a", 3))
 }
 
 func TestPublishBeforeOpenAndAfterCloseAnswersReconnect(t *testing.T) {

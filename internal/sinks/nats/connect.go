@@ -130,8 +130,9 @@ func (d *dialer) Dial(network, address string) (net.Conn, error) {
 	conn, err := (&net.Dialer{Timeout: d.timeout}).DialContext(d.ctx, network, address)
 	if err != nil {
 		d.failed.Store(&err)
+		return nil, err
 	}
-	return conn, err
+	return &bounded{Conn: conn}, nil
 }
 
 // disconnected is called by the client when the connection broke, and once more when it is closed.

@@ -54,6 +54,17 @@ func (s *Sink) note(batch []*sinks.Message, to route, began heights) {
 	d.count.Store(int64(len(d.ids)))
 }
 
+// has reports whether a message was sent before without an answer.
+func (d *doubts) has(id string) bool {
+	if d.count.Load() == 0 {
+		return false
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, ok := d.ids[id]
+	return ok
+}
+
 // answered says whether a batch needs no note.
 func (d *doubts) answered(batch []*sinks.Message) bool {
 	if d.count.Load() > 0 {

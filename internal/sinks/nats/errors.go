@@ -101,8 +101,7 @@ const (
 // not lost, so it is Retry.
 func classOfCode(code jetstream.ErrorCode) sinks.Class {
 	switch code {
-	case jetstream.JSErrCodeStreamMessageExceedsMaximum, codeHeaderTooLarge, codeNotExpectedStream, codeWrongLastID,
-		jetstream.JSErrCodeStreamWrongLastSequence, jetstream.JSErrCodeStreamWrongLastSequenceConstant:
+	case jetstream.JSErrCodeStreamMessageExceedsMaximum, codeHeaderTooLarge:
 		return sinks.Refused
 	case codeInvalidConfig, codeStreamOverlap, codeNoReplicas, codeMaxBytesRequired, codeMaxBytesExceeded: // answers to creating a stream: the operator's
 		return sinks.Refused

@@ -4,6 +4,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/sinks"
 )
 
 // Hooks for tests of pure functions that have no way in from outside.
@@ -12,6 +13,15 @@ var (
 	PercentEncode = HeaderValue
 	Covers        = covers
 )
+
+// AnswerBeforeSending gives what becomes of an ack before its message was written, and after.
+func AnswerBeforeSending() (before, after string) {
+	c := &call{batch: []*sinks.Message{{}}, done: make(chan struct{}), answered: make([]bool, 1), pending: 1}
+	of := ack{kind: stored, stream: "K8S", seq: 1}
+	before = c.answer(0, of).String()
+	c.aboutToSend(nil)
+	return before, c.answer(0, of).String()
+}
 
 // NewEncodeLoop is the encoder as Publish uses it for one message after the other.
 func NewEncodeLoop(encoding string) func(*event.Event) {

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -153,7 +155,7 @@ func (s *Sink) claimFence(ctx context.Context, conn *nats.Conn, st *stream, f *f
 	if err != nil {
 		return err
 	}
-	for { // again when somebody else was faster; whether that is the successor, Confirm says
+	for attempt := 0; ; attempt++ { // again when somebody else was faster; whether that is the successor, Confirm says
 		before, err := s.lookAtFence(ctx, js, st, f)
 		if err == nil {
 			err = s.cfg.Fence.Confirm(ctx)
@@ -164,6 +166,23 @@ func (s *Sink) claimFence(ctx context.Context, conn *nats.Conn, st *stream, f *f
 		if !isWrongLast(err) {
 			return err
 		}
+		if err := s.pauseClaim(ctx, attempt); err != nil {
+			return err
+		}
+	}
+}
+
+// pauseClaim waits before the fence is looked at again: whoever else posts there without end must not
+// have this process ask the API server without a pause. At most 4 rounds a second, in the end one in 5 s.
+func (s *Sink) pauseClaim(ctx context.Context, attempt int) error {
+	const first, longest = 250 * time.Millisecond, 5 * time.Second
+	d := min(longest, first<<min(attempt, 10))
+	s.log.Warn("somebody else has posted on the fence; looking again", "attempt", attempt+1)
+	select {
+	case <-time.After(d + rand.N(d/2)):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
@@ -250,29 +269,29 @@ func (s *Sink) guard(ctx context.Context, c *call, enc *encoder, st *stream) err
 	if err != nil {
 		return err
 	}
-	c.posts = append(c.posts, taken{st.fence, i})
+	c.posts = append(c.posts, takenPost{st.fence, i})
 	enc.set(expectedSequenceHeader, *st.fence.posts[i].sequence.Load())
 	enc.set(expectedSubjectHeader, st.fence.posts[i].subject)
 	return nil
 }
 
-// taken is a post that a message of a call asks for.
-type taken struct {
+// takenPost is a post that a message of a call asks for.
+type takenPost struct {
 	fence *fence
 	post  int
 }
 
 // turnedAway sorts the answers of a server that has found another message on the fence than expected: nothing is wrong with the event.
 func (s *Sink) turnedAway(batch []*sinks.Message) {
-	if s.cfg.Fence == nil {
-		return
-	}
 	for _, m := range batch {
 		switch codeOf(m.Err) {
 		case jetstream.JSErrCodeStreamWrongLastSequence:
-			if st := s.streamOf(m.Event); st != nil && st.fence != nil {
-				st.fence.down.Store(true)
+			st := s.streamOf(m.Event)
+			if st == nil || st.fence == nil { // no message has asked for it: the answer is not the server's
+				m.Err = &sinks.Error{Class: sinks.Retry, Err: m.Err}
+				continue
 			}
+			st.fence.down.Store(true)
 			m.Err = &sinks.Error{Class: sinks.Reconnect, Err: fmt.Errorf("turned away at the fence: %w", m.Err)}
 		case jetstream.JSErrCodeStreamWrongLastSequenceConstant: // the server is not done with the post
 			m.Err = &sinks.Error{Class: sinks.Retry, Err: m.Err}

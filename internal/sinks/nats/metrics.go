@@ -12,6 +12,7 @@ import (
 type metrics struct {
 	messages    *prometheus.CounterVec
 	duplicates  prometheus.Counter
+	unexpected  *prometheus.CounterVec
 	seconds     prometheus.Histogram
 	strayAcks   *prometheus.CounterVec
 	disconnects prometheus.Counter
@@ -28,12 +29,17 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 			"outcome", outcomeStored, sinks.Retry.String(), sinks.Reconnect.String(), sinks.Refused.String(), sinks.Stopped.String()),
 		duplicates: f.Counter("bridge_nats_duplicates_total",
 			"Messages among the stored that the stream held already: resent after a lost ack or a restart."),
+		unexpected: f.Counters("bridge_nats_unexpected_duplicates_total",
+			"Messages that the stream held already when this process sent them for the first time: unchecked, "+
+				"checked (of an earlier process), or forged (they were sent again).",
+			"origin", originUnchecked, originChecked, originForged),
 		seconds: f.Histogram("bridge_nats_publish_seconds",
 			"Time of a Publish call, from its first message to its last answer.",
 			prometheus.ExponentialBuckets(0.0005, 2, 15)),
 		strayAcks: f.Counters("bridge_nats_stray_acks_total",
-			"Answers that no message waited for: late (after its timeout), foreign (not from a stream).",
-			"reason", "late", "foreign"),
+			"Answers that were not believed: late (after the timeout), foreign (not from the stream, or not possible), "+
+				"unordered (of a sequence that the stream has passed; the message is sent again).",
+			"reason", late.String(), foreign.String(), unordered.String()),
 		disconnects: f.Counter("bridge_nats_disconnects_total", "Connections that broke."),
 		connected:   f.Gauge("bridge_nats_connected", "1 while there is a connection."),
 	}

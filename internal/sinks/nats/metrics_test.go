@@ -50,6 +50,11 @@ func TestWhatBecameOfMessagesIsCounted(t *testing.T) {
 		"bridge_nats_messages_total stopped":   0,
 		"bridge_nats_stray_acks_total late":    0,
 		"bridge_nats_stray_acks_total foreign": 0,
+
+		"bridge_nats_stray_acks_total unordered":            0,
+		"bridge_nats_unexpected_duplicates_total checked":   0,
+		"bridge_nats_unexpected_duplicates_total forged":    0,
+		"bridge_nats_unexpected_duplicates_total unchecked": 1,
 	}
 	if got := counted(t, registry); !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)

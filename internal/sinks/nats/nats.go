@@ -36,6 +36,7 @@ type Sink struct {
 	position   position  // what Position has last said
 	doubts     *doubts   // messages without an answer
 	acks       *acks     // calls that wait for acks; unused with Mode Core
+	repeats    repeats   // what the stream held before this process sent it
 	said       lastError // what the server complained about
 	outage     outage    // of the connection
 }
@@ -65,7 +66,7 @@ func New(cfg Config) (*Sink, error) {
 	s.several = s.cfg.severalStreams()
 	s.own = s.cfg.patterns(subject, deadLetter)
 	s.streamName, _ = event.ParseTemplate(cfg.Stream.Name) // was validated
-	s.acks = newAcks(s.metrics, s.streams)
+	s.acks = newAcks(s.metrics)
 	return s, nil
 }
 
@@ -164,12 +165,16 @@ func (s *Sink) publish(ctx context.Context, batch []*sinks.Message, to route) {
 }
 
 // limits are asked anew for each call: after a reconnect the server may be another.
-func (s *Sink) limits() sizeLimits {
+func (s *Sink) limits() (sizeLimits, error) {
+	const least = 1 << 10
 	l := sizeLimits{payload: int(s.conn.MaxPayload())}
+	if l.payload < least {
+		return l, s.disbelieve(fmt.Errorf("the server says that its max_payload is %d", l.payload))
+	}
 	if s.cfg.Mode == JetStream {
 		l.header = maxHeader
 	}
-	return l
+	return l, nil
 }
 
 // of adds the limit of an event's stream.

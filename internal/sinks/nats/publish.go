@@ -15,8 +15,8 @@ import (
 // later message of its object, which the caller lets go as soon as this one has an answer.
 func (s *Sink) publishJetStream(ctx context.Context, batch []*sinks.Message, to route) {
 	sinks.Fail(batch, nil)
-	if err := s.mend(ctx, batch); err != nil {
-		sinks.Fail(batch, err)
+	if err := errors.Join(s.mend(ctx, batch), s.resolveDoubts(ctx, batch)); err != nil {
+		sinks.Fail(batch, answer(err))
 		return
 	}
 	ready, overdue := s.sortDoubts(batch, to)
@@ -36,32 +36,37 @@ func (s *Sink) attempt(ctx context.Context, batch []*sinks.Message, to route) {
 		return
 	}
 	began := s.heights()
-	s.send(ctx, batch, to)
+	s.checkRepeats(ctx, batch, s.send(ctx, batch, to), to)
 	if !s.doubts.answered(batch) {
 		s.note(batch, to, began)
 	}
 }
 
-// send is one attempt.
-func (s *Sink) send(ctx context.Context, batch []*sinks.Message, to route) {
+// send is one attempt. It gives those that the stream held already.
+func (s *Sink) send(ctx context.Context, batch []*sinks.Message, to route) []repeat {
 	c, err := s.acks.begin(ctx, batch)
 	if err != nil {
 		sinks.Fail(batch, stopped(err))
-		return
+		return nil
 	}
 	defer s.acks.end(c)
 	defer c.leave()
 	s.write(ctx, c, to)
 	s.wait(ctx, c)
 	s.turnedAway(batch)
-	s.metrics.duplicates.Add(float64(c.duplicates()))
+	s.metrics.duplicates.Add(float64(len(c.repeats))) // the call is over: nobody else touches it
+	return c.repeats
 }
 
 // write hands the messages to the connection. It stops early when the connection breaks or ctx ends: then the call is over.
 func (s *Sink) write(ctx context.Context, c *call, to route) {
 	enc := encoders.Get().(*encoder)
 	defer enc.release()
-	limits := s.limits()
+	limits, err := s.limits()
+	if err != nil {
+		c.fail(err)
+		return
+	}
 	for i, m := range c.batch {
 		if c.over() {
 			return
@@ -72,6 +77,7 @@ func (s *Sink) write(ctx context.Context, c *call, to route) {
 		}
 		enc.encode(m.Event, to, s.cfg.Encoding, func(dst []byte) []byte { return s.acks.appendReply(dst, c, i) })
 		st := s.streamOf(m.Event)
+		c.aboutToSend(st)
 		if err := s.guard(ctx, c, enc, st); err != nil {
 			c.fail(stopped(err))
 			return
@@ -89,6 +95,14 @@ func (s *Sink) write(ctx context.Context, c *call, to route) {
 // writeFailed answers for a message that the client did not take, and says whether to go on. An error that is
 // not about this message is one of the connection, and whatever lay in its buffer may be lost with it.
 func (s *Sink) writeFailed(c *call, i int, err error) bool {
+	if errors.Is(err, nats.ErrHeadersNotSupported) { // Open has seen that they are: the server has said otherwise since
+		c.fail(s.disbelieve(err))
+		return false
+	}
+	if errors.Is(err, nats.ErrMaxPayload) { // it fitted a moment ago: the server says otherwise since
+		c.answer(i, failedWith(&sinks.Error{Class: sinks.Retry, Err: fmt.Errorf("publish: %w", err)}))
+		return true
+	}
 	err = answer(fmt.Errorf("publish: %w", err))
 	if sinks.Classify(err) == sinks.Refused {
 		c.answer(i, failedWith(err))
@@ -96,6 +110,14 @@ func (s *Sink) writeFailed(c *call, i int, err error) bool {
 	}
 	c.fail(err)
 	return false
+}
+
+// disbelieve ends a connection whose server has said what no server of the sink says: with that, every
+// event would be refused. The next connection hears anew what the server can do.
+func (s *Sink) disbelieve(err error) error {
+	s.log.Warn("the server says what can't be; connecting again", "err", err)
+	_ = s.conn.ForceReconnect() // it fails when there is no connection
+	return &sinks.Error{Class: sinks.Reconnect, Err: err}
 }
 
 // wait returns when each message has its answer.
@@ -131,7 +153,11 @@ func (s *Sink) publishCore(ctx context.Context, batch []*sinks.Message, to route
 func (s *Sink) writeCore(ctx context.Context, batch []*sinks.Message, to route) {
 	enc := encoders.Get().(*encoder)
 	defer enc.release()
-	limits := s.limits()
+	limits, err := s.limits()
+	if err != nil {
+		sinks.Fail(batch, err)
+		return
+	}
 	for _, m := range batch {
 		if err := ctx.Err(); err != nil {
 			m.Err = stopped(err)

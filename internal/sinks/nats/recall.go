@@ -210,11 +210,3 @@ func (s *Sink) readTail(ctx context.Context, js jetstream.JetStream, t tail, fou
 		}
 	}
 }
-
-// strippedID is the message id of an event whose dead letter has an id of its own, so that it is no duplicate of it.
-func strippedID(id, suffix string) string {
-	if len(id) > len(suffix) && id[len(id)-len(suffix):] == suffix {
-		return id[:len(id)-len(suffix)]
-	}
-	return id
-}

@@ -24,7 +24,11 @@ func (s *Sink) Fits(e *event.Event) error {
 	if s.conn == nil {
 		return nil
 	}
-	limits := s.limits().of(s.streamOf(e))
+	limits, err := s.limits()
+	if err != nil {
+		return nil // Publish tells
+	}
+	limits = limits.of(s.streamOf(e))
 	if most := len(e.Data) + maxUsualHeader; (limits.payload <= 0 || most < limits.payload) && (limits.stream <= 0 || most < limits.stream) {
 		return nil
 	}

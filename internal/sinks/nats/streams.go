@@ -26,6 +26,7 @@ type stream struct {
 	fence      *fence        // nil for none; set before it is kept
 	duplicates time.Duration // how long it remembers ids
 	last       atomic.Uint64 // the highest sequence that is known to be taken
+	doubtful   atomic.Bool   // last may be wrong: it is asked for before the next call
 }
 
 // reached notes that the stream has a message under a sequence.
@@ -44,16 +45,6 @@ type streams struct {
 
 	mu    sync.RWMutex
 	known map[string]*stream
-}
-
-// reached notes what an ack says.
-func (ss *streams) reached(name string, sequence uint64) {
-	ss.mu.RLock()
-	st := ss.known[name]
-	ss.mu.RUnlock()
-	if st != nil {
-		st.reached(sequence)
-	}
 }
 
 func (ss *streams) get(name []byte) *stream {

@@ -1,0 +1,90 @@
+package nats
+
+import (
+	"bytes"
+	"errors"
+	"net"
+	"strconv"
+)
+
+// Bounds of what a server may send. What the sink reads is answers, and single messages that are not
+// larger than what it sends.
+const (
+	maxFrame   = 32 << 20
+	maxControl = 1 << 20 // an INFO names all servers of a cluster
+)
+
+var errUnbounded = errors.New("the server announces a message that is too large: it is not believed")
+
+// bounded refuses what is too large before the client library makes room for it: that allocates as
+// much as the server announces. What is encrypted, or in WebSocket frames, is
+// not looked at.
+type bounded struct {
+	net.Conn
+	begun   bool   // something was written
+	opaque  bool   // not with CONNECT, as the plain protocol begins
+	line    []byte // a control line that has begun
+	payload int    // bytes of a message that are still to come
+}
+
+func (b *bounded) Write(p []byte) (int, error) {
+	if !b.begun && len(p) > 0 {
+		b.begun, b.opaque = true, p[0] != 'C'
+	}
+	return b.Conn.Write(p)
+}
+
+func (b *bounded) Read(p []byte) (int, error) {
+	n, err := b.Conn.Read(p)
+	if !b.opaque {
+		if bad := b.check(p[:n]); bad != nil {
+			_ = b.Close()
+			return 0, bad
+		}
+	}
+	return n, err
+}
+
+// check follows the protocol through what was read.
+func (b *bounded) check(p []byte) error {
+	for len(p) > 0 {
+		if b.payload > 0 {
+			n := min(len(p), b.payload)
+			p, b.payload = p[n:], b.payload-n
+			continue
+		}
+		end := bytes.IndexByte(p, '\n')
+		if end < 0 {
+			b.line = append(b.line, p...)
+			if len(b.line) > maxControl {
+				return errUnbounded
+			}
+			return nil
+		}
+		line := p[:end]
+		if len(b.line) > 0 {
+			line = append(b.line, line...)
+		}
+		size, err := sizeIn(line)
+		if err != nil {
+			return err
+		}
+		p, b.line, b.payload = p[end+1:], b.line[:0], size
+	}
+	return nil
+}
+
+// sizeIn gives how many bytes follow a control line.
+func sizeIn(line []byte) (int, error) {
+	const lineEnd = 2
+	line = bytes.TrimRight(line, "\r \t")
+	kind, _, _ := bytes.Cut(line, []byte(" "))
+	if !bytes.EqualFold(kind, []byte("MSG")) && !bytes.EqualFold(kind, []byte("HMSG")) {
+		return 0, nil
+	}
+	size, err := strconv.ParseUint(string(line[bytes.LastIndexAny(line, " \t")+1:]), 10, 31)
+	if err != nil || size > maxFrame {
+		return 0, errUnbounded
+	}
+	return int(size) + lineEnd, nil
+}

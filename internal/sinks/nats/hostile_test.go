@@ -1,0 +1,448 @@
+package nats_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	natsclient "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/sinks/nats"
+)
+
+// liar stands between a sink and a server, and changes what the server says.
+type liar struct {
+	listener net.Listener
+	target   string
+
+	mu    sync.Mutex
+	about *regexp.Regexp // the subjects of the messages to lie about
+	times int
+	lie   func(frame message) []byte
+	told  int
+}
+
+// message is what a server sends on a subject.
+type message struct {
+	line    string // without its end
+	payload []byte
+}
+
+// saying is the message with another payload.
+func (m message) saying(payload string) []byte {
+	fields := strings.Fields(m.line)
+	head := strings.Join(fields[:len(fields)-1], " ")
+	return fmt.Appendf(nil, "%s %d\r\n%s\r\n", head, len(payload), payload)
+}
+
+func newLiar(t *testing.T, target string) *liar {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &liar{listener: listener, target: strings.TrimPrefix(target, "nats://")}
+	var running sync.WaitGroup
+	running.Go(func() { l.accept(&running) })
+	t.Cleanup(func() {
+		_ = listener.Close()
+		running.Wait()
+	})
+	return l
+}
+
+func (l *liar) use(c *nats.Config) { c.URL = "nats://" + l.listener.Addr().String() }
+
+// Subjects of what a server says to a sink.
+var (
+	acks    = regexp.MustCompile(`^\S+ _INBOX\.\S+\.[0-9a-z]+-[0-9a-z]+ `)
+	answers = regexp.MustCompile(`^\S+ _INBOX\.[^ .]+\.[^ .-]+ `) // of the API
+)
+
+func (l *liar) answer(about *regexp.Regexp, times int, lie func(message) []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.about, l.times, l.lie, l.told = about, times, lie, 0
+}
+
+func (l *liar) lies() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.told
+}
+
+func (l *liar) take(line string) func(message) []byte {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.times == 0 || !l.about.MatchString(line) {
+		return nil
+	}
+	l.times--
+	l.told++
+	return l.lie
+}
+
+func (l *liar) accept(running *sync.WaitGroup) {
+	for {
+		from, err := l.listener.Accept()
+		if err != nil {
+			return
+		}
+		to, err := net.Dial("tcp", l.target)
+		if err != nil {
+			_ = from.Close()
+			continue
+		}
+		end := func() { _, _ = from.Close(), to.Close() }
+		running.Go(func() { defer end(); _, _ = io.Copy(to, from) })
+		running.Go(func() { defer end(); l.carry(from, bufio.NewReader(to)) })
+	}
+}
+
+// carry hands on what the server says.
+func (l *liar) carry(to io.Writer, from *bufio.Reader) {
+	for {
+		line, err := from.ReadString('\n')
+		if err != nil {
+			return
+		}
+		frame, m := []byte(line), message{line: strings.TrimRight(line, "\r\n")}
+		if strings.HasPrefix(line, "MSG ") || strings.HasPrefix(line, "HMSG ") {
+			size, _ := strconv.Atoi(m.line[strings.LastIndexByte(m.line, ' ')+1:])
+			m.payload = make([]byte, size+2)
+			if _, err := io.ReadFull(from, m.payload); err != nil {
+				return
+			}
+			frame, m.payload = append(frame, m.payload...), m.payload[:size]
+			if lie := l.take(m.line); lie != nil {
+				frame = lie(m)
+			}
+		}
+		if _, err := to.Write(frame); err != nil {
+			return
+		}
+	}
+}
+
+// say gives a lie that says this in place of the server.
+func say(payload string) func(message) []byte {
+	return func(m message) []byte { return m.saying(payload) }
+}
+
+func raw(frame string) func(message) []byte {
+	return func(message) []byte { return []byte(frame) }
+}
+
+// generalLies are about any message.
+func generalLies() map[string]func(message) []byte {
+	large := strings.Repeat("x", 1<<20)
+	return map[string]func(message) []byte{
+		"silence":                   raw(""),
+		"nothing":                   say(""),
+		"no JSON":                   say("\xff\xfe{{{"),
+		"half an answer":            func(m message) []byte { return m.saying(string(m.payload[:len(m.payload)/2])) },
+		"1 MiB":                     say(large),
+		"an error of 1 MiB":         say(`{"error":{"code":500,"err_code":10077,"description":"` + large + `"}}`),
+		"an error of the future":    say(`{"error":{"code":999,"err_code":65535,"description":"x"}}`),
+		"an error that is none":     say(`{"error":7}`),
+		"nested without end":        say(strings.Repeat(`{"error":`, 20_000)),
+		"a message of 2 GiB":        raw("MSG _INBOX.x 1 2147483647\r\n"),
+		"a message of 2^70 bytes":   raw("MSG _INBOX.x 1 1180591620717411303424\r\n"),
+		"a message of -1 bytes":     raw("MSG _INBOX.x 1 -1\r\n"),
+		"headers of 2 GiB":          raw("HMSG _INBOX.x 1 12 2147483647\r\nNATS/1.0\r\n"),
+		"an error of the server":    raw("-ERR 'Permissions Violation for Publish to \"k8s.test.a\"'\r\n"),
+		"what is no NATS":           raw("HTTP/1.1 400 Bad Request\r\n\r\n"),
+		"an INFO without end":       raw("INFO {" + strings.Repeat(" ", 2<<20)),
+		"an INFO of another server": raw(`INFO {"server_id":"x","max_payload":-5,"headers":false,"connect_urls":["a","b"]}` + "\r\n"),
+	}
+}
+
+func ackLies() map[string]func(message) []byte {
+	twice := func(m message) []byte { return append(m.saying(string(m.payload)), m.saying(string(m.payload))...) }
+	return map[string]func(message) []byte{
+		"twice":                          twice,
+		"of another stream":              say(`{"stream":"OTHER","seq":7}`),
+		"of a stream without a name":     say(`{"stream":"","seq":7}`),
+		"of no sequence":                 say(`{"stream":"K8S","seq":0}`),
+		"of a negative sequence":         say(`{"stream":"K8S","seq":-7}`),
+		"of sequence 1":                  say(`{"stream":"K8S","seq":1}`),
+		"of the last sequence there is":  say(`{"stream":"K8S","seq":18446744073709551615}`),
+		"of a sequence beyond numbers":   say(`{"stream":"K8S","seq":` + strings.Repeat("9", 300) + `}`),
+		"of a sequence that is far away": say(`{"stream":"K8S","seq":2000000000}`),
+		"that the fence is lost":         say(`{"error":{"code":400,"err_code":10071,"description":"wrong last sequence: 7"},"stream":"K8S","seq":0}`),
+		"of another expected stream":     say(`{"error":{"code":400,"err_code":10060,"description":"expected stream does not match"}}`),
+	}
+}
+
+// allocated gives how much the process allocates meanwhile.
+func allocated(f func()) (bytes uint64) {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+func TestHostileBroker(t *testing.T) {
+	for name, lie := range generalLies() {
+		t.Run("acks: "+name, func(t *testing.T) { lieAboutAcks(t, lie) })
+		t.Run("answers: "+name, func(t *testing.T) { lieAboutStreams(t, lie) })
+	}
+	for name, lie := range ackLies() {
+		t.Run("acks: "+name, func(t *testing.T) {
+			strays := lieAboutAcks(t, lie)
+			if isError := strings.HasPrefix(name, "that") || strings.HasPrefix(name, "of another expected"); strays == 0 && !isError {
+				t.Error("no answer was found to be a lie")
+			}
+		})
+	}
+	for name, change := range map[string][2]string{
+		"a stream that has come to the end": {`"last_seq":`, `"last_seq":18446744073709551615,"x":`},
+		"a stream before its beginning":     {`"last_seq":`, `"last_seq":-5,"x":`},
+		"a stream of other messages":        {`"messages":`, `"messages":-1,"x":`},
+		"a stream of -3 replicas":           {`"num_replicas":`, `"num_replicas":-3,"x":`},
+		"a stream of no type":               {`"config":`, `"config":7,"x":`},
+		"a stream that forgets at once":     {`"duplicate_window":`, `"duplicate_window":-1,"x":`},
+		"a stream of tiny messages":         {`"max_msg_size":`, `"max_msg_size":-9223372036854775808,"x":`},
+	} {
+		t.Run("answers: "+name, func(t *testing.T) {
+			lieAboutStreams(t, func(m message) []byte {
+				return m.saying(strings.Replace(string(m.payload), change[0], change[1], 1))
+			})
+		})
+	}
+}
+
+// maxHarm is what a server's lies may make the process allocate, all in all.
+const maxHarm = 64 << 20
+
+// lieAboutAcks lies about the acks of some messages. All are stored in the end, in order, and the
+// sink knows where the stream is. It gives how many acks were not believed.
+func lieAboutAcks(t *testing.T, lie func(message) []byte) (strays float64) {
+	t.Helper()
+	ts := newTestServer(t)
+	l := newLiar(t, ts.url())
+	registry := prometheus.NewRegistry()
+	sink := ts.openSink(l.use, ackTimeout(200*time.Millisecond), quick, func(c *nats.Config) { c.Metrics = registry })
+	mustStore(t, sink, ev("a", 1), ev("b", 1))
+	l.answer(acks, 3, lie)
+	harm := allocated(func() {
+		for version := 2; version <= 4; version++ {
+			storePatiently(t, sink, ev("a", version))
+		}
+	})
+	l.answer(acks, 0, nil)
+	if told := l.lies(); harm > maxHarm {
+		t.Errorf("%d lies allocated %d MiB", told, harm>>20)
+	}
+	storePatiently(t, sink, ev("a", 5))
+	requireVersions(t, ts, 5)
+	stream, err := ts.jetStream().Stream(t.Context(), "K8S")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if last := fmt.Sprintf(`"last":%d}`, stream.CachedInfo().State.LastSeq); !strings.Contains(string(sink.Position()), last) {
+		t.Errorf("position %s, want %s", sink.Position(), last)
+	}
+	for name, value := range counted(t, registry) {
+		if strings.HasPrefix(name, "bridge_nats_stray_acks_total") {
+			strays += value
+		}
+	}
+	return strays
+}
+
+// lieAboutStreams lies about the API while a sink opens and recalls.
+func lieAboutStreams(t *testing.T, lie func(message) []byte) {
+	t.Helper()
+	ts := newTestServer(t)
+	before := ts.openSink(quick)
+	mustStore(t, before, ev("a", 1))
+	position := before.Position()
+	mustStore(t, before, ev("a", 2))
+	l := newLiar(t, ts.url())
+	sink := ts.newSink(l.use, ackTimeout(200*time.Millisecond), quick)
+	t.Cleanup(func() { _ = sink.Close() })
+	l.answer(answers, 3, lie)
+	harm := allocated(func() {
+		patiently(t, func() error { return sink.Open(t.Context()) })
+		patiently(t, func() error { return sink.Recall(t.Context(), position, func(string) {}) })
+	})
+	l.answer(acks, 0, nil)
+	if harm > maxHarm {
+		t.Errorf("%d MiB were allocated", harm>>20)
+	}
+	storePatiently(t, sink, ev("a", 3))
+	requireVersions(t, ts, 3)
+}
+
+// quick makes what waits for a server that does not answer wait less.
+func quick(c *nats.Config) { c.ConnectTimeout = 500 * time.Millisecond }
+
+// patiently repeats what may heal. What only an operator can heal is repeated by the operator.
+func patiently(t *testing.T, do func() error) {
+	t.Helper()
+	eventually(t, "what the liar is asked", func() error {
+		err := do()
+		if err != nil && sinks.Classify(err) == sinks.Stopped {
+			t.Fatal(err)
+		}
+		return err
+	})
+}
+
+// storePatiently sends a message again as the publisher does.
+func storePatiently(t *testing.T, sink *nats.Sink, e *event.Event) {
+	t.Helper()
+	patiently(t, func() error { return call(t, sink, e)[0].Err })
+}
+
+// requireVersions fails unless the stream has the versions of object a in order.
+func requireVersions(t *testing.T, ts *testServer, n int) {
+	t.Helper()
+	var got, want []string
+	for _, m := range storedMessages(t, ts.jetStream(), "K8S") {
+		if id := m.Header.Get("ce-id"); strings.HasPrefix(id, "uid-a/") {
+			got = append(got, id)
+		}
+	}
+	for version := 1; version <= n; version++ {
+		want = append(want, fmt.Sprint("uid-a/", version))
+	}
+	if strings.Join(got, " ") != strings.Join(want, " ") {
+		t.Errorf("stored %v, want %v", got, want)
+	}
+}
+
+// deleted is the end of an object.
+func deleted(name string) *event.Event {
+	e := ev(name, 9)
+	e.ID, e.Op, e.Type = "uid-"+name+"/deleted", event.Deleted, "dev.kubebridge.resource.deleted"
+	return e
+}
+
+// forge publishes a message under the id of an event to come.
+func forge(t *testing.T, ts *testServer, subject, id string, data []byte) {
+	t.Helper()
+	m := natsclient.NewMsg(subject)
+	m.Data = data
+	m.Header.Set("Nats-Msg-Id", id)
+	if _, err := ts.jetStream().PublishMsg(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestForgedDuplicate(t *testing.T) {
+	gone := deleted("a")
+	id := gone.Informer + "/" + gone.ID
+	for name, data := range map[string][]byte{"an empty message": nil, "a message with the same payload": gone.Data} {
+		t.Run(name+" does not hide a delete", func(t *testing.T) {
+			ts := newTestServer(t)
+			registry := prometheus.NewRegistry()
+			sink := ts.openSink(func(c *nats.Config) { c.Metrics = registry })
+			mustStore(t, sink, ev("a", 1))
+			forge(t, ts, "k8s.test.junk", id, data)
+			mustStore(t, sink, gone)
+			found := 0
+			for _, m := range storedMessages(t, ts.jetStream(), "K8S") {
+				if m.Header.Get("ce-id") == gone.ID && m.Header.Get("ce-type") == gone.Type {
+					found++
+				}
+			}
+			if got := counted(t, registry)["bridge_nats_unexpected_duplicates_total forged"]; found != 1 || got != 1 {
+				t.Errorf("the delete is there %d times, and counted %v times", found, got)
+			}
+			var recalled []string
+			if err := sink.Recall(t.Context(), []byte(`{"format":1,"streams":[]}`), func(id string) { recalled = append(recalled, id) }); err != nil {
+				t.Fatal(err)
+			}
+			if len(recalled) != 2 || recalled[1] != id {
+				t.Errorf("recalled %q", recalled)
+			}
+		})
+	}
+	t.Run("what an earlier process has sent is not sent again", func(t *testing.T) {
+		ts := newTestServer(t)
+		first := ts.openSink()
+		mustStore(t, first, gone)
+		_ = first.Close()
+		registry := prometheus.NewRegistry()
+		mustStore(t, ts.openSink(func(c *nats.Config) { c.Metrics = registry }), deleted("a"))
+		if n := len(storedMessages(t, ts.jetStream(), "K8S")); n != 1 {
+			t.Errorf("%d messages are stored", n)
+		}
+		if got := counted(t, registry)["bridge_nats_unexpected_duplicates_total checked"]; got != 1 {
+			t.Errorf("counted %v", got)
+		}
+	})
+	t.Run("it is sent again after an ack that was lost", func(t *testing.T) {
+		ts := newTestServer(t)
+		l := newLiar(t, ts.url())
+		sink := ts.openSink(l.use, ackTimeout(200*time.Millisecond))
+		forge(t, ts, "k8s.test.junk", id, nil)
+		lost := 0
+		l.answer(acks, 2, func(m message) []byte { // the second: of the message under its other id
+			if lost++; lost == 1 {
+				return m.saying(string(m.payload))
+			}
+			return nil
+		})
+		wantClass(t, call(t, sink, deleted("a"))[0].Err, sinks.Retry)
+		mustStore(t, sink, deleted("a"))
+		found := 0
+		for _, m := range storedMessages(t, ts.jetStream(), "K8S") {
+			if bytes.Equal(m.Data, gone.Data) && m.Header.Get("ce-id") == gone.ID {
+				found++
+			}
+		}
+		if found == 0 {
+			t.Error("the delete is not there")
+		}
+	})
+}
+
+func TestEarlyAck(t *testing.T) {
+	before, after := nats.AnswerBeforeSending()
+	if before != "foreign" || after != "taken" {
+		t.Errorf("before the message was written its ack is %s, then %s", before, after)
+	}
+}
+
+// Somebody posts on the fence again and again.
+func TestContestedFence(t *testing.T) {
+	ts := newTestServer(t)
+	_ = ts.openSink().Close() // makes the stream
+	asked := 0
+	contested := func(c *nats.Config) {
+		c.Fence = &nats.Fence{Name: "test", Confirm: func(ctx context.Context) error {
+			asked++
+			js, err := jetstream.New(ts.client())
+			if err == nil {
+				_, err = js.Publish(ctx, "k8s.test._fence.test.bridge_0", nil)
+			}
+			return err
+		}}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	if err := ts.newSink(contested, func(c *nats.Config) { c.Sink = "bridge" }).Open(ctx); err == nil {
+		t.Fatal("it has opened")
+	}
+	if asked < 2 || asked > 2*5 {
+		t.Errorf("the API server was asked %d times in 2 seconds", asked)
+	}
+}
