@@ -1,7 +1,11 @@
 package nats
 
 import (
+	"encoding/json"
+	"slices"
+
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/sinks"
@@ -21,6 +25,34 @@ func AnswerBeforeSending() (before, after string) {
 	before = c.answer(0, of).String()
 	c.aboutToSend(nil)
 	return before, c.answer(0, of).String()
+}
+
+// ParseAck gives where a message is stored by an ack; ok is false for what is none, or an error.
+func ParseAck(data []byte) (stream string, seq uint64, ok bool) {
+	a := parseAck(&nats.Msg{Data: data})
+	return a.stream, a.seq, a.kind == stored || a.kind == duplicate
+}
+
+// CheckServer follows what a server sends, in parts, and gives how much of a message is to come.
+func CheckServer(data []byte, part int) (payload int, err error) {
+	var b bounded
+	for chunk := range slices.Chunk(data, max(part, 1)) {
+		if err := b.check(chunk); err != nil {
+			return 0, err
+		}
+	}
+	return b.payload, nil
+}
+
+// TailOf is the part of a stream that is read behind a saved position.
+func TailOf(saved []byte, stream string, last, messages uint64) (first, end uint64, ok bool) {
+	var p savedPosition
+	if json.Unmarshal(saved, &p) != nil {
+		return 0, 0, false
+	}
+	info := &jetstream.StreamInfo{Config: jetstream.StreamConfig{Name: stream}, State: jetstream.StreamState{LastSeq: last, Msgs: messages}}
+	t := tailOf(info, &p)
+	return t.first, t.last, true
 }
 
 // NewEncodeLoop is the encoder as Publish uses it for one message after the other.
