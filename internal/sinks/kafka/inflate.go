@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
 
 	"github.com/klauspost/compress/snappy"
 	"github.com/klauspost/compress/zstd"
@@ -59,25 +58,13 @@ func (r *inflated) Read(b []byte) (int, error) {
 // maxWindow is the largest window that a zstd frame may ask for. The sink's own ask for 8 MiB.
 const maxWindow = 16 << 20
 
-var zstdDecoders sync.Pool // *zstd.Decoder
-
-type zstdReader struct{ *zstd.Decoder }
-
+// newZstdReader makes a decoder for one batch: reading back is rare.
 func newZstdReader(in io.Reader) (io.ReadCloser, error) {
-	if d, ok := zstdDecoders.Get().(*zstd.Decoder); ok {
-		return zstdReader{d}, d.Reset(in)
-	}
 	d, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
-	return zstdReader{d}, err
-}
-
-// Close gives the decoder back.
-func (r zstdReader) Close() error {
-	if err := r.Reset(nil); err != nil {
-		return err
+	if err != nil {
+		return nil, err
 	}
-	zstdDecoders.Put(r.Decoder)
-	return nil
+	return d.IOReadCloser(), nil
 }
 
 // snappyReader reads the xerial framing, in which the sink writes snappy: a header, then blocks of
