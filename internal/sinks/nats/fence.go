@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/ratelimit"
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
@@ -178,12 +179,7 @@ func (s *Sink) pauseClaim(ctx context.Context, attempt int) error {
 	const first, longest = 250 * time.Millisecond, 5 * time.Second
 	d := min(longest, first<<min(attempt, 10))
 	s.log.Warn("somebody else has posted on the fence; looking again", "attempt", attempt+1)
-	select {
-	case <-time.After(d + rand.N(d/2)):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return ratelimit.Sleep(ctx, d+rand.N(d/2))
 }
 
 // isWrongLast reports whether a message was refused because another one came before it.
