@@ -2,6 +2,7 @@ package informer_test
 
 import (
 	"testing"
+	"testing/synctest"
 
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/resource"
@@ -29,32 +30,34 @@ func TestADeleteThatAnItemWithoutVersionToldIsCoveredByItsList(t *testing.T) {
 		"15": {Version: "15", Deletes: true},
 	} {
 		t.Run("version "+string(version), func(t *testing.T) {
-			db, out := memory(t), newOutbox()
-			died := newRig(t, db, []*outbox{out}, spooling)
-			died.list(initial, "10", "a@4")
-			out.wait(t, 2)
-			ok(t, died.fifo.BeginReplace(t.Context(), expired))
-			out.wait(t, 1)
-			out.setHold(true)
-			ok(t, died.fifo.Skip(t.Context(), resource.Identity{Key: "shop/a", UID: "another", Version: version}))
-			ok(t, died.fifo.EndReplace(t.Context(), "20"))
-			out.wait(t, 1) // what follows, the end of the list, waits for it
-			if got := out.cover(t, "ua/deleted"); got != want {
-				t.Errorf("in memory %+v, want %+v", got, want)
-			}
-			eventually(t, "it is on disk", func() bool { return died.position() == "20" })
+			synctest.Test(t, func(t *testing.T) {
+				db, out := memory(t), newOutbox()
+				died := newRig(t, db, []*outbox{out}, spooling)
+				died.list(initial, "10", "a@4")
+				out.wait(t, 2)
+				ok(t, died.fifo.BeginReplace(t.Context(), expired))
+				out.wait(t, 1)
+				out.setHold(true)
+				ok(t, died.fifo.Skip(t.Context(), resource.Identity{Key: "shop/a", UID: "another", Version: version}))
+				ok(t, died.fifo.EndReplace(t.Context(), "20"))
+				out.wait(t, 1) // what follows, the end of the list, waits for it
+				if got := out.cover(t, "ua/deleted"); got != want {
+					t.Errorf("in memory %+v, want %+v", got, want)
+				}
+				eventually(t, "it is on disk", func() bool { return died.position() == "20" })
 
-			again := newOutbox()
-			again.setHold(true)
-			r := newRig(t, db, []*outbox{again})
-			again.wait(t, 1)
-			if got := again.cover(t, "ua/deleted"); got != want {
-				t.Errorf("from disk %+v, want %+v", got, want)
-			}
-			again.release()
-			r.stop()
-			out.release()
-			died.stop()
+				again := newOutbox()
+				again.setHold(true)
+				r := newRig(t, db, []*outbox{again})
+				again.wait(t, 1)
+				if got := again.cover(t, "ua/deleted"); got != want {
+					t.Errorf("from disk %+v, want %+v", got, want)
+				}
+				again.release()
+				r.stop()
+				out.release()
+				died.stop()
+			})
 		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/informer"
@@ -35,36 +36,38 @@ func ahead(c *informer.Config) { c.Listeners[0].Window = 100_000 }
 func TestWhatANoticeTookThePlaceOfIsToldAfterACrash(t *testing.T) {
 	for name, more := range map[string]bool{"at once": false, "when more was dropped since": true} {
 		t.Run(name, func(t *testing.T) {
-			db, dead := memory(t), newOutbox()
-			dead.setHold(true)
-			r := newRig(t, db, []*outbox{dead}, spooling, dropping, ahead)
-			const step = 100
-			last := 100
-			for range 30 { // with the publisher before it goes
-				r.flood(last, last+step)
-				last += step
-				eventually(t, "everything is with the publisher", func() bool { return dead.got(last - 1) })
-			}
-			r.resting(last)
-			notice, _, err := r.indexer.LogBounds()
-			ok(t, err)
-			inFlight := 100 + int(notice)
-			dead.settleUpTo(t, inFlight)
-			ok(t, r.committer.Commit())
-			if more {
-				r.flood(last, last+3000)
-				last += 3000
+			synctest.Test(t, func(t *testing.T) {
+				db, dead := memory(t), newOutbox()
+				dead.setHold(true)
+				r := newRig(t, db, []*outbox{dead}, spooling, dropping, ahead)
+				const step = 100
+				last := 100
+				for range 30 { // with the publisher before it goes
+					r.flood(last, last+step)
+					last += step
+					eventually(t, "everything is with the publisher", func() bool { return dead.got(last - 1) })
+				}
 				r.resting(last)
-			}
+				notice, _, err := r.indexer.LogBounds()
+				ok(t, err)
+				inFlight := 100 + int(notice)
+				dead.settleUpTo(t, inFlight)
+				ok(t, r.committer.Commit())
+				if more {
+					r.flood(last, last+3000)
+					last += 3000
+					r.resting(last)
+				}
 
-			after := newOutbox()
-			r2 := newRig(t, db, []*outbox{after}, spooling, dropping)
-			r2.flood(last, last+100)
-			eventually(t, "it has the last", func() bool { return after.got(last + 99) })
-			r2.stop()
-			if told := losses(t, after.events()); !slices.ContainsFunc(told, func(g gapData) bool { return g.holds(inFlight) }) {
-				t.Errorf("%d was with the publisher; told was %+v", inFlight, told)
-			}
+				after := newOutbox()
+				r2 := newRig(t, db, []*outbox{after}, spooling, dropping)
+				r2.flood(last, last+100)
+				eventually(t, "it has the last", func() bool { return after.got(last + 99) })
+				r2.stop()
+				if told := losses(t, after.events()); !slices.ContainsFunc(told, func(g gapData) bool { return g.holds(inFlight) }) {
+					t.Errorf("%d was with the publisher; told was %+v", inFlight, told)
+				}
+			})
 		})
 	}
 }
@@ -93,53 +96,55 @@ func (g gapData) holds(version int) bool {
 }
 
 func TestGapsAreNotDropped(t *testing.T) {
-	db, dead := memory(t), newOutbox()
-	dead.setHold(true)
-	r := newRig(t, db, []*outbox{dead}, spooling, dropping)
-	end := 100
-	flood := func() {
-		r.flood(end, end+3000)
-		end += 3000
-	}
-	list := func(reason string, from int) {
-		r.list(resource.Relist{Reason: reason, From: resource.Version(fmt.Sprint(from)), To: resource.Version(fmt.Sprint(end))}, resource.Version(fmt.Sprint(end+1)), fmt.Sprint("a@", end))
-		end += 2
-	}
-	flood()
-	list(resource.ReasonExpired, end-500)
-	flood()
-	list(resource.ReasonUnreadable, end-1)
-	list(resource.ReasonExpired, end-1)
-	second := end - 3
-	flood()
-	r.resting(end)
-	// It dies before anything was acknowledged, and again while the gaps are told.
-	again := newOutbox()
-	again.setHold(true)
-	r = newRig(t, db, []*outbox{again}, spooling, dropping)
-	eventually(t, "a gap is told", func() bool { return len(again.events()) == 1 })
-	flood()
-	r.resting(end)
-	after := newOutbox()
-	r = newRig(t, db, []*outbox{after}, spooling, dropping)
-	eventually(t, "it has the last", func() bool { return after.got(end - 1) })
-	r.stop()
+	synctest.Test(t, func(t *testing.T) {
+		db, dead := memory(t), newOutbox()
+		dead.setHold(true)
+		r := newRig(t, db, []*outbox{dead}, spooling, dropping)
+		end := 100
+		flood := func() {
+			r.flood(end, end+3000)
+			end += 3000
+		}
+		list := func(reason string, from int) {
+			r.list(resource.Relist{Reason: reason, From: resource.Version(fmt.Sprint(from)), To: resource.Version(fmt.Sprint(end))}, resource.Version(fmt.Sprint(end+1)), fmt.Sprint("a@", end))
+			end += 2
+		}
+		flood()
+		list(resource.ReasonExpired, end-500)
+		flood()
+		list(resource.ReasonUnreadable, end-1)
+		list(resource.ReasonExpired, end-1)
+		second := end - 3
+		flood()
+		r.resting(end)
+		// It dies before anything was acknowledged, and again while the gaps are told.
+		again := newOutbox()
+		again.setHold(true)
+		r = newRig(t, db, []*outbox{again}, spooling, dropping)
+		eventually(t, "a gap is told", func() bool { return len(again.events()) == 1 })
+		flood()
+		r.resting(end)
+		after := newOutbox()
+		r = newRig(t, db, []*outbox{after}, spooling, dropping)
+		eventually(t, "it has the last", func() bool { return after.got(end - 1) })
+		r.stop()
 
-	var got []string
-	for _, e := range after.events()[:3] {
-		got = append(got, e.ID)
-	}
-	told := losses(t, after.events())
-	if len(told) != 1 || !told[0].holds(100) || !told[0].holds(2600) || told[0].Dropped < 9000 {
-		t.Fatalf("told was %+v", told)
-	}
-	want(t, got,
-		fmt.Sprintf("all/pods/gap/%d/%d", second-2, second-1),
-		fmt.Sprintf("all/pods/gap/%d/%d", second, second+1),
-		after.events()[2].ID)
-	if again.events()[0].ID != got[0] {
-		t.Errorf("first told as %s", again.events()[0].ID)
-	}
+		var got []string
+		for _, e := range after.events()[:3] {
+			got = append(got, e.ID)
+		}
+		told := losses(t, after.events())
+		if len(told) != 1 || !told[0].holds(100) || !told[0].holds(2600) || told[0].Dropped < 9000 {
+			t.Fatalf("told was %+v", told)
+		}
+		want(t, got,
+			fmt.Sprintf("all/pods/gap/%d/%d", second-2, second-1),
+			fmt.Sprintf("all/pods/gap/%d/%d", second, second+1),
+			after.events()[2].ID)
+		if again.events()[0].ID != got[0] {
+			t.Errorf("first told as %s", again.events()[0].ID)
+		}
+	})
 }
 
 // Without the end of a list nobody knows how far it reached: so what the list stands for counts as lost with it.
@@ -149,22 +154,24 @@ func TestADropOfAListsEndTellsFromWhereTheListWas(t *testing.T) {
 		from string
 	}{"after a gap": {expired, "3"}, "first": {initial, ""}} {
 		t.Run(name, func(t *testing.T) {
-			dead := newOutbox()
-			dead.setHold(true)
-			r := newRig(t, memory(t), []*outbox{dead}, spooling, dropping)
-			var items []string
-			for n := range 200 { // more than are with the publisher
-				items = append(items, fmt.Sprintf("p%d@%d", n, 21+n))
-			}
-			r.list(test.why, "300", items...)
-			r.flood(301, 3301)
-			r.resting(3301)
-			dead.release()
-			eventually(t, "it has the last", func() bool { return dead.got(3300) })
-			r.stop()
-			if told := losses(t, dead.events()); len(told) != 1 || told[0].From != test.from || !told[0].holds(301) {
-				t.Errorf("told was %+v", told)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				dead := newOutbox()
+				dead.setHold(true)
+				r := newRig(t, memory(t), []*outbox{dead}, spooling, dropping)
+				var items []string
+				for n := range 200 { // more than are with the publisher
+					items = append(items, fmt.Sprintf("p%d@%d", n, 21+n))
+				}
+				r.list(test.why, "300", items...)
+				r.flood(301, 3301)
+				r.resting(3301)
+				dead.release()
+				eventually(t, "it has the last", func() bool { return dead.got(3300) })
+				r.stop()
+				if told := losses(t, dead.events()); len(told) != 1 || told[0].From != test.from || !told[0].holds(301) {
+					t.Errorf("told was %+v", told)
+				}
+			})
 		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+	"testing/synctest"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -99,33 +100,35 @@ func (r *rig) resting(watermark int) {
 }
 
 func TestAFullDiskBudgetThatDropsTheOldestTellsEachSinkWhatItLost(t *testing.T) {
-	const last = 6100
-	registry := prometheus.NewRegistry()
-	live, dead := newOutbox(), newOutbox()
-	dead.setHold(true)
-	r := newRig(t, memory(t), []*outbox{live, dead}, spooling, dropping, func(c *informer.Config) { c.Registerer = registry })
-	r.flood(100, last)
-	r.resting(last)
-	const room = 64<<10 + 512<<10 // the bound, and what one round may add
-	if s := r.informer.Status(); s.DiskBytes > room {
-		t.Errorf("%d bytes on disk", s.DiskBytes)
-	}
-	dead.release()
-	eventually(t, "both have the last", func() bool { return dead.got(last-1) && live.got(last-1) })
-	r.stop()
+	synctest.Test(t, func(t *testing.T) {
+		const last = 6100
+		registry := prometheus.NewRegistry()
+		live, dead := newOutbox(), newOutbox()
+		dead.setHold(true)
+		r := newRig(t, memory(t), []*outbox{live, dead}, spooling, dropping, func(c *informer.Config) { c.Registerer = registry })
+		r.flood(100, last)
+		r.resting(last)
+		const room = 64<<10 + 512<<10 // the bound, and what one round may add
+		if s := r.informer.Status(); s.DiskBytes > room {
+			t.Errorf("%d bytes on disk", s.DiskBytes)
+		}
+		dead.release()
+		eventually(t, "both have the last", func() bool { return dead.got(last-1) && live.got(last-1) })
+		r.stop()
 
-	forLive, forDead := story{t: t, next: 100}, story{t: t, next: 100}
-	forLive.read(live.events())
-	forDead.read(dead.events())
-	if forDead.next != last || forDead.gaps != 1 || forDead.dropped == 0 || forDead.delivered < 100 {
-		t.Errorf("the sink that stood still got %+v", forDead)
-	}
-	if forLive.next != last {
-		t.Errorf("the other sink got %+v", forLive)
-	}
-	if got := counted(t, registry, "sink-0") + counted(t, registry, "sink-1"); got != forLive.dropped+forDead.dropped {
-		t.Errorf("counted %d, told %d and %d", got, forLive.dropped, forDead.dropped)
-	}
+		forLive, forDead := story{t: t, next: 100}, story{t: t, next: 100}
+		forLive.read(live.events())
+		forDead.read(dead.events())
+		if forDead.next != last || forDead.gaps != 1 || forDead.dropped == 0 || forDead.delivered < 100 {
+			t.Errorf("the sink that stood still got %+v", forDead)
+		}
+		if forLive.next != last {
+			t.Errorf("the other sink got %+v", forLive)
+		}
+		if got := counted(t, registry, "sink-0") + counted(t, registry, "sink-1"); got != forLive.dropped+forDead.dropped {
+			t.Errorf("counted %d, told %d and %d", got, forLive.dropped, forDead.dropped)
+		}
+	})
 }
 
 // counted is how much the metrics say was dropped for a sink.
@@ -145,54 +148,58 @@ func counted(t *testing.T, registry *prometheus.Registry, sink string) int {
 }
 
 func TestAGapOfDroppedChangesIsToldAfterARestart(t *testing.T) {
-	db, before := memory(t), newOutbox()
-	before.setHold(true)
-	r := newRig(t, db, []*outbox{before}, spooling, dropping)
-	r.flood(100, 4100)
-	r.resting(4100)
-	// The process dies: what it had with the publisher was not acknowledged, and is gone from disk.
-	again := newOutbox()
-	again.setHold(true)
-	newRig(t, db, []*outbox{again}, spooling, dropping)
-	eventually(t, "the gap is told", func() bool { return len(again.events()) == 1 })
+	synctest.Test(t, func(t *testing.T) {
+		db, before := memory(t), newOutbox()
+		before.setHold(true)
+		r := newRig(t, db, []*outbox{before}, spooling, dropping)
+		r.flood(100, 4100)
+		r.resting(4100)
+		// The process dies: what it had with the publisher was not acknowledged, and is gone from disk.
+		again := newOutbox()
+		again.setHold(true)
+		newRig(t, db, []*outbox{again}, spooling, dropping)
+		eventually(t, "the gap is told", func() bool { return len(again.events()) == 1 })
 
-	// It dies again, before the gap was acknowledged.
-	after := newOutbox()
-	r3 := newRig(t, db, []*outbox{after}, spooling, dropping)
-	r3.flood(4100, 4200)
-	eventually(t, "it has the last", func() bool { return after.got(4199) })
-	r3.stop()
+		// It dies again, before the gap was acknowledged.
+		after := newOutbox()
+		r3 := newRig(t, db, []*outbox{after}, spooling, dropping)
+		r3.flood(4100, 4200)
+		eventually(t, "it has the last", func() bool { return after.got(4199) })
+		r3.stop()
 
-	first, s := again.events()[0], story{t: t, next: 100}
-	events := after.events()
-	if events[0].ID != first.ID || events[0].Op != event.Gap {
-		t.Errorf("told as %s, then as %s", first.ID, events[0].ID)
-	}
-	s.read(events)
-	if s.next != 4200 || s.gaps != 1 {
-		t.Errorf("the sink got %+v", s)
-	}
+		first, s := again.events()[0], story{t: t, next: 100}
+		events := after.events()
+		if events[0].ID != first.ID || events[0].Op != event.Gap {
+			t.Errorf("told as %s, then as %s", first.ID, events[0].ID)
+		}
+		s.read(events)
+		if s.next != 4200 || s.gaps != 1 {
+			t.Errorf("the sink got %+v", s)
+		}
+	})
 }
 
 func TestAGapThatIsBeingToldIsFollowedByTheNext(t *testing.T) {
-	db, dead := memory(t), newOutbox()
-	dead.setHold(true)
-	r := newRig(t, db, []*outbox{dead}, spooling, dropping)
-	r.flood(100, 3100)
-	r.resting(3100)
-	r2dead := newOutbox()
-	r2dead.setHold(true)
-	r2 := newRig(t, db, []*outbox{r2dead}, spooling, dropping)
-	eventually(t, "the first gap is told", func() bool { return len(r2dead.events()) == 1 })
-	r2.flood(3100, 6100)
-	r2.resting(6100)
-	r2dead.release()
-	eventually(t, "it has the last", func() bool { return r2dead.got(6099) })
-	r2.stop()
+	synctest.Test(t, func(t *testing.T) {
+		db, dead := memory(t), newOutbox()
+		dead.setHold(true)
+		r := newRig(t, db, []*outbox{dead}, spooling, dropping)
+		r.flood(100, 3100)
+		r.resting(3100)
+		r2dead := newOutbox()
+		r2dead.setHold(true)
+		r2 := newRig(t, db, []*outbox{r2dead}, spooling, dropping)
+		eventually(t, "the first gap is told", func() bool { return len(r2dead.events()) == 1 })
+		r2.flood(3100, 6100)
+		r2.resting(6100)
+		r2dead.release()
+		eventually(t, "it has the last", func() bool { return r2dead.got(6099) })
+		r2.stop()
 
-	s := story{t: t, next: 100}
-	s.read(r2dead.events())
-	if s.next != 6100 || s.gaps != 2 {
-		t.Errorf("the sink got %+v", s)
-	}
+		s := story{t: t, next: 100}
+		s.read(r2dead.events())
+		if s.next != 6100 || s.gaps != 2 {
+			t.Errorf("the sink got %+v", s)
+		}
+	})
 }

@@ -3,59 +3,64 @@ package informer_test
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
 func TestARewindMetAgainAfterACrashIsTheSameEpochAndALaterOneIsNot(t *testing.T) {
-	rewound := func(from resource.Version) resource.Relist {
-		return resource.Relist{Reason: resource.ReasonRewound, From: from, To: "60", Rewound: true}
-	}
-	db, before := memory(t), newOutbox()
-	died := newRig(t, db, []*outbox{before})
-	died.list(initial, "100", "a@95")
-	before.wait(t, 2)
-	// Else the rewind would put them into the log on disk, and the run after would tell them again.
-	eventually(t, "the snapshot is settled", func() bool { return died.informer.Status().LogChanges == 0 })
-	died.list(rewound("102"), "60", "a@40")
-	want(t, before.wait(t, 3),
-		"informer.gap  all/pods/gap/102/60/epoch/1 inferred",
-		"resource.updated a ua/40/epoch/1 inferred",
-		"informer.synced  all/pods/synced/60/epoch/1")
+	synctest.Test(t, func(t *testing.T) {
+		rewound := func(from resource.Version) resource.Relist {
+			return resource.Relist{Reason: resource.ReasonRewound, From: from, To: "60", Rewound: true}
+		}
+		db, before := memory(t), newOutbox()
+		died := newRig(t, db, []*outbox{before})
+		died.list(initial, "100", "a@95")
+		before.wait(t, 2)
+		// Else the rewind would put them into the log on disk, and the run after would tell them again.
+		eventually(t, "the snapshot is settled", func() bool { return died.informer.Status().LogChanges == 0 })
+		died.list(rewound("102"), "60", "a@40")
+		want(t, before.wait(t, 3),
+			"informer.gap  all/pods/gap/102/60/epoch/1 inferred",
+			"resource.updated a ua/40/epoch/1 inferred",
+			"informer.synced  all/pods/synced/60/epoch/1")
 
-	// Nothing of that was committed. The position on disk is older than what the run before had seen.
-	out := newOutbox()
-	r := newRig(t, db, []*outbox{out})
-	r.list(rewound("100"), "60", "a@40")
-	want(t, out.wait(t, 3),
-		"informer.gap  all/pods/gap/100/60/epoch/1 inferred",
-		"resource.updated a ua/40/epoch/1 inferred",
-		"informer.synced  all/pods/synced/60/epoch/1")
-	r.update("a", "100")
-	out.wait(t, 1)
-	r.list(rewound("100"), "60", "a@40")
-	want(t, out.wait(t, 3),
-		"informer.gap  all/pods/gap/100/60/epoch/2 inferred",
-		"resource.updated a ua/40/epoch/2 inferred",
-		"informer.synced  all/pods/synced/60/epoch/2")
-	r.stop()
-	died.stop()
+		// Nothing of that was committed. The position on disk is older than what the run before had seen.
+		out := newOutbox()
+		r := newRig(t, db, []*outbox{out})
+		r.list(rewound("100"), "60", "a@40")
+		want(t, out.wait(t, 3),
+			"informer.gap  all/pods/gap/100/60/epoch/1 inferred",
+			"resource.updated a ua/40/epoch/1 inferred",
+			"informer.synced  all/pods/synced/60/epoch/1")
+		r.update("a", "100")
+		out.wait(t, 1)
+		r.list(rewound("100"), "60", "a@40")
+		want(t, out.wait(t, 3),
+			"informer.gap  all/pods/gap/100/60/epoch/2 inferred",
+			"resource.updated a ua/40/epoch/2 inferred",
+			"informer.synced  all/pods/synced/60/epoch/2")
+		r.stop()
+		died.stop()
+	})
 }
 
 func TestARewindThatASnapshotFindsIsToldAsOne(t *testing.T) {
-	db, before := memory(t), newOutbox()
-	died := newRig(t, db, []*outbox{before})
-	died.list(initial, "100", "a@95")
-	before.wait(t, 2)
-	eventually(t, "the snapshot is settled", func() bool { return died.position() == "100" })
-	died.stop()
+	synctest.Test(t, func(t *testing.T) {
+		db, before := memory(t), newOutbox()
+		died := newRig(t, db, []*outbox{before})
+		died.list(initial, "100", "a@95")
+		before.wait(t, 2)
+		eventually(t, "the snapshot is settled", func() bool { return died.position() == "100" })
+		died.stop()
 
-	out := newOutbox()
-	r := newRig(t, db, []*outbox{out})
-	r.list(resource.Relist{Initial: true, Reason: resource.ReasonRewound, From: "100", To: "60", Rewound: true}, "60", "a@40")
-	out.wait(t, 3)
-	if data := string(out.raw[0].Data); !strings.Contains(data, `"reason":"rewound"`) {
-		t.Errorf("the gap is told as %s", data)
-	}
-	r.stop()
+		out := newOutbox()
+		r := newRig(t, db, []*outbox{out})
+		r.list(resource.Relist{Initial: true, Reason: resource.ReasonRewound, From: "100", To: "60", Rewound: true}, "60", "a@40")
+		out.wait(t, 3)
+		if data := string(out.raw[0].Data); !strings.Contains(data, `"reason":"rewound"`) {
+			t.Errorf("the gap is told as %s", data)
+		}
+		r.stop()
+	})
 }

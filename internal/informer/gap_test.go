@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"testing/synctest"
 
 	"github.com/kubebridge/bridge/internal/informer"
 )
@@ -12,23 +13,25 @@ import (
 func TestTheEpochBehindAStateThatIsGoneIsBegunOnce(t *testing.T) {
 	for _, test := range []struct{ own, held, want int }{{0, 0, 1}, {0, 4, 5}, {5, 4, 5}, {5, 5, 5}, {5, 7, 8}} {
 		t.Run(fmt.Sprintf("of own %d and held %d is %d", test.own, test.held, test.want), func(t *testing.T) {
-			db, out := memory(t), newOutbox()
-			r := newRig(t, db, []*outbox{out}, func(c *informer.Config) {
-				ok(t, c.Indexer.AdoptEpoch(test.own))
-				c.Forgotten = func(context.Context) ([]string, int) { return []string{"sink-0"}, test.held }
+			synctest.Test(t, func(t *testing.T) {
+				db, out := memory(t), newOutbox()
+				r := newRig(t, db, []*outbox{out}, func(c *informer.Config) {
+					ok(t, c.Indexer.AdoptEpoch(test.own))
+					c.Forgotten = func(context.Context) ([]string, int) { return []string{"sink-0"}, test.held }
+				})
+				r.list(initial, "10", "a@4")
+				id := fmt.Sprintf("/epoch/%d", test.want)
+				want(t, out.wait(t, 3),
+					"informer.gap  all/pods/gap//"+id+" inferred",
+					"resource.added a ua/4"+id+" initial",
+					"informer.synced  all/pods/synced/10"+id)
+				r.stop()
+				epoch, err := r.indexer.Epoch()
+				ok(t, err)
+				if epoch.Number != test.want || epoch.Open {
+					t.Errorf("on disk: %+v", epoch)
+				}
 			})
-			r.list(initial, "10", "a@4")
-			id := fmt.Sprintf("/epoch/%d", test.want)
-			want(t, out.wait(t, 3),
-				"informer.gap  all/pods/gap//"+id+" inferred",
-				"resource.added a ua/4"+id+" initial",
-				"informer.synced  all/pods/synced/10"+id)
-			r.stop()
-			epoch, err := r.indexer.Epoch()
-			ok(t, err)
-			if epoch.Number != test.want || epoch.Open {
-				t.Errorf("on disk: %+v", epoch)
-			}
 		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/kubebridge/bridge/internal/checkpoint"
@@ -44,97 +45,103 @@ func (h *hooked) into(c *informer.Config) {
 }
 
 func TestARewindWaitsForADiskThatIsFull(t *testing.T) {
-	out := newOutbox()
-	var full atomic.Bool
-	var tried atomic.Int32
-	hook := &hooked{before: func() error {
-		if full.Load() {
-			tried.Add(1)
-			return fmt.Errorf("state directory: %w", store.ErrUnavailable)
-		}
-		return nil
-	}}
-	r := newRig(t, memory(t), []*outbox{out}, hook.into)
-	r.list(initial, "100", "a@95")
-	out.wait(t, 2)
-	full.Store(true)
-	r.list(resource.Relist{Reason: resource.ReasonRewound, From: "100", To: "60", Rewound: true}, "60", "a@40")
-	eventually(t, "it is tried again", func() bool {
-		select {
-		case err := <-r.done:
-			t.Fatalf("the informer ends: %v", err)
-		default:
-		}
-		return tried.Load() > 1
+	synctest.Test(t, func(t *testing.T) {
+		out := newOutbox()
+		var full atomic.Bool
+		var tried atomic.Int32
+		hook := &hooked{before: func() error {
+			if full.Load() {
+				tried.Add(1)
+				return fmt.Errorf("state directory: %w", store.ErrUnavailable)
+			}
+			return nil
+		}}
+		r := newRig(t, memory(t), []*outbox{out}, hook.into)
+		r.list(initial, "100", "a@95")
+		out.wait(t, 2)
+		full.Store(true)
+		r.list(resource.Relist{Reason: resource.ReasonRewound, From: "100", To: "60", Rewound: true}, "60", "a@40")
+		eventually(t, "it is tried again", func() bool {
+			select {
+			case err := <-r.done:
+				t.Fatalf("the informer ends: %v", err)
+			default:
+			}
+			return tried.Load() > 1
+		})
+		full.Store(false)
+		want(t, out.wait(t, 3), "informer.gap  all/pods/gap/100/60/epoch/1 inferred", "resource.updated a ua/40/epoch/1 inferred", "informer.synced  all/pods/synced/60/epoch/1")
+		r.stop()
 	})
-	full.Store(false)
-	want(t, out.wait(t, 3), "informer.gap  all/pods/gap/100/60/epoch/1 inferred", "resource.updated a ua/40/epoch/1 inferred", "informer.synced  all/pods/synced/60/epoch/1")
-	r.stop()
 }
 
 // A commit that has begun before a spool comes to the cursors after it, and by then the sink has answered: what is not in this commit must not be trimmed
 // by it.
 func TestWhatIsNotYetWrittenIsNotTrimmed(t *testing.T) {
-	db, out := memory(t), newOutbox()
-	out.setHold(true)
-	var began atomic.Pointer[informer.Informer]
-	var met atomic.Bool
-	hook := &hooked{}
-	hook.before = func() error {
-		i := began.Load()
-		if i == nil || i.Status().DiskBytes == 0 || met.Swap(true) {
+	synctest.Test(t, func(t *testing.T) {
+		db, out := memory(t), newOutbox()
+		out.setHold(true)
+		var began atomic.Pointer[informer.Informer]
+		var met atomic.Bool
+		hook := &hooked{}
+		hook.before = func() error {
+			i := began.Load()
+			if i == nil || i.Status().DiskBytes == 0 || met.Swap(true) {
+				return nil
+			}
+			out.release()
+			b := db.NewBatch()
+			committed := i.Write(b, nil)
+			if err := b.Commit(); err != nil {
+				return err
+			}
+			if committed != nil {
+				committed()
+			}
 			return nil
 		}
-		out.release()
-		b := db.NewBatch()
-		committed := i.Write(b, nil)
-		if err := b.Commit(); err != nil {
-			return err
+		r := newRig(t, db, []*outbox{out}, spooling, hook.into)
+		began.Store(r.informer)
+		for n := range 50 {
+			r.add(fmt.Sprint("p", n), fmt.Sprint(100+n))
 		}
-		if committed != nil {
-			committed()
-		}
-		return nil
-	}
-	r := newRig(t, db, []*outbox{out}, spooling, hook.into)
-	began.Store(r.informer)
-	for n := range 50 {
-		r.add(fmt.Sprint("p", n), fmt.Sprint(100+n))
-	}
-	out.wait(t, 50)
-	eventually(t, "nothing is on disk any more", func() bool {
-		ok(t, r.committer.Commit())
-		first, next, err := r.indexer.LogBounds()
-		ok(t, err)
-		return met.Load() && first == next && r.informer.Status().DiskBytes == 0
+		out.wait(t, 50)
+		eventually(t, "nothing is on disk any more", func() bool {
+			ok(t, r.committer.Commit())
+			first, next, err := r.indexer.LogBounds()
+			ok(t, err)
+			return met.Load() && first == next && r.informer.Status().DiskBytes == 0
+		})
+		r.stop()
 	})
-	r.stop()
 }
 
 func TestAnEntryOfTheLogOnDiskTakesItsOwnRoom(t *testing.T) {
-	out := newOutbox()
-	out.setHold(true)
-	var mu sync.Mutex
-	var entries []store.LogEntry
-	hook := &hooked{spools: func(changes []checkpoint.Spooled) {
-		mu.Lock()
-		defer mu.Unlock()
-		for _, c := range changes {
-			entries = append(entries, c.Entry)
+	synctest.Test(t, func(t *testing.T) {
+		out := newOutbox()
+		out.setHold(true)
+		var mu sync.Mutex
+		var entries []store.LogEntry
+		hook := &hooked{spools: func(changes []checkpoint.Spooled) {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, c := range changes {
+				entries = append(entries, c.Entry)
+			}
+		}}
+		r := newRig(t, memory(t), []*outbox{out}, spooling, hook.into)
+		ok(t, r.fifo.Add(t.Context(), sized(t, "a", "11", 30<<10)))
+		eventually(t, "it goes to disk", func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return len(entries) > 0
+		})
+		if e := entries[0].Data; cap(e) > len(e)+len(e)/4 {
+			t.Errorf("%d bytes take %d", len(e), cap(e))
 		}
-	}}
-	r := newRig(t, memory(t), []*outbox{out}, spooling, hook.into)
-	ok(t, r.fifo.Add(t.Context(), sized(t, "a", "11", 30<<10)))
-	eventually(t, "it goes to disk", func() bool {
-		mu.Lock()
-		defer mu.Unlock()
-		return len(entries) > 0
+		out.release()
+		r.stop()
 	})
-	if e := entries[0].Data; cap(e) > len(e)+len(e)/4 {
-		t.Errorf("%d bytes take %d", len(e), cap(e))
-	}
-	out.release()
-	r.stop()
 }
 
 // sized is a pod with about so many bytes.
@@ -149,28 +156,30 @@ func sized(t *testing.T, name, version string, bytes int) *resource.Object {
 
 // What is gone is looked up, and so is counted nowhere before it is in the log.
 func TestManyLargeObjectsThatAreGoneDoNotPassTheLogsBound(t *testing.T) {
-	out := newOutbox()
-	r := newRig(t, memory(t), []*outbox{out}, func(c *informer.Config) { c.LogBytes, c.SpoolBytes = 1<<20, -1 })
-	const objects, size = 120, 256 << 10
-	ok(t, r.fifo.BeginReplace(t.Context(), initial))
-	for n := range objects {
-		ok(t, r.fifo.Replace(t.Context(), sized(t, fmt.Sprint("p", n), fmt.Sprint(10+n), size)))
-	}
-	ok(t, r.fifo.EndReplace(t.Context(), "500"))
-	out.wait(t, objects+1)
-	out.setHold(true)
-	r.list(expired, "600")
-	out.wait(t, 1) // the gap, behind which the rest waits
-	var most int
-	eventually(t, "the log is full", func() bool {
-		most = max(most, r.informer.Status().LogBytes)
-		return most >= 1<<20
+	synctest.Test(t, func(t *testing.T) {
+		out := newOutbox()
+		r := newRig(t, memory(t), []*outbox{out}, func(c *informer.Config) { c.LogBytes, c.SpoolBytes = 1<<20, -1 })
+		const objects, size = 120, 256 << 10
+		ok(t, r.fifo.BeginReplace(t.Context(), initial))
+		for n := range objects {
+			ok(t, r.fifo.Replace(t.Context(), sized(t, fmt.Sprint("p", n), fmt.Sprint(10+n), size)))
+		}
+		ok(t, r.fifo.EndReplace(t.Context(), "500"))
+		out.wait(t, objects+1)
+		out.setHold(true)
+		r.list(expired, "600")
+		out.wait(t, 1) // the gap, behind which the rest waits
+		var most int
+		eventually(t, "the log is full", func() bool {
+			most = max(most, r.informer.Status().LogBytes)
+			return most >= 1<<20
+		})
+		time.Sleep(50 * time.Millisecond) // for what should not come
+		if most = max(most, r.informer.Status().LogBytes); most > 8<<20 {
+			t.Errorf("%d MiB are in a log of 1 MiB", most>>20)
+		}
+		out.release()
+		out.wait(t, objects+1)
+		r.stop()
 	})
-	time.Sleep(50 * time.Millisecond) // for what should not come
-	if most = max(most, r.informer.Status().LogBytes); most > 8<<20 {
-		t.Errorf("%d MiB are in a log of 1 MiB", most>>20)
-	}
-	out.release()
-	out.wait(t, objects+1)
-	r.stop()
 }

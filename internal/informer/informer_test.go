@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/kubebridge/bridge/internal/checkpoint"
@@ -236,267 +237,293 @@ var (
 )
 
 func TestChangesAreDecidedByWhatIsKnown(t *testing.T) {
-	out := newOutbox()
-	r := newRig(t, memory(t), []*outbox{out})
-	r.list(initial, "10", "a@4", "b@7")
-	want(t, out.wait(t, 3),
-		"resource.added a ua/4 initial",
-		"resource.added b ub/7 initial",
-		"informer.synced  all/pods/synced/10")
-	r.update("a", "11")
-	r.add("a", "12") // the server says added; the pod is known
-	r.update("c", "13")
-	r.delete("b", "14")
-	want(t, out.wait(t, 4),
-		"resource.updated a ua/11",
-		"resource.updated a ua/12",
-		"resource.added c uc/13",
-		"resource.deleted b ub/deleted")
-	if !r.informer.HasSynced() {
-		t.Error("it has not synced")
-	}
-	r.stop()
+	synctest.Test(t, func(t *testing.T) {
+		out := newOutbox()
+		r := newRig(t, memory(t), []*outbox{out})
+		r.list(initial, "10", "a@4", "b@7")
+		want(t, out.wait(t, 3),
+			"resource.added a ua/4 initial",
+			"resource.added b ub/7 initial",
+			"informer.synced  all/pods/synced/10")
+		r.update("a", "11")
+		r.add("a", "12") // the server says added; the pod is known
+		r.update("c", "13")
+		r.delete("b", "14")
+		want(t, out.wait(t, 4),
+			"resource.updated a ua/11",
+			"resource.updated a ua/12",
+			"resource.added c uc/13",
+			"resource.deleted b ub/deleted")
+		if !r.informer.HasSynced() {
+			t.Error("it has not synced")
+		}
+		r.stop()
+	})
 }
 
 func TestWhatIsSettledIsNotPublishedAgainAfterARestart(t *testing.T) {
-	db, out := memory(t), newOutbox()
-	r := newRig(t, db, []*outbox{out})
-	r.list(initial, "10", "a@4")
-	r.update("a", "11")
-	r.add("b", "12")
-	r.delete("b", "13")
-	r.add("c", "14")
-	out.wait(t, 6)
-	r.stop()
-	if got := r.tracker.Status().Watermark; got != "13" {
-		t.Errorf("watermark %q, want 13: nothing after 14 was seen", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		db, out := memory(t), newOutbox()
+		r := newRig(t, db, []*outbox{out})
+		r.list(initial, "10", "a@4")
+		r.update("a", "11")
+		r.add("b", "12")
+		r.delete("b", "13")
+		r.add("c", "14")
+		out.wait(t, 6)
+		r.stop()
+		if got := r.tracker.Status().Watermark; got != "13" {
+			t.Errorf("watermark %q, want 13: nothing after 14 was seen", got)
+		}
 
-	// The watch starts over from an older watermark than need be: everything comes again, and one thing more.
-	r = newRig(t, db, []*outbox{out})
-	r.update("a", "11")
-	r.add("b", "12")
-	r.delete("b", "13")
-	r.add("c", "14")
-	r.update("c", "15")
-	want(t, out.wait(t, 1), "resource.updated c uc/15")
-	r.stop()
+		// The watch starts over from an older watermark than need be: everything comes again, and one thing more.
+		r = newRig(t, db, []*outbox{out})
+		r.update("a", "11")
+		r.add("b", "12")
+		r.delete("b", "13")
+		r.add("c", "14")
+		r.update("c", "15")
+		want(t, out.wait(t, 1), "resource.updated c uc/15")
+		r.stop()
+	})
 }
 
 func TestATombstoneIsGoneWhenTheWatermarkHasPassedIt(t *testing.T) {
-	db, out := memory(t), newOutbox()
-	r := newRig(t, db, []*outbox{out})
-	r.add("a", "11")
-	r.delete("a", "12")
-	r.bookmark("20")
-	out.wait(t, 2)
-	r.stop()
-	ok(t, r.committer.Commit())
-	r = newRig(t, db, []*outbox{out})
-	r.bookmark("30")
-	r.stop()
-	if _, found, err := r.indexer.Get("shop/a"); found || err != nil {
-		t.Errorf("the tombstone is still there: %v, %v", found, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		db, out := memory(t), newOutbox()
+		r := newRig(t, db, []*outbox{out})
+		r.add("a", "11")
+		r.delete("a", "12")
+		r.bookmark("20")
+		out.wait(t, 2)
+		r.stop()
+		ok(t, r.committer.Commit())
+		r = newRig(t, db, []*outbox{out})
+		r.bookmark("30")
+		r.stop()
+		if _, found, err := r.indexer.Get("shop/a"); found || err != nil {
+			t.Errorf("the tombstone is still there: %v, %v", found, err)
+		}
+	})
 }
 
 func TestANewUIDIsADeleteAndThenAnAdd(t *testing.T) {
-	out := newOutbox()
-	r := newRig(t, memory(t), []*outbox{out})
-	r.add("a", "11")
-	r.update("a#2", "15") // the delete of the first was never seen
-	want(t, out.wait(t, 3),
-		"resource.added a ua/11",
-		"resource.deleted a ua/deleted inferred",
-		"resource.added a ua2/15")
-	r.delete("a#2", "16")
-	r.add("a#3", "17")
-	want(t, out.wait(t, 2), "resource.deleted a ua2/deleted", "resource.added a ua3/17")
-	r.stop()
+	synctest.Test(t, func(t *testing.T) {
+		out := newOutbox()
+		r := newRig(t, memory(t), []*outbox{out})
+		r.add("a", "11")
+		r.update("a#2", "15") // the delete of the first was never seen
+		want(t, out.wait(t, 3),
+			"resource.added a ua/11",
+			"resource.deleted a ua/deleted inferred",
+			"resource.added a ua2/15")
+		r.delete("a#2", "16")
+		r.add("a#3", "17")
+		want(t, out.wait(t, 2), "resource.deleted a ua2/deleted", "resource.added a ua3/17")
+		r.stop()
+	})
 }
 
 func TestARelistPublishesOnlyTheDifferencesAfterAGapEvent(t *testing.T) {
-	db, out := memory(t), newOutbox()
-	r := newRig(t, db, []*outbox{out})
-	r.list(initial, "10", "same@1", "changed@2", "gone@3", "again@4", "newer@5")
-	out.wait(t, 6)
-	r.update("newer", "30") // after the version that the list will have
-	out.wait(t, 1)
-	r.list(expired, "20", "same@1", "changed@12", "again#2@13", "new@14", "newer@5")
-	want(t, out.wait(t, 7),
-		"informer.gap  all/pods/gap/3/20 inferred",
-		"resource.updated changed uchanged/12 inferred",
-		"resource.deleted again uagain/deleted inferred",
-		"resource.added again uagain2/13 inferred",
-		"resource.added new unew/14 inferred",
-		"resource.deleted gone ugone/deleted inferred",
-		"informer.synced  all/pods/synced/20")
-	last := out.raw[len(out.raw)-2]
-	if !strings.Contains(string(last.Data), `"resourceVersion":"3"`) {
-		t.Errorf("the inferred delete bears %s, want the last known object", last.Data)
-	}
-	r.stop()
-	if got := r.tracker.Status().Watermark; got != "20" {
-		t.Errorf("watermark %q, want the list's 20", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		db, out := memory(t), newOutbox()
+		r := newRig(t, db, []*outbox{out})
+		r.list(initial, "10", "same@1", "changed@2", "gone@3", "again@4", "newer@5")
+		out.wait(t, 6)
+		r.update("newer", "30") // after the version that the list will have
+		out.wait(t, 1)
+		r.list(expired, "20", "same@1", "changed@12", "again#2@13", "new@14", "newer@5")
+		want(t, out.wait(t, 7),
+			"informer.gap  all/pods/gap/3/20 inferred",
+			"resource.updated changed uchanged/12 inferred",
+			"resource.deleted again uagain/deleted inferred",
+			"resource.added again uagain2/13 inferred",
+			"resource.added new unew/14 inferred",
+			"resource.deleted gone ugone/deleted inferred",
+			"informer.synced  all/pods/synced/20")
+		last := out.raw[len(out.raw)-2]
+		if !strings.Contains(string(last.Data), `"resourceVersion":"3"`) {
+			t.Errorf("the inferred delete bears %s, want the last known object", last.Data)
+		}
+		r.stop()
+		if got := r.tracker.Status().Watermark; got != "20" {
+			t.Errorf("watermark %q, want the list's 20", got)
+		}
+	})
 }
 
 func TestAListThatBeginsAgainTellsItsGapOnce(t *testing.T) {
-	out := newOutbox()
-	r := newRig(t, memory(t), []*outbox{out})
-	r.list(initial, "10", "a@1", "b@2")
-	out.wait(t, 3)
-	ok(t, r.fifo.BeginReplace(t.Context(), expired))
-	r.replace("a", "11")
-	r.list(expired, "21", "b@2") // by now a is gone
-	want(t, out.wait(t, 4),
-		"informer.gap  all/pods/gap/3/20 inferred",
-		"resource.updated a ua/11 inferred",
-		"resource.deleted a ua/deleted inferred",
-		"informer.synced  all/pods/synced/21")
-	r.stop()
+	synctest.Test(t, func(t *testing.T) {
+		out := newOutbox()
+		r := newRig(t, memory(t), []*outbox{out})
+		r.list(initial, "10", "a@1", "b@2")
+		out.wait(t, 3)
+		ok(t, r.fifo.BeginReplace(t.Context(), expired))
+		r.replace("a", "11")
+		r.list(expired, "21", "b@2") // by now a is gone
+		want(t, out.wait(t, 4),
+			"informer.gap  all/pods/gap/3/20 inferred",
+			"resource.updated a ua/11 inferred",
+			"resource.deleted a ua/deleted inferred",
+			"informer.synced  all/pods/synced/21")
+		r.stop()
+	})
 }
 
 // After a rewind the server gives out versions again, for other states: ids bear the epoch from then on, or a broker that removes
 // duplicates would take news for what it has.
 func TestAfterARewindOnlyEqualVersionsAreUnchanged(t *testing.T) {
-	db, out := memory(t), newOutbox()
-	r := newRig(t, db, []*outbox{out})
-	r.list(initial, "100", "same@50", "newer@90", "after@95")
-	out.wait(t, 4)
-	r.delete("after", "99") // leaves a tombstone of the lost future
-	out.wait(t, 1)
-	rewound := resource.Relist{Reason: resource.ReasonRewound, From: "99", To: "60", Rewound: true}
-	r.list(rewound, "60", "same@50", "newer@40", "after@55")
-	want(t, out.wait(t, 4),
-		"informer.gap  all/pods/gap/99/60/epoch/1 inferred",
-		"resource.updated newer unewer/40/epoch/1 inferred",
-		"resource.added after uafter/55/epoch/1 inferred",
-		"informer.synced  all/pods/synced/60/epoch/1")
-	r.update("newer", "61")
-	r.delete("after", "62")
-	want(t, out.wait(t, 2), "resource.updated newer unewer/61/epoch/1", "resource.deleted after uafter/deleted/epoch/1")
-	r.stop()
+	synctest.Test(t, func(t *testing.T) {
+		db, out := memory(t), newOutbox()
+		r := newRig(t, db, []*outbox{out})
+		r.list(initial, "100", "same@50", "newer@90", "after@95")
+		out.wait(t, 4)
+		r.delete("after", "99") // leaves a tombstone of the lost future
+		out.wait(t, 1)
+		rewound := resource.Relist{Reason: resource.ReasonRewound, From: "99", To: "60", Rewound: true}
+		r.list(rewound, "60", "same@50", "newer@40", "after@55")
+		want(t, out.wait(t, 4),
+			"informer.gap  all/pods/gap/99/60/epoch/1 inferred",
+			"resource.updated newer unewer/40/epoch/1 inferred",
+			"resource.added after uafter/55/epoch/1 inferred",
+			"informer.synced  all/pods/synced/60/epoch/1")
+		r.update("newer", "61")
+		r.delete("after", "62")
+		want(t, out.wait(t, 2), "resource.updated newer unewer/61/epoch/1", "resource.deleted after uafter/deleted/epoch/1")
+		r.stop()
 
-	r = newRig(t, db, []*outbox{out})
-	r.update("newer", "63")
-	want(t, out.wait(t, 1), "resource.updated newer unewer/63/epoch/1")
-	r.list(resource.Relist{Reason: resource.ReasonRewound, From: "63", To: "61", Rewound: true}, "61", "same@50", "newer@61")
-	want(t, out.wait(t, 3),
-		"informer.gap  all/pods/gap/63/61/epoch/2 inferred",
-		"resource.updated newer unewer/61/epoch/2 inferred",
-		"informer.synced  all/pods/synced/61/epoch/2")
-	r.stop()
+		r = newRig(t, db, []*outbox{out})
+		r.update("newer", "63")
+		want(t, out.wait(t, 1), "resource.updated newer unewer/63/epoch/1")
+		r.list(resource.Relist{Reason: resource.ReasonRewound, From: "63", To: "61", Rewound: true}, "61", "same@50", "newer@61")
+		want(t, out.wait(t, 3),
+			"informer.gap  all/pods/gap/63/61/epoch/2 inferred",
+			"resource.updated newer unewer/61/epoch/2 inferred",
+			"informer.synced  all/pods/synced/61/epoch/2")
+		r.stop()
+	})
 }
 
 func TestAnObjectIsSettledWhenAllListenersHaveSettledIt(t *testing.T) {
-	db := memory(t)
-	fast, slow := newOutbox(), newOutbox()
-	slow.hold = true
-	r := newRig(t, db, []*outbox{fast, slow})
-	r.add("a", "11")
-	r.bookmark("20")
-	fast.wait(t, 1)
-	slow.wait(t, 1)
-	ok(t, r.committer.Commit())
-	if s := r.tracker.Status(); s.Watermark != "" || s.Unsettled == 0 {
-		t.Errorf("with one listener behind it stands at %+v", s)
-	}
-	slow.release()
-	r.stop()
-	if got := r.tracker.Status().Watermark; got != "20" {
-		t.Errorf("watermark %q, want 20", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		db := memory(t)
+		fast, slow := newOutbox(), newOutbox()
+		slow.hold = true
+		r := newRig(t, db, []*outbox{fast, slow})
+		r.add("a", "11")
+		r.bookmark("20")
+		fast.wait(t, 1)
+		slow.wait(t, 1)
+		ok(t, r.committer.Commit())
+		if s := r.tracker.Status(); s.Watermark != "" || s.Unsettled == 0 {
+			t.Errorf("with one listener behind it stands at %+v", s)
+		}
+		slow.release()
+		r.stop()
+		if got := r.tracker.Status().Watermark; got != "20" {
+			t.Errorf("watermark %q, want 20", got)
+		}
+	})
 }
 
 func TestWhatIsNotSettledIsPublishedAgainAfterARestartWithTheSameID(t *testing.T) {
-	db, out := memory(t), newOutbox()
-	out.hold = true
-	r := newRig(t, db, []*outbox{out})
-	r.add("a", "11")
-	want(t, out.wait(t, 1), "resource.added a ua/11")
-	ok(t, r.committer.Commit()) // and then the process dies
+	synctest.Test(t, func(t *testing.T) {
+		db, out := memory(t), newOutbox()
+		out.hold = true
+		r := newRig(t, db, []*outbox{out})
+		r.add("a", "11")
+		want(t, out.wait(t, 1), "resource.added a ua/11")
+		ok(t, r.committer.Commit()) // and then the process dies
 
-	after := newOutbox()
-	r2 := newRig(t, db, []*outbox{after})
-	r2.add("a", "11")
-	want(t, after.wait(t, 1), "resource.added a ua/11")
-	r2.stop()
-	out.release()
-	r.stop()
+		after := newOutbox()
+		r2 := newRig(t, db, []*outbox{after})
+		r2.add("a", "11")
+		want(t, after.wait(t, 1), "resource.added a ua/11")
+		r2.stop()
+		out.release()
+		r.stop()
+	})
 }
 
 func TestAGapEventHasTheWayToItself(t *testing.T) {
-	out := newOutbox()
-	r := newRig(t, memory(t), []*outbox{out})
-	r.list(initial, "10", "a@1")
-	out.wait(t, 2)
-	out.mu.Lock()
-	out.hold = true
-	out.mu.Unlock()
-	r.update("a", "11")
-	r.list(expired, "20", "a@12")
-	want(t, out.wait(t, 1), "resource.updated a ua/11")
-	time.Sleep(50 * time.Millisecond) // if it did not wait, the gap would come now
-	out.mu.Lock()
-	if len(out.lines) > 0 {
-		t.Errorf("%v came before the event in front was settled", out.lines)
-	}
-	out.mu.Unlock()
-	out.release()
-	want(t, out.wait(t, 3), "informer.gap  all/pods/gap/3/20 inferred", "resource.updated a ua/12 inferred", "informer.synced  all/pods/synced/20")
-	r.stop()
+	synctest.Test(t, func(t *testing.T) {
+		out := newOutbox()
+		r := newRig(t, memory(t), []*outbox{out})
+		r.list(initial, "10", "a@1")
+		out.wait(t, 2)
+		out.mu.Lock()
+		out.hold = true
+		out.mu.Unlock()
+		r.update("a", "11")
+		r.list(expired, "20", "a@12")
+		want(t, out.wait(t, 1), "resource.updated a ua/11")
+		time.Sleep(50 * time.Millisecond) // if it did not wait, the gap would come now
+		out.mu.Lock()
+		if len(out.lines) > 0 {
+			t.Errorf("%v came before the event in front was settled", out.lines)
+		}
+		out.mu.Unlock()
+		out.release()
+		want(t, out.wait(t, 3), "informer.gap  all/pods/gap/3/20 inferred", "resource.updated a ua/12 inferred", "informer.synced  all/pods/synced/20")
+		r.stop()
+	})
 }
 
 func TestResyncTellsTheListenersThatAskedAndNoOthers(t *testing.T) {
-	asked, other := newOutbox(), newOutbox()
-	r := newRig(t, memory(t), []*outbox{asked, other}, func(c *informer.Config) { c.Listeners[0].Resync = 20 * time.Millisecond })
-	r.list(initial, "10", "a@1")
-	got := asked.wait(t, 3)
-	if !strings.HasPrefix(got[2], "resource.synced a ua/1/sync/") {
-		t.Errorf("events %v, want a synced of a third", got)
-	}
-	want(t, other.wait(t, 2), "resource.added a ua/1 initial", "informer.synced  all/pods/synced/10")
-	r.update("a", "11")
-	want(t, other.wait(t, 1), "resource.updated a ua/11")
-	r.stop()
+	synctest.Test(t, func(t *testing.T) {
+		asked, other := newOutbox(), newOutbox()
+		r := newRig(t, memory(t), []*outbox{asked, other}, func(c *informer.Config) { c.Listeners[0].Resync = 20 * time.Millisecond })
+		r.list(initial, "10", "a@1")
+		got := asked.wait(t, 3)
+		if !strings.HasPrefix(got[2], "resource.synced a ua/1/sync/") {
+			t.Errorf("events %v, want a synced of a third", got)
+		}
+		want(t, other.wait(t, 2), "resource.added a ua/1 initial", "informer.synced  all/pods/synced/10")
+		r.update("a", "11")
+		want(t, other.wait(t, 1), "resource.updated a ua/11")
+		r.stop()
+	})
 }
 
 func TestAlwaysPublishesWhatIsKnownAsSynced(t *testing.T) {
-	db, out := memory(t), newOutbox()
-	r := newRig(t, db, []*outbox{out})
-	r.list(initial, "10", "a@1")
-	out.wait(t, 2)
-	r.stop()
-	r = newRig(t, db, []*outbox{out}, func(c *informer.Config) { c.Resnapshot = true })
-	r.list(initial, "20", "a@1", "b@12")
-	got := out.wait(t, 4)
-	if got[0] != "informer.gap  all/pods/gap/10/ inferred" || !strings.HasPrefix(got[1], "resource.synced a ua/1/sync/") || got[2] != "resource.added b ub/12 initial" {
-		t.Errorf("events %v", got)
-	}
-	r.stop()
+	synctest.Test(t, func(t *testing.T) {
+		db, out := memory(t), newOutbox()
+		r := newRig(t, db, []*outbox{out})
+		r.list(initial, "10", "a@1")
+		out.wait(t, 2)
+		r.stop()
+		r = newRig(t, db, []*outbox{out}, func(c *informer.Config) { c.Resnapshot = true })
+		r.list(initial, "20", "a@1", "b@12")
+		got := out.wait(t, 4)
+		if got[0] != "informer.gap  all/pods/gap/10/ inferred" || !strings.HasPrefix(got[1], "resource.synced a ua/1/sync/") || got[2] != "resource.added b ub/12 initial" {
+			t.Errorf("events %v", got)
+		}
+		r.stop()
+	})
 }
 
 func TestAFullLogHoldsTheControllerBack(t *testing.T) {
-	out := newOutbox()
-	out.hold = true
-	r := newRig(t, memory(t), []*outbox{out}, func(c *informer.Config) { c.LogBytes = 4096 })
-	for i := range 2000 {
-		r.add(fmt.Sprint("pod-", i), fmt.Sprint(100+i))
-		if i%500 == 0 {
-			time.Sleep(20 * time.Millisecond)
+	synctest.Test(t, func(t *testing.T) {
+		out := newOutbox()
+		out.hold = true
+		r := newRig(t, memory(t), []*outbox{out}, func(c *informer.Config) { c.LogBytes = 4096 })
+		for i := range 2000 {
+			r.add(fmt.Sprint("pod-", i), fmt.Sprint(100+i))
+			if i%500 == 0 {
+				time.Sleep(20 * time.Millisecond)
+			}
 		}
-	}
-	s := r.informer.Status()
-	const batch = 256 * 1024 // a batch may pass the bound by its own size
-	if s.LogBytes > 4096+batch || s.LogChanges == 2000 {
-		t.Errorf("the log holds %d changes of %d bytes; it may hold %d bytes and one batch", s.LogChanges, s.LogBytes, 4096)
-	}
-	out.release()
-	if got := len(out.wait(t, 2000)); got != 2000 {
-		t.Errorf("%d events came, want 2000", got)
-	}
-	r.stop()
+		s := r.informer.Status()
+		const batch = 256 * 1024 // a batch may pass the bound by its own size
+		if s.LogBytes > 4096+batch || s.LogChanges == 2000 {
+			t.Errorf("the log holds %d changes of %d bytes; it may hold %d bytes and one batch", s.LogChanges, s.LogBytes, 4096)
+		}
+		out.release()
+		if got := len(out.wait(t, 2000)); got != 2000 {
+			t.Errorf("%d events came, want 2000", got)
+		}
+		r.stop()
+	})
 }
 
 func TestItEndsAtOnceWhenItsContextEnds(t *testing.T) {

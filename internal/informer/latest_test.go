@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/kubebridge/bridge/internal/event"
@@ -86,60 +87,66 @@ func TestOfWhatWaitsOnlyTheNewestIsSent(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			out, all := newOutbox(), newOutbox()
-			r := newRig(t, memory(t), []*outbox{out, all}, latest(1))
-			r.do("add a 1")
-			out.wait(t, 1)
-			out.setHold(true)
-			r.do("add z 2") // it alone is with the publisher
-			out.wait(t, 1)
-			all.wait(t, 2)
-			r.do(tt.changes...)
-			history := all.wait(t, len(tt.changes))
-			out.release()
-			r.stop()
-			want(t, out.taken(), tt.want...)
-			if n := len(history) + len(all.taken()); n < len(tt.changes) {
-				t.Errorf("a listener with history was sent %d of %d changes", n, len(tt.changes))
-			}
-			if s := r.informer.Status(); s.LogChanges != 0 || r.tracker.Status().Unsettled != 0 {
-				t.Errorf("not everything is settled: %+v, %+v", s, r.tracker.Status())
-			}
+			synctest.Test(t, func(t *testing.T) {
+				out, all := newOutbox(), newOutbox()
+				r := newRig(t, memory(t), []*outbox{out, all}, latest(1))
+				r.do("add a 1")
+				out.wait(t, 1)
+				out.setHold(true)
+				r.do("add z 2") // it alone is with the publisher
+				out.wait(t, 1)
+				all.wait(t, 2)
+				r.do(tt.changes...)
+				history := all.wait(t, len(tt.changes))
+				out.release()
+				r.stop()
+				want(t, out.taken(), tt.want...)
+				if n := len(history) + len(all.taken()); n < len(tt.changes) {
+					t.Errorf("a listener with history was sent %d of %d changes", n, len(tt.changes))
+				}
+				if s := r.informer.Status(); s.LogChanges != 0 || r.tracker.Status().Unsettled != 0 {
+					t.Errorf("not everything is settled: %+v, %+v", s, r.tracker.Status())
+				}
+			})
 		})
 	}
 }
 
 func TestAResyncIsNeedlessBesideAChange(t *testing.T) {
-	out, all := newOutbox(), newOutbox()
-	r := newRig(t, memory(t), []*outbox{out, all}, latest(1))
-	r.do("add a 1", "add b 2", "add c 3")
-	out.wait(t, 3)
-	out.setHold(true)
-	r.do("update z 4")
-	out.wait(t, 1)
-	all.wait(t, 4)
-	for n, change := range []string{"update a 10", "sync a", "sync b", "sync c", "update b 11", "sync c"} {
-		r.do(change, fmt.Sprint("update y ", 20+n)) // when that has come, all before it has
-		all.wait(t, 1+strings.Count(change, "update"))
-	}
-	out.release()
-	r.stop()
-	want(t, out.taken(), "resource.updated a ua/10", "resource.added y uy/25", "resource.updated b ub/11", "resource.synced c uc/3/sync/0")
+	synctest.Test(t, func(t *testing.T) {
+		out, all := newOutbox(), newOutbox()
+		r := newRig(t, memory(t), []*outbox{out, all}, latest(1))
+		r.do("add a 1", "add b 2", "add c 3")
+		out.wait(t, 3)
+		out.setHold(true)
+		r.do("update z 4")
+		out.wait(t, 1)
+		all.wait(t, 4)
+		for n, change := range []string{"update a 10", "sync a", "sync b", "sync c", "update b 11", "sync c"} {
+			r.do(change, fmt.Sprint("update y ", 20+n)) // when that has come, all before it has
+			all.wait(t, 1+strings.Count(change, "update"))
+		}
+		out.release()
+		r.stop()
+		want(t, out.taken(), "resource.updated a ua/10", "resource.added y uy/25", "resource.updated b ub/11", "resource.synced c uc/3/sync/0")
+	})
 }
 
 func TestWhatIsWithThePublisherHoldsBackOnlyItsObject(t *testing.T) {
-	out, all := newOutbox(), newOutbox()
-	r := newRig(t, memory(t), []*outbox{out, all}, latest(10))
-	out.setHold(true)
-	r.do("add a 1")
-	want(t, out.wait(t, 1), "resource.added a ua/1")
-	r.do("update a 2", "update a 3", "add b 4")
-	want(t, out.wait(t, 1), "resource.added b ub/4")
-	r.do("update a 5")
-	all.wait(t, 5)
-	out.release()
-	r.stop()
-	want(t, out.taken(), "resource.updated a ua/5")
+	synctest.Test(t, func(t *testing.T) {
+		out, all := newOutbox(), newOutbox()
+		r := newRig(t, memory(t), []*outbox{out, all}, latest(10))
+		out.setHold(true)
+		r.do("add a 1")
+		want(t, out.wait(t, 1), "resource.added a ua/1")
+		r.do("update a 2", "update a 3", "add b 4")
+		want(t, out.wait(t, 1), "resource.added b ub/4")
+		r.do("update a 5")
+		all.wait(t, 5)
+		out.release()
+		r.stop()
+		want(t, out.taken(), "resource.updated a ua/5")
+	})
 }
 
 func TestTheOldObjectIsWhatTheListenerWasSentLast(t *testing.T) {
@@ -147,33 +154,35 @@ func TestTheOldObjectIsWhatTheListenerWasSentLast(t *testing.T) {
 	ok(t, err)
 	for _, where := range []string{"memory", "disk"} {
 		t.Run("in "+where, func(t *testing.T) {
-			options := []option{latest(1), func(c *informer.Config) { c.Listeners[0].Maker = maker }}
-			if where == "disk" {
-				options = append(options, func(c *informer.Config) { c.SpoolAfter, c.LogBytes = 20*time.Millisecond, 1 })
-			}
-			out, all := newOutbox(), newOutbox()
-			r := newRig(t, memory(t), []*outbox{out, all}, options...)
-			r.do("add a 1")
-			out.wait(t, 1)
-			out.setHold(true)
-			r.do("add z 2")
-			out.wait(t, 1)
-			all.wait(t, 2)
-			r.do("update a 10", "update a 11", "add b 12", "update b 13", "update a 14")
-			all.wait(t, 5) // when that has come, the other listener has read it too
-			if where == "disk" {
-				eventually(t, "all is on disk", func() bool { return r.informer.Status().LogChanges == 0 })
-			}
-			out.release()
-			r.stop()
-			want(t, out.taken(), "resource.updated a ua/14", "resource.added b ub/13")
-			data := fmt.Sprintf(`{"object":%s,"old":%s,"patch":`, pod(t, "a", "14").Raw, pod(t, "a", "1").Raw)
-			if got := string(out.raw[2].Data); !strings.HasPrefix(got, data) {
-				t.Errorf("a change to 14 after 1 is %s", got)
-			}
-			if got, data := string(out.raw[3].Data), fmt.Sprintf(`{"object":%s}`, pod(t, "b", "13").Raw); got != data {
-				t.Errorf("a new object is %s", got)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				options := []option{latest(1), func(c *informer.Config) { c.Listeners[0].Maker = maker }}
+				if where == "disk" {
+					options = append(options, func(c *informer.Config) { c.SpoolAfter, c.LogBytes = 20*time.Millisecond, 1 })
+				}
+				out, all := newOutbox(), newOutbox()
+				r := newRig(t, memory(t), []*outbox{out, all}, options...)
+				r.do("add a 1")
+				out.wait(t, 1)
+				out.setHold(true)
+				r.do("add z 2")
+				out.wait(t, 1)
+				all.wait(t, 2)
+				r.do("update a 10", "update a 11", "add b 12", "update b 13", "update a 14")
+				all.wait(t, 5) // when that has come, the other listener has read it too
+				if where == "disk" {
+					eventually(t, "all is on disk", func() bool { return r.informer.Status().LogChanges == 0 })
+				}
+				out.release()
+				r.stop()
+				want(t, out.taken(), "resource.updated a ua/14", "resource.added b ub/13")
+				data := fmt.Sprintf(`{"object":%s,"old":%s,"patch":`, pod(t, "a", "14").Raw, pod(t, "a", "1").Raw)
+				if got := string(out.raw[2].Data); !strings.HasPrefix(got, data) {
+					t.Errorf("a change to 14 after 1 is %s", got)
+				}
+				if got, data := string(out.raw[3].Data), fmt.Sprintf(`{"object":%s}`, pod(t, "b", "13").Raw); got != data {
+					t.Errorf("a new object is %s", got)
+				}
+			})
 		})
 	}
 }
@@ -193,115 +202,123 @@ func (r *rig) churn(from, n, objects int) (lines []string) {
 func TestWhatLiesOnDiskCollapsesTooAlsoAfterACrash(t *testing.T) {
 	for _, crash := range []bool{false, true} {
 		t.Run(fmt.Sprint("crash ", crash), func(t *testing.T) {
-			db := memory(t)
-			out, all := newOutbox(), newOutbox()
-			r := newRig(t, db, []*outbox{out, all}, spooling, latest(1))
-			out.setHold(true)
-			all.setHold(true)
-			r.do("add z 1")
-			out.wait(t, 1)
-			lines := r.churn(100, 3000, 10)
-			r.bookmark("5000")
-			eventually(t, "everything is on disk", func() bool {
-				ok(t, r.committer.Commit())
-				return r.tracker.Status().Watermark == "5000"
+			synctest.Test(t, func(t *testing.T) {
+				db := memory(t)
+				out, all := newOutbox(), newOutbox()
+				r := newRig(t, db, []*outbox{out, all}, spooling, latest(1))
+				out.setHold(true)
+				all.setHold(true)
+				r.do("add z 1")
+				out.wait(t, 1)
+				lines := r.churn(100, 3000, 10)
+				r.bookmark("5000")
+				eventually(t, "everything is on disk", func() bool {
+					ok(t, r.committer.Commit())
+					return r.tracker.Status().Watermark == "5000"
+				})
+				if crash {
+					out, all = newOutbox(), newOutbox()
+					r = newRig(t, db, []*outbox{out, all}, spooling, latest(1))
+					lines = append(lines, "resource.added z uz/1")
+				} else {
+					all.taken()
+					out.release()
+					all.release()
+				}
+				r.stop()
+				got := out.taken()
+				slices.Sort(got)
+				want(t, got, lines...)
+				if n := len(all.taken()); n < 3000-100 { // some were with the outbox before
+					t.Errorf("the listener with history was sent %d", n)
+				}
+				if s := r.informer.Status(); s.DiskBytes != 0 {
+					t.Errorf("%d bytes are left on disk", s.DiskBytes)
+				}
 			})
-			if crash {
-				out, all = newOutbox(), newOutbox()
-				r = newRig(t, db, []*outbox{out, all}, spooling, latest(1))
-				lines = append(lines, "resource.added z uz/1")
-			} else {
-				all.taken()
-				out.release()
-				all.release()
-			}
-			r.stop()
-			got := out.taken()
-			slices.Sort(got)
-			want(t, got, lines...)
-			if n := len(all.taken()); n < 3000-100 { // some were with the outbox before
-				t.Errorf("the listener with history was sent %d", n)
-			}
-			if s := r.informer.Status(); s.DiskBytes != 0 {
-				t.Errorf("%d bytes are left on disk", s.DiskBytes)
-			}
 		})
 	}
 }
 
 func TestAfterACrashAnObjectThatWasNeverSentIsStillAdded(t *testing.T) {
-	db := memory(t)
-	out := newOutbox()
-	r := newRig(t, db, []*outbox{out}, latest(1))
-	out.setHold(true)
-	r.do("add z 1")
-	out.wait(t, 1)
-	r.do("add a 2", "update a 3", "update a 4", "update a 5")
-	r.seen(3) // z, and of a the first and the last
-	ok(t, r.committer.Commit())
-	// The process dies.
-	after := newOutbox()
-	r = newRig(t, db, []*outbox{after}, latest(1))
-	r.do("add z 1", "add a 2", "update a 3", "update a 4", "update a 5", "update a 6")
-	r.stop()
-	got := after.taken()
-	if first := slices.IndexFunc(got, func(line string) bool { return strings.Contains(line, " a ") }); !strings.HasPrefix(got[first], "resource.added a") {
-		t.Errorf("events %q", got)
-	}
-	if got[len(got)-1] != "resource.updated a ua/6" && got[len(got)-1] != "resource.added a ua/6" {
-		t.Errorf("events %q", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		db := memory(t)
+		out := newOutbox()
+		r := newRig(t, db, []*outbox{out}, latest(1))
+		out.setHold(true)
+		r.do("add z 1")
+		out.wait(t, 1)
+		r.do("add a 2", "update a 3", "update a 4", "update a 5")
+		r.seen(3) // z, and of a the first and the last
+		ok(t, r.committer.Commit())
+		// The process dies.
+		after := newOutbox()
+		r = newRig(t, db, []*outbox{after}, latest(1))
+		r.do("add z 1", "add a 2", "update a 3", "update a 4", "update a 5", "update a 6")
+		r.stop()
+		got := after.taken()
+		if first := slices.IndexFunc(got, func(line string) bool { return strings.Contains(line, " a ") }); !strings.HasPrefix(got[first], "resource.added a") {
+			t.Errorf("events %q", got)
+		}
+		if got[len(got)-1] != "resource.updated a ua/6" && got[len(got)-1] != "resource.added a ua/6" {
+			t.Errorf("events %q", got)
+		}
+	})
 }
 
 func TestWhatIsReadAheadIsBounded(t *testing.T) {
-	const objects = 500
-	out := newOutbox()
-	r := newRig(t, memory(t), []*outbox{out}, spooling, latest(1), func(c *informer.Config) { c.Listeners[0].Ahead = 50 })
-	out.setHold(true)
-	r.do("add z 1")
-	out.wait(t, 1)
-	r.churn(1000, objects*4, objects)
-	r.bookmark("9000")
-	eventually(t, "the watermark passes what lies on disk", func() bool {
-		ok(t, r.committer.Commit())
-		return r.tracker.Status().Watermark == "9000"
+	synctest.Test(t, func(t *testing.T) {
+		const objects = 500
+		out := newOutbox()
+		r := newRig(t, memory(t), []*outbox{out}, spooling, latest(1), func(c *informer.Config) { c.Listeners[0].Ahead = 50 })
+		out.setHold(true)
+		r.do("add z 1")
+		out.wait(t, 1)
+		r.churn(1000, objects*4, objects)
+		r.bookmark("9000")
+		eventually(t, "the watermark passes what lies on disk", func() bool {
+			ok(t, r.committer.Commit())
+			return r.tracker.Status().Watermark == "9000"
+		})
+		out.release()
+		r.stop()
+		got := out.taken()
+		if len(got) < objects || len(got) > objects*4 {
+			t.Errorf("%d events of %d objects", len(got), objects)
+		}
+		newest := map[string]string{}
+		for n, line := range got {
+			name := strings.Fields(line)[1]
+			if (newest[name] == "") != strings.HasPrefix(line, "resource.added") {
+				t.Fatalf("event %d is %s, after %q", n, line, newest[name])
+			}
+			newest[name] = strings.Fields(line)[2]
+		}
+		for v := 1000 + 3*objects; v < 1000+4*objects; v++ {
+			if name := fmt.Sprint("p", v%objects); newest[name] != fmt.Sprintf("u%s/%d", name, v) {
+				t.Errorf("%s ends with %s", name, newest[name])
+			}
+		}
 	})
-	out.release()
-	r.stop()
-	got := out.taken()
-	if len(got) < objects || len(got) > objects*4 {
-		t.Errorf("%d events of %d objects", len(got), objects)
-	}
-	newest := map[string]string{}
-	for n, line := range got {
-		name := strings.Fields(line)[1]
-		if (newest[name] == "") != strings.HasPrefix(line, "resource.added") {
-			t.Fatalf("event %d is %s, after %q", n, line, newest[name])
-		}
-		newest[name] = strings.Fields(line)[2]
-	}
-	for v := 1000 + 3*objects; v < 1000+4*objects; v++ {
-		if name := fmt.Sprint("p", v%objects); newest[name] != fmt.Sprintf("u%s/%d", name, v) {
-			t.Errorf("%s ends with %s", name, newest[name])
-		}
-	}
 }
 
 func TestTheOldestIsNotDroppedUnderAListenerThatHasReadAhead(t *testing.T) {
-	db := memory(t)
-	ix, err := db.Indexer(store.IndexerConfig{Name: "all/pods", Type: pods})
-	ok(t, err)
-	r := newRig(t, memory(t), []*outbox{newOutbox()})
-	defer r.stop()
-	maker, err := event.NewMaker(event.MakerConfig{Cluster: "c", Informer: "all", Type: pods})
-	ok(t, err)
-	_, err = informer.New(informer.Config{
-		Name: "all/pods", Type: pods, FIFO: r.fifo, Indexer: ix, Tracker: r.tracker, DropOldest: true,
-		Listeners: []informer.ListenerConfig{{Name: "sink", Publisher: newOutbox(), Maker: maker, Latest: true}},
+	synctest.Test(t, func(t *testing.T) {
+		db := memory(t)
+		ix, err := db.Indexer(store.IndexerConfig{Name: "all/pods", Type: pods})
+		ok(t, err)
+		r := newRig(t, memory(t), []*outbox{newOutbox()})
+		defer r.stop()
+		maker, err := event.NewMaker(event.MakerConfig{Cluster: "c", Informer: "all", Type: pods})
+		ok(t, err)
+		_, err = informer.New(informer.Config{
+			Name: "all/pods", Type: pods, FIFO: r.fifo, Indexer: ix, Tracker: r.tracker, DropOldest: true,
+			Listeners: []informer.ListenerConfig{{Name: "sink", Publisher: newOutbox(), Maker: maker, Latest: true}},
+		})
+		if err == nil || !strings.Contains(err.Error(), "the oldest can't be dropped") {
+			t.Errorf("New: %v", err)
+		}
 	})
-	if err == nil || !strings.Contains(err.Error(), "the oldest can't be dropped") {
-		t.Errorf("New: %v", err)
-	}
 }
 
 // onlyB lets through what is of pod "b".
@@ -317,27 +334,29 @@ func (onlyB) Rejects(c *event.Change) (string, error) {
 func (onlyB) NeedsOld() bool { return false }
 
 func TestWhatARunBeforeHasDroppedIsToldToSinksThatGetTheNewestStatesNow(t *testing.T) {
-	db := memory(t)
-	filtered := func(c *informer.Config) { c.Listeners[1].Selector = onlyB{} }
-	newest := func(c *informer.Config) { c.Listeners[0].Latest, c.Listeners[1].Latest = true, true }
-	before := []*outbox{newOutbox(), newOutbox()}
-	before[0].setHold(true)
-	before[1].setHold(true)
-	r := newRig(t, db, before, spooling, dropping, filtered)
-	r.do("add b 50")
-	before[1].wait(t, 1)
-	r.flood(100, 4100)
-	r.resting(4100)
-	// The process dies. One sink has lost much, the other nothing.
-	after := []*outbox{newOutbox(), newOutbox()}
-	r = newRig(t, db, after, spooling, filtered, newest)
-	r.do("update b 5000")
-	r.stop()
-	got := after[0].taken()
-	if len(got) < 3 || !strings.HasPrefix(got[0], "informer.gap") || !slices.Contains(got, "resource.updated a ua/4099") || len(got) > 100 {
-		t.Errorf("the sink that has lost something got %q", got)
-	}
-	if got := after[1].taken(); got[len(got)-1] != "resource.updated b ub/5000" {
-		t.Errorf("the other got %q", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		db := memory(t)
+		filtered := func(c *informer.Config) { c.Listeners[1].Selector = onlyB{} }
+		newest := func(c *informer.Config) { c.Listeners[0].Latest, c.Listeners[1].Latest = true, true }
+		before := []*outbox{newOutbox(), newOutbox()}
+		before[0].setHold(true)
+		before[1].setHold(true)
+		r := newRig(t, db, before, spooling, dropping, filtered)
+		r.do("add b 50")
+		before[1].wait(t, 1)
+		r.flood(100, 4100)
+		r.resting(4100)
+		// The process dies. One sink has lost much, the other nothing.
+		after := []*outbox{newOutbox(), newOutbox()}
+		r = newRig(t, db, after, spooling, filtered, newest)
+		r.do("update b 5000")
+		r.stop()
+		got := after[0].taken()
+		if len(got) < 3 || !strings.HasPrefix(got[0], "informer.gap") || !slices.Contains(got, "resource.updated a ua/4099") || len(got) > 100 {
+			t.Errorf("the sink that has lost something got %q", got)
+		}
+		if got := after[1].taken(); got[len(got)-1] != "resource.updated b ub/5000" {
+			t.Errorf("the other got %q", got)
+		}
+	})
 }

@@ -3,6 +3,7 @@ package informer_test
 import (
 	"slices"
 	"testing"
+	"testing/synctest"
 
 	"github.com/kubebridge/bridge/internal/publisher"
 )
@@ -23,43 +24,47 @@ func (o *outbox) settleOf(name string) {
 }
 
 func TestADeleteBeforeTheEndOfAListIsPartOfTheList(t *testing.T) {
-	out := newOutbox()
-	r := newRig(t, memory(t), []*outbox{out})
-	r.list(initial, "50", "a@40", "b@41")
-	out.wait(t, 3)
-	eventually(t, "the first list is settled", func() bool { return r.position() == "50" })
-	ok(t, r.fifo.BeginReplace(t.Context(), expired))
-	r.replace("a", "98")
-	out.wait(t, 2)
-	out.setHold(true)
-	r.delete("a", "102")
-	ok(t, r.fifo.EndReplace(t.Context(), "104"))
-	want(t, out.wait(t, 2), "resource.deleted a ua/deleted", "resource.deleted b ub/deleted inferred")
-	if at := r.position(); at != "50" {
-		t.Errorf("the watermark is %s before anything of the list's end is settled", at)
-	}
-	out.settleOf("a")
-	if at := r.position(); at != "50" {
-		t.Errorf("the watermark is %s: after a crash b would not be missed", at)
-	}
-	out.release()
-	eventually(t, "the list is settled", func() bool { return r.position() == "104" })
-	r.stop()
+	synctest.Test(t, func(t *testing.T) {
+		out := newOutbox()
+		r := newRig(t, memory(t), []*outbox{out})
+		r.list(initial, "50", "a@40", "b@41")
+		out.wait(t, 3)
+		eventually(t, "the first list is settled", func() bool { return r.position() == "50" })
+		ok(t, r.fifo.BeginReplace(t.Context(), expired))
+		r.replace("a", "98")
+		out.wait(t, 2)
+		out.setHold(true)
+		r.delete("a", "102")
+		ok(t, r.fifo.EndReplace(t.Context(), "104"))
+		want(t, out.wait(t, 2), "resource.deleted a ua/deleted", "resource.deleted b ub/deleted inferred")
+		if at := r.position(); at != "50" {
+			t.Errorf("the watermark is %s before anything of the list's end is settled", at)
+		}
+		out.settleOf("a")
+		if at := r.position(); at != "50" {
+			t.Errorf("the watermark is %s: after a crash b would not be missed", at)
+		}
+		out.release()
+		eventually(t, "the list is settled", func() bool { return r.position() == "104" })
+		r.stop()
+	})
 }
 
 // It was told, though within a list.
 func TestWhatIsNotSelectedAndDiedBeforeTheEndOfAListIsNotInferred(t *testing.T) {
-	out := newOutbox()
-	r := newRig(t, memory(t), []*outbox{out}, selects)
-	r.list(initial, "50", "a@40", "b@41")
-	out.wait(t, 3)
-	ok(t, r.fifo.BeginReplace(t.Context(), expired))
-	r.unselected("a", "60", true)
-	r.unselected("b", "61", false)
-	ok(t, r.fifo.EndReplace(t.Context(), "70"))
-	got := out.wait(t, 4)
-	want(t, got[1:3], "resource.deleted a ua/deleted", "resource.deleted b ub/61/left inferred")
-	r.stop()
+	synctest.Test(t, func(t *testing.T) {
+		out := newOutbox()
+		r := newRig(t, memory(t), []*outbox{out}, selects)
+		r.list(initial, "50", "a@40", "b@41")
+		out.wait(t, 3)
+		ok(t, r.fifo.BeginReplace(t.Context(), expired))
+		r.unselected("a", "60", true)
+		r.unselected("b", "61", false)
+		ok(t, r.fifo.EndReplace(t.Context(), "70"))
+		got := out.wait(t, 4)
+		want(t, got[1:3], "resource.deleted a ua/deleted", "resource.deleted b ub/61/left inferred")
+		r.stop()
+	})
 }
 
 // An aggregated API server may give a delete the version of the last state.
@@ -69,21 +74,23 @@ func TestADeleteWithTheVersionOfTheLastStateIsTold(t *testing.T) {
 		"of a list":         func(r *rig) { r.list(initial, "11", "a@11") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			out := newOutbox()
-			r := newRig(t, memory(t), []*outbox{out})
-			item(r)
-			r.delete("a", "11")
-			r.delete("a", "11") // a replay
-			r.add("a", "11")    // and one of before
-			r.bookmark("12")
-			r.stop()
-			lines := out.wait(t, 2)
-			if n := len(lines); lines[n-1] != "resource.deleted a ua/deleted" || lines[0] == lines[n-1] {
-				t.Errorf("told is %q", lines)
-			}
-			if rec, found, err := r.indexer.Get("shop/a"); found && !rec.Deleted || err != nil {
-				t.Errorf("a is %+v, %v", rec, err)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				out := newOutbox()
+				r := newRig(t, memory(t), []*outbox{out})
+				item(r)
+				r.delete("a", "11")
+				r.delete("a", "11") // a replay
+				r.add("a", "11")    // and one of before
+				r.bookmark("12")
+				r.stop()
+				lines := out.wait(t, 2)
+				if n := len(lines); lines[n-1] != "resource.deleted a ua/deleted" || lines[0] == lines[n-1] {
+					t.Errorf("told is %q", lines)
+				}
+				if rec, found, err := r.indexer.Get("shop/a"); found && !rec.Deleted || err != nil {
+					t.Errorf("a is %+v, %v", rec, err)
+				}
+			})
 		})
 	}
 }

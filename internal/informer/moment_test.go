@@ -45,32 +45,34 @@ func (j *journal) SetJournal(of checkpoint.Journal) {
 }
 
 func TestCursorsThatStandStillAreNotWrittenAgain(t *testing.T) {
-	db, out := memory(t), newOutbox()
-	out.setHold(true)
-	var j *journal
-	r := newRig(t, db, []*outbox{out}, spooling, func(c *informer.Config) {
-		j = &journal{Tracker: c.Tracker}
-		c.Tracker = j
+	synctest.Test(t, func(t *testing.T) {
+		db, out := memory(t), newOutbox()
+		out.setHold(true)
+		var j *journal
+		r := newRig(t, db, []*outbox{out}, spooling, func(c *informer.Config) {
+			j = &journal{Tracker: c.Tracker}
+			c.Tracker = j
+		})
+		for v := 100; v < 300; v++ {
+			r.update("a", fmt.Sprint(v))
+		}
+		out.wait(t, 100) // its window is full
+		empty := func() bool {
+			batch := db.NewBatch()
+			defer func() { ok(t, batch.Commit()) }()
+			j.of.Write(batch, nil)
+			return batch.Empty()
+		}
+		eventually(t, "something lies on disk", func() bool { return r.informer.Status().DiskBytes > 0 })
+		eventually(t, "all cursors are on disk", func() bool {
+			time.Sleep(30 * time.Millisecond) // more than SpoolAfter
+			ok(t, r.committer.Commit())
+			return empty()
+		})
+		if cursors, err := r.indexer.Cursors(); len(cursors) != 1 || err != nil {
+			t.Errorf("cursors %v, %v", cursors, err)
+		}
+		out.release()
+		r.stop()
 	})
-	for v := 100; v < 300; v++ {
-		r.update("a", fmt.Sprint(v))
-	}
-	out.wait(t, 100) // its window is full
-	empty := func() bool {
-		batch := db.NewBatch()
-		defer func() { ok(t, batch.Commit()) }()
-		j.of.Write(batch, nil)
-		return batch.Empty()
-	}
-	eventually(t, "something lies on disk", func() bool { return r.informer.Status().DiskBytes > 0 })
-	eventually(t, "all cursors are on disk", func() bool {
-		time.Sleep(30 * time.Millisecond) // more than SpoolAfter
-		ok(t, r.committer.Commit())
-		return empty()
-	})
-	if cursors, err := r.indexer.Cursors(); len(cursors) != 1 || err != nil {
-		t.Errorf("cursors %v, %v", cursors, err)
-	}
-	out.release()
-	r.stop()
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"testing"
+	"testing/synctest"
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/informer"
@@ -50,97 +51,103 @@ func (o *outbox) steps(t *testing.T) []string {
 }
 
 func TestTheOldObjectIsTheVersionBefore(t *testing.T) {
-	db, out := memory(t), newOutbox()
-	r := newRig(t, db, []*outbox{out}, changes(t))
-	r.list(initial, "10", "a@4")
-	out.wait(t, 2)
-	ok(t, r.committer.Commit()) // the first old object comes from the database
-	out.setHold(true)
-	r.update("a", "11")
-	r.update("a", "12") // these from the overlay
-	r.delete("a", "13")
-	r.add("a#2", "14")
-	r.update("a#2", "15")
-	out.wait(t, 5)
-	want(t, out.steps(t), "4 from ", "11 from 4 by 11", "12 from 11 by 12", "13 from ", "14 from ", "15 from 14 by 15")
+	synctest.Test(t, func(t *testing.T) {
+		db, out := memory(t), newOutbox()
+		r := newRig(t, db, []*outbox{out}, changes(t))
+		r.list(initial, "10", "a@4")
+		out.wait(t, 2)
+		ok(t, r.committer.Commit()) // the first old object comes from the database
+		out.setHold(true)
+		r.update("a", "11")
+		r.update("a", "12") // these from the overlay
+		r.delete("a", "13")
+		r.add("a#2", "14")
+		r.update("a#2", "15")
+		out.wait(t, 5)
+		want(t, out.steps(t), "4 from ", "11 from 4 by 11", "12 from 11 by 12", "13 from ", "14 from ", "15 from 14 by 15")
 
-	// A crash: 11 is settled and committed, what comes after it is not. It comes again, from the same old object.
-	out.mu.Lock()
-	held := out.held
-	out.mu.Unlock()
-	settle(held[:1])
-	ok(t, r.committer.Commit())
-	after := newOutbox()
-	r2 := newRig(t, db, []*outbox{after}, changes(t))
-	r2.update("a", "11")
-	r2.update("a", "12")
-	after.wait(t, 1)
-	want(t, after.steps(t), "12 from 11 by 12")
-	r2.stop()
+		// A crash: 11 is settled and committed, what comes after it is not. It comes again, from the same old object.
+		out.mu.Lock()
+		held := out.held
+		out.mu.Unlock()
+		settle(held[:1])
+		ok(t, r.committer.Commit())
+		after := newOutbox()
+		r2 := newRig(t, db, []*outbox{after}, changes(t))
+		r2.update("a", "11")
+		r2.update("a", "12")
+		after.wait(t, 1)
+		want(t, after.steps(t), "12 from 11 by 12")
+		r2.stop()
+	})
 }
 
 func TestTheOldObjectLiesOnDiskWithItsChange(t *testing.T) {
-	db, out := memory(t), newOutbox()
-	r := newRig(t, db, []*outbox{out}, changes(t), spooling)
-	r.add("a", "99")
-	out.wait(t, 1)
-	out.setHold(true)
-	var lines []string
-	for v := 100; v < 1100; v++ {
-		r.update("a", fmt.Sprint(v))
-		lines = append(lines, fmt.Sprintf("%d from %d by %d", v, v-1, v))
-	}
-	r.bookmark("2000")
-	eventually(t, "everything is on disk", func() bool {
-		ok(t, r.committer.Commit())
-		return r.tracker.Status().Watermark == "2000"
+	synctest.Test(t, func(t *testing.T) {
+		db, out := memory(t), newOutbox()
+		r := newRig(t, db, []*outbox{out}, changes(t), spooling)
+		r.add("a", "99")
+		out.wait(t, 1)
+		out.setHold(true)
+		var lines []string
+		for v := 100; v < 1100; v++ {
+			r.update("a", fmt.Sprint(v))
+			lines = append(lines, fmt.Sprintf("%d from %d by %d", v, v-1, v))
+		}
+		r.bookmark("2000")
+		eventually(t, "everything is on disk", func() bool {
+			ok(t, r.committer.Commit())
+			return r.tracker.Status().Watermark == "2000"
+		})
+		after := newOutbox() // the process dies, and another begins
+		r2 := newRig(t, db, []*outbox{after}, changes(t), spooling)
+		after.wait(t, 1000)
+		want(t, after.steps(t), lines...)
+		r2.stop()
 	})
-	after := newOutbox() // the process dies, and another begins
-	r2 := newRig(t, db, []*outbox{after}, changes(t), spooling)
-	after.wait(t, 1000)
-	want(t, after.steps(t), lines...)
-	r2.stop()
 }
 
 // With a budget of bodies that is used up, the state on disk may be an earlier one than the last that was sent.
 func TestAnInferredDeleteBearsTheLastVersionAndTheLastBodyOnDisk(t *testing.T) {
-	db, err := store.Open(store.Options{BodiesPerSecond: 1})
-	ok(t, err)
-	t.Cleanup(func() { ok(t, db.Close()) })
-	out := newOutbox()
-	r := newRig(t, db, []*outbox{out})
-	r.list(initial, "10")
-	out.wait(t, 1)
-	const uid = "5f0c6a4e-2a3d-4d7b-9c1e-00000000abcd"
-	onDisk, version := "", 10
-	eventually(t, "an update leaves the body", func() bool {
-		version++
-		raw := fmt.Sprintf(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","namespace":"shop","uid":%q,"resourceVersion":"%d"}}`, uid, version)
-		obj, err := resource.Parse([]byte(raw), resource.ParseOptions{Type: pods})
+	synctest.Test(t, func(t *testing.T) {
+		db, err := store.Open(store.Options{BodiesPerSecond: 1})
 		ok(t, err)
-		ok(t, r.fifo.Update(t.Context(), obj))
+		t.Cleanup(func() { ok(t, db.Close()) })
+		out := newOutbox()
+		r := newRig(t, db, []*outbox{out})
+		r.list(initial, "10")
 		out.wait(t, 1)
-		ok(t, r.committer.Commit())
-		body, err := r.indexer.Object("shop/a")
-		ok(t, err)
-		onDisk = string(body.Version)
-		return onDisk != fmt.Sprint(version)
+		const uid = "5f0c6a4e-2a3d-4d7b-9c1e-00000000abcd"
+		onDisk, version := "", 10
+		eventually(t, "an update leaves the body", func() bool {
+			version++
+			raw := fmt.Sprintf(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","namespace":"shop","uid":%q,"resourceVersion":"%d"}}`, uid, version)
+			obj, err := resource.Parse([]byte(raw), resource.ParseOptions{Type: pods})
+			ok(t, err)
+			ok(t, r.fifo.Update(t.Context(), obj))
+			out.wait(t, 1)
+			ok(t, r.committer.Commit())
+			body, err := r.indexer.Object("shop/a")
+			ok(t, err)
+			onDisk = string(body.Version)
+			return onDisk != fmt.Sprint(version)
+		})
+		r.resync("a") // sends nothing: the version before must not come behind the last
+		r.list(expired, "5000")
+		want(t, out.wait(t, 3),
+			"informer.gap  all/pods/gap/3/20 inferred",
+			"resource.deleted a "+uid+"/deleted inferred",
+			"informer.synced  all/pods/synced/5000")
+		out.mu.Lock()
+		gone := out.raw[len(out.raw)-2]
+		out.mu.Unlock()
+		var data struct {
+			Metadata struct{ ResourceVersion string }
+		}
+		ok(t, json.Unmarshal(gone.Data, &data))
+		if gone.ResourceVersion != fmt.Sprint(version) || data.Metadata.ResourceVersion != onDisk {
+			t.Errorf("version %s with an object of %s; want %d and %s", gone.ResourceVersion, data.Metadata.ResourceVersion, version, onDisk)
+		}
+		r.stop()
 	})
-	r.resync("a") // sends nothing: the version before must not come behind the last
-	r.list(expired, "5000")
-	want(t, out.wait(t, 3),
-		"informer.gap  all/pods/gap/3/20 inferred",
-		"resource.deleted a "+uid+"/deleted inferred",
-		"informer.synced  all/pods/synced/5000")
-	out.mu.Lock()
-	gone := out.raw[len(out.raw)-2]
-	out.mu.Unlock()
-	var data struct {
-		Metadata struct{ ResourceVersion string }
-	}
-	ok(t, json.Unmarshal(gone.Data, &data))
-	if gone.ResourceVersion != fmt.Sprint(version) || data.Metadata.ResourceVersion != onDisk {
-		t.Errorf("version %s with an object of %s; want %d and %s", gone.ResourceVersion, data.Metadata.ResourceVersion, version, onDisk)
-	}
-	r.stop()
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/publisher"
@@ -45,25 +46,27 @@ func (s *stuck) count() int {
 
 // One change that does not settle keeps its place at the front of the log, and those behind it as empty shells.
 func TestAChangeThatIsStuckDoesNotKeepTheObjectsBehindIt(t *testing.T) {
-	const objects, size = 200, 1 << 20
-	sink := &stuck{}
-	r := newRig(t, memory(t), []*outbox{newOutbox()}, func(c *informer.Config) { c.Listeners[0].Publisher = sink })
-	r.add("stuck", "10")
-	for i := range objects {
-		raw := fmt.Sprintf(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"o%d","namespace":"shop","uid":"u","resourceVersion":"%d"},"spec":%q}`,
-			i, 100+i, strings.Repeat("x", size))
-		obj, err := resource.Parse([]byte(raw), resource.ParseOptions{Type: pods})
-		ok(t, err)
-		ok(t, r.fifo.Add(t.Context(), obj))
-	}
-	eventually(t, "all but one are settled", func() bool { return sink.count() == objects })
-	ok(t, r.committer.Commit())
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	if m.HeapAlloc > objects*size/2 {
-		t.Errorf("%d MiB are held after %d MiB were settled", m.HeapAlloc>>20, objects*size>>20)
-	}
-	settle(sink.held)
-	r.stop()
+	synctest.Test(t, func(t *testing.T) {
+		const objects, size = 200, 1 << 20
+		sink := &stuck{}
+		r := newRig(t, memory(t), []*outbox{newOutbox()}, func(c *informer.Config) { c.Listeners[0].Publisher = sink })
+		r.add("stuck", "10")
+		for i := range objects {
+			raw := fmt.Sprintf(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"o%d","namespace":"shop","uid":"u","resourceVersion":"%d"},"spec":%q}`,
+				i, 100+i, strings.Repeat("x", size))
+			obj, err := resource.Parse([]byte(raw), resource.ParseOptions{Type: pods})
+			ok(t, err)
+			ok(t, r.fifo.Add(t.Context(), obj))
+		}
+		eventually(t, "all but one are settled", func() bool { return sink.count() == objects })
+		ok(t, r.committer.Commit())
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		if m.HeapAlloc > objects*size/2 {
+			t.Errorf("%d MiB are held after %d MiB were settled", m.HeapAlloc>>20, objects*size>>20)
+		}
+		settle(sink.held)
+		r.stop()
+	})
 }

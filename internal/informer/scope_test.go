@@ -2,6 +2,7 @@ package informer_test
 
 import (
 	"testing"
+	"testing/synctest"
 
 	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/resource"
@@ -17,22 +18,24 @@ func TestANamespaceHasNotLeftByAListThatTakesNothingForGone(t *testing.T) {
 		"but by another": {resource.Identity{Key: "lab/x"}, resource.NamespaceOut},
 	} {
 		t.Run(name, func(t *testing.T) {
-			out := newOutbox()
-			r := newRig(t, memory(t), []*outbox{out}, func(c *informer.Config) { c.Namespaces, c.Selective = true, true })
-			all := resource.Relist{Initial: true, Namespaces: map[string]resource.Version{"shop": "1"}}
-			r.list(all, "10", "a@4")
-			out.wait(t, 2)
-			none := expired
-			none.Namespaces = map[string]resource.Version{}
-			ok(t, r.fifo.BeginReplace(t.Context(), none))
-			ok(t, r.fifo.Skip(t.Context(), end.of))
-			ok(t, r.fifo.EndReplace(t.Context(), "20"))
-			r.stop()
-			states, err := r.indexer.Namespaces()
-			ok(t, err)
-			if states["shop"].State != end.state {
-				t.Errorf("the namespace stands at %v, want %v", states["shop"].State, end.state)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				out := newOutbox()
+				r := newRig(t, memory(t), []*outbox{out}, func(c *informer.Config) { c.Namespaces, c.Selective = true, true })
+				all := resource.Relist{Initial: true, Namespaces: map[string]resource.Version{"shop": "1"}}
+				r.list(all, "10", "a@4")
+				out.wait(t, 2)
+				none := expired
+				none.Namespaces = map[string]resource.Version{}
+				ok(t, r.fifo.BeginReplace(t.Context(), none))
+				ok(t, r.fifo.Skip(t.Context(), end.of))
+				ok(t, r.fifo.EndReplace(t.Context(), "20"))
+				r.stop()
+				states, err := r.indexer.Namespaces()
+				ok(t, err)
+				if states["shop"].State != end.state {
+					t.Errorf("the namespace stands at %v, want %v", states["shop"].State, end.state)
+				}
+			})
 		})
 	}
 }

@@ -69,11 +69,13 @@ func TestAListDeletesWhatWasOnlyInTheQueue(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			out := newOutbox()
-			r := newRig(t, memory(t), []*outbox{out})
-			tt.fill(r)
-			r.stop()
-			want(t, ofObjects(out.taken()), tt.want...)
+			synctest.Test(t, func(t *testing.T) {
+				out := newOutbox()
+				r := newRig(t, memory(t), []*outbox{out})
+				tt.fill(r)
+				r.stop()
+				want(t, ofObjects(out.taken()), tt.want...)
+			})
 		})
 	}
 }
@@ -97,24 +99,26 @@ func TestAListMakesAddsUpdatesAndDeletes(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			out := newOutbox()
-			r := newRig(t, memory(t), []*outbox{out})
-			for _, item := range tt.known {
-				name, version, _ := strings.Cut(item, "@")
-				r.add(name, version)
-			}
-			out.wait(t, len(tt.known))
-			r.list(expired, "20", tt.list...)
-			r.stop()
-			want(t, ofObjects(out.taken()), tt.want...)
-			var left []string
-			for item, err := range r.indexer.All() {
-				ok(t, err)
-				left = append(left, strings.TrimPrefix(string(item.Key), "shop/")+"@"+string(item.Version))
-			}
-			if !slices.Equal(left, tt.list) {
-				t.Errorf("it knows %q, want what was listed, %q", left, tt.list)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				out := newOutbox()
+				r := newRig(t, memory(t), []*outbox{out})
+				for _, item := range tt.known {
+					name, version, _ := strings.Cut(item, "@")
+					r.add(name, version)
+				}
+				out.wait(t, len(tt.known))
+				r.list(expired, "20", tt.list...)
+				r.stop()
+				want(t, ofObjects(out.taken()), tt.want...)
+				var left []string
+				for item, err := range r.indexer.All() {
+					ok(t, err)
+					left = append(left, strings.TrimPrefix(string(item.Key), "shop/")+"@"+string(item.Version))
+				}
+				if !slices.Equal(left, tt.list) {
+					t.Errorf("it knows %q, want what was listed, %q", left, tt.list)
+				}
+			})
 		})
 	}
 }
@@ -157,18 +161,20 @@ func TestListenersResyncAtTheirOwnPeriods(t *testing.T) {
 // As TestRealFIFO_ResyncAtomic and TestDeltaFIFO_ResyncNonExisting: a Sync tells the state there is when it is reached, and nothing
 // of what is gone.
 func TestASyncTellsWhatThereIs(t *testing.T) {
-	out := newOutbox()
-	r := newRig(t, memory(t), []*outbox{out})
-	r.add("a", "1")
-	r.add("b", "2")
-	r.delete("b", "3")
-	out.wait(t, 3)
-	r.resync("b")
-	r.resync("unknown")
-	r.update("a", "4")
-	want(t, out.wait(t, 1), "resource.updated a ua/4")
-	r.resync("a")
-	want(t, out.wait(t, 1), "resource.synced a ua/4/sync/0")
-	r.stop()
-	want(t, out.taken())
+	synctest.Test(t, func(t *testing.T) {
+		out := newOutbox()
+		r := newRig(t, memory(t), []*outbox{out})
+		r.add("a", "1")
+		r.add("b", "2")
+		r.delete("b", "3")
+		out.wait(t, 3)
+		r.resync("b")
+		r.resync("unknown")
+		r.update("a", "4")
+		want(t, out.wait(t, 1), "resource.updated a ua/4")
+		r.resync("a")
+		want(t, out.wait(t, 1), "resource.synced a ua/4/sync/0")
+		r.stop()
+		want(t, out.taken())
+	})
 }
