@@ -79,6 +79,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	c, log := o.Config, o.Log
 	log.Info("bridge starts", "version", o.Version, "informers", len(c.Informers), "sinks", len(c.Sinks))
 	logWarnings(log, Warnings(c))
+	warnOfReaders(&c.State, log)
 	registry := newRegistry()
 	a := &assembler{
 		config: c, log: log, registry: registry, fatal: o.Fatal,
@@ -157,7 +158,7 @@ func listen(ctx context.Context, c *config.Config, registry prometheus.Gatherer,
 		Access: admin.Access{
 			Token: token(c), Remote: c.Admin.Remote,
 			// A pod's loopback address is shared with sidecars, debug containers and port-forwards.
-			OwnUser: os.Getenv("KUBERNETES_SERVICE_HOST") == "",
+			OwnUser: !inPod(),
 		},
 	})
 	if err != nil {

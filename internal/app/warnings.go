@@ -13,7 +13,7 @@ import (
 // Warnings are what a configuration may say and what is often not meant, each with its place in the
 // file. `bridge validate` prints them and `bridge run` logs them.
 func Warnings(c *config.Config) []error {
-	return append(ownKeys(c), kindsNamed(c)...)
+	return slices.Concat(ownKeys(c), kindsNamed(c), c.Warnings())
 }
 
 // kindsNamed warns of kinds with credentials that informers name. What `*` selects only the API server

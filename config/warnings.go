@@ -1,0 +1,69 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"slices"
+)
+
+// Warnings returns what a person may not have meant, as Problems: a bridge runs with it all the same.
+func (c *Config) Warnings() (list []error) {
+	ps := &problems{origins: c.origins}
+	for i := range c.Sinks {
+		s, path := &c.Sinks[i], fmt.Sprintf("sinks[%d]", i)
+		switch {
+		case s.NATS != nil:
+			s.NATS.warn(ps, path+".nats", s.protection())
+		case s.Kafka != nil:
+			s.Kafka.warn(ps, path+".kafka", s.protection())
+		}
+	}
+	for _, p := range ps.list {
+		list = append(list, p)
+	}
+	return list
+}
+
+const skipsVerify = "accepts any certificate, so whoever is between can read and change everything"
+
+func (n *NATS) warn(ps *problems, path string, p protection) {
+	secrets := givenKeys(
+		setting{"user", n.User != ""}, setting{"token", n.Token != ""}, setting{"tokenFile", n.TokenFile != ""},
+		setting{"url", n.URL.hasUser()})
+	if p == plainText && len(secrets) > 0 && !n.URL.onLoopback() {
+		ps.add(join(path, secrets[0]), "is sent in plain text unless the server asks for TLS: use tls:// or the section tls")
+	}
+	if p == anyCertificate {
+		ps.add(path+".tls.insecureSkipVerify", skipsVerify)
+	}
+}
+
+func (k *Kafka) warn(ps *problems, path string, p protection) {
+	if p == plainText && k.SASL != nil && slices.Contains([]string{"PLAIN", "OAUTHBEARER"}, k.SASL.Mechanism) {
+		ps.add(path+".sasl.mechanism", "%s sends its secret in plain text: set tls", k.SASL.Mechanism)
+	}
+	if p == anyCertificate {
+		ps.add(path+".tls.insecureSkipVerify", skipsVerify)
+	}
+}
+
+func (u URL) hasUser() bool {
+	servers, _ := u.servers() // the configuration has checked it
+	for _, s := range servers {
+		if s.User != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// onLoopback reports whether all servers are on this machine.
+func (u URL) onLoopback() bool {
+	servers, err := u.servers()
+	for _, s := range servers {
+		if ip := net.ParseIP(s.Hostname()); s.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) {
+			return false
+		}
+	}
+	return err == nil
+}
