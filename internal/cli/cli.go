@@ -76,7 +76,7 @@ func Run(ctx context.Context, build Build, args []string, stdin io.Reader, stdou
 func report(w io.Writer, err error) {
 	problems := config.Problems(err)
 	if len(problems) == 0 {
-		fmt.Fprintf(w, "bridge: %s\n", strings.TrimSuffix(err.Error(), "\n"))
+		fmt.Fprintf(w, "bridge: %s\n", plain(strings.TrimSuffix(err.Error(), "\n")))
 		return
 	}
 	for _, p := range problems {

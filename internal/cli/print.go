@@ -48,7 +48,7 @@ func printIndented(w io.Writer, document []byte) error {
 func newTable(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 2, ' ', 0) }
 
 // oneLine keeps a table a table.
-func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+func oneLine(text string) string { return plain(strings.Join(strings.Fields(text), " ")) }
 
 // seconds is "0s", "120ms", "3m20s".
 func seconds(n float64) string {
@@ -69,4 +69,15 @@ func formatBytes(n int64) string {
 		value, units = value/(1<<10), units[1:]
 	}
 	return fmt.Sprintf("%.1f %ciB", value, units[0])
+}
+
+// plain takes control characters out of a text that others have chosen, such as the name of a Role:
+// a terminal would obey them. Lines and tabs stay.
+func plain(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' && r != '\n' && r != '\t' || 0x7f <= r && r <= 0x9f {
+			return '?'
+		}
+		return r
+	}, text)
 }

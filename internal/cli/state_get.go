@@ -78,11 +78,12 @@ func getObject(cmd *cobra.Command, unit store.Unit, key resource.Key, output str
 	case err != nil:
 		return failed(fmt.Errorf("%s of %s, version %s: %w", key, unit.Name, stored.Version, err))
 	case stored.Deleted:
-		fmt.Fprintf(cmd.ErrOrStderr(), "bridge: %s of %s is deleted as of version %s (uid %s)\n", key, unit.Name, stored.Version, stored.UID)
+		fmt.Fprintf(cmd.ErrOrStderr(), "bridge: %s of %s is deleted as of version %s (uid %s)\n", plain(string(key)), unit.Name, plain(string(stored.Version)), plain(stored.UID))
 		return nil
 	default:
 		if v := bodyVersion(stored.Body); v != "" && v != stored.Version {
-			fmt.Fprintf(cmd.ErrOrStderr(), "bridge: this is version %s of %s; of version %s, which was sent, the state has no object (state.bodiesPerSecond)\n", v, key, stored.Version)
+			fmt.Fprintf(cmd.ErrOrStderr(), "bridge: this is version %s of %s; of version %s, which was sent, the state has no object (state.bodiesPerSecond)\n",
+				plain(string(v)), plain(string(key)), plain(string(stored.Version)))
 		}
 		out := cmd.OutOrStdout()
 		return failed(printBody(out, stored.Body, isTerminal(out)))
@@ -121,14 +122,15 @@ func writeMeta(w io.Writer, unit store.Unit, key resource.Key, s store.Stored) e
 	if s.Deleted {
 		state = "deleted as of this version"
 	}
-	_, err := fmt.Fprintf(w, "unit:    %s\nobject:  %s\nuid:     %s\nversion: %s\nstate:   %s\n", unit.Name, key, s.UID, s.Version, state)
+	_, err := fmt.Fprintf(w, "unit:    %s\nobject:  %s\nuid:     %s\nversion: %s\nstate:   %s\n",
+		unit.Name, plain(string(key)), plain(s.UID), plain(string(s.Version)), plain(state))
 	return err
 }
 
 // printBody prints an object as it is stored, or with line breaks, for people.
 func printBody(w io.Writer, body []byte, pretty bool) error {
 	if pretty {
-		return printIndented(w, body)
+		return printIndented(w, []byte(plain(string(body))))
 	}
 	_, err := fmt.Fprintf(w, "%s\n", body)
 	return err
