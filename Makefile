@@ -161,6 +161,11 @@ test-outage: build ## A broker is away while OUTAGE_CHANGES changes of 6 KB arri
 	$(GO) test ./internal/cli -run Outage -timeout 60m -v -outage.changes=$(OUTAGE_CHANGES) -outage.bridge=$(CURDIR)/$(BIN)/bridge
 OUTAGE_CHANGES ?= 200000
 
+.PHONY: test-abuse
+test-abuse: controlplane ## A hostile tenant writes what the API server takes for ABUSE_TIME, beside another that must not notice
+	cd test/e2e && CONTROLPLANE_BIN=$(CURDIR)/$(BIN)/controlplane $(GO) test -run '^TestAbuse$$' -timeout 2h -v . -abuse.judge -abuse.time=$(ABUSE_TIME)
+ABUSE_TIME ?= 10m
+
 .PHONY: fuzz
 fuzz: ## Every fuzz target, for FUZZ_TIME each
 	@$(GO) list ./... | while read pkg; do \

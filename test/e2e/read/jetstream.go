@@ -17,6 +17,8 @@ import (
 type JetStream struct {
 	URL    string
 	Stream string
+	// Filter is the subject of what is read; "" for everything.
+	Filter string
 
 	events []Event
 	fences []Fence
@@ -79,11 +81,16 @@ func (r *JetStream) read(ctx context.Context, stream jetstream.Stream) error {
 	if r.next() > last {
 		return nil
 	}
-	consumer, err := stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
-		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: r.next(),
-	})
+	config := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: r.next()}
+	if r.Filter != "" {
+		config.FilterSubjects = []string{r.Filter}
+	}
+	consumer, err := stream.OrderedConsumer(ctx, config)
 	if err != nil {
 		return err
+	}
+	if r.Filter != "" {
+		return r.readFiltered(ctx, consumer)
 	}
 	for r.next() <= last {
 		batch, err := consumer.Fetch(int(min(last-r.next()+1, 1000)), jetstream.FetchMaxWait(5*time.Second)) // it waits for as many
@@ -104,6 +111,28 @@ func (r *JetStream) read(ctx context.Context, stream jetstream.Stream) error {
 		}
 	}
 	return nil
+}
+
+// readFiltered reads until nothing is left: the last message of the stream may be none of these.
+func (r *JetStream) readFiltered(ctx context.Context, consumer jetstream.Consumer) error {
+	for {
+		batch, err := consumer.Fetch(500, jetstream.FetchMaxWait(time.Second))
+		if err != nil {
+			return err
+		}
+		before := r.seen
+		for msg := range batch.Messages() {
+			if err := r.take(ctx, msg); err != nil {
+				return err
+			}
+		}
+		if err := batch.Error(); err != nil {
+			return err
+		}
+		if r.seen == before {
+			return nil
+		}
+	}
 }
 
 // take takes a message for what it is.
