@@ -220,7 +220,6 @@ var unpanelled = map[string]string{
 	"bridge_catchup_objects_total":                 "how many objects are behind is shown",
 	"bridge_catchup_requests_total":                "the same",
 	"bridge_tracing_spans_total":                   "with tracing only, which has a place of its own to be looked at",
-	"bridge_publisher_panics_total":                "a bug, of which the log and the dead letters tell",
 	"bridge_tail_watchers":                         "about who looks at the status page, not about the bridge",
 	"bridge_tail_dropped_total":                    "the same",
 }
