@@ -1,17 +1,19 @@
 package cli
 
 import (
-	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,11 +38,12 @@ import (
 // everything may be sent, the same search finds every value; else it would prove nothing.
 func TestPlantedValuesAreNowhere(t *testing.T) {
 	for _, test := range []struct {
-		name, rules string
-		found       bool
+		name  string
+		rules []string
+		found bool
 	}{
-		{"taken out", `redact: [data.dsn, spec.list.*], drop: [data.dropped], redactEnv: true`, false},
-		{"sent as they are", `secrets: send, keepManagedFields: true`, true},
+		{"taken out", allRules, false},
+		{"sent as they are", []string{"secrets: send", "keepManagedFields: true"}, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Setenv(config.AllowSecretsVariable, strconv.FormatBool(test.found))
@@ -53,16 +56,84 @@ func TestPlantedValuesAreNowhere(t *testing.T) {
 					t.Errorf("%s (%s) was found in %v", place, needle, found)
 				}
 			}
-			for _, place := range []string{"live tail", "object view"} {
+			for _, place := range []string{"live tail", "object view", "state get", "undelivered of second"} {
 				if found := h.foundAt(place); found != test.found {
 					t.Errorf("%s shows planted values: %t", place, found)
 				}
 			}
 			t.Logf("searched %d messages, %d records, %d keys of the state, %d files, %d bytes of text", h.messages, h.records, h.keys, h.files, h.texts)
-			if h.messages < 20 || h.records < 2 || h.keys < 20 || h.deadLetters == 0 || h.entries == 0 || h.tailed == 0 {
-				t.Errorf("too little was searched: %d dead letters, %d entries of the log on disk, %d messages of the live tail with payloads", h.deadLetters, h.entries, h.tailed)
+			if h.messages < 20 || h.records < 2 || h.keys < 20 || h.deadLetters == 0 || h.entries == 0 || h.tailed == 0 || h.undelivered == 0 || h.spans() == 0 || h.pages < 2 {
+				t.Errorf("too little was searched: %d dead letters, %d entries of the log on disk, %d messages of the live tail with payloads, %d undelivered, %d bytes of traces, %d pages",
+					h.deadLetters, h.entries, h.tailed, h.undelivered, h.spans(), h.pages)
 			}
 		})
+	}
+}
+
+// allRules take out every planted value.
+var allRules = []string{"redact: [data.dsn, spec.list.*]", "drop: [data.dropped]", "redactEnv: true"}
+
+// Each rule is what keeps its values at home: without it these are found, and the others are not.
+func TestPlantedValuesWithoutOneRule(t *testing.T) {
+	for name, c := range map[string]struct {
+		rules []string
+		found []string // how the places begin
+	}{
+		"without redaction of secrets": {append([]string{"secrets: send"}, allRules...), []string{
+			"data of a secret", "stringData of a secret", "token in an annotation", "kind ", // copies of objects are those of redact
+		}},
+		"without redact":    {allRules[1:], []string{"redacted path", "item of a list"}},
+		"without drop":      {[]string{allRules[0], allRules[2]}, []string{"dropped path"}},
+		"without redactEnv": {allRules[:2], []string{"env by its"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv(config.AllowSecretsVariable, strconv.FormatBool(strings.HasPrefix(c.rules[0], "secrets")))
+			h := newHunt(t)
+			h.plant()
+			h.runsOnce(c.rules)
+			for place := range h.needles {
+				want := slices.ContainsFunc(c.found, func(begin string) bool { return strings.HasPrefix(place, begin) })
+				if found := h.found[place]; (len(found) > 0) != want {
+					t.Errorf("%s was found in %v", place, found)
+				}
+			}
+		})
+	}
+}
+
+// What was stored while everything could be sent is in no file of the state when redaction is turned on:
+// not in tables, not in logs of the database that are written over later. Undelivered files keep what
+// they had.
+func TestPlantedValuesThatWereStored(t *testing.T) {
+	t.Setenv(config.AllowSecretsVariable, "true")
+	h := newHunt(t)
+	h.plant()
+	state := filepath.Join(h.dir, "state")
+	h.begin()
+	end := h.bridge([]string{"secrets: send"}, state, "nats://127.0.0.1:1")
+	h.awaitSpool()
+	end()
+	clear(h.found)
+	h.searchFiles(state)
+	h.searchDatabase("state", filepath.Join(state, "db"))
+	if !h.foundAt("state") || !h.foundAt("files of state") {
+		t.Errorf("the values are not in the state while they are sent: %v", h.found)
+	}
+
+	end = h.bridge(allRules, state, "nats://127.0.0.1:1")
+	h.until("it is ready but for the sink that is away", func() bool { return strings.Contains(h.get("/status"), `"phase"`) })
+	before := h.offset()
+	h.servers["configmaps"].Update("shop/app", func(obj map[string]any) { obj["data"] = map[string]any{"level": "new"} })
+	h.until("an update passes", func() bool { return h.offset() > before })
+	end()
+	clear(h.found)
+	h.searchFiles(state)
+	h.searchDatabase("state", filepath.Join(state, "db"))
+	for place, found := range h.found {
+		found = slices.DeleteFunc(found, func(at string) bool { return strings.HasPrefix(at, "undelivered") })
+		if len(found) > 0 {
+			t.Errorf("%s is still in %v", place, found)
+		}
 	}
 }
 
@@ -76,15 +147,22 @@ type hunt struct {
 	dir     string
 	admin   string // of the bridge that runs
 
+	places  []string            // where values are planted, by their number
 	needles map[string]string   // by where they are planted
 	found   map[string][]string // by where they are planted: where they were found
 
-	messages, records, keys, files, texts, deadLetters, entries, tailed int
+	messages, records, keys, files, texts, deadLetters, entries, tailed, undelivered, pages int
+
+	kinds  map[string][]string // paths of credentials by kind
+	traces *buffer
+	otlp   string // where traces are sent
 }
 
 func newHunt(t *testing.T) *hunt {
 	h := &hunt{t: t, servers: map[string]*testkit.Server{}, needles: map[string]string{}, found: map[string][]string{}, dir: t.TempDir(), admin: testkit.Address(t)}
+	h.readKinds()
 	h.serve()
+	h.collect()
 	var err error
 	h.nats, err = server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: filepath.Join(h.dir, "nats"), NoSigs: true, NoLog: true})
 	check(t, err)
@@ -99,7 +177,39 @@ func newHunt(t *testing.T) *hunt {
 	return h
 }
 
-// serve serves Secrets, ConfigMaps and Pods over HTTP.
+// readKinds reads which kinds hold credentials, and where.
+func (h *hunt) readKinds() {
+	text, err := os.ReadFile("../resource/testdata/kinds.golden")
+	check(h.t, err)
+	h.kinds = map[string][]string{}
+	for line := range strings.Lines(string(text)) {
+		kind, path, _ := strings.Cut(strings.TrimSpace(line), " ")
+		h.kinds[kind] = append(h.kinds[kind], path)
+	}
+}
+
+// collect takes traces.
+func (h *hunt) collect() {
+	h.traces = &buffer{}
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body := io.Reader(r.Body)
+		if r.Header.Get("Content-Encoding") == "gzip" {
+			unzipped, err := gzip.NewReader(body)
+			if err != nil {
+				h.t.Error(err)
+				return
+			}
+			body = unzipped
+		}
+		_, _ = io.Copy(h.traces, body)
+	}))
+	h.t.Cleanup(s.Close)
+	h.otlp = s.URL
+}
+
+func (h *hunt) spans() int { return len(h.traces.String()) }
+
+// serve serves Secrets, ConfigMaps, Pods, and the kinds that are known to hold credentials, over HTTP.
 func (h *hunt) serve() {
 	mux := http.NewServeMux()
 	answer := func(path, body string) {
@@ -116,7 +226,22 @@ func (h *hunt) serve() {
 		resources = append(resources, fmt.Sprintf(`{"name":%q,"namespaced":true,"kind":%q,"verbs":["get","list","watch"]}`, name, kind))
 	}
 	answer("/api", `{"kind":"APIVersions","versions":["v1"]}`)
-	answer("/apis", `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`)
+	groups := map[string][]string{} // resources by group
+	for name := range h.kinds {
+		plural, group, _ := strings.Cut(name, ".")
+		kind := strings.ToUpper(plural[:1]) + plural[1:]
+		s := testkit.NewServer(h.t, resource.Type{Group: group, Version: "v1", Resource: plural, Kind: kind, Namespaced: true})
+		h.servers[name] = s
+		mux.Handle("GET /apis/"+group+"/v1/"+plural, s)
+		groups[group] = append(groups[group], fmt.Sprintf(`{"name":%q,"namespaced":true,"kind":%q,"verbs":["get","list","watch"]}`, plural, kind))
+	}
+	var list []string
+	for group, resources := range groups {
+		version := fmt.Sprintf(`{"groupVersion":"%s/v1","version":"v1"}`, group)
+		list = append(list, fmt.Sprintf(`{"name":%q,"versions":[%s],"preferredVersion":%s}`, group, version, version))
+		answer("/apis/"+group+"/v1", fmt.Sprintf(`{"kind":"APIResourceList","groupVersion":"%s/v1","resources":[%s]}`, group, strings.Join(resources, ",")))
+	}
+	answer("/apis", `{"kind":"APIGroupList","apiVersion":"v1","groups":[`+strings.Join(list, ",")+`]}`)
 	answer("/api/v1", `{"kind":"APIResourceList","groupVersion":"v1","resources":[`+strings.Join(resources, ",")+`]}`)
 	answer("/api/v1/namespaces/kube-system", `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":"11111111-2222-3333-4444-555555555555"}}`)
 	s := httptest.NewServer(mux)
@@ -127,7 +252,8 @@ func (h *hunt) serve() {
 // value makes a value that is nowhere else.
 func (h *hunt) value(place string) string {
 	if h.needles[place] == "" {
-		h.needles[place] = fmt.Sprintf("hunter2-%d-%s", len(h.needles), strings.ReplaceAll(place, " ", "-"))
+		h.needles[place] = fmt.Sprintf("hunter2-%d-%s", len(h.places), strings.ReplaceAll(place, " ", "-"))
+		h.places = append(h.places, place)
 	}
 	return h.needles[place]
 }
@@ -162,6 +288,13 @@ func (h *hunt) plant() {
 		obj["data"] = map[string]any{"dsn": h.value("redacted path" + round), "dropped": h.value("dropped path" + round), "level": round}
 		annotations[lastApplied] = `{"data":{"dsn":"` + h.value("last applied of a config map"+round) + `"}}`
 	})
+	for kind, paths := range h.kinds {
+		put(kind, "k", func(obj, _ map[string]any) {
+			for _, path := range paths {
+				set(obj, strings.Split(path, "."), h.value("kind "+kind+" "+path+round))
+			}
+		})
+	}
 	put("pods", "web", func(obj, _ map[string]any) {
 		obj["spec"] = map[string]any{
 			"list": []any{h.value("item of a list" + round)},
@@ -173,14 +306,32 @@ func (h *hunt) plant() {
 	})
 }
 
+// set puts a value at a path. Every member and item is one that is called x.
+func set(obj map[string]any, path []string, value any) {
+	name := strings.ReplaceAll(path[0], "*", "x")
+	if len(path) == 1 {
+		obj[name] = value
+		return
+	}
+	inner, _ := obj[name].(map[string]any)
+	if inner == nil {
+		inner = map[string]any{}
+		obj[name] = inner
+	}
+	set(inner, path[1:], value)
+}
+
 // config binds one informer to a sink for each form, a sink that refuses, one that is away, Kafka, and standard output.
-func (h *hunt) config(rules, state, away, admin string) string {
+func (h *hunt) config(rules []string, state, away, admin string) string {
 	var bindings, sinks strings.Builder
 	stream := func(name, payload, url, more string) {
 		fmt.Fprintf(&bindings, "      - {name: %s, payload: %s}\n", name, payload)
 		fmt.Fprintf(&sinks, "  - {name: %s, nats: {url: %q, stream: {name: %s}, subject: \"%s.{resource}.{name}.{op}\"%s}", name, url, name, name, more)
-		if name == "small" {
+		switch name {
+		case "small":
 			sinks.WriteString(", oversize: []") // a dead letter instead
+		case "lost":
+			sinks.WriteString(", oversize: [], deadLetterWait: 100ms") // and its place refuses it
 		}
 		sinks.WriteString("}\n")
 	}
@@ -189,16 +340,18 @@ func (h *hunt) config(rules, state, away, admin string) string {
 	}
 	stream("small", "change", h.nats.ClientURL(), `, deadLetterSubject: "dead.{resource}.{op}"`)
 	stream("smaller", "object", h.nats.ClientURL(), "")
+	stream("lost", "change", h.nats.ClientURL(), `, deadLetterSubject: "gone.{resource}.{op}"`)
 	stream("away", "change", away, "")
 	return fmt.Sprintf(`
 cluster: test
 state: {dir: %q}
 admin: {address: %q}
 log: {level: debug}
+tracing: {endpoint: %q, sample: 1}
 kubernetes: {kubeconfig: %q}
 informers:
   - name: all
-    resources: [secrets, configmaps, pods]
+    resources: [secrets, configmaps, pods, %s]
     filter: object.metadata.name.startsWith("x") == false
     attributes: {level: data.level, dsn: data.dsn}
     resync: 3s
@@ -209,36 +362,22 @@ informers:
 sinks:
 %s  - {name: kafka, kafka: {brokers: [%q], topic: k8s}}
   - {name: out, stdout: {format: json}}
-`, state, admin, filepath.Join(h.dir, "kubeconfig"), rules, bindings.String(), sinks.String(), h.kafka.ListenAddrs()[0])
+`, state, admin, h.otlp, filepath.Join(h.dir, "kubeconfig"), strings.Join(slices.Sorted(maps.Keys(h.kinds)), ", "), strings.Join(rules, "\n    "), bindings.String(), sinks.String(), h.kafka.ListenAddrs()[0])
 }
 
 // runs lets one bridge run until the sink that is away has something on disk, leaves its state as a crash would, and lets another run
 // over that with the sink back; then it searches.
-func (h *hunt) runs(rules string) {
-	rules = strings.NewReplacer(", drop:", "\n    drop:", ", redactEnv:", "\n    redactEnv:", ", keep", "\n    keep").Replace(rules)
-	check(h.t, os.WriteFile(filepath.Join(h.dir, "kubeconfig"), []byte(kubeconfig(h.api)), 0o600))
-	conn, err := natsgo.Connect(h.nats.ClientURL())
-	check(h.t, err)
-	defer conn.Close()
-	js, err := jetstream.New(conn)
-	check(h.t, err)
-	for name, subjects := range map[string][]string{"small": {"small.>", "dead.>"}, "smaller": {"smaller.>", "k8s._deadletter.>"}} {
-		_, err = js.CreateStream(h.t.Context(), jetstream.StreamConfig{Name: name, Subjects: subjects, MaxMsgSize: 2500, Duplicates: 2 * time.Minute})
-		check(h.t, err)
-	}
-
+func (h *hunt) runs(rules []string) {
+	js := h.begin()
 	first, second := filepath.Join(h.dir, "first"), filepath.Join(h.dir, "second")
 	end := h.bridge(rules, first, "nats://127.0.0.1:1")
-	h.until("the first versions are in Kafka", func() bool { return h.offset() >= 3 })
+	h.until("the first versions are in Kafka", func() bool { return h.offset() >= int64(len(h.servers)) })
 	h.plant() // updates
 	h.servers["secrets"].Create("shop/gone", func(obj map[string]any) {
 		obj["data"] = map[string]any{"a": base64.StdEncoding.EncodeToString([]byte(h.value("data of a secret that is deleted")))}
 	})
 	h.servers["secrets"].Delete("shop/gone")
-	h.until("the backlog is on disk", func() bool {
-		status := strings.ReplaceAll(h.get("/status"), " ", "")
-		return strings.Contains(status, `"spoolBytes":`) && !strings.Contains(status, `"spoolBytes":0`)
-	})
+	h.awaitSpool()
 	check(h.t, os.CopyFS(second, os.DirFS(first))) // what is there if the process dies now
 	end()
 
@@ -246,7 +385,11 @@ func (h *hunt) runs(rules string) {
 	end = h.bridge(rules, second, h.nats.ClientURL())
 	h.until("the sink that was away has everything", func() bool {
 		s, err := js.Stream(h.t.Context(), "away")
-		return err == nil && s.CachedInfo().State.Msgs >= 10
+		return err == nil && int(s.CachedInfo().State.Msgs) >= 2*len(h.servers)
+	})
+	h.until("something is undelivered", func() bool {
+		files, _ := filepath.Glob(filepath.Join(second, "undelivered", "*"))
+		return len(files) > 0
 	})
 	end()
 	h.searchStreams(js)
@@ -256,10 +399,47 @@ func (h *hunt) runs(rules string) {
 	}
 	h.searchDatabase("first state", filepath.Join(first, "db"))
 	h.searchDatabase("second state", filepath.Join(second, "db"))
+	h.in("traces", []byte(h.traces.String()))
+	stdout, stderr := &buffer{}, &buffer{}
+	run(h.t.Context(), []string{"state", "get", "secrets", "shop/db", "--state-dir", second}, strings.NewReader(""), stdout, stderr)
+	h.in("state get", []byte(stdout.String()+stderr.String()))
+}
+
+// runsOnce lets one bridge run until everything is in Kafka, and searches the brokers.
+func (h *hunt) runsOnce(rules []string) {
+	js := h.begin()
+	end := h.bridge(rules, filepath.Join(h.dir, "state"), "nats://127.0.0.1:1")
+	h.until("the first versions are in Kafka", func() bool { return h.offset() >= int64(len(h.servers)) })
+	end()
+	h.searchStreams(js)
+	h.searchKafka()
+}
+
+func (h *hunt) awaitSpool() {
+	h.until("the backlog is on disk", func() bool {
+		status := strings.ReplaceAll(h.get("/status"), " ", "")
+		return strings.Contains(status, `"spoolBytes":`) && !strings.Contains(status, `"spoolBytes":0`)
+	})
+}
+
+// begin makes the streams that refuse large messages.
+func (h *hunt) begin() jetstream.JetStream {
+	check(h.t, os.WriteFile(filepath.Join(h.dir, "kubeconfig"), []byte(kubeconfig(h.api)), 0o600))
+	conn, err := natsgo.Connect(h.nats.ClientURL())
+	check(h.t, err)
+	h.t.Cleanup(conn.Close)
+	js, err := jetstream.New(conn)
+	check(h.t, err)
+	largest := map[string]int32{"small": 2500, "smaller": 2500, "lost": 300} // bytes
+	for name, subjects := range map[string][]string{"small": {"small.>", "dead.>"}, "smaller": {"smaller.>", "k8s._deadletter.>"}, "lost": {"lost.>", "gone.>"}} {
+		_, err = js.CreateStream(h.t.Context(), jetstream.StreamConfig{Name: name, Subjects: subjects, MaxMsgSize: largest[name], Duplicates: 2 * time.Minute})
+		check(h.t, err)
+	}
+	return js
 }
 
 // bridge runs one, and gives what ends it and searches what it has said.
-func (h *hunt) bridge(rules, state, away string) (end func()) {
+func (h *hunt) bridge(rules []string, state, away string) (end func()) {
 	file := filepath.Join(h.dir, "bridge.yaml")
 	check(h.t, os.WriteFile(file, []byte(h.config(rules, state, away, h.admin)), 0o600))
 	ctx, cancel := context.WithCancel(context.WithoutCancel(h.t.Context()))
@@ -283,6 +463,12 @@ func (h *hunt) bridge(rules, state, away string) (end func()) {
 		h.in("live tail", []byte(tail.String()))
 		h.tailed += strings.Count(tail.String(), `"payload":`)
 		h.in("metrics", []byte(h.get("/metrics")))
+		for _, page := range []string{"/", "/readyz", "/healthz"} {
+			if text := h.get(page); text != "" {
+				h.in("page", []byte(text))
+				h.pages++
+			}
+		}
 		cancel()
 		<-code
 		h.in("stdout", []byte(stdout.String()))
@@ -338,11 +524,22 @@ func (h *hunt) until(what string, so func() bool) {
 	}
 }
 
+// planted matches a value as it is, and the beginning of one in base64.
+var planted = regexp.MustCompile(`hunter2-[0-9]+-|aHVudGVyMi[A-Za-z0-9+/]*`)
+
 // in looks for all values in a text, as they are and in base64.
 func (h *hunt) in(place string, text []byte) {
-	for planted, needle := range h.needles {
-		if bytes.Contains(text, []byte(needle)) || bytes.Contains(text, []byte(base64.StdEncoding.EncodeToString([]byte(needle)))) {
-			h.found[planted] = append(h.found[planted], place)
+	for _, match := range planted.FindAll(text, -1) {
+		if match[0] == 'a' {
+			match, _ = base64.RawStdEncoding.DecodeString(string(match[:len(match)/4*4]))
+		}
+		digits, _, _ := strings.Cut(strings.TrimPrefix(string(match), "hunter2-"), "-")
+		number, err := strconv.Atoi(digits)
+		if err != nil {
+			continue
+		}
+		if at := h.places[number]; !slices.Contains(h.found[at], place) {
+			h.found[at] = append(h.found[at], place)
 		}
 	}
 }
@@ -351,7 +548,7 @@ func (h *hunt) searchStreams(js jetstream.JetStream) {
 	for info := range js.ListStreams(h.t.Context()).Info() {
 		s, err := js.Stream(h.t.Context(), info.Config.Name)
 		check(h.t, err)
-		for seq := info.State.FirstSeq; seq <= info.State.LastSeq; seq++ {
+		for seq := max(info.State.FirstSeq, 1); seq <= info.State.LastSeq; seq++ {
 			m, err := s.GetMsg(h.t.Context(), seq)
 			check(h.t, err)
 			h.messages++
@@ -389,7 +586,12 @@ func (h *hunt) searchFiles(dir string) {
 		}
 		text, err := os.ReadFile(path)
 		h.files++
-		h.in("files of "+filepath.Base(dir), text)
+		place := "files of "
+		if strings.Contains(path, string(filepath.Separator)+"undelivered"+string(filepath.Separator)) {
+			place = "undelivered of "
+			h.undelivered++
+		}
+		h.in(place+filepath.Base(dir), text)
 		return err
 	}))
 }
