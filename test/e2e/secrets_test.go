@@ -48,7 +48,7 @@ func TestFiveHundredSecretsAreSentWhenAskedFor(t *testing.T) {
 	l.each(count/2, create) // half of them exist before
 	collection := truth.Core("secrets", l.namespace)
 	ledger := l.witness(collection)
-	b := l.bridge("bridge", secretsInformer+embedded, with(map[string]string{"SECRETS": "send"}))
+	b := l.bridge("bridge", secretsInformer+embedded, with(map[string]string{"SECRETS": "send", "BRIDGE_ALLOW_SECRETS": "true"}))
 	l.start(b)
 	l.each(count/2, func(i int) { create(count/2 + i) })
 	l.complete("Secrets", jetStream(b), ledger, check.Options{Informers: informerOf("app", collection)})
@@ -64,7 +64,7 @@ func TestValuesOfSecretsStayHomeUnlessAskedFor(t *testing.T) {
 			l := newLab(t, live(t))
 			values := []string{secretValue(), secretValue(), secretValue(), secretValue(), secretValue(), secretValue()}
 			l.createSecret("before", values[:3])
-			b := l.bridge("bridge", secretsInformer+embedded, with(map[string]string{"SECRETS": mode}), withLogLevel("debug"))
+			b := l.bridge("bridge", secretsInformer+embedded, with(map[string]string{"SECRETS": mode, "BRIDGE_ALLOW_SECRETS": fmt.Sprint(mode == "send")}), withLogLevel("debug"))
 			l.start(b)
 			l.createSecret("after", values[3:])
 			must(t, l.client.CoreV1().Secrets(l.namespace).Delete(l.ctx, "before", metav1.DeleteOptions{}))

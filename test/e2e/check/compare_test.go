@@ -40,6 +40,7 @@ func lives(t *testing.T) []truth.Change {
 func published(t *testing.T, changes []truth.Change) (events []read.Event) {
 	t.Helper()
 	ops := map[string]string{"ADDED": "added", "MODIFIED": "updated", "DELETED": "deleted"}
+	newest := map[string]string{} // version by uid
 	for i, ch := range changes {
 		m, op := ch.Metadata, ops[ch.Type]
 		e := read.Event{Event: event.New(), Place: uint64(i + 1)}
@@ -56,10 +57,20 @@ func published(t *testing.T, changes []truth.Change) (events []read.Event) {
 		for name, value := range map[string]string{
 			"partitionkey": "configmaps/n/" + m.Name, "sequence": "00000000." + strings.Repeat("0", 20-len(m.ResourceVersion)) + m.ResourceVersion,
 			"apiversion": "v1", "kind": "ConfigMap", "resource": "configmaps", "namespace": "n", "name": m.Name, "uid": m.UID,
-			"resourceversion": m.ResourceVersion, "manager": "m",
+			"resourceversion": m.ResourceVersion, "informer": "i",
 		} {
 			e.SetExtension(name, value)
 		}
+		writer := "manager"
+		if op == "deleted" {
+			writer = "lastmanager"
+			e.SetExtension("sequence", e.Attribute("sequence")+".deleted")
+		}
+		e.SetExtension(writer, "m")
+		if previous := newest[m.UID]; previous != "" {
+			e.SetExtension("previous", previous)
+		}
+		newest[m.UID] = m.ResourceVersion
 		data, err := ch.WithoutManagedFields()
 		if err != nil {
 			t.Fatal(err)
@@ -101,6 +112,7 @@ func TestEverythingWrongIsAProblem(t *testing.T) {
 		"an attribute is too much":   {func(e []read.Event) []read.Event { e[1].SetExtension("inferred", "true"); return e }, "inferred is"},
 		"the time differs":           {func(e []read.Event) []read.Event { e[1].SetTime(time.Now()); return e }, "time is"},
 		"the delete's time is old":   {func(e []read.Event) []read.Event { e[2].SetTime(options.Began.Add(-time.Hour)); return e }, "time is"},
+		"the chain is broken":        {func(e []read.Event) []read.Event { e[1].SetExtension("previous", "8"); return e }, "previous is"},
 		"the message id differs":     {func(e []read.Event) []read.Event { e[3].MessageID = "x"; return e }, "Nats-Msg-Id"},
 		"the subject differs":        {func(e []read.Event) []read.Event { e[3].NATSSubject = "x"; return e }, "NATS subject"},
 		"an object is in two lanes":  {func(e []read.Event) []read.Event { e[3].Lane, e[3].Partitions = "t/1", 2; return e }, "has events in"},
