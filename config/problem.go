@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Problem is one thing that is wrong with a configuration.
@@ -59,13 +61,44 @@ type origin struct {
 	reference, value string
 }
 
-// hide puts the reference into the place of the value.
+// hide puts the reference into the place of the value, but not within a word: the value send is not
+// meant by "sending".
 func (o *origin) hide(text string) string {
 	if o.value == "" {
 		return text
 	}
-	quote := strconv.Quote
-	return strings.NewReplacer(quote(o.value), quote(o.reference), o.value, o.reference).Replace(text)
+	parts := strings.Split(text, strconv.Quote(o.value))
+	for i := range parts {
+		parts[i] = o.hideWords(parts[i])
+	}
+	return strings.Join(parts, strconv.Quote(o.reference))
+}
+
+func (o *origin) hideWords(text string) string {
+	var out strings.Builder
+	for {
+		before, after, found := strings.Cut(text, o.value)
+		out.WriteString(before)
+		if !found {
+			return out.String()
+		}
+		if endsInWord(before) || beginsInWord(after) {
+			out.WriteString(o.value)
+		} else {
+			out.WriteString(o.reference)
+		}
+		text = after
+	}
+}
+
+func endsInWord(text string) bool {
+	r, _ := utf8.DecodeLastRuneInString(text)
+	return unicode.IsLetter(r)
+}
+
+func beginsInWord(text string) bool {
+	r, _ := utf8.DecodeRuneInString(text)
+	return unicode.IsLetter(r)
 }
 
 // origins maps the paths of the keys that were given to where they come from. A path that is not in it has its default.

@@ -42,6 +42,14 @@ func TestSecretFiles(t *testing.T) {
 }
 
 func TestSendingSecrets(t *testing.T) {
+	t.Run("the value of a variable is not looked for within words", func(t *testing.T) {
+		t.Setenv("MODE", "send")
+		c := mustLoad(t, "informers:\n  - {name: a, resources: [secrets], secrets: \"${MODE}\"}\n")
+		err := c.CheckSecrets(false)
+		if err == nil || !strings.Contains(err.Error(), "secrets: sending values") {
+			t.Errorf("got %v", err)
+		}
+	})
 	c := mustLoad(t, "informers:\n  - {name: a, resources: [pods]}\n  - {name: b, resources: [secrets], secrets: send}\n")
 	if err := c.CheckSecrets(true); err != nil {
 		t.Errorf("it is not allowed: %v", err)
