@@ -339,7 +339,7 @@ func (u *unit) addInformer(b *Bridge, reg prometheus.Registerer, from *heritage)
 		Selector: u.selector(u.cfg.Filter), Owners: owners, Died: b.lineage.died,
 		Namespaces: u.cfg.NamespaceSelector != "", Selection: u.selection(b), Selective: u.cfg.selective(), Leavable: u.cfg.leavable(),
 		Enterable: u.cfg.selectsHere() && u.cfg.Snapshot != SnapshotNever,
-		LogBytes:  u.cfg.Memory, SpoolBytes: u.spool(b), DropOldest: u.cfg.DropOldest, Resnapshot: u.cfg.Snapshot == SnapshotAlways, Unclean: from.isUnclean(b), Succeeds: u.succeeds(b), Forgotten: u.forgotten(b), Diverged: func() { u.reflector.Undone() },
+		LogBytes:  u.cfg.Memory, SpoolBytes: u.spool(b), DropOldest: u.cfg.DropOldest, Resnapshot: u.cfg.Snapshot == SnapshotAlways, Unclean: from.isUnclean(b), Succeeds: u.succeeds(b), Forgotten: u.forgotten(b), Diverged: func() { u.reflector.Diverged() },
 		Log: u.log.With("resource", u.cfg.Type.String()), Registerer: reg,
 	})
 	return err
@@ -381,14 +381,14 @@ func (u *unit) addReflector(b *Bridge, reg prometheus.Registerer) (err error) {
 	cfg.Parse.Type = u.cfg.Type
 	cfg.Watchdog = cmp.Or(cfg.Watchdog, b.cfg.Watchdog)
 	u.watchdog = cfg.Watchdog
-	cfg.Quarantine, cfg.Spare, cfg.Unselected = u.fifo.Quarantine, u.fifo.Skip, u.fifo.Unselected
+	cfg.Quarantine, cfg.Skip, cfg.Unselected = u.fifo.Quarantine, u.fifo.Skip, u.fifo.Unselected
 	cfg.Snapshot = u.cfg.Snapshot != SnapshotNever
 	cfg.From, cfg.Reached = u.from(), u.tracker.Status().Watermark
 	if err := u.addNamespaces(b, &cfg); err != nil {
 		return err
 	}
 	if !u.cfg.Shard.All() {
-		cfg.Passed = u.fifo.Progress
+		cfg.Progress = u.fifo.Progress
 		cfg.Selects = func(obj *resource.Object) bool { return u.cfg.Shard.Has(u.cfg.Type, obj.Namespace, obj.Name) }
 	}
 	u.reflector, err = reflector.New(cfg)
@@ -409,7 +409,7 @@ func (u *unit) addReflector(b *Bridge, reg prometheus.Registerer) (err error) {
 func (u *unit) compareAnew() error {
 	undone, err := u.indexer.Undone()
 	if undone {
-		u.reflector.Undone()
+		u.reflector.Diverged()
 	}
 	return err
 }
@@ -443,7 +443,7 @@ func (u *unit) addNamespaces(b *Bridge, cfg *reflector.Config) error {
 	if err != nil {
 		return err
 	}
-	cfg.Namespaces, cfg.Passed, cfg.Selected = selected, u.fifo.Progress, map[string]resource.NamespaceState{}
+	cfg.Namespaces, cfg.Progress, cfg.Selected = selected, u.fifo.Progress, map[string]resource.NamespaceState{}
 	cfg.AsOf = map[string]resource.Version{}
 	for name, n := range saved {
 		cfg.Selected[name] = n.State

@@ -40,9 +40,9 @@ type Config struct {
 	// the identity of an object whose last state can't be understood, when it is gone, and when the server's history went back. An error ends
 	// Run, as the Store's do. nil: an object that is too deep or too large is like any other that can't be understood.
 	Unselected func(ctx context.Context, obj *resource.Object, gone bool) error
-	// Passed gets the version that was come to while what came was not wanted, about each second: everything up to it was
+	// Progress gets the version that was come to while what came was not wanted, about each second: everything up to it was
 	// handed on. An error ends Run, as the Store's do. nil: it is not told.
-	Passed func(ctx context.Context, v resource.Version) error
+	Progress func(ctx context.Context, v resource.Version) error
 
 	// From is the version to resume after; "" for none.
 	From resource.Version
@@ -76,15 +76,15 @@ type Config struct {
 	ListTimeout time.Duration
 	Backoff     Backoff
 
-	// Quarantine gets what could not be understood, in its place between the calls of the Store, before it is reconciled by a list, or spared by one;
+	// Quarantine gets what could not be understood, in its place between the calls of the Store, before it is reconciled by a list, or skipped by one;
 	// the same bytes once, however often they come. An error ends Run, as the Store's do. nil: it is logged and counted only.
 	Quarantine func(ctx context.Context, u *resource.Unreadable) error
 
-	// Spare gets each item of a list that can't be understood and that the list goes on behind, in its place between the calls of the Store: what
+	// Skip gets each item of a list that can't be understood and that the list goes on behind, in its place between the calls of the Store: what
 	// it says of itself. An object of that key is not gone then; without a key nobody knows which object it is, and nothing may be taken for gone
 	// at this list's end. An error ends Run, as the Store's do. nil: no list goes on behind such an item, and it is read again until there is
 	// none; so is, in any case, a list after the server's history went back.
-	Spare func(ctx context.Context, of resource.Identity) error
+	Skip func(ctx context.Context, of resource.Identity) error
 
 	// Identify says whether the API server is still that of the same cluster, and is asked whenever a probe finds it again after a
 	// failure. An error that is ErrOtherCluster ends Run before anything is read; others are retried. nil: it is not asked.

@@ -2,7 +2,6 @@ package reflector
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -121,41 +120,4 @@ func checkListKind(v *values) error {
 		return &unreadableError{err: fmt.Errorf("%s in place of a list", kind)}
 	}
 	return nil
-}
-
-// probe asks for the server's version, by the smallest consistent list.
-func (r *Reflector) probe(ctx context.Context) (resource.Version, error) {
-	q := r.query()
-	// Without selectors: the server would have to search for the first object that they select.
-	q.Del("labelSelector")
-	q.Del("fieldSelector")
-	v, err := r.probeWith(ctx, q)
-	if err != nil && reasonOf(err) == reasonForbidden && (r.cfg.LabelSelector != "" || r.cfg.FieldSelector != "") {
-		return r.probeWith(ctx, r.query()) // allowed to read only what is selected
-	}
-	return v, err
-}
-
-func (r *Reflector) probeWith(ctx context.Context, q map[string][]string) (resource.Version, error) {
-	q["limit"] = []string{"1"}
-	s, err := r.get(ctx, q, patience{silence: r.cfg.ListTimeout})
-	if err != nil {
-		return "", err
-	}
-	defer s.close()
-	stop := func(p page) error {
-		if p.version == "" {
-			return nil
-		}
-		return errEnough
-	}
-	v := newValues(s, r.cfg.MaxFrame)
-	p, err := readPage(v, v.skip, stop)
-	if errors.Is(err, errEnough) {
-		err = nil
-	}
-	if err != nil {
-		return "", v.failed(err)
-	}
-	return p.version, nil
 }

@@ -89,10 +89,10 @@ func (g *gate) open(ctx context.Context) (step context.Context, end func(), ok b
 	}, true
 }
 
-// Undone says that the API server has an older state of an object than it had before: its history is another, though its version is not lower. Everything
+// Diverged says that the API server has an older state of an object than it had before: its history is another, though its version is not lower. Everything
 // is listed and compared by equality. It may be called from any goroutine, and returns at once.
-func (r *Reflector) Undone() {
-	r.undone.Store(true)
+func (r *Reflector) Diverged() {
+	r.diverged.Store(true)
 	r.gate.kick()
 }
 
@@ -104,9 +104,4 @@ func (g *gate) kick() {
 	if cut != nil {
 		cut()
 	}
-}
-
-// brokenOff prepares for going on after a Pause: as after a lost connection, the server may be another, or in another place of its history.
-func (r *Reflector) brokenOff() {
-	r.failed, r.probing = true, true
 }

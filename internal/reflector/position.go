@@ -50,12 +50,7 @@ func (p *position) took(obj *resource.Object, deletion bool) {
 	p.deletion = deletion
 }
 
-// skipBack gives up the caution for a version that can't be incomplete, and says whether there was any. Without it, a quiet
-// resource whose last change but one is too old for the server would be listed again for nothing.
-func (p *position) skipBack() bool {
-	if p.complete == p.version || p.deletion {
-		return false
-	}
-	p.complete = p.version
-	return true
-}
+// mayBeIncomplete reports whether a watch has to begin before the last version. Only deletes come several at a time from etcd: without
+// one a watch may begin at the last version itself, so that a quiet resource whose last change but one is too old for the server is not
+// listed again for nothing.
+func (p *position) mayBeIncomplete() bool { return p.complete != p.version && !p.deletion }

@@ -65,19 +65,19 @@ func isPanic(err error) bool {
 // quarantine is what was told already.
 type quarantine struct {
 	told, toldBefore map[string]bool // see first
-	// spared are the objects that the last list of everything has spared: another would not tell more of them.
-	spared map[resource.Key]bool
-	// sparedItems of the list that is being read, and whether of one of them nobody knows which object it is.
-	sparedItems int
-	nameless    bool
+	// skipped are the objects that the last list of everything has skipped: another would not tell more of them.
+	skipped map[resource.Key]bool
+	// items that the current list has skipped, but for isolated ones, and whether of one of them nobody knows which object it is.
+	items        int
+	unidentified bool
 }
 
-// maxSpared is how many items of a list may be spared. With more it is the list that is wrong, or what it comes through, and it is read
+// maxSkipped is how many items of a list may be skipped. With more it is the list that is wrong, or what it comes through, and it is read
 // again.
-const maxSpared = 64
+const maxSkipped = 64
 
 // first says whether something is told for the first time, as far back as is remembered: what no list can be read past, and what each list
-// spares, would else be told each time.
+// skips, would else be told each time.
 func (q *quarantine) first(id string) bool {
 	const half = 4096 // of what is remembered at least
 	if q.told[id] || q.toldBefore[id] {
@@ -103,7 +103,7 @@ func (r *Reflector) understand(ctx context.Context, err error, raw []byte, at in
 	unreadable.quarantined = true
 	u := r.unreadable(unreadable, raw, at)
 	r.metrics.quarantined.WithLabelValues(u.Reason).Inc()
-	if !r.first(u.ID()) {
+	if !r.quarantine.first(u.ID()) {
 		return err
 	}
 	r.log.Error("the API server sent what can't be understood",
@@ -136,7 +136,7 @@ func (r *Reflector) unreadable(e *unreadableError, raw []byte, at int64) *resour
 	case unreadableUnexpected:
 		stable = 0
 	}
-	u := resource.NewUnreadable(&r.cfg.Parse, raw, stable, r.version, e.err)
+	u := resource.NewUnreadable(&r.cfg.Parse, raw, stable, r.state.at.version, e.err)
 	u.Reason = reason
 	u.Listed, u.Version = e.listed, e.version
 	if refused, ok := errors.AsType[*resource.RefusedError](e.err); ok {
@@ -150,41 +150,41 @@ func (r *Reflector) unreadable(e *unreadableError, raw []byte, at int64) *resour
 	return u
 }
 
-// spare tells of an item of a list that can't be understood, so that the list goes on behind it. An error is the Store's, or of a list of which
+// skipItem tells of an item of a list that can't be understood, so that the list goes on behind it. An error is the Store's, or of a list of which
 // too much can't be understood.
-func (r *Reflector) spare(ctx context.Context, refused *resource.RefusedError, raw []byte) error {
+func (r *Reflector) skipItem(ctx context.Context, refused *resource.RefusedError, raw []byte) error {
 	if !r.concerns(refused) {
 		return nil
 	}
 	alone := r.isolated(refused)
-	if r.cfg.Spare == nil || !alone && !r.sparable(refused) {
+	if r.cfg.Skip == nil || !alone && !r.skippable(refused) {
 		return r.understand(ctx, &unreadableError{err: refused}, raw, 0)
 	}
 	if err := r.tell(ctx, &unreadableError{err: refused, listed: true}, raw); err != nil {
 		return err
 	}
 	switch {
-	case alone && r.relist.Rewound:
+	case alone && r.state.relist.Rewound:
 		// What is known of it may be of what was undone, and of a later version than those to come.
 		obj := objectOf(refused)
 		r.reach(obj)
 		return fromStore(r.cfg.Unselected(ctx, obj, false))
 	case alone:
-	case r.sparedItems == maxSpared:
-		return &unreadableError{err: fmt.Errorf("more than %d items of a list: %w", maxSpared, refused), quarantined: true}
+	case r.quarantine.items == maxSkipped:
+		return &unreadableError{err: fmt.Errorf("more than %d items of a list: %w", maxSkipped, refused), quarantined: true}
 	default:
-		r.sparedItems++
+		r.quarantine.items++
 		r.remember(refused.Key)
 	}
-	return fromStore(r.cfg.Spare(ctx, refused.Identity))
+	return fromStore(r.cfg.Skip(ctx, refused.Identity))
 }
 
-// remember notes the object of an item that was spared, "" for nobody knows which.
+// remember notes the object of an item that was skipped, "" for nobody knows which.
 func (r *Reflector) remember(key resource.Key) {
 	if key != "" {
-		r.spared[key] = true
+		r.quarantine.skipped[key] = true
 	} else {
-		r.nameless = true
+		r.quarantine.unidentified = true
 	}
 }
 
@@ -192,7 +192,7 @@ func (r *Reflector) remember(key resource.Key) {
 // Any tenant may make such objects, as many as they like. So each is told and nothing else stops or waits for it: no
 // list can read more of it, and no list is given up for their number.
 func (r *Reflector) isolated(refused *resource.RefusedError) bool {
-	if r.cfg.Unselected == nil || r.cfg.Spare == nil || !refused.Identified() {
+	if r.cfg.Unselected == nil || r.cfg.Skip == nil || !refused.Identified() {
 		return false
 	}
 	return errors.Is(refused, resource.ErrDepth) || errors.Is(refused, ErrFrameTooLarge) || isPanic(refused)
@@ -204,11 +204,11 @@ func objectOf(refused *resource.RefusedError) *resource.Object {
 	return &resource.Object{Meta: resource.Meta{Namespace: namespace, Name: name, UID: refused.UID, Version: refused.Version}}
 }
 
-// sparable says whether a list may go on behind an item. One of another kind says that it is no list of what was asked for. And after the server's
+// skippable says whether a list may go on behind an item. One of another kind says that it is no list of what was asked for. And after the server's
 // history went back, the known state of an object may be of what was undone, with a version that would cover those to come: what the object
 // is must be known then.
-func (r *Reflector) sparable(refused *resource.RefusedError) bool {
-	return !r.relist.Rewound && !errors.Is(refused, resource.ErrWrongKind)
+func (r *Reflector) skippable(refused *resource.RefusedError) bool {
+	return !r.state.relist.Rewound && !errors.Is(refused, resource.ErrWrongKind)
 }
 
 // tell tells of what can't be understood where nothing else has to be done about it. An error is the Store's.

@@ -6,15 +6,17 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"math/rand/v2"
 	"net/url"
 	"strconv"
 	"sync/atomic"
 	"time"
 
+	"github.com/kubebridge/bridge/internal/ratelimit"
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// Reflector keeps a Store in step with one collection of the API server. See New, Run and Status.
+// Reflector keeps a Store in sync with one collection of the API server. See New, Run and Status.
 type Reflector struct {
 	cfg     Config
 	url     *url.URL
@@ -22,29 +24,18 @@ type Reflector struct {
 	metrics *metrics
 	status  status
 	gate    *gate
-	undone  atomic.Bool // see Undone
+	// diverged is set by Diverged, and taken by the probe that follows.
+	diverged atomic.Bool
 
 	// All below is owned by Run.
 
+	state   state
 	backoff backoff
 	// expiries is the backoff of 410s alone. They are the server's plain word that a list is needed, so that the first is followed
 	// at once, however many other failures there were; only those in a row wait.
-	expiries backoff
-	position // where the Store stands, and the watch goes on
-	// probing says that the server's version is to be asked for before anything else.
-	probing bool
-	// failed says that a step has failed since Run began: the server may be another when it is found again.
-	failed bool
-	// suspect is the reason of the gap that there is after version, once the probe said up to where; "" for none.
-	suspect string
-	// relist is set while everything is to be replaced by a list.
-	relist *resource.Relist
-	// reached is the latest version that the Store has of a list that is not complete yet, and of what was there before the first.
-	reached resource.Version
-	listing
-	watching
-	quarantine
-	scope
+	expiries   backoff
+	quarantine quarantine
+	scope      scope
 }
 
 // New checks the configuration and starts nothing.
@@ -61,16 +52,16 @@ func New(cfg Config) (*Reflector, error) {
 		backoff:  backoff{Backoff: cfg.Backoff},
 		gate:     newGate(),
 		expiries: backoff{Backoff: cfg.Backoff, eager: true},
-		position: at(cfg.From),
-		// A list of one namespace adds to what the last list of everything has spared, and may be the first of this process.
-		quarantine: quarantine{spared: map[resource.Key]bool{}},
+		state:    first(cfg.From, cfg.Reached, cfg.Snapshot),
+		// A list of one namespace adds to what the last list of everything has skipped, and may be the first of this process.
+		quarantine: quarantine{skipped: map[resource.Key]bool{}},
 		scope:      scope{states: maps.Clone(cfg.Selected), asOf: maps.Clone(cfg.AsOf)},
 	}
-	if r.states == nil {
-		r.states = map[string]resource.NamespaceState{}
+	if r.scope.states == nil {
+		r.scope.states = map[string]resource.NamespaceState{}
 	}
-	if r.asOf == nil {
-		r.asOf = map[string]resource.Version{}
+	if r.scope.asOf == nil {
+		r.scope.asOf = map[string]resource.Version{}
 	}
 	r.status.s = Status{Phase: Stopped, Version: cfg.From, Relists: map[string]int{}}
 	registerQuiet(cfg.Registerer, &r.status)
@@ -88,11 +79,7 @@ func (r *Reflector) Run(ctx context.Context) error {
 	if r.awaitNamespaces(ctx); ctx.Err() != nil {
 		return nil
 	}
-	if r.version == "" && r.cfg.Snapshot {
-		r.beginRelist(resource.Relist{Initial: true})
-		r.reached = r.cfg.Reached
-	}
-	r.probing = r.relist == nil || r.reached != ""
+	r.report(state{}, r.state)
 	for {
 		step, end, ok := r.gate.enter(ctx, func() { r.status.phase(Paused) })
 		if !ok {
@@ -108,126 +95,99 @@ func (r *Reflector) Run(ctx context.Context) error {
 
 // attempt makes one step, and waits after one that failed. It returns an error of the Store.
 func (r *Reflector) attempt(ctx context.Context) error {
-	started := time.Now()
-	err := r.step(ctx)
-	if ctx.Err() != nil {
-		r.brokenOff()
-		return nil
+	if r.diverged.Load() {
+		r.state.step = toProbe
 	}
-	if failed, ok := errors.AsType[*storeError](err); ok {
+	started := time.Now()
+	o := r.step(ctx)
+	o.took, o.paused = time.Since(started), ctx.Err() != nil
+	if failed, ok := errors.AsType[*storeError](o.err); ok && !o.paused {
 		return failed.err
 	}
-	if err != nil {
-		r.failed = true
-		r.pause(ctx, r.recoverFrom(err, started), err)
+	before := r.state
+	var pause wait
+	r.state, pause = before.next(o)
+	r.report(before, r.state)
+	if o.err != nil && !o.paused {
+		r.metrics.errors.WithLabelValues(reasonOf(o.err)).Inc()
+		r.pause(ctx, r.delay(pause), o.err)
 	}
 	return nil
 }
 
 // step sends one request, or the requests of one list, and reads the answer to its end.
-func (r *Reflector) step(ctx context.Context) error {
-	r.probing = r.probing || r.undone.Load()
-	switch {
-	case r.probing:
+func (r *Reflector) step(ctx context.Context) outcome {
+	switch r.state.step {
+	case toProbe:
 		r.status.phase(Probing)
 		return r.locate(ctx)
-	case r.relist != nil:
+	case toList:
 		r.status.phase(Listing)
 		return r.list(ctx)
-	case r.beginMove():
-		return nil
-	default:
-		return r.watch(ctx)
+	case toWatch:
+		if r.beginMove() {
+			return outcome{}
+		}
 	}
+	return r.watch(ctx)
 }
 
-// locate probes, and decides by the server's version what comes next.
-func (r *Reflector) locate(ctx context.Context) error {
-	now, err := r.probe(ctx)
-	if err == nil {
-		err = r.identify(ctx)
-	}
-	if err != nil {
-		return err
-	}
-	r.probing = false
-	suspect, undone := r.suspect, r.undone.Swap(false)
-	r.suspect = ""
+// report shows what a step has made due.
+func (r *Reflector) report(before, after state) {
+	why := after.relist
 	switch {
-	case undone && r.version != "":
-		r.beginRelist(resource.Relist{Reason: resource.ReasonRewound, Rewound: true, From: r.version, To: now})
-	case r.relist != nil && !r.relist.Partial():
-		r.aim(now, undone)
-	case r.version == "":
-		return r.beginNow(ctx, now)
-	case r.version.Newer(now):
-		r.beginRelist(resource.Relist{Reason: resource.ReasonRewound, Rewound: true, From: r.version, To: now})
-	case suspect == resource.ReasonExpired && r.stuck.closed && now == r.version:
-		r.stuck = stuck{} // the server is at our version: nothing can be missing
-	case suspect != "":
-		r.beginRelist(resource.Relist{Reason: suspect, From: r.version, To: now})
-	}
-	return nil
-}
-
-// identify asks whether the cluster is the same, but for the first time: whoever made the reflector has just found the server.
-func (r *Reflector) identify(ctx context.Context) error {
-	if r.cfg.Identify == nil || !r.failed {
-		return nil
-	}
-	err := r.cfg.Identify(ctx)
-	if errors.Is(err, ErrOtherCluster) {
-		return &storeError{err}
-	}
-	return err
-}
-
-// aim corrects a list that is under way for a server that is at another version than it was. What an attempt that failed has handed on may be
-// undone too.
-func (r *Reflector) aim(now resource.Version, undone bool) {
-	r.relist.To = now
-	if undone || r.relist.From.Newer(now) || r.reached.Newer(now) {
-		r.rewound(now)
-	}
-}
-
-func (r *Reflector) rewound(now resource.Version) {
-	if r.relist.Rewound {
+	case after.relists == before.relists:
+		if why != nil && why.Rewound && before.relist != nil && !before.relist.Rewound {
+			r.log.Warn("the API server's history went back",
+				"resource_version", cmp.Or(why.From, after.reached), "server_version", why.To)
+		}
 		return
+	case why.Initial:
+		r.log.Debug("listing everything")
+	default:
+		r.log.Warn("versions are missing: listing everything to find what changed",
+			"reason", why.Reason, "resource_version", why.From, "server_version", why.To)
 	}
-	r.relist.Reason, r.relist.Rewound = resource.ReasonRewound, true
-	r.log.Warn("the API server's history went back", "resource_version", cmp.Or(r.relist.From, r.reached), "server_version", now)
-}
-
-// beginNow starts a reflector that is interested in the future only.
-func (r *Reflector) beginNow(ctx context.Context, now resource.Version) error {
-	if err := r.adoptOnly(ctx); err != nil {
-		return err
-	}
-	if err := r.bookmark(ctx, now); err != nil {
-		return err
-	}
-	r.status.set(func(s *Status) { s.Synced = true })
-	return nil
-}
-
-func (r *Reflector) beginRelist(why resource.Relist) {
-	r.relist = &why
-	r.listing = listing{watchListOff: r.watchListOff}
-	r.stuck = stuck{}
 	reason := why.Reason
 	if why.Initial {
 		reason = relistInitial
-		r.log.Debug("listing everything")
-	} else {
-		r.log.Warn("versions are missing: listing everything to find what changed",
-			"reason", reason, "resource_version", why.From, "server_version", why.To)
 	}
 	r.metrics.relists.WithLabelValues(reason).Inc()
 	r.status.set(func(s *Status) {
 		s.Relists[reason]++
 		s.Synced = false
 	})
+}
+
+// delay is how long a wait is now.
+func (r *Reflector) delay(w wait) (d time.Duration) {
+	if w.startOver {
+		r.backoff.startOver()
+	}
+	switch {
+	case w.expiry:
+		d = r.expiries.delay()
+	case w.backoff:
+		d = r.backoff.delay()
+	}
+	if w.atLeast > d {
+		// A little later than asked, so that not everybody comes back at the same moment.
+		d = w.atLeast + time.Duration(rand.Float64()*float64(r.cfg.Backoff.Initial))
+	}
+	return d
+}
+
+// pause waits, visibly.
+func (r *Reflector) pause(ctx context.Context, delay time.Duration, err error) {
+	err = explain(err)
+	r.status.set(func(s *Status) { s.LastError, s.NotFound = err.Error(), reasonOf(err) == reasonNotFound })
+	if delay == 0 {
+		r.log.Info("request ended early, trying again at once", "resource_version", r.state.at.version, "err", err)
+		return
+	}
+	r.log.Warn("request failed, trying again", "resource_version", r.state.at.version, "delay", delay.Round(time.Millisecond), "err", err)
+	r.status.phase(BackingOff)
+	_ = ratelimit.Sleep(ctx, delay)
 }
 
 // seen notes that the server sent something that counts.

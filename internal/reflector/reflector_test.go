@@ -168,7 +168,7 @@ func (c *cluster) follow(typ resource.Type, change func(*reflector.Config)) {
 			c.unreadable = append(c.unreadable, u)
 			return nil
 		},
-		Spare:      c.store.Spare,
+		Skip:       c.store.Spare,
 		Unselected: c.store.Unselected,
 	}
 	if change != nil {

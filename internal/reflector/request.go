@@ -40,8 +40,8 @@ type stream struct {
 
 // get asks for the collection. A nil error means that the answer is 200 and JSON; the caller closes the stream.
 func (r *Reflector) get(ctx context.Context, query url.Values, p patience) (*stream, error) {
-	if r.relist.Partial() {
-		return r.getFrom(ctx, r.cfg.Client.Base.JoinPath(r.cfg.Type.CollectionPath(r.relist.Namespace)), query, p)
+	if r.state.relist.Partial() {
+		return r.getFrom(ctx, r.cfg.Client.Base.JoinPath(r.cfg.Type.CollectionPath(r.state.relist.Namespace)), query, p)
 	}
 	return r.getFrom(ctx, r.url, query, p)
 }

@@ -30,7 +30,7 @@ type scope struct {
 	// asOf are, of those that came in alone, the versions as of which they are listed, or were. What a watch tells of the time before is
 	// covered by that.
 	asOf map[string]resource.Version
-	// marked is the last version that Passed was told, and when.
+	// marked is the last version that Progress was told, and when.
 	marked   resource.Version
 	markedAt time.Time
 }
@@ -55,7 +55,7 @@ func (r *Reflector) choose(obj *resource.Object) (c choice, err *resource.Refuse
 		}
 	}()
 	switch {
-	case !r.relist.Partial() && !r.scoped(obj), r.cfg.Selects != nil && !r.cfg.Selects(obj):
+	case !r.state.relist.Partial() && !r.scoped(obj), r.cfg.Selects != nil && !r.cfg.Selects(obj):
 		return passed, nil
 	case r.cfg.Matches != nil && !r.cfg.Matches(obj):
 		return unselected, nil
@@ -65,7 +65,7 @@ func (r *Reflector) choose(obj *resource.Object) (c choice, err *resource.Refuse
 
 // scoped reports whether an object is in a namespace that is selected, and not covered by the list of that.
 func (r *Reflector) scoped(obj *resource.Object) bool {
-	return r.cfg.Namespaces == nil || r.states[obj.Namespace].Selected() && !obj.Version.NotNewer(r.asOf[obj.Namespace])
+	return r.cfg.Namespaces == nil || r.scope.states[obj.Namespace].Selected() && !obj.Version.NotNewer(r.scope.asOf[obj.Namespace])
 }
 
 // concerns reports whether an object that is refused would be wanted, as far as that is known.
@@ -74,7 +74,7 @@ func (r *Reflector) concerns(refused *resource.RefusedError) (yes bool) {
 		return true
 	}
 	obj := objectOf(refused)
-	if r.cfg.Namespaces != nil && !r.relist.Partial() && !r.states[obj.Namespace].Selected() {
+	if r.cfg.Namespaces != nil && !r.state.relist.Partial() && !r.scope.states[obj.Namespace].Selected() {
 		return false
 	}
 	defer func() {
@@ -91,19 +91,19 @@ func (r *Reflector) listUnselected(ctx context.Context, obj *resource.Object) er
 	return fromStore(r.cfg.Unselected(ctx, obj, false))
 }
 
-// passEvery is how often Passed is told while only what nobody wants comes.
+// passEvery is how often Progress is told while only what nobody wants comes.
 const passEvery = time.Second
 
 // pass takes note of an event about an object that is not wanted: the stream has come so far.
 func (r *Reflector) pass(ctx context.Context, f *frame, deletion bool) error {
 	r.metrics.passed.Inc()
-	r.took(f.obj, deletion)
+	r.state.at.took(f.obj, deletion)
 	r.moved()
-	if r.cfg.Passed == nil || r.complete == r.marked || time.Since(r.markedAt) < passEvery {
+	if r.cfg.Progress == nil || r.state.at.complete == r.scope.marked || time.Since(r.scope.markedAt) < passEvery {
 		return nil
 	}
-	r.marked, r.markedAt = r.complete, time.Now()
-	return fromStore(r.cfg.Passed(ctx, r.complete))
+	r.scope.marked, r.scope.markedAt = r.state.at.complete, time.Now()
+	return fromStore(r.cfg.Progress(ctx, r.state.at.complete))
 }
 
 // awaitNamespaces waits until the selection is known for the first time.
@@ -151,40 +151,42 @@ func (r *Reflector) beginMove() bool {
 		return false
 	}
 	set, _ := r.cfg.Namespaces.Current()
-	why, ok := move(r.states, set)
+	why, ok := move(r.scope.states, set)
 	if !ok {
 		return false
 	}
-	why.To = r.version
-	r.relist, r.listing = &why, listing{watchListOff: r.watchListOff}
+	why.To = r.state.at.version
 	if why.Left {
-		r.states[why.Namespace] = resource.NamespaceLeaving
-		delete(r.asOf, why.Namespace)
+		r.scope.states[why.Namespace] = resource.NamespaceLeaving
+		delete(r.scope.asOf, why.Namespace)
 		r.metrics.left.Inc()
 	} else {
-		why.From = r.asOf[why.Namespace]
-		r.states[why.Namespace] = resource.NamespaceEntering
+		why.From = r.scope.asOf[why.Namespace]
+		r.scope.states[why.Namespace] = resource.NamespaceEntering
 		r.metrics.entered.Inc()
 	}
+	r.state = r.state.move(why)
 	r.log.Info("the selection of namespaces has changed", "namespace", why.Namespace, "selected", !why.Left)
 	return true
 }
 
 // aimMove chooses the version as of which a namespace is listed: that of now, so that what was in another namespace of its name is gone
 // by then. The list is made as of it, also after a crash, and the watch tells every version that comes after.
-func (r *Reflector) aimMove(ctx context.Context) (err error) {
-	if r.relist.From == "" {
-		r.relist.From, err = r.probe(ctx)
+func (r *Reflector) aimMove(ctx context.Context) error {
+	if r.state.relist.From != "" {
+		return nil
 	}
+	now, err := r.probe(ctx)
+	r.state = r.state.aim(now)
 	return err
 }
 
 // leave tells the Store that nothing of a namespace is wanted any more. Nothing has to be asked for that.
 func (r *Reflector) leave(ctx context.Context) error {
-	if err := fromStore(r.cfg.Store.BeginReplace(ctx, *r.relist)); err != nil {
+	if err := fromStore(r.cfg.Store.BeginReplace(ctx, *r.state.relist)); err != nil {
 		return err
 	}
-	return r.endMove(ctx, r.version)
+	return r.endMove(ctx, r.state.at.version)
 }
 
 // endMove says that a namespace was told completely. The position in the stream stays as it is: all else goes on from there.
@@ -192,16 +194,16 @@ func (r *Reflector) endMove(ctx context.Context, v resource.Version) error {
 	if err := r.cfg.Store.EndReplace(ctx, v); err != nil {
 		return fromStore(err)
 	}
-	why := r.relist
-	r.relist, r.reached = nil, ""
+	why := r.state.relist
+	r.state = r.state.listed(r.state.at)
 	switch {
 	case !why.Left:
-		r.asOf[why.Namespace] = v
-		r.states[why.Namespace] = resource.NamespaceIn
+		r.scope.asOf[why.Namespace] = v
+		r.scope.states[why.Namespace] = resource.NamespaceIn
 	case why.Gone:
-		delete(r.states, why.Namespace)
+		delete(r.scope.states, why.Namespace)
 	default:
-		r.states[why.Namespace] = resource.NamespaceOut
+		r.scope.states[why.Namespace] = resource.NamespaceOut
 	}
 	return nil
 }
@@ -214,18 +216,18 @@ func (r *Reflector) adopt() map[string]resource.Version {
 	}
 	set, _ := r.cfg.Namespaces.Current()
 	adopted := maps.Clone(set.Selected)
-	clear(r.asOf)
-	for name, state := range r.states {
+	clear(r.scope.asOf)
+	for name, state := range r.scope.states {
 		if state == resource.NamespaceLeaving {
 			delete(adopted, name)
 		}
 		if _, wanted := adopted[name]; state.Selected() && !wanted {
-			r.states[name] = resource.NamespaceLeaving
+			r.scope.states[name] = resource.NamespaceLeaving
 		}
 	}
 	for name := range adopted {
-		if r.states[name] != resource.NamespaceIn {
-			r.states[name] = resource.NamespaceEntering
+		if r.scope.states[name] != resource.NamespaceIn {
+			r.scope.states[name] = resource.NamespaceEntering
 		}
 	}
 	return adopted
@@ -234,12 +236,12 @@ func (r *Reflector) adopt() map[string]resource.Version {
 // adopted says that the Store has what adopt gave. A list with an item of which nobody knows which object it is takes nothing for gone: so what leaves
 // is not told yet, and is by a list of its own.
 func (r *Reflector) adopted() {
-	for name, state := range r.states {
+	for name, state := range r.scope.states {
 		switch {
 		case state == resource.NamespaceEntering:
-			r.states[name] = resource.NamespaceIn
-		case state == resource.NamespaceLeaving && !r.nameless:
-			r.states[name] = resource.NamespaceOut
+			r.scope.states[name] = resource.NamespaceIn
+		case state == resource.NamespaceLeaving && !r.quarantine.unidentified:
+			r.scope.states[name] = resource.NamespaceOut
 		}
 	}
 }
@@ -253,9 +255,9 @@ func (r *Reflector) adoptOnly(ctx context.Context) error {
 	if err := r.cfg.Store.BeginReplace(ctx, why); err != nil {
 		return fromStore(err)
 	}
-	for name, state := range r.states {
+	for name, state := range r.scope.states {
 		if state == resource.NamespaceEntering {
-			r.states[name] = resource.NamespaceIn
+			r.scope.states[name] = resource.NamespaceIn
 		}
 	}
 	return nil
@@ -271,7 +273,7 @@ func (r *Reflector) untilMoved(s *stream) (stop func()) {
 		defer close(ended)
 		for {
 			set, changed := r.cfg.Namespaces.Current()
-			if _, moves := move(r.states, set); moves {
+			if _, moves := move(r.scope.states, set); moves {
 				s.cancel(errMoved)
 				return
 			}

@@ -134,7 +134,7 @@ func TestWhatNobodyWantsIsNotQuarantined(t *testing.T) {
 
 func TestAListWithHolesIsNotEnded(t *testing.T) {
 	tests := map[string]func(*reflector.Config){
-		"where nobody can spare what is in them":   func(cfg *reflector.Config) { cfg.Spare = nil },
+		"where nobody can spare what is in them":   func(cfg *reflector.Config) { cfg.Skip = nil },
 		"after the server's history has gone back": func(cfg *reflector.Config) { cfg.From = "1000" },
 	}
 	for name, change := range tests {

@@ -14,9 +14,6 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// watching is what is known of the watches from the current version.
-type watching struct{ stuck stuck }
-
 // brokenError is an error of a watch that the server had accepted.
 type brokenError struct {
 	err      error
@@ -33,15 +30,15 @@ const (
 )
 
 // watch follows what changes from now on.
-func (r *Reflector) watch(ctx context.Context) error {
+func (r *Reflector) watch(ctx context.Context) outcome {
 	q := r.query()
-	q.Set("resourceVersion", string(r.complete))
+	q.Set("resourceVersion", string(r.state.at.complete))
 	return r.follow(ctx, q, false)
 }
 
-// follow opens a watch, which begins with the state where it is a WatchList (initial), and hands on what it brings. It returns nil when the
-// server ended the watch in good order.
-func (r *Reflector) follow(ctx context.Context, q url.Values, initial bool) error {
+// follow opens a watch, which begins with the state where it is a WatchList (initial), and hands on what it brings. The outcome has no
+// error when the server ended the watch in good order.
+func (r *Reflector) follow(ctx context.Context, q url.Values, initial bool) outcome {
 	timeout := r.cfg.WatchTimeout + time.Duration(rand.Float64()*float64(r.cfg.WatchTimeout))
 	q.Set("watch", "true")
 	q.Set("allowWatchBookmarks", "true")
@@ -52,14 +49,14 @@ func (r *Reflector) follow(ctx context.Context, q url.Values, initial bool) erro
 	} else {
 		r.status.phase(Watching)
 	}
-	from := r.version
+	from := r.state.at.version
 	s, err := r.get(ctx, q, p)
 	if err != nil {
-		return err
+		return outcome{err: err}
 	}
 	defer s.close()
 	r.metrics.watches.Inc()
-	return r.ended(r.receive(ctx, s, initial), initial, life{s.started, timeout, r.version != from})
+	return r.ended(r.receive(ctx, s, initial), initial, life{s.started, timeout, r.state.at.version != from})
 }
 
 // life is what became of a watch.
@@ -73,23 +70,20 @@ type life struct {
 func (l life) early() bool { return time.Since(l.started) < l.asked-time.Second }
 
 // ended says what the end of a watch means.
-func (r *Reflector) ended(err error, initial bool, was life) error {
+func (r *Reflector) ended(err error, initial bool, was life) outcome {
 	switch {
 	case errors.Is(err, errMoved):
-		return nil
+		return outcome{}
 	case errors.Is(err, errSilent) && !initial && !r.status.get().Bookmarks:
-		r.probing = true // nothing happened, and of that this server sends no bookmarks: ask where it stands
-		return nil
+		return outcome{early: true} // nothing happened, and of that this server sends no bookmarks: ask where it stands
 	case !errors.Is(err, io.EOF):
-		return &brokenError{err, was.progress}
-	case initial && r.relist != nil:
-		return &brokenError{errNoInitialEnd, was.progress}
+		return outcome{err: &brokenError{err, was.progress}}
+	case initial && r.state.relist != nil:
+		return outcome{err: &brokenError{errNoInitialEnd, was.progress}}
 	case !was.progress && time.Since(was.started) < shortWatch:
-		return &brokenError{errClosed, was.progress}
-	case was.early():
-		r.probing = true // what comes next may be a server with another history
+		return outcome{err: &brokenError{errClosed, was.progress}}
 	}
-	return nil
+	return outcome{early: was.early()}
 }
 
 // receive hands on frames until the stream ends, which is always an error.
@@ -160,11 +154,11 @@ func (r *Reflector) skim(ctx context.Context, f *frame, initial bool, err error,
 	case ok && f.event == watch.Deleted:
 		return r.goneUnread(ctx, f, initial, refused)
 	case ok && initial:
-		return r.spare(ctx, refused, raw)
+		return r.skipItem(ctx, refused, raw)
 	case ok && !r.concerns(refused):
 		r.metrics.passed.Inc()
 		return nil
-	case ok && (r.isolated(refused) || r.spared[refused.Key] && refused.Version != ""): // a list would spare it again
+	case ok && (r.isolated(refused) || r.quarantine.skipped[refused.Key] && refused.Version != ""): // a list would skip it again
 		return r.tell(ctx, &unreadableError{err: refused, version: refused.Version}, raw)
 	}
 	return r.understand(ctx, err, raw, at)
@@ -182,7 +176,7 @@ func (r *Reflector) goneUnread(ctx context.Context, f *frame, initial bool, refu
 	case initial:
 		r.reach(f.obj)
 		return fromStore(r.cfg.Unselected(ctx, f.obj, true))
-	case r.has(f.obj, true):
+	case r.state.at.has(f.obj, true):
 		return nil
 	}
 	return r.note(f, r.metrics.deleted, r.cfg.Unselected(ctx, f.obj, true))
@@ -203,7 +197,7 @@ func (r *Reflector) lasts() {
 
 // take hands on one frame. Only then its version is the one to go on from.
 func (r *Reflector) take(ctx context.Context, f *frame) error {
-	if f.obj != nil && r.has(f.obj, f.event == watch.Deleted) {
+	if f.obj != nil && r.state.at.has(f.obj, f.event == watch.Deleted) {
 		r.seen(func(*Status) {})
 		return nil
 	}
@@ -234,7 +228,7 @@ func (r *Reflector) note(f *frame, count prometheus.Counter, err error) error {
 		return fromStore(err)
 	}
 	count.Inc()
-	r.took(f.obj, f.event == watch.Deleted)
+	r.state.at.took(f.obj, f.event == watch.Deleted)
 	r.moved()
 	return nil
 }
@@ -245,7 +239,7 @@ func (r *Reflector) bookmark(ctx context.Context, v resource.Version) error {
 	}
 	r.metrics.bookmarks.Inc()
 	r.status.set(func(s *Status) { s.Bookmarks = s.Bookmarks || s.Phase == Watching })
-	r.position = at(v)
+	r.state.at = at(v)
 	r.moved()
 	return nil
 }
@@ -254,8 +248,8 @@ func (r *Reflector) bookmark(ctx context.Context, v resource.Version) error {
 func (r *Reflector) moved() {
 	r.seen(func(s *Status) {
 		s.Synced = true
-		if s.Version != r.version {
-			s.Version, r.stuck = r.version, stuck{}
+		if s.Version != r.state.at.version {
+			s.Version, r.state.stuck = r.state.at.version, stuck{}
 		}
 	})
 }

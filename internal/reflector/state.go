@@ -1,0 +1,288 @@
+package reflector
+
+import (
+	"errors"
+	"net/http"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kubebridge/bridge/internal/resource"
+)
+
+// step is what the reflector does next.
+type step int
+
+const (
+	toProbe step = iota // ask for the server's version
+	toList              // hand on everything, or what is in one namespace
+	toWatch             // hand on what changes
+)
+
+// state is where the reflector is. Run owns it. It changes at the end of a step (next), where a list ends
+// (listed), and where a change was handed on (position).
+type state struct {
+	step step
+	at   position // where the Store stands, and the watch continues
+	// relist is the list that is due or under way; nil for none. It is never changed, but replaced.
+	relist *resource.Relist
+	// relists counts the lists of everything that became due.
+	relists int
+	// reached is the latest version that the Store has of a list that is not complete yet, and of what was there before the first.
+	reached resource.Version
+	// suspect is the reason of the gap behind the position, once a probe says up to where; "" for none.
+	suspect string
+	// failed is set once a step has failed: the server may be another when it is found again.
+	failed bool
+	// watchListOff is set for good where WatchList does not work.
+	watchListOff bool
+	listing      listing
+	stuck        stuck
+}
+
+// listing is what was learned from failures of the current list.
+type listing struct {
+	consistent     bool // list what etcd has, no matter which version that is
+	unpaged        bool // in one answer: every page expired before it could be asked for
+	restarts       int  // of paged lists that could not be finished
+	watchListTries int  // WatchLists that failed
+}
+
+// stuck counts how often a watch from one version brought nothing.
+type stuck struct {
+	times  int
+	closed bool // it was closed at once each time, which is what an expired version of Events looks like
+}
+
+const (
+	// maxStuck is how often a watch from one version may bring nothing before a gap is suspected. An empty close is a sign of an
+	// expired version, an error is one of an event that the server can't read.
+	maxStuck = 5
+	// maxRestarts is how often a paged list is restarted before it is asked for in one answer.
+	maxRestarts = 3
+	// maxWatchLists is how many WatchLists may fail in an unknown way before pages are tried too.
+	maxWatchLists = 3
+)
+
+// outcome is how a step ended.
+type outcome struct {
+	err    error
+	paused bool          // it was broken off, by Pause or Diverged
+	took   time.Duration // from the request on
+	// pages were read, of a list by pages.
+	pages int
+	// server is the server's version that a probe found; diverged, that states of objects were of another history.
+	server   resource.Version
+	diverged bool
+	// early: a watch ended in good order, but before its time.
+	early bool
+}
+
+// wait is how long to wait before the next step.
+type wait struct {
+	backoff, expiry bool          // by the backoff, or by that of expired versions
+	atLeast         time.Duration // as the API server asked
+	startOver       bool          // the failures before are over
+}
+
+// next is the state after a step, and how long to wait before the next one.
+func (s state) next(o outcome) (state, wait) {
+	switch {
+	case o.paused: // as after a lost connection, the server may be another, or in another place of its history
+		s.failed, s.step = true, toProbe
+	case o.err != nil:
+		s.failed = true
+		return s.recover(o)
+	case s.step == toProbe:
+		s = s.locate(o)
+	case o.early: // what comes next may be a server with another history
+		s.step = toProbe
+	}
+	return s, wait{}
+}
+
+// first is the state that Run begins with.
+func first(from, reached resource.Version, snapshot bool) state {
+	s := state{at: at(from)}
+	if from == "" && snapshot {
+		s = s.list(resource.Relist{Initial: true})
+		if s.reached = reached; reached != "" {
+			s.step = toProbe
+		}
+	}
+	return s
+}
+
+// list makes a list of everything due.
+func (s state) list(why resource.Relist) state {
+	s.step, s.relist, s.listing, s.stuck = toList, &why, listing{}, stuck{}
+	s.relists++
+	return s
+}
+
+// move makes a list of one namespace due.
+func (s state) move(why resource.Relist) state {
+	s.step, s.relist, s.listing = toList, &why, listing{}
+	return s
+}
+
+// aim sets the version as of which a namespace is listed.
+func (s state) aim(from resource.Version) state {
+	why := *s.relist
+	why.From = from
+	s.relist = &why
+	return s
+}
+
+// listed ends a list. What follows it continues at a version.
+func (s state) listed(at position) state {
+	s.step, s.relist, s.reached, s.at = toWatch, nil, "", at
+	return s
+}
+
+// locate decides by the server's version.
+func (s state) locate(o outcome) state {
+	suspect := s.suspect
+	s.suspect = ""
+	rewound := resource.Relist{Reason: resource.ReasonRewound, Rewound: true, From: s.at.version, To: o.server}
+	switch {
+	case o.diverged && s.at.version != "":
+		return s.list(rewound)
+	case s.relist != nil && !s.relist.Partial():
+		return s.correct(o)
+	case s.at.version.Newer(o.server):
+		return s.list(rewound)
+	case suspect == resource.ReasonExpired && s.stuck.closed && o.server == s.at.version:
+		s.stuck = stuck{} // the server is at our version: nothing can be missing
+	case suspect != "":
+		return s.list(resource.Relist{Reason: suspect, From: s.at.version, To: o.server})
+	}
+	if s.step = toWatch; s.relist != nil {
+		s.step = toList
+	}
+	return s
+}
+
+// correct aims a list that is under way at a server that is at another version than it was. What a failed attempt has handed on may be
+// undone too.
+func (s state) correct(o outcome) state {
+	why := *s.relist
+	why.To = o.server
+	if o.diverged || why.From.Newer(o.server) || s.reached.Newer(o.server) {
+		why.Rewound, why.Reason = true, resource.ReasonRewound
+	}
+	s.step, s.relist = toList, &why
+	return s
+}
+
+// recover decides what to do about a step that failed.
+func (s state) recover(o outcome) (state, wait) {
+	watching := s.step == toWatch
+	s.step = toProbe
+	switch reason := reasonOf(o.err); reason {
+	case reasonExpired:
+		return s.expired(o, watching)
+	case reasonTooLarge:
+		s.listing.consistent = true // the server lags, or it went back: the probe will show which
+	case reasonUnreadable, reasonStoreRead:
+		if watching {
+			s.suspect = resource.ReasonUnreadable
+		}
+	case reasonInconsistent:
+		if errors.Is(o.err, errInconsistent) {
+			s.listing = s.listing.restart()
+		}
+	case reasonClosed, reasonServer:
+		if watching && errors.Is(o.err, errBroke) {
+			s = s.stick(reason == reasonClosed)
+		}
+		s.listing.consistent = s.listing.consistent || s.relist.Partial() && isNoExact(o.err)
+	case reasonConnection, reasonSilent:
+		if worked, over := o.worked(); watching && worked {
+			return s, wait{startOver: true} // continue at once
+		} else if watching && over {
+			return s, wait{backoff: true, startOver: true}
+		}
+	}
+	// Whatever it was, a server that was restored from a backup may answer the next request. It would take a watch from a version
+	// that it has not reached, and be silent, and give a list that is older than what is known: it has to be asked.
+	return s, wait{backoff: true, atLeast: retryAfter(o.err)}
+}
+
+// expired decides what to do about a 410.
+func (s state) expired(o outcome, watching bool) (state, wait) {
+	switch {
+	case !watching && o.pages == 0:
+		s.listing.consistent = true // the server has compacted what was asked for
+	case !watching:
+		s.listing = s.listing.restart()
+	case s.at.mayBeIncomplete():
+		s.at.complete, s.step = s.at.version, toWatch // there is a later version to try, once
+		return s, wait{}
+	default:
+		s.suspect, s.stuck = resource.ReasonExpired, stuck{}
+	}
+	return s, wait{expiry: true}
+}
+
+// stick counts a watch that brought nothing.
+func (s state) stick(closed bool) state {
+	s.stuck.closed = closed
+	if s.stuck.times++; s.stuck.times < maxStuck {
+		return s
+	}
+	s.suspect = resource.ReasonUnreadable
+	if closed {
+		s.suspect = resource.ReasonExpired
+	}
+	return s
+}
+
+// worked reports of a watch that broke whether it had been open for a while, and whether the failures before it are over: a connection
+// that is cut now and then must not be waited for ever longer.
+func (o outcome) worked() (long, over bool) {
+	broken, ok := errors.AsType[*brokenError](o.err)
+	long = ok && o.took > shortWatch
+	return long, long || ok && broken.progress
+}
+
+// restart makes the next attempt one that needs less of the server's history.
+func (l listing) restart() listing {
+	l.restarts++
+	l.consistent = l.consistent || l.restarts >= maxRestarts
+	l.unpaged = l.restarts > maxRestarts
+	return l
+}
+
+// fallBack decides whether to list by pages now, since a WatchList failed, and whether another is worth a try. A server may
+// fail at what it does not know with any error, so after a few of them pages are tried too.
+func (s state) fallBack(err error) (_ state, pages bool) {
+	switch reasonOf(err) {
+	case reasonExpired, reasonTooLarge, reasonBusy:
+		return s, false // a list would be told the same
+	case reasonForbidden:
+		return s, true // perhaps only watching is
+	}
+	s.listing.watchListTries++
+	often := s.listing.watchListTries >= maxWatchLists
+	s.watchListOff = isNoWatchList(err, often)
+	return s, s.watchListOff || often
+}
+
+// isNoWatchList reports whether an error is of a server that does not have WatchList, or has something before it that breaks it.
+func isNoWatchList(err error, often bool) bool {
+	if status, ok := errors.AsType[*apierrors.StatusError](err); ok {
+		switch status.ErrStatus.Code {
+		case http.StatusBadRequest, http.StatusMethodNotAllowed, http.StatusUnprocessableEntity:
+			return true
+		}
+		return false // it may be in trouble
+	}
+	return errors.Is(err, errSilent) || errors.Is(err, errSwallowed) || often && errors.Is(err, errBroke)
+}
+
+// isNoExact reports whether an error is of a server that can't give the state as of a version.
+func isNoExact(err error) bool {
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	return ok && (status.ErrStatus.Code == http.StatusBadRequest || status.ErrStatus.Code == http.StatusUnprocessableEntity)
+}
