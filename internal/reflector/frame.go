@@ -311,7 +311,7 @@ func (f *frame) readBookmark(raw []byte) error {
 	if f.version == "" {
 		return fmt.Errorf("bookmark: %w", resource.ErrNoVersion)
 	}
-	return nil
+	return f.version.Check()
 }
 
 func (f *frame) readStatus(raw []byte) error {

@@ -102,6 +102,9 @@ func (p *page) readMetadata(v *values) error {
 	if err := json.Unmarshal(raw, &m); err != nil {
 		return &unreadableError{err: fmt.Errorf("metadata of the list: %w", err)}
 	}
+	if err := m.ResourceVersion.Check(); err != nil {
+		return &unreadableError{err: err}
+	}
 	if len(m.ShardInfo) > 0 && string(m.ShardInfo) != "null" {
 		return &unreadableError{err: errors.New("the list is one shard of the collection, which was not asked for")}
 	}

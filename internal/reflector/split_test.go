@@ -18,6 +18,22 @@ import (
 
 const testLimit = 1 << 16
 
+func TestVersion(t *testing.T) {
+	long := strings.Repeat("1", resource.MaxIdentity+1)
+	_, err := frames([]byte(`{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"`+long+`"}}}`), 64)
+	if !errors.Is(err, resource.ErrVersion) || !reflector.IsUnreadable(err) {
+		t.Errorf("a bookmark: %v", err)
+	}
+	_, _, err = reflector.EachItem(strings.NewReader(`{"metadata":{"resourceVersion":"`+long+`"},"items":[]}`), testLimit, nil)
+	if !errors.Is(err, resource.ErrVersion) || !reflector.IsUnreadable(err) {
+		t.Errorf("a list: %v", err)
+	}
+	version, _, err := reflector.EachItem(strings.NewReader(`{"metadata":{"resourceVersion":"`+long[1:]+`"},"items":[]}`), testLimit, nil)
+	if err != nil || string(version) != long[1:] {
+		t.Errorf("one of 255 bytes: %v", err)
+	}
+}
+
 func frames(raw []byte, chunk int) (got []string, err error) {
 	err = reflector.EachFrame(reflector.Chunks(raw, chunk), testLimit, resource.ParseOptions{}, func(f reflector.Frame) {
 		line := string(f.Event) + " " + string(f.Version)

@@ -57,7 +57,7 @@ func (p *parser) field(field fieldSet, into *span, path string) {
 
 // short is field of a string that is stored with its length in one byte. One that is longer is forgotten.
 func (p *parser) short(field fieldSet, into *span, path string) {
-	if p.field(field, into, path); into.End-into.Start > maxIdentity {
+	if p.field(field, into, path); into.End-into.Start > MaxIdentity {
 		*into = span{}
 		p.refuseType(path, "at most 255 bytes long")
 	}

@@ -19,6 +19,7 @@ var (
 	ErrDuplicate  = errors.New("object has a member twice")
 	ErrFieldType  = errors.New("object has a member of the wrong type")
 	ErrWrongKind  = errors.New("object is of another kind")
+	ErrVersion    = errors.New("resourceVersion is longer than " + strconv.Itoa(MaxIdentity) + " bytes")
 	ErrDepth      = errors.New("object has more than " + strconv.Itoa(MaxDepth) + " levels")
 )
 
@@ -26,8 +27,8 @@ var (
 // from any tenant. What works on objects later can cost levels times bytes.
 const MaxDepth = 1000
 
-// maxIdentity is how long a uid or a version may be: the state on disk has their length in one byte.
-const maxIdentity = 255
+// MaxIdentity is how long a uid or a version may be: the state on disk has their length in one byte.
+const MaxIdentity = 255
 
 // RefusedError is JSON that is no object to follow, for one of the reasons above or ErrRedact. It was gone over to its end, in which no mistake was
 // found: what is behind it can be read.

@@ -5,6 +5,14 @@ package resource
 // aggregated API servers may use others, which can only be equal or not.
 type Version string
 
+// Check reports whether v is short enough to be stored.
+func (v Version) Check() error {
+	if len(v) > MaxIdentity {
+		return ErrVersion
+	}
+	return nil
+}
+
 // Ordered says whether v is a number, so that it can be compared with another.
 func (v Version) Ordered() bool {
 	if v == "" || v[0] == '0' {
