@@ -8,16 +8,17 @@ import (
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // routed prints events with the place where a sink of NATS or Kafka would send them, as `bridge sample` tells it, before the attributes.
 type routed struct {
 	*absent
-	out         *lockedBuffer
+	out         *testkit.Buffer
 	destination func(*event.Event) string
 }
 
-func newRouted(a *absent, c *config.Sink, out *lockedBuffer) (*routed, error) {
+func newRouted(a *absent, c *config.Sink, out *testkit.Buffer) (*routed, error) {
 	told, err := newSampleSink(nil, c)
 	return &routed{a, out, told.destination}, err
 }

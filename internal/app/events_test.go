@@ -7,7 +7,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -89,10 +88,10 @@ type play struct {
 	archive *txtar.Archive
 	servers map[string]*testkit.Server // by resource
 	fs      *vfs.MemFS
-	log     lockedBuffer
-	output  map[string]*lockedBuffer // by sink
-	shown   []string                 // attributes; nil for all
-	hashes  []string                 // of redacted values, in the order they were first seen
+	log     testkit.Buffer
+	output  map[string]*testkit.Buffer // by sink
+	shown   []string                   // attributes; nil for all
+	hashes  []string                   // of redacted values, in the order they were first seen
 
 	stop func() error // nil when none runs
 
@@ -102,7 +101,7 @@ type play struct {
 }
 
 func newPlay(t *testing.T, archive *txtar.Archive) *play {
-	p := &play{t: t, archive: archive, servers: map[string]*testkit.Server{}, fs: vfs.NewCrashableMem(), output: map[string]*lockedBuffer{}, away: map[string]chan struct{}{}, served: map[string]bool{}}
+	p := &play{t: t, archive: archive, servers: map[string]*testkit.Server{}, fs: vfs.NewCrashableMem(), output: map[string]*testkit.Buffer{}, away: map[string]chan struct{}{}, served: map[string]bool{}}
 	for _, typ := range slices.Concat(stageTypes, customTypes) {
 		p.servers[typ.String()] = testkit.NewServer(t, typ)
 	}
@@ -116,7 +115,7 @@ func newPlay(t *testing.T, archive *txtar.Archive) *play {
 
 func playFile(t *testing.T, file string) {
 	archive, err := txtar.ParseFile(file)
-	check(t, err)
+	testkit.OK(t, err)
 	p := newPlay(t, archive)
 	defer p.end()
 	for number, line := range strings.Split(string(archive.Comment), "\n") {
@@ -133,7 +132,7 @@ func playFile(t *testing.T, file string) {
 		synctest.Wait()
 	}
 	if *update {
-		check(t, updateFile(file, txtar.Format(archive)))
+		testkit.OK(t, updateFile(file, txtar.Format(archive)))
 	}
 }
 
@@ -291,7 +290,7 @@ func (p *play) start(file string) error {
 // sink prints on a buffer of its own.
 func (p *play) sink(_ string, c *config.Sink, _ prometheus.Registerer) (sinks.Sink, service, error) {
 	if p.output[c.Name] == nil {
-		p.output[c.Name] = &lockedBuffer{}
+		p.output[c.Name] = &testkit.Buffer{}
 	}
 	s, err := stdout.New(stdout.Config{Writer: p.output[c.Name], Format: stdout.JSON})
 	a := &absent{Sink: s, name: c.Name, play: p}
@@ -333,7 +332,7 @@ func (p *play) end() {
 	if p.stop == nil {
 		return
 	}
-	check(p.t, p.stop())
+	testkit.OK(p.t, p.stop())
 	p.stop = nil
 }
 
@@ -342,7 +341,7 @@ func (p *play) compare(name string) {
 	p.t.Helper()
 	var out bytes.Buffer
 	for _, sink := range slices.Sorted(maps.Keys(p.output)) {
-		for _, event := range p.readable(p.output[sink].take()) {
+		for _, event := range p.readable(p.output[sink].Take()) {
 			if out.Len() > 0 {
 				out.WriteByte('\n')
 			}
@@ -406,42 +405,6 @@ func plain(name string, value []byte) string {
 		return string(value)
 	}
 	return indent(value)
-}
-
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// lockedBuffer is what a bridge writes, and a test reads meanwhile.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-var _ io.Writer = (*lockedBuffer)(nil)
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
-// take gives what was written since the last call.
-func (l *lockedBuffer) take() []byte {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	out := bytes.Clone(l.b.Bytes())
-	l.b.Reset()
-	return out
 }
 
 // indent puts members on lines of their own, but for those of small objects.

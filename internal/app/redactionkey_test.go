@@ -15,6 +15,7 @@ import (
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/store"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // keyPlay is one cluster with one Secret, and bridges over it with and without a key file.
@@ -31,14 +32,14 @@ func newKeyPlay(t *testing.T) *keyPlay {
 
 func (p *keyPlay) must(line string) {
 	p.t.Helper()
-	check(p.t, p.do(line))
+	testkit.OK(p.t, p.do(line))
 	synctest.Wait()
 }
 
 func (p *keyPlay) key(name, text string) string {
 	p.t.Helper()
 	file := filepath.Join(p.dir, name)
-	check(p.t, os.WriteFile(file, []byte(text), 0o600))
+	testkit.OK(p.t, os.WriteFile(file, []byte(text), 0o600))
 	return file
 }
 
@@ -58,7 +59,7 @@ func (p *keyPlay) run(keyFile string) []string {
 	p.must("update secrets shop/db {metadata: {labels: {touched: again}}}")
 	p.must("wait 1s")
 	p.must("stop")
-	found := fingerprintText.FindAllString(string(p.output["out"].take()), -1)
+	found := fingerprintText.FindAllString(string(p.output["out"].Take()), -1)
 	if len(found) == 0 {
 		p.t.Fatal("no fingerprints were sent")
 	}
@@ -72,23 +73,23 @@ func (p *keyPlay) holds(needle []byte) (found bool) {
 	var search func(dir string)
 	search = func(dir string) {
 		names, err := p.fs.List(dir)
-		check(p.t, err)
+		testkit.OK(p.t, err)
 		for _, name := range names {
 			path := p.fs.PathJoin(dir, name)
 			info, err := p.fs.Stat(path)
-			check(p.t, err)
+			testkit.OK(p.t, err)
 			if info.IsDir() {
 				search(path)
 				continue
 			}
 			f, err := p.fs.Open(path)
-			check(p.t, err)
+			testkit.OK(p.t, err)
 			text := make([]byte, info.Size())
 			if len(text) > 0 {
 				_, err = f.ReadAt(text, 0)
-				check(p.t, err)
+				testkit.OK(p.t, err)
 			}
-			check(p.t, f.Close())
+			testkit.OK(p.t, f.Close())
 			found = found || bytes.Contains(text, needle)
 			files++
 		}
@@ -148,10 +149,10 @@ func TestRedactionKey(t *testing.T) {
 	bubble("with a file the state directory holds no key", func(t *testing.T, p *keyPlay) {
 		p.run("")
 		db, err := store.Open(store.Options{Dir: "state", FS: p.fs})
-		check(t, err)
+		testkit.OK(t, err)
 		own, err := db.Secret()
-		check(t, err)
-		check(t, db.Close())
+		testkit.OK(t, err)
+		testkit.OK(t, db.Close())
 		if !p.holds(own) {
 			t.Error("the search does not find the directory's own key while it is there")
 		}
@@ -165,7 +166,7 @@ func TestRedactionKey(t *testing.T) {
 func TestRedactionKeyFile(t *testing.T) {
 	dir := t.TempDir()
 	short := filepath.Join(dir, "short")
-	check(t, os.WriteFile(short, []byte("15 bytes of key\n"), 0o600))
+	testkit.OK(t, os.WriteFile(short, []byte("15 bytes of key\n"), 0o600))
 	for name, c := range map[string]struct{ file, want string }{
 		"that is missing":     {filepath.Join(dir, "none"), "no such file or directory; create it once with `openssl rand -hex 32 > " + dir},
 		"that is too short":   {short, "redaction key has 15 bytes: it needs 16 or more, from a random source"},
@@ -173,7 +174,7 @@ func TestRedactionKeyFile(t *testing.T) {
 	} {
 		t.Run(name+" is refused with its line", func(t *testing.T) {
 			cfg, err := config.Load(config.Options{File: "bridge.yaml", Data: []byte("cluster: test\nredaction:\n  keyFile: " + c.file + "\n")})
-			check(t, err)
+			testkit.OK(t, err)
 			_, err = keyFromFile(cfg)
 			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "bridge.yaml:3: redaction.keyFile: ") {
 				t.Errorf("%v\nhas not %s", err, c.want)
@@ -185,14 +186,14 @@ func TestRedactionKeyFile(t *testing.T) {
 func TestInformersOfAnotherKey(t *testing.T) {
 	cfg, err := config.Load(config.Options{File: "bridge.yaml", Data: []byte(
 		"informers: [{name: redacts, resources: [secrets]}, {name: sends, resources: [secrets], secrets: send}]\nsinks: [{name: out, stdout: {}}]\n")})
-	check(t, err)
+	testkit.OK(t, err)
 	plan := func(key string) *planner {
 		redactor, err := resource.NewRedactor([]byte(key))
-		check(t, err)
+		testkit.OK(t, err)
 		p := &planner{informers: cfg.Informers}
 		for i := range cfg.Informers {
 			template, err := unit(&cfg.Informers[i], redactor)
-			check(t, err)
+			testkit.OK(t, err)
 			p.templates = append(p.templates, template)
 		}
 		return p

@@ -6,6 +6,7 @@ import (
 
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 func TestWarnings(t *testing.T) {
@@ -13,7 +14,7 @@ func TestWarnings(t *testing.T) {
 	load := func(t *testing.T, text string) *config.Config {
 		t.Helper()
 		c, err := config.Load(config.Options{File: "bridge.yaml", Data: []byte(text + sinks)})
-		check(t, err)
+		testkit.OK(t, err)
 		return c
 	}
 	texts := func(list []error) (out []string) {

@@ -154,7 +154,7 @@ type hunt struct {
 	messages, records, keys, files, texts, deadLetters, entries, tailed, undelivered, pages int
 
 	kinds  map[string][]string // paths of credentials by kind
-	traces *buffer
+	traces *testkit.Buffer
 	otlp   string // where traces are sent
 }
 
@@ -165,14 +165,14 @@ func newHunt(t *testing.T) *hunt {
 	h.collect()
 	var err error
 	h.nats, err = server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: filepath.Join(h.dir, "nats"), NoSigs: true, NoLog: true})
-	check(t, err)
+	testkit.OK(t, err)
 	h.nats.Start()
 	t.Cleanup(func() { h.nats.Shutdown(); h.nats.WaitForShutdown() })
 	if !h.nats.ReadyForConnections(10 * time.Second) {
 		t.Fatal("the NATS server does not start")
 	}
 	h.kafka, err = kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "k8s"))
-	check(t, err)
+	testkit.OK(t, err)
 	t.Cleanup(h.kafka.Close)
 	return h
 }
@@ -180,7 +180,7 @@ func newHunt(t *testing.T) *hunt {
 // readKinds reads which kinds hold credentials, and where.
 func (h *hunt) readKinds() {
 	text, err := os.ReadFile("../resource/testdata/kinds.golden")
-	check(h.t, err)
+	testkit.OK(h.t, err)
 	h.kinds = map[string][]string{}
 	for line := range strings.Lines(string(text)) {
 		kind, path, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -190,7 +190,7 @@ func (h *hunt) readKinds() {
 
 // collect takes traces.
 func (h *hunt) collect() {
-	h.traces = &buffer{}
+	h.traces = &testkit.Buffer{}
 	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		body := io.Reader(r.Body)
 		if r.Header.Get("Content-Encoding") == "gzip" {
@@ -378,7 +378,7 @@ func (h *hunt) runs(rules []string) {
 	})
 	h.servers["secrets"].Delete("shop/gone")
 	h.awaitSpool()
-	check(h.t, os.CopyFS(second, os.DirFS(first))) // what is there if the process dies now
+	testkit.OK(h.t, os.CopyFS(second, os.DirFS(first))) // what is there if the process dies now
 	end()
 
 	h.plant()
@@ -400,7 +400,7 @@ func (h *hunt) runs(rules []string) {
 	h.searchDatabase("first state", filepath.Join(first, "db"))
 	h.searchDatabase("second state", filepath.Join(second, "db"))
 	h.in("traces", []byte(h.traces.String()))
-	stdout, stderr := &buffer{}, &buffer{}
+	stdout, stderr := &testkit.Buffer{}, &testkit.Buffer{}
 	run(h.t.Context(), []string{"state", "get", "secrets", "shop/db", "--state-dir", second}, strings.NewReader(""), stdout, stderr)
 	h.in("state get", []byte(stdout.String()+stderr.String()))
 }
@@ -424,16 +424,16 @@ func (h *hunt) awaitSpool() {
 
 // begin makes the streams that refuse large messages.
 func (h *hunt) begin() jetstream.JetStream {
-	check(h.t, os.WriteFile(filepath.Join(h.dir, "kubeconfig"), []byte(kubeconfig(h.api)), 0o600))
+	testkit.OK(h.t, os.WriteFile(filepath.Join(h.dir, "kubeconfig"), []byte(kubeconfig(h.api)), 0o600))
 	conn, err := natsgo.Connect(h.nats.ClientURL())
-	check(h.t, err)
+	testkit.OK(h.t, err)
 	h.t.Cleanup(conn.Close)
 	js, err := jetstream.New(conn)
-	check(h.t, err)
+	testkit.OK(h.t, err)
 	largest := map[string]int32{"small": 2500, "smaller": 2500, "lost": 300} // bytes
 	for name, subjects := range map[string][]string{"small": {"small.>", "dead.>"}, "smaller": {"smaller.>", "k8s._deadletter.>"}, "lost": {"lost.>", "gone.>"}} {
 		_, err = js.CreateStream(h.t.Context(), jetstream.StreamConfig{Name: name, Subjects: subjects, MaxMsgSize: largest[name], Duplicates: 2 * time.Minute})
-		check(h.t, err)
+		testkit.OK(h.t, err)
 	}
 	return js
 }
@@ -441,9 +441,9 @@ func (h *hunt) begin() jetstream.JetStream {
 // bridge runs one, and gives what ends it and searches what it has said.
 func (h *hunt) bridge(rules []string, state, away string) (end func()) {
 	file := filepath.Join(h.dir, "bridge.yaml")
-	check(h.t, os.WriteFile(file, []byte(h.config(rules, state, away, h.admin)), 0o600))
+	testkit.OK(h.t, os.WriteFile(file, []byte(h.config(rules, state, away, h.admin)), 0o600))
 	ctx, cancel := context.WithCancel(context.WithoutCancel(h.t.Context()))
-	stdout, stderr, code := &buffer{}, &buffer{}, make(chan int, 1)
+	stdout, stderr, code := &testkit.Buffer{}, &testkit.Buffer{}, make(chan int, 1)
 	h.t.Cleanup(func() {
 		cancel()
 		if h.t.Failed() {
@@ -488,12 +488,12 @@ func (h *hunt) foundAt(place string) bool {
 }
 
 // tail looks at the events of the bridge that is being started, as long as it runs.
-func (h *hunt) tail(ctx context.Context) *buffer {
-	out := &buffer{}
+func (h *hunt) tail(ctx context.Context) *testkit.Buffer {
+	out := &testkit.Buffer{}
 	go func() {
 		for ctx.Err() == nil {
 			request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+h.admin+"/tail?payload=true", nil)
-			check(h.t, err)
+			testkit.OK(h.t, err)
 			if response, err := http.DefaultClient.Do(request); err == nil {
 				_, _ = io.Copy(out, response.Body)
 				response.Body.Close()
@@ -511,7 +511,7 @@ func (h *hunt) get(path string) string {
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
-	check(h.t, err)
+	testkit.OK(h.t, err)
 	return string(body)
 }
 
@@ -547,10 +547,10 @@ func (h *hunt) in(place string, text []byte) {
 func (h *hunt) searchStreams(js jetstream.JetStream) {
 	for info := range js.ListStreams(h.t.Context()).Info() {
 		s, err := js.Stream(h.t.Context(), info.Config.Name)
-		check(h.t, err)
+		testkit.OK(h.t, err)
 		for seq := max(info.State.FirstSeq, 1); seq <= info.State.LastSeq; seq++ {
 			m, err := s.GetMsg(h.t.Context(), seq)
-			check(h.t, err)
+			testkit.OK(h.t, err)
 			h.messages++
 			if strings.HasPrefix(m.Subject, "dead.") {
 				h.deadLetters++
@@ -569,7 +569,7 @@ func (h *hunt) offset() (n int64) {
 
 func (h *hunt) searchKafka() {
 	client, err := kgo.NewClient(kgo.SeedBrokers(h.kafka.ListenAddrs()...), kgo.ConsumeTopics("k8s"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
-	check(h.t, err)
+	testkit.OK(h.t, err)
 	defer client.Close()
 	for want := h.offset(); int64(h.records) < want; {
 		for _, r := range client.PollFetches(h.t.Context()).Records() {
@@ -580,7 +580,7 @@ func (h *hunt) searchKafka() {
 }
 
 func (h *hunt) searchFiles(dir string) {
-	check(h.t, filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+	testkit.OK(h.t, filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
@@ -599,10 +599,10 @@ func (h *hunt) searchFiles(dir string) {
 // searchDatabase looks into what is compressed: bodies are S2 blocks behind a byte, entries of the log behind a header.
 func (h *hunt) searchDatabase(place, dir string) {
 	db, err := pebble.Open(dir, &pebble.Options{Logger: pebbleQuiet{}})
-	check(h.t, err)
+	testkit.OK(h.t, err)
 	defer db.Close()
 	all, err := db.NewIter(nil)
-	check(h.t, err)
+	testkit.OK(h.t, err)
 	defer all.Close()
 	for ok := all.First(); ok; ok = all.Next() {
 		h.keys++
@@ -620,7 +620,7 @@ func (h *hunt) searchDatabase(place, dir string) {
 			}
 		}
 	}
-	check(h.t, all.Error())
+	testkit.OK(h.t, all.Error())
 }
 
 // pebbleQuiet is a logger for Pebble.
@@ -629,10 +629,3 @@ type pebbleQuiet struct{}
 func (pebbleQuiet) Infof(string, ...any)           {}
 func (pebbleQuiet) Errorf(string, ...any)          {}
 func (pebbleQuiet) Fatalf(format string, a ...any) { panic(fmt.Sprintf(format, a...)) }
-
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}

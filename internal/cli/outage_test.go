@@ -96,7 +96,7 @@ type outage struct {
 	away    *natsBroker
 	other   *natsBroker
 	process *exec.Cmd
-	log     buffer
+	log     testkit.Buffer
 	peak    int64 // resident bytes, over all processes
 }
 

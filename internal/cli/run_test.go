@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -10,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -24,24 +22,6 @@ import (
 // run is a command of a build that knows nothing of itself.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return Run(ctx, Build{}, args, stdin, stdout, stderr)
-}
-
-// buffer is a bytes.Buffer for one who writes and one who reads.
-type buffer struct {
-	mu  sync.Mutex // guards buf
-	buf bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }
 
 func kubeconfigFile(t *testing.T) string {
@@ -59,7 +39,7 @@ func TestRunWithoutAFileFillsAnEmbeddedServer(t *testing.T) {
 	t.Setenv("BRIDGE_SINKS_NATS_NATS_URL", "nats://"+address)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
-	var stderr buffer
+	var stderr testkit.Buffer
 	code := make(chan int, 1)
 	go func() {
 		code <- run(ctx, []string{"run", "--kubeconfig", kubeconfigFile(t), "--state-dir", t.TempDir(), "--admin-address", "", "--log-format", "text"}, nil, io.Discard, &stderr)
@@ -108,7 +88,7 @@ func TestRunWithoutAFileFillsAnEmbeddedServer(t *testing.T) {
 	}
 }
 
-func connect(t *testing.T, url string, stderr *buffer) *natsgo.Conn {
+func connect(t *testing.T, url string, stderr *testkit.Buffer) *natsgo.Conn {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		client, err := natsgo.Connect(url)
@@ -128,7 +108,7 @@ func TestAnEmbeddedServerWhosePortIsTakenIsRefused(t *testing.T) {
 	}
 	defer listener.Close()
 	t.Setenv("BRIDGE_SINKS_NATS_NATS_URL", "nats://"+listener.Addr().String())
-	var stderr buffer
+	var stderr testkit.Buffer
 	code := run(t.Context(), []string{"run", "--kubeconfig", kubeconfigFile(t), "--state-dir", t.TempDir(), "--admin-address", ""}, nil, io.Discard, &stderr)
 	if code != exitRefused || !strings.Contains(stderr.String(), listener.Addr().String()+" is in use") {
 		t.Errorf("exit code %d\n%s", code, stderr.String())
@@ -138,7 +118,7 @@ func TestAnEmbeddedServerWhosePortIsTakenIsRefused(t *testing.T) {
 func TestAStartThatIsBrokenOffIsClean(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	var stderr buffer
+	var stderr testkit.Buffer
 	if code := run(ctx, []string{"run", "--stdout", "--kubeconfig", kubeconfigFile(t)}, nil, io.Discard, &stderr); code != exitClean {
 		t.Errorf("exit code %d\n%s", code, stderr.String())
 	}

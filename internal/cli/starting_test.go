@@ -23,7 +23,7 @@ type awayRun struct {
 	t         *testing.T
 	apiServer string // where it is expected
 	admin     string
-	stderr    buffer
+	stderr    testkit.Buffer
 	cancel    context.CancelCauseFunc
 	code      chan int
 }

@@ -9,7 +9,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
+
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // A watch shows rates, survives an end of the bridge, and ends with its context.
@@ -28,18 +29,14 @@ func TestAWatchGoesOnWhenTheBridgeIsAway(t *testing.T) {
 	}))
 	defer server.Close()
 	ctx, cancel := context.WithCancel(t.Context())
-	var stdout, stderr buffer
+	var stdout, stderr testkit.Buffer
 	code := make(chan int, 1)
 	go func() {
 		code <- run(ctx, []string{"status", "--watch", "--interval", "100ms", "--admin-address", server.Listener.Addr().String()}, nil, &stdout, &stderr)
 	}()
 	until := func(what string) {
 		t.Helper()
-		for deadline := time.Now().Add(20 * time.Second); !strings.Contains(stdout.String(), what); time.Sleep(10 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("never shown: %q\n%s%s", what, stdout.String(), stderr.String())
-			}
-		}
+		testkit.Eventually(t, "it shows "+what, func() bool { return strings.Contains(stdout.String(), what) })
 	}
 	until("prod: not ready (bridge v9, runs for ")
 	until("  sink lake: is away for long\n")
@@ -52,11 +49,7 @@ func TestAWatchGoesOnWhenTheBridgeIsAway(t *testing.T) {
 	until("no bridge answers at " + server.Listener.Addr().String())
 	away.Store(0)
 	before := len(stdout.String())
-	for deadline := time.Now().Add(20 * time.Second); !strings.Contains(stdout.String()[before:], "lake  away"); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("it does not come back")
-		}
-	}
+	testkit.Eventually(t, "it comes back", func() bool { return strings.Contains(stdout.String()[before:], "lake  away") })
 	cancel()
 	if got := <-code; got != exitClean {
 		t.Errorf("exit code %d: %s", got, stderr.String())
@@ -70,7 +63,7 @@ func TestWhatIsNoBridgeIsSaidSo(t *testing.T) {
 		"or another version":   func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"informers":7}`) },
 	} {
 		server := httptest.NewServer(answer)
-		var stdout, stderr buffer
+		var stdout, stderr testkit.Buffer
 		code := run(t.Context(), []string{"status", "--admin-address", server.Listener.Addr().String()}, nil, &stdout, &stderr)
 		if code != exitRefused || !strings.Contains(stderr.String(), name) || stdout.String() != "" {
 			t.Errorf("exit code %d, want %d and %q: %s%s", code, exitRefused, name, stdout.String(), stderr.String())

@@ -24,7 +24,7 @@ func TestAMissingTopicIsToldAtOnceByAllWhoAreAsked(t *testing.T) {
 	file, admin := filepath.Join(t.TempDir(), "bridge.yaml"), testkit.Address(t)
 	writeFile(t, file, "informers: [{name: all, resources: [pods, secrets]}]\nsinks: [{name: lake, kafka: {brokers: ["+strings.Join(kafka.ListenAddrs(), ",")+"]}}]\n")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	var stderr buffer
+	var stderr testkit.Buffer
 	code := make(chan int, 1)
 	go func() {
 		code <- run(ctx, []string{"run", "--config", file, "--kubeconfig", kubeconfigFile(t), "--state-dir", t.TempDir(), "--admin-address", admin}, nil, io.Discard, &stderr)
@@ -51,7 +51,7 @@ func TestAMissingTopicIsToldAtOnceByAllWhoAreAsked(t *testing.T) {
 		t.Fatalf("never %d with %q; last %s\n%s", status, words, got, stderr.String())
 	}
 	await(http.StatusServiceUnavailable, "sink lake", "k8s.dev-cluster.pods", "kafka-topics.sh --create")
-	var table, said buffer
+	var table, said testkit.Buffer
 	if got := run(t.Context(), []string{"status", "--admin-address", admin}, nil, &table, &said); got != 1 {
 		t.Errorf("bridge status gave exit code %d: %s", got, said.String())
 	}

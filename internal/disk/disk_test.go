@@ -14,6 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/kubebridge/bridge/internal/disk"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // forgetful is a disk as Linux has them: what it could not write at a sync is gone, and the next sync succeeds.
@@ -57,26 +58,19 @@ func (f *forgetfulFile) Sync() error {
 	return errors.Join(f.disk.err, err)
 }
 
-func ok(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func write(t *testing.T, file vfs.File, text string) {
 	t.Helper()
 	_, err := file.Write([]byte(text))
-	ok(t, err)
+	testkit.OK(t, err)
 }
 
 func read(t *testing.T, fs vfs.FS, name string) string {
 	t.Helper()
 	file, err := fs.Open(name)
-	ok(t, err)
+	testkit.OK(t, err)
 	defer file.Close()
 	all, err := io.ReadAll(file)
-	ok(t, err)
+	testkit.OK(t, err)
 	return string(all)
 }
 
@@ -89,13 +83,13 @@ func TestWhatASyncLostOfAJournalIsWrittenAgain(t *testing.T) {
 			fs := disk.New(slow, disk.Config{Changed: func(why error) { told = append(told, why) }})
 			fs.BePatient()
 			file, err := fs.Create(name, vfs.WriteCategoryUnspecified)
-			ok(t, err)
+			testkit.OK(t, err)
 			write(t, file, "one ")
-			ok(t, file.Sync())
+			testkit.OK(t, file.Sync())
 			write(t, file, "two ")
 			write(t, file, "three")
 			slow.fails = 1
-			ok(t, file.Sync())
+			testkit.OK(t, file.Sync())
 			if got := read(t, mem, name); got != "one two three" {
 				t.Errorf("after a sync that failed and was said to succeed %s holds %q", name, got)
 			}
@@ -113,7 +107,7 @@ func TestAllOfALongTailIsWrittenAgain(t *testing.T) {
 		fs := disk.New(slow, disk.Config{})
 		fs.BePatient()
 		file, err := fs.Create("000004.log", vfs.WriteCategoryUnspecified)
-		ok(t, err)
+		testkit.OK(t, err)
 		random, all := rand.New(rand.NewPCG(1, 2)), ""
 		for n := range 40 {
 			part := make([]byte, random.IntN(80_000))
@@ -124,11 +118,11 @@ func TestAllOfALongTailIsWrittenAgain(t *testing.T) {
 			write(t, file, string(part))
 			if n%7 == 3 {
 				slow.fails = n % 2
-				ok(t, file.Sync())
+				testkit.OK(t, file.Sync())
 			}
 		}
 		slow.fails = 1
-		ok(t, file.Sync())
+		testkit.OK(t, file.Sync())
 		if read(t, mem, "000004.log") != all {
 			t.Error("what lies there is not what was written")
 		}
@@ -141,7 +135,7 @@ func TestASyncOfATableThatFailedIsToldWhenThereIsSpaceAgain(t *testing.T) {
 		fs := disk.New(full, disk.Config{})
 		fs.BePatient()
 		file, err := fs.Create("000005.sst", vfs.WriteCategoryUnspecified)
-		ok(t, err)
+		testkit.OK(t, err)
 		write(t, file, "table")
 		full.fails = 10 // the probes too
 		began := time.Now()
@@ -152,7 +146,7 @@ func TestASyncOfATableThatFailedIsToldWhenThereIsSpaceAgain(t *testing.T) {
 			t.Errorf("it took %s", took)
 		}
 		names, err := full.List("")
-		ok(t, err)
+		testkit.OK(t, err)
 		if !slices.Equal(names, []string{"000005.sst"}) {
 			t.Errorf("there are %v", names)
 		}
@@ -165,7 +159,7 @@ func TestErrorsOfAnotherKindArePassedOn(t *testing.T) {
 	fs.BePatient()
 	for _, name := range []string{"000004.log", "000005.sst"} {
 		file, err := fs.Create(name, vfs.WriteCategoryUnspecified)
-		ok(t, err)
+		testkit.OK(t, err)
 		write(t, file, "x")
 		if err := file.Sync(); !errors.Is(err, syscall.EIO) {
 			t.Errorf("%s: Sync: %v", name, err)
@@ -176,7 +170,7 @@ func TestErrorsOfAnotherKindArePassedOn(t *testing.T) {
 func TestBeforeItIsPatientAFullDiskIsAnError(t *testing.T) {
 	full := &forgetful{FS: vfs.NewMem(), err: syscall.ENOSPC, fails: 1}
 	file, err := disk.New(full, disk.Config{}).Create("000004.log", vfs.WriteCategoryUnspecified)
-	ok(t, err)
+	testkit.OK(t, err)
 	write(t, file, "x")
 	if err := file.Sync(); !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("Sync: %v", err)
@@ -189,7 +183,7 @@ func TestAJournalThatIsNotSyncedKeepsLittleInMemory(t *testing.T) {
 		var synced []int64
 		fs := disk.New(mem, disk.Config{Synced: func(_ string, length int64) { synced = append(synced, length) }})
 		file, err := fs.Create("000004.log", vfs.WriteCategoryUnspecified)
-		ok(t, err)
+		testkit.OK(t, err)
 		block := bytes.Repeat([]byte("x"), 1<<20)
 		for range 10 {
 			write(t, file, string(block))

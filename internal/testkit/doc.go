@@ -6,5 +6,7 @@
 // works in a testing/synctest bubble; it is an http.Handler too, for httptest. Nothing happens in it by itself: bookmarks,
 // expiry and faults come when the test asks for them.
 //
+// Besides it has the helpers that tests of many packages need: OK, Eventually, Buffer.
+//
 // All methods may be called concurrently. A Server started by NewServer ends with its test.
 package testkit
