@@ -245,7 +245,7 @@ func TestTheNewestManagerWins(t *testing.T) {
 	}
 }
 
-// The API server takes managedFields from clients, so a tenant may claim to be somebody else for ever.
+// The API server takes managedFields from clients, so a tenant may claim to be somebody else forever.
 func TestForgedManager(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // it is the year 2000
 		const honest = `{"manager":"kubectl","time":"1999-12-31T23:00:00Z"}`

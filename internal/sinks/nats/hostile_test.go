@@ -290,7 +290,7 @@ func lieAboutStreams(t *testing.T, lie func(message) []byte) {
 	requireVersions(t, ts, 3)
 }
 
-// quick makes what waits for a server that does not answer wait less.
+// quick shortens the waits for a server that does not answer.
 func quick(c *nats.Config) { c.ConnectTimeout = 500 * time.Millisecond }
 
 // patiently repeats what may heal. What only an operator can heal is repeated by the operator.
