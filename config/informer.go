@@ -60,8 +60,8 @@ type Informer struct {
 	IgnoreHeartbeats bool `yaml:"ignoreHeartbeats"`
 	// Attributes are attributes of your own for the events: a name, and the path of the value in the object, as in
 	// `ignoreChanges` but without `*`: `team: metadata.labels["example.com/team"]`. Subjects and topics may name them, as
-	// `{attributes.team}`. What an object does not have gives no attribute. Whoever writes an object chooses its labels, so a route by label is no
-	// isolation between tenants: route by namespace for that.
+	// `{attributes.team}`. What an object does not have gives no attribute. Whoever writes an object chooses its labels, so a route by label
+	// isolates nobody: route by namespace for that.
 	Attributes map[string]string `yaml:"attributes"`
 	// Owners adds who controls an object: `ownerkind` and `ownername` of the top controller, and `owners`, the chain to it
 	// (`ReplicaSet/web-5d4,Deployment/web`). It goes as far as the owners' resources are followed too, by any informer, and known by then, or known before they were

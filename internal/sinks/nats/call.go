@@ -45,24 +45,24 @@ func (c *call) aboutToSend(st *stream) {
 	c.sent = append(c.sent, in)
 }
 
-// verdict on an answer.
-type verdict int
+// outcome of an answer.
+type outcome int
 
 const (
-	taken     verdict = iota
+	taken     outcome = iota
 	late              // the message has its answer
 	foreign           // it is not of the message's stream, or not possible
 	unordered         // the stream does not go on where it was: taken as Retry
 )
 
-// String is the verdict as a metric label.
-func (v verdict) String() string { return [...]string{"taken", "late", "foreign", "unordered"}[v] }
+// String is the outcome as a metric label.
+func (v outcome) String() string { return [...]string{"taken", "late", "foreign", "unordered"}[v] }
 
 // maxAhead is by how much a stream's sequence may be ahead of what this process knows.
 const maxAhead = 1_000_000_000
 
 // answer records the answer to a message, if it is one.
-func (c *call) answer(i int, a ack) verdict {
+func (c *call) answer(i int, a ack) outcome {
 	c.mu.Lock()
 	if i >= len(c.answered) || c.answered[i] || c.pending == 0 {
 		c.mu.Unlock()
@@ -89,7 +89,7 @@ func (c *call) answer(i int, a ack) verdict {
 
 // judge compares an answer with what is known of the message's stream. Whoever may read the events
 // sees where their answers go, and may be faster than the server.
-func (c *call) judge(i int, a *ack) verdict {
+func (c *call) judge(i int, a *ack) outcome {
 	if i >= len(c.sent) {
 		return foreign
 	}
