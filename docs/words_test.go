@@ -148,6 +148,7 @@ func checkGo(prose []refusal, names map[string]refusal, path string, source []by
 					}
 				}
 			}
+		default: // no words
 		}
 	}
 }

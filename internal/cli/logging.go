@@ -52,6 +52,7 @@ func readable(_ []string, a slog.Attr) slog.Attr {
 		if text := a.Value.String(); a.Key != "stack" && len(text) > maxAttr {
 			a.Value = slog.StringValue(fmt.Sprintf("%s… (%d bytes)", strings.ToValidUTF8(text[:maxAttr], ""), len(text)))
 		}
+	default: // short
 	}
 	return a
 }

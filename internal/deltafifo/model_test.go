@@ -106,6 +106,7 @@ func (m *model) apply(d *deltafifo.Delta, isFirst, isLast bool, turn int) error 
 			return fmt.Errorf("%s: listed is %v", line(d), d.Listed)
 		}
 		delete(m.known, d.Key)
+	default: // of no list
 	}
 	m.synced = m.synced || !m.inList
 	return nil

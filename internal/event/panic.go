@@ -20,7 +20,7 @@ const maxStack = 8 << 10
 // that the stack is that of the panic.
 func NewPanicError(recovered any) *PanicError {
 	e := &PanicError{reason: fmt.Sprintf("panic: %T", recovered), stack: debug.Stack()}
-	if err, ok := recovered.(runtime.Error); ok { //nolint:errorlint // another error may quote the object
+	if err, ok := recovered.(runtime.Error); ok { // another error may quote the object
 		e.reason = "panic: " + err.Error()
 	}
 	e.stack = e.stack[:min(len(e.stack), maxStack)]

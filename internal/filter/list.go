@@ -22,7 +22,7 @@ func (l *list) look() traits.Lister {
 		for w := l.json.Walk(); w.Next(); {
 			items = append(items, valueOf(w.Value()))
 		}
-		l.items = types.NewRefValList(types.DefaultTypeAdapter, items).(traits.Lister)
+		l.items = types.NewRefValList(types.DefaultTypeAdapter, items)
 	}
 	return l.items
 }

@@ -16,7 +16,7 @@ type fragile struct{ name string }
 
 func (f fragile) Rejects(c *event.Change) (string, error) {
 	if _, name := c.Key.Split(); name == f.name {
-		var list []int
+		list := make([]int, 0)
 		_ = list[len(name)]
 	}
 	return "", nil

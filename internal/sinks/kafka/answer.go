@@ -224,9 +224,9 @@ func isFlexible(t reflect.Type, version int16) bool {
 
 // hasVersion reports whether a field is part of a version, by a tag as "min=v1,max=v5,nullable".
 func hasVersion(f reflect.StructField, version int16) bool {
-	for _, tag := range strings.Split(f.Tag.Get("kafka"), "|") {
+	for tag := range strings.SplitSeq(f.Tag.Get("kafka"), "|") {
 		least, most := math.MaxInt, -1
-		for _, part := range strings.Split(tag, ",") {
+		for part := range strings.SplitSeq(tag, ",") {
 			if text, ok := strings.CutPrefix(part, "min=v"); ok {
 				least, _ = strconv.Atoi(text)
 			} else if text, ok := strings.CutPrefix(part, "max=v"); ok {
