@@ -173,7 +173,7 @@ var tableRow = regexp.MustCompile("(?m)^\\| (`.*?) \\| (.*) \\| ?(.*?) ?\\|$")
 // Labels have few values: what a configuration names, or one of a fixed set. Never an object, a subject or an error.
 func TestLabelsAreBounded(t *testing.T) {
 	configured := []string{"informer", "resource", "namespace", "sink", "lease"}
-	fixed := []string{"op", "type", "reason", "class", "outcome", "form", "kind", "change", "batch", "result"}
+	fixed := []string{"op", "type", "reason", "class", "outcome", "form", "kind", "change", "batch", "result", "origin"}
 	for name, labels := range everyMetric(t) {
 		for _, label := range oneLabel.FindAllString(labels, -1) {
 			label, _, _ = strings.Cut(label, "=")
