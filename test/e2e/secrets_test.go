@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/kubebridge/bridge/test/e2e/check"
 	"github.com/kubebridge/bridge/test/e2e/harness"
+	"github.com/kubebridge/bridge/test/e2e/read"
 	"github.com/kubebridge/bridge/test/e2e/truth"
 )
 
@@ -117,8 +119,11 @@ func (l *lab) searchEverywhere(b *harness.Bridge, values []string) map[string]in
 		events, err := jetStream(b).Refresh(l.ctx)
 		must(l.t, err)
 		messages = len(events)
-		if last := events[len(events)-1]; last.Op() != "deleted" {
-			return []string{last.String()}
+		// The events of two Secrets come in any order.
+		deleted := func(e read.Event) bool { return e.Op() == "deleted" }
+		after := func(e read.Event) bool { return e.Attribute("name") == "after" }
+		if !slices.ContainsFunc(events, deleted) || !slices.ContainsFunc(events, after) {
+			return []string{fmt.Sprintf("%d events, the last is %s", len(events), events[len(events)-1].String())}
 		}
 		clear(s.found)
 		for i := range events {

@@ -193,9 +193,10 @@ func (d *decoder) list(v reflect.Value) {
 	}
 }
 
-// typeVersion is a type of an answer in one version of the protocol.
+// typeVersion is a type of an answer in one version of the protocol. The type is not embedded: with its
+// MethodByName the linker would keep every exported method in the binary.
 type typeVersion struct {
-	reflect.Type
+	of      reflect.Type
 	version int16
 }
 
