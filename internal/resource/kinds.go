@@ -9,8 +9,8 @@ import (
 )
 
 // credentialPaths are the places of credentials in kinds other than Secrets, by the kind as Type.String
-// names it. Each was read in the type definitions of the project that owns the kind. docs/redaction.md
-// has the same list, and a test compares them.
+// names it. docs/redaction.md has the same list, which a test compares, and says which paths were not
+// yet compared with the type definitions of the project that owns the kind.
 //
 // Values of Helm charts are here because charts take passwords that way. Ciphertexts (the encryptedData
 // of a SealedSecret) and references to Secrets are not: they reveal nothing.
