@@ -97,20 +97,26 @@ func (r *JetStream) read(ctx context.Context, stream jetstream.Stream) error {
 		if err != nil {
 			return err
 		}
-		before := r.seen
-		for msg := range batch.Messages() {
-			if err := r.take(ctx, msg); err != nil {
-				return err
-			}
-		}
-		if err := batch.Error(); err != nil {
+		came, err := r.takeAll(ctx, batch)
+		if err != nil {
 			return err
 		}
-		if r.seen == before {
+		if !came {
 			return fmt.Errorf("nothing came after message %d of %d", r.next()-1, last)
 		}
 	}
 	return nil
+}
+
+// takeAll takes the messages of a batch. It reports whether there were any.
+func (r *JetStream) takeAll(ctx context.Context, batch jetstream.MessageBatch) (came bool, err error) {
+	before := r.seen
+	for msg := range batch.Messages() {
+		if err := r.take(ctx, msg); err != nil {
+			return false, err
+		}
+	}
+	return r.seen != before, batch.Error()
 }
 
 // readFiltered reads until nothing is left: the last message of the stream may be none of these.
@@ -120,16 +126,11 @@ func (r *JetStream) readFiltered(ctx context.Context, consumer jetstream.Consume
 		if err != nil {
 			return err
 		}
-		before := r.seen
-		for msg := range batch.Messages() {
-			if err := r.take(ctx, msg); err != nil {
-				return err
-			}
-		}
-		if err := batch.Error(); err != nil {
+		came, err := r.takeAll(ctx, batch)
+		if err != nil {
 			return err
 		}
-		if r.seen == before {
+		if !came {
 			return nil
 		}
 	}
