@@ -200,9 +200,7 @@ func TestWithoutAStreamTheAnswerIsRetryAtOnce(t *testing.T) {
 	if !errors.Is(err, nats.ErrNoStream) || time.Since(began) > 10*time.Second {
 		t.Errorf("after %v: %v, want ErrNoStream at once", time.Since(began), err)
 	}
-	if err := ts.newSink().Open(t.Context()); err != nil { // makes the stream again
-		t.Fatal(err)
-	}
+	ts.reopenSink() // makes the stream again
 	// The new stream begins at 1 again: that contradicts what was known of the old one.
 	wantClass(t, call(t, sink, ev("a", 2))[0].Err, sinks.Retry)
 	mustStore(t, sink, ev("a", 2))

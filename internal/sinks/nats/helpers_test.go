@@ -119,6 +119,16 @@ func (ts *testServer) openSink(change ...func(*nats.Config)) *nats.Sink {
 	return sink
 }
 
+// reopenSink opens a sink whose stream was just deleted. For a moment nats-server may answer 500,
+// "error creating store", because it still moves the old store away: tried again, as the bridge does.
+func (ts *testServer) reopenSink() *nats.Sink {
+	ts.t.Helper()
+	sink := ts.newSink()
+	eventually(ts.t, "open", func() error { return sink.Open(ts.t.Context()) })
+	ts.t.Cleanup(func() { _ = sink.Close() })
+	return sink
+}
+
 func testLog(t testing.TB) *slog.Logger {
 	return slog.New(slog.NewTextHandler(t.Output(), nil))
 }

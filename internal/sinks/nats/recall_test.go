@@ -100,7 +100,7 @@ func TestAPositionThatDoesNotFitTheStreamIsReadAsFarAsItCan(t *testing.T) {
 		if err := js.DeleteStream(t.Context(), "K8S"); err != nil {
 			t.Fatal(err)
 		}
-		anew := ts.openSink()
+		anew := ts.reopenSink()
 		wantIDs(t, recalled(t, anew, from))
 		mustStore(t, anew, ev("a", 4))
 		wantIDs(t, recalled(t, ts.openSink(), from), ev("a", 4))

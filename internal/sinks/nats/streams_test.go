@@ -89,7 +89,10 @@ func TestAStreamThatDiffersIsWaitedFor(t *testing.T) {
 	if err := js.DeleteStream(t.Context(), odd.Name); err != nil {
 		t.Fatal(err)
 	}
-	mustMeet(t, sink, of("pods", "p", 1))
+	eventually(t, "meet", func() error { // as in reopenSink
+		_, err := sink.Lane(t.Context(), of("pods", "p", 1))
+		return err
+	})
 	mustStore(t, sink, of("pods", "p", 1))
 }
 
