@@ -317,7 +317,7 @@ func (u *unit) addInformer(b *Bridge, reg prometheus.Registerer, from *heritage)
 			Cluster: b.cfg.Cluster, Informer: u.cfg.Informer, Type: u.cfg.Type, Namespace: u.cfg.Namespace, Payload: binding.Payload,
 			Types: binding.Types, Lifts: u.cfg.Lifts, Shard: u.cfg.Shard,
 			Selective: u.cfg.LabelSelector != "" || u.cfg.FieldSelector != "", Exact: u.cfg.selectsHere() && !u.cfg.leavable(),
-			Trace: b.trace(u.cfg.Informer, binding.Sink),
+			Omits: u.omits(&binding), Trace: b.trace(u.cfg.Informer, binding.Sink),
 		})
 		if err != nil {
 			return err
@@ -351,6 +351,17 @@ func (b *Bridge) trace(informer, sink string) func(source, id string) string {
 		return nil
 	}
 	return b.cfg.Trace(informer, sink)
+}
+
+// omits are the configuration's keys by which a sink is not sent every version of an object.
+func (u *unit) omits(b *BindingConfig) (keys []string) {
+	if b.Latest {
+		keys = append(keys, "latest")
+	}
+	keys = append(keys, u.cfg.Filter.Keys(u.cfg.Type)...)
+	keys = append(keys, b.Filter.Keys(u.cfg.Type)...)
+	slices.Sort(keys)
+	return slices.Compact(keys)
 }
 
 // selector of rules, nil when they keep nothing back.

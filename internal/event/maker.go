@@ -29,6 +29,9 @@ type MakerConfig struct {
 	// Selective is set when something is selected by label or field: then an object may leave and come back, and is
 	// deleted, as far as a watch can tell, more than once. Exact, when it can tell: CauseDeleted is of an object that has died.
 	Selective, Exact bool
+	// Omits are the configuration's keys by which the sink is not sent every version of an object,
+	// as "filter" or "latest". A consumer must not expect a chain of previous versions then.
+	Omits []string
 	// Trace makes the traceparent of an event of its source and id. nil: events have none.
 	Trace func(source, id string) string
 }
@@ -278,6 +281,8 @@ func noteOf(r *resource.Relist) string {
 type syncedData struct {
 	Version string `json:"version"`
 	Listing
+	// Selective are the keys by which versions are left out: see MakerConfig.Omits.
+	Selective []string `json:"selective,omitempty"`
 }
 
 // Listing is what a list held.
@@ -293,7 +298,7 @@ type Listing struct {
 func (m *Maker) Synced(version resource.Version, listing Listing, era Era, observed time.Time) Event {
 	e := m.about("synced", Synced, era.in(string(version)), observed)
 	e.Sequence, e.ResourceVersion = era.sequence(version), string(version)
-	e.Data = mustJSON(syncedData{Version: string(version), Listing: listing})
+	e.Data = mustJSON(syncedData{Version: string(version), Listing: listing, Selective: m.cfg.Omits})
 	return e
 }
 

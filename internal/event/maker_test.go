@@ -184,6 +184,11 @@ func TestEventsAboutTheInformer(t *testing.T) {
 	if want := `{"version":"900","items":17,"unreadable":2,"deletesUnknown":true}`; string(synced.Data) != want {
 		t.Errorf("synced data %s, want %s", synced.Data, want)
 	}
+	m = newMaker(t, event.MakerConfig{Type: deployments, Omits: []string{"filter", "latest"}})
+	synced = m.Synced("900", event.Listing{Items: 17}, event.Era{}, observed)
+	if want := `{"version":"900","items":17,"selective":["filter","latest"]}`; string(synced.Data) != want {
+		t.Errorf("synced data %s, want %s", synced.Data, want)
+	}
 }
 
 func TestAnUnknownPayloadIsRefused(t *testing.T) {

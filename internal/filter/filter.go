@@ -57,6 +57,29 @@ func New(rules Rules, t resource.Type) *Filter {
 	return f
 }
 
+// Keys are the configuration's keys by which changes of a type's objects are kept back; none when
+// every version of an object is sent.
+func (r Rules) Keys(t resource.Type) (keys []string) {
+	add := func(keeps bool, key string) {
+		if keeps {
+			keys = append(keys, key)
+		}
+	}
+	add(len(r.Operations) > 0 && !isSubset(versions, r.Operations), "operations")
+	add(r.Expression != nil, "filter")
+	add(len(r.Ignore) > 0, "ignoreChanges")
+	add(len(r.On) > 0, "on")
+	add(r.Heartbeats && len(heartbeats(t)) > 0, "ignoreHeartbeats")
+	return keys
+}
+
+// versions are the operations that tell the versions of an object.
+var versions = []event.Op{event.Added, event.Updated, event.Deleted}
+
+func isSubset(of, all []event.Op) bool {
+	return !slices.ContainsFunc(of, func(op event.Op) bool { return !slices.Contains(all, op) })
+}
+
 // NeedsOld says whether the old object of updates has to be there.
 func (f *Filter) NeedsOld() bool { return f.ignored != nil || f.expression.namesOld() }
 

@@ -267,3 +267,29 @@ func BenchmarkRejects(b *testing.B) {
 		})
 	}
 }
+
+func TestKeys(t *testing.T) {
+	paths, err := resource.ParsePath("status.phase")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		rules filter.Rules
+		typ   resource.Type
+		want  string
+	}{
+		"no rules":                           {filter.Rules{}, pods, ""},
+		"every operation that is a version":  {filter.Rules{Operations: []event.Op{event.Deleted, event.Updated, event.Added}}, pods, ""},
+		"deletes only":                       {filter.Rules{Operations: []event.Op{event.Deleted}}, pods, "operations"},
+		"an expression":                      {filter.Rules{Expression: compile(t, "true")}, pods, "filter"},
+		"paths and members":                  {filter.Rules{Ignore: []resource.Path{paths}, On: []string{"spec"}}, pods, "ignoreChanges on"},
+		"heartbeats of a kind that has some": {filter.Rules{Heartbeats: true}, leases, "ignoreHeartbeats"},
+		"heartbeats of a kind without":       {filter.Rules{Heartbeats: true}, pods, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := strings.Join(test.rules.Keys(test.typ), " "); got != test.want {
+				t.Errorf("keys %q, want %q", got, test.want)
+			}
+		})
+	}
+}
