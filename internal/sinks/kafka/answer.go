@@ -28,7 +28,7 @@ import (
 // errMalformed is an answer that breaks the protocol, or does not answer the request.
 var errMalformed = errors.New("malformed answer")
 
-// answers makes the answer to a request of each kind that the sink sends.
+// answers makes the answer of each kind of request that the sink sends.
 var answers = map[protocol.ApiKey]func() protocol.Message{
 	protocol.ApiVersions:      func() protocol.Message { return new(apiversions.Response) },
 	protocol.SaslHandshake:    func() protocol.Message { return new(saslhandshake.Response) },
@@ -46,7 +46,8 @@ var answers = map[protocol.ApiKey]func() protocol.Message{
 // partitions takes about 10 MB.
 const maxListMemory = 16 << 20
 
-// decodeAnswer decodes the body of an answer, without its size and number. The answer may keep data.
+// decodeAnswer decodes the body of an answer, without its size and number. The answer may keep
+// data.
 func decodeAnswer(data []byte, version int16, answer protocol.Message) (err error) {
 	defer recoverMalformed(&err)
 	d := &decoder{data: data, version: version, memory: maxListMemory}
@@ -66,7 +67,7 @@ type decoder struct {
 	data     []byte // not read yet
 	version  int16
 	flexible bool // compact lengths, and tags behind each struct
-	memory   int  // that lists may still take
+	memory   int  // what lists may still take
 	err      error
 }
 
@@ -90,8 +91,8 @@ func (d *decoder) fail(format string, args ...any) {
 	d.data = nil
 }
 
-// take gives the next n bytes.
-func (d *decoder) take(n int) []byte {
+// next returns the next n bytes.
+func (d *decoder) next(n int) []byte {
 	if n < 0 || n > len(d.data) {
 		d.fail("it ends before %d bytes that it announces", n)
 		return nil
@@ -103,7 +104,7 @@ func (d *decoder) take(n int) []byte {
 
 // number reads a signed number of 1, 2, 4 or 8 bytes.
 func (d *decoder) number(size int) (n int64) {
-	for _, b := range d.take(size) {
+	for _, b := range d.next(size) {
 		n = n<<8 | int64(b)
 	}
 	unused := 64 - 8*size
@@ -135,7 +136,7 @@ func (d *decoder) unsigned() uint64 {
 		d.fail("it ends in a number")
 		return 0
 	}
-	d.take(size)
+	d.next(size)
 	return n
 }
 
@@ -144,7 +145,7 @@ func (d *decoder) skipTags() {
 	for n := d.unsigned(); n > 0 && d.err == nil; n-- {
 		d.unsigned() // the tag
 		if size := d.unsigned(); size <= math.MaxInt32 {
-			d.take(int(size))
+			d.next(int(size))
 		} else {
 			d.fail("a tagged field has %d bytes", size)
 		}
@@ -159,10 +160,10 @@ func (d *decoder) value(v reflect.Value) {
 	case reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
 		v.SetInt(d.number(int(v.Type().Size())))
 	case reflect.String:
-		v.SetString(string(d.take(d.length(2))))
+		v.SetString(string(d.next(d.length(2))))
 	case reflect.Slice:
 		if v.Type().Elem().Kind() == reflect.Uint8 {
-			v.SetBytes(d.take(d.length(4)))
+			v.SetBytes(d.next(d.length(4)))
 		} else {
 			d.list(v)
 		}
@@ -193,8 +194,8 @@ func (d *decoder) list(v reflect.Value) {
 	}
 }
 
-// typeVersion is a type of an answer in one version of the protocol. The type is not embedded: with its
-// MethodByName the linker would keep every exported method in the binary.
+// typeVersion is a type of an answer in one version of the protocol. The type is not embedded: with
+// its MethodByName the linker would keep every exported method in the binary.
 type typeVersion struct {
 	of      reflect.Type
 	version int16

@@ -8,8 +8,8 @@ import (
 	"github.com/segmentio/kafka-go/compress"
 )
 
-// Offsets of a record batch v2 behind the int32 size that a produce request puts before it. The broker checks the CRC
-// over everything from the attributes on.
+// Offsets of a record batch v2 behind the int32 size that a produce request puts before it. The
+// broker checks the CRC over everything from the attributes on.
 const (
 	sizePrefix = 4
 
@@ -32,8 +32,8 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// batchWriter collects records into one record batch v2. It is used again and again, so that its buffers are made once.
-// It belongs to whoever holds its lane's turn.
+// batchWriter collects records into one record batch v2. It is reused, so its buffers are allocated
+// once. It belongs to whoever holds its lane.
 type batchWriter struct {
 	records   []byte // the records as they will lie in the batch, before compression
 	headers   []byte // of the record being written
@@ -51,7 +51,7 @@ func (w *batchWriter) reset() {
 // size is what the batch takes before compression, in bytes.
 func (w *batchWriter) size() int { return posRecords - sizePrefix + len(w.records) }
 
-// mark is a place that truncate can go back to, so that a record that turned out not to fit can be taken out again.
+// mark is a place that truncate can go back to: a record that does not fit is taken out again.
 type mark struct {
 	bytes     int
 	count     int32
@@ -64,11 +64,14 @@ func (w *batchWriter) mark() mark {
 }
 
 func (w *batchWriter) truncate(m mark) {
-	w.records, w.count, w.firstTime, w.maxTime = w.records[:m.bytes], m.count, m.firstTime, m.maxTime
+	w.records, w.count, w.firstTime, w.maxTime = w.records[:m.bytes], m.count, m.firstTime,
+		m.maxTime
 }
 
 // add appends a record. A nil key or value is a null; headers are already encoded, count of them.
-func (w *batchWriter) add(at time.Time, key *string, value []byte, headers []byte, headerCount int) {
+func (w *batchWriter) add(
+	at time.Time, key *string, value []byte, headers []byte, headerCount int,
+) {
 	timestamp := at.UnixMilli()
 	if w.count == 0 {
 		w.firstTime, w.maxTime = timestamp, timestamp
@@ -105,8 +108,8 @@ func (w *batchWriter) add(at time.Time, key *string, value []byte, headers []byt
 	w.count++
 }
 
-// finish appends the whole batch to dst, with the size prefix of a produce request, compressed where that makes it smaller.
-// The batch has no producer yet: stamp gives it one.
+// finish appends the whole batch to dst, with the size prefix of a produce request, compressed
+// where that makes it smaller. The batch has no producer yet: stamp gives it one.
 func (w *batchWriter) finish(dst []byte, codec compress.Compression) ([]byte, error) {
 	dst = append(dst, make([]byte, posRecords)...)
 	var attributes int16
@@ -134,7 +137,8 @@ func (w *batchWriter) finish(dst []byte, codec compress.Compression) ([]byte, er
 	return dst, nil
 }
 
-// stamp writes the producer's identity and the sequence number of the first record into a batch, and its checksum.
+// stamp writes the producer's identity and the sequence number of the first record into a batch,
+// and its checksum.
 func stamp(batch []byte, producer int64, epoch int16, sequence int32) {
 	binary.BigEndian.PutUint64(batch[posProducer:], uint64(producer))
 	binary.BigEndian.PutUint16(batch[posEpoch:], uint16(epoch))
@@ -146,13 +150,13 @@ func stamp(batch []byte, producer int64, epoch int16, sequence int32) {
 func compressTo(sink *appender, codec compress.Compression, data []byte) error {
 	w := codec.Codec().NewWriter(sink)
 	if _, err := w.Write(data); err != nil {
-		_ = w.Close() // gives the writer back; the first error is the one that tells
+		_ = w.Close() // returns the writer to the pool; the first error is the cause
 		return err
 	}
 	return w.Close()
 }
 
-// appender is an io.Writer onto a slice.
+// appender is an io.Writer that appends to a slice.
 type appender struct{ bytes []byte }
 
 func (a *appender) Write(p []byte) (int, error) {

@@ -24,13 +24,16 @@ var update = flag.Bool("update", false, "write the golden files anew")
 var someRecords = []kafka.BatchRecord{
 	{
 		Time: time.UnixMilli(1763683200123), Key: new("pods/shop/web"), Value: []byte(`{"a":1}`),
-		Headers: []protocol.Header{{Key: "ce_id", Value: []byte("u/1")}, {Key: "empty", Value: []byte{}}},
+		Headers: []protocol.Header{
+			{Key: "ce_id", Value: []byte("u/1")},
+			{Key: "empty", Value: []byte{}},
+		},
 	},
 	{Time: time.UnixMilli(1763683200000), Key: new("pods/shop/web")},
 	{Time: time.UnixMilli(1763683209999), Value: []byte{}},
 }
 
-func TestTheBatchIsByteForByteWhatItWas(t *testing.T) {
+func TestBatchBytes(t *testing.T) {
 	batch, err := kafka.EncodeBatch(compress.None, 4711, 3, 17, someRecords...)
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +54,7 @@ func TestTheBatchIsByteForByteWhatItWas(t *testing.T) {
 	}
 }
 
-func TestTheBatchBearsItsProducer(t *testing.T) {
+func TestBatchProducer(t *testing.T) {
 	for codec := compress.None; codec <= compress.Zstd; codec++ {
 		batch, err := kafka.EncodeBatch(codec, 4711, 3, 17, someRecords...)
 		if err != nil {
@@ -63,24 +66,36 @@ func TestTheBatchBearsItsProducer(t *testing.T) {
 		}
 		head := set.Records.(*protocol.RecordStream).Records[0].(*protocol.RecordBatch)
 		if head.ProducerID != 4711 || head.ProducerEpoch != 3 || head.BaseSequence != 17 {
-			t.Errorf("%v: producer %d, epoch %d, sequence %d", codec, head.ProducerID, head.ProducerEpoch, head.BaseSequence)
+			t.Errorf("%v: producer %d, epoch %d, sequence %d", codec, head.ProducerID,
+				head.ProducerEpoch, head.BaseSequence)
 		}
 	}
 }
 
-// FuzzBatch compares the encoder with kafka-go's: its writer has to make the same bytes, its reader to give the records back.
+// FuzzBatch compares the encoder with kafka-go's: its writer has to make the same bytes, its reader
+// to give the records back.
 func FuzzBatch(f *testing.F) {
 	f.Add("key", "value", "ce_id", "1", int64(1763683200123), int64(5), uint8(0))
 	f.Add("", "", "", "", int64(1), int64(-1), uint8(3))
-	f.Add(strings.Repeat("k", 200), strings.Repeat("v", 70000), strings.Repeat("h", 90), "", int64(1763683200123), int64(-1763683200), uint8(4))
+	f.Add(strings.Repeat("k", 200), strings.Repeat("v", 70000), strings.Repeat("h", 90),
+		"", int64(1763683200123), int64(-1763683200), uint8(4))
 	f.Fuzz(func(t *testing.T, key, value, name, header string, at, later int64, kind uint8) {
 		const year = int64(366 * 24 * time.Hour / time.Millisecond)
 		first := 1 + (at&(1<<62-1))%(100*year)
 		second := max(1, first+later%year)
 		records := []kafka.BatchRecord{
-			{Time: time.UnixMilli(first), Key: &key, Value: []byte(value), Headers: []protocol.Header{{Key: name, Value: []byte(header)}}},
+			{
+				Time: time.UnixMilli(first), Key: &key, Value: []byte(value),
+				Headers: []protocol.Header{{Key: name, Value: []byte(header)}},
+			},
 			{Time: time.UnixMilli(second), Key: &value},
-			{Time: time.UnixMilli(second), Value: []byte(key), Headers: []protocol.Header{{Key: header, Value: []byte(name)}, {Key: name, Value: []byte(value)}}},
+			{
+				Time: time.UnixMilli(second), Value: []byte(key),
+				Headers: []protocol.Header{
+					{Key: header, Value: []byte(name)},
+					{Key: name, Value: []byte(value)},
+				},
+			},
 		}
 		plain, err := kafka.EncodeBatch(compress.None, -1, -1, -1, records...)
 		if err != nil {
@@ -142,7 +157,10 @@ func read(t *testing.T, batch []byte) (all []readRecord) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, readRecord{r.Offset, r.Time.UnixMilli(), text(t, r.Key), text(t, r.Value), r.Headers})
+		all = append(all, readRecord{
+			r.Offset, r.Time.UnixMilli(), text(t, r.Key), text(t, r.Value),
+			r.Headers,
+		})
 	}
 }
 

@@ -14,13 +14,14 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
 )
 
-// BenchmarkPublish measures events through the whole sink to a broker in the same process that stores nothing: 8 lanes
-// at once, and one.
+// BenchmarkPublish measures events through the whole sink to a broker in the same process that
+// stores nothing: 8 lanes at once, and one.
 func BenchmarkPublish(b *testing.B) {
 	for _, size := range []int{2 << 10, 6 << 10} {
 		for _, codec := range []string{"none", "lz4"} {
 			for _, lanes := range []int{1, 8} {
-				b.Run(fmt.Sprintf("size=%dKB/%s/lanes=%d", size>>10, codec, lanes), func(b *testing.B) { benchmark(b, size, codec, lanes) })
+				b.Run(fmt.Sprintf("size=%dKB/%s/lanes=%d", size>>10, codec, lanes),
+					func(b *testing.B) { benchmark(b, size, codec, lanes) })
 			}
 		}
 	}
@@ -47,7 +48,8 @@ func benchmark(b *testing.B, size int, codec string, lanes int) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
 }
 
-// benchBatches fills one batch for each lane, with payloads that compress about as a Kubernetes object does.
+// benchBatches fills one batch for each lane, with payloads that compress about as a Kubernetes
+// object does.
 func benchBatches(b *testing.B, s *kafka.Sink, lanes, messages, size int) [][]*sinks.Message {
 	byLane := make(map[string][]*sinks.Message)
 	for pod := 0; ; pod++ {
@@ -81,13 +83,15 @@ func payload(size int) []byte {
 	var out strings.Builder
 	out.WriteString(`{"kind":"Pod"`)
 	for out.Len() < size {
-		fmt.Fprintf(&out, `,"metadata":{"name":"web-%08x","uid":"%016x","labels":{"app.kubernetes.io/name":"web"}}`, rand.Uint32(), rand.Uint64())
+		fmt.Fprintf(&out,
+			`,"metadata":{"name":"web-%08x","uid":"%016x","labels":{"app.kubernetes.io/name":"web"}}`, rand.Uint32(), rand.Uint64())
 	}
 	return []byte(out.String()[:size-1] + "}")
 }
 
 func BenchmarkLane(b *testing.B) {
-	s := openSink(b, newCluster(b, kfake.SeedTopics(12, podsTopic)), func(c *kafka.Config) { c.Log = nil })
+	s := openSink(b, newCluster(b, kfake.SeedTopics(12, podsTopic)),
+		func(c *kafka.Config) { c.Log = nil })
 	e := podEvent("web", 1)
 	b.ReportAllocs()
 	for b.Loop() {

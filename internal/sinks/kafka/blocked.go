@@ -8,21 +8,23 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 )
 
-// blocked are the lanes that wait for somebody to act: sending again alone is not likely to help.
+// blocked has the lanes that need an operator: retrying alone is not likely to help.
 type blocked struct {
 	mu    sync.Mutex
 	lanes map[*lane]error // guarded by mu
 }
 
-// note takes down why a lane could not do something a second time, where that is such a reason. The first time a look at where the leader is now may help.
-func (b *blocked) note(l *lane, err error) {
+// set records why a lane failed for the second time, if an operator must act. The first failure may
+// end when the lane looks up the partition's leader.
+func (b *blocked) set(l *lane, err error) {
 	switch {
 	case errors.Is(err, kafkago.UnknownTopicOrPartition):
-		err = fmt.Errorf("topic %s, or its partition %d, is not there any more; create it anew, with as many partitions: %w", l.topic, l.partition, err)
+		err = fmt.Errorf("topic %s, or its partition %d, does not exist any more; create it "+
+			"again, with as many partitions: %w", l.topic, l.partition, err)
 	case errors.Is(err, errUnusable):
 		err = fmt.Errorf("the leader of %s can't be used: %w", l.name, err)
 	default:
-		b.forget(l)
+		b.clear(l)
 		return
 	}
 	b.mu.Lock()
@@ -33,7 +35,7 @@ func (b *blocked) note(l *lane, err error) {
 	b.lanes[l] = err
 }
 
-func (b *blocked) forget(l *lane) {
+func (b *blocked) clear(l *lane) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.lanes, l)

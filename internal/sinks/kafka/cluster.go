@@ -13,8 +13,8 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 )
 
-// cluster is what the sink knows of the brokers, and its connections to them. All methods may be called concurrently; none
-// holds a lock while it talks to a broker.
+// cluster has what the sink knows of the brokers, and its connections to them. All methods may be
+// called concurrently; none holds a lock while it talks to a broker.
 type cluster struct {
 	dialer  *dialer
 	seeds   []string
@@ -32,11 +32,12 @@ type cluster struct {
 func newCluster(d *dialer, seeds []string, timeout time.Duration, m *metrics) *cluster {
 	return &cluster{
 		dialer: d, seeds: seeds, timeout: timeout, metrics: m,
-		idle: make(map[string][]*conn), brokers: make(map[int32]string), topics: make(map[string]layout),
+		idle: make(map[string][]*conn), brokers: make(map[int32]string),
+		topics: make(map[string]layout),
 	}
 }
 
-// close ends all idle connections. Those in use end when they are given back.
+// close ends all idle connections. Those in use end when they are released.
 func (c *cluster) close() {
 	c.mu.Lock()
 	idle := c.idle
@@ -49,10 +50,10 @@ func (c *cluster) close() {
 	}
 }
 
-// take gives an idle connection to a broker, or a new one.
-func (c *cluster) take(ctx context.Context, address string) (*conn, error) {
+// acquire returns an idle connection to a broker, or a new one.
+func (c *cluster) acquire(ctx context.Context, address string) (*conn, error) {
 	for {
-		conn := c.takeIdle(address)
+		conn := c.popIdle(address)
 		if conn == nil {
 			break
 		}
@@ -69,7 +70,7 @@ func (c *cluster) take(ctx context.Context, address string) (*conn, error) {
 	return conn, nil
 }
 
-func (c *cluster) takeIdle(address string) *conn {
+func (c *cluster) popIdle(address string) *conn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	conns := c.idle[address]
@@ -83,8 +84,8 @@ func (c *cluster) takeIdle(address string) *conn {
 	return conn
 }
 
-// give puts a connection back that can carry another request.
-func (c *cluster) give(address string, conn *conn) {
+// release returns a connection that can carry another request to the pool.
+func (c *cluster) release(address string, conn *conn) {
 	conn.idle = time.Now()
 	c.mu.Lock()
 	keep := !c.closed
@@ -97,10 +98,13 @@ func (c *cluster) give(address string, conn *conn) {
 	}
 }
 
-// ask sends one request to one broker. An error that is an unsentError says that the broker has not seen the request.
-// After any other error the idle connections to the broker are closed too: they are likely to have died with this one.
-func (c *cluster) ask(ctx context.Context, address string, req protocol.Message) (protocol.Message, error) {
-	conn, err := c.take(ctx, address)
+// ask sends one request to one broker. An unsentError means that the broker has not seen the
+// request. After any other error the idle connections to the broker are closed too: they are likely
+// to have failed with this one.
+func (c *cluster) ask(
+	ctx context.Context, address string, req protocol.Message,
+) (protocol.Message, error) {
+	conn, err := c.acquire(ctx, address)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +114,7 @@ func (c *cluster) ask(ctx context.Context, address string, req protocol.Message)
 		c.drop(address)
 		return nil, fmt.Errorf("%s: %w", address, err)
 	}
-	c.give(address, conn)
+	c.release(address, conn)
 	return res, nil
 }
 
@@ -130,14 +134,15 @@ type unsentError struct{ error }
 
 func (e *unsentError) Unwrap() error { return e.error }
 
-// askAny sends a request that any broker can answer, and may answer twice, to one after the other until one does. The
-// error names each.
+// askAny sends a request that any broker can answer, and may receive twice. It asks one broker
+// after the other until one answers. The error names each.
 func (c *cluster) askAny(ctx context.Context, req protocol.Message) (protocol.Message, error) {
 	var failed []any
 	for _, address := range c.addresses() {
 		res, err := c.ask(ctx, address, req)
 		if _, unsent := errors.AsType[*unsentError](err); err != nil && !unsent {
-			res, err = c.ask(ctx, address, req) // on a new connection: the first may have been an idle one that had died
+			// on a new connection: the first may have been a dead idle one
+			res, err = c.ask(ctx, address, req)
 		}
 		if err == nil {
 			return res, nil
@@ -147,10 +152,12 @@ func (c *cluster) askAny(ctx context.Context, req protocol.Message) (protocol.Me
 			break
 		}
 	}
-	return nil, fmt.Errorf("no broker answered: "+strings.TrimSuffix(strings.Repeat("%w; ", len(failed)), "; "), failed...)
+	return nil, fmt.Errorf("no broker answered: "+
+		strings.TrimSuffix(strings.Repeat("%w; ", len(failed)), "; "), failed...)
 }
 
-// addresses are those of the brokers: the known ones with a connection first, then the other known ones, then the seeds.
+// addresses are those of the brokers: the known ones with a connection first, then the other known
+// ones, then the seeds.
 func (c *cluster) addresses() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -173,13 +180,14 @@ func (c *cluster) addresses() []string {
 	})
 }
 
-// leader is the address of a partition's leader as last heard.
+// leader returns the address of a partition's leader, by the latest metadata.
 func (c *cluster) leader(topic string, partition int) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := c.topics[topic]
 	if partition >= len(l.leaders) {
-		return "", &unsentError{fmt.Errorf("topic %q has no partition %d: %w", topic, partition, kafkago.UnknownTopicOrPartition)}
+		return "", &unsentError{fmt.Errorf("topic %q has no partition %d: %w", topic, partition,
+			kafkago.UnknownTopicOrPartition)}
 	}
 	address, ok := c.brokers[l.leaders[partition]]
 	if !ok {
@@ -188,8 +196,9 @@ func (c *cluster) leader(topic string, partition int) (string, error) {
 	return address, nil
 }
 
-// epoch is that of a partition's leader as last heard. With it in a request, a broker that does not know yet that it is no leader any more answers with an error,
-// and not with what it takes for the log. It is -1, for any, where it is not known.
+// epoch returns the epoch of a partition's leader, by the latest metadata; -1 (any) when it is not
+// known. With the epoch in a request, a deposed leader that does not know it yet answers with an
+// error, and not with its outdated log.
 func (c *cluster) epoch(topic string, partition int) int32 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -200,7 +209,9 @@ func (c *cluster) epoch(topic string, partition int) int32 {
 }
 
 // askLeader sends a request to a partition's leader.
-func (c *cluster) askLeader(ctx context.Context, topic string, partition int, req protocol.Message) (protocol.Message, error) {
+func (c *cluster) askLeader(
+	ctx context.Context, topic string, partition int, req protocol.Message,
+) (protocol.Message, error) {
 	address, err := c.leader(topic, partition)
 	if err != nil {
 		return nil, err
@@ -208,8 +219,11 @@ func (c *cluster) askLeader(ctx context.Context, topic string, partition int, re
 	return c.ask(ctx, address, req)
 }
 
-// askController sends a request that only the controller carries out; with KRaft any broker passes it on.
-func (c *cluster) askController(ctx context.Context, req protocol.Message) (protocol.Message, error) {
+// askController sends a request that only the controller carries out; with KRaft any broker
+// forwards it.
+func (c *cluster) askController(
+	ctx context.Context, req protocol.Message,
+) (protocol.Message, error) {
 	c.mu.Lock()
 	address, ok := c.brokers[c.controller]
 	c.mu.Unlock()

@@ -13,7 +13,8 @@ import (
 func requireSameEvent(t testing.TB, got *ce.Event, want *event.Event) {
 	t.Helper()
 	seen := map[string]string{
-		"specversion": got.SpecVersion(), "id": got.ID(), "source": got.Source(), "type": got.Type(), "subject": got.Subject(),
+		"specversion": got.SpecVersion(), "id": got.ID(), "source": got.Source(),
+		"type": got.Type(), "subject": got.Subject(),
 		"datacontenttype": got.DataContentType(), "time": types.FormatTime(got.Time()),
 	}
 	for name, value := range got.Extensions() {

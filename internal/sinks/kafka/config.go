@@ -30,54 +30,62 @@ const (
 
 // Config of a Sink. Zero values mean the documented default.
 type Config struct {
-	// Brokers are host:port of some brokers; the others are learnt from them. At least one.
+	// Brokers are host:port of some brokers, at least one; the others are discovered through them.
 	Brokers []string
-	// Name of the sink, in the header sink of every record: sinks that share a topic do not take each other's records for their own after a crash. "": no header,
-	// as if it were the only sink.
+	// Name of the sink, in the header sink of every record: after a crash, sinks that share a topic
+	// do not take each other's records for their own. "": no header, as if it were the only sink.
 	Name string
-	// Topic is where an event goes; default k8s.{cluster}.{resource}. Fields are encoded with event.AppendTopicPart. Events about
-	// an informer rather than an object have no resource: they go to "k8s.prod.-".
+	// Topic is where an event goes; default k8s.{cluster}.{resource}. Fields are encoded with
+	// event.AppendTopicPart. Events about an informer and not an object have no resource: they go
+	// to "k8s.prod.-".
 	Topic *event.Template
-	// Cluster is the name that {cluster} has in events; with it a template without other fields is checked by Open already.
+	// Cluster is the value of {cluster} in events. With it, Open can check a template that has no
+	// other fields.
 	Cluster string
 	// Encoding is Binary (default) or Structured.
 	Encoding string
-	// NewPartitions is KeepPartitions (default) or UsePartitions: what is done with partitions that a topic has got since the position that Recall
-	// gets was saved. While the sink is open they are never used.
+	// NewPartitions is KeepPartitions (default) or UsePartitions: what happens with partitions that
+	// a topic has got since the position that Recall receives was saved. While the sink is open
+	// they are never used.
 	NewPartitions string
-	// Timestamps is SentTime (default) or EventTime. The broker's retention goes by the record's time, so that with EventTime
-	// the first snapshot of objects that last changed before the topic's retention.ms is deleted within minutes. The
-	// event's own time is in its attributes either way.
+	// Timestamps is SentTime (default) or EventTime. The broker's retention goes by the record's
+	// time: with EventTime, the first snapshot of objects that last changed before the topic's
+	// retention.ms is deleted within minutes. The event's own time is in its attributes either way.
 	Timestamps string
-	// Tombstones appends, after each Deleted, a record with the same key and no value, for compacted topics. The two are
-	// in one batch: either both are stored or none. A plain tombstone has no headers and is no CloudEvent.
+	// Tombstones appends, after each Deleted, a record with the same key and no value, for
+	// compacted topics. The two are in one batch: either both are stored or none. A plain tombstone
+	// has no headers and is no CloudEvent.
 	Tombstones bool
 	// Compression is "none", "gzip", "snappy", "lz4" (default) or "zstd".
 	Compression string
-	// MaxBatchBytes is the size of a record batch before compression; default 960 KiB, which fits the brokers' default
-	// max.message.bytes of 1 MiB. A topic whose max.message.bytes is smaller gets smaller batches.
+	// MaxBatchBytes is the size of a record batch before compression; default 960 KiB, which fits
+	// the brokers' default max.message.bytes of 1 MiB. A topic whose max.message.bytes is smaller
+	// gets smaller batches.
 	MaxBatchBytes int
 	// Acks is "all", which is also the default: an idempotent producer knows no other.
 	Acks string
 
-	// TLS turns TLS on. A client certificate makes it mutual; with GetClientCertificate it can be rotated.
+	// TLS turns TLS on. A client certificate makes it mutual; with GetClientCertificate it can be
+	// rotated.
 	TLS *tls.Config
 	// SASL authenticates every connection; nil for none.
 	SASL *SASL
 	// ClientID is what brokers write in their logs and quotas; default "bridge".
 	ClientID string
 
-	// CreateTopics says how topics that do not exist are made; nil: they must exist.
+	// CreateTopics says how topics that do not exist are created; nil: they must exist.
 	CreateTopics *CreateTopics
 	// DeadLetterTopic is where refused events go; nil: DeadLetter returns sinks.ErrNoDeadLetter.
 	DeadLetterTopic *event.Template
 
 	// Timeout of one request and of one connection attempt; default 10 s.
 	Timeout time.Duration
-	// Concurrency is how many lanes publish at once, and so the number of connections per broker at most; default 16.
+	// Concurrency is how many lanes publish at once, and so the number of connections per broker at
+	// most; default 16.
 	Concurrency int
-	// Confirm is nil while this process is the one that may publish: asked before a lane goes on as another producer, since its successor may be
-	// why the broker knows other sequence numbers. nil: it is the only one.
+	// Confirm returns nil while this process is the one that may publish. It is asked before a lane
+	// continues as another producer, since this process's successor may be the reason why the
+	// broker knows other sequence numbers. nil: this process is the only one.
 	Confirm func(ctx context.Context) error
 	// Dial opens connections; default a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
@@ -87,9 +95,9 @@ type Config struct {
 	Registerer prometheus.Registerer
 }
 
-// CreateTopics says how a topic is made.
+// CreateTopics says how a topic is created.
 type CreateTopics struct {
-	// Partitions and ReplicationFactor; 0 for what the brokers have as their default.
+	// Partitions and ReplicationFactor; 0 for the brokers' default.
 	Partitions, ReplicationFactor int
 	// Config are the topic's settings, as min.insync.replicas or retention.ms.
 	Config map[string]string
@@ -102,7 +110,7 @@ const (
 	defaultConcurrency   = 16
 )
 
-// withDefaults fills in what is zero, and says all that is wrong at once.
+// withDefaults fills in what is zero, and reports all problems at once.
 func (c Config) withDefaults() (Config, error) {
 	c.Encoding = cmp.Or(c.Encoding, Binary)
 	c.NewPartitions = cmp.Or(c.NewPartitions, KeepPartitions)
@@ -134,22 +142,27 @@ func (c *Config) problems() error {
 		_, _, err := net.SplitHostPort(b)
 		bad(err != nil, "brokers: %q is not host:port", b)
 	}
-	bad(c.Encoding != Binary && c.Encoding != Structured, "encoding: %q is neither binary nor structured", c.Encoding)
-	bad(c.NewPartitions != KeepPartitions && c.NewPartitions != UsePartitions, "newPartitions: %q is neither keep nor use", c.NewPartitions)
-	bad(c.Timestamps != SentTime && c.Timestamps != EventTime, "timestamps: %q is neither sent nor event", c.Timestamps)
+	bad(c.Encoding != Binary && c.Encoding != Structured, "encoding: %q is neither binary nor "+
+		"structured", c.Encoding)
+	bad(c.NewPartitions != KeepPartitions && c.NewPartitions != UsePartitions,
+		"newPartitions: %q is neither keep nor use", c.NewPartitions)
+	bad(c.Timestamps != SentTime && c.Timestamps != EventTime, "timestamps: %q is neither sent "+
+		"nor event", c.Timestamps)
 	bad(c.Acks != "" && c.Acks != "all", "acks: %q: an idempotent producer needs all", c.Acks)
-	bad(c.MaxBatchBytes < 0 || c.MaxBatchBytes > maxRequest, "max batch bytes: %d is not between 1 and %d", c.MaxBatchBytes, maxRequest)
+	bad(c.MaxBatchBytes < 0 || c.MaxBatchBytes > maxRequest, "max batch bytes: %d is not between "+
+		"1 and %d", c.MaxBatchBytes, maxRequest)
 	bad(c.Timeout < 0, "timeout: %v is negative", c.Timeout)
 	bad(c.Concurrency < 0, "concurrency: %d is negative", c.Concurrency)
 	_, err := codecOf(c.Compression)
 	found = append(found, err)
 	_, err = c.SASL.mechanism()
 	found = append(found, err)
-	found = append(found, checkTemplate("topic", c.Topic), checkTemplate("dead-letter topic", c.DeadLetterTopic))
+	found = append(found, checkTemplate("topic", c.Topic), checkTemplate("dead-letter topic",
+		c.DeadLetterTopic))
 	return errors.Join(found...)
 }
 
-// codecOf names a codec.
+// codecOf returns the codec of a name.
 func codecOf(name string) (compress.Compression, error) {
 	switch name {
 	case "none":
@@ -163,11 +176,12 @@ func codecOf(name string) (compress.Compression, error) {
 	case "zstd":
 		return compress.Zstd, nil
 	default:
-		return compress.None, fmt.Errorf("compression: no codec %q; there are none, gzip, snappy, lz4, zstd", name)
+		return compress.None, fmt.Errorf("compression: no codec %q; there are none, gzip, "+
+			"snappy, lz4, zstd", name)
 	}
 }
 
-// checkTemplate says whether the literal text of a template can be part of a topic's name.
+// checkTemplate reports whether the literal text of a template can be part of a topic's name.
 func checkTemplate(what string, t *event.Template) error {
 	if t == nil {
 		return nil

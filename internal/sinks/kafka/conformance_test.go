@@ -14,16 +14,18 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks/sinktest"
 )
 
-func TestTheSinkKeepsTheContract(t *testing.T) {
+func TestContract(t *testing.T) {
 	for _, encoding := range []string{kafka.Binary, kafka.Structured} {
 		t.Run(encoding, func(t *testing.T) {
 			sinktest.Run(t, sinktest.Harness{
 				Start:    func(t *testing.T) *sinktest.Broker { return startBroker(t, encoding) },
 				TooLarge: 60_000,
 				Exempt: map[string]string{
-					"stores a resent message once": "the broker knows batches and not messages; the sink does not ask for a message to be " +
+					"stores a resent message once": "the broker knows batches and not messages; " +
+						"the sink does not ask for a message to be " +
 						"sent again that may be stored, since it settles the batch itself",
-					"stores a message resent after a restart once": "a new process is a new producer; see the package's documentation",
+					"stores a message resent after a restart once": "a new process is a new " +
+						"producer; see the package's documentation",
 				},
 			})
 		})
@@ -31,16 +33,22 @@ func TestTheSinkKeepsTheContract(t *testing.T) {
 }
 
 func startBroker(t *testing.T, encoding string) *sinktest.Broker {
-	c := newCluster(t, kfake.NumBrokers(2), kfake.BrokerConfigs(map[string]string{"message.max.bytes": "40000"}))
+	c := newCluster(t, kfake.NumBrokers(2),
+		kfake.BrokerConfigs(map[string]string{"message.max.bytes": "40000"}))
 	n := new(network)
 	return &sinktest.Broker{
 		NewSink: func(t *testing.T) sinks.Sink {
 			s, err := kafka.New(kafka.Config{
-				Brokers: c.ListenAddrs(), Cluster: sinktest.Cluster, Compression: "none", Encoding: encoding, Timeout: 2 * time.Second,
+				Brokers: c.ListenAddrs(), Cluster: sinktest.Cluster,
+				Compression: "none", Encoding: encoding, Timeout: 2 * time.Second,
 				DeadLetterTopic: mustTemplate(t, "dead.{cluster}"), Dial: n.dial,
-				// kfake tells the broker's own setting for a topic only where the topic has it too, which Kafka itself does not need.
-				CreateTopics: &kafka.CreateTopics{Partitions: 3, ReplicationFactor: 1, Config: map[string]string{"max.message.bytes": "40000"}},
-				Log:          slog.New(slog.NewTextHandler(t.Output(), nil)),
+				// kfake tells the broker's own setting for a topic only where the topic has it too,
+				// which Kafka itself does not need.
+				CreateTopics: &kafka.CreateTopics{
+					Partitions: 3, ReplicationFactor: 1,
+					Config: map[string]string{"max.message.bytes": "40000"},
+				},
+				Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -75,7 +83,8 @@ func readEverything(t *testing.T, c *kfake.Cluster, atLeast int) (all []sinktest
 func parse(t *testing.T, r *kgo.Record) sinktest.Received {
 	t.Helper()
 	got, err := sinktest.ParseStructured(r.Value)
-	if contentType, _ := header(r, "content-type"); !strings.HasPrefix(contentType, "application/cloudevents+json") {
+	if contentType, _ := header(r, "content-type"); !strings.HasPrefix(contentType,
+		"application/cloudevents+json") {
 		got, err = sinktest.ParseBinary(attributes(r), r.Value)
 	}
 	if err != nil {

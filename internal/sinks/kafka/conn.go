@@ -14,7 +14,8 @@ import (
 	"github.com/segmentio/kafka-go/protocol/apiversions"
 )
 
-// conn is one connection to one broker. It carries one request at a time: whoever has taken it out of its pool owns it.
+// conn is one connection to one broker. It carries one request at a time: whoever took it out of
+// its pool owns it.
 type conn struct {
 	net      net.Conn
 	in       *bufio.Reader
@@ -22,7 +23,7 @@ type conn struct {
 	versions map[protocol.ApiKey]int16 // of the requests that the broker takes
 	requests int32                     // sent so far: the number of the last one
 	expires  time.Time                 // the end of its SASL session; zero for none
-	idle     time.Time                 // since when it lies in its pool
+	idle     time.Time                 // since when it has been in its pool
 }
 
 // dialer is what connections are made with. It is immutable.
@@ -34,10 +35,11 @@ type dialer struct {
 	timeout  time.Duration
 }
 
-// connect dials a broker and goes through everything that comes before the first request: TLS, versions, SASL. All of it
-// together takes at most the timeout.
+// connect dials a broker and does everything that comes before the first request: TLS, versions,
+// SASL. All of it together takes at most the timeout.
 func (d *dialer) connect(ctx context.Context, address string) (_ *conn, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, d.timeout, fmt.Errorf("no connection within %v", d.timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, d.timeout, fmt.Errorf("no connection within %v",
+		d.timeout))
 	defer cancel()
 	raw, err := d.dial(ctx, "tcp", address)
 	if err != nil {
@@ -69,7 +71,8 @@ func (d *dialer) connect(ctx context.Context, address string) (_ *conn, err erro
 	return c, nil
 }
 
-// secure makes the connection a TLS one, with the broker's host name as the server name unless the configuration has one.
+// secure makes the connection a TLS one, with the broker's host name as the server name unless the
+// configuration has one.
 func (d *dialer) secure(ctx context.Context, raw net.Conn, address string) (net.Conn, error) {
 	config := d.tls
 	if config.ServerName == "" {
@@ -84,7 +87,8 @@ func (d *dialer) secure(ctx context.Context, raw net.Conn, address string) (net.
 	return secured, secured.HandshakeContext(ctx)
 }
 
-// needed are the requests that the sink can't do without, and the oldest version of each that will do.
+// needed are the requests that the sink can't do without, and the oldest version of each that will
+// do.
 var needed = map[protocol.ApiKey]int16{
 	protocol.Produce:        3, // record batches v2
 	protocol.Metadata:       1,
@@ -97,7 +101,8 @@ var needed = map[protocol.ApiKey]int16{
 func (c *conn) negotiate() error {
 	res, err := c.exchange(new(apiversions.Request))
 	if err != nil {
-		return fmt.Errorf("ask for its versions (is it a Kafka broker, and its TLS listener if tls is set?): %w", err)
+		return fmt.Errorf("ask for its versions (is it a Kafka broker, and its TLS listener if "+
+			"tls is set?): %w", err)
 	}
 	answer := res.(*apiversions.Response)
 	if answer.ErrorCode != 0 {
@@ -109,22 +114,27 @@ func (c *conn) negotiate() error {
 		if answers[key] == nil {
 			continue
 		}
-		if version := key.SelectVersion(k.MinVersion, k.MaxVersion); version >= k.MinVersion && version <= k.MaxVersion {
+		if version := key.SelectVersion(k.MinVersion, k.MaxVersion); version >= k.MinVersion &&
+			version <= k.MaxVersion {
 			versions[key] = version
 		}
 	}
 	for key, oldest := range needed {
 		if version, ok := versions[key]; !ok || version < oldest {
-			return fmt.Errorf("%w: it has no %v request of version %d; Kafka 1.0 or later is needed", errUnusable, key, oldest)
+			return fmt.Errorf("%w: it has no %v request of version %d; Kafka 1.0 or later is "+
+				"needed", errUnusable, key, oldest)
 		}
 	}
 	c.versions = versions
 	return nil
 }
 
-// roundTrip sends a request and waits for its answer, for at most timeout, or until ctx ends. After an error the
-// connection is of no more use, and the request may have been carried out. When roundTrip has returned, nothing reads the request's bytes any more.
-func (c *conn) roundTrip(ctx context.Context, req protocol.Message, timeout time.Duration) (protocol.Message, error) {
+// roundTrip sends a request and waits for its answer, for at most timeout, or until ctx ends. After
+// an error the connection is unusable, and the request may have been carried out. After roundTrip
+// has returned, nothing reads the request's bytes any more.
+func (c *conn) roundTrip(
+	ctx context.Context, req protocol.Message, timeout time.Duration,
+) (protocol.Message, error) {
 	if ctx.Err() != nil {
 		return nil, &unsentError{errCallerGone}
 	}
@@ -134,7 +144,8 @@ func (c *conn) roundTrip(ctx context.Context, req protocol.Message, timeout time
 	stop := context.AfterFunc(ctx, func() { expire(c.net) })
 	res, err := c.exchange(req)
 	if !stop() && err == nil {
-		// The deadline of the past may be set at any moment from now on: the next request must not meet it.
+		// The past deadline may be set at any moment from now on: no other request may use this
+		// connection.
 		c.expires = time.Now()
 	}
 	if err != nil {
@@ -162,20 +173,21 @@ func (c *conn) exchange(req protocol.Message) (protocol.Message, error) {
 	return answer, decodeAnswer(body, version, answer)
 }
 
-// usable says whether the connection may carry another request.
+// usable reports whether the connection may carry another request.
 func (c *conn) usable(now time.Time) bool {
 	return now.Sub(c.idle) < idleLimit && (c.expires.IsZero() || now.Before(c.expires))
 }
 
-// idleLimit is below what brokers (10 minutes) and the load balancers before them (often 4 to 6) allow.
+// idleLimit is below what brokers (10 minutes) and the load balancers before them (often 4 to 6)
+// allow.
 const idleLimit = 2 * time.Minute
 
-func (c *conn) close() { _ = c.net.Close() } // nothing is waiting in it that could be lost
+func (c *conn) close() { _ = c.net.Close() } // nothing is pending in it that could be lost
 
 // expire wakes whoever is reading or writing.
 func expire(c net.Conn) { _ = c.SetDeadline(time.Unix(1, 0)) }
 
-// causeOf is err, or the reason why ctx ended, which is then what brought err about.
+// causeOf returns err, or the reason why ctx ended, which then caused err.
 func causeOf(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return err

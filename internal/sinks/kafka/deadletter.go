@@ -7,17 +7,18 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
-// DeadLetter stores the event in the dead-letter topic, with the attribute deadlettertopic: the topic
-// it was meant for.
+// DeadLetter stores the event in the dead-letter topic, with the attribute deadlettertopic: the
+// topic it was intended for.
 func (s *Sink) DeadLetter(ctx context.Context, e *event.Event, reason error, attempts int) error {
 	if s.config.DeadLetterTopic == nil {
 		return sinks.ErrNoDeadLetter
 	}
-	to := event.Attribute{Name: "deadlettertopic", Value: string(s.config.Topic.Append(nil, e, event.AppendTopicPart))}
+	to := event.Attribute{Name: "deadlettertopic", Value: string(s.config.Topic.Append(nil, e,
+		event.AppendTopicPart))}
 	return sinks.DeadLetter(ctx, e, reason, attempts, to, s.sendLetter)
 }
 
-// sendLetter stores one letter. That of a deleted object takes no tombstone with it: the tombstone
+// sendLetter stores one letter. The letter of a deleted object is stored without a tombstone: that
 // would delete the letters of earlier events from a compacted topic.
 func (s *Sink) sendLetter(ctx context.Context, letter *event.Event) error {
 	l, err := s.laneOf(ctx, s.config.DeadLetterTopic, letter)

@@ -17,28 +17,40 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
 )
 
-func TestErrorsAreSortedByTheirConsequence(t *testing.T) {
+func TestClassify(t *testing.T) {
 	for want, errs := range map[string][]error{
 		"stored": {nil, kafkago.DuplicateSequenceNumber},
 		"resend": {
-			io.EOF, io.ErrUnexpectedEOF, os.ErrDeadlineExceeded, syscall.ECONNRESET, syscall.ECONNREFUSED, net.ErrClosed,
-			&net.OpError{Op: "read", Err: syscall.EPIPE}, &net.DNSError{Err: "no such host", IsNotFound: true},
+			io.EOF, io.ErrUnexpectedEOF, os.ErrDeadlineExceeded, syscall.ECONNRESET,
+			syscall.ECONNREFUSED, net.ErrClosed,
+			&net.OpError{Op: "read", Err: syscall.EPIPE}, &net.DNSError{
+				Err:        "no such host",
+				IsNotFound: true,
+			},
 			kafka.NoLeader, kafka.Unusable, context.DeadlineExceeded, errors.New("something new"),
-			kafkago.Unknown, kafkago.InvalidMessage, kafkago.UnknownTopicOrPartition, kafkago.LeaderNotAvailable,
-			kafkago.NotLeaderForPartition, kafkago.RequestTimedOut, kafkago.BrokerNotAvailable, kafkago.ReplicaNotAvailable,
-			kafkago.NetworkException, kafkago.GroupLoadInProgress, kafkago.NotEnoughReplicas, kafkago.NotEnoughReplicasAfterAppend,
-			kafkago.KafkaStorageError, kafkago.FencedLeaderEpoch, kafkago.UnknownLeaderEpoch, kafkago.ThrottlingQuotaExceeded,
+			kafkago.Unknown, kafkago.InvalidMessage, kafkago.UnknownTopicOrPartition,
+			kafkago.LeaderNotAvailable,
+			kafkago.NotLeaderForPartition, kafkago.RequestTimedOut, kafkago.BrokerNotAvailable,
+			kafkago.ReplicaNotAvailable,
+			kafkago.NetworkException, kafkago.GroupLoadInProgress, kafkago.NotEnoughReplicas,
+			kafkago.NotEnoughReplicasAfterAppend,
+			kafkago.KafkaStorageError, kafkago.FencedLeaderEpoch, kafkago.UnknownLeaderEpoch,
+			kafkago.ThrottlingQuotaExceeded,
 			kafkago.Error(32000),
 		},
 		"refused": {
-			kafkago.MessageSizeTooLarge, kafkago.RecordListTooLarge, kafkago.InvalidTimestamp, kafkago.PolicyViolation, kafkago.InvalidRecord,
+			kafkago.MessageSizeTooLarge, kafkago.RecordListTooLarge, kafkago.InvalidTimestamp,
+			kafkago.PolicyViolation, kafkago.InvalidRecord,
 		},
 		"forgotten": {
-			kafkago.OutOfOrderSequenceNumber, kafkago.InvalidProducerEpoch, kafkago.UnknownProducerId, kafkago.ProducerFenced,
+			kafkago.OutOfOrderSequenceNumber, kafkago.InvalidProducerEpoch,
+			kafkago.UnknownProducerId, kafkago.ProducerFenced,
 		},
 		"denied": {
-			kafkago.TopicAuthorizationFailed, kafkago.ClusterAuthorizationFailed, kafkago.SASLAuthenticationFailed,
-			kafkago.UnsupportedSASLMechanism, kafkago.UnsupportedVersion, kafkago.UnsupportedCompressionType, kafkago.InvalidTopic,
+			kafkago.TopicAuthorizationFailed, kafkago.ClusterAuthorizationFailed,
+			kafkago.SASLAuthenticationFailed,
+			kafkago.UnsupportedSASLMechanism, kafkago.UnsupportedVersion,
+			kafkago.UnsupportedCompressionType, kafkago.InvalidTopic,
 			x509.UnknownAuthorityError{},
 			tls.RecordHeaderError{},
 			&net.OpError{Op: "remote error", Err: tls.AlertError(42)},
@@ -51,16 +63,21 @@ func TestErrorsAreSortedByTheirConsequence(t *testing.T) {
 			if err != nil {
 				wrapped = fmt.Errorf("broker:9092: %w", fmt.Errorf("produce: %w", err))
 			}
-			if got := kafka.Verdict(wrapped); got != want {
+			if got := kafka.Outcome(wrapped); got != want {
 				t.Errorf("%v means %s, want %s", err, got, want)
 			}
 		}
 	}
 }
 
-func TestSequencesWrapAtTheEndOfThePositiveInt32s(t *testing.T) {
+func TestSequenceWrap(t *testing.T) {
 	const last = 1<<31 - 1
-	for _, c := range []struct{ from, records, want int32 }{{0, 3, 3}, {last, 1, 0}, {last - 1, 3, 1}, {last - 5, 5, last}} {
+	for _, c := range []struct{ from, records, want int32 }{
+		{0, 3, 3},
+		{last, 1, 0},
+		{last - 1, 3, 1},
+		{last - 5, 5, last},
+	} {
 		if got := kafka.SequenceAfter(c.from, c.records); got != c.want {
 			t.Errorf("%d records after %d: %d, want %d", c.records, c.from, got, c.want)
 		}

@@ -24,7 +24,7 @@ var (
 )
 
 // Verdict is the word for what an error means.
-func Verdict(err error) string { return sort(err).String() }
+func Outcome(err error) string { return classify(err).String() }
 
 // AnswerKinds are the requests whose answers can be decoded.
 func AnswerKinds() []protocol.ApiKey { return slices.Sorted(maps.Keys(answers)) }
@@ -62,7 +62,9 @@ type BatchRecord struct {
 }
 
 // EncodeBatch makes a record batch, with the size prefix of a produce request.
-func EncodeBatch(codec compress.Compression, producer int64, epoch int16, sequence int32, records ...BatchRecord) ([]byte, error) {
+func EncodeBatch(
+	codec compress.Compression, producer int64, epoch int16, sequence int32, records ...BatchRecord,
+) ([]byte, error) {
 	var w batchWriter
 	for _, r := range records {
 		var headers []byte

@@ -15,9 +15,13 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
 )
 
-// hideConfigs makes the broker refuse to describe configurations, as one does whose user may not read them.
+// hideConfigs makes the broker refuse to describe configurations, as one does whose user may not
+// read them.
 func hideConfigs(c *kfake.Cluster) {
-	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.DescribeConfigs}, Err: kerr.TopicAuthorizationFailed, Count: -1})
+	c.Fault(kfake.Fault{
+		Keys: []kmsg.Key{kmsg.DescribeConfigs}, Err: kerr.TopicAuthorizationFailed,
+		Count: -1,
+	})
 }
 
 // produceFault makes the next count produce requests fail.
@@ -29,7 +33,8 @@ var errUnreachable = errors.New("unreachable, says the test")
 
 // network stands between the sink and the brokers.
 type network struct {
-	// loseAnswers is how many produce requests reach the broker, and are carried out, but get no answer.
+	// loseAnswers is how many produce requests reach the broker, and are carried out, but get no
+	// answer.
 	loseAnswers atomic.Int64
 	// foreign is how many further connections reach something that is no Kafka broker.
 	foreign atomic.Int64
@@ -74,7 +79,8 @@ func somethingElse() net.Conn {
 	return ours
 }
 
-// cut ends the connection on the next request of a kind, and lets the next connections reach something else.
+// cut ends the connection on the next request of a kind, and lets the next connections reach
+// something else.
 func (n *network) cut(c *kfake.Cluster, key kmsg.Key, foreign int64) {
 	c.ControlKey(int16(key), func(kmsg.Request) (kmsg.Response, error, bool) {
 		n.foreign.Store(foreign)

@@ -12,20 +12,25 @@ import (
 	"github.com/segmentio/kafka-go/protocol/listoffsets"
 )
 
-// The two ends of a partition's log, as ListOffsets has them.
+// The two ends of a partition's log, as ListOffsets names them.
 const (
 	earliest int64 = -2
 	latest   int64 = -1
 )
 
-// offset gives an end of a partition's log (earliest or latest), or the first offset whose record bears a time, in milliseconds
-// since 1970, or a later one: -1 when there is none.
-func (c *cluster) offset(ctx context.Context, topic string, partition int, which int64) (int64, error) {
+// offset returns an end of a partition's log (earliest or latest), or the first offset whose record
+// has a time, in milliseconds since 1970, or a later one: -1 when there is none.
+func (c *cluster) offset(
+	ctx context.Context, topic string, partition int, which int64,
+) (int64, error) {
 	res, err := c.askLeader(ctx, topic, partition, &listoffsets.Request{
 		ReplicaID: -1,
 		Topics: []listoffsets.RequestTopic{{
-			Topic:      topic,
-			Partitions: []listoffsets.RequestPartition{{Partition: int32(partition), CurrentLeaderEpoch: c.epoch(topic, partition), Timestamp: which}},
+			Topic: topic,
+			Partitions: []listoffsets.RequestPartition{{
+				Partition:          int32(partition),
+				CurrentLeaderEpoch: c.epoch(topic, partition), Timestamp: which,
+			}},
 		}},
 	})
 	if err != nil {
@@ -38,11 +43,14 @@ func (c *cluster) offset(ctx context.Context, topic string, partition int, which
 	p := answer.Topics[0].Partitions[0]
 	switch {
 	case answer.Topics[0].Topic != topic || int(p.Partition) != partition:
-		return 0, fmt.Errorf("%w to a list-offsets request: it is about another partition", errMalformed)
+		return 0, fmt.Errorf("%w to a list-offsets request: it is about another partition",
+			errMalformed)
 	case p.ErrorCode != 0:
-		return 0, fmt.Errorf("ask for the end of %s/%d: %w", topic, partition, kafkago.Error(p.ErrorCode))
+		return 0, fmt.Errorf("ask for the end of %s/%d: %w", topic, partition,
+			kafkago.Error(p.ErrorCode))
 	case which < 0 && p.Offset < 0:
-		return 0, fmt.Errorf("%w to a list-offsets request: the log ends at %d", errMalformed, p.Offset)
+		return 0, fmt.Errorf("%w to a list-offsets request: the log ends at %d", errMalformed,
+			p.Offset)
 	}
 	return p.Offset, nil
 }
@@ -67,7 +75,7 @@ func (a *fetchAnswer) decode(d *decoder) {
 	since(7, 2) // error code of the session
 	since(7, 4) // session id
 	a.one(d)
-	a.topic = string(d.take(d.length(2)))
+	a.topic = string(d.next(d.length(2)))
 	a.one(d)
 	a.partition, a.code = int32(d.number(4)), int16(d.number(2))
 	since(0, 8) // high watermark
@@ -75,11 +83,11 @@ func (a *fetchAnswer) decode(d *decoder) {
 	since(5, 8) // log start offset
 	if d.version >= 4 {
 		const transaction = 16
-		d.take(d.length(4) * transaction)
+		d.next(d.length(4) * transaction)
 	}
 	since(11, 4) // preferred replica
 	if size := d.length(4); d.err == nil {
-		a.records = d.take(min(size, len(d.data)))
+		a.records = d.next(min(size, len(d.data)))
 	}
 }
 
@@ -92,11 +100,14 @@ func (a *fetchAnswer) one(d *decoder) {
 // page is one answer to a fetch request.
 type page struct {
 	batches []logBatch
-	next    int64 // the offset behind the page; the asked one when the page is empty
+	next    int64 // the offset behind the page; the requested one when the page is empty
 }
 
-// fetch reads the heads of the batches from an offset on, of at most a few MiB, unless the first is larger.
-func (c *cluster) fetch(ctx context.Context, topic string, partition int, from int64) (page, error) {
+// fetch reads the heads of the batches from an offset on. An answer has at most a few MiB, unless
+// its first batch is larger.
+func (c *cluster) fetch(
+	ctx context.Context, topic string, partition int, from int64,
+) (page, error) {
 	const maxBytes = 4 << 20
 	epoch := c.epoch(topic, partition)
 	res, err := c.askLeader(ctx, topic, partition, &fetch.Request{
@@ -104,7 +115,8 @@ func (c *cluster) fetch(ctx context.Context, topic string, partition int, from i
 		Topics: []fetch.RequestTopic{{
 			Topic: topic,
 			Partitions: []fetch.RequestPartition{{
-				Partition: int32(partition), CurrentLeaderEpoch: epoch, FetchOffset: from, LogStartOffset: -1, PartitionMaxBytes: maxBytes,
+				Partition: int32(partition), CurrentLeaderEpoch: epoch, FetchOffset: from,
+				LogStartOffset: -1, PartitionMaxBytes: maxBytes,
 			}},
 		}},
 	})
@@ -114,25 +126,28 @@ func (c *cluster) fetch(ctx context.Context, topic string, partition int, from i
 	answer := res.(*fetchAnswer)
 	switch {
 	case answer.topic != topic || int(answer.partition) != partition:
-		return page{}, fmt.Errorf("%w to a fetch request: it is about another partition", errMalformed)
+		return page{}, fmt.Errorf("%w to a fetch request: it is about another partition",
+			errMalformed)
 	case answer.code != 0:
-		return page{}, fmt.Errorf("read %s/%d from %d: %w", topic, partition, from, kafkago.Error(answer.code))
+		return page{}, fmt.Errorf("read %s/%d from %d: %w", topic, partition, from,
+			kafkago.Error(answer.code))
 	}
 	return readPage(answer.records, from)
 }
 
-// maxPageBatches is how many batches of an answer are looked at; the next page begins behind them.
+// maxPageBatches bounds the batches of an answer that are read; the next page begins behind them.
 const maxPageBatches = 50_000
 
-// readPage reads the heads of the batches of an answer. A broker sends whole batches, so that the first may begin
-// before what was asked for, and cuts the last. The first may be cut too, by this side, when it is very large: then
-// its records can't be read.
+// readPage reads the heads of the batches of an answer. A broker sends whole batches, so the first
+// may begin before the requested offset, and cuts the last. The sink may cut the first too, when
+// that is very large: then its records can't be read.
 func readPage(records []byte, from int64) (page, error) {
 	p := page{next: from}
 	for len(records) > 0 && len(p.batches) < maxPageBatches {
 		b, rest, err := readBatch(records)
 		switch {
-		case errors.Is(err, io.ErrUnexpectedEOF), err == nil && b.body == nil && b.producer >= 0 && p.next > from:
+		case errors.Is(err, io.ErrUnexpectedEOF), err == nil && b.body == nil && b.producer >= 0 &&
+			p.next > from:
 			return p, nil
 		case err != nil && p.next == from:
 			return p, err

@@ -10,13 +10,15 @@ import (
 
 var _ sinks.Sizer = (*Sink)(nil)
 
-// maxUsualOverhead is more than what a record takes besides its payload, unless something in it is unusually long.
+// maxUsualOverhead is more than what a record takes besides its payload, unless a header is
+// unusually long.
 const maxUsualOverhead = 8 << 10
 
-// Fits is nil when the topic takes the event in a batch of its own, compressed as it would be: that is what max.message.bytes is about. Where
-// that can't be read, and for topics that are not met yet, it says nothing, and the broker decides.
+// Fits returns nil when the topic accepts the event in a batch of its own, compressed as it would
+// be: max.message.bytes is about that. Where the setting can't be read, and for topics not yet
+// looked up, Fits returns nil and the broker decides.
 func (s *Sink) Fits(e *event.Event) error {
-	most := s.most(e)
+	most := s.maxMessageBytes(e)
 	if most <= 0 || len(e.Data)+maxUsualOverhead < most {
 		return nil
 	}
@@ -30,28 +32,30 @@ func (s *Sink) Fits(e *event.Event) error {
 	}
 	bytes, err := work.writer.finish(work.bytes[:0], s.codec)
 	if err != nil {
-		return refuse(fmt.Errorf("compress: %w", err))
+		return asRefused(fmt.Errorf("compress: %w", err))
 	}
 	work.bytes = bytes
 	if compressed := len(bytes) - sizePrefix; compressed > most {
-		return refuse(fmt.Errorf("%w: a batch of %d bytes, %d before compression, the topic's max.message.bytes is %d", sinks.ErrTooLarge, compressed, size, most))
+		return asRefused(fmt.Errorf("%w: a batch of %d bytes, %d before compression, the topic's "+
+			"max.message.bytes is %d", sinks.ErrTooLarge, compressed, size, most))
 	}
 	return nil
 }
 
-// most is the largest batch that the topic of an event takes; 0 when that is not known.
-func (s *Sink) most(e *event.Event) int {
+// maxMessageBytes returns the largest batch that the topic of an event accepts; 0 when that is not
+// known.
+func (s *Sink) maxMessageBytes(e *event.Event) int {
 	name := s.names.Get().(*[]byte)
 	defer s.names.Put(name)
 	*name = s.config.Topic.Append((*name)[:0], e, event.AppendTopicPart)
-	t, err := s.known(*name)
+	t, err := s.lookupTopic(*name)
 	if err != nil || t == nil {
 		return 0
 	}
-	return t.most
+	return t.maxMessageBytes
 }
 
-// asTooLarge says of a refusal for its size that it is one, whatever the broker calls it.
+// asTooLarge marks a refusal for its size as sinks.ErrTooLarge, whatever code the broker uses.
 func asTooLarge(err error) error {
 	if isTooLarge(err) {
 		return fmt.Errorf("%w: %w", sinks.ErrTooLarge, err)

@@ -18,9 +18,10 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
 )
 
-// The address of a broker that has moved may be another's by now. That is no missing right, and passes.
+// The address of a broker that has moved may be another's by now. That is no missing right, and
+// passes.
 
-func TestAPlaceWhereSomethingElseAnswersIsReadBackWhenTheBrokerIsThere(t *testing.T) {
+func TestReadBackBehindAnotherServer(t *testing.T) {
 	c, n := newCluster(t), new(network)
 	dying := openSink(t, c)
 	publish(t, dying, podEvents("web", 1, 3)...)
@@ -31,7 +32,8 @@ func TestAPlaceWhereSomethingElseAnswersIsReadBackWhenTheBrokerIsThere(t *testin
 	s := openSink(t, c, n.use, logTo(&said))
 	n.cut(c, kmsg.ListOffsets, 2)
 	var found []string
-	if err := s.Recall(t.Context(), position, func(id string) { found = append(found, id) }); err != nil {
+	if err := s.Recall(t.Context(), position,
+		func(id string) { found = append(found, id) }); err != nil {
 		t.Fatal(err)
 	}
 	if want := []string{"workloads/uid-web/4", "workloads/uid-web/5"}; !slices.Equal(found, want) {
@@ -45,7 +47,7 @@ func TestAPlaceWhereSomethingElseAnswersIsReadBackWhenTheBrokerIsThere(t *testin
 	}
 }
 
-func TestWhatCanNotBeReachedForItsCertificateIsToldAsThat(t *testing.T) {
+func TestReadBackCertificate(t *testing.T) {
 	c, n := newCluster(t), new(network)
 	dying := openSink(t, c)
 	publish(t, dying, podEvents("web", 1, 3)...)
@@ -53,7 +55,8 @@ func TestWhatCanNotBeReachedForItsCertificateIsToldAsThat(t *testing.T) {
 	s := openSink(t, c, func(c *kafka.Config) {
 		c.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 			if refuse {
-				return nil, tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"}
+				return nil, tls.RecordHeaderError{Msg: "first record does not look like a TLS " +
+					"handshake"}
 			}
 			return n.dial(ctx, network, address)
 		}
@@ -62,23 +65,25 @@ func TestWhatCanNotBeReachedForItsCertificateIsToldAsThat(t *testing.T) {
 	n.setDown(true)
 	n.setDown(false)
 	err := s.Recall(t.Context(), dying.Position(), func(string) {})
-	if sinks.Classify(err) != sinks.Reconnect || !strings.Contains(err.Error(), "check the sink's tls settings") {
+	if sinks.Classify(err) != sinks.Reconnect ||
+		!strings.Contains(err.Error(), "check the sink's tls settings") {
 		t.Errorf("Recall gave %v", err)
 	}
 }
 
-func TestALateBatchIsFoundBehindAPlaceWhereSomethingElseAnswered(t *testing.T) {
+func TestLateBatchBehindAnotherServer(t *testing.T) {
 	for name, at := range map[string]struct {
 		first []*sinks.Message
 		asked kmsg.Key // by what the place is looked at
 	}{
-		"when as much is sent, of which some is other": {append(podEvents("other", 1, 1), podEvents("web", 4, 4)...), kmsg.Fetch},
-		"when less is sent":                            {podEvents("web", 4, 4), kmsg.ListOffsets},
+		"when as much is sent, of which some is other": {append(podEvents("other", 1, 1),
+			podEvents("web", 4, 4)...), kmsg.Fetch},
+		"when less is sent": {podEvents("web", 4, 4), kmsg.ListOffsets},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, position, release := heldBatch(t)
 			n := new(network)
-			s := heir(t, c, position, n.use)
+			s := resumed(t, c, position, n.use)
 			release()
 			n.cut(c, at.asked, 2)
 			publish(t, s, at.first...)
@@ -87,7 +92,7 @@ func TestALateBatchIsFoundBehindAPlaceWhereSomethingElseAnswered(t *testing.T) {
 	}
 }
 
-func TestAForgottenProducersBatchIsFoundBehindAPlaceWhereSomethingElseAnswered(t *testing.T) {
+func TestForgottenProducerBehindAnotherServer(t *testing.T) {
 	c, n := newCluster(t), new(network)
 	s := openSink(t, c, n.use)
 	publish(t, s, podEvents("web", 1, 2)...)
@@ -100,7 +105,8 @@ func TestAForgottenProducersBatchIsFoundBehindAPlaceWhereSomethingElseAnswered(t
 	requireLog(t, c, wantIDs("web", 1, 4))
 }
 
-// publishUntilBlocked begins to publish, and waits until the sink is blocked. The function that it gives wants that to pass, and everything stored.
+// publishUntilBlocked begins to publish, and waits until the sink is blocked. The function that it
+// gives wants that to pass, and everything stored.
 func publishUntilBlocked(t *testing.T, s *kafka.Sink, messages []*sinks.Message) (pass func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -121,21 +127,22 @@ func publishUntilBlocked(t *testing.T, s *kafka.Sink, messages []*sinks.Message)
 	}
 }
 
-func TestALeaderThatIsSomethingElseBlocksTheSinkUntilItIsNot(t *testing.T) {
+func TestBlockedByAnotherServer(t *testing.T) {
 	c, n := newCluster(t), new(network)
 	s := openSink(t, c, n.use)
 	publish(t, s, podEvents("web", 1, 1)...)
 	n.cut(c, kmsg.Produce, 6)
 	messages := podEvents("web", 2, 3)
 	done := publishUntilBlocked(t, s, messages)
-	if why := s.Blocked().Error(); !strings.Contains(why, "not of Kafka's protocol") || !strings.Contains(why, podsTopic+"/0") {
+	if why := s.Blocked().Error(); !strings.Contains(why, "not of Kafka's protocol") ||
+		!strings.Contains(why, podsTopic+"/0") {
 		t.Errorf("blocked for %q", why)
 	}
 	done()
 	requireLog(t, c, wantIDs("web", 1, 3))
 }
 
-func TestATopicThatWasDeletedBlocksTheSinkUntilItIsThereAgain(t *testing.T) {
+func TestBlockedByDeletedTopic(t *testing.T) {
 	c := newCluster(t)
 	s := openSink(t, c)
 	publish(t, s, podEvents("web", 1, 1)...)
@@ -144,7 +151,8 @@ func TestATopicThatWasDeletedBlocksTheSinkUntilItIsThereAgain(t *testing.T) {
 	}
 	messages := podEvents("web", 2, 3)
 	done := publishUntilBlocked(t, s, messages)
-	if why := s.Blocked().Error(); !strings.Contains(why, podsTopic) || !strings.Contains(why, "create it anew") {
+	if why := s.Blocked().Error(); !strings.Contains(why, podsTopic) ||
+		!strings.Contains(why, "create it again") {
 		t.Errorf("blocked for %q", why)
 	}
 	if err := c.CreateTopic(podsTopic, 1, nil); err != nil {
@@ -153,9 +161,12 @@ func TestATopicThatWasDeletedBlocksTheSinkUntilItIsThereAgain(t *testing.T) {
 	done()
 }
 
-func TestACheckWaitsForABrokerThatHasJustStarted(t *testing.T) {
+func TestCheckOfStartingBroker(t *testing.T) {
 	c := newCluster(t)
-	starting := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, Err: kerr.CoordinatorLoadInProgress, Count: 2})
+	starting := c.Fault(kfake.Fault{
+		Keys: []kmsg.Key{kmsg.InitProducerID},
+		Err:  kerr.CoordinatorLoadInProgress, Count: 2,
+	})
 	topics, err := newSink(t, c).Check(t.Context(), []string{podsTopic})
 	if err != nil || len(topics) > 0 || starting.Hits() != 2 {
 		t.Errorf("topics %v, connect %v after %d refusals", topics, err, starting.Hits())

@@ -10,8 +10,8 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 )
 
-// Bounds of an answer in bytes. One about a topic of 60,000 partitions fits the first. A fetch
-// answer has 4 MiB, or one larger batch.
+// Bounds of an answer in bytes. An answer about a topic of 60,000 partitions fits the first. A
+// fetch answer has 4 MiB, or one larger batch.
 const (
 	maxAnswer      = 4 << 20
 	maxFetchAnswer = 32 << 20
@@ -30,14 +30,14 @@ func (c *conn) readAnswer(key protocol.ApiKey) ([]byte, error) {
 		limit = maxFetchAnswer
 	}
 	if size < numberBytes || size > limit && key != protocol.Fetch {
-		return nil, c.foreign()
+		return nil, c.notKafka()
 	}
 	if head, err = c.peek(sizeBytes + numberBytes); err != nil {
 		return nil, err
 	}
 	if number := int32(binary.BigEndian.Uint32(head[sizeBytes:])); number != c.requests {
 		if c.requests == 1 {
-			return nil, c.foreign()
+			return nil, c.notKafka()
 		}
 		return nil, fmt.Errorf("%w: it has the number %d, not %d", errMalformed, number, c.requests)
 	}
@@ -52,7 +52,7 @@ func (c *conn) readAnswer(key protocol.ApiKey) ([]byte, error) {
 	return body, err
 }
 
-// readBody reads so many bytes. The memory for them grows as they come.
+// readBody reads size bytes. Memory for them is allocated as they arrive.
 func readBody(in io.Reader, size int) ([]byte, error) {
 	const step = 512 << 10
 	body := make([]byte, 0, min(size, step))
@@ -83,12 +83,14 @@ func noEOF(err error) error {
 	return err
 }
 
-// foreign is the error for an answer that is none of Kafka's protocol. It shows how that begins, by which a person knows what it is.
-func (c *conn) foreign() error {
+// notKafka is the error for an answer that is not of Kafka's protocol. It shows how the answer
+// begins, so that a person can recognize what sent it.
+func (c *conn) notKafka() error {
 	const tlsAlert, shown = 0x15, 16
 	head, _ := c.in.Peek(min(c.in.Buffered(), shown))
 	if len(head) > 0 && head[0] == tlsAlert {
 		return fmt.Errorf("%w: it answers with TLS: set the sink's tls", errUnusable)
 	}
-	return fmt.Errorf("%w: its answer is not of Kafka's protocol, and begins with %q", errUnusable, head)
+	return fmt.Errorf("%w: its answer is not of Kafka's protocol, and begins with %q", errUnusable,
+		head)
 }

@@ -27,7 +27,10 @@ const podsTopic = "k8s.test.pods"
 
 func newCluster(t testing.TB, opts ...kfake.Opt) *kfake.Cluster {
 	t.Helper()
-	c, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1), kfake.SeedTopics(1, podsTopic)}, opts...)...)
+	c, err := kfake.NewCluster(append([]kfake.Opt{
+		kfake.NumBrokers(1),
+		kfake.SeedTopics(1, podsTopic),
+	}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +43,8 @@ func newSink(t testing.TB, c *kfake.Cluster, change ...func(*kafka.Config)) *kaf
 	t.Helper()
 	config := kafka.Config{
 		Brokers: c.ListenAddrs(), Compression: "none", Timeout: 2 * time.Second,
-		Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Log: slog.New(slog.NewTextHandler(t.Output(),
+			&slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	for _, f := range change {
 		f(&config)
@@ -76,11 +80,16 @@ func mustTemplate(t testing.TB, text string) *event.Template {
 func podEvent(pod string, n int) *event.Event {
 	version := fmt.Sprint(n)
 	return &event.Event{
-		ID: "uid-" + pod + "/" + version, Source: "/clusters/test", Type: "dev.kubebridge.resource.updated",
-		Subject: "api/v1/namespaces/shop/pods/" + pod, Time: time.Date(2026, 11, 21, 1, 2, 3, 4000000, time.UTC),
-		PartitionKey: "pods/shop/" + pod, Sequence: fmt.Sprintf("%020d", n), APIVersion: "v1", Kind: "Pod", Resource: "pods",
-		Namespace: "shop", Name: pod, UID: "uid-" + pod, ResourceVersion: version, Manager: "kubelet", Initial: true,
-		Data:    []byte(`{"kind":"Pod","metadata":{"name":"` + pod + `","resourceVersion":"` + version + `"}}`),
+		ID: "uid-" + pod + "/" +
+			version, Source: "/clusters/test", Type: "dev.kubebridge.resource.updated",
+		Subject: "api/v1/namespaces/shop/pods/" + pod, Time: time.Date(2026, 11, 21, 1, 2, 3,
+			4000000, time.UTC),
+		PartitionKey: "pods/shop/" +
+			pod, Sequence: fmt.Sprintf("%020d", n), APIVersion: "v1", Kind: "Pod", Resource: "pods",
+		Namespace: "shop", Name: pod, UID: "uid-" +
+			pod, ResourceVersion: version, Manager: "kubelet", Initial: true,
+		Data: []byte(`{"kind":"Pod","metadata":{"name":"` + pod + `","resourceVersion":"` +
+			version + `"}}`),
 		Cluster: "test", Version: "v1", Op: event.Updated, Informer: "workloads",
 	}
 }
@@ -166,7 +175,8 @@ func wantIDs(pod string, from, to int) (all []string) {
 	return all
 }
 
-// received is a Kafka record as the CloudEvents SDK reads messages: the Kafka protocol binding, from its side.
+// received is a Kafka record as the CloudEvents SDK reads messages: the Kafka protocol binding,
+// from its side.
 type received struct{ record *kgo.Record }
 
 var kafkaVersions = spec.WithPrefix("ce_")
@@ -186,7 +196,8 @@ func (m received) ReadStructured(ctx context.Context, w binding.StructuredWriter
 		return binding.ErrNotStructured
 	}
 	contentType, _ := header(m.record, "content-type")
-	return w.SetStructuredEvent(ctx, format.Lookup(contentType), strings.NewReader(string(m.record.Value)))
+	return w.SetStructuredEvent(ctx, format.Lookup(contentType),
+		strings.NewReader(string(m.record.Value)))
 }
 
 func (m received) ReadBinary(ctx context.Context, w binding.BinaryWriter) error {
@@ -249,7 +260,8 @@ func cloudEvent(t testing.TB, r *kgo.Record) *ce.Event {
 	return e
 }
 
-// metric reads one value, of the series whose only label has the given value ("" for a metric without labels).
+// metric reads one value, of the series whose only label has the given value ("" for a metric
+// without labels).
 func metric(t testing.TB, registry *prometheus.Registry, name, label string) float64 {
 	t.Helper()
 	families, err := registry.Gather()

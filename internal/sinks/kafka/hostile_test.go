@@ -105,7 +105,8 @@ func (c *liarConn) next() error {
 	if _, err := io.ReadFull(c.Conn, frame[4:]); err != nil {
 		return err
 	}
-	key, version := kmsg.Key(binary.BigEndian.Uint16(c.written[4:])), int16(binary.BigEndian.Uint16(c.written[6:]))
+	key, version := kmsg.Key(binary.BigEndian.Uint16(c.written[4:])),
+		int16(binary.BigEndian.Uint16(c.written[6:]))
 	c.written = nil
 	if lie := c.liar.take(key); lie != nil {
 		c.liar.effort += allocated(func() { frame = lie(version, frame) })
@@ -160,18 +161,31 @@ func resized(size uint32) func(int16, []byte) []byte {
 // lies about any answer.
 func generalLies() map[string]func(int16, []byte) []byte {
 	return map[string]func(int16, []byte) []byte{
-		"nothing":                  func(int16, []byte) []byte { return nil },
-		"an empty answer":          raw(),
-		"lists without end":        raw(bytes.Repeat([]byte{0x7f, 0xff, 0xff, 0xff}, 32)...),
-		"ones":                     raw(bytes.Repeat([]byte{0xff}, 64)...),
-		"numbers without end":      raw(bytes.Repeat([]byte{0x80}, 64)...),
-		"large lists of nothing":   raw(append([]byte{0, 0, 0, 0, 0, 0x0f, 0xff, 0xff}, make([]byte, 2<<20)...)...),
-		"a size of 2 GiB":          resized(math.MaxInt32),
-		"a negative size":          resized(math.MaxUint32),
-		"a size of zero":           resized(0),
-		"half an answer":           func(_ int16, frame []byte) []byte { return sealed(frame[:8+(len(frame)-8)/2]) },
-		"an answer twice":          func(_ int16, frame []byte) []byte { return append(frame, frame...) },
-		"another request's number": func(_ int16, frame []byte) []byte { frame[7] ^= 0x55; return frame },
+		"nothing":             func(int16, []byte) []byte { return nil },
+		"an empty answer":     raw(),
+		"lists without end":   raw(bytes.Repeat([]byte{0x7f, 0xff, 0xff, 0xff}, 32)...),
+		"ones":                raw(bytes.Repeat([]byte{0xff}, 64)...),
+		"numbers without end": raw(bytes.Repeat([]byte{0x80}, 64)...),
+		"large lists of nothing": raw(append([]byte{0, 0, 0, 0, 0, 0x0f, 0xff, 0xff},
+			make([]byte, 2<<20)...)...),
+		"a size of 2 GiB": resized(math.MaxInt32),
+		"a negative size": resized(math.MaxUint32),
+		"a size of zero":  resized(0),
+		"half an answer": func(_ int16,
+			frame []byte,
+		) []byte {
+			return sealed(frame[:8+(len(frame)-8)/2])
+		},
+		"an answer twice": func(_ int16, frame []byte) []byte {
+			return append(frame,
+				frame...)
+		},
+		"another request's number": func(_ int16,
+			frame []byte,
+		) []byte {
+			frame[7] ^= 0x55
+			return frame
+		},
 		"what is no Kafka": func(int16, []byte) []byte {
 			return []byte("HTTP/1.1 400 Bad Request\r\nContent-Length: 11\r\n\r\nBad Request")
 		},
@@ -214,7 +228,8 @@ func (l *liar) allocates(t *testing.T, f func()) (bytes uint64) {
 
 func TestHostileBroker(t *testing.T) {
 	for _, key := range []kmsg.Key{
-		kmsg.ApiVersions, kmsg.Metadata, kmsg.InitProducerID, kmsg.ListOffsets, kmsg.Produce, kmsg.DescribeConfigs, kmsg.Fetch,
+		kmsg.ApiVersions, kmsg.Metadata, kmsg.InitProducerID, kmsg.ListOffsets, kmsg.Produce,
+		kmsg.DescribeConfigs, kmsg.Fetch,
 	} {
 		for name, lie := range generalLies() {
 			t.Run(key.Name()+": "+name, func(t *testing.T) { lieAbout(t, key, lie) })
@@ -249,8 +264,8 @@ func lieAbout(t *testing.T, key kmsg.Key, lie func(int16, []byte) []byte) {
 		const times = 5
 		l.answer(key, times, lie)
 		l.allocates(t, func() {
-			retry(t, func() error { return s.Open(t.Context()) })
-			retry(t, func() error { return s.Recall(t.Context(), position, func(string) {}) })
+			asRetry(t, func() error { return s.Open(t.Context()) })
+			asRetry(t, func() error { return s.Recall(t.Context(), position, func(string) {}) })
 			publishPatiently(t, s, podEvents("web", 5, 7))
 		})
 		l.answer(key, times, lie)
@@ -262,7 +277,7 @@ func lieAbout(t *testing.T, key kmsg.Key, lie func(int16, []byte) []byte) {
 }
 
 // retry repeats what may heal, as the publisher does.
-func retry(t *testing.T, f func() error) {
+func asRetry(t *testing.T, f func() error) {
 	t.Helper()
 	for range 100 {
 		err := f()
@@ -280,7 +295,7 @@ func retry(t *testing.T, f func() error) {
 // publishPatiently sends messages again until they are stored.
 func publishPatiently(t *testing.T, s *kafka.Sink, messages []*sinks.Message) {
 	t.Helper()
-	retry(t, func() error {
+	asRetry(t, func() error {
 		if _, err := s.Lane(t.Context(), messages[0].Event); err != nil {
 			return err
 		}
@@ -295,7 +310,7 @@ func publishPatiently(t *testing.T, s *kafka.Sink, messages []*sinks.Message) {
 	})
 }
 
-// requireInOrder fails unless the first occurrences are 1 to n: repeats bear the same ids.
+// requireInOrder fails unless the first occurrences are 1 to n: repeats have the same ids.
 func requireInOrder(t *testing.T, got []string, n int) {
 	t.Helper()
 	var first []string
@@ -338,27 +353,72 @@ func particularLies() map[string]particularLie {
 		"a gap in the partitions":      index(0, 2),
 		"a partition twice":            index(0, 0),
 		"no partitions":                index(),
-		"a leader that nobody is":      partitions(func(t *kmsg.MetadataResponseTopic) { t.Partitions[0].Leader = 4711 }),
-		"a negative leader":            partitions(func(t *kmsg.MetadataResponseTopic) { t.Partitions[0].Leader = math.MinInt32 }),
-		"another topic":                partitions(func(t *kmsg.MetadataResponseTopic) { *t.Topic = "another" }),
-		"an error of the future":       partitions(func(t *kmsg.MetadataResponseTopic) { t.ErrorCode = 999 }),
-		"no topics":                    {kmsg.Metadata, as(func(r *kmsg.MetadataResponse) { r.Topics = nil })},
-		"a port that is none":          {kmsg.Metadata, as(func(r *kmsg.MetadataResponse) { r.Brokers[0].Port = -7 })},
-		"a broker without a name":      {kmsg.Metadata, as(func(r *kmsg.MetadataResponse) { r.Brokers[0].Host = "" })},
-		"no brokers":                   {kmsg.Metadata, as(func(r *kmsg.MetadataResponse) { r.Brokers = nil })},
-		"a negative producer id":       {kmsg.InitProducerID, as(func(r *kmsg.InitProducerIDResponse) { r.ProducerID = -9 })},
-		"a negative producer epoch":    {kmsg.InitProducerID, as(func(r *kmsg.InitProducerIDResponse) { r.ProducerEpoch = -9 })},
-		"an ack for another partition": {kmsg.Produce, as(func(r *kmsg.ProduceResponse) { r.Topics[0].Partitions[0].Partition++ })},
-		"an ack for another topic":     {kmsg.Produce, as(func(r *kmsg.ProduceResponse) { r.Topics[0].Topic = "another" })},
-		"an ack for two topics":        {kmsg.Produce, as(func(r *kmsg.ProduceResponse) { r.Topics = append(r.Topics, r.Topics[0]) })},
-		"an ack without a partition":   {kmsg.Produce, as(func(r *kmsg.ProduceResponse) { r.Topics[0].Partitions = nil })},
-		"an ack at the end of time":    {kmsg.Produce, as(func(r *kmsg.ProduceResponse) { r.Topics[0].Partitions[0].BaseOffset = math.MaxInt64 })},
+		"a leader that " +
+			"nobody is": partitions(func(t *kmsg.MetadataResponseTopic) { t.Partitions[0].Leader = 4711 }),
+		"a negative leader": partitions(func(t *kmsg.MetadataResponseTopic) { t.Partitions[0].Leader = math.MinInt32 }),
+		"another topic":     partitions(func(t *kmsg.MetadataResponseTopic) { *t.Topic = "another" }),
+		"an error of the " +
+			"future": partitions(func(t *kmsg.MetadataResponseTopic) { t.ErrorCode = 999 }),
+		"no topics": {
+			kmsg.Metadata,
+			as(func(r *kmsg.MetadataResponse) { r.Topics = nil }),
+		},
+		"a port that is none": {
+			kmsg.Metadata,
+			as(func(r *kmsg.MetadataResponse) { r.Brokers[0].Port = -7 }),
+		},
+		"a broker without a name": {
+			kmsg.Metadata,
+			as(func(r *kmsg.MetadataResponse) { r.Brokers[0].Host = "" }),
+		},
+		"no brokers": {
+			kmsg.Metadata,
+			as(func(r *kmsg.MetadataResponse) { r.Brokers = nil }),
+		},
+		"a negative producer id": {
+			kmsg.InitProducerID,
+			as(func(r *kmsg.InitProducerIDResponse) { r.ProducerID = -9 }),
+		},
+		"a negative producer epoch": {
+			kmsg.InitProducerID,
+			as(func(r *kmsg.InitProducerIDResponse) { r.ProducerEpoch = -9 }),
+		},
+		"an ack for another partition": {
+			kmsg.Produce,
+			as(func(r *kmsg.ProduceResponse) { r.Topics[0].Partitions[0].Partition++ }),
+		},
+		"an ack for another topic": {
+			kmsg.Produce,
+			as(func(r *kmsg.ProduceResponse) { r.Topics[0].Topic = "another" }),
+		},
+		"an ack for two topics": {
+			kmsg.Produce,
+			as(func(r *kmsg.ProduceResponse) { r.Topics = append(r.Topics, r.Topics[0]) }),
+		},
+		"an ack without a partition": {
+			kmsg.Produce,
+			as(func(r *kmsg.ProduceResponse) { r.Topics[0].Partitions = nil }),
+		},
+		"an ack at the end of time": {
+			kmsg.Produce,
+			as(func(r *kmsg.ProduceResponse) { r.Topics[0].Partitions[0].BaseOffset = math.MaxInt64 }),
+		},
 		"an error and a long story": {kmsg.Produce, as(func(r *kmsg.ProduceResponse) {
-			r.Topics[0].Partitions[0].ErrorCode, r.Topics[0].Partitions[0].ErrorMessage = 999, new(strings.Repeat("x", math.MaxInt16))
+			r.Topics[0].Partitions[0].ErrorCode, r.Topics[0].Partitions[0].ErrorMessage = 999,
+				new(strings.Repeat("x", math.MaxInt16))
 		})},
-		"an end of another partition": {kmsg.ListOffsets, as(func(r *kmsg.ListOffsetsResponse) { r.Topics[0].Partitions[0].Partition++ })},
-		"an end before the start":     {kmsg.ListOffsets, as(func(r *kmsg.ListOffsetsResponse) { r.Topics[0].Partitions[0].Offset = math.MinInt64 })},
-		"records of another topic":    {kmsg.Fetch, as(func(r *kmsg.FetchResponse) { r.Topics[0].Topic = "another" })},
+		"an end of another partition": {
+			kmsg.ListOffsets,
+			as(func(r *kmsg.ListOffsetsResponse) { r.Topics[0].Partitions[0].Partition++ }),
+		},
+		"an end before the start": {
+			kmsg.ListOffsets,
+			as(func(r *kmsg.ListOffsetsResponse) { r.Topics[0].Partitions[0].Offset = math.MinInt64 }),
+		},
+		"records of another topic": {
+			kmsg.Fetch,
+			as(func(r *kmsg.FetchResponse) { r.Topics[0].Topic = "another" }),
+		},
 		"no version of anything": {kmsg.ApiVersions, as(func(r *kmsg.ApiVersionsResponse) {
 			for i := range r.ApiKeys {
 				r.ApiKeys[i].MinVersion, r.ApiKeys[i].MaxVersion = math.MaxInt16, math.MinInt16
@@ -371,7 +431,10 @@ func particularLies() map[string]particularLie {
 // makes little garbage itself.
 func hugeBatch(t testing.TB, codec compress.Compression, size int) []byte {
 	t.Helper()
-	batch, err := kafka.EncodeBatch(codec, 1, 0, 0, kafka.BatchRecord{Time: time.Now(), Key: new("bomb"), Value: make([]byte, size)})
+	batch, err := kafka.EncodeBatch(codec, 1, 0, 0, kafka.BatchRecord{
+		Time: time.Now(),
+		Key:  new("bomb"), Value: make([]byte, size),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -387,7 +450,8 @@ func at(offset int64, batch []byte) []byte {
 
 // resum writes the checksum of a changed batch into it.
 func resum(batch []byte) []byte {
-	binary.BigEndian.PutUint32(batch[17:], crc32.Checksum(batch[21:], crc32.MakeTable(crc32.Castagnoli)))
+	binary.BigEndian.PutUint32(batch[17:], crc32.Checksum(batch[21:],
+		crc32.MakeTable(crc32.Castagnoli)))
 	return batch
 }
 
@@ -407,22 +471,50 @@ func TestHostileLog(t *testing.T) {
 		batch  func(testing.TB) []byte
 		silent bool // it can't be the sink's, and is not worth a warning
 	}{
-		"200 MiB of zeros in gzip":      {bomb(compress.Gzip), false},
-		"200 MiB of zeros in lz4":       {bomb(compress.Lz4), false},
-		"200 MiB of zeros in snappy":    {bomb(compress.Snappy), false},
-		"200 MiB of zeros in zstd":      {bomb(compress.Zstd), false},
-		"an unknown compression":        {small(func(b []byte) { b[22] = 7 }), false},
-		"no xerial framing":             {small(func(b []byte) { b[22] = 2 }), false},
-		"what is no zstd":               {small(func(b []byte) { b[22] = 4 }), false},
-		"2^31-1 records":                {small(func(b []byte) { binary.BigEndian.PutUint32(b[57:], math.MaxInt32) }), false},
-		"-1 records":                    {small(func(b []byte) { binary.BigEndian.PutUint32(b[57:], math.MaxUint32) }), false},
-		"one record too many":           {small(func(b []byte) { binary.BigEndian.PutUint32(b[57:], 2) }), false},
-		"a value without end":           {small(func(b []byte) { copy(b[61+9:], []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1}) }), false},
-		"headers without end":           {small(func(b []byte) { copy(b[len(b)-1:], []byte{0x7f}) }), false},
-		"a wrong checksum":              {func(t testing.TB) []byte { b := hugeBatch(t, compress.None, 9); b[30] ^= 1; return b }, false},
-		"no producer":                   {small(func(b []byte) { copy(b[43:], bytes.Repeat([]byte{0xff}, 8)) }), true},
-		"a transaction":                 {small(func(b []byte) { b[22] |= 0x10 }), true},
-		"a message of the first format": {func(t testing.TB) []byte { b := hugeBatch(t, compress.None, 9); b[16] = 1; return b }, true},
+		"200 MiB of zeros in gzip":   {bomb(compress.Gzip), false},
+		"200 MiB of zeros in lz4":    {bomb(compress.Lz4), false},
+		"200 MiB of zeros in snappy": {bomb(compress.Snappy), false},
+		"200 MiB of zeros in zstd":   {bomb(compress.Zstd), false},
+		"an unknown compression":     {small(func(b []byte) { b[22] = 7 }), false},
+		"no xerial framing":          {small(func(b []byte) { b[22] = 2 }), false},
+		"what is no zstd":            {small(func(b []byte) { b[22] = 4 }), false},
+		"2^31-1 records": {small(func(b []byte) {
+			binary.BigEndian.PutUint32(b[57:],
+				math.MaxInt32)
+		}), false},
+		"-1 records": {small(func(b []byte) {
+			binary.BigEndian.PutUint32(b[57:],
+				math.MaxUint32)
+		}), false},
+		"one record too many": {small(func(b []byte) {
+			binary.BigEndian.PutUint32(b[57:],
+				2)
+		}), false},
+		"a value without end": {small(func(b []byte) {
+			copy(b[61+9:],
+				[]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1})
+		}), false},
+		"headers without end": {small(func(b []byte) {
+			copy(b[len(b)-1:],
+				[]byte{0x7f})
+		}), false},
+		"a wrong checksum": {func(t testing.TB) []byte {
+			b := hugeBatch(t,
+				compress.None, 9)
+			b[30] ^= 1
+			return b
+		}, false},
+		"no producer": {small(func(b []byte) {
+			copy(b[43:],
+				bytes.Repeat([]byte{0xff}, 8))
+		}), true},
+		"a transaction": {small(func(b []byte) { b[22] |= 0x10 }), true},
+		"a message of the first format": {func(t testing.TB) []byte {
+			b := hugeBatch(t,
+				compress.None, 9)
+			b[16] = 1
+			return b
+		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			hostile := c.batch(t)
@@ -446,7 +538,9 @@ func TestHostileLog(t *testing.T) {
 }
 
 // readBackWith reads back two batches of the sink's own, of which the first answer is a lie.
-func readBackWith(t *testing.T, c *kfake.Cluster, l *liar, silent bool, lie func(int16, []byte) []byte) {
+func readBackWith(
+	t *testing.T, c *kfake.Cluster, l *liar, silent bool, lie func(int16, []byte) []byte,
+) {
 	t.Helper()
 	dying := openSink(t, c, l.use)
 	publish(t, dying, podEvents("web", 1, 2)...)
@@ -474,7 +568,8 @@ func readBackWith(t *testing.T, c *kfake.Cluster, l *liar, silent bool, lie func
 	if silent {
 		want = 0
 	}
-	if got := metric(t, registry, "bridge_kafka_damaged_batches_total", ""); got != want || strings.Contains(said.String(), "can't be read back") == silent {
+	if got := metric(t, registry, "bridge_kafka_damaged_batches_total", ""); got != want ||
+		strings.Contains(said.String(), "can't be read back") == silent {
 		t.Errorf("%v damaged batches; it said %s", got, &said)
 	}
 	_ = s.Close()
@@ -490,7 +585,8 @@ func TestScramIterations(t *testing.T) {
 		"v=rmF9pqV8S7suAoZWja4dJRkFsKQ=":                  true,
 		"":                                                true,
 	} {
-		if err := kafka.CheckChallenge([]byte(challenge)); (err == nil) != ok || err != nil && !errors.Is(err, kafka.Malformed) {
+		if err := kafka.CheckChallenge([]byte(challenge)); (err == nil) != ok || err != nil &&
+			!errors.Is(err, kafka.Malformed) {
 			t.Errorf("%q: %v", challenge, err)
 		}
 	}

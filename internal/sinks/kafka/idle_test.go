@@ -26,13 +26,14 @@ func elsewhere(from, to int) []*sinks.Message {
 func recallFrom(t *testing.T, s *kafka.Sink, position []byte) *[]string {
 	t.Helper()
 	found := new([]string)
-	if err := s.Recall(t.Context(), position, func(id string) { *found = append(*found, id) }); err != nil {
+	if err := s.Recall(t.Context(), position,
+		func(id string) { *found = append(*found, id) }); err != nil {
 		t.Fatal(err)
 	}
 	return found
 }
 
-func TestAnIdleTopicIsReadFromItsLastKnownPlaceAndNotByTime(t *testing.T) {
+func TestIdleTopicPlace(t *testing.T) {
 	c := newCluster(t)
 	if err := c.CreateTopic(elsewhereTopic, 1, nil); err != nil {
 		t.Fatal(err)
@@ -56,7 +57,8 @@ func TestAnIdleTopicIsReadFromItsLastKnownPlaceAndNotByTime(t *testing.T) {
 	}
 }
 
-func TestATopicThatIsGoneKeepsItsPlaceInThePosition(t *testing.T) { // a broker that has just started knows of none
+// a broker that has just started knows of none
+func TestMissingTopicPlace(t *testing.T) {
 	c := newCluster(t)
 	if err := c.CreateTopic(elsewhereTopic, 1, nil); err != nil {
 		t.Fatal(err)
@@ -69,12 +71,13 @@ func TestATopicThatIsGoneKeepsItsPlaceInThePosition(t *testing.T) { // a broker 
 	}
 	second := openSink(t, c)
 	recallFrom(t, second, first.Position())
-	if places := kafka.PlacesOf(second.Position()); len(places) != 2 || places[elsewhereTopic] != 1 {
+	if places := kafka.PlacesOf(second.Position()); len(places) != 2 ||
+		places[elsewhereTopic] != 1 {
 		t.Errorf("the position has places %v", places)
 	}
 }
 
-func TestAnOutlineKeepsTheSpreadAndTheTailIsFoundByTime(t *testing.T) {
+func TestOutline(t *testing.T) {
 	c := newCluster(t, kfake.SeedTopics(3, podsTopic))
 	first := openSink(t, c)
 	publish(t, first, podEvents("web", 1, 3)...)

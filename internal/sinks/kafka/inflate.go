@@ -12,10 +12,10 @@ import (
 	"github.com/segmentio/kafka-go/compress"
 )
 
-// maxInflated is how much of a batch is inflated: a larger one was not sent by this sink.
+// maxInflated bounds how much of a batch is inflated: a larger one was not sent by this sink.
 const maxInflated = maxRequest
 
-// errInflated is a batch that is larger than that.
+// errInflated is a batch beyond that bound.
 var errInflated = fmt.Errorf("it inflates to more than %d bytes", maxInflated)
 
 // inflate gives the records of a batch, at most maxInflated bytes of them. Its memory does not
@@ -60,7 +60,8 @@ const maxWindow = 16 << 20
 
 // newZstdReader makes a decoder for one batch: reading back is rare.
 func newZstdReader(in io.Reader) (io.ReadCloser, error) {
-	d, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
+	d, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+		zstd.WithDecoderMaxWindow(maxWindow))
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +101,8 @@ func (r *snappyReader) Read(b []byte) (int, error) {
 func (r *snappyReader) next() error {
 	if !r.begun {
 		var head [xerialHeader]byte
-		if _, err := io.ReadFull(r.in, head[:]); err != nil || string(head[:len(xerialMagic)]) != xerialMagic {
+		if _, err := io.ReadFull(r.in, head[:]); err != nil ||
+			string(head[:len(xerialMagic)]) != xerialMagic {
 			return errSnappy
 		}
 		r.begun = true

@@ -14,7 +14,8 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
-// Sink publishes events to Kafka. It is a sinks.Sink; see the package's documentation for what it promises.
+// Sink publishes events to Kafka. It is a sinks.Sink; see the package's documentation for what it
+// promises.
 type Sink struct {
 	config  Config
 	dialer  *dialer
@@ -23,16 +24,16 @@ type Sink struct {
 	log     *slog.Logger
 	metrics *metrics
 	scratch sync.Pool // *scratch
-	names   sync.Pool // *[]byte, topic names in the making
+	names   sync.Pool // *[]byte, topic names being built
 
 	mu      sync.RWMutex
 	cluster *cluster          // nil: not open
-	topics  map[string]*topic // those that events have gone to; entries stay until Close
+	topics  map[string]*topic // topics that events have gone to; entries stay until Close
 	missing map[string]missing
 	recall  recall
-	spreads spreads
+	pins    partitionPins
 	blocked blocked
-	spare   *producer // the one that Open asked for to see whether it may
+	spare   *producer // requested by Open as a check of the right to produce
 }
 
 var (
@@ -42,17 +43,22 @@ var (
 	_ sinks.Outliner = (*Sink)(nil)
 )
 
-// New checks the configuration. It starts nothing and connects to nothing; its error tells all problems.
+// New checks the configuration. It starts nothing and connects to nothing; its error has all
+// problems.
 func New(config Config) (*Sink, error) {
 	c, err := config.withDefaults()
 	if err != nil {
 		return nil, fmt.Errorf("kafka sink: %w", err)
 	}
 	codec, _ := codecOf(c.Compression) // withDefaults has checked it
-	mechanism, _ := c.SASL.mechanism() // and this
+	mechanism, _ := c.SASL.mechanism() // also checked there
 	s := &Sink{
-		config: c, codec: codec, encode: newEncoder(c), log: c.Log, metrics: newMetrics(c.Registerer),
-		dialer: &dialer{dial: c.Dial, tls: c.TLS, sasl: mechanism, clientID: c.ClientID, timeout: c.Timeout},
+		config: c, codec: codec, encode: newEncoder(c), log: c.Log,
+		metrics: newMetrics(c.Registerer),
+		dialer: &dialer{
+			dial: c.Dial, tls: c.TLS, sasl: mechanism, clientID: c.ClientID,
+			timeout: c.Timeout,
+		},
 		topics: make(map[string]*topic), missing: make(map[string]missing),
 	}
 	s.scratch.New = func() any { return new(scratch) }
@@ -60,9 +66,10 @@ func New(config Config) (*Sink, error) {
 	return s, nil
 }
 
-// Open connects to a broker, sees whether the sink may produce, and checks the topics it knows: after the first Open those
-// that the templates name without looking at an event. It may be called again; topics keep the number of partitions that
-// they had. All its errors may heal, and name every broker that was tried.
+// Open connects to a broker, checks that the sink may produce, and checks the topics it knows:
+// after the first Open those that the templates name without an event. It may be called again;
+// topics keep the number of partitions that they had. All its errors may be temporary, and name
+// every broker that was tried.
 func (s *Sink) Open(ctx context.Context) error {
 	c := s.connected()
 	fresh := c == nil
@@ -86,19 +93,19 @@ func (s *Sink) Open(ctx context.Context) error {
 	return nil
 }
 
-// check sees whether the brokers answer and give out producer ids.
+// check reports whether the brokers answer and give out producer ids.
 func (s *Sink) check(ctx context.Context, c *cluster) (*producer, error) {
 	if _, err := c.refresh(ctx, ""); err != nil {
-		return nil, classify(ctx, fmt.Errorf("connect to Kafka: %w", err))
+		return nil, sinkError(ctx, fmt.Errorf("connect to Kafka: %w", err))
 	}
 	id, epoch, err := c.newProducer(ctx)
 	if err != nil {
-		return nil, classify(ctx, fmt.Errorf("connect to Kafka: %w", err))
+		return nil, sinkError(ctx, fmt.Errorf("connect to Kafka: %w", err))
 	}
 	return &producer{id: id, epoch: epoch}, nil
 }
 
-// connected is the open cluster, or nil.
+// connected returns the open cluster, or nil.
 func (s *Sink) connected() *cluster {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -110,7 +117,7 @@ var errNotOpen = errors.New("kafka sink is not open")
 // Order is sinks.ByLane: a lane is a partition.
 func (s *Sink) Order() sinks.Order { return sinks.ByLane }
 
-// Limits are what fits one record batch, and the configured concurrency.
+// Limits are the bounds of one record batch, and the configured concurrency.
 func (s *Sink) Limits() sinks.Limits {
 	return sinks.Limits{
 		Messages:    1000,
@@ -119,8 +126,8 @@ func (s *Sink) Limits() sinks.Limits {
 	}
 }
 
-// Lane names the event's partition: "k8s.prod.pods/3". A topic that is met for the first time is looked up, and created
-// where the configuration says so. The error for a missing topic says how to create it.
+// Lane names the event's partition: "k8s.prod.pods/3". A new topic is looked up, and created where
+// the configuration says so. The error for a missing topic says how to create it.
 func (s *Sink) Lane(ctx context.Context, e *event.Event) (string, error) {
 	l, err := s.laneOf(ctx, s.config.Topic, e)
 	if err != nil {
@@ -142,9 +149,12 @@ func (s *Sink) Publish(ctx context.Context, batch []*sinks.Message) {
 	l.publish(ctx, batch, s.encode)
 }
 
-// newEncoder is how events become records by a configuration.
+// newEncoder returns how a configuration turns events into records.
 func newEncoder(c Config) encoder {
-	e := encoder{structured: c.Encoding == Structured, tombstones: c.Tombstones, eventTime: c.Timestamps == EventTime}
+	e := encoder{
+		structured: c.Encoding == Structured, tombstones: c.Tombstones,
+		eventTime: c.Timestamps == EventTime,
+	}
 	if c.Name != "" {
 		e.headers, e.count = appendString(appendString(nil, sinkHeader), c.Name), 1
 	}
@@ -158,7 +168,7 @@ func (s *Sink) Close() error {
 	s.cluster, s.spare = nil, nil
 	clear(s.topics)
 	clear(s.missing)
-	s.recall.forget()
+	s.recall.reset()
 	s.mu.Unlock()
 	if c != nil {
 		c.close()
@@ -166,7 +176,8 @@ func (s *Sink) Close() error {
 	return nil
 }
 
-// takeProducer gives the producer that Open has asked for to the first lane that wants one, and asks for others.
+// takeProducer hands the producer that Open requested to the first lane that needs one, and
+// requests others.
 func (s *Sink) takeProducer(ctx context.Context, c *cluster) (producer, error) {
 	s.mu.Lock()
 	spare := s.spare

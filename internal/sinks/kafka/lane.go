@@ -8,11 +8,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
-// maxRequest is a batch that no broker takes: brokers close the connection on requests above socket.request.max.bytes
-// (100 MiB by default) without saying why, so that sending it would never end.
+// maxRequest is a batch that no broker accepts: brokers close the connection on requests above
+// socket.request.max.bytes (100 MiB by default) without a reason, so retries would never end.
 const maxRequest = 64 << 20
 
 // smallestTarget is where learning smaller batch sizes from refusals ends.
@@ -24,8 +26,9 @@ type producer struct {
 	epoch int16
 }
 
-// lane is one partition as this sink writes it: an idempotent producer of its own, with one batch on its way at most.
-// Its own producer id, and not one for the whole sink, lets a lane start anew without any other lane having to.
+// lane is one partition as this sink writes it: an idempotent producer of its own, with at most one
+// batch in flight. Its own producer id, and not one for the whole sink, lets a lane restart its
+// numbering without affecting any other lane.
 type lane struct {
 	sink      *Sink
 	cluster   *cluster
@@ -33,121 +36,126 @@ type lane struct {
 	partition int
 	name      string
 
-	// turn holds a token while somebody works on the lane; the holder owns all below.
-	turn chan struct{}
+	// busy is held by whoever works on the lane; the holder owns all fields below.
+	busy *semaphore.Weighted
 
 	started  bool
 	producer producer
 	sequence int32 // of the next record
-	next     int64 // the offset behind our last acknowledged record; before it, the end of the log when the lane started
-	target   int   // size of a batch before compression
-	pending  *frozen
-	ahead    []string // ids of messages that are stored but whose callers have not been told
+	// the offset behind our last acknowledged record; before that, the end of the log when the lane
+	// started
+	next    int64
+	target  int // size of a batch before compression
+	pending *inflightBatch
+	// ids of messages that are stored and not yet answered: their callers send them again
+	storedIDs []string
 
-	// Of a lane that carries on for an earlier process, or may.
-	unproven bool      // nothing of its own was seen in the log yet
-	since    time.Time // when it began
-	proof    *tail     // the place of its first batch, while that is looked at
-	search   *tail     // where late batches are looked for
-	left     *readback // what it has to read first; see start
+	// Of a lane that resumes an earlier process's producer, or may.
+	unverified  bool      // nothing of its own was seen in the log yet
+	resumedAt   time.Time // when the lane resumed
+	verifyRange *logRange // where its first batch should lie, while that is read
+	lateRange   *logRange // where late batches are looked for
+	unread      *readback // what it has to read first; see start
 
-	known    map[string]bool // ids of messages that are stored and come again
-	deadline time.Time       // behind which it does not wait for what fails; zero: as long as its caller does
+	storedBefore map[string]bool // ids of messages that are stored and will be sent again
+	// after it, the lane does not retry; zero: it retries as long as its caller waits
+	deadline time.Time
 
-	// place is where the lane is, for Position; nil before it has started.
+	// place is what Position saves of the lane; nil before the lane has started.
 	place atomic.Pointer[place]
 }
 
 func newLane(s *Sink, c *cluster, topic string, partition, target int) *lane {
 	return &lane{
 		sink: s, cluster: c, topic: topic, partition: partition, target: target,
-		name: topic + "/" + strconv.Itoa(partition), turn: make(chan struct{}, 1),
+		name: topic + "/" + strconv.Itoa(partition), busy: semaphore.NewWeighted(1),
 	}
 }
 
 // publish stores messages in their order, and answers each.
 func (l *lane) publish(ctx context.Context, messages []*sinks.Message, enc encoder) {
-	select {
-	case l.turn <- struct{}{}:
-		defer func() { <-l.turn }()
-	case <-ctx.Done():
-		sinks.Fail(messages, gone(ctx))
+	if l.busy.Acquire(ctx, 1) != nil {
+		sinks.Fail(messages, stoppedError(ctx))
 		return
 	}
+	defer l.busy.Release(1)
 	if err := l.ready(ctx); err != nil {
 		sinks.Fail(messages, err)
 		return
 	}
-	messages = l.skipKnown(l.skipStored(messages))
+	messages = l.skipStoredBefore(l.skipStored(messages))
 	work := l.sink.scratch.Get().(*scratch)
 	defer l.sink.scratch.Put(work)
 	for limit := len(messages); len(messages) > 0; limit = min(limit, len(messages)) {
-		f, n, err := l.freeze(work, messages[:limit], enc)
-		outcome := refused
+		batch, n, err := l.encodeBatch(work, messages[:limit], enc)
+		result := refused
 		if err == nil {
-			outcome, err = l.settle(ctx, f)
+			result, err = l.send(ctx, batch)
 		}
 		switch {
-		case outcome == stored:
+		case result == stored:
 			sinks.Fail(messages[:n], nil)
 			messages, limit = messages[n:], len(messages)
-		case outcome == overtaken:
-			messages = l.skipKnown(messages)
+		case result == overtaken:
+			messages = l.skipStoredBefore(messages)
 			limit = len(messages)
-		case outcome == refused && n > 1:
-			limit = l.smaller(f, n, err)
-		case outcome == refused:
-			messages[0].Err = refuse(fmt.Errorf("%s refused a record of %d bytes: %w", l.topic, work.writer.size(), asTooLarge(err)))
+		case result == refused && n > 1:
+			limit = l.smaller(batch, n, err)
+		case result == refused:
+			messages[0].Err = asRefused(fmt.Errorf("%s refused a record of %d bytes: %w", l.topic,
+				work.writer.size(), asTooLarge(err)))
 			messages, limit = messages[1:], len(messages)
 		default:
-			l.leave(f, messages[:n])
-			sinks.Fail(messages, l.unanswered(ctx, outcome, err))
+			l.keepPending(batch, messages[:n])
+			sinks.Fail(messages, l.unanswered(ctx, result, err))
 			return
 		}
 	}
 }
 
-// ready gives the lane a producer when it is new, and settles what an earlier call had to leave.
+// ready gives a new lane a producer, and settles the batch that an earlier call left pending.
 func (l *lane) ready(ctx context.Context) error {
 	if !l.started {
 		if err := l.start(ctx); err != nil {
-			return l.unanswered(ctx, sort(err), err)
+			return l.unanswered(ctx, classify(err), err)
 		}
 	}
 	if l.pending == nil {
 		return nil
 	}
-	outcome, err := l.settle(ctx, l.pending)
-	switch outcome {
+	result, err := l.send(ctx, l.pending)
+	switch result {
 	case stored:
-		l.ahead = append(l.ahead, l.pending.ids...)
-	case refused, overtaken: // its messages will come again: to be refused one by one; without what is known
+		l.storedIDs = append(l.storedIDs, l.pending.ids...)
+	// its messages will be sent again: one by one, or without those that are stored
+	case refused, overtaken:
 	default:
-		return l.unanswered(ctx, outcome, err)
+		return l.unanswered(ctx, result, err)
 	}
 	l.pending = nil
 	return nil
 }
 
-// start gets a producer id, and the place in the log behind which this lane's records will lie. What Recall could not read is read first.
+// start gets a producer id, and the offset behind which this lane's records will lie. What Recall
+// could not read is read first.
 func (l *lane) start(ctx context.Context) error {
 	if l.sink.recall.isUnread(l.topic, l.partition) {
-		if err := l.readLeft(ctx); err != nil {
+		if err := l.readUnread(ctx); err != nil {
 			return err
 		}
 	}
-	if l.inherit() {
+	if l.resume() {
 		return nil
 	}
 	p := l.producer
-	err := l.until(ctx, "start", func() (err error) {
+	err := l.retry(ctx, "start", func() (err error) {
 		p, err = l.sink.takeProducer(ctx, l.cluster)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	err = l.until(ctx, "start", func() (err error) {
+	err = l.retry(ctx, "start", func() (err error) {
 		l.next, err = l.cluster.offset(ctx, l.topic, l.partition, latest)
 		return err
 	})
@@ -155,50 +163,53 @@ func (l *lane) start(ctx context.Context) error {
 		return err
 	}
 	l.producer, l.sequence, l.started = p, 0, true
-	l.noted()
+	l.publishPlace()
 	return nil
 }
 
-// skipStored answers the messages that an earlier call's batch has turned out to hold. They come first and in order where callers send
-// what was not answered again before anything else of the lane. Dead letters are sent by several, so theirs may come later.
+// skipStored answers the messages that are known to be stored with an earlier call's batch. They
+// come first and in order where callers send unanswered messages again before any other of the
+// lane. Dead letters have several senders, so theirs may come later.
 func (l *lane) skipStored(messages []*sinks.Message) []*sinks.Message {
-	for len(l.ahead) > 0 && len(messages) > 0 {
-		if l.ahead[0] != messages[0].Event.MessageID() {
-			l.know(l.ahead...)
-			l.ahead = nil
+	for len(l.storedIDs) > 0 && len(messages) > 0 {
+		if l.storedIDs[0] != messages[0].Event.MessageID() {
+			l.rememberStored(l.storedIDs...)
+			l.storedIDs = nil
 			break
 		}
 		messages[0].Err = nil
-		l.ahead, messages = l.ahead[1:], messages[1:]
+		l.storedIDs, messages = l.storedIDs[1:], messages[1:]
 	}
 	return messages
 }
 
-// maxKnown bounds the ids that a lane remembers: what others write to the topic may look like its own.
-const maxKnown = 100_000
+// maxStoredBefore bounds the ids that a lane remembers: records that others write to the topic may
+// look like its own.
+const maxStoredBefore = 100_000
 
-// know notes messages that are stored, and that a caller may send again. Those beyond the bound are
-// stored twice, with the same ids.
-func (l *lane) know(ids ...string) {
-	if l.known == nil {
-		l.known = make(map[string]bool, len(ids))
+// rememberStored records messages that are stored, and that a caller may send again. Those beyond
+// the bound are stored twice, with the same ids.
+func (l *lane) rememberStored(ids ...string) {
+	if l.storedBefore == nil {
+		l.storedBefore = make(map[string]bool, len(ids))
 	}
 	for _, id := range ids {
-		if len(l.known) < maxKnown {
-			l.known[id] = true
+		if len(l.storedBefore) < maxStoredBefore {
+			l.storedBefore[id] = true
 		}
 	}
 }
 
-// skipKnown answers the messages that are known to be stored, but for those that must come again.
-func (l *lane) skipKnown(messages []*sinks.Message) []*sinks.Message {
-	if len(l.known) == 0 {
+// skipStoredBefore answers the messages that are known to be stored. A message with a Run must be
+// stored again.
+func (l *lane) skipStoredBefore(messages []*sinks.Message) []*sinks.Message {
+	if len(l.storedBefore) == 0 {
 		return messages
 	}
 	left := make([]*sinks.Message, 0, len(messages))
 	for _, m := range messages {
-		if id := m.Event.MessageID(); l.known[id] && m.Event.Run == "" {
-			delete(l.known, id)
+		if id := m.Event.MessageID(); l.storedBefore[id] && m.Event.Run == "" {
+			delete(l.storedBefore, id)
 			m.Err = nil
 		} else {
 			left = append(left, m)
@@ -208,28 +219,33 @@ func (l *lane) skipKnown(messages []*sinks.Message) []*sinks.Message {
 }
 
 // unanswered is the error of messages that the lane could not settle.
-func (l *lane) unanswered(ctx context.Context, outcome verdict, err error) error {
-	if outcome == stopped {
-		return gone(ctx)
+func (l *lane) unanswered(ctx context.Context, result outcome, err error) error {
+	if result == stopped {
+		return stoppedError(ctx)
 	}
-	return reconnect(fmt.Errorf("publish to %s: %w", l.name, err))
+	return asReconnect(fmt.Errorf("publish to %s: %w", l.name, err))
 }
 
-// advance moves the lane behind a stored batch. The offset is negative where the broker did not tell it.
-func (l *lane) advance(f *frozen, offset int64) {
-	l.sequence = sequenceAfter(f.sequence, f.records)
+// advance moves the lane behind a stored batch. The offset is negative where the broker did not
+// report it.
+func (l *lane) advance(batch *inflightBatch, offset int64) {
+	l.sequence = sequenceAfter(batch.sequence, batch.records)
 	if offset >= 0 {
-		l.next = offset + int64(f.records)
+		l.next = offset + int64(batch.records)
 	}
-	l.noted()
+	l.publishPlace()
 }
 
-// noted is called after each step that a lane has made.
-func (l *lane) noted() {
-	l.place.Store(&place{offset: l.next, producer: l.producer.id, epoch: l.producer.epoch, sequence: l.sequence})
+// publishPlace lets Position see the lane's place. Call it after each change of the place.
+func (l *lane) publishPlace() {
+	l.place.Store(&place{
+		offset: l.next, producer: l.producer.id, epoch: l.producer.epoch,
+		sequence: l.sequence,
+	})
 }
 
-// sequenceAfter is the sequence number behind records; they wrap at the end of the positive int32s.
+// sequenceAfter is the sequence number after these records; numbers wrap at the end of the positive
+// int32s.
 func sequenceAfter(sequence, records int32) int32 {
 	return int32((int64(sequence) + int64(records)) & math.MaxInt32)
 }

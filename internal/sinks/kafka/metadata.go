@@ -12,15 +12,15 @@ import (
 	"github.com/segmentio/kafka-go/protocol/metadata"
 )
 
-// layout is where the partitions of a topic lie.
+// layout is how the partitions of a topic are distributed.
 type layout struct {
 	leaders  []int32 // by partition; -1 for none
-	epochs   []int32 // of the leaders; 0 also where the broker does not tell
+	epochs   []int32 // of the leaders; 0 also where the broker does not report it
 	replicas int     // the smallest number of replicas of a partition
 }
 
-// refresh asks where the partitions of a topic are (of no topic: only where the brokers are).
-// A topic that does not exist is kafkago.UnknownTopicOrPartition.
+// refresh asks where the partitions of a topic are ("": only where the brokers are). A topic that
+// does not exist is kafkago.UnknownTopicOrPartition.
 func (c *cluster) refresh(ctx context.Context, topic string) (layout, error) {
 	names := []string{} // nil would ask for all topics
 	if topic != "" {
@@ -35,7 +35,7 @@ func (c *cluster) refresh(ctx context.Context, topic string) (layout, error) {
 	if topic != "" {
 		found, err = layoutOf(answer, topic)
 	}
-	stale := c.learn(answer, topic, found)
+	stale := c.update(answer, topic, found)
 	for _, conn := range stale {
 		conn.close()
 	}
@@ -45,8 +45,9 @@ func (c *cluster) refresh(ctx context.Context, topic string) (layout, error) {
 	return found, nil
 }
 
-// learn notes what a metadata answer says, and gives back the connections to addresses that no broker has any more.
-func (c *cluster) learn(answer *metadata.Response, topic string, found layout) (stale []*conn) {
+// update takes over a metadata answer, and returns the connections to addresses that no broker has
+// any more.
+func (c *cluster) update(answer *metadata.Response, topic string, found layout) (stale []*conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.controller = answer.ControllerID
@@ -72,7 +73,7 @@ func (c *cluster) learn(answer *metadata.Response, topic string, found layout) (
 	return stale
 }
 
-// layoutOf reads one topic out of a metadata answer.
+// layoutOf reads one topic from a metadata answer.
 func layoutOf(answer *metadata.Response, topic string) (layout, error) {
 	for _, t := range answer.Topics {
 		if t.Name != topic {
@@ -90,7 +91,7 @@ func layoutOf(answer *metadata.Response, topic string) (layout, error) {
 const maxPartitions = 100_000
 
 // makeLayout takes each of the partitions 0 to n-1 once, in any order. The number of lanes follows
-// from it, so an answer that is not like that is not believed.
+// from it, so any other answer is refused.
 func makeLayout(partitions []metadata.ResponsePartition) (layout, error) {
 	count := len(partitions)
 	if count == 0 || count > maxPartitions {
@@ -101,7 +102,8 @@ func makeLayout(partitions []metadata.ResponsePartition) (layout, error) {
 	for _, p := range partitions {
 		i := int(p.PartitionIndex)
 		if i < 0 || i >= count || l.leaders[i] != unseen {
-			return layout{}, fmt.Errorf("%w to a metadata request: partition %d among %d", errMalformed, i, count)
+			return layout{}, fmt.Errorf("%w to a metadata request: partition %d among %d",
+				errMalformed, i, count)
 		}
 		l.leaders[i], l.epochs[i] = max(p.LeaderID, -1), p.LeaderEpoch
 		if n := len(p.ReplicaNodes); l.replicas == 0 || n < l.replicas {

@@ -31,37 +31,43 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		bytes: f.Counter("bridge_kafka_bytes_total",
 			"Bytes of acknowledged record batches, after compression."),
 		batches: f.Counters("bridge_kafka_batches_total",
-			"Record batches by what became of them: stored, refused, unanswered.",
+			"Record batches by their result: stored, refused, unanswered.",
 			"outcome", "stored", "refused", "unanswered"),
 		resends: f.Counters("bridge_kafka_resends_total",
 			"Requests sent again, by the reason.",
-			"reason", "no leader", "not connected", "timeout", "connection lost"), // and codes of brokers
+			// and error codes of brokers
+			"reason", "no leader", "not connected", "timeout", "connection lost"),
 		recoveries: f.Counters("bridge_kafka_producer_recoveries_total",
-			"Times a broker had forgotten a lane's producer, by whether the batch on its way was found: stored, missing, unread; and batches of an earlier process that were stored after the start: late.",
+			"Times a broker had forgotten a lane's producer, by whether the batch in flight was "+
+				"found: stored, missing, unread; and batches of an earlier process that were "+
+				"stored after the start: late.",
 			"batch", "stored", "missing", "unread", "late"),
 		lost: f.Counter("bridge_kafka_acknowledged_lost_total",
-			"Times a partition's log ended before records that it had acknowledged (an unclean election, a re-created topic)."),
+			"Times a partition's log ended before records that it had acknowledged (an unclean "+
+				"election, a re-created topic)."),
 		damaged: f.Counter("bridge_kafka_damaged_batches_total",
-			"Batches of topics that could not be read back: damaged, or larger than any that the sink sends."),
+			"Batches of topics that could not be read back: damaged, or larger than any that the "+
+				"sink sends."),
 		connections: f.Counter("bridge_kafka_connections_opened_total",
 			"Connections opened to brokers."),
 		seconds: f.Histogram("bridge_kafka_batch_seconds",
 			"Time from the first attempt to send a batch to its answer.",
 			prometheus.ExponentialBuckets(0.001, 3, 10)),
 		waiting: f.Gauge("bridge_kafka_lanes_resending",
-			"Lanes whose batch has been sent without an answer that settles it."),
+			"Lanes that send a batch again because it has no final answer."),
 		unused: f.Gauge("bridge_kafka_unused_partitions",
-			"Partitions that topics have got since an earlier run, and that get no events, so that those of an object stay in one."),
+			"Partitions that topics have got since an earlier run, and that get no events, so "+
+				"that those of an object stay in one."),
 	}
 }
 
-// settled counts a batch that the broker has answered for good.
-func (m *metrics) settled(outcome verdict, f *frozen, took time.Duration) {
-	switch outcome {
+// observe counts a batch that has got its final answer.
+func (m *metrics) observe(result outcome, batch *inflightBatch, took time.Duration) {
+	switch result {
 	case stored:
 		m.batches.WithLabelValues("stored").Inc()
-		m.records.Add(float64(f.records))
-		m.bytes.Add(float64(len(f.bytes)))
+		m.records.Add(float64(batch.records))
+		m.bytes.Add(float64(len(batch.bytes)))
 		m.seconds.Observe(took.Seconds())
 	case refused:
 		m.batches.WithLabelValues("refused").Inc()

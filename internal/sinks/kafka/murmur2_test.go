@@ -9,7 +9,7 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
 )
 
-func TestTheHashIsThatOfJavasClient(t *testing.T) {
+func TestMurmur2(t *testing.T) {
 	// From UtilsTest.testMurmur2 of Apache Kafka.
 	for text, want := range map[string]int32{
 		"21":                         -973932308,
@@ -25,7 +25,7 @@ func TestTheHashIsThatOfJavasClient(t *testing.T) {
 	}
 }
 
-func TestThePartitionIsThatOfKafkaGosMurmur2Balancer(t *testing.T) {
+func TestPartitionOf(t *testing.T) {
 	var balancer kafkago.Murmur2Balancer
 	for range 2000 {
 		key := make([]byte, rand.IntN(40))
@@ -37,7 +37,8 @@ func TestThePartitionIsThatOfKafkaGosMurmur2Balancer(t *testing.T) {
 		for i := range partitions {
 			partitions[i] = i
 		}
-		if got, want := kafka.PartitionOf(string(key), n), balancer.Balance(kafkago.Message{Key: key}, partitions...); got != want {
+		if got, want := kafka.PartitionOf(string(key),
+			n), balancer.Balance(kafkago.Message{Key: key}, partitions...); got != want {
 			t.Fatalf("key %q over %d: partition %d, want %d", key, n, got, want)
 		}
 	}

@@ -9,20 +9,23 @@ import (
 	"time"
 )
 
-// position is how far the partitions are written.
+// position is a saved sink position: how far the partitions are written.
 type position struct {
 	Version int `json:"v"`
 	// Topics hold a place for each partition.
 	Topics map[string][]place `json:"topics"`
-	// Partitions is over how many the events of further topics are spread, which had none since the start.
+	// Partitions is how many partitions of further topics get events: topics that had none since
+	// the start.
 	Partitions map[string]int `json:"partitions,omitempty"`
-	// Time at which it was last another one. Partitions that it does not hold have got nothing from this sink before it.
+	// Time of the last change. Partitions that are missing here have got nothing from this sink
+	// before it.
 	Time time.Time `json:"time"`
 }
 
 const positionVersion = 1
 
-// place is the offset behind the last record of a partition that this sink knows to be stored, and how its producer goes on there.
+// place is the offset behind the last record of a partition that this sink knows to be stored, and
+// how its producer continues there.
 type place struct {
 	offset   int64
 	producer int64
@@ -33,7 +36,7 @@ type place struct {
 // unused is the place of a partition that the sink has not written to.
 var unused = place{offset: -1, producer: -1}
 
-// place is that of a partition, unused when there is none.
+// place returns that of a partition, unused when there is none.
 func (p position) place(topic string, partition int) place {
 	if places := p.Topics[topic]; partition < len(places) {
 		return places[partition]
@@ -54,7 +57,7 @@ func (p *place) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// places keeps the last position, so that the same place has the same bytes.
+// places keeps the last position, so that an unchanged position has the same bytes.
 type places struct {
 	mu    sync.Mutex
 	last  position
@@ -63,21 +66,26 @@ type places struct {
 
 // Position implements sinks.Recaller.
 func (s *Sink) Position() []byte {
-	now := time.Now() // before the offsets: what a new lane writes is later
+	now := time.Now() // before the offsets are read: what a new lane writes is later
 	topics := s.allPlaces()
-	idle := s.spreads.idle(topics)
+	idle := s.pins.idle(topics)
 	p := &s.recall.places
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.bytes != nil && maps.EqualFunc(p.last.Topics, topics, slices.Equal[[]place]) && maps.Equal(p.last.Partitions, idle) {
+	if p.bytes != nil && maps.EqualFunc(p.last.Topics, topics, slices.Equal[[]place]) &&
+		maps.Equal(p.last.Partitions, idle) {
 		return p.bytes
 	}
-	p.last = position{Version: positionVersion, Topics: topics, Partitions: idle, Time: s.recall.since(now).UTC()}
-	p.bytes, _ = json.Marshal(&p.last) // strings, numbers and a time
+	p.last = position{
+		Version: positionVersion, Topics: topics, Partitions: idle,
+		Time: s.recall.positionTime(now).UTC(),
+	}
+	p.bytes, _ = json.Marshal(&p.last) // can't fail: strings, numbers and a time
 	return p.bytes
 }
 
-// allPlaces are those of all lanes. One that has not started is where an earlier process has left it.
+// allPlaces returns the places of all lanes. A lane that has not started is where an earlier
+// process has left it.
 func (s *Sink) allPlaces() map[string][]place {
 	topics := map[string][]place{}
 	for _, t := range s.inUse() {
@@ -86,17 +94,17 @@ func (s *Sink) allPlaces() map[string][]place {
 			if p := l.place.Load(); p != nil {
 				places[i] = *p
 			} else {
-				places[i] = s.recall.heir(t.name, i)
+				places[i] = s.recall.resumePlace(t.name, i)
 			}
 		}
 		topics[t.name] = places
 	}
-	maps.Copy(topics, s.recall.idle(topics))
+	maps.Copy(topics, s.recall.idleTopics(topics))
 	return topics
 }
 
-// Outline implements sinks.Outliner: it keeps over how many partitions the events of each topic are spread, and the time, from which on a tail is
-// looked for; not the places, nor how their producers go on.
+// Outline implements sinks.Outliner: it keeps how many partitions of each topic get events, and the
+// time, from which new partitions are read; not the places, nor how their producers continue.
 func (s *Sink) Outline(saved []byte) []byte {
 	p, ok := readPosition(saved)
 	if !ok {
@@ -113,7 +121,7 @@ func (s *Sink) Outline(saved []byte) []byte {
 	return b
 }
 
-// readPosition reads what Position gave; false when there is nothing that this version can read.
+// readPosition reads what Position returned; false when this version can't read it.
 func readPosition(saved []byte) (position, bool) {
 	var p position
 	decoder := json.NewDecoder(bytes.NewReader(saved))

@@ -17,11 +17,14 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
 )
 
-func TestEventsAreStoredInOrderAsCloudEvents(t *testing.T) {
+func TestPublishOrder(t *testing.T) {
 	for _, encoding := range []string{kafka.Binary, kafka.Structured} {
 		t.Run(encoding, func(t *testing.T) {
 			c := newCluster(t)
-			s := openSink(t, c, func(c *kafka.Config) { c.Encoding, c.Timestamps = encoding, kafka.EventTime })
+			s := openSink(t, c, func(c *kafka.Config) {
+				c.Encoding, c.Timestamps = encoding,
+					kafka.EventTime
+			})
 			publish(t, s, podEvents("web", 1, 50)...)
 			publish(t, s, podEvents("web", 51, 60)...)
 
@@ -32,7 +35,8 @@ func TestEventsAreStoredInOrderAsCloudEvents(t *testing.T) {
 			for i, r := range records {
 				want := podEvent("web", i+1)
 				if string(r.Key) != want.PartitionKey || !r.Timestamp.Equal(want.Time) {
-					t.Fatalf("record %d: key %q at %v, want %q at %v", i, r.Key, r.Timestamp, want.PartitionKey, want.Time)
+					t.Fatalf("record %d: key %q at %v, want %q at %v", i, r.Key, r.Timestamp,
+						want.PartitionKey, want.Time)
 				}
 				requireSameEvent(t, cloudEvent(t, r), want)
 			}
@@ -40,17 +44,19 @@ func TestEventsAreStoredInOrderAsCloudEvents(t *testing.T) {
 	}
 }
 
-func TestStructuredModeSaysSoInTheContentType(t *testing.T) {
+func TestStructuredMode(t *testing.T) {
 	c := newCluster(t)
 	s := openSink(t, c, func(c *kafka.Config) { c.Encoding = kafka.Structured })
 	publish(t, s, podEvents("web", 1, 1)...)
 	r := readAll(t, c, podsTopic)[0]
-	if len(r.Headers) != 2 || r.Headers[1].Key != "informer" || r.Headers[0].Key != "content-type" || string(r.Headers[0].Value) != "application/cloudevents+json; charset=UTF-8" {
+	if len(r.Headers) != 2 || r.Headers[1].Key != "informer" ||
+		r.Headers[0].Key != "content-type" ||
+		string(r.Headers[0].Value) != "application/cloudevents+json; charset=UTF-8" {
 		t.Errorf("headers are %v", r.Headers)
 	}
 }
 
-func TestTheMediaTypeIsTheContentTypeHeaderAndNoAttribute(t *testing.T) {
+func TestContentType(t *testing.T) {
 	c := newCluster(t)
 	publish(t, openSink(t, c), podEvents("web", 1, 1)...)
 	r := readAll(t, c, podsTopic)[0]
@@ -62,7 +68,7 @@ func TestTheMediaTypeIsTheContentTypeHeaderAndNoAttribute(t *testing.T) {
 	}
 }
 
-func TestAnEventWithoutPayloadHasANullValue(t *testing.T) {
+func TestEventWithoutPayload(t *testing.T) {
 	c := newCluster(t)
 	e := podEvent("web", 1)
 	e.Data = nil
@@ -74,16 +80,17 @@ func TestAnEventWithoutPayloadHasANullValue(t *testing.T) {
 	requireSameEvent(t, cloudEvent(t, r), e)
 }
 
-func TestTheRecordsTimeIsWhenItWasSent(t *testing.T) {
+func TestRecordTime(t *testing.T) {
 	c := newCluster(t)
 	before := time.Now().Add(-time.Second)
 	publish(t, openSink(t, c), podEvents("web", 1, 1)...)
-	if at := readAll(t, c, podsTopic)[0].Timestamp; at.Before(before) || at.After(time.Now().Add(time.Second)) {
+	if at := readAll(t, c, podsTopic)[0].Timestamp; at.Before(before) ||
+		at.After(time.Now().Add(time.Second)) {
 		t.Errorf("the record's time is %v", at)
 	}
 }
 
-func TestEveryCompressionIsUnderstoodByAnotherClient(t *testing.T) {
+func TestCompression(t *testing.T) {
 	for _, codec := range []string{"none", "gzip", "snappy", "lz4", "zstd"} {
 		t.Run(codec, func(t *testing.T) {
 			c := newCluster(t)
@@ -100,14 +107,15 @@ func TestEveryCompressionIsUnderstoodByAnotherClient(t *testing.T) {
 			if !bytes.Equal(records[299].Value, messages[299].Event.Data) {
 				t.Error("the payload is another")
 			}
-			if size := c.PartitionInfo(podsTopic, 0).NumBytes; codec != "none" && size > 300*2000/4 {
+			if size := c.PartitionInfo(podsTopic, 0).NumBytes; codec != "none" &&
+				size > 300*2000/4 {
 				t.Errorf("the log takes %d bytes", size)
 			}
 		})
 	}
 }
 
-func TestALaneIsThePartitionThatJavaWouldChoose(t *testing.T) {
+func TestLane(t *testing.T) {
 	c := newCluster(t, kfake.SeedTopics(12, podsTopic))
 	s := openSink(t, c)
 	for n := range 50 {
@@ -116,7 +124,8 @@ func TestALaneIsThePartitionThatJavaWouldChoose(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := fmt.Sprintf("%s/%d", podsTopic, kafka.PartitionOf(e.PartitionKey, 12)); lane != want {
+		if want := fmt.Sprintf("%s/%d", podsTopic, kafka.PartitionOf(e.PartitionKey,
+			12)); lane != want {
 			t.Errorf("lane is %q, want %q", lane, want)
 		}
 		publish(t, s, &sinks.Message{Event: e})
@@ -128,14 +137,17 @@ func TestALaneIsThePartitionThatJavaWouldChoose(t *testing.T) {
 	}
 }
 
-func TestADeletedIsFollowedByItsTombstoneInTheSameBatch(t *testing.T) {
+func TestTombstone(t *testing.T) {
 	c := newCluster(t)
 	s := openSink(t, c, func(c *kafka.Config) { c.Tombstones = true })
 	messages := podEvents("web", 1, 3)
 	messages[1].Event.Op = event.Deleted
 	publish(t, s, messages...)
 	records := readAll(t, c, podsTopic)
-	if got, want := ids(records), []string{"uid-web/1", "uid-web/2", "-", "uid-web/3"}; !slices.Equal(got, want) {
+	if got, want := ids(records), []string{
+		"uid-web/1", "uid-web/2", "-",
+		"uid-web/3",
+	}; !slices.Equal(got, want) {
 		t.Fatalf("ids are %v, want %v", got, want)
 	}
 	if r := records[2]; r.Value != nil || len(r.Headers) != 0 || string(r.Key) != "pods/shop/web" {
@@ -144,11 +156,15 @@ func TestADeletedIsFollowedByItsTombstoneInTheSameBatch(t *testing.T) {
 	publish(t, s, podEvents("web", 4, 4)...) // the sequence goes by records and not by messages
 }
 
-func TestBatchesAreSplitBySizeAndNeverBetweenADeletedAndItsTombstone(t *testing.T) {
+func TestBatchSplit(t *testing.T) {
 	const limit = 4000
-	c := newCluster(t, kfake.BrokerConfigs(map[string]string{"message.max.bytes": fmt.Sprint(limit)}))
+	c := newCluster(t,
+		kfake.BrokerConfigs(map[string]string{"message.max.bytes": fmt.Sprint(limit)}))
 	registry := prometheus.NewRegistry()
-	s := openSink(t, c, func(c *kafka.Config) { c.Tombstones, c.MaxBatchBytes, c.Registerer = true, limit, registry })
+	s := openSink(t, c, func(c *kafka.Config) {
+		c.Tombstones, c.MaxBatchBytes, c.Registerer = true,
+			limit, registry
+	})
 	messages := podEvents("web", 1, 40)
 	for _, m := range messages {
 		m.Event.Op = event.Deleted
@@ -171,8 +187,11 @@ func TestBatchesAreSplitBySizeAndNeverBetweenADeletedAndItsTombstone(t *testing.
 	}
 }
 
-func TestAnOversizeRecordIsRefusedAndTheOthersGoOn(t *testing.T) {
-	for _, why := range []string{"the sink knows the broker's limit", "the broker's limit is below what the sink knows"} {
+func TestOversizeRecord(t *testing.T) {
+	for _, why := range []string{
+		"the sink knows the broker's limit",
+		"the broker's limit is below what the sink knows",
+	} {
 		t.Run(why, func(t *testing.T) {
 			c := newCluster(t, kfake.BrokerConfigs(map[string]string{"message.max.bytes": "20000"}))
 			if strings.HasPrefix(why, "the broker") {
@@ -195,8 +214,11 @@ func TestAnOversizeRecordIsRefusedAndTheOthersGoOn(t *testing.T) {
 	}
 }
 
-func TestATopicNameThatKafkaCantHaveIsRefused(t *testing.T) {
-	s := openSink(t, newCluster(t), func(c *kafka.Config) { c.Topic = mustTemplate(t, "k8s.{name}") })
+func TestInvalidTopicName(t *testing.T) {
+	s := openSink(t, newCluster(t), func(c *kafka.Config) {
+		c.Topic = mustTemplate(t,
+			"k8s.{name}")
+	})
 	e := podEvent(strings.Repeat("x", 250), 1)
 	if _, err := s.Lane(t.Context(), e); sinks.Classify(err) != sinks.Refused {
 		t.Errorf("Lane gave %v", err)
@@ -208,7 +230,7 @@ func TestATopicNameThatKafkaCantHaveIsRefused(t *testing.T) {
 	}
 }
 
-func TestCallersThatMeetATopicAtOnceShareItsLanes(t *testing.T) {
+func TestConcurrentTopicLookup(t *testing.T) {
 	c := newCluster(t)
 	s := openSink(t, c)
 	var callers sync.WaitGroup
@@ -225,7 +247,8 @@ func TestCallersThatMeetATopicAtOnceShareItsLanes(t *testing.T) {
 	records := readAll(t, c, podsTopic)
 	for _, r := range records {
 		if r.ProducerID != records[0].ProducerID {
-			t.Fatalf("two producers, %d and %d, write one partition", r.ProducerID, records[0].ProducerID)
+			t.Fatalf("two producers, %d and %d, write one partition", r.ProducerID,
+				records[0].ProducerID)
 		}
 	}
 }

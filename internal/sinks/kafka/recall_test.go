@@ -21,10 +21,14 @@ func heldBatch(t *testing.T) (c *kfake.Cluster, position []byte, release func())
 	publish(t, dying, podEvents("web", 1, 3)...)
 	position = dying.Position()
 
-	return c, position, holdNext(t, c, func(ctx context.Context) { dying.Publish(ctx, podEvents("web", 4, 5)) })
+	return c, position, holdNext(t, c, func(ctx context.Context) {
+		dying.Publish(ctx,
+			podEvents("web", 4, 5))
+	})
 }
 
-// holdNext has the next batch lie in the broker's queue until it is released. Whoever sends it has given up before holdNext returns.
+// holdNext has the next batch lie in the broker's queue until it is released. Whoever sends it has
+// given up before holdNext returns.
 func holdNext(t *testing.T, c *kfake.Cluster, send func(context.Context)) (release func()) {
 	t.Helper()
 	held, released, applied := make(chan struct{}), make(chan struct{}), make(chan struct{})
@@ -63,8 +67,10 @@ func ask(t *testing.T, c *kfake.Cluster) {
 	}
 }
 
-// heir is the process after that: it recalls, and has found nothing behind the position.
-func heir(t *testing.T, c *kfake.Cluster, position []byte, change ...func(*kafka.Config)) *kafka.Sink {
+// resumed is the process after that: it recalls, and has found nothing behind the position.
+func resumed(
+	t *testing.T, c *kfake.Cluster, position []byte, change ...func(*kafka.Config),
+) *kafka.Sink {
 	t.Helper()
 	s := openSink(t, c, change...)
 	if found := recallFrom(t, s, position); len(*found) > 0 {
@@ -73,24 +79,25 @@ func heir(t *testing.T, c *kfake.Cluster, position []byte, change ...func(*kafka
 	return s
 }
 
-func TestABatchThatIsStoredAfterItsProcessHasDiedIsNotThereTwice(t *testing.T) {
+func TestLateBatch(t *testing.T) {
 	for name, first := range map[string][]*sinks.Message{
-		"when the same is sent":                        podEvents("web", 4, 5),
-		"when less is sent":                            podEvents("web", 4, 4),
-		"when more is sent":                            podEvents("web", 4, 6),
-		"when as much is sent, of which some is other": append(podEvents("other", 1, 1), podEvents("web", 4, 4)...),
-		"when nothing of it is sent":                   podEvents("other", 1, 2),
+		"when the same is sent": podEvents("web", 4, 5),
+		"when less is sent":     podEvents("web", 4, 4),
+		"when more is sent":     podEvents("web", 4, 6),
+		"when as much is sent, of which some is other": append(podEvents("other", 1, 1),
+			podEvents("web", 4, 4)...),
+		"when nothing of it is sent": podEvents("other", 1, 2),
 	} {
 		t.Run(name+", stored before", func(t *testing.T) {
 			c, position, release := heldBatch(t)
-			s := heir(t, c, position)
+			s := resumed(t, c, position)
 			release()
 			publish(t, s, first...)
 			requireEachOnce(t, c, s, first)
 		})
 		t.Run(name+", stored later", func(t *testing.T) {
 			c, position, release := heldBatch(t)
-			s := heir(t, c, position)
+			s := resumed(t, c, position)
 			publish(t, s, first...)
 			before := ids(readAll(t, c, podsTopic))
 			release()
@@ -101,20 +108,20 @@ func TestABatchThatIsStoredAfterItsProcessHasDiedIsNotThereTwice(t *testing.T) {
 	}
 }
 
-func TestWhatAProcessWasLeftAndDidNotUseIsLeftToTheNext(t *testing.T) {
+func TestUnusedPlaceIsPassedOn(t *testing.T) {
 	c, position, release := heldBatch(t)
 	for range 2 {
-		unused := heir(t, c, position)
+		unused := resumed(t, c, position)
 		position = unused.Position()
 	}
-	s := heir(t, c, position)
+	s := resumed(t, c, position)
 	release()
 	again := podEvents("web", 4, 5)
 	publish(t, s, again...)
 	requireEachOnce(t, c, s, again)
 }
 
-func TestALeaderThatIsNoneAnyMoreIsNotBelieved(t *testing.T) {
+func TestDeposedLeader(t *testing.T) {
 	c := newCluster(t)
 	dying := openSink(t, c)
 	publish(t, dying, podEvents("web", 1, 3)...)
@@ -133,10 +140,12 @@ func TestALeaderThatIsNoneAnyMoreIsNotBelieved(t *testing.T) {
 		return endsAt(asked, 1), nil, true
 	})
 	var found []string
-	if err := openSink(t, c).Recall(t.Context(), position, func(id string) { found = append(found, id) }); err != nil {
+	if err := openSink(t, c).Recall(t.Context(), position,
+		func(id string) { found = append(found, id) }); err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{"workloads/uid-web/4", "workloads/uid-web/5"}; !slices.Equal(found, want) || stale > 0 {
+	if want := []string{"workloads/uid-web/4", "workloads/uid-web/5"}; !slices.Equal(found, want) ||
+		stale > 0 {
 		t.Errorf("recalled %v, want %v; %d stale answers were not asked for", found, want, stale)
 	}
 }
@@ -163,7 +172,10 @@ func requireEachOnce(t *testing.T, c *kfake.Cluster, s *kafka.Sink, messages []*
 		}
 	}
 	got := ids(readAll(t, c, podsTopic))
-	web := slices.DeleteFunc(slices.Clone(got), func(id string) bool { return !strings.HasPrefix(id, "uid-web/") })
+	web := slices.DeleteFunc(slices.Clone(got), func(id string) bool {
+		return !strings.HasPrefix(id,
+			"uid-web/")
+	})
 	sorted := slices.Sorted(slices.Values(got))
 	slices.Sort(want)
 	if !slices.Equal(sorted, want) || !slices.IsSorted(web) {
@@ -171,12 +183,13 @@ func requireEachOnce(t *testing.T, c *kfake.Cluster, s *kafka.Sink, messages []*
 	}
 }
 
-func TestATopicRemembersTheEventsThatItHolds(t *testing.T) {
+func TestRemembers(t *testing.T) {
 	c := newCluster(t, kfake.SeedTopics(3, podsTopic))
 	s := openSink(t, c)
 	about := podEvent("", 0)
 	ours := func(found sinks.Trace) bool {
-		return strings.HasPrefix(found.MessageID, about.Informer+"/") && strings.HasPrefix(found.PartitionKey, "pods/shop/")
+		return strings.HasPrefix(found.MessageID, about.Informer+"/") &&
+			strings.HasPrefix(found.PartitionKey, "pods/shop/")
 	}
 	look := func(want bool, when string) {
 		t.Helper()

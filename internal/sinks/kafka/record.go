@@ -17,14 +17,14 @@ type encoder struct {
 
 const structuredContentType = event.StructuredContentType + "; charset=UTF-8"
 
-// put appends the record of an event, and after a Deleted the tombstone where the configuration asks for one. now is the
-// record's time unless the event's own is asked for.
+// put appends the record of an event, and after a Deleted the tombstone where the configuration
+// asks for one. now is the record's time unless the event's own is asked for.
 func (c encoder) put(w *batchWriter, e *event.Event, now time.Time) {
 	at := now
 	if c.eventTime && !e.Time.IsZero() {
 		at = e.Time
 	}
-	// A record without a key is no key of length zero: compacted topics tell the two apart.
+	// A record without a key is not one with an empty key: compacted topics distinguish the two.
 	var key *string
 	if e.PartitionKey != "" {
 		key = &e.PartitionKey
@@ -39,8 +39,8 @@ func (c encoder) put(w *batchWriter, e *event.Event, now time.Time) {
 	}
 }
 
-// putBinary writes the attributes as headers and the payload as the value. The payload's media type is the header
-// content-type; an event without payload has a null value, as the binding says.
+// putBinary writes the attributes as headers and the payload as the value. The payload's media type
+// is the header content-type; an event without payload has a null value, as the binding says.
 func (c encoder) putBinary(w *batchWriter, e *event.Event, at time.Time, key *string) {
 	count, headers := 0, w.headers[:0]
 	e.Each(func(name, value string) {
@@ -65,17 +65,18 @@ func (c encoder) putStructured(w *batchWriter, e *event.Event, at time.Time, key
 	w.add(at, key, w.value, w.headers, c.count+2)
 }
 
-// These are no attributes of the event. They tell apart what has the same id: the events of two informers that select the same object, and those of two sinks
-// that share a topic, of dead letters for example. What is read back after a crash is known by them.
+// These are not attributes of the event. They distinguish records with the same id: the events of
+// two informers that select the same object, and those of two sinks that share a topic, for example
+// a dead-letter topic. Recall recognizes the sink's records by them.
 const (
 	informerHeader = "informer"
 	sinkHeader     = "sink"
 )
 
-// idHeader is the attribute id.
+// idHeader is the header of the attribute id.
 const idHeader = "ce_id"
 
-// appendOwn appends the headers that are no attributes.
+// appendOwn appends the headers that are not attributes.
 func (c encoder) appendOwn(dst []byte, e *event.Event) []byte {
 	dst = append(dst, c.headers...)
 	return appendString(appendString(dst, informerHeader), e.Informer)

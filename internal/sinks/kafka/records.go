@@ -12,9 +12,9 @@ import (
 	"github.com/segmentio/kafka-go/compress"
 )
 
-// What lies in a log was written by whoever may write to the topic. The head of a batch tells
-// whether it can be this sink's; only then its records are inflated and read, and nothing in them is
-// believed beyond these bounds.
+// Whoever may write to the topic wrote what lies in a log. The head of a batch shows whether it can
+// be this sink's; only then its records are inflated and read, and nothing in them is believed
+// beyond these bounds.
 const (
 	// maxRecords of a batch: more than a Publish call holds, with a tombstone for each message.
 	maxRecords = 10_000
@@ -26,21 +26,21 @@ const (
 	maxValue = 16 << 10
 )
 
-// batchHead names a batch that lies in a log.
+// batchHead identifies a batch in a log.
 type batchHead struct {
 	producer int64
 	epoch    int16
 	sequence int32
 	offset   int64
-	records  int32 // as it was written; compaction may have taken some
+	records  int32 // as written; compaction may have removed some
 }
 
 // logBatch is a batch as it lies in an answer to a fetch request.
 type logBatch struct {
 	batchHead
 	attributes compress.Compression // and flags
-	left       int32                // records that compaction has left
-	sum        uint32
+	remaining  int32                // records that compaction has kept
+	checksum   uint32
 	body       []byte // from the attributes on; nil where the answer does not hold all of it
 }
 
@@ -61,8 +61,9 @@ const (
 	batchFixedSize = posRecords - sizePrefix
 )
 
-// readBatch reads the head of the first batch of data. It is io.ErrUnexpectedEOF when data holds not
-// even that. The log may hold messages of an old form: each is a batch of nobody.
+// readBatch reads the head of the first batch of data. It is io.ErrUnexpectedEOF when data does not
+// have all of the head. The log may have messages of an old format: each counts as a batch of no
+// producer.
 func readBatch(data []byte) (b logBatch, rest []byte, err error) {
 	at := func(pos int) []byte { return data[pos-sizePrefix:] }
 	if len(data) < batchStart {
@@ -73,7 +74,8 @@ func readBatch(data []byte) (b logBatch, rest []byte, err error) {
 	rest = data[min(max(size, 0), int64(len(data))):]
 	switch magic := at(posMagic)[0]; {
 	case b.offset < 0 || b.offset > math.MaxInt64/2 || size < batchStart || magic > batchMagic:
-		return b, nil, fmt.Errorf("%w: a batch of version %d and %d bytes at offset %d", errMalformed, magic, size, b.offset)
+		return b, nil, fmt.Errorf("%w: a batch of version %d and %d bytes at offset %d",
+			errMalformed, magic, size, b.offset)
 	case magic < batchMagic:
 		return b, rest, nil
 	case len(data) < batchFixedSize:
@@ -81,23 +83,24 @@ func readBatch(data []byte) (b logBatch, rest []byte, err error) {
 	}
 	last := int32(binary.BigEndian.Uint32(at(posLastDelta)))
 	if size < batchFixedSize || last < 0 || last == math.MaxInt32 {
-		return b, nil, fmt.Errorf("%w: a batch of %d bytes and %d records at offset %d", errMalformed, size, int64(last)+1, b.offset)
+		return b, nil, fmt.Errorf("%w: a batch of %d bytes and %d records at offset %d",
+			errMalformed, size, int64(last)+1, b.offset)
 	}
 	b.records = last + 1
 	b.attributes = compress.Compression(at(posAttributes)[1])
 	b.producer = int64(binary.BigEndian.Uint64(at(posProducer)))
 	b.epoch = int16(binary.BigEndian.Uint16(at(posEpoch)))
 	b.sequence = int32(binary.BigEndian.Uint32(at(posSequence)))
-	b.left = int32(binary.BigEndian.Uint32(at(posCount)))
-	b.sum = binary.BigEndian.Uint32(at(posCRC))
+	b.remaining = int32(binary.BigEndian.Uint32(at(posCount)))
+	b.checksum = binary.BigEndian.Uint32(at(posCRC))
 	if size <= int64(len(data)) {
 		b.body = data[posAttributes-sizePrefix : size]
 	}
 	return b, rest, nil
 }
 
-// isForeign reports whether the batch can't be this sink's, without a look at its records: its
-// batches bear a producer id and are no transaction's.
+// isForeign reports whether the batch can't be this sink's, without reading its records: this
+// sink's batches have a producer id and belong to no transaction.
 func (b *logBatch) isForeign() bool {
 	return b.producer < 0 || b.attributes&(transactionalFlag|controlFlag) != 0
 }
@@ -109,16 +112,16 @@ type record struct {
 	sink, informer, id string // of the headers; "" for none
 }
 
-// each yields the records of the batch from an offset on; what it yields is valid during the call.
-// Its error says why a record can't be read.
+// each yields the records of the batch from an offset on; each is valid during the call only. Its
+// error says why a record can't be read.
 func (b *logBatch) each(from int64, yield func(*record)) (err error) {
 	defer recoverMalformed(&err)
 	switch {
 	case b.body == nil:
 		return errors.New("it is too large for an answer")
-	case b.left < 0 || b.left > maxRecords:
-		return fmt.Errorf("it has %d records", b.left)
-	case crc32.Checksum(b.body, castagnoli) != b.sum:
+	case b.remaining < 0 || b.remaining > maxRecords:
+		return fmt.Errorf("it has %d records", b.remaining)
+	case crc32.Checksum(b.body, castagnoli) != b.checksum:
 		return errors.New("its checksum is wrong")
 	}
 	in, err := inflate(b.attributes&codecBits, b.body[posRecords-posAttributes:])
@@ -126,7 +129,7 @@ func (b *logBatch) each(from int64, yield func(*record)) (err error) {
 		return err
 	}
 	r := recordReader{in: bufio.NewReaderSize(in, 32<<10)}
-	for i := int32(0); i < b.left && r.err == nil; i++ {
+	for i := int32(0); i < b.remaining && r.err == nil; i++ {
 		if delta := r.read(); r.err == nil && b.offset+delta >= from {
 			yield(&r.record)
 		}
@@ -134,7 +137,7 @@ func (b *logBatch) each(from int64, yield func(*record)) (err error) {
 	return errors.Join(r.err, in.Close())
 }
 
-// recordReader reads records one after the other. After the first error it reads zeros.
+// recordReader reads records in sequence. After the first error it reads zeros.
 type recordReader struct {
 	in *bufio.Reader
 	record
@@ -142,7 +145,7 @@ type recordReader struct {
 	err error
 }
 
-// read reads the next record, and gives its offset in the batch.
+// read reads the next record, and returns its offset in the batch.
 func (r *recordReader) read() (offset int64) {
 	r.record = record{}
 	r.varint() // its size
@@ -168,7 +171,7 @@ func (r *recordReader) read() (offset int64) {
 	return offset
 }
 
-// header reads a header, and keeps those that the sink knows its records by.
+// header reads a header, and keeps those by which the sink recognizes its records.
 func (r *recordReader) header() {
 	var kept *string
 	switch string(r.bytes(r.length(), maxText)) {
@@ -185,7 +188,7 @@ func (r *recordReader) header() {
 	}
 }
 
-// bytes reads n bytes and gives the first of them, valid until the next read.
+// bytes reads n bytes and returns the first of them, valid until the next read.
 func (r *recordReader) bytes(n int64, most int) []byte {
 	kept := min(max(n, 0), int64(most))
 	if r.err != nil || kept == 0 {

@@ -13,11 +13,13 @@ import (
 
 var _ sinks.Rememberer = (*Sink)(nil)
 
-// Remembers looks at the last records of each partition of the topic, where there is one.
-func (s *Sink) Remembers(ctx context.Context, about *event.Event, ours func(sinks.Trace) bool) (found bool, err error) {
+// Remembers reads the last records of each partition of the topic, if that exists.
+func (s *Sink) Remembers(
+	ctx context.Context, about *event.Event, ours func(sinks.Trace) bool,
+) (found bool, err error) {
 	c := s.connected()
 	if c == nil {
-		return false, reconnect(errNotOpen)
+		return false, asReconnect(errNotOpen)
 	}
 	name := string(s.config.Topic.Append(nil, about, event.AppendTopicPart))
 	if checkTopic(name) != nil {
@@ -27,18 +29,21 @@ func (s *Sink) Remembers(ctx context.Context, about *event.Event, ours func(sink
 	if errors.Is(err, kafkago.UnknownTopicOrPartition) {
 		return false, nil
 	}
-	const looks = 32 // a topic of more is sure to have something in these
+	const looks = 32 // a topic with more partitions is sure to have something in these
 	for p := 0; p < min(len(l.leaders), looks) && err == nil && !found; p++ {
 		found, err = s.lastIs(ctx, c, name, p, ours)
 	}
 	if err != nil {
-		return false, classify(ctx, fmt.Errorf("look at the last records of %s: %w", name, err))
+		return false, sinkError(ctx, fmt.Errorf("look at the last records of %s: %w", name, err))
 	}
 	return found, nil
 }
 
-// lastIs judges what the batch at the end of a partition holds, and a few before it: the last offsets may be of control records, or compacted away.
-func (s *Sink) lastIs(ctx context.Context, c *cluster, topic string, partition int, ours func(sinks.Trace) bool) (found bool, err error) {
+// lastIs passes to ours the records in the last batches of a partition. It reads some offsets back:
+// the last ones may belong to control records, or be compacted away.
+func (s *Sink) lastIs(
+	ctx context.Context, c *cluster, topic string, partition int, ours func(sinks.Trace) bool,
+) (found bool, err error) {
 	const back = 100
 	l := newLane(s, c, topic, partition, 0)
 	start, end, err := l.bounds(ctx)

@@ -17,11 +17,14 @@ import (
 	"github.com/segmentio/kafka-go/protocol/rawproduce"
 )
 
-// produce sends a batch to its partition's leader and gives the offset of its first record.
-func (c *cluster) produce(ctx context.Context, topic string, partition int, batch []byte) (int64, error) {
+// produce sends a batch to its partition's leader and returns the offset of its first record.
+func (c *cluster) produce(
+	ctx context.Context, topic string, partition int, batch []byte,
+) (int64, error) {
 	res, err := c.askLeader(ctx, topic, partition, &rawproduce.Request{
-		Acks:    -1,
-		Timeout: int32(c.timeout.Milliseconds() * 9 / 10), // so that the broker's answer comes before we stop waiting for it
+		Acks: -1,
+		// the broker's answer comes before we stop waiting for it
+		Timeout: int32(c.timeout.Milliseconds() * 9 / 10),
 		Topics: []rawproduce.RequestTopic{{
 			Topic: topic,
 			Partitions: []rawproduce.RequestPartition{{
@@ -42,14 +45,14 @@ func (c *cluster) produce(ctx context.Context, topic string, partition int, batc
 	case answer.Topics[0].Topic != topic || int(p.Partition) != partition:
 		return 0, fmt.Errorf("%w to a produce request: it is about another partition", errMalformed)
 	case p.ErrorCode != 0:
-		return p.BaseOffset, answered(p.ErrorCode, produceDetail(p))
+		return p.BaseOffset, brokerError(p.ErrorCode, produceDetail(p))
 	case p.BaseOffset > math.MaxInt64/2:
 		return 0, fmt.Errorf("%w to a produce request: offset %d", errMalformed, p.BaseOffset)
 	}
 	return p.BaseOffset, nil
 }
 
-// produceDetail is what the broker said besides the code.
+// produceDetail is what the broker reported besides the code.
 func produceDetail(p produce.ResponsePartition) string {
 	said := []string{}
 	if p.ErrorMessage != "" {
@@ -61,22 +64,23 @@ func produceDetail(p produce.ResponsePartition) string {
 	return clip(strings.Join(said, "; "))
 }
 
-// clip bounds what a broker has said: it goes into logs and dead letters.
+// clip bounds a broker's text: it goes into logs and dead letters.
 func clip(text string) string {
 	const longest = 1024
 	return strings.ToValidUTF8(text[:min(len(text), longest)], "")
 }
 
-// answered is a broker's error code with what it said about it.
-func answered(code int16, detail string) error {
+// brokerError is a broker's error code with its text.
+func brokerError(code int16, detail string) error {
 	if detail == "" {
 		return kafkago.Error(code)
 	}
 	return fmt.Errorf("%w (%s)", kafkago.Error(code), detail)
 }
 
-// newProducer asks any broker for a producer id that nobody has had before. Without a transactional id any broker gives
-// one; kafka-go's Client would look for a transaction coordinator first, which needs rights that the sink does not.
+// newProducer asks any broker for an unused producer id. Without a transactional id any broker
+// returns one; kafka-go's Client would look for a transaction coordinator first, which needs rights
+// that the sink does not.
 func (c *cluster) newProducer(ctx context.Context) (id int64, epoch int16, err error) {
 	res, err := c.askAny(ctx, &initproducerid.Request{ProducerID: -1, ProducerEpoch: -1})
 	if err != nil {
@@ -87,16 +91,20 @@ func (c *cluster) newProducer(ctx context.Context) (id int64, epoch int16, err e
 		return 0, 0, fmt.Errorf("get a producer id: %w", kafkago.Error(answer.ErrorCode))
 	}
 	if answer.ProducerID < 0 || answer.ProducerEpoch < 0 {
-		return 0, 0, fmt.Errorf("%w: producer id %d, epoch %d", errMalformed, answer.ProducerID, answer.ProducerEpoch)
+		return 0, 0, fmt.Errorf("%w: producer id %d, epoch %d", errMalformed, answer.ProducerID,
+			answer.ProducerEpoch)
 	}
 	return answer.ProducerID, answer.ProducerEpoch, nil
 }
 
-// describe reads the settings of a topic. It fails where the bridge's user may not.
+// describe reads the settings of a topic. It fails when the bridge's user may not.
 func (c *cluster) describe(ctx context.Context, topic string) (map[string]string, error) {
 	const topicResource = 2
 	res, err := c.askController(ctx, &describeconfigs.Request{
-		Resources: []describeconfigs.RequestResource{{ResourceType: topicResource, ResourceName: topic}},
+		Resources: []describeconfigs.RequestResource{{
+			ResourceType: topicResource,
+			ResourceName: topic,
+		}},
 	})
 	if err != nil {
 		return nil, err
@@ -107,7 +115,7 @@ func (c *cluster) describe(ctx context.Context, topic string) (map[string]string
 	}
 	r := answer.Resources[0]
 	if r.ErrorCode != 0 {
-		return nil, answered(r.ErrorCode, clip(r.ErrorMessage))
+		return nil, brokerError(r.ErrorCode, clip(r.ErrorMessage))
 	}
 	settings := make(map[string]string, len(r.ConfigEntries))
 	for _, entry := range r.ConfigEntries {
@@ -116,13 +124,17 @@ func (c *cluster) describe(ctx context.Context, topic string) (map[string]string
 	return settings, nil
 }
 
-// create makes a topic. That it exists already is no error.
+// create creates a topic. It is no error that the topic exists.
 func (c *cluster) create(ctx context.Context, topic string, how *CreateTopics) error {
 	request := createtopics.RequestTopic{
-		Name: topic, NumPartitions: int32(how.Partitions), ReplicationFactor: int16(how.ReplicationFactor),
+		Name: topic, NumPartitions: int32(how.Partitions),
+		ReplicationFactor: int16(how.ReplicationFactor),
 	}
 	for name, value := range how.Config {
-		request.Configs = append(request.Configs, createtopics.RequestConfig{Name: name, Value: value})
+		request.Configs = append(request.Configs, createtopics.RequestConfig{
+			Name:  name,
+			Value: value,
+		})
 	}
 	res, err := c.askController(ctx, &createtopics.Request{
 		Topics:    []createtopics.RequestTopic{request},
@@ -137,7 +149,7 @@ func (c *cluster) create(ctx context.Context, topic string, how *CreateTopics) e
 	}
 	t := answer.Topics[0]
 	if code := kafkago.Error(t.ErrorCode); code != 0 && code != kafkago.TopicAlreadyExists {
-		return answered(t.ErrorCode, clip(t.ErrorMessage))
+		return brokerError(t.ErrorCode, clip(t.ErrorMessage))
 	}
 	return nil
 }

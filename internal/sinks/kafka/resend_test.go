@@ -29,7 +29,7 @@ func requireLog(t testing.TB, c *kfake.Cluster, want []string) {
 	}
 }
 
-func TestADelayedFirstAttemptNeitherReordersNorDuplicates(t *testing.T) {
+func TestDelayedAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var virtual kfake.VirtualNetwork
 		c := newCluster(t, kfake.ListenFn(virtual.Listen), kfake.SleepOutOfOrder())
@@ -65,7 +65,7 @@ func TestADelayedFirstAttemptNeitherReordersNorDuplicates(t *testing.T) {
 	})
 }
 
-func TestAnErrorThatIsAnsweredAfterTheAppendDuplicatesNothing(t *testing.T) {
+func TestErrorAfterAppend(t *testing.T) {
 	for _, err := range []*kerr.Error{kerr.RequestTimedOut, kerr.NotEnoughReplicasAfterAppend} {
 		t.Run(err.Message, func(t *testing.T) {
 			c := newCluster(t)
@@ -81,9 +81,10 @@ func TestAnErrorThatIsAnsweredAfterTheAppendDuplicatesNothing(t *testing.T) {
 	}
 }
 
-func TestAnErrorThatIsAnsweredBeforeTheAppendLosesNothing(t *testing.T) {
+func TestErrorBeforeAppend(t *testing.T) {
 	for _, err := range []*kerr.Error{
-		kerr.NotEnoughReplicas, kerr.LeaderNotAvailable, kerr.NotLeaderForPartition, kerr.UnknownTopicOrPartition,
+		kerr.NotEnoughReplicas, kerr.LeaderNotAvailable, kerr.NotLeaderForPartition,
+		kerr.UnknownTopicOrPartition,
 		kerr.CorruptMessage, kerr.UnknownServerError, kerr.KafkaStorageError,
 	} {
 		t.Run(err.Message, func(t *testing.T) {
@@ -96,7 +97,7 @@ func TestAnErrorThatIsAnsweredBeforeTheAppendLosesNothing(t *testing.T) {
 	}
 }
 
-func TestALostAnswerDuplicatesNothing(t *testing.T) {
+func TestLostAnswer(t *testing.T) {
 	c, n := newCluster(t), new(network)
 	s := openSink(t, c, n.use)
 	n.loseAnswers.Store(2)
@@ -108,7 +109,7 @@ func TestALostAnswerDuplicatesNothing(t *testing.T) {
 	requireLog(t, c, wantIDs("web", 1, 8))
 }
 
-func TestAMovedLeaderIsFollowed(t *testing.T) {
+func TestMovedLeader(t *testing.T) {
 	c := newCluster(t, kfake.NumBrokers(3))
 	s := openSink(t, c)
 	for n := 1; n <= 30; n++ {
@@ -120,7 +121,7 @@ func TestAMovedLeaderIsFollowed(t *testing.T) {
 	requireLog(t, c, wantIDs("web", 1, 30))
 }
 
-func TestPublishWaitsForABrokerThatIsAway(t *testing.T) {
+func TestUnavailableBroker(t *testing.T) {
 	c, n, registry := newCluster(t), new(network), prometheus.NewRegistry()
 	s := openSink(t, c, n.use, func(c *kafka.Config) { c.Registerer = registry })
 	publish(t, s, podEvents("web", 1, 5)...)
@@ -144,8 +145,9 @@ func TestPublishWaitsForABrokerThatIsAway(t *testing.T) {
 	requireLog(t, c, wantIDs("web", 1, 10))
 }
 
-func TestWhenTheContextEndsPublishReturnsAndTheNextCallIsStillRight(t *testing.T) {
-	for _, ambiguous := range []string{"nothing was stored", "the batch was stored and its answer lost"} {
+func TestPublishContext(t *testing.T) {
+	for _, ambiguous := range []string{"nothing was stored", "the batch was stored and its " +
+		"answer lost"} {
 		t.Run(ambiguous, func(t *testing.T) {
 			c, n := newCluster(t), new(network)
 			s := openSink(t, c, n.use)
@@ -161,7 +163,8 @@ func TestWhenTheContextEndsPublishReturnsAndTheNextCallIsStillRight(t *testing.T
 			torn := podEvents("web", 3, 6)
 			s.Publish(ctx, torn)
 			for _, m := range torn {
-				if sinks.Classify(m.Err) != sinks.Stopped || !errors.Is(m.Err, context.DeadlineExceeded) {
+				if sinks.Classify(m.Err) != sinks.Stopped ||
+					!errors.Is(m.Err, context.DeadlineExceeded) {
 					t.Fatalf("%s got %v", m.Event.ID, m.Err)
 				}
 			}
@@ -173,10 +176,16 @@ func TestWhenTheContextEndsPublishReturnsAndTheNextCallIsStillRight(t *testing.T
 	}
 }
 
-func TestAForgottenProducerStartsAnewWithoutLossOrDuplicate(t *testing.T) {
-	for _, err := range []*kerr.Error{kerr.UnknownProducerID, kerr.OutOfOrderSequenceNumber, kerr.InvalidProducerEpoch, kerr.ProducerFenced} {
+func TestForgottenProducer(t *testing.T) {
+	for _, err := range []*kerr.Error{
+		kerr.UnknownProducerID, kerr.OutOfOrderSequenceNumber,
+		kerr.InvalidProducerEpoch, kerr.ProducerFenced,
+	} {
 		t.Run(err.Message, func(t *testing.T) {
-			for _, before := range []string{"refused at once", "stored, but the answer was lost", "not stored, but that was not known"} {
+			for _, before := range []string{
+				"refused at once", "stored, but the answer was lost",
+				"not stored, but that was not known",
+			} {
 				t.Run(before, func(t *testing.T) {
 					c, n := newCluster(t), new(network)
 					s := openSink(t, c, n.use)
@@ -203,7 +212,7 @@ func TestAForgottenProducerStartsAnewWithoutLossOrDuplicate(t *testing.T) {
 	}
 }
 
-func TestAProducerThatIsForgottenAgainAndAgainGetsANewID(t *testing.T) {
+func TestForgottenProducerAgain(t *testing.T) {
 	c := newCluster(t)
 	s := openSink(t, c)
 	publish(t, s, podEvents("web", 1, 2)...)
@@ -216,7 +225,7 @@ func TestAProducerThatIsForgottenAgainAndAgainGetsANewID(t *testing.T) {
 	}
 }
 
-func TestATopicThatWasCreatedAnewTakesTheNextBatches(t *testing.T) {
+func TestRecreatedTopic(t *testing.T) {
 	c, registry := newCluster(t), prometheus.NewRegistry()
 	s := openSink(t, c, func(c *kafka.Config) { c.Registerer = registry })
 	publish(t, s, podEvents("web", 1, 5)...)
@@ -234,7 +243,7 @@ func TestATopicThatWasCreatedAnewTakesTheNextBatches(t *testing.T) {
 	}
 }
 
-func TestATailThatMayNotBeReadMeansTheBatchIsSentAgain(t *testing.T) {
+func TestUnreadableTail(t *testing.T) {
 	c, n := newCluster(t), new(network)
 	s := openSink(t, c, n.use)
 	publish(t, s, podEvents("web", 1, 2)...)
@@ -245,11 +254,12 @@ func TestATailThatMayNotBeReadMeansTheBatchIsSentAgain(t *testing.T) {
 	requireLog(t, c, append(wantIDs("web", 1, 4), wantIDs("web", 3, 4)...))
 }
 
-func TestManyLanesUnderFaultsKeepEveryObjectInOrder(t *testing.T) {
+func TestManyLanesUnderFaults(t *testing.T) {
 	const pods, versions = 24, 60
 	c := newCluster(t, kfake.NumBrokers(3), kfake.SeedTopics(6, podsTopic))
 	n := new(network)
-	s := openSink(t, c, n.use, func(c *kafka.Config) { c.Compression = "lz4"; c.Timeout = 500 * time.Millisecond })
+	s := openSink(t, c, n.use,
+		func(c *kafka.Config) { c.Compression = "lz4"; c.Timeout = 500 * time.Millisecond })
 
 	lanes := make(map[string][]*sinks.Message)
 	for v := 1; v <= versions; v++ {
@@ -283,7 +293,8 @@ func TestManyLanesUnderFaultsKeepEveryObjectInOrder(t *testing.T) {
 			}
 			time.Sleep(10 * time.Millisecond)
 			if fault != nil {
-				fault.Remove() // faults must not pile up faster than the lanes, which back off, meet them
+				// faults must not pile up faster than the lanes, which back off, meet them
+				fault.Remove()
 			}
 		}
 		n.loseAnswers.Store(0)
@@ -309,7 +320,8 @@ func TestManyLanesUnderFaultsKeepEveryObjectInOrder(t *testing.T) {
 	}
 	for p := range pods {
 		pod := fmt.Sprint("pod-", p)
-		if got, want := byPod["pods/shop/"+pod], wantIDs(pod, 1, versions); !slices.Equal(got, want) {
+		if got, want := byPod["pods/shop/"+pod], wantIDs(pod, 1, versions); !slices.Equal(got,
+			want) {
 			t.Errorf("%s: got %v", pod, got)
 		}
 	}

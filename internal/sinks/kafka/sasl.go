@@ -20,24 +20,25 @@ import (
 	"github.com/segmentio/kafka-go/sasl/scram"
 )
 
-// SASL says who the sink is to the brokers. It is safe to rotate what a file or Token gives: they are asked for every
-// new connection.
+// SASL is how the sink authenticates with the brokers. A file or Token may be rotated: they are
+// read for every new connection.
 type SASL struct {
-	// Mechanism is "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512" or "OAUTHBEARER". PLAIN and OAUTHBEARER send the secret
-	// itself: use them with TLS only.
+	// Mechanism is "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512" or "OAUTHBEARER". PLAIN and
+	// OAUTHBEARER send the secret itself: use them with TLS only.
 	Mechanism string
 	// Username and Password are for PLAIN and SCRAM.
 	Username, Password string
-	// TokenFile holds the token for OAUTHBEARER, as a projected service account token does. White space around it is ignored.
+	// TokenFile holds the token for OAUTHBEARER, as a projected service account token does. White
+	// space around it is ignored.
 	TokenFile string
-	// Token gives the token for OAUTHBEARER in place of TokenFile. It may be called concurrently.
+	// Token returns the token for OAUTHBEARER in place of TokenFile. It may be called concurrently.
 	Token func(ctx context.Context) (string, error)
 }
 
 // mechanismFunc makes the mechanism of one connection.
 type mechanismFunc func() (sasl.Mechanism, error)
 
-// mechanism checks the configuration and gives the mechanism's maker.
+// mechanism checks the configuration and returns the mechanism's constructor.
 func (s *SASL) mechanism() (mechanismFunc, error) {
 	if s == nil {
 		return nil, nil
@@ -49,10 +50,12 @@ func (s *SASL) mechanism() (mechanismFunc, error) {
 		}
 	case "OAUTHBEARER":
 		if (s.TokenFile == "") == (s.Token == nil) {
-			return nil, errors.New("sasl: OAUTHBEARER needs a token file or a token function, and not both")
+			return nil, errors.New("sasl: OAUTHBEARER needs a token file or a token function, " +
+				"and not both")
 		}
 	default:
-		return nil, fmt.Errorf("sasl: no mechanism %q; there are PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER", s.Mechanism)
+		return nil, fmt.Errorf("sasl: no mechanism %q; there are PLAIN, SCRAM-SHA-256, "+
+			"SCRAM-SHA-512, OAUTHBEARER", s.Mechanism)
 	}
 	return s.make, nil
 }
@@ -98,7 +101,8 @@ func (b bearer) Start(ctx context.Context) (sasl.StateMachine, []byte, error) {
 	return b, []byte("n,,\x01auth=Bearer " + token + "\x01\x01"), nil
 }
 
-// Next gets an empty challenge when the broker took the token, and otherwise the reason in JSON.
+// Next gets an empty challenge when the broker accepted the token, and otherwise the reason in
+// JSON.
 func (bearer) Next(_ context.Context, challenge []byte) (bool, []byte, error) {
 	if len(challenge) == 0 {
 		return true, nil, nil
@@ -106,7 +110,7 @@ func (bearer) Next(_ context.Context, challenge []byte) (bool, []byte, error) {
 	return false, nil, fmt.Errorf("%w: %s", kafkago.SASLAuthenticationFailed, challenge)
 }
 
-// authenticate says to the broker who we are, and notes when it will want to hear it again.
+// authenticate authenticates the connection, and sets when the broker will want that again.
 func (c *conn) authenticate(ctx context.Context, address string, make mechanismFunc) error {
 	mechanism, err := make()
 	if err != nil {
@@ -116,7 +120,7 @@ func (c *conn) authenticate(ctx context.Context, address string, make mechanismF
 		return fmt.Errorf("sasl: %w", err)
 	}
 	if host, port, err := net.SplitHostPort(address); err == nil {
-		number, _ := strconv.Atoi(port) // for mechanisms that want to know; 0 for a named port
+		number, _ := strconv.Atoi(port) // for mechanisms that use it; 0 for a named port
 		ctx = sasl.WithMetadata(ctx, &sasl.Metadata{Host: host, Port: number})
 	}
 	if err := c.converse(ctx, mechanism); err != nil {
@@ -126,7 +130,8 @@ func (c *conn) authenticate(ctx context.Context, address string, make mechanismF
 }
 
 func (c *conn) handshake(name string) error {
-	if c.versions[protocol.SaslHandshake] < 1 { // before it, tokens went without requests around them
+	// in version 0, tokens went without requests around them
+	if c.versions[protocol.SaslHandshake] < 1 {
 		return fmt.Errorf("%w: Kafka 1.0 or later is needed for SASL", errUnusable)
 	}
 	res, err := c.exchange(&saslhandshake.Request{Mechanism: name})
@@ -134,7 +139,8 @@ func (c *conn) handshake(name string) error {
 		return err
 	}
 	if answer := res.(*saslhandshake.Response); answer.ErrorCode != 0 {
-		return fmt.Errorf("%w: the listener offers %q, not %s", kafkago.Error(answer.ErrorCode), answer.Mechanisms, name)
+		return fmt.Errorf("%w: the listener offers %q, not %s", kafkago.Error(answer.ErrorCode),
+			answer.Mechanisms, name)
 	}
 	return nil
 }
@@ -164,7 +170,8 @@ func checkChallenge(challenge []byte) error {
 	for part := range bytes.SplitSeq(challenge, []byte{','}) {
 		digits, ok := bytes.CutPrefix(part, []byte("i="))
 		if n, err := strconv.ParseUint(string(digits), 10, 64); ok && (err != nil || n > most) {
-			return fmt.Errorf("%w: the broker asks for %q iterations of SCRAM", errMalformed, digits[:min(len(digits), 20)])
+			return fmt.Errorf("%w: the broker asks for %q iterations of SCRAM", errMalformed,
+				digits[:min(len(digits), 20)])
 		}
 	}
 	return nil
@@ -172,15 +179,17 @@ func checkChallenge(challenge []byte) error {
 
 func (c *conn) say(bytes []byte) (*saslauthenticate.Response, error) {
 	res, err := c.exchange(&saslauthenticate.Request{AuthBytes: bytes})
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) { // how older brokers say no
-		return nil, fmt.Errorf("%w: the broker closed the connection", kafkago.SASLAuthenticationFailed)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) { // how older brokers refuse
+		return nil, fmt.Errorf("%w: the broker closed the connection",
+			kafkago.SASLAuthenticationFailed)
 	}
 	if err != nil {
 		return nil, err
 	}
 	answer := res.(*saslauthenticate.Response)
 	if answer.ErrorCode != 0 {
-		return nil, fmt.Errorf("%w (%s)", kafkago.Error(answer.ErrorCode), clip(answer.ErrorMessage))
+		return nil, fmt.Errorf("%w (%s)", kafkago.Error(answer.ErrorCode),
+			clip(answer.ErrorMessage))
 	}
 	return answer, nil
 }

@@ -39,8 +39,9 @@ func newAuthority(t testing.TB) *authority {
 	t.Helper()
 	a := &authority{key: newKey(t), pool: x509.NewCertPool()}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test ca"}, NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test ca"},
+		NotAfter: time.Now().Add(time.Hour),
+		IsCA:     true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	a.cert = parse509(t, template, template, a.key, a.key)
 	a.pool.AddCert(a.cert)
@@ -56,7 +57,9 @@ func newKey(t testing.TB) *ecdsa.PrivateKey {
 	return key
 }
 
-func parse509(t testing.TB, template, parent *x509.Certificate, key, signer *ecdsa.PrivateKey) *x509.Certificate {
+func parse509(
+	t testing.TB, template, parent *x509.Certificate, key, signer *ecdsa.PrivateKey,
+) *x509.Certificate {
 	t.Helper()
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
 	if err != nil {
@@ -74,17 +77,19 @@ func (a *authority) issue(t testing.TB) tls.Certificate {
 	t.Helper()
 	key := newKey(t)
 	cert := parse509(t, &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "broker"}, NotAfter: time.Now().Add(time.Hour),
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "broker"},
+		NotAfter:    time.Now().Add(time.Hour),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}, a.cert, key, a.key)
 	return tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key}
 }
 
-func TestEventsGoOverMutualTLS(t *testing.T) {
+func TestMutualTLS(t *testing.T) {
 	ca := newAuthority(t)
 	c := newCluster(t, kfake.TLS(&tls.Config{
-		Certificates: []tls.Certificate{ca.issue(t)}, ClientCAs: ca.pool, ClientAuth: tls.RequireAndVerifyClientCert,
+		Certificates: []tls.Certificate{ca.issue(t)}, ClientCAs: ca.pool,
+		ClientAuth: tls.RequireAndVerifyClientCert,
 	}))
 	mine := &tls.Config{RootCAs: ca.pool, Certificates: []tls.Certificate{ca.issue(t)}}
 	publish(t, openSink(t, c, func(c *kafka.Config) { c.TLS = mine }), podEvents("web", 1, 3)...)
@@ -93,26 +98,38 @@ func TestEventsGoOverMutualTLS(t *testing.T) {
 	}
 }
 
-func TestOpenSaysWhatIsWrongWithTLS(t *testing.T) {
+func TestTLSErrors(t *testing.T) {
 	ca, other := newAuthority(t), newAuthority(t)
 	c := newCluster(t, kfake.TLS(&tls.Config{
-		Certificates: []tls.Certificate{ca.issue(t)}, ClientCAs: ca.pool, ClientAuth: tls.RequireAndVerifyClientCert,
+		Certificates: []tls.Certificate{ca.issue(t)}, ClientCAs: ca.pool,
+		ClientAuth: tls.RequireAndVerifyClientCert,
 	}))
 	for name, config := range map[string]*tls.Config{
-		"the broker's authority is not trusted": {RootCAs: other.pool, Certificates: []tls.Certificate{ca.issue(t)}},
-		"the client has no certificate":         {RootCAs: ca.pool},
-		"the client's certificate is another's": {RootCAs: ca.pool, Certificates: []tls.Certificate{other.issue(t)}},
-		"the name is another":                   {RootCAs: ca.pool, Certificates: []tls.Certificate{ca.issue(t)}, ServerName: "elsewhere"},
+		"the broker's authority is not trusted": {
+			RootCAs:      other.pool,
+			Certificates: []tls.Certificate{ca.issue(t)},
+		},
+		"the client has no certificate": {RootCAs: ca.pool},
+		"the client's certificate is another's": {
+			RootCAs:      ca.pool,
+			Certificates: []tls.Certificate{other.issue(t)},
+		},
+		"the name is another": {
+			RootCAs:      ca.pool,
+			Certificates: []tls.Certificate{ca.issue(t)}, ServerName: "elsewhere",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			requireOpenError(t, newSink(t, c, func(c *kafka.Config) { c.TLS = config }), c.ListenAddrs()[0], "check the sink's tls settings")
+			requireOpenError(t, newSink(t, c, func(c *kafka.Config) { c.TLS = config }),
+				c.ListenAddrs()[0], "check the sink's tls settings")
 		})
 	}
 	t.Run("the sink does not use TLS", func(t *testing.T) {
 		requireOpenError(t, newSink(t, c), c.ListenAddrs()[0], "TLS listener")
 	})
 	t.Run("the listener does not speak TLS", func(t *testing.T) {
-		requireOpenError(t, newSink(t, newCluster(t), func(c *kafka.Config) { c.TLS = new(tls.Config) }), "handshake")
+		requireOpenError(t, newSink(t, newCluster(t),
+			func(c *kafka.Config) { c.TLS = new(tls.Config) }), "handshake")
 	})
 }
 
@@ -133,40 +150,48 @@ func requireOpenError(t *testing.T, s *kafka.Sink, words ...string) {
 	t.Log(err)
 }
 
-func TestEverySASLMechanismAuthenticates(t *testing.T) {
+func TestSASLMechanisms(t *testing.T) {
 	for _, mechanism := range []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"} {
 		t.Run(mechanism, func(t *testing.T) {
-			c := newCluster(t, kfake.EnableSASL(), kfake.Superuser(mechanism, "bridge", "secret"), kfake.Superuser("PLAIN", "reader", "r"))
+			c := newCluster(t, kfake.EnableSASL(), kfake.Superuser(mechanism, "bridge", "secret"),
+				kfake.Superuser("PLAIN", "reader", "r"))
 			s := openSink(t, c, func(c *kafka.Config) {
 				c.SASL = &kafka.SASL{Mechanism: mechanism, Username: "bridge", Password: "secret"}
 			})
 			publish(t, s, podEvents("web", 1, 3)...)
-			if got := readAll(t, c, podsTopic, kgo.SASL(plain.Auth{User: "reader", Pass: "r"}.AsMechanism())); len(got) != 3 {
+			if got := readAll(t, c, podsTopic,
+				kgo.SASL(plain.Auth{User: "reader", Pass: "r"}.AsMechanism())); len(got) != 3 {
 				t.Errorf("%d records", len(got))
 			}
 			wrong := newSink(t, c, func(c *kafka.Config) {
 				c.SASL = &kafka.SASL{Mechanism: mechanism, Username: "bridge", Password: "guess"}
 			})
-			requireOpenError(t, wrong, c.ListenAddrs()[0], "check the sink's user name and password")
+			requireOpenError(t, wrong, c.ListenAddrs()[0], "check the sink's user name and "+
+				"password")
 		})
 	}
 }
 
-func TestAMechanismThatTheListenerDoesNotOfferIsNamed(t *testing.T) {
+func TestUnsupportedSASLMechanism(t *testing.T) {
 	c := newCluster(t, kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-256", "bridge", "secret"))
 	s := newSink(t, c, func(c *kafka.Config) {
-		c.SASL = &kafka.SASL{Mechanism: "OAUTHBEARER", Token: func(context.Context) (string, error) { return "t", nil }}
+		c.SASL = &kafka.SASL{Mechanism: "OAUTHBEARER", Token: func(context.Context) (string,
+			error,
+		) {
+			return "t", nil
+		}}
 	})
 	requireOpenError(t, s, "OAUTHBEARER", "SCRAM-SHA-256")
 }
 
-func TestATokenIsReadForEveryConnection(t *testing.T) {
+func TestTokenRotation(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	c := newCluster(t)
 	var said []string
 	fakeBearer(c, &said)
 	n := new(network)
-	s := newSink(t, c, n.use, func(c *kafka.Config) { c.SASL = &kafka.SASL{Mechanism: "OAUTHBEARER", TokenFile: file} })
+	s := newSink(t, c, n.use,
+		func(c *kafka.Config) { c.SASL = &kafka.SASL{Mechanism: "OAUTHBEARER", TokenFile: file} })
 	requireOpenError(t, s, file)
 	for i := range 2 {
 		if err := os.WriteFile(file, fmt.Appendf(nil, "token-%d\n", i), 0o600); err != nil {
@@ -178,7 +203,8 @@ func TestATokenIsReadForEveryConnection(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(said) < 2 || said[0] != "n,,\x01auth=Bearer token-0\x01\x01" || said[len(said)-1] != "n,,\x01auth=Bearer token-1\x01\x01" {
+	if len(said) < 2 || said[0] != "n,,\x01auth=Bearer token-0\x01\x01" ||
+		said[len(said)-1] != "n,,\x01auth=Bearer token-1\x01\x01" {
 		t.Errorf("the broker heard %q", said)
 	}
 }
@@ -196,21 +222,29 @@ func fakeBearer(c *kfake.Cluster, said *[]string) {
 	})
 }
 
-func TestARefusedTokenIsTold(t *testing.T) {
+func TestRefusedToken(t *testing.T) {
 	c := newCluster(t)
-	c.ControlKey(int16(kmsg.SASLHandshake), func(r kmsg.Request) (kmsg.Response, error, bool) { return r.ResponseKind(), nil, true })
+	c.ControlKey(int16(kmsg.SASLHandshake), func(r kmsg.Request) (kmsg.Response, error,
+		bool,
+	) {
+		return r.ResponseKind(), nil, true
+	})
 	c.ControlKey(int16(kmsg.SASLAuthenticate), func(r kmsg.Request) (kmsg.Response, error, bool) {
 		answer := r.ResponseKind().(*kmsg.SASLAuthenticateResponse)
 		answer.SASLAuthBytes = []byte(`{"status":"invalid_token"}`)
 		return answer, nil, true
 	})
 	s := newSink(t, c, func(c *kafka.Config) {
-		c.SASL = &kafka.SASL{Mechanism: "OAUTHBEARER", Token: func(context.Context) (string, error) { return "old", nil }}
+		c.SASL = &kafka.SASL{Mechanism: "OAUTHBEARER", Token: func(context.Context) (string,
+			error,
+		) {
+			return "old", nil
+		}}
 	})
 	requireOpenError(t, s, "invalid_token")
 }
 
-func TestASessionThatTheBrokerLimitsIsRenewedInTime(t *testing.T) {
+func TestSASLSessionLifetime(t *testing.T) {
 	c := newCluster(t)
 	var said []string
 	c.ControlKey(int16(kmsg.SASLHandshake), func(r kmsg.Request) (kmsg.Response, error, bool) {
@@ -236,7 +270,7 @@ func TestASessionThatTheBrokerLimitsIsRenewedInTime(t *testing.T) {
 	}
 }
 
-func TestMissingRightsAreToldAndPauseTheSink(t *testing.T) {
+func TestMissingRights(t *testing.T) {
 	t.Run("to be an idempotent producer", func(t *testing.T) {
 		c := newCluster(t)
 		c.ControlKey(int16(kmsg.InitProducerID), func(r kmsg.Request) (kmsg.Response, error, bool) {
@@ -253,7 +287,8 @@ func TestMissingRightsAreToldAndPauseTheSink(t *testing.T) {
 		messages := podEvents("web", 1, 3)
 		s.Publish(t.Context(), messages)
 		for _, m := range messages {
-			if sinks.Classify(m.Err) != sinks.Reconnect || !strings.Contains(m.Err.Error(), "grant the bridge's user Write") {
+			if sinks.Classify(m.Err) != sinks.Reconnect ||
+				!strings.Contains(m.Err.Error(), "grant the bridge's user Write") {
 				t.Fatalf("%s got %v", m.Event.ID, m.Err)
 			}
 		}
@@ -262,8 +297,11 @@ func TestMissingRightsAreToldAndPauseTheSink(t *testing.T) {
 	})
 }
 
-func TestOpenNamesEveryBrokerThatItCouldNotReach(t *testing.T) {
-	s, err := kafka.New(kafka.Config{Brokers: []string{"127.0.0.1:1", "127.0.0.1:2"}, Timeout: time.Second})
+func TestUnreachableBrokers(t *testing.T) {
+	s, err := kafka.New(kafka.Config{
+		Brokers: []string{"127.0.0.1:1", "127.0.0.1:2"},
+		Timeout: time.Second,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -271,16 +309,22 @@ func TestOpenNamesEveryBrokerThatItCouldNotReach(t *testing.T) {
 }
 
 // Each of these was a list of gigabytes to who took its lengths for true.
-func TestAnotherProtocolThanKafkasIsRefusedAtItsFirstBytes(t *testing.T) {
+func TestAnotherProtocol(t *testing.T) {
 	for name, answer := range map[string]string{
-		"NATS":                           "INFO {\"server_id\":\"NCS3\",\"version\":\"2.15.2\",\"max_payload\":1048576}\r\n",
-		"HTTP":                           "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n400",
-		"a negative size":                "\xff\xff\xff\xff\x00\x00\x00\x01\x00\x00\x7f\xff\xff\xff",
-		"the number of no request":       "\x00\x00\x04\x00\x00\x00\x00\x02\x00\x00\x00\x80\x00\x00\x00\x00\x00\x00",
-		"a TLS alert that is not closed": "\x15\x03\x03\x00\x02\x02\x46\x00\x00\x00\x80\x00\x00\x00",
+		"NATS": "INFO {\"server_id\":\"NCS3\",\"version\":\"2.15.2\",\"max_payload\":1048576}\r\n",
+		"HTTP": "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; " +
+			"charset=utf-8\r\nConnection: close\r\n\r\n400",
+		"a negative size": "\xff\xff\xff\xff\x00\x00\x00\x01\x00\x00\x7f\xff\xff\xff",
+		"the number of no " +
+			"request": "\x00\x00\x04\x00\x00\x00\x00\x02\x00\x00\x00\x80\x00\x00\x00\x00\x00\x00",
+		"a TLS alert that is not " +
+			"closed": "\x15\x03\x03\x00\x02\x02\x46\x00\x00\x00\x80\x00\x00\x00",
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, err := kafka.New(kafka.Config{Brokers: []string{listenAndSay(t, answer)}, Timeout: 2 * time.Second})
+			s, err := kafka.New(kafka.Config{
+				Brokers: []string{listenAndSay(t, answer)},
+				Timeout: 2 * time.Second,
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -295,7 +339,8 @@ func TestAnotherProtocolThanKafkasIsRefusedAtItsFirstBytes(t *testing.T) {
 	}
 }
 
-// listenAndSay is the address of a server that says something to whoever connects, and then holds the line.
+// listenAndSay is the address of a server that says something to whoever connects, and then holds
+// the line.
 func listenAndSay(t *testing.T, words string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -316,20 +361,23 @@ func listenAndSay(t *testing.T, words string) string {
 	return l.Addr().String()
 }
 
-func TestAListenerThatNeverAnswersEndsInAnError(t *testing.T) {
+func TestSilentListener(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	s, err := kafka.New(kafka.Config{Brokers: []string{silent.Addr().String()}, Timeout: 100 * time.Millisecond})
+	s, err := kafka.New(kafka.Config{
+		Brokers: []string{silent.Addr().String()},
+		Timeout: 100 * time.Millisecond,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	requireOpenError(t, s, silent.Addr().String(), "no connection within 100ms")
 }
 
-func TestACheckThatEndsBeforeABrokerAnswersNamesIt(t *testing.T) {
+func TestCheckTimeout(t *testing.T) {
 	address := listenAndSay(t, "")
 	s, err := kafka.New(kafka.Config{Brokers: []string{address}})
 	if err != nil {
@@ -337,7 +385,8 @@ func TestACheckThatEndsBeforeABrokerAnswersNamesIt(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := s.Check(ctx, nil); err == nil || !strings.Contains(err.Error(), "no answer from "+address) {
+	if _, err := s.Check(ctx, nil); err == nil || !strings.Contains(err.Error(), "no answer from "+
+		address) {
 		t.Errorf("got %v", err)
 	}
 }

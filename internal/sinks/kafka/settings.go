@@ -7,20 +7,27 @@ import (
 	"strings"
 )
 
-// examine warns of settings that break the promise, and gives the size that batches are to have, and the largest that the topic takes, 0 where that can't be told. It needs the right to describe
-// the topic's configuration; without it the sink works, and learns the size limit from refusals.
-func (s *Sink) examine(ctx context.Context, c *cluster, name string, l layout) (limit, most int) {
+// checkSettings warns of settings that break the promise. It returns the size that batches are to
+// have, and the largest that the topic accepts, 0 where that can't be read. It needs the right to
+// describe the topic's configuration; without it the sink works, and learns the size limit from
+// refusals.
+func (s *Sink) checkSettings(
+	ctx context.Context, c *cluster, name string, l layout,
+) (limit, most int) {
 	limit = s.config.MaxBatchBytes
 	settings, err := c.describe(ctx, name)
 	if err != nil {
-		s.log.Warn("can't read the topic's settings, so can't tell whether they keep what is acknowledged", "topic", name, "err", err)
+		s.log.Warn("can't read the topic's settings, so can't tell whether they keep what is "+
+			"acknowledged", "topic", name, "err", err)
 		return limit, 0
 	}
-	for _, problem := range weaknesses(settings, l) {
-		s.log.Warn("the topic's settings may lose acknowledged events", "topic", name, "problem", problem)
+	for _, problem := range unsafeSettings(settings, l) {
+		s.log.Warn("the topic's settings may lose acknowledged events", "topic", name,
+			"problem", problem)
 	}
-	for _, problem := range s.surprises(settings) {
-		s.log.Warn("the topic's settings keep less than everything", "topic", name, "problem", problem)
+	for _, problem := range s.lossySettings(settings) {
+		s.log.Warn("the topic's settings keep less than everything", "topic", name,
+			"problem", problem)
 	}
 	if n, err := strconv.Atoi(settings["max.message.bytes"]); err == nil && n > 0 {
 		limit, most = min(limit, n), n
@@ -28,48 +35,58 @@ func (s *Sink) examine(ctx context.Context, c *cluster, name string, l layout) (
 	return limit, most
 }
 
-// weaknesses are the settings of a topic that make less of acks=all than it promises.
-func weaknesses(settings map[string]string, l layout) (found []string) {
+// unsafeSettings returns the settings of a topic that weaken acks=all.
+func unsafeSettings(settings map[string]string, l layout) (found []string) {
 	if l.replicas == 1 {
-		found = append(found, "it has one replica: a lost disk loses its events; use a replication factor of 3")
+		found = append(found, "it has one replica: a lost disk loses its events; use a "+
+			"replication factor of 3")
 	}
-	if insync, err := strconv.Atoi(settings["min.insync.replicas"]); err == nil && insync < 2 && l.replicas > 1 {
-		found = append(found, "min.insync.replicas is 1: an event may be acknowledged with one copy only; set it to 2")
+	if insync, err := strconv.Atoi(settings["min.insync.replicas"]); err == nil && insync < 2 &&
+		l.replicas > 1 {
+		found = append(found, "min.insync.replicas is 1: an event may be acknowledged with one "+
+			"copy only; set it to 2")
 	}
 	if settings["unclean.leader.election.enable"] == "true" {
-		found = append(found, "unclean.leader.election.enable is true: a replica that lags may become leader and drop acknowledged events; set it to false")
+		found = append(found, "unclean.leader.election.enable is true: a replica that lags may "+
+			"become leader and drop acknowledged events; set it to false")
 	}
 	return found
 }
 
-// defaultMaxMessage is what a broker takes unless it is told otherwise, and about what an object of Kubernetes may have.
+// defaultMaxMessage is the brokers' default, and about the largest size of a Kubernetes object.
 const defaultMaxMessage = 1048588
 
-// surprises are settings that do what they say, and that whoever made the topic may not have thought of.
-func (s *Sink) surprises(settings map[string]string) (found []string) {
+// lossySettings returns settings that keep less than the topic's creator may expect.
+func (s *Sink) lossySettings(settings map[string]string) (found []string) {
 	if strings.Contains(settings["cleanup.policy"], "compact") && !s.config.Tombstones {
-		found = append(found, "cleanup.policy is compact: of each object's history only the last event is kept, and deleted objects are kept for ever; "+
-			"set it to delete, or the sink's tombstones to true if the last state is all that is wanted")
+		found = append(found, "cleanup.policy is compact: of each object's history only the last "+
+			"event is kept, and deleted objects are kept forever; "+
+			"set it to delete, or the sink's tombstones to true if the last state is all that is "+
+			"wanted")
 	}
 	if n, err := strconv.Atoi(settings["max.message.bytes"]); err == nil && n < defaultMaxMessage {
-		found = append(found, fmt.Sprintf("max.message.bytes is %d: larger events are refused and become dead letters; objects may have 1 MiB", n))
+		found = append(found, fmt.Sprintf("max.message.bytes is %d: larger events are refused "+
+			"and become dead letters; objects may have 1 MiB", n))
 	}
 	return found
 }
 
-// checkTopic says whether Kafka takes a name for a topic.
+// checkTopic reports whether Kafka accepts a name for a topic.
 func checkTopic(name string) error {
 	const longest = 249
 	switch {
 	case name == "" || name == "." || name == "..":
 		return fmt.Errorf("%q can't be the name of a topic", name)
 	case len(name) > longest:
-		return fmt.Errorf("topic name of %d characters, Kafka takes %d: %s", len(name), longest, name)
+		return fmt.Errorf("topic name of %d characters, Kafka takes %d: %s", len(name), longest,
+			name)
 	}
 	for i := range len(name) {
 		c := name[i]
-		if c != '.' && c != '-' && c != '_' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') {
-			return fmt.Errorf("%q can't be the name of a topic: it may hold letters, digits, '.', '_' and '-'", name)
+		if c != '.' && c != '-' && c != '_' && (c < '0' || c > '9') && (c < 'a' || c > 'z') &&
+			(c < 'A' || c > 'Z') {
+			return fmt.Errorf("%q can't be the name of a topic: it may hold letters, digits, "+
+				"'.', '_' and '-'", name)
 		}
 	}
 	return nil

@@ -13,87 +13,91 @@ import (
 	"github.com/kubebridge/bridge/internal/ratelimit"
 )
 
-// settle sends a batch until the broker has answered it for good (stored, refused), or nobody will (denied, away, stopped). It
-// sends the same bytes each time, but for a new producer identity after the broker has forgotten the old one and the batch was found to be missing.
-func (l *lane) settle(ctx context.Context, f *frozen) (outcome verdict, err error) {
+// send sends a batch until the broker has given its final answer (stored, refused), or no answer
+// can be expected (denied, unreachable, stopped). It sends the same bytes each time, but for a new
+// producer identity after the broker has forgotten the old one and the batch was found to be
+// missing.
+func (l *lane) send(ctx context.Context, batch *inflightBatch) (result outcome, err error) {
 	began := time.Now()
-	trouble := l.newTrouble(began, "take the batch")
+	log := l.newRetryLog(began, "take the batch")
 	defer func() {
-		trouble.over(outcome)
-		l.sink.metrics.settled(outcome, f, time.Since(began))
+		log.done(result)
+		l.sink.metrics.observe(result, batch, time.Since(began))
 	}()
 	for attempt := 0; ; attempt++ {
-		offset, err := l.cluster.produce(ctx, l.topic, l.partition, f.bytes)
-		outcome := sort(err)
-		f.note(outcome, err)
-		switch outcome {
+		offset, err := l.cluster.produce(ctx, l.topic, l.partition, batch.bytes)
+		result := classify(err)
+		batch.recordAttempt(result, err)
+		switch result {
 		case forgotten:
-			outcome, err = l.recover(ctx, f, attempt, err)
+			result, err = l.recoverProducer(ctx, batch, attempt, err)
 		case stored:
-			outcome, err = l.take(ctx, f, offset)
+			result, err = l.accept(ctx, batch, offset)
 		default:
 		}
-		if outcome != resend {
-			return outcome, err
+		if result != resend {
+			return result, err
 		}
-		trouble.retry(attempt, err)
-		if outcome := l.again(ctx, attempt, &trouble); outcome != resend {
-			return outcome, err
+		log.attemptFailed(attempt, err)
+		if result := l.waitToRetry(ctx, attempt, &log); result != resend {
+			return result, err
 		}
 	}
 }
 
-// take moves the lane behind an acknowledged batch, if it is this one. When that can't be seen now, the same batch is sent again by the next call: the
-// broker knows it, and answers at once.
-func (l *lane) take(ctx context.Context, f *frozen, offset int64) (verdict, error) {
-	if l.unproven {
-		f.unknown = true
-		if outcome, err := l.prove(ctx, f, offset); outcome != stored {
-			f.unknown = f.unknown && outcome != overtaken
-			return outcome, err
+// accept moves the lane behind an acknowledged batch, if the acknowledgement is about this one.
+// When that can't be verified now, the next call sends the same batch again: the broker knows it,
+// and answers at once.
+func (l *lane) accept(ctx context.Context, batch *inflightBatch, offset int64) (outcome, error) {
+	if l.unverified {
+		batch.unknown = true
+		if result, err := l.verify(ctx, batch, offset); result != stored {
+			batch.unknown = batch.unknown && result != overtaken
+			return result, err
 		}
 	}
-	l.advance(f, offset)
+	l.advance(batch, offset)
 	return stored, nil
 }
 
-// note remembers whether an attempt may have stored the batch.
-func (f *frozen) note(outcome verdict, err error) {
-	if outcome == resend || outcome == stopped {
+// recordAttempt remembers whether an attempt may have stored the batch.
+func (batch *inflightBatch) recordAttempt(result outcome, err error) {
+	if result == resend || result == stopped {
 		if _, unsent := errors.AsType[*unsentError](err); !unsent {
-			f.unknown = true
+			batch.unknown = true
 		}
 	}
 }
 
-// errImpatient is an error that may heal, and that the lane does not wait for.
-var errImpatient = errors.New("it took too long")
+// errGaveUp is a temporary error that lasted until the lane's deadline.
+var errGaveUp = errors.New("it took too long")
 
-// until repeats something that stores nothing until it is answered, or the lane's deadline has passed.
-func (l *lane) until(ctx context.Context, what string, try func() error) error {
-	trouble := l.newTrouble(time.Now(), what)
+// retry repeats a request that stores nothing until it is answered, or the lane's deadline has
+// passed.
+func (l *lane) retry(ctx context.Context, what string, try func() error) error {
+	log := l.newRetryLog(time.Now(), what)
 	for attempt := 0; ; attempt++ {
 		err := try()
-		if outcome := sort(err); outcome != resend {
-			trouble.over(outcome)
+		if result := classify(err); result != resend {
+			log.done(result)
 			return err
 		}
-		trouble.retry(attempt, err)
+		log.attemptFailed(attempt, err)
 		if !l.deadline.IsZero() && time.Now().After(l.deadline) {
-			trouble.over(resend)
-			return fmt.Errorf("%w: %w", errImpatient, err)
+			log.done(resend)
+			return fmt.Errorf("%w: %w", errGaveUp, err)
 		}
-		if outcome := l.again(ctx, attempt, &trouble); outcome != resend {
-			trouble.over(outcome)
-			return errors.Join(err, outcome.cause())
+		if result := l.waitToRetry(ctx, attempt, &log); result != resend {
+			log.done(result)
+			return errors.Join(err, result.missingCause())
 		}
 	}
 }
 
-// again waits before the next attempt, and looks where the partition's leader is now. It gives resend, stopped when ctx
-// has ended, or away when not one broker has answered for the sink's patience: then the caller is told, so that the whole sink can
-// show that it is cut off.
-func (l *lane) again(ctx context.Context, attempt int, t *trouble) verdict {
+// waitToRetry waits before the next attempt, and looks up the partition's leader. It returns
+// resend, stopped when ctx has ended, or unreachable when no broker has answered for patience: then
+// the caller gets an error, so that the whole sink can report the outage.
+func (l *lane) waitToRetry(ctx context.Context, attempt int, t *retryLog) outcome {
 	if ratelimit.Sleep(ctx, backoff(attempt)) != nil {
 		return stopped
 	}
@@ -102,72 +106,77 @@ func (l *lane) again(ctx context.Context, attempt int, t *trouble) verdict {
 		t.heard = time.Now()
 	}
 	if time.Since(t.heard) > patience {
-		return away
+		return unreachable
 	}
 	return resend
 }
 
-// patience is how long a lane tries to reach any broker before it says that there is none.
+// patience is how long a lane tries to reach any broker before it reports that there is none.
 const patience = 5 * time.Second
 
-// backoff grows from 50 ms to 2 s; the random half keeps the lanes of a broker that came back apart.
+// backoff grows from 50 ms to 2 s; the random half spreads the retries of many lanes to a broker
+// that came back.
 func backoff(attempt int) time.Duration {
 	const first, longest = 50 * time.Millisecond, 2 * time.Second
 	d := min(longest, first<<min(attempt, 10))
 	return d/2 + rand.N(d/2)
 }
 
-// trouble tells an operator of a lane that has to send again: not the first time, which a moved leader is enough for,
-// nor in the first moments of a topic, then at once, then every half minute, and when it is over.
-type trouble struct {
-	lane   *lane
-	what   string // is to be done
-	began  time.Time
-	heard  time.Time // when a broker has last answered anything
-	warned time.Time
-	on     bool
+// retryLog logs and counts the retries of a lane. It does not log the first one, for which a moved
+// leader is reason enough, nor those of a new topic's first moments. Then it logs at once, every
+// half minute, and when the lane succeeds.
+type retryLog struct {
+	lane    *lane
+	what    string // the operation that is retried
+	began   time.Time
+	heard   time.Time // when a broker has last answered anything
+	warned  time.Time
+	counted bool
 }
 
 const (
-	warnEvery = 30 * time.Second
-	usual     = 500 * time.Millisecond
+	warnEvery   = 30 * time.Second
+	quietPeriod = 500 * time.Millisecond
 )
 
-func (l *lane) newTrouble(began time.Time, what string) trouble {
-	return trouble{lane: l, what: what, began: began, heard: began}
+func (l *lane) newRetryLog(began time.Time, what string) retryLog {
+	return retryLog{lane: l, what: what, began: began, heard: began}
 }
 
-func (t *trouble) retry(attempt int, err error) {
+func (t *retryLog) attemptFailed(attempt int, err error) {
 	s := t.lane.sink
 	s.metrics.resends.WithLabelValues(reasonOf(err)).Inc()
 	if attempt > 0 {
-		s.blocked.note(t.lane, err)
+		s.blocked.set(t.lane, err)
 	}
-	if !t.on {
-		t.on = true
+	if !t.counted {
+		t.counted = true
 		s.metrics.waiting.Inc()
 	}
-	if attempt == 0 || time.Since(t.began) < usual || time.Since(t.warned) < warnEvery {
-		s.log.Debug("trying again", "what", t.what, "lane", t.lane.name, "attempt", attempt+1, "err", err)
+	if attempt == 0 || time.Since(t.began) < quietPeriod || time.Since(t.warned) < warnEvery {
+		s.log.Debug("trying again", "what", t.what, "lane", t.lane.name, "attempt", attempt+1,
+			"err", err)
 		return
 	}
 	t.warned = time.Now()
-	s.log.Warn("partition does not do what is asked for, trying again until it does", "what", t.what, "lane", t.lane.name,
+	s.log.Warn("partition does not answer as expected, retrying until it does", "what", t.what,
+		"lane", t.lane.name,
 		"attempt", attempt+1, "for", time.Since(t.began).Round(time.Millisecond), "err", err)
 }
 
-func (t *trouble) over(outcome verdict) {
-	if t.on {
+func (t *retryLog) done(result outcome) {
+	if t.counted {
 		t.lane.sink.metrics.waiting.Dec()
-		t.lane.sink.blocked.forget(t.lane)
+		t.lane.sink.blocked.clear(t.lane)
 	}
-	if !t.warned.IsZero() && outcome != resend {
-		t.lane.sink.log.Info("partition has answered", "lane", t.lane.name, "outcome", outcome.String(),
+	if !t.warned.IsZero() && result != resend {
+		t.lane.sink.log.Info("partition has answered", "lane", t.lane.name,
+			"outcome", result.String(),
 			"after", time.Since(t.began).Round(time.Millisecond))
 	}
 }
 
-// reasonOf is an error as a metric label: one of Kafka's codes, or what happened to the connection.
+// reasonOf is an error as a metric label: one of Kafka's codes, or a state of the connection.
 func reasonOf(err error) string {
 	if code, ok := errors.AsType[kafkago.Error](err); ok {
 		return code.Title()
@@ -184,7 +193,7 @@ func reasonOf(err error) string {
 	}
 }
 
-// isTooLarge says whether a refusal was about the size.
+// isTooLarge reports whether a refusal was about the size.
 func isTooLarge(err error) bool {
 	return errors.Is(err, kafkago.MessageSizeTooLarge) || errors.Is(err, kafkago.RecordListTooLarge)
 }

@@ -13,9 +13,10 @@ import (
 
 var errNotHolder = errors.New("another one holds the office")
 
-// TestAProcessThatWasSucceededStoresNothing has a process go on that was stopped while its successor went on with its producer: the broker takes
-// each sequence number once, and the old one asks before it goes on as another producer.
-func TestAProcessThatWasSucceededStoresNothing(t *testing.T) {
+// TestSucceededProcess has a process go on that was stopped while its
+// successor went on with its producer: the broker takes each sequence number once, and the old one
+// asks before it goes on as another producer.
+func TestSucceededProcess(t *testing.T) {
 	c := newCluster(t)
 	var succeeded atomic.Bool
 	old := openSink(t, c, func(k *kafka.Config) {
@@ -27,17 +28,19 @@ func TestAProcessThatWasSucceededStoresNothing(t *testing.T) {
 		}
 	})
 	publish(t, old, podEvents("web", 1, 3)...)
-	successor := heir(t, c, old.Position())
+	successor := resumed(t, c, old.Position())
 	succeeded.Store(true)
 	publish(t, successor, podEvents("web", 4, 5)...)
 	publish(t, successor, podEvents("web", 6, 8)...)
 	before := ids(readAll(t, c, podsTopic))
 
-	old.Publish(t.Context(), podEvents("web", 4, 5)) // as many as the successor: the broker takes it for the same, and says so
+	// as many as the successor: the broker takes it for the same, and says so
+	old.Publish(t.Context(), podEvents("web", 4, 5))
 	for range 2 {
 		late := podEvents("web", 6, 6)
 		old.Publish(t.Context(), late)
-		if err := late[0].Err; !errors.Is(err, errNotHolder) || sinks.Classify(err) != sinks.Reconnect {
+		if err := late[0].Err; !errors.Is(err, errNotHolder) ||
+			sinks.Classify(err) != sinks.Reconnect {
 			t.Errorf("got %v, want that another one holds the office", err)
 		}
 	}

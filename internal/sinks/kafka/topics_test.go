@@ -18,17 +18,18 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
 )
 
-func TestAMissingTopicIsNamedWithHowToCreateIt(t *testing.T) {
+func TestMissingTopic(t *testing.T) {
 	s := openSink(t, newCluster(t, kfake.AllowAutoTopicCreation()))
 	e := podEvent("web", 1)
 	e.Resource = "deployments"
 	_, err := s.Lane(t.Context(), e)
-	if sinks.Classify(err) != sinks.Retry || !strings.Contains(err.Error(), "kafka-topics.sh --create --topic k8s.test.deployments") {
+	if sinks.Classify(err) != sinks.Retry ||
+		!strings.Contains(err.Error(), "kafka-topics.sh --create --topic k8s.test.deployments") {
 		t.Errorf("Lane gave %v", err)
 	}
 }
 
-func TestATopicThatIsCreatedLaterIsFound(t *testing.T) {
+func TestTopicCreatedLater(t *testing.T) {
 	c := newCluster(t)
 	s := openSink(t, c)
 	e := podEvent("web", 1)
@@ -49,10 +50,13 @@ func TestATopicThatIsCreatedLaterIsFound(t *testing.T) {
 	}
 }
 
-func TestTopicsAreCreatedAsConfigured(t *testing.T) {
+func TestCreateTopics(t *testing.T) {
 	c := newCluster(t, kfake.NumBrokers(3))
 	s := openSink(t, c, func(c *kafka.Config) {
-		c.CreateTopics = &kafka.CreateTopics{Partitions: 7, ReplicationFactor: 3, Config: map[string]string{"retention.ms": "1234567"}}
+		c.CreateTopics = &kafka.CreateTopics{
+			Partitions: 7, ReplicationFactor: 3,
+			Config: map[string]string{"retention.ms": "1234567"},
+		}
 	})
 	e := podEvent("web", 1)
 	e.Resource = "deployments"
@@ -79,7 +83,8 @@ func TestManyTopics(t *testing.T) {
 		})
 		for i := range 5 {
 			_, err := s.Lane(t.Context(), of(fmt.Sprint("r", i)))
-			if refused := err != nil && sinks.Classify(err) == sinks.Refused; refused != (i >= 3) || !refused && err != nil {
+			if refused := err != nil && sinks.Classify(err) == sinks.Refused; refused != (i >= 3) ||
+				!refused && err != nil {
 				t.Errorf("topic %d: %v", i, err)
 			}
 		}
@@ -103,15 +108,18 @@ func TestManyTopics(t *testing.T) {
 	})
 }
 
-func TestATemplateThatNamesOneTopicIsCheckedByOpen(t *testing.T) {
-	s := newSink(t, newCluster(t), func(c *kafka.Config) { c.Topic, c.Cluster = mustTemplate(t, "all.{cluster}"), "test" })
+func TestOpenChecksTopic(t *testing.T) {
+	s := newSink(t, newCluster(t), func(c *kafka.Config) {
+		c.Topic, c.Cluster = mustTemplate(t,
+			"all.{cluster}"), "test"
+	})
 	err := s.Open(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "no topic all.test") {
 		t.Errorf("Open gave %v", err)
 	}
 }
 
-func TestATopicThatGrowsKeepsItsLanes(t *testing.T) {
+func TestGrowingTopic(t *testing.T) {
 	c := newCluster(t, kfake.SeedTopics(2, podsTopic))
 	var log strings.Builder
 	s := openSink(t, c, logTo(&log))
@@ -137,11 +145,13 @@ func TestATopicThatGrowsKeepsItsLanes(t *testing.T) {
 	}
 }
 
-func TestATopicThatHasGrownBetweenTwoRunsKeepsObjectsWhereTheyAre(t *testing.T) {
+func TestTopicGrownBetweenRuns(t *testing.T) {
 	for name, constant := range map[string]bool{"met by an event": false, "met by Open": true} {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t, kfake.SeedTopics(2, podsTopic))
-			run := func(position []byte, more ...func(*kafka.Config)) (s *kafka.Sink, lanes []string, reg *prometheus.Registry, log *strings.Builder) {
+			run := func(position []byte, more ...func(*kafka.Config)) (s *kafka.Sink,
+				lanes []string, reg *prometheus.Registry, log *strings.Builder,
+			) {
 				reg, log = prometheus.NewRegistry(), new(strings.Builder)
 				more = append(more, logTo(log), func(c *kafka.Config) {
 					if c.Registerer = reg; constant {
@@ -162,15 +172,18 @@ func TestATopicThatHasGrownBetweenTwoRunsKeepsObjectsWhereTheyAre(t *testing.T) 
 			if !slices.Equal(lanes, before) {
 				t.Errorf("lanes were %v and are %v", before, lanes)
 			}
-			if got := metric(t, reg, "bridge_kafka_unused_partitions", ""); got != 3 || !strings.Contains(log.String(), "newPartitions: use") {
+			if got := metric(t, reg, "bridge_kafka_unused_partitions", ""); got != 3 ||
+				!strings.Contains(log.String(), "newPartitions: use") {
 				t.Errorf("%v unused partitions; log %s", got, log)
 			}
 			if _, lanes, _, _ := run(kept.Position()); !slices.Equal(lanes, before) {
 				t.Errorf("in the run after it lanes are %v", lanes)
 			}
 
-			used, lanes, reg, log := run(position, func(c *kafka.Config) { c.NewPartitions = kafka.UsePartitions })
-			if got := metric(t, reg, "bridge_kafka_unused_partitions", ""); slices.Equal(lanes, before) || got != 0 || !strings.Contains(log.String(), "another partition") {
+			used, lanes, reg, log := run(position,
+				func(c *kafka.Config) { c.NewPartitions = kafka.UsePartitions })
+			if got := metric(t, reg, "bridge_kafka_unused_partitions", ""); slices.Equal(lanes,
+				before) || got != 0 || !strings.Contains(log.String(), "another partition") {
 				t.Errorf("lanes %v, %v unused partitions; log %s", lanes, got, log)
 			}
 			if _, after, _, _ := run(used.Position()); !slices.Equal(after, lanes) {
@@ -180,7 +193,7 @@ func TestATopicThatHasGrownBetweenTwoRunsKeepsObjectsWhereTheyAre(t *testing.T) 
 	}
 }
 
-func TestATopicWithoutEventsForARunIsRemembered(t *testing.T) {
+func TestIdleTopicPin(t *testing.T) {
 	c := newCluster(t, kfake.SeedTopics(2, podsTopic))
 	s := openSink(t, c)
 	before := lanesOf(t, s)
@@ -227,10 +240,14 @@ func grow(t *testing.T, c *kfake.Cluster, partitions int32) {
 	}
 }
 
-func TestSettingsThatMayLoseEventsAreWarnedOf(t *testing.T) {
+func TestUnsafeSettings(t *testing.T) {
 	c := newCluster(t, kfake.NumBrokers(3))
 	insecure, safe := "true", "2"
-	if err := c.CreateTopic("k8s.test.jobs", 1, map[string]string{"unclean.leader.election.enable": insecure, "min.insync.replicas": safe}); err != nil {
+	if err := c.CreateTopic("k8s.test.jobs", 1,
+		map[string]string{
+			"unclean.leader.election.enable": insecure,
+			"min.insync.replicas":            safe,
+		}); err != nil {
 		t.Fatal(err)
 	}
 	var log strings.Builder
@@ -242,7 +259,10 @@ func TestSettingsThatMayLoseEventsAreWarnedOf(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, want := range []string{`topic=k8s.test.pods problem="min.insync.replicas is 1`, `topic=k8s.test.jobs problem="unclean.leader.election.enable is true`} {
+	for _, want := range []string{
+		`topic=k8s.test.pods problem="min.insync.replicas is 1`,
+		`topic=k8s.test.jobs problem="unclean.leader.election.enable is true`,
+	} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("the log does not say %s:\n%s", want, log.String())
 		}
@@ -252,14 +272,17 @@ func TestSettingsThatMayLoseEventsAreWarnedOf(t *testing.T) {
 	}
 }
 
-func TestSettingsThatKeepLessThanEverythingAreWarnedOf(t *testing.T) {
+func TestLossySettings(t *testing.T) {
 	compact, small := "compact", "50000"
 	for tombstones, want := range map[bool][]string{
 		false: {`problem="cleanup.policy is compact`, `problem="max.message.bytes is 50000`},
 		true:  {`problem="max.message.bytes is 50000`},
 	} {
 		c := newCluster(t)
-		if err := c.CreateTopic("k8s.test.jobs", 1, map[string]string{"cleanup.policy": compact, "max.message.bytes": small}); err != nil {
+		if err := c.CreateTopic("k8s.test.jobs", 1, map[string]string{
+			"cleanup.policy":    compact,
+			"max.message.bytes": small,
+		}); err != nil {
 			t.Fatal(err)
 		}
 		var log strings.Builder
@@ -271,7 +294,8 @@ func TestSettingsThatKeepLessThanEverythingAreWarnedOf(t *testing.T) {
 		}
 		for _, line := range want {
 			if !strings.Contains(log.String(), line) {
-				t.Errorf("tombstones %v: the log does not say %s:\n%s", tombstones, line, log.String())
+				t.Errorf("tombstones %v: the log does not say %s:\n%s", tombstones, line,
+					log.String())
 			}
 		}
 		if n := strings.Count(log.String(), "keep less"); n != len(want) {
@@ -280,9 +304,12 @@ func TestSettingsThatKeepLessThanEverythingAreWarnedOf(t *testing.T) {
 	}
 }
 
-func TestADeadLetterHasItsReasonAndNoTombstone(t *testing.T) {
+func TestDeadLetter(t *testing.T) {
 	c := newCluster(t, kfake.SeedTopics(1, "dead"))
-	s := openSink(t, c, func(c *kafka.Config) { c.DeadLetterTopic, c.Tombstones = mustTemplate(t, "dead"), true })
+	s := openSink(t, c, func(c *kafka.Config) {
+		c.DeadLetterTopic, c.Tombstones = mustTemplate(t,
+			"dead"), true
+	})
 	e := podEvent("web", 1)
 	e.Op = event.Deleted
 	e.Extensions = []event.Attribute{{Name: "team", Value: "shop"}}
@@ -295,7 +322,8 @@ func TestADeadLetterHasItsReasonAndNoTombstone(t *testing.T) {
 	}
 	got := cloudEvent(t, records[0]).Extensions()
 	for name, want := range map[string]string{
-		"deadletterreason": errUnreachable.Error(), "deadletterattempts": "3", "deadlettertopic": podsTopic, "team": "shop",
+		"deadletterreason":   errUnreachable.Error(),
+		"deadletterattempts": "3", "deadlettertopic": podsTopic, "team": "shop",
 	} {
 		if got[name] != want {
 			t.Errorf("%s is %v, want %s", name, got[name], want)
@@ -306,29 +334,35 @@ func TestADeadLetterHasItsReasonAndNoTombstone(t *testing.T) {
 	}
 }
 
-func TestWithoutADeadLetterTopicDeadLetterSaysSo(t *testing.T) {
+func TestNoDeadLetterTopic(t *testing.T) {
 	s := openSink(t, newCluster(t))
-	if err := s.DeadLetter(t.Context(), podEvent("web", 1), errUnreachable, 1); !errors.Is(err, sinks.ErrNoDeadLetter) {
+	if err := s.DeadLetter(t.Context(), podEvent("web", 1), errUnreachable, 1); !errors.Is(err,
+		sinks.ErrNoDeadLetter) {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestNewTellsAllProblemsAtOnce(t *testing.T) {
+func TestConfigProblems(t *testing.T) {
 	_, err := kafka.New(kafka.Config{
-		Brokers: []string{"no-port"}, Compression: "rar", Encoding: "xml", Acks: "1", Timestamps: "never", MaxBatchBytes: -1,
-		SASL: &kafka.SASL{Mechanism: "GSSAPI"}, Topic: mustTemplate(t, "k8s/{name}"), DeadLetterTopic: mustTemplate(t, "dead letters"),
+		Brokers: []string{"no-port"}, Compression: "rar", Encoding: "xml", Acks: "1",
+		Timestamps: "never", MaxBatchBytes: -1,
+		SASL: &kafka.SASL{Mechanism: "GSSAPI"}, Topic: mustTemplate(t,
+			"k8s/{name}"), DeadLetterTopic: mustTemplate(t, "dead letters"),
 	})
 	if err == nil {
 		t.Fatal("New took it")
 	}
-	for _, want := range []string{"no-port", "rar", "xml", "acks", "never", "max batch bytes", "GSSAPI", "k8s/{name}", "dead letters"} {
+	for _, want := range []string{
+		"no-port", "rar", "xml", "acks", "never", "max batch bytes",
+		"GSSAPI", "k8s/{name}", "dead letters",
+	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not mention %s: %v", want, err)
 		}
 	}
 }
 
-func TestMetricsAreThereBeforeAnythingHappened(t *testing.T) {
+func TestMetricsAtStart(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	s := openSink(t, newCluster(t), func(c *kafka.Config) { c.Registerer = registry })
 	if got := metric(t, registry, "bridge_kafka_batches_total", "refused"); got != 0 {

@@ -21,7 +21,7 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
 )
 
-func TestATopicThatIsUnknownForAMomentIsReadBackWhenItIsMet(t *testing.T) {
+func TestReadBackOfUnknownTopic(t *testing.T) {
 	c := newCluster(t)
 	dying := openSink(t, c)
 	publish(t, dying, podEvents("web", 1, 3)...)
@@ -41,7 +41,8 @@ func TestATopicThatIsUnknownForAMomentIsReadBackWhenItIsMet(t *testing.T) {
 	})
 	s := openSink(t, c)
 	found := recallFrom(t, s, position)
-	if got := s.Position(); !slices.Equal(kafka.OffsetsOf(got, podsTopic), kafka.OffsetsOf(position, podsTopic)) {
+	if got := s.Position(); !slices.Equal(kafka.OffsetsOf(got, podsTopic), kafka.OffsetsOf(position,
+		podsTopic)) {
 		t.Errorf("meanwhile the position is %s, and was %s", got, position)
 	}
 	unknown.Store(false)
@@ -73,7 +74,7 @@ func unknownTopic(t *testing.T, c *kfake.Cluster, asked *kmsg.MetadataRequest) k
 	return res
 }
 
-func TestWhatRetentionTakesWhileTheTailIsReadIsAllThatIsMissing(t *testing.T) {
+func TestRetentionWhileReading(t *testing.T) {
 	c := newCluster(t)
 	dying := openSink(t, c)
 	publish(t, dying, podEvents("web", 1, 3)...)
@@ -94,7 +95,10 @@ func TestWhatRetentionTakesWhileTheTailIsReadIsAllThatIsMissing(t *testing.T) {
 		return nothing(kerr.OffsetOutOfRange)
 	})
 	found := recallFrom(t, s, position)
-	if want := []string{"workloads/uid-web/6", "workloads/uid-web/7", "workloads/uid-web/8", "workloads/uid-web/9"}; !slices.Equal(*found, want) {
+	if want := []string{
+		"workloads/uid-web/6", "workloads/uid-web/7", "workloads/uid-web/8",
+		"workloads/uid-web/9",
+	}; !slices.Equal(*found, want) {
 		t.Errorf("read back %v, want %v", *found, want)
 	}
 	before := readAll(t, c, podsTopic)[0].ProducerID
@@ -104,7 +108,7 @@ func TestWhatRetentionTakesWhileTheTailIsReadIsAllThatIsMissing(t *testing.T) {
 	}
 }
 
-func TestAPartitionWithoutALeaderIsReadBackBeforeItsFirstBatch(t *testing.T) {
+func TestReadBackWithoutLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var virtual kfake.VirtualNetwork
 		c := newCluster(t, kfake.ListenFn(virtual.Listen), kfake.SeedTopics(3, podsTopic))
@@ -142,13 +146,15 @@ func TestAPartitionWithoutALeaderIsReadBackBeforeItsFirstBatch(t *testing.T) {
 			t.Errorf("nothing is said of the partition: %s", said.String())
 		}
 		again := slices.Clone(messages[1:])
-		again = slices.DeleteFunc(again, func(m *sinks.Message) bool { return slices.Contains(*found, "workloads/"+m.Event.ID) })
+		again = slices.DeleteFunc(again,
+			func(m *sinks.Message) bool { return slices.Contains(*found, "workloads/"+m.Event.ID) })
 		if len(again) == 0 || len(again) == len(messages)-1 {
 			t.Fatalf("%d of %d are left to be sent again", len(again), len(messages)-1)
 		}
 		away.Store(false)
 		publishEach(t, s, again...)
-		if got := ids(readAll(t, c, podsTopic, kgo.Dialer(virtual.DialContext))); len(got) != len(stored) {
+		if got := ids(readAll(t, c, podsTopic,
+			kgo.Dialer(virtual.DialContext))); len(got) != len(stored) {
 			t.Errorf("the log held %d records, and holds %d: %v", len(stored), len(got), got)
 		}
 		_, _ = s.Close(), dying.Close()
@@ -164,7 +170,7 @@ func publishEach(t *testing.T, s *kafka.Sink, messages ...*sinks.Message) {
 	}
 }
 
-func TestByTheTimeOfEventsANewPartitionIsFoundToo(t *testing.T) {
+func TestNewPartitionByEventTime(t *testing.T) {
 	c := newCluster(t)
 	ofEvents := func(c *kafka.Config) { c.Timestamps = kafka.EventTime }
 	dying := openSink(t, c, ofEvents)
@@ -180,7 +186,7 @@ func TestByTheTimeOfEventsANewPartitionIsFoundToo(t *testing.T) {
 	}
 }
 
-func TestALeaderIsAskedAsTheOneThatTheMetadataNames(t *testing.T) {
+func TestLeaderEpoch(t *testing.T) {
 	c := newCluster(t, kfake.NumBrokers(2))
 	dying := openSink(t, c)
 	publish(t, dying, podEvents("web", 1, 3)...)
@@ -194,7 +200,8 @@ func TestALeaderIsAskedAsTheOneThatTheMetadataNames(t *testing.T) {
 	least.Store(math.MaxInt32)
 	c.ControlKey(int16(kmsg.ListOffsets), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		c.KeepControl()
-		least.Store(min(least.Load(), req.(*kmsg.ListOffsetsRequest).Topics[0].Partitions[0].CurrentLeaderEpoch))
+		least.Store(min(least.Load(),
+			req.(*kmsg.ListOffsetsRequest).Topics[0].Partitions[0].CurrentLeaderEpoch))
 		return nil, nil, false
 	})
 	recallFrom(t, openSink(t, c), position)
@@ -203,7 +210,7 @@ func TestALeaderIsAskedAsTheOneThatTheMetadataNames(t *testing.T) {
 	}
 }
 
-func TestALogThatEndsBeforeItsTailIsGivenUp(t *testing.T) {
+func TestShortLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var virtual kfake.VirtualNetwork
 		c := newCluster(t, kfake.ListenFn(virtual.Listen))

@@ -74,10 +74,14 @@ func deleteBefore(t *testing.T, c *kfake.Cluster, offset int64) {
 	}
 }
 
-func TestAnAcknowledgementThatCanNotBeSeenIsNotBelieved(t *testing.T) {
+func TestUnverifiedAcknowledgement(t *testing.T) {
 	var denied atomic.Bool
 	for name, hide := range map[string]func(*testing.T, *kfake.Cluster){
-		"since retention has deleted what it names": func(t *testing.T, c *kfake.Cluster) { deleteBefore(t, c, 5) },
+		"since retention has deleted what it names": func(t *testing.T,
+			c *kfake.Cluster,
+		) {
+			deleteBefore(t, c, 5)
+		},
 		"since the right to read is gone": func(_ *testing.T, c *kfake.Cluster) {
 			denied.Store(true)
 			fetches(c, func(*kmsg.FetchRequest) *kmsg.FetchResponseTopicPartition {
@@ -90,14 +94,15 @@ func TestAnAcknowledgementThatCanNotBeSeenIsNotBelieved(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, position, release := heldBatch(t)
-			s := heir(t, c, position)
+			s := resumed(t, c, position)
 			release()
 			hide(t, c)
 			publish(t, s, podEvents("other", 1, 2)...) // as many records as the late batch has
 			publish(t, s, podEvents("other", 3, 3)...)
 			denied.Store(false)
 			got := ids(readAll(t, c, podsTopic))
-			got = slices.DeleteFunc(got, func(id string) bool { return slices.Contains(wantIDs("web", 1, 5), id) })
+			got = slices.DeleteFunc(got,
+				func(id string) bool { return slices.Contains(wantIDs("web", 1, 5), id) })
 			if want := wantIDs("other", 1, 3); !slices.Equal(got, want) {
 				t.Errorf("the log holds %v, want %v", got, want)
 			}
@@ -105,9 +110,9 @@ func TestAnAcknowledgementThatCanNotBeSeenIsNotBelieved(t *testing.T) {
 	}
 }
 
-func TestAReplicaThatIsBehindIsAskedAgainForWhatWasAcknowledged(t *testing.T) {
+func TestLaggingReplica(t *testing.T) {
 	c, position, release := heldBatch(t)
-	s := heir(t, c, position)
+	s := resumed(t, c, position)
 	release()
 	behind := []*kerr.Error{nil, kerr.OffsetOutOfRange, nil, kerr.OffsetNotAvailable}
 	var asked atomic.Int32
@@ -125,7 +130,7 @@ func TestAReplicaThatIsBehindIsAskedAgainForWhatWasAcknowledged(t *testing.T) {
 	}
 }
 
-func TestALateBatchIsKnownToTheProcessAfterNext(t *testing.T) {
+func TestLateBatchInNextPosition(t *testing.T) {
 	c, position, release := heldBatch(t)
 	var noted []string
 	note := func(id string) { noted = append(noted, id) }
@@ -146,9 +151,9 @@ func TestALateBatchIsKnownToTheProcessAfterNext(t *testing.T) {
 	}
 }
 
-func TestBehindABatchThatMayBeItsSuccessorsAProcessDoesNotGoOn(t *testing.T) {
+func TestConfirmBeforeResume(t *testing.T) {
 	c, position, release := heldBatch(t)
-	s := heir(t, c, position, func(c *kafka.Config) {
+	s := resumed(t, c, position, func(c *kafka.Config) {
 		c.Confirm = func(context.Context) error { return errUnreachable }
 	})
 	release()
@@ -164,11 +169,11 @@ func TestBehindABatchThatMayBeItsSuccessorsAProcessDoesNotGoOn(t *testing.T) {
 	requireLog(t, c, wantIDs("web", 1, 5))
 }
 
-func TestTheFirstBatchIsLookedAtInItsPlaceOnly(t *testing.T) {
+func TestVerifyReadsOneBatch(t *testing.T) {
 	c := newCluster(t)
 	dying := openSink(t, c)
 	publish(t, dying, podEvents("web", 1, 3)...)
-	s := heir(t, c, dying.Position())
+	s := resumed(t, c, dying.Position())
 	publish(t, openSink(t, c), podEvents("else", 1, 20)...) // somebody else's, behind the place
 	at := readFrom(c)
 	publish(t, s, podEvents("web", 4, 4)...)
@@ -178,11 +183,11 @@ func TestTheFirstBatchIsLookedAtInItsPlaceOnly(t *testing.T) {
 	}
 }
 
-func TestALateBatchIsSoughtOnWhereTheSearchHasCome(t *testing.T) {
+func TestLateSearchContinues(t *testing.T) {
 	c := newCluster(t)
 	dying := openSink(t, c)
 	publish(t, dying, podEvents("web", 1, 3)...)
-	s := heir(t, c, dying.Position())
+	s := resumed(t, c, dying.Position())
 	other := openSink(t, c)
 	publish(t, other, podEvents("else", 1, 20)...)
 	produceFault(c, kerr.OutOfOrderSequenceNumber, 3)

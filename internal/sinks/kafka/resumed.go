@@ -1,0 +1,203 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// How a lane resumes the producer of an earlier process. A process that dies leaves at most one
+// unanswered batch per lane. The broker may store that batch at any later time: it lies in a queue
+// there, or is stored and not yet visible, because its replicas lag. Recall can't see it then. So
+// the next process resumes with the dead one's producer id, and with the sequence number after its
+// last visible batch. The broker accepts one batch for that number. Either that is the late one:
+// then it is found before any of its messages is sent again. Or it is ours: then the late one is
+// never accepted. A process that ends before it has sent anything to a lane leaves the next one the
+// place that it found.
+//
+// The broker compares batches by producer, sequence number and number of records, not by content.
+// So it acknowledges ours when it has a late one of as many records. An acknowledgement therefore
+// counts only when our batch was read at the offset that it names. Not seeing the late one proves
+// nothing: retention may have deleted it, the right to read may be gone, or a deposed leader was
+// asked.
+
+// lateLimit is how long a late batch may stay invisible: until a replica that does not follow is
+// removed from the in-sync set (replica.lag.time.max.ms, 30 s).
+const lateLimit = 90 * time.Second
+
+var (
+	errNotFound = errors.New("an acknowledged batch can't be found in the log: it is sent again, " +
+		"and may be stored twice (with the same ids)")
+	errOtherProcess = errors.New("a batch of another process lies in the place of this one")
+)
+
+// resume makes the lane continue at the place of an earlier process, if there is one.
+func (l *lane) resume() bool {
+	h := l.sink.recall.resumePlace(l.topic, l.partition)
+	if h.producer < 0 {
+		return false
+	}
+	l.producer, l.sequence, l.next = producer{h.producer, h.epoch}, h.sequence, h.offset
+	l.started, l.unverified, l.resumedAt = true, true, time.Now()
+	l.publishPlace()
+	return true
+}
+
+// verify decides about the acknowledgement of an unverified lane's batch by what lies at the offset
+// that it names: the batch itself; a late one in its place; or nothing that could be read.
+func (l *lane) verify(ctx context.Context, batch *inflightBatch, offset int64) (outcome, error) {
+	b, ids, err := l.batchAt(ctx, offset)
+	switch {
+	case errors.Is(err, errNotFound):
+		return l.resendAsNew(ctx, batch, err)
+	case unreadable(err):
+		return l.resendAsNew(ctx, batch, fmt.Errorf("%w: %w", errNotFound, err))
+	case err != nil:
+		return classify(err), err
+	case l.sameBatch(batch, b, ids):
+		l.unverified = false
+		return stored, nil
+	case b.producer == l.producer.id && b.epoch >= l.producer.epoch:
+		return l.yieldTo(ctx, b, ids)
+	default:
+		return l.resendAsNew(ctx, batch, errNotFound)
+	}
+}
+
+// sameBatch reports whether a batch of the log is the one in flight.
+func (l *lane) sameBatch(batch *inflightBatch, b batchHead, ids []string) bool {
+	return b.producer == l.producer.id && b.epoch == l.producer.epoch &&
+		b.sequence == batch.sequence && slices.Equal(ids, batch.ids)
+}
+
+// isOwn reports whether a batch has the lane's producer id: it is its own, or the earlier
+// process's.
+func (l *lane) isOwn(b batchHead) bool { return b.producer == l.producer.id }
+
+// batchAt reads the batch that begins at an offset. It is errNotFound when there is none.
+func (l *lane) batchAt(
+	ctx context.Context, offset int64,
+) (found batchHead, ids []string, err error) {
+	if offset < 0 {
+		return batchHead{}, nil, errNotFound
+	}
+	if l.verifyRange == nil || l.verifyRange.end != offset+1 {
+		l.verifyRange = &logRange{from: offset, end: offset + 1}
+	}
+	none := true
+	err = l.read(ctx, l.verifyRange, batchVisitor{wantIDs: l.isOwn, batch: func(b batchHead,
+		its []string,
+	) error {
+		if b.offset == offset {
+			found, ids, none = b, its, false
+		}
+		return nil
+	}})
+	if err == nil {
+		l.verifyRange = nil
+		if none {
+			err = errNotFound
+		}
+	}
+	return found, ids, err
+}
+
+// resendAsNew sends a batch again that may be stored, as the first one of an unused producer id.
+func (l *lane) resendAsNew(
+	ctx context.Context, batch *inflightBatch, cause error,
+) (outcome, error) {
+	if err := l.confirm(ctx); err != nil {
+		return unreachable, errors.Join(cause, err)
+	}
+	if err := l.renewProducer(ctx, true); err != nil {
+		return classify(err), err
+	}
+	l.sink.metrics.recoveries.WithLabelValues("unread").Inc()
+	l.sink.log.Warn("can't see whether the first batch since the start is stored, or an earlier "+
+		"process's in its place; sending it again, its events may be stored twice "+
+		"(with the same ids)", "lane", l.name, "err", cause)
+	l.restamp(batch)
+	return resend, cause
+}
+
+// yieldTo puts a late batch before the one in flight, which was not stored.
+func (l *lane) yieldTo(ctx context.Context, b batchHead, ids []string) (outcome, error) {
+	if err := l.confirm(ctx); err != nil {
+		return unreachable, errors.Join(errOtherProcess, err)
+	}
+	l.resumeBehind(b, ids)
+	return overtaken, nil
+}
+
+// resolveLate handles the answer that the sequence number of an unverified lane's batch is not the
+// next one: a late batch has it, which may not be visible yet. It returns forgotten when that is
+// not the reason.
+func (l *lane) resolveLate(ctx context.Context, batch *inflightBatch) (outcome, error) {
+	result, err := l.findLate(ctx, batch)
+	switch {
+	case result != forgotten:
+		return result, err
+	case err != nil && !unreadable(err):
+		return classify(err), err
+	case err == nil && time.Since(l.resumedAt) < lateLimit:
+		return resend, nil
+	default:
+		return forgotten, nil
+	}
+}
+
+// findLate looks behind the offset where the lane began for batches of its producer that are not
+// its own, and resumes behind them: overtaken. It returns stored when the batch in flight is there,
+// forgotten when there is neither. What it has read it does not read again.
+func (l *lane) findLate(ctx context.Context, batch *inflightBatch) (outcome, error) {
+	_, end, err := l.bounds(ctx)
+	if err != nil {
+		return forgotten, err
+	}
+	if l.lateRange == nil {
+		l.lateRange = &logRange{from: l.next}
+	}
+	l.lateRange.from, l.lateRange.end = max(l.lateRange.from, l.next), end
+	result := forgotten
+	err = l.read(ctx, l.lateRange, batchVisitor{wantIDs: l.isOwn, batch: func(b batchHead,
+		ids []string,
+	) (err error) {
+		switch {
+		case !l.isOwn(b) || b.epoch < l.producer.epoch || b.offset < l.next:
+		case l.sameBatch(batch, b, ids):
+			l.unverified, result = false, stored
+			l.advance(batch, b.offset)
+		default:
+			result, err = l.yieldTo(ctx, b, ids)
+		}
+		return err
+	}})
+	return result, err
+}
+
+// resumeBehind puts the lane behind a late batch. The batch's ids become part of the checkpoint
+// before the lane's place moves behind them.
+func (l *lane) resumeBehind(b batchHead, ids []string) {
+	for _, id := range ids {
+		l.sink.recall.found(id)
+	}
+	l.rememberStored(ids...)
+	l.producer.epoch, l.sequence = b.epoch, sequenceAfter(b.sequence, b.records)
+	l.next = b.offset + int64(b.records)
+	l.publishPlace()
+	l.sink.metrics.recoveries.WithLabelValues("late").Inc()
+	l.sink.log.Info("found a batch that an earlier process had sent, and that was stored after "+
+		"the start; it is not sent again",
+		"lane", l.name, "messages", len(ids))
+}
+
+// confirm asks whether this process may still publish. If it may not, its successor uses its
+// producers and sequence numbers, and the broker has not forgotten anything.
+func (l *lane) confirm(ctx context.Context) error {
+	if confirm := l.sink.config.Confirm; confirm != nil {
+		return confirm(ctx)
+	}
+	return nil
+}
