@@ -35,6 +35,42 @@ func TestEveryAlertHasAUnitTestInWhichItFires(t *testing.T) {
 	}
 }
 
+// TestRunbooks: whoever is called at night finds a section for each alert, and each section an alert.
+func TestRunbooks(t *testing.T) {
+	text, err := os.ReadFile("../../docs/runbooks.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(text)
+	urls := map[string]string{}
+	rule := regexp.MustCompile(`(?s)- alert: (\w+)\n.*?\n {10}runbook_url: (\S+)\n`)
+	for _, match := range rule.FindAllStringSubmatch(read(t, "alerts.yaml"), -1) {
+		urls[match[1]] = match[2]
+	}
+	for _, match := range regexp.MustCompile(`- alert: (\w+)`).FindAllStringSubmatch(read(t, "alerts.yaml"), -1) {
+		alert := match[1]
+		want := "https://github.com/kubebridge/bridge/blob/main/docs/runbooks.md#" + strings.ToLower(alert)
+		if urls[alert] != want {
+			t.Errorf("runbook_url of %s is %q, want %q", alert, urls[alert], want)
+		}
+		_, section, found := strings.Cut(page, "\n### "+alert+"\n")
+		if !found {
+			t.Errorf("docs/runbooks.md has no section for %s", alert)
+		}
+		section, _, _ = strings.Cut(section, "\n### ")
+		for _, part := range []string{"Meaning", "Impact", "Diagnosis", "Remedy"} {
+			if !strings.Contains(section, "**"+part+".**") {
+				t.Errorf("the section of %s has no %s", alert, part)
+			}
+		}
+	}
+	for _, match := range regexp.MustCompile(`(?m)^### (\w+)$`).FindAllStringSubmatch(page, -1) {
+		if urls[match[1]] == "" {
+			t.Errorf("docs/runbooks.md has a section for %s, which is no alert", match[1])
+		}
+	}
+}
+
 // expressions are all values of "expr" and "query" in a JSON document.
 func expressions(document any, found []string) []string {
 	switch v := document.(type) {
