@@ -108,7 +108,7 @@ func (c *cluster) furnish(ctx context.Context) error {
 	const level = "restricted"
 	for name, labels := range map[string]map[string]string{
 		namespace: {"pod-security.kubernetes.io/enforce": level, "pod-security.kubernetes.io/warn": level},
-		"shop":    nil, "bank": nil, "vault": nil,
+		"shop":    nil, "bank": nil, "vault": nil, "monitoring": nil,
 	} {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
 		if _, err := c.client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err != nil {

@@ -29,7 +29,7 @@ func TestRedactionKeyOfTheChart(t *testing.T) {
 		t.Helper()
 		loaded, err := loader.LoadDir(chartDir)
 		must(t, err)
-		top, err := util.ToRenderValues(loaded, readValues(t, text), common.ReleaseOptions{Name: "bridge", Namespace: namespace}, nil)
+		top, err := util.ToRenderValues(loaded, withImage(readValues(t, text)), common.ReleaseOptions{Name: "bridge", Namespace: namespace}, nil)
 		must(t, err)
 		files, err := engine.RenderWithClientProvider(loaded, top, secretsOf(there))
 		must(t, err)

@@ -48,6 +48,9 @@ func TestWrongValuesAreRefusedReadably(t *testing.T) {
 		{"a resource in a variable", `config: {informers: [{name: a, resources: ["${WHAT}"]}], sinks: [{name: s, stdout: {}}]}`},
 		{"resources from the environment", minimal + `env: [{name: BRIDGE_INFORMERS_0_RESOURCES, value: secrets}]`},
 		{"rights of another configuration", minimal + `rbac: {selection: "0", roles: [{namespace: "", rules: []}]}`},
+		{"an image that was never published", minimal + `image: {pullPolicy: Always}`},
+		{"one volume for two bridges", `{replicas: 2, persistence: {existingClaim: c}, config: {standby: {enabled: true}, sinks: [{name: s, stdout: {}}]}}`},
+		{"no such alert", minimal + `prometheusRule: {enabled: true, disabled: [BridgeSinkAway]}`},
 		{"no account", minimal + `serviceAccount: {create: false}`},
 	} {
 		_, err := render(t, readValues(t, c.values))

@@ -34,6 +34,8 @@ What is damaged is told and left as it is.`,
 	return cmd
 }
 
+var errMemoryState = errors.New("state.mode is memory: nothing is on disk")
+
 // openedState is the state of a stopped bridge, to be read.
 type openedState struct {
 	*store.Inspector
@@ -47,7 +49,7 @@ func openState(cmd *cobra.Command, s *settings) (*openedState, error) {
 		return nil, err
 	}
 	if c.State.Mode == "memory" {
-		return nil, refused(errors.New("state.mode is memory: nothing is on disk"))
+		return nil, refused(errMemoryState)
 	}
 	c.Log.Level = "error" // of the database, when it can't go on
 	o := store.Options{Dir: app.StateDir(c), Log: newLogger(c.Log, cmd.ErrOrStderr())}

@@ -4,6 +4,12 @@
 {{- if not (dig "sinks" list $c) }}
 {{- fail "config.sinks: say where events go, such as {name: audit, nats: {url: nats://nats.nats:4222}}; without it the bridge would run a NATS server that nobody outside of its pod reaches" }}
 {{- end }}
+{{- if and (eq .Chart.AppVersion "0.0.0") (not .Values.image.tag) (not .Values.image.digest) }}
+{{- fail "image.tag: this chart is from a source tree, and no image of its version 0.0.0 was published: build one with `make release VERSION=v1.2.3`, push it, and set image.repository and image.tag; or install the chart of a release" }}
+{{- end }}
+{{- if and .Values.persistence.existingClaim (gt (int .Values.replicas) 1) }}
+{{- fail (printf "persistence.existingClaim: replicas: %d would share one volume, and each needs its own: leave existingClaim out, or set replicas: 1" (int .Values.replicas)) }}
+{{- end }}
 {{- $shards := ternary (include "bridge.shards" . | int) 1 (hasPrefix "auto/" (dig "shard" "" $c)) -}}
 {{- if lt (int .Values.replicas) $shards }}
 {{- fail (printf "replicas: of %d shards (config.shard: %s) only %d would have a bridge, and what the others have would not be sent: set replicas: %d, or with config.standby.enabled a multiple of it" $shards $c.shard (int .Values.replicas) $shards) }}
@@ -19,7 +25,7 @@
 {{- fail (printf "config.state.dir: %s is not on the volume: choose a directory below /var/lib/bridge/" (dig "state" "dir" "" $c | quote)) }}
 {{- end }}
 {{- if and (not .Values.persistence.enabled) (not .Values.persistence.allowLoss) }}
-{{- fail "persistence.enabled: without a volume each new pod begins anew, and what was deleted meanwhile is not noticed: set config.state.mode: memory, or persistence.allowLoss: true, if that is what you want" }}
+{{- fail "persistence.enabled: without a volume each new pod starts without state, and does not notice what was deleted meanwhile: set config.state.mode: memory, or persistence.allowLoss: true, if that is what you want" }}
 {{- end }}
 {{- end }}
 {{- range $i, $inf := dig "informers" list $c }}

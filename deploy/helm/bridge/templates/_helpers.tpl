@@ -41,6 +41,18 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 
+{{/* Labels and annotations of an object: those of all objects, and its own. Takes root, labels, annotations. */}}
+{{- define "bridge.meta" -}}
+labels:
+  {{- include "bridge.labels" .root | nindent 2 }}
+  {{- with merge (dict) (default dict .labels) .root.Values.commonLabels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with merge (dict) (default dict .annotations) .root.Values.commonAnnotations }}
+annotations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
 {{/* The port of config.admin.address; 0 for none. */}}
 {{- define "bridge.port" -}}
 {{- $address := dig "admin" "address" "" .Values.config -}}
@@ -113,4 +125,9 @@ what it refuses so that who may edit the ConfigMap alone reads no more by that (
 {{/* Whether the state lies on a volume. */}}
 {{- define "bridge.onDisk" -}}
 {{- if ne (dig "state" "mode" "disk" .Values.config) "memory" }}true{{ end }}
+{{- end }}
+
+{{/* The name of the volume of a Secret, in which there may be no dots. */}}
+{{- define "bridge.secretVolume" -}}
+secret-{{ .name | replace "." "-" | trunc 56 | trimSuffix "-" }}
 {{- end }}

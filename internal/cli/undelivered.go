@@ -1,0 +1,219 @@
+package cli
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubebridge/bridge/internal/app"
+	"github.com/kubebridge/bridge/internal/undelivered"
+)
+
+func newUndeliveredCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "undelivered",
+		Short: "List, print and remove events that no broker accepted",
+		Long: `undelivered shows the events in the folder 'undelivered' of the state directory: a sink refused them
+permanently, and so did its dead letters, or none are configured. They count against
+state.undelivered (256 MiB by default). At that limit such events block their objects again.
+
+It reads the state directory of --config or --state-dir, also while a bridge runs.
+
+After you have fixed what refused them: send the events where they are needed and remove them here,
+or publish the present state of all objects with 'bridge snapshot INFORMER --sink NAME'.`,
+		Example: `  bridge undelivered ls
+  bridge undelivered get 3f1c > event.json
+  bridge undelivered rm 3f1c
+  bridge undelivered rm --all --sink lake`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newUndeliveredListCommand(), newUndeliveredGetCommand(), newUndeliveredRemoveCommand())
+	return cmd
+}
+
+// undeliveredEvents are the events in the folder of a configuration, and the folder.
+func undeliveredEvents(s *settings) (entries []undelivered.Entry, dir string, err error) {
+	c, err := s.load()
+	if err != nil {
+		return nil, "", err
+	}
+	if c.State.Mode == "memory" {
+		return nil, "", refused(errMemoryState)
+	}
+	if _, err := os.Stat(c.State.Dir); err != nil {
+		return nil, "", refused(fmt.Errorf("%w; %s", err, whereToLook(c.State.Dir)))
+	}
+	dir = app.UndeliveredDir(&c.State)
+	entries, err = undelivered.List(dir)
+	return entries, dir, refused(err)
+}
+
+func newUndeliveredListCommand() *cobra.Command {
+	output := "table"
+	cmd := &cobra.Command{
+		Use:     "ls",
+		Aliases: []string{"list"},
+		Short:   "List the events, oldest first",
+		Long: `ls lists the events: the start of the ID that get and rm take, the sink that refused the event, when,
+its type and object, its size, and why it was refused.
+
+Exit codes: 0, also when there are none; 2 when the state directory cannot be read.`,
+		Args: cobra.NoArgs,
+	}
+	s := newSettings(cmd, "state.dir")
+	outputFlag(cmd, &output, "table", "json")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := checkOutput(output, "table", "json"); err != nil {
+			return err
+		}
+		entries, _, err := undeliveredEvents(s)
+		if err != nil {
+			return err
+		}
+		if output == "json" {
+			for i := range entries {
+				entries[i].Event = nil // get prints it
+			}
+			return failed(printJSON(cmd.OutOrStdout(), append([]undelivered.Entry{}, entries...)))
+		}
+		return failed(writeUndelivered(cmd.OutOrStdout(), entries))
+	}
+	return cmd
+}
+
+// shortID is enough to tell the events of a folder apart in practice. get and rm report it when not.
+func shortID(e *undelivered.Entry) string { return e.ID[:min(8, len(e.ID))] }
+
+func writeUndelivered(w io.Writer, entries []undelivered.Entry) error {
+	if len(entries) == 0 {
+		_, err := fmt.Fprintln(w, "No undelivered events.")
+		return err
+	}
+	t := newTable(w)
+	fmt.Fprintln(t, "ID\tSINK\tSINCE\tTYPE\tOBJECT\tSIZE\tREASON")
+	for i := range entries {
+		e := &entries[i]
+		var about struct{ Type, Subject string }
+		_ = json.Unmarshal(e.Event, &about) // empty columns where it cannot be read
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", shortID(e), plain(e.Sink),
+			e.Kept.UTC().Format(time.RFC3339), plain(about.Type), plain(about.Subject), formatBytes(e.Bytes),
+			oneLine(cmp.Or(e.Problem, e.Reason)))
+	}
+	return t.Flush()
+}
+
+func newUndeliveredGetCommand() *cobra.Command {
+	output := "event"
+	cmd := &cobra.Command{
+		Use:   "get ID",
+		Short: "Print an event",
+		Long: `get prints one event as a structured CloudEvent (application/cloudevents+json), or with --output json
+everything that is known of it: the sink, the reasons, the attempts, and the event.
+
+ID is one that 'bridge undelivered ls' lists, or its first digits.
+
+Exit codes: 0, 1 when there is no such event, 2 when the state directory cannot be read.`,
+		Args: cobra.ExactArgs(1),
+	}
+	s := newSettings(cmd, "state.dir")
+	outputFlag(cmd, &output, "event", "json")
+	cmd.ValidArgsFunction = completeUndelivered(s)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := checkOutput(output, "event", "json"); err != nil {
+			return err
+		}
+		entries, _, err := undeliveredEvents(s)
+		if err != nil {
+			return err
+		}
+		e, err := undelivered.Find(entries, args[0])
+		switch {
+		case err != nil:
+			return failed(err)
+		case output == "json":
+			return failed(printJSON(cmd.OutOrStdout(), e))
+		case e.Problem != "":
+			return failed(fmt.Errorf("%s: %s", e.ID, e.Problem))
+		}
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", e.Event)
+		return failed(err)
+	}
+	return cmd
+}
+
+func newUndeliveredRemoveCommand() *cobra.Command {
+	var all bool
+	var sink string
+	cmd := &cobra.Command{
+		Use:     "rm ID...",
+		Aliases: []string{"remove"},
+		Short:   "Remove events",
+		Long: `rm removes events: those with the IDs, or with --all every event, of one sink with --sink. A removed
+event is lost, unless you have sent it. A running bridge uses the free room within seconds.
+
+Exit codes: 0, 1 when there is no such event (then none is removed), 2 when the state directory
+cannot be read.`,
+		Args: func(_ *cobra.Command, args []string) error {
+			switch {
+			case all == (len(args) > 0):
+				return errors.New("name the events, or all of them with --all")
+			case sink != "" && !all:
+				return errors.New("--sink needs --all")
+			}
+			return nil
+		},
+	}
+	s := newSettings(cmd, "state.dir")
+	cmd.Flags().BoolVar(&all, "all", false, "remove every event")
+	cmd.Flags().StringVar(&sink, "sink", "", "with --all: only events of this sink")
+	cmd.ValidArgsFunction = completeUndelivered(s)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		entries, dir, err := undeliveredEvents(s)
+		if err != nil {
+			return err
+		}
+		var chosen []undelivered.Entry
+		for i := range entries {
+			if all && (sink == "" || entries[i].Sink == sink) {
+				chosen = append(chosen, entries[i])
+			}
+		}
+		for _, id := range args {
+			e, err := undelivered.Find(entries, id)
+			if err != nil {
+				return failed(err)
+			}
+			chosen = append(chosen, e)
+		}
+		for i := range chosen {
+			if err := undelivered.Remove(dir, chosen[i]); err != nil {
+				return failed(err)
+			}
+		}
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), "removed", app.Plural(len(chosen), "event"))
+		return failed(err)
+	}
+	return cmd
+}
+
+// completeUndelivered offers the IDs of the events, with what they are about.
+func completeUndelivered(s *settings) cobra.CompletionFunc {
+	return func(*cobra.Command, []string, string) (ids []cobra.Completion, _ cobra.ShellCompDirective) {
+		entries, _, err := undeliveredEvents(s)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		for i := range entries {
+			e := &entries[i]
+			ids = append(ids, cobra.CompletionWithDesc(shortID(e), oneLine(e.Reason)))
+		}
+		return ids, cobra.ShellCompDirectiveNoFileComp
+	}
+}
