@@ -14,6 +14,7 @@ import (
 
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/natsserver"
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/nats"
 )
@@ -36,7 +37,8 @@ func (k natsKind) make(m *sinkMaker, log *slog.Logger) (sinks.Sink, service, err
 		return nil, nil, errors.Join(err, tlsErr)
 	}
 	sink, err := nats.New(nats.Config{
-		URL: string(n.URL), Name: "bridge " + m.cluster + "/" + c.Name, Sink: c.Name, Informers: m.feeds.of(c.Name),
+		URL: string(n.URL), Name: "bridge " + m.cluster + "/" +
+			c.Name, Sink: c.Name, Informers: m.feeds.of(c.Name),
 		Mode: n.Mode, Encoding: c.Encoding, Cluster: m.cluster,
 		Subject: n.Subject, DeadLetter: n.DeadLetterSubject,
 		Stream: natsStream(n), Objects: natsObjects(n), Domain: n.Domain,
@@ -57,12 +59,13 @@ func natsAuth(n *config.NATS) (nats.Auth, error) {
 	token, tokenErr := config.ReadSecret(n.Token, n.TokenFile)
 	password, passwordErr := config.ReadSecret(n.Password, n.PasswordFile)
 	return nats.Auth{
-		CredsFile: n.CredsFile, NKeyFile: n.NkeyFile, Token: string(token), User: n.User, Password: string(password),
+		CredsFile: n.CredsFile, NKeyFile: n.NkeyFile, Token: string(token), User: n.User,
+		Password: string(password),
 	}, errors.Join(aboutKey("tokenFile", tokenErr), aboutKey("passwordFile", passwordErr))
 }
 
-// embeddedStreamBytes bounds the stream of an embedded server below what the server may store in all: a full stream drops its
-// oldest events, a full server takes no more.
+// embeddedStreamBytes bounds the stream of an embedded server below what the server may store in
+// all: a full stream drops its oldest events, a full server takes no more.
 const embeddedStreamBytes = 8 << 30
 
 func natsStream(n *config.NATS) nats.Stream {
@@ -80,14 +83,20 @@ func natsStream(n *config.NATS) nats.Stream {
 }
 
 func natsObjects(n *config.NATS) nats.Objects {
-	return nats.Objects{Bucket: n.Objects.Bucket, MaxAge: cmp.Or(n.Objects.MaxAge, -1*time.Second), MaxBytes: int64(n.Objects.MaxBytes)}
+	return nats.Objects{
+		Bucket: n.Objects.Bucket, MaxAge: cmp.Or(n.Objects.MaxAge, -1*time.Second),
+		MaxBytes: int64(n.Objects.MaxBytes),
+	}
 }
 
 func natsTLS(t *config.TLS) nats.TLS {
 	if t == nil {
 		return nats.TLS{}
 	}
-	return nats.TLS{CAFile: t.CA, CertFile: t.Cert, KeyFile: t.Key, ServerName: t.ServerName, Insecure: t.InsecureSkipVerify}
+	return nats.TLS{
+		CAFile: t.CA, CertFile: t.Cert, KeyFile: t.Key, ServerName: t.ServerName,
+		Insecure: t.InsecureSkipVerify,
+	}
 }
 
 // embedded is the server that listens where the sink's URL points.
@@ -102,13 +111,16 @@ func (m *sinkMaker) embedded(n *config.NATS, log *slog.Logger) (service, error) 
 		return nil, fmt.Errorf("url: port %q is no number", port)
 	}
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		log.Warn("the embedded NATS server can be reached from other machines, and asks nobody who they are", "host", host)
+		log.Warn("the embedded NATS server can be reached from other machines, and asks nobody "+
+			"who they are", "host", host)
 	}
 	server := "nats --server " + string(n.URL)
-	log.Info("events go to the embedded NATS server; read them with any NATS client", "live", server+" subscribe 'k8s.>'",
+	log.Info("events go to the embedded NATS server; read them with any NATS client",
+		"live", server+" subscribe 'k8s.>'",
 		"stored", server+" stream view "+n.Stream.Name)
-	return nats.NewEmbedded(nats.EmbeddedConfig{
-		Host: host, Port: number, StoreDir: cmp.Or(n.StoreDir, filepath.Join(m.stateDir, "nats")), Log: log,
+	return natsserver.New(natsserver.Config{
+		Host: host, Port: number, StoreDir: cmp.Or(n.StoreDir, filepath.Join(m.stateDir,
+			"nats")), Log: log,
 	})
 }
 

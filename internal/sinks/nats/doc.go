@@ -23,5 +23,5 @@
 // With Mode Core an acknowledged message has been read by the server, no more: at most once, to whoever listens.
 //
 // Publish blocks until every message has its answer, at most AckTimeout after the last one was written. Open starts the
-// connection's goroutines, Close ends them. An Embedded server is its own component: New, then Run until its context ends.
+// connection's goroutines, Close ends them.
 package nats

@@ -129,6 +129,29 @@ func (ts *testServer) reopenSink() *nats.Sink {
 	return sink
 }
 
+func newSinkOver(t testing.TB, url string, change ...func(*nats.Config)) *nats.Sink {
+	t.Helper()
+	cfg := nats.Config{URL: url, Cluster: sinktest.Cluster}
+	for _, c := range change {
+		c(&cfg)
+	}
+	sink, err := nats.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sink
+}
+
+func openOver(t testing.TB, url string, change ...func(*nats.Config)) *nats.Sink {
+	t.Helper()
+	sink := newSinkOver(t, url, change...)
+	if err := sink.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = sink.Close() })
+	return sink
+}
+
 func testLog(t testing.TB) *slog.Logger {
 	return slog.New(slog.NewTextHandler(t.Output(), nil))
 }

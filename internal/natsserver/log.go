@@ -1,11 +1,11 @@
-package nats
+package natsserver
 
 import (
 	"fmt"
 	"log/slog"
 )
 
-// serverLog hands the server's log to slog.
+// serverLog writes the server's log to slog.
 type serverLog struct {
 	log   *slog.Logger
 	fatal chan<- error
