@@ -19,26 +19,34 @@ func newStateResetCommand() *cobra.Command {
 	var yes, keepObjects bool
 	cmd := &cobra.Command{
 		Use:   "reset UNIT",
-		Short: "Make a unit forget, so that it begins again",
-		Long: `reset makes one unit forget where it was. It shows what will be forgotten, and asks.
+		Short: "Reset the saved state of a resource",
+		Long: `reset deletes the saved state of one unit (a resource of an informer) in the state directory of a
+stopped bridge. It shows what will be deleted, and asks.
 
-Without --keep-objects the unit forgets everything, and begins as a new one would: the next start takes a snapshot, and sends every
-object as added, with initial. The ids are the ones of before, so a consumer that remembers ids, or a JetStream stream within its
-duplicate window, drops what it has. What was deleted since the bridge last ran is not noticed, and changes that wait on disk for a sink
-are never sent. This is for a sink that has lost what it had, for records that can't be understood, and for units that nobody runs any
-more.
+                 without --keep-objects           with --keep-objects
+  deletes        position, objects, backlog       position
+  next start     a first snapshot: every object   sends the backlog, lists, and sends
+                 as added, with initial           exactly what differs, as inferred
+  deletes since  are not noticed                  are noticed
+  gap event      forgotten                        interrupted
+  ids            of a new epoch: nobody takes     as usual
+                 them for repeats
+  use it when    a sink lost what it had; an      you doubt that the bridge has seen
+                 etcd was restored without        everything
+                 --bump-revision; a record
+                 cannot be read
 
-With --keep-objects it forgets its position only: the next start sends the backlog on disk, then lists, and sends what differs from the
-objects that are known, with what was deleted as inferred, and nothing for what is the same. This is for when you doubt that the bridge
-has seen everything. It is not for after etcd was restored from a backup: that, a bridge finds out by its position, and handles.
+To send every object to a sink again, no reset is needed: 'bridge snapshot' does it on a running bridge.
 
-With snapshot: never there is no list, so neither of them sends what is there: such a unit goes on with what changes after its start.
+With snapshot: never there is no list: neither form sends what exists, and the unit continues with
+changes after its start.
 
-UNIT is a name that 'bridge state ls' lists, or what tells it from the others: pods for pods/pods, when no other unit has pods.
-Other units are not touched. All is forgotten or, when it fails, nothing. It can't repair damaged files.
+UNIT is a name that 'bridge state ls' lists, or an unambiguous part of it: pods for pods/pods. Other
+units are not touched. A reset deletes all of it or, when it fails, nothing. It cannot repair a damaged
+database.
 
-Exit codes: 0 when it is forgotten, 1 when it failed or you said no, 2 when there is no such unit, no state, a bridge runs with it, or
-there is no terminal to ask on.`,
+Exit codes: 0 when it was reset, 1 when it failed or you answered no, 2 when there is no such unit, no
+state, a bridge that uses it, or no terminal to ask on.`,
 		Example: `  bridge state reset pods                             everything again
   bridge state reset apps/deployments.apps --keep-objects
   bridge state reset old-informer/jobs.batch --yes    without a question, for scripts`,

@@ -107,7 +107,7 @@ func (w *worker) keepOrLose(it *Item, why error, log *slog.Logger) (sinks.Class,
 		w.warnings.pending.warn(log, "message was refused, has no place in the dead letters, and can't be kept in the state directory now; the object waits until it can")
 		return sinks.Retry, err
 	}
-	w.warnings.lost.log(log, slog.LevelError, "message was refused and is lost; configure deadLetter to keep such messages")
+	w.warnings.lost.log(log, slog.LevelError, "message was refused and is lost; configure deadLetterSubject or deadLetterTopic to keep such messages")
 	w.countDeadLetter(outcomeDropped)
 	it.lost = true
 	return 0, nil
