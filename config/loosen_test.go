@@ -20,14 +20,14 @@ informers:
   - {name: a, resources: [configmaps, secrets], redact: [data.dsn, spec.x], drop: [status.y], redactEnv: true}
   - {name: b, resources: [pods]}
 sinks:
-  - {name: lake, kafka: {brokers: ["k-0:9092", "k-1:9092"], tls: {}}}
-  - {name: audit, nats: {url: "tls://n:4222"}}
+  - {name: lake, kafka: {brokers: ["k-0:9092", "k-1:9092"], tls: {}, topic: "{informer}.{resource}"}}
+  - {name: audit, nats: {url: "tls://n:4222", stream: {name: "K8S-{informer}"}}}
 `
 
 func TestLoosening(t *testing.T) {
 	const a, b = "{name: a, resources: [configmaps, secrets], ", "{name: b, resources: [pods]}"
 	const all = "redact: [data.dsn, spec.x], drop: [status.y], redactEnv: true"
-	const lake = `{brokers: ["k-0:9092", "k-1:9092"], tls: {}}`
+	const lake = `{brokers: ["k-0:9092", "k-1:9092"], tls: {}, topic: "{informer}.{resource}"}`
 	for _, test := range []struct {
 		name        string
 		replace, by string

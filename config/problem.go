@@ -155,6 +155,14 @@ func (ps *problems) has(path string) bool {
 	})
 }
 
+// within reports whether a problem with the key, or with one anywhere below it, is known.
+func (ps *problems) within(path string) bool {
+	return slices.ContainsFunc(ps.list, func(p *Problem) bool {
+		rest, ok := strings.CutPrefix(p.Path, path)
+		return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
+	})
+}
+
 func parent(path string) string { return path[:max(strings.LastIndexAny(path, ".["), 0)] }
 
 // err joins the problems, in the order of the file's lines; those from elsewhere come first.

@@ -58,6 +58,7 @@ func (c *Config) validate(ps *problems) {
 	c.validateEmbedded(ps)
 	c.validateStreams(ps)
 	c.validateCompacted(ps)
+	c.validateOverlap(ps)
 	c.Standby.validate(ps, c)
 	c.validateTemplateAttributes(ps)
 }
