@@ -5,10 +5,15 @@ import (
 	"sync/atomic"
 
 	"github.com/kubebridge/bridge/config"
+	"github.com/kubebridge/bridge/internal/sinks/nats"
 )
 
-// feeds says which informers feed which sinks, as the configuration is now: a sink that stays open when that changes asks again.
-type feeds struct{ config atomic.Pointer[config.Config] }
+// feeds has which informers feed which sinks by the current configuration: a sink that stays open when
+// that changes asks again. It has the streams of the sinks too, and outlives a reload.
+type feeds struct {
+	config atomic.Pointer[config.Config]
+	owners nats.StreamOwners
+}
 
 func newFeeds(c *config.Config) *feeds {
 	f := &feeds{}
@@ -29,6 +34,14 @@ func (f *feeds) of(sink string) func() []string {
 		}
 		return names
 	}
+}
+
+// streamOwners returns the streams of all sinks that are open; nil where nobody knows.
+func (f *feeds) streamOwners() *nats.StreamOwners {
+	if f == nil {
+		return nil
+	}
+	return &f.owners
 }
 
 // follow makes it those of another configuration.

@@ -38,7 +38,7 @@ func (k natsKind) make(m *sinkMaker, log *slog.Logger) (sinks.Sink, service, err
 	}
 	sink, err := nats.New(nats.Config{
 		URL: string(n.URL), Name: "bridge " + m.cluster + "/" +
-			c.Name, Sink: c.Name, Informers: m.feeds.of(c.Name),
+			c.Name, Sink: c.Name, Informers: m.feeds.of(c.Name), Owners: m.feeds.streamOwners(),
 		Mode: n.Mode, Encoding: c.Encoding, Cluster: m.cluster,
 		Subject: n.Subject, DeadLetter: n.DeadLetterSubject,
 		Stream: natsStream(n), Objects: natsObjects(n), Domain: n.Domain,

@@ -20,7 +20,7 @@ const (
 	failed
 )
 
-// ack is what the server says of one message; err is set, with its class, when kind is failed.
+// ack is the server's answer to one message; err is set, with its class, when kind is failed.
 type ack struct {
 	kind   ackKind
 	err    error
@@ -28,7 +28,7 @@ type ack struct {
 	seq    uint64 // 0 only when it is failed
 }
 
-// maxAck is more than any answer of a stream to a message.
+// maxAck is larger than any answer of a stream to a message.
 const maxAck = 16 << 10
 
 var (
@@ -38,12 +38,12 @@ var (
 	ackDuplicate = []byte(`"duplicate":`) // only there when it is true
 )
 
-// parseAck reads an ack by what is in it: {"stream":"K8S", "seq":7}, and "duplicate": true where the message was stored
-// before. Only errors are decoded.
+// parseAck reads an ack by what is in it: {"stream":"K8S", "seq":7}, and "duplicate": true where
+// the message was stored before. Only errors are decoded.
 func parseAck(m *nats.Msg) ack {
 	if len(m.Data) == 0 {
 		if m.Header.Get("Status") == "503" {
-			return failedWith(answer(ErrNoStream))
+			return failedWith(classified(ErrNoStream))
 		}
 		return ack{kind: notAnAck}
 	}
@@ -66,7 +66,8 @@ func parseAck(m *nats.Msg) ack {
 	return a
 }
 
-// textOf is the string behind a key, "" for none. Names of streams hold nothing that JSON escapes.
+// textOf returns the string behind a key, "" for none. Names of streams have nothing that JSON
+// escapes.
 func textOf(data, key []byte) string {
 	_, rest, _ := bytes.Cut(data, key)
 	_, rest, _ = bytes.Cut(rest, []byte{'"'})
@@ -74,7 +75,7 @@ func textOf(data, key []byte) string {
 	return unsafe.String(unsafe.SliceData(rest), end)
 }
 
-// numberOf is the number behind a key, 0 for none, or one that no sequence reaches.
+// numberOf returns the number behind a key, 0 for none, or one that no sequence reaches.
 func numberOf(data, key []byte) (n uint64) {
 	_, rest, _ := bytes.Cut(data, key)
 	for _, c := range bytes.TrimLeft(rest, " ") {
@@ -96,7 +97,7 @@ func parseAckError(data []byte) ack {
 	if err := json.Unmarshal(data, &response); err != nil || response.Error == nil {
 		return ack{kind: notAnAck}
 	}
-	return failedWith(answer(fmt.Errorf("refused by the stream: %w", response.Error)))
+	return failedWith(classified(fmt.Errorf("refused by the stream: %w", response.Error)))
 }
 
 func failedWith(err error) ack { return ack{kind: failed, err: err} }

@@ -11,16 +11,17 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
-// acks brings the answers of the server to the Publish calls that wait for them. The reply subject of a message is
-// <inbox>.<call>-<message>, both in base 36. The number of a call is its slot in the table and, since numbers are
-// never used again, also its generation: a late ack of a call that has ended finds another number in the slot, or none.
+// acks brings the answers of the server to the Publish calls that wait for them. The reply subject
+// of a message is <inbox>.<call>-<message>, both in base 36. The number of a call is its slot in
+// the table. Numbers are never reused, so the number is also the slot's generation: a late ack of a
+// call that has ended finds another number in the slot, or none.
 type acks struct {
 	inbox   string // set by Open, before anything is published
 	metrics *metrics
 
 	last    atomic.Uint64 // number of the newest call
 	slots   [256]atomic.Pointer[call]
-	tickets chan struct{} // one for each call under way, so that a slot is always free
+	tickets chan struct{} // one for each running call, so that a slot is always free
 }
 
 func newAcks(m *metrics) *acks {
@@ -29,8 +30,9 @@ func newAcks(m *metrics) *acks {
 	return a
 }
 
-// begin registers a call, so that its acks and a broken connection find it. It waits only when half of all slots are in use.
-func (a *acks) begin(ctx context.Context, batch []*sinks.Message) (*call, error) {
+// register adds a call, so that its acks and a broken connection find it. It waits only when half
+// of all slots are in use.
+func (a *acks) register(ctx context.Context, batch []*sinks.Message) (*call, error) {
 	select {
 	case a.tickets <- struct{}{}:
 	case <-ctx.Done():
@@ -48,7 +50,7 @@ func (a *acks) begin(ctx context.Context, batch []*sinks.Message) (*call, error)
 	}
 }
 
-func (a *acks) end(c *call) {
+func (a *acks) unregister(c *call) {
 	a.slot(c.number).CompareAndSwap(c, nil)
 	<-a.tickets
 }
@@ -57,7 +59,8 @@ func (a *acks) slot(number uint64) *atomic.Pointer[call] {
 	return &a.slots[number%uint64(len(a.slots))]
 }
 
-// failAll answers every message that waits. The connection broke: whether it is stored can't be known any more.
+// failAll answers every message that waits. The connection broke: whether the message is stored is
+// unknown.
 func (a *acks) failAll(err error) {
 	for i := range a.slots {
 		if c := a.slots[i].Load(); c != nil {
@@ -66,7 +69,7 @@ func (a *acks) failAll(err error) {
 	}
 }
 
-// appendReply appends the subject that the ack of message i comes back on.
+// appendReply appends the subject for the ack of message i.
 func (a *acks) appendReply(dst []byte, c *call, i int) []byte {
 	dst = append(dst, a.inbox...)
 	dst = append(dst, '.')
@@ -87,12 +90,12 @@ func (a *acks) receive(m *nats.Msg) {
 	if ack.kind != notAnAck {
 		outcome = c.answer(i, ack)
 	}
-	if outcome != taken {
+	if outcome != accepted {
 		a.metrics.strayAcks.WithLabelValues(outcome.String()).Inc()
 	}
 }
 
-// find is the call and the message that a reply subject names; nil when the call has ended.
+// find returns the call and the message that a reply subject names; nil when the call has ended.
 func (a *acks) find(subject string) (c *call, i int) {
 	token := strings.TrimPrefix(subject, a.inbox+".")
 	callText, messageText, ok := strings.Cut(token, "-")

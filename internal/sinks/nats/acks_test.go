@@ -45,7 +45,7 @@ func inBackground(t *testing.T, sink sinks.Sink, events ...*event.Event) (answer
 	}
 }
 
-func TestAcksMayComeInAnyOrder(t *testing.T) {
+func TestAckOrder(t *testing.T) {
 	ts := newTestServer(t)
 	r := newResponder(t, ts)
 	answers := inBackground(t, ts.openSink(unmanaged), ev("a", 1), ev("b", 1), ev("c", 1))
@@ -60,7 +60,7 @@ func TestAcksMayComeInAnyOrder(t *testing.T) {
 	}
 }
 
-func TestASlowAckIsWaitedForUntilTheTimeout(t *testing.T) {
+func TestSlowAck(t *testing.T) {
 	ts := newTestServer(t)
 	r := newResponder(t, ts)
 	sink := ts.openSink(unmanaged, ackTimeout(300*time.Millisecond))
@@ -78,7 +78,7 @@ func TestASlowAckIsWaitedForUntilTheTimeout(t *testing.T) {
 	}
 }
 
-func TestTheSinkNeverResendsByItself(t *testing.T) {
+func TestNoResend(t *testing.T) {
 	ts := newTestServer(t)
 	r := newResponder(t, ts)
 	sink := ts.openSink(unmanaged, ackTimeout(200*time.Millisecond))
@@ -89,9 +89,9 @@ func TestTheSinkNeverResendsByItself(t *testing.T) {
 	}
 }
 
-// A late ack says that its own message is stored. Credited to another one, which bears the same number in a later
-// call, it would make the publisher forget a message that nobody has.
-func TestALateAckIsNotCreditedToAnotherMessage(t *testing.T) {
+// A late ack says that its own message is stored. Credited to another one, which has the same
+// number in a later call, it would make the publisher forget a message that nobody has.
+func TestLateAck(t *testing.T) {
 	ts := newTestServer(t)
 	r := newResponder(t, ts)
 	sink := ts.openSink(unmanaged, ackTimeout(200*time.Millisecond))
@@ -107,16 +107,18 @@ func TestALateAckIsNotCreditedToAnotherMessage(t *testing.T) {
 			r.refuse(m, 10054, "late")
 		}
 		r.ack(own)
-		if err := answers()[0]; sinks.Classify(err) == sinks.Refused { // a timeout on a busy machine is none of our business
+		// a timeout on a busy machine is none of our business
+		if err := answers()[0]; sinks.Classify(err) == sinks.Refused {
 			t.Fatalf("call %d was answered by an ack of an earlier one: %v", i, err)
 		}
 	}
 }
 
-func TestAnAckThatComesTwiceCountsOnce(t *testing.T) {
+func TestRepeatedAck(t *testing.T) {
 	ts := newTestServer(t)
 	r := newResponder(t, ts)
-	answers := inBackground(t, ts.openSink(unmanaged, ackTimeout(300*time.Millisecond)), ev("a", 1), ev("b", 1))
+	answers := inBackground(t, ts.openSink(unmanaged, ackTimeout(300*time.Millisecond)), ev("a", 1),
+		ev("b", 1))
 	a := r.next()
 	r.ack(a)
 	r.ack(a)
@@ -127,8 +129,9 @@ func TestAnAckThatComesTwiceCountsOnce(t *testing.T) {
 	wantClass(t, errs[1], sinks.Retry)
 }
 
-// Functions subscribe to the events and answer them: a reply that is no ack must not end the wait for the stream's.
-func TestAnAnswerOfAnotherSubscriberIsIgnored(t *testing.T) {
+// Functions subscribe to the events and answer them: a reply that is no ack must not end the wait
+// for the stream's.
+func TestForeignAnswer(t *testing.T) {
 	ts := newTestServer(t)
 	r := newResponder(t, ts)
 	answers := inBackground(t, ts.openSink(unmanaged), ev("a", 1))
@@ -140,10 +143,11 @@ func TestAnAnswerOfAnotherSubscriberIsIgnored(t *testing.T) {
 	wantClass(t, answers()[0], sinks.Retry)
 }
 
-func TestABrokenConnectionAnswersLongBeforeTheTimeout(t *testing.T) {
+func TestBrokenConnection(t *testing.T) {
 	ts := newTestServer(t)
 	r := newResponder(t, ts)
-	answers := inBackground(t, ts.openSink(unmanaged, ackTimeout(time.Minute)), ev("a", 1), ev("b", 1))
+	answers := inBackground(t, ts.openSink(unmanaged, ackTimeout(time.Minute)), ev("a", 1),
+		ev("b", 1))
 	r.next()
 	r.ack(r.next())
 	time.Sleep(200 * time.Millisecond) // for the ack to arrive
@@ -159,7 +163,7 @@ func TestABrokenConnectionAnswersLongBeforeTheTimeout(t *testing.T) {
 	}
 }
 
-func TestTheCallersContextEndsTheWait(t *testing.T) {
+func TestPublishContext(t *testing.T) {
 	ts := newTestServer(t)
 	r := newResponder(t, ts)
 	sink := ts.openSink(unmanaged, ackTimeout(time.Minute))
@@ -187,7 +191,7 @@ func TestTheCallersContextEndsTheWait(t *testing.T) {
 	}
 }
 
-func TestWithoutAStreamTheAnswerIsRetryAtOnce(t *testing.T) {
+func TestNoStream(t *testing.T) {
 	ts := newTestServer(t)
 	sink := ts.openSink(ackTimeout(time.Minute))
 	mustStore(t, sink, ev("a", 1))
@@ -207,7 +211,7 @@ func TestWithoutAStreamTheAnswerIsRetryAtOnce(t *testing.T) {
 	mustStore(t, sink, ev("a", 3))
 }
 
-func TestPublishBeforeOpenAndAfterCloseAnswersReconnect(t *testing.T) {
+func TestPublishWithoutOpen(t *testing.T) {
 	ts := newTestServer(t)
 	sink := ts.newSink()
 	wantClass(t, call(t, sink, ev("a", 1))[0].Err, sinks.Reconnect)
@@ -226,7 +230,7 @@ func TestPublishBeforeOpenAndAfterCloseAnswersReconnect(t *testing.T) {
 	_ = sink.Close()
 }
 
-func TestAMissingAckIsExplainedByWhatTheServerSaid(t *testing.T) {
+func TestMissingAckReason(t *testing.T) {
 	ts := newTestServer(t, withUser("bridge", "secret", denyPublish("k8s.>")))
 	sink := ts.openSink(unmanaged, ackTimeout(300*time.Millisecond), func(c *nats.Config) {
 		c.Auth = nats.Auth{User: "bridge", Password: "secret"}

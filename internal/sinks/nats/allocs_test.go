@@ -8,7 +8,7 @@ import (
 )
 
 // The time alone is made anew for each message.
-func TestAMessageCostsOneAllocation(t *testing.T) {
+func TestAllocations(t *testing.T) {
 	for _, encoding := range []string{nats.Binary, nats.Structured} {
 		encode := nats.NewEncodeLoop(encoding)
 		e := sinktest.NewEvent("web", 1, 2<<10)

@@ -40,15 +40,24 @@ func newNKey(t *testing.T) (path, public string) {
 	return path, public
 }
 
-func TestTheSinkAuthenticates(t *testing.T) {
+func TestAuth(t *testing.T) {
 	seedFile, public := newNKey(t)
 	for name, c := range map[string]struct {
 		server func(*server.Options)
 		auth   nats.Auth
 	}{
-		"by user":  {withUser("bridge", "s3cret", nil), nats.Auth{User: "bridge", Password: "s3cret"}},
-		"by token": {func(o *server.Options) { o.Authorization = "t0ken" }, nats.Auth{Token: "t0ken"}},
-		"by nkey":  {func(o *server.Options) { o.Nkeys = []*server.NkeyUser{{Nkey: public}} }, nats.Auth{NKeyFile: seedFile}},
+		"by user": {
+			withUser("bridge", "s3cret", nil),
+			nats.Auth{User: "bridge", Password: "s3cret"},
+		},
+		"by token": {
+			func(o *server.Options) { o.Authorization = "t0ken" },
+			nats.Auth{Token: "t0ken"},
+		},
+		"by nkey": {
+			func(o *server.Options) { o.Nkeys = []*server.NkeyUser{{Nkey: public}} },
+			nats.Auth{NKeyFile: seedFile},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ts := newTestServer(t, c.server)
@@ -61,7 +70,7 @@ func TestTheSinkAuthenticates(t *testing.T) {
 	}
 }
 
-func TestAMissingFileIsTheOperatorsMatter(t *testing.T) {
+func TestMissingCredentialsFile(t *testing.T) {
 	ts := newTestServer(t)
 	missing := filepath.Join(t.TempDir(), "missing")
 	for name, change := range map[string]func(*nats.Config){
@@ -80,14 +89,16 @@ func TestAMissingFileIsTheOperatorsMatter(t *testing.T) {
 	}
 }
 
-func TestPasswordsDoNotAppearInErrors(t *testing.T) {
-	sink, err := nats.New(nats.Config{URL: "nats://bridge:s3cret@127.0.0.1:1,nats://t0ken@127.0.0.1:1", Cluster: "test"})
+func TestPasswordsInErrors(t *testing.T) {
+	sink,
+		err := nats.New(nats.Config{URL: "nats://bridge:s3cret@127.0.0.1:1,nats://t0ken@127.0.0.1:1", Cluster: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	err = sink.Open(t.Context())
 	wantClass(t, err, sinks.Reconnect)
-	if strings.Contains(err.Error(), "s3cret") || strings.Contains(err.Error(), "t0ken") || !strings.Contains(err.Error(), "127.0.0.1:1") {
+	if strings.Contains(err.Error(), "s3cret") || strings.Contains(err.Error(), "t0ken") ||
+		!strings.Contains(err.Error(), "127.0.0.1:1") {
 		t.Errorf("error: %v", err)
 	}
 }

@@ -9,11 +9,14 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks/sinktest"
 )
 
-// BenchmarkPublish measures full calls of one caller against a server in the same process, server included. ns/op and
-// allocs/op are per message.
+// BenchmarkPublish measures full calls of one caller against a server in the same process, server
+// included. ns/op and allocs/op are per message.
 func BenchmarkPublish(b *testing.B) {
 	for _, size := range []int{2 << 10, 6 << 10} {
-		for _, mode := range []string{"jetstream", "jetstream-memory", "jetstream-structured", "core"} {
+		for _, mode := range []string{
+			"jetstream", "jetstream-memory", "jetstream-structured",
+			"core",
+		} {
 			b.Run(fmt.Sprintf("%s/%dKB", mode, size>>10), func(b *testing.B) {
 				ts := newTestServer(b)
 				sink := ts.openSink(func(c *nats.Config) {
@@ -40,7 +43,8 @@ func benchmarkCalls(b *testing.B, sink sinks.Sink, size int) {
 	}
 	b.SetBytes(int64(size))
 	b.ReportAllocs()
-	for version, sent := 1, 0; b.Loop(); sent++ { // one iteration is one message: a call every len(batch) iterations
+	// one iteration is one message: a call every len(batch) iterations
+	for version, sent := 1, 0; b.Loop(); sent++ {
 		if sent%len(batch) > 0 {
 			continue
 		}

@@ -12,9 +12,10 @@ import (
 type call struct {
 	number uint64
 	done   chan struct{} // closed when each message has its answer
-	posts  []takenPost   // of fences, by its messages; owned by the goroutine that has begun the call
+	// of fences, used by its messages; owned by the goroutine that registered the call
+	fenceSubjects []reservedSubject
 
-	mu       sync.Mutex // guards what follows, and the answers in the batch
+	mu       sync.Mutex // guards the fields below, and the answers in the batch
 	batch    []*sinks.Message
 	sent     []sending // of the messages that were written so far, or refused before
 	answered []bool
@@ -24,7 +25,7 @@ type call struct {
 
 // sending is what is known of a message when it is written.
 type sending struct {
-	stream *stream // nil for a stream that is nobody's matter
+	stream *stream // nil when the stream is not managed
 	after  uint64  // the last sequence of the stream then: the message gets a higher one
 }
 
@@ -34,7 +35,7 @@ type repeat struct {
 	seq     uint64
 }
 
-// aboutToSend is called before a message is written: an answer that comes earlier is forged.
+// aboutToSend is called before a message is written: an earlier answer is forged.
 func (c *call) aboutToSend(st *stream) {
 	in := sending{stream: st}
 	if st != nil {
@@ -45,30 +46,35 @@ func (c *call) aboutToSend(st *stream) {
 	c.sent = append(c.sent, in)
 }
 
-// outcome of an answer.
-type outcome int
+// ackOutcome is what became of an answer.
+type ackOutcome int
 
 const (
-	taken     outcome = iota
-	late              // the message has its answer
-	foreign           // it is not of the message's stream, or not possible
-	unordered         // the stream does not go on where it was: taken as Retry
+	accepted  ackOutcome = iota
+	late                 // the message was answered before
+	foreign              // it is not of the message's stream, or not possible
+	unordered            // a sequence that the stream has passed: answered as Retry
 )
 
-// String is the outcome as a metric label.
-func (v outcome) String() string { return [...]string{"taken", "late", "foreign", "unordered"}[v] }
+// String is the metric label.
+func (v ackOutcome) String() string {
+	return [...]string{
+		"taken", "late", "foreign",
+		"unordered",
+	}[v]
+}
 
-// maxAhead is by how much a stream's sequence may be ahead of what this process knows.
+// maxAhead bounds how far a stream's sequence may be ahead of what this process knows.
 const maxAhead = 1_000_000_000
 
 // answer records the answer to a message, if it is one.
-func (c *call) answer(i int, a ack) outcome {
+func (c *call) answer(i int, a ack) ackOutcome {
 	c.mu.Lock()
 	if i >= len(c.answered) || c.answered[i] || c.pending == 0 {
 		c.mu.Unlock()
 		return late
 	}
-	outcome := c.judge(i, &a)
+	outcome := c.check(i, &a)
 	if outcome == foreign {
 		c.mu.Unlock()
 		return outcome
@@ -87,30 +93,31 @@ func (c *call) answer(i int, a ack) outcome {
 	return outcome
 }
 
-// judge compares an answer with what is known of the message's stream. Whoever may read the events
-// sees where their answers go, and may be faster than the server.
-func (c *call) judge(i int, a *ack) outcome {
+// check compares an answer with what is known of the message's stream. Whoever may read the events
+// sees the reply subjects, and may forge an answer faster than the server answers.
+func (c *call) check(i int, a *ack) ackOutcome {
 	if i >= len(c.sent) {
 		return foreign
 	}
 	in := c.sent[i]
 	switch {
 	case a.kind == failed || in.stream == nil:
-		return taken
+		return accepted
 	case a.stream != in.stream.name || a.seq > in.stream.last.Load()+maxAhead:
 		return foreign
 	case a.kind == stored && a.seq <= in.after:
 		in.stream.doubtful.Store(true)
-		*a = failedWith(&sinks.Error{Class: sinks.Retry, Err: fmt.Errorf("%w: %d is not behind %d", errUnordered, a.seq, in.after)})
+		*a = failedWith(&sinks.Error{Class: sinks.Retry, Err: fmt.Errorf("%w: %d is not behind %d",
+			errUnordered, a.seq, in.after)})
 		return unordered
 	case a.kind == stored:
 		in.stream.reached(a.seq)
 	}
-	return taken
+	return accepted
 }
 
-// errUnordered is an ack with a sequence that the stream has passed: it is forged, or the one before
-// was, or the stream was made anew.
+// errUnordered is an ack with a sequence that the stream has passed: this ack is forged, or an
+// earlier one was, or the stream was recreated.
 var errUnordered = errors.New("the stream acknowledges with a sequence that it has passed")
 
 // fail gives the same answer to every message that has none.
@@ -130,8 +137,8 @@ func (c *call) fail(err error) {
 	close(c.done)
 }
 
-// over says whether every message has its answer.
-func (c *call) over() bool {
+// finished reports whether every message has its answer.
+func (c *call) finished() bool {
 	select {
 	case <-c.done:
 		return true

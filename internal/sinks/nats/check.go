@@ -9,30 +9,32 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Check says whether Open would succeed, and changes nothing: connect is why the server can't be used, stream what is wrong with the
-// stream. A stream that is missing and would be made is no problem. Streams by a template of the name show when events come, and whether the user may
-// publish to the subjects, only publishing tells. The sink must not be open.
+// Check reports whether Open would succeed. It changes nothing. connect is why the server can't be
+// used, stream what is wrong with the stream. A stream that is missing and would be created is no
+// problem. Streams with a template as name are checked when events arrive. Whether the user may
+// publish to the subjects is not checked: only publishing shows that. The sink must not be open.
 func (s *Sink) Check(ctx context.Context) (connect, stream error) {
 	conn, err := s.connect(ctx)
 	if err != nil {
-		return answer(fmt.Errorf("connect to NATS at %s: %w", redactURLs(s.cfg.URL), err)), nil
+		return classified(fmt.Errorf("connect to NATS at %s: %w", redactURLs(s.cfg.URL), err)), nil
 	}
 	defer s.disconnect(conn)
 	url := conn.ConnectedUrlRedacted()
 	if !conn.HeadersSupported() {
-		return answer(fmt.Errorf("NATS at %s: %w: NATS 2.2 or newer is needed", url, nats.ErrHeadersNotSupported)), nil
+		return classified(fmt.Errorf("NATS at %s: %w: NATS 2.2 or newer is needed", url,
+			nats.ErrHeadersNotSupported)), nil
 	}
 	if s.cfg.Mode == Core || s.cfg.Stream.Manage == Off || s.several {
 		return nil, nil
 	}
-	if err := s.lookAtStream(ctx, conn); err != nil {
-		return nil, answer(fmt.Errorf("NATS at %s: %w", url, s.withServersWord(err)))
+	if err := s.checkExisting(ctx, conn); err != nil {
+		return nil, classified(fmt.Errorf("NATS at %s: %w", url, s.withServerError(err)))
 	}
 	return nil, nil
 }
 
-// lookAtStream is ensureStream without creating anything.
-func (s *Sink) lookAtStream(ctx context.Context, conn *nats.Conn) error {
+// checkExisting is ensureStream without creating anything.
+func (s *Sink) checkExisting(ctx context.Context, conn *nats.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ConnectTimeout)
 	defer cancel()
 	js, err := s.jetStream(conn)
@@ -42,7 +44,7 @@ func (s *Sink) lookAtStream(ctx context.Context, conn *nats.Conn) error {
 	stream, err := js.Stream(ctx, s.cfg.Stream.Name)
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound) && s.cfg.Stream.Manage == Verify:
-		return missing(s.cfg.Stream)
+		return missingStream(s.cfg.Stream)
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		return s.creatable(ctx, js)
 	case err != nil:
@@ -51,11 +53,11 @@ func (s *Sink) lookAtStream(ctx context.Context, conn *nats.Conn) error {
 	return s.checkStream(stream.CachedInfo().Config, s.cfg.Stream)
 }
 
-// creatable says whether the stream's subjects are free.
+// creatable reports an error when another stream has the subjects.
 func (s *Sink) creatable(ctx context.Context, js jetstream.JetStream) error {
 	for _, subject := range s.cfg.Stream.Subjects {
 		if _, err := js.StreamNameBySubject(ctx, subject); err == nil {
-			return overlap(ctx, js, s.cfg.Stream)
+			return overlapError(ctx, js, s.cfg.Stream)
 		}
 	}
 	return nil

@@ -18,11 +18,12 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
-// dataRefScheme is of the URIs that Claim gives: nats-object://<bucket>/<name>, where the name is the event's message id and a digest of the
-// payload, with each part escaped as in a URL. Sinks that share a bucket may send one event in several forms.
+// dataRefScheme begins the URIs that Claim returns: nats-object://<bucket>/<name>. The name is the
+// event's message id and a digest of the payload, since sinks that share a bucket may send one
+// event in several forms. Each part is escaped as in a URL.
 const dataRefScheme = "nats-object://"
 
-// ensureObjects finds the bucket for large payloads, or makes it. It never changes one.
+// ensureObjects finds the bucket for large payloads, or creates it. It never changes one.
 func (s *Sink) ensureObjects(ctx context.Context, conn *nats.Conn) error {
 	s.objects = nil
 	bucket := s.cfg.Objects.Bucket
@@ -46,14 +47,19 @@ func (s *Sink) ensureObjects(ctx context.Context, conn *nats.Conn) error {
 	return nil
 }
 
-func (s *Sink) createObjects(ctx context.Context, conn *nats.Conn, js jetstream.JetStream) (jetstream.ObjectStore, error) {
+func (s *Sink) createObjects(
+	ctx context.Context, conn *nats.Conn, js jetstream.JetStream,
+) (jetstream.ObjectStore, error) {
 	c := s.cfg.Objects
 	if s.cfg.Stream.Manage != Create {
-		return nil, operators("object store bucket %s does not exist: create it (nats object add %s), or set stream.manage: create", c.Bucket, c.Bucket)
+		return nil, operatorError("object store bucket %s does not exist: create it (nats object "+
+			"add %s), or set stream.manage: create", c.Bucket, c.Bucket)
 	}
 	wanted := jetstream.ObjectStoreConfig{
-		Bucket: c.Bucket, Description: "Payloads of CloudEvents that are too large for a message", TTL: c.MaxAge, MaxBytes: unlimited(c.MaxBytes),
-		Storage: s.cfg.Stream.storage(), Replicas: s.cfg.Stream.Replicas, Compression: s.cfg.Stream.Compression != "none",
+		Bucket: c.Bucket, Description: "Payloads of CloudEvents that are too large for a " +
+			"message", TTL: c.MaxAge, MaxBytes: unlimited(c.MaxBytes),
+		Storage: s.cfg.Stream.storage(), Replicas: s.cfg.Stream.Replicas,
+		Compression: s.cfg.Stream.Compression != "none",
 	}
 	if wanted.Replicas == 0 {
 		wanted.Replicas = defaultReplicas(conn)
@@ -68,7 +74,7 @@ func (s *Sink) createObjects(ctx context.Context, conn *nats.Conn, js jetstream.
 // claimDigest is how many bytes of a payload's SHA-256 are in its name.
 const claimDigest = 16
 
-// Claim keeps the event's payload in the object store.
+// Claim stores the event's payload in the object store.
 func (s *Sink) Claim(ctx context.Context, e *event.Event) (dataref string, err error) {
 	if s.objects == nil {
 		return "", sinks.ErrNoClaims
@@ -80,17 +86,22 @@ func (s *Sink) Claim(ctx context.Context, e *event.Event) (dataref string, err e
 		return dataref, nil
 	}
 	const usual = 128 << 10
-	meta := jetstream.ObjectMeta{Name: name, Opts: &jetstream.ObjectMetaOptions{ChunkSize: uint32(min(usual, max(s.conn.MaxPayload()/2, 1)))}}
+	meta := jetstream.ObjectMeta{
+		Name: name,
+		Opts: &jetstream.ObjectMetaOptions{ChunkSize: uint32(min(usual, max(s.conn.MaxPayload()/2,
+			1)))},
+	}
 	if _, err := s.objects.Put(ctx, meta, bytes.NewReader(e.Data)); err != nil {
 		if ctx.Err() != nil && errors.Is(ctx.Err(), context.Canceled) {
 			return "", stopped(ctx.Err())
 		}
-		return "", answer(s.withServersWord(fmt.Errorf("object store bucket %s: %w", s.cfg.Objects.Bucket, err)))
+		return "", classified(s.withServerError(fmt.Errorf("object store bucket %s: %w",
+			s.cfg.Objects.Bucket, err)))
 	}
 	return dataref, nil
 }
 
-// isKept says whether the bucket holds the payload already: of an attempt before.
+// isKept reports whether the bucket has the payload already, of an earlier attempt.
 func (s *Sink) isKept(ctx context.Context, name string, sum [sha256.Size]byte) bool {
 	info, err := s.objects.GetInfo(ctx, name)
 	return err == nil && info.Digest == "SHA-256="+base64.URLEncoding.EncodeToString(sum[:])

@@ -38,7 +38,7 @@ func claimed(t *testing.T, js jetstream.JetStream, dataref string) []byte {
 	return data
 }
 
-func TestAPayloadIsKeptOnceWhereItsDatarefSays(t *testing.T) {
+func TestClaim(t *testing.T) {
 	ts := newTestServer(t)
 	sink := ts.openSink(withBucket)
 	e := sinktest.NewEvent("web", 1, 3<<20)
@@ -59,36 +59,39 @@ func TestAPayloadIsKeptOnceWhereItsDatarefSays(t *testing.T) {
 	}
 	info := stream.CachedInfo()
 	if chunks := 3<<20>>17 + 1; info.State.LastSeq > uint64(chunks) {
-		t.Errorf("%d messages were stored for one payload, want at most %d", info.State.LastSeq, chunks)
+		t.Errorf("%d messages were stored for one payload, want at most %d", info.State.LastSeq,
+			chunks)
 	}
 	if info.Config.MaxAge != 168*time.Hour {
 		t.Errorf("payloads are kept for %v, events for 168h", info.Config.MaxAge)
 	}
 }
 
-func TestWithoutABucketNothingIsKept(t *testing.T) {
+func TestClaimWithoutBucket(t *testing.T) {
 	ts := newTestServer(t)
 	if _, err := ts.openSink().Claim(t.Context(), ev("a", 1)); !errors.Is(err, sinks.ErrNoClaims) {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestABucketIsCreatedOnlyWhereThatIsAllowed(t *testing.T) {
+func TestBucketCreation(t *testing.T) {
 	ts := newTestServer(t)
 	ts.openSink()
-	err := ts.newSink(withBucket, func(c *nats.Config) { c.Stream.Manage = nats.Verify }).Open(t.Context())
+	err := ts.newSink(withBucket,
+		func(c *nats.Config) { c.Stream.Manage = nats.Verify }).Open(t.Context())
 	wantClass(t, err, sinks.Refused)
 	wantMentions(t, err, "bucket LARGE does not exist", "manage: create")
 }
 
-func TestAClaimWithoutAServerMayHeal(t *testing.T) {
+func TestClaimWithoutServer(t *testing.T) {
 	ts := newTestServer(t)
 	sink := ts.openSink(withBucket)
 	ts.stop()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	_, err := sink.Claim(ctx, ev("a", 1))
-	if class := sinks.Classify(err); err == nil || class != sinks.Retry && class != sinks.Reconnect {
+	if class := sinks.Classify(err); err == nil || class != sinks.Retry &&
+		class != sinks.Reconnect {
 		t.Errorf("%v is %v", err, class)
 	}
 	ts.start()
@@ -99,7 +102,7 @@ func TestAClaimWithoutAServerMayHeal(t *testing.T) {
 }
 
 // What Fits says is what Publish does, to the byte, in each encoding.
-func TestFitsAgreesWithPublish(t *testing.T) {
+func TestFits(t *testing.T) {
 	for _, encoding := range []string{nats.Binary, nats.Structured} {
 		t.Run(encoding, func(t *testing.T) {
 			ts := newTestServer(t, func(o *server.Options) { o.MaxPayload = 20_000 })
@@ -125,7 +128,7 @@ func TestFitsAgreesWithPublish(t *testing.T) {
 	}
 }
 
-func TestADeadLetterArrivesHoweverLargeItsAttributesAre(t *testing.T) {
+func TestLargeDeadLetter(t *testing.T) {
 	ts := newTestServer(t)
 	sink := ts.openSink()
 	for name, spoil := range map[string]func(*event.Event){
@@ -143,7 +146,8 @@ func TestADeadLetterArrivesHoweverLargeItsAttributesAre(t *testing.T) {
 		})
 	}
 	for _, m := range storedMessages(t, ts.jetStream(), "K8S") {
-		if r := parse(t, m.Subject, m.Header, m.Data); r.Attributes["deadletterreason"] == "" || r.Attributes["truncated"] != "true" {
+		if r := parse(t, m.Subject, m.Header, m.Data); r.Attributes["deadletterreason"] == "" ||
+			r.Attributes["truncated"] != "true" {
 			t.Errorf("%v", r.Attributes)
 		}
 	}

@@ -18,13 +18,15 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks/sinktest"
 )
 
-// clusterMessages is how many messages a test of a cluster sends at least; `make test-jetstream` asks for more.
-var clusterMessages = flag.Int("jetstream.messages", 20_000, "messages that the tests of a JetStream cluster send")
+// clusterMessages is how many messages a test of a cluster sends at least; `make test-jetstream`
+// asks for more.
+var clusterMessages = flag.Int("jetstream.messages", 20_000, "messages that the tests of a "+
+	"JetStream cluster send")
 
 // minFaults is how many faults must happen while messages are sent, or a test has tested nothing.
 const minFaults = 2
 
-func TestAClusterInTroubleLosesRepeatsAndReordersNothing(t *testing.T) {
+func TestClusterFaults(t *testing.T) {
 	for name, fault := range map[string]func(*faultyCluster){
 		"the leader steps down":              (*faultyCluster).stepDown,
 		"a server is killed and comes back":  (*faultyCluster).kill,
@@ -36,11 +38,15 @@ func TestAClusterInTroubleLosesRepeatsAndReordersNothing(t *testing.T) {
 			c := newFaultyCluster(t)
 			sent := c.sendUnder(fault, *clusterMessages/5)
 			stored := c.read()
-			t.Logf("%d messages under %d faults in %v (%.0f/s): lost %d, repeated %d, reordered %d; %d retries, %d removed by the stream",
-				sent.messages, sent.faults, sent.took.Round(time.Millisecond), float64(sent.messages)/sent.took.Seconds(),
-				sent.messages-stored.distinct, stored.repeated, stored.reordered, sent.retries, c.duplicates())
+			t.Logf("%d messages under %d faults in %v (%.0f/s): lost %d, repeated %d, reordered "+
+				"%d; %d retries, %d removed by the stream",
+				sent.messages, sent.faults, sent.took.Round(time.Millisecond),
+				float64(sent.messages)/sent.took.Seconds(),
+				sent.messages-stored.distinct, stored.repeated, stored.reordered, sent.retries,
+				c.duplicates())
 			if stored.distinct != sent.messages || stored.repeated > 0 || stored.reordered > 0 {
-				t.Errorf("of %d messages %d are stored, %d of them again, %d out of order", sent.messages, stored.distinct, stored.repeated, stored.reordered)
+				t.Errorf("of %d messages %d are stored, %d of them again, %d out of order",
+					sent.messages, stored.distinct, stored.repeated, stored.reordered)
 			}
 		})
 	}
@@ -67,8 +73,9 @@ func (c *faultyCluster) urls() string {
 	return c.servers[0].url() + "," + c.servers[1].url() + "," + c.servers[2].url()
 }
 
-// stepDown asks the stream's leader to leave its place to another. The new one forgets what the old one had not replicated: some messages of a
-// pipeline vanish and later ones of it are stored. Only the gate keeps each object in order.
+// stepDown asks the stream's leader to leave its place to another. The new one forgets what the old
+// one had not replicated: some messages of a pipeline vanish and later ones of it are stored. Only
+// the gate keeps each object in order.
 func (c *faultyCluster) stepDown() {
 	nc := c.servers[c.next%3].client()
 	defer nc.Close()
@@ -77,7 +84,8 @@ func (c *faultyCluster) stepDown() {
 	time.Sleep(200 * time.Millisecond)
 }
 
-// kill ends one server after the other, as far as its peers and clients can tell at once, and starts it again.
+// kill ends one server after the other, as far as its peers and clients can tell at once, and
+// starts it again.
 func (c *faultyCluster) kill() {
 	ts := c.servers[c.next%3]
 	c.next++
@@ -96,7 +104,8 @@ func (c *faultyCluster) killLeader() {
 	c.kill()
 }
 
-// lameDuck lets a server hand over what it leads, and send its clients away bit by bit, before it ends.
+// lameDuck lets a server hand over what it leads, and send its clients away bit by bit, before it
+// ends.
 func (c *faultyCluster) lameDuck() {
 	ts := c.servers[c.next%3]
 	c.next++
@@ -121,11 +130,13 @@ func (c *faultyCluster) disconnect() {
 	time.Sleep(300 * time.Millisecond)
 }
 
-// awaitAll waits until the stream has three current replicas: with two servers away at once it takes nothing.
+// awaitAll waits until the stream has three current replicas: with two servers away at once it
+// takes nothing.
 func (c *faultyCluster) awaitAll() {
 	eventually(c.t, "the stream is whole", func() error {
 		for _, ts := range c.servers {
-			if ts.s.JetStreamIsStreamLeader("$G", "K8S") && ts.s.JetStreamIsStreamCurrent("$G", "K8S") {
+			if ts.s.JetStreamIsStreamLeader("$G", "K8S") &&
+				ts.s.JetStreamIsStreamCurrent("$G", "K8S") {
 				return nil
 			}
 		}
@@ -142,7 +153,7 @@ func (c *faultyCluster) awaitAll() {
 }
 
 // outcome is what a run has done.
-type outcome struct {
+type ackOutcome struct {
 	messages, faults int
 	retries          uint64
 	took             time.Duration
@@ -151,10 +162,14 @@ type outcome struct {
 // clusterObjects is how many objects change at the same time.
 const clusterObjects = 200
 
-// sendUnder publishes through a real publisher, at least so many messages and until a few faults have happened.
-func (c *faultyCluster) sendUnder(fault func(*faultyCluster), messages int) outcome {
+// sendUnder publishes through a real publisher, at least so many messages and until a few faults
+// have happened.
+func (c *faultyCluster) sendUnder(fault func(*faultyCluster), messages int) ackOutcome {
 	c.t.Helper()
-	p, err := publisher.New(publisher.Config{Sink: c.sink, Name: "cluster", Log: testLog(c.t), Retry: publisher.Retry{Initial: 20 * time.Millisecond, Max: time.Second}})
+	p, err := publisher.New(publisher.Config{
+		Sink: c.sink, Name: "cluster", Log: testLog(c.t),
+		Retry: publisher.Retry{Initial: 20 * time.Millisecond, Max: time.Second},
+	})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -179,7 +194,7 @@ func (c *faultyCluster) sendUnder(fault func(*faultyCluster), messages int) outc
 		}
 	})
 	began := time.Now()
-	sent := outcome{}
+	sent := ackOutcome{}
 	for version := 1; sent.messages < messages || faults.Load() < minFaults; version++ {
 		c.addVersion(ctx, p, version)
 		sent.messages += clusterObjects
@@ -202,7 +217,7 @@ func (c *faultyCluster) sendUnder(fault func(*faultyCluster), messages int) outc
 	return sent
 }
 
-// addVersion adds one change of every object. Add blocks when enough is on its way.
+// addVersion adds one change of every object. Add blocks when enough is in flight.
 func (c *faultyCluster) addVersion(ctx context.Context, p *publisher.Publisher, version int) {
 	items := make([]*publisher.Item, clusterObjects)
 	for i := range items {
@@ -233,8 +248,10 @@ func (c *faultyCluster) read() found {
 	})
 	last := stream.CachedInfo().State.LastSeq
 	var consumer jetstream.Consumer
-	eventually(c.t, "consumer", func() (err error) { // the servers may still be choosing who makes it
-		consumer, err = stream.OrderedConsumer(c.t.Context(), jetstream.OrderedConsumerConfig{HeadersOnly: true})
+	// the servers may still be choosing who makes it
+	eventually(c.t, "consumer", func() (err error) {
+		consumer, err = stream.OrderedConsumer(c.t.Context(),
+			jetstream.OrderedConsumerConfig{HeadersOnly: true})
 		return err
 	})
 	messages, err := consumer.Messages()
@@ -249,7 +266,8 @@ func (c *faultyCluster) read() found {
 		if err != nil {
 			c.t.Fatalf("message %d of %d: %v", read+1, last, err)
 		}
-		name, id, sequence := m.Headers()["ce-name"][0], m.Headers()["ce-id"][0], m.Headers()["ce-sequence"][0]
+		name, id, sequence := m.Headers()["ce-name"][0], m.Headers()["ce-id"][0],
+			m.Headers()["ce-sequence"][0]
 		if seen[id] {
 			f.repeated++
 		}

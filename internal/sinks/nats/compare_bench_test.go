@@ -16,13 +16,15 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks/sinktest"
 )
 
-// BenchmarkBesideNatsGo sends the same events to one stream with the sink, as the publisher calls it (four calls at once, each object at most
-// once on its way), and with nats.go's PublishMsgAsync, which keeps no order when it has to resend. The server is in the same process: cpu-us/msg and
+// BenchmarkBesideNatsGo sends the same events to one stream with the sink, as the publisher calls
+// it (four calls at once, each object at most once in flight), and with nats.go's PublishMsgAsync,
+// which keeps no order when it has to resend. The server is in the same process: cpu-us/msg and
 // allocs/op are of both.
 func BenchmarkBesideNatsGo(b *testing.B) {
 	for _, size := range []int{2 << 10, 6 << 10} {
 		b.Run(fmt.Sprintf("sink/%dKB", size>>10), func(b *testing.B) { benchmarkSink(b, size) })
-		b.Run(fmt.Sprintf("PublishMsgAsync/%dKB", size>>10), func(b *testing.B) { benchmarkAsync(b, size) })
+		b.Run(fmt.Sprintf("PublishMsgAsync/%dKB", size>>10),
+			func(b *testing.B) { benchmarkAsync(b, size) })
 	}
 }
 
@@ -52,7 +54,9 @@ func benchmarkSink(b *testing.B, size int) {
 	batches := make([][]*sinks.Message, callers)
 	for caller := range batches {
 		for i := range perCall {
-			batches[caller] = append(batches[caller], &sinks.Message{Event: sinktest.NewEvent(fmt.Sprintf("web-%d-%d", caller, i), 1, size)})
+			batches[caller] = append(batches[caller],
+				&sinks.Message{Event: sinktest.NewEvent(fmt.Sprintf("web-%d-%d", caller, i), 1,
+					size)})
 		}
 	}
 	measured(b, size, func() {
@@ -89,7 +93,8 @@ func benchmarkAsync(b *testing.B, size int) {
 	measured(b, size, func() {
 		for i := range b.N {
 			e.ID = fmt.Sprintf("uid/%d", i)
-			if _, err := js.PublishMsgAsync(plainMessage(e), jetstream.WithStallWait(time.Minute)); err != nil {
+			if _, err := js.PublishMsgAsync(plainMessage(e),
+				jetstream.WithStallWait(time.Minute)); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -23,7 +23,7 @@ const (
 	Structured = "structured" // one JSON document with everything in it
 )
 
-// NoDeadLetter as Config.DeadLetter: refused messages have no place to go, and DeadLetter answers sinks.ErrNoDeadLetter.
+// NoDeadLetter as Config.DeadLetter: DeadLetter returns sinks.ErrNoDeadLetter.
 const NoDeadLetter = "off"
 
 // DefaultSubject is the subject template used when the configuration names none.
@@ -35,48 +35,59 @@ type Config struct {
 	URL string
 	// Name of the connection, as the server's monitoring shows it. Default "bridge".
 	Name string
-	// Sink is the sink's own name. It tells its dead letters and its fence from those of other sinks that share a stream with it, and stays the
-	// same from process to process. Letters, digits and dashes. Default "nats".
+	// Sink is the sink's own name. It distinguishes its dead letters and its fence from those of
+	// other sinks that share a stream with it, and must not change from process to process.
+	// Letters, digits and dashes. Default "nats".
 	Sink string
-	// Informers are those whose events the sink gets, at the time of the call; it may be called concurrently. Two sinks that get events of one
-	// informer can't share a stream, since the server would take the second one's for duplicates: with this given, and not with Mode Core or
-	// Manage Off, such a sink is not opened beside another one of the process. nil: it is not known.
+	// Informers returns the current informers of the sink; it may be called concurrently. Two sinks
+	// that get events of one informer can't share a stream: the server would drop the second one's
+	// as duplicates. With this and Owners given, such a sink is not opened; Mode Core and Manage
+	// Off are not checked. nil: not known.
 	Informers func() []string
+	// Owners has the streams of all sinks of the process; they share it. nil: this is the only
+	// sink.
+	Owners *StreamOwners
 	// Mode is JetStream (default) or Core.
 	Mode string
 	// Encoding is Binary (default) or Structured.
 	Encoding string
-	// Cluster is the value of {cluster} in the subjects of the stream. Required when Subject names it.
+	// Cluster is the value of {cluster} in the subjects of the stream. Required when Subject names
+	// it.
 	Cluster string
 	// Subject is a template of the subject. Default DefaultSubject.
 	Subject string
-	// DeadLetter is a template of the subject for refused messages, or NoDeadLetter. Default: the constant beginning of
-	// Subject followed by _deadletter.{resource}.{op}; no field can give that token, so it meets no event.
+	// DeadLetter is a template of the subject for refused messages, or NoDeadLetter. Default: the
+	// constant beginning of Subject followed by _deadletter.{resource}.{op}; no field can give that
+	// token, so it meets no event.
 	DeadLetter string
-	// Stream says which stream holds the subjects. Not used with Mode Core.
+	// Stream is which stream holds the subjects. Not used with Mode Core.
 	Stream Stream
-	// Objects is where Claim keeps payloads that are too large for a message. Not used with Mode Core.
+	// Objects is where Claim stores payloads that are too large for a message. Not used with Mode
+	// Core.
 	Objects Objects
 	// Domain is the JetStream domain, for a stream behind a leaf node. Default none.
 	Domain string
-	// InboxPrefix of the subjects that acks come back on, for accounts with restricted permissions. Default "_INBOX".
+	// InboxPrefix of the reply subjects of acks, for accounts with restricted permissions. Default
+	// "_INBOX".
 	InboxPrefix string
 
-	// AckTimeout is how long a message may stay without an answer, from when the last of its call was written. It also
-	// bounds a write to a connection that takes nothing. Default 5s.
+	// AckTimeout is how long a message may stay without an answer, from when the last of its call
+	// was written. It also bounds a write to a connection that accepts nothing. Default 5s.
 	AckTimeout time.Duration
-	// ConnectTimeout is for one attempt to connect, and for each request to the JetStream API. Default 5s.
+	// ConnectTimeout is for one attempt to connect, and for each request to the JetStream API.
+	// Default 5s.
 	ConnectTimeout time.Duration
 	// Limits of a Publish call. Default those of sinks.Limits.
 	Limits sinks.Limits
 
-	// Fence keeps processes out that published before this one; only with JetStream, and a stream that is managed or verified. nil: there
-	// are none.
+	// Fence fences processes that published before this one; only with JetStream, and a stream that
+	// is managed or verified. nil: there are none.
 	Fence *Fence
 
-	// Auth is who the sink is to the server. Default nobody.
+	// Auth is how the sink authenticates. Default: it does not.
 	Auth Auth
-	// TLS of the connection. Default: as the scheme of URL and the server ask for, with the system's CAs.
+	// TLS of the connection. Default: as the scheme of URL and the server ask for, with the
+	// system's CAs.
 	TLS TLS
 
 	// Log gets state changes and what an operator can act on. Default: nothing is logged.
@@ -106,30 +117,34 @@ type TLS struct {
 
 // Values of Stream.Manage.
 const (
-	Create = "create" // create the stream where it is absent, check it where it is there
+	Create = "create" // create the stream if it is missing, check it if it exists
 	Verify = "verify" // check it, never create it
-	Off    = "off"    // no JetStream API is used: the stream is somebody else's matter
+	Off    = "off"    // no JetStream API is used: somebody else manages the stream
 )
 
-// Stream is what the stream is to be like. A stream that exists is never changed: where it differs in what the promises
-// rest on (subjects, retention, storage, replicas, duplicates window), Open fails and says how.
+// Stream is what the stream must be like. An existing stream is never changed: where it differs in
+// what the promises rest on (subjects, retention, storage, replicas, duplicates window), Open fails
+// and says how.
 type Stream struct {
-	// Name of the stream. Default "K8S". With fields in it, it is a template: each event goes to the stream of its own name, which is
-	// met with its first event. One stream stores in one thread of the server; several share the load.
+	// Name of the stream. Default "K8S". With fields in it, it is a template: each event goes to
+	// the stream of its own name, which is looked up with its first event. One stream stores in one
+	// thread of the server; several share the load.
 	Name string
-	// Subjects of the stream. Default: the constant beginning of Config.Subject and everything below it, k8s.<cluster>.>; with a
-	// template as Name what Config.Subject and Config.DeadLetter give for it.
+	// Subjects of the stream. Default: the constant beginning of Config.Subject and everything
+	// below it, k8s.<cluster>.>; with a template as Name the subjects that Config.Subject and
+	// Config.DeadLetter produce for it.
 	Subjects []string
 	// MaxAge of messages. Default 168h; negative: no limit.
 	MaxAge time.Duration
-	// MaxBytes of the stream, beyond which the oldest messages go. Default: no limit but the account's.
+	// MaxBytes of the stream, beyond which the oldest messages are deleted. Default: no limit but
+	// the account's.
 	MaxBytes int64
 	// Replicas. Default 3 on a cluster, 1 on a single server.
 	Replicas int
 	// Storage is "file" (default) or "memory".
 	Storage string
-	// Duplicates is how long the stream remembers ids. It has to be longer than any message may be under way; the
-	// server keeps about 200 bytes per id in memory. Default 2m.
+	// Duplicates is how long the stream remembers ids. It has to be longer than any message may be
+	// in flight; the server keeps about 200 bytes per id in memory. Default 2m.
 	Duplicates time.Duration
 	// Compression is "s2" (default) or "none".
 	Compression string
@@ -139,11 +154,12 @@ type Stream struct {
 
 // Objects is a bucket of the JetStream object store. One that exists is never changed.
 type Objects struct {
-	// Bucket is its name. Default none: Claim answers sinks.ErrNoClaims.
+	// Bucket is its name. Default none: Claim returns sinks.ErrNoClaims.
 	Bucket string
-	// MaxAge of objects. Default that of the stream, since an event's payload should live as long as the event; negative: no limit.
+	// MaxAge of objects. Default that of the stream, since an event's payload should live as long
+	// as the event; negative: no limit.
 	MaxAge time.Duration
-	// MaxBytes of the bucket; a full bucket takes no more. Default: no limit but the account's.
+	// MaxBytes of the bucket; a full bucket refuses more. Default: no limit but the account's.
 	MaxBytes int64
 }
 
@@ -178,7 +194,7 @@ func (s Stream) withDefaults() Stream {
 	return s
 }
 
-// storage and compression in the words of the client library.
+// storage in the constants of the client library.
 func (s *Stream) storage() jetstream.StorageType {
 	if s.Storage == "memory" {
 		return jetstream.MemoryStorage

@@ -12,13 +12,17 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks/sinktest"
 )
 
-const tooLarge = 1 << 20 // max_payload of a server that is not told otherwise; headers make it too much
+// max_payload of a server that is not told otherwise; headers make it too much
+const tooLarge = 1 << 20
 
-func TestJetStreamKeepsThePromisesOfASink(t *testing.T) {
+func TestContractJetStream(t *testing.T) {
 	for _, encoding := range []string{nats.Binary, nats.Structured} {
 		t.Run(encoding, func(t *testing.T) {
 			sinktest.Run(t, sinktest.Harness{
-				Start:    func(t *testing.T) *sinktest.Broker { return jetStreamBroker(t, encoding) },
+				Start: func(t *testing.T) *sinktest.Broker {
+					return jetStreamBroker(t,
+						encoding)
+				},
 				TooLarge: tooLarge,
 			})
 		})
@@ -37,7 +41,8 @@ func jetStreamBroker(t *testing.T, encoding string) *sinktest.Broker {
 				all = append(all, parse(t, m.Subject, m.Header, m.Data))
 			}
 			if len(all) < n {
-				t.Fatalf("%d messages are stored, want %d", len(all), n) // an ack promises that they are there now
+				// an ack promises that they are there now
+				t.Fatalf("%d messages are stored, want %d", len(all), n)
 			}
 			return all
 		},
@@ -46,16 +51,17 @@ func jetStreamBroker(t *testing.T, encoding string) *sinktest.Broker {
 	}
 }
 
-func TestCoreKeepsThePromisesOfASink(t *testing.T) {
+func TestContractCore(t *testing.T) {
 	const atMostOnce = "core NATS stores nothing: messages are delivered at most once"
 	sinktest.Run(t, sinktest.Harness{
 		Start:    coreBroker,
 		TooLarge: tooLarge,
 		Exempt: map[string]string{
-			"stores a resent message once":                                         atMostOnce,
-			"stores a message resent after a restart once":                         atMostOnce,
-			"recalls what was stored behind a position":                            atMostOnce,
-			"answers while the broker is away and stores in order once it is back": atMostOnce + "; core_test.go tests the answers",
+			"stores a resent message once":                 atMostOnce,
+			"stores a message resent after a restart once": atMostOnce,
+			"recalls what was stored behind a position":    atMostOnce,
+			"answers while the broker is away and stores in order once it is back": atMostOnce +
+				"; core_test.go tests the answers",
 		},
 	})
 }

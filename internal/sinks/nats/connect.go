@@ -14,16 +14,25 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// connect makes one attempt with each server. The first connection is not left to the client's own retries: they hide
-// the reason, and the caller of Open has a backoff already.
+// connect makes one attempt with each server. The client's own retries are not used for the first
+// connection: they hide the reason, and the caller of Open has a backoff.
 func (s *Sink) connect(ctx context.Context) (*nats.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	life, cancel := context.WithCancel(context.Background())
-	stop := context.AfterFunc(ctx, cancel) // until it is connected, the connection lives as long as ctx
-	dial := &dialer{ctx: life, timeout: s.cfg.ConnectTimeout}
-	options, err := s.options(dial)
+	// until it is connected, the connection lives as long as ctx
+	stop := context.AfterFunc(ctx, cancel)
+	var failed atomic.Pointer[error] // the last attempt
+	options, err := s.options(func(network, address string) (net.Conn, error) {
+		conn, err := (&net.Dialer{Timeout: s.cfg.ConnectTimeout}).DialContext(life, network,
+			address)
+		if err != nil {
+			failed.Store(&err)
+			return nil, err
+		}
+		return &boundedConn{Conn: conn}, nil
+	})
 	if err != nil {
 		cancel()
 		return nil, err
@@ -36,12 +45,13 @@ func (s *Sink) connect(ctx context.Context) (*nats.Conn, error) {
 	}))...)
 	if err != nil {
 		cancel()
-		if why := dial.failed.Load(); why != nil && errors.Is(err, nats.ErrNoServers) {
-			err = fmt.Errorf("%w (%s)", err, (*why).Error()) // the client tells of no attempt
+		if why := failed.Load(); why != nil && errors.Is(err, nats.ErrNoServers) {
+			// the client does not report the attempts
+			err = fmt.Errorf("%w (%s)", err, (*why).Error())
 		}
 		return nil, errors.Join(err, ctx.Err())
 	}
-	if !stop() { // ctx ended at the last moment, and with it the dialer
+	if !stop() { // ctx ended at the last moment, and the dialer with it
 		conn.Close()
 		<-closed
 		return nil, ctx.Err()
@@ -52,26 +62,28 @@ func (s *Sink) connect(ctx context.Context) (*nats.Conn, error) {
 	return conn, nil
 }
 
-func (s *Sink) options(dial *dialer) ([]nats.Option, error) {
+func (s *Sink) options(dial dialFunc) ([]nats.Option, error) {
 	options := []nats.Option{
 		nats.Name(s.cfg.Name),
 		nats.Timeout(s.cfg.ConnectTimeout),
 		nats.SetCustomDialer(dial),
-		// Messages published while the connection is away must fail, not wait in a buffer of the client: the caller
-		// resends them, and a buffered one would come out behind its successors.
+		// Without a connection a publish must fail, not wait in a buffer of the client: the caller
+		// sends the message again, and a buffered one would be stored behind its successors.
 		nats.ReconnectBufSize(-1),
 		nats.MaxReconnects(-1),
 		nats.ReconnectWait(250 * time.Millisecond),
 		nats.ReconnectJitter(250*time.Millisecond, 500*time.Millisecond),
-		nats.IgnoreAuthErrorAbort(), // credentials are rotated: the next attempt reads the file again
+		// credentials are rotated: the next attempt reads the file again
+		nats.IgnoreAuthErrorAbort(),
 		nats.PingInterval(20 * time.Second),
 		nats.MaxPingsOutstanding(2),
 		nats.FlusherTimeout(s.cfg.AckTimeout),
-		nats.ReconnectOnFlusherError(), // else a connection that failed a write stays, and drops what it is given
+		// otherwise a connection with a failed write stays, and drops messages
+		nats.ReconnectOnFlusherError(),
 		nats.DisconnectErrHandler(s.disconnected),
 		nats.ReconnectHandler(s.reconnected),
-		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { s.outage.lasts(err) }),
-		nats.ErrorHandler(s.serverSaid),
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { s.outage.attemptFailed(err) }),
+		nats.ErrorHandler(s.onServerError),
 	}
 	if s.cfg.InboxPrefix != "" {
 		options = append(options, nats.CustomInboxPrefix(s.cfg.InboxPrefix))
@@ -104,7 +116,10 @@ func (s *Sink) withTLS(options []nats.Option, err error) ([]nats.Option, error) 
 	if err != nil || t == (TLS{}) {
 		return options, err
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName, InsecureSkipVerify: t.Insecure}
+	config := &tls.Config{
+		MinVersion: tls.VersionTLS12, ServerName: t.ServerName,
+		InsecureSkipVerify: t.Insecure,
+	}
 	options = append(options, nats.Secure(config))
 	if t.CAFile != "" {
 		options = append(options, nats.RootCAs(t.CAFile))
@@ -118,22 +133,12 @@ func (s *Sink) withTLS(options []nats.Option, err error) ([]nats.Option, error) 
 	return options, nil
 }
 
-// dialer ends with a context, which the client library's own dialer does not.
-type dialer struct {
-	ctx     context.Context // of the connection's life, not of one call
-	timeout time.Duration
-	failed  atomic.Pointer[error] // the last attempt
-}
+// dialFunc implements nats.CustomDialer. The client library's own dialer does not end with a
+// context.
+type dialFunc func(network, address string) (net.Conn, error)
 
 // Dial implements nats.CustomDialer.
-func (d *dialer) Dial(network, address string) (net.Conn, error) {
-	conn, err := (&net.Dialer{Timeout: d.timeout}).DialContext(d.ctx, network, address)
-	if err != nil {
-		d.failed.Store(&err)
-		return nil, err
-	}
-	return &bounded{Conn: conn}, nil
-}
+func (d dialFunc) Dial(network, address string) (net.Conn, error) { return d(network, address) }
 
 // disconnected is called by the client when the connection broke, and once more when it is closed.
 func (s *Sink) disconnected(conn *nats.Conn, err error) {
@@ -144,7 +149,7 @@ func (s *Sink) disconnected(conn *nats.Conn, err error) {
 	if !conn.IsClosed() {
 		s.outage.begin(err)
 	}
-	s.acks.failAll(answer(fmt.Errorf("%w before the ack came: %w", nats.ErrDisconnected, err)))
+	s.acks.failAll(classified(fmt.Errorf("%w before the ack came: %w", nats.ErrDisconnected, err)))
 	if conn.IsClosed() {
 		return
 	}
@@ -155,7 +160,8 @@ func (s *Sink) disconnected(conn *nats.Conn, err error) {
 func (s *Sink) reconnected(conn *nats.Conn) {
 	s.outage.end()
 	s.metrics.connected.Set(1)
-	s.log.Info("reconnected", "url", conn.ConnectedUrlRedacted(), "server", conn.ConnectedServerName())
+	s.log.Info("reconnected", "url", conn.ConnectedUrlRedacted(),
+		"server", conn.ConnectedServerName())
 }
 
 func (s *Sink) connectionClosed(conn *nats.Conn) {
@@ -165,9 +171,10 @@ func (s *Sink) connectionClosed(conn *nats.Conn) {
 	}
 }
 
-// serverSaid is called for errors that belong to no call: permissions violations, failed writes, a server's farewell.
-func (s *Sink) serverSaid(_ *nats.Conn, _ *nats.Subscription, err error) {
-	s.said.set(err)
+// onServerError is called for errors that belong to no call: permissions violations, failed writes,
+// a server that shuts down.
+func (s *Sink) onServerError(_ *nats.Conn, _ *nats.Subscription, err error) {
+	s.serverError.set(err)
 	s.log.Warn("the server or the connection reports an error", "err", err)
 }
 

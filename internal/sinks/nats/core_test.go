@@ -14,7 +14,7 @@ import (
 
 func coreMode(c *nats.Config) { c.Mode = nats.Core }
 
-func TestCoreNeedsNoJetStreamAndSaysWhenTheServerIsAway(t *testing.T) {
+func TestCoreWithoutJetStream(t *testing.T) {
 	ts := newTestServer(t)
 	sink := ts.openSink(coreMode, ackTimeout(time.Minute))
 	mustStore(t, sink, ev("a", 1))
@@ -36,7 +36,7 @@ func TestCoreNeedsNoJetStreamAndSaysWhenTheServerIsAway(t *testing.T) {
 	}
 }
 
-func TestCoreAnswersOnlyForWhatTheServerHasRead(t *testing.T) {
+func TestCoreFlush(t *testing.T) {
 	ts := newTestServer(t)
 	proxy := newProxy(t, ts.url())
 	sink := openOver(t, proxy.url(), coreMode, ackTimeout(300*time.Millisecond))
@@ -49,10 +49,12 @@ func TestCoreAnswersOnlyForWhatTheServerHasRead(t *testing.T) {
 	}
 }
 
-func TestCoreSaysThatItStoresNothing(t *testing.T) {
+func TestCoreWarning(t *testing.T) {
 	var log bytes.Buffer
-	newTestServer(t).openSink(coreMode, func(c *nats.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
-	if !strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), "at most once") {
+	newTestServer(t).openSink(coreMode,
+		func(c *nats.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	if !strings.Contains(log.String(), "level=WARN") ||
+		!strings.Contains(log.String(), "at most once") {
 		t.Errorf("the log says\n%s", log.String())
 	}
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks/nats"
 )
 
-// operatorMode configures a server that trusts an operator, and returns the credentials of a user of its one account.
+// operatorMode configures a server that trusts an operator, and returns the credentials of a user
+// of its one account.
 func operatorMode(t *testing.T) (change func(*server.Options), creds []byte) {
 	t.Helper()
 	must := func(err error) {
@@ -34,7 +35,10 @@ func operatorMode(t *testing.T) (change func(*server.Options), creds []byte) {
 	must(err)
 	accountKey, _ := account.PublicKey()
 	accountClaims := jwt.NewAccountClaims(accountKey)
-	accountClaims.Limits.JetStreamLimits = jwt.JetStreamLimits{DiskStorage: -1, MemoryStorage: -1, Streams: -1, Consumer: -1}
+	accountClaims.Limits.JetStreamLimits = jwt.JetStreamLimits{
+		DiskStorage: -1, MemoryStorage: -1,
+		Streams: -1, Consumer: -1,
+	}
 	accountText, err := accountClaims.Encode(operator)
 	must(err)
 
@@ -47,7 +51,8 @@ func operatorMode(t *testing.T) (change func(*server.Options), creds []byte) {
 	creds, err = jwt.FormatUserConfig(userText, seed)
 	must(err)
 
-	system, err := nkeys.CreateAccount() // JetStream's own; it has no limits, so users of the other account can't see it
+	// JetStream's own; it has no limits, so users of the other account can't see it
+	system, err := nkeys.CreateAccount()
 	must(err)
 	systemKey, _ := system.PublicKey()
 	systemText, err := jwt.NewAccountClaims(systemKey).Encode(operator)
@@ -57,11 +62,12 @@ func operatorMode(t *testing.T) (change func(*server.Options), creds []byte) {
 		resolver := &server.MemAccResolver{}
 		must(resolver.Store(accountKey, accountText))
 		must(resolver.Store(systemKey, systemText))
-		o.TrustedOperators, o.AccountResolver, o.SystemAccount = []*jwt.OperatorClaims{operatorClaims}, resolver, systemKey
+		o.TrustedOperators, o.AccountResolver,
+			o.SystemAccount = []*jwt.OperatorClaims{operatorClaims}, resolver, systemKey
 	}, creds
 }
 
-func TestCredentialsMayBeRotated(t *testing.T) {
+func TestCredentialsRotation(t *testing.T) {
 	change, creds := operatorMode(t)
 	ts := newTestServer(t, change)
 	path := filepath.Join(t.TempDir(), "bridge.creds")
@@ -79,6 +85,7 @@ func TestCredentialsMayBeRotated(t *testing.T) {
 	sink := ts.openSink(withCreds)
 	mustStore(t, sink, ev("a", 1))
 	ts.restart()
-	for err := error(sinks.ErrNoDeadLetter); err != nil; err = call(t, sink, ev("a", 2))[0].Err { // the file is read again
+	// the file is read again
+	for err := error(sinks.ErrNoDeadLetter); err != nil; err = call(t, sink, ev("a", 2))[0].Err {
 	}
 }

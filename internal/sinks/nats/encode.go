@@ -19,23 +19,25 @@ const (
 // headerNames saves a concatenation for each attribute of each message.
 var headerNames = func() map[string]string {
 	names := map[string]string{}
-	for name := range strings.FieldsSeq(`specversion id source type subject time datacontenttype partitionkey sequence apiversion kind
-		resource namespace name uid resourceversion manager cause initial inferred traceparent tracestate
-		deadletterreason deadletterattempts deadlettersubject truncated originalsize`) {
+	for name := range strings.FieldsSeq(`specversion id source type subject time datacontenttype
+		partitionkey sequence apiversion kind resource namespace name uid resourceversion manager cause
+		initial inferred traceparent tracestate deadletterreason deadletterattempts deadlettersubject
+		truncated originalsize`) {
 		names[name] = headerPrefix + name
 	}
 	return names
 }()
 
-// encoder makes one message after the other in the same memory. The client library copies a message while it
-// publishes it, so a message is valid until the next one is encoded.
+// encoder encodes one message after the other in the same memory. The client library copies a
+// message while it publishes it, so a message is valid until the next one is encoded.
 //
-// Most messages have the headers of the one before. So the map of headers stays, each with a slice of one of the values, and the next message
-// has its values put there; only one with other headers makes the map anew.
+// Most messages have the headers of the one before. So the map of headers stays, each with a slice
+// of one of the values, and the next message has its values written there; only a message with
+// other headers builds the map again.
 type encoder struct {
 	msg    nats.Msg
 	names  []string // the headers of the map, in the order in which they were set
-	values []string // theirs
+	values []string // their values
 	count  int      // of the headers of this message so far
 	stale  bool     // the map is not of names and values
 	header int      // what the headers take on the wire
@@ -45,7 +47,7 @@ type encoder struct {
 
 var encoders = sync.Pool{New: func() any { return &encoder{msg: nats.Msg{Header: nats.Header{}}} }}
 
-// route is where messages go and how their ids end.
+// route is where messages go and the end of their ids.
 type route struct {
 	subject  *event.Template
 	idSuffix string
@@ -54,7 +56,8 @@ type route struct {
 // id is an event's Nats-Msg-Id.
 func (r route) id(ev *event.Event) string { return ev.MessageID() + ev.Run + r.idSuffix }
 
-// encode begins the message of an event; more headers may be set then, before message gives it. reply appends the ack subject, nil for none.
+// encode begins the message of an event; more headers may be set before message returns it. reply
+// appends the ack subject, nil for none.
 func (e *encoder) encode(ev *event.Event, to route, encoding string, reply func([]byte) []byte) {
 	e.text = to.subject.Append(e.text[:0], ev, event.AppendSubjectToken)
 	subject := len(e.text)
@@ -62,8 +65,10 @@ func (e *encoder) encode(ev *event.Event, to route, encoding string, reply func(
 		e.text = reply(e.text)
 	}
 	replied := len(e.text)
-	e.text = append(append(append(append(append(e.text, ev.Informer...), '/'), ev.ID...), ev.Run...), to.idSuffix...)
-	text := unsafe.String(unsafe.SliceData(e.text), len(e.text)) // not written to again before the next message
+	e.text = append(append(append(append(append(e.text, ev.Informer...), '/'), ev.ID...),
+		ev.Run...), to.idSuffix...)
+	// not written to again before the next message
+	text := unsafe.String(unsafe.SliceData(e.text), len(e.text))
 	e.msg.Subject, e.msg.Reply = text[:subject], text[subject:replied]
 
 	e.count, e.header = 0, len("NATS/1.0\r\n")+len("\r\n")
@@ -103,7 +108,7 @@ func (e *encoder) set(name, value string) {
 	e.count++
 }
 
-// message is what was encoded, with the headers that were set.
+// message returns the encoded message with the headers that were set.
 func (e *encoder) message() *nats.Msg {
 	if !e.stale && e.count == len(e.names) {
 		return &e.msg
@@ -116,19 +121,19 @@ func (e *encoder) message() *nats.Msg {
 	return &e.msg
 }
 
-// release gives the encoder back, without what it holds of an event.
+// release returns the encoder to the pool, without references to an event.
 func (e *encoder) release() {
 	clear(e.values[:cap(e.values)])
 	e.msg.Data = nil
-	const large = 1 << 20 // one large message must not keep its memory for good
+	const large = 1 << 20 // one large message must not keep its memory forever
 	if cap(e.body) > large {
 		e.body = nil
 	}
 	encoders.Put(e)
 }
 
-// HeaderValue encodes the value of an attribute as the NATS protocol binding of CloudEvents asks: space, double quote, percent
-// and everything outside U+0021 to U+007E, as UTF-8 bytes.
+// HeaderValue encodes the value of an attribute as the NATS protocol binding of CloudEvents asks:
+// space, double quote, percent and everything outside U+0021 to U+007E, as UTF-8 bytes.
 func HeaderValue(value string) string {
 	if !mayEncode(value) {
 		return value
@@ -154,8 +159,10 @@ func HeaderValue(value string) string {
 	return string(out)
 }
 
-// mayEncode says whether something in a value has to be encoded. It looks at eight bytes at once, and marks those that must by their highest bits: what is
-// not ASCII has its own, DEL gets one from the addition, the others from a subtraction that borrows. A borrow can mark the byte above too, but then one is marked rightly.
+// mayEncode reports whether something in a value has to be encoded. It looks at eight bytes at
+// once, and marks those that must by their highest bits. A byte outside ASCII has that bit set, DEL
+// gets it from the addition, the others from a subtraction that borrows. A borrow can mark the byte
+// above too, but then one is marked rightly.
 func mayEncode(value string) bool {
 	const ones, highs, word = 0x0101010101010101, 0x8080808080808080, 8
 	if len(value) < word {
@@ -179,7 +186,7 @@ func mayEncode(value string) bool {
 	}
 }
 
-// encoded says of each byte whether it must be.
+// encoded has for each byte whether it must be encoded.
 var encoded = func() (must [256]bool) {
 	for c := range must {
 		must[c] = c <= ' ' || c >= 0x7f || c == '"' || c == '%'

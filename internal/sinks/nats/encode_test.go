@@ -16,7 +16,7 @@ import (
 )
 
 // A message is made in the memory of the one before, which had other headers.
-func TestNoHeaderOfTheMessageBeforeStays(t *testing.T) {
+func TestEncoderReuse(t *testing.T) {
 	encode := nats.NewEncoder()
 	for n := range 2000 {
 		e := anEvent(n)
@@ -25,14 +25,19 @@ func TestNoHeaderOfTheMessageBeforeStays(t *testing.T) {
 		if encoding == nats.Structured {
 			want["Content-Type"] = []string{event.StructuredContentType}
 		} else {
-			e.Each(func(name, value string) { want["ce-"+name] = []string{nats.PercentEncode(value)} })
+			e.Each(func(name, value string) {
+				want["ce-"+
+					name] = []string{nats.PercentEncode(value)}
+			})
 		}
 		size := len("NATS/1.0\r\n\r\n")
 		for name, values := range want {
 			size += len(name) + len(": \r\n") + len(values[0])
 		}
-		if msg, header := encode(e, encoding); !reflect.DeepEqual(msg.Header, want) || header != size {
-			t.Fatalf("event %d, %s: %d bytes of headers, want %d\n%v\n%v", n, encoding, header, size, msg.Header, want)
+		if msg, header := encode(e, encoding); !reflect.DeepEqual(msg.Header, want) ||
+			header != size {
+			t.Fatalf("event %d, %s: %d bytes of headers, want %d\n%v\n%v", n, encoding, header,
+				size, msg.Header, want)
 		}
 	}
 }
@@ -45,13 +50,16 @@ func anEvent(n int) *event.Event {
 		*value = []string{"", fmt.Sprintf("%d %%", n)}[rand.IntN(2)]
 	}
 	for i := range rand.IntN(3) {
-		e.Extensions = append(e.Extensions, event.Attribute{Name: fmt.Sprintf("own%d", (i+n)%5), Value: fmt.Sprint(n)})
+		e.Extensions = append(e.Extensions, event.Attribute{
+			Name:  fmt.Sprintf("own%d", (i+n)%5),
+			Value: fmt.Sprint(n),
+		})
 	}
 	return e
 }
 
 // The examples are those of the NATS protocol binding.
-func TestHeaderValuesAreEncodedAsTheBindingSays(t *testing.T) {
+func TestHeaderValue(t *testing.T) {
 	for value, want := range map[string]string{
 		"plain/value-1": "plain/value-1",
 		"Euro € 😀":      "Euro%20%E2%82%AC%20%F0%9F%98%80",
@@ -66,8 +74,9 @@ func TestHeaderValuesAreEncodedAsTheBindingSays(t *testing.T) {
 	}
 }
 
-// What must be encoded is looked for in eight bytes at once, so it is put into each place of values of many lengths.
-func TestABytePutAnywhereIsEncodedIfItMustBe(t *testing.T) {
+// What must be encoded is looked for in eight bytes at once, so it is put into each place of values
+// of many lengths.
+func TestHeaderValueBytes(t *testing.T) {
 	for length := 1; length <= 20; length++ {
 		for at := range length {
 			for c := range 256 {

@@ -21,14 +21,16 @@ var (
 	ErrAckTimeout = errors.New("no ack in time; the message may be stored or not")
 	// ErrNoStream: no stream answers on the subject: it was deleted, or is electing a leader.
 	ErrNoStream = errors.New("no stream takes the subject: it was deleted, or is choosing a leader")
-	// ErrTooLarge: larger than the server's max_payload, the stream's max_msg_size, or what a header may hold.
+	// ErrTooLarge: larger than the server's max_payload, the stream's max_msg_size, or what a
+	// header may hold.
 	ErrTooLarge = sinks.ErrTooLarge
 	// ErrNotOpen: Open has not succeeded yet, or Close was called.
 	ErrNotOpen = errors.New("the sink is not open")
 )
 
-// answer gives an error the class that the publisher acts on. It is the one place where vendors' errors are sorted.
-func answer(err error) error {
+// classified gives an error the class that the publisher acts on. It is the one place that
+// classifies the client's errors.
+func classified(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -47,12 +49,15 @@ func classOf(err error) sinks.Class {
 		return sinks.Stopped
 	case isAny(err, ErrTooLarge, nats.ErrMaxPayload, nats.ErrBadSubject, nats.ErrBadHeaderMsg):
 		return sinks.Refused
-	case isOperators(err):
+	case needsOperator(err):
 		return sinks.Refused
-	case isAny(err, ErrNoStream, ErrAckTimeout, nats.ErrNoResponders, nats.ErrTimeout, jetstream.ErrNoStreamResponse, context.DeadlineExceeded):
+	case isAny(err, ErrNoStream, ErrAckTimeout, nats.ErrNoResponders, nats.ErrTimeout,
+		jetstream.ErrNoStreamResponse, context.DeadlineExceeded):
 		return sinks.Retry
-	case isAny(err, ErrNotOpen, nats.ErrConnectionClosed, nats.ErrDisconnected, nats.ErrConnectionReconnecting, nats.ErrReconnectBufExceeded,
-		nats.ErrNoServers, nats.ErrStaleConnection, nats.ErrConnectionDraining, nats.ErrInvalidConnection, nats.ErrMaxConnectionsExceeded, io.EOF, net.ErrClosed):
+	case isAny(err, ErrNotOpen, nats.ErrConnectionClosed, nats.ErrDisconnected,
+		nats.ErrConnectionReconnecting, nats.ErrReconnectBufExceeded,
+		nats.ErrNoServers, nats.ErrStaleConnection, nats.ErrConnectionDraining,
+		nats.ErrInvalidConnection, nats.ErrMaxConnectionsExceeded, io.EOF, net.ErrClosed):
 		return sinks.Reconnect
 	}
 	if _, ok := errors.AsType[net.Error](err); ok {
@@ -61,11 +66,13 @@ func classOf(err error) sinks.Class {
 	return sinks.Retry
 }
 
-// isOperators says whether only a person can heal it: credentials, certificates, files. On an open connection none of
-// these is seen: the client goes on trying to reconnect.
-func isOperators(err error) bool {
-	if isAny(err, nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired, nats.ErrNkeysNotSupported,
-		nats.ErrSecureConnRequired, nats.ErrSecureConnWanted, nats.ErrHeadersNotSupported, fs.ErrNotExist, fs.ErrPermission) {
+// needsOperator reports whether only a person can fix it: credentials, certificates, files. On an
+// open connection none of these is seen: the client keeps trying to reconnect.
+func needsOperator(err error) bool {
+	if isAny(err, nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked,
+		nats.ErrAccountAuthExpired, nats.ErrNkeysNotSupported,
+		nats.ErrSecureConnRequired, nats.ErrSecureConnWanted, nats.ErrHeadersNotSupported,
+		fs.ErrNotExist, fs.ErrPermission) {
 		return true
 	}
 	_, verification := errors.AsType[*tls.CertificateVerificationError](err)
@@ -96,14 +103,16 @@ const (
 	codeMaxBytesExceeded  jetstream.ErrorCode = 10122
 )
 
-// classOfCode sorts the server's own errors. What it says of the message itself stays so however often the message is
-// sent. Everything else (no room, no leader, too busy, offline, codes of the future) may heal, and a message that waits is
-// not lost, so it is Retry.
+// classOfCode classifies the server's own errors. What an error says about the message itself stays
+// true however often the message is sent. Everything else (no room, no leader, too busy, offline,
+// future codes) may end, and a message that waits is not lost, so it is Retry.
 func classOfCode(code jetstream.ErrorCode) sinks.Class {
 	switch code {
 	case jetstream.JSErrCodeStreamMessageExceedsMaximum, codeHeaderTooLarge:
 		return sinks.Refused
-	case codeInvalidConfig, codeStreamOverlap, codeNoReplicas, codeMaxBytesRequired, codeMaxBytesExceeded: // answers to creating a stream: the operator's
+	// answers to creating a stream: the operator must act
+	case codeInvalidConfig, codeStreamOverlap, codeNoReplicas, codeMaxBytesRequired,
+		codeMaxBytesExceeded:
 		return sinks.Refused
 	default:
 		return sinks.Retry

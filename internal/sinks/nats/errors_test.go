@@ -17,7 +17,7 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks/nats"
 )
 
-func TestErrorsAreSortedIntoClasses(t *testing.T) {
+func TestClassified(t *testing.T) {
 	code := func(code jetstream.ErrorCode) error {
 		return &jetstream.APIError{Code: 400, ErrorCode: code, Description: "as the server says"}
 	}
@@ -69,15 +69,22 @@ func TestErrorsAreSortedIntoClasses(t *testing.T) {
 		{"credentials expired", natsclient.ErrAuthExpired, sinks.Refused},
 		{"revoked", natsclient.ErrAuthRevoked, sinks.Refused},
 		{"unknown CA", x509.UnknownAuthorityError{}, sinks.Refused},
-		{"wrong host name", fmt.Errorf("x: %w", x509.HostnameError{Certificate: &x509.Certificate{}}), sinks.Refused},
-		{"no creds file", &fs.PathError{Op: "open", Path: "x.creds", Err: fs.ErrNotExist}, sinks.Refused},
+		{
+			"wrong host name",
+			fmt.Errorf("x: %w", x509.HostnameError{Certificate: &x509.Certificate{}}),
+			sinks.Refused,
+		},
+		{
+			"no creds file", &fs.PathError{Op: "open", Path: "x.creds", Err: fs.ErrNotExist},
+			sinks.Refused,
+		},
 
 		{"cancelled", fmt.Errorf("x: %w", context.Canceled), sinks.Stopped},
 		{"sorted already", &sinks.Error{Class: sinks.Stopped, Err: io.EOF}, sinks.Stopped},
 		{"unknown", fmt.Errorf("what is this"), sinks.Retry},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := sinks.Classify(nats.Answer(c.err)); got != c.want {
+			if got := sinks.Classify(nats.Classified(c.err)); got != c.want {
 				t.Errorf("%v is %v, want %v", c.err, got, c.want)
 			}
 		})

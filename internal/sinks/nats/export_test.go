@@ -13,14 +13,17 @@ import (
 
 // Hooks for tests of pure functions that have no way in from outside.
 var (
-	Answer        = answer
+	Classified    = classified
 	PercentEncode = HeaderValue
 	Covers        = covers
 )
 
 // AnswerBeforeSending gives what becomes of an ack before its message was written, and after.
 func AnswerBeforeSending() (before, after string) {
-	c := &call{batch: []*sinks.Message{{}}, done: make(chan struct{}), answered: make([]bool, 1), pending: 1}
+	c := &call{
+		batch: []*sinks.Message{{}}, done: make(chan struct{}), answered: make([]bool, 1),
+		pending: 1,
+	}
 	of := ack{kind: stored, stream: "K8S", seq: 1}
 	before = c.answer(0, of).String()
 	c.aboutToSend(nil)
@@ -35,7 +38,7 @@ func ParseAck(data []byte) (stream string, seq uint64, ok bool) {
 
 // CheckServer follows what a server sends, in parts, and gives how much of a message is to come.
 func CheckServer(data []byte, part int) (payload int, err error) {
-	var b bounded
+	var b boundedConn
 	for chunk := range slices.Chunk(data, max(part, 1)) {
 		if err := b.check(chunk); err != nil {
 			return 0, err
@@ -45,13 +48,16 @@ func CheckServer(data []byte, part int) (payload int, err error) {
 }
 
 // TailOf is the part of a stream that is read behind a saved position.
-func TailOf(saved []byte, stream string, last, messages uint64) (first, end uint64, ok bool) {
+func RangeBehind(saved []byte, stream string, last, messages uint64) (first, end uint64, ok bool) {
 	var p savedPosition
 	if json.Unmarshal(saved, &p) != nil {
 		return 0, 0, false
 	}
-	info := &jetstream.StreamInfo{Config: jetstream.StreamConfig{Name: stream}, State: jetstream.StreamState{LastSeq: last, Msgs: messages}}
-	t := tailOf(info, &p)
+	info := &jetstream.StreamInfo{
+		Config: jetstream.StreamConfig{Name: stream},
+		State:  jetstream.StreamState{LastSeq: last, Msgs: messages},
+	}
+	t := rangeBehind(info, &p)
 	return t.first, t.last, true
 }
 
@@ -64,7 +70,8 @@ func NewEncodeLoop(encoding string) func(*event.Event) {
 	enc := encoders.Get().(*encoder)
 	limits := sizeLimits{payload: 1 << 20, header: maxHeader}
 	return func(e *event.Event) {
-		enc.encode(e, route{subject: template}, encoding, func(dst []byte) []byte { return append(dst, "_INBOX.abcdefghijklmnopqrstuv.1-1"...) })
+		enc.encode(e, route{subject: template}, encoding,
+			func(dst []byte) []byte { return append(dst, "_INBOX.abcdefghijklmnopqrstuv.1-1"...) })
 		if err := limits.check(enc); err != nil {
 			panic(err)
 		}
@@ -72,7 +79,8 @@ func NewEncodeLoop(encoding string) func(*event.Event) {
 	}
 }
 
-// NewEncoder gives the message of one event after the other, each in the memory of the one before, and what its headers take on the wire.
+// NewEncoder gives the message of one event after the other, each in the memory of the one before,
+// and what its headers take on the wire.
 func NewEncoder() func(e *event.Event, encoding string) (msg *nats.Msg, header int) {
 	template, err := event.ParseTemplate(DefaultSubject)
 	if err != nil {

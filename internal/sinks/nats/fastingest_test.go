@@ -12,15 +12,17 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Why the sink does not use fast-ingest batches (docs/decisions/0010): a resent batch whose first attempt is still on its way through the
-// cluster is acknowledged although nothing of it is stored, and what was acknowledged is gone when the leader is. A single message
-// that is resent so gets an error, and is sent once more. When this test fails, the server has changed, and the decision can.
-func TestFastIngestAcknowledgesWhatIsNotStored(t *testing.T) {
+// Why the sink does not use fast-ingest batches (docs/decisions/0010): a resent batch whose first
+// attempt is still in flight through the cluster is acknowledged although nothing of it is stored,
+// and what was acknowledged is gone when the leader is. A single message that is resent so gets an
+// error, and is sent once more. When this test fails, the server has changed, and the decision can.
+func TestFastIngest(t *testing.T) {
 	servers := newTestCluster(t)
 	js := servers[0].jetStream()
 	eventually(t, "stream", func() error {
 		_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
-			Name: "K8S", Subjects: []string{"k8s.>"}, Replicas: 3, Duplicates: 2 * time.Minute, AllowBatchPublish: true,
+			Name: "K8S", Subjects: []string{"k8s.>"}, Replicas: 3, Duplicates: 2 * time.Minute,
+			AllowBatchPublish: true,
 		})
 		return err
 	})
@@ -30,7 +32,8 @@ func TestFastIngestAcknowledgesWhatIsNotStored(t *testing.T) {
 		follower.stop()
 	}
 	if err := singleTwice(t, nc); !strings.Contains(fmt.Sprint(err), "in process") {
-		t.Errorf("a single message that is resent while it is on its way: %v, want the error that it is in process", err)
+		t.Errorf("a single message that is resent while it is in flight: %v, want the error "+
+			"that it is in process", err)
 	}
 	if count := batchCount(t, nc, "first", 2*time.Second); count != 0 {
 		t.Fatalf("%d messages of a batch are acknowledged without a quorum", count)
@@ -55,7 +58,8 @@ func TestFastIngestAcknowledgesWhatIsNotStored(t *testing.T) {
 	leader.start() // so that it can be stopped
 	t.Logf("%d messages were acknowledged, %d are stored", acknowledged, stored)
 	if acknowledged == 0 || stored >= acknowledged {
-		t.Errorf("%d messages were acknowledged and %d are stored: fast ingest keeps its word now", acknowledged, stored)
+		t.Errorf("%d messages were acknowledged and %d are stored: fast ingest keeps its word now",
+			acknowledged, stored)
 	}
 }
 
@@ -78,7 +82,8 @@ func leaderOf(t *testing.T, servers [3]*testServer) (leader *testServer, followe
 	return leader, followers
 }
 
-// singleTwice sends one message, and again before the first can be stored; it returns the server's answer to the second.
+// singleTwice sends one message, and again before the first can be stored; it returns the server's
+// answer to the second.
 func singleTwice(t *testing.T, nc *natsclient.Conn) error {
 	t.Helper()
 	m := natsclient.NewMsg("k8s.single")
@@ -93,8 +98,11 @@ func singleTwice(t *testing.T, nc *natsclient.Conn) error {
 	return errors.New(string(reply.Data))
 }
 
-// batchCount sends the same five messages as a fast-ingest batch and says how many of them the server acknowledges.
-func batchCount(t *testing.T, nc *natsclient.Conn, batch string, patience time.Duration) (count int) {
+// batchCount sends the same five messages as a fast-ingest batch and says how many of them the
+// server acknowledges.
+func batchCount(
+	t *testing.T, nc *natsclient.Conn, batch string, patience time.Duration,
+) (count int) {
 	t.Helper()
 	inbox := nc.NewInbox()
 	answers, err := nc.SubscribeSync(inbox + ".>")

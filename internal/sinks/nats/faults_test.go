@@ -33,10 +33,12 @@ func objectNames(caller, n int) []string {
 	return names
 }
 
-// publishHistory is a publisher with the gate: four callers with objects of their own, each object at most once on its
-// way, everything that is answered with an error resent. It counts the failures by
-// class.
-func publishHistory(t *testing.T, sink sinks.Sink, objects, from, to int, failures map[sinks.Class]int) {
+// publishHistory is a publisher with the gate: four callers with objects of their own, each object
+// at most once in flight, everything that is answered with an error resent. It counts the failures
+// by class.
+func publishHistory(
+	t *testing.T, sink sinks.Sink, objects, from, to int, failures map[sinks.Class]int,
+) {
 	t.Helper()
 	var mu sync.Mutex
 	var callers sync.WaitGroup
@@ -92,7 +94,7 @@ func wantCompleteHistory(t *testing.T, js jetstream.JetStream, objects, versions
 	}
 }
 
-func TestAServerThatIsKilledAgainAndAgainLosesRepeatsAndReordersNothing(t *testing.T) {
+func TestServerKilled(t *testing.T) {
 	ts := newTestServer(t)
 	sink := ts.openSink(ackTimeout(time.Second))
 	stop := make(chan struct{})
@@ -111,7 +113,8 @@ func TestAServerThatIsKilledAgainAndAgainLosesRepeatsAndReordersNothing(t *testi
 	})
 	const objects, round = 200, 10
 	versions, failures := 0, map[sinks.Class]int{}
-	for ; versions < 30 || restarts.Load() < 3 || failures[sinks.Reconnect] == 0; versions += round {
+	for ; versions < 30 || restarts.Load() < 3 ||
+		failures[sinks.Reconnect] == 0; versions += round {
 		publishHistory(t, sink, objects, versions+1, versions+round, failures)
 	}
 	close(stop)
@@ -129,7 +132,8 @@ func newTestCluster(t *testing.T) [3]*testServer {
 	for i := range ports {
 		ports[i] = testkit.Port(t)
 	}
-	routes := fmt.Sprintf("nats://127.0.0.1:%d,nats://127.0.0.1:%d,nats://127.0.0.1:%d", ports[0], ports[1], ports[2])
+	routes := fmt.Sprintf("nats://127.0.0.1:%d,nats://127.0.0.1:%d,nats://127.0.0.1:%d", ports[0],
+		ports[1], ports[2])
 	var servers [3]*testServer
 	for i := range servers {
 		servers[i] = newTestServer(t, func(o *server.Options) {
@@ -151,8 +155,9 @@ func newTestCluster(t *testing.T) [3]*testServer {
 	}
 }
 
-// A half-dead network takes bytes and delivers none. Neither the write nor the wait may last longer than promised.
-func TestAPeerThatTakesNothingDoesNotHoldPublishForLong(t *testing.T) {
+// A half-dead network takes bytes and delivers none. Neither the write nor the wait may last longer
+// than promised.
+func TestStalledPeer(t *testing.T) {
 	ts := newTestServer(t)
 	proxy := newProxy(t, ts.url())
 	sink := openOver(t, proxy.url(), ackTimeout(500*time.Millisecond))
@@ -170,7 +175,8 @@ func TestAPeerThatTakesNothingDoesNotHoldPublishForLong(t *testing.T) {
 		}
 		began := time.Now()
 		for _, m := range call(t, sink, events...) {
-			if class := sinks.Classify(m.Err); m.Err == nil || class != sinks.Retry && class != sinks.Reconnect {
+			if class := sinks.Classify(m.Err); m.Err == nil || class != sinks.Retry &&
+				class != sinks.Reconnect {
 				t.Errorf("%v", m.Err)
 			}
 		}

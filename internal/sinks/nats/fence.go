@@ -13,61 +13,70 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/ratelimit"
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
-// Fence keeps out a process that published before this one: it may have been stopped for a while, and know nothing of its successor.
+// Fence keeps out a process that published before this one: it may have been paused, and know
+// nothing of its successor.
 //
-// Who begins to publish puts a message on a subject of the stream, the fence. Each of its events says which sequence the last message there must
-// have, and the server refuses it when another one has been put there meanwhile: by the successor.
+// A process that begins to publish stores a message on a subject of the stream, the fence. Each of
+// its events names the sequence that the last message there must have. The server refuses the event
+// when a successor has stored another message there meanwhile.
 type Fence struct {
-	// Name tells the fences of several bridges that share a stream apart: it is a token of the subject. The next one begins with the sink's name: two
-	// sinks of one leader in one stream have fences of their own, or each would turn the other away.
+	// Name distinguishes the fences of several bridges that share a stream: it is a token of the
+	// subject. The next token begins with the sink's name: two sinks of one leader in one stream
+	// have fences of their own, or each would fence the other.
 	Name string
-	// Confirm is nil while this process is the one that may publish. It asks whoever decides that, and does not answer from memory: it is
-	// called after the fence was looked at and before it is taken, which only succeeds when nobody took it in between.
+	// Confirm returns nil while this process is the one that may publish. It asks the authority,
+	// and does not answer from memory: it is called after the fence was read and before it is
+	// taken, which only succeeds when nobody took it in between.
 	Confirm func(ctx context.Context) error
 }
 
-// Headers that the server checks before it stores a message. The client library has no name for the second.
+// Headers that the server checks before it stores a message. The client library has no name for the
+// second.
 const (
 	expectedSequenceHeader = "Nats-Expected-Last-Subject-Sequence"
 	expectedSubjectHeader  = "Nats-Expected-Last-Subject-Sequence-Subject"
 )
 
-// fenceToken stands where events have a field, as deadLetterToken does.
+// fenceToken stands where events have a field, like deadLetterToken.
 const fenceToken = "_fence"
 
-// fencePosts is how many subjects the fence of a replicated stream has. There the server takes one message at a time that asks for the same subject:
-// so each that is on its way asks for one of its own. A stream with one replica needs only one.
-const fencePosts = 256
+// fenceSubjectCount is how many subjects the fence of a replicated stream has. There the server
+// accepts one message at a time that expects a sequence of the same subject. So each message in
+// flight names a subject of its own. A stream with one replica needs only one.
+const fenceSubjectCount = 256
 
 // fence of a stream.
 type fence struct {
-	prefix string   // of the posts' subjects, with the dot
-	posts  []post   // the subjects
-	free   chan int // places in posts; nil where any number of messages may ask for the same
-	turn   chan struct{}
-	// down: the server has refused a message for it. Who publishes next looks why.
-	down atomic.Bool
+	prefix   string // of the subjects' names, with the dot
+	subjects []fenceSubject
+	// indices in subjects; nil where any number of messages may name the same
+	free chan int
+	busy *semaphore.Weighted
+	// lost: the server has refused a message because of the fence. The next call finds out why.
+	lost atomic.Bool
 }
 
-// post is one subject of a fence and the sequence of this process's message there.
-type post struct {
-	subject  string
+// fenceSubject is one subject of a fence and the sequence of this process's message there.
+type fenceSubject struct {
+	name     string
 	sequence atomic.Pointer[string]
 }
 
 func newFence(prefix string, replicas int) *fence {
-	f := &fence{prefix: prefix, posts: make([]post, 1), turn: make(chan struct{}, 1)}
+	f := &fence{prefix: prefix, subjects: make([]fenceSubject, 1), busy: semaphore.NewWeighted(1)}
 	if replicas > 1 {
-		f.posts, f.free = make([]post, fencePosts), make(chan int, fencePosts)
+		f.subjects, f.free = make([]fenceSubject, fenceSubjectCount), make(chan int,
+			fenceSubjectCount)
 	}
-	for i := range f.posts {
-		f.posts[i].subject = prefix + strconv.Itoa(i)
+	for i := range f.subjects {
+		f.subjects[i].name = prefix + strconv.Itoa(i)
 		if f.free != nil {
 			f.free <- i
 		}
@@ -75,8 +84,8 @@ func newFence(prefix string, replicas int) *fence {
 	return f
 }
 
-// take gives the post that a message asks for.
-func (f *fence) take(ctx context.Context) (int, error) {
+// reserve returns the index of the subject that a message names.
+func (f *fence) reserve(ctx context.Context) (int, error) {
 	if f.free == nil {
 		return 0, nil
 	}
@@ -88,8 +97,9 @@ func (f *fence) take(ctx context.Context) (int, error) {
 	}
 }
 
-// give gives it back. The one that was given back first is taken first: the server may need a moment more with it.
-func (f *fence) give(i int) {
+// release returns a subject. The one that was released first is reserved first: the server may need
+// a moment more with it.
+func (f *fence) release(i int) {
 	if f.free != nil {
 		f.free <- i
 	}
@@ -120,96 +130,107 @@ func asToken(name string) string {
 	return strings.NewReplacer(".", "_", " ", "_", "*", "_", ">", "_").Replace(name)
 }
 
-// fencePattern are the subjects of the fences of all sinks, of a stream whose fields are known: a stream takes those of sinks to come.
+// fencePattern covers the subjects of the fences of all sinks, of a stream whose fields are known:
+// a stream accepts those of sinks that are added later.
 func (c *Config) fencePattern(known map[string]string) string {
 	t, err := c.fenceTemplate(c.Fence.Name)
 	if err != nil {
-		return "" // it is made of a template that was checked
+		return "" // it consists of a template that was checked
 	}
 	return c.pattern(t, known) + ".*"
 }
 
-// raise takes the fence of a stream, so that nobody who had it before stores anything in the stream from now on.
-func (s *Sink) raise(ctx context.Context, conn *nats.Conn, st *stream, known map[string]string) error {
+// acquireFence takes the fence of a stream, so that no earlier process stores anything in the
+// stream from now on.
+func (s *Sink) acquireFence(
+	ctx context.Context, conn *nats.Conn, st *stream, known map[string]string,
+) error {
 	if s.cfg.Fence == nil {
 		return nil
 	}
-	f := newFence(strings.TrimSuffix(s.cfg.fencePattern(known), "*")+asToken(s.cfg.Sink)+"_", st.replicas)
-	if err := s.claimFence(ctx, conn, st, f); err != nil {
+	f := newFence(strings.TrimSuffix(s.cfg.fencePattern(known), "*")+asToken(s.cfg.Sink)+
+		"_", st.replicas)
+	if err := s.takeFence(ctx, conn, st, f); err != nil {
 		return err
 	}
-	heeded, err := s.heeds(ctx, conn, f)
+	heeded, err := s.supportsFence(ctx, conn, f)
 	if err != nil {
 		return fmt.Errorf("try the fence: %w", err)
 	}
 	if !heeded {
-		s.log.Warn("the server does not know the header "+expectedSubjectHeader+": a replica that was stopped and wakes up is kept from publishing by the lease alone", "stream", st.name)
+		s.log.Warn("the server does not know the header "+expectedSubjectHeader+
+			": only the lease keeps a replica that was paused from publishing", "stream", st.name)
 		return nil
 	}
 	st.fence = f
 	return nil
 }
 
-// claimFence puts messages on all posts of a fence.
-func (s *Sink) claimFence(ctx context.Context, conn *nats.Conn, st *stream, f *fence) error {
+// takeFence stores messages on all subjects of a fence.
+func (s *Sink) takeFence(ctx context.Context, conn *nats.Conn, st *stream, f *fence) error {
 	js, err := s.jetStream(conn)
 	if err != nil {
 		return err
 	}
-	for attempt := 0; ; attempt++ { // again when somebody else was faster; whether that is the successor, Confirm says
-		before, err := s.lookAtFence(ctx, js, st, f)
+	// again when another process was faster; Confirm reports whether that is the successor
+	for attempt := 0; ; attempt++ {
+		before, err := s.readFence(ctx, js, st, f)
 		if err == nil {
 			err = s.cfg.Fence.Confirm(ctx)
 		}
 		if err == nil {
-			err = s.putPosts(ctx, js, f, before)
+			err = s.writeFence(ctx, js, f, before)
 		}
 		if !isWrongLast(err) {
 			return err
 		}
-		if err := s.pauseClaim(ctx, attempt); err != nil {
+		if err := s.pauseTakeFence(ctx, attempt); err != nil {
 			return err
 		}
 	}
 }
 
-// pauseClaim waits before the fence is looked at again: whoever else posts there without end must not
-// have this process ask the API server without a pause. At most 4 rounds a second, in the end one in 5 s.
-func (s *Sink) pauseClaim(ctx context.Context, attempt int) error {
+// pauseTakeFence waits before the fence is read again: another process that stores messages there
+// without end must not make this one ask the API server without a pause. At most 4 rounds a second,
+// in the end one in 5 s.
+func (s *Sink) pauseTakeFence(ctx context.Context, attempt int) error {
 	const first, longest = 250 * time.Millisecond, 5 * time.Second
 	d := min(longest, first<<min(attempt, 10))
-	s.log.Warn("somebody else has posted on the fence; looking again", "attempt", attempt+1)
+	s.log.Warn("another process has written to the fence; reading it again", "attempt", attempt+1)
 	return ratelimit.Sleep(ctx, d+rand.N(d/2))
 }
 
 // isWrongLast reports whether a message was refused because another one came before it.
 func isWrongLast(err error) bool {
 	code := codeOf(err)
-	return code == jetstream.JSErrCodeStreamWrongLastSequence || code == jetstream.JSErrCodeStreamWrongLastSequenceConstant
+	return code == jetstream.JSErrCodeStreamWrongLastSequence ||
+		code == jetstream.JSErrCodeStreamWrongLastSequenceConstant
 }
 
-// atOnce is how many requests about posts are under way together.
-const atOnce = 32
+// maxFenceRequests is how many requests about fence subjects run at once.
+const maxFenceRequests = 32
 
-// lookAtFence gives the sequences of the last messages, 0 for none.
-func (s *Sink) lookAtFence(ctx context.Context, js jetstream.JetStream, st *stream, f *fence) ([]uint64, error) {
+// readFence returns the sequences of the last messages, 0 for none.
+func (s *Sink) readFence(
+	ctx context.Context, js jetstream.JetStream, st *stream, f *fence,
+) ([]uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*s.cfg.ConnectTimeout)
 	defer cancel()
 	found, err := js.Stream(ctx, st.name)
 	if err != nil {
-		return nil, fmt.Errorf("look at the fence: %w", err)
+		return nil, fmt.Errorf("read the fence: %w", err)
 	}
-	sequences := make([]uint64, len(f.posts))
+	sequences := make([]uint64, len(f.subjects))
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(atOnce)
-	for i := range f.posts {
+	g.SetLimit(maxFenceRequests)
+	for i := range f.subjects {
 		g.Go(func() error {
-			m, err := found.GetLastMsgForSubject(ctx, f.posts[i].subject)
+			m, err := found.GetLastMsgForSubject(ctx, f.subjects[i].name)
 			if errors.Is(err, jetstream.ErrMsgNotFound) {
 				return nil
 			}
 			if err != nil {
-				return fmt.Errorf("look at the fence: %w", err)
+				return fmt.Errorf("read the fence: %w", err)
 			}
 			sequences[i] = m.Sequence
 			return nil
@@ -218,36 +239,40 @@ func (s *Sink) lookAtFence(ctx context.Context, js jetstream.JetStream, st *stre
 	return sequences, g.Wait()
 }
 
-// putPosts puts a message on each post, if its last one is still the one that was seen.
-func (s *Sink) putPosts(ctx context.Context, js jetstream.JetStream, f *fence, before []uint64) error {
+// writeFence stores a message on each subject, if its last one is still the one that was read.
+func (s *Sink) writeFence(
+	ctx context.Context, js jetstream.JetStream, f *fence, before []uint64,
+) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*s.cfg.ConnectTimeout)
 	defer cancel()
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(atOnce)
-	for i := range f.posts {
+	g.SetLimit(maxFenceRequests)
+	for i := range f.subjects {
 		g.Go(func() error {
-			ack, err := js.PublishMsg(ctx, &nats.Msg{Subject: f.posts[i].subject}, jetstream.WithExpectLastSequencePerSubject(before[i]))
+			ack, err := js.PublishMsg(ctx, &nats.Msg{Subject: f.subjects[i].name},
+				jetstream.WithExpectLastSequencePerSubject(before[i]))
 			if err != nil {
 				return fmt.Errorf("take the fence: %w", err)
 			}
-			f.posts[i].sequence.Store(new(strconv.FormatUint(ack.Sequence, 10)))
+			f.subjects[i].sequence.Store(new(strconv.FormatUint(ack.Sequence, 10)))
 			return nil
 		})
 	}
 	return g.Wait()
 }
 
-// heeds says whether the server knows the header that names the fence: it then refuses a message that expects something of a subject that nobody
-// uses. One that does not know it compares with the message's own subject, and stores it.
-func (s *Sink) heeds(ctx context.Context, conn *nats.Conn, f *fence) (bool, error) {
+// supportsFence reports whether the server knows the header that names the fence: then it refuses a
+// message that expects something of an unused subject. A server that does not know it compares with
+// the message's own subject, and stores it.
+func (s *Sink) supportsFence(ctx context.Context, conn *nats.Conn, f *fence) (bool, error) {
 	js, err := s.jetStream(conn)
 	if err != nil {
 		return false, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ConnectTimeout)
 	defer cancel()
-	m := &nats.Msg{Subject: f.posts[0].subject, Header: nats.Header{}}
-	m.Header.Set(expectedSequenceHeader, *f.posts[0].sequence.Load())
+	m := &nats.Msg{Subject: f.subjects[0].name, Header: nats.Header{}}
+	m.Header.Set(expectedSequenceHeader, *f.subjects[0].sequence.Load())
 	m.Header.Set(expectedSubjectHeader, f.prefix+"none")
 	_, err = js.PublishMsg(ctx, m)
 	if codeOf(err) == jetstream.JSErrCodeStreamWrongLastSequence {
@@ -256,96 +281,101 @@ func (s *Sink) heeds(ctx context.Context, conn *nats.Conn, f *fence) (bool, erro
 	return false, err
 }
 
-// guard has a message ask for a post of its stream's fence, until the call ends.
-func (s *Sink) guard(ctx context.Context, c *call, enc *encoder, st *stream) error {
+// setFenceHeaders has a message name a subject of its stream's fence, which is reserved until the
+// call ends.
+func (s *Sink) setFenceHeaders(ctx context.Context, c *call, enc *encoder, st *stream) error {
 	if st == nil || st.fence == nil {
 		return nil
 	}
-	i, err := st.fence.take(ctx)
+	i, err := st.fence.reserve(ctx)
 	if err != nil {
 		return err
 	}
-	c.posts = append(c.posts, takenPost{st.fence, i})
-	enc.set(expectedSequenceHeader, *st.fence.posts[i].sequence.Load())
-	enc.set(expectedSubjectHeader, st.fence.posts[i].subject)
+	c.fenceSubjects = append(c.fenceSubjects, reservedSubject{st.fence, i})
+	enc.set(expectedSequenceHeader, *st.fence.subjects[i].sequence.Load())
+	enc.set(expectedSubjectHeader, st.fence.subjects[i].name)
 	return nil
 }
 
-// takenPost is a post that a message of a call asks for.
-type takenPost struct {
+// reservedSubject is a fence subject that a message of a call names.
+type reservedSubject struct {
 	fence *fence
-	post  int
+	index int
 }
 
-// turnedAway sorts the answers of a server that has found another message on the fence than expected: nothing is wrong with the event.
-func (s *Sink) turnedAway(batch []*sinks.Message) {
+// classifyFenced classifies the answers of a server that has found another message on the fence
+// than expected: nothing is wrong with the event.
+func (s *Sink) classifyFenced(batch []*sinks.Message) {
 	for _, m := range batch {
 		switch codeOf(m.Err) {
 		case jetstream.JSErrCodeStreamWrongLastSequence:
 			st := s.streamOf(m.Event)
-			if st == nil || st.fence == nil { // no message has asked for it: the answer is not the server's
+			// no message has named the fence: the answer is not the server's
+			if st == nil || st.fence == nil {
 				m.Err = &sinks.Error{Class: sinks.Retry, Err: m.Err}
 				continue
 			}
-			st.fence.down.Store(true)
-			m.Err = &sinks.Error{Class: sinks.Reconnect, Err: fmt.Errorf("turned away at the fence: %w", m.Err)}
-		case jetstream.JSErrCodeStreamWrongLastSequenceConstant: // the server is not done with the post
+			st.fence.lost.Store(true)
+			m.Err = &sinks.Error{Class: sinks.Reconnect, Err: fmt.Errorf("fenced: %w", m.Err)}
+		// another message of this subject is in flight in the server
+		case jetstream.JSErrCodeStreamWrongLastSequenceConstant:
 			m.Err = &sinks.Error{Class: sinks.Retry, Err: m.Err}
 		default:
 		}
 	}
 }
 
-// mend takes the fences again at which messages of the batch's streams were turned away: because the stream has dropped the messages there for
-// their age. When another process has taken them, Confirm fails, and nothing is sent.
-func (s *Sink) mend(ctx context.Context, batch []*sinks.Message) error {
+// reacquireFences takes the fences again that the streams of the batch have lost because the stream
+// has dropped the messages there for their age. When another process has taken them, Confirm fails,
+// and nothing is sent.
+func (s *Sink) reacquireFences(ctx context.Context, batch []*sinks.Message) error {
 	if s.cfg.Fence == nil {
 		return nil
 	}
 	for _, m := range batch {
 		st := s.streamOf(m.Event)
-		if st == nil || st.fence == nil || !st.fence.down.Load() {
+		if st == nil || st.fence == nil || !st.fence.lost.Load() {
 			continue
 		}
-		if err := s.mendFence(ctx, st); err != nil {
+		if err := s.reacquireFence(ctx, st); err != nil {
 			return &sinks.Error{Class: sinks.Reconnect, Err: err}
 		}
 	}
 	return nil
 }
 
-func (s *Sink) mendFence(ctx context.Context, st *stream) error {
+func (s *Sink) reacquireFence(ctx context.Context, st *stream) error {
 	f := st.fence
-	select {
-	case f.turn <- struct{}{}:
-		defer func() { <-f.turn }()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	if !f.down.Load() {
-		return nil
-	}
-	if err := s.claimFence(ctx, s.conn, st, f); err != nil {
+	if err := f.busy.Acquire(ctx, 1); err != nil {
 		return err
 	}
-	f.down.Store(false)
+	defer f.busy.Release(1)
+	if !f.lost.Load() {
+		return nil
+	}
+	if err := s.takeFence(ctx, s.conn, st, f); err != nil {
+		return err
+	}
+	f.lost.Store(false)
 	s.log.Info("the fence was taken again: the stream had dropped it", "stream", st.name)
 	return nil
 }
 
-// fencedLimits are the limits of calls, so that all of them together find posts.
+// fencedLimits returns the limits of calls, so that there are fence subjects for all of them
+// together.
 func (s *Sink) fencedLimits() sinks.Limits {
 	l := s.cfg.Limits
-	if st := s.streams.only.Load(); s.cfg.Fence != nil && (s.several || st != nil && st.fence != nil && st.fence.free != nil) {
-		l.Messages = max(min(l.Messages, fencePosts/l.Concurrency), 1)
+	if st := s.streams.only.Load(); s.cfg.Fence != nil && (s.several || st != nil &&
+		st.fence != nil && st.fence.free != nil) {
+		l.Messages = max(min(l.Messages, fenceSubjectCount/l.Concurrency), 1)
 	}
 	return l
 }
 
-// leave gives the posts of a call back.
-func (c *call) leave() {
-	for _, t := range c.posts {
-		t.fence.give(t.post)
+// releaseFence releases the fence subjects of a call.
+func (c *call) releaseFence() {
+	for _, t := range c.fenceSubjects {
+		t.fence.release(t.index)
 	}
-	c.posts = nil
+	c.fenceSubjects = nil
 }

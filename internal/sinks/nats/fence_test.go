@@ -57,7 +57,7 @@ func storedEvents(t *testing.T, js jetstream.JetStream) (ids []string) {
 	return ids
 }
 
-func TestAProcessThatWasSucceededStoresNothing(t *testing.T) {
+func TestSucceededProcess(t *testing.T) {
 	fences(t, func(t *testing.T, url string, js jetstream.JetStream) {
 		var o office
 		first := openOver(t, url, o.of(0))
@@ -81,7 +81,7 @@ func TestAProcessThatWasSucceededStoresNothing(t *testing.T) {
 	})
 }
 
-func TestAFenceThatWasNotSeenIsNotTaken(t *testing.T) {
+func TestFenceTakenMeanwhile(t *testing.T) {
 	ts := newTestServer(t)
 	var o office
 	var second *nats.Sink
@@ -104,7 +104,7 @@ func TestAFenceThatWasNotSeenIsNotTaken(t *testing.T) {
 	mustStore(t, second, ev("a", 1))
 }
 
-func TestAFenceThatTheStreamHasDroppedIsTakenAgain(t *testing.T) {
+func TestDroppedFence(t *testing.T) {
 	fences(t, func(t *testing.T, url string, js jetstream.JetStream) {
 		var o office
 		sink := openOver(t, url, o.of(0))
@@ -113,7 +113,8 @@ func TestAFenceThatTheStreamHasDroppedIsTakenAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := stream.Purge(t.Context(), jetstream.WithPurgeSubject("k8s.test._fence.>")); err != nil {
+		if err := stream.Purge(t.Context(),
+			jetstream.WithPurgeSubject("k8s.test._fence.>")); err != nil {
 			t.Fatal(err)
 		}
 		wantClass(t, call(t, sink, ev("a", 2))[0].Err, sinks.Reconnect)
@@ -121,7 +122,7 @@ func TestAFenceThatTheStreamHasDroppedIsTakenAgain(t *testing.T) {
 	})
 }
 
-func TestWhoMayNotPublishTakesNoFence(t *testing.T) {
+func TestFenceConfirm(t *testing.T) {
 	ts := newTestServer(t)
 	var o office
 	first := ts.openSink(o.of(0))
@@ -132,7 +133,7 @@ func TestWhoMayNotPublishTakesNoFence(t *testing.T) {
 }
 
 // In a replicated stream the server takes one message at a time that asks for the same subject.
-func TestAFenceHoldsNobodyUpWhoHasIt(t *testing.T) {
+func TestFenceConcurrency(t *testing.T) {
 	fences(t, func(t *testing.T, url string, js jetstream.JetStream) {
 		var o office
 		sink := openOver(t, url, o.of(0))
@@ -159,7 +160,8 @@ func TestAFenceHoldsNobodyUpWhoHasIt(t *testing.T) {
 		}
 		group.Wait()
 		sent := limits.Concurrency * rounds * limits.Messages
-		t.Logf("%d messages in %v, %d turned away", sent, time.Since(began).Round(time.Millisecond), failed.Load())
+		t.Logf("%d messages in %v, %d turned away", sent, time.Since(began).Round(time.Millisecond),
+			failed.Load())
 		if stored := len(storedEvents(t, js)); failed.Load() > 0 || stored != sent {
 			t.Errorf("%d of %d are stored, %d were turned away", stored, sent, failed.Load())
 		}

@@ -15,7 +15,8 @@ func FuzzAck(f *testing.F) {
 	f.Add([]byte(`"stream":"seq":`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		stream, seq, ok := nats.ParseAck(data)
-		if ok && (stream == "" || seq == 0 || seq > 1<<63 || !strings.Contains(string(data), stream)) {
+		if ok && (stream == "" || seq == 0 || seq > 1<<63 ||
+			!strings.Contains(string(data), stream)) {
 			t.Errorf("stored in %q at %d", stream, seq)
 		}
 	})
@@ -23,7 +24,8 @@ func FuzzAck(f *testing.F) {
 
 // FuzzServer reads what a server may send, in parts of any size.
 func FuzzServer(f *testing.F) {
-	f.Add([]byte("INFO {}\r\nMSG a 1 5\r\nhello\r\nHMSG b 1 c 12 14\r\nNATS/1.0\r\n\r\nhi\r\nPING\r\n"), 3)
+	f.Add([]byte("INFO {}\r\nMSG a 1 5\r\nhello\r\nHMSG b 1 c 12 "+
+		"14\r\nNATS/1.0\r\n\r\nhi\r\nPING\r\n"), 3)
 	f.Add([]byte("MSG a 1 2147483647\r\n"), 1)
 	f.Add([]byte("hmsg \t -1\r\n+OK\r\n\n\n"), 100)
 	f.Fuzz(func(t *testing.T, data []byte, part int) {
@@ -38,9 +40,10 @@ func FuzzServer(f *testing.F) {
 // FuzzPosition reads what the state directory or the progress of another replica holds.
 func FuzzPosition(f *testing.F) {
 	f.Add([]byte(`{"format":1,"streams":[{"name":"K8S","created":"2026-11-21T01:02:03Z","last":7}],"at":"2026-11-21T01:02:03Z"}`), uint64(9), uint64(1))
-	f.Add([]byte(`{"format":1,"streams":[{"name":"K8S","last":18446744073709551615}]}`), uint64(0), uint64(0))
+	f.Add([]byte(`{"format":1,"streams":[{"name":"K8S","last":18446744073709551615}]}`), uint64(0),
+		uint64(0))
 	f.Fuzz(func(t *testing.T, saved []byte, last, messages uint64) {
-		if first, end, ok := nats.TailOf(saved, "K8S", last, messages); ok && end > last {
+		if first, end, ok := nats.RangeBehind(saved, "K8S", last, messages); ok && end > last {
 			t.Errorf("read from %d to %d, and the stream ends at %d", first, end, last)
 		}
 	})

@@ -22,8 +22,9 @@ import (
 
 // testServer is a NATS server that can be stopped and started again on the same port and store.
 type testServer struct {
-	t    testing.TB
-	opts server.Options
+	t      testing.TB
+	opts   server.Options
+	owners nats.StreamOwners // of all sinks of the test
 
 	mu sync.Mutex // guards running
 	s  *server.Server
@@ -32,7 +33,8 @@ type testServer struct {
 func newTestServer(t testing.TB, change ...func(*server.Options)) *testServer {
 	t.Helper()
 	ts := &testServer{t: t, opts: server.Options{
-		Host: "127.0.0.1", Port: testkit.Port(t), JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
+		Host: "127.0.0.1", Port: testkit.Port(t), JetStream: true, StoreDir: t.TempDir(),
+		NoSigs: true, NoLog: true,
 	}}
 	for _, c := range change {
 		c(&ts.opts)
@@ -78,7 +80,8 @@ func (ts *testServer) url() string {
 // client is a connection that is not the sink's.
 func (ts *testServer) client() *natsclient.Conn {
 	ts.t.Helper()
-	nc, err := natsclient.Connect(ts.url(), natsclient.MaxReconnects(-1), natsclient.ReconnectWait(20*time.Millisecond))
+	nc, err := natsclient.Connect(ts.url(), natsclient.MaxReconnects(-1),
+		natsclient.ReconnectWait(20*time.Millisecond))
 	if err != nil {
 		ts.t.Fatalf("connect: %v", err)
 	}
@@ -98,7 +101,10 @@ func (ts *testServer) jetStream() jetstream.JetStream {
 // newSink makes a sink over the server, with the config changed, not yet open.
 func (ts *testServer) newSink(change ...func(*nats.Config)) *nats.Sink {
 	ts.t.Helper()
-	cfg := nats.Config{URL: ts.url(), Cluster: sinktest.Cluster, Log: testLog(ts.t)}
+	cfg := nats.Config{
+		URL: ts.url(), Cluster: sinktest.Cluster, Owners: &ts.owners,
+		Log: testLog(ts.t),
+	}
 	for _, c := range change {
 		c(&cfg)
 	}
@@ -120,7 +126,8 @@ func (ts *testServer) openSink(change ...func(*nats.Config)) *nats.Sink {
 }
 
 // reopenSink opens a sink whose stream was just deleted. For a moment nats-server may answer 500,
-// "error creating store", because it still moves the old store away: tried again, as the bridge does.
+// "error creating store", because it still moves the old store away: tried again, as the bridge
+// does.
 func (ts *testServer) reopenSink() *nats.Sink {
 	ts.t.Helper()
 	sink := ts.newSink()

@@ -151,40 +151,50 @@ func raw(frame string) func(message) []byte {
 func generalLies() map[string]func(message) []byte {
 	large := strings.Repeat("x", 1<<20)
 	return map[string]func(message) []byte{
-		"silence":                   raw(""),
-		"nothing":                   say(""),
-		"no JSON":                   say("\xff\xfe{{{"),
-		"half an answer":            func(m message) []byte { return m.saying(string(m.payload[:len(m.payload)/2])) },
-		"1 MiB":                     say(large),
-		"an error of 1 MiB":         say(`{"error":{"code":500,"err_code":10077,"description":"` + large + `"}}`),
-		"an error of the future":    say(`{"error":{"code":999,"err_code":65535,"description":"x"}}`),
-		"an error that is none":     say(`{"error":7}`),
-		"nested without end":        say(strings.Repeat(`{"error":`, 20_000)),
-		"a message of 2 GiB":        raw("MSG _INBOX.x 1 2147483647\r\n"),
-		"a message of 2^70 bytes":   raw("MSG _INBOX.x 1 1180591620717411303424\r\n"),
-		"a message of -1 bytes":     raw("MSG _INBOX.x 1 -1\r\n"),
-		"headers of 2 GiB":          raw("HMSG _INBOX.x 1 12 2147483647\r\nNATS/1.0\r\n"),
-		"an error of the server":    raw("-ERR 'Permissions Violation for Publish to \"k8s.test.a\"'\r\n"),
-		"what is no NATS":           raw("HTTP/1.1 400 Bad Request\r\n\r\n"),
-		"an INFO without end":       raw("INFO {" + strings.Repeat(" ", 2<<20)),
-		"an INFO of another server": raw(`INFO {"server_id":"x","max_payload":-5,"headers":false,"connect_urls":["a","b"]}` + "\r\n"),
+		"silence":        raw(""),
+		"nothing":        say(""),
+		"no JSON":        say("\xff\xfe{{{"),
+		"half an answer": func(m message) []byte { return m.saying(string(m.payload[:len(m.payload)/2])) },
+		"1 MiB":          say(large),
+		"an error of 1 MiB": say(`{"error":{"code":500,"err_code":10077,"description":"` +
+			large + `"}}`),
+		"an error of the " +
+			"future": say(`{"error":{"code":999,"err_code":65535,"description":"x"}}`),
+		"an error that is none":   say(`{"error":7}`),
+		"nested without end":      say(strings.Repeat(`{"error":`, 20_000)),
+		"a message of 2 GiB":      raw("MSG _INBOX.x 1 2147483647\r\n"),
+		"a message of 2^70 bytes": raw("MSG _INBOX.x 1 1180591620717411303424\r\n"),
+		"a message of -1 bytes":   raw("MSG _INBOX.x 1 -1\r\n"),
+		"headers of 2 GiB":        raw("HMSG _INBOX.x 1 12 2147483647\r\nNATS/1.0\r\n"),
+		"an error of the server": raw("-ERR 'Permissions Violation for Publish to " +
+			"\"k8s.test.a\"'\r\n"),
+		"what is no NATS":     raw("HTTP/1.1 400 Bad Request\r\n\r\n"),
+		"an INFO without end": raw("INFO {" + strings.Repeat(" ", 2<<20)),
+		"an INFO of another " +
+			"server": raw(`INFO {"server_id":"x","max_payload":-5,"headers":false,"connect_urls":["a","b"]}` + "\r\n"),
 	}
 }
 
 func ackLies() map[string]func(message) []byte {
-	twice := func(m message) []byte { return append(m.saying(string(m.payload)), m.saying(string(m.payload))...) }
+	twice := func(m message) []byte {
+		return append(m.saying(string(m.payload)),
+			m.saying(string(m.payload))...)
+	}
 	return map[string]func(message) []byte{
-		"twice":                          twice,
-		"of another stream":              say(`{"stream":"OTHER","seq":7}`),
-		"of a stream without a name":     say(`{"stream":"","seq":7}`),
-		"of no sequence":                 say(`{"stream":"K8S","seq":0}`),
-		"of a negative sequence":         say(`{"stream":"K8S","seq":-7}`),
-		"of sequence 1":                  say(`{"stream":"K8S","seq":1}`),
-		"of the last sequence there is":  say(`{"stream":"K8S","seq":18446744073709551615}`),
-		"of a sequence beyond numbers":   say(`{"stream":"K8S","seq":` + strings.Repeat("9", 300) + `}`),
+		"twice":                         twice,
+		"of another stream":             say(`{"stream":"OTHER","seq":7}`),
+		"of a stream without a name":    say(`{"stream":"","seq":7}`),
+		"of no sequence":                say(`{"stream":"K8S","seq":0}`),
+		"of a negative sequence":        say(`{"stream":"K8S","seq":-7}`),
+		"of sequence 1":                 say(`{"stream":"K8S","seq":1}`),
+		"of the last sequence there is": say(`{"stream":"K8S","seq":18446744073709551615}`),
+		"of a sequence beyond numbers": say(`{"stream":"K8S","seq":` + strings.Repeat("9", 300) +
+			`}`),
 		"of a sequence that is far away": say(`{"stream":"K8S","seq":2000000000}`),
-		"that the fence is lost":         say(`{"error":{"code":400,"err_code":10071,"description":"wrong last sequence: 7"},"stream":"K8S","seq":0}`),
-		"of another expected stream":     say(`{"error":{"code":400,"err_code":10060,"description":"expected stream does not match"}}`),
+		"that the fence " +
+			"is lost": say(`{"error":{"code":400,"err_code":10071,"description":"wrong last sequence: 7"},"stream":"K8S","seq":0}`),
+		"of another expected " +
+			"stream": say(`{"error":{"code":400,"err_code":10060,"description":"expected stream does not match"}}`),
 	}
 }
 
@@ -205,19 +215,24 @@ func TestHostileBroker(t *testing.T) {
 	for name, lie := range ackLies() {
 		t.Run("acks: "+name, func(t *testing.T) {
 			strays := lieAboutAcks(t, lie)
-			if isError := strings.HasPrefix(name, "that") || strings.HasPrefix(name, "of another expected"); strays == 0 && !isError {
+			if isError := strings.HasPrefix(name, "that") ||
+				strings.HasPrefix(name, "of another expected"); strays == 0 && !isError {
 				t.Error("no answer was found to be a lie")
 			}
 		})
 	}
 	for name, change := range map[string][2]string{
-		"a stream that has come to the end": {`"last_seq":`, `"last_seq":18446744073709551615,"x":`},
-		"a stream before its beginning":     {`"last_seq":`, `"last_seq":-5,"x":`},
-		"a stream of other messages":        {`"messages":`, `"messages":-1,"x":`},
-		"a stream of -3 replicas":           {`"num_replicas":`, `"num_replicas":-3,"x":`},
-		"a stream of no type":               {`"config":`, `"config":7,"x":`},
-		"a stream that forgets at once":     {`"duplicate_window":`, `"duplicate_window":-1,"x":`},
-		"a stream of tiny messages":         {`"max_msg_size":`, `"max_msg_size":-9223372036854775808,"x":`},
+		"a stream that has come to " +
+			"the end": {`"last_seq":`, `"last_seq":18446744073709551615,"x":`},
+		"a stream before its beginning": {`"last_seq":`, `"last_seq":-5,"x":`},
+		"a stream of other messages":    {`"messages":`, `"messages":-1,"x":`},
+		"a stream of -3 replicas":       {`"num_replicas":`, `"num_replicas":-3,"x":`},
+		"a stream of no type":           {`"config":`, `"config":7,"x":`},
+		"a stream that forgets at once": {`"duplicate_window":`, `"duplicate_window":-1,"x":`},
+		"a stream of tiny messages": {
+			`"max_msg_size":`,
+			`"max_msg_size":-9223372036854775808,"x":`,
+		},
 	} {
 		t.Run("answers: "+name, func(t *testing.T) {
 			lieAboutStreams(t, func(m message) []byte {
@@ -237,7 +252,8 @@ func lieAboutAcks(t *testing.T, lie func(message) []byte) (strays float64) {
 	ts := newTestServer(t)
 	l := newLiar(t, ts.url())
 	registry := prometheus.NewRegistry()
-	sink := ts.openSink(l.use, ackTimeout(200*time.Millisecond), quick, func(c *nats.Config) { c.Metrics = registry })
+	sink := ts.openSink(l.use, ackTimeout(200*time.Millisecond), quick,
+		func(c *nats.Config) { c.Metrics = registry })
 	mustStore(t, sink, ev("a", 1), ev("b", 1))
 	l.answer(acks, 3, lie)
 	harm := allocated(func() {
@@ -255,7 +271,8 @@ func lieAboutAcks(t *testing.T, lie func(message) []byte) (strays float64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if last := fmt.Sprintf(`"last":%d}`, stream.CachedInfo().State.LastSeq); !strings.Contains(string(sink.Position()), last) {
+	if last := fmt.Sprintf(`"last":%d}`,
+		stream.CachedInfo().State.LastSeq); !strings.Contains(string(sink.Position()), last) {
 		t.Errorf("position %s, want %s", sink.Position(), last)
 	}
 	for name, value := range counted(t, registry) {
@@ -349,7 +366,8 @@ func forge(t *testing.T, ts *testServer, subject, id string, data []byte) {
 func TestForgedDuplicate(t *testing.T) {
 	gone := deleted("a")
 	id := gone.Informer + "/" + gone.ID
-	for name, data := range map[string][]byte{"an empty message": nil, "a message with the same payload": gone.Data} {
+	for name, data := range map[string][]byte{"an empty message": nil, "a message with the same " +
+		"payload": gone.Data} {
 		t.Run(name+" does not hide a delete", func(t *testing.T) {
 			ts := newTestServer(t)
 			registry := prometheus.NewRegistry()
@@ -363,11 +381,13 @@ func TestForgedDuplicate(t *testing.T) {
 					found++
 				}
 			}
-			if got := counted(t, registry)["bridge_nats_unexpected_duplicates_total forged"]; found != 1 || got != 1 {
+			if got := counted(t, registry)["bridge_nats_unexpected_duplicates_total "+
+				"forged"]; found != 1 || got != 1 {
 				t.Errorf("the delete is there %d times, and counted %v times", found, got)
 			}
 			var recalled []string
-			if err := sink.Recall(t.Context(), []byte(`{"format":1,"streams":[]}`), func(id string) { recalled = append(recalled, id) }); err != nil {
+			if err := sink.Recall(t.Context(), []byte(`{"format":1,"streams":[]}`),
+				func(id string) { recalled = append(recalled, id) }); err != nil {
 				t.Fatal(err)
 			}
 			if len(recalled) != 2 || recalled[1] != id {
@@ -385,7 +405,8 @@ func TestForgedDuplicate(t *testing.T) {
 		if n := len(storedMessages(t, ts.jetStream(), "K8S")); n != 1 {
 			t.Errorf("%d messages are stored", n)
 		}
-		if got := counted(t, registry)["bridge_nats_unexpected_duplicates_total checked"]; got != 1 {
+		if got := counted(t, registry)["bridge_nats_unexpected_duplicates_total "+
+			"checked"]; got != 1 {
 			t.Errorf("counted %v", got)
 		}
 	})
@@ -439,7 +460,8 @@ func TestContestedFence(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
-	if err := ts.newSink(contested, func(c *nats.Config) { c.Sink = "bridge" }).Open(ctx); err == nil {
+	if err := ts.newSink(contested,
+		func(c *nats.Config) { c.Sink = "bridge" }).Open(ctx); err == nil {
 		t.Fatal("it has opened")
 	}
 	if asked < 2 || asked > 2*5 {

@@ -15,7 +15,8 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks/sinktest"
 )
 
-// largest finds the largest payload that is not refused, and that it is stored and nothing broke on the way.
+// largest finds the largest payload that is not refused, and that it is stored and nothing broke on
+// the way.
 func largest(t *testing.T, sink sinks.Sink, below int) int {
 	t.Helper()
 	low, high := 0, below
@@ -24,7 +25,8 @@ func largest(t *testing.T, sink sinks.Sink, below int) int {
 		e := sinktest.NewEvent("a", version, 300)
 		e.ID = "same-length" // headers must not grow while the size is searched
 		e.Data = []byte(`"` + strings.Repeat("x", size-2) + `"`)
-		e.Informer = string(rune('a'+version%26)) + string(rune('a'+version/26)) // another Nats-Msg-Id of the same length
+		// another Nats-Msg-Id of the same length
+		e.Informer = string(rune('a'+version%26)) + string(rune('a'+version/26))
 		e.ResourceVersion, e.Sequence = "1", "1"
 		switch err := call(t, sink, e)[0].Err; {
 		case err == nil:
@@ -38,8 +40,9 @@ func largest(t *testing.T, sink sinks.Sink, below int) int {
 	return low
 }
 
-// A payload above max_payload makes the server close the connection, one byte below is fine: the check has to be exact.
-func TestTheLimitOfTheServerIsMetToTheByte(t *testing.T) {
+// A payload above max_payload makes the server close the connection, one byte below is fine: the
+// check has to be exact.
+func TestServerLimit(t *testing.T) {
 	ts := newTestServer(t, func(o *server.Options) { o.MaxPayload = 20_000 })
 	size := largest(t, ts.openSink(), 30_000)
 	stored := storedMessages(t, ts.jetStream(), "K8S")
@@ -53,7 +56,8 @@ func TestTheLimitOfTheServerIsMetToTheByte(t *testing.T) {
 				headers += len(name) + len(values[0]) + 4
 			}
 			if headers+size != 20_000 {
-				t.Errorf("the largest message has %d bytes with headers, max_payload is 20000", headers+size)
+				t.Errorf("the largest message has %d bytes with headers, max_payload is 20000",
+					headers+size)
 			}
 			return
 		}
@@ -61,9 +65,12 @@ func TestTheLimitOfTheServerIsMetToTheByte(t *testing.T) {
 	t.Errorf("no message of %d bytes is stored", size)
 }
 
-func TestTheLimitOfTheStreamIsKept(t *testing.T) {
+func TestStreamLimit(t *testing.T) {
 	ts := newTestServer(t)
-	small := jetstream.StreamConfig{Name: "K8S", Subjects: []string{"k8s.test.>"}, Duplicates: 2 * time.Minute, MaxMsgSize: 10_000}
+	small := jetstream.StreamConfig{
+		Name: "K8S", Subjects: []string{"k8s.test.>"},
+		Duplicates: 2 * time.Minute, MaxMsgSize: 10_000,
+	}
 	if _, err := ts.jetStream().CreateStream(t.Context(), small); err != nil {
 		t.Fatal(err)
 	}
@@ -77,10 +84,14 @@ func TestTheLimitOfTheStreamIsKept(t *testing.T) {
 	wantMentions(t, err, "exceeds maximum")
 }
 
-// Each of these would make the server close the connection, and the message that is resent after it the next one.
-func TestPoisonIsRefusedBeforeItBreaksTheConnection(t *testing.T) {
+// Each of these would make the server close the connection, and the message that is resent after it
+// the next one.
+func TestPoison(t *testing.T) {
 	for name, spoil := range map[string]func(*event.Event){
-		"payload":  func(e *event.Event) { e.Data = []byte(`"` + strings.Repeat("x", 2<<20) + `"`) },
+		"payload": func(e *event.Event) {
+			e.Data = []byte(`"` + strings.Repeat("x", 2<<20) +
+				`"`)
+		},
 		"subject":  func(e *event.Event) { e.Name = strings.Repeat("n", 5000) },
 		"escaped":  func(e *event.Event) { e.Name = strings.Repeat("_", 1400) },
 		"headers":  func(e *event.Event) { e.Manager = strings.Repeat("m", 70_000) },
@@ -93,14 +104,15 @@ func TestPoisonIsRefusedBeforeItBreaksTheConnection(t *testing.T) {
 			spoil(poison)
 			batch := call(t, sink, ev("a", 1), poison, ev("b", 1))
 			wantClass(t, batch[1].Err, sinks.Refused)
-			if !errors.Is(batch[1].Err, nats.ErrTooLarge) || batch[0].Err != nil || batch[2].Err != nil {
+			if !errors.Is(batch[1].Err, nats.ErrTooLarge) || batch[0].Err != nil ||
+				batch[2].Err != nil {
 				t.Errorf("answers: %v, %v, %v", batch[0].Err, batch[1].Err, batch[2].Err)
 			}
 		})
 	}
 }
 
-func TestASubjectJustShortEnoughIsStored(t *testing.T) {
+func TestLongSubject(t *testing.T) {
 	ts := newTestServer(t)
 	sink := ts.openSink()
 	for length := 4096; ; length-- {
@@ -118,15 +130,16 @@ func TestASubjectJustShortEnoughIsStored(t *testing.T) {
 	}
 }
 
-func TestWithoutADeadLetterSubjectTheCallerIsTold(t *testing.T) {
+func TestNoDeadLetterSubject(t *testing.T) {
 	ts := newTestServer(t)
 	sink := ts.openSink(func(c *nats.Config) { c.DeadLetter = nats.NoDeadLetter })
-	if err := sink.DeadLetter(t.Context(), ev("a", 1), errTest, 1); !errors.Is(err, sinks.ErrNoDeadLetter) {
+	if err := sink.DeadLetter(t.Context(), ev("a", 1), errTest, 1); !errors.Is(err,
+		sinks.ErrNoDeadLetter) {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestADeadLetterSaysWhereItShouldHaveGoneAndIsStoredOnce(t *testing.T) {
+func TestDeadLetter(t *testing.T) {
 	ts := newTestServer(t)
 	sink := ts.openSink()
 	mustStore(t, sink, ev("a", 1)) // a dead letter of the same event is no duplicate of it
@@ -141,14 +154,16 @@ func TestADeadLetterSaysWhereItShouldHaveGoneAndIsStoredOnce(t *testing.T) {
 	}
 	got := parse(t, stored[1].Subject, stored[1].Header, stored[1].Data)
 	if got.Attributes["deadlettersubject"] != stored[0].Subject {
-		t.Errorf("deadlettersubject %q, want %q", got.Attributes["deadlettersubject"], stored[0].Subject)
+		t.Errorf("deadlettersubject %q, want %q", got.Attributes["deadlettersubject"],
+			stored[0].Subject)
 	}
 }
 
-func TestALongReasonIsCut(t *testing.T) {
+func TestLongDeadLetterReason(t *testing.T) {
 	ts := newTestServer(t)
 	sink := ts.openSink()
-	if err := sink.DeadLetter(t.Context(), ev("a", 1), errors.New(strings.Repeat("Ω\n", 100_000)), 4); err != nil {
+	if err := sink.DeadLetter(t.Context(), ev("a", 1), errors.New(strings.Repeat("Ω\n", 100_000)),
+		4); err != nil {
 		t.Fatal(err)
 	}
 }

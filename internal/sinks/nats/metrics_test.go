@@ -32,7 +32,7 @@ func counted(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 	return values
 }
 
-func TestWhatBecameOfMessagesIsCounted(t *testing.T) {
+func TestMetrics(t *testing.T) {
 	ts := newTestServer(t)
 	registry := prometheus.NewPedanticRegistry()
 	sink := ts.openSink(func(c *nats.Config) { c.Metrics = registry })
@@ -61,7 +61,7 @@ func TestWhatBecameOfMessagesIsCounted(t *testing.T) {
 	}
 }
 
-func TestTwoSinksShareARegistryUnderLabels(t *testing.T) {
+func TestSharedRegistry(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	for _, name := range []string{"audit", "lake"} {
 		wrapped := prometheus.WrapRegistererWith(prometheus.Labels{"sink": name}, registry)

@@ -15,30 +15,32 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
-// Sink publishes events to NATS. It implements sinks.Sink; the package comment says what it promises.
+// Sink publishes events to NATS. It implements sinks.Sink; the package comment says what it
+// promises.
 type Sink struct {
 	cfg     Config
 	log     *slog.Logger
 	metrics *metrics
 	events  route
-	dead    route // dead.subject is nil where there is no dead letter
+	dead    route // dead.subject is nil without dead letters
 
 	// Set by Open, constant until Close.
 	conn   *nats.Conn
-	closed chan struct{} // closed when the connection has ended its callbacks
-	// objects is where large payloads are kept; nil for nowhere. Set by Open, constant until Close.
+	closed chan struct{} // closed after the connection's last callback
+	// objects is where large payloads are stored; nil for nowhere. Set by Open, constant until
+	// Close.
 	objects jetstream.ObjectStore
 
-	own        []pattern // subjects of its events and dead letters
-	streamName *event.Template
-	several    bool // streamName has fields
-	streams    *streams
-	position   position  // what Position has last said
-	doubts     *doubts   // messages without an answer
-	acks       *acks     // calls that wait for acks; unused with Mode Core
-	repeats    repeats   // what the stream held before this process sent it
-	said       lastError // what the server complained about
-	outage     outage    // of the connection
+	ownSubjects []pattern // subjects of its events and dead letters
+	streamName  *event.Template
+	several     bool // streamName has fields
+	streams     *streams
+	position    position  // the last result of Position
+	inDoubt     *inDoubt  // messages without an answer
+	acks        *acks     // calls that wait for acks; unused with Mode Core
+	repeats     repeats   // what the stream had before this process sent it
+	serverError lastError // the newest error that the server reported
+	outage      outage    // of the connection
 }
 
 var (
@@ -47,7 +49,7 @@ var (
 	_ sinks.ClaimChecker = (*Sink)(nil)
 )
 
-// New checks the configuration. Its error tells everything that is wrong with it.
+// New checks the configuration. Its error has all problems.
 func New(cfg Config) (*Sink, error) {
 	cfg = cfg.withDefaults()
 	subject, deadLetter, err := cfg.validate()
@@ -59,43 +61,47 @@ func New(cfg Config) (*Sink, error) {
 		log:     cfg.Log,
 		metrics: newMetrics(cfg.Metrics),
 		events:  route{subject: subject},
-		dead:    route{subject: deadLetter, idSuffix: "/dead/" + cfg.Sink}, // several sinks may have one place for them
-		streams: &streams{known: map[string]*stream{}},
-		doubts:  newDoubts(),
+		// several sinks may share a dead-letter subject
+		dead:    route{subject: deadLetter, idSuffix: "/dead/" + cfg.Sink},
+		streams: &streams{byName: map[string]*stream{}},
+		inDoubt: newInDoubt(),
 	}
 	s.several = s.cfg.severalStreams()
-	s.own = s.cfg.patterns(subject, deadLetter)
+	s.ownSubjects = s.cfg.patterns(subject, deadLetter)
 	s.streamName, _ = event.ParseTemplate(cfg.Stream.Name) // was validated
 	s.acks = newAcks(s.metrics)
 	return s, nil
 }
 
-// Open connects, and with JetStream creates or checks the stream. After an error nothing is left open, and Open may be
-// called again. Errors that only the operator can heal (credentials, certificates, a stream that differs) are Refused.
+// Open connects, and with JetStream creates or checks the stream. After an error nothing is left
+// open, and Open may be called again. Errors that only the operator can fix (credentials,
+// certificates, a stream that differs) are Refused.
 func (s *Sink) Open(ctx context.Context) error {
 	if s.conn != nil {
-		return answer(errors.New("nats sink: already open"))
+		return classified(errors.New("nats sink: already open"))
 	}
 	conn, err := s.connect(ctx)
 	if err != nil {
-		return answer(fmt.Errorf("connect to NATS at %s: %w", redactURLs(s.cfg.URL), err))
+		return classified(fmt.Errorf("connect to NATS at %s: %w", redactURLs(s.cfg.URL), err))
 	}
 	url := conn.ConnectedUrlRedacted()
 	if err := s.prepare(ctx, conn); err != nil {
 		s.disconnect(conn)
-		s.streams.forget()
-		tenants.leave(s)
-		return answer(fmt.Errorf("NATS at %s: %w", url, s.withServersWord(err)))
+		s.streams.clear()
+		s.cfg.Owners.release(s)
+		return classified(fmt.Errorf("NATS at %s: %w", url, s.withServerError(err)))
 	}
 	s.conn = conn
 	if s.cfg.Mode == Core {
-		s.log.Warn("core NATS stores nothing: events are delivered at most once, to whoever listens at that moment; use mode jetstream to keep them", "url", url)
+		s.log.Warn("core NATS stores nothing: events are delivered at most once, to whoever "+
+			"listens at that moment; use mode jetstream to keep them", "url", url)
 	}
-	s.log.Info("connected", "url", url, "server", conn.ConnectedServerName(), "version", conn.ConnectedServerVersion())
+	s.log.Info("connected", "url", url, "server", conn.ConnectedServerName(),
+		"version", conn.ConnectedServerVersion())
 	return nil
 }
 
-// prepare makes a fresh connection ready for Publish.
+// prepare makes a new connection ready for Publish.
 func (s *Sink) prepare(ctx context.Context, conn *nats.Conn) error {
 	if !conn.HeadersSupported() {
 		return fmt.Errorf("%w: NATS 2.2 or newer is needed", nats.ErrHeadersNotSupported)
@@ -108,7 +114,7 @@ func (s *Sink) prepare(ctx context.Context, conn *nats.Conn) error {
 		if err != nil {
 			return err
 		}
-		if err := s.begin(ctx, conn, st, nil); err != nil {
+		if err := s.adoptStream(ctx, conn, st, nil); err != nil {
 			return err
 		}
 	}
@@ -121,22 +127,25 @@ func (s *Sink) prepare(ctx context.Context, conn *nats.Conn) error {
 	if err != nil {
 		return fmt.Errorf("subscribe to acks: %w", err)
 	}
-	if err := subscription.SetPendingLimits(-1, -1); err != nil { // Limits bound them; a dropped ack would cost AckTimeout
+	// Limits bound them; a dropped ack would cost AckTimeout
+	if err := subscription.SetPendingLimits(-1, -1); err != nil {
 		return fmt.Errorf("subscribe to acks: %w", err)
 	}
 	return nil
 }
 
-// Order is ByObject: messages of one call are independent, the caller keeps those of an object apart.
+// Order is ByObject: messages of one call are independent, the caller has one message of an object
+// in flight.
 func (s *Sink) Order() sinks.Order { return sinks.ByObject }
 
-// Limits are as configured, or less where the messages on their way must not be more than the posts of a fence.
+// Limits are as configured, or less where there must not be more messages in flight than subjects
+// of a fence.
 func (s *Sink) Limits() sinks.Limits { return s.fencedLimits() }
 
-// Lane is the object: its informer and its place in the API, which stay when it is deleted and created again. With several streams the
-// first event of each looks its stream up.
+// Lane is the object: its informer and its place in the API, which stay when it is deleted and
+// created again. With several streams the first event of each looks its stream up.
 func (s *Sink) Lane(ctx context.Context, e *event.Event) (string, error) {
-	if err := s.meet(ctx, e); err != nil {
+	if err := s.resolveStream(ctx, e); err != nil {
 		return "", err
 	}
 	return e.Informer + "/" + e.PartitionKey, nil
@@ -156,7 +165,7 @@ func (s *Sink) Publish(ctx context.Context, batch []*sinks.Message) {
 func (s *Sink) publish(ctx context.Context, batch []*sinks.Message, to route) {
 	switch {
 	case s.conn == nil:
-		sinks.Fail(batch, answer(ErrNotOpen))
+		sinks.Fail(batch, classified(ErrNotOpen))
 	case s.cfg.Mode == Core:
 		s.publishCore(ctx, batch, to)
 	default:
@@ -164,12 +173,12 @@ func (s *Sink) publish(ctx context.Context, batch []*sinks.Message, to route) {
 	}
 }
 
-// limits are asked anew for each call: after a reconnect the server may be another.
+// limits are read again for each call: after a reconnect the server may be another.
 func (s *Sink) limits() (sizeLimits, error) {
 	const least = 1 << 10
 	l := sizeLimits{payload: int(s.conn.MaxPayload())}
 	if l.payload < least {
-		return l, s.disbelieve(fmt.Errorf("the server says that its max_payload is %d", l.payload))
+		return l, s.distrustServer(fmt.Errorf("the server reports a max_payload of %d", l.payload))
 	}
 	if s.cfg.Mode == JetStream {
 		l.header = maxHeader
@@ -192,8 +201,8 @@ func (s *Sink) Close() error {
 	}
 	s.disconnect(s.conn)
 	s.conn = nil
-	s.streams.forget()
-	tenants.leave(s)
+	s.streams.clear()
+	s.cfg.Owners.release(s)
 	return nil
 }
 
@@ -207,8 +216,8 @@ func (s *Sink) disconnect(conn *nats.Conn) {
 	}
 }
 
-// lastError is the newest complaint of the server. Such come without saying which message they are about, so they
-// explain a missing ack and do not answer it.
+// lastError is the newest error that the server reported. The server does not say which message it
+// is about, so it explains a missing ack and does not answer it.
 type lastError struct {
 	mu   sync.Mutex
 	err  error
@@ -230,10 +239,11 @@ func (l *lastError) since(age time.Duration) error {
 	return l.err
 }
 
-// withServersWord adds what the server complained about shortly before, as "permissions violation".
-func (s *Sink) withServersWord(err error) error {
-	if said := s.said.since(s.cfg.AckTimeout + s.cfg.ConnectTimeout); said != nil {
-		return fmt.Errorf("%w; the server said: %w", err, said)
+// withServerError adds an error that the server reported shortly before, for example "permissions
+// violation".
+func (s *Sink) withServerError(err error) error {
+	if said := s.serverError.since(s.cfg.AckTimeout + s.cfg.ConnectTimeout); said != nil {
+		return fmt.Errorf("%w; the server reported: %w", err, said)
 	}
 	return err
 }

@@ -9,13 +9,14 @@ import (
 	"time"
 )
 
-// proxy is a network between the sink and the server that can stop to deliver without breaking connections.
+// proxy is a network between the sink and the server that can stop to deliver without breaking
+// connections.
 type proxy struct {
 	listener net.Listener
 	target   string
 
 	mu     sync.Mutex // guards what follows
-	frozen bool
+	stalled bool
 	muted  bool // nothing comes back from the server
 	slow   bool // what comes back comes at 250 KB/s or less
 	conns  []net.Conn
@@ -46,10 +47,10 @@ func newProxy(t *testing.T, target string) *proxy {
 
 func (p *proxy) url() string { return "nats://" + p.listener.Addr().String() }
 
-func (p *proxy) freeze(frozen bool) {
+func (p *proxy) freeze(stalled bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.frozen = frozen
+	p.stalled = stalled
 }
 
 // mute stops what the server says, and nothing else.
@@ -71,10 +72,10 @@ func (p *proxy) isSlow() bool {
 	return p.slow
 }
 
-func (p *proxy) isFrozen(fromServer bool) bool {
+func (p *proxy) isStalled(fromServer bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.frozen || fromServer && p.muted
+	return p.stalled || fromServer && p.muted
 }
 
 func (p *proxy) accept(running *sync.WaitGroup) {
@@ -101,7 +102,7 @@ func (p *proxy) carry(to io.WriteCloser, from io.ReadCloser, fromServer bool) {
 	defer from.Close()
 	buf := make([]byte, 32<<10)
 	for {
-		for p.isFrozen(fromServer) {
+		for p.isStalled(fromServer) {
 			time.Sleep(5 * time.Millisecond)
 		}
 		part := buf
@@ -110,7 +111,7 @@ func (p *proxy) carry(to io.WriteCloser, from io.ReadCloser, fromServer bool) {
 			part = buf[:2<<10]
 		}
 		n, err := from.Read(part)
-		for p.isFrozen(fromServer) {
+		for p.isStalled(fromServer) {
 			time.Sleep(5 * time.Millisecond)
 		}
 		if n > 0 {

@@ -11,54 +11,56 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
-// publishJetStream writes all messages, then waits for the acks. Each is sent once: a resend from here could overtake a
-// later message of its object, which the caller lets go as soon as this one has an answer.
+// publishJetStream writes all messages, then waits for the acks. Each is sent once: a second
+// attempt from here could overtake a later message of its object, which the caller sends as soon as
+// this one has an answer.
 func (s *Sink) publishJetStream(ctx context.Context, batch []*sinks.Message, to route) {
 	sinks.Fail(batch, nil)
-	if err := errors.Join(s.mend(ctx, batch), s.resolveDoubts(ctx, batch)); err != nil {
-		sinks.Fail(batch, answer(err))
+	if err := errors.Join(s.reacquireFences(ctx, batch), s.resyncStreams(ctx, batch)); err != nil {
+		sinks.Fail(batch, classified(err))
 		return
 	}
-	ready, overdue := s.sortDoubts(batch, to)
-	s.attempt(ctx, ready, to)
+	ready, overdue := s.splitInDoubt(batch, to)
+	s.sendOnce(ctx, ready, to)
 	if len(overdue) == 0 {
 		return
 	}
-	err := s.look(ctx, overdue, to) // after the others were sent: it may take a while
-	ready, overdue = s.sortDoubts(overdue, to)
-	s.attempt(ctx, ready, to)
+	err := s.search(ctx, overdue, to) // after the others were sent: it may take a while
+	ready, overdue = s.splitInDoubt(overdue, to)
+	s.sendOnce(ctx, ready, to)
 	sinks.Fail(overdue, err)
 }
 
-// attempt sends messages, and notes which were not answered.
-func (s *Sink) attempt(ctx context.Context, batch []*sinks.Message, to route) {
+// sendOnce sends messages, and records which were not answered.
+func (s *Sink) sendOnce(ctx context.Context, batch []*sinks.Message, to route) {
 	if len(batch) == 0 {
 		return
 	}
-	began := s.heights()
+	began := s.lastSequences()
 	s.checkRepeats(ctx, batch, s.send(ctx, batch, to), to)
-	if !s.doubts.answered(batch) {
-		s.note(batch, to, began)
+	if !s.inDoubt.allAnswered(batch) {
+		s.recordUnanswered(batch, to, began)
 	}
 }
 
-// send is one attempt. It gives those that the stream held already.
+// send is one attempt. It returns the messages that the stream had already.
 func (s *Sink) send(ctx context.Context, batch []*sinks.Message, to route) []repeat {
-	c, err := s.acks.begin(ctx, batch)
+	c, err := s.acks.register(ctx, batch)
 	if err != nil {
 		sinks.Fail(batch, stopped(err))
 		return nil
 	}
-	defer s.acks.end(c)
-	defer c.leave()
+	defer s.acks.unregister(c)
+	defer c.releaseFence()
 	s.write(ctx, c, to)
 	s.wait(ctx, c)
-	s.turnedAway(batch)
-	s.metrics.duplicates.Add(float64(len(c.repeats))) // the call is over: nobody else touches it
+	s.classifyFenced(batch)
+	s.metrics.duplicates.Add(float64(len(c.repeats))) // the call has ended: nobody else uses it
 	return c.repeats
 }
 
-// write hands the messages to the connection. It stops early when the connection breaks or ctx ends: then the call is over.
+// write hands the messages to the connection. It stops early when the connection breaks or ctx
+// ends: then the call is finished.
 func (s *Sink) write(ctx context.Context, c *call, to route) {
 	enc := encoders.Get().(*encoder)
 	defer enc.release()
@@ -68,22 +70,23 @@ func (s *Sink) write(ctx context.Context, c *call, to route) {
 		return
 	}
 	for i, m := range c.batch {
-		if c.over() {
+		if c.finished() {
 			return
 		}
 		if err := ctx.Err(); err != nil {
 			c.fail(stopped(err))
 			return
 		}
-		enc.encode(m.Event, to, s.cfg.Encoding, func(dst []byte) []byte { return s.acks.appendReply(dst, c, i) })
+		enc.encode(m.Event, to, s.cfg.Encoding,
+			func(dst []byte) []byte { return s.acks.appendReply(dst, c, i) })
 		st := s.streamOf(m.Event)
 		c.aboutToSend(st)
-		if err := s.guard(ctx, c, enc, st); err != nil {
+		if err := s.setFenceHeaders(ctx, c, enc, st); err != nil {
 			c.fail(stopped(err))
 			return
 		}
 		if err := limits.of(st).check(enc); err != nil {
-			c.answer(i, failedWith(answer(err)))
+			c.answer(i, failedWith(classified(err)))
 			continue
 		}
 		if err := s.conn.PublishMsg(enc.message()); err != nil && !s.writeFailed(c, i, err) {
@@ -92,18 +95,22 @@ func (s *Sink) write(ctx context.Context, c *call, to route) {
 	}
 }
 
-// writeFailed answers for a message that the client did not take, and says whether to go on. An error that is
-// not about this message is one of the connection, and whatever lay in its buffer may be lost with it.
+// writeFailed answers for a message that the client did not accept, and reports whether to
+// continue. An error that is not about this message is one of the connection, whose buffer may be
+// lost with it.
 func (s *Sink) writeFailed(c *call, i int, err error) bool {
-	if errors.Is(err, nats.ErrHeadersNotSupported) { // Open has seen that they are: the server has said otherwise since
-		c.fail(s.disbelieve(err))
+	// Open has checked that: the server has reported otherwise since
+	if errors.Is(err, nats.ErrHeadersNotSupported) {
+		c.fail(s.distrustServer(err))
 		return false
 	}
-	if errors.Is(err, nats.ErrMaxPayload) { // it fitted a moment ago: the server says otherwise since
-		c.answer(i, failedWith(&sinks.Error{Class: sinks.Retry, Err: fmt.Errorf("publish: %w", err)}))
+	// it fitted a moment ago: the server has reported another limit since
+	if errors.Is(err, nats.ErrMaxPayload) {
+		c.answer(i, failedWith(&sinks.Error{Class: sinks.Retry, Err: fmt.Errorf("publish: %w",
+			err)}))
 		return true
 	}
-	err = answer(fmt.Errorf("publish: %w", err))
+	err = classified(fmt.Errorf("publish: %w", err))
 	if sinks.Classify(err) == sinks.Refused {
 		c.answer(i, failedWith(err))
 		return true
@@ -112,10 +119,10 @@ func (s *Sink) writeFailed(c *call, i int, err error) bool {
 	return false
 }
 
-// disbelieve ends a connection whose server has said what no server of the sink says: with that, every
-// event would be refused. The next connection hears anew what the server can do.
-func (s *Sink) disbelieve(err error) error {
-	s.log.Warn("the server says what can't be; connecting again", "err", err)
+// distrustServer ends a connection whose server reports limits that no NATS server has: with them,
+// every event would be refused. The next connection reads the server's limits again.
+func (s *Sink) distrustServer(err error) error {
+	s.log.Warn("the server reports an impossible limit; connecting again", "err", err)
 	_ = s.conn.ForceReconnect() // it fails when there is no connection
 	return &sinks.Error{Class: sinks.Reconnect, Err: err}
 }
@@ -129,18 +136,19 @@ func (s *Sink) wait(ctx context.Context, c *call) {
 	case <-ctx.Done():
 		c.fail(stopped(ctx.Err()))
 	case <-timer.C:
-		c.fail(answer(s.withServersWord(fmt.Errorf("%w (after %v)", ErrAckTimeout, s.cfg.AckTimeout))))
+		c.fail(classified(s.withServerError(fmt.Errorf("%w (after %v)", ErrAckTimeout,
+			s.cfg.AckTimeout))))
 	}
 }
 
-// publishCore writes all messages and asks the server for a sign that it has read them.
+// publishCore writes all messages and waits until the server has read them.
 func (s *Sink) publishCore(ctx context.Context, batch []*sinks.Message, to route) {
 	reconnects := s.conn.Stats().Reconnects
 	s.writeCore(ctx, batch, to)
 	err := s.flush(ctx)
 	if err == nil && s.conn.Stats().Reconnects != reconnects {
-		// The sign came over another connection than the messages went.
-		err = answer(fmt.Errorf("publish: %w", nats.ErrDisconnected))
+		// The flush went over another connection than the messages.
+		err = classified(fmt.Errorf("publish: %w", nats.ErrDisconnected))
 	}
 	for _, m := range batch {
 		if m.Err == nil {
@@ -149,7 +157,7 @@ func (s *Sink) publishCore(ctx context.Context, batch []*sinks.Message, to route
 	}
 }
 
-// writeCore hands the messages to the connection. Err is nil where that went well.
+// writeCore hands the messages to the connection. Err is nil where that succeeded.
 func (s *Sink) writeCore(ctx context.Context, batch []*sinks.Message, to route) {
 	enc := encoders.Get().(*encoder)
 	defer enc.release()
@@ -164,16 +172,16 @@ func (s *Sink) writeCore(ctx context.Context, batch []*sinks.Message, to route) 
 			continue
 		}
 		enc.encode(m.Event, to, s.cfg.Encoding, nil)
-		if m.Err = answer(limits.check(enc)); m.Err == nil {
-			m.Err = answer(s.conn.PublishMsg(enc.message()))
+		if m.Err = classified(limits.check(enc)); m.Err == nil {
+			m.Err = classified(s.conn.PublishMsg(enc.message()))
 		}
 	}
 }
 
 // flush returns once the server has read everything that was written before.
 func (s *Sink) flush(ctx context.Context) error {
-	if !s.conn.IsConnected() { // else the flush would wait for the next connection
-		return answer(fmt.Errorf("flush: %w", nats.ErrDisconnected))
+	if !s.conn.IsConnected() { // otherwise the flush would wait for the next connection
+		return classified(fmt.Errorf("flush: %w", nats.ErrDisconnected))
 	}
 	bounded, cancel := context.WithTimeout(ctx, s.cfg.AckTimeout)
 	defer cancel()
@@ -183,11 +191,12 @@ func (s *Sink) flush(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return stopped(ctx.Err())
 	case errors.Is(err, context.DeadlineExceeded):
-		return answer(s.withServersWord(fmt.Errorf("flush: %w (after %v)", ErrAckTimeout, s.cfg.AckTimeout)))
+		return classified(s.withServerError(fmt.Errorf("flush: %w (after %v)", ErrAckTimeout,
+			s.cfg.AckTimeout)))
 	default:
-		return answer(fmt.Errorf("flush: %w", err))
+		return classified(fmt.Errorf("flush: %w", err))
 	}
 }
 
-// stopped is the answer when the caller's context ended: a deadline is the caller's wish as well as a cancellation.
+// stopped is the answer when the caller's context ended, by a deadline or a cancellation.
 func stopped(err error) error { return &sinks.Error{Class: sinks.Stopped, Err: err} }

@@ -46,7 +46,7 @@ func readWithNode(t *testing.T, url string) (messages []read) {
 	return messages
 }
 
-func TestAnIndependentReaderUnderstandsWhatIsStored(t *testing.T) {
+func TestIndependentReader(t *testing.T) {
 	for _, encoding := range []string{nats.Binary, nats.Structured} {
 		t.Run(encoding, func(t *testing.T) {
 			ts := newTestServer(t)
@@ -73,7 +73,8 @@ func TestAnIndependentReaderUnderstandsWhatIsStored(t *testing.T) {
 	}
 }
 
-// readersEvents are versions of a few objects, and events with everything in them that has to be encoded.
+// readersEvents are versions of a few objects, and events with everything in them that has to be
+// encoded.
 func readersEvents() []*event.Event {
 	var events []*event.Event
 	for version := 1; version <= 20; version++ {
@@ -86,7 +87,8 @@ func readersEvents() []*event.Event {
 	odd.Name = "system:node:a.b"
 	odd.Data = []byte(`{"text":"<&>\u00e9é\/","n":1.50e3, "big":12345678901234567890}`)
 	empty.Data = nil
-	deleted.Op, deleted.Type, deleted.ID = event.Deleted, "dev.kubebridge.resource.deleted", "uid-gone/deleted"
+	deleted.Op, deleted.Type, deleted.ID = event.Deleted, "dev.kubebridge.resource.deleted",
+		"uid-gone/deleted"
 	deleted.Initial, deleted.Inferred, deleted.Cause = true, true, "deleted"
 	return append(events, odd, empty, deleted)
 }
@@ -103,12 +105,14 @@ func wantRead(t *testing.T, got read, e *event.Event, data []byte) {
 		delete(found, "datacontenttype") // the SDK's HTTP binding adds one
 	}
 	// The SDK keeps milliseconds.
-	want["time"], found["time"] = want["time"][:len("2026-11-21T10:20:30.123")], found["time"][:len("2026-11-21T10:20:30.123")]
+	want["time"], found["time"] = want["time"][:len("2026-11-21T10:20:30.123")],
+		found["time"][:len("2026-11-21T10:20:30.123")]
 	if !maps.Equal(found, want) {
 		t.Errorf("%s: attributes\n got %v\nwant %v", e.ID, found, want)
 	}
 	if !bytes.Equal(got.Data, data) {
-		t.Errorf("%s: got %d bytes %.200q, want %d bytes %.200q", e.ID, len(got.Data), got.Data, len(data), data)
+		t.Errorf("%s: got %d bytes %.200q, want %d bytes %.200q", e.ID, len(got.Data), got.Data,
+			len(data), data)
 	}
 	if got.MessageID != e.MessageID() {
 		t.Errorf("%s: Nats-Msg-Id %q, want %q", e.ID, got.MessageID, e.MessageID())

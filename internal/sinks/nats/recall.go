@@ -17,14 +17,15 @@ import (
 
 var _ sinks.Recaller = (*Sink)(nil)
 
-// positionFormat is of the bytes that Position gives.
+// positionFormat is the version of Position's format.
 const positionFormat = 1
 
-// savedPosition is what Position gives, as JSON.
+// savedPosition is what Position returns, as JSON.
 type savedPosition struct {
 	Format  int           `json:"format"`
 	Streams []savedStream `json:"streams"`
-	// At is when the position last changed, by the bridge's clock. A stream that is not in it was met later.
+	// At is when the position last changed, by the bridge's clock. A stream that is missing in it
+	// was looked up later.
 	At time.Time `json:"at"`
 }
 
@@ -34,14 +35,15 @@ type savedStream struct {
 	Last    uint64    `json:"last"`
 }
 
-// position remembers what was last said, so that nothing new is said while nothing moves.
+// position remembers the last result, so that an unchanged position has the same bytes.
 type position struct {
 	mu      sync.Mutex
 	streams []savedStream
 	text    []byte
 }
 
-// Position is the last sequence of each stream that was acknowledged: what is published later gets a higher one.
+// Position is the last sequence of each stream that was acknowledged: what is published later gets
+// a higher one.
 func (s *Sink) Position() []byte {
 	if s.cfg.Mode == Core || s.cfg.Stream.Manage == Off {
 		return nil
@@ -57,32 +59,35 @@ func (s *Sink) Position() []byte {
 	}
 	text, err := json.Marshal(savedPosition{positionFormat, now, time.Now().UTC()})
 	if err != nil {
-		panic(err) // of texts and numbers
+		panic(err) // can't fail: strings and numbers
 	}
 	s.position.streams, s.position.text = now, text
 	return text
 }
 
-// Recall reads the headers of what the streams hold behind a position. With core NATS nothing is stored, and where the stream is
-// somebody else's matter its API is not used: then there is nothing to tell.
+// Recall reads the headers of what the streams hold behind a position. With core NATS nothing is
+// stored, and where somebody else manages the stream its API is not used: then there is nothing to
+// report.
 func (s *Sink) Recall(ctx context.Context, from []byte, found func(messageID string)) error {
 	if len(from) == 0 || s.cfg.Mode == Core || s.cfg.Stream.Manage == Off {
 		return nil
 	}
 	var saved savedPosition
 	if err := json.Unmarshal(from, &saved); err != nil || saved.Format != positionFormat {
-		s.log.Warn("the saved position is of another version: what was sent just before a crash is sent again", "position", string(from[:min(len(from), 200)]))
+		s.log.Warn("the saved position is of another version: what was sent just before a crash "+
+			"is sent again", "position", string(from[:min(len(from), 200)]))
 		return nil
 	}
 	js, err := s.jetStream(s.conn)
 	if err != nil {
-		return answer(err)
+		return classified(err)
 	}
-	tails, err := s.tails(ctx, js, &saved)
+	tails, err := s.ranges(ctx, js, &saved)
 	for i := 0; err == nil && i < len(tails); i++ {
-		err = s.readTail(ctx, js, tails[i], func(m jetstream.Msg, _ uint64) {
-			if id := m.Headers().Get(nats.MsgIdHdr); id != "" && s.publishes(m.Subject()) { // else of another sink in the stream
-				found(strippedID(id, s.dead.idSuffix))
+		err = s.readRange(ctx, js, tails[i], func(m jetstream.Msg, _ uint64) {
+			// otherwise of another sink in the stream
+			if id := m.Headers().Get(nats.MsgIdHdr); id != "" && s.publishes(m.Subject()) {
+				found(baseID(id, s.dead.idSuffix))
 			}
 		})
 	}
@@ -92,27 +97,31 @@ func (s *Sink) Recall(ctx context.Context, from []byte, found func(messageID str
 	if ctx.Err() != nil {
 		return stopped(ctx.Err())
 	}
-	if said := s.said.since(s.cfg.ConnectTimeout + s.cfg.AckTimeout); said != nil && errors.Is(said, nats.ErrPermissionViolation) {
-		s.log.Warn("the stream can't be read back without permission for consumers: what was sent just before a crash is sent again; "+
+	if said := s.serverError.since(s.cfg.ConnectTimeout + s.cfg.AckTimeout); said != nil &&
+		errors.Is(said, nats.ErrPermissionViolation) {
+		s.log.Warn("the stream can't be read back without permission for consumers: what was "+
+			"sent just before a crash is sent again; "+
 			"grant it, or set recall: false", "err", said)
 		return nil
 	}
-	return answer(s.withServersWord(fmt.Errorf("read back the stream: %w", err)))
+	return classified(s.withServerError(fmt.Errorf("read back the stream: %w", err)))
 }
 
-// tail is a part of a stream: from a sequence or a time on.
-type tail struct {
+// streamRange is a part of a stream: from a sequence or a time on.
+type streamRange struct {
 	stream string
-	last   uint64 // the end: what comes later is the bridge's own
-	first  uint64 // 0: from a time
+	last   uint64 // the end: later messages are this process's own
+	first  uint64 // 0: begins at a time
 	since  time.Time
 }
 
 // clockMargin is how far the clocks of the bridge and of the servers may be apart.
 const clockMargin = 5 * time.Minute
 
-// tails are the parts of the streams that may hold what the position does not know of.
-func (s *Sink) tails(ctx context.Context, js jetstream.JetStream, saved *savedPosition) (tails []tail, err error) {
+// ranges returns the parts of the streams that may have messages that are missing in the position.
+func (s *Sink) ranges(
+	ctx context.Context, js jetstream.JetStream, saved *savedPosition,
+) (tails []streamRange, err error) {
 	names := []string{s.cfg.Stream.Name}
 	if s.several {
 		if names, err = s.namesOfStreams(ctx, js); err != nil {
@@ -134,17 +143,19 @@ func (s *Sink) tails(ctx context.Context, js jetstream.JetStream, saved *savedPo
 		if err != nil {
 			return nil, err
 		}
-		if t := tailOf(found.CachedInfo(), saved); t.last > 0 && (t.first == 0 || t.first <= t.last) {
+		if t := rangeBehind(found.CachedInfo(), saved); t.last > 0 &&
+			(t.first == 0 || t.first <= t.last) {
 			tails = append(tails, t)
 		}
 	}
 	return tails, nil
 }
 
-// tailOf is where to read a stream: behind the saved sequence; all of one that was made anew, or put back, since then; and one that was not
-// met yet since the position was saved.
-func tailOf(info *jetstream.StreamInfo, saved *savedPosition) tail {
-	t := tail{stream: info.Config.Name, last: info.State.LastSeq}
+// rangeBehind returns the part of a stream to read: behind the saved sequence; all of a stream that
+// was recreated or restored since then; and what a stream that is missing in the position got since
+// it was saved.
+func rangeBehind(info *jetstream.StreamInfo, saved *savedPosition) streamRange {
+	t := streamRange{stream: info.Config.Name, last: info.State.LastSeq}
 	if info.State.Msgs == 0 {
 		t.last = 0
 	}
@@ -163,11 +174,14 @@ func tailOf(info *jetstream.StreamInfo, saved *savedPosition) tail {
 	return t
 }
 
-// namesOfStreams are those that hold subjects of the template.
-func (s *Sink) namesOfStreams(ctx context.Context, js jetstream.JetStream) (names []string, err error) {
+// namesOfStreams returns the streams that hold subjects of the template.
+func (s *Sink) namesOfStreams(
+	ctx context.Context, js jetstream.JetStream,
+) (names []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ConnectTimeout)
 	defer cancel()
-	lister := js.StreamNames(ctx, jetstream.WithStreamListSubject(s.cfg.pattern(s.events.subject, nil)))
+	lister := js.StreamNames(ctx, jetstream.WithStreamListSubject(s.cfg.pattern(s.events.subject,
+		nil)))
 	for name := range lister.Name() {
 		names = append(names, name)
 	}
@@ -175,10 +189,17 @@ func (s *Sink) namesOfStreams(ctx context.Context, js jetstream.JetStream) (name
 }
 
 // readTail reads the headers of a part of a stream, each with its sequence.
-func (s *Sink) readTail(ctx context.Context, js jetstream.JetStream, t tail, found func(m jetstream.Msg, sequence uint64)) error {
-	cfg := jetstream.OrderedConsumerConfig{HeadersOnly: true, InactiveThreshold: 30 * time.Second, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: t.first}
+func (s *Sink) readRange(
+	ctx context.Context, js jetstream.JetStream, t streamRange, found func(m jetstream.Msg,
+		sequence uint64),
+) error {
+	cfg := jetstream.OrderedConsumerConfig{
+		HeadersOnly: true, InactiveThreshold: 30 * time.Second,
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: t.first,
+	}
 	if t.first == 0 {
-		cfg.DeliverPolicy, cfg.OptStartSeq, cfg.OptStartTime = jetstream.DeliverByStartTimePolicy, 0, &t.since
+		cfg.DeliverPolicy, cfg.OptStartSeq, cfg.OptStartTime = jetstream.DeliverByStartTimePolicy,
+			0, &t.since
 	}
 	limited, cancel := context.WithTimeout(ctx, s.cfg.ConnectTimeout)
 	consumer, err := js.OrderedConsumer(limited, t.stream, cfg)

@@ -20,7 +20,8 @@ import (
 func recalled(t *testing.T, sink *nats.Sink, from []byte) []string {
 	t.Helper()
 	var ids []string
-	if err := sink.Recall(t.Context(), from, func(id string) { ids = append(ids, id) }); err != nil {
+	if err := sink.Recall(t.Context(), from,
+		func(id string) { ids = append(ids, id) }); err != nil {
 		t.Fatal(err)
 	}
 	slices.Sort(ids)
@@ -39,7 +40,7 @@ func wantIDs(t *testing.T, got []string, events ...*event.Event) {
 	}
 }
 
-func TestWhatLiesBehindAPositionIsRecalled(t *testing.T) {
+func TestRecall(t *testing.T) {
 	for name, change := range map[string]func(*nats.Config){
 		"one stream":      func(*nats.Config) {},
 		"several streams": severalStreams,
@@ -72,7 +73,7 @@ func TestWhatLiesBehindAPositionIsRecalled(t *testing.T) {
 	}
 }
 
-func TestAPositionThatDoesNotFitTheStreamIsReadAsFarAsItCan(t *testing.T) {
+func TestRecallOfAnotherStream(t *testing.T) {
 	ts := newTestServer(t)
 	js := ts.jetStream()
 	sink := ts.openSink()
@@ -80,8 +81,10 @@ func TestAPositionThatDoesNotFitTheStreamIsReadAsFarAsItCan(t *testing.T) {
 	from := sink.Position()
 
 	t.Run("no position", func(t *testing.T) { wantIDs(t, recalled(t, ts.openSink(), nil)) })
-	t.Run("of another version", func(t *testing.T) { wantIDs(t, recalled(t, ts.openSink(), []byte(`{"format":99}`))) })
-	t.Run("of something else", func(t *testing.T) { wantIDs(t, recalled(t, ts.openSink(), []byte("\x01kafka"))) })
+	t.Run("of another version",
+		func(t *testing.T) { wantIDs(t, recalled(t, ts.openSink(), []byte(`{"format":99}`))) })
+	t.Run("of something else",
+		func(t *testing.T) { wantIDs(t, recalled(t, ts.openSink(), []byte("\x01kafka"))) })
 
 	mustStore(t, sink, ev("a", 2))
 	stream, err := js.Stream(t.Context(), "K8S")
@@ -107,17 +110,18 @@ func TestAPositionThatDoesNotFitTheStreamIsReadAsFarAsItCan(t *testing.T) {
 	})
 }
 
-func TestWithoutPermissionToReadBackTheSinkWorksNevertheless(t *testing.T) {
+func TestRecallWithoutPermission(t *testing.T) {
 	ts := newTestServer(t, withUser("bridge", "secret", denyPublish("$JS.API.CONSUMER.>")))
 	sink := ts.openSink(func(c *nats.Config) {
-		c.Auth, c.ConnectTimeout = nats.Auth{User: "bridge", Password: "secret"}, 500*time.Millisecond
+		c.Auth, c.ConnectTimeout = nats.Auth{User: "bridge", Password: "secret"},
+			500*time.Millisecond
 	})
 	from := sink.Position()
 	mustStore(t, sink, ev("a", 1))
 	wantIDs(t, recalled(t, sink, from))
 }
 
-func TestALongTailIsRecalledWhole(t *testing.T) {
+func TestLongRecall(t *testing.T) {
 	ts := newTestServer(t)
 	sink := ts.openSink()
 	from := sink.Position()
@@ -130,22 +134,30 @@ func TestALongTailIsRecalledWhole(t *testing.T) {
 	wantIDs(t, recalled(t, ts.openSink(), from), events...)
 }
 
-// The stream's own window is over long before the bridge is back: only the tail tells what is there.
-func TestAfterACrashNothingIsStoredTwiceHoweverLongItTook(t *testing.T) {
+// The stream's own window is over long before the bridge is back: only the tail tells what is
+// there.
+func TestRecallAfterCrash(t *testing.T) {
 	ts := newTestServer(t)
-	short := jetstream.StreamConfig{Name: "K8S", Subjects: []string{"k8s.test.>"}, Duplicates: 100 * time.Millisecond}
+	short := jetstream.StreamConfig{
+		Name: "K8S", Subjects: []string{"k8s.test.>"},
+		Duplicates: 100 * time.Millisecond,
+	}
 	if _, err := ts.jetStream().CreateStream(t.Context(), short); err != nil {
 		t.Fatal(err)
 	}
 	window := func(c *nats.Config) { c.Stream.Duplicates = 100 * time.Millisecond }
 	first := ts.openSink(window)
 	from := first.Position()
-	mustStore(t, first, eventsOf(objectNames(0, 50), 1)...) // acknowledged, and not in any checkpoint
+	// acknowledged, and not in any checkpoint
+	mustStore(t, first, eventsOf(objectNames(0, 50), 1)...)
 	_ = first.Close()
 	time.Sleep(300 * time.Millisecond)
 
 	sink := ts.newSink(window)
-	p, err := publisher.New(publisher.Config{Sink: sink, Name: "again", Log: testLog(t), Saved: publisher.Saved{Position: from}})
+	p, err := publisher.New(publisher.Config{
+		Sink: sink, Name: "again", Log: testLog(t),
+		Saved: publisher.Saved{Position: from},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +167,10 @@ func TestAfterACrashNothingIsStoredTwiceHoweverLongItTook(t *testing.T) {
 	var items []*publisher.Item
 	for version := 1; version <= 2; version++ {
 		for _, e := range eventsOf(objectNames(0, 50), version) {
-			items = append(items, &publisher.Item{Message: sinks.Message{Event: e}, Settler: indifferent{}})
+			items = append(items, &publisher.Item{
+				Message: sinks.Message{Event: e},
+				Settler: indifferent{},
+			})
 		}
 	}
 	if err := p.Add(ctx, items); err != nil {

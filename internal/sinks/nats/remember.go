@@ -16,19 +16,22 @@ import (
 
 var _ sinks.Rememberer = (*Sink)(nil)
 
-// Remembers looks at the last message of the resource, and at the last of the kind of about: two requests.
-func (s *Sink) Remembers(ctx context.Context, about *event.Event, ours func(sinks.Trace) bool) (bool, error) {
+// Remembers reads the last message of the resource, and the last of the kind of about: two
+// requests.
+func (s *Sink) Remembers(
+	ctx context.Context, about *event.Event, ours func(sinks.Trace) bool,
+) (bool, error) {
 	if s.cfg.Mode == Core || s.cfg.Stream.Manage == Off {
 		return false, nil
 	}
 	js, err := s.jetStream(s.conn)
 	if err != nil {
-		return false, answer(err)
+		return false, classified(err)
 	}
 	names := []string{s.cfg.Stream.Name}
 	if s.several {
 		if names, err = s.namesOfStreams(ctx, js); err != nil {
-			return false, answer(err)
+			return false, classified(err)
 		}
 	}
 	for _, name := range names {
@@ -41,17 +44,25 @@ func (s *Sink) Remembers(ctx context.Context, about *event.Event, ours func(sink
 	return false, nil
 }
 
-// subjectsLike are where events of the same resource go, and where those of the same kind go.
+// subjectsLike returns where events of the same resource go, and where those of the same kind go.
 func (s *Sink) subjectsLike(about *event.Event) []string {
-	known := map[string]string{"group": cmp.Or(about.Group, "core"), "resource": about.Resource, "kind": about.Kind, "informer": about.Informer}
+	known := map[string]string{
+		"group": cmp.Or(about.Group, "core"), "resource": about.Resource,
+		"kind": about.Kind, "informer": about.Informer,
+	}
 	if about.Namespace != "" {
 		known["namespace"] = about.Namespace
 	}
-	return []string{s.cfg.pattern(s.events.subject, known), string(s.events.subject.Append(nil, about, event.AppendSubjectToken))}
+	return []string{
+		s.cfg.pattern(s.events.subject, known),
+		string(s.events.subject.Append(nil, about, event.AppendSubjectToken)),
+	}
 }
 
-// lastIs judges the last message of a subject, which may have wildcards.
-func (s *Sink) lastIs(ctx context.Context, js jetstream.JetStream, name, subject string, ours func(sinks.Trace) bool) (bool, error) {
+// lastIs passes the last message of a subject, which may have wildcards, to ours.
+func (s *Sink) lastIs(
+	ctx context.Context, js jetstream.JetStream, name, subject string, ours func(sinks.Trace) bool,
+) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ConnectTimeout)
 	defer cancel()
 	stream, err := js.Stream(ctx, name)
@@ -59,17 +70,23 @@ func (s *Sink) lastIs(ctx context.Context, js jetstream.JetStream, name, subject
 		return false, nil
 	}
 	if err != nil {
-		return false, answer(fmt.Errorf("look at stream %s: %w", name, err))
+		return false, classified(fmt.Errorf("look at stream %s: %w", name, err))
 	}
 	m, err := stream.GetLastMsgForSubject(ctx, subject)
 	switch {
 	case errors.Is(err, jetstream.ErrMsgNotFound):
 		return false, nil
 	case err != nil:
-		return false, answer(fmt.Errorf("look at the last message of %s in stream %s: %w", subject, name, err))
+		return false, classified(fmt.Errorf("look at the last message of %s in stream %s: %w",
+			subject, name, err))
 	}
 	id := m.Header.Get(nats.MsgIdHdr)
-	return id != "" && ours(sinks.Trace{MessageID: strippedID(id, s.dead.idSuffix), PartitionKey: partitionKey(m)}), nil
+	return id != "" &&
+			ours(sinks.Trace{
+				MessageID:    baseID(id, s.dead.idSuffix),
+				PartitionKey: partitionKey(m),
+			}),
+		nil
 }
 
 // partitionKey of a message in either mode, "" for none.

@@ -17,12 +17,13 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
-// Ids of messages can be known before: whoever may publish to the stream can send a message with the
-// id of an event to come, and the stream drops the event as a duplicate. So an ack that says duplicate
-// when this process sends an event for the first time is looked at: an earlier process has sent it, or
-// somebody hides it. What ends an object is read back, since nothing later would make up for it.
+// Ids of messages are predictable. Whoever may publish to the stream can send a message with the id
+// of a later event, and the stream drops the event as a duplicate. So an ack that says duplicate
+// when this process sends an event for the first time is checked: an earlier process has sent it,
+// or somebody hides it. The last event of an object is read back, since nothing later would correct
+// the loss.
 
-// Origins of what the stream held before this process sent it.
+// Origins of what the stream had before this process sent it.
 const (
 	originUnchecked = "unchecked"
 	originChecked   = "checked"
@@ -30,22 +31,22 @@ const (
 )
 
 // againToken comes before the end of the id of a message that was sent although the stream had one
-// under its own id. What follows is random.
+// under its own id. A random text follows.
 const againToken = "/again/"
 
-// repeats remembers what was found forged, until it is stored.
+// repeats remembers forged messages until the event is stored.
 type repeats struct {
 	mu     sync.Mutex
 	forged map[string]bool // guarded by mu: message ids
 	warned time.Time       // guarded by mu
 }
 
-// checkRepeats looks at the acks of a call that say duplicate.
+// checkRepeats checks the acks of a call that say duplicate.
 func (s *Sink) checkRepeats(ctx context.Context, batch []*sinks.Message, found []repeat, to route) {
 	for _, r := range found {
 		m := batch[r.message]
 		id := to.id(m.Event)
-		if m.Err != nil || s.doubts.has(id) && !s.repeats.isForged(id) {
+		if m.Err != nil || s.inDoubt.has(id) && !s.repeats.isForged(id) {
 			continue
 		}
 		origin := originUnchecked
@@ -55,13 +56,15 @@ func (s *Sink) checkRepeats(ctx context.Context, batch []*sinks.Message, found [
 		s.metrics.unexpected.WithLabelValues(origin).Inc()
 		s.warnRepeat(id, origin)
 		if origin == originForged {
-			s.sendAgain(ctx, m, to)
+			s.resendForged(ctx, m, to)
 		}
 	}
 }
 
-// originOf reads the message that the stream has in an event's place.
-func (s *Sink) originOf(ctx context.Context, e *event.Event, to route, st *stream, seq uint64) string {
+// originOf reads the message that the stream has under an event's id.
+func (s *Sink) originOf(
+	ctx context.Context, e *event.Event, to route, st *stream, seq uint64,
+) string {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ConnectTimeout)
 	defer cancel()
 	js, err := s.jetStream(s.conn)
@@ -75,7 +78,7 @@ func (s *Sink) originOf(ctx context.Context, e *event.Event, to route, st *strea
 	m, err := there.GetMsg(ctx, seq)
 	switch {
 	case errors.Is(err, jetstream.ErrMsgNotFound):
-		return originForged // or deleted meanwhile; the event is stored again then
+		return originForged // or deleted meanwhile; then the event is stored again
 	case err != nil:
 		return originUnchecked
 	}
@@ -84,14 +87,16 @@ func (s *Sink) originOf(ctx context.Context, e *event.Event, to route, st *strea
 	enc.encode(e, to, s.cfg.Encoding, nil)
 	want := enc.message()
 	same := m.Subject == want.Subject && bytes.Equal(m.Data, want.Data) &&
-		m.Header.Get(nats.MsgIdHdr) == want.Header.Get(nats.MsgIdHdr) && m.Header.Get("ce-type") == headerOf(want, "ce-type")
+		m.Header.Get(nats.MsgIdHdr) == want.Header.Get(nats.MsgIdHdr) &&
+		m.Header.Get("ce-type") == headerOf(want, "ce-type")
 	if same {
 		return originChecked
 	}
 	return originForged
 }
 
-// headerOf is a header as it was set: the keys of the encoder's messages are not in canonical form.
+// headerOf returns a header as it was set: the keys of the encoder's messages are not in canonical
+// form.
 func headerOf(m *nats.Msg, key string) string {
 	if values := m.Header[key]; len(values) > 0 {
 		return values[0]
@@ -99,17 +104,17 @@ func headerOf(m *nats.Msg, key string) string {
 	return ""
 }
 
-// sendAgain stores an event under an id that nobody knows before. Its CloudEvents id stays.
-func (s *Sink) sendAgain(ctx context.Context, m *sinks.Message, to route) {
+// resendForged stores an event under an unpredictable id. Its CloudEvents id stays.
+func (s *Sink) resendForged(ctx context.Context, m *sinks.Message, to route) {
 	id := to.id(m.Event)
 	to.idSuffix += againToken + rand.Text()
 	m.Err = nil
 	s.send(ctx, []*sinks.Message{m}, to)
-	s.repeats.mark(id, m.Err != nil)
+	s.repeats.setForged(id, m.Err != nil)
 }
 
-// mark notes whether a message has still to be sent again.
-func (r *repeats) mark(id string, open bool) {
+// setForged records whether a message has still to be sent again.
+func (r *repeats) setForged(id string, open bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !open {
@@ -128,7 +133,7 @@ func (r *repeats) isForged(id string) bool {
 	return r.forged[id]
 }
 
-// warnRepeat tells of a repeat that was not expected: forged ones each, others once in a while.
+// warnRepeat logs an unexpected duplicate: each forged one, others once in a while.
 func (s *Sink) warnRepeat(id, origin string) {
 	const every = 30 * time.Second
 	r := &s.repeats
@@ -139,20 +144,22 @@ func (s *Sink) warnRepeat(id, origin string) {
 	}
 	r.mu.Unlock()
 	if !silent {
-		s.log.Warn("the stream held a message under this id before this process sent it: an earlier process did, or somebody else publishes to the stream",
+		s.log.Warn("the stream held a message under this id before this process sent it: an "+
+			"earlier process did, or somebody else publishes to the stream",
 			"id", id, "origin", origin)
 	}
 }
 
-// strippedID is the message id of an event whose message has another one: a dead letter, so that it
-// is no duplicate of the event, or one that was sent again under an id of its own.
-func strippedID(id, suffix string) string {
+// baseID returns the message id of an event whose message has another one: a dead letter, so that
+// it is no duplicate of the event, or one that was sent again under an id of its own.
+func baseID(id, suffix string) string {
 	id, _, _ = strings.Cut(id, againToken)
 	return strings.TrimSuffix(id, suffix)
 }
 
-// resolveDoubts asks the streams of a batch where they are when an ack contradicted what was known.
-func (s *Sink) resolveDoubts(ctx context.Context, batch []*sinks.Message) error {
+// resyncStreams reads the last sequence of the batch's streams again when an ack contradicted what
+// was known.
+func (s *Sink) resyncStreams(ctx context.Context, batch []*sinks.Message) error {
 	for _, m := range batch {
 		st := s.streamOf(m.Event)
 		if st == nil || !st.doubtful.Load() {
@@ -166,11 +173,12 @@ func (s *Sink) resolveDoubts(ctx context.Context, batch []*sinks.Message) error 
 		found, err := js.Stream(limited, st.name)
 		cancel()
 		if err != nil {
-			return fmt.Errorf("ask where stream %s is: %w", st.name, err)
+			return fmt.Errorf("read the last sequence of stream %s: %w", st.name, err)
 		}
 		st.last.Store(found.CachedInfo().State.LastSeq)
 		st.doubtful.Store(false)
-		s.log.Warn("an ack contradicted what was known of the stream: forged, or the stream was made anew", "stream", st.name, "last_sequence", st.last.Load())
+		s.log.Warn("an ack contradicted what was known of the stream: forged, or the stream was "+
+			"recreated", "stream", st.name, "last_sequence", st.last.Load())
 	}
 	return nil
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks/nats"
 )
 
-// responder stands where a stream would be, and answers as the test says: slowly, twice, wrongly or not at all.
+// responder stands where a stream would be, and answers as the test says: slowly, twice, wrongly or
+// not at all.
 type responder struct {
 	t    testing.TB
 	conn *natsclient.Conn
@@ -20,7 +21,8 @@ type responder struct {
 	news chan *natsclient.Msg
 }
 
-// newResponder listens on the subjects of the events; the server needs no JetStream, the sink manage: off.
+// newResponder listens on the subjects of the events; the server needs no JetStream, the sink
+// manage: off.
 func newResponder(t testing.TB, ts *testServer) *responder {
 	t.Helper()
 	r := &responder{t: t, conn: ts.client(), news: make(chan *natsclient.Msg, 4096)}
@@ -63,7 +65,9 @@ func (r *responder) reply(m *natsclient.Msg, data string) {
 func (r *responder) ack(m *natsclient.Msg) { r.reply(m, `{"stream":"K8S", "seq":1}`) }
 
 func (r *responder) refuse(m *natsclient.Msg, code int, text string) {
-	r.reply(m, fmt.Sprintf(`{"error":{"code":400,"err_code":%d,"description":%q},"stream":"K8S","seq":0}`, code, text))
+	r.reply(m,
+		fmt.Sprintf(`{"error":{"code":400,"err_code":%d,"description":%q},"stream":"K8S","seq":0}`,
+			code, text))
 }
 
 func unmanaged(c *nats.Config) { c.Stream.Manage = nats.Off }

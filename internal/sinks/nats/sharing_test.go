@@ -33,7 +33,7 @@ func by(informer string, e *event.Event) *event.Event {
 	return e
 }
 
-func TestSinksWithoutACommonInformerShareAStream(t *testing.T) {
+func TestSharedStream(t *testing.T) {
 	ts := newTestServer(t)
 	workloads, _ := fedBy("workloads")
 	nodes, _ := fedBy("nodes")
@@ -53,19 +53,23 @@ func TestSinksWithoutACommonInformerShareAStream(t *testing.T) {
 	}
 }
 
-func TestASinkIsNotOpenedInTheStreamOfAnotherThatHasItsEvents(t *testing.T) {
+func TestStreamOwners(t *testing.T) {
 	ts := newTestServer(t)
 	workloads, _ := fedBy("nodes", "workloads")
 	others, now := fedBy("pods", "workloads")
 	one := ts.openSink(both, workloads)
 	mustStore(t, one, ev("a", 1))
 	// The same server by another name.
-	elsewhere := func(c *nats.Config) { c.URL = strings.Replace(c.URL, "127.0.0.1", "localhost", 1) }
+	elsewhere := func(c *nats.Config) {
+		c.URL = strings.Replace(c.URL,
+			"127.0.0.1", "localhost", 1)
+	}
 	two := ts.newSink(both, audit, others, elsewhere)
 	t.Cleanup(func() { _ = two.Close() })
 	err := two.Open(t.Context())
 	wantClass(t, err, sinks.Refused)
-	wantMentions(t, err, "stream K8S", "sink nats", "informer workloads", "nats.stream.name", "nats.subject")
+	wantMentions(t, err, "stream K8S", "sink nats", "informer workloads",
+		"nats.stream.name", "nats.subject")
 	mustStore(t, one, ev("a", 2))
 
 	t.Run("what is configured now counts", func(t *testing.T) {
@@ -77,9 +81,13 @@ func TestASinkIsNotOpenedInTheStreamOfAnotherThatHasItsEvents(t *testing.T) {
 		now.Store(&[]string{"workloads"})
 	})
 	t.Run("a stream of its own is no matter", func(t *testing.T) {
-		ts.openSink(others, func(c *nats.Config) { c.Sink, c.Subject, c.Stream.Name = "own", "own.{name}", "OWN" })
+		ts.openSink(others, func(c *nats.Config) {
+			c.Sink, c.Subject,
+				c.Stream.Name = "own", "own.{name}", "OWN"
+		})
 	})
-	t.Run("one of the same name takes the other's place", func(t *testing.T) { ts.openSink(both, workloads) })
+	t.Run("one of the same name takes the other's place",
+		func(t *testing.T) { ts.openSink(both, workloads) })
 	t.Run("when the other is closed it may", func(t *testing.T) {
 		third, _ := fedBy("third")
 		three := ts.openSink(both, third, func(c *nats.Config) { c.Sink = "three" })
@@ -95,7 +103,7 @@ func TestASinkIsNotOpenedInTheStreamOfAnotherThatHasItsEvents(t *testing.T) {
 	})
 }
 
-func TestAStreamOfATemplateIsNotMetBesideAnotherSinkThatHasItsEvents(t *testing.T) {
+func TestStreamOwnersOfTemplate(t *testing.T) {
 	ts := newTestServer(t)
 	workloads, now := fedBy("workloads")
 	mustMeet(t, ts.openSink(severalStreams, workloads), ev("a", 1))
@@ -107,8 +115,9 @@ func TestAStreamOfATemplateIsNotMetBesideAnotherSinkThatHasItsEvents(t *testing.
 	mustMeet(t, two, ev("a", 1))
 }
 
-// After a crash of a bridge whose sinks are in one stream by other ways than its configuration tells.
-func TestWhatAnotherSinkHasStoredIsNotRecalled(t *testing.T) {
+// After a crash of a bridge whose sinks are in one stream by other ways than its configuration
+// tells.
+func TestRecallOfSharedStream(t *testing.T) {
 	ts := newTestServer(t)
 	one, two := ts.openSink(both), ts.openSink(both, audit)
 	from := two.Position()
@@ -117,7 +126,7 @@ func TestWhatAnotherSinkHasStoredIsNotRecalled(t *testing.T) {
 	wantIDs(t, recalled(t, ts.openSink(both, audit), from), ev("b", 1))
 }
 
-func TestSinksWithOnePlaceForDeadLettersHaveTheirOwnThere(t *testing.T) {
+func TestSharedDeadLetterSubject(t *testing.T) {
 	ts := newTestServer(t)
 	place := func(c *nats.Config) { c.DeadLetter = "k8s.dead" }
 	one := ts.openSink(both, place)
@@ -135,16 +144,18 @@ func TestSinksWithOnePlaceForDeadLettersHaveTheirOwnThere(t *testing.T) {
 	for _, m := range storedMessages(t, ts.jetStream(), "K8S") {
 		got = append(got, m.Header.Get("Nats-Msg-Id"))
 	}
-	want := []string{ev("a", 1).MessageID() + "/dead/nats", ev("a", 1).MessageID() + "/dead/audit", ev("b", 1).MessageID() + "/dead/nats"}
+	want := []string{ev("a", 1).MessageID() + "/dead/nats", ev("a", 1).MessageID() +
+		"/dead/audit", ev("b", 1).MessageID() + "/dead/nats"}
 	if !slices.Equal(got, want) {
 		t.Errorf("stored %q, want %q", got, want)
 	}
-	if back := recalled(t, ts.openSink(both, audit, place), from); !slices.Contains(back, ev("a", 1).MessageID()) || slices.Contains(back, ev("b", 1).MessageID()) {
+	if back := recalled(t, ts.openSink(both, audit, place), from); !slices.Contains(back,
+		ev("a", 1).MessageID()) || slices.Contains(back, ev("b", 1).MessageID()) {
 		t.Errorf("recalled %q, want of the events %s only", back, ev("a", 1).MessageID())
 	}
 }
 
-func TestAPayloadOfAnotherFormIsKeptBesideTheFirst(t *testing.T) {
+func TestSharedBucket(t *testing.T) {
 	ts := newTestServer(t)
 	one, two := ts.openSink(withBucket), ts.openSink(withBucket)
 	e, f := ev("a", 1), ev("a", 1)
@@ -165,7 +176,7 @@ func TestAPayloadOfAnotherFormIsKeptBesideTheFirst(t *testing.T) {
 	}
 }
 
-func TestSinksOfOneLeaderDoNotTurnEachOtherAway(t *testing.T) {
+func TestFencesOfSharedStream(t *testing.T) {
 	ts := newTestServer(t)
 	fenced := func(c *nats.Config) {
 		c.Fence = &nats.Fence{Name: "bridge", Confirm: func(context.Context) error { return nil }}
@@ -178,7 +189,7 @@ func TestSinksOfOneLeaderDoNotTurnEachOtherAway(t *testing.T) {
 }
 
 // Each stream of a template takes what its first sink publishes, fences included.
-func TestSinksThatShareStreamsOfATemplateHaveTheirFencesInThem(t *testing.T) {
+func TestFencesOfSharedTemplate(t *testing.T) {
 	ts := newTestServer(t)
 	var o office
 	workloads, _ := fedBy("workloads")

@@ -14,8 +14,8 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
-// ensureStream creates the stream or checks the one that is there. It never changes one: a change of retention or of limits
-// deletes messages.
+// ensureStream creates the stream or checks the existing one. It never changes one: a change of
+// retention or of limits deletes messages.
 func (s *Sink) ensureStream(ctx context.Context, conn *nats.Conn, wanted Stream) (*stream, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ConnectTimeout)
 	defer cancel()
@@ -34,10 +34,15 @@ func (s *Sink) ensureStream(ctx context.Context, conn *nats.Conn, wanted Stream)
 	if err := s.checkStream(info.Config, wanted); err != nil {
 		return nil, err
 	}
-	for _, problem := range weaknesses(info.Config, info.Cluster != nil && info.Cluster.Name != "") {
-		s.log.Warn("the stream's settings may lose events", "stream", wanted.Name, "problem", problem)
+	for _, problem := range unsafeSettings(info.Config, info.Cluster != nil &&
+		info.Cluster.Name != "") {
+		s.log.Warn("the stream's settings may lose events", "stream", wanted.Name,
+			"problem", problem)
 	}
-	st := &stream{name: wanted.Name, replicas: info.Config.Replicas, created: info.Created, maxMsgSize: int(max(info.Config.MaxMsgSize, 0)), duplicates: info.Config.Duplicates}
+	st := &stream{
+		name: wanted.Name, replicas: info.Config.Replicas, created: info.Created,
+		maxMsgSize: int(max(info.Config.MaxMsgSize, 0)), duplicates: info.Config.Duplicates,
+	}
 	st.reached(info.State.LastSeq)
 	return st, nil
 }
@@ -49,35 +54,41 @@ func (s *Sink) jetStream(conn *nats.Conn) (jetstream.JetStream, error) {
 	return jetstream.New(conn)
 }
 
-func (s *Sink) createStream(ctx context.Context, conn *nats.Conn, js jetstream.JetStream, want Stream) (jetstream.Stream, error) {
+func (s *Sink) createStream(
+	ctx context.Context, conn *nats.Conn, js jetstream.JetStream, want Stream,
+) (jetstream.Stream, error) {
 	if want.Manage == Verify {
-		return nil, missing(want)
+		return nil, missingStream(want)
 	}
 	wanted := want.config()
 	if wanted.Replicas == 0 {
 		wanted.Replicas = defaultReplicas(conn)
 	}
 	stream, err := js.CreateStream(ctx, wanted)
-	if codeOf(err) == codeNoReplicas && want.Replicas == 0 { // a cluster without JetStream's clustering
+	// a cluster without JetStream's clustering
+	if codeOf(err) == codeNoReplicas && want.Replicas == 0 {
 		wanted.Replicas = 1
 		stream, err = js.CreateStream(ctx, wanted)
 	}
 	switch {
 	case err == nil:
-		s.log.Info("stream created", "stream", want.Name, "subjects", wanted.Subjects, "replicas", wanted.Replicas)
+		s.log.Info("stream created", "stream", want.Name, "subjects", wanted.Subjects,
+			"replicas", wanted.Replicas)
 		return stream, nil
-	case errors.Is(err, jetstream.ErrStreamNameAlreadyInUse): // another replica of the bridge was faster
+	// another replica of the bridge was faster
+	case errors.Is(err, jetstream.ErrStreamNameAlreadyInUse):
 		return js.Stream(ctx, want.Name)
 	case codeOf(err) == codeStreamOverlap:
-		return nil, overlap(ctx, js, want)
+		return nil, overlapError(ctx, js, want)
 	default:
 		return nil, fmt.Errorf("create: %w", err)
 	}
 }
 
-// missing is the error of a stream that has to be there.
-func missing(want Stream) error {
-	return operators("stream %s does not exist: create it with subjects %s, or set stream.manage: create", want.Name, strings.Join(want.Subjects, " "))
+// missingStream is the error of a stream that must exist.
+func missingStream(want Stream) error {
+	return operatorError("stream %s does not exist: create it with subjects %s, or set "+
+		"stream.manage: create", want.Name, strings.Join(want.Subjects, " "))
 }
 
 func (s *Stream) config() jetstream.StreamConfig {
@@ -106,7 +117,7 @@ func unlimited(limit int64) int64 {
 	return limit
 }
 
-// defaultReplicas is 3 where the server says that it is one of a cluster.
+// defaultReplicas is 3 where the server reports that it belongs to a cluster.
 func defaultReplicas(conn *nats.Conn) int {
 	if conn.ConnectedClusterName() != "" {
 		return 3
@@ -114,31 +125,38 @@ func defaultReplicas(conn *nats.Conn) int {
 	return 1
 }
 
-// overlap tells which stream holds the subjects already.
-func overlap(ctx context.Context, js jetstream.JetStream, want Stream) error {
+// overlapError names the stream that has the subjects already.
+func overlapError(ctx context.Context, js jetstream.JetStream, want Stream) error {
 	for _, subject := range want.Subjects {
 		if other, err := js.StreamNameBySubject(ctx, subject); err == nil {
-			return operators("stream %s can't be created: stream %s takes messages of its subject %s already; set stream.name: %s to publish into that, or choose another subject",
+			return operatorError("stream %s can't be created: stream %s takes messages of its "+
+				"subject %s already; set stream.name: %s to publish into that, or choose another "+
+				"subject",
 				want.Name, other, subject, other)
 		}
 	}
-	return operators("stream %s can't be created: its subjects %v overlap with those of another stream; choose other subjects, or the name of that stream",
+	return operatorError("stream %s can't be created: its subjects %v overlap with those of "+
+		"another stream; choose other subjects, or the name of that stream",
 		want.Name, want.Subjects)
 }
 
 // checkStream reports every difference that a promise rests on as an error, others as a warning.
 func (s *Sink) checkStream(actual jetstream.StreamConfig, wanted Stream) error {
 	if problems := wanted.differences(actual); len(problems) > 0 {
-		return operators("stream %s is not as configured: %s. It was left as it is: change the configuration, choose another stream.name, or change the stream (nats stream edit %s)",
+		return operatorError("stream %s is not as configured: %s. It was left as it is: change "+
+			"the configuration, choose another stream.name, or change the stream (nats stream "+
+			"edit %s)",
 			actual.Name, strings.Join(problems, "; "), actual.Name)
 	}
-	if milder := wanted.milderDifferences(actual); len(milder) > 0 {
-		s.log.Warn("stream differs from the configuration and was left as it is", "stream", actual.Name, "differences", strings.Join(milder, "; "))
+	if milder := wanted.minorDifferences(actual); len(milder) > 0 {
+		s.log.Warn("stream differs from the configuration and was left as it is",
+			"stream", actual.Name, "differences", strings.Join(milder, "; "))
 	}
 	return nil
 }
 
-// differences are those that would break a promise: complete, in order, duplicates removable, as durable as asked for.
+// differences returns those that would break a promise: complete, in order, duplicates removable,
+// as durable as configured.
 func (s *Stream) differences(actual jetstream.StreamConfig) (problems []string) {
 	differ := func(when bool, format string, args ...any) {
 		if when {
@@ -147,9 +165,11 @@ func (s *Stream) differences(actual jetstream.StreamConfig) (problems []string) 
 	}
 	missing := uncovered(actual.Subjects, s.Subjects)
 	differ(len(missing) > 0, "its subjects %v do not cover %v", actual.Subjects, missing)
-	differ(actual.Retention != jetstream.LimitsPolicy, "retention is %v, which deletes messages once they were read (wanted Limits)", actual.Retention)
+	differ(actual.Retention != jetstream.LimitsPolicy, "retention is %v, which deletes messages "+
+		"once they were read (wanted Limits)", actual.Retention)
 	differ(actual.Storage != s.storage(), "storage is %v, wanted %v", actual.Storage, s.storage())
-	differ(actual.Duplicates < s.Duplicates, "duplicates window is %v, wanted at least %v", actual.Duplicates, s.Duplicates)
+	differ(actual.Duplicates < s.Duplicates, "duplicates window is %v, wanted at least %v",
+		actual.Duplicates, s.Duplicates)
 	differ(actual.Replicas < s.Replicas, "replicas are %d, wanted %d", actual.Replicas, s.Replicas)
 	differ(actual.NoAck, "it acknowledges nothing (no_ack)")
 	differ(actual.Sealed, "it is sealed")
@@ -158,8 +178,8 @@ func (s *Stream) differences(actual jetstream.StreamConfig) (problems []string) 
 	return problems
 }
 
-// milderDifferences are about how long messages are kept.
-func (s *Stream) milderDifferences(actual jetstream.StreamConfig) (differences []string) {
+// minorDifferences returns those about how long messages are kept.
+func (s *Stream) minorDifferences(actual jetstream.StreamConfig) (differences []string) {
 	wanted := s.config()
 	differ := func(when bool, format string, args ...any) {
 		if when {
@@ -167,32 +187,44 @@ func (s *Stream) milderDifferences(actual jetstream.StreamConfig) (differences [
 		}
 	}
 	differ(actual.MaxAge != wanted.MaxAge, "max age is %v, wanted %v", actual.MaxAge, wanted.MaxAge)
-	differ(unlimited(actual.MaxBytes) != wanted.MaxBytes, "max bytes are %d, wanted %d", actual.MaxBytes, wanted.MaxBytes)
-	differ(actual.Compression != wanted.Compression, "compression is %v, wanted %v", actual.Compression, wanted.Compression)
-	differ(wanted.Replicas != 0 && actual.Replicas > wanted.Replicas, "replicas are %d, wanted %d", actual.Replicas, wanted.Replicas)
-	differ(!slices.Equal(actual.Subjects, wanted.Subjects), "subjects are %v, wanted %v", actual.Subjects, wanted.Subjects)
+	differ(unlimited(actual.MaxBytes) != wanted.MaxBytes, "max bytes are %d, wanted %d",
+		actual.MaxBytes, wanted.MaxBytes)
+	differ(actual.Compression != wanted.Compression, "compression is %v, wanted %v",
+		actual.Compression, wanted.Compression)
+	differ(wanted.Replicas != 0 && actual.Replicas > wanted.Replicas, "replicas are %d, wanted %d",
+		actual.Replicas, wanted.Replicas)
+	differ(!slices.Equal(actual.Subjects, wanted.Subjects), "subjects are %v, wanted %v",
+		actual.Subjects, wanted.Subjects)
 	return differences
 }
 
-// weaknesses are settings that make less of what the bridge promises, without being other than configured.
-func weaknesses(actual jetstream.StreamConfig, clustered bool) (found []string) {
+// unsafeSettings returns settings that weaken the bridge's promises without being other than
+// configured.
+func unsafeSettings(actual jetstream.StreamConfig, clustered bool) (found []string) {
 	weak := func(when bool, problem string, args ...any) {
 		if when {
 			found = append(found, fmt.Sprintf(problem, args...))
 		}
 	}
 	limited := actual.MaxBytes > 0 || actual.MaxMsgs > 0 || actual.MaxMsgsPerSubject > 0
-	weak(clustered && actual.Replicas == 1, "it has one replica on a cluster: a lost server loses its events; use 3")
-	weak(actual.Discard == jetstream.DiscardNew && limited, "it refuses new messages when it is full (discard new): the sink then stands still until there is room")
-	weak(actual.MaxMsgsPerSubject > 0, "it keeps %d messages of a subject (max_msgs_per_subject): earlier versions of an object are dropped", actual.MaxMsgsPerSubject)
-	weak(actual.MaxMsgs > 0, "it keeps %d messages (max_msgs), however old they are", actual.MaxMsgs)
-	weak(actual.MaxAge > 0 && actual.MaxAge < time.Hour, "it keeps messages for %v only (max_age): a consumer that is away for longer misses events", actual.MaxAge)
-	weak(actual.Storage == jetstream.MemoryStorage, "it is in memory: a restart of its servers loses its events")
+	weak(clustered && actual.Replicas == 1, "it has one replica on a cluster: a lost server "+
+		"loses its events; use 3")
+	weak(actual.Discard == jetstream.DiscardNew && limited, "it refuses new messages when it is "+
+		"full (discard new): the sink then stands still until there is room")
+	weak(actual.MaxMsgsPerSubject > 0, "it keeps %d messages of a subject "+
+		"(max_msgs_per_subject): earlier versions of an object are "+
+		"dropped", actual.MaxMsgsPerSubject)
+	weak(actual.MaxMsgs > 0, "it keeps %d messages (max_msgs), however old they are",
+		actual.MaxMsgs)
+	weak(actual.MaxAge > 0 && actual.MaxAge < time.Hour, "it keeps messages for %v only "+
+		"(max_age): a consumer that is away for longer misses events", actual.MaxAge)
+	weak(actual.Storage == jetstream.MemoryStorage, "it is in memory: a restart of its servers "+
+		"loses its events")
 	return found
 }
 
-// operators is an error that only the operator can heal.
-func operators(format string, args ...any) error {
+// operatorError is an error that only the operator can fix.
+func operatorError(format string, args ...any) error {
 	return &sinks.Error{Class: sinks.Refused, Err: fmt.Errorf(format, args...)}
 }
 
@@ -206,16 +238,18 @@ func codeOf(err error) jetstream.ErrorCode {
 	return 0
 }
 
-// explainAPI says what an error of the JetStream API means for the operator.
+// explainAPI adds what an error of the JetStream API means for the operator.
 func explainAPI(name string, err error) error {
 	if _, ok := errors.AsType[*sinks.Error](err); ok {
 		return err
 	}
 	switch {
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, nats.ErrNoResponders):
-		return fmt.Errorf("stream %s: the server has no JetStream: start it with -js, or set mode: core: %w", name, err)
+		return fmt.Errorf("stream %s: the server has no JetStream: start it with -js, or set "+
+			"mode: core: %w", name, err)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
-		return fmt.Errorf("stream %s: the JetStream API does not answer: the account may lack permission for $JS.API.>, or the cluster has no leader: %w", name, err)
+		return fmt.Errorf("stream %s: the JetStream API does not answer: the account may lack "+
+			"permission for $JS.API.>, or the cluster has no leader: %w", name, err)
 	default:
 		return fmt.Errorf("stream %s: %w", name, err)
 	}

@@ -17,19 +17,19 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
-// stream is one that the sink publishes to, as far as it knows it.
+// stream is what the sink knows of a stream that it publishes to.
 type stream struct {
 	name       string
-	created    time.Time // tells it from another of the same name
+	created    time.Time // distinguishes it from another of the same name
 	maxMsgSize int       // 0 for no limit
 	replicas   int
-	fence      *fence        // nil for none; set before it is kept
+	fence      *fence        // nil for none; set before the stream is added
 	duplicates time.Duration // how long it remembers ids
-	last       atomic.Uint64 // the highest sequence that is known to be taken
-	doubtful   atomic.Bool   // last may be wrong: it is asked for before the next call
+	last       atomic.Uint64 // the highest sequence that is known to be used
+	doubtful   atomic.Bool   // last may be wrong: it is read again before the next call
 }
 
-// reached notes that the stream has a message under a sequence.
+// reached records that the stream has a message under a sequence.
 func (st *stream) reached(sequence uint64) {
 	for {
 		last := st.last.Load()
@@ -39,65 +39,75 @@ func (st *stream) reached(sequence uint64) {
 	}
 }
 
-// streams are those that the sink has met: the one of its configuration, or with a template those of the events so far.
+// streams are those that the sink uses: the one of its configuration, or with a template those of
+// the events so far.
 type streams struct {
-	only atomic.Pointer[stream] // the first that was met
+	only atomic.Pointer[stream] // the first that was looked up
 
-	mu    sync.RWMutex
-	known map[string]*stream
+	mu     sync.RWMutex
+	byName map[string]*stream
 }
 
 func (ss *streams) get(name []byte) *stream {
 	ss.mu.RLock()
 	defer ss.mu.RUnlock()
-	return ss.known[string(name)]
+	return ss.byName[string(name)]
 }
 
-// keep notes a stream, unless another call was faster.
-func (ss *streams) keep(st *stream) {
+// add adds a stream, unless another call was faster.
+func (ss *streams) add(st *stream) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	if ss.known[st.name] == nil {
-		ss.known[st.name] = st
+	if ss.byName[st.name] == nil {
+		ss.byName[st.name] = st
 		ss.only.CompareAndSwap(nil, st)
 	}
 }
 
-// forget is for a connection that was closed.
-func (ss *streams) forget() {
+// clear is for a connection that was closed.
+func (ss *streams) clear() {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	ss.known = map[string]*stream{}
+	ss.byName = map[string]*stream{}
 	ss.only.Store(nil)
 }
 
-// all are the streams by name.
+// all returns the streams by name.
 func (ss *streams) all() []*stream {
 	ss.mu.RLock()
 	defer ss.mu.RUnlock()
-	return slices.SortedFunc(maps.Values(ss.known), func(a, b *stream) int { return strings.Compare(a.name, b.name) })
+	return slices.SortedFunc(maps.Values(ss.byName),
+		func(a, b *stream) int { return strings.Compare(a.name, b.name) })
 }
 
-// severalStreams says whether the stream's name is a template.
+// severalStreams reports whether the stream's name is a template.
 func (c *Config) severalStreams() bool { return strings.Contains(c.Stream.Name, "{") }
 
-// checkStreamTemplate checks that each event has one stream all its object's life, and that no two streams want the same subjects.
+// checkStreamTemplate checks that an object's events always go to one stream, and that no two
+// streams have the same subjects.
 func (c *Config) checkStreamTemplate(subject, deadLetter *event.Template) error {
 	name, err := event.ParseTemplate(c.Stream.Name)
 	if err != nil {
-		return nil // Stream.validate tells
+		return nil // Stream.validate reports it
 	}
 	var problems []error
 	if len(c.Stream.Subjects) > 0 {
-		problems = append(problems, errors.New("stream.subjects: with fields in stream.name the subjects follow from subject; leave them out"))
+		problems = append(problems, errors.New("stream.subjects: with fields in stream.name the "+
+			"subjects follow from subject; leave them out"))
 	}
 	for _, field := range name.Fields() {
 		if field == "op" || field == "type" || field == "version" {
-			problems = append(problems, fmt.Errorf("stream.name %q: {%s} changes during an object's life, and its order would be lost between streams", c.Stream.Name, field))
+			problems = append(problems, fmt.Errorf("stream.name %q: {%s} changes during an "+
+				"object's life, and its order would be lost between streams", c.Stream.Name, field))
 		}
-		for key, template := range map[string]*event.Template{"subject": subject, "deadLetter": deadLetter} {
-			if template != nil && !slices.Contains(strings.Split(template.String(), "."), "{"+field+"}") {
-				problems = append(problems, fmt.Errorf("%s %q: needs {%s} as a token of its own, which stream.name has, to tell the streams apart", key, template, field))
+		for key, template := range map[string]*event.Template{
+			"subject":    subject,
+			"deadLetter": deadLetter,
+		} {
+			if template != nil && !slices.Contains(strings.Split(template.String(), "."), "{"+
+				field+"}") {
+				problems = append(problems, fmt.Errorf("%s %q: needs {%s} as a token of its own, "+
+					"which stream.name has, to tell the streams apart", key, template, field))
 			}
 		}
 	}
@@ -109,7 +119,7 @@ func (s *Sink) appendStream(dst []byte, e *event.Event) []byte {
 	return s.streamName.Append(dst, e, event.AppendSubjectToken)
 }
 
-// streamOf is the stream of an event, nil when it is not met or nobody's matter.
+// streamOf returns the stream of an event, nil when it is not looked up yet or not managed.
 func (s *Sink) streamOf(e *event.Event) *stream {
 	if !s.several {
 		return s.streams.only.Load()
@@ -117,46 +127,54 @@ func (s *Sink) streamOf(e *event.Event) *stream {
 	return s.streams.get(s.appendStream(nil, e))
 }
 
-// begin makes a stream that was found one that the sink publishes to: no other sink may be in its way, and no former leader.
-func (s *Sink) begin(ctx context.Context, conn *nats.Conn, st *stream, known map[string]string) error {
-	if err := tenants.enter(st, s); err != nil {
+// adoptStream makes the sink publish to a stream that was found: no other sink of the process may
+// be in its way, and no former leader.
+func (s *Sink) adoptStream(
+	ctx context.Context, conn *nats.Conn, st *stream, known map[string]string,
+) error {
+	if err := s.cfg.Owners.claim(st, s); err != nil {
 		return err
 	}
-	if err := s.raise(ctx, conn, st, known); err != nil {
+	if err := s.acquireFence(ctx, conn, st, known); err != nil {
 		return err
 	}
-	s.streams.keep(st)
+	s.streams.add(st)
 	return nil
 }
 
-// maxStreams is how many streams the events of a sink may go to. A template may have fields that the
-// users of a cluster choose: each stream takes memory here and in the server.
+// maxStreams is how many streams the events of a sink may go to. A template may have fields that
+// the users of a cluster choose: each stream takes memory here and in the server.
 var maxStreams = 1000
 
-// meet finds the stream of an event, and makes it where the configuration says so.
-func (s *Sink) meet(ctx context.Context, e *event.Event) error {
+// resolveStream looks up the stream of an event, and creates it where the configuration says so.
+func (s *Sink) resolveStream(ctx context.Context, e *event.Event) error {
 	if s.cfg.Mode == Core || s.cfg.Stream.Manage == Off || !s.several || s.streamOf(e) != nil {
 		return nil
 	}
 	if s.conn == nil {
-		return answer(ErrNotOpen)
+		return classified(ErrNotOpen)
 	}
 	wanted := s.cfg.Stream
 	wanted.Name = string(s.appendStream(nil, e))
 	if len(s.streams.all()) >= maxStreams {
-		return &sinks.Error{Class: sinks.Refused, Err: fmt.Errorf("stream %q: events go to %d streams already; name streams by fields with fewer values", wanted.Name, maxStreams)}
+		return &sinks.Error{
+			Class: sinks.Refused,
+			Err: fmt.Errorf("stream %q: events go to %d streams already; name streams by fields "+
+				"with fewer values", wanted.Name, maxStreams),
+		}
 	}
 	wanted.Subjects = s.cfg.published(s.events.subject, s.dead.subject, s.streamName.Values(e))
 	st, err := s.ensureStream(ctx, s.conn, wanted)
 	if err == nil {
-		err = s.begin(ctx, s.conn, st, s.streamName.Values(e))
+		err = s.adoptStream(ctx, s.conn, st, s.streamName.Values(e))
 	}
 	if err == nil {
 		return nil
 	}
-	// The operator can make it right while the bridge runs: the object's events wait, they are not refused.
-	if sinks.Classify(answer(err)) == sinks.Refused {
+	// The operator can fix it while the bridge runs: the object's events wait, they are not
+	// refused.
+	if sinks.Classify(classified(err)) == sinks.Refused {
 		return &sinks.Error{Class: sinks.Retry, Err: err}
 	}
-	return answer(s.withServersWord(err))
+	return classified(s.withServerError(err))
 }

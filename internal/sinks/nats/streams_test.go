@@ -17,7 +17,7 @@ import (
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
-func TestEachResourceMayHaveItsStream(t *testing.T) {
+func TestStreamTemplate(t *testing.T) {
 	ts := newTestServer(t)
 	sink := ts.openSink(severalStreams)
 	mustMeet(t, sink, ev("a", 1), of("pods", "p", 1))
@@ -28,7 +28,10 @@ func TestEachResourceMayHaveItsStream(t *testing.T) {
 	js := ts.jetStream()
 	for stream, want := range map[string][]string{
 		"K8S-test-deployments": {"k8s.test.apps.v1.deployments.shop.a.updated"},
-		"K8S-test-pods":        {"k8s.test.apps.v1.pods.shop.p.updated", "k8s.test._deadletter.pods.updated"},
+		"K8S-test-pods": {
+			"k8s.test.apps.v1.pods.shop.p.updated",
+			"k8s.test._deadletter.pods.updated",
+		},
 	} {
 		var subjects []string
 		for _, m := range storedMessages(t, js, stream) {
@@ -50,10 +53,13 @@ func TestManyStreams(t *testing.T) {
 	mustStore(t, sink, ev("a", 2)) // goes on
 }
 
-func TestTheLimitsOfEachStreamAreItsOwn(t *testing.T) {
+func TestStreamLimits(t *testing.T) {
 	ts := newTestServer(t)
 	small := jetstream.StreamConfig{
-		Name: "K8S-test-pods", Subjects: []string{"k8s.test.*.*.pods.*.*.*", "k8s.test._deadletter.pods.*"}, MaxMsgSize: 5000, Duplicates: 2 * 60e9,
+		Name: "K8S-test-pods", Subjects: []string{
+			"k8s.test.*.*.pods.*.*.*",
+			"k8s.test._deadletter.pods.*",
+		}, MaxMsgSize: 5000, Duplicates: 2 * 60e9,
 	}
 	if _, err := ts.jetStream().CreateStream(t.Context(), small); err != nil {
 		t.Fatal(err)
@@ -74,7 +80,7 @@ func TestTheLimitsOfEachStreamAreItsOwn(t *testing.T) {
 }
 
 // A stream that can't be used holds up its own objects, and is not the end of the bridge.
-func TestAStreamThatDiffersIsWaitedFor(t *testing.T) {
+func TestStreamDiffers(t *testing.T) {
 	ts := newTestServer(t)
 	js := ts.jetStream()
 	odd := jetstream.StreamConfig{Name: "K8S-test-pods", Subjects: []string{"other"}}
@@ -96,18 +102,33 @@ func TestAStreamThatDiffersIsWaitedFor(t *testing.T) {
 	mustStore(t, sink, of("pods", "p", 1))
 }
 
-func TestAStreamTemplateHasToKeepObjectsTogetherAndStreamsApart(t *testing.T) {
+func TestStreamTemplateCheck(t *testing.T) {
 	for name, c := range map[string]struct {
 		config nats.Config
 		says   string
 	}{
-		"by op":             {nats.Config{Stream: nats.Stream{Name: "K8S-{op}"}}, "{op} changes"},
-		"not in subject":    {nats.Config{Subject: "k8s.{cluster}.{name}", Stream: nats.Stream{Name: "K8S-{resource}"}}, "needs {resource}"},
-		"subjects given":    {nats.Config{Stream: nats.Stream{Name: "K8S-{resource}", Subjects: []string{"k8s.>"}}}, "leave them out"},
-		"no such field":     {nats.Config{Stream: nats.Stream{Name: "K8S-{shard}"}}, "{shard}"},
-		"not in the dead":   {nats.Config{DeadLetter: "dead.{op}", Stream: nats.Stream{Name: "K8S-{resource}"}}, "deadLetter"},
-		"part of a token":   {nats.Config{Subject: "k8s.x{resource}.{name}", Stream: nats.Stream{Name: "K8S-{resource}"}}, "token of its own"},
-		"a dot in a stream": {nats.Config{Stream: nats.Stream{Name: "K8S.{resource}"}}, "not allowed"},
+		"by op": {nats.Config{Stream: nats.Stream{Name: "K8S-{op}"}}, "{op} changes"},
+		"not in subject": {nats.Config{
+			Subject: "k8s.{cluster}.{name}",
+			Stream:  nats.Stream{Name: "K8S-{resource}"},
+		}, "needs {resource}"},
+		"subjects given": {nats.Config{Stream: nats.Stream{
+			Name:     "K8S-{resource}",
+			Subjects: []string{"k8s.>"},
+		}}, "leave them out"},
+		"no such field": {nats.Config{Stream: nats.Stream{Name: "K8S-{shard}"}}, "{shard}"},
+		"not in the dead": {nats.Config{
+			DeadLetter: "dead.{op}",
+			Stream:     nats.Stream{Name: "K8S-{resource}"},
+		}, "deadLetter"},
+		"part of a token": {nats.Config{
+			Subject: "k8s.x{resource}.{name}",
+			Stream:  nats.Stream{Name: "K8S-{resource}"},
+		}, "token of its own"},
+		"a dot in a stream": {
+			nats.Config{Stream: nats.Stream{Name: "K8S.{resource}"}},
+			"not allowed",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.config.Cluster = "test"
@@ -117,8 +138,9 @@ func TestAStreamTemplateHasToKeepObjectsTogetherAndStreamsApart(t *testing.T) {
 	}
 }
 
-// A domain is another JetStream, behind a leaf node: the one of the server that the sink talks to has none of the streams.
-func TestTheStreamMayBeInAnotherDomain(t *testing.T) {
+// A domain is another JetStream, behind a leaf node: the one of the server that the sink talks to
+// has none of the streams.
+func TestDomain(t *testing.T) {
 	port := testkit.Port(t)
 	hub := newTestServer(t, func(o *server.Options) {
 		o.ServerName, o.JetStreamDomain = "hub", "hub"
@@ -127,17 +149,22 @@ func TestTheStreamMayBeInAnotherDomain(t *testing.T) {
 	remote := []*url.URL{{Scheme: "nats", Host: fmt.Sprint("127.0.0.1:", port)}}
 	far := newTestServer(t, func(o *server.Options) {
 		o.ServerName, o.JetStreamDomain = "far", "far"
-		o.LeafNode = server.LeafNodeOpts{ReconnectInterval: 50 * time.Millisecond, Remotes: []*server.RemoteLeafOpts{{URLs: remote}}}
+		o.LeafNode = server.LeafNodeOpts{
+			ReconnectInterval: 50 * time.Millisecond,
+			Remotes:           []*server.RemoteLeafOpts{{URLs: remote}},
+		}
 	})
 	sink := hub.newSink(func(c *nats.Config) { c.Domain = "far" })
 	defer sink.Close()
 	eventually(t, "open", func() error { return sink.Open(t.Context()) })
 	from := sink.Position()
-	eventually(t, "publish", func() error { return call(t, sink, ev("a", 1))[0].Err }) // the leaf has to hear of the stream's subjects
+	// the leaf has to hear of the stream's subjects
+	eventually(t, "publish", func() error { return call(t, sink, ev("a", 1))[0].Err })
 	if stored := storedMessages(t, far.jetStream(), "K8S"); len(stored) != 1 {
 		t.Errorf("%d messages are stored behind the leaf, want 1", len(stored))
 	}
-	if _, err := hub.jetStream().Stream(t.Context(), "K8S"); !errors.Is(err, jetstream.ErrStreamNotFound) {
+	if _, err := hub.jetStream().Stream(t.Context(), "K8S"); !errors.Is(err,
+		jetstream.ErrStreamNotFound) {
 		t.Errorf("the stream in the domain of the server itself: %v", err)
 	}
 	wantIDs(t, recalled(t, sink, from), ev("a", 1))

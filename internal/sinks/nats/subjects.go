@@ -9,11 +9,12 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 )
 
-// deadLetterToken stands where events have a field. event.AppendSubjectToken never gives a token that begins with "_" for
-// a Kubernetes name, so no event meets a dead letter.
+// deadLetterToken stands where events have a field. event.AppendSubjectToken never returns a token
+// that begins with "_" for a Kubernetes name, so no event has a dead letter's subject.
 const deadLetterToken = "_deadletter"
 
-// parseSubject reads a subject template and checks that it gives valid subjects whatever the fields are.
+// parseSubject reads a subject template and checks that it produces valid subjects whatever the
+// fields are.
 func parseSubject(field, text string) (*event.Template, error) {
 	t, err := event.ParseTemplate(text)
 	if err != nil {
@@ -24,17 +25,19 @@ func parseSubject(field, text string) (*event.Template, error) {
 			return nil, fmt.Errorf("%s %q: has an empty token", field, text)
 		}
 		if strings.ContainsAny(token, " \t\r\n*>") {
-			return nil, fmt.Errorf("%s %q: white space and the wildcards * and > are not allowed", field, text)
+			return nil, fmt.Errorf("%s %q: white space and the wildcards * and > are not allowed",
+				field, text)
 		}
 	}
 	if strings.HasPrefix(text, "$") || strings.HasPrefix(text, "_") {
-		return nil, fmt.Errorf("%s %q: subjects that begin with $ or _ belong to the server", field, text)
+		return nil, fmt.Errorf("%s %q: subjects that begin with $ or _ belong to the server", field,
+			text)
 	}
 	return t, nil
 }
 
-// defaultDeadLetter puts dead letters below the constant beginning of the subject, so that the stream holds them too; with several
-// streams, each its own.
+// defaultDeadLetter puts dead letters below the constant beginning of the subject, so that the
+// stream holds them too; with several streams, each its own.
 func defaultDeadLetter(subject, stream string) string {
 	var constant []string
 	for token := range strings.SplitSeq(subject, ".") {
@@ -58,7 +61,7 @@ func defaultDeadLetter(subject, stream string) string {
 	return strings.Join(constant, ".")
 }
 
-// deriveSubjects fills in the stream's subjects, and checks that they cover what will be published.
+// deriveSubjects sets the stream's subjects, and checks that they cover what will be published.
 func (c *Config) deriveSubjects(subject, deadLetter *event.Template) error {
 	if strings.Contains(c.Subject, "{cluster}") && c.Cluster == "" {
 		return fmt.Errorf("cluster is not set, but subject %q names {cluster}", c.Subject)
@@ -69,20 +72,22 @@ func (c *Config) deriveSubjects(subject, deadLetter *event.Template) error {
 	published := c.published(subject, deadLetter, nil)
 	if len(c.Stream.Subjects) > 0 {
 		if missing := uncovered(c.Stream.Subjects, published); len(missing) > 0 {
-			return fmt.Errorf("stream.subjects %v do not cover %v, which will be published: add them", c.Stream.Subjects, missing)
+			return fmt.Errorf("stream.subjects %v do not cover %v, which will be published: "+
+				"add them", c.Stream.Subjects, missing)
 		}
 		return nil
 	}
 	constant := constantPrefix(published[0])
 	if constant == "" {
-		return fmt.Errorf("subject %q begins with a field, so the stream would hold every subject of the account: set stream.subjects, or begin with a constant", c.Subject)
+		return fmt.Errorf("subject %q begins with a field, so the stream would hold every "+
+			"subject of the account: set stream.subjects, or begin with a constant", c.Subject)
 	}
 	c.Stream.Subjects = []string{constant}
 	c.Stream.Subjects = append(c.Stream.Subjects, uncovered(c.Stream.Subjects, published)...)
 	return nil
 }
 
-// published are the subjects, with wildcards, of all events with some values known.
+// published returns the subjects, with wildcards, of all events with some values known.
 func (c *Config) published(subject, deadLetter *event.Template, known map[string]string) []string {
 	subjects := []string{c.pattern(subject, known)}
 	if deadLetter != nil {
@@ -94,7 +99,8 @@ func (c *Config) published(subject, deadLetter *event.Template, known map[string
 	return subjects
 }
 
-// pattern is the template as a subject with wildcards. A token with a field in it can only be matched as a whole.
+// pattern returns the template as a subject with wildcards. A token with a field in it can only be
+// matched as a whole.
 func (c *Config) pattern(t *event.Template, known map[string]string) string {
 	all := map[string]string{"cluster": c.Cluster}
 	maps.Copy(all, known)
@@ -110,7 +116,7 @@ func (c *Config) pattern(t *event.Template, known map[string]string) string {
 // pattern is a subject with wildcards for single tokens, in its tokens.
 type pattern []string
 
-// patterns are what the templates give, without those that are nil.
+// patterns returns those of the templates, without those that are nil.
 func (c *Config) patterns(templates ...*event.Template) (list []pattern) {
 	for _, t := range templates {
 		if t != nil {
@@ -120,7 +126,7 @@ func (c *Config) patterns(templates ...*event.Template) (list []pattern) {
 	return list
 }
 
-// matches says whether a subject is one of the pattern's.
+// matches reports whether a subject is one of the pattern's.
 func (p pattern) matches(subject string) bool {
 	i := 0
 	for token := range strings.SplitSeq(subject, ".") {
@@ -132,12 +138,13 @@ func (p pattern) matches(subject string) bool {
 	return i == len(p)
 }
 
-// publishes says whether a message on a subject can be the sink's own.
+// publishes reports whether a message on a subject can be the sink's own.
 func (s *Sink) publishes(subject string) bool {
-	return slices.ContainsFunc(s.own, func(p pattern) bool { return p.matches(subject) })
+	return slices.ContainsFunc(s.ownSubjects, func(p pattern) bool { return p.matches(subject) })
 }
 
-// constantPrefix is everything below the tokens before the first wildcard; "" when there are none.
+// constantPrefix covers everything below the tokens before the first wildcard; "" when there are
+// none.
 func constantPrefix(pattern string) string {
 	before, _, wild := strings.Cut(pattern, "*")
 	if !wild || before == "" {
@@ -146,7 +153,7 @@ func constantPrefix(pattern string) string {
 	return before + ">"
 }
 
-// uncovered are the patterns that no subject covers.
+// uncovered returns the patterns that no subject covers.
 func uncovered(subjects, patterns []string) (missing []string) {
 	for _, pattern := range patterns {
 		covered := false
@@ -160,7 +167,7 @@ func uncovered(subjects, patterns []string) (missing []string) {
 	return missing
 }
 
-// covers says whether every subject that matches pattern matches subject too.
+// covers reports whether every subject that matches pattern matches subject too.
 func covers(subject, pattern string) bool {
 	want, have := strings.Split(pattern, "."), strings.Split(subject, ".")
 	for i, token := range have {

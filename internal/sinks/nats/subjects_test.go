@@ -9,7 +9,7 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks/nats"
 )
 
-func TestCoverageOfSubjectsFollowsTheWildcards(t *testing.T) {
+func TestCovers(t *testing.T) {
 	for _, c := range []struct {
 		subject, pattern string
 		want             bool
@@ -34,15 +34,27 @@ func TestCoverageOfSubjectsFollowsTheWildcards(t *testing.T) {
 }
 
 // Templates decide what the stream takes in; a dead letter that no stream takes would be lost.
-func TestTheStreamsSubjectsAndTheDeadLetterFollowTheTemplate(t *testing.T) {
+func TestDerivedSubjects(t *testing.T) {
 	for _, c := range []struct {
 		name, template, subjects, dead string
 	}{
 		{"default", "", "k8s.test.>", "k8s.test._deadletter.deployments.updated"},
-		{"without the cluster", "events.{kind}.{name}", "events.>", "events._deadletter.deployments.updated"},
-		{"cluster within a token", "k8s-{cluster}.{uid}", "k8s-test.>", "k8s-test._deadletter.deployments.updated"},
-		{"field within the first token but one", "a.b-{kind}.c", "a.>", "a._deadletter.deployments.updated"},
-		{"one subject for all", "events", "events events._deadletter.*.*", "events._deadletter.deployments.updated"},
+		{
+			"without the cluster", "events.{kind}.{name}", "events.>",
+			"events._deadletter.deployments.updated",
+		},
+		{
+			"cluster within a token", "k8s-{cluster}.{uid}", "k8s-test.>",
+			"k8s-test._deadletter.deployments.updated",
+		},
+		{
+			"field within the first token but one",
+			"a.b-{kind}.c", "a.>", "a._deadletter.deployments.updated",
+		},
+		{
+			"one subject for all", "events", "events events._deadletter.*.*",
+			"events._deadletter.deployments.updated",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			ts := newTestServer(t)
@@ -65,13 +77,16 @@ func TestTheStreamsSubjectsAndTheDeadLetterFollowTheTemplate(t *testing.T) {
 	}
 }
 
-func TestTheSubjectIsAsDocumented(t *testing.T) {
+func TestSubject(t *testing.T) {
 	ts := newTestServer(t)
 	core := ev("web.example.com", 1)
 	core.Group, core.Resource, core.Namespace = "", "nodes", ""
 	mustStore(t, ts.openSink(), ev("web", 1), core)
 	stored := storedMessages(t, ts.jetStream(), "K8S")
-	for i, want := range []string{"k8s.test.apps.v1.deployments.shop.web.updated", "k8s.test.core.v1.nodes.-.web_example_com.updated"} {
+	for i, want := range []string{
+		"k8s.test.apps.v1.deployments.shop.web.updated",
+		"k8s.test.core.v1.nodes.-.web_example_com.updated",
+	} {
 		if stored[i].Subject != want {
 			t.Errorf("subject %s, want %s", stored[i].Subject, want)
 		}
@@ -79,8 +94,9 @@ func TestTheSubjectIsAsDocumented(t *testing.T) {
 	// Exact case: a client that asks for another spelling must not find it by chance only.
 	header := stored[0].Header
 	for name, want := range map[string]string{
-		natsclient.MsgIdHdr: "workloads/uid-web/1", "ce-id": "uid-web/1", "ce-specversion": "1.0", "ce-datacontenttype": "application/json",
-		"ce-time": "2026-11-21T10:20:30.123456789Z",
+		natsclient.MsgIdHdr: "workloads/uid-web/1", "ce-id": "uid-web/1", "ce-specversion": "1.0",
+		"ce-datacontenttype": "application/json",
+		"ce-time":            "2026-11-21T10:20:30.123456789Z",
 	} {
 		if got := header[name]; len(got) != 1 || got[0] != want {
 			t.Errorf("header %s is %v, want %q", name, got, want)
@@ -91,7 +107,7 @@ func TestTheSubjectIsAsDocumented(t *testing.T) {
 	}
 }
 
-func TestConfigurationErrorsAreToldAllAtOnce(t *testing.T) {
+func TestConfigProblems(t *testing.T) {
 	_, err := nats.New(nats.Config{
 		Mode: "jetstreams", Encoding: "xml", Subject: "k8s.{nope}.x", DeadLetter: "dead letters",
 		Auth: nats.Auth{Token: "t", User: "u"}, TLS: nats.TLS{CertFile: "c"},
@@ -102,15 +118,33 @@ func TestConfigurationErrorsAreToldAllAtOnce(t *testing.T) {
 		cfg  nats.Config
 		says string
 	}{
-		"cluster":         {nats.Config{}, "cluster is not set"},
-		"stream":          {nats.Config{Cluster: "c", Stream: nats.Stream{Name: "a.b", Storage: "tape"}}, "stream.storage"},
-		"duplicates":      {nats.Config{Cluster: "c", Stream: nats.Stream{MaxAge: 1e9}}, "longer than stream.maxAge"},
-		"empty token":     {nats.Config{Cluster: "c", Subject: "k8s..{name}"}, "empty token"},
-		"wildcard":        {nats.Config{Cluster: "c", Subject: "k8s.*.{name}"}, "wildcards"},
-		"reserved":        {nats.Config{Cluster: "c", Subject: "$JS.{name}"}, "belong to the server"},
-		"no constant":     {nats.Config{Cluster: "c", Subject: "{kind}.{name}"}, "begins with a field"},
-		"not covered":     {nats.Config{Cluster: "c", Stream: nats.Stream{Subjects: []string{"k8s.other.>"}}}, "do not cover [k8s.c."},
-		"dead letter out": {nats.Config{Cluster: "c", DeadLetter: "poison.{name}", Stream: nats.Stream{Subjects: []string{"k8s.c.>"}}}, "poison.*"},
+		"cluster": {nats.Config{}, "cluster is not set"},
+		"stream": {nats.Config{Cluster: "c", Stream: nats.Stream{
+			Name:    "a.b",
+			Storage: "tape",
+		}}, "stream.storage"},
+		"duplicates": {
+			nats.Config{Cluster: "c", Stream: nats.Stream{MaxAge: 1e9}},
+			"longer than stream.maxAge",
+		},
+		"empty token": {nats.Config{Cluster: "c", Subject: "k8s..{name}"}, "empty token"},
+		"wildcard":    {nats.Config{Cluster: "c", Subject: "k8s.*.{name}"}, "wildcards"},
+		"reserved": {
+			nats.Config{Cluster: "c", Subject: "$JS.{name}"},
+			"belong to the server",
+		},
+		"no constant": {
+			nats.Config{Cluster: "c", Subject: "{kind}.{name}"},
+			"begins with a field",
+		},
+		"not covered": {nats.Config{
+			Cluster: "c",
+			Stream:  nats.Stream{Subjects: []string{"k8s.other.>"}},
+		}, "do not cover [k8s.c."},
+		"dead letter out": {nats.Config{
+			Cluster: "c", DeadLetter: "poison.{name}",
+			Stream: nats.Stream{Subjects: []string{"k8s.c.>"}},
+		}, "poison.*"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := nats.New(c.cfg)

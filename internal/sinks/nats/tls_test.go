@@ -33,8 +33,10 @@ func newAuthority(t *testing.T) *authority {
 	t.Helper()
 	a := &authority{t: t, caFile: filepath.Join(t.TempDir(), "ca.pem")}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test CA"}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign,
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test CA"}, IsCA: true,
+		BasicConstraintsValid: true,
+		NotBefore:             time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		KeyUsage: x509.KeyUsageCertSign,
 	}
 	var der []byte
 	a.key, der = a.sign(template, nil)
@@ -44,7 +46,9 @@ func newAuthority(t *testing.T) *authority {
 }
 
 // sign makes a key and a certificate for it; the authority's own when there is none yet.
-func (a *authority) sign(template *x509.Certificate, parent *x509.Certificate) (*ecdsa.PrivateKey, []byte) {
+func (a *authority) sign(
+	template *x509.Certificate, parent *x509.Certificate,
+) (*ecdsa.PrivateKey, []byte) {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -65,8 +69,9 @@ func (a *authority) sign(template *x509.Certificate, parent *x509.Certificate) (
 func (a *authority) issue() (certFile, keyFile string) {
 	a.t.Helper()
 	key, der := a.sign(&x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "bridge"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "bridge"},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore:   time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}, a.cert)
 	dir := a.t.TempDir()
@@ -79,12 +84,14 @@ func (a *authority) issue() (certFile, keyFile string) {
 
 func (a *authority) write(path, kind string, der []byte) {
 	a.t.Helper()
-	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}),
+		0o600); err != nil {
 		a.t.Fatal(err)
 	}
 }
 
-// server options with TLS, which asks for client certificates of the same authority when mutual is set.
+// server options with TLS, which asks for client certificates of the same authority when mutual is
+// set.
 func (a *authority) server(mutual, handshakeFirst bool) func(*server.Options) {
 	certFile, keyFile := a.issue()
 	cert, err := tls.LoadX509KeyPair(certFile, keyFile)
@@ -105,18 +112,27 @@ func withTLS(settings nats.TLS) func(*nats.Config) {
 	return func(c *nats.Config) { c.TLS = settings }
 }
 
-func TestTheSinkSpeaksTLS(t *testing.T) {
+func TestTLS(t *testing.T) {
 	a := newAuthority(t)
 	certFile, keyFile := a.issue()
 	for name, c := range map[string]struct {
 		mutual, first bool
 		settings      nats.TLS
 	}{
-		"with a CA":                 {false, false, nats.TLS{CAFile: a.caFile}},
-		"with a client certificate": {true, false, nats.TLS{CAFile: a.caFile, CertFile: certFile, KeyFile: keyFile}},
-		"before the greeting":       {false, true, nats.TLS{CAFile: a.caFile, HandshakeFirst: true}},
-		"with any certificate":      {false, false, nats.TLS{Insecure: true}},
-		"with the name it is told":  {false, false, nats.TLS{CAFile: a.caFile, ServerName: "127.0.0.1"}},
+		"with a CA": {false, false, nats.TLS{CAFile: a.caFile}},
+		"with a client certificate": {true, false, nats.TLS{
+			CAFile: a.caFile, CertFile: certFile,
+			KeyFile: keyFile,
+		}},
+		"before the greeting": {false, true, nats.TLS{
+			CAFile:         a.caFile,
+			HandshakeFirst: true,
+		}},
+		"with any certificate": {false, false, nats.TLS{Insecure: true}},
+		"with the name it is told": {false, false, nats.TLS{
+			CAFile:     a.caFile,
+			ServerName: "127.0.0.1",
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ts := newTestServer(t, a.server(c.mutual, c.first))
@@ -125,17 +141,28 @@ func TestTheSinkSpeaksTLS(t *testing.T) {
 	}
 }
 
-func TestTLSThatCantWorkIsTheOperatorsMatter(t *testing.T) {
+func TestTLSErrors(t *testing.T) {
 	a, stranger := newAuthority(t), newAuthority(t)
 	for name, c := range map[string]struct {
 		server   func(*server.Options)
 		settings nats.TLS
 		says     string
 	}{
-		"unknown CA":        {a.server(false, false), nats.TLS{CAFile: stranger.caFile}, "unknown authority"},
-		"system's CAs":      {a.server(false, false), nats.TLS{}, "certificate"},
-		"another name":      {a.server(false, false), nats.TLS{CAFile: a.caFile, ServerName: "nats.example.com"}, "nats.example.com"},
-		"server without it": {func(*server.Options) {}, nats.TLS{CAFile: a.caFile}, "secure connection"},
+		"unknown CA": {
+			a.server(false, false),
+			nats.TLS{CAFile: stranger.caFile},
+			"unknown authority",
+		},
+		"system's CAs": {a.server(false, false), nats.TLS{}, "certificate"},
+		"another name": {a.server(false, false), nats.TLS{
+			CAFile:     a.caFile,
+			ServerName: "nats.example.com",
+		}, "nats.example.com"},
+		"server without it": {
+			func(*server.Options) {},
+			nats.TLS{CAFile: a.caFile},
+			"secure connection",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ts := newTestServer(t, c.server)

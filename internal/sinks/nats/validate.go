@@ -9,7 +9,7 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 )
 
-// validate reports everything that is wrong, and fills in the subjects.
+// validate reports everything that is wrong, and sets the subjects.
 func (c *Config) validate() (subject, deadLetter *event.Template, err error) {
 	subject, subjectErr := parseSubject("subject", c.Subject)
 	var deadErr error
@@ -22,7 +22,8 @@ func (c *Config) validate() (subject, deadLetter *event.Template, err error) {
 		subjectErr, deadErr, c.Auth.validate(), c.TLS.validate(),
 	}
 	if strings.ContainsAny(c.Objects.Bucket, " \t\r\n.*>/\\") {
-		problems = append(problems, fmt.Errorf("objects.bucket %q: spaces and . * > / \\ are not allowed in it", c.Objects.Bucket))
+		problems = append(problems, fmt.Errorf("objects.bucket %q: spaces and . * > / \\ are not "+
+			"allowed in it", c.Objects.Bucket))
 	}
 	if c.Mode == JetStream {
 		problems = append(problems, c.Stream.validate())
@@ -41,7 +42,8 @@ func (s *Stream) validate() error {
 		name = fmt.Errorf("stream.name %q: spaces and . * > / \\ are not allowed in it", s.Name)
 	}
 	if s.MaxAge > 0 && s.Duplicates > s.MaxAge {
-		age = fmt.Errorf("stream.duplicates %v is longer than stream.maxAge %v", s.Duplicates, s.MaxAge)
+		age = fmt.Errorf("stream.duplicates %v is longer than stream.maxAge %v", s.Duplicates,
+			s.MaxAge)
 	}
 	return errors.Join(name, age,
 		oneOf("stream.storage", s.Storage, "file", "memory"),

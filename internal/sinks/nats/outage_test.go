@@ -13,13 +13,18 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks/nats"
 )
 
-// What is shown of a server that is away says so, since when, and why; not what the client's buffer holds.
-func TestAnOutageIsToldAsWhatItIs(t *testing.T) {
-	for name, mode := range map[string]func(*nats.Config){"JetStream": func(*nats.Config) {}, "core": coreMode} {
+// What is shown of a server that is away says so, since when, and why; not what the client's buffer
+// holds.
+func TestOutageError(t *testing.T) {
+	for name, mode := range map[string]func(*nats.Config){
+		"JetStream": func(*nats.Config) {},
+		"core":      coreMode,
+	} {
 		t.Run(name, func(t *testing.T) {
 			ts := newTestServer(t)
 			began := time.Now().Truncate(time.Second)
-			sink := openOver(t, strings.Replace(ts.url(), "nats://", "nats://me:hunter2@", 1), mode, ackTimeout(time.Minute))
+			sink := openOver(t, strings.Replace(ts.url(), "nats://", "nats://me:hunter2@", 1), mode,
+				ackTimeout(time.Minute))
 			mustStore(t, sink, ev("a", 1))
 			ts.stop()
 			stopped, said := time.Now(), ""
@@ -40,7 +45,8 @@ func TestAnOutageIsToldAsWhatItIs(t *testing.T) {
 			if err != nil || since.Before(began) || since.After(stopped.Add(patience)) {
 				t.Errorf("since when: %v: %s", err, said)
 			}
-			if strings.Contains(said, "buffer") || strings.Contains(said, "hunter2") || !strings.Contains(said, "the events wait") {
+			if strings.Contains(said, "buffer") || strings.Contains(said, "hunter2") ||
+				!strings.Contains(said, "the events are pending") {
 				t.Errorf("it says: %s", said)
 			}
 			ts.start()
@@ -50,7 +56,7 @@ func TestAnOutageIsToldAsWhatItIs(t *testing.T) {
 }
 
 // A sink that has nothing to send tells of it too.
-func TestAnIdleSinkKnowsThatItsServerIsAway(t *testing.T) {
+func TestBlocked(t *testing.T) {
 	ts := newTestServer(t)
 	sink := openOver(t, ts.url(), coreMode)
 	if err := sink.Blocked(); err != nil {
@@ -59,7 +65,8 @@ func TestAnIdleSinkKnowsThatItsServerIsAway(t *testing.T) {
 	ts.stop()
 	eventually(t, "it is told", func() error {
 		err := sink.Blocked()
-		if sinks.Classify(err) != sinks.Reconnect || !strings.Contains(fmt.Sprint(err), "can't be reached since") {
+		if sinks.Classify(err) != sinks.Reconnect ||
+			!strings.Contains(fmt.Sprint(err), "can't be reached since") {
 			return fmt.Errorf("blocked for %w", err)
 		}
 		return nil

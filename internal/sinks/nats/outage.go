@@ -8,11 +8,12 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
-// outage is the time between the loss of a connection and the next one. What the client says then to who publishes is about its own buffer.
+// outage is the time between the loss of a connection and the next one. The client's errors in that
+// time are about its own buffer.
 type outage struct {
 	mu    sync.Mutex // guards all below
 	since time.Time  // zero while there is a connection
-	why   error      // the connection was lost, or the last attempt to make one failed
+	why   error      // why the connection was lost, or the last attempt failed
 }
 
 func (o *outage) begin(why error) {
@@ -24,8 +25,8 @@ func (o *outage) begin(why error) {
 	o.why = why
 }
 
-// lasts notes why another attempt has failed.
-func (o *outage) lasts(why error) {
+// attemptFailed records why another attempt has failed.
+func (o *outage) attemptFailed(why error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.since.IsZero() {
@@ -39,7 +40,7 @@ func (o *outage) end() {
 	o.since, o.why = time.Time{}, nil
 }
 
-// explain says of an error in an outage what an operator can use, and is still that error for who asks with errors.Is.
+// explain wraps an error in an outage in what an operator can use; errors.Is still finds the error.
 func (o *outage) explain(err error, url string) error {
 	o.mu.Lock()
 	since, why := o.since, o.why
@@ -47,24 +48,26 @@ func (o *outage) explain(err error, url string) error {
 	if since.IsZero() {
 		return err
 	}
-	return &awayError{url: url, since: since, why: why, err: err}
+	return &unreachableError{url: url, since: since, why: why, err: err}
 }
 
-// awayError is an error of a server that can't be reached.
-type awayError struct {
+// unreachableError is an error of a server that can't be reached.
+type unreachableError struct {
 	url      string // without secrets
 	since    time.Time
 	why, err error
 }
 
-func (e *awayError) Error() string {
-	return fmt.Sprintf("the NATS server at %s can't be reached since %s (%v); the events wait, and are sent when it is back",
+func (e *unreachableError) Error() string {
+	return fmt.Sprintf("the NATS server at %s can't be reached since %s (%v); the events are "+
+		"pending, and are sent when it is back",
 		e.url, e.since.Format(time.RFC3339), e.why)
 }
 
-func (e *awayError) Unwrap() error { return e.err }
+func (e *unreachableError) Unwrap() error { return e.err }
 
-// Blocked implements sinks.Blocker: also while there is nothing to send, a connection that is lost is known.
+// Blocked implements sinks.Blocker: a lost connection is reported also while there is nothing to
+// send.
 func (s *Sink) Blocked() error {
 	if away := s.outage.explain(nil, redactURLs(s.cfg.URL)); away != nil {
 		return &sinks.Error{Class: sinks.Reconnect, Err: away}

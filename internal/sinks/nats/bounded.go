@@ -7,34 +7,35 @@ import (
 	"strconv"
 )
 
-// Bounds of what a server may send. What the sink reads is answers, and single messages that are not
-// larger than what it sends.
+// Bounds of what a server may send. The sink reads answers, and single messages that are not larger
+// than what it sends.
 const (
 	maxFrame   = 32 << 20
 	maxControl = 1 << 20 // an INFO names all servers of a cluster
 )
 
-var errUnbounded = errors.New("the server announces a message that is too large: it is not believed")
+var errUnbounded = errors.New("the server announces a message that is too large: it is not " +
+	"believed")
 
-// bounded refuses what is too large before the client library makes room for it: that allocates as
-// much as the server announces. What is encrypted, or in WebSocket frames, is
-// not looked at.
-type bounded struct {
+// boundedConn refuses what is too large before the client library allocates memory for it: that
+// allocates as much as the server announces. Encrypted connections and WebSocket frames are not
+// checked.
+type boundedConn struct {
 	net.Conn
 	begun   bool   // something was written
-	opaque  bool   // not with CONNECT, as the plain protocol begins
-	line    []byte // a control line that has begun
+	opaque  bool   // it does not begin with CONNECT, as the plain protocol does
+	line    []byte // an incomplete control line
 	payload int    // bytes of a message that are still to come
 }
 
-func (b *bounded) Write(p []byte) (int, error) {
+func (b *boundedConn) Write(p []byte) (int, error) {
 	if !b.begun && len(p) > 0 {
 		b.begun, b.opaque = true, p[0] != 'C'
 	}
 	return b.Conn.Write(p)
 }
 
-func (b *bounded) Read(p []byte) (int, error) {
+func (b *boundedConn) Read(p []byte) (int, error) {
 	n, err := b.Conn.Read(p)
 	if !b.opaque {
 		if bad := b.check(p[:n]); bad != nil {
@@ -46,7 +47,7 @@ func (b *bounded) Read(p []byte) (int, error) {
 }
 
 // check follows the protocol through what was read.
-func (b *bounded) check(p []byte) error {
+func (b *boundedConn) check(p []byte) error {
 	for len(p) > 0 {
 		if b.payload > 0 {
 			n := min(len(p), b.payload)
@@ -74,7 +75,7 @@ func (b *bounded) check(p []byte) error {
 	return nil
 }
 
-// sizeIn gives how many bytes follow a control line.
+// sizeIn returns how many bytes follow a control line.
 func sizeIn(line []byte) (int, error) {
 	const lineEnd = 2
 	line = bytes.TrimRight(line, "\r \t")

@@ -14,7 +14,8 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks/sinktest"
 )
 
-// shortMemory is a stream that forgets ids at once, as every stream has after an outage that was long enough.
+// shortMemory is a stream that forgets ids at once, as every stream has after an outage that was
+// long enough.
 func shortMemory(c *nats.Config) { c.Stream.Duplicates = 200 * time.Millisecond }
 
 // storedIDs are the ids of the stream in its order.
@@ -26,8 +27,11 @@ func storedIDs(t *testing.T, ts *testServer, stream string) (ids []string) {
 	return ids
 }
 
-func TestAMessageWhoseAckIsLostIsNotStoredAgainWhenItsIDIsForgotten(t *testing.T) {
-	for name, change := range map[string]func(*nats.Config){"one stream": func(*nats.Config) {}, "several streams": severalStreams} {
+func TestLostAck(t *testing.T) {
+	for name, change := range map[string]func(*nats.Config){
+		"one stream":      func(*nats.Config) {},
+		"several streams": severalStreams,
+	} {
 		t.Run(name, func(t *testing.T) {
 			ts := newTestServer(t)
 			proxy := newProxy(t, ts.url())
@@ -57,7 +61,10 @@ func TestAMessageWhoseAckIsLostIsNotStoredAgainWhenItsIDIsForgotten(t *testing.T
 			got := storedIDs(t, ts, stream)
 			slices.Sort(got)
 			var want []string
-			for _, e := range []*event.Event{ev("a", 1), ev("a", 2), ev("a", 3), ev("b", 1), ev("b", 2), ev("c", 1), ev("d", 1)} {
+			for _, e := range []*event.Event{
+				ev("a", 1), ev("a", 2), ev("a", 3), ev("b", 1),
+				ev("b", 2), ev("c", 1), ev("d", 1),
+			} {
 				want = append(want, e.MessageID())
 			}
 			if !slices.Equal(got, want) {
@@ -67,8 +74,9 @@ func TestAMessageWhoseAckIsLostIsNotStoredAgainWhenItsIDIsForgotten(t *testing.T
 	}
 }
 
-// A stream that others write to as well: what it has stored since can't be read while one call lasts.
-func TestALookThatTakesLongIsGoneOnWithAndHoldsNothingElseUp(t *testing.T) {
+// A stream that others write to as well: what it has stored since can't be read while one call
+// lasts.
+func TestLongSearch(t *testing.T) {
 	ts := newTestServer(t)
 	proxy := newProxy(t, ts.url())
 	sink := openOver(t, proxy.url(), shortMemory, ackTimeout(500*time.Millisecond))
@@ -122,13 +130,14 @@ func TestALookThatTakesLongIsGoneOnWithAndHoldsNothingElseUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	for subject, n := range info.State.Subjects {
-		if want := map[bool]uint64{true: 2, false: 1}[strings.Contains(subject, ".a.")]; n != want && !strings.Contains(subject, ".z.") && subject != "k8s.test.other" {
+		if want := map[bool]uint64{true: 2, false: 1}[strings.Contains(subject,
+			".a.")]; n != want && !strings.Contains(subject, ".z.") && subject != "k8s.test.other" {
 			t.Errorf("%d messages on %s, want %d", n, subject, want)
 		}
 	}
 }
 
-func TestAMessageThatWasNeverStoredIsSentAgain(t *testing.T) {
+func TestLostMessage(t *testing.T) {
 	ts := newTestServer(t)
 	sink := ts.openSink(shortMemory, ackTimeout(300*time.Millisecond))
 	mustStore(t, sink, ev("a", 1))
@@ -144,7 +153,7 @@ func TestAMessageThatWasNeverStoredIsSentAgain(t *testing.T) {
 	}
 }
 
-func TestAnEventThatMustComeAgainIsStoredAgain(t *testing.T) {
+func TestRunID(t *testing.T) {
 	ts := newTestServer(t)
 	s := ts.openSink()
 	e := sinktest.NewEvent("web", 1, 100)
