@@ -20,7 +20,7 @@ import (
 // replicas is what several bridges share that stand by for each other.
 type replicas struct {
 	lease *standby.Lease
-	board *standby.Board
+	board *standby.ProgressLease
 	name  string // of the lease, with its namespace, as a token
 }
 
@@ -57,7 +57,7 @@ func (a *assembler) newReplicas() (*replicas, error) {
 	if err != nil {
 		return nil, fmt.Errorf("standby: %w", err)
 	}
-	return &replicas{lease: lease, board: standby.NewBoard(c), name: namespace + "_" + name}, nil
+	return &replicas{lease: lease, board: standby.NewProgressLease(c), name: namespace + "_" + name}, nil
 }
 
 // identity of this process: no other one ever has the same, also not this one's next life.
@@ -111,7 +111,7 @@ func leaseNeeds(c *config.Config) []need {
 	list := []need{{kube.Right{Verb: "create", Group: group, Resource: resource, Namespace: namespace}, "standby.lease"}}
 	for _, shard := range allShards(c) {
 		lease := standby.LeaseName(c.Standby.Lease.Name, shard)
-		for _, name := range []string{lease, standby.BoardName(lease)} {
+		for _, name := range []string{lease, standby.ProgressLeaseName(lease)} {
 			for _, verb := range []string{"get", "update"} {
 				list = append(list, need{kube.Right{Verb: verb, Group: group, Resource: resource, Namespace: namespace, Name: name}, "standby.lease"})
 			}

@@ -17,7 +17,7 @@ func standsBy(t *testing.T) (*replicas, *bridge.Standby) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &replicas{lease: lease, board: standby.NewBoard(c), name: "tools_bridge"}
+	r := &replicas{lease: lease, board: standby.NewProgressLease(c), name: "tools_bridge"}
 	return r, r.bridge()
 }
 

@@ -64,7 +64,7 @@ func (d *delivery) unit(u *unit) standby.Unit {
 	d.noteLacked(u)
 	return standby.Unit{
 		Scope: u.cfg.toldScope(), Delivered: d.at, Epoch: d.epoch, Selection: d.selection, Selectors: u.indexer.Selection(),
-		LackedAfter: d.lackedAfter, Lacked: d.lacked,
+		MissedFrom: d.lackedAfter, MissedTo: d.lacked,
 	}
 }
 

@@ -64,8 +64,8 @@ func (r *replica) progressFor(u *unit, to *relay) standby.Unit {
 	if r.isDoubtful(u, &p) {
 		return standby.Unit{}
 	}
-	if p.LackedAfter == "" && !u.resumed {
-		p.Lacked = "" // the first leader of all lacked only what was sent before there was one, and this replica was not there
+	if p.MissedFrom == "" && !u.resumed {
+		p.MissedTo = "" // the first leader of all lacked only what was sent before there was one, and this replica was not there
 	}
 	return p
 }

@@ -31,7 +31,7 @@ type Lease interface {
 	Name() string
 	Duration() time.Duration
 	Gate() error
-	GiveWay(unfit func() string)
+	Defer(unfit func() string)
 	Release()
 }
 
@@ -39,7 +39,7 @@ type Lease interface {
 type Board interface {
 	Get(ctx context.Context) (p standby.Progress, led bool, err error)
 	Take(ctx context.Context) (p standby.Progress, led bool, err error)
-	Put(ctx context.Context, p *standby.Progress) (standby.Told, error)
+	Put(ctx context.Context, p *standby.Progress) (standby.PutResult, error)
 	Claim(ctx context.Context) error
 }
 
@@ -363,7 +363,7 @@ func (t *teller) tell(ctx context.Context) (size int, err error) {
 }
 
 // note tells an operator when the progress is too large to say all.
-func (t *teller) note(told standby.Told) {
+func (t *teller) note(told standby.PutResult) {
 	value := 0.0
 	if told.Short {
 		value = 1
@@ -415,7 +415,7 @@ func (t *teller) delivery(u *unit) *delivery {
 	switch {
 	case d == nil || d.scope != u.cfg.toldScope():
 		p, told := t.progressOf(u)
-		d = &delivery{life: u.life, scope: u.cfg.toldScope(), at: p.Delivered, epoch: p.Epoch, selection: p.Selection, lacked: p.Lacked, lackedAfter: p.LackedAfter}
+		d = &delivery{life: u.life, scope: u.cfg.toldScope(), at: p.Delivered, epoch: p.Epoch, selection: p.Selection, lacked: p.MissedTo, lackedAfter: p.MissedFrom}
 		if d.lacking = (told || !t.toldAnything()) && t.unitBehind(u) != ""; d.lacking && d.lacked == "" {
 			d.lackedAfter = p.Delivered
 		}
@@ -460,7 +460,7 @@ func (b *Bridge) replicate(read context.Context, replicas, commits, units, publi
 		return func(context.Context) error { return nil }
 	}
 	_ = r.read(read) // who knows nothing of the others gives way to them
-	r.cfg.Lease.GiveWay(r.unfit)
+	r.cfg.Lease.Defer(r.unfit)
 	replicas.start("", r.cfg.Lease.Run)
 	r.begin(read)
 	teller := r.newTeller()

@@ -37,7 +37,7 @@ func (s *replicatedShards) begin(pod int, shard resource.Shard) {
 	cfg := standby.LeaseConfig{Client: s.clients[pod], Namespace: "tools", Name: standby.LeaseName("bridge", shard), Identity: fmt.Sprint("pod-", pod)}
 	lease, err := standby.NewLease(cfg)
 	ok(s.t, err)
-	s.run(pod, shard, &bridge.Standby{Lease: lease, Board: standby.NewBoard(cfg)})
+	s.run(pod, shard, &bridge.Standby{Lease: lease, Board: standby.NewProgressLease(cfg)})
 }
 
 // die ends a pod as kill -9 does: nothing that it sends from now on arrives, and it does not renew its lease.

@@ -48,7 +48,7 @@ func (r *rig) stands(client *testkit.LeaseClient, identity string) {
 	cfg := standby.LeaseConfig{Client: client, Namespace: "tools", Name: "bridge", Identity: identity}
 	lease, err := standby.NewLease(cfg)
 	ok(r.t, err)
-	r.cfg.Standby = &bridge.Standby{Lease: lease, Board: standby.NewBoard(cfg)}
+	r.cfg.Standby = &bridge.Standby{Lease: lease, Board: standby.NewProgressLease(cfg)}
 }
 
 // die ends the first replica as kill -9 does: nothing that it sends from now on arrives, and it does not renew its lease.

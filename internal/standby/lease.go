@@ -22,44 +22,52 @@ import (
 type LeaseConfig struct {
 	// Client reaches the API server. It should have a timeout below RenewDeadline. Required.
 	Client coordination.LeasesGetter
-	// Namespace and Name of the Lease object, the same for all replicas. It is made when missing. Required.
+	// Namespace and Name of the Lease object, the same for all replicas. It is created when
+	// missing. Required.
 	Namespace, Name string
 	// Identity of this process; no other process ever has the same. Required.
 	Identity string
-	// Duration is how long after its last renewal the lease is left to a leader that is not heard of; default 15 s, whole seconds.
+	// Duration is how long after its last renewal other replicas leave the lease to a silent
+	// leader; default 15 s, whole seconds.
 	Duration time.Duration
-	// RenewDeadline is how long after the last renewal the leader goes on publishing; default 10 s. What is between it and Duration is for
-	// what is still on the wire then.
+	// RenewDeadline is how long after the last renewal the leader continues to publish; default 10
+	// s. The time between it and Duration is for requests that are in flight then.
 	RenewDeadline time.Duration
-	// RetryPeriod is the time between renewals, and, at random up to 2.2 times that, between the attempts of others; default 500 ms.
+	// RetryPeriod is the time between renewals; the attempts of others are at random up to 2.2
+	// times that apart. Default 500 ms.
 	RetryPeriod time.Duration
 	Log         *slog.Logger
 }
 
 var (
-	// ErrLost is returned by Run when the lease could not be renewed in time, or another replica has it. The process has to end.
+	// ErrLost is returned by Run when the lease could not be renewed in time, or another replica
+	// has it. The process has to end.
 	ErrLost = errors.New("the lease is lost: another replica may be publishing now")
-	// ErrNotRenewed is given by Gate while the last renewal is too long ago, or there was none.
+	// ErrNotRenewed is returned by Gate while the last renewal is too long ago, or there was none.
 	ErrNotRenewed = errors.New("nothing is published: the lease was not renewed in time")
-	// ErrFenced is given by Confirm when another replica has the lease.
+	// ErrFenced is returned by Confirm when another replica has the lease.
 	ErrFenced = errors.New("another replica has the lease")
 )
 
-// Lease is this replica's part in the election of a leader. Its methods may be called concurrently, Run once.
+// Lease is this replica's part in the election of a leader. Its methods may be called concurrently,
+// Run once.
 type Lease struct {
 	cfg     LeaseConfig
 	log     *slog.Logger
 	elected chan struct{} // closed when this replica leads
-	unfit   func() string // set before Run: why others should lead, "" for nothing; nil for never
-	waiting vacancy       // owned by the elector's goroutine
+	// set before Run: why others should lead, "" for no reason; nil for never
+	unsynced func() string
+	delay    campaignDelay // owned by the elector's goroutine
 
-	mu        sync.Mutex
-	renewed   time.Time // guarded by mu: when the last request began that has renewed the lease; zero for never, or when it was given up
-	leader    string    // guarded by mu: who was last seen to lead, "" for nobody
-	releasing bool      // guarded by mu
+	mu sync.Mutex
+	// guarded by mu: when the last request began that has renewed the lease; zero for never, or
+	// when it was released
+	renewed   time.Time
+	leader    string // guarded by mu: the last leader seen, "" for none
+	releasing bool   // guarded by mu
 }
 
-// NewLease checks the configuration and asks nobody.
+// NewLease checks the configuration and makes no request.
 func NewLease(cfg LeaseConfig) (*Lease, error) {
 	if cfg.Client == nil || cfg.Namespace == "" || cfg.Name == "" || cfg.Identity == "" {
 		return nil, errors.New("lease: client, namespace, name and identity are required")
@@ -78,11 +86,13 @@ func NewLease(cfg LeaseConfig) (*Lease, error) {
 
 func (l *Lease) elector() (*leaderelection.LeaderElector, error) {
 	lock := &resourcelock.LeaseLock{
-		LeaseMeta: metav1.ObjectMeta{Namespace: l.cfg.Namespace, Name: l.cfg.Name},
-		Client:    l.cfg.Client, LockConfig: resourcelock.ResourceLockConfig{Identity: l.cfg.Identity},
+		LeaseMeta:  metav1.ObjectMeta{Namespace: l.cfg.Namespace, Name: l.cfg.Name},
+		Client:     l.cfg.Client,
+		LockConfig: resourcelock.ResourceLockConfig{Identity: l.cfg.Identity},
 	}
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: &watchedLock{Interface: lock, lease: l}, LeaseDuration: l.cfg.Duration, RenewDeadline: l.cfg.RenewDeadline, RetryPeriod: l.cfg.RetryPeriod,
+		Lock: &watchedLock{Interface: lock, lease: l}, LeaseDuration: l.cfg.Duration,
+		RenewDeadline: l.cfg.RenewDeadline, RetryPeriod: l.cfg.RetryPeriod,
 		ReleaseOnCancel: true, // the lock refuses it unless Release was called
 		Name:            l.cfg.Name,
 		Callbacks: leaderelection.LeaderCallbacks{
@@ -96,21 +106,23 @@ func (l *Lease) elector() (*leaderelection.LeaderElector, error) {
 	return elector, nil
 }
 
-// GiveWay has this replica leave a lease that is vacant to others, while unfit gives a reason, for patience longer than the lease itself: then
-// nobody who is fit seems to be there. It is called before Run; unfit is called by Run, and must not block.
-func (l *Lease) GiveWay(unfit func() string) { l.unfit = unfit }
+// Defer has this replica leave a vacant lease to others while unsynced returns a reason, for
+// deferDurations longer than the lease itself: then no replica in sync seems to be there. Call it
+// before Run; Run calls unsynced, which must not block.
+func (l *Lease) Defer(unsynced func() string) { l.unsynced = unsynced }
 
-// Duration is how long after its last renewal the lease is left to a leader that is not heard of.
+// Duration is how long after its last renewal other replicas leave the lease to a silent leader.
 func (l *Lease) Duration() time.Duration { return l.cfg.Duration }
 
-// Run takes part in the election until ctx ends, and renews the lease while this replica has it. It returns ErrLost when it has lost it. At the
-// end the lease is given up if Release was called; else the others wait until it expires.
+// Run takes part in the election until ctx ends, and renews the lease while this replica has it. It
+// returns ErrLost when it has lost it. At the end the lease is released if Release was called;
+// otherwise the others wait until it expires.
 func (l *Lease) Run(ctx context.Context) error {
 	elector, err := l.elector()
 	if err != nil {
 		return err
 	}
-	elector.Run(klog.NewContext(ctx, logr.Discard())) // the lock tells what matters
+	elector.Run(klog.NewContext(ctx, logr.Discard())) // the lock logs what matters
 	l.mu.Lock()
 	l.renewed = time.Time{}
 	l.mu.Unlock()
@@ -123,7 +135,7 @@ func (l *Lease) Run(ctx context.Context) error {
 // Elected is closed when this replica has become the leader.
 func (l *Lease) Elected() <-chan struct{} { return l.elected }
 
-// Leader is the identity of who was last seen to lead, "" for nobody.
+// Leader is the identity of the last leader seen, "" for none.
 func (l *Lease) Leader() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -136,14 +148,15 @@ func (l *Lease) Name() string { return l.cfg.Namespace + "/" + l.cfg.Name }
 // Identity of this replica.
 func (l *Lease) Identity() string { return l.cfg.Identity }
 
-// Gate is nil while this replica may publish: its last renewal began less than RenewDeadline ago. Others count Duration from when they see a
-// renewal, so none of them leads then. Both clocks are asked: the monotonic one stands still while a machine sleeps, the wall clock may be
-// set back.
+// Gate is nil while this replica may publish: its last renewal began less than RenewDeadline ago.
+// Others count Duration from when they see a renewal, so none of them leads then. Both clocks are
+// asked: the monotonic one stands still while a machine sleeps, the wall clock may be set back.
 func (l *Lease) Gate() error {
 	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.renewed.IsZero() || now.Sub(l.renewed) >= l.cfg.RenewDeadline || now.Round(0).Sub(l.renewed.Round(0)) >= l.cfg.RenewDeadline {
+	if l.renewed.IsZero() || now.Sub(l.renewed) >= l.cfg.RenewDeadline ||
+		now.Round(0).Sub(l.renewed.Round(0)) >= l.cfg.RenewDeadline {
 		return ErrNotRenewed
 	}
 	return nil
@@ -155,28 +168,31 @@ func (l *Lease) Confirm(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("ask who has the lease: %w", err)
 	}
-	if holder := resourcelock.LeaseSpecToLeaderElectionRecord(&lease.Spec).HolderIdentity; holder != l.cfg.Identity {
+	record := resourcelock.LeaseSpecToLeaderElectionRecord(&lease.Spec)
+	if holder := record.HolderIdentity; holder != l.cfg.Identity {
 		return fmt.Errorf("%w (%s)", ErrFenced, cmp.Or(holder, "it was given up"))
 	}
 	return l.Gate()
 }
 
-// Release has the lease given up when Run ends, so that another replica takes over at once. It is called when nothing is published any more.
+// Release has Run give up the lease at its end, so that another replica takes over at once. Call it
+// when nothing is published any more.
 func (l *Lease) Release() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.releasing, l.renewed = true, time.Time{}
 }
 
-// mayRelease says whether the lease may be given up, rather than expire.
+// mayRelease reports whether the lease may be released, and not expire.
 func (l *Lease) mayRelease() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.releasing
 }
 
-// wrote notes a record that the API server has taken from this replica, in answer to a request that began at a time.
-func (l *Lease) wrote(holder string, began time.Time) {
+// recordWrite records that the API server has accepted a record from this replica, in answer to a
+// request that began at a time.
+func (l *Lease) recordWrite(holder string, began time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.leader = holder
@@ -185,8 +201,8 @@ func (l *Lease) wrote(holder string, began time.Time) {
 	}
 }
 
-// saw notes who has the lease.
-func (l *Lease) saw(holder string) {
+// recordLeader records who has the lease.
+func (l *Lease) recordLeader(holder string) {
 	l.mu.Lock()
 	before := l.leader
 	l.leader = holder
@@ -196,31 +212,31 @@ func (l *Lease) saw(holder string) {
 	}
 }
 
-// watchedLock is the lock of an election, of which the lease sees every step.
+// watchedLock is the lock of an election. It reports every step to the lease.
 type watchedLock struct {
 	resourcelock.Interface
 	lease *Lease
 }
 
-// errKept keeps the elector from giving up a lease of which something may still be on the wire.
-var errKept = errors.New("the lease is left to expire")
+// errNotReleased keeps the elector from releasing a lease while requests may be in flight.
+var errNotReleased = errors.New("the lease is left to expire")
 
 // Get reads the record.
 func (w *watchedLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := w.Interface.Get(ctx)
 	switch {
 	case err == nil:
-		w.lease.waiting.looks(raw)
-		w.lease.saw(record.HolderIdentity)
+		w.lease.delay.observe(raw)
+		w.lease.recordLeader(record.HolderIdentity)
 	case !apierrors.IsNotFound(err) && ctx.Err() == nil:
 		w.lease.log.Warn("can't read the lease, trying again", "err", err)
 	}
 	return record, raw, err
 }
 
-// Create makes the object.
+// Create creates the object.
 func (w *watchedLock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	if err := w.lease.giveWay(); err != nil {
+	if err := w.lease.deferVacant(); err != nil {
 		return err
 	}
 	return w.write(ctx, &record, w.Interface.Create)
@@ -229,22 +245,25 @@ func (w *watchedLock) Create(ctx context.Context, record resourcelock.LeaderElec
 // Update writes the record, if nobody else has written it since it was read.
 func (w *watchedLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	if record.HolderIdentity == "" && !w.lease.mayRelease() {
-		return errKept
+		return errNotReleased
 	}
 	if record.HolderIdentity == w.lease.cfg.Identity {
-		if err := w.lease.giveWay(); err != nil {
+		if err := w.lease.deferVacant(); err != nil {
 			return err
 		}
 	}
 	return w.write(ctx, &record, w.Interface.Update)
 }
 
-func (w *watchedLock) write(ctx context.Context, record *resourcelock.LeaderElectionRecord, write func(context.Context, resourcelock.LeaderElectionRecord) error) error {
+func (w *watchedLock) write(
+	ctx context.Context, record *resourcelock.LeaderElectionRecord, write func(context.Context,
+		resourcelock.LeaderElectionRecord) error,
+) error {
 	began := time.Now()
 	err := write(ctx, *record)
 	switch {
 	case err == nil:
-		w.lease.wrote(record.HolderIdentity, began)
+		w.lease.recordWrite(record.HolderIdentity, began)
 	case !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) && ctx.Err() == nil:
 		w.lease.log.Warn("can't write the lease, trying again", "err", err)
 	}

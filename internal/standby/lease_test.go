@@ -16,7 +16,7 @@ import (
 // candidate is a process that takes part in an election.
 type candidate struct {
 	*standby.Lease
-	board  *standby.Board
+	board  *standby.ProgressLease
 	client *testkit.LeaseClient
 	stop   context.CancelFunc
 	done   chan error
@@ -29,17 +29,20 @@ func campaign(t *testing.T, server *testkit.Leases, identity string) *candidate 
 }
 
 // campaignIf has a process take part that gives way to others while it is unfit.
-func campaignIf(t *testing.T, server *testkit.Leases, identity string, unfit func() string) *candidate {
+func campaignIf(
+	t *testing.T, server *testkit.Leases, identity string, unfit func() string,
+) *candidate {
 	t.Helper()
 	c := &candidate{client: server.Client(), done: make(chan error, 1)}
 	cfg := standby.LeaseConfig{
-		Client: c.client, Namespace: "tools", Name: "bridge", Identity: identity, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Client: c.client, Namespace: "tools", Name: "bridge", Identity: identity,
+		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
 	var err error
 	c.Lease, err = standby.NewLease(cfg)
 	ok(t, err)
-	c.GiveWay(unfit)
-	c.board = standby.NewBoard(cfg)
+	c.Defer(unfit)
+	c.board = standby.NewProgressLease(cfg)
 	var ctx context.Context
 	ctx, c.stop = context.WithCancel(t.Context())
 	go func() { c.done <- c.Run(ctx) }()
@@ -99,7 +102,8 @@ func TestALeaderThatCannotRenewStopsBeforeAnotherBegins(t *testing.T) {
 				took = time.Since(cut)
 			}
 		}
-		if shut > 10*time.Second || took < 14*time.Second || took > 17*time.Second+500*time.Millisecond {
+		if shut > 10*time.Second || took < 14*time.Second ||
+			took > 17*time.Second+500*time.Millisecond {
 			t.Errorf("the first was shut after %v, the second led after %v", shut, took)
 		}
 		if err := <-first.done; !errors.Is(err, standby.ErrLost) {
@@ -165,15 +169,20 @@ func TestABoardIsItsLastTakers(t *testing.T) {
 			t.Fatalf("got %t, %v", led, err)
 		}
 		progress := standby.Progress{
-			Units: map[string]standby.Unit{"all/pods": {Scope: "labels=", Delivered: "17", Epoch: 1}}, Sinks: map[string][]byte{"js": []byte("position")},
+			Units: map[string]standby.Unit{"all/pods": {
+				Scope: "labels=", Delivered: "17",
+				Epoch: 1,
+			}}, Sinks: map[string][]byte{"js": []byte("position")},
 		}
 		ok(t, first.put(&progress))
 		ok(t, first.put(&progress))
 		got, led, err := second.board.Get(ctx)
-		if err != nil || !led || got.Units["all/pods"] != progress.Units["all/pods"] || string(got.Sinks["js"]) != "position" {
+		if err != nil || !led || got.Units["all/pods"] != progress.Units["all/pods"] ||
+			string(got.Sinks["js"]) != "position" {
 			t.Fatalf("got %+v, %t, %v", got, led, err)
 		}
-		if got, led, err = second.board.Take(ctx); err != nil || !led || got.Units["all/pods"].Delivered != "17" {
+		if got, led, err = second.board.Take(ctx); err != nil || !led ||
+			got.Units["all/pods"].Delivered != "17" {
 			t.Fatalf("got %+v, %t, %v", got, led, err)
 		}
 		if err := first.put(&progress); !errors.Is(err, standby.ErrTaken) {
@@ -199,7 +208,8 @@ func TestABoardThatSomebodyDeletesIsMadeAgain(t *testing.T) {
 			t.Errorf("got %v, want that it is tried again", err)
 		}
 		ok(t, first.put(&progress))
-		if got, led, err := second.board.Take(ctx); err != nil || !led || got.Units["all/pods"].Delivered != "17" {
+		if got, led, err := second.board.Take(ctx); err != nil || !led ||
+			got.Units["all/pods"].Delivered != "17" {
 			t.Fatalf("got %+v, %t, %v", got, led, err)
 		}
 		server.Delete("tools", "bridge-progress")
@@ -219,10 +229,16 @@ func TestAReplicaThatIsUnfitLeavesAVacantLeaseToOthersForAWhile(t *testing.T) {
 		released bool
 		from, to time.Duration // when this one leads, from the leader's end on; never when to is 0
 	}{
-		"nobody else is there":                      {from: 45 * time.Second, to: 48 * time.Second},
-		"nobody else is there, and it was given up": {released: true, from: 30 * time.Second, to: 33 * time.Second},
-		"another one is fit":                        {other: never},
-		"another one is unfit too":                  {other: unfit, from: 45 * time.Second, to: 48 * time.Second},
+		"nobody else is there": {from: 45 * time.Second, to: 48 * time.Second},
+		"nobody else is there, and it was given up": {
+			released: true, from: 30 * time.Second,
+			to: 33 * time.Second,
+		},
+		"another one is fit": {other: never},
+		"another one is unfit too": {
+			other: unfit, from: 45 * time.Second,
+			to: 48 * time.Second,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -244,7 +260,8 @@ func TestAReplicaThatIsUnfitLeavesAVacantLeaseToOthersForAWhile(t *testing.T) {
 				}
 				leader.stop()
 				ended := time.Now()
-				for !slices.ContainsFunc(candidates, (*candidate).leads) && time.Since(ended) < 2*time.Minute {
+				for !slices.ContainsFunc(candidates, (*candidate).leads) &&
+					time.Since(ended) < 2*time.Minute {
 					time.Sleep(10 * time.Millisecond)
 				}
 				took := time.Since(ended)
@@ -264,7 +281,8 @@ func TestAReplicaThatIsUnfitLeavesAVacantLeaseToOthersForAWhile(t *testing.T) {
 func TestAReplicaThatIsUnfitMakesALeaseThatIsMissingOnlyAfterAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		c := campaignIf(t, testkit.NewLeases(), "unfit", func() string { return "it knows nothing" })
+		c := campaignIf(t, testkit.NewLeases(),
+			"unfit", func() string { return "it knows nothing" })
 		defer c.stop()
 		<-c.Elected()
 		if took := time.Since(began); took < 30*time.Second || took > 33*time.Second {
@@ -287,12 +305,14 @@ func TestAClaimStaysUntilTheBoardIsTaken(t *testing.T) {
 		progress := standby.Progress{Units: map[string]standby.Unit{"all/pods": {Delivered: "17"}}}
 		_ = first.put(&progress) // finds that somebody has written
 		ok(t, first.put(&progress))
-		if p, _, err := first.board.Get(ctx); err != nil || p.Claim != "second" || p.Units["all/pods"].Delivered != "17" {
+		if p, _, err := first.board.Get(ctx); err != nil || p.Claim != "second" ||
+			p.Units["all/pods"].Delivered != "17" {
 			t.Errorf("got %+v, %v", p, err)
 		}
 		_, _, err = second.board.Take(ctx)
 		ok(t, err)
-		if p, _, err := first.board.Get(ctx); err != nil || p.Claim != "" || p.Units["all/pods"].Delivered != "17" {
+		if p, _, err := first.board.Get(ctx); err != nil || p.Claim != "" ||
+			p.Units["all/pods"].Delivered != "17" {
 			t.Errorf("got %+v, %v", p, err)
 		}
 	})

@@ -6,54 +6,61 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// Progress is what the leader tells the others.
+// Progress is what the leader writes for the other replicas.
 type Progress struct {
 	// Units by name.
 	Units map[string]Unit
-	// Feeds are the sinks that an informer's units have, by the informer's name: a unit's progress is about these. nil for not known.
+	// Feeds are the sinks of an informer's units, by the informer's name: a unit's progress is
+	// about these. nil for not known.
 	Feeds map[string][]string
-	// Version of the configuration that the leader has taken; "" for none.
+	// Version of the leader's current configuration; "" for none.
 	Version string
 	// RedactionKey is the id of the key with which the leader redacts; "" where it redacts nothing.
 	RedactionKey string
-	// Claim is the replica that has asked for the lease, since it alone can send something; "" for none.
+	// Claim is the replica that has asked for the lease, since only it has some events; "" for
+	// none.
 	Claim string
-	// Sinks are positions of their brokers' logs, by name: everything lies behind them that was sent and that Units do not cover yet.
+	// Sinks are positions in their brokers' logs, by name: everything that was sent and that Units
+	// do not cover yet lies behind them.
 	Sinks map[string][]byte
-	// Outlines are shorter forms of Sinks, told in their place where these are too large: what can be done without the rest of them.
+	// Outlines are shorter forms of Sinks, written in their place where these are too large: what
+	// is possible without the rest of them.
 	Outlines map[string][]byte
 }
 
-// MaxCount is more epochs of a server's history, or changes of a selection, than there are. A larger
-// number was not written by a bridge.
+// MaxCount is more epochs of a server's history, or changes of a selection, than there are. A
+// larger number was not written by a bridge.
 const MaxCount = 1_000_000
 
 // Unit is the progress of one unit.
 type Unit struct {
-	// Scope is what the unit selects. Progress of another selection says nothing.
+	// Scope is what the unit selects. Progress of another selection is not comparable.
 	Scope string `json:"s,omitempty"`
-	// Delivered is the version of the API server up to which every change is with all sinks of the unit; "" for nothing yet.
+	// Delivered is the version of the API server up to which every change has reached all sinks of
+	// the unit; "" for nothing yet.
 	Delivered resource.Version `json:"v,omitempty"`
 	// Epoch of the server's history that Delivered is of.
 	Epoch int `json:"e,omitempty"`
-	// Selection is the version of the Namespaces up to which all that comes of changes of the selected ones is with all sinks; "" where none
-	// are selected by their labels.
+	// Selection is the version of the Namespaces up to which all events of changes of the selected
+	// ones have reached all sinks; "" where none are selected by their labels.
 	Selection resource.Version `json:"n,omitempty"`
 	// Selectors is how often the unit has selected something else before, for the ids.
 	Selectors int `json:"l,omitempty"`
-	// LackedAfter and Lacked are a range of versions of which a leader has not sent each change: it began, with a list as of Lacked, without
-	// knowing what the one before had not delivered, which is all behind LackedAfter. A gap event tells of it. "" in Lacked: there was none.
-	LackedAfter resource.Version `json:"a,omitempty"`
-	Lacked      resource.Version `json:"u,omitempty"`
+	// MissedFrom and MissedTo are a range of versions of which a leader has not sent every change.
+	// It began with a list as of MissedTo and did not know what the leader before had not
+	// delivered, which is all behind MissedFrom. A gap event reports it. "" in MissedTo: there was
+	// none.
+	MissedFrom resource.Version `json:"a,omitempty"`
+	MissedTo   resource.Version `json:"u,omitempty"`
 }
 
-// maxAhead is by how many versions the leader may be ahead of what a follower has seen: more than an
-// API server writes while a follower's watch is away for some minutes.
+// maxAhead is by how many versions the leader may be ahead of what a follower has seen: more than
+// an API server writes while a follower's watch is interrupted for some minutes.
 const maxAhead = 10_000_000
 
 // IsFarAheadOf reports whether Delivered is far beyond the last version that a follower has seen
-// itself. Such a progress is not believed yet: the follower would settle what nobody may have sent.
-// Where versions have no order, or nothing was seen, there is nothing to compare.
+// itself. Such a progress is not believed yet: the follower would settle events that may never have
+// been sent. Where versions have no order, or nothing was seen, there is nothing to compare.
 func (p *Unit) IsFarAheadOf(seen resource.Version) bool {
 	if !p.Delivered.Newer(seen) {
 		return false

@@ -134,12 +134,12 @@ func TestTheEndsThatALeaderCouldNotKnowAreSettledByNobodysProgress(t *testing.T)
 		ok(t, d.Add(t.Context(), []*publisher.Item{d.item(string(v), publisher.Cover{Version: v, Deletes: true}), d.item(string(v)+" updated", publisher.Cover{Version: v})}))
 	}
 	d.Follow(standby.Unit{Delivered: "10"})
-	d.Follow(standby.Unit{Delivered: "10", LackedAfter: "10", Lacked: "20"})
+	d.Follow(standby.Unit{Delivered: "10", MissedFrom: "10", MissedTo: "20"})
 	if n := d.Owed(); n != 0 {
 		t.Errorf("%d are owed before the leader has passed them", n)
 	}
 	d.want(t, []string{"10", "10 updated"}, nil)
-	d.Follow(standby.Unit{Delivered: "30", LackedAfter: "10", Lacked: "20"})
+	d.Follow(standby.Unit{Delivered: "30", MissedFrom: "10", MissedTo: "20"})
 	settled := []string{"10", "10 updated", "11 updated", "19 updated", "20 updated", "21", "21 updated"}
 	d.want(t, settled, nil)
 	if n := d.Owed(); n != 3 {
@@ -160,7 +160,7 @@ func TestWhatALeaderLackedIsOfOneEpoch(t *testing.T) {
 	d := newDesk(1 << 20)
 	d.epoch = 1
 	ok(t, d.Add(t.Context(), []*publisher.Item{d.item("before", publisher.Cover{Version: "15", Deletes: true}), d.item("now", publisher.Cover{Version: "15", Deletes: true, Epoch: 1})}))
-	d.Follow(standby.Unit{Delivered: "30", Lacked: "20", Epoch: 1})
+	d.Follow(standby.Unit{Delivered: "30", MissedTo: "20", Epoch: 1})
 	d.want(t, []string{"before"}, nil)
 }
 

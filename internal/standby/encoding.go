@@ -14,11 +14,11 @@ import (
 // textFormat is the format of the text on the Lease. A replica refuses another one.
 const textFormat = 1
 
-// readable is the size up to which the text is left as it is, so that people can read it.
-const readable = 16 << 10
+// maxPlain is the size up to which the text is not packed, so that people can read it.
+const maxPlain = 16 << 10
 
-// text is what is written on the Lease, as JSON: either the parts themselves or Packed.
-type text struct {
+// leaseText is what is written on the Lease, as JSON: either the parts themselves or Packed.
+type leaseText struct {
 	Format  int    `json:"format"`
 	Version string `json:"config,omitempty"`
 	// RedactionKey is the id of the key, not the key.
@@ -34,17 +34,17 @@ type parts struct {
 	Sinks map[string][]byte   `json:"sinks,omitempty"`
 }
 
-// Told is what a Put has written.
-type Told struct {
+// PutResult is what a Put has written.
+type PutResult struct {
 	Bytes int
-	// Short says that positions of sinks were too large, and that their outlines were told, or nothing.
+	// Short: positions of sinks were too large; their outlines were written, or nothing.
 	Short bool
 }
 
-// encode gives the text: readable where it is small, else packed. Where the packed text is larger
+// encode returns the text: plain where it is small, else packed. Where the packed text is larger
 // than most, the outlines replace the sink positions, and in the end they are left out: then events
 // that were sent and are not in the progress are sent again after a takeover.
-func (p *Progress) encode(most int) (string, Told, error) {
+func (p *Progress) encode(most int) (string, PutResult, error) {
 	outlines := maps.Clone(p.Sinks)
 	maps.Copy(outlines, p.Outlines)
 	var size int
@@ -54,25 +54,29 @@ func (p *Progress) encode(most int) (string, Told, error) {
 		sinks map[string][]byte
 		pack  bool
 	}{
-		{min(readable, most), false, p.Sinks, false},
+		{min(maxPlain, most), false, p.Sinks, false},
 		{most, false, p.Sinks, true},
 		{most, true, outlines, true},
 		{most, true, nil, true},
 	} {
-		b, err := p.form(try.sinks, try.pack)
+		b, err := p.render(try.sinks, try.pack)
 		if err != nil {
-			return "", Told{}, err
+			return "", PutResult{}, err
 		}
 		if size = len(b); size <= try.most {
-			return string(b), Told{Bytes: size, Short: try.short}, nil
+			return string(b), PutResult{Bytes: size, Short: try.short}, nil
 		}
 	}
-	return "", Told{}, fmt.Errorf("the progress of %d units takes %d bytes, and the board holds %d", len(p.Units), size, most)
+	return "", PutResult{}, fmt.Errorf("the progress of %d units takes %d bytes, and the Lease "+
+		"holds %d", len(p.Units), size, most)
 }
 
-// form is the text with these sink positions, packed or not.
-func (p *Progress) form(sinks map[string][]byte, pack bool) ([]byte, error) {
-	out := text{Format: textFormat, Version: p.Version, RedactionKey: p.RedactionKey, parts: parts{p.Units, p.Feeds, sinks}}
+// render returns the text with these sink positions, packed or not.
+func (p *Progress) render(sinks map[string][]byte, pack bool) ([]byte, error) {
+	out := leaseText{
+		Format: textFormat, Version: p.Version, RedactionKey: p.RedactionKey,
+		parts: parts{p.Units, p.Feeds, sinks},
+	}
 	if pack {
 		packed, err := out.parts.pack()
 		if err != nil {
@@ -83,16 +87,16 @@ func (p *Progress) form(sinks map[string][]byte, pack bool) ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// head is what the packed form begins with, as JSON. The sink positions follow in the order of the
-// sinks' names.
-type head struct {
+// packedHead is the beginning of the packed form, as JSON. The sink positions follow in the order
+// of the sinks' names.
+type packedHead struct {
 	Units map[string]Unit     `json:"units,omitempty"`
 	Feeds map[string][]string `json:"feeds,omitempty"`
 	Sizes map[string]int      `json:"sizes,omitempty"` // of the sink positions
 }
 
 func (p *parts) pack() ([]byte, error) {
-	h := head{p.Units, p.Feeds, map[string]int{}}
+	h := packedHead{p.Units, p.Feeds, map[string]int{}}
 	var positions []byte
 	for _, name := range slices.Sorted(maps.Keys(p.Sinks)) {
 		h.Sizes[name] = len(p.Sinks[name])
@@ -115,8 +119,8 @@ func (p *parts) pack() ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// maxUnpacked bounds what the packed form inflates to: whoever may write the Lease could else exhaust
-// the memory of every replica, each second. 20,000 units take 1.7 MB.
+// maxUnpacked bounds what the packed form inflates to: otherwise whoever may write the Lease could
+// exhaust the memory of every replica, each second. 20,000 units take 1.7 MB.
 const maxUnpacked = 4 << 20
 
 func (p *parts) unpack(packed []byte) error {
@@ -128,7 +132,7 @@ func (p *parts) unpack(packed []byte) error {
 		return fmt.Errorf("it has more than %d bytes", maxUnpacked)
 	}
 	first, positions, _ := bytes.Cut(all, []byte{'\n'}) // JSON escapes it
-	var h head
+	var h packedHead
 	if err := json.Unmarshal(first, &h); err != nil {
 		return err
 	}
@@ -147,7 +151,7 @@ func (p *parts) unpack(packed []byte) error {
 }
 
 func decode(encoded string) (Progress, error) {
-	var in text
+	var in leaseText
 	if err := json.Unmarshal([]byte(encoded), &in); err != nil {
 		return Progress{}, err
 	}
@@ -162,8 +166,12 @@ func decode(encoded string) (Progress, error) {
 	}
 	for name, u := range in.Units {
 		if min(u.Epoch, u.Selectors) < 0 || max(u.Epoch, u.Selectors) > MaxCount {
-			return Progress{}, fmt.Errorf("unit %.100q has the epoch %d and the selection %d", name, u.Epoch, u.Selectors)
+			return Progress{}, fmt.Errorf("unit %.100q has the epoch %d and the selection %d", name,
+				u.Epoch, u.Selectors)
 		}
 	}
-	return Progress{Units: in.Units, Sinks: in.Sinks, Feeds: in.Feeds, Version: in.Version, RedactionKey: in.RedactionKey}, nil
+	return Progress{
+		Units: in.Units, Sinks: in.Sinks, Feeds: in.Feeds, Version: in.Version,
+		RedactionKey: in.RedactionKey,
+	}, nil
 }

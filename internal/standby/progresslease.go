@@ -13,19 +13,21 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// progressAnnotation holds the progress on the board. Annotations of an object may have 256 KiB in all.
+// progressAnnotation holds the progress on the board. Annotations of an object may have 256 KiB in
+// all.
 const (
 	progressAnnotation = "bridge.kubebridge.dev/progress"
 	claimAnnotation    = "bridge.kubebridge.dev/claimed-by"
 	maxProgress        = 200 << 10
 )
 
-// ErrTaken is returned by Put when another replica has taken the board: this one leads no more.
+// ErrTaken is returned by Put when another replica has taken the lease of the progress: this one
+// does not lead any more.
 var ErrTaken = errors.New("another replica has taken over")
 
-// Board is the object on which the leader writes its progress: a Lease of its own, since Leases are what bridges do not stream. It is owned by one
-// goroutine.
-type Board struct {
+// ProgressLease is the Lease on which the leader writes its progress: a Lease of its own, since
+// bridges do not stream Leases. It is owned by one goroutine.
+type ProgressLease struct {
 	client          coordination.LeasesGetter
 	namespace, name string
 	identity        string
@@ -41,16 +43,19 @@ func LeaseName(lease string, s resource.Shard) string {
 	return fmt.Sprintf("%s-%d-of-%d", lease, s.Index, s.Count)
 }
 
-// BoardName is the name of the board that goes with a lease.
-func BoardName(lease string) string { return lease + "-progress" }
+// ProgressLeaseName is the name of the Lease with the progress of a lease's leader.
+func ProgressLeaseName(lease string) string { return lease + "-progress" }
 
-// NewBoard asks nobody.
-func NewBoard(cfg LeaseConfig) *Board {
-	return &Board{client: cfg.Client, namespace: cfg.Namespace, name: BoardName(cfg.Name), identity: cfg.Identity}
+// NewProgressLease makes no request.
+func NewProgressLease(cfg LeaseConfig) *ProgressLease {
+	return &ProgressLease{
+		client: cfg.Client, namespace: cfg.Namespace,
+		name: ProgressLeaseName(cfg.Name), identity: cfg.Identity,
+	}
 }
 
 // Get reads the leader's progress. ok is false when no replica has ever led.
-func (b *Board) Get(ctx context.Context) (p Progress, ok bool, err error) {
+func (b *ProgressLease) Get(ctx context.Context) (p Progress, ok bool, err error) {
 	object, err := b.leases().Get(ctx, b.name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return Progress{}, false, nil
@@ -58,11 +63,11 @@ func (b *Board) Get(ctx context.Context) (p Progress, ok bool, err error) {
 	if err != nil {
 		return Progress{}, false, fmt.Errorf("read the leader's progress: %w", err)
 	}
-	p, err = b.progressOn(object)
+	p, err = b.progressIn(object)
 	return p, err == nil, err
 }
 
-func (b *Board) progressOn(object *coordinationv1.Lease) (Progress, error) {
+func (b *ProgressLease) progressIn(object *coordinationv1.Lease) (Progress, error) {
 	claim, written := object.Annotations[claimAnnotation], object.Annotations[progressAnnotation]
 	if written == "" {
 		return Progress{Claim: claim}, nil
@@ -70,20 +75,22 @@ func (b *Board) progressOn(object *coordinationv1.Lease) (Progress, error) {
 	p, err := decode(written)
 	p.Claim = claim
 	if err != nil {
-		return p, fmt.Errorf("the leader's progress in Lease %s/%s can't be read: %w", b.namespace, b.name, err)
+		return p, fmt.Errorf("the leader's progress in Lease %s/%s can't be read: %w", b.namespace,
+			b.name, err)
 	}
 	return p, nil
 }
 
-// Take makes the board this replica's, which has to lead, and gives what the one before has told last. From then on that one can't tell any more.
-// An error may heal: it is tried again.
-func (b *Board) Take(ctx context.Context) (p Progress, led bool, err error) {
+// Take makes the Lease this replica's, which must be the leader, and returns the last progress of
+// the leader before. From then on that one can't write any more. An error may be temporary: call it
+// again.
+func (b *ProgressLease) Take(ctx context.Context) (p Progress, led bool, err error) {
 	object, err := b.leases().Get(ctx, b.name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		err = b.create(ctx)
 	case err == nil:
-		if p, err = b.progressOn(object); err != nil {
+		if p, err = b.progressIn(object); err != nil {
 			return p, false, err
 		}
 		led = true
@@ -98,8 +105,9 @@ func (b *Board) Take(ctx context.Context) (p Progress, led bool, err error) {
 	return p, led, nil
 }
 
-// Claim asks the leader for the lease, since this replica alone can send something. It is kept until another one takes the board.
-func (b *Board) Claim(ctx context.Context) error {
+// Claim asks the leader for the lease, since only this replica has some events. The request stays
+// until another replica takes the ProgressLease.
+func (b *ProgressLease) Claim(ctx context.Context) error {
 	object, err := b.leases().Get(ctx, b.name, metav1.GetOptions{})
 	if err == nil {
 		if object.Annotations == nil {
@@ -114,10 +122,13 @@ func (b *Board) Claim(ctx context.Context) error {
 	return nil
 }
 
-// create makes the board, as this replica's.
-func (b *Board) create(ctx context.Context) error {
+// create creates the Lease, with this replica as its holder.
+func (b *ProgressLease) create(ctx context.Context) error {
 	made, err := b.leases().Create(ctx, &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Name: b.name, Namespace: b.namespace}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &b.identity},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:      b.name,
+			Namespace: b.namespace,
+		}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &b.identity},
 	}, metav1.CreateOptions{})
 	if err == nil {
 		b.last = made
@@ -125,8 +136,9 @@ func (b *Board) create(ctx context.Context) error {
 	return err
 }
 
-// Put writes this replica's progress on the board it has taken. ErrTaken: it is another's by now. Other errors may heal.
-func (b *Board) Put(ctx context.Context, p *Progress) (Told, error) {
+// Put writes this replica's progress after Take. ErrTaken: another replica has taken the Lease.
+// Other errors may be temporary.
+func (b *ProgressLease) Put(ctx context.Context, p *Progress) (PutResult, error) {
 	encoded, told, err := p.encode(maxProgress)
 	if err != nil {
 		return told, err
@@ -138,32 +150,34 @@ func (b *Board) Put(ctx context.Context, p *Progress) (Told, error) {
 	object.Annotations[progressAnnotation] = encoded
 	written, err := b.leases().Update(ctx, object, metav1.UpdateOptions{})
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return told, b.whoWrote(ctx)
+		return told, b.resolveConflict(ctx)
 	}
 	if err != nil {
-		return told, fmt.Errorf("tell the progress: %w", err)
+		return told, fmt.Errorf("write the progress: %w", err)
 	}
 	b.last = written
 	return told, nil
 }
 
-// whoWrote looks at a board that is not as this replica left it: by an answer that was lost, by a person, or by another replica. One that was
-// deleted is made again: whoever has taken over since, or does, finds it like any other.
-func (b *Board) whoWrote(ctx context.Context) error {
+// resolveConflict handles a Lease that is not as this replica wrote it: because an answer was lost,
+// or a person or another replica wrote it. A deleted one is created again: a replica that has taken
+// over since, or will, finds it like any other.
+func (b *ProgressLease) resolveConflict(ctx context.Context) error {
 	object, err := b.leases().Get(ctx, b.name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		if err = b.create(ctx); err == nil {
-			return errors.New("tell the progress: somebody has deleted the object; it was made again")
+			return errors.New("write the progress: somebody has deleted the Lease; it was " +
+				"created again")
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("tell the progress: %w", err)
+		return fmt.Errorf("write the progress: %w", err)
 	}
 	if holder := object.Spec.HolderIdentity; holder == nil || *holder != b.identity {
 		return ErrTaken
 	}
 	b.last = object
-	return errors.New("tell the progress: somebody has written to the object; trying again")
+	return errors.New("write the progress: somebody has written to the Lease; trying again")
 }
 
-func (b *Board) leases() coordination.LeaseInterface { return b.client.Leases(b.namespace) }
+func (b *ProgressLease) leases() coordination.LeaseInterface { return b.client.Leases(b.namespace) }

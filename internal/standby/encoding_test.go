@@ -35,7 +35,11 @@ func places(partitions int) []byte {
 func manyUnits(n int) map[string]standby.Unit {
 	units := map[string]standby.Unit{}
 	for i := range n {
-		units[fmt.Sprintf("workloads/widgets-%d.example.com", i)] = standby.Unit{Scope: "labels=,fields=", Delivered: resource.Version(fmt.Sprint(1e6 + i)), Epoch: 1}
+		units[fmt.Sprintf("workloads/widgets-%d.example.com",
+			i)] = standby.Unit{
+			Scope:     "labels=,fields=",
+			Delivered: resource.Version(fmt.Sprint(1e6 + i)), Epoch: 1,
+		}
 	}
 	return units
 }
@@ -50,10 +54,24 @@ func TestAProgressThatIsLargeIsToldInASmallerForm(t *testing.T) {
 		short  bool
 		format string
 	}{
-		"a small one is left to be read":             {few, map[string][]byte{"lake": places(24)}, nil, false, `"units":{"workloads/`},
-		"many positions are packed":                  {few, map[string][]byte{"lake": places(8000), "audit": {0xff, 0}}, nil, false, `"packed":"`},
-		"many units are packed":                      {manyUnits(2500), map[string][]byte{"lake": places(600)}, nil, false, `"packed":"`},
-		"outlines are told of what is too large yet": {few, map[string][]byte{"lake": places(15000), "audit": []byte("small")}, outline, true, `"packed":"`},
+		"a small one is left to be read": {
+			few,
+			map[string][]byte{"lake": places(24)},
+			nil, false, `"units":{"workloads/`,
+		},
+		"many positions are packed": {few, map[string][]byte{
+			"lake":  places(8000),
+			"audit": {0xff, 0},
+		}, nil, false, `"packed":"`},
+		"many units are packed": {
+			manyUnits(2500),
+			map[string][]byte{"lake": places(600)},
+			nil, false, `"packed":"`,
+		},
+		"outlines are told of what is too large yet": {few, map[string][]byte{
+			"lake":  places(15000),
+			"audit": []byte("small"),
+		}, outline, true, `"packed":"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -61,23 +79,33 @@ func TestAProgressThatIsLargeIsToldInASmallerForm(t *testing.T) {
 				defer first.stop()
 				_, _, err := first.board.Take(t.Context())
 				ok(t, err)
-				progress := standby.Progress{Units: c.units, Sinks: c.sinks, Feeds: map[string][]string{"workloads": {"lake"}}, Version: "v", RedactionKey: "0123abcd", Outlines: outline}
+				progress := standby.Progress{
+					Units: c.units, Sinks: c.sinks,
+					Feeds:   map[string][]string{"workloads": {"lake"}},
+					Version: "v", RedactionKey: "0123abcd", Outlines: outline,
+				}
 				told, err := first.board.Put(t.Context(), &progress)
 				ok(t, err)
-				object, err := first.client.Leases("tools").Get(t.Context(), "bridge-progress", metav1.GetOptions{})
+				object, err := first.client.Leases("tools").Get(t.Context(),
+					"bridge-progress", metav1.GetOptions{})
 				ok(t, err)
 				text := object.Annotations["bridge.kubebridge.dev/progress"]
-				if told.Short != c.short || told.Bytes > 200<<10 || told.Bytes != len(text) || !strings.Contains(text, c.format) {
+				if told.Short != c.short || told.Bytes > 200<<10 || told.Bytes != len(text) ||
+					!strings.Contains(text, c.format) {
 					t.Errorf("told %+v; it begins with %.100s", told, text)
 				}
 				got, _, err := first.board.Get(t.Context())
 				ok(t, err)
-				want := standby.Progress{Units: c.units, Sinks: c.sinks, Feeds: progress.Feeds, Version: "v", RedactionKey: "0123abcd"}
+				want := standby.Progress{
+					Units: c.units, Sinks: c.sinks, Feeds: progress.Feeds,
+					Version: "v", RedactionKey: "0123abcd",
+				}
 				if c.want != nil {
 					want.Sinks = c.want
 				}
 				if !reflect.DeepEqual(got, want) {
-					t.Errorf("read %d units, %d sinks, %v, %s", len(got.Units), len(got.Sinks), got.Feeds, got.Version)
+					t.Errorf("read %d units, %d sinks, %v, %s", len(got.Units), len(got.Sinks),
+						got.Feeds, got.Version)
 				}
 				t.Logf("%d bytes", told.Bytes)
 			})
@@ -96,16 +124,18 @@ func TestHostileProgress(t *testing.T) {
 		return base64.StdEncoding.EncodeToString(b.Bytes())
 	}
 	for name, text := range map[string]string{
-		"200 MiB in 200 KiB":           `{"format":1,"packed":"` + bomb("{}\n", 200<<20) + `"}`,
-		"no JSON":                      `{"format":1,"packed":"` + bomb("", 10) + `"}`,
-		"a position of -1 bytes":       `{"format":1,"packed":"` + bomb(`{"sizes":{"lake":-1}}`+"\n", 10) + `"}`,
-		"a position that is not there": `{"format":1,"packed":"` + bomb(`{"sizes":{"lake":2147483647}}`+"\n", 10) + `"}`,
-		"what is not deflated":         `{"format":1,"packed":"AAAA"}`,
-		"another format":               `{"format":2}`,
-		"an epoch beyond numbers":      `{"format":1,"units":{"u":{"e":9223372036854775807}}}`,
-		"an epoch before the first":    `{"format":1,"units":{"u":{"e":-1}}}`,
-		"a selection beyond numbers":   `{"format":1,"units":{"u":{"l":9223372036854775807}}}`,
-		"text":                         `hello`,
+		"200 MiB in 200 KiB": `{"format":1,"packed":"` + bomb("{}\n", 200<<20) + `"}`,
+		"no JSON":            `{"format":1,"packed":"` + bomb("", 10) + `"}`,
+		"a position of -1 bytes": `{"format":1,"packed":"` + bomb(`{"sizes":{"lake":-1}}`+
+			"\n", 10) + `"}`,
+		"a position that is not there": `{"format":1,"packed":"` +
+			bomb(`{"sizes":{"lake":2147483647}}`+"\n", 10) + `"}`,
+		"what is not deflated":       `{"format":1,"packed":"AAAA"}`,
+		"another format":             `{"format":2}`,
+		"an epoch beyond numbers":    `{"format":1,"units":{"u":{"e":9223372036854775807}}}`,
+		"an epoch before the first":  `{"format":1,"units":{"u":{"e":-1}}}`,
+		"a selection beyond numbers": `{"format":1,"units":{"u":{"l":9223372036854775807}}}`,
+		"text":                       `hello`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			var before, after runtime.MemStats
@@ -166,11 +196,16 @@ func TestAProgressWithoutOutlinesThatIsTooLargeIsToldWithoutPositions(t *testing
 		defer first.stop()
 		_, _, err := first.board.Take(t.Context())
 		ok(t, err)
-		progress := standby.Progress{Units: manyUnits(20), Sinks: map[string][]byte{"lake": places(15000)}}
+		progress := standby.Progress{
+			Units: manyUnits(20),
+			Sinks: map[string][]byte{"lake": places(15000)},
+		}
 		told, err := first.board.Put(t.Context(), &progress)
 		got, _, getErr := first.board.Get(t.Context())
-		if err != nil || getErr != nil || !told.Short || len(got.Sinks) != 0 || len(got.Units) != 20 {
-			t.Errorf("told %+v (%v), read %d units and %d sinks (%v)", told, err, len(got.Units), len(got.Sinks), getErr)
+		if err != nil || getErr != nil || !told.Short || len(got.Sinks) != 0 ||
+			len(got.Units) != 20 {
+			t.Errorf("told %+v (%v), read %d units and %d sinks (%v)", told, err, len(got.Units),
+				len(got.Sinks), getErr)
 		}
 	})
 }
