@@ -15,11 +15,11 @@ type proxy struct {
 	listener net.Listener
 	target   string
 
-	mu     sync.Mutex // guards what follows
+	mu      sync.Mutex // guards what follows
 	stalled bool
-	muted  bool // nothing comes back from the server
-	slow   bool // what comes back comes at 250 KB/s or less
-	conns  []net.Conn
+	muted   bool // nothing comes back from the server
+	slow    bool // what comes back comes at 250 KB/s or less
+	conns   []net.Conn
 }
 
 func newProxy(t *testing.T, target string) *proxy {
