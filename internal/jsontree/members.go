@@ -85,8 +85,15 @@ func Pairs(older, newer Value) iter.Seq[Pair] {
 	}
 }
 
-// unordered yields the rest of two objects, from the first members with different names on.
+// unordered yields the rest of two objects, from the first members with different names on. The
+// first name is looked up without a table: who compares stops there when the name is new.
 func unordered(a, b *Walker, hasOld, hasNew bool, yield func(Pair) bool) {
+	if hasOld && hasNew && !a.anyHas(b) {
+		if !yield(Pair{Name: b.Name(), New: b.Value()}) {
+			return
+		}
+		hasNew = b.Next()
+	}
 	var rest Members
 	for ; hasOld; hasOld = a.Next() {
 		rest.List = append(rest.List, Member{a.Name(), a.Value()})

@@ -143,3 +143,27 @@ func TestPairs(t *testing.T) {
 		})
 	}
 }
+
+func TestPairsOfRenamedMembers(t *testing.T) {
+	renamed := func(format string) jsontree.Value {
+		var out strings.Builder
+		for i := range 10_000 {
+			fmt.Fprintf(&out, format, i)
+		}
+		return jsontree.Parse([]byte("{" + out.String()[1:] + "}"))
+	}
+	old, changed := renamed(`,"a%d":0`), renamed(`,"b%d":0`)
+	t.Run("who stops at the first pair pays for no table", func(t *testing.T) {
+		allocations := testing.AllocsPerRun(10, func() {
+			for pair := range jsontree.Pairs(old, changed) {
+				if pair.Name != "b0" || pair.Old.Exists() {
+					t.Errorf("%+v", pair)
+				}
+				break
+			}
+		})
+		if allocations > 10 {
+			t.Errorf("%v allocations", allocations)
+		}
+	})
+}

@@ -90,3 +90,13 @@ func (w *Walker) sameName(other *Walker) bool {
 	escaped := bytes.IndexByte(w.name, '\\') >= 0 || bytes.IndexByte(other.name, '\\') >= 0
 	return escaped && w.Name() == other.Name()
 }
+
+// anyHas reports whether the current member or one behind it has the other walker's name.
+func (w *Walker) anyHas(other *Walker) bool {
+	for rest, more := *w, true; more; more = rest.Next() {
+		if rest.sameName(other) {
+			return true
+		}
+	}
+	return false
+}
