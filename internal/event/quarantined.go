@@ -23,9 +23,14 @@ type quarantinedData struct {
 	Note string `json:"note"`
 }
 
-// Quarantined makes the event that tells of something which the API server sent and the bridge can't understand.
+// Quarantined makes the event that tells of something which the API server sent and the bridge can't
+// understand. Where the object is known, its partition key keeps the event in order with the object's.
 func (m *Maker) Quarantined(u *resource.Unreadable, era Era, observed time.Time) Event {
 	e := m.about("quarantined", Quarantined, era.in(u.ID()), observed)
+	if u.Key != "" {
+		namespace, name := u.Key.Split()
+		e.PartitionKey = m.phrases.partitionKey(namespace, name)
+	}
 	data := quarantinedData{
 		Reason: u.Reason, Key: string(u.Key), Message: u.Message, Size: u.Size, Partial: u.Partial, SHA256: u.Digest, Raw: u.Raw,
 		Note: note(u),

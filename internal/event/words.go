@@ -24,6 +24,11 @@ func newPhrases(t resource.Type) phrases {
 	return p
 }
 
+// partitionKey is the key of an object's events, as words writes it.
+func (p *phrases) partitionKey(namespace, name string) string {
+	return p.group + "/" + namespace + "/" + name
+}
+
 // words makes the words of a change.
 func (m *Maker) words(c *Change, namespace, name string) words {
 	p := &m.phrases

@@ -61,6 +61,13 @@ type change struct {
 	marks []*publisher.Mark
 }
 
+// ofAll reports whether the change is about all objects, or nobody knows about which: nothing may pass
+// it. What is quarantined of a known object is in order with that object's events only, so it waits for
+// no other one, which may have no topic.
+func (k kind) ofAll(key resource.Key) bool {
+	return k != ofObject && (k != ofQuarantined || key == "")
+}
+
 // event makes the change's event for one listener.
 func (c *facts) event(l *ListenerConfig) event.Event {
 	m := l.Maker

@@ -20,7 +20,7 @@ type ahead int
 const (
 	atEnd     ahead = iota // of what there is
 	atBound                // enough waits
-	atBarrier              // an event about the informer is next
+	atBarrier              // an event about all objects is next
 	atClose                // nothing will come
 )
 
@@ -130,7 +130,7 @@ func (l *listener) full() bool {
 
 func (l *listener) stopsAtLocked(s *sighting) ahead {
 	switch {
-	case s.kind != ofObject:
+	case s.kind.ofAll(s.key):
 		return atBarrier
 	case l.levels.full():
 		return atBound

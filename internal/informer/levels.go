@@ -59,6 +59,7 @@ func newLevels(max int, keepFirst bool) *levels {
 //
 // The older states of an object are, when it has changed again or is gone. A delete is not: another life may follow, and whoever was sent
 // something of this one, maybe before a crash, has to be told of its end. A Sync is needless beside any change, which tells more.
+// What is quarantined is told each time.
 func (ls *levels) add(s *sighting) (needless []uint64) {
 	lv := ls.object(s.key)
 	if len(lv.steps) == 0 {
@@ -67,6 +68,8 @@ func (ls *levels) add(s *sighting) (needless []uint64) {
 	}
 	last := &lv.steps[len(lv.steps)-1]
 	switch {
+	case s.kind == ofQuarantined || last.op == event.Quarantined:
+		ls.push(lv, s)
 	case last.op == event.Synced:
 		needless = append(needless, last.last)
 		*last = newStep(lv, s, last.observed)

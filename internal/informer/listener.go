@@ -123,7 +123,7 @@ func (l *listener) catchUp(ctx context.Context, items []*publisher.Item) error {
 	return nil
 }
 
-// passAll passes changes on, those about the informer alone.
+// passAll passes changes on, those about all objects alone.
 func (l *listener) passAll(ctx context.Context, changes []*change, items []*publisher.Item) error {
 	for len(changes) > 0 {
 		n := upToBarrier(changes)
@@ -187,19 +187,19 @@ func (l *listener) stepsLocked() iter.Seq[*step] {
 	}
 }
 
-// upToBarrier is how many changes may be on their way together: those before the first that is about the informer, or that alone.
+// upToBarrier is how many changes may be on their way together: those before the first that is about all objects, or that alone.
 func upToBarrier(changes []*change) int {
 	for n, c := range changes {
-		if c.Kind != ofObject {
+		if c.Kind.ofAll(c.Key) {
 			return max(n, 1)
 		}
 	}
 	return len(changes)
 }
 
-// pass makes the events of changes and adds them to the publisher. One about the informer has the way to itself.
+// pass makes the events of changes and adds them to the publisher. One about all objects has the way to itself.
 func (l *listener) pass(ctx context.Context, changes []*change, items []*publisher.Item) error {
-	alone := changes[0].Kind != ofObject
+	alone := changes[0].Kind.ofAll(changes[0].Key)
 	if alone {
 		if err := l.waitEmpty(ctx); err != nil {
 			return err
