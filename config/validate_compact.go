@@ -15,18 +15,42 @@ func (c *Config) validateCompacted(ps *problems) {
 			if sink == nil || sink.Kafka == nil || !sink.Kafka.compacted() {
 				continue
 			}
-			path := fmt.Sprintf("informers[%d].sinks[%d].payload", i, j)
-			binary := sink.Encoding != "structured"
-			switch {
-			case b.Payload == "reference" && b.Types != "knative" && binary:
-				ps.add(path, "reference has no data, and in the compacted topic of sink %s a record without a value "+
-					"deletes the object's key: use payload: metadata, or encoding: structured on the sink", b.Name)
-			case b.Payload == "patch":
-				ps.add(path, "the compacted topic of sink %s keeps the last record of an object only, and a patch alone "+
-					"says nothing: use payload: object, or cleanup.policy: delete without tombstones", b.Name)
+			if lost := b.lostByCompaction(sink); lost != "" {
+				ps.add(fmt.Sprintf("informers[%d].sinks[%d].payload", i, j), "the topic of sink %s is compacted, and %s", b.Name, lost)
 			}
 		}
 	}
+}
+
+// lostByCompaction says what a compacted topic loses of a binding's events, and what to do; "" for
+// nothing.
+func (b *Binding) lostByCompaction(sink *Sink) string {
+	switch {
+	case b.Payload == "reference" && b.Types != "knative" && sink.Encoding != "structured":
+		return "payload reference has no data: a record without a value deletes the object's key. " +
+			"Use payload: metadata, or encoding: structured on the sink"
+	case b.Payload == "patch":
+		return "only the last record of an object is kept: a patch alone says nothing. " +
+			"Use payload: object, or cleanup.policy: delete without tombstones"
+	default:
+		return ""
+	}
+}
+
+// LostByCompaction says what a topic of a sink that turns out to be compacted loses of its events,
+// and what to do; "" for nothing. The configuration need not know that the topic is compacted.
+func (c *Config) LostByCompaction(sink string) string {
+	for i := range c.Informers {
+		for j := range c.Informers[i].Sinks {
+			b := &c.Informers[i].Sinks[j]
+			if s := c.sink(sink); b.Name == sink && s != nil && s.Kafka != nil {
+				if lost := b.lostByCompaction(s); lost != "" {
+					return "of informer " + c.Informers[i].Name + ": " + lost
+				}
+			}
+		}
+	}
+	return ""
 }
 
 // sink returns the sink of a name, nil for none.

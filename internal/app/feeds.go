@@ -44,6 +44,15 @@ func (f *feeds) streamOwners() *nats.StreamOwners {
 	return &f.owners
 }
 
+// lostByCompaction says what a compacted topic loses of a sink's events, at the time of its call; nil
+// where nobody knows.
+func (f *feeds) lostByCompaction(sink string) func() string {
+	if f == nil {
+		return nil
+	}
+	return func() string { return f.config.Load().LostByCompaction(sink) }
+}
+
 // follow makes it those of another configuration.
 func (f *feeds) follow(c *config.Config) {
 	if f != nil {

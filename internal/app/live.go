@@ -146,7 +146,7 @@ func (l *liveCheck) sink(ctx context.Context, i int) {
 	c := &l.config.Sinks[i]
 	ctx, cancel := context.WithTimeout(ctx, brokerTimeout)
 	defer cancel()
-	maker := &sinkMaker{cluster: cmp.Or(l.cluster, "unknown"), stateDir: l.config.State.Dir, out: io.Discard, log: l.log}
+	maker := &sinkMaker{cluster: cmp.Or(l.cluster, "unknown"), stateDir: l.config.State.Dir, out: io.Discard, log: l.log, feeds: newFeeds(l.config)}
 	err := kindOf(c).check(ctx, maker, func(template string) []string { return l.topics(c.Name, template) })
 	l.addAll(sinkProblems(l.config, i, err))
 }

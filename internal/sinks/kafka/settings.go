@@ -58,7 +58,13 @@ const defaultMaxMessage = 1048588
 
 // lossySettings returns settings that keep less than the topic's creator may expect.
 func (s *Sink) lossySettings(settings map[string]string) (found []string) {
-	if strings.Contains(settings["cleanup.policy"], "compact") && !s.config.Tombstones {
+	compacted := strings.Contains(settings["cleanup.policy"], "compact")
+	if compacted && s.config.LostByCompaction != nil {
+		if lost := s.config.LostByCompaction(); lost != "" {
+			found = append(found, "cleanup.policy is compact: "+lost)
+		}
+	}
+	if compacted && !s.config.Tombstones {
 		found = append(found, "cleanup.policy is compact: of each object's history only the last "+
 			"event is kept, and deleted objects are kept forever; "+
 			"set it to delete, or the sink's tombstones to true if the last state is all that is "+

@@ -304,6 +304,28 @@ func TestLossySettings(t *testing.T) {
 	}
 }
 
+func TestLostByCompaction(t *testing.T) {
+	for policy, want := range map[string]int{"compact": 1, "delete": 0} {
+		c := newCluster(t)
+		if err := c.CreateTopic("k8s.test.jobs", 1, map[string]string{"cleanup.policy": policy}); err != nil {
+			t.Fatal(err)
+		}
+		var log strings.Builder
+		s := openSink(t, c, logTo(&log), func(c *kafka.Config) {
+			c.Tombstones, c.LostByCompaction = true, func() string { return "of informer a: everything" }
+		})
+		e := podEvent("web", 1)
+		e.Resource = "jobs"
+		if _, err := s.Lane(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+		const warning = "cleanup.policy is compact: of informer a: everything"
+		if n := strings.Count(log.String(), warning); n != want {
+			t.Errorf("%s: %d warnings, want %d:\n%s", policy, n, want, log.String())
+		}
+	}
+}
+
 func TestDeadLetter(t *testing.T) {
 	c := newCluster(t, kfake.SeedTopics(1, "dead"))
 	s := openSink(t, c, func(c *kafka.Config) {
