@@ -6,13 +6,14 @@ import (
 	"time"
 )
 
-// Backoff says how long to wait before the next attempt. Zero values mean the default, which is client-go's.
+// Backoff is how long to wait before the next attempt. Zero values mean the default, which is
+// client-go's.
 type Backoff struct {
 	Initial time.Duration // the first wait; default 800 ms
 	Max     time.Duration // the longest, before jitter; default 30 s
 	Factor  float64       // from one wait to the next; default 2
-	// Jitter makes a wait longer by a random share of it, up to this one, so that many reflectors whose server comes
-	// back do not ask it all at once; default 1, negative for none.
+	// Jitter makes a wait longer by a random share of it, up to this one, so that many reflectors
+	// do not all ask a server at once that comes back; default 1, negative for none.
 	Jitter float64
 }
 
@@ -25,11 +26,11 @@ func (b Backoff) withDefaults() Backoff {
 	}
 }
 
-// backoff counts failures. It starts over when nothing failed for resetAfter, and not at the first success: an object
-// that can't be read makes every list succeed and every watch fail.
+// backoff counts failures. It starts over when nothing failed for resetAfter, and not at the first
+// success: an object that can't be read makes every list succeed and every watch fail.
 type backoff struct {
 	Backoff
-	// eager lets the first failure of a row go on at once.
+	// eager: the first failure of a row does not wait.
 	eager bool
 	next  time.Duration
 	last  time.Time // when the last wait ended
@@ -37,7 +38,7 @@ type backoff struct {
 
 const resetAfter = 2 * time.Minute
 
-// delay is how long to wait now.
+// delay returns how long to wait now.
 func (b *backoff) delay() time.Duration {
 	now := time.Now()
 	if b.next == 0 || now.Sub(b.last) > resetAfter {

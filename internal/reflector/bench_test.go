@@ -20,7 +20,10 @@ import (
 type answers struct{ n int }
 
 func (a *answers) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Request: r}
+	resp := &http.Response{
+		StatusCode: http.StatusOK,
+		Header:     http.Header{"Content-Type": {"application/json"}}, Request: r,
+	}
 	if r.URL.Query().Get("watch") == "" {
 		resp.Body = io.NopCloser(bytes.NewReader([]byte(`{"metadata":{"resourceVersion":"1000000000"},"items":[]}`)))
 		return resp, nil
@@ -64,7 +67,8 @@ func (u *updates) next() {
 	}
 	u.left--
 	u.version++
-	strconv.AppendInt(u.frame[u.versions[0]:u.versions[0]:u.versions[0]+digits], int64(u.version), 10)
+	strconv.AppendInt(u.frame[u.versions[0]:u.versions[0]:u.versions[0]+digits], int64(u.version),
+		10)
 	u.text = u.frame
 }
 
@@ -93,7 +97,10 @@ func BenchmarkWatch(b *testing.B) {
 	}
 	address, _ := url.Parse("http://api.test")
 	refl, err := reflector.New(reflector.Config{
-		Client: &reflector.Client{HTTP: &http.Client{Transport: &answers{b.N}}, Base: address}, Store: fifo, Type: pods, From: "1000000000",
+		Client: &reflector.Client{
+			HTTP: &http.Client{Transport: &answers{b.N}},
+			Base: address,
+		}, Store: fifo, Type: pods, From: "1000000000",
 	})
 	if err != nil {
 		b.Fatal(err)

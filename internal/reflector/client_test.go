@@ -23,12 +23,13 @@ func TestNewClientCarriesWhatTheConfigurationSays(t *testing.T) {
 	kube.Create("shop/a", nil)
 	var proto, token, agent atomic.Value
 	mux := http.NewServeMux()
-	mux.Handle("/clusters/c1/", http.StripPrefix("/clusters/c1", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		proto.Store(r.Proto)
-		token.Store(r.Header.Get("Authorization"))
-		agent.Store(r.Header.Get("User-Agent"))
-		kube.ServeHTTP(w, r)
-	})))
+	mux.Handle("/clusters/c1/", http.StripPrefix("/clusters/c1",
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			proto.Store(r.Proto)
+			token.Store(r.Header.Get("Authorization"))
+			agent.Store(r.Header.Get("User-Agent"))
+			kube.ServeHTTP(w, r)
+		})))
 	server := httptest.NewUnstartedServer(mux)
 	server.EnableHTTP2 = true
 	server.StartTLS()
@@ -40,14 +41,20 @@ func TestNewClientCarriesWhatTheConfigurationSays(t *testing.T) {
 		UserAgent:   "bridge/test",
 		Timeout:     time.Millisecond, // of single requests, not of watches
 		TLSClientConfig: rest.TLSClientConfig{
-			CAData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+			CAData: pem.EncodeToMemory(&pem.Block{
+				Type:  "CERTIFICATE",
+				Bytes: server.Certificate().Raw,
+			}),
 		},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	store := &recorder{}
-	refl, err := reflector.New(reflector.Config{Client: client, Store: store, Type: pods, Snapshot: true})
+	refl, err := reflector.New(reflector.Config{
+		Client: client, Store: store, Type: pods,
+		Snapshot: true,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,10 +72,12 @@ func TestNewClientCarriesWhatTheConfigurationSays(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Errorf("Run: %v", err)
 	}
-	if got := strings.Join(store.take(), ", "); got != "begin initial, replace shop/a@98, end 98, add shop/b@99" {
+	if got := strings.Join(store.take(), ", "); got != "begin initial, replace shop/a@98, end "+
+		"98, add shop/b@99" {
 		t.Errorf("the store was told %s", got)
 	}
-	if proto.Load() != "HTTP/2.0" || token.Load() != "Bearer token" || agent.Load() != "bridge/test" {
+	if proto.Load() != "HTTP/2.0" || token.Load() != "Bearer token" ||
+		agent.Load() != "bridge/test" {
 		t.Errorf("proto, token, agent = %v, %v, %v", proto.Load(), token.Load(), agent.Load())
 	}
 	client.HTTP.CloseIdleConnections()
@@ -87,7 +96,10 @@ func base(t *testing.T, transport http.RoundTripper) *http.Transport {
 }
 
 func TestTheTransportIsTunedAndNobodyElses(t *testing.T) {
-	cfg := &rest.Config{Host: "https://127.0.0.1:1", BearerToken: "token", TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
+	cfg := &rest.Config{
+		Host: "https://127.0.0.1:1", BearerToken: "token",
+		TLSClientConfig: rest.TLSClientConfig{Insecure: true},
+	}
 	others, err := rest.TransportFor(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +108,8 @@ func TestTheTransportIsTunedAndNobodyElses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h2 := base(t, client.HTTP.Transport).HTTP2; h2 == nil || h2.MaxReadFrameSize < 1<<16 || h2.MaxReceiveBufferPerStream > 1<<20 {
+	if h2 := base(t, client.HTTP.Transport).HTTP2; h2 == nil || h2.MaxReadFrameSize < 1<<16 ||
+		h2.MaxReceiveBufferPerStream > 1<<20 {
 		t.Errorf("HTTP2 = %+v", h2)
 	}
 	if h2 := base(t, others).HTTP2; h2 != nil {
@@ -109,13 +122,19 @@ func TestNewChecksItsConfiguration(t *testing.T) {
 	if err == nil {
 		t.Fatal("New took an empty configuration")
 	}
-	for _, want := range []string{"no Client", "no Store", "Type is incomplete", `From is "0"`, "WatchTimeout"} {
+	for _, want := range []string{
+		"no Client", "no Store", "Type is incomplete", `From is "0"`,
+		"WatchTimeout",
+	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in: %v", want, err)
 		}
 	}
 	client := &reflector.Client{HTTP: &http.Client{Timeout: time.Second}, Base: nil}
-	if _, err := reflector.New(reflector.Config{Client: client, Store: &recorder{}, Type: pods}); err == nil || !strings.Contains(err.Error(), "Timeout") {
+	if _, err := reflector.New(reflector.Config{
+		Client: client, Store: &recorder{},
+		Type: pods,
+	}); err == nil || !strings.Contains(err.Error(), "Timeout") {
 		t.Errorf("New took a client with a timeout: %v", err)
 	}
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// Errors that one step of Run ends with, beside those of the API server (apierrors.StatusError) and of the network.
+// Errors that a step of Run ends with, beside those of the API server (apierrors.StatusError) and
+// of the network.
 var (
 	errClosed       = errors.New("the API server closed the watch at once, without an event")
 	errCut          = errors.New("the connection was cut in the middle of an object")
@@ -22,23 +23,27 @@ var (
 	errSilent       = errors.New("the API server sent nothing for too long")
 	errDeadline     = errors.New("the API server did not end the watch at the time it was asked to")
 	errContentType  = errors.New("the answer is not JSON")
-	errNoInitialEnd = errors.New("the WatchList ended without the bookmark that ends the initial events")
-	errSwallowed    = errors.New("the bookmark that ends the initial events of a WatchList is missing")
+	errNoInitialEnd = errors.New("the WatchList ended without the bookmark that ends the initial " +
+		"events")
+	errSwallowed = errors.New("the bookmark that ends the initial events of a WatchList is " +
+		"missing")
 	errInconsistent = errors.New("the pages of a list are of different versions")
 )
 
-// ErrFrameTooLarge says that one frame or list item is larger than Config.MaxFrame.
+// ErrFrameTooLarge: one frame or list item is larger than Config.MaxFrame.
 var ErrFrameTooLarge = errors.New("frame is too large")
 
-// ErrOtherCluster is what Config.Identify says of an API server that has become another cluster's.
+// ErrOtherCluster is returned by Config.Identify when the API server belongs to another cluster
+// than before.
 var ErrOtherCluster = errors.New("the API server is another cluster's than before")
 
 // unreadableError is a frame or a list that can't be understood.
 type unreadableError struct {
 	err         error
 	quarantined bool
-	listed      bool             // an item of a list, or of the initial events of a WatchList, that goes on behind it
-	version     resource.Version // of the object, where no list follows
+	// an item of a list, or of the initial events of a WatchList, that continues behind it
+	listed  bool
+	version resource.Version // of the object, where no list follows
 }
 
 func (e *unreadableError) Error() string { return "unreadable: " + e.err.Error() }
@@ -63,11 +68,13 @@ const (
 )
 
 var reasons = []string{
-	reasonConnection, reasonSilent, reasonClosed, reasonExpired, reasonTooLarge, reasonBusy, reasonUnauthorized,
-	reasonForbidden, reasonNotFound, reasonStoreRead, reasonServer, reasonContentType, reasonInconsistent, reasonUnreadable,
+	reasonConnection, reasonSilent, reasonClosed, reasonExpired, reasonTooLarge, reasonBusy,
+	reasonUnauthorized,
+	reasonForbidden, reasonNotFound, reasonStoreRead, reasonServer, reasonContentType,
+	reasonInconsistent, reasonUnreadable,
 }
 
-// reasonOf says which of the reasons an error is. Whatever is nothing else is the connection's.
+// reasonOf returns the reason of an error. Every other error is the connection's.
 func reasonOf(err error) string {
 	if status, ok := errors.AsType[*apierrors.StatusError](err); ok {
 		return reasonOfStatus(status)
@@ -82,7 +89,8 @@ func reasonOf(err error) string {
 		return reasonSilent
 	case errors.Is(err, errContentType):
 		return reasonContentType
-	case errors.Is(err, errInconsistent), errors.Is(err, errNoInitialEnd), errors.Is(err, errSwallowed):
+	case errors.Is(err, errInconsistent), errors.Is(err, errNoInitialEnd),
+		errors.Is(err, errSwallowed):
 		return reasonInconsistent
 	}
 	return reasonConnection
@@ -110,11 +118,13 @@ func reasonOfStatus(err *apierrors.StatusError) string {
 	return reasonServer
 }
 
-// isExpired recognises 410 with any reason, in both forms it comes in: as the answer, and as an ERROR event within a watch.
+// isExpired recognises 410 with any reason, in both forms: as the answer, and as an ERROR event
+// within a watch.
 func isExpired(err error) bool { return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) }
 
-// isTooLarge recognises a version from the future of this server: it lags, or its history went back. Servers before
-// 1.18.6 tell it in a message only, those before 1.17.0 in that of the whole.
+// isTooLarge recognises a version from the future of this server: it lags, or its history went
+// back. Servers before 1.18.6 report it in a message only, those before 1.17.0 in the status's own
+// message.
 func isTooLarge(err error) bool {
 	if apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge) {
 		return true
@@ -126,18 +136,20 @@ func isTooLarge(err error) bool {
 	const said = "Too large resource version"
 	byCause := func(c metav1.StatusCause) bool { return c.Message == said }
 	details := status.ErrStatus.Details
-	return strings.Contains(err.Error(), said) || details != nil && slices.ContainsFunc(details.Causes, byCause)
+	return strings.Contains(err.Error(), said) || details != nil &&
+		slices.ContainsFunc(details.Causes, byCause)
 }
 
-// explain adds to an error what its reader can do about it.
+// explain adds to an error what its reader can do.
 func explain(err error) error {
 	if reasonOf(err) != reasonForbidden {
 		return err
 	}
-	return fmt.Errorf("%w; an informer needs list and watch: 'bridge rbac' prints the roles for the configuration", err)
+	return fmt.Errorf("%w; an informer needs list and watch: 'bridge rbac' prints the roles for "+
+		"the configuration", err)
 }
 
-// retryAfter is how long the API server asked to be left alone; zero when it did not.
+// retryAfter returns how long the API server asked clients to wait; zero when it did not.
 func retryAfter(err error) time.Duration {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok || status.ErrStatus.Details == nil {

@@ -29,14 +29,16 @@ func EachFrame(r io.Reader, limit int64, opts resource.ParseOptions, do func(Fra
 	for {
 		f, _, err := v.next(&opts)
 		if err != nil {
-			return v.failed(err)
+			return v.readError(err)
 		}
 		do(Frame{f.event, f.obj, f.version})
 	}
 }
 
 // EachItem splits a list's answer, and gives its version and continue token.
-func EachItem(r io.Reader, limit int64, do func(raw []byte) error) (resource.Version, string, error) {
+func EachItem(
+	r io.Reader, limit int64, do func(raw []byte) error,
+) (resource.Version, string, error) {
 	s := newTestStream(r)
 	v := newValues(s, limit)
 	p, err := readPage(v, func() error {
@@ -47,13 +49,15 @@ func EachItem(r io.Reader, limit int64, do func(raw []byte) error) (resource.Ver
 		return do(raw)
 	}, nil)
 	if err != nil {
-		return "", "", v.failed(err)
+		return "", "", v.readError(err)
 	}
 	return p.version, p.next, nil
 }
 
 // EachObject reads a list's items as Replace gets them.
-func EachObject(r io.Reader, limit int64, opts resource.ParseOptions, do func(*resource.Object)) error {
+func EachObject(
+	r io.Reader, limit int64, opts resource.ParseOptions, do func(*resource.Object),
+) error {
 	v := newValues(newTestStream(r), limit)
 	_, err := readPage(v, func() error {
 		obj, err := resource.ParseNext(v.Scanner, &opts)
@@ -65,19 +69,23 @@ func EachObject(r io.Reader, limit int64, opts resource.ParseOptions, do func(*r
 	return err
 }
 
-// IsUnreadable says whether an error is of the bytes, not of the connection.
+// IsUnreadable reports whether an error is of the bytes, not of the connection.
 func IsUnreadable(err error) bool {
 	_, ok := errors.AsType[*unreadableError](err)
 	return ok
 }
 
-// IsUnexpected says whether an error is of JSON that is no frame: then nobody has looked at the rest of it.
-func IsUnexpected(err error) bool { return IsUnreadable(err) && whyUnreadable(err) != unreadableSyntax }
+// IsUnexpected reports whether an error is of JSON that is no frame: then nobody has looked at the
+// rest of it.
+func IsUnexpected(err error) bool {
+	return IsUnreadable(err) &&
+		whyUnreadable(err) != unreadableSyntax
+}
 
-// IsCut says whether the stream ended amid a value.
+// IsCut reports whether the stream ended amid a value.
 func IsCut(err error) bool { return errors.Is(err, errCut) }
 
-// IsDropped says whether the connection was lost between two values.
+// IsDropped reports whether the connection was lost between two values.
 func IsDropped(err error) bool { return errors.Is(err, errDropped) }
 
 // Chunks reads n bytes at a time, as a slow connection does.

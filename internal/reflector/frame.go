@@ -23,21 +23,22 @@ type frame struct {
 	event watch.EventType
 	// obj is the object of ADDED, MODIFIED and DELETED.
 	obj *resource.Object
-	// refused says why there is none.
+	// refused is why there is none.
 	refused error
 	// choice is what is done with obj.
 	choice choice
-	// object is where the frame's object stands; nil before it.
-	object *place
-	// version is a BOOKMARK's; initialEnd marks the one that ends the initial events of a WatchList.
+	// object is where the frame's object is; nil before it.
+	object *span
+	// version is a BOOKMARK's; initialEnd marks the one that ends the initial events of a
+	// WatchList.
 	version    resource.Version
 	initialEnd bool
-	// status is what an ERROR says.
+	// status is the error of an ERROR frame.
 	status *apierrors.StatusError
 }
 
-// values reads JSON values one after the other, none larger than a limit, in one pass: what is said of a value's bytes is valid until the
-// next release.
+// values reads JSON values in sequence, none larger than a limit, in one pass: bytes that it
+// returns are valid until the next release.
 type values struct {
 	in *stream
 	*jsonscan.Scanner
@@ -52,31 +53,32 @@ func newValues(in *stream, limit int64) *values {
 	return v
 }
 
-// release forgets what was read, and gives the next value its whole size, and some more for what is around it.
+// release drops what was read, and gives the next value its whole size, and some more for what
+// surrounds it.
 func (v *values) release() {
 	const around = 4096
 	v.Release()
 	v.in.allow(v.Offset() + v.max + around)
 }
 
-// value reads the value that comes next, whatever it is.
+// value reads the next value, of any kind.
 func (v *values) value() ([]byte, error) {
 	at := v.Skip()
 	if err := v.Err(); err != nil {
 		return nil, err
 	}
-	return v.measured(v.Bytes(at))
+	return v.checkSize(v.Bytes(at))
 }
 
-// measured says whether a value is too large.
-func (v *values) measured(raw []byte) ([]byte, error) {
+// checkSize returns an error for a value that is too large.
+func (v *values) checkSize(raw []byte) ([]byte, error) {
 	if int64(len(raw)) > v.max {
 		return v.first(raw), ErrFrameTooLarge
 	}
 	return raw, nil
 }
 
-// begin goes to the next frame, or to the list. It returns io.EOF where the stream ends before it.
+// begin moves to the next frame, or to the list. It returns io.EOF where the stream ends before it.
 func (v *values) begin() error {
 	v.release()
 	atEnd := v.AtEnd()
@@ -88,7 +90,8 @@ func (v *values) begin() error {
 	return v.enter('{')
 }
 
-// enter opens an object or array. Another value in its place is JSON, but not what should be there.
+// enter opens an object or array. Another value in its place is valid JSON, and not what must be
+// there.
 func (v *values) enter(open byte) error {
 	switch c := v.Peek(); c {
 	case open:
@@ -103,8 +106,8 @@ func (v *values) enter(open byte) error {
 	return v.Err()
 }
 
-// next reads one frame. Its error goes through failed, and is io.EOF at the end of the stream between two frames; raw are the
-// bytes that it is about, valid until the next read.
+// next reads one frame. Its error comes from readError, and is io.EOF at the end of the stream
+// between two frames; raw are the bytes that the error is about, valid until the next read.
 func (v *values) next(opts *resource.ParseOptions) (f frame, raw []byte, err error) {
 	err = v.begin()
 	for err == nil && v.Next('}') {
@@ -114,7 +117,7 @@ func (v *values) next(opts *resource.ParseOptions) (f frame, raw []byte, err err
 		err = v.complete(&f, opts)
 	}
 	if err != nil {
-		raw = v.blamed(&f)
+		raw = v.faultyBytes(&f)
 	}
 	v.begun = v.begun && err != nil
 	return f, raw, err
@@ -143,40 +146,41 @@ func (v *values) member(f *frame, opts *resource.ParseOptions) (err error) {
 	return v.Err()
 }
 
-// frameObject reads a frame's object, where it is known what it must be.
-func (v *values) frameObject(f *frame, opts *resource.ParseOptions) (at place, err error) {
+// frameObject reads a frame's object, where its expected kind is known.
+func (v *values) frameObject(f *frame, opts *resource.ParseOptions) (at span, err error) {
 	switch f.event {
 	case watch.Added, watch.Modified, watch.Deleted:
-		f.obj, at, f.refused = v.object(opts) // the frame is gone over to its end
+		f.obj, at, f.refused = v.object(opts) // the rest of the frame is skipped
 	default:
 		v.Peek()
 		at.Span = v.Skip()
 		if v.Err() == nil {
-			_, err = v.measured(v.Bytes(at.Span))
+			_, err = v.checkSize(v.Bytes(at.Span))
 		}
 	}
 	return at, cmp.Or(v.Err(), err)
 }
 
-// size is how many bytes of the current frame were read.
+// size returns how many bytes of the current frame were read.
 func (v *values) size() int64 { return v.Offset() + int64(v.Pos()) - v.start }
 
-// place is where an object stands in what was read, or, where it was too large to keep, its first bytes.
-type place struct {
+// span is where an object is in what was read, or, where it was too large to keep, its first bytes.
+type span struct {
 	jsonscan.Span
 	cut []byte
 }
 
-// at gives the bytes of a place, valid until more is read.
-func (v *values) at(p place) []byte {
+// at returns the bytes of a span, valid until more is read.
+func (v *values) at(p span) []byte {
 	if p.cut != nil {
 		return p.cut
 	}
 	return v.Bytes(p.Span)
 }
 
-// object reads the object that comes next. A RefusedError is of this object alone: what is behind it can be read.
-func (v *values) object(opts *resource.ParseOptions) (obj *resource.Object, at place, err error) {
+// object reads the next object. A RefusedError is of this object alone: what follows it can be
+// read.
+func (v *values) object(opts *resource.ParseOptions) (obj *resource.Object, at span, err error) {
 	begins := v.Peek()
 	at.Start = v.Pos()
 	level := v.Level()
@@ -197,7 +201,7 @@ func (v *values) object(opts *resource.ParseOptions) (obj *resource.Object, at p
 	return nil, at, resource.Refuse(resource.IdentityOf(obj), ErrFrameTooLarge)
 }
 
-// skip goes over the value that comes next; over an object however large it is.
+// skip skips the next value; an object however large it is.
 func (v *values) skip() error {
 	if v.Peek() == '{' {
 		v.drop(v.Pos(), v.Level())
@@ -207,27 +211,28 @@ func (v *values) skip() error {
 	return v.Err()
 }
 
-// drop goes to the end of an object that begins at start, and keeps nothing of it.
+// drop skips to the end of an object that begins at start, and keeps nothing of it.
 func (v *values) drop(start, level int) {
 	v.in.allow(math.MaxInt64)
 	v.Drop(start, level)
 	v.release()
 }
 
-// first is as much of a value as is kept.
+// first returns as much of a value as is kept.
 func (v *values) first(raw []byte) []byte { return raw[:min(int64(len(raw)), v.max)] }
 
-// blamed are the bytes that an error is about: the object if it was there, else all from where the frame began.
-func (v *values) blamed(f *frame) []byte {
+// faultyBytes returns the bytes that an error is about: the object if it was read, else everything
+// from the beginning of the frame.
+func (v *values) faultyBytes(f *frame) []byte {
 	if f.object != nil && v.Err() == nil {
 		return v.at(*f.object)
 	}
 	return v.Read()
 }
 
-// failed says what an error of reading means: the end of the stream (io.EOF, between two values), a lost connection, or bytes
-// that are not the JSON that they should be.
-func (v *values) failed(err error) error {
+// readError classifies an error of reading: the end of the stream (io.EOF, between two values), a
+// lost connection, or bytes that are not the expected JSON.
+func (v *values) readError(err error) error {
 	cause, broken := context.Cause(v.in.ctx), v.in.broken
 	switch {
 	case broken == nil && errors.Is(err, io.EOF):
@@ -235,7 +240,7 @@ func (v *values) failed(err error) error {
 	case cause != nil:
 		return cause
 	case broken != nil:
-		return v.lost(broken)
+		return v.connectionError(broken)
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return errCut
 	}
@@ -245,16 +250,17 @@ func (v *values) failed(err error) error {
 	return fmt.Errorf("read: %w", err)
 }
 
-// lost is the end of a connection, with where it came.
-func (v *values) lost(why error) error {
+// connectionError is the end of a connection, with where it came.
+func (v *values) connectionError(why error) error {
 	where := errDropped
 	if v.begun {
 		where = errCut
 	}
 	if errors.Is(why, io.ErrUnexpectedEOF) {
-		return where // it has no more to say
+		return where // it has no reason
 	}
-	return fmt.Errorf("%w: %s", where, why.Error()) // not wrapped: it may be an io.EOF of something else
+	// not wrapped: it may be an io.EOF of something else
+	return fmt.Errorf("%w: %s", where, why.Error())
 }
 
 func eventType(quoted []byte) watch.EventType {
@@ -273,7 +279,7 @@ func eventType(quoted []byte) watch.EventType {
 	return watch.EventType(quoted[:min(len(quoted), 64)])
 }
 
-// complete reads what could not be read before the type was known, and says whether everything is there.
+// complete reads what could not be read before the type was known, and reports what is missing.
 func (v *values) complete(f *frame, opts *resource.ParseOptions) (err error) {
 	switch {
 	case f.object == nil:

@@ -12,10 +12,13 @@ import (
 	"github.com/kubebridge/bridge/internal/reflector"
 )
 
-// What answers at the API server's address after a failure may be another cluster. Nothing of it may be read: its objects would be
-// taken for changes, and the missing ones for deletes.
+// What answers at the API server's address after a failure may be another cluster. Nothing of it
+// may be read: its objects would be taken for changes, and the missing ones for deletes.
 func TestAnotherClusterIsNotRead(t *testing.T) {
-	for name, relist := range map[string]bool{"where the watch would go on": false, "where everything would be listed": true} {
+	for name, relist := range map[string]bool{
+		"where the watch would go on":      false,
+		"where everything would be listed": true,
+	} {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(t *testing.T) {
 				c := newCluster(t, pods)
@@ -23,7 +26,10 @@ func TestAnotherClusterIsNotRead(t *testing.T) {
 				var asked atomic.Int32
 				ended := make(chan error, 1)
 				r, err := reflector.New(reflector.Config{
-					Client: &reflector.Client{HTTP: c.HTTP(), Base: c.URL()}, Store: c.store, Type: pods, From: c.Version(),
+					Client: &reflector.Client{
+						HTTP: c.HTTP(),
+						Base: c.URL(),
+					}, Store: c.store, Type: pods, From: c.Version(),
 					Identify: func(context.Context) error {
 						if asked.Add(1) == 1 {
 							return errors.New("it does not answer")

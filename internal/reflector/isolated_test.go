@@ -26,7 +26,8 @@ func size(n int) func(map[string]any) {
 
 // strange are objects that no list can read more of; small frames make some of them too large.
 var strange = map[string]func(map[string]any){
-	"too deep": levels(1001), "far too deep": levels(9999), "too large": size(50_000), "a little too large": size(4_000), "too large and too deep": func(obj map[string]any) {
+	"too deep": levels(1001), "far too deep": levels(9999), "too large": size(50_000),
+	"a little too large": size(4_000), "too large and too deep": func(obj map[string]any) {
 		levels(9999)(obj)
 		obj["status"] = obj["spec"]
 	},
@@ -36,10 +37,16 @@ const smallFrame = 4096
 
 // ways to read a collection, and what they make of an object that is too deep.
 var ways = map[string]func(*cluster, *reflector.Config){
-	"watch":           func(c *cluster, cfg *reflector.Config) { cfg.From = c.Version() },
-	"WatchList":       func(*cluster, *reflector.Config) {},
-	"paged":           func(_ *cluster, cfg *reflector.Config) { cfg.DisableWatchList, cfg.PageSize = true, 2 },
-	"relist, by page": func(_ *cluster, cfg *reflector.Config) { cfg.DisableWatchList, cfg.PageSize = true, 1 },
+	"watch":     func(c *cluster, cfg *reflector.Config) { cfg.From = c.Version() },
+	"WatchList": func(*cluster, *reflector.Config) {},
+	"paged": func(_ *cluster, cfg *reflector.Config) {
+		cfg.DisableWatchList,
+			cfg.PageSize = true, 2
+	},
+	"relist, by page": func(_ *cluster, cfg *reflector.Config) {
+		cfg.DisableWatchList,
+			cfg.PageSize = true, 1
+	},
 }
 
 // relist lets the reflector list everything again.
@@ -51,7 +58,10 @@ func (c *cluster) relist() {
 }
 
 func TestDepth(t *testing.T) {
-	for _, n := range []int{997, 998, 999, 1000, 1001, 1002, 1003, 9997, 9998, 9999, 10_000, 10_001} {
+	for _, n := range []int{
+		997, 998, 999, 1000, 1001, 1002, 1003, 9997, 9998, 9999, 10_000,
+		10_001,
+	} {
 		for way, change := range ways {
 			for _, typ := range []resource.Type{pods, widgets} {
 				t.Run(fmt.Sprintf("%d levels, %s, %s", n, way, typ.Resource), func(t *testing.T) {
@@ -66,14 +76,18 @@ func TestDepth(t *testing.T) {
 							fill()
 						}
 						c.follow(typ, func(cfg *reflector.Config) { change(c, cfg) })
-						want := []string{"begin initial", "replace shop/a@98", "replace shop/b@99", "replace shop/c@100", "end 100"}
+						want := []string{
+							"begin initial", "replace shop/a@98", "replace shop/b@99",
+							"replace shop/c@100", "end 100",
+						}
 						if way == "watch" {
 							fill()
 							want = []string{"add shop/a@98", "add shop/b@99", "add shop/c@100"}
 						}
 						tooDeep := n > resource.MaxDepth
 						if tooDeep {
-							want = slices.DeleteFunc(want, func(call string) bool { return strings.Contains(call, "shop/b") })
+							want = slices.DeleteFunc(want,
+								func(call string) bool { return strings.Contains(call, "shop/b") })
 							if way != "watch" {
 								want = slices.Insert(want, 2, "spare shop/b")
 							}
@@ -87,7 +101,8 @@ func TestDepth(t *testing.T) {
 						if got := len(c.unreadable) == 1; got != tooDeep || len(c.unreadable) > 1 {
 							t.Fatalf("quarantined: %d", len(c.unreadable))
 						}
-						if tooDeep && (c.unreadable[0].Reason != "too-deep" || c.unreadable[0].Key != "shop/b" || len(c.unreadable[0].Raw) < n) {
+						if tooDeep && (c.unreadable[0].Reason != "too-deep" ||
+							c.unreadable[0].Key != "shop/b" || len(c.unreadable[0].Raw) < n) {
 							t.Errorf("quarantined: %+v", c.unreadable[0])
 						}
 					})
@@ -112,11 +127,17 @@ func TestIsolated(t *testing.T) {
 							c.Create(resource.Key(fmt.Sprintf("shop/b%d", i)), poison)
 						}
 						c.create("shop/c")
-						c.follow(widgets, func(cfg *reflector.Config) { small(cfg); change(c, cfg) })
+						c.follow(widgets, func(cfg *reflector.Config) {
+							small(cfg)
+							change(c,
+								cfg)
+						})
 						for _, end := range []string{"end 298", "end 299"} {
 							calls := c.store.take()
-							if !slices.Contains(calls, "replace shop/c@298") || calls[len(calls)-1] != end || len(c.unreadable) != 200 {
-								t.Fatalf("%s: %d quarantined, the store was told %q", way, len(c.unreadable), calls)
+							if !slices.Contains(calls, "replace shop/c@298") ||
+								calls[len(calls)-1] != end || len(c.unreadable) != 200 {
+								t.Fatalf("%s: %d quarantined, the store was told %q", way,
+									len(c.unreadable), calls)
 							}
 							c.relist()
 						}
@@ -126,13 +147,15 @@ func TestIsolated(t *testing.T) {
 			t.Run("200 in a watch are told once each, and nothing is listed", func(t *testing.T) {
 				run(t, func(t *testing.T) {
 					c := newCluster(t, widgets)
-					c.follow(widgets, func(cfg *reflector.Config) { small(cfg); cfg.From = c.Version() })
+					c.follow(widgets,
+						func(cfg *reflector.Config) { small(cfg); cfg.From = c.Version() })
 					for i := range 200 {
 						c.Create(resource.Key(fmt.Sprintf("shop/b%d", i)), poison)
 					}
 					c.create("shop/c")
 					c.expect("add shop/c@298")
-					if len(c.unreadable) != 200 || c.unreadable[0].Version != "98" || c.metric("relists_total", "") != 0 {
+					if len(c.unreadable) != 200 || c.unreadable[0].Version != "98" ||
+						c.metric("relists_total", "") != 0 {
 						t.Errorf("%d quarantined", len(c.unreadable))
 					}
 				})
@@ -141,7 +164,8 @@ func TestIsolated(t *testing.T) {
 				run(t, func(t *testing.T) {
 					c := newCluster(t, widgets)
 					c.create("shop/b")
-					c.follow(widgets, func(cfg *reflector.Config) { small(cfg); cfg.From = c.Version() })
+					c.follow(widgets,
+						func(cfg *reflector.Config) { small(cfg); cfg.From = c.Version() })
 					c.Update("shop/b", poison)
 					c.Delete("shop/b")
 					c.create("shop/c")
@@ -151,38 +175,49 @@ func TestIsolated(t *testing.T) {
 					}
 				})
 			})
-			t.Run("after the server's history went back it is not followed any more", func(t *testing.T) {
-				run(t, func(t *testing.T) {
-					c := newCluster(t, widgets)
-					c.create("shop/a")
-					c.Create("shop/b", poison)
-					c.follow(widgets, func(cfg *reflector.Config) { small(cfg); cfg.From = "1000" })
-					c.later(time.Minute)
-					c.expect("begin rewound 1000..99 rewound", "replace shop/a@98", "left shop/b@99", "end 99")
+			t.Run("after the server's history went back it is not followed any more",
+				func(t *testing.T) {
+					run(t, func(t *testing.T) {
+						c := newCluster(t, widgets)
+						c.create("shop/a")
+						c.Create("shop/b", poison)
+						c.follow(widgets,
+							func(cfg *reflector.Config) { small(cfg); cfg.From = "1000" })
+						c.later(time.Minute)
+						c.expect("begin rewound 1000..99 rewound", "replace shop/a@98",
+							"left shop/b@99", "end 99")
+					})
 				})
-			})
-			t.Run("an informer of which nobody takes that begins again from a list", func(t *testing.T) {
-				run(t, func(t *testing.T) {
-					c := newCluster(t, widgets)
-					c.create("shop/a")
-					c.follow(widgets, func(cfg *reflector.Config) { small(cfg); cfg.From, cfg.Unselected = c.Version(), nil })
-					c.Create("shop/b", poison)
-					c.later(time.Minute)
-					c.expect("begin unreadable 98..99", "replace shop/a@98", "spare shop/b", "end 99")
+			t.Run("an informer of which nobody takes that begins again from a list",
+				func(t *testing.T) {
+					run(t, func(t *testing.T) {
+						c := newCluster(t, widgets)
+						c.create("shop/a")
+						c.follow(widgets, func(cfg *reflector.Config) {
+							small(cfg)
+							cfg.From,
+								cfg.Unselected = c.Version(), nil
+						})
+						c.Create("shop/b", poison)
+						c.later(time.Minute)
+						c.expect("begin unreadable 98..99", "replace shop/a@98", "spare shop/b",
+							"end 99")
+					})
 				})
-			})
 			t.Run("a probe and a look beside the watch go over it", func(t *testing.T) {
 				run(t, func(t *testing.T) {
 					c := newCluster(t, widgets)
 					c.Create("shop/a", poison)
 					c.create("shop/b")
-					c.follow(widgets, func(cfg *reflector.Config) { small(cfg); cfg.Snapshot = false })
+					c.follow(widgets,
+						func(cfg *reflector.Config) { small(cfg); cfg.Snapshot = false })
 					c.expect("bookmark 99")
 					var got []resource.Key
-					_, unread, err := c.refl.LookPage(t.Context(), "", func(obj *resource.Object) error {
-						got = append(got, obj.Key())
-						return nil
-					})
+					_, unread, err := c.refl.LookPage(t.Context(),
+						"", func(obj *resource.Object) error {
+							got = append(got, obj.Key())
+							return nil
+						})
 					if err != nil || unread != 1 || !slices.Equal(got, []resource.Key{"shop/b"}) {
 						t.Errorf("%v, %d not read, %v", got, unread, err)
 					}
@@ -195,7 +230,8 @@ func TestIsolated(t *testing.T) {
 			c := newCluster(t, widgets)
 			c.follow(widgets, func(cfg *reflector.Config) { small(cfg); cfg.From = c.Version() })
 			c.later(2 * time.Second)
-			c.Raw(`{"type":"ADDED","object":{"metadata":{"name":"a"},"x":"` + strings.Repeat("x", 50_000))
+			c.Raw(`{"type":"ADDED","object":{"metadata":{"name":"a"},"x":"` +
+				strings.Repeat("x", 50_000))
 			c.CloseWatches()
 			c.later(time.Second)
 			if len(c.unreadable) != 0 || c.metric("relists_total", "") != 0 {

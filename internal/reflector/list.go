@@ -13,14 +13,15 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// list replaces everything. After a WatchList the same stream continues as a watch, so that it returns when the watch ends.
+// list replaces everything. After a WatchList the same stream continues as a watch, so it returns
+// when the watch ends.
 func (r *Reflector) list(ctx context.Context) outcome {
 	why := r.state.relist
 	if why.Left {
-		return outcome{err: r.leave(ctx)}
+		return outcome{err: r.dropNamespace(ctx)}
 	}
 	if why.Partial() {
-		if err := r.aimMove(ctx); err != nil {
+		if err := r.chooseMoveVersion(ctx); err != nil {
 			return outcome{err: err}
 		}
 	}
@@ -44,7 +45,7 @@ func (r *Reflector) fallBack(ctx context.Context, err error) (pages bool) {
 	return pages
 }
 
-// watchList replaces everything by the initial events of a watch, and goes on watching.
+// watchList replaces everything by the initial events of a watch, and continues to watch.
 func (r *Reflector) watchList(ctx context.Context) outcome {
 	q := r.query()
 	r.since(q)
@@ -53,9 +54,10 @@ func (r *Reflector) watchList(ctx context.Context) outcome {
 	return r.follow(ctx, q, true)
 }
 
-// takeInitial hands on one of the initial events: the state as ADDED events, which are in no order of versions, then what happened until the
-// bookmark that ends them. A deletion is handed on before that end: the list's version covers it, so that no watch would bring it again. done is set
-// by the last.
+// takeInitial hands on one of the initial events. They are the state as ADDED events, in no order
+// of versions, then what happened until the bookmark that ends them. A deletion is handed on before
+// that end: the list's version covers it, so no watch would bring it again. done is true for the
+// last.
 func (r *Reflector) takeInitial(ctx context.Context, f *frame) (done bool, err error) {
 	switch f.event {
 	case watch.Added, watch.Modified:
@@ -72,12 +74,12 @@ func (r *Reflector) takeInitial(ctx context.Context, f *frame) (done bool, err e
 	}
 }
 
-// deleteListed hands on that an object is gone before the list that told of it has ended.
+// deleteListed hands on that an object was deleted before the list that had it has ended.
 func (r *Reflector) deleteListed(ctx context.Context, obj *resource.Object, c choice) error {
-	if c == passed {
+	if c == unwanted {
 		return nil
 	}
-	r.reach(obj)
+	r.setReached(obj)
 	if c == unselected {
 		r.metrics.passed.Inc()
 		return fromStore(r.cfg.Unselected(ctx, obj, true))
@@ -94,8 +96,8 @@ func (r *Reflector) since(q url.Values) {
 	}
 }
 
-// sinceEntering asks for the state as of the version that was chosen when the namespace came in. Where the server has forgotten that, what it
-// has now has to do.
+// sinceEntering asks for the state as of the version that was chosen when the namespace entered.
+// Where the server has forgotten that version, its current state is used.
 func (r *Reflector) sinceEntering(q url.Values) {
 	if !r.state.listing.consistent && r.state.relist.From != "" {
 		q.Set("resourceVersion", string(r.state.relist.From))
@@ -130,7 +132,7 @@ func (r *Reflector) pagedList(ctx context.Context) (o outcome) {
 			o.err = r.endRelist(ctx, version)
 			return o
 		}
-		q.Del("resourceVersion") // the token holds it
+		q.Del("resourceVersion") // the token has it
 		q.Del("resourceVersionMatch")
 		q.Set("continue", p.next)
 	}
@@ -154,19 +156,19 @@ func (r *Reflector) listPage(ctx context.Context, q url.Values, first bool) (pag
 	}
 	p, err := readPage(v, item, nil)
 	if err != nil {
-		return p, r.understand(ctx, v.failed(err), v.Read(), v.Offset())
+		return p, r.understand(ctx, v.readError(err), v.Read(), v.Offset())
 	}
 	return p, nil
 }
 
-// beginReplace begins an attempt of a list.
+// beginReplace starts an attempt of a list.
 func (r *Reflector) beginReplace(ctx context.Context) error {
 	r.metrics.lists.Inc()
 	r.quarantine.items, r.quarantine.unidentified = 0, false
 	why := *r.state.relist
 	if !why.Partial() {
 		r.quarantine.skipped = map[resource.Key]bool{}
-		why.Namespaces = r.adopt()
+		why.Namespaces = r.nextSelection()
 	}
 	return fromStore(r.cfg.Store.BeginReplace(ctx, why))
 }
@@ -188,10 +190,10 @@ func (r *Reflector) replace(ctx context.Context, v *values) error {
 }
 
 func (r *Reflector) replaceWith(ctx context.Context, obj *resource.Object, c choice) error {
-	if c == passed {
+	if c == unwanted {
 		return nil
 	}
-	r.reach(obj)
+	r.setReached(obj)
 	if c == unselected {
 		return r.listUnselected(ctx, obj)
 	}
@@ -203,14 +205,14 @@ func (r *Reflector) replaceWith(ctx context.Context, obj *resource.Object, c cho
 	return nil
 }
 
-// reach notes how far what a list has handed on goes.
-func (r *Reflector) reach(obj *resource.Object) {
+// setReached records how far what a list has handed on goes.
+func (r *Reflector) setReached(obj *resource.Object) {
 	if r.state.reached == "" || obj.Version.Newer(r.state.reached) {
 		r.state.reached = obj.Version
 	}
 }
 
-// endRelist says that the list was complete.
+// endRelist is called when the list was complete.
 func (r *Reflector) endRelist(ctx context.Context, v resource.Version) error {
 	if r.state.relist.Partial() {
 		return r.endMove(ctx, v)
@@ -220,11 +222,11 @@ func (r *Reflector) endRelist(ctx context.Context, v resource.Version) error {
 	}
 	level := slog.LevelInfo
 	if r.state.relist.Initial {
-		level = slog.LevelDebug // whoever starts many reflectors tells of them together
+		level = slog.LevelDebug // whoever starts many reflectors logs about all of them
 	}
 	r.state = r.state.listed(at(v))
-	r.adopted()
-	r.moved()
+	r.selectionTaken()
+	r.publishPosition()
 	r.status.set(func(s *Status) { s.Synced = true })
 	r.log.Log(ctx, level, "listed everything", "resource_version", v, "items", r.status.get().Items)
 	return nil

@@ -21,7 +21,8 @@ func paged(size int) func(*reflector.Config) {
 func page(version, token, items string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(w, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":%q,"continue":%q},"items":%s}`, version, token, items)
+		fmt.Fprintf(w,
+			`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":%q,"continue":%q},"items":%s}`, version, token, items)
 	}
 }
 
@@ -31,29 +32,34 @@ func item(name, version string) string {
 
 // As TestReflectorListAndWatch and TestReflectorWatchListPageSize.
 func TestASnapshotIsListedByPages(t *testing.T) {
-	for _, typ := range []resource.Type{pods, widgets} { // widgets have their list's metadata behind the items
+	// widgets have their list's metadata behind the items
+	for _, typ := range []resource.Type{pods, widgets} {
 		t.Run(typ.String(), func(t *testing.T) {
 			run(t, func(t *testing.T) {
 				c := newCluster(t, typ)
 				c.create("shop/a", "shop/b", "shop/c", "shop/d", "shop/e")
 				c.follow(typ, paged(2))
 				c.Update("shop/a", nil)
-				c.expect("begin initial", "replace shop/a@98", "replace shop/b@99", "replace shop/c@100",
+				c.expect("begin initial", "replace shop/a@98", "replace shop/b@99",
+					"replace shop/c@100",
 					"replace shop/d@101", "replace shop/e@102", "end 102", "update shop/a@103")
 				lists := c.Requests(testkit.Lists)
 				for i, r := range lists {
 					q := r.Query
-					if q.Get("limit") != "2" || q.Has("resourceVersion") || q.Has("resourceVersionMatch") || q.Has("continue") != (i > 0) {
+					if q.Get("limit") != "2" || q.Has("resourceVersion") ||
+						q.Has("resourceVersionMatch") || q.Has("continue") != (i > 0) {
 						t.Errorf("page %d: %v", i, q)
 					}
 				}
 				if len(lists) != 3 {
 					t.Errorf("%d pages, want 3", len(lists))
 				}
-				if got := c.refl.Status(); !got.Synced || got.Items != 5 || got.Relists["initial"] != 1 || got.Version != "103" {
+				if got := c.refl.Status(); !got.Synced || got.Items != 5 ||
+					got.Relists["initial"] != 1 || got.Version != "103" {
 					t.Errorf("Status = %+v", got)
 				}
-				if lists, items := c.metric("lists_total", ""), c.metric("list_items_total", ""); lists != 1 || items != 5 {
+				if lists, items := c.metric("lists_total", ""), c.metric("list_items_total",
+					""); lists != 1 || items != 5 {
 					t.Errorf("lists_total, list_items_total = %v, %v", lists, items)
 				}
 			})
@@ -81,7 +87,8 @@ func TestItemsLookLikeObjectsOfAWatch(t *testing.T) {
 		c.Server.Create("shop/a", nil)
 		synctest.Wait()
 		watched := string(c.store.last().Raw)
-		if want := `{"kind":"Pod","apiVersion":"v1","metadata":{`; listed[:len(want)] != want || watched[:len(want)] != want {
+		if want := `{"kind":"Pod","apiVersion":"v1","metadata":{`; listed[:len(want)] != want ||
+			watched[:len(want)] != want {
 			t.Errorf("listed:  %s\nwatched: %s", listed, watched)
 		}
 	})
@@ -107,7 +114,8 @@ func TestAContinueTokenThatExpiredRestartsTheList(t *testing.T) {
 		c.follow(pods, paged(2))
 		c.later(2 * time.Second)
 		c.expect("begin initial", "replace shop/a@98", "replace shop/b@99",
-			"begin initial", "replace shop/a@98", "replace shop/b@99", "replace shop/c@100", "end 100")
+			"begin initial", "replace shop/a@98", "replace shop/b@99", "replace shop/c@100",
+			"end 100")
 	})
 }
 
@@ -119,7 +127,8 @@ func TestTokensThatAlwaysExpireEndInAListOfOnePage(t *testing.T) {
 		c.follow(pods, paged(2))
 		c.later(2 * time.Minute)
 		lists := c.Requests(testkit.Lists)
-		if last := lists[len(lists)-1].Query; last.Has("limit") || last.Has("resourceVersion") || len(lists) != 9 {
+		if last := lists[len(lists)-1].Query; last.Has("limit") || last.Has("resourceVersion") ||
+			len(lists) != 9 {
 			t.Errorf("after %d lists: %v", len(lists), last)
 		}
 		if !c.refl.Status().Synced {
@@ -136,7 +145,8 @@ func TestPagesOfDifferentVersionsAreNoList(t *testing.T) {
 		c.create("shop/c")
 		c.follow(pods, paged(2))
 		c.later(2 * time.Second)
-		c.expect("begin initial", "replace a@97", "replace b@98", "begin initial", "replace shop/c@98", "end 98")
+		c.expect("begin initial", "replace a@97", "replace b@98", "begin initial",
+			"replace shop/c@98", "end 98")
 	})
 }
 
@@ -147,7 +157,8 @@ func TestAListThatBreaksOffIsGivenUp(t *testing.T) {
 		c.CutAfter(testkit.Lists, 1, 500)
 		c.follow(pods, paged(0))
 		c.later(2 * time.Second)
-		c.expect("begin initial", "replace shop/a@98", "begin initial", "replace shop/a@98", "replace shop/b@99", "end 99")
+		c.expect("begin initial", "replace shop/a@98", "begin initial", "replace shop/a@98",
+			"replace shop/b@99", "end 99")
 		if len(c.quarantined) != 0 {
 			t.Errorf("quarantined: %q", c.quarantined)
 		}
@@ -170,17 +181,21 @@ func TestAListThatHangsIsGivenUp(t *testing.T) {
 func TestAnswersThatAreNoListAreRefused(t *testing.T) {
 	const meta = `"metadata":{"resourceVersion":"5"}`
 	tests := map[string]string{
-		"a table":                  `{"kind":"Table","apiVersion":"meta.k8s.io/v1",` + meta + `,"rows":[]}`,
+		"a table": `{"kind":"Table","apiVersion":"meta.k8s.io/v1",` +
+			meta + `,"rows":[]}`,
 		"a list of metadata":       `{"kind":"PartialObjectMetadataList",` + meta + `,"items":[]}`,
 		"a status":                 `{"kind":"Status","status":"Success"}`,
 		"no items":                 `{"kind":"PodList",` + meta + `}`,
 		"no version":               `{"kind":"PodList","metadata":{},"items":[]}`,
 		"items that are an object": `{"kind":"PodList",` + meta + `,"items":{}}`,
-		"items of another kind":    `{"kind":"PodList",` + meta + `,"items":[{"kind":"PartialObjectMetadata","metadata":{"name":"a","resourceVersion":"1"}}]}`,
-		"a shard":                  `{"kind":"PodList","metadata":{"resourceVersion":"5","shardInfo":{"selector":"x"}},"items":[]}`,
-		"an array":                 `[]`,
-		"two lists":                `{"kind":"PodList",` + meta + `,"items":[]}{"kind":"PodList",` + meta + `,"items":[]}`,
-		"bad JSON":                 `{"kind":"PodList",` + meta + `,"items":[{"a":x}]}`,
+		"items of another kind": `{"kind":"PodList",` +
+			meta +
+			`,"items":[{"kind":"PartialObjectMetadata","metadata":{"name":"a","resourceVersion":"1"}}]}`,
+		"a shard":  `{"kind":"PodList","metadata":{"resourceVersion":"5","shardInfo":{"selector":"x"}},"items":[]}`,
+		"an array": `[]`,
+		"two lists": `{"kind":"PodList",` + meta + `,"items":[]}{"kind":"PodList",` +
+			meta + `,"items":[]}`,
+		"bad JSON": `{"kind":"PodList",` + meta + `,"items":[{"a":x}]}`,
 	}
 	for name, body := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -192,7 +207,8 @@ func TestAnswersThatAreNoListAreRefused(t *testing.T) {
 				})
 				c.follow(pods, paged(0))
 				c.expect("begin initial")
-				if got := c.metric("errors_total", "unreadable"); got != 1 || len(c.quarantined) != 1 {
+				if got := c.metric("errors_total", "unreadable"); got != 1 ||
+					len(c.quarantined) != 1 {
 					t.Errorf("errors_total{unreadable} = %v, quarantined = %q", got, c.quarantined)
 				}
 				c.later(2 * time.Second)
@@ -210,7 +226,8 @@ func TestALoginPageIsNoList(t *testing.T) {
 			_, _ = w.Write([]byte("<html>log in"))
 		})
 		c.follow(pods, paged(0))
-		if got := c.refl.Status(); got.Phase != reflector.BackingOff || got.LastError == "" || got.Synced {
+		if got := c.refl.Status(); got.Phase != reflector.BackingOff || got.LastError == "" ||
+			got.Synced {
 			t.Errorf("Status = %+v", got)
 		}
 		if got := c.metric("errors_total", "content-type"); got != 1 {
@@ -221,7 +238,8 @@ func TestALoginPageIsNoList(t *testing.T) {
 	})
 }
 
-// sinceOf gives what each list asked to be not older than, "-" for consistent ones and "*" for ones in one page.
+// sinceOf gives what each list asked to be not older than, "-" for consistent ones and "*" for ones
+// in one page.
 func (c *cluster) sinceOf() (since []string) {
 	for _, r := range c.Requests(testkit.Lists) {
 		if testkit.Continues(r) {
@@ -292,7 +310,8 @@ func TestASlowListIsNoSilence(t *testing.T) {
 			c := newCluster(t, pods)
 			c.Answer(testkit.Lists, 1, func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Content-Type", "application/json")
-				fmt.Fprint(w, `{"metadata":{"resourceVersion":"97"},"items":[{"metadata":{"name":"a","resourceVersion":"1"}}`)
+				fmt.Fprint(w,
+					`{"metadata":{"resourceVersion":"97"},"items":[{"metadata":{"name":"a","resourceVersion":"1"}}`)
 				for range 5 {
 					_ = http.NewResponseController(w).Flush()
 					time.Sleep(time.Minute)

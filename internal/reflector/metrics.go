@@ -28,11 +28,13 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		"change", "entered", "left")
 	return &metrics{
 		passed: f.Counter("bridge_reflector_passed_total",
-			"Watch events about objects that are not wanted: of other namespaces, of another shard, or not selected here by their labels; the last also in lists."),
+			"Watch events about objects that are not wanted: of other namespaces, of another "+
+				"shard, or not selected here by their labels; the last also in lists."),
 		entered: namespaces.WithLabelValues("entered"),
 		left:    namespaces.WithLabelValues("left"),
 		lists: f.Counter("bridge_reflector_lists_total",
-			"Lists begun: a paged list or a WatchList counts once per attempt; probes are not counted."),
+			"Lists begun: a paged list or a WatchList counts once per attempt; probes are not "+
+				"counted."),
 		listItems: f.Counter("bridge_reflector_list_items_total", "Objects read from lists."),
 		watches: f.Counter("bridge_reflector_watches_total",
 			"Watches that the API server accepted, WatchLists included."),
@@ -50,16 +52,18 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			"reason", reasons...),
 		relists: f.Counters("bridge_reflector_relists_total",
 			"Times that everything known had to be replaced by a list, by reason.",
-			"reason", relistInitial, resource.ReasonExpired, resource.ReasonRewound, resource.ReasonUnreadable),
+			"reason", relistInitial, resource.ReasonExpired, resource.ReasonRewound,
+			resource.ReasonUnreadable),
 		lastSeen: f.Gauge("bridge_reflector_last_seen_timestamp_seconds",
 			"When the API server last sent an event, a bookmark or an item of a list."),
 	}
 }
 
-// registerQuiet shows how long nothing came.
+// registerQuiet shows for how long nothing came.
 func registerQuiet(reg prometheus.Registerer, s *status) {
 	metric.With(reg).GaugeFunc("bridge_reflector_quiet_seconds",
-		"How long the API server has sent neither event, bookmark nor item of a list; 0 before the first.",
+		"How long the API server has sent neither event, bookmark nor item of a list; 0 before "+
+			"the first.",
 		func() float64 {
 			last := s.get().LastSeen
 			if last.IsZero() {
@@ -71,7 +75,8 @@ func registerQuiet(reg prometheus.Registerer, s *status) {
 
 // registerPaused shows whether an operator has paused the reflector.
 func registerPaused(reg prometheus.Registerer, g *gate) {
-	metric.With(reg).FlagFunc("bridge_reflector_paused", "1 while an operator has paused the informer.",
+	metric.With(reg).FlagFunc("bridge_reflector_paused", "1 while an operator has paused the "+
+		"informer.",
 		func() bool {
 			closed, _ := g.state()
 			return closed

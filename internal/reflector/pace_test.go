@@ -34,7 +34,8 @@ func TestAnExpiredVersionIsListedAtOnceHoweverOftenRequestsFailedBefore(t *testi
 		c.expect("begin expired 99..100", "replace shop/a@98", "replace shop/b@99", "end 100")
 		all := c.Requests(testkit.Any)
 		gone := slices.IndexFunc(all, func(r testkit.Request) bool {
-			return testkit.Watches(r) && r.Query.Get("resourceVersion") == "98" && !r.Time.Equal(all[0].Time)
+			return testkit.Watches(r) && r.Query.Get("resourceVersion") == "98" &&
+				!r.Time.Equal(all[0].Time)
 		})
 		list := slices.IndexFunc(all, testkit.WatchLists)
 		if gone < 0 || list < gone {
@@ -49,7 +50,10 @@ func TestAnExpiredVersionIsListedAtOnceHoweverOftenRequestsFailedBefore(t *testi
 func TestExpiredVersionsInARowAreListedEverSlower(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
-		watches := func(r testkit.Request) bool { return testkit.Watches(r) && !testkit.WatchLists(r) }
+		watches := func(r testkit.Request) bool {
+			return testkit.Watches(r) &&
+				!testkit.WatchLists(r)
+		}
 		c.Refuse(watches, -1, http.StatusGone, metav1.StatusReasonExpired)
 		c.follow(pods, func(cfg *reflector.Config) {
 			cfg.From, cfg.DisableWatchList = c.Version(), true
@@ -69,7 +73,8 @@ func TestExpiredVersionsInARowAreListedEverSlower(t *testing.T) {
 	})
 }
 
-// A connection that is cut now and then, with something coming through between, is not waited for ever longer.
+// A connection that is cut now and then, with something coming through between, does not make the
+// backoff grow.
 func TestCutsOfAWatchThatBringsSomethingAreNoFailuresInARow(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
@@ -91,12 +96,20 @@ func TestCutsOfAWatchThatBringsSomethingAreNoFailuresInARow(t *testing.T) {
 
 func TestAConnectionThatIsLostBetweenFramesIsNotCutAmidOne(t *testing.T) {
 	const whole = `{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"98"}}}`
-	for text, amid := range map[string]bool{"": false, whole: false, whole + "\n": false, whole + `{`: true, whole + whole[:20]: true, whole + whole[:40]: true} {
-		for _, cause := range []error{io.ErrUnexpectedEOF, syscall.ECONNRESET, fmt.Errorf("proxy: %w", io.EOF)} {
+	for text, amid := range map[string]bool{
+		"": false, whole: false, whole + "\n": false,
+		whole + `{`: true, whole + whole[:20]: true, whole + whole[:40]: true,
+	} {
+		for _, cause := range []error{
+			io.ErrUnexpectedEOF, syscall.ECONNRESET,
+			fmt.Errorf("proxy: %w", io.EOF),
+		} {
 			read := 0
 			lost := io.MultiReader(strings.NewReader(text), iotest.ErrReader(cause))
-			err := reflector.EachFrame(lost, testLimit, resource.ParseOptions{}, func(reflector.Frame) { read++ })
-			if reflector.IsCut(err) != amid || reflector.IsDropped(err) == amid || reflector.IsUnreadable(err) {
+			err := reflector.EachFrame(lost, testLimit, resource.ParseOptions{},
+				func(reflector.Frame) { read++ })
+			if reflector.IsCut(err) != amid || reflector.IsDropped(err) == amid ||
+				reflector.IsUnreadable(err) {
 				t.Errorf("%q, %v: %v", text, cause, err)
 			}
 			if want := strings.Count(text, "}}}"); read != want {

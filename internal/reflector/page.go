@@ -13,15 +13,16 @@ import (
 // errEnough ends the reading of a list early.
 var errEnough = errors.New("enough was read")
 
-// page is what the answer to one list request says beside its items.
+// page is what the answer to one list request has beside its items.
 type page struct {
 	version  resource.Version
 	next     string // continue token
 	hasItems bool
 }
 
-// readPage splits a list while it is being read: item is called where each item comes next, and reads it. metadata gets the
-// page when its metadata was read, which for lists of custom resources is after the items; nil for nobody.
+// readPage splits a list while it is being read: item is called before each item, and reads it.
+// metadata gets the page when its metadata was read, which for lists of custom resources is after
+// the items; it may be nil.
 func readPage(v *values, item func() error, metadata func(page) error) (page, error) {
 	var p page
 	err := v.begin()
@@ -56,7 +57,7 @@ func (p *page) member(v *values, item func() error, metadata func(page) error) e
 	}
 }
 
-// finish says whether the page was complete and the only thing in the answer.
+// finish reports whether the page was complete and the only value in the answer.
 func (p *page) finish(v *values) error {
 	v.release()
 	v.begun = false
@@ -106,13 +107,14 @@ func (p *page) readMetadata(v *values) error {
 		return &unreadableError{err: err}
 	}
 	if len(m.ShardInfo) > 0 && string(m.ShardInfo) != "null" {
-		return &unreadableError{err: errors.New("the list is one shard of the collection, which was not asked for")}
+		return &unreadableError{err: errors.New("the list is one shard of the collection, which " +
+			"was not asked for")}
 	}
 	p.version, p.next = m.ResourceVersion, m.Continue
 	return nil
 }
 
-// checkListKind refuses what a server may send in place of the list that was asked for.
+// checkListKind refuses what a server may send in place of the requested list.
 func checkListKind(v *values) error {
 	raw, err := v.value()
 	if err != nil {

@@ -39,16 +39,22 @@ func TestPanic(t *testing.T) {
 							return true
 						})
 					})
-					want := []string{"begin initial", "replace shop/a@98", "spare shop/b", "replace shop/c@100", "end 100"}
+					want := []string{
+						"begin initial", "replace shop/a@98", "spare shop/b",
+						"replace shop/c@100", "end 100",
+					}
 					if way == "watch" {
 						fill()
 						want = []string{"add shop/a@98", "add shop/c@100"}
 					}
 					c.expect(want...)
-					if len(c.unreadable) != 1 || c.unreadable[0].Reason != "panic" || c.unreadable[0].Key != "shop/b" || c.metric("quarantined_total", "panic") != 1 {
+					if len(c.unreadable) != 1 || c.unreadable[0].Reason != "panic" ||
+						c.unreadable[0].Key != "shop/b" ||
+						c.metric("quarantined_total", "panic") != 1 {
 						t.Errorf("quarantined: %q", c.quarantined)
 					}
-					if text := log.String(); !strings.Contains(text, "panic_test.go") || strings.Contains(text, "hunter2") {
+					if text := log.String(); !strings.Contains(text, "panic_test.go") ||
+						strings.Contains(text, "hunter2") {
 						t.Errorf("log: %s", text)
 					}
 					c.Delete("shop/b")
@@ -63,7 +69,12 @@ func TestPanic(t *testing.T) {
 			c := newCluster(t, widgets)
 			c.create("shop/a")
 			r, err := reflector.New(reflector.Config{
-				Client: &reflector.Client{HTTP: c.HTTP(), Base: c.URL()}, Store: &recorder{fail: func(string) error { panic("wrong state") }}, Type: widgets, Snapshot: true,
+				Client: &reflector.Client{
+					HTTP: c.HTTP(),
+					Base: c.URL(),
+				},
+				Store: &recorder{fail: func(string) error { panic("wrong state") }}, Type: widgets,
+				Snapshot: true,
 			})
 			if err != nil {
 				t.Fatal(err)

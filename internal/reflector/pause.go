@@ -10,19 +10,20 @@ type gate struct {
 	mu      sync.Mutex
 	closed  bool
 	changed chan struct{}      // closed and replaced when closed changes
-	cut     context.CancelFunc // ends the step that is under way; nil while there is none
+	cut     context.CancelFunc // ends the running step; nil while there is none
 }
 
 func newGate() *gate { return &gate{changed: make(chan struct{})} }
 
-// Pause stops reading: the request that is under way is broken off, and none is sent until Resume. What the API server has forgotten by then is
-// a gap like any other. It may be called before Run, and more than once.
+// Pause stops reading: the running request is cancelled, and none is sent until Resume. What the
+// API server has forgotten by then is a gap like any other. It may be called before Run, and more
+// than once.
 func (r *Reflector) Pause() { r.gate.set(true) }
 
-// Resume ends a Pause: the reflector asks where the API server stands, and goes on from the version that it had.
+// Resume ends a Pause: the reflector asks for the API server's version, and continues from its own.
 func (r *Reflector) Resume() { r.gate.set(false) }
 
-// Paused says whether a Pause is in force.
+// Paused reports whether a Pause is in force.
 func (r *Reflector) Paused() bool {
 	closed, _ := r.gate.state()
 	return closed
@@ -51,9 +52,12 @@ func (g *gate) state() (closed bool, changed <-chan struct{}) {
 	return g.closed, g.changed
 }
 
-// enter gives a context for one step, which Pause ends, and what ends the step in any case. It waits while the gate is closed, after
-// waiting was called; ok is false when ctx has ended.
-func (g *gate) enter(ctx context.Context, waiting func()) (step context.Context, end func(), ok bool) {
+// enter returns a context for one step, which Pause ends, and a function that ends the step in any
+// case. It waits while the gate is closed, after waiting was called; ok is false when ctx has
+// ended.
+func (g *gate) enter(
+	ctx context.Context, waiting func(),
+) (step context.Context, end func(), ok bool) {
 	for ctx.Err() == nil {
 		if step, end, ok = g.open(ctx); ok {
 			return step, end, true
@@ -89,15 +93,16 @@ func (g *gate) open(ctx context.Context) (step context.Context, end func(), ok b
 	}, true
 }
 
-// Diverged says that the API server has an older state of an object than it had before: its history is another, though its version is not lower. Everything
-// is listed and compared by equality. It may be called from any goroutine, and returns at once.
+// Diverged is called when the API server has an older state of an object than before: its history
+// is another, though its version is not lower. Everything is listed and compared by equality. It
+// may be called from any goroutine, and returns at once.
 func (r *Reflector) Diverged() {
 	r.diverged.Store(true)
-	r.gate.kick()
+	r.gate.cutStep()
 }
 
-// kick ends the step that is under way.
-func (g *gate) kick() {
+// cutStep ends the running step.
+func (g *gate) cutStep() {
 	g.mu.Lock()
 	cut := g.cut
 	g.mu.Unlock()

@@ -57,8 +57,11 @@ func TestWhatExpiresInAPauseIsAGap(t *testing.T) {
 }
 
 func TestAPauseEndsABackoffAListAndACallOfTheStore(t *testing.T) {
-	for name, trouble := range map[string]func(*cluster){
-		"a backoff":           func(c *cluster) { c.Refuse(testkit.Any, -1, http.StatusForbidden, metav1.StatusReasonForbidden) },
+	for name, fail := range map[string]func(*cluster){
+		"a backoff": func(c *cluster) {
+			c.Refuse(testkit.Any, -1, http.StatusForbidden,
+				metav1.StatusReasonForbidden)
+		},
 		"a list":              func(c *cluster) { c.Hang(testkit.Any, -1) },
 		"a call of the store": func(c *cluster) { c.store.set(func(s *recorder) { s.block = make(chan struct{}) }) },
 	} {
@@ -66,7 +69,7 @@ func TestAPauseEndsABackoffAListAndACallOfTheStore(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newCluster(t, pods)
 				c.Create("shop/a", nil)
-				trouble(c)
+				fail(c)
 				c.follow(pods, nil)
 				c.later(3 * time.Second)
 				c.store.take()

@@ -7,7 +7,8 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// locate asks where the server is. A reflector without a position and without a list begins there.
+// locate asks for the server's version. A reflector without a position and without a list begins
+// there.
 func (r *Reflector) locate(ctx context.Context) (o outcome) {
 	if o.server, o.err = r.probe(ctx); o.err == nil {
 		o.err = r.identify(ctx)
@@ -22,7 +23,8 @@ func (r *Reflector) locate(ctx context.Context) (o outcome) {
 	return o
 }
 
-// identify asks whether the cluster is the same, but for the first time: whoever made the reflector has just found the server.
+// identify asks whether the cluster is the same, except the first time: whoever made the reflector
+// has just found the server.
 func (r *Reflector) identify(ctx context.Context) error {
 	if r.cfg.Identify == nil || !r.state.failed {
 		return nil
@@ -34,9 +36,9 @@ func (r *Reflector) identify(ctx context.Context) error {
 	return err
 }
 
-// beginNow starts a reflector that is interested in the future only.
+// beginNow starts a reflector that wants changes from now on only.
 func (r *Reflector) beginNow(ctx context.Context, now resource.Version) error {
-	if err := r.adoptOnly(ctx); err != nil {
+	if err := r.takeSelection(ctx); err != nil {
 		return err
 	}
 	if err := r.bookmark(ctx, now); err != nil {
@@ -53,13 +55,16 @@ func (r *Reflector) probe(ctx context.Context) (resource.Version, error) {
 	q.Del("labelSelector")
 	q.Del("fieldSelector")
 	v, err := r.probeWith(ctx, q)
-	if err != nil && reasonOf(err) == reasonForbidden && (r.cfg.LabelSelector != "" || r.cfg.FieldSelector != "") {
-		return r.probeWith(ctx, r.query()) // allowed to read only what is selected
+	if err != nil && reasonOf(err) == reasonForbidden && (r.cfg.LabelSelector != "" ||
+		r.cfg.FieldSelector != "") {
+		return r.probeWith(ctx, r.query()) // the rights cover only what is selected
 	}
 	return v, err
 }
 
-func (r *Reflector) probeWith(ctx context.Context, q map[string][]string) (resource.Version, error) {
+func (r *Reflector) probeWith(
+	ctx context.Context, q map[string][]string,
+) (resource.Version, error) {
 	q["limit"] = []string{"1"}
 	s, err := r.get(ctx, q, patience{silence: r.cfg.ListTimeout})
 	if err != nil {
@@ -78,7 +83,7 @@ func (r *Reflector) probeWith(ctx context.Context, q map[string][]string) (resou
 		err = nil
 	}
 	if err != nil {
-		return "", v.failed(err)
+		return "", v.readError(err)
 	}
 	return p.version, nil
 }

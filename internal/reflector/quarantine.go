@@ -21,18 +21,22 @@ const (
 	unreadableType       = "wrong-type" // a member of the wrong type, or no object
 	unreadableRedact     = "redact"     // secrets in a place where they can't be taken out
 	unreadablePanic      = "panic"      // the parser or a selector panicked
-	unreadableUnexpected = "unexpected" // JSON, but no frame and no list
+	unreadableUnexpected = "unexpected" // JSON, and no frame or list
 )
 
 var unreadableReasons = []string{
-	unreadableSyntax, unreadableTooLarge, unreadableTooDeep, unreadableKind, unreadableIncomplete, unreadableDuplicate, unreadableType, unreadableRedact,
+	unreadableSyntax, unreadableTooLarge, unreadableTooDeep, unreadableKind, unreadableIncomplete,
+	unreadableDuplicate, unreadableType, unreadableRedact,
 	unreadablePanic, unreadableUnexpected,
 }
 
-// whyUnreadable sorts an error.
+// whyUnreadable returns the reason of an error.
 func whyUnreadable(err error) string {
 	is := func(targets ...error) bool {
-		return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
+		return slices.ContainsFunc(targets, func(target error) bool {
+			return errors.Is(err,
+				target)
+		})
 	}
 	switch {
 	case is(ErrFrameTooLarge):
@@ -62,39 +66,41 @@ func isPanic(err error) bool {
 	return ok
 }
 
-// quarantine is what was told already.
+// quarantine is what was reported already.
 type quarantine struct {
-	told, toldBefore map[string]bool // see first
-	// skipped are the objects that the last list of everything has skipped: another would not tell more of them.
+	seen, seenBefore map[string]bool // see first
+	// skipped are the objects that the last list of everything has skipped: another would report no
+	// more of them.
 	skipped map[resource.Key]bool
-	// items that the current list has skipped, but for isolated ones, and whether of one of them nobody knows which object it is.
+	// items that the current list has skipped, except isolated ones, and whether one of them is
+	// unidentified.
 	items        int
 	unidentified bool
 }
 
-// maxSkipped is how many items of a list may be skipped. With more it is the list that is wrong, or what it comes through, and it is read
-// again.
+// maxSkipped is how many items of a list may be skipped. With more, the list itself is wrong, or a
+// proxy damages it, and it is read again.
 const maxSkipped = 64
 
-// first says whether something is told for the first time, as far back as is remembered: what no list can be read past, and what each list
-// skips, would else be told each time.
+// first reports whether something is reported for the first time, as far back as is remembered:
+// otherwise what no list can be read past, and what each list skips, would be reported each time.
 func (q *quarantine) first(id string) bool {
-	const half = 4096 // of what is remembered at least
-	if q.told[id] || q.toldBefore[id] {
+	const half = 4096 // at least so much is remembered
+	if q.seen[id] || q.seenBefore[id] {
 		return false
 	}
-	if len(q.told) == half {
-		q.told, q.toldBefore = nil, q.told
+	if len(q.seen) == half {
+		q.seen, q.seenBefore = nil, q.seen
 	}
-	if q.told == nil {
-		q.told = map[string]bool{}
+	if q.seen == nil {
+		q.seen = map[string]bool{}
 	}
-	q.told[id] = true
+	q.seen[id] = true
 	return true
 }
 
-// understand passes an error on. When it is of bytes that can't be understood, they are quarantined, once. raw begins at offset at of the
-// answer.
+// understand passes an error on. When it is of bytes that can't be understood, they are
+// quarantined, once. raw begins at offset at of the answer.
 func (r *Reflector) understand(ctx context.Context, err error, raw []byte, at int64) error {
 	unreadable, ok := errors.AsType[*unreadableError](err)
 	if !ok || unreadable.quarantined {
@@ -107,9 +113,11 @@ func (r *Reflector) understand(ctx context.Context, err error, raw []byte, at in
 		return err
 	}
 	r.log.Error("the API server sent what can't be understood",
-		"key", u.Key, "reason", u.Reason, "bytes", u.Size, "digest", u.Digest, "err", unreadable.err)
+		"key", u.Key, "reason", u.Reason, "bytes", u.Size, "digest", u.Digest,
+		"err", unreadable.err)
 	if failed, ok := errors.AsType[*resource.PanicError](unreadable.err); ok {
-		r.log.Error("this is a defect of the bridge: please report it", "key", u.Key, "err", failed, "stack", string(failed.Stack))
+		r.log.Error("this is a defect of the bridge: please report it", "key", u.Key, "err", failed,
+			"stack", string(failed.Stack))
 	}
 	if r.cfg.Quarantine == nil {
 		return err
@@ -120,15 +128,16 @@ func (r *Reflector) understand(ctx context.Context, err error, raw []byte, at in
 	return err
 }
 
-// unreadable is what can be kept of bytes.
+// unreadable returns what can be kept of bytes.
 func (r *Reflector) unreadable(e *unreadableError, raw []byte, at int64) *resource.Unreadable {
 	reason := whyUnreadable(e.err)
 	raw = raw[:min(len(raw), int(r.cfg.MaxFrame))]
 	stable := resource.Whole
 	switch reason {
 	case unreadableSyntax:
-		if syntax, ok := errors.AsType[*jsonscan.SyntaxError](e.err); ok { // else it was found in a value that was read
-			// What was read beyond the byte that makes no sense depends on how the network cut the stream.
+		// otherwise it was found in a value that was read
+		if syntax, ok := errors.AsType[*jsonscan.SyntaxError](e.err); ok {
+			// How much was read beyond the wrong byte depends on how the network cut the stream.
 			stable = int(min(max(syntax.Offset-at+1, 0), int64(len(raw))))
 		}
 	case unreadableTooLarge:
@@ -150,9 +159,11 @@ func (r *Reflector) unreadable(e *unreadableError, raw []byte, at int64) *resour
 	return u
 }
 
-// skipItem tells of an item of a list that can't be understood, so that the list goes on behind it. An error is the Store's, or of a list of which
-// too much can't be understood.
-func (r *Reflector) skipItem(ctx context.Context, refused *resource.RefusedError, raw []byte) error {
+// skipItem reports an item of a list that can't be understood, so that the list continues behind
+// it. An error is the Store's, or of a list with too many such items.
+func (r *Reflector) skipItem(
+	ctx context.Context, refused *resource.RefusedError, raw []byte,
+) error {
 	if !r.concerns(refused) {
 		return nil
 	}
@@ -160,18 +171,20 @@ func (r *Reflector) skipItem(ctx context.Context, refused *resource.RefusedError
 	if r.cfg.Skip == nil || !alone && !r.skippable(refused) {
 		return r.understand(ctx, &unreadableError{err: refused}, raw, 0)
 	}
-	if err := r.tell(ctx, &unreadableError{err: refused, listed: true}, raw); err != nil {
+	if err := r.quarantineOnly(ctx, &unreadableError{err: refused, listed: true}, raw); err != nil {
 		return err
 	}
 	switch {
 	case alone && r.state.relist.Rewound:
-		// What is known of it may be of what was undone, and of a later version than those to come.
+		// What is known of it may belong to the lost history, and have a later version than those
+		// to come.
 		obj := objectOf(refused)
-		r.reach(obj)
+		r.setReached(obj)
 		return fromStore(r.cfg.Unselected(ctx, obj, false))
 	case alone:
 	case r.quarantine.items == maxSkipped:
-		return &unreadableError{err: fmt.Errorf("more than %d items of a list: %w", maxSkipped, refused), quarantined: true}
+		return &unreadableError{err: fmt.Errorf("more than %d items of a list: %w", maxSkipped,
+			refused), quarantined: true}
 	default:
 		r.quarantine.items++
 		r.remember(refused.Key)
@@ -179,7 +192,7 @@ func (r *Reflector) skipItem(ctx context.Context, refused *resource.RefusedError
 	return fromStore(r.cfg.Skip(ctx, refused.Identity))
 }
 
-// remember notes the object of an item that was skipped, "" for nobody knows which.
+// remember records the object of an item that was skipped, "" for an unidentified one.
 func (r *Reflector) remember(key resource.Key) {
 	if key != "" {
 		r.quarantine.skipped[key] = true
@@ -188,31 +201,38 @@ func (r *Reflector) remember(key resource.Key) {
 	}
 }
 
-// isolated reports whether a refused object is too deep or too large, or there was a panic, and says which it is.
-// Any tenant may make such objects, as many as they like. So each is told and nothing else stops or waits for it: no
-// list can read more of it, and no list is given up for their number.
+// isolated reports whether a refused object is too deep or too large, or there was a panic, and
+// which it is. Any tenant may create any number of such objects. So each is reported, and nothing
+// else stops or waits for it: no list can read more of it, and no list is given up for their
+// number.
 func (r *Reflector) isolated(refused *resource.RefusedError) bool {
 	if r.cfg.Unselected == nil || r.cfg.Skip == nil || !refused.Identified() {
 		return false
 	}
-	return errors.Is(refused, resource.ErrDepth) || errors.Is(refused, ErrFrameTooLarge) || isPanic(refused)
+	return errors.Is(refused, resource.ErrDepth) || errors.Is(refused, ErrFrameTooLarge) ||
+		isPanic(refused)
 }
 
-// objectOf is what is known of an object that is refused.
+// objectOf returns what is known of a refused object.
 func objectOf(refused *resource.RefusedError) *resource.Object {
 	namespace, name := refused.Key.Split()
-	return &resource.Object{Meta: resource.Meta{Namespace: namespace, Name: name, UID: refused.UID, Version: refused.Version}}
+	return &resource.Object{Meta: resource.Meta{
+		Namespace: namespace, Name: name, UID: refused.UID,
+		Version: refused.Version,
+	}}
 }
 
-// skippable says whether a list may go on behind an item. One of another kind says that it is no list of what was asked for. And after the server's
-// history went back, the known state of an object may be of what was undone, with a version that would cover those to come: what the object
-// is must be known then.
+// skippable reports whether a list may continue behind an item. An item of another kind shows that
+// this is not the requested list. And after the server's history went back, the known state of an
+// object may belong to the lost history, with a version that would cover those to come: then the
+// object must be understood.
 func (r *Reflector) skippable(refused *resource.RefusedError) bool {
 	return !r.state.relist.Rewound && !errors.Is(refused, resource.ErrWrongKind)
 }
 
-// tell tells of what can't be understood where nothing else has to be done about it. An error is the Store's.
-func (r *Reflector) tell(ctx context.Context, err *unreadableError, raw []byte) error {
+// quarantineOnly reports what can't be understood where nothing else has to be done about it. An
+// error is the Store's.
+func (r *Reflector) quarantineOnly(ctx context.Context, err *unreadableError, raw []byte) error {
 	if failed, ok := errors.AsType[*storeError](r.understand(ctx, err, raw, 0)); ok {
 		return failed
 	}

@@ -25,13 +25,17 @@ func TestAFrameThatCanNotBeUnderstoodIsQuarantinedAndListed(t *testing.T) {
 		"two objects":          `{"type":"ADDED","object":` + poison + `,"object":` + poison + `}`,
 		"a bookmark of what":   `{"type":"BOOKMARK","object":{"poison":true}}`,
 		"an object, then what": `{"object":{"poison":true},"type":"ADDED"}`,
-		"too large":            `{"type":"ADDED","object":{"poison":"` + strings.Repeat("x", 5000) + `"}}`,
+		"too large": `{"type":"ADDED","object":{"poison":"` + strings.Repeat("x", 5000) +
+			`"}}`,
 	}
 	for name, frame := range tests {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(t *testing.T) {
 				c := newCluster(t, pods)
-				c.follow(pods, func(cfg *reflector.Config) { cfg.From, cfg.MaxFrame = c.Version(), 4096 })
+				c.follow(pods, func(cfg *reflector.Config) {
+					cfg.From = c.Version()
+					cfg.MaxFrame = 4096
+				})
 				c.Skip(1)
 				c.Raw(frame)
 				c.later(2 * time.Second)
@@ -115,18 +119,24 @@ func TestBytesOfSecretsAreNotQuarantined(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, data := range map[string]string{
-		"a wrong type": `"hunter2"`, "bad JSON": `{"hunter2":hunter2}`, "half an escape": `{"p":"hunter2\u12x"}`,
+		"a wrong type": `"hunter2"`, "bad JSON": `{"hunter2":hunter2}`,
+		"half an escape": `{"p":"hunter2\u12x"}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(t *testing.T) {
 				c := newCluster(t, secrets)
-				c.follow(secrets, func(cfg *reflector.Config) { cfg.From, cfg.Parse.Redactor = c.Version(), redactor })
+				c.follow(secrets, func(cfg *reflector.Config) {
+					cfg.From,
+						cfg.Parse.Redactor = c.Version(), redactor
+				})
 				c.Raw(`{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"98"},"data":` + data + `}}`)
 				synctest.Wait()
-				if len(c.quarantined) != 1 || strings.Contains(c.quarantined[0], "hunter2") || strings.Contains(c.quarantined[0], "12x") {
+				if len(c.quarantined) != 1 || strings.Contains(c.quarantined[0], "hunter2") ||
+					strings.Contains(c.quarantined[0], "12x") {
 					t.Errorf("quarantined: %q", c.quarantined)
 				}
-				if got := c.refl.Status().LastError; strings.Contains(got, "hunter2") || strings.Contains(got, "12x") || got == "" {
+				if got := c.refl.Status().LastError; strings.Contains(got, "hunter2") ||
+					strings.Contains(got, "12x") || got == "" {
 					t.Errorf("LastError = %q", got)
 				}
 			})
@@ -141,10 +151,14 @@ func TestASecretIsHandedOnRedacted(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := newCluster(t, secrets)
-		c.follow(secrets, func(cfg *reflector.Config) { cfg.From, cfg.Parse.Redactor = c.Version(), redactor })
+		c.follow(secrets, func(cfg *reflector.Config) {
+			cfg.From = c.Version()
+			cfg.Parse.Redactor = redactor
+		})
 		c.Raw(`{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"98"},"data":{"p":"aHVudGVyMg=="}}}`)
 		synctest.Wait()
-		if raw := string(c.store.last().Raw); strings.Contains(raw, "aHVudGVyMg") || !strings.Contains(raw, "redacted:") {
+		if raw := string(c.store.last().Raw); strings.Contains(raw, "aHVudGVyMg") ||
+			!strings.Contains(raw, "redacted:") {
 			t.Errorf("Raw = %s", raw)
 		}
 	})
@@ -152,8 +166,9 @@ func TestASecretIsHandedOnRedacted(t *testing.T) {
 
 func TestWhatIsQuarantinedHasOneIDHoweverTheStreamIsCut(t *testing.T) {
 	tests := map[string]struct{ reason, frame string }{
-		"bad JSON":     {"syntax", `{"type":"ADDED","object":{"poison":tru}}`},
-		"too large":    {"too-large", `{"type":"ADDED","object":{"poison":"` + strings.Repeat("x", 9000) + `"}}`},
+		"bad JSON": {"syntax", `{"type":"ADDED","object":{"poison":tru}}`},
+		"too large": {"too-large", `{"type":"ADDED","object":{"poison":"` +
+			strings.Repeat("x", 9000) + `"}}`},
 		"no metadata":  {"incomplete", `{"type":"ADDED","object":{"poison":true}}`},
 		"another kind": {"wrong-kind", `{"type":"ADDED","object":{"kind":"Table"}}`},
 		"no frame":     {"unexpected", `["poison"]`},
@@ -165,7 +180,10 @@ func TestWhatIsQuarantinedHasOneIDHoweverTheStreamIsCut(t *testing.T) {
 			for _, more := range []string{"", `{"type":"ADDED","object":{}}`} {
 				run(t, func(t *testing.T) {
 					c := newCluster(t, pods)
-					c.follow(pods, func(cfg *reflector.Config) { cfg.From, cfg.MaxFrame = c.Version(), 4096 })
+					c.follow(pods, func(cfg *reflector.Config) {
+						cfg.From,
+							cfg.MaxFrame = c.Version(), 4096
+					})
 					c.Raw(tt.frame + more)
 					synctest.Wait()
 					if len(c.unreadable) != 1 {

@@ -32,7 +32,8 @@ func TestAServerThatWentBackIsListedAnew(t *testing.T) {
 	t.Run("after it had ended the watch in good order", func(t *testing.T) {
 		run(t, func(t *testing.T) {
 			c := watchedTo100(t)
-			c.Wrap(func(testkit.Request) bool { return true }, 1, func(h http.Handler) http.Handler { c.Rewind("98"); return h })
+			c.Wrap(func(testkit.Request) bool { return true }, 1,
+				func(h http.Handler) http.Handler { c.Rewind("98"); return h })
 			c.CloseWatches()
 			c.later(time.Minute)
 			c.expect("begin rewound 100..98 rewound", "replace shop/a@98", "end 98")
@@ -64,12 +65,17 @@ func TestAServerThatWentBackIsListedAnew(t *testing.T) {
 			c.Skip(1)
 			c.Expire() // and with it what Rewind would undo
 			c.Skip(1)
-			c.Refuse(testkit.Lists, 1, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)
-			c.follow(pods, func(cfg *reflector.Config) { cfg.From, cfg.DisableWatchList = saved, true })
+			c.Refuse(testkit.Lists, 1, http.StatusServiceUnavailable,
+				metav1.StatusReasonServiceUnavailable)
+			c.follow(pods, func(cfg *reflector.Config) {
+				cfg.From = saved
+				cfg.DisableWatchList = true
+			})
 			c.later(500 * time.Millisecond) // less than the pause after the refusal
 			c.Rewind("98")
 			c.later(time.Minute)
-			c.expect("begin rewound 99..98 rewound", "replace shop/a@98", "replace shop/b@99", "end 98")
+			c.expect("begin rewound 99..98 rewound", "replace shop/a@98", "replace shop/b@99",
+				"end 98")
 		})
 	})
 }
@@ -95,16 +101,21 @@ func TestAnExpiredVersionIsListedNotOlderThanTheServer(t *testing.T) {
 				c.create("shop/a", "shop/b")
 				c.Skip(1)
 				c.Expire()
-				c.follow(pods, func(cfg *reflector.Config) { cfg.From, cfg.DisableWatchList = saved, !watchList })
+				c.follow(pods, func(cfg *reflector.Config) {
+					cfg.From = saved
+					cfg.DisableWatchList = !watchList
+				})
 				c.later(5 * time.Second)
 				c.create("shop/c")
-				c.expect("begin expired 97..100", "replace shop/a@98", "replace shop/b@99", "end 100", "add shop/c@101")
+				c.expect("begin expired 97..100", "replace shop/a@98", "replace shop/b@99",
+					"end 100", "add shop/c@101")
 				match := testkit.Match(testkit.Lists)
 				if watchList {
 					match = testkit.WatchLists
 				}
 				q := c.Requests(match)[0].Query
-				if q.Get("resourceVersion") != "100" || q.Get("resourceVersionMatch") != "NotOlderThan" {
+				if q.Get("resourceVersion") != "100" ||
+					q.Get("resourceVersionMatch") != "NotOlderThan" {
 					t.Errorf("it asks for %v", q)
 				}
 				if got := c.metric("relists_total", "expired"); got != 1 {
@@ -115,7 +126,8 @@ func TestAnExpiredVersionIsListedNotOlderThanTheServer(t *testing.T) {
 	}
 }
 
-// As TestReflectorWatchHandler; what follows an ERROR does not count (kubernetes/kubernetes#130898).
+// As TestReflectorWatchHandler; what follows an ERROR does not count
+// (kubernetes/kubernetes#130898).
 func TestAnErrorEventEndsTheStream(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
@@ -127,7 +139,8 @@ func TestAnErrorEventEndsTheStream(t *testing.T) {
 		c.Error(testkit.NewStatus(http.StatusGone, metav1.StatusReasonExpired))
 		c.Raw(`{"type":"ADDED","object":{"metadata":{"name":"x","resourceVersion":"1000"}}}`)
 		c.later(time.Minute)
-		c.Error(testkit.NewStatus(http.StatusGone, "")) // the first may have been of one event too far back
+		// the first may have been of one event too far back
+		c.Error(testkit.NewStatus(http.StatusGone, ""))
 		c.later(time.Minute)
 		c.expect("begin expired 99..100", "replace shop/a@98", "replace shop/b@99", "end 100")
 	})
@@ -144,7 +157,10 @@ func TestEmptyClosesAtOneVersionAreAnExpiredVersion(t *testing.T) {
 		c.follow(pods, c.from(saved))
 		c.later(3 * time.Minute)
 		c.expect("begin expired 97..99", "replace shop/a@98", "end 99")
-		plain := func(r testkit.Request) bool { return testkit.Watches(r) && !testkit.WatchLists(r) }
+		plain := func(r testkit.Request) bool {
+			return testkit.Watches(r) &&
+				!testkit.WatchLists(r)
+		}
 		c.expectRequests(plain, 5, "watches before the gap was suspected")
 	})
 }
@@ -177,7 +193,8 @@ func TestAServerThatLagsIsListedConsistently(t *testing.T) {
 		c.later(10 * time.Second)
 		c.expect("begin expired 97..98", "replace shop/a@98", "end 98")
 		lists := c.Requests(testkit.Lists)
-		if len(lists) != 2 || lists[0].Query.Get("resourceVersion") != "98" || lists[1].Query.Has("resourceVersion") {
+		if len(lists) != 2 || lists[0].Query.Get("resourceVersion") != "98" ||
+			lists[1].Query.Has("resourceVersion") {
 			t.Errorf("lists: %v", lists)
 		}
 		c.expectRequests(testkit.Probes, 3, "probes")
@@ -203,7 +220,8 @@ func TestABusyServerIsLeftAloneAsLongAsItAsks(t *testing.T) {
 		run(t, func(t *testing.T) {
 			c := newCluster(t, pods)
 			c.follow(pods, c.from(c.Version()))
-			busy := testkit.NewStatus(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests)
+			busy := testkit.NewStatus(http.StatusTooManyRequests,
+				metav1.StatusReasonTooManyRequests)
 			busy.Details = &metav1.StatusDetails{RetryAfterSeconds: 40}
 			c.Error(busy)
 			synctest.Wait()
@@ -266,10 +284,12 @@ func TestTheDefaultBackoffIsThatOfClientGo(t *testing.T) {
 func TestTheBackoffStartsOverAfterTwoQuietMinutes(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
-		c.Refuse(testkit.Watches, 6, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)
+		c.Refuse(testkit.Watches, 6, http.StatusServiceUnavailable,
+			metav1.StatusReasonServiceUnavailable)
 		c.follow(pods, c.from(c.Version()))
 		c.later(5 * time.Minute)
-		c.Refuse(testkit.Watches, 1, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)
+		c.Refuse(testkit.Watches, 1, http.StatusServiceUnavailable,
+			metav1.StatusReasonServiceUnavailable)
 		c.CutWatches()
 		synctest.Wait()
 		c.create("shop/a")
@@ -280,7 +300,8 @@ func TestTheBackoffStartsOverAfterTwoQuietMinutes(t *testing.T) {
 
 func TestARefusalIsNoEmptyCollection(t *testing.T) {
 	for code, reason := range map[int]metav1.StatusReason{
-		401: metav1.StatusReasonUnauthorized, 403: metav1.StatusReasonForbidden, 404: metav1.StatusReasonNotFound,
+		401: metav1.StatusReasonUnauthorized, 403: metav1.StatusReasonForbidden,
+		404: metav1.StatusReasonNotFound,
 		500: metav1.StatusReasonInternalError, 503: metav1.StatusReasonServiceUnavailable,
 	} {
 		t.Run(string(reason), func(t *testing.T) {
@@ -293,7 +314,8 @@ func TestARefusalIsNoEmptyCollection(t *testing.T) {
 				c.expireNow()
 				c.later(10 * time.Minute)
 				c.expect()
-				if got := c.refl.Status(); got.Phase != reflector.BackingOff || got.LastError == "" || got.Version != "98" {
+				if got := c.refl.Status(); got.Phase != reflector.BackingOff ||
+					got.LastError == "" || got.Version != "98" {
 					t.Errorf("Status = %+v", got)
 				}
 				c.Heal()
@@ -310,7 +332,8 @@ func TestARefusalIsNoEmptyCollection(t *testing.T) {
 func TestARefusedWatchIsNotListed(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
-		c.Refuse(testkit.Watches, 20, http.StatusInternalServerError, metav1.StatusReasonInternalError)
+		c.Refuse(testkit.Watches, 20, http.StatusInternalServerError,
+			metav1.StatusReasonInternalError)
 		c.follow(pods, c.from(c.Version()))
 		c.create("shop/a")
 		c.later(20 * time.Minute)
@@ -326,7 +349,8 @@ func TestAnInternalErrorIsTriedAgainFromTheSameVersion(t *testing.T) {
 		c.follow(pods, c.from(c.Version()))
 		c.create("shop/a")
 		for range 4 {
-			c.Error(testkit.NewStatus(http.StatusInternalServerError, metav1.StatusReasonInternalError))
+			c.Error(testkit.NewStatus(http.StatusInternalServerError,
+				metav1.StatusReasonInternalError))
 			c.later(20 * time.Second)
 		}
 		c.create("shop/b")
@@ -341,21 +365,24 @@ func TestAnInternalErrorThatComesBackIsListed(t *testing.T) {
 		c.create("shop/a")
 		c.follow(pods, c.from(c.Version()))
 		for range 5 {
-			c.Error(testkit.NewStatus(http.StatusInternalServerError, metav1.StatusReasonInternalError))
+			c.Error(testkit.NewStatus(http.StatusInternalServerError,
+				metav1.StatusReasonInternalError))
 			c.later(time.Minute)
 		}
 		c.expect("begin unreadable 98..98", "replace shop/a@98", "end 98")
 	})
 }
 
-// As TestReflectorReplacesStoreOnUnsafeDelete: the deletion of a corrupt object is only told as an error.
+// As TestReflectorReplacesStoreOnUnsafeDelete: the deletion of a corrupt object is only told as an
+// error.
 func TestAStorageReadErrorIsListed(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.create("shop/a")
 		c.follow(pods, c.from(c.Version()))
 		c.Skip(1)
-		c.Error(testkit.NewStatus(http.StatusInternalServerError, metav1.StatusReasonStoreReadError))
+		c.Error(testkit.NewStatus(http.StatusInternalServerError,
+			metav1.StatusReasonStoreReadError))
 		c.later(2 * time.Second)
 		c.expect("begin unreadable 98..99", "replace shop/a@98", "end 99")
 	})

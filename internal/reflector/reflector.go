@@ -24,15 +24,15 @@ type Reflector struct {
 	metrics *metrics
 	status  status
 	gate    *gate
-	// diverged is set by Diverged, and taken by the probe that follows.
+	// diverged is set by Diverged, and reset by the next probe.
 	diverged atomic.Bool
 
-	// All below is owned by Run.
+	// Run owns all fields below.
 
 	state   state
 	backoff backoff
-	// expiries is the backoff of 410s alone. They are the server's plain word that a list is needed, so that the first is followed
-	// at once, however many other failures there were; only those in a row wait.
+	// expiries is the backoff of 410s alone. They state plainly that a list is needed, so the first
+	// is followed at once, however many other failures there were; only those in a row wait.
 	expiries   backoff
 	quarantine quarantine
 	scope      scope
@@ -53,7 +53,8 @@ func New(cfg Config) (*Reflector, error) {
 		gate:     newGate(),
 		expiries: backoff{Backoff: cfg.Backoff, eager: true},
 		state:    first(cfg.From, cfg.Reached, cfg.Snapshot),
-		// A list of one namespace adds to what the last list of everything has skipped, and may be the first of this process.
+		// A list of one namespace adds to what the last list of everything has skipped, and may be
+		// the first of this process.
 		quarantine: quarantine{skipped: map[resource.Key]bool{}},
 		scope:      scope{states: maps.Clone(cfg.Selected), asOf: maps.Clone(cfg.AsOf)},
 	}
@@ -72,8 +73,8 @@ func New(cfg Config) (*Reflector, error) {
 // Status is what the reflector is doing. It may be called from any goroutine, at any time.
 func (r *Reflector) Status() Status { return r.status.get() }
 
-// Run follows the collection until ctx ends, and then returns nil; or until the Store fails, and then returns its error.
-// Everything else is retried. It may be called once.
+// Run follows the collection until ctx ends, and then returns nil; or until the Store fails, and
+// then returns its error. Everything else is retried. It may be called once.
 func (r *Reflector) Run(ctx context.Context) error {
 	defer r.status.phase(Stopped)
 	if r.awaitNamespaces(ctx); ctx.Err() != nil {
@@ -93,7 +94,7 @@ func (r *Reflector) Run(ctx context.Context) error {
 	}
 }
 
-// attempt makes one step, and waits after one that failed. It returns an error of the Store.
+// attempt makes one step, and waits after a failed one. It returns an error of the Store.
 func (r *Reflector) attempt(ctx context.Context) error {
 	if r.diverged.Load() {
 		r.state.step = toProbe
@@ -132,7 +133,7 @@ func (r *Reflector) step(ctx context.Context) outcome {
 	return r.watch(ctx)
 }
 
-// report shows what a step has made due.
+// report logs and counts what has become due after a step.
 func (r *Reflector) report(before, after state) {
 	why := after.relist
 	switch {
@@ -159,7 +160,7 @@ func (r *Reflector) report(before, after state) {
 	})
 }
 
-// delay is how long a wait is now.
+// delay returns how long a wait is now.
 func (r *Reflector) delay(w wait) (d time.Duration) {
 	if w.startOver {
 		r.backoff.startOver()
@@ -171,26 +172,31 @@ func (r *Reflector) delay(w wait) (d time.Duration) {
 		d = r.backoff.delay()
 	}
 	if w.atLeast > d {
-		// A little later than asked, so that not everybody comes back at the same moment.
+		// A little later than asked, so that not all clients come back at the same moment.
 		d = w.atLeast + time.Duration(rand.Float64()*float64(r.cfg.Backoff.Initial))
 	}
 	return d
 }
 
-// pause waits, visibly.
+// pause waits, and the status shows it.
 func (r *Reflector) pause(ctx context.Context, delay time.Duration, err error) {
 	err = explain(err)
-	r.status.set(func(s *Status) { s.LastError, s.NotFound = err.Error(), reasonOf(err) == reasonNotFound })
+	r.status.set(func(s *Status) {
+		s.LastError = err.Error()
+		s.NotFound = reasonOf(err) == reasonNotFound
+	})
 	if delay == 0 {
-		r.log.Info("request ended early, trying again at once", "resource_version", r.state.at.version, "err", err)
+		r.log.Info("request ended early, trying again at once",
+			"resource_version", r.state.at.version, "err", err)
 		return
 	}
-	r.log.Warn("request failed, trying again", "resource_version", r.state.at.version, "delay", delay.Round(time.Millisecond), "err", err)
+	r.log.Warn("request failed, trying again", "resource_version", r.state.at.version,
+		"delay", delay.Round(time.Millisecond), "err", err)
 	r.status.phase(BackingOff)
 	_ = ratelimit.Sleep(ctx, delay)
 }
 
-// seen notes that the server sent something that counts.
+// seen records that the server sent something that counts.
 func (r *Reflector) seen(change func(*Status)) {
 	now := time.Now()
 	r.metrics.lastSeen.Set(float64(now.UnixMilli()) / 1000)
@@ -200,7 +206,7 @@ func (r *Reflector) seen(change func(*Status)) {
 	})
 }
 
-// query is what every request for the collection has.
+// query returns what every request for the collection has.
 func (r *Reflector) query() url.Values {
 	q := url.Values{}
 	if r.cfg.LabelSelector != "" {
@@ -212,5 +218,5 @@ func (r *Reflector) query() url.Values {
 	return q
 }
 
-// seconds is a duration as the API server takes it.
+// seconds formats a duration as the API server expects it.
 func seconds(d time.Duration) string { return strconv.FormatInt(int64(d/time.Second), 10) }

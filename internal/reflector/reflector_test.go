@@ -20,7 +20,10 @@ import (
 
 var (
 	pods    = resource.Type{Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true}
-	widgets = resource.Type{Group: "example.com", Version: "v1", Resource: "widgets", Kind: "Widget", Namespaced: true}
+	widgets = resource.Type{
+		Group: "example.com", Version: "v1", Resource: "widgets",
+		Kind: "Widget", Namespaced: true,
+	}
 	secrets = resource.Type{Version: "v1", Resource: "secrets", Kind: "Secret", Namespaced: true}
 )
 
@@ -148,10 +151,14 @@ type cluster struct {
 // newCluster makes the server; follow starts the reflector.
 func newCluster(t *testing.T, typ resource.Type) *cluster {
 	t.Helper()
-	return &cluster{Server: testkit.NewServer(t, typ), t: t, store: &recorder{}, reg: prometheus.NewRegistry(), result: make(chan error, 1)}
+	return &cluster{
+		Server: testkit.NewServer(t, typ), t: t, store: &recorder{},
+		reg: prometheus.NewRegistry(), result: make(chan error, 1),
+	}
 }
 
-// follow starts a reflector, by default one that begins with a snapshot, and waits until it has nothing to do.
+// follow starts a reflector, by default one that begins with a snapshot, and waits until it has
+// nothing to do.
 func (c *cluster) follow(typ resource.Type, change func(*reflector.Config)) {
 	c.t.Helper()
 	cfg := reflector.Config{
@@ -160,7 +167,8 @@ func (c *cluster) follow(typ resource.Type, change func(*reflector.Config)) {
 		Type:       typ,
 		Snapshot:   true,
 		Registerer: c.reg,
-		Log:        slog.New(slog.NewTextHandler(c.t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Log: slog.New(slog.NewTextHandler(c.t.Output(),
+			&slog.HandlerOptions{Level: slog.LevelDebug})),
 		Quarantine: func(_ context.Context, u *resource.Unreadable) error {
 			c.mu.Lock()
 			defer c.mu.Unlock()
@@ -200,7 +208,8 @@ func (c *cluster) expect(want ...string) {
 	c.t.Helper()
 	synctest.Wait()
 	if got := c.store.take(); !slices.Equal(got, want) {
-		c.t.Errorf("the store was told\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
+		c.t.Errorf("the store was told\n  %s\nwant\n  %s", strings.Join(got, "\n  "),
+			strings.Join(want, "\n  "))
 	}
 }
 
@@ -219,7 +228,8 @@ func (c *cluster) expectRequests(match testkit.Match, want int, what string) {
 	}
 }
 
-// expectAttempts is expectRequests, but for what net/http sends again at once by itself, when a connection that was used before is cut.
+// expectAttempts is expectRequests, but for what net/http sends again at once by itself, when a
+// connection that was used before is cut.
 func (c *cluster) expectAttempts(match testkit.Match, want int, what string) {
 	c.t.Helper()
 	attempts := map[time.Time]bool{}

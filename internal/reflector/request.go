@@ -16,48 +16,54 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// patience says how long an answer may take.
+// patience is how long an answer may take.
 type patience struct {
 	silence time.Duration // without anything that counts (stream.alive); 0 for any time
 	total   time.Duration // from request to end; 0 for any time
 }
 
-// stream is the answer to one request, while it is being read. It ends by itself when the patience does. Not safe for
-// concurrent use.
+// stream is the answer to one request, while it is being read. It ends by itself when the patience
+// does. Not safe for concurrent use.
 type stream struct {
-	ctx     context.Context // ends with the request, with the reason why as its cause
+	ctx     context.Context // ends with the request; its cause is the reason
 	cancel  context.CancelCauseFunc
 	body    io.ReadCloser
 	started time.Time
 
 	silence time.Duration
-	left    time.Duration // of silence; time in which nobody reads does not count
+	left    time.Duration // of silence; time without a reader does not count
 	timers  []*time.Timer // silence, then total
 	read    int64         // bytes read
 	broken  error         // why the body ended, if that was not its end
 	limit   int64         // where reading stops with ErrFrameTooLarge
 }
 
-// get asks for the collection. A nil error means that the answer is 200 and JSON; the caller closes the stream.
+// get requests the collection. A nil error means that the answer is 200 and JSON; the caller closes
+// the stream.
 func (r *Reflector) get(ctx context.Context, query url.Values, p patience) (*stream, error) {
 	if r.state.relist.Partial() {
-		return r.getFrom(ctx, r.cfg.Client.Base.JoinPath(r.cfg.Type.CollectionPath(r.state.relist.Namespace)), query, p)
+		return r.getFrom(ctx,
+			r.cfg.Client.Base.JoinPath(r.cfg.Type.CollectionPath(r.state.relist.Namespace)), query,
+			p)
 	}
 	return r.getFrom(ctx, r.url, query, p)
 }
 
-// getFrom is get of a place of its own. It may be called from any goroutine.
-func (r *Reflector) getFrom(ctx context.Context, from *url.URL, query url.Values, p patience) (*stream, error) {
+// getFrom is get with its own URL. It may be called from any goroutine.
+func (r *Reflector) getFrom(
+	ctx context.Context, from *url.URL, query url.Values, p patience,
+) (*stream, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	s := &stream{ctx: ctx, cancel: cancel, started: time.Now(), silence: p.silence, left: p.silence}
-	s.timers = []*time.Timer{after(p.silence, cancel, errSilent), after(p.total, cancel, errDeadline)}
+	s.timers = []*time.Timer{after(p.silence, cancel, errSilent), after(p.total, cancel,
+		errDeadline)}
 	u := *from
 	u.RawQuery = query.Encode()
 	if err := r.do(s, &u); err != nil {
 		s.close()
 		return nil, err
 	}
-	s.timers[0].Stop() // from here on it runs while somebody reads
+	s.timers[0].Stop() // from here on it runs only while the stream is read
 	return s, nil
 }
 
@@ -94,7 +100,8 @@ func checkContentType(resp *http.Response) error {
 	if media, _, err := mime.ParseMediaType(got); err == nil && media == contentType {
 		return nil
 	}
-	return fmt.Errorf("%w: %s answered with Content-Type %q: is there a proxy or a login page before the API server?",
+	return fmt.Errorf("%w: %s answered with Content-Type %q: is there a proxy or a login page "+
+		"before the API server?",
 		errContentType, resp.Request.URL.Host, got)
 }
 
@@ -116,10 +123,11 @@ func (r *Reflector) statusError(s *stream, resp *http.Response) error {
 		return &apierrors.StatusError{ErrStatus: status}
 	}
 	message := string(body[:min(len(body), 256)])
-	return apierrors.NewGenericServerResponse(resp.StatusCode, "get", r.cfg.Type.GVR().GroupResource(), "", message, wait, true)
+	return apierrors.NewGenericServerResponse(resp.StatusCode,
+		"get", r.cfg.Type.GVR().GroupResource(), "", message, wait, true)
 }
 
-// retryAfterHeader is the header in seconds; the API server never sends it as a date.
+// retryAfterHeader returns the header in seconds; the API server never sends it as a date.
 func retryAfterHeader(h http.Header) int {
 	const day = 24 * 60 * 60
 	seconds, err := strconv.Atoi(h.Get("Retry-After"))
@@ -151,10 +159,10 @@ func (s *stream) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// allow lets the reader go on to the given offset of the body.
+// allow lets the reader continue to the given offset of the body.
 func (s *stream) allow(offset int64) { s.limit = offset }
 
-// alive says that the server sent something that counts: the silence begins anew.
+// alive is called when the server sent something that counts: the silence starts again.
 func (s *stream) alive() { s.left = s.silence }
 
 // expect sets how long a silence may be from now on.
@@ -167,6 +175,6 @@ func (s *stream) close() {
 	}
 	s.cancel(nil)
 	if s.body != nil {
-		_ = s.body.Close() // nothing was written; there is nothing to lose
+		_ = s.body.Close() // nothing was written; nothing can be lost
 	}
 }

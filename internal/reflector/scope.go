@@ -9,42 +9,45 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// Namespaces says which namespaces are selected. It may be called from any goroutine.
+// Namespaces has the selected namespaces. It may be called from any goroutine.
 type Namespaces interface {
-	// Current gives the selection, nil while it is not known yet, and a channel that is closed when it is another.
+	// Current returns the selection, nil while it is not known yet, and a channel that is closed
+	// when it changes.
 	Current() (set *NamespaceSet, changed <-chan struct{})
 }
 
-// NamespaceSet is a selection of namespaces at one moment. It never changes.
+// NamespaceSet is a selection of namespaces at one moment. It is immutable.
 type NamespaceSet struct {
-	// Selected are the namespaces, each with the version of the Namespace in which it was found to be selected.
+	// Selected are the namespaces, each with the version of the Namespace in which it was found to
+	// be selected.
 	Selected map[string]resource.Version
-	// Exists says which namespaces there are, selected or not.
+	// Exists has the existing namespaces, selected or not.
 	Exists map[string]bool
 }
 
-// scope is which of the objects that the API server tells of the Store gets. It is owned by Run.
+// scope is which of the objects that the API server sends the Store gets. It is owned by Run.
 type scope struct {
-	// states of the namespaces, as the Store was told. What is not in it was never selected.
+	// states of the namespaces, as reported to the Store. A namespace that is missing here was
+	// never selected.
 	states map[string]resource.NamespaceState
-	// asOf are, of those that came in alone, the versions as of which they are listed, or were. What a watch tells of the time before is
-	// covered by that.
+	// asOf are, of those that entered alone, the versions as of which they are listed, or were.
+	// Changes from before are covered by that list.
 	asOf map[string]resource.Version
-	// marked is the last version that Progress was told, and when.
-	marked   resource.Version
-	markedAt time.Time
+	// progressed is the last version that Progress got, and when.
+	progressed resource.Version
+	markedAt   time.Time
 }
 
-// errMoved ends a watch because namespaces have come into the selection, or left it.
-var errMoved = errors.New("the selection of namespaces has changed")
+// errSelectionChanged ends a watch because namespaces have entered the selection, or left it.
+var errSelectionChanged = errors.New("the selection of namespaces has changed")
 
 // choice is what is done with an object that was read.
 type choice int
 
 const (
 	selected   choice = iota
-	unselected        // the Store is told that it does not match
-	passed            // the Store is told nothing
+	unselected        // reported to the Store: it does not match
+	unwanted          // not reported to the Store
 )
 
 // choose makes the choice. An error is a panic of a selector, which refuses the object.
@@ -56,25 +59,27 @@ func (r *Reflector) choose(obj *resource.Object) (c choice, err *resource.Refuse
 	}()
 	switch {
 	case !r.state.relist.Partial() && !r.scoped(obj), r.cfg.Selects != nil && !r.cfg.Selects(obj):
-		return passed, nil
+		return unwanted, nil
 	case r.cfg.Matches != nil && !r.cfg.Matches(obj):
 		return unselected, nil
 	}
 	return selected, nil
 }
 
-// scoped reports whether an object is in a namespace that is selected, and not covered by the list of that.
+// scoped reports whether an object is in a selected namespace, and not covered by the list of that.
 func (r *Reflector) scoped(obj *resource.Object) bool {
-	return r.cfg.Namespaces == nil || r.scope.states[obj.Namespace].Selected() && !obj.Version.NotNewer(r.scope.asOf[obj.Namespace])
+	return r.cfg.Namespaces == nil || r.scope.states[obj.Namespace].Selected() &&
+		!obj.Version.NotNewer(r.scope.asOf[obj.Namespace])
 }
 
-// concerns reports whether an object that is refused would be wanted, as far as that is known.
+// concerns reports whether a refused object would be wanted, as far as that is known.
 func (r *Reflector) concerns(refused *resource.RefusedError) (yes bool) {
 	if refused.Key == "" {
 		return true
 	}
 	obj := objectOf(refused)
-	if r.cfg.Namespaces != nil && !r.state.relist.Partial() && !r.scope.states[obj.Namespace].Selected() {
+	if r.cfg.Namespaces != nil && !r.state.relist.Partial() &&
+		!r.scope.states[obj.Namespace].Selected() {
 		return false
 	}
 	defer func() {
@@ -85,24 +90,25 @@ func (r *Reflector) concerns(refused *resource.RefusedError) (yes bool) {
 	return r.cfg.Selects == nil || r.cfg.Selects(obj)
 }
 
-// listUnselected hands on an item of a list that is not selected: it may have been.
+// listUnselected hands on an unselected item of a list: it may have been selected before.
 func (r *Reflector) listUnselected(ctx context.Context, obj *resource.Object) error {
 	r.metrics.passed.Inc()
 	return fromStore(r.cfg.Unselected(ctx, obj, false))
 }
 
-// passEvery is how often Progress is told while only what nobody wants comes.
-const passEvery = time.Second
+// progressInterval is how often Progress is called while only unwanted objects come.
+const progressInterval = time.Second
 
-// pass takes note of an event about an object that is not wanted: the stream has come so far.
-func (r *Reflector) pass(ctx context.Context, f *frame, deletion bool) error {
+// recordProgress handles an event about an unwanted object: the stream has come so far.
+func (r *Reflector) recordProgress(ctx context.Context, f *frame, deletion bool) error {
 	r.metrics.passed.Inc()
 	r.state.at.took(f.obj, deletion)
-	r.moved()
-	if r.cfg.Progress == nil || r.state.at.complete == r.scope.marked || time.Since(r.scope.markedAt) < passEvery {
+	r.publishPosition()
+	if r.cfg.Progress == nil || r.state.at.complete == r.scope.progressed ||
+		time.Since(r.scope.markedAt) < progressInterval {
 		return nil
 	}
-	r.scope.marked, r.scope.markedAt = r.state.at.complete, time.Now()
+	r.scope.progressed, r.scope.markedAt = r.state.at.complete, time.Now()
 	return fromStore(r.cfg.Progress(ctx, r.state.at.complete))
 }
 
@@ -124,8 +130,11 @@ func (r *Reflector) awaitNamespaces(ctx context.Context) {
 	}
 }
 
-// move is the list that tells the Store of one namespace that comes into the selection or leaves it. What leaves comes first.
-func move(states map[string]resource.NamespaceState, set *NamespaceSet) (why resource.Relist, ok bool) {
+// nextMove returns the list that reports one namespace that enters the selection or leaves it.
+// Those that leave come first.
+func nextMove(
+	states map[string]resource.NamespaceState, set *NamespaceSet,
+) (why resource.Relist, ok bool) {
 	for name, state := range states {
 		_, wanted := set.Selected[name]
 		leaves := state == resource.NamespaceLeaving || state.Selected() && !wanted
@@ -145,13 +154,13 @@ func move(states map[string]resource.NamespaceState, set *NamespaceSet) (why res
 	return why, ok
 }
 
-// beginMove begins to tell the Store of a namespace whose selection has changed, if there is one.
+// beginMove begins to report a namespace whose selection has changed, if there is one.
 func (r *Reflector) beginMove() bool {
 	if r.cfg.Namespaces == nil {
 		return false
 	}
 	set, _ := r.cfg.Namespaces.Current()
-	why, ok := move(r.scope.states, set)
+	why, ok := nextMove(r.scope.states, set)
 	if !ok {
 		return false
 	}
@@ -166,30 +175,34 @@ func (r *Reflector) beginMove() bool {
 		r.metrics.entered.Inc()
 	}
 	r.state = r.state.move(why)
-	r.log.Info("the selection of namespaces has changed", "namespace", why.Namespace, "selected", !why.Left)
+	r.log.Info("the selection of namespaces has changed", "namespace", why.Namespace,
+		"selected", !why.Left)
 	return true
 }
 
-// aimMove chooses the version as of which a namespace is listed: that of now, so that what was in another namespace of its name is gone
-// by then. The list is made as of it, also after a crash, and the watch tells every version that comes after.
-func (r *Reflector) aimMove(ctx context.Context) error {
+// chooseMoveVersion chooses the version as of which a namespace is listed: the current one, so that
+// the objects of an earlier namespace of its name are gone by then. The list is made as of it, also
+// after a crash, and the watch brings every later version.
+func (r *Reflector) chooseMoveVersion(ctx context.Context) error {
 	if r.state.relist.From != "" {
 		return nil
 	}
 	now, err := r.probe(ctx)
-	r.state = r.state.aim(now)
+	r.state = r.state.listAsOf(now)
 	return err
 }
 
-// leave tells the Store that nothing of a namespace is wanted any more. Nothing has to be asked for that.
-func (r *Reflector) leave(ctx context.Context) error {
+// dropNamespace reports to the Store that nothing of a namespace is wanted any more. That needs no
+// request.
+func (r *Reflector) dropNamespace(ctx context.Context) error {
 	if err := fromStore(r.cfg.Store.BeginReplace(ctx, *r.state.relist)); err != nil {
 		return err
 	}
 	return r.endMove(ctx, r.state.at.version)
 }
 
-// endMove says that a namespace was told completely. The position in the stream stays as it is: all else goes on from there.
+// endMove is called when a namespace was reported completely. The position in the stream stays:
+// everything else continues from there.
 func (r *Reflector) endMove(ctx context.Context, v resource.Version) error {
 	if err := r.cfg.Store.EndReplace(ctx, v); err != nil {
 		return fromStore(err)
@@ -208,9 +221,9 @@ func (r *Reflector) endMove(ctx context.Context, v resource.Version) error {
 	return nil
 }
 
-// adopt gives the selection that a list of everything is made for. A namespace of which it was begun to tell that it left has to leave
-// before it may come again.
-func (r *Reflector) adopt() map[string]resource.Version {
+// nextSelection returns the selection that a list of everything is made for. A namespace whose
+// leaving was partly reported has to leave before it may enter again.
+func (r *Reflector) nextSelection() map[string]resource.Version {
 	if r.cfg.Namespaces == nil {
 		return nil
 	}
@@ -233,9 +246,10 @@ func (r *Reflector) adopt() map[string]resource.Version {
 	return adopted
 }
 
-// adopted says that the Store has what adopt gave. A list with an item of which nobody knows which object it is takes nothing for gone: so what leaves
-// is not told yet, and is by a list of its own.
-func (r *Reflector) adopted() {
+// selectionTaken is called when the Store has what nextSelection returned. A list with an
+// unidentified item takes nothing for gone: so leaving namespaces are not reported yet, and get a
+// list of their own.
+func (r *Reflector) selectionTaken() {
 	for name, state := range r.scope.states {
 		switch {
 		case state == resource.NamespaceEntering:
@@ -246,12 +260,12 @@ func (r *Reflector) adopted() {
 	}
 }
 
-// adoptOnly tells the Store of the selection with which the future begins: nothing is listed.
-func (r *Reflector) adoptOnly(ctx context.Context) error {
+// takeSelection reports the initial selection to the Store when nothing is listed.
+func (r *Reflector) takeSelection(ctx context.Context) error {
 	if r.cfg.Namespaces == nil {
 		return nil
 	}
-	why := resource.Relist{Namespaces: r.adopt(), Only: true}
+	why := resource.Relist{Namespaces: r.nextSelection(), Only: true}
 	if err := r.cfg.Store.BeginReplace(ctx, why); err != nil {
 		return fromStore(err)
 	}
@@ -263,8 +277,9 @@ func (r *Reflector) adoptOnly(ctx context.Context) error {
 	return nil
 }
 
-// untilMoved ends the stream when the selection of namespaces changes. It must be stopped before anything else happens.
-func (r *Reflector) untilMoved(s *stream) (stop func()) {
+// untilSelectionChanges ends the stream when the selection of namespaces changes. It must be
+// stopped before anything else happens.
+func (r *Reflector) untilSelectionChanges(s *stream) (stop func()) {
 	if r.cfg.Namespaces == nil {
 		return func() {}
 	}
@@ -273,8 +288,8 @@ func (r *Reflector) untilMoved(s *stream) (stop func()) {
 		defer close(ended)
 		for {
 			set, changed := r.cfg.Namespaces.Current()
-			if _, moves := move(r.scope.states, set); moves {
-				s.cancel(errMoved)
+			if _, moves := nextMove(r.scope.states, set); moves {
+				s.cancel(errSelectionChanged)
 				return
 			}
 			select {

@@ -20,36 +20,42 @@ const testLimit = 1 << 16
 
 func TestVersion(t *testing.T) {
 	long := strings.Repeat("1", resource.MaxIdentity+1)
-	_, err := frames([]byte(`{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"`+long+`"}}}`), 64)
+	_, err := frames([]byte(`{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"`+
+		long+`"}}}`), 64)
 	if !errors.Is(err, resource.ErrVersion) || !reflector.IsUnreadable(err) {
 		t.Errorf("a bookmark: %v", err)
 	}
-	_, _, err = reflector.EachItem(strings.NewReader(`{"metadata":{"resourceVersion":"`+long+`"},"items":[]}`), testLimit, nil)
+	_, _, err = reflector.EachItem(strings.NewReader(`{"metadata":{"resourceVersion":"`+
+		long+`"},"items":[]}`), testLimit, nil)
 	if !errors.Is(err, resource.ErrVersion) || !reflector.IsUnreadable(err) {
 		t.Errorf("a list: %v", err)
 	}
-	version, _, err := reflector.EachItem(strings.NewReader(`{"metadata":{"resourceVersion":"`+long[1:]+`"},"items":[]}`), testLimit, nil)
+	version, _, err := reflector.EachItem(strings.NewReader(`{"metadata":{"resourceVersion":"`+
+		long[1:]+`"},"items":[]}`), testLimit, nil)
 	if err != nil || string(version) != long[1:] {
 		t.Errorf("one of 255 bytes: %v", err)
 	}
 }
 
 func frames(raw []byte, chunk int) (got []string, err error) {
-	err = reflector.EachFrame(reflector.Chunks(raw, chunk), testLimit, resource.ParseOptions{}, func(f reflector.Frame) {
-		line := string(f.Event) + " " + string(f.Version)
-		if f.Object != nil {
-			line += string(f.Object.Key()) + "@" + string(f.Object.Version) + " " + string(f.Object.Raw)
-		}
-		got = append(got, line)
-	})
+	err = reflector.EachFrame(reflector.Chunks(raw, chunk), testLimit, resource.ParseOptions{},
+		func(f reflector.Frame) {
+			line := string(f.Event) + " " + string(f.Version)
+			if f.Object != nil {
+				line += string(f.Object.Key()) + "@" + string(f.Object.Version) + " " +
+					string(f.Object.Raw)
+			}
+			got = append(got, line)
+		})
 	return got, err
 }
 
-// FuzzFrames checks that a watch's answer is split in the same way however it arrives, and cut anywhere gives a beginning of
-// the same frames.
+// FuzzFrames checks that a watch's answer is split in the same way however it arrives, and cut
+// anywhere gives a beginning of the same frames.
 func FuzzFrames(f *testing.F) {
 	const object = `{"kind":"Pod","metadata":{"name":"a","resourceVersion":"98"}}`
-	f.Add([]byte(`{"type":"ADDED","object":`+object+"}\n"+`{"object":`+object+`,"type":"DELETED"}`), uint16(40))
+	f.Add([]byte(`{"type":"ADDED","object":`+object+"}\n"+`{"object":`+object+`,"type":"DELETED"}`),
+		uint16(40))
 	f.Add([]byte(`{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"5","annotations":{"k8s.io/initial-events-end":"true"}}}}`), uint16(9))
 	f.Add([]byte(`{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired"}} {"type":"X","object":1}`), uint16(70))
 	f.Add([]byte("{\n \"type\" : \"MODIFIED\" ,\n \"object\" : "+object+"\n}\n"), uint16(3))
@@ -62,7 +68,9 @@ func FuzzFrames(f *testing.F) {
 			t.Fatalf("%d bytes are too large", len(raw))
 		}
 		slow, slowErr := frames(raw, 1)
-		if !slices.Equal(whole, slow) || reflector.IsUnreadable(err) != reflector.IsUnreadable(slowErr) || reflector.IsCut(err) != reflector.IsCut(slowErr) {
+		if !slices.Equal(whole, slow) ||
+			reflector.IsUnreadable(err) != reflector.IsUnreadable(slowErr) ||
+			reflector.IsCut(err) != reflector.IsCut(slowErr) {
 			t.Fatalf("at once: %q, %v\nby bytes: %q, %v", whole, err, slow, slowErr)
 		}
 		asJsontext(t, raw, whole, err)
@@ -76,7 +84,8 @@ func FuzzFrames(f *testing.F) {
 	})
 }
 
-// asJsontext checks that jsontext finds the same frames, and where theirs end, a mistake in the same one.
+// asJsontext checks that jsontext finds the same frames, and where theirs end, a mistake in the
+// same one.
 func asJsontext(t *testing.T, raw []byte, got []string, err error) {
 	t.Helper()
 	d := jsontext.NewDecoder(bytes.NewReader(raw), jsontext.AllowDuplicateNames(true))
@@ -92,8 +101,10 @@ func asJsontext(t *testing.T, raw []byte, got []string, err error) {
 		if json.Unmarshal(value, &frame) != nil || line[:len(frame.Type)] != frame.Type {
 			t.Fatalf("%q\nof %q", line, value)
 		}
-		if obj, err := resource.Parse(frame.Object, resource.ParseOptions{}); err == nil && frame.Type != "BOOKMARK" && frame.Type != "ERROR" {
-			if want := frame.Type + " " + string(obj.Key()) + "@" + string(obj.Version) + " " + string(obj.Raw); line != want {
+		if obj, err := resource.Parse(frame.Object, resource.ParseOptions{}); err == nil &&
+			frame.Type != "BOOKMARK" && frame.Type != "ERROR" {
+			if want := frame.Type + " " + string(obj.Key()) + "@" + string(obj.Version) + " " +
+				string(obj.Raw); line != want {
 				t.Fatalf("%q\nwant %q", line, want)
 			}
 		}
@@ -101,7 +112,8 @@ func asJsontext(t *testing.T, raw []byte, got []string, err error) {
 	_, wantErr := d.ReadValue()
 	_, syntax := errors.AsType[*jsontext.SyntacticError](wantErr)
 	cut := errors.Is(wantErr, io.ErrUnexpectedEOF)
-	if errors.Is(err, resource.ErrSyntax) != (syntax && !cut) && !reflector.IsUnexpected(err) || reflector.IsCut(err) != cut && !reflector.IsUnreadable(err) {
+	if errors.Is(err, resource.ErrSyntax) != (syntax && !cut) && !reflector.IsUnexpected(err) ||
+		reflector.IsCut(err) != cut && !reflector.IsUnreadable(err) {
 		t.Fatalf("%q: %v, but jsontext says %v", raw, err, wantErr)
 	}
 }
@@ -116,10 +128,11 @@ func FuzzList(f *testing.F) {
 			return
 		}
 		var got []string
-		version, token, err := reflector.EachItem(reflector.Chunks(raw, 5), testLimit, func(item []byte) error {
-			got = append(got, string(item))
-			return nil
-		})
+		version, token, err := reflector.EachItem(reflector.Chunks(raw, 5), testLimit,
+			func(item []byte) error {
+				got = append(got, string(item))
+				return nil
+			})
 		if err != nil {
 			return
 		}
@@ -131,10 +144,12 @@ func FuzzList(f *testing.F) {
 		}
 		var members map[string]json.RawMessage // by exact name
 		var want []json.RawMessage
-		if err := errors.Join(json.Unmarshal(raw, &members), json.Unmarshal(members["items"], &want)); err != nil {
+		if err := errors.Join(json.Unmarshal(raw, &members), json.Unmarshal(members["items"],
+			&want)); err != nil {
 			t.Fatalf("encoding/json: %v", err)
 		}
-		same := slices.EqualFunc(got, want, func(a string, b json.RawMessage) bool { return a == string(b) })
+		same := slices.EqualFunc(got, want,
+			func(a string, b json.RawMessage) bool { return a == string(b) })
 		var meta struct{ ResourceVersion, Continue string }
 		_ = json.Unmarshal(members["metadata"], &meta)
 		if !same || string(version) != meta.ResourceVersion || token != meta.Continue {
@@ -146,15 +161,19 @@ func FuzzList(f *testing.F) {
 func TestAFrameMayBeAsLargeAsTheLimitAndNoLarger(t *testing.T) {
 	for _, extra := range []int{0, 1} {
 		object := `{"metadata":{"name":"a","resourceVersion":"98"},"x":""}`
-		object = strings.Replace(object, `""`, `"`+strings.Repeat("x", testLimit-len(object)+extra)+`"`, 1)
+		object = strings.Replace(object, `""`, `"`+strings.Repeat("x", testLimit-len(object)+extra)+
+			`"`, 1)
 		frame := `{"type":"ADDED","object":` + object + `}`
 		for _, chunk := range []int{1, 4096, 1 << 20} {
 			got, err := frames([]byte(frame+frame), chunk)
 			if extra == 0 && (len(got) != 2 || !errors.Is(err, io.EOF)) {
-				t.Errorf("%d bytes in chunks of %d: %d frames, %v", len(object), chunk, len(got), err)
+				t.Errorf("%d bytes in chunks of %d: %d frames, %v", len(object), chunk, len(got),
+					err)
 			}
-			if extra == 1 && (len(got) != 0 || !errors.Is(err, reflector.ErrFrameTooLarge) || !reflector.IsUnreadable(err)) {
-				t.Errorf("%d bytes in chunks of %d: %d frames, %v", len(object), chunk, len(got), err)
+			if extra == 1 && (len(got) != 0 || !errors.Is(err, reflector.ErrFrameTooLarge) ||
+				!reflector.IsUnreadable(err)) {
+				t.Errorf("%d bytes in chunks of %d: %d frames, %v", len(object), chunk, len(got),
+					err)
 			}
 		}
 	}
@@ -206,7 +225,8 @@ func TestAFrameCostsThreeAllocations(t *testing.T) {
 	const n = 1000
 	frame := podFrame(t)
 	perRun := testing.AllocsPerRun(5, func() {
-		err := reflector.EachFrame(&repeat{text: frame, left: n}, 1<<20, resource.ParseOptions{Type: pods}, func(reflector.Frame) {})
+		err := reflector.EachFrame(&repeat{text: frame, left: n}, 1<<20,
+			resource.ParseOptions{Type: pods}, func(reflector.Frame) {})
 		if !errors.Is(err, io.EOF) {
 			t.Fatal(err)
 		}
@@ -221,7 +241,8 @@ func BenchmarkFrame(b *testing.B) {
 	b.SetBytes(int64(len(frame)))
 	b.ReportAllocs()
 	b.ResetTimer()
-	err := reflector.EachFrame(&repeat{text: frame, left: b.N}, 1<<20, resource.ParseOptions{Type: pods}, func(reflector.Frame) {})
+	err := reflector.EachFrame(&repeat{text: frame, left: b.N}, 1<<20,
+		resource.ParseOptions{Type: pods}, func(reflector.Frame) {})
 	if !errors.Is(err, io.EOF) {
 		b.Fatal(err)
 	}
@@ -243,7 +264,8 @@ func BenchmarkPageOf500(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		items := 0
-		err := reflector.EachObject(bytes.NewReader(list.Bytes()), 1<<20, opts, func(*resource.Object) { items++ })
+		err := reflector.EachObject(bytes.NewReader(list.Bytes()), 1<<20, opts,
+			func(*resource.Object) { items++ })
 		if err != nil || items != 500 {
 			b.Fatal(items, err)
 		}

@@ -19,22 +19,24 @@ const (
 	toWatch             // hand on what changes
 )
 
-// state is where the reflector is. Run owns it. It changes at the end of a step (next), where a list ends
-// (listed), and where a change was handed on (position).
+// state is where the reflector is. Run owns it. It changes at the end of a step (next), where a
+// list ends (listed), and where a change was handed on (position).
 type state struct {
 	step step
-	at   position // where the Store stands, and the watch continues
-	// relist is the list that is due or under way; nil for none. It is never changed, but replaced.
+	at   position // how far the Store is; the watch continues there
+	// relist is the list that is due or running; nil for none. It is immutable and replaced.
 	relist *resource.Relist
 	// relists counts the lists of everything that became due.
 	relists int
-	// reached is the latest version that the Store has of a list that is not complete yet, and of what was there before the first.
+	// reached is the latest version that the Store has of an incomplete list, and before the first
+	// list what it had before.
 	reached resource.Version
-	// suspect is the reason of the gap behind the position, once a probe says up to where; "" for none.
+	// suspect is the reason of the gap behind the position, once a probe has found its end; "" for
+	// none.
 	suspect string
 	// failed is set once a step has failed: the server may be another when it is found again.
 	failed bool
-	// watchListOff is set for good where WatchList does not work.
+	// watchListOff is set permanently where WatchList does not work.
 	watchListOff bool
 	listing      listing
 	stuck        stuck
@@ -42,21 +44,22 @@ type state struct {
 
 // listing is what was learned from failures of the current list.
 type listing struct {
-	consistent     bool // list what etcd has, no matter which version that is
-	unpaged        bool // in one answer: every page expired before it could be asked for
-	restarts       int  // of paged lists that could not be finished
+	consistent     bool // list etcd's state, whatever its version is
+	unpaged        bool // in one answer: every page expired before it was read
+	restarts       int  // of paged lists that were not completed
 	watchListTries int  // WatchLists that failed
 }
 
 // stuck counts how often a watch from one version brought nothing.
 type stuck struct {
 	times  int
-	closed bool // it was closed at once each time, which is what an expired version of Events looks like
+	closed bool // it was closed at once each time, as an expired version of Events is
 }
 
 const (
-	// maxStuck is how often a watch from one version may bring nothing before a gap is suspected. An empty close is a sign of an
-	// expired version, an error is one of an event that the server can't read.
+	// maxStuck is how often a watch from one version may bring nothing before a gap is suspected.
+	// An empty close is a sign of an expired version, an error is one of an event that the server
+	// can't read.
 	maxStuck = 5
 	// maxRestarts is how often a paged list is restarted before it is asked for in one answer.
 	maxRestarts = 3
@@ -67,20 +70,21 @@ const (
 // outcome is how a step ended.
 type outcome struct {
 	err    error
-	paused bool          // it was broken off, by Pause or Diverged
+	paused bool          // it was cut, by Pause or Diverged
 	took   time.Duration // from the request on
 	// pages were read, of a list by pages.
 	pages int
-	// server is the server's version that a probe found; diverged, that states of objects were of another history.
+	// server is the server's version that a probe found; diverged: states of objects were of
+	// another history.
 	server   resource.Version
 	diverged bool
-	// early: a watch ended in good order, but before its time.
+	// early: a watch ended without an error, but before its time.
 	early bool
 }
 
 // wait is how long to wait before the next step.
 type wait struct {
-	backoff, expiry bool          // by the backoff, or by that of expired versions
+	backoff, expiry bool          // the general backoff, or that of expired versions
 	atLeast         time.Duration // as the API server asked
 	startOver       bool          // the failures before are over
 }
@@ -88,14 +92,15 @@ type wait struct {
 // next is the state after a step, and how long to wait before the next one.
 func (s state) next(o outcome) (state, wait) {
 	switch {
-	case o.paused: // as after a lost connection, the server may be another, or in another place of its history
+	// as after a lost connection, the server may be another, or at another place of its history
+	case o.paused:
 		s.failed, s.step = true, toProbe
 	case o.err != nil:
 		s.failed = true
 		return s.recover(o)
 	case s.step == toProbe:
 		s = s.locate(o)
-	case o.early: // what comes next may be a server with another history
+	case o.early: // the next server may have another history
 		s.step = toProbe
 	}
 	return s, wait{}
@@ -126,15 +131,15 @@ func (s state) move(why resource.Relist) state {
 	return s
 }
 
-// aim sets the version as of which a namespace is listed.
-func (s state) aim(from resource.Version) state {
+// listAsOf sets the version as of which a namespace is listed.
+func (s state) listAsOf(from resource.Version) state {
 	why := *s.relist
 	why.From = from
 	s.relist = &why
 	return s
 }
 
-// listed ends a list. What follows it continues at a version.
+// listed ends a list. The watch continues at a version.
 func (s state) listed(at position) state {
 	s.step, s.relist, s.reached, s.at = toWatch, nil, "", at
 	return s
@@ -144,7 +149,10 @@ func (s state) listed(at position) state {
 func (s state) locate(o outcome) state {
 	suspect := s.suspect
 	s.suspect = ""
-	rewound := resource.Relist{Reason: resource.ReasonRewound, Rewound: true, From: s.at.version, To: o.server}
+	rewound := resource.Relist{
+		Reason: resource.ReasonRewound, Rewound: true, From: s.at.version,
+		To: o.server,
+	}
 	switch {
 	case o.diverged && s.at.version != "":
 		return s.list(rewound)
@@ -163,8 +171,8 @@ func (s state) locate(o outcome) state {
 	return s
 }
 
-// correct aims a list that is under way at a server that is at another version than it was. What a failed attempt has handed on may be
-// undone too.
+// correct adapts a running list to a server whose version has changed. What a failed attempt has
+// handed on may belong to the lost history too.
 func (s state) correct(o outcome) state {
 	why := *s.relist
 	why.To = o.server
@@ -183,7 +191,7 @@ func (s state) recover(o outcome) (state, wait) {
 	case reasonExpired:
 		return s.expired(o, watching)
 	case reasonTooLarge:
-		s.listing.consistent = true // the server lags, or it went back: the probe will show which
+		s.listing.consistent = true // the server lags, or went back: the probe will show which
 	case reasonUnreadable, reasonStoreRead:
 		if watching {
 			s.suspect = resource.ReasonUnreadable
@@ -194,7 +202,7 @@ func (s state) recover(o outcome) (state, wait) {
 		}
 	case reasonClosed, reasonServer:
 		if watching && errors.Is(o.err, errBroke) {
-			s = s.stick(reason == reasonClosed)
+			s = s.countStuck(reason == reasonClosed)
 		}
 		s.listing.consistent = s.listing.consistent || s.relist.Partial() && isNoExact(o.err)
 	case reasonConnection, reasonSilent:
@@ -204,8 +212,9 @@ func (s state) recover(o outcome) (state, wait) {
 			return s, wait{backoff: true, startOver: true}
 		}
 	}
-	// Whatever it was, a server that was restored from a backup may answer the next request. It would take a watch from a version
-	// that it has not reached, and be silent, and give a list that is older than what is known: it has to be asked.
+	// Whatever it was, a server that was restored from a backup may answer the next request. It
+	// would accept a watch from a version that it has not reached, and be silent, and return a list
+	// that is older than what is known: so it is probed first.
 	return s, wait{backoff: true, atLeast: retryAfter(o.err)}
 }
 
@@ -213,7 +222,7 @@ func (s state) recover(o outcome) (state, wait) {
 func (s state) expired(o outcome, watching bool) (state, wait) {
 	switch {
 	case !watching && o.pages == 0:
-		s.listing.consistent = true // the server has compacted what was asked for
+		s.listing.consistent = true // the server has compacted the requested version
 	case !watching:
 		s.listing = s.listing.restart()
 	case s.at.mayBeIncomplete():
@@ -225,8 +234,8 @@ func (s state) expired(o outcome, watching bool) (state, wait) {
 	return s, wait{expiry: true}
 }
 
-// stick counts a watch that brought nothing.
-func (s state) stick(closed bool) state {
+// countStuck counts a watch that brought nothing.
+func (s state) countStuck(closed bool) state {
 	s.stuck.closed = closed
 	if s.stuck.times++; s.stuck.times < maxStuck {
 		return s
@@ -238,8 +247,9 @@ func (s state) stick(closed bool) state {
 	return s
 }
 
-// worked reports of a watch that broke whether it had been open for a while, and whether the failures before it are over: a connection
-// that is cut now and then must not be waited for ever longer.
+// worked reports of a watch that broke whether it had been open for a while, and whether the
+// failures before it are over: the backoff must not grow forever for a connection that is cut now
+// and then.
 func (o outcome) worked() (long, over bool) {
 	broken, ok := errors.AsType[*brokenError](o.err)
 	long = ok && o.took > shortWatch
@@ -254,12 +264,13 @@ func (l listing) restart() listing {
 	return l
 }
 
-// fallBack decides whether to list by pages now, since a WatchList failed, and whether another is worth a try. A server may
-// fail at what it does not know with any error, so after a few of them pages are tried too.
+// fallBack decides whether to list by pages now, since a WatchList failed, and whether another is
+// worth a try. A server may answer an unknown parameter with any error, so after a few of them
+// pages are tried too.
 func (s state) fallBack(err error) (_ state, pages bool) {
 	switch reasonOf(err) {
 	case reasonExpired, reasonTooLarge, reasonBusy:
-		return s, false // a list would be told the same
+		return s, false // a paged list would get the same answer
 	case reasonForbidden:
 		return s, true // perhaps only watching is
 	}
@@ -269,20 +280,23 @@ func (s state) fallBack(err error) (_ state, pages bool) {
 	return s, s.watchListOff || often
 }
 
-// isNoWatchList reports whether an error is of a server that does not have WatchList, or has something before it that breaks it.
+// isNoWatchList reports whether an error is of a server that does not have WatchList, or has
+// something before it that breaks it.
 func isNoWatchList(err error, often bool) bool {
 	if status, ok := errors.AsType[*apierrors.StatusError](err); ok {
 		switch status.ErrStatus.Code {
 		case http.StatusBadRequest, http.StatusMethodNotAllowed, http.StatusUnprocessableEntity:
 			return true
 		}
-		return false // it may be in trouble
+		return false // it may be overloaded
 	}
-	return errors.Is(err, errSilent) || errors.Is(err, errSwallowed) || often && errors.Is(err, errBroke)
+	return errors.Is(err, errSilent) || errors.Is(err, errSwallowed) || often &&
+		errors.Is(err, errBroke)
 }
 
-// isNoExact reports whether an error is of a server that can't give the state as of a version.
+// isNoExact reports whether an error is of a server that can't return the state as of a version.
 func isNoExact(err error) bool {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
-	return ok && (status.ErrStatus.Code == http.StatusBadRequest || status.ErrStatus.Code == http.StatusUnprocessableEntity)
+	return ok && (status.ErrStatus.Code == http.StatusBadRequest ||
+		status.ErrStatus.Code == http.StatusUnprocessableEntity)
 }

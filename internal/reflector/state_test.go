@@ -25,9 +25,15 @@ func (s state) with(change func(*state)) state {
 
 func TestNext(t *testing.T) {
 	var (
-		gone       = apiError(http.StatusGone, metav1.StatusReasonExpired)
-		lagging    = &apierrors.StatusError{ErrStatus: metav1.Status{Code: 504, Reason: metav1.StatusReasonTimeout, Message: "Too large resource version"}}
-		busy       = &apierrors.StatusError{ErrStatus: metav1.Status{Code: 429, Details: &metav1.StatusDetails{RetryAfterSeconds: 7}}}
+		gone    = apiError(http.StatusGone, metav1.StatusReasonExpired)
+		lagging = &apierrors.StatusError{ErrStatus: metav1.Status{
+			Code:   504,
+			Reason: metav1.StatusReasonTimeout, Message: "Too large resource version",
+		}}
+		busy = &apierrors.StatusError{ErrStatus: metav1.Status{
+			Code:    429,
+			Details: &metav1.StatusDetails{RetryAfterSeconds: 7},
+		}}
 		broken     = apiError(http.StatusInternalServerError, metav1.StatusReasonInternalError)
 		unreadable = &unreadableError{err: resource.ErrSyntax}
 		closed     = &brokenError{errClosed, false}
@@ -58,32 +64,72 @@ func TestNext(t *testing.T) {
 		wait wait
 	}{
 		{"a probe finds nothing wrong", probing, outcome{server: "9"}, watching, wait{}},
-		{"a probe finds an older server", probing, outcome{server: "6"}, probing.list(rewound), wait{}},
-		{"a probe where states were of another history", probing, outcome{server: "6", diverged: true}, probing.list(rewound), wait{}},
-		{"a probe behind a gap", probing.with(func(s *state) { s.suspect = resource.ReasonExpired }), outcome{server: "9"}, probing.list(expired), wait{}},
+		{
+			"a probe finds an older server", probing,
+			outcome{server: "6"},
+			probing.list(rewound),
+			wait{},
+		},
+		{
+			"a probe where states were of another history", probing,
+			outcome{server: "6", diverged: true},
+			probing.list(rewound),
+			wait{},
+		},
+		{
+			"a probe behind a gap",
+			probing.with(func(s *state) { s.suspect = resource.ReasonExpired }),
+			outcome{server: "9"},
+			probing.list(expired),
+			wait{},
+		},
 		{
 			"a probe behind empty closes, and the server is at our version",
-			probing.with(func(s *state) { s.suspect = resource.ReasonExpired; stuckTimes(5, true)(s) }),
+			probing.with(func(s *state) {
+				s.suspect = resource.ReasonExpired
+				stuckTimes(5,
+					true)(s)
+			}),
 			outcome{server: "7"},
 			watching,
 			wait{},
 		},
 		{"a probe while a list is due", listing.with(probe), outcome{server: "9"}, listing, wait{}},
 		{
-			"a probe while a list is due that had come further", listing.with(func(s *state) { s.step, s.reached = toProbe, "12" }),
+			"a probe while a list is due that had come " +
+				"further", listing.with(func(s *state) { s.step, s.reached = toProbe, "12" }),
 			outcome{server: "9"},
 			listing.with(func(s *state) {
 				s.reached = "12"
-				s.relist = &resource.Relist{Reason: resource.ReasonRewound, Rewound: true, From: "5", To: "9"}
+				s.relist = &resource.Relist{
+					Reason: resource.ReasonRewound, Rewound: true,
+					From: "5", To: "9",
+				}
 			}),
 			wait{},
 		},
-		{"a probe while a namespace is due", watching.move(namespace).with(probe), outcome{server: "9"}, watching.move(namespace), wait{}},
-		{"a probe fails", probing, outcome{err: broken}, probing.with(failed), backoff},
-		{"a list expires before its first page", listing, outcome{err: gone}, listing.with(func(s *state) { failed(s); s.listing.consistent = true }), wait{expiry: true}},
-		{"a list expires between its pages", listing, outcome{err: gone, pages: 2}, listing.with(func(s *state) { failed(s); s.listing.restarts = 1 }), wait{expiry: true}},
 		{
-			"a list expires between its pages again and again", listing.with(func(s *state) { s.listing.restarts = 3 }),
+			"a probe while a namespace is due", watching.move(namespace).with(probe),
+			outcome{server: "9"},
+			watching.move(namespace),
+			wait{},
+		},
+		{"a probe fails", probing, outcome{err: broken}, probing.with(failed), backoff},
+		{
+			"a list expires before its first page", listing,
+			outcome{err: gone},
+			listing.with(func(s *state) { failed(s); s.listing.consistent = true }),
+			wait{expiry: true},
+		},
+		{
+			"a list expires between its pages", listing,
+			outcome{err: gone, pages: 2},
+			listing.with(func(s *state) { failed(s); s.listing.restarts = 1 }),
+			wait{expiry: true},
+		},
+		{
+			"a list expires between its pages again " +
+				"and again", listing.with(func(s *state) { s.listing.restarts = 3 }),
 			outcome{err: gone, pages: 2},
 			listing.with(func(s *state) {
 				failed(s)
@@ -91,9 +137,22 @@ func TestNext(t *testing.T) {
 			}),
 			wait{expiry: true},
 		},
-		{"a list is of several versions", listing, outcome{err: errInconsistent, pages: 1}, listing.with(func(s *state) { failed(s); s.listing.restarts = 1 }), backoff},
-		{"a list of a version that the server has not", listing, outcome{err: lagging}, listing.with(func(s *state) { failed(s); s.listing.consistent = true }), backoff},
-		{"a list can't be understood", listing, outcome{err: unreadable}, listing.with(failed), backoff},
+		{
+			"a list is of several versions", listing,
+			outcome{err: errInconsistent, pages: 1},
+			listing.with(func(s *state) { failed(s); s.listing.restarts = 1 }), backoff,
+		},
+		{
+			"a list of a version that the server has not", listing,
+			outcome{err: lagging},
+			listing.with(func(s *state) { failed(s); s.listing.consistent = true }), backoff,
+		},
+		{
+			"a list can't be understood", listing,
+			outcome{err: unreadable},
+			listing.with(failed),
+			backoff,
+		},
 		{
 			"a list of a namespace from a server without exact versions", watching.move(namespace),
 			outcome{err: apiError(http.StatusBadRequest, metav1.StatusReasonBadRequest)},
@@ -101,37 +160,90 @@ func TestNext(t *testing.T) {
 		},
 		{"a watch ends in time", watching, outcome{}, watching, wait{}},
 		{"a watch ends early", watching, outcome{early: true}, watching.with(probe), wait{}},
-		{"a watch is cut after a while", watching, outcome{err: cut, took: time.Minute}, watching.with(failed), wait{startOver: true}},
-		{"a watch is cut at once", watching, outcome{err: cut}, watching.with(failed), backoff},
-		{"a watch is cut soon, and has brought something", watching, outcome{err: cutLate}, watching.with(failed), wait{backoff: true, startOver: true}},
-		{"a watch is not accepted", watching, outcome{err: errors.New("refused"), took: time.Minute}, watching.with(failed), backoff},
-		{"a watch expires", watching, outcome{err: gone}, watching.with(suspects(resource.ReasonExpired)), wait{expiry: true}},
 		{
-			"a watch expires from the last version but one", watching.with(func(s *state) { s.at.complete = "6" }),
+			"a watch is cut after a while", watching,
+			outcome{err: cut, took: time.Minute},
+			watching.with(failed),
+			wait{startOver: true},
+		},
+		{"a watch is cut at once", watching, outcome{err: cut}, watching.with(failed), backoff},
+		{
+			"a watch is cut soon, and has brought something", watching,
+			outcome{err: cutLate},
+			watching.with(failed),
+			wait{backoff: true, startOver: true},
+		},
+		{"a watch is not accepted", watching, outcome{
+			err:  errors.New("refused"),
+			took: time.Minute,
+		}, watching.with(failed), backoff},
+		{
+			"a watch expires", watching,
+			outcome{err: gone},
+			watching.with(suspects(resource.ReasonExpired)),
+			wait{expiry: true},
+		},
+		{
+			"a watch expires from the last version " +
+				"but one", watching.with(func(s *state) { s.at.complete = "6" }),
 			outcome{err: gone},
 			watching.with(func(s *state) { s.failed = true }),
 			wait{},
 		},
 		{
-			"a watch expires from before deletes of one version", watching.with(func(s *state) { s.at.complete, s.at.deletion = "6", true }),
+			"a watch expires from before deletes of one " +
+				"version", watching.with(func(s *state) {
+				s.at.complete,
+					s.at.deletion = "6", true
+			}),
 			outcome{err: gone},
-			watching.with(func(s *state) { s.at.complete, s.at.deletion = "6", true; suspects(resource.ReasonExpired)(s) }),
+			watching.with(func(s *state) {
+				s.at.complete,
+					s.at.deletion = "6", true
+				suspects(resource.ReasonExpired)(s)
+			}),
 			wait{expiry: true},
 		},
-		{"a watch brings what can't be understood", watching, outcome{err: unreadable}, watching.with(suspects(resource.ReasonUnreadable)), backoff},
-		{"a watch is closed at once", watching, outcome{err: closed}, watching.with(func(s *state) { failed(s); stuckTimes(1, true)(s) }), backoff},
+		{
+			"a watch brings what can't be understood", watching,
+			outcome{err: unreadable},
+			watching.with(suspects(resource.ReasonUnreadable)), backoff,
+		},
+		{
+			"a watch is closed at once", watching,
+			outcome{err: closed},
+			watching.with(func(s *state) { failed(s); stuckTimes(1, true)(s) }), backoff,
+		},
 		{
 			"a watch is closed at once for the fifth time", watching.with(stuckTimes(4, true)),
 			outcome{err: closed},
-			watching.with(func(s *state) { suspects(resource.ReasonExpired)(s); stuckTimes(5, true)(s) }), backoff,
+			watching.with(func(s *state) {
+				suspects(resource.ReasonExpired)(s)
+				stuckTimes(5,
+					true)(s)
+			}), backoff,
 		},
 		{
 			"a watch brings an error for the fifth time", watching.with(stuckTimes(4, false)),
 			outcome{err: &brokenError{broken, false}},
-			watching.with(func(s *state) { suspects(resource.ReasonUnreadable)(s); stuckTimes(5, false)(s) }), backoff,
+			watching.with(func(s *state) {
+				suspects(resource.ReasonUnreadable)(s)
+				stuckTimes(5,
+					false)(s)
+			}), backoff,
 		},
-		{"the server asks for patience", watching, outcome{err: busy}, watching.with(failed), wait{backoff: true, atLeast: 7 * time.Second}},
-		{"a pause", watching, outcome{paused: true, err: cut, took: time.Minute}, watching.with(failed), wait{}},
+		{
+			"the server asks for patience", watching,
+			outcome{err: busy},
+			watching.with(failed),
+			wait{backoff: true, atLeast: 7 * time.Second},
+		},
+		{
+			"a pause", watching,
+			outcome{paused: true, err: cut, took: time.Minute},
+			watching.with(failed),
+			wait{},
+		},
 		{"a pause of a list", listing, outcome{paused: true}, listing.with(failed), wait{}},
 	}
 	for _, tt := range tests {
@@ -142,7 +254,8 @@ func TestNext(t *testing.T) {
 			}
 			got, pause := tt.from.next(tt.o)
 			if !reflect.DeepEqual(got, tt.want) || pause != tt.wait {
-				t.Errorf("got  %+v (%+v) %+v\nwant %+v (%+v) %+v", got, got.relist, pause, tt.want, tt.want.relist, tt.wait)
+				t.Errorf("got  %+v (%+v) %+v\nwant %+v (%+v) %+v", got, got.relist, pause, tt.want,
+					tt.want.relist, tt.wait)
 			}
 			if !reflect.DeepEqual(tt.from, before) {
 				t.Errorf("the state before has changed: %+v", tt.from)
@@ -158,14 +271,23 @@ func TestFallBack(t *testing.T) {
 		tries      int
 		pages, off bool
 	}{
-		{"a server that does not know WatchList", apiError(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid), 0, true, true},
+		{"a server that does not know WatchList", apiError(http.StatusUnprocessableEntity,
+			metav1.StatusReasonInvalid), 0, true, true},
 		{"one that swallows the end", errSwallowed, 0, true, true},
 		{"one that is silent", errSilent, 0, true, true},
-		{"one that forbids to watch", apiError(http.StatusForbidden, metav1.StatusReasonForbidden), 0, true, false},
-		{"one that is busy", apiError(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests), 9, false, false},
-		{"one that has compacted the version", apiError(http.StatusGone, metav1.StatusReasonExpired), 9, false, false},
-		{"one in trouble", apiError(http.StatusInternalServerError, metav1.StatusReasonInternalError), 0, false, false},
-		{"one in trouble for the third time", apiError(http.StatusInternalServerError, metav1.StatusReasonInternalError), 2, true, false},
+		{
+			"one that forbids to watch", apiError(http.StatusForbidden,
+				metav1.StatusReasonForbidden),
+			0, true, false,
+		},
+		{"one that is busy", apiError(http.StatusTooManyRequests,
+			metav1.StatusReasonTooManyRequests), 9, false, false},
+		{"one that has compacted the version", apiError(http.StatusGone,
+			metav1.StatusReasonExpired), 9, false, false},
+		{"one in trouble", apiError(http.StatusInternalServerError,
+			metav1.StatusReasonInternalError), 0, false, false},
+		{"one in trouble for the third time", apiError(http.StatusInternalServerError,
+			metav1.StatusReasonInternalError), 2, true, false},
 		{"a stream that breaks for the third time", &brokenError{errCut, false}, 2, true, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -13,8 +13,8 @@ type Phase string
 
 // The phases.
 const (
-	Stopped    Phase = "stopped"   // not running yet, or no more
-	Selecting  Phase = "selecting" // waiting until it is known which namespaces are selected
+	Stopped    Phase = "stopped"   // not running yet, or ended
+	Selecting  Phase = "selecting" // waiting for the selected namespaces
 	Probing    Phase = "probing"   // asking for the server's version
 	Listing    Phase = "listing"
 	Watching   Phase = "watching"
@@ -25,29 +25,34 @@ const (
 // Status is what the reflector is doing at one moment.
 type Status struct {
 	Phase Phase
-	// Version is the last one that the Store took: of an event, a bookmark or a complete list. "" before the first.
+	// Version is the last one that the Store took: of an event, a bookmark or a complete list. ""
+	// before the first.
 	Version resource.Version
-	// LastSeen is when the API server last sent an event, a bookmark or an item; zero before the first.
+	// LastSeen is when the API server last sent an event, a bookmark or an item; zero before the
+	// first.
 	LastSeen time.Time
 	// Opened is when the API server last accepted a watch; zero before the first.
 	Opened time.Time
-	// Bookmarks is set once the API server has sent a bookmark in a watch: then a healthy watch is never silent for long.
+	// Bookmarks is set once the API server has sent a bookmark in a watch: then a healthy watch is
+	// never silent for long.
 	Bookmarks bool
-	// LastError is the failure that is being recovered from; "" when the last request went well.
+	// LastError is the failure that is being recovered from; "" when the last request succeeded.
 	LastError string
-	// NotFound says that the failure is a 404: the API server does not serve the resource.
+	// NotFound: the failure is a 404, the API server does not serve the resource.
 	NotFound bool
-	// Relists counts how often everything known had to be replaced by a list, by reason, the first snapshot ("initial") included.
+	// Relists counts how often everything known was replaced by a list, by reason, the first
+	// snapshot ("initial") included.
 	Relists map[string]int
 	// Items is how many objects the current list, or else the last one, has handed on.
 	Items int
-	// Synced is set while the Store holds the whole state: from the end of a complete list, or when a resumed watch has brought something or has
-	// been open for a second, which one from an expired version is not; until everything has to be listed again.
+	// Synced is set while the Store has the whole state: from the end of a complete list, or when a
+	// resumed watch has brought something or has been open for a second, which one from an expired
+	// version is not; until everything has to be listed again.
 	Synced bool
 }
 
-// Quiet is how long the API server has given no sign of life: event, bookmark, or item of a list; where it sends no bookmarks, also a watch that
-// it accepted. Zero before the first.
+// Quiet is how long the API server has sent nothing: no event, bookmark, or item of a list; where
+// it sends no bookmarks, a watch that it accepted counts too. Zero before the first.
 func (s *Status) Quiet() time.Duration {
 	last := s.LastSeen
 	if !s.Bookmarks && s.Opened.After(last) {
@@ -59,7 +64,7 @@ func (s *Status) Quiet() time.Duration {
 	return time.Since(last)
 }
 
-// status is the Status that Run keeps and others read.
+// status is the Status that Run updates and others read.
 type status struct {
 	mu sync.Mutex // guards now; held for a few assignments only
 	s  Status

@@ -11,8 +11,8 @@ import (
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
-// Before a first list is complete there is no version to resume from. What it has told is known all the same, and would cover what a restored
-// server tells.
+// Before a first list is complete there is no version to resume from. What it has told is known all
+// the same, and would cover what a restored server tells.
 func TestAServerThatWentBackWhileAFirstListFailedIsKnown(t *testing.T) {
 	for name, watchList := range map[string]bool{"by WatchList": true, "by pages": false} {
 		t.Run(name, func(t *testing.T) {
@@ -25,9 +25,13 @@ func TestAServerThatWentBackWhileAFirstListFailedIsKnown(t *testing.T) {
 				if watchList {
 					c.CutAfter(testkit.WatchLists, 1, 400)
 				} else {
-					c.Refuse(testkit.Continues, 1, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)
+					c.Refuse(testkit.Continues, 1, http.StatusServiceUnavailable,
+						metav1.StatusReasonServiceUnavailable)
 				}
-				c.follow(pods, func(cfg *reflector.Config) { cfg.DisableWatchList, cfg.PageSize = !watchList, 1 })
+				c.follow(pods, func(cfg *reflector.Config) {
+					cfg.DisableWatchList,
+						cfg.PageSize = !watchList, 1
+				})
 				c.expect("begin initial", "replace shop/a@99")
 				c.Rewind(backup)
 				c.later(10 * time.Second)
@@ -57,7 +61,10 @@ func TestAServerThatWentBackWhileAFirstListWasPausedIsKnown(t *testing.T) {
 
 // Once a version had expired, a list asks for any.
 func TestAServerThatWentBackWhileAListOfAnyVersionFailedIsKnown(t *testing.T) {
-	for name, code := range map[string]int{"by a 410": http.StatusGone, "by a 503 behind a 410": http.StatusServiceUnavailable} {
+	for name, code := range map[string]int{
+		"by a 410":              http.StatusGone,
+		"by a 503 behind a 410": http.StatusServiceUnavailable,
+	} {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(t *testing.T) {
 				c := newCluster(t, pods)
@@ -73,7 +80,10 @@ func TestAServerThatWentBackWhileAListOfAnyVersionFailedIsKnown(t *testing.T) {
 					w.Header().Set("Content-Type", "application/json")
 					w.WriteHeader(code)
 				})
-				c.follow(pods, func(cfg *reflector.Config) { cfg.From, cfg.DisableWatchList = saved, true })
+				c.follow(pods, func(cfg *reflector.Config) {
+					cfg.From = saved
+					cfg.DisableWatchList = true
+				})
 				c.later(time.Minute)
 				c.expect("begin rewound 98..97 rewound", "replace shop/a@98", "end 97")
 			})

@@ -19,7 +19,8 @@ import (
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
-// As TestReflectorFullListIfTooLarge: what servers of different age say of a version from their future.
+// As TestReflectorFullListIfTooLarge: what servers of different age say of a version from their
+// future.
 func TestATooLargeVersionIsKnownByWhatServersSayOfIt(t *testing.T) {
 	const known = "Too large resource version"
 	tests := []struct {
@@ -28,10 +29,27 @@ func TestATooLargeVersionIsKnownByWhatServersSayOfIt(t *testing.T) {
 		causes  []metav1.StatusCause
 		since   []string // what the lists ask to be not older than
 	}{
-		{"by its cause, from 1.18.6 on", "wait", []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge}}, []string{"98", "-"}},
-		{"by the message of its cause, from 1.17.0 on", "wait", []metav1.StatusCause{{Message: known}}, []string{"98", "-"}},
-		{"by its message, before", "Timeout: " + known + ": 98, current: 97", nil, []string{"98", "-"}},
-		{"not by being a timeout", "wait", []metav1.StatusCause{{Message: "etcd is slow"}}, []string{"98", "98"}},
+		{
+			"by its cause, from 1.18.6 on",
+			"wait",
+			[]metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge}},
+			[]string{"98", "-"},
+		},
+		{
+			"by the message of its cause, from 1.17.0 on",
+			"wait",
+			[]metav1.StatusCause{{Message: known}},
+			[]string{"98", "-"},
+		},
+		{
+			"by its message, before", "Timeout: " + known + ": 98, current: 97", nil,
+			[]string{"98", "-"},
+		},
+		{
+			"not by being a timeout", "wait",
+			[]metav1.StatusCause{{Message: "etcd is slow"}},
+			[]string{"98", "98"},
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -41,9 +59,13 @@ func TestATooLargeVersionIsKnownByWhatServersSayOfIt(t *testing.T) {
 				c.create("shop/a")
 				c.Expire()
 				status := testkit.NewStatus(http.StatusGatewayTimeout, metav1.StatusReasonTimeout)
-				status.Message, status.Details = tt.message, &metav1.StatusDetails{Causes: tt.causes}
+				status.Message = tt.message
+				status.Details = &metav1.StatusDetails{Causes: tt.causes}
 				c.RefuseWith(testkit.Lists, 1, status)
-				c.follow(pods, func(cfg *reflector.Config) { cfg.From, cfg.DisableWatchList = saved, true })
+				c.follow(pods, func(cfg *reflector.Config) {
+					cfg.From = saved
+					cfg.DisableWatchList = true
+				})
 				c.later(10 * time.Second)
 				c.expect("begin expired 97..98", "replace shop/a@98", "end 98")
 				if got := c.sinceOf(); strings.Join(got, " ") != strings.Join(tt.since, " ") {
@@ -54,7 +76,8 @@ func TestATooLargeVersionIsKnownByWhatServersSayOfIt(t *testing.T) {
 	}
 }
 
-// As the cases of TestListPager_List with a resourceVersion: a token holds the version, and bears no other.
+// As the cases of TestListPager_List with a resourceVersion: a token holds the version, and has
+// no other.
 func TestALaterPageAsksByItsTokenAlone(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
@@ -72,16 +95,19 @@ func TestALaterPageAsksByItsTokenAlone(t *testing.T) {
 		}
 		for i, r := range lists {
 			q, first := r.Query, i == 0
-			if (q.Get("resourceVersion") == "102") != first || (q.Get("resourceVersionMatch") == "NotOlderThan") != first ||
-				q.Has("resourceVersion") != first || q.Has("continue") == first || q.Get("limit") != "2" {
+			if (q.Get("resourceVersion") == "102") != first ||
+				(q.Get("resourceVersionMatch") == "NotOlderThan") != first ||
+				q.Has("resourceVersion") != first || q.Has("continue") == first ||
+				q.Get("limit") != "2" {
 				t.Errorf("page %d: %v", i, q)
 			}
 		}
 	})
 }
 
-// As TestReflectorNotPaginatingNotConsistentReads and TestReflectorPaginatingNonConsistentReadsIfWatchCacheDisabled: a server that
-// answers from its cache may not care for the limit.
+// As TestReflectorNotPaginatingNotConsistentReads and
+// TestReflectorPaginatingNonConsistentReadsIfWatchCacheDisabled: a server that answers from its
+// cache may not care for the limit.
 func TestAnswersMayBeLargerThanAPage(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
@@ -114,7 +140,10 @@ func TestACancelAmidAListEndsRunAndNoList(t *testing.T) {
 					return nil
 				}
 				r, err := reflector.New(reflector.Config{
-					Client: &reflector.Client{HTTP: c.HTTP(), Base: c.URL()}, Store: c.store, Type: pods,
+					Client: &reflector.Client{
+						HTTP: c.HTTP(),
+						Base: c.URL(),
+					}, Store: c.store, Type: pods,
 					Snapshot: true, DisableWatchList: !watchList,
 				})
 				if err != nil {
@@ -166,8 +195,8 @@ func TestOneObjectDoesNotKeepThoseThatCameWithIt(t *testing.T) {
 	}
 }
 
-// As TestReflectorDataConsistencyDetector and TestReflectorRespectStoreTransformer: an object is the same on whatever road it came, and
-// cut alike.
+// As TestReflectorDataConsistencyDetector and TestReflectorRespectStoreTransformer: an object is
+// the same on whatever road it came, and cut alike.
 func TestAnObjectIsTheSameOnEveryRoad(t *testing.T) {
 	for _, typ := range []resource.Type{pods, widgets} {
 		t.Run(typ.String(), func(t *testing.T) {
@@ -179,13 +208,20 @@ func TestAnObjectIsTheSameOnEveryRoad(t *testing.T) {
 			} {
 				run(t, func(t *testing.T) {
 					c := newCluster(t, typ)
-					c.Create("shop/a", func(o map[string]any) { o["spec"] = map[string]any{"x": []any{1, "ü", nil}} })
+					c.Create("shop/a",
+						func(o map[string]any) {
+							o["spec"] = map[string]any{"x": []any{
+								1,
+								"ü", nil,
+							}}
+						})
 					c.follow(typ, change)
 					roads[road] = string(c.store.last().Raw)
 				})
 			}
 			for road, raw := range roads {
-				if raw != roads["watch"] || strings.Contains(raw, "managedFields") || !strings.Contains(raw, `"ü"`) {
+				if raw != roads["watch"] || strings.Contains(raw, "managedFields") ||
+					!strings.Contains(raw, `"ü"`) {
 					t.Errorf("by %s:\n%s\nby watch:\n%s", road, raw, roads["watch"])
 				}
 			}
@@ -193,7 +229,8 @@ func TestAnObjectIsTheSameOnEveryRoad(t *testing.T) {
 	}
 }
 
-// As TestWatchListResourceVersion: the initial events are in no order, and none of them is a position.
+// As TestWatchListResourceVersion: the initial events are in no order, and none of them is a
+// position.
 func TestAWatchListHasNoVersionBeforeItsEnd(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
@@ -201,13 +238,15 @@ func TestAWatchListHasNoVersionBeforeItsEnd(t *testing.T) {
 		c.create("shop/b", "shop/a")
 		c.follow(pods, nil)
 		c.expect("begin initial", "replace shop/a@99", "replace shop/b@98")
-		if got := c.refl.Status(); got.Version != "" || got.Synced || got.Phase != reflector.Listing {
+		if got := c.refl.Status(); got.Version != "" || got.Synced ||
+			got.Phase != reflector.Listing {
 			t.Errorf("Status = %+v before the end", got)
 		}
 		c.Skip(5)
 		c.InitialEnd()
 		c.expect("end 104")
-		if got := c.refl.Status(); got.Version != "104" || !got.Synced || got.Phase != reflector.Watching {
+		if got := c.refl.Status(); got.Version != "104" || !got.Synced ||
+			got.Phase != reflector.Watching {
 			t.Errorf("Status = %+v after the end", got)
 		}
 	})
@@ -251,23 +290,44 @@ func TestAfterAWatchListComePlainWatches(t *testing.T) {
 			t.Fatalf("%d watches, want 2", len(watches))
 		}
 		q := watches[1].Query
-		if q.Has("sendInitialEvents") || q.Has("resourceVersionMatch") || q.Get("resourceVersion") == "" || q.Get("allowWatchBookmarks") != "true" {
+		if q.Has("sendInitialEvents") || q.Has("resourceVersionMatch") ||
+			q.Get("resourceVersion") == "" || q.Get("allowWatchBookmarks") != "true" {
 			t.Errorf("the second watch asks for %v", q)
 		}
 	})
 }
 
-// As the case of TestWatchList in which any error forces the fallback. A server may fail at what it does not know with any status.
+// As the case of TestWatchList in which any error forces the fallback. A server may fail at what it
+// does not know with any status.
 func TestAWatchListThatAlwaysFailsIsListedByPages(t *testing.T) {
 	tests := map[string]func(*cluster){
-		"401":              func(c *cluster) { c.Refuse(testkit.WatchLists, -1, 401, metav1.StatusReasonUnauthorized) },
-		"404":              func(c *cluster) { c.Refuse(testkit.WatchLists, -1, 404, metav1.StatusReasonNotFound) },
-		"406":              func(c *cluster) { c.Refuse(testkit.WatchLists, -1, 406, metav1.StatusReasonNotAcceptable) },
-		"500":              func(c *cluster) { c.Refuse(testkit.WatchLists, -1, 500, metav1.StatusReasonInternalError) },
-		"504":              func(c *cluster) { c.Refuse(testkit.WatchLists, -1, 504, metav1.StatusReasonTimeout) },
+		"401": func(c *cluster) {
+			c.Refuse(testkit.WatchLists, -1, 401,
+				metav1.StatusReasonUnauthorized)
+		},
+		"404": func(c *cluster) {
+			c.Refuse(testkit.WatchLists, -1, 404,
+				metav1.StatusReasonNotFound)
+		},
+		"406": func(c *cluster) {
+			c.Refuse(testkit.WatchLists, -1, 406,
+				metav1.StatusReasonNotAcceptable)
+		},
+		"500": func(c *cluster) {
+			c.Refuse(testkit.WatchLists, -1, 500,
+				metav1.StatusReasonInternalError)
+		},
+		"504": func(c *cluster) {
+			c.Refuse(testkit.WatchLists, -1, 504,
+				metav1.StatusReasonTimeout)
+		},
 		"a cut connection": func(c *cluster) { c.Break(testkit.WatchLists, -1) },
 		"a login page": func(c *cluster) {
-			c.Answer(testkit.WatchLists, -1, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>log in") })
+			c.Answer(testkit.WatchLists, -1, func(w http.ResponseWriter,
+				_ *http.Request,
+			) {
+				fmt.Fprint(w, "<html>log in")
+			})
 		},
 	}
 	for name, fault := range tests {
@@ -287,7 +347,8 @@ func TestAWatchListThatAlwaysFailsIsListedByPages(t *testing.T) {
 				c.later(3 * time.Minute)
 				c.expireNow()
 				c.later(10 * time.Second)
-				c.expect("begin expired 99..100", "replace shop/a@98", "replace shop/b@99", "end 100")
+				c.expect("begin expired 99..100", "replace shop/a@98", "replace shop/b@99",
+					"end 100")
 				c.expectAttempts(testkit.WatchLists, 4, "WatchLists")
 			})
 		})
@@ -305,7 +366,8 @@ func TestAListMayHaveAnyNumberOfPages(t *testing.T) {
 					c.create(resource.MakeKey("shop", fmt.Sprint("a", i)))
 				}
 				c.follow(widgets, paged(size))
-				if got := c.refl.Status(); !got.Synced || got.Items != objects || got.Version != c.Version() || len(c.store.objects) != objects {
+				if got := c.refl.Status(); !got.Synced || got.Items != objects ||
+					got.Version != c.Version() || len(c.store.objects) != objects {
 					t.Errorf("Status = %+v with %d objects", got, len(c.store.objects))
 				}
 				c.expectRequests(testkit.Lists, pages, "pages")

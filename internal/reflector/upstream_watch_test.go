@@ -21,13 +21,19 @@ import (
 func TestNothingIsAskedForWhenTheContextHasEnded(t *testing.T) {
 	for name, change := range map[string]func(*reflector.Config){
 		"for a snapshot": func(cfg *reflector.Config) { cfg.Snapshot = true },
-		"for pages":      func(cfg *reflector.Config) { cfg.Snapshot, cfg.DisableWatchList = true, true },
-		"for changes":    func(cfg *reflector.Config) { cfg.From = "97" },
+		"for pages": func(cfg *reflector.Config) {
+			cfg.Snapshot = true
+			cfg.DisableWatchList = true
+		},
+		"for changes": func(cfg *reflector.Config) { cfg.From = "97" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(t *testing.T) {
 				c := newCluster(t, pods)
-				cfg := reflector.Config{Client: &reflector.Client{HTTP: c.HTTP(), Base: c.URL()}, Store: c.store, Type: pods}
+				cfg := reflector.Config{
+					Client: &reflector.Client{HTTP: c.HTTP(), Base: c.URL()},
+					Store:  c.store, Type: pods,
+				}
 				change(&cfg)
 				r, err := reflector.New(cfg)
 				if err != nil {
@@ -45,7 +51,8 @@ func TestNothingIsAskedForWhenTheContextHasEnded(t *testing.T) {
 	}
 }
 
-// As TestReflectorResourceVersionUpdate: every event moves the version, deletions and bookmarks too.
+// As TestReflectorResourceVersionUpdate: every event moves the version, deletions and bookmarks
+// too.
 func TestEveryEventMovesTheVersion(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
@@ -69,8 +76,8 @@ func TestEveryEventMovesTheVersion(t *testing.T) {
 	})
 }
 
-// As the cases of TestRetryWatcher that survive closed watches: each watch goes on where the one before ended, wherever the
-// versions are.
+// As the cases of TestRetryWatcher that survive closed watches: each watch goes on where the one
+// before ended, wherever the versions are.
 func TestManyWatchesAreOneStream(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
@@ -83,11 +90,13 @@ func TestManyWatchesAreOneStream(t *testing.T) {
 			c.later(time.Second)
 			c.Skip(int64(1 + 100*i))
 			c.Create("shop/b", nil)
-			c.expect(fmt.Sprintf("%s shop/a@%d", verb(i), versions[i][0]), fmt.Sprintf("%s shop/b@%d", verb(i), versions[i][1]))
+			c.expect(fmt.Sprintf("%s shop/a@%d", verb(i), versions[i][0]),
+				fmt.Sprintf("%s shop/b@%d", verb(i), versions[i][1]))
 		}
 		c.expectRequests(testkit.Watches, 5, "watches")
 		c.expectRequests(testkit.Lists, 0, "lists")
-		c.expectRequests(testkit.Probes, 5, "probes: an end before its time may be that of a server with another history")
+		c.expectRequests(testkit.Probes, 5, "probes: an end before its time may be that of a "+
+			"server with another history")
 	})
 }
 
@@ -101,7 +110,8 @@ func verb(i int) string {
 	return "update"
 }
 
-// As TestCloseWatchChannelOnError and the cases of TestRetryWatcher that recover from an error within the stream.
+// As TestCloseWatchChannelOnError and the cases of TestRetryWatcher that recover from an error
+// within the stream.
 func TestAnyErrorEventEndsTheWatchAndTheNextGoesOn(t *testing.T) {
 	tests := map[string]string{
 		"a timeout":                      `{"kind":"Status","status":"Failure","reason":"Timeout","code":504}`,
@@ -142,7 +152,8 @@ func TestAnyErrorEventEndsTheWatchAndTheNextGoesOn(t *testing.T) {
 func TestABusyServerIsNeverListed(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
-		c.Refuse(testkit.Watches, 12, http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests)
+		c.Refuse(testkit.Watches, 12, http.StatusTooManyRequests,
+			metav1.StatusReasonTooManyRequests)
 		c.follow(pods, c.from(c.Version()))
 		c.create("shop/a")
 		c.later(20 * time.Minute)
@@ -162,7 +173,8 @@ func TestAnEventForgivesTheErrorsBefore(t *testing.T) {
 		c.follow(pods, c.from(c.Version()))
 		for _, key := range []resource.Key{"shop/a", "shop/b", "shop/c"} {
 			for range 4 { // a fifth in a row would be a reason to list
-				c.Error(testkit.NewStatus(http.StatusInternalServerError, metav1.StatusReasonInternalError))
+				c.Error(testkit.NewStatus(http.StatusInternalServerError,
+					metav1.StatusReasonInternalError))
 				c.later(time.Minute)
 			}
 			c.create(key)
@@ -178,7 +190,10 @@ func TestAnEventForgivesTheErrorsBefore(t *testing.T) {
 func TestTheWatchTimeoutIsTheLeastOfAll(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
-		c.follow(pods, func(cfg *reflector.Config) { cfg.From, cfg.WatchTimeout = c.Version(), 30*time.Minute })
+		c.follow(pods, func(cfg *reflector.Config) {
+			cfg.From = c.Version()
+			cfg.WatchTimeout = 30 * time.Minute
+		})
 		c.later(12 * time.Hour)
 		watches := c.Requests(testkit.Watches)
 		for _, w := range watches {

@@ -17,7 +17,7 @@ import (
 // brokenError is an error of a watch that the server had accepted.
 type brokenError struct {
 	err      error
-	progress bool // it had brought something before
+	progress bool // it had received something before
 }
 
 func (e *brokenError) Error() string        { return e.err.Error() }
@@ -25,7 +25,7 @@ func (e *brokenError) Unwrap() error        { return e.err }
 func (e *brokenError) Is(target error) bool { return target == errBroke }
 
 const (
-	shortWatch = time.Second      // a watch that brings nothing and ends sooner was refused in truth
+	shortWatch = time.Second      // a watch that brings nothing and ends sooner was in fact refused
 	slack      = 30 * time.Second // for a server that is late to end a watch
 )
 
@@ -36,8 +36,8 @@ func (r *Reflector) watch(ctx context.Context) outcome {
 	return r.follow(ctx, q, false)
 }
 
-// follow opens a watch, which begins with the state where it is a WatchList (initial), and hands on what it brings. The outcome has no
-// error when the server ended the watch in good order.
+// follow opens a watch, which begins with the state where it is a WatchList (initial), and hands on
+// what it brings. The outcome has no error when the server ended the watch in order.
 func (r *Reflector) follow(ctx context.Context, q url.Values, initial bool) outcome {
 	timeout := r.cfg.WatchTimeout + time.Duration(rand.Float64()*float64(r.cfg.WatchTimeout))
 	q.Set("watch", "true")
@@ -56,26 +56,30 @@ func (r *Reflector) follow(ctx context.Context, q url.Values, initial bool) outc
 	}
 	defer s.close()
 	r.metrics.watches.Inc()
-	return r.ended(r.receive(ctx, s, initial), initial, life{s.started, timeout, r.state.at.version != from})
+	return r.ended(r.receive(ctx, s, initial), initial, watchStats{
+		s.started, timeout,
+		r.state.at.version != from,
+	})
 }
 
-// life is what became of a watch.
-type life struct {
+// watchStats describes a watch.
+type watchStats struct {
 	started  time.Time
 	asked    time.Duration // after which the server was to end it
 	progress bool          // it has brought something
 }
 
-// early says that the watch ended before its time, as those of a server that is shut down.
-func (l life) early() bool { return time.Since(l.started) < l.asked-time.Second }
+// early reports whether the watch ended before its time, as on a server that shuts down.
+func (l watchStats) early() bool { return time.Since(l.started) < l.asked-time.Second }
 
-// ended says what the end of a watch means.
-func (r *Reflector) ended(err error, initial bool, was life) outcome {
+// ended turns the end of a watch into an outcome.
+func (r *Reflector) ended(err error, initial bool, was watchStats) outcome {
 	switch {
-	case errors.Is(err, errMoved):
+	case errors.Is(err, errSelectionChanged):
 		return outcome{}
 	case errors.Is(err, errSilent) && !initial && !r.status.get().Bookmarks:
-		return outcome{early: true} // nothing happened, and of that this server sends no bookmarks: ask where it stands
+		// nothing happened, and of that this server sends no bookmarks: ask for its version
+		return outcome{early: true}
 	case !errors.Is(err, io.EOF):
 		return outcome{err: &brokenError{err, was.progress}}
 	case initial && r.state.relist != nil:
@@ -94,16 +98,17 @@ func (r *Reflector) receive(ctx context.Context, s *stream, initial bool) error 
 	stop := func() {}
 	defer func() { stop() }()
 	if !initial {
-		lasting := time.AfterFunc(shortWatch, r.lasts)
+		lasting := time.AfterFunc(shortWatch, r.watchAccepted)
 		defer lasting.Stop()
-		stop = r.untilMoved(s)
+		stop = r.untilSelectionChanges(s)
 	}
 	v := newValues(s, r.cfg.MaxFrame)
 	for {
 		f, raw, err := r.next(v)
 		r.metrics.frameBytes.Add(float64(v.size()))
 		if err != nil {
-			if err = r.skim(ctx, &f, initial, v.failed(err), raw, v.Offset()); err != nil {
+			if err = r.recoverFrame(ctx, &f, initial, v.readError(err), raw,
+				v.Offset()); err != nil {
 				return err
 			}
 			s.alive()
@@ -111,7 +116,7 @@ func (r *Reflector) receive(ctx context.Context, s *stream, initial bool) error 
 		}
 		if !initial {
 			s.alive()
-			if err := r.take(ctx, &f); err != nil {
+			if err := r.handOn(ctx, &f); err != nil {
 				return err
 			}
 			continue
@@ -125,7 +130,7 @@ func (r *Reflector) receive(ctx context.Context, s *stream, initial bool) error 
 		}
 		if done {
 			initial = false
-			stop = r.untilMoved(s)
+			stop = r.untilSelectionChanges(s)
 			s.expect(r.cfg.Watchdog)
 			r.status.phase(Watching)
 		}
@@ -146,10 +151,14 @@ func (r *Reflector) next(v *values) (f frame, raw []byte, err error) {
 	return f, raw, nil
 }
 
-// skim tells of a frame that could not be read, and returns nil where what follows it can be read and nothing else has to be done.
-func (r *Reflector) skim(ctx context.Context, f *frame, initial bool, err error, raw []byte, at int64) error {
+// recoverFrame reports a frame that could not be read, and returns nil where what follows it can be
+// read and nothing else has to be done.
+func (r *Reflector) recoverFrame(
+	ctx context.Context, f *frame, initial bool, err error, raw []byte, at int64,
+) error {
 	refused, ok := errors.AsType[*resource.RefusedError](err)
-	ok = ok && (f.event == watch.Added || f.event == watch.Modified || f.event == watch.Deleted && r.isolated(refused))
+	ok = ok && (f.event == watch.Added || f.event == watch.Modified || f.event == watch.Deleted &&
+		r.isolated(refused))
 	switch {
 	case ok && f.event == watch.Deleted:
 		return r.goneUnread(ctx, f, initial, refused)
@@ -158,28 +167,32 @@ func (r *Reflector) skim(ctx context.Context, f *frame, initial bool, err error,
 	case ok && !r.concerns(refused):
 		r.metrics.passed.Inc()
 		return nil
-	case ok && (r.isolated(refused) || r.quarantine.skipped[refused.Key] && refused.Version != ""): // a list would skip it again
-		return r.tell(ctx, &unreadableError{err: refused, version: refused.Version}, raw)
+	// a list would skip it again
+	case ok && (r.isolated(refused) || r.quarantine.skipped[refused.Key] && refused.Version != ""):
+		return r.quarantineOnly(ctx, &unreadableError{err: refused, version: refused.Version}, raw)
 	}
 	return r.understand(ctx, err, raw, at)
 }
 
-// goneUnread hands on that an object is gone whose last state can't be understood: nothing of that state is needed.
-func (r *Reflector) goneUnread(ctx context.Context, f *frame, initial bool, refused *resource.RefusedError) error {
+// goneUnread hands on that an object is deleted whose last state can't be understood: nothing of
+// that state is needed.
+func (r *Reflector) goneUnread(
+	ctx context.Context, f *frame, initial bool, refused *resource.RefusedError,
+) error {
 	f.obj = objectOf(refused)
 	wanted := r.concerns(refused) && r.scoped(f.obj)
 	switch {
 	case !wanted && !initial:
-		return r.pass(ctx, f, true)
+		return r.recordProgress(ctx, f, true)
 	case !wanted:
 		return nil
 	case initial:
-		r.reach(f.obj)
+		r.setReached(f.obj)
 		return fromStore(r.cfg.Unselected(ctx, f.obj, true))
 	case r.state.at.has(f.obj, true):
 		return nil
 	}
-	return r.note(f, r.metrics.deleted, r.cfg.Unselected(ctx, f.obj, true))
+	return r.advance(f, r.metrics.deleted, r.cfg.Unselected(ctx, f.obj, true))
 }
 
 func (r *Reflector) opened(ctx context.Context, initial bool) error {
@@ -190,13 +203,14 @@ func (r *Reflector) opened(ctx context.Context, initial bool) error {
 	return nil
 }
 
-// lasts notes that a resumed watch was not refused: one from an expired version may be accepted, and be told so a moment later.
-func (r *Reflector) lasts() {
+// watchAccepted records that a resumed watch was not refused: one from an expired version may be
+// accepted, and end with a 410 a moment later.
+func (r *Reflector) watchAccepted() {
 	r.status.set(func(s *Status) { s.Synced = s.Synced || s.Phase == Watching })
 }
 
-// take hands on one frame. Only then its version is the one to go on from.
-func (r *Reflector) take(ctx context.Context, f *frame) error {
+// handOn hands on one frame. Only then the watch continues from its version.
+func (r *Reflector) handOn(ctx context.Context, f *frame) error {
 	if f.obj != nil && r.state.at.has(f.obj, f.event == watch.Deleted) {
 		r.seen(func(*Status) {})
 		return nil
@@ -204,17 +218,18 @@ func (r *Reflector) take(ctx context.Context, f *frame) error {
 	switch f.choice {
 	case selected:
 	case unselected:
-		return r.note(f, r.metrics.passed, r.cfg.Unselected(ctx, f.obj, f.event == watch.Deleted))
-	case passed:
-		return r.pass(ctx, f, f.event == watch.Deleted)
+		return r.advance(f, r.metrics.passed, r.cfg.Unselected(ctx, f.obj,
+			f.event == watch.Deleted))
+	case unwanted:
+		return r.recordProgress(ctx, f, f.event == watch.Deleted)
 	}
 	switch f.event {
 	case watch.Added:
-		return r.note(f, r.metrics.added, r.cfg.Store.Add(ctx, f.obj))
+		return r.advance(f, r.metrics.added, r.cfg.Store.Add(ctx, f.obj))
 	case watch.Modified:
-		return r.note(f, r.metrics.modified, r.cfg.Store.Update(ctx, f.obj))
+		return r.advance(f, r.metrics.modified, r.cfg.Store.Update(ctx, f.obj))
 	case watch.Deleted:
-		return r.note(f, r.metrics.deleted, r.cfg.Store.Delete(ctx, f.obj))
+		return r.advance(f, r.metrics.deleted, r.cfg.Store.Delete(ctx, f.obj))
 	case watch.Bookmark:
 		return r.bookmark(ctx, f.version)
 	default:
@@ -222,14 +237,14 @@ func (r *Reflector) take(ctx context.Context, f *frame) error {
 	}
 }
 
-// note counts a change that the Store took, and moves on.
-func (r *Reflector) note(f *frame, count prometheus.Counter, err error) error {
+// advance counts a change that the Store took, and moves the position.
+func (r *Reflector) advance(f *frame, count prometheus.Counter, err error) error {
 	if err != nil {
 		return fromStore(err)
 	}
 	count.Inc()
 	r.state.at.took(f.obj, f.event == watch.Deleted)
-	r.moved()
+	r.publishPosition()
 	return nil
 }
 
@@ -240,12 +255,12 @@ func (r *Reflector) bookmark(ctx context.Context, v resource.Version) error {
 	r.metrics.bookmarks.Inc()
 	r.status.set(func(s *Status) { s.Bookmarks = s.Bookmarks || s.Phase == Watching })
 	r.state.at = at(v)
-	r.moved()
+	r.publishPosition()
 	return nil
 }
 
-// moved shows the new position.
-func (r *Reflector) moved() {
+// publishPosition shows the new position in the status.
+func (r *Reflector) publishPosition() {
 	r.seen(func(s *Status) {
 		s.Synced = true
 		if s.Version != r.state.at.version {

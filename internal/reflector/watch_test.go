@@ -24,7 +24,8 @@ func TestAWatchHandsOnEveryEventInOrder(t *testing.T) {
 		c.Create("shop/b", nil)
 		c.Delete("shop/a")
 		c.expect("add shop/a@98", "update shop/a@99", "add shop/b@100", "delete shop/a@101")
-		if got := c.refl.Status(); got.Version != "101" || got.Phase != reflector.Watching || !got.Synced || got.LastSeen.IsZero() {
+		if got := c.refl.Status(); got.Version != "101" || got.Phase != reflector.Watching ||
+			!got.Synced || got.LastSeen.IsZero() {
 			t.Errorf("Status = %+v", got)
 		}
 		if got := c.metric("events_total", ""); got != 4 {
@@ -52,7 +53,8 @@ func TestResumingProbesAndListsNothing(t *testing.T) {
 			t.Errorf("the probe asks for %v", probe)
 		}
 		watch := c.Requests(testkit.Watches)[0]
-		if watch.Query.Get("resourceVersion") != string(saved) || watch.Query.Get("allowWatchBookmarks") != "true" {
+		if watch.Query.Get("resourceVersion") != string(saved) ||
+			watch.Query.Get("allowWatchBookmarks") != "true" {
 			t.Errorf("the watch asks for %v", watch.Query)
 		}
 		if got := watch.Header.Get("Accept"); got != "application/json" {
@@ -66,7 +68,8 @@ func TestWithoutSnapshotItBeginsNow(t *testing.T) {
 		c := newCluster(t, pods)
 		c.create("shop/a")
 		c.follow(pods, func(cfg *reflector.Config) { cfg.Snapshot = false })
-		c.expect("bookmark 98") // so that a restart goes on from here, even if nothing happens until then
+		// so that a restart goes on from here, even if nothing happens until then
+		c.expect("bookmark 98")
 		c.create("shop/b")
 		c.expect("add shop/b@99")
 		c.expectRequests(testkit.Lists, 0, "lists")
@@ -89,7 +92,8 @@ func TestBookmarksMoveTheVersionOfAnIdleWatch(t *testing.T) {
 	})
 }
 
-// As TestReflectorHandleWatchResultChanClosedAfter: a watch that the server ends is opened again at once, without a list.
+// As TestReflectorHandleWatchResultChanClosedAfter: a watch that the server ends is opened again at
+// once, without a list.
 func TestAWatchThatEndedIsOpenedAgain(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
@@ -182,7 +186,8 @@ func TestSilenceWithoutBookmarksIsNoFailure(t *testing.T) {
 			}
 		}
 		c.expectRequests(testkit.Watches, 4, "watches")
-		c.expectRequests(testkit.Probes, 4, "probes, in case the server's history went back meanwhile")
+		c.expectRequests(testkit.Probes, 4, "probes, in case the server's history went back "+
+			"meanwhile")
 		if got := c.metric("errors_total", "silent"); got != 0 {
 			t.Errorf("errors_total{silent} = %v", got)
 		}
@@ -196,7 +201,8 @@ func TestAnExpiredVersionIsNotInStepBeforeEverythingIsListed(t *testing.T) {
 		c.create("shop/a")
 		c.Skip(10)
 		c.Expire()
-		c.Hang(func(q testkit.Request) bool { return testkit.WatchLists(q) || testkit.Lists(q) }, -1)
+		c.Hang(func(q testkit.Request) bool { return testkit.WatchLists(q) || testkit.Lists(q) },
+			-1)
 		c.AcceptExpired(testkit.Watches, -1, 900*time.Millisecond)
 		c.follow(pods, c.from(from))
 		for range 100 {
@@ -305,7 +311,10 @@ func TestRunReturnsWhileTheStoreBlocks(t *testing.T) {
 
 func TestAnErrorOfTheStoreEndsRun(t *testing.T) {
 	full := errors.New("disk is full")
-	for _, call := range []string{"begin initial", "replace shop/a@98", "end 98", "add shop/b@99", "bookmark 99"} {
+	for _, call := range []string{
+		"begin initial", "replace shop/a@98", "end 98", "add shop/b@99",
+		"bookmark 99",
+	} {
 		t.Run(call, func(t *testing.T) {
 			run(t, func(t *testing.T) {
 				c := newCluster(t, pods)
@@ -362,20 +371,26 @@ func TestSelectorsGoWithListAndWatchButNotWithTheProbe(t *testing.T) {
 		c.Create("shop/b", nil)
 		c.Create("else/c", label)
 		c.follow(pods, func(cfg *reflector.Config) {
-			cfg.Namespace, cfg.LabelSelector, cfg.FieldSelector = "shop", "app=web", "metadata.name!=x"
+			cfg.Namespace, cfg.LabelSelector, cfg.FieldSelector = "shop", "app=web",
+				"metadata.name!=x"
 			cfg.DisableWatchList = true
 		})
 		c.expect("begin initial", "replace shop/a@98", "end 100")
 		c.Update("shop/b", label) // comes into the selection
-		c.Update("shop/a", func(o map[string]any) { delete(o["metadata"].(map[string]any), "labels") })
+		c.Update("shop/a", func(o map[string]any) {
+			delete(o["metadata"].(map[string]any),
+				"labels")
+		})
 		c.expect("add shop/b@101", "delete shop/a@102")
 		c.Expire()
 		c.Skip(1)
 		c.CutWatches()
 		c.later(time.Minute)
 		for _, r := range c.Requests(testkit.Any) {
-			byLabel, byField := r.Query.Get("labelSelector") == "app=web", r.Query.Get("fieldSelector") == "metadata.name!=x"
-			if byLabel == testkit.Probes(r) || byField == testkit.Probes(r) || r.Path != "/api/v1/namespaces/shop/pods" {
+			byLabel := r.Query.Get("labelSelector") == "app=web"
+			byField := r.Query.Get("fieldSelector") == "metadata.name!=x"
+			if byLabel == testkit.Probes(r) || byField == testkit.Probes(r) ||
+				r.Path != "/api/v1/namespaces/shop/pods" {
 				t.Errorf("request %s %v", r.Path, r.Query)
 			}
 		}
@@ -385,8 +400,12 @@ func TestSelectorsGoWithListAndWatchButNotWithTheProbe(t *testing.T) {
 func TestAProbeThatIsForbiddenIsTriedWithTheSelectors(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
-		c.Refuse(func(r testkit.Request) bool { return r.Query.Get("fieldSelector") == "" }, -1, http.StatusForbidden, "Forbidden")
-		c.follow(pods, func(cfg *reflector.Config) { cfg.From, cfg.FieldSelector = c.Version(), "metadata.name=a" })
+		c.Refuse(func(r testkit.Request) bool { return r.Query.Get("fieldSelector") == "" }, -1,
+			http.StatusForbidden, "Forbidden")
+		c.follow(pods, func(cfg *reflector.Config) {
+			cfg.From = c.Version()
+			cfg.FieldSelector = "metadata.name=a"
+		})
 		c.create("shop/a")
 		c.expect("add shop/a@98")
 	})
@@ -417,6 +436,7 @@ func TestADeletionWithTheVersionOfTheLastStateIsHandedOn(t *testing.T) {
 		frame := string(testkit.Frame(watch.Deleted, c.store.last().Raw))
 		c.Raw(frame)
 		c.Raw(frame)
-		c.expect("begin initial", "replace shop/a@98", "end 98", "update shop/a@99", "delete shop/a@99")
+		c.expect("begin initial", "replace shop/a@98", "end 98", "update shop/a@99",
+			"delete shop/a@99")
 	})
 }

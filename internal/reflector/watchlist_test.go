@@ -22,10 +22,12 @@ func TestAWatchListGoesOnAsAWatch(t *testing.T) {
 		c.create("shop/b", "shop/a")
 		c.follow(pods, nil)
 		c.Update("shop/a", nil)
-		c.expect("begin initial", "replace shop/a@99", "replace shop/b@98", "end 99", "update shop/a@100")
+		c.expect("begin initial", "replace shop/a@99", "replace shop/b@98", "end 99",
+			"update shop/a@100")
 		c.expectRequests(testkit.Any, 1, "requests")
 		q := c.Requests(testkit.Any)[0].Query
-		if q.Has("resourceVersion") || q.Get("resourceVersionMatch") != "NotOlderThan" || q.Get("sendInitialEvents") != "true" {
+		if q.Has("resourceVersion") || q.Get("resourceVersionMatch") != "NotOlderThan" ||
+			q.Get("sendInitialEvents") != "true" {
 			t.Errorf("it asks for %v", q)
 		}
 	})
@@ -71,7 +73,8 @@ func TestAForbiddenWatchStillLists(t *testing.T) {
 	})
 }
 
-// As TestInitialEventsEndBookmarkTicker, which only warns; here it gives up (kubernetes/kubernetes#140890).
+// As TestInitialEventsEndBookmarkTicker, which only warns; here it gives up
+// (kubernetes/kubernetes#140890).
 func TestAWatchListWithoutItsEndIsGivenUp(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
@@ -110,7 +113,8 @@ func TestAPlainBookmarkShowsThatTheEndWasSwallowed(t *testing.T) {
 		c.create("shop/a")
 		c.follow(pods, nil)
 		c.Bookmark()
-		c.expect("begin initial", "replace shop/a@98", "begin initial", "replace shop/a@98", "end 98")
+		c.expect("begin initial", "replace shop/a@98", "begin initial", "replace shop/a@98",
+			"end 98")
 	})
 }
 
@@ -128,14 +132,16 @@ func TestAWatchListThatBreaksOffIsTriedThreeTimes(t *testing.T) {
 					breakOff(c)
 					c.later(7 * time.Second)
 				}
-				c.expect("begin initial", "begin initial", "begin initial", "begin initial", "end 97")
+				c.expect("begin initial", "begin initial", "begin initial", "begin initial",
+					"end 97")
 				c.expectRequests(testkit.WatchLists, 3, "WatchLists")
 			})
 		})
 	}
 }
 
-// Behind the end they would be covered by the list's version: a crash, or a pause while there is no room for them, would lose them.
+// Behind the end they would be covered by the list's version: a crash, or a pause while there is no
+// room for them, would lose them.
 func TestWhatIsDeletedBeforeTheEndIsHandedOnBeforeIt(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
@@ -149,7 +155,8 @@ func TestWhatIsDeletedBeforeTheEndIsHandedOnBeforeIt(t *testing.T) {
 		synctest.Wait()
 		c.InitialEnd()
 		c.expect("begin initial", "replace shop/a@98", "replace shop/b@99", "replace shop/c@100",
-			"delete shop/b@101", "delete shop/a@102", "replace shop/c@103", "replace shop/b@104", "end 104")
+			"delete shop/b@101", "delete shop/a@102", "replace shop/c@103", "replace shop/b@104",
+			"end 104")
 		if got := c.refl.Status().Version; got != "104" {
 			t.Errorf("Version = %s", got)
 		}
@@ -172,7 +179,8 @@ func TestAListIsMadeAgainWhereAPauseMeetsItsDeletes(t *testing.T) {
 		c.SetFeatures(testkit.Features{})
 		c.refl.Resume()
 		c.later(time.Second)
-		c.expect("begin initial", "replace shop/a@98", "replace shop/b@99", "begin initial", "replace shop/b@99", "end 100")
+		c.expect("begin initial", "replace shop/a@98", "replace shop/b@99", "begin initial",
+			"replace shop/b@99", "end 100")
 	})
 }
 
@@ -192,7 +200,8 @@ func TestAServerThatWentBackBehindADeleteOfAListIsKnown(t *testing.T) {
 	})
 }
 
-// What does not match is handed on by its name, wherever it is met: in a list, before its end, and in the watch.
+// What does not match is handed on by its name, wherever it is met: in a list, before its end, and
+// in the watch.
 func TestWhatDoesNotMatchIsHandedOnByItsName(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
@@ -218,9 +227,12 @@ func TestWhatDoesNotMatchIsHandedOnByItsName(t *testing.T) {
 		c.Update("shop/c", named("db"))
 		c.Delete("shop/c")
 		c.Create("shop/d", named("db"))
-		c.expect("begin initial", "replace shop/a@98", "replace shop/b@99", "unselected gone=false shop/c@100",
-			"unselected gone=false shop/a@101", "unselected gone=true shop/a@102", "delete shop/b@103", "end 103",
-			"update shop/c@104", "unselected gone=false shop/c@105", "unselected gone=true shop/c@106", "unselected gone=false shop/d@107")
+		c.expect("begin initial", "replace shop/a@98", "replace shop/b@99",
+			"unselected gone=false shop/c@100",
+			"unselected gone=false shop/a@101", "unselected gone=true "+
+				"shop/a@102", "delete shop/b@103", "end 103",
+			"update shop/c@104", "unselected gone=false shop/c@105", "unselected gone=true "+
+				"shop/c@106", "unselected gone=false shop/d@107")
 		if got := c.refl.Status().Version; got != "107" {
 			t.Errorf("Version = %s", got)
 		}

@@ -353,12 +353,10 @@ func particularLies() map[string]particularLie {
 		"a gap in the partitions":      index(0, 2),
 		"a partition twice":            index(0, 0),
 		"no partitions":                index(),
-		"a leader that " +
-			"nobody is": partitions(func(t *kmsg.MetadataResponseTopic) { t.Partitions[0].Leader = 4711 }),
-		"a negative leader": partitions(func(t *kmsg.MetadataResponseTopic) { t.Partitions[0].Leader = math.MinInt32 }),
-		"another topic":     partitions(func(t *kmsg.MetadataResponseTopic) { *t.Topic = "another" }),
-		"an error of the " +
-			"future": partitions(func(t *kmsg.MetadataResponseTopic) { t.ErrorCode = 999 }),
+		"a leader that nobody is":      partitions(func(t *kmsg.MetadataResponseTopic) { t.Partitions[0].Leader = 4711 }),
+		"a negative leader":            partitions(func(t *kmsg.MetadataResponseTopic) { t.Partitions[0].Leader = math.MinInt32 }),
+		"another topic":                partitions(func(t *kmsg.MetadataResponseTopic) { *t.Topic = "another" }),
+		"an error of the future":       partitions(func(t *kmsg.MetadataResponseTopic) { t.ErrorCode = 999 }),
 		"no topics": {
 			kmsg.Metadata,
 			as(func(r *kmsg.MetadataResponse) { r.Topics = nil }),
@@ -404,8 +402,8 @@ func particularLies() map[string]particularLie {
 			as(func(r *kmsg.ProduceResponse) { r.Topics[0].Partitions[0].BaseOffset = math.MaxInt64 }),
 		},
 		"an error and a long story": {kmsg.Produce, as(func(r *kmsg.ProduceResponse) {
-			r.Topics[0].Partitions[0].ErrorCode, r.Topics[0].Partitions[0].ErrorMessage = 999,
-				new(strings.Repeat("x", math.MaxInt16))
+			r.Topics[0].Partitions[0].ErrorCode = 999
+			r.Topics[0].Partitions[0].ErrorMessage = new(strings.Repeat("x", math.MaxInt16))
 		})},
 		"an end of another partition": {
 			kmsg.ListOffsets,

@@ -22,8 +22,8 @@ func TestPublishOrder(t *testing.T) {
 		t.Run(encoding, func(t *testing.T) {
 			c := newCluster(t)
 			s := openSink(t, c, func(c *kafka.Config) {
-				c.Encoding, c.Timestamps = encoding,
-					kafka.EventTime
+				c.Encoding = encoding
+				c.Timestamps = kafka.EventTime
 			})
 			publish(t, s, podEvents("web", 1, 50)...)
 			publish(t, s, podEvents("web", 51, 60)...)

@@ -314,11 +314,9 @@ func TestAnotherProtocol(t *testing.T) {
 		"NATS": "INFO {\"server_id\":\"NCS3\",\"version\":\"2.15.2\",\"max_payload\":1048576}\r\n",
 		"HTTP": "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; " +
 			"charset=utf-8\r\nConnection: close\r\n\r\n400",
-		"a negative size": "\xff\xff\xff\xff\x00\x00\x00\x01\x00\x00\x7f\xff\xff\xff",
-		"the number of no " +
-			"request": "\x00\x00\x04\x00\x00\x00\x00\x02\x00\x00\x00\x80\x00\x00\x00\x00\x00\x00",
-		"a TLS alert that is not " +
-			"closed": "\x15\x03\x03\x00\x02\x02\x46\x00\x00\x00\x80\x00\x00\x00",
+		"a negative size":                "\xff\xff\xff\xff\x00\x00\x00\x01\x00\x00\x7f\xff\xff\xff",
+		"the number of no request":       "\x00\x00\x04\x00\x00\x00\x00\x02\x00\x00\x00\x80\x00\x00\x00\x00\x00\x00",
+		"a TLS alert that is not closed": "\x15\x03\x03\x00\x02\x02\x46\x00\x00\x00\x80\x00\x00\x00",
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := kafka.New(kafka.Config{

@@ -158,8 +158,7 @@ func generalLies() map[string]func(message) []byte {
 		"1 MiB":          say(large),
 		"an error of 1 MiB": say(`{"error":{"code":500,"err_code":10077,"description":"` +
 			large + `"}}`),
-		"an error of the " +
-			"future": say(`{"error":{"code":999,"err_code":65535,"description":"x"}}`),
+		"an error of the future":  say(`{"error":{"code":999,"err_code":65535,"description":"x"}}`),
 		"an error that is none":   say(`{"error":7}`),
 		"nested without end":      say(strings.Repeat(`{"error":`, 20_000)),
 		"a message of 2 GiB":      raw("MSG _INBOX.x 1 2147483647\r\n"),
@@ -168,10 +167,9 @@ func generalLies() map[string]func(message) []byte {
 		"headers of 2 GiB":        raw("HMSG _INBOX.x 1 12 2147483647\r\nNATS/1.0\r\n"),
 		"an error of the server": raw("-ERR 'Permissions Violation for Publish to " +
 			"\"k8s.test.a\"'\r\n"),
-		"what is no NATS":     raw("HTTP/1.1 400 Bad Request\r\n\r\n"),
-		"an INFO without end": raw("INFO {" + strings.Repeat(" ", 2<<20)),
-		"an INFO of another " +
-			"server": raw(`INFO {"server_id":"x","max_payload":-5,"headers":false,"connect_urls":["a","b"]}` + "\r\n"),
+		"what is no NATS":           raw("HTTP/1.1 400 Bad Request\r\n\r\n"),
+		"an INFO without end":       raw("INFO {" + strings.Repeat(" ", 2<<20)),
+		"an INFO of another server": raw(`INFO {"server_id":"x","max_payload":-5,"headers":false,"connect_urls":["a","b"]}` + "\r\n"),
 	}
 }
 
@@ -191,10 +189,8 @@ func ackLies() map[string]func(message) []byte {
 		"of a sequence beyond numbers": say(`{"stream":"K8S","seq":` + strings.Repeat("9", 300) +
 			`}`),
 		"of a sequence that is far away": say(`{"stream":"K8S","seq":2000000000}`),
-		"that the fence " +
-			"is lost": say(`{"error":{"code":400,"err_code":10071,"description":"wrong last sequence: 7"},"stream":"K8S","seq":0}`),
-		"of another expected " +
-			"stream": say(`{"error":{"code":400,"err_code":10060,"description":"expected stream does not match"}}`),
+		"that the fence is lost":         say(`{"error":{"code":400,"err_code":10071,"description":"wrong last sequence: 7"},"stream":"K8S","seq":0}`),
+		"of another expected stream":     say(`{"error":{"code":400,"err_code":10060,"description":"expected stream does not match"}}`),
 	}
 }
 
@@ -222,13 +218,12 @@ func TestHostileBroker(t *testing.T) {
 		})
 	}
 	for name, change := range map[string][2]string{
-		"a stream that has come to " +
-			"the end": {`"last_seq":`, `"last_seq":18446744073709551615,"x":`},
-		"a stream before its beginning": {`"last_seq":`, `"last_seq":-5,"x":`},
-		"a stream of other messages":    {`"messages":`, `"messages":-1,"x":`},
-		"a stream of -3 replicas":       {`"num_replicas":`, `"num_replicas":-3,"x":`},
-		"a stream of no type":           {`"config":`, `"config":7,"x":`},
-		"a stream that forgets at once": {`"duplicate_window":`, `"duplicate_window":-1,"x":`},
+		"a stream that has come to the end": {`"last_seq":`, `"last_seq":18446744073709551615,"x":`},
+		"a stream before its beginning":     {`"last_seq":`, `"last_seq":-5,"x":`},
+		"a stream of other messages":        {`"messages":`, `"messages":-1,"x":`},
+		"a stream of -3 replicas":           {`"num_replicas":`, `"num_replicas":-3,"x":`},
+		"a stream of no type":               {`"config":`, `"config":7,"x":`},
+		"a stream that forgets at once":     {`"duplicate_window":`, `"duplicate_window":-1,"x":`},
 		"a stream of tiny messages": {
 			`"max_msg_size":`,
 			`"max_msg_size":-9223372036854775808,"x":`,
@@ -366,8 +361,7 @@ func forge(t *testing.T, ts *testServer, subject, id string, data []byte) {
 func TestForgedDuplicate(t *testing.T) {
 	gone := deleted("a")
 	id := gone.Informer + "/" + gone.ID
-	for name, data := range map[string][]byte{"an empty message": nil, "a message with the same " +
-		"payload": gone.Data} {
+	for name, data := range map[string][]byte{"an empty message": nil, "a message with the same payload": gone.Data} {
 		t.Run(name+" does not hide a delete", func(t *testing.T) {
 			ts := newTestServer(t)
 			registry := prometheus.NewRegistry()

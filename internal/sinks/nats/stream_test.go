@@ -226,13 +226,11 @@ func TestUnsafeSettings(t *testing.T) {
 			func(c *jetstream.StreamConfig) { c.MaxMsgs = 1000 },
 			"max_msgs",
 		},
-		"forgets within " +
-			"the hour": {
+		"forgets within the hour": {
 			func(c *jetstream.StreamConfig) { c.MaxAge = 10 * time.Minute },
 			"for 10m0s only",
 		},
-		"is in memory, as " +
-			"is asked": {
+		"is in memory, as is asked": {
 			func(c *jetstream.StreamConfig) { c.Storage = jetstream.MemoryStorage },
 			"in memory",
 		},

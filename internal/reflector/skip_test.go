@@ -14,19 +14,19 @@ import (
 // garbled makes an object one that can't be understood, though it is JSON and says which it is.
 func garbled(obj map[string]any) { obj["metadata"].(map[string]any)["generation"] = "poison" }
 
-// nameless makes it one that does not even say that.
-func nameless(obj map[string]any) {
+// unidentified makes it one without a name.
+func unidentified(obj map[string]any) {
 	garbled(obj)
 	delete(obj["metadata"].(map[string]any), "name")
 }
 
 func TestAListGoesOnBehindAnItemThatCanNotBeUnderstood(t *testing.T) {
 	tests := map[string]struct {
-		poison func(map[string]any)
-		spared string
+		poison  func(map[string]any)
+		skipped string
 	}{
 		"that says which object it is": {garbled, "spare shop/b"},
-		"that does not":                {nameless, "spare"},
+		"that does not":                {unidentified, "spare"},
 		"with a namespace that is none": {func(obj map[string]any) {
 			obj["metadata"].(map[string]any)["namespace"] = []string{"shop"}
 		}, "spare"},
@@ -36,7 +36,10 @@ func TestAListGoesOnBehindAnItemThatCanNotBeUnderstood(t *testing.T) {
 		}, "spare shop/c"},
 	}
 	for name, tt := range tests {
-		for how, change := range map[string]func(*reflector.Config){"paged": paged(2), "by WatchList": nil} {
+		for how, change := range map[string]func(*reflector.Config){
+			"paged":        paged(2),
+			"by WatchList": nil,
+		} {
 			t.Run(name+", "+how, func(t *testing.T) {
 				run(t, func(t *testing.T) {
 					c := newCluster(t, widgets)
@@ -44,10 +47,12 @@ func TestAListGoesOnBehindAnItemThatCanNotBeUnderstood(t *testing.T) {
 					c.Create("shop/b", tt.poison)
 					c.create("shop/d")
 					c.follow(widgets, change)
-					c.expect("begin initial", "replace shop/a@98", tt.spared, "replace shop/d@100", "end 100")
+					c.expect("begin initial", "replace shop/a@98", tt.skipped, "replace shop/d@100",
+						"end 100")
 					c.create("shop/e")
 					c.expect("add shop/e@101")
-					if len(c.unreadable) != 1 || !c.unreadable[0].Listed || c.metric("quarantined_total", "") != 1 {
+					if len(c.unreadable) != 1 || !c.unreadable[0].Listed ||
+						c.metric("quarantined_total", "") != 1 {
 						t.Errorf("quarantined: %q", c.quarantined)
 					}
 					if c.metric("relists_total", "") != 1 {
@@ -66,8 +71,9 @@ func TestAnObjectThatEveryListSparesIsToldOnceAndItsNextStatesNeedNoList(t *test
 		c.follow(pods, c.from(c.Version()))
 		c.Update("shop/a", garbled)
 		c.later(time.Minute)
-		c.expect("begin unreadable 98..99", "spare shop/a", "end 99")  // a list could have read it
-		if len(c.unreadable) != 1 || c.unreadable[0].Key != "shop/a" { // the list had the same bytes
+		c.expect("begin unreadable 98..99", "spare shop/a", "end 99") // a list could have read it
+		// the list had the same bytes
+		if len(c.unreadable) != 1 || c.unreadable[0].Key != "shop/a" {
 			t.Fatalf("quarantined: %q", c.quarantined)
 		}
 
@@ -75,11 +81,13 @@ func TestAnObjectThatEveryListSparesIsToldOnceAndItsNextStatesNeedNoList(t *test
 		c.create("shop/b")
 		c.later(time.Second)
 		c.expect("add shop/b@101")
-		if last := c.unreadable[len(c.unreadable)-1]; len(c.unreadable) != 2 || last.Version != "100" || last.Key != "shop/a" {
+		if last := c.unreadable[len(c.unreadable)-1]; len(c.unreadable) != 2 ||
+			last.Version != "100" || last.Key != "shop/a" {
 			t.Errorf("quarantined: %q", c.quarantined)
 		}
 
-		c.Expire() // the next list has the same item as the one before: it is spared, and not told again
+		// the next list has the same item as the one before: it is skipped, and not told again
+		c.Expire()
 		c.CutWatches()
 		c.later(time.Minute)
 		c.create("shop/c")
@@ -89,7 +97,8 @@ func TestAnObjectThatEveryListSparesIsToldOnceAndItsNextStatesNeedNoList(t *test
 			t.Errorf("the store was told %q", calls)
 		}
 
-		c.Delete("shop/a") // by a frame that can't be understood either: only a list tells that it is gone
+		// by a frame that can't be understood either: only a list tells that it is gone
+		c.Delete("shop/a")
 		c.later(time.Minute)
 		c.expect("begin unreadable 102..103", "replace shop/b@101", "replace shop/c@102", "end 103")
 	})
@@ -99,7 +108,8 @@ func TestAListOfWhichTooMuchCanNotBeUnderstoodIsReadAgain(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		for i := range 65 {
-			c.Create(resource.MakeKey("shop", string(rune('A'+i%26))+strings.Repeat("x", i/26)), garbled)
+			c.Create(resource.MakeKey("shop", string(rune('A'+i%26))+strings.Repeat("x", i/26)),
+				garbled)
 		}
 		c.follow(pods, paged(10))
 		c.later(time.Hour)
@@ -144,10 +154,15 @@ func TestAListWithHolesIsNotEnded(t *testing.T) {
 				c.Create("shop/b", garbled)
 				c.follow(pods, change)
 				c.later(time.Minute)
-				if calls := c.store.take(); slices.ContainsFunc(calls, isEnd) || c.refl.Status().Synced {
+				if calls := c.store.take(); slices.ContainsFunc(calls, isEnd) ||
+					c.refl.Status().Synced {
 					t.Errorf("the store was told %q", calls)
 				}
-				c.Update("shop/b", func(obj map[string]any) { delete(obj["metadata"].(map[string]any), "generation") })
+				c.Update("shop/b",
+					func(obj map[string]any) {
+						delete(obj["metadata"].(map[string]any),
+							"generation")
+					})
 				c.later(time.Minute)
 				if calls := c.store.take(); !slices.ContainsFunc(calls, isEnd) {
 					t.Errorf("the store was told %q", calls)
