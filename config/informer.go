@@ -40,8 +40,8 @@ type Informer struct {
 	Operations []string `yaml:"operations"`
 	// Filter is a CEL condition (`object.status.phase == "Failed"`): only changes for which it is true are sent. It may use `object`, the state
 	// after the change, or the last one of a delete; `old`, the version before an update, else null; `op`, one of `operations`; and `meta` with
-	// kind, apiVersion, group, resource, namespace, name, uid, resourceVersion, generation, labels, annotations, manager, deleting, initial and
-	// inferred, which costs nothing where `object` has to be decoded. What an object does not have is null. There are Kubernetes' helpers for
+	// kind, apiVersion, group, resource, namespace, name, uid, resourceVersion, generation, labels, annotations, manager (as in the event), deleting, initial
+	// and inferred, which costs nothing where `object` has to be decoded. What an object does not have is null. There are Kubernetes' helpers for
 	// strings, lists, sets, regular expressions, quantities, URLs and IPs. An expression that fails or costs too much keeps nothing back: the
 	// change is sent and counted (`bridge_informer_filter_errors_total`). A filter selects changes, not objects: to see the delete of an object
 	// that does not match any more, allow for it (`op == "deleted" || …`). A filter is no way to keep objects confidential: whoever writes an
@@ -92,8 +92,8 @@ type Informer struct {
 	// RedactEnv replaces the values of environment variables of containers, wherever containers are, whose name or value looks like a secret:
 	// names with password, secret, token, key, auth and the like in them, and URLs with a password.
 	RedactEnv bool `yaml:"redactEnv"`
-	// KeepManagedFields sends metadata.managedFields, which otherwise is cut: it is a third of many objects. Who
-	// changed an object is in the event's `manager` in either case. Not beside `redact`, `drop` and `redactEnv`: managedFields
+	// KeepManagedFields sends metadata.managedFields, which otherwise is cut: it is a third of many objects. The
+	// event's `manager` is read from it in either case. Not beside `redact`, `drop` and `redactEnv`: managedFields
 	// repeat values. Those of redacted Secrets are cut in any case.
 	KeepManagedFields bool `yaml:"keepManagedFields"`
 	// Queue bounds the memory of what was read and is not yet sent, for each resource of the informer.

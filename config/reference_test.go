@@ -37,6 +37,9 @@ set. A variable that begins like a section and names no key is an error.
 **In the file.** ` + "`${NAME}`" + ` in a value is replaced by the environment variable ` + "`NAME`" + `, which must be set; ` + "`$${`" + ` is a literal ` + "`${`" + `. Durations are written ` +
 	"`500ms`, `30s`, `168h`; sizes `64MiB`, `10GiB`, `500kB`" + `. A list in the file replaces the default list.
 
+**Attributes of events** are listed in [consumers.md](consumers.md#attributes). ` + "`manager`" + ` is a field manager: a name that the client chose, not an
+authenticated user. [Who changed an object](consumers.md#who-changed-an-object) says when it is absent, and how to join the audit log.
+
 `
 
 func TestTheReferenceIsUpToDate(t *testing.T) {

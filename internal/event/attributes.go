@@ -24,6 +24,7 @@ func (e *Event) Each(yield func(name, value string)) {
 	if !e.Time.IsZero() {
 		put("time", e.Time.UTC().Format(time.RFC3339Nano))
 	}
+	put("timesource", e.TimeSource)
 	if len(e.Data) > 0 || e.DataType != "" {
 		put("datacontenttype", cmp.Or(e.DataType, ContentType))
 	}
@@ -39,6 +40,8 @@ func (e *Event) Each(yield func(name, value string)) {
 	put("resourceversion", e.ResourceVersion)
 	put("previous", e.Previous)
 	put("manager", e.Manager)
+	put("managersubresource", e.ManagerSubresource)
+	put("manageroperation", e.ManagerOperation)
 	put("lastmanager", e.LastManager)
 	put("cause", e.Cause)
 	if e.Initial {

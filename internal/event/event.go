@@ -38,7 +38,13 @@ type Event struct {
 	ResourceVersion string
 	// Previous is the resourceVersion of the object's version before this one; "" for none.
 	Previous string
-	Manager  string // of the newest managedFields entry; "" on a Deleted
+	// TimeSource says where Time is from; see Change.
+	TimeSource string
+	// Manager made the change, with ManagerOperation on ManagerSubresource. All three are "" where
+	// that is not known, and of a Deleted.
+	Manager            string
+	ManagerSubresource string
+	ManagerOperation   string
 	// LastManager is, of a Deleted, the manager of the last state. Who deleted it is not known.
 	LastManager string
 	Cause       string

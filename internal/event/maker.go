@@ -72,9 +72,25 @@ type Change struct {
 	// Left is, of a Deleted of an object that left a selector which is evaluated here, the version with which it did; "" for all others.
 	Left resource.Version `json:"left,omitempty"`
 	Era
+	// By made the change; zero where that is not known.
+	By resource.FieldManager `json:"by,omitzero"`
+	// LastManager is, of a Deleted, the manager of the newest managedFields entry of the last state.
+	LastManager string `json:"lastManager,omitempty"`
+	// Time is when the change was made, or observed, as TimeSource says. Of one object it never
+	// goes back within an epoch.
+	Time       time.Time `json:"time,omitzero"`
+	TimeSource string    `json:"timeSource,omitempty"`
 	// Observed is when the bridge learned of it.
 	Observed time.Time `json:"observed"`
 }
+
+// Sources of the time of a change.
+const (
+	// TimeManagedFields is the time of the managedFields entry that the change has written.
+	TimeManagedFields = "managedfields"
+	// TimeObserved is when the bridge learned of the change.
+	TimeObserved = "observed"
+)
 
 // Era tells the ids of one time from those of another in which versions come that were told before.
 type Era struct {
@@ -181,9 +197,10 @@ func (m *Maker) named(c *Change) Event {
 	w := m.words(c, namespace, name)
 	return Event{
 		ID: w.id, Source: m.source, Type: m.types[c.Op], Subject: w.path,
-		Time: c.Observed, PartitionKey: w.key, Sequence: w.sequence,
+		Time: c.Time, TimeSource: c.TimeSource, PartitionKey: w.key, Sequence: w.sequence,
 		APIVersion: m.phrases.apiVersion, Kind: t.Kind, Resource: t.Resource, Namespace: namespace, Name: name,
 		UID: c.UID, ResourceVersion: string(c.Version), Previous: string(c.Before), Cause: c.Cause, Initial: c.Initial, Inferred: c.Inferred,
+		Manager: c.By.Manager, ManagerSubresource: c.By.Subresource, ManagerOperation: c.By.Operation, LastManager: c.LastManager,
 		Cluster: m.cfg.Cluster, Group: t.Group, Version: t.Version, Op: c.Op, Informer: m.cfg.Informer, Observed: c.Observed,
 	}
 }
@@ -196,17 +213,8 @@ func (m *Maker) in(apiVersion string) *Maker {
 	return &other
 }
 
-// fill adds what is read from the object. The newest managedFields entry of a deleted object is that
-// of its last update: it says neither who deleted the object nor when.
+// fill adds what is read from the object.
 func (m *Maker) fill(e *Event, c *Change) {
-	if c.Op == Deleted {
-		e.LastManager = c.Object.Manager
-	} else {
-		e.Manager = c.Object.Manager
-		if !c.Object.ChangedAt.IsZero() {
-			e.Time = c.Object.ChangedAt
-		}
-	}
 	e.Data, e.DataType = m.cfg.Payload.of(c)
 	e.Extensions = m.extensions(c)
 }

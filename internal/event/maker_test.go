@@ -52,8 +52,11 @@ func TestIdsAreTheSameForTheSameChange(t *testing.T) {
 
 func TestAnObjectsEvent(t *testing.T) {
 	object := &resource.Object{Raw: []byte(`{"kind":"Deployment"}`)}
-	object.Manager, object.ChangedAt = "kubectl", observed.Add(-time.Second)
-	change := event.Change{Op: event.Updated, Key: "shop/web", Object: object, UID: "u", Version: "123", Before: "122", Observed: observed}
+	change := event.Change{
+		Op: event.Updated, Key: "shop/web", Object: object, UID: "u", Version: "123", Before: "122", Observed: observed,
+		By:   resource.FieldManager{Manager: "kubelet", Operation: "Update", Subresource: "status"},
+		Time: observed.Add(-time.Second), TimeSource: event.TimeManagedFields,
+	}
 
 	e := newMaker(t, event.MakerConfig{Type: deployments}).Object(&change)
 	_, got := attributes(&e)
@@ -61,8 +64,9 @@ func TestAnObjectsEvent(t *testing.T) {
 		"source": "/clusters/prod", "type": "dev.kubebridge.resource.updated",
 		"subject": "apis/apps/v1/namespaces/shop/deployments/web", "partitionkey": "deployments.apps/shop/web",
 		"sequence": "00000000.00000000000000000123", "previous": "122", "informer": "workloads", "apiversion": "apps/v1", "kind": "Deployment", "resource": "deployments",
-		"namespace": "shop", "name": "web", "uid": "u", "resourceversion": "123", "manager": "kubectl", "lastmanager": "",
-		"time": "2026-11-21T11:59:59Z", "initial": "", "inferred": "", "cause": "",
+		"namespace": "shop", "name": "web", "uid": "u", "resourceversion": "123", "manager": "kubelet", "lastmanager": "",
+		"managersubresource": "status", "manageroperation": "Update",
+		"time": "2026-11-21T11:59:59Z", "timesource": "managedfields", "initial": "", "inferred": "", "cause": "",
 	} {
 		if got[name] != want {
 			t.Errorf("%s = %q, want %q", name, got[name], want)
@@ -75,13 +79,17 @@ func TestAnObjectsEvent(t *testing.T) {
 		t.Errorf("message id %q", e.MessageID())
 	}
 
-	change.Op = event.Deleted
-	e = newMaker(t, event.MakerConfig{Type: deployments}).Object(&change)
-	if !e.Time.Equal(observed) {
-		t.Errorf("a deletion is told for %v, want when it was observed", e.Time)
+	change = event.Change{
+		Op: event.Deleted, Key: "shop/web", Object: object, LastManager: "kubectl", Time: observed, TimeSource: event.TimeObserved,
 	}
-	if e.Manager != "" || e.LastManager != "kubectl" {
-		t.Errorf("a deletion by %q, last writer %q; nobody knows who deleted it", e.Manager, e.LastManager)
+	_, got = attributes(new(newMaker(t, event.MakerConfig{Type: deployments}).Object(&change)))
+	for name, want := range map[string]string{
+		"manager": "", "managersubresource": "", "manageroperation": "", "lastmanager": "kubectl",
+		"time": "2026-11-21T12:00:00Z", "timesource": "observed",
+	} {
+		if got[name] != want {
+			t.Errorf("of a deleted event %s = %q, want %q", name, got[name], want)
+		}
 	}
 	if e := newMaker(t, event.MakerConfig{Type: deployments, Payload: event.PayloadReference}).Object(&change); e.Data != nil {
 		t.Errorf("a reference with data %s", e.Data)

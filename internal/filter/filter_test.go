@@ -29,12 +29,11 @@ func parse(t testing.TB, raw string) *resource.Object {
 	if err != nil {
 		t.Fatal(err)
 	}
-	obj.Manager = "kubectl"
 	return obj
 }
 
 func change(t testing.TB, op event.Op) *event.Change {
-	c := &event.Change{Op: op, Key: "shop/web", Object: parse(t, after), UID: "u", Version: "8"}
+	c := &event.Change{Op: op, Key: "shop/web", Object: parse(t, after), UID: "u", Version: "8", By: resource.FieldManager{Manager: "kubectl"}}
 	if op == event.Updated {
 		c.Old = parse(t, before)
 	}

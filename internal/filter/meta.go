@@ -38,7 +38,7 @@ var metaFields = map[string]struct {
 	"resourceVersion": {types.StringType, func(m meta) ref.Val { return types.String(m.change.Version) }},
 	"initial":         {types.BoolType, func(m meta) ref.Val { return types.Bool(m.change.Initial) }},
 	"inferred":        {types.BoolType, func(m meta) ref.Val { return types.Bool(m.change.Inferred) }},
-	"manager":         {types.StringType, func(m meta) ref.Val { return types.String(m.object().Manager) }},
+	"manager":         {types.StringType, func(m meta) ref.Val { return types.String(m.change.By.Manager) }},
 	"generation":      {types.IntType, func(m meta) ref.Val { return types.Int(m.object().Generation) }},
 	"deleting":        {types.BoolType, func(m meta) ref.Val { return types.Bool(m.object().DeletionTimestamp != "") }},
 	"labels":          {types.NewMapType(types.StringType, types.StringType), func(m meta) ref.Val { return m.inMetadata("labels") }},

@@ -34,10 +34,11 @@ type facts struct {
 	Told   resource.Version `json:"told,omitempty"`
 	OfList bool             `json:"ofList,omitempty"`
 
-	// goneAsOf and forget are those of its Decision too. They matter until the change is settled, and what
+	// goneAsOf, forget and written are those of its Decision too. They matter until the change is settled, and what
 	// lies on disk is.
 	goneAsOf resource.Version
 	forget   bool
+	written  resource.Written
 
 	seq uint64 // its place in the stream
 	// number orders the changes of this informer: several can come of one place in the stream.
@@ -87,7 +88,9 @@ func (c *facts) event(l *ListenerConfig) event.Event {
 
 // settled is the state that the change leaves behind.
 func (c *facts) settled() store.Settled {
-	s := store.Settled{Record: store.Record{UID: c.UID, Version: c.Version}, Object: c.Object, Seq: c.number}
+	s := store.Settled{Object: c.Object, Seq: c.number, Record: store.Record{
+		UID: c.UID, Version: c.Version, Written: c.written, EventTime: c.Time.UnixNano(),
+	}}
 	if c.Op == event.Deleted {
 		s.Deleted, s.Object, s.Version = true, nil, cmp.Or(c.goneAsOf, c.Version)
 		if c.forget {

@@ -32,17 +32,18 @@ type controller struct {
 	// from that has not begun.
 	diverged  bool
 	decisions []Decision
-	asked     bool   // whether sinks hold events of an earlier run
-	place     uint64 // in the stream, of the delta that is being decided
-	number    uint64 // of the last change
-	epoch     int    // of the server's history
+	unread    map[resource.Key]struct{} // objects that had a version which can't be read; see missed
+	asked     bool                      // whether sinks hold events of an earlier run
+	place     uint64                    // in the stream, of the delta that is being decided
+	number    uint64                    // of the last change
+	epoch     int                       // of the server's history
 	now       time.Time
 }
 
 // run pops and decides until the FIFO is closed and empty, then closes the log.
 func (c *controller) run(ctx context.Context) error {
 	defer c.log.close()
-	c.olderItems = map[resource.Key]resource.Version{}
+	c.olderItems, c.unread = map[resource.Key]resource.Version{}, map[resource.Key]struct{}{}
 	c.list = List{Selective: c.cfg.Selective, Leavable: c.cfg.Leavable, Enterable: c.cfg.Enterable}
 	if c.cfg.Resnapshot {
 		c.list.Round = time.Now().Unix()
@@ -201,7 +202,9 @@ func (c *controller) carryOut(d *deltafifo.Delta, known *Known, dec *Decision) e
 		namespace, _ := dec.Key.Split()
 		c.scope.leave(namespace)
 	}
+	c.attribute(dec, d, known)
 	ch := c.newChange(dec.Change)
+	ch.written = dec.Written
 	ch.goneAsOf, ch.Told, ch.OfList, ch.forget = dec.GoneAsOf, dec.Told, dec.OfList, dec.Forget
 	ch.audience = d.Listeners // none for everyone
 	c.emit(ch)

@@ -62,6 +62,8 @@ type Decision struct {
 	// Forget is set when nothing is to be remembered of the object: its namespace has left the
 	// selection, and the object may come again as it was.
 	Forget bool
+	// Written is what is to be remembered of the managedFields.
+	Written resource.Written
 }
 
 // Decide appends to buf the changes that follow from a delta, in their order. It is the table in

@@ -60,9 +60,5 @@ func (c *controller) overlay(ch *change) {
 		upTo = "" // versions say nothing
 	}
 	c.cfg.Indexer.Meet(ch.Key, s.UID, upTo, ch.number)
-	if s.Deleted {
-		c.cfg.Indexer.Delete(ch.Key, s.UID, s.Version, ch.number)
-	} else {
-		c.cfg.Indexer.Update(ch.Key, ch.Object, ch.number)
-	}
+	c.cfg.Indexer.Update(ch.Key, s)
 }

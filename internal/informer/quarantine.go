@@ -8,6 +8,9 @@ import (
 // quarantined tells of something that the API server sent and that can't be understood. Until that is settled the watermark stays before it, so
 // that after a crash it comes, and is told, again.
 func (c *controller) quarantined(d *deltafifo.Delta) error {
+	if err := c.missed(d.Unreadable.Key); err != nil {
+		return err
+	}
 	ch := c.newChange(event.Change{Op: event.Quarantined, Key: d.Unreadable.Key})
 	ch.Kind, ch.Unreadable = ofQuarantined, d.Unreadable
 	ch.size += d.Unreadable.Bytes()

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/klauspost/compress/s2"
 
@@ -18,11 +17,8 @@ import (
 type record struct {
 	facts
 	// For are the sinks that it is for; all when empty.
-	For []string `json:"for,omitempty"`
-	// What a scan of the stored bytes does not give: managedFields were cut.
-	Manager   string    `json:"manager,omitempty"`
-	ChangedAt time.Time `json:"changedAt,omitzero"`
-	HasObject bool      `json:"object,omitempty"`
+	For       []string `json:"for,omitempty"`
+	HasObject bool     `json:"object,omitempty"`
 	// OldBytes are those at the block's end that are the object before the update. It costs little there:
 	// it is nearly the same.
 	OldBytes int `json:"oldBytes,omitempty"`
@@ -33,7 +29,7 @@ func (i *Informer) encode(c *facts) ([]byte, error) {
 	r := record{facts: *c, For: i.names(c.audience)}
 	var raw []byte
 	if c.Object != nil {
-		r.HasObject, r.Manager, r.ChangedAt, raw = true, c.Object.Manager, c.Object.ChangedAt, c.Object.Raw
+		r.HasObject, raw = true, c.Object.Raw
 	}
 	if c.Old != nil {
 		r.OldBytes = len(c.Old.Raw)
@@ -90,7 +86,6 @@ func (i *Informer) decode(position uint64, data []byte) (*change, error) {
 	if err != nil {
 		return nil, fmt.Errorf("entry %d: %w: %w", position, errRecord, err)
 	}
-	obj.Manager, obj.ChangedAt = r.Manager, r.ChangedAt
 	c.Object = obj
 	if r.OldBytes > 0 {
 		c.Old = &resource.Object{Raw: slices.Clone(old), Meta: resource.Meta{Version: r.Before}} // payloads are made of its bytes alone

@@ -12,12 +12,13 @@ func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 // object copies the input with its edits and makes the Object. The parser itself stays on the stack: it is not kept by
 // anything made here.
 func (p *parser) object(at span, opts *ParseOptions) *Object {
-	out, manager := p.copy(at, opts.Type)
+	writtenAt := p.writtenAt()
+	out, entries := p.copy(at, opts.Type)
 	obj, owners := newObject(p.owners.n)
 	obj.Raw = out
 	shift := len(out) - at.End - p.editedBytes(p.edits.n) // from an offset of the input before all edits to one of out
 	obj.Meta = p.meta(out, shift)
-	obj.Manager = view(manager)
+	obj.Writes = Writes{At: writtenAt, Entries: view(entries)}
 	for i := range owners {
 		owners[i] = p.owner(p.owners.at(i), out, shift)
 	}
@@ -67,11 +68,10 @@ func (p *parser) editedBytes(n int) int {
 }
 
 // copy makes the object's own bytes: with kind and apiVersion in the order that watch frames have them, and with the
-// edits; and the manager's name, which was cut away with the managed fields, behind them in the same memory.
-func (p *parser) copy(at span, t Type) (raw, manager []byte) {
-	name := p.Text(p.manager)
+// edits; and of the managedFields, which were cut away, the newest entries, behind them in the same memory.
+func (p *parser) copy(at span, t Type) (raw, entries []byte) {
 	var out strings.Builder // whose memory need not be zero before it is written to
-	out.Grow(at.End - at.Start + p.prefixSize(t) + p.editedBytes(p.edits.n) + len(name))
+	out.Grow(at.End - at.Start + p.prefixSize(t) + p.editedBytes(p.edits.n) + p.writesSize())
 	out.WriteByte('{')
 	p.writePrefix(&out, t)
 	from := at.Start + 1
@@ -83,7 +83,7 @@ func (p *parser) copy(at span, t Type) (raw, manager []byte) {
 	}
 	out.Write(p.Bytes(span{Start: from, End: at.End}))
 	size := out.Len()
-	out.Write(name)
+	p.appendWrites(&out)
 	all := unsafe.Slice(unsafe.StringData(out.String()), out.Len())
 	return all[:size:size], all[size:]
 }
@@ -106,19 +106,15 @@ func (p *parser) writePrefix(out *strings.Builder, t Type) {
 }
 
 func (p *parser) meta(out []byte, shift int) Meta {
-	m := Meta{
+	return Meta{
 		Namespace:         p.string(p.namespace, out, shift),
 		Name:              p.string(p.name, out, shift),
 		UID:               p.string(p.uid, out, shift),
 		Version:           Version(p.string(p.version, out, shift)),
 		Generation:        p.generation,
 		DeletionTimestamp: p.string(p.deletion, out, shift),
-		ChangedAt:         p.changedAt,
+		CreationTimestamp: p.string(p.created, out, shift),
 	}
-	if m.ChangedAt.IsZero() {
-		m.ChangedAt = p.time(p.created)
-	}
-	return m
 }
 
 func (p *parser) owner(o *ownerSpans, out []byte, shift int) Owner {

@@ -17,6 +17,9 @@ func (l *few[T]) add(v T) {
 	l.n++
 }
 
+// clear empties the list.
+func (l *few[T]) clear() { l.n, l.more = 0, l.more[:0] }
+
 func (l *few[T]) at(i int) *T {
 	if i < len(l.first) {
 		return &l.first[i]

@@ -7,8 +7,8 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -148,14 +148,6 @@ func object(r *reader, v any) map[string]any {
 	return m
 }
 
-func instant(text string) time.Time {
-	t, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return time.Time{}
-	}
-	return t.UTC()
-}
-
 func reference(raw []byte, keep bool) (*resource.Object, error) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
@@ -213,15 +205,26 @@ func referenceMeta(r *reader, metadata map[string]any) resource.Meta {
 			Controller: controller,
 		})
 	}
-	for i, v := range member[[]any](r, metadata, "managedFields") {
-		entry := object(r, v)
-		manager, at := member[string](r, entry, "manager"), instant(member[string](r, entry, "time"))
-		if i == 0 || !at.Before(m.ChangedAt) {
-			m.Manager, m.ChangedAt = manager, at
+	newest := ""
+	for _, v := range member[[]any](r, metadata, "managedFields") {
+		e := object(r, v)
+		at := member[string](r, e, "time")
+		identity := [4]string{
+			member[string](r, e, "manager"), member[string](r, e, "operation"),
+			member[string](r, e, "subresource"), member[string](r, e, "apiVersion"),
 		}
+		if len(at) != 20 || at < newest || at < "1970-01-02" || at >= "2106" {
+			continue
+		}
+		one := writes(at, identity)
+		if strings.Contains(strings.Join(identity[:], ""), "\x00") {
+			one.Entries = ""
+		}
+		if one.At > 0 && at == newest {
+			one.Entries = m.Writes.Entries + one.Entries
+		}
+		m.Writes, newest = one, at
 	}
-	if created := member[string](r, metadata, "creationTimestamp"); m.ChangedAt.IsZero() {
-		m.ChangedAt = instant(created)
-	}
+	m.CreationTimestamp = member[string](r, metadata, "creationTimestamp")
 	return m
 }

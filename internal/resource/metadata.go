@@ -1,10 +1,5 @@
 package resource
 
-import (
-	"bytes"
-	"time"
-)
-
 // readMetadata reads the object's metadata; members that nobody asked for are skipped.
 func (p *parser) readMetadata(opts *ParseOptions) {
 	if p.Peek() != '{' {
@@ -106,8 +101,8 @@ func (p *parser) readOwner(owner *ownerSpans, path string) {
 	}
 }
 
-// managedFields finds who changed the object last and, unless they are kept, cuts the member together with one comma,
-// so that what remains is JSON.
+// managedFields finds the newest writes of the object. Unless they are kept, it cuts the member together
+// with one comma, so that what remains is JSON.
 func (p *parser) managedFields(cut bool) {
 	comma, key := p.Comma(), p.KeyAt()
 	p.readManagers()
@@ -128,50 +123,30 @@ func (p *parser) readManagers() {
 	if !p.enter('[', ErrFieldType, path) {
 		return
 	}
-	latest := time.Now().Add(maxClockSkew)
 	for p.Next(']') {
-		if !p.enter('{', ErrFieldType, path) {
-			continue
-		}
-		var manager, at span
-		for p.Next('}') {
-			switch string(p.Key()) {
-			case "manager":
-				p.str(&manager, path)
-			case "time":
-				p.str(&at, path)
-			default:
-				p.Skip()
-			}
-		}
-		if t := p.time(at); !t.After(latest) {
-			p.newest(manager, t)
+		if p.enter('{', ErrFieldType, path) {
+			p.readEntry(path)
 		}
 	}
 }
 
-// maxClockSkew is how far the API server's clock may be ahead. A client may send managedFields, so an
-// entry with a later time is no word of the API server: it would name its manager in all events to
-// come.
-const maxClockSkew = 5 * time.Minute
-
-// newest keeps the entry with the latest time, of several with the same time the last.
-func (p *parser) newest(manager span, at time.Time) {
-	if p.hasEntry && at.Before(p.changedAt) {
-		return
+func (p *parser) readEntry(path string) {
+	var e entrySpans
+	for p.Next('}') {
+		switch string(p.Key()) {
+		case "manager":
+			p.str(&e.manager, path)
+		case "operation":
+			p.str(&e.operation, path)
+		case "subresource":
+			p.str(&e.subresource, path)
+		case "apiVersion":
+			p.str(&e.apiVersion, path)
+		case "time":
+			p.str(&e.time, path)
+		default:
+			p.Skip()
+		}
 	}
-	p.manager, p.changedAt, p.hasEntry = manager, at, true
-}
-
-// time reads a timestamp; what is none is the zero time.
-func (p *parser) time(at span) time.Time {
-	text := p.Bytes(at)
-	if len(text) == 0 || bytes.IndexByte(text, '\\') >= 0 {
-		return time.Time{}
-	}
-	t, err := time.Parse(time.RFC3339, view(text))
-	if err != nil {
-		return time.Time{}
-	}
-	return t.UTC()
+	p.wrote(&e)
 }

@@ -1,9 +1,6 @@
 package resource
 
-import (
-	"strings"
-	"time"
-)
+import "strings"
 
 // Object is one version of one object: its JSON as the API server sent it, less what was cut, and the few metadata
 // fields that the pipeline needs. It never changes after it was made.
@@ -24,10 +21,10 @@ type Meta struct {
 	Generation int64
 	// DeletionTimestamp is when a graceful deletion was asked for, as the API server wrote it; "" when it was not.
 	DeletionTimestamp string
-	// Manager is the manager of the newest managedFields entry: who changed the object. "" when the API server did not say.
-	Manager string
-	// ChangedAt is the time of the newest managedFields entry, else the creation time; zero when neither is there.
-	ChangedAt time.Time
+	// CreationTimestamp is when the object was created, as the API server wrote it; "" when it did not.
+	CreationTimestamp string
+	// Writes are the newest managedFields entries.
+	Writes Writes
 	// Owners are the owner references, in the order of the object.
 	Owners []Owner
 	// APIVersion is that of the object's bytes, where it is another than its type's: it was kept since before the type moved to another

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"time"
 
 	"github.com/kubebridge/bridge/internal/jsonscan"
 )
@@ -216,9 +215,7 @@ type parser struct {
 	generation                                       int64
 	owners                                           few[ownerSpans]
 
-	manager   span
-	changedAt time.Time
-	hasEntry  bool // a managedFields entry was read
+	writes few[entrySpans] // the managedFields entries of the newest second
 }
 
 type ownerSpans struct {

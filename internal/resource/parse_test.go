@@ -8,8 +8,6 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/kubebridge/bridge/internal/jsonscan"
 	"github.com/kubebridge/bridge/internal/resource"
@@ -88,8 +86,10 @@ func TestParseReadsTheMetadataOfAPod(t *testing.T) {
 		UID:        "2b1c6f0e-6f2b-4c39-9d4f-0a3c1d9b7e55",
 		Version:    "48151623",
 		Generation: 1,
-		Manager:    "kubelet",
-		ChangedAt:  time.Date(2020, 11, 20, 9, 14, 9, 0, time.UTC),
+
+		CreationTimestamp: "2026-11-20T09:14:02Z",
+		Writes:            writes("2020-11-20T09:14:09Z", [4]string{"kubelet", "Update", "status", "v1"}),
+
 		Owners: []resource.Owner{{
 			APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "checkout-6d9f8c7b54",
 			UID: "7d1f2c55-0c0e-4e0a-9a52-6d0c7a2f1b10", Controller: true,
@@ -124,8 +124,8 @@ func TestParseKeepsNothingOfTheInput(t *testing.T) {
 func TestAppendingToRawDoesNotTouchTheManager(t *testing.T) {
 	obj := mustParse(t, string(readTestdata(t, "pod.json")), resource.ParseOptions{Type: pods})
 	_ = append(obj.Raw, "xxxxxxxxxxxxxxxx"...)
-	if obj.Manager != "kubelet" {
-		t.Errorf("Manager = %q after an append to Raw", obj.Manager)
+	if by, _ := obj.Writes.Sole(); by.Manager != "kubelet" {
+		t.Errorf("written by %q after an append to Raw", by)
 	}
 }
 
@@ -208,60 +208,22 @@ func TestParseKeepsManagedFieldsWhenAsked(t *testing.T) {
 	if !bytes.Equal(obj.Raw, raw) {
 		t.Error("Raw differs from the input")
 	}
-	if obj.Manager != "kubelet" {
-		t.Errorf("Manager = %q", obj.Manager)
+	if by, _ := obj.Writes.Sole(); by.Manager != "kubelet" {
+		t.Errorf("written by %q", by)
 	}
 }
 
 func TestParseReadsEscapedStringsDecoded(t *testing.T) {
 	obj := mustParse(t, `{"metadata":{"name":"a\u0062c","namespace":"ü\ud83d\ude00","uid":"\"","resourceVersion":"\u0035",
-		"managedFields":[{"manager":"x\ny"}],"ownerReferences":[{"name":"o\/p","controller":true},{"name":"q"}]}}`, resource.ParseOptions{})
+		"managedFields":[{"manager":"x\ny","time":"2020-11-20T09:14:09Z"}],"ownerReferences":[{"name":"o\/p","controller":true},{"name":"q"}]}}`, resource.ParseOptions{})
 	want := resource.Meta{
-		Name: "abc", Namespace: "ü😀", UID: `"`, Version: "5", Manager: "x\ny",
+		Name: "abc", Namespace: "ü😀", UID: `"`, Version: "5",
+		Writes: writes("2020-11-20T09:14:09Z", [4]string{"x\ny"}),
 		Owners: []resource.Owner{{Name: "o/p", Controller: true}, {Name: "q"}},
 	}
 	if !reflect.DeepEqual(obj.Meta, want) {
 		t.Errorf("Meta = %+v\nwant   %+v", obj.Meta, want)
 	}
-}
-
-func TestTheNewestManagerWins(t *testing.T) {
-	const early, late = `"2020-01-01T00:00:00Z"`, `"2020-01-01T00:00:01Z"`
-	tests := []struct{ name, fields, manager, at string }{
-		{"by time, not by place", `{"manager":"b","time":` + late + `},{"manager":"a","time":` + early + `}`, "b", late},
-		{"the last of equals", `{"manager":"b","time":` + late + `},{"manager":"a","time":` + late + `}`, "a", late},
-		{"an entry with a time before one without", `{"manager":"b","time":` + early + `},{"manager":"a"}`, "b", early},
-		{"in another zone", `{"manager":"b","time":"2020-01-01T01:00:01+01:00"},{"manager":"a","time":` + early + `}`, "b", late},
-		{"none: when it was created", ``, "", early},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			obj := mustParse(t, `{"metadata":{"name":"a","resourceVersion":"5","creationTimestamp":`+early+`,"managedFields":[`+tt.fields+`]}}`, resource.ParseOptions{})
-			at := strings.Trim(tt.at, `"`)
-			if obj.Manager != tt.manager || obj.ChangedAt.Format(time.RFC3339) != at {
-				t.Errorf("Manager, ChangedAt = %q, %s, want %q, %s", obj.Manager, obj.ChangedAt, tt.manager, at)
-			}
-		})
-	}
-}
-
-// The API server takes managedFields from clients, so a tenant may claim to be somebody else forever.
-func TestForgedManager(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // it is the year 2000
-		const honest = `{"manager":"kubectl","time":"1999-12-31T23:00:00Z"}`
-		for at, manager := range map[string]string{
-			"9999-01-01T00:00:00Z": "kubectl",
-			"2000-01-01T00:05:01Z": "kubectl",
-			"2000-01-01T00:04:59Z": "alice", // the API server's clock may be ahead
-		} {
-			for _, fields := range []string{honest + `,{"manager":"alice","time":"` + at + `"}`, `{"manager":"alice","time":"` + at + `"},` + honest} {
-				obj := mustParse(t, `{"metadata":{"name":"a","resourceVersion":"5","managedFields":[`+fields+`]}}`, resource.ParseOptions{})
-				if obj.Manager != manager || obj.ChangedAt.After(time.Now().Add(5*time.Minute)) {
-					t.Errorf("%s: %q at %s, want %q", at, obj.Manager, obj.ChangedAt, manager)
-				}
-			}
-		}
-	})
 }
 
 func TestParseRefuses(t *testing.T) {

@@ -71,7 +71,7 @@ func TestASecretIsRedactedAsInTheGoldenFile(t *testing.T) {
 			t.Errorf("%s is still there", value)
 		}
 	}
-	if obj.Namespace != "shop" || obj.Name != "db" || obj.Version != "77" || obj.Manager != "kubectl-client-side-apply" {
+	if obj.Namespace != "shop" || obj.Name != "db" || obj.Version != "77" || !strings.HasPrefix(obj.Writes.Entries, "kubectl-client-side-apply\x00") {
 		t.Errorf("Meta = %+v", obj.Meta)
 	}
 }

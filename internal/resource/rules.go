@@ -98,7 +98,7 @@ func CheckRule(p Path) error {
 	return nil
 }
 
-// apply makes the object without what the rules take out. Its metadata stays: the time, the manager, and what else was read before.
+// apply makes the object without what the rules take out. What was read of its managedFields stays.
 func (r *Rules) apply(obj *Object, t Type) (*Object, error) {
 	raw, err := r.rewrite(obj.Raw, r.redactor.of(t, obj.Namespace, obj.Name))
 	if err != nil {
@@ -108,7 +108,7 @@ func (r *Rules) apply(obj *Object, t Type) (*Object, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: what the rules leave of the object: %w", ErrRedact, err)
 	}
-	out.Manager, out.ChangedAt = strings.Clone(obj.Manager), obj.ChangedAt // of managedFields, which are cut by now
+	out.Writes = obj.Writes.clone() // of managedFields, which are cut by now
 	return out, nil
 }
 

@@ -61,8 +61,8 @@ func (l *lagging) change(name string) {
 	version := resource.Version(fmt.Sprint(100 + l.seq))
 	before := l.newest[key]
 	if before != nil && l.rng.IntN(6) == 0 {
-		l.ix.Delete(key, before.UID, version, l.seq)
 		l.settled[key], l.newest[key] = dead(before, version, l.seq), nil
+		l.ix.Update(key, l.settled[key])
 		return
 	}
 	uid := fmt.Sprintf("%08x-0000-4000-8000-000000000000", l.seq)
@@ -74,8 +74,8 @@ func (l *lagging) change(name string) {
 	raw := fmt.Sprintf(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":%q,"namespace":"shop","uid":%q,"resourceVersion":%q}}`, name, uid, version)
 	obj, err := resource.Parse([]byte(raw), resource.ParseOptions{Type: pods})
 	ok(l.t, err)
-	l.ix.Update(key, obj, l.seq)
 	l.settled[key], l.newest[key] = live(obj, l.seq), obj
+	l.ix.Update(key, l.settled[key])
 }
 
 // read has some objects that are behind read from the API server, which has them in their newest states.
@@ -120,11 +120,7 @@ func (l *lagging) restart(crash bool) {
 	l.fs = after
 	l.open()
 	for key, s := range l.settled { // the watch tells them again
-		if s.Deleted {
-			l.ix.Delete(key, s.UID, s.Version, s.Seq)
-		} else {
-			l.ix.Update(key, s.Object, s.Seq)
-		}
+		l.ix.Update(key, s)
 	}
 	l.bodies = nil
 }

@@ -52,7 +52,7 @@ func (b *bodies) settle(uid, version string) string {
 	b.t.Helper()
 	obj := identified(b.t, uid, version)
 	b.seq++
-	b.ix.Update("shop/a", obj, b.seq)
+	b.ix.Update("shop/a", live(obj, b.seq))
 	settle(b.t, b.db, b.ix, "", map[resource.Key]store.Settled{"shop/a": live(obj, b.seq)})
 	rec, found, err := b.ix.Get("shop/a")
 	if err != nil || !found || string(rec.Version) != version || rec.UID != uid {

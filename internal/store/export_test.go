@@ -15,11 +15,14 @@ func NewTable() Table { return Table{newTable()} }
 func (t Table) SetHash(hash func(resource.Key) uint64) { t.t.hash = hash }
 
 func (t Table) Put(key resource.Key, uid byte, version uint64) bool {
-	return t.t.put(key, known{uid: [16]byte{15: uid}, version: version})
+	return t.t.put(key, known{uid: [16]byte{15: uid}, version: version, eventTime: int64(version)})
 }
 
 func (t Table) Get(key resource.Key) (uid byte, version uint64, behind, ok bool) {
 	k, ok := t.t.get(key)
+	if k.eventTime != int64(k.with(false).version) {
+		return 0, 0, false, false
+	}
 	return k.uid[15], k.with(false).version, k.behind(), ok
 }
 

@@ -44,7 +44,7 @@ type Indexer struct {
 
 	mu sync.RWMutex
 	// overlay holds the newest state of each object that has changes on their way.
-	overlay map[resource.Key]overlaid
+	overlay map[resource.Key]Settled
 	known   *table  // what was committed since the start
 	others  *others // nil: what is not in known may be in the database
 	indexes map[string]*index
@@ -55,20 +55,13 @@ type Indexer struct {
 	selection atomic.Int64 // see Selection
 }
 
-// overlaid is the newest state of an object, and the change that made it.
-type overlaid struct {
-	Record
-	object *resource.Object // nil when deleted
-	seq    uint64
-}
-
 // Indexer opens the state of one informer. Only one Indexer per name may be open.
 func (db *DB) Indexer(cfg IndexerConfig) (*Indexer, error) {
 	id, err := db.informerID(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("state of informer %s: %w", cfg.Name, err)
 	}
-	ix := &Indexer{db: db, id: id, cfg: cfg, overlay: map[resource.Key]overlaid{}, known: newTable(), indexes: map[string]*index{}, announced: map[resource.Key][]announcement{}}
+	ix := &Indexer{db: db, id: id, cfg: cfg, overlay: map[resource.Key]Settled{}, known: newTable(), indexes: map[string]*index{}, announced: map[resource.Key][]announcement{}}
 	for name, fn := range cfg.Indexes {
 		ix.indexes[name] = newIndex(fn)
 	}
@@ -159,7 +152,7 @@ func (ix *Indexer) ChangedSince(key resource.Key, seq uint64) bool {
 	ix.mu.RLock()
 	defer ix.mu.RUnlock()
 	over, ok := ix.overlay[key]
-	return ok && over.seq > seq
+	return ok && over.Seq > seq
 }
 
 // Object gives the newest known state of an object, nil when it is not known or gone.
@@ -168,7 +161,7 @@ func (ix *Indexer) Object(key resource.Key) (*resource.Object, error) {
 	over, ok := ix.overlay[key]
 	ix.mu.RUnlock()
 	if ok {
-		return over.object, nil
+		return over.Object, nil
 	}
 	return ix.settledObject(key)
 }
@@ -199,25 +192,20 @@ func (ix *Indexer) parseBody(key resource.Key, stored []byte) (*resource.Object,
 	return obj, nil
 }
 
-// Update makes obj the newest state of the object that key names. seq orders the changes of one informer.
-func (ix *Indexer) Update(key resource.Key, obj *resource.Object, seq uint64) {
-	entry := overlaid{Record: Record{UID: obj.UID, Version: obj.Version}, object: obj, seq: seq}
-	values := ix.indexValues(obj)
+// Update makes s the newest state of an object: it lives, or is gone. Seq orders the changes of one
+// informer.
+func (ix *Indexer) Update(key resource.Key, s Settled) {
+	var values map[string][]string
+	if !s.Deleted {
+		values = ix.indexValues(s.Object)
+	}
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
-	ix.overlay[key] = entry
+	ix.overlay[key] = s
 	ix.reindexLocked(key, values)
 }
 
-// Delete makes the object gone as of version. seq orders the changes of one informer.
-func (ix *Indexer) Delete(key resource.Key, uid string, version resource.Version, seq uint64) {
-	ix.mu.Lock()
-	defer ix.mu.Unlock()
-	ix.overlay[key] = overlaid{Record: Record{UID: uid, Version: version, Deleted: true}, seq: seq}
-	ix.reindexLocked(key, nil)
-}
-
-// Settled is the last settled change of an object, for a commit.
+// Settled is the state in which a change leaves an object.
 type Settled struct {
 	Record
 	Object *resource.Object // nil when deleted
@@ -229,7 +217,7 @@ func (ix *Indexer) Forget(settled map[resource.Key]Settled) {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
 	for key, s := range settled {
-		if over, ok := ix.overlay[key]; ok && over.seq <= s.Seq {
+		if over, ok := ix.overlay[key]; ok && over.Seq <= s.Seq {
 			delete(ix.overlay, key)
 		}
 		ix.forgetAnnouncedLocked(key, s.Seq)

@@ -2,7 +2,7 @@ package store
 
 import (
 	"encoding/binary"
-	"fmt"
+	"errors"
 
 	"github.com/kubebridge/bridge/internal/resource"
 )
@@ -78,32 +78,76 @@ func after(p []byte) []byte {
 	return end
 }
 
-// Record is what is always known of an object: its identity, its version, and whether it is gone.
+// Record is what is always known of an object: its identity, its version, whether it is gone, and what
+// tells when and by whom its next version was written.
 type Record struct {
 	UID     string
 	Version resource.Version
 	// Deleted: the object is gone, as of Version; kept until the watermark has passed that version, so that a replay of
 	// what came before does not bring it back.
 	Deleted bool
+	// Written is of the managedFields of all versions so far.
+	Written resource.Written
+	// EventTime is that of the newest event of the object, in Unix nanoseconds; 0 for none.
+	EventTime int64
 }
 
-// Record encoding: flags, length of the uid, uid, version.
-const flagDeleted = 1
+// Record encoding: flags, length of the uid, uid, with flagWritten what was written and the time of
+// its newest event, version.
+const (
+	flagDeleted = 1
+	flagWritten = 2
+
+	writtenSize = 4 + 4 + 8
+)
 
 func (r Record) append(dst []byte) []byte {
 	var flags byte
 	if r.Deleted {
 		flags |= flagDeleted
 	}
+	isWritten := r.Written != (resource.Written{}) || r.EventTime != 0
+	if isWritten {
+		flags |= flagWritten
+	}
 	dst = append(dst, flags, byte(len(r.UID)))
 	dst = append(dst, r.UID...)
+	if isWritten {
+		dst = r.appendWritten(dst)
+	}
 	return append(dst, r.Version...)
 }
 
-func parseRecord(b []byte) (Record, error) {
-	if len(b) < 2 || len(b) < 2+int(b[1]) || b[0]&^flagDeleted != 0 {
-		return Record{}, fmt.Errorf("state database: a record of %d bytes does not parse; the directory is damaged: restore it from a copy, or reset the informer", len(b))
+func (r *Record) appendWritten(dst []byte) []byte {
+	dst = binary.LittleEndian.AppendUint32(dst, r.Written.At)
+	dst = binary.LittleEndian.AppendUint32(dst, r.Written.Entries)
+	return binary.LittleEndian.AppendUint64(dst, uint64(r.EventTime))
+}
+
+// readWritten reads what appendWritten has written.
+func (r *Record) readWritten(b []byte) {
+	r.Written.At = binary.LittleEndian.Uint32(b)
+	r.Written.Entries = binary.LittleEndian.Uint32(b[4:])
+	r.EventTime = int64(binary.LittleEndian.Uint64(b[8:]))
+}
+
+var errRecord = errors.New("state database: a record does not parse; the directory is damaged: restore it from a copy, or reset the informer")
+
+func parseRecord(b []byte) (r Record, err error) {
+	const known = flagDeleted | flagWritten
+	if len(b) < 2 || len(b) < 2+int(b[1]) || b[0]&^known != 0 {
+		return r, errRecord
 	}
-	uid := int(b[1])
-	return Record{Deleted: b[0]&flagDeleted != 0, UID: string(b[2 : 2+uid]), Version: resource.Version(b[2+uid:])}, nil
+	r.Deleted = b[0]&flagDeleted != 0
+	r.UID = string(b[2 : 2+int(b[1])])
+	rest := b[2+int(b[1]):]
+	if b[0]&flagWritten != 0 {
+		if len(rest) < writtenSize {
+			return Record{}, errRecord
+		}
+		r.readWritten(rest)
+		rest = rest[writtenSize:]
+	}
+	r.Version = resource.Version(rest)
+	return r, nil
 }

@@ -15,8 +15,10 @@ import (
 // What was settled since the start is here, so a start costs nothing. Records that don't fit the form (a uid that is no UUID, a version
 // that is no number), those that the table does not take, and deleted objects are left to the database.
 type known struct {
-	uid     [16]byte
-	version uint64 // with behindBit
+	uid       [16]byte
+	version   uint64 // with behindBit
+	written   resource.Written
+	eventTime int64
 }
 
 // behindBit says, in a known version, that the object's body is behind it. No API server counts that far.
@@ -38,13 +40,15 @@ func pack(r Record) (k known, ok bool) {
 	if r.Deleted || !packUUID(&k.uid, r.UID) {
 		return k, false
 	}
+	k.written, k.eventTime = r.Written, r.EventTime
 	var err error
 	k.version, err = strconv.ParseUint(string(r.Version), 10, 64)
 	return k, err == nil && !k.behind() && strconv.FormatUint(k.version, 10) == string(r.Version)
 }
 
 func (k known) record() Record {
-	return Record{UID: formatUUID(&k.uid), Version: resource.Version(strconv.FormatUint(k.version&^behindBit, 10))}
+	version := resource.Version(strconv.FormatUint(k.version&^behindBit, 10))
+	return Record{UID: formatUUID(&k.uid), Version: version, Written: k.written, EventTime: k.eventTime}
 }
 
 // groups are the lengths of the parts of a UUID in hexadecimal digits.

@@ -7,6 +7,8 @@ import (
 	"github.com/kubebridge/bridge/internal/store"
 )
 
+var written = resource.Written{At: 0xfedcba98, Entries: 0x76543210}
+
 // What is kept in memory must give back exactly what was settled, whatever form uids and versions have.
 func TestARecordIsTheSameFromMemoryAndFromDisk(t *testing.T) {
 	for _, r := range []store.Record{
@@ -21,6 +23,9 @@ func TestARecordIsTheSameFromMemoryAndFromDisk(t *testing.T) {
 		{UID: "5f0c6a4e-2a3d-4d7b-9c1e-0000000-abcd", Version: "5"},
 		{UID: "any", Version: "5"},
 		{UID: "", Version: "5"},
+		{UID: "5f0c6a4e-2a3d-4d7b-9c1e-00000000abcd", Version: "5", Written: written, EventTime: 1<<62 + 3},
+		{UID: "5f0c6a4e-2a3d-4d7b-9c1e-00000000abcd", Version: "5", EventTime: 1},
+		{UID: "any", Version: "5x", Written: written, EventTime: 7},
 	} {
 		db := openDB(t, "")
 		ix := newIndexer(t, db, nil)
@@ -40,7 +45,7 @@ func TestWhatIsKeptInMemoryFollowsEachCommit(t *testing.T) {
 	ix := newIndexer(t, db, nil)
 	obj := pod(t, "a", "1")
 	for i, r := range []store.Record{
-		{UID: uid, Version: "5"}, {UID: uid, Version: "6"}, {UID: uid, Version: "7", Deleted: true}, {UID: next, Version: "9"}, {UID: "odd", Version: "10"},
+		{UID: uid, Version: "5", Written: written, EventTime: 9}, {UID: uid, Version: "6"}, {UID: uid, Version: "7", Deleted: true}, {UID: next, Version: "9"}, {UID: "odd", Version: "10"},
 	} {
 		s := store.Settled{Record: r, Seq: uint64(i + 1)}
 		if !r.Deleted {

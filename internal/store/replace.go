@@ -165,7 +165,7 @@ func (ix *Indexer) all(in resource.Key) iter.Seq2[Item, error] {
 		ix.mu.RLock()
 		overlay := maps.Clone(ix.overlay)
 		ix.mu.RUnlock()
-		maps.DeleteFunc(overlay, func(key resource.Key, _ overlaid) bool { return !strings.HasPrefix(string(key), string(in)) })
+		maps.DeleteFunc(overlay, func(key resource.Key, _ Settled) bool { return !strings.HasPrefix(string(key), string(in)) })
 		onWay := slices.Sorted(maps.Keys(overlay))
 		it, err := ix.iteratorOf(spaceRecord, in)
 		if err != nil {
@@ -175,7 +175,7 @@ func (ix *Indexer) all(in resource.Key) iter.Seq2[Item, error] {
 		defer it.Close()
 		emit := func(key resource.Key) bool {
 			over := overlay[key]
-			return over.Deleted || yield(Item{Key: key, Record: over.Record, ix: ix, object: over.object}, nil)
+			return over.Deleted || yield(Item{Key: key, Record: over.Record, ix: ix, object: over.Object}, nil)
 		}
 		for it.First(); it.Valid(); it.Next() {
 			key := resource.Key(it.Key()[len(prefix(spaceRecord, 0)):])

@@ -96,9 +96,9 @@ func TestWhatIsOnItsWayIsReadBeforeWhatIsSettled(t *testing.T) {
 	db := openDB(t, t.TempDir())
 	ix := newIndexer(t, db, nil)
 	one, two := pod(t, "a", "1"), pod(t, "a", "2")
-	ix.Update("shop/a", one, 1)
+	ix.Update("shop/a", live(one, 1))
 	settle(t, db, ix, "", map[resource.Key]store.Settled{"shop/a": live(one, 1)})
-	ix.Update("shop/a", two, 2)
+	ix.Update("shop/a", live(two, 2))
 
 	rec, found, err := ix.Get("shop/a")
 	if err != nil || !found || rec.Version != "2" {
@@ -121,7 +121,7 @@ func TestACrashLeavesTheLastSettledState(t *testing.T) {
 	ix := newIndexer(t, db, nil)
 	one, two := pod(t, "a", "1", `,"spec":{"x":1}`), pod(t, "a", "2")
 	settle(t, db, ix, "1", map[resource.Key]store.Settled{"shop/a": live(one, 1)})
-	ix.Update("shop/a", two, 2)
+	ix.Update("shop/a", live(two, 2))
 	ok(t, db.Close())
 
 	db = openDB(t, dir)
@@ -191,10 +191,10 @@ func TestIterationMergesWhatIsOnItsWay(t *testing.T) {
 		settled[resource.Key("shop/"+name)] = live(pod(t, name, "1"), uint64(i))
 	}
 	settle(t, db, ix, "", settled)
-	ix.Update("shop/a", pod(t, "a", "2"), 10)
-	ix.Update("shop/d", pod(t, "d", "3"), 11)
-	ix.Delete("shop/f", "uid-f", "4", 12)
-	ix.Update("shop/z", pod(t, "z", "5"), 13)
+	ix.Update("shop/a", live(pod(t, "a", "2"), 10))
+	ix.Update("shop/d", live(pod(t, "d", "3"), 11))
+	ix.Update("shop/f", dead(pod(t, "f", "1"), "4", 12))
+	ix.Update("shop/z", live(pod(t, "z", "5"), 13))
 	want(t, keys(t, ix), "shop/a@2", "shop/b@1", "shop/d@3", "shop/z@5")
 }
 
@@ -206,7 +206,7 @@ func TestMissingAreTheKnownThatWereNotListed(t *testing.T) {
 		"shop/gone":   live(pod(t, "gone", "2"), 2),
 		"shop/newer":  live(pod(t, "newer", "100"), 3),
 	})
-	ix.Update("shop/onway", pod(t, "onway", "5"), 4)
+	ix.Update("shop/onway", live(pod(t, "onway", "5"), 4))
 	ok(t, ix.ClearMarks())
 	ok(t, ix.Mark([]resource.Key{"shop/listed", "shop/unknown"}))
 	missing := func(rewound bool) (out []string) {
@@ -229,7 +229,7 @@ func TestAListMarksObjectsWhenSomethingWasKnown(t *testing.T) {
 		t.Helper()
 		ok(t, ix.BeginList())
 		for i, key := range keys {
-			ix.Update(key, pod(t, string(key[len("shop/"):]), "5"), uint64(i+1))
+			ix.Update(key, live(pod(t, string(key[len("shop/"):]), "5"), uint64(i+1)))
 		}
 		ok(t, ix.Mark(keys))
 	}
@@ -265,16 +265,16 @@ func TestIndexesFollowTheNewestState(t *testing.T) {
 		return pod(t, name, version, `,"spec":{"containers":[{"nodeName":"no"}],"nodeName":"`+node+`"}`)
 	}
 	a, b := onNode("a", "n1", "1"), onNode("b", "n1", "2")
-	ix.Update("shop/a", a, 1)
-	ix.Update("shop/b", b, 2)
+	ix.Update("shop/a", live(a, 1))
+	ix.Update("shop/b", live(b, 2))
 	want(t, ix.IndexKeys("node", "n1"), "shop/a", "shop/b")
 	want(t, ix.IndexKeys("namespace", "shop"), "shop/a", "shop/b")
 	want(t, ix.IndexKeys("app", ""))
 
-	ix.Update("shop/a", onNode("a", "n2", "3"), 3)
+	ix.Update("shop/a", live(onNode("a", "n2", "3"), 3))
 	want(t, ix.IndexKeys("node", "n1"), "shop/b")
 	want(t, ix.IndexValues("node"), "n1", "n2")
-	ix.Delete("shop/b", "uid-b", "4", 4)
+	ix.Update("shop/b", dead(b, "4", 4))
 	want(t, ix.IndexValues("node"), "n2")
 	objects, err := ix.ByIndex("node", "n2")
 	if err != nil || len(objects) != 1 || objects[0].Version != "3" {

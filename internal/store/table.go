@@ -27,11 +27,12 @@ const (
 	minChunk  = 1024 // holds the largest record
 	maxChunk  = unit << chunkBits
 
-	// A record is its version, its uid, the length of its key, and the key.
-	uidAt    = 8
-	lengthAt = uidAt + 16
-	keyAt    = lengthAt + 2
-	maxUnits = 64 // the API server takes names and namespaces of less
+	// A record is its version, its uid, what was written and when its newest event was, the length of its key, and the key.
+	uidAt     = 8
+	writtenAt = uidAt + 16
+	lengthAt  = writtenAt + writtenSize
+	keyAt     = lengthAt + 2
+	maxUnits  = 66 // the API server takes names and namespaces of less
 )
 
 func newTable() *table {
@@ -72,6 +73,9 @@ func (t *table) get(key resource.Key) (k known, ok bool) {
 	}
 	k.version = binary.LittleEndian.Uint64(rec)
 	copy(k.uid[:], rec[uidAt:])
+	var r Record
+	r.readWritten(rec[writtenAt:])
+	k.written, k.eventTime = r.Written, r.EventTime
 	return k, true
 }
 
@@ -92,7 +96,9 @@ func (t *table) put(key resource.Key, k known) bool {
 		copy(rec[keyAt:], key)
 	}
 	binary.LittleEndian.PutUint64(rec, k.version)
-	copy(rec[uidAt:lengthAt], k.uid[:])
+	copy(rec[uidAt:], k.uid[:])
+	r := Record{Written: k.written, EventTime: k.eventTime}
+	r.appendWritten(rec[:writtenAt])
 	return true
 }
 

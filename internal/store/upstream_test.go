@@ -20,7 +20,7 @@ func TestAnIndexerHoldsWhatWasPut(t *testing.T) {
 			put := func(name, version string) {
 				seq++
 				obj := pod(t, name, version)
-				ix.Update(obj.Key(), obj, seq)
+				ix.Update(obj.Key(), live(obj, seq))
 				if commit {
 					settle(t, db, ix, "", map[resource.Key]store.Settled{obj.Key(): live(obj, seq)})
 				}
@@ -28,7 +28,7 @@ func TestAnIndexerHoldsWhatWasPut(t *testing.T) {
 			remove := func(name, version string) {
 				seq++
 				obj := pod(t, name, version)
-				ix.Delete(obj.Key(), obj.UID, obj.Version, seq)
+				ix.Update(obj.Key(), dead(obj, obj.Version, seq))
 				if commit {
 					settle(t, db, ix, "", map[resource.Key]store.Settled{obj.Key(): dead(obj, obj.Version, seq)})
 				}
@@ -94,11 +94,9 @@ func TestAnObjectStandsUnderEachOfItsValues(t *testing.T) {
 		obj := pod(t, step.name, string(version), `,"users":"`+step.users+`"`)
 		settled := live(obj, seq)
 		if step.users == "" {
-			ix.Delete(obj.Key(), obj.UID, version, seq)
 			settled = dead(obj, version, seq)
-		} else {
-			ix.Update(obj.Key(), obj, seq)
 		}
+		ix.Update(obj.Key(), settled)
 		for _, when := range []string{"at once", "after the commit"} {
 			if got := indexed(t, ix); got != step.want {
 				t.Errorf("step %d, %s: %q, want %q", i, when, got, step.want)

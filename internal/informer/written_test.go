@@ -1,0 +1,200 @@
+package informer_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/informer"
+	"github.com/kubebridge/bridge/internal/resource"
+)
+
+// writtenPod is pod "a" in a version, with managedFields entries "manager@second", in seconds since
+// the bubble began. Its own second is that of its creation.
+func writtenPod(t *testing.T, version string, created int, entries string) *resource.Object {
+	t.Helper()
+	at := func(second string) string {
+		d, err := time.ParseDuration(second + "s")
+		ok(t, err)
+		return time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).Add(d).Format(time.RFC3339)
+	}
+	var fields []string
+	for entry := range strings.FieldsSeq(entries) {
+		manager, second, _ := strings.Cut(entry, "@")
+		manager, subresource, _ := strings.Cut(manager, "/")
+		fields = append(fields, fmt.Sprintf(`{"manager":%q,"operation":"Update","apiVersion":"v1","time":%q,"subresource":%q}`,
+			manager, at(second), subresource))
+	}
+	raw := fmt.Sprintf(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","namespace":"shop","uid":"ua",`+
+		`"resourceVersion":%q,"creationTimestamp":%q,"managedFields":[%s]}}`,
+		version, at(fmt.Sprint(created)), strings.Join(fields, ","))
+	obj, err := resource.Parse([]byte(raw), resource.ParseOptions{Type: pods})
+	ok(t, err)
+	return obj
+}
+
+// attributions are the events as "op manager/subresource@second", with the milliseconds of a time
+// that was observed.
+func (o *outbox) attributions() (lines []string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, e := range o.raw {
+		by := e.Manager
+		if e.ManagerSubresource != "" {
+			by += "/" + e.ManagerSubresource
+		}
+		at := e.Time.Sub(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)).Milliseconds()
+		text := fmt.Sprintf("%s %s@%d", e.Op, by, at/1000)
+		if e.TimeSource == event.TimeObserved {
+			text = fmt.Sprintf("%s %s@%d.%03d", e.Op, by, at/1000, at%1000)
+		}
+		if e.LastManager != "" {
+			text += " last " + e.LastManager
+		}
+		if e.Name != "" {
+			lines = append(lines, text)
+		}
+	}
+	o.raw, o.lines = nil, nil
+	return lines
+}
+
+// TestAttribution has a bubble begin at second 0. Each change comes at the next second and a half.
+func TestAttribution(t *testing.T) {
+	type step func(r *rig)
+	added := func(version string, entries string) step {
+		return func(r *rig) { ok(r.t, r.fifo.Add(r.t.Context(), writtenPod(r.t, version, 1, entries))) }
+	}
+	updated := func(version string, entries string) step {
+		return func(r *rig) { ok(r.t, r.fifo.Update(r.t.Context(), writtenPod(r.t, version, 1, entries))) }
+	}
+	deleted := func(version string, entries string) step {
+		return func(r *rig) { ok(r.t, r.fifo.Delete(r.t.Context(), writtenPod(r.t, version, 1, entries))) }
+	}
+	listed := func(why resource.Relist, version string, entries string) step {
+		return func(r *rig) {
+			ok(r.t, r.fifo.BeginReplace(r.t.Context(), why))
+			ok(r.t, r.fifo.Replace(r.t.Context(), writtenPod(r.t, version, 1, entries)))
+			ok(r.t, r.fifo.EndReplace(r.t.Context(), resource.Version(version)))
+		}
+	}
+	unread := func(version string) step {
+		return func(r *rig) {
+			u := &resource.Unreadable{Reason: "too-deep", Key: "shop/a", Version: resource.Version(version), Digest: strings.Repeat("0", 64)}
+			ok(r.t, r.fifo.Quarantine(r.t.Context(), u))
+		}
+	}
+	resynced := func(r *rig) { r.resync("a") }
+	leavable := func(c *informer.Config) { c.Selective, c.Leavable = true, true }
+	rewound := resource.Relist{Reason: resource.ReasonExpired, Rewound: true}
+	for _, tt := range []struct {
+		name    string
+		options []option
+		steps   []step
+		want    string
+	}{
+		{"created", nil, []step{added("11", "alice@1")}, "added alice@1"},
+		{"created, over the end of a second", nil, []step{added("11", "alice@2")}, "added alice@2"},
+		{
+			"added long after it was created: the server does not tell of its first version", nil,
+			[]step{added("11", "alice@4")},
+			"added @1.500",
+		},
+		{
+			"added where the server selects: it may have been changed into the selection",
+			[]option{leavable},
+			[]step{added("11", "alice@1")},
+			"added @1.500",
+		},
+		{"in a first list", nil, []step{listed(initial, "11", "alice@1")}, "added @1.500"},
+		{
+			"written by another", nil,
+			[]step{added("11", "alice@1"), updated("12", "alice@1 bob@2")},
+			"added alice@1, updated bob@2",
+		},
+		{
+			"fields were only removed", nil,
+			[]step{added("11", "alice@1"), updated("12", "alice@1")},
+			"added alice@1, updated @3.000",
+		},
+		{
+			"written after fields were removed", nil,
+			[]step{added("11", "alice@1"), updated("12", "alice@1"), updated("13", "alice@1 bob@4")},
+			"added alice@1, updated @3.000, updated bob@4",
+		},
+		{
+			"written in the second in which a removal was observed: time does not go back", nil,
+			[]step{added("11", "alice@1"), updated("12", "alice@1"), updated("13", "alice@1 bob/status@2")},
+			"added alice@1, updated @3.000, updated bob/status@4.500",
+		},
+		{
+			"by a server whose clock is ahead", nil,
+			[]step{added("11", "alice@1"), updated("12", "alice@1 bob@200"), updated("13", "alice@1 bob@200")},
+			"added alice@1, updated bob@200, updated @200.000",
+		},
+		{
+			"with an entry of the future, which somebody has sent", nil,
+			[]step{added("11", "alice@1"), updated("12", "alice@1 bob@2 eve@9999"), updated("13", "alice@1 carol@4 eve@9999")},
+			"added alice@1, updated @3.000, updated @4.500",
+		},
+		{
+			"of a version that only a list has shown, and then of a watch", nil,
+			[]step{added("11", "alice@1"), listed(expired, "13", "alice@1 bob@2"), updated("14", "alice@1 bob@2 carol@4")},
+			"added alice@1, updated @3.000, updated carol@4",
+		},
+		{
+			"a list had the entry already", nil,
+			[]step{added("11", "alice@1"), listed(expired, "13", "alice@1 bob@2"), updated("14", "alice@1 bob@2")},
+			"added alice@1, updated @3.000, updated @4.500",
+		},
+		{
+			"after a version that can't be read", nil,
+			[]step{added("11", "alice@1"), unread("12"), updated("13", "alice@1 bob@2"), updated("14", "alice@5 bob@2")},
+			"added alice@1, updated @4.500, updated alice@5",
+		},
+		{
+			"after a rewind, what was undone does not count", nil,
+			[]step{added("11", "alice@1"), updated("12", "bob@2"), listed(rewound, "9", "alice@1"), updated("13", "alice@1 carol@2"), updated("14", "carol@6")},
+			"added alice@1, updated bob@2, updated @4.500, updated carol@6.000, updated carol@6",
+		},
+		{
+			"deleted", nil,
+			[]step{added("11", "alice@1"), updated("12", "alice@1"), deleted("13", "alice@1")},
+			"added alice@1, updated @3.000, deleted @4.500 last alice",
+		},
+		{
+			"deleted by nobody knows whom, and written by two last", nil,
+			[]step{added("11", "alice@1 bob@1"), deleted("13", "alice@1 bob@1")},
+			"added @1.500, deleted @3.000",
+		},
+		{
+			"told again", nil, []step{added("11", "alice@1"), resynced}, "added alice@1, synced @1.000",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for _, restart := range []bool{false, true} {
+				synctest.Test(t, func(t *testing.T) {
+					db, out := memory(t), newOutbox()
+					r := newRig(t, db, []*outbox{out}, tt.options...)
+					for n, step := range tt.steps {
+						time.Sleep(1500 * time.Millisecond)
+						step(r)
+						synctest.Wait()
+						// That a version was not read is not remembered over a restart.
+						if restart && n+1 < len(tt.steps) && !strings.Contains(tt.name, "can't be read") {
+							r.stop()
+							r = newRig(t, db, []*outbox{out}, tt.options...)
+						}
+					}
+					if got := strings.Join(out.attributions(), ", "); got != tt.want {
+						t.Errorf("with restarts %t:\n%s\nwant\n%s", restart, got, tt.want)
+					}
+					r.stop()
+				})
+			}
+		})
+	}
+}
