@@ -29,6 +29,7 @@ func TestHistory(t *testing.T) {
 		gapIsToldAndHealed(t, c, listsByWatchList)
 	})
 	t.Run("an API server that is killed while everything changes leads to no loss", func(t *testing.T) { apiServerIsKilled(t, c) })
+	t.Run("who wrote what is right or not told through a gap", func(t *testing.T) { attributedThroughAGap(t, c) })
 	t.Run("a restored etcd is told as a gap, and what was undone is published", func(t *testing.T) { etcdIsRestored(t, c) })
 }
 

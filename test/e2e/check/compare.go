@@ -63,16 +63,16 @@ func (o *Options) counts(resource, namespace, name string) bool {
 }
 
 func expectAll(changes []truth.Change, o *Options) (want []*expected, problems []string) {
-	newest := map[string]string{} // version by uid
+	histories := map[string]*history{} // by uid
 	for i := range changes {
 		ch := &changes[i]
-		m := &ch.Metadata
-		previous := newest[m.UID]
-		newest[m.UID] = m.ResourceVersion
 		if !o.counts(ch.Collection.String(), ch.Metadata.Namespace, ch.Metadata.Name) {
 			continue
 		}
-		e, err := expect(ch, o.Cluster, o.Informers[ch.Collection.String()], previous)
+		if histories[ch.Metadata.UID] == nil {
+			histories[ch.Metadata.UID] = &history{}
+		}
+		e, err := expect(ch, o.Cluster, o.Informers[ch.Collection.String()], histories[ch.Metadata.UID])
 		if err != nil {
 			problems = append(problems, fmt.Sprintf("%s %s: %v", changes[i].Collection, changes[i].Key(), err))
 			continue
@@ -83,15 +83,20 @@ func expectAll(changes []truth.Change, o *Options) (want []*expected, problems [
 }
 
 // order compares, for each object by its name, the order of its events with the order of its changes: versions of one uid ascend, the delete
-// is the last of them, and another object of the same name comes after it.
+// is the last of them, and another object of the same name comes after it. The time of one uid never goes back.
 func order(want []*expected, got []*read.Event) (problems []string) {
 	wanted, had, lanes := map[string][]string{}, map[string][]string{}, map[string]string{}
 	for _, e := range want {
 		key := e.attributes["partitionkey"]
 		wanted[key] = append(wanted[key], e.id)
 	}
+	times := map[string]time.Time{} // of the last event, by uid
 	for _, e := range got {
-		key := e.Attribute("partitionkey")
+		key, uid := e.Attribute("partitionkey"), e.Attribute("uid")
+		if e.Time().Before(times[uid]) {
+			problems = append(problems, fmt.Sprintf("%s: its time %v is before %v, that of the event before it", describe(e), e.Time(), times[uid]))
+		}
+		times[uid] = e.Time()
 		had[key] = append(had[key], e.ID())
 		if lane, found := lanes[key]; found && lane != e.Lane {
 			problems = append(problems, fmt.Sprintf("%s has events in %s and in %s", key, lane, e.Lane))

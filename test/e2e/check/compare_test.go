@@ -16,11 +16,16 @@ import (
 
 var options = check.Options{Cluster: "c", Informers: map[string]string{"configmaps": "i"}, Began: time.Now().Add(-time.Minute)}
 
+// writtenAt is when a version was written, a second for each.
+func writtenAt(version int) time.Time { return time.Date(2026, 1, 2, 3, 4, version, 0, time.UTC) }
+
 // change is an event of a watch of config maps.
 func change(t *testing.T, kind, name, uid string, version int) truth.Change {
 	t.Helper()
+	at := writtenAt(version).Format(time.RFC3339)
 	raw := fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q,"namespace":"n","uid":%q,"resourceVersion":"%d",`+
-		`"managedFields":[{"manager":"m","time":"2026-01-02T03:04:05Z"}]},"data":{"v":"%d"}}`, name, uid, version, version)
+		`"creationTimestamp":%q,"managedFields":[{"manager":"m","operation":"Update","time":%q}]},"data":{"v":"%d"}}`,
+		name, uid, version, at, at, version)
 	ch := truth.Change{Collection: truth.Core("configmaps", "n"), Type: kind, Raw: json.RawMessage(raw)}
 	if err := json.Unmarshal(ch.Raw, &ch.Object); err != nil {
 		t.Fatal(err)
@@ -45,10 +50,12 @@ func published(t *testing.T, changes []truth.Change) (events []read.Event) {
 		m, op := ch.Metadata, ops[ch.Type]
 		e := read.Event{Event: event.New(), Place: uint64(i + 1)}
 		id := m.UID + "/" + m.ResourceVersion
-		e.SetTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+		e.SetTime(m.ManagedFields[0].Time)
+		e.SetExtension("timesource", "managedfields")
 		if op == "deleted" {
 			id = m.UID + "/deleted"
 			e.SetTime(time.Now())
+			e.SetExtension("timesource", "observed")
 		}
 		e.SetID(id)
 		e.SetSource("/clusters/c")
@@ -67,6 +74,9 @@ func published(t *testing.T, changes []truth.Change) (events []read.Event) {
 			e.SetExtension("sequence", e.Attribute("sequence")+".deleted")
 		}
 		e.SetExtension(writer, "m")
+		if op != "deleted" {
+			e.SetExtension("manageroperation", "Update")
+		}
 		if previous := newest[m.UID]; previous != "" {
 			e.SetExtension("previous", previous)
 		}
@@ -111,6 +121,9 @@ func TestEverythingWrongIsAProblem(t *testing.T) {
 		"an attribute differs":       {func(e []read.Event) []read.Event { e[1].SetExtension("kind", "Secret"); return e }, "kind is"},
 		"an attribute is too much":   {func(e []read.Event) []read.Event { e[1].SetExtension("inferred", "true"); return e }, "inferred is"},
 		"the time differs":           {func(e []read.Event) []read.Event { e[1].SetTime(time.Now()); return e }, "time is"},
+		"the time goes back":         {func(e []read.Event) []read.Event { e[0].SetTime(writtenAt(11)); return e }, "is before"},
+		"the time has no source":     {func(e []read.Event) []read.Event { e[0].SetExtension("timesource", ""); return e }, "timesource is"},
+		"another manager":            {func(e []read.Event) []read.Event { e[0].SetExtension("manager", "n"); return e }, "manager is"},
 		"the delete's time is old":   {func(e []read.Event) []read.Event { e[2].SetTime(options.Began.Add(-time.Hour)); return e }, "time is"},
 		"the chain is broken":        {func(e []read.Event) []read.Event { e[1].SetExtension("previous", "8"); return e }, "previous is"},
 		"the message id differs":     {func(e []read.Event) []read.Event { e[3].MessageID = "x"; return e }, "Nats-Msg-Id"},

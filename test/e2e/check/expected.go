@@ -15,22 +15,38 @@ type expected struct {
 	id         string
 	op         string
 	attributes map[string]string
-	time       time.Time // zero: the moment of the change, which nobody else knows
+	time       time.Time // zero: when the bridge observed the change, which nobody else knows
 	data       []byte
 	change     *truth.Change
 }
 
 var ops = map[string]string{"ADDED": "added", "MODIFIED": "updated", "DELETED": "deleted"}
 
-// expect makes the event of a change. previous is the version of the object before it, "" for none.
-func expect(ch *truth.Change, cluster, informer, previous string) (*expected, error) {
+// history is what there was of an object before a change.
+type history struct {
+	version string // "" for none
+	newest  []truth.ManagedField
+}
+
+// expect makes the event of a change, which becomes a part of the history.
+func expect(ch *truth.Change, cluster, informer string, before *history) (*expected, error) {
 	m := &ch.Metadata
 	e := &expected{op: ops[ch.Type], change: ch, id: m.UID + "/" + m.ResourceVersion}
-	last := ch.LastChange()
-	if ch.Type == "DELETED" {
+	newest := ch.Newest()
+	by, isKnown := truth.Writer(before.newest, newest)
+	switch {
+	case ch.Type == "DELETED":
 		e.id = m.UID + "/deleted"
+		isKnown = false
+	case ch.Initial || ch.Inferred:
+		isKnown = false
+	case ch.Type == "ADDED" && by.Time.Sub(m.CreationTimestamp).Abs() > time.Second:
+		isKnown = false
+	}
+	if isKnown {
+		e.time = by.Time
 	} else {
-		e.time = last.Time
+		by = truth.ManagedField{}
 	}
 	e.attributes = map[string]string{
 		"specversion": "1.0", "id": e.id, "source": "/clusters/" + cluster, "type": "dev.kubebridge.resource." + e.op,
@@ -40,12 +56,14 @@ func expect(ch *truth.Change, cluster, informer, previous string) (*expected, er
 		"sequence":        "00000000." + strings.Repeat("0", 20-len(m.ResourceVersion)) + m.ResourceVersion,
 		"apiversion":      ch.Object.APIVersion, "kind": ch.Kind, "resource": ch.Resource,
 		"namespace": m.Namespace, "name": m.Name, "uid": m.UID, "resourceversion": m.ResourceVersion,
-		"previous": previous, "informer": informer,
-		"manager": last.Manager, "lastmanager": "", "inferred": "", "cause": "", "initial": "",
+		"previous": before.version, "informer": informer,
+		"manager": by.Manager, "manageroperation": by.Operation, "managersubresource": by.Subresource, "lastmanager": "", "inferred": "", "cause": "", "initial": "",
 	}
 	if ch.Type == "DELETED" {
 		e.attributes["sequence"] += ".deleted"
-		e.attributes["manager"], e.attributes["lastmanager"] = "", last.Manager
+		if len(newest) == 1 {
+			e.attributes["lastmanager"] = newest[0].Manager
+		}
 	}
 	if ch.Initial {
 		e.attributes["initial"] = "true"
@@ -55,6 +73,10 @@ func expect(ch *truth.Change, cluster, informer, previous string) (*expected, er
 	}
 	if ch.Inferred && ch.Type == "DELETED" {
 		e.attributes["lastmanager"] = "" // the state that is kept has no managedFields any more
+	}
+	before.version = m.ResourceVersion
+	if len(newest) > 0 && (len(before.newest) == 0 || !newest[0].Time.Before(before.newest[0].Time)) {
+		before.newest = newest
 	}
 	var err error
 	e.data, err = ch.WithoutManagedFields()
@@ -71,10 +93,14 @@ func (e *expected) differences(got *read.Event, o *Options) (problems []string) 
 			complain("%s is %q, want %q", name, have, want)
 		}
 	}
-	switch {
-	case !e.time.IsZero() && !got.Time().Equal(e.time):
-		complain("time is %v, want %v", got.Time(), e.time)
-	case e.time.IsZero() && (got.Time().Before(o.Began) || got.Time().After(time.Now().Add(time.Second))):
+	switch source := attribute(got, "timesource"); {
+	case source == "managedfields" && !e.time.IsZero():
+		if !got.Time().Equal(e.time) {
+			complain("time is %v, want %v", got.Time(), e.time)
+		}
+	case source != "observed":
+		complain("timesource is %q", source)
+	case got.Time().Before(o.Began) || got.Time().After(time.Now().Add(time.Second)):
 		complain("time is %v, want one since %v", got.Time(), o.Began)
 	}
 	if !bytes.Equal(got.Data(), e.data) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 )
 
@@ -35,19 +36,43 @@ type Object struct {
 
 // ManagedField is who changed fields of the object, and when.
 type ManagedField struct {
-	Manager string    `json:"manager"`
-	Time    time.Time `json:"time"`
+	Manager     string    `json:"manager"`
+	Operation   string    `json:"operation"`
+	Subresource string    `json:"subresource"`
+	APIVersion  string    `json:"apiVersion"`
+	Time        time.Time `json:"time"`
 }
 
-// LastChange is the newest entry of managedFields, of several with one time the last. Without entries it is nobody, at the creation.
-func (o *Object) LastChange() ManagedField {
-	last := ManagedField{Time: o.Metadata.CreationTimestamp}
-	for i, f := range o.Metadata.ManagedFields {
-		if i == 0 || !f.Time.Before(last.Time) {
-			last = f
+// Newest are the entries of managedFields with the latest time.
+func (o *Object) Newest() (newest []ManagedField) {
+	for _, f := range o.Metadata.ManagedFields {
+		if len(newest) > 0 && f.Time.After(newest[0].Time) {
+			newest = nil
+		}
+		if len(newest) == 0 || f.Time.Equal(newest[0].Time) {
+			newest = append(newest, f)
 		}
 	}
-	return last
+	return newest
+}
+
+// Writer is the entry that a version has and the versions before it had not. Before are the newest
+// entries of any version before. False when there is none, or more than one.
+func Writer(before, now []ManagedField) (by ManagedField, ok bool) {
+	if len(now) == 0 || len(before) > 0 && now[0].Time.Before(before[0].Time) {
+		return by, false
+	}
+	added := 0
+	for _, f := range now {
+		if !slices.Contains(before, f) {
+			by = f
+			added++
+		}
+	}
+	if len(before) > 0 && now[0].Time.Equal(before[0].Time) && len(now) != len(before)+1 {
+		return by, false // one has gone as well: it may have been replaced
+	}
+	return by, added == 1
 }
 
 // Key is "namespace/name", or "name" of cluster-scoped objects.

@@ -1,0 +1,220 @@
+package e2e_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
+
+	"github.com/kubebridge/bridge/test/e2e/check"
+	"github.com/kubebridge/bridge/test/e2e/read"
+	"github.com/kubebridge/bridge/test/e2e/truth"
+)
+
+// writers are clients with a field manager for each kind of write, and what they have written.
+type writers struct {
+	*lab
+	by map[string]string // version -> field manager
+}
+
+// ours begins the name of each of their field managers.
+const ours = "writer-"
+
+// leavesNoEntry are the writers that only remove fields: managedFields do not show them.
+var leavesNoEntry = []string{"label-removed", "annotation-removed", "finalizer-removed", "variable-removed"}
+
+func (w *writers) wrote(by string, obj metav1.Object, err error) {
+	w.t.Helper()
+	must(w.t, err)
+	w.by[obj.GetResourceVersion()] = ours + by
+}
+
+// patchBy patches a Deployment as a field manager of its own.
+func (w *writers) patchBy(by, name string, form types.PatchType, patch string, subresource ...string) {
+	w.t.Helper()
+	d, err := w.client.AppsV1().Deployments(w.namespace).
+		Patch(w.ctx, name, form, []byte(patch), metav1.PatchOptions{FieldManager: ours + by}, subresource...)
+	w.wrote(by, d, err)
+}
+
+// round does each kind of write, to objects with a name of the round.
+func (w *writers) round(name string) {
+	w.t.Helper()
+	deployments, manager := w.client.AppsV1().Deployments(w.namespace), func(by string) string { return ours + by }
+	d := deployment(name, 1)
+	d.Annotations = map[string]string{"note": "1"}
+	d.Spec.Template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "A", Value: "1"}, {Name: "B", Value: "2"}}
+	d, err := deployments.Create(w.ctx, d, metav1.CreateOptions{FieldManager: manager("create")})
+	w.wrote("create", d, err)
+	must(w.t, retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		d, err := deployments.Get(w.ctx, name, metav1.GetOptions{})
+		must(w.t, err)
+		d.Spec.Template.Spec.Containers[0].Image = "app:2"
+		if d, err = deployments.Update(w.ctx, d, metav1.UpdateOptions{FieldManager: manager("update")}); err == nil {
+			w.wrote("update", d, nil)
+		}
+		return err
+	}))
+	w.patchBy("apply", name, types.ApplyPatchType, fmt.Sprintf(
+		`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":%q,"annotations":{"applied":"1"}}}`, name))
+	w.patchBy("status", name, types.MergePatchType, `{"status":{"collisionCount":3}}`, "status")
+	scale, err := deployments.GetScale(w.ctx, name, metav1.GetOptions{})
+	must(w.t, err)
+	scale.ResourceVersion, scale.Spec.Replicas = "", 2
+	scale, err = deployments.UpdateScale(w.ctx, name, scale, metav1.UpdateOptions{FieldManager: manager("scale")})
+	w.wrote("scale", scale, err)
+	merge := func(by, metadata string) {
+		w.t.Helper()
+		w.patchBy(by, name, types.MergePatchType, `{"metadata":{`+metadata+`}}`)
+	}
+	merge("label-added", `"labels":{"tier":"a"}`)
+	merge("label-removed", `"labels":{"tier":null}`)
+	merge("annotation-removed", `"annotations":{"note":null}`)
+	merge("finalizer-added", `"finalizers":["example.com/keep"]`)
+	w.patchBy("variable-removed", name, types.JSONPatchType, `[{"op":"remove","path":"/spec/template/spec/containers/0/env/1"}]`)
+	must(w.t, deployments.Delete(w.ctx, name, metav1.DeleteOptions{}))
+	merge("finalizer-removed", `"finalizers":null`)
+
+	// A grace period, no finalizer, and a deletecollection.
+	pods, maps := w.client.CoreV1().Pods(w.namespace), w.client.CoreV1().ConfigMaps(w.namespace)
+	pod, err := pods.Create(w.ctx, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "app:1"}}},
+	}, metav1.CreateOptions{FieldManager: manager("pod")})
+	w.wrote("pod", pod, err)
+	must(w.t, pods.Delete(w.ctx, name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(1))}))
+	for i := range 3 {
+		cm := configMap(fmt.Sprintf("%s-%d", name, i), nil)
+		cm.Labels = map[string]string{"round": name, "collection": fmt.Sprint(i > 0)}
+		cm, err := maps.Create(w.ctx, cm, metav1.CreateOptions{FieldManager: manager("map")})
+		w.wrote("map", cm, err)
+	}
+	must(w.t, maps.Delete(w.ctx, name+"-0", metav1.DeleteOptions{}))
+	must(w.t, maps.DeleteCollection(w.ctx, metav1.DeleteOptions{},
+		metav1.ListOptions{LabelSelector: "collection=true,round=" + name}))
+}
+
+// judge compares the events with what was written. It gives how many had the manager.
+func (w *writers) judge(events []read.Event) (known int) {
+	w.t.Helper()
+	times := map[string]time.Time{}
+	for i := range events {
+		e := &events[i]
+		if !e.AboutObject() || e.Attribute("namespace") != w.namespace {
+			continue
+		}
+		manager, by := e.Attribute("manager"), w.by[e.Attribute("resourceversion")]
+		isSilent := slices.Contains(leavesNoEntry, strings.TrimPrefix(by, ours))
+		switch {
+		case manager == "":
+		case e.Op() == "deleted" || isSilent:
+			w.t.Errorf("%s by %q has manager %q", e.ID(), by, manager)
+		case by == "" && strings.HasPrefix(manager, ours) || by != "" && manager != by:
+			w.t.Errorf("%s by %q has manager %q", e.ID(), by, manager)
+		case by != "":
+			known++
+		}
+		uid := e.Attribute("uid")
+		if e.Time().Before(times[uid]) {
+			w.t.Errorf("%s: time %v after %v", e.ID(), e.Time(), times[uid])
+		}
+		times[uid] = e.Time()
+	}
+	return known
+}
+
+const written = `
+informers:
+  - {name: app, resources: [pods, configmaps, deployments.apps], namespaces: ["${NS}"]}
+`
+
+func (l *lab) written() []truth.Collection {
+	return []truth.Collection{
+		truth.Core("pods", l.namespace), truth.Core("configmaps", l.namespace), truth.Named("deployments", "apps", "v1", l.namespace),
+	}
+}
+
+// entries is how many writes of a round leave an entry: create, update, apply, status, scale, a label
+// and a finalizer added, a pod and three config maps.
+const entries = 11
+
+// TestAttribution writes as people and controllers do, through restarts. That each event has the
+// manager which managedFields show is compared with the witness, that it is the right one with who
+// wrote the version.
+func TestAttribution(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, live(t))
+	w := &writers{lab: l, by: map[string]string{}}
+	ledger := l.witness(l.written()...)
+	b := l.bridge("bridge", written+embedded)
+	l.start(b)
+	w.round("running")
+	l.stop(b)
+	w.round("stopped")
+	l.start(b)
+	w.round("resumed")
+	b.Kill()
+	w.round("killed")
+	l.start(b)
+	events := l.complete("all writes", jetStream(b), ledger, check.Options{Informers: informerOf("app", l.written()...)})
+	// Two writes of one manager in a second look like one: only these may be missing.
+	if known := w.judge(events); known < 4*(entries-2) {
+		t.Errorf("%d of %d events have the manager that wrote them", known, 4*entries)
+	}
+	l.stop(b)
+}
+
+// attributedThroughAGap writes while a bridge is away, until the API server has forgotten.
+func attributedThroughAGap(t *testing.T, c *cluster) {
+	l := newLab(t, c)
+	w := &writers{lab: l, by: map[string]string{}}
+	b := l.bridge("bridge", written+embedded)
+	l.start(b)
+	keep, err := l.client.CoreV1().ConfigMaps(l.namespace).
+		Create(l.ctx, configMap("kept", nil), metav1.CreateOptions{FieldManager: ours + "kept"})
+	w.wrote("kept", keep, err)
+	w.round("before")
+	l.stop(b)
+	patch := func(by, text string) {
+		t.Helper()
+		cm, err := l.client.CoreV1().ConfigMaps(l.namespace).
+			Patch(l.ctx, "kept", types.MergePatchType, []byte(text), metav1.PatchOptions{FieldManager: ours + by})
+		w.wrote(by, cm, err)
+	}
+	patch("unseen", `{"data":{"a":"1"}}`)
+	patch("label-removed", `{"data":{"a":null}}`)
+	w.round("gap")
+	l.operate("compact")
+	l.operate("restart-apiserver")
+	l.start(b)
+	patch("label-removed", `{"metadata":{"labels":null},"data":null}`)
+	patch("seen", `{"data":{"b":"1"}}`)
+	w.round("after")
+	l.createConfigMap("marker", "")
+	var events []read.Event
+	stream := jetStream(b)
+	eventually(t, "the last write", testPatience, func() []string {
+		events, err = stream.Refresh(l.ctx)
+		must(t, err)
+		if !slices.ContainsFunc(events, func(e read.Event) bool { return e.Attribute("name") == "marker" }) {
+			return []string{"it is missing"}
+		}
+		return nil
+	})
+	// The marker orders config maps only.
+	l.stop(b)
+	l.start(b)
+	events, err = jetStream(b).Refresh(l.ctx)
+	must(t, err)
+	gapsComeFirst(t, events, "expired", "configmaps")
+	if known := w.judge(events); known < 2*(entries-2) {
+		t.Errorf("%d of %d events have the manager that wrote them", known, 2*entries)
+	}
+	l.stop(b)
+}
