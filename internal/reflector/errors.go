@@ -30,7 +30,7 @@ var (
 	errInconsistent = errors.New("the pages of a list are of different versions")
 )
 
-// ErrFrameTooLarge: one frame or list item is larger than Config.MaxFrame.
+// ErrFrameTooLarge is returned when one frame or list item is larger than Config.MaxFrame.
 var ErrFrameTooLarge = errors.New("frame is too large")
 
 // ErrOtherCluster is returned by Config.Identify when the API server belongs to another cluster

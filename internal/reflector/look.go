@@ -13,7 +13,7 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// ErrNotByName: the API server does not return one object by its name: it answers with others.
+// ErrNotByName is returned when the API server does not select by name: it answers with others.
 var ErrNotByName = errors.New("the API server does not select by metadata.name")
 
 // PageSize is how many items LookPage asks for at once.
