@@ -10,9 +10,10 @@ import (
 // DefaultMaxFailing is how many failing keys a Bounded limiter remembers.
 const DefaultMaxFailing = 65_536
 
-// Bounded makes a limiter forget the key whose first failure is the longest ago when more than limit keys (default
-// DefaultMaxFailing) are failing. client-go's limiters remember a key until Forget, which a caller may miss. A key that
-// was pushed out starts with the first delay again: it is retried sooner than it should be, never lost.
+// Bounded makes a limiter forget the key whose first failure is the oldest when more than limit
+// keys (default DefaultMaxFailing) are failing. client-go's limiters remember a key until Forget,
+// which a caller may miss. A key that was pushed out starts with the first delay again: it is
+// retried sooner than it should be, never lost.
 func Bounded[K comparable](limiter Limiter[K], limit int) Limiter[K] {
 	return &bounded[K]{
 		limiter: limiter,
@@ -37,7 +38,7 @@ func (b *bounded[K]) When(key K) time.Duration {
 	return b.limiter.When(key)
 }
 
-// remember notes a failing key, and says which one to forget for it.
+// remember records a failing key, and returns the key to forget for it.
 func (b *bounded[K]) remember(key K) (oldest K, full bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -18,7 +18,8 @@ type BucketConfig struct {
 	Burst int
 	// BytesPerSecond is how many payload bytes go out per second in the long run.
 	BytesPerSecond float64
-	// BurstBytes is how many may go out at once after a pause; default one second's worth, at least 1.
+	// BurstBytes is how many may go out at once after a pause; default one second's worth, at least
+	// 1.
 	BurstBytes int
 }
 
@@ -40,7 +41,8 @@ func NewBucket(cfg BucketConfig) (*Bucket, error) {
 
 func newLimiter(unit string, perSecond float64, burst int) (*rate.Limiter, error) {
 	if perSecond < 0 || math.IsNaN(perSecond) || burst < 0 {
-		return nil, fmt.Errorf("rate limit of %v %s per second, burst %d: must not be negative (0 means no limit)", perSecond, unit, burst)
+		return nil, fmt.Errorf("rate limit of %v %s per second, burst %d: must not be negative "+
+			"(0 means no limit)", perSecond, unit, burst)
 	}
 	if perSecond == 0 {
 		return rate.NewLimiter(rate.Inf, math.MaxInt), nil
@@ -49,13 +51,14 @@ func newLimiter(unit string, perSecond float64, burst int) (*rate.Limiter, error
 	return rate.NewLimiter(rate.Limit(perSecond), cmp.Or(burst, max(second, 1))), nil
 }
 
-// Burst is the most that should go out in one call: a larger batch would wait for all its tokens and then exceed the
-// burst. Without a limit both are math.MaxInt.
+// Burst is the most that should go out in one call: a larger batch would wait for all its tokens
+// and then exceed the burst. Without a limit both are math.MaxInt.
 func (b *Bucket) Burst() (events, bytes int) { return b.events.Burst(), b.bytes.Burst() }
 
-// Wait blocks until so many events with so many bytes may go out, and says how long; or until ctx ends, then it returns ctx's error too. More than a
-// burst waits until all of it has been earned, so an event larger than BurstBytes passes too. Tokens taken by
-// a Wait whose ctx ended stay taken: who gives up waiting is about to stop.
+// Wait blocks until so many events with so many bytes may go out, and returns how long that took;
+// or until ctx ends, then it returns ctx's error too. More than a burst waits until all of it has
+// been earned, so an event larger than BurstBytes passes too. Tokens of a Wait whose ctx ended stay
+// used: its caller is about to stop.
 func (b *Bucket) Wait(ctx context.Context, events, bytes int) (waited time.Duration, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -75,7 +78,8 @@ func (b *Bucket) Wait(ctx context.Context, events, bytes int) (waited time.Durat
 	}
 }
 
-// reserve takes n tokens, burst by burst since a limiter gives no more at once, and says when the last of them is there.
+// reserve takes n tokens, burst by burst since a limiter gives no more at once, and returns when
+// the last of them is there.
 func reserve(limiter *rate.Limiter, now time.Time, n int) (delay time.Duration) {
 	if limiter.Limit() == rate.Inf {
 		return 0

@@ -45,7 +45,8 @@ func TestBucketHoldsTheStricterRate(t *testing.T) {
 			{"the burst is free", 5, 100, 0},
 			{"then events are spaced", 2, 100, 200 * time.Millisecond},
 			{"bytes left from before are free", 0, 800, 0},
-			{"then bytes are spaced", 1, 700, 500 * time.Millisecond}, // 200 were earned while waiting
+			// 200 were earned while waiting
+			{"then bytes are spaced", 1, 700, 500 * time.Millisecond},
 		} {
 			if got := took(t, b, step.events, step.bytes); got != step.want {
 				t.Errorf("%s: waited %v, want %v", step.what, got, step.want)

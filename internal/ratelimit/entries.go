@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// entry is what a queue knows of a key. It lives while the key waits, is delayed or is with a worker, and is used again
-// afterwards, so that a busy queue allocates nothing.
+// entry is the queue's state of a key. It lives while the key waits, is delayed or is with a
+// worker, and is reused afterwards, so that a busy queue allocates nothing.
 type entry[K comparable] struct {
 	key        K
 	next       *entry[K] // in the ready or in the free list
@@ -17,7 +17,7 @@ type entry[K comparable] struct {
 	again      bool // added while processing
 }
 
-// maxFree bounds the entries kept for later use: a burst of keys gives its memory back.
+// maxFree bounds the entries kept for reuse: a burst of keys returns its memory.
 const maxFree = 4096
 
 // entry finds or makes the entry of a key; nil for a new key in a queue that is shut down.
@@ -34,7 +34,7 @@ func (q *Queue[K]) entry(key K) *entry[K] {
 	return e
 }
 
-// release forgets a key that is nowhere any more.
+// release forgets a key that neither waits, is delayed nor is with a worker.
 func (q *Queue[K]) release(e *entry[K]) {
 	if e.queued || e.processing || e.place >= 0 {
 		return
@@ -106,7 +106,7 @@ func (q *Queue[K]) flush() {
 	}
 }
 
-// unlock ends a critical section, and then tells who has to know of what it changed.
+// unlock ends a critical section, and then notifies those who wait for its changes.
 func (q *Queue[K]) unlock() {
 	wake := q.ready.len > 0 || q.down && len(q.delayed) == 0
 	last := q.down && !q.done && len(q.entries) == 0
@@ -120,7 +120,7 @@ func (q *Queue[K]) unlock() {
 	}
 }
 
-// signal leaves a token for a worker that waits. It never blocks.
+// signal leaves a token for a waiting worker. It never blocks.
 func (q *Queue[K]) signal() {
 	select {
 	case q.wake <- struct{}{}:

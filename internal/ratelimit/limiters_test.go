@@ -38,42 +38,8 @@ func TestExponentialNeverOverflows(t *testing.T) {
 	wantDelays(t, limiter, "one", 1000*time.Second)
 }
 
-// Upstream: TestItemFastSlowRateLimiter.
-func TestFastSlowTurnsSlow(t *testing.T) {
-	const fast, slow = 5 * time.Millisecond, 10 * time.Second
-	limiter := ratelimit.FastSlow[string](fast, slow, 3)
-	wantDelays(t, limiter, "one", fast, fast, fast, slow, slow)
-	wantDelays(t, limiter, "two", fast, fast)
-	limiter.Forget("one")
-	wantDelays(t, limiter, "one", fast)
-}
-
-// Upstream: TestMaxOfRateLimiter.
-func TestMaxOfTakesTheStrictest(t *testing.T) {
-	const ms = time.Millisecond
-	limiter := ratelimit.MaxOf(
-		ratelimit.FastSlow[string](5*ms, 3*time.Second, 3),
-		ratelimit.Exponential[string](ms, time.Second),
-	)
-	wantDelays(t, limiter, "one", 5*ms, 5*ms, 5*ms, 3*time.Second, 3*time.Second)
-	if got := limiter.NumRequeues("one"); got != 5 {
-		t.Errorf("NumRequeues = %d, want 5", got)
-	}
-	limiter.Forget("one")
-	wantDelays(t, limiter, "one", 5*ms)
-}
-
-func TestTokenBucketSpacesAllKeys(t *testing.T) {
-	limiter := ratelimit.TokenBucket[string](10, 2)
-	wantDelays(t, limiter, "one", 0)
-	wantDelays(t, limiter, "two", 0)
-	if got := limiter.When("three"); got <= 0 || got > 100*time.Millisecond {
-		t.Errorf("third key: delay %v, want up to 100ms", got)
-	}
-}
-
 func TestFullJitterStaysBelowTheDelayAndFillsTheRange(t *testing.T) {
-	limiter := ratelimit.FullJitter(ratelimit.FastSlow[string](time.Second, time.Second, 1))
+	limiter := ratelimit.FullJitter(ratelimit.Exponential[string](time.Second, time.Second))
 	low, high := 0, 0
 	for range 1000 {
 		switch got := limiter.When("one"); {

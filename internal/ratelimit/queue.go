@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// ErrShutDown is returned by Get and GetBatch when the queue was shut down and has nothing more to hand out.
+// ErrShutDown is returned by Get and GetBatch when the queue was shut down and has nothing more to
+// hand out.
 var ErrShutDown = errors.New("queue is shut down")
 
 // Config of a Queue.
@@ -22,8 +23,8 @@ type Config[K comparable] struct {
 // Queue hands keys to workers, each key to one worker at a time.
 type Queue[K comparable] struct {
 	limiter Limiter[K]
-	// wake holds a token while there may be something for a worker that waits. Whoever takes it passes it on when
-	// something is left, so one slot wakes any number of workers, one after the other.
+	// wake holds a token while there may be a key for a waiting worker. Whoever takes it passes it
+	// on when keys are left, so one slot wakes any number of workers in sequence.
 	wake chan struct{}
 	// drained is closed when the queue is shut down and knows no key any more.
 	drained chan struct{}
@@ -32,10 +33,11 @@ type Queue[K comparable] struct {
 	entries map[K]*entry[K] // guarded by mu: every key that waits, is delayed or is with a worker
 	ready   fifo[K]         // guarded by mu
 	delayed delays[K]       // guarded by mu
-	timer   *time.Timer     // guarded by mu: runs fire when the first of delayed is due; nil before the first delay
-	free    fifo[K]         // guarded by mu: entries to use again
-	down    bool            // guarded by mu: no new keys
-	done    bool            // guarded by mu: drained is closed, or about to be
+	// guarded by mu: runs fire when the first of delayed is due; nil before the first delay
+	timer *time.Timer
+	free  fifo[K] // guarded by mu: entries for reuse
+	down  bool    // guarded by mu: no new keys
+	done  bool    // guarded by mu: drained is closed, or about to be
 }
 
 // NewQueue makes a queue. It starts nothing.
@@ -51,8 +53,8 @@ func NewQueue[K comparable](cfg Config[K]) *Queue[K] {
 	}
 }
 
-// Add marks keys as in need of work. A key that waits already is not added again; one that is with a worker
-// comes again after Done. A queue that was shut down ignores keys it doesn't know.
+// Add marks keys as in need of work. A key that waits already is not added again; one that is with
+// a worker comes again after Done. A queue that was shut down ignores keys it doesn't know.
 func (q *Queue[K]) Add(keys ...K) {
 	if len(keys) == 0 {
 		return
@@ -79,16 +81,15 @@ func (q *Queue[K]) AddAfter(key K, delay time.Duration) {
 	q.unlock()
 }
 
-// AddRateLimited adds a key when the limiter says so: after a failure. Call Forget once the key succeeded.
+// AddRateLimited adds a key when the limiter says so: after a failure. Call Forget once the key
+// succeeded.
 func (q *Queue[K]) AddRateLimited(key K) { q.AddAfter(key, q.limiter.When(key)) }
 
 // Forget clears the failures of a key. It stays in the queue if it is there.
 func (q *Queue[K]) Forget(key K) { q.limiter.Forget(key) }
 
-// NumRequeues is how often a key failed since it was last forgotten.
-func (q *Queue[K]) NumRequeues(key K) int { return q.limiter.NumRequeues(key) }
-
-// Len is how many keys wait to be handed out. Delayed keys, and those with a worker, are not counted.
+// Len is how many keys wait to be handed out. Delayed keys, and those with a worker, are not
+// counted.
 func (q *Queue[K]) Len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -102,8 +103,9 @@ func (q *Queue[K]) Delayed() int {
 	return len(q.delayed)
 }
 
-// Get blocks until there is a key, and gives it to the caller until Done or Return. It returns ErrShutDown when nothing
-// waits any more in a queue that was shut down, and ctx's error when ctx ends.
+// Get blocks until there is a key, and gives it to the caller until Done or Return. It returns
+// ErrShutDown when nothing waits any more in a queue that was shut down, and ctx's error when ctx
+// ends.
 func (q *Queue[K]) Get(ctx context.Context) (key K, err error) {
 	var one [1]K
 	keys, err := q.GetBatch(ctx, one[:0], 1)
@@ -113,8 +115,8 @@ func (q *Queue[K]) Get(ctx context.Context) (key K, err error) {
 	return keys[0], nil
 }
 
-// GetBatch is Get for up to limit keys at once: it appends to keys what is there, at least one key, and doesn't wait
-// for more.
+// GetBatch is Get for up to limit keys at once: it appends to keys what is there, at least one key,
+// and doesn't wait for more.
 func (q *Queue[K]) GetBatch(ctx context.Context, keys []K, limit int) ([]K, error) {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -168,7 +170,8 @@ func (q *Queue[K]) Done(keys ...K) {
 	q.unlock()
 }
 
-// Return gives back keys that the worker did not get to: they wait again before all others, in the order given.
+// Return gives back keys that the worker did not get to: they wait again before all others, in the
+// order given.
 func (q *Queue[K]) Return(keys ...K) {
 	if len(keys) == 0 {
 		return
@@ -192,8 +195,9 @@ func (q *Queue[K]) Flush() {
 	q.unlock()
 }
 
-// ShutDown takes no new keys from now on and hands out delayed ones at once. Workers still get what waits, and may add
-// a key again that they could not finish; each sees ErrShutDown when it asks while nothing waits or is delayed.
+// ShutDown takes no new keys from now on and hands out delayed ones at once. Workers still get
+// waiting keys, and may add a key again that they could not finish; each sees ErrShutDown when it
+// asks while nothing waits or is delayed.
 func (q *Queue[K]) ShutDown() {
 	q.mu.Lock()
 	q.down = true
@@ -201,8 +205,8 @@ func (q *Queue[K]) ShutDown() {
 	q.unlock()
 }
 
-// ShutDownWithDrain is ShutDown, and waits until every key was handed out and done, retries included, or ctx ends.
-// Workers must go on calling Get until it tells them ErrShutDown.
+// ShutDownWithDrain is ShutDown, and waits until every key was handed out and done, retries
+// included, or ctx ends. Workers must go on calling Get until it tells them ErrShutDown.
 func (q *Queue[K]) ShutDownWithDrain(ctx context.Context) error {
 	q.ShutDown()
 	select {
@@ -212,6 +216,7 @@ func (q *Queue[K]) ShutDownWithDrain(ctx context.Context) error {
 		q.mu.Lock()
 		left := len(q.entries)
 		q.mu.Unlock()
-		return fmt.Errorf("drain ended with %d keys left: %w", left, cmp.Or(context.Cause(ctx), ctx.Err()))
+		return fmt.Errorf("drain ended with %d keys left: %w", left, cmp.Or(context.Cause(ctx),
+			ctx.Err()))
 	}
 }
