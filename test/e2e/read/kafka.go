@@ -89,13 +89,16 @@ func (r *Kafka) reached(ends kadm.ListedOffsets) bool {
 
 func (r *Kafka) take(ctx context.Context, fetches kgo.Fetches, ends kadm.ListedOffsets) error {
 	for record := range fetches.RecordsAll() {
+		set(&r.next, record.Topic, record.Partition, record.Offset+1)
+		if record.Value == nil && len(record.Headers) == 0 {
+			continue // a tombstone, which is no event
+		}
 		e, err := fromKafka(ctx, record)
 		if err != nil {
 			return err
 		}
 		e.Partitions = len(ends[record.Topic])
 		r.events = append(r.events, e)
-		set(&r.next, record.Topic, record.Partition, record.Offset+1)
 	}
 	return nil
 }
