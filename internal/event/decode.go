@@ -1,0 +1,175 @@
+package event
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Set sets an attribute by its name, as Each gives it. Attributes that the bridge does not know
+// become Extensions. The fields for routing are set as far as attributes tell them.
+func (e *Event) Set(name, value string) error {
+	if field := e.text(name); field != nil {
+		*field = value
+		return nil
+	}
+	switch name {
+	case "specversion":
+		if value != SpecVersion {
+			return fmt.Errorf("specversion is %q, want %s", value, SpecVersion)
+		}
+	case "type":
+		e.Type, e.Op = value, opOf(value)
+	case "time":
+		t, err := time.Parse(time.RFC3339Nano, value)
+		if err != nil {
+			return fmt.Errorf("time %q is not RFC 3339", value)
+		}
+		e.Time = t
+	case "apiversion":
+		e.APIVersion = value
+		group, version, found := strings.Cut(value, "/")
+		if !found {
+			group, version = "", value
+		}
+		e.Group, e.Version = group, version
+	case "initial":
+		e.Initial = value == "true"
+	case "inferred":
+		e.Inferred = value == "true"
+	default:
+		e.Extensions = append(e.Extensions, Attribute{name, value})
+	}
+	return nil
+}
+
+// text is the field of an attribute that is a text and nothing more; nil for any other.
+func (e *Event) text(name string) *string {
+	switch name {
+	case "id":
+		return &e.ID
+	case "source":
+		return &e.Source
+	case "subject":
+		return &e.Subject
+	case "datacontenttype":
+		return &e.DataType
+	case "partitionkey":
+		return &e.PartitionKey
+	case "sequence":
+		return &e.Sequence
+	case "kind":
+		return &e.Kind
+	case "informer":
+		return &e.Informer
+	case "resource":
+		return &e.Resource
+	case "namespace":
+		return &e.Namespace
+	case "name":
+		return &e.Name
+	case "uid":
+		return &e.UID
+	case "resourceversion":
+		return &e.ResourceVersion
+	case "previous":
+		return &e.Previous
+	case "manager":
+		return &e.Manager
+	case "lastmanager":
+		return &e.LastManager
+	case "cause":
+		return &e.Cause
+	case "traceparent":
+		return &e.TraceParent
+	}
+	return nil
+}
+
+// Prefixes of the types of events that the bridge sends.
+const (
+	resourcePrefix = "dev.kubebridge.resource."
+	informerPrefix = "dev.kubebridge.informer."
+	knativePrefix  = "dev.knative.apiserver."
+)
+
+// AboutInformer reports whether the event is about an informer rather than an object.
+func (e *Event) AboutInformer() bool { return strings.HasPrefix(e.Type, informerPrefix) }
+
+// opOf is the op that a type tells; "" for a type that the bridge does not send.
+func opOf(typ string) Op {
+	if word, ok := strings.CutPrefix(typ, resourcePrefix); ok {
+		return Op(word)
+	}
+	if word, ok := strings.CutPrefix(typ, informerPrefix); ok {
+		return Op(word)
+	}
+	if mode, ok := strings.CutPrefix(typ, knativePrefix); ok {
+		_, word, _ := strings.Cut(mode, ".")
+		for op, knative := range knativeOps {
+			if word == knative {
+				return op
+			}
+		}
+	}
+	return ""
+}
+
+var errNoEvent = errors.New("it is no CloudEvent")
+
+// ParseStructured reads an event in CloudEvents' JSON format, as AppendStructured writes it. Data is
+// a part of what is given, but for data_base64.
+func ParseStructured(document []byte) (e Event, err error) {
+	in := jsontext.NewDecoder(bytes.NewReader(document))
+	if t, err := in.ReadToken(); err != nil || t.Kind() != '{' {
+		return e, errNoEvent
+	}
+	for in.PeekKind() != '}' {
+		name, err := in.ReadToken()
+		if err != nil {
+			return e, err
+		}
+		if err := e.member(in, name.String(), document); err != nil {
+			return e, err
+		}
+	}
+	if e.ID == "" || e.Source == "" || e.Type == "" {
+		return e, errNoEvent
+	}
+	return e, nil
+}
+
+// member reads the value of a member.
+func (e *Event) member(in *jsontext.Decoder, name string, document []byte) error {
+	value, err := in.ReadValue()
+	if err != nil {
+		return err
+	}
+	switch {
+	case name == "data":
+		end := in.InputOffset()
+		e.Data = document[end-int64(len(value)) : end : end]
+		return nil
+	case name == "data_base64":
+		text, err := jsontext.AppendUnquote(nil, value)
+		if err == nil {
+			e.Data, err = base64.StdEncoding.AppendDecode(nil, text)
+		}
+		return err
+	case value.Kind() == '"':
+		text, err := jsontext.AppendUnquote(nil, value)
+		if err != nil {
+			return err
+		}
+		return e.Set(name, string(text))
+	case value.Kind() == 'n':
+		return nil // an attribute that is null is not there
+	default:
+		return e.Set(name, string(value)) // a number or a boolean
+	}
+}

@@ -1,0 +1,72 @@
+package event_test
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/event"
+)
+
+func TestDecode(t *testing.T) {
+	want := full()
+	want.Time = want.Time.UTC()
+	want.Cluster, want.Observed = "", time.Time{} // no attribute tells them
+	want.Extensions = []event.Attribute{{Name: "another", Value: "1"}}
+	want.TraceParent, want.DataType = "00-ab", event.ContentType
+
+	t.Run("every attribute is read back", func(t *testing.T) {
+		var got event.Event
+		full().Each(func(name, value string) {
+			if err := got.Set(name, value); err != nil {
+				t.Fatal(err)
+			}
+		})
+		got.Data = want.Data
+		if !reflect.DeepEqual(&got, want) {
+			t.Errorf("event\n%+v\nwant\n%+v", &got, want)
+		}
+	})
+	t.Run("so is a structured event, with its data byte for byte", func(t *testing.T) {
+		got, err := event.ParseStructured(event.AppendStructured(nil, full()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(&got, want) {
+			t.Errorf("event\n%+v\nwant\n%+v", &got, want)
+		}
+	})
+	t.Run("the type tells the op, also in Knative's words", func(t *testing.T) {
+		for typ, op := range map[string]event.Op{
+			"dev.kubebridge.resource.deleted":      event.Deleted,
+			"dev.kubebridge.informer.gap":          event.Gap,
+			"dev.knative.apiserver.ref.update":     event.Updated,
+			"dev.knative.apiserver.resource.other": "",
+			"com.example.added":                    "",
+		} {
+			var e event.Event
+			if err := e.Set("type", typ); err != nil || e.Op != op {
+				t.Errorf("%s: op %q and %v, want %q", typ, e.Op, err, op)
+			}
+		}
+	})
+	t.Run("data may be in base64, attributes numbers, booleans or null", func(t *testing.T) {
+		got, err := event.ParseStructured([]byte(`{"id":"1","source":"s","type":"t","initial":true,"replicas":3,"manager":null,"data_base64":"eyJhIjoxfQ=="}`))
+		if err != nil || string(got.Data) != `{"a":1}` || !got.Initial || len(got.Extensions) != 1 || got.Extensions[0].Value != "3" {
+			t.Errorf("event %+v, %v", got, err)
+		}
+	})
+	for name, document := range map[string]string{
+		"an array is no event":                  `[1]`,
+		"an object without an id is no event":   `{"source":"s","type":"t"}`,
+		"another version of CloudEvents is not": `{"specversion":"0.3","id":"1","source":"s","type":"t"}`,
+		"nor is a time that is none":            `{"id":"1","source":"s","type":"t","time":"now"}`,
+		"nor is what ends too soon":             `{"id":"1","source":"s","type":"t","data":{"a":`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			if e, err := event.ParseStructured([]byte(document)); err == nil {
+				t.Errorf("it was read as %+v", e)
+			}
+		})
+	}
+}
