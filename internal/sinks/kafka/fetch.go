@@ -23,8 +23,23 @@ const (
 func (c *cluster) offset(
 	ctx context.Context, topic string, partition int, which int64,
 ) (int64, error) {
+	return c.offsetOf(ctx, topic, partition, which, readAll)
+}
+
+// isolation is which records of transactions are read.
+type isolation int8
+
+const (
+	readAll       isolation = 0
+	readCommitted isolation = 1
+)
+
+// offsetOf is offset. With readCommitted the latest is that of the first open transaction.
+func (c *cluster) offsetOf(
+	ctx context.Context, topic string, partition int, which int64, level isolation,
+) (int64, error) {
 	res, err := c.askLeader(ctx, topic, partition, &listoffsets.Request{
-		ReplicaID: -1,
+		ReplicaID: -1, IsolationLevel: int8(level),
 		Topics: []listoffsets.RequestTopic{{
 			Topic: topic,
 			Partitions: []listoffsets.RequestPartition{{
@@ -61,8 +76,12 @@ type fetchAnswer struct {
 	topic          string
 	partition      int32
 	code           int16
-	records        []byte // may be cut at the end
+	aborted        []abortedTransaction // of these records; only with readCommitted
+	records        []byte               // may be cut at the end
 }
+
+// abortedTransaction is one whose first record has an offset; a control batch ends it.
+type abortedTransaction struct{ producer, first int64 }
 
 // decode reads versions 4 to 11, which are not flexible.
 func (a *fetchAnswer) decode(d *decoder) {
@@ -83,7 +102,10 @@ func (a *fetchAnswer) decode(d *decoder) {
 	since(5, 8) // log start offset
 	if d.version >= 4 {
 		const transaction = 16
-		d.next(d.length(4) * transaction)
+		list := decoder{data: d.next(d.length(4) * transaction)}
+		for len(list.data) > 0 {
+			a.aborted = append(a.aborted, abortedTransaction{list.number(8), list.number(8)})
+		}
 	}
 	since(11, 4) // preferred replica
 	if size := d.length(4); d.err == nil {
@@ -100,18 +122,20 @@ func (a *fetchAnswer) one(d *decoder) {
 // page is one answer to a fetch request.
 type page struct {
 	batches []logBatch
+	aborted []abortedTransaction
 	next    int64 // the offset behind the page; the requested one when the page is empty
 }
 
 // fetch reads the heads of the batches from an offset on. An answer has at most a few MiB, unless
 // its first batch is larger.
 func (c *cluster) fetch(
-	ctx context.Context, topic string, partition int, from int64,
+	ctx context.Context, topic string, partition int, from int64, level isolation,
 ) (page, error) {
 	const maxBytes = 4 << 20
 	epoch := c.epoch(topic, partition)
 	res, err := c.askLeader(ctx, topic, partition, &fetch.Request{
 		ReplicaID: -1, MaxWaitTime: 100, MinBytes: 1, MaxBytes: maxBytes, SessionEpoch: -1,
+		IsolationLevel: int8(level),
 		Topics: []fetch.RequestTopic{{
 			Topic: topic,
 			Partitions: []fetch.RequestPartition{{
@@ -132,7 +156,9 @@ func (c *cluster) fetch(
 		return page{}, fmt.Errorf("read %s/%d from %d: %w", topic, partition, from,
 			kafkago.Error(answer.code))
 	}
-	return readPage(answer.records, from)
+	p, err := readPage(answer.records, from)
+	p.aborted = answer.aborted
+	return p, err
 }
 
 // maxPageBatches bounds the batches of an answer that are read; the next page begins behind them.
@@ -146,8 +172,7 @@ func readPage(records []byte, from int64) (page, error) {
 	for len(records) > 0 && len(p.batches) < maxPageBatches {
 		b, rest, err := readBatch(records)
 		switch {
-		case errors.Is(err, io.ErrUnexpectedEOF), err == nil && b.body == nil && b.producer >= 0 &&
-			p.next > from:
+		case errors.Is(err, io.ErrUnexpectedEOF), err == nil && b.cut && p.next > from:
 			return p, nil
 		case err != nil && p.next == from:
 			return p, err

@@ -52,7 +52,7 @@ func (l *lane) read(ctx context.Context, t *logRange, each batchVisitor) error {
 // page reads the next page of a logRange. It may be empty, where something is left out.
 func (l *lane) page(ctx context.Context, t *logRange) (p page, err error) {
 	err = l.retry(ctx, "read the tail", func() (err error) {
-		p, err = l.cluster.fetch(ctx, l.topic, l.partition, t.from)
+		p, err = l.cluster.fetch(ctx, l.topic, l.partition, t.from, readAll)
 		switch {
 		case errors.Is(err, kafkago.OffsetOutOfRange):
 			p.next, err = l.skipMissing(ctx, t, err)

@@ -42,6 +42,7 @@ type logBatch struct {
 	remaining  int32                // records that compaction has kept
 	checksum   uint32
 	body       []byte // from the attributes on; nil where the answer does not hold all of it
+	cut        bool   // the answer does not hold all of it
 }
 
 // next is the offset behind the batch.
@@ -93,7 +94,7 @@ func readBatch(data []byte) (b logBatch, rest []byte, err error) {
 	b.sequence = int32(binary.BigEndian.Uint32(at(posSequence)))
 	b.remaining = int32(binary.BigEndian.Uint32(at(posCount)))
 	b.checksum = binary.BigEndian.Uint32(at(posCRC))
-	if size <= int64(len(data)) {
+	if b.cut = size > int64(len(data)); !b.cut {
 		b.body = data[posAttributes-sizePrefix : size]
 	}
 	return b, rest, nil

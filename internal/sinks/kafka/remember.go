@@ -50,7 +50,7 @@ func (s *Sink) lastIs(
 	if err != nil || start >= end {
 		return false, err
 	}
-	p, err := c.fetch(ctx, topic, partition, max(start, end-back))
+	p, err := c.fetch(ctx, topic, partition, max(start, end-back), readAll)
 	if err != nil {
 		return false, err
 	}

@@ -1,0 +1,264 @@
+package kafka
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"slices"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol/metadata"
+
+	"github.com/kubebridge/bridge/internal/ratelimit"
+)
+
+// Log reads topics, for who reads what a sink has stored: with the sink's TLS, SASL and bounds on
+// what a broker may send. It joins no consumer group and commits nothing. Of transactions it gives
+// what was committed. It may not be used concurrently.
+type Log struct {
+	cluster  *cluster
+	patience time.Duration
+}
+
+// Record is one record of a topic. Its bytes are valid until the next one.
+type Record struct {
+	Offset  int64
+	Time    time.Time
+	Key     []byte // nil for none
+	Value   []byte // nil for null
+	Headers []Header
+	// Damaged says why the batch that begins at the offset can't be read. The other fields are empty.
+	Damaged error
+}
+
+// Header of a record.
+type Header struct {
+	Name  string
+	Value []byte
+}
+
+// NewLog makes a Log of the brokers of a configuration, of which it uses what is about the
+// connection. What fails is tried again for so long as patience lasts.
+func NewLog(c Config, patience time.Duration) (*Log, error) {
+	c, err := c.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("kafka: %w", err)
+	}
+	mechanism, _ := c.SASL.mechanism() // withDefaults has checked it
+	d := &dialer{dial: c.Dial, tls: c.TLS, sasl: mechanism, clientID: c.ClientID, timeout: c.Timeout}
+	return &Log{newCluster(d, c.Brokers, c.Timeout, newMetrics(nil)), patience}, nil
+}
+
+// Close ends the connections.
+func (l *Log) Close() { l.cluster.close() }
+
+// retry calls try until it succeeds, fails for a reason that a retry does not change, or patience is
+// over. Between attempts it asks where the topic's partitions are.
+func (l *Log) retry(ctx context.Context, topic string, try func() error) error {
+	const pause = 200 * time.Millisecond
+	for until := time.Now().Add(l.patience); ; {
+		err := try()
+		missing := errors.Is(err, kafkago.UnknownTopicOrPartition)
+		if outcome := classify(err); err == nil || missing || outcome != resend || errors.Is(err, kafkago.OffsetOutOfRange) {
+			return explainReading(err)
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if time.Now().After(until) {
+			return err
+		}
+		_ = ratelimit.Sleep(ctx, pause)
+		if topic != "" {
+			_, _ = l.cluster.refresh(ctx, topic) // what it can't tell, try will
+		}
+	}
+}
+
+// explainReading says what to do about an error that only an operator can remove.
+func explainReading(err error) error {
+	if code, _ := errors.AsType[kafkago.Error](err); code == kafkago.TopicAuthorizationFailed {
+		return fmt.Errorf("%w; grant the user Read and Describe on the topic", err)
+	}
+	return explain(err)
+}
+
+// Topics are the names of all topics that the user may see.
+func (l *Log) Topics(ctx context.Context) (names []string, err error) {
+	err = l.retry(ctx, "", func() error {
+		res, err := l.cluster.askAny(ctx, &metadata.Request{}) // of all
+		if err != nil {
+			return err
+		}
+		names = nil
+		for _, t := range res.(*metadata.Response).Topics {
+			if !t.IsInternal {
+				names = append(names, t.Name)
+			}
+		}
+		return nil
+	})
+	slices.Sort(names)
+	return names, err
+}
+
+// Partitions is how many partitions a topic has.
+func (l *Log) Partitions(ctx context.Context, topic string) (count int, err error) {
+	err = l.retry(ctx, "", func() error {
+		found, err := l.cluster.refresh(ctx, topic)
+		count = len(found.leaders)
+		return err
+	})
+	return count, err
+}
+
+// Bounds are the first offset of a partition, and the one behind the last record that is committed.
+func (l *Log) Bounds(ctx context.Context, topic string, partition int) (first, end int64, err error) {
+	err = l.retry(ctx, topic, func() (err error) {
+		if first, err = l.cluster.offset(ctx, topic, partition, earliest); err == nil {
+			end, err = l.cluster.offsetOf(ctx, topic, partition, latest, readCommitted)
+		}
+		return err
+	})
+	return first, end, err
+}
+
+// Read gives the next records of a partition from an offset on, and the offset to go on with. It may
+// give none, where transactions were aborted or compaction has removed some. An error of yield ends
+// it.
+func (l *Log) Read(ctx context.Context, topic string, partition int, from int64, yield func(*Record) error) (next int64, err error) {
+	var p page
+	err = l.retry(ctx, topic, func() (err error) {
+		p, err = l.cluster.fetch(ctx, topic, partition, from, readCommitted)
+		if err == nil && p.next <= from {
+			return fmt.Errorf("%w: nothing is at %d", errMalformed, from)
+		}
+		return err
+	})
+	if err != nil {
+		return from, err
+	}
+	open := newAborted(p.aborted)
+	for i := range p.batches {
+		b := &p.batches[i]
+		if open.hides(b) {
+			continue
+		}
+		if err := b.eachFull(from, yield); err != nil {
+			return from, err
+		}
+	}
+	return p.next, nil
+}
+
+// aborted follows the transactions of a page that were aborted.
+type aborted struct {
+	list []abortedTransaction // not begun yet, by their first offsets
+	open map[int64]bool       // producers with one that has begun
+}
+
+func newAborted(list []abortedTransaction) *aborted {
+	slices.SortFunc(list, func(a, b abortedTransaction) int { return int(min(max(a.first-b.first, -1), 1)) })
+	return &aborted{list: list, open: map[int64]bool{}}
+}
+
+// hides reports whether a batch has no records for a reader: it ends a transaction, or is of one that
+// was aborted.
+func (a *aborted) hides(b *logBatch) bool {
+	for len(a.list) > 0 && a.list[0].first <= b.offset {
+		a.open[a.list[0].producer] = true
+		a.list = a.list[1:]
+	}
+	if b.attributes&controlFlag != 0 {
+		delete(a.open, b.producer) // whichever way its transaction ended
+		return true
+	}
+	return b.attributes&transactionalFlag != 0 && a.open[b.producer]
+}
+
+// maxForeignRecords of a batch: other writers make larger ones than the sink.
+const maxForeignRecords = 1_000_000
+
+// eachFull yields all of the records from an offset on.
+func (b *logBatch) eachFull(from int64, yield func(*Record) error) error {
+	var failed error
+	err := b.readRecords(func(r *Record) bool {
+		if r.Offset >= from {
+			failed = yield(r)
+		}
+		return failed == nil
+	})
+	if failed == nil && err != nil {
+		failed = yield(&Record{Offset: b.offset, Damaged: err})
+	}
+	return failed
+}
+
+func (b *logBatch) readRecords(yield func(*Record) bool) (err error) {
+	defer recoverMalformed(&err)
+	switch {
+	case b.body == nil:
+		return errors.New("it is of an old form, or too large for an answer")
+	case b.remaining < 0 || b.remaining > maxForeignRecords:
+		return fmt.Errorf("it has %d records", b.remaining)
+	case crc32.Checksum(b.body, castagnoli) != b.checksum:
+		return errors.New("its checksum is wrong")
+	}
+	in, err := inflate(b.attributes&codecBits, b.body[posRecords-posAttributes:])
+	if err != nil {
+		return err
+	}
+	began := int64(binary.BigEndian.Uint64(b.body[posFirstTime-posAttributes:]))
+	r := fullReader{recordReader: recordReader{in: bufio.NewReaderSize(in, 32<<10)}}
+	for i := int32(0); i < b.remaining && r.err == nil; i++ {
+		if r.next(b.offset, began); r.err == nil && !yield(&r.full) {
+			break
+		}
+	}
+	return errors.Join(r.err, in.Close())
+}
+
+// fullReader reads all of each record.
+type fullReader struct {
+	recordReader
+	full Record
+	text []byte // of the record
+}
+
+// next reads the next record.
+func (r *fullReader) next(base, began int64) {
+	r.full, r.text = Record{Headers: r.full.Headers[:0]}, r.text[:0]
+	r.varint() // its size
+	r.skip(1)  // attributes
+	r.full.Time = time.UnixMilli(began + r.varint())
+	r.full.Offset = base + r.varint()
+	r.full.Key = r.keep()
+	r.full.Value = r.keep()
+	count := r.varint()
+	if count < 0 || count > maxHeaders {
+		r.fail("a record has %d headers", count)
+	}
+	for ; count > 0 && r.err == nil; count-- {
+		name := string(r.keep())
+		r.full.Headers = append(r.full.Headers, Header{name, r.keep()})
+	}
+}
+
+// keep reads a key, value or text; nil for null. Its memory grows as the bytes come: a length is not
+// believed.
+func (r *fullReader) keep() []byte {
+	n := r.length()
+	if n < 0 || r.err != nil {
+		return nil
+	}
+	const step = 64 << 10
+	at := len(r.text)
+	for left := n; left > 0 && r.err == nil; left -= step {
+		r.text = append(r.text, r.bytes(min(left, step), step)...)
+	}
+	return r.text[at:len(r.text):len(r.text)]
+}
