@@ -1,0 +1,261 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/sinks/nats"
+)
+
+// streamReader reads streams, one behind the other.
+type streamReader struct {
+	patience time.Duration
+	conn     *natsgo.Conn
+	js       jetstream.JetStream
+	names    []string
+	position Position
+	progress Progress
+	whole    bool
+}
+
+func openNATS(ctx context.Context, cfg Config, scheme, hosts, name string) (Reader, error) {
+	servers := strings.Split(hosts, ",")
+	for i := range servers {
+		servers[i] = scheme + "://" + servers[i]
+	}
+	c := cfg.NATS
+	c.URL = strings.Join(servers, ",")
+	conn, err := nats.Connect(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	r := &streamReader{patience: cfg.Patience, conn: conn, position: clone(cfg.After), whole: true}
+	if c.Domain != "" {
+		r.js, err = jetstream.NewWithDomain(conn, c.Domain)
+	} else {
+		r.js, err = jetstream.New(conn)
+	}
+	if err == nil {
+		r.names, err = r.streams(ctx, name)
+	}
+	if err != nil {
+		r.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+func clone(p Position) Position {
+	if p == nil {
+		return Position{}
+	}
+	return maps.Clone(p)
+}
+
+// streams are those of a name, or of a pattern.
+func (r *streamReader) streams(ctx context.Context, pattern string) (names []string, err error) {
+	if !strings.Contains(pattern, "*") {
+		return []string{pattern}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.patience)
+	defer cancel()
+	lister := r.js.StreamNames(ctx)
+	for name := range lister.Name() {
+		if matches(pattern, name) {
+			names = append(names, name)
+		}
+	}
+	if err := lister.Err(); err != nil {
+		return nil, fmt.Errorf("ask for the streams: %w", err)
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("no stream is called %s", pattern)
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+func (r *streamReader) Close() { r.conn.Close() }
+
+func (r *streamReader) Whole() bool { return r.whole }
+
+func (r *streamReader) Position() Position { return r.position }
+
+func (r *streamReader) Progress() Progress { return r.progress }
+
+// extent is what is to be read of a stream.
+type extent struct {
+	name        string
+	created     time.Time
+	first, last uint64
+}
+
+func (r *streamReader) Messages(ctx context.Context) iter.Seq2[*Message, error] {
+	return func(yield func(*Message, error) bool) {
+		extents, err := r.extents(ctx)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		for _, x := range extents {
+			if !r.stream(ctx, x, yield) {
+				return
+			}
+		}
+	}
+}
+
+// extents asks where the streams begin and end.
+func (r *streamReader) extents(ctx context.Context) (list []extent, err error) {
+	r.progress = Progress{}
+	for _, name := range r.names {
+		limited, cancel := context.WithTimeout(ctx, r.patience)
+		stream, err := r.js.Stream(limited, name)
+		cancel()
+		if err != nil {
+			return nil, fmt.Errorf("stream %s: %w", name, r.explain(err))
+		}
+		info := stream.CachedInfo()
+		at := r.position[name]
+		if !at.Created.IsZero() && !at.Created.Equal(info.Created) {
+			return nil, fmt.Errorf("stream %s: %w", name, ErrOther)
+		}
+		if at.Next == 0 {
+			r.whole = r.whole && info.State.FirstSeq <= 1
+		}
+		x := extent{name, info.Created, max(at.Next, info.State.FirstSeq, 1), info.State.LastSeq}
+		r.position[name] = Lane{x.first, info.Created}
+		if info.State.Msgs > 0 && x.first <= x.last {
+			r.progress.Total += x.last - x.first + 1
+			list = append(list, x)
+		}
+	}
+	return list, nil
+}
+
+// stream reads one stream. It reports whether to go on.
+func (r *streamReader) stream(ctx context.Context, x extent, yield func(*Message, error) bool) bool {
+	failed := func(err error) bool {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		yield(nil, fmt.Errorf("stream %s, behind message %d of %d: %w", x.name, r.position[x.name].Next-1, x.last, r.explain(err)))
+		return false
+	}
+	limited, cancel := context.WithTimeout(ctx, r.patience)
+	consumer, err := r.js.OrderedConsumer(limited, x.name, jetstream.OrderedConsumerConfig{
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: x.first, InactiveThreshold: r.patience,
+	})
+	cancel()
+	if err != nil {
+		return failed(err)
+	}
+	messages, err := consumer.Messages(jetstream.PullMaxMessages(2000))
+	if err != nil {
+		return failed(err)
+	}
+	defer messages.Stop()
+	defer context.AfterFunc(ctx, messages.Stop)()
+	m := new(Message)
+	for {
+		raw, err := messages.Next(jetstream.NextMaxWait(r.patience))
+		if err != nil {
+			return failed(err)
+		}
+		meta, err := raw.Metadata()
+		if err != nil {
+			return failed(err)
+		}
+		at := meta.Sequence.Stream
+		if at > x.last {
+			return true // the last ones were deleted meanwhile
+		}
+		m.read(raw, x.name, meta)
+		r.progress.Read += at - r.position[x.name].Next + 1
+		r.position[x.name] = Lane{at + 1, x.created}
+		if !yield(m, nil) {
+			return false
+		}
+		if at == x.last || meta.NumPending == 0 {
+			return true
+		}
+	}
+}
+
+// explain says why nothing comes.
+func (r *streamReader) explain(err error) error {
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		return errors.New("there is none of this name, or the user may not see it")
+	case errors.Is(err, natsgo.ErrTimeout), errors.Is(err, context.DeadlineExceeded), errors.Is(err, jetstream.ErrMsgIteratorClosed):
+		if last := r.conn.LastError(); last != nil {
+			return fmt.Errorf("%w (%w)", err, last)
+		}
+		if !r.conn.IsConnected() {
+			return fmt.Errorf("the connection to the server is lost (%w)", err)
+		}
+	}
+	return err
+}
+
+// Headers of the NATS protocol binding.
+const (
+	attributePrefix   = "ce-"
+	contentTypeHeader = "content-type"
+	fenceToken        = "._fence."
+)
+
+// read makes an event of a message, or says what else it is.
+func (m *Message) read(raw jetstream.Msg, stream string, meta *jetstream.MsgMetadata) {
+	*m = Message{Lane: stream, Offset: meta.Sequence.Stream, Stored: meta.Timestamp}
+	header := raw.Headers()
+	if strings.Contains(raw.Subject(), fenceToken) {
+		m.Other = "fence"
+		return
+	}
+	structured := false
+	names := make([]string, 0, 32)
+	for name, values := range header {
+		if len(values) == 0 {
+			continue
+		}
+		switch lower := strings.ToLower(name); {
+		case strings.HasPrefix(lower, attributePrefix):
+			names = append(names, name)
+		case lower == contentTypeHeader:
+			structured = strings.HasPrefix(values[0], event.StructuredContentType)
+		}
+	}
+	var err error
+	if structured {
+		m.Event, err = event.ParseStructured(raw.Data())
+	} else {
+		slices.Sort(names)
+		for _, name := range names {
+			value := header[name][0]
+			if strings.IndexByte(value, '%') >= 0 {
+				if value, err = url.PathUnescape(value); err != nil {
+					break
+				}
+			}
+			if err = m.Event.Set(strings.ToLower(name[len(attributePrefix):]), value); err != nil {
+				break
+			}
+		}
+		m.Event.Data = raw.Data()
+	}
+	if err != nil || m.Event.ID == "" || m.Event.Source == "" || m.Event.Type == "" {
+		m.Other = "message on " + raw.Subject()
+	}
+}

@@ -1,0 +1,214 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"net"
+	"slices"
+	"strings"
+
+	kafkago "github.com/segmentio/kafka-go"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/sinks/kafka"
+)
+
+// topicReader reads the partitions of topics, one behind the other.
+type topicReader struct {
+	log      *kafka.Log
+	topics   []string
+	position Position
+	progress Progress
+	whole    bool
+}
+
+const defaultKafkaPort = "9092"
+
+func openKafka(ctx context.Context, cfg Config, hosts, name string) (Reader, error) {
+	c := cfg.Kafka
+	c.Brokers = nil
+	for host := range strings.SplitSeq(hosts, ",") {
+		if _, _, err := net.SplitHostPort(host); err != nil {
+			host = net.JoinHostPort(host, defaultKafkaPort)
+		}
+		c.Brokers = append(c.Brokers, host)
+	}
+	log, err := kafka.NewLog(c, cfg.Patience)
+	if err != nil {
+		return nil, err
+	}
+	r := &topicReader{log: log, position: clone(cfg.After), whole: true}
+	if r.topics, err = r.matching(ctx, name); err != nil {
+		r.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// matching are the topics of a list of names and patterns.
+func (r *topicReader) matching(ctx context.Context, list string) (names []string, err error) {
+	var all []string
+	if strings.Contains(list, "*") {
+		if all, err = r.log.Topics(ctx); err != nil {
+			return nil, fmt.Errorf("ask for the topics: %w", err)
+		}
+	}
+	for pattern := range strings.SplitSeq(list, ",") {
+		if !strings.Contains(pattern, "*") {
+			names = append(names, pattern)
+			continue
+		}
+		before := len(names)
+		for _, name := range all {
+			if matches(pattern, name) {
+				names = append(names, name)
+			}
+		}
+		if len(names) == before {
+			return nil, fmt.Errorf("no topic is called %s", pattern)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+func (r *topicReader) Close() { r.log.Close() }
+
+func (r *topicReader) Whole() bool { return r.whole }
+
+func (r *topicReader) Position() Position { return r.position }
+
+func (r *topicReader) Progress() Progress { return r.progress }
+
+// part is what is to be read of a partition.
+type part struct {
+	topic      string
+	partition  int
+	lane       string
+	first, end int64
+}
+
+func (r *topicReader) Messages(ctx context.Context) iter.Seq2[*Message, error] {
+	return func(yield func(*Message, error) bool) {
+		parts, err := r.parts(ctx)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		for i := range parts {
+			if !r.read(ctx, &parts[i], yield) {
+				return
+			}
+		}
+	}
+}
+
+// parts asks where the partitions begin and end.
+func (r *topicReader) parts(ctx context.Context) (list []part, err error) {
+	r.progress = Progress{}
+	for _, topic := range r.topics {
+		count, err := r.log.Partitions(ctx, topic)
+		if errors.Is(err, kafkago.UnknownTopicOrPartition) {
+			return nil, fmt.Errorf("there is no topic %s, or the user may not see it", topic)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("topic %s: %w", topic, err)
+		}
+		for n := range count {
+			p := part{topic: topic, partition: n, lane: fmt.Sprintf("%s/%d", topic, n)}
+			if p.first, p.end, err = r.log.Bounds(ctx, topic, n); err != nil {
+				return nil, fmt.Errorf("partition %s: %w", p.lane, err)
+			}
+			if at, found := r.position[p.lane]; !found {
+				r.whole = r.whole && p.first == 0
+			} else if int64(at.Next) > p.end {
+				return nil, fmt.Errorf("partition %s ends at %d: %w", p.lane, p.end, ErrOther)
+			} else {
+				p.first = max(p.first, int64(at.Next))
+			}
+			r.position[p.lane] = Lane{Next: uint64(p.first)}
+			r.progress.Total += uint64(p.end - p.first)
+			list = append(list, p)
+		}
+	}
+	return list, nil
+}
+
+var errStopped = errors.New("the reader has enough")
+
+// read reads a partition. It reports whether to go on.
+func (r *topicReader) read(ctx context.Context, p *part, yield func(*Message, error) bool) bool {
+	m := new(Message)
+	for next := p.first; next < p.end; {
+		behind, err := r.log.Read(ctx, p.topic, p.partition, next, func(record *kafka.Record) error {
+			if record.Offset >= p.end {
+				return nil // it came later
+			}
+			m.readRecord(record, p)
+			r.position[p.lane] = Lane{Next: uint64(record.Offset) + 1}
+			if !yield(m, nil) {
+				return errStopped
+			}
+			return nil
+		})
+		switch {
+		case errors.Is(err, errStopped):
+			return false
+		case errors.Is(err, kafkago.OffsetOutOfRange):
+			// Retention has removed what was to come.
+			first, _, err := r.log.Bounds(ctx, p.topic, p.partition)
+			if err != nil || first <= next {
+				yield(nil, fmt.Errorf("partition %s, at offset %d of %d: %w", p.lane, next, p.end, errors.Join(kafkago.OffsetOutOfRange, err)))
+				return false
+			}
+			r.whole, behind = false, first
+		case err != nil:
+			yield(nil, fmt.Errorf("partition %s, at offset %d of %d: %w", p.lane, next, p.end, err))
+			return false
+		}
+		behind = min(behind, p.end)
+		r.progress.Read += uint64(behind - next)
+		next = behind
+		r.position[p.lane] = Lane{Next: uint64(next)}
+	}
+	return true
+}
+
+// Headers of the Kafka protocol binding.
+const (
+	recordAttributePrefix = "ce_"
+	recordContentType     = "content-type"
+)
+
+// readRecord makes an event of a record, or says what else it is.
+func (m *Message) readRecord(r *kafka.Record, p *part) {
+	*m = Message{Lane: p.lane, Offset: uint64(r.Offset), Stored: r.Time}
+	if r.Damaged != nil {
+		m.Other = fmt.Sprintf("batch in %s that can't be read: %v", p.topic, r.Damaged)
+		return
+	}
+	var err error
+	structured := false
+	for _, h := range r.Headers {
+		if name, ok := strings.CutPrefix(h.Name, recordAttributePrefix); ok {
+			err = errors.Join(err, m.Event.Set(name, string(h.Value)))
+		} else if h.Name == recordContentType {
+			structured = strings.HasPrefix(string(h.Value), event.StructuredContentType)
+			m.Event.DataType = string(h.Value)
+		}
+	}
+	switch {
+	case structured:
+		m.Event, err = event.ParseStructured(r.Value)
+	case len(r.Headers) == 0 && r.Value == nil:
+		m.Other = "tombstone"
+		return
+	default:
+		m.Event.Data = r.Value
+	}
+	if err != nil || m.Event.ID == "" || m.Event.Source == "" || m.Event.Type == "" {
+		m.Other = "record of " + p.topic
+	}
+}

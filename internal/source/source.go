@@ -1,0 +1,139 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/sinks/kafka"
+	"github.com/kubebridge/bridge/internal/sinks/nats"
+)
+
+// Message is one message of a source. It is valid until the next one.
+type Message struct {
+	// Event is the message as an event, when Other is empty. It may still be none of the bridge's: then
+	// its Op is empty.
+	Event event.Event
+	// Other names what the message is when it is no event: "fence", "tombstone".
+	Other string
+	// Lane is what is in order, and Offset the place in it.
+	Lane   string
+	Offset uint64
+	// Stored is when the broker stored the message; zero for a file.
+	Stored time.Time
+}
+
+// Lane is how far one lane is read.
+type Lane struct {
+	// Next is the offset of the first message that was not read.
+	Next uint64 `json:"next"`
+	// Created is when the stream was created; zero where that is not known.
+	Created time.Time `json:"created,omitzero"`
+}
+
+// Position is how far a source is read, by lane. Its JSON may be stored.
+type Position map[string]Lane
+
+// Progress is how much was read of what is to be read. Total is 0 where it is not known.
+type Progress struct{ Read, Total uint64 }
+
+// Reader reads one source.
+type Reader interface {
+	// Messages are those behind the position, up to the end that the source has when the iteration
+	// begins. The error is the last element.
+	Messages(ctx context.Context) iter.Seq2[*Message, error]
+	// Position is behind the last message that Messages has given.
+	Position() Position
+	// Progress of the current or last iteration.
+	Progress() Progress
+	// Whole reports whether the source still has everything from its first message on. It is known
+	// once Messages has begun.
+	Whole() bool
+	Close()
+}
+
+// ErrOther is the error for a source that is not the one of the Position: it was recreated.
+var ErrOther = errors.New("the source was recreated since the position was saved")
+
+// Config of a Reader.
+type Config struct {
+	// From is where to read: nats://host:4222/STREAM, kafka://host:9092/topic, or the path of a file,
+	// "-" for Stdin.
+	From string
+	// NATS and Kafka have what is needed to connect; From has the servers.
+	NATS  nats.Config
+	Kafka kafka.Config
+	Stdin Input
+	// After is where to continue; nil to read from the start.
+	After Position
+	// Patience is how long to wait for a message; default 30 s.
+	Patience time.Duration
+}
+
+const defaultPatience = 30 * time.Second
+
+// Schemes are those of brokers in Config.From. Anything else is the path of a file.
+var (
+	natsSchemes  = []string{"nats", "tls", "ws", "wss"}
+	kafkaSchemes = []string{"kafka"}
+)
+
+// Open connects to a source.
+func Open(ctx context.Context, cfg Config) (Reader, error) {
+	if cfg.Patience == 0 {
+		cfg.Patience = defaultPatience
+	}
+	scheme, rest, found := strings.Cut(cfg.From, "://")
+	switch {
+	case !found:
+		return openFile(cfg, cfg.From)
+	case scheme == "file":
+		return openFile(cfg, rest)
+	}
+	hosts, name, _ := strings.Cut(rest, "/")
+	if hosts == "" {
+		return nil, fmt.Errorf("%s: want %s://host/name", cfg.From, scheme)
+	}
+	switch {
+	case slices.Contains(natsSchemes, scheme):
+		if name == "" {
+			return nil, fmt.Errorf("%s://%s: want the name of a stream behind the host, as %s://host/K8S", scheme, withoutUser(hosts), scheme)
+		}
+		return openNATS(ctx, cfg, scheme, hosts, name)
+	case slices.Contains(kafkaSchemes, scheme):
+		if name == "" {
+			return nil, fmt.Errorf("kafka://%s: want the name of a topic behind the host, as kafka://host/k8s.prod.pods, or a pattern of several, as k8s.prod.*", hosts)
+		}
+		return openKafka(ctx, cfg, hosts, name)
+	}
+	return nil, fmt.Errorf("%s: want nats://host/STREAM, kafka://host/topic or the path of a file", scheme+"://"+withoutUser(rest))
+}
+
+// withoutUser takes credentials out of what an error shows.
+func withoutUser(hosts string) string {
+	if at := strings.LastIndexByte(hosts, '@'); at >= 0 {
+		return "…@" + hosts[at+1:]
+	}
+	return hosts
+}
+
+// matches reports whether a name matches a pattern with any number of *.
+func matches(pattern, name string) bool {
+	parts := strings.Split(pattern, "*")
+	if len(parts) == 1 {
+		return pattern == name
+	}
+	rest, ok := strings.CutPrefix(name, parts[0])
+	for _, part := range parts[1 : len(parts)-1] {
+		if !ok {
+			return false
+		}
+		_, rest, ok = strings.Cut(rest, part)
+	}
+	return ok && strings.HasSuffix(rest, parts[len(parts)-1])
+}

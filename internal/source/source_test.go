@@ -1,0 +1,485 @@
+package source_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/sinks/kafka"
+	"github.com/kubebridge/bridge/internal/sinks/nats"
+	"github.com/kubebridge/bridge/internal/source"
+	"github.com/kubebridge/bridge/internal/testkit"
+)
+
+// seen is what a reader has given.
+type seen struct {
+	events []event.Event
+	lanes  []string
+	other  []string
+}
+
+// readAll reads to the end.
+func readAll(t *testing.T, r source.Reader) (s seen, err error) {
+	t.Helper()
+	for m, err := range r.Messages(t.Context()) {
+		if err != nil {
+			return s, err
+		}
+		if m.Other != "" {
+			s.other = append(s.other, m.Other)
+			continue
+		}
+		e := m.Event
+		e.Data = slices.Clone(e.Data)
+		s.events, s.lanes = append(s.events, e), append(s.lanes, m.Lane)
+	}
+	return s, nil
+}
+
+func open(t *testing.T, cfg source.Config) source.Reader {
+	t.Helper()
+	r, err := source.Open(t.Context(), cfg)
+	testkit.OK(t, err)
+	t.Cleanup(r.Close)
+	return r
+}
+
+// attributes are those of an event, with its data.
+func attributes(e *event.Event) map[string]string {
+	all := map[string]string{"data": string(e.Data)}
+	e.Each(func(name, value string) { all[name] = value })
+	return all
+}
+
+// requireSame compares what was read with what was sent, each object's events in their order.
+func requireSame(t *testing.T, got, want []event.Event) {
+	t.Helper()
+	byKey := func(events []event.Event) map[string][]map[string]string {
+		all := map[string][]map[string]string{}
+		for i := range events {
+			key := events[i].PartitionKey
+			all[key] = append(all[key], attributes(&events[i]))
+		}
+		return all
+	}
+	if len(got) != len(want) {
+		t.Fatalf("%d events, want %d", len(got), len(want))
+	}
+	gotBy := byKey(got)
+	for key, list := range byKey(want) {
+		for i := range list {
+			if i >= len(gotBy[key]) || !maps.Equal(gotBy[key][i], list[i]) {
+				t.Fatalf("event %d of %s:\n%v\nwant\n%v", i, key, gotBy[key], list[i])
+			}
+		}
+	}
+}
+
+// publish sends events one by one, so that they are stored in their order.
+func publish(t *testing.T, s sinks.Sink, events []event.Event) {
+	t.Helper()
+	testkit.OK(t, s.Open(t.Context()))
+	for i := range events {
+		_, err := s.Lane(t.Context(), &events[i])
+		testkit.OK(t, err)
+		m := &sinks.Message{Event: &events[i]}
+		if s.Publish(t.Context(), []*sinks.Message{m}); m.Err != nil {
+			t.Fatal(m.Err)
+		}
+	}
+	testkit.OK(t, s.Close())
+}
+
+func natsServer(t *testing.T, change ...func(*server.Options)) *server.Server {
+	t.Helper()
+	o := &server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true}
+	for _, f := range change {
+		f(o)
+	}
+	s, err := server.NewServer(o)
+	testkit.OK(t, err)
+	s.Start()
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	if !s.ReadyForConnections(20 * time.Second) {
+		t.Fatal("the server is not ready")
+	}
+	return s
+}
+
+func natsSink(t *testing.T, url string, change ...func(*nats.Config)) sinks.Sink {
+	t.Helper()
+	c := nats.Config{URL: url, Cluster: "prod", Stream: nats.Stream{Storage: "memory", Compression: "none"}}
+	for _, f := range change {
+		f(&c)
+	}
+	s, err := nats.New(c)
+	testkit.OK(t, err)
+	return s
+}
+
+func kafkaSink(t *testing.T, brokers []string, change ...func(*kafka.Config)) sinks.Sink {
+	t.Helper()
+	c := kafka.Config{Brokers: brokers, CreateTopics: &kafka.CreateTopics{Partitions: 3, ReplicationFactor: 1}}
+	for _, f := range change {
+		f(&c)
+	}
+	s, err := kafka.New(c)
+	testkit.OK(t, err)
+	return s
+}
+
+func kafkaCluster(t *testing.T) (address string) {
+	t.Helper()
+	c, err := kfake.NewCluster(kfake.NumBrokers(1))
+	testkit.OK(t, err)
+	t.Cleanup(c.Close)
+	return c.ListenAddrs()[0]
+}
+
+func document(events []event.Event) []byte {
+	var out []byte
+	for i := range events {
+		out = append(event.AppendStructured(out, &events[i]), '\n')
+	}
+	return out
+}
+
+func writeFile(t *testing.T, name string, data []byte) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	testkit.OK(t, os.WriteFile(path, data, 0o600))
+	return path
+}
+
+// stores put events where they are read from.
+var stores = map[string]func(t *testing.T, events []event.Event) source.Config{
+	"JetStream": func(t *testing.T, events []event.Event) source.Config {
+		s := natsServer(t)
+		publish(t, natsSink(t, s.ClientURL()), events)
+		return source.Config{From: s.ClientURL() + "/K8S"}
+	},
+	"JetStream, structured": func(t *testing.T, events []event.Event) source.Config {
+		s := natsServer(t)
+		publish(t, natsSink(t, s.ClientURL(), func(c *nats.Config) { c.Encoding = nats.Structured }), events)
+		return source.Config{From: s.ClientURL() + "/K8S"}
+	},
+	"streams by a pattern": func(t *testing.T, events []event.Event) source.Config {
+		s := natsServer(t)
+		publish(t, natsSink(t, s.ClientURL(), func(c *nats.Config) { c.Stream.Name = "K8S-{resource}" }), events)
+		return source.Config{From: s.ClientURL() + "/K8S-*"}
+	},
+	"Kafka": func(t *testing.T, events []event.Event) source.Config {
+		address := kafkaCluster(t)
+		publish(t, kafkaSink(t, []string{address}), events)
+		return source.Config{From: "kafka://" + address + "/k8s.prod.*"}
+	},
+	"Kafka, structured, zstd, with tombstones": func(t *testing.T, events []event.Event) source.Config {
+		address := kafkaCluster(t)
+		publish(t, kafkaSink(t, []string{address}, func(c *kafka.Config) {
+			c.Encoding, c.Compression, c.Tombstones = kafka.Structured, "zstd", true
+		}), events)
+		return source.Config{From: "kafka://" + address + "/k8s.prod.pods,k8s.prod.deployments"}
+	},
+	"a file": func(t *testing.T, events []event.Event) source.Config {
+		return source.Config{From: writeFile(t, "events.json", document(events))}
+	},
+	"a file, compressed": func(t *testing.T, events []event.Event) source.Config {
+		var out bytes.Buffer
+		w := gzip.NewWriter(&out)
+		_, err := w.Write(document(events))
+		testkit.OK(t, err)
+		testkit.OK(t, w.Close())
+		return source.Config{From: writeFile(t, "events.json.gz", out.Bytes())}
+	},
+	"standard input, a batch": func(_ *testing.T, events []event.Event) source.Config {
+		batch := bytes.ReplaceAll(bytes.TrimSpace(document(events)), []byte("\n"), []byte(",\n"))
+		return source.Config{From: "-", Stdin: strings.NewReader("[" + string(batch) + "]")}
+	},
+}
+
+func TestRead(t *testing.T) {
+	for name, store := range stores {
+		t.Run(name, func(t *testing.T) {
+			events := testkit.Events(t, 3, 30, 8)
+			for i := range events {
+				events[i].DataType = event.ContentType // as it is read
+				events[i].Extensions = []event.Attribute{{Name: "team", Value: `a "b" %é`}}
+			}
+			r := open(t, store(t, events))
+			got, err := readAll(t, r)
+			testkit.OK(t, err)
+			requireSame(t, got.events, events)
+			if p := r.Progress(); !r.Whole() || p.Total != 0 && p.Read != p.Total {
+				t.Errorf("whole %v, progress %+v", r.Whole(), p)
+			}
+			if wants := strings.Contains(name, "tombstones"); wants != slices.Contains(got.other, "tombstone") {
+				t.Errorf("other messages %q", got.other)
+			}
+		})
+	}
+}
+
+func TestContinue(t *testing.T) {
+	events := testkit.Events(t, 4, 30, 8)
+	for _, name := range []string{"JetStream", "Kafka", "a file"} {
+		t.Run(name+": a reader with the position of another one goes on behind it", func(t *testing.T) {
+			cfg := stores[name](t, events)
+			first := open(t, cfg)
+			var got []event.Event
+			for m, err := range first.Messages(t.Context()) {
+				testkit.OK(t, err)
+				e := m.Event
+				e.Data = slices.Clone(e.Data)
+				if got = append(got, e); len(got) == 100 {
+					break
+				}
+			}
+			saved, err := json.Marshal(first.Position())
+			testkit.OK(t, err)
+			testkit.OK(t, json.Unmarshal(saved, &cfg.After))
+			rest, err := readAll(t, open(t, cfg))
+			testkit.OK(t, err)
+			got = append(got, rest.events...)
+			for i := range got {
+				got[i].DataType = ""
+			}
+			requireSame(t, got, events)
+		})
+	}
+	t.Run("JetStream: a reader gives what has come since", func(t *testing.T) {
+		s := natsServer(t)
+		publish(t, natsSink(t, s.ClientURL()), events[:50])
+		r := open(t, source.Config{From: s.ClientURL() + "/K8S"})
+		before, err := readAll(t, r)
+		testkit.OK(t, err)
+		publish(t, natsSink(t, s.ClientURL()), events[50:60])
+		after, err := readAll(t, r)
+		testkit.OK(t, err)
+		if len(before.events) != 50 || len(after.events) != 10 {
+			t.Errorf("%d and then %d events, want 50 and 10", len(before.events), len(after.events))
+		}
+	})
+	t.Run("JetStream: a stream that was recreated is refused", func(t *testing.T) {
+		s := natsServer(t)
+		publish(t, natsSink(t, s.ClientURL()), events[:5])
+		r := open(t, source.Config{From: s.ClientURL() + "/K8S"})
+		_, err := readAll(t, r)
+		testkit.OK(t, err)
+		testkit.OK(t, jetStream(t, s).DeleteStream(t.Context(), "K8S"))
+		publish(t, natsSink(t, s.ClientURL()), events[:5])
+		if _, err := readAll(t, r); !errors.Is(err, source.ErrOther) {
+			t.Errorf("error %v, want ErrOther", err)
+		}
+	})
+}
+
+func jetStream(t *testing.T, s *server.Server) jetstream.JetStream {
+	t.Helper()
+	conn, err := natsgo.Connect(s.ClientURL())
+	testkit.OK(t, err)
+	t.Cleanup(conn.Close)
+	js, err := jetstream.New(conn)
+	testkit.OK(t, err)
+	return js
+}
+
+func TestPartOfAStream(t *testing.T) {
+	events := testkit.Events(t, 5, 30, 8)
+	s := natsServer(t)
+	publish(t, natsSink(t, s.ClientURL()), events)
+	stream, err := jetStream(t, s).Stream(t.Context(), "K8S")
+	testkit.OK(t, err)
+	testkit.OK(t, stream.Purge(t.Context(), jetstream.WithPurgeSequence(11)))
+	testkit.OK(t, stream.DeleteMsg(t.Context(), uint64(len(events))))
+	r := open(t, source.Config{From: s.ClientURL() + "/K8S"})
+	got, err := readAll(t, r)
+	testkit.OK(t, err)
+	if r.Whole() || len(got.events) != len(events)-11 {
+		t.Errorf("whole %v, %d of %d events; the first 10 and the last one are gone", r.Whole(), len(got.events), len(events))
+	}
+}
+
+func TestOtherMessages(t *testing.T) {
+	t.Run("JetStream: fences and what is no event are named", func(t *testing.T) {
+		s := natsServer(t)
+		publish(t, natsSink(t, s.ClientURL()), testkit.Events(t, 6, 4, 2))
+		js := jetStream(t, s)
+		for _, subject := range []string{"k8s.prod._fence.a.bridge_0", "k8s.prod.mine"} {
+			_, err := js.Publish(t.Context(), subject, []byte("hello"))
+			testkit.OK(t, err)
+		}
+		got, err := readAll(t, open(t, source.Config{From: s.ClientURL() + "/K8S"}))
+		testkit.OK(t, err)
+		if want := []string{"fence", "message on k8s.prod.mine"}; !slices.Equal(got.other, want) {
+			t.Errorf("others %q, want %q", got.other, want)
+		}
+	})
+	t.Run("Kafka: of transactions only what was committed is read", func(t *testing.T) {
+		address := kafkaCluster(t)
+		publish(t, kafkaSink(t, []string{address}), testkit.Events(t, 6, 4, 2))
+		client, err := kgo.NewClient(kgo.SeedBrokers(address), kgo.TransactionalID("t"), kgo.DefaultProduceTopic("k8s.prod.pods"))
+		testkit.OK(t, err)
+		t.Cleanup(client.Close)
+		for _, end := range []kgo.TransactionEndTry{kgo.TryAbort, kgo.TryCommit} {
+			testkit.OK(t, client.BeginTransaction())
+			testkit.OK(t, client.ProduceSync(t.Context(), kgo.StringRecord("aborted or not")).FirstErr())
+			testkit.OK(t, client.EndTransaction(t.Context(), end))
+		}
+		got, err := readAll(t, open(t, source.Config{From: "kafka://" + address + "/k8s.prod.pods"}))
+		testkit.OK(t, err)
+		if want := []string{"record of k8s.prod.pods"}; !slices.Equal(got.other, want) || len(got.events) == 0 {
+			t.Errorf("others %q, want %q; %d events", got.other, want, len(got.events))
+		}
+	})
+	t.Run("a file: JSON that is no event is counted", func(t *testing.T) {
+		got, err := readAll(t, open(t, source.Config{From: writeFile(t, "f", []byte(`{"a":1} 3 "x"`))}))
+		if err != nil || len(got.other) != 3 || len(got.events) != 0 {
+			t.Errorf("%+v, %v", got, err)
+		}
+	})
+}
+
+func TestErrors(t *testing.T) {
+	events := testkit.Events(t, 7, 30, 8)
+	text := document(events)
+	t.Run("a truncated file is one", func(t *testing.T) {
+		got, err := readAll(t, open(t, source.Config{From: writeFile(t, "f", text[:len(text)*2/3])}))
+		if err == nil || !strings.Contains(err.Error(), "truncated") || len(got.events) == 0 {
+			t.Errorf("%d events, %v", len(got.events), err)
+		}
+	})
+	t.Run("so is a truncated compressed file", func(t *testing.T) {
+		var out bytes.Buffer
+		w := gzip.NewWriter(&out)
+		_, err := w.Write(text)
+		testkit.OK(t, errors.Join(err, w.Close()))
+		_, err = readAll(t, open(t, source.Config{From: writeFile(t, "f", out.Bytes()[:out.Len()/2])}))
+		if err == nil || !strings.Contains(err.Error(), "truncated") {
+			t.Errorf("%v", err)
+		}
+	})
+	t.Run("so is a file that is no JSON", func(t *testing.T) {
+		if _, err := readAll(t, open(t, source.Config{From: writeFile(t, "f", []byte("kind: Pod\n"))})); err == nil {
+			t.Error("it was read")
+		}
+	})
+	t.Run("a NATS server that goes away in the midst is one, after some patience", func(t *testing.T) {
+		s := natsServer(t)
+		publish(t, natsSink(t, s.ClientURL()), events)
+		// More than the client asks for at once is needed, so that the server is asked again.
+		many := jetStream(t, s)
+		for range 5000 {
+			_, err := many.PublishAsync("k8s.prod.more", bytes.Repeat([]byte("x"), 4096))
+			testkit.OK(t, err)
+		}
+		<-many.PublishAsyncComplete()
+		r := open(t, source.Config{From: s.ClientURL() + "/K8S", Patience: time.Second})
+		read := 0
+		var failed error
+		for _, err := range r.Messages(t.Context()) {
+			if failed = err; err == nil && read == 10 {
+				s.Shutdown()
+				s.WaitForShutdown()
+			}
+			read++
+		}
+		if failed == nil || !strings.Contains(failed.Error(), "stream K8S, behind message ") {
+			t.Errorf("after %d messages: %v", read, failed)
+		}
+	})
+	t.Run("a Kafka broker that goes away in the midst is one, after some patience", func(t *testing.T) {
+		c, err := kfake.NewCluster(kfake.NumBrokers(1))
+		testkit.OK(t, err)
+		publish(t, kafkaSink(t, c.ListenAddrs()), events)
+		r := open(t, source.Config{From: "kafka://" + c.ListenAddrs()[0] + "/k8s.prod.*", Patience: time.Second})
+		read := 0
+		var failed error
+		for _, err := range r.Messages(t.Context()) {
+			if failed = err; err == nil && read == 10 {
+				c.Close()
+			}
+			read++
+		}
+		if failed == nil || !strings.Contains(failed.Error(), "partition k8s.prod.") {
+			t.Errorf("after %d messages: %v", read, failed)
+		}
+	})
+	t.Run("the end of the context ends the reading", func(t *testing.T) {
+		s := natsServer(t)
+		publish(t, natsSink(t, s.ClientURL()), events)
+		r := open(t, source.Config{From: s.ClientURL() + "/K8S"})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var failed error
+		for _, err := range r.Messages(ctx) {
+			failed = err
+			cancel()
+		}
+		if failed != nil && !errors.Is(failed, context.Canceled) {
+			t.Errorf("%v", failed)
+		}
+	})
+	address, url := kafkaCluster(t), natsServer(t).ClientURL()
+	for name, test := range map[string]struct{ from, want string }{
+		"a stream that is not there":        {url + "/NONE", "stream NONE: there is none of this name"},
+		"a topic that is not there":         {"kafka://" + address + "/none", "there is no topic none"},
+		"a pattern that no topic matches":   {"kafka://" + address + "/none.*", "no topic is called none.*"},
+		"a host alone":                      {"nats://127.0.0.1", "want the name of a stream"},
+		"a broker alone":                    {"kafka://127.0.0.1", "want the name of a topic"},
+		"a scheme that is not known":        {"http://127.0.0.1/x", "want nats://host/STREAM"},
+		"a file that is not there":          {"/does/not/exist", "no such file"},
+		"a server that is not there":        {"nats://127.0.0.1:1/K8S", "connect to NATS"},
+		"a broker that is not there":        {"kafka://127.0.0.1:1/t", "connection refused"},
+		"credentials are not in the errors": {"http://me:secret@host/x", "http://…@host/x"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := source.Open(t.Context(), source.Config{From: test.from, Patience: 500 * time.Millisecond})
+			if err == nil {
+				t.Cleanup(r.Close)
+				_, err = readAll(t, r)
+			}
+			if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "secret") {
+				t.Errorf("error %v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+// The rights that docs/verify.md names are enough.
+func TestRights(t *testing.T) {
+	s := natsServer(t, func(o *server.Options) {
+		o.Users = []*server.User{
+			{Username: "bridge", Password: "right"},
+			{Username: "reader", Password: "right", Permissions: &server.Permissions{
+				Publish: &server.SubjectPermission{Allow: []string{
+					"$JS.API.STREAM.INFO.K8S", "$JS.API.CONSUMER.CREATE.K8S.>", "$JS.API.CONSUMER.MSG.NEXT.K8S.>", "$JS.API.CONSUMER.DELETE.K8S.>",
+				}},
+				Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}},
+			}},
+		}
+	})
+	events := testkit.Events(t, 8, 10, 4)
+	publish(t, natsSink(t, s.ClientURL(), func(c *nats.Config) { c.Auth = nats.Auth{User: "bridge", Password: "right"} }), events)
+	r := open(t, source.Config{From: s.ClientURL() + "/K8S", NATS: nats.Config{Auth: nats.Auth{User: "reader", Password: "right"}}, Patience: 5 * time.Second})
+	got, err := readAll(t, r)
+	if err != nil || len(got.events) != len(events) {
+		t.Errorf("%d of %d events, %v", len(got.events), len(events), err)
+	}
+}
