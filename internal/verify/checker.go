@@ -1,0 +1,238 @@
+package verify
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/kubebridge/bridge/internal/event"
+)
+
+// Place is where a message lies.
+type Place struct {
+	// Lane is what is in order: "K8S", "k8s.prod.pods/3", a file.
+	Lane string `json:"lane"`
+	// Offset in it: a sequence, an offset, the number of a document.
+	Offset uint64 `json:"offset"`
+}
+
+func (p Place) String() string { return fmt.Sprintf("%s %d", p.Lane, p.Offset) }
+
+// Config of a Checker.
+type Config struct {
+	// Whole reports whether the stream is read from the first message that it ever held. Else an
+	// object's history may begin anywhere. It is asked while events are fed. nil: it is not known.
+	Whole func() bool
+}
+
+// Checker checks one stream.
+type Checker struct {
+	cfg     Config
+	units   map[unitKey]*unit
+	order   []*unit // by their numbers
+	last    *unit   // of the event before
+	lanes   map[string]uint32
+	lane    string // of the event before
+	laneNo  uint32
+	objects objects
+	holes   holes
+	faults  faults
+	// What is not about an object.
+	messages, events, deadLetters int
+	other                         counts
+	compared                      *Comparison
+}
+
+// New makes a Checker.
+func New(cfg Config) *Checker {
+	if cfg.Whole == nil {
+		cfg.Whole = func() bool { return false }
+	}
+	return &Checker{
+		cfg: cfg, units: map[unitKey]*unit{}, lanes: map[string]uint32{}, objects: newObjects(),
+		holes: holes{of: map[uint32][]*hole{}},
+	}
+}
+
+// Other counts a message that is no event of the bridge, by a name for what it is.
+func (c *Checker) Other(name string) {
+	c.messages++
+	c.other.add(name)
+}
+
+// Feed takes the next event of a lane. It keeps nothing of the event.
+func (c *Checker) Feed(e *event.Event, at Place) {
+	if e.Op == "" {
+		c.Other("CloudEvent of type " + e.Type)
+		return
+	}
+	c.messages++
+	c.events++
+	u := c.unitOf(e)
+	switch {
+	case e.AboutInformer():
+		u.begin(e)
+		u.aboutInformer(e, at)
+	case e.UID == "" || e.ResourceVersion == "" || e.PartitionKey == "" || e.Name == "" || e.Resource == "":
+		c.faults.add(Fault{Kind: Contradiction, Object: e.PartitionKey, ID: e.ID, At: at, What: "it lacks an attribute that names its object"})
+	default:
+		u.begin(e)
+		u.events++
+		c.object(u, e, at)
+	}
+}
+
+// subject is what is known of one event while it is checked.
+type subject struct {
+	*event.Event
+	at   Place
+	unit *unit
+	// place among the object's events; ordered is false where its version is no number, and then
+	// version is a hash.
+	place   order
+	ordered bool
+	id      uint32
+	uid     uint64
+	data    uint32 // 0 where it may differ when the event comes again
+	letter  bool   // a dead letter
+}
+
+// object checks an event of an object.
+func (c *Checker) object(u *unit, e *event.Event, at Place) {
+	s := c.subject(u, e, at)
+	if s.letter {
+		c.deadLetters++
+		u.tell(e.ID+"/"+reasonDeadLetter, Told{Reason: reasonDeadLetter, From: e.ResourceVersion, To: e.ResourceVersion, At: at})
+	} else if wrong := contradiction(e); wrong != "" {
+		c.faults.add(s.fault(Contradiction, wrong))
+	}
+	n, known := c.objects.find(u.number, nameIn(e.PartitionKey))
+	if !known {
+		if s.letter {
+			return // the stream may hold nothing but dead letters of this informer
+		}
+		n = c.objects.add(u.number, nameIn(e.PartitionKey))
+		u.objects++
+	}
+	o := c.objects.at(n)
+	c.checkLane(o, known, &s)
+	switch {
+	case e.Op == event.Synced:
+		c.synced(o, n, known, &s)
+	case known && o.count > 0 && c.cameBefore(o, n, &s):
+	default:
+		c.checkLink(o, n, &s)
+		o.push(s.place, s.id, s.data)
+		o.alive, o.uid = e.Op != event.Deleted, s.uid
+	}
+	o.round = u.round
+	if s.ordered && s.place.compareVersions(u.newest) > 0 {
+		u.newest = s.place.at(s.place.version)
+	}
+}
+
+func (c *Checker) subject(u *unit, e *event.Event, at Place) subject {
+	s := subject{Event: e, at: at, unit: u, id: uint32(c.objects.hash(e.ID)), uid: c.objects.hash(e.UID)}
+	s.place, s.ordered = parseOrder(e.Sequence)
+	if !s.ordered {
+		u.unordered++
+		s.place = order{version: c.objects.hash(e.ResourceVersion)}
+		if e.Op == event.Deleted {
+			s.place.marks = deletedMark
+		}
+	}
+	var smaller bool
+	for _, a := range e.Extensions {
+		smaller = smaller || a.Name == event.AttrOversize || a.Name == "truncated"
+		s.letter = s.letter || a.Name == "deadletterreason"
+	}
+	// A list that follows a crash knows an earlier state of what is gone. What was made smaller for a
+	// broker may be smaller still the next time.
+	if !e.Inferred && !smaller && !s.letter {
+		s.data = uint32(xxhash.Sum64(e.Data)) | 1
+	}
+	return s
+}
+
+func (s *subject) fault(kind Kind, what string) Fault {
+	return Fault{
+		Kind: kind, Informer: s.Informer, Object: s.PartitionKey, Version: s.ResourceVersion, ID: s.ID, At: s.at, What: what, unit: s.unit,
+	}
+}
+
+// checkLane sees whether all events of an object are in one lane: order is promised within one only.
+func (c *Checker) checkLane(o *object, known bool, s *subject) {
+	if c.laneNo == 0 || c.lane != s.at.Lane {
+		number, found := c.lanes[s.at.Lane]
+		if !found {
+			number = uint32(len(c.lanes)) + 1
+			c.lanes[s.at.Lane] = number
+		}
+		c.lane, c.laneNo = s.at.Lane, number
+	}
+	if known && o.lane != c.laneNo && !s.letter {
+		c.faults.add(s.fault(Scattered, "earlier events of the object are in another partition, so that nobody can tell their order"))
+	}
+	o.lane = c.laneNo
+}
+
+// cameBefore checks an event that does not come behind the newest of its object. It reports false
+// for one that does.
+func (c *Checker) cameBefore(o *object, n uint32, s *subject) bool {
+	if i := o.find(s.place, s.id); i >= 0 {
+		s.unit.repeats++
+		if has := o.data[i]; has != 0 && s.data != 0 && has != s.data {
+			c.faults.add(s.fault(Changed, "it came before with the same id and other data"))
+		}
+		return true
+	}
+	newest := o.newest()
+	entersAgain := s.place.marks&enteredMark != 0 && s.place.compareVersions(newest) == 0
+	if !s.ordered || entersAgain || s.place.compare(newest) > 0 {
+		return false
+	}
+	switch {
+	case c.holes.fill(n, s):
+		c.faults.add(s.fault(Disorder, fmt.Sprintf("it comes behind version %d of the object", o.versions[0])))
+	case o.isBeyond(s.place):
+		s.unit.repeats++
+		s.unit.unchecked++
+	default:
+		f := s.fault(Disorder, fmt.Sprintf("it comes behind version %d of the object, and was not there before", o.versions[0]))
+		f.late = true
+		c.faults.add(f)
+	}
+	return true
+}
+
+// synced checks an event that says of a known state that it is the newest.
+func (c *Checker) synced(o *object, n uint32, known bool, s *subject) {
+	switch {
+	case !known:
+		o.push(s.place, s.id, s.data)
+		o.alive, o.uid = true, s.uid
+	case s.ordered && s.place.compare(o.newest()) > 0:
+		// An object that a sink had before it was bound anew is told by a snapshot alone.
+		if !s.Initial {
+			c.holes.add(n, o.newest(), s.place.version, s, Break, "no event has told this version")
+		}
+		o.push(s.place, s.id, s.data)
+		o.alive, o.uid = true, s.uid
+	}
+}
+
+// counts are numbers by name. What is beyond maxNames is counted together.
+type counts struct{ names map[string]int }
+
+const maxNames = 100
+
+func (c *counts) add(name string) {
+	if c.names == nil {
+		c.names = map[string]int{}
+	}
+	if _, known := c.names[name]; !known && len(c.names) >= maxNames {
+		name = "of other kinds"
+	}
+	c.names[cmp.Or(name, "unnamed")]++
+}

@@ -1,0 +1,149 @@
+package verify
+
+import (
+	"encoding/binary"
+	"hash/maphash"
+	"strings"
+)
+
+// ringSize is how many of an object's newest events are remembered.
+const ringSize = 4
+
+// object is what is kept of an object. There are as many as the stream has names, so its size counts.
+type object struct {
+	// The newest events of the era, the newest first. data is 0 where it can't be compared.
+	versions [ringSize]uint64
+	ids      [ringSize]uint32
+	data     [ringSize]uint32
+
+	uid   uint64 // its hash
+	era   uint32
+	name  uint32 // place in names
+	unit  uint32
+	lane  uint32
+	round uint16 // of the unit's snapshots, when it was last seen
+	marks uint8  // of the newest events, markBits each
+	count uint8  // of the newest events that are remembered
+	alive bool
+	// listed is set while the cluster is compared: the API server has it.
+	listed bool
+}
+
+// place of a remembered event.
+func (o *object) place(i int) order {
+	return order{o.versions[i], o.era, marks(o.marks>>(i*markBits)) & (1<<markBits - 1)}
+}
+
+// newest is the place of the newest event.
+func (o *object) newest() order { return o.place(0) }
+
+// push remembers a newer event.
+func (o *object) push(at order, id, data uint32) {
+	if at.era != o.era {
+		o.era, o.count = at.era, 0
+	}
+	copy(o.versions[1:], o.versions[:])
+	copy(o.ids[1:], o.ids[:])
+	copy(o.data[1:], o.data[:])
+	o.versions[0], o.ids[0], o.data[0] = at.version, id, data
+	o.marks = o.marks<<markBits | uint8(at.marks)
+	o.count = min(o.count+1, ringSize)
+}
+
+// find is the number of a remembered event, -1 for none. A delete is known by its id alone: found by
+// a list, it is of an earlier version than the one that the watch told.
+func (o *object) find(at order, id uint32) int {
+	for i := range int(o.count) {
+		if has := o.place(i); o.ids[i] == id && (has == at || has.marks&at.marks&deletedMark != 0) {
+			return i
+		}
+	}
+	return -1
+}
+
+// isBeyond reports whether an event is older than what is remembered.
+func (o *object) isBeyond(at order) bool {
+	return at.era < o.era || o.count == ringSize && at.compare(o.place(ringSize-1)) < 0
+}
+
+// Sizes of the parts in which memory is taken, so that growing copies nothing.
+const (
+	slabObjects = 1024
+	namesShift  = 16
+	namesBytes  = 1 << namesShift
+)
+
+// objects are all objects of a stream.
+type objects struct {
+	seed  maphash.Seed
+	index map[uint64]uint32 // by hash of unit and key
+	slabs [][]object
+	count uint32
+	names [][]byte
+}
+
+func newObjects() objects {
+	return objects{seed: maphash.MakeSeed(), index: map[uint64]uint32{}}
+}
+
+// hash is of texts that others have chosen: its seed is random.
+func (t *objects) hash(text string) uint64 { return maphash.String(t.seed, text) }
+
+// key of an object of a unit.
+func (t *objects) key(unit uint32, name string) uint64 {
+	return t.hash(name) ^ uint64(unit+1)*0x9e3779b97f4a7c15
+}
+
+// at is the object with a number.
+func (t *objects) at(number uint32) *object {
+	return &t.slabs[number/slabObjects][number%slabObjects]
+}
+
+// find is the number of an object.
+func (t *objects) find(unit uint32, name string) (number uint32, found bool) {
+	number, found = t.index[t.key(unit, name)]
+	return number, found
+}
+
+// add makes an object of a name that is not known.
+func (t *objects) add(unit uint32, name string) (number uint32) {
+	if t.count%slabObjects == 0 {
+		t.slabs = append(t.slabs, make([]object, slabObjects))
+	}
+	number = t.count
+	t.count++
+	t.index[t.key(unit, name)] = number
+	o := t.at(number)
+	o.unit, o.name = unit, t.keep(name)
+	return number
+}
+
+// keep keeps a name and gives its place.
+func (t *objects) keep(name string) uint32 {
+	name = name[:min(len(name), 1<<10)] // longer than any in Kubernetes
+	last := len(t.names) - 1
+	need := binary.MaxVarintLen32 + len(name)
+	if last < 0 || len(t.names[last])+need > namesBytes {
+		t.names = append(t.names, make([]byte, 0, namesBytes))
+		last++
+	}
+	at := len(t.names[last])
+	t.names[last] = append(binary.AppendUvarint(t.names[last], uint64(len(name))), name...)
+	return uint32(last<<namesShift | at)
+}
+
+// nameOf is an object's name, as "shop/web".
+func (t *objects) nameOf(o *object) string {
+	chunk := t.names[o.name>>namesShift][o.name%namesBytes:]
+	size, n := binary.Uvarint(chunk)
+	return string(chunk[n : n+int(size)])
+}
+
+// nameIn is a key without the resource, which the unit has: "shop/web" of "deployments.apps/shop/web".
+func nameIn(key string) string {
+	_, name, found := strings.Cut(key, "/")
+	if !found {
+		return key
+	}
+	return name
+}

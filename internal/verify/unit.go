@@ -1,0 +1,209 @@
+package verify
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/kubebridge/bridge/internal/event"
+)
+
+// unitKey names what an informer tells of a resource.
+type unitKey struct{ source, informer, resource string }
+
+// unit is one resource of an informer.
+type unit struct {
+	unitKey
+	number uint32
+	// anchored is set when the unit begins with its first snapshot: then an object's first event must
+	// be an added one, if nothing was removed before.
+	begun, anchored bool
+	// selective are the keys of the configuration by which versions are left out, as synced events
+	// name them. The chain and deletes are not checked then.
+	selective []string
+	scopes    map[string]*scope
+	newest    order
+	// round counts snapshots that follow a forgotten state; objects not seen since the one before
+	// alive are gone without a word.
+	round, alive uint16
+	told         []Told
+	toldIDs      map[string]bool
+
+	objects, events, repeats, unchecked int
+	withoutPrevious, unordered          int
+}
+
+// scope is what one list covers: a unit's namespace and shard, all as a rule.
+type scope struct {
+	complete  string // version up to which everything is in the stream; "" for none told
+	namespace string
+	isOpen    bool   // a gap is reported, and no list has ended since
+	gap       string // the last version before it
+}
+
+// Told is something that the stream itself says it lacks.
+type Told struct {
+	// Reason as gap events have it, as "expired" or "dropped"; or "dead letter", "quarantined".
+	Reason string `json:"reason"`
+	// From and To are versions; what is between them may be missing. Empty: from the start.
+	From string `json:"from,omitempty"`
+	To   string `json:"to,omitempty"`
+	// Dropped is the number of events that were dropped, where that is the reason.
+	Dropped int   `json:"dropped,omitempty"`
+	At      Place `json:"at"`
+}
+
+// maxTold bounds how many of them are kept for each unit. What is beyond is counted.
+const maxTold = 10_000
+
+// reasonForgotten and reasonDropped are those of gaps after which the chain has a hole.
+const (
+	reasonForgotten  = "forgotten"
+	reasonDropped    = "dropped"
+	reasonDeadLetter = "dead letter"
+)
+
+// unitOf is the unit of an event.
+func (c *Checker) unitOf(e *event.Event) *unit {
+	key := unitKey{e.Source, e.Informer, groupResource(e)}
+	if c.last != nil && c.last.unitKey == key {
+		return c.last
+	}
+	u := c.units[key]
+	if u == nil {
+		u = &unit{unitKey: key, number: uint32(len(c.order)), scopes: map[string]*scope{}, toldIDs: map[string]bool{}}
+		c.units[key], c.order = u, append(c.order, u)
+	}
+	c.last = u
+	return u
+}
+
+// begin notes the first event of a unit. A unit that begins with its first snapshot, or with a gap
+// that says that the state of before was lost, is here from its start.
+func (u *unit) begin(e *event.Event) {
+	if u.begun {
+		return
+	}
+	u.begun = true
+	snapshot := e.Op == event.Added && e.Initial
+	list := e.AboutInformer() && (e.Op == event.Synced || reasonOf(e) == reasonForgotten)
+	u.anchored = snapshot || list
+}
+
+// aboutInformer is what an informer's event says.
+func (u *unit) aboutInformer(e *event.Event, at Place) {
+	switch {
+	case e.Op == event.Gap:
+		u.gap(e, at)
+	case e.Op == event.Synced:
+		u.synced(e)
+	case e.Op == event.Quarantined:
+		u.tell(e.ID, Told{Reason: string(e.Op), To: e.ResourceVersion, At: at})
+	case e.Op == opProgress:
+		s := u.scopeOf(e)
+		s.complete = cmp.Or(e.ResourceVersion, s.complete)
+	}
+}
+
+// opProgress is of events that say up to which version everything is in the stream.
+const opProgress event.Op = "progress"
+
+// scopeOf is the scope that an informer's event is about: the beginning of its id.
+func (u *unit) scopeOf(e *event.Event) *scope {
+	name, _, _ := strings.Cut(e.ID, "/"+string(e.Op)+"/")
+	s := u.scopes[name]
+	if s == nil {
+		s = &scope{namespace: e.Namespace}
+		u.scopes[name] = s
+	}
+	return s
+}
+
+// gapData is what is read of the data of a gap event.
+type gapData struct {
+	Reason  string `json:"reason"`
+	From    string `json:"from"`
+	To      string `json:"to"`
+	Dropped int    `json:"dropped"`
+}
+
+func reasonOf(e *event.Event) string {
+	var data gapData
+	_ = json.Unmarshal(e.Data, &data) // another payload has no reason
+	return data.Reason
+}
+
+func (u *unit) gap(e *event.Event, at Place) {
+	var data gapData
+	_ = json.Unmarshal(e.Data, &data) // it then tells a gap of which nothing is known
+	if !u.tell(e.ID, Told{Reason: cmp.Or(data.Reason, "unknown"), From: data.From, To: data.To, Dropped: data.Dropped, At: at}) {
+		return
+	}
+	s := u.scopeOf(e)
+	if data.Reason == reasonForgotten {
+		// Nothing is said of what was deleted: what does not come up to the end of the list is gone.
+		if len(u.scopes) == 1 {
+			u.round++
+		}
+	}
+	if !s.isOpen {
+		s.isOpen, s.gap = true, data.From
+	}
+}
+
+// tell notes what is reported as missing, once. It reports whether it was new.
+func (u *unit) tell(id string, told Told) bool {
+	if u.toldIDs[id] {
+		return false
+	}
+	if len(u.told) < maxTold {
+		u.toldIDs[id] = true
+		u.told = append(u.told, told)
+	}
+	return true
+}
+
+func (u *unit) synced(e *event.Event) {
+	var data struct {
+		Version   string   `json:"version"`
+		Selective []string `json:"selective"`
+	}
+	_ = json.Unmarshal(e.Data, &data) // the attribute has the version too
+	s := u.scopeOf(e)
+	s.complete, s.isOpen = cmp.Or(data.Version, e.ResourceVersion), false
+	u.alive = u.round
+	for _, key := range data.Selective {
+		if !slices.Contains(u.selective, key) {
+			u.selective = append(u.selective, key)
+		}
+	}
+}
+
+// covers reports whether the stream itself reports a version as missing.
+func (u *unit) covers(version uint64) bool {
+	return slices.ContainsFunc(u.told, func(t Told) bool {
+		return (t.Reason == reasonDropped || t.Reason == reasonForgotten) && t.spans(version)
+	})
+}
+
+// coversSince reports whether something after a version is reported as missing.
+func (u *unit) coversSince(version uint64) bool {
+	return slices.ContainsFunc(u.told, func(t Told) bool {
+		return t.Reason == reasonForgotten || t.Reason == reasonDropped && number(t.To) >= version
+	})
+}
+
+func (t *Told) spans(version uint64) bool {
+	return number(t.From) <= version && version <= number(t.To) || t.Reason == reasonForgotten
+}
+
+// number is a version as a number, 0 for none.
+func number(version string) uint64 {
+	n, _ := strconv.ParseUint(version, 10, 64)
+	return n
+}
+
+// isAlive reports whether an object is there, as far as the stream tells.
+func (u *unit) isAlive(o *object) bool { return o.alive && o.round >= u.alive }
