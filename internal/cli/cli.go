@@ -104,7 +104,7 @@ Exit codes: 0 after a clean stop, 1 when something failed while it ran, 2 when i
 		SilenceErrors: true, // Run reports them
 		SilenceUsage:  true, // a screen of flags would hide the error
 	}
-	root.AddCommand(newRunCommand(build), newValidateCommand(), newSampleCommand(), newRBACCommand(), newStatusCommand(), newStateCommand(), newUndeliveredCommand(), newVersionCommand(build))
+	root.AddCommand(newRunCommand(build), newValidateCommand(), newSampleCommand(), newRBACCommand(), newStatusCommand(), newVerifyCommand(), newStateCommand(), newUndeliveredCommand(), newVersionCommand(build))
 	root.AddCommand(newPauseCommand(), newResumeCommand(), newSnapshotCommand(), newLogLevelCommand(), newReloadCommand(), newTokenCommand())
 	return root
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
 )
 
 // outputFlag adds --output with its values.
@@ -31,6 +33,30 @@ func printJSON(w io.Writer, value any) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
 	return encoder.Encode(value)
+}
+
+// printYAML prints a value as a YAML document, with the names that it has in JSON.
+func printYAML(w io.Writer, value any) error {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	var document yaml.Node // JSON is YAML; numbers stay as they are
+	if err := yaml.Unmarshal(text, &document); err != nil {
+		return err
+	}
+	inBlocks(&document)
+	encoder := yaml.NewEncoder(w)
+	encoder.SetIndent(2)
+	return errors.Join(encoder.Encode(&document), encoder.Close())
+}
+
+// inBlocks takes off the braces and quotes of JSON.
+func inBlocks(n *yaml.Node) {
+	n.Style = 0
+	for _, child := range n.Content {
+		inBlocks(child)
+	}
 }
 
 // printIndented prints a JSON document with line breaks.

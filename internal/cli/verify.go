@@ -1,0 +1,298 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubebridge/bridge/config"
+	"github.com/kubebridge/bridge/internal/app"
+	"github.com/kubebridge/bridge/internal/source"
+	"github.com/kubebridge/bridge/internal/verify"
+)
+
+// verifyOutputs are the values of --output.
+var verifyOutputs = []string{"table", "json", "yaml"}
+
+func newVerifyCommand() *cobra.Command {
+	o := app.VerifyOptions{}
+	var output string
+	cmd := &cobra.Command{
+		Use:   "verify",
+		Short: "Read a stream and check that nothing is missing, out of order or untrue",
+		Long: `verify reads a stream from its first message to its end and checks it without the bridge's word:
+
+  break          a version is missing: an event's 'previous' is not in the stream
+  no-add         a delete of an object that was never added
+  no-delete      another object has the name, and no event says that the first was deleted
+  disorder       an event comes behind a newer one of its object
+  changed        an id came again with other data
+  contradiction  id, sequence, key or data of an event do not belong to its other attributes
+  scattered      the events of one object are in several Kafka partitions
+
+With --against-cluster it compares the final state with the API server: 'stale' (the cluster has a newer
+version), 'absent' (the stream lacks an object), 'extra' (the cluster lacks it).
+
+Repeats (the same id with the same data), gaps that the stream reports, and dead letters are listed and
+are no faults. Where the configuration leaves versions out (filter, operations, latest and others, as
+'informer.synced' events say), the chain can't be checked; order, repeats and data are.
+
+It needs no state directory and only reads: it makes no durable consumer and joins no group. Memory
+follows the number of objects. docs/verify.md has the rights that it needs, and what it can't see.
+
+Exit codes: 0 when nothing is wrong, 1 when something is, 2 when the stream could not be read to its end.`,
+		Example: `  bridge verify                                             what 'bridge run' without a file has stored
+  bridge verify --config bridge.yaml --sink audit           with that sink's address and credentials
+  bridge verify --from nats://nats:4222/K8S --against-cluster
+  bridge verify --from kafka://kafka-0:9092,kafka-1:9092/k8s.prod.* -o json
+  zcat events.json.gz | bridge verify --from -`,
+		Args: cobra.NoArgs,
+	}
+	s := newSettings(cmd, "kubernetes.kubeconfig", "kubernetes.context", "cluster")
+	cmd.Flags().StringVar(&o.From, "from", "",
+		"stream to read: nats://host/STREAM, kafka://host/topic, a file of structured events, or - ; * in a name stands for anything; none: that of the sink")
+	cmd.Flags().StringVar(&o.Sink, "sink", "", "sink of the configuration whose address and credentials are used; none: the only one")
+	cmd.Flags().BoolVar(&o.AgainstCluster, "against-cluster", false, "compare the final state with the API server")
+	cmd.Flags().DurationVar(&o.Wait, "wait", 15*time.Second, "with --against-cluster, how long an event that is missing may be in flight")
+	cmd.Flags().DurationVar(&o.Patience, "timeout", 30*time.Second, "how long to wait for a broker that does not answer")
+	outputFlag(cmd, &output, verifyOutputs...)
+	_ = cmd.RegisterFlagCompletionFunc("sink", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return sinkNames(s), cobra.ShellCompDirectiveNoFileComp
+	})
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := checkOutput(output, verifyOutputs...); err != nil {
+			return err
+		}
+		if o.Patience <= 0 || o.Wait < 0 {
+			return errors.New("--timeout must be above 0, --wait not below")
+		}
+		var err error
+		if o.Config, err = s.load(); err != nil {
+			return err
+		}
+		return runVerify(cmd, o, output)
+	}
+	return cmd
+}
+
+// sinkNames are those of the configuration, for completion.
+func sinkNames(s *settings) (names []string) {
+	c, err := s.load()
+	if err != nil {
+		return nil
+	}
+	for i := range c.Sinks {
+		names = append(names, c.Sinks[i].Name)
+	}
+	return names
+}
+
+func runVerify(cmd *cobra.Command, o app.VerifyOptions, output string) error {
+	log := newLogger(config.Log{Level: "error", Format: "auto"}, cmd.ErrOrStderr())
+	ctx, stop := untilSignal(cmd.Context(), log, os.Exit)
+	defer stop()
+	o.Stdin = cmd.InOrStdin()
+	var bar *progressBar
+	if isTerminal(cmd.ErrOrStderr()) {
+		bar = &progressBar{out: cmd.ErrOrStderr(), began: time.Now()}
+		o.Progress = bar.show
+	}
+	report, err := app.Verify(ctx, o)
+	bar.clear()
+	if report != nil {
+		if printErr := printReport(cmd.OutOrStdout(), report, output); printErr != nil {
+			return refused(printErr)
+		}
+	}
+	switch {
+	case err != nil:
+		return refused(fmt.Errorf("the stream could not be read to its end: %w", err))
+	case !report.OK:
+		return failed(errors.New(summary(report)))
+	}
+	return nil
+}
+
+func printReport(w io.Writer, r *verify.Report, output string) error {
+	switch output {
+	case "json":
+		return printJSON(w, r)
+	case "yaml":
+		return printYAML(w, r)
+	}
+	return printTable(w, r)
+}
+
+// maxShown bounds the faults, and what is reported as missing, of a table.
+const maxShown = 20
+
+func printTable(w io.Writer, r *verify.Report) error {
+	fmt.Fprintf(w, "%s: %s, %s, %s (%s at the end), %s\n\n", plain(r.Source), amount(r.Messages, "message"), amount(r.Events, "event"),
+		amount(r.Objects, "object"), thousands(r.Alive), amount(r.Repeats, "repeat"))
+	t := newTable(w)
+	fmt.Fprintln(t, "INFORMER\tRESOURCE\tOBJECTS\tAT THE END\tEVENTS\tCOMPLETE UP TO\tNEWEST\tREPORTED\tFAULTS\tCHAIN")
+	for i := range r.Resources {
+		x := &r.Resources[i]
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%s\t%s\t%d\t%d\t%s\n", oneLine(x.Informer), oneLine(x.Resource), x.Objects, x.Alive, x.Events,
+			orDash(x.Complete), orDash(x.Newest), len(x.Told), x.Faults, oneLine(x.Chain))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	printTold(w, r)
+	printFound(w, r)
+	if len(r.Other) > 0 {
+		fmt.Fprintln(w, "\nMessages that are no events of a bridge:")
+		for _, name := range sortedNames(r.Other) {
+			fmt.Fprintf(w, "  %s  %s\n", thousands(r.Other[name]), oneLine(name))
+		}
+	}
+	if r.Cluster != nil {
+		fmt.Fprintf(w, "\nCompared with the API server: %s, %s\n", amount(r.Cluster.Resources, "resource"), amount(r.Cluster.Objects, "object"))
+	}
+	if len(r.Notes) > 0 {
+		fmt.Fprintln(w, "\nNot checked:")
+		for _, note := range r.Notes {
+			fmt.Fprintf(w, "  %s\n", oneLine(note))
+		}
+	}
+	fmt.Fprintln(w)
+	_, err := fmt.Fprintln(w, summary(r))
+	return err
+}
+
+// printTold prints what the stream itself reports as missing.
+func printTold(w io.Writer, r *verify.Report) {
+	shown, all := 0, 0
+	for i := range r.Resources {
+		x := &r.Resources[i]
+		all += len(x.Told)
+		for _, told := range x.Told {
+			if shown++; shown > maxShown {
+				break
+			}
+			if shown == 1 {
+				fmt.Fprintln(w, "\nReported by the stream itself:")
+			}
+			fmt.Fprintf(w, "  %s %s: %s, versions %s to %s (%s)\n", oneLine(x.Informer), oneLine(x.Resource), oneLine(told.Reason), orDash(told.From), orDash(told.To), told.At)
+		}
+	}
+	if all > maxShown {
+		fmt.Fprintf(w, "  and %s more; -o json has them\n", thousands(all-maxShown))
+	}
+}
+
+func printFound(w io.Writer, r *verify.Report) {
+	if len(r.Found) == 0 {
+		return
+	}
+	fmt.Fprintln(w, "\nFaults:")
+	t := newTable(w)
+	for _, f := range r.Found[:min(len(r.Found), maxShown)] {
+		place := "-"
+		if f.At.Lane != "" {
+			place = f.At.String()
+		}
+		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\n", f.Kind, oneLine(f.Object), orDash(f.Version), oneLine(place), oneLine(f.What))
+	}
+	_ = t.Flush() // the last line's error tells
+	if more := len(r.Found) - maxShown; more > 0 {
+		fmt.Fprintf(w, "  and %s more; -o json has the first 1,000\n", thousands(more))
+	}
+}
+
+// summary is the report in a line: "wrong: 3 break, 1 disorder".
+func summary(r *verify.Report) string {
+	var wrong []string
+	for _, kind := range verify.Kinds {
+		if n := r.Faults[kind]; n > 0 {
+			wrong = append(wrong, fmt.Sprintf("%s %s", thousands(n), kind))
+		}
+	}
+	switch {
+	case len(wrong) > 0:
+		return "wrong: " + strings.Join(wrong, ", ")
+	case !r.ReadToEnd:
+		return "nothing is wrong in what was read, but the stream was not read to its end"
+	case r.Events == 0:
+		return "nothing is wrong: there are no events"
+	}
+	return "nothing is wrong"
+}
+
+func sortedNames(counts map[string]int) []string {
+	names := make([]string, 0, len(counts))
+	for name := range counts {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return oneLine(text)
+}
+
+// amount is "1 event" or "1,000,000 events".
+func amount(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return thousands(n) + " " + what + "s"
+}
+
+// thousands is "1,000,000".
+func thousands(n int) string {
+	text := strconv.Itoa(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
+
+// progressBar is one line on a terminal, written again and again.
+type progressBar struct {
+	out         io.Writer
+	began, last time.Time
+	shown       bool
+}
+
+const (
+	barWidth = 30
+	barEvery = 100 * time.Millisecond
+)
+
+// show draws the bar, and how much was read in which time.
+func (b *progressBar) show(messages int, p source.Progress) {
+	now := time.Now()
+	if now.Sub(b.last) < barEvery {
+		return
+	}
+	b.last, b.shown = now, true
+	rate := float64(messages) / max(now.Sub(b.began).Seconds(), 0.001)
+	line := fmt.Sprintf("%s messages, %s/s", thousands(messages), thousands(int(rate)))
+	if p.Total > 0 {
+		done := min(float64(p.Read)/float64(p.Total), 1)
+		full := int(done * barWidth)
+		left := time.Duration(now.Sub(b.began).Seconds() * (1 - done) / max(done, 0.001) * float64(time.Second))
+		line = fmt.Sprintf("[%s%s] %3.0f%%  %s, %s left", strings.Repeat("=", full), strings.Repeat(" ", barWidth-full), 100*done, line, left.Round(time.Second))
+	}
+	fmt.Fprintf(b.out, "\r%s\x1b[K", line) // to the end of the line
+}
+
+// clear takes the bar away.
+func (b *progressBar) clear() {
+	if b != nil && b.shown {
+		fmt.Fprint(b.out, "\r\x1b[K")
+	}
+}

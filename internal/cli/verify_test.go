@@ -1,0 +1,117 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/sinks/nats"
+	"github.com/kubebridge/bridge/internal/testkit"
+	"github.com/kubebridge/bridge/internal/verify"
+)
+
+// verifyEvents is how many events are read; docs/verify.md has the figures for 1,000,000.
+var verifyEvents = flag.Int("verify.events", 20_000, "events in the stream of the test of bridge verify")
+
+// A stream with faults, in JetStream and read by the program: each fault is found, in a time and with
+// a memory that do not depend on how long the stream is kept.
+func TestVerifyJetStream(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the program")
+	}
+	const changes = 20
+	events, planted := testkit.PlantFaults(t, testkit.Events(t, 9, max(*verifyEvents/changes, 300), changes), 9)
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true})
+	testkit.OK(t, err)
+	s.Start()
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	if !s.ReadyForConnections(20 * time.Second) {
+		t.Fatal("the server is not ready")
+	}
+	storeEvents(t, s.ClientURL(), events)
+
+	cmd := exec.CommandContext(t.Context(), buildBridge(t), "verify", "--from", s.ClientURL()+"/K8S", "-o", "json")
+	var out bytes.Buffer
+	cmd.Stdout = &out
+	began := time.Now()
+	testkit.OK(t, cmd.Start())
+	peak := watchPeak(cmd)
+	_ = cmd.Wait() // exit code 1, which is looked at below
+	took := time.Since(began)
+	var r verify.Report
+	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
+		t.Fatalf("%v: %s", err, out.String())
+	}
+	t.Logf("%d events of %d objects in %v, %.1f s of CPU, at most %d MiB resident", r.Events, r.Objects, took.Round(time.Millisecond),
+		(cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds(), peak()>>20)
+	if code := cmd.ProcessState.ExitCode(); code != exitFailed || r.Events != len(events) || len(r.Found) != len(planted) {
+		t.Errorf("exit code %d, %d of %d events, %d faults, want %d", code, r.Events, len(events), len(r.Found), len(planted))
+	}
+	for _, f := range r.Found {
+		if planted[f.Object].Kind != string(f.Kind) {
+			t.Errorf("%s in %s: %s, want %q", f.Kind, f.Object, f.What, planted[f.Object].Kind)
+		}
+	}
+}
+
+// watchPeak asks the system now and then for the most memory that a process has had, which is gone
+// with the process. What it gives ends that, and is the last answer.
+func watchPeak(cmd *exec.Cmd) (end func() int64) {
+	stop, last := make(chan struct{}), make(chan int64)
+	go func() {
+		peak := int64(0)
+		for {
+			select {
+			case <-stop:
+				last <- peak
+				return
+			case <-time.After(10 * time.Millisecond):
+				status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", cmd.Process.Pid)) // none where there is no /proc
+				if _, rest, found := bytes.Cut(status, []byte("VmHWM:")); found {
+					kib, _ := strconv.ParseInt(string(bytes.Fields(rest)[0]), 10, 64)
+					peak = kib << 10
+				}
+			}
+		}
+	}()
+	return func() int64 { close(stop); return <-last }
+}
+
+// storeEvents publishes events in their order. Each message has an id of its own: the stream must not take
+// a planted repeat for one.
+func storeEvents(t *testing.T, url string, events []event.Event) {
+	t.Helper()
+	sink, err := nats.New(nats.Config{URL: url, Cluster: "prod", Stream: nats.Stream{Storage: "memory", Compression: "none", Duplicates: 100 * time.Millisecond}})
+	testkit.OK(t, err)
+	testkit.OK(t, sink.Open(t.Context()))
+	defer sink.Close()
+	batch, objects := []*sinks.Message{}, map[string]bool{}
+	send := func() {
+		sink.Publish(t.Context(), batch)
+		for _, m := range batch {
+			testkit.OK(t, m.Err)
+		}
+		batch = batch[:0]
+		clear(objects)
+	}
+	for i := range events {
+		e := &events[i]
+		e.Run = "/" + time.Duration(i).String()
+		if objects[e.PartitionKey] || len(batch) == 256 {
+			send()
+		}
+		objects[e.PartitionKey] = true
+		batch = append(batch, &sinks.Message{Event: e})
+	}
+	send()
+}
