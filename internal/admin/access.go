@@ -15,8 +15,8 @@ import (
 
 // Access says who may read what shows the cluster, and who may change the running bridge.
 type Access struct {
-	// Token returns the bearer token that a caller must send. It is called for each request, so that
-	// a token may be renewed. An error, or an empty token, refuses everybody. nil: nobody may.
+	// Token returns the bearer token that a caller must send. It is called for each request, so
+	// that a token may be renewed. An error, or an empty token, refuses everybody. nil: nobody may.
 	Token func() (string, error)
 	// Remote admits who has the token, from any host. Without it only callers on this machine, that
 	// reached it at a loopback address and not through a proxy, are admitted.
@@ -43,7 +43,8 @@ func (s *Server) admits(r *http.Request) error {
 	want, err := a.Token()
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return &refusal{http.StatusForbidden, "the bridge has no token yet: it makes one when it has " +
+		return &refusal{http.StatusForbidden, "the bridge has no token yet: it makes one when " +
+			"it has " +
 			"opened its state; /readyz says what it waits for"}
 	case err != nil || want == "":
 		return &refusal{http.StatusForbidden, "the bridge can't use its own token: see its log"}

@@ -34,12 +34,14 @@ type Config struct {
 	Address string
 	// Registry gives what /metrics shows. Default: nothing.
 	Registry prometheus.Gatherer
-	// Ready gives the reasons for which the bridge is not ready; none means that it is. Default: always ready. Called concurrently.
+	// Ready gives the reasons for which the bridge is not ready; none means that it is. Default:
+	// always ready. Called concurrently.
 	Ready func() []Reason
-	// Status gives what /status shows: a value that encodes as JSON. Default: {}. Called concurrently.
+	// Status gives what /status shows: a value that encodes as JSON. Default: {}. Called
+	// concurrently.
 	Status func() any
 	// Look serves the live tail of events and the state of objects. nil: they are not served.
-	Look Looker
+	Look Inspector
 	// Pprof serves Go's profiles.
 	Pprof bool
 	// Control changes the running bridge; nil: nothing can be changed here.
@@ -89,15 +91,16 @@ func New(config Config) (*Server, error) {
 	return s, nil
 }
 
-// Listen takes the address, so that a start can fail at once when somebody else has it. Run calls it when nobody
-// did. Connections wait until Run answers them.
+// Listen takes the address, so that a start can fail at once when somebody else has it. Run calls
+// it when nobody did. Connections wait until Run answers them.
 func (s *Server) Listen(ctx context.Context) error {
 	if s.Addr() != nil {
 		return nil
 	}
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", s.config.Address)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("admin address %s is in use, perhaps by another bridge: choose another with admin.address (--admin-address), or \"\" for none: %w", s.config.Address, err)
+		return fmt.Errorf("admin address %s is in use, perhaps by another bridge: choose another "+
+			"with admin.address (--admin-address), or \"\" for none: %w", s.config.Address, err)
 	}
 	if err != nil {
 		return fmt.Errorf("admin address %s: %w", s.config.Address, err)
@@ -129,8 +132,8 @@ func (s *Server) Close() error {
 	return listener.Close()
 }
 
-// Run serves until ctx ends, and returns when no request is being answered any more. It returns nil for a stop, else why
-// it could not listen or go on.
+// Run serves until ctx ends, and returns when no request is being answered any more. It returns nil
+// for a stop, else why it could not listen or go on.
 func (s *Server) Run(ctx context.Context) error {
 	if err := s.Listen(ctx); err != nil {
 		return err
@@ -139,7 +142,8 @@ func (s *Server) Run(ctx context.Context) error {
 		Handler:           s.handler,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
-		// A CPU profile takes 30 s by default and a trace as long as asked for; both lift their own deadline.
+		// A CPU profile takes 30 s by default and a trace as long as asked for; both lift their own
+		// deadline.
 		WriteTimeout:   30 * time.Second,
 		IdleTimeout:    2 * time.Minute,
 		MaxHeaderBytes: 16 << 10,
@@ -166,7 +170,8 @@ func (s *Server) Run(ctx context.Context) error {
 	return errors.Join(fmt.Errorf("admin server: %w", err), server.Close())
 }
 
-// shutdown lets requests finish for a moment, and then breaks them off: a profile must not delay the end of the bridge.
+// shutdown lets requests finish for a moment, and then breaks them off: a profile must not delay
+// the end of the bridge.
 func (s *Server) shutdown(ctx context.Context, server *http.Server) {
 	const patience = time.Second
 	s.end()

@@ -49,8 +49,8 @@ type SnapshotRequest struct {
 	Sink string `json:"sink"`
 }
 
-// Controller changes a running bridge. Its methods may be called concurrently; what they return tells a person what has been done.
-// An Error says how the request is answered.
+// Controller changes a running bridge. Its methods may be called concurrently; what they return
+// tells a person what has been done. An Error says how the request is answered.
 type Controller interface {
 	// Pause and Resume are about an "informer" or a "sink", by its name.
 	Pause(ctx context.Context, by Caller, kind, name string) (string, error)
@@ -75,41 +75,50 @@ func (s *Server) controlRoutes(mux *http.ServeMux) {
 		return
 	}
 	for _, kind := range []string{"informer", "sink"} {
-		s.command(mux, "/control/"+kind+"s/{name}/pause", "pause", func(r *http.Request, by Caller) (string, error) {
-			return c.Pause(r.Context(), by, kind, r.PathValue("name"))
-		})
-		s.command(mux, "/control/"+kind+"s/{name}/resume", "resume", func(r *http.Request, by Caller) (string, error) {
-			return c.Resume(r.Context(), by, kind, r.PathValue("name"))
-		})
+		s.command(mux, "/control/"+kind+"s/{name}/pause", "pause",
+			func(r *http.Request, by Caller) (string, error) {
+				return c.Pause(r.Context(), by, kind, r.PathValue("name"))
+			})
+		s.command(mux, "/control/"+kind+"s/{name}/resume", "resume",
+			func(r *http.Request, by Caller) (string, error) {
+				return c.Resume(r.Context(), by, kind, r.PathValue("name"))
+			})
 	}
-	s.command(mux, "/control/informers/{name}/snapshot", "snapshot", func(r *http.Request, by Caller) (string, error) {
-		what := SnapshotRequest{Informer: r.PathValue("name")}
-		if err := readCommand(r, &what); err != nil {
-			return "", err
-		}
-		return c.Snapshot(r.Context(), by, what)
-	})
-	s.command(mux, "/control/log-level", "log-level", func(r *http.Request, by Caller) (string, error) {
-		var what struct {
-			Level string `json:"level"`
-		}
-		if err := readCommand(r, &what); err != nil {
-			return "", err
-		}
-		return c.SetLogLevel(r.Context(), by, what.Level)
-	})
+	s.command(mux, "/control/informers/{name}/snapshot",
+		"snapshot", func(r *http.Request, by Caller) (string, error) {
+			what := SnapshotRequest{Informer: r.PathValue("name")}
+			if err := readCommand(r, &what); err != nil {
+				return "", err
+			}
+			return c.Snapshot(r.Context(), by, what)
+		})
+	s.command(mux, "/control/log-level", "log-level",
+		func(r *http.Request, by Caller) (string, error) {
+			var what struct {
+				Level string `json:"level"`
+			}
+			if err := readCommand(r, &what); err != nil {
+				return "", err
+			}
+			return c.SetLogLevel(r.Context(), by, what.Level)
+		})
 	s.command(mux, "/control/reload", "reload", func(r *http.Request, by Caller) (string, error) {
 		return c.Reload(r.Context(), by)
 	})
 }
 
-// command serves one command: it is guarded, and the log tells who asked for it and what came of it.
-func (s *Server) command(mux *http.ServeMux, path, action string, do func(*http.Request, Caller) (string, error)) {
+// command serves one command: it is guarded, and the log tells who asked for it and what came of
+// it.
+func (s *Server) command(
+	mux *http.ServeMux, path, action string, do func(*http.Request, Caller) (string, error),
+) {
 	mux.Handle("POST "+path, s.commander(func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, maxCommand)
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(patience)) // fails for writers of tests only
+		// fails for writers of tests only
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(patience))
 		by := callerOf(r)
-		log := s.log.With("command", action, "target", r.PathValue("name"), "remote", by.Remote, "user", by.User)
+		log := s.log.With("command", action, "target", r.PathValue("name"), "remote", by.Remote,
+			"user", by.User)
 		done, err := do(r, by)
 		if err != nil {
 			log.Warn("command failed", "err", err)
@@ -121,7 +130,8 @@ func (s *Server) command(mux *http.ServeMux, path, action string, do func(*http.
 	}))
 }
 
-// callerOf says who sent a request. The name is the caller's own word, so it is cut short, and holds nothing that could pass for another line.
+// callerOf says who sent a request. The name is the caller's own word, so it is cut short, and
+// holds nothing that could pass for another line.
 func callerOf(r *http.Request) Caller {
 	const longest = 100
 	user := strings.Map(func(c rune) rune {

@@ -66,7 +66,8 @@ func (s *Server) guarded(next http.HandlerFunc, check func(*http.Request) error)
 func (s *Server) mayRead(r *http.Request) error {
 	// A page of another site can make the browser send a request. It could not read the answer, but
 	// it would make the bridge work.
-	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "none" && site != "same-origin" {
+	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "none" &&
+		site != "same-origin" {
 		return &refusal{http.StatusForbidden, "a page of another site may not ask for this"}
 	}
 	if s.config.Access.OwnUser && isLocal(r) == nil && peerOf(r).isOwnUser() {
@@ -118,8 +119,8 @@ func isLocal(r *http.Request) error {
 	return nil
 }
 
-// forwardedBy returns the header by which a proxy shows itself; "" for none. Meshes deliver requests
-// of other hosts from 127.0.0.1: Linkerd with l5d-*, Envoy with X-Envoy-*.
+// forwardedBy returns the header by which a proxy shows itself; "" for none. Meshes deliver
+// requests of other hosts from 127.0.0.1: Linkerd with l5d-*, Envoy with X-Envoy-*.
 func forwardedBy(header http.Header) string {
 	for name := range header {
 		switch {

@@ -32,7 +32,8 @@ func (s *Server) routes() http.Handler {
 		// One collector that fails must not hide the metrics of all others.
 		ErrorHandling:     promhttp.ContinueOnError,
 		EnableOpenMetrics: true,
-		// Whoever scrapes must not be able to occupy the process. Prometheus itself gives up after 10 s.
+		// Whoever scrapes must not be able to occupy the process. Prometheus itself gives up after
+		// 10 s.
 		MaxRequestsInFlight: maxScrapes,
 		Timeout:             scrapeTimeout,
 	}))
@@ -52,7 +53,8 @@ func (s *Server) index(w http.ResponseWriter, _ *http.Request) {
 		"/metrics  Prometheus\n/status   JSON\n"
 	if s.config.Look != nil {
 		text += "/tail     events as they are settled; ?filter=resource:pods&payload=true\n" +
-			"/object   the last settled state of an object; ?resource=pods&namespace=shop&name=web\n"
+			"/object   the last settled state of an object; " +
+			"?resource=pods&namespace=shop&name=web\n"
 	}
 	if s.config.Pprof {
 		text += "/debug/pprof/  profiles\n"
@@ -60,7 +62,9 @@ func (s *Server) index(w http.ResponseWriter, _ *http.Request) {
 	s.text(w, http.StatusOK, text)
 }
 
-func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) { s.text(w, http.StatusOK, "ok\n") }
+func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
+	s.text(w, http.StatusOK, "ok\n")
+}
 
 // readiness is the JSON of /readyz.
 type readiness struct {
@@ -101,14 +105,16 @@ func readyText(reasons []Reason) string {
 }
 
 func wantsJSON(r *http.Request) bool {
-	return r.URL.Query().Get("format") == "json" || strings.Contains(r.Header.Get("Accept"), "application/json")
+	return r.URL.Query().Get("format") == "json" || strings.Contains(r.Header.Get("Accept"),
+		"application/json")
 }
 
 func (s *Server) status(w http.ResponseWriter, _ *http.Request) {
 	s.json(w, http.StatusOK, s.config.Status())
 }
 
-// json encodes before it answers, so that a value that can't be encoded is a 500 and no half document.
+// json encodes before it answers, so that a value that can't be encoded is a 500 and no half
+// document.
 func (s *Server) json(w http.ResponseWriter, code int, value any) {
 	var body bytes.Buffer
 	encoder := json.NewEncoder(&body)

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Looker shows what goes through the bridge, and what it knows. Its methods may be called concurrently. An Error says how the request is
-// answered.
-type Looker interface {
+// Inspector shows what goes through the bridge, and what it knows. Its methods may be called
+// concurrently. An Error says how the request is answered.
+type Inspector interface {
 	// Tail begins to show events. It is closed by the server.
 	Tail(o TailOptions) (Tail, error)
 	// Object gives the last settled state of an object: a value that encodes as JSON.
@@ -42,10 +42,14 @@ func (s *Server) lookRoutes(mux *http.ServeMux) {
 func (s *Server) object(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	if q.Get("resource") == "" || q.Get("name") == "" {
-		s.refuse(w, &Error{http.StatusBadRequest, errors.New("want /object?resource=deployments.apps&namespace=shop&name=web")})
+		s.refuse(w, &Error{
+			http.StatusBadRequest,
+			errors.New("want /object?resource=deployments.apps&namespace=shop&name=web"),
+		})
 		return
 	}
-	found, err := s.config.Look.Object(r.Context(), q.Get("resource"), q.Get("namespace"), q.Get("name"))
+	found, err := s.config.Look.Object(r.Context(), q.Get("resource"), q.Get("namespace"),
+		q.Get("name"))
 	if err != nil {
 		s.refuse(w, err)
 		return
@@ -55,14 +59,19 @@ func (s *Server) object(w http.ResponseWriter, r *http.Request) {
 
 // Paces of the tail.
 const (
-	tailPause = 100 * time.Millisecond // between two messages, so that a flood of events is a few large ones
-	tailBeat  = 10 * time.Second       // a sign of life
-	tailWrite = 10 * time.Second       // how long a reader may take for one message
+	// between two messages, so that a flood of events is a few large ones
+	tailPause = 100 * time.Millisecond
+	tailBeat  = 10 * time.Second // a sign of life
+	tailWrite = 10 * time.Second // how long a reader may take for one message
 )
 
-// tail sends events as they are settled, as server-sent events, until the reader goes or the server stops.
+// tail sends events as they are settled, as server-sent events, until the reader goes or the server
+// stops.
 func (s *Server) tail(w http.ResponseWriter, r *http.Request) {
-	t, err := s.config.Look.Tail(TailOptions{Filter: r.URL.Query().Get("filter"), Payload: r.URL.Query().Get("payload") == "true"})
+	t, err := s.config.Look.Tail(TailOptions{
+		Filter:  r.URL.Query().Get("filter"),
+		Payload: r.URL.Query().Get("payload") == "true",
+	})
 	if err != nil {
 		s.refuse(w, err)
 		return

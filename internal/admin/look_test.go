@@ -12,7 +12,7 @@ import (
 	"github.com/kubebridge/bridge/internal/admin"
 )
 
-// looked is a Looker for tests.
+// looked is a Inspector for tests.
 type looked struct {
 	batches chan any
 	closed  chan struct{}
@@ -126,7 +126,7 @@ func TestWhatCantBeLookedAtIsSaidPlainly(t *testing.T) {
 	without, _ := start(t, admin.Config{})
 	for _, path := range []string{"/tail", "/object?resource=pods&name=x"} {
 		if code, _, _ := get(t, without+path, ""); code != 404 {
-			t.Errorf("%s without a Looker: %d", path, code)
+			t.Errorf("%s without a Inspector: %d", path, code)
 		}
 	}
 }

@@ -13,8 +13,10 @@ import (
 //go:embed page/page.html page/page.css page/page.js
 var pageFiles embed.FS
 
-// contentPolicy lets the page load what the bridge serves, and nothing else: no inline script or style, no other host, no frame around it.
-const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; " +
+// contentPolicy lets the page load what the bridge serves, and nothing else: no inline script or
+// style, no other host, no frame around it.
+const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src " +
+	"'self'; img-src data:; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // root is the status page for browsers, and the list of paths for everybody else.
@@ -27,8 +29,8 @@ func (s *Server) root(w http.ResponseWriter, r *http.Request) {
 	pageFile("page.html", "text/html; charset=utf-8")(w, r)
 }
 
-// pageFile serves one of the page's files. It is in the binary, so a browser asks again each time: that costs little, and an old
-// script never meets a new bridge.
+// pageFile serves one of the page's files. It is in the binary, so a browser asks again each time:
+// that costs little, and an old script never meets a new bridge.
 func pageFile(name, contentType string) http.HandlerFunc {
 	content, err := pageFiles.ReadFile("page/" + name)
 	if err != nil {

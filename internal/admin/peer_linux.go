@@ -32,7 +32,8 @@ func searchSockets(file, at, to string) (uid int, found bool) {
 	for lines := bufio.NewScanner(list); lines.Scan(); {
 		// sl local_address rem_address st tx_queue:rx_queue tr:tm->when retrnsmt uid …
 		f := strings.Fields(lines.Text())
-		const established = "01" // of any other state the list may have user 0 in place of the owner
+		// of any other state the list may have user 0 in place of the owner
+		const established = "01"
 		if len(f) < 8 || f[1] != at || f[2] != to || f[3] != established {
 			continue
 		}
@@ -52,7 +53,9 @@ func hexOf(a netip.AddrPort) string {
 	return out.String()
 }
 
-func unmap(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()) }
+func unmap(a netip.AddrPort) netip.AddrPort {
+	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
+}
 
 func mapped(a netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom16(a.Addr().As16()), a.Port())

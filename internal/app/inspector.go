@@ -17,7 +17,7 @@ type inspector struct {
 	start *starting
 }
 
-// Tail implements admin.Looker.
+// Tail implements admin.Inspector.
 func (l *inspector) Tail(o admin.TailOptions) (admin.Tail, error) {
 	w, err := l.hub.Watch(tail.Options{Filter: o.Filter, Payload: o.Payload})
 	switch {
@@ -34,7 +34,7 @@ type tailOf struct{ *tail.Watcher }
 
 func (t tailOf) Next(ctx context.Context) (any, error) { return t.Watcher.Next(ctx) }
 
-// Object implements admin.Looker.
+// Object implements admin.Inspector.
 func (l *inspector) Object(_ context.Context, resource, namespace, name string) (any, error) {
 	p, why := l.start.get()
 	if p == nil {

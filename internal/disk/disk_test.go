@@ -17,7 +17,8 @@ import (
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
-// forgetful is a disk as Linux has them: what it could not write at a sync is gone, and the next sync succeeds.
+// forgetful is a disk as Linux has them: what it could not write at a sync is gone, and the next
+// sync succeeds.
 type forgetful struct {
 	vfs.FS
 	fails int // syncs that do
@@ -140,7 +141,7 @@ func TestASyncOfATableThatFailedIsToldWhenThereIsSpaceAgain(t *testing.T) {
 		full.fails = 10 // the probes too
 		began := time.Now()
 		if err := file.Sync(); !errors.Is(err, syscall.ENOSPC) {
-			t.Errorf("Sync: %v; what was lost must be made anew", err)
+			t.Errorf("Sync: %v; what was lost must be recreated", err)
 		}
 		if took := time.Since(began); took != 10*time.Second {
 			t.Errorf("it took %s", took)

@@ -6,7 +6,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// directory is opened to be synced: what lies behind that is in the file system's own journal, so it may be repeated.
+// directory is opened to be synced: what lies behind that is in the file system's own journal, so
+// it may be repeated.
 type directory struct {
 	vfs.File
 	fs *FS
@@ -54,7 +55,8 @@ func (t *table) SyncTo(length int64) (full bool, err error) {
 	return full, t.failLater(err)
 }
 
-// failLater passes on that a sync failed, when the disk takes writes again: Pebble makes the table anew at once.
+// failLater passes on that a sync failed, when the disk takes writes again: Pebble makes the table
+// anew at once.
 func (t *table) failLater(err error) error {
 	_ = t.fs.retry(err, func() error { return t.fs.probe(t.name + ".probe") }) // err says all of it
 	return err

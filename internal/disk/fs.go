@@ -16,18 +16,21 @@ import (
 type Config struct {
 	// Retry is how long to wait between attempts; default 1 s.
 	Retry time.Duration
-	// Changed is told why when the disk begins to refuse writes, and nil when it has taken everything that waited. It is called by
-	// whoever writes, one call at a time, and must not write itself. May be nil.
+	// Changed is told why when the disk begins to refuse writes, and nil when it has taken
+	// everything that waited. It is called by whoever writes, one call at a time, and must not
+	// write itself. May be nil.
 	Changed func(why error)
-	// Failed is told when a write fails for another reason than the disk's space: the disk is broken. It has to end the process; the
-	// operation never returns, since Pebble answers such an error with a crash. Nil: the error is passed on.
+	// Failed is told when a write fails for another reason than the disk's space: the disk is
+	// broken. It has to end the process; the operation never returns, since Pebble answers such an
+	// error with a crash. Nil: the error is passed on.
 	Failed func(err error)
 	// Synced is told how many bytes of a journal are on disk, after each sync. May be nil.
 	Synced func(name string, length int64)
 }
 
-// FS is a file system that waits while the disk under it is full or read-only. It does so from the call of BePatient on: before it, and
-// where nobody is named to be told that the disk is broken, errors are passed on.
+// FS is a file system that waits while the disk under it is full or read-only. It does so from the
+// call of BePatient on: before it, and where nobody is named to be told that the disk is broken,
+// errors are passed on.
 type FS struct {
 	vfs.FS
 	cfg     Config
@@ -48,7 +51,9 @@ func (f *FS) BePatient() { f.patient.Store(true) }
 func Unavailable(err error) bool { return Full(err) || ReadOnly(err) }
 
 // Full reports whether an error means that a disk, or what one may use of it, is full.
-func Full(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
+func Full(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
 
 // ReadOnly reports whether an error means that a disk is mounted read-only.
 func ReadOnly(err error) bool { return errors.Is(err, syscall.EROFS) }
@@ -63,7 +68,8 @@ func (f *FS) retry(err error, op func() error) error {
 	if f.waitsFor(err) {
 		err = f.wait(err, op)
 	}
-	if err != nil && f.patient.Load() && f.cfg.Failed != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
+	if err != nil && f.patient.Load() && f.cfg.Failed != nil && !errors.Is(err, fs.ErrNotExist) &&
+		!errors.Is(err, fs.ErrExist) {
 		f.cfg.Failed(err)
 		select {}
 	}
@@ -91,7 +97,9 @@ func (f *FS) Create(name string, category vfs.DiskWriteCategory) (file vfs.File,
 }
 
 // OpenReadWrite implements vfs.FS.
-func (f *FS) OpenReadWrite(name string, category vfs.DiskWriteCategory, opts ...vfs.OpenOption) (file vfs.File, err error) {
+func (f *FS) OpenReadWrite(
+	name string, category vfs.DiskWriteCategory, opts ...vfs.OpenOption,
+) (file vfs.File, err error) {
 	err = f.try(func() error {
 		file, err = f.FS.OpenReadWrite(name, category, opts...)
 		return err
@@ -103,7 +111,9 @@ func (f *FS) OpenReadWrite(name string, category vfs.DiskWriteCategory, opts ...
 }
 
 // ReuseForWrite implements vfs.FS.
-func (f *FS) ReuseForWrite(oldName, newName string, category vfs.DiskWriteCategory) (file vfs.File, err error) {
+func (f *FS) ReuseForWrite(
+	oldName, newName string, category vfs.DiskWriteCategory,
+) (file vfs.File, err error) {
 	waited := false
 	err = f.try(func() error {
 		file, err = f.FS.ReuseForWrite(oldName, newName, category)
@@ -137,7 +147,8 @@ func (f *FS) wrap(name string, file vfs.File, err error) (vfs.File, error) {
 	return &t, nil
 }
 
-// isJournal reports whether a file is one of Pebble's that can't be made anew from others: its log and its list of files.
+// isJournal reports whether a file is one of Pebble's that can't be recreated from others: its log
+// and its list of files.
 func isJournal(base string) bool {
 	return strings.HasSuffix(base, ".log") || strings.HasPrefix(base, "MANIFEST-")
 }

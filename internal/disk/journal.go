@@ -9,8 +9,8 @@ import (
 // maxTail bounds what is kept of a journal in memory: so much that was not synced is synced.
 const maxTail = 4 << 20
 
-// journal is a file that nothing else can replace: it remembers what was written since the last sync, since after a sync that failed that
-// is the only copy that is sure to be there.
+// journal is a file that nothing else can replace: it remembers what was written since the last
+// sync, since after a sync that failed that is the only copy that is sure to be there.
 type journal struct {
 	table
 	written int64 // bytes
@@ -42,13 +42,15 @@ func (j *journal) SyncData() error { return j.synced(j.File.SyncData()) }
 // SyncTo implements vfs.File. It promises nothing, so it does nothing else than Sync would.
 func (j *journal) SyncTo(int64) (full bool, err error) { return true, j.SyncData() }
 
-// synced ends a sync. When the disk did not take what was to be synced, that is written once more, until it does.
+// synced ends a sync. When the disk did not take what was to be synced, that is written once more,
+// until it does.
 func (j *journal) synced(err error) error {
 	if err = j.fs.retry(err, j.rewrite); err != nil {
 		return err
 	}
 	if !j.named {
-		// Pebble syncs the directory only when it has put the name of a new MANIFEST there too, which a crash could keep without the file.
+		// Pebble syncs the directory only when it has put the name of a new MANIFEST there too,
+		// which a crash could keep without the file.
 		if err := j.fs.try(func() error { return j.fs.syncDir(j.fs.PathDir(j.name)) }); err != nil {
 			return err
 		}
@@ -69,7 +71,8 @@ func (f *FS) syncDir(name string) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// rewrite writes what is not synced in its place, over a second handle: the kernel tells a failed sync only once to the first.
+// rewrite writes what is not synced in its place, over a second handle: the kernel tells a failed
+// sync only once to the first.
 func (j *journal) rewrite() error {
 	again, err := j.fs.FS.OpenReadWrite(j.name, vfs.WriteCategoryUnspecified)
 	if err != nil {

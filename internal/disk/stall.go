@@ -5,7 +5,8 @@ import "sync"
 // stall counts the operations that wait for the disk.
 type stall struct {
 	changed func(error)
-	telling sync.Mutex // held while changed is called, so that its calls come one at a time and in order
+	// held while changed is called, so that its calls come one at a time and in order
+	telling sync.Mutex
 
 	mu      sync.Mutex
 	waiting int           // guarded by mu
@@ -52,7 +53,8 @@ func (f *FS) Err() error {
 	return f.stall.why
 }
 
-// Stalled is closed as soon as something waits for the disk. When nothing does any more, the next call gives another channel.
+// Stalled is closed as soon as something waits for the disk. When nothing does any more, the next
+// call gives another channel.
 func (f *FS) Stalled() <-chan struct{} {
 	f.stall.mu.Lock()
 	defer f.stall.mu.Unlock()

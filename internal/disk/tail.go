@@ -10,11 +10,12 @@ const pieceBytes = 64 << 10
 
 type piece [pieceBytes]byte
 
-// pieces are used again, by any journal: Pebble begins a log with each memtable, and memory that grew with each of them anew was a fifth of
-// all that a first snapshot allocated.
+// pieces are used again, by any journal: Pebble begins a log with each memtable, and memory that
+// grew with each of them anew was a fifth of all that a first snapshot allocated.
 var pieces = sync.Pool{New: func() any { return new(piece) }}
 
-// tail is memory to which bytes are added behind others, without moving those. The zero tail is empty.
+// tail is memory to which bytes are added behind others, without moving those. The zero tail is
+// empty.
 type tail struct {
 	pieces []*piece // full, but for the last
 	length int

@@ -3,18 +3,18 @@ package jsonscan
 // Level is how many objects and arrays are open.
 func (s *Scanner) Level() int { return s.level }
 
-// Again goes back to a value that the walk has not finished. It begins at start, and level is what Level was
-// there.
+// Again goes back to a value that the walk has not finished. It begins at start, and level is what
+// Level was there.
 func (s *Scanner) Again(start, level int) {
 	if s.err == nil {
 		s.i, s.level, s.first = start, level, false
 	}
 }
 
-// Drop goes to the end of an object in which the walk has ended half-way, and releases it. Nothing of it
-// is kept, so that it may have any size. It looks at quotes and brackets only: where these are not in
-// order, what is walked over next makes no sense. The object begins at start, and level is what Level was
-// there. Drop reports whether the end was found.
+// Drop goes to the end of an object in which the walk has ended half-way, and releases it. Nothing
+// of it is kept, so that it may have any size. It looks at quotes and brackets only: where these
+// are not in order, what is walked over next makes no sense. The object begins at start, and level
+// is what Level was there. Drop reports whether the end was found.
 func (s *Scanner) Drop(start, level int) bool {
 	s.err, s.ended = nil, nil
 	s.i, s.level, s.first = start, level, false

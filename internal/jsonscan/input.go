@@ -4,8 +4,8 @@ import "io"
 
 const (
 	smallBuffer = 8 << 10
-	// fullBuffer is how large the buffer grows where reads fill it: each read of an HTTP/2 body ends in a message to the server. Only a
-	// value that needs more gets more.
+	// fullBuffer is how large the buffer grows where reads fill it: each read of an HTTP/2 body
+	// ends in a message to the server. Only a value that needs more gets more.
 	fullBuffer = 128 << 10
 )
 
@@ -18,7 +18,8 @@ type input struct {
 	full  bool   // the last read has filled the buffer
 }
 
-// NewReader makes a Scanner that reads as it goes, ahead as far as its buffer and the reader have room.
+// NewReader makes a Scanner that reads as it goes, ahead as far as its buffer and the reader have
+// room.
 func NewReader(in io.Reader) *Scanner {
 	return &Scanner{input: input{in: in}}
 }

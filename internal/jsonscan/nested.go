@@ -5,8 +5,9 @@ import (
 	"math/bits"
 )
 
-// maxLevels is how many objects and arrays may be open. It bounds spill to 2 MiB, and no complete value
-// of 32 MiB reaches it. What a user of the Scanner takes for too deep is much less: see LimitDepth.
+// maxLevels is how many objects and arrays may be open. It bounds spill to 2 MiB, and no complete
+// value of 32 MiB reaches it. What a user of the Scanner takes for too deep is much less: see
+// LimitDepth.
 const maxLevels = 1 << 24
 
 // LimitDepth begins to watch the depth of what comes next: TooDeep reports whether more objects and
@@ -35,15 +36,18 @@ func (s *Scanner) deeper() bool {
 	return s.failAt(s.i, "too many levels")
 }
 
-// nested goes over the object or array that comes next. It is the whole grammar in one loop, without calls where bytes are as they nearly
-// always are, since most of the bytes of an object are walked over here: b and i are s.b and s.i, which every call may change.
+// nested goes over the object or array that comes next. It is the whole grammar in one loop,
+// without calls where bytes are as they nearly always are, since most of the bytes of an object are
+// walked over here: b and i are s.b and s.i, which every call may change.
 func (s *Scanner) nested() bool {
 	b, i := s.b, s.i
 	s.spill = s.spill[:0]
 	room := s.toNextLimit()
-	depth := 0         // objects and arrays that are open
-	kinds := uint64(0) // which of them are objects: the lowest bit is the innermost, and bits beyond a word are in spill
-	name := false      // a name comes next, or else a value
+	depth := 0 // objects and arrays that are open
+	// which of them are objects: the lowest bit is the innermost, and bits beyond a word are in
+	// spill
+	kinds := uint64(0)
+	name := false // a name comes next, or else a value
 	for {
 		switch c := b[i]; c {
 		case '"':
@@ -147,7 +151,8 @@ func (s *Scanner) nested() bool {
 	}
 }
 
-// These do what is rare in nested: each goes on from an offset, and gives the bytes and the offset to go on from, 0 after an error.
+// These do what is rare in nested: each goes on from an offset, and gives the bytes and the offset
+// to go on from, 0 after an error.
 
 // rest goes over the rest of a string.
 func (s *Scanner) rest(i int) ([]byte, int) { return s.here(s.str(i)) }

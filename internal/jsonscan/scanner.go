@@ -11,7 +11,8 @@ import (
 //
 //	for s.Open('{'); s.Next('}'); { key := s.Key(); … one value … }
 //
-// An array is walked in the same way, with brackets and without Key. The first error ends every walk: see Err.
+// An array is walked in the same way, with brackets and without Key. The first error ends every
+// walk: see Err.
 type Scanner struct {
 	b     []byte // from the last Release to the end of what was read
 	i     int    // what comes next
@@ -30,13 +31,15 @@ type Scanner struct {
 	input
 }
 
-// Span is a part of the input, as offsets from the last Release: of a string without its quotes. The zero Span is nothing at all.
+// Span is a part of the input, as offsets from the last Release: of a string without its quotes.
+// The zero Span is nothing at all.
 type Span struct{ Start, End int }
 
 // Of is a Scanner over bytes that are all there.
 func Of(b []byte) Scanner { return Scanner{b: b} }
 
-// Err is the first thing that went wrong: a SyntaxError, or the reader's error, which is io.ErrUnexpectedEOF where its input ends too soon.
+// Err is the first thing that went wrong: a SyntaxError, or the reader's error, which is
+// io.ErrUnexpectedEOF where its input ends too soon.
 func (s *Scanner) Err() error { return s.err }
 
 // Pos is the offset of what comes next.
@@ -45,7 +48,8 @@ func (s *Scanner) Pos() int { return s.i }
 // Bytes are a part of the input, valid until more is read.
 func (s *Scanner) Bytes(t Span) []byte { return s.b[t.Start:t.End] }
 
-// Read is everything that was read from the last Release on, also what was not walked over yet; valid until more is read.
+// Read is everything that was read from the last Release on, also what was not walked over yet;
+// valid until more is read.
 func (s *Scanner) Read() []byte { return s.b }
 
 // Comma is where the comma before the current element stands, -1 before the first.
@@ -74,7 +78,7 @@ func (s *Scanner) peek() byte {
 	return 0
 }
 
-// AtEnd goes over whitespace and says whether nothing follows.
+// AtEnd goes over whitespace and reports whether nothing follows.
 func (s *Scanner) AtEnd() bool { return s.Peek() == 0 && s.i == len(s.b) }
 
 // Take consumes the byte c, if it comes next.
@@ -119,7 +123,8 @@ func (s *Scanner) Next(end byte) bool {
 	return s.err == nil
 }
 
-// Key reads a member's name, unescaped, and the colon. The bytes may be the input's own, valid until more is read.
+// Key reads a member's name, unescaped, and the colon. The bytes may be the input's own, valid
+// until more is read.
 func (s *Scanner) Key() []byte {
 	s.Peek()
 	s.keyAt = s.i
@@ -135,7 +140,8 @@ func (s *Scanner) Key() []byte {
 	return s.b[text.Start:text.End]
 }
 
-// Text is a string's value. It is the input's own bytes, valid until more is read, unless something in it was escaped.
+// Text is a string's value. It is the input's own bytes, valid until more is read, unless something
+// in it was escaped.
 func (s *Scanner) Text(t Span) []byte {
 	raw := s.b[t.Start:t.End]
 	if bytes.IndexByte(raw, '\\') < 0 {

@@ -63,7 +63,8 @@ func check(t *testing.T, raw []byte) {
 	}
 }
 
-// sameError says that an error is at the same place, but that a reader's end is not the fault of what it gave.
+// sameError says that an error is at the same place, but that a reader's end is not the fault of
+// what it gave.
 func sameError(t *testing.T, raw []byte, name string, got, want error) {
 	t.Helper()
 	place, ok := errors.AsType[*jsonscan.SyntaxError](want)
@@ -118,7 +119,8 @@ func FuzzSkip(f *testing.F) {
 	f.Fuzz(check)
 }
 
-// FuzzWalk checks that walking over an object finds the members that jsontext finds, however it arrives.
+// FuzzWalk checks that walking over an object finds the members that jsontext finds, however it
+// arrives.
 func FuzzWalk(f *testing.F) {
 	for _, text := range texts {
 		f.Add([]byte(text), 1)
@@ -202,7 +204,8 @@ func TestOneLargeValueIsNoReasonToKeepMuch(t *testing.T) {
 	}
 }
 
-// TestALargeValueInSmallPiecesIsReadOnce takes a moment; it would take many minutes if each piece began the value anew.
+// TestALargeValueInSmallPiecesIsReadOnce takes a moment; it would take many minutes if each piece
+// began the value anew.
 func TestALargeValueInSmallPiecesIsReadOnce(t *testing.T) {
 	const pieces = 1 << 18
 	for name, text := range map[string]string{

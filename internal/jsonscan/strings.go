@@ -7,9 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// special marks the bytes of a word that can't simply stand in a string: quotes, backslashes, control characters, and what is not
-// ASCII, by their highest bits. The lowest mark is always right; those above it may be the borrow of it. What is not ASCII keeps its own highest
-// bit in the difference to a quote or to a backslash.
+// special marks the bytes of a word that can't simply stand in a string: quotes, backslashes,
+// control characters, and what is not ASCII, by their highest bits. The lowest mark is always
+// right; those above it may be the borrow of it. What is not ASCII keeps its own highest bit in the
+// difference to a quote or to a backslash.
 func special(word uint64) uint64 {
 	const ones, highs = 0x0101010101010101, 0x8080808080808080
 	quotes := word ^ ones*'"'
@@ -118,7 +119,8 @@ func (s *Scanner) escape(i int) (int, bool) {
 	return i + 12, ok
 }
 
-// hex reads four digits of a number that is in a range, which begins and ends with its last eight bits.
+// hex reads four digits of a number that is in a range, which begins and ends with its last eight
+// bits.
 func (s *Scanner) hex(i int, least, most rune) (r rune, ok bool) {
 	for n := range 4 {
 		c, ok := s.at(i + n)

@@ -71,7 +71,8 @@ type Pair struct {
 }
 
 // Pairs yields the members of two objects: those of the new one in their order, then those that
-// only the old one has. As long as both have the same names in the same order, nothing is allocated.
+// only the old one has. As long as both have the same names in the same order, nothing is
+// allocated.
 func Pairs(older, newer Value) iter.Seq[Pair] {
 	return func(yield func(Pair) bool) {
 		a, b := older.Walk(), newer.Walk()

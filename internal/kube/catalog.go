@@ -11,10 +11,11 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// Catalog is what an API server served when it was asked. It never changes, and may be used concurrently.
+// Catalog is what an API server served when it was asked. It never changes, and may be used
+// concurrently.
 type Catalog struct {
-	// entries are the resources without subresources, groups in the order of the server, which is kubectl's
-	// order of preference; within a group preferred versions first.
+	// entries are the resources without subresources, groups in the order of the server, which is
+	// kubectl's order of preference; within a group preferred versions first.
 	entries []entry
 	// unavailable are the group versions that did not answer.
 	unavailable map[schema.GroupVersion]error
@@ -33,11 +34,15 @@ func (e *entry) watchable() bool {
 	return slices.Contains(e.verbs, "list") && slices.Contains(e.verbs, "watch")
 }
 
-// Unavailable are the group versions that did not answer, with the reason: their resources are unknown, not absent.
+// Unavailable are the group versions that did not answer, with the reason: their resources are
+// unknown, not absent.
 func (c *Catalog) Unavailable() map[schema.GroupVersion]error { return c.unavailable }
 
 // newCatalog orders what discovery found.
-func newCatalog(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, failed map[schema.GroupVersion]error) *Catalog {
+func newCatalog(
+	groups []*metav1.APIGroup, lists []*metav1.APIResourceList,
+	failed map[schema.GroupVersion]error,
+) *Catalog {
 	c := &Catalog{unavailable: failed}
 	byVersion := map[string][]metav1.APIResource{}
 	for _, list := range lists {
@@ -55,7 +60,8 @@ func newCatalog(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, fail
 	return c
 }
 
-// preferredFirst lists the versions of a group, the preferred one first and the others in the server's order of priority.
+// preferredFirst lists the versions of a group, the preferred one first and the others in the
+// server's order of priority.
 func preferredFirst(group *metav1.APIGroup) []metav1.GroupVersionForDiscovery {
 	versions := slices.Clone(group.Versions)
 	slices.SortStableFunc(versions, func(a, b metav1.GroupVersionForDiscovery) int {
@@ -77,7 +83,8 @@ func newEntry(group, version string, r metav1.APIResource) entry {
 			Group: group, Version: version, Resource: r.Name,
 			Kind: r.Kind, Namespaced: r.Namespaced,
 		},
-		// API servers before 1.27 leave the singular of built-in resources out; it is the kind then.
+		// API servers before 1.27 leave the singular of built-in resources out; it is the kind
+		// then.
 		singular:   cmp.Or(r.SingularName, strings.ToLower(r.Kind)),
 		shortNames: r.ShortNames,
 		verbs:      r.Verbs,

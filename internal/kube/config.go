@@ -17,15 +17,21 @@ import (
 )
 
 // ErrNoConfig says that there is neither a kubeconfig nor a pod's service account.
-var ErrNoConfig = errors.New("no Kubernetes cluster configured: there is no kubeconfig (looked at --kubeconfig, $KUBECONFIG and ~/.kube/config)," +
-	" and this is no pod with a service account; set kubernetes.kubeconfig, or run where kubectl works")
+var ErrNoConfig = errors.New("no Kubernetes cluster configured: there is no kubeconfig (looked " +
+	"at --kubeconfig, $KUBECONFIG and ~/.kube/config)," +
+	" and this is no pod with a service account; set kubernetes.kubeconfig, or run where " +
+	"kubectl works")
 
-// RESTConfig is how to reach the API server. kubeconfig is the path of a file; "" means the files of $KUBECONFIG, else ~/.kube/config,
-// else the service account of the pod. context is the context in the kubeconfig; "" means its current one. qps and burst bound the requests
-// per second of everything that is made of the configuration, together; a qps of zero is no limit.
+// RESTConfig is how to reach the API server. kubeconfig is the path of a file; "" means the files
+// of $KUBECONFIG, else ~/.kube/config, else the service account of the pod. context is the context
+// in the kubeconfig; "" means its current one. qps and burst bound the requests per second of
+// everything that is made of the configuration, together; a qps of zero is no limit.
 //
-// clusterName is the name of the context's cluster in the kubeconfig, and "" in a pod, which does not know how others call its cluster.
-func RESTConfig(kubeconfig, context string, qps float32, burst int) (config *rest.Config, clusterName string, err error) {
+// clusterName is the name of the context's cluster in the kubeconfig, and "" in a pod, which does
+// not know how others call its cluster.
+func RESTConfig(
+	kubeconfig, context string, qps float32, burst int,
+) (config *rest.Config, clusterName string, err error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig
 	raw, err := rules.Load()
@@ -63,25 +69,31 @@ func inCluster() (*rest.Config, error) {
 		return nil, ErrNoConfig
 	}
 	if err != nil {
-		return nil, fmt.Errorf("service account of the pod: %w; is automountServiceAccountToken off?", err)
+		return nil, fmt.Errorf("service account of the pod: %w; is "+
+			"automountServiceAccountToken off?", err)
 	}
 	return config, nil
 }
 
-// fromContext checks the context's references by itself: clientcmd says of a misspelt context that the configuration is empty.
+// fromContext checks the context's references by itself: clientcmd says of a misspelt context that
+// the configuration is empty.
 func fromContext(raw *api.Config, name, source string) (*rest.Config, string, error) {
 	if name = cmp.Or(name, raw.CurrentContext); name == "" {
-		return nil, "", fmt.Errorf("kubeconfig %s has no current context: set kubernetes.context to one of %s", source, names(raw.Contexts))
+		return nil, "", fmt.Errorf("kubeconfig %s has no current context: set kubernetes.context "+
+			"to one of %s", source, names(raw.Contexts))
 	}
 	context := raw.Contexts[name]
 	if context == nil {
-		return nil, "", fmt.Errorf("kubeconfig %s has no context %q%s", source, name, suggest.DidYouMean(name, keys(raw.Contexts), fewNames))
+		return nil, "", fmt.Errorf("kubeconfig %s has no context %q%s", source, name,
+			suggest.DidYouMean(name, keys(raw.Contexts), fewNames))
 	}
 	if raw.Clusters[context.Cluster] == nil {
-		return nil, "", fmt.Errorf("kubeconfig %s: context %q names cluster %q, which is not in the file", source, name, context.Cluster)
+		return nil, "", fmt.Errorf("kubeconfig %s: context %q names cluster %q, which is not in "+
+			"the file", source, name, context.Cluster)
 	}
 	overrides := &clientcmd.ConfigOverrides{CurrentContext: name}
-	config, err := clientcmd.NewNonInteractiveClientConfig(*raw, name, overrides, nil).ClientConfig()
+	config, err := clientcmd.NewNonInteractiveClientConfig(*raw, name, overrides,
+		nil).ClientConfig()
 	if err != nil {
 		return nil, "", fmt.Errorf("kubeconfig %s, context %q: %w", source, name, err)
 	}
@@ -101,7 +113,8 @@ func names(contexts map[string]*api.Context) string {
 	return cmp.Or(strings.Join(keys(contexts), ", "), "those it has (there is none)")
 }
 
-// version of the running program's main module, for the user agent that shows in the API server's audit log.
+// version of the running program's main module, for the user agent that shows in the API server's
+// audit log.
 func version() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
 		return strings.Trim(info.Main.Version, "()")

@@ -1,17 +1,20 @@
 // Package kube finds the API server and what it serves.
 //
-// It takes in what a user wrote: a kubeconfig and a context, and names of resources as kubectl takes them; and hands on a rest.Config,
-// the resource.Types behind the names, and the identity of the cluster. It turns the errors on the way into ones that
-// say what to do.
+// It takes in what a user wrote: a kubeconfig and a context, and names of resources as kubectl
+// takes them; and hands on a rest.Config, the resource.Types behind the names, and the identity of
+// the cluster. It turns the errors on the way into ones that say what to do.
 //
 // What it promises:
 //
-//   - A name means what kubectl would take it for: plural, singular, short name, kind, with a group or a group and a version behind it.
-//     "*" is everything that can be listed and watched, each resource once, in its preferred version.
-//   - One API group that does not answer (an aggregated server that is down) hides only its own resources, and is reported:
-//     whoever asks can tell "there is no such resource" from "nobody knows right now".
-//   - Nothing is cached. A Catalog is what the server served when it was asked, and never changes; ask again to see CRDs that
-//     have come since.
+//   - A name means what kubectl would take it for: plural, singular, short name, kind, with a group
+//     or a group and a version behind it. "*" is everything that can be listed and watched, each
+//     resource once, in its preferred version.
+//   - One API group that does not answer (an aggregated server that is down) hides only its own
+//     resources, and is reported: whoever asks can tell "there is no such resource" from "nobody
+//     knows right now".
+//   - Nothing is cached. A Catalog is what the server served when it was asked, and never changes;
+//     ask again to see CRDs that have come since.
 //
-// Calls block until the server has answered or their context has ended. Nothing here starts a goroutine that outlives its call.
+// Calls block until the server has answered or their context has ended. Nothing here starts a
+// goroutine that outlives its call.
 package kube

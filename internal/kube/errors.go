@@ -15,7 +15,8 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
-// Class sorts what can be wrong between the bridge and an API server by who can do something about it.
+// Class sorts what can be wrong between the bridge and an API server by who can do something about
+// it.
 type Class int
 
 const (
@@ -23,7 +24,8 @@ const (
 	Other Class = iota
 	// Unreachable: nobody answers at the address, or not in time.
 	Unreachable
-	// Unavailable: the API server answers that it can't serve now: it starts, stops, or is overloaded (429, 5xx).
+	// Unavailable: the API server answers that it can't serve now: it starts, stops, or is
+	// overloaded (429, 5xx).
 	Unavailable
 	// Untrusted: the certificate of whoever answers is not that of the cluster.
 	Untrusted
@@ -44,8 +46,9 @@ type Error struct {
 func (e *Error) Error() string { return fmt.Sprintf("%v; %s", e.Err, e.Advice) }
 func (e *Error) Unwrap() error { return e.Err }
 
-// Explain adds to an error of talking to the API server at host what its reader can do about it. Errors that nothing is known
-// of come back as they are, and so does the end of the caller's own context.
+// Explain adds to an error of talking to the API server at host what its reader can do about it.
+// Errors that nothing is known of come back as they are, and so does the end of the caller's own
+// context.
 func Explain(err error, host string) error {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return err
@@ -96,13 +99,16 @@ func isUnreachable(err error) bool {
 	}
 	_, dns := errors.AsType[*net.DNSError](err)
 	_, dial := errors.AsType[*net.OpError](err)
-	lost := utilnet.IsProbableEOF(err) || utilnet.IsHTTP2ConnectionLost(err) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
-	return dns || dial || lost || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, context.DeadlineExceeded)
+	lost := utilnet.IsProbableEOF(err) || utilnet.IsHTTP2ConnectionLost(err) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+	return dns || dial || lost || errors.Is(err, syscall.ECONNREFUSED) ||
+		errors.Is(err, context.DeadlineExceeded)
 }
 
 func isUnavailable(err error) bool {
 	status, _ := statusOf(err)
-	return status.Code == http.StatusTooManyRequests || status.Code >= http.StatusInternalServerError
+	return status.Code == http.StatusTooManyRequests ||
+		status.Code >= http.StatusInternalServerError
 }
 
 // statusOf is the API server's answer, if it was one.
@@ -117,19 +123,24 @@ func statusOf(err error) (metav1.Status, bool) {
 func advice(class Class, host string, err error) string {
 	switch class {
 	case Unreachable:
-		return fmt.Sprintf("nothing answers at %s: is the cluster running, is the address in the kubeconfig right, does a firewall, VPN or proxy stand between?", host)
+		return fmt.Sprintf("nothing answers at %s: is the cluster running, is the address in the "+
+			"kubeconfig right, does a firewall, VPN or proxy stand between?", host)
 	case Unavailable:
-		return fmt.Sprintf("%s answers, but can't serve now: it is starting, stopping or overloaded, or what stands before it does not reach it", host)
+		return fmt.Sprintf("%s answers, but can't serve now: it is starting, stopping or "+
+			"overloaded, or what stands before it does not reach it", host)
 	case Untrusted:
-		return fmt.Sprintf("the certificate of %s is not one that the kubeconfig trusts: is it the right cluster, was its CA renewed, does a proxy break TLS?", host)
+		return fmt.Sprintf("the certificate of %s is not one that the kubeconfig trusts: is it "+
+			"the right cluster, was its CA renewed, does a proxy break TLS?", host)
 	case Unauthenticated:
-		return fmt.Sprintf("%s refuses the credentials: they have expired or were revoked; log in again, or renew the kubeconfig or the service account's token", host)
+		return fmt.Sprintf("%s refuses the credentials: they have expired or were revoked; log "+
+			"in again, or renew the kubeconfig or the service account's token", host)
 	default:
 		return forbiddenAdvice(err)
 	}
 }
 
-// forbiddenAdvice names the right that is missing, where the API server says for what the request was.
+// forbiddenAdvice names the right that is missing, where the API server says for what the request
+// was.
 func forbiddenAdvice(err error) string {
 	const bind = "; bind a ClusterRole with it to the bridge's user or service account"
 	status, _ := statusOf(err)
@@ -141,5 +152,6 @@ func forbiddenAdvice(err error) string {
 	if d.Group != "" {
 		name += "." + d.Group
 	}
-	return fmt.Sprintf("a right on %s is missing (RBAC): an informer needs list and watch (kubectl auth can-i watch %s shows it)%s", name, name, bind)
+	return fmt.Sprintf("a right on %s is missing (RBAC): an informer needs list and watch "+
+		"(kubectl auth can-i watch %s shows it)%s", name, name, bind)
 }

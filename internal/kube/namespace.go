@@ -11,7 +11,8 @@ import (
 // podNamespace is where a pod finds the namespace of its service account.
 const podNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-// Namespace is that of the pod, or, where a kubeconfig is used, that of its context; "" for none. See RESTConfig for the parameters.
+// Namespace is that of the pod, or, where a kubeconfig is used, that of its context; "" for none.
+// See RESTConfig for the parameters.
 func Namespace(kubeconfig, context string) string {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig

@@ -8,12 +8,15 @@ import (
 
 // coreResources are those of the core group that can be listed and watched.
 var coreResources = []string{
-	"configmaps", "endpoints", "events", "limitranges", "namespaces", "nodes", "persistentvolumeclaims", "persistentvolumes", "pods",
-	"podtemplates", "replicationcontrollers", "resourcequotas", "secrets", "serviceaccounts", "services",
+	"configmaps", "endpoints", "events", "limitranges", "namespaces", "nodes",
+	"persistentvolumeclaims", "persistentvolumes", "pods",
+	"podtemplates", "replicationcontrollers", "resourcequotas", "secrets", "serviceaccounts",
+	"services",
 }
 
-// Offline tells group and resource of a name without asking an API server, "*" for all. It needs the plural, and the group of what is
-// not in the core group: "pods", "deployments.apps", "widgets.v1.example.com", "*.apps", "*".
+// Offline tells group and resource of a name without asking an API server, "*" for all. It needs
+// the plural, and the group of what is not in the core group: "pods", "deployments.apps",
+// "widgets.v1.example.com", "*.apps", "*".
 func Offline(name string) (group, resource string, err error) {
 	if group, all, ok := wildcard(name); all {
 		return "*", "*", nil
@@ -28,7 +31,8 @@ func Offline(name string) (group, resource string, err error) {
 		}
 	}
 	if group == "" && !slices.Contains(coreResources, resource) {
-		return "", "", fmt.Errorf("%s: which resource that is only the API server knows; name it in full, such as deployments.apps, or ask the server", name)
+		return "", "", fmt.Errorf("%s: which resource that is only the API server knows; name it "+
+			"in full, such as deployments.apps, or ask the server", name)
 	}
 	return group, resource, nil
 }

@@ -19,10 +19,12 @@ const fewNames = 12
 
 // Selection says which resources are meant.
 type Selection struct {
-	// Names as kubectl takes them: "pods", "po", "Pod", "deployments.apps", "deployments.v1.apps", "*", "*.apps".
+	// Names as kubectl takes them: "pods", "po", "Pod", "deployments.apps", "deployments.v1.apps",
+	// "*", "*.apps".
 	Names []string
-	// Exclude takes resources out, in whatever version. A name that the server does not have excludes nothing, unless it is so near to one
-	// that it has that it must be a mistake: that is an error.
+	// Exclude takes resources out, in whatever version. A name that the server does not have
+	// excludes nothing, unless it is so near to one that it has that it must be a mistake: that is
+	// an error.
 	Exclude []string
 	// Namespaced leaves cluster-scoped resources out of "*", and refuses those that are named.
 	Namespaced bool
@@ -31,11 +33,13 @@ type Selection struct {
 // ErrUnknown is in the error for a name that the API server does not serve.
 var ErrUnknown = errors.New("the API server has no such resource")
 
-// ErrUnavailable is in the error for a name that may exist: a group that could have it did not answer. Ask again later.
+// ErrUnavailable is in the error for a name that may exist: a group that could have it did not
+// answer. Ask again later.
 var ErrUnavailable = errors.New("part of the API is unavailable")
 
-// Resolve finds the resources of a selection: each once, in the order of their names. The error joins one for each name
-// that can't be watched, ErrUnknown and ErrUnavailable among them; the resources that were found come with it.
+// Resolve finds the resources of a selection: each once, in the order of their names. The error
+// joins one for each name that can't be watched, ErrUnknown and ErrUnavailable among them; the
+// resources that were found come with it.
 func (c *Catalog) Resolve(s Selection) ([]resource.Type, error) {
 	found := map[schema.GroupResource]resource.Type{}
 	var errs []error
@@ -51,7 +55,8 @@ func (c *Catalog) Resolve(s Selection) ([]resource.Type, error) {
 	for _, name := range s.Exclude {
 		errs = append(errs, c.exclude(found, name))
 	}
-	types := slices.SortedFunc(maps.Values(found), func(a, b resource.Type) int { return cmp.Compare(a.String(), b.String()) })
+	types := slices.SortedFunc(maps.Values(found),
+		func(a, b resource.Type) int { return cmp.Compare(a.String(), b.String()) })
 	return types, errors.Join(errs...)
 }
 
@@ -65,9 +70,11 @@ func (c *Catalog) named(name string, namespaced bool) ([]resource.Type, error) {
 	case e == nil:
 		return nil, c.notFound(name)
 	case !e.watchable():
-		return nil, fmt.Errorf("%s can't be watched: the API server allows only %s", name, strings.Join(e.verbs, ", "))
+		return nil, fmt.Errorf("%s can't be watched: the API server allows only %s", name,
+			strings.Join(e.verbs, ", "))
 	case namespaced && !e.Namespaced:
-		return nil, fmt.Errorf("%s is in no namespace, so it can't be limited to some: give it an informer without namespaces", name)
+		return nil, fmt.Errorf("%s is in no namespace, so it can't be limited to some: give it "+
+			"an informer without namespaces", name)
 	}
 	return []resource.Type{e.Type}, nil
 }
@@ -81,7 +88,8 @@ func wildcard(name string) (group string, all, ok bool) {
 	return group, false, ok
 }
 
-// wildcard finds what "*" or "*.group" selects: each resource in its first, which is its preferred, version.
+// wildcard finds what "*" or "*.group" selects: each resource in its first, which is its preferred,
+// version.
 func (c *Catalog) wildcard(name, group string, all, namespaced bool) ([]resource.Type, error) {
 	var types []resource.Type
 	known, seen := false, map[schema.GroupResource]bool{}
@@ -104,7 +112,8 @@ func (c *Catalog) wildcard(name, group string, all, namespaced bool) ([]resource
 	return types, nil
 }
 
-// events has two names for one storage: whatever is written as one can be read as the other, with the same uid and version.
+// events has two names for one storage: whatever is written as one can be read as the other, with
+// the same uid and version.
 var (
 	coreEvents  = schema.GroupResource{Resource: "events"}
 	eventsAgain = schema.GroupResource{Group: "events.k8s.io", Resource: "events"}
@@ -133,8 +142,8 @@ func (c *Catalog) exclude(found map[schema.GroupResource]resource.Type, name str
 	return nil
 }
 
-// misspelt complains of an excluded name that differs by a letter or two from one that there is. Other names may be of
-// resources that this cluster does not have, or not yet.
+// misspelt complains of an excluded name that differs by a letter or two from one that there is.
+// Other names may be of resources that this cluster does not have, or not yet.
 func (c *Catalog) misspelt(name string) error {
 	best := suggest.Nearest(strings.ToLower(name), c.known(strings.Contains(name, ".")), 2)
 	if best == "" {
@@ -145,8 +154,8 @@ func (c *Catalog) misspelt(name string) error {
 
 func isEvents(gr schema.GroupResource) bool { return gr == coreEvents || gr == eventsAgain }
 
-// find looks a name up: exact plurals, singulars and kinds before short names, as kubectl does, and among
-// several groups the server's first.
+// find looks a name up: exact plurals, singulars and kinds before short names, as kubectl does, and
+// among several groups the server's first.
 func (c *Catalog) find(name string) *entry {
 	word, rest, qualified := strings.Cut(strings.ToLower(name), ".")
 	for _, matches := range []func(*entry) bool{
@@ -164,7 +173,8 @@ func (c *Catalog) find(name string) *entry {
 	return nil
 }
 
-// qualifies reports whether what stands behind a name is the resource's group, version and group, or version.
+// qualifies reports whether what stands behind a name is the resource's group, version and group,
+// or version.
 func qualifies(e *entry, rest string) bool {
 	if e.Group == "" {
 		return rest == e.Version
@@ -172,16 +182,19 @@ func qualifies(e *entry, rest string) bool {
 	return rest == e.Group || rest == e.Version+"."+e.Group
 }
 
-// notFound says why a name selects nothing: there is no such resource, or its group is not there to be asked.
+// notFound says why a name selects nothing: there is no such resource, or its group is not there to
+// be asked.
 func (c *Catalog) notFound(name string) error {
-	hint := suggest.DidYouMean(strings.ToLower(name), c.known(strings.Contains(name, ".")), fewNames)
+	hint := suggest.DidYouMean(strings.ToLower(name), c.known(strings.Contains(name, ".")),
+		fewNames)
 	if down := c.couldHave(name); len(down) > 0 {
 		return fmt.Errorf("%s: %w: %s%s", name, ErrUnavailable, strings.Join(down, "; "), hint)
 	}
 	return fmt.Errorf("%s: %w%s", name, ErrUnknown, hint)
 }
 
-// couldHave lists the unavailable group versions that may serve a name. A name without a group may be anywhere.
+// couldHave lists the unavailable group versions that may serve a name. A name without a group may
+// be anywhere.
 func (c *Catalog) couldHave(name string) []string {
 	_, rest, qualified := strings.Cut(strings.ToLower(name), ".")
 	var down []string

@@ -26,8 +26,9 @@ func NewResolver(config *rest.Config) (*Resolver, error) {
 	return &Resolver{client: client, host: config.Host}, nil
 }
 
-// Discover asks what the server serves now: in two requests, or in one per group version where it is older than 1.27. Group
-// versions that don't answer are in the catalog's Unavailable; an error means that nothing is known, and is one of Explain.
+// Discover asks what the server serves now: in two requests, or in one per group version where it
+// is older than 1.27. Group versions that don't answer are in the catalog's Unavailable; an error
+// means that nothing is known, and is one of Explain.
 func (r *Resolver) Discover(ctx context.Context) (*Catalog, error) {
 	groups, lists, err := r.client.ServerGroupsAndResourcesWithContext(ctx)
 	failed := map[schema.GroupVersion]error{}
@@ -35,22 +36,26 @@ func (r *Resolver) Discover(ctx context.Context) (*Catalog, error) {
 		failed, err = partial.Groups, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("ask %s what it serves: %w", r.host, Explain(r.inFull(ctx, "/apis", err), r.host))
+		return nil, fmt.Errorf("ask %s what it serves: %w", r.host,
+			Explain(r.inFull(ctx, "/apis", err), r.host))
 	}
 	return newCatalog(groups, lists, failed), nil
 }
 
-// ServerVersion is the version of the API server: "v1.36.2". Every authenticated user may ask for it.
+// ServerVersion is the version of the API server: "v1.36.2". Every authenticated user may ask for
+// it.
 func (r *Resolver) ServerVersion(ctx context.Context) (string, error) {
 	info, err := r.client.ServerVersionWithContext(ctx)
 	if err != nil {
-		return "", fmt.Errorf("ask %s for its version: %w", r.host, Explain(r.inFull(ctx, "/version", err), r.host))
+		return "", fmt.Errorf("ask %s for its version: %w", r.host,
+			Explain(r.inFull(ctx, "/version", err), r.host))
 	}
 	return info.GitVersion, nil
 }
 
-// Ready asks whether the API server has everything that it serves: one that has just been started answers discovery before it knows all
-// custom resources. The error says why not, or that it does not tell; a server that does not know the question is ready.
+// Ready asks whether the API server has everything that it serves: one that has just been started
+// answers discovery before it knows all custom resources. The error says why not, or that it does
+// not tell; a server that does not know the question is ready.
 func (r *Resolver) Ready(ctx context.Context) error {
 	err := r.client.RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 	if err == nil || apierrors.IsNotFound(err) {
@@ -59,8 +64,9 @@ func (r *Resolver) Ready(ctx context.Context) error {
 	return fmt.Errorf("ask %s whether it is ready: %w", r.host, Explain(err, r.host))
 }
 
-// inFull gives an answer of the API server the message that came with it. client-go's discovery reads bodies raw, and
-// says "unknown" of an error in one; asking once more in the ordinary way tells which user lacks which right.
+// inFull gives an answer of the API server the message that came with it. client-go's discovery
+// reads bodies raw, and says "unknown" of an error in one; asking once more in the ordinary way
+// tells which user lacks which right.
 func (r *Resolver) inFull(ctx context.Context, path string, err error) error {
 	first, ok := statusOf(err)
 	if !ok || first.Message != "unknown" {

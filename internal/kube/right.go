@@ -39,7 +39,8 @@ func (r Right) String() string {
 func (r Right) Covers(other Right) bool {
 	any := func(mine, theirs string) bool { return mine == "*" || mine == theirs }
 	return r.Verb == other.Verb && any(r.Group, other.Group) && any(r.Resource, other.Resource) &&
-		(r.Name == "" || r.Name == other.Name) && (r.Namespace == "" || r.Namespace == other.Namespace)
+		(r.Name == "" || r.Name == other.Name) &&
+		(r.Namespace == "" || r.Namespace == other.Namespace)
 }
 
 // review is a SelfSubjectAccessReview, as far as it is used here.
@@ -64,8 +65,9 @@ type reviewed struct {
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// Allowed asks the API server whether the bridge's user has a right; why is the server's reason, and may be "". Every authenticated
-// user may ask, unless somebody took the ClusterRole system:basic-user away.
+// Allowed asks the API server whether the bridge's user has a right; why is the server's reason,
+// and may be "". Every authenticated user may ask, unless somebody took the ClusterRole
+// system:basic-user away.
 func (r *Resolver) Allowed(ctx context.Context, right Right) (allowed bool, why string, err error) {
 	ask := review{APIVersion: "authorization.k8s.io/v1", Kind: "SelfSubjectAccessReview"}
 	ask.Spec.Attributes = reviewed(right)
@@ -73,14 +75,18 @@ func (r *Resolver) Allowed(ctx context.Context, right Right) (allowed bool, why 
 	if err != nil {
 		return false, "", err
 	}
-	raw, err := r.client.RESTClient().Post().AbsPath("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews").
-		SetHeader("Content-Type", "application/json").SetHeader("Accept", "application/json").Body(body).Do(ctx).Raw()
+	raw,
+		err := r.client.RESTClient().Post().AbsPath("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews").
+		SetHeader("Content-Type", "application/json").SetHeader("Accept",
+		"application/json").Body(body).Do(ctx).Raw()
 	if err != nil {
-		return false, "", fmt.Errorf("ask %s for the right to %s: %w", r.host, right, Explain(err, r.host))
+		return false, "", fmt.Errorf("ask %s for the right to %s: %w", r.host, right,
+			Explain(err, r.host))
 	}
 	var answer review
 	if err := json.Unmarshal(raw, &answer); err != nil {
 		return false, "", fmt.Errorf("ask %s for the right to %s: %w", r.host, right, err)
 	}
-	return answer.Status.Allowed, strings.TrimSpace(cmp.Or(answer.Status.Reason, answer.Status.EvaluationError)), nil
+	return answer.Status.Allowed, strings.TrimSpace(cmp.Or(answer.Status.Reason,
+		answer.Status.EvaluationError)), nil
 }

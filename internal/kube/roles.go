@@ -15,8 +15,9 @@ type Account struct {
 	ServiceAccount string
 }
 
-// Roles are the smallest roles with the given rights and their bindings, as YAML that kubectl apply takes: a ClusterRole for what is
-// needed in all namespaces, and a Role in each namespace for what is needed there only. The same rights give the same text.
+// Roles are the smallest roles with the given rights and their bindings, as YAML that kubectl apply
+// takes: a ClusterRole for what is needed in all namespaces, and a Role in each namespace for what
+// is needed there only. The same rights give the same text.
 func Roles(rights []Right, to Account) string {
 	var out strings.Builder
 	rights = withoutCovered(rights)
@@ -29,7 +30,8 @@ func Roles(rights []Right, to Account) string {
 	return out.String()
 }
 
-// RoleValues are the same rights as values of the Helm chart, which makes the roles of them; selection says what they are for.
+// RoleValues are the same rights as values of the Helm chart, which makes the roles of them;
+// selection says what they are for.
 func RoleValues(rights []Right, selection string) string {
 	var out strings.Builder
 	rights = withoutCovered(rights)
@@ -102,12 +104,14 @@ func rulesOf(rights []Right, namespace string) []rule {
 		rules = append(rules, rule{s.group, s.name, s.verbs, list})
 	}
 	slices.SortFunc(rules, func(a, b rule) int {
-		return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.name, b.name), cmp.Compare(a.verbs, b.verbs))
+		return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.name, b.name),
+			cmp.Compare(a.verbs, b.verbs))
 	})
 	return rules
 }
 
-// yamlList is a list of texts in one line, sorted; quoted, since "*" and "on" are something else in YAML.
+// yamlList is a list of texts in one line, sorted; quoted, since "*" and "on" are something else in
+// YAML.
 func yamlList(list []string) string {
 	list = slices.Compact(slices.Sorted(slices.Values(list)))
 	quoted := make([]string, len(list))
@@ -122,16 +126,21 @@ func writeRole(out *strings.Builder, namespace string, rules []rule, to *Account
 	if namespace != "" {
 		kind, metadata = "Role", fmt.Sprintf("{name: %q, namespace: %q}", to.Role, namespace)
 	}
-	fmt.Fprintf(out, "apiVersion: rbac.authorization.k8s.io/v1\nkind: %s\nmetadata: %s\nrules:\n", kind, metadata)
+	fmt.Fprintf(out, "apiVersion: rbac.authorization.k8s.io/v1\nkind: %s\nmetadata: %s\nrules:\n",
+		kind, metadata)
 	writeRules(out, "", rules)
-	fmt.Fprintf(out, "---\napiVersion: rbac.authorization.k8s.io/v1\nkind: %sBinding\nmetadata: %s\n", kind, metadata)
-	fmt.Fprintf(out, "roleRef: {apiGroup: rbac.authorization.k8s.io, kind: %s, name: %q}\n", kind, to.Role)
-	fmt.Fprintf(out, "subjects:\n- {kind: ServiceAccount, namespace: %q, name: %q}\n", to.Namespace, to.ServiceAccount)
+	fmt.Fprintf(out, "---\napiVersion: rbac.authorization.k8s.io/v1\nkind: "+
+		"%sBinding\nmetadata: %s\n", kind, metadata)
+	fmt.Fprintf(out, "roleRef: {apiGroup: rbac.authorization.k8s.io, kind: %s, name: %q}\n", kind,
+		to.Role)
+	fmt.Fprintf(out, "subjects:\n- {kind: ServiceAccount, namespace: %q, name: %q}\n", to.Namespace,
+		to.ServiceAccount)
 }
 
 func writeRules(out *strings.Builder, indent string, rules []rule) {
 	for _, r := range rules {
-		fmt.Fprintf(out, "%s- apiGroups: [%q]\n%s  resources: %s\n", indent, r.group, indent, yamlList(r.resources))
+		fmt.Fprintf(out, "%s- apiGroups: [%q]\n%s  resources: %s\n", indent, r.group, indent,
+			yamlList(r.resources))
 		if r.name != "" {
 			fmt.Fprintf(out, "%s  resourceNames: [%q]\n", indent, r.name)
 		}

@@ -15,7 +15,8 @@ import (
 
 const aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
-// widgets is the group of a CRD with two versions, of which the older is preferred, as both discovery formats tell it.
+// widgets is the group of a CRD with two versions, of which the older is preferred, as both
+// discovery formats tell it.
 const (
 	widgetsAggregated = `{"metadata":{"name":"example.com"},"versions":[
 	 {"version":"v1","freshness":"Current","resources":[
@@ -37,7 +38,8 @@ const (
 	metricsGroup = `{"name":"metrics.k8s.io","versions":[{"groupVersion":"metrics.k8s.io/v1beta1","version":"v1beta1"}],"preferredVersion":{"groupVersion":"metrics.k8s.io/v1beta1","version":"v1beta1"}}`
 )
 
-// apiServer answers discovery as Kubernetes 1.36 does, with a CRD's group and an aggregated API that is down.
+// apiServer answers discovery as Kubernetes 1.36 does, with a CRD's group and an aggregated API
+// that is down.
 func apiServer(t *testing.T, format string) http.Handler {
 	t.Helper()
 	mux := http.NewServeMux()

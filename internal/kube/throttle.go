@@ -7,9 +7,10 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// throttle bounds the requests of all clients made of the configuration together: lists, watches and discovery alike, whichever
-// client-go package sends them. client-go's own limit is one for each REST client, and none for bare transports. A watch counts
-// once, when it is opened. Zero or less is no limit.
+// throttle bounds the requests of all clients made of the configuration together: lists, watches
+// and discovery alike, whichever client-go package sends them. client-go's own limit is one for
+// each REST client, and none for bare transports. A watch counts once, when it is opened. Zero or
+// less is no limit.
 func throttle(config *rest.Config, qps float32, burst int) {
 	config.QPS, config.Burst = -1, 0 // not a second time by client-go
 	if qps <= 0 {
@@ -36,7 +37,8 @@ func (t *throttled) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.next.RoundTrip(r)
 }
 
-// WrappedRoundTripper lets client-go look through to the transport, to cancel requests and to close idle connections.
+// WrappedRoundTripper lets client-go look through to the transport, to cancel requests and to close
+// idle connections.
 func (t *throttled) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 // CloseIdleConnections is passed on: http.Client calls it on its own transport only.

@@ -15,8 +15,9 @@ type Selection struct {
 	watcher  *Watcher
 
 	// Guarded by watcher.mu.
-	set        *reflector.NamespaceSet // replaced, never changed; nil until the first list has ended
-	lastChange resource.Version        // when a namespace last came in or left, or of the last list
+	// replaced, never changed; nil until the first list has ended
+	set        *reflector.NamespaceSet
+	lastChange resource.Version // when a namespace last came in or left, or of the last list
 	changed    chan struct{}
 }
 

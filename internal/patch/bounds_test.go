@@ -12,7 +12,8 @@ import (
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
-// A patch is a list of operations, and each of them repeats the path. So it may be far longer than the object.
+// A patch is a list of operations, and each of them repeats the path. So it may be far longer than
+// the object.
 func TestPatchSize(t *testing.T) {
 	for name, version := range map[string]func(value string) string{
 		"a long name above many leaves": func(v string) string { return `{"` + strings.Repeat("k", 700_000) + `":` + leaves(60_000, v) + `}` },

@@ -9,8 +9,8 @@
 //
 //   - Diff applied to the old version gives the new one, whatever the two are.
 //   - Merge applied to the old version gives the new one, or Merge reports that no merge patch can.
-//   - Time and memory are linear in the size of both versions. A patch of Diff is at most as long as
-//     the one that replaces the document.
+//   - Time and memory are linear in the size of both versions. A patch of Diff is at most as long
+//     as the one that replaces the document.
 //   - Below 128 levels values are compared as bytes, and are not looked into.
 //
 // Nothing here runs, blocks, locks or keeps anything.

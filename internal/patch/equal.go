@@ -11,7 +11,8 @@ import (
 // only one version has, and that holds nothing else, is no difference either. The order of members
 // does not count. Below 128 levels only equal bytes are equal.
 func Equal(old, changed []byte, except *resource.Paths) bool {
-	return bytes.Equal(old, changed) || equal(jsontree.Parse(old), jsontree.Parse(changed), except, 0)
+	return bytes.Equal(old, changed) || equal(jsontree.Parse(old), jsontree.Parse(changed), except,
+		0)
 }
 
 // equal compares two values, one of which may be missing.
@@ -56,8 +57,8 @@ func equalArrays(old, changed jsontree.Value, except *resource.Paths, depth int)
 	}
 }
 
-// onlyExcepted reports whether the one value that exists is an object or array that holds something,
-// and nothing but what the paths lead to.
+// onlyExcepted reports whether the one value that exists is an object or array that holds
+// something, and nothing but what the paths lead to.
 func onlyExcepted(old, changed jsontree.Value, except *resource.Paths, depth int) bool {
 	if except.Empty() {
 		return false

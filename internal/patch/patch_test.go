@@ -16,8 +16,8 @@ import (
 	"github.com/kubebridge/bridge/internal/patch"
 )
 
-// The public suite tests those who apply patches. Here its documents are the two versions, and its own patches show that the
-// library that ours are checked with applies them as it should.
+// The public suite tests those who apply patches. Here its documents are the two versions, and its
+// own patches show that the library that ours are checked with applies them as it should.
 func TestDiffOfTheDocumentsInThePublicSuite(t *testing.T) {
 	for _, file := range []string{"tests.json", "spec_tests.json"} {
 		data, err := os.ReadFile("testdata/" + file)
@@ -74,7 +74,8 @@ func TestDiffGivesTheExamplesOfTheRFC(t *testing.T) {
 	}
 }
 
-// The table of RFC 7386, appendix A: original, patch, result. Its patches are not always the shortest.
+// The table of RFC 7386, appendix A: original, patch, result. Its patches are not always the
+// shortest.
 var rfc7386 = [][3]string{
 	{`{"a":"b"}`, `{"a":"c"}`, `{"a":"c"}`},
 	{`{"a":"b"}`, `{"b":"c"}`, `{"a":"b","b":"c"}`},

@@ -10,10 +10,10 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 )
 
-// DeadLetter sends an event with the attributes deadletterreason and deadletterattempts, and with to,
-// the place where the event should have gone. When the letter is refused for its size, it goes without
-// its payload, with truncated=true and originalsize in bytes. Where the attributes are too large, they
-// are cut in the end.
+// DeadLetter sends an event with the attributes deadletterreason and deadletterattempts, and with
+// to, the place where the event should have gone. When the letter is refused for its size, it goes
+// without its payload, with truncated=true and originalsize in bytes. Where the attributes are too
+// large, they are cut in the end.
 func DeadLetter(ctx context.Context, e *event.Event, reason error, attempts int, to event.Attribute,
 	send func(context.Context, *event.Event) error,
 ) error {
@@ -53,14 +53,17 @@ func oneLine(err error) string {
 	return strings.ToValidUTF8(text[:min(len(text), maxReason)], "")
 }
 
-// stub is a letter without its payload and with every attribute cut to a length that any broker takes.
+// stub is a letter without its payload and with every attribute cut to a length that any broker
+// takes.
 func stub(letter *event.Event) *event.Event {
 	stub := *letter
 	stub.Data = nil
 	for _, text := range []*string{
-		&stub.ID, &stub.Source, &stub.Type, &stub.Subject, &stub.PartitionKey, &stub.Sequence, &stub.APIVersion, &stub.Kind, &stub.Resource,
+		&stub.ID, &stub.Source, &stub.Type, &stub.Subject, &stub.PartitionKey, &stub.Sequence,
+		&stub.APIVersion, &stub.Kind, &stub.Resource,
 		&stub.Namespace, &stub.Name, &stub.UID, &stub.ResourceVersion, &stub.Previous,
-		&stub.TimeSource, &stub.Manager, &stub.ManagerSubresource, &stub.ManagerOperation, &stub.LastManager, &stub.Cause, &stub.Group, &stub.Version, &stub.Informer,
+		&stub.TimeSource, &stub.Manager, &stub.ManagerSubresource, &stub.ManagerOperation,
+		&stub.LastManager, &stub.Cause, &stub.Group, &stub.Version, &stub.Informer,
 	} {
 		*text = cut(*text)
 	}

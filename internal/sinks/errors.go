@@ -9,11 +9,14 @@ import (
 type Class int
 
 const (
-	// Retry: the message may or may not be stored, or the broker is busy: send the same message again after a backoff.
+	// Retry: the message may or may not be stored, or the broker is busy: send the same message
+	// again after a backoff.
 	Retry Class = iota
-	// Reconnect: the broker can't be reached: pause the whole sink, not one object, and try again after a backoff.
+	// Reconnect: the broker can't be reached: pause the whole sink, not one object, and try again
+	// after a backoff.
 	Reconnect
-	// Refused: the broker will never take this message (too large, refused by its schema): dead letter.
+	// Refused: the broker will never take this message (too large, refused by its schema): dead
+	// letter.
 	Refused
 	// Stopped: the caller's context ended; nothing is known of the message.
 	Stopped
@@ -33,7 +36,8 @@ type Error struct {
 func (e *Error) Error() string { return e.Err.Error() }
 func (e *Error) Unwrap() error { return e.Err }
 
-// ErrNoDeadLetter is returned by DeadLetter when the configuration names no place for refused messages.
+// ErrNoDeadLetter is returned by DeadLetter when the configuration names no place for refused
+// messages.
 var ErrNoDeadLetter = errors.New("no dead-letter destination configured")
 
 // Classify sorts an error: as the sink said, Stopped for the caller's own context, else Retry.
@@ -48,7 +52,8 @@ func Classify(err error) Class {
 	return Retry
 }
 
-// ErrTooLarge is the reason of a message that the broker would refuse, or has refused, for its size.
+// ErrTooLarge is the reason of a message that the broker would refuse, or has refused, for its
+// size.
 var ErrTooLarge = errors.New("message is too large")
 
 // ErrNoClaims is returned by Claim when the configuration names no place for large payloads.

@@ -1,5 +1,5 @@
-// Package sinks holds the one contract that every sink keeps, and the classes that its errors are sorted into.
-// The packages below it (nats, kafka, stdout) keep it; sinktest checks that they do.
+// Package sinks holds the one contract that every sink keeps, and the classes that its errors are
+// sorted into. The packages below it (nats, kafka, stdout) keep it; sinktest checks that they do.
 package sinks
 
 import (
@@ -8,12 +8,13 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 )
 
-// Message is one event handed to a sink, and the sink's answer. Both belong to the sink during the call of Publish and not a
-// moment longer: the caller uses them again.
+// Message is one event handed to a sink, and the sink's answer. Both belong to the sink during the
+// call of Publish and not a moment longer: the caller uses them again.
 type Message struct {
 	Event *event.Event
-	// Err is the answer: nil when the broker has acknowledged the message, else an error that Classify can sort. It is nil
-	// when Publish is called, so a sink that leaves it has acknowledged.
+	// Err is the answer: nil when the broker has acknowledged the message, else an error that
+	// Classify can sort. It is nil when Publish is called, so a sink that leaves it has
+	// acknowledged.
 	Err error
 }
 
@@ -21,45 +22,51 @@ type Message struct {
 type Order int
 
 const (
-	// ByObject: messages within one Publish call are independent, each may be stored before the other. The caller has at
-	// most one message of an object (one Lane) on its way, over all concurrent calls.
+	// ByObject: messages within one Publish call are independent, each may be stored before the
+	// other. The caller has at most one message of an object (one Lane) in flight, over all
+	// concurrent calls.
 	ByObject Order = iota
-	// ByLane: a Publish call holds messages of one lane only and stores them in the order given. When one of them is not
-	// acknowledged and not refused, no later one of the call is acknowledged. The caller has at most one call per lane
-	// on its way.
+	// ByLane: a Publish call holds messages of one lane only and stores them in the order given.
+	// When one of them is not acknowledged and not refused, no later one of the call is
+	// acknowledged. The caller has at most one call per lane in flight.
 	ByLane
 )
 
-// Limits are what one Publish call may hold, and how many calls may run at once. Zero values mean the documented default.
+// Limits are what one Publish call may hold, and how many calls may run at once. Zero values mean
+// the documented default.
 type Limits struct {
 	Messages    int // per call; default 512
 	Bytes       int // payload bytes per call; default 900 KiB
 	Concurrency int // calls at once; default 4
 }
 
-// Sink publishes events to one broker. All methods may be called concurrently once Open has returned, under the rule of
-// its Order. A Sink never re-orders and never drops: what it can't do it says in Message.Err.
+// Sink publishes events to one broker. All methods may be called concurrently once Open has
+// returned, under the rule of its Order. A Sink never re-orders and never drops: what it can't do
+// it says in Message.Err.
 type Sink interface {
-	// Open connects, checks the destination (and makes it, where the configuration says so) and returns when Publish may
-	// be called. An error that Classify calls Retry or Reconnect may heal: the caller calls Open again, after a while.
-	// Other errors are for the operator and say what to do.
+	// Open connects, checks the destination (and makes it, where the configuration says so) and
+	// returns when Publish may be called. An error that Classify calls Retry or Reconnect may heal:
+	// the caller calls Open again, after a while. Other errors are for the operator and say what to
+	// do.
 	Open(ctx context.Context) error
 	// Order is constant between Open and Close.
 	Order() Order
 	// Limits is constant between Open and Close.
 	Limits() Limits
-	// Lane is the unit of order that the event belongs to: with ByObject the object, with ByLane for example a Kafka
-	// partition ("topic/3"). It blocks at most for one look-up of metadata. The event's lane does not change while
-	// any event of its object is on its way.
+	// Lane is the unit of order that the event belongs to: with ByObject the object, with ByLane
+	// for example a Kafka partition ("topic/3"). It blocks at most for one look-up of metadata. The
+	// event's lane does not change while any event of its object is in flight.
 	Lane(ctx context.Context, e *event.Event) (string, error)
-	// Publish sends the messages and waits until each has its answer in Err. A nil Err promises that the broker holds the
-	// message as durably as the sink's configuration asks. The sink resends ambiguous messages by itself only where
-	// that can't reorder or duplicate (an idempotent producer); otherwise it answers Retry and the caller sends the same
-	// message again, with the same ids. When ctx ends, Publish returns soon, with ctx's error on what has no answer.
+	// Publish sends the messages and waits until each has its answer in Err. A nil Err promises
+	// that the broker holds the message as durably as the sink's configuration asks. The sink
+	// resends ambiguous messages by itself only where that can't reorder or duplicate (an
+	// idempotent producer); otherwise it answers Retry and the caller sends the same message again,
+	// with the same ids. When ctx ends, Publish returns soon, with ctx's error on what has no
+	// answer.
 	Publish(ctx context.Context, batch []*Message)
-	// DeadLetter sends a message that Publish refused to the place the configuration names for such, with the reason and
-	// the number of attempts. nil promises the same as for Publish. Where the configuration names no place it
-	// returns ErrNoDeadLetter.
+	// DeadLetter sends a message that Publish refused to the place the configuration names for
+	// such, with the reason and the number of attempts. nil promises the same as for Publish. Where
+	// the configuration names no place it returns ErrNoDeadLetter.
 	DeadLetter(ctx context.Context, e *event.Event, reason error, attempts int) error
 	// Close ends all goroutines and connections. Publish must not be running.
 	Close() error
@@ -67,14 +74,17 @@ type Sink interface {
 
 // Outliner is a Recaller whose positions may become large.
 type Outliner interface {
-	// Outline is a position that says less, in a few bytes for each topic: Recall takes it too. nil when there is none.
+	// Outline is a position that says less, in a few bytes for each topic: Recall takes it too. nil
+	// when there is none.
 	Outline(position []byte) []byte
 }
 
-// Blocker is a Sink that knows that messages can't be stored now while no call of Publish is there to say so, or has returned.
+// Blocker is a Sink that knows that messages can't be stored now while no call of Publish is there
+// to say so, or has returned.
 type Blocker interface {
-	// Blocked is why: of the class Reconnect when its broker can't be reached, else what somebody has to act upon, although the broker is there. nil when
-	// there is nothing of that. It returns at once and may be called at any time.
+	// Blocked is why: of the class Reconnect when its broker can't be reached, else what somebody
+	// has to act upon, although the broker is there. nil when there is nothing of that. It returns
+	// at once and may be called at any time.
 	Blocked() error
 }
 

@@ -6,18 +6,20 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 )
 
-// Sizer is a Sink that can tell before it sends a message whether its broker takes it. The caller then makes the event smaller, in a
-// way that its readers can tell, instead of having it refused.
+// Sizer is a Sink that can tell before it sends a message whether its broker takes it. The caller
+// then makes the event smaller, in a way that its readers can tell, instead of having it refused.
 type Sizer interface {
-	// Fits is nil when the broker takes the event, in the size in which it would be encoded; else an error that is ErrTooLarge and
-	// tells both sizes. It blocks on nothing, and costs next to nothing for an event that is far below the limit.
+	// Fits is nil when the broker takes the event, in the size in which it would be encoded; else
+	// an error that is ErrTooLarge and tells both sizes. It blocks on nothing, and costs next to
+	// nothing for an event that is far below the limit.
 	Fits(e *event.Event) error
 }
 
 // ClaimChecker is a Sink that can keep a payload where messages have no limit of size.
 type ClaimChecker interface {
-	// Claim stores the event's payload and returns where, as a URI for the attribute dataref. The same event is stored under the
-	// same name, so that a repeated call leaves one copy. nil promises the same as for Publish. Where the configuration names no
-	// place it returns ErrNoClaims.
+	// Claim stores the event's payload and returns where, as a URI for the attribute dataref. The
+	// same event is stored under the same name, so that a repeated call leaves one copy. nil
+	// promises the same as for Publish. Where the configuration names no place it returns
+	// ErrNoClaims.
 	Claim(ctx context.Context, e *event.Event) (dataref string, err error)
 }

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// DidYouMean is ": did you mean …?" for a name that is close to a misspelt one, else what names there are, if they are at most few.
+// DidYouMean is ": did you mean …?" for a name that is close to a misspelt one, else what names
+// there are, if they are at most few.
 func DidYouMean(name string, known []string, few int) string {
 	best := Nearest(name, known, len(name)/3+1)
 	switch {
@@ -18,20 +19,24 @@ func DidYouMean(name string, known []string, few int) string {
 	return "; there are " + strings.Join(known, ", ")
 }
 
-// Nearest is the known name that differs from name by the fewest letters, at most by most of them; "" when none does.
+// Nearest is the known name that differs from name by the fewest letters, at most by most of them;
+// "" when none does.
 func Nearest(name string, known []string, most int) string {
 	best, least := "", most
 	for _, k := range known {
-		if d := Distance(strings.ToLower(name), strings.ToLower(k)); d <= least && (best == "" || d < least) {
+		if d := Distance(strings.ToLower(name), strings.ToLower(k)); d <= least &&
+			(best == "" || d < least) {
 			best, least = k, d
 		}
 	}
 	return best
 }
 
-// Distance is how many letters must be put in, left out, replaced or swapped with their neighbour to turn a into b.
+// Distance is how many letters must be put in, left out, replaced or swapped with their neighbour
+// to turn a into b.
 func Distance(a, b string) int {
-	const tooLong = 64 // names are shorter; a file full of garbage must not cost a square of its length
+	// names are shorter; a file full of garbage must not cost a square of its length
+	const tooLong = 64
 	if len(a) > tooLong || len(b) > tooLong {
 		return tooLong
 	}

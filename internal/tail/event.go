@@ -49,14 +49,19 @@ func (e *Event) size() int {
 	return fixed + len(e.ID) + len(e.Subject) + len(e.Payload)
 }
 
-// copyOf copies what is shown of an item. The item's strings may share memory with the object, which must not be kept for them.
+// copyOf copies what is shown of an item. The item's strings may share memory with the object,
+// which must not be kept for them.
 func (w *Watcher) copyOf(sink string, it *publisher.Item) Event {
 	from, now := it.Message.Event, time.Now()
 	e := Event{
-		Sink: sink, Outcome: it.Outcome(), Settled: now, Attempts: it.Attempts(), Bytes: len(from.Data),
-		ID: strings.Clone(from.ID), Type: from.Type, Op: string(from.Op), Informer: from.Informer,
-		Subject: strings.Clone(from.Subject), Resource: qualified(from), Namespace: strings.Clone(from.Namespace), Name: strings.Clone(from.Name),
-		Version: strings.Clone(from.ResourceVersion), Manager: strings.Clone(from.Manager), Initial: from.Initial, Inferred: from.Inferred,
+		Sink: sink, Outcome: it.Outcome(), Settled: now, Attempts: it.Attempts(),
+		Bytes: len(from.Data),
+		ID:    strings.Clone(from.ID), Type: from.Type, Op: string(from.Op),
+		Informer: from.Informer,
+		Subject:  strings.Clone(from.Subject), Resource: qualified(from),
+		Namespace: strings.Clone(from.Namespace), Name: strings.Clone(from.Name),
+		Version: strings.Clone(from.ResourceVersion), Manager: strings.Clone(from.Manager),
+		Initial: from.Initial, Inferred: from.Inferred,
 	}
 	if !from.Observed.IsZero() {
 		e.Seconds = now.Sub(from.Observed).Seconds()

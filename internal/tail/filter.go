@@ -22,9 +22,11 @@ type term struct {
 // keys are what a word may ask for.
 var keys = []string{"resource", "namespace", "name", "op", "sink", "informer", "manager", "kind"}
 
-// ParseFilter reads words that must all be true of an event: key:value, where the value may hold * for anything, or a text that is in the
-// event's subject (the object's API path) or partition key. A dash before a word turns it round. The keys are resource (pods, or deployments.apps),
-// namespace, name, op (added, updated, deleted, synced, gap, quarantined), sink, informer, manager and kind. No words: everything.
+// ParseFilter reads words that must all be true of an event: key:value, where the value may hold *
+// for anything, or a text that is in the event's subject (the object's API path) or partition key.
+// A dash before a word turns it round. The keys are resource (pods, or deployments.apps),
+// namespace, name, op (added, updated, deleted, synced, gap, quarantined), sink, informer, manager
+// and kind. No words: everything.
 func ParseFilter(text string) (Filter, error) {
 	var f Filter
 	for word := range strings.FieldsSeq(text) {
@@ -34,7 +36,8 @@ func ParseFilter(text string) (Filter, error) {
 		if key, value, found := strings.Cut(rest, ":"); found {
 			t.key, t.value = strings.ToLower(key), strings.ToLower(value)
 			if !slices.Contains(keys, t.key) {
-				return Filter{}, fmt.Errorf("filter %q: there is no key %q; there are %s", word, key, strings.Join(keys, ", "))
+				return Filter{}, fmt.Errorf("filter %q: there is no key %q; there are %s", word,
+					key, strings.Join(keys, ", "))
 			}
 			if _, err := path.Match(t.value, ""); err != nil {
 				return Filter{}, fmt.Errorf("filter %q: want a name, with * for anything", word)
@@ -81,6 +84,7 @@ func (t term) match(sink string, e *event.Event) bool {
 	case "kind":
 		return is(e.Kind)
 	default:
-		return strings.Contains(strings.ToLower(e.Subject), t.value) || strings.Contains(strings.ToLower(e.PartitionKey), t.value)
+		return strings.Contains(strings.ToLower(e.Subject), t.value) ||
+			strings.Contains(strings.ToLower(e.PartitionKey), t.value)
 	}
 }

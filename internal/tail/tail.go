@@ -31,7 +31,8 @@ type Hub struct {
 func New(registerer prometheus.Registerer) *Hub {
 	m := metric.With(registerer)
 	h := &Hub{dropped: m.Counter("bridge_tail_dropped_total",
-		"Events that were not shown to somebody who looks at the live tail, since the buffer was full. The sinks have them.")}
+		"Events that were not shown to somebody who looks at the live tail, since the buffer was "+
+			"full. The sinks have them.")}
 	m.GaugeFunc("bridge_tail_watchers", "Who looks at the live tail of events.",
 		func() float64 { return float64(len(h.looking())) })
 	return h
@@ -71,7 +72,8 @@ func (h *Hub) Watch(o Options) (*Watcher, error) {
 func (h *Hub) leave(w *Watcher) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	left := slices.DeleteFunc(slices.Clone(h.looking()), func(other *Watcher) bool { return other == w })
+	left := slices.DeleteFunc(slices.Clone(h.looking()),
+		func(other *Watcher) bool { return other == w })
 	if len(left) == 0 {
 		h.watchers.Store(nil)
 		return
@@ -110,7 +112,8 @@ type Watcher struct {
 type Batch struct {
 	// Events in the order in which each sink settled them.
 	Events []Event `json:"events"`
-	// Dropped are the events that the filter lets through and the buffer had no room for, before those of Events or between them.
+	// Dropped are the events that the filter lets through and the buffer had no room for, before
+	// those of Events or between them.
 	Dropped int `json:"dropped"`
 }
 

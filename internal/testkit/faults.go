@@ -25,7 +25,9 @@ type Match func(Request) bool
 func Any(Request) bool { return true }
 
 // Watches matches watches, WatchLists among them.
-func Watches(r Request) bool { return r.Query.Get("watch") == "true" || r.Query.Get("watch") == "1" }
+func Watches(r Request) bool {
+	return r.Query.Get("watch") == "true" || r.Query.Get("watch") == "1"
+}
 
 // WatchLists matches watches that ask for the initial state.
 func WatchLists(r Request) bool { return Watches(r) && r.Query.Get("sendInitialEvents") == "true" }
@@ -58,7 +60,8 @@ type fault struct {
 	wrap  func(http.Handler) http.Handler
 }
 
-// Answer lets the next requests that match (negative times: all of them) be answered by h. Earlier calls come first.
+// Answer lets the next requests that match (negative times: all of them) be answered by h. Earlier
+// calls come first.
 func (s *Server) Answer(match Match, times int, h http.HandlerFunc) {
 	s.Wrap(match, times, func(http.Handler) http.Handler { return h })
 }
@@ -105,7 +108,8 @@ func (s *Server) Hang(match Match, times int) {
 	})
 }
 
-// AcceptExpired accepts requests, and says a moment later, within the answer, that their version is expired, as a watch cache does.
+// AcceptExpired accepts requests, and says a moment later, within the answer, that their version is
+// expired, as a watch cache does.
 func (s *Server) AcceptExpired(match Match, times int, after time.Duration) {
 	s.Answer(match, times, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -115,7 +119,9 @@ func (s *Server) AcceptExpired(match Match, times int, after time.Duration) {
 		case <-time.After(after):
 		case <-r.Context().Done():
 		}
-		_, _ = w.Write(Frame(watch.Error, mustMarshal(NewStatus(http.StatusGone, metav1.StatusReasonExpired)))) // the client may be gone
+		// the client may be gone
+		_, _ = w.Write(Frame(watch.Error,
+			mustMarshal(NewStatus(http.StatusGone, metav1.StatusReasonExpired))))
 	})
 }
 
@@ -155,7 +161,10 @@ func (w *cutWriter) Flush() { _ = http.NewResponseController(w.ResponseWriter).F
 func (s *Server) take(r *http.Request) *fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	req := Request{Path: r.URL.Path, Query: r.URL.Query(), Header: r.Header.Clone(), Time: time.Now()}
+	req := Request{
+		Path: r.URL.Path, Query: r.URL.Query(), Header: r.Header.Clone(),
+		Time: time.Now(),
+	}
 	s.requests = append(s.requests, req)
 	for _, f := range s.faults {
 		if f.times != 0 && f.match(req) {

@@ -8,8 +8,8 @@ import (
 
 // CheckLinear fails the test when the work on an input grows faster than the input. prepare makes
 // the input of a size and returns the work. The work on 8 times the input may take 24 times the
-// processor time: linear work takes some 8 times, quadratic work some 64 times. The least of several
-// runs counts.
+// processor time: linear work takes some 8 times, quadratic work some 64 times. The least of
+// several runs counts.
 //
 // It measures the whole process, so tests that use it must not run in parallel.
 func CheckLinear(t *testing.T, size int, prepare func(size int) (work func())) {
@@ -28,7 +28,8 @@ func CheckLinear(t *testing.T, size int, prepare func(size int) (work func())) {
 			return
 		}
 	}
-	t.Errorf("%d µs for a size of %d, %d µs for %d times the size: want at most %d times as long", a, size, b, times, most)
+	t.Errorf("%d µs for a size of %d, %d µs for %d times the size: want at most %d times as long",
+		a, size, b, times, most)
 }
 
 // processorTime is the time in microseconds that the process has computed so far.

@@ -13,8 +13,8 @@ import (
 	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
 )
 
-// Leases are the Leases of an API server, as far as an election needs them: get, create, and updates that fail when the object has changed since
-// it was read. Its clients share them.
+// Leases are the Leases of an API server, as far as an election needs them: get, create, and
+// updates that fail when the object has changed since it was read. Its clients share them.
 type Leases struct {
 	mu      sync.Mutex
 	objects map[string]*coordinationv1.Lease // by namespace and name
@@ -74,7 +74,9 @@ type leases struct {
 
 var leaseResource = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
 
-func (l *leases) Get(_ context.Context, name string, _ metav1.GetOptions) (*coordinationv1.Lease, error) {
+func (l *leases) Get(
+	_ context.Context, name string, _ metav1.GetOptions,
+) (*coordinationv1.Lease, error) {
 	if err := l.client.err(); err != nil {
 		return nil, err
 	}
@@ -88,11 +90,15 @@ func (l *leases) Get(_ context.Context, name string, _ metav1.GetOptions) (*coor
 	return object.DeepCopy(), nil
 }
 
-func (l *leases) Create(_ context.Context, object *coordinationv1.Lease, _ metav1.CreateOptions) (*coordinationv1.Lease, error) {
+func (l *leases) Create(
+	_ context.Context, object *coordinationv1.Lease, _ metav1.CreateOptions,
+) (*coordinationv1.Lease, error) {
 	return l.put(object, false)
 }
 
-func (l *leases) Update(_ context.Context, object *coordinationv1.Lease, _ metav1.UpdateOptions) (*coordinationv1.Lease, error) {
+func (l *leases) Update(
+	_ context.Context, object *coordinationv1.Lease, _ metav1.UpdateOptions,
+) (*coordinationv1.Lease, error) {
 	return l.put(object, true)
 }
 
@@ -109,7 +115,8 @@ func (l *leases) put(object *coordinationv1.Lease, exists bool) (*coordinationv1
 	case exists && before == nil:
 		return nil, apierrors.NewNotFound(leaseResource, object.Name)
 	case exists && before.ResourceVersion != object.ResourceVersion:
-		return nil, apierrors.NewConflict(leaseResource, object.Name, errors.New("the object has been modified"))
+		return nil, apierrors.NewConflict(leaseResource, object.Name,
+			errors.New("the object has been modified"))
 	case !exists && before != nil:
 		return nil, apierrors.NewAlreadyExists(leaseResource, object.Name)
 	}

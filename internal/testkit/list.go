@@ -45,8 +45,8 @@ func answer(w http.ResponseWriter, zip bool) io.WriteCloser {
 	return gzipMember{gzip.NewWriter(w)}
 }
 
-// gzipMember flushes before it ends, as kube-apiserver does: a reader gets the end of a member's data only with the
-// beginning of the next one otherwise.
+// gzipMember flushes before it ends, as kube-apiserver does: a reader gets the end of a member's
+// data only with the beginning of the next one otherwise.
 type gzipMember struct{ *gzip.Writer }
 
 func (m gzipMember) Close() error {
@@ -56,7 +56,9 @@ func (m gzipMember) Close() error {
 	return m.Writer.Close()
 }
 
-func (s *Server) renderList(q url.Values, sel selection) (raw []byte, zip bool, status *metav1.Status) {
+func (s *Server) renderList(
+	q url.Values, sel selection,
+) (raw []byte, zip bool, status *metav1.Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	from, status := s.startList(q, sel)
@@ -78,10 +80,12 @@ func (s *Server) renderList(q url.Values, sel selection) (raw []byte, zip bool, 
 
 // startList gives the items to serve, from a token or by the rules of resourceVersionMatch.
 func (s *Server) startList(q url.Values, sel selection) (*snapshot, *metav1.Status) {
-	version, match := resource.Version(q.Get("resourceVersion")), metav1.ResourceVersionMatch(q.Get("resourceVersionMatch"))
+	version, match := resource.Version(q.Get("resourceVersion")),
+		metav1.ResourceVersionMatch(q.Get("resourceVersionMatch"))
 	if token := q.Get("continue"); token != "" {
 		if version != "" || match != "" {
-			return nil, invalid("resourceVersion and resourceVersionMatch are forbidden with continue")
+			return nil, invalid("resourceVersion and resourceVersionMatch are forbidden with " +
+				"continue")
 		}
 		if s.tokens[token] == nil {
 			return nil, NewStatus(http.StatusGone, metav1.StatusReasonExpired)
@@ -89,7 +93,8 @@ func (s *Server) startList(q url.Values, sel selection) (*snapshot, *metav1.Stat
 		return s.tokens[token], nil
 	}
 	asked := s.parseVersion(version)
-	exact := match == metav1.ResourceVersionMatchExact || match == "" && q.Get("limit") != "" && version != "" && version != "0"
+	exact := match == metav1.ResourceVersionMatchExact || match == "" && q.Get("limit") != "" &&
+		version != "" && version != "0"
 	switch {
 	case match != "" && version == "":
 		return nil, invalid("resourceVersionMatch is forbidden unless resourceVersion is provided")
@@ -129,7 +134,8 @@ func (s *Server) renderItems(objects map[resource.Key]*revision, sel selection) 
 	return items
 }
 
-// renderPage puts the metadata before the items for built-in resources, and after them for custom ones.
+// renderPage puts the metadata before the items for built-in resources, and after them for custom
+// ones.
 func (s *Server) renderPage(items [][]byte, version int64, token string, remaining int) []byte {
 	meta := map[string]any{"resourceVersion": string(s.versionOf(version))}
 	if token != "" {
@@ -146,7 +152,12 @@ func (s *Server) renderPage(items [][]byte, version int64, token string, remaini
 	kind := member{"kind", mustMarshal(s.typ.Kind + "List")}
 	version1 := member{"apiVersion", mustMarshal(s.typ.APIVersion())}
 	if s.custom {
-		return renderObject([]member{version1, {"items", array}, kind, {"metadata", mustMarshal(meta)}})
+		return renderObject([]member{
+			version1,
+			{"items", array},
+			kind,
+			{"metadata", mustMarshal(meta)},
+		})
 	}
 	return renderObject([]member{kind, version1, {"metadata", mustMarshal(meta)}, {"items", array}})
 }

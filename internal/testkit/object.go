@@ -15,7 +15,8 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// isBuiltIn reports whether objects of a group are served in the order of Go's structs, and in lists without their kind.
+// isBuiltIn reports whether objects of a group are served in the order of Go's structs, and in
+// lists without their kind.
 func isBuiltIn(group string) bool {
 	return !strings.Contains(group, ".") || strings.HasSuffix(group, ".k8s.io")
 }
@@ -29,7 +30,8 @@ func (s *Server) newContent(key resource.Key) map[string]any {
 		"uid":               fmt.Sprintf("uid-%s-%d", name, s.revision),
 		"creationTimestamp": now,
 		"managedFields": []any{map[string]any{
-			"manager": "testkit", "operation": "Update", "time": now, "fieldsType": "FieldsV1", "fieldsV1": map[string]any{},
+			"manager": "testkit", "operation": "Update", "time": now,
+			"fieldsType": "FieldsV1", "fieldsV1": map[string]any{},
 		}},
 	}
 	if namespace != "" {
@@ -57,8 +59,9 @@ func mustMarshal(v any) []byte {
 	return raw
 }
 
-// render is an object's JSON at a version, which for a deletion is not its own. Built-in resources begin with kind and apiVersion,
-// custom ones have all members sorted, and items of lists of built-in ones have neither.
+// render is an object's JSON at a version, which for a deletion is not its own. Built-in resources
+// begin with kind and apiVersion, custom ones have all members sorted, and items of lists of
+// built-in ones have neither.
 func (s *Server) render(content map[string]any, version int64, item bool) []byte {
 	content = maps.Clone(content)
 	metadata, _ := content["metadata"].(map[string]any)
@@ -71,7 +74,10 @@ func (s *Server) render(content map[string]any, version int64, item bool) []byte
 	}
 	var head []member
 	if !item {
-		head = []member{{"kind", mustMarshal(s.typ.Kind)}, {"apiVersion", mustMarshal(s.typ.APIVersion())}}
+		head = []member{
+			{"kind", mustMarshal(s.typ.Kind)},
+			{"apiVersion", mustMarshal(s.typ.APIVersion())},
+		}
 	}
 	head = append(head, member{"metadata", mustMarshal(metadata)})
 	delete(content, "metadata")
@@ -128,5 +134,6 @@ func (sel selection) matches(key resource.Key, r *revision) bool {
 			set[k] = fmt.Sprint(v)
 		}
 	}
-	return sel.labels.Matches(set) && sel.fields.Matches(fields.Set{"metadata.name": name, "metadata.namespace": namespace})
+	return sel.labels.Matches(set) &&
+		sel.fields.Matches(fields.Set{"metadata.name": name, "metadata.namespace": namespace})
 }

@@ -8,9 +8,10 @@ import (
 	"testing"
 )
 
-// Ports that are given out lie below those that the kernel gives to outgoing connections (32768 and up on Linux), so that nobody takes one while what
-// listens there is being started again; and in a block that belongs to this process for as long as it lives, so that tests that run at the
-// same time never meet.
+// Ports that are given out lie below those that the kernel gives to outgoing connections (32768 and
+// up on Linux), so that nobody takes one while what listens there is being started again; and in a
+// block that belongs to this process for as long as it lives, so that tests that run at the same
+// time never meet.
 const (
 	lowestPort = 30_000
 	blocks     = 18
@@ -25,7 +26,8 @@ var ports struct {
 	last  int // that was given, counted from the first
 }
 
-// Address is one on this machine where nobody listens. No test that runs at the same time is given the same.
+// Address is one on this machine where nobody listens. No test that runs at the same time is given
+// the same.
 func Address(t testing.TB) string { return fmt.Sprint("127.0.0.1:", Port(t)) }
 
 // Port is that of an Address.
@@ -37,7 +39,8 @@ func Port(t testing.TB) int {
 		takeBlock(t)
 	}
 	for range blockSize {
-		ports.last = ports.last%(blockSize-1) + 1 // over again, when all were given: those of tests that have ended are free
+		// over again, when all were given: those of tests that have ended are free
+		ports.last = ports.last%(blockSize-1) + 1
 		if l := listen(ports.first + ports.last); l != nil {
 			_ = l.Close()
 			return ports.first + ports.last

@@ -70,9 +70,13 @@ func invalid(format string, args ...any) *metav1.Status {
 // tooLarge is how a kube-apiserver tells that it does not have a version yet.
 func tooLarge(asked, current int64) *metav1.Status {
 	status := NewStatus(http.StatusGatewayTimeout, metav1.StatusReasonTimeout)
-	status.Message = fmt.Sprintf("Timeout: Too large resource version: %d, current: %d", asked, current)
+	status.Message = fmt.Sprintf("Timeout: Too large resource version: %d, current: %d", asked,
+		current)
 	status.Details = &metav1.StatusDetails{
-		Causes:            []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version"}},
+		Causes: []metav1.StatusCause{{
+			Type:    metav1.CauseTypeResourceVersionTooLarge,
+			Message: "Too large resource version",
+		}},
 		RetryAfterSeconds: 1,
 	}
 	return status

@@ -31,16 +31,18 @@ type Server struct {
 
 // Features are how a Server differs from a kube-apiserver of today.
 type Features struct {
-	NoWatchList      bool // refuses sendInitialEvents with 422, as before 1.27
-	NoInitialEnd     bool // swallows the bookmark that ends the initial events, as some proxies do
-	Pretty           bool // indents its answers, as some aggregated servers do
-	Gzip             bool // compresses what it sends, each frame as a gzip member of its own
-	IgnoresTimeout   bool // does not end watches after timeoutSeconds
-	EmptyWhenExpired bool // ends watches from an expired version at once instead of saying 410, as for Events
-	// InitialAsOf is the version of the state that WatchLists begin with; what came since follows before their end, as from a watch cache that is
-	// behind. "" for the newest.
+	NoWatchList    bool // refuses sendInitialEvents with 422, as before 1.27
+	NoInitialEnd   bool // swallows the bookmark that ends the initial events, as some proxies do
+	Pretty         bool // indents its answers, as some aggregated servers do
+	Gzip           bool // compresses what it sends, each frame as a gzip member of its own
+	IgnoresTimeout bool // does not end watches after timeoutSeconds
+	// ends watches from an expired version at once instead of saying 410, as for Events
+	EmptyWhenExpired bool
+	// InitialAsOf is the version of the state that WatchLists begin with; what came since follows
+	// before their end, as from a watch cache that is behind. "" for the newest.
 	InitialAsOf resource.Version
-	// InitialEndDelay is how long the bookmark that ends the initial events takes to come: what changes meanwhile comes before it.
+	// InitialEndDelay is how long the bookmark that ends the initial events takes to come: what
+	// changes meanwhile comes before it.
 	InitialEndDelay time.Duration
 	Unordered       bool // counts resourceVersions with a prefix, so that they have no order
 }
@@ -59,8 +61,8 @@ type change struct {
 	after   *revision // nil for a deletion
 }
 
-// NewServer starts a Server that is reached over pipes and ends with the test. Resources of groups that Kubernetes does not
-// have itself are served in the style of custom resources.
+// NewServer starts a Server that is reached over pipes and ends with the test. Resources of groups
+// that Kubernetes does not have itself are served in the style of custom resources.
 func NewServer(t testing.TB, typ resource.Type) *Server {
 	t.Helper()
 	s := &Server{
@@ -99,8 +101,8 @@ func (s *Server) Version() resource.Version {
 	return s.versionOf(s.revision)
 }
 
-// Create adds an object with the given key, as mutate (which may be nil) fills it, and returns its version. An object that is
-// there already is replaced in place, as Update does.
+// Create adds an object with the given key, as mutate (which may be nil) fills it, and returns its
+// version. An object that is there already is replaced in place, as Update does.
 func (s *Server) Create(key resource.Key, mutate func(obj map[string]any)) resource.Version {
 	return s.put(key, mutate)
 }
@@ -128,7 +130,8 @@ func (s *Server) put(key resource.Key, mutate func(obj map[string]any)) resource
 	return s.versionOf(s.revision)
 }
 
-// Delete removes objects, all at one version as an expired lease does, and returns the version of the deletion.
+// Delete removes objects, all at one version as an expired lease does, and returns the version of
+// the deletion.
 func (s *Server) Delete(keys ...resource.Key) resource.Version {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,7 +161,8 @@ func (s *Server) record(c change) {
 	}
 }
 
-// Expire forgets the history up to now: watches from an earlier version and continue tokens are told 410. Open watches go on.
+// Expire forgets the history up to now: watches from an earlier version and continue tokens are
+// told 410. Open watches go on.
 func (s *Server) Expire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,8 +171,8 @@ func (s *Server) Expire() {
 	clear(s.tokens)
 }
 
-// Rewind puts the server back to how it was at an earlier version, as an etcd restored from a backup, and cuts all connections'
-// watches. The version has to lie within the history.
+// Rewind puts the server back to how it was at an earlier version, as an etcd restored from a
+// backup, and cuts all connections' watches. The version has to lie within the history.
 func (s *Server) Rewind(to resource.Version) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

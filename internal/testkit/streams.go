@@ -12,17 +12,22 @@ func (s *Server) Watching() int {
 	return len(s.watchers)
 }
 
-// Bookmark sends the current version to all open watches that want bookmarks, but to those whose initial events are to be ended.
+// Bookmark sends the current version to all open watches that want bookmarks, but to those whose
+// initial events are to be ended.
 func (s *Server) Bookmark() {
-	s.toAll(func() []byte { return s.bookmarkFrame(false) }, func(w *watcher) bool { return w.bookmarks && w.initialEnd == nil })
+	s.toAll(func() []byte { return s.bookmarkFrame(false) },
+		func(w *watcher) bool { return w.bookmarks && w.initialEnd == nil })
 }
 
-// InitialEnd sends the bookmark that ends the initial events of a WatchList, where Features.NoInitialEnd held it back.
+// InitialEnd sends the bookmark that ends the initial events of a WatchList, where
+// Features.NoInitialEnd held it back.
 func (s *Server) InitialEnd() {
-	s.toAll(func() []byte { return s.bookmarkFrame(true) }, func(w *watcher) bool { return w.bookmarks })
+	s.toAll(func() []byte { return s.bookmarkFrame(true) },
+		func(w *watcher) bool { return w.bookmarks })
 }
 
-// Raw sends bytes as they are to all open watches. They are in no history: a later watch does not see them.
+// Raw sends bytes as they are to all open watches. They are in no history: a later watch does not
+// see them.
 func (s *Server) Raw(frame string) {
 	s.toAll(func() []byte { return []byte(frame) }, func(*watcher) bool { return true })
 }

@@ -40,7 +40,8 @@ func (w *watcher) send(frame []byte) {
 	w.notify()
 }
 
-// offer sends a change as this watch sees it: an object that comes into the selection is added, one that leaves it deleted.
+// offer sends a change as this watch sees it: an object that comes into the selection is added, one
+// that leaves it deleted.
 func (w *watcher) offer(s *Server, c change) {
 	if c.version <= w.from {
 		return
@@ -108,9 +109,12 @@ func (s *Server) startWatch(q url.Values, sel selection) (*watcher, bool, *metav
 func (s *Server) sendInitial(w *watcher, q url.Values) *metav1.Status {
 	switch {
 	case s.features.NoWatchList:
-		return invalid("sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled")
-	case q.Get("resourceVersionMatch") != string(metav1.ResourceVersionMatchNotOlderThan) || !w.bookmarks:
-		return invalid("sendInitialEvents needs resourceVersionMatch=NotOlderThan and allowWatchBookmarks=true")
+		return invalid("sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch " +
+			"unless the WatchList feature gate is enabled")
+	case q.Get("resourceVersionMatch") != string(metav1.ResourceVersionMatchNotOlderThan) ||
+		!w.bookmarks:
+		return invalid("sendInitialEvents needs resourceVersionMatch=NotOlderThan and " +
+			"allowWatchBookmarks=true")
 	case w.from > s.revision:
 		return tooLarge(w.from, s.revision)
 	}
@@ -162,11 +166,13 @@ func (s *Server) sendEarlier(w *watcher, version int64) {
 	}
 }
 
-// sendHistory starts where the client wants. A version from the future is taken in silence, as kube-apiserver does.
+// sendHistory starts where the client wants. A version from the future is taken in silence, as
+// kube-apiserver does.
 func (s *Server) sendHistory(w *watcher, q url.Values) *metav1.Status {
 	switch {
 	case q.Get("resourceVersionMatch") != "":
-		return invalid("resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided")
+		return invalid("resourceVersionMatch is forbidden for watch unless sendInitialEvents is " +
+			"provided")
 	case w.from <= 0:
 		s.sendState(w)
 	case w.from >= s.compacted:

@@ -16,7 +16,8 @@ type ids struct {
 	span  trace.SpanID
 }
 
-// makeIDs gives the trace of a change, and the span of its way to one place (an informer and a sink).
+// makeIDs gives the trace of a change, and the span of its way to one place (an informer and a
+// sink).
 func makeIDs(source, id string, place uint64) ids {
 	var text [256]byte
 	sum := sha256.Sum256(append(append(append(text[:0], source...), 0), id...))

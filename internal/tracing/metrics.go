@@ -23,7 +23,8 @@ type metrics struct{ spans map[string]prometheus.Counter }
 
 func newMetrics(registerer prometheus.Registerer) *metrics {
 	spans := metric.With(registerer).Counters("bridge_tracing_spans_total",
-		"Spans by what became of them: exported, failed (the collector did not take them), dropped (too many waited).",
+		"Spans by what became of them: exported, failed (the collector did not take them), "+
+			"dropped (too many waited).",
 		"outcome")
 	m := &metrics{spans: map[string]prometheus.Counter{}}
 	for _, outcome := range []string{exported, failed, dropped} {
@@ -54,7 +55,8 @@ func (c *counted) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan
 	c.tracer.metrics.spans[failed].Add(float64(len(spans)))
 	if now := time.Now().Unix(); now-c.told.Load() >= int64(complainEvery/time.Second) {
 		c.told.Store(now)
-		c.log.Warn("spans are lost: the collector does not take them; events are not affected", "spans", len(spans), "err", err)
+		c.log.Warn("spans are lost: the collector does not take them; events are not affected",
+			"spans", len(spans), "err", err)
 	}
 	return err
 }

@@ -45,7 +45,8 @@ type Tracer struct {
 	waiting atomic.Int64
 }
 
-// maxWaiting bounds the spans that wait for the collector. It is what the library takes for its queue, too.
+// maxWaiting bounds the spans that wait for the collector. It is what the library takes for its
+// queue, too.
 const maxWaiting = 2048
 
 // flushTime is how long an end waits for the collector.
@@ -65,21 +66,30 @@ func New(cfg Config) (*Tracer, error) {
 	if strings.Trim(endpoint.Path, "/") == "" {
 		endpoint.Path = "/v1/traces"
 	}
-	client, err := otlptracehttp.New(context.Background(), otlptracehttp.WithEndpointURL(endpoint.String()))
+	client, err := otlptracehttp.New(context.Background(),
+		otlptracehttp.WithEndpointURL(endpoint.String()))
 	if err != nil {
 		return nil, fmt.Errorf("tracing: %w", err)
 	}
 	// The library tells its errors to a global handler; ours come back from the exporter.
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Debug("OpenTelemetry", "err", err) }))
-	t := &Tracer{sampler: sdktrace.TraceIDRatioBased(cfg.Sample), metrics: newMetrics(cfg.Registerer)}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+		log.Debug("OpenTelemetry", "err",
+			err)
+	}))
+	t := &Tracer{
+		sampler: sdktrace.TraceIDRatioBased(cfg.Sample),
+		metrics: newMetrics(cfg.Registerer),
+	}
 	t.provider = sdktrace.NewTracerProvider(
 		sdktrace.WithSampler(sdktrace.AlwaysSample()), // what is not sampled never gets so far
 		sdktrace.WithIDGenerator(given{}),
 		sdktrace.WithResource(resource.NewSchemaless(
-			attribute.String("service.name", "bridge"), attribute.String("service.version", cfg.Version),
+			attribute.String("service.name", "bridge"), attribute.String("service.version",
+				cfg.Version),
 		)),
 		// Its queue holds all that may wait, so it never drops by itself.
-		sdktrace.WithBatcher(&counted{SpanExporter: client, tracer: t, log: log}, sdktrace.WithMaxQueueSize(maxWaiting)),
+		sdktrace.WithBatcher(&counted{SpanExporter: client, tracer: t, log: log},
+			sdktrace.WithMaxQueueSize(maxWaiting)),
 	)
 	t.tracer = t.provider.Tracer("github.com/kubebridge/bridge")
 	return t, nil
@@ -90,7 +100,9 @@ func (t *Tracer) Run(ctx context.Context) error {
 	<-ctx.Done()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
 	defer cancel()
-	_ = t.provider.Shutdown(ctx) // what it says was told by the exporter; and a collector that is away is no failure of the bridge
+	// what it says was told by the exporter; and a collector that is away is no failure of the
+	// bridge
+	_ = t.provider.Shutdown(ctx)
 	return nil
 }
 
@@ -108,7 +120,10 @@ func (t *Tracer) Parent(informer, sink string) func(source, id string) string {
 
 // sampled reports whether a trace is sent.
 func (t *Tracer) sampled(id trace.TraceID) bool {
-	return t.sampler.ShouldSample(sdktrace.SamplingParameters{ParentContext: context.Background(), TraceID: id}).Decision == sdktrace.RecordAndSample
+	return t.sampler.ShouldSample(sdktrace.SamplingParameters{
+		ParentContext: context.Background(),
+		TraceID:       id,
+	}).Decision == sdktrace.RecordAndSample
 }
 
 // Settled makes the spans of items that are settled. It never waits.
@@ -132,13 +147,14 @@ func (t *Tracer) Settled(sink string, items []*publisher.Item) {
 func (t *Tracer) span(made ids, sink string, it *publisher.Item, now time.Time) {
 	e := it.Message.Event
 	ctx := context.WithValue(context.Background(), givenKey{}, made)
-	_, span := t.tracer.Start(ctx, "CloudEvents Create "+e.Type, trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindProducer),
+	_, span := t.tracer.Start(ctx, "CloudEvents Create "+e.Type, trace.WithNewRoot(),
+		trace.WithSpanKind(trace.SpanKindProducer),
 		trace.WithTimestamp(e.Observed), trace.WithAttributes(attributes(e, sink, it)...))
 	span.End(trace.WithTimestamp(now))
 }
 
-// attributes are those of OpenTelemetry's conventions for CloudEvents, and what is the bridge's own. The strings may share
-// memory with the object, which waits with them for a moment.
+// attributes are those of OpenTelemetry's conventions for CloudEvents, and what is the bridge's
+// own. The strings may share memory with the object, which waits with them for a moment.
 func attributes(e *event.Event, sink string, it *publisher.Item) []attribute.KeyValue {
 	list := []attribute.KeyValue{
 		attribute.String("cloudevents.event_id", e.ID),

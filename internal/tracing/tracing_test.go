@@ -135,7 +135,8 @@ func TestATraceParentIsMadeOfTheEventAlone(t *testing.T) {
 		return tracer.Parent(informer, sink)("/clusters/test", id)
 	}
 	first := parent(1, "all", "lake", "u/1")
-	// It must not change with the version of the bridge either: this is the event's as long as there are traces of it.
+	// It must not change with the version of the bridge either: this is the event's as long as
+	// there are traces of it.
 	if want := "00-"; first[:3] != want || !regexp.MustCompile(`^00-[0-9a-f]{32}-[0-9a-f]{16}-01$`).MatchString(first) {
 		t.Errorf("got %s", first)
 	}

@@ -29,8 +29,8 @@ type Entry struct {
 	Problem string `json:"problem,omitempty"`
 }
 
-// List returns the events in a folder, oldest first. A folder that does not exist is empty. It may be
-// called while a bridge writes to the folder: an event is whole or not listed.
+// List returns the events in a folder, oldest first. A folder that does not exist is empty. It may
+// be called while a bridge writes to the folder: an event is whole or not listed.
 func List(dir string) ([]Entry, error) {
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) {

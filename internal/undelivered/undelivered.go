@@ -20,7 +20,8 @@ import (
 )
 
 // ErrFull is returned by Keep when the files would be larger than their bound.
-var ErrFull = errors.New("the folder of undelivered events is full: take files away, or raise state.undelivered")
+var ErrFull = errors.New("the folder of undelivered events is full: take files away, or raise " +
+	"state.undelivered")
 
 // Config of a Folder.
 type Config struct {
@@ -241,10 +242,13 @@ func (f *Folder) register(reg prometheus.Registerer) {
 		})
 	}
 	gauge("bridge_undelivered_events",
-		"Events in the state directory that neither a sink nor the place of its dead letters takes.",
+		"Events in the state directory that neither a sink nor the place of its dead letters "+
+			"takes.",
 		func(u usage) float64 { return float64(u.files) })
 	gauge("bridge_undelivered_bytes",
-		"Size of the events in the state directory that neither a sink nor the place of its dead letters takes.",
+		"Size of the events in the state directory that neither a sink nor the place of its dead "+
+			"letters takes.",
 		func(u usage) float64 { return float64(u.bytes) })
-	m.Gauge("bridge_undelivered_capacity_bytes", "Bound of bridge_undelivered_bytes.").Set(float64(f.cfg.MaxBytes))
+	m.Gauge("bridge_undelivered_capacity_bytes",
+		"Bound of bridge_undelivered_bytes.").Set(float64(f.cfg.MaxBytes))
 }

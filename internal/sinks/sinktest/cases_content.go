@@ -12,7 +12,10 @@ import (
 
 func storesWhatItIsGiven(t *testing.T, h Harness) {
 	b := h.Start(t)
-	events := []*event.Event{NewEvent("web", 1, 400), NewEvent("api", 1, 2048), NewEvent("job", 1, 6144)}
+	events := []*event.Event{
+		NewEvent("web", 1, 400), NewEvent("api", 1, 2048),
+		NewEvent("job", 1, 6144),
+	}
 	events[1].Initial, events[1].Inferred, events[1].Cause = true, true, "deleted"
 	publish(t, open(t, b), events...)
 	wantExactly(t, b, events...)
@@ -79,7 +82,8 @@ func namesNeverMeet(t *testing.T, h Harness) {
 	publish(t, open(t, b), events...)
 	met := map[string]string{}
 	for _, r := range wantExactly(t, b, events...) {
-		address, object := r.Destination+" "+r.Key, r.Attributes["namespace"]+"/"+r.Attributes["name"]
+		address, object := r.Destination+" "+r.Key, r.Attributes["namespace"]+"/"+
+			r.Attributes["name"]
 		if other, ok := met[address]; ok {
 			t.Errorf("%q and %q both went to %q", object, other, address)
 		}
@@ -87,7 +91,8 @@ func namesNeverMeet(t *testing.T, h Harness) {
 	}
 }
 
-// wantExactly checks that the events are stored, once each and nothing else, and returns them as stored.
+// wantExactly checks that the events are stored, once each and nothing else, and returns them as
+// stored.
 func wantExactly(t *testing.T, b *Broker, events ...*event.Event) []Received {
 	t.Helper()
 	stored := b.Read(t, len(events))
@@ -114,7 +119,8 @@ func wantEqual(t *testing.T, r Received, e *event.Event) {
 		t.Errorf("attributes of %s\n got %v\nwant %v", e.ID, r.Attributes, want)
 	}
 	if !bytes.Equal(r.Data, e.Data) {
-		t.Errorf("data of %s: got %d bytes %.300q, want %d bytes %.300q", e.ID, len(r.Data), r.Data, len(e.Data), e.Data)
+		t.Errorf("data of %s: got %d bytes %.300q, want %d bytes %.300q", e.ID, len(r.Data), r.Data,
+			len(e.Data), e.Data)
 	}
 	if r.Destination == "" || strings.ContainsAny(r.Destination, " {}") {
 		t.Errorf("destination of %s is %q", e.ID, r.Destination)

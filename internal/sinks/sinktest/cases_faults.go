@@ -15,7 +15,8 @@ const soon = 15 * time.Second
 func refusesTooLarge(t *testing.T, h Harness) {
 	b := h.Start(t)
 	sink := open(t, b)
-	small, large, last := NewEvent("web", 1, h.TooLarge/2), NewEvent("web", 2, h.TooLarge), NewEvent("api", 1, 300)
+	small, large, last := NewEvent("web", 1, h.TooLarge/2), NewEvent("web", 2,
+		h.TooLarge), NewEvent("api", 1, 300)
 	if sink.Order() == sinks.ByObject { // then no call holds two messages of one object
 		large = NewEvent("job", 2, h.TooLarge)
 	}
@@ -35,7 +36,8 @@ func refusesTooLarge(t *testing.T, h Harness) {
 	wantExactly(t, b, small, last)
 }
 
-// callsOf splits events into calls as the sink's Order asks: by lane, or all in one call where they are of distinct objects.
+// callsOf splits events into calls as the sink's Order asks: by lane, or all in one call where they
+// are of distinct objects.
 func callsOf(t *testing.T, sink sinks.Sink, events ...*event.Event) [][]*event.Event {
 	t.Helper()
 	if sink.Order() == sinks.ByObject {
@@ -66,7 +68,8 @@ func survivesAnOutage(t *testing.T, h Harness) {
 	b.Break()
 	began := time.Now()
 	lost := call(t.Context(), sink, NewEvent("web-0", 4, 300))[0]
-	if class := sinks.Classify(lost.Err); lost.Err == nil || class != sinks.Retry && class != sinks.Reconnect {
+	if class := sinks.Classify(lost.Err); lost.Err == nil || class != sinks.Retry &&
+		class != sinks.Reconnect {
 		t.Errorf("publish without a broker answered %v, want retry or reconnect", lost.Err)
 	}
 	if took := time.Since(began); took > soon {
@@ -131,15 +134,19 @@ func cancelEndsPublish(t *testing.T, h Harness) {
 	b.Break()
 	later, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()
-	acknowledged = append(acknowledged, cancelledCall(later, t, sink, history(3, 3, names("web", 5)...))...)
+	acknowledged = append(acknowledged, cancelledCall(later, t, sink,
+		history(3, 3, names("web", 5)...))...)
 	b.Restore()
 
 	publish(t, sink, NewEvent("last", 1, 300)) // the sink still works
 	wantHistory(t, b, append(acknowledged, NewEvent("web", 1, 300), NewEvent("last", 1, 300)))
 }
 
-// cancelledCall publishes one lane under a context that ends and returns what was acknowledged nevertheless.
-func cancelledCall(ctx context.Context, t *testing.T, sink sinks.Sink, events []*event.Event) (acknowledged []*event.Event) {
+// cancelledCall publishes one lane under a context that ends and returns what was acknowledged
+// nevertheless.
+func cancelledCall(
+	ctx context.Context, t *testing.T, sink sinks.Sink, events []*event.Event,
+) (acknowledged []*event.Event) {
 	t.Helper()
 	began := time.Now()
 	for _, events := range callsOf(t, sink, events...) {

@@ -12,7 +12,8 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
-// history is versions from to to of each of the named objects, in the order the API server would deliver them.
+// history is versions from to to of each of the named objects, in the order the API server would
+// deliver them.
 func history(from, to int, names ...string) []*event.Event {
 	var events []*event.Event
 	for version := from; version <= to; version++ {
@@ -99,15 +100,16 @@ func laneIsConstant(t *testing.T, h Harness) {
 			t.Fatalf("%s has no lane", name)
 		}
 		later := NewEvent(name, 2, 900)
-		later.Op, later.Type, later.Manager = event.Deleted, "dev.kubebridge.resource.deleted", "other"
+		later.Op, later.Type, later.Manager = event.Deleted, "dev.kubebridge.resource.deleted",
+			"other"
 		if got := laneOf(t.Context(), t, sink, later); got != lane {
 			t.Errorf("%s: lane %q, later %q", name, lane, got)
 		}
 	}
 }
 
-// wantHistory checks that every version of every object is stored and that none comes after a later one of its object.
-// Duplicates are allowed: another case is about them.
+// wantHistory checks that every version of every object is stored and that none comes after a later
+// one of its object. Duplicates are allowed: another case is about them.
 func wantHistory(t *testing.T, b *Broker, events []*event.Event) {
 	t.Helper()
 	seen, newest := map[string]bool{}, map[string]int{}
@@ -134,7 +136,8 @@ func wantHistory(t *testing.T, b *Broker, events []*event.Event) {
 	}
 }
 
-// readUntilAll reads until every event is there: with duplicates, the first len(events) messages need not be all.
+// readUntilAll reads until every event is there: with duplicates, the first len(events) messages
+// need not be all.
 func readUntilAll(t *testing.T, b *Broker, events []*event.Event) []Received {
 	t.Helper()
 	want := map[string]bool{}

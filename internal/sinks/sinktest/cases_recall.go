@@ -7,8 +7,9 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
-// recalls checks what a process finds that starts after another has died: everything that was stored behind the saved position, and not much
-// more. Among it are a dead letter, and an event whose destination nobody had used when the position was saved.
+// recalls checks what a process finds that starts after another has died: everything that was
+// stored behind the saved position, and not much more. Among it are a dead letter, and an event
+// whose destination nobody had used when the position was saved.
 func recalls(t *testing.T, h Harness) {
 	b := h.Start(t)
 	first := open(t, b)
@@ -58,7 +59,8 @@ func recalls(t *testing.T, h Harness) {
 func recall(t *testing.T, sink sinks.Sink, from []byte) map[string]bool {
 	t.Helper()
 	got := map[string]bool{}
-	if err := sink.(sinks.Recaller).Recall(t.Context(), from, func(id string) { got[id] = true }); err != nil {
+	if err := sink.(sinks.Recaller).Recall(t.Context(), from,
+		func(id string) { got[id] = true }); err != nil {
 		t.Fatalf("recall: %v", err)
 	}
 	for _, e := range []*event.Event{NewEvent("web", 1, 300), gapEvent()} {

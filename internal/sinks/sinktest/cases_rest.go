@@ -38,14 +38,15 @@ func largeDeadLetterArrives(t *testing.T, h Harness) {
 		t.Fatalf("dead letter: %v", err)
 	}
 	r := onlyDeadLetter(t, b, e)
-	if len(r.Data) != 0 || r.Attributes["truncated"] != "true" || r.Attributes["originalsize"] != strconv.Itoa(len(e.Data)) {
+	if len(r.Data) != 0 || r.Attributes["truncated"] != "true" ||
+		r.Attributes["originalsize"] != strconv.Itoa(len(e.Data)) {
 		t.Errorf("got %d bytes of data, truncated=%q, originalsize=%q; want none, true, %d",
 			len(r.Data), r.Attributes["truncated"], r.Attributes["originalsize"], len(e.Data))
 	}
 }
 
-// swollenDeadLetterArrives is about a letter that can't be made to fit by leaving out its data. A dead letter that is refused would hold up its object
-// for ever.
+// swollenDeadLetterArrives is about a letter that can't be made to fit by leaving out its data. A
+// dead letter that is refused would hold up its object forever.
 func swollenDeadLetterArrives(t *testing.T, h Harness) {
 	b := h.Start(t)
 	sink := open(t, b)
@@ -55,12 +56,14 @@ func swollenDeadLetterArrives(t *testing.T, h Harness) {
 		t.Fatalf("dead letter: %v", err)
 	}
 	stored := b.Read(t, 1)
-	if len(stored) != 1 || !strings.Contains(stored[0].Attributes["deadletterreason"], errPoison.Error()) || stored[0].Attributes["id"] != e.ID {
+	if len(stored) != 1 || !strings.Contains(stored[0].Attributes["deadletterreason"],
+		errPoison.Error()) || stored[0].Attributes["id"] != e.ID {
 		t.Errorf("%d messages are stored, the first %.2000v", len(stored), stored)
 	}
 }
 
-// onlyDeadLetter is the one message stored, which must be the event with a reason, and not where events are.
+// onlyDeadLetter is the one message stored, which must be the event with a reason, and not where
+// events are.
 func onlyDeadLetter(t *testing.T, b *Broker, e *event.Event) Received {
 	t.Helper()
 	stored := b.Read(t, 1)
@@ -93,7 +96,8 @@ func emptyBatch(t *testing.T, h Harness) {
 
 func closeEndsGoroutines(t *testing.T, h Harness) {
 	b := h.Start(t)
-	warm := b.NewSink(t) // a first connection may start goroutines that belong to the broker or to a library for good
+	// a first connection may start goroutines that belong to the broker or to a library permanently
+	warm := b.NewSink(t)
 	if err := warm.Open(t.Context()); err != nil {
 		t.Fatalf("open: %v", err)
 	}
@@ -117,7 +121,8 @@ func closeEndsGoroutines(t *testing.T, h Harness) {
 	for began := time.Now(); runtime.NumGoroutine() > before; time.Sleep(10 * time.Millisecond) {
 		if time.Since(began) > 10*time.Second {
 			stacks := make([]byte, 1<<20)
-			t.Fatalf("%d goroutines, %d before the sink was opened:\n%s", runtime.NumGoroutine(), before, stacks[:runtime.Stack(stacks, true)])
+			t.Fatalf("%d goroutines, %d before the sink was opened:\n%s", runtime.NumGoroutine(),
+				before, stacks[:runtime.Stack(stacks, true)])
 		}
 	}
 }

@@ -35,10 +35,13 @@ func tellsWhatIsTooLarge(t *testing.T, h Harness) {
 	}
 	large := tooLarge(h, "web", 2)
 	large.Data = append(large.Data, large.Data...)
-	large.Data = append(large.Data, large.Data...) // JSON no more, and larger than any compression helps
-	for what, err := range map[string]error{"Fits": sizer.Fits(large), "Publish": call(t.Context(), sink, large)[0].Err} {
+	// JSON no more, and larger than any compression helps
+	large.Data = append(large.Data, large.Data...)
+	for what, err := range map[string]error{"Fits": sizer.Fits(large), "Publish": call(t.Context(),
+		sink, large)[0].Err} {
 		if !errors.Is(err, sinks.ErrTooLarge) || sinks.Classify(err) != sinks.Refused {
-			t.Errorf("%s says %v of %d bytes, want ErrTooLarge, refused", what, err, len(large.Data))
+			t.Errorf("%s says %v of %d bytes, want ErrTooLarge, refused", what, err,
+				len(large.Data))
 		}
 	}
 	wantExactly(t, b, NewEvent("web", 1, 300))
@@ -47,13 +50,18 @@ func tellsWhatIsTooLarge(t *testing.T, h Harness) {
 func storesTheSmallerForm(t *testing.T, h Harness) {
 	b := h.Start(t)
 	large := NewEvent("web", 1, max(h.TooLarge, 10_000))
-	events := []*event.Event{event.Reference(large), event.BareReference(NewEvent("api", 1, 5000)), event.Claimed(NewEvent("job", 1, 5000), "nats-object://LARGE/workloads/uid/1")}
+	events := []*event.Event{
+		event.Reference(large), event.BareReference(NewEvent("api", 1, 5000)),
+		event.Claimed(NewEvent("job", 1, 5000), "nats-object://LARGE/workloads/uid/1"),
+	}
 	publish(t, open(t, b), events...)
 	for _, r := range wantExactly(t, b, events...) {
 		if r.Attributes["oversize"] == "" || len(r.Attributes["originalsha256"]) != 64 {
-			t.Errorf("%s has oversize=%q originalsha256=%q", r.Attributes["id"], r.Attributes["oversize"], r.Attributes["originalsha256"])
+			t.Errorf("%s has oversize=%q originalsha256=%q", r.Attributes["id"],
+				r.Attributes["oversize"], r.Attributes["originalsha256"])
 		}
-		if r.Attributes["id"] == large.ID && r.Attributes["originalsize"] != strconv.Itoa(len(large.Data)) {
+		if r.Attributes["id"] == large.ID &&
+			r.Attributes["originalsize"] != strconv.Itoa(len(large.Data)) {
 			t.Errorf("originalsize is %q, want %d", r.Attributes["originalsize"], len(large.Data))
 		}
 	}
@@ -69,7 +77,8 @@ func goesOnBehindADeadLetter(t *testing.T, h Harness) {
 	publish(t, sink, history(3, 5, "web")...)
 	var versions []string
 	for _, r := range b.Read(t, 5) {
-		if r.Attributes["deadletterreason"] == "" { // it may lie elsewhere, and is then read at any place
+		// it may lie elsewhere, and is then read at any place
+		if r.Attributes["deadletterreason"] == "" {
 			versions = append(versions, r.Attributes["resourceversion"])
 		}
 	}
@@ -78,7 +87,8 @@ func goesOnBehindADeadLetter(t *testing.T, h Harness) {
 	}
 }
 
-// keepsAnObjectThatReturns checks that the new object of a name has the lane of the old one: else its first events could overtake the last of that.
+// keepsAnObjectThatReturns checks that the new object of a name has the lane of the old one: else
+// its first events could overtake the last of that.
 func keepsAnObjectThatReturns(t *testing.T, h Harness) {
 	b := h.Start(t)
 	sink := open(t, b)

@@ -8,9 +8,9 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 )
 
-// NewEvent is the version-th event of an object: an update of a Deployment with every attribute set and a payload of
-// about size bytes, with white space in it that a sink must not touch. Versions start at 1; equal arguments give equal
-// events.
+// NewEvent is the version-th event of an object: an update of a Deployment with every attribute set
+// and a payload of about size bytes, with white space in it that a sink must not touch. Versions
+// start at 1; equal arguments give equal events.
 func NewEvent(name string, version, size int) *event.Event {
 	return &event.Event{
 		ID:              fmt.Sprintf("uid-%s/%d", name, version),
@@ -39,7 +39,8 @@ func NewEvent(name string, version, size int) *event.Event {
 
 func payload(name string, version, size int) []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "{ \"kind\":\t\"Deployment\", \"metadata\": {\"name\":%q,\"resourceVersion\":\"%d\"}, \"html\":\"<&>\", \"pad\":\"", name, version)
+	fmt.Fprintf(&b, "{ \"kind\":\t\"Deployment\", \"metadata\": "+
+		"{\"name\":%q,\"resourceVersion\":\"%d\"}, \"html\":\"<&>\", \"pad\":\"", name, version)
 	const closing = `" }`
 	for b.Len() < size-len(closing) {
 		b.WriteByte("abcdefghijklmnopqrstuvwxyz0123456789"[b.Len()*7%36])

@@ -15,22 +15,26 @@ const Cluster = "test"
 type Harness struct {
 	// Start makes a broker with an empty destination, for one case. Its clean-up belongs to t.
 	Start func(t *testing.T) *Broker
-	// TooLarge is a payload size in bytes that the broker of Start refuses while it takes one of half that size.
+	// TooLarge is a payload size in bytes that the broker of Start refuses while it takes one of
+	// half that size.
 	TooLarge int
-	// Exempt names the cases (the names that `go test -v` shows) that do not hold for this sink, each with its reason.
+	// Exempt names the cases (the names that `go test -v` shows) that do not hold for this sink,
+	// each with its reason.
 	Exempt map[string]string
 }
 
 // Broker is one destination and the way to look into it.
 type Broker struct {
-	// NewSink makes a sink over this broker. The suite opens and closes it; a case may make several, one after the other
-	// or at once, as a restarted bridge does.
+	// NewSink makes a sink over this broker. The suite opens and closes it; a case may make
+	// several, one after the other or at once, as a restarted bridge does.
 	NewSink func(t *testing.T) sinks.Sink
-	// Read returns everything that is stored, dead letters included, as soon as there are at least n messages. Within one
-	// Destination and Partition, and within one object, it is in the broker's order. It fails t when less than n come,
-	// after the few seconds at most that the broker needs to show what it has acknowledged.
+	// Read returns everything that is stored, dead letters included, as soon as there are at least
+	// n messages. Within one Destination and Partition, and within one object, it is in the
+	// broker's order. It fails t when less than n come, after the few seconds at most that the
+	// broker needs to show what it has acknowledged.
 	Read func(t *testing.T, n int) []Received
-	// Break makes the broker unreachable for its sinks, those open and those to come, and ends their connections.
+	// Break makes the broker unreachable for its sinks, those open and those to come, and ends
+	// their connections.
 	Break func()
 	// Restore ends what Break began. What was stored is still there.
 	Restore func()
@@ -88,7 +92,10 @@ var cases = []testCase{
 	{"a cancelled context ends Publish with an answer for each message", cancelEndsPublish},
 	{"a dead letter arrives with its reason", deadLetterArrives},
 	{"a dead letter that is too large arrives without its data", largeDeadLetterArrives},
-	{"a dead letter whose attributes are too large arrives with its reason", swollenDeadLetterArrives},
+	{
+		"a dead letter whose attributes are too large arrives with its reason",
+		swollenDeadLetterArrives,
+	},
 	{"the lane of an object does not change", laneIsConstant},
 	{"names never meet", namesNeverMeet},
 	{"an empty batch returns at once", emptyBatch},

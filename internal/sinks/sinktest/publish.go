@@ -25,8 +25,8 @@ func open(t *testing.T, b *Broker) sinks.Sink {
 	return sink
 }
 
-// publish sends events as the publisher does: with the gate of the sink's Order, resending what is answered Retry or
-// Reconnect until all are stored. Any other answer fails t.
+// publish sends events as the publisher does: with the gate of the sink's Order, resending what is
+// answered Retry or Reconnect until all are stored. Any other answer fails t.
 func publish(t *testing.T, sink sinks.Sink, events ...*event.Event) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -38,7 +38,8 @@ func publish(t *testing.T, sink sinks.Sink, events ...*event.Event) {
 		if len(unsent) > 0 {
 			select { // a resend without a pause would be a busy loop while the broker is away
 			case <-ctx.Done():
-				t.Fatalf("%d messages not stored after a minute; the first: %v", len(unsent)+len(rest), batch[0].Err)
+				t.Fatalf("%d messages not stored after a minute; the first: %v",
+					len(unsent)+len(rest), batch[0].Err)
 			case <-time.After(20 * time.Millisecond):
 			}
 		}
@@ -46,9 +47,11 @@ func publish(t *testing.T, sink sinks.Sink, events ...*event.Event) {
 	}
 }
 
-// nextCall takes what may go into one Publish call, in order, and returns the rest. With ByObject that is one message of
-// each lane, with ByLane the messages of the first lane.
-func nextCall(ctx context.Context, t *testing.T, sink sinks.Sink, events []*event.Event) (batch []*sinks.Message, rest []*event.Event) {
+// nextCall takes what may go into one Publish call, in order, and returns the rest. With ByObject
+// that is one message of each lane, with ByLane the messages of the first lane.
+func nextCall(
+	ctx context.Context, t *testing.T, sink sinks.Sink, events []*event.Event,
+) (batch []*sinks.Message, rest []*event.Event) {
 	t.Helper()
 	limits := sink.Limits()
 	maxMessages, maxBytes := cmp.Or(limits.Messages, 512), cmp.Or(limits.Bytes, 900<<10)
@@ -86,19 +89,21 @@ func laneOf(ctx context.Context, t *testing.T, sink sinks.Sink, e *event.Event) 
 	}
 }
 
-// unsent are the events to send again, in order. It fails t on an answer that the publisher would not resend, and, with
-// ByLane, when the sink acknowledged a message behind one that it did not.
+// unsent are the events to send again, in order. It fails t on an answer that the publisher would
+// not resend, and, with ByLane, when the sink acknowledged a message behind one that it did not.
 func unsent(t *testing.T, order sinks.Order, batch []*sinks.Message) (events []*event.Event) {
 	t.Helper()
 	for _, m := range batch {
 		if m.Err == nil {
 			if order == sinks.ByLane && len(events) > 0 {
-				t.Fatalf("%s was acknowledged although %s before it on its lane was not", m.Event.ID, events[0].ID)
+				t.Fatalf("%s was acknowledged although %s before it on its lane was not",
+					m.Event.ID, events[0].ID)
 			}
 			continue
 		}
 		if class := sinks.Classify(m.Err); class != sinks.Retry && class != sinks.Reconnect {
-			t.Fatalf("publish %s: %v (%s), want stored, retry or reconnect", m.Event.ID, m.Err, class)
+			t.Fatalf("publish %s: %v (%s), want stored, retry or reconnect", m.Event.ID, m.Err,
+				class)
 		}
 		events = append(events, m.Event)
 	}

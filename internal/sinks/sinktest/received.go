@@ -17,15 +17,15 @@ type Received struct {
 	// Attributes in their canonical string form, specversion and extensions included.
 	Attributes map[string]string
 	Data       []byte
-	// Destination is the subject or topic it was stored under; Partition the partition of it, where there is such;
-	// Key the message key, where there is one.
+	// Destination is the subject or topic it was stored under; Partition the partition of it, where
+	// there is such; Key the message key, where there is one.
 	Destination string
 	Partition   int
 	Key         string
 }
 
-// ParseBinary parses a message in binary mode. attributes are the message's headers with the prefix ("ce-", "ce_") and the
-// header encoding removed; the binding's datacontenttype is among them.
+// ParseBinary parses a message in binary mode. attributes are the message's headers with the prefix
+// ("ce-", "ce_") and the header encoding removed; the binding's datacontenttype is among them.
 func ParseBinary(attributes map[string]string, data []byte) (Received, error) {
 	e, err := binding.ToEvent(context.Background(), &binaryMessage{attributes, data})
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 )
 
-// appendJSONLine appends a structured CloudEvent. A payload may hold line breaks between its JSON tokens, and nowhere
-// else: as spaces they mean the same, and the event stays one line.
+// appendJSONLine appends a structured CloudEvent. A payload may hold line breaks between its JSON
+// tokens, and nowhere else: as spaces they mean the same, and the event stays one line.
 func appendJSONLine(dst []byte, e *event.Event) []byte {
 	begin := len(dst)
 	dst = event.AppendStructured(dst, e)
@@ -35,7 +35,8 @@ const (
 )
 
 var opColours = map[event.Op]string{
-	event.Added: green, event.Updated: yellow, event.Deleted: red, event.Synced: cyan, event.Gap: magenta,
+	event.Added: green, event.Updated: yellow, event.Deleted: red, event.Synced: cyan,
+	event.Gap: magenta,
 }
 
 func (f shortFormat) appendLine(dst []byte, e *event.Event) []byte {
@@ -92,7 +93,8 @@ func who(e *event.Event) string {
 	}
 }
 
-// notes are what does not hold for most events: flags, the cause, the data of an event about an informer, a dead letter's reason.
+// notes are what does not hold for most events: flags, the cause, the data of an event about an
+// informer, a dead letter's reason.
 func notes(e *event.Event) (notes []string) {
 	if e.Initial {
 		notes = append(notes, "initial")
@@ -116,7 +118,8 @@ func pad(text string, width int) string {
 	return text + strings.Repeat(" ", max(0, width-len(text)))
 }
 
-// printable keeps control characters away from the terminal: a name or a manager may come from anyone.
+// printable keeps control characters away from the terminal: a name or a manager may come from
+// anyone.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || 0x7f <= r && r <= 0x9f {

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"syscall"
 
+	"golang.org/x/sync/semaphore"
 	"golang.org/x/term"
 
 	"github.com/kubebridge/bridge/internal/event"
@@ -39,11 +40,12 @@ type Sink struct {
 	out    io.Writer
 	format func(dst []byte, e *event.Event) []byte
 
-	turn  chan struct{} // holds one token; who has it writes, and owns what follows
-	buf   []byte
-	owed  torn
-	left  *writing            // a write that a call did not wait for; nil for none
-	taken map[string]struct{} // messages of such a write whose lines were taken to their end, and whose callers do not know
+	busy *semaphore.Weighted // its holder writes, and owns the fields below
+	buf  []byte
+	owed torn
+	left *writing // a write that a call did not wait for; nil for none
+	// messages of such a write whose lines were taken to their end, and whose callers do not know
+	taken map[string]struct{}
 }
 
 // torn is a line of which the writer took only the beginning.
@@ -59,7 +61,7 @@ func New(cfg Config) (*Sink, error) {
 	if cfg.Writer == nil {
 		cfg.Writer = os.Stdout
 	}
-	s := &Sink{out: cfg.Writer, turn: make(chan struct{}, 1), taken: map[string]struct{}{}}
+	s := &Sink{out: cfg.Writer, busy: semaphore.NewWeighted(1), taken: map[string]struct{}{}}
 	terminal := isTerminal(cfg.Writer)
 	switch {
 	case cfg.Format == JSON, (cfg.Format == Auto || cfg.Format == "") && !terminal:
@@ -69,7 +71,6 @@ func New(cfg Config) (*Sink, error) {
 	default:
 		return nil, fmt.Errorf("stdout sink: format %q: want one of auto, json, short", cfg.Format)
 	}
-	s.turn <- struct{}{}
 	return s, nil
 }
 
@@ -98,17 +99,18 @@ func (s *Sink) Limits() sinks.Limits { return sinks.Limits{Concurrency: 1} }
 // Lane is the same for all events.
 func (s *Sink) Lane(context.Context, *event.Event) (string, error) { return lane, nil }
 
-// Publish writes a line for each message, and waits for the writer or for ctx. A writer can't be interrupted: what it was given when ctx ended stays with
-// it, and the next call begins when it is done with that; lines that it has taken by then are not written again.
+// Publish writes a line for each message, and waits for the writer or for ctx. A writer can't be
+// interrupted: what it was given when ctx ended stays with it, and the next call begins when it is
+// done with that; lines that it has taken by then are not written again.
 func (s *Sink) Publish(ctx context.Context, batch []*sinks.Message) {
 	if len(batch) == 0 {
 		return
 	}
-	if err := s.takeTurn(ctx); err != nil {
+	if err := s.acquire(ctx); err != nil {
 		sinks.Fail(batch, err)
 		return
 	}
-	defer s.passTurn()
+	defer s.release()
 	sinks.Fail(batch, nil)
 	if !s.finish(ctx) {
 		sinks.Fail(batch, stopped(ctx))
@@ -130,29 +132,24 @@ func (s *Sink) DeadLetter(ctx context.Context, e *event.Event, reason error, att
 	return m.Err
 }
 
-func (s *Sink) takeTurn(ctx context.Context) error {
-	if ctx.Err() != nil {
+func (s *Sink) acquire(ctx context.Context) error {
+	if s.busy.Acquire(ctx, 1) != nil {
 		return stopped(ctx)
 	}
-	select {
-	case <-s.turn:
-		return nil
-	case <-ctx.Done():
-		return stopped(ctx)
-	}
+	return nil
 }
 
 func stopped(ctx context.Context) error {
 	return &sinks.Error{Class: sinks.Stopped, Err: ctx.Err()}
 }
 
-// passTurn lets the next one write, without the memory of one huge batch.
-func (s *Sink) passTurn() {
+// release lets the next call write, without the memory of one huge batch.
+func (s *Sink) release() {
 	const large = 4 << 20
 	if cap(s.buf) > large {
 		s.buf = nil
 	}
-	s.turn <- struct{}{}
+	s.busy.Release(1)
 }
 
 // lineID tells one line from another: a dead letter has the id of its event, and another line.
@@ -165,10 +162,16 @@ func explain(err error) error {
 	switch {
 	case err == nil:
 		err = io.ErrShortWrite
-	case errors.Is(err, syscall.EPIPE), errors.Is(err, io.ErrClosedPipe), errors.Is(err, os.ErrClosed):
-		return &sinks.Error{Class: sinks.Reconnect, Err: fmt.Errorf("standard output: whoever read it has gone; restart the bridge with a reader: %w", err)}
+	case errors.Is(err, syscall.EPIPE), errors.Is(err, io.ErrClosedPipe),
+		errors.Is(err, os.ErrClosed):
+		return &sinks.Error{
+			Class: sinks.Reconnect,
+			Err: fmt.Errorf("standard output: whoever read it has gone; restart the bridge with "+
+				"a reader: %w", err),
+		}
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return &sinks.Error{Class: sinks.Retry, Err: fmt.Errorf("standard output goes to a full disk; make room, nothing is lost meanwhile: %w", err)}
+		return &sinks.Error{Class: sinks.Retry, Err: fmt.Errorf("standard output goes to a full "+
+			"disk; make room, nothing is lost meanwhile: %w", err)}
 	}
 	return &sinks.Error{Class: sinks.Retry, Err: fmt.Errorf("standard output: %w", err)}
 }

@@ -144,7 +144,8 @@ func TestALineThatWasTornIsCompletedAndNotRepeated(t *testing.T) {
 	}
 }
 
-// unacknowledged are the events to resend. It fails t when one before them was not acknowledged and a later one was.
+// unacknowledged are the events to resend. It fails t when one before them was not acknowledged and
+// a later one was.
 func unacknowledged(t *testing.T, batch []*sinks.Message) (events []*event.Event) {
 	t.Helper()
 	for _, m := range batch {

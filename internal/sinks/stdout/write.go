@@ -10,9 +10,10 @@ import (
 // writing is one write, which goes on when nobody waits for it any more.
 type writing struct {
 	buf  []byte
-	owed torn     // what buf begins with
-	ends []int    // where each message's line ends in buf
-	ids  []string // of the messages, by lineID; set when nobody waits any more, since events are the caller's
+	owed torn  // what buf begins with
+	ends []int // where each message's line ends in buf
+	// of the messages, by lineID; set when nobody waits any more, since events are the caller's
+	ids  []string
 	done chan struct{}
 
 	// Set before done is closed.
@@ -20,7 +21,8 @@ type writing struct {
 	err     error
 }
 
-// write renders all lines into one buffer and writes them at once. Lines that the writer took to their end are acknowledged.
+// write renders all lines into one buffer and writes them at once. Lines that the writer took to
+// their end are acknowledged.
 func (s *Sink) write(ctx context.Context, batch []*sinks.Message) {
 	w := s.render(batch)
 	go func() {
@@ -48,7 +50,8 @@ func (s *Sink) render(batch []*sinks.Message) *writing {
 	w := &writing{owed: s.owed, ends: make([]int, len(batch)), done: make(chan struct{})}
 	w.buf = append(s.buf[:0], s.owed.rest...)
 	for i, m := range batch {
-		// A message that is resent because its line was torn needs the rest of the line, and no second one.
+		// A message that is resent because its line was torn needs the rest of the line, and no
+		// second one.
 		if i > 0 || s.owed.rest == nil || s.owed.id != lineID(m.Event) {
 			w.buf = s.format(w.buf, m.Event)
 		}
@@ -73,7 +76,8 @@ func (s *Sink) conclude(w *writing, id func(i int) string) {
 	s.buf, s.owed = w.buf, w.torn(id)
 }
 
-// finish waits for a write that an earlier call has left, and notes what became of it. It is false when ctx ended before.
+// finish waits for a write that an earlier call has left, and notes what became of it. It is false
+// when ctx ended before.
 func (s *Sink) finish(ctx context.Context) bool {
 	w := s.left
 	if w == nil {
