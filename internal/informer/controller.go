@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/kubebridge/bridge/internal/checkpoint"
@@ -20,12 +21,13 @@ const decidedBytes = 4 << 20
 // controller is the loop between the FIFO and the log. All its fields are owned by its goroutine.
 type controller struct {
 	*Informer
-	changes []*change      // of this turn, those that are not in the log yet
-	bytes   int            // of changes
-	marks   []resource.Key // objects of this turn that a list held
-	news    []store.Announcement
-	list    List          // that is being worked through
-	listed  event.Listing // its items so far
+	announcer *announcer
+	changes   []*change      // of this turn, those that were not handed on yet
+	bytes     int            // of changes
+	marks     []resource.Key // objects of this turn that a list held
+	news      []store.Announcement
+	list      List          // that is being worked through
+	listed    event.Listing // its items so far
 	// olderItems are the known versions of objects of which the list has an older state.
 	olderItems map[resource.Key]resource.Version
 	// diverged: a list has shown that the server's history is another, and the list that follows
@@ -43,6 +45,10 @@ type controller struct {
 // run pops and decides until the FIFO is closed and empty, then closes the log.
 func (c *controller) run(ctx context.Context) error {
 	defer c.log.close()
+	ctx, stop := context.WithCancel(ctx)
+	c.announcer = newAnnouncer(c.Informer)
+	defer c.announcer.writing.Wait()
+	defer stop()
 	c.olderItems, c.unread = map[resource.Key]resource.Version{}, map[resource.Key]struct{}{}
 	c.list = List{Selective: c.cfg.Selective, Leavable: c.cfg.Leavable, Enterable: c.cfg.Enterable}
 	if c.cfg.Resnapshot {
@@ -53,9 +59,11 @@ func (c *controller) run(ctx context.Context) error {
 	}
 	c.epoch = c.history.now()
 	for {
-		if err := c.cfg.FIFO.Pop(ctx, c); errors.Is(err, deltafifo.ErrClosed) {
-			return nil
-		} else if err != nil {
+		err := c.cfg.FIFO.Pop(ctx, c)
+		if errors.Is(err, deltafifo.ErrClosed) {
+			return c.announcer.wait(ctx)
+		}
+		if err != nil {
 			return fmt.Errorf("informer %s: %w", c.cfg.Name, err)
 		}
 	}
@@ -83,22 +91,40 @@ func (c *controller) Process(ctx context.Context, deltas deltafifo.Deltas) error
 	return nil
 }
 
-// handOn puts what was decided into the log.
+// handOn puts what was decided into the log. What adds an object comes there when its announcement is
+// durable. What is about all objects comes behind everything before it, and before everything after it.
 func (c *controller) handOn(ctx context.Context) error {
 	if err := c.cfg.Indexer.Mark(c.marks); err != nil {
+		return err
+	}
+	if len(c.changes) > 0 {
+		if err := c.append(ctx); err != nil {
+			return err
+		}
+	}
+	clear(c.changes)
+	c.changes, c.marks, c.news, c.bytes = c.changes[:0], c.marks[:0], c.news[:0], 0
+	return nil
+}
+
+func (c *controller) append(ctx context.Context) error {
+	ofAll := func(ch *change) bool { return ch.Kind.ofAll(ch.Key) }
+	if !slices.ContainsFunc(c.changes, ofAll) {
+		if err := c.makeRoom(ctx); err != nil {
+			return err
+		}
+		return c.announcer.append(ctx, c.changes, c.news)
+	}
+	if err := c.announcer.wait(ctx); err != nil {
 		return err
 	}
 	if err := c.announce(ctx, c.news); err != nil {
 		return err
 	}
-	if len(c.changes) > 0 {
-		if err := c.makeRoom(ctx); err != nil {
-			return err
-		}
-		c.log.append(c.changes)
+	if err := c.makeRoom(ctx); err != nil {
+		return err
 	}
-	clear(c.changes)
-	c.changes, c.marks, c.news, c.bytes = c.changes[:0], c.marks[:0], c.news[:0], 0
+	c.log.append(c.changes)
 	return nil
 }
 
