@@ -167,11 +167,13 @@ test-abuse: controlplane ## A hostile tenant writes what the API server takes fo
 ABUSE_TIME ?= 10m
 
 .PHONY: fuzz
-fuzz: ## Every fuzz target, for FUZZ_TIME each
+fuzz: ## Every fuzz target, FUZZ_TIME executions each (or a time: FUZZ_TIME=20s), one after the other
 	@$(GO) list ./... | while read pkg; do \
 	  for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
-	    echo "$$pkg $$target"; $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZ_TIME) $$pkg || exit 1; done; done
-FUZZ_TIME ?= 20s
+	    echo "$$pkg $$target"; \
+	    $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZ_TIME) $$pkg >$(BIN)/fuzz.txt 2>&1 || { cat $(BIN)/fuzz.txt; exit 1; }; \
+	    grep 'execs: ' $(BIN)/fuzz.txt | tail -1; done; done
+FUZZ_TIME ?= 10000000x
 
 .PHONY: bench-micro
 bench-micro: ## The benchmarks of the packages
