@@ -3,6 +3,7 @@ package bridge
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -98,6 +99,9 @@ type Bridge struct {
 	ended      chan struct{}          // closed when the follower takes no more requests
 	replica    *replica               // nil when there are no others
 	changing   *semaphore.Weighted    // of who starts or stops units and sinks, or begins to lead
+	// process sets messages apart that may tell of older states than what another process has sent. It
+	// is another when a unit has ended and not all is on disk. Owned by New, then by the follower.
+	process string
 }
 
 // New checks, opens the state of each unit and starts nothing.
@@ -113,6 +117,7 @@ func New(cfg Config) (*Bridge, error) {
 	b := &Bridge{
 		cfg: cfg, log: cfg.Log, roster: roster{gone: map[string]lastWords{}}, changes: countChanges(cfg.Registerer),
 		requests: make(chan *request), ended: make(chan struct{}), changing: semaphore.NewWeighted(1),
+		process: rand.Text()[:8],
 	}
 	b.namespaces = namespaces.New(namespaces.Config{
 		Client: cfg.Client, Watchdog: cfg.Watchdog, Identify: cfg.Identify,
@@ -142,7 +147,7 @@ func New(cfg Config) (*Bridge, error) {
 			continue
 		}
 		names[uc.Name()] = true
-		u, err := b.newUnit(uc, heritage{})
+		u, err := b.newUnit(uc, false, !cfg.DB.WasClean())
 		if err != nil {
 			problems = append(problems, err)
 			continue
@@ -223,7 +228,7 @@ func (b *Bridge) run(ctx context.Context) error {
 	}
 	f := &follower{
 		Bridge: b, start: start, startOutlet: func(out *outlet) { b.startOutlet(publishing, out) },
-		previous: Plan{Unknown: b.cfg.Unknown}, left: map[string]heritage{},
+		previous: Plan{Unknown: b.cfg.Unknown}, unclean: map[string]bool{},
 		planner: b.cfg.Planner, planInterval: b.cfg.PlanInterval,
 	}
 	units.start("", func(context.Context) error { return f.follow(read) })

@@ -32,7 +32,6 @@ func (r *relay) handOn(ctx context.Context) error {
 
 // behindRelay is what a listener adds its events to.
 func (u *unit) behindRelay(b *Bridge, out *outlet) informer.Publisher {
-	u.publishers[out.name] = out.Publisher
 	if b.replica == nil {
 		return out.Publisher
 	}

@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/metric"
 )
 
@@ -39,8 +37,9 @@ type follower struct {
 	*Bridge
 	start       func(*unit)   // runs a unit
 	startOutlet func(*outlet) // runs a sink
-	// left is, by unit, what units that ended early have with the sinks.
-	left map[string]heritage
+	// unclean has the units that ended for a change of the configuration, and whether one may have sent
+	// what is not known on disk.
+	unclean map[string]bool
 	// asked is when the plan was last asked for, and last what the signs were then.
 	asked time.Time
 	last  string
@@ -82,7 +81,6 @@ func (f *follower) follow(ctx context.Context) error {
 			continue
 		case <-tick.C:
 		}
-		f.letGo()
 		if f.planner == nil || !f.due(time.Now()) {
 			continue
 		}
@@ -163,9 +161,6 @@ func (f *follower) bury() (again bool) {
 
 // take ends what is left of a unit when its state is on disk.
 func (f *follower) take(u *unit, why leaving) bool {
-	for _, relay := range u.relays {
-		relay.Close()
-	}
 	if err := f.committer.Untrack(u.tracker); err != nil {
 		f.log.Error("commit failed, will be tried again", "err", err)
 		return false
@@ -238,28 +233,20 @@ func (f *follower) appear(uc UnitConfig) error {
 	return nil
 }
 
-// letGo forgets what units have left with sinks when it is settled, or will never be.
-func (f *follower) letGo() {
-	for _, h := range f.left {
-		maps.DeleteFunc(h.left, func(sink string, o *informer.Leftover) bool {
-			out := f.outlets.get(sink)
-			return o.Empty() || out == nil || out.Publisher != h.with[sink]
-		})
-	}
-}
-
 // add starts a unit.
 func (f *follower) add(uc UnitConfig) (*unit, error) { return f.addAndJoin(uc, nil) }
 
 // addAndJoin starts a unit that begins to feed some sinks which another replica has fed before.
 func (f *follower) addAndJoin(uc UnitConfig, joins []string) (*unit, error) {
-	from := f.left[uc.Name()]
-	from.joins = joins
-	u, err := f.newUnit(uc, from)
+	unclean, known := f.unclean[uc.Name()]
+	if !known {
+		unclean = !f.cfg.DB.WasClean()
+	}
+	u, err := f.newUnit(uc, len(joins) > 0, unclean)
 	if err != nil {
 		return nil, fmt.Errorf("start a unit: %w", err)
 	}
-	delete(f.left, uc.Name())
+	delete(f.unclean, uc.Name())
 	if f.pauses.of(kindInformer, uc.Informer) != nil {
 		u.reflector.Pause()
 	}

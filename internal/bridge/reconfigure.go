@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"maps"
 	"slices"
@@ -220,17 +221,22 @@ func (r *reconfiguration) inVain(u *unit) bool {
 	return false
 }
 
-// takeOut takes a unit out that has ended, with what it has left with its sinks.
+// takeOut takes a unit out that has ended, with what its sinks have not acknowledged.
 func (r *reconfiguration) takeOut(ctx context.Context, u *unit) error {
-	h := u.bequeath()
+	unclean := !u.informer.Sure()
+	if err := u.informer.End(); err != nil {
+		u.log.Warn("not all that waits for sinks could be put on disk; some of it may be sent twice", "err", err)
+		unclean = true
+		r.process = rand.Text()[:8]
+	}
 	for !r.take(u, leavingChanged) {
 		// The disk is full: the unit has ended, and its last state is to be on it.
 		if ratelimit.Sleep(ctx, time.Second) != nil {
 			return ErrStopping
 		}
 	}
-	r.left[u.name] = h
-	if h.unclean && r.wanted[u.name] == nil {
+	r.unclean[u.name] = unclean
+	if unclean && r.wanted[u.name] == nil {
 		r.roster.doubt()
 	}
 	return nil

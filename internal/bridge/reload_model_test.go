@@ -27,8 +27,7 @@ func (m *model) reload() {
 	if m.one(2) {
 		c.Changed = c.Informers
 	}
-	// What is with the publishers is given back then, and read again from the log; with latest, see below.
-	if m.one(2) && !slices.ContainsFunc(m.unit.Sinks, func(b bridge.BindingConfig) bool { return b.Latest }) {
+	if m.one(2) { // the log is written anew
 		m.unit.Redaction += "x"
 		c.Units[0], c.Changed = m.unit, c.Informers
 	}

@@ -32,6 +32,8 @@ type reader struct {
 	// poisoned are names of which something was told that can't be understood.
 	poisoned map[resource.Key]bool
 	relist   *gap // between a gap event, or the start of a first snapshot, and its synced event
+	// abandoned: a list was given up since the last gap, when its unit began anew.
+	abandoned bool
 
 	// Of the whole stream.
 	now     time.Time       // of the record that is looked at
@@ -159,7 +161,7 @@ func (r *reader) wasTold(key resource.Key, k known) bool {
 func (r *reader) begin(g *gap) {
 	g.items = map[resource.Key]int64{}
 	g.synced = -1
-	r.relist, r.began = g, r.now
+	r.relist, r.began, r.abandoned = g, r.now, false
 	r.gaps = append(r.gaps, g)
 }
 
@@ -326,7 +328,7 @@ func (r *reader) deleted(rec *record) {
 		return
 	}
 	k := r.known[key]
-	if announced, ok := r.announced[rec.UID]; ok && rec.Inferred && (!k.alive || k.uid != rec.UID) {
+	if announced, ok := r.announced[rec.UID]; ok && (!k.alive || k.uid != rec.UID) {
 		if k.alive {
 			r.problem(rec, "the object that had the name, %s, was not deleted", k.uid)
 		}
@@ -464,6 +466,8 @@ func (r *reader) marks(rec *record) {
 	switch {
 	case rec.Inferred && listing && r.relist.reason == initialSnapshot:
 		r.owed[resource.MakeKey(rec.Namespace, rec.Name)] = true // a new object of that name, which a WatchList told already
+	case rec.Inferred && !listing && r.abandoned && r.m.restarted(rec.Observed, rec.at):
+		// an item of the list that was given up, behind a later change of another object
 	case rec.Inferred && !listing:
 		r.problem(rec, "inferred, and no gap was told")
 	case rec.Initial && !listing:
@@ -471,7 +475,8 @@ func (r *reader) marks(rec *record) {
 	case listing && !rec.Initial && !rec.Inferred && strings.HasSuffix(rec.Type, ".deleted"):
 		// before the end of a WatchList
 	case listing && !rec.Initial && !rec.Inferred && r.m.restarted(r.began, rec.at):
-		r.relist, listing = nil, false // the list was given up, and what it was for turned out not to be needed
+		// The list was given up, and what it was for turned out not to be needed.
+		r.relist, listing, r.abandoned = nil, false, true
 	case listing && !rec.Initial && !rec.Inferred:
 		r.problem(rec, "from a watch, in the middle of a list")
 	}

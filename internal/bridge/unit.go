@@ -22,7 +22,6 @@ import (
 	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/metric"
 	"github.com/kubebridge/bridge/internal/namespaces"
-	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/store"
@@ -181,20 +180,18 @@ type unit struct {
 	tracker   *checkpoint.Tracker
 	informer  *informer.Informer
 	reflector *reflector.Reflector
-	relays    []*relay // before the publishers, one for each listener; none where there are no other replicas
-	// publishers that the listeners' events end up with, by sink.
-	publishers map[string]*publisher.Publisher
-	life       uint64                // another for each unit, also of the same name
-	relist     bool                  // the position on disk is not enough: it lists
-	resumed    bool                  // there was a position on disk
-	began      time.Time             // when its state was opened
-	selected   *namespaces.Selection // nil without a namespaceSelector
-	watchdog   time.Duration
-	metrics    *metric.Scope
-	ended      chan struct{} // closed when run has returned
-	jobs       sync.WaitGroup
-	objects    counted
-	catching   catching
+	relays    []*relay              // before the publishers, one for each listener; none where there are no other replicas
+	life      uint64                // another for each unit, also of the same name
+	relist    bool                  // the position on disk is not enough: it lists
+	resumed   bool                  // there was a position on disk
+	began     time.Time             // when its state was opened
+	selected  *namespaces.Selection // nil without a namespaceSelector
+	watchdog  time.Duration
+	metrics   *metric.Scope
+	ended     chan struct{} // closed when run has returned
+	jobs      sync.WaitGroup
+	objects   counted
+	catching  catching
 
 	mu      sync.Mutex // guards all below
 	why     leaving
@@ -203,27 +200,16 @@ type unit struct {
 	hard    context.Context         //nolint:containedctx // see reading
 	abort   context.CancelCauseFunc // of everything
 	busy    bool                    // a snapshot is being sent
-	torn    bool                    // it was ended before everything was on disk
-}
-
-// heritage is what a unit takes over from one that had its name before.
-type heritage struct {
-	left      map[string]*informer.Leftover   // by sink
-	with      map[string]*publisher.Publisher // who has it
-	redaction string                          // UnitConfig.Redaction by which it was read
-	// joins are sinks that this replica begins to feed, and another one has fed before.
-	joins []string
-	// known says that there was one in this run, and unclean that it may have sent what is not known on disk.
-	known, unclean bool
 }
 
 // lives counts units.
 var lives atomic.Uint64
 
-// newUnit opens the unit's state and connects its stages.
-func (b *Bridge) newUnit(cfg UnitConfig, from heritage) (*unit, error) {
+// newUnit opens the unit's state and connects its stages. With relist the position on disk is not
+// enough. unclean says that the run of the unit before this one may have sent what is not known on disk.
+func (b *Bridge) newUnit(cfg UnitConfig, relist, unclean bool) (*unit, error) {
 	u := &unit{
-		cfg: cfg, name: cfg.Name(), ended: make(chan struct{}), publishers: map[string]*publisher.Publisher{}, life: lives.Add(1), relist: len(from.joins) > 0,
+		cfg: cfg, name: cfg.Name(), ended: make(chan struct{}), life: lives.Add(1), relist: relist,
 	}
 	u.log = b.log.With("informer", cfg.Informer)
 	if cfg.Namespace != "" {
@@ -233,7 +219,7 @@ func (b *Bridge) newUnit(cfg UnitConfig, from heritage) (*unit, error) {
 		"informer": cfg.Informer, "resource": cfg.Type.String(), "namespace": cfg.Namespace,
 	})
 	u.metrics.Begin()
-	addInformer := func(b *Bridge, reg prometheus.Registerer) error { return u.addInformer(b, reg, &from) }
+	addInformer := func(b *Bridge, reg prometheus.Registerer) error { return u.addInformer(b, reg, unclean) }
 	steps := []func(*Bridge, prometheus.Registerer) error{u.openState, u.addFIFO, addInformer, u.addReflector}
 	for _, step := range steps {
 		if err := step(b, u.metrics); err != nil {
@@ -306,7 +292,7 @@ func (u *unit) addFIFO(_ *Bridge, reg prometheus.Registerer) (err error) {
 	return err
 }
 
-func (u *unit) addInformer(b *Bridge, reg prometheus.Registerer, from *heritage) (err error) {
+func (u *unit) addInformer(b *Bridge, reg prometheus.Registerer, unclean bool) (err error) {
 	var listeners []informer.ListenerConfig
 	for _, binding := range u.cfg.Sinks {
 		out := b.outlets.get(binding.Sink)
@@ -324,7 +310,7 @@ func (u *unit) addInformer(b *Bridge, reg prometheus.Registerer, from *heritage)
 		}
 		listeners = append(listeners, informer.ListenerConfig{
 			Name: binding.Sink, Publisher: u.behindRelay(b, out), Maker: maker, Selector: u.selector(binding.Filter), Resync: binding.Resync, Latest: binding.Latest,
-			After: from.leftWith(binding.Sink, out.Publisher, u.cfg.Redaction),
+			Run: b.process,
 		})
 	}
 	var owners func(*resource.Object) []resource.Owner
@@ -339,7 +325,7 @@ func (u *unit) addInformer(b *Bridge, reg prometheus.Registerer, from *heritage)
 		Selector: u.selector(u.cfg.Filter), Owners: owners, Died: b.lineage.died,
 		Namespaces: u.cfg.NamespaceSelector != "", Selection: u.selection(b), Selective: u.cfg.selective(), Leavable: u.cfg.leavable(),
 		Enterable: u.cfg.selectsHere() && u.cfg.Snapshot != SnapshotNever,
-		LogBytes:  u.cfg.Memory, SpoolBytes: u.spool(b), DropOldest: u.cfg.DropOldest, Resnapshot: u.cfg.Snapshot == SnapshotAlways, Unclean: from.isUnclean(b), Succeeds: u.succeeds(b), Forgotten: u.forgotten(b), Diverged: func() { u.reflector.Diverged() },
+		LogBytes:  u.cfg.Memory, SpoolBytes: u.spool(b), DropOldest: u.cfg.DropOldest, Resnapshot: u.cfg.Snapshot == SnapshotAlways, Unclean: unclean, Succeeds: u.succeeds(b), Forgotten: u.forgotten(b), Diverged: func() { u.reflector.Diverged() },
 		Log: u.log.With("resource", u.cfg.Type.String()), Registerer: reg,
 	})
 	return err

@@ -3,32 +3,8 @@ package bridge
 import (
 	"context"
 	"errors"
-
-	"github.com/kubebridge/bridge/internal/informer"
-	"github.com/kubebridge/bridge/internal/publisher"
+	"time"
 )
-
-// leftWith is what is left with a publisher of a sink; nil for nothing, and where the sink has another publisher by now. Where something else is to be
-// taken out of objects now, the publisher gives back what was read before, which may have it: it is read again from the log on disk, where that
-// is taken out.
-func (h *heritage) leftWith(sink string, p *publisher.Publisher, redaction string) *informer.Leftover {
-	left := h.left[sink]
-	if h.with[sink] != p || left == nil {
-		return nil
-	}
-	if h.redaction != redaction {
-		left.Withdraw(p)
-	}
-	return left
-}
-
-// isUnclean says whether something was sent that is not known on disk.
-func (h *heritage) isUnclean(b *Bridge) bool {
-	if h.known {
-		return h.unclean
-	}
-	return !b.cfg.DB.WasClean()
-}
 
 // begin gives the context for reading; leave ends it. part ends everything, as the end of hard does.
 func (u *unit) begin(read, hard context.Context) context.Context {
@@ -58,32 +34,20 @@ func (u *unit) leaving() leaving {
 // errParted is the cause with which a unit is ended before everything is settled.
 var errParted = errors.New("ended before everything was sent")
 
-// part ends a unit that is leaving before everything is settled. What its sinks have not acknowledged lies on disk, unless that fails: then it is
-// read again, and may be sent twice.
+// part ends a unit that is leaving before everything is settled: what its sinks have not acknowledged
+// waits on disk. What has been read is decided before, if that takes no longer than a moment; else it
+// is read again.
 func (u *unit) part(ctx context.Context) {
-	err := u.informer.Park(ctx)
-	if err != nil {
-		u.log.Warn("not all that waits for sinks could be put on disk; some of it may be sent twice", "err", err)
+	const moment = time.Second
+	select {
+	case <-u.informer.Decided():
+	case <-time.After(moment):
+	case <-ctx.Done():
 	}
 	u.mu.Lock()
 	abort := u.abort
-	u.torn = err != nil
 	u.mu.Unlock()
 	abort(errParted)
-}
-
-// bequeath is what the unit, which has ended, leaves to one that takes its name, before its last state is committed.
-func (u *unit) bequeath() heritage {
-	u.mu.Lock()
-	torn := u.torn
-	u.mu.Unlock()
-	h := heritage{left: u.informer.Leftovers(), with: u.publishers, redaction: u.cfg.Redaction, known: true, unclean: torn || !u.informer.Sure()}
-	for _, relay := range u.relays {
-		if !relay.Leads() {
-			delete(h.left, relay.sink) // no publisher has it: it is read again
-		}
-	}
-	return h
 }
 
 // run reads until read ends, and then until everything read is settled, or until hard ends.

@@ -137,7 +137,7 @@ func (l *changeLog) sight(from, audience uint64) ([]sighting, uint64, error) {
 			return found, c.position, nil
 		}
 		if c.size > 0 && c.audience&audience != 0 {
-			found = append(found, sighting{c.position, c.Kind, c.Key, c.Op, c.UID, c.Observed})
+			found = append(found, sighting{position: c.position, kind: c.Kind, key: c.Key, op: c.Op, uid: c.UID, observed: c.Observed})
 		}
 	}
 	return found, l.next, nil

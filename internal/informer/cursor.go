@@ -9,6 +9,9 @@ import (
 type cursor struct {
 	next    uint64
 	pending []uint64 // in order
+	// tried are those of pending whose events the sink may have, in order: they were in a call that
+	// had no answer.
+	tried []uint64
 }
 
 // caughtUp says that what was pending, up to a position, was passed on again: from now on the parcels know what of it is.
@@ -31,6 +34,12 @@ func (c cursor) low() uint64 {
 // has says whether a position is pending.
 func (c cursor) has(position uint64) bool {
 	_, found := slices.BinarySearch(c.pending, position)
+	return found
+}
+
+// wasTried reports whether the sink may have the event of a position.
+func (c cursor) wasTried(position uint64) bool {
+	_, found := slices.BinarySearch(c.tried, position)
 	return found
 }
 
@@ -58,21 +67,30 @@ func (c cursor) backTo(position uint64, gaps []uint64) cursor {
 	return c
 }
 
-// encode writes next, and the distances of what is pending.
+// encode writes next, how many positions were tried, and the distances of these and of what is
+// pending.
 func (c cursor) encode() []byte {
 	out := binary.AppendUvarint(nil, c.next)
-	last := uint64(0)
-	for _, p := range c.pending {
-		out = binary.AppendUvarint(out, p-last)
-		last = p
+	out = binary.AppendUvarint(out, uint64(len(c.tried)))
+	for _, positions := range [][]uint64{c.tried, c.pending} {
+		last := uint64(0)
+		for _, p := range positions {
+			out = binary.AppendUvarint(out, p-last)
+			last = p
+		}
 	}
 	return out
 }
 
 func decodeCursor(b []byte) (cursor, error) {
 	var c cursor
+	var tried uint64
 	var n int
 	if c.next, n = binary.Uvarint(b); n <= 0 {
+		return c, errRecord
+	}
+	b = b[n:]
+	if tried, n = binary.Uvarint(b); n <= 0 {
 		return c, errRecord
 	}
 	last := uint64(0)
@@ -81,8 +99,18 @@ func decodeCursor(b []byte) (cursor, error) {
 		if d, n = binary.Uvarint(b); n <= 0 {
 			return c, errRecord
 		}
+		if uint64(len(c.tried)) == tried && len(c.pending) == 0 {
+			last = 0
+		}
 		last += d
-		c.pending = append(c.pending, last)
+		if uint64(len(c.tried)) < tried {
+			c.tried = append(c.tried, last)
+		} else {
+			c.pending = append(c.pending, last)
+		}
+	}
+	if uint64(len(c.tried)) < tried {
+		return c, errRecord
 	}
 	return c, nil
 }

@@ -204,7 +204,7 @@ func (d *diskLog) sight(from, to, audience uint64) ([]sighting, uint64, error) {
 			return nil, from, err
 		}
 		if d.informer.audienceOf(&r)&audience != 0 {
-			found = append(found, sighting{e.Position, r.Kind, r.Key, r.Op, r.UID, r.Observed})
+			found = append(found, sighting{position: e.Position, kind: r.Kind, key: r.Key, op: r.Op, uid: r.UID, observed: r.Observed})
 		}
 	}
 	return found, to, nil

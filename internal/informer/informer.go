@@ -43,9 +43,10 @@ type Tracker interface {
 	Commit() error
 }
 
-// Publisher takes a listener's events: *publisher.Publisher.
+// Publisher takes a listener's events, and gives back what is not settled: *publisher.Publisher.
 type Publisher interface {
 	Add(ctx context.Context, items []*publisher.Item) error
+	Detach(ctx context.Context, s publisher.Settler) (tried []*publisher.Item)
 }
 
 // Config of an Informer.
@@ -121,9 +122,9 @@ type ListenerConfig struct {
 	Latest bool
 	// Ahead is how many events to come a listener with Latest keeps in mind: what waits beyond collapses only when it comes to it. Default 16,384.
 	Ahead int
-	// After is what an informer that had the same state before has left with the publisher: the listener begins when that is settled. nil for
-	// nothing.
-	After *Leftover
+	// Run sets the messages of a listener with Latest apart from those of an earlier run that may have
+	// sent what is not known here. Default: from those of all others.
+	Run string
 }
 
 // Informer is the part of the pipeline between a FIFO and the publishers.
@@ -142,7 +143,6 @@ type Informer struct {
 	settling  sync.Mutex // orders the calls of settle, and makes a change either settled or spooled
 	spoolTurn chan struct{}
 	decided   chan struct{} // closed when the controller has ended
-	park      chan struct{} // closed by Park: the controller ends, whatever is left to decide
 	// unclean: an earlier run has sent what is not known here, and this one has seen neither a list nor
 	// a bookmark.
 	unclean atomic.Bool
@@ -167,7 +167,7 @@ func New(cfg Config) (*Informer, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	m := newMetrics(cfg.Registerer, cfg.LogBytes, cfg.Listeners)
-	i := &Informer{cfg: cfg, metrics: m, logger: cfg.Log, spoolTurn: make(chan struct{}, 1), decided: make(chan struct{}), park: make(chan struct{})}
+	i := &Informer{cfg: cfg, metrics: m, logger: cfg.Log, spoolTurn: make(chan struct{}, 1), decided: make(chan struct{})}
 	for n, lc := range cfg.Listeners {
 		i.listeners = append(i.listeners, newListener(lc, i, 1<<n))
 		i.everyone |= 1 << n
@@ -218,7 +218,8 @@ func (i *Informer) useOrder() {
 }
 
 // Run works until the FIFO is closed and everything that came of it is settled, then returns nil; or until ctx ends, or
-// something fails that only a restart of the informer can heal (the state database).
+// something fails that only a restart of the informer can heal (the state database). End follows, where another informer is to go on with its
+// state in the same process.
 func (i *Informer) Run(ctx context.Context) error {
 	for _, l := range i.listeners {
 		if err := l.prepare(); err != nil {
@@ -230,7 +231,7 @@ func (i *Informer) Run(ctx context.Context) error {
 	g.Go(func() error {
 		defer close(i.decided)
 		defer stopResync()
-		return i.decide(ctx)
+		return (&controller{Informer: i}).run(ctx)
 	})
 	aside, stopAside := context.WithCancel(ctx)
 	var listening sync.WaitGroup
@@ -251,27 +252,6 @@ func (i *Informer) Run(ctx context.Context) error {
 		return nil
 	})
 	return g.Wait()
-}
-
-// decide runs the controller, until Park ends it.
-func (i *Informer) decide(ctx context.Context) error {
-	deciding, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	var waiting sync.WaitGroup
-	waiting.Go(func() {
-		select {
-		case <-i.park:
-			stop(errUndecided)
-		case <-deciding.Done():
-		}
-	})
-	err := (&controller{Informer: i}).run(deciding)
-	stop(nil)
-	waiting.Wait()
-	if ctx.Err() == nil && errors.Is(context.Cause(deciding), errUndecided) && (errors.Is(err, errUndecided) || errors.Is(err, context.Canceled)) {
-		return nil
-	}
-	return err
 }
 
 // resync queues a Sync of every object, each period, until ctx ends. The round is the number of the period, so that it is the same

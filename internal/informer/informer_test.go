@@ -40,6 +40,9 @@ func newOutbox() *outbox {
 	return o
 }
 
+// Detach takes nothing back: the listeners of these tests end with their process.
+func (o *outbox) Detach(context.Context, publisher.Settler) []*publisher.Item { return nil }
+
 func (o *outbox) Add(_ context.Context, items []*publisher.Item) error {
 	o.mu.Lock()
 	for _, it := range items {

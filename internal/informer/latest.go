@@ -27,9 +27,6 @@ const (
 // runLatest is run for a listener that is sent the newest states only.
 func (l *listener) runLatest(ctx context.Context) error {
 	items := make([]*publisher.Item, 0, readSize)
-	if err := l.awaitLeftover(ctx); err != nil {
-		return err
-	}
 	for {
 		settled := l.settled.Load()
 		where, err := l.readAhead(ctx)
@@ -182,13 +179,12 @@ func (l *listener) sendReady(ctx context.Context, items []*publisher.Item) (bool
 	items = items[:0]
 	for i, p := range parcels {
 		p.event = steps[i].event(&l.cfg, firsts[i], lasts[i])
-		p.event.Run = l.process
+		p.event.Run = "/" + l.cfg.Run
 		p.item.Message.Event = &p.event
 		p.item.Cover = l.cover(&lasts[i].facts)
 		items = append(items, &p.item)
 	}
 	if err := l.cfg.Publisher.Add(ctx, items); err != nil {
-		l.untaken(parcels)
 		return false, err
 	}
 	return true, nil
@@ -266,6 +262,9 @@ func (l *listener) prepareLatest() error {
 		found, _, err := l.informer.disk.sight(position, position+1, l.bit)
 		if err != nil {
 			return fmt.Errorf("what waits for sink %s: %w", l.cfg.Name, err)
+		}
+		for i := range found {
+			found[i].tried = l.cursor.wasTried(position)
 		}
 		l.leftover = append(l.leftover, found...)
 	}

@@ -17,6 +17,7 @@ type sighting struct {
 	op       event.Op
 	uid      string
 	observed time.Time
+	tried    bool // the sink may have the event that was made of it
 }
 
 // levels is what waits for a listener that is sent the newest states only, as client-go's workqueue has it: of each object the events to
@@ -49,6 +50,7 @@ type step struct {
 	uid         string
 	added       bool // the listener was sent nothing of this object: it is an Added, whatever the last change is
 	observed    time.Time
+	tried       bool // the sink may have it: it is sent as it was
 }
 
 func newLevels(max int, keepFirst bool) *levels {
@@ -68,7 +70,7 @@ func (ls *levels) add(s *sighting) (needless []uint64) {
 	}
 	last := &lv.steps[len(lv.steps)-1]
 	switch {
-	case s.kind == ofQuarantined || last.op == event.Quarantined:
+	case s.kind == ofQuarantined || last.op == event.Quarantined, last.tried && !s.tried:
 		ls.push(lv, s)
 	case last.op == event.Synced:
 		needless = append(needless, last.last)
@@ -110,7 +112,7 @@ func (ls *levels) object(key resource.Key) *level {
 
 func newStep(lv *level, s *sighting, observed time.Time) step {
 	return step{
-		level: lv, first: s.position, last: s.position, op: s.op, uid: strings.Clone(s.uid), added: s.op == event.Added, observed: observed,
+		level: lv, first: s.position, last: s.position, op: s.op, uid: strings.Clone(s.uid), added: s.op == event.Added, observed: observed, tried: s.tried,
 	}
 }
 

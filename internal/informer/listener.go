@@ -31,7 +31,6 @@ type listener struct {
 	// selection is the controller's.
 	selection selection
 	// Of a listener with Latest only.
-	process  string        // sets its messages apart from those of a run before
 	leftover []sighting    // by a run before, that is not noted yet; owned by run
 	settled  atomic.Uint64 // counts calls of Settle
 
@@ -46,8 +45,6 @@ type listener struct {
 	// levels is what was read ahead, and sending what of it is about to get parcels; nil without Latest.
 	levels  *levels
 	sending []step
-	// withdrawn are positions of what the publisher has given back, in order.
-	withdrawn []uint64
 	// cursor is where it stands; pending is not kept here but found in read, levels, sending and the parcels, but for what a run
 	// before has left.
 	cursor cursor
@@ -66,10 +63,10 @@ type parcel struct {
 
 func newListener(cfg ListenerConfig, i *Informer, bit uint64) *listener {
 	cfg.Window = cmp.Or(cfg.Window, 4096)
+	cfg.Run = cmp.Or(cfg.Run, rand.Text()[:8])
 	l := &listener{cfg: cfg, informer: i, bit: bit, selection: selection{selector: cfg.Selector, sink: cfg.Name}}
 	l.cond = sync.NewCond(&l.mu)
 	if cfg.Latest {
-		l.process = "/" + rand.Text()[:8]
 		l.levels = newLevels(cmp.Or(cfg.Ahead, 16<<10), cfg.Maker.NeedsOld())
 	}
 	return l
@@ -110,9 +107,6 @@ func (l *listener) prepare() (err error) {
 
 // catchUp passes on what prepare has read.
 func (l *listener) catchUp(ctx context.Context, items []*publisher.Item) error {
-	if err := l.awaitLeftover(ctx); err != nil {
-		return err
-	}
 	if err := l.passAll(ctx, l.left, items); err != nil {
 		return err
 	}
@@ -153,7 +147,7 @@ func (l *listener) moved(changes []*change, next uint64) {
 func (l *listener) stand() cursor {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c := cursor{next: l.cursor.next, pending: l.cfg.After.without(slices.Clone(l.cursor.pending))}
+	c := cursor{next: l.cursor.next, pending: slices.Clone(l.cursor.pending)}
 	for _, p := range l.parcels {
 		if p.change != nil {
 			c.pending = append(c.pending, p.change.position)
@@ -170,6 +164,11 @@ func (l *listener) stand() cursor {
 	}
 	slices.Sort(c.pending)
 	c.pending = slices.Compact(c.pending)
+	for _, p := range l.cursor.tried {
+		if c.has(p) {
+			c.tried = append(c.tried, p)
+		}
+	}
 	return c
 }
 
@@ -220,7 +219,6 @@ func (l *listener) pass(ctx context.Context, changes []*change, items []*publish
 		}
 		changes = changes[len(parcels):]
 		if err := l.cfg.Publisher.Add(ctx, items); err != nil {
-			l.untaken(parcels)
 			return err
 		}
 	}

@@ -21,6 +21,9 @@ type stuck struct {
 	settled int
 }
 
+// Detach takes nothing back: the listeners of these tests end with their process.
+func (s *stuck) Detach(context.Context, publisher.Settler) []*publisher.Item { return nil }
+
 func (s *stuck) Add(_ context.Context, items []*publisher.Item) error {
 	for _, it := range items {
 		s.mu.Lock()

@@ -111,6 +111,18 @@ func (i *Informer) spool(ctx context.Context, by time.Time) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+	if err := i.handAllToDisk(by); err != nil {
+		return err
+	}
+	if err := i.cfg.Tracker.Commit(); err != nil {
+		return err
+	}
+	i.log.giveWay()
+	return nil
+}
+
+// handAllToDisk gives the tracker what is neither settled nor on disk, and was observed by a time.
+func (i *Informer) handAllToDisk(by time.Time) error {
 	work := i.log.unspooled(by)
 	encoded := make([][]byte, len(work))
 	for n := range work {
@@ -120,10 +132,6 @@ func (i *Informer) spool(ctx context.Context, by time.Time) error {
 		}
 	}
 	i.handToDisk(work, encoded)
-	if err := i.cfg.Tracker.Commit(); err != nil {
-		return err
-	}
-	i.log.giveWay()
 	return nil
 }
 

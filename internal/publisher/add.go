@@ -18,12 +18,9 @@ const refusedLane = "\x00refused"
 // Add takes items in their order. It blocks while the sink is not open yet, and while the bounds on what is queued are
 // reached. Items of one object leave in the order in which Add took them; between concurrent calls there is no order.
 //
-// When ctx ends, or Run has ended (ErrStopped), Add returns with a prefix of the items taken: those settle as
-// others do, the rest was not touched; Item.Queued tells which are which.
+// When ctx ends, or Run has ended (ErrStopped), Add has taken some of the items. Those settle as others
+// do until Detach has taken them back, which is what an adder calls that ends by such an error.
 func (p *Publisher) Add(ctx context.Context, items []*Item) error {
-	for _, it := range items {
-		it.queued = false
-	}
 	select {
 	case <-p.opened:
 	case <-p.stopped:
@@ -108,7 +105,8 @@ func (p *Publisher) nameLane(ctx context.Context, it *Item) error {
 		return err
 	}
 	if err != nil {
-		it.lane, it.refused = refusedLane, err
+		it.lane = refusedLane
+		it.refuse(err)
 	}
 	p.recognize(it) // behind Lane, which may have recalled it
 	return nil
@@ -127,7 +125,6 @@ func (p *Publisher) enqueue(items []*Item) {
 	p.mu.Lock()
 	for _, it := range items {
 		p.ages.push(it)
-		it.queued = true
 		if l := p.putLocked(it); l != nil {
 			fresh[n] = l
 			n++

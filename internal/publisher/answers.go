@@ -2,7 +2,6 @@ package publisher
 
 import (
 	"context"
-	"errors"
 
 	"github.com/kubebridge/bridge/internal/sinks"
 )
@@ -39,12 +38,12 @@ func (w *worker) judge(ctx context.Context) (down error) {
 	for i := range w.sent {
 		s := &w.sent[i]
 		for _, it := range w.items[at : at+s.count] {
-			if it.acked || errors.Is(it.Message.Err, errWithdrawn) {
+			if it.state != itemSending {
 				continue
 			}
 			it.attempts++
 			w.judgeItem(ctx, s, it)
-			if it.acked {
+			if it.state == itemStored {
 				acked++
 			}
 		}
@@ -61,14 +60,16 @@ func (w *worker) judgeItem(ctx context.Context, s *sent, it *Item) {
 	err := it.Message.Err
 	switch class := w.classify(ctx, err); {
 	case s.err != nil:
+		it.on(onFail)
 		if err == nil {
 			w.log.Error("sink acknowledged a message behind one that failed; it is sent again, after that one", "id", it.Message.Event.ID, "lane", it.lane)
 		}
 	case err == nil:
-		it.acked = true
+		it.on(onStore)
 	case class == sinks.Refused:
-		it.refused = err
+		it.refuse(err)
 	default:
+		it.on(onFail)
 		s.err, s.class = err, class
 	}
 }
@@ -86,7 +87,9 @@ func (p *Publisher) classify(ctx context.Context, err error) sinks.Class {
 // tell lets the breaker know whether the broker answered. A call cut short by ctx says nothing about the broker.
 func (w *worker) tell(ctx context.Context, pass pass, down error) {
 	if down == nil {
-		if ctx.Err() == nil && w.breaker.succeed(pass) {
+		if ctx.Err() != nil {
+			w.breaker.giveUp(pass)
+		} else if w.breaker.succeed(pass) {
 			w.log.Info("broker is back")
 		}
 		return
@@ -117,27 +120,34 @@ func (w *worker) collect() {
 // settle tells the settlers, each once for all of its items, and then frees their capacity. It comes
 // before the lanes are released: settlers see the items of a lane in their order.
 func (w *worker) settle() {
-	for _, it := range w.settled {
+	w.same = w.Publisher.settle(w.settled, w.same)
+	w.settled = w.settled[:0]
+}
+
+// settle uses same for the items of one settler, and gives it back to be used again.
+func (p *Publisher) settle(settled, same []*Item) []*Item {
+	for _, it := range settled {
 		it.restore()
 	}
-	w.watch(w.settled)
-	for rest := w.settled; len(rest) > 0; {
+	p.inDoubt.settled(settled)
+	p.watch(settled)
+	for rest := settled; len(rest) > 0; {
 		settler := rest[0].Settler
-		w.same = w.same[:0]
+		same = same[:0]
 		others := rest[:0]
 		for _, it := range rest {
 			if it.Settler == settler {
-				w.same = append(w.same, it)
+				same = append(same, it)
 			} else {
 				others = append(others, it)
 			}
 		}
 		rest = others
-		items, bytes := len(w.same), sizeOf(w.same)
-		settler.Settle(w.same) // from here on the items are the settler's
-		w.capacity.release(settler, items, bytes)
+		items, bytes := len(same), sizeOf(same)
+		settler.Settle(same) // from here on the items are the settler's
+		p.capacity.release(settler, items, bytes)
 	}
-	w.settled = w.settled[:0]
+	return same
 }
 
 // direct decides where a lane goes after its answers.
@@ -161,5 +171,5 @@ func (w *worker) direct(s sent) {
 func (w *worker) headRefused(l *lane) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return l.head != nil && l.head.refused != nil && !w.withdrawnLocked(l.head)
+	return l.head != nil && l.head.state == itemRefused && w.detachmentOfLocked(l.head) == nil
 }

@@ -35,9 +35,6 @@ type pass struct {
 	probe bool // send one message only, and report
 }
 
-// noPass is of no round: what is answered with it says nothing of the broker.
-var noPass = pass{round: -1}
-
 func newBreaker(retry Retry) *breaker {
 	return &breaker{
 		backoff: ratelimit.Backoff{Initial: retry.Initial, Max: retry.Max},

@@ -36,7 +36,8 @@ type capacity struct {
 // holding is what one settler holds.
 type holding struct {
 	load
-	idle time.Time // since when it holds nothing
+	idle    time.Time     // since when it holds nothing
+	emptied chan struct{} // closed when it holds nothing; nil while nobody waits for that
 }
 
 func newCapacity(items, bytes int, closed <-chan struct{}) *capacity {
@@ -116,6 +117,10 @@ func (c *capacity) release(s Settler, items, bytes int) {
 	mine := c.settlers[s]
 	if c.holdLocked(mine, -items, -bytes); mine.items == 0 {
 		mine.idle = time.Now()
+		if mine.emptied != nil {
+			close(mine.emptied)
+			mine.emptied = nil
+		}
 	}
 	granted := c.grantLocked()
 	var idlers []chan struct{}
@@ -209,6 +214,27 @@ func (c *capacity) admitLocked(items []*Item) (n int, full bool) {
 		c.holdLocked(mine, 1, it.size)
 	}
 	return n, false
+}
+
+// emptied is closed as soon as a settler holds nothing. Only one caller waits for a settler.
+func (c *capacity) emptied(s Settler) <-chan struct{} {
+	emptied := make(chan struct{})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if h := c.settlers[s]; h != nil && h.items > 0 {
+		h.emptied = emptied
+	} else {
+		close(emptied)
+	}
+	return emptied
+}
+
+// forget reserves nothing any more for a settler, which holds nothing.
+func (c *capacity) forget(s Settler) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.settlers, s)
+	c.divideLocked()
 }
 
 func wake(granted []*waiter) {

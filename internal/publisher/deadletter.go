@@ -47,7 +47,6 @@ func (w *worker) deadLetterLane(ctx context.Context, l *lane) (sinks.Class, erro
 		if class, err := w.deadLetterItem(ctx, it); err != nil {
 			return class, err
 		}
-		it.acked = true
 		w.sent = append(w.sent[:0], sent{lane: l})
 		w.collect() // with what was acknowledged behind it
 		w.settle()
@@ -83,6 +82,7 @@ func (w *worker) deadLetterItem(ctx context.Context, it *Item) (sinks.Class, err
 	case err == nil:
 		w.warnings.deadLettered.warn(log, "message was refused; it is in the dead letters")
 		w.countDeadLetter(outcomeSent)
+		it.on(onDeadLetter)
 	case errors.Is(err, sinks.ErrNoDeadLetter):
 		return w.keepOrLose(it, err, log)
 	case class == sinks.Reconnect, class == sinks.Stopped:
@@ -109,7 +109,7 @@ func (w *worker) keepOrLose(it *Item, why error, log *slog.Logger) (sinks.Class,
 	}
 	w.warnings.lost.log(log, slog.LevelError, "message was refused and is lost; configure deadLetterSubject or deadLetterTopic to keep such messages")
 	w.countDeadLetter(outcomeDropped)
-	it.lost = true
+	it.on(onLose)
 	return 0, nil
 }
 
@@ -149,7 +149,7 @@ func (w *worker) keepItem(it *Item, why error) error {
 	if err := w.keep(it.event(), it.refused, why, it.attempts); err != nil {
 		return err
 	}
-	it.kept = true
+	it.on(onKeep)
 	w.countDeadLetter(outcomeKept)
 	return nil
 }

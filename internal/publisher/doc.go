@@ -19,10 +19,27 @@
 // the same id. An item that is not settled when Run ends stays so: nobody is told, and a checkpoint behind it does not pass.
 // What an earlier process has stored, as a sinks.Recaller finds after the start, is settled in its place and not sent.
 //
-// # Taking back
+// # Items
 //
-// Withdraw gives an adder its items back, to be made anew. What is in a call of the sink at that moment is settled when the sink takes it, and else
-// comes back as well; until that is known the adder keeps later items of the same objects to itself.
+// An item goes through these states (state.go):
+//
+//	new ──Add──> queued ──────in a call──────> sending ──stored──> stored
+//	               │ │  ▲                        │  │
+//	               │ │  └────── tried <──retry───┘  └──refused──> refused
+//	               │ │            (also in a call)                  │
+//	               │ └──found by Recall──> recalled                 ├──> dead-lettered
+//	               │                                                ├──> kept, in a file
+//	               └──too large──> refused                          └──> lost
+//
+// Stored, recalled, dead-lettered, kept and lost items are settled, in their place in the lane. Detach
+// makes what is queued, tried or refused pending: the adder's again, and not settled.
+//
+// # Detach
+//
+// An adder that ends has its items back by Detach. It waits for the calls of the sink that hold some
+// of them; when it has waited for long enough, those calls are cancelled. What the sink has
+// acknowledged is settled, also behind an item that is not. Whoever adds the rest later sends the same
+// ids in other calls: the sink knows which of them it has sent without an answer.
 //
 // # Failures
 //

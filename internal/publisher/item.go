@@ -27,17 +27,17 @@ type Item struct {
 	lane         string // name of its lane
 	next         *Item  // behind it in its lane; guarded by Publisher.mu
 	older, newer *Item  // among all that is queued; guarded by Publisher.mu
-	queued       bool   // it has a lane, or was set aside for want of one; owned by Add
 	added        time.Time
-	size         int   // what it counts against the bound on bytes
-	attempts     int   // Publish calls that held it; owned by the worker that has the lane
-	acked        bool  // stored, but behind one that is not settled; owned by the worker that has the lane
-	recalled     bool  // an earlier process has stored it; set by Add, with acked
-	refused      error // why it goes to the dead letters; owned by the worker that has the lane
-	lost, kept   bool  // refused, and no dead letter: lost, or kept elsewhere; owned by the worker that has the lane
-	// pendingSince is when the place of dead letters first did not take it; owned by the worker that has the lane.
+	size         int // what it counts against the bound on bytes
+
+	// Owned by Add until the item has a lane, then by the worker that has the lane.
+
+	state    itemState
+	attempts int   // Publish calls that held it
+	refused  error // why it goes to the dead letters
+	// pendingSince is when the place of dead letters first did not take it.
 	pendingSince time.Time
-	// full is the event as it was added, when a smaller one takes its place in Message; owned by the worker that has the lane.
+	// full is the event as it was added, when a smaller one takes its place in Message.
 	full *event.Event
 }
 
@@ -49,9 +49,11 @@ func (it *Item) event() *event.Event {
 	return it.Message.Event
 }
 
-// Queued says, of an item of a call of Add that has failed, whether it was taken all the same, so that it will be settled. It may be called
-// once Add has returned, and means nothing afterwards.
-func (it *Item) Queued() bool { return it.queued }
+// refuse marks it for the dead letters.
+func (it *Item) refuse(why error) {
+	it.on(onRefuse)
+	it.refused = why
+}
 
 // restore gives the adder its event back.
 func (it *Item) restore() {
@@ -66,6 +68,7 @@ const overhead = 768
 // prepare makes a new or settled item the publisher's.
 func (it *Item) prepare(now time.Time) {
 	*it = Item{Message: it.Message, Settler: it.Settler, Seq: it.Seq, added: now}
+	it.on(onAdd)
 	it.Message.Err = nil
 	it.size = overhead + len(it.Message.Event.Data)
 }

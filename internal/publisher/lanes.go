@@ -7,8 +7,10 @@ import "time"
 type lane struct {
 	name       string
 	head, tail *Item // guarded by Publisher.mu
-	picked     bool  // guarded by Publisher.mu: it is in a worker's round, who alone takes items out of it until that ends
-	failed     bool  // the limiter counts failures of it; owned by the worker that has the lane
+	// worker has it in its round, and alone takes items out until that ends; nil for none. Guarded by
+	// Publisher.mu.
+	worker *worker
+	failed bool // the limiter counts failures of it; owned by the worker that has the lane
 }
 
 func (l *lane) push(it *Item) {
@@ -78,9 +80,9 @@ func (p *Publisher) putLocked(it *Item) *lane {
 	return l
 }
 
-// settledLocked takes out the items at the head of a lane that were acknowledged.
+// settledLocked takes out the items at the head of a lane that are settled.
 func (p *Publisher) settledLocked(l *lane, settled []*Item) []*Item {
-	for l.head != nil && l.head.acked {
+	for l.head != nil && l.head.state.settled() {
 		it := l.pop()
 		p.ages.remove(it)
 		settled = append(settled, it)

@@ -16,14 +16,14 @@ const (
 
 // Outcome is what became of the item. It holds from when the item is settled until it is added again.
 func (it *Item) Outcome() Outcome {
-	switch {
-	case it.refused != nil && it.lost:
+	switch it.state {
+	case itemLost:
 		return Lost
-	case it.refused != nil && it.kept:
+	case itemKept:
 		return Kept
-	case it.refused != nil:
+	case itemDeadLettered:
 		return DeadLettered
-	case it.recalled:
+	case itemRecalled:
 		return Recalled
 	default:
 		return Acknowledged

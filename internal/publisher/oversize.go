@@ -80,7 +80,7 @@ func (w *worker) fitLane(ctx context.Context, items []*Item) (n int, err error) 
 
 // fitItem leaves an item that fits as it is, replaces its event by one that does, or marks it as refused.
 func (w *worker) fitItem(ctx context.Context, it *Item) error {
-	if it.acked {
+	if it.state.settled() {
 		return nil
 	}
 	tooLarge := w.sizer.Fits(it.Message.Event)
@@ -104,7 +104,7 @@ func (w *worker) fitItem(ctx context.Context, it *Item) error {
 		it.full, it.Message.Event = full, small
 		return nil
 	}
-	it.refused = tooLarge
+	it.refuse(tooLarge)
 	return nil
 }
 

@@ -1,8 +1,6 @@
 package publisher_test
 
 import (
-	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -67,25 +65,6 @@ func TestAPatientPublisherWaitsForTheOperatorToo(t *testing.T) {
 			t.Errorf("status %+v", s)
 		}
 		p.add(r.items("a/1"))
-		p.drain()
-	})
-}
-
-func TestAnItemTellsWhetherACallThatFailedTookIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
-		p := start(t, sink, publisher.Config{MaxItems: 2})
-		p.Pause()
-		items := r.items("a/1", "a/2", "a/3")
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if err := p.Add(ctx, items); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Add: %v", err)
-		}
-		if !items[0].Queued() || !items[1].Queued() || items[2].Queued() {
-			t.Errorf("taken: %t %t %t", items[0].Queued(), items[1].Queued(), items[2].Queued())
-		}
-		p.Resume()
 		p.drain()
 	})
 }

@@ -89,6 +89,7 @@ type Publisher struct {
 	warnings    warnings
 
 	marks    *marks
+	inDoubt  inDoubt
 	recalled *recalled
 	saved    Saved
 	gate     func() error
@@ -110,19 +111,18 @@ type Publisher struct {
 	order    sinks.Order  // set before opened is closed
 	limits   sinks.Limits // set before opened is closed; no zero values, within the bucket's bursts
 
-	withdrawing atomic.Int64 // len(withdrawers)
-	inFlight    atomic.Int64 // messages in Publish calls
-	counts      counts
+	inFlight atomic.Int64 // messages in Publish calls
+	counts   counts
 
 	// mu is held for a few list operations at a time, never during a call of the sink, a settler or the queue.
-	mu          sync.Mutex
-	lanes       map[string]*lane // guarded by mu: those with items
-	ages        ages             // guarded by mu: all items
-	unrouted    unrouted         // guarded by mu
-	visitors    int              // guarded by mu: calls that use the sink from outside Run
-	closing     bool             // guarded by mu
-	withdrawers []Withdrawer     // guarded by mu: those that are to have their items back
-	lanePool    sync.Pool        // of *lane
+	mu        sync.Mutex
+	lanes     map[string]*lane // guarded by mu: those with items
+	ages      ages             // guarded by mu: all items
+	unrouted  unrouted         // guarded by mu
+	visitors  int              // guarded by mu: calls that use the sink from outside Run
+	closing   bool             // guarded by mu
+	detaching []*detachment    // guarded by mu
+	lanePool  sync.Pool        // of *lane
 }
 
 // New checks the configuration. It does not touch the sink.

@@ -150,7 +150,8 @@ func (p *Publisher) recall(ctx context.Context) error {
 // older state of its object may have been sent again before it, which the earlier process had skipped.
 func (p *Publisher) recognize(it *Item) {
 	if it.Message.Event.Run == "" && p.recalled.has(it.Message.Event) {
-		it.acked, it.recalled, it.refused = true, true, nil
+		it.on(onRecall)
+		it.refused = nil
 		p.metrics.recalled.Inc()
 	}
 }

@@ -235,8 +235,8 @@ type recorder struct {
 	settled map[*publisher.Item]bool
 	order   []string
 	last    map[string]uint64 // Seq by object
-	made    int               // items
-	back    []string          // ids of what was withdrawn
+
+	detached bool
 }
 
 func newRecorder(t *testing.T) *recorder {
@@ -246,6 +246,9 @@ func newRecorder(t *testing.T) *recorder {
 func (r *recorder) Settle(items []*publisher.Item) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.detached {
+		r.t.Errorf("%s was settled after Detach", items[0].Message.Event.ID)
+	}
 	for _, it := range items {
 		object := it.Message.Event.Name
 		switch {
@@ -278,9 +281,6 @@ func (r *recorder) ids() string {
 // items makes one item for each of the ids, "<object>/<n>" with n growing per object.
 func (r *recorder) items(ids ...string) []*publisher.Item {
 	items := make([]*publisher.Item, len(ids))
-	r.mu.Lock()
-	r.made += len(ids)
-	r.mu.Unlock()
 	for i, id := range ids {
 		object, n, _ := strings.Cut(id, "/")
 		seq, err := strconv.ParseUint(n, 10, 64)

@@ -41,6 +41,9 @@ type unrouted struct {
 	total   load
 	fewer   chan struct{} // closed, and replaced, when there are fewer
 	count   atomic.Int64  // len(objects), for those who look without the lock
+	// asked is the object of whose first item the sink is being asked; zero for none. cancel ends that.
+	asked  object
+	cancel context.CancelCauseFunc
 }
 
 // waiting is the unrouted items of one object.
@@ -78,23 +81,23 @@ func (u *unrouted) pushLocked(key object, route string, it *Item) {
 	u.routes[w.route].add(1, it.size)
 }
 
-// popLocked takes the first item of an object out, and reports whether it was the last.
-func (u *unrouted) popLocked(key object) (it *Item, last bool) {
+// popLocked takes the first item of an object out.
+func (u *unrouted) popLocked(key object) *Item {
 	w := u.objects[key]
-	it = w.lane.pop()
+	it := w.lane.pop()
 	u.total.add(-1, -it.size)
 	if held := u.routes[w.route]; held.items == 1 {
 		delete(u.routes, w.route)
 	} else {
 		held.add(-1, -it.size)
 	}
-	if last = w.lane.head == nil; last {
+	if w.lane.head == nil {
 		delete(u.objects, key)
 		u.count.Store(int64(len(u.objects)))
 	}
 	close(u.fewer)
 	u.fewer = make(chan struct{})
-	return it, last
+	return it
 }
 
 // isUnrouted reports whether an earlier item of the same object has no lane yet. The count spares
@@ -127,7 +130,6 @@ func (p *Publisher) keepUnrouted(it *Item, err error) (fewer <-chan struct{}) {
 		return p.unrouted.fewer
 	}
 	p.ages.push(it)
-	it.queued = true
 	p.unrouted.pushLocked(key, route, it)
 	signal(p.routeNow)
 	return nil
@@ -156,8 +158,11 @@ func (p *Publisher) retryRoutes(ctx context.Context) {
 
 // routeWaiting tries every object once, and reports whether one of them got a lane.
 func (p *Publisher) routeWaiting(ctx context.Context) (progress bool) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	p.mu.Lock()
 	keys := slices.Collect(maps.Keys(p.unrouted.objects))
+	p.unrouted.cancel = cancel
 	p.mu.Unlock()
 	why := map[string]error{}
 	var away error
@@ -199,31 +204,52 @@ func together(why map[string]error) error {
 // routeObject moves the items of one object into their lanes, up to the first whose lane can't be told.
 func (p *Publisher) routeObject(ctx context.Context, key object) (moved bool, err error) {
 	for {
-		p.mu.Lock()
-		it := p.unrouted.objects[key].lane.head
-		p.mu.Unlock()
-		if err := p.nameLane(ctx, it); err != nil {
+		it := p.askFor(key)
+		if it == nil {
+			return moved, nil
+		}
+		err := p.nameLane(ctx, it)
+		p.moveIn(key, err == nil)
+		if err != nil {
 			return moved, err
 		}
 		moved = true
-		if p.moveIn(key) {
-			return moved, nil
-		}
 	}
 }
 
-// moveIn moves the first item of an object into its lane, and reports whether it was the last. The
-// object leaves p.unrouted in the same critical section, so that a later item finds either the
-// object or the lane.
-func (p *Publisher) moveIn(key object) (last bool) {
+// askFor is the first item of an object, of which the sink is to be asked; nil for none.
+func (p *Publisher) askFor(key object) *Item {
 	p.mu.Lock()
-	it, last := p.unrouted.popLocked(key)
-	fresh := p.putLocked(it)
+	defer p.mu.Unlock()
+	w := p.unrouted.objects[key]
+	if w == nil {
+		return nil
+	}
+	p.unrouted.asked = key
+	return w.lane.head
+}
+
+// moveIn moves the first item of an object into its lane, if it has one. The object leaves p.unrouted
+// in the same critical section, so that a later item finds either the object or the lane.
+func (p *Publisher) moveIn(key object, hasLane bool) {
+	var fresh *lane
+	var left swept
+	p.mu.Lock()
+	p.unrouted.asked = object{}
+	if hasLane {
+		it := p.unrouted.popLocked(key)
+		if d := p.detachmentOfLocked(it); d != nil {
+			p.takeBackLocked(d, it, &left)
+		} else {
+			fresh = p.putLocked(it)
+		}
+	}
+	p.sweepUnroutedLocked(&left)
 	p.mu.Unlock()
+	p.handBack(&left)
 	if fresh != nil {
 		p.queue.Add(fresh)
 	}
-	return last
 }
 
 // signal leaves a token in a channel with one slot. It never blocks.

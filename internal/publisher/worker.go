@@ -23,6 +23,8 @@ type worker struct {
 	first   []*lane // were not tried, or the broker is away
 	refused []*lane // have a refused item at their head
 
+	cancel context.CancelCauseFunc // guarded by Publisher.mu: ends its calls of the sink
+
 	settled   []*Item
 	same      []*Item // those of settled with one settler
 	remaining []*lane // scratch of release
@@ -39,15 +41,29 @@ type sent struct {
 }
 
 func (w *worker) run(ctx context.Context) {
-	for {
+	for ctx.Err() == nil {
+		w.runUntilCancelled(ctx)
+	}
+}
+
+// runUntilCancelled works until ctx ends, or until a call was cancelled for a Detach.
+func (w *worker) runUntilCancelled(ctx context.Context) {
+	calls, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	w.mu.Lock()
+	w.cancel = cancel
+	w.mu.Unlock()
+	for calls.Err() == nil {
 		held, err := w.queue.GetBatch(ctx, w.held[:0], w.batchLanes())
 		if err != nil {
 			return
 		}
 		w.held = held
-		if !w.round(ctx) {
+		pass, err := w.breaker.enter(ctx)
+		if err != nil {
 			return
 		}
+		w.round(calls, pass)
 	}
 }
 
@@ -62,43 +78,34 @@ func (w *worker) batchLanes() int {
 	return min(w.limits.Messages, max(1, w.limits.Bytes/average))
 }
 
-// round is one pass through the sink with the lanes the worker has. It returns false when ctx ended; what was not
+// round is one pass through the sink with the lanes the worker has. When ctx ends, what was not
 // answered stays in its lane.
-func (w *worker) round(ctx context.Context) bool {
-	pass, err := w.breaker.enter(ctx)
-	if err != nil {
-		return false
-	}
+func (w *worker) round(ctx context.Context, pass pass) {
 	w.pick(pass.probe)
 	w.queue.Return(w.first...)
 	w.first = w.first[:0]
-	if len(w.items)+len(w.refused) == 0 { // all that was there is withdrawn
+	if len(w.items)+len(w.refused) == 0 { // all that was there was taken back
 		w.breaker.giveUp(pass)
 		w.putBack()
-		return ctx.Err() == nil
+		return
 	}
 	down := w.fit(ctx)
 	w.compose()
-	if len(w.batch) > 0 {
-		if !w.awaitRate(ctx) {
-			return false
-		}
-		if w.leaveOut(); len(w.batch) > 0 {
-			w.publish(ctx)
-		} else { // the sink was not asked anything
-			w.breaker.giveUp(pass)
-			pass = noPass
-		}
-	}
 	switch {
+	case len(w.batch) > 0 && !w.awaitRate(ctx):
+		w.breaker.giveUp(pass)
+		for _, s := range w.sent {
+			w.first = append(w.first, s.lane)
+		}
+		w.putBack()
 	case len(w.items) > 0:
+		w.publish(ctx)
 		w.answer(ctx, pass)
 	case len(w.refused) == 0: // nothing fits, or can be made to just now
 		w.tell(ctx, pass, down)
 		w.putBack()
 	}
 	w.deadLetterHeads(ctx, pass)
-	return ctx.Err() == nil
 }
 
 // pick fills the batch from the heads of the lanes, within the limits. Lanes that don't fit are to come first in the
@@ -130,7 +137,7 @@ func (w *worker) compose() {
 	w.bytes = 0
 	for _, it := range w.items {
 		it.Message.Err = nil
-		if it.acked {
+		if it.state.settled() {
 			continue
 		}
 		w.batch = append(w.batch, &it.Message)
@@ -141,7 +148,7 @@ func (w *worker) compose() {
 	}
 	mark := w.marks.hold(first)
 	for _, it := range w.items {
-		if it.Mark == nil && !it.acked {
+		if it.Mark == nil && !it.state.settled() {
 			it.Mark = mark
 		}
 	}
@@ -157,8 +164,8 @@ func (w *worker) awaitRate(ctx context.Context) bool {
 // fill takes items of a lane into the batch: the first one, or as many as fit where the sink keeps their order. A lane
 // with a refused item at its head is noted instead. It says whether there was room for at least one item.
 func (w *worker) fill(l *lane, limit int) bool {
-	if l.head.refused != nil {
-		l.picked = true
+	if l.head.state == itemRefused {
+		l.worker = w
 		w.refused = append(w.refused, l)
 		return true
 	}
@@ -166,7 +173,7 @@ func (w *worker) fill(l *lane, limit int) bool {
 		limit = min(limit, len(w.items)+1)
 	}
 	count := 0
-	for it := l.head; it != nil && it.refused == nil && len(w.items) < limit; it = it.next {
+	for it := l.head; it != nil && it.state != itemRefused && len(w.items) < limit; it = it.next {
 		if len(w.items) > 0 && w.bytes+it.payload() > w.limits.Bytes {
 			break
 		}
@@ -175,14 +182,23 @@ func (w *worker) fill(l *lane, limit int) bool {
 		count++
 	}
 	if count > 0 {
-		l.picked = true
+		l.worker = w
 		w.sent = append(w.sent, sent{lane: l, count: count})
 	}
 	return count > 0
 }
 
-// publish calls the sink, under a deadline: a call that hangs must not keep its lanes for ever.
+// publish calls the sink, unless everything in the batch is settled. It does so under a deadline: a
+// call that hangs must not keep its lanes for ever.
 func (w *worker) publish(ctx context.Context) {
+	if len(w.batch) == 0 {
+		return
+	}
+	for _, it := range w.items {
+		if !it.state.settled() {
+			it.on(onSend)
+		}
+	}
 	ctx, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
 	done := w.metrics.call(len(w.batch))
@@ -195,17 +211,34 @@ func (w *worker) publish(ctx context.Context) {
 	done()
 }
 
+// unpick ends the round of lanes that are not released.
+func (w *worker) unpick(first, delayed []*lane) {
+	if len(first)+len(delayed) == 0 {
+		return
+	}
+	var left swept
+	w.mu.Lock()
+	for _, lanes := range [][]*lane{first, delayed} {
+		for _, l := range lanes {
+			l.worker = nil
+			w.sweepLocked(l, &left)
+		}
+	}
+	w.mu.Unlock()
+	w.handBack(&left)
+}
+
 // release puts back the lanes that can go on, and frees those that are empty.
 func (w *worker) release(lanes []*lane) {
 	if len(lanes) == 0 {
 		return
 	}
 	w.remaining, w.emptied = w.remaining[:0], w.emptied[:0]
-	var back []*Item
+	var left swept
 	w.mu.Lock()
 	for _, l := range lanes {
-		l.picked = false
-		back = w.sweepLocked(l, back)
+		l.worker = nil
+		w.sweepLocked(l, &left)
 		if l.head == nil {
 			delete(w.lanes, l.name)
 			w.emptied = append(w.emptied, l)
@@ -214,7 +247,7 @@ func (w *worker) release(lanes []*lane) {
 		}
 	}
 	w.mu.Unlock()
-	w.handBack(back)
+	w.handBack(&left)
 	w.queue.Add(w.remaining...)
 	w.queue.Done(lanes...)
 	for i, l := range w.emptied {

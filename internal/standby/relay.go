@@ -2,7 +2,7 @@ package standby
 
 import (
 	"context"
-	"slices"
+	"errors"
 	"sync"
 
 	"github.com/kubebridge/bridge/internal/condition"
@@ -10,15 +10,16 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// Adder takes items: *publisher.Publisher.
-type Adder interface {
+// Publisher takes items, and gives them back: *publisher.Publisher.
+type Publisher interface {
 	Add(ctx context.Context, items []*publisher.Item) error
+	Detach(ctx context.Context, s publisher.Settler) (tried []*publisher.Item)
 }
 
 // RelayConfig of a Relay.
 type RelayConfig struct {
 	// Next takes the items once this replica leads.
-	Next Adder
+	Next Publisher
 	// History of the unit, for what is about a whole list; asked without any lock held.
 	History func() (from resource.Version, epoch int, ok bool)
 	// Exists says whether there is another object by now under the name of the one that an item is about; asked without any lock held.
@@ -27,8 +28,8 @@ type RelayConfig struct {
 	Room *Room
 }
 
-// Relay stands between one listener and its publisher. It has Add as a publisher has, called by one goroutine; the other methods may be
-// called by another.
+// Relay stands between one listener and its publisher. It has Add and Detach as a publisher has; Add is
+// called by one goroutine, the other methods may be called by another.
 type Relay struct {
 	cfg RelayConfig
 
@@ -41,16 +42,17 @@ type Relay struct {
 	handed   chan struct{}     // closed when passing is set
 	all      bool              // guarded by mu: the leader has ended the unit, after everything
 	closed   bool              // guarded by mu: the listener has ended
+
+	endLead context.CancelCauseFunc // guarded by mu: ends Lead; nil while it does not run
+	leads   sync.WaitGroup          // of Lead; waited for once closed is set
 }
 
 // NewRelay makes one that follows.
 func NewRelay(cfg RelayConfig) *Relay { return &Relay{cfg: cfg, handed: make(chan struct{})} }
 
 // Add settles what the leader's progress covers, and holds the rest; it blocks while the relays of the sink hold as much as they may. Once this
-// replica leads, it settles what the one before has covered and passes the rest on. With an error, what of the items is neither settled nor
-// with the publisher is the caller's again.
+// replica leads, it settles what the one before has covered and passes the rest on. After an error some of the items may be settled until Detach.
 func (r *Relay) Add(ctx context.Context, items []*publisher.Item) error {
-	all := items
 	for len(items) > 0 {
 		covered, open, leading := r.sort(items)
 		settle(covered)
@@ -64,10 +66,10 @@ func (r *Relay) Add(ctx context.Context, items []*publisher.Item) error {
 			return r.passOn(ctx, open)
 		}
 		n, err := r.hold(ctx, open)
-		if err != nil && r.takeBack(all) {
+		if err != nil {
 			return err
 		}
-		items = open[n:] // with an error it leads meanwhile
+		items = open[n:]
 	}
 	return nil
 }
@@ -135,28 +137,6 @@ func (r *Relay) keep(items []*publisher.Item) bool {
 	return !r.leading
 }
 
-// takeBack gives the caller back what is held of its items, unless this replica leads meanwhile.
-func (r *Relay) takeBack(items []*publisher.Item) bool {
-	r.settling.Lock() // what is being settled is not held any more, and not yet settled
-	defer r.settling.Unlock()
-	r.mu.Lock()
-	if r.leading {
-		r.mu.Unlock()
-		return false
-	}
-	var back []*publisher.Item
-	r.held = slices.DeleteFunc(r.held, func(it *publisher.Item) bool {
-		mine := slices.Contains(items, it)
-		if mine {
-			back = append(back, it)
-		}
-		return mine
-	})
-	r.mu.Unlock()
-	r.cfg.Room.give(back)
-	return true
-}
-
 // changed gives a function that says whether something has changed since now for which a wait should end.
 func (r *Relay) changed() func() bool {
 	look := func() (Unit, bool, bool) {
@@ -213,15 +193,17 @@ func (r *Relay) settleCovered() {
 	settle(covered)
 }
 
+// errDetached ends a Lead for Detach.
+var errDetached = errors.New("the listener has ended")
+
 // Lead hands on what is held, and lets everything pass that comes later. It blocks as the publisher's Add does. A second call does nothing.
 func (r *Relay) Lead(ctx context.Context) error {
-	r.mu.Lock()
-	again := r.leading || r.closed
-	r.leading = true
-	r.mu.Unlock()
-	if again {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	if !r.beginLead(end) {
 		return nil
 	}
+	defer r.leads.Done()
 	for {
 		held, passing := r.toHandOn()
 		if passing {
@@ -232,10 +214,24 @@ func (r *Relay) Lead(ctx context.Context) error {
 		if held = r.stillOwed(held); len(held) == 0 {
 			continue
 		}
-		if err := r.cfg.Next.Add(ctx, held); err != nil {
+		if err := r.cfg.Next.Add(ctx, held); errors.Is(context.Cause(ctx), errDetached) {
+			return nil
+		} else if err != nil {
 			return err
 		}
 	}
+}
+
+// beginLead reports whether Lead is to be done. end ends it.
+func (r *Relay) beginLead(end context.CancelCauseFunc) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.leading || r.closed {
+		return false
+	}
+	r.leading, r.endLead = true, end
+	r.leads.Add(1)
+	return true
 }
 
 // toHandOn takes what is held; when that is nothing, what comes from now on passes.
@@ -247,48 +243,31 @@ func (r *Relay) toHandOn() (held []*publisher.Item, passing bool) {
 	return held, r.passing
 }
 
-// passOn waits until what was held before has been handed on. A caller that can't wait so long leaves its items to Lead.
+// passOn waits until what was held before has been handed on.
 func (r *Relay) passOn(ctx context.Context, items []*publisher.Item) error {
 	select {
 	case <-r.handed:
+		return r.cfg.Next.Add(ctx, items)
 	case <-ctx.Done():
-		if r.leave(items) {
-			return nil
-		}
+		return context.Cause(ctx)
 	}
-	return r.cfg.Next.Add(ctx, items)
 }
 
-// leave puts items behind what Lead is handing on, unless it has done so with everything.
-func (r *Relay) leave(items []*publisher.Item) bool {
+// Detach forgets what is held, and takes the rest back from the publisher, as that does. The listener
+// has ended; it is not called any more.
+func (r *Relay) Detach(ctx context.Context, s publisher.Settler) (tried []*publisher.Item) {
+	r.settling.Lock() // what is being settled is not held any more, and not yet settled
 	r.mu.Lock()
-	passing := r.passing
-	if !passing {
-		r.held = append(r.held, items...)
+	held := r.held
+	r.held, r.closed = nil, true
+	if r.endLead != nil {
+		r.endLead(errDetached)
 	}
 	r.mu.Unlock()
-	if !passing {
-		r.cfg.Room.force(items)
-	}
-	return !passing
-}
-
-// Leads says whether items go to the publisher, or have gone there.
-func (r *Relay) Leads() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.leading
-}
-
-// Close forgets what is held, unless this replica leads: the listener has ended, and knows that none of it is settled.
-func (r *Relay) Close() {
-	r.mu.Lock()
-	var held []*publisher.Item
-	if !r.leading {
-		held, r.held, r.closed = r.held, nil, true
-	}
-	r.mu.Unlock()
+	r.settling.Unlock()
+	r.leads.Wait()
 	r.cfg.Room.give(held)
+	return r.cfg.Next.Detach(ctx, s)
 }
 
 // Held is how many items wait for the leader.
@@ -340,15 +319,6 @@ func (r *Room) take(bytes int) bool {
 	}
 	r.bytes += bytes
 	return true
-}
-
-// force takes what items need, whether it is there or not.
-func (r *Room) force(items []*publisher.Item) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, it := range items {
-		r.bytes += size(it)
-	}
 }
 
 // give gives back what items took, and wakes whoever waits: there is news, even with no items.

@@ -28,6 +28,8 @@ type desk struct {
 	whole   bool
 	exists  string        // the end of what has come again
 	busy    chan struct{} // the publisher takes nothing until it is closed; nil when it does
+
+	detached bool // guarded by mu
 }
 
 func newDesk(room int) *desk {
@@ -56,15 +58,27 @@ func (d *desk) Settle(items []*publisher.Item) {
 // desk as the publisher.
 type next struct{ *desk }
 
-func (n next) Add(_ context.Context, items []*publisher.Item) error {
+func (n next) Add(ctx context.Context, items []*publisher.Item) error {
 	if n.busy != nil {
-		<-n.busy
+		select {
+		case <-n.busy:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, it := range items {
 		n.passed = append(n.passed, it.Message.Event.ID)
 	}
+	return nil
+}
+
+// Detach gives everything back at once.
+func (n next) Detach(_ context.Context, s publisher.Settler) []*publisher.Item {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.detached = s == publisher.Settler(n.desk)
 	return nil
 }
 

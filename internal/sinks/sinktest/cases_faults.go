@@ -2,6 +2,7 @@ package sinktest
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -162,4 +163,30 @@ func cancelledCall(
 		t.Errorf("publish returned %v after its context ended", took)
 	}
 	return acknowledged
+}
+
+// storesOnceAfterACancelledCall sends what cancelled calls have left open again as the publisher does
+// once it was taken back (publisher.Detach): with the same ids, behind events of others.
+func storesOnceAfterACancelledCall(t *testing.T, h Harness) {
+	const rounds, step = 20, 100 * time.Microsecond
+	b := h.Start(t)
+	sink := open(t, b)
+	var all []*event.Event
+	for round := range rounds {
+		mine := history(round+1, round+1, names("web", 6)...)
+		others := history(round+1, round+1, names("api", 6)...)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(round)*step)
+		var unanswered []*event.Event
+		for _, events := range callsOf(t, sink, mine...) {
+			for _, m := range call(ctx, sink, events...) {
+				if m.Err != nil {
+					unanswered = append(unanswered, m.Event)
+				}
+			}
+		}
+		cancel()
+		publish(t, sink, slices.Concat(others, unanswered)...)
+		all = slices.Concat(all, mine, others)
+	}
+	wantExactly(t, b, all...)
 }

@@ -1,0 +1,51 @@
+package informer
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// An informer can be ended while its sinks are away, and another go on with its state, without
+// anything coming twice. What is not acknowledged belongs to the cursor of its listener: it is taken
+// back from the publisher and lies in the log on disk, and the next listener adds it again.
+
+// detachPatience is how long End waits for the calls of a sink that hold something of this informer.
+const detachPatience = time.Second
+
+// Decided is closed when everything that the FIFO had when it was closed is in the log.
+func (i *Informer) Decided() <-chan struct{} { return i.decided }
+
+// End takes back what the listeners have added to their publishers, and gives everything that is not
+// settled to the tracker, for the log on disk. The commit that follows makes that durable, with the
+// cursors. Run has returned. After an error some of it is not on disk: it is read again, and may be
+// sent twice. A second call does nothing.
+func (i *Informer) End() error {
+	ctx, cancel := context.WithTimeout(context.Background(), detachPatience)
+	defer cancel()
+	for _, l := range i.listeners {
+		l.detach(ctx)
+	}
+	if err := i.handAllToDisk(time.Now()); err != nil {
+		return fmt.Errorf("informer %s: put what waits on disk: %w", i.cfg.Name, err)
+	}
+	return nil
+}
+
+// detach takes back what the listener has added. What it has added and not seen settled stays pending
+// in its cursor.
+func (l *listener) detach(ctx context.Context) {
+	tried := l.cfg.Publisher.Detach(ctx, l)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, it := range tried {
+		p := l.parcels[it.Seq]
+		if p.first != nil {
+			l.cursor.tried = append(l.cursor.tried, p.first.position)
+		}
+		l.cursor.tried = append(l.cursor.tried, p.change.position)
+	}
+	slices.Sort(l.cursor.tried)
+	l.cursor.tried = slices.Compact(l.cursor.tried) // some were tried before too
+}

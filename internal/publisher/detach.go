@@ -1,0 +1,159 @@
+package publisher
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+)
+
+// errDetach ends the calls of the sink that Detach does not wait for.
+var errDetach = errors.New("the call is cancelled, since a pipeline that has items in it ends")
+
+// detachment is one call of Detach.
+type detachment struct {
+	settler Settler
+	tried   []*Item // guarded by Publisher.mu
+}
+
+// Detach takes back what s has added. It waits for the calls of the sink that hold some of it, and
+// cancels them when ctx ends. What the sink has acknowledged is settled, also behind an item that is
+// not. All else stays unsettled; tried are those of it that were in a call and have no answer, so that
+// the sink may have stored them. After it s is not called any more.
+//
+// No call of Add with items of s may be under way, or follow.
+func (p *Publisher) Detach(ctx context.Context, s Settler) (tried []*Item) {
+	d := &detachment{settler: s}
+	var left swept
+	p.mu.Lock()
+	p.detaching = append(p.detaching, d)
+	for _, l := range p.lanes {
+		if l.worker == nil {
+			p.sweepLocked(l, &left)
+		}
+	}
+	p.sweepUnroutedLocked(&left)
+	p.mu.Unlock()
+	p.handBack(&left)
+	empty := p.capacity.emptied(s)
+	select {
+	case <-empty:
+	case <-ctx.Done():
+		p.cancelCalls(s)
+		<-empty
+	}
+	p.capacity.forget(s)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.detaching = slices.DeleteFunc(p.detaching, func(other *detachment) bool { return other == d })
+	return d.tried
+}
+
+// swept are items that were taken out of lanes for those who detach.
+type swept struct {
+	settled []*Item
+	back    []*Item // not settled
+}
+
+// detachmentOfLocked is the call of Detach that takes an item back, nil for none.
+func (p *Publisher) detachmentOfLocked(it *Item) *detachment {
+	for _, d := range p.detaching {
+		if d.settler == it.Settler {
+			return d
+		}
+	}
+	return nil
+}
+
+// sweepLocked takes the items of those who detach out of a lane that no worker has. The others keep
+// their order.
+func (p *Publisher) sweepLocked(l *lane, out *swept) {
+	if len(p.detaching) == 0 {
+		return
+	}
+	rest := lane{head: l.head, tail: l.tail} // the worker that put it back may still write the rest
+	l.head, l.tail = nil, nil
+	for rest.head != nil {
+		it := rest.pop()
+		if d := p.detachmentOfLocked(it); d != nil {
+			p.takeBackLocked(d, it, out)
+		} else {
+			l.push(it)
+		}
+	}
+}
+
+// takeBackLocked takes back an item that is in no lane any more.
+func (p *Publisher) takeBackLocked(d *detachment, it *Item, out *swept) {
+	p.ages.remove(it)
+	if it.state.settled() {
+		out.settled = append(out.settled, it)
+		return
+	}
+	if it.state == itemTried {
+		d.tried = append(d.tried, it)
+		p.inDoubt.add(it)
+	}
+	it.on(onDetach)
+	out.back = append(out.back, it)
+}
+
+// sweepUnroutedLocked takes back the items that have no lane yet, but for that of which the sink is
+// being asked: routeObject takes that one back.
+func (p *Publisher) sweepUnroutedLocked(out *swept) {
+	if len(p.detaching) == 0 {
+		return
+	}
+	for _, key := range slices.Collect(maps.Keys(p.unrouted.objects)) {
+		if p.unrouted.asked == key {
+			continue
+		}
+		w := p.unrouted.objects[key]
+		var others []*Item
+		for w.lane.head != nil {
+			it := p.unrouted.popLocked(key)
+			if d := p.detachmentOfLocked(it); d != nil {
+				p.takeBackLocked(d, it, out)
+			} else {
+				others = append(others, it)
+			}
+		}
+		for _, it := range others {
+			p.unrouted.pushLocked(key, w.route, it)
+		}
+	}
+}
+
+// handBack tells the settlers of what is settled, and frees the capacity of all that was taken out.
+// Detach of their settlers returns behind it.
+func (p *Publisher) handBack(out *swept) {
+	if len(out.settled) > 0 {
+		p.settle(out.settled, nil)
+	}
+	for _, it := range out.back {
+		it.restore()
+		it.Mark.Release()
+		it.Mark = nil
+	}
+	p.giveBack(out.back)
+}
+
+// cancelCalls ends the calls that hold items of s.
+func (p *Publisher) cancelCalls(s Settler) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, l := range p.lanes {
+		if l.worker == nil {
+			continue
+		}
+		for it := l.head; it != nil; it = it.next {
+			if it.Settler == s {
+				l.worker.cancel(errDetach)
+				break
+			}
+		}
+	}
+	if p.unrouted.asked != (object{}) {
+		p.unrouted.cancel(errDetach)
+	}
+}

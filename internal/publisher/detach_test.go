@@ -1,0 +1,390 @@
+package publisher_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/publisher"
+	"github.com/kubebridge/bridge/internal/sinks"
+)
+
+// detach takes back what a recorder has added, waits for calls for so long, and gives the ids of what
+// was tried, sorted. What is not settled by then must never be.
+func (p *running) detach(r *recorder, patience time.Duration) (tried string) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
+	defer cancel()
+	var ids []string
+	for _, it := range p.Detach(ctx, r) {
+		ids = append(ids, it.Message.Event.ID)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.detached = true
+	slices.Sort(ids)
+	return strings.Join(ids, " ")
+}
+
+func TestDetach(t *testing.T) {
+	t.Run("everything comes back and the items of others keep their order", func(t *testing.T) {
+		eachOrder(t, func(t *testing.T, order sinks.Order) {
+			var away atomic.Bool
+			away.Store(true)
+			sink, mine, others := newSink(t, order), newRecorder(t), newRecorder(t)
+			sink.onMessage = func(*event.Event) answer {
+				if away.Load() {
+					return answer{err: errAway}
+				}
+				return answer{}
+			}
+			p := start(t, sink, publisher.Config{})
+			p.add(mine.items("a/1", "b/1", "c/1"))
+			p.add(others.items("d/1", "a/1", "e/1"))
+			p.add(mine.items("a/2"))
+			p.add(others.items("d/2", "e/2"))
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			p.detach(mine, time.Second)
+			away.Store(false)
+			p.drain()
+			if mine.count() != 0 || others.count() != 5 {
+				t.Errorf("%d of mine are settled, %d of the others'", mine.count(), others.count())
+			}
+			for _, object := range []string{"d", "e"} {
+				wantOrder(t, sink, object, object+"/1", object+"/2")
+			}
+			if got := sink.storedOf("b"); got != "" {
+				t.Errorf("sent all the same: %q", got)
+			}
+		})
+	})
+	t.Run("a sink that is away is not back because nothing is left to try", func(t *testing.T) {
+		eachOrder(t, func(t *testing.T, order sinks.Order) {
+			sink, r, later := newSink(t, order), newRecorder(t), newRecorder(t)
+			sink.onMessage = func(*event.Event) answer { return answer{err: errAway} }
+			p := start(t, sink, publisher.Config{})
+			p.add(r.items("a/1", "b/1"))
+			time.Sleep(10 * time.Second)
+			synctest.Wait()
+			p.detach(r, time.Second)
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			if s := p.Status(); s.Connected || s.QueuedItems != 0 {
+				t.Errorf("%+v", s)
+			}
+			sink.onMessage = nil
+			p.add(later.items("a/2"))
+			p.drain()
+			wantOrder(t, sink, "a", "a/2")
+		})
+	})
+	t.Run("what was never in a call was not tried", func(t *testing.T) {
+		eachOrder(t, func(t *testing.T, order sinks.Order) {
+			sink, r := newSink(t, order), newRecorder(t)
+			p := start(t, sink, publisher.Config{})
+			p.Pause()
+			p.add(r.items("a/1", "a/2"))
+			if tried := p.detach(r, 0); tried != "" {
+				t.Errorf("tried: %q", tried)
+			}
+			p.Resume()
+			p.drain()
+			if got := sink.storedOf("a"); got != "" {
+				t.Errorf("sent all the same: %q", got)
+			}
+		})
+	})
+}
+
+// What is in a call when Detach begins is settled when the call is answered in time, and tried when
+// it is not. Nothing that is behind it is sent.
+func TestDetachDuringACall(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer         answer
+		hangs          time.Duration
+		settled, tried string
+	}{
+		"stored":     {answer{}, time.Second, "a/1", ""},
+		"not stored": {answer{err: errBusy}, time.Second, "", "a/1"},
+		"away":       {answer{err: errAway}, time.Second, "", "a/1"},
+		"no answer":  {answer{err: context.Canceled}, time.Hour, "", "a/1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachOrder(t, func(t *testing.T, order sinks.Order) {
+				sink, r, later := newSink(t, order), newRecorder(t), newRecorder(t)
+				sink.onPublish = func(ctx context.Context, batch []*sinks.Message) {
+					if batch[0].Event.ID != "a/1" {
+						return
+					}
+					select {
+					case <-time.After(c.hangs):
+					case <-ctx.Done():
+					}
+				}
+				sink.onMessage = func(e *event.Event) answer {
+					if e.ID == "a/1" {
+						return c.answer
+					}
+					return answer{}
+				}
+				p := start(t, sink, publisher.Config{})
+				p.add(r.items("a/1"))
+				synctest.Wait()
+				p.add(r.items("a/2"))
+				began := time.Now()
+				tried := p.detach(r, 2*time.Second)
+				if took := time.Since(began); took > 2*time.Second {
+					t.Errorf("it took %s", took)
+				}
+				if r.ids() != c.settled || tried != c.tried {
+					t.Errorf("settled: %q, tried: %q", r.ids(), tried)
+				}
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				if got := sink.storedOf("a"); strings.Contains(got, "a/2") {
+					t.Errorf("sent all the same: %q", got)
+				}
+				p.add(later.items("a/3")) // nothing of before is there any more
+				p.drain()
+				if later.ids() != "a/3" {
+					t.Errorf("settled: %q", later.ids())
+				}
+			})
+		})
+	}
+}
+
+func TestDetachOfOneSettlerOfACall(t *testing.T) {
+	t.Run("a call that is cancelled is made again for the others at once", func(t *testing.T) {
+		eachOrder(t, func(t *testing.T, order sinks.Order) {
+			sink, mine, others := newSink(t, order), newRecorder(t), newRecorder(t)
+			sink.limits.Concurrency = 1
+			calls := 0
+			sink.onPublish = func(ctx context.Context, _ []*sinks.Message) {
+				if calls++; calls == 1 {
+					<-ctx.Done()
+				}
+			}
+			sink.onMessage = func(*event.Event) answer {
+				if calls == 1 {
+					return answer{err: context.Canceled}
+				}
+				return answer{}
+			}
+			p := start(t, sink, publisher.Config{})
+			p.Pause()
+			p.add(append(mine.items("a/1"), others.items("a/2", "b/1")...))
+			p.Resume()
+			synctest.Wait()
+			p.detach(mine, 0)
+			began := time.Now()
+			p.drain()
+			if took := time.Since(began); took > 100*time.Millisecond {
+				t.Errorf("the others had to wait %s", took)
+			}
+			wantOrder(t, sink, "a", "a/2")
+			wantOrder(t, sink, "b", "b/1")
+		})
+	})
+	t.Run("a sink that is tried after an outage is tried again", func(t *testing.T) {
+		eachOrder(t, func(t *testing.T, order sinks.Order) {
+			sink, mine, others := newSink(t, order), newRecorder(t), newRecorder(t)
+			sink.limits.Concurrency = 1
+			calls := 0
+			sink.onPublish = func(ctx context.Context, _ []*sinks.Message) {
+				if calls++; calls == 2 {
+					<-ctx.Done()
+				}
+			}
+			sink.onMessage = func(*event.Event) answer {
+				switch calls {
+				case 1:
+					return answer{err: errAway}
+				case 2:
+					return answer{err: context.Canceled}
+				}
+				return answer{}
+			}
+			p := start(t, sink, publisher.Config{})
+			p.add(mine.items("a/1"))
+			time.Sleep(time.Second) // it hangs in the second call
+			synctest.Wait()
+			p.detach(mine, 0)
+			p.add(others.items("b/1"))
+			p.drain()
+			if s := p.Status(); !s.Connected || others.ids() != "b/1" {
+				t.Errorf("%+v, settled: %q", s, others.ids())
+			}
+		})
+	})
+}
+
+func TestDetachOfRefused(t *testing.T) {
+	t.Run("what the sink has behind a refused message is settled", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			sink, r, others := newSink(t, sinks.ByLane), newRecorder(t), newRecorder(t)
+			sink.onMessage = refuse("a/1")
+			sink.onDeadLetter = func(*event.Event) error { return errBusy }
+			p := start(t, sink, publisher.Config{})
+			p.add(append(r.items("a/1", "a/2"), others.items("a/3")...))
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			tried := p.detach(r, time.Second)
+			p.drain()
+			wantOrder(t, sink, "a", "a/2", "a/3")
+			if others.ids() != "a/3" || r.ids() != "a/2" || tried != "" || len(sink.dead) > 0 || len(sink.stored["a"]) != 2 {
+				t.Errorf("settled: %q and %q, tried: %q, dead letters: %q", others.ids(), r.ids(), tried, sink.dead)
+			}
+		})
+	})
+	t.Run("no dead letter is begun", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			sink, r := newSink(t, sinks.ByLane), newRecorder(t)
+			sink.onMessage = refuse("a/1", "a/2")
+			sink.onDeadLetter = func(*event.Event) error { time.Sleep(time.Second); return nil }
+			p := start(t, sink, publisher.Config{})
+			p.add(r.items("a/1", "a/2"))
+			synctest.Wait()
+			p.detach(r, time.Minute)
+			p.drain()
+			if got := strings.Join(sink.dead, " "); got != "a/1" || r.ids() != "a/1" {
+				t.Errorf("dead letters: %q, settled: %q", got, r.ids())
+			}
+		})
+	})
+}
+
+func TestDetachOfWaiting(t *testing.T) {
+	t.Run("what has no lane comes back at once", func(t *testing.T) {
+		eachOrder(t, func(t *testing.T, order sinks.Order) {
+			var unknown atomic.Bool
+			unknown.Store(true)
+			sink, r, others := newSink(t, order), newRecorder(t), newRecorder(t)
+			sink.onLane = func(*event.Event) error {
+				if unknown.Load() {
+					return errBusy
+				}
+				return nil
+			}
+			p := start(t, sink, publisher.Config{})
+			p.add(r.items("a/1", "a/2", "b/1"))
+			p.add(others.items("a/3", "a/4"))
+			p.detach(r, time.Second)
+			unknown.Store(false)
+			p.drain()
+			wantOrder(t, sink, "a", "a/3", "a/4")
+			if r.ids() != "" || others.ids() != "a/3 a/4" || sink.storedOf("b") != "" {
+				t.Errorf("settled: %q and %q, stored: %q", r.ids(), others.ids(), sink.storedOf("b"))
+			}
+		})
+	})
+	t.Run("what waits for the rate limit comes back", func(t *testing.T) {
+		eachOrder(t, func(t *testing.T, order sinks.Order) {
+			sink, r := newSink(t, order), newRecorder(t)
+			cfg := publisher.Config{}
+			cfg.RateLimit.PerSecond, cfg.RateLimit.Burst = 0.1, 1
+			p := start(t, sink, cfg)
+			p.add(r.items("a/1", "b/1"))
+			synctest.Wait()
+			if tried := p.detach(r, time.Second); tried != "" || r.count() != 1 {
+				t.Errorf("settled: %q, tried: %q", r.ids(), tried)
+			}
+			p.drain()
+		})
+	})
+	t.Run("what a call of Add that has failed took comes back", func(t *testing.T) {
+		eachOrder(t, func(t *testing.T, order sinks.Order) {
+			sink, r, later := newSink(t, order), newRecorder(t), newRecorder(t)
+			p := start(t, sink, publisher.Config{MaxItems: 2})
+			p.Pause()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			err := p.Add(ctx, r.items("a/1", "a/2", "a/3"))
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("Add: %v", err)
+			}
+			p.detach(r, time.Second)
+			p.Resume()
+			p.add(later.items("a/4"))
+			p.drain()
+			wantOrder(t, sink, "a", "a/4")
+		})
+	})
+	t.Run("a publisher that has ended gives everything back", func(t *testing.T) {
+		eachOrder(t, func(t *testing.T, order sinks.Order) {
+			sink, r := newSink(t, order), newRecorder(t)
+			sink.onPublish = func(ctx context.Context, _ []*sinks.Message) { <-ctx.Done() }
+			sink.onMessage = func(*event.Event) answer { return answer{err: context.Canceled} }
+			p := start(t, sink, publisher.Config{})
+			p.add(r.items("a/1", "a/2", "b/1"))
+			synctest.Wait()
+			p.stop()
+			p.detach(r, time.Second)
+			if s := p.Status(); s.QueuedItems != 0 || r.count() != 0 {
+				t.Errorf("%+v, settled: %q", s, r.ids())
+			}
+		})
+	})
+}
+
+func TestPositionAfterDetach(t *testing.T) {
+	eachOrder(t, func(t *testing.T, order sinks.Order) {
+		sink := &readableSink{scriptedSink: newSink(t, order)}
+		now := byte(1)
+		sink.position = func() []byte { return []byte{now} }
+		calls := 0
+		sink.onPublish = func(ctx context.Context, _ []*sinks.Message) {
+			if calls++; calls == 1 {
+				<-ctx.Done()
+			}
+		}
+		sink.onMessage = func(*event.Event) answer {
+			if calls == 1 {
+				return answer{err: context.Canceled, stored: true}
+			}
+			return answer{}
+		}
+		r, other, again := newRecorder(t), newRecorder(t), newRecorder(t)
+		p := start(t, sink, publisher.Config{})
+		at := func(when string, want byte) {
+			t.Helper()
+			now++
+			if got := p.Position(); got[0] != want {
+				t.Errorf("%s the position is %d, want %d", when, got[0], want)
+			}
+		}
+		p.add(r.items("a/1"))
+		synctest.Wait()
+		at("during the call", 1)
+		if tried := p.detach(r, 0); tried != "a/1" {
+			t.Errorf("tried: %q", tried)
+		}
+		at("after Detach", 1)
+		p.add(other.items("b/1"))
+		p.drain()
+		release(other)
+		at("when another event is settled", 1)
+		p.add(again.items("a/1"))
+		p.drain()
+		at("until the settler releases what it holds", 1)
+		release(again)
+		at("when the event is settled", 6)
+	})
+}
+
+// release gives back the marks of what was settled.
+func release(r *recorder) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for it := range r.settled {
+		it.Mark.Release()
+		it.Mark = nil
+	}
+}
