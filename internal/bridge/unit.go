@@ -404,7 +404,7 @@ func (u *unit) addReflector(b *Bridge, reg prometheus.Registerer) (err error) {
 // compareAnew has everything listed and compared by equality, where the run before had found the server's history to be another and not come to
 // the end of that.
 func (u *unit) compareAnew() error {
-	undone, err := u.indexer.Undone()
+	undone, err := u.indexer.Diverged()
 	if undone {
 		u.reflector.Diverged()
 	}

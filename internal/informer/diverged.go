@@ -60,7 +60,7 @@ func (c *controller) diverges(version resource.Version) bool {
 func (c *controller) setDiverged(ctx context.Context, version resource.Version) error {
 	c.logger.Warn("the API server has older states of objects than were told: its history is another, and everything is compared anew",
 		"version", version, "older", len(c.olderItems))
-	if err := c.insist(ctx, c.cfg.Indexer.SetUndone); err != nil {
+	if err := c.insist(ctx, c.cfg.Indexer.SetDiverged); err != nil {
 		return err
 	}
 	c.diverged = true

@@ -16,7 +16,7 @@ func (p *proofs) count(c *informer.Config) { c.Diverged = func() { p.Add(1) } }
 
 func (r *rig) noted() bool {
 	r.t.Helper()
-	undone, err := r.indexer.Undone()
+	undone, err := r.indexer.Diverged()
 	ok(r.t, err)
 	return undone
 }

@@ -10,12 +10,14 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// An announcement says that an Added of an object may have been sent, before anything about the object is settled. It is on disk before
-// the event can leave. After a crash nothing else knows of the object: if it is gone by then, and the versions in between are lost, only
-// the announcement says that its delete has to be told.
+// An announcement records that an Added of an object may have been sent, before anything about the
+// object is settled. It is on disk before the event can leave. After a crash nothing else knows of
+// the object: if it is gone by then, and the versions in between are lost, only the announcement
+// shows that its delete must be sent.
 //
-// Announcements of this run go when a later state of their object is settled. Those that a run before has left wait until this one
-// meets the object again, in the watch that begins at the watermark, or a list shows that it is gone.
+// Announcements of this run go when a later state of their object is settled. Those of an earlier
+// run stay until this one meets the object again, in the watch that begins at the watermark, or a
+// list shows that it is gone.
 
 // Announcement of one object.
 type Announcement struct {
@@ -23,23 +25,24 @@ type Announcement struct {
 	Object *resource.Object
 	// Seq of the change that adds it.
 	Seq uint64
-	// Unknown says that the object's key has no record at all, not even a tombstone: its body can be written where the
-	// settled one will be, and is not written again.
+	// Unknown: the object's key has no record at all, not even a tombstone. Its body can be written
+	// where the settled one will be, and is not written again.
 	Unknown bool
 }
 
-// announcement is what is kept in memory of one that is not settled.
+// announcement is the part in memory of one that is not settled.
 type announcement struct {
 	uid string
-	// again tells it from an earlier one of the same object, which left the selection and came again: what was told of before may be
-	// settled, and its announcement dropped, while this one is needed.
+	// again distinguishes it from an earlier one of the same object, which left the selection and
+	// entered again: the earlier one may be settled, and its announcement dropped, while this one
+	// is needed.
 	again   string
 	version resource.Version
-	seq     uint64 // 0: a run before has left it, and this has not met it
+	seq     uint64 // 0: of an earlier run, and not met by this one
 	inPlace bool   // its body lies where the settled one will
 }
 
-// Announce makes announcements durable. One that a run before has left holds on.
+// Announce makes announcements durable. Those of an earlier run stay valid.
 func (ix *Indexer) Announce(list []Announcement) error {
 	batch := ix.db.NewBatch()
 	made := make([]announcement, len(list))
@@ -55,14 +58,15 @@ func (ix *Indexer) Announce(list []Announcement) error {
 	return err
 }
 
-// register notes an announcement before it is written, and says whether it has to be.
+// register records an announcement before it is written, and reports whether it must be.
 func (ix *Indexer) register(a *Announcement, made *announcement) bool {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
 	before := ix.announced[a.Key]
 	*made = announcement{
-		uid: strings.Clone(a.Object.UID), version: resource.Version(strings.Clone(string(a.Object.Version))),
-		seq: a.Seq, inPlace: a.Unknown && len(before) == 0,
+		uid:     strings.Clone(a.Object.UID),
+		version: resource.Version(strings.Clone(string(a.Object.Version))),
+		seq:     a.Seq, inPlace: a.Unknown && len(before) == 0,
 	}
 	for _, b := range before {
 		switch {
@@ -83,7 +87,8 @@ func (ix *Indexer) withdraw(list []Announcement, made []announcement) {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
 	for i, a := range list {
-		left := slices.DeleteFunc(ix.announced[a.Key], func(b announcement) bool { return made[i].uid == b.uid && made[i].seq == b.seq })
+		left := slices.DeleteFunc(ix.announced[a.Key],
+			func(b announcement) bool { return made[i].uid == b.uid && made[i].seq == b.seq })
 		if ix.announced[a.Key] = left; len(left) == 0 {
 			delete(ix.announced, a.Key)
 		}
@@ -96,7 +101,8 @@ func (ix *Indexer) announcedOf(key resource.Key) []announcement {
 	return slices.Clone(ix.announced[key])
 }
 
-// announce writes one: where its body lies, its version, and its body unless that lies in its final place.
+// announce writes one: where its body is, its version, and its body unless that is in its final
+// place.
 func (b *Batch) announce(ix *Indexer, key resource.Key, a *announcement, raw []byte) {
 	b.body = ix.db.bodies.encode(b.body, raw)
 	value := make([]byte, 0, 2+len(a.version))
@@ -114,8 +120,9 @@ func (b *Batch) announce(ix *Indexer, key resource.Key, a *announcement, raw []b
 	b.put(announcementKey(ix.id, key, a), value)
 }
 
-// Meet says that a change of this run bears an object that a run before may have announced: by what is told of a version, those up to it; ""
-// for all. A later announcement is of another life of the object under a selector, which is still to come.
+// Meet is called when a change of this run is about an object that an earlier run may have
+// announced: up to a version; "" for all. A later announcement is of another life of the object
+// under a selector, which is still to come.
 func (ix *Indexer) Meet(key resource.Key, uid string, upTo resource.Version, seq uint64) {
 	if ix.left.Load() == 0 {
 		return
@@ -123,14 +130,16 @@ func (ix *Indexer) Meet(key resource.Key, uid string, upTo resource.Version, seq
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
 	for i := range ix.announced[key] {
-		if a := &ix.announced[key][i]; a.uid == uid && a.seq == 0 && (upTo == "" || !a.version.Newer(upTo)) {
+		if a := &ix.announced[key][i]; a.uid == uid && a.seq == 0 &&
+			(upTo == "" || !a.version.Newer(upTo)) {
 			a.seq = seq
 			ix.left.Add(-1)
 		}
 	}
 }
 
-// Left are the objects that a run before has announced under a key and this run has not met, the oldest first, each as it was announced last.
+// Left returns the objects that an earlier run has announced under a key and this run has not met,
+// the oldest first, each in its last announced state.
 func (ix *Indexer) Left(key resource.Key) []Record {
 	if ix.left.Load() == 0 {
 		return nil
@@ -151,7 +160,7 @@ func (ix *Indexer) Left(key resource.Key) []Record {
 	return left
 }
 
-// newestOf is the last announcement of an object among those of its key.
+// newestOf returns the last announcement of an object among those of its key.
 func newestOf(list []announcement, uid string) *announcement {
 	var newest *announcement
 	for i := range list {
@@ -162,7 +171,8 @@ func newestOf(list []announcement, uid string) *announcement {
 	return newest
 }
 
-// LeftObject is the state in which an object was announced last, nil when that is not known any more.
+// LeftObject returns the state in which an object was announced last, nil when that is not known
+// any more.
 func (ix *Indexer) LeftObject(key resource.Key, uid string) (*resource.Object, error) {
 	last := newestOf(ix.announcedOf(key), uid)
 	if last == nil {
@@ -181,20 +191,24 @@ func (ix *Indexer) LeftObject(key resource.Key, uid string) (*resource.Object, e
 	}
 	obj, err := ix.settledObject(key)
 	if err != nil || obj == nil || obj.UID != uid {
-		return nil, err // something else was settled there since
+		return nil, err // another state was settled there since
 	}
 	return obj, nil
 }
 
 func parseAnnouncement(uid string, value []byte) (a announcement, body []byte, err error) {
 	if len(value) < 2 || value[0] > 1 || len(value) < 2+int(value[1]) {
-		return a, nil, fmt.Errorf("state database: an announcement of %d bytes does not parse; the directory is damaged: restore it from a copy, or reset the informer", len(value))
+		return a, nil, fmt.Errorf("state database: an announcement of %d bytes does not parse; "+
+			"the directory is damaged: restore it from a copy, or reset the informer", len(value))
 	}
 	end := 2 + int(value[1])
-	return announcement{uid: uid, version: resource.Version(value[2:end]), inPlace: value[0] == 1}, value[end:], nil
+	return announcement{
+		uid: uid, version: resource.Version(value[2:end]),
+		inPlace: value[0] == 1,
+	}, value[end:], nil
 }
 
-// loadAnnounced reads what a run before has left.
+// loadAnnounced reads the announcements of earlier runs.
 func (ix *Indexer) loadAnnounced() error {
 	it, err := ix.iterator(spaceAnnounced)
 	if err != nil {
@@ -214,9 +228,12 @@ func (ix *Indexer) loadAnnounced() error {
 	return errors.Join(err, wrap(it.Error()), wrap(it.Close()))
 }
 
-// leftMissing yields the keys, of those that begin with in, under which a run before has announced something that a list as of version
-// does not hold, but for those that have a live record.
-func (ix *Indexer) leftMissing(version resource.Version, anyVersion bool, in resource.Key, yield func(resource.Key, error) bool) bool {
+// leftMissing yields the keys with prefix in under which an earlier run has announced an object
+// that a list as of version does not have, except those with a live record.
+func (ix *Indexer) leftMissing(
+	version resource.Version, anyVersion bool, in resource.Key, yield func(resource.Key,
+		error) bool,
+) bool {
 	if ix.left.Load() == 0 {
 		return true
 	}
@@ -227,7 +244,10 @@ func (ix *Indexer) leftMissing(version resource.Version, anyVersion bool, in res
 		if !strings.HasPrefix(string(key), string(in)) {
 			continue
 		}
-		left := slices.DeleteFunc(ix.Left(key), func(r Record) bool { return !anyVersion && r.Version.Newer(version) })
+		left := slices.DeleteFunc(ix.Left(key), func(r Record) bool {
+			return !anyVersion &&
+				r.Version.Newer(version)
+		})
 		if len(left) == 0 {
 			continue
 		}
@@ -243,8 +263,8 @@ func (ix *Indexer) leftMissing(version resource.Version, anyVersion bool, in res
 	return true
 }
 
-// dropAnnounced puts into a commit of an object's state that what was announced up to it needs no announcement any more. It says
-// whether the state's body is in its place already.
+// dropAnnounced adds to the commit of an object's state that announcements up to it are no longer
+// needed. It reports whether the state's body is in its place already.
 func (b *Batch) dropAnnounced(ix *Indexer, key resource.Key, s *Settled) (bodyInPlace bool) {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()

@@ -55,7 +55,8 @@ func TestWhatWasAnnouncedIsLeftUntilItIsSettledOrMet(t *testing.T) {
 	second.Meet("shop/a", "one", "", 1)
 	want(t, left(second, "shop/a"), "two@7")
 	settle(t, db, second, "", map[resource.Key]store.Settled{"shop/a": dead(a, "6", 2), "shop/c": live(c, 5)})
-	want(t, left(second, "shop/c"), "three@9") // settled by a change of another object, as far as it knows
+	// settled by a change of another object, as far as it knows
+	want(t, left(second, "shop/c"), "three@9")
 
 	third := newIndexer(t, db, nil)
 	want(t, left(third, "shop/a"), "two@7")
@@ -69,7 +70,8 @@ func TestWhatWasAnnouncedIsLeftUntilItIsSettledOrMet(t *testing.T) {
 	}
 }
 
-// An object that left the selection and came again is announced again: that what was told before is settled does not take that away.
+// An object that left the selection and came again is announced again: that what was told before is
+// settled does not take that away.
 func TestWhatIsAnnouncedAgainStaysWhenWhatWasBeforeIsSettled(t *testing.T) {
 	db := openDB(t, t.TempDir())
 	ix := newIndexer(t, db, nil)
@@ -91,7 +93,8 @@ func TestWhatIsAnnouncedAgainStaysWhenWhatWasBeforeIsSettled(t *testing.T) {
 	settled(live(again, 3))
 }
 
-// The body lies in its place since the announcement. What another life of the name has written there since is not taken for it.
+// The body lies in its place since the announcement. What another life of the name has written
+// there since is not taken for it.
 func TestABodyIsWrittenAgainWhenItsPlaceWasUsed(t *testing.T) {
 	db := openDB(t, t.TempDir())
 	ix := newIndexer(t, db, nil)
@@ -194,7 +197,8 @@ func BenchmarkAnnounceAndSettle(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*objects), "µs/object")
 }
 
-// What is told again after a crash meets what it told before, not what came later of the same object.
+// What is told again after a crash meets what it told before, not what came later of the same
+// object.
 func TestAnAnnouncementOfALaterLifeUnderASelectorIsNotMetByAnEarlierOne(t *testing.T) {
 	db := openDB(t, t.TempDir())
 	first := newIndexer(t, db, nil)

@@ -7,38 +7,41 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// An object is behind when its body on disk is of an earlier version than its record, since a flood of updates left it there. That is noted in the
-// database, in the commit that leaves it, so that what is behind can be found without reading all bodies, also after a crash; and it
-// costs one small key for each such object, not for each update. An object whose body is right after all, since a commit that failed was written
-// yet, may be noted too; one that is behind always is.
+// An object is behind when its body on disk is of an earlier version than its record, because of a
+// flood of updates. A key in the database records that, in the same commit, so that stale bodies
+// can be found without reading all, also after a crash. It costs one small key for each such
+// object, not for each update. An object that is behind always has the key. One whose body is right
+// may have it too, when a failed commit was written after all.
 
-// behind is what is known of those of one informer.
+// behind has those of one informer.
 type behind struct {
 	n atomic.Int64
-	// changed are the notes that commits since the last successful one make or drop. Owned by whoever commits.
+	// changed are the keys that commits since the last successful one add or drop. Owned by the
+	// committer.
 	changed map[resource.Key]noted
 }
 
-// noted says whether an object was noted before a commit, and is after it.
+// noted is whether an object had the key before a commit, and has it after.
 type noted struct{ was, is bool }
 
 // Behind counts the objects of which the database has the body of an earlier version only.
 func (ix *Indexer) Behind() int { return int(ix.behind.n.Load()) }
 
-// BehindFrom gives up to limit of them, in order of their keys, beginning behind one; "" for the first.
+// BehindFrom returns up to limit of them, in order of their keys, after a key; "" for the first.
 func (ix *Indexer) BehindFrom(key resource.Key, limit int) (keys []resource.Key, err error) {
 	it, err := ix.iterator(spaceBehind)
 	if err != nil {
 		return nil, err
 	}
 	begin := len(prefix(spaceBehind, 0))
-	for ok := it.SeekGE(append(objectKey(spaceBehind, ix.id, key), 0)); ok && len(keys) < limit; ok = it.Next() {
+	for ok := it.SeekGE(append(objectKey(spaceBehind, ix.id, key), 0)); ok &&
+		len(keys) < limit; ok = it.Next() {
 		keys = append(keys, resource.Key(it.Key()[begin:]))
 	}
 	return keys, wrap(errors.Join(it.Error(), it.Close()))
 }
 
-// IsBehind says whether an object is one of them.
+// IsBehind reports whether an object is one of them.
 func (ix *Indexer) IsBehind(key resource.Key) (bool, error) {
 	if ix.behind.n.Load() == 0 {
 		return false, nil
@@ -47,7 +50,7 @@ func (ix *Indexer) IsBehind(key resource.Key) (bool, error) {
 	return value != nil, err
 }
 
-// countBehind finds what a run before has left.
+// countBehind counts those of earlier runs.
 func (ix *Indexer) countBehind() error {
 	ix.behind.changed = map[resource.Key]noted{}
 	it, err := ix.iterator(spaceBehind)
@@ -62,8 +65,8 @@ func (ix *Indexer) countBehind() error {
 	return wrap(errors.Join(it.Error(), it.Close()))
 }
 
-// setBehind puts into a commit that an object is behind, or is not any more.
-func (b *Batch) setBehind(ix *Indexer, key resource.Key, k *knownOf, is bool) {
+// setBehind adds to a commit that an object is behind, or is not any more.
+func (b *Batch) setBehind(ix *Indexer, key resource.Key, k *cacheLookup, is bool) {
 	now, retried := ix.behind.changed[key]
 	if !retried {
 		was, err := ix.wasBehind(key, k)
@@ -74,7 +77,8 @@ func (b *Batch) setBehind(ix *Indexer, key resource.Key, k *knownOf, is bool) {
 		now.was = was
 	}
 	now.is = is
-	ix.behind.changed[key] = now // a commit that failed may be written yet: what this one is to leave is written in any case
+	// a failed commit may be written yet: so this one writes its own result in any case
+	ix.behind.changed[key] = now
 	if is {
 		b.put(b.keyOf(spaceBehind, ix, key), nil)
 	} else {
@@ -82,21 +86,21 @@ func (b *Batch) setBehind(ix *Indexer, key resource.Key, k *knownOf, is bool) {
 	}
 }
 
-// wasBehind says whether an object is noted as of the last commit.
-func (ix *Indexer) wasBehind(key resource.Key, k *knownOf) (bool, error) {
+// wasBehind reports whether an object had the key as of the last commit.
+func (ix *Indexer) wasBehind(key resource.Key, k *cacheLookup) (bool, error) {
 	if ix.behind.n.Load() == 0 {
 		return false, nil
 	}
-	if k.ask(ix, key); k.ok {
+	if k.find(ix, key); k.ok {
 		return k.behind(), nil
 	}
 	return ix.IsBehind(key)
 }
 
-// rememberBehindLocked takes over what a successful commit has noted.
+// rememberBehindLocked takes over the keys of a successful commit.
 func (ix *Indexer) rememberBehindLocked() {
 	for key, c := range ix.behind.changed {
-		ix.known.setBehind(key, c.is)
+		ix.records.setBehind(key, c.is)
 		switch {
 		case c.is && !c.was:
 			ix.behind.n.Add(1)
@@ -113,8 +117,9 @@ type Body struct {
 	Object *resource.Object
 }
 
-// CatchUp writes the body of an object that is behind, if it is exactly of the version that is committed. It comes before the Settle calls of
-// its batch: they are of later states.
+// CatchUp writes the body of an object that is behind, if it is of exactly the committed version.
+// It comes before the Settle calls of its batch: they are of later states, which may leave their
+// bodies.
 func (b *Batch) CatchUp(ix *Indexer, body Body) {
 	rec, found, err := ix.committed(body.Key)
 	b.fail(err)
@@ -123,13 +128,13 @@ func (b *Batch) CatchUp(ix *Indexer, body Body) {
 	}
 	b.body = ix.db.bodies.encode(b.body, body.Object.Raw)
 	b.put(b.keyOf(spaceBody, ix, body.Key), b.body)
-	b.setBehind(ix, body.Key, &knownOf{}, false)
+	b.setBehind(ix, body.Key, &cacheLookup{}, false)
 }
 
-// committed gives the record of an object as of the last commit.
+// committed returns the record of an object as of the last commit.
 func (ix *Indexer) committed(key resource.Key) (rec Record, found bool, err error) {
 	ix.mu.RLock()
-	k, ok := ix.known.get(key)
+	k, ok := ix.records.get(key)
 	ix.mu.RUnlock()
 	if ok {
 		return k.record(), true, nil

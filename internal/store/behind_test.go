@@ -17,7 +17,8 @@ import (
 	"github.com/kubebridge/bridge/internal/store"
 )
 
-// lagging is a database with a budget of one body a second, on a disk that may be full, and what was settled and is not committed.
+// lagging is a database with a budget of one body a second, on a disk that may be full, and what
+// was settled and is not committed.
 type lagging struct {
 	t    *testing.T
 	rng  *rand.Rand
@@ -30,7 +31,8 @@ type lagging struct {
 	settled map[resource.Key]store.Settled
 	bodies  []store.Body
 	newest  map[resource.Key]*resource.Object // nil when deleted
-	// doubt are those of a commit that failed and may have been written yet: with its bodies, though the next one left them.
+	// doubt are those of a commit that failed and may have been written yet: with its bodies,
+	// though the next one left them.
 	doubt map[resource.Key]bool
 }
 
@@ -78,7 +80,8 @@ func (l *lagging) change(name string) {
 	l.ix.Update(key, l.settled[key])
 }
 
-// read has some objects that are behind read from the API server, which has them in their newest states.
+// read has some objects that are behind read from the API server, which has them in their newest
+// states.
 func (l *lagging) read() {
 	keys, err := l.ix.BehindFrom("", 100)
 	ok(l.t, err)
@@ -125,7 +128,8 @@ func (l *lagging) restart(crash bool) {
 	l.bodies = nil
 }
 
-// check compares what is said to be behind with the bodies that are there. An object that is not noted would never be found.
+// check compares what is said to be behind with the bodies that are there. An object that is not
+// noted would never be found.
 func (l *lagging) check(what string) {
 	l.t.Helper()
 	noted := map[resource.Key]bool{}
@@ -199,7 +203,8 @@ func TestWhatIsBehindIsNotedThroughEverything(t *testing.T) {
 					break
 				}
 			}
-			for len(l.newest) > 0 && l.ix.Behind() > 0 && !t.Failed() { // in the end all can be brought up to date
+			// in the end all can be brought up to date
+			for len(l.newest) > 0 && l.ix.Behind() > 0 && !t.Failed() {
 				before := maps.Clone(l.newest)
 				l.read()
 				ok(t, l.commit())

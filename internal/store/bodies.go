@@ -10,7 +10,8 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// budget bounds what the bodies of updated objects cost: some 30 µs of CPU each, 15 times what a version costs (docs/decisions/0014-bodies-within-a-budget.md).
+// budget bounds what the bodies of updated objects cost: some 30 µs of CPU each, 15 times what a
+// version costs (docs/decisions/0014-bodies-within-a-budget.md).
 type budget struct {
 	limiter atomic.Pointer[rate.Limiter] // nil for no bound
 	left    prometheus.Counter           // updates that left a body as it was
@@ -19,7 +20,8 @@ type budget struct {
 
 func newBudget(o Options) *budget {
 	b := &budget{left: metric.With(o.Registerer).Counter("bridge_store_bodies_left_total",
-		"Updates that left the object's body on disk as it was, because more than state.bodiesPerSecond came.")}
+		"Updates that left the object's body on disk as it was, because more than "+
+			"state.bodiesPerSecond came.")}
 	b.set(o.BodiesPerSecond)
 	return b
 }
@@ -39,16 +41,16 @@ func (db *DB) SetBodiesPerSecond(n int) { db.budget.set(n) }
 // BodiesLeft counts the updates since the start that left a body as it was.
 func (db *DB) BodiesLeft() int64 { return db.budget.n.Load() }
 
-// leavesBody says whether a state is committed without its body, and that of an earlier version stays. It never does for an object
-// whose first state this is, or of which no state was committed since the start: so what is left behind is made up for by the first
-// update after a restart, if not by an earlier one.
-func (b *Batch) leavesBody(ix *Indexer, key resource.Key, k *knownOf, s *Settled) bool {
+// leavesBody reports whether a state is committed without its body, so that an earlier version's
+// stays. It is false for the first state of an object, and when no state of it was committed since
+// the start: the first update after a restart writes the body, if not an earlier one.
+func (b *Batch) leavesBody(ix *Indexer, key resource.Key, k *cacheLookup, s *Settled) bool {
 	budget := b.db.budget
 	limiter := budget.limiter.Load()
 	if limiter == nil || ix.cfg.ExactBodies || limiter.Allow() {
 		return false
 	}
-	if k.ask(ix, key); !k.is(s.UID) {
+	if k.find(ix, key); !k.isUID(s.UID) {
 		return false
 	}
 	budget.left.Inc()

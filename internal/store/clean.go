@@ -1,12 +1,12 @@
 package store
 
-// A mark says that the last run ended with everything that it had sent settled. Without one, sinks may have been sent things that nothing
-// here knows of, but for what was announced.
+// A mark in the database: the last run ended with everything that it had sent settled. Without one,
+// sinks may have got events that are not known here, except announced ones.
 
-// WasClean says whether the run before this one ended in order, or there was none.
+// WasClean reports whether the last run ended in order, or there was none.
 func (db *DB) WasClean() bool { return db.wasClean }
 
-// BeginRun takes the mark away, before anything is sent.
+// BeginRun removes the mark, before anything is sent.
 func (db *DB) BeginRun() error {
 	b := db.NewBatch()
 	return db.finish(b.batch, db.sync, b.batch.Delete(metaKey("clean"), nil))

@@ -7,8 +7,9 @@ import (
 	"github.com/klauspost/compress/s2"
 )
 
-// codec writes bodies as S2 blocks, behind one byte that says so: the cheapest that was measured per byte written
-// (docs/decisions/0003-pebble.md). It holds no state and may be used concurrently.
+// codec writes bodies as S2 blocks, behind a byte that marks the format: the cheapest that was
+// measured per byte written (docs/decisions/0003-pebble.md). It has no state and may be used
+// concurrently.
 type codec struct{}
 
 const bodyS2 = 1
@@ -16,7 +17,7 @@ const bodyS2 = 1
 // maxBody is more than an object can have: the reflector refuses what is larger than 16 MiB.
 const maxBody = 64 << 20
 
-// encode gives the stored form of a body, in dst's memory when that is large enough.
+// encode returns the stored form of a body, in dst's memory when that is large enough.
 func (codec) encode(dst, raw []byte) []byte {
 	if need := 1 + s2.MaxEncodedLen(len(raw)); cap(dst) < need {
 		dst = make([]byte, need)
@@ -28,11 +29,13 @@ func (codec) encode(dst, raw []byte) []byte {
 
 func (codec) decode(stored []byte) ([]byte, error) {
 	if len(stored) == 0 || stored[0] != bodyS2 {
-		return nil, fmt.Errorf("state database: a body of %d bytes is in a form this bridge does not read", len(stored))
+		return nil, fmt.Errorf("state database: a body of %d bytes is in a form this bridge does "+
+			"not read", len(stored))
 	}
 	// The length comes from the disk: nothing is allocated for one that no object has.
 	if n, err := s2.DecodedLen(stored[1:]); err != nil || n > maxBody {
-		return nil, fmt.Errorf("state database: a body is damaged: its length is %d bytes, at most %d are stored: %w", n, maxBody, errors.Join(err, s2.ErrTooLarge))
+		return nil, fmt.Errorf("state database: a body is damaged: its length is %d bytes, at "+
+			"most %d are stored: %w", n, maxBody, errors.Join(err, s2.ErrTooLarge))
 	}
 	raw, err := s2.Decode(nil, stored[1:])
 	if err != nil {

@@ -27,16 +27,18 @@ func (ix *Indexer) Position() (Position, error) {
 	}
 	var p Position
 	if err := json.Unmarshal(value, &p); err != nil {
-		return p, fmt.Errorf("state of informer %s: the position does not parse: %w", ix.cfg.Name, err)
+		return p, fmt.Errorf("state of informer %s: the position does not parse: %w", ix.cfg.Name,
+			err)
 	}
 	return p, nil
 }
 
-// Epoch counts how often the server's history went back, as far as one informer has seen, and how often its state was lost. Versions of one epoch may be given out
-// again, for other states, in the next.
+// Epoch counts how often the server's history went back, as far as one informer has seen, and how
+// often its state was lost. The next epoch may reuse versions for other states.
 type Epoch struct {
 	Number int `json:"number"`
-	// Open is set until the list that began it is settled: a restart before that will find the same rewind again.
+	// Open is set until the list that began it is settled: a restart before that will find the same
+	// rewind again.
 	Open bool `json:"open,omitzero"`
 }
 
@@ -53,13 +55,14 @@ func (ix *Indexer) Epoch() (Epoch, error) {
 	return e, nil
 }
 
-// BeginEpoch begins the next epoch, durably, unless one is open: that is the same rewind, met again after a crash, maybe from another
-// version, and what was told of it keeps its ids. Of what SetUndone notes it is another.
+// BeginEpoch begins the next epoch, durably, unless one is open: that is the same rewind, met again
+// after a crash, maybe from another version, and its events keep their ids. It ends what SetDiverged
+// has recorded.
 func (ix *Indexer) BeginEpoch() (Epoch, error) {
-	ix.forgetKnown() // a body may be of the future that was undone: the next state of its object brings its own
+	ix.dropCache() // a body may be of the lost history: the next state of its object writes its own
 	e, err := ix.Epoch()
-	undone, failed := ix.undoneNoted()
-	if err = errors.Join(err, failed); err != nil || e.Open && !undone {
+	diverged, failed := ix.divergedOnDisk()
+	if err = errors.Join(err, failed); err != nil || e.Open && !diverged {
 		return e, err
 	}
 	e = Epoch{Number: e.Number + 1, Open: true}
@@ -69,12 +72,12 @@ func (ix *Indexer) BeginEpoch() (Epoch, error) {
 	}
 	b := ix.db.NewBatch()
 	b.put(prefix(spaceEpoch, ix.id), value)
-	b.fail(b.batch.Delete(prefix(spaceUndone, ix.id), nil))
+	b.fail(b.batch.Delete(prefix(spaceDiverged, ix.id), nil))
 	return e, ix.db.finish(b.batch, ix.db.sync, b.errs...)
 }
 
-// AdoptEpoch sets the epoch of an informer that knows nothing yet: to that of another replica, so that both give the same ids, or to one behind that of a
-// state that is gone.
+// AdoptEpoch sets the epoch of an informer that knows nothing yet: to that of another replica, so
+// that both use the same ids, or to the one after that of a lost state.
 func (ix *Indexer) AdoptEpoch(number int) error {
 	value, err := json.Marshal(Epoch{Number: number})
 	if err != nil {
@@ -85,7 +88,8 @@ func (ix *Indexer) AdoptEpoch(number int) error {
 	return ix.db.finish(b.batch, ix.db.sync, b.errs...)
 }
 
-// EndEpoch notes that a list is settled: a rewind from now on is another one. It belongs into the commit of the list's version.
+// EndEpoch records that a list is settled: a later rewind is another one. It belongs into the
+// commit of the list's version.
 func (b *Batch) EndEpoch(ix *Indexer) {
 	e, err := ix.Epoch()
 	b.fail(err)
@@ -98,7 +102,8 @@ func (b *Batch) EndEpoch(ix *Indexer) {
 	b.put(prefix(spaceEpoch, ix.id), value)
 }
 
-// Batch is one atomic commit: settled objects and watermarks of any number of informers. It is used by one goroutine.
+// Batch is one atomic commit: settled objects and watermarks of any number of informers. It is used
+// by one goroutine.
 type Batch struct {
 	db    *DB
 	batch *pebble.Batch
@@ -120,7 +125,7 @@ func (db *DB) NewBatch() *Batch {
 func (b *Batch) Settle(ix *Indexer, key resource.Key, s Settled) {
 	bodyInPlace := b.dropAnnounced(ix, key, &s)
 	b.value = s.Record.append(b.value[:0])
-	var k knownOf
+	var k cacheLookup
 	if !s.Deleted {
 		b.put(b.keyOf(spaceRecord, ix, key), b.value)
 		leaves := !bodyInPlace && b.leavesBody(ix, key, &k, &s)
@@ -134,7 +139,8 @@ func (b *Batch) Settle(ix *Indexer, key resource.Key, s Settled) {
 	b.setBehind(ix, key, &k, false)
 	b.fail(b.batch.Delete(b.keyOf(spaceBody, ix, key), nil))
 	if !s.Version.Ordered() {
-		// Without an order no watermark ever passes it, and no replay can be told from news: keep nothing.
+		// Without an order no watermark ever passes it, and a replay can't be distinguished from a
+		// change: keep nothing.
 		b.fail(b.batch.Delete(b.keyOf(spaceRecord, ix, key), nil))
 		return
 	}
@@ -148,8 +154,8 @@ func (b *Batch) keyOf(space byte, ix *Indexer, key resource.Key) []byte {
 	return b.key
 }
 
-// SetPosition moves the watermark and drops tombstones that it has passed, as DropPassed does. It comes before the Settle calls of its batch: what it
-// deletes, they may write again.
+// SetPosition moves the watermark and drops tombstones that it has passed, as DropPassed does. It
+// comes before the Settle calls of its batch: they may write again what it deletes.
 func (b *Batch) SetPosition(ix *Indexer, version resource.Version) (more bool) {
 	value, err := json.Marshal(Position{Version: version, Time: time.Now().UTC()})
 	b.fail(err)
@@ -165,14 +171,15 @@ func (b *Batch) fail(err error) {
 	}
 }
 
-// Empty says whether there is nothing to commit.
+// Empty reports whether there is nothing to commit.
 func (b *Batch) Empty() bool { return b.batch.Empty() && len(b.errs) == 0 }
 
 // Len is the size of the batch in bytes.
 func (b *Batch) Len() int { return b.batch.Len() }
 
-// Commit writes everything or nothing, and returns when it is durable. The batch is spent. With ErrUnavailable the disk is full or
-// read-only, and what was in the batch may yet be written, before that of any later commit: it has to be in the next one too.
+// Commit writes everything or nothing, and returns when it is durable. The batch is spent. With
+// ErrUnavailable the disk is full or read-only, and the batch may still be written, before any
+// later commit: its contents must be in the next one too.
 func (b *Batch) Commit() error {
 	if err := errors.Join(b.errs...); err != nil {
 		return fmt.Errorf("state database: %w", errors.Join(err, b.batch.Close()))

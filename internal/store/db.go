@@ -23,7 +23,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Errors that a caller decides by. Each reads on from "state directory <name> …".
+// Errors that a caller decides by. Each continues "state directory <name> …".
 var (
 	// ErrInUse: another process has the state directory open.
 	ErrInUse = errors.New("is in use by another process")
@@ -35,19 +35,24 @@ var (
 
 // Options of the state database. Zero values mean the documented default.
 type Options struct {
-	// Dir is the directory; it is made when missing. Empty: everything stays in memory and is gone at the end.
+	// Dir is the directory; it is created when missing. Empty: everything stays in memory and is
+	// gone at the end.
 	Dir string
-	// CacheBytes is the size of the block cache; default 8 MiB: the operating system keeps the files too, and records are in memory.
+	// CacheBytes is the size of the block cache; default 8 MiB: the operating system keeps the
+	// files too, and records are in memory.
 	CacheBytes int64
-	// MemTableBytes is how much is collected in memory before it is sorted to disk; default 4 MiB, of which there may be two.
+	// MemTableBytes is how much is collected in memory before it is sorted to disk; default 4 MiB,
+	// of which there may be two.
 	MemTableBytes uint64
-	// BodiesPerSecond bounds how many bodies of updated objects are written a second; up to twice as many come at once. An update beyond
-	// that leaves the body as it was, unless the Indexer asks for exact ones. Default 0: no bound, each body is written with its version.
+	// BodiesPerSecond bounds how many bodies of updated objects are written a second; up to twice
+	// as many come at once. An update beyond that leaves the body as it was, unless the Indexer
+	// asks for exact ones. Default 0: no bound, each body is written with its version.
 	BodiesPerSecond int
 	// FS replaces the file system, for tests of its faults.
 	FS vfs.FS
-	// Fatal is told, once, why the database can't go on: a file is damaged, or the disk fails. It has to end the process: whatever is
-	// written afterwards waits for ever. Nothing is lost by that, what is not committed is read again. Default: log it and exit with 1.
+	// Fatal gets, once, why the database can't continue: a file is damaged, or the disk fails. It
+	// has to end the process: later writes wait forever. Nothing is lost by that, uncommitted
+	// changes are read again. Default: log it and exit with 1.
 	Fatal func(error)
 	// Log; default: discarded.
 	Log *slog.Logger
@@ -71,8 +76,8 @@ type DB struct {
 	used     atomic.Uint64 // bytes, when they were last counted
 }
 
-// Open opens the state directory, or makes it. It never repairs or rebuilds: what it does not understand it refuses, with
-// an error that says what to do.
+// Open opens the state directory, or creates it. It never repairs or rebuilds: what it does not
+// understand it refuses, with an error that says what to do.
 func Open(o Options) (*DB, error) {
 	if o.Dir != "" && o.FS == nil {
 		if err := checkDir(o.Dir); err != nil {
@@ -87,7 +92,7 @@ func Open(o Options) (*DB, error) {
 		return nil, errors.Join(db.readError(err), db.Close())
 	}
 	if db.disk != nil {
-		db.disk.files.BePatient() // what went wrong until here is told by an error
+		db.disk.files.BePatient() // errors until here were returned
 	}
 	db.registerUsed(o.Registerer)
 	return db, nil
@@ -102,7 +107,10 @@ func newDB(o Options) *DB {
 	if o.Dir == "" {
 		newMetrics(o.Registerer, func() (free, total uint64, ok bool) { return 0, 0, false })
 	}
-	db := &DB{dir: o.Dir, sync: pebble.NoSync, writes: newWrites(), fatal: newFatal(o.Fatal, log), budget: newBudget(o)}
+	db := &DB{
+		dir: o.Dir, sync: pebble.NoSync, writes: newWrites(), fatal: newFatal(o.Fatal, log),
+		budget: newBudget(o),
+	}
 	if o.Dir != "" {
 		db.sync = pebble.Sync
 		db.disk = newDiskState(o, db.fatal)
@@ -122,7 +130,11 @@ func (db *DB) open(o Options, opts *pebble.Options) error {
 			return err
 		}
 	}
-	p, err := db.fatal.whileOpening(func() (*pebble.DB, error) { return pebble.Open(cmp.Or(o.Dir, "memory"), opts) })
+	p, err := db.fatal.whileOpening(func() (*pebble.DB,
+		error,
+	) {
+		return pebble.Open(cmp.Or(o.Dir, "memory"), opts)
+	})
 	if err != nil {
 		return err
 	}
@@ -131,8 +143,8 @@ func (db *DB) open(o Options, opts *pebble.Options) error {
 	return nil
 }
 
-// pebbleOptions are for many small versions and fewer, already compressed bodies: bloom filters, since most look-ups of a
-// new object miss; no block compression.
+// pebbleOptions are for many small versions and fewer, already compressed bodies: bloom filters,
+// since most look-ups of a new object miss; no block compression.
 func pebbleOptions(o Options) *pebble.Options {
 	opts := &pebble.Options{
 		Cache:              nil,
@@ -141,7 +153,8 @@ func pebbleOptions(o Options) *pebble.Options {
 		FormatMajorVersion: pebbleFormat,
 		FS:                 o.FS,
 		DisableWAL:         o.Dir == "",
-		// Keys of objects come in any order, so a compaction out of the first level rewrites all of the one below: let more come together.
+		// Keys of objects come in any order, so a compaction of the first level rewrites all of the
+		// one below: let more tables collect.
 		L0CompactionThreshold: 16,
 		L0StopWritesThreshold: 24,
 		LBaseMaxBytes:         256 << 20,
@@ -158,12 +171,14 @@ func pebbleOptions(o Options) *pebble.Options {
 		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 		opts.Levels[i].BlockSize = 4 << 10
 	}
-	// What is flushed is written in large pieces, since each costs two writes. Below, where records are looked up one by one, they are small.
+	// Flushed tables have large blocks, since each costs two writes. Below, where records are
+	// looked up one by one, they are small.
 	opts.Levels[0].BlockSize = 32 << 10
 	return opts
 }
 
-// checkDir refuses a directory that holds something else than state, before Pebble puts its files among it.
+// checkDir refuses a directory that holds something else than state, before Pebble puts its files
+// among it.
 func checkDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("state directory %s: %w; choose another with state.dir", dir, err)
@@ -173,13 +188,15 @@ func checkDir(dir string) error {
 		return fmt.Errorf("state directory %s: %w", dir, err)
 	}
 	if len(entries) > 0 && !holdsDatabase(entries) {
-		return fmt.Errorf("state directory %s %w: it holds other files; choose an empty directory with state.dir", dir, ErrForeign)
+		return fmt.Errorf("state directory %s %w: it holds other files; choose an empty "+
+			"directory with state.dir", dir, ErrForeign)
 	}
 	return checkManifest(dir, entries)
 }
 
-// checkManifest refuses a directory with data that no manifest speaks of: Pebble would delete it and start with an empty database. A start that was
-// killed before it had written anything has no manifest either, and no data.
+// checkManifest refuses a directory with data that no manifest names: Pebble would delete it and
+// start with an empty database. A start that was killed before it had written anything has no
+// manifest and no data.
 func checkManifest(dir string, entries []fs.DirEntry) error {
 	data := slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
 		info, err := e.Info()
@@ -199,11 +216,12 @@ func checkManifest(dir string, entries []fs.DirEntry) error {
 	return nil
 }
 
-// holdsDatabase says whether there are files of Pebble's in a directory.
+// holdsDatabase reports whether a directory has files of Pebble.
 func holdsDatabase(entries []fs.DirEntry) bool {
 	return slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
 		name := e.Name()
-		return name == "LOCK" || strings.HasPrefix(name, "MANIFEST-") || strings.HasPrefix(name, "marker.")
+		return name == "LOCK" || strings.HasPrefix(name, "MANIFEST-") ||
+			strings.HasPrefix(name, "marker.")
 	})
 }
 
@@ -213,19 +231,24 @@ func openError(dir string, err error) error {
 		return err
 	case strings.Contains(err.Error(), "unknown format major version"):
 		return newerError(dir, "this one's database does not know its files")
-	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.EWOULDBLOCK), strings.Contains(err.Error(), "lock held"):
-		return fmt.Errorf("state directory %s %w; stop it, or give this one another directory with state.dir", dir, ErrInUse)
+	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.EWOULDBLOCK),
+		strings.Contains(err.Error(), "lock held"):
+		return fmt.Errorf("state directory %s %w; stop it, or give this one another directory "+
+			"with state.dir", dir, ErrInUse)
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
-		return fmt.Errorf("state directory %s is not writable: %w; make it so, or choose another with state.dir", dir, err)
+		return fmt.Errorf("state directory %s is not writable: %w; make it so, or choose another "+
+			"with state.dir", dir, err)
 	case errors.Is(err, syscall.ENOSPC):
-		return fmt.Errorf("state directory %s: %w; free space or choose another with state.dir", dir, err)
+		return fmt.Errorf("state directory %s: %w; free space or choose another with state.dir",
+			dir, err)
 	default:
-		return fmt.Errorf("state directory %s can't be opened: %w; nothing was changed: restore it from a copy, or move it away to start with a new snapshot", dir, err)
+		return fmt.Errorf("state directory %s can't be opened: %w; nothing was changed: restore "+
+			"it from a copy, or move it away to start with a new snapshot", dir, err)
 	}
 }
 
-// BindCluster remembers whose objects these are (the uid of the namespace kube-system), and refuses those of another
-// cluster with ErrOtherCluster. An empty id is not checked.
+// BindCluster remembers whose objects these are (the uid of the namespace kube-system), and refuses
+// those of another cluster with ErrOtherCluster. An empty id is not checked.
 func (db *DB) BindCluster(id string) error {
 	if id == "" {
 		return nil
@@ -237,14 +260,15 @@ func (db *DB) BindCluster(id string) error {
 	case known == nil:
 		return db.set(metaKey("cluster"), []byte(id))
 	case string(known) != id:
-		return fmt.Errorf("state directory %s %w: it was made with cluster %s, this one is %s; give each cluster its own state.dir", db.dir, ErrOtherCluster, known, id)
+		return fmt.Errorf("state directory %s %w: it was made with cluster %s, this one is %s; "+
+			"give each cluster its own state.dir", db.dir, ErrOtherCluster, known, id)
 	default:
 		return nil
 	}
 }
 
-// Secret is a random key of this state directory, made at the first call: redacted values are hashed with it, so that a
-// change of value stays visible across restarts and the value does not.
+// Secret is a random key of this state directory, created at the first call: redacted values are
+// hashed with it, so that a change of value stays visible across restarts and the value does not.
 func (db *DB) Secret() ([]byte, error) {
 	key, err := db.get(metaKey("secret"))
 	if err != nil || key != nil {
@@ -265,7 +289,8 @@ func (db *DB) ForgetSecret() error {
 	if err := db.pebble.Delete(name, db.sync); err != nil {
 		return wrap(err)
 	}
-	return wrap(errors.Join(db.pebble.Flush(), db.pebble.Compact(context.Background(), name, after(name), false)))
+	return wrap(errors.Join(db.pebble.Flush(), db.pebble.Compact(context.Background(), name,
+		after(name), false)))
 }
 
 // get reads a value, nil when there is none. The result is the caller's.
@@ -281,8 +306,9 @@ func (db *DB) get(key []byte) ([]byte, error) {
 	return out, closer.Close()
 }
 
-// DiskBytes is what the database takes on disk (or in memory, without a directory). While the disk takes no writes it is what it took
-// before: Pebble counts only between two changes of its list of files.
+// DiskBytes is what the database takes on disk (or in memory, without a directory). While the disk
+// refuses writes it is the last known size: Pebble counts only between two changes of its list of
+// files.
 func (db *DB) DiskBytes() uint64 {
 	if db.disk == nil {
 		return db.pebble.Metrics().DiskSpaceUsage()
@@ -314,8 +340,8 @@ func (db *DB) Dir() string {
 	return db.dir
 }
 
-// Close ends the database. Nothing else may be running on it. A second call does nothing. While the disk takes no writes it returns with
-// ErrUnavailable, and leaves the database as a crash would.
+// Close ends the database. Nothing else may be running on it. A second call does nothing. While the
+// disk refuses writes it returns ErrUnavailable, and leaves the database as a crash would.
 func (db *DB) Close() error {
 	if err := db.close(); err != nil {
 		return fmt.Errorf("close state database: %w", err)

@@ -13,7 +13,7 @@ import (
 	"github.com/kubebridge/bridge/internal/disk"
 )
 
-// diskState is what is known of the disk under the database.
+// diskState is the state of the disk under the database.
 type diskState struct {
 	files   *disk.FS
 	inner   vfs.FS
@@ -25,7 +25,7 @@ type diskState struct {
 
 	scarce atomic.Bool // there is less than the reserve
 	mu     sync.Mutex
-	looked time.Time // guarded by mu: when that was found out
+	looked time.Time // guarded by mu: when that was checked
 }
 
 func newDiskState(o Options, fatal *fatal) *diskState {
@@ -35,22 +35,25 @@ func newDiskState(o Options, fatal *fatal) *diskState {
 	d.files = disk.New(d.inner, disk.Config{
 		Changed: d.changed, Synced: d.extent.synced,
 		Failed: func(err error) {
-			fatal.because(fmt.Errorf("state directory %s can't be written: %w; nothing is lost: see to the disk, or start with a copy on another", o.Dir, err))
+			fatal.because(fmt.Errorf("state directory %s can't be written: %w; nothing is lost: "+
+				"see to the disk, or start with a copy on another", o.Dir, err))
 		},
 	})
 	d.metrics = newMetrics(o.Registerer, d.free)
 	return d
 }
 
-// changed tells, once each time, that the disk refuses writes, and that it takes them again.
+// changed logs, once each time, that the disk refuses writes, and that it accepts them again.
 func (d *diskState) changed(why error) {
 	d.metrics.unavailable(why)
 	if why == nil {
-		d.log.Info("the state directory takes writes again", "dir", d.dir, "after", time.Since(d.began).Round(time.Second).String())
+		d.log.Info("the state directory takes writes again", "dir", d.dir,
+			"after", time.Since(d.began).Round(time.Second).String())
 		return
 	}
 	d.began = time.Now()
-	d.log.Error("nothing is committed until the state directory takes writes again; nothing is lost, and no restart is needed",
+	d.log.Error("nothing is committed until the state directory takes writes again; nothing is "+
+		"lost, and no restart is needed",
 		"dir", d.dir, "err", why, "remedy", remedy(why))
 }
 
@@ -61,36 +64,39 @@ func remedy(why error) string {
 	return "free space, or make the volume larger"
 }
 
-// err says that the disk takes no writes, and what to do.
+// err is why the disk refuses writes, and what to do.
 func (d *diskState) err() error {
 	why := d.files.Err()
 	switch {
 	case why == nil:
 		return nil
 	case disk.ReadOnly(why):
-		return fmt.Errorf("state directory %s is read-only: %w; %s", d.dir, ErrUnavailable, remedy(why))
+		return fmt.Errorf("state directory %s is read-only: %w; %s", d.dir, ErrUnavailable,
+			remedy(why))
 	default:
 		return fmt.Errorf("state directory %s is full: %w; %s", d.dir, ErrUnavailable, remedy(why))
 	}
 }
 
-// free is the space that is left, in bytes; ok is false when the file system does not tell.
+// free is the space that is left, in bytes; ok is false when the file system does not report it.
 func (d *diskState) free() (free, total uint64, ok bool) {
 	usage, err := d.inner.GetDiskUsage(d.dir)
 	return usage.AvailBytes, usage.TotalBytes, err == nil && usage.TotalBytes > 0
 }
 
-// maxReserve bounds what is left free for what makes room: commits that drop what the sinks have, and compactions.
+// maxReserve bounds what is left free for what frees space: commits that drop settled entries, and
+// compactions.
 const maxReserve = 64 << 20
 
 // reserve of a disk of a size: no more than a twentieth of it.
 func reserve(total uint64) uint64 { return min(maxReserve, total/20) }
 
-// Room says whether there is space enough to put changes on disk that wait for a sink. It is false before the disk is full, so that what is
-// there already can be settled and dropped. It does no I/O: the answer is that of the last commit.
+// Room reports whether there is space to spool changes. It is false before the disk is full, so
+// that spooled changes can still be settled and dropped. It does no I/O: the answer is that of the
+// last commit.
 func (ix *Indexer) Room() bool { return ix.db.disk == nil || !ix.db.disk.scarce.Load() }
 
-// look finds out, once a second, how much space is left.
+// look checks, once a second, how much space is left.
 func (d *diskState) look() {
 	d.mu.Lock()
 	recent := time.Since(d.looked) < time.Second
@@ -104,8 +110,10 @@ func (d *diskState) look() {
 	free, total, ok := d.free()
 	scarce := ok && free < reserve(total)
 	if before := d.scarce.Swap(scarce); scarce && !before {
-		d.log.Error("the state directory is nearly full: no more changes are put there, and reading waits for the sinks",
-			"dir", d.dir, "free_bytes", free, "reserve_bytes", reserve(total), "remedy", "free space, or make the volume larger")
+		d.log.Error("the state directory is nearly full: no more changes are put there, and "+
+			"reading waits for the sinks",
+			"dir", d.dir, "free_bytes", free, "reserve_bytes", reserve(total),
+			"remedy", "free space, or make the volume larger")
 	}
 }
 
@@ -118,10 +126,11 @@ func (db *DB) Health() error {
 		return err
 	}
 	if db.disk.scarce.Load() {
-		return fmt.Errorf("state directory %s is nearly full: what waits for a sink is not put there any more; free space, or make the volume larger", db.dir)
+		return fmt.Errorf("state directory %s is nearly full: changes are not spooled "+
+			"any more; free space, or make the volume larger", db.dir)
 	}
 	return nil
 }
 
-// close lets go of what is held open beside the database.
+// close closes the files beside the database.
 func (d *diskState) close() { d.extent.close() }

@@ -7,15 +7,15 @@ import (
 )
 
 // Table is the table of known records; a uid is told by one byte.
-type Table struct{ t *table }
+type Table struct{ t *recordCache }
 
-func NewTable() Table { return Table{newTable()} }
+func NewTable() Table { return Table{newRecordCache()} }
 
 // SetHash replaces the hash of keys, before the first is put.
 func (t Table) SetHash(hash func(resource.Key) uint64) { t.t.hash = hash }
 
 func (t Table) Put(key resource.Key, uid byte, version uint64) bool {
-	return t.t.put(key, known{uid: [16]byte{15: uid}, version: version, eventTime: int64(version)})
+	return t.t.put(key, cachedRecord{uid: [16]byte{15: uid}, version: version, eventTime: int64(version)})
 }
 
 func (t Table) Get(key resource.Key) (uid byte, version uint64, behind, ok bool) {
@@ -50,7 +50,8 @@ func (ix *Indexer) Marks() (n int, err error) {
 	return n, it.Close()
 }
 
-// FlushedTables flushes, and gives the first letters of the first and the last key of each sorted table.
+// FlushedTables flushes, and gives the first letters of the first and the last key of each sorted
+// table.
 func (db *DB) FlushedTables() (bounds []string, err error) {
 	if err := db.pebble.Flush(); err != nil {
 		return nil, err

@@ -14,12 +14,14 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// extentFile says how far Pebble's MANIFEST, its list of files, is on disk. Pebble takes a MANIFEST that can't be read to its end for one
-// whose end a crash has cut off, goes on with an older list, and deletes the files that only the rest names. So the length is noted after
-// each sync of it, and compared before Pebble opens anything. The note is not synced itself: an older one says less, and nothing wrong.
+// extentFile has how far Pebble's MANIFEST, its list of files, is on disk. Pebble takes a MANIFEST
+// that can't be read to its end for one that a crash has cut, continues with an older list, and
+// deletes the files that only the rest names. So the length is written after each sync of it, and
+// compared before Pebble opens anything. The file is not synced itself: an older length is a weaker
+// check, and not a wrong one.
 const extentFile = "manifest.extent"
 
-// extent keeps the note.
+// extent writes the file.
 type extent struct {
 	files vfs.FS
 	dir   string
@@ -28,7 +30,7 @@ type extent struct {
 	file vfs.File // guarded by mu; nil until something is noted
 }
 
-// synced is told how far a journal of Pebble's is on disk.
+// synced is called with how far a journal of Pebble's is on disk.
 func (e *extent) synced(name string, length int64) {
 	base := path.Base(name)
 	if !strings.HasPrefix(base, "MANIFEST-") {
@@ -37,9 +39,10 @@ func (e *extent) synced(name string, length int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.file == nil {
-		file, err := e.files.OpenReadWrite(e.files.PathJoin(e.dir, extentFile), vfs.WriteCategoryUnspecified)
+		file, err := e.files.OpenReadWrite(e.files.PathJoin(e.dir, extentFile),
+			vfs.WriteCategoryUnspecified)
 		if err != nil {
-			return // a check less at the next start
+			return // one check less at the next start
 		}
 		e.file = file
 	}
@@ -61,9 +64,10 @@ func encodeExtent(name string, length int64) []byte {
 	return fmt.Appendf(nil, "%s %08x\n", text, crc32.ChecksumIEEE([]byte(text)))
 }
 
-// decodeExtent gives "" for what it does not understand: a crash may have cut it off.
+// decodeExtent returns "" for what it does not understand: a crash may have cut it.
 func decodeExtent(b []byte) (name string, length int64) {
-	if _, err := fmt.Sscanf(string(b), "%s %d", &name, &length); err != nil || string(encodeExtent(name, length)) != string(b) {
+	if _, err := fmt.Sscanf(string(b), "%s %d", &name, &length); err != nil ||
+		string(encodeExtent(name, length)) != string(b) {
 		return "", 0
 	}
 	return name, length
@@ -78,14 +82,15 @@ func (d *diskState) checkManifest() error {
 	name, length := decodeExtent(note)
 	found, err := pebble.Peek(d.dir, d.inner)
 	if err != nil || !found.Exists || path.Base(found.ManifestFilename) != name {
-		return err // another was begun, and the crash came before it was noted
+		return err // a new one was begun, and the crash came before its length was written
 	}
 	readable, err := readableLength(d.inner, d.inner.PathJoin(d.dir, name))
 	if err != nil {
 		return err
 	}
 	if readable < length {
-		return damagedError(d.dir, fmt.Sprintf("of the %d bytes of %s only the first %d are what was written", length, name, readable))
+		return damagedError(d.dir, fmt.Sprintf("of the %d bytes of %s only the first %d are what "+
+			"was written", length, name, readable))
 	}
 	return nil
 }
@@ -99,7 +104,8 @@ func readAll(files vfs.FS, name string) ([]byte, error) {
 	return all, errors.Join(err, file.Close())
 }
 
-// readableLength is where the last record of a MANIFEST ends before the first that can't be read.
+// readableLength returns where the last record of a MANIFEST ends before the first that can't be
+// read.
 func readableLength(files vfs.FS, name string) (int64, error) {
 	file, err := files.Open(name)
 	if err != nil {

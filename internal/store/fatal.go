@@ -12,8 +12,9 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// fatal is what happens when Pebble can't go on. It says so from deep within, with locks held, and must not get control back; so the
-// goroutine stays there, and somebody else has to end the process.
+// fatal is what happens when Pebble can't continue. It reports that from deep within, with locks
+// held, and must not get control back; so the goroutine stays there, and another one has to end the
+// process.
 type fatal struct {
 	log     *slog.Logger
 	tell    func(error)
@@ -32,7 +33,8 @@ func newFatal(tell func(error), log *slog.Logger) *fatal {
 	return &fatal{log: log, tell: tell, refused: make(chan error, 1)}
 }
 
-// whileOpening makes an error of what is fatal to opening a database: nothing runs on it yet.
+// whileOpening returns as an error what is fatal while a database is opened: nothing runs on it
+// yet.
 func (f *fatal) whileOpening(open func() (*pebble.DB, error)) (*pebble.DB, error) {
 	type opened struct {
 		db  *pebble.DB
@@ -65,18 +67,20 @@ func (f *fatal) because(err error) {
 	f.once.Do(func() { f.tell(err) })
 }
 
-// damaged is called when a file is not what was written, whoever reads it.
+// damaged is called when a file is not as it was written, whoever reads it.
 func (db *DB) damaged(info pebble.DataCorruptionInfo) {
 	what, _, _ := strings.Cut(fmt.Sprint(info.Details), "\n")
 	db.fatal.because(damagedError(db.dir, fmt.Sprintf("%s: %s", path.Base(info.Path), what)))
 }
 
-// damagedError says what can be done about damage.
+// damagedError adds what can be done about damage.
 func damagedError(dir, what string) error {
-	return fmt.Errorf("state directory %s: %w: %s; nothing was changed: restore it from a copy, or move it away to start with a new snapshot", dir, ErrDamaged, strings.TrimPrefix(what, "state database: "))
+	return fmt.Errorf("state directory %s: %w: %s; nothing was changed: restore it from a copy, "+
+		"or move it away to start with a new snapshot", dir, ErrDamaged, strings.TrimPrefix(what,
+		"state database: "))
 }
 
-// pebbleLogger passes Pebble's messages on. Its Infof are many and of use to nobody but a debugger.
+// pebbleLogger passes Pebble's messages on. Its many Infof are useful to a debugger only.
 type pebbleLogger struct {
 	log   *slog.Logger
 	fatal *fatal
@@ -90,7 +94,8 @@ func (l pebbleLogger) Errorf(format string, args ...any) {
 	l.log.Error("pebble", "message", fmt.Sprintf(format, args...))
 }
 
-// Fatalf is called when Pebble's log or its list of files can't be written. There is nothing to save: what is settled is on disk.
+// Fatalf is called when Pebble's log or its list of files can't be written. There is nothing to
+// save: what is settled is on disk.
 func (l pebbleLogger) Fatalf(format string, args ...any) {
 	err := &fatalError{message: fmt.Sprintf(format, args...)}
 	for _, arg := range args {
@@ -102,7 +107,7 @@ func (l pebbleLogger) Fatalf(format string, args ...any) {
 	select {}
 }
 
-// fatalError is a message of Pebble's with the error that led to it.
+// fatalError is a message of Pebble's with its cause.
 type fatalError struct {
 	message string
 	cause   error

@@ -36,8 +36,10 @@ func TestADamagedTableEndsTheProcessWithWhatCanBeDone(t *testing.T) {
 		flipBit(t, table)
 	}
 	fatal := make(chan error, 1)
-	db, err := store.Open(store.Options{Dir: dir, Fatal: func(err error) { fatal <- err }}) // a second one would block
-	if err == nil {                                                                         // else a compaction has met it while it was opened
+	// a second one would block
+	db, err := store.Open(store.Options{Dir: dir, Fatal: func(err error) { fatal <- err }})
+	// else a compaction has met it while it was opened
+	if err == nil {
 		defer db.Close()
 		for item, err := range newIndexer(t, db, nil).All() {
 			if err == nil {

@@ -7,12 +7,14 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// FormatVersion of the keys and values in the database, a number that grows. A directory of another version is refused, whichever is
-// newer; the first version that changes it has to bring older ones up to it, in checkFormat.
+// FormatVersion of the keys and values in the database, a number that grows. A directory of another
+// version is refused, whichever is newer; the first version that changes it must convert older
+// ones, in checkFormat.
 const FormatVersion = "1"
 
-// pebbleFormat is Pebble's own format. It is fixed, so that a newer Pebble does not put a directory out of reach of the bridge before it in silence: to
-// raise it is to be told in the changelog, as a change of FormatVersion is.
+// pebbleFormat is Pebble's own format. It is fixed: a newer Pebble would otherwise make a directory
+// unreadable for the bridge before it without a report. The changelog must mention a higher one, as
+// it does a change of FormatVersion.
 const pebbleFormat = pebble.FormatValueSeparation
 
 // checkFormat refuses a database of another format, and notes ours in a new one.
@@ -34,11 +36,13 @@ func (db *DB) checkFormat() error {
 	if err == nil && theirs > ours {
 		return newerError(db.dir, difference)
 	}
-	return fmt.Errorf("state directory %s %w: %s; use the bridge that wrote it, or another directory", db.dir, ErrForeign, difference)
+	return fmt.Errorf("state directory %s %w: %s; use the bridge that wrote it, or another "+
+		"directory", db.dir, ErrForeign, difference)
 }
 
 // newerError is for a directory that a newer bridge has written.
 func newerError(dir, difference string) error {
-	return fmt.Errorf("state directory %s %w but of a newer one: %s; nothing was changed: go on with the newer bridge, restore a copy from before the upgrade,"+
+	return fmt.Errorf("state directory %s %w but of a newer one: %s; nothing was changed: go on "+
+		"with the newer bridge, restore a copy from before the upgrade,"+
 		" or start with an empty directory and a new snapshot", dir, ErrForeign, difference)
 }

@@ -37,7 +37,8 @@ func TestStateOfAnotherFormatIsRefusedAndStays(t *testing.T) {
 	}
 }
 
-// What a newer Pebble has written, ours can't read. It must not be taken for damage, whose remedies would lose it.
+// What a newer Pebble has written, ours can't read. It must not be taken for damage, whose remedies
+// would lose it.
 func TestFilesOfANewerPebbleAreToldAsSuch(t *testing.T) {
 	dir := t.TempDir()
 	ok(t, leaveState(t, dir).Close())
@@ -51,8 +52,8 @@ func TestFilesOfANewerPebbleAreToldAsSuch(t *testing.T) {
 	}
 }
 
-// A bridge with a newer Pebble writes what the one before can read, until somebody decides otherwise: fails when an update of the library has
-// raised its format in silence.
+// A bridge with a newer Pebble writes what the one before can read, until somebody decides
+// otherwise: fails when an update of the library has raised its format in silence.
 func TestPebblesFormatIsTheOneThatWasDecided(t *testing.T) {
 	dir := t.TempDir()
 	ok(t, leaveState(t, dir).Close())

@@ -86,7 +86,8 @@ type unwell struct {
 	mem      *vfs.MemFS
 	disk     *faults
 	registry *prometheus.Registry
-	log      *bytes.Buffer // of one writer at a time: what is logged at Error and Info about the disk
+	// of one writer at a time: what is logged at Error and Info about the disk
+	log      *bytes.Buffer
 	fatal    func(error)   // nil: fails the test
 	ix       *store.Indexer
 	acked    map[resource.Key]string // key -> version that a commit has promised to keep
@@ -165,7 +166,8 @@ func (u *unwell) check(what string) {
 		if err != nil || item.Version.Newer(obj.Version) {
 			u.t.Fatalf("%s: the body of %s@%s: %v, %v", what, item.Key, item.Version, obj, err)
 		}
-		got[item.Key] = string(obj.Version) // newer than the record, if a commit that was not promised has just gone through
+		// newer than the record, if a commit that was not promised has just gone through
+		got[item.Key] = string(obj.Version)
 	}
 	for key, version := range u.acked {
 		if resource.Version(got[key]).Newer(resource.Version(version)) {

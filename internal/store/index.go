@@ -19,7 +19,10 @@ type index struct {
 }
 
 func newIndex(fn IndexFunc) *index {
-	return &index{fn: fn, byVal: map[string]map[resource.Key]struct{}{}, values: map[resource.Key][]string{}}
+	return &index{
+		fn: fn, byVal: map[string]map[resource.Key]struct{}{},
+		values: map[resource.Key][]string{},
+	}
 }
 
 // indexValues computes an object's values in all indexes, outside the lock.
@@ -99,7 +102,8 @@ func (ix *Indexer) buildIndexes() error {
 	return nil
 }
 
-// IndexKeys are the keys of the objects that stand under value in the index, sorted. An index that is not registered has none.
+// IndexKeys are the keys of the objects that stand under value in the index, sorted. An index that
+// is not registered has none.
 func (ix *Indexer) IndexKeys(name, value string) []resource.Key {
 	ix.mu.RLock()
 	defer ix.mu.RUnlock()
@@ -121,8 +125,8 @@ func (ix *Indexer) IndexValues(name string) []string {
 	return slices.Sorted(maps.Keys(x.byVal))
 }
 
-// ByIndex are the objects that stand under value in the index, in order of their keys. An object that goes while this reads is
-// left out.
+// ByIndex are the objects that stand under value in the index, in order of their keys. An object
+// that goes while this reads is left out.
 func (ix *Indexer) ByIndex(name, value string) ([]*resource.Object, error) {
 	var objects []*resource.Object
 	for _, key := range ix.IndexKeys(name, value) {

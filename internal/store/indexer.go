@@ -12,45 +12,50 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// IndexFunc gives the values under which an object is found in one index. It must be pure and not keep the object.
+// IndexFunc returns the values under which an object is found in one index. It must be pure and not
+// keep the object.
 type IndexFunc func(*resource.Object) []string
 
 // IndexerConfig of one informer's Indexer.
 type IndexerConfig struct {
-	// Name of the informer's unit, unique in the database: its state is kept under it.
+	// Name of the informer's unit, unique in the database.
 	Name string
-	// Scope is what the informer selects (API version aside): when it is another than last time, the saved position no longer
-	// covers everything and is forgotten; the settled state stays, so that a relist finds the differences.
+	// Scope is what the informer selects (API version aside): when it differs from last time, the
+	// saved position no longer covers everything and is forgotten; the settled state stays, so that
+	// a relist finds the differences.
 	Scope string
-	// Narrowing says with which earlier scopes the position still holds, and what of the settled state is another's under any new scope. The zero
-	// one: with none, and nothing.
+	// Narrowing has the earlier scopes with which the position is still valid, and what of the
+	// settled state belongs to others under a new scope. Zero: none, and nothing.
 	Narrowing Narrowing
 	// Type of the objects.
 	Type resource.Type
 	// Indexes by name; may be nil.
 	Indexes map[string]IndexFunc
-	// ExactBodies writes each body with its version, whatever Options.BodiesPerSecond: for what needs an object as it was at a version.
+	// ExactBodies writes each body with its version, whatever Options.BodiesPerSecond: for units
+	// that need an object as it was at a version.
 	ExactBodies bool
 }
 
-// Indexer is the newest known state of one informer's objects: an overlay of what is on its way over the settled state on
-// disk. One controller writes, anyone reads.
+// Indexer is the newest known state of one informer's objects: an overlay of unsettled changes over
+// the settled state on disk. One controller writes, anyone reads.
 type Indexer struct {
 	db  *DB
 	id  uint32
 	cfg IndexerConfig
-	// unmarked: a list is being worked through that began when nothing was known. Owned by the controller.
+	// unmarked: the current list began when nothing was known. Owned by the controller.
 	unmarked bool
 
 	mu sync.RWMutex
-	// overlay holds the newest state of each object that has changes on their way.
-	overlay map[resource.Key]Settled
-	known   *table  // what was committed since the start
-	others  *others // nil: what is not in known may be in the database
-	indexes map[string]*index
+	// overlay has the newest state of each object with unsettled changes. It is read before the
+	// database, and copied before an iterator is opened: what a commit moves from one to the other
+	// is then seen in both, never in neither.
+	overlay  map[resource.Key]Settled
+	records  *recordCache // what was committed since the start
+	uncached *uncached    // nil: what is not cached may be in the database
+	indexes  map[string]*index
 	// announced are the objects of which an Added may have been sent, and nothing is settled.
 	announced map[resource.Key][]announcement
-	left      atomic.Int64 // those of them that a run before has left
+	left      atomic.Int64 // those of them of an earlier run
 	behind    behind
 	selection atomic.Int64 // see Selection
 }
@@ -61,17 +66,22 @@ func (db *DB) Indexer(cfg IndexerConfig) (*Indexer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("state of informer %s: %w", cfg.Name, err)
 	}
-	ix := &Indexer{db: db, id: id, cfg: cfg, overlay: map[resource.Key]Settled{}, known: newTable(), indexes: map[string]*index{}, announced: map[resource.Key][]announcement{}}
+	ix := &Indexer{
+		db: db, id: id, cfg: cfg, overlay: map[resource.Key]Settled{},
+		records: newRecordCache(), indexes: map[string]*index{},
+		announced: map[resource.Key][]announcement{},
+	}
 	for name, fn := range cfg.Indexes {
 		ix.indexes[name] = newIndex(fn)
 	}
-	if err := errors.Join(ix.loadSelection(), ix.loadAnnounced(), ix.buildIndexes(), ix.lookForRecords(), ix.countBehind()); err != nil {
+	if err := errors.Join(ix.loadSelection(), ix.loadAnnounced(), ix.buildIndexes(),
+		ix.checkEmpty(), ix.countBehind()); err != nil {
 		return nil, fmt.Errorf("state of informer %s: %w", cfg.Name, err)
 	}
 	return ix, nil
 }
 
-// informerID finds the number of an informer's keys, or gives it one.
+// informerID returns the number of an informer's keys, a new one if there is none.
 func (db *DB) informerID(cfg IndexerConfig) (uint32, error) {
 	key := informerKey(cfg.Name)
 	value, err := db.get(key)
@@ -120,12 +130,13 @@ func (db *DB) newInformer(key []byte, scope string) (uint32, error) {
 	return id, b.Commit()
 }
 
-// Get gives the newest record of an object, tombstones included. Found is false for an object never seen, or gone for good.
+// Get returns the newest record of an object, tombstones included. Found is false for an object
+// never seen, or deleted and forgotten.
 func (ix *Indexer) Get(key resource.Key) (rec Record, found bool, err error) {
 	ix.mu.RLock()
 	over, ok := ix.overlay[key]
-	settled, isKnown := ix.known.get(key)
-	isElsewhere := ix.others.mayHave(key)
+	settled, isKnown := ix.records.get(key)
+	isElsewhere := ix.uncached.mayExist(key)
 	ix.mu.RUnlock()
 	switch {
 	case ok:
@@ -135,7 +146,8 @@ func (ix *Indexer) Get(key resource.Key) (rec Record, found bool, err error) {
 	case !isElsewhere:
 		return Record{}, false, nil
 	}
-	// Not in the overlay: what was there and is gone was committed before it went, so the database has it.
+	// Not in the overlay: a change that was there was committed before it was removed, so the
+	// database has it.
 	value, closer, err := ix.db.pebble.Get(objectKey(spaceRecord, ix.id, key))
 	if errors.Is(err, pebble.ErrNotFound) {
 		return Record{}, false, nil
@@ -147,7 +159,7 @@ func (ix *Indexer) Get(key resource.Key) (rec Record, found bool, err error) {
 	return rec, err == nil, errors.Join(err, closer.Close())
 }
 
-// ChangedSince reports whether an object has a change on its way with a later number than seq.
+// ChangedSince reports whether an object has an unsettled change with a later number than seq.
 func (ix *Indexer) ChangedSince(key resource.Key, seq uint64) bool {
 	ix.mu.RLock()
 	defer ix.mu.RUnlock()
@@ -155,7 +167,7 @@ func (ix *Indexer) ChangedSince(key resource.Key, seq uint64) bool {
 	return ok && over.Seq > seq
 }
 
-// Object gives the newest known state of an object, nil when it is not known or gone.
+// Object returns the newest known state of an object, nil when it is not known or gone.
 func (ix *Indexer) Object(key resource.Key) (*resource.Object, error) {
 	ix.mu.RLock()
 	over, ok := ix.overlay[key]
@@ -179,7 +191,7 @@ func (ix *Indexer) settledObject(key resource.Key) (*resource.Object, error) {
 	return obj, errors.Join(err, closer.Close())
 }
 
-// parseBody makes an object of a stored body.
+// parseBody parses a stored body.
 func (ix *Indexer) parseBody(key resource.Key, stored []byte) (*resource.Object, error) {
 	raw, err := ix.db.bodies.decode(stored)
 	if err != nil {
@@ -221,7 +233,7 @@ func (ix *Indexer) Forget(settled map[resource.Key]Settled) {
 			delete(ix.overlay, key)
 		}
 		ix.forgetAnnouncedLocked(key, s.Seq)
-		ix.rememberLocked(key, s.Record)
+		ix.cacheLocked(key, s.Record)
 	}
 	ix.rememberBehindLocked()
 }

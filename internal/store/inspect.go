@@ -13,7 +13,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Errors that whoever looks into a state directory decides by.
+// Errors that a reader of a state directory decides by.
 var (
 	// ErrNoState: no bridge has left state in the directory.
 	ErrNoState = errors.New("there is no state")
@@ -21,15 +21,17 @@ var (
 	ErrDamaged = errors.New("its files are damaged")
 )
 
-// Inspector reads a state directory that no bridge has open: for people who want to know what a bridge knows. It changes
-// nothing, not even what a crash has left to be replayed. It may be used concurrently.
+// Inspector reads a state directory that no bridge has open: for people who want to know what a
+// bridge knows. It changes nothing, not even what a crash has left to be replayed. It may be used
+// concurrently.
 type Inspector struct {
 	db    *DB
 	files vfs.FS
 }
 
-// Inspect opens the state in o.Dir to read it. Unlike Open it makes nothing: where there is no state it gives ErrNoState, where
-// there is something else ErrForeign, and while a bridge runs ErrInUse. It holds the directory until Close.
+// Inspect opens the state in o.Dir to read it. Unlike Open it creates nothing: without state it
+// returns ErrNoState, for something else ErrForeign, and while a bridge runs ErrInUse. It holds the
+// directory until Close.
 func Inspect(o Options) (*Inspector, error) {
 	db, err := openExisting(o, true)
 	if err != nil {
@@ -51,7 +53,7 @@ func openExisting(o Options, readOnly bool) (*DB, error) {
 	}
 	opts := pebbleOptions(o)
 	opts.ErrorIfNotExists, opts.ReadOnly = true, readOnly
-	// Whoever inspects wants to read on behind a damaged block, and whoever resets to get rid of it.
+	// An inspection continues behind a damaged block, and a reset removes it.
 	opts.EventListener = &pebble.EventListener{DataCorruption: func(pebble.DataCorruptionInfo) {}}
 	db := newDB(o)
 	if err := db.open(o, opts); err != nil {
@@ -63,7 +65,7 @@ func openExisting(o Options, readOnly bool) (*DB, error) {
 	return db, nil
 }
 
-// checkExisting refuses a directory without state before anything is put into it, be it a lock.
+// checkExisting refuses a directory without state before anything is written into it, also a lock.
 func checkExisting(dir string) error {
 	entries, err := os.ReadDir(dir)
 	switch {
@@ -78,33 +80,38 @@ func checkExisting(dir string) error {
 	}
 }
 
-// existingError is openError for somebody who does not want to run a bridge, and so does not look for another directory.
+// existingError is openError for a user who does not run a bridge, and so does not look for another
+// directory.
 func existingError(dir string, err error) error {
 	known := openError(dir, err)
 	switch {
 	case errors.Is(known, ErrInUse):
-		return fmt.Errorf("state directory %s %w: stop the bridge that runs with it first", dir, ErrInUse)
+		return fmt.Errorf("state directory %s %w: stop the bridge that runs with it first", dir,
+			ErrInUse)
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
-		return fmt.Errorf("state directory %s can't be locked, which reading it takes too: %w; do this as the user that the bridge runs as, or with a copy", dir, err)
+		return fmt.Errorf("state directory %s can't be locked, which reading it takes too: %w; "+
+			"do this as the user that the bridge runs as, or with a copy", dir, err)
 	default:
 		return known
 	}
 }
 
-// checkWritten refuses a database that bears no format, or another. It writes none.
+// checkWritten refuses a database that has no format, or another. It writes none.
 func (db *DB) checkWritten() error {
 	version, err := db.get(metaKey("format"))
 	switch {
 	case err != nil:
 		return db.readError(err)
 	case version == nil:
-		return fmt.Errorf("state directory %s %w: its database bears no format: no bridge wrote it, or its MANIFEST is damaged", db.dir, ErrForeign)
+		return fmt.Errorf("state directory %s %w: its database has no format: no bridge wrote "+
+			"it, or its MANIFEST is damaged", db.dir, ErrForeign)
 	default:
 		return db.checkFormat()
 	}
 }
 
-// readError says of damage what can be done about it. Pebble's own words for it are several lines, and the first has it all.
+// readError adds to damage what can be done about it. Pebble's own text has several lines; the
+// first is enough.
 func (db *DB) readError(err error) error {
 	if !pebble.IsCorruptionError(err) {
 		return err
@@ -113,7 +120,7 @@ func (db *DB) readError(err error) error {
 	return damagedError(db.dir, what)
 }
 
-// Close lets go of the directory. A second call does nothing.
+// Close releases the directory. A second call does nothing.
 func (in *Inspector) Close() error { return in.db.Close() }
 
 // Summary is what holds for a state directory as a whole.
@@ -121,7 +128,8 @@ type Summary struct {
 	Dir string // absolute
 	// Format is the format version of the keys and values.
 	Format string
-	// Cluster is the uid of the cluster's namespace kube-system, "" when the bridge could not read it.
+	// Cluster is the uid of the cluster's namespace kube-system, "" when the bridge could not read
+	// it.
 	Cluster string
 	// DiskBytes is the size of all files.
 	DiskBytes int64
@@ -132,11 +140,15 @@ func (in *Inspector) Summary() (Summary, error) {
 	format, errFormat := in.db.get(metaKey("format"))
 	cluster, errCluster := in.db.get(metaKey("cluster"))
 	size, errSize := filesSize(in.files, in.db.dir)
-	s := Summary{Dir: in.db.Dir(), Format: string(format), Cluster: string(cluster), DiskBytes: size}
+	s := Summary{
+		Dir: in.db.Dir(), Format: string(format), Cluster: string(cluster),
+		DiskBytes: size,
+	}
 	return s, in.db.readError(errors.Join(errFormat, errCluster, errSize))
 }
 
-// filesSize adds up the files of a database. Pebble's own count leaves out what a reader has not replayed.
+// filesSize adds up the files of a database. Pebble's own count leaves out what a reader has not
+// replayed.
 func filesSize(files vfs.FS, dir string) (total int64, err error) {
 	names, err := files.List(dir)
 	if err != nil {
@@ -152,9 +164,13 @@ func filesSize(files vfs.FS, dir string) (total int64, err error) {
 	return total, nil
 }
 
-// Units lists the units of informers that have state here, by name, whether or not a configuration still has them.
+// Units lists the units of informers that have state here, by name, whether or not a configuration
+// still has them.
 func (in *Inspector) Units() ([]Unit, error) {
-	it, err := in.db.pebble.NewIter(&pebble.IterOptions{LowerBound: []byte{spaceInformer}, UpperBound: []byte{spaceInformer + 1}})
+	it, err := in.db.pebble.NewIter(&pebble.IterOptions{
+		LowerBound: []byte{spaceInformer},
+		UpperBound: []byte{spaceInformer + 1},
+	})
 	if err != nil {
 		return nil, wrap(err)
 	}
@@ -163,11 +179,16 @@ func (in *Inspector) Units() ([]Unit, error) {
 	for it.First(); it.Valid(); it.Next() {
 		name, value := string(it.Key()[1:]), it.Value()
 		if len(value) < 4 {
-			return nil, fmt.Errorf("state of informer %s: its entry does not parse; %s is damaged: restore it from a copy, or move it away to start with a new snapshot", name, in.db.dir)
+			return nil, fmt.Errorf("state of informer %s: its entry does not parse; %s is "+
+				"damaged: restore it from a copy, or move it away to start with a new "+
+				"snapshot", name, in.db.dir)
 		}
 		units = append(units, Unit{
 			Name: name, Scope: string(value[4:]),
-			ix: &Indexer{db: in.db, id: binary.BigEndian.Uint32(value), cfg: IndexerConfig{Name: name}},
+			ix: &Indexer{
+				db: in.db, id: binary.BigEndian.Uint32(value),
+				cfg: IndexerConfig{Name: name},
+			},
 		})
 	}
 	if err := it.Error(); err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/kubebridge/bridge/internal/store"
 )
 
-// leaveState is what a bridge with two informers leaves: two pods, one tombstone, two changes on disk and position 9 of all/pods, and
-// one pod of other/pods.
+// leaveState is what a bridge with two informers leaves: two pods, one tombstone, two changes on
+// disk and position 9 of all/pods, and one pod of other/pods.
 func leaveState(t *testing.T, dir string) *store.DB {
 	t.Helper()
 	db := openDB(t, dir)
@@ -50,7 +50,7 @@ func inspect(t *testing.T, dir string) *store.Inspector {
 	return in
 }
 
-func unit(t *testing.T, in *store.Inspector, name string) store.Unit {
+func cacheUnit(t *testing.T, in *store.Inspector, name string) store.Unit {
 	t.Helper()
 	units, err := in.Units()
 	ok(t, err)
@@ -130,7 +130,7 @@ func TestAnInspectorTellsWhatABridgeLeft(t *testing.T) {
 func TestAnInspectorReadsObjectsAsTheyWereSettled(t *testing.T) {
 	dir := t.TempDir()
 	ok(t, leaveState(t, dir).Close())
-	u := unit(t, inspect(t, dir), "all/pods")
+	u := cacheUnit(t, inspect(t, dir), "all/pods")
 
 	s, found, err := u.Object("shop/a")
 	if err != nil || !found || s.UID != "uid-a" || s.Version != "5" || s.Deleted || s.BodyBytes == 0 {
@@ -156,7 +156,7 @@ func TestAnInspectorReadsWhatACrashLeftAndChangesNothing(t *testing.T) {
 
 	in, err := store.Inspect(store.Options{Dir: crashed})
 	ok(t, err)
-	usage, err := unit(t, in, "all/pods").Usage()
+	usage, err := cacheUnit(t, in, "all/pods").Usage()
 	ok(t, err)
 	if usage.Objects != 2 {
 		t.Errorf("Usage: %+v", usage)
@@ -207,7 +207,7 @@ func TestInspectingSomethingElseIsRefusedAndLeavesItAsItIs(t *testing.T) {
 	ok(t, leaveState(t, otherFormat).Close())
 	overwrite(t, otherFormat, "Mformat", "99")
 
-	for name, dir := range map[string]string{"other files": files, "bears no format": pebbles, `it has format "99"`: otherFormat} {
+	for name, dir := range map[string]string{"other files": files, "has no format": pebbles, `it has format "99"`: otherFormat} {
 		before := contents(t, dir)
 		if _, err := store.Inspect(store.Options{Dir: dir}); !errors.Is(err, store.ErrForeign) || !strings.Contains(err.Error(), name) {
 			t.Errorf("Inspect: %v, want ErrForeign: %s", err, name)
@@ -281,11 +281,11 @@ func TestADamagedBlockIsToldByWhoeverReadsIt(t *testing.T) {
 	}
 
 	in := inspect(t, dir)
-	_, err = unit(t, in, "third/pods").Usage()
+	_, err = cacheUnit(t, in, "third/pods").Usage()
 	if !errors.Is(err, store.ErrDamaged) || !strings.Contains(err.Error(), "checksum") || strings.Contains(err.Error(), "\n") {
 		t.Errorf("Usage: %v, want ErrDamaged, in one line", err)
 	}
-	if _, found, err := unit(t, in, "all/pods").Object("shop/a"); !found || err != nil {
+	if _, found, err := cacheUnit(t, in, "all/pods").Object("shop/a"); !found || err != nil {
 		t.Errorf("what is not damaged can't be read: %v, %v", found, err)
 	}
 }
@@ -294,7 +294,7 @@ func TestARecordThatDoesNotParseIsCountedAndTheOthersRead(t *testing.T) {
 	dir := t.TempDir()
 	ok(t, leaveState(t, dir).Close())
 	overwrite(t, dir, "r\x00\x00\x00\x01shop/b", "\xff")
-	u := unit(t, inspect(t, dir), "all/pods")
+	u := cacheUnit(t, inspect(t, dir), "all/pods")
 	usage, err := u.Usage()
 	if err != nil || usage.Damaged != 1 || usage.Objects != 1 || usage.Tombstones != 1 {
 		t.Errorf("Usage: %+v, %v", usage, err)

@@ -7,14 +7,15 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// Unit is the state of one unit of an informer, as an Inspector finds it. It can be read until the Inspector is closed.
+// Unit is the state of one unit of an informer, as an Inspector finds it. It can be read until the
+// Inspector is closed.
 type Unit struct {
 	// Name under which the unit's state is kept.
 	Name string
 	// Scope is what it selected when it last ran.
 	Scope string
 
-	ix *Indexer // without an overlay: nothing is on its way
+	ix *Indexer // without an overlay: nothing is unsettled
 }
 
 // Position is where the unit will resume, zero when it will begin with a list.
@@ -25,18 +26,21 @@ func (u Unit) Position() (Position, error) {
 
 // Usage is what a unit's state consists of.
 type Usage struct {
-	// Objects are those that exist, Tombstones those that are gone, as far as their records are still needed.
+	// Objects are those that exist, Tombstones those that are gone, as far as their records are
+	// still needed.
 	Objects, Tombstones int
 	// Damaged counts the records that can't be understood.
 	Damaged int
-	// Waiting are the changes that lie on disk until all sinks have them; some may have been sent since the last commit, or by some sinks.
+	// Waiting are the spooled changes that some sink still needs; some may have been sent since the
+	// last commit.
 	Waiting int
-	// RecordBytes, BodyBytes and WaitingBytes are what they take, with their keys, as stored: bodies compressed.
+	// RecordBytes, BodyBytes and WaitingBytes are what they take, with their keys, as stored:
+	// bodies compressed.
 	RecordBytes, BodyBytes, WaitingBytes int64
 }
 
-// Usage counts. It reads all of the unit's state once, decodes no body, and needs no memory for it. With an error it is what was
-// counted until then.
+// Usage counts. It reads all of the unit's state once, decodes no body, and needs no memory for it.
+// With an error it is what was counted until then.
 func (u Unit) Usage() (Usage, error) {
 	var usage Usage
 	for e, err := range u.entries(spaceRecord) {
@@ -81,7 +85,7 @@ func (u Unit) Keys() iter.Seq2[resource.Key, error] {
 				yield("", err)
 				return
 			}
-			// One that does not parse can't be read either, so nobody wants its key.
+			// One that does not parse can't be read either, so its key is useless.
 			if rec, err := parseRecord(e.value); err != nil || rec.Deleted {
 				continue
 			}
@@ -107,7 +111,7 @@ func (u Unit) entries(space byte) iter.Seq2[entry, error] {
 		for it.First(); it.Valid(); it.Next() {
 			value, err := it.ValueAndErr()
 			if err != nil {
-				break // Error gives it too
+				break // Error returns it too
 			}
 			if !yield(entry{it.Key(), value}, nil) {
 				return

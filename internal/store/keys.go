@@ -7,7 +7,8 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// Key space of the database. Every key of an informer begins with a letter and the informer's number.
+// Key space of the database. Every key of an informer begins with a letter and the informer's
+// number.
 const (
 	spaceMeta      = 'M' // name -> format version, cluster, secret
 	spaceInformer  = 'I' // name -> number and scope
@@ -15,23 +16,31 @@ const (
 	spacePosition  = 'p' // -> Position
 	spaceEpoch     = 'e' // -> Epoch
 	spaceSelection = 'f' // -> how often something else was selected
-	spaceUndone    = 'u' // -> nothing: the server's history is another, and the list that follows from that has not begun
-	spaceRecord    = 'r' // object key -> Record
-	spaceBody      = 'b' // object key -> body
-	spaceTombstone = 't' // version, object key -> nothing: the records of deleted objects, in order of version
+	// -> nothing: the server's history is another, and the list that follows from that has not
+	// begun
+	spaceDiverged = 'u'
+	spaceRecord = 'r' // object key -> Record
+	spaceBody   = 'b' // object key -> body
+	// version, object key -> nothing: the records of deleted objects, in order of version
+	spaceTombstone = 't'
 	spaceLog       = 'l' // position -> a change of the log
 	spaceCursor    = 'c' // listener -> where it stands in the log
 	spaceSink      = 's' // sink -> where its broker's log is to be read from after a crash
 	spaceRedaction = 'x' // -> what was taken out of the bodies and the log
 	spaceMark      = 'm' // object key -> nothing: listed since the last ReplaceBegin
-	spaceAnnounced = 'a' // object key, uid, the version where it is not the first -> an announcement
+	// object key, uid, the version where it is not the first -> an announcement
+	spaceAnnounced = 'a'
 	spaceBehind    = 'o' // object key -> nothing: its body is of an earlier version than its record
 	spaceNamespace = 'n' // name -> where it stands, where namespaces are selected
 	spaceSince     = 'h' // -> the version since which every change is known
 )
 
 // unitSpaces are all spaces whose keys begin with an informer's number: what a reset empties.
-var unitSpaces = []byte{spacePosition, spaceRecord, spaceBody, spaceEpoch, spaceTombstone, spaceLog, spaceCursor, spaceRedaction, spaceMark, spaceAnnounced, spaceNamespace, spaceBehind, spaceSelection, spaceUndone, spaceSince}
+var unitSpaces = []byte{
+	spacePosition, spaceRecord, spaceBody, spaceEpoch, spaceTombstone, spaceLog,
+	spaceCursor, spaceRedaction, spaceMark, spaceAnnounced, spaceNamespace, spaceBehind,
+	spaceSelection, spaceDiverged, spaceSince,
+}
 
 func metaKey(name string) []byte { return append([]byte{spaceMeta}, name...) }
 
@@ -66,7 +75,8 @@ func tombstoneKey(id uint32, version resource.Version, key resource.Key) []byte 
 	return append(k, key...)
 }
 
-// after is the first key behind all that begin with p. The informer's number never overflows, so the last byte may carry.
+// after is the first key behind all that begin with p. The informer's number never overflows, so
+// the last byte may carry.
 func after(p []byte) []byte {
 	end := append([]byte{}, p...)
 	for i := len(end) - 1; i >= 0; i-- {
@@ -78,13 +88,13 @@ func after(p []byte) []byte {
 	return end
 }
 
-// Record is what is always known of an object: its identity, its version, whether it is gone, and what
-// tells when and by whom its next version was written.
+// Record is what is always known of an object: its identity, its version, whether it is gone, and
+// what tells when and by whom its next version was written.
 type Record struct {
 	UID     string
 	Version resource.Version
-	// Deleted: the object is gone, as of Version; kept until the watermark has passed that version, so that a replay of
-	// what came before does not bring it back.
+	// Deleted: the object is gone, as of Version; kept until the watermark has passed that version,
+	// so that a replay of what came before does not bring it back.
 	Deleted bool
 	// Written is of the managedFields of all versions so far.
 	Written resource.Written
@@ -131,7 +141,8 @@ func (r *Record) readWritten(b []byte) {
 	r.EventTime = int64(binary.LittleEndian.Uint64(b[8:]))
 }
 
-var errRecord = errors.New("state database: a record does not parse; the directory is damaged: restore it from a copy, or reset the informer")
+var errRecord = errors.New("state database: a record does not parse; the directory is damaged: " +
+	"restore it from a copy, or reset the informer")
 
 func parseRecord(b []byte) (r Record, err error) {
 	const known = flagDeleted | flagWritten

@@ -42,6 +42,6 @@ func (m *metrics) unavailable(why error) {
 // registerUsed shows what the database takes.
 func (db *DB) registerUsed(reg prometheus.Registerer) {
 	metric.With(reg).GaugeFunc("bridge_store_used_bytes",
-		"Bytes that the state database takes: settled states, and what waits for sinks.",
+		"Bytes that the state database takes: settled states, and spooled changes.",
 		func() float64 { return float64(db.DiskBytes()) })
 }

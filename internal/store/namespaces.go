@@ -10,12 +10,14 @@ import (
 // Namespace is where a namespace stands with an informer that selects namespaces.
 type Namespace struct {
 	State resource.NamespaceState
-	// Entered is the version of the Namespace with which it came in, where it had been selected before: its objects may then come again in
-	// a version that was told before, and the ids tell one time from the other. "" the first time.
+	// Entered is the version of the Namespace with which it came in, where it had been selected
+	// before: its objects may then come again in a version that was told before, and the ids tell
+	// one time from the other. "" the first time.
 	Entered resource.Version
-	// AsOf is the version as of which its objects are listed when it enters, or were; "" where everything was listed. It is the same after a
-	// crash, and nothing of the namespace is told up to it but the list: or what was told before the crash would be told again in an
-	// earlier state.
+	// AsOf is the version as of which its objects are listed when it enters, or were; "" where
+	// everything was listed. It is the same after a crash, and nothing of the namespace is told up
+	// to it but the list: or what was told before the crash would be told again in an earlier
+	// state.
 	AsOf resource.Version
 }
 
@@ -26,11 +28,15 @@ func (n Namespace) append(dst []byte) []byte {
 }
 
 func parseNamespace(b []byte) (n Namespace, ok bool) {
-	if len(b) < 2 || len(b) < 2+int(b[1]) || b[0] == 0 || resource.NamespaceState(b[0]) > resource.NamespaceLeaving {
+	if len(b) < 2 || len(b) < 2+int(b[1]) || b[0] == 0 ||
+		resource.NamespaceState(b[0]) > resource.NamespaceLeaving {
 		return n, false
 	}
 	entered := 2 + int(b[1])
-	return Namespace{State: resource.NamespaceState(b[0]), Entered: resource.Version(b[2:entered]), AsOf: resource.Version(b[entered:])}, true
+	return Namespace{
+		State: resource.NamespaceState(b[0]), Entered: resource.Version(b[2:entered]),
+		AsOf: resource.Version(b[entered:]),
+	}, true
 }
 
 // Namespaces reads what is known of the namespaces that are selected, or were.
@@ -44,7 +50,8 @@ func (ix *Indexer) Namespaces() (map[string]Namespace, error) {
 		name := string(it.Key()[len(prefix(spaceNamespace, 0)):])
 		n, ok := parseNamespace(it.Value())
 		if !ok {
-			err = fmt.Errorf("state of informer %s: the entry of namespace %s does not parse; the directory is damaged, or of another version of the bridge", ix.cfg.Name, name)
+			err = fmt.Errorf("state of informer %s: the entry of namespace %s does not parse; "+
+				"the directory is damaged, or of another version of the bridge", ix.cfg.Name, name)
 			break
 		}
 		list[name] = n

@@ -9,14 +9,16 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// Narrowing says that an informer has another part of the objects than in a run before: what is not of its part is another's, which tells what
-// happens to it. If it was told here to be deleted because no list has it, a living object would be.
+// Narrowing is a change of the part of the objects that an informer has. Objects outside its part
+// belong to another bridge, which reports what happens to them. If they were deleted here because
+// no list has them, living objects would get a delete.
 type Narrowing struct {
-	// From says whether everything that is selected now was selected in an earlier scope, so that no list is needed.
+	// From reports whether everything that is selected now was selected in an earlier scope, so
+	// that no list is needed.
 	From func(scope string) bool
-	// Same says whether an earlier scope is of the same selection, and only the part of it is another.
+	// Same reports whether an earlier scope has the same selection, and only another part of it.
 	Same func(scope string) bool
-	// Keep says whether an object is of the part. Others are forgotten when the scope is new.
+	// Keep reports whether an object is of the part. Others are forgotten when the scope is new.
 	Keep func(resource.Key) bool
 }
 
@@ -27,8 +29,9 @@ func (n *Narrowing) same(scope string) bool { return n.Same != nil && n.Same(sco
 // narrowAtOnce bounds a batch.
 const narrowAtOnce = 10_000
 
-// narrow forgets the objects that are others' now, without a word: they live on. What waits on disk for sinks is still sent from here. The
-// caller writes the new scope afterwards, so a crash amid it begins again.
+// narrow forgets the objects that belong to others now, without events: they live on. Spooled
+// changes are still sent from here. The caller writes the new scope afterwards, so a crash amid it
+// starts it again.
 func (db *DB) narrow(id uint32, keep func(resource.Key) bool) error {
 	for _, space := range []byte{spaceRecord, spaceBody, spaceAnnounced, spaceBehind} {
 		if err := db.narrowSpace(prefix(space, id), keep); err != nil {

@@ -13,11 +13,11 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// Marks say which objects a list held. They live in the database, so that a relist of a million objects costs no memory; they
-// need not survive a crash, since the relist does not either.
+// Marks say which objects a list held. They live in the database, so that a relist of a million
+// objects costs no memory; they need not survive a crash, since the relist does not either.
 
-// BeginList forgets which objects were listed: a list of everything begins. While nothing is known no object is marked: whatever is known
-// at the list's end was in it.
+// BeginList forgets which objects were listed: a list of everything begins. While nothing is known
+// no object is marked: whatever is known at the list's end was in it.
 func (ix *Indexer) BeginList() error {
 	if err := ix.ClearMarks(); err != nil {
 		return err
@@ -27,7 +27,7 @@ func (ix *Indexer) BeginList() error {
 	return err
 }
 
-// ClearMarks forgets which objects were listed: a list of a namespace begins, or a list has been worked through.
+// ClearMarks forgets which objects were listed: a list of a namespace begins, or a list has ended.
 func (ix *Indexer) ClearMarks() error {
 	if ix.unmarked {
 		ix.unmarked = false
@@ -53,12 +53,15 @@ func (ix *Indexer) Mark(keys []resource.Key) error {
 	return ix.db.finish(batch, pebble.NoSync, errs...)
 }
 
-// Missing yields the known objects that the list as of version did not hold, by their keys: what was not marked, and is
-// not newer than the list. After a rewind, and when the list's namespace has left the selection, versions say nothing, and what was
-// not marked is missing whatever its version. Of a list of one namespace only what is in it can be missing; of an incomplete one, nothing.
-// What was announced by a run before, was not met since, and is not in the list is missing too. Changes that are applied while it
-// runs are not seen by it.
-func (ix *Indexer) Missing(version resource.Version, why resource.Relist) iter.Seq2[resource.Key, error] {
+// Missing yields the keys of known objects that the list as of version did not have: those that
+// were not marked, and are not newer than the list. After a rewind, and when the list's namespace
+// has left the selection, versions are not compared. Of a list of one namespace only its own
+// objects can be missing; of an incomplete one, none. Objects that an earlier run has announced,
+// were not met since, and are not in the list are missing too. It does not see changes that are
+// applied while it runs.
+func (ix *Indexer) Missing(
+	version resource.Version, why resource.Relist,
+) iter.Seq2[resource.Key, error] {
 	anyVersion, in := why.Rewound || why.Left, inNamespace(why.Namespace)
 	return func(yield func(resource.Key, error) bool) {
 		if why.Incomplete || ix.unmarked {
@@ -83,7 +86,7 @@ func (ix *Indexer) Missing(version resource.Version, why resource.Relist) iter.S
 				continue
 			}
 			if !anyVersion && item.Version.Newer(version) {
-				continue // made after the list: the watch tells
+				continue // made after the list: the watch brings it
 			}
 			if !yield(item.Key, nil) {
 				return
@@ -110,22 +113,29 @@ func inNamespace(namespace string) resource.Key {
 }
 
 // iterator over one space of the informer's keys.
-func (ix *Indexer) iterator(space byte) (*pebble.Iterator, error) { return ix.iteratorOf(space, "") }
+func (ix *Indexer) iterator(space byte) (*pebble.Iterator, error) {
+	return ix.iteratorOf(space, "")
+}
 
 // iteratorOf is one over the keys that begin with in.
 func (ix *Indexer) iteratorOf(space byte, in resource.Key) (*pebble.Iterator, error) {
 	begin := objectKey(space, ix.id, in)
-	it, err := ix.db.pebble.NewIter(&pebble.IterOptions{LowerBound: begin, UpperBound: after(begin)})
+	it, err := ix.db.pebble.NewIter(&pebble.IterOptions{
+		LowerBound: begin,
+		UpperBound: after(begin),
+	})
 	if err != nil {
 		return nil, fmt.Errorf("state database: %w", err)
 	}
 	return it, nil
 }
 
-// Empty says whether no object was ever known or announced; one that is gone by now and not forgotten counts as known.
+// Empty reports whether no object was ever known or announced; a deleted one that is not forgotten
+// counts as known.
 func (ix *Indexer) Empty() (bool, error) {
 	ix.mu.RLock()
-	onWay := len(ix.overlay) + len(ix.announced) // looked at first: what a commit moves from there to the database is then found in one of them
+	// read first: what a commit moves from there to the database is then found in one of them
+	onWay := len(ix.overlay) + len(ix.announced)
 	ix.mu.RUnlock()
 	if onWay > 0 {
 		return false, nil
@@ -143,7 +153,7 @@ type Item struct {
 	Key resource.Key
 	Record
 	ix     *Indexer
-	object *resource.Object // when it was on its way
+	object *resource.Object // when it is unsettled
 }
 
 // Object is the item's state, nil when it is gone by now.
@@ -154,18 +164,23 @@ func (i Item) Object() (*resource.Object, error) {
 	return i.ix.settledObject(i.Key)
 }
 
-// All yields the live objects in order of their keys: the newest state of each at the call. It costs memory for what is on its
-// way, not for the objects.
+// All yields the live objects in order of their keys: the newest state of each at the call. It
+// costs memory for unsettled changes, not for the objects.
 func (ix *Indexer) All() iter.Seq2[Item, error] { return ix.all("") }
 
 // all yields those whose keys begin with in.
 func (ix *Indexer) all(in resource.Key) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
-		// The overlay first: what a commit moves from it to the database in between is then in both, never in none.
+		// The overlay first: what a commit moves from it to the database in between is then in
+		// both, never in none.
 		ix.mu.RLock()
 		overlay := maps.Clone(ix.overlay)
 		ix.mu.RUnlock()
-		maps.DeleteFunc(overlay, func(key resource.Key, _ Settled) bool { return !strings.HasPrefix(string(key), string(in)) })
+		maps.DeleteFunc(overlay,
+			func(key resource.Key, _ Settled) bool {
+				return !strings.HasPrefix(string(key),
+					string(in))
+			})
 		onWay := slices.Sorted(maps.Keys(overlay))
 		it, err := ix.iteratorOf(spaceRecord, in)
 		if err != nil {
@@ -175,7 +190,8 @@ func (ix *Indexer) all(in resource.Key) iter.Seq2[Item, error] {
 		defer it.Close()
 		emit := func(key resource.Key) bool {
 			over := overlay[key]
-			return over.Deleted || yield(Item{Key: key, Record: over.Record, ix: ix, object: over.Object}, nil)
+			return over.Deleted ||
+				yield(Item{Key: key, Record: over.Record, ix: ix, object: over.Object}, nil)
 		}
 		for it.First(); it.Valid(); it.Next() {
 			key := resource.Key(it.Key()[len(prefix(spaceRecord, 0)):])

@@ -7,13 +7,15 @@ import (
 	"slices"
 )
 
-// Reset makes a unit forget, in a state directory that no bridge has open. With keepObjects it forgets its position only: at
-// the next start it lists, and what differs from the objects that it knows is published, after what waits on disk. Otherwise it
-// forgets everything, what waits and its name too: it starts as a new one would.
+// Reset makes a unit forget, in a state directory that no bridge has open. With keepObjects it
+// forgets its position only: at the next start it lists, and the differences from the objects that
+// it knows are published, after the spooled changes. Otherwise it forgets everything, spooled
+// changes and its name too: it starts as a new one would.
 //
-// All is forgotten or nothing, and it is on disk when Reset returns. It reads nothing of what it forgets, so it also gets rid of
-// records that can't be understood. It does not repair damaged files (ErrDamaged): sooner or later a bridge would read on in
-// them, and end. The space is given back while bridges run.
+// All is forgotten or nothing, and it is on disk when Reset returns. It reads nothing of what it
+// forgets, so it also removes records that can't be understood. It does not repair damaged files
+// (ErrDamaged): sooner or later a bridge would read them, and end. The space is released while
+// bridges run.
 func Reset(o Options, unit string, keepObjects bool) (err error) {
 	if err := checkUnit(o, unit); err != nil {
 		return err
@@ -26,7 +28,8 @@ func Reset(o Options, unit string, keepObjects bool) (err error) {
 	return db.reset(unit, keepObjects)
 }
 
-// checkUnit looks before anything is opened to be written: that alone would convert the files of a database that is not ours.
+// checkUnit reads the directory before anything is opened for writing: that alone would convert the
+// files of a database that is not ours.
 func checkUnit(o Options, unit string) error {
 	in, err := Inspect(o)
 	if err != nil {
@@ -66,6 +69,6 @@ func (db *DB) reset(unit string, keepObjects bool) error {
 		begin := prefix(space, id)
 		b.fail(b.batch.DeleteRange(begin, after(begin), nil))
 	}
-	b.fail(b.batch.Delete(key, nil)) // its number is not given out again
+	b.fail(b.batch.Delete(key, nil)) // its number is not reused
 	return b.Commit()
 }

@@ -115,7 +115,8 @@ func TestAResetOfAUnitThatIsNotThereChangesNothing(t *testing.T) {
 	}
 }
 
-// A crash is tried before every operation on the file system, with nothing left of what was not synced.
+// A crash is tried before every operation on the file system, with nothing left of what was not
+// synced.
 func TestACrashDuringAResetLeavesAllOrNothing(t *testing.T) {
 	disk := vfs.NewCrashableMem()
 	db, err := store.Open(store.Options{Dir: "db", FS: disk})

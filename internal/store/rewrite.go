@@ -6,19 +6,20 @@ import (
 	"errors"
 )
 
-// Redaction names what was taken out of the informer's bodies and log; "" for nothing.
+// Redaction names what was removed from the informer's bodies and log; "" for nothing.
 func (ix *Indexer) Redaction() (string, error) {
 	value, err := ix.db.get(prefix(spaceRedaction, ix.id))
 	return string(value), wrap(err)
 }
 
-// SetRedaction notes it, durably.
+// SetRedaction sets it, durably.
 func (ix *Indexer) SetRedaction(name string) error {
 	return wrap(ix.db.set(prefix(spaceRedaction, ix.id), []byte(name)))
 }
 
-// Rewrite makes all bodies, those of announcements too, and all entries of the log anew, and has nothing of what they were left on disk when it returns nil, but for
-// what the file system keeps. It is for an Indexer that nothing else uses yet.
+// Rewrite rewrites all bodies, those of announcements too, and all entries of the log. When it
+// returns nil, nothing of the old ones is on disk, except what the file system keeps. It is for an
+// Indexer that nothing else uses yet.
 func (ix *Indexer) Rewrite(body, entry func([]byte) ([]byte, error)) error {
 	stored := func(stored []byte) ([]byte, error) {
 		raw, err := ix.db.bodies.decode(stored)
@@ -38,7 +39,8 @@ func (ix *Indexer) Rewrite(body, entry func([]byte) ([]byte, error)) error {
 		anew, err := stored(tail)
 		return append(bytes.Clone(value[:len(value)-len(tail)]), anew...), err
 	}
-	spaces := map[byte]func([]byte) ([]byte, error){spaceBody: stored, spaceLog: entry, spaceAnnounced: announced}
+	spaces := map[byte]func([]byte) ([]byte,
+		error){spaceBody: stored, spaceLog: entry, spaceAnnounced: announced}
 	for space, anew := range spaces {
 		if err := ix.rewrite(space, anew); err != nil {
 			return err
@@ -46,14 +48,15 @@ func (ix *Indexer) Rewrite(body, entry func([]byte) ([]byte, error)) error {
 	}
 	for space := range spaces {
 		begin := prefix(space, ix.id)
-		if err := ix.db.pebble.Compact(context.Background(), begin, after(begin), false); err != nil {
+		if err := ix.db.pebble.Compact(context.Background(), begin, after(begin),
+			false); err != nil {
 			return wrap(err)
 		}
 	}
 	return nil
 }
 
-// rewrite replaces every value of a space that comes out different.
+// rewrite replaces every value of a space that changes.
 func (ix *Indexer) rewrite(space byte, anew func([]byte) ([]byte, error)) error {
 	it, err := ix.iterator(space)
 	if err != nil {

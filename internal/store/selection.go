@@ -5,11 +5,11 @@ import (
 	"strconv"
 )
 
-// Selection is how often the informer has selected something else before. What is selected again may come in a version that was told
-// before, and its ids have to be others.
+// Selection is how often the informer has selected something else before. Objects that are selected
+// again may come in a version that was sent before, and need other ids.
 func (ix *Indexer) Selection() int { return int(ix.selection.Load()) }
 
-// AdoptSelection raises the number to that of another replica, so that both give the same ids.
+// AdoptSelection raises the number to that of another replica, so that both use the same ids.
 func (ix *Indexer) AdoptSelection(number int) error {
 	if number <= ix.Selection() {
 		return nil
@@ -40,8 +40,9 @@ func (b *Batch) setSelection(ix *Indexer, number int) {
 	b.put(prefix(spaceSelection, ix.id), strconv.AppendInt(nil, int64(number), 10))
 }
 
-// reselect puts into a batch that the selection is another. What has left may be selected now as it was then, so nothing is remembered of it: a
-// list follows, and no watch brings what was before. What is forgotten is forgotten at once: without the batch, deletes may only be told again.
+// reselect adds to a batch that the selection is another. Objects that had left may be selected now
+// in the same version, so nothing is remembered of them: a list follows, and no watch brings
+// earlier versions. They are forgotten at once: without the batch, at worst deletes are sent again.
 func (b *Batch) reselect(ix *Indexer) {
 	b.fail(ix.loadSelection())
 	b.setSelection(ix, ix.Selection()+1)

@@ -8,19 +8,19 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// Stored is the last settled state of one object: what all sinks have, or what waits for them on disk.
+// Stored is the last settled state of one object: all sinks have it, or it is spooled for them.
 type Stored struct {
 	Record
-	// Body is the JSON as it was sent: without what was cut, and redacted. Nil when deleted. It may be that of an earlier version, which
-	// it names (Options.BodiesPerSecond).
+	// Body is the JSON as it was sent: without what was removed, and redacted. Nil when deleted. It
+	// may be that of an earlier version, which it names (Options.BodiesPerSecond).
 	Body []byte
 	// BodyBytes is what the body takes in the database, compressed.
 	BodyBytes int
 }
 
-// Stored reads the last settled state of an object, not what is on its way. Found is false when it is not known: it never was there,
-// or it is gone for so long that its tombstone is. With an error about the body, the record is still right. It may be called at
-// any time, also while the Indexer is written.
+// Stored reads the last settled state of an object, without unsettled changes. Found is false when
+// it is not known: it never existed, or its tombstone is gone. With an error about the body, the
+// record is still right. It may be called at any time, also while the Indexer is written.
 func (ix *Indexer) Stored(key resource.Key) (s Stored, found bool, err error) {
 	// Record and body as one commit left them.
 	snapshot := ix.db.pebble.NewSnapshot()
@@ -47,7 +47,7 @@ func (ix *Indexer) Stored(key resource.Key) (s Stored, found bool, err error) {
 	return s, true, err
 }
 
-// getFrom is a copy of a value, nil when there is none.
+// getFrom returns a copy of a value, nil when there is none.
 func getFrom(from pebble.Reader, key []byte) ([]byte, error) {
 	value, closer, err := from.Get(key)
 	if errors.Is(err, pebble.ErrNotFound) {
@@ -60,7 +60,8 @@ func getFrom(from pebble.Reader, key []byte) ([]byte, error) {
 	return value, closer.Close()
 }
 
-// Objects counts the objects that exist, as of the last commit. It reads all records once, so it is nothing to do often.
+// Objects counts the existing objects, as of the last commit. It reads all records, so don't call
+// it often.
 func (ix *Indexer) Objects() (int, error) {
 	n := 0
 	for _, err := range (Unit{Name: ix.cfg.Name, ix: ix}).Keys() {

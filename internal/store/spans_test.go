@@ -11,7 +11,8 @@ import (
 	"github.com/kubebridge/bridge/internal/store"
 )
 
-// Else each flush of a first list would overlap all before it, and its bodies be merged again and again.
+// Else each flush of a first list would overlap all before it, and its bodies be merged again and
+// again.
 func TestATableOfBodiesHoldsNothingElse(t *testing.T) {
 	db := openDB(t, "")
 	ix := newIndexer(t, db, nil)

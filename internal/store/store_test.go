@@ -106,7 +106,7 @@ func TestWhatIsOnItsWayIsReadBeforeWhatIsSettled(t *testing.T) {
 	}
 	obj, err := ix.Object("shop/a")
 	if err != nil || obj != two {
-		t.Fatalf("Object: %v, %v; want the one on its way", obj, err)
+		t.Fatalf("Object: %v, %v; want the one in flight", obj, err)
 	}
 	// A commit of an older change leaves the newer one where it is.
 	ix.Forget(map[resource.Key]store.Settled{"shop/a": live(one, 1)})
@@ -222,7 +222,8 @@ func TestMissingAreTheKnownThatWereNotListed(t *testing.T) {
 	want(t, missing(false), "shop/gone", "shop/listed", "shop/onway")
 }
 
-// What is known at the end of a list that began with nothing was in it, so a first snapshot of a million objects marks none.
+// What is known at the end of a list that began with nothing was in it, so a first snapshot of a
+// million objects marks none.
 func TestAListMarksObjectsWhenSomethingWasKnown(t *testing.T) {
 	ix := newIndexer(t, openDB(t, ""), nil)
 	list := func(keys ...resource.Key) {
@@ -253,8 +254,9 @@ func TestAListMarksObjectsWhenSomethingWasKnown(t *testing.T) {
 	check(0, "shop/a", "shop/b", "shop/c")
 }
 
-// TestIndex, TestMultiIndexKeys, TestThreadSafeStoreDeleteRemovesEmptySetsFromIndex, _AddKeepsNonEmptySetPostDeleteFromIndex,
-// _IndexingFunctionsWithMultipleValues, TestGetIndexFuncValues of client-go.
+// TestIndex, TestMultiIndexKeys, TestThreadSafeStoreDeleteRemovesEmptySetsFromIndex,
+// _AddKeepsNonEmptySetPostDeleteFromIndex, _IndexingFunctionsWithMultipleValues,
+// TestGetIndexFuncValues of client-go.
 func TestIndexesFollowTheNewestState(t *testing.T) {
 	db := openDB(t, t.TempDir())
 	indexes := map[string]store.IndexFunc{

@@ -6,23 +6,28 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// maxDropped is how many tombstones one batch drops. Each is looked up and deleted one by one, so that 300,000 in one batch took it to 42 MB, and
-// several seconds in which nothing else was committed.
+// maxDropped is how many tombstones one batch drops. Each is looked up and deleted one by one:
+// 300,000 in one batch made it 42 MB, and stopped other commits for several seconds.
 const maxDropped = 10_000
 
-// DropPassed drops tombstones that a watermark has passed, up to 10,000. More says that some are left for later batches. It comes before the Settle
-// calls of its batch.
+// DropPassed drops tombstones that a watermark has passed, up to 10,000. more: some are left for
+// later batches. It comes before the Settle calls of its batch: an object that is settled in the
+// same commit may exist again, and later operations of a batch win.
 func (b *Batch) DropPassed(ix *Indexer, watermark resource.Version) (more bool) {
 	if !watermark.Ordered() {
 		return false
 	}
-	return b.dropTombstones(ix, prefix(spaceTombstone, ix.id), after(tombstoneKey(ix.id, watermark, ""))) != nil
+	return b.dropTombstones(ix, prefix(spaceTombstone, ix.id),
+		after(tombstoneKey(ix.id, watermark, ""))) != nil
 }
 
-// DropTombstones forgets all deleted objects of an informer, durably: when the server's history went back, their versions say nothing. A crash
-// amid that leaves some of them.
+// DropTombstones forgets all deleted objects of an informer, durably: after the server's history
+// went back, their versions mean nothing. A crash amid that leaves some of them.
 func (ix *Indexer) DropTombstones() error {
-	return ix.dropAllTombstones(func(b *Batch) error { return ix.db.finish(b.batch, ix.db.sync, b.errs...) })
+	return ix.dropAllTombstones(func(b *Batch) error {
+		return ix.db.finish(b.batch, ix.db.sync,
+			b.errs...)
+	})
 }
 
 func (ix *Indexer) dropAllTombstones(commit func(*Batch) error) error {
@@ -38,8 +43,9 @@ func (ix *Indexer) dropAllTombstones(commit func(*Batch) error) error {
 	return nil
 }
 
-// dropTombstones deletes the records of deleted objects whose tombstone keys are between two keys, but for those of objects that exist again; up to
-// maxDropped of them. next is the key that it would go on with, nil for none.
+// dropTombstones deletes the records of deleted objects whose tombstone keys are between two keys,
+// except those of objects that exist again; up to maxDropped of them. next is the key to continue
+// with, nil for none.
 func (b *Batch) dropTombstones(ix *Indexer, from, end []byte) (next []byte) {
 	it, err := ix.db.pebble.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: end})
 	if err != nil {
@@ -59,7 +65,8 @@ func (b *Batch) dropTombstones(ix *Indexer, from, end []byte) (next []byte) {
 }
 
 func (b *Batch) dropTombstone(ix *Indexer, tombstone []byte) {
-	// One by one: ranges that all begin at the same key would overlap, and Pebble keeps n of them in memory as n² pieces.
+	// One by one: ranges that all begin at the same key would overlap, and Pebble keeps n of them
+	// in memory as n² pieces.
 	b.fail(b.batch.Delete(tombstone, nil))
 	tail := tombstone[len(prefix(spaceTombstone, ix.id)):]
 	versionEnd := 1 + int(tail[0])
@@ -70,7 +77,8 @@ func (b *Batch) dropTombstone(ix *Indexer, tombstone []byte) {
 		b.fail(err)
 		return
 	}
-	if rec, err := parseRecord(value); value != nil && err == nil && rec.Deleted && rec.Version == version {
+	if rec, err := parseRecord(value); value != nil && err == nil && rec.Deleted &&
+		rec.Version == version {
 		b.fail(b.batch.Delete(record, nil))
 	}
 }

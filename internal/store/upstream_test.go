@@ -10,9 +10,10 @@ import (
 
 // Cases of client-go's tests that no other test here has. docs/upstream-cases.md is the whole list.
 
-// As TestCache, through doTestStore: what was put is there, until it is replaced or gone; at once, and after it was committed.
+// As TestCache, through doTestStore: what was put is there, until it is replaced or gone; at once,
+// and after it was committed.
 func TestAnIndexerHoldsWhatWasPut(t *testing.T) {
-	for name, commit := range map[string]bool{"on its way": false, "settled": true} {
+	for name, commit := range map[string]bool{"in flight": false, "settled": true} {
 		t.Run(name, func(t *testing.T) {
 			db := openDB(t, "")
 			ix := newIndexer(t, db, nil)
@@ -67,8 +68,9 @@ func byUsers(obj *resource.Object) []string {
 	return strings.Split(users, ",")
 }
 
-// As TestThreadSafeStoreIndexingFunctionsWithMultipleValues, TestMultiIndexKeys, TestThreadSafeStoreDeleteRemovesEmptySetsFromIndex
-// and TestThreadSafeStoreAddKeepsNonEmptySetPostDeleteFromIndex. A commit changes nothing about it.
+// As TestThreadSafeStoreIndexingFunctionsWithMultipleValues, TestMultiIndexKeys,
+// TestThreadSafeStoreDeleteRemovesEmptySetsFromIndex and
+// TestThreadSafeStoreAddKeepsNonEmptySetPostDeleteFromIndex. A commit changes nothing about it.
 func TestAnObjectStandsUnderEachOfItsValues(t *testing.T) {
 	db := openDB(t, "")
 	ix := newIndexer(t, db, map[string]store.IndexFunc{"users": byUsers})
@@ -83,7 +85,8 @@ func TestAnObjectStandsUnderEachOfItsValues(t *testing.T) {
 		{"three", "foo,bar,baz", "bar: one three two; baz: three; foo: one three two"},
 		{"one", "foo", "bar: three two; baz: three; foo: one three two"},
 		{"one", "foo", "bar: three two; baz: three; foo: one three two"},
-		{"two", "bar,bar", "bar: three two; baz: three; foo: one three"}, // a value twice counts once
+		// a value twice counts once
+		{"two", "bar,bar", "bar: three two; baz: three; foo: one three"},
 		{"one", "", "bar: three two; baz: three; foo: three"},
 		{"three", "", "bar: two"},
 		{"two", "", ""},

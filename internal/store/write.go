@@ -12,16 +12,17 @@ import (
 	"github.com/kubebridge/bridge/internal/ratelimit"
 )
 
-// ErrUnavailable is the error while the disk is full or read-only. Nothing is lost: what was to be written can be written again later.
+// ErrUnavailable is the error while the disk is full or read-only. Nothing is lost: the commit can
+// be made again later.
 var ErrUnavailable = errors.New("nothing can be committed")
 
-// writes are those under way.
+// writes are the running ones.
 type writes struct {
 	released chan struct{} // closed by Release
 	release  func()
 
 	mu   sync.Mutex
-	left chan error // guarded by mu: of a commit that nobody waits for any more, nil for none
+	left chan error // guarded by mu: a commit whose caller has stopped waiting, nil for none
 }
 
 func newWrites() writes {
@@ -29,12 +30,13 @@ func newWrites() writes {
 	return writes{released: released, release: sync.OnceFunc(func() { close(released) })}
 }
 
-// Release ends the waiting for a disk that takes no writes, for good: what waits, or would, fails with ErrUnavailable. It is
-// for a stop that can't wait.
+// Release ends all waiting for a disk that refuses writes, permanently: waiting and later calls
+// fail with ErrUnavailable. It is for a stop that can't wait.
 func (db *DB) Release() { db.writes.release() }
 
-// commit writes a batch, and takes it over. While the disk takes no writes it fails with ErrUnavailable: the batch may still be written
-// when the disk does again, and before any later one.
+// commit writes a batch, and takes it over. While the disk refuses writes it fails with
+// ErrUnavailable: the batch may still be written when the disk accepts writes again, before any
+// later one.
 func (db *DB) commit(batch *pebble.Batch) error {
 	if err := db.Unavailable(); err != nil {
 		return errors.Join(err, batch.Close())
@@ -43,8 +45,13 @@ func (db *DB) commit(batch *pebble.Batch) error {
 		return errors.Join(batch.Commit(db.sync), batch.Close())
 	}
 	done := make(chan error, 1)
-	stalled := db.disk.files.Stalled() // before the write begins: it may be what stalls
-	go func() { done <- db.guard(func() error { return errors.Join(batch.Commit(db.sync), batch.Close()) }) }()
+	stalled := db.disk.files.Stalled() // before the write begins: it may stall the disk itself
+	go func() {
+		done <- db.guard(func() error {
+			return errors.Join(batch.Commit(db.sync),
+				batch.Close())
+		})
+	}()
 	select {
 	case err := <-done:
 		return err
@@ -56,7 +63,7 @@ func (db *DB) commit(batch *pebble.Batch) error {
 	return db.leftLocked()
 }
 
-// Unavailable is why nothing can be committed now, nil when something can.
+// Unavailable is why nothing can be committed now, nil when commits are possible.
 func (db *DB) Unavailable() error {
 	if db.disk == nil {
 		return nil
@@ -80,7 +87,8 @@ func (ix *Indexer) WaitAvailable(ctx context.Context) error {
 	return nil
 }
 
-// leftLocked says whether a commit that was left alone is still to be written: it must not come after one that was made later.
+// leftLocked returns an error while a commit that was abandoned is still to be written: it must not
+// be written after a later one.
 func (db *DB) leftLocked() error {
 	if db.writes.left == nil {
 		return nil
@@ -93,11 +101,12 @@ func (db *DB) leftLocked() error {
 		if err := db.disk.err(); err != nil {
 			return err
 		}
-		return fmt.Errorf("state directory %s: %w: an earlier commit is still being written", db.dir, ErrUnavailable)
+		return fmt.Errorf("state directory %s: %w: an earlier commit is still being written",
+			db.dir, ErrUnavailable)
 	}
 }
 
-// write does a write that must not fail for want of space: it waits, until Release is called.
+// write does a write that must not fail for lack of space: it waits, until Release is called.
 func (db *DB) write(op func() error) error {
 	if db.disk == nil {
 		return wrap(op())
@@ -117,7 +126,8 @@ func (db *DB) write(op func() error) error {
 	}
 }
 
-// guard makes of a panic what Pebble's logger makes of an error: it panics when its log could not be written before.
+// guard turns a panic of Pebble into an error: Pebble panics when its log could not be written
+// before.
 func (db *DB) guard(op func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -137,7 +147,8 @@ func (db *DB) set(key, value []byte) error {
 	return wrapOther(db.commit(batch))
 }
 
-// finish commits a batch for whoever can't try again: it waits for the disk, until Release is called. The batch is taken over.
+// finish commits a batch for a caller that can't try again: it waits for the disk, until Release is
+// called. The batch is taken over.
 func (db *DB) finish(batch *pebble.Batch, sync *pebble.WriteOptions, errs ...error) error {
 	if err := errors.Join(errs...); err != nil {
 		return wrap(errors.Join(err, batch.Close()))
@@ -145,7 +156,7 @@ func (db *DB) finish(batch *pebble.Batch, sync *pebble.WriteOptions, errs ...err
 	return db.write(func() error { return errors.Join(batch.Commit(sync), batch.Close()) })
 }
 
-// wrapOther wraps what does not speak of the state directory by itself.
+// wrapOther wraps an error that does not name the state directory itself.
 func wrapOther(err error) error {
 	if errors.Is(err, ErrUnavailable) {
 		return err
@@ -153,7 +164,7 @@ func wrapOther(err error) error {
 	return wrap(err)
 }
 
-// shut closes the database, unless the disk keeps that from ending.
+// shut closes the database, unless the disk prevents that from ending.
 func (db *DB) shut() error {
 	if db.disk == nil {
 		return db.pebble.Close()

@@ -9,7 +9,8 @@ import (
 
 var written = resource.Written{At: 0xfedcba98, Entries: 0x76543210}
 
-// What is kept in memory must give back exactly what was settled, whatever form uids and versions have.
+// What is kept in memory must give back exactly what was settled, whatever form uids and versions
+// have.
 func TestARecordIsTheSameFromMemoryAndFromDisk(t *testing.T) {
 	for _, r := range []store.Record{
 		{UID: "5f0c6a4e-2a3d-4d7b-9c1e-00000000abcd", Version: "1000000001"},

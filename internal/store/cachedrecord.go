@@ -1,0 +1,175 @@
+package store
+
+import (
+	"encoding/hex"
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/kubebridge/bridge/internal/resource"
+)
+
+// cachedRecord is the settled record of a live object in memory: every event of an object reads it,
+// and the database takes ten times as long to answer, in particular while tables are being written.
+// It has no pointers, for a recordCache.
+//
+// Records that were settled since the start are here, so a start costs nothing. The database
+// answers for records that don't fit (a uid that is no UUID, a version that is no number), those
+// that the cache refuses, and deleted objects.
+type cachedRecord struct {
+	uid       [16]byte
+	version   uint64 // with behindBit
+	written   resource.Written
+	eventTime int64
+}
+
+// behindBit in a cached version: the object's body is behind it. No API server counts that far.
+const behindBit = 1 << 63
+
+func (k cachedRecord) behind() bool { return k.version&behindBit != 0 }
+
+// with returns the record of an object whose body is behind, or is not.
+func (k cachedRecord) with(behind bool) cachedRecord {
+	k.version &^= behindBit
+	if behind {
+		k.version |= behindBit
+	}
+	return k
+}
+
+// pack returns the cached form of a record, if it has one from which exactly the same record is
+// restored.
+func pack(r Record) (k cachedRecord, ok bool) {
+	if r.Deleted || !packUUID(&k.uid, r.UID) {
+		return k, false
+	}
+	k.written, k.eventTime = r.Written, r.EventTime
+	var err error
+	k.version, err = strconv.ParseUint(string(r.Version), 10, 64)
+	return k, err == nil && !k.behind() && strconv.FormatUint(k.version, 10) == string(r.Version)
+}
+
+func (k cachedRecord) record() Record {
+	version := resource.Version(strconv.FormatUint(k.version&^behindBit, 10))
+	return Record{
+		UID: formatUUID(&k.uid), Version: version, Written: k.written,
+		EventTime: k.eventTime,
+	}
+}
+
+// groups are the lengths of the parts of a UUID in hexadecimal digits.
+var groups = [...]int{8, 4, 4, 4, 12}
+
+func packUUID(dst *[16]byte, s string) bool {
+	if len(s) != 36 || strings.ContainsAny(s, "ABCDEF") {
+		return false
+	}
+	var digits [32]byte
+	n := 0
+	for i, at := 0, 0; i < len(groups); i++ {
+		if i > 0 {
+			if s[at] != '-' {
+				return false
+			}
+			at++
+		}
+		n += copy(digits[n:], s[at:at+groups[i]])
+		at += groups[i]
+	}
+	_, err := hex.Decode(dst[:], digits[:])
+	return err == nil
+}
+
+func formatUUID(uid *[16]byte) string {
+	var digits [32]byte
+	hex.Encode(digits[:], uid[:])
+	out := make([]byte, 0, 36)
+	for i, at := 0, 0; i < len(groups); i++ {
+		if i > 0 {
+			out = append(out, '-')
+		}
+		out = append(out, digits[at:at+groups[i]]...)
+		at += groups[i]
+	}
+	return string(out)
+}
+
+// cacheLocked caches a committed record.
+func (ix *Indexer) cacheLocked(key resource.Key, r Record) {
+	if k, ok := pack(r); ok && ix.records.put(key, k) {
+		return
+	}
+	ix.records.remove(key)
+	if ix.uncached != nil && !ix.uncached.add(key) {
+		ix.uncached = nil
+	}
+}
+
+// dropCache leaves all records to the database.
+func (ix *Indexer) dropCache() {
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
+	ix.records = newRecordCache()
+	ix.uncached = nil
+}
+
+// cacheLookup is the cached record of an object, as of the last commit. A commit looks each up at
+// most once.
+type cacheLookup struct {
+	cachedRecord
+	ok, done bool
+}
+
+func (k *cacheLookup) find(ix *Indexer, key resource.Key) {
+	if k.done {
+		return
+	}
+	k.done = true
+	ix.mu.RLock()
+	defer ix.mu.RUnlock()
+	k.cachedRecord, k.ok = ix.records.get(key)
+}
+
+// isUID reports whether an object with this uid was committed since the start.
+func (k *cacheLookup) isUID(uid string) bool {
+	var packed [16]byte
+	return k.ok && packUUID(&packed, uid) && k.uid == packed
+}
+
+// maxUncached bounds the memory of uncached, to about a MiB.
+const maxUncached = 8192
+
+// uncached are the keys of records that are in the database and not in the cache, of an informer
+// that began with none. With it the database is not asked for a new object: in a first list all are
+// new, and that question takes longer than everything else that is decided about them.
+type uncached struct{ keys map[resource.Key]struct{} }
+
+// mayExist reports whether the database must be asked.
+func (o *uncached) mayExist(key resource.Key) bool {
+	if o == nil {
+		return true
+	}
+	_, there := o.keys[key]
+	return there
+}
+
+// add adds a key. It is false when there are too many.
+func (o *uncached) add(key resource.Key) bool {
+	if len(o.keys) >= maxUncached {
+		return false
+	}
+	o.keys[resource.Key(strings.Clone(string(key)))] = struct{}{}
+	return true
+}
+
+// checkEmpty finds out whether the informer begins with no record.
+func (ix *Indexer) checkEmpty() error {
+	it, err := ix.iterator(spaceRecord)
+	if err != nil {
+		return err
+	}
+	if !it.First() {
+		ix.uncached = &uncached{keys: map[resource.Key]struct{}{}}
+	}
+	return wrap(errors.Join(it.Error(), it.Close()))
+}
