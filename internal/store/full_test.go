@@ -87,11 +87,11 @@ type unwell struct {
 	disk     *faults
 	registry *prometheus.Registry
 	// of one writer at a time: what is logged at Error and Info about the disk
-	log      *bytes.Buffer
-	fatal    func(error)   // nil: fails the test
-	ix       *store.Indexer
-	acked    map[resource.Key]string // key -> version that a commit has promised to keep
-	count    int
+	log   *bytes.Buffer
+	fatal func(error) // nil: fails the test
+	ix    *store.Indexer
+	acked map[resource.Key]string // key -> version that a commit has promised to keep
+	count int
 }
 
 func (u *unwell) open(fs *vfs.MemFS) {

@@ -19,8 +19,8 @@ const (
 	// -> nothing: the server's history is another, and the list that follows from that has not
 	// begun
 	spaceDiverged = 'u'
-	spaceRecord = 'r' // object key -> Record
-	spaceBody   = 'b' // object key -> body
+	spaceRecord   = 'r' // object key -> Record
+	spaceBody     = 'b' // object key -> body
 	// version, object key -> nothing: the records of deleted objects, in order of version
 	spaceTombstone = 't'
 	spaceLog       = 'l' // position -> a change of the log
