@@ -31,7 +31,7 @@ controlplane: ## Build bin/controlplane, the Kubernetes control plane for tests 
 	cd test/kubernetes && $(GO) build -ldflags '$(KUBE_LDFLAGS)' -o ../../$(BIN)/controlplane .
 
 .PHONY: check
-check: fmt-check vet lint licences test test-monitoring test-readers test-integration test-page test-deploy test-kafka vuln ## Everything that CI checks
+check: fmt-check vet lint licences site test test-monitoring test-readers test-integration test-page test-deploy test-kafka vuln ## Everything that CI checks
 
 .PHONY: fmt
 fmt: $(BIN)/gofumpt ## Format the code
@@ -76,6 +76,15 @@ $(BIN)/page/.installed: test/page/testdata/package.json test/page/testdata/unpac
 	@echo "installing axe-core, and a Chromium for a machine without one (70 MB)"
 	@rm -rf $(BIN)/page && mkdir -p $(BIN)/page/unpacked && cp $^ $(BIN)/page
 	@cd $(BIN)/page && npm install --silent --no-audit --no-fund --no-package-lock && TMPDIR=$(CURDIR)/$(BIN)/page/unpacked node unpack.mjs >/dev/null
+	@touch $@
+
+.PHONY: site
+site: $(BIN)/mkdocs/.installed ## The documentation as a site, in bin/site; fails for a broken link
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs/bin/mkdocs build
+
+$(BIN)/mkdocs/.installed: docs/requirements.txt
+	@echo "installing MkDocs"
+	@python3 -m venv --clear $(BIN)/mkdocs && $(BIN)/mkdocs/bin/pip install -q --disable-pip-version-check -r $<
 	@touch $@
 
 .PHONY: test-monitoring
