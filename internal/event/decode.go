@@ -79,8 +79,14 @@ func (e *Event) text(name string) *string {
 		return &e.ResourceVersion
 	case "previous":
 		return &e.Previous
+	case "timesource":
+		return &e.TimeSource
 	case "manager":
 		return &e.Manager
+	case "managersubresource":
+		return &e.ManagerSubresource
+	case "manageroperation":
+		return &e.ManagerOperation
 	case "lastmanager":
 		return &e.LastManager
 	case "cause":

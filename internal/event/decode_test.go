@@ -27,6 +27,26 @@ func TestDecode(t *testing.T) {
 			t.Errorf("event\n%+v\nwant\n%+v", &got, want)
 		}
 	})
+	t.Run("none of an event's texts is taken for somebody else's attribute", func(t *testing.T) {
+		var want, got event.Event
+		fields := reflect.ValueOf(&want).Elem()
+		for i := range fields.NumField() {
+			if f := fields.Field(i); f.Kind() == reflect.String {
+				f.SetString("of " + fields.Type().Field(i).Name)
+			}
+		}
+		want.Type, want.Op = "dev.kubebridge.resource.updated", event.Updated
+		want.APIVersion, want.Group, want.Version = "apps/v1", "apps", "v1"
+		want.Cluster, want.Run = "", "" // no attribute tells them
+		want.Each(func(name, value string) {
+			if err := got.Set(name, value); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("event\n%+v\nwant\n%+v", got, want)
+		}
+	})
 	t.Run("so is a structured event, with its data byte for byte", func(t *testing.T) {
 		got, err := event.ParseStructured(event.AppendStructured(nil, full()))
 		if err != nil {

@@ -45,9 +45,9 @@ func (c *Checker) follows(o *object, n uint32, s *subject) {
 		}
 	case previous == newest.version:
 	case previous > newest.version || !s.ordered:
-		c.holes.add(n, newest, previous, s, Break, fmt.Sprintf("version %s, which was before it, is missing; the newest is %s", s.Previous, c.versionOf(newest)))
+		c.holes.add(n, newest, previous, s, Break, fmt.Sprintf("version %s, which was before it, is missing%s", s.Previous, s.newestIs(newest)))
 	case !jump:
-		c.holes.add(n, newest, newest.version, s, Break, fmt.Sprintf("it says that version %s was before it, but version %s was", s.Previous, c.versionOf(newest)))
+		c.holes.add(n, newest, newest.version, s, Break, fmt.Sprintf("it says that version %s was before it, but version %d was", s.Previous, newest.version))
 	}
 }
 
@@ -75,7 +75,13 @@ func (s *subject) previous(c *Checker) uint64 {
 	return c.objects.hash(s.Previous)
 }
 
-func (c *Checker) versionOf(at order) string { return fmt.Sprint(at.version) }
+// newestIs says which version is the newest, where it is a number.
+func (s *subject) newestIs(at order) string {
+	if !s.ordered {
+		return ""
+	}
+	return fmt.Sprintf("; the newest is %d", at.version)
+}
 
 // hole is a stretch of an object's chain that is missing: what is behind low, up to high.
 type hole struct {
@@ -84,6 +90,7 @@ type hole struct {
 	uid       uint64 // of NoDelete, the object whose delete is missing
 	unit      *unit
 	ordered   bool
+	inferred  bool // found by a list
 }
 
 // holes are those that no event has filled yet, by object.
@@ -107,7 +114,7 @@ func (h *holes) add(n uint32, low order, high uint64, s *subject, kind Kind, wha
 		return nil
 	}
 	h.count++
-	x := &hole{Fault: s.fault(kind, what), low: low, high: s.place.at(high), unit: s.unit, ordered: s.ordered}
+	x := &hole{Fault: s.fault(kind, what), low: low, high: s.place.at(high), unit: s.unit, ordered: s.ordered, inferred: s.Inferred}
 	x.Fault.low = low.version
 	if high < low.version { // the version of before is of the era before
 		x.high = low.at(high)
@@ -159,6 +166,9 @@ func (x *hole) has(s *subject) bool {
 func (x *hole) isTold() bool {
 	if x.Kind == NoDelete || x.high == x.low.at(x.low.version) {
 		return x.unit.coversSince(x.low.version)
+	}
+	if x.inferred && x.unit.coversInferred(x.high.version) {
+		return true
 	}
 	return x.ordered && x.unit.covers(x.high.version)
 }

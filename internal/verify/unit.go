@@ -33,6 +33,7 @@ type unit struct {
 
 	objects, events, repeats, unchecked int
 	withoutPrevious, unordered          int
+	early                               int // inferred deletes of an earlier state than the stream has
 }
 
 // scope is what one list covers: a unit's namespace and shard, all as a rule.
@@ -186,6 +187,17 @@ func (u *unit) covers(version uint64) bool {
 	return slices.ContainsFunc(u.told, func(t Told) bool {
 		return (t.Reason == reasonDropped || t.Reason == reasonForgotten) && t.spans(version)
 	})
+}
+
+// coversInferred reports whether a gap is reported after which an inferred event of a version may
+// come: what was before it may never have been sent.
+func (u *unit) coversInferred(version uint64) bool {
+	return slices.ContainsFunc(u.told, func(t Told) bool { return t.isGap() && number(t.From) <= version })
+}
+
+// isGap reports whether versions are missing, rather than one event.
+func (t *Told) isGap() bool {
+	return t.Reason != reasonDeadLetter && t.Reason != string(event.Quarantined)
 }
 
 // coversSince reports whether something after a version is reported as missing.

@@ -107,6 +107,9 @@ func (c *crashRun) judgeSink(n int, changes, exist []truth.Change) crash.SinkRep
 	if !s.keeps && v.Duplicates > 0 {
 		problems = append(problems, fmt.Sprintf("it drops what comes again by its id, but holds %d events twice", v.Duplicates))
 	}
+	if problem := c.verify(c.bridge, s.reader); problem != "" {
+		problems = append(problems, "bridge verify: "+problem)
+	}
 	c.complain(s.name, problems, own.Events)
 	return r
 }

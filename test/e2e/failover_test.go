@@ -344,6 +344,7 @@ func (f *failoverRun) judge(count, lists int) {
 		if name == "JetStream" && v.Duplicates > 0 {
 			problems = append(problems, fmt.Sprintf("%d events are there twice", v.Duplicates))
 		}
+		f.verified(f.replicas[0].Bridge, name, r)
 		if len(problems) > 0 {
 			f.t.Errorf("%s: %d problems, among them:\n%s", name, len(problems), strings.Join(problems[:min(len(problems), 20)], "\n"))
 		}

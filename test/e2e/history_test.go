@@ -113,6 +113,7 @@ func gapIsToldAndHealed(t *testing.T, c *cluster, listed func(*testing.T, []harn
 		t.Errorf("%d differences were expected, the test makes 10", len(inferred))
 	}
 	l.goesOn(b, want, o)
+	l.verified(b, "the stream", jetStream(b))
 	l.stop(b)
 }
 
@@ -294,6 +295,7 @@ func apiServerIsKilled(t *testing.T, c *cluster) {
 			t.Errorf("the bridge listed, though the API server has WatchList: %s", r)
 		}
 	}
+	l.verified(b, "the stream", jetStream(b))
 	l.stop(b)
 }
 
@@ -336,6 +338,7 @@ func etcdIsRestored(t *testing.T, c *cluster) {
 	if want := 1 + undone + 3*undone; len(last) < want {
 		t.Errorf("%d different states of an object were published, want %d: some have been taken for repetitions", len(last), want)
 	}
+	l.verified(b, "the stream", jetStream(b))
 	l.stop(b)
 }
 

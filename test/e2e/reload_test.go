@@ -116,8 +116,10 @@ func TestAConfigurationThatChangesUnderLoadLosesNothingAndTouchesNoOther(t *test
 	if len(before) < 20 || len(during) < 20 || at(during, 50) > 5*at(before, 50)+50*time.Millisecond {
 		t.Errorf("the latency of the informer that has not changed: %v before, %v during", at(before, 50), at(during, 50))
 	}
+	l.verified(b, "JetStream", jetStream(b))
 	l.stop(b)
 	l.complete("Kafka, after the stop", kafkaReader(broker), ledger, onlyMoving)
+	l.verified(b, "Kafka", kafkaReader(broker))
 }
 
 // refusedReload writes a bad file, and sees that the bridge refuses it with these words and runs on.
