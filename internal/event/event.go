@@ -1,6 +1,9 @@
 package event
 
-import "time"
+import (
+	"strconv"
+	"time"
+)
 
 // Op is what happened to an object. Its text is the last token of a NATS subject and of the CloudEvent type.
 type Op string
@@ -67,6 +70,12 @@ type Event struct {
 	Group   string // API group, "" for core
 	Version string // API version: "v1"
 	Op      Op
+	// Part is 0, or 1 for the first part of the destination, 2 for the second: it goes there, whatever
+	// its PartitionKey says.
+	Part int
+	// CompactionKey is "" for the PartitionKey, or the key under which a compacted topic keeps the
+	// event: one about an informer must replace neither an object nor one of another type.
+	CompactionKey string
 	// Run is empty, or sets the message apart from what other processes have sent of the same event: a sink that gets the newest states only may
 	// be sent an older one again after a crash, and must then be sent what came after it again too. It begins with a slash, and is no attribute.
 	Run string
@@ -89,3 +98,11 @@ const (
 // MessageID names the event among all that one bridge sends: Nats-Msg-Id. Two informers may select the same object, so
 // the id alone is not enough.
 func (e *Event) MessageID() string { return e.Informer + "/" + e.ID }
+
+// Copy is the event about an informer for one part of its destination, from 0 on. Each has an id of its
+// own, so that one that is stored is not taken for the others.
+func (e Event) Copy(part int) Event {
+	e.Part = part + 1
+	e.ID += "/partition/" + strconv.Itoa(part)
+	return e
+}

@@ -321,7 +321,8 @@ func (m *Maker) about(what string, op Op, id string, observed time.Time) Event {
 		of += fmt.Sprintf("/shard-%d-of-%d", m.cfg.Shard.Index, m.cfg.Shard.Count) // each of them tells of its own
 	}
 	e := Event{
-		ID: of + "/" + what + "/" + id, Source: m.source, Type: "dev.kubebridge.informer." + what,
+		CompactionKey: "informers/" + of + "/" + what,
+		ID:            of + "/" + what + "/" + id, Source: m.source, Type: "dev.kubebridge.informer." + what,
 		Subject: t.CollectionPath(m.cfg.Namespace), Time: observed,
 		PartitionKey: t.String(), APIVersion: t.APIVersion(), Kind: t.Kind, Resource: t.Resource, Namespace: m.cfg.Namespace,
 		Cluster: m.cfg.Cluster, Group: t.Group, Version: t.Version, Op: op, Informer: m.cfg.Informer, Observed: observed,

@@ -30,6 +30,7 @@ func (m *Maker) Quarantined(u *resource.Unreadable, era Era, observed time.Time)
 	if u.Key != "" {
 		namespace, name := u.Key.Split()
 		e.PartitionKey = m.phrases.partitionKey(namespace, name)
+		e.CompactionKey += "/" + string(u.Key)
 	}
 	data := quarantinedData{
 		Reason: u.Reason, Key: string(u.Key), Message: u.Message, Size: u.Size, Partial: u.Partial, SHA256: u.Digest, Raw: u.Raw,

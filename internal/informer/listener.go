@@ -32,7 +32,8 @@ type listener struct {
 	selection selection
 	// Of a listener with Latest only.
 	leftover []sighting    // by a run before, that is not noted yet; owned by run
-	settled  atomic.Uint64 // counts calls of Settle
+	settled  atomic.Uint64 // counts calls of Settle, and what else may let more be sent
+	awaiting atomic.Bool   // a goroutine waits until the publisher's demand changes
 
 	mu   sync.Mutex
 	cond *sync.Cond // signalled when parcels come back
@@ -198,12 +199,16 @@ func upToBarrier(changes []*change) int {
 
 // pass makes the events of changes and adds them to the publisher. One about all objects has the way to itself.
 func (l *listener) pass(ctx context.Context, changes []*change, items []*publisher.Item) error {
-	alone := changes[0].Kind.ofAll(changes[0].Key)
+	alone, parts := changes[0].Kind.ofAll(changes[0].Key), 0
 	if alone {
 		if err := l.waitEmpty(ctx); err != nil {
 			return err
 		}
 		l.informer.metrics.told(changes[0])
+		var err error
+		if changes, parts, err = l.broadcast(ctx, changes[0]); err != nil {
+			return err
+		}
 	}
 	for len(changes) > 0 {
 		parcels, err := l.take(ctx, changes)
@@ -213,6 +218,9 @@ func (l *listener) pass(ctx context.Context, changes []*change, items []*publish
 		items = items[:0]
 		for i, p := range parcels {
 			p.event = changes[i].event(&l.cfg)
+			if parts > 0 {
+				p.event = p.event.Copy(i)
+			}
 			p.item.Message = sinks.Message{Event: &p.event}
 			p.item.Cover = l.cover(&changes[i].facts)
 			items = append(items, &p.item)
@@ -249,7 +257,10 @@ func (l *listener) take(ctx context.Context, changes []*change) ([]*parcel, erro
 		p.change, p.observed = changes[i], changes[i].Observed
 		l.cursor.caughtUp(p.change.position)
 	}
-	l.read = l.read[min(n, len(l.read)):]
+	last := changes[n-1].position // of a broadcast several parcels have one position
+	for len(l.read) > 0 && l.read[0].position <= last {
+		l.read = l.read[1:]
+	}
 	return taken, nil
 }
 

@@ -3,9 +3,11 @@ package standby
 import (
 	"context"
 	"errors"
+	"math"
 	"sync"
 
 	"github.com/kubebridge/bridge/internal/condition"
+	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/resource"
 )
@@ -49,6 +51,34 @@ type Relay struct {
 
 // NewRelay makes one that follows.
 func NewRelay(cfg RelayConfig) *Relay { return &Relay{cfg: cfg, handed: make(chan struct{})} }
+
+// Parts asks the publisher, once this replica leads. Before that nothing is sent.
+func (r *Relay) Parts(ctx context.Context, e *event.Event) (int, error) {
+	next, ok := r.cfg.Next.(interface {
+		Parts(ctx context.Context, e *event.Event) (int, error)
+	})
+	r.mu.Lock()
+	leading := r.leading
+	r.mu.Unlock()
+	if !ok || !leading {
+		return 0, nil
+	}
+	return next.Parts(ctx, e)
+}
+
+// Demand is the publisher's, once this replica leads. Before that any number can be settled.
+func (r *Relay) Demand() (items int, changed <-chan struct{}) {
+	next, ok := r.cfg.Next.(interface {
+		Demand() (items int, changed <-chan struct{})
+	})
+	r.mu.Lock()
+	leading := r.leading
+	r.mu.Unlock()
+	if !ok || !leading {
+		return math.MaxInt, nil
+	}
+	return next.Demand()
+}
 
 // Add settles what the leader's progress covers, and holds the rest; it blocks while the relays of the sink hold as much as they may. Once this
 // replica leads, it settles what the one before has covered and passes the rest on. After an error some of the items may be settled until Detach.

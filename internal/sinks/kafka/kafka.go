@@ -136,6 +136,15 @@ func (s *Sink) Lane(ctx context.Context, e *event.Event) (string, error) {
 	return l.name, nil
 }
 
+// Parts is the number of partitions that the topic of an event has, of those in use.
+func (s *Sink) Parts(ctx context.Context, e *event.Event) (int, error) {
+	t, err := s.topicOf(ctx, s.config.Topic, e)
+	if err != nil {
+		return 0, err
+	}
+	return len(t.lanes), nil
+}
+
 // Publish stores the messages, all of one lane, in their order.
 func (s *Sink) Publish(ctx context.Context, batch []*sinks.Message) {
 	if len(batch) == 0 {

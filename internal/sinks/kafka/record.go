@@ -26,7 +26,10 @@ func (c encoder) put(w *batchWriter, e *event.Event, now time.Time) {
 	}
 	// A record without a key is not one with an empty key: compacted topics distinguish the two.
 	var key *string
-	if e.PartitionKey != "" {
+	switch {
+	case e.CompactionKey != "":
+		key = &e.CompactionKey
+	case e.PartitionKey != "":
 		key = &e.PartitionKey
 	}
 	if c.structured {

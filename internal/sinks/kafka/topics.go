@@ -42,6 +42,20 @@ var maxTopics = 1000
 func (s *Sink) laneOf(
 	ctx context.Context, template *event.Template, e *event.Event,
 ) (*lane, error) {
+	t, err := s.topicOf(ctx, template, e)
+	switch {
+	case err != nil:
+		return nil, err
+	case e.Part > 0: // a topic of dead letters may have fewer
+		return t.lanes[(e.Part-1)%len(t.lanes)], nil
+	}
+	return t.lanes[partitionOf(e.PartitionKey, len(t.lanes))], nil
+}
+
+// topicOf returns the topic of an event, and looks it up if it is new.
+func (s *Sink) topicOf(
+	ctx context.Context, template *event.Template, e *event.Event,
+) (*topic, error) {
 	name := s.names.Get().(*[]byte)
 	defer s.names.Put(name)
 	*name = template.Append((*name)[:0], e, event.AppendTopicPart)
@@ -49,10 +63,7 @@ func (s *Sink) laneOf(
 	if err == nil && t == nil {
 		t, err = s.resolveTopic(ctx, string(*name))
 	}
-	if err != nil {
-		return nil, err
-	}
-	return t.lanes[partitionOf(e.PartitionKey, len(t.lanes))], nil
+	return t, err
 }
 
 // lookupTopic returns a topic in use, or the error of one that was missing a moment ago.

@@ -77,6 +77,7 @@ var cases = []testCase{
 	{"keeps values that need escaping", keepsValuesThatNeedEscaping},
 	{"stores an event without data", storesAnEventWithoutData},
 	{"stores events about an informer", storesInformerEvents},
+	{"brings events about an informer to each part", broadcasts},
 	{"keeps the order of each object", keepsOrder},
 	{"keeps the order of concurrent callers", keepsOrderOfConcurrentCallers},
 	{"stores a resent message once", storesAResentMessageOnce},
