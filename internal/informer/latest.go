@@ -153,10 +153,40 @@ func (l *listener) settleNeedless(positions []uint64) {
 	})
 }
 
-// sendReady sends what is ready, as far as the window goes, and says whether there was anything.
+// Demander is a Publisher that says how many items are of use to it now: *publisher.Publisher.
+type Demander interface {
+	Demand() (items int, changed <-chan struct{})
+}
+
+// demand is how many more events are of use to the publisher. What it has is sent as it is, so while the
+// sink is paused or unavailable the newest states are kept back. When the answer may have changed, the
+// log's waiters are woken.
+func (l *listener) demand(ctx context.Context) int {
+	d, ok := l.cfg.Publisher.(Demander)
+	if !ok {
+		return readSize
+	}
+	items, changed := d.Demand()
+	if changed != nil && items < readSize && l.awaiting.CompareAndSwap(false, true) {
+		go func() {
+			select {
+			case <-changed:
+			case <-ctx.Done():
+			}
+			l.awaiting.Store(false)
+			l.settled.Add(1)
+			l.informer.log.wake()
+		}()
+	}
+	return items - min(items, l.inFlight())
+}
+
+// sendReady sends what is ready, as far as the window and the demand go, and says whether there was
+// anything.
 func (l *listener) sendReady(ctx context.Context, items []*publisher.Item) (bool, error) {
+	most := min(readSize, l.demand(ctx))
 	l.mu.Lock()
-	l.sending = l.levels.take(min(readSize, l.cfg.Window-len(l.parcels)+len(l.free)))
+	l.sending = l.levels.take(min(most, l.cfg.Window-len(l.parcels)+len(l.free)))
 	l.mu.Unlock()
 	if len(l.sending) == 0 {
 		return false, nil

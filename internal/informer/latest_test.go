@@ -360,3 +360,61 @@ func TestWhatARunBeforeHasDroppedIsToldToSinksThatGetTheNewestStatesNow(t *testi
 		}
 	})
 }
+
+// demanding is an outbox of a publisher that can be paused.
+type demanding struct {
+	*outbox
+	items   int
+	changed chan struct{}
+}
+
+func (d *demanding) Demand() (int, <-chan struct{}) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.items, d.changed
+}
+
+func (d *demanding) set(items int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	close(d.changed)
+	d.items, d.changed = items, make(chan struct{})
+}
+
+func TestDemand(t *testing.T) {
+	begin := func(t *testing.T, items int) (*demanding, *rig) {
+		d := &demanding{outbox: newOutbox(), items: items, changed: make(chan struct{})}
+		r := newRig(t, memory(t), []*outbox{d.outbox}, latest(100), func(c *informer.Config) { c.Listeners[0].Publisher = d })
+		return d, r
+	}
+	t.Run("while a sink is paused nothing is handed over, and then the newest state", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			d, r := begin(t, 0)
+			r.do("add a 10", "update a 11")
+			synctest.Wait()
+			r.do("update a 12", "add b 13", "update b 14")
+			synctest.Wait()
+			want(t, d.taken())
+			d.set(100)
+			synctest.Wait()
+			want(t, d.taken(), "resource.added a ua/12", "resource.added b ub/14")
+			r.stop()
+		})
+	})
+	t.Run("while a broker is unavailable one event is handed over to try with", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			d, r := begin(t, 1)
+			d.setHold(true)
+			r.do("add a 10")
+			synctest.Wait()
+			r.do("add b 11", "update a 12", "update b 13")
+			synctest.Wait()
+			want(t, d.taken(), "resource.added a ua/10")
+			d.release()
+			d.set(100)
+			synctest.Wait()
+			want(t, d.taken(), "resource.added b ub/13", "resource.updated a ua/12")
+			r.stop()
+		})
+	})
+}

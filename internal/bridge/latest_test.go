@@ -1,0 +1,67 @@
+package bridge_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/bridge"
+)
+
+// newest is a rig with a sink that is sent the newest states only.
+func newest(t *testing.T) (*rig, *broker) {
+	b := calmBroker("sink")
+	r := newRig(t, b)
+	r.cfg.Units[0].Sinks = []bridge.BindingConfig{{Sink: "sink", Latest: true}}
+	r.start()
+	return r, b
+}
+
+func TestLatestMeansLatest(t *testing.T) {
+	t.Run("a sink that was paused is sent the newest states only", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			r, b := newest(t)
+			r.Create("shop/a", nil)
+			time.Sleep(time.Second)
+			expect(t, b, "synced", "added a")
+			ok(t, r.PauseSink(t.Context(), "sink", "ada"))
+			for range 3 {
+				r.Update("shop/a", nil)
+				time.Sleep(time.Second)
+			}
+			r.Create("shop/c", nil)
+			time.Sleep(time.Second)
+			r.Update("shop/c", nil)
+			time.Sleep(time.Second)
+			expect(t, b)
+			ok(t, r.ResumeSink(t.Context(), "sink"))
+			time.Sleep(time.Second)
+			expect(t, b, "updated a", "added c")
+			_, err := r.end()
+			ok(t, err)
+		})
+	})
+	t.Run("a broker that was unavailable gets one older event, with which it was tried", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			r, b := newest(t)
+			r.Create("shop/a", nil)
+			r.Create("shop/b", nil)
+			time.Sleep(time.Second)
+			expect(t, b, "synced", "added a", "added b")
+			b.set(away)
+			r.Update("shop/a", nil)
+			time.Sleep(time.Minute)
+			for range 3 {
+				r.Update("shop/b", nil)
+				time.Sleep(time.Second)
+			}
+			r.Update("shop/a", nil)
+			time.Sleep(time.Second)
+			b.set(calm)
+			time.Sleep(time.Minute)
+			expect(t, b, "updated a", "updated b", "updated a")
+			_, err := r.end()
+			ok(t, err)
+		})
+	})
+}
