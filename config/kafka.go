@@ -7,8 +7,10 @@ type Kafka struct {
 	Brokers []string `yaml:"brokers"`
 	// Topic is the template of the topic. Fields: {cluster}, {informer}, {group}, {version}, {resource}, {kind}, {namespace},
 	// {name}, {uid}, {op}, {type}. Use only fields that stay the same over an object's life, or its order is lost. Events go to at most
-	// 1,000 topics; those for more are dead letters. Resources of two groups with one name share the default topic: see `apiversion`.
+	// `maxTopics` topics. Resources of two groups with one name share the default topic: see `apiversion`.
 	Topic string `yaml:"topic" default:"k8s.{cluster}.{resource}"`
+	// MaxTopics bounds the topics that events go to. Events for more are dead letters.
+	MaxTopics int `yaml:"maxTopics" default:"1000"`
 	// DeadLetterTopic is the template of the topic for events that the broker refuses for good, and those too large for it
 	// that `oversize` has no form for: the event with the reason, without its data where that does not fit. Left out: such an
 	// event is counted, logged, and goes into the folder of `state.undelivered`.

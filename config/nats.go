@@ -67,8 +67,10 @@ type Stream struct {
 	// not overlap: a stream takes each event of an informer once, and would drop what the second sink sends. The configuration is refused then. Where it can't tell (a
 	// cluster called by two names, two users) the sink that comes second is not opened, and says why; `manage: off` asks the server nothing, so there this name alone tells. With fields, as `K8S-{resource}`, there are several streams, each made with its
 	// first event: one stream stores in one thread of the server, several share the load. The fields must be tokens of `subject`, and stay the same over an
-	// object's life. There are at most 1,000 streams; events for more are dead letters.
+	// object's life. There are at most `maxStreams`.
 	Name string `yaml:"name" default:"K8S"`
+	// MaxStreams bounds the streams that a name with fields makes. Events for more are dead letters.
+	MaxStreams int `yaml:"maxStreams" default:"1000"`
 	// Subjects are what the stream stores. Left out: the constant beginning of `subject` with everything below it, as `k8s.prod.>`, and
 	// the dead letters.
 	Subjects []string `yaml:"subjects"`

@@ -6,6 +6,9 @@ import (
 )
 
 func (k *Kafka) validate(ps *problems, path string) {
+	if k.MaxTopics < 1 {
+		ps.add(path+".maxTopics", "want at least 1, got %d", k.MaxTopics)
+	}
 	if len(k.Brokers) == 0 && !ps.has(path+".brokers") {
 		ps.add(path+".brokers", "required: addresses such as [kafka-0.kafka:9092]")
 	}

@@ -110,6 +110,9 @@ func (s *Stream) validate(ps *problems, path string) {
 	if s.Name == "" || strings.ContainsAny(s.Name, " \t\r\n.*>/\\") {
 		ps.add(path+".name", "want the name of a stream, without spaces and . * > / \\, got %q", s.Name)
 	}
+	if s.MaxStreams < 1 {
+		ps.add(path+".maxStreams", "want at least 1, got %d", s.MaxStreams)
+	}
 	if s.Replicas > 5 {
 		ps.add(path+".replicas", "want at most 5, got %d", s.Replicas)
 	}

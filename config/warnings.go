@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
+
+	"github.com/kubebridge/bridge/internal/event"
 )
 
 // Warnings returns what a person may not have meant, as Problems: a bridge runs with it all the same.
@@ -36,6 +39,7 @@ func (n *NATS) warn(ps *problems, path string, p protection) {
 	if p == anyCertificate {
 		ps.add(path+".tls.insecureSkipVerify", skipsVerify)
 	}
+	warnOfMany(ps, path+".stream.name", n.Stream.Name, "a stream", n.Stream.MaxStreams)
 }
 
 func (k *Kafka) warn(ps *problems, path string, p protection) {
@@ -44,6 +48,28 @@ func (k *Kafka) warn(ps *problems, path string, p protection) {
 	}
 	if p == anyCertificate {
 		ps.add(path+".tls.insecureSkipVerify", skipsVerify)
+	}
+	warnOfMany(ps, path+".topic", k.Topic, "a topic", k.MaxTopics)
+	warnOfMany(ps, path+".deadLetterTopic", k.DeadLetterTopic, "a topic", k.MaxTopics)
+}
+
+// warnOfMany warns of a template whose fields have a value for each object, or values that whoever
+// writes an object chooses.
+func warnOfMany(ps *problems, path, text, what string, most int) {
+	template, err := event.ParseTemplate(text)
+	if err != nil {
+		return // reported, or not given
+	}
+	for _, field := range template.Fields() {
+		switch {
+		case field == "name" || field == "uid":
+			ps.add(path, "{%s} makes %s for each object: events for more than %d are dead letters",
+				field, what, most)
+		case strings.HasPrefix(field, "attributes."):
+			ps.add(path, "whoever writes an object may choose {%s}: events go where they want, and "+
+				"each value makes %s, of which there may be %d; route by {namespace} to keep tenants apart",
+				field, what, most)
+		}
 	}
 }
 

@@ -14,7 +14,13 @@ func TestWarnings(t *testing.T) {
 		{"a bearer without TLS", `kafka: {brokers: ["k:9"], sasl: {mechanism: OAUTHBEARER, tokenFile: /t}}`, "OAUTHBEARER sends"},
 		{"no check of NATS", `nats: {url: "tls://n", tls: {insecureSkipVerify: true}}`, "sinks[0].nats.tls.insecureSkipVerify: accepts any"},
 		{"no check of Kafka", `kafka: {brokers: ["k:9"], tls: {insecureSkipVerify: true}}`, "sinks[0].kafka.tls.insecureSkipVerify: accepts any"},
+		{"a topic for each object", `kafka: {brokers: ["k:9"], topic: "k8s.{name}"}`, "sinks[0].kafka.topic: {name} makes a topic for each object: events for more than 1000"},
+		{"a topic for each label", `kafka: {brokers: ["k:9"], topic: "team.{attributes.team}", maxTopics: 9}`, "whoever writes an object may choose {attributes.team}"},
+		{"dead letters of each object", `kafka: {brokers: ["k:9"], deadLetterTopic: "dead.{uid}"}`, "sinks[0].kafka.deadLetterTopic: {uid} makes a topic"},
+		{"a stream for each object", `nats: {subject: "k.{name}", stream: {name: "K-{name}"}}`, "sinks[0].nats.stream.name: {name} makes a stream"},
 
+		{"a topic for each namespace", `kafka: {brokers: ["k:9"], topic: "k8s.{namespace}.{resource}"}`, ""},
+		{"a subject for each object", `nats: {subject: "k8s.{namespace}.{name}"}`, ""},
 		{"a user by TLS", `nats: {url: "tls://n:4222", user: u, password: p}`, ""},
 		{"a user on this machine", `nats: {url: "nats://127.0.0.1:4222", user: u, password: p}`, ""},
 		{"a signature", `nats: {url: "nats://n:4222", nkeyFile: /n}`, ""},
@@ -24,7 +30,8 @@ func TestWarnings(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var got []string
-			for _, w := range mustLoad(t, "sinks: [{name: s, "+test.sink+"}]").Warnings() {
+			for _, w := range mustLoad(t, "informers: [{name: i, resources: [pods], attributes: {team: metadata.labels.team}}]\n"+
+				"sinks: [{name: s, "+test.sink+"}]").Warnings() {
 				got = append(got, w.Error())
 			}
 			text := strings.Join(got, "\n")

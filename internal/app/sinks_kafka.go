@@ -42,7 +42,7 @@ func (k kafkaKind) make(m *sinkMaker, log *slog.Logger) (sinks.Sink, service, er
 	sink, err := kafka.New(kafka.Config{
 		Name: c.Name, Brokers: k.Brokers, Topic: topic, DeadLetterTopic: deadLetter, Cluster: m.cluster,
 		Encoding: c.Encoding, Tombstones: k.Tombstones, LostByCompaction: m.feeds.lostByCompaction(c.Name), Compression: k.Compression,
-		TLS: encryption, SASL: sasl, CreateTopics: kafkaTopics(k.CreateTopics), NewPartitions: k.NewPartitions, Confirm: m.replicas.confirm(),
+		TLS: encryption, SASL: sasl, MaxTopics: k.MaxTopics, CreateTopics: kafkaTopics(k.CreateTopics), NewPartitions: k.NewPartitions, Confirm: m.replicas.confirm(),
 		Log: log, Registerer: m.registry,
 	})
 	return sink, nil, err

@@ -77,6 +77,9 @@ type Config struct {
 	// ClientID is what brokers write in their logs and quotas; default "bridge".
 	ClientID string
 
+	// MaxTopics is how many topics the events may go to; default 1000. A template may have fields
+	// that the users of a cluster choose: each topic takes memory here and in the brokers.
+	MaxTopics int
 	// CreateTopics says how topics that do not exist are created; nil: they must exist.
 	CreateTopics *CreateTopics
 	// DeadLetterTopic is where refused events go; nil: DeadLetter returns sinks.ErrNoDeadLetter.
@@ -122,6 +125,7 @@ func (c Config) withDefaults() (Config, error) {
 	c.Compression = cmp.Or(c.Compression, "lz4")
 	c.MaxBatchBytes = cmp.Or(c.MaxBatchBytes, defaultMaxBatchBytes)
 	c.ClientID = cmp.Or(c.ClientID, "bridge")
+	c.MaxTopics = cmp.Or(c.MaxTopics, 1000)
 	c.Timeout = cmp.Or(c.Timeout, defaultTimeout)
 	c.Concurrency = cmp.Or(c.Concurrency, defaultConcurrency)
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))

@@ -99,13 +99,6 @@ func OffsetsOf(saved []byte, topic string) (offsets []int64) {
 	return offsets
 }
 
-// MaxTopics replaces the bound on topics, and gives back how to restore it.
-func MaxTopics(n int) (restore func()) {
-	before := maxTopics
-	maxTopics = n
-	return func() { maxTopics = before }
-}
-
 // Missing is how many topics are remembered that are not there.
 func (s *Sink) Missing() int {
 	s.mu.RLock()

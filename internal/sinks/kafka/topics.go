@@ -34,10 +34,6 @@ type missing struct {
 
 const missingFor = time.Second
 
-// maxTopics is how many topics the events of a sink may go to. A template may have fields that the
-// users of a cluster choose: each topic takes memory here and in the brokers.
-var maxTopics = 1000
-
 // laneOf returns the lane of an event, and looks up its topic if that is new.
 func (s *Sink) laneOf(
 	ctx context.Context, template *event.Template, e *event.Event,
@@ -89,9 +85,9 @@ func (s *Sink) resolveTopic(ctx context.Context, name string) (*topic, error) {
 	if c == nil {
 		return nil, asReconnect(errNotOpen)
 	}
-	if len(s.inUse()) >= maxTopics {
+	if most := s.config.MaxTopics; len(s.inUse()) >= most {
 		return nil, asRefused(fmt.Errorf("topic %q: events go to %d topics already; route by "+
-			"fields with fewer values", name, maxTopics))
+			"fields with fewer values, or raise maxTopics", name, most))
 	}
 	l, err := s.findTopic(ctx, c, name)
 	if err != nil {

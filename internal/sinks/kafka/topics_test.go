@@ -77,9 +77,9 @@ func TestManyTopics(t *testing.T) {
 		return e
 	}
 	t.Run("beyond the bound events are refused", func(t *testing.T) {
-		t.Cleanup(kafka.MaxTopics(3))
 		s := openSink(t, newCluster(t), func(c *kafka.Config) {
 			c.CreateTopics = &kafka.CreateTopics{Partitions: 1, ReplicationFactor: 1}
+			c.MaxTopics = 3
 		})
 		for i := range 5 {
 			_, err := s.Lane(t.Context(), of(fmt.Sprint("r", i)))

@@ -92,10 +92,3 @@ func NewEncoder() func(e *event.Event, encoding string) (msg *nats.Msg, header i
 		return enc.message(), enc.header
 	}
 }
-
-// MaxStreams replaces the bound on streams, and gives back how to restore it.
-func MaxStreams(n int) (restore func()) {
-	before := maxStreams
-	maxStreams = n
-	return func() { maxStreams = before }
-}

@@ -142,10 +142,6 @@ func (s *Sink) adoptStream(
 	return nil
 }
 
-// maxStreams is how many streams the events of a sink may go to. A template may have fields that
-// the users of a cluster choose: each stream takes memory here and in the server.
-var maxStreams = 1000
-
 // resolveStream looks up the stream of an event, and creates it where the configuration says so.
 func (s *Sink) resolveStream(ctx context.Context, e *event.Event) error {
 	if s.cfg.Mode == Core || s.cfg.Stream.Manage == Off || !s.several || s.streamOf(e) != nil {
@@ -156,11 +152,11 @@ func (s *Sink) resolveStream(ctx context.Context, e *event.Event) error {
 	}
 	wanted := s.cfg.Stream
 	wanted.Name = string(s.appendStream(nil, e))
-	if len(s.streams.all()) >= maxStreams {
+	if len(s.streams.all()) >= wanted.Max {
 		return &sinks.Error{
 			Class: sinks.Refused,
 			Err: fmt.Errorf("stream %q: events go to %d streams already; name streams by fields "+
-				"with fewer values", wanted.Name, maxStreams),
+				"with fewer values, or raise stream.maxStreams", wanted.Name, wanted.Max),
 		}
 	}
 	wanted.Subjects = s.cfg.published(s.events.subject, s.dead.subject, s.streamName.Values(e))

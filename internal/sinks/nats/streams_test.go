@@ -44,8 +44,7 @@ func TestStreamTemplate(t *testing.T) {
 }
 
 func TestManyStreams(t *testing.T) {
-	t.Cleanup(nats.MaxStreams(1))
-	sink := newTestServer(t).openSink(severalStreams)
+	sink := newTestServer(t).openSink(severalStreams, func(c *nats.Config) { c.Stream.Max = 1 })
 	mustMeet(t, sink, ev("a", 1))
 	if _, err := sink.Lane(t.Context(), of("pods", "p", 1)); sinks.Classify(err) != sinks.Refused {
 		t.Errorf("a second stream: %v", err)
