@@ -77,19 +77,26 @@ func NewSource(file string, load func() (*config.Config, error)) *Source {
 // StartError when the bridge could not start.
 func Run(ctx context.Context, o Options) (err error) {
 	c, log := o.Config, o.Log
-	log.Info("bridge starts", "version", o.Version, "informers", len(c.Informers), "sinks", len(c.Sinks))
+	log.Info("bridge starts", "version", o.Version, "informers", len(c.Informers),
+		"sinks", len(c.Sinks))
 	logWarnings(log, Warnings(c))
 	warnOfReaders(&c.State, log)
 	registry := newRegistry()
 	a := &assembler{
 		config: c, log: log, registry: registry, fatal: o.Fatal,
-		version: versionOf(o.Source.file), undelivered: newUndelivered(&c.State, registry), feeds: newFeeds(c),
+		version: versionOf(o.Source.file), undelivered: newUndelivered(&c.State,
+			registry), feeds: newFeeds(c),
 	}
 	if a.replicas, err = a.newReplicas(); err != nil {
 		return &StartError{err}
 	}
-	a.sink = func(cluster string, s *config.Sink, metrics prometheus.Registerer) (sinks.Sink, service, error) {
-		m := &sinkMaker{cluster: cluster, stateDir: c.State.Dir, out: o.Stdout, log: log, registry: metrics, replicas: a.replicas, feeds: a.feeds}
+	a.sink = func(
+		cluster string, s *config.Sink, metrics prometheus.Registerer,
+	) (sinks.Sink, service, error) {
+		m := &sinkMaker{
+			cluster: cluster, stateDir: c.State.Dir, out: o.Stdout, log: log,
+			registry: metrics, replicas: a.replicas, feeds: a.feeds,
+		}
 		return m.make(s)
 	}
 	results := newOutcome(registry)
@@ -139,13 +146,19 @@ func startError(ctx context.Context, err error) error {
 func newRegistry() *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewBuildInfoCollector(),
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		collectors.NewBuildInfoCollector(),
 	)
 	return registry
 }
 
-// listen takes the admin address, so that a port in use is found before anything runs; nil for no address.
-func listen(ctx context.Context, c *config.Config, registry prometheus.Gatherer, start *starting, commands *control, look *inspector, log *slog.Logger) (*admin.Server, error) {
+// listen takes the admin address, so that a port in use is found before anything runs; nil for no
+// address.
+func listen(
+	ctx context.Context, c *config.Config, registry prometheus.Gatherer, start *starting,
+	commands *control, look *inspector, log *slog.Logger,
+) (*admin.Server, error) {
 	if c.Admin.Address == "" {
 		return nil, nil
 	}
@@ -167,9 +180,12 @@ func listen(ctx context.Context, c *config.Config, registry prometheus.Gatherer,
 	return server, server.Listen(ctx)
 }
 
-// serve runs the pipeline until ctx ends or something fails. The admin server is there before it, so that a start that has to wait can be
-// watched, and outlives it, for the drain.
-func serve(ctx context.Context, server *admin.Server, log *slog.Logger, pipeline func(context.Context) error) error {
+// serve runs the pipeline until ctx ends or something fails. The admin server is there before it,
+// so that a start that has to wait can be watched, and outlives it, for the drain.
+func serve(
+	ctx context.Context, server *admin.Server, log *slog.Logger,
+	pipeline func(context.Context) error,
+) error {
 	began := time.Now()
 	g, gctx := errgroup.WithContext(context.WithoutCancel(ctx))
 	adminCtx, stopAdmin := context.WithCancel(gctx)
@@ -201,12 +217,15 @@ func stopped(ctx context.Context, err error, ran time.Duration, log *slog.Logger
 		return nil
 	case cause != nil && errors.Is(err, bridge.ErrDrain):
 		// Nothing is lost, so this is a clean end for whoever restarts bridges by their exit code.
-		log.Warn("bridge stopped before everything was sent", "cause", fmt.Sprint(cause), "err", err)
+		log.Warn("bridge stopped before everything was sent", "cause", fmt.Sprint(cause),
+			"err", err)
 		return nil
 	}
 	log.Error("bridge failed", "err", err)
-	if errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, bridge.ErrSink) || errors.Is(err, reflector.ErrOtherCluster) {
-		return &StartError{err} // of brokers, which can't be asked before they run, and of what has changed since the start
+	if errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, bridge.ErrSink) ||
+		errors.Is(err, reflector.ErrOtherCluster) {
+		// of brokers, which can't be asked before they run, and of what has changed since the start
+		return &StartError{err}
 	}
 	return err
 }

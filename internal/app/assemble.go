@@ -35,12 +35,15 @@ type assembler struct {
 	log      *slog.Logger
 	registry prometheus.Registerer // nil for none
 	// sink makes the sinks for a cluster. They register their metrics with reg.
-	sink func(cluster string, c *config.Sink, reg prometheus.Registerer) (sinks.Sink, service, error)
+	sink func(
+		cluster string, c *config.Sink, reg prometheus.Registerer,
+	) (sinks.Sink, service, error)
 	// replicas are the others that stand by; nil for none.
 	replicas *replicas
 	// feeds is for the sinks; what is assembled later has the same.
 	feeds *feeds
-	// waiting gets the reason each time that the API server can't be asked yet; nil does not wait for it.
+	// waiting gets the reason each time that the API server can't be asked yet; nil does not wait
+	// for it.
 	waiting func(error)
 	// fatal ends the process when the state can't be written any more.
 	fatal func(error)
@@ -74,8 +77,8 @@ func (p *pipeline) reasons() []admin.Reason {
 	return append(list, p.rights.reasons()...)
 }
 
-// assemble asks the API server what the names in the configuration mean, opens the state, and puts the parts together. Its
-// error joins all that it found wrong.
+// assemble asks the API server what the names in the configuration mean, opens the state, and puts
+// the parts together. Its error joins all that it found wrong.
 func (a *assembler) assemble(ctx context.Context) (*pipeline, error) {
 	k := &a.config.Kubernetes
 	rc, contextCluster, err := kube.RESTConfig(k.Kubeconfig, k.Context, k.QPS, k.Burst)
@@ -102,7 +105,8 @@ func (a *assembler) assemble(ctx context.Context) (*pipeline, error) {
 	}
 	if cluster == "" {
 		if cluster = found.clusterID; cluster == "" {
-			return nil, errors.New("the cluster has no name: set cluster (--cluster); it is in the source of every event")
+			return nil, errors.New("the cluster has no name: set cluster (--cluster); it is in " +
+				"the source of every event")
 		}
 		if parts, err = a.sinks(cluster); err != nil {
 			return nil, err
@@ -117,8 +121,10 @@ func (a *assembler) assemble(ctx context.Context) (*pipeline, error) {
 		return nil, errors.Join(err, db.Close())
 	}
 	c := bridge.Config{
-		Cluster: cluster, Client: client, Identify: found.identify, DB: db, Sinks: parts.sinks, Services: append(parts.services, rights),
-		Watchdog: k.Watchdog, CommitInterval: a.config.State.Sync, Drain: a.config.Drain, Log: a.log, Registerer: a.registry,
+		Cluster: cluster, Client: client, Identify: found.identify, DB: db, Sinks: parts.sinks,
+		Services: append(parts.services, rights),
+		Watchdog: k.Watchdog, CommitInterval: a.config.State.Sync, Drain: a.config.Drain,
+		Log: a.log, Registerer: a.registry,
 		Standby:  a.replicas.bridge(),
 		Version:  a.version,
 		OnSettle: a.onSettle,
@@ -133,7 +139,8 @@ func (a *assembler) assemble(ctx context.Context) (*pipeline, error) {
 	return p, nil
 }
 
-// listCheck asks for the bridge's rights, with a rate of its own: what is watched does not wait for it.
+// listCheck asks for the bridge's rights, with a rate of its own: what is watched does not wait for
+// it.
 func (a *assembler) listCheck() (*listCheck, error) {
 	const perSecond = 10
 	k := &a.config.Kubernetes
@@ -142,7 +149,10 @@ func (a *assembler) listCheck() (*listCheck, error) {
 		return nil, err
 	}
 	resolver, err := kube.NewResolver(rc)
-	return &listCheck{resolver: resolver, log: a.log, pause: 10 * time.Second, changes: make(chan []bridge.UnitConfig, 1)}, err
+	return &listCheck{
+		resolver: resolver, log: a.log, pause: 10 * time.Second,
+		changes: make(chan []bridge.UnitConfig, 1),
+	}, err
 }
 
 // StateDir is the directory of the state database: one of its own inside state.dir, beside which
@@ -155,7 +165,10 @@ func (a *assembler) openState(clusterID string) (*store.DB, error) {
 	if a.config.State.Mode == "memory" {
 		dir = ""
 	}
-	db, err := store.Open(store.Options{Dir: dir, BodiesPerSecond: a.bodiesPerSecond(), Log: a.log, Registerer: a.registry, Fatal: a.fatal})
+	db, err := store.Open(store.Options{
+		Dir: dir, BodiesPerSecond: a.bodiesPerSecond(), Log: a.log,
+		Registerer: a.registry, Fatal: a.fatal,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -165,9 +178,11 @@ func (a *assembler) openState(clusterID string) (*store.DB, error) {
 	return db, nil
 }
 
-// bodiesPerSecond is the configured bound. There is none where chains of owners are asked for: they are made of the bodies of other informers' objects.
+// bodiesPerSecond is the configured bound. There is none where chains of owners are asked for: they
+// are made of the bodies of other informers' objects.
 func (a *assembler) bodiesPerSecond() int {
-	if slices.ContainsFunc(a.config.Informers, func(inf config.Informer) bool { return inf.Owners }) {
+	if slices.ContainsFunc(a.config.Informers,
+		func(inf config.Informer) bool { return inf.Owners }) {
 		return 0
 	}
 	return a.config.State.BodiesPerSecond
@@ -195,34 +210,44 @@ func (a *assembler) sinks(cluster string) (parts sinkParts, err error) {
 	return parts, errors.Join(errs...)
 }
 
-// makeSink makes one sink, and the broker that has to run for it, nil for none. Its metrics are registered when it is used.
-func (a *assembler) makeSink(cluster string, c *config.Sink) (sc bridge.SinkConfig, broker service, err error) {
+// makeSink makes one sink, and the broker that has to run for it, nil for none. Its metrics are
+// registered when it is used.
+func (a *assembler) makeSink(
+	cluster string, c *config.Sink,
+) (sc bridge.SinkConfig, broker service, err error) {
 	scope := metric.NewScope(a.registry, prometheus.Labels{"sink": c.Name})
 	sink, broker, err := a.sink(cluster, c, scope)
 	if err != nil {
 		return sc, nil, err
 	}
-	return bridge.SinkConfig{Name: c.Name, Sink: sink, Scope: scope, Target: target(c), Publisher: publisher.Config{
-		MaxBytes: int(c.Queue.Memory),
-		Retry:    publisher.Retry{Initial: c.Retry.Initial, Max: c.Retry.Max},
-		RateLimit: ratelimit.BucketConfig{
-			PerSecond: c.RateLimit.PerSecond, Burst: c.RateLimit.Burst,
-			BytesPerSecond: float64(c.RateLimit.BytesPerSecond), BurstBytes: int(c.RateLimit.BurstBytes),
+	return bridge.SinkConfig{
+		Name: c.Name, Sink: sink, Scope: scope, Target: target(c),
+		Publisher: publisher.Config{
+			MaxBytes: int(c.Queue.Memory),
+			Retry:    publisher.Retry{Initial: c.Retry.Initial, Max: c.Retry.Max},
+			RateLimit: ratelimit.BucketConfig{
+				PerSecond: c.RateLimit.PerSecond, Burst: c.RateLimit.Burst,
+				BytesPerSecond: float64(c.RateLimit.BytesPerSecond),
+				BurstBytes:     int(c.RateLimit.BurstBytes),
+			},
+			Oversize: oversize(c.Oversize),
+			Forget:   !c.Recall,
+			Keep:     a.keep(c.Name), DeadLetterWait: c.DeadLetterWait,
 		},
-		Oversize: oversize(c.Oversize),
-		Forget:   !c.Recall,
-		Keep:     a.keep(c.Name), DeadLetterWait: c.DeadLetterWait,
-	}}, broker, nil
+	}, broker, nil
 }
 
 // keep puts what a sink can't get rid of into the state directory; nil where there is none.
-func (a *assembler) keep(sink string) func(e *event.Event, refused, deadLetter error, attempts int) error {
+func (a *assembler) keep(
+	sink string,
+) func(e *event.Event, refused, deadLetter error, attempts int) error {
 	if a.undelivered == nil {
 		return nil
 	}
 	return func(e *event.Event, refused, deadLetter error, attempts int) error {
 		err := a.undelivered.Keep(e, undelivered.Refusal{
-			Sink: sink, Reason: refused.Error(), DeadLetter: deadLetter.Error(), Attempts: attempts, Kept: time.Now().UTC(),
+			Sink: sink, Reason: refused.Error(), DeadLetter: deadLetter.Error(), Attempts: attempts,
+			Kept: time.Now().UTC(),
 		})
 		if errors.Is(err, undelivered.ErrFull) {
 			return fmt.Errorf("%w: %w", publisher.ErrNoRoom, err)
@@ -279,9 +304,12 @@ func orAll(namespaces []string) []string {
 func unit(inf *config.Informer, redactor *resource.Redactor) (bridge.UnitConfig, error) {
 	u := bridge.UnitConfig{
 		Informer:      inf.Name,
-		LabelSelector: inf.LabelSelector, FieldSelector: inf.FieldSelector, NamespaceSelector: inf.NamespaceSelector,
-		SelectHere: inf.SelectAt == "bridge",
-		Snapshot:   bridge.Snapshot(inf.Snapshot), Lag: inf.Lag, Memory: int(inf.Queue.Memory), Spool: int64(inf.Queue.Spool), DropOldest: inf.Queue.WhenFull == "drop-oldest",
+		LabelSelector: inf.LabelSelector, FieldSelector: inf.FieldSelector,
+		NamespaceSelector: inf.NamespaceSelector,
+		SelectHere:        inf.SelectAt == "bridge",
+		Snapshot:          bridge.Snapshot(inf.Snapshot), Lag: inf.Lag,
+		Memory: int(inf.Queue.Memory),
+		Spool:  int64(inf.Queue.Spool), DropOldest: inf.Queue.WhenFull == "drop-oldest",
 		Parse: resource.ParseOptions{KeepManagedFields: inf.KeepManagedFields},
 	}
 	if inf.Secrets != "send" {
@@ -291,7 +319,8 @@ func unit(inf *config.Informer, redactor *resource.Redactor) (bridge.UnitConfig,
 	if u.Parse.Rules, err = redaction(inf, redactor); err != nil {
 		return u, err
 	}
-	u.Redaction = fmt.Sprintf("format=%d secrets=%s redact=%q drop=%q env=%t", resource.RedactionFormat, inf.Secrets, inf.Redact, inf.Drop, inf.RedactEnv)
+	u.Redaction = fmt.Sprintf("format=%d secrets=%s redact=%q drop=%q env=%t",
+		resource.RedactionFormat, inf.Secrets, inf.Redact, inf.Drop, inf.RedactEnv)
 	if u.Parse.Redactor != nil || u.Parse.Rules != nil {
 		u.Redaction += " key=" + redactor.KeyID()
 	}
@@ -308,7 +337,8 @@ func unit(inf *config.Informer, redactor *resource.Redactor) (bridge.UnitConfig,
 			return u, fmt.Errorf("sink %s: %w", b.Name, err)
 		}
 		u.Sinks = append(u.Sinks, bridge.BindingConfig{
-			Sink: b.Name, Payload: event.Payload(b.Payload), Types: event.Types(b.Types), Filter: rules,
+			Sink: b.Name, Payload: event.Payload(b.Payload), Types: event.Types(b.Types),
+			Filter: rules,
 			Latest: b.Delivery == "latest", Resync: b.Resync,
 		})
 	}

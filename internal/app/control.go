@@ -29,7 +29,10 @@ var _ admin.Controller = (*control)(nil)
 func (c *control) running() (*pipeline, error) {
 	p, why := c.start.get()
 	if p == nil {
-		return nil, &admin.Error{Code: http.StatusServiceUnavailable, Err: fmt.Errorf("the bridge has not started yet: %s", why)}
+		return nil, &admin.Error{
+			Code: http.StatusServiceUnavailable,
+			Err:  fmt.Errorf("the bridge has not started yet: %s", why),
+		}
 	}
 	return p, nil
 }
@@ -41,9 +44,11 @@ func (c *control) Pause(ctx context.Context, by admin.Caller, kind, name string)
 		return "", err
 	}
 	if kind == "sink" {
-		return done(p.PauseSink(ctx, name, by.String()), "sink %s is paused: what is for it waits", name)
+		return done(p.PauseSink(ctx, name, by.String()), "sink %s is paused: what is for it waits",
+			name)
 	}
-	return done(p.PauseInformer(ctx, name, by.String()), "informer %s is paused: it reads nothing; what it has read is sent", name)
+	return done(p.PauseInformer(ctx, name, by.String()), "informer %s is paused: it reads "+
+		"nothing; what it has read is sent", name)
 }
 
 // Resume implements admin.Controller.
@@ -59,19 +64,26 @@ func (c *control) Resume(ctx context.Context, _ admin.Caller, kind, name string)
 }
 
 // Snapshot implements admin.Controller.
-func (c *control) Snapshot(ctx context.Context, _ admin.Caller, what admin.SnapshotRequest) (string, error) {
+func (c *control) Snapshot(
+	ctx context.Context, _ admin.Caller, what admin.SnapshotRequest,
+) (string, error) {
 	p, err := c.running()
 	if err != nil {
 		return "", err
 	}
-	req := bridge.SnapshotRequest{Informer: what.Informer, Resource: what.Resource, Namespace: what.Namespace, Sink: what.Sink}
+	req := bridge.SnapshotRequest{
+		Informer: what.Informer, Resource: what.Resource,
+		Namespace: what.Namespace, Sink: what.Sink,
+	}
 	if what.Selector != "" {
 		if req.Selector, err = labels.Parse(what.Selector); err != nil {
-			return "", &admin.Error{Code: http.StatusBadRequest, Err: fmt.Errorf("selector: %w", err)}
+			return "", &admin.Error{Code: http.StatusBadRequest, Err: fmt.Errorf("selector: %w",
+				err)}
 		}
 	}
 	units, err := p.SendSnapshot(ctx, req)
-	return done(err, "sending again what is known of %s; the log says when all of it is queued", strings.Join(units, ", "))
+	return done(err, "sending again what is known of %s; the log says when all of it is queued",
+		strings.Join(units, ", "))
 }
 
 // SetLogLevel implements admin.Controller.
@@ -79,30 +91,41 @@ func (c *control) SetLogLevel(_ context.Context, _ admin.Caller, level string) (
 	switch level {
 	case "debug", "info", "warn", "error":
 	default:
-		return "", &admin.Error{Code: http.StatusBadRequest, Err: fmt.Errorf("level %q: want debug, info, warn or error", level)}
+		return "", &admin.Error{
+			Code: http.StatusBadRequest,
+			Err:  fmt.Errorf("level %q: want debug, info, warn or error", level),
+		}
 	}
 	before := c.level.Level()
 	if err := c.level.UnmarshalText([]byte(level)); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("the log has level %s now, and had %s; a restart takes that of the configuration", level, strings.ToLower(before.String())), nil
+	return fmt.Sprintf("the log has level %s now, and had %s; a restart takes that of the "+
+		"configuration", level, strings.ToLower(before.String())), nil
 }
 
 // Reload implements admin.Controller.
 func (c *control) Reload(ctx context.Context, by admin.Caller) (string, error) {
 	if c.reloader == nil {
-		return "", &admin.Error{Code: http.StatusConflict, Err: errors.New("this bridge runs without a file, so there is nothing to read again")}
+		return "", &admin.Error{
+			Code: http.StatusConflict,
+			Err:  errors.New("this bridge runs without a file, so there is nothing to read again"),
+		}
 	}
 	if _, err := c.running(); err != nil {
 		return "", err
 	}
 	message, err := c.reloader.reload(ctx, "asked for by "+by.String())
 	if problems := config.Problems(err); len(problems) > 0 {
-		lines := []string{"the configuration has " + Plural(len(problems), "problem") + ", so the one of before stays:"}
+		lines := []string{"the configuration has " + Plural(len(problems), "problem") +
+			", so the one of before stays:"}
 		for _, p := range problems {
 			lines = append(lines, p.Error())
 		}
-		return "", &admin.Error{Code: http.StatusUnprocessableEntity, Err: errors.New(strings.Join(lines, "\n"))}
+		return "", &admin.Error{
+			Code: http.StatusUnprocessableEntity,
+			Err:  errors.New(strings.Join(lines, "\n")),
+		}
 	}
 	return done(err, "%s", message)
 }
@@ -115,7 +138,8 @@ func done(err error, format string, args ...any) (string, error) {
 		return fmt.Sprintf(format, args...), nil
 	case errors.Is(err, bridge.ErrUnknown):
 		code = http.StatusNotFound
-	case errors.Is(err, bridge.ErrBusy), errors.Is(err, informer.ErrNotSynced), errors.Is(err, bridge.ErrStopping), errors.Is(err, bridge.ErrStandby):
+	case errors.Is(err, bridge.ErrBusy), errors.Is(err, informer.ErrNotSynced),
+		errors.Is(err, bridge.ErrStopping), errors.Is(err, bridge.ErrStandby):
 		code = http.StatusConflict
 	case errors.Is(err, errNotNow), errors.Is(err, context.Canceled):
 		code = http.StatusServiceUnavailable

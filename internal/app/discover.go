@@ -28,32 +28,40 @@ type discovered struct {
 // startTimeout bounds one attempt to ask the API server what there is.
 const startTimeout = 30 * time.Second
 
-// refusals is how long an API server may go on to refuse the credentials before that is taken for its last word: one that starts refuses
-// everybody until it has read who is who, and who may do what.
+// refusals is how long an API server may go on to refuse the credentials before that is taken for
+// its last word: one that starts refuses everybody until it has read who is who, and who may do
+// what.
 const refusals = 15 * time.Second
 
-// await asks until there is an answer, when the assembler waits. What only a change of the configuration can heal is an error at once.
+// await asks until there is an answer, when the assembler waits. What only a change of the
+// configuration can heal is an error at once.
 func (a *assembler) await(ctx context.Context, rc *rest.Config) (discovered, error) {
 	began, refused := time.Now(), time.Time{}
-	backoff := wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 6, Cap: 15 * time.Second}
+	backoff := wait.Backoff{
+		Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 6,
+		Cap: 15 * time.Second,
+	}
 	for tries := 0; ; tries++ {
 		found, err := a.discover(ctx, rc)
 		if err == nil && tries > 0 {
-			a.log.Info("the API server answers", "after", time.Since(began).Round(time.Millisecond).String())
+			a.log.Info("the API server answers",
+				"after", time.Since(began).Round(time.Millisecond).String())
 		}
 		if err == nil || a.waiting == nil || ctx.Err() != nil || !worthWaiting(err, &refused) {
 			return found, err
 		}
 		a.waiting(err)
 		delay := backoff.Step()
-		a.log.Warn("can't start yet, trying again", "delay", delay.Round(time.Millisecond), "err", err)
+		a.log.Warn("can't start yet, trying again", "delay", delay.Round(time.Millisecond),
+			"err", err)
 		if ratelimit.Sleep(ctx, delay) != nil {
 			return found, ctx.Err()
 		}
 	}
 }
 
-// worthWaiting reports whether an error may go away by itself. refused is since when the credentials have been refused, zero when they are not.
+// worthWaiting reports whether an error may go away by itself. refused is since when the
+// credentials have been refused, zero when they are not.
 func worthWaiting(err error, refused *time.Time) bool {
 	switch kube.Classify(err) {
 	case kube.Unreachable, kube.Unavailable:
@@ -78,7 +86,8 @@ func (a *assembler) discover(ctx context.Context, rc *rest.Config) (d discovered
 	}
 	var starting error
 	if a.waiting != nil {
-		starting = resolver.Ready(ctx) // asked before the rest: what it serves is only complete from then on
+		// asked before the rest: what it serves is only complete from then on
+		starting = resolver.Ready(ctx)
 	}
 	catalog, err := resolver.Discover(ctx)
 	if err != nil {
@@ -86,13 +95,15 @@ func (a *assembler) discover(ctx context.Context, rc *rest.Config) (d discovered
 	}
 	d.resolver, d.catalog = resolver, catalog
 	for gv, err := range catalog.Unavailable() {
-		a.log.Warn("part of the API is unavailable, its resources are not watched until it answers", "group_version", gv.String(), "err", err)
+		a.log.Warn("part of the API is unavailable, its resources are not watched until it answers",
+			"group_version", gv.String(), "err", err)
 	}
 	if d.clusterID, err = resolver.ClusterID(ctx); err != nil {
 		return d, err
 	}
 	if d.clusterID == "" {
-		a.log.Warn("the namespace kube-system can't be read: a state directory of another cluster would not be noticed" +
+		a.log.Warn("the namespace kube-system can't be read: a state directory of another " +
+			"cluster would not be noticed" +
 			" (needs the right to get namespaces, name kube-system; 'bridge rbac' prints it)")
 	}
 	d.identify = func(ctx context.Context) error { return sameCluster(ctx, resolver, d.clusterID) }
@@ -102,7 +113,8 @@ func (a *assembler) discover(ctx context.Context, rc *rest.Config) (d discovered
 	return d, nil
 }
 
-// sameCluster asks whether the API server, after a failure, is still that of the cluster it was at the start.
+// sameCluster asks whether the API server, after a failure, is still that of the cluster it was at
+// the start.
 func sameCluster(ctx context.Context, resolver *kube.Resolver, known string) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -110,7 +122,8 @@ func sameCluster(ctx context.Context, resolver *kube.Resolver, known string) err
 	if err != nil || id == "" || known == "" || id == known {
 		return err
 	}
-	return fmt.Errorf("%w: its namespace kube-system has uid %s, and had %s; if the cluster was made anew, give it its own state.dir",
+	return fmt.Errorf("%w: its namespace kube-system has uid %s, and had %s; if the cluster was "+
+		"recreated, give it its own state.dir",
 		reflector.ErrOtherCluster, id, known)
 }
 
@@ -133,5 +146,8 @@ func (a *assembler) resolve(catalog *kube.Catalog) ([][]resource.Type, error) {
 
 // selection is what an informer selects.
 func selection(inf *config.Informer) kube.Selection {
-	return kube.Selection{Names: inf.Resources, Exclude: inf.Exclude, Namespaced: len(inf.Namespaces) > 0 || inf.NamespaceSelector != ""}
+	return kube.Selection{
+		Names: inf.Resources, Exclude: inf.Exclude,
+		Namespaced: len(inf.Namespaces) > 0 || inf.NamespaceSelector != "",
+	}
 }

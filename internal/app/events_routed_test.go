@@ -11,7 +11,8 @@ import (
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
-// routed prints events with the place where a sink of NATS or Kafka would send them, as `bridge sample` tells it, before the attributes.
+// routed prints events with the place where a sink of NATS or Kafka would send them, as `bridge
+// sample` tells it, before the attributes.
 type routed struct {
 	*absent
 	out         *testkit.Buffer

@@ -39,8 +39,8 @@ import (
 
 var update = flag.Bool("update", false, "write the events in testdata/events/*.txtar anew")
 
-// Each file shows one feature: what happens in a cluster, a configuration, and exactly the CloudEvents that come of it. The script is
-// at the top; its commands are
+// Each file shows one feature: what happens in a cluster, a configuration, and exactly the
+// CloudEvents that come of it. The script is at the top; its commands are
 //
 //	create|update <resource> <namespace/name> <YAML>   of members; an update merges them, and null removes one
 //	delete <resource> <namespace/name>...
@@ -55,7 +55,8 @@ var update = flag.Bool("update", false, "write the events in testdata/events/*.t
 //	serve|unserve <resource>	a custom resource is installed, or removed
 //	wait <duration>
 //
-// Time stands still but for a second after each command, and some more after a start. Hashes of redacted values are numbered.
+// Time stands still but for a second after each command, and some more after a start. Hashes of
+// redacted values are numbered.
 func TestEvents(t *testing.T) {
 	files, err := filepath.Glob("testdata/events/*.txtar")
 	if err != nil || len(files) == 0 {

@@ -8,8 +8,8 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks/nats"
 )
 
-// feeds has which informers feed which sinks by the current configuration: a sink that stays open when
-// that changes asks again. It has the streams of the sinks too, and outlives a reload.
+// feeds has which informers feed which sinks by the current configuration: a sink that stays open
+// when that changes asks again. It has the streams of the sinks too, and outlives a reload.
 type feeds struct {
 	config atomic.Pointer[config.Config]
 	owners nats.StreamOwners
@@ -28,7 +28,8 @@ func (f *feeds) of(sink string) func() []string {
 	}
 	return func() (names []string) {
 		for _, inf := range f.config.Load().Informers {
-			if slices.ContainsFunc(inf.Sinks, func(b config.Binding) bool { return b.Name == sink }) {
+			if slices.ContainsFunc(inf.Sinks,
+				func(b config.Binding) bool { return b.Name == sink }) {
 				names = append(names, inf.Name)
 			}
 		}
@@ -44,8 +45,8 @@ func (f *feeds) streamOwners() *nats.StreamOwners {
 	return &f.owners
 }
 
-// lostByCompaction says what a compacted topic loses of a sink's events, at the time of its call; nil
-// where nobody knows.
+// lostByCompaction says what a compacted topic loses of a sink's events, at the time of its call;
+// nil where nobody knows.
 func (f *feeds) lostByCompaction(sink string) func() string {
 	if f == nil {
 		return nil

@@ -11,7 +11,8 @@ import (
 	"github.com/kubebridge/bridge/internal/tail"
 )
 
-// inspector is what the status page looks through: the live tail, and the objects of the pipeline that runs.
+// inspector is what the status page looks through: the live tail, and the objects of the pipeline
+// that runs.
 type inspector struct {
 	hub   *tail.Hub
 	start *starting
@@ -51,7 +52,11 @@ func (l *inspector) Object(_ context.Context, resource, namespace, name string) 
 		if namespace != "" {
 			path = namespace + "/" + name
 		}
-		return nil, &admin.Error{Code: http.StatusNotFound, Err: fmt.Errorf("nothing is known of %s %s: it was never settled, or is gone for long", resource, path)}
+		return nil, &admin.Error{
+			Code: http.StatusNotFound,
+			Err: fmt.Errorf("nothing is known of %s %s: it was never settled, or is gone for long",
+				resource, path),
+		}
 	}
 	return states, nil
 }

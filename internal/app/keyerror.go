@@ -25,7 +25,8 @@ func aboutKey(key string, err error) error {
 	return &keyError{key, err}
 }
 
-// sinkProblems are what is wrong with the sink of a number, each with its place in the file: the key's where that is known, else the sink's.
+// sinkProblems are what is wrong with the sink of a number, each with its place in the file: the
+// key's where that is known, else the sink's.
 func sinkProblems(c *config.Config, number int, err error) (problems []error) {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, one := range joined.Unwrap() {

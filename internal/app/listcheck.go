@@ -12,9 +12,10 @@ import (
 	"github.com/kubebridge/bridge/internal/kube"
 )
 
-// listCheck asks once whether the bridge may list what it watches. A missing watch shows at once; a missing list would show at the first
-// restart or gap only, since a first snapshot comes by a watch too. It is a service of the bridge, has nothing to do when nothing is missing, and
-// never fails it.
+// listCheck asks once whether the bridge may list what it watches. A missing watch shows at once; a
+// missing list would show at the first restart or gap only, since a first snapshot comes by a watch
+// too. It is a service of the bridge, has nothing to do when nothing is missing, and never fails
+// it.
 type listCheck struct {
 	resolver *kube.Resolver
 	units    []bridge.UnitConfig // at the start
@@ -71,17 +72,25 @@ func (c *listCheck) Run(ctx context.Context) error {
 func rightsToList(units []bridge.UnitConfig) (list []listRight) {
 	for i := range units {
 		u := &units[i]
-		right := kube.Right{Verb: "list", Group: u.Type.Group, Resource: u.Type.Resource, Namespace: u.Namespace, Name: onlyName(u.FieldSelector)}
+		right := kube.Right{
+			Verb: "list", Group: u.Type.Group, Resource: u.Type.Resource,
+			Namespace: u.Namespace, Name: onlyName(u.FieldSelector),
+		}
 		list = append(list, listRight{right, u.Name()})
 		if u.NamespaceSelector != "" {
-			list = append(list, listRight{kube.Right{Verb: "list", Resource: "namespaces"}, u.Name()})
+			list = append(list, listRight{
+				kube.Right{Verb: "list", Resource: "namespaces"},
+				u.Name(),
+			})
 		}
 	}
 	return list
 }
 
 // look asks for the rights, and gives those that are missing.
-func (c *listCheck) look(ctx context.Context, rights []listRight, told map[string]bool) (missing []listRight, err error) {
+func (c *listCheck) look(
+	ctx context.Context, rights []listRight, told map[string]bool,
+) (missing []listRight, err error) {
 	for _, right := range rights {
 		allowed, why, err := c.resolver.Allowed(ctx, right.Right)
 		if err != nil {
@@ -96,7 +105,9 @@ func (c *listCheck) look(ctx context.Context, rights []listRight, told map[strin
 		missing = append(missing, right)
 		if !told[right.unit] {
 			told[right.unit] = true
-			c.log.Warn("a right is missing: it is needed after a restart and to heal gaps; 'bridge rbac' prints the roles for the configuration", "informer", right.unit, "right", right.String(), "reason", why)
+			c.log.Warn("a right is missing: it is needed after a restart and to heal gaps; "+
+				"'bridge rbac' prints the roles for the configuration", "informer", right.unit,
+				"right", right.String(), "reason", why)
 		}
 	}
 	c.mu.Lock()
@@ -111,7 +122,11 @@ func (c *listCheck) reasons() []admin.Reason {
 	defer c.mu.Unlock()
 	var list []admin.Reason
 	for _, right := range c.missing {
-		list = append(list, admin.Reason{What: "informer " + right.unit, Message: "not allowed to " + right.String() + "; 'bridge rbac' prints the roles for the configuration"})
+		list = append(list, admin.Reason{
+			What: "informer " + right.unit,
+			Message: "not allowed to " + right.String() + "; 'bridge rbac' prints the roles for " +
+				"the configuration",
+		})
 	}
 	return list
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// A right that was missing is asked for until it is there, also when the API server did not answer once meanwhile.
+// A right that was missing is asked for until it is there, also when the API server did not answer
+// once meanwhile.
 func TestARightThatIsGrantedEndsTheReasonWhyTheBridgeIsNotReady(t *testing.T) {
 	const review = `{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","status":{"allowed":`
 	for name, answers := range map[string][]string{

@@ -36,7 +36,8 @@ func CheckLive(ctx context.Context, c *config.Config, log *slog.Logger) (Live, e
 	return Live{Host: l.host, Rights: l.rights, Warnings: l.warnings}, err
 }
 
-// liveCheck compares a configuration with the cluster and the brokers that it names. It finds all problems before it gives up.
+// liveCheck compares a configuration with the cluster and the brokers that it names. It finds all
+// problems before it gives up.
 type liveCheck struct {
 	config *config.Config
 	log    *slog.Logger
@@ -52,8 +53,8 @@ type liveCheck struct {
 	problems []error // guarded by mu
 }
 
-// brokerTimeout bounds what the brokers of one sink are asked. It is longer than a client waits for one of them (10 s), which then says what it waited
-// for, and asks the next.
+// brokerTimeout bounds what the brokers of one sink are asked. It is longer than a client waits for
+// one of them (10 s), which then says what it waited for, and asks the next.
 const brokerTimeout = 25 * time.Second
 
 func (l *liveCheck) add(path string, err error) { l.addAll(l.config.ProblemsAt(path, err)) }
@@ -105,7 +106,8 @@ func (l *liveCheck) kubernetes(ctx context.Context) {
 	l.askForRights(ctx, resolver, list)
 	var selected [][]resource.Type
 	for i := range l.config.Informers {
-		types, _ := l.catalog.Resolve(selection(&l.config.Informers[i])) // what is wrong with it is told
+		// what is wrong with it is told
+		types, _ := l.catalog.Resolve(selection(&l.config.Informers[i]))
 		selected = append(selected, types)
 	}
 	l.warnings = kindsServed(l.config, selected)
@@ -138,7 +140,8 @@ func notAllowed(right kube.Right, why string) error {
 	if why != "" {
 		why = " (" + why + ")"
 	}
-	return fmt.Errorf("not allowed to %s%s; 'bridge rbac' prints the roles for the configuration", right, why)
+	return fmt.Errorf("not allowed to %s%s; 'bridge rbac' prints the roles for the configuration",
+		right, why)
 }
 
 // sink asks the broker of a sink.
@@ -146,12 +149,19 @@ func (l *liveCheck) sink(ctx context.Context, i int) {
 	c := &l.config.Sinks[i]
 	ctx, cancel := context.WithTimeout(ctx, brokerTimeout)
 	defer cancel()
-	maker := &sinkMaker{cluster: cmp.Or(l.cluster, "unknown"), stateDir: l.config.State.Dir, out: io.Discard, log: l.log, feeds: newFeeds(l.config)}
-	err := kindOf(c).check(ctx, maker, func(template string) []string { return l.topics(c.Name, template) })
+	maker := &sinkMaker{
+		cluster: cmp.Or(l.cluster, "unknown"), stateDir: l.config.State.Dir,
+		out: io.Discard, log: l.log, feeds: newFeeds(l.config),
+	}
+	err := kindOf(c).check(ctx, maker, func(template string) []string {
+		return l.topics(c.Name,
+			template)
+	})
 	l.addAll(sinkProblems(l.config, i, err))
 }
 
-// topics are those of a sink that can be told without an event: they depend on no object's namespace or name.
+// topics are those of a sink that can be told without an event: they depend on no object's
+// namespace or name.
 func (l *liveCheck) topics(sink, template string) []string {
 	if l.catalog == nil || l.cluster == "" {
 		return nil
@@ -168,7 +178,8 @@ func (l *liveCheck) topics(sink, template string) []string {
 		}
 		types, _ := l.catalog.Resolve(selection(inf)) // what is wrong is told already
 		for _, t := range types {
-			if name := topicOf(topic, l.cluster, inf.Name, t); name != "" && !slices.Contains(names, name) {
+			if name := topicOf(topic, l.cluster, inf.Name, t); name != "" &&
+				!slices.Contains(names, name) {
 				names = append(names, name)
 			}
 		}
@@ -180,7 +191,8 @@ func (l *liveCheck) topics(sink, template string) []string {
 func topicOf(topic *event.Template, cluster, informer string, t resource.Type) string {
 	const field = "{}" // no topic has it in its name
 	name := topic.Pattern(field, map[string]string{
-		"cluster": cluster, "informer": informer, "group": cmp.Or(t.Group, "core"), "version": t.Version, "resource": t.Resource, "kind": t.Kind,
+		"cluster": cluster, "informer": informer, "group": cmp.Or(t.Group,
+			"core"), "version": t.Version, "resource": t.Resource, "kind": t.Kind,
 	}, event.AppendTopicPart)
 	if strings.Contains(name, field) {
 		return ""

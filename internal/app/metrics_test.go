@@ -110,7 +110,8 @@ var (
 	metricName   = regexp.MustCompile("`(bridge_[a-z]+)?(_[a-z_]+)")
 )
 
-// documented are the names in the table of docs/operations.md. A name that begins with an underscore belongs to the stage before it.
+// documented are the names in the table of docs/operations.md. A name that begins with an
+// underscore belongs to the stage before it.
 func documented(t *testing.T) map[string]bool {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/operations.md")
@@ -170,7 +171,8 @@ func TestEveryRowOfTheTableSaysWhatToDo(t *testing.T) {
 
 var tableRow = regexp.MustCompile("(?m)^\\| (`.*?) \\| (.*) \\| ?(.*?) ?\\|$")
 
-// Labels have few values: what a configuration names, or one of a fixed set. Never an object, a subject or an error.
+// Labels have few values: what a configuration names, or one of a fixed set. Never an object, a
+// subject or an error.
 func TestLabelsAreBounded(t *testing.T) {
 	configured := []string{"informer", "resource", "namespace", "sink", "lease"}
 	fixed := []string{"op", "type", "reason", "class", "outcome", "form", "kind", "change", "batch", "result", "origin"}

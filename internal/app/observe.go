@@ -6,8 +6,8 @@ import (
 	"github.com/kubebridge/bridge/internal/tracing"
 )
 
-// observe shows what is settled in the live tail and, where the configuration asks for it, sends it as
-// spans to a collector of traces.
+// observe shows what is settled in the live tail and, where the configuration asks for it, sends it
+// as spans to a collector of traces.
 func (a *assembler) observe(hub *tail.Hub, version string) (err error) {
 	a.onSettle = hub.Settled
 	c := a.config.Tracing
@@ -15,7 +15,8 @@ func (a *assembler) observe(hub *tail.Hub, version string) (err error) {
 		return nil
 	}
 	a.tracer, err = tracing.New(tracing.Config{
-		Endpoint: c.Endpoint, Sample: c.Sample, Version: version, Log: a.log, Registerer: a.registry,
+		Endpoint: c.Endpoint, Sample: c.Sample, Version: version, Log: a.log,
+		Registerer: a.registry,
 	})
 	a.onSettle = func(sink string, settled []*publisher.Item) {
 		hub.Settled(sink, settled)

@@ -47,7 +47,8 @@ func newOutcome(registry prometheus.Registerer) *outcome {
 			"Times that the configuration was read again while the bridge ran, by result.",
 			"result", reloadApplied, reloadUnchanged, reloadRefused, reloadFailed),
 		current: m.Gauge("bridge_config_current",
-			"1 while the configuration that runs is the one that was last read; 0 while that was refused."),
+			"1 while the configuration that runs is the one that was last read; 0 while that was "+
+				"refused."),
 	}
 	o.current.Set(1)
 	return o
@@ -55,7 +56,10 @@ func newOutcome(registry prometheus.Registerer) *outcome {
 
 // note keeps how an attempt went.
 func (o *outcome) note(why string, changes bridge.Changes, err error) {
-	s := &ReloadStatus{Time: time.Now().UTC(), Why: why, Result: reloadApplied, Changes: changes.String()}
+	s := &ReloadStatus{
+		Time: time.Now().UTC(), Why: why, Result: reloadApplied,
+		Changes: changes.String(),
+	}
 	switch problems := config.Problems(err); {
 	case errors.Is(err, bridge.ErrStopping):
 		return

@@ -22,9 +22,12 @@ type planner struct {
 	redactor   *resource.Redactor
 }
 
-// newPlanner makes the planner of a configuration. The names of informers that are in the one before as they are, which may be nil, go on to
-// mean what they mean there.
-func newPlanner(c *config.Config, d discovered, redactor *resource.Redactor, shard resource.Shard, before *planner) (*planner, error) {
+// newPlanner makes the planner of a configuration. The names of informers that are in the one
+// before as they are, which may be nil, go on to mean what they mean there.
+func newPlanner(
+	c *config.Config, d discovered, redactor *resource.Redactor, shard resource.Shard,
+	before *planner,
+) (*planner, error) {
 	p := &planner{informers: c.Informers, resolver: d.resolver, redactor: redactor}
 	for i := range c.Informers {
 		inf := &c.Informers[i]
@@ -47,7 +50,8 @@ func newPlanner(c *config.Config, d discovered, redactor *resource.Redactor, sha
 	return p, nil
 }
 
-// same reports whether an informer is in the planner before as it is, and redacts with the same key.
+// same reports whether an informer is in the planner before as it is, and redacts with the same
+// key.
 func (p *planner) same(i int, before *planner) bool {
 	j := before.has(&p.informers[i])
 	return j >= 0 && p.templates[i].Redaction == before.templates[j].Redaction
@@ -58,7 +62,8 @@ func (p *planner) has(inf *config.Informer) int {
 	if p == nil {
 		return -1
 	}
-	return slices.IndexFunc(p.informers, func(other config.Informer) bool { return reflect.DeepEqual(other, *inf) })
+	return slices.IndexFunc(p.informers,
+		func(other config.Informer) bool { return reflect.DeepEqual(other, *inf) })
 }
 
 // namedOnly are the resources that a selection has by their names.
@@ -68,7 +73,8 @@ func namedOnly(catalog *kube.Catalog, s kube.Selection) map[string]bool {
 		if kube.IsWildcard(name) {
 			continue
 		}
-		types, _ := catalog.Resolve(kube.Selection{Names: []string{name}}) // it was resolved before, and what was wrong is told
+		// it was resolved before, and what was wrong is told
+		types, _ := catalog.Resolve(kube.Selection{Names: []string{name}})
 		for _, t := range types {
 			named[t.String()] = true
 		}
@@ -76,7 +82,8 @@ func namedOnly(catalog *kube.Catalog, s kube.Selection) map[string]bool {
 	return named
 }
 
-// ask asks the API server. What it can't find is not in the plan: a name that was found at the start may be back later.
+// ask asks the API server. What it can't find is not in the plan: a name that was found at the
+// start may be back later.
 func (p *planner) ask(ctx context.Context) (bridge.Plan, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()

@@ -13,8 +13,8 @@ import (
 // keyFileKey is where the configuration names the key's file.
 const keyFileKey = "redaction.keyFile"
 
-// keyFromFile makes the redactor of the configured file; nil where none is configured. Its errors have
-// the place in the configuration.
+// keyFromFile makes the redactor of the configured file; nil where none is configured. Its errors
+// have the place in the configuration.
 func keyFromFile(c *config.Config) (*resource.Redactor, error) {
 	file := c.Redaction.KeyFile
 	if file == "" {
@@ -24,7 +24,8 @@ func keyFromFile(c *config.Config) (*resource.Redactor, error) {
 	if err != nil {
 		remedy := ""
 		if errors.Is(err, fs.ErrNotExist) {
-			remedy = fmt.Sprintf("; create it once with `openssl rand -hex 32 > %s`, and give every replica the same one", file)
+			remedy = fmt.Sprintf("; create it once with `openssl rand -hex 32 > %s`, and give "+
+				"every replica the same one", file)
 		}
 		return nil, c.ProblemAt(keyFileKey, "%v%s", err, remedy)
 	}
@@ -47,8 +48,8 @@ func redactorOf(c *config.Config, db *store.DB) (*resource.Redactor, error) {
 	return resource.NewRedactor(key)
 }
 
-// forgetOwnKey removes the state directory's own key where the configuration names a file: who reads a
-// backup of the directory could guess values with it.
+// forgetOwnKey removes the state directory's own key where the configuration names a file: who
+// reads a backup of the directory could guess values with it.
 func forgetOwnKey(c *config.Config, db *store.DB) error {
 	if c.Redaction.KeyFile == "" {
 		return nil

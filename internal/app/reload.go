@@ -16,7 +16,8 @@ import (
 	"github.com/kubebridge/bridge/internal/kube"
 )
 
-// reloader makes a running bridge what its configuration has become. Its methods may be called concurrently; one change is made at a time.
+// reloader makes a running bridge what its configuration has become. Its methods may be called
+// concurrently; one change is made at a time.
 type reloader struct {
 	load    func() (*config.Config, error)
 	file    string
@@ -43,7 +44,8 @@ func newReloader(o *Options, results *outcome) *reloader {
 	return r
 }
 
-// begin makes a reloader for a configuration that runs. began is what its file held before it was read.
+// begin makes a reloader for a configuration that runs. began is what its file held before it was
+// read.
 func (r *reloader) begin(a *assembler, p *pipeline, began string) {
 	r.assembler, r.pipeline, r.secrets = a, p, secretsOf(a.config)
 	if contentOf(r.file) == began {
@@ -52,10 +54,12 @@ func (r *reloader) begin(a *assembler, p *pipeline, began string) {
 	r.changing.Release(1)
 }
 
-// errNotNow is returned when a change could not be tried: another attempt may succeed with the same file.
+// errNotNow is returned when a change could not be tried: another attempt may succeed with the same
+// file.
 var errNotNow = errors.New("the configuration was not changed, and can be tried again")
 
-// reload reads the configuration and makes the change. Why says what it is for, in the log. When it fails, nothing was changed.
+// reload reads the configuration and makes the change. Why says what it is for, in the log. When it
+// fails, nothing was changed.
 func (r *reloader) reload(ctx context.Context, why string) (done string, err error) {
 	if r.changing.Acquire(ctx, 1) != nil {
 		return "", context.Cause(ctx)
@@ -63,7 +67,8 @@ func (r *reloader) reload(ctx context.Context, why string) (done string, err err
 	defer r.changing.Release(1)
 	began, content := time.Now(), r.content()
 	changes, level, err := r.change(ctx, content)
-	if err == nil || !errors.Is(err, errNotNow) && ctx.Err() == nil { // else whoever asked may be gone, and the file is tried again
+	// else whoever asked may be gone, and the file is tried again
+	if err == nil || !errors.Is(err, errNotNow) && ctx.Err() == nil {
 		r.done = content
 	}
 	r.outcome.note(why, changes, err)
@@ -72,10 +77,12 @@ func (r *reloader) reload(ctx context.Context, why string) (done string, err err
 		return "", err
 	case err != nil:
 		for _, problem := range config.Problems(err) {
-			r.log.Error("the configuration is refused; the one of before stays", "why", why, "problem", problem.Error())
+			r.log.Error("the configuration is refused; the one of before stays", "why", why,
+				"problem", problem.Error())
 		}
 		if len(config.Problems(err)) == 0 {
-			r.log.Error("the configuration could not be changed; the one of before stays", "why", why, "err", err)
+			r.log.Error("the configuration could not be changed; the one of before stays",
+				"why", why, "err", err)
 		}
 		return "", err
 	}
@@ -83,13 +90,17 @@ func (r *reloader) reload(ctx context.Context, why string) (done string, err err
 	if level != "" {
 		done += "; log level " + level
 	}
-	r.log.Info("the configuration was read again", "why", why, "changes", done, "took", time.Since(began).Round(time.Millisecond).String())
+	r.log.Info("the configuration was read again", "why", why, "changes", done,
+		"took", time.Since(began).Round(time.Millisecond).String())
 	return done, nil
 }
 
-// change finds out what is to change, and changes it. The level is that of the log, where it is another now: what an operator has set meanwhile
-// stays until the configuration says something else.
-func (r *reloader) change(ctx context.Context, content string) (done bridge.Changes, level string, err error) {
+// change finds out what is to change, and changes it. The level is that of the log, where it is
+// another now: what an operator has set meanwhile stays until the configuration says something
+// else.
+func (r *reloader) change(
+	ctx context.Context, content string,
+) (done bridge.Changes, level string, err error) {
 	version := versionOf(r.file)
 	next, err := r.load()
 	if err != nil {
@@ -112,7 +123,8 @@ func (r *reloader) change(ctx context.Context, content string) (done bridge.Chan
 		after.feeds.follow(before)
 		return done, "", err
 	}
-	r.pipeline.db.SetBodiesPerSecond(after.bodiesPerSecond()) // chains of owners may be asked for now
+	// chains of owners may be asked for now
+	r.pipeline.db.SetBodiesPerSecond(after.bodiesPerSecond())
 	r.pipeline.rights.change(c.Units)
 	r.pipeline.planner, r.assembler, r.secrets = planner, &after, secrets
 	if err := forgetOwnKey(next, r.pipeline.db); err != nil {
@@ -125,17 +137,23 @@ func (r *reloader) change(ctx context.Context, content string) (done bridge.Chan
 	return done, level, nil
 }
 
-// reconfigure makes the change, unless the files change once more while it waits for its turn: where another replica leads, that is until the leader has
-// made it, which may never have it if it sees the newer one first.
-func (r *reloader) reconfigure(ctx context.Context, c *bridge.Change, content string) (bridge.Changes, error) {
+// reconfigure makes the change, unless the files change once more while it waits for its turn:
+// where another replica leads, that is until the leader has made it, which may never have it if it
+// sees the newer one first.
+func (r *reloader) reconfigure(
+	ctx context.Context, c *bridge.Change, content string,
+) (bridge.Changes, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	go whileSame(ctx, content, r.files(), func() { cancel(fmt.Errorf("%w: the file has changed again meanwhile", errNotNow)) })
+	go whileSame(ctx, content, r.files(),
+		func() { cancel(fmt.Errorf("%w: the file has changed again meanwhile", errNotNow)) })
 	return r.pipeline.Reconfigure(ctx, c)
 }
 
 // plan says what is to change. It asks the API server, and contacts nobody else.
-func (r *reloader) plan(ctx context.Context, after *assembler, secrets map[string]string) (*bridge.Change, *planner, error) {
+func (r *reloader) plan(
+	ctx context.Context, after *assembler, secrets map[string]string,
+) (*bridge.Change, *planner, error) {
 	found, err := r.discover(ctx, after.config)
 	if err != nil {
 		return nil, nil, err
@@ -168,15 +186,17 @@ func (r *reloader) plan(ctx context.Context, after *assembler, secrets map[strin
 	return c, planner, err
 }
 
-// discover asks the API server what the names in a configuration mean now. Names of informers that have not changed mean what they meant, and
-// what of them is not there is not wrong: it was there before.
+// discover asks the API server what the names in a configuration mean now. Names of informers that
+// have not changed mean what they meant, and what of them is not there is not wrong: it was there
+// before.
 func (r *reloader) discover(ctx context.Context, c *config.Config) (d discovered, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	before := r.pipeline.planner
 	d.resolver = before.resolver
 	if err := d.resolver.Ready(ctx); err != nil && kube.Classify(err) != kube.Forbidden {
-		return d, fmt.Errorf("%w: %w", errNotNow, err) // one that is just starting does not know all custom resources
+		// one that is just starting does not know all custom resources
+		return d, fmt.Errorf("%w: %w", errNotNow, err)
 	}
 	if d.catalog, err = d.resolver.Discover(ctx); err != nil {
 		return d, fmt.Errorf("%w: %w", errNotNow, err)
@@ -202,17 +222,21 @@ func (r *reloader) discover(ctx context.Context, c *config.Config) (d discovered
 	return d, errors.Join(problems...)
 }
 
-// sinks are all sinks: made anew where they have changed, else by name only.
-func (r *reloader) sinks(after *assembler, secrets map[string]string) (list []bridge.SinkConfig, err error) {
+// sinks are all sinks: recreated where they have changed, else by name only.
+func (r *reloader) sinks(
+	after *assembler, secrets map[string]string,
+) (list []bridge.SinkConfig, err error) {
 	var problems []error
 	for i := range after.config.Sinks {
 		sink := &after.config.Sinks[i]
-		same := slices.ContainsFunc(r.assembler.config.Sinks, func(other config.Sink) bool { return reflect.DeepEqual(other, *sink) })
+		same := slices.ContainsFunc(r.assembler.config.Sinks,
+			func(other config.Sink) bool { return reflect.DeepEqual(other, *sink) })
 		if same && secrets[sink.Name] == r.secrets[sink.Name] {
 			list = append(list, bridge.SinkConfig{Name: sink.Name})
 			continue
 		}
-		sc, _, err := after.makeSink(r.pipeline.cluster, sink) // an embedded server runs already: it can't be changed
+		// an embedded server runs already: it can't be changed
+		sc, _, err := after.makeSink(r.pipeline.cluster, sink)
 		problems = append(problems, sinkProblems(after.config, i, err)...)
 		list = append(list, sc)
 	}

@@ -20,14 +20,18 @@ func needs(inf *config.Informer, path, group, resource string) []need {
 	var list []need
 	for _, namespace := range orAll(inf.Namespaces) {
 		for _, verb := range []string{"list", "watch"} {
-			right := kube.Right{Verb: verb, Group: group, Resource: resource, Namespace: namespace, Name: onlyName(inf.FieldSelector)}
+			right := kube.Right{
+				Verb: verb, Group: group, Resource: resource, Namespace: namespace,
+				Name: onlyName(inf.FieldSelector),
+			}
 			list = append(list, need{right, path})
 		}
 	}
 	return list
 }
 
-// needsNamespaces are the rights that the informer with a number needs to learn which namespaces are selected.
+// needsNamespaces are the rights that the informer with a number needs to learn which namespaces
+// are selected.
 func needsNamespaces(inf *config.Informer, number int) []need {
 	if inf.NamespaceSelector == "" {
 		return nil
@@ -40,7 +44,8 @@ func needsNamespaces(inf *config.Informer, number int) []need {
 	return list
 }
 
-// onlyName is the name of the only object that a field selector selects, which then is all that has to be allowed.
+// onlyName is the name of the only object that a field selector selects, which then is all that has
+// to be allowed.
 func onlyName(fieldSelector string) string {
 	selector, err := fields.ParseSelector(fieldSelector)
 	if err != nil {
@@ -50,7 +55,8 @@ func onlyName(fieldSelector string) string {
 	return name
 }
 
-// neededNow are the rights for what the API server serves. The problems are of names that it does not have; each has its place in the file.
+// neededNow are the rights for what the API server serves. The problems are of names that it does
+// not have; each has its place in the file.
 func neededNow(c *config.Config, catalog *kube.Catalog) (list []need, problems []error) {
 	list = append([]need{{Right: kube.ReadClusterID}}, leaseNeeds(c)...)
 	for i := range c.Informers {
@@ -73,16 +79,19 @@ func neededNow(c *config.Config, catalog *kube.Catalog) (list []need, problems [
 		}
 		for j, name := range inf.Exclude {
 			_, err := catalog.Resolve(kube.Selection{Exclude: []string{name}})
-			problems = append(problems, c.ProblemsAt(fmt.Sprintf("%s.exclude[%d]", path, j), err)...)
+			problems = append(problems, c.ProblemsAt(fmt.Sprintf("%s.exclude[%d]", path, j),
+				err)...)
 		}
 		if len(list) == before && len(problems) == wrong {
-			problems = append(problems, c.ProblemAt(path+".resources", "selects nothing: everything in resources is excluded"))
+			problems = append(problems, c.ProblemAt(path+".resources", "selects nothing: "+
+				"everything in resources is excluded"))
 		}
 	}
 	return list, problems
 }
 
-// neededEver are the rights for what the configuration selects whatever the API server serves: a wildcard stays one.
+// neededEver are the rights for what the configuration selects whatever the API server serves: a
+// wildcard stays one.
 func neededEver(c *config.Config, catalog *kube.Catalog) (list []need, problems []error) {
 	list = append([]need{{Right: kube.ReadClusterID}}, leaseNeeds(c)...)
 	for i := range c.Informers {
@@ -91,7 +100,10 @@ func neededEver(c *config.Config, catalog *kube.Catalog) (list []need, problems 
 		for j, name := range inf.Resources {
 			at := fmt.Sprintf("informers[%d].resources[%d]", i, j)
 			if catalog != nil && !kube.IsWildcard(name) {
-				types, err := catalog.Resolve(kube.Selection{Names: []string{name}, Namespaced: selection(inf).Namespaced})
+				types, err := catalog.Resolve(kube.Selection{
+					Names:      []string{name},
+					Namespaced: selection(inf).Namespaced,
+				})
 				problems = append(problems, c.ProblemsAt(at, err)...)
 				for _, t := range types {
 					list = append(list, needs(inf, at, t.Group, t.Resource)...)

@@ -59,8 +59,8 @@ func (o *RolesOptions) print(c *config.Config, rights []kube.Right) string {
 	return kube.Roles(rights, o.Account)
 }
 
-// selectionDigest is the SHA-256 of all that the rights of a configuration depend on. The chart computes it of its values too, and
-// refuses rights that were made for another selection.
+// selectionDigest is the SHA-256 of all that the rights of a configuration depend on. The chart
+// computes it of its values too, and refuses rights that were made for another selection.
 func selectionDigest(c *config.Config) string {
 	type selected struct { // in the order of the keys: so sorts the chart
 		Exclude           []string `json:"exclude"`
@@ -72,7 +72,10 @@ func selectionDigest(c *config.Config) string {
 	list := make([]selected, len(c.Informers))
 	for i := range c.Informers {
 		inf := &c.Informers[i]
-		list[i] = selected{orNone(inf.Exclude), inf.FieldSelector, inf.NamespaceSelector, orNone(inf.Namespaces), orNone(inf.Resources)}
+		list[i] = selected{
+			orNone(inf.Exclude), inf.FieldSelector, inf.NamespaceSelector,
+			orNone(inf.Namespaces), orNone(inf.Resources),
+		}
 	}
 	text, err := json.Marshal(list)
 	if err != nil { // of texts never
@@ -104,14 +107,17 @@ func askServer(ctx context.Context, c *config.Config) (*kube.Resolver, *kube.Cat
 // header says what the roles are, and what they do not say.
 func (o *RolesOptions) header(file string, c *config.Config) string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "# What the bridge needs for %s. Beside it the bridge asks what the API server serves, which\n", cmp.Or(filepath.Base(file), "the default configuration"))
+	fmt.Fprintf(&out, "# What the bridge needs for %s. Beside it the bridge asks what the API "+
+		"server serves, which\n", cmp.Or(filepath.Base(file), "the default configuration"))
 	out.WriteString("# every authenticated user may by default (ClusterRole system:discovery).\n")
 	switch wild, excludes := uses(c); {
 	case !wild:
 	case !o.Offline && !o.Wildcards:
-		out.WriteString("# Wildcards are what the API server serves now: print this again when a CRD was installed.\n")
+		out.WriteString("# Wildcards are what the API server serves now: print this again when a " +
+			"CRD was installed.\n")
 	case excludes:
-		out.WriteString("# Wildcards are as they are written: what exclude takes out can't be taken out of a role.\n")
+		out.WriteString("# Wildcards are as they are written: what exclude takes out can't be " +
+			"taken out of a role.\n")
 	}
 	return out.String()
 }

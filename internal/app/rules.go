@@ -54,10 +54,14 @@ func redaction(inf *config.Informer, redactor *resource.Redactor) (*resource.Rul
 	if err != nil {
 		return nil, err
 	}
-	return resource.NewRules(resource.RulesConfig{Redactor: redactor, Redact: redact, Drop: drop, Env: inf.RedactEnv})
+	return resource.NewRules(resource.RulesConfig{
+		Redactor: redactor, Redact: redact, Drop: drop,
+		Env: inf.RedactEnv,
+	})
 }
 
-// lifts are the attributes that an informer's events have of their objects, in the order of their names.
+// lifts are the attributes that an informer's events have of their objects, in the order of their
+// names.
 func lifts(attributes map[string]string) ([]event.Lift, error) {
 	var list []event.Lift
 	for _, name := range slices.Sorted(maps.Keys(attributes)) {

@@ -34,10 +34,13 @@ type SampleOptions struct {
 func Sample(ctx context.Context, o SampleOptions) (printed int, err error) {
 	o.Config.State.Mode, o.Config.Drain = "memory", time.Second
 	stream := newSampleStream(o.JSON)
-	a := &assembler{config: o.Config, log: o.Log, sink: func(_ string, s *config.Sink, _ prometheus.Registerer) (sinks.Sink, service, error) {
-		sink, err := newSampleSink(stream, s)
-		return sink, nil, err
-	}}
+	a := &assembler{
+		config: o.Config, log: o.Log,
+		sink: func(_ string, s *config.Sink, _ prometheus.Registerer) (sinks.Sink, service, error) {
+			sink, err := newSampleSink(stream, s)
+			return sink, nil, err
+		},
+	}
 	p, err := a.assemble(ctx)
 	if err != nil {
 		return 0, startError(ctx, err)
@@ -62,7 +65,8 @@ func Sample(ctx context.Context, o SampleOptions) (printed int, err error) {
 
 // isStop reports whether a run that was told to end did so for that reason alone.
 func isStop(err error) bool {
-	return err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, bridge.ErrDrain)
+	return err == nil || errors.Is(err, context.Canceled) ||
+		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, bridge.ErrDrain)
 }
 
 // sampleStream brings the events of all sample sinks, as text, to the one who prints them.
@@ -158,7 +162,8 @@ func (s *sampleSink) Limits() sinks.Limits { return sinks.Limits{Messages: 16, C
 // Lane is the only one.
 func (s *sampleSink) Lane(context.Context, *event.Event) (string, error) { return "sample", nil }
 
-// Publish hands the messages to the printer, one by one and as text: an event belongs to the caller again when Publish returns.
+// Publish hands the messages to the printer, one by one and as text: an event belongs to the caller
+// again when Publish returns.
 func (s *sampleSink) Publish(ctx context.Context, batch []*sinks.Message) {
 	for i, m := range batch {
 		select {

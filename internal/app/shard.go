@@ -26,7 +26,8 @@ func shardOf(c *config.Config) (resource.Shard, error) {
 	return shardOfHost(host, count, c.Standby.Enabled)
 }
 
-// allShards are the shards that the objects are split between: the one of everything where they are not.
+// allShards are the shards that the objects are split between: the one of everything where they are
+// not.
 func allShards(c *config.Config) []resource.Shard {
 	_, count, _ := strings.Cut(c.Shard, "/")
 	first, err := resource.ParseShard("0/" + count)
@@ -40,8 +41,9 @@ func allShards(c *config.Config) []resource.Shard {
 	return list
 }
 
-// shardOfHost is the shard of the pod of a StatefulSet, whose name ends with its number. With replicas the numbers begin again behind the last
-// shard. Without, two pods of one shard would both publish, so that is an error.
+// shardOfHost is the shard of the pod of a StatefulSet, whose name ends with its number. With
+// replicas the numbers begin again behind the last shard. Without, two pods of one shard would both
+// publish, so that is an error.
 func shardOfHost(host, count string, replicas bool) (resource.Shard, error) {
 	number := host[strings.LastIndexByte(host, '-')+1:]
 	if replicas {
@@ -55,7 +57,8 @@ func shardOfHost(host, count string, replicas bool) (resource.Shard, error) {
 	if replicas {
 		want = "a number"
 	}
-	return s, fmt.Errorf("shard auto/%s: the name of this host, %q, does not end with %s, as those of a StatefulSet's pods do", count, host, want)
+	return s, fmt.Errorf("shard auto/%s: the name of this host, %q, does not end with %s, as "+
+		"those of a StatefulSet's pods do", count, host, want)
 }
 
 // roundRobin is a number modulo a count; what is none is left as it is.

@@ -36,7 +36,8 @@ func checkShardOfHost(t *testing.T, host, want string, replicas bool) {
 	}
 }
 
-// TestEachShardHasItsLeaseAndItsFence: replicas of two shards that had one of them in common would keep each other out.
+// TestEachShardHasItsLeaseAndItsFence: replicas of two shards that had one of them in common would
+// keep each other out.
 func TestEachShardHasItsLeaseAndItsFence(t *testing.T) {
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := os.WriteFile(kubeconfig, []byte(`

@@ -21,8 +21,9 @@ type sinkKind interface {
 	// make makes the sink, and the broker that has to run for it, nil for none. It starts nothing
 	// and contacts nobody. An error is a keyError where it is about one key.
 	make(m *sinkMaker, log *slog.Logger) (sinks.Sink, service, error)
-	// check asks the broker whether it is as the configuration wants it, and changes nothing. topics
-	// are those that a template stands for, as far as they depend on no object. Errors are keyErrors.
+	// check asks the broker whether it is as the configuration wants it, and changes nothing.
+	// topics are those that a template stands for, as far as they depend on no object. Errors are
+	// keyErrors.
 	check(ctx context.Context, m *sinkMaker, topics func(template string) []string) error
 	// target is where at its broker the sink sends to; nil for standard output.
 	target() []string
@@ -88,7 +89,10 @@ func (stdoutKind) check(context.Context, *sinkMaker, func(string) []string) erro
 
 func (k stdoutKind) sample() (sampleForm, error) {
 	return sampleForm{
-		structured:  true,
-		destination: func(*event.Event) string { return "sink " + k.sink.Name + ": standard output" },
+		structured: true,
+		destination: func(*event.Event) string {
+			return "sink " +
+				k.sink.Name + ": standard output"
+		},
 	}, nil
 }

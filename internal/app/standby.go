@@ -31,7 +31,8 @@ func (a *assembler) newReplicas() (*replicas, error) {
 		return nil, nil
 	}
 	k := &a.config.Kubernetes
-	rc, _, err := kube.RESTConfig(k.Kubeconfig, k.Context, 0, 0) // no event of an informer may hold the lease up
+	// no event of an informer may hold the lease up
+	rc, _, err := kube.RESTConfig(k.Kubeconfig, k.Context, 0, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -51,13 +52,15 @@ func (a *assembler) newReplicas() (*replicas, error) {
 	namespace, name := leaseNamespace(a.config), standby.LeaseName(s.Lease.Name, shard)
 	c := standby.LeaseConfig{
 		Client: client, Namespace: namespace, Name: name, Identity: identity,
-		Duration: s.LeaseDuration, RenewDeadline: s.RenewDeadline, RetryPeriod: s.RetryPeriod, Log: a.log,
+		Duration: s.LeaseDuration, RenewDeadline: s.RenewDeadline, RetryPeriod: s.RetryPeriod,
+		Log: a.log,
 	}
 	lease, err := standby.NewLease(c)
 	if err != nil {
 		return nil, fmt.Errorf("standby: %w", err)
 	}
-	return &replicas{lease: lease, board: standby.NewProgressLease(c), name: namespace + "_" + name}, nil
+	return &replicas{lease: lease, board: standby.NewProgressLease(c), name: namespace + "_" +
+		name}, nil
 }
 
 // identity of this process: no other one ever has the same, also not this one's next life.
@@ -74,7 +77,8 @@ func identity(configured string) (string, error) {
 
 // leaseNamespace is where the lease lies.
 func leaseNamespace(c *config.Config) string {
-	return cmp.Or(c.Standby.Lease.Namespace, kube.Namespace(c.Kubernetes.Kubeconfig, c.Kubernetes.Context), "default")
+	return cmp.Or(c.Standby.Lease.Namespace, kube.Namespace(c.Kubernetes.Kubeconfig,
+		c.Kubernetes.Context), "default")
 }
 
 // bridge is the part for the bridge; nil for none.
@@ -101,19 +105,26 @@ func (r *replicas) confirm() func(context.Context) error {
 	return r.lease.Confirm
 }
 
-// leaseNeeds are the rights that bridges need which stand by for each other: those of all shards, which have one service account.
+// leaseNeeds are the rights that bridges need which stand by for each other: those of all shards,
+// which have one service account.
 func leaseNeeds(c *config.Config) []need {
 	if !c.Standby.Enabled {
 		return nil
 	}
 	const group, resource = "coordination.k8s.io", "leases"
 	namespace := leaseNamespace(c)
-	list := []need{{kube.Right{Verb: "create", Group: group, Resource: resource, Namespace: namespace}, "standby.lease"}}
+	list := []need{{kube.Right{
+		Verb: "create", Group: group, Resource: resource,
+		Namespace: namespace,
+	}, "standby.lease"}}
 	for _, shard := range allShards(c) {
 		lease := standby.LeaseName(c.Standby.Lease.Name, shard)
 		for _, name := range []string{lease, standby.ProgressLeaseName(lease)} {
 			for _, verb := range []string{"get", "update"} {
-				list = append(list, need{kube.Right{Verb: verb, Group: group, Resource: resource, Namespace: namespace, Name: name}, "standby.lease"})
+				list = append(list, need{kube.Right{
+					Verb: verb, Group: group, Resource: resource,
+					Namespace: namespace, Name: name,
+				}, "standby.lease"})
 			}
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/kubebridge/bridge/internal/metric"
 )
 
-// starting is what the admin server shows: at first why there is nothing to show yet, then the pipeline. Its methods may be called
-// concurrently.
+// starting is what the admin server shows: at first why there is nothing to show yet, then the
+// pipeline. Its methods may be called concurrently.
 type starting struct {
 	version  string   // of the program
 	outcome  *outcome // of reloads
@@ -23,7 +23,10 @@ type starting struct {
 }
 
 func newStarting(version string, o *outcome) *starting {
-	return &starting{version: version, outcome: o, why: "the API server has not been asked yet", began: time.Now().UTC()}
+	return &starting{
+		version: version, outcome: o, why: "the API server has not been asked yet",
+		began: time.Now().UTC(),
+	}
 }
 
 // waits says why the start has to wait.
@@ -55,7 +58,8 @@ func (s *starting) reasons() []admin.Reason {
 	return p.reasons()
 }
 
-// ProcessStatus is what /status shows: what the process is, whether it is ready, and where the pipeline stands once there is one.
+// ProcessStatus is what /status shows: what the process is, whether it is ready, and where the
+// pipeline stands once there is one.
 type ProcessStatus struct {
 	Version string         `json:"version"`
 	Started time.Time      `json:"started"`
@@ -73,7 +77,10 @@ func (s *starting) status() any {
 	if reasons == nil {
 		reasons = []admin.Reason{} // a list for whoever reads it
 	}
-	r := ProcessStatus{Version: s.version, Started: s.began, Ready: len(reasons) == 0, Reasons: reasons}
+	r := ProcessStatus{
+		Version: s.version, Started: s.began, Ready: len(reasons) == 0,
+		Reasons: reasons,
+	}
 	p, why := s.get()
 	if p == nil {
 		r.Starting = why

@@ -8,8 +8,9 @@ import (
 	"github.com/kubebridge/bridge/config"
 )
 
-// target says where at its broker a sink sends to: a short digest, which the replicas of a bridge compare. Addresses are not in it, since each replica
-// may reach the same broker by one of its own. "" for standard output.
+// target says where at its broker a sink sends to: a short digest, which the replicas of a bridge
+// compare. Addresses are not in it, since each replica may reach the same broker by one of its own.
+// "" for standard output.
 func target(c *config.Sink) string {
 	where := kindOf(c).target()
 	if where == nil {

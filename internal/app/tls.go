@@ -9,13 +9,16 @@ import (
 	"github.com/kubebridge/bridge/config"
 )
 
-// tlsConfig reads what a TLS section names; nil for no section. The bridge's own certificate is read again for every
-// connection, so it may be renewed while the bridge runs.
+// tlsConfig reads what a TLS section names; nil for no section. The bridge's own certificate is
+// read again for every connection, so it may be renewed while the bridge runs.
 func tlsConfig(c *config.TLS) (*tls.Config, error) {
 	if c == nil {
 		return nil, nil
 	}
-	out := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.ServerName, InsecureSkipVerify: c.InsecureSkipVerify}
+	out := &tls.Config{
+		MinVersion: tls.VersionTLS12, ServerName: c.ServerName,
+		InsecureSkipVerify: c.InsecureSkipVerify,
+	}
 	if c.CA != "" {
 		roots, err := readRoots(c.CA)
 		if err != nil {
@@ -36,7 +39,11 @@ func tlsConfig(c *config.TLS) (*tls.Config, error) {
 	if _, err := load(); err != nil {
 		return nil, &keyError{"tls.cert", err}
 	}
-	out.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return load() }
+	out.GetClientCertificate = func(
+		*tls.CertificateRequestInfo,
+	) (*tls.Certificate, error) {
+		return load()
+	}
 	return out, nil
 }
 

@@ -14,7 +14,8 @@ import (
 )
 
 // errNoToken is about a configuration that has no place for a token.
-var errNoToken = errors.New("there is no token: state.mode is memory, so set admin.tokenFile (--token-file)")
+var errNoToken = errors.New("there is no token: state.mode is memory, so set admin.tokenFile " +
+	"(--token-file)")
 
 // TokenFile is where the token of a configuration lies; own says that the bridge makes it.
 func TokenFile(c *config.Config) (file string, own bool, err error) {
@@ -34,11 +35,14 @@ func ReadToken(file string) (string, error) {
 	return string(token), err
 }
 
-// makeToken puts a token into the state directory, for the bridge's own user only, where there is none yet.
+// makeToken puts a token into the state directory, for the bridge's own user only, where there is
+// none yet.
 func makeToken(file string) error {
 	if token, err := ReadToken(file); err == nil && token != "" {
-		return os.Chmod(file, 0o600) // it was made so; a volume may have been given to a group since
-	} else if err != nil && !errors.Is(err, fs.ErrNotExist) && !strings.Contains(err.Error(), "is empty") {
+		// it was made so; a volume may have been given to a group since
+		return os.Chmod(file, 0o600)
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) &&
+		!strings.Contains(err.Error(), "is empty") {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
@@ -69,7 +73,8 @@ func token(c *config.Config) func() (string, error) {
 	return func() (string, error) {
 		token, err := ReadToken(file)
 		if err == nil && len(token) < shortestToken {
-			return "", fmt.Errorf("the token in %s has %d bytes: want at least %d", file, len(token), shortestToken)
+			return "", fmt.Errorf("the token in %s has %d bytes: want at least %d", file,
+				len(token), shortestToken)
 		}
 		return token, err
 	}
@@ -87,6 +92,7 @@ func provideToken(c *config.Config, log *slog.Logger) {
 		_, err = token(c)()
 	}
 	if err != nil {
-		log.Warn("there is no token, so commands, and readers who need one, are refused", "file", file, "err", err)
+		log.Warn("there is no token, so commands, and readers who need one, are refused",
+			"file", file, "err", err)
 	}
 }

@@ -12,7 +12,8 @@ import (
 // UndeliveredDir is the folder of events that no broker accepted.
 func UndeliveredDir(c *config.State) string { return filepath.Join(c.Dir, "undelivered") }
 
-// newUndelivered is the folder for what no broker takes; nil without a disk, or with no room for it.
+// newUndelivered is the folder for what no broker takes; nil without a disk, or with no room for
+// it.
 func newUndelivered(c *config.State, registry prometheus.Registerer) *undelivered.Folder {
 	if c.Mode == "memory" || c.Undelivered == 0 {
 		return nil

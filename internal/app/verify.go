@@ -24,14 +24,14 @@ import (
 // VerifyOptions of Verify.
 type VerifyOptions struct {
 	Config *config.Config
-	// Sink is the name of the sink whose stream is checked, or whose credentials are used with From.
-	// "": the only one that stores events; with From, none.
+	// Sink is the name of the sink whose stream is checked, or whose credentials are used with
+	// From. "": the only one that stores events; with From, none.
 	Sink string
 	// From is the address of a stream, "" for that of the sink.
 	From  string
 	Stdin io.Reader
-	// AgainstCluster compares the final state with the API server. What differs may be in flight for
-	// Wait.
+	// AgainstCluster compares the final state with the API server. What differs may be in flight
+	// for Wait.
 	AgainstCluster bool
 	Wait           time.Duration
 	// Patience is how long to wait for a broker.
@@ -52,7 +52,10 @@ func Verify(ctx context.Context, o VerifyOptions) (*verify.Report, error) {
 		return nil, err
 	}
 	defer reader.Close()
-	v := &verification{VerifyOptions: o, reader: reader, checker: verify.New(verify.Config{Whole: reader.Whole})}
+	v := &verification{
+		VerifyOptions: o, reader: reader,
+		checker: verify.New(verify.Config{Whole: reader.Whole}),
+	}
 	err = v.read(ctx)
 	if err == nil && o.AgainstCluster {
 		err = v.compare(ctx)
@@ -103,7 +106,8 @@ func (v *verification) read(ctx context.Context) error {
 	return nil
 }
 
-// compare lists what the stream is about, and reads on while something differs: it may be in flight.
+// compare lists what the stream is about, and reads on while something differs: it may be in
+// flight.
 func (v *verification) compare(ctx context.Context) error {
 	const pause = 250 * time.Millisecond
 	k := &v.Config.Kubernetes
@@ -139,7 +143,10 @@ func (v *verification) compare(ctx context.Context) error {
 }
 
 // list compares one resource. One that the API server does not have any more has no objects.
-func (v *verification) list(ctx context.Context, resolver *kube.Resolver, catalog *kube.Catalog, comparison *verify.Comparison, t *verify.Target) error {
+func (v *verification) list(
+	ctx context.Context, resolver *kube.Resolver, catalog *kube.Catalog,
+	comparison *verify.Comparison, t *verify.Target,
+) error {
 	types, err := catalog.Resolve(kube.Selection{Names: []string{t.Resource}})
 	if errors.Is(err, kube.ErrUnknown) {
 		comparison.End(t, "")
@@ -149,7 +156,8 @@ func (v *verification) list(ctx context.Context, resolver *kube.Resolver, catalo
 		return err
 	}
 	options := kube.ListOptions{}
-	if i := slices.IndexFunc(v.Config.Informers, func(inf config.Informer) bool { return inf.Name == t.Informer }); i >= 0 {
+	if i := slices.IndexFunc(v.Config.Informers,
+		func(inf config.Informer) bool { return inf.Name == t.Informer }); i >= 0 {
 		inf := &v.Config.Informers[i]
 		options.LabelSelector, options.FieldSelector = inf.LabelSelector, inf.FieldSelector
 		if inf.NamespaceSelector != "" {
@@ -161,7 +169,10 @@ func (v *verification) list(ctx context.Context, resolver *kube.Resolver, catalo
 	for _, namespace := range orAll(t.Namespaces) {
 		options.Namespace = namespace
 		version, err := resolver.Identities(ctx, types[0], options, func(i kube.Identity) {
-			comparison.Object(t, verify.Listed{Namespace: i.Namespace, Name: i.Name, UID: i.UID, Version: i.Version})
+			comparison.Object(t, verify.Listed{
+				Namespace: i.Namespace, Name: i.Name, UID: i.UID,
+				Version: i.Version,
+			})
 		})
 		if err != nil {
 			return err
@@ -188,7 +199,8 @@ func sourceOf(o *VerifyOptions) (source.Config, error) {
 	case sink.Kafka != nil:
 		err = fromKafka(&cfg, sink.Kafka, o.Config.Cluster)
 	default:
-		err = errors.New("standard output is not stored; save it in a file and give that with --from")
+		err = errors.New("standard output is not stored; save it in a file and give that with " +
+			"--from")
 	}
 	if err != nil {
 		return cfg, fmt.Errorf("sink %s: %w", sink.Name, err)
@@ -211,9 +223,11 @@ func sinkOf(o *VerifyOptions) (*config.Sink, error) {
 	}
 	switch {
 	case o.Sink != "":
-		return nil, fmt.Errorf("there is no sink %q; there are %s", o.Sink, strings.Join(names, ", "))
+		return nil, fmt.Errorf("there is no sink %q; there are %s", o.Sink,
+			strings.Join(names, ", "))
 	case len(names) != 1:
-		return nil, fmt.Errorf("say which stream to read: with --from, or with --sink, one of %s", strings.Join(names, ", "))
+		return nil, fmt.Errorf("say which stream to read: with --from, or with --sink, one of %s",
+			strings.Join(names, ", "))
 	}
 	return found, nil
 }

@@ -16,15 +16,18 @@ func Warnings(c *config.Config) []error {
 	return slices.Concat(ownKeys(c), kindsNamed(c), c.Warnings())
 }
 
-// kindsNamed warns of kinds with credentials that informers name. What `*` selects only the API server
-// knows: see kindsServed.
+// kindsNamed warns of kinds with credentials that informers name. What `*` selects only the API
+// server knows: see kindsServed.
 func kindsNamed(c *config.Config) (list []error) {
 	for i := range c.Informers {
 		inf := &c.Informers[i]
 		for _, name := range resource.UnredactedKinds() {
 			plural, group, _ := strings.Cut(name, ".")
 			if slices.Contains(inf.Resources, name) && !slices.Contains(inf.Exclude, name) {
-				list = append(list, kindWarning(c, i, resource.Type{Group: group, Resource: plural})...)
+				list = append(list, kindWarning(c, i, resource.Type{
+					Group:    group,
+					Resource: plural,
+				})...)
 			}
 		}
 	}
@@ -43,8 +46,8 @@ func kindsServed(c *config.Config, selected [][]resource.Type) (list []error) {
 	return list
 }
 
-// kindWarning is a warning of one kind, or none: where an informer says what it takes out of objects, or
-// that Secrets are sent, its author has decided.
+// kindWarning is a warning of one kind, or none: where an informer says what it takes out of
+// objects, or that Secrets are sent, its author has decided.
 func kindWarning(c *config.Config, informer int, t resource.Type) []error {
 	inf := &c.Informers[informer]
 	where := resource.Unredacted(t)
@@ -52,21 +55,26 @@ func kindWarning(c *config.Config, informer int, t resource.Type) []error {
 		return nil
 	}
 	return []error{c.ProblemAt(fmt.Sprintf("informers[%d].resources", informer),
-		"%s often hold credentials (%s), and these are not redacted: name their paths in redact or drop, or exclude the kind", t, where)}
+		"%s often hold credentials (%s), and these are not redacted: name their paths in redact "+
+			"or drop, or exclude the kind", t, where)}
 }
 
-// ownKeys warns where several processes, or several lives of one, would redact with keys of their own.
+// ownKeys warns where several processes, or several lives of one, would redact with keys of their
+// own.
 func ownKeys(c *config.Config) (list []error) {
 	if c.Redaction.KeyFile != "" || !slices.ContainsFunc(c.Informers, mayRedact) {
 		return nil
 	}
 	warn := func(is bool, path, who string) {
 		if is {
-			list = append(list, c.ProblemAt(path, "without redaction.keyFile %s: every redacted value would look changed", who))
+			list = append(list, c.ProblemAt(path, "without redaction.keyFile %s: every redacted "+
+				"value would look changed", who))
 		}
 	}
-	warn(c.Standby.Enabled, "standby.enabled", "a replica that takes over has another redaction key")
-	warn(c.Shard != "", "shard", "each shard has another redaction key, and objects move between them when there are more")
+	warn(c.Standby.Enabled, "standby.enabled", "a replica that takes over has another "+
+		"redaction key")
+	warn(c.Shard != "", "shard", "each shard has another redaction key, and objects move between "+
+		"them when there are more")
 	warn(c.State.Mode == "memory", "state.mode", "each start has another redaction key")
 	return list
 }

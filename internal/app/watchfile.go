@@ -14,8 +14,8 @@ import (
 )
 
 // contentOf returns a digest of what files hold. It reads them, since notifications of changes miss
-// some: a volume of a ConfigMap changes by a link to another directory, editors write a new file and
-// rename it, and network file systems send none.
+// some: a volume of a ConfigMap changes by a link to another directory, editors write a new file
+// and rename it, and network file systems send none.
 func contentOf(files ...string) string {
 	h := sha256.New()
 	for _, file := range files {
@@ -26,8 +26,9 @@ func contentOf(files ...string) string {
 	return string(h.Sum(nil))
 }
 
-// versionOf tells configurations apart that replicas have: by what a running bridge changes, as it is written in the file, so that replicas may have
-// paths and values of variables of their own. "" without a file.
+// versionOf tells configurations apart that replicas have: by what a running bridge changes, as it
+// is written in the file, so that replicas may have paths and values of variables of their own. ""
+// without a file.
 func versionOf(file string) string {
 	data, err := os.ReadFile(file)
 	if file == "" || err != nil {
@@ -95,8 +96,9 @@ func (r *reloader) look(ctx context.Context) (content string, done bool) {
 	return content, content == r.done
 }
 
-// follow reloads at each SIGHUP, and when the configuration file has changed, or a file that is read once, until ctx ends. A change counts when
-// it was seen twice: who writes a file may be in the middle of it. What could not be tried is tried again. 0 looks at no file.
+// follow reloads at each SIGHUP, and when the configuration file has changed, or a file that is
+// read once, until ctx ends. A change counts when it was seen twice: who writes a file may be in
+// the middle of it. What could not be tried is tried again. 0 looks at no file.
 func (r *reloader) follow(ctx context.Context, hangups <-chan os.Signal, interval time.Duration) {
 	var ticks <-chan time.Time
 	if interval > 0 {

@@ -24,7 +24,8 @@ const (
 	exitRefused = 2 // it did not start: usage, configuration, surroundings
 )
 
-// exitError is an error with the code that the process ends with. Other errors come from cobra, and are about usage.
+// exitError is an error with the code that the process ends with. Other errors come from cobra, and
+// are about usage.
 type exitError struct {
 	code int
 	err  error
@@ -52,7 +53,9 @@ func withCode(code int, err error) error {
 }
 
 // Run runs a command of the program of this build. It returns the exit code.
-func Run(ctx context.Context, build Build, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+func Run(
+	ctx context.Context, build Build, args []string, stdin io.Reader, stdout, stderr io.Writer,
+) int {
 	root := newRoot(build.complete())
 	root.SetArgs(args)
 	root.SetIn(stdin)
@@ -72,7 +75,8 @@ func Run(ctx context.Context, build Build, args []string, stdin io.Reader, stdou
 	return code
 }
 
-// report prints an error for a person: problems of a configuration one per line as they are, so that editors can jump to them.
+// report prints an error for a person: problems of a configuration one per line as they are, so
+// that editors can jump to them.
 func report(w io.Writer, err error) {
 	problems := config.Problems(err)
 	if len(problems) == 0 {
@@ -104,13 +108,18 @@ Exit codes: 0 after a clean stop, 1 when something failed while it ran, 2 when i
 		SilenceErrors: true, // Run reports them
 		SilenceUsage:  true, // a screen of flags would hide the error
 	}
-	root.AddCommand(newRunCommand(build), newValidateCommand(), newSampleCommand(), newRBACCommand(), newStatusCommand(), newVerifyCommand(), newStateCommand(), newUndeliveredCommand(), newVersionCommand(build))
-	root.AddCommand(newPauseCommand(), newResumeCommand(), newSnapshotCommand(), newLogLevelCommand(), newReloadCommand(), newTokenCommand())
+	root.AddCommand(newRunCommand(build), newValidateCommand(), newSampleCommand(),
+		newRBACCommand(), newStatusCommand(), newVerifyCommand(), newStateCommand(),
+		newUndeliveredCommand(), newVersionCommand(build))
+	root.AddCommand(newPauseCommand(), newResumeCommand(), newSnapshotCommand(),
+		newLogLevelCommand(), newReloadCommand(), newTokenCommand())
 	return root
 }
 
 // configFlag adds --config, whose default is $BRIDGE_CONFIG.
 func configFlag(cmd *cobra.Command, file *string) {
-	cmd.Flags().StringVarP(file, "config", "c", os.Getenv("BRIDGE_CONFIG"), "path of the configuration, YAML; none: watch everything, run a NATS server ($BRIDGE_CONFIG)")
+	cmd.Flags().StringVarP(file, "config", "c", os.Getenv("BRIDGE_CONFIG"),
+		"path of the configuration, YAML; none: watch everything, run a NATS server "+
+			"($BRIDGE_CONFIG)")
 	_ = cmd.MarkFlagFilename("config", "yaml", "yml") // fails only for a flag that is not there
 }

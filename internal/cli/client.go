@@ -34,8 +34,10 @@ type client struct {
 // newClient adds the flags by which a command finds the bridge.
 func newClient(cmd *cobra.Command) *client {
 	c := &client{settings: newSettings(cmd, "state.dir")}
-	cmd.Flags().StringVar(&c.address, "admin-address", "", "host:port of the bridge's admin server; none: admin.address of the configuration")
-	cmd.Flags().StringVar(&c.token, "token-file", "", "file with the token of the bridge; none: admin.tokenFile of the configuration, or the one in the state directory")
+	cmd.Flags().StringVar(&c.address, "admin-address", "", "host:port of the bridge's admin "+
+		"server; none: admin.address of the configuration")
+	cmd.Flags().StringVar(&c.token, "token-file", "", "file with the token of the bridge; none: "+
+		"admin.tokenFile of the configuration, or the one in the state directory")
 	_ = cmd.MarkFlagFilename("token-file") // fails only for a flag that is not there
 	return c
 }
@@ -63,7 +65,8 @@ func (c *client) send(ctx context.Context, path string, body any) (message strin
 	if err != nil {
 		return "", err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+"/control/"+path, bytes.NewReader(data))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+"/control/"+path,
+		bytes.NewReader(data))
 	if err != nil {
 		return "", refused(fmt.Errorf("address %s: %w", address, err))
 	}
@@ -76,7 +79,8 @@ func (c *client) send(ctx context.Context, path string, body any) (message strin
 		if e, ok := errors.AsType[*url.Error](err); ok {
 			err = e.Err // without the method and the URL
 		}
-		return "", refused(fmt.Errorf("no bridge answers at %s: %w; is it running, with this configuration? (--admin-address)", address, err))
+		return "", refused(fmt.Errorf("no bridge answers at %s: %w; is it running, with this "+
+			"configuration? (--admin-address)", address, err))
 	}
 	defer answer.Body.Close()
 	return understand(address, answer)
@@ -90,7 +94,8 @@ func understand(address string, answer *http.Response) (string, error) {
 	}
 	var said struct{ Message, Error string }
 	if err := json.Unmarshal(data, &said); err != nil || said.Message == "" && said.Error == "" {
-		return "", refused(fmt.Errorf("what answers at %s is no bridge that takes commands: %s", address, answer.Status))
+		return "", refused(fmt.Errorf("what answers at %s is no bridge that takes commands: %s",
+			address, answer.Status))
 	}
 	switch answer.StatusCode {
 	case http.StatusOK:
@@ -119,7 +124,8 @@ func (c *client) where() (string, error) {
 			return "", err
 		}
 		if address = conf.Admin.Address; address == "" {
-			return "", errors.New("admin.address is empty: a bridge with this configuration has no admin server to ask (--admin-address names another)")
+			return "", errors.New("admin.address is empty: a bridge with this configuration has " +
+				"no admin server to ask (--admin-address names another)")
 		}
 	}
 	return reachable(address)
@@ -140,14 +146,16 @@ func (c *client) secret() (string, error) {
 	token, err := app.ReadToken(file)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return "", fmt.Errorf("there is no token at %s: give the one of the running bridge with --token-file, or the directory that it runs with (--state-dir, --config)", file)
+		return "", fmt.Errorf("there is no token at %s: give the one of the running bridge with "+
+			"--token-file, or the directory that it runs with (--state-dir, --config)", file)
 	case errors.Is(err, fs.ErrPermission):
 		return "", fmt.Errorf("%w: run this as the user that the bridge runs as", err)
 	}
 	return token, err
 }
 
-// reachable is where a server that listens at an address is found: one that listens on all addresses, on this machine.
+// reachable is where a server that listens at an address is found: one that listens on all
+// addresses, on this machine.
 func reachable(address string) (string, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {

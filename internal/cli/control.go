@@ -39,7 +39,10 @@ func newResumeCommand() *cobra.Command {
 
 // newSwitchCommand is pause or resume.
 func newSwitchCommand(action, short, long, example string) *cobra.Command {
-	cmd := &cobra.Command{Use: action + " informer|sink NAME", Short: short, Long: long + howToReach, Example: example, Args: cobra.ExactArgs(2)}
+	cmd := &cobra.Command{
+		Use: action + " informer|sink NAME", Short: short,
+		Long: long + howToReach, Example: example, Args: cobra.ExactArgs(2),
+	}
 	c := newClient(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if args[0] != "informer" && args[0] != "sink" {
@@ -47,7 +50,9 @@ func newSwitchCommand(action, short, long, example string) *cobra.Command {
 		}
 		return c.do(cmd, args[0]+"s/"+url.PathEscape(args[1])+"/"+action, struct{}{})
 	}
-	cmd.ValidArgsFunction = func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	cmd.ValidArgsFunction = func(
+		_ *cobra.Command, args []string, _ string,
+	) ([]string, cobra.ShellCompDirective) {
 		switch len(args) {
 		case 0:
 			return kindsOfTargets, cobra.ShellCompDirectiveNoFileComp
@@ -83,14 +88,18 @@ The command returns when it has begun; the log says when all of it is queued. A 
 		Args: cobra.ExactArgs(1),
 	}
 	c := newClient(cmd)
-	cmd.Flags().StringVar(&what.Resource, "resource", "", "only this resource of the informer, as /status shows it: pods, deployments.apps")
+	cmd.Flags().StringVar(&what.Resource, "resource", "", "only this resource of the informer, "+
+		"as /status shows it: pods, deployments.apps")
 	cmd.Flags().StringVarP(&what.Namespace, "namespace", "n", "", "only objects in this namespace")
-	cmd.Flags().StringVarP(&what.Selector, "selector", "l", "", "only objects with these labels, as kubectl takes it")
+	cmd.Flags().StringVarP(&what.Selector, "selector", "l", "", "only objects with these labels, "+
+		"as kubectl takes it")
 	cmd.Flags().StringVar(&what.Sink, "sink", "", "only to this sink; none: to all of the informer")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return c.do(cmd, "informers/"+url.PathEscape(args[0])+"/snapshot", what)
 	}
-	cmd.ValidArgsFunction = func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	cmd.ValidArgsFunction = func(
+		_ *cobra.Command, args []string, _ string,
+	) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}

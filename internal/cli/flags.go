@@ -11,8 +11,8 @@ import (
 	"github.com/kubebridge/bridge/config"
 )
 
-// settings are the flags that set a key of the configuration. Their own defaults only show in the help: what counts is
-// the key's.
+// settings are the flags that set a key of the configuration. Their own defaults only show in the
+// help: what counts is the key's.
 type settings struct {
 	file  string
 	flags map[string]*pflag.Flag // by the path of the key
@@ -29,7 +29,8 @@ func newSettings(cmd *cobra.Command, keys ...string) *settings {
 		cmd.Flags().String(f.name, "", f.usage+" (key "+key+")")
 		s.flags[key] = cmd.Flags().Lookup(f.name)
 		if len(f.values) > 0 {
-			_ = cmd.RegisterFlagCompletionFunc(f.name, cobra.FixedCompletions(f.values, cobra.ShellCompDirectiveNoFileComp))
+			_ = cmd.RegisterFlagCompletionFunc(f.name, cobra.FixedCompletions(f.values,
+				cobra.ShellCompDirectiveNoFileComp))
 		}
 	}
 	return s
@@ -42,22 +43,35 @@ type keyFlag struct {
 }
 
 var keyFlags = map[string]keyFlag{
-	"kubernetes.kubeconfig": {"kubeconfig", "path of a kubeconfig; none: $KUBECONFIG, ~/.kube/config, then the pod's service account", nil},
-	"kubernetes.context":    {"context", "context of the kubeconfig; none: its current one", nil},
-	"cluster":               {"cluster", "name of the cluster in events; none: the one in the kubeconfig", nil},
-	"state.dir":             {"state-dir", "directory for what must survive a restart", nil},
-	"admin.address":         {"admin-address", `host:port of health, readiness, metrics and status; "" for none`, nil},
-	"log.level":             {"log-level", "debug, info, warn or error", []string{"debug", "info", "warn", "error"}},
-	"log.format":            {"log-format", "json, text, or auto: text on a terminal", []string{"auto", "json", "text"}},
-	"shard":                 {"shard", "share of the objects of this process of several: 0/3, or auto/3 with the number at the end of the host's name", nil},
-	"drain":                 {"drain", "how long a stopping bridge goes on sending", nil},
+	"kubernetes.kubeconfig": {"kubeconfig", "path of a kubeconfig; none: $KUBECONFIG, " +
+		"~/.kube/config, then the pod's service account", nil},
+	"kubernetes.context": {"context", "context of the kubeconfig; none: its current one", nil},
+	"cluster": {"cluster", "name of the cluster in events; none: the one in the " +
+		"kubeconfig", nil},
+	"state.dir": {"state-dir", "directory for what must survive a restart", nil},
+	"admin.address": {
+		"admin-address",
+		`host:port of health, readiness, metrics and status; "" for none`, nil,
+	},
+	"log.level": {
+		"log-level", "debug, info, warn or error",
+		[]string{"debug", "info", "warn", "error"},
+	},
+	"log.format": {
+		"log-format", "json, text, or auto: text on a terminal",
+		[]string{"auto", "json", "text"},
+	},
+	"shard": {"shard", "share of the objects of this process of several: 0/3, or " +
+		"auto/3 with the number at the end of the host's name", nil},
+	"drain": {"drain", "how long a stopping bridge goes on sending", nil},
 }
 
 // newSendingSettings is newSettings for a command that sends objects.
 func newSendingSettings(cmd *cobra.Command, keys ...string) *settings {
 	s := newSettings(cmd, keys...)
 	const name = "allow-secrets"
-	cmd.Flags().Bool(name, false, "let the configuration send values of Secrets (secrets: send); $"+config.AllowSecretsVariable)
+	cmd.Flags().Bool(name, false, "let the configuration send values of Secrets (secrets: send); $"+
+		config.AllowSecretsVariable)
 	s.allowSecrets = cmd.Flags().Lookup(name)
 	return s
 }

@@ -33,9 +33,10 @@ import (
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
-// Values are planted wherever an object can hold one, and looked for in everything that the bridge has written: every payload form, every kind of
-// sink, dead letters, what waited on disk for a sink that was away, the state directory as a crash leaves it, logs, metrics, status. Where
-// everything may be sent, the same search finds every value; else it would prove nothing.
+// Values are planted wherever an object can hold one, and looked for in everything that the bridge
+// has written: every payload form, every kind of sink, dead letters, what waited on disk for a sink
+// that was away, the state directory as a crash leaves it, logs, metrics, status. Where everything
+// may be sent, the same search finds every value; else it would prove nothing.
 func TestPlantedValuesAreNowhere(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -80,7 +81,8 @@ func TestPlantedValuesWithoutOneRule(t *testing.T) {
 		found []string // how the places begin
 	}{
 		"without redaction of secrets": {append([]string{"secrets: send"}, allRules...), []string{
-			"data of a secret", "stringData of a secret", "token in an annotation", "kind ", // copies of objects are those of redact
+			// copies of objects are those of redact
+			"data of a secret", "stringData of a secret", "token in an annotation", "kind ",
 		}},
 		"without redact":    {allRules[1:], []string{"redacted path", "item of a list"}},
 		"without drop":      {[]string{allRules[0], allRules[2]}, []string{"dropped path"}},
@@ -101,9 +103,9 @@ func TestPlantedValuesWithoutOneRule(t *testing.T) {
 	}
 }
 
-// What was stored while everything could be sent is in no file of the state when redaction is turned on:
-// not in tables, not in logs of the database that are written over later. Undelivered files keep what
-// they had.
+// What was stored while everything could be sent is in no file of the state when redaction is
+// turned on: not in tables, not in logs of the database that are written over later. Undelivered
+// files keep what they had.
 func TestPlantedValuesThatWereStored(t *testing.T) {
 	t.Setenv(config.AllowSecretsVariable, "true")
 	h := newHunt(t)
@@ -209,7 +211,8 @@ func (h *hunt) collect() {
 
 func (h *hunt) spans() int { return len(h.traces.String()) }
 
-// serve serves Secrets, ConfigMaps, Pods, and the kinds that are known to hold credentials, over HTTP.
+// serve serves Secrets, ConfigMaps, Pods, and the kinds that are known to hold credentials, over
+// HTTP.
 func (h *hunt) serve() {
 	mux := http.NewServeMux()
 	answer := func(path, body string) {
@@ -258,7 +261,8 @@ func (h *hunt) value(place string) string {
 	return h.needles[place]
 }
 
-// plant makes objects with values in them, or new values in objects that are there. They have a managed fields entry that repeats one.
+// plant makes objects with values in them, or new values in objects that are there. They have a
+// managed fields entry that repeats one.
 func (h *hunt) plant() {
 	round := fmt.Sprintf(" %d", len(h.needles))
 	put := func(server, name string, mutate func(obj, annotations map[string]any)) {
@@ -321,7 +325,8 @@ func set(obj map[string]any, path []string, value any) {
 	set(inner, path[1:], value)
 }
 
-// config binds one informer to a sink for each form, a sink that refuses, one that is away, Kafka, and standard output.
+// config binds one informer to a sink for each form, a sink that refuses, one that is away, Kafka,
+// and standard output.
 func (h *hunt) config(rules []string, state, away, admin string) string {
 	var bindings, sinks strings.Builder
 	stream := func(name, payload, url, more string) {
@@ -365,8 +370,8 @@ sinks:
 `, state, admin, h.otlp, filepath.Join(h.dir, "kubeconfig"), strings.Join(slices.Sorted(maps.Keys(h.kinds)), ", "), strings.Join(rules, "\n    "), bindings.String(), sinks.String(), h.kafka.ListenAddrs()[0])
 }
 
-// runs lets one bridge run until the sink that is away has something on disk, leaves its state as a crash would, and lets another run
-// over that with the sink back; then it searches.
+// runs lets one bridge run until the sink that is away has something on disk, leaves its state as a
+// crash would, and lets another run over that with the sink back; then it searches.
 func (h *hunt) runs(rules []string) {
 	js := h.begin()
 	first, second := filepath.Join(h.dir, "first"), filepath.Join(h.dir, "second")
@@ -596,7 +601,8 @@ func (h *hunt) searchFiles(dir string) {
 	}))
 }
 
-// searchDatabase looks into what is compressed: bodies are S2 blocks behind a byte, entries of the log behind a header.
+// searchDatabase looks into what is compressed: bodies are S2 blocks behind a byte, entries of the
+// log behind a header.
 func (h *hunt) searchDatabase(place, dir string) {
 	db, err := pebble.Open(dir, &pebble.Options{Logger: pebbleQuiet{}})
 	testkit.OK(h.t, err)

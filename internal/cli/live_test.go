@@ -15,7 +15,8 @@ import (
 	natsgo "github.com/nats-io/nats.go"
 )
 
-// review answers a SelfSubjectAccessReview: everything is allowed but what is in the namespace vault.
+// review answers a SelfSubjectAccessReview: everything is allowed but what is in the namespace
+// vault.
 func review(w http.ResponseWriter, r *http.Request) {
 	var ask map[string]any
 	if err := json.NewDecoder(r.Body).Decode(&ask); err != nil {
@@ -29,7 +30,8 @@ func review(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(ask)
 }
 
-// startBrokers runs a NATS server with a stream THEIRS that others use, and Kafka with a topic for pods.
+// startBrokers runs a NATS server with a stream THEIRS that others use, and Kafka with a topic for
+// pods.
 func startBrokers(t *testing.T, env *testscript.Env) {
 	t.Helper()
 	s, err := server.NewServer(&server.Options{

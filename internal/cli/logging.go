@@ -13,7 +13,8 @@ import (
 	"github.com/kubebridge/bridge/config"
 )
 
-// newLogger makes the logger that is handed to everything, and lets client-go's klog, which knows only a global one, write to it.
+// newLogger makes the logger that is handed to everything, and lets client-go's klog, which knows
+// only a global one, write to it.
 func newLogger(c config.Log, w io.Writer) *slog.Logger {
 	log, _ := newLeveledLogger(c, w)
 	return log
@@ -35,12 +36,12 @@ func newLeveledLogger(c config.Log, w io.Writer) (*slog.Logger, *slog.LevelVar) 
 	return log, level
 }
 
-// maxAttr is the longest value in the log, in bytes. The subject of an object with the longest names
-// of Kubernetes has 600. The name of a Role has no limit, and who may create one chooses it.
+// maxAttr is the longest value in the log, in bytes. The subject of an object with the longest
+// names of Kubernetes has 600. The name of a Role has no limit, and who may create one chooses it.
 const maxAttr = 1 << 10
 
-// readable shortens values, except for a stack, which has a limit of its own. It writes durations as
-// "1.5s" in JSON too, where slog writes nanoseconds.
+// readable shortens values, except for a stack, which has a limit of its own. It writes durations
+// as "1.5s" in JSON too, where slog writes nanoseconds.
 func readable(_ []string, a slog.Attr) slog.Attr {
 	switch a.Value.Kind() {
 	case slog.KindDuration:
@@ -50,7 +51,8 @@ func readable(_ []string, a slog.Attr) slog.Attr {
 			a.Value = slog.StringValue(err.Error())
 		}
 		if text := a.Value.String(); a.Key != "stack" && len(text) > maxAttr {
-			a.Value = slog.StringValue(fmt.Sprintf("%s… (%d bytes)", strings.ToValidUTF8(text[:maxAttr], ""), len(text)))
+			a.Value = slog.StringValue(fmt.Sprintf("%s… (%d bytes)",
+				strings.ToValidUTF8(text[:maxAttr], ""), len(text)))
 		}
 	default: // short
 	}

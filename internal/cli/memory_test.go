@@ -25,7 +25,8 @@ func TestGarbageIsBoundedUnlessTheEnvironmentSaysHow(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			percent, limit := debug.SetGCPercent(100), debug.SetMemoryLimit(math.MaxInt64) // as the runtime had set them from the environment
+			// as the runtime had set them from the environment
+			percent, limit := debug.SetGCPercent(100), debug.SetMemoryLimit(math.MaxInt64)
 			t.Cleanup(func() {
 				debug.SetGCPercent(percent)
 				debug.SetMemoryLimit(limit)

@@ -11,7 +11,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// natsBroker is a JetStream server that can be taken away, with a reader that notes when each change arrived.
+// natsBroker is a JetStream server that can be taken away, with a reader that notes when each
+// change arrived.
 type natsBroker struct {
 	t      *testing.T
 	opts   server.Options

@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// scroll is an API server with a history that was written before: version v is the next state of pod v modulo the number of pods. It keeps
-// nothing of it, so that it can be as long as a test wants, and each watch gets it from where it asks.
+// scroll is an API server with a history that was written before: version v is the next state of
+// pod v modulo the number of pods. It keeps nothing of it, so that it can be as long as a test
+// wants, and each watch gets it from where it asks.
 type scroll struct {
 	pods     int64
 	released atomic.Int64 // versions up to here have happened

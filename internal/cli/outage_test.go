@@ -20,7 +20,8 @@ import (
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
-// outageChanges is how many changes arrive while a broker is away; `make test-outage` asks for more.
+// outageChanges is how many changes arrive while a broker is away; `make test-outage` asks for
+// more.
 var outageChanges = flag.Int("outage.changes", 10_000, "changes that arrive in the test of an outage")
 
 // outageBridge saves the time to build one.
@@ -29,16 +30,17 @@ var outageBridge = flag.String("outage.bridge", "", "path of the bridge to test;
 const (
 	outagePods = 500
 	outageSize = 6 << 10
-	// outageBound is what the configuration of the test lets the bridge hold in memory: 16 MiB of deltas, 16 MiB of the log, and 16 MiB in
-	// each of two sinks.
+	// outageBound is what the configuration of the test lets the bridge hold in memory: 16 MiB of
+	// deltas, 16 MiB of the log, and 16 MiB in each of two sinks.
 	outageBound = 64 << 20
-	// outageResident is what the process may have at its peak: the bound, what the garbage collector leaves on top of it, and the
-	// state database's caches.
+	// outageResident is what the process may have at its peak: the bound, what the garbage
+	// collector leaves on top of it, and the state database's caches.
 	outageResident = 8 * outageBound
 )
 
-// A broker is away while everything changes, and the bridge is killed twice, once without and once with it. The streams remember ids for a tenth of
-// a second, so that it is the bridge that sends nothing twice.
+// A broker is away while everything changes, and the bridge is killed twice, once without and once
+// with it. The streams remember ids for a tenth of a second, so that it is the bridge that sends
+// nothing twice.
 func TestAnOutageCostsDiskNotMemoryAndDelaysNoOtherSink(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a minute")
@@ -194,7 +196,8 @@ func residentPeak(t *testing.T, pid int) int64 {
 // release lets everything up to a version happen at once.
 func (o *outage) release(version int64) { o.scroll.released.Store(version) }
 
-// pace lets so many changes happen one by one, as in a cluster that is calm, and waits until the other sink has them.
+// pace lets so many changes happen one by one, as in a cluster that is calm, and waits until the
+// other sink has them.
 func (o *outage) pace(changes int64) {
 	o.t.Helper()
 	o.awaitEvents(o.other, o.scroll.released.Load())
@@ -248,7 +251,8 @@ func (o *outage) status() (s bridge.Status) {
 	return s
 }
 
-// latency is the percentiles of how long changes took from the API server to the other broker's readers.
+// latency is the percentiles of how long changes took from the API server to the other broker's
+// readers.
 func (o *outage) latency(from, to int64) map[int]time.Duration {
 	o.other.mu.Lock()
 	defer o.other.mu.Unlock()
@@ -293,7 +297,8 @@ func (o *outage) verify(b *natsBroker) {
 		}
 		seen[id], newest[object] = true, max(newest[object], sequence)
 	}
-	lost := *outageChanges + 1 - len(seen) // and the event that says that the list was worked through
+	// and the event that says that the list was worked through
+	lost := *outageChanges + 1 - len(seen)
 	o.t.Logf("%s: lost %d, repeated %d, reordered %d", b.name(o), lost, repeated, reordered)
 	if lost != 0 || repeated > 0 || reordered > 0 {
 		o.t.Errorf("%s: lost %d, repeated %d, reordered %d of %d", b.name(o), lost, repeated, reordered, *outageChanges)

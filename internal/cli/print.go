@@ -18,7 +18,8 @@ import (
 // outputFlag adds --output with its values.
 func outputFlag(cmd *cobra.Command, output *string, values ...string) {
 	cmd.Flags().StringVarP(output, "output", "o", values[0], "one of "+strings.Join(values, ", "))
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(values,
+		cobra.ShellCompDirectiveNoFileComp))
 }
 
 func checkOutput(output string, values ...string) error {

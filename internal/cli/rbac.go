@@ -35,10 +35,13 @@ Exit codes: 0 when the roles are printed, 2 when the configuration or a name in 
 	}
 	s := newSettings(cmd, "kubernetes.kubeconfig", "kubernetes.context")
 	cmd.Flags().StringVar(&o.Role, "name", "bridge", "name of the roles and of their bindings")
-	cmd.Flags().StringVar(&o.Namespace, "namespace", "default", "namespace of the bridge's service account")
-	cmd.Flags().StringVar(&o.ServiceAccount, "service-account", "bridge", "name of the bridge's service account")
+	cmd.Flags().StringVar(&o.Namespace, "namespace", "default", "namespace of the bridge's "+
+		"service account")
+	cmd.Flags().StringVar(&o.ServiceAccount, "service-account", "bridge", "name of the bridge's "+
+		"service account")
 	cmd.Flags().BoolVar(&o.Offline, "offline", false, "ask no API server; implies --wildcards")
-	cmd.Flags().BoolVar(&o.Wildcards, "wildcards", false, `allow what "*" and "*.group" may ever mean, not what they mean now`)
+	cmd.Flags().BoolVar(&o.Wildcards, "wildcards", false,
+		`allow what "*" and "*.group" may ever mean, not what they mean now`)
 	outputFlag(cmd, &output, "yaml", "helm-values")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := checkOutput(output, "yaml", "helm-values"); err != nil {

@@ -39,8 +39,10 @@ Exit codes: 0 after a clean stop, 1 when something failed while it ran, 2 when i
   BRIDGE_INFORMERS_ALL_RESOURCES=pods,nodes bridge run`,
 		Args: cobra.NoArgs,
 	}
-	s := newSendingSettings(cmd, "kubernetes.kubeconfig", "kubernetes.context", "cluster", "state.dir", "admin.address", "log.level", "log.format", "drain", "shard")
-	cmd.Flags().BoolVar(&toStdout, "stdout", false, "a quick look: print events instead of sending them, keep state in memory, no admin server unless --admin-address is given")
+	s := newSendingSettings(cmd, "kubernetes.kubeconfig", "kubernetes.context", "cluster",
+		"state.dir", "admin.address", "log.level", "log.format", "drain", "shard")
+	cmd.Flags().BoolVar(&toStdout, "stdout", false, "a quick look: print events instead of "+
+		"sending them, keep state in memory, no admin server unless --admin-address is given")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		load := func() (*config.Config, error) {
 			c, err := s.load()
@@ -75,7 +77,9 @@ func quickLook(c *config.Config, keepAdmin bool) {
 }
 
 // runBridge sets the process up, and runs the bridge in it.
-func runBridge(cmd *cobra.Command, build Build, c *config.Config, source *app.Source, file bool) error {
+func runBridge(
+	cmd *cobra.Command, build Build, c *config.Config, source *app.Source, file bool,
+) error {
 	log, level := newLeveledLogger(c.Log, cmd.ErrOrStderr())
 	boundMemory(log, memlimit.FromCgroup)
 	sampleMemory(c.Admin.Pprof && c.Admin.Address != "")

@@ -33,7 +33,8 @@ func kubeconfigFile(t *testing.T) string {
 	return file
 }
 
-// Without a file, everything goes into a NATS server that any client can read: the promise of the README.
+// Without a file, everything goes into a NATS server that any client can read: the promise of the
+// README.
 func TestRunWithoutAFileFillsAnEmbeddedServer(t *testing.T) {
 	address := testkit.Address(t)
 	t.Setenv("BRIDGE_SINKS_NATS_NATS_URL", "nats://"+address)

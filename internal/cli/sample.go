@@ -36,7 +36,8 @@ Exit codes: 0 also when there were fewer events within the timeout, 2 when it co
   bridge sample --config bridge.yaml --output json | jq .subject`,
 		Args: cobra.NoArgs,
 	}
-	s := newSendingSettings(cmd, "kubernetes.kubeconfig", "kubernetes.context", "cluster", "log.level", "log.format")
+	s := newSendingSettings(cmd, "kubernetes.kubeconfig", "kubernetes.context", "cluster",
+		"log.level", "log.format")
 	cmd.Flags().IntVarP(&o.events, "events", "n", 10, "how many events to print, over all sinks")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 30*time.Second, "how long to wait for them")
 	outputFlag(cmd, &o.output, "text", "json")
@@ -69,10 +70,12 @@ func sample(cmd *cobra.Command, c *config.Config, o sampleOptions) error {
 	ctx, stop := untilSignal(cmd.Context(), log, os.Exit)
 	defer stop()
 	printed, err := app.Sample(ctx, app.SampleOptions{
-		Config: c, Log: log, Out: cmd.OutOrStdout(), Events: o.events, Timeout: o.timeout, JSON: o.output == "json",
+		Config: c, Log: log, Out: cmd.OutOrStdout(), Events: o.events, Timeout: o.timeout,
+		JSON: o.output == "json",
 	})
 	if err == nil && printed < o.events && ctx.Err() == nil {
-		fmt.Fprintf(cmd.ErrOrStderr(), "bridge: %s within %v\n", app.Plural(printed, "event"), o.timeout)
+		fmt.Fprintf(cmd.ErrOrStderr(), "bridge: %s within %v\n", app.Plural(printed, "event"),
+			o.timeout)
 	}
 	return ended(err)
 }

@@ -46,7 +46,8 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// scriptTries are those of a script for what takes a while, each 50 ms after the one before: two minutes, since other tests may have the machine.
+// scriptTries are those of a script for what takes a while, each 50 ms after the one before: two
+// minutes, since other tests may have the machine.
 const scriptTries = 2400
 
 // exitCode runs a command and compares its exit code: exitcode 2 bridge run …

@@ -10,9 +10,12 @@ import (
 	"time"
 )
 
-// untilSignal is a context that ends with the first SIGINT or SIGTERM, whose name is its cause. A second signal ends the process at
-// once: somebody does not want to wait for the drain. stop ends the watch for signals.
-func untilSignal(ctx context.Context, log *slog.Logger, exit func(code int)) (_ context.Context, stop func()) {
+// untilSignal is a context that ends with the first SIGINT or SIGTERM, whose name is its cause. A
+// second signal ends the process at once: somebody does not want to wait for the drain. stop ends
+// the watch for signals.
+func untilSignal(
+	ctx context.Context, log *slog.Logger, exit func(code int),
+) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -20,7 +23,8 @@ func untilSignal(ctx context.Context, log *slog.Logger, exit func(code int)) (_ 
 	go watchSignals(signals, done, func(first os.Signal) {
 		cancel(fmt.Errorf("%s signal received", first))
 	}, func(second os.Signal) {
-		log.Warn("second signal: ending at once; what was not sent is sent after the next start", "signal", second.String())
+		log.Warn("second signal: ending at once; what was not sent is sent after the next start",
+			"signal", second.String())
 		exit(exitFailed)
 	})
 	return ctx, func() {
@@ -30,8 +34,8 @@ func untilSignal(ctx context.Context, log *slog.Logger, exit func(code int)) (_ 
 	}
 }
 
-// repeatWindow is how long after the first a second signal is taken for the same one: timeout(1), and
-// others that signal a process and then its group, send it twice.
+// repeatWindow is how long after the first a second signal is taken for the same one: timeout(1),
+// and others that signal a process and then its group, send it twice.
 const repeatWindow = 250 * time.Millisecond
 
 // watchSignals calls begin at the first signal and end at a second one, after which it returns. It

@@ -60,10 +60,12 @@ func openState(cmd *cobra.Command, s *settings) (*openedState, error) {
 	return &openedState{in, o}, refused(err)
 }
 
-// whereToLook helps somebody who gave the database's own directory, as error messages name it, or none.
+// whereToLook helps somebody who gave the database's own directory, as error messages name it, or
+// none.
 func whereToLook(dir string) string {
 	if found, err := filepath.Glob(filepath.Join(dir, "MANIFEST-*")); err == nil && len(found) > 0 {
-		return fmt.Sprintf("%s is a database itself: give the directory that holds it, --state-dir %s", dir, filepath.Join(dir, ".."))
+		return fmt.Sprintf("%s is a database itself: give the directory that holds it, "+
+			"--state-dir %s", dir, filepath.Join(dir, ".."))
 	}
 	return "give the directory with --state-dir, or the configuration that names it with --config"
 }

@@ -60,7 +60,8 @@ such unit, no state, or a bridge runs with it.`,
 func parseKey(text string) (resource.Key, error) {
 	namespace, name, namespaced := strings.Cut(text, "/")
 	if namespace == "" || namespaced && name == "" || strings.Contains(name, "/") {
-		return "", fmt.Errorf("%q: want NAMESPACE/NAME, or NAME of an object without namespace", text)
+		return "", fmt.Errorf("%q: want NAMESPACE/NAME, or NAME of an object without namespace",
+			text)
 	}
 	return resource.Key(text), nil
 }
@@ -78,11 +79,13 @@ func getObject(cmd *cobra.Command, unit store.Unit, key resource.Key, output str
 	case err != nil:
 		return failed(fmt.Errorf("%s of %s, version %s: %w", key, unit.Name, stored.Version, err))
 	case stored.Deleted:
-		fmt.Fprintf(cmd.ErrOrStderr(), "bridge: %s of %s is deleted as of version %s (uid %s)\n", plain(string(key)), unit.Name, plain(string(stored.Version)), plain(stored.UID))
+		fmt.Fprintf(cmd.ErrOrStderr(), "bridge: %s of %s is deleted as of version %s (uid %s)\n",
+			plain(string(key)), unit.Name, plain(string(stored.Version)), plain(stored.UID))
 		return nil
 	default:
 		if v := bodyVersion(stored.Body); v != "" && v != stored.Version {
-			fmt.Fprintf(cmd.ErrOrStderr(), "bridge: this is version %s of %s; of version %s, which was sent, the state has no object (state.bodiesPerSecond)\n",
+			fmt.Fprintf(cmd.ErrOrStderr(), "bridge: this is version %s of %s; of version %s, "+
+				"which was sent, the state has no object (state.bodiesPerSecond)\n",
 				plain(string(v)), plain(string(key)), plain(string(stored.Version)))
 		}
 		out := cmd.OutOrStdout()

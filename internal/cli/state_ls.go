@@ -92,7 +92,8 @@ func listState(in *store.Inspector) (stateReport, error) {
 	summary, summaryErr := in.Summary()
 	units, unitsErr := in.Units()
 	report := stateReport{
-		Directory: summary.Dir, Format: summary.Format, Cluster: summary.Cluster, DiskBytes: summary.DiskBytes, Units: []unitReport{},
+		Directory: summary.Dir, Format: summary.Format, Cluster: summary.Cluster,
+		DiskBytes: summary.DiskBytes, Units: []unitReport{},
 	}
 	errs := []error{summaryErr, unitsErr}
 	for _, u := range units {
@@ -108,7 +109,8 @@ func reportUnit(u store.Unit) (unitReport, error) {
 	usage, usageErr := u.Usage()
 	r := unitReport{
 		Name: u.Name, Objects: usage.Objects, Tombstones: usage.Tombstones,
-		BodyBytes: usage.BodyBytes, RecordBytes: usage.RecordBytes, Waiting: usage.Waiting, WaitingBytes: usage.WaitingBytes, Scope: u.Scope,
+		BodyBytes: usage.BodyBytes, RecordBytes: usage.RecordBytes, Waiting: usage.Waiting,
+		WaitingBytes: usage.WaitingBytes, Scope: u.Scope,
 	}
 	if position.Version != "" {
 		r.Watermark = &watermark{position.Version, position.Time.UTC()}
@@ -122,7 +124,8 @@ func reportUnit(u store.Unit) (unitReport, error) {
 
 func (r stateReport) writeTable(w io.Writer) error {
 	t := newTable(w)
-	fmt.Fprintf(t, "directory\t%s\nformat\t%s\ncluster\t%s\non disk\t%s\n\n", r.Directory, r.Format, cmp.Or(r.Cluster, "unknown"), formatBytes(r.DiskBytes))
+	fmt.Fprintf(t, "directory\t%s\nformat\t%s\ncluster\t%s\non disk\t%s\n\n", r.Directory, r.Format,
+		cmp.Or(r.Cluster, "unknown"), formatBytes(r.DiskBytes))
 	if err := t.Flush(); err != nil { // the columns of what follows are others
 		return err
 	}
@@ -141,7 +144,8 @@ func (r stateReport) writeTable(w io.Writer) error {
 			waiting = fmt.Sprintf("%d (%s)", u.Waiting, formatBytes(u.WaitingBytes))
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\n",
-			u.Name, version, saved, u.Objects, u.Tombstones, formatBytes(u.BodyBytes), formatBytes(u.RecordBytes), waiting, u.Scope)
+			u.Name, version, saved, u.Objects, u.Tombstones, formatBytes(u.BodyBytes),
+			formatBytes(u.RecordBytes), waiting, u.Scope)
 	}
 	return t.Flush()
 }

@@ -30,7 +30,8 @@ func nearKeys(unit store.Unit, meant resource.Key) ([]string, error) {
 		if !ok {
 			continue
 		}
-		at, _ := slices.BinarySearchFunc(best, away+1, func(n near, away int) int { return cmp.Compare(n.away, away) })
+		at, _ := slices.BinarySearchFunc(best, away+1,
+			func(n near, away int) int { return cmp.Compare(n.away, away) })
 		if at < mostNear {
 			best = slices.Insert(best, at, near{string(key), away})
 			best = best[:min(len(best), mostNear)]
@@ -43,8 +44,9 @@ func nearKeys(unit store.Unit, meant resource.Key) ([]string, error) {
 	return keys, nil
 }
 
-// distance says how far a key is from the one meant: the same name in another namespace is nearest, then a name that goes on with a
-// hash or number, then one with other letters. Not ok: it is another name.
+// distance says how far a key is from the one meant: the same name in another namespace is nearest,
+// then a name that goes on with a hash or number, then one with other letters. Not ok: it is
+// another name.
 func distance(meant, key resource.Key) (away int, ok bool) {
 	meantNamespace, meantName := meant.Split()
 	namespace, name := key.Split()

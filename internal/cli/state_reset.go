@@ -54,7 +54,8 @@ state, a bridge that uses it, or no terminal to ask on.`,
 	}
 	s := newSettings(cmd, "state.dir")
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "don't ask")
-	cmd.Flags().BoolVar(&keepObjects, "keep-objects", false, "forget only the position: the next start lists, and sends what differs")
+	cmd.Flags().BoolVar(&keepObjects, "keep-objects", false, "forget only the position: the next "+
+		"start lists, and sends what differs")
 	cmd.ValidArgsFunction = completeUnits(s)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		plan, err := planReset(cmd, s, args[0], keepObjects)
@@ -93,8 +94,11 @@ type resetPlan struct {
 	keepObjects bool
 }
 
-// planReset looks at what there is, and lets go of the directory: a bridge must be able to start while a question waits for its answer.
-func planReset(cmd *cobra.Command, s *settings, name string, keepObjects bool) (p resetPlan, err error) {
+// planReset looks at what there is, and lets go of the directory: a bridge must be able to start
+// while a question waits for its answer.
+func planReset(
+	cmd *cobra.Command, s *settings, name string, keepObjects bool,
+) (p resetPlan, err error) {
 	state, err := openState(cmd, s)
 	if err != nil {
 		return p, err
@@ -112,7 +116,8 @@ func planReset(cmd *cobra.Command, s *settings, name string, keepObjects bool) (
 	case err != nil:
 		p.position = "one that can't be understood"
 	case position.Version != "":
-		p.position = fmt.Sprintf("%s, saved %s", position.Version, position.Time.UTC().Format(time.RFC3339))
+		p.position = fmt.Sprintf("%s, saved %s", position.Version,
+			position.Time.UTC().Format(time.RFC3339))
 	}
 	p.usage, err = unit.Usage()
 	return p, failed(err)
@@ -121,14 +126,18 @@ func planReset(cmd *cobra.Command, s *settings, name string, keepObjects bool) (
 // String is what is shown before the question.
 func (p resetPlan) String() string {
 	var s strings.Builder
-	fmt.Fprintf(&s, "%s in %s\n  position: %s\n  objects:  %s\n  waiting:  %s\n", p.unit, p.state.Dir, p.position, p.objects(), p.waiting())
+	fmt.Fprintf(&s, "%s in %s\n  position: %s\n  objects:  %s\n  waiting:  %s\n", p.unit,
+		p.state.Dir, p.position, p.objects(), p.waiting())
 	if p.keepObjects {
-		s.WriteString("Its position will be forgotten. The next start lists, and sends what differs from the objects.\n")
+		s.WriteString("Its position will be forgotten. The next start lists, and sends what " +
+			"differs from the objects.\n")
 	} else {
-		s.WriteString("All of it will be forgotten. The next start sends every object as added, and does not notice what was deleted until then.\n")
+		s.WriteString("All of it will be forgotten. The next start sends every object as added, " +
+			"and does not notice what was deleted until then.\n")
 	}
 	if p.usage.Waiting > 0 && !p.keepObjects {
-		s.WriteString("What waits will never be sent: run a bridge until it has sent it, or use --keep-objects.\n")
+		s.WriteString("What waits will never be sent: run a bridge until it has sent it, or use " +
+			"--keep-objects.\n")
 	}
 	return s.String()
 }
@@ -136,7 +145,8 @@ func (p resetPlan) String() string {
 func (p resetPlan) waiting() string { return app.Plural(p.usage.Waiting, "change") }
 
 func (p resetPlan) objects() string {
-	text := app.Plural(p.usage.Objects, "object") + ", " + app.Plural(p.usage.Tombstones, "tombstone")
+	text := app.Plural(p.usage.Objects, "object") + ", " + app.Plural(p.usage.Tombstones,
+		"tombstone")
 	if p.usage.Damaged > 0 {
 		text += ", " + app.Plural(p.usage.Damaged, "record") + " that can't be understood"
 	}
@@ -146,7 +156,8 @@ func (p resetPlan) objects() string {
 // forgotten is what is told afterwards.
 func (p resetPlan) forgotten() string {
 	if p.keepObjects {
-		return fmt.Sprintf("its position (%s); it keeps %s, %s waiting", p.position, p.objects(), p.waiting())
+		return fmt.Sprintf("its position (%s); it keeps %s, %s waiting", p.position, p.objects(),
+			p.waiting())
 	}
 	return fmt.Sprintf("its position (%s), %s, %s waiting", p.position, p.objects(), p.waiting())
 }

@@ -17,7 +17,8 @@ import (
 	"github.com/kubebridge/bridge/internal/store"
 )
 
-// makeState makes a state directory whose units know objects with the given keys; one that begins with "-" is deleted as of version 12.
+// makeState makes a state directory whose units know objects with the given keys; one that begins
+// with "-" is deleted as of version 12.
 func makeState(t *testing.T, units map[string][]string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -65,8 +66,9 @@ func TestAUnitIsFoundByWhatTellsItFromTheOthers(t *testing.T) {
 	}
 	defer in.Close()
 	for meant, want := range map[string]string{
-		"all/pods":                           "all/pods",
-		"pods":                               "all/pods", // of the core group, which has the shorter name
+		"all/pods": "all/pods",
+		// of the core group, which has the shorter name
+		"pods":                               "all/pods",
 		"pods.metrics.k8s.io":                "all/pods.metrics.k8s.io",
 		"jobs":                               "edge/jobs.batch",
 		"jobs.batch":                         "edge/jobs.batch",
@@ -168,7 +170,8 @@ func TestAResetDoesNotPretendToMendDamagedFiles(t *testing.T) {
 		keys = append(keys, fmt.Sprint("shop/web-", i))
 	}
 	dir := makeState(t, map[string][]string{"all/pods": keys})
-	db, err := store.Open(store.Options{Dir: filepath.Join(dir, "db")}) // what lay in the log is a table afterwards
+	// what lay in the log is a table afterwards
+	db, err := store.Open(store.Options{Dir: filepath.Join(dir, "db")})
 	if err != nil {
 		t.Fatal(err)
 	}

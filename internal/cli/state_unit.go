@@ -17,7 +17,10 @@ func findUnit(in *store.Inspector, meant string) (store.Unit, error) {
 	if err != nil {
 		return store.Unit{}, failed(err)
 	}
-	for _, matches := range []func(name, meant string) bool{isUnit, isResource, isResourceOfAnyGroup} {
+	for _, matches := range []func(name, meant string) bool{
+		isUnit, isResource,
+		isResourceOfAnyGroup,
+	} {
 		var found []store.Unit
 		for _, u := range units {
 			if matches(u.Name, meant) {
@@ -28,16 +31,19 @@ func findUnit(in *store.Inspector, meant string) (store.Unit, error) {
 			return found[0], nil
 		}
 		if len(found) > 1 {
-			return store.Unit{}, refused(fmt.Errorf("%q may be any of these, give one in full:\n%s", meant, unitNames(found)))
+			return store.Unit{}, refused(fmt.Errorf("%q may be any of these, give one in full:\n%s",
+				meant, unitNames(found)))
 		}
 	}
 	if len(units) == 0 {
 		return store.Unit{}, refused(fmt.Errorf("there is no %q: no informer has any state", meant))
 	}
-	return store.Unit{}, refused(fmt.Errorf("no informer has state under the name %q; there are:\n%s", meant, unitNames(units)))
+	return store.Unit{}, refused(fmt.Errorf("no informer has state under the name %q; there "+
+		"are:\n%s", meant, unitNames(units)))
 }
 
-// Names of units are informer/resource and informer/resource/namespace, the resource as plural.group.
+// Names of units are informer/resource and informer/resource/namespace, the resource as
+// plural.group.
 
 func isUnit(name, meant string) bool { return name == meant }
 
@@ -70,7 +76,9 @@ func unitNames(units []store.Unit) string {
 
 // completeUnits lets shells complete the first argument.
 func completeUnits(s *settings) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, _ string) (names []cobra.Completion, _ cobra.ShellCompDirective) {
+	return func(
+		cmd *cobra.Command, args []string, _ string,
+	) (names []cobra.Completion, _ cobra.ShellCompDirective) {
 		const none = cobra.ShellCompDirectiveNoFileComp
 		if len(args) > 0 {
 			return nil, none
@@ -95,7 +103,8 @@ func completeUnits(s *settings) cobra.CompletionFunc {
 func unitProblems(u store.Unit, usage store.Usage, errs ...error) error {
 	var problems []error
 	if usage.Damaged > 0 {
-		problems = append(problems, fmt.Errorf("%s: %s can't be understood; restore the directory from a copy, or forget them with 'bridge state reset %s'",
+		problems = append(problems, fmt.Errorf("%s: %s can't be understood; restore the "+
+			"directory from a copy, or forget them with 'bridge state reset %s'",
 			u.Name, app.Plural(usage.Damaged, "record"), u.Name))
 	}
 	for _, err := range errs {

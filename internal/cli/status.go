@@ -40,7 +40,8 @@ Exit codes: 0 when the bridge is ready, 1 when it is not, 2 when it can't be ask
 	}
 	c := newClient(cmd)
 	outputFlag(cmd, &output, "table", "json")
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show it again and again, until Ctrl-C; with --output json one line each time")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show it again and again, until Ctrl-C; "+
+		"with --output json one line each time")
 	cmd.Flags().DurationVar(&interval, "interval", interval, "how often, with --watch")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := checkOutput(output, "table", "json"); err != nil {
@@ -53,7 +54,10 @@ Exit codes: 0 when the bridge is ready, 1 when it is not, 2 when it can't be ask
 		if err != nil {
 			return refused(err)
 		}
-		v := &statusView{client: newStatusClient(address, c.secret), out: cmd.OutOrStdout(), json: output == "json", repeated: watch}
+		v := &statusView{
+			client: newStatusClient(address, c.secret), out: cmd.OutOrStdout(),
+			json: output == "json", repeated: watch,
+		}
 		if !watch {
 			return v.once(cmd.Context())
 		}
@@ -97,7 +101,8 @@ func (v *statusView) show(a *answer) error {
 	return a.writeTable(v.out, v.before)
 }
 
-// watch shows the status until ctx or the process's signal ends it, and keeps on asking a bridge that does not answer.
+// watch shows the status until ctx or the process's signal ends it, and keeps on asking a bridge
+// that does not answer.
 func (v *statusView) watch(ctx context.Context, interval time.Duration) error {
 	ctx, stop := untilInterrupted(ctx)
 	defer stop()

@@ -24,7 +24,10 @@ type statusClient struct {
 }
 
 func newStatusClient(address string, secret func() (string, error)) *statusClient {
-	return &statusClient{address, secret, &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{Proxy: nil}}}
+	return &statusClient{address, secret, &http.Client{
+		Timeout:   10 * time.Second,
+		Transport: &http.Transport{Proxy: nil},
+	}}
 }
 
 // answer is what a bridge says of itself.
@@ -42,7 +45,8 @@ func (k *statusClient) ask(ctx context.Context) (*answer, error) {
 		return nil, err
 	}
 	if err := json.Unmarshal(a.raw, &a.ProcessStatus); err != nil || a.Started.IsZero() {
-		return nil, fmt.Errorf("what answers at %s is no bridge, or another version of it: its status can't be read", k.address)
+		return nil, fmt.Errorf("what answers at %s is no bridge, or another version of it: its "+
+			"status can't be read", k.address)
 	}
 	return a, nil
 }
@@ -66,10 +70,13 @@ func (k *statusClient) get(ctx context.Context, path string) ([]byte, error) {
 	if err := json.Unmarshal(body, &said); err == nil && said.Error != "" {
 		return nil, fmt.Errorf("the bridge at %s refuses: %s", k.address, said.Error)
 	}
-	return nil, fmt.Errorf("what answers at %s is no bridge: it says %d %s to %s", k.address, code, http.StatusText(code), path)
+	return nil, fmt.Errorf("what answers at %s is no bridge: it says %d %s to %s", k.address, code,
+		http.StatusText(code), path)
 }
 
-func (k *statusClient) send(ctx context.Context, path, token string) (code int, body []byte, err error) {
+func (k *statusClient) send(
+	ctx context.Context, path, token string,
+) (code int, body []byte, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+k.address+path, nil)
 	if err != nil {
 		return 0, nil, err
@@ -96,7 +103,8 @@ func (k *statusClient) unanswered(err error) error {
 		Timeout() bool
 	}](err); {
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("no bridge answers at %s: nothing listens there. Does one run, and is this its admin.address (--config, --admin-address)?", k.address)
+		return fmt.Errorf("no bridge answers at %s: nothing listens there. Does one run, and is "+
+			"this its admin.address (--config, --admin-address)?", k.address)
 	case ok && timeout.Timeout():
 		return fmt.Errorf("no bridge answers at %s within %v", k.address, k.client.Timeout)
 	default:

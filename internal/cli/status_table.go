@@ -35,14 +35,16 @@ func (a *answer) writeTable(w io.Writer, before *answer) error {
 		return nil
 	}
 	t := newTable(w)
-	fmt.Fprintln(t, "\nINFORMER\tRESOURCE\tPHASE\tOBJECTS\tVERSION\tLAG\tBEHIND\tWAITING\tON DISK\tGAPS\tLAST ERROR")
+	fmt.Fprintln(t, "\nINFORMER\tRESOURCE\tPHASE\tOBJECTS\tVERSION\tLAG\tBEHIND\tWAITING\tON "+
+		"DISK\tGAPS\tLAST ERROR")
 	for i := range a.Informers {
 		writeUnit(t, &a.Informers[i])
 	}
 	if err := t.Flush(); err != nil { // the columns of what follows are others
 		return err
 	}
-	fmt.Fprintln(t, "\nSINK\tBROKER\tPUBLISHED\tPER SECOND\tITEMS\tBYTES\tOLDEST\tRETRIES\tDEAD LETTERS\tLAST ERROR")
+	fmt.Fprintln(t, "\nSINK\tBROKER\tPUBLISHED\tPER SECOND\tITEMS\tBYTES\tOLDEST\tRETRIES\tDEAD "+
+		"LETTERS\tLAST ERROR")
 	for i := range a.Sinks {
 		a.writeSink(t, &a.Sinks[i], before)
 	}
@@ -58,7 +60,8 @@ func (a *answer) writeHead(w io.Writer) {
 	if a.Status != nil {
 		name = a.Cluster
 	}
-	fmt.Fprintf(w, "%s: %s (bridge %s, runs for %s)\n", name, state, cmp.Or(a.Version, "of unknown version"), sinceStart(a.Started))
+	fmt.Fprintf(w, "%s: %s (bridge %s, runs for %s)\n", name, state,
+		cmp.Or(a.Version, "of unknown version"), sinceStart(a.Started))
 	for _, r := range a.Reasons {
 		fmt.Fprintf(w, "  %s: %s", r.What, oneLine(r.Message))
 		if !r.Since.IsZero() {
@@ -67,7 +70,8 @@ func (a *answer) writeHead(w io.Writer) {
 		fmt.Fprintln(w)
 	}
 	if s := a.Status; s != nil {
-		fmt.Fprintf(w, "state: %s, %s\n", cmp.Or(s.State.Dir, "in memory"), formatBytes(int64(s.State.Bytes)))
+		fmt.Fprintf(w, "state: %s, %s\n", cmp.Or(s.State.Dir, "in memory"),
+			formatBytes(int64(s.State.Bytes)))
 	}
 }
 
@@ -90,8 +94,10 @@ func writeUnit(w io.Writer, u *bridge.UnitStatus) {
 	for _, n := range u.Gaps {
 		gaps += n
 	}
-	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", u.Informer, resource, phase, objects, cmp.Or(u.Version, "-"),
-		age(u.OldestSeconds), behind, formatBytes(int64(u.QueuedBytes+u.LogBytes)), formatBytes(u.SpoolBytes), gaps, cmp.Or(oneLine(u.LastError), "-"))
+	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", u.Informer, resource, phase,
+		objects, cmp.Or(u.Version, "-"),
+		age(u.OldestSeconds), behind, formatBytes(int64(u.QueuedBytes+u.LogBytes)),
+		formatBytes(u.SpoolBytes), gaps, cmp.Or(oneLine(u.LastError), "-"))
 }
 
 func (a *answer) writeSink(w io.Writer, s *bridge.SinkStatus, before *answer) {
@@ -108,10 +114,13 @@ func (a *answer) writeSink(w io.Writer, s *bridge.SinkStatus, before *answer) {
 	}
 	lastError := "-"
 	if s.LastError != "" {
-		lastError = fmt.Sprintf("%s (%v ago)", oneLine(s.LastError), time.Since(s.LastErrorAt).Round(time.Second))
+		lastError = fmt.Sprintf("%s (%v ago)", oneLine(s.LastError),
+			time.Since(s.LastErrorAt).Round(time.Second))
 	}
-	fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%d\t%s\t%s\t%d\t%d\t%s\n", s.Name, broker, s.Published, a.rate(s, before),
-		s.QueuedItems, formatBytes(int64(s.QueuedBytes)), seconds(s.OldestSeconds), s.Retries, s.DeadLetters, lastError)
+	fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%d\t%s\t%s\t%d\t%d\t%s\n", s.Name, broker, s.Published,
+		a.rate(s, before),
+		s.QueuedItems, formatBytes(int64(s.QueuedBytes)), seconds(s.OldestSeconds), s.Retries,
+		s.DeadLetters, lastError)
 }
 
 // rate is what a sink has published per second since the answer before.
@@ -119,7 +128,8 @@ func (a *answer) rate(s *bridge.SinkStatus, before *answer) string {
 	if before == nil || before.Status == nil {
 		return "-"
 	}
-	i := slices.IndexFunc(before.Sinks, func(other bridge.SinkStatus) bool { return other.Name == s.Name })
+	i := slices.IndexFunc(before.Sinks,
+		func(other bridge.SinkStatus) bool { return other.Name == s.Name })
 	if i < 0 || before.Sinks[i].Published > s.Published { // it was started again
 		return "-"
 	}

@@ -34,7 +34,8 @@ or publish the present state of all objects with 'bridge snapshot INFORMER --sin
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newUndeliveredListCommand(), newUndeliveredGetCommand(), newUndeliveredRemoveCommand())
+	cmd.AddCommand(newUndeliveredListCommand(), newUndeliveredGetCommand(),
+		newUndeliveredRemoveCommand())
 	return cmd
 }
 
@@ -88,7 +89,8 @@ Exit codes: 0, also when there are none; 2 when the state directory cannot be re
 	return cmd
 }
 
-// shortID is enough to tell the events of a folder apart in practice. get and rm report it when not.
+// shortID is enough to tell the events of a folder apart in practice. get and rm report it when
+// not.
 func shortID(e *undelivered.Entry) string { return e.ID[:min(8, len(e.ID))] }
 
 func writeUndelivered(w io.Writer, entries []undelivered.Entry) error {
@@ -103,7 +105,8 @@ func writeUndelivered(w io.Writer, entries []undelivered.Entry) error {
 		var about struct{ Type, Subject string }
 		_ = json.Unmarshal(e.Event, &about) // empty columns where it cannot be read
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", shortID(e), plain(e.Sink),
-			e.Kept.UTC().Format(time.RFC3339), plain(about.Type), plain(about.Subject), formatBytes(e.Bytes),
+			e.Kept.UTC().Format(time.RFC3339), plain(about.Type), plain(about.Subject),
+			formatBytes(e.Bytes),
 			oneLine(cmp.Or(e.Problem, e.Reason)))
 	}
 	return t.Flush()
@@ -205,7 +208,9 @@ cannot be read.`,
 
 // completeUndelivered offers the IDs of the events, with what they are about.
 func completeUndelivered(s *settings) cobra.CompletionFunc {
-	return func(*cobra.Command, []string, string) (ids []cobra.Completion, _ cobra.ShellCompDirective) {
+	return func(
+		*cobra.Command, []string, string,
+	) (ids []cobra.Completion, _ cobra.ShellCompDirective) {
 		entries, _, err := undeliveredEvents(s)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp

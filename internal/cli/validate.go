@@ -32,7 +32,8 @@ Exit codes: 0 when the configuration is good, 2 when it is not.`,
 	}
 	s := newSendingSettings(cmd, "kubernetes.kubeconfig", "kubernetes.context")
 	cmd.Flags().BoolVar(&live, "live", false, "ask the API server and the brokers too")
-	cmd.Flags().BoolVar(&print, "print", false, "print the whole configuration as YAML, with defaults filled in and secrets masked")
+	cmd.Flags().BoolVar(&print, "print", false, "print the whole configuration as YAML, with "+
+		"defaults filled in and secrets masked")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, err := s.load()
 		if err != nil {
@@ -51,10 +52,12 @@ Exit codes: 0 when the configuration is good, 2 when it is not.`,
 				return refused(err)
 			}
 			printWarnings(cmd, l.Warnings)
-			found = fmt.Sprintf("; %s has the resources and allows to read them (%s), the brokers are as they have to be",
+			found = fmt.Sprintf("; %s has the resources and allows to read them (%s), the "+
+				"brokers are as they have to be",
 				l.Host, app.Plural(l.Rights, "right"))
 		}
-		fmt.Fprintf(cmd.OutOrStdout(), "%s is good: %s, %s%s\n", cmp.Or(s.file, "the default configuration"),
+		fmt.Fprintf(cmd.OutOrStdout(), "%s is good: %s, %s%s\n",
+			cmp.Or(s.file, "the default configuration"),
 			app.Plural(len(c.Informers), "informer"), app.Plural(len(c.Sinks), "sink"), found)
 		return nil
 	}

@@ -57,13 +57,20 @@ Exit codes: 0 when nothing is wrong, 1 when something is, 2 when the stream coul
 	}
 	s := newSettings(cmd, "kubernetes.kubeconfig", "kubernetes.context", "cluster")
 	cmd.Flags().StringVar(&o.From, "from", "",
-		"stream to read: nats://host/STREAM, kafka://host/topic, a file of structured events, or - ; * in a name stands for anything; none: that of the sink")
-	cmd.Flags().StringVar(&o.Sink, "sink", "", "sink of the configuration whose address and credentials are used; none: the only one")
-	cmd.Flags().BoolVar(&o.AgainstCluster, "against-cluster", false, "compare the final state with the API server")
-	cmd.Flags().DurationVar(&o.Wait, "wait", 15*time.Second, "with --against-cluster, how long an event that is missing may be in flight")
-	cmd.Flags().DurationVar(&o.Patience, "timeout", 30*time.Second, "how long to wait for a broker that does not answer")
+		"stream to read: nats://host/STREAM, kafka://host/topic, a file of structured events, or "+
+			"- ; * in a name stands for anything; none: that of the sink")
+	cmd.Flags().StringVar(&o.Sink, "sink", "", "sink of the configuration whose address and "+
+		"credentials are used; none: the only one")
+	cmd.Flags().BoolVar(&o.AgainstCluster, "against-cluster", false, "compare the final state "+
+		"with the API server")
+	cmd.Flags().DurationVar(&o.Wait, "wait", 15*time.Second, "with --against-cluster, how long "+
+		"an event that is missing may be in flight")
+	cmd.Flags().DurationVar(&o.Patience, "timeout", 30*time.Second,
+		"how long to wait for a broker that does not answer")
 	outputFlag(cmd, &output, verifyOutputs...)
-	_ = cmd.RegisterFlagCompletionFunc("sink", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	_ = cmd.RegisterFlagCompletionFunc("sink", func(
+		*cobra.Command, []string, string,
+	) ([]string, cobra.ShellCompDirective) {
 		return sinkNames(s), cobra.ShellCompDirectiveNoFileComp
 	})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -134,13 +141,16 @@ func printReport(w io.Writer, r *verify.Report, output string) error {
 const maxShown = 20
 
 func printTable(w io.Writer, r *verify.Report) error {
-	fmt.Fprintf(w, "%s: %s, %s, %s (%s at the end), %s\n\n", plain(r.Source), amount(r.Messages, "message"), amount(r.Events, "event"),
+	fmt.Fprintf(w, "%s: %s, %s, %s (%s at the end), %s\n\n", plain(r.Source),
+		amount(r.Messages, "message"), amount(r.Events, "event"),
 		amount(r.Objects, "object"), thousands(r.Alive), amount(r.Repeats, "repeat"))
 	t := newTable(w)
-	fmt.Fprintln(t, "INFORMER\tRESOURCE\tOBJECTS\tAT THE END\tEVENTS\tCOMPLETE UP TO\tNEWEST\tREPORTED\tFAULTS\tCHAIN")
+	fmt.Fprintln(t, "INFORMER\tRESOURCE\tOBJECTS\tAT THE END\tEVENTS\tCOMPLETE UP "+
+		"TO\tNEWEST\tREPORTED\tFAULTS\tCHAIN")
 	for i := range r.Resources {
 		x := &r.Resources[i]
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%s\t%s\t%d\t%d\t%s\n", oneLine(x.Informer), oneLine(x.Resource), x.Objects, x.Alive, x.Events,
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%s\t%s\t%d\t%d\t%s\n", oneLine(x.Informer),
+			oneLine(x.Resource), x.Objects, x.Alive, x.Events,
 			orDash(x.Complete), orDash(x.Newest), len(x.Told), x.Faults, oneLine(x.Chain))
 	}
 	if err := t.Flush(); err != nil {
@@ -155,7 +165,8 @@ func printTable(w io.Writer, r *verify.Report) error {
 		}
 	}
 	if r.Cluster != nil {
-		fmt.Fprintf(w, "\nCompared with the API server: %s, %s\n", amount(r.Cluster.Resources, "resource"), amount(r.Cluster.Objects, "object"))
+		fmt.Fprintf(w, "\nCompared with the API server: %s, %s\n", amount(r.Cluster.Resources,
+			"resource"), amount(r.Cluster.Objects, "object"))
 	}
 	if len(r.Notes) > 0 {
 		fmt.Fprintln(w, "\nNot checked:")
@@ -181,7 +192,9 @@ func printTold(w io.Writer, r *verify.Report) {
 			if shown == 1 {
 				fmt.Fprintln(w, "\nReported by the stream itself:")
 			}
-			fmt.Fprintf(w, "  %s %s: %s, versions %s to %s (%s)\n", oneLine(x.Informer), oneLine(x.Resource), oneLine(told.Reason), orDash(told.From), orDash(told.To), told.At)
+			fmt.Fprintf(w, "  %s %s: %s, versions %s to %s (%s)\n", oneLine(x.Informer),
+				oneLine(x.Resource), oneLine(told.Reason), orDash(told.From), orDash(told.To),
+				told.At)
 		}
 	}
 	if all > maxShown {
@@ -200,7 +213,8 @@ func printFound(w io.Writer, r *verify.Report) {
 		if f.At.Lane != "" {
 			place = f.At.String()
 		}
-		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\n", f.Kind, oneLine(f.Object), orDash(f.Version), oneLine(place), oneLine(f.What))
+		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\n", f.Kind, oneLine(f.Object), orDash(f.Version),
+			oneLine(place), oneLine(f.What))
 	}
 	_ = t.Flush() // the last line's error tells
 	if more := len(r.Found) - maxShown; more > 0 {
@@ -284,8 +298,10 @@ func (b *progressBar) show(messages int, p source.Progress) {
 	if p.Total > 0 {
 		done := min(float64(p.Read)/float64(p.Total), 1)
 		full := int(done * barWidth)
-		left := time.Duration(now.Sub(b.began).Seconds() * (1 - done) / max(done, 0.001) * float64(time.Second))
-		line = fmt.Sprintf("[%s%s] %3.0f%%  %s, %s left", strings.Repeat("=", full), strings.Repeat(" ", barWidth-full), 100*done, line, left.Round(time.Second))
+		left := time.Duration(now.Sub(b.began).Seconds() * (1 - done) / max(done,
+			0.001) * float64(time.Second))
+		line = fmt.Sprintf("[%s%s] %3.0f%%  %s, %s left", strings.Repeat("=", full),
+			strings.Repeat(" ", barWidth-full), 100*done, line, left.Round(time.Second))
 	}
 	fmt.Fprintf(b.out, "\r%s\x1b[K", line) // to the end of the line
 }

@@ -23,8 +23,8 @@ import (
 // verifyEvents is how many events are read; docs/verify.md has the figures for 1,000,000.
 var verifyEvents = flag.Int("verify.events", 20_000, "events in the stream of the test of bridge verify")
 
-// A stream with faults, in JetStream and read by the program: each fault is found, in a time and with
-// a memory that do not depend on how long the stream is kept.
+// A stream with faults, in JetStream and read by the program: each fault is found, in a time and
+// with a memory that do not depend on how long the stream is kept.
 func TestVerifyJetStream(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the program")
@@ -76,7 +76,8 @@ func watchPeak(cmd *exec.Cmd) (end func() int64) {
 				last <- peak
 				return
 			case <-time.After(10 * time.Millisecond):
-				status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", cmd.Process.Pid)) // none where there is no /proc
+				// none where there is no /proc
+				status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", cmd.Process.Pid))
 				if _, rest, found := bytes.Cut(status, []byte("VmHWM:")); found {
 					kib, _ := strconv.ParseInt(string(bytes.Fields(rest)[0]), 10, 64)
 					peak = kib << 10
@@ -87,8 +88,8 @@ func watchPeak(cmd *exec.Cmd) (end func() int64) {
 	return func() int64 { close(stop); return <-last }
 }
 
-// storeEvents publishes events in their order. Each message has an id of its own: the stream must not take
-// a planted repeat for one.
+// storeEvents publishes events in their order. Each message has an id of its own: the stream must
+// not take a planted repeat for one.
 func storeEvents(t *testing.T, url string, events []event.Event) {
 	t.Helper()
 	sink, err := nats.New(nats.Config{URL: url, Cluster: "prod", Stream: nats.Stream{Storage: "memory", Compression: "none", Duplicates: 100 * time.Millisecond}})

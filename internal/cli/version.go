@@ -12,7 +12,8 @@ import (
 
 // Build is the facts of a build.
 type Build struct {
-	Version  string `json:"version"`            // of the module; "devel" for a build out of a working tree
+	// of the module; "devel" for a build out of a working tree
+	Version  string `json:"version"`
 	Commit   string `json:"commit,omitempty"`   // of the repository
 	Time     string `json:"time,omitempty"`     // of the commit, RFC 3339
 	Modified bool   `json:"modified,omitempty"` // whether there were changes beyond the commit
@@ -61,7 +62,8 @@ func newVersionCommand(build Build) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
-		Long:  "version prints the version of bridge, the commit that it was built from, and the Go version and platform that it was built for.",
+		Long: "version prints the version of bridge, the commit that it was built from, and the " +
+			"Go version and platform that it was built for.",
 		Example: `  bridge version
   bridge version --output json`,
 		Args: cobra.NoArgs,

@@ -27,7 +27,8 @@ const (
 
 func (t DeltaType) String() string {
 	return [...]string{
-		"?", "Added", "Updated", "Deleted", "Replaced", "Sync", "Bookmark", "ReplaceBegin", "ReplaceEnd",
+		"?", "Added", "Updated", "Deleted", "Replaced", "Sync", "Bookmark", "ReplaceBegin",
+		"ReplaceEnd",
 		"Quarantined", "Skipped", "Unselected",
 	}[t]
 }

@@ -90,7 +90,8 @@ func TestReplace(t *testing.T) {
 		ok(t, f.EndReplace(ctx, "9"))
 		tell()
 		ok(t, f.BeginReplace(ctx, resource.Relist{}))
-		ok(t, f.BeginReplace(ctx, resource.Relist{Only: true})) // gives up the list before, and begins none
+		// gives up the list before, and begins none
+		ok(t, f.BeginReplace(ctx, resource.Relist{Only: true}))
 		tell()
 		var listed []bool
 		for f.Stats().Deltas > 0 {

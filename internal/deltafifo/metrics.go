@@ -16,10 +16,12 @@ func newMetrics(reg prometheus.Registerer, maxBytes int) *metrics {
 	f := metric.With(reg)
 	deltas := f.Counters("bridge_deltafifo_deltas_total", "Deltas queued, by type.", "type")
 	m := &metrics{
-		bytes: f.Gauge("bridge_deltafifo_queued_bytes", "Bytes of objects that wait for the controller."),
+		bytes: f.Gauge("bridge_deltafifo_queued_bytes", "Bytes of objects that wait for the "+
+			"controller."),
 	}
 	f.Gauge("bridge_deltafifo_capacity_bytes",
-		"Bytes that may wait for the controller before the reflector blocks.").Set(float64(maxBytes))
+		"Bytes that may wait for the controller before the reflector "+
+			"blocks.").Set(float64(maxBytes))
 	for t := Added; t < typesEnd; t++ {
 		m.deltas[t] = deltas.WithLabelValues(t.String())
 	}

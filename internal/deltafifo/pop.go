@@ -143,8 +143,9 @@ func (f *FIFO) processEnd(ctx context.Context, p Processor) error {
 
 // listState is the list that handed out deltas belong to.
 type listState struct {
-	relist     *resource.Relist // of the ReplaceBegin that has no ReplaceEnd yet; nil between lists
-	incomplete bool             // in that list is something of which nobody knows which object it is
+	relist *resource.Relist // of the ReplaceBegin that has no ReplaceEnd yet; nil between lists
+	// in that list is something of which nobody knows which object it is
+	incomplete bool
 }
 
 // follow notes on deltas in stream order which list they belong to, and reports whether a first

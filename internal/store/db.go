@@ -130,11 +130,8 @@ func (db *DB) open(o Options, opts *pebble.Options) error {
 			return err
 		}
 	}
-	p, err := db.fatal.whileOpening(func() (*pebble.DB,
-		error,
-	) {
-		return pebble.Open(cmp.Or(o.Dir, "memory"), opts)
-	})
+	open := func() (*pebble.DB, error) { return pebble.Open(cmp.Or(o.Dir, "memory"), opts) }
+	p, err := db.fatal.whileOpening(open)
 	if err != nil {
 		return err
 	}
