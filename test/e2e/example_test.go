@@ -125,7 +125,7 @@ func TestExample(t *testing.T) {
 			t.Errorf("an event without data in the compacted topic deletes its key: %s", e.ID())
 		}
 	}
-	for _, line := range strings.Split(b.Log.String(), "\n") {
+	for line := range strings.SplitSeq(b.Log.String(), "\n") {
 		if strings.Contains(line, "filter") && strings.Contains(line, "WARN") {
 			t.Error(line)
 		}
