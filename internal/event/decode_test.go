@@ -37,7 +37,7 @@ func TestDecode(t *testing.T) {
 		}
 		want.Type, want.Op = "dev.kubebridge.resource.updated", event.Updated
 		want.APIVersion, want.Group, want.Version = "apps/v1", "apps", "v1"
-		want.Cluster, want.Run = "", "" // no attribute tells them
+		want.Cluster, want.CompactionKey, want.Run = "", "", "" // no attribute tells them
 		want.Each(func(name, value string) {
 			if err := got.Set(name, value); err != nil {
 				t.Fatal(err)
