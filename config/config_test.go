@@ -181,7 +181,7 @@ sinks:
 		{"an explicit zero over a default", c.Sinks[0].NATS.Stream.MaxAge, time.Duration(0)},
 		{"a decimal size", c.Sinks[0].NATS.Stream.MaxBytes, config.Size(2e9)},
 		{"a default beside it", c.Sinks[0].NATS.Stream.Storage, "file"},
-		{"an informer without sinks has all", fmt.Sprint(c.Informers[0].Sinks), "[{s object bridge []  history 0s}]"},
+		{"an informer without sinks has all", fmt.Sprint(c.Informers[0].Sinks), "[{s object bridge []  history 0s 0s}]"},
 		{"the encoding", c.Sinks[0].Encoding, "binary"},
 	} {
 		if check.got != check.want {

@@ -146,4 +146,8 @@ type Binding struct {
 	Delivery string `yaml:"delivery" oneof:"history latest"`
 	// Resync is how often this sink is sent every object again; left out: as often as the informer says.
 	Resync time.Duration `yaml:"resync"`
+	// Progress is how often at most this sink is sent an event `dev.kubebridge.informer.progress`, of each resource: all changes up to its
+	// resourceVersion are in the stream before it, in each partition of Kafka. It comes with a bookmark of the API server, of which there is
+	// about one a minute. `0s`: never.
+	Progress time.Duration `yaml:"progress" default:"0s"`
 }

@@ -339,7 +339,7 @@ func unit(inf *config.Informer, redactor *resource.Redactor) (bridge.UnitConfig,
 		u.Sinks = append(u.Sinks, bridge.BindingConfig{
 			Sink: b.Name, Payload: event.Payload(b.Payload), Types: event.Types(b.Types),
 			Filter: rules,
-			Latest: b.Delivery == "latest", Resync: b.Resync,
+			Latest: b.Delivery == "latest", Resync: b.Resync, Progress: b.Progress,
 		})
 	}
 	return u, nil

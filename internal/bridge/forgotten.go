@@ -86,7 +86,7 @@ func (u *unit) told(about *event.Event) func(sinks.Trace) bool {
 }
 
 func isAboutInformer(rest string) bool {
-	for _, op := range []event.Op{event.Synced, event.Gap, event.Quarantined} {
+	for _, op := range []event.Op{event.Synced, event.Gap, event.Quarantined, event.Progress} {
 		if strings.HasPrefix(rest, string(op)+"/") {
 			return true
 		}

@@ -90,6 +90,9 @@ type BindingConfig struct {
 	Latest bool
 	// Resync is how often this sink is sent every object again; 0 for never.
 	Resync time.Duration
+	// Progress is how often at most this sink is told up to which version its stream is complete; 0
+	// for never.
+	Progress time.Duration
 }
 
 // Name is unique among the units of a bridge; the state is kept under it.
@@ -309,7 +312,7 @@ func (u *unit) addInformer(b *Bridge, reg prometheus.Registerer, unclean bool) (
 			return err
 		}
 		listeners = append(listeners, informer.ListenerConfig{
-			Name: binding.Sink, Publisher: u.behindRelay(b, out), Maker: maker, Selector: u.selector(binding.Filter), Resync: binding.Resync, Latest: binding.Latest,
+			Name: binding.Sink, Publisher: u.behindRelay(b, out), Maker: maker, Selector: u.selector(binding.Filter), Resync: binding.Resync, Progress: binding.Progress, Latest: binding.Latest,
 			Run: b.process,
 		})
 	}

@@ -8,7 +8,7 @@ import (
 // Op is what happened to an object. Its text is the last token of a NATS subject and of the CloudEvent type.
 type Op string
 
-// The ops of objects. Gap, Quarantined, and Synced without an object, are events about an informer.
+// The ops of objects. Gap, Quarantined, Progress, and Synced without an object, are events about an informer.
 const (
 	Added   Op = "added"
 	Updated Op = "updated"
@@ -17,6 +17,8 @@ const (
 	Gap     Op = "gap"
 	// Quarantined is about something that is no object.
 	Quarantined Op = "quarantined"
+	// Progress says up to which version the stream is complete.
+	Progress Op = "progress"
 )
 
 // Event is a CloudEvent on its way to a sink: the attributes of docs/design.md ("The CloudEvent") as plain fields, so

@@ -310,6 +310,19 @@ func (m *Maker) Synced(version resource.Version, listing Listing, era Era, obser
 	return e
 }
 
+// progressData is the payload of an informer's progress event.
+type progressData struct {
+	Version string `json:"version"`
+}
+
+// Progress makes the event that tells that all changes up to a version are in the stream before it.
+func (m *Maker) Progress(version resource.Version, era Era, observed time.Time) Event {
+	e := m.about("progress", Progress, era.in(string(version)), observed)
+	e.Sequence, e.ResourceVersion = era.sequence(version), string(version)
+	e.Data = mustJSON(progressData{Version: string(version)})
+	return e
+}
+
 // about makes an event about the informer rather than an object.
 func (m *Maker) about(what string, op Op, id string, observed time.Time) Event {
 	t := m.cfg.Type

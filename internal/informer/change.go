@@ -19,6 +19,7 @@ const (
 	ofSynced  // a list was worked through
 	ofDropped // the log on disk was full
 	ofQuarantined
+	ofProgress // everything up to a version is before it
 )
 
 // facts are what a change says. They do not change once it is in the log.
@@ -81,6 +82,8 @@ func (c *facts) event(l *ListenerConfig) event.Event {
 		return m.Dropped(c.Losses.Unread[l.Name], c.Era, c.position, c.Observed)
 	case ofQuarantined:
 		return m.Quarantined(c.Unreadable, c.Era, c.Observed)
+	case ofProgress:
+		return m.Progress(c.Version, c.Era, c.Observed)
 	default:
 		return m.Object(&c.Change)
 	}

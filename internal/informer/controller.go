@@ -164,6 +164,7 @@ func (c *controller) decide(ctx context.Context, d *deltafifo.Delta) error {
 	case deltafifo.Bookmark:
 		if !d.Progress && !c.diverged {
 			c.unclean.Store(false)
+			c.reportProgress(d.Version)
 		}
 		return nil
 	case deltafifo.ReplaceBegin:

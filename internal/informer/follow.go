@@ -38,7 +38,7 @@ func (c *facts) cover(sink string) publisher.Cover {
 	case ofObject:
 		cover.Repeats, cover.Deletes = c.Op == event.Synced, c.Op == event.Deleted
 		cover.OfList = c.OfList
-	case ofSynced:
+	case ofSynced, ofProgress:
 	}
 	return cover
 }

@@ -117,6 +117,9 @@ type ListenerConfig struct {
 	Window int
 	// Resync is how often the listener is sent a Synced of every object; 0 for never.
 	Resync time.Duration
+	// Progress is how often at most the listener is told up to which version its stream is complete;
+	// 0 for never.
+	Progress time.Duration
 	// Latest sends of the changes of an object that wait only the newest, with what the listener was sent before as the old object. Not with
 	// DropOldest.
 	Latest bool

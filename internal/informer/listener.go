@@ -14,6 +14,7 @@ import (
 	"github.com/kubebridge/bridge/internal/condition"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/publisher"
+	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
@@ -28,8 +29,12 @@ type listener struct {
 	left     []*change    // by a run before; owned by run
 	saved    []byte       // the cursor on disk, nil when not known; owned by whoever commits
 	dropped  atomic.Int64 // events, of this run
-	// selection is the controller's.
+	// selection and progress are the controller's. progress was reported last.
 	selection selection
+	progress  struct {
+		version resource.Version
+		at      time.Time
+	}
 	// Of a listener with Latest only.
 	leftover []sighting    // by a run before, that is not noted yet; owned by run
 	settled  atomic.Uint64 // counts calls of Settle, and what else may let more be sent

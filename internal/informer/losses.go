@@ -42,6 +42,8 @@ func (r *record) loss() event.Loss {
 		return event.Between(r.Relist.From, r.Relist.To)
 	case r.Kind == ofSynced:
 		return event.Between(r.Since, r.Version)
+	case r.Kind == ofProgress:
+		return event.Loss{From: r.Version, To: r.Version} // of no change
 	case r.Unreadable != nil:
 		return event.Loss{Events: 1, From: r.Unreadable.Version, To: r.Unreadable.Version}
 	default: // what a list found to be gone went somewhere in between

@@ -1,0 +1,69 @@
+package informer_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/informer"
+)
+
+func TestProgress(t *testing.T) {
+	every := func(c *informer.Config) { c.Listeners[0].Progress = time.Minute }
+	t.Run("a bookmark is reported behind everything before it, at most once in the time given", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			out, other := newOutbox(), newOutbox()
+			r := newRig(t, memory(t), []*outbox{out, other}, every)
+			out.setHold(true)
+			r.add("a", "11")
+			r.bookmark("20")
+			synctest.Wait()
+			want(t, out.taken(), "resource.added a ua/11")
+			out.release()
+			synctest.Wait()
+			want(t, out.taken(), "informer.progress  all/pods/progress/20")
+			r.bookmark("30")
+			synctest.Wait()
+			want(t, out.taken())
+			time.Sleep(time.Minute)
+			r.bookmark("30")
+			r.bookmark("40")
+			synctest.Wait()
+			want(t, out.taken(), "informer.progress  all/pods/progress/30")
+			time.Sleep(time.Minute)
+			r.bookmark("30") // reported already
+			synctest.Wait()
+			want(t, out.taken())
+			want(t, other.taken(), "resource.added a ua/11")
+			r.stop()
+			if got := r.tracker.Status().Watermark; got != "40" {
+				t.Errorf("watermark %s, want 40", got)
+			}
+		})
+	})
+	t.Run("a listener that is sent the newest states is sent it too, behind them", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			out := newOutbox()
+			r := newRig(t, memory(t), []*outbox{out}, every, latest(1))
+			out.setHold(true)
+			r.do("add z 9", "add a 10", "update a 11")
+			synctest.Wait()
+			r.bookmark("20")
+			out.release()
+			r.do("update a 21")
+			synctest.Wait()
+			want(t, out.taken(), "resource.added z uz/9", "resource.added a ua/11", "informer.progress  all/pods/progress/20", "resource.updated a ua/21")
+			r.stop()
+		})
+	})
+	t.Run("it has a copy in each partition", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			out := newOutbox()
+			r := newRig(t, memory(t), []*outbox{out}, every, broadcasting(out))
+			r.bookmark("20")
+			synctest.Wait()
+			want(t, out.taken(), copies("informer.progress  all/pods/progress/20/partition/%d")...)
+			r.stop()
+		})
+	})
+}
