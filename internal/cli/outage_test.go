@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -14,10 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/testkit"
+	"github.com/kubebridge/bridge/internal/verify"
 )
 
 // outageChanges is how many changes arrive while a broker is away; `make test-outage` asks for
@@ -264,43 +264,21 @@ func (o *outage) latency(from, to int64) map[int]time.Duration {
 	return map[int]time.Duration{50: took[len(took)/2].Round(10 * time.Microsecond), 99: took[len(took)*99/100].Round(10 * time.Microsecond)}
 }
 
-// verify reads a broker's stream from its beginning and accounts for every change.
+// verify has the program check a broker's stream, and accounts for every change.
 func (o *outage) verify(b *natsBroker) {
 	o.t.Helper()
 	b.follow.Stop()
-	js := b.jetStream()
-	stream, err := js.Stream(o.t.Context(), "K8S")
-	if err != nil {
-		o.t.Fatal(err)
+	cmd := exec.CommandContext(o.t.Context(), o.program, "verify", "--from", b.url()+"/K8S", "-o", "json")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	var r verify.Report
+	if jsonErr := json.Unmarshal(out, &r); jsonErr != nil {
+		o.t.Fatalf("bridge verify: %v: %s", err, stderr.String())
 	}
-	consumer, err := stream.OrderedConsumer(o.t.Context(), jetstream.OrderedConsumerConfig{HeadersOnly: true})
-	if err != nil {
-		o.t.Fatal(err)
-	}
-	seen, newest, repeated, reordered := map[string]bool{}, map[string]string{}, 0, 0
-	messages, err := consumer.Messages()
-	if err != nil {
-		o.t.Fatal(err)
-	}
-	defer messages.Stop()
-	for range stream.CachedInfo().State.Msgs {
-		m, err := messages.Next(jetstream.NextMaxWait(20 * time.Second))
-		if err != nil {
-			o.t.Fatal(err)
-		}
-		id, object, sequence := m.Headers()["ce-id"][0], m.Headers()["ce-partitionkey"][0], m.Headers()["ce-sequence"][0]
-		if seen[id] {
-			repeated++
-		}
-		if sequence < newest[object] {
-			reordered++
-		}
-		seen[id], newest[object] = true, max(newest[object], sequence)
-	}
-	// and the event that says that the list was worked through
-	lost := *outageChanges + 1 - len(seen)
-	o.t.Logf("%s: lost %d, repeated %d, reordered %d", b.name(o), lost, repeated, reordered)
-	if lost != 0 || repeated > 0 || reordered > 0 {
-		o.t.Errorf("%s: lost %d, repeated %d, reordered %d of %d", b.name(o), lost, repeated, reordered, *outageChanges)
+	lost := *outageChanges + 1 - (r.Events - r.Repeats) // and the event that says that the list was worked through
+	o.t.Logf("%s: lost %d, repeated %d, faults %v", b.name(o), lost, r.Repeats, r.Faults)
+	if lost != 0 || r.Repeats > 0 || !r.OK {
+		o.t.Errorf("%s: lost %d, repeated %d of %d; %v, among the faults %+v", b.name(o), lost, r.Repeats, *outageChanges, err, r.Found[:min(len(r.Found), 5)])
 	}
 }

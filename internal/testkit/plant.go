@@ -43,8 +43,9 @@ var planters = []planter{
 		events[at[3]].Data = events[at[2]].Data
 		return events
 	}},
-	{Planted{"a body is cut", "contradiction"}, false, func(events []event.Event, at []int) []event.Event {
-		events[at[2]].Data = events[at[2]].Data[:40]
+	{Planted{"a body is that of another object", "contradiction"}, false, func(events []event.Event, at []int) []event.Event {
+		other := slices.IndexFunc(events, func(e event.Event) bool { return !e.AboutInformer() && e.UID != events[at[2]].UID })
+		events[at[2]].Data = events[other].Data
 		return events
 	}},
 	{Planted{"an event comes again with another body", "changed"}, false, func(events []event.Event, at []int) []event.Event {
