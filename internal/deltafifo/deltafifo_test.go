@@ -13,44 +13,45 @@ import (
 
 	"github.com/kubebridge/bridge/internal/deltafifo"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 func TestOrder(t *testing.T) {
 	t.Run("deltas come as they were added, those of one object too", func(t *testing.T) {
 		f := newFIFO(t, deltafifo.Config{})
 		ctx := t.Context()
-		ok(t, f.Add(ctx, object("a", "1")))
-		ok(t, f.Add(ctx, object("b", "2")))
-		ok(t, f.Update(ctx, object("a", "3")))
-		ok(t, f.Bookmark(ctx, "4"))
-		ok(t, f.Delete(ctx, object("a", "5")))
-		ok(t, f.Delete(ctx, object("a", "6")))
-		ok(t, f.Update(ctx, object("b", "7")))
+		testkit.OK(t, f.Add(ctx, object("a", "1")))
+		testkit.OK(t, f.Add(ctx, object("b", "2")))
+		testkit.OK(t, f.Update(ctx, object("a", "3")))
+		testkit.OK(t, f.Bookmark(ctx, "4"))
+		testkit.OK(t, f.Delete(ctx, object("a", "5")))
+		testkit.OK(t, f.Delete(ctx, object("a", "6")))
+		testkit.OK(t, f.Update(ctx, object("b", "7")))
 		want(t, popAll(t, f),
 			"Added a 1", "Added b 2", "Updated a 3", "Bookmark 4", "Deleted a 5", "Deleted a 6", "Updated b 7")
 	})
 	t.Run("what is added while others wait does not pass them", func(t *testing.T) {
 		f := newFIFO(t, deltafifo.Config{})
 		list(t, f, "9", "foo@5", "bar@6")
-		ok(t, f.Update(t.Context(), object("foo", "10")))
+		testkit.OK(t, f.Update(t.Context(), object("foo", "10")))
 		want(t, pop(t, f), "ReplaceBegin")
-		ok(t, f.Update(t.Context(), object("foo", "11")))
+		testkit.OK(t, f.Update(t.Context(), object("foo", "11")))
 		want(t, popAll(t, f),
 			"Replaced foo 5", "Replaced bar 6", "ReplaceEnd 9", "Updated foo 10", "Updated foo 11")
 	})
 	t.Run("a delete of an unknown object is handed out", func(t *testing.T) {
 		f := newFIFO(t, deltafifo.Config{})
-		ok(t, f.Add(t.Context(), object("foo", "10")))
-		ok(t, f.Delete(t.Context(), object("baz", "20")))
+		testkit.OK(t, f.Add(t.Context(), object("foo", "10")))
+		testkit.OK(t, f.Delete(t.Context(), object("baz", "20")))
 		want(t, popAll(t, f), "Added foo 10", "Deleted baz 20")
 	})
 	t.Run("a Sync comes behind the changes that wait", func(t *testing.T) {
 		f := newFIFO(t, deltafifo.Config{})
-		ok(t, f.Update(t.Context(), object("a", "5")))
-		ok(t, f.Resync(t.Context(), "a", 1, 7, 42))
-		ok(t, f.Snapshot(t.Context(), "a", 2, 8))
+		testkit.OK(t, f.Update(t.Context(), object("a", "5")))
+		testkit.OK(t, f.Resync(t.Context(), "a", 1, 7, 42))
+		testkit.OK(t, f.Snapshot(t.Context(), "a", 2, 8))
 		var got []deltafifo.Delta
-		ok(t, f.Pop(t.Context(), process(func(d deltafifo.Deltas) error {
+		testkit.OK(t, f.Pop(t.Context(), process(func(d deltafifo.Deltas) error {
 			got = append(got, d...)
 			return nil
 		})))
@@ -75,7 +76,7 @@ func TestOrder(t *testing.T) {
 		}
 		last := map[string]int{}
 		for last["a"]+last["b"] < 2*amount {
-			ok(t, f.Pop(t.Context(), process(func(deltas deltafifo.Deltas) error {
+			testkit.OK(t, f.Pop(t.Context(), process(func(deltas deltafifo.Deltas) error {
 				for _, d := range deltas {
 					who := string(d.Key[0])
 					last[who]++
@@ -98,7 +99,7 @@ func TestBound(t *testing.T) {
 			var added atomic.Int32
 			go func() {
 				for range 1000 {
-					ok(t, f.Add(t.Context(), object("a", "1")))
+					testkit.OK(t, f.Add(t.Context(), object("a", "1")))
 					added.Add(1)
 				}
 			}()
@@ -114,7 +115,7 @@ func TestBound(t *testing.T) {
 	})
 	t.Run("an object that is larger passes alone", func(t *testing.T) {
 		f := newFIFO(t, deltafifo.Config{MaxBytes: 10})
-		ok(t, f.Add(t.Context(), object("a", "1")))
+		testkit.OK(t, f.Add(t.Context(), object("a", "1")))
 		want(t, popAll(t, f), "Added a 1")
 	})
 	t.Run("a Sync counts", func(t *testing.T) {
@@ -132,7 +133,7 @@ func TestBound(t *testing.T) {
 	t.Run("adding gives up when its context ends", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFIFO(t, deltafifo.Config{MaxBytes: 10})
-			ok(t, f.Add(t.Context(), object("a", "1")))
+			testkit.OK(t, f.Add(t.Context(), object("a", "1")))
 			ctx, cancel := context.WithCancelCause(t.Context())
 			why := errors.New("stop reading")
 			done := make(chan error, 1)
@@ -148,10 +149,10 @@ func TestBound(t *testing.T) {
 		f := newFIFO(t, deltafifo.Config{})
 		before := allocated()
 		for range 50_000 { // as deltas they take more than 5 MB
-			ok(t, f.Bookmark(t.Context(), "1"))
+			testkit.OK(t, f.Bookmark(t.Context(), "1"))
 		}
 		for f.Stats().Deltas > 0 {
-			ok(t, f.Pop(t.Context(), process(func(deltafifo.Deltas) error { return nil })))
+			testkit.OK(t, f.Pop(t.Context(), process(func(deltafifo.Deltas) error { return nil })))
 		}
 		if grown := allocated() - before; grown > 1<<20 {
 			t.Errorf("%d bytes are kept", grown)
@@ -170,7 +171,7 @@ func allocated() int64 {
 func TestEnd(t *testing.T) {
 	t.Run("what is left after Close is handed out", func(t *testing.T) {
 		f := newFIFO(t, deltafifo.Config{})
-		ok(t, f.Add(t.Context(), object("a", "1")))
+		testkit.OK(t, f.Add(t.Context(), object("a", "1")))
 		f.Close()
 		if err := f.Add(t.Context(), object("b", "2")); !errors.Is(err, deltafifo.ErrClosed) {
 			t.Errorf("Add after Close: %v", err)
@@ -183,7 +184,7 @@ func TestEnd(t *testing.T) {
 	t.Run("Close ends a Pop and an Add that wait", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			empty, full := newFIFO(t, deltafifo.Config{}), newFIFO(t, deltafifo.Config{MaxBytes: 1})
-			ok(t, full.Add(t.Context(), object("a", "1")))
+			testkit.OK(t, full.Add(t.Context(), object("a", "1")))
 			done := make(chan error, 2)
 			go func() { done <- empty.Pop(t.Context(), nil) }()
 			go func() { done <- full.Add(t.Context(), object("b", "2")) }()
@@ -205,7 +206,7 @@ func TestEnd(t *testing.T) {
 	t.Run("an error of the Processor ends it", func(t *testing.T) {
 		f := newFIFO(t, deltafifo.Config{})
 		broken := errors.New("disk on fire")
-		ok(t, f.Add(t.Context(), object("a", "1")))
+		testkit.OK(t, f.Add(t.Context(), object("a", "1")))
 		breaks := process(func(deltafifo.Deltas) error { return broken })
 		if err := f.Pop(t.Context(), breaks); !errors.Is(err, broken) {
 			t.Errorf("Pop: %v, want %v", err, broken)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/deltafifo"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // known is a KnownObjects of a fixed set.
@@ -55,22 +56,15 @@ func object(name, version string) *resource.Object {
 	}
 }
 
-func ok(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // list queues a whole list of "name@version" items.
 func list(t testing.TB, f *deltafifo.FIFO, version resource.Version, items ...string) {
 	t.Helper()
-	ok(t, f.BeginReplace(t.Context(), resource.Relist{Initial: true}))
+	testkit.OK(t, f.BeginReplace(t.Context(), resource.Relist{Initial: true}))
 	for _, item := range items {
 		name, v, _ := strings.Cut(item, "@")
-		ok(t, f.Replace(t.Context(), object(name, v)))
+		testkit.OK(t, f.Replace(t.Context(), object(name, v)))
 	}
-	ok(t, f.EndReplace(t.Context(), version))
+	testkit.OK(t, f.EndReplace(t.Context(), version))
 }
 
 // process is a Processor.
@@ -82,7 +76,7 @@ func (p process) Process(_ context.Context, d deltafifo.Deltas) error { return p
 // Process.
 func pop(t testing.TB, f *deltafifo.FIFO) (got []string) {
 	t.Helper()
-	ok(t, f.Pop(t.Context(), process(func(d deltafifo.Deltas) error {
+	testkit.OK(t, f.Pop(t.Context(), process(func(d deltafifo.Deltas) error {
 		if len(got) > 0 {
 			got = append(got, "|")
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/deltafifo"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 func TestReplace(t *testing.T) {
@@ -17,9 +18,9 @@ func TestReplace(t *testing.T) {
 		k := &known{missing: []resource.Key{"gone", "lost"}}
 		f := newFIFO(t, deltafifo.Config{Known: k})
 		ctx := t.Context()
-		ok(t, f.Update(ctx, object("a", "5")))
+		testkit.OK(t, f.Update(ctx, object("a", "5")))
 		list(t, f, "9", "a@7", "b@8")
-		ok(t, f.Update(ctx, object("b", "10")))
+		testkit.OK(t, f.Update(ctx, object("b", "10")))
 		want(t, pop(t, f), "Updated a 5") // not with the list's a: a gap is told in between
 		want(t, pop(t, f), "ReplaceBegin")
 		want(t, pop(t, f), "Replaced a 7", "Replaced b 8")
@@ -38,7 +39,7 @@ func TestReplace(t *testing.T) {
 		list(t, f, "9")
 		want(t, pop(t, f), "ReplaceBegin")
 		var calls []int
-		ok(t, f.Pop(t.Context(), process(func(d deltafifo.Deltas) error {
+		testkit.OK(t, f.Pop(t.Context(), process(func(d deltafifo.Deltas) error {
 			calls = append(calls, len(d))
 			for i := range d {
 				if isEnd := d[i].Type == deltafifo.ReplaceEnd; isEnd != (len(calls) == 3 && i == len(d)-1) {
@@ -54,7 +55,7 @@ func TestReplace(t *testing.T) {
 	t.Run("a failure to find them is no empty answer", func(t *testing.T) {
 		broken := errors.New("disk on fire")
 		f := newFIFO(t, deltafifo.Config{Known: &known{missing: []resource.Key{"a"}, err: broken}})
-		ok(t, f.EndReplace(t.Context(), "9"))
+		testkit.OK(t, f.EndReplace(t.Context(), "9"))
 		nothing := process(func(deltafifo.Deltas) error { return errors.New("the end was processed") })
 		if err := f.Pop(t.Context(), nothing); !errors.Is(err, broken) {
 			t.Errorf("Pop: %v, want %v", err, broken)
@@ -66,11 +67,11 @@ func TestReplace(t *testing.T) {
 	t.Run("lists and bookmarks keep their places", func(t *testing.T) {
 		f := newFIFO(t, deltafifo.Config{})
 		ctx := t.Context()
-		ok(t, f.Delete(ctx, object("foo", "3")))
-		ok(t, f.Bookmark(ctx, "4"))
+		testkit.OK(t, f.Delete(ctx, object("foo", "3")))
+		testkit.OK(t, f.Bookmark(ctx, "4"))
 		list(t, f, "10", "foo@3")
 		list(t, f, "20", "foo@3", "foo@4", "bar@15")
-		ok(t, f.Bookmark(ctx, "30"))
+		testkit.OK(t, f.Bookmark(ctx, "30"))
 		list(t, f, "56")
 		want(t, popAll(t, f), "Deleted foo 3", "Bookmark 4",
 			"ReplaceBegin", "Replaced foo 3", "ReplaceEnd 10",
@@ -81,21 +82,21 @@ func TestReplace(t *testing.T) {
 		f := newFIFO(t, deltafifo.Config{})
 		ctx := t.Context()
 		tell := func() {
-			ok(t, f.Delete(ctx, object("a", "1")))
-			ok(t, f.Unselected(ctx, object("b", "2"), false))
+			testkit.OK(t, f.Delete(ctx, object("a", "1")))
+			testkit.OK(t, f.Unselected(ctx, object("b", "2"), false))
 		}
 		tell()
-		ok(t, f.BeginReplace(ctx, resource.Relist{}))
+		testkit.OK(t, f.BeginReplace(ctx, resource.Relist{}))
 		tell()
-		ok(t, f.EndReplace(ctx, "9"))
+		testkit.OK(t, f.EndReplace(ctx, "9"))
 		tell()
-		ok(t, f.BeginReplace(ctx, resource.Relist{}))
+		testkit.OK(t, f.BeginReplace(ctx, resource.Relist{}))
 		// gives up the list before, and begins none
-		ok(t, f.BeginReplace(ctx, resource.Relist{Only: true}))
+		testkit.OK(t, f.BeginReplace(ctx, resource.Relist{Only: true}))
 		tell()
 		var listed []bool
 		for f.Stats().Deltas > 0 {
-			ok(t, f.Pop(ctx, process(func(d deltafifo.Deltas) error {
+			testkit.OK(t, f.Pop(ctx, process(func(d deltafifo.Deltas) error {
 				for i := range d {
 					if d[i].Object != nil {
 						listed = append(listed, d[i].Listed)
@@ -112,13 +113,13 @@ func TestReplace(t *testing.T) {
 		f := newFIFO(t, deltafifo.Config{})
 		incomplete := func(of ...resource.Identity) (isIncomplete bool) {
 			t.Helper()
-			ok(t, f.BeginReplace(t.Context(), resource.Relist{Reason: resource.ReasonExpired}))
+			testkit.OK(t, f.BeginReplace(t.Context(), resource.Relist{Reason: resource.ReasonExpired}))
 			for _, item := range of {
-				ok(t, f.Skip(t.Context(), item))
+				testkit.OK(t, f.Skip(t.Context(), item))
 			}
-			ok(t, f.EndReplace(t.Context(), "9"))
+			testkit.OK(t, f.EndReplace(t.Context(), "9"))
 			for f.Stats().Deltas > 0 {
-				ok(t, f.Pop(t.Context(), process(func(deltas deltafifo.Deltas) error {
+				testkit.OK(t, f.Pop(t.Context(), process(func(deltas deltafifo.Deltas) error {
 					for _, d := range deltas {
 						if d.Type == deltafifo.ReplaceBegin && d.Relist.Incomplete {
 							t.Error("its begin says so before it is known")
@@ -175,11 +176,11 @@ func TestTurns(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			f := newFIFO(t, deltafifo.Config{})
 			for _, name := range tt.before {
-				ok(t, f.Update(t.Context(), object(name, "5")))
+				testkit.OK(t, f.Update(t.Context(), object(name, "5")))
 			}
 			list(t, f, "10", tt.list...)
 			for _, name := range tt.changes {
-				ok(t, f.Update(t.Context(), object(name, "20")))
+				testkit.OK(t, f.Update(t.Context(), object(name, "20")))
 			}
 			var turns []string
 			for f.Stats().Deltas > 0 {
@@ -209,10 +210,10 @@ func TestHasSynced(t *testing.T) {
 		{"nothing has come", deltafifo.Config{}, func(*deltafifo.FIFO) {}, -1},
 		{"it is resumed", deltafifo.Config{Resumed: true}, func(*deltafifo.FIFO) {}, 0},
 		{"it began with a change", deltafifo.Config{}, func(f *deltafifo.FIFO) {
-			ok(t, f.Add(t.Context(), object("a", "1")))
+			testkit.OK(t, f.Add(t.Context(), object("a", "1")))
 		}, 1},
 		{"it began with a bookmark", deltafifo.Config{}, func(f *deltafifo.FIFO) {
-			ok(t, f.Bookmark(t.Context(), "7"))
+			testkit.OK(t, f.Bookmark(t.Context(), "7"))
 		}, 1},
 		{"an empty list", deltafifo.Config{}, func(f *deltafifo.FIFO) { list(t, f, "5") }, 2},
 		{"a list", deltafifo.Config{}, func(f *deltafifo.FIFO) { list(t, f, "5", "a@1", "a@2") }, 3},
@@ -226,9 +227,9 @@ func TestHasSynced(t *testing.T) {
 			list(t, f, "6", "b@2")
 		}, 3},
 		{"a list that broke off", deltafifo.Config{}, func(f *deltafifo.FIFO) {
-			ok(t, f.BeginReplace(t.Context(), resource.Relist{}))
-			ok(t, f.Replace(t.Context(), object("a", "1")))
-			ok(t, f.Delete(t.Context(), object("b", "2")))
+			testkit.OK(t, f.BeginReplace(t.Context(), resource.Relist{}))
+			testkit.OK(t, f.Replace(t.Context(), object("a", "1")))
+			testkit.OK(t, f.Delete(t.Context(), object("b", "2")))
 		}, -1},
 	}
 	for _, tt := range tests {
@@ -242,7 +243,7 @@ func TestHasSynced(t *testing.T) {
 				if f.Stats().Deltas == 0 {
 					return
 				}
-				ok(t, f.Pop(t.Context(), process(func(deltafifo.Deltas) error {
+				testkit.OK(t, f.Pop(t.Context(), process(func(deltafifo.Deltas) error {
 					if f.HasSynced() && pops < tt.pops {
 						t.Errorf("it has synced while turn %d is being processed", pops+1)
 					}

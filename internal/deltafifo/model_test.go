@@ -13,6 +13,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/deltafifo"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 var (
@@ -134,7 +135,7 @@ func (m *model) step() {
 				m.pop()
 			}
 		}
-		ok(m.t, add(ctx))
+		testkit.OK(m.t, add(ctx))
 		m.added, m.sizes = append(m.added, line), append(m.sizes, size)
 	}
 	change := func(typ string, add func(context.Context, *resource.Object) error) {
@@ -171,7 +172,7 @@ func (m *model) step() {
 }
 
 func (m *model) pop() {
-	ok(m.t, m.fifo.Pop(context.Background(), m))
+	testkit.OK(m.t, m.fifo.Pop(context.Background(), m))
 	bytes := 0
 	for _, s := range m.sizes {
 		bytes += s

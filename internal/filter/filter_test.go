@@ -8,10 +8,11 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/filter"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 var (
-	pods   = resource.Type{Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true}
+	pods   = testkit.Pods
 	nodes  = resource.Type{Version: "v1", Resource: "nodes", Kind: "Node"}
 	leases = resource.Type{Group: "coordination.k8s.io", Version: "v1", Resource: "leases", Kind: "Lease", Namespaced: true}
 )

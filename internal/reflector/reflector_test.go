@@ -19,7 +19,7 @@ import (
 )
 
 var (
-	pods    = resource.Type{Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true}
+	pods    = testkit.Pods
 	widgets = resource.Type{
 		Group: "example.com", Version: "v1", Resource: "widgets",
 		Kind: "Widget", Namespaced: true,

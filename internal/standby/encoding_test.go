@@ -78,24 +78,24 @@ func TestAProgressThatIsLargeIsToldInASmallerForm(t *testing.T) {
 				first := campaign(t, testkit.NewLeases(), "first")
 				defer first.stop()
 				_, _, err := first.board.Take(t.Context())
-				ok(t, err)
+				testkit.OK(t, err)
 				progress := standby.Progress{
 					Units: c.units, Sinks: c.sinks,
 					Feeds:   map[string][]string{"workloads": {"lake"}},
 					Version: "v", RedactionKey: "0123abcd", Outlines: outline,
 				}
 				told, err := first.board.Put(t.Context(), &progress)
-				ok(t, err)
+				testkit.OK(t, err)
 				object, err := first.client.Leases("tools").Get(t.Context(),
 					"bridge-progress", metav1.GetOptions{})
-				ok(t, err)
+				testkit.OK(t, err)
 				text := object.Annotations["bridge.kubebridge.dev/progress"]
 				if told.Short != c.short || told.Bytes > 200<<10 || told.Bytes != len(text) ||
 					!strings.Contains(text, c.format) {
 					t.Errorf("told %+v; it begins with %.100s", told, text)
 				}
 				got, _, err := first.board.Get(t.Context())
-				ok(t, err)
+				testkit.OK(t, err)
 				want := standby.Progress{
 					Units: c.units, Sinks: c.sinks, Feeds: progress.Feeds,
 					Version: "v", RedactionKey: "0123abcd",
@@ -195,7 +195,7 @@ func TestAProgressWithoutOutlinesThatIsTooLargeIsToldWithoutPositions(t *testing
 		first := campaign(t, testkit.NewLeases(), "first")
 		defer first.stop()
 		_, _, err := first.board.Take(t.Context())
-		ok(t, err)
+		testkit.OK(t, err)
 		progress := standby.Progress{
 			Units: manyUnits(20),
 			Sinks: map[string][]byte{"lake": places(15000)},

@@ -40,7 +40,7 @@ func campaignIf(
 	}
 	var err error
 	c.Lease, err = standby.NewLease(cfg)
-	ok(t, err)
+	testkit.OK(t, err)
 	c.Defer(unfit)
 	c.board = standby.NewProgressLease(cfg)
 	var ctx context.Context
@@ -48,13 +48,6 @@ func campaignIf(
 	go func() { c.done <- c.Run(ctx) }()
 	synctest.Wait()
 	return c
-}
-
-func ok(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // put writes on the board.
@@ -113,7 +106,7 @@ func TestALeaderThatCannotRenewStopsBeforeAnotherBegins(t *testing.T) {
 		if err := first.Confirm(t.Context()); !errors.Is(err, standby.ErrFenced) {
 			t.Errorf("got %v, want that the second has it", err)
 		}
-		ok(t, second.Confirm(t.Context()))
+		testkit.OK(t, second.Confirm(t.Context()))
 	})
 }
 
@@ -129,7 +122,7 @@ func TestALeaseThatIsReleasedIsTakenAtOnce(t *testing.T) {
 			t.Error("it may still publish")
 		}
 		first.stop()
-		ok(t, <-first.done)
+		testkit.OK(t, <-first.done)
 		released := time.Now()
 		<-second.Elected()
 		if took := time.Since(released); took > 1200*time.Millisecond {
@@ -145,7 +138,7 @@ func TestALeaseThatIsNotReleasedExpires(t *testing.T) {
 		second := campaign(t, server, "second")
 		defer second.stop()
 		first.stop() // something may be on the wire
-		ok(t, <-first.done)
+		testkit.OK(t, <-first.done)
 		ended := time.Now()
 		<-second.Elected()
 		if took := time.Since(ended); took < 14*time.Second {
@@ -174,8 +167,8 @@ func TestABoardIsItsLastTakers(t *testing.T) {
 				Epoch: 1,
 			}}, Sinks: map[string][]byte{"js": []byte("position")},
 		}
-		ok(t, first.put(&progress))
-		ok(t, first.put(&progress))
+		testkit.OK(t, first.put(&progress))
+		testkit.OK(t, first.put(&progress))
 		got, led, err := second.board.Get(ctx)
 		if err != nil || !led || got.Units["all/pods"] != progress.Units["all/pods"] ||
 			string(got.Sinks["js"]) != "position" {
@@ -188,7 +181,7 @@ func TestABoardIsItsLastTakers(t *testing.T) {
 		if err := first.put(&progress); !errors.Is(err, standby.ErrTaken) {
 			t.Errorf("got %v, want that the board is another's", err)
 		}
-		ok(t, second.put(&progress))
+		testkit.OK(t, second.put(&progress))
 	})
 }
 
@@ -200,21 +193,21 @@ func TestABoardThatSomebodyDeletesIsMadeAgain(t *testing.T) {
 		defer first.stop()
 		defer second.stop()
 		_, _, err := first.board.Take(ctx)
-		ok(t, err)
+		testkit.OK(t, err)
 		progress := standby.Progress{Units: map[string]standby.Unit{"all/pods": {Delivered: "17"}}}
-		ok(t, first.put(&progress))
+		testkit.OK(t, first.put(&progress))
 		server.Delete("tools", "bridge-progress")
 		if err := first.put(&progress); err == nil || errors.Is(err, standby.ErrTaken) {
 			t.Errorf("got %v, want that it is tried again", err)
 		}
-		ok(t, first.put(&progress))
+		testkit.OK(t, first.put(&progress))
 		if got, led, err := second.board.Take(ctx); err != nil || !led ||
 			got.Units["all/pods"].Delivered != "17" {
 			t.Fatalf("got %+v, %t, %v", got, led, err)
 		}
 		server.Delete("tools", "bridge-progress")
 		_, _, err = second.board.Take(ctx)
-		ok(t, err)
+		testkit.OK(t, err)
 		if err := first.put(&progress); !errors.Is(err, standby.ErrTaken) {
 			t.Errorf("got %v, want that the board is another's", err)
 		}
@@ -289,7 +282,7 @@ func TestAReplicaThatIsUnfitMakesALeaseThatIsMissingOnlyAfterAWhile(t *testing.T
 			t.Errorf("it took %v", took)
 		}
 		time.Sleep(time.Minute)
-		ok(t, c.Gate()) // it renews what it has, though it is unfit
+		testkit.OK(t, c.Gate()) // it renews what it has, though it is unfit
 	})
 }
 
@@ -300,17 +293,17 @@ func TestAClaimStaysUntilTheBoardIsTaken(t *testing.T) {
 		defer first.stop()
 		defer second.stop()
 		_, _, err := first.board.Take(ctx)
-		ok(t, err)
-		ok(t, second.board.Claim(ctx))
+		testkit.OK(t, err)
+		testkit.OK(t, second.board.Claim(ctx))
 		progress := standby.Progress{Units: map[string]standby.Unit{"all/pods": {Delivered: "17"}}}
 		_ = first.put(&progress) // finds that somebody has written
-		ok(t, first.put(&progress))
+		testkit.OK(t, first.put(&progress))
 		if p, _, err := first.board.Get(ctx); err != nil || p.Claim != "second" ||
 			p.Units["all/pods"].Delivered != "17" {
 			t.Errorf("got %+v, %v", p, err)
 		}
 		_, _, err = second.board.Take(ctx)
-		ok(t, err)
+		testkit.OK(t, err)
 		if p, _, err := first.board.Get(ctx); err != nil || p.Claim != "" ||
 			p.Units["all/pods"].Delivered != "17" {
 			t.Errorf("got %+v, %v", p, err)

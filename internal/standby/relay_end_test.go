@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 
 	"github.com/kubebridge/bridge/internal/standby"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 var errEnd = errors.New("the listener ends")
@@ -14,17 +15,17 @@ var errEnd = errors.New("the listener ends")
 func TestRelayDetach(t *testing.T) {
 	t.Run("nothing is settled any more and the room is given back", func(t *testing.T) {
 		d := newDesk(1)
-		ok(t, d.Add(t.Context(), d.versions(10)))
+		testkit.OK(t, d.Add(t.Context(), d.versions(10)))
 		d.Detach(t.Context(), d)
 		d.Follow(standby.Unit{Delivered: "10"})
-		ok(t, d.Lead(t.Context()))
+		testkit.OK(t, d.Lead(t.Context()))
 		d.want(t, nil, nil)
 		if !d.detached {
 			t.Error("the publisher was not asked")
 		}
 		other := newDesk(1)
 		other.Relay = standby.NewRelay(standby.RelayConfig{Next: next{other}, Room: d.room, History: other.history})
-		ok(t, other.Add(t.Context(), other.versions(11)))
+		testkit.OK(t, other.Add(t.Context(), other.versions(11)))
 		if other.Held() != 1 {
 			t.Error("there is no room")
 		}
@@ -32,7 +33,7 @@ func TestRelayDetach(t *testing.T) {
 	t.Run("what a call that was broken off has given is not settled", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			d := newDesk(2 * 768) // for two items
-			ok(t, d.Add(t.Context(), d.versions(10)))
+			testkit.OK(t, d.Add(t.Context(), d.versions(10)))
 			ctx, end := context.WithCancelCause(t.Context())
 			added := make(chan error, 1)
 			go func() { added <- d.Add(ctx, d.versions(11, 12)) }()
@@ -53,7 +54,7 @@ func TestRelayDetach(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			d := newDesk(1 << 20)
 			d.busy = make(chan struct{})
-			ok(t, d.Add(t.Context(), d.versions(10)))
+			testkit.OK(t, d.Add(t.Context(), d.versions(10)))
 			led := make(chan error, 1)
 			go func() { led <- d.Lead(t.Context()) }()
 			synctest.Wait()
@@ -66,7 +67,7 @@ func TestRelayDetach(t *testing.T) {
 				t.Errorf("Add: %v", err)
 			}
 			d.Detach(t.Context(), d)
-			ok(t, <-led)
+			testkit.OK(t, <-led)
 			d.want(t, nil, nil)
 		})
 	})

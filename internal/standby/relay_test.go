@@ -13,6 +13,7 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/standby"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // desk has a relay between a listener and a publisher that note what they get.
@@ -105,22 +106,22 @@ func (d *desk) want(t *testing.T, settled, passed []string) {
 
 func TestARelaySettlesWhatTheLeaderHasDeliveredAndHandsOnTheRest(t *testing.T) {
 	d := newDesk(1 << 20)
-	ok(t, d.Add(t.Context(), d.versions(10, 11, 12)))
+	testkit.OK(t, d.Add(t.Context(), d.versions(10, 11, 12)))
 	d.want(t, nil, nil)
 	d.Follow(standby.Unit{Delivered: "11"})
 	d.want(t, []string{"10", "11"}, nil)
-	ok(t, d.Add(t.Context(), d.versions(11, 13))) // one that comes late
+	testkit.OK(t, d.Add(t.Context(), d.versions(11, 13))) // one that comes late
 	d.want(t, []string{"10", "11", "11"}, nil)
 	d.Follow(standby.Unit{Delivered: "12"}) // the last that the leader has told
-	ok(t, d.Lead(t.Context()))
-	ok(t, d.Add(t.Context(), d.versions(12, 14)))
+	testkit.OK(t, d.Lead(t.Context()))
+	testkit.OK(t, d.Add(t.Context(), d.versions(12, 14)))
 	d.want(t, []string{"10", "11", "11", "12", "12"}, []string{"13", "14"})
-	ok(t, d.Lead(t.Context()))
+	testkit.OK(t, d.Lead(t.Context()))
 }
 
 func TestARelaySettlesNothingThatTheProgressSaysNothingAbout(t *testing.T) {
 	d := newDesk(1 << 20)
-	ok(t, d.Add(t.Context(), append(d.versions(10), d.item("of another epoch", publisher.Cover{Version: "8", Epoch: 1}), d.item("unordered", publisher.Cover{Version: "x"}))))
+	testkit.OK(t, d.Add(t.Context(), append(d.versions(10), d.item("of another epoch", publisher.Cover{Version: "8", Epoch: 1}), d.item("unordered", publisher.Cover{Version: "x"}))))
 	d.Follow(standby.Unit{})
 	d.Follow(standby.Unit{Delivered: "9"})
 	d.Follow(standby.Unit{Delivered: "7", Epoch: 1})
@@ -131,7 +132,7 @@ func TestARelaySettlesNothingThatTheProgressSaysNothingAbout(t *testing.T) {
 func TestWhatIsAboutAListIsSettledWhenItsEndIsCovered(t *testing.T) {
 	d := newDesk(1 << 20)
 	d.whole = false
-	ok(t, d.Add(t.Context(), []*publisher.Item{d.item("gap", publisher.Cover{Version: "20", OfList: true})}))
+	testkit.OK(t, d.Add(t.Context(), []*publisher.Item{d.item("gap", publisher.Cover{Version: "20", OfList: true})}))
 	d.Follow(standby.Unit{Delivered: "24"})
 	d.want(t, nil, nil)
 	d.whole, d.from = true, "25"
@@ -145,7 +146,7 @@ func TestWhatIsAboutAListIsSettledWhenItsEndIsCovered(t *testing.T) {
 func TestTheEndsThatALeaderCouldNotKnowAreSettledByNobodysProgress(t *testing.T) {
 	d := newDesk(1 << 20)
 	for _, v := range []resource.Version{"10", "11", "19", "20", "21", "31"} {
-		ok(t, d.Add(t.Context(), []*publisher.Item{d.item(string(v), publisher.Cover{Version: v, Deletes: true}), d.item(string(v)+" updated", publisher.Cover{Version: v})}))
+		testkit.OK(t, d.Add(t.Context(), []*publisher.Item{d.item(string(v), publisher.Cover{Version: v, Deletes: true}), d.item(string(v)+" updated", publisher.Cover{Version: v})}))
 	}
 	d.Follow(standby.Unit{Delivered: "10"})
 	d.Follow(standby.Unit{Delivered: "10", MissedFrom: "10", MissedTo: "20"})
@@ -160,10 +161,10 @@ func TestTheEndsThatALeaderCouldNotKnowAreSettledByNobodysProgress(t *testing.T)
 		t.Errorf("%d are owed, want 3", n)
 	}
 	d.exists = "19"
-	ok(t, d.Lead(t.Context()))
+	testkit.OK(t, d.Lead(t.Context()))
 	d.want(t, append(settled, "19"), []string{"11", "20", "31", "31 updated"})
 	d.exists = "18"
-	ok(t, d.Add(t.Context(), []*publisher.Item{
+	testkit.OK(t, d.Add(t.Context(), []*publisher.Item{
 		d.item("18", publisher.Cover{Version: "18", Deletes: true}), d.item("17", publisher.Cover{Version: "17", Deletes: true}), d.item("16", publisher.Cover{Version: "16"}),
 	}))
 	d.want(t, append(settled, "19", "16", "18"), []string{"11", "20", "31", "31 updated", "17"})
@@ -173,7 +174,7 @@ func TestTheEndsThatALeaderCouldNotKnowAreSettledByNobodysProgress(t *testing.T)
 func TestWhatALeaderLackedIsOfOneEpoch(t *testing.T) {
 	d := newDesk(1 << 20)
 	d.epoch = 1
-	ok(t, d.Add(t.Context(), []*publisher.Item{d.item("before", publisher.Cover{Version: "15", Deletes: true}), d.item("now", publisher.Cover{Version: "15", Deletes: true, Epoch: 1})}))
+	testkit.OK(t, d.Add(t.Context(), []*publisher.Item{d.item("before", publisher.Cover{Version: "15", Deletes: true}), d.item("now", publisher.Cover{Version: "15", Deletes: true, Epoch: 1})}))
 	d.Follow(standby.Unit{Delivered: "30", MissedTo: "20", Epoch: 1})
 	d.want(t, []string{"before"}, nil)
 }
@@ -183,11 +184,11 @@ func TestWhatRepeatsIsTheLeadersMatter(t *testing.T) {
 	sync := func(id string) []*publisher.Item {
 		return []*publisher.Item{d.item(id, publisher.Cover{Version: "5", Repeats: true})}
 	}
-	ok(t, d.Add(t.Context(), sync("first")))
+	testkit.OK(t, d.Add(t.Context(), sync("first")))
 	d.want(t, []string{"first"}, nil)
 	d.Follow(standby.Unit{Delivered: "10"})
-	ok(t, d.Lead(t.Context()))
-	ok(t, d.Add(t.Context(), sync("second")))
+	testkit.OK(t, d.Lead(t.Context()))
+	testkit.OK(t, d.Add(t.Context(), sync("second")))
 	d.want(t, []string{"first"}, []string{"second"})
 }
 
@@ -206,8 +207,8 @@ func TestAFullRoomHoldsTheListenerUntilThereIsNews(t *testing.T) {
 		if d.Held() != 1 {
 			t.Fatalf("it holds %d", d.Held())
 		}
-		ok(t, d.Lead(t.Context()))
-		ok(t, <-added)
+		testkit.OK(t, d.Lead(t.Context()))
+		testkit.OK(t, <-added)
 		d.want(t, []string{"10", "11"}, []string{"12", "13"})
 	})
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/store"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 func TestOfWhoControlledWhatIsGoneTheNewestAreKept(t *testing.T) {
@@ -15,9 +16,9 @@ func TestOfWhoControlledWhatIsGoneTheNewestAreKept(t *testing.T) {
 	for n := range uint64(store.MaxAncestors + more) {
 		b.SetAncestor(store.Ancestor{Number: n, UID: fmt.Sprint("uid-", n), Controller: resource.Owner{Kind: "Deployment", Name: fmt.Sprint("web-", n), Controller: true}})
 	}
-	ok(t, b.Commit())
+	testkit.OK(t, b.Commit())
 	list, err := db.Ancestors()
-	ok(t, err)
+	testkit.OK(t, err)
 	if len(list) != store.MaxAncestors {
 		t.Fatalf("%d are kept", len(list))
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/store"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // life makes a pod of one of the lives of a name.
@@ -15,7 +16,7 @@ func life(t *testing.T, name, uid, version string) *resource.Object {
 	t.Helper()
 	obj := pod(t, name, version)
 	obj, err := resource.Parse([]byte(strings.Replace(string(obj.Raw), "uid-"+name, uid, 1)), resource.ParseOptions{Type: pods})
-	ok(t, err)
+	testkit.OK(t, err)
 	return obj
 }
 
@@ -30,8 +31,8 @@ func TestWhatWasAnnouncedIsLeftUntilItIsSettledOrMet(t *testing.T) {
 	db := openDB(t, t.TempDir())
 	first := newIndexer(t, db, nil)
 	a, b, c := life(t, "a", "one", "5"), life(t, "a", "two", "7"), life(t, "c", "three", "9")
-	ok(t, first.Announce([]store.Announcement{{Key: "shop/a", Object: a, Seq: 1, Unknown: true}}))
-	ok(t, first.Announce([]store.Announcement{{Key: "shop/a", Object: b, Seq: 3}, {Key: "shop/c", Object: c, Seq: 4, Unknown: true}}))
+	testkit.OK(t, first.Announce([]store.Announcement{{Key: "shop/a", Object: a, Seq: 1, Unknown: true}}))
+	testkit.OK(t, first.Announce([]store.Announcement{{Key: "shop/a", Object: b, Seq: 3}, {Key: "shop/c", Object: c, Seq: 4, Unknown: true}}))
 	want(t, left(first, "shop/a")) // they are this run's
 	if empty, err := first.Empty(); empty || err != nil {
 		t.Errorf("Empty: %v, %v; an object was announced", empty, err)
@@ -46,7 +47,7 @@ func TestWhatWasAnnouncedIsLeftUntilItIsSettledOrMet(t *testing.T) {
 		}
 		for _, obj := range objects {
 			last, err := second.LeftObject(key, obj.UID)
-			ok(t, err)
+			testkit.OK(t, err)
 			if last == nil || string(last.Raw) != string(obj.Raw) {
 				t.Errorf("the last state of %s is %v", obj.UID, last)
 			}
@@ -64,7 +65,7 @@ func TestWhatWasAnnouncedIsLeftUntilItIsSettledOrMet(t *testing.T) {
 	settle(t, db, third, "", map[resource.Key]store.Settled{"shop/c": live(c, 1)})
 	want(t, left(newIndexer(t, db, nil), "shop/c"))
 	settled, err := third.Object("shop/c")
-	ok(t, err)
+	testkit.OK(t, err)
 	if settled == nil || string(settled.Raw) != string(c.Raw) {
 		t.Errorf("settled is %v", settled)
 	}
@@ -76,7 +77,7 @@ func TestWhatIsAnnouncedAgainStaysWhenWhatWasBeforeIsSettled(t *testing.T) {
 	db := openDB(t, t.TempDir())
 	ix := newIndexer(t, db, nil)
 	first, again := life(t, "a", "one", "5"), life(t, "a", "one", "9")
-	ok(t, ix.Announce([]store.Announcement{{Key: "shop/a", Object: first, Seq: 1, Unknown: true}, {Key: "shop/a", Object: again, Seq: 3}}))
+	testkit.OK(t, ix.Announce([]store.Announcement{{Key: "shop/a", Object: first, Seq: 1, Unknown: true}, {Key: "shop/a", Object: again, Seq: 3}}))
 	settled := func(s store.Settled, want1 ...string) *store.Indexer {
 		settle(t, db, ix, "", map[resource.Key]store.Settled{"shop/a": s})
 		after := newIndexer(t, db, nil) // as after a crash
@@ -86,7 +87,7 @@ func TestWhatIsAnnouncedAgainStaysWhenWhatWasBeforeIsSettled(t *testing.T) {
 	want(t, left(newIndexer(t, db, nil), "shop/a"), "one@9")
 	after := settled(dead(first, "7", 2), "one@9")
 	last, err := after.LeftObject("shop/a", "one")
-	ok(t, err)
+	testkit.OK(t, err)
 	if last == nil || string(last.Raw) != string(again.Raw) {
 		t.Errorf("the last state is %v", last)
 	}
@@ -99,14 +100,14 @@ func TestABodyIsWrittenAgainWhenItsPlaceWasUsed(t *testing.T) {
 	db := openDB(t, t.TempDir())
 	ix := newIndexer(t, db, nil)
 	a, b := life(t, "a", "one", "5"), life(t, "a", "two", "7")
-	ok(t, ix.Announce([]store.Announcement{{Key: "shop/a", Object: b, Seq: 3, Unknown: true}}))
+	testkit.OK(t, ix.Announce([]store.Announcement{{Key: "shop/a", Object: b, Seq: 3, Unknown: true}}))
 	settle(t, db, ix, "", map[resource.Key]store.Settled{"shop/a": live(a, 2)})
 	if last, err := ix.LeftObject("shop/a", "two"); last != nil || err != nil {
 		t.Errorf("the last state of two is %s, %v", last.Raw, err)
 	}
 	settle(t, db, ix, "", map[resource.Key]store.Settled{"shop/a": live(b, 3)})
 	last, err := ix.Object("shop/a")
-	ok(t, err)
+	testkit.OK(t, err)
 	if last == nil || last.UID != "two" {
 		t.Errorf("settled is %v", last)
 	}
@@ -119,18 +120,18 @@ func TestABodyThatIsInItsPlaceIsNotWrittenAgain(t *testing.T) {
 	text := make([]byte, size/2)
 	rand.NewChaCha8([32]byte{}).Read(text)
 	announced, later := pod(t, "a", "5", fmt.Sprintf(`,"x":"%x"`, text)), pod(t, "b", "6", fmt.Sprintf(`,"x":"%x"`, text))
-	ok(t, ix.Announce([]store.Announcement{{Key: "shop/a", Object: announced, Seq: 1, Unknown: true}, {Key: "shop/b", Object: pod(t, "b", "5"), Seq: 2, Unknown: true}}))
+	testkit.OK(t, ix.Announce([]store.Announcement{{Key: "shop/a", Object: announced, Seq: 1, Unknown: true}, {Key: "shop/b", Object: pod(t, "b", "5"), Seq: 2, Unknown: true}}))
 	for key, obj := range map[resource.Key]*resource.Object{"shop/a": announced, "shop/b": later} {
 		batch := db.NewBatch()
 		batch.Settle(ix, key, live(obj, 2))
 		if written, again := batch.Len(), obj == later; written > size/2 != again {
 			t.Errorf("%s: %d bytes are committed", key, written)
 		}
-		ok(t, batch.Commit())
+		testkit.OK(t, batch.Commit())
 	}
 	for _, key := range []resource.Key{"shop/a", "shop/b"} {
 		obj, err := ix.Object(key)
-		ok(t, err)
+		testkit.OK(t, err)
 		if obj == nil || !strings.Contains(string(obj.Raw), fmt.Sprintf("%x", text)) {
 			t.Errorf("%s is settled as %v", key, obj)
 		}
@@ -145,12 +146,12 @@ func TestMissingIsWhatWasAnnouncedAndNotListed(t *testing.T) {
 		version := []string{"5", "6", "60"}[i]
 		list = append(list, store.Announcement{Key: resource.Key("shop/" + name), Object: pod(t, name, version), Seq: uint64(i + 1), Unknown: true})
 	}
-	ok(t, before.Announce(list))
+	testkit.OK(t, before.Announce(list))
 	ix := newIndexer(t, db, nil)
-	ok(t, ix.Mark([]resource.Key{"shop/listed"}))
+	testkit.OK(t, ix.Mark([]resource.Key{"shop/listed"}))
 	missing := func(rewound bool) (out []string) {
 		for m, err := range ix.Missing("50", resource.Relist{Rewound: rewound}) {
-			ok(t, err)
+			testkit.OK(t, err)
 			out = append(out, string(m))
 		}
 		return out
@@ -162,9 +163,9 @@ func TestMissingIsWhatWasAnnouncedAndNotListed(t *testing.T) {
 func TestAnnouncingAgainWritesNothing(t *testing.T) {
 	db := openDB(t, "")
 	a := pod(t, "a", "5")
-	ok(t, newIndexer(t, db, nil).Announce([]store.Announcement{{Key: "shop/a", Object: a, Seq: 1, Unknown: true}}))
+	testkit.OK(t, newIndexer(t, db, nil).Announce([]store.Announcement{{Key: "shop/a", Object: a, Seq: 1, Unknown: true}}))
 	ix := newIndexer(t, db, nil)
-	ok(t, ix.Announce([]store.Announcement{{Key: "shop/a", Object: pod(t, "a", "8"), Seq: 1, Unknown: true}}))
+	testkit.OK(t, ix.Announce([]store.Announcement{{Key: "shop/a", Object: pod(t, "a", "8"), Seq: 1, Unknown: true}}))
 	want(t, left(ix, "shop/a"), "uid-a@5")
 }
 
@@ -203,8 +204,8 @@ func TestAnAnnouncementOfALaterLifeUnderASelectorIsNotMetByAnEarlierOne(t *testi
 	db := openDB(t, t.TempDir())
 	first := newIndexer(t, db, nil)
 	five, seven := life(t, "a", "one", "5"), life(t, "a", "one", "7")
-	ok(t, first.Announce([]store.Announcement{{Key: "shop/a", Object: five, Seq: 1, Unknown: true}}))
-	ok(t, first.Announce([]store.Announcement{{Key: "shop/a", Object: seven, Seq: 3}}))
+	testkit.OK(t, first.Announce([]store.Announcement{{Key: "shop/a", Object: five, Seq: 1, Unknown: true}}))
+	testkit.OK(t, first.Announce([]store.Announcement{{Key: "shop/a", Object: seven, Seq: 3}}))
 
 	second := newIndexer(t, db, nil)
 	second.Meet("shop/a", "one", "5", 1)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/store"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // lagging is a database with a budget of one body a second, on a disk that may be full, and what
@@ -51,9 +52,9 @@ func (l *lagging) open() {
 		Dir: "state", FS: faulty{errorfs.Wrap(l.fs, l.disk)}, BodiesPerSecond: 1,
 		Fatal: func(err error) { l.t.Errorf("the database can't go on: %v", err) },
 	})
-	ok(l.t, err)
+	testkit.OK(l.t, err)
 	l.ix, err = l.db.Indexer(store.IndexerConfig{Name: "all/pods", Type: pods})
-	ok(l.t, err)
+	testkit.OK(l.t, err)
 }
 
 // change settles the next state of an object.
@@ -75,7 +76,7 @@ func (l *lagging) change(name string) {
 	}
 	raw := fmt.Sprintf(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":%q,"namespace":"shop","uid":%q,"resourceVersion":%q}}`, name, uid, version)
 	obj, err := resource.Parse([]byte(raw), resource.ParseOptions{Type: pods})
-	ok(l.t, err)
+	testkit.OK(l.t, err)
 	l.settled[key], l.newest[key] = live(obj, l.seq), obj
 	l.ix.Update(key, l.settled[key])
 }
@@ -84,7 +85,7 @@ func (l *lagging) change(name string) {
 // states.
 func (l *lagging) read() {
 	keys, err := l.ix.BehindFrom("", 100)
-	ok(l.t, err)
+	testkit.OK(l.t, err)
 	for _, key := range keys {
 		if obj := l.newest[key]; obj != nil && l.rng.IntN(2) == 0 {
 			l.bodies = append(l.bodies, store.Body{Key: key, Object: obj})
@@ -119,7 +120,7 @@ func (l *lagging) restart(crash bool) {
 	if crash {
 		after = l.fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: l.rng.IntN(101), RNG: l.rng})
 	}
-	ok(l.t, l.db.Close())
+	testkit.OK(l.t, l.db.Close())
 	l.fs = after
 	l.open()
 	for key, s := range l.settled { // the watch tells them again
@@ -134,13 +135,13 @@ func (l *lagging) check(what string) {
 	l.t.Helper()
 	noted := map[resource.Key]bool{}
 	keys, err := l.ix.BehindFrom("", 1000)
-	ok(l.t, err)
+	testkit.OK(l.t, err)
 	for _, key := range keys {
 		noted[key] = true
 	}
 	for key := range l.newest {
 		s, found, err := l.ix.Stored(key)
-		ok(l.t, err)
+		testkit.OK(l.t, err)
 		isBehind := found && !s.Deleted && !strings.Contains(string(s.Body), fmt.Sprintf(`"resourceVersion":%q`, s.Version))
 		if !noted[key] {
 			delete(l.doubt, key)
@@ -207,11 +208,11 @@ func TestWhatIsBehindIsNotedThroughEverything(t *testing.T) {
 			for len(l.newest) > 0 && l.ix.Behind() > 0 && !t.Failed() {
 				before := maps.Clone(l.newest)
 				l.read()
-				ok(t, l.commit())
+				testkit.OK(t, l.commit())
 				l.check("at the end")
 				l.newest = before
 			}
-			ok(t, l.db.Close())
+			testkit.OK(t, l.db.Close())
 		})
 	}
 	if behind < 1000 {

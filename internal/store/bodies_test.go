@@ -9,6 +9,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/store"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 const bodyUID = "5f0c6a4e-2a3d-4d7b-9c1e-00000000abcd"
@@ -18,7 +19,7 @@ func identified(t *testing.T, uid, version string) *resource.Object {
 	t.Helper()
 	raw := fmt.Sprintf(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","namespace":"shop","uid":%q,"resourceVersion":%q}}`, uid, version)
 	obj, err := resource.Parse([]byte(raw), resource.ParseOptions{Type: pods})
-	ok(t, err)
+	testkit.OK(t, err)
 	return obj
 }
 
@@ -42,9 +43,9 @@ func (b *bodies) open() {
 	b.t.Helper()
 	var err error
 	b.db, err = store.Open(store.Options{Dir: b.dir, BodiesPerSecond: 1})
-	ok(b.t, err)
+	testkit.OK(b.t, err)
 	b.ix, err = b.db.Indexer(b.cfg)
-	ok(b.t, err)
+	testkit.OK(b.t, err)
 }
 
 // settle commits a version, and gives the version of the body that is on disk then.
@@ -59,7 +60,7 @@ func (b *bodies) settle(uid, version string) string {
 		b.t.Errorf("the record is %+v, %v, %v; want version %s", rec, found, err, version)
 	}
 	body, err := b.ix.Object("shop/a")
-	ok(b.t, err)
+	testkit.OK(b.t, err)
 	if body == nil || string(body.Raw) != string(identified(b.t, body.UID, string(body.Version)).Raw) {
 		b.t.Fatalf("the body is %v", body)
 	}
@@ -81,7 +82,7 @@ func TestBeyondTheirBudgetBodiesStayAsTheyWere(t *testing.T) {
 		{"an informer that needs exact ones", true, nil, bodyUID, "5@4"},
 		{"when there is no bound any more", false, func(b *bodies) { b.db.SetBodiesPerSecond(0) }, bodyUID, "5@4"},
 		{"after a restart", false, func(b *bodies) {
-			ok(b.t, b.db.Close())
+			testkit.OK(b.t, b.db.Close())
 			b.open()
 			for i := range 3 { // others use it up
 				obj := pod(b.t, fmt.Sprint("other-", i), "1")
@@ -90,7 +91,7 @@ func TestBeyondTheirBudgetBodiesStayAsTheyWere(t *testing.T) {
 		}, bodyUID, "5@4"},
 		{"after a rewind", false, func(b *bodies) {
 			_, err := b.ix.BeginEpoch()
-			ok(b.t, err)
+			testkit.OK(b.t, err)
 		}, bodyUID, "5@4"},
 		{"after its delete", false, func(b *bodies) {
 			settle(b.t, b.db, b.ix, "", map[resource.Key]store.Settled{"shop/a": dead(identified(b.t, bodyUID, "3"), "3", 50)})
@@ -100,7 +101,7 @@ func TestBeyondTheirBudgetBodiesStayAsTheyWere(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBodies(t, test.exact)
-				defer func() { ok(t, b.db.Close()) }()
+				defer func() { testkit.OK(t, b.db.Close()) }()
 				var got []string
 				for _, version := range []string{"1", "2", "3"} {
 					got = append(got, b.settle(bodyUID, version))
@@ -133,7 +134,7 @@ func TestAnInformerThatBeganWithNothingFindsWhatItHasCommitted(t *testing.T) {
 				t.Errorf("%s run: %s found: %v, %v; want %v", run, key, found, err, want)
 			}
 		}
-		ok(t, db.Close())
+		testkit.OK(t, db.Close())
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/store"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // told waits for why the database can't go on.
@@ -60,7 +61,7 @@ func TestADamagedTableEndsTheProcessWithWhatCanBeDone(t *testing.T) {
 func TestADamagedTableThatIsReadFirstIsToldByOpen(t *testing.T) {
 	dir := leaveTables(t)
 	tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))
-	ok(t, err)
+	testkit.OK(t, err)
 	for _, table := range tables {
 		flipBit(t, table)
 	}
@@ -80,11 +81,11 @@ func isDamage(t *testing.T, err error) {
 func tablesOfBodies(t *testing.T, dir string) []string {
 	t.Helper()
 	tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))
-	ok(t, err)
+	testkit.OK(t, err)
 	sizes, largest := map[string]int64{}, int64(0)
 	for _, table := range tables {
 		info, err := os.Stat(table)
-		ok(t, err)
+		testkit.OK(t, err)
 		sizes[table] = info.Size()
 		largest = max(largest, info.Size())
 	}
@@ -95,9 +96,9 @@ func tablesOfBodies(t *testing.T, dir string) []string {
 func flipBit(t *testing.T, name string) {
 	t.Helper()
 	data, err := os.ReadFile(name)
-	ok(t, err)
+	testkit.OK(t, err)
 	data[len(data)/3] ^= 1
-	ok(t, os.WriteFile(name, data, 0o600))
+	testkit.OK(t, os.WriteFile(name, data, 0o600))
 }
 
 func TestADiskThatFailsEndsTheProcessAndWhatWasCommittedIsThere(t *testing.T) {
@@ -114,7 +115,7 @@ func TestADiskThatFailsEndsTheProcessAndWhatWasCommittedIsThere(t *testing.T) {
 			u := &unwell{t: t, disk: disk, acked: map[resource.Key]string{}}
 			u.fatal = func(err error) { fatal <- err }
 			u.open(mem)
-			ok(t, u.commit())
+			testkit.OK(t, u.commit())
 			disk.set(syscall.EIO, of)
 			stop := make(chan struct{})
 			go func() { // it may never come back
@@ -129,7 +130,7 @@ func TestADiskThatFailsEndsTheProcessAndWhatWasCommittedIsThere(t *testing.T) {
 			after := &unwell{t: t, disk: &faults{}, acked: map[resource.Key]string{"shop/p1": "101"}}
 			after.open(mem.CrashClone(vfs.CrashCloneCfg{}))
 			after.check("after the end of the process")
-			ok(t, after.Close())
+			testkit.OK(t, after.Close())
 		})
 	}
 }
@@ -138,8 +139,8 @@ func TestADiskThatIsFullAtTheStartIsAnErrorAndNotTheEnd(t *testing.T) {
 	used := vfs.NewCrashableMem()
 	u := &unwell{t: t, disk: &faults{}, acked: map[resource.Key]string{}}
 	u.open(used)
-	ok(t, u.commit())
-	ok(t, u.Close())
+	testkit.OK(t, u.commit())
+	testkit.OK(t, u.Close())
 	for name, fs := range map[string]*vfs.MemFS{"new": vfs.NewCrashableMem(), "used": used} {
 		for _, pattern := range []string{"*", "MANIFEST-*", "*.log", "*.dbtmp", "marker*"} {
 			disk := &faults{}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/kubebridge/bridge/internal/store"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // marker is the file by which Pebble knows its format; a new directory has this one.
@@ -16,7 +17,7 @@ const marker = "marker.format-version.000011.024"
 
 func TestStateOfAnotherFormatIsRefusedAndStays(t *testing.T) {
 	newer, err := strconv.Atoi(store.FormatVersion)
-	ok(t, err)
+	testkit.OK(t, err)
 	for _, c := range []struct{ format, want string }{
 		{strconv.Itoa(newer + 1), "of a newer one: it has format \"" + strconv.Itoa(newer+1) + "\""},
 		{"100", "of a newer one: it has format"},
@@ -24,7 +25,7 @@ func TestStateOfAnotherFormatIsRefusedAndStays(t *testing.T) {
 		{"nonsense", "is not one of this version of the bridge: it has format \"nonsense\""},
 	} {
 		dir := t.TempDir()
-		ok(t, leaveState(t, dir).Close())
+		testkit.OK(t, leaveState(t, dir).Close())
 		overwrite(t, dir, "Mformat", c.format)
 		db, err := store.Open(store.Options{Dir: dir})
 		if db != nil || !errors.Is(err, store.ErrForeign) || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), dir) {
@@ -41,8 +42,8 @@ func TestStateOfAnotherFormatIsRefusedAndStays(t *testing.T) {
 // would lose it.
 func TestFilesOfANewerPebbleAreToldAsSuch(t *testing.T) {
 	dir := t.TempDir()
-	ok(t, leaveState(t, dir).Close())
-	ok(t, os.Rename(filepath.Join(dir, marker), filepath.Join(dir, strings.TrimSuffix(marker, "024")+"999")))
+	testkit.OK(t, leaveState(t, dir).Close())
+	testkit.OK(t, os.Rename(filepath.Join(dir, marker), filepath.Join(dir, strings.TrimSuffix(marker, "024")+"999")))
 	before := contents(t, dir)
 	if _, err := store.Open(store.Options{Dir: dir}); !errors.Is(err, store.ErrForeign) || !strings.Contains(err.Error(), "of a newer one") {
 		t.Errorf("Open: %v, want ErrForeign: of a newer one", err)
@@ -56,7 +57,7 @@ func TestFilesOfANewerPebbleAreToldAsSuch(t *testing.T) {
 // otherwise: fails when an update of the library has raised its format in silence.
 func TestPebblesFormatIsTheOneThatWasDecided(t *testing.T) {
 	dir := t.TempDir()
-	ok(t, leaveState(t, dir).Close())
+	testkit.OK(t, leaveState(t, dir).Close())
 	if _, err := os.Stat(filepath.Join(dir, marker)); err != nil {
 		found, _ := filepath.Glob(filepath.Join(dir, "marker.format-version.*"))
 		t.Errorf("%v; there is %v", err, found)

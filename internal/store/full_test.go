@@ -22,6 +22,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/store"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // faults lets operations of a disk fail while they are on.
@@ -103,7 +104,7 @@ func (u *unwell) open(fs *vfs.MemFS) {
 		Dir: "state", FS: faulty{errorfs.Wrap(fs, u.disk)}, CacheBytes: 1 << 20, MemTableBytes: 256 << 10, Registerer: u.registry,
 		Log: slog.New(slog.NewTextHandler(u.log, nil)), Fatal: u.fatal,
 	})
-	ok(u.t, err)
+	testkit.OK(u.t, err)
 	u.DB, u.ix = db, newIndexer(u.t, db, nil)
 }
 
@@ -150,7 +151,7 @@ func (u *unwell) untilStuck() {
 		if errors.Is(err, store.ErrUnavailable) {
 			return
 		}
-		ok(u.t, err)
+		testkit.OK(u.t, err)
 		synctest.Wait() // tables are written meanwhile
 	}
 	u.t.Fatal("the faults keep nothing from being committed")
@@ -161,7 +162,7 @@ func (u *unwell) check(what string) {
 	u.t.Helper()
 	got := map[resource.Key]string{}
 	for item, err := range u.ix.All() {
-		ok(u.t, err)
+		testkit.OK(u.t, err)
 		obj, err := item.Object()
 		if err != nil || item.Version.Newer(obj.Version) {
 			u.t.Fatalf("%s: the body of %s@%s: %v, %v", what, item.Key, item.Version, obj, err)
@@ -204,7 +205,7 @@ func TestADiskThatTakesNoWritesHoldsCommitsBackAndLosesNone(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				u := newUnwell(t)
 				for range 100 {
-					ok(t, u.commit())
+					testkit.OK(t, u.commit())
 				}
 				u.disk.set(c.err, c.of)
 				u.untilStuck()
@@ -216,24 +217,24 @@ func TestADiskThatTakesNoWritesHoldsCommitsBackAndLosesNone(t *testing.T) {
 				for time.Sleep(3 * time.Second); u.Unavailable() != nil; time.Sleep(time.Second) {
 				}
 				for range 200 {
-					ok(t, u.commit())
+					testkit.OK(t, u.commit())
 				}
 				if !u.disk.hit() && u.Health() != nil {
 					t.Errorf("Health: %v", u.Health())
 				}
 				u.check("when the disk is well again")
-				ok(t, u.Close())
+				testkit.OK(t, u.Close())
 				if n := strings.Count(u.log.String(), "nothing is committed until"); n != strings.Count(u.log.String(), "level=INFO") || n == 0 || n > 3 {
 					t.Errorf("it is told %d times:\n%s", n, u.log)
 				}
 				u.open(u.mem)
 				u.check("after a restart")
-				ok(t, u.Close())
+				testkit.OK(t, u.Close())
 
 				u.acked = promised
 				u.open(crashed)
 				u.check("after a crash while the disk was unwell")
-				ok(t, u.Close())
+				testkit.OK(t, u.Close())
 			})
 		})
 	}
@@ -245,7 +246,7 @@ func (u *unwell) whileStuck(why error) {
 	u.check("while the disk is unwell")
 	u.DiskBytes()
 	_, _, err := u.ix.LogBounds()
-	ok(u.t, err)
+	testkit.OK(u.t, err)
 	words, reason := "is full", "full"
 	if errors.Is(why, syscall.EROFS) {
 		words, reason = "is read-only", "read-only"

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/store"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // leaveState is what a bridge with two informers leaves: two pods, one tombstone, two changes on
@@ -22,22 +23,22 @@ import (
 func leaveState(t *testing.T, dir string) *store.DB {
 	t.Helper()
 	db := openDB(t, dir)
-	ok(t, db.BindCluster("cluster-1"))
+	testkit.OK(t, db.BindCluster("cluster-1"))
 	ix, err := db.Indexer(store.IndexerConfig{Name: "all/pods", Type: pods, Scope: "labels=app=x"})
-	ok(t, err)
+	testkit.OK(t, err)
 	settle(t, db, ix, "9", map[resource.Key]store.Settled{
 		"shop/a": live(pod(t, "a", "5", `,"spec":{"x":1}`), 1),
 		"shop/b": live(pod(t, "b", "6"), 2),
 		"shop/c": dead(pod(t, "c", "6"), "12", 3),
 	})
-	ok(t, ix.Mark([]resource.Key{"shop/a"}))
+	testkit.OK(t, ix.Mark([]resource.Key{"shop/a"}))
 	waiting := db.NewBatch()
 	waiting.AppendLog(ix, store.LogEntry{Position: 3, Data: []byte("12345")})
 	waiting.AppendLog(ix, store.LogEntry{Position: 4, Data: []byte("1234567")})
 	waiting.SetCursor(ix, "sink", []byte("{}"))
-	ok(t, waiting.Commit())
+	testkit.OK(t, waiting.Commit())
 	other, err := db.Indexer(store.IndexerConfig{Name: "other/pods", Type: pods})
-	ok(t, err)
+	testkit.OK(t, err)
 	settle(t, db, other, "", map[resource.Key]store.Settled{"shop/a": live(pod(t, "a", "5"), 1)})
 	return db
 }
@@ -45,15 +46,15 @@ func leaveState(t *testing.T, dir string) *store.DB {
 func inspect(t *testing.T, dir string) *store.Inspector {
 	t.Helper()
 	in, err := store.Inspect(store.Options{Dir: dir})
-	ok(t, err)
-	t.Cleanup(func() { ok(t, in.Close()) })
+	testkit.OK(t, err)
+	t.Cleanup(func() { testkit.OK(t, in.Close()) })
 	return in
 }
 
 func cacheUnit(t *testing.T, in *store.Inspector, name string) store.Unit {
 	t.Helper()
 	units, err := in.Units()
-	ok(t, err)
+	testkit.OK(t, err)
 	for _, u := range units {
 		if u.Name == name {
 			return u
@@ -67,7 +68,7 @@ func cacheUnit(t *testing.T, in *store.Inspector, name string) store.Unit {
 func contents(t *testing.T, dir string) string {
 	t.Helper()
 	var all strings.Builder
-	ok(t, filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+	testkit.OK(t, filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() || e.Name() == "LOCK" {
 			return err
 		}
@@ -81,16 +82,16 @@ func contents(t *testing.T, dir string) string {
 func TestAnInspectorTellsWhatABridgeLeft(t *testing.T) {
 	dir := t.TempDir()
 	before := time.Now()
-	ok(t, leaveState(t, dir).Close())
+	testkit.OK(t, leaveState(t, dir).Close())
 	in := inspect(t, dir)
 
 	s, err := in.Summary()
-	ok(t, err)
+	testkit.OK(t, err)
 	if s.Format != store.FormatVersion || s.Cluster != "cluster-1" || s.Dir != dir || s.DiskBytes < 500 {
 		t.Errorf("Summary: %+v", s)
 	}
 	units, err := in.Units()
-	ok(t, err)
+	testkit.OK(t, err)
 	var names []string
 	for _, u := range units {
 		names = append(names, u.Name+" "+u.Scope)
@@ -98,7 +99,7 @@ func TestAnInspectorTellsWhatABridgeLeft(t *testing.T) {
 	want(t, names, "all/pods labels=app=x", "other/pods ")
 
 	usage, err := units[0].Usage()
-	ok(t, err)
+	testkit.OK(t, err)
 	if usage.Objects != 2 || usage.Tombstones != 1 || usage.Damaged != 0 || usage.Waiting != 2 {
 		t.Errorf("Usage: %+v", usage)
 	}
@@ -121,7 +122,7 @@ func TestAnInspectorTellsWhatABridgeLeft(t *testing.T) {
 	}
 	var keys []string
 	for key, err := range units[0].Keys() {
-		ok(t, err)
+		testkit.OK(t, err)
 		keys = append(keys, string(key))
 	}
 	want(t, keys, "shop/a", "shop/b")
@@ -129,7 +130,7 @@ func TestAnInspectorTellsWhatABridgeLeft(t *testing.T) {
 
 func TestAnInspectorReadsObjectsAsTheyWereSettled(t *testing.T) {
 	dir := t.TempDir()
-	ok(t, leaveState(t, dir).Close())
+	testkit.OK(t, leaveState(t, dir).Close())
 	u := cacheUnit(t, inspect(t, dir), "all/pods")
 
 	s, found, err := u.Object("shop/a")
@@ -151,17 +152,17 @@ func TestAnInspectorReadsObjectsAsTheyWereSettled(t *testing.T) {
 func TestAnInspectorReadsWhatACrashLeftAndChangesNothing(t *testing.T) {
 	dir, crashed := t.TempDir(), t.TempDir()
 	leaveState(t, dir)
-	ok(t, os.CopyFS(crashed, os.DirFS(dir))) // as after kill -9: nothing was closed
+	testkit.OK(t, os.CopyFS(crashed, os.DirFS(dir))) // as after kill -9: nothing was closed
 	before := contents(t, crashed)
 
 	in, err := store.Inspect(store.Options{Dir: crashed})
-	ok(t, err)
+	testkit.OK(t, err)
 	usage, err := cacheUnit(t, in, "all/pods").Usage()
-	ok(t, err)
+	testkit.OK(t, err)
 	if usage.Objects != 2 {
 		t.Errorf("Usage: %+v", usage)
 	}
-	ok(t, in.Close())
+	testkit.OK(t, in.Close())
 	if after := contents(t, crashed); after != before {
 		t.Errorf("reading changed the directory from\n%sto\n%s", before, after)
 	}
@@ -195,16 +196,16 @@ func TestInspectingADirectoryInUseIsRefused(t *testing.T) {
 
 func TestInspectingSomethingElseIsRefusedAndLeavesItAsItIs(t *testing.T) {
 	files := t.TempDir()
-	ok(t, os.WriteFile(filepath.Join(files, "thesis.tex"), []byte("precious"), 0o600))
+	testkit.OK(t, os.WriteFile(filepath.Join(files, "thesis.tex"), []byte("precious"), 0o600))
 
 	pebbles := t.TempDir()
 	p, err := pebble.Open(pebbles, &pebble.Options{Logger: quiet{}})
-	ok(t, err)
-	ok(t, p.Set([]byte("chapter"), []byte("precious"), pebble.Sync))
-	ok(t, p.Close())
+	testkit.OK(t, err)
+	testkit.OK(t, p.Set([]byte("chapter"), []byte("precious"), pebble.Sync))
+	testkit.OK(t, p.Close())
 
 	otherFormat := t.TempDir()
-	ok(t, leaveState(t, otherFormat).Close())
+	testkit.OK(t, leaveState(t, otherFormat).Close())
 	overwrite(t, otherFormat, "Mformat", "99")
 
 	for name, dir := range map[string]string{"other files": files, "has no format": pebbles, `it has format "99"`: otherFormat} {
@@ -230,19 +231,19 @@ func (quiet) Infof(string, ...any) {}
 func overwrite(t *testing.T, dir, key, value string) {
 	t.Helper()
 	p, err := pebble.Open(dir, &pebble.Options{Logger: quiet{}, FormatMajorVersion: pebble.FormatNewest})
-	ok(t, err)
-	ok(t, p.Set([]byte(key), []byte(value), pebble.Sync))
-	ok(t, p.Close())
+	testkit.OK(t, err)
+	testkit.OK(t, p.Set([]byte(key), []byte(value), pebble.Sync))
+	testkit.OK(t, p.Close())
 }
 
 func TestADamagedListOfFilesIsToldAndLeftAsItIs(t *testing.T) {
 	damage := map[string]func(file string){
-		"MANIFEST-*":        func(file string) { ok(t, os.WriteFile(file, []byte("not a manifest"), 0o600)) },
-		"marker.manifest.*": func(file string) { ok(t, os.Remove(file)) },
+		"MANIFEST-*":        func(file string) { testkit.OK(t, os.WriteFile(file, []byte("not a manifest"), 0o600)) },
+		"marker.manifest.*": func(file string) { testkit.OK(t, os.Remove(file)) },
 	}
 	for pattern, harm := range damage {
 		dir := t.TempDir()
-		ok(t, leaveState(t, dir).Close())
+		testkit.OK(t, leaveState(t, dir).Close())
 		found, err := filepath.Glob(filepath.Join(dir, pattern))
 		if err != nil || len(found) == 0 {
 			t.Fatalf("no %s: %v", pattern, err)
@@ -267,15 +268,15 @@ func TestADamagedBlockIsToldByWhoeverReadsIt(t *testing.T) {
 	dir := t.TempDir()
 	db := leaveState(t, dir)
 	ix, err := db.Indexer(store.IndexerConfig{Name: "third/pods", Type: pods})
-	ok(t, err)
+	testkit.OK(t, err)
 	settled := map[resource.Key]store.Settled{}
 	for i := range 2000 {
 		name := fmt.Sprint("web-", i)
 		settled[resource.Key("shop/"+name)] = live(pod(t, name, "5", fmt.Sprintf(`,"x":"%x"`, sha256.Sum256([]byte(name)))), 1)
 	}
 	settle(t, db, ix, "5", settled)
-	ok(t, db.Close())
-	ok(t, openDB(t, dir).Close()) // what lay in the log is a table now
+	testkit.OK(t, db.Close())
+	testkit.OK(t, openDB(t, dir).Close()) // what lay in the log is a table now
 	for _, table := range tablesOfBodies(t, dir) {
 		flipBit(t, table)
 	}
@@ -292,7 +293,7 @@ func TestADamagedBlockIsToldByWhoeverReadsIt(t *testing.T) {
 
 func TestARecordThatDoesNotParseIsCountedAndTheOthersRead(t *testing.T) {
 	dir := t.TempDir()
-	ok(t, leaveState(t, dir).Close())
+	testkit.OK(t, leaveState(t, dir).Close())
 	overwrite(t, dir, "r\x00\x00\x00\x01shop/b", "\xff")
 	u := cacheUnit(t, inspect(t, dir), "all/pods")
 	usage, err := u.Usage()

@@ -12,20 +12,21 @@ import (
 
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/store"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // leaveTables leaves a database whose list of files was changed several times.
 func leaveTables(t *testing.T) (dir string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "tables") //nolint:usetesting // what a damaged database still writes when the test ends would fail it
-	ok(t, err)
+	testkit.OK(t, err)
 	t.Cleanup(func() {
 		for deadline := time.Now().Add(10 * time.Second); os.RemoveAll(dir) != nil && time.Now().Before(deadline); {
 			time.Sleep(10 * time.Millisecond)
 		}
 	})
 	db, err := store.Open(store.Options{Dir: dir, MemTableBytes: 64 << 10})
-	ok(t, err)
+	testkit.OK(t, err)
 	ix := newIndexer(t, db, nil)
 	for i := range 20 {
 		settled := map[resource.Key]store.Settled{}
@@ -36,7 +37,7 @@ func leaveTables(t *testing.T) (dir string) {
 		}
 		settle(t, db, ix, "", settled)
 	}
-	ok(t, db.Close())
+	testkit.OK(t, db.Close())
 	return dir
 }
 
@@ -44,7 +45,7 @@ func leaveTables(t *testing.T) (dir string) {
 func copyOf(t *testing.T, dir string) string {
 	t.Helper()
 	again := filepath.Join(t.TempDir(), "db")
-	ok(t, os.CopyFS(again, os.DirFS(dir)))
+	testkit.OK(t, os.CopyFS(again, os.DirFS(dir)))
 	return again
 }
 
@@ -63,14 +64,14 @@ func count(t *testing.T, dir string) (n int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	defer func() { ok(t, db.Close()) }()
+	defer func() { testkit.OK(t, db.Close()) }()
 	return len(keys(t, newIndexer(t, db, nil))), nil
 }
 
 func TestAListOfFilesThatLostWhatWasWrittenIsRefusedAndLeftAsItIs(t *testing.T) {
 	left := leaveTables(t)
 	manifest, err := os.ReadFile(theManifest(t, left))
-	ok(t, err)
+	testkit.OK(t, err)
 	if n, err := count(t, copyOf(t, left)); err != nil || n != 200 {
 		t.Fatalf("what was left has %d objects, %v", n, err)
 	}
@@ -90,8 +91,8 @@ func TestAListOfFilesThatLostWhatWasWrittenIsRefusedAndLeftAsItIs(t *testing.T) 
 			dir := copyOf(t, left)
 			file := theManifest(t, dir)
 			data, err := os.ReadFile(file)
-			ok(t, err)
-			ok(t, os.WriteFile(file, damage(data), 0o600))
+			testkit.OK(t, err)
+			testkit.OK(t, os.WriteFile(file, damage(data), 0o600))
 			before := contents(t, dir)
 			for what, open := range map[string]func() error{
 				"Open":    func() error { _, err := count(t, dir); return err },
@@ -115,8 +116,8 @@ func TestAListOfFilesThatACrashHasCutOffIsNotTakenForDamage(t *testing.T) {
 		dir := copyOf(t, left)
 		file := theManifest(t, dir)
 		data, err := os.ReadFile(file)
-		ok(t, err)
-		ok(t, os.WriteFile(file, append(bytes.Clone(data), after...), 0o600))
+		testkit.OK(t, err)
+		testkit.OK(t, os.WriteFile(file, append(bytes.Clone(data), after...), 0o600))
 		if n, err := count(t, dir); err != nil || n != 200 {
 			t.Errorf("%s behind what was synced: %d objects, %v", name, n, err)
 		}
@@ -132,7 +133,7 @@ func TestWithoutANoteOfItsLengthAListOfFilesIsTakenAsItIs(t *testing.T) {
 		},
 	} {
 		dir := copyOf(t, left)
-		ok(t, harm(filepath.Join(dir, "manifest.extent")))
+		testkit.OK(t, harm(filepath.Join(dir, "manifest.extent")))
 		if n, err := count(t, dir); err != nil || n != 200 {
 			t.Errorf("%s: %d objects, %v", name, n, err)
 		}
@@ -143,9 +144,9 @@ func TestDamageToTheListOfFilesSaysWhatIsDamaged(t *testing.T) {
 	dir := leaveTables(t)
 	file := theManifest(t, dir)
 	data, err := os.ReadFile(file)
-	ok(t, err)
+	testkit.OK(t, err)
 	data[len(data)/2] ^= 1
-	ok(t, os.WriteFile(file, data, 0o600))
+	testkit.OK(t, os.WriteFile(file, data, 0o600))
 	_, err = count(t, dir)
 	if !errors.Is(err, store.ErrDamaged) || !strings.Contains(err.Error(), filepath.Base(file)) || strings.Count(err.Error(), "state directory") > 2 {
 		t.Errorf("Open: %v", err)

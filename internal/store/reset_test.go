@@ -13,19 +13,20 @@ import (
 
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/store"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 func reset(t *testing.T, dir, unit string, keepObjects bool) {
 	t.Helper()
-	ok(t, store.Reset(store.Options{Dir: dir}, unit, keepObjects))
+	testkit.OK(t, store.Reset(store.Options{Dir: dir}, unit, keepObjects))
 }
 
 func TestAResetForgetsOneUnitAndNothingElse(t *testing.T) {
 	dir := t.TempDir()
 	db := leaveState(t, dir)
 	secret, err := db.Secret()
-	ok(t, err)
-	ok(t, db.Close())
+	testkit.OK(t, err)
+	testkit.OK(t, db.Close())
 	reset(t, dir, "all/pods", false)
 
 	for _, key := range rawKeys(t, dir) {
@@ -35,17 +36,17 @@ func TestAResetForgetsOneUnitAndNothingElse(t *testing.T) {
 	}
 	in := inspect(t, dir)
 	units, err := in.Units()
-	ok(t, err)
+	testkit.OK(t, err)
 	if len(units) != 1 || units[0].Name != "other/pods" {
 		t.Errorf("Units: %v", units)
 	}
 	if _, found, err := units[0].Object("shop/a"); !found || err != nil {
 		t.Errorf("the other unit lost its object: %v, %v", found, err)
 	}
-	ok(t, in.Close())
+	testkit.OK(t, in.Close())
 
 	db = openDB(t, dir)
-	ok(t, db.BindCluster("cluster-1"))
+	testkit.OK(t, db.BindCluster("cluster-1"))
 	if again, err := db.Secret(); err != nil || string(again) != string(secret) {
 		t.Errorf("the key of redaction is another, %v", err)
 	}
@@ -60,26 +61,26 @@ func TestAResetForgetsOneUnitAndNothingElse(t *testing.T) {
 func rawKeys(t *testing.T, dir string) (keys []string) {
 	t.Helper()
 	p, err := pebble.Open(dir, &pebble.Options{Logger: quiet{}, FormatMajorVersion: pebble.FormatNewest, ReadOnly: true})
-	ok(t, err)
+	testkit.OK(t, err)
 	it, err := p.NewIter(nil)
-	ok(t, err)
+	testkit.OK(t, err)
 	for it.First(); it.Valid(); it.Next() {
 		keys = append(keys, string(it.Key()))
 	}
-	ok(t, errors.Join(it.Close(), p.Close()))
+	testkit.OK(t, errors.Join(it.Close(), p.Close()))
 	return keys
 }
 
 func TestAResetThatKeepsObjectsForgetsThePosition(t *testing.T) {
 	dir := t.TempDir()
-	ok(t, leaveState(t, dir).Close())
+	testkit.OK(t, leaveState(t, dir).Close())
 	before := rawKeys(t, dir)
 	reset(t, dir, "all/pods", true)
 	if after := rawKeys(t, dir); len(after) != len(before)-1 {
 		t.Errorf("of %d keys %d are left, want one less", len(before), len(after))
 	}
 	ix, err := openDB(t, dir).Indexer(store.IndexerConfig{Name: "all/pods", Type: pods, Scope: "labels=app=x"})
-	ok(t, err)
+	testkit.OK(t, err)
 	want(t, keys(t, ix), "shop/a@5", "shop/b@6")
 	if pos, err := ix.Position(); err != nil || pos.Version != "" {
 		t.Errorf("Position: %+v, %v", pos, err)
@@ -88,7 +89,7 @@ func TestAResetThatKeepsObjectsForgetsThePosition(t *testing.T) {
 
 func TestAResetOfRecordsThatDoNotParseGetsRidOfThem(t *testing.T) {
 	dir := t.TempDir()
-	ok(t, leaveState(t, dir).Close())
+	testkit.OK(t, leaveState(t, dir).Close())
 	overwrite(t, dir, "r\x00\x00\x00\x01shop/b", "\xff")
 	overwrite(t, dir, "p\x00\x00\x00\x01", "{")
 	reset(t, dir, "all/pods", false)
@@ -105,7 +106,7 @@ func TestAResetWhileABridgeRunsIsRefused(t *testing.T) {
 
 func TestAResetOfAUnitThatIsNotThereChangesNothing(t *testing.T) {
 	dir := t.TempDir()
-	ok(t, leaveState(t, dir).Close())
+	testkit.OK(t, leaveState(t, dir).Close())
 	before := contents(t, dir)
 	if err := store.Reset(store.Options{Dir: dir}, "all/pod", false); err == nil || !strings.Contains(err.Error(), "has no informer all/pod") {
 		t.Errorf("Reset: %v", err)
@@ -120,12 +121,12 @@ func TestAResetOfAUnitThatIsNotThereChangesNothing(t *testing.T) {
 func TestACrashDuringAResetLeavesAllOrNothing(t *testing.T) {
 	disk := vfs.NewCrashableMem()
 	db, err := store.Open(store.Options{Dir: "db", FS: disk})
-	ok(t, err)
+	testkit.OK(t, err)
 	ix := newIndexer(t, db, nil)
 	settle(t, db, ix, "9", map[resource.Key]store.Settled{
 		"shop/a": live(pod(t, "a", "5"), 1), "shop/b": live(pod(t, "b", "6"), 2), "shop/c": dead(pod(t, "c", "6"), "12", 3),
 	})
-	ok(t, db.Close())
+	testkit.OK(t, db.Close())
 
 	var mu sync.Mutex // guards crashes
 	var crashes []*vfs.MemFS
@@ -135,7 +136,7 @@ func TestACrashDuringAResetLeavesAllOrNothing(t *testing.T) {
 		crashes = append(crashes, disk.CrashClone(vfs.CrashCloneCfg{}))
 		return nil
 	}))
-	ok(t, store.Reset(store.Options{Dir: "db", FS: watched}, "all/pods", false))
+	testkit.OK(t, store.Reset(store.Options{Dir: "db", FS: watched}, "all/pods", false))
 	crashes = append(crashes, disk.CrashClone(vfs.CrashCloneCfg{}))
 
 	all, nothing := 0, 0
@@ -159,16 +160,16 @@ func TestACrashDuringAResetLeavesAllOrNothing(t *testing.T) {
 func remains(t *testing.T, disk vfs.FS) string {
 	t.Helper()
 	in, err := store.Inspect(store.Options{Dir: "db", FS: disk})
-	ok(t, err)
+	testkit.OK(t, err)
 	defer in.Close()
 	units, err := in.Units()
-	ok(t, err)
+	testkit.OK(t, err)
 	if len(units) == 0 {
 		return ""
 	}
 	usage, err := units[0].Usage()
-	ok(t, err)
+	testkit.OK(t, err)
 	pos, err := units[0].Position()
-	ok(t, err)
+	testkit.OK(t, err)
 	return fmt.Sprintf("%s {%d %d}", pos.Version, usage.Objects, usage.Tombstones)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/store"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // Else each flush of a first list would overlap all before it, and its bodies be merged again and
@@ -25,11 +26,11 @@ func TestATableOfBodiesHoldsNothingElse(t *testing.T) {
 			list = append(list, store.Announcement{Key: key, Object: obj, Seq: uint64(n*10 + i + 1), Unknown: true})
 			settled[key] = live(obj, uint64(n*10+i+1))
 		}
-		ok(t, ix.Mark(slices.Collect(maps.Keys(settled))))
-		ok(t, ix.Announce(list))
+		testkit.OK(t, ix.Mark(slices.Collect(maps.Keys(settled))))
+		testkit.OK(t, ix.Announce(list))
 		settle(t, db, ix, "", settled)
 		tables, err := db.FlushedTables()
-		ok(t, err)
+		testkit.OK(t, err)
 		if !slices.Contains(tables, "bb") {
 			t.Errorf("there is no table of bodies: %v", tables)
 		}

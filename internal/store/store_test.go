@@ -11,9 +11,10 @@ import (
 
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/store"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
-var pods = resource.Type{Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true}
+var pods = testkit.Pods
 
 func openDB(t *testing.T, dir string) *store.DB {
 	t.Helper()
@@ -46,13 +47,6 @@ func pod(t *testing.T, name, version string, extra ...string) *resource.Object {
 	return obj
 }
 
-func ok(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // settle commits objects as settled and forgets them in the overlay, as the checkpoint does.
 func settle(t *testing.T, db *store.DB, ix *store.Indexer, watermark resource.Version, settled map[resource.Key]store.Settled) {
 	t.Helper()
@@ -63,7 +57,7 @@ func settle(t *testing.T, db *store.DB, ix *store.Indexer, watermark resource.Ve
 	for key, s := range settled {
 		batch.Settle(ix, key, s)
 	}
-	ok(t, batch.Commit())
+	testkit.OK(t, batch.Commit())
 	ix.Forget(settled)
 }
 
@@ -79,7 +73,7 @@ func keys(t *testing.T, ix *store.Indexer) []string {
 	t.Helper()
 	var out []string
 	for item, err := range ix.All() {
-		ok(t, err)
+		testkit.OK(t, err)
 		out = append(out, string(item.Key)+"@"+string(item.Version))
 	}
 	return out
@@ -122,7 +116,7 @@ func TestACrashLeavesTheLastSettledState(t *testing.T) {
 	one, two := pod(t, "a", "1", `,"spec":{"x":1}`), pod(t, "a", "2")
 	settle(t, db, ix, "1", map[resource.Key]store.Settled{"shop/a": live(one, 1)})
 	ix.Update("shop/a", live(two, 2))
-	ok(t, db.Close())
+	testkit.OK(t, db.Close())
 
 	db = openDB(t, dir)
 	ix = newIndexer(t, db, nil)
@@ -145,7 +139,7 @@ func TestTombstonesStayUntilTheWatermarkHasPassedThem(t *testing.T) {
 	tombstone := func(key resource.Key, expected bool) {
 		t.Helper()
 		rec, found, err := ix.Get(key)
-		ok(t, err)
+		testkit.OK(t, err)
 		if found != expected || found && !rec.Deleted {
 			t.Errorf("%s: %+v, found %v; want a tombstone: %v", key, rec, found, expected)
 		}
@@ -207,18 +201,18 @@ func TestMissingAreTheKnownThatWereNotListed(t *testing.T) {
 		"shop/newer":  live(pod(t, "newer", "100"), 3),
 	})
 	ix.Update("shop/onway", live(pod(t, "onway", "5"), 4))
-	ok(t, ix.ClearMarks())
-	ok(t, ix.Mark([]resource.Key{"shop/listed", "shop/unknown"}))
+	testkit.OK(t, ix.ClearMarks())
+	testkit.OK(t, ix.Mark([]resource.Key{"shop/listed", "shop/unknown"}))
 	missing := func(rewound bool) (out []string) {
 		for m, err := range ix.Missing("50", resource.Relist{Rewound: rewound}) {
-			ok(t, err)
+			testkit.OK(t, err)
 			out = append(out, string(m))
 		}
 		return out
 	}
 	want(t, missing(false), "shop/gone", "shop/onway")
 	want(t, missing(true), "shop/gone", "shop/newer", "shop/onway")
-	ok(t, ix.ClearMarks())
+	testkit.OK(t, ix.ClearMarks())
 	want(t, missing(false), "shop/gone", "shop/listed", "shop/onway")
 }
 
@@ -228,17 +222,17 @@ func TestAListMarksObjectsWhenSomethingWasKnown(t *testing.T) {
 	ix := newIndexer(t, openDB(t, ""), nil)
 	list := func(keys ...resource.Key) {
 		t.Helper()
-		ok(t, ix.BeginList())
+		testkit.OK(t, ix.BeginList())
 		for i, key := range keys {
 			ix.Update(key, live(pod(t, string(key[len("shop/"):]), "5"), uint64(i+1)))
 		}
-		ok(t, ix.Mark(keys))
+		testkit.OK(t, ix.Mark(keys))
 	}
 	check := func(marks int, missing ...string) {
 		t.Helper()
 		var got []string
 		for m, err := range ix.Missing("50", resource.Relist{}) {
-			ok(t, err)
+			testkit.OK(t, err)
 			got = append(got, string(m))
 		}
 		want(t, got, missing...)
@@ -250,7 +244,7 @@ func TestAListMarksObjectsWhenSomethingWasKnown(t *testing.T) {
 	check(0)
 	list("shop/a", "shop/c") // the first broke off
 	check(2, "shop/b")
-	ok(t, ix.ClearMarks())
+	testkit.OK(t, ix.ClearMarks())
 	check(0, "shop/a", "shop/b", "shop/c")
 }
 
@@ -292,7 +286,7 @@ func TestIndexesAreBuiltAgainFromTheSettledState(t *testing.T) {
 	db := openDB(t, dir)
 	a := pod(t, "a", "1", `,"spec":{"nodeName":"n1"}`)
 	settle(t, db, newIndexer(t, db, nil), "", map[resource.Key]store.Settled{"shop/a": live(a, 1)})
-	ok(t, db.Close())
+	testkit.OK(t, db.Close())
 	ix := newIndexer(t, openDB(t, dir), map[string]store.IndexFunc{"node": store.IndexByNode})
 	want(t, ix.IndexKeys("node", "n1"), "shop/a")
 }
@@ -301,7 +295,7 @@ func TestInformersDoNotSeeEachOthersState(t *testing.T) {
 	db := openDB(t, "")
 	first := newIndexer(t, db, nil)
 	second, err := db.Indexer(store.IndexerConfig{Name: "other/pods", Type: pods})
-	ok(t, err)
+	testkit.OK(t, err)
 	settle(t, db, first, "7", map[resource.Key]store.Settled{"shop/a": live(pod(t, "a", "1"), 1)})
 	want(t, keys(t, second))
 	if pos, err := second.Position(); pos.Version != "" || err != nil {
@@ -312,10 +306,10 @@ func TestInformersDoNotSeeEachOthersState(t *testing.T) {
 func TestAnotherScopeForgetsThePositionAndKeepsTheState(t *testing.T) {
 	db := openDB(t, "")
 	ix, err := db.Indexer(store.IndexerConfig{Name: "x", Type: pods, Scope: "app=a"})
-	ok(t, err)
+	testkit.OK(t, err)
 	settle(t, db, ix, "7", map[resource.Key]store.Settled{"shop/a": live(pod(t, "a", "1"), 1)})
 	ix, err = db.Indexer(store.IndexerConfig{Name: "x", Type: pods, Scope: "app=b"})
-	ok(t, err)
+	testkit.OK(t, err)
 	if pos, err := ix.Position(); pos.Version != "" || err != nil {
 		t.Errorf("Position: %+v, %v", pos, err)
 	}
@@ -332,7 +326,7 @@ func TestADirectoryInUseIsRefused(t *testing.T) {
 
 func TestADirectoryOfSomethingElseIsRefused(t *testing.T) {
 	dir := t.TempDir()
-	ok(t, os.WriteFile(filepath.Join(dir, "thesis.tex"), []byte("precious"), 0o600))
+	testkit.OK(t, os.WriteFile(filepath.Join(dir, "thesis.tex"), []byte("precious"), 0o600))
 	if _, err := store.Open(store.Options{Dir: dir}); !errors.Is(err, store.ErrForeign) {
 		t.Errorf("Open: %v, want ErrForeign", err)
 	}
@@ -344,9 +338,9 @@ func TestADirectoryOfSomethingElseIsRefused(t *testing.T) {
 
 func TestStateOfAnotherClusterIsRefused(t *testing.T) {
 	db := openDB(t, t.TempDir())
-	ok(t, db.BindCluster("one"))
-	ok(t, db.BindCluster("one"))
-	ok(t, db.BindCluster(""))
+	testkit.OK(t, db.BindCluster("one"))
+	testkit.OK(t, db.BindCluster("one"))
+	testkit.OK(t, db.BindCluster(""))
 	if err := db.BindCluster("two"); !errors.Is(err, store.ErrOtherCluster) || !strings.Contains(err.Error(), "state.dir") {
 		t.Errorf("BindCluster: %v, want ErrOtherCluster and what to do", err)
 	}
@@ -356,13 +350,13 @@ func TestADamagedDatabaseIsRefusedAndLeftAsItIs(t *testing.T) {
 	dir := t.TempDir()
 	db := openDB(t, dir)
 	settle(t, db, newIndexer(t, db, nil), "1", map[resource.Key]store.Settled{"shop/a": live(pod(t, "a", "1"), 1)})
-	ok(t, db.Close())
+	testkit.OK(t, db.Close())
 	manifests, err := filepath.Glob(filepath.Join(dir, "MANIFEST-*"))
 	if err != nil || len(manifests) == 0 {
 		t.Fatal("no manifest", err)
 	}
 	for _, m := range manifests {
-		ok(t, os.WriteFile(m, []byte("not a manifest"), 0o600))
+		testkit.OK(t, os.WriteFile(m, []byte("not a manifest"), 0o600))
 	}
 	if _, err := store.Open(store.Options{Dir: dir}); err == nil || !strings.Contains(err.Error(), "nothing was changed") {
 		t.Errorf("Open: %v; want it refused, with what to do", err)
@@ -373,21 +367,21 @@ func TestDataWithoutAManifestIsRefusedAndLeftAsItIs(t *testing.T) {
 	dir := t.TempDir()
 	db := openDB(t, dir)
 	settle(t, db, newIndexer(t, db, nil), "1", map[resource.Key]store.Settled{"shop/a": live(pod(t, "a", "1"), 1)})
-	ok(t, db.Close())
+	testkit.OK(t, db.Close())
 	markers, err := filepath.Glob(filepath.Join(dir, "marker.manifest.*"))
 	if err != nil || len(markers) == 0 {
 		t.Fatal("no marker", err)
 	}
 	for _, m := range markers {
-		ok(t, os.Remove(m))
+		testkit.OK(t, os.Remove(m))
 	}
 	before, err := os.ReadDir(dir)
-	ok(t, err)
+	testkit.OK(t, err)
 	if _, err := store.Open(store.Options{Dir: dir}); !errors.Is(err, store.ErrDamaged) {
 		t.Errorf("Open: %v, want ErrDamaged", err)
 	}
 	after, err := os.ReadDir(dir)
-	ok(t, err)
+	testkit.OK(t, err)
 	if len(before) != len(after) {
 		t.Errorf("there were %d files, and are %d", len(before), len(after))
 	}
@@ -397,10 +391,10 @@ func TestTheSecretOfADirectoryStays(t *testing.T) {
 	dir := t.TempDir()
 	db := openDB(t, dir)
 	first, err := db.Secret()
-	ok(t, err)
-	ok(t, db.Close())
+	testkit.OK(t, err)
+	testkit.OK(t, db.Close())
 	second, err := openDB(t, dir).Secret()
-	ok(t, err)
+	testkit.OK(t, err)
 	if len(first) != 32 || string(first) != string(second) {
 		t.Errorf("%x, then %x", first, second)
 	}

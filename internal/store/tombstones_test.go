@@ -6,6 +6,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/store"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // buried leaves tombstones of n objects at version 1000.
@@ -16,13 +17,13 @@ func buried(t *testing.T, db *store.DB, ix *store.Indexer, n int) {
 		key := resource.Key(fmt.Sprintf("shop/p%06d", i))
 		b.Settle(ix, key, store.Settled{Record: store.Record{UID: fmt.Sprint("u", i), Version: "1000", Deleted: true}, Seq: uint64(i + 1)})
 	}
-	ok(t, b.Commit())
+	testkit.OK(t, b.Commit())
 }
 
 func graves(t *testing.T, ix *store.Indexer) int {
 	t.Helper()
 	n, err := ix.Tombstones()
-	ok(t, err)
+	testkit.OK(t, err)
 	return n
 }
 
@@ -35,17 +36,17 @@ func TestManyTombstonesAreDroppedInSeveralBatches(t *testing.T) {
 	if size := b.Len(); size > 2<<20 {
 		t.Errorf("the batch has %d bytes", size)
 	}
-	ok(t, b.Commit())
+	testkit.OK(t, b.Commit())
 	for _, left := range []int{15_000, 5_000, 0} {
 		if got := graves(t, ix); got != left || more != (left > 0) {
 			t.Fatalf("%d tombstones are left, and more is %v; want %d", got, more, left)
 		}
 		b := db.NewBatch()
 		more = b.DropPassed(ix, "1001")
-		ok(t, b.Commit())
+		testkit.OK(t, b.Commit())
 	}
 	buried(t, db, ix, 25_000)
-	ok(t, ix.DropTombstones())
+	testkit.OK(t, ix.DropTombstones())
 	if got := graves(t, ix); got != 0 {
 		t.Errorf("%d tombstones are left", got)
 	}
@@ -55,11 +56,11 @@ func TestAnotherSelectionForgetsAllThatIsGone(t *testing.T) {
 	db := openDB(t, "")
 	cfg := store.IndexerConfig{Name: "all/pods", Type: pods, Scope: "labels=a"}
 	ix, err := db.Indexer(cfg)
-	ok(t, err)
+	testkit.OK(t, err)
 	buried(t, db, ix, 25_000)
 	cfg.Scope = "labels=b"
 	ix, err = db.Indexer(cfg)
-	ok(t, err)
+	testkit.OK(t, err)
 	if got := graves(t, ix); got != 0 {
 		t.Errorf("%d tombstones are left", got)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/store"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // Cases of client-go's tests that no other test here has. docs/upstream-cases.md is the whole list.
@@ -37,7 +38,7 @@ func TestAnIndexerHoldsWhatWasPut(t *testing.T) {
 			holds := func(key resource.Key, version resource.Version) {
 				t.Helper()
 				obj, err := ix.Object(key)
-				ok(t, err)
+				testkit.OK(t, err)
 				if obj == nil && version != "" || obj != nil && (obj.Version != version || obj.Key() != key) {
 					t.Errorf("%s: %v, want version %q", key, obj, version)
 				}
@@ -115,7 +116,7 @@ func indexed(t *testing.T, ix *store.Indexer) string {
 	var all []string
 	for _, value := range ix.IndexValues("users") {
 		objects, err := ix.ByIndex("users", value)
-		ok(t, err)
+		testkit.OK(t, err)
 		line := value + ":"
 		for _, obj := range objects {
 			line += " " + obj.Name

@@ -5,7 +5,12 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/kubebridge/bridge/internal/resource"
 )
+
+// Pods are the objects that most tests are about.
+var Pods = resource.Type{Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true}
 
 // OK ends the test when there is an error.
 func OK(t testing.TB, err error) {
