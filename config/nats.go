@@ -30,6 +30,10 @@ type NATS struct {
 	Objects Objects `yaml:"objects"`
 	// Domain is the JetStream domain, for leaf nodes. Not with mode `core`.
 	Domain string `yaml:"domain"`
+	// InboxPrefix is the beginning of the subjects on which the server answers. Whoever may publish
+	// there can forge acknowledgements: give the bridge's user a prefix of its own where others share
+	// the account.
+	InboxPrefix string `yaml:"inboxPrefix" default:"_INBOX"`
 	// CredsFile is the path of a .creds file (JWT and nkey seed). At most one of `credsFile`, `nkeyFile`, `token`,
 	// `tokenFile` and `user`.
 	CredsFile string `yaml:"credsFile"`

@@ -11,6 +11,11 @@ func (n *NATS) validate(ps *problems, path string) {
 	} else {
 		n.validateURL(ps, path+".url")
 	}
+	if n.InboxPrefix == "" || strings.ContainsAny(n.InboxPrefix, " \t\r\n*>") ||
+		strings.HasPrefix(n.InboxPrefix, ".") || strings.HasSuffix(n.InboxPrefix, ".") {
+		ps.add(path+".inboxPrefix", "want a subject without wildcards, as _INBOX_bridge, got %q",
+			n.InboxPrefix)
+	}
 	validateTemplate(ps, path+".subject", n.Subject)
 	if n.DeadLetterSubject != "" && n.DeadLetterSubject != "off" {
 		validateTemplate(ps, path+".deadLetterSubject", n.DeadLetterSubject)

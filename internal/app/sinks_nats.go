@@ -42,7 +42,8 @@ func (k natsKind) make(m *sinkMaker, log *slog.Logger) (sinks.Sink, service, err
 		Mode: n.Mode, Encoding: c.Encoding, Cluster: m.cluster,
 		Subject: n.Subject, DeadLetter: n.DeadLetterSubject,
 		Stream: natsStream(n), Objects: natsObjects(n), Domain: n.Domain,
-		Auth: auth, TLS: natsTLS(n.TLS), Fence: m.replicas.fence(),
+		InboxPrefix: n.InboxPrefix,
+		Auth:        auth, TLS: natsTLS(n.TLS), Fence: m.replicas.fence(),
 		Log: log, Metrics: m.registry,
 	})
 	if err != nil || !n.Embedded {
