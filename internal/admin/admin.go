@@ -121,17 +121,6 @@ func (s *Server) Addr() net.Addr {
 	return s.listener.Addr()
 }
 
-// Close gives the address back where Listen was called and Run won't be.
-func (s *Server) Close() error {
-	s.mu.Lock()
-	listener := s.listener
-	s.mu.Unlock()
-	if listener == nil {
-		return nil
-	}
-	return listener.Close()
-}
-
 // Run serves until ctx ends, and returns when no request is being answered any more. It returns nil
 // for a stop, else why it could not listen or go on.
 func (s *Server) Run(ctx context.Context) error {

@@ -248,25 +248,3 @@ func TestAHangingRequestDoesNotDelayTheStopForLong(t *testing.T) {
 		t.Errorf("the stop took %v", took)
 	}
 }
-
-func TestCloseGivesTheAddressBack(t *testing.T) {
-	server, err := admin.New(admin.Config{Address: "127.0.0.1:0"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Close(); err != nil {
-		t.Errorf("closing what never listened: %v", err)
-	}
-	if err := server.Listen(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	address := server.Addr().String()
-	if err := server.Close(); err != nil {
-		t.Error(err)
-	}
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", address)
-	if err != nil {
-		t.Fatalf("the address is still taken: %v", err)
-	}
-	listener.Close()
-}

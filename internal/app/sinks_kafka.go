@@ -40,10 +40,14 @@ func (k kafkaKind) make(m *sinkMaker, log *slog.Logger) (sinks.Sink, service, er
 		return nil, nil, err
 	}
 	sink, err := kafka.New(kafka.Config{
-		Name: c.Name, Brokers: k.Brokers, Topic: topic, DeadLetterTopic: deadLetter, Cluster: m.cluster,
-		Encoding: c.Encoding, Tombstones: k.Tombstones, LostByCompaction: m.feeds.lostByCompaction(c.Name), Compression: k.Compression,
-		TLS: encryption, SASL: sasl, MaxTopics: k.MaxTopics, CreateTopics: kafkaTopics(k.CreateTopics), NewPartitions: k.NewPartitions, Confirm: m.replicas.confirm(),
-		Log: log, Registerer: m.registry,
+		Name: c.Name, Brokers: k.Brokers, Topic: topic, DeadLetterTopic: deadLetter,
+		Cluster:  m.cluster,
+		Encoding: c.Encoding, Tombstones: k.Tombstones,
+		LostByCompaction: m.feeds.lostByCompaction(c.Name), Compression: k.Compression,
+		TLS: encryption, SASL: sasl, MaxTopics: k.MaxTopics,
+		CreateTopics: kafkaTopics(k.CreateTopics), NewPartitions: k.NewPartitions,
+		Confirm: m.replicas.confirm(),
+		Log:     log, Registerer: m.registry,
 	})
 	return sink, nil, err
 }
@@ -53,14 +57,20 @@ func kafkaSASL(s *config.SASL) (*kafka.SASL, error) {
 		return nil, nil
 	}
 	password, err := config.ReadSecret(s.Password, s.PasswordFile)
-	return &kafka.SASL{Mechanism: s.Mechanism, Username: s.Username, Password: string(password), TokenFile: s.TokenFile}, aboutKey("sasl.passwordFile", err)
+	return &kafka.SASL{
+		Mechanism: s.Mechanism, Username: s.Username, Password: string(password),
+		TokenFile: s.TokenFile,
+	}, aboutKey("sasl.passwordFile", err)
 }
 
 func kafkaTopics(c *config.CreateTopics) *kafka.CreateTopics {
 	if c == nil {
 		return nil
 	}
-	return &kafka.CreateTopics{Partitions: c.Partitions, ReplicationFactor: c.ReplicationFactor, Config: c.Config}
+	return &kafka.CreateTopics{
+		Partitions: c.Partitions, ReplicationFactor: c.ReplicationFactor,
+		Config: c.Config,
+	}
 }
 
 func (k kafkaKind) check(ctx context.Context, m *sinkMaker, topics func(string) []string) error {
@@ -79,7 +89,8 @@ func (k kafkaKind) check(ctx context.Context, m *sinkMaker, topics func(string) 
 func (k kafkaKind) sample() (sampleForm, error) {
 	topic, err := event.ParseTemplate(k.Topic)
 	return sampleForm{
-		prefix: "ce_", value: func(value string) string { return value }, structured: k.sink.Encoding == "structured",
+		prefix: "ce_", value: func(value string) string { return value },
+		structured: k.sink.Encoding == "structured",
 		destination: func(e *event.Event) string {
 			return fmt.Sprintf("sink %s: topic %s, key %s",
 				k.sink.Name, topic.Append(nil, e, event.AppendTopicPart), e.PartitionKey)

@@ -78,7 +78,8 @@ func natsStream(n *config.NATS) nats.Stream {
 	// In the configuration 0 is no limit; to the sink it is the default.
 	const noLimit = -1 * time.Second
 	return nats.Stream{
-		Name: s.Name, Max: s.MaxStreams, Subjects: s.Subjects, MaxAge: cmp.Or(s.MaxAge, noLimit), MaxBytes: maxBytes,
+		Name: s.Name, Max: s.MaxStreams, Subjects: s.Subjects, MaxAge: cmp.Or(s.MaxAge,
+			noLimit), MaxBytes: maxBytes,
 		Replicas: s.Replicas, Storage: s.Storage, Duplicates: s.Duplicates, Manage: s.Manage,
 	}
 }

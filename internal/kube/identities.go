@@ -19,14 +19,20 @@ type ListOptions struct{ Namespace, LabelSelector, FieldSelector string }
 // Identities lists the objects of a type, in pages, and asks for their metadata only. It gives the
 // version of the list. A list that expires between two pages begins again: yield may be called
 // twice for an object.
-func (r *Resolver) Identities(ctx context.Context, t resource.Type, o ListOptions, yield func(Identity)) (version string, err error) {
+func (r *Resolver) Identities(
+	ctx context.Context, t resource.Type, o ListOptions, yield func(Identity),
+) (version string, err error) {
 	const pageSize = "500"
 	path := "/" + t.CollectionPath(o.Namespace)
 	again := ""
 	for {
 		request := r.client.RESTClient().Get().AbsPath(path).Param("limit", pageSize).
-			SetHeader("Accept", "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json")
-		for name, value := range map[string]string{"labelSelector": o.LabelSelector, "fieldSelector": o.FieldSelector, "continue": again} {
+			SetHeader("Accept",
+				"application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json")
+		for name, value := range map[string]string{
+			"labelSelector": o.LabelSelector,
+			"fieldSelector": o.FieldSelector, "continue": again,
+		} {
 			if value != "" {
 				request.Param(name, value)
 			}

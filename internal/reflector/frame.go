@@ -150,8 +150,9 @@ func (v *values) member(f *frame, opts *resource.ParseOptions) (err error) {
 func (v *values) frameObject(f *frame, opts *resource.ParseOptions) (at span, err error) {
 	switch f.event {
 	case watch.Added, watch.Modified, watch.Deleted:
-		// A refused object does not end the reading: the rest may show that the frame is no JSON, which
-		// is the more important error, and what follows can only be read from the frame's end.
+		// A refused object does not end the reading: the rest may show that the frame is no JSON,
+		// which is the more important error, and what follows can only be read from the frame's
+		// end.
 		f.obj, at, f.refused = v.object(opts)
 	default:
 		v.Peek()

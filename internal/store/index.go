@@ -1,12 +1,9 @@
 package store
 
 import (
-	"bytes"
 	"maps"
 	"slices"
 	"strings"
-
-	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/kubebridge/bridge/internal/resource"
 )
@@ -156,57 +153,4 @@ func IndexByOwner(obj *resource.Object) []string {
 		uids = append(uids, o.UID)
 	}
 	return uids
-}
-
-// IndexByNode indexes by spec.nodeName, as pods have it.
-func IndexByNode(obj *resource.Object) []string {
-	if node, ok := lookup(obj.Raw, "spec", "nodeName"); ok && node != "" {
-		return []string{node}
-	}
-	return nil
-}
-
-// IndexByLabel indexes by the value of one label.
-func IndexByLabel(label string) IndexFunc {
-	return func(obj *resource.Object) []string {
-		if value, ok := lookup(obj.Raw, "metadata", "labels", label); ok {
-			return []string{value}
-		}
-		return nil
-	}
-}
-
-// lookup reads one string out of a JSON object, decoding nothing else.
-func lookup(raw []byte, path ...string) (string, bool) {
-	dec := jsontext.NewDecoder(bytes.NewReader(raw))
-	for _, name := range path {
-		if tok, err := dec.ReadToken(); err != nil || tok.Kind() != '{' {
-			return "", false
-		}
-		if !skipTo(dec, name) {
-			return "", false
-		}
-	}
-	tok, err := dec.ReadToken()
-	if err != nil || tok.Kind() != '"' {
-		return "", false
-	}
-	return tok.String(), true
-}
-
-// skipTo reads members of an object up to the value of the one named.
-func skipTo(dec *jsontext.Decoder, name string) bool {
-	for dec.PeekKind() == '"' {
-		tok, err := dec.ReadToken()
-		if err != nil {
-			return false
-		}
-		if tok.String() == name {
-			return true
-		}
-		if dec.SkipValue() != nil {
-			return false
-		}
-	}
-	return false
 }

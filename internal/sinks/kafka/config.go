@@ -56,8 +56,8 @@ type Config struct {
 	// compacted topics. The two are in one batch: either both are stored or none. A plain tombstone
 	// has no headers and is no CloudEvent.
 	Tombstones bool
-	// LostByCompaction says what a compacted topic loses of the sink's events, "" for nothing. It is
-	// in the warning when a topic turns out to be compacted. nil for nothing. It may be called
+	// LostByCompaction says what a compacted topic loses of the sink's events, "" for nothing. It
+	// is in the warning when a topic turns out to be compacted. nil for nothing. It may be called
 	// concurrently.
 	LostByCompaction func() string
 	// Compression is "none", "gzip", "snappy", "lz4" (default) or "zstd".

@@ -31,7 +31,8 @@ type Record struct {
 	Key     []byte // nil for none
 	Value   []byte // nil for null
 	Headers []Header
-	// Damaged says why the batch that begins at the offset can't be read. The other fields are empty.
+	// Damaged says why the batch that begins at the offset can't be read. The other fields are
+	// empty.
 	Damaged error
 }
 
@@ -49,21 +50,25 @@ func NewLog(c Config, patience time.Duration) (*Log, error) {
 		return nil, fmt.Errorf("kafka: %w", err)
 	}
 	mechanism, _ := c.SASL.mechanism() // withDefaults has checked it
-	d := &dialer{dial: c.Dial, tls: c.TLS, sasl: mechanism, clientID: c.ClientID, timeout: c.Timeout}
+	d := &dialer{
+		dial: c.Dial, tls: c.TLS, sasl: mechanism, clientID: c.ClientID,
+		timeout: c.Timeout,
+	}
 	return &Log{newCluster(d, c.Brokers, c.Timeout, newMetrics(nil)), patience}, nil
 }
 
 // Close ends the connections.
 func (l *Log) Close() { l.cluster.close() }
 
-// retry calls try until it succeeds, fails for a reason that a retry does not change, or patience is
-// over. Between attempts it asks where the topic's partitions are.
+// retry calls try until it succeeds, fails for a reason that a retry does not change, or patience
+// is over. Between attempts it asks where the topic's partitions are.
 func (l *Log) retry(ctx context.Context, topic string, try func() error) error {
 	const pause = 200 * time.Millisecond
 	for until := time.Now().Add(l.patience); ; {
 		err := try()
 		missing := errors.Is(err, kafkago.UnknownTopicOrPartition)
-		if outcome := classify(err); err == nil || missing || outcome != resend || errors.Is(err, kafkago.OffsetOutOfRange) {
+		if outcome := classify(err); err == nil || missing || outcome != resend ||
+			errors.Is(err, kafkago.OffsetOutOfRange) {
 			return explainReading(err)
 		}
 		if ctx.Err() != nil {
@@ -117,7 +122,9 @@ func (l *Log) Partitions(ctx context.Context, topic string) (count int, err erro
 }
 
 // Bounds are the first offset of a partition, and the one behind the last record that is committed.
-func (l *Log) Bounds(ctx context.Context, topic string, partition int) (first, end int64, err error) {
+func (l *Log) Bounds(
+	ctx context.Context, topic string, partition int,
+) (first, end int64, err error) {
 	err = l.retry(ctx, topic, func() (err error) {
 		if first, err = l.cluster.offset(ctx, topic, partition, earliest); err == nil {
 			end, err = l.cluster.offsetOf(ctx, topic, partition, latest, readCommitted)
@@ -127,10 +134,12 @@ func (l *Log) Bounds(ctx context.Context, topic string, partition int) (first, e
 	return first, end, err
 }
 
-// Read gives the next records of a partition from an offset on, and the offset to go on with. It may
-// give none, where transactions were aborted or compaction has removed some. An error of yield ends
-// it.
-func (l *Log) Read(ctx context.Context, topic string, partition int, from int64, yield func(*Record) error) (next int64, err error) {
+// Read gives the next records of a partition from an offset on, and the offset to go on with. It
+// may give none, where transactions were aborted or compaction has removed some. An error of yield
+// ends it.
+func (l *Log) Read(
+	ctx context.Context, topic string, partition int, from int64, yield func(*Record) error,
+) (next int64, err error) {
 	var p page
 	err = l.retry(ctx, topic, func() (err error) {
 		p, err = l.cluster.fetch(ctx, topic, partition, from, readCommitted)
@@ -162,12 +171,13 @@ type aborted struct {
 }
 
 func newAborted(list []abortedTransaction) *aborted {
-	slices.SortFunc(list, func(a, b abortedTransaction) int { return int(min(max(a.first-b.first, -1), 1)) })
+	slices.SortFunc(list,
+		func(a, b abortedTransaction) int { return int(min(max(a.first-b.first, -1), 1)) })
 	return &aborted{list: list, open: map[int64]bool{}}
 }
 
-// hides reports whether a batch has no records for a reader: it ends a transaction, or is of one that
-// was aborted.
+// hides reports whether a batch has no records for a reader: it ends a transaction, or is of one
+// that was aborted.
 func (a *aborted) hides(b *logBatch) bool {
 	for len(a.list) > 0 && a.list[0].first <= b.offset {
 		a.open[a.list[0].producer] = true
@@ -248,8 +258,8 @@ func (r *fullReader) next(base, began int64) {
 	}
 }
 
-// keep reads a key, value or text; nil for null. Its memory grows as the bytes come: a length is not
-// believed.
+// keep reads a key, value or text; nil for null. Its memory grows as the bytes come: a length is
+// not believed.
 func (r *fullReader) keep() []byte {
 	n := r.length()
 	if n < 0 || r.err != nil {

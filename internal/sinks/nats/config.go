@@ -130,8 +130,8 @@ type Stream struct {
 	// the stream of its own name, which is looked up with its first event. One stream stores in one
 	// thread of the server; several share the load.
 	Name string
-	// Max is how many streams a template may name; default 1000. It may have fields that the users of
-	// a cluster choose: each stream takes memory here and in the server.
+	// Max is how many streams a template may name; default 1000. It may have fields that the users
+	// of a cluster choose: each stream takes memory here and in the server.
 	Max int
 	// Subjects of the stream. Default: the constant beginning of Config.Subject and everything
 	// below it, k8s.<cluster>.>; with a template as Name the subjects that Config.Subject and

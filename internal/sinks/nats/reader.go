@@ -7,9 +7,9 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Connect connects as the sink does, for who reads what a sink has stored: the same credentials, TLS
-// and bounds on what the server may send. Of the configuration it uses what is about the connection.
-// Close the connection when it is not used any more.
+// Connect connects as the sink does, for who reads what a sink has stored: the same credentials,
+// TLS and bounds on what the server may send. Of the configuration it uses what is about the
+// connection. Close the connection when it is not used any more.
 func Connect(ctx context.Context, cfg Config) (*nats.Conn, error) {
 	cfg = cfg.withDefaults()
 	s := &Sink{cfg: cfg, log: cfg.Log, metrics: newMetrics(nil)}
