@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/kubebridge/bridge/internal/changelog"
 	"github.com/kubebridge/bridge/internal/checkpoint"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/store"
@@ -36,16 +37,13 @@ func BenchmarkTracker(b *testing.B) {
 		keys[i] = resource.Key(fmt.Sprint("shop/p", i%100))
 	}
 	b.ReportAllocs()
-	seq := uint64(0)
 	for b.Loop() {
-		seq++
-		version := versions[seq%window]
-		tracker.Begin(checkpoint.Event, version)
-		tracker.Hold(seq, 1)
-		tracker.Done(seq, seq)
-		if seq > window {
-			state := store.Settled{Record: store.Record{UID: "u", Version: version}, Seq: seq - window}
-			tracker.Settle(seq-window, keys[seq%window], state)
+		at := tracker.Append()
+		version := versions[at%window]
+		tracker.Mark(changelog.Event, version)
+		if at > window {
+			state := store.Settled{Record: store.Record{UID: "u", Version: version}, Seq: uint64(at - window)}
+			tracker.Settle(at-window, keys[at%window], state)
 		}
 	}
 }

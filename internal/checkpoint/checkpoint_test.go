@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubebridge/bridge/internal/changelog"
 	"github.com/kubebridge/bridge/internal/checkpoint"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/store"
@@ -47,32 +48,24 @@ func ok(t *testing.T, err error) {
 	}
 }
 
-// begin begins a delta at a place, which is the next one.
-func (b *bench) begin(seq uint64, kind checkpoint.Kind, version string) {
+// event appends the change of an event, which is the next one; settle settles it.
+func (b *bench) event(at changelog.Position, version string) {
 	b.t.Helper()
-	if got := b.Begin(kind, resource.Version(version)); got != seq {
-		b.t.Fatalf("its place is %d, want %d", got, seq)
+	b.item(at)
+	b.Mark(changelog.Event, resource.Version(version))
+}
+
+// item appends a change that says nothing of versions.
+func (b *bench) item(at changelog.Position) {
+	b.t.Helper()
+	if got := b.Append(); got != at {
+		b.t.Fatalf("its position is %d, want %d", got, at)
 	}
 }
 
-// event begins an event of one change that is on its way; settle settles it.
-func (b *bench) event(seq uint64, version string) {
-	b.t.Helper()
-	b.begin(seq, checkpoint.Event, version)
-	b.Hold(seq, 1)
-	b.Done(seq, seq)
-}
-
-func (b *bench) settle(seq uint64, name, version string) {
+func (b *bench) settle(at changelog.Position, name, version string) {
 	obj := &resource.Object{Raw: []byte(`{}`), Meta: resource.Meta{Name: name, UID: "u", Version: resource.Version(version)}}
-	b.Settle(seq, resource.Key(name), store.Settled{Record: store.Record{UID: "u", Version: obj.Version}, Object: obj, Seq: seq})
-}
-
-// mark begins and ends a bookmark.
-func (b *bench) mark(seq uint64, version string) {
-	b.t.Helper()
-	b.begin(seq, checkpoint.Mark, version)
-	b.Done(seq, seq)
+	b.Settle(at, resource.Key(name), store.Settled{Record: store.Record{UID: "u", Version: obj.Version}, Object: obj, Seq: uint64(at)})
 }
 
 func (b *bench) wantWatermark(version resource.Version) {
@@ -85,91 +78,46 @@ func (b *bench) wantWatermark(version resource.Version) {
 	}
 }
 
-func TestAVersionIsPassedOnlyWhenALaterOneWasSeen(t *testing.T) {
+func TestTheWatermarkIsCommitted(t *testing.T) {
 	b := newBench(t)
-	b.event(1, "10")
-	b.settle(1, "a", "10")
-	b.wantWatermark("") // another event of version 10 may follow
-	b.event(2, "10")
-	b.event(3, "10")
-	b.settle(3, "c", "10")
-	b.wantWatermark("")
-	b.settle(2, "b", "10")
-	b.wantWatermark("")
-	b.event(4, "11")
-	b.wantWatermark("10") // 11 was seen, so 10 is complete; 11 itself is not settled
-}
-
-func TestTheWatermarkWaitsForTheSlowest(t *testing.T) {
-	b := newBench(t)
-	for seq := range uint64(5) {
-		b.event(seq+1, fmt.Sprint(10+seq))
+	for n := range changelog.Position(5) {
+		b.event(n+1, fmt.Sprint(10+n))
 	}
-	for _, seq := range []uint64{5, 3, 2} {
-		b.settle(seq, fmt.Sprint("pod-", seq), fmt.Sprint(9+seq))
+	for _, at := range []changelog.Position{5, 3, 2} {
+		b.settle(at, fmt.Sprint("pod-", at), fmt.Sprint(9+at))
 	}
 	b.wantWatermark("")
 	b.settle(1, "pod-1", "10")
 	b.wantWatermark("12")
 	b.settle(4, "pod-4", "13")
 	b.wantWatermark("13") // 14 is settled, and nothing later was seen
-}
-
-func TestABookmarkMovesTheWatermarkOfAnIdleInformer(t *testing.T) {
-	b := newBench(t)
-	b.event(1, "10")
-	b.settle(1, "a", "10")
-	b.mark(2, "500")
+	b.Mark(changelog.Bookmark, "500")
 	b.wantWatermark("500")
-	b.event(3, "501")
-	b.mark(4, "502")
-	b.wantWatermark("500") // 501 is on its way
-	b.settle(3, "a", "501")
-	b.wantWatermark("502")
-}
-
-func TestItemsOfAListDoNotMoveTheWatermarkAndItsEndDoes(t *testing.T) {
-	b := newBench(t)
-	for seq, version := range []string{"7", "3", "9"} {
-		b.begin(uint64(seq+1), checkpoint.Aside, "")
-		b.Hold(uint64(seq+1), 1)
-		b.Done(uint64(seq+1), uint64(seq+1))
-		b.settle(uint64(seq+1), fmt.Sprint("pod-", seq), version)
-	}
-	b.wantWatermark("")
-	b.begin(4, checkpoint.Listed, "20")
-	b.Done(4, 4)
-	b.wantWatermark("20")
-}
-
-func TestTheWatermarkGoesBackOnlyWithAList(t *testing.T) {
-	b := newBench(t)
-	b.begin(1, checkpoint.Listed, "20")
-	b.Done(1, 1)
-	b.event(2, "18") // a delete from before the list's end
-	b.settle(2, "a", "18")
-	b.mark(3, "19")
-	b.wantWatermark("20")
-	b.event(4, "21")
-	b.settle(4, "b", "21")
-	b.mark(5, "22")
-	b.wantWatermark("22")
-	b.begin(6, checkpoint.Listed, "7")
-	b.Done(6, 6)
+	b.item(6)
+	b.Mark(changelog.ListEnd, "7")
+	b.wantWatermark("500")
+	b.settle(6, "pod-6", "6")
 	b.wantWatermark("7")
 }
 
-func TestPlacesLetGoTogether(t *testing.T) {
+func TestANoteIsWrittenWithWhatWasAppendedBeforeIt(t *testing.T) {
 	b := newBench(t)
-	for seq := range uint64(4) {
-		b.begin(seq+1, checkpoint.Event, fmt.Sprint(10+seq))
+	var written []string
+	note := func(what string) func(*store.Batch) {
+		return func(*store.Batch) { written = append(written, what) }
 	}
-	b.Hold(2, 1) // as while the controller works on a turn: nothing moves before it is done with all of it
-	b.wantWatermark("")
-	b.Done(1, 4)
-	b.wantWatermark("10")
+	b.event(1, "10")
+	b.Note(note("behind 1"))
+	b.NoteNext(note("next"))
+	b.event(2, "11")
+	ok(t, b.committer.Commit())
 	b.settle(2, "b", "11")
-	b.wantWatermark("12")
+	ok(t, b.committer.Commit())
+	b.settle(1, "a", "10")
+	ok(t, b.committer.Commit())
+	if want := []string{"next", "behind 1"}; !slices.Equal(written, want) {
+		t.Errorf("written: %q, want %q", written, want)
+	}
 }
 
 func TestACommitHoldsTheLastVersionOfEachObject(t *testing.T) {
@@ -183,18 +131,6 @@ func TestACommitHoldsTheLastVersionOfEachObject(t *testing.T) {
 	if err != nil || !found || rec.Version != "11" {
 		t.Errorf("Get: %+v, %v, %v; want 11", rec, found, err)
 	}
-}
-
-func TestSettlingWhatWasNeverHeldIsABug(t *testing.T) {
-	b := newBench(t)
-	b.event(1, "10")
-	b.settle(1, "a", "10")
-	defer func() {
-		if recover() == nil {
-			t.Error("settling twice went unnoticed")
-		}
-	}()
-	b.settle(1, "a", "10")
 }
 
 func TestRunCommitsWhatIsSettledAndOnceMoreAtTheEnd(t *testing.T) {
@@ -239,17 +175,17 @@ func TestTheWatermarkNeverPassesWhatIsNotSettled(t *testing.T) {
 			version int
 			settled bool
 		}
-		events := map[uint64]*ev{}
-		version, seq := 10, uint64(0)
-		var open []uint64
+		events := map[changelog.Position]*ev{}
+		version, at := 10, changelog.Position(0)
+		var open []changelog.Position
 		for range 60 {
 			switch rng.IntN(4) {
 			case 0, 1:
 				version += rng.IntN(2)
-				seq++
-				events[seq] = &ev{version: version}
-				open = append(open, seq)
-				b.event(seq, fmt.Sprint(version))
+				at++
+				events[at] = &ev{version: version}
+				open = append(open, at)
+				b.event(at, fmt.Sprint(version))
 			case 2:
 				if len(open) > 0 {
 					i := rng.IntN(len(open))
@@ -260,9 +196,8 @@ func TestTheWatermarkNeverPassesWhatIsNotSettled(t *testing.T) {
 				}
 			case 3:
 				if rng.IntN(5) == 0 {
-					seq++
 					version++
-					b.mark(seq, fmt.Sprint(version))
+					b.Mark(changelog.Bookmark, resource.Version(fmt.Sprint(version)))
 					version++
 				}
 			}
@@ -288,13 +223,12 @@ func TestTombstonesThatOneCommitLeavesAreDroppedByLaterOnes(t *testing.T) {
 	b := newBench(t)
 	const n = 12_000
 	for i := range n {
-		seq := uint64(i + 1)
-		b.event(seq, "1000")
+		at := changelog.Position(i + 1)
+		b.event(at, "1000")
 		key := resource.Key(fmt.Sprintf("shop/p%06d", i))
-		b.Settle(seq, key, store.Settled{Record: store.Record{UID: fmt.Sprint("u", i), Version: "1000", Deleted: true}, Seq: seq})
+		b.Settle(at, key, store.Settled{Record: store.Record{UID: fmt.Sprint("u", i), Version: "1000", Deleted: true}, Seq: uint64(at)})
 	}
-	b.begin(n+1, checkpoint.Mark, "1001")
-	b.Done(n+1, n+1)
+	b.Mark(changelog.Bookmark, "1001")
 	left := func() int {
 		ok(t, b.committer.Commit())
 		count := 0
@@ -308,8 +242,7 @@ func TestTombstonesThatOneCommitLeavesAreDroppedByLaterOnes(t *testing.T) {
 		return count
 	}
 	got := []int{left()}
-	b.begin(n+2, checkpoint.Mark, "1002")
-	b.Done(n+2, n+2)
+	b.Mark(changelog.Bookmark, "1002")
 	for range 2 {
 		got = append(got, left())
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"sync/atomic"
 
+	"github.com/kubebridge/bridge/internal/changelog"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/resource"
@@ -41,8 +42,8 @@ type facts struct {
 	forget   bool
 	written  resource.Written
 
-	seq uint64 // its place in the stream
-	// number orders the changes of this informer: several can come of one place in the stream.
+	place changelog.Position // among what the Tracker has
+	// number orders the changes of this informer.
 	number uint64
 	// audience is the set of listeners it is for.
 	audience uint64
@@ -120,7 +121,7 @@ const changeOverhead = 512
 // newChange makes a change of the delta that is being decided.
 func (c *controller) newChange(ch event.Change) *change {
 	ch.Observed = c.now
-	out := &change{facts: facts{Change: ch, seq: c.place}, size: changeOverhead}
+	out := &change{facts: facts{Change: ch}, size: changeOverhead}
 	for _, obj := range []*resource.Object{ch.Object, ch.Old} {
 		if obj != nil {
 			out.size += len(obj.Raw)

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kubebridge/bridge/internal/checkpoint"
+	"github.com/kubebridge/bridge/internal/changelog"
 	"github.com/kubebridge/bridge/internal/deltafifo"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/resource"
@@ -36,7 +36,6 @@ type controller struct {
 	decisions []Decision
 	unread    map[resource.Key]struct{} // objects that had a version which can't be read; see missed
 	asked     bool                      // whether sinks hold events of an earlier run
-	place     uint64                    // in the stream, of the delta that is being decided
 	number    uint64                    // of the last change
 	epoch     int                       // of the server's history
 	now       time.Time
@@ -69,13 +68,11 @@ func (c *controller) run(ctx context.Context) error {
 	}
 }
 
-// Process decides deltas, hands their changes to the log, and only then lets go of their places in
-// the stream.
+// Process decides deltas and hands their changes to the log.
 func (c *controller) Process(ctx context.Context, deltas deltafifo.Deltas) error {
 	c.now = time.Now()
 	for i := range deltas {
-		c.hold(&deltas[i])
-		if err := c.decide(ctx, &deltas[i]); err != nil {
+		if err := c.decideAndMark(ctx, &deltas[i]); err != nil {
 			return err
 		}
 		if c.bytes > decidedBytes {
@@ -84,11 +81,7 @@ func (c *controller) Process(ctx context.Context, deltas deltafifo.Deltas) error
 			}
 		}
 	}
-	if err := c.handOn(ctx); err != nil {
-		return err
-	}
-	c.cfg.Tracker.Done(c.place+1-uint64(len(deltas)), c.place)
-	return nil
+	return c.handOn(ctx)
 }
 
 // handOn puts what was decided into the log. What adds an object comes there when its announcement is
@@ -128,33 +121,35 @@ func (c *controller) append(ctx context.Context) error {
 	return nil
 }
 
-// hold takes a delta's place in the stream.
-func (c *controller) hold(d *deltafifo.Delta) {
-	kind, version := mark(d)
-	if c.diverged || kind == checkpoint.Listed && c.diverges(version) {
-		// No more of the known history comes, and what diverged from it is not decided yet.
-		kind, version = checkpoint.Aside, ""
+// decideAndMark decides a delta, and puts what it says of versions behind its changes. While the
+// server's history has diverged that is nothing: no more of the known history comes, and what diverged
+// from it is not decided yet.
+func (c *controller) decideAndMark(ctx context.Context, d *deltafifo.Delta) error {
+	kind, version, ok := mark(d)
+	ok = ok && !c.diverged && (kind != changelog.ListEnd || !c.diverges(version))
+	if err := c.decide(ctx, d); err != nil {
+		return err
 	}
-	c.place = c.cfg.Tracker.Begin(kind, version)
+	if ok {
+		c.cfg.Tracker.Mark(kind, version)
+	}
+	return nil
 }
 
-// mark says what a delta means for the watermark.
-func mark(d *deltafifo.Delta) (checkpoint.Kind, resource.Version) {
+// mark is what a delta says of versions; ok is false for nothing.
+func mark(d *deltafifo.Delta) (kind changelog.MarkKind, version resource.Version, ok bool) {
 	switch d.Type {
 	case deltafifo.Bookmark:
-		return checkpoint.Mark, d.Version
+		return changelog.Bookmark, d.Version, true
 	case deltafifo.ReplaceEnd:
-		if d.Relist.Partial() {
-			return checkpoint.Aside, "" // the stream goes on from where it was
-		}
-		return checkpoint.Listed, d.Version
+		return changelog.ListEnd, d.Version, !d.Relist.Partial() // else the stream goes on from where it was
 	case deltafifo.Added, deltafifo.Updated, deltafifo.Unselected, deltafifo.Deleted:
 		if d.FinalStateUnknown || d.Listed {
-			return checkpoint.Aside, "" // part of a list
+			return 0, "", false // part of a list
 		}
-		return checkpoint.Event, d.Object.Version
+		return changelog.Event, d.Object.Version, true
 	default:
-		return checkpoint.Aside, ""
+		return 0, "", false
 	}
 }
 

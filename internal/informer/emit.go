@@ -36,7 +36,7 @@ func (c *controller) emit(ch *change) {
 		}
 		c.begun(ch)
 	}
-	c.cfg.Tracker.Hold(ch.seq, 1)
+	ch.place = c.cfg.Tracker.Append()
 	listeners := ch.audience
 	ch.waiting.Store(int32(bits.OnesCount64(listeners)))
 	c.changes = append(c.changes, ch)
@@ -49,7 +49,7 @@ func (c *controller) died(ch *change) {
 		return
 	}
 	if write := c.cfg.Died(ch.Object); write != nil {
-		c.cfg.Tracker.Note(0, write)
+		c.cfg.Tracker.NoteNext(write)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/kubebridge/bridge/internal/changelog"
 	"github.com/kubebridge/bridge/internal/checkpoint"
 	"github.com/kubebridge/bridge/internal/deltafifo"
 	"github.com/kubebridge/bridge/internal/event"
@@ -32,14 +33,14 @@ type Queue interface {
 
 // Tracker is told what is on its way and what is settled: *checkpoint.Tracker.
 type Tracker interface {
-	Begin(kind checkpoint.Kind, version resource.Version) (seq uint64)
-	Hold(seq uint64, n int)
-	Done(first, last uint64)
-	SettleMark(seq uint64)
-	Note(seq uint64, write func(*store.Batch))
+	Append() changelog.Position
+	Mark(kind changelog.MarkKind, version resource.Version)
+	SettleMark(p changelog.Position)
+	Note(write func(*store.Batch))
+	NoteNext(write func(*store.Batch))
 	Spool(changes []checkpoint.Spooled)
 	SetJournal(j checkpoint.Journal)
-	Settle(seq uint64, key resource.Key, s store.Settled)
+	Settle(p changelog.Position, key resource.Key, s store.Settled)
 	Commit() error
 }
 
@@ -298,7 +299,7 @@ func (i *Informer) settle(settled func() []*change) {
 		case c.leavesState():
 			i.settleStateLocked(c)
 		default:
-			i.cfg.Tracker.SettleMark(c.seq)
+			i.cfg.Tracker.SettleMark(c.place)
 		}
 		c.letGo()
 	}

@@ -136,8 +136,8 @@ func (c *controller) account(d *deltafifo.Delta, known *Known) {
 // endReplace tells that a list was worked through.
 func (c *controller) endReplace(ctx context.Context, d *deltafifo.Delta) error {
 	c.list.Incomplete = c.listed.DeletesUnknown
-	c.rescoped(&c.list.Relist, d.Version)
 	if c.list.Partial() {
+		c.rescoped(&c.list.Relist, d.Version)
 		c.logger.Info("a namespace is in step with the selection", "namespace", c.list.Namespace, "selected", !c.list.Left, "objects", c.listed.Items)
 		c.list.Relist = resource.Relist{}
 		return c.cfg.Indexer.ClearMarks()
@@ -150,6 +150,7 @@ func (c *controller) endReplace(ctx context.Context, d *deltafifo.Delta) error {
 	done := c.newChange(event.Change{Op: event.Synced, Version: d.Version})
 	done.Kind, done.Listing, done.Since = ofSynced, c.listed, c.list.From
 	c.emit(done)
+	c.rescoped(&c.list.Relist, d.Version)
 	if err := c.cfg.Indexer.SetSince(d.Version); err != nil {
 		return err
 	}

@@ -188,11 +188,11 @@ func (c *controller) rescope(ctx context.Context, d *deltafifo.Delta) error {
 	}
 	slices.Sort(news)
 	turns := c.scope.turnsOf(news)
-	c.cfg.Tracker.Note(0, func(b *store.Batch) { c.scope.write(b, c.cfg.Indexer, turns) })
+	c.cfg.Tracker.NoteNext(func(b *store.Batch) { c.scope.write(b, c.cfg.Indexer, turns) })
 	return c.insist(ctx, c.cfg.Tracker.Commit)
 }
 
-// rescoped has it written that namespaces are in, or out, once everything up to this place in the stream
+// rescoped has it written that namespaces are in, or out, once everything that was appended so far
 // is settled: else a crash would have to begin again with them.
 func (c *controller) rescoped(why *resource.Relist, version resource.Version) {
 	if !why.Partial() {
@@ -200,7 +200,7 @@ func (c *controller) rescoped(why *resource.Relist, version resource.Version) {
 	}
 	turns := c.scope.arrived(why, version)
 	if len(turns) > 0 {
-		c.cfg.Tracker.Note(c.place, func(b *store.Batch) { c.scope.write(b, c.cfg.Indexer, turns) })
+		c.cfg.Tracker.Note(func(b *store.Batch) { c.scope.write(b, c.cfg.Indexer, turns) })
 	}
 }
 

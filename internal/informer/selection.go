@@ -77,9 +77,9 @@ func (c *controller) keptBack(ch *change) {
 	if n := len(c.news); n > 0 && c.news[n-1].Seq == ch.number {
 		c.news = c.news[:n-1] // nobody is told of it, so nobody has to be told that it is gone
 	}
-	c.cfg.Tracker.Hold(ch.seq, 1)
+	ch.place = c.cfg.Tracker.Append()
 	if !ch.leavesState() {
-		c.cfg.Tracker.SettleMark(ch.seq)
+		c.cfg.Tracker.SettleMark(ch.place)
 		return
 	}
 	c.settling.Lock()
@@ -91,11 +91,11 @@ func (c *controller) keptBack(ch *change) {
 // settleStateLocked tells the tracker that a change is settled, and the state that its object has by that.
 func (i *Informer) settleStateLocked(c *change) {
 	if i.order == nil {
-		i.cfg.Tracker.Settle(c.seq, c.Key, c.settled())
+		i.cfg.Tracker.Settle(c.place, c.Key, c.settled())
 	} else if state, ok := i.order.end(c); ok {
-		i.cfg.Tracker.Settle(c.seq, c.Key, state)
+		i.cfg.Tracker.Settle(c.place, c.Key, state)
 	} else {
-		i.cfg.Tracker.SettleMark(c.seq)
+		i.cfg.Tracker.SettleMark(c.place)
 	}
 }
 

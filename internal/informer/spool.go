@@ -148,7 +148,7 @@ func (i *Informer) handToDisk(work []pending, encoded [][]byte) {
 			continue
 		}
 		c.spooled.Store(true)
-		s := checkpoint.Spooled{Seq: f.seq, Entry: store.LogEntry{Position: f.position, Data: encoded[n]}, Key: f.Key}
+		s := checkpoint.Spooled{Position: f.place, Entry: store.LogEntry{Position: f.position, Data: encoded[n]}, Key: f.Key}
 		if f.leavesState() {
 			s.State = i.spoolStateLocked(c, f)
 		}

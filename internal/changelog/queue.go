@@ -1,0 +1,25 @@
+package changelog
+
+// queue is a FIFO that uses its memory again.
+type queue[T any] struct {
+	items []T
+	head  int
+}
+
+func (q *queue[T]) push(item T) { q.items = append(q.items, item) }
+
+func (q *queue[T]) len() int { return len(q.items) - q.head }
+
+// at is the i-th item.
+func (q *queue[T]) at(i int) *T { return &q.items[q.head+i] }
+
+// drop takes the first n items out.
+func (q *queue[T]) drop(n int) {
+	clear(q.items[q.head : q.head+n])
+	q.head += n
+	if live := q.len(); live <= q.head { // copied once for each item that was dropped, at most
+		copy(q.items, q.items[q.head:])
+		clear(q.items[live:])
+		q.items, q.head = q.items[:live], 0
+	}
+}

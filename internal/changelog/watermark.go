@@ -1,0 +1,160 @@
+package changelog
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/kubebridge/bridge/internal/resource"
+)
+
+// Position is the place of an entry among all of its informer, from 1 on.
+type Position uint64
+
+// MarkKind says what the version of a mark means.
+type MarkKind uint8
+
+const (
+	// Event is a version of the watch. Others of the same version may follow.
+	Event MarkKind = iota
+	// Bookmark is a version up to which the API server has sent everything.
+	Bookmark
+	// ListEnd is the version of a complete list. It alone may move the watermark back: when the
+	// server's history went back.
+	ListEnd
+)
+
+// Watermark follows the entries of one informer.
+type Watermark struct {
+	first   Position    // that is not settled
+	settled queue[bool] // of the entries from first on
+	open    int         // entries that are not settled
+	marks   queue[mark] // that were not passed, in order; at most one behind each entry
+	passed  progress
+	listed  bool // a ListEnd was passed since ListEnded was asked
+}
+
+// progress is what marks make of versions.
+type progress struct {
+	complete resource.Version
+	// front is the version of the last Event, as long as others of it may follow; "" for none.
+	front resource.Version
+}
+
+// mark is one mark, or several behind one entry (L3).
+type mark struct {
+	after Position // the last entry before it
+	first resource.Version
+	progress
+	listed bool // one of them was a ListEnd
+}
+
+// New starts at a saved watermark, "" for none.
+func New(from resource.Version) *Watermark {
+	return &Watermark{first: 1, passed: progress{complete: from}}
+}
+
+// Append takes the next entry, and gives its position.
+func (w *Watermark) Append() Position {
+	w.settled.push(false)
+	w.open++
+	return w.Last()
+}
+
+// Last is the position of the last entry that was appended, 0 for none.
+func (w *Watermark) Last() Position { return w.first + Position(w.settled.len()) - 1 }
+
+// Settle notes that an entry is settled (L1). To settle one twice is a mistake of the caller.
+func (w *Watermark) Settle(p Position) {
+	if p < w.first || p > w.Last() || *w.settled.at(int(p - w.first)) {
+		panic(fmt.Sprintf("changelog: entry %d was settled twice, or never appended", p))
+	}
+	*w.settled.at(int(p - w.first)) = true
+	w.open--
+	n := 0
+	for n < w.settled.len() && *w.settled.at(n) {
+		n++
+	}
+	if n > 0 {
+		w.settled.drop(n)
+		w.first += Position(n)
+		w.pass()
+	}
+}
+
+// Mark notes a version behind all entries that were appended so far.
+func (w *Watermark) Mark(kind MarkKind, version resource.Version) {
+	// Cloned: the version shares the memory of its object, which would be kept until everything before
+	// it is settled.
+	version = resource.Version(strings.Clone(string(version)))
+	n := w.marks.len()
+	if n == 0 || w.marks.at(n-1).after != w.Last() {
+		w.marks.push(mark{after: w.Last(), first: version})
+		n++
+	}
+	m := w.marks.at(n - 1)
+	m.take(kind, version)
+	m.listed = m.listed || kind == ListEnd
+	w.pass()
+}
+
+// pass passes the marks behind the settled prefix (L2).
+func (w *Watermark) pass() {
+	n := 0
+	for n < w.marks.len() && w.marks.at(n).after < w.first {
+		w.passMark(w.marks.at(n))
+		n++
+	}
+	if w.marks.drop(n); w.marks.len() > 0 {
+		w.passed.seen(w.marks.at(0).first)
+	}
+}
+
+func (w *Watermark) passMark(m *mark) {
+	if m.listed {
+		w.passed, w.listed = m.progress, true
+		return
+	}
+	if m.complete != "" {
+		w.passed.take(Bookmark, m.complete)
+	}
+	if m.front != "" {
+		w.passed.take(Event, m.front)
+	}
+}
+
+// seen completes the front when a mark with another version follows it.
+func (p *progress) seen(version resource.Version) {
+	if p.front != "" && p.front != version {
+		p.complete, p.front = p.front, ""
+	}
+}
+
+// take passes one mark.
+func (p *progress) take(kind MarkKind, version resource.Version) {
+	p.seen(version)
+	switch {
+	case kind == ListEnd:
+		p.complete, p.front = version, ""
+	case version.NotNewer(p.complete):
+	case kind == Bookmark:
+		p.complete, p.front = version, ""
+	default:
+		p.front = version
+	}
+}
+
+// Version is the watermark.
+func (w *Watermark) Version() resource.Version { return w.passed.complete }
+
+// ListEnded reports whether a ListEnd was passed since the last call.
+func (w *Watermark) ListEnded() bool {
+	ended := w.listed
+	w.listed = false
+	return ended
+}
+
+// First is the position of the first entry that is not settled.
+func (w *Watermark) First() Position { return w.first }
+
+// Open is how many entries are not settled.
+func (w *Watermark) Open() int { return w.open }
