@@ -234,8 +234,11 @@ func (b *Bridge) run(ctx context.Context) error {
 	units.start("", func(context.Context) error { return f.follow(read) })
 	services.start("", func(context.Context) error { return b.progress(read) })
 	units.start("", func(context.Context) error { return b.keepUp(read) })
-	stopDeadline := context.AfterFunc(read, func() { b.deadline(ctx, hard, failed) })
-	defer stopDeadline()
+	services.start("", func(ended context.Context) error {
+		<-read.Done() // whatever ends the bridge ends reading
+		b.deadline(ctx, hard, ended, failed)
+		return nil
+	})
 
 	err := errors.Join(units.wait(), publishing.end(), commits.end(), resign(hard), replicas.end(), services.end())
 	if why := context.Cause(hard); why != nil {
@@ -253,7 +256,7 @@ func causeFirst(hard context.Context, err error) error {
 }
 
 // deadline ends everything when the drain takes too long.
-func (b *Bridge) deadline(ctx, hard context.Context, failed context.CancelCauseFunc) {
+func (b *Bridge) deadline(ctx, hard, ended context.Context, failed context.CancelCauseFunc) {
 	if hard.Err() != nil {
 		return // it failed: nothing is drained
 	}
@@ -269,5 +272,6 @@ func (b *Bridge) deadline(ctx, hard context.Context, failed context.CancelCauseF
 	case <-time.After(b.cfg.Drain):
 		failed(ErrDrain)
 	case <-hard.Done():
+	case <-ended.Done():
 	}
 }
