@@ -34,6 +34,9 @@ type reader struct {
 	relist   *gap // between a gap event, or the start of a first snapshot, and its synced event
 	// abandoned: a list was given up since the last gap, when its unit began anew.
 	abandoned bool
+	// incomplete: the list that ended last had items that nobody could read. The delete of an object that
+	// it lacks follows when the name is used again.
+	incomplete bool
 
 	// Of the whole stream.
 	now     time.Time       // of the record that is looked at
@@ -272,6 +275,11 @@ func (r *reader) synced(rec *record) {
 		}
 		r.problem(rec, "%s was deleted in a first snapshot, which is no gap", key)
 	}
+	var listed struct{ Unreadable int }
+	if err := json.Unmarshal(rec.Data, &listed); err != nil {
+		r.problem(rec, "%v", err)
+	}
+	r.incomplete = listed.Unreadable > 0
 	r.relist.synced = number(resource.Version(rec.ResourceVersion))
 	r.relist = nil
 	r.unsure = r.unsure && r.notices >= 0 // one that lay on disk is of the run before
@@ -468,6 +476,8 @@ func (r *reader) marks(rec *record) {
 		r.owed[resource.MakeKey(rec.Namespace, rec.Name)] = true // a new object of that name, which a WatchList told already
 	case rec.Inferred && !listing && r.abandoned && r.m.restarted(rec.Observed, rec.at):
 		// an item of the list that was given up, behind a later change of another object
+	case rec.Inferred && !listing && r.incomplete && strings.HasSuffix(rec.Type, ".deleted"):
+		// found when the name was used again
 	case rec.Inferred && !listing:
 		r.problem(rec, "inferred, and no gap was told")
 	case rec.Initial && !listing:

@@ -64,3 +64,18 @@ func TestARewindThatASnapshotFindsIsToldAsOne(t *testing.T) {
 		r.stop()
 	})
 }
+
+func TestRewindDuringAList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		out := newOutbox()
+		r := newRig(t, memory(t), []*outbox{out})
+		r.list(initial, "100", "a@90")
+		out.wait(t, 2)
+		ok(t, r.fifo.BeginReplace(t.Context(), resource.Relist{Reason: resource.ReasonUnreadable, From: "100", To: "100"}))
+		want(t, out.wait(t, 1), "informer.gap  all/pods/gap/100/100 inferred")
+		r.list(resource.Relist{Reason: resource.ReasonRewound, From: "100", To: "60", Rewound: true}, "60", "a@50")
+		want(t, out.wait(t, 3), "informer.gap  all/pods/gap/100/60/epoch/1 inferred",
+			"resource.updated a ua/50/epoch/1 inferred", "informer.synced  all/pods/synced/60/epoch/1")
+		r.stop()
+	})
+}

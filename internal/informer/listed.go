@@ -12,8 +12,8 @@ import (
 
 // What surrounds the items of a list: what it begins with, and what follows from its end.
 
-// beginReplace prepares for the items of a list, and tells of the gap that made it necessary: once, however often the list has to
-// begin again.
+// beginReplace prepares for the items of a list, and reports the gap that made it necessary: once,
+// however often the list has to begin again.
 func (c *controller) beginReplace(ctx context.Context, d *deltafifo.Delta) error {
 	if err := c.rescope(ctx, d); err != nil {
 		return err
@@ -22,7 +22,9 @@ func (c *controller) beginReplace(ctx context.Context, d *deltafifo.Delta) error
 		c.rescoped(d.Relist, "")
 		return nil
 	}
-	again := c.list.Reason != ""
+	// A list that begins again has told its gap. But history that goes back while a list is under way
+	// is another gap: what comes from here on is of another epoch, and the stream has to say so first.
+	again := c.list.Reason != "" && (c.list.Rewound || !d.Relist.Rewound)
 	c.list.Relist, c.listed = *d.Relist, event.Listing{}
 	clear(c.olderItems)
 	c.list.Namespaces = nil // they may be many, and the gap's own place is told without them
