@@ -26,6 +26,7 @@ func newSharded(t *testing.T) *shardedRun {
 		number := fmt.Sprint(pod % 2)
 		s.shards[pod%2][pod/2] = s.newReplica(fmt.Sprint("pod-", pod), shardedConfig, map[string]string{"SHARD": number + "/2", "NUMBER": number})
 	}
+	s.replicas = s.shards[0] // whose program checks the streams
 	return s
 }
 
