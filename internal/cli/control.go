@@ -19,7 +19,7 @@ Exit codes: 0 when it is done, 1 when the bridge could not do it, 2 when there i
 var kindsOfTargets = []string{"informer", "sink"}
 
 func newPauseCommand() *cobra.Command {
-	return newSwitchCommand("pause", "Have a running bridge hold an informer or a sink",
+	return newSwitchCommand("pause", "Pause an informer or a sink of a running bridge",
 		`pause informer NAME stops reading: the watches of the informer are closed, and what was read is sent. It goes on where it stood; what the API
 server has forgotten by then (it keeps minutes) is a gap, told and healed as ever.
 
@@ -31,7 +31,7 @@ While something is paused, /readyz says so. A pause ends with `+"`bridge resume`
 }
 
 func newResumeCommand() *cobra.Command {
-	return newSwitchCommand("resume", "Have a running bridge go on with an informer or a sink",
+	return newSwitchCommand("resume", "Resume an informer or a sink of a running bridge",
 		`resume ends a pause: an informer reads on from where it stood, a sink is sent what has waited, in order.`,
 		`  bridge resume informer workloads
   bridge resume sink lake`)
@@ -73,7 +73,7 @@ func newSnapshotCommand() *cobra.Command {
 	}
 	cmd := &cobra.Command{
 		Use:   "snapshot INFORMER",
-		Short: "Have a running bridge send the objects of an informer again",
+		Short: "Make a running bridge send the objects of an informer again",
 		Long: `snapshot sends every object that an informer knows again: as type synced, with initial, and with an id that no event had before
 (<uid>/<resourceVersion>/sync/<round>), so that neither JetStream nor a consumer takes it for a repeat. Each comes in order with the changes of
 its object; watches go on, and no list is read. Memory stays bounded: what does not fit waits.
@@ -128,7 +128,7 @@ func newLogLevelCommand() *cobra.Command {
 func newReloadCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reload",
-		Short: "Have a running bridge read its configuration again",
+		Short: "Make a running bridge read its configuration now",
 		Long: `reload has a running bridge read its configuration again, at once, and says what has changed. It does so by itself when the file changes
 (key reload), and at SIGHUP.
 

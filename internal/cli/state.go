@@ -14,7 +14,7 @@ import (
 func newStateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "state",
-		Short: "Look into the state directory of a stopped bridge, and make it forget",
+		Short: "Inspect or reset the saved state of a stopped bridge",
 		Long: `state shows what a bridge remembers over a restart, and makes it forget: for each resource of each informer (a unit: pods/pods,
 apps/deployments.apps, or apps/deployments.apps/shop for one namespace) the position where its watch resumes, the last version of
 each object that was settled, and the changes that wait on disk for a sink.

@@ -14,7 +14,7 @@ func newValidateCommand() *cobra.Command {
 	var print, live bool
 	cmd := &cobra.Command{
 		Use:   "validate",
-		Short: "Check a configuration and say everything that is wrong with it",
+		Short: "Check a configuration and report every problem",
 		Long: `validate reads a configuration as 'bridge run' would, with its BRIDGE_ variables, and reports every problem at once: file, line,
 key, what is wrong, and what was probably meant. It contacts neither the API server nor a broker, and reads no file with
 credentials, so it can run in CI. Whether a resource exists and the bridge may watch it, it does not know.
