@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"slices"
 	"time"
 
@@ -210,15 +209,7 @@ func (b *logBatch) eachFull(from int64, yield func(*Record) error) error {
 
 func (b *logBatch) readRecords(yield func(*Record) bool) (err error) {
 	defer recoverMalformed(&err)
-	switch {
-	case b.body == nil:
-		return errors.New("it is of an old form, or too large for an answer")
-	case b.remaining < 0 || b.remaining > maxForeignRecords:
-		return fmt.Errorf("it has %d records", b.remaining)
-	case crc32.Checksum(b.body, castagnoli) != b.checksum:
-		return errors.New("its checksum is wrong")
-	}
-	in, err := inflate(b.attributes&codecBits, b.body[posRecords-posAttributes:])
+	in, err := b.open(maxForeignRecords)
 	if err != nil {
 		return err
 	}

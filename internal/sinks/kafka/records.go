@@ -113,19 +113,25 @@ type record struct {
 	sink, informer, id string // of the headers; "" for none
 }
 
+// open checks the batch and returns its records, inflated, to be closed. A batch of more than most
+// records is not believed.
+func (b *logBatch) open(most int32) (io.ReadCloser, error) {
+	switch {
+	case b.body == nil:
+		return nil, errors.New("it is of an old form, or too large for an answer")
+	case b.remaining < 0 || b.remaining > most:
+		return nil, fmt.Errorf("it has %d records", b.remaining)
+	case crc32.Checksum(b.body, castagnoli) != b.checksum:
+		return nil, errors.New("its checksum is wrong")
+	}
+	return inflate(b.attributes&codecBits, b.body[posRecords-posAttributes:])
+}
+
 // each yields the records of the batch from an offset on; each is valid during the call only. Its
 // error says why a record can't be read.
 func (b *logBatch) each(from int64, yield func(*record)) (err error) {
 	defer recoverMalformed(&err)
-	switch {
-	case b.body == nil:
-		return errors.New("it is too large for an answer")
-	case b.remaining < 0 || b.remaining > maxRecords:
-		return fmt.Errorf("it has %d records", b.remaining)
-	case crc32.Checksum(b.body, castagnoli) != b.checksum:
-		return errors.New("its checksum is wrong")
-	}
-	in, err := inflate(b.attributes&codecBits, b.body[posRecords-posAttributes:])
+	in, err := b.open(maxRecords)
 	if err != nil {
 		return err
 	}
