@@ -76,10 +76,14 @@ func (w *writers) round(name string) {
 	merge("label-added", `"labels":{"tier":"a"}`)
 	merge("label-removed", `"labels":{"tier":null}`)
 	merge("annotation-removed", `"annotations":{"note":null}`)
-	merge("finalizer-added", `"finalizers":["example.com/keep"]`)
+	merge("finalizer-added", `"finalizers":["example.com/keep","example.com/more"]`)
 	w.patchBy("variable-removed", name, types.JSONPatchType, `[{"op":"remove","path":"/spec/template/spec/containers/0/env/1"}]`)
 	must(w.t, deployments.Delete(w.ctx, name, metav1.DeleteOptions{}))
-	merge("finalizer-removed", `"finalizers":null`)
+	merge("finalizer-removed", `"finalizers":["example.com/keep"]`)
+	// The last one ends the object and writes no version: the answer has the version before it.
+	_, err = deployments.Patch(w.ctx, name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`),
+		metav1.PatchOptions{FieldManager: manager("last-finalizer-removed")})
+	must(w.t, err)
 
 	// A grace period, no finalizer, and a deletecollection.
 	pods, maps := w.client.CoreV1().Pods(w.namespace), w.client.CoreV1().ConfigMaps(w.namespace)
