@@ -63,9 +63,9 @@ type Informer struct {
 	// `{attributes.team}`. What an object does not have gives no attribute. Whoever writes an object chooses its labels, so a route by label
 	// isolates nobody: route by namespace for that.
 	Attributes map[string]string `yaml:"attributes"`
-	// Owners adds who controls an object: `ownerkind` and `ownername` of the top controller, and `owners`, the chain to it
-	// (`ReplicaSet/web-5d4,Deployment/web`). It goes as far as the owners' resources are followed too, by any informer, and known by then, or known before they were
-	// deleted, also by a bridge before a restart: of the last 8,192 deleted objects it is kept who controlled them.
+	// Owners adds who controls an object: `ownerkind` and `ownername` of the top controller, and
+	// `owners`, the chain to it (`ReplicaSet/web-5d4,Deployment/web`). The chain ends at an owner whose
+	// resource no informer has, and at one that was deleted before the bridge started.
 	Owners bool `yaml:"owners"`
 	// Snapshot says when the objects that exist are sent: `initial` at the first start only, `never` (changes only),
 	// or `always` at every start.

@@ -92,7 +92,7 @@ type Bridge struct {
 	outlets    outlets
 	roster     roster
 	namespaces *namespaces.Watcher
-	lineage    lineage
+	ownerCache ownerCache
 	pauses     pauses
 	changes    *prometheus.CounterVec // of the units, while the bridge runs
 	requests   chan *request          // for the follower

@@ -18,9 +18,6 @@ type delivery struct {
 	epoch   int
 	samples []sample
 
-	lacked, lackedAfter resource.Version // as in standby.Unit
-	lacking             bool             // the unit's list, of which lacked is the version, has not ended yet
-
 	selection resource.Version        // of the Namespaces, that is delivered
 	selecting sample                  // that is being delivered; no version for none
 	workedIn  *reflector.NamespaceSet // a selection of which the unit's state says that it is worked in
@@ -51,7 +48,7 @@ func (d *delivery) look(u *unit) (standby.Unit, error) {
 		return d.unit(u), err // the server's history went back at this moment
 	}
 	if epoch.Number != d.epoch {
-		*d = delivery{life: d.life, scope: d.scope, epoch: epoch.Number, selection: d.selection, lacking: d.lacking} // versions of before can't be compared
+		*d = delivery{life: d.life, scope: d.scope, epoch: epoch.Number, selection: d.selection} // versions of before can't be compared
 	}
 	d.noteSelection(selection, low, next)
 	if !epoch.Open { // else the watermark is of the epoch before
@@ -61,18 +58,8 @@ func (d *delivery) look(u *unit) (standby.Unit, error) {
 }
 
 func (d *delivery) unit(u *unit) standby.Unit {
-	d.noteLacked(u)
 	return standby.Unit{
 		Scope: u.cfg.toldScope(), Delivered: d.at, Epoch: d.epoch, Selection: d.selection, Selectors: u.indexer.Selection(),
-		MissedFrom: d.lackedAfter, MissedTo: d.lacked,
-	}
-}
-
-// noteLacked notes the version of the list with which a unit begins that lacks what came before it. It comes behind the look at the watermark: that
-// does not pass the list before it has ended. What was lacked before is still lacked.
-func (d *delivery) noteLacked(u *unit) {
-	if from, _, listed := u.informer.History(); d.lacking && listed {
-		d.lacked, d.lacking = from, false
 	}
 }
 

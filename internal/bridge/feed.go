@@ -37,7 +37,7 @@ func (u *unit) behindRelay(b *Bridge, out *outlet) informer.Publisher {
 	}
 	r := &relay{sink: out.name, key: out.key, Relay: standby.NewRelay(standby.RelayConfig{
 		Next: out.Publisher, Room: out.room,
-		History: func() (resource.Version, int, bool) { return u.informer.History() }, Exists: u.existsAgain,
+		History: func() (resource.Version, int, bool) { return u.informer.History() },
 	})}
 	u.relays = append(u.relays, r)
 	return r
@@ -62,9 +62,6 @@ func (r *replica) progressFor(u *unit, to *relay) standby.Unit {
 	}
 	if r.isDoubtful(u, &p) {
 		return standby.Unit{}
-	}
-	if p.MissedFrom == "" && !u.resumed {
-		p.MissedTo = "" // the first leader of all lacked only what was sent before there was one, and this replica was not there
 	}
 	return p
 }

@@ -23,10 +23,14 @@ func (b *Bridge) owners(obj *resource.Object) []resource.Owner {
 func (b *Bridge) above(owner resource.Owner, namespace string) (resource.Owner, bool) {
 	meta := b.known(owner, namespace)
 	if meta == nil {
-		return b.lineage.of(namespace, owner.UID)
+		return b.ownerCache.get(namespace, owner.UID)
 	}
 	controller, ok := controllerOf(meta)
-	b.lineage.note(meta.Namespace, owner.UID, controller, ok)
+	if ok {
+		b.ownerCache.put(meta.Namespace, owner.UID, controller)
+	} else {
+		b.ownerCache.remove(meta.Namespace, owner.UID)
+	}
 	return controller, ok
 }
 

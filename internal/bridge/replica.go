@@ -40,7 +40,6 @@ type Board interface {
 	Get(ctx context.Context) (p standby.Progress, led bool, err error)
 	Take(ctx context.Context) (p standby.Progress, led bool, err error)
 	Put(ctx context.Context, p *standby.Progress) (standby.PutResult, error)
-	Claim(ctx context.Context) error
 }
 
 // errFollowed ends a replica that did not lead: it has nothing to send.
@@ -209,7 +208,6 @@ func (r *replica) follow(read, hard context.Context, publish func(), handOn func
 		case <-tick.C:
 			if r.read(read) == nil {
 				r.pass()
-				r.claim(read)
 			}
 		}
 	}
@@ -309,8 +307,7 @@ type teller struct {
 	deliveries map[string]*delivery // by unit
 	trails     map[string]*trail    // by key of the sink
 	last       standby.Progress
-	short      bool      // the last one left something of the sinks' positions out
-	looked     time.Time // when it was asked last whether another replica claims the lease
+	short      bool // the last one left something of the sinks' positions out
 }
 
 func (r *replica) newTeller() *teller {
@@ -325,9 +322,6 @@ func (t *teller) run(ctx context.Context) error {
 	failing := false
 	for ctx.Err() == nil {
 		size, err := t.tell(ctx)
-		if claimed := t.claimed(ctx); claimed != nil {
-			return claimed
-		}
 		switch {
 		case errors.Is(err, standby.ErrTaken):
 			return fmt.Errorf("%w: %w", standby.ErrLost, err)
@@ -414,11 +408,8 @@ func (t *teller) delivery(u *unit) *delivery {
 	d := t.deliveries[u.name]
 	switch {
 	case d == nil || d.scope != u.cfg.toldScope():
-		p, told := t.progressOf(u)
-		d = &delivery{life: u.life, scope: u.cfg.toldScope(), at: p.Delivered, epoch: p.Epoch, selection: p.Selection, lacked: p.MissedTo, lackedAfter: p.MissedFrom}
-		if d.lacking = (told || !t.toldAnything()) && t.unitBehind(u) != ""; d.lacking && d.lacked == "" {
-			d.lackedAfter = p.Delivered
-		}
+		p, _ := t.progressOf(u)
+		d = &delivery{life: u.life, scope: u.cfg.toldScope(), at: p.Delivered, epoch: p.Epoch, selection: p.Selection}
 		t.deliveries[u.name] = d
 	case d.life != u.life: // places in the log of the one before say nothing about this one's
 		d.life, d.samples, d.selecting, d.workedIn = u.life, nil, sample{}, nil

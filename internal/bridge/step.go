@@ -74,7 +74,7 @@ func (r *replica) notReady() []Reason {
 	if err != nil && since > 10*time.Second {
 		return []Reason{{Component: "standby", Message: err.Error()}}
 	}
-	reasons := append(r.reasons(r.unitUnready), r.owes()...)
+	reasons := r.reasons(r.unitUnready)
 	if why := r.otherKey(); why != "" {
 		reasons = append(reasons, Reason{Component: "redaction", Message: why})
 	}
@@ -110,15 +110,13 @@ func (r *replica) otherKey() string {
 // unfit says why another replica should lead rather than this one; "" for nothing. Where no leader has told anything, all are alike.
 func (r *replica) unfit() string {
 	r.mu.Lock()
-	read, err, claim := !r.readAt.IsZero(), r.readErr, r.progress.Claim
+	read, err := !r.readAt.IsZero(), r.readErr
 	r.mu.Unlock()
 	switch {
 	case !read && err != nil:
 		return err.Error()
 	case !r.toldAnything():
 		return ""
-	case claim != "" && claim != r.cfg.Lease.Identity():
-		return "replica " + claim + " has asked for the lease"
 	}
 	for _, why := range r.reasons(r.unitUnready) {
 		return why.String()

@@ -319,13 +319,11 @@ func (u *unit) addInformer(b *Bridge, reg prometheus.Registerer, unclean bool) (
 	var owners func(*resource.Object) []resource.Owner
 	if u.cfg.Owners {
 		owners = b.owners
-		if err := b.lineage.load(b.cfg.DB); err != nil {
-			return err
-		}
+		b.ownerCache.enable()
 	}
 	u.informer, err = informer.New(informer.Config{
 		Name: u.name, Type: u.cfg.Type, FIFO: u.fifo, Indexer: u.indexer, Tracker: u.tracker, Listeners: listeners,
-		Selector: u.selector(u.cfg.Filter), Owners: owners, Died: b.lineage.died,
+		Selector: u.selector(u.cfg.Filter), Owners: owners, OnDelete: b.ownerCache.deleted,
 		Namespaces: u.cfg.NamespaceSelector != "", Selection: u.selection(b), Selective: u.cfg.selective(), Leavable: u.cfg.leavable(),
 		Enterable: u.cfg.selectsHere() && u.cfg.Snapshot != SnapshotNever,
 		LogBytes:  u.cfg.Memory, SpoolBytes: u.spool(b), DropOldest: u.cfg.DropOldest, Resnapshot: u.cfg.Snapshot == SnapshotAlways, Unclean: unclean, Succeeds: u.succeeds(b), Forgotten: u.forgotten(b), Diverged: func() { u.reflector.Diverged() },

@@ -26,8 +26,8 @@ func (o *outbox) cover(t *testing.T, id string) publisher.Cover {
 // object that is gone, which another replica may have delivered long ago.
 func TestADeleteThatAnItemWithoutVersionToldIsCoveredByItsList(t *testing.T) {
 	for version, want := range map[resource.Version]publisher.Cover{
-		"":   {Version: "4", OfList: true, Deletes: true},
-		"15": {Version: "15", Deletes: true},
+		"":   {Version: "4", OfList: true},
+		"15": {Version: "15"},
 	} {
 		t.Run("version "+string(version), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

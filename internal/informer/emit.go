@@ -22,7 +22,9 @@ func (c *controller) emit(ch *change) {
 		return // they have gone since they asked
 	}
 	if ch.leavesState() {
-		c.died(ch)
+		if ch.Op == event.Deleted && ch.Object != nil && c.cfg.OnDelete != nil {
+			c.cfg.OnDelete(ch.Object)
+		}
 		c.overlay(ch)
 	}
 	c.metrics.changes.WithLabelValues(string(ch.Op)).Inc()
@@ -41,16 +43,6 @@ func (c *controller) emit(ch *change) {
 	ch.waiting.Store(int32(bits.OnesCount64(listeners)))
 	c.changes = append(c.changes, ch)
 	c.bytes += ch.size
-}
-
-// died tells of an object that is about to be forgotten. What has to be written of it is in the next commit, and so in none after that of its delete.
-func (c *controller) died(ch *change) {
-	if ch.Op != event.Deleted || ch.Object == nil || c.cfg.Died == nil {
-		return
-	}
-	if write := c.cfg.Died(ch.Object); write != nil {
-		c.cfg.Tracker.NoteNext(write)
-	}
 }
 
 func (c *controller) overlay(ch *change) {

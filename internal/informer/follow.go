@@ -36,7 +36,7 @@ func (c *facts) cover(sink string) publisher.Cover {
 	case ofDropped:
 		cover.Version = c.Losses.Unread[sink].To
 	case ofObject:
-		cover.Repeats, cover.Deletes = c.Op == event.Synced, c.Op == event.Deleted
+		cover.Repeats = c.Op == event.Synced
 		cover.OfList = c.OfList
 	case ofSynced, ofProgress:
 	}

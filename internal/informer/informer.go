@@ -84,8 +84,8 @@ type Config struct {
 	Enterable bool
 	// Owners gives an object's controller, that one's, and so on, for the events; nil when they are not asked for.
 	Owners func(obj *resource.Object) []resource.Owner
-	// Died is told the last state of an object before it is forgotten, and gives what has to be written with that; nil for nothing.
-	Died func(obj *resource.Object) (write func(*store.Batch))
+	// OnDelete is called with the last state of an object before it is forgotten; nil for nothing.
+	OnDelete func(obj *resource.Object)
 	// Resnapshot publishes every object at the first list: what the settled state covers already as Synced.
 	Resnapshot bool
 	// Unclean says that the run before this one may have sent what the settled state does not know. If the server's history

@@ -12,8 +12,6 @@ type Cover struct {
 	Selection resource.Version
 	// OfList is set in place of Version on what is about a whole list, whose version its end tells.
 	OfList bool
-	// Deletes is set where the item tells the end of an object: nothing later makes up for it.
-	Deletes bool
 	// Nothing new: it tells only what was told before.
 	Repeats bool
 }

@@ -285,28 +285,3 @@ func TestAReplicaThatIsUnfitMakesALeaseThatIsMissingOnlyAfterAWhile(t *testing.T
 		testkit.OK(t, c.Gate()) // it renews what it has, though it is unfit
 	})
 }
-
-func TestAClaimStaysUntilTheBoardIsTaken(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server, ctx := testkit.NewLeases(), t.Context()
-		first, second := campaign(t, server, "first"), campaign(t, server, "second")
-		defer first.stop()
-		defer second.stop()
-		_, _, err := first.board.Take(ctx)
-		testkit.OK(t, err)
-		testkit.OK(t, second.board.Claim(ctx))
-		progress := standby.Progress{Units: map[string]standby.Unit{"all/pods": {Delivered: "17"}}}
-		_ = first.put(&progress) // finds that somebody has written
-		testkit.OK(t, first.put(&progress))
-		if p, _, err := first.board.Get(ctx); err != nil || p.Claim != "second" ||
-			p.Units["all/pods"].Delivered != "17" {
-			t.Errorf("got %+v, %v", p, err)
-		}
-		_, _, err = second.board.Take(ctx)
-		testkit.OK(t, err)
-		if p, _, err := first.board.Get(ctx); err != nil || p.Claim != "" ||
-			p.Units["all/pods"].Delivered != "17" {
-			t.Errorf("got %+v, %v", p, err)
-		}
-	})
-}

@@ -17,9 +17,6 @@ type Progress struct {
 	Version string
 	// RedactionKey is the id of the key with which the leader redacts; "" where it redacts nothing.
 	RedactionKey string
-	// Claim is the replica that has asked for the lease, since only it has some events; "" for
-	// none.
-	Claim string
 	// Sinks are positions in their brokers' logs, by name: everything that was sent and that Units
 	// do not cover yet lies behind them.
 	Sinks map[string][]byte
@@ -46,12 +43,6 @@ type Unit struct {
 	Selection resource.Version `json:"n,omitempty"`
 	// Selectors is how often the unit has selected something else before, for the ids.
 	Selectors int `json:"l,omitempty"`
-	// MissedFrom and MissedTo are a range of versions of which a leader has not sent every change.
-	// It began with a list as of MissedTo and did not know what the leader before had not
-	// delivered, which is all behind MissedFrom. A gap event reports it. "" in MissedTo: there was
-	// none.
-	MissedFrom resource.Version `json:"a,omitempty"`
-	MissedTo   resource.Version `json:"u,omitempty"`
 }
 
 // maxAhead is by how many versions the leader may be ahead of what a follower has seen: more than

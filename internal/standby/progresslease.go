@@ -13,11 +13,9 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// progressAnnotation holds the progress on the board. Annotations of an object may have 256 KiB in
-// all.
+// progressAnnotation holds the progress. Annotations of an object may have 256 KiB in all.
 const (
 	progressAnnotation = "bridge.kubebridge.dev/progress"
-	claimAnnotation    = "bridge.kubebridge.dev/claimed-by"
 	maxProgress        = 200 << 10
 )
 
@@ -68,12 +66,11 @@ func (b *ProgressLease) Get(ctx context.Context) (p Progress, ok bool, err error
 }
 
 func (b *ProgressLease) progressIn(object *coordinationv1.Lease) (Progress, error) {
-	claim, written := object.Annotations[claimAnnotation], object.Annotations[progressAnnotation]
+	written := object.Annotations[progressAnnotation]
 	if written == "" {
-		return Progress{Claim: claim}, nil
+		return Progress{}, nil
 	}
 	p, err := decode(written)
-	p.Claim = claim
 	if err != nil {
 		return p, fmt.Errorf("the leader's progress in Lease %s/%s can't be read: %w", b.namespace,
 			b.name, err)
@@ -94,7 +91,6 @@ func (b *ProgressLease) Take(ctx context.Context) (p Progress, led bool, err err
 			return p, false, err
 		}
 		led = true
-		delete(object.Annotations, claimAnnotation)
 		object.Spec.HolderIdentity = &b.identity
 		b.last, err = b.leases().Update(ctx, object, metav1.UpdateOptions{})
 	}
@@ -103,23 +99,6 @@ func (b *ProgressLease) Take(ctx context.Context) (p Progress, led bool, err err
 		return p, false, fmt.Errorf("take over from the leader before: %w", err)
 	}
 	return p, led, nil
-}
-
-// Claim asks the leader for the lease, since only this replica has some events. The request stays
-// until another replica takes the ProgressLease.
-func (b *ProgressLease) Claim(ctx context.Context) error {
-	object, err := b.leases().Get(ctx, b.name, metav1.GetOptions{})
-	if err == nil {
-		if object.Annotations == nil {
-			object.Annotations = map[string]string{}
-		}
-		object.Annotations[claimAnnotation] = b.identity
-		_, err = b.leases().Update(ctx, object, metav1.UpdateOptions{})
-	}
-	if err != nil {
-		return fmt.Errorf("ask the leader for the lease: %w", err)
-	}
-	return nil
 }
 
 // create creates the Lease, with this replica as its holder.

@@ -24,8 +24,6 @@ type RelayConfig struct {
 	Next Publisher
 	// History of the unit, for what is about a whole list; asked without any lock held.
 	History func() (from resource.Version, epoch int, ok bool)
-	// Exists says whether there is another object by now under the name of the one that an item is about; asked without any lock held.
-	Exists func(it *publisher.Item) bool
 	// Room bounds what all relays of a sink hold; required.
 	Room *Room
 }
@@ -86,9 +84,6 @@ func (r *Relay) Add(ctx context.Context, items []*publisher.Item) error {
 	for len(items) > 0 {
 		covered, open, leading := r.sort(items)
 		settle(covered)
-		if leading {
-			open = r.stillOwed(open)
-		}
 		if len(open) == 0 {
 			return nil
 		}
@@ -127,8 +122,6 @@ func (r *Relay) coversLocked(c *publisher.Cover, from resource.Version, epoch in
 	case r.all:
 		return !r.leading
 	case p.Delivered == "" || c.Epoch > p.Epoch:
-		return false
-	case p.owes(c): // later versions make up for what was not sent of an object, but not for its end
 		return false
 	case c.Selection != "" && !c.Selection.NotNewer(p.Selection): // the leader may not know yet that the object is selected, or is not
 		return false
@@ -241,9 +234,6 @@ func (r *Relay) Lead(ctx context.Context) error {
 			return nil
 		}
 		r.cfg.Room.give(held)
-		if held = r.stillOwed(held); len(held) == 0 {
-			continue
-		}
 		if err := r.cfg.Next.Add(ctx, held); errors.Is(context.Cause(ctx), errDetached) {
 			return nil
 		} else if err != nil {

@@ -27,7 +27,6 @@ type desk struct {
 	from    resource.Version
 	epoch   int
 	whole   bool
-	exists  string        // the end of what has come again
 	busy    chan struct{} // the publisher takes nothing until it is closed; nil when it does
 
 	detached bool // guarded by mu
@@ -35,9 +34,7 @@ type desk struct {
 
 func newDesk(room int) *desk {
 	d := &desk{room: standby.NewRoom(room), from: "1", whole: true}
-	d.Relay = standby.NewRelay(standby.RelayConfig{Next: next{d}, Room: d.room, History: d.history, Exists: func(it *publisher.Item) bool {
-		return it.Message.Event.ID == d.exists
-	}})
+	d.Relay = standby.NewRelay(standby.RelayConfig{Next: next{d}, Room: d.room, History: d.history})
 	return d
 }
 
@@ -140,43 +137,6 @@ func TestWhatIsAboutAListIsSettledWhenItsEndIsCovered(t *testing.T) {
 	d.want(t, nil, nil)
 	d.Follow(standby.Unit{Delivered: "25"})
 	d.want(t, []string{"gap"}, nil)
-}
-
-// A leader that began with a list as of 20, and without what the one before had not delivered behind 10.
-func TestTheEndsThatALeaderCouldNotKnowAreSettledByNobodysProgress(t *testing.T) {
-	d := newDesk(1 << 20)
-	for _, v := range []resource.Version{"10", "11", "19", "20", "21", "31"} {
-		testkit.OK(t, d.Add(t.Context(), []*publisher.Item{d.item(string(v), publisher.Cover{Version: v, Deletes: true}), d.item(string(v)+" updated", publisher.Cover{Version: v})}))
-	}
-	d.Follow(standby.Unit{Delivered: "10"})
-	d.Follow(standby.Unit{Delivered: "10", MissedFrom: "10", MissedTo: "20"})
-	if n := d.Owed(); n != 0 {
-		t.Errorf("%d are owed before the leader has passed them", n)
-	}
-	d.want(t, []string{"10", "10 updated"}, nil)
-	d.Follow(standby.Unit{Delivered: "30", MissedFrom: "10", MissedTo: "20"})
-	settled := []string{"10", "10 updated", "11 updated", "19 updated", "20 updated", "21", "21 updated"}
-	d.want(t, settled, nil)
-	if n := d.Owed(); n != 3 {
-		t.Errorf("%d are owed, want 3", n)
-	}
-	d.exists = "19"
-	testkit.OK(t, d.Lead(t.Context()))
-	d.want(t, append(settled, "19"), []string{"11", "20", "31", "31 updated"})
-	d.exists = "18"
-	testkit.OK(t, d.Add(t.Context(), []*publisher.Item{
-		d.item("18", publisher.Cover{Version: "18", Deletes: true}), d.item("17", publisher.Cover{Version: "17", Deletes: true}), d.item("16", publisher.Cover{Version: "16"}),
-	}))
-	d.want(t, append(settled, "19", "16", "18"), []string{"11", "20", "31", "31 updated", "17"})
-}
-
-// Versions of the server's history before it went back say nothing of those after.
-func TestWhatALeaderLackedIsOfOneEpoch(t *testing.T) {
-	d := newDesk(1 << 20)
-	d.epoch = 1
-	testkit.OK(t, d.Add(t.Context(), []*publisher.Item{d.item("before", publisher.Cover{Version: "15", Deletes: true}), d.item("now", publisher.Cover{Version: "15", Deletes: true, Epoch: 1})}))
-	d.Follow(standby.Unit{Delivered: "30", MissedTo: "20", Epoch: 1})
-	d.want(t, []string{"before"}, nil)
 }
 
 func TestWhatRepeatsIsTheLeadersMatter(t *testing.T) {

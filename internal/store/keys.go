@@ -12,7 +12,6 @@ import (
 const (
 	spaceMeta      = 'M' // name -> format version, cluster, secret
 	spaceInformer  = 'I' // name -> number and scope
-	spaceAncestor  = 'O' // place -> who controlled an object that is gone
 	spacePosition  = 'p' // -> Position
 	spaceEpoch     = 'e' // -> Epoch
 	spaceSelection = 'f' // -> how often something else was selected
