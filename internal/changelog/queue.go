@@ -1,5 +1,7 @@
 package changelog
 
+import "slices"
+
 // queue is a FIFO that uses its memory again.
 type queue[T any] struct {
 	items []T
@@ -12,6 +14,12 @@ func (q *queue[T]) len() int { return len(q.items) - q.head }
 
 // at is the i-th item.
 func (q *queue[T]) at(i int) *T { return &q.items[q.head+i] }
+
+// live are all items.
+func (q *queue[T]) live() []T { return q.items[q.head:] }
+
+// remove takes the i-th item out.
+func (q *queue[T]) remove(i int) { q.items = slices.Delete(q.items, q.head+i, q.head+i+1) }
 
 // drop takes the first n items out.
 func (q *queue[T]) drop(n int) {

@@ -37,8 +37,8 @@ func BenchmarkTracker(b *testing.B) {
 		keys[i] = resource.Key(fmt.Sprint("shop/p", i%100))
 	}
 	b.ReportAllocs()
-	for b.Loop() {
-		at := tracker.Append()
+	for n := 1; b.Loop(); n++ {
+		at := tracker.Append(keys[n%window])
 		version := versions[at%window]
 		tracker.Mark(changelog.Event, version)
 		if at > window {

@@ -49,16 +49,16 @@ func ok(t *testing.T, err error) {
 }
 
 // event appends the change of an event, which is the next one; settle settles it.
-func (b *bench) event(at changelog.Position, version string) {
+func (b *bench) event(at changelog.Position, name, version string) {
 	b.t.Helper()
-	b.item(at)
+	b.item(at, name)
 	b.Mark(changelog.Event, resource.Version(version))
 }
 
 // item appends a change that says nothing of versions.
-func (b *bench) item(at changelog.Position) {
+func (b *bench) item(at changelog.Position, name string) {
 	b.t.Helper()
-	if got := b.Append(); got != at {
+	if got := b.Append(resource.Key(name)); got != at {
 		b.t.Fatalf("its position is %d, want %d", got, at)
 	}
 }
@@ -81,7 +81,7 @@ func (b *bench) wantWatermark(version resource.Version) {
 func TestTheWatermarkIsCommitted(t *testing.T) {
 	b := newBench(t)
 	for n := range changelog.Position(5) {
-		b.event(n+1, fmt.Sprint(10+n))
+		b.event(n+1, fmt.Sprint("pod-", n+1), fmt.Sprint(10+n))
 	}
 	for _, at := range []changelog.Position{5, 3, 2} {
 		b.settle(at, fmt.Sprint("pod-", at), fmt.Sprint(9+at))
@@ -93,7 +93,7 @@ func TestTheWatermarkIsCommitted(t *testing.T) {
 	b.wantWatermark("13") // 14 is settled, and nothing later was seen
 	b.Mark(changelog.Bookmark, "500")
 	b.wantWatermark("500")
-	b.item(6)
+	b.item(6, "pod-6")
 	b.Mark(changelog.ListEnd, "7")
 	b.wantWatermark("500")
 	b.settle(6, "pod-6", "6")
@@ -106,10 +106,10 @@ func TestANoteIsWrittenWithWhatWasAppendedBeforeIt(t *testing.T) {
 	note := func(what string) func(*store.Batch) {
 		return func(*store.Batch) { written = append(written, what) }
 	}
-	b.event(1, "10")
+	b.event(1, "a", "10")
 	b.Note(note("behind 1"))
 	b.NoteNext(note("next"))
-	b.event(2, "11")
+	b.event(2, "b", "11")
 	ok(t, b.committer.Commit())
 	b.settle(2, "b", "11")
 	ok(t, b.committer.Commit())
@@ -122,8 +122,8 @@ func TestANoteIsWrittenWithWhatWasAppendedBeforeIt(t *testing.T) {
 
 func TestACommitHoldsTheLastVersionOfEachObject(t *testing.T) {
 	b := newBench(t)
-	b.event(1, "10")
-	b.event(2, "11")
+	b.event(1, "a", "10")
+	b.event(2, "a", "11")
 	b.settle(1, "a", "10")
 	b.settle(2, "a", "11")
 	b.wantWatermark("10")
@@ -138,9 +138,9 @@ func TestRunCommitsWhatIsSettledAndOnceMoreAtTheEnd(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- b.committer.Run(ctx) }()
-	b.event(1, "10")
+	b.event(1, "a", "10")
 	b.settle(1, "a", "10")
-	b.event(2, "11")
+	b.event(2, "a", "11")
 	for deadline := time.Now().Add(10 * time.Second); ; {
 		pos, err := b.indexer.Position()
 		ok(t, err)
@@ -153,7 +153,7 @@ func TestRunCommitsWhatIsSettledAndOnceMoreAtTheEnd(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	b.settle(2, "a", "11")
-	b.event(3, "12")
+	b.event(3, "a", "12")
 	cancel()
 	if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
@@ -185,7 +185,7 @@ func TestTheWatermarkNeverPassesWhatIsNotSettled(t *testing.T) {
 				at++
 				events[at] = &ev{version: version}
 				open = append(open, at)
-				b.event(at, fmt.Sprint(version))
+				b.event(at, fmt.Sprint("pod-", at), fmt.Sprint(version))
 			case 2:
 				if len(open) > 0 {
 					i := rng.IntN(len(open))
@@ -224,8 +224,8 @@ func TestTombstonesThatOneCommitLeavesAreDroppedByLaterOnes(t *testing.T) {
 	const n = 12_000
 	for i := range n {
 		at := changelog.Position(i + 1)
-		b.event(at, "1000")
 		key := resource.Key(fmt.Sprintf("shop/p%06d", i))
+		b.event(at, string(key), "1000")
 		b.Settle(at, key, store.Settled{Record: store.Record{UID: fmt.Sprint("u", i), Version: "1000", Deleted: true}, Seq: uint64(at)})
 	}
 	b.Mark(changelog.Bookmark, "1001")

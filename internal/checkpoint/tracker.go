@@ -20,12 +20,11 @@ type Tracker struct {
 	mu        sync.Mutex
 	journal   Journal // nil for none
 	watermark *changelog.Watermark
-	listed    bool // the end of a list was passed by a commit that failed
-	settled   map[resource.Key]store.Settled
-	spare     map[resource.Key]store.Settled // empty, for the next commit; nil for none
-	spooled   []store.LogEntry               // changes that wait for their place in the log on disk
-	notes     []note                         // that wait for their place, or for the next commit
-	bodies    []store.Body                   // of objects that are behind
+	states    *changelog.States
+	listed    bool             // the end of a list was passed by a commit that failed
+	spooled   []store.LogEntry // changes that wait for their place in the log on disk
+	notes     []note           // that wait for their place, or for the next commit
+	bodies    []store.Body     // of objects that are behind
 	committed resource.Version
 	passed    bool // tombstones are left that committed has passed
 }
@@ -64,7 +63,7 @@ func (t *Tracker) CatchUp(bodies []store.Body) {
 func (c *Committer) newTracker(ix *store.Indexer, from resource.Version) *Tracker {
 	return &Tracker{
 		indexer: ix, wake: c.wakeUp, every: c.cfg.Every, commit: c.Commit,
-		watermark: changelog.New(from), committed: from, settled: map[resource.Key]store.Settled{},
+		watermark: changelog.New(from), committed: from, states: changelog.NewStates(),
 	}
 }
 
@@ -72,11 +71,16 @@ func (c *Committer) newTracker(ix *store.Indexer, from resource.Version) *Tracke
 // durable.
 func (t *Tracker) Commit() error { return t.commit() }
 
-// Append takes the next change, in stream order. It will be settled.
-func (t *Tracker) Append() changelog.Position {
+// Append takes the next change, in stream order. It will be settled. key is that of the object of which
+// it leaves a state, "" for none.
+func (t *Tracker) Append(key resource.Key) changelog.Position {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.watermark.Append()
+	at := t.watermark.Append()
+	if key != "" {
+		t.states.Append(key, at)
+	}
+	return at
 }
 
 // Mark notes a version of the stream, behind all changes that were appended so far.
@@ -90,9 +94,9 @@ func (t *Tracker) Mark(kind changelog.MarkKind, version resource.Version) {
 type Spooled struct {
 	Position changelog.Position
 	Entry    store.LogEntry
-	// State that the change leaves of its object; nil for none.
-	State *store.Settled
+	// Key of the object of which the change leaves the State, "" for none.
 	Key   resource.Key
+	State store.Settled
 }
 
 // Spool settles changes by writing them to the log on disk: entries and settled states are
@@ -103,10 +107,7 @@ func (t *Tracker) Spool(changes []Spooled) {
 	for i := range changes {
 		c := &changes[i]
 		t.spooled = append(t.spooled, c.Entry)
-		if c.State != nil {
-			t.settleLocked(c.Key, *c.State)
-		}
-		t.watermark.Settle(c.Position)
+		t.settleLocked(c.Position, c.Key, c.State)
 	}
 }
 
@@ -125,31 +126,24 @@ func (t *Tracker) SetJournal(j Journal) {
 	t.journal = j
 }
 
-// SettleMark settles one change that left no state of an object: a Sync, or an event about the
-// informer.
-func (t *Tracker) SettleMark(p changelog.Position) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.watermark.Settle(p)
-}
-
-// Settle settles one change of an object and remembers its state for the next commit.
+// Settle settles one change, and remembers the state that it leaves of its object for a commit. key is
+// that of Append.
 func (t *Tracker) Settle(p changelog.Position, key resource.Key, s store.Settled) {
 	t.mu.Lock()
-	t.settleLocked(key, s)
-	t.watermark.Settle(p)
-	enough := len(t.settled) == t.every
+	before := t.states.Ready()
+	t.settleLocked(p, key, s)
+	enough := before < t.every && t.states.Ready() == t.every
 	t.mu.Unlock()
 	if enough {
 		t.wake()
 	}
 }
 
-// settleLocked remembers an object's state, unless a later one is settled.
-func (t *Tracker) settleLocked(key resource.Key, s store.Settled) {
-	if before, ok := t.settled[key]; !ok || before.Seq <= s.Seq {
-		t.settled[key] = s
+func (t *Tracker) settleLocked(p changelog.Position, key resource.Key, s store.Settled) {
+	if key != "" {
+		t.states.Settle(key, p, s)
 	}
+	t.watermark.Settle(p)
 }
 
 // taken is what one commit writes for a tracker.
@@ -186,31 +180,16 @@ func (t *Tracker) take() taken {
 	if version := t.watermark.Version(); version != t.committed {
 		out.watermark = version
 	}
-	if len(t.settled) > 0 { // else the commit and what settles meanwhile would share the map
-		out.settled = t.settled
-		if t.settled, t.spare = t.spare, nil; t.settled == nil {
-			t.settled = make(map[resource.Key]store.Settled, min(len(out.settled), maxSpare))
-		}
-	}
+	out.settled = t.states.Take()
 	return out
 }
-
-// maxSpare is how many states there may have been in a map that is used again: one that has grown
-// does not shrink.
-const maxSpare = 4096
 
 // committedAs notes that a commit succeeded, and lets the overlay go.
 func (t *Tracker) committedAs(w taken) {
 	t.indexer.Forget(w.settled)
-	isSpare := len(w.settled) > 0 && len(w.settled) <= maxSpare
-	if isSpare {
-		clear(w.settled)
-	}
 	t.mu.Lock()
 	t.committed, t.passed = cmp.Or(w.watermark, t.committed), w.passed
-	if isSpare {
-		t.spare = w.settled
-	}
+	t.states.Committed(w.settled)
 	t.mu.Unlock()
 	if w.committed != nil {
 		w.committed()
@@ -225,11 +204,7 @@ func (t *Tracker) putBack(w taken) {
 	t.listed = w.listed
 	t.notes = append(w.notes, t.notes...)
 	t.bodies = append(w.bodies, t.bodies...)
-	for key, s := range w.settled {
-		if since, ok := t.settled[key]; !ok || since.Seq < s.Seq {
-			t.settled[key] = s
-		}
-	}
+	t.states.PutBack(w.settled)
 }
 
 // Status of one informer's checkpoint.
@@ -244,5 +219,5 @@ type Status struct {
 func (t *Tracker) Status() Status {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return Status{Watermark: t.committed, Unsettled: t.watermark.Open(), Uncommitted: len(t.settled)}
+	return Status{Watermark: t.committed, Unsettled: t.watermark.Open(), Uncommitted: t.states.Ready()}
 }

@@ -107,6 +107,14 @@ func (c *facts) settled() store.Settled {
 // leavesState says whether the settled change is the object's settled state.
 func (c *facts) leavesState() bool { return c.Kind == ofObject && c.Op != event.Synced }
 
+// stateKey is that of the object of which the change leaves a state, "" for none.
+func (c *facts) stateKey() resource.Key {
+	if c.leavesState() {
+		return c.Key
+	}
+	return ""
+}
+
 // letGo releases the marks: no restart will pass the change on again to those who held them.
 func (c *change) letGo() {
 	for _, m := range c.marks {

@@ -31,14 +31,13 @@ func (c *controller) emit(ch *change) {
 	if c.cfg.Owners != nil && ch.Object != nil {
 		ch.Owners = c.cfg.Owners(ch.Object)
 	}
-	if ch.Kind == ofObject && c.order != nil {
+	ch.place = c.cfg.Tracker.Append(ch.stateKey())
+	if ch.Kind == ofObject && c.selects {
 		if c.selectListeners(ch); ch.audience == 0 {
 			c.keptBack(ch)
 			return
 		}
-		c.begun(ch)
 	}
-	ch.place = c.cfg.Tracker.Append()
 	listeners := ch.audience
 	ch.waiting.Store(int32(bits.OnesCount64(listeners)))
 	c.changes = append(c.changes, ch)

@@ -33,9 +33,8 @@ type Queue interface {
 
 // Tracker is told what is on its way and what is settled: *checkpoint.Tracker.
 type Tracker interface {
-	Append() changelog.Position
+	Append(key resource.Key) changelog.Position
 	Mark(kind changelog.MarkKind, version resource.Version)
-	SettleMark(p changelog.Position)
 	Note(write func(*store.Batch))
 	NoteNext(write func(*store.Batch))
 	Spool(changes []checkpoint.Spooled)
@@ -140,11 +139,11 @@ type Informer struct {
 	listeners []*listener
 	everyone  uint64 // the set of all listeners
 	needsOld  bool   // some of them, or a selector, need the object before an update
+	selects   bool   // there is a selector
 	selection selection
-	order     *order // guarded by settling; nil when all changes are settled in their order
 	scope     *scope
 	logger    *slog.Logger
-	settling  sync.Mutex // orders the calls of settle, and makes a change either settled or spooled
+	settling  sync.Mutex // makes a change either settled or spooled
 	spoolTurn chan struct{}
 	decided   chan struct{} // closed when the controller has ended
 	// unclean: an earlier run has sent what is not known here, and this one has seen neither a list nor
@@ -177,9 +176,6 @@ func New(cfg Config) (*Informer, error) {
 		i.everyone |= 1 << n
 		i.needsOld = i.needsOld || lc.Maker.NeedsOld()
 		i.useSelector(lc.Selector)
-		if lc.Latest {
-			i.useOrder()
-		}
 	}
 	i.selection.selector = cfg.Selector
 	i.useSelector(cfg.Selector)
@@ -211,14 +207,7 @@ func (i *Informer) useSelector(s Selector) {
 		return
 	}
 	i.needsOld = i.needsOld || s.NeedsOld()
-	i.useOrder()
-}
-
-// useOrder prepares for changes of an object that are not settled in their order.
-func (i *Informer) useOrder() {
-	if i.order == nil {
-		i.order = newOrder()
-	}
+	i.selects = true
 }
 
 // Run works until the FIFO is closed and everything that came of it is settled, then returns nil; or until ctx ends, or
@@ -288,18 +277,13 @@ func (i *Informer) resync(ctx context.Context, l *listener) error {
 	}
 }
 
-// settle takes changes that all listeners have settled out of the log and tells the tracker. What settled gives is told before a later
-// call's: two listeners may settle two changes of one object at the same time, and the later state must not be overwritten by the earlier.
+// settle takes changes that all listeners have settled out of the log and tells the tracker.
 func (i *Informer) settle(settled func() []*change) {
 	i.settling.Lock()
 	changes := settled()
 	for _, c := range changes {
-		switch {
-		case c.spooled.Load(): // it was settled when it went to disk
-		case c.leavesState():
-			i.settleStateLocked(c)
-		default:
-			i.cfg.Tracker.SettleMark(c.place)
+		if !c.spooled.Load() { // else it was settled when it went to disk
+			i.cfg.Tracker.Settle(c.place, c.stateKey(), c.settled())
 		}
 		c.letGo()
 	}

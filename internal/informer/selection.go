@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/internal/event"
-	"github.com/kubebridge/bridge/internal/store"
 )
 
 // Selector decides which changes of objects are sent: *filter.Filter.
@@ -63,49 +62,10 @@ func (s *selection) ask(c *event.Change) (reason string, err error) {
 	return s.selector.Rejects(c)
 }
 
-// begun notes a change that is on its way to some.
-func (c *controller) begun(ch *change) {
-	if ch.leavesState() {
-		c.settling.Lock()
-		defer c.settling.Unlock()
-		c.order.begin(ch)
-	}
-}
-
 // keptBack settles a change that nobody wants.
 func (c *controller) keptBack(ch *change) {
 	if n := len(c.news); n > 0 && c.news[n-1].Seq == ch.number {
 		c.news = c.news[:n-1] // nobody is told of it, so nobody has to be told that it is gone
 	}
-	ch.place = c.cfg.Tracker.Append()
-	if !ch.leavesState() {
-		c.cfg.Tracker.SettleMark(ch.place)
-		return
-	}
-	c.settling.Lock()
-	defer c.settling.Unlock()
-	c.order.begin(ch)
-	c.settleStateLocked(ch)
-}
-
-// settleStateLocked tells the tracker that a change is settled, and the state that its object has by that.
-func (i *Informer) settleStateLocked(c *change) {
-	if i.order == nil {
-		i.cfg.Tracker.Settle(c.place, c.Key, c.settled())
-	} else if state, ok := i.order.end(c); ok {
-		i.cfg.Tracker.Settle(c.place, c.Key, state)
-	} else {
-		i.cfg.Tracker.SettleMark(c.place)
-	}
-}
-
-// spoolStateLocked is the state that an object has by a change that goes to disk; nil when an earlier one is still on its way.
-func (i *Informer) spoolStateLocked(c *change, f *facts) *store.Settled {
-	if i.order == nil {
-		return new(f.settled())
-	}
-	if state, ok := i.order.end(c); ok {
-		return &state
-	}
-	return nil
+	c.cfg.Tracker.Settle(ch.place, ch.stateKey(), ch.settled())
 }

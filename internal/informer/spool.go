@@ -148,9 +148,9 @@ func (i *Informer) handToDisk(work []pending, encoded [][]byte) {
 			continue
 		}
 		c.spooled.Store(true)
-		s := checkpoint.Spooled{Position: f.place, Entry: store.LogEntry{Position: f.position, Data: encoded[n]}, Key: f.Key}
-		if f.leavesState() {
-			s.State = i.spoolStateLocked(c, f)
+		s := checkpoint.Spooled{
+			Position: f.place, Entry: store.LogEntry{Position: f.position, Data: encoded[n]},
+			Key: f.stateKey(), State: f.settled(),
 		}
 		spooled = append(spooled, s)
 		entries = append(entries, s.Entry)
