@@ -2,53 +2,113 @@ package bridge
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/publisher"
+	"github.com/kubebridge/bridge/internal/ratelimit"
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/standby"
 )
 
-// lookPatience is how long a first list waits for a sink, to ask it whether it holds events of an earlier run.
-const lookPatience = 10 * time.Second
+// Before its first list, a unit of which nothing is known asks its sinks whether their brokers hold
+// events of an earlier run. A broker that does not answer in time is asked when it is available: see
+// informer.Config.Holds.
+const (
+	// askPatience is how long a first list waits for the answers. Sinks that are available open within
+	// that, so that usually all of a unit's sinks have the same epoch.
+	askPatience = time.Second
+	// askPatienceReplicas is the same where there are other replicas. They know the informer's epoch by
+	// the leader's progress, but not by how much one sink is ahead of it. So no sink is asked later.
+	askPatienceReplicas = 10 * time.Second
+	// lookPatience is how long an available sink that can't look is asked again, each second.
+	lookPatience = 10 * time.Second
+)
 
-// forgotten asks the sinks of a unit of which nothing is known whether they hold events of it, and of which epoch the last of them are. Where other
-// replicas have led, their progress tells who has published before; the first one of several may come after a bridge that was alone.
-func (u *unit) forgotten(b *Bridge) func(context.Context) ([]string, int) {
-	return func(ctx context.Context) (found []string, epoch int) {
+// errNotAnswered is the cause with which a question ends.
+var errNotAnswered = errors.New("the sink has not answered yet")
+
+// forgotten asks the sinks of a unit of which nothing is known whether they hold events of it. Where
+// other replicas have led, their progress tells who has published before; the first one of several
+// may come after a bridge that was alone.
+func (u *unit) forgotten(b *Bridge) func(context.Context) informer.Forgotten {
+	return func(ctx context.Context) (found informer.Forgotten) {
 		if b.replica.othersLed() {
-			return nil, 0
+			return found
+		}
+		patience := askPatience
+		if b.replica != nil {
+			patience = askPatienceReplicas
 		}
 		var mu sync.Mutex
 		var asking sync.WaitGroup
 		for _, binding := range u.cfg.Sinks {
-			out := b.outlets.get(binding.Sink)
-			if out == nil {
-				continue
-			}
 			asking.Go(func() { // at once: several brokers may be unavailable
-				remembers, last, err := u.remembers(ctx, b, out.Publisher)
-				if err != nil {
-					u.log.Info("can't tell whether the sink holds events of an earlier run; if it does, what was deleted since is not told", "sink", binding.Sink, "err", err)
-				}
-				if remembers {
-					mu.Lock()
-					defer mu.Unlock()
-					found, epoch = append(found, binding.Sink), max(epoch, last)
+				limited, cancel := context.WithTimeoutCause(ctx, patience, errNotAnswered)
+				defer cancel()
+				holds, last, err := u.remembers(limited, b, binding.Sink)
+				mu.Lock()
+				defer mu.Unlock()
+				switch {
+				case err != nil && limited.Err() != nil && b.replica == nil:
+					found.Unasked = append(found.Unasked, binding.Sink)
+				case err != nil:
+					u.cantTell(binding.Sink, err)
+				case holds:
+					found.Holding, found.Epoch = append(found.Holding, binding.Sink), max(found.Epoch, last)
 				}
 			})
 		}
 		asking.Wait()
-		slices.Sort(found)
-		return found, epoch
+		slices.Sort(found.Holding)
+		slices.Sort(found.Unasked)
+		return found
 	}
 }
 
-func (u *unit) remembers(ctx context.Context, b *Bridge, p *publisher.Publisher) (remembers bool, epoch int, err error) {
+// holds asks a sink that was unavailable before the first list, when it is available.
+func (u *unit) holds(b *Bridge) func(context.Context, string) (bool, int, error) {
+	return func(ctx context.Context, sink string) (holds bool, epoch int, err error) {
+		if out := b.outlets.get(sink); out != nil {
+			select {
+			case <-out.Opened():
+			case <-ctx.Done():
+			}
+		}
+		for began := time.Now(); ; {
+			holds, epoch, err = u.remembers(ctx, b, sink)
+			switch {
+			case err == nil:
+				return holds, epoch, nil
+			case ctx.Err() != nil, errors.Is(err, publisher.ErrStopped):
+				return false, 0, err
+			case time.Since(began) > lookPatience:
+				u.cantTell(sink, err)
+				return false, 0, nil
+			}
+			_ = ratelimit.Sleep(ctx, time.Second)
+		}
+	}
+}
+
+func (u *unit) cantTell(sink string, err error) {
+	u.log.Info("can't tell whether the sink holds events of an earlier run; if it does, what was deleted since is not told", "sink", sink, "err", err)
+}
+
+// remembers asks a sink whether its broker holds events of the unit, and of which epoch the last of
+// them are.
+func (u *unit) remembers(
+	ctx context.Context, b *Bridge, sink string,
+) (remembers bool, epoch int, err error) {
+	out := b.outlets.get(sink)
+	if out == nil {
+		return false, 0, nil
+	}
 	maker, err := event.NewMaker(event.MakerConfig{
 		Cluster: b.cfg.Cluster, Informer: u.cfg.Informer, Type: u.cfg.Type, Namespace: u.cfg.Namespace, Shard: u.cfg.Shard,
 	})
@@ -57,7 +117,7 @@ func (u *unit) remembers(ctx context.Context, b *Bridge, p *publisher.Publisher)
 	}
 	about := maker.Synced("", event.Listing{}, event.Era{}, time.Time{})
 	told := u.told(&about)
-	remembers, err = p.Remembers(ctx, &about, func(t sinks.Trace) bool {
+	remembers, err = out.Remembers(ctx, &about, func(t sinks.Trace) bool {
 		ours := told(t)
 		if ours {
 			if told := event.EpochOf(t.MessageID); told <= standby.MaxCount { // else it is forged
@@ -65,7 +125,7 @@ func (u *unit) remembers(ctx context.Context, b *Bridge, p *publisher.Publisher)
 			}
 		}
 		return ours
-	}, lookPatience)
+	})
 	return remembers, epoch, err
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -125,25 +126,99 @@ func TestIDsAreOthersWhenTheStateWasLost(t *testing.T) {
 	}
 }
 
-func TestAFirstListDoesNotWaitForASinkThatIsAway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		there := calmBroker("there")
-		r := newRig(t, there)
-		for _, name := range []string{"away", "away-too"} { // both are waited for at the same time
-			r.addSink(name, rememberer{closed{calmBroker(name).connect(0)}, sinks.Trace{}, nil, new(int)})
-		}
-		r.Create("shop/a", nil)
-		r.start()
-		time.Sleep(15 * time.Second)
-		synctest.Wait()
-		expect(t, there, "added a", "synced")
-		_, _ = r.end()
-	})
+// A broker that is unavailable at the first start delays no other sink. It is asked when it is
+// available, also by another process, and gets everything: behind a gap if it holds events.
+func TestUnavailableAtTheFirstStart(t *testing.T) {
+	for name, tt := range map[string]struct {
+		holds    string // the last id
+		crash    bool   // the process dies before the sink is available
+		latest   bool
+		epoch    string // of what the late sink gets
+		wantHeld bool
+	}{
+		"holds nothing":                         {},
+		"holds nothing, and newest states only": {latest: true},
+		"holds nothing, behind a crash":         {crash: true},
+		"holds events":                          {holds: "all/uid-1/7", epoch: "/epoch/1", wantHeld: true},
+		"holds events of a later epoch":         {holds: "all/uid-1/7/epoch/3", epoch: "/epoch/4", wantHeld: true},
+		"holds events, and newest states only":  {holds: "all/uid-1/7", epoch: "/epoch/1", wantHeld: true, latest: true},
+		"holds events, behind a crash":          {holds: "all/uid-1/7", epoch: "/epoch/1", wantHeld: true, crash: true},
+		"holds events of another unit":          {holds: "some/uid-1/7"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				there, late := calmBroker("there"), calmBroker("late")
+				r := newRig(t, there)
+				var available atomic.Bool
+				holds := sinks.Trace{MessageID: tt.holds, PartitionKey: "pods/shop/web"}
+				r.addSink(late.name, rememberer{unavailable{late.connect(0), &available}, holds, nil, new(int)})
+				r.cfg.Units[0].Sinks[1].Latest = tt.latest
+				r.Create("shop/a", nil)
+				r.Create("shop/gone", nil)
+				r.start()
+				expect(t, there, "added a", "added gone", "synced")
+				r.Update("shop/a", nil)
+				r.Delete("shop/gone")
+				time.Sleep(10 * time.Second) // it waits on disk
+				r.settle()
+				expect(t, there, "updated a", "deleted gone")
+				if tt.crash {
+					died := r.fs.CrashClone(crashed)
+					_, _ = r.end()
+					r.fs = died
+					r.cfg.Sinks[1].Sink = rememberer{unavailable{late.connect(1), &available}, holds, nil, new(int)}
+					r.start()
+				}
+				available.Store(true)
+				time.Sleep(time.Minute) // between attempts to open it
+				want := []string{"added a", "added gone", "synced", "updated a", "deleted gone"}
+				if tt.wantHeld {
+					want = append(want, "gap inferred")
+				}
+				r.Create("shop/b", nil)
+				r.settle()
+				expect(t, late, append(want, "added b")...)
+				records := late.records()
+				if tt.wantHeld && records[0].Op != event.Gap {
+					t.Errorf("the first is %s", describe(records[0]))
+				}
+				for _, rec := range records {
+					if _, epoch, _ := strings.Cut(rec.ID, "/epoch/"); epoch != strings.TrimPrefix(tt.epoch, "/epoch/") {
+						t.Errorf("%s, want %s", describe(rec), tt.epoch)
+					}
+				}
+				for _, rec := range there.records() {
+					if strings.Contains(rec.ID, "/epoch/") {
+						t.Errorf("the other sink has %s", describe(rec))
+					}
+				}
+				_, err := r.end()
+				ok(t, err)
+
+				r.start() // with the epoch that is on disk
+				r.Update("shop/b", nil)
+				r.settle()
+				expect(t, late, "updated b")
+				records = late.records()
+				if last := records[len(records)-1]; !strings.HasSuffix(last.ID, tt.epoch) {
+					t.Errorf("after a restart %s, want %s", describe(last), tt.epoch)
+				}
+				_, err = r.end()
+				ok(t, err)
+			})
+		})
+	}
 }
 
-// closed is a sink that can't be opened yet.
-type closed struct{ sinks.Sink }
+// unavailable is a sink that can't be opened until its broker is available.
+type unavailable struct {
+	sinks.Sink
+	available *atomic.Bool
+}
 
-func (closed) Open(context.Context) error {
+func (s unavailable) Open(ctx context.Context) error {
+	if s.available.Load() {
+		return s.Sink.Open(ctx)
+	}
 	return &sinks.Error{Class: sinks.Reconnect, Err: errors.New("connection refused")}
 }

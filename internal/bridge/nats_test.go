@@ -41,14 +41,28 @@ type natsRig struct {
 	keep func(e *event.Event, refused, deadLetter error, attempts int) error
 	// informer is the name of the informer; "" for all.
 	informer string
+	// also are other servers that it sends to.
+	also []*natsRig
+	port int
+	dir  string
+	stop func()
 }
 
 const natsMaxPayload = 20_000
 
 func newNATSRig(t *testing.T) *natsRig {
 	t.Helper()
+	r := &natsRig{Server: testkit.NewServer(t, pods), t: t, port: testkit.Port(t), dir: t.TempDir()}
+	r.serve()
+	return r
+}
+
+// serve starts the NATS server, with what it had before.
+func (r *natsRig) serve() {
+	t := r.t
+	t.Helper()
 	s, err := server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true, MaxPayload: natsMaxPayload,
+		Host: "127.0.0.1", Port: r.port, JetStream: true, StoreDir: r.dir, NoSigs: true, NoLog: true, MaxPayload: natsMaxPayload,
 	})
 	ok(t, err)
 	s.Start()
@@ -59,12 +73,13 @@ func newNATSRig(t *testing.T) *natsRig {
 	ok(t, err)
 	js, err := jetstream.New(nc)
 	ok(t, err)
-	t.Cleanup(func() {
+	r.js, r.url = js, s.ClientURL()
+	r.stop = sync.OnceFunc(func() {
 		nc.Close()
 		s.Shutdown()
 		s.WaitForShutdown()
 	})
-	return &natsRig{Server: testkit.NewServer(t, pods), t: t, js: js, url: s.ClientURL()}
+	t.Cleanup(r.stop)
 }
 
 // run runs a bridge that knows of nothing, until it is stopped or the test ends.
@@ -79,13 +94,22 @@ func (r *natsRig) run(oversize []publisher.Oversize, change func(*nats.Config)) 
 	ok(r.t, err)
 	db, err := store.Open(store.Options{})
 	ok(r.t, err)
+	retry := publisher.Retry{Initial: 20 * time.Millisecond, Max: 100 * time.Millisecond}
+	bindings := []bridge.BindingConfig{{Sink: "nats"}}
+	list := []bridge.SinkConfig{{Name: "nats", Sink: sink, Publisher: publisher.Config{
+		Oversize: oversize, Retry: retry, Keep: r.keep, DeadLetterWait: time.Second,
+	}}}
+	for _, also := range r.also {
+		cfg.URL = also.url
+		sink, err := nats.New(cfg)
+		ok(r.t, err)
+		bindings = append(bindings, bridge.BindingConfig{Sink: also.url})
+		list = append(list, bridge.SinkConfig{Name: also.url, Sink: sink, Publisher: publisher.Config{Retry: retry}})
+	}
 	b, err := bridge.New(bridge.Config{
 		Cluster: "test", DB: db, Log: log, Client: &reflector.Client{HTTP: r.HTTP(), Base: r.URL()},
-		Units: []bridge.UnitConfig{{Informer: cmp.Or(r.informer, "all"), Type: pods, Sinks: []bridge.BindingConfig{{Sink: "nats"}}}},
-		Sinks: []bridge.SinkConfig{{Name: "nats", Sink: sink, Publisher: publisher.Config{
-			Oversize: oversize, Retry: publisher.Retry{Initial: 20 * time.Millisecond, Max: 100 * time.Millisecond},
-			Keep: r.keep, DeadLetterWait: time.Second,
-		}}},
+		Units: []bridge.UnitConfig{{Informer: cmp.Or(r.informer, "all"), Type: pods, Sinks: bindings}},
+		Sinks: list,
 	})
 	ok(r.t, err)
 	ctx, stop := context.WithCancel(context.WithoutCancel(r.t.Context()))
@@ -341,6 +365,49 @@ func TestAStateThatIsGoneIsAGapForASinkThatHasEventsOfBefore(t *testing.T) {
 			end()
 			if got := r.gaps(); len(got) != 2 {
 				t.Errorf("gaps %q", got)
+			}
+		})
+	}
+}
+
+// A server that is started later delays no other one, whether it holds events of an earlier life or
+// not, and gets everything.
+func TestServerIsStartedLater(t *testing.T) {
+	for name, before := range map[string]int{"a new one": 0, "one that holds events": 3} {
+		t.Run(name, func(t *testing.T) {
+			r, late := newNATSRig(t), newNATSRig(t)
+			late.Server = r.Server
+			r.put("web", 10, 0)
+			r.put("api", 10, 0)
+			if before > 0 {
+				end := late.run(nil, nil)
+				late.count(uint64(before))
+				end()
+				r.Delete("shop/web")
+			}
+			late.stop()
+			r.also = []*natsRig{late}
+			objects := 2 - min(before, 1)
+			began := time.Now()
+			end := r.run(nil, nil)
+			r.count(uint64(objects + 1))
+			if took := time.Since(began); took > 5*time.Second {
+				t.Errorf("the other server had everything after %v", took)
+			}
+			r.put("api", 20, 0)
+			r.count(uint64(objects + 2))
+			late.serve()
+			late.count(uint64(before + min(before, 1) + objects + 2))
+			end()
+			var want []string
+			if before > 0 {
+				want = []string{"all/all/pods forgotten at 4"}
+			}
+			if got := late.gaps(); !slices.Equal(got, want) {
+				t.Errorf("gaps %q", got)
+			}
+			if got := r.gaps(); got != nil {
+				t.Errorf("gaps of the other server %q", got)
 			}
 		})
 	}

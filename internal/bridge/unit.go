@@ -326,7 +326,7 @@ func (u *unit) addInformer(b *Bridge, reg prometheus.Registerer, unclean bool) (
 		Selector: u.selector(u.cfg.Filter), Owners: owners, OnDelete: b.ownerCache.deleted,
 		Namespaces: u.cfg.NamespaceSelector != "", Selection: u.selection(b), Selective: u.cfg.selective(), Leavable: u.cfg.leavable(),
 		Enterable: u.cfg.selectsHere() && u.cfg.Snapshot != SnapshotNever,
-		LogBytes:  u.cfg.Memory, SpoolBytes: u.spool(b), DropOldest: u.cfg.DropOldest, Resnapshot: u.cfg.Snapshot == SnapshotAlways, Unclean: unclean, Succeeds: u.succeeds(b), Forgotten: u.forgotten(b), Diverged: func() { u.reflector.Diverged() },
+		LogBytes:  u.cfg.Memory, SpoolBytes: u.spool(b), DropOldest: u.cfg.DropOldest, Resnapshot: u.cfg.Snapshot == SnapshotAlways, Unclean: unclean, Succeeds: u.succeeds(b), Forgotten: u.forgotten(b), Holds: u.holds(b), Diverged: func() { u.reflector.Diverged() },
 		Log: u.log.With("resource", u.cfg.Type.String()), Registerer: reg,
 	})
 	return err

@@ -32,6 +32,9 @@ type facts struct {
 	Since      resource.Version     `json:"since,omitempty"`      // the list is about what came after it; "" for all
 	Losses     *losses              `json:"losses,omitempty"`     // of what was dropped
 	Unreadable *resource.Unreadable `json:"unreadable,omitempty"` // of what was quarantined
+	// Unasked is set of a gap that is only told when the sink's broker holds events of an earlier run.
+	// The sink was unavailable before the list, so it is asked when the gap's turn comes.
+	Unasked bool `json:"unasked,omitempty"`
 	// Told and OfList are those of its Decision.
 	Told   resource.Version `json:"told,omitempty"`
 	OfList bool             `json:"ofList,omitempty"`
@@ -74,6 +77,11 @@ func (k kind) ofAll(key resource.Key) bool {
 // event makes the change's event for one listener.
 func (c *facts) event(l *ListenerConfig) event.Event {
 	m := l.Maker
+	if l.epochs > 0 {
+		raised := *c
+		raised.Epoch += l.epochs
+		c = &raised
+	}
 	switch c.Kind {
 	case ofGap:
 		return m.Gap(c.Relist, c.Era, c.Observed)

@@ -27,17 +27,21 @@ func (c *controller) tellForgotten(ctx context.Context, d *deltafifo.Delta) erro
 	if err != nil || position.Version != "" { // nothing existed, and that is known
 		return err
 	}
-	sinks, last := c.cfg.Forgotten(ctx)
-	if len(sinks) == 0 {
-		return nil
-	}
-	if err := c.outlive(ctx, last); err != nil {
-		return err
-	}
-	c.logger.Warn("the state of an earlier run is gone: everything is sent, and what was deleted since can't be known", "sinks", sinks)
+	found := c.cfg.Forgotten(ctx)
 	why := c.list.Relist
 	why.Reason = resource.ReasonForgotten
-	c.tellGap(d, why, c.audience(sinks))
+	if len(found.Holding) > 0 {
+		if err := c.outlive(ctx, found.Epoch); err != nil {
+			return err
+		}
+		c.logger.Warn("the state of an earlier run is gone: everything is sent, and what was deleted since can't be known", "sinks", found.Holding)
+		c.tellGap(d, why, c.audience(found.Holding))
+	}
+	if len(found.Unasked) > 0 {
+		ask := c.newChange(event.Change{Op: event.Gap, Version: why.To})
+		ask.Kind, ask.Relist, ask.audience, ask.Unasked = ofGap, &why, c.audience(found.Unasked), true
+		c.emit(ask)
+	}
 	return nil
 }
 

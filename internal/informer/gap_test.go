@@ -17,7 +17,9 @@ func TestTheEpochBehindAStateThatIsGoneIsBegunOnce(t *testing.T) {
 				db, out := memory(t), newOutbox()
 				r := newRig(t, db, []*outbox{out}, func(c *informer.Config) {
 					ok(t, c.Indexer.AdoptEpoch(test.own))
-					c.Forgotten = func(context.Context) ([]string, int) { return []string{"sink-0"}, test.held }
+					c.Forgotten = func(context.Context) informer.Forgotten {
+						return informer.Forgotten{Holding: []string{"sink-0"}, Epoch: test.held}
+					}
 				})
 				r.list(initial, "10", "a@4")
 				id := fmt.Sprintf("/epoch/%d", test.want)

@@ -96,13 +96,26 @@ type Config struct {
 	// Diverged is called when a list shows that the API server's history is another than the one that was told, though its version is not lower:
 	// an object is in an older state than before. A list with Rewound has to follow. It must not block. nil: nothing is done about it.
 	Diverged func()
-	// Forgotten gives the listeners, by name, whose sinks hold events of an earlier run, of which nothing is known here any more. It is asked before
-	// the first list, and its answer waited for. For them the list is a gap, in which objects may have been deleted. epoch is the latest that their
-	// events bear: all that is sent from then on bears a later one, since it would else be taken for what they hold. nil: there are none.
-	Forgotten func(ctx context.Context) (listeners []string, epoch int)
-	Log       *slog.Logger
+	// Forgotten reports which brokers hold events of an earlier run, of which nothing is known here
+	// any more. It is asked before the first list, which waits for the answer. nil: there are none.
+	Forgotten func(ctx context.Context) Forgotten
+	// Holds is the same for one sink that was unavailable then. It waits until the sink is available.
+	Holds func(ctx context.Context, sink string) (holds bool, epoch int, err error)
+	Log   *slog.Logger
 	// Registerer for metrics; nil for none.
 	Registerer prometheus.Registerer
+}
+
+// Forgotten says which brokers hold events of an earlier run.
+type Forgotten struct {
+	// Holding are the sinks, by name, whose brokers do. For them the first list is a gap, in which
+	// objects may have been deleted.
+	Holding []string
+	// Epoch is the latest of these events. All that is sent from then on has a later one: else it
+	// would be taken for what the brokers hold.
+	Epoch int
+	// Unasked are the sinks that are unavailable.
+	Unasked []string
 }
 
 // ListenerConfig is one sink's binding to the informer.
@@ -128,6 +141,9 @@ type ListenerConfig struct {
 	// Run sets the messages of a listener with Latest apart from those of an earlier run that may have
 	// sent what is not known here. Default: from those of all others.
 	Run string
+
+	// epochs are added to the epoch of each change: see outlive. Owned by run.
+	epochs int
 }
 
 // Informer is the part of the pipeline between a FIFO and the publishers.
@@ -186,6 +202,10 @@ func New(cfg Config) (*Informer, error) {
 	}
 	if err == nil {
 		err = i.restore()
+	}
+	for n := 0; n < len(i.listeners) && err == nil; n++ {
+		l := i.listeners[n]
+		l.cfg.epochs, err = cfg.Indexer.SinkEpochs(l.cfg.Name)
 	}
 	if err == nil {
 		err = i.resume()

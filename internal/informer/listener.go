@@ -209,8 +209,11 @@ func (l *listener) pass(ctx context.Context, changes []*change, items []*publish
 		if err := l.waitEmpty(ctx); err != nil {
 			return err
 		}
+		told, err := l.resolve(ctx, changes[0])
+		if err != nil || !told {
+			return err
+		}
 		l.informer.metrics.told(changes[0])
-		var err error
 		if changes, parts, err = l.broadcast(ctx, changes[0]); err != nil {
 			return err
 		}

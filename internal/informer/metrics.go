@@ -75,10 +75,13 @@ func newMetrics(reg prometheus.Registerer, logBytes int, listeners []ListenerCon
 	return m
 }
 
-// told counts a notice that a listener passes on.
+// told counts a gap that the controller could not count, since only the listener knew of it.
 func (m *metrics) told(c *change) {
-	if c.Kind == ofDropped {
+	switch {
+	case c.Kind == ofDropped:
 		m.gap(resource.ReasonDropped)
+	case c.Unasked:
+		m.gap(c.Relist.Reason)
 	}
 }
 

@@ -34,7 +34,7 @@ func TestRecord(t *testing.T) {
 			LastManager: "kubectl", Time: now.Add(-time.Second), TimeSource: event.TimeManagedFields, Observed: now,
 		},
 		Kind: ofGap, Relist: &resource.Relist{Reason: resource.ReasonExpired, From: "1", To: "2"},
-		Listing: event.Listing{Items: 3}, Since: "4", Unreadable: &resource.Unreadable{Message: "no JSON"},
+		Listing: event.Listing{Items: 3}, Since: "4", Unreadable: &resource.Unreadable{Message: "no JSON"}, Unasked: true,
 		Losses: &losses{Unread: map[string]event.Loss{"two": {Events: 1}}}, Told: "13", OfList: true,
 		audience: 2, position: 42,
 	}

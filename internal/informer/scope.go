@@ -205,9 +205,9 @@ func (c *controller) rescoped(why *resource.Relist, version resource.Version) {
 }
 
 // insist writes something. It waits while the disk refuses.
-func (c *controller) insist(ctx context.Context, write func() error) error {
+func (i *Informer) insist(ctx context.Context, write func() error) error {
 	for {
-		if err := c.cfg.Indexer.WaitAvailable(ctx); err != nil {
+		if err := i.cfg.Indexer.WaitAvailable(ctx); err != nil {
 			return err
 		}
 		err := write()
@@ -215,7 +215,7 @@ func (c *controller) insist(ctx context.Context, write func() error) error {
 			return nil
 		}
 		if !errors.Is(err, store.ErrUnavailable) { // of which the database tells, once
-			c.logger.Error("what has to be noted before reading goes on can't be written to the state directory; reading waits", "err", err)
+			i.logger.Error("what has to be noted before reading goes on can't be written to the state directory; reading waits", "err", err)
 		}
 		select {
 		case <-ctx.Done():

@@ -2,26 +2,21 @@ package publisher
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"time"
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
-// errNotAsked says that the sink was not open in time.
-var errNotAsked = errors.New("the sink is not open yet")
-
-// Remembers says whether the sink's broker holds events that ours knows, from an earlier run: see sinks.Rememberer. It waits for the sink to be
-// open, and for its answer, for so long. A sink that can't look remembers nothing.
-func (p *Publisher) Remembers(ctx context.Context, about *event.Event, ours func(sinks.Trace) bool, patience time.Duration) (bool, error) {
+// Remembers reports whether the sink's broker holds events that ours knows, from an earlier run: see
+// sinks.Rememberer. It waits for the sink to be open. A sink that can't look remembers nothing.
+func (p *Publisher) Remembers(
+	ctx context.Context, about *event.Event, ours func(sinks.Trace) bool,
+) (bool, error) {
 	sink, ok := p.sink.(sinks.Rememberer)
 	if !ok {
 		return false, nil
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, errNotAsked)
-	defer cancel()
 	select {
 	case <-p.opened:
 	case <-p.stopped:

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -85,6 +86,28 @@ func (ix *Indexer) AdoptEpoch(number int) error {
 	}
 	b := ix.db.NewBatch()
 	b.put(prefix(spaceEpoch, ix.id), value)
+	return ix.db.finish(b.batch, ix.db.sync, b.errs...)
+}
+
+// SinkEpochs is how many epochs the events of a sink are ahead of the informer's: its broker held
+// events of later ones, which was found when the informer had begun.
+func (ix *Indexer) SinkEpochs(sink string) (int, error) {
+	value, err := ix.db.get(append(prefix(spaceEpoch, ix.id), sink...))
+	if err != nil || value == nil {
+		return 0, err
+	}
+	n, err := strconv.Atoi(string(value))
+	if err != nil {
+		return 0, fmt.Errorf("state of informer %s: the epochs of sink %s do not parse: %w",
+			ix.cfg.Name, sink, err)
+	}
+	return n, nil
+}
+
+// SetSinkEpochs records SinkEpochs, durably.
+func (ix *Indexer) SetSinkEpochs(sink string, n int) error {
+	b := ix.db.NewBatch()
+	b.put(append(prefix(spaceEpoch, ix.id), sink...), strconv.AppendInt(nil, int64(n), 10))
 	return ix.db.finish(b.batch, ix.db.sync, b.errs...)
 }
 

@@ -13,7 +13,7 @@ const (
 	spaceMeta      = 'M' // name -> format version, cluster, secret
 	spaceInformer  = 'I' // name -> number and scope
 	spacePosition  = 'p' // -> Position
-	spaceEpoch     = 'e' // -> Epoch
+	spaceEpoch     = 'e' // -> Epoch; sink -> SinkEpochs
 	spaceSelection = 'f' // -> how often something else was selected
 	// -> nothing: the server's history is another, and the list that follows from that has not
 	// begun
