@@ -55,8 +55,8 @@ func (c *Config) checkEmbedded(next *Config) (problems []error) {
 		switch {
 		case before == nil && after != nil:
 			problems = append(problems, next.ProblemAt(at+".embedded", "an embedded NATS server can't be added while the bridge runs: restart it"))
-		case before != nil && after != nil && (before.URL != after.URL || before.StoreDir != after.StoreDir):
-			problems = append(problems, next.ProblemAt(at, "url and storeDir of an embedded NATS server can't be changed while the bridge runs: restart it"))
+		case before != nil && after != nil && (!slices.Equal(before.Servers, after.Servers) || before.StoreDir != after.StoreDir):
+			problems = append(problems, next.ProblemAt(at, "servers and storeDir of an embedded NATS server can't be changed while the bridge runs: restart it"))
 		}
 	}
 	for name := range was {
@@ -89,7 +89,7 @@ func (s *Sink) ReadOnce() []string {
 		files = append(files, k.SASL.PasswordFile)
 	}
 	if k := s.Kafka; k != nil && k.TLS != nil {
-		files = append(files, k.TLS.CA)
+		files = append(files, k.TLS.CAFile)
 	}
 	return slices.DeleteFunc(files, func(f string) bool { return f == "" })
 }

@@ -29,8 +29,8 @@ sinks:
 		"the cluster":         {"cluster: here", "cluster: there", []string{`bridge.yaml:2: cluster: can't be changed while the bridge runs, where it is "here": restart it`}},
 		"the state, the pace": {"cluster: here", "cluster: here\nkubernetes: {qps: 5}\nstate:\n  dir: other", []string{"bridge.yaml:3: kubernetes.qps: can't be changed while the bridge runs, where it is 50", "bridge.yaml:5: state.dir: can't be changed"}},
 		"the key's file":      {"cluster: here", "cluster: here\nredaction: {keyFile: key}", []string{`bridge.yaml:3: redaction.keyFile: can't be changed while the bridge runs, where it is ""`}},
-		"an embedded server":  {"{embedded: true}", `{embedded: true, url: "nats://127.0.0.1:4333"}`, []string{"sinks[0].nats: url and storeDir", "sinks[0]: sending to 127.0.0.1:4333"}},
-		"one that goes":       {"{embedded: true}", `{url: "nats://127.0.0.1:4222"}`, []string{"sinks: the embedded NATS server of sink own can't be taken away"}},
+		"an embedded server":  {"{embedded: true}", `{embedded: true, servers: ["nats://127.0.0.1:4333"]}`, []string{"sinks[0].nats: servers and storeDir", "sinks[0]: sending to 127.0.0.1:4333"}},
+		"one that goes":       {"{embedded: true}", `{servers: ["nats://127.0.0.1:4222"]}`, []string{"sinks: the embedded NATS server of sink own can't be taken away"}},
 		"one of another name": {"name: own", "name: mine", []string{"sinks[0].nats.embedded: an embedded NATS server can't be added", "sinks: the embedded NATS server of sink own can't be taken away"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -23,14 +23,17 @@ type Config struct {
 	Tracing Tracing `yaml:"tracing"`
 	// Log says what the bridge tells about itself on standard error.
 	Log Log `yaml:"log"`
-	// Drain is how long a stopping bridge goes on sending what it has read. What it could not send by then is
-	// not lost: it is sent after the next start. Keep it below the pod's terminationGracePeriodSeconds.
-	Drain time.Duration `yaml:"drain" default:"15s"`
-	// Reload is how often the configuration file, and the files with passwords that it names, are looked at: when they have changed, the running
-	// bridge becomes what they say, and what has not changed in them runs on. So do SIGHUP and `bridge reload` at once. A file with a mistake,
-	// or with a change that needs a restart, is refused as a whole: sending more of the objects (`secrets`, `redact`, `drop`, `redactEnv`) or to
-	// another address needs one. 0: only SIGHUP and `bridge reload`.
-	Reload time.Duration `yaml:"reload" default:"5s"`
+	// ShutdownTimeout is how long a stopping bridge continues to send what it has read. What it could
+	// not send by then is not lost: it is sent after the next start. Keep it below the pod's
+	// terminationGracePeriodSeconds.
+	ShutdownTimeout time.Duration `yaml:"shutdownTimeout" default:"15s"`
+	// ReloadInterval is how often the bridge checks its configuration file, and the files with passwords
+	// that the configuration names, for changes. A change is applied to the running bridge, and what did
+	// not change is not interrupted. SIGHUP and `bridge reload` do so at once. A file with a mistake is
+	// refused as a whole. So is one with a change that needs a restart: sending more of the objects
+	// (`secrets`, `redact`, `drop`, `redactEnv`) or to another address. 0: only SIGHUP and `bridge
+	// reload`.
+	ReloadInterval time.Duration `yaml:"reloadInterval" default:"5s"`
 	// Shard splits the objects of all informers between several processes with one configuration: `0/3`, `1/3` and `2/3` each have a third, by a hash of
 	// an object's resource, namespace and name. `auto/3` takes the number from the end of the host's name, as a StatefulSet's pods have it (`bridge-2`). Each
 	// has a state directory of its own, and reads everything but what it leaves out at once. With `standby.enabled` each shard has a Lease of its own, and
@@ -60,15 +63,16 @@ type Kubernetes struct {
 	QPS float32 `yaml:"qps" default:"50"`
 	// Burst is how many requests may exceed `qps` at once, as at a start, when every informer opens its watch.
 	Burst int `yaml:"burst" default:"100"`
-	// Watchdog is how long a watch may bring neither an event nor a bookmark before it is opened again; half a minute later the
-	// bridge is not ready. The API server sends a bookmark each minute, but none for Events; there a watch that it accepts counts as well.
-	// 0: only the API server's own end of a watch, after 5 to 10 minutes, bounds the silence.
-	Watchdog time.Duration `yaml:"watchdog" default:"5m"`
-	// Discovery is how often the API server is asked what it serves, so that resources that appear (a CRD is installed), change
+	// WatchIdleTimeout is how long a watch may bring neither an event nor a bookmark before it is opened
+	// again. Half a minute later the bridge is not ready. The API server sends a bookmark each minute,
+	// but none for Events: there a watch that it accepts counts as well. 0: only the API server's own end
+	// of a watch, after 5 to 10 minutes, bounds the silence.
+	WatchIdleTimeout time.Duration `yaml:"watchIdleTimeout" default:"5m"`
+	// DiscoveryInterval is how often the API server is asked what it serves, so that resources that appear (a CRD is installed), change
 	// version or vanish start, move and stop by themselves. That costs two requests, or one per API group and version before
 	// Kubernetes 1.27. An informer that watches customresourcedefinitions, or is told 404, asks at once. 0: never, all stays as it was
 	// at the start.
-	Discovery time.Duration `yaml:"discovery" default:"30s"`
+	DiscoveryInterval time.Duration `yaml:"discoveryInterval" default:"30s"`
 }
 
 // State says where the bridge keeps what it must remember over a restart: the last version of each object that
@@ -77,19 +81,19 @@ type State struct {
 	// Dir is the directory of the state. It is made when missing, belongs to one running bridge, and needs a disk that
 	// survives a restart: without it the bridge takes a new snapshot, deletes of the meantime are not noticed, and a gap event with the reason `forgotten` says so.
 	Dir string `yaml:"dir" default:"./bridge-state"`
-	// Sync is how often what was acknowledged is committed and synced to disk. After a crash at most this much is sent
+	// CommitInterval is how often what was acknowledged is committed and synced to disk. After a crash at most this much is sent
 	// a second time, with the same ids; while another sink is away, at most five seconds more. Shorter costs more fsyncs.
-	Sync time.Duration `yaml:"sync" default:"200ms"`
+	CommitInterval time.Duration `yaml:"commitInterval" default:"200ms"`
 	// BodiesPerSecond bounds how many updated objects are written to the state a second, of all informers together; their versions always are,
 	// and new objects too. In a flood of updates beyond that, which then takes about half the CPU, objects stay on disk as they were at an
 	// earlier version until a later update of theirs, or until no update was beyond it for ten seconds: then what is behind is read from the API server, one
 	// request a second. Until then an inferred delete would show the earlier one: the event bears the last version, and the object in it its own. Informers with a filter, `resync`, `attributes`, or a payload of `change` or `patch` write all of theirs, and where
 	// an informer has `owners`, all do. 0: no bound.
 	BodiesPerSecond int `yaml:"bodiesPerSecond" default:"1000"`
-	// Undelivered bounds the folder `undelivered` in the directory: events that a sink has refused for good and that have no place in dead
+	// MaxUndeliveredBytes bounds the folder `undelivered` in the directory: events that a sink has refused for good and that have no place in dead
 	// letters, or one that did not take them for the sink's `deadLetterWait`; each in a file, to be read, sent again by other means, and taken
 	// away. When it is full, or 0, such an event waits for its place, and without a place it is lost.
-	Undelivered Size `yaml:"undelivered" default:"256MiB"`
+	MaxUndeliveredBytes Size `yaml:"maxUndeliveredBytes" default:"256MiB"`
 	// Mode is `disk`, or `memory` for nothing on disk: every start is then a first start, and what waits for a
 	// sink is bounded by memory.
 	Mode string `yaml:"mode" default:"disk" oneof:"disk memory"`
@@ -130,9 +134,9 @@ type Tracing struct {
 	// Headers, certificates, compression and timeouts are those of OpenTelemetry's own variables (OTEL_EXPORTER_OTLP_HEADERS, …). Empty: no
 	// traces, and no `traceparent`.
 	Endpoint string `yaml:"endpoint" default:""`
-	// Sample is the share of changes whose spans are sent, from 0 to 1. All events of a change are sampled or none, by the id of
+	// SampleRatio is the share of changes whose spans are sent, from 0 to 1. All events of a change are sampled or none, by the id of
 	// its trace; those that are not have a `traceparent` that says so. After a change of it an event that is sent again may say another.
-	Sample float64 `yaml:"sample" default:"0.01"`
+	SampleRatio float64 `yaml:"sampleRatio" default:"0.01"`
 }
 
 // Log says what the bridge tells about itself on standard error.

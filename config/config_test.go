@@ -156,7 +156,7 @@ func TestValuesKeepWhatWasWritten(t *testing.T) {
 	c := mustLoad(t, `
 cluster: 0123
 kubernetes: {qps: 12.5, burst: 0}
-state: {dir: /data, sync: 1s}
+state: {dir: /data, commitInterval: 1s}
 admin: {address: ""}
 informers:
   - name: a
@@ -165,7 +165,7 @@ informers:
     queue: {memory: 1.5MiB}
 sinks:
   - name: s
-    nats: {user: u, password: 0077, stream: {maxAge: 0s, maxBytes: 2GB, duplicates: 1h}}
+    nats: {username: u, password: 0077, stream: {maxAge: 0s, maxBytes: 2GB, duplicateWindow: 1h}}
 `)
 	for _, check := range []struct {
 		what      string
@@ -174,7 +174,7 @@ sinks:
 		{"a cluster of digits", c.Cluster, "0123"},
 		{"a fraction", c.Kubernetes.QPS, float32(12.5)},
 		{"an explicit zero", c.Kubernetes.Burst, 0},
-		{"a duration", c.State.Sync, time.Second},
+		{"a duration", c.State.CommitInterval, time.Second},
 		{"an explicitly empty text", c.Admin.Address, ""},
 		{"a size with a fraction", c.Informers[0].Queue.Memory, config.Size(1536 << 10)},
 		{"a password of digits", string(c.Sinks[0].NATS.Password), "0077"},
@@ -219,7 +219,7 @@ func TestVariablesInTheFileAreExpanded(t *testing.T) {
 	c := mustLoad(t, `
 cluster: $${literal}-${N}
 kubernetes: {burst: "${N}"}
-sinks: [{name: s, nats: {user: u, password: "${PW}"}}]
+sinks: [{name: s, nats: {username: u, password: "${PW}"}}]
 `)
 	if c.Cluster != "${literal}-7" || c.Kubernetes.Burst != 7 {
 		t.Errorf("got %q, %d", c.Cluster, c.Kubernetes.Burst)
@@ -259,41 +259,41 @@ func TestAFlagBeatsAVariableBeatsTheFile(t *testing.T) {
 func TestVariablesReachIntoLists(t *testing.T) {
 	t.Setenv("BRIDGE_INFORMERS_0_RESOURCES", "pods, nodes")
 	t.Setenv("BRIDGE_INFORMERS_ALL_LABEL_SELECTOR", "a=b")
-	t.Setenv("BRIDGE_SINKS_NATS_NATS_URL", "nats://broker:4222")
-	t.Setenv("BRIDGE_SINKS_0_NATS_URL", "nats://loses-to-the-name:4222")
+	t.Setenv("BRIDGE_SINKS_NATS_NATS_SERVERS", "nats://broker:4222")
+	t.Setenv("BRIDGE_SINKS_0_NATS_SERVERS", "nats://loses-to-the-name:4222")
 	t.Setenv("BRIDGE_SINKS_NATS_NATS_EMBEDDED", "false")
-	t.Setenv("BRIDGE_SINKS_NATS_NATS_TLS_CA", "/ca.pem")
-	t.Setenv("BRIDGE_DRAIN", "1s")
+	t.Setenv("BRIDGE_SINKS_NATS_NATS_TLS_CA_FILE", "/ca.pem")
+	t.Setenv("BRIDGE_SHUTDOWN_TIMEOUT", "1s")
 	t.Setenv("BRIDGE_KUBERNETES_QPS", "3.5")
 	c, err := config.Load(config.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	n := c.Sinks[0].NATS
-	if n.URL != "nats://broker:4222" || n.Embedded || n.TLS == nil || n.TLS.CA != "/ca.pem" {
+	if !slices.Equal(n.Servers, []config.URL{"nats://broker:4222"}) || n.Embedded || n.TLS == nil || n.TLS.CAFile != "/ca.pem" {
 		t.Errorf("sink: %+v", n)
 	}
 	if inf := c.Informers[0]; len(inf.Resources) != 2 || inf.Resources[1] != "nodes" || inf.LabelSelector != "a=b" || len(inf.Exclude) != 3 {
 		t.Errorf("informer: %+v", inf)
 	}
-	if c.Drain != time.Second || c.Kubernetes.QPS != 3.5 {
-		t.Errorf("drain %v, qps %v", c.Drain, c.Kubernetes.QPS)
+	if c.ShutdownTimeout != time.Second || c.Kubernetes.QPS != 3.5 {
+		t.Errorf("shutdownTimeout %v, qps %v", c.ShutdownTimeout, c.Kubernetes.QPS)
 	}
 }
 
 func TestVariablesThatNameNoKeyAreRefused(t *testing.T) {
 	for name, want := range map[string]string{
-		"BRIDGE_STATE_DIRR":          "BRIDGE_STATE_DIRR: no such key: did you mean BRIDGE_STATE_DIR?",
-		"BRIDGE_STAT_DIR":            "BRIDGE_STAT_DIR: no such key: did you mean BRIDGE_STATE_DIR?",
-		"BRIDGE_SINKS_OTHER_NATS_XY": "BRIDGE_SINKS_OTHER_NATS_XY: no such key; the reference",
-		"BRIDGE_SINKS_9_NATS_URL":    "BRIDGE_SINKS_9_NATS_URL: no such key",
-		"BRIDGE_SINK_NATS_NATS_URL":  "BRIDGE_SINK_NATS_NATS_URL: no such key: did you mean BRIDGE_SINKS_NATS_NATS_URL?",
-		"BRIDGE_SINK_URL":            "BRIDGE_SINK_URL: no such key; the reference",
-		"BRIDGE_INFORMER_ALL_LAG":    "BRIDGE_INFORMER_ALL_LAG: no such key: did you mean BRIDGE_INFORMERS_ALL_LAG?",
-		"BRIDGE_PORT_8080_TCP_ADDR":  "",
-		"BRIDGE_ADMIN_SERVICE_HOST":  "",
-		"BRIDGE_ADMIN_PORT":          "",
-		"BRIDGE_SOMEBODY_ELSES":      "",
+		"BRIDGE_STATE_DIRR":             "BRIDGE_STATE_DIRR: no such key: did you mean BRIDGE_STATE_DIR?",
+		"BRIDGE_STAT_DIR":               "BRIDGE_STAT_DIR: no such key: did you mean BRIDGE_STATE_DIR?",
+		"BRIDGE_SINKS_OTHER_NATS_XY":    "BRIDGE_SINKS_OTHER_NATS_XY: no such key; the reference",
+		"BRIDGE_SINKS_9_NATS_SERVERS":   "BRIDGE_SINKS_9_NATS_SERVERS: no such key",
+		"BRIDGE_SINK_NATS_NATS_SERVERS": "BRIDGE_SINK_NATS_NATS_SERVERS: no such key: did you mean BRIDGE_SINKS_NATS_NATS_SERVERS?",
+		"BRIDGE_SINK_URL":               "BRIDGE_SINK_URL: no such key; the reference",
+		"BRIDGE_INFORMER_ALL_MAX_LAG":   "BRIDGE_INFORMER_ALL_MAX_LAG: no such key: did you mean BRIDGE_INFORMERS_ALL_MAX_LAG?",
+		"BRIDGE_PORT_8080_TCP_ADDR":     "",
+		"BRIDGE_ADMIN_SERVICE_HOST":     "",
+		"BRIDGE_ADMIN_PORT":             "",
+		"BRIDGE_SOMEBODY_ELSES":         "",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv(name, "x")
@@ -308,14 +308,14 @@ func TestVariablesThatNameNoKeyAreRefused(t *testing.T) {
 func TestProblemsOfVariablesAndFlagsNameThem(t *testing.T) {
 	flags := pflag.NewFlagSet("run", pflag.ContinueOnError)
 	flags.String("log-level", "", "")
-	flags.String("drain", "", "")
-	if err := flags.Parse([]string{"--log-level=loud", "--drain=soon"}); err != nil {
+	flags.String("shutdown-timeout", "", "")
+	if err := flags.Parse([]string{"--log-level=loud", "--shutdown-timeout=soon"}); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("BRIDGE_STATE_SYNC", "often")
+	t.Setenv("BRIDGE_STATE_COMMIT_INTERVAL", "often")
 	t.Setenv("BRIDGE_STATE_MODE", "tape")
 	t.Setenv("BRIDGE_SINKS_NATS_RETRY_MAX", "x")
-	_, err := config.Load(config.Options{Flags: map[string]*pflag.Flag{"log.level": flags.Lookup("log-level"), "drain": flags.Lookup("drain")}})
+	_, err := config.Load(config.Options{Flags: map[string]*pflag.Flag{"log.level": flags.Lookup("log-level"), "shutdownTimeout": flags.Lookup("shutdown-timeout")}})
 	if err == nil {
 		t.Fatal("it was accepted")
 	}
@@ -336,14 +336,14 @@ func TestSecretsAreMaskedHoweverTheyArePrinted(t *testing.T) {
 	c := mustLoad(t, `
 sinks:
   - name: a
-    nats: {url: "nats://u:hunter2@h:4222,nats://hunter2@h2:4222", user: u, password: hunter2}
+    nats: {servers: ["nats://u:hunter2@h:4222", "nats://hunter2@h2:4222"], username: u, password: hunter2}
   - name: b
-    nats: {token: hunter2, url: "nats://h:4222"}
+    nats: {token: hunter2, servers: ["nats://h:4222"]}
   - name: c
     kafka: {brokers: ["h:1"], sasl: {mechanism: PLAIN, username: u, password: hunter2}}
 `)
 	var logged strings.Builder
-	slog.New(slog.NewJSONHandler(&logged, nil)).Info("x", "config", c, "password", c.Sinks[0].NATS.Password, "url", c.Sinks[0].NATS.URL)
+	slog.New(slog.NewJSONHandler(&logged, nil)).Info("x", "config", c, "password", c.Sinks[0].NATS.Password, "servers", c.Sinks[0].NATS.Servers)
 	asJSON, err := json.Marshal(c)
 	if err != nil {
 		t.Fatal(err)
@@ -409,9 +409,9 @@ func TestSizesReadAndPrint(t *testing.T) {
 func TestAConfigMadeInGoIsCheckedToo(t *testing.T) {
 	c := config.Default()
 	c.Informers[0].Sinks[0].Name = "nast"
-	c.Drain = -1
+	c.ShutdownTimeout = -1
 	err := c.Validate()
-	want := "drain: must not be negative, is -1ns\ninformers[0].sinks[0].name: no sink \"nast\": did you mean \"nats\"?"
+	want := "shutdownTimeout: must not be negative, is -1ns\ninformers[0].sinks[0].name: no sink \"nast\": did you mean \"nats\"?"
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
@@ -444,3 +444,62 @@ func FuzzLoad(f *testing.F) {
 
 // escape keeps ${ in a printed configuration from being expanded a second time.
 func escape(text string) string { return strings.ReplaceAll(text, "${", "$${") }
+
+func TestDurations(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"0": 0, "500ms": 500 * time.Millisecond, "1h30m": 90 * time.Minute, "7d": 168 * time.Hour,
+		"2w": 336 * time.Hour, "1w1d1h": 193 * time.Hour, "1.5d": 36 * time.Hour,
+	} {
+		c := mustLoad(t, "informers: [{name: a, resources: [pods], resync: "+text+"}]")
+		if got := c.Informers[0].Resync; got != want {
+			t.Errorf("%s is read as %v, want %v", text, got, want)
+		}
+	}
+	for _, text := range []string{"7", "d", "1y", "7 days", "1.d.5d", "99999999w", "-", "1e3d"} {
+		if _, err := load(t, "informers: [{name: a, resources: [pods], resync: "+text+"}]"); err == nil {
+			t.Errorf("%s is taken for a duration", text)
+		}
+	}
+}
+
+func TestServers(t *testing.T) {
+	t.Run("a variable holds several, also where a password has a comma", func(t *testing.T) {
+		t.Setenv("BRIDGE_SINKS_NATS_NATS_SERVERS", "nats://u:a,b@one:4222, nats://two:4222")
+		t.Setenv("BRIDGE_SINKS_NATS_NATS_EMBEDDED", "false")
+		c, err := config.Load(config.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []config.URL{"nats://u:a,b@one:4222", "nats://two:4222"}
+		if got := c.Sinks[0].NATS.Servers; !slices.Equal(got, want) {
+			t.Errorf("got %d servers: %v", len(got), got)
+		}
+	})
+	for text, want := range map[string]string{
+		"[]":                          "sinks[0].nats.servers: must not be empty",
+		"nats://a:4222":               "sinks[0].nats.servers: want a list such as [a, b], got one value",
+		`["nats://a,nats://b"]`:       "sinks[0].nats.servers[0]: want a URL such as nats://127.0.0.1:4222",
+		`["nats://a:1", "nats://:p"]`: "sinks[0].nats.servers[1]: want a URL such as nats://127.0.0.1:4222",
+	} {
+		_, err := load(t, "sinks: [{name: s, nats: {servers: "+text+"}}]")
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %s", text, err, want)
+		}
+	}
+}
+
+func TestOtherNamesOfKeys(t *testing.T) {
+	for text, want := range map[string]string{
+		"drain: 5s": `drain: unknown key: did you mean "shutdownTimeout"?`,
+		"informers: [{name: a, kinds: [Pod], resources: [pods]}]":     `kinds: unknown key: did you mean "resources"?`,
+		"informers: [{name: a, resources: [pods], on: [spec]}]":       `on: unknown key: did you mean "changedParts"?`,
+		"sinks: [{name: s, nats: {url: nats://h, user: u}}]":          `url: unknown key: did you mean "servers"?`,
+		"sinks: [{name: s, kafka: {brokers: [h:1], tls: {ca: x}}}]":   `ca: unknown key: did you mean "caFile"?`,
+		"sinks: [{name: s, stdout: {}, queue: {memory: 1MiB}}]":       `queue: unknown key: did you mean "maxInFlightBytes"?`,
+		"sinks: [{name: s, nats: {stream: {name: X, subject: [a]}}}]": `subject: unknown key: did you mean "subjects"?`,
+	} {
+		if _, err := load(t, text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %s", text, err, want)
+		}
+	}
+}

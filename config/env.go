@@ -144,7 +144,7 @@ func (e *environment) unknown() {
 	}
 }
 
-// plural corrects the name of a list that has lost its s: BRIDGE_SINK_NATS_URL, BRIDGE_INFORMER_ALL_QPS.
+// plural corrects the name of a list that has lost its s: BRIDGE_SINK_NATS_SERVERS, BRIDGE_INFORMER_ALL_QPS.
 func plural(name string) string {
 	for _, list := range []string{EnvName("informers"), EnvName("sinks")} {
 		if rest, found := strings.CutPrefix(name, strings.TrimSuffix(list, "S")+"_"); found {

@@ -51,9 +51,9 @@ type Informer struct {
 	// every member or item and `["…"]` for a name with dots in it: `status.conditions.*.lastHeartbeatTime`,
 	// `metadata.annotations["example.com/checked"]`. The resourceVersion and managedFields are ignored beside them.
 	IgnoreChanges []string `yaml:"ignoreChanges"`
-	// On are the parts of an object of which an update must touch one to be sent: `spec`, `status`, `metadata`, `data`, or another member. In
+	// ChangedParts are the parts of an object of which an update must touch one to be sent: `spec`, `status`, `metadata`, `data`, or another member. In
 	// `metadata` the resourceVersion, generation and managedFields do not count. Left out: any.
-	On []string `yaml:"on"`
+	ChangedParts []string `yaml:"changedParts"`
 	// IgnoreHeartbeats ignores what is written only to say that somebody is alive, or was looked at: `renewTime` of Leases, `lastHeartbeatTime` in
 	// the conditions of Nodes, the leader election annotation of Endpoints and ConfigMaps, and of Endpoints and EndpointSlices the time of the last
 	// trigger and the resourceVersions of the Pods behind them.
@@ -73,8 +73,8 @@ type Informer struct {
 	// Resync is how often every object is sent again, as type `synced`, for consumers that reconcile; for sinks that say nothing else.
 	// 0: never.
 	Resync time.Duration `yaml:"resync" default:"0s"`
-	// Lag is how long the oldest change may wait for a sink before the bridge is not ready. It changes nothing else. 0: as long as it takes.
-	Lag time.Duration `yaml:"lag" default:"1h"`
+	// MaxLag is how long the oldest change may wait for a sink before the bridge is not ready. It changes nothing else. 0: as long as it takes.
+	MaxLag time.Duration `yaml:"maxLag" default:"1h"`
 	// Delivery is `history`: every version is sent; or `latest`: of versions that wait for a slow sink only the newest is; for sinks that say
 	// nothing else.
 	Delivery string `yaml:"delivery" default:"history" oneof:"history latest"`
@@ -87,7 +87,7 @@ type Informer struct {
 	// in annotations are replaced too. What identifies an object (kind, apiVersion, name, namespace, uid, resourceVersion) can't be named.
 	Redact []string `yaml:"redact"`
 	// Drop are paths that are cut out of objects of any kind, at the same place. An update of nothing but what is
-	// dropped is still sent, unless `ignoreChanges` or `on` is given: they compare what is left.
+	// dropped is still sent, unless `ignoreChanges` or `changedParts` is given: they compare what is left.
 	Drop []string `yaml:"drop"`
 	// RedactEnv replaces the values of environment variables of containers, wherever containers are, whose name or value looks like a secret:
 	// names with password, secret, token, key, auth and the like in them, and URLs with a password.

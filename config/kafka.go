@@ -13,7 +13,7 @@ type Kafka struct {
 	MaxTopics int `yaml:"maxTopics" default:"1000"`
 	// DeadLetterTopic is the template of the topic for events that the broker refuses for good, and those too large for it
 	// that `oversize` has no form for: the event with the reason, without its data where that does not fit. Left out: such an
-	// event is counted, logged, and goes into the folder of `state.undelivered`.
+	// event is counted, logged, and goes into the folder of `state.maxUndeliveredBytes`.
 	DeadLetterTopic string `yaml:"deadLetterTopic"`
 	// Compression of record batches.
 	Compression string `yaml:"compression" default:"lz4" oneof:"none gzip snappy lz4 zstd"`
@@ -25,7 +25,7 @@ type Kafka struct {
 	// NewPartitions is what is done with partitions that a topic has got since the bridge last ran. `keep`: nothing, events are spread over as many
 	// as before, so that all of an object are in one, in order. `use`: over all, which moves objects; a consumer may then read an
 	// object's later events before its earlier ones, unless it has read all that was there. What was before is known from the state directory, with
-	// `recall`. While the bridge runs, new partitions are never used.
+	// `readBack`. While the bridge runs, new partitions are never used.
 	NewPartitions string `yaml:"newPartitions" default:"keep" oneof:"keep use"`
 	// SASL is how the bridge authenticates. Left out: it does not, or by the certificate in `tls`.
 	SASL *SASL `yaml:"sasl"`

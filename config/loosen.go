@@ -140,8 +140,7 @@ func without(list []string, others ...[]string) []string {
 func (s *Sink) places() (places []string) {
 	switch {
 	case s.NATS != nil:
-		servers, _ := s.NATS.URL.servers() // the configuration has checked it
-		for _, u := range servers {
+		for _, u := range s.NATS.urls() {
 			port := u.Port()
 			if port == "" {
 				port = "4222"
@@ -176,8 +175,7 @@ func (s *Sink) protection() protection {
 	switch {
 	case s.NATS != nil:
 		section = s.NATS.TLS
-		servers, _ := s.NATS.URL.servers()
-		for _, u := range servers {
+		for _, u := range s.NATS.urls() {
 			encrypted = encrypted && (section != nil || u.Scheme == "tls" || u.Scheme == "wss")
 		}
 	case s.Kafka != nil:

@@ -21,7 +21,7 @@ informers:
   - {name: b, resources: [pods]}
 sinks:
   - {name: lake, kafka: {brokers: ["k-0:9092", "k-1:9092"], tls: {}, topic: "{informer}.{resource}"}}
-  - {name: audit, nats: {url: "tls://n:4222", stream: {name: "K8S-{informer}"}}}
+  - {name: audit, nats: {servers: ["tls://n:4222"], stream: {name: "K8S-{informer}"}}}
 `
 
 func TestLoosening(t *testing.T) {
@@ -56,13 +56,13 @@ func TestLoosening(t *testing.T) {
 		{"sends to another broker", `"k-1:9092"`, `"evil:9092"`, []string{"sinks[0]: sending to evil:9092, where no sink sends now"}},
 		{"sends to another port", "n:4222", "n:4223", []string{"sinks[1]: sending to n:4223"}},
 		{"has a new sink elsewhere", lake + "}", lake + `}
-  - {name: c, nats: {url: "tls://n:4222,tls://evil:4222", stream: {name: C}, subject: "c.{name}"}}`, []string{"sinks[1]: sending to evil:4222"}},
+  - {name: c, nats: {servers: ["tls://n:4222", "tls://evil:4222"], stream: {name: C}, subject: "c.{name}"}}`, []string{"sinks[1]: sending to evil:4222"}},
 		{"has a new sink on standard output", lake + "}", lake + "}\n  - {name: c, stdout: {}}", []string{"sinks[1]: sending to standard output"}},
 		{"sends in plain text", ", tls: {}", "", []string{
 			"sinks[0]: sending to k-0:9092 by plain text, where TLS is used now", "sinks[0]: sending to k-1:9092 by plain text",
 		}},
 		{
-			"takes any certificate", `"tls://n:4222"`, `"tls://n:4222", tls: {insecureSkipVerify: true}`,
+			"takes any certificate", `["tls://n:4222"]`, `["tls://n:4222"], tls: {insecureSkipVerify: true}`,
 			[]string{"sinks[1]: sending to n:4222 by TLS that takes any certificate, where TLS is used now"},
 		},
 

@@ -1,14 +1,18 @@
 package config
 
-import "time"
+import (
+	"net/url"
+	"time"
+)
 
 // NATS publishes to NATS JetStream, or to core NATS.
 type NATS struct {
-	// URL is the address of the server, or of several of a cluster, separated by commas. With `embedded`, where the embedded
-	// server listens. Credentials are better given by the keys below than in the URL.
-	URL URL `yaml:"url" default:"nats://127.0.0.1:4222"`
+	// Servers are URLs of one or more servers of a NATS cluster: the others are found from them. With
+	// `embedded`, the one address where the embedded server listens. Credentials are better given by the
+	// keys below than in a URL.
+	Servers []URL `yaml:"servers" default:"nats://127.0.0.1:4222"`
 	// Embedded runs a NATS server with JetStream inside the bridge, which any NATS client can read from. Its streams live
-	// in `storeDir`. One sink may have it; others may use its `url`. For a look and for small installations: events are only as safe as this one disk.
+	// in `storeDir`. One sink may have it; others may use its address in `servers`. For a look and for small installations: events are only as safe as this one disk.
 	Embedded bool `yaml:"embedded"`
 	// StoreDir is where the embedded server keeps its streams. Needs `embedded`. Left out: the directory `nats` in `state.dir`.
 	StoreDir string `yaml:"storeDir"`
@@ -24,7 +28,7 @@ type NATS struct {
 	// DeadLetterSubject is the template of the subject for events that the server refuses for good, and those too large for it that
 	// `oversize` has no form for: the event with the reason, without its data where that does not fit. A stream must store it. Left out: the constant beginning of `subject`, then
 	// `_deadletter.{resource}.{op}`, as `k8s._deadletter.pods.updated`. `off`: such an event is
-	// counted, logged, and goes into the folder of `state.undelivered`.
+	// counted, logged, and goes into the folder of `state.maxUndeliveredBytes`.
 	DeadLetterSubject string `yaml:"deadLetterSubject"`
 	// Objects is where payloads are kept that are too large for a message. Not with mode `core`.
 	Objects Objects `yaml:"objects"`
@@ -35,7 +39,7 @@ type NATS struct {
 	// the account.
 	InboxPrefix string `yaml:"inboxPrefix" default:"_INBOX"`
 	// CredsFile is the path of a .creds file (JWT and nkey seed). At most one of `credsFile`, `nkeyFile`, `token`,
-	// `tokenFile` and `user`.
+	// `tokenFile` and `username`.
 	CredsFile string `yaml:"credsFile"`
 	// NkeyFile is the path of an nkey seed.
 	NkeyFile string `yaml:"nkeyFile"`
@@ -43,9 +47,9 @@ type NATS struct {
 	Token Secret `yaml:"token"`
 	// TokenFile is the path of a file that holds the token.
 	TokenFile string `yaml:"tokenFile"`
-	// User is a user name. Needs `password` or `passwordFile`.
-	User string `yaml:"user"`
-	// Password is the password of `user`. Better `passwordFile` or ${VARIABLE}.
+	// Username is a user name. Needs `password` or `passwordFile`.
+	Username string `yaml:"username"`
+	// Password is the password of `username`. Better `passwordFile` or ${VARIABLE}.
 	Password Secret `yaml:"password"`
 	// PasswordFile is the path of a file that holds the password.
 	PasswordFile string `yaml:"passwordFile"`
@@ -86,11 +90,21 @@ type Stream struct {
 	Replicas int `yaml:"replicas" default:"0"`
 	// Storage is `file` or `memory`.
 	Storage string `yaml:"storage" default:"file" oneof:"file memory"`
-	// Duplicates is how far back the server remembers ids, to remove what is sent twice. Longer than an outage of the bridge
+	// DuplicateWindow is how far back the server remembers ids, to remove what is sent twice. Longer than an outage of the bridge
 	// that you expect between a crash and its restart; costs the server memory per event.
-	Duplicates time.Duration `yaml:"duplicates" default:"2m"`
+	DuplicateWindow time.Duration `yaml:"duplicateWindow" default:"2m"`
 	// Manage is `create`: make the stream when it is missing; `verify`: it must be there; `off`: ask nothing, for users
 	// without rights on the JetStream API. A stream that is there is never changed: where it differs in what the bridge relies on,
 	// the sink says so and does not start.
 	Manage string `yaml:"manage" default:"create" oneof:"create verify off"`
+}
+
+// urls are the servers whose URLs can be parsed; validation reports the others.
+func (n *NATS) urls() (list []*url.URL) {
+	for _, address := range n.Servers {
+		if u, err := address.parse(); err == nil {
+			list = append(list, u)
+		}
+	}
+	return list
 }

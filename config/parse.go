@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -20,6 +21,8 @@ func parse(t reflect.Type, text string) (any, error) {
 		return ParseSize(text)
 	case textsType:
 		return parseTexts(text), nil
+	case urlsType:
+		return parseURLs(text), nil
 	}
 	switch t.Kind() {
 	case reflect.String:
@@ -34,10 +37,21 @@ func parse(t reflect.Type, text string) (any, error) {
 	panic("config: no parser for " + t.String())
 }
 
+// longUnits are days and weeks, which time.ParseDuration does not have.
+var longUnits = regexp.MustCompile(`([0-9]*\.?[0-9]+)([dw])`)
+
 func parseDuration(text string) (time.Duration, error) {
-	d, err := time.ParseDuration(strings.TrimSpace(text))
+	inHours := longUnits.ReplaceAllStringFunc(strings.TrimSpace(text), func(part string) string {
+		hours := 24.0
+		if strings.HasSuffix(part, "w") {
+			hours *= 7
+		}
+		number, _ := strconv.ParseFloat(part[:len(part)-1], 64) // the pattern takes numbers only
+		return strconv.FormatFloat(number*hours, 'f', -1, 64) + "h"
+	})
+	d, err := time.ParseDuration(inHours)
 	if err != nil {
-		return 0, errors.New("want a duration such as 500ms, 30s or 168h")
+		return 0, errors.New("want a duration such as 500ms, 30s or 7d")
 	}
 	return d, nil
 }

@@ -82,7 +82,7 @@ func (r *reader) section(n *yaml.Node, t reflect.Type, path string) map[string]a
 		key, value := n.Content[i], n.Content[i+1]
 		f := findField(fields, key.Value)
 		if f == nil {
-			r.addAt(r.at(key), join(path, key.Value), "unknown key%s", suggest.DidYouMean(key.Value, keysOf(fields), len(fields)))
+			r.addAt(r.at(key), join(path, key.Value), "unknown key%s", unknownKey(key.Value, fields))
 			continue
 		}
 		at := join(path, f.key)
@@ -106,7 +106,7 @@ func (r *reader) value(n *yaml.Node, f *field, path string) (v any, ok bool) {
 		return nil, false
 	case f.isList():
 		return r.sections(n, section(f.typ.Elem()), path)
-	case f.typ == textsType:
+	case f.typ == textsType || f.typ == urlsType:
 		return r.texts(n, path)
 	case f.typ.Kind() == reflect.Map:
 		return r.textMap(n, path)
@@ -227,6 +227,38 @@ func findField(fields []field, key string) *field {
 		}
 	}
 	return nil
+}
+
+// otherNames are words that other tools, or former texts, have for a key.
+var otherNames = map[string]string{
+	"bootstrapServers": "brokers",
+	"ca":               "caFile",
+	"cert":             "certFile",
+	"discovery":        "discoveryInterval",
+	"drain":            "shutdownTimeout",
+	"duplicates":       "duplicateWindow",
+	"key":              "keyFile",
+	"kind":             "resources",
+	"kinds":            "resources",
+	"lag":              "maxLag",
+	"on":               "changedParts",
+	"queue":            "maxInFlightBytes",
+	"recall":           "readBack",
+	"reload":           "reloadInterval",
+	"sample":           "sampleRatio",
+	"sync":             "commitInterval",
+	"undelivered":      "maxUndeliveredBytes",
+	"url":              "servers",
+	"user":             "username",
+	"watchdog":         "watchIdleTimeout",
+}
+
+// unknownKey is the suggestion for a key that is none of fields.
+func unknownKey(key string, fields []field) string {
+	if other := otherNames[key]; findField(fields, other) != nil {
+		return fmt.Sprintf(": did you mean %q?", other)
+	}
+	return suggest.DidYouMean(key, keysOf(fields), len(fields))
 }
 
 func keysOf(fields []field) []string {

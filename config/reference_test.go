@@ -35,7 +35,7 @@ file (or the default) has, and don't add any; bindings in an informer go by inde
 set. A variable that begins like a section and names no key is an error.
 
 **In the file.** ` + "`${NAME}`" + ` in a value is replaced by the environment variable ` + "`NAME`" + `, which must be set; ` + "`$${`" + ` is a literal ` + "`${`" + `. Durations are written ` +
-	"`500ms`, `30s`, `168h`; sizes `64MiB`, `10GiB`, `500kB`" + `. A list in the file replaces the default list.
+	"`500ms`, `30s`, `24h`, `7d`, `2w`; sizes `64MiB`, `10GiB`, `500kB`" + `. A list in the file replaces the default list.
 
 **Attributes of events** are listed in [consumers.md](consumers.md#attributes). ` + "`manager`" + ` is a field manager: a name that the client chose, not an
 authenticated user. [Who changed an object](consumers.md#who-changed-an-object) says when it is absent, and how to join the audit log.
@@ -175,23 +175,25 @@ func typeName(f reflect.StructField) string {
 	case "config.URL":
 		return "URL"
 	case "[]string":
-		return "list of texts"
+		return "list of strings"
+	case "[]config.URL":
+		return "list of URLs"
 	case "map[string]string":
-		return "texts by key"
+		return "map of strings"
 	}
 	switch f.Type.Kind() {
 	case reflect.String:
-		return "text"
+		return "string"
 	case reflect.Bool:
-		return "true, false"
+		return "boolean"
 	case reflect.Int:
-		return "whole number"
+		return "integer"
 	case reflect.Float32, reflect.Float64:
 		return "number"
 	case reflect.Slice:
-		return "list of sections"
+		return "list"
 	}
-	return "section"
+	return "map"
 }
 
 func defaultOf(f reflect.StructField) string {

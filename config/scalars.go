@@ -93,30 +93,12 @@ func (s Secret) MarshalYAML() (any, error) { return s.String(), nil }
 // LogValue masks the secret in slog attributes.
 func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
-// URL is one address, or several separated by commas, that may hold credentials. Printed, they show as Masked; string(u) is the value.
+// URL is an address that may hold credentials. Printed, they show as Masked; string(u) is the value.
 type URL string
 
-// moreURLs are the commas behind which another URL begins. Other commas may be part of a password.
-var moreURLs = regexp.MustCompile(`,\s*[a-zA-Z][a-zA-Z0-9+.-]*://`)
-
-// String is the URL with what stands before an @ masked. Where it is not clear which comma separates
-// two addresses, everything up to the last @ is masked.
+// String is the URL with what is between the scheme and the last @ masked.
 func (u URL) String() string {
-	var out strings.Builder
-	rest := string(u)
-	for rest != "" {
-		part := rest
-		if more := moreURLs.FindStringIndex(rest); more != nil {
-			part = rest[:more[0]+1]
-		}
-		out.WriteString(maskUser(part))
-		rest = rest[len(part):]
-	}
-	return out.String()
-}
-
-// maskUser masks what is between the scheme and the last @.
-func maskUser(text string) string {
+	text := string(u)
 	at := strings.LastIndexByte(text, '@')
 	if at < 0 {
 		return text
@@ -140,15 +122,27 @@ func (u URL) MarshalYAML() (any, error) { return u.String(), nil }
 // LogValue masks credentials in slog attributes.
 func (u URL) LogValue() slog.Value { return slog.StringValue(u.String()) }
 
-// servers are the URLs between the commas. An error does not repeat the URL: its password may stand in it.
-func (u URL) servers() ([]*url.URL, error) {
-	var list []*url.URL
-	for part := range strings.SplitSeq(string(u), ",") {
-		parsed, err := url.Parse(strings.TrimSpace(part))
-		if err != nil || parsed.Host == "" {
-			return nil, fmt.Errorf("want a URL such as nats://127.0.0.1:4222, got %q", u.String())
-		}
-		list = append(list, parsed)
+// parse returns the parts of the URL. An error does not repeat its password.
+func (u URL) parse() (*url.URL, error) {
+	parsed, err := url.Parse(string(u))
+	if err != nil || parsed.Host == "" || strings.Contains(parsed.Host, ",") {
+		return nil, fmt.Errorf("want a URL such as nats://127.0.0.1:4222, got %q", u.String())
 	}
-	return list, nil
+	return parsed, nil
+}
+
+// nextURL is a comma after which another URL begins. Other commas may be part of a password.
+var nextURL = regexp.MustCompile(`,\s*[a-zA-Z][a-zA-Z0-9+.-]*://`)
+
+// parseURLs splits the value of a variable into URLs.
+func parseURLs(text string) (list []URL) {
+	for text != "" {
+		end := len(text)
+		if next := nextURL.FindStringIndex(text); next != nil {
+			end = next[0]
+		}
+		list = append(list, URL(strings.TrimSpace(text[:end])))
+		text = strings.TrimPrefix(text[end:], ",")
+	}
+	return list
 }

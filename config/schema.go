@@ -59,6 +59,7 @@ var (
 	sizeType     = reflect.TypeFor[Size]()
 	secretType   = reflect.TypeFor[Secret]()
 	textsType    = reflect.TypeFor[[]string]()
+	urlsType     = reflect.TypeFor[[]URL]()
 )
 
 // join extends the path of a key.

@@ -26,7 +26,7 @@ func TestSecretFiles(t *testing.T) {
 	} {
 		for path, text := range map[string]string{
 			"admin.tokenFile":                  "admin: {tokenFile: FILE}",
-			"sinks[0].nats.passwordFile":       "sinks: [{name: n, nats: {user: u, passwordFile: FILE}}]",
+			"sinks[0].nats.passwordFile":       "sinks: [{name: n, nats: {username: u, passwordFile: FILE}}]",
 			"sinks[0].nats.tokenFile":          "sinks: [{name: n, nats: {tokenFile: FILE}}]",
 			"sinks[0].nats.credsFile":          "sinks: [{name: n, nats: {credsFile: FILE}}]",
 			"sinks[0].nats.nkeyFile":           "sinks: [{name: n, nats: {nkeyFile: FILE}}]",
@@ -66,15 +66,14 @@ func TestSendingSecrets(t *testing.T) {
 func TestMaskedURLs(t *testing.T) {
 	const m = config.Masked
 	for url, want := range map[string]string{
-		"":                          "",
-		"nats://h:4222":             "nats://h:4222",
-		"nats://u:p@h:4222":         "nats://" + m + "@h:4222",
-		"nats://u:p,w@h:4222":       "nats://" + m + "@h:4222",
-		"nats://u:p@w,x@h":          "nats://" + m + "@h",
-		"nats://a,nats://u:p@h":     "nats://a,nats://" + m + "@h",
-		"nats://u:p@a, tls://u:p@b": "nats://" + m + "@a, tls://" + m + "@b",
-		"nats://a:1,u:p@b:2":        "nats://" + m + "@b:2",
-		"u:p,w@h":                   m + "@h",
+		"":                      "",
+		"nats://h:4222":         "nats://h:4222",
+		"nats://u:p@h:4222":     "nats://" + m + "@h:4222",
+		"nats://u:p,w@h:4222":   "nats://" + m + "@h:4222",
+		"nats://u:p@w,x@h":      "nats://" + m + "@h",
+		"nats://a,nats://u:p@h": "nats://" + m + "@h", // which is refused: one URL each
+		"nats://a:1,u:p@b:2":    "nats://" + m + "@b:2",
+		"u:p,w@h":               m + "@h",
 	} {
 		if got := config.URL(url).String(); got != want {
 			t.Errorf("%s is printed as %s, want %s", url, got, want)
@@ -88,13 +87,13 @@ func TestReferences(t *testing.T) {
 	t.Setenv("PACE", "2s")
 	const text = `
 cluster: ${LEAKED}
-drain: ${PACE}
+shutdownTimeout: ${PACE}
 state: {dir: "/var/${LEAKED}/$${x}"}
 informers:
   - {name: a, resources: [pods, "${LEAKED}"], labelSelector: app=b}
 sinks:
-  - {name: n, nats: {url: "nats://${LEAKED}:4222", user: u, password: "${LEAKED}"}}
-  - {name: o, nats: {url: "nats://u:${LEAKED}@h", token: "x${LEAKED}"}}
+  - {name: n, nats: {servers: ["nats://${LEAKED}:4222"], username: u, password: "${LEAKED}"}}
+  - {name: o, nats: {servers: ["nats://u:${LEAKED}@h"], token: "x${LEAKED}"}}
   - {name: k, kafka: {brokers: ["${LEAKED}:9092"], createTopics: {config: {cleanup.policy: "${LEAKED}"}}}}
 `
 	c := mustLoad(t, text)
@@ -106,8 +105,8 @@ sinks:
 		t.Errorf("what a variable holds is printed:\n%s", printed)
 	}
 	for _, want := range []string{
-		"cluster: ${LEAKED}\n", "drain: ${PACE}\n", "dir: /var/${LEAKED}/$${x}\n", "- ${LEAKED}\n",
-		"url: nats://${LEAKED}:4222\n", "password: '${LEAKED}'\n", "url: nats://" + config.Masked + "@h\n",
+		"cluster: ${LEAKED}\n", "shutdownTimeout: ${PACE}\n", "dir: /var/${LEAKED}/$${x}\n", "- ${LEAKED}\n",
+		"- nats://${LEAKED}:4222\n", "password: '${LEAKED}'\n", "- nats://" + config.Masked + "@h\n",
 		"token: '" + config.Masked + "'\n", "- ${LEAKED}:9092\n", "cleanup.policy: ${LEAKED}\n",
 	} {
 		if !strings.Contains(printed, want) {

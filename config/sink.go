@@ -21,12 +21,13 @@ type Sink struct {
 	// Encoding is the CloudEvents mode: `binary` (attributes as headers, the object as the message), or `structured`
 	// (the whole event as one JSON document). Not with `stdout`, which has its `format`.
 	Encoding string `yaml:"encoding" default:"binary" oneof:"binary structured"`
-	// Recall has the bridge read back, after a crash, what the broker holds since the last checkpoint, so that nothing is sent a
+	// ReadBack makes the bridge read back, after a crash, what the broker holds since the last checkpoint, so that nothing is sent a
 	// second time. It needs the right to read what it writes. `false`: those events are sent again, with the same ids. Has no effect with core
 	// NATS and `stdout`, which can't be read back.
-	Recall bool `yaml:"recall" default:"true"`
-	// Queue bounds what is on its way to the sink.
-	Queue SinkQueue `yaml:"queue"`
+	ReadBack bool `yaml:"readBack" default:"true"`
+	// MaxInFlightBytes bounds the events in flight: those that the sink's client has, and the broker has
+	// not acknowledged yet.
+	MaxInFlightBytes Size `yaml:"maxInFlightBytes" default:"64MiB"`
 	// DeadLetterWait is how long an event that the broker refuses for good waits for the place of its dead letters, where that is refused too (no
 	// right, no stream, full) while the broker answers. Its object waits too, with Kafka its partition. Then the event goes into the folder
 	// `undelivered` of the state directory, is counted, and what is behind it goes on. 0: it waits for ever.
@@ -67,21 +68,15 @@ type Retry struct {
 	Max time.Duration `yaml:"max" default:"30s"`
 }
 
-// SinkQueue bounds what is on its way to the sink.
-type SinkQueue struct {
-	// Memory is the bound of events that were handed to the sink's client and have no answer yet.
-	Memory Size `yaml:"memory" default:"64MiB"`
-}
-
 // TLS is how a broker's certificate is checked and how the bridge identifies itself. With Kafka, being there at all
 // (`tls: {}`) turns TLS on; with NATS the URL's scheme `tls://` does, or the server.
 type TLS struct {
-	// CA is the path of a PEM file with the authorities that may sign the broker's certificate. Left out: the system's.
-	CA string `yaml:"ca"`
-	// Cert is the path of a PEM file with the bridge's own certificate. Needs `key`.
-	Cert string `yaml:"cert"`
-	// Key is the path of a PEM file with the private key of `cert`.
-	Key string `yaml:"key"`
+	// CAFile is the path of a PEM file with the authorities that may sign the broker's certificate. Left out: the system's.
+	CAFile string `yaml:"caFile"`
+	// CertFile is the path of a PEM file with the bridge's own certificate. Needs `keyFile`.
+	CertFile string `yaml:"certFile"`
+	// KeyFile is the path of a PEM file with the private key of `certFile`.
+	KeyFile string `yaml:"keyFile"`
 	// ServerName is the name that the broker's certificate must be for. Left out: the host that is connected to.
 	ServerName string `yaml:"serverName"`
 	// InsecureSkipVerify accepts any certificate. For tests: whoever is between can read and change everything.

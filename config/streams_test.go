@@ -30,11 +30,11 @@ func loadText(text string) error {
 
 func TestTwoSinksOfAnInformerMayNotHaveOneStream(t *testing.T) {
 	for name, c := range map[string]struct{ first, second string }{
-		"by default":                {`nats: {url: "nats://h:4222"}`, `nats: {url: "nats://h:4222", subject: "other.{name}"}`},
-		"with the port left out":    {`nats: {url: "nats://h:4222"}`, `nats: {url: "nats://H"}`},
-		"with one server in common": {`nats: {url: "nats://a,nats://b"}`, `nats: {url: "nats://b,nats://c"}`},
-		"by another scheme":         {`nats: {url: "nats://h"}`, `nats: {url: "tls://h"}`},
-		"in an embedded server":     {`nats: {embedded: true}`, `nats: {url: "nats://127.0.0.1:4222"}`},
+		"by default":                {`nats: {servers: ["nats://h:4222"]}`, `nats: {servers: ["nats://h:4222"], subject: "other.{name}"}`},
+		"with the port left out":    {`nats: {servers: ["nats://h:4222"]}`, `nats: {servers: ["nats://H"]}`},
+		"with one server in common": {`nats: {servers: ["nats://a", "nats://b"]}`, `nats: {servers: ["nats://b", "nats://c"]}`},
+		"by another scheme":         {`nats: {servers: ["nats://h"]}`, `nats: {servers: ["tls://h"]}`},
+		"in an embedded server":     {`nats: {embedded: true}`, `nats: {servers: ["nats://127.0.0.1:4222"]}`},
 		"managed by others":         {`nats: {stream: {manage: "off"}}`, `nats: {stream: {manage: verify}}`},
 		"by a template":             {`nats: {stream: {name: "K8S-{resource}"}}`, `nats: {stream: {name: "K8S-{resource}"}}`},
 		"by a template and a name":  {`nats: {stream: {name: "K8S-{resource}"}}`, `nats: {stream: {name: K8S-pods}}`},
@@ -60,8 +60,8 @@ func TestTwoSinksOfAnInformerMayNotHaveOneStream(t *testing.T) {
 func TestSinksMayShareAStreamWhereNothingIsLost(t *testing.T) {
 	for name, c := range map[string]struct{ first, second string }{
 		"another name":              {`nats: {}`, `nats: {stream: {name: K8S2}}`},
-		"another server":            {`nats: {url: "nats://a"}`, `nats: {url: "nats://b"}`},
-		"another port":              {`nats: {url: "nats://a:1"}`, `nats: {url: "nats://a:2"}`},
+		"another server":            {`nats: {servers: ["nats://a"]}`, `nats: {servers: ["nats://b"]}`},
+		"another port":              {`nats: {servers: ["nats://a:1"]}`, `nats: {servers: ["nats://a:2"]}`},
 		"another domain":            {`nats: {}`, `nats: {domain: hub}`},
 		"another user":              {`nats: {}`, `nats: {credsFile: /c.creds}`},
 		"core":                      {`nats: {}`, `nats: {mode: core}`},

@@ -26,16 +26,16 @@ func (c *Config) Validate() error {
 	return ps.err()
 }
 
-// minWatchdog leaves a healthy API server time for a bookmark.
-const minWatchdog = 90 * time.Second
+// minWatchIdleTimeout leaves a healthy API server time for a bookmark.
+const minWatchIdleTimeout = 90 * time.Second
 
 func (c *Config) validate(ps *problems) {
 	validateValues(ps, reflect.ValueOf(c).Elem(), "")
 	c.State.validate(ps)
 	c.Admin.validate(ps)
 	c.Tracing.validate(ps)
-	if w := c.Kubernetes.Watchdog; w > 0 && w < minWatchdog {
-		ps.add("kubernetes.watchdog", "must be 0 or at least %v: the API server sends a bookmark only each minute", minWatchdog)
+	if w := c.Kubernetes.WatchIdleTimeout; w > 0 && w < minWatchIdleTimeout {
+		ps.add("kubernetes.watchIdleTimeout", "must be 0 or at least %v: the API server sends a bookmark only each minute", minWatchIdleTimeout)
 	}
 	if len(c.Informers) == 0 && !ps.has("informers") {
 		ps.add("informers", "want at least one informer, or leave the key out to watch everything")
@@ -95,6 +95,7 @@ func validateValues(ps *problems, section reflect.Value, path string) {
 			for i := range v.Len() {
 				validateValues(ps, v.Index(i), fmt.Sprintf("%s[%d]", at, i))
 			}
+		case f.key == "caFile" || f.key == "certFile": // neither is secret
 		case strings.HasSuffix(f.key, "File"):
 			validateSecretFile(ps, at, v.String())
 		case len(f.allowed) > 0:
@@ -129,8 +130,8 @@ func (a *Admin) validate(ps *problems) {
 }
 
 func (t *Tracing) validate(ps *problems) {
-	if t.Sample > 1 {
-		ps.add("tracing.sample", "want a share from 0 to 1, got %v", t.Sample)
+	if t.SampleRatio > 1 {
+		ps.add("tracing.sampleRatio", "want a share from 0 to 1, got %v", t.SampleRatio)
 	}
 	if t.Endpoint == "" {
 		return

@@ -39,12 +39,12 @@ var partName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]*$`)
 
 func (inf *Informer) validateNoise(ps *problems, path string) {
 	validatePaths(ps, path+".ignoreChanges", inf.IgnoreChanges)
-	for i, part := range inf.On {
-		at := fmt.Sprintf("%s.on[%d]", path, i)
+	for i, part := range inf.ChangedParts {
+		at := fmt.Sprintf("%s.changedParts[%d]", path, i)
 		switch {
 		case !partName.MatchString(part):
 			ps.add(at, "want a member at the top of an object, such as spec, status or metadata, got %q; for what lies deeper there is ignoreChanges", part)
-		case slices.Index(inf.On, part) < i:
+		case slices.Index(inf.ChangedParts, part) < i:
 			ps.add(at, "%q is listed twice", part)
 		}
 	}
@@ -52,7 +52,7 @@ func (inf *Informer) validateNoise(ps *problems, path string) {
 		return
 	}
 	for _, key := range givenKeys(
-		setting{"ignoreChanges", len(inf.IgnoreChanges) > 0}, setting{"on", len(inf.On) > 0}, setting{"ignoreHeartbeats", inf.IgnoreHeartbeats},
+		setting{"ignoreChanges", len(inf.IgnoreChanges) > 0}, setting{"changedParts", len(inf.ChangedParts) > 0}, setting{"ignoreHeartbeats", inf.IgnoreHeartbeats},
 	) {
 		ps.add(path+"."+key, "has no effect without updated in operations")
 	}

@@ -1,16 +1,15 @@
 package config
 
 import (
+	"fmt"
+	"net/url"
+	"slices"
 	"strings"
 	"time"
 )
 
 func (n *NATS) validate(ps *problems, path string) {
-	if n.URL == "" {
-		ps.add(path+".url", "must not be empty")
-	} else {
-		n.validateURL(ps, path+".url")
-	}
+	n.validateServers(ps, path+".servers")
 	if n.InboxPrefix == "" || strings.ContainsAny(n.InboxPrefix, " \t\r\n*>") ||
 		strings.HasPrefix(n.InboxPrefix, ".") || strings.HasSuffix(n.InboxPrefix, ".") {
 		ps.add(path+".inboxPrefix", "want a subject without wildcards, as _INBOX_bridge, got %q",
@@ -28,20 +27,22 @@ func (n *NATS) validate(ps *problems, path string) {
 	n.TLS.validate(ps, path+".tls")
 }
 
-func (n *NATS) validateURL(ps *problems, path string) {
-	servers, err := n.URL.servers()
-	if err != nil {
-		ps.add(path, "%v", err)
-		return
+func (n *NATS) validateServers(ps *problems, path string) {
+	if len(n.Servers) == 0 && !ps.has(path) {
+		ps.add(path, "must not be empty")
 	}
-	for _, s := range servers {
-		switch s.Scheme {
-		case "nats", "tls", "ws", "wss":
-		default:
-			ps.add(path, "want a scheme of nats, tls, ws or wss, got %q", s.Scheme)
+	servers := make([]*url.URL, 0, len(n.Servers))
+	for i, address := range n.Servers {
+		server, err := address.parse()
+		if err == nil && !slices.Contains([]string{"nats", "tls", "ws", "wss"}, server.Scheme) {
+			err = fmt.Errorf("want a scheme of nats, tls, ws or wss, got %q", server.Scheme)
 		}
+		if err != nil {
+			ps.add(fmt.Sprintf("%s[%d]", path, i), "%v", err)
+		}
+		servers = append(servers, server)
 	}
-	if n.Embedded && (len(servers) != 1 || servers[0].Scheme != "nats") {
+	if n.Embedded && !ps.has(path) && (len(servers) != 1 || servers[0].Scheme != "nats") {
 		ps.add(path, "an embedded server listens on one address of scheme nats, such as nats://127.0.0.1:4222")
 	}
 }
@@ -60,14 +61,14 @@ func validateSubject(ps *problems, path, template string) {
 func (n *NATS) validateAuth(ps *problems, path string) {
 	validateAtMostOne(ps, path,
 		setting{"credsFile", n.CredsFile != ""}, setting{"nkeyFile", n.NkeyFile != ""},
-		setting{"token", n.Token != ""}, setting{"tokenFile", n.TokenFile != ""}, setting{"user", n.User != ""})
+		setting{"token", n.Token != ""}, setting{"tokenFile", n.TokenFile != ""}, setting{"username", n.Username != ""})
 	validateAtMostOne(ps, path, setting{"password", n.Password != ""}, setting{"passwordFile", n.PasswordFile != ""})
 	passwords := givenKeys(setting{"password", n.Password != ""}, setting{"passwordFile", n.PasswordFile != ""})
 	switch {
-	case n.User != "" && len(passwords) == 0:
-		ps.add(path+".user", "needs password or passwordFile")
-	case n.User == "" && len(passwords) > 0:
-		ps.add(join(path, passwords[0]), "needs user")
+	case n.Username != "" && len(passwords) == 0:
+		ps.add(path+".username", "needs password or passwordFile")
+	case n.Username == "" && len(passwords) > 0:
+		ps.add(join(path, passwords[0]), "needs username")
 	}
 }
 
@@ -81,7 +82,7 @@ func (n *NATS) validateEmbedded(ps *problems, path string) {
 	}
 	for _, key := range givenKeys(
 		setting{"credsFile", n.CredsFile != ""}, setting{"nkeyFile", n.NkeyFile != ""}, setting{"token", n.Token != ""},
-		setting{"tokenFile", n.TokenFile != ""}, setting{"user", n.User != ""}, setting{"tls", n.TLS != nil}, setting{"domain", n.Domain != ""}) {
+		setting{"tokenFile", n.TokenFile != ""}, setting{"username", n.Username != ""}, setting{"tls", n.TLS != nil}, setting{"domain", n.Domain != ""}) {
 		ps.add(join(path, key), "the embedded server has neither accounts nor TLS nor domains; run a NATS server of its own for that")
 	}
 	if n.Stream.Replicas > 1 {
@@ -125,12 +126,12 @@ func (s *Stream) validate(ps *problems, path string) {
 	for _, d := range []struct {
 		key  string
 		time time.Duration
-	}{{"maxAge", s.MaxAge}, {"duplicates", s.Duplicates}} {
+	}{{"maxAge", s.MaxAge}, {"duplicateWindow", s.DuplicateWindow}} {
 		if d.time > 0 && d.time < shortest {
 			ps.add(path+"."+d.key, "want at least %v, got %v", shortest, d.time)
 		}
 	}
-	if s.MaxAge > 0 && s.Duplicates > s.MaxAge {
-		ps.add(path+".duplicates", "is %v, longer than maxAge of %v", s.Duplicates, s.MaxAge)
+	if s.MaxAge > 0 && s.DuplicateWindow > s.MaxAge {
+		ps.add(path+".duplicateWindow", "is %v, longer than maxAge of %v", s.DuplicateWindow, s.MaxAge)
 	}
 }

@@ -30,8 +30,8 @@ func (s *Sink) validate(ps *problems, path string) {
 	if s.Retry.Initial == 0 {
 		ps.add(path+".retry.initial", "must be above 0: attempts without a pause keep a broker from recovering")
 	}
-	if s.Queue.Memory == 0 {
-		ps.add(path+".queue.memory", "must be above 0")
+	if s.MaxInFlightBytes == 0 {
+		ps.add(path+".maxInFlightBytes", "must be above 0")
 	}
 }
 
@@ -71,12 +71,12 @@ func (s *Sink) validateKind(ps *problems, path string) {
 func (t *TLS) validate(ps *problems, path string) {
 	switch {
 	case t == nil:
-	case t.Cert != "" && t.Key == "":
-		ps.add(path+".key", "required beside cert")
-	case t.Key != "" && t.Cert == "":
-		ps.add(path+".cert", "required beside key")
-	case t.InsecureSkipVerify && t.CA != "":
-		ps.add(path+".ca", "has no effect beside insecureSkipVerify")
+	case t.CertFile != "" && t.KeyFile == "":
+		ps.add(path+".keyFile", "required beside certFile")
+	case t.KeyFile != "" && t.CertFile == "":
+		ps.add(path+".certFile", "required beside keyFile")
+	case t.InsecureSkipVerify && t.CAFile != "":
+		ps.add(path+".caFile", "has no effect beside insecureSkipVerify")
 	}
 }
 
@@ -111,7 +111,7 @@ func (c *Config) validateEmbedded(ps *problems) {
 		switch {
 		case s.NATS == nil || !s.NATS.Embedded:
 		case first >= 0:
-			ps.add(fmt.Sprintf("sinks[%d].nats.embedded", i), "sinks[%d] runs the embedded server already; leave embedded out here, and use its url", first)
+			ps.add(fmt.Sprintf("sinks[%d].nats.embedded", i), "sinks[%d] runs the embedded server already; leave embedded out here, and use its address in servers", first)
 		default:
 			first = i
 		}

@@ -61,20 +61,16 @@ func (n *NATS) sameServer(other *NATS) bool {
 
 // account is who the sink is to the server, which says in whose account its streams are.
 func (n *NATS) account() [5]string {
-	user, token := n.User, string(n.Token)
-	if servers, err := n.URL.servers(); err == nil && servers[0].User != nil && n.User == "" {
+	user, token := n.Username, string(n.Token)
+	if servers := n.urls(); len(servers) > 0 && servers[0].User != nil && user == "" {
 		user = servers[0].User.Username()
 	}
 	return [5]string{n.CredsFile, n.NkeyFile, token, n.TokenFile, user}
 }
 
-// hosts are the addresses of the URL, each with its port.
+// hosts are the addresses of the servers, each with its port.
 func (n *NATS) hosts() (hosts []string) {
-	servers, err := n.URL.servers()
-	if err != nil {
-		return nil // was told
-	}
-	for _, s := range servers {
+	for _, s := range n.urls() {
 		hosts = append(hosts, strings.ToLower(s.Hostname())+":"+cmp.Or(s.Port(), defaultPort(s)))
 	}
 	return hosts

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"net"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -31,9 +32,9 @@ const skipsVerify = "accepts any certificate, so whoever is between can read and
 
 func (n *NATS) warn(ps *problems, path string, p protection) {
 	secrets := givenKeys(
-		setting{"user", n.User != ""}, setting{"token", n.Token != ""}, setting{"tokenFile", n.TokenFile != ""},
-		setting{"url", n.URL.hasUser()})
-	if p == plainText && len(secrets) > 0 && !n.URL.onLoopback() {
+		setting{"username", n.Username != ""}, setting{"token", n.Token != ""}, setting{"tokenFile", n.TokenFile != ""},
+		setting{"servers", n.urlHasUser()})
+	if p == plainText && len(secrets) > 0 && !n.onLoopback() {
 		ps.add(join(path, secrets[0]), "is sent in plain text unless the server asks for TLS: use tls:// or the section tls")
 	}
 	if p == anyCertificate {
@@ -73,23 +74,16 @@ func warnOfMany(ps *problems, path, text, what string, most int) {
 	}
 }
 
-func (u URL) hasUser() bool {
-	servers, _ := u.servers() // the configuration has checked it
-	for _, s := range servers {
-		if s.User != nil {
-			return true
-		}
-	}
-	return false
+func (n *NATS) urlHasUser() bool {
+	return slices.ContainsFunc(n.urls(), func(u *url.URL) bool { return u.User != nil })
 }
 
 // onLoopback reports whether all servers are on this machine.
-func (u URL) onLoopback() bool {
-	servers, err := u.servers()
-	for _, s := range servers {
+func (n *NATS) onLoopback() bool {
+	for _, s := range n.urls() {
 		if ip := net.ParseIP(s.Hostname()); s.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) {
 			return false
 		}
 	}
-	return err == nil
+	return true
 }

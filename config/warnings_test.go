@@ -7,12 +7,12 @@ import (
 
 func TestWarnings(t *testing.T) {
 	for _, test := range []struct{ name, sink, want string }{
-		{"a user in plain text", `nats: {url: "nats://n:4222", user: u, password: p}`, "sinks[0].nats.user: is sent in plain text"},
-		{"a token in plain text", `nats: {url: "nats://n:4222", tokenFile: /t}`, "sinks[0].nats.tokenFile: is sent in plain text"},
-		{"a user in the URL", `nats: {url: "nats://u:p@n:4222"}`, "sinks[0].nats.url: is sent in plain text"},
+		{"a user in plain text", `nats: {servers: ["nats://n:4222"], username: u, password: p}`, "sinks[0].nats.username: is sent in plain text"},
+		{"a token in plain text", `nats: {servers: ["nats://n:4222"], tokenFile: /t}`, "sinks[0].nats.tokenFile: is sent in plain text"},
+		{"a user in the URL", `nats: {servers: ["nats://u:p@n:4222"]}`, "sinks[0].nats.servers: is sent in plain text"},
 		{"PLAIN without TLS", `kafka: {brokers: ["k:9"], sasl: {mechanism: PLAIN, username: u, password: p}}`, "sinks[0].kafka.sasl.mechanism: PLAIN sends"},
 		{"a bearer without TLS", `kafka: {brokers: ["k:9"], sasl: {mechanism: OAUTHBEARER, tokenFile: /t}}`, "OAUTHBEARER sends"},
-		{"no check of NATS", `nats: {url: "tls://n", tls: {insecureSkipVerify: true}}`, "sinks[0].nats.tls.insecureSkipVerify: accepts any"},
+		{"no check of NATS", `nats: {servers: ["tls://n"], tls: {insecureSkipVerify: true}}`, "sinks[0].nats.tls.insecureSkipVerify: accepts any"},
 		{"no check of Kafka", `kafka: {brokers: ["k:9"], tls: {insecureSkipVerify: true}}`, "sinks[0].kafka.tls.insecureSkipVerify: accepts any"},
 		{"a topic for each object", `kafka: {brokers: ["k:9"], topic: "k8s.{name}"}`, "sinks[0].kafka.topic: {name} makes a topic for each object: events for more than 1000"},
 		{"a topic for each label", `kafka: {brokers: ["k:9"], topic: "team.{attributes.team}", maxTopics: 9}`, "whoever writes an object may choose {attributes.team}"},
@@ -21,9 +21,9 @@ func TestWarnings(t *testing.T) {
 
 		{"a topic for each namespace", `kafka: {brokers: ["k:9"], topic: "k8s.{namespace}.{resource}"}`, ""},
 		{"a subject for each object", `nats: {subject: "k8s.{namespace}.{name}"}`, ""},
-		{"a user by TLS", `nats: {url: "tls://n:4222", user: u, password: p}`, ""},
-		{"a user on this machine", `nats: {url: "nats://127.0.0.1:4222", user: u, password: p}`, ""},
-		{"a signature", `nats: {url: "nats://n:4222", nkeyFile: /n}`, ""},
+		{"a user by TLS", `nats: {servers: ["tls://n:4222"], username: u, password: p}`, ""},
+		{"a user on this machine", `nats: {servers: ["nats://127.0.0.1:4222"], username: u, password: p}`, ""},
+		{"a signature", `nats: {servers: ["nats://n:4222"], nkeyFile: /n}`, ""},
 		{"SCRAM without TLS", `kafka: {brokers: ["k:9"], sasl: {mechanism: SCRAM-SHA-512, username: u, password: p}}`, ""},
 		{"PLAIN by TLS", `kafka: {brokers: ["k:9"], tls: {}, sasl: {mechanism: PLAIN, username: u, password: p}}`, ""},
 		{"standard output", `stdout: {}`, ""},

@@ -38,7 +38,7 @@ func TestRedactionKeyOfTheChart(t *testing.T) {
 		must(t, err)
 		return string(decoded)
 	}
-	const two = "replicas: 2\nconfig: {standby: {enabled: true}, sinks: [{name: a, nats: {url: 'nats://n:4222'}}]}"
+	const two = "replicas: 2\nconfig: {standby: {enabled: true}, sinks: [{name: a, nats: {servers: ['nats://n:4222']}}]}"
 	t.Run("an installation makes a random one", func(t *testing.T) {
 		if one, other := key(t, two), key(t, two); len(one) != 48 || one == other {
 			t.Errorf("%q and %q", one, other)

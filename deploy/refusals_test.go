@@ -10,7 +10,7 @@ import (
 const minimal = `
 config:
   informers: [{name: workloads, resources: [pods, deployments.apps]}]
-  sinks: [{name: audit, nats: {url: "nats://nats.nats:4222"}}]
+  sinks: [{name: audit, nats: {servers: ["nats://nats.nats:4222"]}}]
 `
 
 // What is wrong must be told in words, with its place, before anything is installed: the golden file is read by people.
@@ -21,22 +21,21 @@ func TestWrongValuesAreRefusedReadably(t *testing.T) {
 		{"a misspelt value", minimal + "replica: 2"},
 		{"a misspelt key of the configuration", `config: {sinks: [{name: s, nats: {ulr: "nats://n"}}]}`},
 		{"a value of the wrong type", `config: {kubernetes: {burst: many}, sinks: [{name: s, stdout: {}}]}`},
-		{"a duration without a unit", `config: {drain: 15, sinks: [{name: s, stdout: {}}]}`},
+		{"a duration without a unit", `config: {shutdownTimeout: 15, sinks: [{name: s, stdout: {}}]}`},
 		{"no such choice", `config: {state: {mode: dsk}, sinks: [{name: s, stdout: {}}]}`},
 		{"a list that is none", `config: {informers: {name: a}, sinks: [{name: s, stdout: {}}]}`},
 		{"something required is missing", `config: {informers: [{name: a}], sinks: [{name: s, stdout: {}}]}`},
-		{"on without quotes", `config: {informers: [{name: a, resources: [pods], on: [spec]}], sinks: [{name: s, stdout: {}}]}`},
 		{"a namespace that Helm takes for false", `config: {informers: [{name: a, resources: [pods], namespaces: [n]}], sinks: [{name: s, stdout: {}}]}`},
 		{"several at once", `config: {informers: [{nam: a}], sinks: [{name: s, stdout: {}}]}`},
-		{"a password in clear", `config: {sinks: [{name: s, nats: {user: u, password: hunter2}}]}`},
+		{"a password in clear", `config: {sinks: [{name: s, nats: {username: u, password: hunter2}}]}`},
 		{"a token in clear", `config: {sinks: [{name: s, nats: {token: hunter2}}]}`},
-		{"a password in a URL", `config: {sinks: [{name: s, nats: {url: "nats://u:hunter2@nats:4222"}}]}`},
-		{"a password with a comma in a URL", `config: {sinks: [{name: s, nats: {url: "nats://u:hunter2,x@nats:4222"}}]}`},
+		{"a password in a URL", `config: {sinks: [{name: s, nats: {servers: ["nats://u:hunter2@nats:4222"]}}]}`},
+		{"a password with a comma in a URL", `config: {sinks: [{name: s, nats: {servers: ["nats://u:hunter2,x@nats:4222"]}}]}`},
 		{"values of Secrets without allowSecrets", `config: {informers: [{name: a, resources: [secrets], secrets: send}], sinks: [{name: s, stdout: {}}]}`},
 		{"state beside the volume", `config: {state: {dir: /data}, sinks: [{name: s, stdout: {}}]}`},
 		{"state on the root of the volume", `config: {state: {dir: /var/lib/bridge}, sinks: [{name: s, stdout: {}}]}`},
 		{"no volume", `{config: {sinks: [{name: s, stdout: {}}]}, persistence: {enabled: false}}`},
-		{"killed while it drains", `{config: {drain: 2m, sinks: [{name: s, stdout: {}}]}}`},
+		{"killed while it drains", `{config: {shutdownTimeout: 2m, sinks: [{name: s, stdout: {}}]}}`},
 		{"two bridges that would both send", minimal + "replicas: 2"},
 		{"more bridges than shards", `{replicas: 3, config: {shard: auto/2, sinks: [{name: s, stdout: {}}]}}`},
 		{"a shard without a bridge", `{replicas: 2, config: {shard: auto/3, standby: {enabled: true}, sinks: [{name: s, stdout: {}}]}}`},

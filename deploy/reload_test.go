@@ -12,11 +12,11 @@ import (
 const reloadable = `
 config:
   cluster: prod
-  drain: 20s
+  shutdownTimeout: 20s
   informers: [{name: workloads, resources: [pods]}]
   sinks:
-    - {name: audit, nats: {url: "nats://nats.nats:4222"}}
-    - {name: own, nats: {embedded: true, url: "nats://127.0.0.1:4222", storeDir: /var/lib/bridge/nats}}
+    - {name: audit, nats: {servers: ["nats://nats.nats:4222"]}}
+    - {name: own, nats: {embedded: true, servers: ["nats://127.0.0.1:4222"], storeDir: /var/lib/bridge/nats}}
 `
 
 // makesPods says whether another pod template comes of other values.
@@ -40,25 +40,25 @@ func TestAChangedConfigurationMakesANewPodWhereTheBridgeCantFollow(t *testing.T)
 		{"another resource", "[pods]", "[pods, services]"},
 		{"more redaction", "[pods]", "[pods], redact: [spec.x]"},
 		{"redacted variables", "[pods]", "[pods], redactEnv: true"},
-		{"another sink of an address", "  sinks:\n", "  sinks:\n    - {name: more, nats: {url: \"nats://nats.nats:4222\", mode: core}}\n"},
+		{"another sink of an address", "  sinks:\n", "  sinks:\n    - {name: more, nats: {servers: [\"nats://nats.nats:4222\"], mode: core}}\n"},
 		{"a sink that loses TLS", "nats://nats.nats:4222", "tls://nats.nats:4222"},
 		{"another sink", "  sinks:\n", "  sinks:\n    - {name: lake, kafka: {brokers: [\"kafka:9092\"]}}\n"},
 		{"another address of a sink", "nats.nats:4222", "nats.other:4222"},
 		{"another limit of a sink", "{name: audit,", "{name: audit, rateLimit: {perSecond: 100},"},
 		{"another limit of a sink with a server of its own", "{name: own,", "{name: own, rateLimit: {perSecond: 100},"},
-		{"another level of the log", "  drain: 20s", "  drain: 20s\n  log: {level: debug}"},
-		{"another format of the log", "  drain: 20s", "  drain: 20s\n  log: {format: text}"},
+		{"another level of the log", "  shutdownTimeout: 20s", "  shutdownTimeout: 20s\n  log: {level: debug}"},
+		{"another format of the log", "  shutdownTimeout: 20s", "  shutdownTimeout: 20s\n  log: {format: text}"},
 		{"another address of a server of its own", "127.0.0.1:4222", "127.0.0.1:4333"},
 		{"another directory of a server of its own", "/bridge/nats", "/bridge/jetstream"},
-		{"a server of its own less", `    - {name: own, nats: {embedded: true, url: "nats://127.0.0.1:4222", storeDir: /var/lib/bridge/nats}}`, ""},
+		{"a server of its own less", `    - {name: own, nats: {embedded: true, servers: ["nats://127.0.0.1:4222"], storeDir: /var/lib/bridge/nats}}`, ""},
 		{"another cluster", "cluster: prod", "cluster: test"},
-		{"another drain", "drain: 20s", "drain: 21s"},
-		{"another state", "  drain: 20s", "  drain: 20s\n  state: {sync: 300ms}"},
-		{"another port", "  drain: 20s", "  drain: 20s\n  admin: {address: \":9090\"}"},
-		{"another limit of the API server", "  drain: 20s", "  drain: 20s\n  kubernetes: {qps: 7}"},
-		{"another interval of looking", "  drain: 20s", "  drain: 20s\n  reload: 7s"},
-		{"traces", "  drain: 20s", "  drain: 20s\n  tracing: {endpoint: \"http://otel:4318\"}"},
-		{"a shard", "  drain: 20s", "  drain: 20s\n  shard: 0/2"},
+		{"another drain", "shutdownTimeout: 20s", "shutdownTimeout: 21s"},
+		{"another state", "  shutdownTimeout: 20s", "  shutdownTimeout: 20s\n  state: {commitInterval: 300ms}"},
+		{"another port", "  shutdownTimeout: 20s", "  shutdownTimeout: 20s\n  admin: {address: \":9090\"}"},
+		{"another limit of the API server", "  shutdownTimeout: 20s", "  shutdownTimeout: 20s\n  kubernetes: {qps: 7}"},
+		{"another interval of looking", "  shutdownTimeout: 20s", "  shutdownTimeout: 20s\n  reloadInterval: 7s"},
+		{"traces", "  shutdownTimeout: 20s", "  shutdownTimeout: 20s\n  tracing: {endpoint: \"http://otel:4318\"}"},
+		{"a shard", "  shutdownTimeout: 20s", "  shutdownTimeout: 20s\n  shard: 0/2"},
 	} {
 		t.Run(edit.what, func(t *testing.T) {
 			changed := strings.Replace(reloadable, edit.before, edit.after, 1)
@@ -87,7 +87,7 @@ func configurationOf(t *testing.T, text string) string {
 func TestEveryChangeMakesANewPodWhereNothingIsReadAgain(t *testing.T) {
 	for what, values := range map[string]string{
 		"as the values want it":    minimal + "onConfigChange: restart\n",
-		"where files are not read": strings.Replace(minimal, "config:\n", "config:\n  reload: 0s\n", 1),
+		"where files are not read": strings.Replace(minimal, "config:\n", "config:\n  reloadInterval: 0s\n", 1),
 	} {
 		if changed := strings.Replace(values, "pods", "services", 1); !makesPods(t, values, changed) {
 			t.Errorf("%s: another resource makes no new pod", what)

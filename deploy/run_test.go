@@ -163,7 +163,7 @@ config:
     - {name: classes, resources: [ingressclasses.networking.k8s.io]}
   sinks:
     - name: audit
-      nats: {url: %q, user: bridge, passwordFile: /etc/bridge/secrets/nats/password, stream: {name: K8S}}
+      nats: {servers: [%q], username: bridge, passwordFile: /etc/bridge/secrets/nats/password, stream: {name: K8S}}
 env: [{name: CLUSTER, valueFrom: {secretKeyRef: {name: nats, key: cluster}}}]
 secrets: [{name: nats}]
 serviceMonitor: {enabled: true}

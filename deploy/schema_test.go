@@ -43,9 +43,6 @@ func valuesSchema() (string, error) {
 	}
 	delete(inner, "$schema")
 	schema["properties"].(map[string]any)["config"] = inner
-	// Helm takes an `on` without quotes for true. It passes here, so that the chart can say so in words.
-	informer := inner["properties"].(map[string]any)["informers"].(map[string]any)["items"].(map[string]any)
-	informer["properties"].(map[string]any)["true"] = map[string]any{"description": "on, without quotes."}
 	var out strings.Builder
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)

@@ -129,7 +129,7 @@ func Run(ctx context.Context, o Options) (err error) {
 			var reloading sync.WaitGroup
 			defer reloading.Wait()
 			defer end()
-			reloading.Go(func() { r.follow(following, o.Hangups, c.Reload) })
+			reloading.Go(func() { r.follow(following, o.Hangups, c.ReloadInterval) })
 		}
 		return p.Run(ctx)
 	})

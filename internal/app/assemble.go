@@ -123,8 +123,9 @@ func (a *assembler) assemble(ctx context.Context) (*pipeline, error) {
 	c := bridge.Config{
 		Cluster: cluster, Client: client, Identify: found.identify, DB: db, Sinks: parts.sinks,
 		Services: append(parts.services, rights),
-		Watchdog: k.Watchdog, CommitInterval: a.config.State.Sync, Drain: a.config.Drain,
-		Log: a.log, Registerer: a.registry,
+		Watchdog: k.WatchIdleTimeout, CommitInterval: a.config.State.CommitInterval,
+		Drain: a.config.ShutdownTimeout,
+		Log:   a.log, Registerer: a.registry,
 		Standby:  a.replicas.bridge(),
 		Version:  a.version,
 		OnSettle: a.onSettle,
@@ -223,7 +224,7 @@ func (a *assembler) makeSink(
 	return bridge.SinkConfig{
 		Name: c.Name, Sink: sink, Scope: scope, Target: target(c),
 		Publisher: publisher.Config{
-			MaxBytes: int(c.Queue.Memory),
+			MaxBytes: int(c.MaxInFlightBytes),
 			Retry:    publisher.Retry{Initial: c.Retry.Initial, Max: c.Retry.Max},
 			RateLimit: ratelimit.BucketConfig{
 				PerSecond: c.RateLimit.PerSecond, Burst: c.RateLimit.Burst,
@@ -231,7 +232,7 @@ func (a *assembler) makeSink(
 				BurstBytes:     int(c.RateLimit.BurstBytes),
 			},
 			Oversize: oversize(c.Oversize),
-			Forget:   !c.Recall,
+			Forget:   !c.ReadBack,
 			Keep:     a.keep(c.Name), DeadLetterWait: c.DeadLetterWait,
 		},
 	}, broker, nil
@@ -285,7 +286,7 @@ func (a *assembler) bridge(c bridge.Config, d discovered, rights *listCheck) (*p
 	first := p.plan(d.catalog, d.types)
 	logWarnings(a.log, kindsServed(a.config, d.types))
 	c.Units, c.Unknown, rights.units = first.Units, first.Unknown, first.Units
-	if interval := a.config.Kubernetes.Discovery; interval > 0 {
+	if interval := a.config.Kubernetes.DiscoveryInterval; interval > 0 {
 		c.Planner, c.PlanInterval = p.ask, interval
 	}
 	b, err := bridge.New(c)
@@ -307,7 +308,7 @@ func unit(inf *config.Informer, redactor *resource.Redactor) (bridge.UnitConfig,
 		LabelSelector: inf.LabelSelector, FieldSelector: inf.FieldSelector,
 		NamespaceSelector: inf.NamespaceSelector,
 		SelectHere:        inf.SelectAt == "bridge",
-		Snapshot:          bridge.Snapshot(inf.Snapshot), Lag: inf.Lag,
+		Snapshot:          bridge.Snapshot(inf.Snapshot), Lag: inf.MaxLag,
 		Memory: int(inf.Queue.Memory),
 		Spool:  int64(inf.Queue.Spool), DropOldest: inf.Queue.WhenFull == "drop-oldest",
 		Parse: resource.ParseOptions{KeepManagedFields: inf.KeepManagedFields},

@@ -254,7 +254,7 @@ func (p *play) start(file string) error {
 		return err
 	}
 	if !strings.Contains(string(p.archive.Comment), "\nserve ") {
-		c.Kubernetes.Discovery = 0 // the types never change
+		c.Kubernetes.DiscoveryInterval = 0 // the types never change
 	}
 	found, err := p.discover(c)
 	if err != nil {

@@ -77,7 +77,7 @@ func everyMetric(t *testing.T) map[string]string {
 	}
 	maker.replicas, c.Standby = standsBy(t)
 	text := `sinks:
-  - {name: nats, nats: {url: "nats://127.0.0.1:1"}}
+  - {name: nats, nats: {servers: ["nats://127.0.0.1:1"]}}
   - {name: kafka, kafka: {brokers: ["127.0.0.1:1"]}}
   - {name: stdout, stdout: {}}`
 	parsed, err := config.Load(config.Options{Data: []byte(text)})
@@ -100,7 +100,7 @@ func everyMetric(t *testing.T) map[string]string {
 		t.Fatal(err)
 	}
 	newStarting("", newOutcome(n)).registerReadiness(n)
-	newUndelivered(&config.State{Dir: t.TempDir(), Undelivered: 1}, n)
+	newUndelivered(&config.State{Dir: t.TempDir(), MaxUndeliveredBytes: 1}, n)
 	return n.found
 }
 

@@ -172,7 +172,7 @@ func (r *reloader) plan(
 	}
 	first := planner.plan(found.catalog, found.types)
 	c := &bridge.Change{Units: first.Units, Unknown: first.Unknown}
-	if interval := after.config.Kubernetes.Discovery; interval > 0 {
+	if interval := after.config.Kubernetes.DiscoveryInterval; interval > 0 {
 		c.Planner, c.PlanInterval = planner.ask, interval
 	}
 	for i := range after.config.Informers {

@@ -16,7 +16,7 @@ func informerRules(inf *config.Informer) (filter.Rules, error) {
 	if err != nil {
 		return r, err
 	}
-	r.On, r.Heartbeats = inf.On, inf.IgnoreHeartbeats
+	r.On, r.Heartbeats = inf.ChangedParts, inf.IgnoreHeartbeats
 	r.Ignore, err = paths(inf.IgnoreChanges)
 	return r, err
 }

@@ -32,7 +32,7 @@ type SampleOptions struct {
 // It contacts no broker and has its state in memory. printed is how many there were before the
 // timeout, or the end of ctx.
 func Sample(ctx context.Context, o SampleOptions) (printed int, err error) {
-	o.Config.State.Mode, o.Config.Drain = "memory", time.Second
+	o.Config.State.Mode, o.Config.ShutdownTimeout = "memory", time.Second
 	stream := newSampleStream(o.JSON)
 	a := &assembler{
 		config: o.Config, log: o.Log,

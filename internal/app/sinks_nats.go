@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/kubebridge/bridge/config"
@@ -37,8 +38,7 @@ func (k natsKind) make(m *sinkMaker, log *slog.Logger) (sinks.Sink, service, err
 		return nil, nil, errors.Join(err, tlsErr)
 	}
 	sink, err := nats.New(nats.Config{
-		URL: string(n.URL), Name: "bridge " + m.cluster + "/" +
-			c.Name, Sink: c.Name, Informers: m.feeds.of(c.Name), Owners: m.feeds.streamOwners(),
+		URL: serverList(n), Name: "bridge " + m.cluster + "/" + c.Name, Sink: c.Name, Informers: m.feeds.of(c.Name), Owners: m.feeds.streamOwners(),
 		Mode: n.Mode, Encoding: c.Encoding, Cluster: m.cluster,
 		Subject: n.Subject, DeadLetter: n.DeadLetterSubject,
 		Stream: natsStream(n), Objects: natsObjects(n), Domain: n.Domain,
@@ -56,11 +56,20 @@ func (k natsKind) make(m *sinkMaker, log *slog.Logger) (sinks.Sink, service, err
 	return sink, broker, nil
 }
 
+// serverList is what the client takes: URLs with commas between them. A comma within one is encoded.
+func serverList(n *config.NATS) string {
+	list := make([]string, 0, len(n.Servers))
+	for _, server := range n.Servers {
+		list = append(list, strings.ReplaceAll(string(server), ",", "%2C"))
+	}
+	return strings.Join(list, ",")
+}
+
 func natsAuth(n *config.NATS) (nats.Auth, error) {
 	token, tokenErr := config.ReadSecret(n.Token, n.TokenFile)
 	password, passwordErr := config.ReadSecret(n.Password, n.PasswordFile)
 	return nats.Auth{
-		CredsFile: n.CredsFile, NKeyFile: n.NkeyFile, Token: string(token), User: n.User,
+		CredsFile: n.CredsFile, NKeyFile: n.NkeyFile, Token: string(token), User: n.Username,
 		Password: string(password),
 	}, errors.Join(aboutKey("tokenFile", tokenErr), aboutKey("passwordFile", passwordErr))
 }
@@ -80,7 +89,7 @@ func natsStream(n *config.NATS) nats.Stream {
 	return nats.Stream{
 		Name: s.Name, Max: s.MaxStreams, Subjects: s.Subjects, MaxAge: cmp.Or(s.MaxAge,
 			noLimit), MaxBytes: maxBytes,
-		Replicas: s.Replicas, Storage: s.Storage, Duplicates: s.Duplicates, Manage: s.Manage,
+		Replicas: s.Replicas, Storage: s.Storage, Duplicates: s.DuplicateWindow, Manage: s.Manage,
 	}
 }
 
@@ -96,27 +105,27 @@ func natsTLS(t *config.TLS) nats.TLS {
 		return nats.TLS{}
 	}
 	return nats.TLS{
-		CAFile: t.CA, CertFile: t.Cert, KeyFile: t.Key, ServerName: t.ServerName,
+		CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile, ServerName: t.ServerName,
 		Insecure: t.InsecureSkipVerify,
 	}
 }
 
-// embedded is the server that listens where the sink's URL points.
+// embedded is the server that listens at the sink's address.
 func (m *sinkMaker) embedded(n *config.NATS, log *slog.Logger) (service, error) {
-	address, err := url.Parse(string(n.URL))
+	address, err := url.Parse(string(n.Servers[0]))
 	if err != nil {
-		return nil, errors.New("url: not a URL") // without the parser's error, which repeats it
+		return nil, errors.New("servers: not a URL") // without the parser's error, which repeats it
 	}
 	host, port := address.Hostname(), cmp.Or(address.Port(), "4222")
 	number, err := strconv.Atoi(port)
 	if err != nil {
-		return nil, fmt.Errorf("url: port %q is no number", port)
+		return nil, fmt.Errorf("servers: port %q is no number", port)
 	}
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
 		log.Warn("the embedded NATS server can be reached from other machines, and asks nobody "+
 			"who they are", "host", host)
 	}
-	server := "nats --server " + string(n.URL)
+	server := "nats --server " + n.Servers[0].String()
 	log.Info("events go to the embedded NATS server; read them with any NATS client",
 		"live", server+" subscribe 'k8s.>'",
 		"stored", server+" stream view "+n.Stream.Name)
@@ -135,7 +144,7 @@ func (k natsKind) check(ctx context.Context, m *sinkMaker, _ func(string) []stri
 		return err
 	}
 	connect, stream := sink.(*nats.Sink).Check(ctx)
-	return errors.Join(aboutKey("url", connect), aboutKey("stream", stream))
+	return errors.Join(aboutKey("servers", connect), aboutKey("stream", stream))
 }
 
 func (k natsKind) sample() (sampleForm, error) {

@@ -104,7 +104,7 @@ func TestTwoSinksOfAKindShareARegistry(t *testing.T) {
 	m := newMaker(t)
 	for _, name := range []string{"a", "b"} {
 		for _, s := range []config.Sink{
-			{Name: name, NATS: &config.NATS{URL: "nats://h:1"}},
+			{Name: name, NATS: &config.NATS{Servers: []config.URL{"nats://h:1"}}},
 			{Name: name + "k", Kafka: &config.Kafka{Brokers: []string{"h:1"}, Topic: "t"}},
 		} {
 			if _, _, err := m.make(&s); err != nil {
@@ -125,7 +125,7 @@ func TestNoLimitInTheConfigurationIsNoneInTheStream(t *testing.T) {
 
 func TestARenewedCertificateIsReadAgain(t *testing.T) {
 	cert, key := certificate(t)
-	c, err := tlsConfig(&config.TLS{CA: cert, Cert: cert, Key: key, ServerName: "broker"})
+	c, err := tlsConfig(&config.TLS{CAFile: cert, CertFile: cert, KeyFile: key, ServerName: "broker"})
 	if err != nil || c.RootCAs == nil || c.ServerName != "broker" {
 		t.Fatal(c, err)
 	}
@@ -148,9 +148,9 @@ func TestARenewedCertificateIsReadAgain(t *testing.T) {
 func TestWrongTLSFilesAreSaidPlainly(t *testing.T) {
 	cert, key := certificate(t)
 	for want, c := range map[string]*config.TLS{
-		"tls.ca: open ":                          {CA: cert + "-missing"},
-		"tls.ca: there is no certificate in PEM": {CA: key},
-		"tls.cert: certificate ":                 {Cert: key, Key: cert},
+		"tls.caFile: open ":                          {CAFile: cert + "-missing"},
+		"tls.caFile: there is no certificate in PEM": {CAFile: key},
+		"tls.certFile: certificate ":                 {CertFile: key, KeyFile: cert},
 	} {
 		if _, err := tlsConfig(c); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)

@@ -19,25 +19,25 @@ func tlsConfig(c *config.TLS) (*tls.Config, error) {
 		MinVersion: tls.VersionTLS12, ServerName: c.ServerName,
 		InsecureSkipVerify: c.InsecureSkipVerify,
 	}
-	if c.CA != "" {
-		roots, err := readRoots(c.CA)
+	if c.CAFile != "" {
+		roots, err := readRoots(c.CAFile)
 		if err != nil {
-			return nil, &keyError{"tls.ca", err}
+			return nil, &keyError{"tls.caFile", err}
 		}
 		out.RootCAs = roots
 	}
-	if c.Cert == "" {
+	if c.CertFile == "" {
 		return out, nil
 	}
 	load := func() (*tls.Certificate, error) {
-		pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
+		pair, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
 		if err != nil {
-			return nil, fmt.Errorf("certificate %s with key %s: %w", c.Cert, c.Key, err)
+			return nil, fmt.Errorf("certificate %s with key %s: %w", c.CertFile, c.KeyFile, err)
 		}
 		return &pair, nil
 	}
 	if _, err := load(); err != nil {
-		return nil, &keyError{"tls.cert", err}
+		return nil, &keyError{"tls.certFile", err}
 	}
 	out.GetClientCertificate = func(
 		*tls.CertificateRequestInfo,

@@ -15,10 +15,10 @@ func UndeliveredDir(c *config.State) string { return filepath.Join(c.Dir, "undel
 // newUndelivered is the folder for what no broker takes; nil without a disk, or with no room for
 // it.
 func newUndelivered(c *config.State, registry prometheus.Registerer) *undelivered.Folder {
-	if c.Mode == "memory" || c.Undelivered == 0 {
+	if c.Mode == "memory" || c.MaxUndeliveredBytes == 0 {
 		return nil
 	}
 	return undelivered.New(undelivered.Config{
-		Dir: UndeliveredDir(c), MaxBytes: int64(c.Undelivered), Registerer: registry,
+		Dir: UndeliveredDir(c), MaxBytes: int64(c.MaxUndeliveredBytes), Registerer: registry,
 	})
 }

@@ -256,10 +256,10 @@ func fromNATS(cfg *source.Config, n *config.NATS, cluster string) error {
 	}
 	scheme := "nats"
 	var hosts []string
-	for server := range strings.SplitSeq(string(n.URL), ",") {
-		address, err := url.Parse(strings.TrimSpace(server))
+	for _, server := range n.Servers {
+		address, err := url.Parse(string(server))
 		if err != nil {
-			return errors.New("url: not a URL") // without the parser's error, which repeats it
+			return errors.New("servers: not a URL") // without the parser's error, which repeats it
 		}
 		host := address.Host
 		if address.User != nil {

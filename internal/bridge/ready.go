@@ -110,7 +110,7 @@ func (u *unit) notReady(follows bool) string {
 	case i.DiskFull:
 		return fmt.Sprintf("the log on disk is full (%d bytes): reading stops until a sink has taken something", i.DiskBytes)
 	case u.watchdog > 0 && quiet > u.watchdog+stallSlack:
-		return fmt.Sprintf("stalled: neither event nor bookmark from the API server for %v (kubernetes.watchdog is %v)", quiet.Round(time.Second), u.watchdog)
+		return fmt.Sprintf("stalled: neither event nor bookmark from the API server for %v (kubernetes.watchIdleTimeout is %v)", quiet.Round(time.Second), u.watchdog)
 	}
 	if follows {
 		return ""

@@ -63,7 +63,9 @@ var keyFlags = map[string]keyFlag{
 	},
 	"shard": {"shard", "share of the objects of this process of several: 0/3, or " +
 		"auto/3 with the number at the end of the host's name", nil},
-	"drain": {"drain", "how long a stopping bridge goes on sending", nil},
+	"shutdownTimeout": {
+		"shutdown-timeout", "how long a stopping bridge continues to send what it has read", nil,
+	},
 }
 
 // newSendingSettings is newSettings for a command that sends objects.

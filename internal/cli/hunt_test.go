@@ -331,7 +331,7 @@ func (h *hunt) config(rules []string, state, away, admin string) string {
 	var bindings, sinks strings.Builder
 	stream := func(name, payload, url, more string) {
 		fmt.Fprintf(&bindings, "      - {name: %s, payload: %s}\n", name, payload)
-		fmt.Fprintf(&sinks, "  - {name: %s, nats: {url: %q, stream: {name: %s}, subject: \"%s.{resource}.{name}.{op}\"%s}", name, url, name, name, more)
+		fmt.Fprintf(&sinks, "  - {name: %s, nats: {servers: [%q], stream: {name: %s}, subject: \"%s.{resource}.{name}.{op}\"%s}", name, url, name, name, more)
 		switch name {
 		case "small":
 			sinks.WriteString(", oversize: []") // a dead letter instead
@@ -352,7 +352,7 @@ cluster: test
 state: {dir: %q}
 admin: {address: %q}
 log: {level: debug}
-tracing: {endpoint: %q, sample: 1}
+tracing: {endpoint: %q, sampleRatio: 1}
 kubernetes: {kubeconfig: %q}
 informers:
   - name: all
@@ -456,7 +456,7 @@ func (h *hunt) bridge(rules []string, state, away string) (end func()) {
 		}
 	})
 	go func() {
-		code <- run(ctx, []string{"run", "--config", file, "--drain", "2s"}, strings.NewReader(""), stdout, stderr)
+		code <- run(ctx, []string{"run", "--config", file, "--shutdown-timeout", "2s"}, strings.NewReader(""), stdout, stderr)
 		close(code)
 	}()
 	tail := h.tail(ctx)

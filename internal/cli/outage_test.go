@@ -118,8 +118,8 @@ admin: {address: "%s"}
 informers:
   - {name: all, resources: [pods], queue: {memory: 16MiB}}
 sinks:
-  - {name: away, nats: {url: "%s", stream: {duplicates: 100ms}}, queue: {memory: 16MiB}, retry: {max: 1s}}
-  - {name: other, nats: {url: "%s", stream: {duplicates: 100ms}}, queue: {memory: 16MiB}, retry: {max: 1s}}
+  - {name: away, nats: {servers: ["%s"], stream: {duplicateWindow: 100ms}}, maxInFlightBytes: 16MiB, retry: {max: 1s}}
+  - {name: other, nats: {servers: ["%s"], stream: {duplicateWindow: 100ms}}, maxInFlightBytes: 16MiB, retry: {max: 1s}}
 `, kubeconfigPath, filepath.Join(dir, "state"), o.admin, o.away.url(), o.other.url()))
 	t.Cleanup(func() {
 		if o.process != nil {

@@ -25,7 +25,7 @@ talks to, and runs a NATS JetStream server on 127.0.0.1:4222 that any NATS clien
 What must survive a restart (which versions the sinks have, and their backlog) lies in the state directory. Give it a disk
 that survives too, and each running bridge its own.
 
-A first SIGINT or SIGTERM stops reading and goes on sending for the time of drain; a second ends at once. Nothing is lost by
+A first SIGINT or SIGTERM stops reading and goes on sending for the time of shutdownTimeout; a second ends at once. Nothing is lost by
 either: what was not sent is sent after the next start.
 
 Every key of the configuration outside of its lists has an environment variable (state.dir: BRIDGE_STATE_DIR), keys of informers and
@@ -40,7 +40,7 @@ Exit codes: 0 after a clean stop, 1 when something failed while it ran, 2 when i
 		Args: cobra.NoArgs,
 	}
 	s := newSendingSettings(cmd, "kubernetes.kubeconfig", "kubernetes.context", "cluster",
-		"state.dir", "admin.address", "log.level", "log.format", "drain", "shard")
+		"state.dir", "admin.address", "log.level", "log.format", "shutdownTimeout", "shard")
 	cmd.Flags().BoolVar(&toStdout, "stdout", false, "a quick look: print events instead of "+
 		"sending them, keep state in memory, no admin server unless --admin-address is given")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

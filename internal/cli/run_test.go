@@ -37,7 +37,7 @@ func kubeconfigFile(t *testing.T) string {
 // README.
 func TestRunWithoutAFileFillsAnEmbeddedServer(t *testing.T) {
 	address := testkit.Address(t)
-	t.Setenv("BRIDGE_SINKS_NATS_NATS_URL", "nats://"+address)
+	t.Setenv("BRIDGE_SINKS_NATS_NATS_SERVERS", "nats://"+address)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	var stderr testkit.Buffer
@@ -108,7 +108,7 @@ func TestAnEmbeddedServerWhosePortIsTakenIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	t.Setenv("BRIDGE_SINKS_NATS_NATS_URL", "nats://"+listener.Addr().String())
+	t.Setenv("BRIDGE_SINKS_NATS_NATS_SERVERS", "nats://"+listener.Addr().String())
 	var stderr testkit.Buffer
 	code := run(t.Context(), []string{"run", "--kubeconfig", kubeconfigFile(t), "--state-dir", t.TempDir(), "--admin-address", ""}, nil, io.Discard, &stderr)
 	if code != exitRefused || !strings.Contains(stderr.String(), listener.Addr().String()+" is in use") {

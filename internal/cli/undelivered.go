@@ -21,7 +21,7 @@ func newUndeliveredCommand() *cobra.Command {
 		Short: "List, print and remove events that no broker accepted",
 		Long: `undelivered shows the events in the folder 'undelivered' of the state directory: a sink refused them
 permanently, and so did its dead letters, or none are configured. They count against
-state.undelivered (256 MiB by default). At that limit such events block their objects again.
+state.maxUndeliveredBytes (256 MiB by default). At that limit such events block their objects again.
 
 It reads the state directory of --config or --state-dir, also while a bridge runs.
 

@@ -68,7 +68,7 @@ func (r Rules) Keys(t resource.Type) (keys []string) {
 	add(len(r.Operations) > 0 && !isSubset(versions, r.Operations), "operations")
 	add(r.Expression != nil, "filter")
 	add(len(r.Ignore) > 0, "ignoreChanges")
-	add(len(r.On) > 0, "on")
+	add(len(r.On) > 0, "changedParts")
 	add(r.Heartbeats && len(heartbeats(t)) > 0, "ignoreHeartbeats")
 	return keys
 }

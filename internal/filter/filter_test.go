@@ -282,7 +282,7 @@ func TestKeys(t *testing.T) {
 		"every operation that is a version":  {filter.Rules{Operations: []event.Op{event.Deleted, event.Updated, event.Added}}, pods, ""},
 		"deletes only":                       {filter.Rules{Operations: []event.Op{event.Deleted}}, pods, "operations"},
 		"an expression":                      {filter.Rules{Expression: compile(t, "true")}, pods, "filter"},
-		"paths and members":                  {filter.Rules{Ignore: []resource.Path{paths}, On: []string{"spec"}}, pods, "ignoreChanges on"},
+		"paths and members":                  {filter.Rules{Ignore: []resource.Path{paths}, On: []string{"spec"}}, pods, "ignoreChanges changedParts"},
 		"heartbeats of a kind that has some": {filter.Rules{Heartbeats: true}, leases, "ignoreHeartbeats"},
 		"heartbeats of a kind without":       {filter.Rules{Heartbeats: true}, pods, ""},
 	} {

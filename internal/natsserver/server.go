@@ -167,7 +167,7 @@ func (s *Server) probePort(ctx context.Context) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return fmt.Errorf("embedded NATS server: %s is in use, perhaps by a NATS server: set "+
-			"another port, or use that server: nats: {url: nats://%s}: %w", address, address, err)
+			"another port, or use that server: nats: {servers: [nats://%s]}: %w", address, address, err)
 	}
 	if err != nil {
 		return fmt.Errorf("embedded NATS server: can't listen on %s: set another host or port: %w",

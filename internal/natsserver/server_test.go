@@ -138,7 +138,7 @@ func TestPortInUse(t *testing.T) {
 	}
 	err = e.Run(t.Context())
 	wantMentions(t, err, listener.Addr().String()+" is in use", "another port",
-		"nats: {url: nats://"+listener.Addr().String()+"}")
+		"nats: {servers: [nats://"+listener.Addr().String()+"]}")
 	if waitErr := e.WaitReady(t.Context()); !errors.Is(waitErr, err) {
 		t.Errorf("WaitReady: %v, want Run's error", waitErr)
 	}

@@ -21,7 +21,7 @@ import (
 
 // ErrFull is returned by Keep when the files would be larger than their bound.
 var ErrFull = errors.New("the folder of undelivered events is full: take files away, or raise " +
-	"state.undelivered")
+	"state.maxUndeliveredBytes")
 
 // Config of a Folder.
 type Config struct {

@@ -35,7 +35,7 @@ var abused = startOnce("abused")
 // abuseConfig looks at all that the hostile tenant writes in every way that costs work: filters
 // compare whole objects, patches are made of them, and labels name topics.
 const abuseConfig = `
-drain: 5s
+shutdownTimeout: 5s
 informers:
   - name: app
     resources: [configmaps, secrets, namespaces, roles.rbac.authorization.k8s.io, "things.${GROUP}", "*.${EVIL}.example.com"]
@@ -45,8 +45,8 @@ informers:
     queue: {memory: 8MiB}
     sinks: [{name: js}, {name: teams, payload: change}]
 sinks:
-  - {name: js, queue: {memory: 16MiB}, nats: {url: "nats://${NATS_ADDRESS}", embedded: true}}
-  - {name: teams, queue: {memory: 16MiB}, kafka: {brokers: ["${KAFKA}"], topic: "team.{attributes.team}"}}
+  - {name: js, maxInFlightBytes: 16MiB, nats: {servers: ["nats://${NATS_ADDRESS}"], embedded: true}}
+  - {name: teams, maxInFlightBytes: 16MiB, kafka: {brokers: ["${KAFKA}"], topic: "team.{attributes.team}"}}
 `
 
 // What the well-behaved tenant may notice. A latency of some milliseconds doubles by itself, so there
@@ -72,7 +72,7 @@ func TestAbuse(t *testing.T) {
 	}
 	ledger := l.witness(collections...)
 	b := l.bridge("bridge", abuseConfig, with(map[string]string{
-		"KAFKA": broker, "GROUP": good.group, "EVIL": evil.namespace, "BRIDGE_KUBERNETES_DISCOVERY": "2s",
+		"KAFKA": broker, "GROUP": good.group, "EVIL": evil.namespace, "BRIDGE_KUBERNETES_DISCOVERY_INTERVAL": "2s",
 	}))
 	l.start(b)
 	born := metric(t, l, b, "process_start_time_seconds")

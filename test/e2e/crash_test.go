@@ -35,11 +35,11 @@ informers:
 sinks:
 `
 	crashJetStream = `
-  - {name: js, retry: {initial: 100ms, max: 1s}, nats: {url: "nats://${JETSTREAM}", stream: {storage: memory, duplicates: 2m}}}
+  - {name: js, retry: {initial: 100ms, max: 1s}, nats: {servers: ["nats://${JETSTREAM}"], stream: {storage: memory, duplicateWindow: 2m}}}
 `
 	// The server allows no shorter window.
 	crashForgetful = `
-  - {name: js, retry: {initial: 100ms, max: 1s}, nats: {url: "nats://${JETSTREAM}", stream: {storage: memory, duplicates: 100ms}}}
+  - {name: js, retry: {initial: 100ms, max: 1s}, nats: {servers: ["nats://${JETSTREAM}"], stream: {storage: memory, duplicateWindow: 100ms}}}
 `
 	crashKafka = `
   - {name: kafka, retry: {initial: 100ms, max: 1s}, kafka: {brokers: ["${KAFKA}"], createTopics: {partitions: 4, replicationFactor: 1}}}

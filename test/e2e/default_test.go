@@ -22,7 +22,7 @@ func TestWithoutAConfigurationEverythingIsStreamed(t *testing.T) {
 	l.createConfigMap("before", "1")
 	collections := append(l.workloads()[:5:5], truth.Cluster("clusterroles", rbacv1.GroupName, "v1"))
 	ledger := l.witness(collections...)
-	b := l.bridge("bridge", "", with(map[string]string{"BRIDGE_SINKS_NATS_NATS_URL": "nats://" + address}))
+	b := l.bridge("bridge", "", with(map[string]string{"BRIDGE_SINKS_NATS_NATS_SERVERS": "nats://" + address}))
 	l.start(b)
 	l.liveADeployment("web", 2)
 

@@ -184,7 +184,7 @@ func TestADefinitionThatAppearsMovesAndVanishesIsFollowed(t *testing.T) {
 			l := newLab(t, live(t))
 			d := l.definition()
 			ledger := l.witness(truth.Core("configmaps", l.namespace))
-			b := l.bridge("bridge", `informers: [{name: app, resources: `+c.resources+`, namespaces: ["${NS}"]}]`+embedded, with(map[string]string{"GROUP": d.group, "BRIDGE_KUBERNETES_DISCOVERY": "2s"}))
+			b := l.bridge("bridge", `informers: [{name: app, resources: `+c.resources+`, namespaces: ["${NS}"]}]`+embedded, with(map[string]string{"GROUP": d.group, "BRIDGE_KUBERNETES_DISCOVERY_INTERVAL": "2s"}))
 			stream := jetStream(b)
 			if c.before {
 				d.define("v1:stored")

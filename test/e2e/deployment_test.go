@@ -32,7 +32,7 @@ func (l *lab) workloads() []truth.Collection {
 
 const jetStreamAndKafka = `
 sinks:
-  - {name: js, nats: {url: "nats://${NATS_ADDRESS}", embedded: true}}
+  - {name: js, nats: {servers: ["nats://${NATS_ADDRESS}"], embedded: true}}
   - {name: kafka, kafka: {brokers: ["${KAFKA}"], createTopics: {partitions: 4, replicationFactor: 1}}}
 `
 

@@ -50,7 +50,7 @@ func example(t *testing.T, audit string) string {
 	nats := section(t, sinks["audit"], "nats")
 	delete(nats, "tls")
 	delete(nats, "credsFile")
-	nats["url"] = audit
+	nats["servers"] = []string{audit}
 	kafka := section(t, sinks["lake"], "kafka")
 	delete(kafka, "tls")
 	delete(kafka, "sasl")
@@ -59,7 +59,7 @@ func example(t *testing.T, audit string) string {
 	topics["replicationFactor"], section(t, topics, "config")["min.insync.replicas"] = 1, "1"
 	local := section(t, sinks["local"], "nats")
 	delete(local, "storeDir")
-	local["url"] = "nats://${NATS_ADDRESS}"
+	local["servers"] = []string{"nats://${NATS_ADDRESS}"}
 	changed, err := yaml.Marshal(c)
 	must(t, err)
 	return string(changed)

@@ -39,7 +39,7 @@ informers:
     resources: [pods, deployments.apps, configmaps]
     namespaces: ["${NS}"]
 sinks:
-  - {name: js, retry: {initial: 100ms, max: 1s}, nats: {url: "nats://${JETSTREAM}", stream: {storage: memory, duplicates: 2m}}}
+  - {name: js, retry: {initial: 100ms, max: 1s}, nats: {servers: ["nats://${JETSTREAM}"], stream: {storage: memory, duplicateWindow: 2m}}}
   - {name: kafka, retry: {initial: 100ms, max: 1s}, kafka: {brokers: ["${KAFKA}"], createTopics: {partitions: 4, replicationFactor: 1}}}
 `
 

@@ -49,15 +49,15 @@ informers:
     ignoreHeartbeats: true
     sinks: [{name: quiet, payload: reference}]
 sinks:
-  - {name: object, nats: {url: "nats://${NATS_ADDRESS}", embedded: true, stream: {name: object}, subject: "object.{resource}.{name}.{op}"}}
-  - {name: change, nats: {url: "nats://${NATS_ADDRESS}", stream: {name: change}, subject: "change.{resource}.{name}.{op}"}}
-  - {name: patch, nats: {url: "nats://${NATS_ADDRESS}", stream: {name: patch}, subject: "patch.{attributes.app}.{name}.{op}"}}
-  - {name: metadata, nats: {url: "nats://${NATS_ADDRESS}", stream: {name: metadata}, subject: "metadata.{resource}.{name}.{op}"}}
-  - {name: reference, nats: {url: "nats://${NATS_ADDRESS}", stream: {name: reference}, subject: "reference.{resource}.{name}.{op}"}}
-  - {name: knative, nats: {url: "nats://${NATS_ADDRESS}", stream: {name: knative}, subject: "knative.{resource}.{name}.{op}"}}
-  - {name: newest, rateLimit: {perSecond: 20, burst: 1}, nats: {url: "nats://${NATS_ADDRESS}", stream: {name: newest}, subject: "newest.{resource}.{name}.{op}"}}
-  - {name: phases, nats: {url: "nats://${NATS_ADDRESS}", stream: {name: phases}, subject: "phases.{resource}.{name}.{op}"}}
-  - {name: quiet, nats: {url: "nats://${NATS_ADDRESS}", stream: {name: quiet}, subject: "quiet.{resource}.{name}.{op}"}}
+  - {name: object, nats: {servers: ["nats://${NATS_ADDRESS}"], embedded: true, stream: {name: object}, subject: "object.{resource}.{name}.{op}"}}
+  - {name: change, nats: {servers: ["nats://${NATS_ADDRESS}"], stream: {name: change}, subject: "change.{resource}.{name}.{op}"}}
+  - {name: patch, nats: {servers: ["nats://${NATS_ADDRESS}"], stream: {name: patch}, subject: "patch.{attributes.app}.{name}.{op}"}}
+  - {name: metadata, nats: {servers: ["nats://${NATS_ADDRESS}"], stream: {name: metadata}, subject: "metadata.{resource}.{name}.{op}"}}
+  - {name: reference, nats: {servers: ["nats://${NATS_ADDRESS}"], stream: {name: reference}, subject: "reference.{resource}.{name}.{op}"}}
+  - {name: knative, nats: {servers: ["nats://${NATS_ADDRESS}"], stream: {name: knative}, subject: "knative.{resource}.{name}.{op}"}}
+  - {name: newest, rateLimit: {perSecond: 20, burst: 1}, nats: {servers: ["nats://${NATS_ADDRESS}"], stream: {name: newest}, subject: "newest.{resource}.{name}.{op}"}}
+  - {name: phases, nats: {servers: ["nats://${NATS_ADDRESS}"], stream: {name: phases}, subject: "phases.{resource}.{name}.{op}"}}
+  - {name: quiet, nats: {servers: ["nats://${NATS_ADDRESS}"], stream: {name: quiet}, subject: "quiet.{resource}.{name}.{op}"}}
 `
 
 // Every form of payload, filter, redaction and delivery is held against what an independent watch saw of the same churn.

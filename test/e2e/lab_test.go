@@ -68,7 +68,7 @@ func (l *lab) kubeconfig() string { return filepath.Join(l.dir, "kubeconfig") }
 // embedded is a sink that runs the embedded NATS server; most tests have it.
 const embedded = `
 sinks:
-  - {name: js, nats: {url: "nats://${NATS_ADDRESS}", embedded: true}}
+  - {name: js, nats: {servers: ["nats://${NATS_ADDRESS}"], embedded: true}}
 `
 
 // bridge prepares a bridge with the lab's identity. ${NS} in the configuration is the lab's namespace. It is killed at the end of the test at

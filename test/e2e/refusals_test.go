@@ -188,7 +188,7 @@ func startNATS(t *testing.T, address string) (url string) {
 }
 
 const outside = `
-sinks: [{name: js, nats: {url: "${NATS_URL}"}}]
+sinks: [{name: js, nats: {servers: ["${NATS_URL}"]}}]
 `
 
 func TestANATSServerThatIsAwayIsToldAndWaitedFor(t *testing.T) {

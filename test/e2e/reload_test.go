@@ -32,14 +32,14 @@ type reloadConfig struct {
 
 func (c reloadConfig) String() string {
 	var s strings.Builder
-	s.WriteString("reload: 0s\ninformers:\n  - {name: steady, resources: [configmaps], namespaces: [\"${NS}\"], sinks: [{name: js}]}\n")
+	s.WriteString("reloadInterval: 0s\ninformers:\n  - {name: steady, resources: [configmaps], namespaces: [\"${NS}\"], sinks: [{name: js}]}\n")
 	if c.memory > 0 {
 		fmt.Fprintf(&s, "  - {name: moving, resources: [podtemplates], namespaces: [\"${NS}\"], queue: {memory: %dMiB}, sinks: [{name: js}, {name: kafka}]}\n", c.memory)
 	}
 	if c.more {
 		s.WriteString("  - {name: more, resources: [limitranges], namespaces: [\"${NS}\"], sinks: [{name: js}]}\n")
 	}
-	s.WriteString("sinks:\n  - {name: js, nats: {url: \"nats://${NATS_ADDRESS}\", embedded: true}}\n")
+	s.WriteString("sinks:\n  - {name: js, nats: {servers: [\"nats://${NATS_ADDRESS}\"], embedded: true}}\n")
 	fmt.Fprintf(&s, "  - {name: kafka, kafka: {brokers: [\"${KAFKA}\"], createTopics: {partitions: 4, replicationFactor: 1}}, retry: {max: %ds}}\n", c.retry)
 	return s.String()
 }
@@ -125,7 +125,7 @@ func TestAConfigurationThatChangesUnderLoadLosesNothingAndTouchesNoOther(t *test
 // refusedReload writes a bad file, and sees that the bridge refuses it with these words and runs on.
 func refusedReload(t *testing.T, l *lab, b *harness.Bridge, yaml, words string) {
 	t.Helper()
-	must(t, b.Configure("reload: 0s\n"+yaml))
+	must(t, b.Configure("reloadInterval: 0s\n"+yaml))
 	place := b.Log.Len()
 	must(t, b.Signal(syscall.SIGHUP))
 	eventually(t, "the bad file is refused", testPatience, func() []string {

@@ -153,7 +153,7 @@ func TestAnOutageOfASinkSurvivesKillsAndStops(t *testing.T) {
 	l.createConfigMap("changes", "0")
 	l.createConfigMap("idle", "0")
 	ledger := l.witness(collection)
-	b := l.bridge("bridge", "drain: 1s\n"+configMaps+jetStreamAndKafka, with(map[string]string{"KAFKA": address}))
+	b := l.bridge("bridge", "shutdownTimeout: 1s\n"+configMaps+jetStreamAndKafka, with(map[string]string{"KAFKA": address}))
 	must(t, b.Start())
 	l.waitsForKafkaOnly(b)
 	eventually(t, "the snapshot is on disk", testPatience, func() []string { return unsettled(l.ctx, b) })

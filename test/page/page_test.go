@@ -85,8 +85,8 @@ informers:
   - {name: workloads, resources: [pods, deployments.apps, services, namespaces]}
   - {name: config, resources: [configmaps, secrets], namespaces: [` + namespace + `], redact: [data.dsn], sinks: [{name: stream}, {name: audit, payload: change}]}
 sinks:
-  - {name: stream, nats: {url: "nats://${NATS_ADDRESS}", embedded: true}}
-  - {name: audit, nats: {url: "${AUDIT}", stream: {name: AUDIT}, subject: "audit.{resource}.{namespace}.{name}.{op}"}}
+  - {name: stream, nats: {servers: ["nats://${NATS_ADDRESS}"], embedded: true}}
+  - {name: audit, nats: {servers: ["${AUDIT}"], stream: {name: AUDIT}, subject: "audit.{resource}.{namespace}.{name}.{op}"}}
 `,
 	})
 	must(s.t, err)

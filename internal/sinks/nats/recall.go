@@ -101,7 +101,7 @@ func (s *Sink) Recall(ctx context.Context, from []byte, found func(messageID str
 		errors.Is(said, nats.ErrPermissionViolation) {
 		s.log.Warn("the stream can't be read back without permission for consumers: what was "+
 			"sent just before a crash is sent again; "+
-			"grant it, or set recall: false", "err", said)
+			"grant it, or set readBack: false", "err", said)
 		return nil
 	}
 	return classified(s.withServerError(fmt.Errorf("read back the stream: %w", err)))

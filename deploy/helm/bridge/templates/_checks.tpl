@@ -2,7 +2,7 @@
 {{- define "bridge.checks" -}}
 {{- $c := .Values.config -}}
 {{- if not (dig "sinks" list $c) }}
-{{- fail "config.sinks: say where events go, such as {name: audit, nats: {url: nats://nats.nats:4222}}; without it the bridge would run a NATS server that nobody outside of its pod reaches" }}
+{{- fail "config.sinks: say where events go, such as {name: audit, nats: {servers: [nats://nats.nats:4222]}}; without it the bridge would run a NATS server that nobody outside of its pod reaches" }}
 {{- end }}
 {{- if and (eq .Chart.AppVersion "0.0.0") (not .Values.image.tag) (not .Values.image.digest) }}
 {{- fail "image.tag: this chart is from a source tree, and no image of its version 0.0.0 was published: build one with `make release VERSION=v1.2.3`, push it, and set image.repository and image.tag; or install the chart of a release" }}
@@ -32,9 +32,6 @@
 {{- if and (eq (default "" $inf.secrets | toString) "send") (not $.Values.allowSecrets) }}
 {{- fail (printf "config.informers[%d].secrets: values of Secrets leave the cluster only where allowSecrets: true says so too" $i) }}
 {{- end }}
-{{- if hasKey $inf "true" }}
-{{- fail (printf "config.informers[%d]: write \"on\" in quotes: Helm takes it for true otherwise" $i) }}
-{{- end }}
 {{- end }}
 {{- include "bridge.noSecrets" (list "config" $c) }}
 {{- include "bridge.graceful" . }}
@@ -49,8 +46,8 @@
 {{- $at := printf "%s.%s" $path $key }}
 {{- if and (has $key (list "password" "token")) (kindIs "string" $v) $v (not (regexMatch "^\\$\\{[A-Za-z_][A-Za-z0-9_]*\\}$" $v)) }}
 {{- fail (printf "%s: would lie in a ConfigMap in clear: write ${NAME} and set NAME in env from a Secret, or use %sFile with a file of secrets" $at $key) }}
-{{- else if and (eq $key "url") (kindIs "string" $v) (regexMatch "://[^/@,]*:[^@$,/][^@/]*@" $v) }}
-{{- fail (printf "%s: its password would lie in a ConfigMap in clear: use user and passwordFile with a file of secrets, or ${NAME} and env" $at) }}
+{{- else if and (eq $key "servers") (regexMatch "://[^/@,]*:[^@$,/][^@/]*@" (toString $v)) }}
+{{- fail (printf "%s: its password would lie in a ConfigMap in clear: use username and passwordFile with a file of secrets, or ${NAME} and env" $at) }}
 {{- end }}
 {{- include "bridge.noSecrets" (list $at $v) }}
 {{- end }}
@@ -63,12 +60,12 @@
 
 {{/* A pod that is killed while it drains loses nothing, but sends some of it twice. */}}
 {{- define "bridge.graceful" -}}
-{{- $drain := dig "drain" "15s" .Values.config | toString -}}
+{{- $drain := dig "shutdownTimeout" "15s" .Values.config | toString -}}
 {{- $second := dict "s" 1 "m" 60 "h" 3600 -}}
 {{- if regexMatch "^[0-9]+[smh]$" $drain }}
 {{- $seconds := mul (regexFind "^[0-9]+" $drain | int) (get $second (regexFind "[smh]$" $drain)) }}
 {{- if le (int .Values.terminationGracePeriodSeconds) (int $seconds) }}
-{{- fail (printf "terminationGracePeriodSeconds: %d is not longer than config.drain, %s: the bridge would be killed while it drains" (int .Values.terminationGracePeriodSeconds) $drain) }}
+{{- fail (printf "terminationGracePeriodSeconds: %d is not longer than config.shutdownTimeout, %s: the bridge would be killed while it drains" (int .Values.terminationGracePeriodSeconds) $drain) }}
 {{- end }}
 {{- end }}
 {{- end }}

@@ -66,7 +66,7 @@ annotations: {{- toYaml . | nindent 2 }}
 {{/* Whether the running bridge follows a changed configuration. */}}
 {{- define "bridge.reloads" -}}
 {{- $c := .Values.config -}}
-{{- $looks := not (regexMatch "^0[a-zµ]*$" (dig "reload" "5s" $c | toString)) -}}
+{{- $looks := not (regexMatch "^0[a-zµ]*$" (dig "reloadInterval" "5s" $c | toString)) -}}
 {{- if and (eq .Values.onConfigChange "reload") $looks }}true{{ end }}
 {{- end }}
 
@@ -81,12 +81,12 @@ what it refuses so that who may edit the ConfigMap alone reads no more by that (
 {{- $places := list -}}
 {{- range dig "sinks" list $c -}}
 {{- if dig "nats" "embedded" false . -}}
-{{- $_ := set $servers .name (pick .nats "url" "storeDir") -}}
+{{- $_ := set $servers .name (pick .nats "servers" "storeDir") -}}
 {{- end -}}
 {{- $place := dict -}}
 {{- range $key, $section := . -}}
 {{- if kindIs "map" $section -}}
-{{- $_ := set $place $key (pick $section "url" "brokers" "tls") -}}
+{{- $_ := set $place $key (pick $section "servers" "brokers" "tls") -}}
 {{- end -}}
 {{- end -}}
 {{- $places = append $places (pick $place "nats" "kafka" "stdout" | toJson) -}}

@@ -37,7 +37,7 @@ sinks: [{name: out, %s}]
 `
 
 func natsBridge(b *bench, dir, kubeconfig, address string) ([]string, error) {
-	return b.bridge(dir, kubeconfig, fmt.Sprintf("nats: {url: %q, embedded: false, stream: {name: %s}}", address, streamName))
+	return b.bridge(dir, kubeconfig, fmt.Sprintf("nats: {servers: [%q], embedded: false, stream: {name: %s}}", address, streamName))
 }
 
 func kafkaBridge(b *bench, dir, kubeconfig, address string) ([]string, error) {

@@ -124,7 +124,7 @@ informers:
     namespaces: [shop]
 sinks:
   - name: nats
-    nats: {url: "nats://${NATS_ADDRESS}", embedded: true}
+    nats: {servers: ["nats://${NATS_ADDRESS}"], embedded: true}
 `
 
 func (d *demo) startBridge(ctx context.Context) error {
