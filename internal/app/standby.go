@@ -86,7 +86,7 @@ func (r *replicas) bridge() *bridge.Standby {
 	if r == nil {
 		return nil
 	}
-	return &bridge.Standby{Lease: r.lease, Board: r.board}
+	return &bridge.Standby{Lease: r.lease, ProgressLease: r.board}
 }
 
 // fence is what keeps a replica that led before out of a stream; nil for none.

@@ -33,7 +33,7 @@ func (u *unit) registerBehind(reg prometheus.Registerer) {
 		})
 }
 
-// registerSynced shows whether the unit is in step.
+// registerSynced shows whether the unit is in sync.
 func (u *unit) registerSynced(reg prometheus.Registerer) {
 	metric.With(reg).FlagFunc("bridge_informer_synced",
 		"1 while everything that the API server has is read and on its way to the sinks, 0 until then and from a gap on.",

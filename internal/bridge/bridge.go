@@ -216,7 +216,7 @@ func (b *Bridge) run(ctx context.Context) error {
 	units.start("namespaces", func(context.Context) error { return b.namespaces.Run(read) })
 	start := func(u *unit) {
 		if b.replica != nil {
-			if err := b.replica.welcome(u); err != nil {
+			if err := b.replica.prepare(u); err != nil {
 				failed(err)
 			}
 		}
@@ -240,7 +240,9 @@ func (b *Bridge) run(ctx context.Context) error {
 		return nil
 	})
 
-	err := errors.Join(units.wait(), publishing.end(), commits.end(), resign(hard), replicas.end(), services.end())
+	err := errors.Join(units.wait(), publishing.end(), commits.end())
+	resign(hard)
+	err = errors.Join(err, replicas.end(), services.end())
 	if why := context.Cause(hard); why != nil {
 		return errors.Join(why, err)
 	}

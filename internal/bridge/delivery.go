@@ -1,8 +1,6 @@
 package bridge
 
 import (
-	"time"
-
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/standby"
@@ -77,30 +75,4 @@ func (d *delivery) note(watermark resource.Version, low, next uint64) {
 		}
 		d.samples = d.samples[:maxSamples/2]
 	}
-}
-
-// trail gives positions of a sink's log with a delay: a change may be with the broker before the progress covers it, since that
-// waits for those before it and for a later one. Who takes over reads the log from there.
-type trail struct{ steps []step }
-
-type step struct {
-	at       time.Time
-	position []byte
-}
-
-// trailDelay is how much of a broker's log a replica reads that takes over, in time.
-const trailDelay = 3 * time.Second
-
-// pass notes the position of now and gives the newest that is old enough, or the oldest.
-func (t *trail) pass(now time.Time, position []byte) []byte {
-	if position != nil {
-		t.steps = append(t.steps, step{now, position})
-	}
-	for len(t.steps) > 1 && now.Sub(t.steps[1].at) >= trailDelay {
-		t.steps = t.steps[1:]
-	}
-	if len(t.steps) == 0 {
-		return nil
-	}
-	return t.steps[0].position
 }

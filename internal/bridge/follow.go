@@ -30,7 +30,7 @@ var (
 	errChanged = errors.New("the configuration has changed")
 )
 
-// follower keeps the units in step with what the API server serves: it starts those whose resource has appeared, moves those whose
+// follower keeps the units in sync with what the API server serves: it starts those whose resource has appeared, moves those whose
 // version has changed, and stops those whose resource has gone. It also does what is requested of the bridge while it runs, so that all that
 // starts and stops units is done one after the other. It is owned by the goroutine that runs it.
 type follower struct {

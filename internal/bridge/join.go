@@ -24,7 +24,7 @@ func (r *replica) awaitLeader(ctx context.Context, version string) error {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-r.ended:
+		case <-r.stopping:
 			return ErrStopping
 		default:
 		}
@@ -46,8 +46,8 @@ func (r *replica) leaderHas() string {
 	return r.progress.Version
 }
 
-// current is the version of the configuration.
-func (r *replica) current() string {
+// configuration is the version of the configuration.
+func (r *replica) configuration() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.version
@@ -66,7 +66,7 @@ func (r *replica) changed(version string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.version = version
-	if !r.leading || r.progress.Feeds == nil {
+	if r.state != leading || r.progress.Feeds == nil {
 		return
 	}
 	feeds := maps.Clone(r.progress.Feeds)

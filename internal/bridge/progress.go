@@ -16,12 +16,12 @@ func (b *Bridge) progress(ctx context.Context) error {
 	for {
 		synced, resources, listed := b.populated()
 		if synced == resources {
-			b.log.Info("all resources are in step with the API server", "resources", synced, "objects", listed, "took", time.Since(began).Round(time.Millisecond).String())
+			b.log.Info("all resources are in sync with the API server", "resources", synced, "objects", listed, "took", time.Since(began).Round(time.Millisecond).String())
 			return nil
 		}
 		if time.Since(told) >= progressInterval {
 			told = time.Now()
-			b.log.Info("getting in step with the API server", "resources", resources, "in_step", synced, "objects", listed)
+			b.log.Info("syncing with the API server", "resources", resources, "in_sync", synced, "objects", listed)
 		}
 		select {
 		case <-ctx.Done():
@@ -31,7 +31,7 @@ func (b *Bridge) progress(ctx context.Context) error {
 	}
 }
 
-// populated says how many units are in step, of how many, and how many objects were listed.
+// populated says how many units are in sync, of how many, and how many objects were listed.
 func (b *Bridge) populated() (synced, resources, listed int) {
 	units := b.roster.all()
 	for _, u := range units {

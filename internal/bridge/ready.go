@@ -20,7 +20,7 @@ type Reason struct {
 
 func (r Reason) String() string { return r.Component + ": " + r.Message }
 
-// Ready gives the reasons why the bridge is not ready; none when it is: every informer in step with the API server, neither stalled nor behind by
+// Ready gives the reasons why the bridge is not ready; none when it is: every informer in sync with the API server, neither stalled nor behind by
 // more than its limit, every sink connected and without events that somebody has to make way for, and the last commit written.
 func (b *Bridge) Ready() []Reason {
 	var reasons []Reason
@@ -84,7 +84,7 @@ func (o *outlet) notReady() string {
 // stallSlack is for a watch that was cut by the watchdog and is being opened again, where its silence means nothing.
 const stallSlack = 30 * time.Second
 
-// notReady says why the unit is not ready; "" when it is, or has nothing to be in step with. Of a standby, what waits for a sink is the leader's
+// notReady says why the unit is not ready; "" when it is, or has nothing to be in sync with. Of a standby, what waits for a sink is the leader's
 // matter.
 func (u *unit) notReady(follows bool) string {
 	switch u.leaving() {
@@ -102,11 +102,11 @@ func (u *unit) notReady(follows bool) string {
 	r, i := u.reflector.Status(), u.informer.Status()
 	switch quiet := r.Quiet(); {
 	case r.Phase == reflector.Selecting:
-		return "not in step yet: it is not known which namespaces are selected"
+		return "not in sync yet: it is not known which namespaces are selected"
 	case r.LastError != "":
 		return r.LastError
 	case !u.synced(&r):
-		return fmt.Sprintf("not in step yet (%s, %d objects listed)", r.Phase, r.Items)
+		return fmt.Sprintf("not in sync yet (%s, %d objects listed)", r.Phase, r.Items)
 	case i.DiskFull:
 		return fmt.Sprintf("the log on disk is full (%d bytes): reading stops until a sink has taken something", i.DiskBytes)
 	case u.watchdog > 0 && quiet > u.watchdog+stallSlack:
@@ -118,7 +118,7 @@ func (u *unit) notReady(follows bool) string {
 	return u.lagging(&i)
 }
 
-// synced says whether the unit is in step: everything was read, and what was read is in the log.
+// synced says whether the unit is in sync: everything was read, and what was read is in the log.
 func (u *unit) synced(r *reflector.Status) bool { return r.Synced && u.informer.HasSynced() }
 
 // lagging says which sink is behind by more than the limit; "" for none.

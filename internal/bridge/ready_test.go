@@ -130,7 +130,7 @@ func TestAFullDiskThatStopsReadingIsNotReady(t *testing.T) {
 }
 
 // A watch from an expired version may be accepted, and told so within.
-func TestNothingIsSaidToBeInStepBeforeItIs(t *testing.T) {
+func TestNothingIsSaidToBeInSyncBeforeItIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := calmBroker("sink")
 		r := newRig(t, b)
@@ -147,14 +147,14 @@ func TestNothingIsSaidToBeInStepBeforeItIs(t *testing.T) {
 		r.AcceptExpired(testkit.Watches, -1, 900*time.Millisecond)
 		r.start()
 		time.Sleep(15 * time.Second)
-		const said = "all resources are in step"
+		const said = "all resources are in sync"
 		if strings.Contains(r.log.String(), said) || r.Status().Informers[0].Synced {
-			t.Error("said to be in step while nothing is listed")
+			t.Error("said to be in sync while nothing is listed")
 		}
 		r.Heal() // the server has the list now
 		time.Sleep(10 * time.Minute)
 		if !strings.Contains(r.log.String(), said) {
-			t.Error("never in step")
+			t.Error("never in sync")
 		}
 		r.ready()
 		_, err = r.end()

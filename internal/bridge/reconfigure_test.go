@@ -139,7 +139,7 @@ func TestASelectorOfNamespacesThatIsTakenAwayAgainIsNoReasonNotToBeReady(t *test
 		}
 		both.Units = []bridge.UnitConfig{r.one, r.two}
 		r.change(both)
-		time.Sleep(2 * time.Second) // for the watch to be in step
+		time.Sleep(2 * time.Second) // for the watch to be in sync
 		if reasons := r.Ready(); len(reasons) > 0 {
 			t.Errorf("told although nobody selects any more: %v", reasons)
 		}

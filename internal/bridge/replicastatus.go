@@ -15,8 +15,8 @@ type ReplicaStatus struct {
 	Identity string `json:"identity"`
 	// Leader is who was last seen to lead.
 	Leader string `json:"leader,omitempty"`
-	// InStep says, of a standby, that it could take over without a gap.
-	InStep bool `json:"inStep"`
+	// InSync says, of a standby, that it could take over without a gap.
+	InSync bool `json:"inSync"`
 	// Behind says, of a standby, of which resources that is not so, and why.
 	Behind []Reason `json:"behind,omitempty"`
 	// Held is how many events wait until the leader has told that they are with the brokers.
@@ -31,8 +31,8 @@ func (r *replica) status() *ReplicaStatus {
 	}
 	s := &ReplicaStatus{Role: "leader", Identity: r.cfg.Lease.Identity(), Leader: r.cfg.Lease.Leader(), Held: r.held()}
 	if r.follows() {
-		s.Role, s.Behind = "standby", r.notInStep()
-		s.InStep = len(s.Behind) == 0
+		s.Role, s.Behind = "standby", r.notInSync()
+		s.InSync = len(s.Behind) == 0
 		r.mu.Lock()
 		s.ProgressAgeSeconds = age(r.readAt).Seconds()
 		r.mu.Unlock()
@@ -74,7 +74,7 @@ func newReplicaMetrics(reg prometheus.Registerer, r *replica) *replicaMetrics {
 			if !r.follows() {
 				return 0
 			}
-			return float64(len(r.notInStep()))
+			return float64(len(r.notInSync()))
 		})
 	m.GaugeFunc("bridge_standby_redaction_key_differs",
 		"1 while this standby has another redaction key than the leader.",

@@ -37,7 +37,7 @@ func (s *replicatedShards) begin(pod int, shard resource.Shard) {
 	cfg := standby.LeaseConfig{Client: s.clients[pod], Namespace: "tools", Name: standby.LeaseName("bridge", shard), Identity: fmt.Sprint("pod-", pod)}
 	lease, err := standby.NewLease(cfg)
 	ok(s.t, err)
-	s.run(pod, shard, &bridge.Standby{Lease: lease, Board: standby.NewProgressLease(cfg)})
+	s.run(pod, shard, &bridge.Standby{Lease: lease, ProgressLease: standby.NewProgressLease(cfg)})
 }
 
 // die ends a pod as kill -9 does: nothing that it sends from now on arrives, and it does not renew its lease.
@@ -96,7 +96,7 @@ func TestEachShardHasItsOwnLeaderAndStandby(t *testing.T) {
 		s := newReplicatedShards(t)
 		first := len(s.cluster.all)
 		for _, pod := range []int{2, 3} {
-			s.awaits(fmt.Sprintf("pod %d is in step", pod), func() bool { return s.status(pod).InStep })
+			s.awaits(fmt.Sprintf("pod %d is in sync", pod), func() bool { return s.status(pod).InSync })
 		}
 		requests, events := len(s.cluster.Requests(testkit.Any)), s.sent()
 		s.die(0)
@@ -125,12 +125,12 @@ func TestReplicatedShardsGrow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newReplicatedShards(t)
 		first := len(s.cluster.all)
-		inStep := func(pod int) func() bool { return func() bool { return s.status(pod).InStep } }
+		inSync := func(pod int) func() bool { return func() bool { return s.status(pod).InSync } }
 		for _, pod := range []int{4, 5} {
 			s.begin(pod, resource.Shard{Index: 2, Count: 3})
 			s.settle()
 		}
-		s.awaits("pod 5 is in step", inStep(5))
+		s.awaits("pod 5 is in sync", inSync(5))
 		requests := len(s.cluster.Requests(testkit.Any))
 		for index := range 2 {
 			leads, follows := index, index+2
@@ -141,7 +141,7 @@ func TestReplicatedShardsGrow(t *testing.T) {
 				s.begin(pod, resource.Shard{Index: index, Count: 3})
 				s.settle()
 			}
-			s.awaits("the standby is in step", inStep(follows))
+			s.awaits("the standby is in sync", inSync(follows))
 		}
 		s.noLists(requests)
 		s.roles("leader", "leader", "standby", "standby", "leader", "standby")

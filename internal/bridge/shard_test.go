@@ -98,7 +98,7 @@ func (s *shards) settle() {
 	synctest.Wait()
 }
 
-// TestThreeShardsGoOnWhereTwoWere grows from two to three while objects change: the new one is started, and when it is in step the others are
+// TestThreeShardsGoOnWhereTwoWere grows from two to three while objects change: the new one is started, and when it is in sync the others are
 // stopped in order and started with the new count. Nothing may be lost, no object may be told to be deleted that lives, and those that
 // go on list nothing.
 func TestThreeShardsGoOnWhereTwoWere(t *testing.T) {

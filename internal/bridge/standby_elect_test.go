@@ -65,7 +65,7 @@ func (p *pair) leads(r *rig) {
 }
 
 // The leader has not sent a delete when it dies, one replica knows of it, and another has begun behind it: whenever that is, the delete is sent.
-func TestAReplicaThatKnowsNothingLeavesTheLeaseToOneThatIsInStep(t *testing.T) {
+func TestAReplicaThatKnowsNothingLeavesTheLeaseToOneThatIsInSync(t *testing.T) {
 	for i := range 12 {
 		synctest.Test(t, func(t *testing.T) {
 			p := newPair(t)
@@ -74,7 +74,7 @@ func TestAReplicaThatKnowsNothingLeavesTheLeaseToOneThatIsInStep(t *testing.T) {
 			p.start()
 			p.second.start()
 			p.Bookmark()
-			p.inStep()
+			p.inSync()
 			p.broker.set(away)
 			p.Delete("shop/b") // the second has it in its log
 			third := p.newcomer(2)
@@ -140,7 +140,7 @@ func testLostDelete(t *testing.T) {
 	p.start()
 	p.second.start()
 	p.Bookmark()
-	p.inStep()
+	p.inSync()
 	p.broker.set(away)
 	p.Delete("shop/b")
 	p.Update("shop/a", nil)
@@ -225,9 +225,9 @@ func TestTheFirstLeaderTellsAGapWhereTheBrokerHasEventsOfBefore(t *testing.T) {
 		p.second.start()
 		p.Bookmark()
 		began := time.Now()
-		p.inStep()
+		p.inSync()
 		if took := time.Since(began); took > 8*time.Second || asked != 1 {
-			t.Errorf("asked %d times, in step after %v: of what a leader has sent the others know", asked, took)
+			t.Errorf("asked %d times, in sync after %v: of what a leader has sent the others know", asked, took)
 		}
 		_, err := p.end()
 		ok(t, err)
@@ -236,7 +236,7 @@ func TestTheFirstLeaderTellsAGapWhereTheBrokerHasEventsOfBefore(t *testing.T) {
 }
 
 // stuck is a board that can't be taken.
-type stuck struct{ bridge.Board }
+type stuck struct{ bridge.ProgressLease }
 
 func (stuck) Take(context.Context) (p standby.Progress, led bool, err error) {
 	return p, false, errors.New("leases are forbidden")
@@ -245,7 +245,7 @@ func (stuck) Take(context.Context) (p standby.Progress, led bool, err error) {
 func TestAReplicaThatCanNotTakeOverSaysSoAndGivesTheLeaseBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t)
-		p.cfg.Standby.Board = stuck{p.cfg.Standby.Board}
+		p.cfg.Standby.ProgressLease = stuck{p.cfg.Standby.ProgressLease}
 		p.start()
 		time.Sleep(5 * time.Second)
 		if ready := fmt.Sprint(p.Ready()); !strings.Contains(ready, "has the lease and can't take over: leases are forbidden") {
@@ -272,7 +272,7 @@ func TestAStandbySendsNoSnapshotAndSaysWhoWould(t *testing.T) {
 		p.start()
 		p.second.start()
 		p.Bookmark()
-		p.inStep()
+		p.inSync()
 		units, err := p.second.SendSnapshot(t.Context(), bridge.SnapshotRequest{Informer: "all"})
 		if !errors.Is(err, bridge.ErrStandby) || !strings.Contains(err.Error(), "replica-0") || units != nil {
 			t.Errorf("got %v, %v", units, err)
@@ -307,7 +307,7 @@ func TestAStandbyIsReadyWithWhatItsLeaderDoesNotHave(t *testing.T) {
 					t.Errorf("it is ready after %v", took)
 				}
 				behind := p.second.Status().Standby.Behind
-				if len(behind) != 1 || behind[0].Component != "informer other/pods" || p.second.Status().Standby.InStep {
+				if len(behind) != 1 || behind[0].Component != "informer other/pods" || p.second.Status().Standby.InSync {
 					t.Errorf("the status tells %v", behind)
 				}
 				p.die()

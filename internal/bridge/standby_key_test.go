@@ -27,7 +27,7 @@ func TestRedactionKeysOfReplicas(t *testing.T) {
 		p.start()
 		p.second.start()
 		change(2)
-		p.inStep()
+		p.inSync()
 		p.settle()
 		time.Sleep(5 * time.Second)
 		for _, reason := range p.second.Ready() {

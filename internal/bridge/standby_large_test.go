@@ -42,7 +42,7 @@ func TestWhatALeaderWithLargePositionsHasSentAndNotToldDoesNotComeTwice(t *testi
 		p.start()
 		p.second.start()
 		p.Bookmark()
-		p.inStep()
+		p.inSync()
 		time.Sleep(20 * time.Second)
 		p.settle()
 		if got := gauge(t, registry, "bridge_standby_progress_short"); got != 1 {

@@ -32,13 +32,13 @@ func (s *scopedPair) begin() {
 	s.step()
 }
 
-// step waits until the second replica is in step.
+// step waits until the second replica is in sync.
 func (s *scopedPair) step() {
 	s.t.Helper()
-	s.awaits("the second replica is in step", func() bool {
+	s.awaits("the second replica is in sync", func() bool {
 		s.Bookmark()
 		s.namespaces.Bookmark()
-		return s.second.Status().Standby.InStep
+		return s.second.Status().Standby.InSync
 	})
 }
 

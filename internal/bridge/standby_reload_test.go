@@ -34,12 +34,12 @@ func (p *reloadPair) begin() {
 	p.step()
 }
 
-// step waits until the second replica is in step with the first.
+// step waits until the second replica is in sync with the first.
 func (p *reloadPair) step() {
 	p.t.Helper()
-	p.awaits("the second replica is in step", func() bool {
+	p.awaits("the second replica is in sync", func() bool {
 		p.Bookmark()
-		return p.second.Status().Standby.InStep
+		return p.second.Status().Standby.InSync
 	})
 }
 

@@ -48,7 +48,7 @@ func (r *rig) stands(client *testkit.LeaseClient, identity string) {
 	cfg := standby.LeaseConfig{Client: client, Namespace: "tools", Name: "bridge", Identity: identity}
 	lease, err := standby.NewLease(cfg)
 	ok(r.t, err)
-	r.cfg.Standby = &bridge.Standby{Lease: lease, Board: standby.NewProgressLease(cfg)}
+	r.cfg.Standby = &bridge.Standby{Lease: lease, ProgressLease: standby.NewProgressLease(cfg)}
 }
 
 // die ends the first replica as kill -9 does: nothing that it sends from now on arrives, and it does not renew its lease.
@@ -68,9 +68,9 @@ func (p *pair) takesOver() {
 	p.settle()
 }
 
-func (p *pair) inStep() {
+func (p *pair) inSync() {
 	p.t.Helper()
-	p.awaits("the second replica is in step", func() bool { return p.second.Status().Standby.InStep })
+	p.awaits("the second replica is in sync", func() bool { return p.second.Status().Standby.InSync })
 }
 
 func (p *pair) awaits(what string, there func() bool) {
@@ -106,7 +106,7 @@ func TestAStandbySendsNothingAndTakesOverOutOfItsLog(t *testing.T) {
 		p.second.start()
 		p.Create("shop/b", nil)
 		p.Bookmark()
-		p.inStep()
+		p.inSync()
 		p.settle()
 		expect(t, p.broker, "added a", "synced", "added b")
 		lists := p.lists()
@@ -130,7 +130,7 @@ func TestAStandbySendsNothingAndTakesOverOutOfItsLog(t *testing.T) {
 	})
 }
 
-func TestAReplicaThatTakesOverBeforeItIsInStepTellsAGap(t *testing.T) {
+func TestAReplicaThatTakesOverBeforeItIsInSyncTellsAGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t)
 		p.Create("shop/a", nil)
@@ -139,8 +139,8 @@ func TestAReplicaThatTakesOverBeforeItIsInStepTellsAGap(t *testing.T) {
 		p.broker.set(away)
 		p.Delete("shop/b")
 		p.second.start() // of b it can't know
-		if s := p.second.Status().Standby; s.InStep {
-			t.Error("it says that it is in step")
+		if s := p.second.Status().Standby; s.InSync {
+			t.Error("it says that it is in sync")
 		}
 		if ready := fmt.Sprint(p.second.Ready()); !strings.Contains(ready, "standby: catching up") {
 			t.Errorf("not ready for %s", ready)
@@ -161,7 +161,7 @@ func TestALeaderThatStopsHandsOverAtOnceAndNothingComesTwice(t *testing.T) {
 		p.second.start()
 		p.Create("shop/b", nil)
 		p.Bookmark()
-		p.inStep()
+		p.inSync()
 		_, err := p.end()
 		ok(t, err)
 		began := time.Now()
@@ -183,7 +183,7 @@ func TestALeaderThatIsCutOffFromTheAPIServerStopsSending(t *testing.T) {
 		p.second.start()
 		p.Create("shop/a", nil)
 		p.Bookmark()
-		p.inStep()
+		p.inSync()
 		p.clients[0].Cut(true)
 		time.Sleep(9 * time.Second)
 		p.Create("shop/b", nil) // within the deadline
@@ -219,7 +219,7 @@ func TestReplicasGiveTheSameIDsAfterTheServersHistoryWentBack(t *testing.T) {
 		p.second.start() // it has not seen that history go back
 		p.Update("shop/a", nil)
 		p.Bookmark()
-		p.inStep()
+		p.inSync()
 		p.die()
 		p.takesOver()
 		p.Update("shop/a", nil)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// notInStep says of each unit that could not take over without a gap why that is so.
-func (r *replica) notInStep() []Reason { return r.reasons(r.unitBehind) }
+// notInSync says of each unit that could not take over without a gap why that is so.
+func (r *replica) notInSync() []Reason { return r.reasons(r.unitBehind) }
 
 func (r *replica) reasons(of func(*unit) string) (reasons []Reason) {
 	for _, u := range r.roster.all() {
@@ -44,7 +44,7 @@ func (r *replica) unitBehind(u *unit) string {
 // selection. Such a unit begins with its list, whoever leads. Else a configuration that is rolled out would wait for itself.
 func (r *replica) unitUnready(u *unit) string {
 	why := r.unitBehind(u)
-	if _, told := r.progressOf(u); why == "" || told || !r.toldAnything() {
+	if _, told := r.progressOf(u); why == "" || told || !r.leaderReported() {
 		return why
 	}
 	if _, _, listed := u.informer.History(); !listed {
@@ -115,7 +115,7 @@ func (r *replica) unfit() string {
 	switch {
 	case !read && err != nil:
 		return err.Error()
-	case !r.toldAnything():
+	case !r.leaderReported():
 		return ""
 	}
 	for _, why := range r.reasons(r.unitUnready) {

@@ -140,7 +140,7 @@ func (c *controller) endReplace(ctx context.Context, d *deltafifo.Delta) error {
 	c.list.Incomplete = c.listed.DeletesUnknown
 	if c.list.Partial() {
 		c.rescoped(&c.list.Relist, d.Version)
-		c.logger.Info("a namespace is in step with the selection", "namespace", c.list.Namespace, "selected", !c.list.Left, "objects", c.listed.Items)
+		c.logger.Info("a namespace is in sync with the selection", "namespace", c.list.Namespace, "selected", !c.list.Left, "objects", c.listed.Items)
 		c.list.Relist = resource.Relist{}
 		return c.cfg.Indexer.ClearMarks()
 	}
@@ -148,7 +148,7 @@ func (c *controller) endReplace(ctx context.Context, d *deltafifo.Delta) error {
 	if c.list.Initial {
 		level = slog.LevelDebug // the whole bridge tells of its start
 	}
-	c.logger.Log(context.Background(), level, "in step with the API server", "version", d.Version, "objects", c.listed.Items, "unreadable", c.listed.Unreadable)
+	c.logger.Log(context.Background(), level, "in sync with the API server", "version", d.Version, "objects", c.listed.Items, "unreadable", c.listed.Unreadable)
 	done := c.newChange(event.Change{Op: event.Synced, Version: d.Version})
 	done.Kind, done.Listing, done.Since = ofSynced, c.listed, c.list.From
 	c.emit(done)

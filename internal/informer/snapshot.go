@@ -9,7 +9,7 @@ import (
 )
 
 // ErrNotSynced is returned by Snapshot before the first population: what is known is not everything.
-var ErrNotSynced = errors.New("it is not in step with the API server yet")
+var ErrNotSynced = errors.New("it is not in sync with the API server yet")
 
 // Snapshot says what is to be sent again.
 type Snapshot struct {

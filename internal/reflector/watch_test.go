@@ -194,7 +194,7 @@ func TestSilenceWithoutBookmarksIsNoFailure(t *testing.T) {
 	})
 }
 
-func TestAnExpiredVersionIsNotInStepBeforeEverythingIsListed(t *testing.T) {
+func TestAnExpiredVersionIsNotInSyncBeforeEverythingIsListed(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		from := c.Version()
@@ -207,7 +207,7 @@ func TestAnExpiredVersionIsNotInStepBeforeEverythingIsListed(t *testing.T) {
 		c.follow(pods, c.from(from))
 		for range 100 {
 			if s := c.refl.Status(); s.Synced {
-				t.Fatalf("in step while %s", s.Phase)
+				t.Fatalf("in sync while %s", s.Phase)
 			}
 			c.later(100 * time.Millisecond)
 		}

@@ -10,7 +10,7 @@ const (
 	NamespaceOut NamespaceState = iota + 1
 	// NamespaceEntering is selected, and not all its objects were told yet.
 	NamespaceEntering
-	// NamespaceIn is selected and in step.
+	// NamespaceIn is selected and in sync.
 	NamespaceIn
 	// NamespaceLeaving is not selected, and not everybody was told yet that its objects left.
 	NamespaceLeaving

@@ -327,7 +327,7 @@ func (f *failoverRun) judge(count, lists int) {
 	f.t.Helper()
 	must(f.t, f.ledger.Err())
 	var report strings.Builder
-	fmt.Fprintf(&report, "%s: %d failovers, %d lists after both were in step\n", f.t.Name(), count, lists)
+	fmt.Fprintf(&report, "%s: %d failovers, %d lists after both were in sync\n", f.t.Name(), count, lists)
 	if lists > 0 {
 		f.t.Errorf("%d lists were asked for", lists)
 	}

@@ -142,7 +142,7 @@ func (s *soakRun) measure() []float64 {
 	changes := ledger.Len()
 	stored, err := s.sinks[0].reader.(*read.JetStream).Count(s.ctx)
 	must(s.t, err)
-	behind := max(0, changes+len(s.collections())-stored) // each collection has an event of its own, that it is in step
+	behind := max(0, changes+len(s.collections())-stored) // each collection has an event of its own, that it is in sync
 	return []float64{
 		m.Max("process_resident_memory_bytes"), m.Max("go_memstats_heap_inuse_bytes"), m.Max("go_goroutines"), m.Max("process_open_fds"), float64(state),
 		m.Sum("bridge_informer_log_bytes"), m.Sum("bridge_informer_spool_bytes"), float64(behind), m.Max("bridge_publisher_oldest_seconds"), float64(changes),

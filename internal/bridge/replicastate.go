@@ -1,0 +1,45 @@
+package bridge
+
+import "fmt"
+
+// replicaState is where a replica is in its life:
+//
+//	joining → following → taking → leading → ended
+//
+// A replica reads and writes its own state from joining on. It publishes only while it leads.
+type replicaState int
+
+const (
+	joining   replicaState = iota // the leader's progress was not read yet
+	following                     // another replica publishes, or none does
+	taking                        // it has the lease, and takes over the Lease with the progress
+	leading                       // it publishes
+	replicaEnded
+)
+
+// replicaEvent is what happens to a replica.
+type replicaEvent int
+
+const (
+	progressRead  replicaEvent = iota // once, at the start
+	elected                           // it has the lease
+	progressTaken                     // the Lease with the progress is its own
+	takenInVain                       // it was not, for takePatience lease durations
+	superseded                        // another replica has taken the Lease with the progress
+	stopped                           // everything read was sent, or waits on disk
+)
+
+// next returns the state after an event. It panics for an event that can't happen in this state.
+func (s replicaState) next(e replicaEvent) replicaState {
+	switch {
+	case s == joining && e == progressRead:
+		return following
+	case s == following && e == elected:
+		return taking
+	case s == taking && e == progressTaken:
+		return leading
+	case s == taking && e == takenInVain, s == leading && e == superseded, e == stopped:
+		return replicaEnded
+	}
+	panic(fmt.Sprintf("replica: event %d in state %d", e, s))
+}
