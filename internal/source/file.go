@@ -81,6 +81,8 @@ func (r *fileReader) Close() {
 
 func (r *fileReader) Whole() bool { return true }
 
+func (r *fileReader) Removed() []Removal { return nil }
+
 func (r *fileReader) Position() Position { return Position{r.path: {Next: r.read}} }
 
 func (r *fileReader) Progress() Progress {

@@ -27,6 +27,8 @@ type streamReader struct {
 	position Position
 	progress Progress
 	whole    bool
+	removed  []Removal
+	asked    time.Time // when a jump was last looked into
 }
 
 func openNATS(ctx context.Context, cfg Config, scheme, hosts, name string) (Reader, error) {
@@ -90,6 +92,8 @@ func (r *streamReader) Close() { r.conn.Close() }
 
 func (r *streamReader) Whole() bool { return r.whole }
 
+func (r *streamReader) Removed() []Removal { return r.removed }
+
 func (r *streamReader) Position() Position { return r.position }
 
 func (r *streamReader) Progress() Progress { return r.progress }
@@ -133,6 +137,8 @@ func (r *streamReader) extents(ctx context.Context) (list []extent, err error) {
 		}
 		if at.Next == 0 {
 			r.whole = r.whole && info.State.FirstSeq <= 1
+		} else if info.State.FirstSeq > at.Next {
+			r.removed = append(r.removed, Removal{name, at.Next, info.State.FirstSeq})
 		}
 		x := extent{name, info.Created, max(at.Next, info.State.FirstSeq, 1), info.State.LastSeq}
 		r.position[name] = Lane{x.first, info.Created}
@@ -181,6 +187,9 @@ func (r *streamReader) stream(ctx context.Context, x extent, yield func(*Message
 		if at > x.last {
 			return true // the last ones were deleted meanwhile
 		}
+		if expected := r.position[x.name].Next; at > expected {
+			r.jumped(ctx, x.name, expected, at)
+		}
 		m.read(raw, x.name, meta)
 		r.progress.Read += at - r.position[x.name].Next + 1
 		r.position[x.name] = Lane{at + 1, x.created}
@@ -190,6 +199,21 @@ func (r *streamReader) stream(ctx context.Context, x extent, yield func(*Message
 		if at == x.last || meta.NumPending == 0 {
 			return true
 		}
+	}
+}
+
+// jumped notes a stretch that the stream has removed by its limits while it was read. Single messages
+// that somebody has deleted are no such: the stream begins before them. It asks once a second at most.
+func (r *streamReader) jumped(ctx context.Context, name string, expected, at uint64) {
+	if time.Since(r.asked) < time.Second {
+		return
+	}
+	r.asked = time.Now()
+	ctx, cancel := context.WithTimeout(ctx, r.patience)
+	defer cancel()
+	stream, err := r.js.Stream(ctx, name)
+	if err == nil && stream.CachedInfo().State.FirstSeq > expected {
+		r.removed = append(r.removed, Removal{name, expected, at})
 	}
 }
 

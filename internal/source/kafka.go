@@ -22,6 +22,7 @@ type topicReader struct {
 	position Position
 	progress Progress
 	whole    bool
+	removed  []Removal
 }
 
 const defaultKafkaPort = "9092"
@@ -78,6 +79,8 @@ func (r *topicReader) Close() { r.log.Close() }
 
 func (r *topicReader) Whole() bool { return r.whole }
 
+func (r *topicReader) Removed() []Removal { return r.removed }
+
 func (r *topicReader) Position() Position { return r.position }
 
 func (r *topicReader) Progress() Progress { return r.progress }
@@ -126,6 +129,9 @@ func (r *topicReader) parts(ctx context.Context) (list []part, err error) {
 			} else if int64(at.Next) > p.end {
 				return nil, fmt.Errorf("partition %s ends at %d: %w", p.lane, p.end, ErrOther)
 			} else {
+				if p.first > int64(at.Next) {
+					r.removed = append(r.removed, Removal{p.lane, at.Next, uint64(p.first)})
+				}
 				p.first = max(p.first, int64(at.Next))
 			}
 			r.position[p.lane] = Lane{Next: uint64(p.first)}
@@ -163,6 +169,7 @@ func (r *topicReader) read(ctx context.Context, p *part, yield func(*Message, er
 				yield(nil, fmt.Errorf("partition %s, at offset %d of %d: %w", p.lane, next, p.end, errors.Join(kafkago.OffsetOutOfRange, err)))
 				return false
 			}
+			r.removed = append(r.removed, Removal{p.lane, uint64(next), uint64(first)})
 			r.whole, behind = false, first
 		case err != nil:
 			yield(nil, fmt.Errorf("partition %s, at offset %d of %d: %w", p.lane, next, p.end, err))

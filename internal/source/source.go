@@ -42,6 +42,13 @@ type Position map[string]Lane
 // Progress is how much was read of what is to be read. Total is 0 where it is not known.
 type Progress struct{ Read, Total uint64 }
 
+// Removal is a stretch of a lane that is missing: from an offset up to the one before another.
+type Removal struct {
+	Lane string `json:"lane"`
+	From uint64 `json:"from"`
+	To   uint64 `json:"to"`
+}
+
 // Reader reads one source.
 type Reader interface {
 	// Messages are those behind the position, up to the end that the source has when the iteration
@@ -51,6 +58,9 @@ type Reader interface {
 	Position() Position
 	// Progress of the current or last iteration.
 	Progress() Progress
+	// Removed are the messages behind a position that the source has removed before they could be
+	// read, since the Reader was opened.
+	Removed() []Removal
 	// Whole reports whether the source still has everything from its first message on. It is known
 	// once Messages has begun.
 	Whole() bool
