@@ -1,0 +1,319 @@
+package history
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/sstable/block"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/kubebridge/bridge/internal/disk"
+)
+
+// Errors that a caller decides by. Each continues "history <dir> …".
+var (
+	// ErrNone: nothing was ever written to the directory.
+	ErrNone = errors.New("there is no history")
+	// ErrForeign: the directory holds something else, or a history of another format.
+	ErrForeign = errors.New("is not one of this version of the bridge")
+	// ErrInUse: another process writes to the directory.
+	ErrInUse = errors.New("is written by another process")
+	// ErrDamaged: a file is not what was written.
+	ErrDamaged = errors.New("its files are damaged")
+	// ErrOtherCluster: events of another cluster came under a name that is known.
+	ErrOtherCluster = errors.New("holds another cluster of this name")
+)
+
+// FormatVersion of keys and values, a number that grows. A directory of another version is refused.
+const FormatVersion = "1"
+
+// pebbleFormat is Pebble's own format. It is fixed, as that of the state directory is.
+const pebbleFormat = pebble.FormatValueSeparation
+
+// Options of a DB. Zero values mean the documented default.
+type Options struct {
+	// Dir is the directory. Open creates it when it is missing.
+	Dir string
+	// LastVersionsBytes bounds the newest versions of the objects that changed last, which the next
+	// ones are stored as differences to. An object that is not among them is stored whole. Default
+	// 64 MiB: some 10,000 pods.
+	LastVersionsBytes int
+	// CacheBytes is the size of the block cache; default 16 MiB.
+	CacheBytes int64
+	// MemTableBytes is how much is collected in memory before it is sorted to disk; default 8 MiB,
+	// of which there may be two.
+	MemTableBytes uint64
+	// FS replaces the file system, for tests.
+	FS vfs.FS
+	// DiskFull is called with the reason when the disk begins to refuse writes, and with nil when it
+	// takes them again. Append waits meanwhile. nil: a full disk is an error of Append.
+	DiskFull func(why error)
+	// Log; default: discarded.
+	Log *slog.Logger
+}
+
+// DB is an open history.
+type DB struct {
+	pebble *pebble.DB
+	dir    string
+	log    *slog.Logger
+	units  units
+	writer writer
+	close  func() error
+	// failed is closed when the database can't continue; err is why.
+	failed chan struct{}
+	once   sync.Once
+	err    error
+	sync   *pebble.WriteOptions
+}
+
+// Open opens a history to write to it, or creates one. It never repairs: what it does not understand
+// it refuses, with an error that says what to do.
+func Open(o Options) (*DB, error) {
+	if o.FS == nil {
+		if err := checkDir(o.Dir, true); err != nil {
+			return nil, err
+		}
+	}
+	return open(o, false)
+}
+
+// open opens the database.
+func open(o Options, readOnly bool) (*DB, error) {
+	db := &DB{
+		dir: o.Dir, log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)), units: newUnits(),
+		failed: make(chan struct{}), sync: pebble.Sync,
+	}
+	db.writer.last.max = cmp.Or(o.LastVersionsBytes, 64<<20)
+	opts := pebbleOptions(o)
+	opts.Logger = pebbleLogger{db}
+	opts.EventListener = &pebble.EventListener{DataCorruption: func(i pebble.DataCorruptionInfo) {
+		db.log.Error("the history is damaged: restore it from a copy, or move it away", "dir", o.Dir, "file", i.Path, "details", fmt.Sprint(i.Details))
+	}}
+	opts.ReadOnly, opts.ErrorIfNotExists = readOnly, readOnly
+	if o.DiskFull != nil {
+		files := disk.New(opts.FS, disk.Config{Changed: o.DiskFull, Failed: db.fail})
+		files.BePatient()
+		opts.FS = files
+	}
+	var err error
+	if db.pebble, err = db.whileOpening(func() (*pebble.DB, error) { return pebble.Open(o.Dir, opts) }); err != nil {
+		return nil, openError(o.Dir, err)
+	}
+	db.close = sync.OnceValue(db.pebble.Close)
+	if err := cmp.Or(db.checkFormat(readOnly), db.units.load(db.pebble)); err != nil {
+		return nil, errors.Join(db.readError(err), db.Close())
+	}
+	return db, nil
+}
+
+// pebbleOptions are for the layout that was measured as the smallest and fastest: blocks of 64 KiB,
+// minlz.
+func pebbleOptions(o Options) *pebble.Options {
+	opts := &pebble.Options{
+		CacheSize:             cmp.Or(o.CacheBytes, 16<<20),
+		MemTableSize:          cmp.Or(o.MemTableBytes, 8<<20),
+		FormatMajorVersion:    pebbleFormat,
+		FS:                    cmp.Or(o.FS, vfs.Default),
+		L0CompactionThreshold: 8,
+		L0StopWritesThreshold: 24,
+		LBaseMaxBytes:         64 << 20,
+	}
+	opts.ApplyCompressionSettings(func() pebble.DBCompressionSettings {
+		return pebble.UniformDBCompressionSettings(block.MinLZCompression)
+	})
+	for i := range opts.Levels {
+		// An event that may be a repeat is looked up by its key.
+		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+		opts.Levels[i].BlockSize = 64 << 10
+	}
+	return opts
+}
+
+// checkDir refuses a directory that holds something else, before a file is put among it.
+func checkDir(dir string, create bool) error {
+	if create {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return fmt.Errorf("history %s: %w; choose another directory", dir, err)
+		}
+	}
+	entries, err := os.ReadDir(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), err == nil && !create && len(entries) == 0:
+		return fmt.Errorf("history %s: %w: nothing was written to it", dir, ErrNone)
+	case err != nil:
+		return fmt.Errorf("history %s: %w", dir, err)
+	case len(entries) > 0 && !slices.ContainsFunc(entries, isDatabaseFile):
+		return fmt.Errorf("history %s %w: it holds other files; give an empty directory", dir, ErrForeign)
+	}
+	data := slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
+		info, err := e.Info()
+		ext := filepath.Ext(e.Name())
+		return err == nil && info.Size() > 0 && (ext == ".sst" || ext == ".log")
+	})
+	if !data {
+		return nil
+	}
+	// Pebble would delete data that no manifest names, and start with an empty database.
+	found, err := pebble.Peek(dir, vfs.Default)
+	if err != nil {
+		return openError(dir, err)
+	}
+	if !found.Exists {
+		return damagedError(dir, "there is data, and no MANIFEST that says which")
+	}
+	return nil
+}
+
+func isDatabaseFile(e fs.DirEntry) bool {
+	name := e.Name()
+	return name == "LOCK" || strings.HasPrefix(name, "MANIFEST-") || strings.HasPrefix(name, "marker.")
+}
+
+func openError(dir string, err error) error {
+	switch {
+	case errors.Is(err, ErrDamaged):
+		return err
+	case strings.Contains(err.Error(), "unknown format major version"):
+		return fmt.Errorf("history %s %w but of a newer one; nothing was changed: use the newer bridge", dir, ErrForeign)
+	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.EWOULDBLOCK), strings.Contains(err.Error(), "lock held"):
+		return fmt.Errorf("history %s %w; stop it, or give this one another directory", dir, ErrInUse)
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+		return fmt.Errorf("history %s is not writable: %w", dir, err)
+	}
+	return fmt.Errorf("history %s can't be opened: %w; nothing was changed: restore it from a copy, "+
+		"or move it away and read the stream again", dir, err)
+}
+
+func damagedError(dir, what string) error {
+	return fmt.Errorf("history %s: %w: %s; nothing was changed: restore it from a copy, or move it "+
+		"away and read the stream again", dir, ErrDamaged, what)
+}
+
+// readError adds to damage what can be done about it. The first line of Pebble's own text is enough.
+func (db *DB) readError(err error) error {
+	if err == nil || !pebble.IsCorruptionError(err) && !errors.Is(err, errRecord) && !errors.Is(err, errDelta) {
+		return err
+	}
+	what, _, _ := strings.Cut(err.Error(), "\n")
+	return damagedError(db.dir, what)
+}
+
+// checkFormat refuses a database of another format, and writes ours into a new one.
+func (db *DB) checkFormat(readOnly bool) error {
+	version, err := db.get(metaKey("format"))
+	switch {
+	case err != nil:
+		return err
+	case version == nil && db.isEmpty() && !readOnly:
+		return db.pebble.Set(metaKey("format"), []byte(FormatVersion), db.sync)
+	case version == nil && readOnly && db.isEmpty():
+		return fmt.Errorf("history %s: %w: nothing was written to it", db.dir, ErrNone)
+	case version == nil:
+		return fmt.Errorf("history %s %w: its database is another's, as that of the state directory", db.dir, ErrForeign)
+	case string(version) != FormatVersion:
+		return fmt.Errorf("history %s %w: it has format %q, this bridge reads %q; use the bridge that "+
+			"wrote it, or another directory", db.dir, ErrForeign, version, FormatVersion)
+	}
+	return nil
+}
+
+func (db *DB) isEmpty() bool {
+	it, err := db.pebble.NewIter(nil)
+	if err != nil {
+		return false
+	}
+	defer it.Close()
+	return !it.First() && it.Error() == nil
+}
+
+// get reads a value, nil when there is none. The result is the caller's.
+func (db *DB) get(key []byte) ([]byte, error) {
+	value, closer, err := db.pebble.Get(key)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := append([]byte{}, value...)
+	return out, closer.Close()
+}
+
+// Position is what Append has stored for a source last, nil for nothing.
+func (db *DB) Position(source string) (json.RawMessage, error) {
+	position, err := db.get(positionKey(source))
+	return position, db.readError(err)
+}
+
+// DiskBytes is what the history takes on disk.
+func (db *DB) DiskBytes() uint64 { return db.pebble.Metrics().DiskSpaceUsage() }
+
+// Dir is the directory.
+func (db *DB) Dir() string { return db.dir }
+
+// Close ends the database. Nothing else may be running on it. A second call does nothing.
+func (db *DB) Close() error {
+	select {
+	case <-db.failed: // Pebble holds its locks
+		return nil
+	default:
+		return db.close()
+	}
+}
+
+// fail ends everything that waits for the database.
+func (db *DB) fail(err error) {
+	db.once.Do(func() {
+		db.err = fmt.Errorf("history %s can't continue: %w", db.dir, err)
+		db.log.Error("the history can't continue; see to its disk and restart", "dir", db.dir, "err", err)
+		close(db.failed)
+	})
+}
+
+// whileOpening returns as an error what ends the database while it is opened.
+func (db *DB) whileOpening(open func() (*pebble.DB, error)) (*pebble.DB, error) {
+	type opened struct {
+		db  *pebble.DB
+		err error
+	}
+	done := make(chan opened, 1)
+	go func() {
+		p, err := open()
+		done <- opened{p, err}
+	}()
+	select {
+	case o := <-done:
+		return o.db, o.err
+	case <-db.failed:
+		return nil, db.err
+	}
+}
+
+// pebbleLogger passes Pebble's messages on.
+type pebbleLogger struct{ db *DB }
+
+func (l pebbleLogger) Infof(string, ...any) {}
+
+func (l pebbleLogger) Errorf(format string, args ...any) {
+	l.db.log.Error("history", "message", fmt.Sprintf(format, args...))
+}
+
+// Fatalf is called with Pebble's locks held, and must not return: its goroutine stays here.
+func (l pebbleLogger) Fatalf(format string, args ...any) {
+	message, _, _ := strings.Cut(fmt.Sprintf(format, args...), "\n")
+	l.db.fail(errors.New(message))
+	select {}
+}

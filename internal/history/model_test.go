@@ -1,0 +1,221 @@
+package history_test
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/testkit"
+)
+
+var modelRounds = flag.Int("history.rounds", 15, "rounds of TestModel")
+
+// model is a history as plain maps: by object, by sequence.
+type model map[string]map[string]*event.Event
+
+func (m model) add(e *event.Event) {
+	if e.AboutInformer() {
+		return
+	}
+	object := e.Informer + " " + e.PartitionKey
+	if m[object] == nil {
+		m[object] = map[string]*event.Event{}
+	}
+	if m[object][e.Sequence] == nil {
+		m[object][e.Sequence] = e
+	}
+}
+
+func (m model) versions(object string) []*event.Event {
+	return slices.SortedFunc(maps.Values(m[object]), func(a, b *event.Event) int { return cmp.Compare(a.Sequence, b.Sequence) })
+}
+
+// TestModel writes random events in random batches, late and repeated ones among them, kills the
+// process between two writes, and compares all answers with plain maps.
+func TestModel(t *testing.T) {
+	for round := range *modelRounds {
+		t.Run(fmt.Sprint("seed ", round), func(t *testing.T) { runModel(t, uint64(round)) })
+	}
+}
+
+func runModel(t *testing.T, seed uint64) {
+	random := rand.New(rand.NewPCG(seed, 1))
+	events := testkit.Events(t, seed, 20, 80)
+	for i := range events {
+		events[i].Time = events[0].Observed.Add(time.Duration(i) * 700 * time.Millisecond)
+		if random.IntN(2) == 0 { // as the API server has it
+			events[i].Time, events[i].TimeSource = events[i].Time.Truncate(time.Second), event.TimeManagedFields
+		}
+	}
+	inOrderOfTime(events)
+	disorder(random, events)
+	files := vfs.NewCrashableMem()
+	options := func() history.Options {
+		return history.Options{
+			Dir: "history", FS: files, MemTableBytes: 64 << 10, LastVersionsBytes: []int{1, 20_000, 0}[seed%3],
+		}
+	}
+	db, err := history.Open(options())
+	testkit.OK(t, err)
+	known := model{}
+	stored := 0
+	for stored < len(events) {
+		n := min(1+random.IntN(60), len(events)-stored)
+		var batch []*event.Event
+		for i := range n {
+			batch = append(batch, &events[stored+i])
+		}
+		position := history.SourcePosition{Name: "s", Position: fmt.Appendf(nil, "%d", stored+n)}
+		_, err := db.Append(batch, position)
+		testkit.OK(t, err)
+		if random.IntN(10) == 0 {
+			crashed := files.CrashClone(vfs.CrashCloneCfg{
+				UnsyncedDataPercent: random.IntN(101), RNG: rand.New(rand.NewPCG(seed, uint64(stored))),
+			})
+			testkit.OK(t, db.Close())
+			files = crashed
+			db, err = history.Open(options())
+			testkit.OK(t, err)
+			at, err := db.Position("s")
+			testkit.OK(t, err)
+			if string(at) != fmt.Sprint(stored+n) {
+				t.Fatalf("after a crash it is read up to %s, and was acknowledged up to %d", at, stored+n)
+			}
+			if random.IntN(2) == 0 { // the source repeats what was acknowledged
+				_, err := db.Append(batch)
+				testkit.OK(t, err)
+			}
+		}
+		for _, e := range batch {
+			known.add(e)
+		}
+		stored += n
+	}
+	defer func() { testkit.OK(t, db.Close()) }()
+	compare(t, db, known, random)
+}
+
+// inOrderOfTime keeps the times of an object from going back, as the bridge does.
+func inOrderOfTime(events []event.Event) {
+	last := map[string]time.Time{}
+	for i := range events {
+		e := &events[i]
+		if e.Time.Before(last[e.PartitionKey]) {
+			e.Time = last[e.PartitionKey]
+		}
+		last[e.PartitionKey] = e.Time
+	}
+}
+
+// disorder delays some events behind later ones of their objects, and repeats some.
+func disorder(random *rand.Rand, events []event.Event) {
+	for range len(events) / 20 {
+		i := random.IntN(len(events) - 30)
+		j := i + random.IntN(30)
+		if random.IntN(2) == 0 {
+			events[i], events[j] = events[j], events[i]
+		} else {
+			events[j] = events[i] // a repeat in the place of another event, which is missing then
+		}
+	}
+}
+
+// compare asks everything of a history that a model knows.
+func compare(t *testing.T, db *history.DB, known model, random *rand.Rand) {
+	t.Helper()
+	objects := map[string]*history.Object{}
+	for _, u := range db.Units() {
+		for o, err := range db.Objects(u, "") {
+			testkit.OK(t, err)
+			objects[u.Informer+" "+fmt.Sprintf("%s/%s/%s", resourceOf(u), o.Namespace, o.Name)] = &o
+		}
+	}
+	if len(objects) != len(known) {
+		t.Fatalf("%d objects, want %d", len(objects), len(known))
+	}
+	for name := range known {
+		o := objects[name]
+		if o == nil {
+			t.Fatalf("%s is missing", name)
+		}
+		want := known.versions(name)
+		compareVersions(t, db, o, want, time.Time{}, time.Time{})
+		for range 10 {
+			at := want[random.IntN(len(want))].Time.Add(time.Duration(random.IntN(3)-1) * time.Second)
+			got, err := db.At(o, at)
+			testkit.OK(t, err)
+			compareVersion(t, got, lastUpTo(want, at))
+			compareVersions(t, db, o, want, at, at.Add(time.Duration(random.IntN(1000))*time.Second))
+		}
+		got, err := db.Last(o)
+		testkit.OK(t, err)
+		compareVersion(t, got, want[len(want)-1])
+	}
+}
+
+func resourceOf(u *history.Unit) string {
+	if u.Group == "" {
+		return u.Resource
+	}
+	return u.Resource + "." + u.Group
+}
+
+func lastUpTo(want []*event.Event, at time.Time) *event.Event {
+	for _, e := range slices.Backward(want) {
+		if !e.Time.After(at) {
+			return e
+		}
+	}
+	return nil
+}
+
+func compareVersions(t *testing.T, db *history.DB, o *history.Object, all []*event.Event, since, until time.Time) {
+	t.Helper()
+	var want []*event.Event
+	for _, e := range all {
+		if !e.Time.Before(since) && (until.IsZero() || !e.Time.After(until)) {
+			want = append(want, e)
+		}
+	}
+	i := 0
+	for v, err := range db.Versions(o, since, until) {
+		testkit.OK(t, err)
+		if i >= len(want) {
+			t.Fatalf("%s: more than %d versions from %v to %v", o, len(want), since, until)
+		}
+		compareVersion(t, v, want[i])
+		i++
+	}
+	if i != len(want) {
+		t.Fatalf("%s: %d versions from %v to %v, want %d", o, i, since, until, len(want))
+	}
+}
+
+// compareVersion compares attributes and data, byte for byte.
+func compareVersion(t *testing.T, got *history.Version, want *event.Event) {
+	t.Helper()
+	if got == nil || want == nil {
+		if got != nil || want != nil {
+			t.Fatalf("got %t, want %t", got != nil, want != nil)
+		}
+		return
+	}
+	if g, w := attributes(&got.Event), attributes(want); !maps.Equal(g, w) {
+		t.Fatalf("got  %v\nwant %v", g, w)
+	}
+}
+
+func attributes(e *event.Event) map[string]string {
+	all := map[string]string{"data": string(e.Data), "op": string(e.Op), "group": e.Group}
+	e.Each(func(name, value string) { all[name] = value })
+	return all
+}

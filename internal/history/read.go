@@ -1,0 +1,469 @@
+package history
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"iter"
+	"math"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/kubebridge/bridge/internal/event"
+)
+
+// Version is one version of an object, or its end.
+type Version struct {
+	Event event.Event
+	Unit  *Unit
+	// Time is when the change was made or observed.
+	Time time.Time
+	seq  sequence
+}
+
+// Form is what is known of the object.
+func (v *Version) Form() Form { return formOf(v.Event.Data, v.Event.DataType) }
+
+// Deleted reports whether the object ends with this version.
+func (v *Version) Deleted() bool { return v.Event.Op == event.Deleted }
+
+// Object names an object in a unit.
+type Object struct {
+	Unit            *Unit
+	Namespace, Name string
+}
+
+// String is "deployments.apps/shop/web".
+func (o *Object) String() string {
+	if o.Namespace == "" {
+		return o.Unit.groupResource() + "/" + o.Name
+	}
+	return o.Unit.groupResource() + "/" + o.Namespace + "/" + o.Name
+}
+
+func (o *Object) prefix() []byte {
+	return appendObject(make([]byte, 0, 128), o.Unit.Number, o.Namespace, o.Name)
+}
+
+// versionOf makes a version of its text. Its data is a part of text.
+func versionOf(
+	u *Unit, namespace, name string, seq sequence, h header, text []byte, base string,
+) (*Version, error) {
+	v := &Version{Unit: u, Time: h.time, seq: seq}
+	v.Event = event.Event{
+		Source: u.Source, Informer: u.Informer, Resource: u.Resource, Group: u.Group,
+		Cluster: u.Cluster(), Namespace: namespace, Name: name, Op: h.op, Time: h.time,
+	}
+	if err := readText(&v.Event, u, seq, text, base); err != nil {
+		return nil, fmt.Errorf("version %s of %s/%s/%s: %w", seq, u.groupResource(), namespace, name, err)
+	}
+	return v, nil
+}
+
+// Units are all that are known, in the order in which they came.
+func (db *DB) Units() []*Unit { return db.units.all() }
+
+// reader reads versions of objects, as of when it was made.
+type reader struct {
+	db *DB
+	it *pebble.Iterator
+}
+
+func (db *DB) reader() (*reader, error) {
+	it, err := db.pebble.NewIter(&pebble.IterOptions{
+		LowerBound: []byte{spaceVersion}, UpperBound: []byte{spaceVersion + 1},
+	})
+	if err != nil {
+		return nil, db.readError(err)
+	}
+	return &reader{db, it}, nil
+}
+
+func (r *reader) Close() { _ = r.it.Close() } // what went wrong was returned before
+
+// err is why the iterator is at no key, nil at the end.
+func (r *reader) err() error { return r.db.readError(r.it.Error()) }
+
+// maxWalk bounds how many versions are walked over to find a base. More come between only where
+// versions of another time were stored late.
+const maxWalk = 1 << 16
+
+// text makes the text of the version at the iterator, and moves it. base is the version of its base.
+func (r *reader) text(seq sequence, h header) (text []byte, base string, err error) {
+	if h.kind == storedWhole {
+		return bytes.Clone(h.payload), "", nil
+	}
+	prefix, _, _, _, ok := splitVersionKey(r.it.Key())
+	if !ok {
+		return nil, "", errRecord
+	}
+	prefix = bytes.Clone(prefix)
+	// The differences from this version back to a whole one.
+	var chain []header
+	want := seq
+	for walked := 0; ; walked++ {
+		h.payload = bytes.Clone(h.payload)
+		chain = append(chain, h)
+		if h.back > want.version {
+			return nil, "", errDelta
+		}
+		want = sequence{era: seq.era, version: want.version - h.back}
+		if base == "" {
+			base = want.resourceVersion()
+		}
+		if len(chain) > maxDeltas {
+			return nil, "", errDelta
+		}
+		var whole []byte
+		if h, whole, err = r.back(prefix, want); err != nil {
+			return nil, "", err
+		}
+		if whole != nil {
+			text = whole
+			break
+		}
+	}
+	for i := len(chain) - 1; i >= 0; i-- {
+		if text, err = chain[i].apply(text); err != nil {
+			return nil, "", err
+		}
+	}
+	return text, base, nil
+}
+
+// back moves to the nearest version before that has a number and is no end. whole is its text, where
+// it is stored whole.
+func (r *reader) back(prefix []byte, want sequence) (h header, whole []byte, err error) {
+	for walked := 0; walked < maxWalk && r.it.Prev() && isPrefix(r.it.Key(), prefix); walked++ {
+		seq, ok := decodeSequence(r.it.Key()[len(prefix):])
+		if !ok {
+			return h, nil, errRecord
+		}
+		if seq.era != want.era || seq.version < want.version {
+			break
+		}
+		if seq.version != want.version || seq.deleted || !seq.isNumber() {
+			continue
+		}
+		value, err := r.it.ValueAndErr()
+		if err != nil {
+			return h, nil, err
+		}
+		if h, err = readHeader(value); err != nil {
+			return h, nil, err
+		}
+		if h.kind == storedWhole {
+			return h, bytes.Clone(h.payload), nil
+		}
+		return h, nil, nil
+	}
+	return h, nil, cmpErr(r.it.Error(), errDelta)
+}
+
+func cmpErr(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// version makes the version at the iterator, and moves it.
+func (r *reader) version() (*Version, error) {
+	v, err := r.readVersion()
+	return v, r.db.readError(err)
+}
+
+func (r *reader) readVersion() (*Version, error) {
+	key := r.it.Key()
+	_, namespace, name, seq, ok := splitVersionKey(key)
+	if !ok {
+		return nil, errRecord
+	}
+	u := r.db.units.numbered(binary.BigEndian.Uint32(key[1:]))
+	if u == nil {
+		return nil, errRecord
+	}
+	value, err := r.it.ValueAndErr()
+	if err != nil {
+		return nil, err
+	}
+	h, err := readHeader(value)
+	if err != nil {
+		return nil, err
+	}
+	text, base, err := r.text(seq, h)
+	if err != nil {
+		return nil, fmt.Errorf("version %s of %s/%s/%s: %w", seq, u.groupResource(), namespace, name, err)
+	}
+	return versionOf(u, namespace, name, seq, h, text, base)
+}
+
+// atSequence is a version, nil when it is not stored.
+func (r *reader) atSequence(u *Unit, namespace, name string, seq sequence) (*Version, error) {
+	key := seq.append(appendObject(nil, u.Number, namespace, name))
+	if !r.it.SeekGE(key) || !bytes.Equal(r.it.Key(), key) {
+		return nil, r.err()
+	}
+	return r.version()
+}
+
+// Versions are those of an object from one time to another, the oldest first. A zero time is no
+// limit. The versions are the caller's. The error is the last element.
+func (db *DB) Versions(o *Object, since, until time.Time) iter.Seq2[*Version, error] {
+	return func(yield func(*Version, error) bool) {
+		r, err := db.reader()
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		defer r.Close()
+		if err := r.versions(o, since, until, yield); err != nil {
+			yield(nil, db.readError(err))
+		}
+	}
+}
+
+// versions walks forward. Of a version that follows its base the text is at hand; for any other a
+// second reader walks back.
+func (r *reader) versions(o *Object, since, until time.Time, yield func(*Version, error) bool) error {
+	prefix := o.prefix()
+	at := prefix
+	if !since.IsZero() {
+		seq, found, err := r.lastBefore(o, since)
+		if err != nil {
+			return err
+		}
+		if found {
+			at = append(seq.append(bytes.Clone(prefix)), math.MaxUint8) // behind it
+		}
+	}
+	aside, err := r.db.reader()
+	if err != nil {
+		return err
+	}
+	defer aside.Close()
+	var last sequence
+	var text []byte
+	for ok := r.it.SeekGE(at); ok && isPrefix(r.it.Key(), prefix); ok = r.it.Next() {
+		seq, ok := decodeSequence(r.it.Key()[len(prefix):])
+		value, err := r.it.ValueAndErr()
+		if err != nil || !ok {
+			return cmpErr(err, errRecord)
+		}
+		h, err := readHeader(value)
+		if err != nil {
+			return err
+		}
+		if !until.IsZero() && h.time.After(until) {
+			continue
+		}
+		base := ""
+		if h.kind == storedDelta && text != nil && last.era == seq.era && !last.deleted && last.version == seq.version-h.back {
+			base = last.resourceVersion()
+			text, err = h.apply(text)
+		} else {
+			if !aside.it.SeekGE(r.it.Key()) {
+				return cmpErr(aside.it.Error(), errRecord)
+			}
+			text, base, err = aside.text(seq, h)
+		}
+		if err != nil {
+			return err
+		}
+		last = seq
+		v, err := versionOf(o.Unit, o.Namespace, o.Name, seq, h, text, base)
+		if err != nil {
+			return err
+		}
+		if !yield(v, nil) {
+			return nil
+		}
+	}
+	return r.it.Error()
+}
+
+// lastBefore is the last version of an object before a time. Of one object, times never go back
+// within an era, so it lies next to the lowest version that is known of the time after.
+func (r *reader) lastBefore(o *Object, at time.Time) (seq sequence, found bool, err error) {
+	prefix := o.prefix()
+	end := after(prefix)
+	// From the newest era back: the last one in which the object has a version before the time.
+	for {
+		if !r.it.SeekLT(end) || !isPrefix(r.it.Key(), prefix) {
+			return seq, false, r.it.Error()
+		}
+		newest, ok := decodeSequence(r.it.Key()[len(prefix):])
+		if !ok {
+			return seq, false, errRecord
+		}
+		era := binary.BigEndian.AppendUint32(bytes.Clone(prefix), newest.era)
+		seq, found, err = r.lastInEra(o, prefix, era, newest.era, at)
+		if err != nil || found {
+			return seq, found, err
+		}
+		end = era
+	}
+}
+
+// lastInEra is the last version before a time within one era.
+func (r *reader) lastInEra(o *Object, prefix, era []byte, number uint32, at time.Time) (sequence, bool, error) {
+	hint, err := r.db.lowestAfter(o.Unit, number, at)
+	if err != nil {
+		return sequence{}, false, err
+	}
+	end := after(era)
+	ok := false
+	if hint > 0 {
+		key := binary.BigEndian.AppendUint64(append(bytes.Clone(era), classNumber), hint)
+		ok = r.it.SeekLT(key) && isPrefix(r.it.Key(), era)
+	}
+	if !ok {
+		if ok = r.it.SeekLT(end) && isPrefix(r.it.Key(), era); !ok {
+			return sequence{}, false, r.it.Error()
+		}
+	}
+	is, err := r.isBefore(at)
+	if err != nil {
+		return sequence{}, false, err
+	}
+	if is { // forward to the last one that is before
+		var key []byte
+		for is && err == nil {
+			key = append(key[:0], r.it.Key()...)
+			if !r.it.Next() || !isPrefix(r.it.Key(), era) {
+				break
+			}
+			is, err = r.isBefore(at)
+		}
+		seq, ok := decodeSequence(key[len(prefix):])
+		return seq, ok, cmpErr(err, r.it.Error())
+	}
+	for {
+		if !r.it.Prev() || !isPrefix(r.it.Key(), era) {
+			return sequence{}, false, r.it.Error()
+		}
+		if is, err = r.isBefore(at); err != nil {
+			return sequence{}, false, err
+		}
+		if is {
+			seq, ok := decodeSequence(r.it.Key()[len(prefix):])
+			return seq, ok, nil
+		}
+	}
+}
+
+// isBefore reports whether the version at the iterator is before a time.
+func (r *reader) isBefore(at time.Time) (bool, error) {
+	value, err := r.it.ValueAndErr()
+	if err != nil {
+		return false, err
+	}
+	h, err := readHeader(value)
+	return h.time.Before(at), err
+}
+
+// lowestAfter is the lowest version that a watch reported after the minute of a time; 0 for none.
+func (db *DB) lowestAfter(u *Unit, era uint32, at time.Time) (uint64, error) {
+	lower := clockKey(u.Number, era, unixSeconds(at)/clockSeconds+1)
+	it, err := db.pebble.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: after(lower[:9])})
+	if err != nil {
+		return 0, err
+	}
+	defer it.Close()
+	if !it.First() {
+		return 0, it.Error()
+	}
+	value, err := it.ValueAndErr()
+	if err != nil || len(value) != 8 {
+		return 0, cmpErr(err, errRecord)
+	}
+	return binary.BigEndian.Uint64(value), nil
+}
+
+// At is the last version of an object at a time: nil when the object was not known then.
+func (db *DB) At(o *Object, at time.Time) (*Version, error) {
+	r, err := db.reader()
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	seq, found, err := r.lastBefore(o, at.Add(1))
+	if err != nil || !found {
+		return nil, db.readError(err)
+	}
+	return r.atSequence(o.Unit, o.Namespace, o.Name, seq)
+}
+
+// AtVersion is the last version of an object up to a resourceVersion, in the newest era in which it
+// has one: nil when the object was not known then.
+func (db *DB) AtVersion(o *Object, version uint64) (*Version, error) {
+	r, err := db.reader()
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	prefix := o.prefix()
+	for end := after(prefix); ; {
+		if !r.it.SeekLT(end) || !isPrefix(r.it.Key(), prefix) {
+			return nil, r.err()
+		}
+		newest, ok := decodeSequence(r.it.Key()[len(prefix):])
+		if !ok {
+			return nil, db.readError(errRecord)
+		}
+		era := binary.BigEndian.AppendUint32(bytes.Clone(prefix), newest.era)
+		key := binary.BigEndian.AppendUint64(append(bytes.Clone(era), classNumber), version)
+		if r.it.SeekLT(after(key)) && isPrefix(r.it.Key(), era) {
+			return r.version()
+		}
+		end = era
+	}
+}
+
+// Last is the newest version of an object, nil for none.
+func (db *DB) Last(o *Object) (*Version, error) {
+	r, err := db.reader()
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	prefix := o.prefix()
+	if !r.it.SeekLT(after(prefix)) || !isPrefix(r.it.Key(), prefix) {
+		return nil, r.err()
+	}
+	return r.version()
+}
+
+// Objects are those of a unit that were ever known: of a namespace, or of all for "". The error is
+// the last element.
+func (db *DB) Objects(u *Unit, namespace string) iter.Seq2[Object, error] {
+	return func(yield func(Object, error) bool) {
+		prefix := unitPrefix(nil, spaceVersion, u.Number)
+		if namespace != "" {
+			prefix = append(append(prefix, namespace...), separator)
+		}
+		it, err := db.pebble.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
+		if err != nil {
+			yield(Object{}, db.readError(err))
+			return
+		}
+		defer it.Close()
+		for ok := it.First(); ok; {
+			object, ns, name, _, isKey := splitVersionKey(it.Key())
+			if !isKey {
+				yield(Object{}, db.readError(errRecord))
+				return
+			}
+			if !yield(Object{u, ns, name}, nil) {
+				return
+			}
+			ok = it.SeekGE(after(object))
+		}
+		if err := it.Error(); err != nil {
+			yield(Object{}, db.readError(err))
+		}
+	}
+}

@@ -1,0 +1,156 @@
+package history
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+)
+
+// Read opens a history to ask it. It creates nothing in an empty directory, and needs no writer to
+// stop: where another process writes, it reads what is durable at this moment. Append fails.
+func Read(o Options) (*DB, error) {
+	if o.FS != nil {
+		return open(o, true)
+	}
+	if err := checkDir(o.Dir, false); err != nil {
+		return nil, err
+	}
+	db, err := open(o, true)
+	if !errors.Is(err, ErrInUse) {
+		return db, err
+	}
+	return readBeside(o)
+}
+
+// readBeside opens a copy of the files that a writer has open: links to its tables, which never
+// change, and copies of its logs and of the list of its files.
+func readBeside(o Options) (*DB, error) {
+	removeAbandoned(o.Dir)
+	copied := filepath.Join(o.Dir, readerPrefix+strconv.Itoa(os.Getpid())+"-"+strconv.FormatUint(uint64(readers.Add(1)), 10))
+	const attempts = 5 // the writer may remove a table between two steps
+	var err error
+	for range attempts {
+		if err = copyFiles(o.Dir, copied); err != nil {
+			_ = os.RemoveAll(copied) // what is left is removed by the next reader
+			continue
+		}
+		beside := o
+		beside.Dir = copied
+		db, openErr := open(beside, true)
+		if openErr == nil {
+			db.dir = o.Dir
+			closed := db.close
+			db.close = func() error { return errors.Join(closed(), os.RemoveAll(copied)) }
+			return db, nil
+		}
+		err = errors.Join(openErr, os.RemoveAll(copied))
+	}
+	return nil, fmt.Errorf("history %s is written by another process, and can't be read beside it: %w", o.Dir, err)
+}
+
+// readerPrefix begins the names of the directories of readers.
+const readerPrefix = "reader-"
+
+// readers counts those of this process.
+var readers atomic.Uint32
+
+// removeAbandoned removes the directories of readers that were killed.
+func removeAbandoned(dir string) {
+	found, _ := filepath.Glob(filepath.Join(dir, readerPrefix+"*"))
+	for _, path := range found {
+		process, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(path), readerPrefix), "-")
+		pid, err := strconv.Atoi(process)
+		if err == nil && pid > 0 && errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+			_ = os.RemoveAll(path) // somebody else may have done so
+		}
+	}
+}
+
+// copyFiles makes the files of a database as they are at one moment. The order matters:
+//
+//  1. the logs. A log that is flushed after that is in a table, which the list of files then names;
+//     one that is written after that is missing, and so are only the newest commits.
+//  2. the tables.
+//  3. the list of files, with the marker that names it.
+//  4. the tables that came between 2 and 3: the list may name them.
+func copyFiles(from, to string) error {
+	if err := os.Mkdir(to, 0o700); err != nil {
+		return err
+	}
+	logs, err := names(from, func(name string) bool { return filepath.Ext(name) == ".log" })
+	if err != nil {
+		return err
+	}
+	for _, name := range logs {
+		if err := copyFile(from, to, name); err != nil {
+			return err
+		}
+	}
+	if err := linkTables(from, to); err != nil {
+		return err
+	}
+	// A list that is replaced meanwhile is gone: the marker comes first.
+	lists, err := names(from, func(name string) bool {
+		return strings.HasPrefix(name, "marker.") || strings.HasPrefix(name, "MANIFEST-") || strings.HasPrefix(name, "OPTIONS-")
+	})
+	slices.SortFunc(lists, func(a, b string) int { return cmp.Compare(rank(a), rank(b)) })
+	for _, name := range lists {
+		err = cmp.Or(err, copyFile(from, to, name))
+	}
+	return cmp.Or(err, linkTables(from, to))
+}
+
+func rank(name string) int {
+	if strings.HasPrefix(name, "marker.") {
+		return 0
+	}
+	return 1
+}
+
+// names are those of a directory's files that are wanted.
+func names(dir string, wanted func(name string) bool) (list []string, err error) {
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		if wanted(e.Name()) {
+			list = append(list, e.Name())
+		}
+	}
+	return list, err
+}
+
+// linkTables links those that are not linked yet. One that is gone was replaced by another.
+func linkTables(from, to string) error {
+	tables, err := names(from, func(name string) bool { return filepath.Ext(name) == ".sst" || filepath.Ext(name) == ".blob" })
+	for _, name := range tables {
+		linkErr := os.Link(filepath.Join(from, name), filepath.Join(to, name))
+		if linkErr != nil && !errors.Is(linkErr, os.ErrExist) && !errors.Is(linkErr, os.ErrNotExist) {
+			return linkErr
+		}
+	}
+	return err
+}
+
+func copyFile(from, to, name string) error {
+	in, err := os.Open(filepath.Join(from, name))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // replaced by a later one, or the database can't be opened
+	}
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(filepath.Join(to, name), os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
+}

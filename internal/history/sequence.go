@@ -1,0 +1,147 @@
+package history
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// sequence is the place of a version among all of its object: the attribute of that name, taken
+// apart. Its bytes sort as the attribute does.
+type sequence struct {
+	// era counts how often versions began again.
+	era uint32
+	// version is a number; text is the version where it is no number.
+	version uint64
+	text    string
+	// entered is the version of the Namespace with which the object came into the selection again.
+	entered uint64
+	deleted bool
+}
+
+// Classes of versions in a key, and what follows a version.
+const (
+	classNumber = 0
+	classText   = 1
+
+	suffixNone           = 0
+	suffixDeleted        = 1
+	suffixEntered        = 2
+	suffixEnteredDeleted = 3
+)
+
+// isNumber reports whether the version is a number, so that differences to it can be stored.
+func (s sequence) isNumber() bool { return s.text == "" }
+
+func (s sequence) append(dst []byte) []byte {
+	dst = binary.BigEndian.AppendUint32(dst, s.era)
+	if s.isNumber() {
+		dst = binary.BigEndian.AppendUint64(append(dst, classNumber), s.version)
+	} else {
+		dst = append(append(append(dst, classText), s.text...), separator)
+	}
+	switch {
+	case s.entered > 0 && s.deleted:
+		return append(binary.BigEndian.AppendUint64(append(dst, suffixEntered), s.entered), suffixEnteredDeleted)
+	case s.entered > 0:
+		return append(binary.BigEndian.AppendUint64(append(dst, suffixEntered), s.entered), suffixNone)
+	case s.deleted:
+		return append(dst, suffixDeleted)
+	}
+	return append(dst, suffixNone)
+}
+
+func decodeSequence(b []byte) (s sequence, ok bool) {
+	if len(b) < 5 {
+		return s, false
+	}
+	s.era = binary.BigEndian.Uint32(b)
+	class, b := b[4], b[5:]
+	switch {
+	case class == classNumber && len(b) > 8:
+		s.version, b = binary.BigEndian.Uint64(b), b[8:]
+	case class == classText:
+		i := bytes.IndexByte(b, separator)
+		if i <= 0 {
+			return s, false
+		}
+		s.text, b = string(b[:i]), b[i+1:]
+	default:
+		return s, false
+	}
+	switch {
+	case len(b) == 1 && b[0] == suffixNone:
+		return s, true
+	case len(b) == 1 && b[0] == suffixDeleted:
+		s.deleted = true
+		return s, true
+	case len(b) == 10 && b[0] == suffixEntered && (b[9] == suffixNone || b[9] == suffixEnteredDeleted):
+		s.entered, s.deleted = binary.BigEndian.Uint64(b[1:]), b[9] == suffixEnteredDeleted
+		return s, s.entered > 0
+	}
+	return s, false
+}
+
+// parseSequence reads an attribute. Where there is none that can be read, version and deleted say
+// where the event belongs.
+func parseSequence(attribute, version string, deleted bool) sequence {
+	era, rest, found := strings.Cut(attribute, ".")
+	n, err := strconv.ParseUint(era, 10, 32)
+	if !found || err != nil {
+		return newSequence(0, version, deleted)
+	}
+	s := newSequence(uint32(n), version, deleted)
+	if _, entered, found := strings.Cut(rest, ".entered."); found {
+		digits, _, _ := strings.Cut(entered, ".")
+		s.entered, _ = strconv.ParseUint(digits, 10, 64) // none that the bridge makes is no number
+	}
+	return s
+}
+
+func newSequence(era uint32, version string, deleted bool) sequence {
+	s := sequence{era: era, deleted: deleted}
+	n, err := strconv.ParseUint(version, 10, 64)
+	if err == nil && n > 0 && version[0] != '0' {
+		s.version = n
+	} else {
+		s.text = strings.ReplaceAll(version, "\x00", "?")
+		if s.text == "" {
+			s.text = "-"
+		}
+	}
+	return s
+}
+
+// resourceVersion is the version as text.
+func (s sequence) resourceVersion() string {
+	if s.isNumber() {
+		return strconv.FormatUint(s.version, 10)
+	}
+	return s.text
+}
+
+// String is the attribute, as the bridge writes it.
+func (s sequence) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%08d.", s.era)
+	if s.isNumber() {
+		fmt.Fprintf(&b, "%020d", s.version)
+	} else {
+		b.WriteString(s.text)
+	}
+	if s.entered > 0 {
+		fmt.Fprintf(&b, ".entered.%020d", s.entered)
+	}
+	if s.deleted {
+		b.WriteString(".deleted")
+	}
+	return b.String()
+}
+
+// compare sorts versions of one object.
+func (s sequence) compare(other sequence) int {
+	var a, b [64]byte
+	return bytes.Compare(s.append(a[:0]), other.append(b[:0]))
+}

@@ -1,0 +1,300 @@
+package history
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/kubebridge/bridge/internal/event"
+)
+
+// maxDeltas is how many differences follow each other, at most: a whole version comes after them.
+// Twice as many save a tenth of the space, half as many cost a quarter more.
+const maxDeltas = 31
+
+// writer is what Append keeps between two calls.
+type writer struct {
+	last    lastVersions
+	delta   deltaEncoder
+	unsaved []*Unit // that no commit has stored
+	clock   map[clockAt]uint64
+	key     []byte
+	value   []byte
+	other   []byte
+}
+
+// clockAt is a minute of a unit.
+type clockAt struct{ unit, era, minute uint32 }
+
+// maxClock bounds the minutes in memory. What is not there is read.
+const maxClock = 1 << 14
+
+// SourcePosition says how far a source is read.
+type SourcePosition struct {
+	Name     string
+	Position json.RawMessage
+}
+
+// Stored is what Append has done with a batch.
+type Stored struct {
+	Versions, Marks, Repeats int
+}
+
+// Refusal is the error for an event that can't be stored, now or later.
+type Refusal struct {
+	Event int // its place in the batch
+	Err   error
+}
+
+func (r *Refusal) Error() string { return r.Err.Error() }
+func (r *Refusal) Unwrap() error { return r.Err }
+
+// Append stores events and positions, all or nothing. Durable when it returns nil. An error that is
+// a *Refusal is about one event; any other may heal. The events are not kept.
+func (db *DB) Append(events []*event.Event, positions ...SourcePosition) (Stored, error) {
+	b := &batch{db: db, w: &db.writer, Batch: db.pebble.NewBatch(), written: map[string]bool{}}
+	defer b.Close()
+	err := b.fill(events, positions)
+	if err == nil && !b.Empty() {
+		err = db.commit(b.Batch)
+	}
+	if err != nil {
+		// It has what was not stored.
+		db.writer.last.clear()
+		clear(db.writer.clock)
+		return Stored{}, db.readError(err)
+	}
+	db.writer.unsaved = nil
+	return b.stored, nil
+}
+
+// commit waits for the disk, or for the end of the database.
+func (db *DB) commit(b *pebble.Batch) error {
+	done := make(chan error, 1)
+	go func() { done <- b.Commit(db.sync) }()
+	select {
+	case err := <-done:
+		return err
+	case <-db.failed:
+		return db.err
+	}
+}
+
+// batch is one call of Append.
+type batch struct {
+	*pebble.Batch
+	db      *DB
+	w       *writer
+	written map[string]bool // keys of versions that are not committed
+	stored  Stored
+}
+
+func (b *batch) fill(events []*event.Event, positions []SourcePosition) error {
+	for i, e := range events {
+		if err := b.add(e); err != nil {
+			if errors.Is(err, errName) || errors.Is(err, ErrOtherCluster) {
+				err = &Refusal{i, err}
+			}
+			return err
+		}
+	}
+	for _, u := range b.w.unsaved {
+		value, err := json.Marshal(u)
+		if err == nil {
+			err = b.Set(u.key(), value, nil)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, p := range positions {
+		if err := b.Set(positionKey(p.Name), p.Position, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *batch) add(e *event.Event) error {
+	u, isNew := b.db.units.of(e)
+	if isNew {
+		b.w.unsaved = append(b.w.unsaved, u)
+	}
+	if e.AboutInformer() || e.UID == "" || e.ResourceVersion == "" || e.Name == "" || e.Resource == "" || opCode(e.Op) == 0 {
+		return b.addMark(u, e)
+	}
+	if strings.IndexByte(e.Namespace, separator) >= 0 || strings.IndexByte(e.Name, separator) >= 0 {
+		return errName
+	}
+	if err := b.checkCluster(e); err != nil {
+		return err
+	}
+	return b.addVersion(u, e)
+}
+
+// checkCluster knows a cluster by the uid of its namespace kube-system, which can't be recreated.
+func (b *batch) checkCluster(e *event.Event) error {
+	if e.Name != "kube-system" || e.Resource != "namespaces" || e.Group != "" || e.Op == event.Deleted {
+		return nil
+	}
+	key := metaKey("cluster" + e.Source)
+	known, err := b.db.get(key)
+	switch {
+	case err != nil:
+		return err
+	case known == nil:
+		return b.Set(key, []byte(e.UID), nil)
+	case string(known) != e.UID:
+		return fmt.Errorf("history %s %w: %s is the cluster with uid %s, and events come of one with "+
+			"uid %s; give each cluster a name of its own (cluster), or another directory",
+			b.db.dir, ErrOtherCluster, strings.TrimPrefix(e.Source, "/clusters/"), known, e.UID)
+	}
+	return nil
+}
+
+// timeOf is where an event stands in the timeline.
+func timeOf(e *event.Event) time.Time {
+	if e.Time.IsZero() {
+		return e.Observed
+	}
+	return e.Time
+}
+
+// addVersion stores a version of an object, unless it is there.
+func (b *batch) addVersion(u *Unit, e *event.Event) error {
+	w := b.w
+	seq := parseSequence(e.Sequence, e.ResourceVersion, e.Op == event.Deleted)
+	w.key = appendObject(w.key[:0], u.Number, e.Namespace, e.Name)
+	object := len(w.key)
+	last := w.last.get(w.key)
+	w.key = seq.append(w.key)
+	follows := last != nil && bytes.Compare(w.key[object:], last.seq.append(w.other[:0])) > 0
+	if !follows {
+		isThere, err := b.has(w.key)
+		if err != nil {
+			return err
+		}
+		if isThere {
+			b.stored.Repeats++
+			return nil
+		}
+	}
+	data, err := b.dataOf(u, e, last, seq)
+	if err != nil {
+		return err
+	}
+	stored := *e
+	if len(data) > 0 && e.DataType == event.MergePatchContentType && !bytes.Equal(data, e.Data) {
+		stored.DataType = "" // it is the object now
+	}
+	text, deltas, err := b.setVersion(u, &stored, seq, data, last, follows)
+	if err != nil {
+		return err
+	}
+	if follows || last == nil {
+		w.last.put(w.key[:object], seq, text, deltas)
+	}
+	b.written[string(w.key)] = true
+	b.stored.Versions++
+	return errors.Join(b.addToTimeline(u, &stored, seq), b.addToClock(u, &stored, seq))
+}
+
+// setVersion stores a version as a difference to the last one, where that is shorter.
+func (b *batch) setVersion(
+	u *Unit, e *event.Event, seq sequence, data []byte, last *lastVersion, follows bool,
+) (text []byte, deltas int, err error) {
+	w := b.w
+	text = make([]byte, 0, len(data)+256)
+	if follows && last.deltas < maxDeltas && !last.seq.deleted && last.seq.isNumber() && seq.isNumber() &&
+		last.seq.era == seq.era {
+		text = appendText(text, u, e, seq, data, last.seq.resourceVersion())
+		w.value = w.delta.appendRecord(w.value[:0], e.Op, timeOf(e), seq.version-last.seq.version, last.text, text)
+		if len(w.value) < len(text)/2 {
+			return text, last.deltas + 1, b.Set(w.key, w.value, nil)
+		}
+		text = text[:0]
+	}
+	text = appendText(text, u, e, seq, data, "")
+	w.value = appendWhole(w.value[:0], e.Op, timeOf(e), text)
+	return text, 0, b.Set(w.key, w.value, nil)
+}
+
+// has reports whether a version is stored.
+func (b *batch) has(key []byte) (bool, error) {
+	if b.written[string(key)] {
+		return true, nil
+	}
+	_, closer, err := b.db.pebble.Get(key)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, closer.Close()
+}
+
+// addToTimeline notes what happened, by namespace and time.
+func (b *batch) addToTimeline(u *Unit, e *event.Event, seq sequence) error {
+	entry := timelineEntry{
+		u.SourceNumber, e.Namespace, unixSeconds(timeOf(e)), seq.version, u.Number, e.Name, seq,
+	}
+	b.w.value = entry.append(b.w.value[:0])
+	return b.Set(b.w.value, []byte{opCode(e.Op)}, nil)
+}
+
+// addToClock notes the lowest version that a watch reported in a minute. What a list tells may be of
+// any time.
+func (b *batch) addToClock(u *Unit, e *event.Event, seq sequence) error {
+	if e.Initial || e.Inferred || e.Op == event.Synced || !seq.isNumber() {
+		return nil
+	}
+	at := clockAt{u.Number, seq.era, unixSeconds(timeOf(e)) / clockSeconds}
+	key := clockKey(at.unit, at.era, at.minute)
+	lowest, known := b.w.clock[at]
+	if !known {
+		value, err := b.db.get(key)
+		if err != nil {
+			return err
+		}
+		lowest = math.MaxUint64
+		if len(value) == 8 {
+			lowest = binary.BigEndian.Uint64(value)
+		}
+		if b.w.clock == nil || len(b.w.clock) >= maxClock {
+			b.w.clock = map[clockAt]uint64{}
+		}
+		b.w.clock[at] = lowest
+	}
+	if seq.version >= lowest {
+		return nil
+	}
+	b.w.clock[at] = seq.version
+	return b.Set(key, binary.BigEndian.AppendUint64(nil, seq.version), nil)
+}
+
+// addMark stores what the stream says about itself, and what is no version of an object.
+func (b *batch) addMark(u *Unit, e *event.Event) error {
+	id, _, _ := strings.Cut(e.ID, "/partition/") // each partition of a topic has a copy
+	document := event.AppendStructured(nil, e)
+	if e.Op == event.Progress && e.AboutInformer() {
+		scope, _, _ := strings.Cut(e.ID, "/progress/")
+		return b.Set(progressKey(u.Number, scope), document, nil) // the newest is enough
+	}
+	key := markKey(u.Number, unixSeconds(timeOf(e)), id)
+	isThere, err := b.has(key)
+	if err != nil || isThere {
+		b.stored.Repeats += btoi(isThere)
+		return err
+	}
+	b.written[string(key)] = true
+	b.stored.Marks++
+	return b.Set(key, document, nil)
+}
