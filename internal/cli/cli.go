@@ -109,7 +109,7 @@ Exit codes: 0 after a clean stop, 1 when something failed while it ran, 2 when i
 		SilenceUsage:  true, // a screen of flags would hide the error
 	}
 	root.AddCommand(newRunCommand(build), newValidateCommand(), newSampleCommand(),
-		newRBACCommand(), newStatusCommand(), newVerifyCommand(), newStateCommand(),
+		newRBACCommand(), newStatusCommand(), newVerifyCommand(), newArchiveCommand(), newStateCommand(),
 		newUndeliveredCommand(), newVersionCommand(build))
 	root.AddCommand(newPauseCommand(), newResumeCommand(), newSnapshotCommand(),
 		newLogLevelCommand(), newReloadCommand(), newTokenCommand())

@@ -22,7 +22,7 @@ import (
 var verifyOutputs = []string{"table", "json", "yaml"}
 
 func newVerifyCommand() *cobra.Command {
-	o := app.VerifyOptions{}
+	o := app.VerifyOptions{SourceOptions: app.SourceOptions{Client: "bridge verify"}}
 	var output string
 	cmd := &cobra.Command{
 		Use:   "verify",
