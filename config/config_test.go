@@ -477,7 +477,7 @@ func TestServers(t *testing.T) {
 	})
 	for text, want := range map[string]string{
 		"[]":                          "sinks[0].nats.servers: must not be empty",
-		"nats://a:4222":               "sinks[0].nats.servers: want a list such as [a, b], got one value",
+		"nats://a:4222":               "sinks[0].nats.servers: want a list such as [a, b], got a single value",
 		`["nats://a,nats://b"]`:       "sinks[0].nats.servers[0]: want a URL such as nats://127.0.0.1:4222",
 		`["nats://a:1", "nats://:p"]`: "sinks[0].nats.servers[1]: want a URL such as nats://127.0.0.1:4222",
 	} {
@@ -488,8 +488,18 @@ func TestServers(t *testing.T) {
 	}
 }
 
-func TestOtherNamesOfKeys(t *testing.T) {
+func TestMessages(t *testing.T) {
 	for text, want := range map[string]string{
+		"informers: [{name: a, resources: [pods], labelSelector: {app: web}}]":                `labelSelector: want a string such as "app=web", got a map`,
+		"informers: [{name: a, resources: [pods], sinks: [lake]}]":                            `informers[0].sinks[0]: want a map, got a single value: write {name: lake}`,
+		`informers: [{name: a, resources: [pods], filter: 'op != "x" && object.kind = "y"'}]`: `filter: 1:26: "=" is not CEL: write "=="`,
+		"informers: [{name: a, resources: [pods], resync: soon}]":                             `resync: want a duration such as 500ms, 30s or 7d, got "soon"`,
+		"sinks: [{name: s}]":                       `sinks[0]: missing sink type: set one of nats, kafka, stdout`,
+		"sinks: [{name: s, stdout: {}, nats: {}}]": `sinks[0]: set only one of nats, kafka, stdout, got nats and stdout`,
+		"sinks: [{name: s, nats: {password: p}}]":  `nats.password: requires username`,
+		"state: {dir: [x]}":                        `state.dir: want a string, got a list`,
+		"state: {maxUndeliveredBytes: {}}":         `state.maxUndeliveredBytes: want a size such as 64MiB, got a map`,
+		"informers: [{name: a, resources: [pods], namespaces: [x], namespaceSelector: a=b}]": `namespaceSelector: cannot be combined with namespaces`,
 		"drain: 5s": `drain: unknown key: did you mean "shutdownTimeout"?`,
 		"informers: [{name: a, kinds: [Pod], resources: [pods]}]":     `kinds: unknown key: did you mean "resources"?`,
 		"informers: [{name: a, resources: [pods], on: [spec]}]":       `on: unknown key: did you mean "changedParts"?`,
@@ -501,5 +511,9 @@ func TestOtherNamesOfKeys(t *testing.T) {
 		if _, err := load(t, text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %s", text, err, want)
 		}
+	}
+	_, err := load(t, "sinks: [{name: s, kafka: {brokers: [h:1], sasl: {mechanism: AWS_MSK_IAM}}}]")
+	if got := config.Problems(err); len(got) != 1 || got[0].Path != "sinks[0].kafka.sasl.mechanism" {
+		t.Errorf("of a mechanism that is not known: %v", err)
 	}
 }

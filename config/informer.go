@@ -21,13 +21,13 @@ type Informer struct {
 	// as `deleted` with the attribute `cause: left-selector`, and nothing is told of it from then on, not even that it is deleted. Changes count from when the bridge learns of the Namespace's labels. One watch of all
 	// namespaces is read for each resource, and the others are left out here, before they cost memory or disk. Cluster-scoped resources are left out as with
 	// `namespaces`, beside which it may not be given. It takes the right to list and watch namespaces.
-	NamespaceSelector string `yaml:"namespaceSelector"`
+	NamespaceSelector string `yaml:"namespaceSelector" example:"env=prod"`
 	// LabelSelector is a label selector as kubectl takes it (`app=web,tier in (a,b)`). An object that leaves it is sent as `deleted`, one that comes
 	// to match as `added`; whether they say so, see `selectAt`.
-	LabelSelector string `yaml:"labelSelector"`
+	LabelSelector string `yaml:"labelSelector" example:"app=web"`
 	// FieldSelector is a field selector as kubectl takes it (`spec.nodeName=n1`), evaluated by the API server. What fields there are depends on
 	// the resource; `metadata.name` and `metadata.namespace` always.
-	FieldSelector string `yaml:"fieldSelector"`
+	FieldSelector string `yaml:"fieldSelector" example:"spec.nodeName=n1"`
 	// SelectAt says who evaluates `labelSelector`. `server`, the API server: nothing else is read, and that an object has left looks as if it was
 	// deleted. `bridge`: everything is read, and what does not match is left out here, before it costs memory or disk; and events say in `cause`
 	// what happened: `deleted`, or `left-selector` for an object that lives on, with the last state that matched; and of `added` ones `created`, or

@@ -74,7 +74,7 @@ func (r *reader) section(n *yaml.Node, t reflect.Type, path string) map[string]a
 		return out
 	}
 	if n.Kind != yaml.MappingNode {
-		r.addAt(r.at(n), path, "want a section of keys, got %s", describe(n))
+		r.addAt(r.at(n), path, "want a map, got %s", describe(n))
 		return out
 	}
 	fields := fieldsOf(t)
@@ -111,7 +111,7 @@ func (r *reader) value(n *yaml.Node, f *field, path string) (v any, ok bool) {
 	case f.typ.Kind() == reflect.Map:
 		return r.textMap(n, path)
 	}
-	return r.scalar(n, f.typ, path)
+	return r.scalar(n, f, path)
 }
 
 func (r *reader) sections(n *yaml.Node, t reflect.Type, path string) (any, bool) {
@@ -123,6 +123,11 @@ func (r *reader) sections(n *yaml.Node, t reflect.Type, path string) (any, bool)
 	for i, item := range n.Content {
 		at := fmt.Sprintf("%s[%d]", path, i)
 		r.origins[at] = r.at(item)
+		if item = resolve(item); item.Kind == yaml.ScalarNode && objectName.MatchString(item.Value) {
+			r.addAt(r.at(item), at, "want a map, got a single value: write {name: %s}", item.Value)
+			list = append(list, map[string]any{"name": item.Value})
+			continue
+		}
 		list = append(list, r.section(item, t, at))
 	}
 	return list, true
@@ -137,7 +142,7 @@ func (r *reader) texts(n *yaml.Node, path string) (any, bool) {
 	for i, item := range n.Content {
 		at := fmt.Sprintf("%s[%d]", path, i)
 		r.origins[at] = r.at(item)
-		if text, ok := r.text(resolve(item), at); ok {
+		if text, ok := r.text(resolve(item), at, "a string"); ok {
 			list = append(list, text)
 		}
 	}
@@ -146,7 +151,7 @@ func (r *reader) texts(n *yaml.Node, path string) (any, bool) {
 
 func (r *reader) textMap(n *yaml.Node, path string) (any, bool) {
 	if n.Kind != yaml.MappingNode {
-		r.addAt(r.at(n), path, "want a section of keys, got %s", describe(n))
+		r.addAt(r.at(n), path, "want a map, got %s", describe(n))
 		return nil, false
 	}
 	out := map[string]any{}
@@ -157,31 +162,34 @@ func (r *reader) textMap(n *yaml.Node, path string) (any, bool) {
 		if key.Value != strings.ToLower(key.Value) { // viper would make it so, silently
 			r.addAt(r.at(key), at, "want a name in lower case")
 		}
-		if text, ok := r.text(resolve(n.Content[i+1]), at); ok {
+		if text, ok := r.text(resolve(n.Content[i+1]), at, "a string"); ok {
 			out[key.Value] = text
 		}
 	}
 	return out, true
 }
 
-func (r *reader) scalar(n *yaml.Node, t reflect.Type, path string) (any, bool) {
-	text, ok := r.text(n, path)
+// objectName matches the names of informers and sinks.
+var objectName = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
+
+func (r *reader) scalar(n *yaml.Node, f *field, path string) (any, bool) {
+	text, ok := r.text(n, path, f.wanted())
 	if !ok {
 		return nil, false
 	}
-	v, err := parse(t, text)
+	v, err := parse(f.typ, text)
 	if err != nil {
 		// Quoted as it stands in the file: what a variable held may be a secret in the wrong place.
-		r.addAt(r.at(n), path, "%v%s", err, quote(t, n.Value))
+		r.addAt(r.at(n), path, "%v%s", err, quote(f.typ, n.Value))
 		return nil, false
 	}
 	return v, true
 }
 
-// text is a scalar as it stands in the file, its variables expanded.
-func (r *reader) text(n *yaml.Node, path string) (string, bool) {
+// text is a scalar as it stands in the file, its variables expanded. wanted describes it.
+func (r *reader) text(n *yaml.Node, path, wanted string) (string, bool) {
 	if n.Kind != yaml.ScalarNode || isNull(n) {
-		r.addAt(r.at(n), path, "want one value, got %s", describe(n))
+		r.addAt(r.at(n), path, "want %s, got %s", wanted, describe(n))
 		return "", false
 	}
 	text, err := expand(n.Value, os.LookupEnv)
@@ -210,14 +218,14 @@ func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag(
 func describe(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:
-		return "a section of keys"
+		return "a map"
 	case yaml.SequenceNode:
 		return "a list"
 	}
 	if isNull(n) {
 		return "nothing"
 	}
-	return "one value"
+	return "a single value"
 }
 
 func findField(fields []field, key string) *field {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"reflect"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ type field struct {
 	fallback  string // the default, as it would be written in YAML
 	hasValue  bool   // whether there is a default
 	allowed   []string
+	example   string
 	isSection bool // a struct, or a pointer to one
 }
 
@@ -31,6 +33,7 @@ func fieldsOf(t reflect.Type) []field {
 			key: key, index: i, typ: f.Type,
 			fallback: fallback, hasValue: hasValue,
 			allowed:   strings.Fields(f.Tag.Get("oneof")),
+			example:   f.Tag.Get("example"),
 			isSection: section(f.Type) != nil,
 		})
 	}
@@ -53,6 +56,24 @@ func (f *field) isList() bool { return f.typ.Kind() == reflect.Slice && section(
 
 // isScalar says whether one text holds the whole value, be it a list of texts separated by commas.
 func (f *field) isScalar() bool { return !f.isSection && !f.isList() && f.typ.Kind() != reflect.Map }
+
+// wanted describes the value of a key that is a scalar.
+func (f *field) wanted() string {
+	switch kind := f.typ.Kind(); {
+	case f.example != "":
+		return fmt.Sprintf("a string such as %q", f.example)
+	case f.typ == durationType:
+		return "a duration such as 30s"
+	case f.typ == sizeType:
+		return "a size such as 64MiB"
+	case kind == reflect.Bool:
+		return "true or false"
+	case kind == reflect.String:
+		return "a string"
+	default:
+		return "a number"
+	}
+}
 
 var (
 	durationType = reflect.TypeFor[time.Duration]()

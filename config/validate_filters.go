@@ -88,7 +88,7 @@ func (inf *Informer) validateRedaction(ps *problems, path string) {
 		}
 	}
 	if inf.KeepManagedFields && (len(inf.Redact) > 0 || len(inf.Drop) > 0 || inf.RedactEnv) {
-		ps.add(path+".keepManagedFields", "excludes redact, drop and redactEnv: managedFields repeat values of the object")
+		ps.add(path+".keepManagedFields", "cannot be combined with redact, drop and redactEnv: managedFields repeat values of the object")
 	}
 }
 

@@ -23,7 +23,7 @@ func (inf *Informer) validate(ps *problems, path string, sinkNames []string) {
 		ps.add(path+".namespaceSelector", "%v", err)
 	}
 	if inf.NamespaceSelector != "" && len(inf.Namespaces) > 0 {
-		ps.add(path+".namespaceSelector", "excludes namespaces: to select by name, and labels too, write kubernetes.io/metadata.name in (a,b)")
+		ps.add(path+".namespaceSelector", "cannot be combined with namespaces: to select by name, and labels too, write kubernetes.io/metadata.name in (a,b)")
 	}
 	if _, err := labels.Parse(inf.LabelSelector); err != nil {
 		ps.add(path+".labelSelector", "%v", err)

@@ -73,6 +73,9 @@ func (s *SASL) validate(ps *problems, path string) {
 			ps.add(join(path, key), "has no effect with OAUTHBEARER")
 		}
 		return
+	case "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512":
+	default: // reported; what it requires is not known
+		return
 	}
 	if s.Username == "" && !ps.has(path+".username") {
 		ps.add(path+".username", "required for %s", s.Mechanism)

@@ -66,9 +66,9 @@ func (n *NATS) validateAuth(ps *problems, path string) {
 	passwords := givenKeys(setting{"password", n.Password != ""}, setting{"passwordFile", n.PasswordFile != ""})
 	switch {
 	case n.Username != "" && len(passwords) == 0:
-		ps.add(path+".username", "needs password or passwordFile")
+		ps.add(path+".username", "requires password or passwordFile")
 	case n.Username == "" && len(passwords) > 0:
-		ps.add(join(path, passwords[0]), "needs username")
+		ps.add(join(path, passwords[0]), "requires username")
 	}
 }
 

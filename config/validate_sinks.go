@@ -62,9 +62,9 @@ func (s *Sink) validateKind(ps *problems, path string) {
 	}
 	switch {
 	case len(kinds) > 1:
-		ps.add(path, "is %s at once; make each a sink of its own", strings.Join(kinds, " and "))
+		ps.add(path, "set only one of nats, kafka, stdout, got %s", strings.Join(kinds, " and "))
 	case len(kinds) == 0 && !ps.has(path):
-		ps.add(path, "says not what it is: one of nats, kafka, stdout is required")
+		ps.add(path, "missing sink type: set one of nats, kafka, stdout")
 	}
 }
 
@@ -100,7 +100,7 @@ func givenKeys(settings ...setting) []string {
 // validateAtMostOne complains of the second of several keys that exclude each other.
 func validateAtMostOne(ps *problems, path string, settings ...setting) {
 	if keys := givenKeys(settings...); len(keys) > 1 {
-		ps.add(join(path, keys[1]), "excludes %s: keep one of %s", keys[0], strings.Join(keys, ", "))
+		ps.add(join(path, keys[1]), "cannot be combined with %s: keep one of %s", keys[0], strings.Join(keys, ", "))
 	}
 }
 

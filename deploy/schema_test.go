@@ -130,7 +130,7 @@ func shapeProblems(t *testing.T, content any, path string) (list []string) {
 }
 
 // shapes are how the bridge begins what it says of a value's shape.
-var shapes = []string{"unknown key", "want one value", "want a list", "want a section", "want a duration", "want a size", "want true or false", "want a whole number", "want a number", "want one of", "required"}
+var shapes = []string{"unknown key", "want a string", "want a list", "want a map", "want a duration", "want a size", "want true or false", "want a whole number", "want a number", "want one of", "required"}
 
 // places are the ways to every value of a document but the document itself.
 func places(v any, at []any) (list [][]any) {

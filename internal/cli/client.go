@@ -94,7 +94,7 @@ func understand(address string, answer *http.Response) (string, error) {
 	}
 	var said struct{ Message, Error string }
 	if err := json.Unmarshal(data, &said); err != nil || said.Message == "" && said.Error == "" {
-		return "", refused(fmt.Errorf("what answers at %s is no bridge that takes commands: %s",
+		return "", refused(fmt.Errorf("%s is not the admin endpoint of a bridge that takes commands: %s",
 			address, answer.Status))
 	}
 	switch answer.StatusCode {
@@ -146,8 +146,8 @@ func (c *client) secret() (string, error) {
 	token, err := app.ReadToken(file)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return "", fmt.Errorf("there is no token at %s: give the one of the running bridge with "+
-			"--token-file, or the directory that it runs with (--state-dir, --config)", file)
+		return "", fmt.Errorf("no admin token at %s: pass --token-file, or the --state-dir or --config "+
+			"that the bridge runs with", file)
 	case errors.Is(err, fs.ErrPermission):
 		return "", fmt.Errorf("%w: run this as the user that the bridge runs as", err)
 	}

@@ -45,7 +45,7 @@ func (k *statusClient) ask(ctx context.Context) (*answer, error) {
 		return nil, err
 	}
 	if err := json.Unmarshal(a.raw, &a.ProcessStatus); err != nil || a.Started.IsZero() {
-		return nil, fmt.Errorf("what answers at %s is no bridge, or another version of it: its "+
+		return nil, fmt.Errorf("%s is not the admin endpoint of a bridge of this version: its "+
 			"status can't be read", k.address)
 	}
 	return a, nil
@@ -70,7 +70,7 @@ func (k *statusClient) get(ctx context.Context, path string) ([]byte, error) {
 	if err := json.Unmarshal(body, &said); err == nil && said.Error != "" {
 		return nil, fmt.Errorf("the bridge at %s refuses: %s", k.address, said.Error)
 	}
-	return nil, fmt.Errorf("what answers at %s is no bridge: it says %d %s to %s", k.address, code,
+	return nil, fmt.Errorf("%s is not the admin endpoint of a bridge: it answers %d %s to %s", k.address, code,
 		http.StatusText(code), path)
 }
 

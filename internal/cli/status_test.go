@@ -56,11 +56,11 @@ func TestAWatchGoesOnWhenTheBridgeIsAway(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoBridgeIsSaidSo(t *testing.T) {
+func TestStatusOfAnotherServer(t *testing.T) {
 	for name, answer := range map[string]http.HandlerFunc{
-		"says 404 Not Found":   http.NotFound,
-		"status can't be read": func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") },
-		"or another version":   func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"informers":7}`) },
+		"it answers 404 Not Found":    http.NotFound,
+		"status can't be read":        func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") },
+		"of a bridge of this version": func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"informers":7}`) },
 	} {
 		server := httptest.NewServer(answer)
 		var stdout, stderr testkit.Buffer

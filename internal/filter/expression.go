@@ -3,6 +3,7 @@ package filter
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"sync"
 
@@ -56,7 +57,7 @@ func Compile(text string) (*Expression, error) {
 	}
 	checked, issues := env.Compile(text)
 	if err := issues.Err(); err != nil {
-		return nil, describe(issues)
+		return nil, describe(text, issues)
 	}
 	if out := checked.OutputType(); !out.IsExactType(cel.BoolType) && !out.IsExactType(cel.DynType) {
 		return nil, fmt.Errorf("want a condition, which is true or false; this is of type %s", out)
@@ -69,8 +70,16 @@ func Compile(text string) (*Expression, error) {
 	return &Expression{text: text, program: program, old: names(checked.NativeRep(), "old")}, nil
 }
 
+// assignment matches a lone = outside of strings, as the second group.
+var assignment = regexp.MustCompile(`^(?:[^"'=!<>]|[=!<>]=|[!<>][^="']|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')*?(=)(?:[^=]|$)`)
+
 // describe is what the compiler found, in one line.
-func describe(issues *cel.Issues) error {
+func describe(text string, issues *cel.Issues) error {
+	if at := assignment.FindStringSubmatchIndex(text); at != nil {
+		before := text[:at[2]]
+		line, column := strings.Count(before, "\n")+1, len(before)-strings.LastIndexByte(before, '\n')
+		return fmt.Errorf(`%d:%d: "=" is not CEL: write "=="`, line, column)
+	}
 	var found []string
 	for _, e := range issues.Errors() {
 		found = append(found, fmt.Sprintf("%d:%d: %s", e.Location.Line(), e.Location.Column()+1, e.Message))

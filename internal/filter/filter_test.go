@@ -118,7 +118,9 @@ func TestAnExpressionKnowsWhatItNeeds(t *testing.T) {
 func TestBadExpressionsAreRefusedWithTheirPlace(t *testing.T) {
 	for text, want := range map[string]string{
 		``:                          "Syntax error",
-		`object.status.phase = "x"`: "1:21: Syntax error",
+		`object.status.phase = "x"`: `1:21: "=" is not CEL: write "=="`,
+		"op == 'a=b' &&\n op = 'c'": `2:5: "=" is not CEL: write "=="`,
+		`op == "=" && op >= "a" )`:  "1:24: Syntax error",
 		`obj.status == "x"`:         "1:1: undeclared reference to 'obj'",
 		`meta.nmae == "x"`:          "undefined field 'nmae'",
 		`meta.generation == "x"`:    "no matching overload for '_==_'",

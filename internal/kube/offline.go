@@ -31,8 +31,8 @@ func Offline(name string) (group, resource string, err error) {
 		}
 	}
 	if group == "" && !slices.Contains(coreResources, resource) {
-		return "", "", fmt.Errorf("%s: which resource that is only the API server knows; name it "+
-			"in full, such as deployments.apps, or ask the server", name)
+		return "", "", fmt.Errorf("%s: ambiguous without a cluster: write the plural with its "+
+			"group, such as deployments.apps, or ask the server", name)
 	}
 	return group, resource, nil
 }

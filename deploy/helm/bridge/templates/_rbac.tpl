@@ -62,7 +62,7 @@ Where "*" excludes Secrets, no rule allows to read them: a role can't subtract, 
 {{- $group := rest $parts -}}
 {{- if $group }}{{- if regexMatch "^v[0-9]" (first $group) }}{{- $group = rest $group }}{{- end }}{{- end }}
 {{- if and (not $group) (not (has $resource $core)) }}
-{{- fail (printf "%s: %s: which resource that is only the API server knows: name it in full, such as deployments.apps, or give the rights that `bridge rbac --output helm-values` prints as rbac.roles" $path (index . 0)) }}
+{{- fail (printf "%s: %s: ambiguous without a cluster: write the plural with its group, such as deployments.apps, or give the rights that `bridge rbac --output helm-values` prints as rbac.roles" $path (index . 0)) }}
 {{- end -}}
 {{ join "." $group }}/{{ $resource }}
 {{- end -}}
