@@ -59,10 +59,11 @@ type Change struct {
 	Version resource.Version `json:"version,omitempty"`
 	// Before is the version known before the change, "" for none.
 	Before resource.Version `json:"before,omitempty"`
-	// Diverged is set on an inferred Deleted whose last state is of the history before this epoch.
-	Diverged bool `json:"diverged,omitempty"`
-	Initial  bool `json:"initial,omitempty"`
-	Inferred bool `json:"inferred,omitempty"`
+	// GoneAsOf is, of an inferred Deleted, the version as of which the object is known to be gone. The
+	// object may have had later versions than Version, which a crash kept from being settled.
+	GoneAsOf resource.Version `json:"goneAsOf,omitempty"`
+	Initial  bool             `json:"initial,omitempty"`
+	Inferred bool             `json:"inferred,omitempty"`
 	// Round of a Synced.
 	Round int64 `json:"round,omitempty"`
 	// Entered is the version of the Namespace with which the object's namespace came into a selection in which it had been before; "" for none.
@@ -222,20 +223,16 @@ func (m *Maker) fill(e *Event, c *Change) {
 // sequence of an event about the informer; see writeSequence.
 func (e Era) sequence(v resource.Version) string {
 	var b strings.Builder
-	e.writeTurn(&b, false)
+	e.writeTurn(&b)
 	writePadded(&b, v)
 	return b.String()
 }
 
 // writeTurn writes the number that every sequence begins with: how often versions began to come that
-// had come before. before is set for the number of the time before that.
-func (e Era) writeTurn(b *strings.Builder, before bool) {
+// had come before.
+func (e Era) writeTurn(b *strings.Builder) {
 	const digits = "00000000"
-	n := e.Epoch + e.Selection
-	if before && n > 0 {
-		n--
-	}
-	text := strconv.Itoa(n)
+	text := strconv.Itoa(e.Epoch + e.Selection)
 	b.WriteString(digits[min(len(text), len(digits)):])
 	b.WriteString(text)
 	b.WriteByte('.')

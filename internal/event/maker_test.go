@@ -117,10 +117,16 @@ func TestSequence(t *testing.T) {
 		},
 		"an inferred delete, and another object of the name": {
 			{Op: updated, Version: "48"},
-			{Op: deleted, Version: "48", Inferred: true},
+			{Op: deleted, Version: "48", GoneAsOf: "48", Inferred: true},
 			{Op: added, Version: "49"},
 			{Op: deleted, Version: "50"},
 			{Op: added, Version: "51"},
+		},
+		"an inferred delete of an earlier state than was sent before a crash": {
+			{Op: updated, Version: "48"},
+			{Op: updated, Version: "50"},
+			{Op: deleted, Version: "48", GoneAsOf: "100", Inferred: true},
+			{Op: added, Version: "101"},
 		},
 		"a restored etcd has an older state of the object": {
 			{Op: updated, Version: "900"},
@@ -129,7 +135,7 @@ func TestSequence(t *testing.T) {
 		},
 		"a restored etcd does not have the object, which is created again": {
 			{Op: updated, Version: "900"},
-			{Op: deleted, Version: "900", Inferred: true, Diverged: true, Era: second},
+			{Op: deleted, Version: "900", GoneAsOf: "299", Inferred: true, Era: second},
 			{Op: added, Version: "300", Era: second},
 		},
 		"an object that the restored etcd has had unchanged is deleted in a gap": {
@@ -144,7 +150,7 @@ func TestSequence(t *testing.T) {
 		},
 		"a namespace that leaves the selection and comes in again": {
 			{Op: updated, Version: "300"},
-			{Op: deleted, Version: "300"},
+			{Op: deleted, Version: "300", GoneAsOf: "310"},
 			{Op: added, Version: "300", Entered: "305"},
 			{Op: deleted, Version: "300", Entered: "305"},
 			{Op: added, Version: "300", Entered: "1020"},

@@ -1,6 +1,7 @@
 package event
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 
@@ -58,21 +59,23 @@ func (m *Maker) words(c *Change, namespace, name string) words {
 }
 
 // writeSequence writes what sorts all events of one object, by its name, as text: the turn, the
-// version, and a Deleted behind the state that it ends. An object of a namespace that is selected once
-// more comes in the version of its delete, and sorts behind that by the version of the Namespace.
-//
-// After the server's history went back, an object that is gone had a version which the server may
-// give out again. Its Deleted sorts with the time before, in front of everything of the new history.
+// version, and a Deleted behind the state that it ends. An inferred Deleted has the version as of
+// which the object is gone: the stream may have later states than the one that is known. An object of
+// a namespace that is selected once more may come in a version from before its delete. So the version
+// of the Namespace is in front of its versions, and sorts behind all that have none.
 func writeSequence(b *strings.Builder, c *Change) {
-	c.writeTurn(b, c.Diverged)
-	writePadded(b, c.Version)
+	c.writeTurn(b)
 	if c.Entered != "" {
-		b.WriteString(".entered.")
+		b.WriteString("entered.")
 		writePadded(b, c.Entered)
+		b.WriteByte('.')
 	}
-	if c.Op == Deleted {
-		b.WriteString(".deleted")
+	if c.Op != Deleted {
+		writePadded(b, c.Version)
+		return
 	}
+	writePadded(b, cmp.Or(c.GoneAsOf, c.Version))
+	b.WriteString(".deleted")
 }
 
 // writeID writes the id of a change. An object dies once, whether the watch or a relist tells; it may leave a selector more than once, with another

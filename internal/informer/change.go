@@ -39,11 +39,10 @@ type facts struct {
 	Told   resource.Version `json:"told,omitempty"`
 	OfList bool             `json:"ofList,omitempty"`
 
-	// goneAsOf, forget and written are those of its Decision too. They matter until the change is settled, and what
-	// lies on disk is.
-	goneAsOf resource.Version
-	forget   bool
-	written  resource.Written
+	// forget and written are those of its Decision too. They matter until the change is settled, and
+	// what lies on disk is.
+	forget  bool
+	written resource.Written
 
 	place changelog.Position // among what the Tracker has
 	// number orders the changes of this informer.
@@ -104,7 +103,7 @@ func (c *facts) settled() store.Settled {
 		UID: c.UID, Version: c.Version, Written: c.written, EventTime: c.Time.UnixNano(),
 	}}
 	if c.Op == event.Deleted {
-		s.Deleted, s.Object, s.Version = true, nil, cmp.Or(c.goneAsOf, c.Version)
+		s.Deleted, s.Object, s.Version = true, nil, cmp.Or(c.GoneAsOf, c.Version)
 		if c.forget {
 			s.Version = "" // a tombstone would cover it
 		}

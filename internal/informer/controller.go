@@ -224,13 +224,27 @@ func (c *controller) carryOut(d *deltafifo.Delta, known *Known, dec *Decision) e
 		namespace, _ := dec.Key.Split()
 		c.scope.leave(namespace)
 	}
+	if dec.GoneAsOf != "" {
+		c.owe(dec)
+	}
 	c.attribute(dec, d, known)
 	ch := c.newChange(dec.Change)
 	ch.written = dec.Written
-	ch.goneAsOf, ch.Told, ch.OfList, ch.forget = dec.GoneAsOf, dec.Told, dec.OfList, dec.Forget
+	ch.Told, ch.OfList, ch.forget = dec.Told, dec.OfList, dec.Forget
 	ch.audience = d.Listeners // none for everyone
 	c.emit(ch)
 	return nil
+}
+
+// owe announces an inferred delete, with the version as of which its object is gone. If this run dies
+// before the delete is settled, the next list is of a later version. The event then comes again as it
+// was announced.
+func (c *controller) owe(dec *Decision) {
+	gone := c.cfg.Indexer.Owed(dec.Key, store.Gone{
+		UID: dec.UID, Version: dec.Version, AsOf: dec.GoneAsOf, Epoch: c.epoch,
+	})
+	dec.Version, dec.Before, dec.GoneAsOf = gone.Version, gone.Version, gone.AsOf
+	c.news = append(c.news, store.Announcement{Key: dec.Key, Gone: &gone, Seq: c.number + 1})
 }
 
 // findObjects looks up the objects of a decision that have not come with the delta: before the

@@ -53,8 +53,6 @@ type Decision struct {
 	event.Change
 	// Last is where the Object is. It is set already when it has come with the delta.
 	Last Source
-	// GoneAsOf is, of an inferred delete, the version as of which the object was found to be gone.
-	GoneAsOf resource.Version
 	// Told is the version of the delta, where that is not the change's own. OfList is set when it
 	// has none: only the list's end says as of which version it is.
 	Told   resource.Version
@@ -138,7 +136,7 @@ func covers(known store.Record, version resource.Version) bool {
 func (x *decider) exists(alive bool) {
 	known := x.known.Record
 	if alive && known.UID != x.Object.UID {
-		x.gone(known, FromState, known.Version, x.causeOfEnd())
+		x.gone(known, FromState, x.beforeThis(), x.causeOfEnd())
 		alive = false
 	}
 	c := x.change(event.Added)
@@ -199,14 +197,14 @@ func (x *decider) covered() {
 // Whoever was sent their Added has dropped what was known before, so the object comes as new.
 func (x *decider) succeeds(before []store.Record) {
 	known := &x.known.Record
-	asOf := before[len(before)-1].Version
-	// One that is still there has not died, whatever its name saw; unless the server went back to
-	// before it did.
-	if x.known.alive() && (known.UID != x.Object.UID || x.list.Rewound) {
-		x.gone(*known, FromState, known.Version, x.causeOfEnd())
+	asOf := x.beforeThis()
+	// One that is still there has not died, whatever its name saw. After a rewind it may have, and
+	// lives again: then its Added says so, since its id for a delete is for the day it dies.
+	if x.known.alive() && known.UID != x.Object.UID {
 		before = slices.DeleteFunc(before, func(r store.Record) bool {
 			return r.UID == known.UID // it had come again
 		})
+		x.gone(*known, FromState, x.beforeNext(before, asOf), x.causeOfEnd())
 	}
 	x.left(before, asOf, x.causeOfEnd())
 	x.exists(false)
@@ -232,7 +230,7 @@ func (x *decider) deleted() {
 	if known := x.known.Record; x.known.alive() && known.UID == x.Object.UID {
 		c.Before = known.Version
 	} else if x.known.alive() {
-		x.gone(known, FromState, known.Version, x.causeOfEnd())
+		x.gone(known, FromState, x.beforeThis(), x.causeOfEnd())
 	}
 	x.add(c)
 }
@@ -249,11 +247,11 @@ func coversDelete(known store.Record, last *resource.Object) bool {
 
 // missing decides an object that a list does not hold.
 func (x *decider) missing() {
-	cause := x.causeOfMissing()
+	cause, before := x.causeOfMissing(), x.leftBefore("", x.Version)
 	if x.known.alive() {
-		x.gone(x.known.Record, FromState, x.Version, cause)
+		x.gone(x.known.Record, FromState, x.beforeNext(before, x.Version), cause)
 	}
-	x.left(x.leftBefore("", x.Version), x.Version, cause)
+	x.left(before, x.Version, cause)
 }
 
 // skipped decides an item of a list that can't be understood: its object is there, whatever became
@@ -264,11 +262,9 @@ func (x *decider) skipped() {
 		return
 	}
 	if known := x.known.Record; x.known.alive() && known.UID != of.UID {
-		x.gone(known, FromState, known.Version, x.causeOfEnd())
+		x.gone(known, FromState, x.beforeThis(), x.causeOfEnd())
 	}
-	if before := x.leftBefore(of.UID, of.Version); len(before) > 0 {
-		x.left(before, before[len(before)-1].Version, x.causeOfEnd())
-	}
+	x.left(x.leftBefore(of.UID, of.Version), x.beforeThis(), x.causeOfEnd())
 }
 
 // unselected decides an object that is not selected: one that was has left, unless it is gone, or
@@ -298,7 +294,7 @@ func outdated(d *deltafifo.Delta, k *Known, l *List) bool {
 // selects. The event has the version with which the object left, if it is still the one.
 func (x *decider) leaves(was store.Record, last Source) {
 	if was.UID != x.Object.UID {
-		x.gone(was, last, x.Object.Version, event.CauseDeleted)
+		x.gone(was, last, x.beforeThis(), event.CauseDeleted)
 		return
 	}
 	c := Decision{Last: last, Change: event.Change{
@@ -311,12 +307,17 @@ func (x *decider) leaves(was store.Record, last Source) {
 	x.add(c)
 }
 
-// gone decides the inferred delete of an object. Its tombstone has the version as of which it is
-// gone, the event that of the last state that was sent.
+// gone decides the inferred delete of an object. Its tombstone and its sequence have the version as
+// of which it is gone, its resourceversion is that of the last state that is known. Before a crash the
+// object may have been sent in a later one; but in none as late as a list that lacks it, or as late as
+// the first version of another object of its name. After a rewind no version of before counts.
 func (x *decider) gone(was store.Record, last Source, asOf resource.Version, cause string) {
-	c := Decision{Last: last, GoneAsOf: asOf, Change: event.Change{
+	if asOf == "" || !x.list.Rewound && !asOf.Newer(was.Version) {
+		asOf = was.Version
+	}
+	c := Decision{Last: last, Change: event.Change{
 		Op: event.Deleted, UID: was.UID, Version: was.Version, Before: was.Version, Inferred: true,
-		Cause: cause, Diverged: x.list.Rewound,
+		Cause: cause, GoneAsOf: asOf,
 	}}
 	if cause == event.CauseLeft || x.list.Left {
 		c.Forget = x.known.Outside
@@ -327,11 +328,39 @@ func (x *decider) gone(was store.Record, last Source, asOf resource.Version, cau
 	x.add(c)
 }
 
-// left decides the inferred deletes of objects that were announced and never settled.
+// left decides the inferred deletes of objects that were announced and never settled. asOf is of the
+// last of them.
 func (x *decider) left(left []store.Record, asOf resource.Version, cause string) {
-	for _, was := range left {
-		x.gone(was, FromAnnouncement, asOf, cause)
+	for i, was := range left {
+		x.gone(was, FromAnnouncement, x.beforeNext(left[i+1:], asOf), cause)
 	}
+}
+
+// beforeThis returns the version as of which another object that had the name was gone: the one
+// before the first that is known of the delta's object.
+func (x *decider) beforeThis() resource.Version {
+	first, uid := x.told(), ""
+	switch {
+	case x.Object != nil:
+		uid = x.Object.UID
+	case x.Skipped != nil:
+		uid = x.Skipped.UID
+	}
+	for _, was := range x.known.Left {
+		if was.UID == uid && !x.list.Rewound && first.Newer(was.Version) {
+			first = was.Version
+		}
+	}
+	return first.Before()
+}
+
+// beforeNext returns the version as of which an object was gone that others have followed under its
+// name: the one before the first of these, or asOf without any.
+func (x *decider) beforeNext(next []store.Record, asOf resource.Version) resource.Version {
+	if len(next) == 0 || x.list.Rewound {
+		return asOf
+	}
+	return next[0].Version.Before()
 }
 
 // leftBefore are the objects that an earlier run has announced under this name, and that must be

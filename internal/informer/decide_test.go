@@ -245,16 +245,30 @@ func TestGoneAsOf(t *testing.T) {
 		known Known
 		want  []resource.Version
 	}{
-		{"what a list lacks is gone as of the list", missing, two, []resource.Version{"50", "50"}},
+		{"what a list lacks is gone as of the list", missing, two, []resource.Version{"44", "50"}},
 		{
-			"what another has followed is gone as of the last that was known",
-			deltaOf(deltafifo.Replaced), two,
-			[]resource.Version{"45", "45", ""},
+			"what a list lacks that is older than what is known", missing,
+			Known{Found: true, Record: store.Record{UID: "u", Version: "60"}},
+			[]resource.Version{"60"},
 		},
 		{
-			"what another has replaced is gone as of its own version",
+			"what another has followed is gone before that one's version",
+			deltaOf(deltafifo.Replaced), two,
+			[]resource.Version{"44", "49", ""},
+		},
+		{
+			"what another has replaced is gone before that one's version",
 			deltaOf(deltafifo.Updated), tableKnown["another uid"][0],
-			[]resource.Version{"40", ""},
+			[]resource.Version{"49", ""},
+		},
+		{
+			"of a name that another has, which was announced in an earlier version",
+			deltaOf(deltafifo.Replaced),
+			Known{
+				Found: true, Record: store.Record{UID: "other", Version: "40"},
+				Left: []store.Record{{UID: "u", Version: "45"}},
+			},
+			[]resource.Version{"44", ""},
 		},
 	}
 	for _, tt := range tests {

@@ -119,6 +119,7 @@ type rig struct {
 	committer *checkpoint.Committer
 	tracker   *checkpoint.Tracker
 	informer  *informer.Informer
+	cancel    context.CancelFunc
 	done      chan error
 }
 
@@ -151,6 +152,7 @@ func newRig(t *testing.T, db *store.DB, outboxes []*outbox, options ...option) *
 	r.informer, err = informer.New(cfg)
 	ok(t, err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	r.cancel = cancel
 	go func() { r.done <- r.informer.Run(ctx) }()
 	t.Cleanup(cancel)
 	return r
@@ -167,6 +169,12 @@ func (r *rig) stop() {
 		r.t.Fatal("the informer does not end")
 	}
 	ok(r.t, r.committer.Commit())
+}
+
+// crash ends the informer. What is not committed is lost.
+func (r *rig) crash() {
+	r.cancel()
+	<-r.done
 }
 
 func memory(t *testing.T) *store.DB {

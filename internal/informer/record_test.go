@@ -28,7 +28,7 @@ func TestRecord(t *testing.T) {
 	full := facts{
 		Change: event.Change{
 			Op: event.Updated, Key: "shop/a", Object: obj, Old: parse("11"), UID: "u", Version: "12", Before: "11",
-			Owners: []resource.Owner{{Kind: "ReplicaSet", Name: "r"}}, Diverged: true, Initial: true, Inferred: true,
+			Owners: []resource.Owner{{Kind: "ReplicaSet", Name: "r"}}, GoneAsOf: "9", Initial: true, Inferred: true,
 			Round: 7, Entered: "5", Cause: event.CauseEntered, Left: "6", Era: event.Era{Epoch: 1, Selection: 2},
 			By:          resource.FieldManager{Manager: "kubelet", Operation: "Update", Subresource: "status"},
 			LastManager: "kubectl", Time: now.Add(-time.Second), TimeSource: event.TimeManagedFields, Observed: now,

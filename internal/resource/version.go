@@ -43,6 +43,23 @@ func (v Version) Compare(other Version) (order int, ok bool) {
 	}
 }
 
+// Before returns the version that is one lower, or v where it is no number, or 1.
+func (v Version) Before() Version {
+	if !v.Ordered() || v == "1" {
+		return v
+	}
+	digits := []byte(v)
+	i := len(digits) - 1
+	for ; digits[i] == '0'; i-- {
+		digits[i] = '9'
+	}
+	digits[i]--
+	if digits[0] == '0' {
+		digits = digits[1:]
+	}
+	return Version(digits)
+}
+
 // Newer says whether v is known to be after other. It is false where the two have no order.
 func (v Version) Newer(other Version) bool {
 	order, ok := v.Compare(other)

@@ -1,8 +1,8 @@
 package store
 
 import (
+	"encoding/binary"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -18,16 +18,30 @@ import (
 // Announcements of this run go when a later state of their object is settled. Those of an earlier
 // run stay until this one meets the object again, in the watch that begins at the watermark, or a
 // list shows that it is gone.
+//
+// An inferred delete is announced too, with the version as of which the object is gone: after a
+// crash a list would show a later one, and the same event would come again with another content.
 
-// Announcement of one object.
+// Announcement of one object, or of its inferred delete.
 type Announcement struct {
 	Key    resource.Key
 	Object *resource.Object
-	// Seq of the change that adds it.
+	// Gone is set in place of Object for an inferred delete.
+	Gone *Gone
+	// Seq of the change that adds the object, or deletes it.
 	Seq uint64
 	// Unknown: the object's key has no record at all, not even a tombstone. Its body can be written
 	// where the settled one will be, and is not written again.
 	Unknown bool
+}
+
+// Gone is an inferred delete of an object.
+type Gone struct {
+	UID string
+	// Version is the last one that is known, AsOf the one as of which the object is gone, in the
+	// history of Epoch.
+	Version, AsOf resource.Version
+	Epoch         int
 }
 
 // announcement is the part in memory of one that is not settled.
@@ -39,16 +53,36 @@ type announcement struct {
 	again   string
 	version resource.Version
 	seq     uint64 // 0: of an earlier run, and not met by this one
-	inPlace bool   // its body lies where the settled one will
+	kind    announcedKind
+	// asOf is set for announcedGone.
+	asOf  resource.Version
+	epoch int
 }
+
+// announcedKind is the first byte of an announcement on disk.
+type announcedKind byte
+
+const (
+	announcedBody    announcedKind = iota // an object, whose body is in the announcement
+	announcedInPlace                      // an object, whose body is where the settled one will be
+	announcedGone                         // an inferred delete
+
+	announcedKinds
+)
+
+// adds reports whether an Added of the object may have been sent.
+func (a *announcement) adds() bool { return a.kind <= announcedInPlace }
 
 // Announce makes announcements durable. Those of an earlier run stay valid.
 func (ix *Indexer) Announce(list []Announcement) error {
 	batch := ix.db.NewBatch()
 	made := make([]announcement, len(list))
 	for i := range list {
-		if ix.register(&list[i], &made[i]) {
-			batch.announce(ix, list[i].Key, &made[i], list[i].Object.Raw)
+		switch a := &list[i]; {
+		case a.Gone != nil && ix.registerGone(a, &made[i]):
+			batch.announceGone(ix, a.Key, &made[i])
+		case a.Gone == nil && ix.register(a, &made[i]):
+			batch.announce(ix, a.Key, &made[i], a.Object.Raw)
 		}
 	}
 	err := batch.Commit()
@@ -66,11 +100,14 @@ func (ix *Indexer) register(a *Announcement, made *announcement) bool {
 	*made = announcement{
 		uid:     strings.Clone(a.Object.UID),
 		version: resource.Version(strings.Clone(string(a.Object.Version))),
-		seq:     a.Seq, inPlace: a.Unknown && len(before) == 0,
+		seq:     a.Seq,
+	}
+	if a.Unknown && len(before) == 0 {
+		made.kind = announcedInPlace
 	}
 	for _, b := range before {
 		switch {
-		case b.uid != made.uid:
+		case b.uid != made.uid || !b.adds():
 		case b.seq == 0 || b.seq >= a.Seq:
 			*made = announcement{}
 			return false
@@ -80,6 +117,43 @@ func (ix *Indexer) register(a *Announcement, made *announcement) bool {
 	}
 	ix.announced[a.Key] = append(before, *made)
 	return true
+}
+
+// registerGone records an inferred delete before it is written, and reports whether it must be.
+func (ix *Indexer) registerGone(a *Announcement, made *announcement) bool {
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
+	before := ix.announced[a.Key]
+	if i := indexGone(before, a.Gone); i >= 0 && before[i].asOf == a.Gone.AsOf {
+		return false // by an earlier run
+	}
+	version := strings.Clone(string(a.Gone.Version))
+	*made = announcement{
+		uid: strings.Clone(a.Gone.UID), again: announcedSeparator + version,
+		version: resource.Version(version), seq: a.Seq, kind: announcedGone,
+		asOf: resource.Version(strings.Clone(string(a.Gone.AsOf))), epoch: a.Gone.Epoch,
+	}
+	ix.announced[a.Key] = append(before, *made)
+	return true
+}
+
+// indexGone finds an inferred delete of an object among the announcements of its key, -1 for none. It
+// may be of a later version than the one that is known now: that was lost in the crash.
+func indexGone(list []announcement, gone *Gone) int {
+	return slices.IndexFunc(list, func(a announcement) bool {
+		return a.kind == announcedGone && a.uid == gone.UID && a.epoch == gone.Epoch &&
+			!gone.Version.Newer(a.version) && !a.asOf.Newer(gone.AsOf)
+	})
+}
+
+// Owed returns an inferred delete as an earlier run has announced it, if that run died before the
+// delete was settled; else the delete itself.
+func (ix *Indexer) Owed(key resource.Key, gone Gone) Gone {
+	list := ix.announcedOf(key)
+	if i := indexGone(list, &gone); i >= 0 {
+		gone.Version, gone.AsOf = list[i].version, list[i].asOf
+	}
+	return gone
 }
 
 // withdraw forgets announcements that were not written.
@@ -106,18 +180,20 @@ func (ix *Indexer) announcedOf(key resource.Key) []announcement {
 func (b *Batch) announce(ix *Indexer, key resource.Key, a *announcement, raw []byte) {
 	b.body = ix.db.bodies.encode(b.body, raw)
 	value := make([]byte, 0, 2+len(a.version))
-	if a.inPlace {
-		b.put(objectKey(spaceBody, ix.id, key), b.body)
-		value = append(value, 1)
-	} else {
-		value = append(value, 0)
-	}
-	value = append(value, byte(len(a.version)))
+	value = append(value, byte(a.kind), byte(len(a.version)))
 	value = append(value, a.version...)
-	if !a.inPlace {
+	if a.kind == announcedInPlace {
+		b.put(objectKey(spaceBody, ix.id, key), b.body)
+	} else {
 		value = append(value, b.body...)
 	}
 	b.put(announcementKey(ix.id, key, a), value)
+}
+
+// announceGone writes an inferred delete.
+func (b *Batch) announceGone(ix *Indexer, key resource.Key, a *announcement) {
+	value := binary.AppendUvarint([]byte{byte(a.kind)}, uint64(a.epoch))
+	b.put(announcementKey(ix.id, key, a), append(value, a.asOf...))
 }
 
 // Meet is called when a change of this run is about an object that an earlier run may have
@@ -147,6 +223,9 @@ func (ix *Indexer) Left(key resource.Key) []Record {
 	var left []Record
 	list := ix.announcedOf(key)
 	for _, a := range list {
+		if !a.adds() {
+			continue
+		}
 		if last := newestOf(list, a.uid); a.seq == 0 && last.again == a.again {
 			left = append(left, Record{UID: a.uid, Version: a.version})
 		}
@@ -164,7 +243,7 @@ func (ix *Indexer) Left(key resource.Key) []Record {
 func newestOf(list []announcement, uid string) *announcement {
 	var newest *announcement
 	for i := range list {
-		if a := &list[i]; a.uid == uid && (newest == nil || a.version.Newer(newest.version)) {
+		if a := &list[i]; a.adds() && a.uid == uid && (newest == nil || a.version.Newer(newest.version)) {
 			newest = a
 		}
 	}
@@ -186,7 +265,7 @@ func (ix *Indexer) LeftObject(key resource.Key, uid string) (*resource.Object, e
 	if err != nil {
 		return nil, err
 	}
-	if !a.inPlace {
+	if a.kind != announcedInPlace {
 		return ix.parseBody(key, body)
 	}
 	obj, err := ix.settledObject(key)
@@ -197,16 +276,28 @@ func (ix *Indexer) LeftObject(key resource.Key, uid string) (*resource.Object, e
 }
 
 func parseAnnouncement(uid string, value []byte) (a announcement, body []byte, err error) {
-	if len(value) < 2 || value[0] > 1 || len(value) < 2+int(value[1]) {
-		return a, nil, fmt.Errorf("state database: an announcement of %d bytes does not parse; "+
-			"the directory is damaged: restore it from a copy, or reset the informer", len(value))
+	if len(value) < 2 || announcedKind(value[0]) >= announcedKinds {
+		return a, nil, errAnnouncement
 	}
-	end := 2 + int(value[1])
-	return announcement{
-		uid: uid, version: resource.Version(value[2:end]),
-		inPlace: value[0] == 1,
-	}, value[end:], nil
+	a.uid, a.kind, value = uid, announcedKind(value[0]), value[1:]
+	if a.kind == announcedGone {
+		epoch, n := binary.Uvarint(value)
+		if n <= 0 {
+			return a, nil, errAnnouncement
+		}
+		a.epoch, a.asOf = int(epoch), resource.Version(value[n:])
+		return a, nil, nil
+	}
+	end := 1 + int(value[0])
+	if len(value) < end {
+		return a, nil, errAnnouncement
+	}
+	a.version = resource.Version(value[1:end])
+	return a, value[end:], nil
 }
+
+var errAnnouncement = errors.New("state database: an announcement does not parse; the directory is " +
+	"damaged: restore it from a copy, or reset the informer")
 
 // loadAnnounced reads the announcements of earlier runs.
 func (ix *Indexer) loadAnnounced() error {
@@ -219,7 +310,9 @@ func (ix *Indexer) loadAnnounced() error {
 		key, uid, _ := strings.Cut(tail, announcedSeparator)
 		uid, again, _ := strings.Cut(uid, announcedSeparator)
 		a, _, errParse := parseAnnouncement(uid, it.Value())
-		a.again = again
+		if a.again = again; a.kind == announcedGone {
+			a.version = resource.Version(strings.TrimPrefix(again, announcedSeparator))
+		}
 		if err = errors.Join(err, errParse); err == nil {
 			ix.announced[resource.Key(key)] = append(ix.announced[resource.Key(key)], a)
 			ix.left.Add(1)
@@ -273,9 +366,10 @@ func (b *Batch) dropAnnounced(ix *Indexer, key resource.Key, s *Settled) (bodyIn
 		a := &list[i]
 		if a.seq > 0 && a.seq <= s.Seq {
 			b.fail(b.batch.Delete(announcementKey(ix.id, key, a), nil))
-			bodyInPlace = bodyInPlace || a.inPlace && a.uid == s.UID && a.version == s.Version
-		} else {
-			a.inPlace = false // this commit writes there
+			bodyInPlace = bodyInPlace || a.kind == announcedInPlace && a.uid == s.UID &&
+				a.version == s.Version
+		} else if a.kind == announcedInPlace {
+			a.kind = announcedBody // this commit writes there
 		}
 	}
 	return bodyInPlace

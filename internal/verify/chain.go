@@ -34,7 +34,7 @@ func (c *Checker) checkLink(o *object, n uint32, s *subject) {
 func (c *Checker) follows(o *object, n uint32, s *subject) {
 	newest := o.newest()
 	// A list tells the newest state only, of what was known when it began; so does a new era.
-	jump := s.Inferred || s.Initial || s.place.era > newest.era
+	jump := s.Inferred || s.Initial || s.place.stage.compare(newest.stage) > 0
 	previous := s.previous(c)
 	switch {
 	case s.Previous == "" && s.Op == event.Deleted:
@@ -60,7 +60,7 @@ func (c *Checker) unknown(o *object, n uint32, s *subject) {
 	if s.Op == event.Deleted {
 		kind, what = NoAdd, fmt.Sprintf("version %s of the object was never told", s.Previous)
 	}
-	low := order{era: s.place.era}
+	low := order{stage: s.place.stage}
 	if o.count > 0 {
 		low = o.newest()
 	}

@@ -188,19 +188,13 @@ func (c *Checker) cameBefore(o *object, n uint32, s *subject) bool {
 		return true
 	}
 	newest := o.newest()
-	entersAgain := s.place.marks&enteredMark != 0 && s.place.compareVersions(newest) == 0
-	if !s.ordered || entersAgain || s.place.compare(newest) > 0 {
+	after := s.place.compare(newest)
+	// A list that follows a rewind shows of all objects of a name that they are gone as of its version.
+	isNext := after == 0 && s.Op == event.Deleted && s.Inferred && o.uid != s.uid
+	if !s.ordered || after > 0 || isNext {
 		return false
 	}
 	switch {
-	case s.Op == event.Deleted && s.Inferred && o.uid == s.uid && o.alive:
-		// A list after a crash tells the delete with the state that was settled before. The stream may
-		// have a later one, which the crash kept from being settled.
-		s.unit.early++
-		gone := newest
-		gone.marks |= deletedMark
-		o.push(gone, s.id, s.data)
-		o.alive = false
 	case c.holes.fill(n, s):
 		c.faults.add(s.fault(Disorder, fmt.Sprintf("it comes behind version %d of the object", o.versions[0])))
 	case o.isBeyond(s.place):

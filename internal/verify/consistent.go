@@ -17,7 +17,7 @@ func contradiction(e *event.Event) string {
 	if wrong := contradictionOfID(e); wrong != "" {
 		return wrong
 	}
-	if want := sequenceOf(e); want != "" && !strings.HasSuffix(e.Sequence, want) {
+	if !isSequence(e) {
 		return fmt.Sprintf("its sequence is %s, its resourceversion %s and its operation %s", e.Sequence, e.ResourceVersion, e.Op)
 	}
 	if want := groupResource(e) + "/" + e.Namespace + "/" + e.Name; e.PartitionKey != want {
@@ -37,17 +37,31 @@ func groupResource(e *event.Event) string {
 	return e.Resource + "." + e.Group
 }
 
-// sequenceOf is how a sequence must end; "" where that can't be told.
-func sequenceOf(e *event.Event) string {
+// isSequence reports whether the sequence of an event is of its other attributes.
+func isSequence(e *event.Event) bool {
 	version, end, entered := e.ResourceVersion, "", ""
 	if _, rest, found := strings.Cut(e.ID, "/entered/"); found {
 		entered, _, _ = strings.Cut(rest, "/")
-		entered = ".entered." + padded(entered)
+		entered = "entered." + padded(entered) + "."
 	}
+	_, has, _ := strings.Cut(e.Sequence, ".")
 	if e.Op == event.Deleted {
 		end = ".deleted"
+		if e.Inferred || e.Cause == event.CauseLeft {
+			version = laterVersion(e)
+		}
 	}
-	return "." + padded(version) + entered + end
+	return has == entered+padded(version)+end
+}
+
+// laterVersion returns the version as of which a list found an object to be gone, if that can be. It
+// is not before the last one that is known, unless the server's history went back.
+func laterVersion(e *event.Event) string {
+	at, ok := parseOrder(e.Sequence)
+	if ok && (at.era > 0 || at.version > number(e.ResourceVersion)) {
+		return strconv.FormatUint(at.version, 10)
+	}
+	return e.ResourceVersion
 }
 
 // padded is a version as a sequence has it.
@@ -70,8 +84,7 @@ func contradictionOfID(e *event.Event) string {
 		return fmt.Sprintf("its id is %s, which the bridge does not make", e.ID)
 	}
 	if at, found := parseOrder(e.Sequence); found {
-		// A delete that a restored etcd made necessary sorts with the era before.
-		if has := uint64(at.era); has != era && (e.Op != event.Deleted || has+1 != era) {
+		if uint64(at.era) != era {
 			return fmt.Sprintf("its id is %s, its sequence %s", e.ID, e.Sequence)
 		}
 	}

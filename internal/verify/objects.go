@@ -11,13 +11,13 @@ const ringSize = 4
 
 // object is what is kept of an object. There are as many as the stream has names, so its size counts.
 type object struct {
-	// The newest events of the era, the newest first. data is 0 where it can't be compared.
+	// The newest events of the stage, the newest first. data is 0 where it can't be compared.
 	versions [ringSize]uint64
 	ids      [ringSize]uint32
 	data     [ringSize]uint32
 
-	uid   uint64 // its hash
-	era   uint32
+	uid uint64 // its hash
+	stage
 	name  uint32 // place in names
 	unit  uint32
 	lane  uint32
@@ -31,7 +31,7 @@ type object struct {
 
 // place of a remembered event.
 func (o *object) place(i int) order {
-	return order{o.versions[i], o.era, marks(o.marks>>(i*markBits)) & (1<<markBits - 1)}
+	return order{o.versions[i], o.stage, marks(o.marks>>(i*markBits)) & (1<<markBits - 1)}
 }
 
 // newest is the place of the newest event.
@@ -39,8 +39,8 @@ func (o *object) newest() order { return o.place(0) }
 
 // push remembers a newer event.
 func (o *object) push(at order, id, data uint32) {
-	if at.era != o.era {
-		o.era, o.count = at.era, 0
+	if at.stage != o.stage {
+		o.stage, o.count = at.stage, 0
 	}
 	copy(o.versions[1:], o.versions[:])
 	copy(o.ids[1:], o.ids[:])
@@ -63,7 +63,7 @@ func (o *object) find(at order, id uint32) int {
 
 // isBeyond reports whether an event is older than what is remembered.
 func (o *object) isBeyond(at order) bool {
-	return at.era < o.era || o.count == ringSize && at.compare(o.place(ringSize-1)) < 0
+	return at.stage.compare(o.stage) < 0 || o.count == ringSize && at.compare(o.place(ringSize-1)) < 0
 }
 
 // Sizes of the parts in which memory is taken, so that growing copies nothing.

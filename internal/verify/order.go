@@ -9,8 +9,19 @@ import (
 // order is the place of an event among all events of its object, read from its sequence.
 type order struct {
 	version uint64
-	era     uint32 // counts how often versions began again
-	marks   marks
+	stage
+	marks marks
+}
+
+// stage is a part of an object's events in which versions ascend.
+type stage struct {
+	era uint32 // counts how often versions began again
+	// entered is the version of the Namespace with which it came into a selection again.
+	entered uint64
+}
+
+func (s stage) compare(other stage) int {
+	return cmp.Or(cmp.Compare(s.era, other.era), cmp.Compare(s.entered, other.entered))
 }
 
 // marks are what a sequence has behind the version.
@@ -18,30 +29,29 @@ type marks uint8
 
 const (
 	deletedMark marks = 1 << iota
-	// enteredMark is of an object that came into a selection of namespaces again, in a version that
-	// may have been there before.
-	enteredMark
-	markBits = 2
+	markBits          = 1
 )
 
 // parseOrder reads a sequence, as "00000000.00000000000000048213.deleted". It reports false for one
 // whose version is no number: such sequences are not compared.
-func parseOrder(sequence string) (order, bool) {
+func parseOrder(sequence string) (o order, ok bool) {
 	era, rest, found := strings.Cut(sequence, ".")
-	number, err := strconv.ParseUint(era, 10, 32)
+	n, err := strconv.ParseUint(era, 10, 32)
 	if !found || err != nil {
 		return order{}, false
 	}
-	version, rest, _ := strings.Cut(rest, ".")
-	o := order{era: uint32(number)}
+	o.era = uint32(n)
+	if entered, again := strings.CutPrefix(rest, "entered."); again {
+		entered, rest, _ = strings.Cut(entered, ".")
+		if o.entered, err = strconv.ParseUint(entered, 10, 64); err != nil {
+			return order{}, false
+		}
+	}
+	version, mark, _ := strings.Cut(rest, ".")
 	if o.version, err = strconv.ParseUint(version, 10, 64); err != nil {
 		return order{}, false
 	}
-	if entered, ok := strings.CutPrefix(rest, "entered."); ok {
-		_, rest, _ = strings.Cut(entered, ".")
-		o.marks |= enteredMark
-	}
-	switch rest {
+	switch mark {
 	case "":
 		return o, true
 	case "deleted":
@@ -58,10 +68,10 @@ func (o order) compare(other order) int {
 
 // compareVersions leaves out what comes behind the plain version.
 func (o order) compareVersions(other order) int {
-	return cmp.Or(cmp.Compare(o.era, other.era), cmp.Compare(o.version, other.version))
+	return cmp.Or(o.stage.compare(other.stage), cmp.Compare(o.version, other.version))
 }
 
-// at is another version in the same era.
+// at is another version in the same stage.
 func (o order) at(version uint64) order {
-	return order{version: version, era: o.era}
+	return order{version: version, stage: o.stage}
 }

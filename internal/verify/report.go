@@ -204,15 +204,13 @@ func (c *Checker) notes(r *Report) {
 			r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
 		}
 	}
-	unordered, without, early := 0, 0, 0
+	unordered, without := 0, 0
 	for _, u := range c.order {
 		unordered += u.unordered
 		without += u.withoutPrevious
-		early += u.early
 	}
 	note(unordered, "%d events have versions that are no numbers: their order can't be checked", unordered)
 	note(without, "%d events have no previous: whether a version is missing before them can't be checked", without)
-	note(early, "%d inferred deletes are of an earlier state than the stream has: they sort before the object's last event, and end it all the same", early)
 	note(r.UncheckedRepeats, "%d repeats came behind more than %d newer events of their object: their data was not compared", r.UncheckedRepeats, ringSize)
 	if c.events > 0 && !c.cfg.Whole() {
 		note(1, "the stream is not here from its start: an object's first event may be any")

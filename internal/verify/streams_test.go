@@ -1,6 +1,7 @@
 package verify_test
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -60,7 +61,7 @@ func podEvent(t *testing.T, words []string) event.Event {
 		PartitionKey: "pods/shop/" + name, Subject: "api/v1/namespaces/shop/pods/" + name,
 		Data: fmt.Appendf(nil, `{"metadata":{"name":%q,"namespace":"shop","uid":%q,"resourceVersion":%q}}`, name, uid, version),
 	}
-	epoch, entered := 0, ""
+	epoch, entered, asOf := 0, "", ""
 	for _, word := range words[4:] {
 		name, value, _ := strings.Cut(word, "=")
 		switch name {
@@ -74,6 +75,10 @@ func podEvent(t *testing.T, words []string) event.Event {
 			epoch, _ = strconv.Atoi(value)
 		case "entered":
 			entered = value
+		case "asof":
+			asOf = value
+		case "cause":
+			e.Cause = value
 		case "body":
 			e.Data = fmt.Appendf(nil, `{"metadata":{"name":%q,"namespace":"shop","uid":%q,"resourceVersion":%q},"spec":%q}`, e.Name, uid, version, value)
 		case "data":
@@ -92,7 +97,6 @@ func podEvent(t *testing.T, words []string) event.Event {
 		}
 		return strings.Repeat("0", 20-len(v)) + v
 	}
-	e.Sequence = fmt.Sprintf("%08d.%s", epoch, padded(version))
 	id := uid + "/" + version
 	if op == "deleted" {
 		id = uid + "/deleted"
@@ -102,8 +106,9 @@ func podEvent(t *testing.T, words []string) event.Event {
 	}
 	if entered != "" {
 		id += "/entered/" + entered
-		e.Sequence += ".entered." + padded(entered)
+		entered = "entered." + padded(entered) + "."
 	}
+	e.Sequence = fmt.Sprintf("%08d.%s%s", epoch, entered, padded(cmp.Or(asOf, version)))
 	if op == "deleted" {
 		e.Sequence += ".deleted"
 	}
@@ -127,7 +132,7 @@ func TestStreams(t *testing.T) {
 		// Repeats.
 		"a stretch that comes again after a crash":           {begin + "updated web u1 8 previous=5\nupdated web u1 9 previous=8\nupdated web u1 8 previous=5\nupdated web u1 9 previous=8", ""},
 		"it comes again with another body":                   {begin + "updated web u1 8 previous=5\nupdated web u1 8 previous=5 body=other", "changed"},
-		"a delete comes again as a list knows it":            {begin + "updated web u1 8 previous=5\ndeleted web u1 9 previous=8\ndeleted web u1 5 previous=5 inferred body=old", ""},
+		"a delete comes again as a list knows it":            {begin + "updated web u1 8 previous=5\ndeleted web u1 9 previous=8\ndeleted web u1 5 previous=5 inferred asof=20 body=old", ""},
 		"a repeat behind more than is remembered":            {begin + "updated web u1 7 previous=5\nupdated web u1 8 previous=7\nupdated web u1 9 previous=8\nupdated web u1 10 previous=9\nupdated web u1 7 previous=5", ""},
 		"a version that was never there, behind a newer one": {begin + "updated web u1 9 previous=5\nupdated web u1 7 previous=5", "disorder"},
 
@@ -147,9 +152,11 @@ func TestStreams(t *testing.T) {
 		"an update of what was never added":                                {begin + "updated api u2 9 previous=7", "break"},
 		"the same where nothing says how it began":                         {"added web u1 5\nupdated api u2 9 previous=7", ""},
 		"a delete that a list tells, of what a crash kept from being sent": {begin + "gap expired 5 20\ndeleted api u2 9 previous=9 inferred\nsynced 20", ""},
-		"a delete that a list tells, of an earlier state than was sent":    {begin + "updated web u1 8 previous=5\ngap expired 5 20\ndeleted web u1 5 previous=5 inferred\nadded web u2 12 inferred\nsynced 20", ""},
+		"a delete that a list tells, of an earlier state than was sent":    {begin + "updated web u1 8 previous=5\ngap expired 5 20\ndeleted web u1 5 previous=5 inferred asof=11\nadded web u2 12 inferred\nsynced 20", ""},
+		"the same, and it sorts before what was sent":                      {begin + "updated web u1 8 previous=5\ngap expired 5 20\ndeleted web u1 5 previous=5 inferred\nadded web u2 12 inferred\nsynced 20", "disorder no-delete"},
+		"two lives of a name that a list after a rewind lacks":             {begin + "gap rewound 9 4\ndeleted web u1 5 previous=5 inferred asof=4 epoch=1\ndeleted web u2 8 previous=8 inferred asof=4 epoch=1\nsynced 4", ""},
 		"events without previous":                                          {begin + "updated web u1 8\nupdated web u1 9", ""},
-		"an object that comes into a selection again":                      {begin + "deleted web u1 7 previous=5\nadded web u1 7 entered=9\ndeleted web u1 7 previous=7 entered=9\nadded web u1 7 entered=11\nupdated web u1 12 previous=7", ""},
+		"an object that comes into a selection again":                      {begin + "deleted web u1 7 previous=5\nadded web u1 7 entered=9\ndeleted web u1 7 previous=7 entered=9 asof=13 cause=left-selector\nadded web u1 7 entered=11\nupdated web u1 12 previous=7", ""},
 
 		// What the stream itself reports.
 		"versions that were dropped":                   {begin + "gap dropped 7 8\nupdated web u1 9 previous=8", ""},
@@ -159,7 +166,7 @@ func TestStreams(t *testing.T) {
 		"a dead letter in place of its event":          {begin + "updated web u1 8 previous=5 letter\nupdated web u1 9 previous=8", ""},
 		"a state that was lost: everything again":      {begin + "gap forgotten 5 9\nadded web u1 9 epoch=1\nadded api u2 9 epoch=1\nsynced 9", ""},
 		"a server that went back: versions come again": {begin + "updated web u1 9 previous=5\ngap rewound 9 6\nupdated web u1 5 previous=9 inferred epoch=1\nsynced 6\nupdated web u1 7 previous=5 epoch=1", ""},
-		"a delete of the time before it went back":     {begin + "gap rewound 9 6\ndeleted web u1 5 previous=5 inferred\nadded web u2 4 inferred epoch=1\nsynced 6", ""},
+		"a delete because it went back":                {begin + "gap rewound 9 6\ndeleted web u1 5 previous=5 inferred asof=3 epoch=1\nadded web u2 4 inferred epoch=1\nsynced 6", ""},
 
 		// Streams that leave versions out.
 		"a filter":                                           {begin + "synced 6 selective=filter\nupdated web u1 9 previous=8\nadded web u2 12", ""},
@@ -172,15 +179,16 @@ func TestStreams(t *testing.T) {
 		"a sync of a state that was never there": {begin + "synced web u1 8", "break"},
 
 		// Contradictions.
-		"an id of another version":      {begin + "updated web u1 8 previous=5 id=u1/7", "contradiction"},
-		"an id of another object":       {begin + "updated web u1 8 previous=5 id=u2/8", "contradiction"},
-		"an id of another epoch":        {begin + "updated web u1 8 previous=5 id=u1/8/epoch/1", "contradiction"},
-		"an id of another form":         {begin + "updated web u1 8 previous=5 id=17", "contradiction"},
-		"data of another object":        {begin + `updated web u1 8 previous=5 data={"metadata":{"name":"web","namespace":"shop","uid":"u2","resourceVersion":"8"}}`, "contradiction"},
-		"data of another version":       {begin + `updated web u1 8 previous=5 data={"metadata":{"name":"web","namespace":"shop","uid":"u1","resourceVersion":"7"}}`, "contradiction"},
-		"data that is no JSON":          {begin + `updated web u1 8 previous=5 data={"metadata":`, "contradiction"},
-		"an old object of another time": {begin + `updated web u1 8 previous=5 data={"object":{"metadata":{"name":"web","namespace":"shop","uid":"u1","resourceVersion":"8"}},"old":{"metadata":{"name":"web","namespace":"shop","uid":"u1","resourceVersion":"4"}}}`, "contradiction"},
-		"data without metadata":         {begin + `updated web u1 8 previous=5 data={"kind":"Pod"}`, ""},
+		"an id of another version":                {begin + "updated web u1 8 previous=5 id=u1/7", "contradiction"},
+		"an id of another object":                 {begin + "updated web u1 8 previous=5 id=u2/8", "contradiction"},
+		"an id of another epoch":                  {begin + "updated web u1 8 previous=5 id=u1/8/epoch/1", "contradiction"},
+		"a delete that is later than its version": {begin + "deleted web u1 8 previous=5 asof=9", "contradiction"},
+		"an id of another form":                   {begin + "updated web u1 8 previous=5 id=17", "contradiction"},
+		"data of another object":                  {begin + `updated web u1 8 previous=5 data={"metadata":{"name":"web","namespace":"shop","uid":"u2","resourceVersion":"8"}}`, "contradiction"},
+		"data of another version":                 {begin + `updated web u1 8 previous=5 data={"metadata":{"name":"web","namespace":"shop","uid":"u1","resourceVersion":"7"}}`, "contradiction"},
+		"data that is no JSON":                    {begin + `updated web u1 8 previous=5 data={"metadata":`, "contradiction"},
+		"an old object of another time":           {begin + `updated web u1 8 previous=5 data={"object":{"metadata":{"name":"web","namespace":"shop","uid":"u1","resourceVersion":"8"}},"old":{"metadata":{"name":"web","namespace":"shop","uid":"u1","resourceVersion":"4"}}}`, "contradiction"},
+		"data without metadata":                   {begin + `updated web u1 8 previous=5 data={"kind":"Pod"}`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := check(stream(t, test.stream))

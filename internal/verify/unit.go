@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/resource"
 )
 
 // unitKey names what an informer tells of a resource.
@@ -33,7 +34,6 @@ type unit struct {
 
 	objects, events, repeats, unchecked int
 	withoutPrevious, unordered          int
-	early                               int // inferred deletes of an earlier state than the stream has
 }
 
 // scope is what one list covers: a unit's namespace and shard, all as a rule.
@@ -59,8 +59,10 @@ type Told struct {
 // maxTold bounds how many of them are kept for each unit. What is beyond is counted.
 const maxTold = 10_000
 
-// reasonForgotten and reasonDropped are those of gaps after which the chain has a hole.
+// reasonForgotten and reasonDropped are those of gaps after which the chain has a hole. After a
+// rewind no version can be compared with one of before.
 const (
+	reasonRewound    = resource.ReasonRewound
 	reasonForgotten  = "forgotten"
 	reasonDropped    = "dropped"
 	reasonDeadLetter = "dead letter"
@@ -192,7 +194,9 @@ func (u *unit) covers(version uint64) bool {
 // coversInferred reports whether a gap is reported after which an inferred event of a version may
 // come: what was before it may never have been sent.
 func (u *unit) coversInferred(version uint64) bool {
-	return slices.ContainsFunc(u.told, func(t Told) bool { return t.isGap() && number(t.From) <= version })
+	return slices.ContainsFunc(u.told, func(t Told) bool {
+		return t.isGap() && (t.Reason == reasonRewound || number(t.From) <= version)
+	})
 }
 
 // isGap reports whether versions are missing, rather than one event.

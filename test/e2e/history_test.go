@@ -29,6 +29,7 @@ func TestHistory(t *testing.T) {
 		gapIsToldAndHealed(t, c, listsByWatchList)
 	})
 	t.Run("an API server that is killed while everything changes leads to no loss", func(t *testing.T) { apiServerIsKilled(t, c) })
+	t.Run("a table sorted by sequence is right after a crash and a compaction", func(t *testing.T) { crashedBeforeAGap(t, c) })
 	t.Run("who wrote what is right or not told through a gap", func(t *testing.T) { attributedThroughAGap(t, c) })
 	t.Run("a restored etcd is told as a gap, and what was undone is published", func(t *testing.T) { etcdIsRestored(t, c) })
 }
@@ -297,6 +298,72 @@ func apiServerIsKilled(t *testing.T, c *cluster) {
 	}
 	l.verified(b, "the stream", jetStream(b))
 	l.stop(b)
+}
+
+// What was sent to one sink is not settled as long as another is unreachable. A bridge that is killed
+// then has forgotten it, and so has the API server: the deletes that a list infers are of earlier
+// states than the stream has.
+func crashedBeforeAGap(t *testing.T, c *cluster) {
+	l := newLab(t, c)
+	address, err := harness.FreeAddress()
+	must(t, err)
+	for _, name := range []string{"deleted", "replaced", "replaced-before", "gone-before"} {
+		l.createConfigMap(name, "1")
+	}
+	b := l.bridge("bridge", "drain: 1s\n"+history+jetStreamAndKafka, with(map[string]string{"KAFKA": address}))
+	must(t, b.Start())
+	l.waitsForKafkaOnly(b)
+	eventually(t, "the snapshot is on disk", testPatience, func() []string { return unsettled(l.ctx, b) })
+
+	l.updateConfigMap("deleted", "2")
+	l.updateConfigMap("replaced", "2")
+	l.deleteConfigMap("replaced-before")
+	l.createConfigMap("replaced-before", "2")
+	l.deleteConfigMap("gone-before")
+	l.convergesTo(b)
+	b.Kill()
+	for _, name := range []string{"deleted", "replaced", "replaced-before"} {
+		l.deleteConfigMap(name)
+	}
+	l.createConfigMap("replaced", "3")
+	l.operate("compact")
+	l.operate("restart-apiserver")
+
+	for range 2 { // the second after another crash, which may come before the deletes are settled
+		must(t, b.Start())
+		l.waitsForKafkaOnly(b)
+		events := l.convergesTo(b)
+		l.sortsBehind(events, "deleted", "replaced")
+		l.verified(b, "the stream", jetStream(b))
+		b.Kill()
+	}
+}
+
+// sortsBehind checks that the inferred deletes of objects are of earlier versions than the stream has,
+// or the test shows nothing, and that they sort behind these.
+func (l *lab) sortsBehind(events []read.Event, names ...string) {
+	l.t.Helper()
+	for _, name := range names {
+		newest := map[string]string{} // by uid
+		shown := false
+		for i := range events {
+			e := &events[i]
+			uid := e.Attribute("uid")
+			switch {
+			case e.Attribute("name") != name || !e.AboutObject():
+			case e.Op() != "deleted":
+				newest[uid] = e.Attribute("sequence")
+			case e.Attribute("inferred") == "true":
+				shown = shown || !strings.HasSuffix(newest[uid], e.Attribute("resourceversion"))
+				if e.Attribute("sequence") <= newest[uid] {
+					l.t.Errorf("%s: its delete has the sequence %s, its newest version %s", name, e.Attribute("sequence"), newest[uid])
+				}
+			}
+		}
+		if !shown {
+			l.t.Errorf("%s: no delete of an earlier version was inferred", name)
+		}
+	}
 }
 
 // A restored etcd uses versions a second time, for other contents.

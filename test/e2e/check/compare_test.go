@@ -146,11 +146,16 @@ func TestTheFinalStateAndTheOrderAreCompared(t *testing.T) {
 	if problems := append(check.FinalState(exist, good, options), check.Order(good)...); len(problems) > 0 {
 		t.Errorf("%v", problems)
 	}
-	if problems := check.FinalState(exist, good[:3], options); len(problems) != 1 {
+	if problems := check.FinalState(exist, good[:3], options); len(problems) != 2 {
 		t.Errorf("an object without an event: %v", problems)
 	}
-	if problems := check.FinalState(nil, good, options); len(problems) != 1 {
+	if problems := check.FinalState(nil, good, options); len(problems) != 2 {
 		t.Errorf("an object that does not exist: %v", problems)
+	}
+	early := published(t, lives(t)[:3])
+	early[2].SetExtension("sequence", early[0].Attribute("sequence")+".deleted")
+	if problems := check.FinalState(nil, early, options); len(problems) != 1 || !strings.Contains(problems[0], "sorted by sequence") {
+		t.Errorf("a delete that sorts before an update: %v", problems)
 	}
 	swapped := []read.Event{good[1], good[0]}
 	if problems := check.Order(swapped); len(problems) != 1 {

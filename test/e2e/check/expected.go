@@ -89,7 +89,11 @@ func (e *expected) differences(got *read.Event, o *Options) (problems []string) 
 		problems = append(problems, fmt.Sprintf("%s: ", e)+fmt.Sprintf(format, args...))
 	}
 	for name, want := range e.attributes {
-		if have := attribute(got, name); have != want {
+		have := attribute(got, name)
+		if name == "sequence" && e.op == "deleted" && e.change.Inferred && have > want && strings.HasSuffix(have, ".deleted") {
+			continue // it has the version of the list, which nobody else knows
+		}
+		if have != want {
 			complain("%s is %q, want %q", name, have, want)
 		}
 	}

@@ -10,20 +10,44 @@ import (
 	"github.com/kubebridge/bridge/test/e2e/truth"
 )
 
-// FinalState compares what a reader of all events ends up with with the objects that exist. It is for cases where versions are lost to
-// everybody, so that no witness can say which events there have to be.
+// FinalState compares what a reader of all events ends up with with the objects that exist: one that
+// takes them in their order, and one that keeps a table sorted by sequence. It is for cases where
+// versions are lost to everybody, so that no witness can say which events there have to be.
 func FinalState(exist []truth.Change, events []read.Event, o Options) (problems []string) {
+	inOrder := func(_, _ *read.Event) bool { return true }
+	bySequence := func(e, newest *read.Event) bool {
+		return e.Attribute("sequence") >= newest.Attribute("sequence")
+	}
+	problems = differences(exist, state(events, o, inOrder), o)
+	for _, problem := range differences(exist, state(events, o, bySequence), o) {
+		problems = append(problems, "sorted by sequence: "+problem)
+	}
+	return problems
+}
+
+// state is the newest event of each object, without those that are deleted.
+func state(events []read.Event, o Options, isNewer func(e, newest *read.Event) bool) map[string]*read.Event {
 	last := map[string]*read.Event{}
 	for i := range events {
 		e := &events[i]
 		if !e.AboutObject() || !o.counts(e.GroupResource(), e.Attribute("namespace"), e.Attribute("name")) {
 			continue
 		}
-		last[e.Attribute("partitionkey")] = e
-		if e.Op() == "deleted" {
-			delete(last, e.Attribute("partitionkey"))
+		key := e.Attribute("partitionkey")
+		if newest := last[key]; newest == nil || isNewer(e, newest) {
+			last[key] = e
 		}
 	}
+	for key, e := range last {
+		if e.Op() == "deleted" {
+			delete(last, key)
+		}
+	}
+	return last
+}
+
+// differences compares a state with the objects that exist.
+func differences(exist []truth.Change, last map[string]*read.Event, o Options) (problems []string) {
 	for i := range exist {
 		ch := &exist[i]
 		if !o.counts(ch.Collection.String(), ch.Metadata.Namespace, ch.Metadata.Name) {

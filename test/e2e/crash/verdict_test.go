@@ -95,7 +95,7 @@ func TestTheVerdictNamesWhatIsWrong(t *testing.T) {
 		"a lost delete":                      {without(3, 4), crash.Verdict{Events: 4, Lost: 1, Ghosts: 1}},
 		"a lost delete, told as a gap":       {without(3, 4, gap(t, 6, 7), synced(t, 7)), crash.Verdict{Events: 4, Gaps: 1, InGaps: 1, Ghosts: 1}},
 		"a whole life that ends in a gap":    {without(3, 4, gap(t, 4, 7), synced(t, 7)), crash.Verdict{Events: 4, Gaps: 1, InGaps: 1, Untold: 1}},
-		"the last update is lost":            {without(5, 6), crash.Verdict{Events: 4, Lost: 1, Stale: 2}},
+		"the last update is lost":            {without(5, 6), crash.Verdict{Events: 4, Lost: 1, Stale: 4}},
 		"it comes again":                     {without(3, 3, about(t, "updated", "u", 6)), crash.Verdict{Events: 5, Duplicates: 1}},
 		"it comes again, and is another":     {without(3, 3, other), crash.Verdict{Events: 5, Duplicates: 1, Altered: 1}},
 		"it comes again, by another name":    {without(3, 3, renamed), crash.Verdict{Events: 6, Renamed: 1, Reordered: 1}},

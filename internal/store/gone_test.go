@@ -1,0 +1,65 @@
+package store_test
+
+import (
+	"testing"
+
+	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/store"
+	"github.com/kubebridge/bridge/internal/testkit"
+)
+
+// TestGone has an inferred delete announced, and the process die before it is settled.
+func TestGone(t *testing.T) {
+	db := openDB(t, t.TempDir())
+	first := newIndexer(t, db, nil)
+	a := life(t, "a", "one", "5")
+	settle(t, db, first, "", map[resource.Key]store.Settled{"shop/a": live(a, 1)})
+	announced := store.Gone{UID: "one", Version: "7", AsOf: "20", Epoch: 300}
+	testkit.OK(t, first.Announce([]store.Announcement{{Key: "shop/a", Gone: &announced, Seq: 2}}))
+
+	ix := newIndexer(t, db, nil)
+	for name, test := range map[string]struct{ gone, want store.Gone }{
+		"a later list": {
+			store.Gone{UID: "one", Version: "7", AsOf: "30", Epoch: 300}, announced,
+		},
+		"a list that knows an earlier state": {
+			store.Gone{UID: "one", Version: "5", AsOf: "30", Epoch: 300}, announced,
+		},
+		"another object of the name": {
+			store.Gone{UID: "two", Version: "7", AsOf: "30", Epoch: 300},
+			store.Gone{UID: "two", Version: "7", AsOf: "30", Epoch: 300},
+		},
+		"another history": {
+			store.Gone{UID: "one", Version: "7", AsOf: "30", Epoch: 301},
+			store.Gone{UID: "one", Version: "7", AsOf: "30", Epoch: 301},
+		},
+		"a later state, which left a selector again": {
+			store.Gone{UID: "one", Version: "25", AsOf: "30", Epoch: 300},
+			store.Gone{UID: "one", Version: "25", AsOf: "30", Epoch: 300},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := ix.Owed("shop/a", test.gone); got != test.want {
+				t.Errorf("owed is %+v, want %+v", got, test.want)
+			}
+		})
+	}
+	t.Run("it is no object that was added", func(t *testing.T) {
+		want(t, left(ix, "shop/a"))
+	})
+	t.Run("it stays when bodies are rewritten", func(t *testing.T) {
+		same := func(b []byte) ([]byte, error) { return b, nil }
+		testkit.OK(t, ix.Rewrite(same, same))
+		if got := newIndexer(t, db, nil).Owed("shop/a", announced); got != announced {
+			t.Errorf("owed is %+v, want %+v", got, announced)
+		}
+	})
+	t.Run("it goes when the delete is settled", func(t *testing.T) {
+		ix.Meet("shop/a", "one", "20", 1)
+		settle(t, db, ix, "", map[resource.Key]store.Settled{"shop/a": dead(a, "20", 1)})
+		later := store.Gone{UID: "one", Version: "7", AsOf: "30", Epoch: 300}
+		if got := newIndexer(t, db, nil).Owed("shop/a", later); got != later {
+			t.Errorf("owed is %+v, want %+v", got, later)
+		}
+	})
+}
