@@ -15,7 +15,7 @@ GO_FILES = $(shell git ls-files '*.go')
 
 .PHONY: help
 help: ## List the targets
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  \033[36m%-16s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## Build bin/bridge
@@ -23,6 +23,7 @@ build: ## Build bin/bridge
 
 .PHONY: demo
 demo: ## Run everything on this machine: a Kubernetes control plane, the bridge, and changes to watch (Ctrl-C ends it)
+	@echo "building the demo: some minutes the first time"
 	@cd test/e2e && $(GO) build -o ../../$(BIN)/demo ./cmd/demo && exec ../../$(BIN)/demo
 
 .PHONY: controlplane

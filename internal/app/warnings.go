@@ -75,7 +75,8 @@ func ownKeys(c *config.Config) (list []error) {
 		"redaction key")
 	warn(c.Shard != "", "shard", "each shard has another redaction key, and objects move between "+
 		"them when there are more")
-	warn(c.State.Mode == "memory", "state.mode", "each start has another redaction key")
+	stored := slices.ContainsFunc(c.Sinks, func(s config.Sink) bool { return s.Stdout == nil })
+	warn(c.State.Mode == "memory" && stored, "state.mode", "each start has another redaction key")
 	return list
 }
 

@@ -2,6 +2,7 @@ package app
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/kubebridge/bridge/config"
@@ -13,7 +14,7 @@ func TestWarnings(t *testing.T) {
 	const sinks = "sinks: [{name: out, stdout: {}}]\n"
 	load := func(t *testing.T, text string) *config.Config {
 		t.Helper()
-		c, err := config.Load(config.Options{File: "bridge.yaml", Data: []byte(text + sinks)})
+		c, err := config.Load(config.Options{File: "bridge.yaml", Data: []byte(text + strings.Repeat(sinks, 1-strings.Count(text, "sinks:")))})
 		testkit.OK(t, err)
 		return c
 	}
@@ -36,7 +37,8 @@ func TestWarnings(t *testing.T) {
 		"a kind with credentials":             {"informers:\n  - name: a\n    resources: [virtualmachines.kubevirt.io]\n", []string{"bridge.yaml:3: informers[0].resources: " + machines}},
 		"one that is redacted":                {"informers: [{name: a, resources: [virtualmachines.kubevirt.io], drop: [spec.template.spec.volumes]}]\n", nil},
 		"one of an author who sends secrets":  {"informers: [{name: a, resources: [virtualmachines.kubevirt.io], secrets: send}]\n", nil},
-		"a state in memory":                   {"informers: [{name: a, resources: [secrets]}]\nstate: {mode: memory}\n", []string{"bridge.yaml:2: " + memory}},
+		"a state in memory":                   {"informers: [{name: a, resources: [secrets]}]\nstate: {mode: memory}\nsinks: [{name: n, nats: {}}]\n", []string{"bridge.yaml:2: " + memory}},
+		"a state in memory, on a terminal":    {"informers: [{name: a, resources: [secrets]}]\nstate: {mode: memory}\n", nil},
 		"a state in memory without redaction": {"informers: [{name: a, resources: [pods]}]\nstate: {mode: memory}\n", nil},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -99,16 +99,17 @@ outages of the bridge, the broker and the API server.
 
 Where to begin:
 
-  bridge run --stdout                   look at the changes of the cluster that kubectl talks to
+  bridge watch                          look at the changes of the cluster that kubectl talks to
   bridge run                            send them to a NATS JetStream server that bridge runs itself
-  bridge validate --config bridge.yaml  check a configuration
+  bridge validate bridge.yaml           check a configuration
   bridge run --config bridge.yaml       run it
 
 Exit codes: 0 after a clean stop, 1 when something failed while it ran, 2 when it could not start.`,
 		SilenceErrors: true, // Run reports them
 		SilenceUsage:  true, // a screen of flags would hide the error
 	}
-	root.AddCommand(newRunCommand(build), newValidateCommand(), newSampleCommand(),
+	root.Version = strings.TrimPrefix(build.String(), "bridge ")
+	root.AddCommand(newRunCommand(build), newWatchCommand(build), newValidateCommand(), newSampleCommand(),
 		newRBACCommand(), newStatusCommand(), newVerifyCommand(), newArchiveCommand(), newStateCommand(),
 		newUndeliveredCommand(), newVersionCommand(build))
 	root.AddCommand(newPauseCommand(), newResumeCommand(), newSnapshotCommand(),

@@ -35,7 +35,7 @@ Exit codes: 0 when the roles are printed, 2 when the configuration or a name in 
 	}
 	s := newSettings(cmd, "kubernetes.kubeconfig", "kubernetes.context")
 	cmd.Flags().StringVar(&o.Role, "name", "bridge", "name of the roles and of their bindings")
-	cmd.Flags().StringVar(&o.Namespace, "namespace", "default", "namespace of the bridge's "+
+	cmd.Flags().StringVarP(&o.Namespace, "namespace", "n", "default", "namespace of the bridge's "+
 		"service account")
 	cmd.Flags().StringVar(&o.ServiceAccount, "service-account", "bridge", "name of the bridge's "+
 		"service account")

@@ -11,7 +11,6 @@ import (
 )
 
 func newRunCommand(build Build) *cobra.Command {
-	var toStdout bool
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Stream changes until told to stop",
@@ -32,8 +31,7 @@ Every key of the configuration outside of its lists has an environment variable 
 sinks by name or index (BRIDGE_SINKS_LAKE_KAFKA_BROKERS). A flag beats a variable, a variable beats the file.
 
 Exit codes: 0 after a clean stop, 1 when something failed while it ran, 2 when it could not start.`,
-		Example: `  bridge run --stdout                            a quick look: changes on the terminal, nothing stored
-  bridge run                                     everything, into an embedded NATS server
+		Example: `  bridge run                                     everything, into an embedded NATS server
   bridge run --config bridge.yaml
   bridge run --config bridge.yaml --context prod --admin-address :8080
   BRIDGE_INFORMERS_ALL_RESOURCES=pods,nodes bridge run`,
@@ -41,39 +39,14 @@ Exit codes: 0 after a clean stop, 1 when something failed while it ran, 2 when i
 	}
 	s := newSendingSettings(cmd, "kubernetes.kubeconfig", "kubernetes.context", "cluster",
 		"state.dir", "admin.address", "log.level", "log.format", "shutdownTimeout", "shard")
-	cmd.Flags().BoolVar(&toStdout, "stdout", false, "a quick look: print events instead of "+
-		"sending them, keep state in memory, no admin server unless --admin-address is given")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		load := func() (*config.Config, error) {
-			c, err := s.load()
-			if err == nil && toStdout {
-				quickLook(c, cmd.Flags().Changed("admin-address"))
-			}
-			return c, err
-		}
-		source := app.NewSource(s.file, load)
-		c, err := load()
+		c, err := s.load()
 		if err != nil {
 			return err
 		}
-		return runBridge(cmd, build, c, source, s.file != "")
+		return runBridge(cmd, build, c, app.NewSource(s.file, s.load), s.file != "")
 	}
 	return cmd
-}
-
-// quickLook changes a configuration so that it sends and keeps nothing.
-func quickLook(c *config.Config, keepAdmin bool) {
-	const name = "stdout"
-	c.Sinks = []config.Sink{{Name: name, Stdout: &config.Stdout{Format: "auto"}}}
-	for i := range c.Informers {
-		binding := c.Informers[i].Sinks[0]
-		binding.Name = name
-		c.Informers[i].Sinks = []config.Binding{binding}
-	}
-	c.State.Mode, c.Standby.Enabled = "memory", false
-	if !keepAdmin {
-		c.Admin.Address = ""
-	}
 }
 
 // runBridge sets the process up, and runs the bridge in it.

@@ -120,7 +120,7 @@ func TestAStartThatIsBrokenOffIsClean(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var stderr testkit.Buffer
-	if code := run(ctx, []string{"run", "--stdout", "--kubeconfig", kubeconfigFile(t)}, nil, io.Discard, &stderr); code != exitClean {
+	if code := run(ctx, []string{"watch", "--kubeconfig", kubeconfigFile(t)}, nil, io.Discard, &stderr); code != exitClean {
 		t.Errorf("exit code %d\n%s", code, stderr.String())
 	}
 }

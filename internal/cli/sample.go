@@ -17,37 +17,44 @@ type sampleOptions struct {
 	events  int
 	timeout time.Duration
 	output  string
+
+	selected selection
 }
 
 func newSampleCommand() *cobra.Command {
 	o := sampleOptions{}
 	cmd := &cobra.Command{
-		Use:   "sample",
+		Use:   "sample [RESOURCE]...",
 		Short: "Print the first events of a configuration, and send none",
 		Long: `sample watches the resources of a configuration and prints the first events as they would be sent: for each sink the subject or the
 topic and key, the headers, and the message. It sends nothing, connects to no broker, and neither reads nor writes the
 state directory: what it prints is what a first start would send first.
 
-Secrets are redacted as the configuration says.
+Resources take the place of the configuration's informers, and selectors narrow them, as in 'bridge watch'. Secrets are redacted as
+the configuration says.
 
 Exit codes: 0 also when there were fewer events within the timeout, 2 when it could not start.`,
 		Example: `  bridge sample                                          of the default configuration
   bridge sample --config bridge.yaml --events 3
+  bridge sample deployments.apps -n shop --config bridge.yaml
   bridge sample --config bridge.yaml --output json | jq .subject`,
-		Args: cobra.NoArgs,
 	}
 	s := newSendingSettings(cmd, "kubernetes.kubeconfig", "kubernetes.context", "cluster",
 		"log.level", "log.format")
-	cmd.Flags().IntVarP(&o.events, "events", "n", 10, "how many events to print, over all sinks")
+	cmd.Flags().IntVar(&o.events, "events", 10, "how many events to print, over all sinks")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 30*time.Second, "how long to wait for them")
+	o.selected.addFlags(cmd)
 	outputFlag(cmd, &o.output, "text", "json")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	cmd.RunE = func(cmd *cobra.Command, resources []string) error {
 		if err := errors.Join(checkOutput(o.output, "text", "json"), o.validate()); err != nil {
 			return err
 		}
 		c, err := s.load()
 		if err != nil {
 			return err
+		}
+		if err := o.selected.apply(c, namesOf(resources)); err != nil {
+			return refused(err)
 		}
 		return sample(cmd, c, o)
 	}

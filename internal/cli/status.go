@@ -39,12 +39,12 @@ Exit codes: 0 when the bridge is ready, 1 when it is not, 2 when it can't be ask
 		Args: cobra.NoArgs,
 	}
 	c := newClient(cmd)
-	outputFlag(cmd, &output, "table", "json")
+	outputFlag(cmd, &output, "table", "json", "yaml")
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show it again and again, until Ctrl-C; "+
 		"with --output json one line each time")
 	cmd.Flags().DurationVar(&interval, "interval", interval, "how often, with --watch")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := checkOutput(output, "table", "json"); err != nil {
+		if err := checkOutput(output, "table", "json", "yaml"); err != nil {
 			return err
 		}
 		if interval < 100*time.Millisecond {
@@ -56,7 +56,7 @@ Exit codes: 0 when the bridge is ready, 1 when it is not, 2 when it can't be ask
 		}
 		v := &statusView{
 			client: newStatusClient(address, c.secret), out: cmd.OutOrStdout(),
-			json: output == "json", repeated: watch,
+			output: output, repeated: watch,
 		}
 		if !watch {
 			return v.once(cmd.Context())
@@ -70,7 +70,7 @@ Exit codes: 0 when the bridge is ready, 1 when it is not, 2 when it can't be ask
 type statusView struct {
 	client   *statusClient
 	out      io.Writer
-	json     bool
+	output   string
 	repeated bool
 	before   *answer // the one before, for rates
 }
@@ -92,8 +92,11 @@ func (v *statusView) once(ctx context.Context) error {
 
 func (v *statusView) show(a *answer) error {
 	defer func() { v.before = a }()
-	if v.json {
+	switch v.output {
+	case "json":
 		return a.writeJSON(v.out, !v.repeated)
+	case "yaml":
+		return a.writeYAML(v.out)
 	}
 	if v.repeated && isTerminal(v.out) {
 		fmt.Fprint(v.out, "\x1b[H\x1b[2J") // home, clear

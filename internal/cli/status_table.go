@@ -28,6 +28,14 @@ func (a *answer) writeJSON(w io.Writer, pretty bool) error {
 	return err
 }
 
+// writeYAML writes a document that others may follow.
+func (a *answer) writeYAML(w io.Writer) error {
+	if _, err := io.WriteString(w, "---\n"); err != nil {
+		return err
+	}
+	return printYAML(w, json.RawMessage(a.raw))
+}
+
 // writeTable writes for people. Rates need the answer before, which may be nil.
 func (a *answer) writeTable(w io.Writer, before *answer) error {
 	a.writeHead(w)

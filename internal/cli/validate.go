@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -13,7 +14,7 @@ import (
 func newValidateCommand() *cobra.Command {
 	var print, live bool
 	cmd := &cobra.Command{
-		Use:   "validate",
+		Use:   "validate [FILE]",
 		Short: "Check a configuration and report every problem",
 		Long: `validate reads a configuration as 'bridge run' would, with its BRIDGE_ variables, and reports every problem at once: file, line,
 key, what is wrong, and what was probably meant. It contacts neither the API server nor a broker, and reads no file with
@@ -24,17 +25,23 @@ be reached, take the credentials, and have the stream or the topics as the confi
 event, so it can't tell whether the broker's user may write.
 
 Exit codes: 0 when the configuration is good, 2 when it is not.`,
-		Example: `  bridge validate --config bridge.yaml
-  bridge validate --config bridge.yaml --live      and the cluster and the brokers that it names
-  bridge validate --config bridge.yaml --print     the whole configuration with defaults, secrets masked
-  bridge validate --print                          what 'bridge run' does without a file`,
-		Args: cobra.NoArgs,
+		Example: `  bridge validate bridge.yaml
+  bridge validate bridge.yaml --live      and the cluster and the brokers that it names
+  bridge validate bridge.yaml --print     the whole configuration with defaults, secrets masked
+  bridge validate --print                 what 'bridge run' does without a file`,
+		Args: cobra.MaximumNArgs(1),
 	}
 	s := newSendingSettings(cmd, "kubernetes.kubeconfig", "kubernetes.context")
 	cmd.Flags().BoolVar(&live, "live", false, "ask the API server and the brokers too")
 	cmd.Flags().BoolVar(&print, "print", false, "print the whole configuration as YAML, with "+
 		"defaults filled in and secrets masked")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			if cmd.Flags().Changed("config") {
+				return errors.New("give the file once, as an argument or with --config")
+			}
+			s.file = args[0]
+		}
 		c, err := s.load()
 		if err != nil {
 			return err

@@ -68,16 +68,19 @@ func newVersionCommand(build Build) *cobra.Command {
   bridge version --output json`,
 		Args: cobra.NoArgs,
 	}
-	outputFlag(cmd, &output, "text", "json")
+	outputFlag(cmd, &output, "text", "json", "yaml")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := checkOutput(output, "text", "json"); err != nil {
+		if err := checkOutput(output, "text", "json", "yaml"); err != nil {
 			return err
 		}
-		if output == "text" {
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), build)
-			return failed(err)
+		switch output {
+		case "json":
+			return failed(printJSON(cmd.OutOrStdout(), build))
+		case "yaml":
+			return failed(printYAML(cmd.OutOrStdout(), build))
 		}
-		return failed(printJSON(cmd.OutOrStdout(), build))
+		_, err := fmt.Fprintln(cmd.OutOrStdout(), build)
+		return failed(err)
 	}
 	return cmd
 }

@@ -4,7 +4,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
+	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -20,32 +24,50 @@ func (d *demo) build(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.binaries = binaries{bridge: filepath.Join(d.dir, "bridge-binary"), controlPlane: filepath.Join(root, "bin", "controlplane")}
-	err = d.screen.step("building the bridge", func(func(string)) error {
-		return harness.BuildBridge(ctx, root, d.binaries.bridge, false)
+	d.binaries = binaries{bridge: filepath.Join(root, "bin", "bridge"), controlPlane: filepath.Join(root, "bin", "controlplane")}
+	err = d.screen.step("building bin/bridge: the first time takes some minutes", func(progress func(string)) error {
+		return watched(progress, "%d packages", func(compiled io.Writer) error {
+			return makeBridge(ctx, root, compiled)
+		})
 	})
 	if err != nil {
 		return err
 	}
 	return d.screen.step("building Kubernetes for the demo: the first time takes some 4 minutes on two cores, later ones seconds", func(progress func(string)) error {
-		return buildControlPlane(ctx, root, d.binaries.controlPlane, progress)
+		ofAll := fmt.Sprintf("%%d of at most %d packages", packagesOfKubernetes)
+		return watched(progress, ofAll, func(compiled io.Writer) error {
+			return harness.BuildControlPlane(ctx, root, d.binaries.controlPlane, compiled)
+		})
 	})
 }
 
 // packagesOfKubernetes is about how many there are to compile, with all they depend on.
 const packagesOfKubernetes = 2600
 
-// buildControlPlane builds it and tells every second how far it is.
-func buildControlPlane(ctx context.Context, root, out string, progress func(string)) error {
+// makeBridge leaves what `make build` leaves, so that the next command of a newcomer finds it.
+// compiled gets a line with the name of each package.
+func makeBridge(ctx context.Context, root string, compiled io.Writer) error {
+	cmd := exec.CommandContext(ctx, "make", "--silent", "-C", root, "build")
+	cmd.Env = append(os.Environ(), "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -v"))
+	var output bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &output, io.MultiWriter(&output, compiled)
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("make build: %w\n%s", err, output.String())
+	}
+	return nil
+}
+
+// watched builds, and reports every second how many packages were compiled.
+func watched(progress func(string), format string, build func(compiled io.Writer) error) error {
 	compiled := &lines{}
 	done := make(chan error, 1)
-	go func() { done <- harness.BuildControlPlane(ctx, root, out, compiled) }()
+	go func() { done <- build(compiled) }()
 	for {
 		select {
 		case err := <-done:
 			return err
 		case <-time.After(time.Second):
-			progress(fmt.Sprintf("%d of at most %d packages", compiled.count.Load(), packagesOfKubernetes))
+			progress(fmt.Sprintf(format, compiled.count.Load()))
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -147,7 +148,8 @@ func (d *demo) invite() {
 	d.screen.line("  Look at it from another terminal:")
 	d.screen.line("    nats --server %s subscribe 'k8s.>'", d.bridge.NATS)
 	d.screen.line("    kubectl --kubeconfig %s --namespace shop get pods --watch", d.cluster.Kubeconfig)
-	d.screen.line("    curl %s/status", d.bridge.AdminURL())
+	d.screen.line("    bin/bridge status --admin-address %s", strings.TrimPrefix(d.bridge.AdminURL(), "http://"))
+	d.screen.line("  The status page, in a browser: %s/", d.bridge.AdminURL())
 	d.screen.line("")
 }
 
