@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"time"
 
@@ -137,7 +138,16 @@ func (m *Mark) concerns(o *Object) bool {
 	return key == o.Unit.groupResource()+"/"+o.Namespace+"/"+o.Name
 }
 
-// Holes are what may be missing of an object from one time to another.
+// isHealed reports whether a list that ends after the mark tells the state again, deletes included.
+func (m *Mark) isHealed(synced time.Time) bool {
+	switch m.Reason {
+	case "expired", "rewound", "interrupted", "takeover", "unreadable":
+		return m.Event.Op == event.Gap && m.Event.Source != ArchiveSource && synced.After(m.Time)
+	}
+	return false
+}
+
+// Holes are what may be missing of an object's versions from one time to another.
 func (db *DB) Holes(o *Object, since, until time.Time) (holes []*Mark, err error) {
 	for m, err := range db.Marks(o.Unit, since, until) {
 		if err != nil {
@@ -148,4 +158,20 @@ func (db *DB) Holes(o *Object, since, until time.Time) (holes []*Mark, err error
 		}
 	}
 	return holes, nil
+}
+
+// Uncertain are the holes because of which an object may have been another one at the second time: those
+// that no list has healed by then.
+func (db *DB) Uncertain(o *Object, since, until time.Time) (holes []*Mark, err error) {
+	var synced time.Time
+	for m, err := range db.Marks(o.Unit, since, until) {
+		if err != nil {
+			return nil, err
+		}
+		if m.Event.Op == event.Synced && m.Time.After(synced) {
+			synced = m.Time
+		}
+	}
+	holes, err = db.Holes(o, since, until)
+	return slices.DeleteFunc(holes, func(m *Mark) bool { return m.isHealed(synced) }), err
 }

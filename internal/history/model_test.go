@@ -102,6 +102,7 @@ func runModel(t *testing.T, seed uint64) {
 	}
 	defer func() { testkit.OK(t, db.Close()) }()
 	compare(t, db, known, random)
+	compareTimeline(t, db, known, random)
 }
 
 // inOrderOfTime keeps the times of an object from going back, as the bridge does.
@@ -160,6 +161,54 @@ func compare(t *testing.T, db *history.DB, known model, random *rand.Rand) {
 		testkit.OK(t, err)
 		compareVersion(t, got, want[len(want)-1])
 	}
+}
+
+// compareTimeline compares what happened in random windows, in a namespace and in all.
+func compareTimeline(t *testing.T, db *history.DB, known model, random *rand.Rand) {
+	t.Helper()
+	var all []*event.Event
+	for object := range known {
+		all = append(all, known.versions(object)...)
+	}
+	order := func(e *event.Event) string {
+		return fmt.Sprintf("%d %s %s", e.Time.Unix(), e.Sequence, e.PartitionKey)
+	}
+	for range 20 {
+		since := all[random.IntN(len(all))].Time.Truncate(time.Second)
+		until := since.Add(time.Duration(random.IntN(1000)) * time.Second)
+		namespace := []string{"shop", "*", "none"}[random.IntN(3)]
+		var want, got []string
+		for _, e := range all {
+			if (namespace == "*" || namespace == e.Namespace) && !e.Time.Before(since) && e.Time.Before(until.Add(time.Second)) {
+				want = append(want, order(e))
+			}
+		}
+		for entry, err := range db.Timeline("prod", namespace, since, until, nil) {
+			testkit.OK(t, err)
+			got = append(got, order(&entry.Event))
+			compareVersion(t, entry.Version, known["workloads "+entry.Event.PartitionKey][entry.Event.Sequence])
+			before := known.before(entry.Version)
+			if before != nil && before.Op == event.Deleted {
+				before = nil
+			}
+			compareVersion(t, entry.Before, before)
+		}
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Fatalf("in %s from %v to %v: %d entries, want %d", namespace, since, until, len(got), len(want))
+		}
+	}
+}
+
+// before is the version before one.
+func (m model) before(v *history.Version) (before *event.Event) {
+	for _, e := range m.versions("workloads " + v.Event.PartitionKey) {
+		if e.Sequence >= v.Event.Sequence {
+			break
+		}
+		before = e
+	}
+	return before
 }
 
 func resourceOf(u *history.Unit) string {

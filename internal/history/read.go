@@ -467,3 +467,6 @@ func (db *DB) Objects(u *Unit, namespace string) iter.Seq2[Object, error] {
 		}
 	}
 }
+
+// Number is the resourceVersion as a number, 0 where it is none.
+func (v *Version) Number() uint64 { return v.seq.version }

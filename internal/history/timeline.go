@@ -1,0 +1,211 @@
+package history
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"iter"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// Entry is something that happened: a version of an object, or its end.
+type Entry struct {
+	*Version
+	// Before is the version before, nil where there is none, or it is not known.
+	Before *Version
+}
+
+// Timeline is what happened in a namespace of a cluster, or in all of them for "*", from one time to
+// another, in the order of time: by seconds, and in each by resourceVersion, which is the order of
+// the cluster. "" is what is in no namespace. wanted chooses units, before a version is read. The
+// versions are the caller's. The error is the last element.
+func (db *DB) Timeline(
+	cluster, namespace string, since, until time.Time, wanted func(u *Unit) bool,
+) iter.Seq2[*Entry, error] {
+	return func(yield func(*Entry, error) bool) {
+		t := timeline{db: db, namespace: namespace, since: unixSeconds(since), until: math.MaxUint32, wanted: wanted, yield: yield}
+		if !until.IsZero() {
+			t.until = unixSeconds(until)
+		}
+		for _, u := range db.Units() {
+			if u.Cluster() == cluster {
+				t.source = u.SourceNumber
+			}
+		}
+		if err := t.run(); err != nil {
+			yield(nil, db.readError(err))
+		}
+	}
+}
+
+// timeline is one answer.
+type timeline struct {
+	db           *DB
+	source       uint32
+	namespace    string // "*" for all
+	since, until uint32
+	wanted       func(u *Unit) bool
+	yield        func(*Entry, error) bool
+	it           *pebble.Iterator
+	r            *reader
+}
+
+func (t *timeline) run() (err error) {
+	prefix := binary.BigEndian.AppendUint32([]byte{spaceTimeline}, t.source)
+	if t.it, err = t.db.pebble.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)}); err != nil {
+		return err
+	}
+	defer t.it.Close()
+	if t.r, err = t.db.reader(); err != nil {
+		return err
+	}
+	defer t.r.Close()
+	for bucket := t.since / bucketSeconds; ; bucket++ {
+		if !t.it.SeekGE(appendBucket(nil, t.source, bucket)) {
+			return t.it.Error()
+		}
+		found := binary.BigEndian.Uint32(t.it.Key()[5:]) // later, where nothing happened
+		if bucket = found; bucket > t.until/bucketSeconds {
+			return nil
+		}
+		goOn, err := t.bucket(bucket)
+		if err != nil || !goOn {
+			return err
+		}
+		if bucket == math.MaxUint32/bucketSeconds {
+			return nil
+		}
+	}
+}
+
+// bucket gives what is in a bucket. It reports whether to go on.
+func (t *timeline) bucket(bucket uint32) (bool, error) {
+	prefix := appendBucket(nil, t.source, bucket)
+	if t.namespace != "*" {
+		prefix = append(append(prefix, t.namespace...), separator)
+		for ok := t.it.SeekGE(prefix); ok && isPrefix(t.it.Key(), prefix); ok = t.it.Next() {
+			e, isKey := decodeTimeline(t.it.Key())
+			if !isKey {
+				return false, errRecord
+			}
+			if goOn, err := t.give(&e); err != nil || !goOn {
+				return false, err
+			}
+		}
+		return true, t.it.Error()
+	}
+	// All namespaces: sorted in pieces, so that memory does not follow what happened.
+	var last timelineEntry
+	for first := true; ; first = false {
+		piece, more, err := t.piece(prefix, last, first)
+		if err != nil {
+			return false, err
+		}
+		for i := range piece {
+			if goOn, err := t.give(&piece[i]); err != nil || !goOn {
+				return false, err
+			}
+		}
+		if !more {
+			return true, nil
+		}
+		last = piece[len(piece)-1]
+	}
+}
+
+// maxPiece is how many entries are sorted at once.
+const maxPiece = 1 << 16
+
+// piece are the next entries of a bucket behind one of them, in the order of time.
+func (t *timeline) piece(prefix []byte, behind timelineEntry, first bool) (piece []timelineEntry, more bool, err error) {
+	for ok := t.it.SeekGE(prefix); ok && isPrefix(t.it.Key(), prefix); ok = t.it.Next() {
+		e, isKey := decodeTimeline(t.it.Key())
+		if !isKey {
+			return nil, false, errRecord
+		}
+		if e.second < t.since || e.second > t.until || !first && e.compare(&behind) <= 0 {
+			continue
+		}
+		piece = append(piece, e)
+		if len(piece) == 2*maxPiece { // keep the earlier half
+			slices.SortFunc(piece, func(a, b timelineEntry) int { return a.compare(&b) })
+			piece, more = piece[:maxPiece], true
+		}
+	}
+	slices.SortFunc(piece, func(a, b timelineEntry) int { return a.compare(&b) })
+	if len(piece) > maxPiece {
+		piece, more = piece[:maxPiece], true
+	}
+	return piece, more, t.it.Error()
+}
+
+func (t *timelineEntry) compare(other *timelineEntry) int {
+	return cmp.Or(cmp.Compare(t.second, other.second), cmp.Compare(t.version, other.version), cmp.Compare(t.unit, other.unit),
+		cmp.Compare(t.namespace, other.namespace), cmp.Compare(t.name, other.name), t.seq.compare(other.seq))
+}
+
+// give reads an entry's version and the one before.
+func (t *timeline) give(e *timelineEntry) (bool, error) {
+	if e.second < t.since || e.second > t.until {
+		return true, nil
+	}
+	u := t.db.units.numbered(e.unit)
+	if u == nil {
+		return false, errRecord
+	}
+	if t.wanted != nil && !t.wanted(u) {
+		return true, nil
+	}
+	v, err := t.r.atSequence(u, e.namespace, e.name, e.seq)
+	if err != nil || v == nil {
+		return v == nil && err == nil, err // retention has removed it
+	}
+	entry := &Entry{Version: v}
+	if entry.Before, err = t.r.before(u, e); err != nil {
+		return false, err
+	}
+	return t.yield(entry, nil), nil
+}
+
+// before is the version before one of an object, nil where there is none, or the object had ended.
+func (r *reader) before(u *Unit, e *timelineEntry) (*Version, error) {
+	prefix := appendObject(nil, u.Number, e.namespace, e.name)
+	if !r.it.SeekLT(e.seq.append(bytes.Clone(prefix))) || !isPrefix(r.it.Key(), prefix) {
+		return nil, r.err()
+	}
+	v, err := r.version()
+	if err != nil || v.Deleted() {
+		return nil, err
+	}
+	return v, nil
+}
+
+// Newest is the time of the newest entry of a cluster, zero when there is none.
+func (db *DB) Newest(cluster string) (newest time.Time, err error) {
+	for _, u := range db.Units() {
+		if u.Cluster() != cluster {
+			continue
+		}
+		prefix := binary.BigEndian.AppendUint32([]byte{spaceTimeline}, u.SourceNumber)
+		it, err := db.pebble.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
+		if err != nil {
+			return newest, db.readError(err)
+		}
+		if it.Last() {
+			last := bytes.Clone(it.Key()[:9])
+			second := uint32(0)
+			for ok := it.SeekGE(last); ok; ok = it.Next() {
+				if e, isKey := decodeTimeline(it.Key()); isKey {
+					second = max(second, e.second)
+				}
+			}
+			newest = time.Unix(int64(second), 0)
+		}
+		return newest, db.readError(cmpErr(it.Error(), it.Close()))
+	}
+	return newest, nil
+}
