@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,11 +15,15 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history"
 	"github.com/kubebridge/bridge/internal/ratelimit"
 	"github.com/kubebridge/bridge/internal/source"
 )
+
+// HistoryDir is where a bridge with this configuration keeps its history.
+func HistoryDir(c *config.Config) string { return filepath.Join(c.State.Dir, "history") }
 
 // ArchiveOptions of Archive.
 type ArchiveOptions struct {

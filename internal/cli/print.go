@@ -36,6 +36,12 @@ func printJSON(w io.Writer, value any) error {
 	return encoder.Encode(value)
 }
 
+// marshalLine is a value as one line of JSON.
+func marshalLine(value any) ([]byte, error) {
+	line, err := json.Marshal(value)
+	return append(line, '\n'), err
+}
+
 // printYAML prints a value as a YAML document, with the names that it has in JSON.
 func printYAML(w io.Writer, value any) error {
 	text, err := json.Marshal(value)

@@ -26,22 +26,28 @@ func nearKeys(unit store.Unit, meant resource.Key) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		away, ok := distance(meant, key)
-		if !ok {
-			continue
-		}
-		at, _ := slices.BinarySearchFunc(best, away+1,
-			func(n near, away int) int { return cmp.Compare(n.away, away) })
-		if at < mostNear {
-			best = slices.Insert(best, at, near{string(key), away})
-			best = best[:min(len(best), mostNear)]
-		}
+		best = nearest(best, meant, key)
 	}
 	var keys []string
 	for _, n := range best {
 		keys = append(keys, n.key)
 	}
 	return keys, nil
+}
+
+// nearest adds a key to the best ones, if it is one of them.
+func nearest(best []near, meant, key resource.Key) []near {
+	away, ok := distance(meant, key)
+	if !ok {
+		return best
+	}
+	at, _ := slices.BinarySearchFunc(best, away+1,
+		func(n near, away int) int { return cmp.Compare(n.away, away) })
+	if at < mostNear {
+		best = slices.Insert(best, at, near{string(key), away})
+		best = best[:min(len(best), mostNear)]
+	}
+	return best
 }
 
 // distance says how far a key is from the one meant: the same name in another namespace is nearest,

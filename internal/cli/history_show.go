@@ -1,0 +1,214 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/patch"
+)
+
+func newShowCommand() *cobra.Command {
+	var at string
+	cmd := &cobra.Command{
+		Use:   "show KIND/NAME",
+		Short: "Print an object as it was at a time",
+		Long: `show prints an object as it was at a time, or in its last version. Which version that is, when it
+began and who made it goes to standard error.
+
+An object that did not exist then is told apart from one that the history does not know of that time,
+and from one that it has never seen.
+
+` + timeHelp + `
+
+Exit codes: 0; 1 when there was no such object, or it is not known; 2 when there is no history.`,
+		Example: `  bridge show deploy/web -n shop --at 14:03
+  bridge show node/worker-1 --at "2h ago" -o json
+  bridge show pod/web-0 -n shop --at 48213 --dir /var/lib/history     at a resourceVersion`,
+		Args: cobra.RangeArgs(1, 2),
+	}
+	o := historyFlags(cmd, "yaml", "json")
+	cmd.Flags().StringVar(&at, "at", "", "time or resourceVersion; none: the last version, also of an object that is gone")
+	cmd.ValidArgsFunction = o.completeObjects
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := checkOutput(o.output, "yaml", "json"); err != nil {
+			return err
+		}
+		p, err := parseAt("--at", at)
+		if err != nil {
+			return err
+		}
+		db, err := o.open()
+		if err != nil {
+			return err
+		}
+		defer db.Close()
+		object, err := o.find(cmd, db, args)
+		if err != nil {
+			return err
+		}
+		v, err := o.version(cmd, db, object, p)
+		if err != nil {
+			return err
+		}
+		return failed(printObject(cmd.OutOrStdout(), v, o.output))
+	}
+	return cmd
+}
+
+// parseAt reads a point of a flag; "" is the zero point.
+func parseAt(flag, text string) (p point, err error) {
+	if text == "" {
+		return p, nil
+	}
+	if p, err = parsePoint(text, time.Now()); err != nil {
+		return p, fmt.Errorf("%s: %w", flag, err)
+	}
+	return p, nil
+}
+
+// version is the version at a point, the last one for the zero point. It says which that is, and
+// whether it may be another.
+func (o *historyOptions) version(cmd *cobra.Command, db *history.DB, object *history.Object, p point) (v *history.Version, err error) {
+	if p.isZero() {
+		v, err = db.Last(object)
+		err = failed(err)
+	} else {
+		v, err = o.at(db, object, p)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !p.at.IsZero() {
+		holes, err := db.Uncertain(object, v.Time, p.at)
+		if err = errors.Join(failed(err), o.warn(cmd, db, object, holes, p.at)); err != nil {
+			return nil, err
+		}
+	}
+	asOf := ""
+	if !p.isZero() {
+		asOf = " at " + p.String()
+	}
+	made := ""
+	if v.Event.Manager != "" {
+		made = " by " + who(v)
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "bridge: %s%s: resourceVersion %s, %s at %s%s\n", plain(object.String()), asOf,
+		plain(v.Event.ResourceVersion), operation(v), shownTime(v.Time), plain(made))
+	form := v.Form()
+	if form == history.FormNone {
+		return nil, failed(fmt.Errorf("%s: no body is known: %s", object, notKnown(form)))
+	}
+	if form != history.FormObject {
+		fmt.Fprintf(cmd.ErrOrStderr(), "bridge: this is not the whole object: %s\n", notKnown(form))
+	}
+	return v, nil
+}
+
+func printObject(w io.Writer, v *history.Version, output string) error {
+	if !json.Valid(v.Event.Data) {
+		_, err := fmt.Fprintf(w, "%s\n", plain(string(v.Event.Data)))
+		return err
+	}
+	if output == "json" {
+		return printIndented(w, v.Event.Data)
+	}
+	return printYAML(w, json.RawMessage(v.Event.Data))
+}
+
+func newDiffCommand() *cobra.Command {
+	var from, to string
+	cmd := &cobra.Command{
+		Use:   "diff KIND/NAME",
+		Short: "Compare an object at two times",
+		Long: `diff prints how an object differs between two times, as a unified diff of its YAML, or as JSON Patch
+(RFC 6902). Without --to it is the last version; without --from the one before that of --to.
+
+` + timeHelp + `
+
+Exit codes: 0, whether or not there is a difference; 1 when there was no such object at one of the
+times, or it is not known; 2 when there is no history.`,
+		Example: `  bridge diff deploy/web -n shop                              what the last change changed
+  bridge diff deploy/web -n shop --from 13:00 --to 14:03
+  bridge diff deploy/web -n shop --from "1d ago" -o patch`,
+		Args: cobra.RangeArgs(1, 2),
+	}
+	o := historyFlags(cmd, "diff", "patch")
+	cmd.Flags().StringVar(&from, "from", "", "time or resourceVersion of the older version; none: the one before --to")
+	cmd.Flags().StringVar(&to, "to", "", "time or resourceVersion of the newer version; none: the last one")
+	cmd.ValidArgsFunction = o.completeObjects
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		older, err := parseAt("--from", from)
+		newer, toErr := parseAt("--to", to)
+		if err := errors.Join(checkOutput(o.output, "diff", "patch"), err, toErr); err != nil {
+			return err
+		}
+		db, err := o.open()
+		if err != nil {
+			return err
+		}
+		defer db.Close()
+		object, err := o.find(cmd, db, args)
+		if err != nil {
+			return err
+		}
+		b, err := o.version(cmd, db, object, newer)
+		if err != nil {
+			return err
+		}
+		var a *history.Version
+		if older.isZero() {
+			a, err = versionBefore(db, object, b)
+			err = failed(err)
+		} else {
+			a, err = o.version(cmd, db, object, older)
+		}
+		if err != nil {
+			return err
+		}
+		return failed(printDiff(cmd.OutOrStdout(), a, b, o.output, wantsColour(cmd)))
+	}
+	return cmd
+}
+
+// versionBefore is the version before one.
+func versionBefore(db *history.DB, object *history.Object, v *history.Version) (before *history.Version, err error) {
+	for other, err := range db.Versions(object, time.Time{}, v.Time) {
+		if err != nil {
+			return nil, err
+		}
+		if other.Event.Sequence == v.Event.Sequence {
+			break
+		}
+		before = other
+	}
+	if before == nil || before.Deleted() {
+		return nil, fmt.Errorf("%s has no version before resourceVersion %s", object, v.Event.ResourceVersion)
+	}
+	return before, nil
+}
+
+func printDiff(w io.Writer, a, b *history.Version, output string, colour bool) error {
+	if a.Form() != b.Form() {
+		return fmt.Errorf("the two versions can't be compared: of one the history has the %s, of the other the %s", a.Form(), b.Form())
+	}
+	if output == "patch" {
+		return printIndented(w, patch.Diff(a.Event.Data, b.Event.Data))
+	}
+	var older, newer strings.Builder
+	if err := errors.Join(printObject(&older, a, "yaml"), printObject(&newer, b, "yaml")); err != nil {
+		return err
+	}
+	title := func(v *history.Version) string {
+		return fmt.Sprintf("%s\t%s (resourceVersion %s)", v.Event.PartitionKey, shownTime(v.Time), v.Event.ResourceVersion)
+	}
+	return writeUnified(w, title(a), title(b), lines(older.String()), lines(newer.String()), colour)
+}
+
+func lines(text string) []string { return strings.Split(strings.TrimSuffix(text, "\n"), "\n") }

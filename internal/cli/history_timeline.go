@@ -1,0 +1,307 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubebridge/bridge/internal/history"
+)
+
+// timelineOptions are the flags of bridge timeline.
+type timelineOptions struct {
+	*historyOptions
+	since, until string
+	all          bool // namespaces
+	kinds        []string
+	managers     []string
+	deleted      bool
+	heartbeats   bool
+}
+
+func newTimelineCommand() *cobra.Command {
+	o := &timelineOptions{}
+	cmd := &cobra.Command{
+		Use:   "timeline",
+		Short: "List everything that happened in a namespace",
+		Long: `timeline lists what happened in a namespace, or with -A in the cluster, in the order of time. In a
+table what belongs together stands together: the objects of one owner, where the stream has owners
+(owners: true at the informer), and repeated changes of the same fields in one row, with their number.
+
+Updates that only say that somebody is alive (lastHeartbeatTime, renewTime and the like) are counted,
+and listed with --heartbeats. A table has at most 10,000 rows; -o json writes one document a line, of
+any number.
+
+` + timeHelp + `
+
+Exit codes: 0; 1 when the history can't be read; 2 when there is none.`,
+		Example: `  bridge timeline -n shop --since 1h
+  bridge timeline -A --since 13:00 --until 14:03 --deleted
+  bridge timeline -n shop --since 1d --kind deploy,cm --manager kubectl-edit`,
+		Args: cobra.NoArgs,
+	}
+	o.historyOptions = historyFlags(cmd, "table", "json")
+	cmd.Flags().StringVar(&o.since, "since", "1h", "begin at this time")
+	cmd.Flags().StringVar(&o.until, "until", "", "end at this time; none: now")
+	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, "all namespaces, and what is in none")
+	cmd.Flags().StringSliceVar(&o.kinds, "kind", nil, "only these resources, as deploy,cm")
+	cmd.Flags().StringSliceVar(&o.managers, "manager", nil, "only changes by these field managers")
+	cmd.Flags().BoolVar(&o.deleted, "deleted", false, "only deletes")
+	cmd.Flags().BoolVar(&o.heartbeats, "heartbeats", false, "list heartbeats too")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := checkOutput(o.output, "table", "json"); err != nil {
+			return err
+		}
+		span, err := parseSpan(o.since, o.until, time.Now())
+		if err != nil {
+			return err
+		}
+		if span.since.version > 0 || span.until.version > 0 {
+			return errors.New("--since and --until of a timeline are times")
+		}
+		return o.run(cmd, span)
+	}
+	return cmd
+}
+
+func (o *timelineOptions) run(cmd *cobra.Command, s span) error {
+	db, err := o.open()
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	cluster := o.cluster
+	if clusters := db.Clusters(); cluster == "" && len(clusters) > 1 {
+		return refused(fmt.Errorf("the history has several clusters, give one with --cluster: %s", strings.Join(clusters, ", ")))
+	} else if cluster == "" && len(clusters) == 1 {
+		cluster = clusters[0]
+	}
+	var units []*history.Unit
+	for _, kind := range o.kinds {
+		found, err := db.Resolve(kind, cluster)
+		if err != nil {
+			return failed(err)
+		}
+		units = append(units, found...)
+	}
+	namespace := o.namespace
+	if o.all {
+		namespace = "*"
+	}
+	wanted := func(u *history.Unit) bool { return len(o.kinds) == 0 || slices.Contains(units, u) }
+	if err := o.warnTimeline(cmd, db, cluster, s, wanted); err != nil {
+		return err
+	}
+	rows := &timelineRows{out: cmd.OutOrStdout(), options: o}
+	for e, err := range db.Timeline(cluster, namespace, s.since.at, s.until.at, wanted) {
+		if err != nil {
+			return failed(err)
+		}
+		if err := rows.add(e); err != nil {
+			return failed(err)
+		}
+	}
+	return failed(rows.flush())
+}
+
+// warnTimeline reports what may be missing.
+func (o *timelineOptions) warnTimeline(
+	cmd *cobra.Command, db *history.DB, cluster string, s span, wanted func(*history.Unit) bool,
+) error {
+	var holes []*history.Mark
+	seen := map[string]bool{}
+	for _, u := range db.Units() {
+		if u.Cluster() != cluster || !wanted(u) {
+			continue
+		}
+		for m, err := range db.Marks(u, s.since.at, s.until.at) {
+			if err != nil {
+				return failed(err)
+			}
+			if m.IsHole() && !seen[m.Event.ID] {
+				seen[m.Event.ID] = true
+				holes = append(holes, m)
+			}
+		}
+	}
+	printHoles(cmd, holes)
+	return nil
+}
+
+// timelineRows prints what happened.
+type timelineRows struct {
+	out        io.Writer
+	options    *timelineOptions
+	groups     []*timelineGroup
+	byOwner    map[string]*timelineGroup
+	rows       int
+	beyond     int
+	heartbeats int
+	alive      map[string]bool // objects with heartbeats
+}
+
+// timelineGroup is what belongs to one owner.
+type timelineGroup struct {
+	owner string
+	rows  []*timelineRow
+	last  map[string]*timelineRow // by object
+}
+
+// timelineRow is one change, or several of the same fields.
+type timelineRow struct {
+	first, last                     time.Time
+	op, object, manager, what, same string
+	count                           int
+}
+
+// maxTimelineRows bounds a table.
+const maxTimelineRows = 10_000
+
+func (r *timelineRows) add(e *history.Entry) error {
+	o := r.options
+	switch {
+	case o.deleted && !e.Deleted(),
+		len(o.managers) > 0 && !slices.Contains(o.managers, e.Event.Manager):
+		return nil
+	}
+	changes := changesSince(e.Version, e.Before)
+	if !o.heartbeats && e.Event.Op == "updated" && len(changes) > 0 &&
+		!slices.ContainsFunc(changes, func(c history.Change) bool { return !c.IsHeartbeat() }) {
+		r.heartbeats++
+		if r.alive == nil {
+			r.alive = map[string]bool{}
+		}
+		if len(r.alive) < maxTimelineRows {
+			r.alive[e.Event.PartitionKey] = true
+		}
+		return nil
+	}
+	if o.output == "json" {
+		return r.writeJSON(e)
+	}
+	r.fold(e, changes)
+	return nil
+}
+
+// timelineReport is a change as JSON.
+type timelineReport struct {
+	Cluster   string `json:"cluster"`
+	Resource  string `json:"resource"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	Owners    string `json:"owners,omitempty"`
+	versionReport
+}
+
+func (r *timelineRows) writeJSON(e *history.Entry) error {
+	report := timelineReport{
+		Cluster: e.Unit.Cluster(), Resource: groupResource(e.Unit), Namespace: e.Event.Namespace, Name: e.Event.Name,
+		Owners: attribute(e.Version, "owners"), versionReport: reportVersion(e.Version, e.Before),
+	}
+	line, err := marshalLine(report)
+	if err == nil {
+		_, err = r.out.Write(line)
+	}
+	return err
+}
+
+// fold puts a change with what belongs to the same owner.
+func (r *timelineRows) fold(e *history.Entry, changes []history.Change) {
+	object := e.Event.Kind + "/" + e.Event.Name
+	owner := object
+	if kind := attribute(e.Version, "ownerkind"); kind != "" {
+		owner = kind + "/" + attribute(e.Version, "ownername")
+	}
+	if r.options.all && e.Event.Namespace != "" {
+		owner, object = e.Event.Namespace+"/"+owner, e.Event.Namespace+"/"+object
+	}
+	if r.byOwner == nil {
+		r.byOwner = map[string]*timelineGroup{}
+	}
+	g := r.byOwner[owner]
+	if g == nil {
+		g = &timelineGroup{owner: owner, last: map[string]*timelineRow{}}
+		r.byOwner[owner], r.groups = g, append(r.groups, g)
+	}
+	var paths []string
+	for _, c := range changes {
+		paths = append(paths, c.Path)
+	}
+	same := string(e.Event.Op) + " " + e.Event.Manager + " " + strings.Join(paths, " ")
+	if row := g.last[object]; row != nil && row.same == same && e.Event.Op == "updated" {
+		row.count++
+		row.last = e.Time
+		row.what = strings.Join(paths[:min(len(paths), maxChanged)], ", ")
+		return
+	}
+	if r.rows == maxTimelineRows {
+		r.beyond++
+		return
+	}
+	r.rows++
+	row := &timelineRow{
+		first: e.Time, last: e.Time, op: operation(e.Version), object: object, manager: who(e.Version),
+		what: whatChanged(e.Version, e.Before), same: same, count: 1,
+	}
+	g.last[object] = row
+	g.rows = append(g.rows, row)
+}
+
+func (r *timelineRows) flush() error {
+	if r.options.output == "json" {
+		return nil
+	}
+	t := newTable(r.out)
+	if r.rows > 0 {
+		fmt.Fprintln(t, "TIME\tOPERATION\tOBJECT\tMANAGER\tCHANGED")
+	}
+	for _, g := range r.groups {
+		indent := ""
+		if slices.ContainsFunc(g.rows, func(row *timelineRow) bool { return row.object != g.owner }) {
+			fmt.Fprintf(t, "%s\t\t\t\t\n", oneLine(g.owner))
+			indent = "  "
+		}
+		for _, row := range g.rows {
+			times := ""
+			if row.count > 1 {
+				times = fmt.Sprintf(" (%d times until %s)", row.count, row.last.Local().Format("15:04:05"))
+			}
+			fmt.Fprintf(t, "%s%s\t%s%s\t%s\t%s\t%s\n", indent, shownTime(row.first), row.op, times, oneLine(row.object),
+				oneLine(row.manager), oneLine(row.what))
+		}
+	}
+	err := t.Flush()
+	if r.rows == 0 {
+		fmt.Fprintln(r.out, "nothing happened")
+	}
+	if r.beyond > 0 {
+		fmt.Fprintf(r.out, "\n%s left out: narrow the time, or use -o json\n", amount(r.beyond, "change"))
+	}
+	if r.heartbeats > 0 {
+		fmt.Fprintf(r.out, "\n%s of %s left out: --heartbeats lists them\n", amount(r.heartbeats, "heartbeat"), amount(len(r.alive), "object"))
+	}
+	return err
+}
+
+// attribute is an attribute beside those that every event has.
+func attribute(v *history.Version, name string) string {
+	for _, a := range v.Event.Extensions {
+		if a.Name == name {
+			return a.Value
+		}
+	}
+	return ""
+}
+
+// groupResource is "deployments.apps", or "pods" for the core group.
+func groupResource(u *history.Unit) string {
+	if u.Group == "" {
+		return u.Resource
+	}
+	return u.Resource + "." + u.Group
+}

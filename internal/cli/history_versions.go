@@ -1,0 +1,303 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubebridge/bridge/internal/history"
+)
+
+func newHistoryCommand() *cobra.Command {
+	var since, until, field string
+	cmd := &cobra.Command{
+		Use:   "history KIND/NAME",
+		Short: "List every version of an object: when, by whom, what changed",
+		Long: `history lists the versions of one object in their order: when each change was made, what happened, the
+field manager that made it, which fields changed, and the resourceVersion. With --field it lists only
+the changes of one field, with its values.
+
+The manager is the name that a client chose for itself, not an authenticated user. Where the object
+does not show who made a change there is none.
+
+Resources are named as kubectl does: deploy/web, deployments.apps/web, deployment web.
+` + timeHelp + `
+
+Where versions may be missing (a gap, dropped events, messages that the stream had removed) it says so.
+
+Exit codes: 0; 1 when the object is not known, or the history can't be read; 2 when there is none.`,
+		Example: `  bridge history deploy/web -n shop
+  bridge history deploy/web -n shop --field spec.replicas
+  bridge history deploy/web -n shop --field 'spec.template.spec.containers[app].image'
+  bridge history node/worker-1 --since 2h --dir /var/lib/history -o json`,
+		Args: cobra.RangeArgs(1, 2),
+	}
+	o := historyFlags(cmd, "table", "json", "yaml")
+	cmd.Flags().StringVar(&since, "since", "", "begin at this time")
+	cmd.Flags().StringVar(&until, "until", "", "end at this time")
+	cmd.Flags().StringVar(&field, "field", "", "list only changes of this field, as spec.replicas")
+	cmd.ValidArgsFunction = o.completeObjects
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := checkOutput(o.output, "table", "json", "yaml"); err != nil {
+			return err
+		}
+		span, err := parseSpan(since, until, time.Now())
+		if err != nil {
+			return err
+		}
+		db, err := o.open()
+		if err != nil {
+			return err
+		}
+		defer db.Close()
+		object, err := o.find(cmd, db, args)
+		if err != nil {
+			return err
+		}
+		holes, err := db.Holes(object, span.since.at, span.until.at)
+		if err != nil {
+			return failed(err)
+		}
+		if err := o.warn(cmd, db, object, holes, span.until.at); err != nil {
+			return err
+		}
+		return failed(writeVersions(cmd.OutOrStdout(), db, object, span, field, o.output))
+	}
+	return cmd
+}
+
+// span is from one point to another. Zero points are no limit.
+type span struct{ since, until point }
+
+func parseSpan(since, until string, now time.Time) (s span, err error) {
+	if since != "" {
+		if s.since, err = parsePoint(since, now); err != nil {
+			return s, fmt.Errorf("--since: %w", err)
+		}
+	}
+	if until != "" {
+		if s.until, err = parsePoint(until, now); err != nil {
+			return s, fmt.Errorf("--until: %w", err)
+		}
+	}
+	if !s.since.at.IsZero() && !s.until.at.IsZero() && s.until.at.Before(s.since.at) {
+		return s, fmt.Errorf("--until %s is before --since %s", s.until, s.since)
+	}
+	return s, nil
+}
+
+// has reports whether a version lies within, as far as resourceVersions say.
+func (s *span) has(v *history.Version) bool {
+	n := v.Number()
+	return (s.since.version == 0 || n >= s.since.version) && (s.until.version == 0 || n <= s.until.version)
+}
+
+// versionReport is a version as JSON.
+type versionReport struct {
+	Time       time.Time      `json:"time"`
+	TimeSource string         `json:"timeSource,omitempty"`
+	Operation  string         `json:"operation"`
+	Version    string         `json:"resourceVersion"`
+	Previous   string         `json:"previous,omitempty"`
+	UID        string         `json:"uid"`
+	Manager    string         `json:"manager,omitempty"`
+	Changed    []changeReport `json:"changed,omitempty"`
+	Initial    bool           `json:"initial,omitempty"`
+	Inferred   bool           `json:"inferred,omitempty"`
+	// Known is what is known of the object: object, metadata, patch, none.
+	Known history.Form `json:"known"`
+}
+
+type changeReport struct {
+	Field string          `json:"field"`
+	Old   json.RawMessage `json:"old,omitempty"`
+	New   json.RawMessage `json:"new,omitempty"`
+}
+
+func reportVersion(v, before *history.Version) versionReport {
+	e := &v.Event
+	r := versionReport{
+		Time: v.Time, TimeSource: e.TimeSource, Operation: string(e.Op), Version: e.ResourceVersion, Previous: e.Previous,
+		UID: e.UID, Initial: e.Initial, Inferred: e.Inferred, Known: v.Form(),
+	}
+	if e.Manager != "" {
+		r.Manager = who(v)
+	}
+	for _, c := range changesSince(v, before) {
+		r.Changed = append(r.Changed, changeReport{c.Path, c.Old, c.New})
+	}
+	return r
+}
+
+// changesSince are those of an update; nil where one of the two objects is not known.
+func changesSince(v, before *history.Version) []history.Change {
+	if before == nil || before.Deleted() || v.Form() == history.FormNone || v.Form() != before.Form() || v.Form() == history.FormPatch {
+		return nil
+	}
+	return history.Changes(before.Event.Data, v.Event.Data)
+}
+
+func writeVersions(w io.Writer, db *history.DB, object *history.Object, s span, field, output string) error {
+	rows := newVersionRows(w, field, output)
+	var before *history.Version
+	if !s.since.at.IsZero() {
+		var err error
+		if before, err = db.At(object, s.since.at.Add(-1)); err != nil {
+			return err
+		}
+	}
+	for v, err := range db.Versions(object, s.since.at, s.until.at) {
+		if err != nil {
+			return err
+		}
+		if s.has(v) {
+			rows.add(v, before)
+		}
+		before = v
+	}
+	return rows.flush()
+}
+
+// versionRows prints versions: rows of a table as they come, or a list.
+type versionRows struct {
+	w      io.Writer
+	table  interface{ Flush() error }
+	row    func(format string, args ...any)
+	field  string
+	output string
+	list   []versionReport
+	count  int
+}
+
+func newVersionRows(w io.Writer, field, output string) *versionRows {
+	r := &versionRows{w: w, field: field, output: output, list: []versionReport{}}
+	if output == "table" {
+		t := newTable(w)
+		r.table, r.row = t, func(format string, args ...any) { fmt.Fprintf(t, format, args...) }
+		if field == "" {
+			r.row("TIME\tOPERATION\tMANAGER\tVERSION\tCHANGED\n")
+		} else {
+			r.row("TIME\tOPERATION\tMANAGER\tVERSION\tFROM\tTO\n")
+		}
+	}
+	return r
+}
+
+func (r *versionRows) add(v, before *history.Version) {
+	if r.field != "" {
+		r.addField(v, before)
+		return
+	}
+	r.count++
+	if r.output != "table" {
+		r.list = append(r.list, reportVersion(v, before))
+		return
+	}
+	r.row("%s\t%s\t%s\t%s\t%s\n", shownTime(v.Time), operation(v), oneLine(who(v)), oneLine(v.Event.ResourceVersion), oneLine(whatChanged(v, before)))
+}
+
+// addField adds a version in which the field is another than in the one before.
+func (r *versionRows) addField(v, before *history.Version) {
+	var old, now []byte
+	if before != nil && !before.Deleted() {
+		old = history.Field(before.Event.Data, r.field)
+	}
+	if !v.Deleted() {
+		now = history.Field(v.Event.Data, r.field)
+	}
+	if string(old) == string(now) {
+		return
+	}
+	r.count++
+	if r.output != "table" {
+		report := reportVersion(v, nil)
+		report.Changed = []changeReport{{r.field, old, now}}
+		r.list = append(r.list, report)
+		return
+	}
+	r.row("%s\t%s\t%s\t%s\t%s\t%s\n", shownTime(v.Time), operation(v), oneLine(who(v)), oneLine(v.Event.ResourceVersion), shownValue(old), shownValue(now))
+}
+
+func (r *versionRows) flush() error {
+	switch r.output {
+	case "json":
+		return printJSON(r.w, r.list)
+	case "yaml":
+		return printYAML(r.w, r.list)
+	}
+	if r.count == 0 {
+		_, err := fmt.Fprintln(r.w, "nothing changed")
+		return err
+	}
+	return r.table.Flush()
+}
+
+// operation is what happened, and how it is known.
+func operation(v *history.Version) string {
+	op := string(v.Event.Op)
+	switch {
+	case v.Event.Initial:
+		return op + " (first list)"
+	case v.Event.Inferred:
+		return op + " (by a list)"
+	}
+	return op
+}
+
+// maxChanged is how many fields a row names.
+const maxChanged = 4
+
+// whatChanged names the fields of an update in short.
+func whatChanged(v, before *history.Version) string {
+	if form := v.Form(); form != history.FormObject && !v.Deleted() {
+		return "(" + notKnown(form) + ")"
+	}
+	if v.Event.Op != "updated" {
+		return ""
+	}
+	changes := changesSince(v, before)
+	if before == nil {
+		return "(the version before is not known)"
+	}
+	var names []string
+	for i, c := range changes {
+		if i == maxChanged {
+			names = append(names, fmt.Sprintf("and %d more", len(changes)-maxChanged))
+			break
+		}
+		name := c.Path
+		if len(c.Old) > 0 && len(c.New) > 0 && len(c.Old) <= 12 && len(c.New) <= 12 {
+			name += " " + string(c.Old) + "→" + string(c.New)
+		}
+		names = append(names, name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// notKnown says what is missing.
+func notKnown(form history.Form) string {
+	if form == history.FormMetadata {
+		return "the stream has the metadata only"
+	}
+	if form == history.FormPatch {
+		return "the stream has a patch to a version that is not known"
+	}
+	return "the stream has no object"
+}
+
+// shownValue is a JSON value in a cell.
+func shownValue(raw []byte) string {
+	const longest = 60
+	text := oneLine(string(raw))
+	if text == "" {
+		return "-"
+	}
+	if len(text) > longest {
+		text = strings.ToValidUTF8(text[:longest], "") + "…"
+	}
+	return text
+}
