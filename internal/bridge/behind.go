@@ -28,7 +28,7 @@ func (u *unit) registerBehind(reg prometheus.Registerer) {
 	metric.With(reg).GaugeFunc("bridge_checkpoint_versions_behind",
 		"How far the committed watermark is behind the version last read; 0 where versions have no order. The API server counts versions over all its resources.",
 		func() float64 {
-			n, _ := behind(u.reflector.Status().Version, u.tracker.Status().Watermark)
+			n, _ := behind(u.reflector.Status().Version, u.informer.Log().Status().Watermark)
 			return float64(n)
 		})
 }

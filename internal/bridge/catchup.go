@@ -146,8 +146,8 @@ func (c *catchUp) write() error {
 	}
 	read := c.read
 	c.read, c.bytes = nil, 0
-	c.tracker.CatchUp(read)
-	if err := c.tracker.Commit(); err != nil {
+	c.informer.Log().CatchUp(read)
+	if err := c.informer.Log().Commit(); err != nil {
 		return err
 	}
 	for _, body := range read {
@@ -166,7 +166,7 @@ func (c *catchUp) write() error {
 // complete brings the unit's objects on disk up to date, for one who waits for it. When it returns nil, what is behind still has changed since it
 // was called, and its change is on its way to the sinks.
 func (u *unit) complete(ctx context.Context) error {
-	if err := u.tracker.Commit(); err != nil { // so that what the sinks have is what the objects are compared with
+	if err := u.informer.Log().Commit(); err != nil { // so that what the sinks have is what the objects are compared with
 		return err
 	}
 	const pause = 200 * time.Millisecond

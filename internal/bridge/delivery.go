@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"github.com/kubebridge/bridge/internal/changelog"
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/standby"
@@ -24,7 +25,7 @@ type delivery struct {
 // sample says that everything up to a version is in the log before a place.
 type sample struct {
 	version resource.Version
-	next    uint64
+	next    changelog.Position
 }
 
 // maxSamples bounds what is remembered while a sink is away for long; with more, every other one is forgotten.
@@ -40,8 +41,8 @@ func (d *delivery) look(u *unit) (standby.Unit, error) {
 	if err != nil {
 		return standby.Unit{}, err
 	}
-	watermark := u.tracker.Status().Watermark // before the places: what it has passed is in the log by then
-	low, next, _ := u.informer.Delivered()
+	watermark := u.informer.Log().Status().Watermark // before the places: what it has passed is in the log by then
+	low, next := u.informer.Log().Delivered()
 	if again, err := u.indexer.Epoch(); err != nil || again != epoch {
 		return d.unit(u), err // the server's history went back at this moment
 	}
@@ -61,7 +62,7 @@ func (d *delivery) unit(u *unit) standby.Unit {
 	}
 }
 
-func (d *delivery) note(watermark resource.Version, low, next uint64) {
+func (d *delivery) note(watermark resource.Version, low, next changelog.Position) {
 	if n := len(d.samples); watermark != "" && watermark != d.at && (n == 0 || d.samples[n-1].version != watermark) {
 		d.samples = append(d.samples, sample{watermark, next})
 	}

@@ -161,7 +161,7 @@ func (f *follower) bury() (again bool) {
 
 // take ends what is left of a unit when its state is on disk.
 func (f *follower) take(u *unit, why leaving) bool {
-	if err := f.committer.Untrack(u.tracker); err != nil {
+	if err := f.committer.Untrack(u.informer.Log()); err != nil {
 		f.log.Error("commit failed, will be tried again", "err", err)
 		return false
 	}
@@ -213,7 +213,7 @@ func (f *follower) judge(u *unit, w *UnitConfig, wanted bool, plan *Plan) {
 // have to be sent before.
 func (u *unit) caughtUp() bool {
 	s := u.informer.Status()
-	return s.DiskBytes == 0 && s.LogBytes <= s.LogCapacity/4 && u.fifo.HasSynced()
+	return s.Log.DiskBytes == 0 && s.Log.Bytes <= s.Log.Capacity/4 && u.fifo.HasSynced()
 }
 
 // appear starts a unit while the bridge runs.

@@ -64,7 +64,7 @@ func (u *unit) object(key resource.Key) (ObjectState, bool, error) {
 	namespace, name := key.Split()
 	s := ObjectState{
 		Informer: u.cfg.Informer, Resource: u.cfg.Type.String(), APIVersion: u.cfg.Type.APIVersion(), Namespace: namespace, Name: name,
-		UID: stored.UID, Version: string(stored.Version), Deleted: stored.Deleted, Watermark: string(u.tracker.Status().Watermark), Object: stored.Body,
+		UID: stored.UID, Version: string(stored.Version), Deleted: stored.Deleted, Watermark: string(u.informer.Log().Status().Watermark), Object: stored.Body,
 	}
 	if err != nil {
 		s.Problem = err.Error()

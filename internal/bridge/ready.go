@@ -107,8 +107,8 @@ func (u *unit) notReady(follows bool) string {
 		return r.LastError
 	case !u.synced(&r):
 		return fmt.Sprintf("not in sync yet (%s, %d objects listed)", r.Phase, r.Items)
-	case i.DiskFull:
-		return fmt.Sprintf("the log on disk is full (%d bytes): reading stops until a sink has taken something", i.DiskBytes)
+	case i.Log.DiskFull:
+		return fmt.Sprintf("the log on disk is full (%d bytes): reading stops until a sink has taken something", i.Log.DiskBytes)
 	case u.watchdog > 0 && quiet > u.watchdog+stallSlack:
 		return fmt.Sprintf("stalled: neither event nor bookmark from the API server for %v (kubernetes.watchIdleTimeout is %v)", quiet.Round(time.Second), u.watchdog)
 	}

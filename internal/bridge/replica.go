@@ -279,7 +279,7 @@ func (r *replica) prepare(u *unit) error {
 // adoptEpoch takes over how often the server's history went back, when the unit knows nothing itself.
 func (u *unit) adoptEpoch(number int) error {
 	empty, err := u.indexer.Empty()
-	if err != nil || !empty || u.tracker.Status().Watermark != "" {
+	if err != nil || !empty || u.informer.Log().Status().Watermark != "" {
 		return err
 	}
 	own, err := u.indexer.Epoch()

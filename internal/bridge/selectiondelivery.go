@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"github.com/kubebridge/bridge/internal/changelog"
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
@@ -44,7 +45,7 @@ func (d *delivery) lookSelection(u *unit) (resource.Version, error) {
 }
 
 // noteSelection notes what is worked in by now: it is delivered when everything before the place is.
-func (d *delivery) noteSelection(version resource.Version, low, next uint64) {
+func (d *delivery) noteSelection(version resource.Version, low, next changelog.Position) {
 	if d.selecting.version != "" && d.selecting.next <= low {
 		d.selection, d.selecting = d.selecting.version, sample{}
 	}

@@ -99,14 +99,14 @@ func (b *Bridge) Status() Status {
 }
 
 func (u *unit) status() UnitStatus {
-	r, c, f, i := u.reflector.Status(), u.tracker.Status(), u.fifo.Stats(), u.informer.Status()
+	r, f, i := u.reflector.Status(), u.fifo.Stats(), u.informer.Status()
 	s := UnitStatus{
 		Informer: u.cfg.Informer, Resource: u.cfg.Type.String(), APIVersion: u.cfg.Type.APIVersion(), Namespace: u.cfg.Namespace,
-		Phase: string(r.Phase), Synced: r.Synced && u.informer.HasSynced(), Version: string(r.Version), Watermark: string(c.Watermark),
+		Phase: string(r.Phase), Synced: r.Synced && u.informer.HasSynced(), Version: string(r.Version), Watermark: string(i.Log.Watermark),
 		LastSeen: r.LastSeen, LastError: r.LastError, RelistReasons: r.Relists, Listed: r.Items,
-		QueuedDeltas: f.Deltas, QueuedBytes: f.Bytes, LogChanges: i.LogChanges, LogBytes: i.LogBytes, SpoolBytes: i.DiskBytes,
-		Unsettled: c.Unsettled, InFlight: map[string]int{}, Dropped: map[string]int{}, OldestSeconds: map[string]float64{},
-		SpoolCapacity: i.DiskCapacity, QuietSeconds: age(r.LastSeen).Seconds(), Gaps: i.Gaps, BodiesBehind: u.indexer.Behind(),
+		QueuedDeltas: f.Deltas, QueuedBytes: f.Bytes, LogChanges: i.Log.Entries, LogBytes: i.Log.Bytes, SpoolBytes: i.Log.DiskBytes,
+		Unsettled: i.Log.Unsettled, InFlight: map[string]int{}, Dropped: map[string]int{}, OldestSeconds: map[string]float64{},
+		SpoolCapacity: i.Log.DiskCapacity, QuietSeconds: age(r.LastSeen).Seconds(), Gaps: i.Gaps, BodiesBehind: u.indexer.Behind(),
 	}
 	for _, n := range r.Relists {
 		s.Relists += n
@@ -117,7 +117,7 @@ func (u *unit) status() UnitStatus {
 	for _, l := range i.Listeners {
 		s.InFlight[l.Sink], s.Dropped[l.Sink], s.OldestSeconds[l.Sink] = l.InFlight, l.Dropped, age(l.Oldest).Seconds()
 	}
-	if n, ok := behind(r.Version, c.Watermark); ok {
+	if n, ok := behind(r.Version, i.Log.Watermark); ok {
 		s.VersionsBehind = &n
 	}
 	return s

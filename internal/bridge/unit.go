@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/kubebridge/bridge/internal/checkpoint"
+	"github.com/kubebridge/bridge/internal/changelog"
 	"github.com/kubebridge/bridge/internal/deltafifo"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/filter"
@@ -180,13 +180,12 @@ type unit struct {
 	log       *slog.Logger
 	fifo      *deltafifo.FIFO
 	indexer   *store.Indexer
-	tracker   *checkpoint.Tracker
+	saved     resource.Version // the watermark on disk when the state was opened, "" for none
 	informer  *informer.Informer
 	reflector *reflector.Reflector
 	relays    []*relay              // before the publishers, one for each listener; none where there are no other replicas
 	life      uint64                // another for each unit, also of the same name
 	relist    bool                  // the position on disk is not enough: it lists
-	resumed   bool                  // there was a position on disk
 	began     time.Time             // when its state was opened
 	selected  *namespaces.Selection // nil without a namespaceSelector
 	watchdog  time.Duration
@@ -230,6 +229,7 @@ func (b *Bridge) newUnit(cfg UnitConfig, relist, unclean bool) (*unit, error) {
 			return nil, fmt.Errorf("informer %s: %w", u.name, err)
 		}
 	}
+	b.committer.Track(u.informer.Log())
 	return u, nil
 }
 
@@ -243,10 +243,8 @@ func (u *unit) openState(b *Bridge, _ prometheus.Registerer) (err error) {
 	if err := u.redactState(); err != nil {
 		return err
 	}
-	u.tracker, err = b.committer.Track(u.indexer)
-	if err == nil {
-		u.began, u.resumed = time.Now(), u.tracker.Status().Watermark != ""
-	}
+	position, err := u.indexer.Position()
+	u.saved, u.began = position.Version, time.Now()
 	return err
 }
 
@@ -275,7 +273,7 @@ func (u *unit) redactState() error {
 		return err
 	}
 	if tag != "" {
-		if err := informer.Redact(u.indexer, opts.Again()); err != nil {
+		if err := changelog.Redact(u.indexer, opts.Again()); err != nil {
 			return fmt.Errorf("what the configuration takes out now is still in the state directory, and can't be taken out there: %w", err)
 		}
 	}
@@ -322,7 +320,7 @@ func (u *unit) addInformer(b *Bridge, reg prometheus.Registerer, unclean bool) (
 		b.ownerCache.enable()
 	}
 	u.informer, err = informer.New(informer.Config{
-		Name: u.name, Type: u.cfg.Type, FIFO: u.fifo, Indexer: u.indexer, Tracker: u.tracker, Listeners: listeners,
+		Name: u.name, Type: u.cfg.Type, FIFO: u.fifo, Indexer: u.indexer, Committer: b.committer, Listeners: listeners,
 		Selector: u.selector(u.cfg.Filter), Owners: owners, OnDelete: b.ownerCache.deleted,
 		Namespaces: u.cfg.NamespaceSelector != "", Selection: u.selection(b), Selective: u.cfg.selective(), Leavable: u.cfg.leavable(),
 		Enterable: u.cfg.selectsHere() && u.cfg.Snapshot != SnapshotNever,
@@ -381,7 +379,7 @@ func (u *unit) addReflector(b *Bridge, reg prometheus.Registerer) (err error) {
 	u.watchdog = cfg.Watchdog
 	cfg.Quarantine, cfg.Skip, cfg.Unselected = u.fifo.Quarantine, u.fifo.Skip, u.fifo.Unselected
 	cfg.Snapshot = u.cfg.Snapshot != SnapshotNever
-	cfg.From, cfg.Reached = u.from(), u.tracker.Status().Watermark
+	cfg.From, cfg.Reached = u.from(), u.saved
 	if err := u.addNamespaces(b, &cfg); err != nil {
 		return err
 	}
@@ -457,5 +455,5 @@ func (u *unit) from() resource.Version {
 	if u.cfg.Snapshot == SnapshotAlways || u.relist {
 		return ""
 	}
-	return u.tracker.Status().Watermark
+	return u.saved
 }

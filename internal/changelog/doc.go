@@ -1,26 +1,34 @@
-// Package changelog knows how far the changes of one informer are settled, and which version of the
-// API server that makes: the watermark, from which a watch can be resumed without losing anything; and
-// which states of objects.
+// Package changelog is the log of one informer: the order of its changes, who has read how far,
+// which version of the API server is complete, and the part that lies on disk. It is the one keeper
+// of "how far is this change".
 //
-// Takes in: entries in stream order (Append), what of them is settled, in any order (Settle), and
-// what deltas say of versions (Mark). Gives: the watermark, and states of objects.
+// Takes in: entries in the order in which they were decided (Place) and what deltas say of versions
+// (Mark), from the controller; entries that listeners may read (Append); from each listener what it
+// is done with (Cursor.Ack). Hands on: entries to the listeners (Cursor.Read, or Headers and Load),
+// and checkpoints to the committer: the watermark, states of objects, entries for the disk,
+// cursors.
 //
-// An entry is a change. A mark has no entry; it stands behind the entries that came before it. These
-// are the rules:
+//		placed -> appended -> settled -> committed
+//		                  \-> spooled, so settled -> committed -> acked by all -> trimmed
 //
-//   - L1 An entry is settled when every listener that it is for has acknowledged it, or when it is
-//     spooled. The caller says when.
-//   - L2 Marks are passed behind the settled prefix of the entries. An Event's version is complete when
-//     a mark with another version follows: several events can have one version (an expired lease
-//     deletes up to 1,000 Events in one transaction). A Bookmark's version is complete at once, and a
-//     ListEnd's too, also when it is lower. The watermark is the last complete version. Versions known
-//     not to be newer than it are passed over, but for a ListEnd's.
-//   - L3 Marks behind one entry merge, so there are at most as many as entries, and one.
-//   - L4 The state to be committed of an object is that of the last entry in the settled prefix of the
-//     object's entries.
+//	  - L1 An entry is settled when every listener that it is for has acked it, or when it is spooled:
+//	    part of the commit that has the cursors which still need it.
+//	  - L2 Marks are passed behind the settled prefix of the entries. An Event's version is complete
+//	    when a mark with another version follows: several events can have one version (an expired
+//	    lease deletes up to 1,000 Events in one transaction). A Bookmark's version is complete at
+//	    once, and a ListEnd's too, also when it is lower. The watermark is the last complete version.
+//	    Versions known not to be newer than it are passed over, but for a ListEnd's.
+//	  - L3 Marks behind one entry merge, so there are at most as many as entries, and one.
+//	  - L4 The state to be committed of an object is that of the last entry in the settled prefix of
+//	    the object's entries.
+//	  - L5 What is read is pending, from under the same lock, until it is acked.
+//	  - L6 What all have acked is trimmed on disk, with a commit that has the cursors.
+//	  - L8 A hold on a position of a sink is released after all have acked its entry, or it is spooled.
+//	  - L9 Memory is at most the bound and one batch. Full memory spools, and then keeps its newest half.
 //
-// The order of the entries is that in which they were decided, the order of the watch: also where a
-// listener reads them in another (docs/decisions/0021-two-orders.md).
+// L1 to L4 go by places, all else by positions in the log (docs/decisions/0021-two-orders.md).
 //
-// Nothing here blocks, starts a goroutine or is safe for concurrent use: checkpoint.Tracker guards it.
+// Blocking: Read, Room, Spool and Commit wait, the rest does not. Run is the one goroutine. One
+// lock guards a Log and its cursors. It is not held while anything is encoded, read from disk, or
+// committed.
 package changelog

@@ -31,3 +31,15 @@ func (q *queue[T]) drop(n int) {
 		q.items, q.head = q.items[:live], 0
 	}
 }
+
+// filter keeps some items.
+func (q *queue[T]) filter(keep func(*T) bool) {
+	kept := q.items[:0]
+	for i := range q.live() {
+		if item := q.at(i); keep(item) {
+			kept = append(kept, *item)
+		}
+	}
+	clear(q.items[len(kept):])
+	q.items, q.head = kept, 0
+}

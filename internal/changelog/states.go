@@ -9,10 +9,10 @@ import (
 )
 
 // States knows which state of each object is to be committed: that of the last entry in the settled
-// prefix of the object's entries (L4). Entries of one object may be settled in any order, since some
-// are for some listeners only. Were a later state committed while an earlier entry is not settled, a
-// replay after a crash would take that entry for covered, and it would be lost. The watermark needs no
-// such care: the earlier entry holds it.
+// prefix of the object's entries (L4). Entries of one object may be settled in any order, since
+// some are for some listeners only. Were a later state committed while an earlier entry is not
+// settled, a replay after a crash would take that entry for covered, and it would be lost. The
+// watermark needs no such care: the earlier entry holds it.
 type States struct {
 	open  map[resource.Key]*chain
 	free  *chain // that are not used, linked by next

@@ -16,8 +16,8 @@ type entries struct {
 	settled []bool
 }
 
-// states is the rule L4 without anything clever: of each object, that of the last entry in the settled
-// prefix of its entries.
+// states is the rule L4 without anything clever: of each object, that of the last entry in the
+// settled prefix of its entries.
 func (e *entries) states() map[resource.Key]uint64 {
 	states, stopped := map[resource.Key]uint64{}, map[resource.Key]bool{}
 	for i, key := range e.keys {

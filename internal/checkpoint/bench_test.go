@@ -5,45 +5,23 @@ import (
 	"testing"
 
 	"github.com/kubebridge/bridge/internal/changelog"
-	"github.com/kubebridge/bridge/internal/checkpoint"
-	"github.com/kubebridge/bridge/internal/resource"
-	"github.com/kubebridge/bridge/internal/store"
 )
 
-// BenchmarkTracker is a change's way through the tracker, with as many unsettled before it as a window has.
-func BenchmarkTracker(b *testing.B) {
+// BenchmarkLog is a change's way through the log, with as many unsettled before it as a window has.
+func BenchmarkLog(b *testing.B) {
 	const window = 4096
-	db, err := store.Open(store.Options{})
-	if err != nil {
-		b.Fatal(err)
+	bench := newBench(b)
+	names, versions := make([]string, window), make([]string, window)
+	for i := range window {
+		names[i], versions[i] = fmt.Sprint("shop/p", i%100), fmt.Sprint(1_000_000+i)
 	}
-	defer db.Close()
-	indexer, err := db.Indexer(store.IndexerConfig{Name: "all/pods", Type: pods})
-	if err != nil {
-		b.Fatal(err)
-	}
-	committer, err := checkpoint.New(checkpoint.Config{DB: db})
-	if err != nil {
-		b.Fatal(err)
-	}
-	tracker, err := committer.Track(indexer)
-	if err != nil {
-		b.Fatal(err)
-	}
-	versions := make([]resource.Version, window)
-	keys := make([]resource.Key, window)
-	for i := range versions {
-		versions[i] = resource.Version(fmt.Sprint(1_000_000 + i))
-		keys[i] = resource.Key(fmt.Sprint("shop/p", i%100))
-	}
+	var read []changelog.Position
 	b.ReportAllocs()
-	for n := 1; b.Loop(); n++ {
-		at := tracker.Append(keys[n%window])
-		version := versions[at%window]
-		tracker.Mark(changelog.Event, version)
-		if at > window {
-			state := store.Settled{Record: store.Record{UID: "u", Version: version}, Seq: uint64(at - window)}
-			tracker.Settle(at-window, keys[at%window], state)
+	for n := 0; b.Loop(); n++ {
+		read = append(read, bench.event(names[n%window], versions[n%window]))
+		if len(read) > window {
+			bench.settle(read[0])
+			read = read[1:]
 		}
 	}
 }

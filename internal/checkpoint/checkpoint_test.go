@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -11,22 +12,23 @@ import (
 
 	"github.com/kubebridge/bridge/internal/changelog"
 	"github.com/kubebridge/bridge/internal/checkpoint"
+	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/store"
 )
 
 var pods = resource.Type{Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true}
 
-// bench is one informer's tracker over a database in memory.
+// bench is one informer's log over a database in memory, with one listener.
 type bench struct {
-	t         *testing.T
+	t         testing.TB
 	db        *store.DB
 	indexer   *store.Indexer
 	committer *checkpoint.Committer
-	*checkpoint.Tracker
+	*changelog.Log
 }
 
-func newBench(t *testing.T) *bench {
+func newBench(t testing.TB) *bench {
 	t.Helper()
 	db, err := store.Open(store.Options{})
 	ok(t, err)
@@ -36,36 +38,47 @@ func newBench(t *testing.T) *bench {
 	ok(t, err)
 	b.committer, err = checkpoint.New(checkpoint.Config{DB: db})
 	ok(t, err)
-	b.Tracker, err = b.committer.Track(b.indexer)
+	b.Log, err = changelog.Open(changelog.Config{
+		Indexer: b.indexer, Type: pods, Committer: b.committer, Listeners: []string{"sink"},
+		Log: slog.New(slog.DiscardHandler),
+	})
 	ok(t, err)
+	b.committer.Track(b.Log)
 	return b
 }
 
-func ok(t *testing.T, err error) {
+func ok(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-// event appends the change of an event, which is the next one; settle settles it.
-func (b *bench) event(at changelog.Position, name, version string) {
+// event appends the change of a watch event, and has it read; settle settles it.
+func (b *bench) event(name, version string) changelog.Position {
 	b.t.Helper()
-	b.item(at, name)
+	at := b.item(name, version, false)
 	b.Mark(changelog.Event, resource.Version(version))
+	return at
 }
 
-// item appends a change that says nothing of versions.
-func (b *bench) item(at changelog.Position, name string) {
+// item appends a change that says nothing of versions, and has it read.
+func (b *bench) item(name, version string, isDeleted bool) changelog.Position {
 	b.t.Helper()
-	if got := b.Append(resource.Key(name)); got != at {
-		b.t.Fatalf("its position is %d, want %d", got, at)
+	obj := &resource.Object{Raw: []byte(`{}`), Meta: resource.Meta{Name: name, UID: "u", Version: resource.Version(version)}}
+	state := store.Settled{Record: store.Record{UID: "u", Version: obj.Version, Deleted: isDeleted}, Object: obj}
+	e := &changelog.Entry{Change: event.Change{Op: event.Updated, Key: resource.Key(name)}, For: 1, State: state}
+	if isDeleted {
+		e.Op, e.State.Object = event.Deleted, nil
 	}
+	b.Place(e)
+	b.Append([]*changelog.Entry{e})
+	b.Cursor(0).Claim([]changelog.Header{e.Header()}, e.Position+1)
+	return e.Position
 }
 
-func (b *bench) settle(at changelog.Position, name, version string) {
-	obj := &resource.Object{Raw: []byte(`{}`), Meta: resource.Meta{Name: name, UID: "u", Version: resource.Version(version)}}
-	b.Settle(at, resource.Key(name), store.Settled{Record: store.Record{UID: "u", Version: obj.Version}, Object: obj, Seq: uint64(at)})
+func (b *bench) settle(at changelog.Position) {
+	b.Cursor(0).Ack([]changelog.Ack{{At: at}})
 }
 
 func (b *bench) wantWatermark(version resource.Version) {
@@ -80,23 +93,24 @@ func (b *bench) wantWatermark(version resource.Version) {
 
 func TestTheWatermarkIsCommitted(t *testing.T) {
 	b := newBench(t)
-	for n := range changelog.Position(5) {
-		b.event(n+1, fmt.Sprint("pod-", n+1), fmt.Sprint(10+n))
+	var at []changelog.Position
+	for n := range 5 {
+		at = append(at, b.event(fmt.Sprint("pod-", n), fmt.Sprint(10+n)))
 	}
-	for _, at := range []changelog.Position{5, 3, 2} {
-		b.settle(at, fmt.Sprint("pod-", at), fmt.Sprint(9+at))
+	for _, n := range []int{4, 2, 1} {
+		b.settle(at[n])
 	}
 	b.wantWatermark("")
-	b.settle(1, "pod-1", "10")
+	b.settle(at[0])
 	b.wantWatermark("12")
-	b.settle(4, "pod-4", "13")
+	b.settle(at[3])
 	b.wantWatermark("13") // 14 is settled, and nothing later was seen
 	b.Mark(changelog.Bookmark, "500")
 	b.wantWatermark("500")
-	b.item(6, "pod-6")
+	item := b.item("pod-6", "6", false)
 	b.Mark(changelog.ListEnd, "7")
 	b.wantWatermark("500")
-	b.settle(6, "pod-6", "6")
+	b.settle(item)
 	b.wantWatermark("7")
 }
 
@@ -106,26 +120,25 @@ func TestANoteIsWrittenWithWhatWasAppendedBeforeIt(t *testing.T) {
 	note := func(what string) func(*store.Batch) {
 		return func(*store.Batch) { written = append(written, what) }
 	}
-	b.event(1, "a", "10")
-	b.Note(note("behind 1"))
+	first := b.event("a", "10")
+	b.Note(note("behind the first"))
 	b.NoteNext(note("next"))
-	b.event(2, "b", "11")
+	second := b.event("b", "11")
 	ok(t, b.committer.Commit())
-	b.settle(2, "b", "11")
+	b.settle(second)
 	ok(t, b.committer.Commit())
-	b.settle(1, "a", "10")
+	b.settle(first)
 	ok(t, b.committer.Commit())
-	if want := []string{"next", "behind 1"}; !slices.Equal(written, want) {
+	if want := []string{"next", "behind the first"}; !slices.Equal(written, want) {
 		t.Errorf("written: %q, want %q", written, want)
 	}
 }
 
 func TestACommitHoldsTheLastVersionOfEachObject(t *testing.T) {
 	b := newBench(t)
-	b.event(1, "a", "10")
-	b.event(2, "a", "11")
-	b.settle(1, "a", "10")
-	b.settle(2, "a", "11")
+	first, second := b.event("a", "10"), b.event("a", "11")
+	b.settle(first)
+	b.settle(second)
 	b.wantWatermark("10")
 	rec, found, err := b.indexer.Get("a")
 	if err != nil || !found || rec.Version != "11" {
@@ -138,9 +151,8 @@ func TestRunCommitsWhatIsSettledAndOnceMoreAtTheEnd(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- b.committer.Run(ctx) }()
-	b.event(1, "a", "10")
-	b.settle(1, "a", "10")
-	b.event(2, "a", "11")
+	b.settle(b.event("a", "10"))
+	second := b.event("a", "11")
 	for deadline := time.Now().Add(10 * time.Second); ; {
 		pos, err := b.indexer.Position()
 		ok(t, err)
@@ -152,8 +164,8 @@ func TestRunCommitsWhatIsSettledAndOnceMoreAtTheEnd(t *testing.T) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	b.settle(2, "a", "11")
-	b.event(3, "a", "12")
+	b.settle(second)
+	b.event("a", "12")
 	cancel()
 	if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
@@ -164,8 +176,8 @@ func TestRunCommitsWhatIsSettledAndOnceMoreAtTheEnd(t *testing.T) {
 	}
 }
 
-// The rule, stated independently: the watermark may be v only if every event up to v is settled and one after v, or a mark at or
-// after v, was begun.
+// The rule, stated independently: the watermark may be v only if every event up to v is settled and
+// one after v, or a mark at or after v, was begun.
 func TestTheWatermarkNeverPassesWhatIsNotSettled(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	rng := rand.New(rand.NewPCG(seed, 1))
@@ -176,23 +188,22 @@ func TestTheWatermarkNeverPassesWhatIsNotSettled(t *testing.T) {
 			settled bool
 		}
 		events := map[changelog.Position]*ev{}
-		version, at := 10, changelog.Position(0)
+		version := 10
 		var open []changelog.Position
 		for range 60 {
 			switch rng.IntN(4) {
 			case 0, 1:
 				version += rng.IntN(2)
-				at++
+				at := b.event(fmt.Sprint("pod-", len(events)), fmt.Sprint(version))
 				events[at] = &ev{version: version}
 				open = append(open, at)
-				b.event(at, fmt.Sprint("pod-", at), fmt.Sprint(version))
 			case 2:
 				if len(open) > 0 {
 					i := rng.IntN(len(open))
 					s := open[i]
 					open = append(open[:i], open[i+1:]...)
 					events[s].settled = true
-					b.settle(s, fmt.Sprint("pod-", s), fmt.Sprint(events[s].version))
+					b.settle(s)
 				}
 			case 3:
 				if rng.IntN(5) == 0 {
@@ -218,15 +229,15 @@ func TestTheWatermarkNeverPassesWhatIsNotSettled(t *testing.T) {
 	}
 }
 
-// An informer that hears nothing more has no new watermark, and drops the rest of what the last one has passed all the same.
+// An informer that hears nothing more has no new watermark, and drops the rest of what the last one
+// has passed all the same.
 func TestTombstonesThatOneCommitLeavesAreDroppedByLaterOnes(t *testing.T) {
 	b := newBench(t)
 	const n = 12_000
 	for i := range n {
-		at := changelog.Position(i + 1)
-		key := resource.Key(fmt.Sprintf("shop/p%06d", i))
-		b.event(at, string(key), "1000")
-		b.Settle(at, key, store.Settled{Record: store.Record{UID: fmt.Sprint("u", i), Version: "1000", Deleted: true}, Seq: uint64(at)})
+		at := b.item(fmt.Sprintf("shop/p%06d", i), "1000", true)
+		b.Mark(changelog.Event, "1000")
+		b.settle(at)
 	}
 	b.Mark(changelog.Bookmark, "1001")
 	left := func() int {

@@ -7,11 +7,14 @@ import (
 	"github.com/kubebridge/bridge/internal/store"
 )
 
-// Positioned says how a restart finds what a sink holds that no checkpoint knows of: *publisher.Publisher.
+// Positioned says how a restart finds what a sink holds that no checkpoint knows of:
+// *publisher.Publisher.
 type Positioned interface {
-	// Position is where the sink's log has to be read from. It is nil when there is nothing to say, and what was saved before stays.
+	// Position is where the sink's log has to be read from. It is nil when there is nothing to say,
+	// and what was saved before stays.
 	Position() []byte
-	// Recalled is what lies before it and may not be known either. Each result is a slice that does not change.
+	// Recalled is what lies before it and may not be known either. Each result is a slice that does
+	// not change.
 	Recalled() []byte
 }
 
@@ -43,8 +46,9 @@ func (c *Committer) Unfollow(name string) error {
 	return nil
 }
 
-// write puts what has moved into a batch. It comes before the trackers hand out what is settled: what the position has
-// passed was settled before it was asked for, and so is in this commit or an earlier one.
+// write puts what has moved into a batch. It comes before the trackers hand out what is settled:
+// what the position has passed was settled before it was asked for, and so is in this commit or an
+// earlier one.
 func (s *sink) write(batch *store.Batch) {
 	s.taken = s.saved
 	position := s.source.Position()

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kubebridge/bridge/internal/changelog"
 	"github.com/kubebridge/bridge/internal/condition"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/store"
@@ -34,7 +35,7 @@ type announcer struct {
 type held struct {
 	news    []store.Announcement
 	keys    map[resource.Key]struct{} // of news, and of changes that wait
-	changes []*change
+	changes []*changelog.Entry
 	bytes   int // of changes
 }
 
@@ -45,13 +46,13 @@ func newAnnouncer(i *Informer) *announcer {
 	return a
 }
 
-func (h *held) add(changes []*change, news []store.Announcement) {
+func (h *held) add(changes []*changelog.Entry, news []store.Announcement) {
 	for i := range news {
 		h.keys[news[i].Key] = struct{}{}
 	}
 	h.news, h.changes = append(h.news, news...), append(h.changes, changes...)
 	for _, ch := range changes {
-		h.bytes += ch.size
+		h.bytes += ch.Size()
 	}
 }
 
@@ -64,11 +65,11 @@ func (h *held) reset() {
 
 // append hands over changes and keeps no reference to the slices. It blocks while the changes that are
 // held take more than decidedBytes.
-func (a *announcer) append(ctx context.Context, changes []*change, news []store.Announcement) error {
+func (a *announcer) append(ctx context.Context, changes []*changelog.Entry, news []store.Announcement) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.busy && len(news) == 0 {
-		a.log.append(changes)
+		a.log.Append(changes)
 		return nil
 	}
 	a.next.add(changes, news)
@@ -90,7 +91,7 @@ func (a *announcer) append(ctx context.Context, changes []*change, news []store.
 
 // passLocked hands over those changes that wait for no announcement.
 func (a *announcer) passLocked(h *held) {
-	var free []*change
+	var free []*changelog.Entry
 	waiting := h.changes[:0]
 	for _, ch := range h.changes {
 		_, now := a.now.keys[ch.Key]
@@ -101,11 +102,11 @@ func (a *announcer) passLocked(h *held) {
 			continue
 		}
 		free = append(free, ch)
-		h.bytes -= ch.size
+		h.bytes -= ch.Size()
 	}
 	clear(h.changes[len(waiting):])
 	h.changes = waiting
-	a.log.append(free)
+	a.log.Append(free)
 }
 
 // wait waits until nothing is held.
@@ -128,7 +129,7 @@ func (a *announcer) write(ctx context.Context) {
 	for more := true; more; {
 		err := a.announce(ctx, a.now.news)
 		if err == nil {
-			err = a.makeRoom(ctx)
+			err = a.log.Room(ctx)
 		}
 		more = a.end(err)
 	}
@@ -143,7 +144,7 @@ func (a *announcer) end(err error) bool {
 		a.err = err
 		return false
 	}
-	a.log.append(a.now.changes)
+	a.log.Append(a.now.changes)
 	a.now.reset()
 	a.beginLocked()
 	return a.busy

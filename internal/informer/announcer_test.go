@@ -113,7 +113,7 @@ func TestAnnouncements(t *testing.T) {
 			r.bookmark(resource.Version("3"))
 			r.stop()
 			want(t, out.taken(), "resource.added a ua/1", "resource.added b ub/2")
-			if s := r.tracker.Status(); s.Unsettled != 0 {
+			if s := r.informer.Log().Status(); s.Unsettled != 0 {
 				t.Errorf("%+v", s)
 			}
 			fsync.Store(0)

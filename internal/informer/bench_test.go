@@ -42,10 +42,9 @@ func BenchmarkUpdate(b *testing.B) {
 			defer db.Close()
 			indexer, _ := db.Indexer(store.IndexerConfig{Name: "all/pods", Type: pods})
 			committer, _ := checkpoint.New(checkpoint.Config{DB: db})
-			tracker, _ := committer.Track(indexer)
 			fifo, _ := deltafifo.New(deltafifo.Config{Known: indexer, MaxBytes: 64 << 10})
 			maker := event.MakerConfig{Cluster: "c", Informer: "all", Type: pods}
-			cfg := informer.Config{Name: "all/pods", Type: pods, FIFO: fifo, Indexer: indexer, Tracker: tracker}
+			cfg := informer.Config{Name: "all/pods", Type: pods, FIFO: fifo, Indexer: indexer, Committer: committer}
 			sink := &swallow{}
 			lc := informer.ListenerConfig{Name: "sink", Publisher: sink}
 			change(b, &maker, &lc)
@@ -55,6 +54,7 @@ func BenchmarkUpdate(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
+			committer.Track(inf.Log())
 			done := make(chan error, 1)
 			go func() { done <- inf.Run(context.WithoutCancel(b.Context())) }()
 			objects := make([]*resource.Object, 0, 4096)

@@ -41,7 +41,7 @@ func TestBroadcast(t *testing.T) {
 				}
 			}
 			r.stop()
-			if got := r.tracker.Status().Watermark; got != "10" {
+			if got := r.informer.Log().Status().Watermark; got != "10" {
 				t.Errorf("watermark %s, want 10", got)
 			}
 		})
@@ -59,12 +59,12 @@ func TestBroadcast(t *testing.T) {
 			out.mu.Unlock()
 			settle(held[:2])
 			ok(t, r.committer.Commit())
-			if got := r.tracker.Status().Watermark; got != "" {
+			if got := r.informer.Log().Status().Watermark; got != "" {
 				t.Errorf("watermark %q while a copy is missing", got)
 			}
 			settle(held[2:])
 			r.stop()
-			if got := r.tracker.Status().Watermark; got != "10" {
+			if got := r.informer.Log().Status().Watermark; got != "10" {
 				t.Errorf("watermark %q, want 10", got)
 			}
 		})

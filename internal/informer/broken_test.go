@@ -4,12 +4,12 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/kubebridge/bridge/internal/informer"
+	"github.com/kubebridge/bridge/internal/changelog"
 )
 
-// brokenCommits is a Tracker whose commits fail while it is told so.
+// brokenCommits is a Committer whose commits fail while it is told so.
 type brokenCommits struct {
-	informer.Tracker
+	changelog.Committer
 	mu     sync.Mutex
 	broken bool
 	tries  int
@@ -35,5 +35,5 @@ func (b *brokenCommits) Commit() error {
 	if broken {
 		return errors.New("no space left on device")
 	}
-	return b.Tracker.Commit()
+	return b.Committer.Commit()
 }

@@ -22,9 +22,9 @@ const decidedBytes = 4 << 20
 type controller struct {
 	*Informer
 	announcer *announcer
-	changes   []*change      // of this turn, those that were not handed on yet
-	bytes     int            // of changes
-	marks     []resource.Key // objects of this turn that a list held
+	changes   []*changelog.Entry // of this turn, those that were not handed on yet
+	bytes     int                // of changes
+	marks     []resource.Key     // objects of this turn that a list held
 	news      []store.Announcement
 	list      List          // that is being worked through
 	listed    event.Listing // its items so far
@@ -43,7 +43,7 @@ type controller struct {
 
 // run pops and decides until the FIFO is closed and empty, then closes the log.
 func (c *controller) run(ctx context.Context) error {
-	defer c.log.close()
+	defer c.log.Close()
 	ctx, stop := context.WithCancel(ctx)
 	c.announcer = newAnnouncer(c.Informer)
 	defer c.announcer.writing.Wait()
@@ -101,9 +101,9 @@ func (c *controller) handOn(ctx context.Context) error {
 }
 
 func (c *controller) append(ctx context.Context) error {
-	ofAll := func(ch *change) bool { return ch.Kind.ofAll(ch.Key) }
-	if !slices.ContainsFunc(c.changes, ofAll) {
-		if err := c.makeRoom(ctx); err != nil {
+	aboutAll := func(e *changelog.Entry) bool { return e.Kind.AboutAll(e.Key) }
+	if !slices.ContainsFunc(c.changes, aboutAll) {
+		if err := c.log.Room(ctx); err != nil {
 			return err
 		}
 		return c.announcer.append(ctx, c.changes, c.news)
@@ -114,10 +114,10 @@ func (c *controller) append(ctx context.Context) error {
 	if err := c.announce(ctx, c.news); err != nil {
 		return err
 	}
-	if err := c.makeRoom(ctx); err != nil {
+	if err := c.log.Room(ctx); err != nil {
 		return err
 	}
-	c.log.append(c.changes)
+	c.log.Append(c.changes)
 	return nil
 }
 
@@ -131,7 +131,7 @@ func (c *controller) decideAndMark(ctx context.Context, d *deltafifo.Delta) erro
 		return err
 	}
 	if ok {
-		c.cfg.Tracker.Mark(kind, version)
+		c.log.Mark(kind, version)
 	}
 	return nil
 }
@@ -229,9 +229,8 @@ func (c *controller) carryOut(d *deltafifo.Delta, known *Known, dec *Decision) e
 	}
 	c.attribute(dec, d, known)
 	ch := c.newChange(dec.Change)
-	ch.written = dec.Written
-	ch.Told, ch.OfList, ch.forget = dec.Told, dec.OfList, dec.Forget
-	ch.audience = d.Listeners // none for everyone
+	ch.State, ch.Told, ch.OfList = dec.state(), dec.Told, dec.OfList
+	ch.For = changelog.Listeners(d.Listeners) // none for everyone
 	c.emit(ch)
 	return nil
 }

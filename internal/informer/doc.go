@@ -1,8 +1,8 @@
-// Package informer decides what changed and hands it to whoever listens: client-go's controller, shared processor and
-// processorListeners over one change log.
+// Package informer decides what changed and hands it to whoever listens: client-go's controller, shared
+// processor and processorListeners over one change log (internal/changelog).
 //
-// Takes in: Deltas popped from a DeltaFIFO. Hands on: to the Indexer the newest state, to the checkpoint's Tracker what is
-// on its way and what is settled, to each listener's publisher the events.
+// Takes in: Deltas popped from a DeltaFIFO. Hands on: to the Indexer the newest state, to the log the
+// changes, to each listener's publisher the events.
 //
 // The controller compares each delta with what is known of the object and makes changes of it: Added, Updated, Deleted, Synced. A
 // new uid under a known name is the delete of the old object and then the add of the new one. What the settled state of

@@ -95,7 +95,7 @@ func (r *rig) resting(watermark int) {
 	r.t.Helper()
 	eventually(r.t, "everything is on disk", func() bool {
 		ok(r.t, r.committer.Commit())
-		return r.tracker.Status().Watermark == resource.Version(fmt.Sprint(watermark))
+		return r.informer.Log().Status().Watermark == resource.Version(fmt.Sprint(watermark))
 	})
 }
 
@@ -109,8 +109,8 @@ func TestAFullDiskBudgetThatDropsTheOldestTellsEachSinkWhatItLost(t *testing.T) 
 		r.flood(100, last)
 		r.resting(last)
 		const room = 64<<10 + 512<<10 // the bound, and what one round may add
-		if s := r.informer.Status(); s.DiskBytes > room {
-			t.Errorf("%d bytes on disk", s.DiskBytes)
+		if s := r.informer.Status(); s.Log.DiskBytes > room {
+			t.Errorf("%d bytes on disk", s.Log.DiskBytes)
 		}
 		dead.release()
 		eventually(t, "both have the last", func() bool { return dead.got(last-1) && live.got(last-1) })

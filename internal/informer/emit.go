@@ -2,26 +2,27 @@ package informer
 
 import (
 	"cmp"
-	"math/bits"
 
+	"github.com/kubebridge/bridge/internal/changelog"
 	"github.com/kubebridge/bridge/internal/event"
 )
 
-// emit numbers a change, makes it the newest state of its object, holds its place in the stream and puts it into the batch.
-func (c *controller) emit(ch *change) {
+// emit numbers a change, makes it the newest state of its object, gives it its place in the stream
+// and puts it into the batch.
+func (c *controller) emit(ch *changelog.Entry) {
 	c.number++
 	c.newest.Store(c.number)
-	ch.number, ch.Era = c.number, event.Era{Epoch: c.epoch, Selection: c.cfg.Indexer.Selection()}
-	if c.cfg.Namespaces && ch.Kind == ofObject {
+	ch.State.Seq, ch.Era = c.number, event.Era{Epoch: c.epoch, Selection: c.cfg.Indexer.Selection()}
+	if c.cfg.Namespaces && ch.Kind == changelog.OfObject {
 		ch.Entered = c.scope.of(ch.Key).Entered
 	}
-	if ch.audience == 0 {
-		ch.audience = c.everyone
+	if ch.For == 0 {
+		ch.For = c.log.Everyone()
 	}
-	if ch.audience &= c.everyone; ch.audience == 0 {
+	if ch.For &= c.log.Everyone(); ch.For == 0 {
 		return // they have gone since they asked
 	}
-	if ch.leavesState() {
+	if ch.LeavesState() {
 		if ch.Op == event.Deleted && ch.Object != nil && c.cfg.OnDelete != nil {
 			c.cfg.OnDelete(ch.Object)
 		}
@@ -31,25 +32,31 @@ func (c *controller) emit(ch *change) {
 	if c.cfg.Owners != nil && ch.Object != nil {
 		ch.Owners = c.cfg.Owners(ch.Object)
 	}
-	ch.place = c.cfg.Tracker.Append(ch.stateKey())
-	if ch.Kind == ofObject && c.selects {
-		if c.selectListeners(ch); ch.audience == 0 {
-			c.keptBack(ch)
-			return
-		}
+	if ch.Kind == changelog.OfObject && c.selects {
+		c.selectListeners(ch)
 	}
-	listeners := ch.audience
-	ch.waiting.Store(int32(bits.OnesCount64(listeners)))
+	c.log.Place(ch)
+	if ch.For == 0 {
+		c.keptBack(ch)
+		return
+	}
 	c.changes = append(c.changes, ch)
-	c.bytes += ch.size
+	c.bytes += ch.Size()
 }
 
-func (c *controller) overlay(ch *change) {
-	s := ch.settled()
+// keptBack forgets the announcement of a change that nobody wants: nobody is told of the object, so
+// nobody has to be told that it is gone.
+func (c *controller) keptBack(ch *changelog.Entry) {
+	if n := len(c.news); n > 0 && c.news[n-1].Seq == ch.State.Seq {
+		c.news = c.news[:n-1]
+	}
+}
+
+func (c *controller) overlay(ch *changelog.Entry) {
 	upTo := cmp.Or(ch.Told, ch.Version)
 	if ch.OfList || c.list.Rewound || c.list.Left {
 		upTo = "" // versions say nothing
 	}
-	c.cfg.Indexer.Meet(ch.Key, s.UID, upTo, ch.number)
-	c.cfg.Indexer.Update(ch.Key, s)
+	c.cfg.Indexer.Meet(ch.Key, ch.State.UID, upTo, ch.State.Seq)
+	c.cfg.Indexer.Update(ch.Key, ch.State)
 }

@@ -3,8 +3,9 @@ package informer
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
+
+	"github.com/kubebridge/bridge/internal/changelog"
 )
 
 // An informer can be ended while its sinks are away, and another go on with its state, without
@@ -18,7 +19,7 @@ const detachPatience = time.Second
 func (i *Informer) Decided() <-chan struct{} { return i.decided }
 
 // End takes back what the listeners have added to their publishers, and gives everything that is not
-// settled to the tracker, for the log on disk. The commit that follows makes that durable, with the
+// settled to the log on disk. The commit that follows makes that durable, with the
 // cursors. Run has returned. After an error some of it is not on disk: it is read again, and may be
 // sent twice. A second call does nothing.
 func (i *Informer) End() error {
@@ -27,7 +28,7 @@ func (i *Informer) End() error {
 	for _, l := range i.listeners {
 		l.detach(ctx)
 	}
-	if err := i.handAllToDisk(time.Now()); err != nil {
+	if err := i.log.Stage(time.Now()); err != nil {
 		return fmt.Errorf("informer %s: put what waits on disk: %w", i.cfg.Name, err)
 	}
 	return nil
@@ -37,15 +38,15 @@ func (i *Informer) End() error {
 // in its cursor.
 func (l *listener) detach(ctx context.Context) {
 	tried := l.cfg.Publisher.Detach(ctx, l)
+	var positions []changelog.Position
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	for _, it := range tried {
 		p := l.parcels[it.Seq]
 		if p.first != nil {
-			l.cursor.tried = append(l.cursor.tried, p.first.position)
+			positions = append(positions, p.first.Position)
 		}
-		l.cursor.tried = append(l.cursor.tried, p.change.position)
+		positions = append(positions, p.entry.Position)
 	}
-	slices.Sort(l.cursor.tried)
-	l.cursor.tried = slices.Compact(l.cursor.tried) // some were tried before too
+	l.mu.Unlock()
+	l.cursor.Tried(positions)
 }

@@ -18,7 +18,7 @@ func TestARewindMetAgainAfterACrashIsTheSameEpochAndALaterOneIsNot(t *testing.T)
 		died.list(initial, "100", "a@95")
 		before.wait(t, 2)
 		// Else the rewind would put them into the log on disk, and the run after would tell them again.
-		eventually(t, "the snapshot is settled", func() bool { return died.informer.Status().LogChanges == 0 })
+		eventually(t, "the snapshot is settled", func() bool { return died.informer.Status().Log.Entries == 0 })
 		died.list(rewound("102"), "60", "a@40")
 		want(t, before.wait(t, 3),
 			"informer.gap  all/pods/gap/102/60/epoch/1 inferred",

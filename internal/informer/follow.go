@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"sync"
 
+	"github.com/kubebridge/bridge/internal/changelog"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/resource"
@@ -17,28 +18,28 @@ const ReasonTakeover = "takeover"
 
 // cover says by what progress of another replica a change is settled for the listener too. What namespaces are selected is asked now: it may be
 // later than what the change came of, and then the change only waits longer.
-func (l *listener) cover(c *facts) publisher.Cover {
-	cover := c.cover(l.cfg.Name)
+func (l *listener) cover(e *changelog.Entry) publisher.Cover {
+	cover := coverOf(e, l.cfg.Name)
 	if selection := l.informer.cfg.Selection; selection != nil {
 		cover.Selection = selection()
 	}
 	return cover
 }
 
-func (c *facts) cover(sink string) publisher.Cover {
-	cover := publisher.Cover{Version: cmp.Or(c.Told, c.Version), Epoch: c.Epoch}
-	switch c.Kind {
-	case ofQuarantined:
-		cover.OfList = c.Unreadable.Version == "" // else no list follows
-		cover.Version = c.Unreadable.Version
-	case ofGap: // a list follows
+func coverOf(e *changelog.Entry, sink string) publisher.Cover {
+	cover := publisher.Cover{Version: cmp.Or(e.Told, e.Version), Epoch: e.Epoch}
+	switch e.Kind {
+	case changelog.OfQuarantined:
+		cover.OfList = e.Unreadable.Version == "" // else no list follows
+		cover.Version = e.Unreadable.Version
+	case changelog.OfGap: // a list follows
 		cover.OfList = true
-	case ofDropped:
-		cover.Version = c.Losses.Unread[sink].To
-	case ofObject:
-		cover.Repeats = c.Op == event.Synced
-		cover.OfList = c.OfList
-	case ofSynced, ofProgress:
+	case changelog.OfDropped:
+		cover.Version = e.Losses.Unread[sink].To
+	case changelog.OfObject:
+		cover.Repeats = e.Op == event.Synced
+		cover.OfList = e.OfList
+	case changelog.OfListEnd, changelog.OfProgress:
 	}
 	return cover
 }
@@ -106,19 +107,4 @@ func (i *Informer) History() (from resource.Version, epoch int, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.from, h.epoch, !h.listing && h.from != ""
-}
-
-// Delivered is where the listeners stand in the change log: everything before low is acknowledged by the sinks of all of them, next is
-// the place of the next change. While nothing lies on disk, what is settled is acknowledged.
-func (i *Informer) Delivered() (low, next uint64, onDisk bool) {
-	onDisk, _ = i.disk.inUse()
-	next, _ = i.log.end()
-	if !onDisk {
-		return next, next, false
-	}
-	low = next
-	for _, l := range i.listeners {
-		low = min(low, l.stand().low())
-	}
-	return low, next, true
 }

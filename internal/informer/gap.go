@@ -3,16 +3,17 @@ package informer
 import (
 	"context"
 
+	"github.com/kubebridge/bridge/internal/changelog"
 	"github.com/kubebridge/bridge/internal/deltafifo"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// tellGap tells a gap to an audience; 0 for everyone.
-func (c *controller) tellGap(d *deltafifo.Delta, why resource.Relist, audience uint64) {
+// tellGap tells a gap to some listeners; 0 for everyone.
+func (c *controller) tellGap(d *deltafifo.Delta, why resource.Relist, listeners changelog.Listeners) {
 	c.metrics.gap(why.Reason)
 	gap := c.newChange(event.Change{Op: event.Gap, Version: why.To})
-	gap.Kind, gap.Relist, gap.audience = ofGap, &why, audience
+	gap.Kind, gap.Relist, gap.For = changelog.OfGap, &why, listeners
 	c.emit(gap)
 }
 
@@ -35,11 +36,12 @@ func (c *controller) tellForgotten(ctx context.Context, d *deltafifo.Delta) erro
 			return err
 		}
 		c.logger.Warn("the state of an earlier run is gone: everything is sent, and what was deleted since can't be known", "sinks", found.Holding)
-		c.tellGap(d, why, c.audience(found.Holding))
+		c.tellGap(d, why, c.log.Set(found.Holding))
 	}
 	if len(found.Unasked) > 0 {
 		ask := c.newChange(event.Change{Op: event.Gap, Version: why.To})
-		ask.Kind, ask.Relist, ask.audience, ask.Unasked = ofGap, &why, c.audience(found.Unasked), true
+		ask.Kind, ask.Relist, ask.For = changelog.OfGap, &why, c.log.Set(found.Unasked)
+		ask.Unasked = true
 		c.emit(ask)
 	}
 	return nil

@@ -4,23 +4,21 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/kubebridge/bridge/internal/checkpoint"
+	"github.com/kubebridge/bridge/internal/changelog"
 	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/store"
 )
 
-// hooked is a Tracker with something before each commit, and a look at what goes to disk. Both may be nil.
+// hooked is a Committer with something before each commit; nil for nothing.
 type hooked struct {
-	informer.Tracker
+	changelog.Committer
 	before func() error
-	spools func([]checkpoint.Spooled)
 }
 
 func (h *hooked) Commit() error {
@@ -29,19 +27,12 @@ func (h *hooked) Commit() error {
 			return err
 		}
 	}
-	return h.Tracker.Commit()
-}
-
-func (h *hooked) Spool(changes []checkpoint.Spooled) {
-	if h.spools != nil {
-		h.spools(changes)
-	}
-	h.Tracker.Spool(changes)
+	return h.Committer.Commit()
 }
 
 func (h *hooked) into(c *informer.Config) {
-	h.Tracker = c.Tracker
-	c.Tracker = h
+	h.Committer = c.Committer
+	c.Committer = h
 }
 
 func TestARewindWaitsForADiskThatIsFull(t *testing.T) {
@@ -75,9 +66,8 @@ func TestARewindWaitsForADiskThatIsFull(t *testing.T) {
 	})
 }
 
-// A commit that has begun before a spool comes to the cursors after it, and by then the sink has answered: what is not in this commit must not be trimmed
-// by it.
-func TestWhatIsNotYetWrittenIsNotTrimmed(t *testing.T) {
+// What is acked before the commit that writes it is written and trimmed by one batch.
+func TestWhatIsAckedBeforeItIsWrittenIsTrimmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, out := memory(t), newOutbox()
 		out.setHold(true)
@@ -86,18 +76,10 @@ func TestWhatIsNotYetWrittenIsNotTrimmed(t *testing.T) {
 		hook := &hooked{}
 		hook.before = func() error {
 			i := began.Load()
-			if i == nil || i.Status().DiskBytes == 0 || met.Swap(true) {
+			if i == nil || i.Status().Log.DiskBytes == 0 || met.Swap(true) {
 				return nil
 			}
 			out.release()
-			b := db.NewBatch()
-			committed := i.Write(b, nil)
-			if err := b.Commit(); err != nil {
-				return err
-			}
-			if committed != nil {
-				committed()
-			}
 			return nil
 		}
 		r := newRig(t, db, []*outbox{out}, spooling, hook.into)
@@ -110,36 +92,8 @@ func TestWhatIsNotYetWrittenIsNotTrimmed(t *testing.T) {
 			ok(t, r.committer.Commit())
 			first, next, err := r.indexer.LogBounds()
 			ok(t, err)
-			return met.Load() && first == next && r.informer.Status().DiskBytes == 0
+			return met.Load() && first == next && r.informer.Status().Log.DiskBytes == 0
 		})
-		r.stop()
-	})
-}
-
-func TestAnEntryOfTheLogOnDiskTakesItsOwnRoom(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		out := newOutbox()
-		out.setHold(true)
-		var mu sync.Mutex
-		var entries []store.LogEntry
-		hook := &hooked{spools: func(changes []checkpoint.Spooled) {
-			mu.Lock()
-			defer mu.Unlock()
-			for _, c := range changes {
-				entries = append(entries, c.Entry)
-			}
-		}}
-		r := newRig(t, memory(t), []*outbox{out}, spooling, hook.into)
-		ok(t, r.fifo.Add(t.Context(), sized(t, "a", "11", 30<<10)))
-		eventually(t, "it goes to disk", func() bool {
-			mu.Lock()
-			defer mu.Unlock()
-			return len(entries) > 0
-		})
-		if e := entries[0].Data; cap(e) > len(e)+len(e)/4 {
-			t.Errorf("%d bytes take %d", len(e), cap(e))
-		}
-		out.release()
 		r.stop()
 	})
 }
@@ -171,11 +125,11 @@ func TestManyLargeObjectsThatAreGoneDoNotPassTheLogsBound(t *testing.T) {
 		out.wait(t, 1) // the gap, behind which the rest waits
 		var most int
 		eventually(t, "the log is full", func() bool {
-			most = max(most, r.informer.Status().LogBytes)
+			most = max(most, r.informer.Status().Log.Bytes)
 			return most >= 1<<20
 		})
 		time.Sleep(50 * time.Millisecond) // for what should not come
-		if most = max(most, r.informer.Status().LogBytes); most > 8<<20 {
+		if most = max(most, r.informer.Status().Log.Bytes); most > 8<<20 {
 			t.Errorf("%d MiB are in a log of 1 MiB", most>>20)
 		}
 		out.release()

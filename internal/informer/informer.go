@@ -1,7 +1,6 @@
 package informer
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,7 +14,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kubebridge/bridge/internal/changelog"
-	"github.com/kubebridge/bridge/internal/checkpoint"
 	"github.com/kubebridge/bridge/internal/deltafifo"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/publisher"
@@ -31,18 +29,6 @@ type Queue interface {
 	HasSynced() bool
 }
 
-// Tracker is told what is on its way and what is settled: *checkpoint.Tracker.
-type Tracker interface {
-	Append(key resource.Key) changelog.Position
-	Mark(kind changelog.MarkKind, version resource.Version)
-	Note(write func(*store.Batch))
-	NoteNext(write func(*store.Batch))
-	Spool(changes []checkpoint.Spooled)
-	SetJournal(j checkpoint.Journal)
-	Settle(p changelog.Position, key resource.Key, s store.Settled)
-	Commit() error
-}
-
 // Publisher takes a listener's events, and gives back what is not settled: *publisher.Publisher.
 type Publisher interface {
 	Add(ctx context.Context, items []*publisher.Item) error
@@ -56,7 +42,8 @@ type Config struct {
 	Type    resource.Type
 	FIFO    Queue
 	Indexer *store.Indexer
-	Tracker Tracker
+	// Committer commits the Log, once it tracks that.
+	Committer changelog.Committer
 	// Listeners, at least one and at most 64.
 	Listeners []ListenerConfig
 	// LogBytes is how much the change log holds in memory; default 16 MiB.
@@ -149,18 +136,14 @@ type ListenerConfig struct {
 // Informer is the part of the pipeline between a FIFO and the publishers.
 type Informer struct {
 	cfg       Config
-	log       *changeLog
-	disk      *diskLog
+	log       *changelog.Log
 	metrics   *metrics
 	listeners []*listener
-	everyone  uint64 // the set of all listeners
-	needsOld  bool   // some of them, or a selector, need the object before an update
-	selects   bool   // there is a selector
+	needsOld  bool // some of them, or a selector, need the object before an update
+	selects   bool // there is a selector
 	selection selection
 	scope     *scope
 	logger    *slog.Logger
-	settling  sync.Mutex // makes a change either settled or spooled
-	spoolTurn chan struct{}
 	decided   chan struct{} // closed when the controller has ended
 	// unclean: an earlier run has sent what is not known here, and this one has seen neither a list nor
 	// a bookmark.
@@ -172,54 +155,65 @@ type Informer struct {
 // New checks the configuration and starts nothing.
 func New(cfg Config) (*Informer, error) {
 	switch {
-	case cfg.FIFO == nil || cfg.Indexer == nil || cfg.Tracker == nil:
-		return nil, fmt.Errorf("informer %s: fifo, indexer and tracker are required", cfg.Name)
+	case cfg.FIFO == nil || cfg.Indexer == nil || cfg.Committer == nil:
+		return nil, fmt.Errorf("informer %s: fifo, indexer and committer are required", cfg.Name)
 	case len(cfg.Listeners) == 0 || len(cfg.Listeners) > 64:
 		return nil, fmt.Errorf("informer %s: %d sinks; there must be 1 to 64", cfg.Name, len(cfg.Listeners))
 	case cfg.DropOldest && slices.ContainsFunc(cfg.Listeners, func(l ListenerConfig) bool { return l.Latest }):
 		return nil, fmt.Errorf("informer %s: the oldest can't be dropped where a sink gets the newest states only: what it has read ahead lies there", cfg.Name)
 	}
-	cfg.LogBytes = cmp.Or(cfg.LogBytes, 16<<20)
-	cfg.SpoolAfter = cmp.Or(cfg.SpoolAfter, 5*time.Second)
-	cfg.SpoolBytes = cmp.Or(cfg.SpoolBytes, 10<<30)
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	m := newMetrics(cfg.Registerer, cfg.LogBytes, cfg.Listeners)
-	i := &Informer{cfg: cfg, metrics: m, logger: cfg.Log, spoolTurn: make(chan struct{}, 1), decided: make(chan struct{})}
+	i := &Informer{
+		cfg: cfg, metrics: newMetrics(cfg.Registerer, cfg.Listeners), logger: cfg.Log,
+		decided: make(chan struct{}),
+	}
+	if err := i.open(); err != nil {
+		return nil, fmt.Errorf("informer %s: %w", cfg.Name, err)
+	}
 	for n, lc := range cfg.Listeners {
-		i.listeners = append(i.listeners, newListener(lc, i, 1<<n))
-		i.everyone |= 1 << n
+		i.listeners = append(i.listeners, newListener(lc, i, n))
 		i.needsOld = i.needsOld || lc.Maker.NeedsOld()
 		i.useSelector(lc.Selector)
 	}
 	i.selection.selector = cfg.Selector
 	i.useSelector(cfg.Selector)
-	namespaces, err := cfg.Indexer.Namespaces()
-	i.scope = newScope(namespaces)
-	if err == nil {
-		i.disk, err = openDiskLog(i, cfg.SpoolBytes)
+	for _, l := range i.listeners {
+		var err error
+		if l.cfg.epochs, err = cfg.Indexer.SinkEpochs(l.cfg.Name); err != nil {
+			return nil, fmt.Errorf("informer %s: %w", cfg.Name, err)
+		}
 	}
-	if err == nil {
-		err = i.restore()
-	}
-	for n := 0; n < len(i.listeners) && err == nil; n++ {
-		l := i.listeners[n]
-		l.cfg.epochs, err = cfg.Indexer.SinkEpochs(l.cfg.Name)
-	}
-	if err == nil {
-		err = i.resume()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("informer %s: %w", cfg.Name, err)
-	}
-	i.log = newChangeLog(cfg.LogBytes, m, i.disk)
 	i.registerOldest(cfg.Registerer)
-	registerSpoolCapacity(cfg.Registerer, cfg.SpoolBytes)
-	cfg.Tracker.SetJournal(i)
 	i.unclean.Store(cfg.Unclean)
 	return i, nil
 }
+
+// open opens the state.
+func (i *Informer) open() error {
+	namespaces, err := i.cfg.Indexer.Namespaces()
+	if err != nil {
+		return err
+	}
+	i.scope = newScope(namespaces)
+	names := make([]string, len(i.cfg.Listeners))
+	for n := range names {
+		names[n] = i.cfg.Listeners[n].Name
+	}
+	i.log, err = changelog.Open(changelog.Config{
+		Indexer: i.cfg.Indexer, Type: i.cfg.Type, Committer: i.cfg.Committer, Listeners: names,
+		MemoryBytes: i.cfg.LogBytes, SpoolAfter: i.cfg.SpoolAfter, SpoolBytes: i.cfg.SpoolBytes,
+		DropOldest: i.cfg.DropOldest, Log: i.cfg.Log, Registerer: i.cfg.Registerer,
+	})
+	if err != nil {
+		return err
+	}
+	return i.resume()
+}
+
+// Log is what the Committer has to track, from before Run until after End.
+func (i *Informer) Log() *changelog.Log { return i.log }
 
 // useSelector prepares for a selector, which may be nil.
 func (i *Informer) useSelector(s Selector) {
@@ -258,7 +252,7 @@ func (i *Informer) Run(ctx context.Context) error {
 			g.Go(func() error { return i.resync(resync, l) })
 		}
 	}
-	g.Go(func() error { return i.watchAge(aside) })
+	g.Go(func() error { return i.log.Run(aside) })
 	g.Go(func() error {
 		listening.Wait()
 		stopAside()
@@ -287,7 +281,7 @@ func (i *Informer) resync(ctx context.Context, l *listener) error {
 			if err != nil {
 				return fmt.Errorf("resync %s: %w", i.cfg.Name, err)
 			}
-			if err := i.cfg.FIFO.Resync(ctx, item.Key, l.bit, round, i.newest.Load()); err != nil {
+			if err := i.cfg.FIFO.Resync(ctx, item.Key, uint64(l.bit), round, i.newest.Load()); err != nil {
 				if ctx.Err() != nil || errors.Is(err, deltafifo.ErrClosed) {
 					return nil
 				}
@@ -295,20 +289,6 @@ func (i *Informer) resync(ctx context.Context, l *listener) error {
 			}
 		}
 	}
-}
-
-// settle takes changes that all listeners have settled out of the log and tells the tracker.
-func (i *Informer) settle(settled func() []*change) {
-	i.settling.Lock()
-	changes := settled()
-	for _, c := range changes {
-		if !c.spooled.Load() { // else it was settled when it went to disk
-			i.cfg.Tracker.Settle(c.place, c.stateKey(), c.settled())
-		}
-		c.letGo()
-	}
-	i.settling.Unlock()
-	i.log.release(changes)
 }
 
 // Sure says whether everything that was ever sent is known: the run before has ended in order, or this one has heard from the API
@@ -320,12 +300,7 @@ func (i *Informer) HasSynced() bool { return i.cfg.FIFO.HasSynced() }
 
 // Status of the informer's log and listeners.
 type Status struct {
-	LogChanges, LogBytes, LogCapacity int
-	// DiskBytes of the log on disk; DiskFull says that nothing more goes there, so that reading stops.
-	DiskBytes int64
-	DiskFull  bool
-	// DiskCapacity bounds DiskBytes; 0 when nothing goes to disk.
-	DiskCapacity int64
+	Log changelog.Status
 	// Gaps told since the start, by reason.
 	Gaps      map[string]int
 	Listeners []ListenerStatus
@@ -343,15 +318,11 @@ type ListenerStatus struct {
 
 // Status says what waits.
 func (i *Informer) Status() Status {
-	var s Status
-	s.LogChanges, s.LogBytes, s.LogCapacity = i.log.stats()
-	s.DiskBytes = i.disk.size()
-	inUse, _ := i.disk.inUse()
-	s.DiskFull = inUse && i.blocked()
-	s.DiskCapacity = max(0, i.cfg.SpoolBytes)
-	s.Gaps = i.metrics.gapsTold()
+	s := Status{Log: i.log.Status(), Gaps: i.metrics.gapsTold()}
 	for _, l := range i.listeners {
-		s.Listeners = append(s.Listeners, ListenerStatus{Sink: l.cfg.Name, InFlight: l.inFlight(), Dropped: int(l.dropped.Load()), Oldest: l.oldest()})
+		s.Listeners = append(s.Listeners, ListenerStatus{
+			Sink: l.cfg.Name, InFlight: l.inFlight(), Dropped: l.cursor.Dropped(), Oldest: l.oldest(),
+		})
 	}
 	return s
 }

@@ -117,7 +117,6 @@ type rig struct {
 	fifo      *deltafifo.FIFO
 	indexer   *store.Indexer
 	committer *checkpoint.Committer
-	tracker   *checkpoint.Tracker
 	informer  *informer.Informer
 	cancel    context.CancelFunc
 	done      chan error
@@ -133,14 +132,12 @@ func newRig(t *testing.T, db *store.DB, outboxes []*outbox, options ...option) *
 	ok(t, err)
 	r.committer, err = checkpoint.New(checkpoint.Config{DB: db})
 	ok(t, err)
-	r.tracker, err = r.committer.Track(r.indexer)
-	ok(t, err)
 	r.fifo, err = deltafifo.New(deltafifo.Config{Known: r.indexer, MaxBytes: 64 << 10})
 	ok(t, err)
 	maker, err := event.NewMaker(event.MakerConfig{Cluster: "c", Informer: "all", Type: pods})
 	ok(t, err)
 	cfg := informer.Config{
-		Name: "all/pods", Type: pods, FIFO: r.fifo, Indexer: r.indexer, Tracker: r.tracker,
+		Name: "all/pods", Type: pods, FIFO: r.fifo, Indexer: r.indexer, Committer: r.committer,
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
 	for i, o := range outboxes {
@@ -151,6 +148,7 @@ func newRig(t *testing.T, db *store.DB, outboxes []*outbox, options ...option) *
 	}
 	r.informer, err = informer.New(cfg)
 	ok(t, err)
+	r.committer.Track(r.informer.Log())
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	r.cancel = cancel
 	go func() { r.done <- r.informer.Run(ctx) }()
@@ -283,7 +281,7 @@ func TestWhatIsSettledIsNotPublishedAgainAfterARestart(t *testing.T) {
 		r.add("c", "14")
 		out.wait(t, 6)
 		r.stop()
-		if got := r.tracker.Status().Watermark; got != "13" {
+		if got := r.informer.Log().Status().Watermark; got != "13" {
 			t.Errorf("watermark %q, want 13: nothing after 14 was seen", got)
 		}
 
@@ -357,7 +355,7 @@ func TestARelistPublishesOnlyTheDifferencesAfterAGapEvent(t *testing.T) {
 			t.Errorf("the inferred delete bears %s, want the last known object", last.Data)
 		}
 		r.stop()
-		if got := r.tracker.Status().Watermark; got != "20" {
+		if got := r.informer.Log().Status().Watermark; got != "20" {
 			t.Errorf("watermark %q, want the list's 20", got)
 		}
 	})
@@ -426,12 +424,12 @@ func TestAnObjectIsSettledWhenAllListenersHaveSettledIt(t *testing.T) {
 		fast.wait(t, 1)
 		slow.wait(t, 1)
 		ok(t, r.committer.Commit())
-		if s := r.tracker.Status(); s.Watermark != "" || s.Unsettled == 0 {
+		if s := r.informer.Log().Status(); s.Watermark != "" || s.Unsettled == 0 {
 			t.Errorf("with one listener behind it stands at %+v", s)
 		}
 		slow.release()
 		r.stop()
-		if got := r.tracker.Status().Watermark; got != "20" {
+		if got := r.informer.Log().Status().Watermark; got != "20" {
 			t.Errorf("watermark %q, want 20", got)
 		}
 	})
@@ -526,8 +524,8 @@ func TestAFullLogHoldsTheControllerBack(t *testing.T) {
 		}
 		s := r.informer.Status()
 		const batch = 256 * 1024 // a batch may pass the bound by its own size
-		if s.LogBytes > 4096+batch || s.LogChanges == 2000 {
-			t.Errorf("the log holds %d changes of %d bytes; it may hold %d bytes and one batch", s.LogChanges, s.LogBytes, 4096)
+		if s.Log.Bytes > 4096+batch || s.Log.Entries == 2000 {
+			t.Errorf("the log holds %d changes of %d bytes; it may hold %d bytes and one batch", s.Log.Entries, s.Log.Bytes, 4096)
 		}
 		out.release()
 		if got := len(out.wait(t, 2000)); got != 2000 {
@@ -545,13 +543,11 @@ func TestItEndsAtOnceWhenItsContextEnds(t *testing.T) {
 	ok(t, err)
 	c, err := checkpoint.New(checkpoint.Config{DB: db})
 	ok(t, err)
-	tracker, err := c.Track(ix)
-	ok(t, err)
 	fifo, err := deltafifo.New(deltafifo.Config{Known: ix})
 	ok(t, err)
 	maker, err := event.NewMaker(event.MakerConfig{Type: pods})
 	ok(t, err)
-	i, err := informer.New(informer.Config{Name: "x", FIFO: fifo, Indexer: ix, Tracker: tracker, Listeners: []informer.ListenerConfig{{Publisher: out, Maker: maker}}})
+	i, err := informer.New(informer.Config{Name: "x", FIFO: fifo, Indexer: ix, Committer: c, Listeners: []informer.ListenerConfig{{Publisher: out, Maker: maker}}})
 	ok(t, err)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	done := make(chan error, 1)

@@ -44,7 +44,7 @@ func (r *rig) do(changes ...string) {
 // seen waits until the listeners have been given everything: the log has n changes that are not settled by all.
 func (r *rig) seen(n int) {
 	r.t.Helper()
-	eventually(r.t, fmt.Sprintf("%d changes wait", n), func() bool { return r.informer.Status().LogChanges == n })
+	eventually(r.t, fmt.Sprintf("%d changes wait", n), func() bool { return r.informer.Status().Log.Entries == n })
 }
 
 func TestOfWhatWaitsOnlyTheNewestIsSent(t *testing.T) {
@@ -104,8 +104,8 @@ func TestOfWhatWaitsOnlyTheNewestIsSent(t *testing.T) {
 				if n := len(history) + len(all.taken()); n < len(tt.changes) {
 					t.Errorf("a listener with history was sent %d of %d changes", n, len(tt.changes))
 				}
-				if s := r.informer.Status(); s.LogChanges != 0 || r.tracker.Status().Unsettled != 0 {
-					t.Errorf("not everything is settled: %+v, %+v", s, r.tracker.Status())
+				if s := r.informer.Status(); s.Log.Entries != 0 || r.informer.Log().Status().Unsettled != 0 {
+					t.Errorf("not everything is settled: %+v, %+v", s, r.informer.Log().Status())
 				}
 			})
 		})
@@ -170,7 +170,7 @@ func TestTheOldObjectIsWhatTheListenerWasSentLast(t *testing.T) {
 				r.do("update a 10", "update a 11", "add b 12", "update b 13", "update a 14")
 				all.wait(t, 5) // when that has come, the other listener has read it too
 				if where == "disk" {
-					eventually(t, "all is on disk", func() bool { return r.informer.Status().LogChanges == 0 })
+					eventually(t, "all is on disk", func() bool { return r.informer.Status().Log.Entries == 0 })
 				}
 				out.release()
 				r.stop()
@@ -214,7 +214,7 @@ func TestWhatLiesOnDiskCollapsesTooAlsoAfterACrash(t *testing.T) {
 				r.bookmark("5000")
 				eventually(t, "everything is on disk", func() bool {
 					ok(t, r.committer.Commit())
-					return r.tracker.Status().Watermark == "5000"
+					return r.informer.Log().Status().Watermark == "5000"
 				})
 				if crash {
 					out, all = newOutbox(), newOutbox()
@@ -232,8 +232,8 @@ func TestWhatLiesOnDiskCollapsesTooAlsoAfterACrash(t *testing.T) {
 				if n := len(all.taken()); n < 3000-100 { // some were with the outbox before
 					t.Errorf("the listener with history was sent %d", n)
 				}
-				if s := r.informer.Status(); s.DiskBytes != 0 {
-					t.Errorf("%d bytes are left on disk", s.DiskBytes)
+				if s := r.informer.Status(); s.Log.DiskBytes != 0 {
+					t.Errorf("%d bytes are left on disk", s.Log.DiskBytes)
 				}
 			})
 		})
@@ -278,7 +278,7 @@ func TestWhatIsReadAheadIsBounded(t *testing.T) {
 		r.bookmark("9000")
 		eventually(t, "the watermark passes what lies on disk", func() bool {
 			ok(t, r.committer.Commit())
-			return r.tracker.Status().Watermark == "9000"
+			return r.informer.Log().Status().Watermark == "9000"
 		})
 		out.release()
 		r.stop()
@@ -312,7 +312,7 @@ func TestTheOldestIsNotDroppedUnderAListenerThatHasReadAhead(t *testing.T) {
 		maker, err := event.NewMaker(event.MakerConfig{Cluster: "c", Informer: "all", Type: pods})
 		ok(t, err)
 		_, err = informer.New(informer.Config{
-			Name: "all/pods", Type: pods, FIFO: r.fifo, Indexer: ix, Tracker: r.tracker, DropOldest: true,
+			Name: "all/pods", Type: pods, FIFO: r.fifo, Indexer: ix, Committer: r.committer, DropOldest: true,
 			Listeners: []informer.ListenerConfig{{Name: "sink", Publisher: newOutbox(), Maker: maker, Latest: true}},
 		})
 		if err == nil || !strings.Contains(err.Error(), "the oldest can't be dropped") {

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/kubebridge/bridge/internal/changelog"
 	"github.com/kubebridge/bridge/internal/deltafifo"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/resource"
@@ -101,7 +102,7 @@ func (c *controller) succeed() {
 // before, or it would leave new ones, and the end of an earlier list would end the epoch. The epoch is on disk before the tombstones go, which may take long:
 // after a crash the list begins anew.
 func (c *controller) beginEpoch(ctx context.Context) error {
-	if err := c.insist(ctx, func() error { return c.spool(ctx, time.Now()) }); err != nil {
+	if err := c.insist(ctx, func() error { return c.log.Spool(ctx, time.Now()) }); err != nil {
 		return err
 	}
 	epoch, err := c.cfg.Indexer.BeginEpoch()
@@ -150,7 +151,7 @@ func (c *controller) endReplace(ctx context.Context, d *deltafifo.Delta) error {
 	}
 	c.logger.Log(context.Background(), level, "in sync with the API server", "version", d.Version, "objects", c.listed.Items, "unreadable", c.listed.Unreadable)
 	done := c.newChange(event.Change{Op: event.Synced, Version: d.Version})
-	done.Kind, done.Listing, done.Since = ofSynced, c.listed, c.list.From
+	done.Kind, done.Listing, done.Since = changelog.OfListEnd, c.listed, c.list.From
 	c.emit(done)
 	c.rescoped(&c.list.Relist, d.Version)
 	if err := c.cfg.Indexer.SetSince(d.Version); err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/kubebridge/bridge/internal/changelog"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/metric"
 	"github.com/kubebridge/bridge/internal/resource"
@@ -20,18 +21,10 @@ type metrics struct {
 	filtered     *prometheus.CounterVec
 	filterErrors *prometheus.CounterVec
 	tally        tally
-	dropped      *prometheus.CounterVec
 	collapsed    *prometheus.CounterVec // by sink, of those with Latest
-	logBytes     prometheus.Gauge
-	logChanges   prometheus.Gauge
-	capacity     prometheus.Gauge
-	diskBytes    prometheus.Gauge
 }
 
-// droppedSpoolFull is the one reason for which a change is dropped.
-const droppedSpoolFull = "spool-full"
-
-func newMetrics(reg prometheus.Registerer, logBytes int, listeners []ListenerConfig) *metrics {
+func newMetrics(reg prometheus.Registerer, listeners []ListenerConfig) *metrics {
 	f := metric.With(reg)
 	m := &metrics{
 		changes: f.Counters("bridge_informer_changes_total",
@@ -43,9 +36,6 @@ func newMetrics(reg prometheus.Registerer, logBytes int, listeners []ListenerCon
 			"Gaps told, by reason.",
 			"reason", resource.ReasonExpired, resource.ReasonRewound, resource.ReasonUnreadable, reasonInterrupted,
 			resource.ReasonDropped, resource.ReasonForgotten, ReasonTakeover),
-		dropped: f.CountersOf("bridge_informer_dropped_total",
-			"Events dropped before a sink had them, by sink and reason.",
-			"sink", "reason"),
 		collapsed: f.Counters("bridge_informer_collapsed_total",
 			"Changes that a sink with delivery latest was not sent, because a newer one of the object waited too.",
 			"sink"),
@@ -55,19 +45,9 @@ func newMetrics(reg prometheus.Registerer, logBytes int, listeners []ListenerCon
 		filterErrors: f.Counters("bridge_informer_filter_errors_total",
 			"Changes that were sent because the filter of a sink, or of all (sink empty), failed.",
 			"sink"),
-		logBytes: f.Gauge("bridge_informer_log_bytes",
-			"Bytes of changes in the log that are not settled by all listeners."),
-		logChanges: f.Gauge("bridge_informer_log_changes",
-			"Changes in the log that are not settled by all listeners."),
-		diskBytes: f.Gauge("bridge_informer_spool_bytes",
-			"Bytes of changes that wait for sinks in the log on disk."),
-		capacity: f.Gauge("bridge_informer_log_capacity_bytes",
-			"Bytes that the log may hold before the controller waits."),
 	}
-	m.capacity.Set(float64(logBytes))
 	m.tally.gaps = map[string]int{}
 	for _, l := range listeners {
-		m.dropped.WithLabelValues(l.Name, droppedSpoolFull)
 		if l.Latest {
 			m.collapsed.WithLabelValues(l.Name)
 		}
@@ -76,12 +56,12 @@ func newMetrics(reg prometheus.Registerer, logBytes int, listeners []ListenerCon
 }
 
 // told counts a gap that the controller could not count, since only the listener knew of it.
-func (m *metrics) told(c *change) {
+func (m *metrics) told(e *changelog.Entry) {
 	switch {
-	case c.Kind == ofDropped:
+	case e.Kind == changelog.OfDropped:
 		m.gap(resource.ReasonDropped)
-	case c.Unasked:
-		m.gap(c.Relist.Reason)
+	case e.Unasked:
+		m.gap(e.Relist.Reason)
 	}
 }
 
@@ -103,13 +83,6 @@ func (m *metrics) gapsTold() map[string]int {
 	m.tally.mu.Lock()
 	defer m.tally.mu.Unlock()
 	return maps.Clone(m.tally.gaps)
-}
-
-// registerSpoolCapacity shows how much may wait on disk.
-func registerSpoolCapacity(reg prometheus.Registerer, bytes int64) {
-	metric.With(reg).Gauge("bridge_informer_spool_capacity_bytes",
-		"Bytes of changes that may wait on disk, before reading stops or the oldest are dropped; 0 where nothing goes to disk.",
-	).Set(float64(max(0, bytes)))
 }
 
 // registerOldest shows how old the oldest change is that a sink has not acknowledged.

@@ -97,7 +97,7 @@ func TestTheOldObjectLiesOnDiskWithItsChange(t *testing.T) {
 		r.bookmark("2000")
 		eventually(t, "everything is on disk", func() bool {
 			ok(t, r.committer.Commit())
-			return r.tracker.Status().Watermark == "2000"
+			return r.informer.Log().Status().Watermark == "2000"
 		})
 		after := newOutbox() // the process dies, and another begins
 		r2 := newRig(t, db, []*outbox{after}, changes(t), spooling)

@@ -1,6 +1,7 @@
 package informer
 
 import (
+	"github.com/kubebridge/bridge/internal/changelog"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/resource"
 )
@@ -9,7 +10,7 @@ import (
 // to the version of a bookmark are before this event: it waits until they are settled. The id has the
 // version, so a version is reported once.
 func (c *controller) reportProgress(version resource.Version) {
-	var due uint64
+	var due changelog.Listeners
 	for _, l := range c.listeners {
 		every := l.cfg.Progress
 		if every == 0 || version == l.progress.version || c.now.Sub(l.progress.at) < every {
@@ -22,6 +23,6 @@ func (c *controller) reportProgress(version resource.Version) {
 		return
 	}
 	ch := c.newChange(event.Change{Op: event.Progress, Version: version})
-	ch.Kind, ch.audience = ofProgress, due
+	ch.Kind, ch.For = changelog.OfProgress, due
 	c.emit(ch)
 }

@@ -36,7 +36,7 @@ func TestProgress(t *testing.T) {
 			want(t, out.taken())
 			want(t, other.taken(), "resource.added a ua/11")
 			r.stop()
-			if got := r.tracker.Status().Watermark; got != "40" {
+			if got := r.informer.Log().Status().Watermark; got != "40" {
 				t.Errorf("watermark %s, want 40", got)
 			}
 		})

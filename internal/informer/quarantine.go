@@ -1,6 +1,7 @@
 package informer
 
 import (
+	"github.com/kubebridge/bridge/internal/changelog"
 	"github.com/kubebridge/bridge/internal/deltafifo"
 	"github.com/kubebridge/bridge/internal/event"
 )
@@ -12,8 +13,7 @@ func (c *controller) quarantined(d *deltafifo.Delta) error {
 		return err
 	}
 	ch := c.newChange(event.Change{Op: event.Quarantined, Key: d.Unreadable.Key})
-	ch.Kind, ch.Unreadable = ofQuarantined, d.Unreadable
-	ch.size += d.Unreadable.Bytes()
+	ch.Kind, ch.Unreadable = changelog.OfQuarantined, d.Unreadable
 	c.emit(ch)
 	return nil
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/kubebridge/bridge/internal/informer"
+	"github.com/kubebridge/bridge/internal/changelog"
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
@@ -30,7 +30,7 @@ func TestWhatIsRedactedLaterIsRedactedOnDiskToo(t *testing.T) {
 		r.bookmark("10")
 		eventually(t, "everything is on disk", func() bool {
 			ok(t, r.committer.Commit())
-			return r.tracker.Status().Watermark == "10"
+			return r.informer.Log().Status().Watermark == "10"
 		})
 
 		redactor, err := resource.NewRedactor([]byte("0123456789abcdef"))
@@ -40,8 +40,8 @@ func TestWhatIsRedactedLaterIsRedactedOnDiskToo(t *testing.T) {
 		rules, err := resource.NewRules(resource.RulesConfig{Redactor: redactor, Redact: []resource.Path{path}})
 		ok(t, err)
 		opts := resource.ParseOptions{Type: pods, Rules: rules}
-		ok(t, informer.Redact(r.indexer, opts.Again()))
-		ok(t, informer.Redact(r.indexer, opts.Again())) // a second time changes nothing
+		ok(t, changelog.Redact(r.indexer, opts.Again()))
+		ok(t, changelog.Redact(r.indexer, opts.Again())) // a second time changes nothing
 
 		after := newOutbox()
 		r2 := newRig(t, db, []*outbox{after}, changes(t), spooling)

@@ -179,7 +179,7 @@ func (c *controller) rescope(ctx context.Context, d *deltafifo.Delta) error {
 	}
 	if again {
 		// Deletes that are on their way would take the announcements of the same objects with them when they are settled.
-		if err := c.insist(ctx, func() error { return c.spool(ctx, time.Now()) }); err != nil {
+		if err := c.insist(ctx, func() error { return c.log.Spool(ctx, time.Now()) }); err != nil {
 			return err
 		}
 	}
@@ -188,8 +188,8 @@ func (c *controller) rescope(ctx context.Context, d *deltafifo.Delta) error {
 	}
 	slices.Sort(news)
 	turns := c.scope.turnsOf(news)
-	c.cfg.Tracker.NoteNext(func(b *store.Batch) { c.scope.write(b, c.cfg.Indexer, turns) })
-	return c.insist(ctx, c.cfg.Tracker.Commit)
+	c.log.NoteNext(func(b *store.Batch) { c.scope.write(b, c.cfg.Indexer, turns) })
+	return c.insist(ctx, c.log.Commit)
 }
 
 // rescoped has it written that namespaces are in, or out, once everything that was appended so far
@@ -200,7 +200,7 @@ func (c *controller) rescoped(why *resource.Relist, version resource.Version) {
 	}
 	turns := c.scope.arrived(why, version)
 	if len(turns) > 0 {
-		c.cfg.Tracker.Note(func(b *store.Batch) { c.scope.write(b, c.cfg.Indexer, turns) })
+		c.log.Note(func(b *store.Batch) { c.scope.write(b, c.cfg.Indexer, turns) })
 	}
 }
 

@@ -3,12 +3,14 @@ package informer
 import (
 	"time"
 
+	"github.com/kubebridge/bridge/internal/changelog"
 	"github.com/kubebridge/bridge/internal/event"
 )
 
 // Selector decides which changes of objects are sent: *filter.Filter.
 type Selector interface {
-	// Rejects says why a change is kept back, "" when it is sent. An error is counted and logged, and keeps nothing back.
+	// Rejects says why a change is kept back, "" when it is sent. An error is counted and logged, and
+	// keeps nothing back.
 	Rejects(c *event.Change) (reason string, err error)
 	// NeedsOld says whether updates have to come with the old object.
 	NeedsOld() bool
@@ -24,20 +26,20 @@ type selection struct {
 	told     time.Time
 }
 
-// selectListeners takes out of a change's audience who does not want it.
-func (c *controller) selectListeners(ch *change) {
+// selectListeners takes out of those whom a change is for who does not want it.
+func (c *controller) selectListeners(ch *changelog.Entry) {
 	if c.selection.selector != nil && c.rejects(&c.selection, ch) {
-		ch.audience = 0
+		ch.For = 0
 		return
 	}
 	for _, l := range c.listeners {
-		if l.selection.selector != nil && ch.audience&l.bit != 0 && c.rejects(&l.selection, ch) {
-			ch.audience &^= l.bit
+		if l.selection.selector != nil && ch.For&l.bit != 0 && c.rejects(&l.selection, ch) {
+			ch.For &^= l.bit
 		}
 	}
 }
 
-func (c *controller) rejects(s *selection, ch *change) bool {
+func (c *controller) rejects(s *selection, ch *changelog.Entry) bool {
 	reason, err := s.ask(&ch.Change)
 	if err != nil {
 		c.metrics.filterErrors.WithLabelValues(s.sink).Inc()
@@ -60,12 +62,4 @@ func (s *selection) ask(c *event.Change) (reason string, err error) {
 		}
 	}()
 	return s.selector.Rejects(c)
-}
-
-// keptBack settles a change that nobody wants.
-func (c *controller) keptBack(ch *change) {
-	if n := len(c.news); n > 0 && c.news[n-1].Seq == ch.number {
-		c.news = c.news[:n-1] // nobody is told of it, so nobody has to be told that it is gone
-	}
-	c.cfg.Tracker.Settle(ch.place, ch.stateKey(), ch.settled())
 }

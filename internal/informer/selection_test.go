@@ -58,7 +58,7 @@ func TestWhatIsKeptBackIsSettledAndKnown(t *testing.T) {
 		out.wait(t, 4)
 		want(t, out.steps(t), "4 from ", "12 from 11 by 12", "14 from ")
 		r.stop()
-		if got := r.tracker.Status().Watermark; got != "20" {
+		if got := r.informer.Log().Status().Watermark; got != "20" {
 			t.Errorf("watermark %s", got)
 		}
 		r = newRig(t, db, []*outbox{out}, changes(t), selecting("old 11 13 15"))
@@ -95,7 +95,7 @@ func TestAStateDoesNotOvertakeAChangeThatIsOnItsWay(t *testing.T) {
 					slow.wait(t, 2)
 					eventually(t, "the list is settled", func() bool {
 						ok(t, r.committer.Commit())
-						return r.tracker.Status().Watermark == "10"
+						return r.informer.Log().Status().Watermark == "10"
 					})
 					slow.setHold(true)
 					r.update("a", "11")
@@ -111,9 +111,9 @@ func TestAStateDoesNotOvertakeAChangeThatIsOnItsWay(t *testing.T) {
 						known = "13"
 						eventually(t, "everything is on disk", func() bool {
 							ok(t, r.committer.Commit())
-							return r.tracker.Status().Watermark == "20"
+							return r.informer.Log().Status().Watermark == "20"
 						})
-					} else if got := r.tracker.Status().Watermark; got == "20" {
+					} else if got := r.informer.Log().Status().Watermark; got == "20" {
 						t.Errorf("watermark %s", got)
 					}
 

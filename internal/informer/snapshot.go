@@ -27,9 +27,9 @@ func (i *Informer) Snapshot(ctx context.Context, s Snapshot) (queued, stale int,
 	if !i.HasSynced() {
 		return 0, 0, ErrNotSynced
 	}
-	audience := i.everyone
+	listeners := i.log.Everyone()
 	if s.Sink != "" {
-		audience = i.audience([]string{s.Sink})
+		listeners = i.log.Set([]string{s.Sink})
 	}
 	for item, err := range i.cfg.Indexer.All() {
 		if err != nil {
@@ -50,7 +50,7 @@ func (i *Informer) Snapshot(ctx context.Context, s Snapshot) (queued, stale int,
 			stale++
 			continue
 		}
-		if err := i.cfg.FIFO.Snapshot(ctx, item.Key, audience, s.Round); err != nil {
+		if err := i.cfg.FIFO.Snapshot(ctx, item.Key, uint64(listeners), s.Round); err != nil {
 			return queued, stale, err
 		}
 		queued++

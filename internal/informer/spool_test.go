@@ -61,18 +61,18 @@ func TestWhatWaitsGoesToDiskAndMemoryStaysBounded(t *testing.T) {
 		r.bookmark("5000")
 		eventually(t, "the watermark passes what lies on disk", func() bool {
 			ok(t, r.committer.Commit())
-			return r.tracker.Status().Watermark == "5000"
+			return r.informer.Log().Status().Watermark == "5000"
 		})
 		s := r.informer.Status()
 		const batch = 256 * 1024 // a batch may pass the bound by its own size
-		if s.LogBytes > 64<<10+batch || s.DiskBytes == 0 {
-			t.Errorf("%d bytes in memory and %d on disk", s.LogBytes, s.DiskBytes)
+		if s.Log.Bytes > 64<<10+batch || s.Log.DiskBytes == 0 {
+			t.Errorf("%d bytes in memory and %d on disk", s.Log.Bytes, s.Log.DiskBytes)
 		}
 		out.release()
 		want(t, out.wait(t, 4000), updates(100, 4100)...)
 		r.stop()
-		if s := r.informer.Status(); s.DiskBytes != 0 {
-			t.Errorf("%d bytes are left on disk when all is settled", s.DiskBytes)
+		if s := r.informer.Status(); s.Log.DiskBytes != 0 {
+			t.Errorf("%d bytes are left on disk when all is settled", s.Log.DiskBytes)
 		}
 		if first, next, err := r.indexer.LogBounds(); err != nil || first != next {
 			t.Errorf("entries %d to %d are left on disk, %v", first, next, err)
@@ -93,7 +93,7 @@ func TestAfterACrashTheLogOnDiskGoesOutFirstAndInOrder(t *testing.T) {
 		r.bookmark("2000")
 		eventually(t, "everything is on disk", func() bool {
 			ok(t, r.committer.Commit())
-			return r.tracker.Status().Watermark == "2000"
+			return r.informer.Log().Status().Watermark == "2000"
 		})
 		// The process dies; what it had with the publisher is never settled.
 		after := newOutbox()
@@ -121,7 +121,7 @@ func TestASettledChangeIsNotSentAgainFromDisk(t *testing.T) {
 		out.wait(t, 4)
 		eventually(t, "everything is on disk", func() bool {
 			ok(t, r.committer.Commit())
-			return r.tracker.Status().Watermark == "200"
+			return r.informer.Log().Status().Watermark == "200"
 		})
 		out.mu.Lock()
 		held := out.held
@@ -167,7 +167,7 @@ func TestAfterARestartEachSinkGetsWhatItHasNotHad(t *testing.T) {
 		live.wait(t, 500)
 		eventually(t, "everything is on disk", func() bool {
 			ok(t, r.committer.Commit())
-			return r.tracker.Status().Watermark == "1000"
+			return r.informer.Log().Status().Watermark == "1000"
 		})
 		live2, dead2, fresh := newOutbox(), newOutbox(), newOutbox()
 		swapped := func(c *informer.Config) { // the order in the configuration is another now, and a sink is new
@@ -199,11 +199,11 @@ func TestAFullDiskBudgetStopsReadingAndDropsNothing(t *testing.T) {
 				}
 			}
 		}()
-		eventually(t, "the disk is full", func() bool { return r.informer.Status().DiskBytes >= 64<<10 })
+		eventually(t, "the disk is full", func() bool { return r.informer.Status().Log.DiskBytes >= 64<<10 })
 		time.Sleep(100 * time.Millisecond)
 		const room = 64<<10 + 512<<10 // the bound, and what one round may add
-		if s := r.informer.Status(); s.DiskBytes > room {
-			t.Errorf("%d bytes on disk", s.DiskBytes)
+		if s := r.informer.Status(); s.Log.DiskBytes > room {
+			t.Errorf("%d bytes on disk", s.Log.DiskBytes)
 		}
 		select {
 		case <-done:
@@ -232,7 +232,7 @@ func TestAGapLiesOnDiskInItsPlace(t *testing.T) {
 		out.wait(t, 1)
 		eventually(t, "everything is on disk", func() bool {
 			ok(t, r.committer.Commit())
-			return r.tracker.Status().Watermark == "20"
+			return r.informer.Log().Status().Watermark == "20"
 		})
 		after := newOutbox()
 		r2 := newRig(t, db, []*outbox{after}, spooling)
@@ -255,8 +255,8 @@ func TestAFailingDiskHoldsReadingBackUntilItWorksAgain(t *testing.T) {
 		out.setHold(true)
 		broken := &brokenCommits{}
 		r := newRig(t, db, []*outbox{out}, spooling, func(c *informer.Config) {
-			broken.Tracker = c.Tracker
-			c.Tracker = broken
+			broken.Committer = c.Committer
+			c.Committer = broken
 		})
 		broken.fail(true)
 		go func() {
@@ -265,8 +265,8 @@ func TestAFailingDiskHoldsReadingBackUntilItWorksAgain(t *testing.T) {
 			}
 		}()
 		eventually(t, "it has tried", func() bool { return broken.tried() > 0 })
-		if s := r.informer.Status(); s.LogBytes > 64<<10+256*1024 {
-			t.Errorf("%d bytes in memory", s.LogBytes)
+		if s := r.informer.Status(); s.Log.Bytes > 64<<10+256*1024 {
+			t.Errorf("%d bytes in memory", s.Log.Bytes)
 		}
 		broken.fail(false)
 		out.release()

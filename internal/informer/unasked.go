@@ -1,6 +1,10 @@
 package informer
 
-import "context"
+import (
+	"context"
+
+	"github.com/kubebridge/bridge/internal/changelog"
+)
 
 // A broker that is unavailable at the first start can't be asked whether it holds events of an
 // earlier run. The list does not wait for it. In place of its gap stands an entry of the log for
@@ -8,8 +12,8 @@ import "context"
 // broker before it was asked. Like any entry this one survives a crash.
 
 // resolve asks for an entry with Unasked, and reports whether the entry is to be sent.
-func (l *listener) resolve(ctx context.Context, c *change) (send bool, err error) {
-	if !c.Unasked {
+func (l *listener) resolve(ctx context.Context, e *changelog.Entry) (send bool, err error) {
+	if !e.Unasked {
 		return true, nil
 	}
 	holds, last, err := l.informer.cfg.Holds(ctx, l.cfg.Name)
@@ -17,12 +21,12 @@ func (l *listener) resolve(ctx context.Context, c *change) (send bool, err error
 		return false, err
 	}
 	if !holds {
-		l.skip(c)
+		l.cursor.Ack([]changelog.Ack{{At: e.Position}})
 		return false, nil
 	}
 	l.informer.logger.Warn("the state of an earlier run is gone, and the broker, which was unavailable before, holds events of it: "+
 		"everything is sent, and what was deleted since can't be known", "sink", l.cfg.Name)
-	return true, l.outlive(ctx, c.Epoch, last)
+	return true, l.outlive(ctx, e.Epoch, last)
 }
 
 // outlive puts the events of this sink into an epoch behind last, the latest that its broker holds.
@@ -42,20 +46,4 @@ func (l *listener) outlive(ctx context.Context, epoch, last int) error {
 		l.cfg.epochs = more
 	}
 	return err
-}
-
-// skip settles a change without sending it.
-func (l *listener) skip(c *change) {
-	l.mu.Lock()
-	l.cursor.caughtUp(c.position)
-	for len(l.read) > 0 && l.read[0].position <= c.position {
-		l.read = l.read[1:]
-	}
-	l.mu.Unlock()
-	l.informer.settle(func() []*change {
-		if c.waiting.Add(-1) > 0 {
-			return nil
-		}
-		return []*change{c}
-	})
 }

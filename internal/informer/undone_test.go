@@ -44,7 +44,7 @@ func TestWhatIsUndoneIsKnownUntilItIsToldWhateverComesBetween(t *testing.T) {
 		r.update("b", "201") // on the watch that the list went on as
 		r.bookmark("202")
 		want(t, out.wait(t, 1), "resource.updated b ub/201")
-		eventually(t, "the bookmark is decided", func() bool { return r.tracker.Status().Unsettled == 0 && r.fifo.Stats().Deltas == 0 })
+		eventually(t, "the bookmark is decided", func() bool { return r.informer.Log().Status().Unsettled == 0 && r.fifo.Stats().Deltas == 0 })
 		if found.Load() != 1 || !r.noted() {
 			t.Errorf("found %d times, noted %v: want 1, true", found.Load(), r.noted())
 		}

@@ -1,4 +1,4 @@
-package informer
+package changelog
 
 import (
 	"reflect"
@@ -19,13 +19,13 @@ func TestRecord(t *testing.T) {
 		}
 		return obj
 	}
-	i := &Informer{cfg: Config{Type: pods}, everyone: 3}
+	l := &Log{cfg: Config{Type: pods}, everyone: 3}
 	for n, name := range []string{"one", "two"} {
-		i.listeners = append(i.listeners, &listener{cfg: ListenerConfig{Name: name}, bit: 1 << n})
+		l.cursors = append(l.cursors, &Cursor{name: name, bit: 1 << n})
 	}
 	now := time.Date(2026, 11, 22, 10, 0, 0, 0, time.UTC)
 	obj := parse("12")
-	full := facts{
+	full := Entry{
 		Change: event.Change{
 			Op: event.Updated, Key: "shop/a", Object: obj, Old: parse("11"), UID: "u", Version: "12", Before: "11",
 			Owners: []resource.Owner{{Kind: "ReplicaSet", Name: "r"}}, GoneAsOf: "9", Initial: true, Inferred: true,
@@ -33,24 +33,27 @@ func TestRecord(t *testing.T) {
 			By:          resource.FieldManager{Manager: "kubelet", Operation: "Update", Subresource: "status"},
 			LastManager: "kubectl", Time: now.Add(-time.Second), TimeSource: event.TimeManagedFields, Observed: now,
 		},
-		Kind: ofGap, Relist: &resource.Relist{Reason: resource.ReasonExpired, From: "1", To: "2"},
+		Kind: OfGap, Relist: &resource.Relist{Reason: resource.ReasonExpired, From: "1", To: "2"},
 		Listing: event.Listing{Items: 3}, Since: "4", Unreadable: &resource.Unreadable{Message: "no JSON"}, Unasked: true,
-		Losses: &losses{Unread: map[string]event.Loss{"two": {Events: 1}}}, Told: "13", OfList: true,
-		audience: 2, position: 42,
+		Losses: &Losses{Unread: map[string]event.Loss{"two": {Events: 1}}}, Told: "13", OfList: true,
+		For: 2, Position: 42,
 	}
 	// A field that is new must be here, and so on disk.
 	for _, v := range []reflect.Value{reflect.ValueOf(full), reflect.ValueOf(full.Change)} {
 		for n := range v.NumField() {
-			if f := v.Type().Field(n); f.IsExported() && v.Field(n).IsZero() {
+			if f := v.Type().Field(n); f.IsExported() && f.Name != "State" && v.Field(n).IsZero() {
 				t.Errorf("%s is not part of the test", f.Name)
 			}
 		}
 	}
-	data, err := i.encode(&full)
+	data, err := l.encode(&full)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := i.decode(42, data)
+	if cap(data) > len(data)+len(data)/4 {
+		t.Errorf("%d bytes take %d until they are committed", len(data), cap(data))
+	}
+	got, err := l.decode(42, data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +61,7 @@ func TestRecord(t *testing.T) {
 		t.Errorf("its objects are %s and %s", got.Object.Raw, got.Old.Raw)
 	}
 	got.Object, got.Old = full.Object, full.Old
-	if !reflect.DeepEqual(got.facts, full) {
-		t.Errorf("read\n%+v\nwritten\n%+v", got.facts, full)
+	if !reflect.DeepEqual(*got, full) {
+		t.Errorf("read\n%+v\nwritten\n%+v", *got, full)
 	}
 }

@@ -1,4 +1,4 @@
-package informer
+package changelog
 
 import (
 	"fmt"
@@ -7,8 +7,9 @@ import (
 	"github.com/kubebridge/bridge/internal/store"
 )
 
-// Redact takes out of the state of an informer what the options say, out of the last known objects and out of the log. It is for an
-// Indexer that nothing else uses yet. When it fails it can be repeated.
+// Redact takes out of the state of an informer what the options say, out of the last known objects
+// and out of the log. It is for an Indexer that nothing else uses yet. When it fails it can be
+// repeated.
 func Redact(ix *store.Indexer, opts resource.ParseOptions) error {
 	again := func(raw []byte) ([]byte, error) {
 		obj, err := resource.Parse(raw, opts)

@@ -1,0 +1,318 @@
+package changelog
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/condition"
+)
+
+// headers is how many headers are read at once.
+const headers = 256
+
+// Cursor is where a listener stands: it has read everything before next, and acked it but for what
+// is pending. Read and Claim are called from one goroutine; all other methods may be called
+// concurrently.
+type Cursor struct {
+	log  *Log
+	name string
+	bit  Listeners
+
+	// Guarded by Log.mu.
+	next    Position
+	pending pending
+	// tried are positions whose events the sink may have: they were in a call that had no answer.
+	tried   []Position
+	dropped int // entries of this run
+
+	saved []byte // on disk, nil when not known; owned by whoever commits
+}
+
+// Left reads what a run before had read and not seen acked. It is called before anything is read.
+func (c *Cursor) Left() ([]*Entry, error) {
+	l := c.log
+	l.mu.Lock()
+	positions := c.pending.positions()
+	l.mu.Unlock()
+	var left []*Entry
+	for _, at := range positions {
+		found, _, err := l.readDisk(at, at+1, c.bit, 1)
+		if err != nil {
+			return nil, err
+		}
+		left = append(left, found...)
+	}
+	var kept pending
+	for _, e := range left {
+		kept.add(e.Position, e.Observed)
+	}
+	c.keep(&kept)
+	return left, nil
+}
+
+// LeftHeaders is Left for what is needed to read ahead.
+func (c *Cursor) LeftHeaders() ([]Header, error) {
+	l := c.log
+	l.mu.Lock()
+	positions, tried := c.pending.positions(), slices.Clone(c.tried)
+	l.mu.Unlock()
+	var left []Header
+	for _, at := range positions {
+		found, _, err := l.diskHeaders(at, at+1, c.bit)
+		if err != nil {
+			return nil, fmt.Errorf("the backlog of sink %s: %w", c.name, err)
+		}
+		for i := range found {
+			_, found[i].Tried = slices.BinarySearch(tried, at)
+		}
+		left = append(left, found...)
+	}
+	var kept pending
+	for i := range left {
+		kept.add(left[i].Position, left[i].Observed)
+	}
+	c.keep(&kept)
+	return left, nil
+}
+
+// keep makes this all that is pending: of the others some are gone, and some are for listeners that
+// are not there any more.
+func (c *Cursor) keep(kept *pending) {
+	c.log.mu.Lock()
+	defer c.log.mu.Unlock()
+	c.pending = *kept
+}
+
+// Read waits for entries and gives up to cap(buf) of them, in order. They are pending from then on.
+// It returns ErrEnd when none will come.
+func (c *Cursor) Read(ctx context.Context, buf []*Entry) ([]*Entry, error) {
+	for {
+		found, err := c.read(ctx, buf)
+		if err != nil || len(found) > 0 {
+			return found, err
+		}
+	}
+}
+
+// read looks once. It may find nothing, when there is nothing for this listener.
+func (c *Cursor) read(ctx context.Context, buf []*Entry) ([]*Entry, error) {
+	l := c.log
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m := &l.memory
+	err := condition.Wait(ctx, l.cond, func() bool {
+		return c.next >= l.drops.before && (l.closed || c.next < m.next)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if c.next < m.base {
+		return c.readDiskLocked(cap(buf))
+	}
+	buf = buf[:0]
+	for _, e := range m.entries[m.index(c.next):] {
+		if len(buf) == cap(buf) {
+			return buf, nil
+		}
+		c.next = e.Position + 1
+		if e.size > 0 && e.For&c.bit != 0 {
+			buf = append(buf, e)
+			c.pending.add(e.Position, e.Observed)
+		}
+	}
+	if c.next = m.next; len(buf) == 0 && l.closed {
+		return nil, ErrEnd
+	}
+	return buf, nil
+}
+
+// readDiskLocked reads what is before memory. The lock is not held meanwhile. What was read is not
+// used when a drop has begun since: that may have counted it as lost.
+func (c *Cursor) readDiskLocked(n int) ([]*Entry, error) {
+	l := c.log
+	from, base, drops := c.next, l.memory.base, l.drops.count
+	l.mu.Unlock()
+	found, next, err := l.readDisk(from, base, c.bit, n)
+	l.mu.Lock()
+	if err != nil || l.drops.count != drops {
+		return nil, err
+	}
+	for _, e := range found {
+		c.pending.add(e.Position, e.Observed)
+	}
+	c.next = next
+	return found, nil
+}
+
+// Headers describes some of what can be read, without waiting, and gives the position behind the
+// last that it looked at. It claims nothing.
+func (c *Cursor) Headers() (found []Header, next Position, err error) {
+	l := c.log
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m := &l.memory
+	if from, base := c.next, m.base; from < base {
+		l.mu.Unlock()
+		found, next, err = l.diskHeaders(from, base, c.bit)
+		l.mu.Lock()
+		return found, next, err
+	}
+	for _, e := range m.entries[m.index(c.next):] {
+		if len(found) == headers {
+			return found, e.Position, nil
+		}
+		if e.size > 0 && e.For&c.bit != 0 {
+			found = append(found, e.Header())
+		}
+	}
+	return found, m.next, nil
+}
+
+// Claim says that everything before next was read. What of it is for this listener, found, is
+// pending from then on.
+func (c *Cursor) Claim(found []Header, next Position) {
+	c.log.mu.Lock()
+	defer c.log.mu.Unlock()
+	for i := range found {
+		c.pending.add(found[i].Position, found[i].Observed)
+	}
+	c.next = max(c.next, next)
+}
+
+// Load gives the entry at a position, which is for this listener and not acked by it.
+func (c *Cursor) Load(at Position) (*Entry, error) {
+	l := c.log
+	l.mu.Lock()
+	e := l.memory.find(at)
+	l.mu.Unlock()
+	if e != nil {
+		return e, nil
+	}
+	found, _, err := l.readDisk(at, at+1, c.bit, 1)
+	if err == nil && len(found) == 0 {
+		err = missing(at)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return found[0], nil
+}
+
+// Next is the position to read from, End that behind the last entry, and closed is set when none
+// will come.
+func (c *Cursor) Next() (next, end Position, closed bool) {
+	c.log.mu.Lock()
+	defer c.log.mu.Unlock()
+	return c.next, c.log.memory.next, c.log.closed
+}
+
+// Wait waits until there is something to read or none will come, where more says that this is of
+// interest; or until enough reports that. Log.Wake has it look again.
+func (c *Cursor) Wait(ctx context.Context, more bool, enough func() bool) error {
+	l := c.log
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return condition.Wait(ctx, l.cond, func() bool {
+		return enough() || more && (l.memory.next > c.next || l.closed)
+	})
+}
+
+// Ack is what a listener is done with.
+type Ack struct {
+	At Position
+	// Hold is released when no restart will have the listener read the entry again; nil for none.
+	Hold Hold
+}
+
+// Ack says that the listener is done with some of what is pending. What all are done with is
+// settled, and leaves the log.
+func (c *Cursor) Ack(acks []Ack) {
+	l := c.log
+	var released []Hold
+	l.mu.Lock()
+	before := l.states.Ready()
+	for i := range acks {
+		a := &acks[i]
+		if !c.pending.remove(a.At) {
+			panic(fmt.Sprintf("changelog: entry %d was acked twice, or never read", a.At))
+		}
+		e := l.memory.find(a.At)
+		if e == nil { // it lies on disk, where the cursor says so
+			released = append(released, a.Hold)
+			continue
+		}
+		switch e.waiting--; {
+		case e.waiting == 0:
+			if !e.spooled { // else it was settled when it went to disk
+				l.settleLocked(e)
+			}
+			released = append(append(released, e.holds...), a.Hold)
+			e.holds = nil
+			l.memory.release(e)
+		case e.spooled:
+			released = append(released, a.Hold)
+		case a.Hold != nil:
+			e.holds = append(e.holds, a.Hold)
+		}
+	}
+	l.memory.trim()
+	l.changedLocked()
+	l.unlockAndWake(before)
+	release(released)
+}
+
+// release releases holds, after what they are about is settled or is pending no more: a position of
+// a sink that is saved behind them must not come with a cursor that has it pending.
+func release(holds []Hold) {
+	for _, h := range holds {
+		if h != nil {
+			h.Release()
+		}
+	}
+}
+
+// Tried says that the sink may have the events of some of what is pending: they were in a call that
+// had no answer.
+func (c *Cursor) Tried(at []Position) {
+	c.log.mu.Lock()
+	defer c.log.mu.Unlock()
+	c.tried = append(c.tried, at...)
+	slices.Sort(c.tried)
+	c.tried = slices.Compact(c.tried) // some were tried before too
+}
+
+// Dropped is how many entries this run has dropped that the listener had not acked.
+func (c *Cursor) Dropped() int {
+	c.log.mu.Lock()
+	defer c.log.mu.Unlock()
+	return c.dropped
+}
+
+// Oldest is when the first entry was observed that is pending; zero for none.
+func (c *Cursor) Oldest() time.Time {
+	c.log.mu.Lock()
+	defer c.log.mu.Unlock()
+	_, observed, _ := c.pending.low()
+	return observed
+}
+
+// lowLocked is the first position that is not acked.
+func (c *Cursor) lowLocked() Position {
+	if at, _, ok := c.pending.low(); ok {
+		return at
+	}
+	return c.next
+}
+
+// standLocked is where the cursor stands now.
+func (c *Cursor) standLocked() stand {
+	s := stand{next: c.next, pending: c.pending.positions()}
+	for _, at := range c.tried {
+		if s.has(at) {
+			s.tried = append(s.tried, at)
+		}
+	}
+	return s
+}

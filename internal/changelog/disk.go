@@ -1,0 +1,202 @@
+package changelog
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/store"
+)
+
+// readBytes bounds what a listener reads back from disk at once.
+const readBytes = 4 << 20
+
+// disk is the account of the part of the log that lies on disk: entries that waited too long, in
+// their order, one copy for all listeners. It is written with the commits, and trimmed behind the
+// slowest listener.
+type disk struct {
+	max    int64    // bytes; negative when nothing goes there for having waited
+	first  Position // of the first entry that may be there
+	next   Position // behind the last
+	stacks []stack  // what was written together, oldest first
+	bytes  int64    // of all stacks
+	gauge  interface{ Set(bytes float64) }
+}
+
+// stack is entries that were written together.
+type stack struct {
+	end   Position // behind its last entry
+	bytes int64
+}
+
+// openDisk finds what a run before has left.
+func (l *Log) openDisk() error {
+	first, next, err := l.cfg.Indexer.LogBounds()
+	if err != nil {
+		return err
+	}
+	l.disk = disk{
+		max: l.cfg.SpoolBytes, gauge: l.metrics.diskBytes,
+		first: Position(first), next: Position(next),
+	}
+	for e, err := range l.cfg.Indexer.Log(first, next) {
+		if err != nil {
+			return err
+		}
+		l.disk.add(Position(e.Position)+1, int64(len(e.Data)))
+	}
+	return nil
+}
+
+// add notes entries up to a position.
+func (d *disk) add(end Position, bytes int64) {
+	d.bytes += bytes
+	d.next = max(d.next, end)
+	// A stack for each MiB is fine enough to account by, and to drop.
+	mergeBelow := max(min(d.max/16, 1<<20), 1)
+	if n := len(d.stacks); n > 0 && d.stacks[n-1].bytes < mergeBelow {
+		d.stacks[n-1] = stack{end, d.stacks[n-1].bytes + bytes}
+	} else {
+		d.stacks = append(d.stacks, stack{end, bytes})
+	}
+	d.gauge.Set(float64(d.bytes))
+}
+
+// added notes entries that are part of the next commit.
+func (d *disk) added(entries []store.LogEntry) {
+	var bytes int64
+	for _, e := range entries {
+		bytes += int64(len(e.Data))
+	}
+	if len(d.stacks) == 0 {
+		d.first = Position(entries[0].Position)
+	}
+	d.add(Position(entries[len(entries)-1].Position)+1, bytes)
+}
+
+// oldest is the position behind the stacks that have to go to make room, at most 16 MiB of it; ok
+// is false when there is room.
+func (d *disk) oldest() (before Position, ok bool) {
+	if !d.full() {
+		return 0, false
+	}
+	left := d.bytes
+	for _, s := range d.stacks {
+		left -= s.bytes
+		before = s.end
+		if left <= d.max-min(d.max/16, 16<<20) {
+			break
+		}
+	}
+	return before, before > 0
+}
+
+// trimmed notes that what is before a position is gone.
+func (d *disk) trimmed(before Position) {
+	d.first = max(d.first, before)
+	for len(d.stacks) > 0 && d.stacks[0].end <= before {
+		d.bytes -= d.stacks[0].bytes
+		d.stacks = d.stacks[1:]
+	}
+	d.gauge.Set(float64(d.bytes))
+}
+
+// cut notes that what was before a position was dropped, but for what is left of it: from first on,
+// and before itself for nothing. That counts for nothing: no bound is too small for it.
+func (d *disk) cut(before, first Position) {
+	d.trimmed(before)
+	if first < before {
+		d.first = first
+		d.stacks = append([]stack{{end: before}}, d.stacks...)
+	}
+}
+
+// inUse reports whether something is there.
+func (d *disk) inUse() bool { return len(d.stacks) > 0 }
+
+// full reports whether there is no room for more.
+func (d *disk) full() bool { return d.bytes >= d.max }
+
+// trimTo are the positions to trim between, when low is the first that is not acked by all; ok is
+// false when that would drop nothing.
+func (d *disk) trimTo(low Position) (from, before Position, ok bool) {
+	before = min(low, d.next)
+	return d.first, before, d.inUse() && before > d.first
+}
+
+// readDisk gives up to n entries from one position to another that are for a listener, and the
+// position behind the last it looked at.
+func (l *Log) readDisk(from, to Position, bit Listeners, n int) ([]*Entry, Position, error) {
+	var entries []*Entry
+	bytes := 0
+	for e, err := range l.cfg.Indexer.Log(uint64(from), uint64(to)) {
+		if err != nil {
+			return nil, from, err
+		}
+		if len(entries) == n || bytes >= readBytes {
+			return entries, Position(e.Position), nil
+		}
+		entry, err := l.decode(Position(e.Position), e.Data)
+		if err != nil {
+			return nil, from, err
+		}
+		if entry.For&bit != 0 {
+			entries = append(entries, entry)
+			bytes += len(e.Data)
+		}
+	}
+	return entries, to, nil
+}
+
+// diskHeaders describes some entries from one position to another that are for a listener, and
+// gives the position behind the last that it looked at. It does not read their objects.
+func (l *Log) diskHeaders(from, to Position, bit Listeners) ([]Header, Position, error) {
+	var found []Header
+	for e, err := range l.cfg.Indexer.Log(uint64(from), uint64(to)) {
+		if err != nil {
+			return nil, from, err
+		}
+		if len(found) == headers {
+			return found, Position(e.Position), nil
+		}
+		r, _, err := decodeHeader(Position(e.Position), e.Data)
+		if err != nil {
+			return nil, from, err
+		}
+		if l.listenersOf(&r)&bit != 0 {
+			r.Position = Position(e.Position)
+			found = append(found, r.Header())
+		}
+	}
+	return found, to, nil
+}
+
+// restore gives the cursors the places they had, when a run before has left something on disk.
+func (l *Log) restore() error {
+	cursors, err := l.cfg.Indexer.Cursors()
+	if err != nil {
+		return err
+	}
+	stands := map[string]stand{}
+	for name, saved := range cursors {
+		s, err := decodeStand(saved)
+		if err != nil {
+			return fmt.Errorf("cursor: %w", err)
+		}
+		stands[name] = s
+		// New entries come behind every place that a listener may have.
+		l.disk.next = max(l.disk.next, s.next)
+	}
+	if err := l.restoreLosses(stands); err != nil {
+		return err
+	}
+	for _, c := range l.cursors {
+		c.next = l.disk.next // a new listener has nothing to catch up on
+		if s, ok := stands[c.name]; ok {
+			c.next, c.tried = s.next, s.tried
+			for _, at := range s.pending {
+				c.pending.add(at, time.Time{})
+			}
+		}
+	}
+	return nil
+}

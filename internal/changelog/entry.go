@@ -1,0 +1,130 @@
+package changelog
+
+import (
+	"math/bits"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/store"
+)
+
+// Listeners is a set of the listeners of an informer. The n-th has the bit 1<<n.
+type Listeners uint64
+
+// Kind of an entry.
+type Kind uint8
+
+const (
+	// OfObject is a change of an object.
+	OfObject Kind = iota
+	// OfGap says that versions are missing.
+	OfGap
+	// OfListEnd says that a list was worked through.
+	OfListEnd
+	// OfDropped says that the log on disk was full, and what went.
+	OfDropped
+	// OfQuarantined says that something can't be understood.
+	OfQuarantined
+	// OfProgress says that everything up to a version is before it.
+	OfProgress
+)
+
+// Entry is a change, or an event about the informer. What it says does not change once it was
+// placed.
+type Entry struct {
+	event.Change
+	Kind    Kind             `json:"kind,omitempty"`
+	Relist  *resource.Relist `json:"relist,omitempty"` // of a gap
+	Listing event.Listing    `json:"listing,omitzero"` // of a list that was worked through
+	// Since is the version after which came what the list is about; "" for all.
+	Since      resource.Version     `json:"since,omitempty"`
+	Losses     *Losses              `json:"losses,omitempty"`     // of what was dropped
+	Unreadable *resource.Unreadable `json:"unreadable,omitempty"` // of what was quarantined
+	// Unasked is set of a gap that is only told when the sink's broker holds events of an earlier run.
+	// The sink was unavailable before the list, so it is asked when the gap comes.
+	Unasked bool `json:"unasked,omitempty"`
+	// Told is the version of the delta, where that is not the change's own. OfList is set when it has
+	// none: only the list's end says as of which version it is.
+	Told   resource.Version `json:"told,omitempty"`
+	OfList bool             `json:"ofList,omitempty"`
+
+	// For are the listeners that it is for.
+	For Listeners `json:"-"`
+	// State is what it leaves of its object; see LeavesState.
+	State store.Settled `json:"-"`
+	// Position in the log, from Append on.
+	Position Position `json:"-"`
+
+	place Position // in the order of decision; 0 of one that was read from disk
+	inLog
+}
+
+// inLog is how far an entry in memory is settled. It is guarded by Log.mu.
+type inLog struct {
+	size    int  // in bytes; 0 when all have acked it, or it has left memory
+	spooled bool // it lies on disk too, or will with the next commit, and is settled
+	waiting int  // how many listeners have not acked it
+	// holds are those of listeners that have acked it while others have not.
+	holds []Hold
+}
+
+// Hold keeps the position of a sink that is saved from passing a place: *publisher.Mark.
+type Hold interface{ Release() }
+
+// AboutAll reports whether the entry is about all objects, or nobody knows about which: nothing may
+// pass it. What is quarantined of a known object is in order with that object's events only, so it
+// waits for no other one, which may have no topic.
+func (k Kind) AboutAll(key resource.Key) bool {
+	return k != OfObject && (k != OfQuarantined || key == "")
+}
+
+// LeavesState reports whether the entry, once it is settled, is the settled state of its object.
+func (e *Entry) LeavesState() bool { return e.Kind == OfObject && e.Op != event.Synced }
+
+// stateKey is that of the object of which the entry leaves a state, "" for none.
+func (e *Entry) stateKey() resource.Key {
+	if e.LeavesState() {
+		return e.Key
+	}
+	return ""
+}
+
+// overhead is what an entry costs besides its objects: the struct and its places in queues, rounded
+// up.
+const overhead = 512
+
+// Size is what the entry takes in memory.
+func (e *Entry) Size() int {
+	size := overhead
+	if e.Unreadable != nil {
+		size += e.Unreadable.Bytes()
+	}
+	for _, obj := range []*resource.Object{e.Object, e.Old} {
+		if obj != nil {
+			size += len(obj.Raw)
+		}
+	}
+	return size
+}
+
+// Header is what a listener that reads ahead needs to know of an entry.
+type Header struct {
+	Position Position
+	Kind     Kind
+	Key      resource.Key
+	Op       event.Op
+	UID      string
+	Observed time.Time
+	// Tried is set when the sink may have the event that was made of it.
+	Tried bool
+}
+
+// Header describes the entry.
+func (e *Entry) Header() Header {
+	return Header{
+		Position: e.Position, Kind: e.Kind, Key: e.Key, Op: e.Op, UID: e.UID, Observed: e.Observed,
+	}
+}
+
+func (s Listeners) count() int { return bits.OnesCount64(uint64(s)) }

@@ -1,0 +1,376 @@
+package changelog
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/kubebridge/bridge/internal/condition"
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/store"
+)
+
+// ErrEnd is returned by Cursor.Read when the log was closed and the cursor is behind its last
+// entry.
+var ErrEnd = errors.New("end of the change log")
+
+// Committer makes durable what the logs have settled: *checkpoint.Committer.
+type Committer interface {
+	// Commit writes what is settled now, of all logs. When it returns nil that is durable.
+	Commit() error
+	// Wake has a commit come early. It does not block.
+	Wake()
+}
+
+// Config of a Log. Zero values mean the documented default.
+type Config struct {
+	// Indexer has the part on disk, and the saved position.
+	Indexer   *store.Indexer
+	Type      resource.Type
+	Committer Committer
+	// Listeners by name, at most 64. The n-th has the n-th cursor, and the bit 1<<n.
+	Listeners []string
+	// MemoryBytes is how much the log holds in memory; default 16 MiB.
+	MemoryBytes int
+	// SpoolAfter is how long an entry may wait for its listeners before it is written to disk; default
+	// 5 s.
+	SpoolAfter time.Duration
+	// SpoolBytes is how much the log may hold on disk; default 10 GiB. When that is reached, Room
+	// waits. Negative: nothing goes to disk for having waited, and Room waits when memory is full.
+	SpoolBytes int64
+	// DropOldest drops the oldest on disk when SpoolBytes is reached.
+	DropOldest bool
+	Log        *slog.Logger
+	// Registerer for metrics; nil for none.
+	Registerer prometheus.Registerer
+}
+
+// Log is the changes of one informer that are not acked by all. The newest part is in memory; what
+// is before it lies on disk. All methods may be called concurrently.
+type Log struct {
+	cfg      Config
+	everyone Listeners
+	cursors  []*Cursor
+	metrics  *metrics
+	spooling *semaphore.Weighted // of 1: whoever has it spools, or drops
+
+	mu        sync.Mutex // guards all below, and of entries and cursors what they say
+	cond      *sync.Cond // signalled when something changes that somebody waits for
+	watermark *Watermark
+	states    *States
+	memory    memory
+	disk      disk
+	drops     drops
+	uncommitted
+	closed bool
+}
+
+// memory is the newest part of the log.
+type memory struct {
+	// entries are in order of their positions. Those that all have acked (size 0) go when they are at
+	// the front, or when they are most of it: one that is not acked must not keep all later ones.
+	entries []*Entry
+	base    Position // from which on everything that is not acked is in memory
+	next    Position // of the next entry
+	bytes   int
+	count   int // of entries that are not acked
+}
+
+// drops is about readers beside a drop of the oldest.
+type drops struct {
+	before Position // while one is under way, nobody reads before this position; else 0
+	count  int      // of those that have begun
+}
+
+// Open finds what a run before has left on disk.
+func Open(cfg Config) (*Log, error) {
+	cfg.MemoryBytes = cmp.Or(cfg.MemoryBytes, 16<<20)
+	cfg.SpoolAfter = cmp.Or(cfg.SpoolAfter, 5*time.Second)
+	cfg.SpoolBytes = cmp.Or(cfg.SpoolBytes, 10<<30)
+	position, err := cfg.Indexer.Position()
+	if err != nil {
+		return nil, err
+	}
+	l := &Log{
+		cfg: cfg, metrics: newMetrics(&cfg), spooling: semaphore.NewWeighted(1),
+		watermark: New(position.Version), states: NewStates(),
+		uncommitted: uncommitted{committed: position.Version},
+	}
+	l.cond = sync.NewCond(&l.mu)
+	for n, name := range cfg.Listeners {
+		l.cursors = append(l.cursors, &Cursor{log: l, name: name, bit: 1 << n})
+		l.everyone |= 1 << n
+	}
+	if err := l.openDisk(); err != nil {
+		return nil, err
+	}
+	if err := l.restore(); err != nil {
+		return nil, err
+	}
+	l.memory.base, l.memory.next = l.disk.next, l.disk.next
+	return l, nil
+}
+
+// Cursor is that of the n-th listener.
+func (l *Log) Cursor(n int) *Cursor { return l.cursors[n] }
+
+// Everyone is the set of all listeners.
+func (l *Log) Everyone() Listeners { return l.everyone }
+
+// Place gives an entry its place in the order of decision. One that is for nobody is settled by
+// that; Append follows for all others.
+func (l *Log) Place(e *Entry) {
+	l.mu.Lock()
+	before := l.states.Ready()
+	e.place = l.watermark.Append()
+	if key := e.stateKey(); key != "" {
+		l.states.Append(key, e.place)
+	}
+	if e.waiting = e.For.count(); e.waiting == 0 {
+		l.settleLocked(e)
+	}
+	l.unlockAndWake(before)
+}
+
+// Mark notes a version of the stream, behind all entries that were placed so far.
+func (l *Log) Mark(kind MarkKind, version resource.Version) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.watermark.Mark(kind, version)
+}
+
+// settleLocked settles an entry, and has its state committed.
+func (l *Log) settleLocked(e *Entry) {
+	if key := e.stateKey(); key != "" {
+		l.states.Settle(key, e.place, e.State)
+	}
+	l.watermark.Settle(e.place)
+}
+
+// enough is how many states to be committed have a commit come early.
+const enough = 1000
+
+// unlockAndWake ends what may have settled entries. before is how many states were ready before it.
+func (l *Log) unlockAndWake(before int) {
+	after := l.states.Ready()
+	l.mu.Unlock()
+	if before < enough && after >= enough {
+		l.cfg.Committer.Wake()
+	}
+}
+
+// Append puts entries at the end, for the listeners to read. The caller has seen to it that there
+// is Room; a batch may pass the bound by its own size.
+func (l *Log) Append(entries []*Entry) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m := &l.memory
+	for _, e := range entries {
+		e.Position, e.size = m.next, e.Size()
+		m.next++
+		m.entries = append(m.entries, e)
+		m.bytes += e.size
+		m.count++
+	}
+	l.changedLocked()
+}
+
+// Close says that no entry will be appended.
+func (l *Log) Close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	l.cond.Broadcast()
+}
+
+// Wake has those look again who are in Cursor.Wait.
+func (l *Log) Wake() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cond.Broadcast()
+}
+
+// changedLocked informs whoever looks at what is in memory.
+func (l *Log) changedLocked() {
+	l.metrics.bytes.Set(float64(l.memory.bytes))
+	l.metrics.entries.Set(float64(l.memory.count))
+	l.cond.Broadcast()
+}
+
+// waitRoom waits until there is room in memory, or enough reports that something else is to be
+// done.
+func (l *Log) waitRoom(ctx context.Context, enough func() bool) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return condition.Wait(ctx, l.cond, func() bool {
+		return l.memory.bytes < l.cfg.MemoryBytes || enough()
+	})
+}
+
+// full reports whether there is no room in memory.
+func (l *Log) full() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.memory.bytes >= l.cfg.MemoryBytes
+}
+
+// find gives the entry at a position, nil when it is not in memory, or acked by all.
+func (m *memory) find(at Position) *Entry {
+	if n := m.index(at); n < len(m.entries) && m.entries[n].Position == at && m.entries[n].size > 0 {
+		return m.entries[n]
+	}
+	return nil
+}
+
+// index is the place of the first entry at or after a position.
+func (m *memory) index(from Position) int {
+	n, _ := slices.BinarySearchFunc(m.entries, from, func(e *Entry, at Position) int {
+		return cmp.Compare(e.Position, at)
+	})
+	return n
+}
+
+// release takes an entry that all have acked out of the log.
+func (m *memory) release(e *Entry) {
+	m.leave(e)
+	// Nobody reads it: don't keep the object while the entry waits to be dropped, nor its strings,
+	// which share the object's memory.
+	e.Change, e.State, e.Told = event.Change{}, store.Settled{}, ""
+}
+
+// leave takes an entry out of the account.
+func (m *memory) leave(e *Entry) {
+	m.bytes -= e.size
+	m.count--
+	e.size = 0
+}
+
+// trim drops entries that all have acked.
+func (m *memory) trim() {
+	if m.count == 0 {
+		clear(m.entries)
+		m.entries = m.entries[:0]
+		return
+	}
+	front := 0
+	for m.entries[front].size == 0 {
+		m.entries[front] = nil
+		front++
+	}
+	m.entries = m.entries[front:]
+	if len(m.entries) > 1024 && m.count < len(m.entries)/2 {
+		m.entries = slices.DeleteFunc(m.entries, func(e *Entry) bool { return e.size == 0 })
+	}
+}
+
+// leaveFront takes entries out of memory from its front, as long as they lie on disk and while says
+// so. Listeners that have not read them will read them from disk.
+func (m *memory) leaveFront(while func(e *Entry) bool) {
+	n := 0
+	for ; n < len(m.entries) && while(m.entries[n]); n++ {
+		e := m.entries[n]
+		if e.size > 0 && !e.spooled {
+			break
+		}
+		if e.size > 0 {
+			m.leave(e)
+		}
+		m.base = e.Position + 1
+		m.entries[n] = nil
+	}
+	m.entries = m.entries[n:]
+}
+
+// unspooled gives the first entry that is neither settled nor on disk, nil for none.
+func (m *memory) unspooled() *Entry {
+	for _, e := range m.entries {
+		if e.size > 0 && !e.spooled {
+			return e
+		}
+	}
+	return nil
+}
+
+// Names are the listeners of a set; none for everyone.
+func (l *Log) names(set Listeners) []string {
+	if set&l.everyone == l.everyone {
+		return nil
+	}
+	var names []string
+	for _, c := range l.cursors {
+		if set&c.bit != 0 {
+			names = append(names, c.name)
+		}
+	}
+	return names
+}
+
+// Set gives the listeners of sinks by name, everyone for no names; sinks that are not there any
+// more are left out.
+func (l *Log) Set(names []string) Listeners {
+	if len(names) == 0 {
+		return l.everyone
+	}
+	var set Listeners
+	for _, c := range l.cursors {
+		if slices.Contains(names, c.name) {
+			set |= c.bit
+		}
+	}
+	return set
+}
+
+// Status of a log.
+type Status struct {
+	// Watermark that was committed: a restart resumes there.
+	Watermark resource.Version
+	// Unsettled entries, and settled states that wait for the next commit.
+	Unsettled, Uncommitted int
+	// Entries in memory that are not acked by all, and their Bytes, of at most Capacity.
+	Entries, Bytes, Capacity int
+	// DiskBytes of the part on disk, of at most DiskCapacity, which is 0 when nothing goes there.
+	DiskBytes, DiskCapacity int64
+	// DiskFull is set when nothing more goes to disk, so that Room waits.
+	DiskFull bool
+}
+
+// Status is how full the log is, and how far it is committed.
+func (l *Log) Status() Status {
+	blocked := l.blocked()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return Status{
+		Watermark: l.committed, Unsettled: l.watermark.Open(), Uncommitted: l.states.Ready(),
+		Entries: l.memory.count, Bytes: l.memory.bytes, Capacity: l.cfg.MemoryBytes,
+		DiskBytes: l.disk.bytes, DiskCapacity: max(0, l.cfg.SpoolBytes),
+		DiskFull: blocked && l.disk.inUse(),
+	}
+}
+
+// Delivered is where the listeners stand: all of them have acked everything before low, and next is
+// the position of the next entry. While nothing lies on disk, what is settled is acked.
+func (l *Log) Delivered() (low, next Position) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	low, next = l.memory.next, l.memory.next
+	if l.disk.inUse() {
+		for _, c := range l.cursors {
+			low = min(low, c.lowLocked())
+		}
+	}
+	return low, next
+}
+
+// missing is the error about an entry that a cursor needs and that is nowhere.
+func missing(at Position) error {
+	return fmt.Errorf("entry %d is neither in memory nor on disk", at)
+}

@@ -1,0 +1,297 @@
+package changelog_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/changelog"
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/store"
+)
+
+var pods = resource.Type{Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true}
+
+func ok(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// rig is a log of two listeners, which is its own committer.
+type rig struct {
+	*changelog.Log
+	t       *testing.T
+	db      *store.DB
+	name    string
+	indexer *store.Indexer
+	fails   bool // the next commit
+}
+
+func openDB(t *testing.T) *store.DB {
+	t.Helper()
+	db, err := store.Open(store.Options{})
+	ok(t, err)
+	t.Cleanup(func() { ok(t, db.Close()) })
+	return db
+}
+
+// open opens the log of a name, as it is on disk.
+func open(t *testing.T, db *store.DB, name string) *rig {
+	t.Helper()
+	r := &rig{t: t, db: db, name: name}
+	var err error
+	r.indexer, err = db.Indexer(store.IndexerConfig{Name: name, Type: pods})
+	ok(t, err)
+	r.Log, err = changelog.Open(changelog.Config{
+		Indexer: r.indexer, Type: pods, Committer: r, Listeners: []string{"one", "two"},
+		MemoryBytes: 1, Log: slog.New(slog.DiscardHandler),
+	})
+	ok(t, err)
+	return r
+}
+
+func (r *rig) Wake() {}
+
+func (r *rig) Commit() (err error) {
+	checkpoint := r.Checkpoint()
+	if r.fails {
+		r.fails, err = false, errors.New("it fails")
+	} else {
+		batch := r.db.NewBatch()
+		checkpoint.Write(batch)
+		err = batch.Commit()
+	}
+	r.Committed(checkpoint, err)
+	return err
+}
+
+// entry is a change of an object.
+func (r *rig) entry(name string, version int, listeners changelog.Listeners) *changelog.Entry {
+	v, key := resource.Version(fmt.Sprint(version)), resource.Key(name)
+	raw := fmt.Sprintf(`{"kind":"Pod","metadata":{"name":%q,"uid":"u","resourceVersion":%q}}`, name, v)
+	obj, err := resource.Parse([]byte(raw), resource.ParseOptions{Type: pods})
+	ok(r.t, err)
+	return &changelog.Entry{
+		Change: event.Change{
+			Op: event.Updated, Key: key, Object: obj, UID: "u", Version: v, Observed: time.Now(),
+		},
+		For:   listeners,
+		State: store.Settled{Record: store.Record{UID: "u", Version: v}, Object: obj},
+	}
+}
+
+// read reads what there is.
+func (r *rig) read(cursor, n int) []*changelog.Entry {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	entries, err := r.Cursor(cursor).Read(ctx, make([]*changelog.Entry, 0, n))
+	if err != nil && !errors.Is(err, context.Canceled) {
+		r.t.Fatal(err)
+	}
+	return entries
+}
+
+// scene is a log, and what has become of each of its changes.
+type scene struct {
+	*rig
+	changes []*played
+	held    []*played // placed, and not appended
+	trace   []string
+}
+
+type played struct {
+	entry   *changelog.Entry
+	name    string
+	version int
+	needs   changelog.Listeners // those that have not acked it
+	read    [2]bool
+}
+
+const playedChanges = 3
+
+func (p *scene) step(rng *rand.Rand) {
+	cursor := rng.IntN(2)
+	bit := changelog.Listeners(1) << cursor
+	switch action := rng.IntN(9); action {
+	case 0, 1:
+		if len(p.changes) == playedChanges {
+			return
+		}
+		c := &played{name: string(rune('a' + rng.IntN(2))), version: 10 + len(p.changes)}
+		c.needs = changelog.Listeners(rng.IntN(4))
+		c.entry = p.entry(c.name, c.version, c.needs)
+		p.Place(c.entry)
+		p.Mark(changelog.Event, c.entry.Version)
+		if p.changes = append(p.changes, c); c.needs != 0 {
+			p.held = append(p.held, c)
+		}
+		p.say("place %s/%d for %b", c.name, c.version, c.needs)
+	case 2, 3:
+		if len(p.held) == 0 {
+			return
+		}
+		c := p.held[rng.IntN(len(p.held))]
+		first := slices.IndexFunc(p.held, func(h *played) bool { return h.name == c.name })
+		c = p.held[first] // changes of one object are in order
+		p.held = slices.Delete(p.held, first, first+1)
+		p.Append([]*changelog.Entry{c.entry})
+		p.say("append %s/%d", c.name, c.version)
+	case 4:
+		for _, e := range p.read(cursor, 1+rng.IntN(2)) {
+			c := p.changes[slices.IndexFunc(p.changes, func(c *played) bool {
+				return fmt.Sprint(c.version) == string(e.Version)
+			})]
+			if c.read[cursor] || c.needs&bit == 0 {
+				p.t.Fatalf("%d reads %s/%d, which it has read, or which is not for it: %s", cursor, c.name, c.version, p.trace)
+			}
+			c.read[cursor] = true
+			p.say("%d reads %d", cursor, c.version)
+		}
+	case 5:
+		p.ack(cursor, rng.IntN(playedChanges))
+	case 6:
+		ok(p.t, p.Stage(time.Now()))
+		p.say("stage")
+	case 7:
+		p.fails = rng.IntN(3) == 0
+		p.say("commit, fails: %t", p.fails)
+		_ = p.Commit()
+	default:
+		p.fails = rng.IntN(3) == 0
+		p.say("spool, fails: %t", p.fails)
+		_ = p.Spool(context.Background(), time.Now())
+	}
+}
+
+func (p *scene) say(format string, args ...any) {
+	p.trace = append(p.trace, fmt.Sprintf(format, args...)+";")
+}
+
+func (p *scene) ack(cursor, n int) {
+	bit := changelog.Listeners(1) << cursor
+	if n >= len(p.changes) || !p.changes[n].read[cursor] || p.changes[n].needs&bit == 0 {
+		return
+	}
+	c := p.changes[n]
+	p.Cursor(cursor).Ack([]changelog.Ack{{At: c.entry.Position}})
+	c.needs &^= bit
+	p.say("%d acks %d", cursor, c.version)
+}
+
+// crash compares what a restart would find with what has to come: each change that a listener has
+// not acked is read again, or decided again, since neither the watermark nor the state of its
+// object covers it.
+func (p *scene) crash() {
+	p.t.Helper()
+	after := open(p.t, p.db, p.name)
+	var found [2][]string
+	for cursor := range 2 {
+		left, err := after.Cursor(cursor).Left()
+		ok(p.t, err)
+		for more := left; len(more) > 0; more = after.read(cursor, 10) {
+			for _, e := range more {
+				found[cursor] = append(found[cursor], string(e.Version))
+			}
+		}
+		for more := after.read(cursor, 10); len(more) > 0; more = after.read(cursor, 10) {
+			for _, e := range more {
+				found[cursor] = append(found[cursor], string(e.Version))
+			}
+		}
+	}
+	watermark := after.Status().Watermark
+	for _, c := range p.changes {
+		record, known, err := after.indexer.Get(resource.Key(c.name))
+		ok(p.t, err)
+		covered := known && c.entryVersion().NotNewer(record.Version) || c.entryVersion().NotNewer(watermark)
+		for cursor := range 2 {
+			lost := covered && !slices.Contains(found[cursor], fmt.Sprint(c.version))
+			if c.needs&(1<<cursor) != 0 && lost {
+				p.t.Fatalf("%s/%d is lost for %d, watermark %s: %s", c.name, c.version, cursor, watermark, p.trace)
+			}
+		}
+	}
+}
+
+func (c *played) entryVersion() resource.Version { return resource.Version(fmt.Sprint(c.version)) }
+
+// end acks everything.
+func (p *scene) end() {
+	for len(p.held) > 0 {
+		p.Append([]*changelog.Entry{p.held[0].entry})
+		p.held = p.held[1:]
+	}
+	for cursor := range 2 {
+		for more := p.read(cursor, 10); len(more) > 0; more = p.read(cursor, 10) {
+			for _, e := range more {
+				for _, c := range p.changes {
+					c.read[cursor] = c.read[cursor] || c.entryVersion() == e.Version
+				}
+			}
+		}
+		for n := range p.changes {
+			p.ack(cursor, n)
+		}
+	}
+	p.Mark(changelog.Bookmark, "99")
+	ok(p.t, p.Commit())
+	first, next, err := p.indexer.LogBounds()
+	ok(p.t, err)
+	s := p.Status()
+	if first != next || s.DiskBytes != 0 || s.Unsettled != 0 || s.Entries != 0 || s.Watermark != "99" {
+		p.t.Fatalf("%+v, on disk from %d to %d: %s", s, first, next, p.trace)
+	}
+}
+
+func TestLog(t *testing.T) {
+	t.Run("nothing is lost, whenever it crashes", func(t *testing.T) {
+		db := openDB(t)
+		for seed := range uint64(2000) {
+			rng := rand.New(rand.NewPCG(seed, 0))
+			p := &scene{rig: open(t, db, fmt.Sprint("play-", seed))}
+			for range 30 {
+				p.step(rng)
+				if rng.IntN(4) == 0 {
+					p.crash()
+				}
+			}
+			p.crash()
+			p.end()
+		}
+	})
+	t.Run("on disk is a prefix, though a younger entry is before an older one", func(t *testing.T) {
+		r := open(t, openDB(t), "prefix")
+		old, young := r.entry("a", 10, 1), r.entry("b", 11, 1)
+		young.Observed = old.Observed.Add(time.Second)
+		r.Place(old)
+		r.Place(young)
+		r.Append([]*changelog.Entry{young, old})
+		ok(t, r.Spool(t.Context(), old.Observed))
+		if first, next, err := r.indexer.LogBounds(); err != nil || first != 0 || next != 2 {
+			t.Errorf("on disk is %d to %d, %v; want both", first, next, err)
+		}
+	})
+	t.Run("what is acked twice is a mistake", func(t *testing.T) {
+		r := open(t, openDB(t), "twice")
+		e := r.entry("a", 10, 1)
+		r.Place(e)
+		r.Append([]*changelog.Entry{e})
+		r.read(0, 1)
+		acks := []changelog.Ack{{At: e.Position}}
+		r.Cursor(0).Ack(acks)
+		defer func() {
+			if recover() == nil {
+				t.Error("it went unnoticed")
+			}
+		}()
+		r.Cursor(0).Ack(acks)
+	})
+}

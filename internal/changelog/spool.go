@@ -1,0 +1,205 @@
+package changelog
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/store"
+)
+
+// errDiskFull is logged while a full disk budget, or a disk that is nearly full, holds the reading
+// back.
+var errDiskFull = errors.New("there is no room left for the log on disk")
+
+// Run spools entries that are pending for longer than they may be, until ctx ends: so the watermark
+// goes on while a sink is away, and a restart finds everything on disk.
+func (l *Log) Run(ctx context.Context) error {
+	if l.cfg.SpoolBytes < 0 {
+		return nil
+	}
+	tick := time.NewTicker(min(l.cfg.SpoolAfter/4, time.Second))
+	defer tick.Stop()
+	told := false
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		tooOld := time.Now().Add(-l.cfg.SpoolAfter)
+		if !l.isWaiting(tooOld) {
+			continue
+		}
+		if l.blocked() {
+			if !told {
+				l.cfg.Log.Error("reading stops until a sink has taken something",
+					"err", errDiskFull, "bytes", l.Status().DiskBytes)
+			}
+			told = true
+			continue
+		}
+		told = false
+		l.spoolOrWait(ctx, tooOld)
+	}
+}
+
+// isWaiting reports whether something is neither settled nor on disk that was observed by a time.
+func (l *Log) isWaiting(by time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.memory.unspooled()
+	return e != nil && !e.Observed.After(by)
+}
+
+// Room waits until commits can be made, since what can't be committed stays in memory, and until
+// there is room in memory. While sinks keep up that is soon; when the backlog is old it goes to
+// disk, and from then on whatever does not fit follows at once.
+func (l *Log) Room(ctx context.Context) error {
+	if err := l.cfg.Indexer.WaitAvailable(ctx); err != nil {
+		return err
+	}
+	for l.full() {
+		if l.spilling() {
+			l.spoolOrWait(ctx, time.Now())
+		} else if err := l.waitRoom(ctx, l.spillingLocked); err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// spillingLocked reports whether what does not fit may go to disk at once.
+func (l *Log) spillingLocked() bool {
+	return l.disk.inUse() && (!l.disk.full() || l.cfg.DropOldest) && l.cfg.Indexer.Room()
+}
+
+func (l *Log) spilling() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.spillingLocked()
+}
+
+// blocked reports whether nothing more may go to disk. A disk that is nearly full is no reason to
+// drop anything: what fills it may be others'.
+func (l *Log) blocked() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.disk.full() && !l.cfg.DropOldest || !l.cfg.Indexer.Room()
+}
+
+// spoolOrWait spools; when that fails it waits a moment, since nothing may be dropped.
+func (l *Log) spoolOrWait(ctx context.Context, by time.Time) {
+	var err error
+	if l.cfg.DropOldest && l.diskFull() {
+		err = l.dropOldest(ctx)
+	}
+	if err == nil {
+		err = l.Spool(ctx, by)
+	}
+	if err == nil || ctx.Err() != nil {
+		return
+	}
+	if !errors.Is(err, store.ErrUnavailable) { // which the database reports, once
+		l.cfg.Log.Error("changes can't be written to the log on disk; reading waits", "err", err)
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(time.Second):
+	}
+}
+
+func (l *Log) diskFull() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.disk.inUse() && l.disk.full()
+}
+
+// Spool writes what is neither settled nor on disk, and was observed by a time, to disk, with the
+// settled states that it leaves, in one commit; then it lets half of a full memory go. These
+// entries are settled; the listeners have still to ack them.
+func (l *Log) Spool(ctx context.Context, by time.Time) error {
+	if err := l.spooling.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer l.spooling.Release(1)
+	if err := l.Stage(by); err != nil {
+		return err
+	}
+	if err := l.cfg.Committer.Commit(); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.memory.leaveFront(func(*Entry) bool { return l.memory.bytes > l.cfg.MemoryBytes/2 })
+	l.changedLocked()
+	return nil
+}
+
+// staged is an entry that the next commit writes to disk. What it says is copied: when all have
+// acked it meanwhile, it says nothing any more.
+type staged struct {
+	entry *Entry
+	says  Entry
+	data  []byte
+}
+
+// Stage has the next commit write to disk what is neither settled nor there, and was observed by a
+// time. That time itself counts: who spools everything passes the present, and a clock may show the
+// same time twice. What is before that in the log goes too, though it may be younger: on disk is a
+// prefix of the log, with no hole.
+func (l *Log) Stage(by time.Time) error {
+	work := l.unspooled(by)
+	for n := range work {
+		var err error
+		if work[n].data, err = l.encode(&work[n].says); err != nil {
+			return err
+		}
+	}
+	release(l.settleStaged(work))
+	return nil
+}
+
+func (l *Log) unspooled(by time.Time) (work []staged) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := len(l.memory.entries)
+	for ; n > 0; n-- {
+		if e := l.memory.entries[n-1]; e.size > 0 && !e.Observed.After(by) {
+			break
+		}
+	}
+	for _, e := range l.memory.entries[:n] {
+		if e.size > 0 && !e.spooled {
+			work = append(work, staged{entry: e, says: *e})
+		}
+	}
+	return work
+}
+
+// settleStaged settles those that were not settled meanwhile. The cursors of those who have acked
+// them say so, so their holds are released.
+func (l *Log) settleStaged(work []staged) (holds []Hold) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var entries []store.LogEntry
+	for n := range work {
+		e := work[n].entry
+		if e.size == 0 {
+			continue
+		}
+		e.spooled = true
+		l.settleLocked(e)
+		entries = append(entries, store.LogEntry{Position: uint64(e.Position), Data: work[n].data})
+		holds = append(holds, e.holds...)
+		e.holds = nil
+	}
+	if len(entries) > 0 {
+		l.disk.added(entries)
+		l.spooled = append(l.spooled, entries...)
+	}
+	return holds
+}
