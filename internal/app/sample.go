@@ -33,6 +33,9 @@ type SampleOptions struct {
 // timeout, or the end of ctx.
 func Sample(ctx context.Context, o SampleOptions) (printed int, err error) {
 	o.Config.State.Mode, o.Config.ShutdownTimeout = "memory", time.Second
+	for i := range o.Config.Sinks {
+		o.Config.Sinks[i].Oversize = []string{} // nothing is too large, and there is no place for payloads
+	}
 	stream := newSampleStream(o.JSON)
 	a := &assembler{
 		config: o.Config, log: o.Log,

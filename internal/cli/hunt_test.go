@@ -1,10 +1,13 @@
 package cli
 
 import (
+	"bytes"
 	"compress/gzip"
 	"context"
 	"encoding/base64"
 	"encoding/binary"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -12,11 +15,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -27,8 +32,11 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
 
-	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -47,7 +55,7 @@ func TestPlantedValuesAreNowhere(t *testing.T) {
 		{"sent as they are", []string{"secrets: send", "keepManagedFields: true"}, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			t.Setenv(config.AllowSecretsVariable, strconv.FormatBool(test.found))
+			t.Parallel()
 			h := newHunt(t)
 			h.plant()
 			h.runs(test.rules)
@@ -57,9 +65,14 @@ func TestPlantedValuesAreNowhere(t *testing.T) {
 					t.Errorf("%s (%s) was found in %v", place, needle, found)
 				}
 			}
-			for _, place := range []string{"live tail", "object view", "state get", "undelivered of second"} {
+			for _, place := range showing {
 				if found := h.foundAt(place); found != test.found {
 					t.Errorf("%s shows planted values: %t", place, found)
+				}
+			}
+			for _, place := range silent {
+				if h.foundAt(place) || h.searched[place] == 0 {
+					t.Errorf("%s shows planted values: %t, of %d bytes", place, h.foundAt(place), h.searched[place])
 				}
 			}
 			t.Logf("searched %d messages, %d records, %d keys of the state, %d files, %d bytes of text", h.messages, h.records, h.keys, h.files, h.texts)
@@ -69,6 +82,25 @@ func TestPlantedValuesAreNowhere(t *testing.T) {
 			}
 		})
 	}
+}
+
+// showing are the places that show values where everything may be sent: every way of an object out
+// of the process.
+var showing = []string{
+	"stream object", "stream change", "stream patch", "stream metadata", // forms of the payload
+	"stream structured", "stream knative", "stream latest", "stream away", "core subject",
+	"stream small", "stream OBJ_claimed", // dead letters, and payloads that are stored apart
+	"topic", "stdout", "live tail", "object view", "state get", "sample", "undelivered get",
+	"undelivered of second", "first state", "second state", "follower state",
+	"object view of the follower",
+}
+
+// silent are the places that never show one, whatever the rules say: they have something, which
+// names objects at most.
+var silent = []string{
+	"log", "log of the follower", "metrics", "metrics of the follower", "page", "page of the follower",
+	"status", "status of the follower", "traces", "leases", "state ls", "undelivered ls", "validate",
+	"validate --live", "validate --print", "rbac", "verify", "status command",
 }
 
 // allRules take out every planted value.
@@ -82,14 +114,14 @@ func TestPlantedValuesWithoutOneRule(t *testing.T) {
 	}{
 		"without redaction of secrets": {append([]string{"secrets: send"}, allRules...), []string{
 			// copies of objects are those of redact
-			"data of a secret", "stringData of a secret", "token in an annotation", "kind ",
+			"data of a secret", "stringData of a secret", "malformed secret", "token in an annotation", "kind ",
 		}},
 		"without redact":    {allRules[1:], []string{"redacted path", "item of a list"}},
 		"without drop":      {[]string{allRules[0], allRules[2]}, []string{"dropped path"}},
 		"without redactEnv": {allRules[:2], []string{"env by its"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Setenv(config.AllowSecretsVariable, strconv.FormatBool(strings.HasPrefix(c.rules[0], "secrets")))
+			t.Parallel()
 			h := newHunt(t)
 			h.plant()
 			h.runsOnce(c.rules)
@@ -107,12 +139,13 @@ func TestPlantedValuesWithoutOneRule(t *testing.T) {
 // turned on: not in tables, not in logs of the database that are written over later. Undelivered
 // files keep what they had.
 func TestPlantedValuesThatWereStored(t *testing.T) {
-	t.Setenv(config.AllowSecretsVariable, "true")
+	t.Parallel()
 	h := newHunt(t)
 	h.plant()
+	h.servers["secrets"].Delete("shop/malformed") // in a state it would have to be redacted, or the start refused
 	state := filepath.Join(h.dir, "state")
 	h.begin()
-	end := h.bridge([]string{"secrets: send"}, state, "nats://127.0.0.1:1")
+	end := h.bridge("", []string{"secrets: send"}, state, nowhere)
 	h.awaitSpool()
 	end()
 	clear(h.found)
@@ -122,7 +155,7 @@ func TestPlantedValuesThatWereStored(t *testing.T) {
 		t.Errorf("the values are not in the state while they are sent: %v", h.found)
 	}
 
-	end = h.bridge(allRules, state, "nats://127.0.0.1:1")
+	end = h.bridge("", allRules, state, nowhere)
 	h.until("it is ready but for the sink that is away", func() bool { return strings.Contains(h.get("/status"), `"phase"`) })
 	before := h.offset()
 	h.servers["configmaps"].Update("shop/app", func(obj map[string]any) { obj["data"] = map[string]any{"level": "new"} })
@@ -148,10 +181,14 @@ type hunt struct {
 	kafka   *kfake.Cluster
 	dir     string
 	admin   string // of the bridge that runs
+	leases  *testkit.Leases
+	core    testkit.Buffer // what was published and is in no stream
 
 	places  []string            // where values are planted, by their number
 	needles map[string]string   // by where they are planted
 	found   map[string][]string // by where they are planted: where they were found
+	// searched is how many bytes of each place were searched.
+	searched map[string]int
 
 	messages, records, keys, files, texts, deadLetters, entries, tailed, undelivered, pages int
 
@@ -161,7 +198,10 @@ type hunt struct {
 }
 
 func newHunt(t *testing.T) *hunt {
-	h := &hunt{t: t, servers: map[string]*testkit.Server{}, needles: map[string]string{}, found: map[string][]string{}, dir: t.TempDir(), admin: testkit.Address(t)}
+	h := &hunt{
+		t: t, servers: map[string]*testkit.Server{}, needles: map[string]string{}, found: map[string][]string{},
+		searched: map[string]int{}, dir: t.TempDir(), admin: testkit.Address(t), leases: testkit.NewLeases(),
+	}
 	h.readKinds()
 	h.serve()
 	h.collect()
@@ -246,10 +286,54 @@ func (h *hunt) serve() {
 	}
 	answer("/apis", `{"kind":"APIGroupList","apiVersion":"v1","groups":[`+strings.Join(list, ",")+`]}`)
 	answer("/api/v1", `{"kind":"APIResourceList","groupVersion":"v1","resources":[`+strings.Join(resources, ",")+`]}`)
+	h.serveLeases(mux)
 	answer("/api/v1/namespaces/kube-system", `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":"11111111-2222-3333-4444-555555555555"}}`)
 	s := httptest.NewServer(mux)
 	h.t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
 	h.api = s.URL
+}
+
+// serveLeases serves the Leases of replicas.
+func (h *hunt) serveLeases(mux *http.ServeMux) {
+	reply := func(w http.ResponseWriter, lease *coordinationv1.Lease, err error) {
+		w.Header().Set("Content-Type", "application/json")
+		var status apierrors.APIStatus
+		if errors.As(err, &status) {
+			w.WriteHeader(int(status.Status().Code))
+			_ = json.NewEncoder(w).Encode(status.Status())
+			return
+		}
+		_ = json.NewEncoder(w).Encode(lease)
+	}
+	written := func(r *http.Request) *coordinationv1.Lease {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			h.t.Error(err)
+		}
+		lease := &coordinationv1.Lease{} // it comes as protobuf
+		if _, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, lease); err != nil {
+			h.t.Error(err)
+		}
+		return lease
+	}
+	const path = "/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+	client := h.leases.Client()
+	mux.HandleFunc("GET "+path+"/{name}", func(w http.ResponseWriter, r *http.Request) {
+		lease, err := client.Leases(r.PathValue("namespace")).Get(r.Context(), r.PathValue("name"), metav1.GetOptions{})
+		reply(w, lease, err)
+	})
+	mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
+		lease, err := client.Leases(r.PathValue("namespace")).Create(r.Context(), written(r), metav1.CreateOptions{})
+		reply(w, lease, err)
+	})
+	mux.HandleFunc("PUT "+path+"/{name}", func(w http.ResponseWriter, r *http.Request) {
+		lease, err := client.Leases(r.PathValue("namespace")).Update(r.Context(), written(r), metav1.UpdateOptions{})
+		reply(w, lease, err)
+	})
+	mux.HandleFunc("POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","status":{"allowed":true}}`)
+	})
 }
 
 // value makes a value that is nowhere else.
@@ -288,12 +372,15 @@ func (h *hunt) plant() {
 		annotations["openshift.io/token-secret.value"] = h.value("token in an annotation of a secret" + round)
 		annotations["banzaicloud.com/last-applied"] = encoded("packed copy of a secret")
 	})
+	put("secrets", "malformed", func(obj, _ map[string]any) { // not published: told, without its bytes
+		obj["data"] = h.value("malformed secret" + round)
+	})
 	put("configmaps", "app", func(obj, annotations map[string]any) {
 		obj["data"] = map[string]any{"dsn": h.value("redacted path" + round), "dropped": h.value("dropped path" + round), "level": round}
 		annotations[lastApplied] = `{"data":{"dsn":"` + h.value("last applied of a config map"+round) + `"}}`
 	})
 	for kind, paths := range h.kinds {
-		put(kind, "k", func(obj, _ map[string]any) {
+		put(kind, strings.ReplaceAll(kind, ".", "-"), func(obj, _ map[string]any) {
 			for _, path := range paths {
 				set(obj, strings.Split(path, "."), h.value("kind "+kind+" "+path+round))
 			}
@@ -325,28 +412,39 @@ func set(obj map[string]any, path []string, value any) {
 	set(inner, path[1:], value)
 }
 
-// config binds one informer to a sink for each form, a sink that refuses, one that is away, Kafka,
-// and standard output.
-func (h *hunt) config(rules []string, state, away, admin string) string {
+// nowhere is the address of a broker that is away.
+const nowhere = "nats://127.0.0.1:1"
+
+// config binds the informer of Secrets, ConfigMaps and Pods to a sink for each form, one that
+// refuses, one that is away, Kafka, and standard output. Objects of the other kinds take the same way
+// from the reader on: they go to three of the sinks. The bridge called follower has a standby.
+func (h *hunt) config(name string, rules []string, state, away, admin string) string {
 	var bindings, sinks strings.Builder
-	stream := func(name, payload, url, more string) {
-		fmt.Fprintf(&bindings, "      - {name: %s, payload: %s}\n", name, payload)
-		fmt.Fprintf(&sinks, "  - {name: %s, nats: {servers: [%q], stream: {name: %s}, subject: \"%s.{resource}.{name}.{op}\"%s}", name, url, name, name, more)
-		switch name {
-		case "small":
-			sinks.WriteString(", oversize: []") // a dead letter instead
-		case "lost":
-			sinks.WriteString(", oversize: [], deadLetterWait: 100ms") // and its place refuses it
+	stream := func(name, payload, url, nats, more string) {
+		if payload != "" {
+			fmt.Fprintf(&bindings, "      - {name: %s, payload: %s}\n", name, payload)
 		}
-		sinks.WriteString("}\n")
+		fmt.Fprintf(&sinks, "  - {name: %s, nats: {servers: [%q], stream: {name: %s}, subject: \"%s.{resource}.{name}.{op}\"%s}%s}\n",
+			name, url, name, name, nats, more)
 	}
+	url := h.nats.ClientURL()
 	for _, payload := range []string{"object", "change", "patch", "metadata", "reference"} {
-		stream(payload, payload, h.nats.ClientURL(), "")
+		stream(payload, payload, url, "", "")
 	}
-	stream("small", "change", h.nats.ClientURL(), `, deadLetterSubject: "dead.{resource}.{op}"`)
-	stream("smaller", "object", h.nats.ClientURL(), "")
-	stream("lost", "change", h.nats.ClientURL(), `, deadLetterSubject: "gone.{resource}.{op}"`)
-	stream("away", "change", away, "")
+	bindings.WriteString("      - {name: knative, payload: object, types: knative}\n      - {name: latest, payload: change, delivery: latest}\n")
+	stream("knative", "", url, "", "")
+	stream("latest", "", url, "", "")
+	stream("structured", "change", url, "", ", encoding: structured")
+	stream("small", "change", url, `, deadLetterSubject: "dead.{resource}.{op}"`, ", oversize: []") // a dead letter instead
+	stream("smaller", "object", url, "", "")
+	stream("claims", "change", url, `, objects: {bucket: claimed}`, ", oversize: [claim]")
+	// Its place for dead letters refuses them too.
+	stream("lost", "change", url, `, deadLetterSubject: "gone.{resource}.{op}"`, ", oversize: [], deadLetterWait: 100ms")
+	stream("away", "change", away, "", "")
+	standby := ""
+	if name != "" {
+		standby = fmt.Sprintf("standby: {enabled: true, identity: %q, lease: {namespace: shop}}\nredaction: {keyFile: %q}", name, filepath.Join(h.dir, "key"))
+	}
 	return fmt.Sprintf(`
 cluster: test
 state: {dir: %q}
@@ -354,40 +452,63 @@ admin: {address: %q}
 log: {level: debug}
 tracing: {endpoint: %q, sampleRatio: 1}
 kubernetes: {kubeconfig: %q}
+%s
 informers:
   - name: all
-    resources: [secrets, configmaps, pods, %s]
+    resources: [secrets, configmaps, pods]
     filter: object.metadata.name.startsWith("x") == false
     attributes: {level: data.level, dsn: data.dsn}
-    resync: 3s
+    owners: true
     %s
     sinks:
-%s      - {name: kafka, payload: change}
+%s      - {name: kafka, payload: change, resync: 3s}
+      - {name: core, payload: change, operations: [added, updated, deleted]}
       - {name: out, payload: change}
+  - name: kinds
+    resources: [%s]
+    %s
+    sinks:
+      - {name: kafka, payload: change}
+      - {name: lost, payload: change}
+      - {name: away, payload: change}
 sinks:
 %s  - {name: kafka, kafka: {brokers: [%q], topic: k8s}}
+  - {name: core, nats: {servers: [%q], mode: core, subject: "core.{resource}"}}
   - {name: out, stdout: {format: json}}
-`, state, admin, h.otlp, filepath.Join(h.dir, "kubeconfig"), strings.Join(slices.Sorted(maps.Keys(h.kinds)), ", "), strings.Join(rules, "\n    "), bindings.String(), sinks.String(), h.kafka.ListenAddrs()[0])
+`, state, admin, h.otlp, filepath.Join(h.dir, "kubeconfig"), standby, strings.Join(rules, "\n    "), bindings.String(),
+		strings.Join(slices.Sorted(maps.Keys(h.kinds)), ", "), strings.Join(rules, "\n    "), sinks.String(), h.kafka.ListenAddrs()[0], url)
 }
 
-// runs lets one bridge run until the sink that is away has something on disk, leaves its state as a
-// crash would, and lets another run over that with the sink back; then it searches.
+// runs lets one bridge run until the sink that is away has something on disk, copies its state as a
+// crash would leave it, and ends it and its standby. Another bridge then runs over the copy with the
+// sink back. All that they have written is searched.
 func (h *hunt) runs(rules []string) {
 	js := h.begin()
-	first, second := filepath.Join(h.dir, "first"), filepath.Join(h.dir, "second")
-	end := h.bridge(rules, first, "nats://127.0.0.1:1")
+	first, second, follower := filepath.Join(h.dir, "first"), filepath.Join(h.dir, "second"), filepath.Join(h.dir, "follower")
+	end := h.bridge("leader", rules, first, nowhere)
 	h.until("the first versions are in Kafka", func() bool { return h.offset() >= int64(len(h.servers)) })
+	leads := h.admin
+	h.admin = testkit.Address(h.t)
+	endFollower := h.bridge("follower", rules, follower, nowhere)
+	h.until("the follower has read something", func() bool { return strings.Contains(h.get("/metrics"), `bridge_informer_changes_total{`) })
+	follows := h.admin
+	h.admin = leads
 	h.plant() // updates
 	h.servers["secrets"].Create("shop/gone", func(obj map[string]any) {
 		obj["data"] = map[string]any{"a": base64.StdEncoding.EncodeToString([]byte(h.value("data of a secret that is deleted")))}
 	})
 	h.servers["secrets"].Delete("shop/gone")
 	h.awaitSpool()
-	testkit.OK(h.t, os.CopyFS(second, os.DirFS(first))) // what is there if the process dies now
+	h.copyState(second, first)
+	h.admin = follows
+	h.awaitSpool()
+	h.searchLeases()
+	endFollower()
+	h.admin = leads
 	end()
 
 	h.plant()
-	end = h.bridge(rules, second, h.nats.ClientURL())
+	end = h.bridge("", rules, second, h.nats.ClientURL())
 	h.until("the sink that was away has everything", func() bool {
 		s, err := js.Stream(h.t.Context(), "away")
 		return err == nil && int(s.CachedInfo().State.Msgs) >= 2*len(h.servers)
@@ -396,24 +517,88 @@ func (h *hunt) runs(rules []string) {
 		files, _ := filepath.Glob(filepath.Join(second, "undelivered", "*"))
 		return len(files) > 0
 	})
+	h.command("status command", "status", "--admin-address", h.admin)
 	end()
 	h.searchStreams(js)
 	h.searchKafka()
-	for _, dir := range []string{first, second, filepath.Join(h.dir, "nats")} {
+	for _, dir := range []string{first, second, follower, filepath.Join(h.dir, "nats")} {
 		h.searchFiles(dir)
 	}
 	h.searchDatabase("first state", filepath.Join(first, "db"))
 	h.searchDatabase("second state", filepath.Join(second, "db"))
+	h.searchDatabase("follower state", filepath.Join(follower, "db"))
 	h.in("traces", []byte(h.traces.String()))
+	h.in("core subject", []byte(h.core.String()))
+	h.commands(second)
+}
+
+// commands looks at what the commands print.
+func (h *hunt) commands(state string) {
+	file := filepath.Join(h.dir, "bridge.yaml")
+	h.command("sample", "sample", "--config", file, "--events", "100", "--timeout", "2s", "--allow-secrets")
+	h.command("validate", "validate", "--config", file, "--allow-secrets")
+	h.command("validate --live", "validate", "--config", file, "--allow-secrets", "--live")
+	h.command("validate --print", "validate", "--config", file, "--allow-secrets", "--print")
+	h.command("rbac", "rbac", "--config", file)
+	h.command("state ls", "state", "ls", "--state-dir", state)
+	h.command("state get", "state", "get", "secrets", "shop/db", "--state-dir", state)
+	h.command("verify", "verify", "--from", h.nats.ClientURL()+"/change")
+	list := h.command("undelivered ls", "undelivered", "ls", "--state-dir", state)
+	for line := range strings.Lines(list) {
+		if id, _, _ := strings.Cut(line, " "); strings.Contains(line, "secrets") {
+			h.command("undelivered get", "undelivered", "get", id, "--state-dir", state)
+		}
+	}
+}
+
+// command runs one and looks at what it prints.
+func (h *hunt) command(place string, args ...string) string {
 	stdout, stderr := &testkit.Buffer{}, &testkit.Buffer{}
-	run(h.t.Context(), []string{"state", "get", "secrets", "shop/db", "--state-dir", second}, strings.NewReader(""), stdout, stderr)
-	h.in("state get", []byte(stdout.String()+stderr.String()))
+	cmd := exec.CommandContext(h.t.Context(), "bridge", args...)
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	_ = cmd.Run()
+	if code := cmd.ProcessState.ExitCode(); code != 0 && code != 1 { // 1: it is not ready
+		h.t.Errorf("%s: exit code %d: %s", args, code, lastLine(stderr.String()))
+	}
+	h.in(place, []byte(stdout.String()+stderr.String()))
+	return stdout.String()
+}
+
+func lastLine(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return lines[len(lines)-1]
+}
+
+// searchLeases looks at what replicas tell each other.
+func (h *hunt) searchLeases() {
+	for _, name := range []string{"bridge", "bridge-progress"} {
+		lease, err := h.leases.Client().Leases("shop").Get(h.t.Context(), name, metav1.GetOptions{})
+		testkit.OK(h.t, err)
+		text, err := json.Marshal(lease)
+		testkit.OK(h.t, err)
+		h.in("leases", text)
+	}
+}
+
+// copyState copies the state of a bridge that runs. Files that the bridge takes away meanwhile are
+// not there after a crash either.
+func (h *hunt) copyState(to, from string) {
+	for try := 0; ; try++ {
+		err := os.CopyFS(to, os.DirFS(from))
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, fs.ErrNotExist) || try == 10 {
+			h.t.Fatal(err)
+		}
+		testkit.OK(h.t, os.RemoveAll(to))
+	}
 }
 
 // runsOnce lets one bridge run until everything is in Kafka, and searches the brokers.
 func (h *hunt) runsOnce(rules []string) {
 	js := h.begin()
-	end := h.bridge(rules, filepath.Join(h.dir, "state"), "nats://127.0.0.1:1")
+	end := h.bridge("", rules, filepath.Join(h.dir, "state"), nowhere)
 	h.until("the first versions are in Kafka", func() bool { return h.offset() >= int64(len(h.servers)) })
 	end()
 	h.searchStreams(js)
@@ -430,54 +615,64 @@ func (h *hunt) awaitSpool() {
 // begin makes the streams that refuse large messages.
 func (h *hunt) begin() jetstream.JetStream {
 	testkit.OK(h.t, os.WriteFile(filepath.Join(h.dir, "kubeconfig"), []byte(kubeconfig(h.api)), 0o600))
+	testkit.OK(h.t, os.WriteFile(filepath.Join(h.dir, "key"), []byte("a key of at least sixteen bytes"), 0o600))
 	conn, err := natsgo.Connect(h.nats.ClientURL())
 	testkit.OK(h.t, err)
 	h.t.Cleanup(conn.Close)
 	js, err := jetstream.New(conn)
 	testkit.OK(h.t, err)
-	largest := map[string]int32{"small": 2500, "smaller": 2500, "lost": 300} // bytes
-	for name, subjects := range map[string][]string{"small": {"small.>", "dead.>"}, "smaller": {"smaller.>", "k8s._deadletter.>"}, "lost": {"lost.>", "gone.>"}} {
+	_, err = conn.Subscribe("core.>", func(m *natsgo.Msg) { fmt.Fprintf(&h.core, "%s %v %s\n", m.Subject, m.Header, m.Data) })
+	testkit.OK(h.t, err)
+	largest := map[string]int32{"claims": 2500, "small": 2500, "smaller": 2500, "lost": 300} // bytes
+	for name, subjects := range map[string][]string{"claims": {"claims.>"}, "small": {"small.>", "dead.>"}, "smaller": {"smaller.>", "k8s._deadletter.>"}, "lost": {"lost.>", "gone.>"}} {
 		_, err = js.CreateStream(h.t.Context(), jetstream.StreamConfig{Name: name, Subjects: subjects, MaxMsgSize: largest[name], Duplicates: 2 * time.Minute})
 		testkit.OK(h.t, err)
 	}
 	return js
 }
 
-// bridge runs one, and gives what ends it and searches what it has said.
-func (h *hunt) bridge(rules []string, state, away string) (end func()) {
-	file := filepath.Join(h.dir, "bridge.yaml")
-	testkit.OK(h.t, os.WriteFile(file, []byte(h.config(rules, state, away, h.admin)), 0o600))
+// bridge runs one, and gives what ends it and searches what it has said. With a name it has replicas.
+func (h *hunt) bridge(name string, rules []string, state, away string) (end func()) {
+	file := filepath.Join(h.dir, "bridge"+name+".yaml")
+	testkit.OK(h.t, os.WriteFile(file, []byte(h.config(name, rules, state, away, h.admin)), 0o600))
 	ctx, cancel := context.WithCancel(context.WithoutCancel(h.t.Context()))
-	stdout, stderr, code := &testkit.Buffer{}, &testkit.Buffer{}, make(chan int, 1)
-	h.t.Cleanup(func() {
+	stdout, stderr := &testkit.Buffer{}, &testkit.Buffer{}
+	// A process of its own: what the libraries log is set for a process.
+	cmd := exec.CommandContext(ctx, "bridge", "run", "--config", file, "--shutdown-timeout", "2s", "--allow-secrets")
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = stdout, stderr, time.Minute
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	testkit.OK(h.t, cmd.Start())
+	wait := sync.OnceFunc(func() {
 		cancel()
+		_ = cmd.Wait()
+	})
+	h.t.Cleanup(func() {
+		wait()
 		if h.t.Failed() {
 			h.t.Log(stderr.String())
 		}
 	})
-	go func() {
-		code <- run(ctx, []string{"run", "--config", file, "--shutdown-timeout", "2s"}, strings.NewReader(""), stdout, stderr)
-		close(code)
-	}()
-	tail := h.tail(ctx)
+	tail, of := h.tail(ctx), ""
+	if name == "follower" {
+		of = " of the follower"
+	}
 	return func() {
-		h.in("status", []byte(h.get("/status")))
+		h.in("status"+of, []byte(h.get("/status")))
 		for resource, name := range map[string]string{"secrets": "db", "configmaps": "app", "pods": "web"} {
-			h.in("object view", []byte(h.get("/object?namespace=shop&resource="+resource+"&name="+name)))
+			h.in("object view"+of, []byte(h.get("/object?namespace=shop&resource="+resource+"&name="+name)))
 		}
-		h.in("live tail", []byte(tail.String()))
+		h.in("live tail"+of, []byte(tail.String()))
 		h.tailed += strings.Count(tail.String(), `"payload":`)
-		h.in("metrics", []byte(h.get("/metrics")))
+		h.in("metrics"+of, []byte(h.get("/metrics")))
 		for _, page := range []string{"/", "/readyz", "/healthz"} {
 			if text := h.get(page); text != "" {
-				h.in("page", []byte(text))
+				h.in("page"+of, []byte(text))
 				h.pages++
 			}
 		}
-		cancel()
-		<-code
-		h.in("stdout", []byte(stdout.String()))
-		h.in("log", []byte(stderr.String()))
+		wait()
+		h.in("stdout"+of, []byte(stdout.String()))
+		h.in("log"+of, []byte(stderr.String()))
 		h.texts += len(stdout.String()) + len(stderr.String())
 	}
 }
@@ -529,17 +724,39 @@ func (h *hunt) until(what string, so func() bool) {
 	}
 }
 
-// planted matches a value as it is, and the beginning of one in base64.
-var planted = regexp.MustCompile(`hunter2-[0-9]+-|aHVudGVyMi[A-Za-z0-9+/]*`)
-
-// in looks for all values in a text, as they are and in base64.
+// in looks for all values in a text: as they are, in base64, and in the bytes of what could not be
+// understood.
 func (h *hunt) in(place string, text []byte) {
-	for _, match := range planted.FindAll(text, -1) {
-		if match[0] == 'a' {
-			match, _ = base64.RawStdEncoding.DecodeString(string(match[:len(match)/4*4]))
+	h.searched[place] += len(text)
+	h.plain(place, text)
+	for rest := text; ; {
+		at := bytes.Index(rest, []byte("aHVudGVyMi")) // hunter2-
+		if at < 0 {
+			break
 		}
-		digits, _, _ := strings.Cut(strings.TrimPrefix(string(match), "hunter2-"), "-")
-		number, err := strconv.Atoi(digits)
+		decoded, _ := base64.RawStdEncoding.DecodeString(string(rest[at:min(at+32, (len(rest)-at)/4*4+at)]))
+		h.plain(place, decoded)
+		rest = rest[at+1:]
+	}
+	for _, raw := range quarantinedBytes.FindAllSubmatch(text, -1) {
+		decoded, _ := base64.StdEncoding.DecodeString(string(raw[1]))
+		h.plain(place, decoded)
+	}
+}
+
+var quarantinedBytes = regexp.MustCompile(`"raw":"([^"]+)"`)
+
+// plain looks for values as they are.
+func (h *hunt) plain(place string, text []byte) {
+	const begin = "hunter2-"
+	for {
+		at := bytes.Index(text, []byte(begin))
+		if at < 0 {
+			return
+		}
+		text = text[at+len(begin):]
+		digits, _, _ := bytes.Cut(text[:min(len(text), 8)], []byte("-"))
+		number, err := strconv.Atoi(string(digits))
 		if err != nil {
 			continue
 		}
