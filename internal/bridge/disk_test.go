@@ -18,6 +18,7 @@ type state struct {
 	clean     bool // the run before ended with everything sent
 	history   int  // of the cluster's, that the watermark is of: not the last when the server has gone back behind it
 	watermark int64
+	gapOwed   bool // where there is no watermark: a list has ended before
 	known     map[resource.Key]known
 	announced map[string]int64 // by uid, with the version that was announced
 	// pending are, by sink, the changes in the log on disk that the sink has not settled, in order.
@@ -50,8 +51,10 @@ func readState(t *testing.T, db *store.DB, cfg store.IndexerConfig, keys []resou
 	ok(t, err)
 	pos, err := ix.Position()
 	ok(t, err)
+	owed, err := ix.GapOwed()
+	ok(t, err)
 	s := state{
-		began: time.Now(), watermark: number(pos.Version),
+		began: time.Now(), watermark: number(pos.Version), gapOwed: owed,
 		known: map[resource.Key]known{}, announced: map[string]int64{}, pending: map[string][]spooled{},
 	}
 	for _, key := range keys {

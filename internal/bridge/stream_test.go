@@ -125,7 +125,7 @@ func (r *reader) nextRun() {
 	r.announced = maps.Clone(s.announced)
 	maps.Copy(r.announced, r.m.announced[r.run])
 	r.unsure = r.run > 0 && (r.unsure || !s.clean)
-	if s.watermark == 0 && len(s.known)+len(s.announced) == 0 {
+	if s.watermark == 0 && (!s.gapOwed || len(s.known)+len(s.announced) == 0) {
 		r.begin(&gap{reason: initialSnapshot})
 	}
 }
@@ -337,7 +337,7 @@ func (r *reader) deleted(rec *record) {
 	}
 	k := r.known[key]
 	if announced, ok := r.announced[rec.UID]; ok && (!k.alive || k.uid != rec.UID) {
-		if k.alive {
+		if k.alive && !r.rewound() { // a rewind may have brought that one back: it is added then
 			r.problem(rec, "the object that had the name, %s, was not deleted", k.uid)
 		}
 		k = known{uid: rec.UID, version: announced, alive: true}
@@ -345,7 +345,7 @@ func (r *reader) deleted(rec *record) {
 	switch {
 	case !k.alive && !r.latest, k.alive && k.uid != rec.UID:
 		r.problem(rec, "of an object that is not known: %+v", k)
-	case rec.Inferred && k.version != version && !r.latest:
+	case rec.Inferred && k.version > version && !r.latest: // a run before may have announced it with a later one
 		r.problem(rec, "the last state that was known is %+v", k)
 	case !rec.Inferred && version <= k.version:
 		r.problem(rec, "it comes behind what was settled or told: %+v", k)

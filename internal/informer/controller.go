@@ -27,6 +27,7 @@ type controller struct {
 	marks     []resource.Key     // objects of this turn that a list held
 	news      []store.Announcement
 	list      List          // that is being worked through
+	postponed bool          // the gap of list is; see tellPostponed
 	listed    event.Listing // its items so far
 	// olderItems are the known versions of objects of which the list has an older state.
 	olderItems map[resource.Key]resource.Version
@@ -179,11 +180,18 @@ func (c *controller) decideObject(d *deltafifo.Delta) error {
 	if err != nil {
 		return err
 	}
+	first, err := c.isFirstOfList(d)
+	if err != nil {
+		return err
+	}
 	c.account(d, &known)
 	c.list.Unclean = c.unclean.Load()
 	c.decisions = Decide(c.decisions[:0], d, &known, &c.list)
 	if len(c.decisions) == 0 && d.Object != nil && known.Found {
 		c.metrics.skipped.Inc()
+	}
+	if c.postponed && first {
+		c.tellPostponed(d, &known)
 	}
 	for i := range c.decisions {
 		if err := c.carryOut(d, &known, &c.decisions[i]); err != nil {

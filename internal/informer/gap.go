@@ -2,11 +2,13 @@ package informer
 
 import (
 	"context"
+	"slices"
 
 	"github.com/kubebridge/bridge/internal/changelog"
 	"github.com/kubebridge/bridge/internal/deltafifo"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/store"
 )
 
 // tellGap tells a gap to some listeners; 0 for everyone.
@@ -15,6 +17,34 @@ func (c *controller) tellGap(d *deltafifo.Delta, why resource.Relist, listeners 
 	gap := c.newChange(event.Change{Op: event.Gap, Version: why.To})
 	gap.Kind, gap.Relist, gap.For = changelog.OfGap, &why, listeners
 	c.emit(gap)
+}
+
+// tellPostponed reports the gap of a list that goes on with a first one, before the first object that
+// shows that something was missed since: one that was published in another version, or is gone.
+// Without such an object nothing is missing: what came and went in between was never complete.
+func (c *controller) tellPostponed(d *deltafifo.Delta, known *Known) {
+	isMissed := func(dec Decision) bool {
+		isOther := func(was store.Record) bool {
+			return was.UID == dec.UID && was.Version != dec.Version
+		}
+		return dec.Op == event.Updated || dec.Op == event.Deleted ||
+			dec.Op == event.Added && slices.ContainsFunc(known.Left, isOther)
+	}
+	if !slices.ContainsFunc(c.decisions, isMissed) {
+		return
+	}
+	c.postponed, c.list.Reason = false, reasonInterrupted
+	c.tellGap(d, c.list.Relist, 0)
+}
+
+// isFirstOfList reports whether a delta is the first of its object in this list. What follows in the same
+// list is a change that was not missed. It is asked while the gap is postponed only.
+func (c *controller) isFirstOfList(d *deltafifo.Delta) (bool, error) {
+	if !c.postponed || slices.Contains(c.marks, d.Key) {
+		return false, nil
+	}
+	isListed, err := c.cfg.Indexer.Marked(d.Key)
+	return !isListed, err
 }
 
 // tellForgotten tells those whose sinks hold events of an earlier run, of which the state knows nothing, that the first list is not their first:
@@ -29,6 +59,11 @@ func (c *controller) tellForgotten(ctx context.Context, d *deltafifo.Delta) erro
 		return err
 	}
 	found := c.cfg.Forgotten(ctx)
+	if len(found.Holding)+len(found.Unasked) > 0 {
+		if err := c.insist(ctx, c.cfg.Indexer.SetGapOwed); err != nil {
+			return err
+		}
+	}
 	why := c.list.Relist
 	why.Reason = resource.ReasonForgotten
 	if len(found.Holding) > 0 {

@@ -1,10 +1,14 @@
 package informer_test
 
 import (
+	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 
+	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/store"
 )
 
 // A list without a position finds what was told before it: what happened in between is missing, and its deletes are inferred.
@@ -37,9 +41,101 @@ func TestASnapshotThatIsNotTheFirstIsAGap(t *testing.T) {
 			r.replace("a", "4")
 			out.wait(t, 1)
 			ok(t, r.fifo.BeginReplace(t.Context(), initial))
-			want(t, out.wait(t, 1), "informer.gap  all/pods/gap// inferred")
+			r.replace("a", "5")
+			want(t, out.wait(t, 2), "informer.gap  all/pods/gap// inferred", "resource.updated a ua/5 initial")
 			r.list(initial, "20")
 			want(t, out.wait(t, 2), "resource.deleted a ua/deleted inferred", "informer.synced  all/pods/synced/20")
+			r.stop()
+		})
+	})
+	t.Run("before the first object that shows that something is missing", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			db, out := memory(t), newOutbox()
+			out.hold = true
+			r := newRig(t, db, []*outbox{out})
+			ok(t, r.fifo.BeginReplace(t.Context(), initial))
+			r.replace("a", "4")
+			r.replace("b", "5")
+			out.wait(t, 2)
+			r.crash() // nothing is settled; what is new is announced
+
+			out = newOutbox()
+			r = newRig(t, db, []*outbox{out})
+			r.list(initial, "20", "a@4", "c@7", "b@8")
+			want(t, out.wait(t, 5),
+				"resource.added a ua/4 initial",
+				"resource.added c uc/7 initial",
+				"informer.gap  all/pods/gap// inferred",
+				"resource.added b ub/8 initial",
+				"informer.synced  all/pods/synced/20")
+			r.stop()
+		})
+	})
+	t.Run("after one that has ended, whether that was settled or not", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			db, out := memory(t), newOutbox()
+			r := newRig(t, db, []*outbox{out})
+			r.list(initial, "10", "a@4")
+			want(t, out.wait(t, 2), "resource.added a ua/4 initial", "informer.synced  all/pods/synced/10")
+			r.crash() // nothing is committed: an object that was created since may be gone
+
+			for range 2 {
+				out = newOutbox()
+				out.hold = true
+				r = newRig(t, db, []*outbox{out})
+				ok(t, r.fifo.BeginReplace(t.Context(), initial))
+				r.replace("a", "4")
+				want(t, out.wait(t, 1), "informer.gap  all/pods/gap// inferred")
+				r.crash()
+			}
+		})
+	})
+	t.Run("after the position was forgotten, since something else is selected", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			db, out := memory(t), newOutbox()
+			r := newRig(t, db, []*outbox{out})
+			r.list(initial, "10", "a@4")
+			out.wait(t, 2)
+			r.stop()
+
+			_, err := db.Indexer(store.IndexerConfig{Name: "all/pods", Type: pods, Scope: "another"})
+			ok(t, err)
+			r = newRig(t, db, []*outbox{out})
+			r.list(initial, "20", "a@4")
+			want(t, out.wait(t, 2), "informer.gap  all/pods/gap///selection/2 inferred", "informer.synced  all/pods/synced/20/selection/2")
+			r.stop()
+		})
+	})
+	t.Run("but not after one that was killed, when nothing has changed", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			db := memory(t)
+			out := newOutbox()
+			r := newRig(t, db, []*outbox{out})
+			ok(t, r.fifo.BeginReplace(t.Context(), initial))
+			r.replace("a", "4")
+			r.replace("b", "5")
+			out.wait(t, 2)
+			ok(t, r.committer.Commit())
+			r.replace("c", "6")
+			out.wait(t, 1)
+			r.crash()
+
+			out = newOutbox()
+			r = newRig(t, db, []*outbox{out}, func(c *informer.Config) {
+				c.Forgotten = func(context.Context) (f informer.Forgotten) {
+					t.Error("the sinks are asked for what this bridge has sent")
+					return f
+				}
+			})
+			ok(t, r.fifo.BeginReplace(t.Context(), initial))
+			for _, item := range []string{"a@4", "b@5", "c@6", "d@7", "d@8"} { // d changes meanwhile
+				name, version, _ := strings.Cut(item, "@")
+				r.replace(name, version)
+			}
+			ok(t, r.fifo.EndReplace(t.Context(), "20"))
+			want(t, out.wait(t, 4),
+				"resource.added c uc/6 initial", "resource.added d ud/7 initial",
+				"resource.updated d ud/8 initial", "informer.synced  all/pods/synced/20")
 			r.stop()
 		})
 	})

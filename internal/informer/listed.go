@@ -2,6 +2,7 @@ package informer
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -44,11 +45,11 @@ func (c *controller) beginReplace(ctx context.Context, d *deltafifo.Delta) error
 		}
 	}
 	if c.list.Initial {
-		if err := c.notTheFirst(); err != nil {
+		if err := c.notTheFirst(again); err != nil {
 			return err
 		}
 	}
-	if c.list.Reason == "" && c.list.Initial && !again {
+	if c.list.Reason == "" && c.list.Initial && !c.postponed {
 		return c.tellForgotten(ctx, d)
 	}
 	if c.list.Reason == "" || again {
@@ -66,12 +67,16 @@ func (c *controller) beginMarks() error {
 	return c.cfg.Indexer.BeginList()
 }
 
-// reasonInterrupted is the reason of a gap before a list that has no position to resume from, although something is known: a first snapshot
-// that was broken off, another selection, or a snapshot at each start. What happened since is not told by any watch.
+// reasonInterrupted is the reason of a gap before a list that has no position to resume from, although
+// something is known: a first snapshot that was broken off, another selection, or a snapshot at each
+// start. What happened since is not told by any watch.
 const reasonInterrupted = "interrupted"
 
-// notTheFirst gives a snapshot the reason of a gap when it is not the first: versions are missing then too, and deletes will be inferred.
-func (c *controller) notTheFirst() error {
+// notTheFirst gives a list without a position the reason of a gap when it is not the first: versions
+// are missing then too, and deletes will be inferred. Where no list has ended yet the gap is postponed
+// until an object shows that something is missing.
+func (c *controller) notTheFirst(again bool) error {
+	c.postponed = false
 	empty, err := c.cfg.Indexer.Empty()
 	if err != nil {
 		return err
@@ -80,12 +85,18 @@ func (c *controller) notTheFirst() error {
 		c.succeed()
 		return nil
 	}
-	position, err := c.cfg.Indexer.Position()
+	position, errPosition := c.cfg.Indexer.Position()
+	owed, err := c.cfg.Indexer.GapOwed()
 	c.list.From = position.Version
-	if !c.list.Rewound { // which is more than that
+	switch {
+	case c.list.Rewound: // which is more than that
+	case owed || again:
 		c.list.Reason = reasonInterrupted
+	default:
+		c.succeed()
+		c.postponed = c.list.Reason == ""
 	}
-	return err
+	return errors.Join(errPosition, err)
 }
 
 // succeed gives a first snapshot the reason of a gap when others have published before.
@@ -150,6 +161,10 @@ func (c *controller) endReplace(ctx context.Context, d *deltafifo.Delta) error {
 		level = slog.LevelDebug // the whole bridge tells of its start
 	}
 	c.logger.Log(context.Background(), level, "in sync with the API server", "version", d.Version, "objects", c.listed.Items, "unreadable", c.listed.Unreadable)
+	c.postponed = false
+	if err := c.insist(ctx, c.cfg.Indexer.SetGapOwed); err != nil {
+		return err
+	}
 	done := c.newChange(event.Change{Op: event.Synced, Version: d.Version})
 	done.Kind, done.Listing, done.Since = changelog.OfListEnd, c.listed, c.list.From
 	c.emit(done)

@@ -34,6 +34,30 @@ func (ix *Indexer) Position() (Position, error) {
 	return p, nil
 }
 
+// A position without a version is one that was forgotten, or that is about to be known. It says that
+// readers may rely on what they were sent: a list that begins without a position is a gap for them.
+
+// GapOwed reports whether a list that begins without a position is a gap: a list of everything has
+// ended before, or a sink may hold events of a state that was lost. Else the list goes on with a first
+// one, of which no reader was told that it is complete.
+func (ix *Indexer) GapOwed() (bool, error) {
+	value, err := ix.db.get(prefix(spacePosition, ix.id))
+	return value != nil, err
+}
+
+// SetGapOwed records it, durably, before a reader may rely on anything.
+func (ix *Indexer) SetGapOwed() error {
+	if owed, err := ix.GapOwed(); owed || err != nil {
+		return err
+	}
+	b := ix.db.NewBatch()
+	b.forgetPosition(ix.id)
+	return ix.db.finish(b.batch, ix.db.sync, b.errs...)
+}
+
+// forgetPosition makes the next start a list, and a gap.
+func (b *Batch) forgetPosition(id uint32) { b.put(prefix(spacePosition, id), []byte("{}")) }
+
 // Epoch counts how often the server's history went back, as far as one informer has seen, and how
 // often its state was lost. The next epoch may reuse versions for other states.
 type Epoch struct {

@@ -101,7 +101,10 @@ func (db *DB) informerID(cfg IndexerConfig) (uint32, error) {
 	b := db.NewBatch()
 	b.put(key, append(binary.BigEndian.AppendUint32(nil, id), cfg.Scope...))
 	if before := string(value[4:]); !cfg.Narrowing.from(before) {
-		b.fail(b.batch.Delete(prefix(spacePosition, id), nil))
+		position, err := db.get(prefix(spacePosition, id))
+		if b.fail(err); position != nil {
+			b.forgetPosition(id)
+		}
 		if !cfg.Narrowing.same(before) {
 			b.reselect(&Indexer{db: db, id: id})
 		}

@@ -12,7 +12,7 @@ import (
 const (
 	spaceMeta      = 'M' // name -> format version, cluster, secret
 	spaceInformer  = 'I' // name -> number and scope
-	spacePosition  = 'p' // -> Position
+	spacePosition  = 'p' // -> Position; see GapOwed
 	spaceEpoch     = 'e' // -> Epoch; sink -> SinkEpochs
 	spaceSelection = 'f' // -> how often something else was selected
 	// -> nothing: the server's history is another, and the list that follows from that has not

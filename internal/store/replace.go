@@ -53,6 +53,12 @@ func (ix *Indexer) Mark(keys []resource.Key) error {
 	return ix.db.finish(batch, pebble.NoSync, errs...)
 }
 
+// Marked reports whether an object was listed, as far as Mark was told.
+func (ix *Indexer) Marked(key resource.Key) (bool, error) {
+	mark, err := ix.db.get(objectKey(spaceMark, ix.id, key))
+	return mark != nil, err
+}
+
 // Missing yields the keys of known objects that the list as of version did not have: those that
 // were not marked, and are not newer than the list. After a rewind, and when the list's namespace
 // has left the selection, versions are not compared. Of a list of one namespace only its own

@@ -62,7 +62,7 @@ func (db *DB) reset(unit string, keepObjects bool) error {
 	id := binary.BigEndian.Uint32(value)
 	b := db.NewBatch()
 	if keepObjects {
-		b.fail(b.batch.Delete(prefix(spacePosition, id), nil))
+		b.forgetPosition(id)
 		return b.Commit()
 	}
 	for _, space := range unitSpaces {
