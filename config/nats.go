@@ -34,6 +34,9 @@ type NATS struct {
 	Objects Objects `yaml:"objects"`
 	// Domain is the JetStream domain, for leaf nodes. Not with mode `core`.
 	Domain string `yaml:"domain"`
+	// APIPrefix is the beginning of the JetStream API's subjects, where another account has the streams
+	// and exports its API. Left out: `$JS.API`. Not beside `domain`, nor with mode `core`.
+	APIPrefix string `yaml:"apiPrefix"`
 	// InboxPrefix is the beginning of the subjects on which the server answers. Whoever may publish
 	// there can forge acknowledgements: give the bridge's user a prefix of its own where others share
 	// the account.
@@ -56,6 +59,9 @@ type NATS struct {
 	// TLS is needed where the server's certificate is not signed by one of the system's authorities, or wants one of the
 	// bridge. Without it, a URL of `tls://` checks against the system's.
 	TLS *TLS `yaml:"tls"`
+	// TLSFirst begins TLS before the server has spoken, for servers with `handshake_first: true`. Needs
+	// the section `tls` or servers of `tls://`.
+	TLSFirst bool `yaml:"tlsFirst"`
 }
 
 // Objects is a bucket of the JetStream object store for payloads that are too large for a message: `oversize: [claim]`. An event then has a
@@ -88,6 +94,18 @@ type Stream struct {
 	MaxBytes Size `yaml:"maxBytes" default:"0"`
 	// Replicas is how many servers hold each event. 0: three on a cluster, one on a single server.
 	Replicas int `yaml:"replicas" default:"0"`
+	// MaxMsgsPerSubject bounds the events of a subject, of which the oldest go first: with a subject for
+	// each object, how many versions of an object are kept. 0: no bound.
+	MaxMsgsPerSubject int `yaml:"maxMsgsPerSubject" default:"0"`
+	// Compression of the stream's files: `s2` or `none`.
+	Compression string `yaml:"compression" default:"s2" oneof:"s2 none"`
+	// Placement says which servers of a cluster hold the stream. Left out: the cluster decides.
+	Placement Placement `yaml:"placement"`
+	// DenyDelete makes the server refuse to delete single events. Only whoever may delete the stream
+	// can then remove events before their time. A stream that has it keeps it.
+	DenyDelete bool `yaml:"denyDelete"`
+	// DenyPurge makes the server refuse to purge the stream. A stream that has it keeps it.
+	DenyPurge bool `yaml:"denyPurge"`
 	// Storage is `file` or `memory`.
 	Storage string `yaml:"storage" default:"file" oneof:"file memory"`
 	// DuplicateWindow is how far back the server remembers ids, to remove what is sent twice. Longer than an outage of the bridge
@@ -97,6 +115,15 @@ type Stream struct {
 	// without rights on the JetStream API. A stream that is there is never changed: where it differs in what the bridge relies on,
 	// the sink says so and does not start.
 	Manage string `yaml:"manage" default:"create" oneof:"create verify off"`
+}
+
+// Placement says which servers hold a stream.
+type Placement struct {
+	// Cluster is the name of the cluster, of several that are connected. Left out: that of the server
+	// that the bridge is connected to.
+	Cluster string `yaml:"cluster"`
+	// Tags are tags that the servers must have.
+	Tags []string `yaml:"tags"`
 }
 
 // urls are the servers whose URLs can be parsed; validation reports the others.

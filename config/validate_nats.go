@@ -25,6 +25,14 @@ func (n *NATS) validate(ps *problems, path string) {
 	n.validateEmbedded(ps, path)
 	n.validateMode(ps, path)
 	n.TLS.validate(ps, path+".tls")
+	validateAtMostOne(ps, path, setting{"domain", n.Domain != ""}, setting{"apiPrefix", n.APIPrefix != ""})
+	if n.APIPrefix != "" && (strings.ContainsAny(n.APIPrefix, " \t\r\n*>") || strings.HasSuffix(n.APIPrefix, ".")) {
+		ps.add(path+".apiPrefix", "want the beginning of a subject, as $JS.hub.API, got %q", n.APIPrefix)
+	}
+	encrypted := n.TLS != nil || slices.ContainsFunc(n.urls(), func(u *url.URL) bool { return u.Scheme == "tls" })
+	if n.TLSFirst && !encrypted {
+		ps.add(path+".tlsFirst", "has no effect without the section tls or servers of tls://")
+	}
 }
 
 func (n *NATS) validateServers(ps *problems, path string) {
@@ -82,7 +90,8 @@ func (n *NATS) validateEmbedded(ps *problems, path string) {
 	}
 	for _, key := range givenKeys(
 		setting{"credsFile", n.CredsFile != ""}, setting{"nkeyFile", n.NkeyFile != ""}, setting{"token", n.Token != ""},
-		setting{"tokenFile", n.TokenFile != ""}, setting{"username", n.Username != ""}, setting{"tls", n.TLS != nil}, setting{"domain", n.Domain != ""}) {
+		setting{"tokenFile", n.TokenFile != ""}, setting{"username", n.Username != ""}, setting{"tls", n.TLS != nil}, setting{"domain", n.Domain != ""},
+		setting{"apiPrefix", n.APIPrefix != ""}) {
 		ps.add(join(path, key), "the embedded server has neither accounts nor TLS nor domains; run a NATS server of its own for that")
 	}
 	if n.Stream.Replicas > 1 {
@@ -98,8 +107,8 @@ func (n *NATS) validateMode(ps *problems, path string) {
 	if ps.origins.given(path + ".stream") {
 		ps.add(path+".stream", "has no effect with mode core")
 	}
-	if n.Domain != "" {
-		ps.add(path+".domain", "has no effect with mode core")
+	for _, key := range givenKeys(setting{"domain", n.Domain != ""}, setting{"apiPrefix", n.APIPrefix != ""}) {
+		ps.add(join(path, key), "has no effect with mode core")
 	}
 	if n.Objects.Bucket != "" {
 		ps.add(path+".objects", "has no effect with mode core")

@@ -52,7 +52,7 @@ func (c *Config) sharedStream(a, b *Sink) string {
 
 // sameServer says whether two sinks have streams in one account, by what the configuration calls it.
 func (n *NATS) sameServer(other *NATS) bool {
-	if n.Mode == "core" || other.Mode == "core" || n.Domain != other.Domain || n.account() != other.account() {
+	if n.Mode == "core" || other.Mode == "core" || n.Domain != other.Domain || n.APIPrefix != other.APIPrefix || n.account() != other.account() {
 		return false
 	}
 	hosts := n.hosts()

@@ -41,9 +41,9 @@ func (k natsKind) make(m *sinkMaker, log *slog.Logger) (sinks.Sink, service, err
 		URL: serverList(n), Name: "bridge " + m.cluster + "/" + c.Name, Sink: c.Name, Informers: m.feeds.of(c.Name), Owners: m.feeds.streamOwners(),
 		Mode: n.Mode, Encoding: c.Encoding, Cluster: m.cluster,
 		Subject: n.Subject, DeadLetter: n.DeadLetterSubject,
-		Stream: natsStream(n), Objects: natsObjects(n), Domain: n.Domain,
+		Stream: natsStream(n), Objects: natsObjects(n), Domain: n.Domain, APIPrefix: n.APIPrefix,
 		InboxPrefix: n.InboxPrefix,
-		Auth:        auth, TLS: natsTLS(n.TLS), Fence: m.replicas.fence(),
+		Auth:        auth, TLS: natsTLS(n), Fence: m.replicas.fence(),
 		Log: log, Metrics: m.registry,
 	})
 	if err != nil || !n.Embedded {
@@ -90,6 +90,9 @@ func natsStream(n *config.NATS) nats.Stream {
 		Name: s.Name, Max: s.MaxStreams, Subjects: s.Subjects, MaxAge: cmp.Or(s.MaxAge,
 			noLimit), MaxBytes: maxBytes,
 		Replicas: s.Replicas, Storage: s.Storage, Duplicates: s.DuplicateWindow, Manage: s.Manage,
+		Compression: s.Compression, MaxMsgsPerSubject: int64(s.MaxMsgsPerSubject),
+		Placement:  nats.Placement{Cluster: s.Placement.Cluster, Tags: s.Placement.Tags},
+		DenyDelete: s.DenyDelete, DenyPurge: s.DenyPurge,
 	}
 }
 
@@ -100,12 +103,14 @@ func natsObjects(n *config.NATS) nats.Objects {
 	}
 }
 
-func natsTLS(t *config.TLS) nats.TLS {
+func natsTLS(n *config.NATS) nats.TLS {
+	t := n.TLS
 	if t == nil {
-		return nats.TLS{}
+		return nats.TLS{HandshakeFirst: n.TLSFirst}
 	}
 	return nats.TLS{
-		CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile, ServerName: t.ServerName,
+		HandshakeFirst: n.TLSFirst,
+		CAFile:         t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile, ServerName: t.ServerName,
 		Insecure: t.InsecureSkipVerify,
 	}
 }

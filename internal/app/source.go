@@ -97,7 +97,10 @@ func fromNATS(cfg *source.Config, n *config.NATS, o *SourceOptions) error {
 	if _, tlsErr := tlsConfig(n.TLS); err != nil || tlsErr != nil {
 		return errors.Join(err, tlsErr)
 	}
-	cfg.NATS = nats.Config{Name: o.Client, Domain: n.Domain, Auth: auth, TLS: natsTLS(n.TLS)}
+	cfg.NATS = nats.Config{
+		Name: o.Client, Domain: n.Domain, APIPrefix: n.APIPrefix,
+		Auth: auth, TLS: natsTLS(n),
+	}
 	if cfg.From != "" {
 		return nil
 	}

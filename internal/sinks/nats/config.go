@@ -67,6 +67,9 @@ type Config struct {
 	Objects Objects
 	// Domain is the JetStream domain, for a stream behind a leaf node. Default none.
 	Domain string
+	// APIPrefix of the JetStream API's subjects, for streams of another account that exports them, in
+	// place of Domain. Default "$JS.API".
+	APIPrefix string
 	// InboxPrefix of the reply subjects of acks, for accounts with restricted permissions. Default
 	// "_INBOX".
 	InboxPrefix string
@@ -151,8 +154,20 @@ type Stream struct {
 	Duplicates time.Duration
 	// Compression is "s2" (default) or "none".
 	Compression string
+	// MaxMsgsPerSubject is how many messages of a subject are kept. Default: no limit.
+	MaxMsgsPerSubject int64
+	// Placement chooses the servers: the name of a cluster, and tags. Default: the server chooses.
+	Placement Placement
+	// DenyDelete and DenyPurge make the server refuse to remove messages before their time.
+	DenyDelete, DenyPurge bool
 	// Manage is Create (default), Verify or Off.
 	Manage string
+}
+
+// Placement is where a stream lies.
+type Placement struct {
+	Cluster string
+	Tags    []string
 }
 
 // Objects is a bucket of the JetStream object store. One that exists is never changed.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -48,10 +49,14 @@ func (s *Sink) ensureStream(ctx context.Context, conn *nats.Conn, wanted Stream)
 }
 
 func (s *Sink) jetStream(conn *nats.Conn) (jetstream.JetStream, error) {
-	if s.cfg.Domain != "" {
+	switch {
+	case s.cfg.Domain != "":
 		return jetstream.NewWithDomain(conn, s.cfg.Domain)
+	case s.cfg.APIPrefix != "":
+		return jetstream.NewWithAPIPrefix(conn, s.cfg.APIPrefix)
+	default:
+		return jetstream.New(conn)
 	}
-	return jetstream.New(conn)
 }
 
 func (s *Sink) createStream(
@@ -92,7 +97,7 @@ func missingStream(want Stream) error {
 }
 
 func (s *Stream) config() jetstream.StreamConfig {
-	return jetstream.StreamConfig{
+	config := jetstream.StreamConfig{
 		Name:        s.Name,
 		Description: "Changes of Kubernetes objects as CloudEvents",
 		Subjects:    s.Subjects,
@@ -107,7 +112,15 @@ func (s *Stream) config() jetstream.StreamConfig {
 		Duplicates:  s.Duplicates,
 		Compression: s.compression(),
 		AllowDirect: true,
+		DenyDelete:  s.DenyDelete,
+		DenyPurge:   s.DenyPurge,
+
+		MaxMsgsPerSubject: unlimited(s.MaxMsgsPerSubject),
 	}
+	if p := s.Placement; p.Cluster != "" || len(p.Tags) > 0 {
+		config.Placement = &jetstream.Placement{Cluster: p.Cluster, Tags: p.Tags}
+	}
+	return config
 }
 
 func unlimited(limit int64) int64 {
@@ -191,6 +204,12 @@ func (s *Stream) minorDifferences(actual jetstream.StreamConfig) (differences []
 		actual.MaxBytes, wanted.MaxBytes)
 	differ(actual.Compression != wanted.Compression, "compression is %v, wanted %v",
 		actual.Compression, wanted.Compression)
+	differ(s.DenyDelete && !actual.DenyDelete, "single messages may be deleted, wanted deny_delete")
+	differ(s.DenyPurge && !actual.DenyPurge, "it may be purged, wanted deny_purge")
+	differ(s.MaxMsgsPerSubject > 0 && actual.MaxMsgsPerSubject != s.MaxMsgsPerSubject,
+		"max messages per subject are %d, wanted %d", actual.MaxMsgsPerSubject, s.MaxMsgsPerSubject)
+	differ(wanted.Placement != nil && !reflect.DeepEqual(actual.Placement, wanted.Placement),
+		"placement is %+v, wanted %+v", actual.Placement, wanted.Placement)
 	differ(wanted.Replicas != 0 && actual.Replicas > wanted.Replicas, "replicas are %d, wanted %d",
 		actual.Replicas, wanted.Replicas)
 	differ(!slices.Equal(actual.Subjects, wanted.Subjects), "subjects are %v, wanted %v",

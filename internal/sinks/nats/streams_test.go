@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -167,4 +169,63 @@ func TestDomain(t *testing.T) {
 		t.Errorf("the stream in the domain of the server itself: %v", err)
 	}
 	wantIDs(t, recalled(t, sink, from), ev("a", 1))
+}
+
+// Another account has the streams and exports the API, as operators of shared servers do.
+func TestAPIPrefix(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "accounts.conf")
+	err := os.WriteFile(file, []byte(`accounts: {
+  STREAMS: {
+    jetstream: enabled
+    users: [{user: owner, password: p}]
+    exports: [{service: "$JS.API.>", response_type: stream}, {service: "k8s.>"}]
+  }
+  BRIDGE: {
+    users: [{user: bridge, password: p}]
+    imports: [
+      {service: {account: STREAMS, subject: "$JS.API.>"}, to: "streams.API.>"}
+      {service: {account: STREAMS, subject: "k8s.>"}}
+    ]
+  }
+}`), 0o600)
+	testkit.OK(t, err)
+	ts := newTestServer(t, func(o *server.Options) { testkit.OK(t, o.ProcessConfigFile(file)) })
+	open := func(prefix string) (*nats.Sink, error) {
+		sink := ts.newSink(func(c *nats.Config) {
+			c.Auth, c.APIPrefix = nats.Auth{User: "bridge", Password: "p"}, prefix
+		})
+		t.Cleanup(func() { sink.Close() })
+		return sink, sink.Open(t.Context())
+	}
+	if _, err := open(""); err == nil {
+		t.Error("the bridge's own account has no streams, and the sink is open")
+	}
+	sink, err := open("streams.API")
+	testkit.OK(t, err)
+	mustStore(t, sink, ev("a", 1))
+}
+
+func TestStreamSettings(t *testing.T) {
+	ts := newTestServer(t)
+	sink := ts.openSink(func(c *nats.Config) {
+		c.Stream.Compression, c.Stream.MaxMsgsPerSubject = "none", 3
+		c.Stream.DenyDelete, c.Stream.DenyPurge = true, true
+		c.Stream.Placement = nats.Placement{Cluster: "eu", Tags: []string{"ssd"}}
+	})
+	mustStore(t, sink, ev("a", 1))
+	stream, err := ts.jetStream().Stream(t.Context(), "K8S")
+	testkit.OK(t, err)
+	got := stream.CachedInfo().Config
+	if got.Compression != jetstream.NoCompression || got.MaxMsgsPerSubject != 3 || !got.DenyDelete || !got.DenyPurge {
+		t.Errorf("the stream has %+v", got)
+	}
+	if p := got.Placement; p == nil || p.Cluster != "eu" || !slices.Equal(p.Tags, []string{"ssd"}) {
+		t.Errorf("the stream is asked for at %+v", p) // a single server stores it and has no choice
+	}
+	if err := stream.DeleteMsg(t.Context(), 1); err == nil {
+		t.Error("an event can be deleted")
+	}
+	if err := stream.Purge(t.Context()); err == nil {
+		t.Error("the stream can be purged")
+	}
 }
