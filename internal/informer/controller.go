@@ -35,10 +35,9 @@ type controller struct {
 	// from that has not begun.
 	diverged  bool
 	decisions []Decision
-	unread    map[resource.Key]struct{} // objects that had a version which can't be read; see missed
-	asked     bool                      // whether sinks hold events of an earlier run
-	number    uint64                    // of the last change
-	epoch     int                       // of the server's history
+	asked     bool   // whether sinks hold events of an earlier run
+	number    uint64 // of the last change
+	epoch     int    // of the server's history
 	now       time.Time
 }
 
@@ -49,7 +48,7 @@ func (c *controller) run(ctx context.Context) error {
 	c.announcer = newAnnouncer(c.Informer)
 	defer c.announcer.writing.Wait()
 	defer stop()
-	c.olderItems, c.unread = map[resource.Key]resource.Version{}, map[resource.Key]struct{}{}
+	c.olderItems = map[resource.Key]resource.Version{}
 	c.list = List{Selective: c.cfg.Selective, Leavable: c.cfg.Leavable, Enterable: c.cfg.Enterable}
 	if c.cfg.Resnapshot {
 		c.list.Round = time.Now().Unix()

@@ -45,7 +45,6 @@ func (c *controller) attribute(dec *Decision, d *deltafifo.Delta, known *Known) 
 		dec.Written = resource.Written{} // of what was undone
 	}
 	dec.Written = writes.After(dec.Written)
-	delete(c.unread, dec.Key)
 }
 
 // follows reports whether a change brings the very version behind the one that is known, so that
@@ -53,9 +52,8 @@ func (c *controller) attribute(dec *Decision, d *deltafifo.Delta, known *Known) 
 // does what can't be read. An Added is the first version of its object where the API server does
 // not select: there it may be that of an object which was changed until it was selected.
 func (c *controller) follows(dec *Decision, d *deltafifo.Delta) bool {
-	_, missed := c.unread[dec.Key]
 	switch {
-	case missed:
+	case c.cfg.Indexer.Unread(dec.Key):
 		return false
 	case dec.Op == event.Updated:
 		return d.Type == deltafifo.Updated
@@ -72,16 +70,15 @@ func isFirst(obj *resource.Object) bool {
 	return err == nil && obj.Writes.Time().Sub(created).Abs() <= time.Second
 }
 
-// missed notes that a version of an object can't be read. Whoever wrote it may be taken for the
-// writer of the next one, so that has no manager. It is not on disk: after a restart in between, the
-// next version has the manager of this one if it has written no entry itself.
+// missed records that a version of an object can't be read. Whoever wrote it may be taken for the
+// writer of the next one, so that has no manager.
 func (c *controller) missed(key resource.Key) error {
 	if key == "" {
 		return nil
 	}
 	rec, found, err := c.cfg.Indexer.Get(key)
-	if found && !rec.Deleted {
-		c.unread[key] = struct{}{}
+	if err != nil || !found || rec.Deleted {
+		return err
 	}
-	return err
+	return c.cfg.Indexer.MarkUnread(key, rec.UID, c.number+1)
 }

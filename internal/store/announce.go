@@ -66,6 +66,7 @@ const (
 	announcedBody    announcedKind = iota // an object, whose body is in the announcement
 	announcedInPlace                      // an object, whose body is where the settled one will be
 	announcedGone                         // an inferred delete
+	announcedUnread                       // see MarkUnread
 
 	announcedKinds
 )

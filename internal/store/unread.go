@@ -1,0 +1,48 @@
+package store
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/kubebridge/bridge/internal/resource"
+)
+
+// MarkUnread records that a version of an object can't be read, until a later state of the object is
+// settled. It is an announcement, and goes in the same way. It does not wait for the disk: the
+// database's log is in order, so a later commit is not on disk without it. seq is the number of the
+// change that reports the version.
+func (ix *Indexer) MarkUnread(key resource.Key, uid string, seq uint64) error {
+	if ix.Unread(key) {
+		return nil
+	}
+	// A commit that is being written may drop an earlier mark, so each has a key of its own.
+	mark := announcement{
+		uid: strings.Clone(uid), kind: announcedUnread,
+		again: announcedSeparator + announcedSeparator + strconv.FormatUint(seq, 10),
+	}
+	ix.mu.Lock()
+	key = resource.Key(strings.Clone(string(key)))
+	ix.announced[key] = append(ix.announced[key], mark)
+	ix.left.Add(1)
+	ix.mu.Unlock()
+	batch := ix.db.pebble.NewBatch()
+	value := []byte{byte(mark.kind), 0}
+	err := batch.Set(announcementKey(ix.id, key, &mark), value, nil)
+	return ix.db.finish(batch, pebble.NoSync, err)
+}
+
+// Unread reports whether the version behind the known one of an object could not be read, and no
+// later one has come.
+func (ix *Indexer) Unread(key resource.Key) bool {
+	if ix.left.Load() == 0 {
+		return false
+	}
+	ix.mu.RLock()
+	defer ix.mu.RUnlock()
+	return slices.ContainsFunc(ix.announced[key], func(a announcement) bool {
+		return a.kind == announcedUnread && a.seq == 0
+	})
+}
