@@ -18,6 +18,7 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/kube"
 	"github.com/kubebridge/bridge/internal/metric"
+	"github.com/kubebridge/bridge/internal/pipeline"
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/ratelimit"
 	"github.com/kubebridge/bridge/internal/reflector"
@@ -55,8 +56,8 @@ type assembler struct {
 	onSettle func(sink string, settled []*publisher.Item)
 }
 
-// pipeline is an assembled bridge.
-type pipeline struct {
+// assembled is a bridge with what belongs to it.
+type assembled struct {
 	*bridge.Bridge
 	db     *store.DB
 	rights *listCheck
@@ -66,10 +67,10 @@ type pipeline struct {
 }
 
 // Close closes the state, after Run has returned.
-func (p *pipeline) Close() error { return p.db.Close() }
+func (p *assembled) Close() error { return p.db.Close() }
 
 // reasons is why the pipeline is not ready, as the admin server shows it.
-func (p *pipeline) reasons() []admin.Reason {
+func (p *assembled) reasons() []admin.Reason {
 	var list []admin.Reason
 	for _, r := range p.Ready() {
 		list = append(list, admin.Reason{What: r.Component, Message: r.Message})
@@ -79,7 +80,7 @@ func (p *pipeline) reasons() []admin.Reason {
 
 // assemble asks the API server what the names in the configuration mean, opens the state, and puts
 // the parts together. Its error joins all that it found wrong.
-func (a *assembler) assemble(ctx context.Context) (*pipeline, error) {
+func (a *assembler) assemble(ctx context.Context) (*assembled, error) {
 	k := &a.config.Kubernetes
 	rc, contextCluster, err := kube.RESTConfig(k.Kubeconfig, k.Context, k.QPS, k.Burst)
 	if err != nil {
@@ -152,7 +153,7 @@ func (a *assembler) listCheck() (*listCheck, error) {
 	resolver, err := kube.NewResolver(rc)
 	return &listCheck{
 		resolver: resolver, log: a.log, pause: 10 * time.Second,
-		changes: make(chan []bridge.UnitConfig, 1),
+		changes: make(chan []pipeline.Config, 1),
 	}, err
 }
 
@@ -267,7 +268,7 @@ func oversize(ways []string) []publisher.Oversize {
 }
 
 // bridge adds the units, one for each resource of an informer in each of its namespaces.
-func (a *assembler) bridge(c bridge.Config, d discovered, rights *listCheck) (*pipeline, error) {
+func (a *assembler) bridge(c bridge.Config, d discovered, rights *listCheck) (*assembled, error) {
 	redactor, err := redactorOf(a.config, c.DB)
 	if err != nil {
 		return nil, err
@@ -290,7 +291,7 @@ func (a *assembler) bridge(c bridge.Config, d discovered, rights *listCheck) (*p
 		c.Planner, c.PlanInterval = p.ask, interval
 	}
 	b, err := bridge.New(c)
-	return &pipeline{Bridge: b, db: c.DB, rights: rights, cluster: c.Cluster, planner: p}, err
+	return &assembled{Bridge: b, db: c.DB, rights: rights, cluster: c.Cluster, planner: p}, err
 }
 
 // orAll is the given namespaces, or the one "" that means all.
@@ -302,13 +303,13 @@ func orAll(namespaces []string) []string {
 }
 
 // unit is what all units of an informer have in common.
-func unit(inf *config.Informer, redactor *resource.Redactor) (bridge.UnitConfig, error) {
-	u := bridge.UnitConfig{
+func unit(inf *config.Informer, redactor *resource.Redactor) (pipeline.Config, error) {
+	u := pipeline.Config{
 		Informer:      inf.Name,
 		LabelSelector: inf.LabelSelector, FieldSelector: inf.FieldSelector,
 		NamespaceSelector: inf.NamespaceSelector,
 		SelectHere:        inf.SelectAt == "bridge",
-		Snapshot:          bridge.Snapshot(inf.Snapshot), Lag: inf.MaxLag,
+		Snapshot:          pipeline.Snapshot(inf.Snapshot), Lag: inf.MaxLag,
 		Memory: int(inf.Queue.Memory),
 		Spool:  int64(inf.Queue.Spool), DropOldest: inf.Queue.WhenFull == "drop-oldest",
 		Parse: resource.ParseOptions{KeepManagedFields: inf.KeepManagedFields},
@@ -337,7 +338,7 @@ func unit(inf *config.Informer, redactor *resource.Redactor) (bridge.UnitConfig,
 		if err != nil {
 			return u, fmt.Errorf("sink %s: %w", b.Name, err)
 		}
-		u.Sinks = append(u.Sinks, bridge.BindingConfig{
+		u.Sinks = append(u.Sinks, pipeline.Binding{
 			Sink: b.Name, Payload: event.Payload(b.Payload), Types: event.Types(b.Types),
 			Filter: rules,
 			Latest: b.Delivery == "latest", Resync: b.Resync, Progress: b.Progress,

@@ -14,6 +14,7 @@ import (
 	"github.com/kubebridge/bridge/internal/admin"
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/informer"
+	"github.com/kubebridge/bridge/internal/pipeline"
 )
 
 // control is what the admin server can change: it does what operators ask for.
@@ -26,7 +27,7 @@ type control struct {
 var _ admin.Controller = (*control)(nil)
 
 // running is the pipeline, or why there is none yet.
-func (c *control) running() (*pipeline, error) {
+func (c *control) running() (*assembled, error) {
 	p, why := c.start.get()
 	if p == nil {
 		return nil, &admin.Error{
@@ -71,7 +72,7 @@ func (c *control) Snapshot(
 	if err != nil {
 		return "", err
 	}
-	req := bridge.SnapshotRequest{
+	req := pipeline.SnapshotRequest{
 		Informer: what.Informer, Resource: what.Resource,
 		Namespace: what.Namespace, Sink: what.Sink,
 	}
@@ -138,7 +139,7 @@ func done(err error, format string, args ...any) (string, error) {
 		return fmt.Sprintf(format, args...), nil
 	case errors.Is(err, bridge.ErrUnknown):
 		code = http.StatusNotFound
-	case errors.Is(err, bridge.ErrBusy), errors.Is(err, informer.ErrNotSynced),
+	case errors.Is(err, pipeline.ErrBusy), errors.Is(err, informer.ErrNotSynced),
 		errors.Is(err, bridge.ErrStopping), errors.Is(err, bridge.ErrStandby):
 		code = http.StatusConflict
 	case errors.Is(err, errNotNow), errors.Is(err, context.Canceled):

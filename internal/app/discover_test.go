@@ -50,7 +50,7 @@ func TestAChangeWaitsForWhatTheAPIServerCantTellNow(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r := &reloader{pipeline: &pipeline{planner: &planner{resolver: resolver}}}
+			r := &reloader{pipeline: &assembled{planner: &planner{resolver: resolver}}}
 			_, err = r.discover(t.Context(), c)
 			if err == nil || errors.Is(err, errNotNow) != test.later || (len(config.Problems(err)) == 0) != test.later {
 				t.Errorf("%v; %d problems of the file", err, len(config.Problems(err)))

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/internal/admin"
-	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/kube"
+	"github.com/kubebridge/bridge/internal/pipeline"
 )
 
 // listCheck asks once whether the bridge may list what it watches. A missing watch shows at once; a
@@ -18,17 +18,17 @@ import (
 // it.
 type listCheck struct {
 	resolver *kube.Resolver
-	units    []bridge.UnitConfig // at the start
+	units    []pipeline.Config // at the start
 	log      *slog.Logger
-	pause    time.Duration            // between two looks at what is missing
-	changes  chan []bridge.UnitConfig // holds one: the units of a configuration that has changed
+	pause    time.Duration          // between two looks at what is missing
+	changes  chan []pipeline.Config // holds one: the units of a configuration that has changed
 
 	mu      sync.Mutex
 	missing []listRight // guarded by mu
 }
 
 // change starts again with other units.
-func (c *listCheck) change(units []bridge.UnitConfig) {
+func (c *listCheck) change(units []pipeline.Config) {
 	select {
 	case <-c.changes: // nobody has looked at it
 	default:
@@ -69,7 +69,7 @@ func (c *listCheck) Run(ctx context.Context) error {
 }
 
 // rightsToList are the rights to list that units need.
-func rightsToList(units []bridge.UnitConfig) (list []listRight) {
+func rightsToList(units []pipeline.Config) (list []listRight) {
 	for i := range units {
 		u := &units[i]
 		right := kube.Right{

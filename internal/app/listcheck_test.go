@@ -10,8 +10,8 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/kube"
+	"github.com/kubebridge/bridge/internal/pipeline"
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
@@ -40,8 +40,8 @@ func TestARightThatIsGrantedEndsTheReasonWhyTheBridgeIsNotReady(t *testing.T) {
 				t.Fatal(err)
 			}
 			c := &listCheck{
-				resolver: resolver, log: slog.New(slog.DiscardHandler), pause: time.Millisecond, changes: make(chan []bridge.UnitConfig, 1),
-				units: []bridge.UnitConfig{{Informer: "a", Type: resource.Type{Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true}}},
+				resolver: resolver, log: slog.New(slog.DiscardHandler), pause: time.Millisecond, changes: make(chan []pipeline.Config, 1),
+				units: []pipeline.Config{{Informer: "a", Type: resource.Type{Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true}}},
 			}
 			done := make(chan error, 1)
 			go func() { done <- c.Run(t.Context()) }()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/pipeline"
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/store"
@@ -73,7 +74,7 @@ func everyMetric(t *testing.T) map[string]string {
 	c := bridge.Config{
 		Cluster: "dev", DB: db, Registerer: n,
 		Client: &reflector.Client{HTTP: &http.Client{}, Base: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}},
-		Units:  []bridge.UnitConfig{{Informer: "all", Type: resource.Type{Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true}}},
+		Units:  []pipeline.Config{{Informer: "all", Type: resource.Type{Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true}}},
 	}
 	maker.replicas, c.Standby = standsBy(t)
 	text := `sinks:
@@ -90,7 +91,7 @@ func everyMetric(t *testing.T) map[string]string {
 			t.Fatal(err)
 		}
 		c.Sinks = append(c.Sinks, bridge.SinkConfig{Name: parsed.Sinks[i].Name, Sink: sink})
-		c.Units[0].Sinks = append(c.Units[0].Sinks, bridge.BindingConfig{Sink: parsed.Sinks[i].Name})
+		c.Units[0].Sinks = append(c.Units[0].Sinks, pipeline.Binding{Sink: parsed.Sinks[i].Name})
 	}
 	if _, err := bridge.New(c); err != nil {
 		t.Fatal(err)

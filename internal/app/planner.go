@@ -9,6 +9,7 @@ import (
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/kube"
+	"github.com/kubebridge/bridge/internal/pipeline"
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
@@ -17,7 +18,7 @@ type planner struct {
 	informers  []config.Informer
 	selections []kube.Selection // by informer; names mean what they meant at the start
 	named      []map[string]bool
-	templates  []bridge.UnitConfig // by informer, without type and namespace
+	templates  []pipeline.Config // by informer, without type and namespace
 	resolver   *kube.Resolver
 	redactor   *resource.Redactor
 }

@@ -29,7 +29,7 @@ type reloader struct {
 	changing *semaphore.Weighted
 	// assembler is of the configuration that runs.
 	assembler *assembler
-	pipeline  *pipeline
+	pipeline  *assembled
 	secrets   map[string]string // what the files that are read once hold, by sink
 	done      string            // the content that was dealt with last, applied or refused
 }
@@ -46,7 +46,7 @@ func newReloader(o *Options, results *outcome) *reloader {
 
 // begin makes a reloader for a configuration that runs. began is what its file held before it was
 // read.
-func (r *reloader) begin(a *assembler, p *pipeline, began string) {
+func (r *reloader) begin(a *assembler, p *assembled, began string) {
 	r.assembler, r.pipeline, r.secrets = a, p, secretsOf(a.config)
 	if contentOf(r.file) == began {
 		r.done = r.content()

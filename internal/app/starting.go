@@ -17,8 +17,8 @@ type starting struct {
 	version  string   // of the program
 	outcome  *outcome // of reloads
 	mu       sync.Mutex
-	pipeline *pipeline // guarded by mu; nil until it is assembled
-	why      string    // guarded by mu
+	pipeline *assembled // guarded by mu; nil until it is assembled
+	why      string     // guarded by mu
 	began    time.Time
 }
 
@@ -37,13 +37,13 @@ func (s *starting) waits(err error) {
 }
 
 // runs is called when there is a pipeline.
-func (s *starting) runs(p *pipeline) {
+func (s *starting) runs(p *assembled) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pipeline = p
 }
 
-func (s *starting) get() (p *pipeline, why string) {
+func (s *starting) get() (p *assembled, why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.pipeline, s.why

@@ -16,6 +16,7 @@ import (
 	"github.com/kubebridge/bridge/internal/checkpoint"
 	"github.com/kubebridge/bridge/internal/metric"
 	"github.com/kubebridge/bridge/internal/namespaces"
+	"github.com/kubebridge/bridge/internal/pipeline"
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/ratelimit"
 	"github.com/kubebridge/bridge/internal/reflector"
@@ -33,7 +34,7 @@ type Config struct {
 	// DB is the state database. The caller opens it before and closes it after Run.
 	DB *store.DB
 	// Units are what is watched.
-	Units []UnitConfig
+	Units []pipeline.Config
 	// Unknown says of which resources the API server could not tell when Units were made; may be nil.
 	Unknown func(resource.Type) bool
 	// Planner is asked while the bridge runs whether Units is still what there is to watch: units start, move and stop as it
@@ -89,7 +90,7 @@ type Bridge struct {
 	cfg        Config // constant after New
 	log        *slog.Logger
 	committer  *checkpoint.Committer
-	outlets    outlets
+	sinks      sinkRunners
 	roster     roster
 	namespaces *namespaces.Watcher
 	ownerCache ownerCache
@@ -115,7 +116,7 @@ func New(cfg Config) (*Bridge, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	b := &Bridge{
-		cfg: cfg, log: cfg.Log, roster: roster{gone: map[string]lastWords{}}, changes: countChanges(cfg.Registerer),
+		cfg: cfg, log: cfg.Log, roster: roster{gone: map[string]retired{}}, changes: countChanges(cfg.Registerer),
 		requests: make(chan *request), ended: make(chan struct{}), changing: semaphore.NewWeighted(1),
 		process: rand.Text()[:8],
 	}
@@ -147,7 +148,7 @@ func New(cfg Config) (*Bridge, error) {
 			continue
 		}
 		names[uc.Name()] = true
-		u, err := b.newUnit(uc, false, !cfg.DB.WasClean())
+		u, err := b.newPipeline(uc, false, !cfg.DB.WasClean())
 		if err != nil {
 			problems = append(problems, err)
 			continue
@@ -157,13 +158,30 @@ func New(cfg Config) (*Bridge, error) {
 	return b, errors.Join(problems...)
 }
 
+// newPipeline opens the state of a pipeline and connects its stages.
+func (b *Bridge) newPipeline(cfg pipeline.Config, relist, unclean bool) (*pipeline.Pipeline, error) {
+	if cfg.Owners {
+		b.ownerCache.enable()
+	}
+	env := pipeline.Env{
+		Cluster: b.cfg.Cluster, Client: b.cfg.Client, DB: b.cfg.DB, Committer: b.committer,
+		Namespaces: b.namespaces, Sink: b.sinks.forPipeline,
+		Owners: b.owners, OnDelete: b.ownerCache.deleted, Trace: b.cfg.Trace,
+		Watchdog: b.cfg.Watchdog, Identify: b.cfg.Identify, Log: b.log, Registerer: b.cfg.Registerer,
+	}
+	if b.replica != nil {
+		env.Replicas = b.replica
+	}
+	return pipeline.New(cfg, env, pipeline.Start{Relist: relist, Unclean: unclean, Run: b.process})
+}
+
 func (b *Bridge) addSink(sc SinkConfig) error {
-	if b.outlets.get(sc.Name) != nil {
+	if b.sinks.get(sc.Name) != nil {
 		return fmt.Errorf("sink %s: the name is used twice", sc.Name)
 	}
-	out, err := b.newOutlet(sc, false)
+	out, err := b.newSinkRunner(sc, false)
 	if err == nil {
-		b.outlets.set(append(slices.Clone(b.outlets.all()), out))
+		b.sinks.set(append(slices.Clone(b.sinks.all()), out))
 	}
 	return err
 }
@@ -182,7 +200,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 	} else if err != nil {
 		return err
 	}
-	if !b.roster.sure() {
+	if !b.roster.isClean() {
 		return nil // it has not found out what the run before has sent
 	}
 	return b.cfg.DB.EndRun()
@@ -207,33 +225,33 @@ func (b *Bridge) run(ctx context.Context) error {
 	}
 	commits.start("", b.committer.Run)
 	publish := func() {
-		for _, out := range b.outlets.all() {
-			b.startOutlet(publishing, out)
+		for _, out := range b.sinks.all() {
+			b.startSink(publishing, out)
 		}
 	}
 	replicas := newStage(hard, failed)
 	resign := b.replicate(read, replicas, commits, units, publishing, publish)
 	units.start("namespaces", func(context.Context) error { return b.namespaces.Run(read) })
-	start := func(u *unit) {
+	start := func(u *pipeline.Pipeline) {
 		if b.replica != nil {
 			if err := b.replica.prepare(u); err != nil {
 				failed(err)
 			}
 		}
-		reading := u.begin(read, units.ctx)
-		units.start("informer "+u.name, func(hard context.Context) error { return causeFirst(hard, u.run(reading)) })
+		run := u.Begin(read, units.ctx)
+		units.start("informer "+u.Name(), func(hard context.Context) error { return causeFirst(hard, run()) })
 	}
 	for _, u := range b.roster.all() {
 		start(u)
 	}
-	f := &follower{
-		Bridge: b, start: start, startOutlet: func(out *outlet) { b.startOutlet(publishing, out) },
+	reconciler := &reconciler{
+		b: b, startPipeline: start, startSink: func(out *sinkRunner) { b.startSink(publishing, out) },
 		previous: Plan{Unknown: b.cfg.Unknown}, unclean: map[string]bool{},
 		planner: b.cfg.Planner, planInterval: b.cfg.PlanInterval,
 	}
-	units.start("", func(context.Context) error { return f.follow(read) })
+	units.start("", func(context.Context) error { return reconciler.run(read) })
 	services.start("", func(context.Context) error { return b.progress(read) })
-	units.start("", func(context.Context) error { return b.keepUp(read) })
+	units.start("", func(context.Context) error { return b.refreshBodies(read) })
 	services.start("", func(ended context.Context) error {
 		<-read.Done() // whatever ends the bridge ends reading
 		b.deadline(ctx, hard, ended, failed)
@@ -267,7 +285,7 @@ func (b *Bridge) deadline(ctx, hard, ended context.Context, failed context.Cance
 		return
 	}
 	b.log.Info("stopping: sending what was read", "cause", context.Cause(ctx), "deadline", b.cfg.Drain.String())
-	for _, p := range b.outlets.all() {
+	for _, p := range b.sinks.all() {
 		go func() { _ = p.Drain(hard) }() // ends the pauses between its attempts; whether it succeeds the units tell
 	}
 	select {

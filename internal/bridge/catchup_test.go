@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/pipeline"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -248,7 +249,7 @@ func TestAFloodEndsWhatItHasNotLeft(t *testing.T) {
 func TestASnapshotHasWhatAFloodLeftBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFlooded(t, 45)
-		_, err := f.SendSnapshot(t.Context(), bridge.SnapshotRequest{Informer: "all"})
+		_, err := f.SendSnapshot(t.Context(), pipeline.SnapshotRequest{Informer: "all"})
 		ok(t, err)
 		f.settle()
 		var lines []string
@@ -271,7 +272,7 @@ func TestASnapshotHasWhatASinkHadBeforeItsCommit(t *testing.T) {
 		f.flood(f.objects)
 		f.settle()
 		f.lake.seen = len(f.lake.records())
-		_, err := f.SendSnapshot(t.Context(), bridge.SnapshotRequest{Informer: "all"})
+		_, err := f.SendSnapshot(t.Context(), pipeline.SnapshotRequest{Informer: "all"})
 		ok(t, err)
 		f.commit()
 		if n := len(f.lake.records()) - f.lake.seen; n != f.objects {
@@ -285,7 +286,7 @@ func TestASnapshotHasWhatASinkHadBeforeItsCommit(t *testing.T) {
 func TestASnapshotAmidAFloodHasEverything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFlooded(t, 100)
-		_, err := f.SendSnapshot(t.Context(), bridge.SnapshotRequest{Informer: "all"})
+		_, err := f.SendSnapshot(t.Context(), pipeline.SnapshotRequest{Informer: "all"})
 		ok(t, err)
 		for i := range 30 {
 			for j := range 20 {
@@ -312,7 +313,7 @@ func TestASnapshotSaysWhatItCouldNotRead(t *testing.T) {
 		f := newFlooded(t, 45)
 		behind := f.behind()
 		f.Refuse(testkit.Lists, -1, http.StatusForbidden, metav1.StatusReasonForbidden)
-		_, err := f.SendSnapshot(t.Context(), bridge.SnapshotRequest{Informer: "all"})
+		_, err := f.SendSnapshot(t.Context(), pipeline.SnapshotRequest{Informer: "all"})
 		ok(t, err)
 		time.Sleep(time.Minute)
 		f.settle()

@@ -1,11 +1,12 @@
-// Package bridge assembles the pipeline and supervises it: for each unit (one resource, in one namespace or all) a reflector, a
-// DeltaFIFO, an informer; for each sink a publisher; one checkpoint for all. It is the only package that knows every stage.
+// Package bridge makes the pipelines and the sinks of a configuration, and starts and stops them in
+// order. What comes in is a Config; what goes out is events, by the sinks.
 //
-// Start: services (an embedded broker), committer, publishers, then the units. Stop flows in the direction of the data: the
-// reflectors stop reading, each FIFO is closed and emptied, the listeners wait until what they passed on is settled, the publishers
-// end, the last commit is written, the services end. All that under the drain deadline: when it passes, what is not settled stays
-// behind the watermark and is sent after the next start.
+// Run starts services (an embedded broker), the committer, the sinks, then the pipelines. It stops in
+// the direction of the data: the pipelines read no more and drain, the sinks end, the last commit is
+// written, the services end. All that under the drain deadline: what is not settled then stays behind
+// the watermark and is sent after the next start.
 //
-// With a Planner, units come and go while the bridge runs (follow.go), on the same road: one that stops reads no more, settles everything that
-// it has read, and leaves its state on disk; one that starts takes up what is there under its name. The others are not touched.
+// While it runs, the reconciler starts and stops single pipelines, as the API server serves other
+// resources or Reconfigure says. The others are not touched. With Standby it is one of several
+// replicas (replica.go), of which the leader runs its sinks.
 package bridge

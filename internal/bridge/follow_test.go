@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/pipeline"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -63,7 +64,7 @@ type follow struct {
 	v1, v2  *testkit.Server
 }
 
-func newFollow(t *testing.T, change ...func(*bridge.UnitConfig)) *follow {
+func newFollow(t *testing.T, change ...func(*pipeline.Config)) *follow {
 	f := &follow{sink: calmBroker("sink"), catalog: &catalog{}}
 	f.rig = newRig(t, f.sink)
 	f.v1, f.v2 = testkit.NewServer(t, widgets), testkit.NewServer(t, widgetsV2)
@@ -85,7 +86,7 @@ func newFollow(t *testing.T, change ...func(*bridge.UnitConfig)) *follow {
 }
 
 // units are units for types.
-func units(like bridge.UnitConfig, types []resource.Type) (list []bridge.UnitConfig) {
+func units(like pipeline.Config, types []resource.Type) (list []pipeline.Config) {
 	for _, like.Type = range types {
 		list = append(list, like)
 	}
@@ -139,7 +140,7 @@ func TestAResourceThatAppearsIsWatched(t *testing.T) {
 func TestAllObjectsOfAResourceThatAppearsAreChanges(t *testing.T) {
 	for unknown, want := range map[bool][]string{false: {"added w", "synced"}, true: nil} {
 		synctest.Test(t, func(t *testing.T) {
-			f := newFollow(t, func(u *bridge.UnitConfig) { u.Snapshot = bridge.SnapshotNever })
+			f := newFollow(t, func(u *pipeline.Config) { u.Snapshot = pipeline.SnapshotNever })
 			f.cfg.Unknown = func(resource.Type) bool { return unknown } // then it may have been there before
 			f.v1.Create("shop/w", nil)
 			f.begin(pods)
@@ -192,7 +193,7 @@ func TestAResourceThatGoesStopsAndComesBack(t *testing.T) {
 
 func TestANamedResourceThatGoesIsMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFollow(t, func(u *bridge.UnitConfig) { u.Named = true })
+		f := newFollow(t, func(u *pipeline.Config) { u.Named = true })
 		f.begin(pods, widgets)
 		vanish(f.v1)
 		f.catalog.serve(pods)

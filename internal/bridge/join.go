@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kubebridge/bridge/internal/pipeline"
 	"github.com/kubebridge/bridge/internal/ratelimit"
 )
 
@@ -61,7 +62,7 @@ func (r *replica) changed(version string) {
 	}
 	fed := map[string][]string{}
 	for _, u := range r.roster.all() {
-		fed[u.cfg.Informer] = u.feeds()
+		fed[u.Config().Informer] = u.SinkKeys()
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -76,33 +77,33 @@ func (r *replica) changed(version string) {
 	r.progress.Feeds = feeds
 }
 
-// joins are the sinks that a unit, which begins again, has not fed before, and that the leader, or the one before this replica, has. What that one has
+// needsBackfill are the sinks that a unit, which begins again, has not fed before, and that the leader, or the one before this replica, has. What that one has
 // not sent by the end of its time, this replica has not kept for them. So the unit lists, and a gap is told if this replica has to publish before the
 // leader has passed the list.
-func (r *reconfiguration) joins(uc *UnitConfig) (sinks []string) {
-	if r.replica == nil || !r.replica.tellsOf(uc.Name()) {
+func (r *reconfiguration) needsBackfill(uc *pipeline.Config) (sinks []string) {
+	if r.b.replica == nil || !r.b.replica.tellsOf(uc.Name()) {
 		return nil
 	}
 	for _, b := range uc.Sinks {
-		key := r.outlets.get(b.Sink).key
-		if !slices.Contains(r.restarts[uc.Name()], key) && r.replica.feeds(uc.Informer, key, false) {
+		key := r.b.sinks.get(b.Sink).key
+		if !slices.Contains(r.restarts[uc.Name()], key) && r.b.replica.feeds(uc.Informer, key, false) {
 			sinks = append(sinks, b.Sink)
 		}
 	}
 	return sinks
 }
 
-// heal sends all objects to sinks that a unit has joined, if this replica publishes before the leader has passed the unit's list: the gap tells
+// backfill sends all objects to sinks that a unit has joined, if this replica publishes before the leader has passed the unit's list: the gap tells
 // that something is missing, and the list itself, which knows what other sinks have, sends only what differs.
-func (r *replica) heal(ctx context.Context, u *unit, sinks []string) {
-	for ctx.Err() == nil && !(u.informer.HasSynced() && (!r.follows() || r.unitBehind(u) == "")) {
+func (r *replica) backfill(ctx context.Context, u *pipeline.Pipeline, sinks []string) {
+	for ctx.Err() == nil && !(u.HasSynced() && (!r.follows() || r.unitBehind(u) == "")) {
 		_ = ratelimit.Sleep(ctx, r.cfg.Interval/4)
 	}
 	if ctx.Err() != nil || r.unitBehind(u) == "" {
 		return
 	}
-	u.log.Warn("other replicas have sent to these sinks what this one can't know of: all objects are sent to them", "resource", u.cfg.Type.String(), "sinks", sinks)
+	u.Log().Warn("other replicas have sent to these sinks what this one can't know of: all objects are sent to them", "resource", u.Config().Type.String(), "sinks", sinks)
 	for _, sink := range sinks {
-		u.sendSnapshot(ctx, &SnapshotRequest{Informer: u.cfg.Informer, Sink: sink}, time.Now().UnixMilli())
+		u.SendSnapshot(ctx, &pipeline.SnapshotRequest{Informer: u.Config().Informer, Sink: sink}, time.Now().UnixMilli())
 	}
 }

@@ -5,14 +5,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/pipeline"
 )
 
 // newest is a rig with a sink that is sent the newest states only.
 func newest(t *testing.T) (*rig, *broker) {
 	b := calmBroker("sink")
 	r := newRig(t, b)
-	r.cfg.Units[0].Sinks = []bridge.BindingConfig{{Sink: "sink", Latest: true}}
+	r.cfg.Units[0].Sinks = []pipeline.Binding{{Sink: "sink", Latest: true}}
 	r.start()
 	return r, b
 }

@@ -22,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/pipeline"
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/resource"
@@ -67,7 +68,7 @@ type model struct {
 	cluster  *cluster
 	features testkit.Features // of the cluster
 	brokers  []*broker
-	unit     bridge.UnitConfig
+	unit     pipeline.Config
 	retry    publisher.Config
 	commit   time.Duration
 	recall   bool         // the brokers can be read back
@@ -153,7 +154,7 @@ func (m *model) configure(typ resource.Type) {
 	m.retry = publisher.Config{
 		MaxItems: pick(m, 0, 3, 50), PublishTimeout: 3 * time.Second, Retry: publisher.Retry{Initial: 10 * time.Millisecond, Max: time.Second},
 	}
-	m.unit = bridge.UnitConfig{
+	m.unit = pipeline.Config{
 		Informer: "all", Type: typ, Memory: pick(m, 0, 1<<10, 16<<10),
 		Spool: pick[int64](m, 0, 0, -1, 8<<10),
 		Reflector: reflector.Config{
@@ -164,7 +165,7 @@ func (m *model) configure(typ resource.Type) {
 		},
 	}
 	for _, b := range m.brokers {
-		m.unit.Sinks = append(m.unit.Sinks, bridge.BindingConfig{
+		m.unit.Sinks = append(m.unit.Sinks, pipeline.Binding{
 			Sink: b.name, Latest: m.one(3), Resync: pick(m, 0, 0, 7*time.Second, 11*time.Second),
 		})
 	}
@@ -247,7 +248,7 @@ func (m *model) start() {
 	m.states = append(m.states, m.read(db))
 	l := &life{db: db, done: make(chan error, 1)}
 	cfg := bridge.Config{
-		Cluster: "test", DB: db, Log: slog.New(log), CommitInterval: m.commit, Units: []bridge.UnitConfig{m.unit},
+		Cluster: "test", DB: db, Log: slog.New(log), CommitInterval: m.commit, Units: []pipeline.Config{m.unit},
 		Client: &reflector.Client{HTTP: cmp.Or(m.http, m.cluster.HTTP()), Base: m.cluster.URL()},
 	}
 	for _, b := range m.brokers {

@@ -10,8 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/pipeline"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -185,7 +185,7 @@ type held struct {
 
 // latest says whether a sink gets the newest states only.
 func (s *scoped) latest(b *broker) bool {
-	return slices.ContainsFunc(s.unit.Sinks, func(c bridge.BindingConfig) bool { return c.Sink == b.name && c.Latest })
+	return slices.ContainsFunc(s.unit.Sinks, func(c pipeline.Binding) bool { return c.Sink == b.name && c.Latest })
 }
 
 // read reads a stream from its beginning, as somebody who drops events with an id that he has seen; judge sees each record before it counts. It

@@ -20,6 +20,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/pipeline"
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/resource"
@@ -95,7 +96,7 @@ func (r *natsRig) run(oversize []publisher.Oversize, change func(*nats.Config)) 
 	db, err := store.Open(store.Options{})
 	ok(r.t, err)
 	retry := publisher.Retry{Initial: 20 * time.Millisecond, Max: 100 * time.Millisecond}
-	bindings := []bridge.BindingConfig{{Sink: "nats"}}
+	bindings := []pipeline.Binding{{Sink: "nats"}}
 	list := []bridge.SinkConfig{{Name: "nats", Sink: sink, Publisher: publisher.Config{
 		Oversize: oversize, Retry: retry, Keep: r.keep, DeadLetterWait: time.Second,
 	}}}
@@ -103,12 +104,12 @@ func (r *natsRig) run(oversize []publisher.Oversize, change func(*nats.Config)) 
 		cfg.URL = also.url
 		sink, err := nats.New(cfg)
 		ok(r.t, err)
-		bindings = append(bindings, bridge.BindingConfig{Sink: also.url})
+		bindings = append(bindings, pipeline.Binding{Sink: also.url})
 		list = append(list, bridge.SinkConfig{Name: also.url, Sink: sink, Publisher: publisher.Config{Retry: retry}})
 	}
 	b, err := bridge.New(bridge.Config{
 		Cluster: "test", DB: db, Log: log, Client: &reflector.Client{HTTP: r.HTTP(), Base: r.URL()},
-		Units: []bridge.UnitConfig{{Informer: cmp.Or(r.informer, "all"), Type: pods, Sinks: bindings}},
+		Units: []pipeline.Config{{Informer: cmp.Or(r.informer, "all"), Type: pods, Sinks: bindings}},
 		Sinks: list,
 	})
 	ok(r.t, err)

@@ -46,23 +46,11 @@ func controllerOf(meta *resource.Meta) (resource.Owner, bool) {
 	return resource.Owner{}, false
 }
 
-// known is what some unit knows of an owner, nil when none does.
+// known is the metadata of an owner, nil when no pipeline has it.
 func (b *Bridge) known(o resource.Owner, namespace string) *resource.Meta {
-	group, _, found := strings.Cut(o.APIVersion, "/")
-	if !found {
-		group = ""
-	}
 	for _, u := range b.roster.all() {
-		t := u.cfg.Type
-		if t.Group != group || t.Kind != o.Kind || u.cfg.Namespace != "" && u.cfg.Namespace != namespace {
-			continue
-		}
-		key := resource.MakeKey("", o.Name)
-		if t.Namespaced {
-			key = resource.MakeKey(namespace, o.Name)
-		}
-		if obj, err := u.indexer.Object(key); err == nil && obj != nil && obj.UID == o.UID {
-			return &obj.Meta
+		if meta := u.Owner(o, namespace); meta != nil {
+			return meta
 		}
 	}
 	return nil

@@ -2,10 +2,11 @@ package bridge
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/kubebridge/bridge/internal/pipeline"
 )
 
 // kinds of what can be paused.
@@ -15,38 +16,32 @@ const (
 )
 
 // ErrUnknown is returned for an informer or a sink that there is not.
-var ErrUnknown = errors.New("there is none of this name")
+var ErrUnknown = pipeline.ErrUnknown
 
-// Pause says who has paused something, and since when.
-type Pause struct {
-	By    string    `json:"by"`
-	Since time.Time `json:"since"`
-}
-
-// reason is why something that is paused is not ready.
-func (p *Pause) reason(kind, name string) string {
+// pausedReason is why something that is paused is not ready.
+func pausedReason(p *pipeline.Pause, kind, name string) string {
 	return fmt.Sprintf("paused by %s since %s; 'bridge resume %s %s' goes on", p.By, p.Since.UTC().Format(time.RFC3339), kind, name)
 }
 
 // pauses are what operators have paused. They end with the process: a bridge that starts reads and sends everything.
 type pauses struct {
 	mu   sync.Mutex
-	list map[string]*Pause // guarded by mu; by kind and name
+	list map[string]*pipeline.Pause // guarded by mu; by kind and name
 }
 
 // of is the pause of something, nil when it is not paused.
-func (p *pauses) of(kind, name string) *Pause {
+func (p *pauses) of(kind, name string) *pipeline.Pause {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.list[kind+" "+name]
 }
 
 // set notes a pause, or with nil its end.
-func (p *pauses) set(kind, name string, pause *Pause) {
+func (p *pauses) set(kind, name string, pause *pipeline.Pause) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.list == nil {
-		p.list = map[string]*Pause{}
+		p.list = map[string]*pipeline.Pause{}
 	}
 	p.list[kind+" "+name] = pause
 	if pause == nil {
@@ -56,24 +51,24 @@ func (p *pauses) set(kind, name string, pause *Pause) {
 
 // PauseInformer stops the reading of all units of an informer. What was read is sent. by is who asks for it.
 func (b *Bridge) PauseInformer(ctx context.Context, name, by string) error {
-	return b.do(ctx, func(_ context.Context, f *follower) error {
-		return f.eachOf(name, &Pause{By: by, Since: time.Now()}, func(u *unit) { u.reflector.Pause() })
+	return b.do(ctx, func(_ context.Context, f *reconciler) error {
+		return f.eachOf(name, &pipeline.Pause{By: by, Since: time.Now()}, func(u *pipeline.Pipeline) { u.Pause() })
 	})
 }
 
 // ResumeInformer ends a pause: reading goes on where it stood.
 func (b *Bridge) ResumeInformer(ctx context.Context, name string) error {
-	return b.do(ctx, func(_ context.Context, f *follower) error {
-		return f.eachOf(name, nil, func(u *unit) { u.reflector.Resume() })
+	return b.do(ctx, func(_ context.Context, f *reconciler) error {
+		return f.eachOf(name, nil, func(u *pipeline.Pipeline) { u.Resume() })
 	})
 }
 
-func (f *follower) eachOf(name string, pause *Pause, do func(*unit)) error {
-	units := f.of(name)
-	if len(units) == 0 && !f.knowsInformer(name) {
+func (f *reconciler) eachOf(name string, pause *pipeline.Pause, do func(*pipeline.Pipeline)) error {
+	units := f.b.of(name)
+	if len(units) == 0 && !f.b.knowsInformer(name) {
 		return fmt.Errorf("informer %s: %w", name, ErrUnknown)
 	}
-	f.pauses.set(kindInformer, name, pause)
+	f.b.pauses.set(kindInformer, name, pause)
 	for _, u := range units {
 		do(u)
 	}
@@ -81,9 +76,9 @@ func (f *follower) eachOf(name string, pause *Pause, do func(*unit)) error {
 }
 
 // of are the units of an informer.
-func (b *Bridge) of(name string) (units []*unit) {
+func (b *Bridge) of(name string) (units []*pipeline.Pipeline) {
 	for _, u := range b.roster.all() {
-		if u.cfg.Informer == name {
+		if u.Config().Informer == name {
 			units = append(units, u)
 		}
 	}
@@ -92,7 +87,7 @@ func (b *Bridge) of(name string) (units []*unit) {
 
 // knowsInformer says whether there is an informer, though none of its resources is served.
 func (b *Bridge) knowsInformer(name string) bool {
-	for _, u := range b.roster.lost() {
+	for _, u := range b.roster.retired() {
 		if u.status.Informer == name {
 			return true
 		}
@@ -102,12 +97,12 @@ func (b *Bridge) knowsInformer(name string) bool {
 
 // PauseSink sends nothing to a sink until it is resumed: what is for it waits, as in an outage. by is who asks for it.
 func (b *Bridge) PauseSink(ctx context.Context, name, by string) error {
-	return b.do(ctx, func(_ context.Context, f *follower) error {
-		out := f.outlets.get(name)
+	return b.do(ctx, func(_ context.Context, f *reconciler) error {
+		out := f.b.sinks.get(name)
 		if out == nil {
 			return fmt.Errorf("sink %s: %w", name, ErrUnknown)
 		}
-		f.pauses.set(kindSink, name, &Pause{By: by, Since: time.Now()})
+		f.b.pauses.set(kindSink, name, &pipeline.Pause{By: by, Since: time.Now()})
 		out.Pause()
 		return nil
 	})
@@ -115,12 +110,12 @@ func (b *Bridge) PauseSink(ctx context.Context, name, by string) error {
 
 // ResumeSink ends a pause: what has waited is sent, in order.
 func (b *Bridge) ResumeSink(ctx context.Context, name string) error {
-	return b.do(ctx, func(_ context.Context, f *follower) error {
-		out := f.outlets.get(name)
+	return b.do(ctx, func(_ context.Context, f *reconciler) error {
+		out := f.b.sinks.get(name)
 		if out == nil {
 			return fmt.Errorf("sink %s: %w", name, ErrUnknown)
 		}
-		f.pauses.set(kindSink, name, nil)
+		f.b.pauses.set(kindSink, name, nil)
 		out.Resume()
 		return nil
 	})

@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/pipeline"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -166,7 +166,7 @@ func TestBytesThatNoListCanBeReadPastAreToldOnceAndStopNoOtherResource(t *testin
 		r := newRig(t)
 		other := testkit.NewServer(t, widgets)
 		r.cfg.Client.HTTP = &http.Client{Transport: byPath{other.HTTP().Transport, r.HTTP().Transport}}
-		r.cfg.Units = append(r.cfg.Units, bridge.UnitConfig{Informer: "all", Type: widgets})
+		r.cfg.Units = append(r.cfg.Units, pipeline.Config{Informer: "all", Type: widgets})
 		r.addSink(b.name, b.connect(0))
 		r.SetFeatures(testkit.Features{NoWatchList: true})
 		r.Answer(testkit.Lists, -1, func(w http.ResponseWriter, _ *http.Request) {

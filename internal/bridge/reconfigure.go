@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kubebridge/bridge/internal/pipeline"
 	"github.com/kubebridge/bridge/internal/ratelimit"
 	"github.com/kubebridge/bridge/internal/resource"
 )
@@ -20,7 +21,7 @@ type Change struct {
 	// Changed are the names of those that are new or have changed: their units are started, or end and start again where they stood.
 	Changed []string
 	// Units, Unknown, Planner and PlanInterval are as in Config.
-	Units        []UnitConfig
+	Units        []pipeline.Config
 	Unknown      func(resource.Type) bool
 	Planner      Planner
 	PlanInterval time.Duration
@@ -52,12 +53,12 @@ func (b *Bridge) Reconfigure(ctx context.Context, c *Change) (done Changes, err 
 	if err := b.replica.awaitLeader(ctx, c.Version); err != nil {
 		return done, err
 	}
-	err = b.do(ctx, func(ctx context.Context, f *follower) error {
-		if f.changing.Acquire(ctx, 1) != nil {
+	err = b.do(ctx, func(ctx context.Context, f *reconciler) error {
+		if b.changing.Acquire(ctx, 1) != nil {
 			return ErrStopping
 		}
-		defer f.changing.Release(1)
-		r := &reconfiguration{follower: f, change: c, replaced: map[string]bool{}, restarts: map[string][]string{}}
+		defer b.changing.Release(1)
+		r := &reconfiguration{reconciler: f, b: b, change: c, replaced: map[string]bool{}, restarts: map[string][]string{}}
 		err := r.run(ctx)
 		done = r.done
 		return err
@@ -67,12 +68,13 @@ func (b *Bridge) Reconfigure(ctx context.Context, c *Change) (done Changes, err 
 
 // reconfiguration is one Change that is being made.
 type reconfiguration struct {
-	*follower
-	change   *Change
-	wanted   map[string]*UnitConfig // units that there are to be
-	replaced map[string]bool        // sinks that end
-	restarts map[string][]string    // units that have ended, to start again, with the keys of the sinks that they had
-	done     Changes
+	reconciler *reconciler
+	b          *Bridge
+	change     *Change
+	wanted     map[string]*pipeline.Config // units that there are to be
+	replaced   map[string]bool             // sinks that end
+	restarts   map[string][]string         // units that have ended, to start again, with the keys of the sinks that they had
+	done       Changes
 }
 
 func (r *reconfiguration) run(ctx context.Context) error {
@@ -80,7 +82,7 @@ func (r *reconfiguration) run(ctx context.Context) error {
 		return fmt.Errorf("nothing was changed: %w", err)
 	}
 	r.wanted = r.allWanted()
-	for _, out := range r.outlets.all() {
+	for _, out := range r.b.sinks.all() {
 		r.replaced[out.name] = !slices.ContainsFunc(r.change.Sinks, func(sc SinkConfig) bool { return sc.Name == out.name && sc.Sink == nil })
 	}
 	if err := r.stopUnits(ctx); err != nil {
@@ -92,11 +94,11 @@ func (r *reconfiguration) run(ctx context.Context) error {
 			return &fatalError{fmt.Errorf("change the configuration: %w", err)}
 		}
 	}
-	r.planner, r.previous = r.change.Planner, Plan{Unknown: r.change.Unknown}
+	r.reconciler.planner, r.reconciler.previous = r.change.Planner, Plan{Unknown: r.change.Unknown}
 	if r.change.PlanInterval > 0 {
-		r.planInterval = r.change.PlanInterval
+		r.reconciler.planInterval = r.change.PlanInterval
 	}
-	r.replica.changed(r.change.Version)
+	r.b.replica.changed(r.change.Version)
 	return nil
 }
 
@@ -108,7 +110,7 @@ func (r *reconfiguration) check() error {
 			return fmt.Errorf("sink %s: the name is used twice", sc.Name)
 		}
 		names[sc.Name] = true
-		if sc.Sink == nil && r.outlets.get(sc.Name) == nil {
+		if sc.Sink == nil && r.b.sinks.get(sc.Name) == nil {
 			return fmt.Errorf("sink %s: %w", sc.Name, ErrUnknown)
 		}
 	}
@@ -130,23 +132,23 @@ func (r *reconfiguration) check() error {
 
 // stopUnits ends the units that are not wanted any more, and those that are to begin again.
 func (r *reconfiguration) stopUnits(ctx context.Context) error {
-	var again, gone []*unit
-	for _, u := range r.roster.all() {
+	var again, gone []*pipeline.Pipeline
+	for _, u := range r.b.roster.all() {
 		switch {
 		case !r.affects(u):
 			continue
-		case r.wanted[u.name] != nil:
+		case r.wanted[u.Name()] != nil:
 			again = append(again, u)
 		default:
 			gone = append(gone, u)
 		}
-		u.log.Info("the configuration has changed: the informer of the resource stops", "resource", u.cfg.Type.String(), "starts_again", r.wanted[u.name] != nil)
-		u.leave(leavingChanged, errChanged)
+		u.Log().Info("the configuration has changed: the informer of the resource stops", "resource", u.Config().Type.String(), "starts_again", r.wanted[u.Name()] != nil)
+		u.Stop(pipeline.Changed)
 	}
-	if err := r.awaitEnd(ctx, again, min(restartPatience, r.cfg.Drain)); err != nil {
+	if err := r.awaitEnd(ctx, again, min(restartPatience, r.b.cfg.Drain)); err != nil {
 		return err
 	}
-	if err := r.awaitEnd(ctx, gone, r.cfg.Drain); err != nil {
+	if err := r.awaitEnd(ctx, gone, r.b.cfg.Drain); err != nil {
 		return err
 	}
 	for _, u := range slices.Concat(again, gone) {
@@ -155,7 +157,7 @@ func (r *reconfiguration) stopUnits(ctx context.Context) error {
 		}
 	}
 	for _, u := range again {
-		r.restarts[u.name] = u.feeds()
+		r.restarts[u.Name()] = u.SinkKeys()
 	}
 	r.done.UnitsStopped += len(gone)
 	return nil
@@ -163,42 +165,42 @@ func (r *reconfiguration) stopUnits(ctx context.Context) error {
 
 // allWanted are the units that there are to be, by name. A unit of an informer that has not changed stays what it is, also when the API server
 // does not tell of its resource just now.
-func (r *reconfiguration) allWanted() map[string]*UnitConfig {
-	wanted := map[string]*UnitConfig{}
+func (r *reconfiguration) allWanted() map[string]*pipeline.Config {
+	wanted := map[string]*pipeline.Config{}
 	for i := range r.change.Units {
 		wanted[r.change.Units[i].Name()] = &r.change.Units[i]
 	}
-	for _, u := range r.roster.all() {
-		if wanted[u.name] == nil && slices.Contains(r.change.Informers, u.cfg.Informer) && !slices.Contains(r.change.Changed, u.cfg.Informer) {
-			wanted[u.name] = &u.cfg
+	for _, u := range r.b.roster.all() {
+		if wanted[u.Name()] == nil && slices.Contains(r.change.Informers, u.Config().Informer) && !slices.Contains(r.change.Changed, u.Config().Informer) {
+			wanted[u.Name()] = u.Config()
 		}
 	}
 	return wanted
 }
 
 // affects says whether a unit can't go on as it is.
-func (r *reconfiguration) affects(u *unit) bool {
-	return !slices.Contains(r.change.Informers, u.cfg.Informer) || slices.Contains(r.change.Changed, u.cfg.Informer) ||
-		slices.ContainsFunc(u.cfg.Sinks, func(b BindingConfig) bool { return r.replaced[b.Sink] })
+func (r *reconfiguration) affects(u *pipeline.Pipeline) bool {
+	return !slices.Contains(r.change.Informers, u.Config().Informer) || slices.Contains(r.change.Changed, u.Config().Informer) ||
+		slices.ContainsFunc(u.Config().Sinks, func(b pipeline.Binding) bool { return r.replaced[b.Sink] })
 }
 
 // restartPatience is how long a unit that starts again may take to send what it has read: it reads nothing meanwhile.
 const restartPatience = 5 * time.Second
 
 // awaitEnd waits until units have sent everything, for a while, and then ends them. One whose sink is away, or paused, would not.
-func (r *reconfiguration) awaitEnd(ctx context.Context, units []*unit, patience time.Duration) error {
+func (r *reconfiguration) awaitEnd(ctx context.Context, units []*pipeline.Pipeline, patience time.Duration) error {
 	deadline := time.Now().Add(patience)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for _, u := range units {
 		for parted := false; ; {
 			select {
-			case <-u.ended:
+			case <-u.Ended():
 			case <-ctx.Done():
 				return ErrStopping
 			case now := <-tick.C:
 				if !parted && (now.After(deadline) || r.inVain(u)) {
-					u.part(ctx)
+					u.Abort(ctx)
 					parted = true
 				}
 				continue
@@ -209,35 +211,31 @@ func (r *reconfiguration) awaitEnd(ctx context.Context, units []*unit, patience 
 	return nil
 }
 
-// inVain says whether a unit waits for a sink that takes nothing now.
-func (r *reconfiguration) inVain(u *unit) bool {
-	for _, l := range u.informer.Status().Listeners {
-		out := r.outlets.get(l.Sink)
-		if s := out.Status(); l.Oldest.IsZero() || s.Connected && !s.Paused {
-			continue
-		}
-		return true
-	}
-	return false
+// inVain reports whether a pipeline waits for a sink that takes nothing now.
+func (r *reconfiguration) inVain(u *pipeline.Pipeline) bool {
+	return slices.ContainsFunc(u.PendingFor(), func(sink string) bool {
+		s := r.b.sinks.get(sink).Status()
+		return !s.Connected || s.Paused
+	})
 }
 
 // takeOut takes a unit out that has ended, with what its sinks have not acknowledged.
-func (r *reconfiguration) takeOut(ctx context.Context, u *unit) error {
-	unclean := !u.informer.Sure()
-	if err := u.informer.End(); err != nil {
-		u.log.Warn("not all that waits for sinks could be put on disk; some of it may be sent twice", "err", err)
+func (r *reconfiguration) takeOut(ctx context.Context, u *pipeline.Pipeline) error {
+	unclean := !u.IsClean()
+	if err := u.Spool(); err != nil {
+		u.Log().Warn("not all that waits for sinks could be put on disk; some of it may be sent twice", "err", err)
 		unclean = true
-		r.process = rand.Text()[:8]
+		r.b.process = rand.Text()[:8]
 	}
-	for !r.take(u, leavingChanged) {
+	for !r.reconciler.remove(u, pipeline.Changed) {
 		// The disk is full: the unit has ended, and its last state is to be on it.
 		if ratelimit.Sleep(ctx, time.Second) != nil {
 			return ErrStopping
 		}
 	}
-	r.unclean[u.name] = unclean
-	if unclean && r.wanted[u.name] == nil {
-		r.roster.doubt()
+	r.reconciler.unclean[u.Name()] = unclean
+	if unclean && r.wanted[u.Name()] == nil {
+		r.b.roster.setUnclean()
 	}
 	return nil
 }
@@ -245,32 +243,32 @@ func (r *reconfiguration) takeOut(ctx context.Context, u *unit) error {
 // changeSinks ends the sinks that are not wanted any more, or are replaced, and starts the new ones.
 func (r *reconfiguration) changeSinks() error {
 	before := map[string]bool{}
-	for _, out := range r.outlets.all() {
+	for _, out := range r.b.sinks.all() {
 		before[out.name] = true
 		if !r.replaced[out.name] {
 			continue
 		}
-		r.log.Info("the configuration has changed: the sink stops", "sink", out.name)
-		if err := r.endOutlet(out); err != nil {
+		r.b.log.Info("the configuration has changed: the sink stops", "sink", out.name)
+		if err := r.b.endSink(out); err != nil {
 			return err
 		}
 		r.done.SinksStopped++
 	}
-	list := make([]*outlet, 0, len(r.change.Sinks))
+	list := make([]*sinkRunner, 0, len(r.change.Sinks))
 	for _, sc := range r.change.Sinks {
 		if sc.Sink == nil {
-			list = append(list, r.outlets.get(sc.Name))
+			list = append(list, r.b.sinks.get(sc.Name))
 			continue
 		}
-		out, err := r.newOutlet(sc, true)
+		out, err := r.b.newSinkRunner(sc, true)
 		if err != nil {
 			return err
 		}
-		if r.pauses.of(kindSink, sc.Name) != nil {
+		if r.b.pauses.of(kindSink, sc.Name) != nil {
 			out.Pause()
 		}
-		if !r.replica.follows() {
-			r.startOutlet(out)
+		if !r.b.replica.follows() {
+			r.reconciler.startSink(out)
 		}
 		list = append(list, out)
 		if before[sc.Name] {
@@ -280,16 +278,16 @@ func (r *reconfiguration) changeSinks() error {
 			r.done.SinksStarted++
 		}
 	}
-	r.outlets.set(list)
+	r.b.sinks.set(list)
 	return nil
 }
 
 // startUnits starts what has changed, and starts again what ended for it. What else there is to watch the next plan tells.
 func (r *reconfiguration) startUnits() error {
-	r.roster.keepInformers(r.change.Informers)
+	r.b.roster.keepInformers(r.change.Informers)
 	there := map[string]bool{}
-	for _, u := range r.roster.all() {
-		there[u.name] = true
+	for _, u := range r.b.roster.all() {
+		there[u.Name()] = true
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.wanted)) {
 		uc, again := r.wanted[name], r.restarts[name] != nil
@@ -303,19 +301,19 @@ func (r *reconfiguration) startUnits() error {
 	return nil
 }
 
-func (r *reconfiguration) startUnit(uc UnitConfig, again bool) error {
-	if again && uc.Snapshot == SnapshotAlways {
-		uc.Snapshot = SnapshotInitial // always is at every start of the bridge
+func (r *reconfiguration) startUnit(uc pipeline.Config, again bool) error {
+	if again && uc.Snapshot == pipeline.SnapshotAlways {
+		uc.Snapshot = pipeline.SnapshotInitial // always is at every start of the bridge
 	}
 	var joins []string
 	if again {
-		joins = r.joins(&uc)
+		joins = r.needsBackfill(&uc)
 	}
-	u, err := r.addAndJoin(uc, joins)
+	u, err := r.reconciler.start(uc, joins)
 	if err != nil {
 		return err
 	}
-	u.log.Info("the configuration has changed: the informer of the resource starts", "resource", uc.Type.String(), "watermark", u.from(), "again", again)
+	u.Log().Info("the configuration has changed: the informer of the resource starts", "resource", uc.Type.String(), "watermark", u.From(), "again", again)
 	if again {
 		r.done.UnitsRestarted++
 	} else {

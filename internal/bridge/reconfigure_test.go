@@ -16,6 +16,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/pipeline"
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -25,8 +26,8 @@ type reload struct {
 	*rig
 	widgets *testkit.Server
 	a, b    *broker
-	one     bridge.UnitConfig
-	two     bridge.UnitConfig
+	one     pipeline.Config
+	two     pipeline.Config
 }
 
 func newReload(t *testing.T) *reload {
@@ -35,9 +36,9 @@ func newReload(t *testing.T) *reload {
 	r.widgets = testkit.NewServer(t, widgets)
 	r.cfg.Client.HTTP = &http.Client{Transport: byPath{r.widgets.HTTP().Transport, r.HTTP().Transport}}
 	r.cfg.Registerer = prometheus.NewRegistry()
-	r.one = bridge.UnitConfig{Informer: "one", Type: pods, Sinks: r.cfg.Units[0].Sinks}
-	r.two = bridge.UnitConfig{Informer: "two", Type: widgets, Sinks: r.cfg.Units[0].Sinks}
-	r.cfg.Units = []bridge.UnitConfig{r.one, r.two}
+	r.one = pipeline.Config{Informer: "one", Type: pods, Sinks: r.cfg.Units[0].Sinks}
+	r.two = pipeline.Config{Informer: "two", Type: widgets, Sinks: r.cfg.Units[0].Sinks}
+	r.cfg.Units = []pipeline.Config{r.one, r.two}
 	return r
 }
 
@@ -72,9 +73,9 @@ func TestAnInformerThatHasNotChangedDoesNotNotice(t *testing.T) {
 		changed := r.two
 		changed.Sinks = slices.Clone(changed.Sinks)
 		changed.Sinks[0].Payload = event.PayloadMetadata
-		r.change(bridge.Change{Informers: []string{"one", "two"}, Changed: []string{"two"}, Units: []bridge.UnitConfig{r.one, changed}, Sinks: keep("a", "b")})
-		r.change(bridge.Change{Informers: []string{"one"}, Units: []bridge.UnitConfig{r.one}, Sinks: keep("a", "b")})
-		r.change(bridge.Change{Informers: []string{"one", "two"}, Changed: []string{"two"}, Units: []bridge.UnitConfig{r.one, r.two}, Sinks: keep("a", "b")})
+		r.change(bridge.Change{Informers: []string{"one", "two"}, Changed: []string{"two"}, Units: []pipeline.Config{r.one, changed}, Sinks: keep("a", "b")})
+		r.change(bridge.Change{Informers: []string{"one"}, Units: []pipeline.Config{r.one}, Sinks: keep("a", "b")})
+		r.change(bridge.Change{Informers: []string{"one", "two"}, Changed: []string{"two"}, Units: []pipeline.Config{r.one, r.two}, Sinks: keep("a", "b")})
 		r.Create("shop/p", nil)
 		r.widgets.Create("shop/w", nil)
 		r.settle()
@@ -95,14 +96,14 @@ func TestAnInformerThatIsTakenAwayGoesOnWhereItStoodWhenItIsBack(t *testing.T) {
 		r.widgets.Create("shop/w", nil)
 		r.start()
 		expect(t, r.b, "added w", "synced", "synced")
-		done := r.change(bridge.Change{Informers: []string{"one"}, Units: []bridge.UnitConfig{r.one}, Sinks: keep("a", "b")})
+		done := r.change(bridge.Change{Informers: []string{"one"}, Units: []pipeline.Config{r.one}, Sinks: keep("a", "b")})
 		if done.UnitsStopped != 1 || r.widgets.Watching() != 0 || len(r.Status().Informers) != 1 {
 			t.Errorf("%+v, %d watches, %+v", done, r.widgets.Watching(), r.Status().Informers)
 		}
 		r.widgets.Update("shop/w", nil)
 		r.settle()
 		expect(t, r.b)
-		done = r.change(bridge.Change{Informers: []string{"one", "two"}, Changed: []string{"two"}, Units: []bridge.UnitConfig{r.one, r.two}, Sinks: keep("a", "b")})
+		done = r.change(bridge.Change{Informers: []string{"one", "two"}, Changed: []string{"two"}, Units: []pipeline.Config{r.one, r.two}, Sinks: keep("a", "b")})
 		expect(t, r.b, "updated w")
 		if done.UnitsStarted != 1 {
 			t.Errorf("%+v", done)
@@ -120,7 +121,7 @@ func TestAnotherSelectorIsAGapAsAfterARestart(t *testing.T) {
 		expect(t, r.a, "added p", "added q", "synced", "synced")
 		narrow := r.one
 		narrow.FieldSelector = "metadata.name!=q"
-		r.change(bridge.Change{Informers: []string{"one", "two"}, Changed: []string{"one"}, Units: []bridge.UnitConfig{narrow, r.two}, Sinks: keep("a", "b")})
+		r.change(bridge.Change{Informers: []string{"one", "two"}, Changed: []string{"one"}, Units: []pipeline.Config{narrow, r.two}, Sinks: keep("a", "b")})
 		expect(t, r.a, "gap inferred", "deleted q inferred", "synced")
 		r.finish()
 	})
@@ -132,12 +133,12 @@ func TestASelectorOfNamespacesThatIsTakenAwayAgainIsNoReasonNotToBeReady(t *test
 		r.start()
 		selecting := r.two
 		selecting.NamespaceSelector = "env=prod"
-		both := bridge.Change{Informers: []string{"one", "two"}, Changed: []string{"two"}, Units: []bridge.UnitConfig{r.one, selecting}, Sinks: keep("a", "b")}
+		both := bridge.Change{Informers: []string{"one", "two"}, Changed: []string{"two"}, Units: []pipeline.Config{r.one, selecting}, Sinks: keep("a", "b")}
 		r.change(both)
 		if reasons := fmt.Sprint(r.Ready()); !strings.Contains(reasons, "namespaces: ") {
 			t.Errorf("not told: %s", reasons)
 		}
-		both.Units = []bridge.UnitConfig{r.one, r.two}
+		both.Units = []pipeline.Config{r.one, r.two}
 		r.change(both)
 		time.Sleep(2 * time.Second) // for the watch to be in sync
 		if reasons := r.Ready(); len(reasons) > 0 {
@@ -155,12 +156,12 @@ func TestASinkIsAddedToAnInformerTakenOutAndReplaced(t *testing.T) {
 		r.settle()
 		c := calmBroker("c")
 		more := r.one
-		more.Sinks = []bridge.BindingConfig{{Sink: "a"}, {Sink: "c"}}
+		more.Sinks = []pipeline.Binding{{Sink: "a"}, {Sink: "c"}}
 		both := []string{"one", "two"}
 		other := r.two
 		other.Sinks = more.Sinks
 		done := r.change(bridge.Change{
-			Informers: both, Changed: both, Units: []bridge.UnitConfig{more, other}, Sinks: append(keep("a"), bridge.SinkConfig{Name: "c", Sink: c.connect(0)}),
+			Informers: both, Changed: both, Units: []pipeline.Config{more, other}, Sinks: append(keep("a"), bridge.SinkConfig{Name: "c", Sink: c.connect(0)}),
 		})
 		if done.SinksStarted != 1 || done.SinksStopped != 1 || done.SinksReplaced != 0 {
 			t.Errorf("%+v", done)
@@ -174,7 +175,7 @@ func TestASinkIsAddedToAnInformerTakenOutAndReplaced(t *testing.T) {
 		// Its address has changed: what is sent goes to the new one, and what was sent not again.
 		moved := newBroker("a", 2, r.a.order, r.a.limits)
 		done = r.change(bridge.Change{
-			Informers: both, Units: []bridge.UnitConfig{more, other}, Sinks: append(keep("c"), bridge.SinkConfig{Name: "a", Sink: moved.connect(0)}),
+			Informers: both, Units: []pipeline.Config{more, other}, Sinks: append(keep("c"), bridge.SinkConfig{Name: "a", Sink: moved.connect(0)}),
 		})
 		if done.SinksReplaced != 1 || done.UnitsRestarted != 2 {
 			t.Errorf("%+v", done)
@@ -214,7 +215,7 @@ func TestAnInformerBeginsAnewWhileASinkIsAway(t *testing.T) {
 						if replace {
 							sinks[1].Sink = r.b.connect(0)
 						}
-						done := r.change(bridge.Change{Informers: []string{"one", "two"}, Changed: []string{"one"}, Units: []bridge.UnitConfig{r.one, r.two}, Sinks: sinks})
+						done := r.change(bridge.Change{Informers: []string{"one", "two"}, Changed: []string{"one"}, Units: []pipeline.Config{r.one, r.two}, Sinks: sinks})
 						if done.UnitsRestarted == 0 {
 							t.Errorf("%+v", done)
 						}
@@ -255,7 +256,7 @@ func TestASinkThatCanNeverBeOpenedDoesNotEndARunningBridge(t *testing.T) {
 		r.start()
 		sinks := []bridge.SinkConfig{{Name: "a"}, {Name: "b", Sink: broken{calmBroker("b").connect(0)}, Publisher: publisher.Config{}}}
 		both := []string{"one", "two"}
-		units := []bridge.UnitConfig{r.one, r.two}
+		units := []pipeline.Config{r.one, r.two}
 		r.change(bridge.Change{Informers: both, Units: units, Sinks: sinks})
 		r.Create("shop/p", nil)
 		time.Sleep(10 * time.Second)
@@ -277,11 +278,11 @@ func TestWhatCanNotBeDoneChangesNothing(t *testing.T) {
 		r.start()
 		before := len(r.Requests(testkit.Any))
 		nowhere := r.one
-		nowhere.Sinks = []bridge.BindingConfig{{Sink: "none"}}
+		nowhere.Sinks = []pipeline.Binding{{Sink: "none"}}
 		for name, c := range map[string]bridge.Change{
-			"a sink that is not there": {Informers: []string{"one"}, Changed: []string{"one"}, Units: []bridge.UnitConfig{nowhere}, Sinks: keep("a", "b")},
-			"a sink that does not run": {Informers: []string{"one"}, Units: []bridge.UnitConfig{r.one}, Sinks: keep("a", "b", "c")},
-			"a unit twice":             {Informers: []string{"one"}, Units: []bridge.UnitConfig{r.one, r.one}, Sinks: keep("a", "b")},
+			"a sink that is not there": {Informers: []string{"one"}, Changed: []string{"one"}, Units: []pipeline.Config{nowhere}, Sinks: keep("a", "b")},
+			"a sink that does not run": {Informers: []string{"one"}, Units: []pipeline.Config{r.one}, Sinks: keep("a", "b", "c")},
+			"a unit twice":             {Informers: []string{"one"}, Units: []pipeline.Config{r.one, r.one}, Sinks: keep("a", "b")},
 		} {
 			if _, err := r.Reconfigure(t.Context(), &c); err == nil || !strings.Contains(err.Error(), "nothing was changed") {
 				t.Errorf("%s: %v", name, err)
@@ -300,7 +301,7 @@ func TestAChangeDuringAStartIsMadeBehindItAndOneDuringAStopIsNot(t *testing.T) {
 		s := &service{diary: &diary{}, after: time.Minute}
 		r.cfg.Services = []bridge.Service{s}
 		r.start()
-		c := bridge.Change{Informers: []string{"one"}, Units: []bridge.UnitConfig{r.one}, Sinks: keep("a", "b")}
+		c := bridge.Change{Informers: []string{"one"}, Units: []pipeline.Config{r.one}, Sinks: keep("a", "b")}
 		impatient, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		if _, err := r.Reconfigure(impatient, &c); !errors.Is(err, context.DeadlineExceeded) {
@@ -334,7 +335,7 @@ func TestAChangeWhoseAskerGoesAwayIsMadeAndSaysSo(t *testing.T) {
 		r.settle()
 		asking, leave := context.WithTimeout(t.Context(), time.Second)
 		defer leave()
-		done, err := r.Reconfigure(asking, &bridge.Change{Informers: []string{"two"}, Units: []bridge.UnitConfig{r.two}, Sinks: keep("a", "b")})
+		done, err := r.Reconfigure(asking, &bridge.Change{Informers: []string{"two"}, Units: []pipeline.Config{r.two}, Sinks: keep("a", "b")})
 		if err != nil || done.UnitsStopped != 1 || asking.Err() == nil {
 			t.Errorf("%+v, %v", done, err)
 		}
@@ -355,7 +356,7 @@ func TestAStopWhileAChangeWaitsForASinkIsAStop(t *testing.T) {
 		result := make(chan error, 1)
 		go func() {
 			_, err := r.Reconfigure(context.WithoutCancel(t.Context()), &bridge.Change{
-				Informers: []string{"one", "two"}, Changed: []string{"one"}, Units: []bridge.UnitConfig{r.one, r.two}, Sinks: keep("a", "b"),
+				Informers: []string{"one", "two"}, Changed: []string{"one"}, Units: []pipeline.Config{r.one, r.two}, Sinks: keep("a", "b"),
 			})
 			result <- err
 		}()
@@ -407,7 +408,7 @@ func TestAPausedInformerAndSinkAreToldAndStayPausedThroughAChange(t *testing.T) 
 		expect(t, r.a, "added w")
 		both := []string{"one", "two"}
 		r.change(bridge.Change{
-			Informers: both, Changed: both, Units: []bridge.UnitConfig{r.one, r.two}, Sinks: []bridge.SinkConfig{{Name: "a"}, {Name: "b", Sink: r.b.connect(0)}},
+			Informers: both, Changed: both, Units: []pipeline.Config{r.one, r.two}, Sinks: []bridge.SinkConfig{{Name: "a"}, {Name: "b", Sink: r.b.connect(0)}},
 		})
 		r.widgets.Update("shop/w", nil)
 		r.settle()
@@ -439,7 +440,7 @@ func TestASnapshotThatIsAskedForIsSentInOrderAndUnderNewIDs(t *testing.T) {
 		r.start()
 		expect(t, r.a, "synced", "synced", "added p", "added q")
 		requests := len(r.Requests(testkit.Any))
-		send := func(req bridge.SnapshotRequest) {
+		send := func(req pipeline.SnapshotRequest) {
 			t.Helper()
 			req.Informer = "one"
 			units, err := r.SendSnapshot(t.Context(), req)
@@ -449,16 +450,16 @@ func TestASnapshotThatIsAskedForIsSentInOrderAndUnderNewIDs(t *testing.T) {
 			}
 			r.settle()
 		}
-		send(bridge.SnapshotRequest{})
+		send(pipeline.SnapshotRequest{})
 		expect(t, r.a, "synced p", "synced q")
-		send(bridge.SnapshotRequest{Namespace: "mail", Resource: "pods"})
+		send(pipeline.SnapshotRequest{Namespace: "mail", Resource: "pods"})
 		expect(t, r.a, "synced q")
 		selector, err := labels.Parse("color=blue")
 		ok(t, err)
-		send(bridge.SnapshotRequest{Selector: selector})
+		send(pipeline.SnapshotRequest{Selector: selector})
 		expect(t, r.a, "synced p")
 		expect(t, r.b, "synced", "synced", "added p", "added q", "synced p", "synced q", "synced q", "synced p")
-		send(bridge.SnapshotRequest{Sink: "b"})
+		send(pipeline.SnapshotRequest{Sink: "b"})
 		expect(t, r.a)
 		expect(t, r.b, "synced p", "synced q")
 		ids := map[string]bool{}
@@ -474,7 +475,7 @@ func TestASnapshotThatIsAskedForIsSentInOrderAndUnderNewIDs(t *testing.T) {
 		if n := len(r.Requests(testkit.Any)) - requests; n > 0 {
 			t.Errorf("%d requests", n)
 		}
-		for _, req := range []bridge.SnapshotRequest{{Informer: "none"}, {Informer: "one", Resource: "widgets"}, {Informer: "one", Sink: "none"}} {
+		for _, req := range []pipeline.SnapshotRequest{{Informer: "none"}, {Informer: "one", Resource: "widgets"}, {Informer: "one", Sink: "none"}} {
 			if _, err := r.SendSnapshot(t.Context(), req); !errors.Is(err, bridge.ErrUnknown) {
 				t.Errorf("%+v: %v", req, err)
 			}
@@ -496,9 +497,9 @@ func TestASnapshotAmongChangesIsInOrderAndBounded(t *testing.T) {
 		time.Sleep(time.Minute)
 		r.settle()
 		r.b.set(slow)
-		_, err := r.SendSnapshot(t.Context(), bridge.SnapshotRequest{Informer: "one"})
+		_, err := r.SendSnapshot(t.Context(), pipeline.SnapshotRequest{Informer: "one"})
 		ok(t, err)
-		if _, err := r.SendSnapshot(t.Context(), bridge.SnapshotRequest{Informer: "one"}); err != nil && !errors.Is(err, bridge.ErrBusy) {
+		if _, err := r.SendSnapshot(t.Context(), pipeline.SnapshotRequest{Informer: "one"}); err != nil && !errors.Is(err, pipeline.ErrBusy) {
 			t.Errorf("a second one: %v", err)
 		}
 		for i := range objects {

@@ -9,17 +9,18 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/pipeline"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // redacting is a unit that takes a value out of objects from now on.
-func redacting(t *testing.T, u bridge.UnitConfig, path string) bridge.UnitConfig {
+func redacting(t *testing.T, u pipeline.Config, path string) pipeline.Config {
 	return redactingWith(t, u, path, "0123456789abcdef")
 }
 
-func redactingWith(t *testing.T, u bridge.UnitConfig, path, key string) bridge.UnitConfig {
+func redactingWith(t *testing.T, u pipeline.Config, path, key string) pipeline.Config {
 	t.Helper()
 	redactor, err := resource.NewRedactor([]byte(key))
 	ok(t, err)
@@ -67,7 +68,7 @@ func TestWhatAChangeTakesOutOfObjectsIsTakenOutOfWhatWaitsForASink(t *testing.T)
 				}
 				r.settle()
 				done := r.change(bridge.Change{
-					Informers: []string{"one", "two"}, Changed: []string{"one"}, Units: []bridge.UnitConfig{redacting(t, r.one, "spec.x"), r.two}, Sinks: keep("a", "b"),
+					Informers: []string{"one", "two"}, Changed: []string{"one"}, Units: []pipeline.Config{redacting(t, r.one, "spec.x"), r.two}, Sinks: keep("a", "b"),
 				})
 				if done.UnitsRestarted != 1 {
 					t.Errorf("%+v", done)

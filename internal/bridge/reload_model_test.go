@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/pipeline"
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
@@ -23,7 +24,7 @@ func TestEveryStreamIsCorrectThroughChangesOfTheConfiguration(t *testing.T) {
 
 // reload begins the informer anew, replaces some sinks, or both.
 func (m *model) reload() {
-	c := bridge.Change{Informers: []string{m.unit.Informer}, Units: []bridge.UnitConfig{m.unit}}
+	c := bridge.Change{Informers: []string{m.unit.Informer}, Units: []pipeline.Config{m.unit}}
 	if m.one(2) {
 		c.Changed = c.Informers
 	}

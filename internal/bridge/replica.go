@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/kubebridge/bridge/internal/pipeline"
 	"github.com/kubebridge/bridge/internal/ratelimit"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/standby"
@@ -53,7 +54,7 @@ type replica struct {
 	cfg      Standby
 	log      *slog.Logger
 	roster   *roster
-	outlets  *outlets
+	sinks    *sinkRunners
 	changing *semaphore.Weighted // of who starts or stops units and sinks, or begins to lead
 	stopping <-chan struct{}     // closed when the bridge makes no more changes
 	metrics  *replicaMetrics
@@ -75,7 +76,7 @@ func (b *Bridge) newReplica() *replica {
 		return nil
 	}
 	r := &replica{
-		cfg: *b.cfg.Standby, log: b.log, roster: &b.roster, outlets: &b.outlets,
+		cfg: *b.cfg.Standby, log: b.log, roster: &b.roster, sinks: &b.sinks,
 		changing: b.changing, stopping: b.ended,
 		version: b.cfg.Version, doubtful: map[string]time.Time{},
 	}
@@ -101,7 +102,7 @@ func (b *Bridge) replicate(
 	reporter := newReporter(r)
 	commits.start("", reporter.run)
 	units.start("", func(hard context.Context) error {
-		return r.follow(read, hard, publish, func(relay *relay) { publishing.start("", relay.handOn) })
+		return r.follow(read, hard, publish, func(relay *pipeline.Relay) { publishing.start("", relay.HandOn) })
 	})
 	return reporter.resign
 }
@@ -126,7 +127,7 @@ func (r *replica) join(ctx context.Context) {
 
 // follow follows the leader until this replica is elected, then takes over. It returns when this
 // replica leads, or when read or hard ends.
-func (r *replica) follow(read, hard context.Context, publish func(), handOn func(*relay)) error {
+func (r *replica) follow(read, hard context.Context, publish func(), handOn func(*pipeline.Relay)) error {
 	if r.is(joining) {
 		return nil // read has ended
 	}
@@ -175,8 +176,8 @@ func (r *replica) read(ctx context.Context) error {
 func (r *replica) forwardProgress() {
 	for _, u := range r.roster.all() {
 		_, ok := r.progressOf(u)
-		for _, relay := range u.relays {
-			if !ok && u.leaving() == leavingGone && r.leaderReported() {
+		for _, relay := range u.Relays() {
+			if !ok && u.Draining() == pipeline.Gone && r.leaderReported() {
 				relay.FollowToEnd()
 				continue
 			}
@@ -187,7 +188,7 @@ func (r *replica) forwardProgress() {
 
 // takeOver makes this replica the one that publishes: from the last progress of the leader before it,
 // out of its own log.
-func (r *replica) takeOver(ctx context.Context, publish func(), handOn func(*relay)) error {
+func (r *replica) takeOver(ctx context.Context, publish func(), handOn func(*pipeline.Relay)) error {
 	began := time.Now()
 	r.happened(elected)
 	p, led, ok, err := r.takeProgress(ctx)
@@ -211,12 +212,12 @@ func (r *replica) takeOver(ctx context.Context, publish func(), handOn func(*rel
 		}
 	}
 	r.metrics.takeovers.Inc()
-	for _, pub := range r.outlets.all() {
+	for _, pub := range r.sinks.all() {
 		pub.Inherit(p.Sinks[pub.key])
 	}
 	publish()
 	for _, u := range r.roster.all() {
-		for _, relay := range u.relays {
+		for _, relay := range u.Relays() {
 			handOn(relay)
 		}
 	}
@@ -260,12 +261,12 @@ func (r *replica) failsToTake(err error) bool {
 }
 
 // prepare has a unit follow the leader, or lead, before it starts.
-func (r *replica) prepare(u *unit) error {
+func (r *replica) prepare(u *pipeline.Pipeline) error {
 	p, _ := r.progressOf(u)
-	if err := errors.Join(u.adoptEpoch(p.Epoch), u.indexer.AdoptSelection(p.Selectors)); err != nil {
+	if err := u.Adopt(&p); err != nil {
 		return err
 	}
-	for _, relay := range u.relays {
+	for _, relay := range u.Relays() {
 		relay.Follow(r.progressFor(u, relay))
 		if !r.follows() {
 			if err := relay.Lead(context.Background()); err != nil { // it holds nothing
@@ -274,19 +275,6 @@ func (r *replica) prepare(u *unit) error {
 		}
 	}
 	return nil
-}
-
-// adoptEpoch takes over how often the server's history went back, when the unit knows nothing itself.
-func (u *unit) adoptEpoch(number int) error {
-	empty, err := u.indexer.Empty()
-	if err != nil || !empty || u.informer.Log().Status().Watermark != "" {
-		return err
-	}
-	own, err := u.indexer.Epoch()
-	if err != nil || own.Open || own.Number >= number {
-		return err
-	}
-	return u.indexer.AdoptEpoch(number)
 }
 
 func (r *replica) happened(e replicaEvent) {
@@ -316,12 +304,8 @@ func (r *replica) sends() error {
 	}
 }
 
-// othersLed reports whether another replica leads or has led. It is false for a bridge that has no
-// others.
-func (r *replica) othersLed() bool {
-	if r == nil {
-		return false
-	}
+// OthersLed reports whether another replica leads or has led.
+func (r *replica) OthersLed() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.led
@@ -329,13 +313,13 @@ func (r *replica) othersLed() bool {
 
 // progressOf is the leader's progress of a unit; ok is false when there is none, or the leader
 // selects something else.
-func (r *replica) progressOf(u *unit) (p standby.Unit, ok bool) {
+func (r *replica) progressOf(u *pipeline.Pipeline) (p standby.Unit, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	p, ok = r.progress.Units[u.name]
+	p, ok = r.progress.Units[u.Name()]
 	// Where a leader has selected something else since, objects that came back are published again,
 	// however old they are: versions delivered before say nothing of them.
-	if p.Scope != u.cfg.toldScope() || r.state == leading && p.Selectors < u.indexer.Selection() {
+	if p.Scope != u.Config().ReplicaScope() || r.state == leading && p.Selectors < u.Selectors() {
 		return standby.Unit{}, false
 	}
 	return p, ok
@@ -348,15 +332,9 @@ func (r *replica) leaderReported() bool {
 	return len(r.progress.Units) > 0
 }
 
-// succeeds returns what informer.Config.Succeeds asks: whether others have published the unit's
-// changes before, and up to which version at least. It is nil where there are no other replicas.
-func (u *unit) succeeds(b *Bridge) func() (resource.Version, bool) {
-	r := b.replica
-	if r == nil {
-		return nil
-	}
-	return func() (from resource.Version, led bool) {
-		p, ok := r.progressOf(u)
-		return p.Delivered, ok || r.othersLed() && !r.leaderReported()
-	}
+// Succeeds reports whether others have published a pipeline's changes before, and up to which version
+// at least.
+func (r *replica) Succeeds(u *pipeline.Pipeline) (from resource.Version, led bool) {
+	p, ok := r.progressOf(u)
+	return p.Delivered, ok || r.OthersLed() && !r.leaderReported()
 }

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -42,7 +43,7 @@ func (r *replica) status() *ReplicaStatus {
 
 func (r *replica) held() (n int) {
 	for _, u := range r.roster.all() {
-		for _, relay := range u.relays {
+		for _, relay := range u.Relays() {
 			n += relay.Held()
 		}
 	}
@@ -110,4 +111,12 @@ func newReplicaMetrics(reg prometheus.Registerer, r *replica) *replicaMetrics {
 		short: m.Gauge("bridge_standby_progress_short",
 			"1 while the progress that this leader tells is too large for its object, and leaves positions of sinks out."),
 	}
+}
+
+// age is how long ago something was; 0 for never.
+func age(t time.Time) time.Duration {
+	if t.IsZero() {
+		return 0
+	}
+	return time.Since(t)
 }

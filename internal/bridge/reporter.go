@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/kubebridge/bridge/internal/pipeline"
 	"github.com/kubebridge/bridge/internal/ratelimit"
 	"github.com/kubebridge/bridge/internal/standby"
 )
@@ -14,14 +15,14 @@ import (
 // reporter writes this replica's progress while it leads. It is owned by one goroutine at a time.
 type reporter struct {
 	replica    *replica
-	deliveries map[string]*delivery        // by unit
-	positions  map[string]*positionHistory // by key of the sink
+	deliveries map[string]*pipeline.Delivery // by unit
+	positions  map[string]*positionHistory   // by key of the sink
 	last       standby.Progress
 	short      bool // the last one left positions of sinks out
 }
 
 func newReporter(r *replica) *reporter {
-	return &reporter{replica: r, deliveries: map[string]*delivery{}, positions: map[string]*positionHistory{}}
+	return &reporter{replica: r, deliveries: map[string]*pipeline.Delivery{}, positions: map[string]*positionHistory{}}
 }
 
 // run reports the progress until ctx ends. standby.ErrLost ends the bridge.
@@ -106,12 +107,12 @@ func (w *reporter) current() (p standby.Progress, err error) {
 		Version: r.configuration(), RedactionKey: r.redactionKey(),
 	}
 	for _, u := range r.roster.all() {
-		if p.Units[u.name], err = w.delivery(u).look(u); err != nil {
+		if p.Units[u.Name()], err = w.delivery(u).Progress(u); err != nil {
 			return p, err
 		}
-		p.Feeds[u.cfg.Informer] = u.feeds()
+		p.Feeds[u.Config().Informer] = u.SinkKeys()
 	}
-	for _, pub := range r.outlets.all() {
+	for _, pub := range r.sinks.all() {
 		position := w.history(pub.key).at(time.Now(), pub.Position())
 		if position == nil {
 			continue
@@ -128,16 +129,13 @@ func (w *reporter) current() (p standby.Progress, err error) {
 	return p, nil
 }
 
-// delivery of a unit. It begins where the leader before stood.
-func (w *reporter) delivery(u *unit) *delivery {
-	d := w.deliveries[u.name]
-	switch {
-	case d == nil || d.scope != u.cfg.toldScope():
+// delivery of a pipeline. It begins where the leader before stood.
+func (w *reporter) delivery(u *pipeline.Pipeline) *pipeline.Delivery {
+	d := w.deliveries[u.Name()]
+	if d == nil || !d.Continues(u) {
 		p, _ := w.replica.progressOf(u)
-		d = &delivery{life: u.life, scope: u.cfg.toldScope(), at: p.Delivered, epoch: p.Epoch, selection: p.Selection}
-		w.deliveries[u.name] = d
-	case d.life != u.life: // positions in the log of the one before say nothing about this one's
-		d.life, d.samples, d.selecting, d.workedIn = u.life, nil, sample{}, nil
+		d = u.NewDelivery(&p)
+		w.deliveries[u.Name()] = d
 	}
 	return d
 }

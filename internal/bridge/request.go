@@ -10,7 +10,7 @@ var ErrStopping = errors.New("the bridge is stopping")
 
 // request is something that is to be done by the follower.
 type request struct {
-	do     func(ctx context.Context, f *follower) error
+	do     func(ctx context.Context, f *reconciler) error
 	result chan error // holds one
 }
 
@@ -21,7 +21,7 @@ func (e *fatalError) Error() string { return e.err.Error() }
 func (e *fatalError) Unwrap() error { return e.err }
 
 // answer does it. The error is one that ends the bridge.
-func (r *request) answer(ctx context.Context, f *follower) error {
+func (r *request) answer(ctx context.Context, f *reconciler) error {
 	err := r.do(ctx, f)
 	r.result <- err
 	if fatal, ok := errors.AsType[*fatalError](err); ok {
@@ -32,7 +32,7 @@ func (r *request) answer(ctx context.Context, f *follower) error {
 
 // do has the follower do something, behind what it is about. It waits for a bridge that is starting. When ctx ends while it is being done, it is
 // done all the same, and waited for: who asks has to know what the bridge is now.
-func (b *Bridge) do(ctx context.Context, do func(context.Context, *follower) error) error {
+func (b *Bridge) do(ctx context.Context, do func(context.Context, *reconciler) error) error {
 	r := &request{do: do, result: make(chan error, 1)}
 	select {
 	case b.requests <- r:

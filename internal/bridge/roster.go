@@ -5,79 +5,81 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/kubebridge/bridge/internal/pipeline"
 )
 
-// roster is who is there: the units that run, and what became of those that had to go.
+// roster has the pipelines that run, and what is left of those whose resource has gone.
 type roster struct {
 	mu sync.Mutex // guards all below; held for a few map operations only
-	// units is replaced and never changed, so that who has it may go through it.
-	units []*unit
-	// gone are the last words of the units whose resource the API server does not serve any more, by name. The unit itself
-	// is let go: it holds memory.
-	gone map[string]lastWords
-	// unsure says that a unit was stopped before it found out what a run before has sent.
-	unsure bool
+	// list is replaced and never changed, so that a reader may go through it.
+	list []*pipeline.Pipeline
+	// gone has the retired pipelines: those whose resource the API server does not serve any more, by
+	// name. The pipeline itself is released: it holds memory.
+	gone map[string]retired
+	// unclean: a pipeline ended before it found out what a run before has sent.
+	unclean bool
 }
 
-// all are the units that run, those that are being stopped among them. It is not to be changed.
-func (r *roster) all() []*unit {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.units
-}
-
-// lastWords are what is left of a unit that is gone.
-type lastWords struct {
+// retired is what is left of a pipeline whose resource has gone.
+type retired struct {
 	name     string
 	notReady string
-	status   UnitStatus
+	status   pipeline.Status
 }
 
-// lost are the units whose resource has gone, by name.
-func (r *roster) lost() []lastWords {
+// all are the pipelines that run, those that drain among them. It must not be changed.
+func (r *roster) all() []*pipeline.Pipeline {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.SortedFunc(maps.Values(r.gone), func(a, b lastWords) int { return strings.Compare(a.name, b.name) })
+	return r.list
 }
 
-// add takes a unit in.
-func (r *roster) add(u *unit) {
+// retired are the pipelines whose resource has gone, by name.
+func (r *roster) retired() []retired {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.units = append(slices.Clone(r.units), u)
-	delete(r.gone, u.name)
+	return slices.SortedFunc(maps.Values(r.gone), func(a, b retired) int { return strings.Compare(a.name, b.name) })
 }
 
-// remove takes a unit out that has ended.
-func (r *roster) remove(u *unit, why leaving) {
-	sure, words := u.informer.Sure(), lastWords{u.name, u.notReady(false), u.status()}
+func (r *roster) add(u *pipeline.Pipeline) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.units = slices.DeleteFunc(slices.Clone(r.units), func(other *unit) bool { return other == u })
-	r.unsure = r.unsure || !sure && why != leavingChanged // then it has an heir, or doubt is called
-	if why == leavingGone {
-		r.gone[u.name] = words
+	r.list = append(slices.Clone(r.list), u)
+	delete(r.gone, u.Name())
+}
+
+// remove takes out a pipeline that has ended.
+func (r *roster) remove(u *pipeline.Pipeline, why pipeline.Drain) {
+	isClean, left := u.IsClean(), retired{u.Name(), u.NotReady(false), u.Status()}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.list = slices.DeleteFunc(slices.Clone(r.list), func(other *pipeline.Pipeline) bool { return other == u })
+	// One that has changed has a successor that finds out, or setUnclean is called.
+	r.unclean = r.unclean || !isClean && why != pipeline.Changed
+	if why == pipeline.Gone {
+		r.gone[u.Name()] = left
 	}
 }
 
-// doubt notes that a unit has ended without an heir that may have sent what is not known.
-func (r *roster) doubt() {
+// setUnclean says that a pipeline without a successor may have sent what is not known.
+func (r *roster) setUnclean() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.unsure = true
+	r.unclean = true
 }
 
-// keepInformers forgets the last words of units whose informer is not there any more.
-func (r *roster) keepInformers(there []string) {
+// keepInformers forgets the retired pipelines of all other informers.
+func (r *roster) keepInformers(names []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	maps.DeleteFunc(r.gone, func(_ string, w lastWords) bool { return !slices.Contains(there, w.status.Informer) })
+	maps.DeleteFunc(r.gone, func(_ string, p retired) bool { return !slices.Contains(names, p.status.Informer) })
 }
 
-// sure says whether every unit knows what was sent.
-func (r *roster) sure() bool {
+// isClean reports whether every pipeline knows what was sent.
+func (r *roster) isClean() bool {
 	r.mu.Lock()
-	units, unsure := r.units, r.unsure
+	list, unclean := r.list, r.unclean
 	r.mu.Unlock()
-	return !unsure && !slices.ContainsFunc(units, func(u *unit) bool { return !u.informer.Sure() })
+	return !unclean && !slices.ContainsFunc(list, func(u *pipeline.Pipeline) bool { return !u.IsClean() })
 }

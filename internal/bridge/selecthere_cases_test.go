@@ -8,7 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/pipeline"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -54,7 +54,7 @@ func newSelectRig(t *testing.T) (*rig, *broker) {
 	return r, b
 }
 
-func (r *rig) restart(change func(*bridge.UnitConfig)) {
+func (r *rig) restart(change func(*pipeline.Config)) {
 	r.t.Helper()
 	_, err := r.end()
 	ok(r.t, err)
@@ -69,11 +69,11 @@ func TestASelectorThatIsTakenBackBringsEverythingUnderOtherIds(t *testing.T) {
 		r.Create("shop/q", labelled("db"))
 		r.start()
 		expectTold(t, b, "added uid-p-98/98", "synced")
-		r.restart(func(u *bridge.UnitConfig) { u.LabelSelector = "app=db" })
+		r.restart(func(u *pipeline.Config) { u.LabelSelector = "app=db" })
 		expectTold(t, b, "added uid-q-99/99/selection/1", "deleted uid-p-98/98/left/selection/1 left-selector", "gap", "synced")
-		r.restart(func(u *bridge.UnitConfig) { u.LabelSelector = "app=web" })
+		r.restart(func(u *pipeline.Config) { u.LabelSelector = "app=web" })
 		expectTold(t, b, "added uid-p-98/98/selection/2", "deleted uid-q-99/99/left/selection/2 left-selector", "gap", "synced")
-		r.restart(func(*bridge.UnitConfig) {})
+		r.restart(func(*pipeline.Config) {})
 		r.Delete("shop/p")
 		r.settle()
 		expectTold(t, b, "deleted uid-p-98/deleted/selection/2 deleted")
@@ -90,13 +90,13 @@ func TestASelectorThatIsEvaluatedElsewhereTakesNoList(t *testing.T) {
 		r.Create("shop/q", labelled("db"))
 		r.start()
 		expectTold(t, b, "added uid-p-98/98", "synced")
-		r.restart(func(u *bridge.UnitConfig) {
+		r.restart(func(u *pipeline.Config) {
 			r.Update("shop/p", labelled("db"))
 			r.Update("shop/q", labelled("web"))
 			u.SelectHere = true
 		})
 		expectTold(t, b, "added uid-q-99/101 entered-selector", "deleted uid-p-98/100/left left-selector")
-		r.restart(func(u *bridge.UnitConfig) {
+		r.restart(func(u *pipeline.Config) {
 			r.Update("shop/q", labelled("db"))
 			u.SelectHere = false
 		})
@@ -142,7 +142,7 @@ func TestAnUnselectedSuccessorTellsADeath(t *testing.T) {
 		r.Create("shop/p", labelled("web"))
 		r.start()
 		told(b)
-		r.restart(func(*bridge.UnitConfig) {
+		r.restart(func(*pipeline.Config) {
 			r.Delete("shop/p")
 			r.Create("shop/p", labelled("db"))
 			r.Expire()

@@ -46,8 +46,8 @@ func (s *replicatedShards) die(pod int) {
 	s.clients[pod].Cut(true)
 }
 
-// bury waits for the end of a pod that has died.
-func (s *replicatedShards) bury(pod int) {
+// awaitEnd waits for the end of a pod that has died.
+func (s *replicatedShards) awaitEnd(pod int) {
 	s.t.Helper()
 	if err := <-s.lives[pod].done; !errors.Is(err, standby.ErrLost) {
 		s.t.Errorf("pod %d ended with %v", pod, err)
@@ -104,7 +104,7 @@ func TestEachShardHasItsOwnLeaderAndStandby(t *testing.T) {
 			s.roles("", "leader", "", "standby")
 			return s.status(2).Role == "leader"
 		})
-		s.bury(0)
+		s.awaitEnd(0)
 		s.settle()
 		s.noLists(requests)
 		for _, pod := range []int{3, 1, 2} {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/pipeline"
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/sinks"
@@ -69,7 +70,7 @@ func (s *shards) run(number int, shard resource.Shard, standby *bridge.Standby) 
 	l.bridge, err = bridge.New(bridge.Config{
 		Cluster: "test", DB: db, Log: slog.New(slog.DiscardHandler),
 		Client: &reflector.Client{HTTP: s.cluster.HTTP(), Base: s.cluster.URL()},
-		Units:  []bridge.UnitConfig{{Informer: "all", Type: pods, Shard: shard, Sinks: []bridge.BindingConfig{{Sink: "sink"}}}},
+		Units:  []pipeline.Config{{Informer: "all", Type: pods, Shard: shard, Sinks: []pipeline.Binding{{Sink: "sink"}}}},
 		Sinks:  []bridge.SinkConfig{{Name: "sink", Sink: sink}}, Standby: standby,
 	})
 	ok(s.t, err)

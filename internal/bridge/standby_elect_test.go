@@ -14,6 +14,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/pipeline"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/standby"
@@ -273,11 +274,11 @@ func TestAStandbySendsNoSnapshotAndSaysWhoWould(t *testing.T) {
 		p.second.start()
 		p.Bookmark()
 		p.inSync()
-		units, err := p.second.SendSnapshot(t.Context(), bridge.SnapshotRequest{Informer: "all"})
+		units, err := p.second.SendSnapshot(t.Context(), pipeline.SnapshotRequest{Informer: "all"})
 		if !errors.Is(err, bridge.ErrStandby) || !strings.Contains(err.Error(), "replica-0") || units != nil {
 			t.Errorf("got %v, %v", units, err)
 		}
-		_, err = p.SendSnapshot(t.Context(), bridge.SnapshotRequest{Informer: "all"})
+		_, err = p.SendSnapshot(t.Context(), pipeline.SnapshotRequest{Informer: "all"})
 		ok(t, err)
 		_, err = p.end()
 		ok(t, err)

@@ -9,12 +9,13 @@ import (
 
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/pipeline"
 )
 
 // reloadPair is a pair whose configuration changes while it runs. Both begin with one informer, "all", and the sink "sink".
 type reloadPair struct {
 	*pair
-	unit bridge.UnitConfig
+	unit pipeline.Config
 }
 
 func newReloadPair(t *testing.T) *reloadPair {
@@ -44,9 +45,9 @@ func (p *reloadPair) step() {
 }
 
 // becomes is a change of the configuration in which the one informer is another.
-func (p *reloadPair) becomes(version string, unit bridge.UnitConfig, sinks ...bridge.SinkConfig) *bridge.Change {
+func (p *reloadPair) becomes(version string, unit pipeline.Config, sinks ...bridge.SinkConfig) *bridge.Change {
 	return &bridge.Change{
-		Version: version, Informers: []string{"all"}, Changed: []string{"all"}, Units: []bridge.UnitConfig{unit},
+		Version: version, Informers: []string{"all"}, Changed: []string{"all"}, Units: []pipeline.Config{unit},
 		Sinks: append(keep("sink"), sinks...),
 	}
 }
@@ -77,15 +78,15 @@ func inOrder(t *testing.T, b *broker) {
 }
 
 // with gives the unit one sink more.
-func (p *reloadPair) with(sink string) bridge.UnitConfig {
+func (p *reloadPair) with(sink string) pipeline.Config {
 	unit := p.unit
-	unit.Sinks = []bridge.BindingConfig{{Sink: "sink"}, {Sink: sink}}
+	unit.Sinks = []pipeline.Binding{{Sink: "sink"}, {Sink: sink}}
 	return unit
 }
 
-func (p *reloadPair) metadata() bridge.UnitConfig {
+func (p *reloadPair) metadata() pipeline.Config {
 	unit := p.unit
-	unit.Sinks = []bridge.BindingConfig{{Sink: "sink", Payload: event.PayloadMetadata}}
+	unit.Sinks = []pipeline.Binding{{Sink: "sink", Payload: event.PayloadMetadata}}
 	return unit
 }
 
@@ -395,7 +396,7 @@ func TestANewInformerAndOneThatGoesAreFollowed(t *testing.T) {
 		expect(t, p.broker, "added a", "synced")
 		other := p.unit
 		other.Informer = "other"
-		two := &bridge.Change{Version: "2", Informers: []string{"all", "other"}, Changed: []string{"other"}, Units: []bridge.UnitConfig{p.unit, other}, Sinks: keep("sink")}
+		two := &bridge.Change{Version: "2", Informers: []string{"all", "other"}, Changed: []string{"other"}, Units: []pipeline.Config{p.unit, other}, Sinks: keep("sink")}
 		for _, r := range []*rig{p.rig, p.second} {
 			if done := p.reload(r, two); done.UnitsStarted != 1 || done.UnitsRestarted != 0 {
 				t.Errorf("%v", done)
@@ -403,7 +404,7 @@ func TestANewInformerAndOneThatGoesAreFollowed(t *testing.T) {
 		}
 		expect(t, p.broker, "added a", "synced")
 		p.step()
-		one := &bridge.Change{Version: "3", Informers: []string{"other"}, Units: []bridge.UnitConfig{other}, Sinks: keep("sink")}
+		one := &bridge.Change{Version: "3", Informers: []string{"other"}, Units: []pipeline.Config{other}, Sinks: keep("sink")}
 		p.reload(p.rig, one)
 		p.Update("shop/a", nil)
 		p.settle()

@@ -7,7 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/pipeline"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -117,7 +117,7 @@ func TestAServerThatIsBehindIsNotTakenForARestoredOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := calmBroker("sink")
 		r := newRig(t, b)
-		r.cfg.Units[0].Snapshot = bridge.SnapshotAlways
+		r.cfg.Units[0].Snapshot = pipeline.SnapshotAlways
 		for _, key := range []resource.Key{"shop/a", "shop/b", "shop/c", "shop/d"} {
 			r.Create(key, nil)
 		}

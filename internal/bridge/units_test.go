@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/pipeline"
 	"github.com/kubebridge/bridge/internal/store"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -30,7 +31,7 @@ func TestAResourceThatIsForbiddenIsNotReadyAndStopsNoOther(t *testing.T) {
 		r := newRig(t, b)
 		other := testkit.NewServer(t, widgets)
 		r.cfg.Client.HTTP = &http.Client{Transport: byPath{other.HTTP().Transport, r.HTTP().Transport}}
-		r.cfg.Units = append(r.cfg.Units, bridge.UnitConfig{Informer: "all", Type: widgets, Sinks: r.cfg.Units[0].Sinks})
+		r.cfg.Units = append(r.cfg.Units, pipeline.Config{Informer: "all", Type: widgets, Sinks: r.cfg.Units[0].Sinks})
 		r.Refuse(testkit.Any, -1, http.StatusForbidden, metav1.StatusReasonForbidden)
 		r.start()
 		other.Create("shop/w", nil)
@@ -96,10 +97,10 @@ func TestEachListenerGetsItsResync(t *testing.T) {
 }
 
 func TestASnapshotIsTakenWhenItIsAskedFor(t *testing.T) {
-	for mode, want := range map[bridge.Snapshot][2][]string{
-		bridge.SnapshotInitial: {{"added a", "synced"}, {"updated a"}},
-		bridge.SnapshotNever:   {{}, {"added a"}}, // it was not known before
-		bridge.SnapshotAlways:  {{"added a", "synced"}, {"gap inferred", "updated a", "synced"}},
+	for mode, want := range map[pipeline.Snapshot][2][]string{
+		pipeline.SnapshotInitial: {{"added a", "synced"}, {"updated a"}},
+		pipeline.SnapshotNever:   {{}, {"added a"}}, // it was not known before
+		pipeline.SnapshotAlways:  {{"added a", "synced"}, {"gap inferred", "updated a", "synced"}},
 	} {
 		t.Run(string(mode), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

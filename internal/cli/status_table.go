@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/pipeline"
 )
 
 // writeJSON writes what the bridge has said, as one document or one line.
@@ -83,7 +84,7 @@ func (a *answer) writeHead(w io.Writer) {
 	}
 }
 
-func writeUnit(w io.Writer, u *bridge.UnitStatus) {
+func writeUnit(w io.Writer, u *pipeline.Status) {
 	resource, objects, behind := u.Resource, "-", "-"
 	if u.Namespace != "" {
 		resource += " in " + u.Namespace

@@ -12,6 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/pipeline"
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
@@ -23,7 +24,7 @@ import (
 var pods = resource.Type{Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true}
 
 // pipeline runs bridges one after the other, from a scripted API server to a cluster.
-type pipeline struct {
+type bridgeTest struct {
 	t       *testing.T
 	server  *testkit.Server
 	cluster *kafkatest.Cluster
@@ -43,8 +44,8 @@ type life struct {
 	done    chan error
 }
 
-func newPipeline(t *testing.T, c *kafkatest.Cluster, change func(*kafka.Config)) *pipeline {
-	p := &pipeline{t: t, server: testkit.NewServer(t, pods), cluster: c, change: change, fs: vfs.NewCrashableMem()}
+func newPipeline(t *testing.T, c *kafkatest.Cluster, change func(*kafka.Config)) *bridgeTest {
+	p := &bridgeTest{t: t, server: testkit.NewServer(t, pods), cluster: c, change: change, fs: vfs.NewCrashableMem()}
 	t.Cleanup(func() {
 		if p.life != nil {
 			p.crash()
@@ -55,7 +56,7 @@ func newPipeline(t *testing.T, c *kafkatest.Cluster, change func(*kafka.Config))
 }
 
 // start runs a bridge with the state that the last one has left.
-func (p *pipeline) start() {
+func (p *bridgeTest) start() {
 	p.t.Helper()
 	l := &life{network: new(network), done: make(chan error, 1)}
 	var err error
@@ -68,7 +69,7 @@ func (p *pipeline) start() {
 		Cluster: "test", DB: l.db, Log: log, Drain: 3 * time.Second,
 		Client: &reflector.Client{HTTP: p.server.HTTP(), Base: p.server.URL()},
 		Sinks:  []bridge.SinkConfig{{Name: "kafka", Sink: sink}},
-		Units:  []bridge.UnitConfig{{Informer: "all", Type: pods, Sinks: []bridge.BindingConfig{{Sink: "kafka"}}}},
+		Units:  []pipeline.Config{{Informer: "all", Type: pods, Sinks: []pipeline.Binding{{Sink: "kafka"}}}},
 	})
 	must(p.t, err)
 	ctx, stop := context.WithCancelCause(context.WithoutCancel(p.t.Context()))
@@ -78,7 +79,7 @@ func (p *pipeline) start() {
 }
 
 // stop ends the bridge in order.
-func (p *pipeline) stop() {
+func (p *bridgeTest) stop() {
 	p.t.Helper()
 	p.life.stop()
 	must(p.t, <-p.life.done)
@@ -88,7 +89,7 @@ func (p *pipeline) stop() {
 
 // crash ends the bridge as kill -9 does: from here on nothing leaves it, and of its state remains what was synced. What a broker has received
 // may yet be stored.
-func (p *pipeline) crash() {
+func (p *bridgeTest) crash() {
 	l := p.life
 	l.network.cut(true)
 	after := p.fs.CrashClone(vfs.CrashCloneCfg{})
@@ -101,13 +102,13 @@ func (p *pipeline) crash() {
 }
 
 // settled says whether everything that the server has is committed.
-func (p *pipeline) settled() bool {
+func (p *bridgeTest) settled() bool {
 	s := p.life.bridge.Status().Informers[0]
 	return resource.Version(s.Watermark) == p.server.Version() && s.Unsettled == 0
 }
 
 // settle waits for that.
-func (p *pipeline) settle(within time.Duration) {
+func (p *bridgeTest) settle(within time.Duration) {
 	p.t.Helper()
 	for deadline := time.Now().Add(within); !p.settled(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {

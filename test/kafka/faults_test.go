@@ -144,7 +144,7 @@ func moveOne(ctx context.Context, client *kadm.Client, topic string) (moved int)
 }
 
 // crashAgainAndAgain kills the bridge and starts it again with what it has left.
-func (p *pipeline) crashAgainAndAgain(ctx context.Context) (crashes int) {
+func (p *bridgeTest) crashAgainAndAgain(ctx context.Context) (crashes int) {
 	for pause(ctx, time.Duration(1000+rand.IntN(4000))*time.Millisecond) {
 		p.crash()
 		crashes++

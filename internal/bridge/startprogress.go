@@ -35,7 +35,7 @@ func (b *Bridge) progress(ctx context.Context) error {
 func (b *Bridge) populated() (synced, resources, listed int) {
 	units := b.roster.all()
 	for _, u := range units {
-		s := u.status()
+		s := u.Status()
 		listed += s.Listed
 		if s.Synced {
 			synced++

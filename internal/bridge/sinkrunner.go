@@ -11,12 +11,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kubebridge/bridge/internal/metric"
+	"github.com/kubebridge/bridge/internal/pipeline"
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/standby"
 )
 
-// outlet is a sink that runs, and what ends with it.
-type outlet struct {
+// sinkRunner is a sink that runs, and what ends with it.
+type sinkRunner struct {
 	*publisher.Publisher
 	name    string
 	key     string        // of it among replicas: its name, and where it sends to
@@ -34,20 +35,20 @@ func keyOf(sc *SinkConfig) string {
 	return sc.Name + "@" + sc.Target
 }
 
-// outlets are the sinks that run, in the order of the configuration.
-type outlets struct {
+// sinkRunners are the sinks that run, in the order of the configuration.
+type sinkRunners struct {
 	mu   sync.Mutex
-	list []*outlet // guarded by mu; replaced and never changed, so that who has it may go through it
+	list []*sinkRunner // guarded by mu; replaced and never changed, so that who has it may go through it
 }
 
-func (o *outlets) all() []*outlet {
+func (o *sinkRunners) all() []*sinkRunner {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.list
 }
 
 // get gives the sink of a name, nil when there is none.
-func (o *outlets) get(name string) *outlet {
+func (o *sinkRunners) get(name string) *sinkRunner {
 	for _, out := range o.all() {
 		if out.name == name {
 			return out
@@ -56,7 +57,16 @@ func (o *outlets) get(name string) *outlet {
 	return nil
 }
 
-func (o *outlets) set(list []*outlet) {
+// forPipeline is the sink of a name, as a pipeline needs it.
+func (o *sinkRunners) forPipeline(name string) (s pipeline.Sink, ok bool) {
+	out := o.get(name)
+	if out == nil {
+		return s, false
+	}
+	return pipeline.Sink{Publisher: out.Publisher, Key: out.key, Room: out.room}, true
+}
+
+func (o *sinkRunners) set(list []*sinkRunner) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.list = list
@@ -65,8 +75,8 @@ func (o *outlets) set(list []*outlet) {
 // ErrSink is returned by Run when a sink can't be opened for a reason that the operator must remove.
 var ErrSink = errors.New("can't be opened")
 
-// newOutlet makes a sink's publisher, and starts nothing. A patient one waits for what only an operator can remove.
-func (b *Bridge) newOutlet(sc SinkConfig, patient bool) (*outlet, error) {
+// newSinkRunner makes a sink's publisher, and starts nothing. A patient one waits for what only an operator can remove.
+func (b *Bridge) newSinkRunner(sc SinkConfig, patient bool) (*sinkRunner, error) {
 	pc := sc.Publisher
 	pc.Sink, pc.Name, pc.Log, pc.Patient = sc.Sink, sc.Name, b.log, patient
 	scope := metric.NewScope(b.cfg.Registerer, prometheus.Labels{"sink": sc.Name})
@@ -85,7 +95,7 @@ func (b *Bridge) newOutlet(sc SinkConfig, patient bool) (*outlet, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sink %s: %w", sc.Name, err)
 	}
-	out := &outlet{Publisher: p, name: sc.Name, key: keyOf(&sc), metrics: []*metric.Scope{scope, sc.Scope}, ended: make(chan struct{})}
+	out := &sinkRunner{Publisher: p, name: sc.Name, key: keyOf(&sc), metrics: []*metric.Scope{scope, sc.Scope}, ended: make(chan struct{})}
 	if b.cfg.Standby != nil {
 		const room = 64 << 20 // as a publisher holds
 		out.room = standby.NewRoom(cmp.Or(sc.Publisher.MaxBytes, room))
@@ -105,8 +115,8 @@ func (b *Bridge) saved(sink string) (s publisher.Saved, err error) {
 	return s, err
 }
 
-// startOutlet runs a sink until the stage ends, or it is taken out.
-func (b *Bridge) startOutlet(publishing *stage, out *outlet) {
+// startSink runs a sink until the stage ends, or it is taken out.
+func (b *Bridge) startSink(publishing *stage, out *sinkRunner) {
 	ctx, stop := context.WithCancelCause(publishing.ctx)
 	out.stop = stop
 	publishing.start("sink "+out.name, func(context.Context) error {
@@ -135,8 +145,8 @@ func runSink(ctx context.Context, p *publisher.Publisher) error {
 	return fmt.Errorf("%w: %w", ErrSink, err)
 }
 
-// endOutlet stops a sink and lets go of it, after it has told where it stands. The units that it was for have ended.
-func (b *Bridge) endOutlet(out *outlet) error {
+// endSink stops a sink and lets go of it, after it has told where it stands. The units that it was for have ended.
+func (b *Bridge) endSink(out *sinkRunner) error {
 	if out.stop != nil {
 		out.stop(errChanged)
 		<-out.ended
@@ -147,6 +157,6 @@ func (b *Bridge) endOutlet(out *outlet) error {
 	for _, s := range out.metrics {
 		s.End()
 	}
-	b.outlets.set(slices.DeleteFunc(slices.Clone(b.outlets.all()), func(other *outlet) bool { return other == out }))
+	b.sinks.set(slices.DeleteFunc(slices.Clone(b.sinks.all()), func(other *sinkRunner) bool { return other == out }))
 	return nil
 }

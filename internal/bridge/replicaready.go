@@ -4,29 +4,31 @@ import (
 	"cmp"
 	"fmt"
 	"time"
+
+	"github.com/kubebridge/bridge/internal/pipeline"
 )
 
 // notInSync says of each unit that could not take over without a gap why that is so.
 func (r *replica) notInSync() []Reason { return r.reasons(r.unitBehind) }
 
-func (r *replica) reasons(of func(*unit) string) (reasons []Reason) {
+func (r *replica) reasons(of func(*pipeline.Pipeline) string) (reasons []Reason) {
 	for _, u := range r.roster.all() {
-		if u.leaving() != staying {
+		if u.Draining() != pipeline.NotDraining {
 			continue
 		}
 		if why := of(u); why != "" {
-			reasons = append(reasons, Reason{Component: "informer " + u.name, Message: "standby: " + why})
+			reasons = append(reasons, Reason{Component: "informer " + u.Name(), Message: "standby: " + why})
 		}
 	}
 	return reasons
 }
 
 // unitBehind says why a unit could not take over without a gap; "" when it could.
-func (r *replica) unitBehind(u *unit) string {
+func (r *replica) unitBehind(u *pipeline.Pipeline) string {
 	p, told := r.progressOf(u)
-	from, epoch, listed := u.informer.History()
+	from, epoch, listed := u.History()
 	switch {
-	case !told && r.tellsOf(u.name):
+	case !told && r.tellsOf(u.Name()):
 		return "the leader selects something else: it has another configuration"
 	case !told:
 		return "the leader has not told how far it is"
@@ -42,15 +44,15 @@ func (r *replica) unitBehind(u *unit) string {
 
 // unitUnready is unitBehind, but for what no leader will ever tell this replica: of a unit that another configuration has, or has with another
 // selection. Such a unit begins with its list, whoever leads. Else a configuration that is rolled out would wait for itself.
-func (r *replica) unitUnready(u *unit) string {
+func (r *replica) unitUnready(u *pipeline.Pipeline) string {
 	why := r.unitBehind(u)
 	if _, told := r.progressOf(u); why == "" || told || !r.leaderReported() {
 		return why
 	}
-	if _, _, listed := u.informer.History(); !listed {
+	if _, _, listed := u.History(); !listed {
 		return "catching up: it is being listed"
 	}
-	if r.configuredAsLeader() && time.Since(u.began) < leaderFirst {
+	if r.configuredAsLeader() && time.Since(u.Began()) < leaderFirst {
 		return why
 	}
 	return ""
@@ -84,8 +86,8 @@ func (r *replica) notReady() []Reason {
 // redactionKey is the id of the key with which the bridge redacts; "" where it redacts nothing.
 func (r *replica) redactionKey() string {
 	for _, u := range r.roster.all() {
-		opts := u.cfg.Parse
-		opts.Type = u.cfg.Type
+		opts := u.Config().Parse
+		opts.Type = u.Config().Type
 		if id := opts.KeyID(); id != "" {
 			return id
 		}

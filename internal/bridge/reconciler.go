@@ -1,0 +1,242 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kubebridge/bridge/internal/metric"
+	"github.com/kubebridge/bridge/internal/pipeline"
+)
+
+// errChanged ends sinks that another configuration has not, or replaces.
+var errChanged = errors.New("the configuration has changed")
+
+// reconciler keeps the pipelines in sync with what the API server serves: it starts those whose
+// resource has appeared, moves those whose version has changed, and stops those whose resource has
+// gone. It also does what is requested of the bridge while it runs, so that whatever starts and stops
+// pipelines is done one after the other. It is owned by the goroutine that runs it.
+type reconciler struct {
+	b             *Bridge
+	startPipeline func(*pipeline.Pipeline)
+	startSink     func(*sinkRunner)
+	// unclean has the pipelines that ended for a change of the configuration, and whether one may have
+	// sent what is not known on disk.
+	unclean map[string]bool
+	// asked is when the plan was last asked for, and last what the signs were then.
+	asked time.Time
+	last  string
+	again time.Time // when to ask once more, since discovery may lag behind a sign; zero for never
+	// previous is the last plan.
+	previous Plan
+	// planner and planInterval are as in Config. A reload replaces them.
+	planner      Planner
+	planInterval time.Duration
+}
+
+// appeared is the label of a pipeline that starts while the bridge runs; that of one that stops is why
+// it drains.
+const appeared = "appeared"
+
+// countChanges makes the counter of what happens to pipelines while the bridge runs.
+func countChanges(reg prometheus.Registerer) *prometheus.CounterVec {
+	return metric.With(reg).Counters("bridge_units_changed_total",
+		"Resources that appeared, moved to another version, went, or were stopped by another configuration while the bridge ran.",
+		"change", appeared, string(pipeline.Gone), string(pipeline.Moving), string(pipeline.Changed))
+}
+
+// secondLook is how long after a sign of a change the API server is asked once more: its discovery lags
+// behind.
+const secondLook = 3 * time.Second
+
+// run works until ctx ends.
+func (r *reconciler) run(ctx context.Context) error {
+	defer close(r.b.ended)
+	tick := time.NewTicker(min(time.Second, r.planInterval))
+	defer tick.Stop()
+	r.asked = time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case req := <-r.b.requests:
+			if err := req.answer(ctx, r); err != nil {
+				return err
+			}
+			continue
+		case <-tick.C:
+		}
+		if r.planner == nil || !r.due(time.Now()) {
+			continue
+		}
+		plan, err := r.planner(ctx)
+		if err != nil {
+			r.b.log.Debug("can't ask the API server what it serves, trying again", "err", err)
+			continue
+		}
+		if err := r.b.changing.Acquire(ctx, 1); err != nil {
+			return nil
+		}
+		err = r.apply(ctx, &plan)
+		r.b.changing.Release(1)
+		if err != nil {
+			return err
+		}
+		r.previous = plan
+	}
+}
+
+// due reports whether to ask for a plan now: after the interval; when a pipeline's resource is not
+// found; when a CRD or an APIService has changed.
+func (r *reconciler) due(now time.Time) bool {
+	signs := r.signs()
+	changed := signs != r.last
+	r.last = signs
+	switch {
+	case changed:
+		r.again = now.Add(secondLook)
+	case !r.again.IsZero() && now.After(r.again):
+		r.again = time.Time{}
+	case r.reap():
+	case now.Sub(r.asked) < r.planInterval:
+		return false
+	}
+	r.asked = now
+	return true
+}
+
+// signs are what shows that the API server serves something else: resources that are not found, and
+// new versions of definitions.
+func (r *reconciler) signs() string {
+	var s strings.Builder
+	for _, u := range r.b.roster.all() {
+		status := u.Reading()
+		switch {
+		case status.NotFound:
+			s.WriteString(u.Name())
+		case isDefinition(u):
+			s.WriteString(string(status.Version))
+		default:
+			continue
+		}
+		s.WriteByte(' ')
+	}
+	return s.String()
+}
+
+// isDefinition reports whether a pipeline's objects define what the API server serves.
+func isDefinition(u *pipeline.Pipeline) bool {
+	name := u.Config().Type.String()
+	return name == "customresourcedefinitions.apiextensions.k8s.io" ||
+		name == "apiservices.apiregistration.k8s.io"
+}
+
+// reap takes out the pipelines that have drained, and reports whether one of them is to start again.
+func (r *reconciler) reap() (again bool) {
+	for _, u := range r.b.roster.all() {
+		why := u.Draining()
+		if why == pipeline.NotDraining {
+			continue
+		}
+		select {
+		case <-u.Ended():
+			again = r.remove(u, why) && why == pipeline.Moving || again
+		default:
+		}
+	}
+	return again
+}
+
+// remove closes a pipeline that has ended, and reports whether its state is on disk.
+func (r *reconciler) remove(u *pipeline.Pipeline, why pipeline.Drain) bool {
+	if err := u.Close(); err != nil {
+		r.b.log.Error("commit failed, will be tried again", "err", err)
+		return false
+	}
+	r.b.changes.WithLabelValues(string(why)).Inc()
+	r.b.roster.remove(u, why)
+	return true
+}
+
+// apply starts and stops pipelines.
+func (r *reconciler) apply(ctx context.Context, plan *Plan) error {
+	r.reap()
+	wanted := plan.byName()
+	exists := map[string]bool{}
+	for _, u := range r.b.roster.all() {
+		exists[u.Name()] = true
+		w, ok := wanted[u.Name()]
+		r.reconcile(u, &w, ok, plan)
+	}
+	for i := range plan.Units {
+		cfg := plan.Units[i]
+		if exists[cfg.Name()] || ctx.Err() != nil {
+			continue
+		}
+		if err := r.appear(cfg); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reconcile stops a pipeline that the plan does not have, or has in another version. A resource is gone
+// when discovery and a request say so; one alone may be a server that is just starting.
+func (r *reconciler) reconcile(u *pipeline.Pipeline, w *pipeline.Config, wanted bool, plan *Plan) {
+	notFound, t := u.Reading().NotFound, u.Config().Type
+	switch {
+	case u.Draining() != pipeline.NotDraining:
+	case !wanted && notFound && plan.knows(t):
+		u.Log().Warn("the API server does not serve the resource any more: its informer stops, and its state is kept",
+			"resource", t.String())
+		u.Stop(pipeline.Gone)
+	case wanted && w.Type != t && plan.knows(t) && (notFound || u.CaughtUp()):
+		u.Log().Info("the resource moves to another version of the API",
+			"resource", t.String(), "from", t.Version, "to", w.Type.Version)
+		u.Stop(pipeline.Moving)
+	}
+}
+
+// appear starts a pipeline for a resource that appeared while the bridge runs.
+func (r *reconciler) appear(cfg pipeline.Config) error {
+	if cfg.Snapshot == pipeline.SnapshotAlways || cfg.Snapshot == pipeline.SnapshotNever && r.previous.knows(cfg.Type) {
+		// Always is at every start of the bridge. Never is no objects that exist; but the resource did
+		// not exist before, so all its objects are changes.
+		cfg.Snapshot = pipeline.SnapshotInitial
+	}
+	u, err := r.start(cfg, nil)
+	if err != nil {
+		return err
+	}
+	u.Log().Info("the API server serves a resource that is not watched yet: its informer starts",
+		"resource", cfg.Type.String(), "version", cfg.Type.Version, "watermark", u.From())
+	r.b.changes.WithLabelValues(appeared).Inc()
+	return nil
+}
+
+// start starts a pipeline. backfill are sinks that it begins to feed and that another replica has fed
+// before.
+func (r *reconciler) start(cfg pipeline.Config, backfill []string) (*pipeline.Pipeline, error) {
+	unclean, known := r.unclean[cfg.Name()]
+	if !known {
+		unclean = !r.b.cfg.DB.WasClean()
+	}
+	u, err := r.b.newPipeline(cfg, len(backfill) > 0, unclean)
+	if err != nil {
+		return nil, fmt.Errorf("start a unit: %w", err)
+	}
+	delete(r.unclean, cfg.Name())
+	if r.b.pauses.of(kindInformer, cfg.Informer) != nil {
+		u.Pause()
+	}
+	r.b.roster.add(u)
+	r.startPipeline(u)
+	if len(backfill) > 0 {
+		u.Go(func(ctx context.Context) { r.b.replica.backfill(ctx, u, backfill) })
+	}
+	return u, nil
+}

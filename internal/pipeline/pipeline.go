@@ -1,0 +1,338 @@
+package pipeline
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/kubebridge/bridge/internal/changelog"
+	"github.com/kubebridge/bridge/internal/checkpoint"
+	"github.com/kubebridge/bridge/internal/deltafifo"
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/informer"
+	"github.com/kubebridge/bridge/internal/metric"
+	"github.com/kubebridge/bridge/internal/namespaces"
+	"github.com/kubebridge/bridge/internal/publisher"
+	"github.com/kubebridge/bridge/internal/reflector"
+	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/standby"
+	"github.com/kubebridge/bridge/internal/store"
+)
+
+// Env is what all pipelines of a bridge share.
+type Env struct {
+	Cluster    string
+	Client     *reflector.Client
+	DB         *store.DB
+	Committer  *checkpoint.Committer
+	Namespaces *namespaces.Watcher
+	// Sink returns a sink that runs; ok is false when there is none of that name.
+	Sink func(name string) (s Sink, ok bool)
+	// Replicas is nil where there are no other replicas.
+	Replicas Replicas
+	// Owners returns an object's controller, that one's, and so on. OnDelete is called before an object
+	// is forgotten.
+	Owners   func(obj *resource.Object) []resource.Owner
+	OnDelete func(obj *resource.Object)
+	// Trace returns what makes the traceparent of an informer's events for a sink; may be nil.
+	Trace func(informer, sink string) func(source, id string) string
+	// Watchdog and Identify as in reflector.Config.
+	Watchdog   time.Duration
+	Identify   func(ctx context.Context) error
+	Log        *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+// Sink is where a listener's events go.
+type Sink struct {
+	Publisher *publisher.Publisher
+	// Key tells sinks of replicas apart, which may have one name and other targets.
+	Key string
+	// Room bounds what its relays hold; nil where there are no other replicas.
+	Room *standby.Room
+}
+
+// Replicas is what this replica knows of the others.
+type Replicas interface {
+	// OthersLed reports whether another replica leads or has led.
+	OthersLed() bool
+	// Succeeds reports whether others have published this pipeline's changes before, and up to which
+	// version at least.
+	Succeeds(p *Pipeline) (from resource.Version, led bool)
+}
+
+// Start says how a pipeline begins.
+type Start struct {
+	// Relist: the position on disk is not enough, so it lists.
+	Relist bool
+	// Unclean: the run of this pipeline before may have sent what is not known on disk.
+	Unclean bool
+	// Run is that of informer.ListenerConfig.
+	Run string
+}
+
+// Pipeline is one pipeline from the API server to the publishers. Its methods may be called
+// concurrently, but for those of its life.
+type Pipeline struct {
+	cfg       Config
+	env       Env
+	name      string
+	log       *slog.Logger
+	fifo      *deltafifo.FIFO
+	indexer   *store.Indexer
+	saved     resource.Version // the watermark on disk when the state was opened, "" for none
+	informer  *informer.Informer
+	reflector *reflector.Reflector
+	relays    []*Relay // one for each listener; none where there are no other replicas
+	id        uint64   // another for each pipeline, also of the same name
+	start     Start
+	began     time.Time             // when its state was opened
+	selected  *namespaces.Selection // nil without a namespaceSelector
+	metrics   *metric.Scope
+	objects   objectCount
+	refresh   bodyRefresh
+	life      life
+}
+
+// ids counts pipelines.
+var ids atomic.Uint64
+
+// New opens the state and connects the stages. It starts nothing.
+func New(cfg Config, env Env, start Start) (*Pipeline, error) {
+	p := &Pipeline{cfg: cfg, env: env, name: cfg.Name(), id: ids.Add(1), start: start, life: newLife()}
+	p.log = env.Log.With("informer", cfg.Informer)
+	if cfg.Namespace != "" {
+		p.log = p.log.With("namespace", cfg.Namespace)
+	}
+	p.metrics = metric.NewScope(env.Registerer, prometheus.Labels{
+		"informer": cfg.Informer, "resource": cfg.Type.String(), "namespace": cfg.Namespace,
+	})
+	p.metrics.Begin()
+	for _, step := range []func() error{p.openState, p.addFIFO, p.addInformer, p.addReflector} {
+		if err := step(); err != nil {
+			p.metrics.End()
+			return nil, fmt.Errorf("informer %s: %w", p.name, err)
+		}
+	}
+	p.registerMetrics()
+	env.Committer.Track(p.informer.Log())
+	return p, nil
+}
+
+// Name is the Config's.
+func (p *Pipeline) Name() string { return p.name }
+
+// Config must not be changed.
+func (p *Pipeline) Config() *Config { return &p.cfg }
+
+// Began is when its state was opened.
+func (p *Pipeline) Began() time.Time { return p.began }
+
+// Log has the pipeline's attributes.
+func (p *Pipeline) Log() *slog.Logger { return p.log }
+
+func (p *Pipeline) openState() (err error) {
+	p.indexer, err = p.env.DB.Indexer(store.IndexerConfig{
+		Name: p.name, Scope: p.cfg.Scope(), Narrowing: p.cfg.narrowing(), Type: p.cfg.Type,
+		Indexes: p.cfg.Indexes, ExactBodies: p.cfg.needsExactBodies(),
+	})
+	if err != nil {
+		return err
+	}
+	if err := p.redactState(); err != nil {
+		return err
+	}
+	position, err := p.indexer.Position()
+	p.saved, p.began = position.Version, time.Now()
+	return err
+}
+
+// redactState takes out of the state on disk what is to be taken out now and was not before. It must
+// not come back as the old object of a change, or as the last state of a deleted object.
+func (p *Pipeline) redactState() error {
+	opts := p.cfg.Parse
+	opts.Type = p.cfg.Type
+	tag := ""
+	if opts.Redacts() {
+		tag = p.cfg.Redaction
+	}
+	before, err := p.indexer.Redaction()
+	if err != nil || before == tag {
+		return err
+	}
+	if tag != "" {
+		if err := changelog.Redact(p.indexer, opts.Again()); err != nil {
+			return fmt.Errorf("what the configuration takes out now is still in the state directory, "+
+				"and can't be taken out there: %w", err)
+		}
+	}
+	return p.indexer.SetRedaction(tag)
+}
+
+// addFIFO bounds it by a quarter of the memory. Deltas pending in the FIFO could as well be in the log:
+// the FIFO only keeps reading and deciding from waiting for each other.
+func (p *Pipeline) addFIFO() (err error) {
+	p.fifo, err = deltafifo.New(deltafifo.Config{
+		MaxBytes: max(cmp.Or(p.cfg.Memory, 16<<20)/4, 1), Known: p.indexer, Resumed: p.From() != "",
+		Registerer: p.metrics,
+	})
+	return err
+}
+
+func (p *Pipeline) addInformer() (err error) {
+	var listeners []informer.ListenerConfig
+	for i := range p.cfg.Sinks {
+		listener, err := p.listener(&p.cfg.Sinks[i])
+		if err != nil {
+			return err
+		}
+		listeners = append(listeners, listener)
+	}
+	cfg := informer.Config{
+		Name: p.name, Type: p.cfg.Type,
+		FIFO: p.fifo, Indexer: p.indexer, Committer: p.env.Committer, Listeners: listeners,
+		Selector: p.cfg.selector(p.cfg.Filter), OnDelete: p.env.OnDelete,
+		Namespaces: p.cfg.NamespaceSelector != "", Selection: p.selection(),
+		Selective: p.cfg.selective(), Leavable: p.cfg.leavable(),
+		Enterable: p.cfg.selectsHere() && p.cfg.Snapshot != SnapshotNever,
+		LogBytes:  p.cfg.Memory, SpoolBytes: p.spoolBytes(), DropOldest: p.cfg.DropOldest,
+		Resnapshot: p.cfg.Snapshot == SnapshotAlways, Unclean: p.start.Unclean,
+		Forgotten: p.forgotten, Holds: p.holds, Diverged: func() { p.reflector.Diverged() },
+		Log: p.log.With("resource", p.cfg.Type.String()), Registerer: p.metrics,
+	}
+	if p.cfg.Owners {
+		cfg.Owners = p.env.Owners
+	}
+	if p.env.Replicas != nil {
+		cfg.Succeeds = func() (resource.Version, bool) { return p.env.Replicas.Succeeds(p) }
+	}
+	p.informer, err = informer.New(cfg)
+	return err
+}
+
+func (p *Pipeline) listener(b *Binding) (l informer.ListenerConfig, err error) {
+	sink, ok := p.env.Sink(b.Sink)
+	if !ok {
+		return l, fmt.Errorf("there is no sink %q", b.Sink)
+	}
+	cfg := p.makerConfig()
+	cfg.Payload, cfg.Types, cfg.Lifts = b.Payload, b.Types, p.cfg.Lifts
+	cfg.Selective = p.cfg.LabelSelector != "" || p.cfg.FieldSelector != ""
+	cfg.Exact = p.cfg.selectsHere() && !p.cfg.leavable()
+	cfg.Omits = p.cfg.omits(b)
+	if p.env.Trace != nil {
+		cfg.Trace = p.env.Trace(p.cfg.Informer, b.Sink)
+	}
+	maker, err := event.NewMaker(cfg)
+	return informer.ListenerConfig{
+		Name: b.Sink, Publisher: p.before(sink), Maker: maker, Selector: p.cfg.selector(b.Filter),
+		Resync: b.Resync, Progress: b.Progress, Latest: b.Latest, Run: p.start.Run,
+	}, err
+}
+
+// makerConfig has what makes sources and ids.
+func (p *Pipeline) makerConfig() event.MakerConfig {
+	return event.MakerConfig{
+		Cluster: p.env.Cluster, Informer: p.cfg.Informer, Type: p.cfg.Type, Namespace: p.cfg.Namespace,
+		Shard: p.cfg.Shard,
+	}
+}
+
+// spoolBytes is the bound of the log on disk. Without a state directory that would be memory too,
+// which is bounded already.
+func (p *Pipeline) spoolBytes() int64 {
+	if p.env.DB.Dir() == "" {
+		return -1
+	}
+	return p.cfg.Spool
+}
+
+func (p *Pipeline) addReflector() (err error) {
+	cfg := p.cfg.Reflector
+	cfg.Client, cfg.Store, cfg.Log, cfg.Registerer = p.env.Client, p.fifo, p.log, p.metrics
+	cfg.Identify = p.env.Identify
+	cfg.Type, cfg.Namespace = p.cfg.Type, p.cfg.Namespace
+	if err := p.addSelectors(&cfg); err != nil {
+		return err
+	}
+	cfg.Parse = p.cfg.Parse
+	cfg.Parse.Type = p.cfg.Type
+	cfg.Watchdog = p.watchdog()
+	cfg.Quarantine, cfg.Skip, cfg.Unselected = p.fifo.Quarantine, p.fifo.Skip, p.fifo.Unselected
+	cfg.Snapshot = p.cfg.Snapshot != SnapshotNever
+	cfg.From, cfg.Reached = p.From(), p.saved
+	if err := p.addNamespaces(&cfg); err != nil {
+		return err
+	}
+	if !p.cfg.Shard.All() {
+		cfg.Progress = p.fifo.Progress
+		cfg.Selects = func(obj *resource.Object) bool {
+			return p.cfg.Shard.Has(p.cfg.Type, obj.Namespace, obj.Name)
+		}
+	}
+	if p.reflector, err = reflector.New(cfg); err != nil {
+		return err
+	}
+	// The run before may have found that the server's history is another, and not have listed since.
+	diverged, err := p.indexer.Diverged()
+	if diverged {
+		p.reflector.Diverged()
+	}
+	return err
+}
+
+func (p *Pipeline) watchdog() time.Duration { return cmp.Or(p.cfg.Reflector.Watchdog, p.env.Watchdog) }
+
+// addSelectors has the API server evaluate the selectors, or the reflector the one of labels.
+func (p *Pipeline) addSelectors(cfg *reflector.Config) error {
+	cfg.LabelSelector, cfg.FieldSelector = p.cfg.LabelSelector, p.cfg.FieldSelector
+	if !p.cfg.selectsHere() {
+		return nil
+	}
+	selector, err := labels.Parse(p.cfg.LabelSelector)
+	if err != nil {
+		return fmt.Errorf("labelSelector: %w", err)
+	}
+	cfg.LabelSelector = ""
+	cfg.Matches = func(obj *resource.Object) bool { return selector.Matches(obj.Labels()) }
+	return nil
+}
+
+// addNamespaces has the reflector select namespaces, where the pipeline does.
+func (p *Pipeline) addNamespaces(cfg *reflector.Config) error {
+	if p.cfg.NamespaceSelector == "" {
+		return nil
+	}
+	selected, err := p.env.Namespaces.Select(p.cfg.NamespaceSelector)
+	if err != nil {
+		return err
+	}
+	p.selected = selected
+	saved, err := p.indexer.Namespaces()
+	if err != nil {
+		return err
+	}
+	cfg.Namespaces, cfg.Progress = selected, p.fifo.Progress
+	cfg.Selected, cfg.AsOf = map[string]resource.NamespaceState{}, map[string]resource.Version{}
+	for name, n := range saved {
+		cfg.Selected[name] = n.State
+		if n.AsOf != "" {
+			cfg.AsOf[name] = n.AsOf
+		}
+	}
+	return nil
+}
+
+// From is the version after which it resumed, "" for none.
+func (p *Pipeline) From() resource.Version {
+	if p.cfg.Snapshot == SnapshotAlways || p.start.Relist {
+		return ""
+	}
+	return p.saved
+}

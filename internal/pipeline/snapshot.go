@@ -1,0 +1,118 @@
+package pipeline
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/kubebridge/bridge/internal/deltafifo"
+	"github.com/kubebridge/bridge/internal/informer"
+	"github.com/kubebridge/bridge/internal/resource"
+)
+
+var (
+	// ErrBusy is returned by CheckSnapshot while the one before is still being sent.
+	ErrBusy = errors.New("a snapshot is being sent already")
+	// ErrUnknown is returned for an informer or a sink that there is not.
+	ErrUnknown = errors.New("there is none of this name")
+)
+
+// SnapshotRequest says what is to be sent again. Zero values mean all.
+type SnapshotRequest struct {
+	Informer string
+	// Resource as resource.Type prints it: "pods", "deployments.apps".
+	Resource  string
+	Namespace string
+	Selector  labels.Selector // nil for all
+	Sink      string
+}
+
+// Selects reports whether a request is about this pipeline.
+func (r *SnapshotRequest) Selects(c *Config) bool {
+	return (r.Resource == "" || c.Type.String() == r.Resource || c.Type.Resource == r.Resource) &&
+		(r.Namespace == "" || c.Type.Namespaced && (c.Namespace == "" || c.Namespace == r.Namespace))
+}
+
+// CheckSnapshot returns why the pipeline can't send a snapshot now.
+func (p *Pipeline) CheckSnapshot(req *SnapshotRequest) error {
+	switch {
+	case p.Draining() != NotDraining:
+		return fmt.Errorf("informer %s: it is being stopped", p.name)
+	case !p.informer.HasSynced():
+		return fmt.Errorf("informer %s: %w", p.name, informer.ErrNotSynced)
+	case p.life.isBusy():
+		return fmt.Errorf("informer %s: %w", p.name, ErrBusy)
+	case req.Sink != "" && !p.cfg.sendsTo(req.Sink):
+		return fmt.Errorf("informer %s sends nothing to a sink %s: %w", p.name, req.Sink, ErrUnknown)
+	}
+	return nil
+}
+
+// StartSnapshot sends a snapshot beside everything else. It reports whether the pipeline still reads.
+// round is another for each request.
+func (p *Pipeline) StartSnapshot(req *SnapshotRequest, round int64) bool {
+	p.life.setBusy(true)
+	started := p.Go(func(ctx context.Context) {
+		defer p.life.setBusy(false)
+		p.SendSnapshot(ctx, req, round)
+	})
+	if !started {
+		p.life.setBusy(false)
+	}
+	return started
+}
+
+// SendSnapshot sends a snapshot; the log says what became of it.
+func (p *Pipeline) SendSnapshot(ctx context.Context, req *SnapshotRequest, round int64) {
+	log := p.log.With("resource", p.cfg.Type.String(), "round", round)
+	log.Info("sending a snapshot that was asked for")
+	incomplete := p.refreshNow(ctx)
+	n, stale, err := p.informer.Snapshot(ctx, informer.Snapshot{Round: round, Sink: req.Sink, Wants: req.wants()})
+	switch {
+	case err == nil && incomplete != nil && stale > 0:
+		log.Warn("the snapshot that was asked for is in flight, without objects of which a flood of updates left an earlier state "+
+			"on disk (state.bodiesPerSecond), and which could not be read from the API server: "+
+			"they come with their next change, or with another snapshot",
+			"objects", n, "left_out", stale, "err", incomplete)
+	case err == nil && stale > 0:
+		log.Info("the snapshot that was asked for is in flight; what changed while it began comes as that change",
+			"objects", n, "changed", stale)
+	case err == nil:
+		log.Info("the snapshot that was asked for is in flight", "objects", n)
+	case ctx.Err() != nil, errors.Is(err, deltafifo.ErrClosed):
+		log.Warn("the snapshot that was asked for was broken off, since its informer ends", "objects", n)
+	default:
+		log.Error("the snapshot that was asked for failed", "objects", n, "err", err)
+	}
+}
+
+// wants reports which objects are asked for; nil for all.
+func (r *SnapshotRequest) wants() func(resource.Key, func() (*resource.Object, error)) (bool, error) {
+	if r.Namespace == "" && r.Selector == nil {
+		return nil
+	}
+	return func(key resource.Key, object func() (*resource.Object, error)) (bool, error) {
+		if namespace, _ := key.Split(); r.Namespace != "" && namespace != r.Namespace {
+			return false, nil
+		}
+		if r.Selector == nil {
+			return true, nil
+		}
+		obj, err := object()
+		if err != nil || obj == nil {
+			return false, err
+		}
+		var meta struct {
+			Metadata struct {
+				Labels labels.Set `json:"labels"`
+			} `json:"metadata"`
+		}
+		if err := json.Unmarshal(obj.Raw, &meta); err != nil {
+			return false, err
+		}
+		return r.Selector.Matches(meta.Metadata.Labels), nil
+	}
+}
