@@ -63,12 +63,12 @@ func (b *Bridge) ResumeInformer(ctx context.Context, name string) error {
 	})
 }
 
-func (f *reconciler) eachOf(name string, pause *pipeline.Pause, do func(*pipeline.Pipeline)) error {
-	units := f.b.of(name)
-	if len(units) == 0 && !f.b.knowsInformer(name) {
+func (r *reconciler) eachOf(name string, pause *pipeline.Pause, do func(*pipeline.Pipeline)) error {
+	units := r.b.of(name)
+	if len(units) == 0 && !r.b.knowsInformer(name) {
 		return fmt.Errorf("informer %s: %w", name, ErrUnknown)
 	}
-	f.b.pauses.set(kindInformer, name, pause)
+	r.b.pauses.set(kindInformer, name, pause)
 	for _, u := range units {
 		do(u)
 	}
