@@ -11,10 +11,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/klauspost/compress/s2"
@@ -203,4 +205,76 @@ func (quiet) Infof(string, ...any)  {}
 func (quiet) Errorf(string, ...any) {}
 func (quiet) Fatalf(format string, args ...any) {
 	panic(fmt.Sprintf(format, args...))
+}
+
+// A changed key looks in the stream like no rotated Secret: the fingerprints name it. It is changed in
+// its file, under a running bridge.
+func TestChangedRedactionKey(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, live(t))
+	file := filepath.Join(l.dir, "redaction-key")
+	must(t, os.WriteFile(file, []byte("a key of 16 bytes or more"), 0o600))
+	l.createSecret("db", []string{"one", "", ""})
+	api := l.client.CoreV1().Secrets(l.namespace)
+	b := l.bridge("bridge", `
+informers: [{name: app, resources: [secrets], namespaces: ["${NS}"], sinks: [{name: js, payload: change}]}]
+redaction: {keyFile: "${KEY}"}
+reloadInterval: 1s`+embedded, with(map[string]string{"KEY": file}))
+	l.start(b)
+	stream := jetStream(b)
+	// patched are the password's fingerprints in the update that a patch makes.
+	patched := func(patch string) (old, object fingerprint) {
+		t.Helper()
+		s, err := api.Patch(l.ctx, "db", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		must(t, err)
+		eventually(t, "the update", testPatience, func() []string {
+			events, err := stream.Refresh(l.ctx)
+			must(t, err)
+			i := slices.IndexFunc(events, func(e read.Event) bool { return e.Attribute("resourceversion") == s.ResourceVersion })
+			if i < 0 {
+				return []string{"it is missing"}
+			}
+			var data struct{ Old, Object redactedSecret }
+			must(t, json.Unmarshal(events[i].Data(), &data))
+			old, object = newFingerprint(t, data.Old.Data.Password), newFingerprint(t, data.Object.Data.Password)
+			return nil
+		})
+		return old, object
+	}
+	touch := func(n int) string { return fmt.Sprintf(`{"metadata":{"labels":{"touched":"%d"}}}`, n) }
+
+	if old, object := patched(touch(0)); old != object {
+		t.Errorf("an update of something else: %v and %v", old, object)
+	}
+	if old, object := patched(`{"stringData":{"password":"two"}}`); old.key != object.key || old.hash == object.hash {
+		t.Errorf("a rotated Secret: %v and %v, want one key and two hashes", old, object)
+	}
+	must(t, os.WriteFile(file, []byte("another key of 16 bytes"), 0o600))
+	n := 1
+	eventually(t, "the new key", testPatience, func() []string {
+		old, object := patched(touch(n))
+		n++
+		if old.key == object.key {
+			return []string{fmt.Sprintf("%v and %v have one key", old, object)}
+		}
+		return nil
+	})
+	if old, object := patched(touch(n)); old != object {
+		t.Errorf("an update after that: %v and %v", old, object)
+	}
+	l.stop(b)
+}
+
+// redactedSecret is what is read of a redacted Secret, whose values are no base64.
+type redactedSecret struct{ Data struct{ Password string } }
+
+type fingerprint struct{ key, hash string }
+
+func newFingerprint(t *testing.T, text string) fingerprint {
+	t.Helper()
+	parts := strings.Split(text, ":")
+	if len(parts) != 3 || parts[0] != "redacted" {
+		t.Fatalf("%q is no fingerprint", text)
+	}
+	return fingerprint{parts[1], parts[2]}
 }
