@@ -26,7 +26,7 @@
 //	  - L8 A hold on a position of a sink is released after all have acked its entry, or it is spooled.
 //	  - L9 Memory is at most the bound and one batch. Full memory spools, and then keeps its newest half.
 //
-// L1 to L4 go by places, all else by positions in the log (docs/decisions/0021-two-orders.md).
+// L1 to L4 go by places, all else by positions in the log (docs/decisions/0023-two-orders.md).
 //
 // Blocking: Read, Room, Spool and Commit wait, the rest does not. Run is the one goroutine. One
 // lock guards a Log and its cursors. It is not held while anything is encoded, read from disk, or
