@@ -117,6 +117,8 @@ type played struct {
 
 const playedChanges = 3
 
+var start = time.Now()
+
 func (p *scene) step(rng *rand.Rand) {
 	cursor := rng.IntN(2)
 	bit := changelog.Listeners(1) << cursor
@@ -128,6 +130,7 @@ func (p *scene) step(rng *rand.Rand) {
 		c := &played{name: string(rune('a' + rng.IntN(2))), version: 10 + len(p.changes)}
 		c.needs = changelog.Listeners(rng.IntN(4))
 		c.entry = p.entry(c.name, c.version, c.needs)
+		c.entry.Observed = start.Add(time.Duration(len(p.changes)))
 		p.Place(c.entry)
 		p.Mark(changelog.Event, c.entry.Version)
 		if p.changes = append(p.changes, c); c.needs != 0 {
@@ -158,16 +161,18 @@ func (p *scene) step(rng *rand.Rand) {
 	case 5:
 		p.ack(cursor, rng.IntN(playedChanges))
 	case 6:
-		ok(p.t, p.Stage(time.Now()))
-		p.say("stage")
+		by := rng.IntN(playedChanges)
+		ok(p.t, p.Stage(start.Add(time.Duration(by))))
+		p.say("stage by %d", by)
 	case 7:
 		p.fails = rng.IntN(3) == 0
 		p.say("commit, fails: %t", p.fails)
 		_ = p.Commit()
 	default:
 		p.fails = rng.IntN(3) == 0
-		p.say("spool, fails: %t", p.fails)
-		_ = p.Spool(context.Background(), time.Now())
+		by := rng.IntN(playedChanges)
+		p.say("spool by %d, fails: %t", by, p.fails)
+		_ = p.Spool(context.Background(), start.Add(time.Duration(by)))
 	}
 }
 
@@ -211,6 +216,9 @@ func (p *scene) crash() {
 	for _, c := range p.changes {
 		record, known, err := after.indexer.Get(resource.Key(c.name))
 		ok(p.t, err)
+		if c.entryVersion().NotNewer(watermark) && (!known || c.entryVersion().Newer(record.Version)) {
+			p.t.Fatalf("the watermark is %s, and the state %+v: %s", watermark, record, p.trace)
+		}
 		covered := known && c.entryVersion().NotNewer(record.Version) || c.entryVersion().NotNewer(watermark)
 		for cursor := range 2 {
 			lost := covered && !slices.Contains(found[cursor], fmt.Sprint(c.version))
