@@ -46,7 +46,8 @@ type CreateTopics struct {
 
 // SASL is how the bridge authenticates to Kafka.
 type SASL struct {
-	// Mechanism is `PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512`, or `OAUTHBEARER`. Required.
+	// Mechanism is `PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512`, or `OAUTHBEARER`. There is no Kerberos
+	// (GSSAPI) and no AWS_MSK_IAM: on Amazon MSK use SCRAM-SHA-512, or certificates with `tls`. Required.
 	Mechanism string `yaml:"mechanism" oneof:"PLAIN SCRAM-SHA-256 SCRAM-SHA-512 OAUTHBEARER"`
 	// Username for PLAIN and SCRAM.
 	Username string `yaml:"username"`
@@ -57,4 +58,23 @@ type SASL struct {
 	// TokenFile is the path of a file that holds the token of OAUTHBEARER. It is read again for each connection, so it
 	// may be renewed by others.
 	TokenFile string `yaml:"tokenFile"`
+	// OAuth gets the token of OAUTHBEARER from an identity provider, in place of `tokenFile`.
+	OAuth *OAuth `yaml:"oauth"`
+	// Extensions are what the broker wants beside the token of OAUTHBEARER, as name=value:
+	// `logicalCluster=lkc-abc`, `identityPoolId=pool-abc` for Confluent Cloud.
+	Extensions []string `yaml:"extensions"`
+}
+
+// OAuth gets tokens from an identity provider by the client credentials grant of OAuth 2.0 (OIDC).
+type OAuth struct {
+	// TokenURL is the token endpoint of the provider. Required.
+	TokenURL string `yaml:"tokenURL"`
+	// ClientID names the bridge to the provider. Required.
+	ClientID string `yaml:"clientID"`
+	// ClientSecret of the client. Better `clientSecretFile` or ${VARIABLE}.
+	ClientSecret Secret `yaml:"clientSecret"`
+	// ClientSecretFile is the path of a file that holds the secret. It is read for each token.
+	ClientSecretFile string `yaml:"clientSecretFile"`
+	// Scopes to ask for.
+	Scopes []string `yaml:"scopes"`
 }

@@ -149,6 +149,9 @@ func (s *Sink) places() (places []string) {
 		}
 	case s.Kafka != nil:
 		places = slices.Clone(s.Kafka.Brokers)
+		if sasl := s.Kafka.SASL; sasl != nil && sasl.OAuth != nil {
+			places = append(places, sasl.OAuth.TokenURL) // which gets the client's secret
+		}
 	case s.Stdout != nil:
 		places = []string{"standard output"}
 	}

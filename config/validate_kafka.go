@@ -2,6 +2,8 @@ package config
 
 import (
 	"fmt"
+	"net/url"
+	"regexp"
 	"strings"
 )
 
@@ -66,8 +68,17 @@ func (s *SASL) validate(ps *problems, path string) {
 	case "": // reported as required already; what else is required depends on it
 		return
 	case "OAUTHBEARER":
-		if s.TokenFile == "" {
-			ps.add(path+".tokenFile", "required for OAUTHBEARER")
+		switch {
+		case s.TokenFile == "" && s.OAuth == nil:
+			ps.add(path+".tokenFile", "required for OAUTHBEARER: tokenFile or oauth")
+		case s.TokenFile != "" && s.OAuth != nil:
+			ps.add(path+".oauth", "cannot be combined with tokenFile: keep one of tokenFile, oauth")
+		}
+		s.OAuth.validate(ps, path+".oauth")
+		for i, extension := range s.Extensions {
+			if !saslExtension.MatchString(extension) || strings.HasPrefix(extension, "auth=") {
+				ps.add(fmt.Sprintf("%s.extensions[%d]", path, i), "want name=value, such as logicalCluster=lkc-abc")
+			}
 		}
 		for _, key := range givenKeys(setting{"username", s.Username != ""}, setting{"password", s.Password != ""}, setting{"passwordFile", s.PasswordFile != ""}) {
 			ps.add(join(path, key), "has no effect with OAUTHBEARER")
@@ -83,7 +94,32 @@ func (s *SASL) validate(ps *problems, path string) {
 	if !hasPassword && !ps.has(path+".password") {
 		ps.add(path+".password", "required for %s: password or passwordFile", s.Mechanism)
 	}
-	if s.TokenFile != "" {
-		ps.add(path+".tokenFile", "has no effect with %s", s.Mechanism)
+	for _, key := range givenKeys(setting{"tokenFile", s.TokenFile != ""}, setting{"oauth", s.OAuth != nil},
+		setting{"extensions", len(s.Extensions) > 0}) {
+		ps.add(join(path, key), "has no effect with %s", s.Mechanism)
+	}
+}
+
+// saslExtension is a name and a printable value, as in RFC 7628.
+var saslExtension = regexp.MustCompile(`^[A-Za-z]+=[ -~]+$`)
+
+func (o *OAuth) validate(ps *problems, path string) {
+	if o == nil {
+		return
+	}
+	u, err := url.Parse(o.TokenURL)
+	switch {
+	case o.TokenURL == "":
+		ps.add(path+".tokenURL", "required")
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil:
+		// Without the value: it may hold a password.
+		ps.add(path+".tokenURL", "want a URL such as https://idp.example.com/oauth/token, without a user")
+	}
+	if o.ClientID == "" {
+		ps.add(path+".clientID", "required")
+	}
+	validateAtMostOne(ps, path, setting{"clientSecret", o.ClientSecret != ""}, setting{"clientSecretFile", o.ClientSecretFile != ""})
+	if o.ClientSecret == "" && o.ClientSecretFile == "" && !ps.has(path+".clientSecret") {
+		ps.add(path+".clientSecret", "required: clientSecret or clientSecretFile")
 	}
 }

@@ -47,6 +47,9 @@ func (k *Kafka) warn(ps *problems, path string, p protection) {
 	if p == plainText && k.SASL != nil && slices.Contains([]string{"PLAIN", "OAUTHBEARER"}, k.SASL.Mechanism) {
 		ps.add(path+".sasl.mechanism", "%s sends its secret in plain text: set tls", k.SASL.Mechanism)
 	}
+	if k.SASL != nil && k.SASL.OAuth != nil && strings.HasPrefix(k.SASL.OAuth.TokenURL, "http://") {
+		ps.add(path+".sasl.oauth.tokenURL", "the client's secret is sent in plain text: use https://")
+	}
 	if p == anyCertificate {
 		ps.add(path+".tls.insecureSkipVerify", skipsVerify)
 	}

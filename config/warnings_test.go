@@ -12,6 +12,7 @@ func TestWarnings(t *testing.T) {
 		{"a user in the URL", `nats: {servers: ["nats://u:p@n:4222"]}`, "sinks[0].nats.servers: is sent in plain text"},
 		{"PLAIN without TLS", `kafka: {brokers: ["k:9"], sasl: {mechanism: PLAIN, username: u, password: p}}`, "sinks[0].kafka.sasl.mechanism: PLAIN sends"},
 		{"a bearer without TLS", `kafka: {brokers: ["k:9"], sasl: {mechanism: OAUTHBEARER, tokenFile: /t}}`, "OAUTHBEARER sends"},
+		{"a client's secret", `kafka: {brokers: ["k:1"], tls: {}, sasl: {mechanism: OAUTHBEARER, oauth: {tokenURL: "http://i/t", clientID: a, clientSecret: b}}}`, "sinks[0].kafka.sasl.oauth.tokenURL: the client's secret is sent in plain text"},
 		{"no check of NATS", `nats: {servers: ["tls://n"], tls: {insecureSkipVerify: true}}`, "sinks[0].nats.tls.insecureSkipVerify: accepts any"},
 		{"no check of Kafka", `kafka: {brokers: ["k:9"], tls: {insecureSkipVerify: true}}`, "sinks[0].kafka.tls.insecureSkipVerify: accepts any"},
 		{"a topic for each object", `kafka: {brokers: ["k:9"], topic: "k8s.{name}"}`, "sinks[0].kafka.topic: {name} makes a topic for each object: events for more than 1000"},

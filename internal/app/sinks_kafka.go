@@ -57,10 +57,14 @@ func kafkaSASL(s *config.SASL) (*kafka.SASL, error) {
 		return nil, nil
 	}
 	password, err := config.ReadSecret(s.Password, s.PasswordFile)
-	return &kafka.SASL{
+	made := &kafka.SASL{
 		Mechanism: s.Mechanism, Username: s.Username, Password: string(password),
-		TokenFile: s.TokenFile,
-	}, aboutKey("sasl.passwordFile", err)
+		TokenFile: s.TokenFile, Extensions: s.Extensions,
+	}
+	if s.OAuth != nil {
+		made.Token = newTokenSource(s.OAuth).token
+	}
+	return made, aboutKey("sasl.passwordFile", err)
 }
 
 func kafkaTopics(c *config.CreateTopics) *kafka.CreateTopics {

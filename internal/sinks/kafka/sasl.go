@@ -33,6 +33,8 @@ type SASL struct {
 	TokenFile string
 	// Token returns the token for OAUTHBEARER in place of TokenFile. It may be called concurrently.
 	Token func(ctx context.Context) (string, error)
+	// Extensions are sent beside the token of OAUTHBEARER, each as name=value.
+	Extensions []string
 }
 
 // mechanismFunc makes the mechanism of one connection.
@@ -98,7 +100,11 @@ func (b bearer) Start(ctx context.Context) (sasl.StateMachine, []byte, error) {
 	if token == "" {
 		return nil, nil, errors.New("read the token: it is empty")
 	}
-	return b, []byte("n,,\x01auth=Bearer " + token + "\x01\x01"), nil
+	message := "n,,\x01auth=Bearer " + token + "\x01"
+	for _, extension := range b.config.Extensions {
+		message += extension + "\x01"
+	}
+	return b, []byte(message + "\x01"), nil
 }
 
 // Next gets an empty challenge when the broker accepted the token, and otherwise the reason in

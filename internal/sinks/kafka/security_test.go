@@ -209,6 +209,25 @@ func TestTokenRotation(t *testing.T) {
 	}
 }
 
+func TestSASLExtensions(t *testing.T) {
+	c := newCluster(t)
+	var said []string
+	fakeBearer(c, &said)
+	s := newSink(t, c, func(c *kafka.Config) {
+		c.SASL = &kafka.SASL{
+			Mechanism: "OAUTHBEARER", Token: func(context.Context) (string, error) { return "t", nil },
+			Extensions: []string{"logicalCluster=lkc-1", "identityPoolId=pool-1"},
+		}
+	})
+	if err := s.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	const want = "n,,\x01auth=Bearer t\x01logicalCluster=lkc-1\x01identityPoolId=pool-1\x01\x01"
+	if len(said) == 0 || said[0] != want {
+		t.Errorf("the broker heard %q", said)
+	}
+}
+
 // fakeBearer plays a listener that takes any token.
 func fakeBearer(c *kfake.Cluster, said *[]string) {
 	c.ControlKey(int16(kmsg.SASLHandshake), func(r kmsg.Request) (kmsg.Response, error, bool) {

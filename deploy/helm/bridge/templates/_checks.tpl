@@ -44,7 +44,7 @@
 {{- if kindIs "map" $value }}
 {{- range $key, $v := $value }}
 {{- $at := printf "%s.%s" $path $key }}
-{{- if and (has $key (list "password" "token")) (kindIs "string" $v) $v (not (regexMatch "^\\$\\{[A-Za-z_][A-Za-z0-9_]*\\}$" $v)) }}
+{{- if and (has $key (list "password" "token" "clientSecret")) (kindIs "string" $v) $v (not (regexMatch "^\\$\\{[A-Za-z_][A-Za-z0-9_]*\\}$" $v)) }}
 {{- fail (printf "%s: would lie in a ConfigMap in clear: write ${NAME} and set NAME in env from a Secret, or use %sFile with a file of secrets" $at $key) }}
 {{- else if and (eq $key "servers") (regexMatch "://[^/@,]*:[^@$,/][^@/]*@" (toString $v)) }}
 {{- fail (printf "%s: its password would lie in a ConfigMap in clear: use username and passwordFile with a file of secrets, or ${NAME} and env" $at) }}
