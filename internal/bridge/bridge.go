@@ -37,8 +37,8 @@ type Config struct {
 	Units []pipeline.Config
 	// Unknown says of which resources the API server could not tell when Units were made; may be nil.
 	Unknown func(resource.Type) bool
-	// Planner is asked while the bridge runs whether Units is still what there is to watch: units start, move and stop as it
-	// says. nil: they never change.
+	// Planner is asked while the bridge runs whether Units is still what there is to watch: pipelines
+	// start, move and stop as it says. nil: they never change.
 	Planner Planner
 	// PlanInterval is how often it is asked without an occasion; default 30 s.
 	PlanInterval time.Duration
@@ -46,17 +46,20 @@ type Config struct {
 	Sinks []SinkConfig
 	// Services run as long as anything else does: an embedded broker.
 	Services []Service
-	// Trace gives what makes the traceparent of an informer's events for a sink, of their source and id. nil: events have none.
+	// Trace returns what makes the traceparent of an informer's events for a sink, of their source and
+	// id. nil: events have none.
 	Trace func(informer, sink string) func(source, id string) string
-	// OnSettle is called with what a sink has settled, for those who look on; see publisher.Config. nil for nobody.
+	// OnSettle is called with what a sink has settled; see publisher.Config. May be nil.
 	OnSettle func(sink string, settled []*publisher.Item)
 	// CommitInterval is how often settled changes are committed; default 200 ms.
 	CommitInterval time.Duration
 	// Watchdog reopens a watch that sent neither event nor bookmark for so long; default 0 for never.
 	Watchdog time.Duration
-	// Identify says whether the API server is still that of the same cluster; see reflector.Config. nil: it is not asked.
+	// Identify returns an error when the API server is that of another cluster; see reflector.Config.
+	// nil: it is not asked.
 	Identify func(ctx context.Context) error
-	// Standby makes it one of several replicas, of which one publishes; nil for the only one. Units need a state on disk.
+	// Standby makes it one of several replicas, of which one publishes; nil for the only one. It needs
+	// a state on disk.
 	Standby *Standby
 	// Version tells configurations apart that replicas have; "" for not known.
 	Version string
@@ -72,7 +75,8 @@ type SinkConfig struct {
 	Name      string
 	Sink      sinks.Sink
 	Publisher publisher.Config // Sink, Name, Saved, Patient, Log and Registerer are filled in
-	// Target says where it sends to: a sink that sends elsewhere has another. Replicas compare it; it holds no secrets. May be "".
+	// Target says where it sends to: a sink that sends elsewhere has another. Replicas compare it; it
+	// holds no secrets. May be "".
 	Target string
 	// Scope has what the sink itself has registered, and ends with it; nil for nothing.
 	Scope *metric.Scope
@@ -144,7 +148,7 @@ func New(cfg Config) (*Bridge, error) {
 	names := map[string]bool{}
 	for _, uc := range cfg.Units {
 		if name := uc.Name(); names[name] {
-			problems = append(problems, fmt.Errorf("informer %s: it is there twice, and would share its state with itself", name))
+			problems = append(problems, errTwice(name))
 			continue
 		}
 		names[uc.Name()] = true
@@ -186,11 +190,16 @@ func (b *Bridge) addSink(sc SinkConfig) error {
 	return err
 }
 
-// ErrDrain is returned by Run when the drain deadline passed: what was not sent is sent after the next start.
+func errTwice(name string) error {
+	return fmt.Errorf("informer %s: it is there twice, and would share its state with itself", name)
+}
+
+// ErrDrain is returned by Run when the drain deadline passed: what was not sent is sent after the next
+// start.
 var ErrDrain = errors.New("drain deadline passed before everything was sent; the rest is sent after the next start")
 
-// Run works until ctx ends and everything read by then is settled, or the drain deadline has passed (ErrDrain); or until
-// something fails that only a restart can heal.
+// Run works until ctx ends and everything read by then is settled, or the drain deadline has passed
+// (ErrDrain); or until something fails that only a restart can heal.
 func (b *Bridge) Run(ctx context.Context) error {
 	if err := b.cfg.DB.BeginRun(); err != nil {
 		return err
@@ -267,7 +276,7 @@ func (b *Bridge) run(ctx context.Context) error {
 	return err
 }
 
-// causeFirst lets the publisher whose end has ended a unit tell why before that does, which is a moment.
+// causeFirst returns err, later where it follows from the end of a publisher: that one tells why first.
 func causeFirst(hard context.Context, err error) error {
 	if errors.Is(err, publisher.ErrStopped) {
 		_ = ratelimit.Sleep(hard, time.Second)
@@ -286,7 +295,7 @@ func (b *Bridge) deadline(ctx, hard, ended context.Context, failed context.Cance
 	}
 	b.log.Info("stopping: sending what was read", "cause", context.Cause(ctx), "deadline", b.cfg.Drain.String())
 	for _, p := range b.sinks.all() {
-		go func() { _ = p.Drain(hard) }() // ends the pauses between its attempts; whether it succeeds the units tell
+		go func() { _ = p.Drain(hard) }() // ends the pauses between its attempts; the pipelines tell its success
 	}
 	select {
 	case <-time.After(b.cfg.Drain):

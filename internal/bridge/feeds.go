@@ -8,11 +8,11 @@ import (
 	"github.com/kubebridge/bridge/internal/standby"
 )
 
-// Replicas get a changed configuration one after the other, and one may have to take over in between. So the leader tells which sinks it feeds,
-// and its progress is about these only.
+// Replicas get a changed configuration one after the other, and one may have to take over in between.
+// So the leader reports which sinks it feeds, and its progress is about these only.
 
-// progressFor is what the leader has told of a unit's way to one of its sinks: nothing of a sink that it does not feed. What is for that one
-// waits here.
+// progressFor is the leader's progress of a pipeline for one of its sinks: nothing for a sink that the
+// leader does not feed. Events for that one stay pending here.
 func (r *replica) progressFor(u *pipeline.Pipeline, to *pipeline.Relay) standby.Unit {
 	p, ok := r.progressOf(u)
 	if !ok || !r.feeds(u.Config().Informer, to.SinkKey, true) {
@@ -24,7 +24,7 @@ func (r *replica) progressFor(u *pipeline.Pipeline, to *pipeline.Relay) standby.
 	return p
 }
 
-// doubtPatience is how long progress may be far ahead of a unit's own watch before that is reported: a
+// doubtPatience is how long progress may be far ahead of a pipeline's own watch before that is reported: a
 // replica that starts again catches up within seconds.
 const doubtPatience = time.Minute
 
@@ -45,13 +45,15 @@ func (r *replica) isDoubtful(u *pipeline.Pipeline, p *standby.Unit) bool {
 	}
 	r.mu.Unlock()
 	if warn {
-		r.log.Warn("the leader's progress of a resource is far ahead of this replica's own watch, and is not believed: has somebody else written to the Lease?",
+		r.log.Warn("the leader's progress of a resource is far ahead of this replica's own watch, and is not believed: "+
+			"has somebody else written to the Lease?",
 			"unit", u.Name(), "delivered", p.Delivered, "seen", seen)
 	}
 	return doubtful
 }
 
-// feeds says whether the leader, or the one before this replica, sends an informer's changes to a sink. unknown is the answer where it has not told.
+// feeds reports whether the leader, or the one before this replica, sends an informer's changes to a
+// sink. unknown is the answer where it has not reported.
 func (r *replica) feeds(informer, key string, unknown bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -61,7 +63,7 @@ func (r *replica) feeds(informer, key string, unknown bool) bool {
 	return slices.Contains(r.progress.Feeds[informer], key)
 }
 
-// tellsOf says whether the leader has told of a unit, whatever it selects.
+// tellsOf reports whether the leader has this pipeline, whatever it selects.
 func (r *replica) tellsOf(unit string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -10,12 +10,13 @@ import (
 	"github.com/kubebridge/bridge/internal/ratelimit"
 )
 
-// leaderFirst is how long a standby waits for the leader to take a changed configuration, before it takes it all the same: they may not have the
-// same file, or the leader's is refused.
+// leaderFirst is how long a standby waits for the leader to take a changed configuration. Then it takes
+// it alone: they may not have the same file, or the leader's is refused.
 const leaderFirst = 2 * time.Minute
 
-// awaitLeader waits until the leader has a version of the configuration, or this replica leads. What begins anew begins at the leader then: its
-// first list is the older one, and nothing that a standby holds is older than what the leader has sent.
+// awaitLeader waits until the leader has a version of the configuration, or this replica leads. So what
+// starts again starts at the leader first: its first list is the older one, and nothing that a standby
+// holds is older than what the leader has sent.
 func (r *replica) awaitLeader(ctx context.Context, version string) error {
 	if r == nil || version == "" {
 		return nil
@@ -30,7 +31,8 @@ func (r *replica) awaitLeader(ctx context.Context, version string) error {
 		default:
 		}
 		if time.Since(began) > leaderFirst {
-			r.log.Warn("the leader has another configuration; the changed one is taken here all the same", "leader", r.cfg.Lease.Leader(), "waited", leaderFirst.String())
+			r.log.Warn("the leader has another configuration; the changed one is taken here all the same",
+				"leader", r.cfg.Lease.Leader(), "waited", leaderFirst.String())
 			return nil
 		}
 		if !told {
@@ -54,8 +56,8 @@ func (r *replica) configuration() string {
 	return r.version
 }
 
-// changed notes that the configuration has changed. What the leader before has fed and this one, by its configuration, does not, has ended in order: it
-// is not joined when it comes back.
+// changed says that the configuration has changed. A sink that the leader before has fed, and this one
+// does not feed now, has ended in order: it needs no backfill when it comes back.
 func (r *replica) changed(version string) {
 	if r == nil {
 		return
@@ -72,13 +74,16 @@ func (r *replica) changed(version string) {
 	}
 	feeds := maps.Clone(r.progress.Feeds)
 	for informer, keys := range feeds {
-		feeds[informer] = slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return !slices.Contains(fed[informer], key) })
+		feeds[informer] = slices.DeleteFunc(slices.Clone(keys), func(key string) bool {
+			return !slices.Contains(fed[informer], key)
+		})
 	}
 	r.progress.Feeds = feeds
 }
 
-// needsBackfill are the sinks that a unit, which begins again, has not fed before, and that the leader, or the one before this replica, has. What that one has
-// not sent by the end of its time, this replica has not kept for them. So the unit lists, and a gap is told if this replica has to publish before the
+// needsBackfill are the sinks that a pipeline which starts again has not fed before, and that the
+// leader, or the one before this replica, has. This replica has not kept for them what that one had not
+// sent in the end. So the pipeline lists, and a gap reports it if this replica has to publish before the
 // leader has passed the list.
 func (r *reconfiguration) needsBackfill(uc *pipeline.Config) (sinks []string) {
 	if r.b.replica == nil || !r.b.replica.tellsOf(uc.Name()) {
@@ -93,8 +98,9 @@ func (r *reconfiguration) needsBackfill(uc *pipeline.Config) (sinks []string) {
 	return sinks
 }
 
-// backfill sends all objects to sinks that a unit has joined, if this replica publishes before the leader has passed the unit's list: the gap tells
-// that something is missing, and the list itself, which knows what other sinks have, sends only what differs.
+// backfill sends all objects to sinks that a pipeline begins to feed, if this replica publishes before
+// the leader has passed the pipeline's list. The gap says that something is missing; the list, which
+// knows what other sinks have, sends only what differs.
 func (r *replica) backfill(ctx context.Context, u *pipeline.Pipeline, sinks []string) {
 	for ctx.Err() == nil && !(u.HasSynced() && (!r.follows() || r.unitBehind(u) == "")) {
 		_ = ratelimit.Sleep(ctx, r.cfg.Interval/4)
@@ -102,7 +108,8 @@ func (r *replica) backfill(ctx context.Context, u *pipeline.Pipeline, sinks []st
 	if ctx.Err() != nil || r.unitBehind(u) == "" {
 		return
 	}
-	u.Log().Warn("other replicas have sent to these sinks what this one can't know of: all objects are sent to them", "resource", u.Config().Type.String(), "sinks", sinks)
+	u.Log().Warn("other replicas have sent to these sinks what this one can't know of: all objects are sent to them",
+		"resource", u.Config().Type.String(), "sinks", sinks)
 	for _, sink := range sinks {
 		u.SendSnapshot(ctx, &pipeline.SnapshotRequest{Informer: u.Config().Informer, Sink: sink}, time.Now().UnixMilli())
 	}

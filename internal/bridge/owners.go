@@ -9,8 +9,8 @@ import (
 // maxOwners bounds a chain: nothing keeps objects from owning each other.
 const maxOwners = 8
 
-// owners is the chain from an object to its top controller, as far as the owners' resources are followed, and are known or were. It may be called
-// while the bridge runs, from anywhere.
+// owners is the chain from an object to its top controller, as far as pipelines or the ownerCache have
+// the owners. It may be called concurrently.
 func (b *Bridge) owners(obj *resource.Object) []resource.Owner {
 	var chain []resource.Owner
 	for owner, ok := controllerOf(&obj.Meta); ok && len(chain) < maxOwners; owner, ok = b.above(owner, obj.Namespace) {
@@ -39,7 +39,8 @@ func controllerOf(meta *resource.Meta) (resource.Owner, bool) {
 	for _, o := range meta.Owners {
 		if o.Controller {
 			return resource.Owner{
-				APIVersion: strings.Clone(o.APIVersion), Kind: strings.Clone(o.Kind), Name: strings.Clone(o.Name), UID: strings.Clone(o.UID), Controller: true,
+				APIVersion: strings.Clone(o.APIVersion), Kind: strings.Clone(o.Kind),
+				Name: strings.Clone(o.Name), UID: strings.Clone(o.UID), Controller: true,
 			}, true
 		}
 	}

@@ -23,7 +23,8 @@ func pausedReason(p *pipeline.Pause, kind, name string) string {
 	return fmt.Sprintf("paused by %s since %s; 'bridge resume %s %s' goes on", p.By, p.Since.UTC().Format(time.RFC3339), kind, name)
 }
 
-// pauses are what operators have paused. They end with the process: a bridge that starts reads and sends everything.
+// pauses are what operators have paused. They end with the process: a bridge that starts reads and
+// sends everything.
 type pauses struct {
 	mu   sync.Mutex
 	list map[string]*pipeline.Pause // guarded by mu; by kind and name
@@ -49,14 +50,14 @@ func (p *pauses) set(kind, name string, pause *pipeline.Pause) {
 	}
 }
 
-// PauseInformer stops the reading of all units of an informer. What was read is sent. by is who asks for it.
+// PauseInformer has all pipelines of an informer read nothing. What was read is sent. by is who asks.
 func (b *Bridge) PauseInformer(ctx context.Context, name, by string) error {
 	return b.do(ctx, func(_ context.Context, f *reconciler) error {
 		return f.eachOf(name, &pipeline.Pause{By: by, Since: time.Now()}, func(u *pipeline.Pipeline) { u.Pause() })
 	})
 }
 
-// ResumeInformer ends a pause: reading goes on where it stood.
+// ResumeInformer ends a pause: reading continues where it stood.
 func (b *Bridge) ResumeInformer(ctx context.Context, name string) error {
 	return b.do(ctx, func(_ context.Context, f *reconciler) error {
 		return f.eachOf(name, nil, func(u *pipeline.Pipeline) { u.Resume() })
@@ -95,7 +96,8 @@ func (b *Bridge) knowsInformer(name string) bool {
 	return false
 }
 
-// PauseSink sends nothing to a sink until it is resumed: what is for it waits, as in an outage. by is who asks for it.
+// PauseSink sends nothing to a sink until it is resumed: its events stay pending, as in an outage. by is
+// who asks.
 func (b *Bridge) PauseSink(ctx context.Context, name, by string) error {
 	return b.do(ctx, func(_ context.Context, f *reconciler) error {
 		out := f.b.sinks.get(name)

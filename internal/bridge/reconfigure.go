@@ -13,25 +13,27 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// Change is what a running bridge is to be from now on. What it does not name anew goes on untouched: the units of an informer that has not
-// changed keep their watches, and a sink its connections.
+// Change is what a running bridge is to be from now on. What has not changed is not touched: the
+// pipelines of an informer keep their watches, and a sink its connections.
 type Change struct {
-	// Informers are the names of all informers; of those that are not here, the units stop. Their state is kept.
+	// Informers are the names of all informers; the pipelines of others stop. Their state is kept.
 	Informers []string
-	// Changed are the names of those that are new or have changed: their units are started, or end and start again where they stood.
+	// Changed are the names of those that are new or have changed: their pipelines are started, or end
+	// and start again where they stood.
 	Changed []string
 	// Units, Unknown, Planner and PlanInterval are as in Config.
 	Units        []pipeline.Config
 	Unknown      func(resource.Type) bool
 	Planner      Planner
 	PlanInterval time.Duration
-	// Sinks are all sinks. One without a Sink is the one of that name that runs, and stays; one with a Sink is new, or takes its place.
+	// Sinks are all sinks. One without a Sink is the one of that name that runs, and stays; one with a
+	// Sink is new, or replaces it.
 	Sinks []SinkConfig
 	// Version as in Config.
 	Version string
 }
 
-// Changes is what a Change has done, in numbers of units and sinks.
+// Changes is what a Change has done, in numbers of pipelines and sinks.
 type Changes struct {
 	UnitsStarted, UnitsRestarted, UnitsStopped int
 	SinksStarted, SinksReplaced, SinksStopped  int
@@ -45,10 +47,13 @@ func (c Changes) String() string {
 		c.UnitsStarted, c.UnitsRestarted, c.UnitsStopped, c.SinksStarted, c.SinksReplaced, c.SinksStopped)
 }
 
-// Reconfigure makes a running bridge what a Change says. It returns when that is done: units that end have until the drain deadline to send what
-// they have read, those that start again a shorter time; what is not sent by then lies on disk, and is sent when there is a unit of that name
-// again. It waits for a bridge that is starting, and, where another replica leads, for that one to make the change first. An error that says so left everything as it was; ErrStopping may have left it half done, for
-// a bridge that ends.
+// Reconfigure makes a running bridge what a Change says. It returns when that is done. Pipelines that
+// end have until the drain deadline to send what they have read, those that start again a shorter time.
+// What is not sent by then lies on disk, and is sent when there is a pipeline of that name again.
+//
+// It waits for a bridge that is starting, and, where another replica leads, for that one to make the
+// change first. An error that says so left everything as it was; ErrStopping may have left it half
+// done, for a bridge that ends.
 func (b *Bridge) Reconfigure(ctx context.Context, c *Change) (done Changes, err error) {
 	if err := b.replica.awaitLeader(ctx, c.Version); err != nil {
 		return done, err
@@ -73,7 +78,7 @@ type reconfiguration struct {
 	change     *Change
 	wanted     map[string]*pipeline.Config // units that there are to be
 	replaced   map[string]bool             // sinks that end
-	restarts   map[string][]string         // units that have ended, to start again, with the keys of the sinks that they had
+	restarts   map[string][]string         // pipelines that ended to start again, with the keys of their sinks
 	done       Changes
 }
 
@@ -118,7 +123,7 @@ func (r *reconfiguration) check() error {
 	for i := range r.change.Units {
 		u := &r.change.Units[i]
 		if units[u.Name()] {
-			return fmt.Errorf("informer %s: it is there twice, and would share its state with itself", u.Name())
+			return errTwice(u.Name())
 		}
 		units[u.Name()] = true
 		for _, b := range u.Sinks {
@@ -142,7 +147,8 @@ func (r *reconfiguration) stopUnits(ctx context.Context) error {
 		default:
 			gone = append(gone, u)
 		}
-		u.Log().Info("the configuration has changed: the informer of the resource stops", "resource", u.Config().Type.String(), "starts_again", r.wanted[u.Name()] != nil)
+		u.Log().Info("the configuration has changed: the informer of the resource stops",
+			"resource", u.Config().Type.String(), "starts_again", r.wanted[u.Name()] != nil)
 		u.Stop(pipeline.Changed)
 	}
 	if err := r.awaitEnd(ctx, again, min(restartPatience, r.b.cfg.Drain)); err != nil {
@@ -163,31 +169,35 @@ func (r *reconfiguration) stopUnits(ctx context.Context) error {
 	return nil
 }
 
-// allWanted are the units that there are to be, by name. A unit of an informer that has not changed stays what it is, also when the API server
-// does not tell of its resource just now.
+// allWanted are the pipelines that there are to be, by name. A pipeline of an informer that has not
+// changed stays what it is, also when discovery does not have its resource just now.
 func (r *reconfiguration) allWanted() map[string]*pipeline.Config {
 	wanted := map[string]*pipeline.Config{}
 	for i := range r.change.Units {
 		wanted[r.change.Units[i].Name()] = &r.change.Units[i]
 	}
 	for _, u := range r.b.roster.all() {
-		if wanted[u.Name()] == nil && slices.Contains(r.change.Informers, u.Config().Informer) && !slices.Contains(r.change.Changed, u.Config().Informer) {
+		informer := u.Config().Informer
+		stays := slices.Contains(r.change.Informers, informer) && !slices.Contains(r.change.Changed, informer)
+		if wanted[u.Name()] == nil && stays {
 			wanted[u.Name()] = u.Config()
 		}
 	}
 	return wanted
 }
 
-// affects says whether a unit can't go on as it is.
+// affects reports whether a pipeline can't stay as it is.
 func (r *reconfiguration) affects(u *pipeline.Pipeline) bool {
 	return !slices.Contains(r.change.Informers, u.Config().Informer) || slices.Contains(r.change.Changed, u.Config().Informer) ||
 		slices.ContainsFunc(u.Config().Sinks, func(b pipeline.Binding) bool { return r.replaced[b.Sink] })
 }
 
-// restartPatience is how long a unit that starts again may take to send what it has read: it reads nothing meanwhile.
+// restartPatience is how long a pipeline that starts again may take to send what it has read: it reads
+// nothing meanwhile.
 const restartPatience = 5 * time.Second
 
-// awaitEnd waits until units have sent everything, for a while, and then ends them. One whose sink is away, or paused, would not.
+// awaitEnd waits until pipelines have sent everything, for a while, and then aborts them. One whose sink
+// is unavailable, or paused, would not end.
 func (r *reconfiguration) awaitEnd(ctx context.Context, units []*pipeline.Pipeline, patience time.Duration) error {
 	deadline := time.Now().Add(patience)
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -219,16 +229,16 @@ func (r *reconfiguration) inVain(u *pipeline.Pipeline) bool {
 	})
 }
 
-// takeOut takes a unit out that has ended, with what its sinks have not acknowledged.
+// takeOut takes out a pipeline that has ended. What its sinks have not acknowledged goes to disk.
 func (r *reconfiguration) takeOut(ctx context.Context, u *pipeline.Pipeline) error {
 	unclean := !u.IsClean()
 	if err := u.Spool(); err != nil {
-		u.Log().Warn("not all that waits for sinks could be put on disk; some of it may be sent twice", "err", err)
+		u.Log().Warn("not all pending events could be put on disk; some of them may be sent twice", "err", err)
 		unclean = true
 		r.b.process = rand.Text()[:8]
 	}
 	for !r.reconciler.remove(u, pipeline.Changed) {
-		// The disk is full: the unit has ended, and its last state is to be on it.
+		// The disk is full: the pipeline has ended, and its last state has to be on it.
 		if ratelimit.Sleep(ctx, time.Second) != nil {
 			return ErrStopping
 		}
@@ -282,7 +292,8 @@ func (r *reconfiguration) changeSinks() error {
 	return nil
 }
 
-// startUnits starts what has changed, and starts again what ended for it. What else there is to watch the next plan tells.
+// startUnits starts what has changed, and starts again what ended for it. The next plan has what else
+// there is to watch.
 func (r *reconfiguration) startUnits() error {
 	r.b.roster.keepInformers(r.change.Informers)
 	there := map[string]bool{}
@@ -313,7 +324,8 @@ func (r *reconfiguration) startUnit(uc pipeline.Config, again bool) error {
 	if err != nil {
 		return err
 	}
-	u.Log().Info("the configuration has changed: the informer of the resource starts", "resource", uc.Type.String(), "watermark", u.From(), "again", again)
+	u.Log().Info("the configuration has changed: the informer of the resource starts",
+		"resource", uc.Type.String(), "watermark", u.From(), "again", again)
 	if again {
 		r.done.UnitsRestarted++
 	} else {

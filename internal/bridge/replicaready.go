@@ -8,7 +8,7 @@ import (
 	"github.com/kubebridge/bridge/internal/pipeline"
 )
 
-// notInSync says of each unit that could not take over without a gap why that is so.
+// notInSync says of each pipeline that could not take over without a gap why that is so.
 func (r *replica) notInSync() []Reason { return r.reasons(r.unitBehind) }
 
 func (r *replica) reasons(of func(*pipeline.Pipeline) string) (reasons []Reason) {
@@ -23,7 +23,7 @@ func (r *replica) reasons(of func(*pipeline.Pipeline) string) (reasons []Reason)
 	return reasons
 }
 
-// unitBehind says why a unit could not take over without a gap; "" when it could.
+// unitBehind returns why a pipeline could not take over without a gap; "" when it could.
 func (r *replica) unitBehind(u *pipeline.Pipeline) string {
 	p, told := r.progressOf(u)
 	from, epoch, listed := u.History()
@@ -37,13 +37,15 @@ func (r *replica) unitBehind(u *pipeline.Pipeline) string {
 	case epoch != p.Epoch:
 		return fmt.Sprintf("the API server's history went back %s, and %s for the leader", times(epoch), times(p.Epoch))
 	case p.Delivered == "" || !from.NotNewer(p.Delivered):
-		return fmt.Sprintf("catching up: it knows everything since version %s, and the leader has delivered up to %s", from, cmp.Or(string(p.Delivered), "nothing yet"))
+		return fmt.Sprintf("catching up: it knows everything since version %s, and the leader has delivered up to %s",
+			from, cmp.Or(string(p.Delivered), "nothing yet"))
 	}
 	return ""
 }
 
-// unitUnready is unitBehind, but for what no leader will ever tell this replica: of a unit that another configuration has, or has with another
-// selection. Such a unit begins with its list, whoever leads. Else a configuration that is rolled out would wait for itself.
+// unitUnready is unitBehind, but for a pipeline that the leader's configuration does not have, or has
+// with another selection. Such a pipeline begins with its list, whoever leads. Else a configuration that
+// is rolled out would wait for itself.
 func (r *replica) unitUnready(u *pipeline.Pipeline) string {
 	why := r.unitBehind(u)
 	if _, told := r.progressOf(u); why == "" || told || !r.leaderReported() {
@@ -58,7 +60,7 @@ func (r *replica) unitUnready(u *pipeline.Pipeline) string {
 	return ""
 }
 
-// configuredAsLeader says whether this replica may have the leader's configuration.
+// configuredAsLeader reports whether this replica may have the leader's configuration.
 func (r *replica) configuredAsLeader() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -105,11 +107,13 @@ func (r *replica) otherKey() string {
 	if own == "" || leader == "" || own == leader || !r.follows() {
 		return ""
 	}
-	return fmt.Sprintf("this replica redacts with key %s and the leader with %s, so every redacted value would look changed after a takeover: "+
+	return fmt.Sprintf("this replica redacts with key %s and the leader with %s, "+
+		"so every redacted value would look changed after a takeover: "+
 		"give all replicas one redaction.keyFile", own, leader)
 }
 
-// unfit says why another replica should lead rather than this one; "" for nothing. Where no leader has told anything, all are alike.
+// unfit returns why another replica should lead rather than this one; "" for nothing. Where no leader
+// has reported anything, all are alike.
 func (r *replica) unfit() string {
 	r.mu.Lock()
 	read, err := !r.readAt.IsZero(), r.readErr

@@ -8,7 +8,7 @@ import (
 // ErrStopping is returned for what is asked of a bridge that is being stopped, or has ended.
 var ErrStopping = errors.New("the bridge is stopping")
 
-// request is something that is to be done by the follower.
+// request is something that the reconciler is to do.
 type request struct {
 	do     func(ctx context.Context, f *reconciler) error
 	result chan error // holds one
@@ -30,8 +30,9 @@ func (r *request) answer(ctx context.Context, f *reconciler) error {
 	return nil
 }
 
-// do has the follower do something, behind what it is about. It waits for a bridge that is starting. When ctx ends while it is being done, it is
-// done all the same, and waited for: who asks has to know what the bridge is now.
+// do has the reconciler do something, after what it does now. It waits for a bridge that is starting.
+// When ctx ends meanwhile, it is done all the same, and waited for: the caller has to know what the
+// bridge is now.
 func (b *Bridge) do(ctx context.Context, do func(context.Context, *reconciler) error) error {
 	r := &request{do: do, result: make(chan error, 1)}
 	select {

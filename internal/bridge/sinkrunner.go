@@ -38,7 +38,7 @@ func keyOf(sc *SinkConfig) string {
 // sinkRunners are the sinks that run, in the order of the configuration.
 type sinkRunners struct {
 	mu   sync.Mutex
-	list []*sinkRunner // guarded by mu; replaced and never changed, so that who has it may go through it
+	list []*sinkRunner // guarded by mu; replaced and never changed, so that a reader may go through it
 }
 
 func (o *sinkRunners) all() []*sinkRunner {
@@ -75,7 +75,8 @@ func (o *sinkRunners) set(list []*sinkRunner) {
 // ErrSink is returned by Run when a sink can't be opened for a reason that the operator must remove.
 var ErrSink = errors.New("can't be opened")
 
-// newSinkRunner makes a sink's publisher, and starts nothing. A patient one waits for what only an operator can remove.
+// newSinkRunner makes a sink's publisher, and starts nothing. A patient one retries where only an
+// operator can remove the cause.
 func (b *Bridge) newSinkRunner(sc SinkConfig, patient bool) (*sinkRunner, error) {
 	pc := sc.Publisher
 	pc.Sink, pc.Name, pc.Log, pc.Patient = sc.Sink, sc.Name, b.log, patient
@@ -95,7 +96,10 @@ func (b *Bridge) newSinkRunner(sc SinkConfig, patient bool) (*sinkRunner, error)
 	if err != nil {
 		return nil, fmt.Errorf("sink %s: %w", sc.Name, err)
 	}
-	out := &sinkRunner{Publisher: p, name: sc.Name, key: keyOf(&sc), metrics: []*metric.Scope{scope, sc.Scope}, ended: make(chan struct{})}
+	out := &sinkRunner{
+		Publisher: p, name: sc.Name, key: keyOf(&sc), metrics: []*metric.Scope{scope, sc.Scope},
+		ended: make(chan struct{}),
+	}
 	if b.cfg.Standby != nil {
 		const room = 64 << 20 // as a publisher holds
 		out.room = standby.NewRoom(cmp.Or(sc.Publisher.MaxBytes, room))
@@ -145,7 +149,7 @@ func runSink(ctx context.Context, p *publisher.Publisher) error {
 	return fmt.Errorf("%w: %w", ErrSink, err)
 }
 
-// endSink stops a sink and lets go of it, after it has told where it stands. The units that it was for have ended.
+// endSink stops a sink and removes it. The pipelines that it was for have ended.
 func (b *Bridge) endSink(out *sinkRunner) error {
 	if out.stop != nil {
 		out.stop(errChanged)

@@ -23,7 +23,8 @@ type stage struct {
 	late []error // what went wrong after the stage was stopped, such as the last commit
 }
 
-// newStage makes a stage that ends with parent. A failure in it is passed to failed, which ends everything.
+// newStage makes a stage that ends with parent. A failure in it is passed to failed, which ends
+// everything.
 func newStage(parent context.Context, failed context.CancelCauseFunc) *stage {
 	ctx, stop := context.WithCancelCause(parent)
 	return &stage{ctx: ctx, stop: stop, failed: failed}

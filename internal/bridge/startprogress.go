@@ -8,7 +8,8 @@ import (
 // progressInterval is how often an unfinished start is told.
 const progressInterval = 10 * time.Second
 
-// progress tells how the first population goes on, and when it is done; a cluster of many objects takes minutes.
+// progress logs how far the first lists are, and when they have ended; a cluster of many objects takes
+// minutes.
 func (b *Bridge) progress(ctx context.Context) error {
 	began, tick := time.Now(), time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -16,7 +17,8 @@ func (b *Bridge) progress(ctx context.Context) error {
 	for {
 		synced, resources, listed := b.populated()
 		if synced == resources {
-			b.log.Info("all resources are in sync with the API server", "resources", synced, "objects", listed, "took", time.Since(began).Round(time.Millisecond).String())
+			b.log.Info("all resources are in sync with the API server", "resources", synced, "objects", listed,
+				"took", time.Since(began).Round(time.Millisecond).String())
 			return nil
 		}
 		if time.Since(told) >= progressInterval {
@@ -31,7 +33,7 @@ func (b *Bridge) progress(ctx context.Context) error {
 	}
 }
 
-// populated says how many units are in sync, of how many, and how many objects were listed.
+// populated returns how many pipelines are in sync, of how many, and how many objects were listed.
 func (b *Bridge) populated() (synced, resources, listed int) {
 	units := b.roster.all()
 	for _, u := range units {
