@@ -2,6 +2,7 @@ package publisher
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -101,7 +102,7 @@ func (p *Publisher) nameLane(ctx context.Context, it *Item) error {
 	err := it.Message.Event.Err
 	if err != nil {
 		p.panicked("an event could not be made; it is a dead letter", it.Message.Event, err)
-	} else if it.lane, err = p.sink.Lane(ctx, it.Message.Event); err != nil && sinks.Classify(err) != sinks.Refused {
+	} else if it.lane, err = p.laneOf(ctx, it.Message.Event); err != nil && sinks.Classify(err) != sinks.Refused {
 		return err
 	}
 	if err != nil {
@@ -110,6 +111,24 @@ func (p *Publisher) nameLane(ctx context.Context, it *Item) error {
 	}
 	p.recognize(it) // behind Lane, which may have recalled it
 	return nil
+}
+
+func (p *Publisher) laneOf(ctx context.Context, e *event.Event) (lane string, err error) {
+	defer p.reportPanic(e, &err)
+	defer sinks.Recover(&err)
+	return p.sink.Lane(ctx, e)
+}
+
+// reportPanic counts and logs the panic that an error of the work on one event is.
+func (p *Publisher) reportPanic(e *event.Event, err *error) {
+	if isPanic(*err) {
+		p.panicked("a panic in the work on one event; it is refused", e, *err)
+	}
+}
+
+func isPanic(err error) bool {
+	_, ok := errors.AsType[*event.PanicError](err)
+	return ok
 }
 
 // panicked counts and logs a panic during the work on one event.

@@ -67,6 +67,7 @@ func (w *worker) judgeItem(ctx context.Context, s *sent, it *Item) {
 	case err == nil:
 		it.on(onStore)
 	case class == sinks.Refused:
+		w.reportPanic(it.Message.Event, &err)
 		it.refuse(err)
 	default:
 		it.on(onFail)

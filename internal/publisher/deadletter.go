@@ -3,6 +3,7 @@ package publisher
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -61,10 +62,19 @@ func (w *worker) deadLetter(ctx context.Context, e *event.Event, it *Item) error
 	}
 	ctx, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
-	if err := w.sink.DeadLetter(ctx, e, it.refused, it.attempts); err != nil {
+	err := w.tryDeadLetter(ctx, e, it)
+	if isPanic(err) {
+		return fmt.Errorf("%w: %w", sinks.ErrNoDeadLetter, err) // it would panic again
+	}
+	if err != nil {
 		return err
 	}
 	return w.shut()
+}
+
+func (w *worker) tryDeadLetter(ctx context.Context, e *event.Event, it *Item) (err error) {
+	defer sinks.Recover(&err)
+	return w.sink.DeadLetter(ctx, e, it.refused, it.attempts)
 }
 
 // deadLetterItem sends one item to the dead letters. It returns nil when the item is done with: it is there, or kept elsewhere, or can be neither since
@@ -141,12 +151,19 @@ var ErrNoRoom = errors.New("no more is kept")
 // errNoKeeper says that nothing keeps what has no place in the dead letters.
 var errNoKeeper = errors.New("nothing is configured to keep it")
 
+func (w *worker) tryKeep(it *Item, why error) (err error) {
+	defer sinks.Recover(&err)
+	return w.keep(it.event(), it.refused, why, it.attempts)
+}
+
 // keepItem keeps an item elsewhere than with the broker.
 func (w *worker) keepItem(it *Item, why error) error {
 	if w.keep == nil {
 		return errNoKeeper
 	}
-	if err := w.keep(it.event(), it.refused, why, it.attempts); err != nil {
+	if err := w.tryKeep(it, why); isPanic(err) {
+		return fmt.Errorf("%w: %w", errNoKeeper, err)
+	} else if err != nil {
 		return err
 	}
 	it.on(onKeep)

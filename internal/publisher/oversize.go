@@ -83,8 +83,12 @@ func (w *worker) fitItem(ctx context.Context, it *Item) error {
 	if it.state.settled() {
 		return nil
 	}
-	tooLarge := w.sizer.Fits(it.Message.Event)
+	tooLarge := w.fits(it.Message.Event)
 	if tooLarge == nil {
+		return nil
+	}
+	if isPanic(tooLarge) {
+		it.refuse(tooLarge)
 		return nil
 	}
 	full := it.event()
@@ -106,6 +110,12 @@ func (w *worker) fitItem(ctx context.Context, it *Item) error {
 	}
 	it.refuse(tooLarge)
 	return nil
+}
+
+func (w *worker) fits(e *event.Event) (err error) {
+	defer w.reportPanic(e, &err)
+	defer sinks.Recover(&err)
+	return w.sizer.Fits(e)
 }
 
 // smaller is an event in one of the smaller forms, nil when it has none that fits.
@@ -137,7 +147,7 @@ func (w *worker) made(form func(*event.Event) *event.Event, full *event.Event) (
 
 // fitting is the event, nil when it is too large.
 func (w *worker) fitting(small *event.Event) *event.Event {
-	if small == nil || w.sizer.Fits(small) != nil {
+	if small == nil || w.fits(small) != nil {
 		return nil
 	}
 	return small

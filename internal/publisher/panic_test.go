@@ -3,6 +3,7 @@ package publisher_test
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -36,6 +37,54 @@ func TestPanic(t *testing.T) {
 			}
 		})
 	})
+	for name, test := range map[string]struct {
+		script func(sink *scriptedSink, poison func(*event.Event))
+		want   publisher.Outcome
+		dead   []string
+	}{
+		"lane": {func(sink *scriptedSink, poison func(*event.Event)) {
+			sink.onLane = func(e *event.Event) error { poison(e); return nil }
+		}, publisher.DeadLettered, []string{"poison/1"}},
+		"message": {func(sink *scriptedSink, poison func(*event.Event)) {
+			sink.onMessage = func(e *event.Event) answer {
+				var err error
+				func() {
+					defer sinks.Recover(&err)
+					poison(e)
+				}()
+				return answer{err: err}
+			}
+		}, publisher.DeadLettered, []string{"poison/1"}},
+		"message, and its dead letter": {func(sink *scriptedSink, poison func(*event.Event)) {
+			sink.onLane = func(e *event.Event) error { poison(e); return nil }
+			sink.onDeadLetter = func(e *event.Event) error { poison(e); return nil }
+		}, publisher.Kept, nil},
+	} {
+		t.Run("a panic at a "+name+" stops no other object", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sink, registry := newSink(t, sinks.ByObject), prometheus.NewRegistry()
+				test.script(sink, func(e *event.Event) {
+					if strings.HasPrefix(e.ID, "poison") {
+						panic("a bug")
+					}
+				})
+				keep := func(*event.Event, error, error, int) error { return nil }
+				p, r := start(t, sink, publisher.Config{Registerer: registry, Keep: keep}), newRecorder(t)
+				items := r.items("a/1", "poison/1", "a/2", "b/1")
+				p.add(items)
+				p.drain()
+				if sink.storedOf("a") != "a/1 a/2" || sink.storedOf("b") != "b/1" || !slices.Equal(sink.dead, test.dead) {
+					t.Errorf("stored %v, dead letters %v", sink.stored, sink.dead)
+				}
+				if got := items[1].Outcome(); got != test.want {
+					t.Errorf("outcome %s", got)
+				}
+				if n := total(t, registry, "bridge_publisher_panics_total"); n != 1 {
+					t.Errorf("counted %v", n)
+				}
+			})
+		})
+	}
 }
 
 // total is the value of a counter without labels.

@@ -3,6 +3,8 @@ package sinks
 import (
 	"context"
 	"errors"
+
+	"github.com/kubebridge/bridge/internal/event"
 )
 
 // Class is what the publisher does about an error.
@@ -50,6 +52,14 @@ func Classify(err error) Class {
 		return Stopped
 	}
 	return Retry
+}
+
+// Recover is deferred around the work on one message: a panic there refuses the message, and no other
+// one.
+func Recover(err *error) {
+	if recovered := recover(); recovered != nil {
+		*err = &Error{Class: Refused, Err: event.NewPanicError(recovered)}
+	}
 }
 
 // ErrTooLarge is the reason of a message that the broker would refuse, or has refused, for its

@@ -34,7 +34,13 @@ func (l *lane) encodeBatch(
 	w.reset()
 	for _, m := range messages {
 		before := w.mark()
-		enc.put(w, m.Event, now)
+		if err := enc.tryPut(w, m.Event, now); err != nil {
+			if n == 0 {
+				return nil, 1, err
+			}
+			w.truncate(before) // it is the first of the next batch
+			break
+		}
 		if n > 0 && w.size() > l.target {
 			w.truncate(before)
 			break

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/sinks"
 )
 
 // encoder turns events into records. It is immutable.
@@ -40,6 +41,13 @@ func (c encoder) put(w *batchWriter, e *event.Event, now time.Time) {
 	if c.tombstones && e.Op == event.Deleted && key != nil {
 		w.add(at, key, nil, nil, 0)
 	}
+}
+
+// tryPut is put. A panic refuses the event.
+func (c encoder) tryPut(w *batchWriter, e *event.Event, now time.Time) (err error) {
+	defer sinks.Recover(&err)
+	c.put(w, e, now)
+	return nil
 }
 
 // putBinary writes the attributes as headers and the payload as the value. The payload's media type

@@ -9,6 +9,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/sinks"
 )
 
 type ackKind int
@@ -40,7 +43,12 @@ var (
 
 // parseAck reads an ack by what is in it: {"stream":"K8S", "seq":7}, and "duplicate": true where
 // the message was stored before. Only errors are decoded.
-func parseAck(m *nats.Msg) ack {
+func parseAck(m *nats.Msg) (a ack) {
+	defer func() { // whether the message is stored is not known
+		if recovered := recover(); recovered != nil {
+			a = failedWith(&sinks.Error{Class: sinks.Retry, Err: event.NewPanicError(recovered)})
+		}
+	}()
 	if len(m.Data) == 0 {
 		if m.Header.Get("Status") == "503" {
 			return failedWith(classified(ErrNoStream))
@@ -56,7 +64,7 @@ func parseAck(m *nats.Msg) ack {
 	if !bytes.Contains(m.Data, ackStream) || !bytes.Contains(m.Data, ackSequence) {
 		return ack{kind: notAnAck}
 	}
-	a := ack{kind: stored, stream: textOf(m.Data, ackStream), seq: numberOf(m.Data, ackSequence)}
+	a = ack{kind: stored, stream: textOf(m.Data, ackStream), seq: numberOf(m.Data, ackSequence)}
 	if a.stream == "" || a.seq == 0 {
 		return ack{kind: notAnAck}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/sinks"
 )
 
 const (
@@ -81,6 +82,15 @@ func (e *encoder) encode(ev *event.Event, to route, encoding string, reply func(
 		ev.Each(e.setAttribute)
 		e.msg.Data = ev.Data
 	}
+}
+
+// tryEncode is encode. A panic refuses the event.
+func (e *encoder) tryEncode(
+	ev *event.Event, to route, encoding string, reply func([]byte) []byte,
+) (err error) {
+	defer sinks.Recover(&err)
+	e.encode(ev, to, encoding, reply)
+	return nil
 }
 
 func (e *encoder) setAttribute(name, value string) {

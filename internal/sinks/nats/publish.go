@@ -77,8 +77,12 @@ func (s *Sink) write(ctx context.Context, c *call, to route) {
 			c.fail(stopped(err))
 			return
 		}
-		enc.encode(m.Event, to, s.cfg.Encoding,
-			func(dst []byte) []byte { return s.acks.appendReply(dst, c, i) })
+		if err := enc.tryEncode(m.Event, to, s.cfg.Encoding,
+			func(dst []byte) []byte { return s.acks.appendReply(dst, c, i) }); err != nil {
+			c.aboutToSend(nil)
+			c.answer(i, failedWith(err))
+			continue
+		}
 		st := s.streamOf(m.Event)
 		c.aboutToSend(st)
 		if err := s.setFenceHeaders(ctx, c, enc, st); err != nil {
@@ -171,7 +175,9 @@ func (s *Sink) writeCore(ctx context.Context, batch []*sinks.Message, to route) 
 			m.Err = stopped(err)
 			continue
 		}
-		enc.encode(m.Event, to, s.cfg.Encoding, nil)
+		if m.Err = enc.tryEncode(m.Event, to, s.cfg.Encoding, nil); m.Err != nil {
+			continue
+		}
 		if m.Err = classified(limits.check(enc)); m.Err == nil {
 			m.Err = classified(s.conn.PublishMsg(enc.message()))
 		}

@@ -2,12 +2,16 @@ package sinktest
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"maps"
+	"runtime/debug"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/sinks"
 )
 
 func storesWhatItIsGiven(t *testing.T, h Harness) {
@@ -37,6 +41,42 @@ func storesAnEventWithoutData(t *testing.T, h Harness) {
 	e.Data = nil
 	publish(t, open(t, b), e)
 	wantExactly(t, b, e)
+}
+
+// brokenText panics when it is read, with debug.SetPanicOnFault.
+func brokenText() string {
+	header := struct{ data, size uintptr }{1 << 46, 5} // nothing is at that address
+	return *(*string)(unsafe.Pointer(&header))
+}
+
+func refusesAnEventAtWhichItPanics(t *testing.T, h Harness) {
+	b := h.Start(t)
+	sink := open(t, b)
+	events := []*event.Event{NewEvent("web", 1, 400), NewEvent("web", 2, 400), NewEvent("web", 3, 400)}
+	for _, e := range events {
+		if _, err := sink.Lane(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	poison := *events[1]
+	poison.Name = brokenText()
+	m := []*sinks.Message{{Event: events[0]}, {Event: &poison}, {Event: events[2]}}
+	if sink.Order() == sinks.ByLane {
+		sink.Publish(t.Context(), m)
+	} else {
+		for i := range m { // an object at a time
+			sink.Publish(t.Context(), m[i:i+1])
+		}
+	}
+	if m[0].Err != nil || m[2].Err != nil {
+		t.Errorf("the others: %v, %v", m[0].Err, m[2].Err)
+	}
+	_, isPanic := errors.AsType[*event.PanicError](m[1].Err)
+	if sinks.Classify(m[1].Err) != sinks.Refused || !isPanic {
+		t.Errorf("the answer is %v, class %v", m[1].Err, sinks.Classify(m[1].Err))
+	}
+	wantExactly(t, b, events[0], events[2])
 }
 
 func storesInformerEvents(t *testing.T, h Harness) {

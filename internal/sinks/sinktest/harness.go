@@ -76,6 +76,7 @@ var cases = []testCase{
 	{"stores what it is given", storesWhatItIsGiven},
 	{"keeps values that need escaping", keepsValuesThatNeedEscaping},
 	{"stores an event without data", storesAnEventWithoutData},
+	{"refuses an event at which it panics, and no other one", refusesAnEventAtWhichItPanics},
 	{"stores events about an informer", storesInformerEvents},
 	{"brings events about an informer to each part", broadcasts},
 	{"keeps the order of each object", keepsOrder},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
@@ -39,7 +40,7 @@ func (s *Sink) write(ctx context.Context, batch []*sinks.Message) {
 	}
 	s.conclude(w, func(i int) string { return lineID(batch[i].Event) })
 	for i, m := range batch {
-		if w.ends[i] > w.written {
+		if m.Err == nil && w.ends[i] > w.written {
 			m.Err = explain(w.err)
 		}
 	}
@@ -53,12 +54,19 @@ func (s *Sink) render(batch []*sinks.Message) *writing {
 		// A message that is resent because its line was torn needs the rest of the line, and no
 		// second one.
 		if i > 0 || s.owed.rest == nil || s.owed.id != lineID(m.Event) {
-			w.buf = s.format(w.buf, m.Event)
+			w.buf, m.Err = s.tryFormat(w.buf, m.Event)
 		}
 		w.ends[i] = len(w.buf)
 	}
 	s.buf = nil // the writer has it
 	return w
+}
+
+// tryFormat appends the line of an event. A panic refuses the event, which has no line then.
+func (s *Sink) tryFormat(buf []byte, e *event.Event) (out []byte, err error) {
+	out = buf
+	defer sinks.Recover(&err)
+	return s.format(buf, e), nil
 }
 
 // wait is false when ctx ended before the write did.
