@@ -91,8 +91,8 @@ func TestAReferenceHoldsTheMetadata(t *testing.T) {
 func FuzzTrim(f *testing.F) {
 	f.Add([]byte(`{"metadata":{"managedFields":[],"annotations":{` + lastApplied + `}}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if !json.Valid(data) {
-			t.Skip()
+		if len(data) > 4096 || !json.Valid(data) {
+			return // Skip takes longer than most executions
 		}
 		e := &event.Event{Data: data}
 		for _, small := range []*event.Event{event.Trimmed(e), event.Reference(e)} {

@@ -29,6 +29,9 @@ func FuzzParse(f *testing.F) {
 		f.Add([]byte(seed), false)
 	}
 	f.Fuzz(func(t *testing.T, raw []byte, keep bool) {
+		if len(raw) > 4096 {
+			return
+		}
 		opts := resource.ParseOptions{Type: pods, KeepManagedFields: keep}
 		obj, err := resource.Parse(raw, opts)
 		if valid := jsontext.Value(raw).IsValid(jsontext.AllowDuplicateNames(true)); valid == errors.Is(err, resource.ErrSyntax) {
