@@ -152,6 +152,8 @@ func (s *Sink) places() (places []string) {
 		if sasl := s.Kafka.SASL; sasl != nil && sasl.OAuth != nil {
 			places = append(places, sasl.OAuth.TokenURL) // which gets the client's secret
 		}
+	case s.History != nil:
+		places = []string{"history " + s.History.Dir}
 	case s.Stdout != nil:
 		places = []string{"standard output"}
 	}

@@ -22,7 +22,7 @@ func (c *Config) String() string {
 	sinks := member(&doc, "sinks")
 	for i := range c.Sinks {
 		sink := &c.Sinks[i]
-		if sink.Stdout != nil {
+		if sink.Stdout != nil || sink.History != nil {
 			drop(sinks.Content[i], "encoding")
 		}
 		if sink.NATS != nil && sink.NATS.Mode == "core" {

@@ -2,8 +2,8 @@ package config
 
 import "time"
 
-// Sink is one destination of events. A sink that is slow or away delays no other. Exactly one of `nats`, `kafka` and
-// `stdout` says what it is.
+// Sink is one destination of events. A sink that is slow or away delays no other. Exactly one of `nats`, `kafka`,
+// `history` and `stdout` says what it is.
 type Sink struct {
 	// Name identifies the sink in informers, metrics, logs and in the state directory: renaming it is a new sink. Lower-case
 	// letters, digits and dashes, beginning with a letter. Required.
@@ -12,6 +12,8 @@ type Sink struct {
 	NATS *NATS `yaml:"nats"`
 	// Kafka publishes to Kafka, or to what speaks its protocol.
 	Kafka *Kafka `yaml:"kafka"`
+	// History keeps every version of every object in a directory, which `bridge history`, `bridge show` and others answer from.
+	History *History `yaml:"history"`
 	// Stdout prints a line per event on standard output; for a look, and for pipes.
 	Stdout *Stdout `yaml:"stdout"`
 	// RateLimit bounds how many events and bytes per second are sent.
@@ -19,11 +21,11 @@ type Sink struct {
 	// Retry is the backoff between attempts for an event, and between attempts to connect.
 	Retry Retry `yaml:"retry"`
 	// Encoding is the CloudEvents mode: `binary` (attributes as headers, the object as the message), or `structured`
-	// (the whole event as one JSON document). Not with `stdout`, which has its `format`.
+	// (the whole event as one JSON document). Not with `stdout`, which has its `format`, nor with `history`.
 	Encoding string `yaml:"encoding" default:"binary" oneof:"binary structured"`
 	// ReadBack makes the bridge read back, after a crash, what the broker holds since the last checkpoint, so that nothing is sent a
 	// second time. It needs the right to read what it writes. `false`: those events are sent again, with the same ids. Has no effect with core
-	// NATS and `stdout`, which can't be read back.
+	// NATS and `stdout`, which can't be read back, nor with `history`, which stores each event once.
 	ReadBack bool `yaml:"readBack" default:"true"`
 	// MaxInFlightBytes bounds the events in flight: those that the sink's client has, and the broker has
 	// not acknowledged yet.
@@ -38,6 +40,17 @@ type Sink struct {
 	// attribute `oversize`, with `originalsize` and `originalsha256` of the payload, and is counted. What fits in none of them, and with an
 	// empty list everything, goes to the dead letters.
 	Oversize []string `yaml:"oversize" default:"trim,reference"`
+}
+
+// History keeps every version of every object in a directory. Feed it with `payload: object`, the default.
+type History struct {
+	// Dir is the directory, which one process writes to. Left out: the directory `history` in `state.dir`.
+	Dir string `yaml:"dir"`
+	// Retention is how long versions are kept. The last version before of an object that still lived is kept too, so that the
+	// state at that time is complete. 0: forever.
+	Retention time.Duration `yaml:"retention" default:"720h"`
+	// MaxBytes bounds the directory: when it is larger, the oldest versions go. 0: no bound but the disk.
+	MaxBytes Size `yaml:"maxBytes" default:"0"`
 }
 
 // Stdout prints a line per event on standard output.

@@ -56,6 +56,7 @@ func (c *Config) validate(ps *problems) {
 		c.Sinks[i].validate(ps, fmt.Sprintf("sinks[%d]", i))
 	}
 	c.validateEmbedded(ps)
+	c.validateHistories(ps)
 	c.validateStreams(ps)
 	c.validateCompacted(ps)
 	c.validateOverlap(ps)

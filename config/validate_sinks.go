@@ -17,6 +17,9 @@ func (s *Sink) validate(ps *problems, path string) {
 	if s.Stdout != nil && ps.origins.given(path+".encoding") {
 		ps.add(path+".encoding", "has no effect with stdout, which has its format")
 	}
+	if s.History != nil && ps.origins.given(path+".encoding") {
+		ps.add(path+".encoding", "has no effect with history, which stores attributes and data")
+	}
 	if s.RateLimit.Burst > 0 && s.RateLimit.PerSecond == 0 {
 		ps.add(path+".rateLimit.burst", "has no effect without rateLimit.perSecond")
 	}
@@ -55,16 +58,16 @@ func (s *Sink) validateKind(ps *problems, path string) {
 	for _, k := range []struct {
 		name  string
 		given bool
-	}{{"nats", s.NATS != nil}, {"kafka", s.Kafka != nil}, {"stdout", s.Stdout != nil}} {
+	}{{"nats", s.NATS != nil}, {"kafka", s.Kafka != nil}, {"history", s.History != nil}, {"stdout", s.Stdout != nil}} {
 		if k.given {
 			kinds = append(kinds, k.name)
 		}
 	}
 	switch {
 	case len(kinds) > 1:
-		ps.add(path, "set only one of nats, kafka, stdout, got %s", strings.Join(kinds, " and "))
+		ps.add(path, "set only one of nats, kafka, history, stdout, got %s", strings.Join(kinds, " and "))
 	case len(kinds) == 0 && !ps.has(path):
-		ps.add(path, "missing sink type: set one of nats, kafka, stdout")
+		ps.add(path, "missing sink type: set one of nats, kafka, history, stdout")
 	}
 }
 
@@ -101,6 +104,24 @@ func givenKeys(settings ...setting) []string {
 func validateAtMostOne(ps *problems, path string, settings ...setting) {
 	if keys := givenKeys(settings...); len(keys) > 1 {
 		ps.add(join(path, keys[1]), "cannot be combined with %s: keep one of %s", keys[0], strings.Join(keys, ", "))
+	}
+}
+
+// validateHistories allows each directory once, and needs one where no state directory is.
+func (c *Config) validateHistories(ps *problems) {
+	seen := map[string]int{}
+	for i, s := range c.Sinks {
+		if s.History == nil {
+			continue
+		}
+		path := fmt.Sprintf("sinks[%d].history.dir", i)
+		if s.History.Dir == "" && c.State.Mode == "memory" {
+			ps.add(path, "required with state.mode memory: there is no state directory")
+		}
+		if first, found := seen[s.History.Dir]; found {
+			ps.add(path, "sinks[%d] writes to the same directory; give each its own", first)
+		}
+		seen[s.History.Dir] = i
 	}
 }
 

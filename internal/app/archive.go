@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,15 +14,11 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history"
 	"github.com/kubebridge/bridge/internal/ratelimit"
 	"github.com/kubebridge/bridge/internal/source"
 )
-
-// HistoryDir is where a bridge with this configuration keeps its history.
-func HistoryDir(c *config.Config) string { return filepath.Join(c.State.Dir, "history") }
 
 // ArchiveOptions of Archive.
 type ArchiveOptions struct {
@@ -44,13 +39,12 @@ type ArchiveReport struct {
 	Source string `json:"source"`
 	Dir    string `json:"dir"`
 	// Messages that were read. Versions and Marks were stored, Repeats were there, Other are no
-	// events of a bridge, Refused can't be stored.
+	// events of a bridge.
 	Messages int `json:"messages"`
 	Versions int `json:"versions"`
 	Marks    int `json:"marks"`
 	Repeats  int `json:"repeats"`
 	Other    int `json:"other"`
-	Refused  int `json:"refused"`
 	// Removed are stretches that the stream had removed before they could be read.
 	Removed   int    `json:"removed"`
 	DiskBytes uint64 `json:"diskBytes"`
@@ -216,7 +210,7 @@ func (a *archiver) readToEnd(ctx context.Context, reader source.Reader) error {
 	var failed error
 	for b := range batches {
 		if failed == nil {
-			if failed = a.store(b); failed != nil {
+			if failed = a.store(ctx, b); failed != nil {
 				failed = storeError{failed}
 				g.Go(func() error { return failed }) // ends the reading
 			}
@@ -292,8 +286,8 @@ func removalMark(from string, r source.Removal, since, until time.Time) *event.E
 	}
 }
 
-// store stores a batch with its position. What can't be stored is left out and counted.
-func (a *archiver) store(b *archiveBatch) error {
+// store stores a batch with its position, also when a signal ends ctx.
+func (a *archiver) store(ctx context.Context, b *archiveBatch) error {
 	var positions []history.SourcePosition
 	if a.isBroker() {
 		text, err := json.Marshal(b.at)
@@ -302,23 +296,13 @@ func (a *archiver) store(b *archiveBatch) error {
 		}
 		positions = append(positions, history.SourcePosition{Name: a.report.Source, Position: text})
 	}
-	for {
-		stored, err := a.db.Append(b.events, positions...)
-		refusal, refused := errors.AsType[*history.Refusal](err)
-		switch {
-		case refused && !errors.Is(err, history.ErrOtherCluster):
-			a.report.Refused++
-			a.Log.Warn("an event can't be stored", "id", b.events[refusal.Event].ID, "err", err)
-			b.events = slices.Delete(b.events, refusal.Event, refusal.Event+1)
-			continue
-		case err != nil:
-			return err
-		}
-		a.report.Versions += stored.Versions
-		a.report.Marks += stored.Marks
-		a.report.Repeats += stored.Repeats
-		break
+	stored, err := a.db.Append(context.WithoutCancel(ctx), b.events, positions...)
+	if err != nil {
+		return err
 	}
+	a.report.Versions += stored.Versions
+	a.report.Marks += stored.Marks
+	a.report.Repeats += stored.Repeats
 	a.stored = b.at
 	a.report.Messages += b.messages
 	a.report.Other += b.other

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/config"
+	"github.com/kubebridge/bridge/internal/sinks/history"
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
 	"github.com/kubebridge/bridge/internal/sinks/nats"
 	"github.com/kubebridge/bridge/internal/sinks/stdout"
@@ -84,6 +85,8 @@ func TestTheExampleMakesItsSinks(t *testing.T) {
 			ok = c.Sinks[i].NATS != nil
 		case *kafka.Sink:
 			ok = c.Sinks[i].Kafka != nil
+		case *history.Sink:
+			ok = c.Sinks[i].History != nil
 		case *stdout.Sink:
 			ok = c.Sinks[i].Stdout != nil
 		}

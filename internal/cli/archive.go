@@ -106,7 +106,4 @@ func printArchived(w io.Writer, r *app.ArchiveReport) {
 		fmt.Fprintf(w, "bridge: %s: messages that the stream had removed before they were read are missing\n",
 			amount(r.Removed, "removed stretch"))
 	}
-	if r.Refused > 0 {
-		fmt.Fprintf(w, "bridge: %s could not be stored\n", amount(r.Refused, "event"))
-	}
 }

@@ -171,7 +171,7 @@ func historyOf(t *testing.T, events []event.Event) map[string][]string {
 	for i := range events {
 		list = append(list, &events[i])
 	}
-	_, err = db.Append(list)
+	_, err = db.Append(t.Context(), list)
 	testkit.OK(t, err)
 	testkit.OK(t, db.Close())
 	return contents(t, dir)

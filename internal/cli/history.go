@@ -225,6 +225,13 @@ func parseAgo(text string) (time.Duration, bool) {
 
 // at is the version of an object at a point. Where the object was not there, the error says why.
 func (o *historyOptions) at(db *history.DB, object *history.Object, p point) (v *history.Version, err error) {
+	horizon, err := db.Horizon()
+	if err != nil {
+		return nil, failed(err)
+	}
+	if !p.at.IsZero() && p.at.Before(horizon) {
+		return nil, failed(fmt.Errorf("what %s was at %s is not known: this history is kept from %s on (retention)", object, p, shownTime(horizon)))
+	}
 	if p.version > 0 {
 		v, err = db.AtVersion(object, p.version)
 	} else {
@@ -265,6 +272,15 @@ func (o *historyOptions) warn(
 	newest, err := db.Newest(object.Unit.Cluster())
 	if err == nil && !until.IsZero() && until.After(newest.Add(time.Second)) {
 		fmt.Fprintf(cmd.ErrOrStderr(), "bridge: the newest event in this history is of %s: later changes may be missing\n", shownTime(newest))
+	}
+	return failed(err)
+}
+
+// warnHorizon reports that older versions were removed.
+func warnHorizon(cmd *cobra.Command, db *history.DB, since time.Time) error {
+	horizon, err := db.Horizon()
+	if err == nil && since.Before(horizon) {
+		fmt.Fprintf(cmd.ErrOrStderr(), "bridge: this history is kept from %s on (retention): older versions were removed, but for the last one before\n", shownTime(horizon))
 	}
 	return failed(err)
 }

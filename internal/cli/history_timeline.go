@@ -94,7 +94,7 @@ func (o *timelineOptions) run(cmd *cobra.Command, s span) error {
 		namespace = "*"
 	}
 	wanted := func(u *history.Unit) bool { return len(o.kinds) == 0 || slices.Contains(units, u) }
-	if err := o.warnTimeline(cmd, db, cluster, s, wanted); err != nil {
+	if err := errors.Join(warnHorizon(cmd, db, s.since.at), o.warnTimeline(cmd, db, cluster, s, wanted)); err != nil {
 		return err
 	}
 	rows := &timelineRows{out: cmd.OutOrStdout(), options: o}

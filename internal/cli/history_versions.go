@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -62,7 +63,7 @@ Exit codes: 0; 1 when the object is not known, or the history can't be read; 2 w
 		if err != nil {
 			return failed(err)
 		}
-		if err := o.warn(cmd, db, object, holes, span.until.at); err != nil {
+		if err := errors.Join(warnHorizon(cmd, db, span.since.at), o.warn(cmd, db, object, holes, span.until.at)); err != nil {
 			return err
 		}
 		return failed(writeVersions(cmd.OutOrStdout(), db, object, span, field, o.output))

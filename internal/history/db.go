@@ -77,6 +77,7 @@ type DB struct {
 	once   sync.Once
 	err    error
 	sync   *pebble.WriteOptions
+	disk   *disk.FS // nil where a full disk is an error
 }
 
 // Open opens a history to write to it, or creates one. It never repairs: what it does not understand
@@ -96,6 +97,7 @@ func open(o Options, readOnly bool) (*DB, error) {
 		dir: o.Dir, log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)), units: newUnits(),
 		failed: make(chan struct{}), sync: pebble.Sync,
 	}
+	db.writer.busy = make(chan struct{}, 1)
 	db.writer.last.max = cmp.Or(o.LastVersionsBytes, 64<<20)
 	opts := pebbleOptions(o)
 	opts.Logger = pebbleLogger{db}
@@ -104,9 +106,8 @@ func open(o Options, readOnly bool) (*DB, error) {
 	}}
 	opts.ReadOnly, opts.ErrorIfNotExists = readOnly, readOnly
 	if o.DiskFull != nil {
-		files := disk.New(opts.FS, disk.Config{Changed: o.DiskFull, Failed: db.fail})
-		files.BePatient()
-		opts.FS = files
+		db.disk = disk.New(opts.FS, disk.Config{Changed: o.DiskFull, Failed: db.fail})
+		opts.FS = db.disk
 	}
 	var err error
 	if db.pebble, err = db.whileOpening(func() (*pebble.DB, error) { return pebble.Open(o.Dir, opts) }); err != nil {
@@ -115,6 +116,9 @@ func open(o Options, readOnly bool) (*DB, error) {
 	db.close = sync.OnceValue(db.pebble.Close)
 	if err := cmp.Or(db.checkFormat(readOnly), db.units.load(db.pebble)); err != nil {
 		return nil, errors.Join(db.readError(err), db.Close())
+	}
+	if db.disk != nil {
+		db.disk.BePatient() // errors until here were returned
 	}
 	return db, nil
 }
@@ -264,8 +268,20 @@ func (db *DB) DiskBytes() uint64 { return db.pebble.Metrics().DiskSpaceUsage() }
 // Dir is the directory.
 func (db *DB) Dir() string { return db.dir }
 
-// Close ends the database. Nothing else may be running on it. A second call does nothing.
+// Full is why the disk refuses writes, nil while it takes them.
+func (db *DB) Full() error {
+	if db.disk == nil {
+		return nil
+	}
+	return db.disk.Err()
+}
+
+// Close ends the database. Nothing else may be running on it. A second call does nothing. While the
+// disk refuses writes it leaves the database as a crash would: what was stored is stored.
 func (db *DB) Close() error {
+	if db.Full() != nil {
+		return nil
+	}
 	select {
 	case <-db.failed: // Pebble holds its locks
 		return nil

@@ -3,7 +3,6 @@ package history
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"math"
 	"time"
 )
@@ -25,11 +24,8 @@ const (
 	spaceProgress = 'P'
 )
 
-// separator ends a namespace or a name in a key. Neither can contain it.
+// separator ends a namespace or a name in a key. No object in Kubernetes has it in one.
 const separator = 0
-
-// errName is for an event whose names can't be part of a key.
-var errName = errors.New("a namespace or name contains a zero byte")
 
 func metaKey(name string) []byte { return append([]byte{spaceMeta}, name...) }
 

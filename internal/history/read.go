@@ -92,7 +92,7 @@ const maxWalk = 1 << 16
 // text makes the text of the version at the iterator, and moves it. base is the version of its base.
 func (r *reader) text(seq sequence, h header) (text []byte, base string, err error) {
 	if h.kind == storedWhole {
-		return bytes.Clone(h.payload), "", nil
+		return bytes.Clone(h.payload), h.base, nil
 	}
 	prefix, _, _, _, ok := splitVersionKey(r.it.Key())
 	if !ok {
@@ -240,10 +240,11 @@ func (r *reader) versions(o *Object, since, until time.Time, yield func(*Version
 			at = append(seq.append(bytes.Clone(prefix)), math.MaxUint8) // behind it
 		}
 	}
-	aside, err := r.db.reader()
+	same, err := r.it.Clone(pebble.CloneOptions{}) // as of the same moment
 	if err != nil {
 		return err
 	}
+	aside := &reader{r.db, same}
 	defer aside.Close()
 	var last sequence
 	var text []byte

@@ -16,6 +16,7 @@ import (
 //
 //	kind | op | time | text                                                 kind storedWhole
 //	kind | op | time | base | checksum of the text | its length | delta     kind storedDelta
+//	kind | op | time | length | version of the base | text                  kind storedRebased
 //
 // time is seconds (varint) and nanoseconds (uvarint). base is by how much the version of the base is
 // lower than this one's. The text is
@@ -26,6 +27,8 @@ import (
 const (
 	storedWhole = 1
 	storedDelta = 2
+	// storedRebased was a difference to a version that retention has removed.
+	storedRebased = 3
 )
 
 // Flags of a text. The first ones say that an attribute has the value that derived gives.
@@ -270,6 +273,7 @@ type header struct {
 	kind byte
 	op   event.Op
 	time time.Time
+	base string // of storedRebased, the version of what was its base
 	// Of a delta.
 	back     uint64 // by how much the base's version is lower
 	checksum uint32
@@ -322,6 +326,13 @@ func readHeader(value []byte) (h header, err error) {
 	switch h.kind {
 	case storedWhole:
 		h.payload = rest
+		return h, nil
+	case storedRebased:
+		var ok bool
+		if h.base, h.payload, ok = cutText(rest); !ok {
+			return h, errRecord
+		}
+		h.kind = storedWhole
 		return h, nil
 	case storedDelta:
 		var ok bool

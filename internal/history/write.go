@@ -2,6 +2,7 @@ package history
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -21,6 +22,8 @@ const maxDeltas = 31
 
 // writer is what Append keeps between two calls.
 type writer struct {
+	// busy has a value while Append runs, or a commit of it. Its holder owns the other fields.
+	busy    chan struct{}
 	last    lastVersions
 	delta   deltaEncoder
 	unsaved []*Unit // that no commit has stored
@@ -47,44 +50,50 @@ type Stored struct {
 	Versions, Marks, Repeats int
 }
 
-// Refusal is the error for an event that can't be stored, now or later.
-type Refusal struct {
-	Event int // its place in the batch
-	Err   error
-}
-
-func (r *Refusal) Error() string { return r.Err.Error() }
-func (r *Refusal) Unwrap() error { return r.Err }
-
-// Append stores events and positions, all or nothing. Durable when it returns nil. An error that is
-// a *Refusal is about one event; any other may heal. The events are not kept.
-func (db *DB) Append(events []*event.Event, positions ...SourcePosition) (Stored, error) {
+// Append stores events and positions, all or nothing. Durable when it returns nil. The events are not
+// kept. When ctx ends while the disk does not answer, nothing is known of them: store them again.
+// ErrOtherCluster refuses a batch, any other error may heal.
+func (db *DB) Append(ctx context.Context, events []*event.Event, positions ...SourcePosition) (Stored, error) {
+	select {
+	case db.writer.busy <- struct{}{}: // until the commit has ended
+	case <-ctx.Done():
+		return Stored{}, context.Cause(ctx)
+	case <-db.failed:
+		return Stored{}, db.err
+	}
 	b := &batch{db: db, w: &db.writer, Batch: db.pebble.NewBatch(), written: map[string]bool{}}
-	defer b.Close()
-	err := b.fill(events, positions)
-	if err == nil && !b.Empty() {
-		err = db.commit(b.Batch)
-	}
-	if err != nil {
-		// It has what was not stored.
-		db.writer.last.clear()
-		clear(db.writer.clock)
-		return Stored{}, db.readError(err)
-	}
-	db.writer.unsaved = nil
-	return b.stored, nil
-}
-
-// commit waits for the disk, or for the end of the database.
-func (db *DB) commit(b *pebble.Batch) error {
 	done := make(chan error, 1)
-	go func() { done <- b.Commit(db.sync) }()
+	if err := b.fill(events, positions); err != nil || b.Empty() {
+		b.ended(err)
+		return b.stored, db.readError(err)
+	}
+	stored := b.stored
+	go func() {
+		err := b.Commit(db.sync)
+		b.ended(err)
+		done <- err
+	}()
 	select {
 	case err := <-done:
-		return err
+		return stored, db.readError(err)
+	case <-ctx.Done():
+		return Stored{}, context.Cause(ctx)
 	case <-db.failed:
-		return db.err
+		return Stored{}, db.err
 	}
+}
+
+// ended releases the writer. What was not stored must not be taken for stored.
+func (b *batch) ended(err error) {
+	if err != nil {
+		b.stored = Stored{}
+		b.w.last.clear()
+		clear(b.w.clock)
+	} else if !b.Empty() {
+		b.w.unsaved = nil
+	}
+	_ = b.Close() // it gives back memory
+	<-b.w.busy
 }
 
 // batch is one call of Append.
@@ -97,11 +106,8 @@ type batch struct {
 }
 
 func (b *batch) fill(events []*event.Event, positions []SourcePosition) error {
-	for i, e := range events {
+	for _, e := range events {
 		if err := b.add(e); err != nil {
-			if errors.Is(err, errName) || errors.Is(err, ErrOtherCluster) {
-				err = &Refusal{i, err}
-			}
 			return err
 		}
 	}
@@ -127,11 +133,9 @@ func (b *batch) add(e *event.Event) error {
 	if isNew {
 		b.w.unsaved = append(b.w.unsaved, u)
 	}
-	if e.AboutInformer() || e.UID == "" || e.ResourceVersion == "" || e.Name == "" || e.Resource == "" || opCode(e.Op) == 0 {
+	if e.AboutInformer() || e.UID == "" || e.ResourceVersion == "" || e.Name == "" || e.Resource == "" || opCode(e.Op) == 0 ||
+		strings.IndexByte(e.Namespace, separator) >= 0 || strings.IndexByte(e.Name, separator) >= 0 {
 		return b.addMark(u, e)
-	}
-	if strings.IndexByte(e.Namespace, separator) >= 0 || strings.IndexByte(e.Name, separator) >= 0 {
-		return errName
 	}
 	if err := b.checkCluster(e); err != nil {
 		return err

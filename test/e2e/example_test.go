@@ -44,7 +44,7 @@ func example(t *testing.T, audit string) string {
 		s := sink.(map[string]any)
 		sinks[s["name"].(string)] = s
 	}
-	if names := slices.Sorted(maps.Keys(sinks)); !slices.Equal(names, []string{"audit", "console", "lake", "local"}) {
+	if names := slices.Sorted(maps.Keys(sinks)); !slices.Equal(names, []string{"audit", "console", "history", "lake", "local"}) {
 		t.Fatalf("the example has the sinks %v", names)
 	}
 	nats := section(t, sinks["audit"], "nats")
@@ -60,6 +60,7 @@ func example(t *testing.T, audit string) string {
 	local := section(t, sinks["local"], "nats")
 	delete(local, "storeDir")
 	local["servers"] = []string{"nats://${NATS_ADDRESS}"}
+	delete(section(t, sinks["history"], "history"), "dir")
 	changed, err := yaml.Marshal(c)
 	must(t, err)
 	return string(changed)

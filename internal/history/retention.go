@@ -1,0 +1,244 @@
+package history
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// Retention says what is kept.
+type Retention struct {
+	// Age is how long versions are kept; 0: forever.
+	Age time.Duration
+	// MaxBytes bounds the directory: when it is larger, the oldest eighth of the time goes. 0: no bound.
+	MaxBytes uint64
+}
+
+// horizonKey has the time before which only the last versions are kept.
+var horizonKey = metaKey("horizon")
+
+// Horizon is the time from which on the history is complete, as far as the stream was. Of what lived
+// then there is the version of before, too. Zero: nothing was ever removed.
+func (db *DB) Horizon() (time.Time, error) {
+	value, err := db.get(horizonKey)
+	if err != nil || len(value) != 4 {
+		return time.Time{}, db.readError(err)
+	}
+	return time.Unix(int64(binary.BigEndian.Uint32(value)), 0), nil
+}
+
+// Retain removes what is too old, or too much, once. Others may write and read meanwhile.
+func (db *DB) Retain(ctx context.Context, r Retention, now time.Time) error {
+	if r.Age > 0 {
+		if err := db.removeBefore(ctx, unixSeconds(now.Add(-r.Age))); err != nil {
+			return db.readError(err)
+		}
+	}
+	if r.MaxBytes == 0 || db.DiskBytes() <= r.MaxBytes {
+		return nil
+	}
+	oldest, newest, err := db.extent()
+	if err != nil || oldest == newest {
+		return db.readError(err)
+	}
+	if err := db.removeBefore(ctx, oldest+max((newest-oldest)/8, 1)); err != nil {
+		return db.readError(err)
+	}
+	// What was removed takes space until tables are rewritten.
+	return db.readError(db.pebble.Compact(ctx, []byte{spaceVersion}, []byte{spaceVersion + 1}, false))
+}
+
+// RunRetention calls Retain now and then, until ctx ends.
+func (db *DB) RunRetention(ctx context.Context, r Retention, every time.Duration) {
+	if r == (Retention{}) {
+		return
+	}
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		if err := db.Retain(ctx, r, time.Now()); err != nil && ctx.Err() == nil {
+			db.log.Error("old versions can't be removed", "dir", db.dir, "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// extent is the first and the last second of the timeline, by its buckets.
+func (db *DB) extent() (oldest, newest uint32, err error) {
+	sources := map[uint32]bool{}
+	for _, u := range db.Units() {
+		if sources[u.SourceNumber] {
+			continue
+		}
+		sources[u.SourceNumber] = true
+		prefix := binary.BigEndian.AppendUint32([]byte{spaceTimeline}, u.SourceNumber)
+		it, err := db.pebble.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
+		if err != nil {
+			return 0, 0, err
+		}
+		if it.First() {
+			first := binary.BigEndian.Uint32(it.Key()[5:]) * bucketSeconds
+			if oldest == 0 || first < oldest {
+				oldest = first
+			}
+			it.Last()
+			newest = max(newest, binary.BigEndian.Uint32(it.Key()[5:])*bucketSeconds)
+		}
+		if err := cmpErr(it.Error(), it.Close()); err != nil {
+			return 0, 0, err
+		}
+	}
+	return oldest, newest, nil
+}
+
+// removeBefore removes what is before a time, down to whole buckets: of each object that has versions
+// there all but the last one, and that too if it is the end of the object. It touches only objects of
+// which something is removed.
+func (db *DB) removeBefore(ctx context.Context, second uint32) error {
+	bucket := second / bucketSeconds
+	horizon := bucket * bucketSeconds
+	known, err := db.Horizon()
+	if err != nil || unixSeconds(known) >= horizon {
+		return err
+	}
+	// Questions know first that something is about to be missing.
+	if err := db.pebble.Set(horizonKey, binary.BigEndian.AppendUint32(nil, horizon), db.sync); err != nil {
+		return err
+	}
+	sources := map[uint32]bool{}
+	for _, u := range db.Units() {
+		if err := db.removeMarks(u, horizon); err != nil {
+			return err
+		}
+		if sources[u.SourceNumber] {
+			continue
+		}
+		sources[u.SourceNumber] = true
+		if err := db.removeOf(ctx, u.SourceNumber, bucket); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeOf removes a cluster's versions before a bucket.
+func (db *DB) removeOf(ctx context.Context, source, bucket uint32) error {
+	first := binary.BigEndian.AppendUint32([]byte{spaceTimeline}, source)
+	end := appendBucket(nil, source, bucket)
+	it, err := db.pebble.NewIter(&pebble.IterOptions{LowerBound: first, UpperBound: end})
+	if err != nil {
+		return err
+	}
+	defer it.Close()
+	// An object is looked at once for each bucket in which something happened to it.
+	current, done := uint32(0), map[string]bool{}
+	for it.First(); it.Valid(); it.Next() {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		e, ok := decodeTimeline(it.Key())
+		if !ok {
+			return errRecord
+		}
+		if e.second/bucketSeconds != current {
+			current = e.second / bucketSeconds
+			clear(done)
+		}
+		object := string(appendObject(nil, e.unit, e.namespace, e.name))
+		if done[object] {
+			continue
+		}
+		done[object] = true
+		u := db.units.numbered(e.unit)
+		if u == nil {
+			return errRecord
+		}
+		if err := db.trim(&Object{u, e.namespace, e.name}, bucket*bucketSeconds); err != nil {
+			return err
+		}
+	}
+	if err := it.Error(); err != nil {
+		return err
+	}
+	return db.pebble.DeleteRange(first, end, pebble.NoSync)
+}
+
+// trim removes an object's versions before a time, but for the last one of an object that lived then,
+// which is stored whole.
+func (db *DB) trim(o *Object, second uint32) error {
+	r, err := db.reader()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	seq, found, err := r.lastBefore(o, time.Unix(int64(second), 0))
+	if err != nil || !found {
+		return err
+	}
+	prefix := o.prefix()
+	key := seq.append(bytes.Clone(prefix))
+	if !r.it.SeekGE(key) || !bytes.Equal(r.it.Key(), key) {
+		return cmpErr(r.it.Error(), errRecord)
+	}
+	value, err := r.it.ValueAndErr()
+	if err != nil {
+		return err
+	}
+	h, err := readHeader(value)
+	if err != nil {
+		return err
+	}
+	b := db.pebble.NewBatch()
+	defer b.Close()
+	end := key
+	switch {
+	case seq.deleted:
+		end = append(bytes.Clone(key), 0) // it goes too
+	case h.kind == storedDelta:
+		text, base, err := r.text(seq, h)
+		if err != nil {
+			return err
+		}
+		whole := withPrevious(o.Unit, o, seq, h, text, base)
+		if whole == nil {
+			return fmt.Errorf("version %s of %s: %w", seq, o, errRecord)
+		}
+		if err := b.Set(key, whole, nil); err != nil {
+			return err
+		}
+	}
+	if err := b.DeleteRange(prefix, end, nil); err != nil {
+		return err
+	}
+	return b.Commit(pebble.NoSync) // after a crash it is done again
+}
+
+// withPrevious is a version stored whole: it has no base whose version could be the previous one. But
+// what follows is a difference to the text, which must not change. So the text stays, and the base's
+// version comes before it.
+func withPrevious(u *Unit, o *Object, seq sequence, h header, text []byte, base string) []byte {
+	if _, err := versionOf(u, o.Namespace, o.Name, seq, h, text, base); err != nil {
+		return nil
+	}
+	value := appendHeader(nil, storedRebased, h.op, h.time)
+	value = binary.AppendUvarint(value, uint64(len(base)))
+	return append(append(value, base...), text...)
+}
+
+// removeMarks removes the marks and times of a unit before a time.
+func (db *DB) removeMarks(u *Unit, second uint32) error {
+	if u.Source == ArchiveSource {
+		return nil // they are few, and may reach over the time
+	}
+	marks := unitPrefix(nil, spaceMark, u.Number)
+	end := binary.BigEndian.AppendUint32(bytes.Clone(marks), second)
+	return db.pebble.DeleteRange(marks, end, pebble.NoSync)
+}

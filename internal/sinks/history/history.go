@@ -1,0 +1,200 @@
+// Package history is the sink that keeps every version of every object in a directory, which `bridge
+// history` and its siblings answer from.
+//
+// It takes events from a publisher, in the order given (sinks.ByLane: all events are one lane), and
+// stores each batch in one durable step. An event that comes again is stored once, by its sequence:
+// nothing needs to be read back after a crash. A full disk delays this sink and no other.
+//
+// One process writes to a directory. Retention runs in the background (package history).
+package history
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/kubebridge/bridge/internal/disk"
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/sinks"
+)
+
+// Config of a Sink. Zero values mean the documented default.
+type Config struct {
+	// Dir is the directory of the history. It is created when missing.
+	Dir string
+	// Retention is what is kept; the zero value keeps everything.
+	Retention history.Retention
+	// Patience is how long a batch waits for a disk that takes no writes; default 5 s.
+	Patience time.Duration
+	// FS replaces the file system, for tests of its faults.
+	FS vfs.FS
+	// Log; default: discarded.
+	Log *slog.Logger
+}
+
+// lane is the only one: a directory has one writer.
+const lane = "history"
+
+// Sink stores events. It implements sinks.Sink and sinks.Blocker.
+type Sink struct {
+	cfg Config
+	mu  sync.Mutex
+	db  *history.DB // guarded by mu; nil while it is not open
+	end func()      // guarded by mu: ends the retention
+}
+
+// retentionEvery is how often is looked for what is too old.
+const retentionEvery = 10 * time.Minute
+
+var (
+	_ sinks.Sink    = (*Sink)(nil)
+	_ sinks.Blocker = (*Sink)(nil)
+)
+
+// New checks the configuration.
+func New(cfg Config) (*Sink, error) {
+	if cfg.Dir == "" {
+		return nil, errors.New("history sink: it needs a directory")
+	}
+	if cfg.Patience == 0 {
+		cfg.Patience = 5 * time.Second
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Sink{cfg: cfg}, nil
+}
+
+// Open opens the directory, or creates it.
+func (s *Sink) Open(context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.db != nil {
+		return nil
+	}
+	db, err := history.Open(history.Options{
+		Dir: s.cfg.Dir, LastVersionsBytes: 32 << 20, FS: s.cfg.FS, Log: s.cfg.Log, DiskFull: s.diskChanged,
+	})
+	if err != nil {
+		return classify(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var retention sync.WaitGroup
+	retention.Go(func() { db.RunRetention(ctx, s.cfg.Retention, retentionEvery) })
+	s.db, s.end = db, func() { cancel(); retention.Wait() }
+	return nil
+}
+
+// diskChanged logs that the disk refuses writes, and that it takes them again.
+func (s *Sink) diskChanged(why error) {
+	if why == nil {
+		s.cfg.Log.Info("the history's disk takes writes again", "dir", s.cfg.Dir)
+		return
+	}
+	s.cfg.Log.Error("the history waits for its disk; nothing is lost, and other sinks go on", "dir", s.cfg.Dir, "err", why)
+}
+
+// classify sorts the errors of a history. A directory that holds something else is for the operator.
+func classify(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, history.ErrForeign), errors.Is(err, history.ErrDamaged):
+		return &sinks.Error{Class: sinks.Refused, Err: err}
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return &sinks.Error{Class: sinks.Stopped, Err: err}
+	case errors.Is(err, history.ErrInUse), errors.Is(err, history.ErrOtherCluster), disk.Unavailable(err):
+		return &sinks.Error{Class: sinks.Reconnect, Err: err}
+	}
+	return &sinks.Error{Class: sinks.Retry, Err: err}
+}
+
+// Close closes the directory.
+func (s *Sink) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.db == nil {
+		return nil
+	}
+	if s.db.Full() == nil { // else it waits for the disk, as Pebble does
+		s.end()
+	}
+	err := s.db.Close()
+	s.db = nil
+	return err
+}
+
+// Order is ByLane: events are stored in the order given.
+func (s *Sink) Order() sinks.Order { return sinks.ByLane }
+
+// Limits are large batches, one at a time: each costs one fsync.
+func (s *Sink) Limits() sinks.Limits {
+	return sinks.Limits{Messages: 1000, Bytes: 8 << 20, Concurrency: 1}
+}
+
+// Lane is the same for all events.
+func (s *Sink) Lane(context.Context, *event.Event) (string, error) { return lane, nil }
+
+// Publish stores the messages, all or none.
+func (s *Sink) Publish(ctx context.Context, batch []*sinks.Message) {
+	if len(batch) == 0 {
+		return
+	}
+	events := make([]*event.Event, len(batch))
+	for i, m := range batch {
+		events[i] = m.Event
+	}
+	sinks.Fail(batch, s.append(ctx, events))
+}
+
+// append waits for the disk for a while. What is not stored by then is stored again.
+func (s *Sink) append(ctx context.Context, events []*event.Event) error {
+	db := s.open()
+	if db == nil {
+		return &sinks.Error{Class: sinks.Reconnect, Err: fmt.Errorf("history %s is not open", s.cfg.Dir)}
+	}
+	limited, cancel := context.WithTimeout(ctx, s.cfg.Patience)
+	defer cancel()
+	_, err := db.Append(limited, events)
+	if err != nil && ctx.Err() == nil && limited.Err() != nil {
+		if why := db.Full(); why != nil {
+			err = why
+		}
+		return &sinks.Error{Class: sinks.Reconnect, Err: fmt.Errorf("history %s: the disk takes no writes: %w", s.cfg.Dir, err)}
+	}
+	return classify(err)
+}
+
+func (s *Sink) open() *history.DB {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.db
+}
+
+// Blocked is why nothing can be stored: the disk is full, or read-only.
+func (s *Sink) Blocked() error {
+	if db := s.open(); db != nil {
+		if why := db.Full(); why != nil {
+			return fmt.Errorf("history %s: %w; free space, or make the volume larger", s.cfg.Dir, why)
+		}
+	}
+	return nil
+}
+
+// DeadLetter stores the event with the reason and the attempts as attributes.
+func (s *Sink) DeadLetter(ctx context.Context, e *event.Event, reason error, attempts int) error {
+	dead := *e
+	dead.Extensions = append(slices.Clip(e.Extensions),
+		event.Attribute{Name: "deadletterreason", Value: strings.Join(strings.Fields(reason.Error()), " ")},
+		event.Attribute{Name: "deadletterattempts", Value: strconv.Itoa(attempts)})
+	return s.append(ctx, []*event.Event{&dead})
+}
