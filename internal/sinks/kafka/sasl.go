@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
@@ -100,11 +101,8 @@ func (b bearer) Start(ctx context.Context) (sasl.StateMachine, []byte, error) {
 	if token == "" {
 		return nil, nil, errors.New("read the token: it is empty")
 	}
-	message := "n,,\x01auth=Bearer " + token + "\x01"
-	for _, extension := range b.config.Extensions {
-		message += extension + "\x01"
-	}
-	return b, []byte(message + "\x01"), nil
+	fields := append([]string{"n,,", "auth=Bearer " + token}, b.config.Extensions...)
+	return b, []byte(strings.Join(fields, "\x01") + "\x01\x01"), nil
 }
 
 // Next gets an empty challenge when the broker accepted the token, and otherwise the reason in
