@@ -310,13 +310,15 @@ func (m *Maker) Synced(version resource.Version, listing Listing, era Era, obser
 // progressData is the payload of an informer's progress event.
 type progressData struct {
 	Version string `json:"version"`
+	// Selective are as those of syncedData. They change without a list when a filter is added.
+	Selective []string `json:"selective,omitempty"`
 }
 
 // Progress makes the event that tells that all changes up to a version are in the stream before it.
 func (m *Maker) Progress(version resource.Version, era Era, observed time.Time) Event {
 	e := m.about("progress", Progress, era.in(string(version)), observed)
 	e.Sequence, e.ResourceVersion = era.sequence(version), string(version)
-	e.Data = mustJSON(progressData{Version: string(version)})
+	e.Data = mustJSON(progressData{Version: string(version), Selective: m.cfg.Omits})
 	return e
 }
 

@@ -203,6 +203,10 @@ func TestEventsAboutTheInformer(t *testing.T) {
 	if want := `{"version":"900","items":17,"selective":["filter","latest"]}`; string(synced.Data) != want {
 		t.Errorf("synced data %s, want %s", synced.Data, want)
 	}
+	progress := m.Progress("950", event.Era{}, observed)
+	if want := `{"version":"950","selective":["filter","latest"]}`; string(progress.Data) != want {
+		t.Errorf("progress data %s, want %s", progress.Data, want)
+	}
 }
 
 func TestAnUnknownPayloadIsRefused(t *testing.T) {

@@ -73,7 +73,7 @@ func (c *Checker) Feed(e *event.Event, at Place) {
 	switch {
 	case e.AboutInformer():
 		u.begin(e)
-		u.aboutInformer(e, at)
+		u.aboutInformer(e, at, c.laneOf(at.Lane))
 	case e.UID == "" || e.ResourceVersion == "" || e.PartitionKey == "" || e.Name == "" || e.Resource == "":
 		c.faults.add(Fault{Kind: Contradiction, Object: e.PartitionKey, ID: e.ID, At: at, What: "it lacks an attribute that names its object"})
 	default:
@@ -126,7 +126,7 @@ func (c *Checker) object(u *unit, e *event.Event, at Place) {
 		o.push(s.place, s.id, s.data)
 		o.alive, o.uid = e.Op != event.Deleted, s.uid
 	}
-	o.round = u.round
+	o.round = u.rounds[0].now + u.rounds[o.lane].now
 	if s.ordered && s.place.compareVersions(u.newest) > 0 {
 		u.newest = s.place.at(s.place.version)
 	}
@@ -163,18 +163,24 @@ func (s *subject) fault(kind Kind, what string) Fault {
 
 // checkLane sees whether all events of an object are in one lane: order is promised within one only.
 func (c *Checker) checkLane(o *object, known bool, s *subject) {
-	if c.laneNo == 0 || c.lane != s.at.Lane {
-		number, found := c.lanes[s.at.Lane]
-		if !found {
-			number = uint32(len(c.lanes)) + 1
-			c.lanes[s.at.Lane] = number
-		}
-		c.lane, c.laneNo = s.at.Lane, number
-	}
-	if known && o.lane != c.laneNo && !s.letter {
+	lane := c.laneOf(s.at.Lane)
+	if known && o.lane != lane && !s.letter {
 		c.faults.add(s.fault(Scattered, "earlier events of the object are in another partition, so that nobody can tell their order"))
 	}
-	o.lane = c.laneNo
+	o.lane = lane
+}
+
+// laneOf is the number of a lane, from 1 on.
+func (c *Checker) laneOf(lane string) uint32 {
+	if c.laneNo == 0 || c.lane != lane {
+		number, found := c.lanes[lane]
+		if !found {
+			number = uint32(len(c.lanes)) + 1
+			c.lanes[lane] = number
+		}
+		c.lane, c.laneNo = lane, number
+	}
+	return c.laneNo
 }
 
 // cameBefore checks an event that does not come behind the newest of its object. It reports false

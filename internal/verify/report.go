@@ -172,7 +172,7 @@ func (u *unit) chain(whole bool) string {
 func (u *unit) complete() (version string) {
 	for i, name := range slices.Sorted(maps.Keys(u.scopes)) {
 		s := u.scopes[name]
-		upTo := s.complete
+		upTo := s.upTo()
 		if s.isOpen {
 			upTo = lower(upTo, number(s.gap))
 		}

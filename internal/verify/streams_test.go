@@ -36,7 +36,12 @@ func stream(t *testing.T, text string) (events []event.Event) {
 			}
 			events = append(events, aboutPods("synced", words[1], data))
 		case words[0] == "progress":
-			events = append(events, aboutPods("progress", words[1], ""))
+			data := ""
+			if len(words) > 2 {
+				selective, _ := strings.CutPrefix(words[2], "selective=")
+				data = fmt.Sprintf(`{"version":%q,"selective":[%q]}`, words[1], selective)
+			}
+			events = append(events, aboutPods("progress", words[1], data))
 		default:
 			events = append(events, podEvent(t, words))
 		}
@@ -169,8 +174,9 @@ func TestStreams(t *testing.T) {
 		"a delete because it went back":                {begin + "gap rewound 9 6\ndeleted web u1 5 previous=5 inferred asof=3 epoch=1\nadded web u2 4 inferred epoch=1\nsynced 6", ""},
 
 		// Streams that leave versions out.
-		"a filter":                                           {begin + "synced 6 selective=filter\nupdated web u1 9 previous=8\nadded web u2 12", ""},
-		"a filter, told after the updates":                   {"added web u1 5 initial\nupdated web u1 9 previous=8\nsynced 10 selective=filter", ""},
+		"a filter":                         {begin + "synced 6 selective=filter\nupdated web u1 9 previous=8\nadded web u2 12", ""},
+		"a filter, told after the updates": {"added web u1 5 initial\nupdated web u1 9 previous=8\nsynced 10 selective=filter", ""},
+		"a filter that is added, told by a progress event":   {begin + "updated web u1 9 previous=8\nprogress 20 selective=filter", ""},
 		"disorder in spite of a filter":                      {begin + "synced 6 selective=filter\nupdated web u1 9 previous=8\nupdated web u1 7 previous=5", "disorder"},
 		"an older state after a crash, with delivery latest": {begin + "synced 6 selective=latest\nupdated web u1 9 previous=5\nupdated web u1 7 previous=5\nupdated web u1 9 previous=5", ""},
 
@@ -237,6 +243,40 @@ func TestPartitions(t *testing.T) {
 	if r := c.Report(); r.Faults[verify.Scattered] != 1 {
 		t.Errorf("an object in two partitions: faults %v", r.Faults)
 	}
+}
+
+// partitions feeds the streams of partitions, one behind the other, with a copy of each event about the
+// informer in each.
+func partitions(t *testing.T, streams ...string) *verify.Report {
+	t.Helper()
+	c := verify.New(verify.Config{Whole: func() bool { return true }})
+	for part, text := range streams {
+		events := stream(t, text)
+		for i := range events {
+			if events[i].AboutInformer() {
+				events[i] = events[i].Copy(part)
+			}
+			c.Feed(&events[i], verify.Place{Lane: fmt.Sprint("topic/", part), Offset: uint64(i)})
+		}
+	}
+	return c.Report()
+}
+
+func TestCopies(t *testing.T) {
+	t.Run("a progress event is missing in a partition", func(t *testing.T) {
+		r := partitions(t, "added web u1 5 initial\nsynced 6\nprogress 20", "added api u2 4 initial\nsynced 6")
+		if got := r.Resources[0].Complete; got != "6" {
+			t.Errorf("complete up to %q, want 6", got)
+		}
+	})
+	t.Run("a gap is told in each partition, and is one gap", func(t *testing.T) {
+		r := partitions(t,
+			"added web u1 5 initial\nsynced 6\ngap forgotten 6 30\nadded web u1 5 epoch=1\nsynced 30",
+			"added api u2 4 initial\nadded gone u3 6 initial\nsynced 6\ngap forgotten 6 30\nadded api u2 4 epoch=1\nsynced 30")
+		if x := r.Resources[0]; x.Alive != 2 || len(x.Told) != 1 || x.Complete != "30" || !r.OK {
+			t.Errorf("%d objects are there, %d gaps, complete up to %q; want 2, 1 and 30\n%s", x.Alive, len(x.Told), x.Complete, describe(r))
+		}
+	})
 }
 
 func TestNotWhole(t *testing.T) {

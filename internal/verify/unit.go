@@ -3,6 +3,7 @@ package verify
 import (
 	"cmp"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,19 +27,24 @@ type unit struct {
 	selective []string
 	scopes    map[string]*scope
 	newest    order
-	// round counts snapshots that follow a forgotten state; objects not seen since the one before
-	// alive are gone without a word.
-	round, alive uint16
-	told         []Told
-	toldIDs      map[string]bool
+	// rounds are by lane; 0 is for all of them.
+	rounds  map[uint32]round
+	told    []Told
+	toldIDs map[string]bool
 
 	objects, events, repeats, unchecked int
 	withoutPrevious, unordered          int
 }
 
+// round counts snapshots that follow a forgotten state. Objects that were not seen since the one
+// before alive are gone, and no event says so.
+type round struct{ now, alive uint16 }
+
 // scope is what one list covers: a unit's namespace and shard, all as a rule.
 type scope struct {
-	complete  string // version up to which everything is in the stream; "" for none told
+	// complete is the version up to which everything is in the stream, by lane: each partition of a
+	// Kafka topic has a copy of the event that says so.
+	complete  map[string]string
 	namespace string
 	isOpen    bool   // a gap is reported, and no list has ended since
 	gap       string // the last version before it
@@ -76,7 +82,7 @@ func (c *Checker) unitOf(e *event.Event) *unit {
 	}
 	u := c.units[key]
 	if u == nil {
-		u = &unit{unitKey: key, number: uint32(len(c.order)), scopes: map[string]*scope{}, toldIDs: map[string]bool{}}
+		u = &unit{unitKey: key, number: uint32(len(c.order)), scopes: map[string]*scope{}, toldIDs: map[string]bool{}, rounds: map[uint32]round{}}
 		c.units[key], c.order = u, append(c.order, u)
 	}
 	c.last = u
@@ -96,29 +102,29 @@ func (u *unit) begin(e *event.Event) {
 }
 
 // aboutInformer is what an informer's event says.
-func (u *unit) aboutInformer(e *event.Event, at Place) {
+func (u *unit) aboutInformer(e *event.Event, at Place, lane uint32) {
+	id, _, isCopy := strings.Cut(e.ID, "/partition/")
+	if !isCopy {
+		lane = 0
+	}
 	switch {
 	case e.Op == event.Gap:
-		u.gap(e, at)
+		u.gap(e, id, at, lane)
 	case e.Op == event.Synced:
-		u.synced(e)
+		u.synced(e, at, lane)
 	case e.Op == event.Quarantined:
 		u.tell(e.ID, Told{Reason: string(e.Op), To: e.ResourceVersion, At: at})
-	case e.Op == opProgress:
-		s := u.scopeOf(e)
-		s.complete = cmp.Or(e.ResourceVersion, s.complete)
+	case e.Op == event.Progress:
+		u.reached(e, at)
 	}
 }
-
-// opProgress is of events that say up to which version everything is in the stream.
-const opProgress event.Op = "progress"
 
 // scopeOf is the scope that an informer's event is about: the beginning of its id.
 func (u *unit) scopeOf(e *event.Event) *scope {
 	name, _, _ := strings.Cut(e.ID, "/"+string(e.Op)+"/")
 	s := u.scopes[name]
 	if s == nil {
-		s = &scope{namespace: e.Namespace}
+		s = &scope{namespace: e.Namespace, complete: map[string]string{}}
 		u.scopes[name] = s
 	}
 	return s
@@ -138,20 +144,21 @@ func reasonOf(e *event.Event) string {
 	return data.Reason
 }
 
-func (u *unit) gap(e *event.Event, at Place) {
+// gap takes a gap event, of which each partition may have a copy. id is the same for all copies.
+func (u *unit) gap(e *event.Event, id string, at Place, lane uint32) {
 	var data gapData
 	_ = json.Unmarshal(e.Data, &data) // it then tells a gap of which nothing is known
-	if !u.tell(e.ID, Told{Reason: cmp.Or(data.Reason, "unknown"), From: data.From, To: data.To, Dropped: data.Dropped, At: at}) {
-		return
-	}
-	s := u.scopeOf(e)
-	if data.Reason == reasonForgotten {
+	told := Told{Reason: cmp.Or(data.Reason, "unknown"), From: data.From, To: data.To, Dropped: data.Dropped, At: at}
+	isNew, s := u.tell(id, told), u.scopeOf(e)
+	isRepeat := !isNew && (lane == 0 || u.toldIDs[e.ID])
+	if data.Reason == reasonForgotten && len(u.scopes) == 1 && !isRepeat {
 		// Nothing is said of what was deleted: what does not come up to the end of the list is gone.
-		if len(u.scopes) == 1 {
-			u.round++
-		}
+		u.toldIDs[e.ID] = true
+		r := u.rounds[lane]
+		r.now++
+		u.rounds[lane] = r
 	}
-	if !s.isOpen {
+	if isNew && !s.isOpen {
 		s.isOpen, s.gap = true, data.From
 	}
 }
@@ -168,20 +175,32 @@ func (u *unit) tell(id string, told Told) bool {
 	return true
 }
 
-func (u *unit) synced(e *event.Event) {
-	var data struct {
-		Version   string   `json:"version"`
-		Selective []string `json:"selective"`
-	}
+// listData is what is read of the data of a synced event, and of a progress event.
+type listData struct {
+	Version   string   `json:"version"`
+	Selective []string `json:"selective"`
+}
+
+// reached takes an event that says up to which version a lane is complete, and by which keys versions
+// are left out.
+func (u *unit) reached(e *event.Event, at Place) *scope {
+	var data listData
 	_ = json.Unmarshal(e.Data, &data) // the attribute has the version too
 	s := u.scopeOf(e)
-	s.complete, s.isOpen = cmp.Or(data.Version, e.ResourceVersion), false
-	u.alive = u.round
+	s.complete[at.Lane] = cmp.Or(data.Version, e.ResourceVersion, s.complete[at.Lane])
 	for _, key := range data.Selective {
 		if !slices.Contains(u.selective, key) {
 			u.selective = append(u.selective, key)
 		}
 	}
+	return s
+}
+
+func (u *unit) synced(e *event.Event, at Place, lane uint32) {
+	u.reached(e, at).isOpen = false
+	r := u.rounds[lane]
+	r.alive = r.now
+	u.rounds[lane] = r
 }
 
 // covers reports whether the stream itself reports a version as missing.
@@ -222,4 +241,19 @@ func number(version string) uint64 {
 }
 
 // isAlive reports whether an object is there, as far as the stream tells.
-func (u *unit) isAlive(o *object) bool { return o.alive && o.round >= u.alive }
+func (u *unit) isAlive(o *object) bool {
+	return o.alive && o.round >= u.rounds[0].alive+u.rounds[o.lane].alive
+}
+
+// upTo is the version up to which each lane is complete, "" for none.
+func (s *scope) upTo() (version string) {
+	for i, lane := range slices.Sorted(maps.Keys(s.complete)) {
+		if has := s.complete[lane]; i == 0 || has == "" || number(has) < number(version) {
+			version = has
+		}
+		if version == "" {
+			return ""
+		}
+	}
+	return version
+}
