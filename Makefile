@@ -47,8 +47,10 @@ vet: ## go vet, and that go.mod is tidy
 	@for m in $(MODULES); do (cd $$m && echo "vet $$m" && $(GO) vet ./... && $(GO) mod tidy -diff) || exit 1; done
 
 .PHONY: lint
-lint: $(BIN)/golangci-lint ## golangci-lint, as .golangci.yml says, and no word that docs/words.txt refuses
+lint: $(BIN)/golangci-lint $(BIN)/misspell $(BIN)/actionlint ## golangci-lint, as .golangci.yml says; spelling; workflows; no word that docs/words.txt refuses
 	$(GO) test ./docs -run RefusedWords
+	git ls-files '*.md' '*.yaml' '*.yml' '*.tpl' Makefile | grep -v testdata | xargs $(BIN)/misspell -error
+	$(BIN)/actionlint
 	@for m in $(MODULES); do (cd $$m && echo "lint $$m" && $(CURDIR)/$(BIN)/golangci-lint run --timeout 15m ./...) || exit 1; done
 
 .PHONY: test
@@ -204,10 +206,14 @@ vuln: $(BIN)/govulncheck ## Known vulnerabilities in what the bridge calls, wher
 	  [ -z "$(NEED_VULNDB)" ] && exit 0; fi; exit $$code
 
 # The tools have a module of their own, so that they are pinned and not in the product's dependency graph.
-$(BIN)/golangci-lint $(BIN)/gofumpt $(BIN)/govulncheck: tools/go.mod
+$(BIN)/golangci-lint $(BIN)/gofumpt $(BIN)/govulncheck $(BIN)/misspell: tools/go.mod
 	@echo "building the tools: some minutes the first time"
 	@cd tools && $(GO) build -o ../$(BIN)/ tool
-	@touch $(BIN)/golangci-lint $(BIN)/gofumpt $(BIN)/govulncheck
+	@touch $(BIN)/golangci-lint $(BIN)/gofumpt $(BIN)/govulncheck $(BIN)/misspell
+
+$(BIN)/actionlint: tools/workflows/go.mod
+	@cd tools/workflows && $(GO) build -o ../../$(BIN)/ tool
+	@touch $@
 
 .PHONY: licences
 licences: ## What the bridge is compiled of may be used as it is

@@ -8,6 +8,7 @@ replace golang.org/x/telemetry => golang.org/x/telemetry v0.0.0-20260924152758-e
 
 tool (
 	github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	github.com/golangci/misspell/cmd/misspell
 	golang.org/x/vuln/cmd/govulncheck
 	mvdan.cc/gofumpt
 )
