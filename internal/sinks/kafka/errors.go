@@ -140,11 +140,25 @@ func isTLSRefusal(err error) bool {
 	return ok
 }
 
+// missingRight is an error of a request that takes another right than publishing.
+type missingRight struct {
+	error
+	right string
+}
+
+func (e *missingRight) Unwrap() error { return e.error }
+
+// needing notes the right that a request takes.
+func needing(right string, err error) error { return &missingRight{err, right} }
+
 // explain appends what an operator has to do to an error.
 func explain(err error) error {
 	code, _ := errors.AsType[kafkago.Error](err)
-	switch {
-	case code == kafkago.TopicAuthorizationFailed:
+	missing, other := errors.AsType[*missingRight](err)
+	switch denied := code == kafkago.TopicAuthorizationFailed; {
+	case other && (denied || code == kafkago.ClusterAuthorizationFailed):
+		return fmt.Errorf("%w; grant the bridge's user %s", err, missing.right)
+	case denied:
 		return fmt.Errorf("%w; grant the bridge's user Write and Describe on the topic", err)
 	case code == kafkago.ClusterAuthorizationFailed:
 		return fmt.Errorf("%w; grant the bridge's user IdempotentWrite on the cluster", err)

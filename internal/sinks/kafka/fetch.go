@@ -154,7 +154,7 @@ func (c *cluster) fetch(
 			errMalformed)
 	case answer.code != 0:
 		return page{}, fmt.Errorf("read %s/%d from %d: %w", topic, partition, from,
-			kafkago.Error(answer.code))
+			needing("Read on the topic", kafkago.Error(answer.code)))
 	}
 	p, err := readPage(answer.records, from)
 	p.aborted = answer.aborted

@@ -115,7 +115,8 @@ func (c *cluster) describe(ctx context.Context, topic string) (map[string]string
 	}
 	r := answer.Resources[0]
 	if r.ErrorCode != 0 {
-		return nil, brokerError(r.ErrorCode, clip(r.ErrorMessage))
+		return nil, needing("DescribeConfigs on the topic",
+			brokerError(r.ErrorCode, clip(r.ErrorMessage)))
 	}
 	settings := make(map[string]string, len(r.ConfigEntries))
 	for _, entry := range r.ConfigEntries {

@@ -18,7 +18,7 @@ func (s *Sink) checkSettings(
 	settings, err := c.describe(ctx, name)
 	if err != nil {
 		s.log.Warn("can't read the topic's settings, so can't tell whether they keep what is "+
-			"acknowledged", "topic", name, "err", err)
+			"acknowledged", "topic", name, "err", explain(err))
 		return limit, 0
 	}
 	for _, problem := range unsafeSettings(settings, l) {

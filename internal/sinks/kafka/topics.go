@@ -149,7 +149,8 @@ func (s *Sink) findTopic(ctx context.Context, c *cluster, name string) (layout, 
 		return layout{}, &noTopicError{name}
 	}
 	if err := c.create(ctx, name, s.config.CreateTopics); err != nil {
-		return layout{}, fmt.Errorf("create topic %q: %w", name, err)
+		return layout{}, fmt.Errorf("create topic %q: %w", name,
+			needing("Create on the topic", err))
 	}
 	l, err = s.awaitTopic(ctx, c, name)
 	if err != nil {
