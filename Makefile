@@ -198,6 +198,10 @@ bench: ## The whole bridge beside the program that people write today: docs/benc
 	cd test/bench && $(GO) build -o ../../$(BIN)/bench/ ./cmd/...
 	$(BIN)/bench/bench -bin $(BIN)/bench -out docs/benchmarks.md $(BENCH)
 
+.PHONY: bench-verify
+bench-verify: ## bridge verify over a million events, from JetStream and from a file: time, CPU and peak memory
+	$(GO) test ./internal/cli -count=1 -run '^TestVerifyPlantedFaults$$' -timeout $(TEST_TIME) -v -verify.events 1000000
+
 .PHONY: vuln
 vuln: $(BIN)/govulncheck ## Known vulnerabilities in what the bridge calls, where the database can be reached (NEED_VULNDB=1: else it fails)
 	@mkdir -p $(BIN); $(BIN)/govulncheck ./... >$(BIN)/vuln.txt 2>&1; code=$$?; cat $(BIN)/vuln.txt; \
