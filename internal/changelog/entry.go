@@ -1,6 +1,7 @@
 package changelog
 
 import (
+	"cmp"
 	"math/bits"
 	"time"
 
@@ -51,8 +52,12 @@ type Entry struct {
 
 	// For are the listeners that it is for.
 	For Listeners `json:"-"`
-	// State is what it leaves of its object; see LeavesState.
-	State store.Settled `json:"-"`
+	// Seq orders the changes of the informer.
+	Seq uint64 `json:"-"`
+	// Written is what is to be remembered of the managedFields, and Forget is set when nothing is to be
+	// remembered of an object that is gone.
+	Written resource.Written `json:"-"`
+	Forget  bool             `json:"-"`
 	// Position in the log, from Append on.
 	Position Position `json:"-"`
 
@@ -81,6 +86,20 @@ func (k Kind) AboutAll(key resource.Key) bool {
 
 // LeavesState reports whether the entry, once it is settled, is the settled state of its object.
 func (e *Entry) LeavesState() bool { return e.Kind == OfObject && e.Op != event.Synced }
+
+// State is what the entry leaves of its object.
+func (e *Entry) State() store.Settled {
+	s := store.Settled{Object: e.Object, Seq: e.Seq, Record: store.Record{
+		UID: e.UID, Version: e.Version, Written: e.Written, EventTime: e.Time.UnixNano(),
+	}}
+	if e.Op == event.Deleted {
+		s.Deleted, s.Object, s.Version = true, nil, cmp.Or(e.GoneAsOf, e.Version)
+		if e.Forget {
+			s.Version = "" // a tombstone would cover it
+		}
+	}
+	return s
+}
 
 // stateKey is that of the object of which the entry leaves a state, "" for none.
 func (e *Entry) stateKey() resource.Key {

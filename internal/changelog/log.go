@@ -151,7 +151,7 @@ func (l *Log) Mark(kind MarkKind, version resource.Version) {
 // settleLocked settles an entry, and has its state committed.
 func (l *Log) settleLocked(e *Entry) {
 	if key := e.stateKey(); key != "" {
-		l.states.Settle(key, e.place, e.State)
+		l.states.Settle(key, e.place, e.State())
 	}
 	l.watermark.Settle(e.place)
 }
@@ -244,7 +244,7 @@ func (m *memory) release(e *Entry) {
 	m.leave(e)
 	// Nobody reads it: don't keep the object while the entry waits to be dropped, nor its strings,
 	// which share the object's memory.
-	e.Change, e.State, e.Told = event.Change{}, store.Settled{}, ""
+	e.Change, e.Told = event.Change{}, ""
 }
 
 // leave takes an entry out of the account.

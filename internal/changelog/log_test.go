@@ -83,8 +83,7 @@ func (r *rig) entry(name string, version int, listeners changelog.Listeners) *ch
 		Change: event.Change{
 			Op: event.Updated, Key: key, Object: obj, UID: "u", Version: v, Observed: time.Now(),
 		},
-		For:   listeners,
-		State: store.Settled{Record: store.Record{UID: "u", Version: v}, Object: obj},
+		For: listeners,
 	}
 }
 

@@ -66,11 +66,13 @@ func (b *bench) event(name, version string) changelog.Position {
 func (b *bench) item(name, version string, isDeleted bool) changelog.Position {
 	b.t.Helper()
 	obj := &resource.Object{Raw: []byte(`{}`), Meta: resource.Meta{Name: name, UID: "u", Version: resource.Version(version)}}
-	state := store.Settled{Record: store.Record{UID: "u", Version: obj.Version, Deleted: isDeleted}, Object: obj}
-	e := &changelog.Entry{Change: event.Change{Op: event.Updated, Key: resource.Key(name)}, For: 1, State: state}
-	if isDeleted {
-		e.Op, e.State.Object = event.Deleted, nil
+	change := event.Change{
+		Op: event.Updated, Key: resource.Key(name), Object: obj, UID: "u", Version: obj.Version,
 	}
+	if isDeleted {
+		change.Op = event.Deleted
+	}
+	e := &changelog.Entry{Change: change, For: 1}
 	b.Place(e)
 	b.Append([]*changelog.Entry{e})
 	b.Cursor(0).Claim([]changelog.Header{e.Header()}, e.Position+1)

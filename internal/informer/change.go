@@ -1,31 +1,14 @@
 package informer
 
 import (
-	"cmp"
-
 	"github.com/kubebridge/bridge/internal/changelog"
 	"github.com/kubebridge/bridge/internal/event"
-	"github.com/kubebridge/bridge/internal/store"
 )
 
 // newChange makes an entry of the delta that is being decided.
 func (c *controller) newChange(ch event.Change) *changelog.Entry {
 	ch.Observed = c.now
 	return &changelog.Entry{Change: ch}
-}
-
-// state is what a decision leaves of its object.
-func (d *Decision) state() store.Settled {
-	s := store.Settled{Object: d.Object, Record: store.Record{
-		UID: d.UID, Version: d.Version, Written: d.Written, EventTime: d.Time.UnixNano(),
-	}}
-	if d.Op == event.Deleted {
-		s.Deleted, s.Object, s.Version = true, nil, cmp.Or(d.GoneAsOf, d.Version)
-		if d.Forget {
-			s.Version = "" // a tombstone would cover it
-		}
-	}
-	return s
 }
 
 // object makes the event of a change of an object for one listener.

@@ -236,7 +236,7 @@ func (c *controller) carryOut(d *deltafifo.Delta, known *Known, dec *Decision) e
 	}
 	c.attribute(dec, d, known)
 	ch := c.newChange(dec.Change)
-	ch.State, ch.Told, ch.OfList = dec.state(), dec.Told, dec.OfList
+	ch.Written, ch.Told, ch.OfList, ch.Forget = dec.Written, dec.Told, dec.OfList, dec.Forget
 	ch.For = changelog.Listeners(d.Listeners) // none for everyone
 	c.emit(ch)
 	return nil

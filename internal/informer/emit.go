@@ -12,7 +12,7 @@ import (
 func (c *controller) emit(ch *changelog.Entry) {
 	c.number++
 	c.newest.Store(c.number)
-	ch.State.Seq, ch.Era = c.number, event.Era{Epoch: c.epoch, Selection: c.cfg.Indexer.Selection()}
+	ch.Seq, ch.Era = c.number, event.Era{Epoch: c.epoch, Selection: c.cfg.Indexer.Selection()}
 	if c.cfg.Namespaces && ch.Kind == changelog.OfObject {
 		ch.Entered = c.scope.of(ch.Key).Entered
 	}
@@ -47,7 +47,7 @@ func (c *controller) emit(ch *changelog.Entry) {
 // keptBack forgets the announcement of a change that nobody wants: nobody is told of the object, so
 // nobody has to be told that it is gone.
 func (c *controller) keptBack(ch *changelog.Entry) {
-	if n := len(c.news); n > 0 && c.news[n-1].Seq == ch.State.Seq {
+	if n := len(c.news); n > 0 && c.news[n-1].Seq == ch.Seq {
 		c.news = c.news[:n-1]
 	}
 }
@@ -57,6 +57,6 @@ func (c *controller) overlay(ch *changelog.Entry) {
 	if ch.OfList || c.list.Rewound || c.list.Left {
 		upTo = "" // versions say nothing
 	}
-	c.cfg.Indexer.Meet(ch.Key, ch.State.UID, upTo, ch.State.Seq)
-	c.cfg.Indexer.Update(ch.Key, ch.State)
+	c.cfg.Indexer.Meet(ch.Key, ch.UID, upTo, ch.Seq)
+	c.cfg.Indexer.Update(ch.Key, ch.State())
 }
