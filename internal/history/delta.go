@@ -130,7 +130,7 @@ func applyDelta(base, delta []byte, length int) ([]byte, error) {
 		}
 		n, rest, ok := cutUvarint(delta, length-len(text))
 		distance, size := binary.Varint(rest)
-		if !ok || size <= 0 || n+literal == 0 || distance > int64(len(base)) || distance < -int64(len(base)) {
+		if !ok || size <= 0 || n+literal == 0 || distance > int64(len(base)) || distance < -int64(len(base)+literal) {
 			return nil, errDelta
 		}
 		place := at + literal + int(distance)

@@ -79,7 +79,7 @@ func TestRights(t *testing.T) {
 			if err != nil {
 				text += err.Error()
 			}
-			for _, part := range strings.Split(missing.says, "|") {
+			for part := range strings.SplitSeq(missing.says, "|") {
 				if !strings.Contains(text, part) {
 					t.Errorf("%q is not in\n%s", part, text)
 				}
