@@ -201,8 +201,9 @@ func TestOneBridgeBecomesTwoReplicas(t *testing.T) {
 		p.enters(p.rig, 2)
 		p.rig.start()
 		time.Sleep(time.Minute)
-		if deletes, gaps := stored(p.broker, event.Deleted, "b"), stored(p.broker, event.Gap, ""); deletes != 0 || gaps != 1 {
-			t.Errorf("%d deletes and %d gaps were sent", deletes, gaps)
+		// The broker may have stored the delete without an answer, before the bridge stopped.
+		if gaps := stored(p.broker, event.Gap, ""); gaps != 1 {
+			t.Errorf("%d gaps were sent", gaps)
 		}
 		inOrder(t, p.broker)
 		_, err := p.end()
