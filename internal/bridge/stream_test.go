@@ -32,6 +32,8 @@ type reader struct {
 	// poisoned are names of which something was told that can't be understood.
 	poisoned map[resource.Key]bool
 	relist   *gap // between a gap event, or the start of a first snapshot, and its synced event
+	// first: the run goes on with a first snapshot. Its gap comes later, or never.
+	first bool
 	// abandoned: a list was given up since the last gap, when its unit began anew.
 	abandoned bool
 	// incomplete: the list that ended last had items that nobody could read. The delete of an object that
@@ -125,7 +127,7 @@ func (r *reader) nextRun() {
 	r.announced = maps.Clone(s.announced)
 	maps.Copy(r.announced, r.m.announced[r.run])
 	r.unsure = r.run > 0 && (r.unsure || !s.clean)
-	if s.watermark == 0 && (!s.gapOwed || len(s.known)+len(s.announced) == 0) {
+	if r.first = s.watermark == 0 && (!s.gapOwed || len(s.known)+len(s.announced) == 0); r.first {
 		r.begin(&gap{reason: initialSnapshot})
 	}
 }
@@ -255,6 +257,12 @@ func (r *reader) gap(rec *record) {
 	r.began = rec.Time // it may have waited for its sink for long
 	if stale {
 		r.relist = nil
+	}
+	switch {
+	case stale && r.first:
+		r.begin(&gap{reason: initialSnapshot})
+	case r.notices < 0:
+		r.first = false
 	}
 }
 
