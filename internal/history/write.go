@@ -52,7 +52,7 @@ type Stored struct {
 
 // Append stores events and positions, all or nothing. Durable when it returns nil. The events are not
 // kept. When ctx ends while the disk does not answer, nothing is known of them: store them again.
-// ErrOtherCluster refuses a batch, any other error may heal.
+// ErrOtherCluster and an event.PanicError refuse a batch, any other error may heal.
 func (db *DB) Append(ctx context.Context, events []*event.Event, positions ...SourcePosition) (Stored, error) {
 	select {
 	case db.writer.busy <- struct{}{}: // until the commit has ended
@@ -107,7 +107,7 @@ type batch struct {
 
 func (b *batch) fill(events []*event.Event, positions []SourcePosition) error {
 	for _, e := range events {
-		if err := b.add(e); err != nil {
+		if err := b.tryAdd(e); err != nil {
 			return err
 		}
 	}
@@ -126,6 +126,16 @@ func (b *batch) fill(events []*event.Event, positions []SourcePosition) error {
 		}
 	}
 	return nil
+}
+
+// tryAdd makes an error of a panic, so that the writer is released.
+func (b *batch) tryAdd(e *event.Event) (err error) {
+	defer func() {
+		if recovered := recover(); recovered != nil {
+			err = event.NewPanicError(recovered)
+		}
+	}()
+	return b.add(e)
 }
 
 func (b *batch) add(e *event.Event) error {

@@ -105,10 +105,11 @@ func (s *Sink) diskChanged(why error) {
 
 // classify sorts the errors of a history. A directory that holds something else is for the operator.
 func classify(err error) error {
+	_, isPanic := errors.AsType[*event.PanicError](err)
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, history.ErrForeign), errors.Is(err, history.ErrDamaged):
+	case isPanic, errors.Is(err, history.ErrForeign), errors.Is(err, history.ErrDamaged):
 		return &sinks.Error{Class: sinks.Refused, Err: err}
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return &sinks.Error{Class: sinks.Stopped, Err: err}
@@ -144,7 +145,7 @@ func (s *Sink) Limits() sinks.Limits {
 // Lane is the same for all events.
 func (s *Sink) Lane(context.Context, *event.Event) (string, error) { return lane, nil }
 
-// Publish stores the messages, all or none.
+// Publish stores the messages, all or none, but for one at which it panics: that one is refused.
 func (s *Sink) Publish(ctx context.Context, batch []*sinks.Message) {
 	if len(batch) == 0 {
 		return
@@ -153,7 +154,14 @@ func (s *Sink) Publish(ctx context.Context, batch []*sinks.Message) {
 	for i, m := range batch {
 		events[i] = m.Event
 	}
-	sinks.Fail(batch, s.append(ctx, events))
+	err := s.append(ctx, events)
+	if _, isPanic := errors.AsType[*event.PanicError](err); isPanic && len(batch) > 1 {
+		for i, m := range batch {
+			m.Err = s.append(ctx, events[i:i+1])
+		}
+		return
+	}
+	sinks.Fail(batch, err)
 }
 
 // append waits for the disk for a while. What is not stored by then is stored again.
