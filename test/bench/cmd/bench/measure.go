@@ -15,6 +15,10 @@ const (
 	syncResident  = "resident memory 5 s after it (MB)"
 	updateRate    = "updates a second, all out, to the last ack"
 	updateCPU     = "CPU per update (µs)"
+	slowCPU       = "CPU per update at 100 updates/s (µs)"
+	steadyCPU     = "CPU per update at 500 updates/s (µs)"
+	fastCPU       = "CPU per update at 2,000 updates/s (µs)"
+	steadySwitch  = "context switches per update at 500 updates/s"
 	latencyMedian = "latency at 500 updates/s, p50 (ms)"
 	latencyHigh   = "latency at 500 updates/s, p99 (ms)"
 	restartTime   = "restart to the first live event (s)"
@@ -37,7 +41,7 @@ func (b *bench) measure(ctx context.Context, s subject, pods, updates int, all b
 		func(ctx context.Context, f figures) error { return l.updates(ctx, f, updates) },
 	}
 	if all {
-		phases = append(phases, l.latency, l.restart)
+		phases = append(phases, l.rates, l.latency, l.restart)
 	}
 	for _, phase := range phases {
 		if err := phase(ctx, f); err != nil {
@@ -78,6 +82,37 @@ func (l *lab) updates(ctx context.Context, f figures, n int) error {
 	}
 	f[updateRate] = float64(n) / end.Sub(began).Seconds()
 	f[updateCPU] = float64((l.running.cpu() - cpu).Microseconds()) / float64(n)
+	return nil
+}
+
+// rates measures what an update costs at the rates that clusters have.
+func (l *lab) rates(ctx context.Context, f figures) error {
+	const seconds = 10
+	for _, rate := range []struct {
+		perSecond     int
+		cpu, switches string
+	}{
+		{100, slowCPU, ""},
+		{500, steadyCPU, steadySwitch},
+		{2000, fastCPU, ""},
+	} {
+		before, err := l.broker.count(ctx)
+		if err != nil {
+			return err
+		}
+		n := rate.perSecond * seconds
+		cpu, switches := l.running.cpu(), l.running.switches()
+		if err := l.update(n, rate.perSecond); err != nil {
+			return err
+		}
+		if _, err := l.await(ctx, before+int64(n), time.Minute); err != nil {
+			return err
+		}
+		f[rate.cpu] = float64((l.running.cpu() - cpu).Microseconds()) / float64(n)
+		if rate.switches != "" {
+			f[rate.switches] = float64(l.running.switches()-switches) / float64(n)
+		}
+	}
 	return nil
 }
 

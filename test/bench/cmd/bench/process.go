@@ -95,6 +95,25 @@ func (p *process) cpu() time.Duration {
 	return time.Duration(user+system) * 10 * time.Millisecond
 }
 
+// switches is how often its threads that live were taken off a core, or waited.
+func (p *process) switches() (n int64) {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", p.cmd.Process.Pid))
+	for _, thread := range threads {
+		status, err := os.ReadFile(thread)
+		if err != nil {
+			continue // it has ended
+		}
+		for line := range strings.Lines(string(status)) {
+			name, value, _ := strings.Cut(line, ":")
+			if strings.HasSuffix(name, "voluntary_ctxt_switches") {
+				count, _ := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
+				n += count
+			}
+		}
+	}
+	return n
+}
+
 // memory is what is resident now, and at most so far, in bytes.
 func (p *process) memory() (now, peak int64) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
