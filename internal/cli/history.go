@@ -75,6 +75,19 @@ func splitObject(args []string) (kind, name string, err error) {
 	return kind, name, nil
 }
 
+// openObject opens the history and finds the object that the arguments name. Close the history.
+func (o *historyOptions) openObject(cmd *cobra.Command, args []string) (*history.DB, *history.Object, error) {
+	db, err := o.open()
+	if err != nil {
+		return nil, nil, err
+	}
+	object, err := o.find(cmd, db, args)
+	if err != nil {
+		return nil, nil, errors.Join(err, db.Close())
+	}
+	return db, object, nil
+}
+
 // find finds an object: in the namespace, or in none. Where several informers have it, it is the one
 // with the newest version.
 func (o *historyOptions) find(cmd *cobra.Command, db *history.DB, args []string) (*history.Object, error) {

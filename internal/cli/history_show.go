@@ -44,15 +44,11 @@ Exit codes: 0; 1 when there was no such object, or it is not known; 2 when there
 		if err != nil {
 			return err
 		}
-		db, err := o.open()
+		db, object, err := o.openObject(cmd, args)
 		if err != nil {
 			return err
 		}
 		defer db.Close()
-		object, err := o.find(cmd, db, args)
-		if err != nil {
-			return err
-		}
 		v, err := o.version(cmd, db, object, p)
 		if err != nil {
 			return err
@@ -149,15 +145,11 @@ times, or it is not known; 2 when there is no history.`,
 		if err := errors.Join(checkOutput(o.output, "diff", "patch"), err, toErr); err != nil {
 			return err
 		}
-		db, err := o.open()
+		db, object, err := o.openObject(cmd, args)
 		if err != nil {
 			return err
 		}
 		defer db.Close()
-		object, err := o.find(cmd, db, args)
-		if err != nil {
-			return err
-		}
 		b, err := o.version(cmd, db, object, newer)
 		if err != nil {
 			return err

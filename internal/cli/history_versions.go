@@ -50,15 +50,11 @@ Exit codes: 0; 1 when the object is not known, or the history can't be read; 2 w
 		if err != nil {
 			return err
 		}
-		db, err := o.open()
+		db, object, err := o.openObject(cmd, args)
 		if err != nil {
 			return err
 		}
 		defer db.Close()
-		object, err := o.find(cmd, db, args)
-		if err != nil {
-			return err
-		}
 		holes, err := db.Holes(object, span.since.at, span.until.at)
 		if err != nil {
 			return failed(err)

@@ -8,8 +8,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -159,31 +157,17 @@ func checkDir(dir string, create bool) error {
 		return fmt.Errorf("history %s: %w: nothing was written to it", dir, ErrNone)
 	case err != nil:
 		return fmt.Errorf("history %s: %w", dir, err)
-	case len(entries) > 0 && !slices.ContainsFunc(entries, isDatabaseFile):
+	case len(entries) > 0 && !disk.HoldsDatabase(entries):
 		return fmt.Errorf("history %s %w: it holds other files; give an empty directory", dir, ErrForeign)
 	}
-	data := slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
-		info, err := e.Info()
-		ext := filepath.Ext(e.Name())
-		return err == nil && info.Size() > 0 && (ext == ".sst" || ext == ".log")
-	})
-	if !data {
-		return nil
-	}
-	// Pebble would delete data that no manifest names, and start with an empty database.
-	found, err := pebble.Peek(dir, vfs.Default)
-	if err != nil {
+	lacks, err := disk.LacksManifest(dir, entries)
+	switch {
+	case err != nil:
 		return openError(dir, err)
-	}
-	if !found.Exists {
+	case lacks:
 		return damagedError(dir, "there is data, and no MANIFEST that says which")
 	}
 	return nil
-}
-
-func isDatabaseFile(e fs.DirEntry) bool {
-	name := e.Name()
-	return name == "LOCK" || strings.HasPrefix(name, "MANIFEST-") || strings.HasPrefix(name, "marker.")
 }
 
 func openError(dir string, err error) error {

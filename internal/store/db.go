@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,6 +20,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/sstable/block"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kubebridge/bridge/internal/disk"
 )
 
 // Errors that a caller decides by. Each continues "state directory <name> …".
@@ -184,42 +185,18 @@ func checkDir(dir string) error {
 	if err != nil {
 		return fmt.Errorf("state directory %s: %w", dir, err)
 	}
-	if len(entries) > 0 && !holdsDatabase(entries) {
+	if len(entries) > 0 && !disk.HoldsDatabase(entries) {
 		return fmt.Errorf("state directory %s %w: it holds other files; choose an empty "+
 			"directory with state.dir", dir, ErrForeign)
 	}
-	return checkManifest(dir, entries)
-}
-
-// checkManifest refuses a directory with data that no manifest names: Pebble would delete it and
-// start with an empty database. A start that was killed before it had written anything has no
-// manifest and no data.
-func checkManifest(dir string, entries []fs.DirEntry) error {
-	data := slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
-		info, err := e.Info()
-		ext := filepath.Ext(e.Name())
-		return err == nil && info.Size() > 0 && (ext == ".sst" || ext == ".log")
-	})
-	if !data {
-		return nil
-	}
-	found, err := pebble.Peek(dir, vfs.Default)
-	if err != nil {
+	lacks, err := disk.LacksManifest(dir, entries)
+	switch {
+	case err != nil:
 		return openError(dir, err)
-	}
-	if !found.Exists {
+	case lacks:
 		return damagedError(dir, "there is data, and no MANIFEST that says which")
 	}
 	return nil
-}
-
-// holdsDatabase reports whether a directory has files of Pebble.
-func holdsDatabase(entries []fs.DirEntry) bool {
-	return slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
-		name := e.Name()
-		return name == "LOCK" || strings.HasPrefix(name, "MANIFEST-") ||
-			strings.HasPrefix(name, "marker.")
-	})
 }
 
 func openError(dir string, err error) error {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/kubebridge/bridge/internal/disk"
 )
 
 // Errors that a reader of a state directory decides by.
@@ -73,7 +75,7 @@ func checkExisting(dir string) error {
 		return fmt.Errorf("state directory %s: %w: no bridge has run with it", dir, ErrNoState)
 	case err != nil:
 		return fmt.Errorf("state directory %s can't be read: %w", dir, err)
-	case !holdsDatabase(entries):
+	case !disk.HoldsDatabase(entries):
 		return fmt.Errorf("state directory %s %w: it holds other files", dir, ErrForeign)
 	default:
 		return nil
