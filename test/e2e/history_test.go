@@ -310,9 +310,9 @@ func crashedBeforeAGap(t *testing.T, c *cluster) {
 	for _, name := range []string{"deleted", "replaced", "replaced-before", "gone-before"} {
 		l.createConfigMap(name, "1")
 	}
-	b := l.bridge("bridge", "drain: 1s\n"+history+jetStreamAndKafka, with(map[string]string{"KAFKA": address}))
+	b := l.bridge("bridge", "shutdownTimeout: 1s\n"+history+jetStreamAndKafka, with(map[string]string{"KAFKA": address}))
 	must(t, b.Start())
-	l.waitsForKafkaOnly(b)
+	l.waitsOnlyFor(b, "kafka")
 	eventually(t, "the snapshot is on disk", testPatience, func() []string { return unsettled(l.ctx, b) })
 
 	l.updateConfigMap("deleted", "2")
@@ -331,7 +331,7 @@ func crashedBeforeAGap(t *testing.T, c *cluster) {
 
 	for range 2 { // the second after another crash, which may come before the deletes are settled
 		must(t, b.Start())
-		l.waitsForKafkaOnly(b)
+		l.waitsOnlyFor(b, "kafka")
 		events := l.convergesTo(b)
 		l.sortsBehind(events, "deleted", "replaced")
 		l.verified(b, "the stream", jetStream(b))

@@ -202,6 +202,7 @@ func TestANATSServerThatIsAwayIsToldAndWaitedFor(t *testing.T) {
 	b := l.bridge("bridge", configMaps+outside, with(map[string]string{"NATS_URL": "nats://" + address}))
 	must(t, b.Start())
 	l.saysNotReady(b, "sink js", address)
+	l.waitsOnlyFor(b, "js") // it has listed
 	l.createConfigMap("meanwhile", "1")
 
 	url := startNATS(t, address)

@@ -155,7 +155,7 @@ func TestAnOutageOfASinkSurvivesKillsAndStops(t *testing.T) {
 	ledger := l.witness(collection)
 	b := l.bridge("bridge", "shutdownTimeout: 1s\n"+configMaps+jetStreamAndKafka, with(map[string]string{"KAFKA": address}))
 	must(t, b.Start())
-	l.waitsForKafkaOnly(b)
+	l.waitsOnlyFor(b, "kafka")
 	eventually(t, "the snapshot is on disk", testPatience, func() []string { return unsettled(l.ctx, b) })
 
 	for round, end := range []func(){
@@ -171,7 +171,7 @@ func TestAnOutageOfASinkSurvivesKillsAndStops(t *testing.T) {
 		end()
 		l.live(fmt.Sprint("down-", round))
 		must(t, b.Start())
-		l.waitsForKafkaOnly(b)
+		l.waitsOnlyFor(b, "kafka")
 	}
 	startKafka(t, kfakeAt(t, address))
 	ctx, cancel := context.WithTimeout(l.ctx, time.Minute)
@@ -192,12 +192,12 @@ func (l *lab) live(name string) {
 	l.updateConfigMap("changes", name)
 }
 
-// waitsForKafkaOnly waits until the bridge is ready, but for Kafka.
-func (l *lab) waitsForKafkaOnly(b *harness.Bridge) {
+// waitsOnlyFor waits until the bridge is ready, but for a sink.
+func (l *lab) waitsOnlyFor(b *harness.Bridge, sink string) {
 	l.t.Helper()
-	eventually(l.t, "the bridge is ready but for Kafka", testPatience, func() []string {
+	eventually(l.t, "the bridge is ready but for sink "+sink, testPatience, func() []string {
 		r, err := b.Readiness(l.ctx)
-		if err != nil || len(r.Reasons) != 1 || r.Reasons[0].What != "sink kafka" {
+		if err != nil || len(r.Reasons) != 1 || r.Reasons[0].What != "sink "+sink {
 			return []string{fmt.Sprint(r.Reasons, err)}
 		}
 		return nil
@@ -250,7 +250,7 @@ func TestAKafkaThatIsAwayDelaysNoOtherSink(t *testing.T) {
 	must(t, b.Start())
 
 	l.saysNotReady(b, "sink kafka", address)
-	l.waitsForKafkaOnly(b)
+	l.waitsOnlyFor(b, "kafka")
 	for i := range 50 {
 		l.createConfigMap(fmt.Sprintf("map-%d", i), "1")
 		l.updateConfigMap(fmt.Sprintf("map-%d", i), "2")
