@@ -41,7 +41,7 @@ func TestConformance(t *testing.T) {
 			}))
 			return &sinktest.Broker{
 				NewSink: func(t *testing.T) sinks.Sink {
-					s, err := history.New(history.Config{Dir: dir, FS: files, Patience: 100 * time.Millisecond})
+					s, err := history.New(history.Config{Dir: dir, FS: files, Patience: 2 * time.Second})
 					testkit.OK(t, err)
 					return s
 				},
