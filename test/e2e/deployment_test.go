@@ -80,9 +80,16 @@ func TestADeploymentReachesEverySinkCompletely(t *testing.T) {
 	t.Logf("%d events reached both sinks", len(events))
 }
 
-// enough checks that a test was about something: so many objects of a resource were deleted, and it changed so often.
+// enough checks that a test was about something: so many objects of a resource were deleted, and it
+// changed so often.
 func enough(t *testing.T, ledger *truth.Ledger, resource string, deletes, changes int) {
 	t.Helper()
+	for _, problem := range tooFew(ledger, resource, deletes, changes) {
+		t.Errorf("%s: it shows nothing", problem)
+	}
+}
+
+func tooFew(ledger *truth.Ledger, resource string, deletes, changes int) []string {
 	for _, ch := range ledger.Changes() {
 		if ch.Collection.String() != resource {
 			continue
@@ -92,9 +99,11 @@ func enough(t *testing.T, ledger *truth.Ledger, resource string, deletes, change
 			deletes--
 		}
 	}
-	if deletes > 0 || changes > 0 {
-		t.Errorf("the test has %d deletes and %d changes of %s less than it should: it shows nothing", max(deletes, 0), max(changes, 0), resource)
+	if deletes <= 0 && changes <= 0 {
+		return nil
 	}
+	return []string{fmt.Sprintf("the test has %d deletes and %d changes of %s less than it should",
+		max(deletes, 0), max(changes, 0), resource)}
 }
 
 // liveADeployment takes a deployment, a service and a config map through their lives.

@@ -122,7 +122,7 @@ func TestKillingTheBridgeLosesAndRepeatsNothing(t *testing.T) {
 		l.scale("web", 1+i)
 		must(t, b.Start())
 	}
-	time.Sleep(time.Second)
+	eventually(t, "there is enough work", testPatience, func() []string { return tooFew(ledger, "configmaps", 50, 500) })
 	stopWork()
 	must(t, g.Wait())
 	l.deleteDeployment("web")
@@ -138,7 +138,6 @@ func TestKillingTheBridgeLosesAndRepeatsNothing(t *testing.T) {
 	o.Repeats = true
 	records := l.complete("Kafka", kafkaReader(broker), ledger, o)
 	l.stop(b)
-	enough(t, ledger, "configmaps", 50, 500)
 	t.Logf("%d events in the stream, %d records in Kafka", len(events), len(records))
 }
 
