@@ -90,7 +90,7 @@ var showing = []string{
 	"stream object", "stream change", "stream patch", "stream metadata", // forms of the payload
 	"stream structured", "stream knative", "stream latest", "stream away", "core subject",
 	"stream small", "stream OBJ_claimed", // dead letters, and payloads that are stored apart
-	"topic", "stdout", "live tail", "object view", "state get", "sample", "undelivered get",
+	"topic", "stdout", "live tail", "object view", "statedir get", "sample", "undelivered get",
 	"undelivered of second", "first state", "second state", "follower state",
 	"object view of the follower",
 }
@@ -99,7 +99,7 @@ var showing = []string{
 // names objects at most.
 var silent = []string{
 	"log", "log of the follower", "metrics", "metrics of the follower", "page", "page of the follower",
-	"status", "status of the follower", "traces", "leases", "state ls", "undelivered ls", "validate",
+	"status", "status of the follower", "traces", "leases", "statedir ls", "undelivered ls", "validate",
 	"validate --live", "validate --print", "rbac", "verify", "status command",
 }
 
@@ -540,8 +540,8 @@ func (h *hunt) commands(state string) {
 	h.command("validate --live", "validate", "--config", file, "--allow-secrets", "--live")
 	h.command("validate --print", "validate", "--config", file, "--allow-secrets", "--print")
 	h.command("rbac", "rbac", "--config", file)
-	h.command("state ls", "state", "ls", "--state-dir", state)
-	h.command("state get", "state", "get", "secrets", "shop/db", "--state-dir", state)
+	h.command("statedir ls", "statedir", "ls", "--state-dir", state)
+	h.command("statedir get", "statedir", "get", "secrets", "shop/db", "--state-dir", state)
 	h.command("verify", "verify", "--from", h.nats.ClientURL()+"/change")
 	list := h.command("undelivered ls", "undelivered", "ls", "--state-dir", state)
 	for line := range strings.Lines(list) {

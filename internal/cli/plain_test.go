@@ -17,12 +17,12 @@ func TestNamesForTerminals(t *testing.T) {
 	obeyed := func(r rune) bool { return r != '\n' && r != '\t' && unicode.IsControl(r) }
 	unit := store.Unit{}
 	for how, print := range map[string]func(*bytes.Buffer) error{
-		"state get --output meta": func(out *bytes.Buffer) error {
+		"statedir get --output meta": func(out *bytes.Buffer) error {
 			stored := store.Stored{}
 			stored.UID, stored.Version = name, name
 			return writeMeta(out, unit, resource.Key(name), stored)
 		},
-		"state get on a terminal": func(out *bytes.Buffer) error {
+		"statedir get on a terminal": func(out *bytes.Buffer) error {
 			return printBody(out, []byte(`{"metadata": {"name": "shop/a?]0;owned?`+"\u009b"+`2J"}}`), true)
 		},
 		"an error": func(out *bytes.Buffer) error {

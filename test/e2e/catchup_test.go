@@ -123,7 +123,7 @@ func (l *lab) holdsASnapshot(b *harness.Bridge) {
 // stateGet is the version of a ConfigMap's body in the state directory of a bridge that does not run.
 func (l *lab) stateGet(b *harness.Bridge, name string) string {
 	l.t.Helper()
-	out, err := b.Output(l.ctx, "state", "get", "configmaps", l.namespace+"/"+name)
+	out, err := b.Output(l.ctx, "statedir", "get", "configmaps", l.namespace+"/"+name)
 	must(l.t, err)
 	var m metav1.PartialObjectMetadata
 	must(l.t, json.Unmarshal([]byte(out), &m))

@@ -15,7 +15,7 @@ import (
 	"github.com/kubebridge/bridge/internal/store"
 )
 
-func newStateResetCommand() *cobra.Command {
+func newStateDirResetCommand() *cobra.Command {
 	var yes, keepObjects bool
 	cmd := &cobra.Command{
 		Use:   "reset UNIT",
@@ -41,15 +41,15 @@ To send every object to a sink again, no reset is needed: 'bridge snapshot' does
 With snapshot: never there is no list: neither form sends what exists, and the unit continues with
 changes after its start.
 
-UNIT is a name that 'bridge state ls' lists, or an unambiguous part of it: pods for pods/pods. Other
+UNIT is a name that 'bridge statedir ls' lists, or an unambiguous part of it: pods for pods/pods. Other
 units are not touched. A reset deletes all of it or, when it fails, nothing. It cannot repair a damaged
 database.
 
 Exit codes: 0 when it was reset, 1 when it failed or you answered no, 2 when there is no such unit, no
 state, a bridge that uses it, or no terminal to ask on.`,
-		Example: `  bridge state reset pods                             everything again
-  bridge state reset apps/deployments.apps --keep-objects
-  bridge state reset old-informer/jobs.batch --yes    without a question, for scripts`,
+		Example: `  bridge statedir reset pods                             everything again
+  bridge statedir reset apps/deployments.apps --keep-objects
+  bridge statedir reset old-informer/jobs.batch --yes    without a question, for scripts`,
 		Args: cobra.ExactArgs(1),
 	}
 	s := newSettings(cmd, "state.dir")

@@ -11,26 +11,26 @@ import (
 	"github.com/kubebridge/bridge/internal/store"
 )
 
-func newStateCommand() *cobra.Command {
+func newStateDirCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "state",
+		Use:   "statedir",
 		Short: "Inspect or reset the saved state of a stopped bridge",
-		Long: `state shows what a bridge remembers over a restart, and makes it forget: for each resource of each informer (a unit: pods/pods,
+		Long: `statedir shows what a bridge remembers over a restart, and makes it forget: for each resource of each informer (a unit: pods/pods,
 apps/deployments.apps, or apps/deployments.apps/shop for one namespace) the position where its watch resumes, the last version of
 each object that was settled, and the changes that wait on disk for a sink.
 
 The directory is the one that 'bridge run' uses: the key state.dir of the configuration, or --state-dir. It belongs to one
 process, so a bridge that runs with it has to be stopped first; what a running one does, it tells at /status. ls and get only read,
-and need neither the API server nor a broker. Whether a configuration still has an informer, state does not look.
+and need neither the API server nor a broker. Whether a configuration still has an informer, statedir does not look.
 
 What is damaged is told and left as it is.`,
-		Example: `  bridge state ls --state-dir /var/lib/bridge
-  bridge state get pods shop/web-0
-  bridge state reset pods --keep-objects`,
+		Example: `  bridge statedir ls --state-dir /var/lib/bridge
+  bridge statedir get pods shop/web-0
+  bridge statedir reset pods --keep-objects`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newStateListCommand(), newStateGetCommand(), newStateResetCommand())
+	cmd.AddCommand(newStateDirListCommand(), newStateDirGetCommand(), newStateDirResetCommand())
 	return cmd
 }
 

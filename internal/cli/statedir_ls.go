@@ -13,7 +13,7 @@ import (
 	"github.com/kubebridge/bridge/internal/store"
 )
 
-func newStateListCommand() *cobra.Command {
+func newStateDirListCommand() *cobra.Command {
 	output := "table"
 	cmd := &cobra.Command{
 		Use:     "ls",
@@ -33,9 +33,9 @@ on disk; and for each unit
 It reads everything once, a few seconds for a million objects.
 
 Exit codes: 0, 1 when something can't be read, 2 when there is no state or a bridge runs with it.`,
-		Example: `  bridge state ls
-  bridge state ls --config bridge.yaml
-  bridge state ls --output json | jq '.units[] | select(.watermark == null) | .name'`,
+		Example: `  bridge statedir ls
+  bridge statedir ls --config bridge.yaml
+  bridge statedir ls --output json | jq '.units[] | select(.watermark == null) | .name'`,
 		Args: cobra.NoArgs,
 	}
 	s := newSettings(cmd, "state.dir")

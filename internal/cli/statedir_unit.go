@@ -104,7 +104,7 @@ func unitProblems(u store.Unit, usage store.Usage, errs ...error) error {
 	var problems []error
 	if usage.Damaged > 0 {
 		problems = append(problems, fmt.Errorf("%s: %s can't be understood; restore the "+
-			"directory from a copy, or forget them with 'bridge state reset %s'",
+			"directory from a copy, or forget them with 'bridge statedir reset %s'",
 			u.Name, app.Plural(usage.Damaged, "record"), u.Name))
 	}
 	for _, err := range errs {

@@ -47,11 +47,11 @@ func makeState(t *testing.T, units map[string][]string) (dir string) {
 	return dir
 }
 
-// runState is `bridge state …` on a directory.
-func runState(t *testing.T, dir string, args ...string) (code int, stdout, stderr string) {
+// runStateDir is `bridge statedir …` on a directory.
+func runStateDir(t *testing.T, dir string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	code = run(t.Context(), append([]string{"state", "--state-dir", dir}, args...), strings.NewReader("yes\n"), &out, &errs)
+	code = run(t.Context(), append([]string{"statedir", "--state-dir", dir}, args...), strings.NewReader("yes\n"), &out, &errs)
 	return code, out.String(), errs.String()
 }
 
@@ -123,11 +123,11 @@ func TestWhatWasProbablyMeantIsNamedNearestFirst(t *testing.T) {
 
 func TestADeletedObjectIsToldAndIsNoError(t *testing.T) {
 	dir := makeState(t, map[string][]string{"all/pods": {"-shop/web"}})
-	code, stdout, stderr := runState(t, dir, "get", "pods", "shop/web")
+	code, stdout, stderr := runStateDir(t, dir, "get", "pods", "shop/web")
 	if code != exitClean || stdout != "" || stderr != "bridge: shop/web of all/pods is deleted as of version 12 (uid u)\n" {
 		t.Errorf("get: %d, %q, %q", code, stdout, stderr)
 	}
-	code, stdout, _ = runState(t, dir, "get", "pods", "shop/web", "--output", "meta")
+	code, stdout, _ = runStateDir(t, dir, "get", "pods", "shop/web", "--output", "meta")
 	if code != exitClean || !strings.Contains(stdout, "version: 12\nstate:   deleted as of this version\n") {
 		t.Errorf("get --output meta: %d, %q", code, stdout)
 	}
@@ -138,7 +138,7 @@ func TestRecordsThatCanNotBeUnderstoodAreToldAndCanBeForgotten(t *testing.T) {
 	harm(t, dir, "r\x00\x00\x00\x01shop/b", "\xff")
 	harm(t, dir, "p\x00\x00\x00\x01", "{")
 
-	code, stdout, stderr := runState(t, dir, "ls", "--output", "json")
+	code, stdout, stderr := runStateDir(t, dir, "ls", "--output", "json")
 	var report stateReport
 	if err := json.Unmarshal([]byte(stdout), &report); err != nil || code != exitFailed || len(report.Units) != 1 {
 		t.Fatalf("ls: %d, %q, %v", code, stdout, err)
@@ -146,19 +146,19 @@ func TestRecordsThatCanNotBeUnderstoodAreToldAndCanBeForgotten(t *testing.T) {
 	if u := report.Units[0]; u.Objects != 1 || u.Watermark != nil || !strings.Contains(u.Problem, "1 record can't be understood") {
 		t.Errorf("ls: %+v", u)
 	}
-	for _, want := range []string{"1 record can't be understood", "'bridge state reset all/pods'", "the position does not parse"} {
+	for _, want := range []string{"1 record can't be understood", "'bridge statedir reset all/pods'", "the position does not parse"} {
 		if !strings.Contains(stderr, want) {
 			t.Errorf("ls says %q, not %q", stderr, want)
 		}
 	}
-	if code, _, stderr := runState(t, dir, "get", "pods", "shop/b"); code != exitFailed || !strings.Contains(stderr, "does not parse") {
+	if code, _, stderr := runStateDir(t, dir, "get", "pods", "shop/b"); code != exitFailed || !strings.Contains(stderr, "does not parse") {
 		t.Errorf("get: %d, %q", code, stderr)
 	}
-	code, stdout, stderr = runState(t, dir, "reset", "pods", "--yes")
+	code, stdout, stderr = runStateDir(t, dir, "reset", "pods", "--yes")
 	if want := "all/pods has forgotten its position (one that can't be understood), 1 object, 0 tombstones, 1 record that can't be understood, 0 changes waiting\n"; code != exitClean || stdout != want {
 		t.Errorf("reset: %d, %q, %q", code, stdout, stderr)
 	}
-	if code, stdout, stderr = runState(t, dir, "ls"); code != exitClean || !strings.Contains(stdout, "No informer has any state.") {
+	if code, stdout, stderr = runStateDir(t, dir, "ls"); code != exitClean || !strings.Contains(stdout, "No informer has any state.") {
 		t.Errorf("ls afterwards: %d, %q, %q", code, stdout, stderr)
 	}
 }
@@ -196,7 +196,7 @@ func TestAResetDoesNotPretendToMendDamagedFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{{"reset", "pods", "--yes"}, {"reset", "pods", "--yes", "--keep-objects"}, {"ls"}} {
-		code, _, stderr := runState(t, dir, args...)
+		code, _, stderr := runStateDir(t, dir, args...)
 		if code != exitFailed || !strings.Contains(stderr, "; nothing was changed: restore it from a copy") {
 			t.Errorf("%v: %d, %q", args, code, stderr)
 		}
@@ -223,11 +223,11 @@ func (quiet) Infof(string, ...any) {}
 // An answer in a pipe is not an answer: whoever writes scripts says --yes.
 func TestAResetAsksOnlyATerminal(t *testing.T) {
 	dir := makeState(t, map[string][]string{"all/pods": {"shop/a"}})
-	code, _, stderr := runState(t, dir, "reset", "pods")
+	code, _, stderr := runStateDir(t, dir, "reset", "pods")
 	if code != exitRefused || !strings.Contains(stderr, "say --yes") {
 		t.Errorf("reset: %d, %q", code, stderr)
 	}
-	if code, stdout, _ := runState(t, dir, "ls"); code != exitClean || !strings.Contains(stdout, "all/pods") {
+	if code, stdout, _ := runStateDir(t, dir, "ls"); code != exitClean || !strings.Contains(stdout, "all/pods") {
 		t.Errorf("ls: %d, %q", code, stdout)
 	}
 }
@@ -247,13 +247,13 @@ func TestAResetTellsWhatWouldNeverBeSent(t *testing.T) {
 	if err := errors.Join(batch.Commit(), db.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if _, stdout, _ := runState(t, dir, "ls"); !strings.Contains(stdout, "  1 (2.0 KiB)  ") {
+	if _, stdout, _ := runStateDir(t, dir, "ls"); !strings.Contains(stdout, "  1 (2.0 KiB)  ") {
 		t.Errorf("ls: %q", stdout)
 	}
-	if _, _, stderr := runState(t, dir, "reset", "pods"); !strings.Contains(stderr, "  waiting:  1 change\n") || !strings.Contains(stderr, "never be sent") {
+	if _, _, stderr := runStateDir(t, dir, "reset", "pods"); !strings.Contains(stderr, "  waiting:  1 change\n") || !strings.Contains(stderr, "never be sent") {
 		t.Errorf("reset: %q", stderr)
 	}
-	if _, _, stderr := runState(t, dir, "reset", "pods", "--keep-objects"); strings.Contains(stderr, "never be sent") {
+	if _, _, stderr := runStateDir(t, dir, "reset", "pods", "--keep-objects"); strings.Contains(stderr, "never be sent") {
 		t.Errorf("reset --keep-objects: %q", stderr)
 	}
 }
@@ -297,10 +297,10 @@ func TestAnObjectOfAnEarlierVersionIsShownAsSuch(t *testing.T) {
 	if err := errors.Join(batch.Commit(), db.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if code, out, errs := runState(t, dir, "get", "pods", "shop/a"); code != 0 || out != body+"\n" || !strings.Contains(errs, "this is version 7 of shop/a; of version 9") {
+	if code, out, errs := runStateDir(t, dir, "get", "pods", "shop/a"); code != 0 || out != body+"\n" || !strings.Contains(errs, "this is version 7 of shop/a; of version 9") {
 		t.Errorf("%d, %q, %q", code, out, errs)
 	}
-	if _, out, _ := runState(t, dir, "get", "pods", "shop/a", "--output", "meta"); !strings.Contains(out, "version: 9") || !strings.Contains(out, ", of version 7") {
+	if _, out, _ := runStateDir(t, dir, "get", "pods", "shop/a", "--output", "meta"); !strings.Contains(out, "version: 9") || !strings.Contains(out, ", of version 7") {
 		t.Errorf("meta: %q", out)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/kubebridge/bridge/internal/store"
 )
 
-func newStateGetCommand() *cobra.Command {
+func newStateDirGetCommand() *cobra.Command {
 	output := "json"
 	cmd := &cobra.Command{
 		Use:   "get UNIT [NAMESPACE/]NAME",
@@ -22,7 +22,7 @@ func newStateGetCommand() *cobra.Command {
 not. It is the JSON as it is sent: without what the informer cuts, and with redacted values as they are stored. In a flood of updates the
 state has an earlier version of the object (state.bodiesPerSecond), and get says so.
 
-UNIT is a name that 'bridge state ls' lists, or what tells it from the others: pods for pods/pods, when no other unit has pods;
+UNIT is a name that 'bridge statedir ls' lists, or what tells it from the others: pods for pods/pods, when no other unit has pods;
 deployments/shop for apps/deployments.apps/shop.
 
 With --output meta it prints the object's uid and version, and whether it is deleted: a deleted object has no JSON any more, and is
@@ -30,9 +30,9 @@ remembered until the watermark has passed its deletion.
 
 Exit codes: 0, also when the object is known to be deleted; 1 when it is not known, or can't be read; 2 when there is no
 such unit, no state, or a bridge runs with it.`,
-		Example: `  bridge state get pods shop/web-0
-  bridge state get nodes worker-1 --output meta
-  bridge state get apps/deployments.apps shop/web | jq .status`,
+		Example: `  bridge statedir get pods shop/web-0
+  bridge statedir get nodes worker-1 --output meta
+  bridge statedir get apps/deployments.apps shop/web | jq .status`,
 		Args: cobra.ExactArgs(2),
 	}
 	s := newSettings(cmd, "state.dir")
