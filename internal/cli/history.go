@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -63,6 +62,20 @@ func (o *historyOptions) open() (*history.DB, error) {
 	return db, refused(err)
 }
 
+// oneCluster is the cluster that a question is about.
+func (o *historyOptions) oneCluster(db *history.DB) (string, error) {
+	clusters := db.Clusters()
+	switch {
+	case o.cluster != "":
+		return o.cluster, nil
+	case len(clusters) == 1:
+		return clusters[0], nil
+	case len(clusters) == 0:
+		return "", nil
+	}
+	return "", refused(fmt.Errorf("the history has several clusters, give one with --cluster: %s", strings.Join(clusters, ", ")))
+}
+
 // splitObject takes "deploy/web", or "deploy" and "web".
 func splitObject(args []string) (kind, name string, err error) {
 	if len(args) == 2 {
@@ -108,7 +121,7 @@ func (o *historyOptions) find(cmd *cobra.Command, db *history.DB, args []string)
 	for _, u := range units {
 		for _, namespace := range slices.Compact([]string{o.namespace, ""}) {
 			object := &history.Object{Unit: u, Namespace: namespace, Name: name}
-			last, err := db.Last(object)
+			last, err := db.At(object, history.Point{})
 			if err != nil {
 				return nil, failed(err)
 			}
@@ -167,89 +180,21 @@ func (o *historyOptions) neverSeen(db *history.DB, units []*history.Unit, name s
 	return fmt.Errorf("the history has never seen %s %s in namespace %s%s", units[0].Resource, name, o.namespace, hint)
 }
 
-// point is a place in the history of a cluster: a time, or a resourceVersion.
-type point struct {
-	at      time.Time
-	version uint64
-}
-
-func (p point) isZero() bool { return p == point{} }
-
-// String is the point with its time zone.
-func (p point) String() string {
-	if p.version > 0 {
-		return "resourceVersion " + strconv.FormatUint(p.version, 10)
-	}
-	return shownTime(p.at)
-}
-
-// shownTime has the zone, so that nobody mistakes one.
-func shownTime(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05 -07:00") }
-
 // timeHelp says what --at, --since and --until take.
 const timeHelp = `Times are 14:03 or 14:03:05 (the last one that was, in the local time zone), 2h ago, "2026-11-22 14:03",
 RFC 3339 (2026-11-22T14:03:00Z), or a resourceVersion. Answers show the time with its zone. The API
 server's times are whole seconds.`
 
-// parsePoint reads one. A time of day is the last one that was.
-func parsePoint(text string, now time.Time) (p point, err error) {
-	text = strings.TrimSpace(text)
-	if n, err := strconv.ParseUint(text, 10, 64); err == nil && n > 0 {
-		return point{version: n}, nil
-	}
-	if text == "now" {
-		return point{at: now}, nil
-	}
-	if ago, ok := parseAgo(text); ok {
-		return point{at: now.Add(-ago)}, nil
-	}
-	for _, layout := range []string{time.RFC3339Nano, "2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02T15:04:05", "2006-01-02"} {
-		if at, err := time.ParseInLocation(layout, text, now.Location()); err == nil {
-			p.at = at
-		}
-	}
-	for _, layout := range []string{"15:04:05", "15:04"} {
-		if clock, err := time.Parse(layout, text); err == nil {
-			p.at = time.Date(now.Year(), now.Month(), now.Day(), clock.Hour(), clock.Minute(), clock.Second(), 0, now.Location())
-			if p.at.After(now) {
-				p.at = p.at.AddDate(0, 0, -1)
-			}
-		}
-	}
-	switch {
-	case p.at.IsZero():
-		return p, fmt.Errorf("%q is no time: want 14:03, 2h ago, 2026-11-22 14:03, RFC 3339, or a resourceVersion", text)
-	case p.at.After(now):
-		return p, fmt.Errorf("%s is in the future: now is %s", shownTime(p.at), shownTime(now))
-	}
-	return p, nil
-}
-
-// parseAgo reads "2h ago", "90m", "3d".
-func parseAgo(text string) (time.Duration, bool) {
-	text = strings.ReplaceAll(strings.TrimSpace(strings.TrimSuffix(text, "ago")), " ", "")
-	if days, found := strings.CutSuffix(text, "d"); found {
-		n, err := strconv.ParseFloat(days, 64)
-		return time.Duration(n * float64(24*time.Hour)), err == nil && n > 0
-	}
-	d, err := time.ParseDuration(text)
-	return d, err == nil && d > 0
-}
-
 // at is the version of an object at a point. Where the object was not there, the error says why.
-func (o *historyOptions) at(db *history.DB, object *history.Object, p point) (v *history.Version, err error) {
+func (o *historyOptions) at(db *history.DB, object *history.Object, p history.Point) (v *history.Version, err error) {
 	horizon, err := db.Horizon()
 	if err != nil {
 		return nil, failed(err)
 	}
-	if !p.at.IsZero() && p.at.Before(horizon) {
-		return nil, failed(fmt.Errorf("what %s was at %s is not known: this history is kept from %s on (retention)", object, p, shownTime(horizon)))
+	if beforeHorizon(p, horizon) {
+		return nil, failed(fmt.Errorf("what %s was at %s is not known: this history is kept from %s on (retention)", object, p, history.ShowTime(horizon)))
 	}
-	if p.version > 0 {
-		v, err = db.AtVersion(object, p.version)
-	} else {
-		v, err = db.At(object, p.at)
-	}
+	v, err = db.At(object, p)
 	switch {
 	case err != nil:
 		return nil, failed(err)
@@ -257,22 +202,27 @@ func (o *historyOptions) at(db *history.DB, object *history.Object, p point) (v 
 		return nil, failed(o.notYet(db, object, p))
 	case v.Deleted():
 		return nil, failed(fmt.Errorf("%s did not exist at %s: it was deleted at %s (resourceVersion %s)", object, p,
-			shownTime(v.Time), v.Event.ResourceVersion))
+			history.ShowTime(v.Time), v.Event.ResourceVersion))
 	}
 	return v, nil
 }
 
+// beforeHorizon reports whether a point is of before what is kept.
+func beforeHorizon(p history.Point, horizon time.Time) bool {
+	return !p.At.IsZero() && p.At.Before(horizon)
+}
+
 // notYet tells an object that did not exist from one that was not known.
-func (o *historyOptions) notYet(db *history.DB, object *history.Object, p point) error {
+func (o *historyOptions) notYet(db *history.DB, object *history.Object, p history.Point) error {
 	for first, err := range db.Versions(object, time.Time{}, time.Time{}) {
 		if err != nil {
 			return err
 		}
 		e := &first.Event
 		if e.Op == "added" && !e.Initial && !e.Inferred && e.Cause != "entered-selector" {
-			return fmt.Errorf("%s did not exist at %s: it was created at %s (resourceVersion %s)", object, p, shownTime(first.Time), e.ResourceVersion)
+			return fmt.Errorf("%s did not exist at %s: it was created at %s (resourceVersion %s)", object, p, history.ShowTime(first.Time), e.ResourceVersion)
 		}
-		return fmt.Errorf("what %s was at %s is not known: the history of it begins at %s (resourceVersion %s)", object, p, shownTime(first.Time), e.ResourceVersion)
+		return fmt.Errorf("what %s was at %s is not known: the history of it begins at %s (resourceVersion %s)", object, p, history.ShowTime(first.Time), e.ResourceVersion)
 	}
 	return fmt.Errorf("%s is not known", object)
 }
@@ -282,9 +232,14 @@ func (o *historyOptions) warn(
 	cmd *cobra.Command, db *history.DB, object *history.Object, holes []*history.Mark, until time.Time,
 ) error {
 	printHoles(cmd, holes)
-	newest, err := db.Newest(object.Unit.Cluster())
+	return warnEnd(cmd, db, object.Unit.Cluster(), until)
+}
+
+// warnEnd reports that the history ends before a time; a zero time is none.
+func warnEnd(cmd *cobra.Command, db *history.DB, cluster string, until time.Time) error {
+	newest, err := db.Newest(cluster)
 	if err == nil && !until.IsZero() && until.After(newest.Add(time.Second)) {
-		fmt.Fprintf(cmd.ErrOrStderr(), "bridge: the newest event in this history is of %s: later changes may be missing\n", shownTime(newest))
+		fmt.Fprintf(cmd.ErrOrStderr(), "bridge: the newest event in this history is of %s: later changes may be missing\n", history.ShowTime(newest))
 	}
 	return failed(err)
 }
@@ -293,7 +248,7 @@ func (o *historyOptions) warn(
 func warnHorizon(cmd *cobra.Command, db *history.DB, since time.Time) error {
 	horizon, err := db.Horizon()
 	if err == nil && since.Before(horizon) {
-		fmt.Fprintf(cmd.ErrOrStderr(), "bridge: this history is kept from %s on (retention): older versions were removed, but for the last one before\n", shownTime(horizon))
+		fmt.Fprintf(cmd.ErrOrStderr(), "bridge: this history is kept from %s on (retention): older versions were removed, but for the last one before\n", history.ShowTime(horizon))
 	}
 	return failed(err)
 }
@@ -307,9 +262,9 @@ func printHoles(cmd *cobra.Command, holes []*history.Mark) {
 		}
 		until := ""
 		if !m.Until.IsZero() {
-			until = " to " + shownTime(m.Until)
+			until = " to " + history.ShowTime(m.Until)
 		}
-		fmt.Fprintf(cmd.ErrOrStderr(), "bridge: this answer may be incomplete: %s, %s%s\n", plain(m.What()), shownTime(m.Time), until)
+		fmt.Fprintf(cmd.ErrOrStderr(), "bridge: this answer may be incomplete: %s, %s%s\n", plain(m.What()), history.ShowTime(m.Time), until)
 	}
 }
 

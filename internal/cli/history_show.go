@@ -59,11 +59,11 @@ Exit codes: 0; 1 when there was no such object, or it is not known; 2 when there
 }
 
 // parseAt reads a point of a flag; "" is the zero point.
-func parseAt(flag, text string) (p point, err error) {
+func parseAt(flag, text string) (p history.Point, err error) {
 	if text == "" {
 		return p, nil
 	}
-	if p, err = parsePoint(text, time.Now()); err != nil {
+	if p, err = history.ParsePoint(text, time.Now()); err != nil {
 		return p, fmt.Errorf("%s: %w", flag, err)
 	}
 	return p, nil
@@ -71,9 +71,9 @@ func parseAt(flag, text string) (p point, err error) {
 
 // version is the version at a point, the last one for the zero point. It says which that is, and
 // whether it may be another.
-func (o *historyOptions) version(cmd *cobra.Command, db *history.DB, object *history.Object, p point) (v *history.Version, err error) {
-	if p.isZero() {
-		v, err = db.Last(object)
+func (o *historyOptions) version(cmd *cobra.Command, db *history.DB, object *history.Object, p history.Point) (v *history.Version, err error) {
+	if p.IsZero() {
+		v, err = db.At(object, history.Point{})
 		err = failed(err)
 	} else {
 		v, err = o.at(db, object, p)
@@ -81,14 +81,14 @@ func (o *historyOptions) version(cmd *cobra.Command, db *history.DB, object *his
 	if err != nil {
 		return nil, err
 	}
-	if !p.at.IsZero() {
-		holes, err := db.Uncertain(object, v.Time, p.at)
-		if err = errors.Join(failed(err), o.warn(cmd, db, object, holes, p.at)); err != nil {
+	if !p.At.IsZero() {
+		holes, err := db.Uncertain(object, v.Time, p.At)
+		if err = errors.Join(failed(err), o.warn(cmd, db, object, holes, p.At)); err != nil {
 			return nil, err
 		}
 	}
 	asOf := ""
-	if !p.isZero() {
+	if !p.IsZero() {
 		asOf = " at " + p.String()
 	}
 	made := ""
@@ -96,7 +96,7 @@ func (o *historyOptions) version(cmd *cobra.Command, db *history.DB, object *his
 		made = " by " + who(v)
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "bridge: %s%s: resourceVersion %s, %s at %s%s\n", plain(object.String()), asOf,
-		plain(v.Event.ResourceVersion), operation(v), shownTime(v.Time), plain(made))
+		plain(v.Event.ResourceVersion), operation(v), history.ShowTime(v.Time), plain(made))
 	form := v.Form()
 	if form == history.FormNone {
 		return nil, failed(fmt.Errorf("%s: no body is known: %s", object, notKnown(form)))
@@ -155,7 +155,7 @@ times, or it is not known; 2 when there is no history.`,
 			return err
 		}
 		var a *history.Version
-		if older.isZero() {
+		if older.IsZero() {
 			a, err = versionBefore(db, object, b)
 			err = failed(err)
 		} else {
@@ -198,7 +198,7 @@ func printDiff(w io.Writer, a, b *history.Version, output string, colour bool) e
 		return err
 	}
 	title := func(v *history.Version) string {
-		return fmt.Sprintf("%s\t%s (resourceVersion %s)", v.Event.PartitionKey, shownTime(v.Time), v.Event.ResourceVersion)
+		return fmt.Sprintf("%s\t%s (resourceVersion %s)", v.Event.PartitionKey, history.ShowTime(v.Time), v.Event.ResourceVersion)
 	}
 	return writeUnified(w, title(a), title(b), lines(older.String()), lines(newer.String()), colour)
 }

@@ -6,39 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
-
-func TestPoint(t *testing.T) {
-	zone := time.FixedZone("CET", 3600)
-	now := time.Date(2026, 11, 22, 14, 30, 0, 0, zone)
-	day := func(day, hour, minute, second int) point {
-		return point{at: time.Date(2026, 11, day, hour, minute, second, 0, zone)}
-	}
-	for text, want := range map[string]point{
-		"14:03":                {at: day(22, 14, 3, 0).at},
-		"14:03:07":             {at: day(22, 14, 3, 7).at},
-		"15:00":                {at: day(21, 15, 0, 0).at}, // yesterday: today it is not yet 15:00
-		"2h ago":               {at: now.Add(-2 * time.Hour)},
-		"90m":                  {at: now.Add(-90 * time.Minute)},
-		"1d ago":               {at: day(21, 14, 30, 0).at},
-		"1h 30m ago":           {at: day(22, 13, 0, 0).at},
-		"now":                  {at: now},
-		"2026-11-20":           {at: day(20, 0, 0, 0).at},
-		"2026-11-20 08:09":     {at: day(20, 8, 9, 0).at},
-		"2026-11-20T07:09:00Z": {at: day(20, 8, 9, 0).at},
-		"48213":                {version: 48213},
-	} {
-		if got, err := parsePoint(text, now); err != nil || !got.at.Equal(want.at) || got.version != want.version {
-			t.Errorf("%s: %v, %v; want %v", text, got, err, want)
-		}
-	}
-	for _, text := range []string{"", "noon", "25:00", "2026-11-23", "2026-11-22 14:31", "-2h", "2 ago", "0", "2h from now"} {
-		if got, err := parsePoint(text, now); err == nil {
-			t.Errorf("%q is taken for %v", text, got)
-		}
-	}
-}
 
 func TestUnifiedDiff(t *testing.T) {
 	t.Run("the edits make one text of the other, and are few", func(t *testing.T) {

@@ -61,7 +61,7 @@ Exit codes: 0; 1 when the history can't be read; 2 when there is none.`,
 		if err != nil {
 			return err
 		}
-		if span.since.version > 0 || span.until.version > 0 {
+		if span.since.Version > 0 || span.until.Version > 0 {
 			return errors.New("--since and --until of a timeline are times")
 		}
 		return o.run(cmd, span)
@@ -75,30 +75,24 @@ func (o *timelineOptions) run(cmd *cobra.Command, s span) error {
 		return err
 	}
 	defer db.Close()
-	cluster := o.cluster
-	if clusters := db.Clusters(); cluster == "" && len(clusters) > 1 {
-		return refused(fmt.Errorf("the history has several clusters, give one with --cluster: %s", strings.Join(clusters, ", ")))
-	} else if cluster == "" && len(clusters) == 1 {
-		cluster = clusters[0]
+	cluster, err := o.oneCluster(db)
+	if err != nil {
+		return err
 	}
-	var units []*history.Unit
-	for _, kind := range o.kinds {
-		found, err := db.Resolve(kind, cluster)
-		if err != nil {
-			return failed(err)
-		}
-		units = append(units, found...)
+	units, err := db.Select(cluster, o.kinds)
+	if err != nil {
+		return failed(err)
 	}
 	namespace := o.namespace
 	if o.all {
 		namespace = "*"
 	}
-	wanted := func(u *history.Unit) bool { return len(o.kinds) == 0 || slices.Contains(units, u) }
-	if err := errors.Join(warnHorizon(cmd, db, s.since.at), o.warnTimeline(cmd, db, cluster, s, wanted)); err != nil {
+	wanted := func(u *history.Unit) bool { return slices.Contains(units, u) }
+	if err := errors.Join(warnHorizon(cmd, db, s.since.At), o.warnTimeline(cmd, db, cluster, s, wanted)); err != nil {
 		return err
 	}
 	rows := &timelineRows{out: cmd.OutOrStdout(), options: o}
-	for e, err := range db.Timeline(cluster, namespace, s.since.at, s.until.at, wanted) {
+	for e, err := range db.Timeline(cluster, namespace, s.since.At, s.until.At, wanted) {
 		if err != nil {
 			return failed(err)
 		}
@@ -119,7 +113,7 @@ func (o *timelineOptions) warnTimeline(
 		if u.Cluster() != cluster || !wanted(u) {
 			continue
 		}
-		for m, err := range db.Marks(u, s.since.at, s.until.at) {
+		for m, err := range db.Marks(u, s.since.At, s.until.At) {
 			if err != nil {
 				return failed(err)
 			}
@@ -271,7 +265,7 @@ func (r *timelineRows) flush() error {
 			if row.count > 1 {
 				times = fmt.Sprintf(" (%d times until %s)", row.count, row.last.Local().Format("15:04:05"))
 			}
-			fmt.Fprintf(t, "%s%s\t%s%s\t%s\t%s\t%s\n", indent, shownTime(row.first), row.op, times, oneLine(row.object),
+			fmt.Fprintf(t, "%s%s\t%s%s\t%s\t%s\t%s\n", indent, history.ShowTime(row.first), row.op, times, oneLine(row.object),
 				oneLine(row.manager), oneLine(row.what))
 		}
 	}

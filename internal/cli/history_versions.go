@@ -55,11 +55,11 @@ Exit codes: 0; 1 when the object is not known, or the history can't be read; 2 w
 			return err
 		}
 		defer db.Close()
-		holes, err := db.Holes(object, span.since.at, span.until.at)
+		holes, err := db.Holes(object, span.since.At, span.until.At)
 		if err != nil {
 			return failed(err)
 		}
-		if err := errors.Join(warnHorizon(cmd, db, span.since.at), o.warn(cmd, db, object, holes, span.until.at)); err != nil {
+		if err := errors.Join(warnHorizon(cmd, db, span.since.At), o.warn(cmd, db, object, holes, span.until.At)); err != nil {
 			return err
 		}
 		return failed(writeVersions(cmd.OutOrStdout(), db, object, span, field, o.output))
@@ -68,20 +68,20 @@ Exit codes: 0; 1 when the object is not known, or the history can't be read; 2 w
 }
 
 // span is from one point to another. Zero points are no limit.
-type span struct{ since, until point }
+type span struct{ since, until history.Point }
 
 func parseSpan(since, until string, now time.Time) (s span, err error) {
 	if since != "" {
-		if s.since, err = parsePoint(since, now); err != nil {
+		if s.since, err = history.ParsePoint(since, now); err != nil {
 			return s, fmt.Errorf("--since: %w", err)
 		}
 	}
 	if until != "" {
-		if s.until, err = parsePoint(until, now); err != nil {
+		if s.until, err = history.ParsePoint(until, now); err != nil {
 			return s, fmt.Errorf("--until: %w", err)
 		}
 	}
-	if !s.since.at.IsZero() && !s.until.at.IsZero() && s.until.at.Before(s.since.at) {
+	if !s.since.At.IsZero() && !s.until.At.IsZero() && s.until.At.Before(s.since.At) {
 		return s, fmt.Errorf("--until %s is before --since %s", s.until, s.since)
 	}
 	return s, nil
@@ -90,7 +90,7 @@ func parseSpan(since, until string, now time.Time) (s span, err error) {
 // has reports whether a version lies within, as far as resourceVersions say.
 func (s *span) has(v *history.Version) bool {
 	n := v.Number()
-	return (s.since.version == 0 || n >= s.since.version) && (s.until.version == 0 || n <= s.until.version)
+	return (s.since.Version == 0 || n >= s.since.Version) && (s.until.Version == 0 || n <= s.until.Version)
 }
 
 // versionReport is a version as JSON.
@@ -141,13 +141,13 @@ func changesSince(v, before *history.Version) []history.Change {
 func writeVersions(w io.Writer, db *history.DB, object *history.Object, s span, field, output string) error {
 	rows := newVersionRows(w, field, output)
 	var before *history.Version
-	if !s.since.at.IsZero() {
+	if !s.since.At.IsZero() {
 		var err error
-		if before, err = db.At(object, s.since.at.Add(-1)); err != nil {
+		if before, err = db.At(object, history.Point{At: s.since.At.Add(-1)}); err != nil {
 			return err
 		}
 	}
-	for v, err := range db.Versions(object, s.since.at, s.until.at) {
+	for v, err := range db.Versions(object, s.since.At, s.until.At) {
 		if err != nil {
 			return err
 		}
@@ -194,7 +194,7 @@ func (r *versionRows) add(v, before *history.Version) {
 		r.list = append(r.list, reportVersion(v, before))
 		return
 	}
-	r.row("%s\t%s\t%s\t%s\t%s\n", shownTime(v.Time), operation(v), oneLine(who(v)), oneLine(v.Event.ResourceVersion), oneLine(whatChanged(v, before)))
+	r.row("%s\t%s\t%s\t%s\t%s\n", history.ShowTime(v.Time), operation(v), oneLine(who(v)), oneLine(v.Event.ResourceVersion), oneLine(whatChanged(v, before)))
 }
 
 // addField adds a version in which the field is another than in the one before.
@@ -216,7 +216,7 @@ func (r *versionRows) addField(v, before *history.Version) {
 		r.list = append(r.list, report)
 		return
 	}
-	r.row("%s\t%s\t%s\t%s\t%s\t%s\n", shownTime(v.Time), operation(v), oneLine(who(v)), oneLine(v.Event.ResourceVersion), shownValue(old), shownValue(now))
+	r.row("%s\t%s\t%s\t%s\t%s\t%s\n", history.ShowTime(v.Time), operation(v), oneLine(who(v)), oneLine(v.Event.ResourceVersion), shownValue(old), shownValue(now))
 }
 
 func (r *versionRows) flush() error {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -174,4 +175,14 @@ func (db *DB) Uncertain(o *Object, since, until time.Time) (holes []*Mark, err e
 	}
 	holes, err = db.Holes(o, since, until)
 	return slices.DeleteFunc(holes, func(m *Mark) bool { return m.isHealed(synced) }), err
+}
+
+// isUpTo reports whether a mark is of before a point. One of the archive has no version, and is of
+// before any.
+func (m *Mark) isUpTo(p Point) bool {
+	if p.Version == 0 {
+		return p.At.IsZero() || !m.Time.After(p.At)
+	}
+	n, err := strconv.ParseUint(m.Event.ResourceVersion, 10, 64)
+	return err != nil || n <= p.Version
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -103,6 +104,7 @@ func runModel(t *testing.T, seed uint64) {
 	defer func() { testkit.OK(t, db.Close()) }()
 	compare(t, db, known, random)
 	compareTimeline(t, db, known, random)
+	compareState(t, db, known, random)
 }
 
 // inOrderOfTime keeps the times of an object from going back, as the bridge does.
@@ -152,12 +154,12 @@ func compare(t *testing.T, db *history.DB, known model, random *rand.Rand) {
 		compareVersions(t, db, o, want, time.Time{}, time.Time{})
 		for range 10 {
 			at := want[random.IntN(len(want))].Time.Add(time.Duration(random.IntN(3)-1) * time.Second)
-			got, err := db.At(o, at)
+			got, err := db.At(o, history.Point{At: at})
 			testkit.OK(t, err)
 			compareVersion(t, got, lastUpTo(want, at))
 			compareVersions(t, db, o, want, at, at.Add(time.Duration(random.IntN(1000))*time.Second))
 		}
-		got, err := db.Last(o)
+		got, err := db.At(o, history.Point{})
 		testkit.OK(t, err)
 		compareVersion(t, got, want[len(want)-1])
 	}
@@ -198,6 +200,50 @@ func compareTimeline(t *testing.T, db *history.DB, known model, random *rand.Ran
 			t.Fatalf("in %s from %v to %v: %d entries, want %d", namespace, since, until, len(got), len(want))
 		}
 	}
+}
+
+// compareState compares all objects at random times and versions, of a namespace and of all.
+func compareState(t *testing.T, db *history.DB, known model, random *rand.Rand) {
+	t.Helper()
+	var all []*event.Event
+	for object := range known {
+		all = append(all, known.versions(object)...)
+	}
+	for range 20 {
+		some := all[random.IntN(len(all))]
+		p := []history.Point{{}, {At: some.Time}, {Version: version(some)}}[random.IntN(3)]
+		namespace := []string{"shop", "*", "none"}[random.IntN(3)]
+		want := map[string]*event.Event{}
+		for object := range known {
+			versions := known.versions(object)
+			if e := lastAt(versions, p); e != nil && e.Op != event.Deleted && (namespace == "*" || namespace == e.Namespace) {
+				want[e.PartitionKey] = e
+			}
+		}
+		var keys []string
+		for v, err := range db.State(history.StateQuery{Units: db.Units(), Namespace: namespace, At: p}) {
+			testkit.OK(t, err)
+			compareVersion(t, v, want[v.Event.PartitionKey])
+			keys = append(keys, v.Event.PartitionKey)
+		}
+		if !slices.Equal(keys, slices.Sorted(maps.Keys(want))) {
+			t.Fatalf("in %s at %v: %d objects, want %d", namespace, p, len(keys), len(want))
+		}
+	}
+}
+
+func version(e *event.Event) uint64 {
+	n, _ := strconv.ParseUint(e.ResourceVersion, 10, 64) // testkit's are numbers
+	return n
+}
+
+func lastAt(want []*event.Event, p history.Point) *event.Event {
+	for _, e := range slices.Backward(want) {
+		if p.IsZero() || !p.At.IsZero() && !e.Time.After(p.At) || p.Version > 0 && version(e) <= p.Version {
+			return e
+		}
+	}
+	return nil
 }
 
 // before is the version before one.

@@ -82,3 +82,23 @@ func (db *DB) Clusters() (names []string) {
 	slices.Sort(names)
 	return names
 }
+
+// Select are the units of some resources of a cluster, named as Resolve takes them; of all for none.
+func (db *DB) Select(cluster string, names []string) (units []*Unit, err error) {
+	for _, name := range names {
+		found, err := db.Resolve(name, cluster)
+		if err != nil {
+			return nil, err
+		}
+		units = append(units, found...)
+	}
+	if len(names) == 0 {
+		for _, u := range db.Units() {
+			if u.Cluster() == cluster && u.Resource != "" {
+				units = append(units, u)
+			}
+		}
+	}
+	slices.SortFunc(units, func(a, b *Unit) int { return int(a.Number) - int(b.Number) })
+	return slices.Compact(units), nil
+}

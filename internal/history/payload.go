@@ -2,6 +2,9 @@ package history
 
 import (
 	"bytes"
+	"encoding/json"
+
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/jsontree"
@@ -103,4 +106,16 @@ func member(object []byte, name string) jsontree.Value {
 		}
 	}
 	return jsontree.Value{}
+}
+
+// Labels are those of the object, as far as they are known.
+func (v *Version) Labels() labels.Set {
+	set := labels.Set{}
+	for w := member(member(v.Event.Data, "metadata").Raw(), "labels").Walk(); w.Next(); {
+		var value string
+		if json.Unmarshal(w.Value().Raw(), &value) == nil { // a redacted one may be anything
+			set[w.Name()] = value
+		}
+	}
+	return set
 }

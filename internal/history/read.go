@@ -68,6 +68,8 @@ func (db *DB) Units() []*Unit { return db.units.all() }
 type reader struct {
 	db *DB
 	it *pebble.Iterator
+	// lowest has answers of DB.lowestAfter, for an answer that asks them again and again; else nil.
+	lowest map[clockAt]uint64
 }
 
 func (db *DB) reader() (*reader, error) {
@@ -77,7 +79,7 @@ func (db *DB) reader() (*reader, error) {
 	if err != nil {
 		return nil, db.readError(err)
 	}
-	return &reader{db, it}, nil
+	return &reader{db: db, it: it}, nil
 }
 
 func (r *reader) Close() { _ = r.it.Close() } // what went wrong was returned before
@@ -244,7 +246,7 @@ func (r *reader) versions(o *Object, since, until time.Time, yield func(*Version
 	if err != nil {
 		return err
 	}
-	aside := &reader{r.db, same}
+	aside := &reader{db: r.db, it: same}
 	defer aside.Close()
 	var last sequence
 	var text []byte
@@ -311,7 +313,7 @@ func (r *reader) lastBefore(o *Object, at time.Time) (seq sequence, found bool, 
 
 // lastInEra is the last version before a time within one era.
 func (r *reader) lastInEra(o *Object, prefix, era []byte, number uint32, at time.Time) (sequence, bool, error) {
-	hint, err := r.db.lowestAfter(o.Unit, number, at)
+	hint, err := r.lowestAfter(o.Unit, number, at)
 	if err != nil {
 		return sequence{}, false, err
 	}
@@ -366,6 +368,20 @@ func (r *reader) isBefore(at time.Time) (bool, error) {
 	return h.time.Before(at), err
 }
 
+// lowestAfter is DB.lowestAfter. An old answer is good enough: it says where to begin to look.
+func (r *reader) lowestAfter(u *Unit, era uint32, at time.Time) (lowest uint64, err error) {
+	key := clockAt{u.Number, era, unixSeconds(at) / clockSeconds}
+	lowest, known := r.lowest[key]
+	if known {
+		return lowest, nil
+	}
+	lowest, err = r.db.lowestAfter(u, era, at)
+	if r.lowest != nil && err == nil {
+		r.lowest[key] = lowest
+	}
+	return lowest, err
+}
+
 // lowestAfter is the lowest version that a watch reported after the minute of a time; 0 for none.
 func (db *DB) lowestAfter(u *Unit, era uint32, at time.Time) (uint64, error) {
 	lower := clockKey(u.Number, era, unixSeconds(at)/clockSeconds+1)
@@ -384,58 +400,48 @@ func (db *DB) lowestAfter(u *Unit, era uint32, at time.Time) (uint64, error) {
 	return binary.BigEndian.Uint64(value), nil
 }
 
-// At is the last version of an object at a time: nil when the object was not known then.
-func (db *DB) At(o *Object, at time.Time) (*Version, error) {
+// At is the last version of an object at a point: nil when the object was not known then.
+func (db *DB) At(o *Object, p Point) (*Version, error) {
 	r, err := db.reader()
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
-	seq, found, err := r.lastBefore(o, at.Add(1))
+	seq, found, err := r.lastAt(o, p)
 	if err != nil || !found {
 		return nil, db.readError(err)
 	}
 	return r.atSequence(o.Unit, o.Namespace, o.Name, seq)
 }
 
-// AtVersion is the last version of an object up to a resourceVersion, in the newest era in which it
-// has one: nil when the object was not known then.
-func (db *DB) AtVersion(o *Object, version uint64) (*Version, error) {
-	r, err := db.reader()
-	if err != nil {
-		return nil, err
+// lastAt is the last version of an object at a point. For a resourceVersion it is in the newest era
+// in which the object has one up to it.
+func (r *reader) lastAt(o *Object, p Point) (seq sequence, found bool, err error) {
+	if !p.At.IsZero() {
+		return r.lastBefore(o, p.At.Add(1))
 	}
-	defer r.Close()
 	prefix := o.prefix()
 	for end := after(prefix); ; {
 		if !r.it.SeekLT(end) || !isPrefix(r.it.Key(), prefix) {
-			return nil, r.err()
+			return seq, false, r.it.Error()
 		}
 		newest, ok := decodeSequence(r.it.Key()[len(prefix):])
 		if !ok {
-			return nil, db.readError(errRecord)
+			return seq, false, errRecord
+		}
+		if p.Version == 0 {
+			return newest, true, nil
 		}
 		era := binary.BigEndian.AppendUint32(bytes.Clone(prefix), newest.era)
-		key := binary.BigEndian.AppendUint64(append(bytes.Clone(era), classNumber), version)
+		key := binary.BigEndian.AppendUint64(append(bytes.Clone(era), classNumber), p.Version)
 		if r.it.SeekLT(after(key)) && isPrefix(r.it.Key(), era) {
-			return r.version()
+			if seq, ok = decodeSequence(r.it.Key()[len(prefix):]); !ok {
+				return seq, false, errRecord
+			}
+			return seq, true, nil
 		}
 		end = era
 	}
-}
-
-// Last is the newest version of an object, nil for none.
-func (db *DB) Last(o *Object) (*Version, error) {
-	r, err := db.reader()
-	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
-	prefix := o.prefix()
-	if !r.it.SeekLT(after(prefix)) || !isPrefix(r.it.Key(), prefix) {
-		return nil, r.err()
-	}
-	return r.version()
 }
 
 // Objects are those of a unit that were ever known: of a namespace, or of all for "". The error is

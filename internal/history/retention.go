@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/kubebridge/bridge/internal/event"
 )
 
 // Retention says what is kept.
@@ -233,12 +235,53 @@ func withPrevious(u *Unit, o *Object, seq sequence, h header, text []byte, base 
 	return append(append(value, base...), text...)
 }
 
-// removeMarks removes the marks and times of a unit before a time.
+// removeMarks removes the marks of a unit before a time, but for the end of the last list: it says that
+// the state at the time is complete.
 func (db *DB) removeMarks(u *Unit, second uint32) error {
 	if u.Source == ArchiveSource {
 		return nil // they are few, and may reach over the time
 	}
 	marks := unitPrefix(nil, spaceMark, u.Number)
 	end := binary.BigEndian.AppendUint32(bytes.Clone(marks), second)
-	return db.pebble.DeleteRange(marks, end, pebble.NoSync)
+	lists, err := db.lastLists(u, marks, end)
+	if err != nil {
+		return err
+	}
+	b := db.pebble.NewBatch()
+	defer b.Close()
+	if err := b.DeleteRange(marks, end, nil); err != nil {
+		return err
+	}
+	for _, list := range lists {
+		if err := b.Set(list.key, list.value, nil); err != nil {
+			return err
+		}
+	}
+	return b.Commit(pebble.NoSync)
+}
+
+type storedMark struct{ key, value []byte }
+
+// lastLists are the marks of the last lists before a key: one for each namespace with lists of its own.
+func (db *DB) lastLists(u *Unit, from, to []byte) (map[string]storedMark, error) {
+	it, err := db.pebble.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
+	if err != nil {
+		return nil, err
+	}
+	defer it.Close()
+	lists := map[string]storedMark{}
+	for it.First(); it.Valid(); it.Next() {
+		value, err := it.ValueAndErr()
+		if err != nil {
+			return nil, err
+		}
+		m, err := readMark(u, value)
+		if err != nil {
+			return nil, err
+		}
+		if m.Event.Op == event.Synced {
+			lists[m.Event.Namespace] = storedMark{bytes.Clone(it.Key()), bytes.Clone(value)}
+		}
+	}
+	return lists, it.Error()
 }

@@ -55,7 +55,7 @@ func TestRetention(t *testing.T) {
 					compareVersions(t, db, &o, all[kept:], time.Time{}, time.Time{})
 					for range 20 {
 						at := horizon.Add(time.Duration(random.Int64N(int64(newest.Sub(horizon)))))
-						got, err := db.At(&o, at)
+						got, err := db.At(&o, history.Point{At: at})
 						testkit.OK(t, err)
 						want := lastUpTo(all, at)
 						if want != nil && want.Op == event.Deleted && want.Time.Before(horizon) {
@@ -79,7 +79,7 @@ func TestRetention(t *testing.T) {
 			for o, err := range db.Objects(u, "") {
 				testkit.OK(t, err)
 				all := known.versions("workloads " + o.String())
-				got, err := db.Last(&o)
+				got, err := db.At(&o, history.Point{})
 				testkit.OK(t, err)
 				compareVersion(t, got, all[len(all)-1])
 			}

@@ -1,0 +1,238 @@
+package history
+
+import (
+	"bytes"
+	"cmp"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/kubebridge/bridge/internal/event"
+)
+
+// StateQuery says which objects of a state are wanted.
+type StateQuery struct {
+	// Units have the objects. An object that several of them have is given once.
+	Units []*Unit
+	// Namespace of the objects; "*" for all and those in none, "" for those in none.
+	Namespace string
+	At        Point
+	// Behind leaves out the objects up to this one of each resource, in the order of the answer; nil
+	// for none. Its Unit does not matter.
+	Behind *Object
+}
+
+// State is every object that lived at a point, with the version that it had: resource by resource,
+// each in the order of namespaces and names. It is as of one moment of the history. Memory does not
+// grow with the answer. The versions are the caller's. The error is the last element.
+func (db *DB) State(q StateQuery) iter.Seq2[*Version, error] {
+	return func(yield func(*Version, error) bool) {
+		first, err := db.reader()
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		defer first.Close()
+		s := state{StateQuery: q, now: first, yield: yield}
+		if err := s.run(); err != nil {
+			yield(nil, db.readError(err))
+		}
+	}
+}
+
+// state is one answer.
+type state struct {
+	StateQuery
+	now   *reader // what others are cloned from
+	yield func(*Version, error) bool
+}
+
+func (s *state) run() error {
+	units := slices.SortedFunc(slices.Values(s.Units), func(a, b *Unit) int {
+		return cmp.Or(cmp.Compare(a.Source, b.Source), cmp.Compare(a.groupResource(), b.groupResource()), cmp.Compare(a.Number, b.Number))
+	})
+	for len(units) > 0 {
+		n := 1
+		for n < len(units) && units[n].Source == units[0].Source && units[n].groupResource() == units[0].groupResource() {
+			n++
+		}
+		goOn, err := s.resource(units[:n])
+		if err != nil || !goOn {
+			return err
+		}
+		units = units[n:]
+	}
+	return nil
+}
+
+// resource gives the objects of one resource, which several informers may have. It reports whether
+// to go on.
+func (s *state) resource(units []*Unit) (goOn bool, err error) {
+	var walks []*objectWalk
+	defer func() {
+		for _, w := range walks {
+			w.r.Close()
+		}
+	}()
+	for _, u := range units {
+		it, err := s.now.it.Clone(pebble.CloneOptions{})
+		if err != nil {
+			return false, err
+		}
+		w := &objectWalk{r: &reader{db: s.now.db, it: it, lowest: map[clockAt]uint64{}}, unit: u}
+		walks = append(walks, w)
+		if err := w.begin(s.Namespace, s.Behind); err != nil {
+			return false, err
+		}
+	}
+	for {
+		walks = slices.DeleteFunc(walks, func(w *objectWalk) bool {
+			if w.object == nil {
+				w.r.Close()
+			}
+			return w.object == nil
+		})
+		if len(walks) == 0 {
+			return true, nil
+		}
+		at := slices.MinFunc(walks, func(a, b *objectWalk) int { return bytes.Compare(a.rest(), b.rest()) }).rest()
+		at = bytes.Clone(at)
+		v, err := s.version(walks, at)
+		if err != nil {
+			return false, err
+		}
+		if v != nil && !s.yield(v, nil) {
+			return false, nil
+		}
+		for _, w := range walks {
+			if bytes.Equal(w.rest(), at) {
+				if err := w.next(); err != nil {
+					return false, err
+				}
+			}
+		}
+	}
+}
+
+// version is that of the object at which walks are, nil where it did not live. Of several informers
+// the one with the newest version is right: an object that left the selection of one may have come
+// into that of another with the same version.
+func (s *state) version(walks []*objectWalk, object []byte) (*Version, error) {
+	var best *objectWalk
+	var newest sequence
+	var at *Object
+	for _, w := range walks {
+		if !bytes.Equal(w.rest(), object) {
+			continue
+		}
+		_, namespace, name, _, ok := splitVersionKey(w.object)
+		if !ok {
+			return nil, errRecord
+		}
+		o := &Object{w.unit, namespace, name}
+		seq, found, err := w.r.lastAt(o, s.At)
+		if err != nil {
+			return nil, err
+		}
+		if found && (best == nil || cmp.Or(cmp.Compare(seq.version, newest.version), btoi(newest.deleted)-btoi(seq.deleted)) > 0) {
+			best, newest, at = w, seq, o
+		}
+	}
+	if best == nil || newest.deleted {
+		return nil, nil
+	}
+	return best.r.atSequence(at.Unit, at.Namespace, at.Name, newest)
+}
+
+// objectWalk goes from object to object of a unit.
+type objectWalk struct {
+	r      *reader
+	unit   *Unit
+	prefix []byte // of all keys
+	object []byte // a key of the object at which it is; nil at the end
+}
+
+func (w *objectWalk) begin(namespace string, behind *Object) error {
+	w.prefix = unitPrefix(nil, spaceVersion, w.unit.Number)
+	if namespace != "*" {
+		w.prefix = append(append(w.prefix, namespace...), separator)
+	}
+	at := w.prefix
+	if behind != nil {
+		at = slices.MaxFunc([][]byte{at, after(appendObject(nil, w.unit.Number, behind.Namespace, behind.Name))}, bytes.Compare)
+	}
+	return w.seek(at)
+}
+
+func (w *objectWalk) next() error {
+	prefix, _, _, _, ok := splitVersionKey(w.object)
+	if !ok {
+		return errRecord
+	}
+	return w.seek(after(prefix))
+}
+
+func (w *objectWalk) seek(key []byte) error {
+	w.object = nil
+	if w.r.it.SeekGE(key) && isPrefix(w.r.it.Key(), w.prefix) {
+		w.object = bytes.Clone(w.r.it.Key())
+	}
+	return w.r.it.Error()
+}
+
+// rest names the object, the same for all units.
+func (w *objectWalk) rest() []byte {
+	const head = 1 + 4
+	prefix, _, _, _, _ := splitVersionKey(w.object)
+	return prefix[min(head, len(prefix)):]
+}
+
+// Unlisted is a unit of which no list had ended at a point: objects may be missing that lived then.
+type Unlisted struct {
+	Unit *Unit
+	// Until is when its first list ended, or zero when none has.
+	Until time.Time
+}
+
+// UncertainState says what may be wrong in a state: the holes that no list had healed at the point,
+// and the units of which no list had ended. Namespace is as in StateQuery.
+func (db *DB) UncertainState(q StateQuery) (holes []*Mark, unlisted []Unlisted, err error) {
+	seen := map[string]bool{}
+	for _, u := range q.Units {
+		var listed, synced time.Time
+		var found []*Mark
+		for m, err := range db.Marks(u, time.Time{}, time.Time{}) {
+			if err != nil {
+				return nil, nil, err
+			}
+			isList := m.Event.Op == event.Synced
+			if m.Event.Namespace != "" && q.Namespace != "*" && m.Event.Namespace != q.Namespace {
+				continue
+			}
+			if isList && listed.IsZero() {
+				listed = m.Time
+			}
+			if !m.isUpTo(q.At) {
+				continue
+			}
+			if isList && m.Time.After(synced) {
+				synced = m.Time
+			}
+			if m.IsHole() && !seen[m.Event.ID] {
+				found = append(found, m)
+			}
+		}
+		for _, m := range found {
+			if !m.isHealed(synced) {
+				seen[m.Event.ID] = true
+				holes = append(holes, m)
+			}
+		}
+		if synced.IsZero() {
+			unlisted = append(unlisted, Unlisted{u, listed})
+		}
+	}
+	return holes, unlisted, nil
+}

@@ -1,0 +1,144 @@
+package history_test
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/testkit"
+)
+
+func TestState(t *testing.T) {
+	at := time.Date(2026, 11, 22, 14, 0, 0, 0, time.UTC)
+	change := func(informer, name string, op event.Op, version int) *event.Event {
+		e := podVersion(0, version, 0, at.Add(time.Duration(version)*time.Second), "")
+		e.Informer, e.Op, e.Name, e.UID, e.PartitionKey = informer, op, name, name, "pods/shop/"+name
+		e.Type = "dev.kubebridge.resource." + string(op)
+		if op == event.Deleted {
+			e.Sequence += ".deleted"
+		}
+		return e
+	}
+	mark := func(informer, id string, op event.Op, version int, data string) *event.Event {
+		return &event.Event{
+			ID: informer + "/" + id, Source: "/clusters/prod", Type: "dev.kubebridge.informer." + string(op), Op: op, Informer: informer,
+			Resource: "pods", Kind: "Pod", Time: at.Add(time.Duration(version) * time.Second), ResourceVersion: fmt.Sprint(version), Data: []byte(data),
+		}
+	}
+	open := func(t *testing.T, events ...*event.Event) *history.DB {
+		db, err := history.Open(history.Options{Dir: t.TempDir()})
+		testkit.OK(t, err)
+		t.Cleanup(func() { testkit.OK(t, db.Close()) })
+		_, err = db.Append(t.Context(), events)
+		testkit.OK(t, err)
+		return db
+	}
+	names := func(t *testing.T, db *history.DB, q history.StateQuery) (list []string) {
+		t.Helper()
+		q.Units = db.Units()
+		for v, err := range db.State(q) {
+			testkit.OK(t, err)
+			list = append(list, v.Unit.Informer+" "+v.Event.Name+" "+v.Event.ResourceVersion)
+		}
+		return list
+	}
+	t.Run("an object of several informers is given once, as the newest of them has it", func(t *testing.T) {
+		db := open(t,
+			change("blue", "a", event.Added, 10), change("blue", "a", event.Deleted, 20), change("green", "a", event.Added, 20),
+			change("blue", "b", event.Added, 11), change("green", "b", event.Added, 11), change("green", "b", event.Updated, 31),
+			change("green", "c", event.Added, 12), change("blue", "d", event.Added, 13), change("blue", "d", event.Deleted, 14),
+		)
+		for p, want := range map[history.Point][]string{
+			{}:                                {"green a 20", "green b 31", "green c 12"},
+			{At: at.Add(13 * time.Second)}:    {"blue a 10", "blue b 11", "green c 12", "blue d 13"},
+			{Version: 20}:                     {"green a 20", "blue b 11", "green c 12"},
+			{Version: 1}:                      nil,
+			{At: at.Add(-1000 * time.Second)}: nil,
+		} {
+			if got := names(t, db, history.StateQuery{Namespace: "shop", At: p}); !slices.Equal(got, want) {
+				t.Errorf("at %v: %q, want %q", p, got, want)
+			}
+		}
+		got := names(t, db, history.StateQuery{Namespace: "shop", Behind: &history.Object{Namespace: "shop", Name: "a"}})
+		if want := []string{"green b 31", "green c 12"}; !slices.Equal(got, want) {
+			t.Errorf("behind a: %q, want %q", got, want)
+		}
+	})
+	uncertain := func(t *testing.T, db *history.DB, p history.Point) string {
+		t.Helper()
+		holes, unlisted, err := db.UncertainState(history.StateQuery{Units: db.Units(), Namespace: "shop", At: p})
+		testkit.OK(t, err)
+		var all []string
+		for _, m := range holes {
+			all = append(all, m.Reason)
+		}
+		for _, u := range unlisted {
+			all = append(all, "unlisted until "+u.Until.UTC().Format("05"))
+		}
+		return strings.Join(all, ", ")
+	}
+	events := []*event.Event{
+		change("blue", "a", event.Added, 10), mark("blue", "synced/12", event.Synced, 12, `{}`),
+		mark("blue", "gap/20", event.Gap, 20, `{"reason":"expired","from":"12","to":"20"}`),
+		mark("blue", "synced/22", event.Synced, 22, `{}`),
+		mark("blue", "gap/30", event.Gap, 30, `{"reason":"dropped","from":"29","to":"30"}`),
+		change("blue", "a", event.Updated, 40),
+	}
+	t.Run("holes that no list healed by then are named, and lists that had not ended", func(t *testing.T) {
+		db := open(t, events...)
+		for second, want := range map[int]string{11: "unlisted until 12", 12: "", 20: "expired", 22: "", 30: "dropped", 50: "dropped"} {
+			if got := uncertain(t, db, history.Point{At: at.Add(time.Duration(second) * time.Second)}); got != want {
+				t.Errorf("at %d s: %q, want %q", second, got, want)
+			}
+			if got := uncertain(t, db, history.Point{Version: uint64(second)}); got != want {
+				t.Errorf("at version %d: %q, want %q", second, got, want)
+			}
+		}
+	})
+	t.Run("retention keeps that a list had ended", func(t *testing.T) {
+		db := open(t, events[:4]...)
+		testkit.OK(t, db.Retain(t.Context(), history.Retention{Age: time.Hour}, at.Add(3*time.Hour)))
+		if got := uncertain(t, db, history.Point{At: at.Add(3 * time.Hour)}); got != "" {
+			t.Errorf("%q", got)
+		}
+		marks := 0
+		for _, err := range db.Marks(db.Units()[0], time.Time{}, time.Time{}) {
+			testkit.OK(t, err)
+			marks++
+		}
+		if marks != 1 {
+			t.Errorf("%d marks are left, want the last list's", marks)
+		}
+	})
+	t.Run("memory does not grow with the answer", func(t *testing.T) {
+		db, err := history.Open(history.Options{Dir: t.TempDir(), LastVersionsBytes: 1, CacheBytes: 1 << 20, MemTableBytes: 1 << 20})
+		testkit.OK(t, err)
+		defer db.Close()
+		const objects, size = 1500, 20_000
+		for i := range objects {
+			_, err := db.Append(t.Context(), []*event.Event{podVersion(i, 1000+i, 0, at, strings.Repeat(fmt.Sprintf(`{"%d":0},`, i), size/10))})
+			testkit.OK(t, err)
+		}
+		heap := func() uint64 {
+			var m runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&m)
+			return m.HeapAlloc
+		}
+		begun, most, n := heap(), uint64(0), 0
+		for _, err := range db.State(history.StateQuery{Units: db.Units(), Namespace: "*"}) {
+			testkit.OK(t, err)
+			if n++; n%300 == 0 {
+				most = max(most, heap())
+			}
+		}
+		if n != objects || most > begun+objects*size/4 {
+			t.Errorf("%d objects; the heap grew from %d to %d", n, begun, most)
+		}
+	})
+}
