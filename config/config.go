@@ -3,7 +3,7 @@ package config
 import "time"
 
 // Config is the whole configuration of `bridge`. Every key may be left out: a bridge without a file streams every resource but
-// Leases and Events into an embedded NATS JetStream server.
+// Leases and Events into an embedded NATS JetStream server, and into a history of a week and 1 GiB in the state directory.
 type Config struct {
 	// Cluster names the Kubernetes cluster in every event: in its source (`/clusters/<cluster>`) and in subjects and topics.
 	// Changing it changes where events go and what consumers take them for. Left out: the cluster of the

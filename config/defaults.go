@@ -4,10 +4,11 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"time"
 )
 
 // Default is the configuration of `bridge run` without a file: every resource but Leases and Events, into an embedded NATS
-// JetStream server on 127.0.0.1:4222. Leases are heartbeats, and Events tell of changes that are in the stream anyway.
+// JetStream server on 127.0.0.1:4222, and into a history of a week in the state directory. Leases are heartbeats, and Events tell of changes that are in the stream anyway.
 func Default() *Config {
 	c := base()
 	c.fillDefaults()
@@ -22,7 +23,10 @@ func base() *Config {
 			Resources: []string{"*"},
 			Exclude:   []string{"leases.coordination.k8s.io", "events", "events.events.k8s.io"},
 		}},
-		Sinks:   []Sink{{Name: "nats", NATS: &NATS{Embedded: true}}},
+		Sinks: []Sink{
+			{Name: "nats", NATS: &NATS{Embedded: true}},
+			{Name: "history", History: &History{Retention: 7 * 24 * time.Hour, MaxBytes: 1 << 30}},
+		},
 		origins: origins{},
 	}
 	fill(reflect.ValueOf(c).Elem(), "", origins{}, false)

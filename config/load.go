@@ -149,6 +149,9 @@ func (l *loader) decode() (*Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
+	if !l.viper.IsSet("sinks") && c.State.Mode == "memory" { // it lies in the state directory
+		c.Sinks = slices.DeleteFunc(c.Sinks, func(s Sink) bool { return s.History != nil })
+	}
 	return c, nil
 }
 

@@ -22,7 +22,8 @@ const preamble = `# Configuration reference
 
 A complete, commented example is [config/bridge.example.yaml](../config/bridge.example.yaml); for editors there is a JSON Schema,
 [config/bridge.schema.json](../config/bridge.schema.json). Nothing of it is required:
-` + "`bridge run`" + ` without a file watches everything but Leases and Events and runs a NATS JetStream server of its own.
+` + "`bridge run`" + ` without a file watches everything but Leases and Events, runs a NATS
+JetStream server of its own, and keeps a history of a week that can be [asked](history.md).
 
 **Where values come from.** A flag beats an environment variable, a variable beats the file, the file beats the default. A key that is not in this
 reference is an error, wherever it is; so is a setting that has no effect beside another one. ` + "`bridge validate`" + ` reports all

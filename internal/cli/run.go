@@ -17,9 +17,11 @@ func newRunCommand(build Build) *cobra.Command {
 		Long: `run watches the resources of a configuration and sends every change to its sinks, until it gets SIGINT or SIGTERM.
 
 Without a file it watches every resource that can be listed and watched, but Leases and Events, in the cluster that kubectl
-talks to, and runs a NATS JetStream server on 127.0.0.1:4222 that any NATS client can read:
+talks to, and runs a NATS JetStream server on 127.0.0.1:4222 that any NATS client can read. It keeps every version for a
+week, within 1 GiB, in the state directory:
 
   nats --server nats://127.0.0.1:4222 subscribe 'k8s.>'
+  bridge history deploy/web -n shop
 
 What must survive a restart (which versions the sinks have, and their backlog) lies in the state directory. Give it a disk
 that survives too, and each running bridge its own.
