@@ -155,7 +155,7 @@ func (k natsKind) check(ctx context.Context, m *sinkMaker, _ func(string) []stri
 func (k natsKind) sample() (sampleForm, error) {
 	subject, err := event.ParseTemplate(k.Subject)
 	return sampleForm{
-		prefix: "ce-", value: nats.HeaderValue, structured: k.sink.Encoding == "structured",
+		prefix: "ce-", value: event.HeaderValue, structured: k.sink.Encoding == "structured",
 		destination: func(e *event.Event) string {
 			return fmt.Sprintf("sink %s: subject %s, Nats-Msg-Id %s",
 				k.sink.Name, subject.Append(nil, e, event.AppendSubjectToken), e.MessageID())

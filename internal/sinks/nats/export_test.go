@@ -13,9 +13,8 @@ import (
 
 // Hooks for tests of pure functions that have no way in from outside.
 var (
-	Classified    = classified
-	PercentEncode = HeaderValue
-	Covers        = covers
+	Classified = classified
+	Covers     = covers
 )
 
 // AnswerBeforeSending gives what becomes of an ack before its message was written, and after.
