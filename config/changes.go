@@ -91,5 +91,8 @@ func (s *Sink) ReadOnce() []string {
 	if k := s.Kafka; k != nil && k.TLS != nil {
 		files = append(files, k.TLS.CAFile)
 	}
+	if h := s.HTTP; h != nil && h.TLS != nil {
+		files = append(files, h.TLS.CAFile)
+	}
 	return slices.DeleteFunc(files, func(f string) bool { return f == "" })
 }

@@ -36,6 +36,7 @@ func base() *Config {
 // fillDefaults gives every key of informers and sinks that was not given its default.
 func (c *Config) fillDefaults() {
 	fill(reflect.ValueOf(c).Elem(), "", c.origins, true)
+	c.fillHTTP()
 	for i := range c.Informers {
 		c.Informers[i].fillBindings(c.Sinks)
 		c.Informers[i].fillInherited(fmt.Sprintf("informers[%d].sinks", i), c.origins)

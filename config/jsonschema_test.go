@@ -73,7 +73,7 @@ func (s *schemaWriter) value(f reflect.StructField) map[string]any {
 		return schema
 	case "[]string", "[]config.URL":
 		return map[string]any{"type": []string{"array", "null"}, "items": map[string]any{"type": "string"}}
-	case "map[string]string":
+	case "map[string]string", "map[string]config.Secret":
 		return map[string]any{"type": []string{"object", "null"}, "additionalProperties": map[string]any{"type": []string{"string", "number", "boolean"}}}
 	}
 	switch f.Type.Kind() {

@@ -152,6 +152,8 @@ func (s *Sink) places() (places []string) {
 		if sasl := s.Kafka.SASL; sasl != nil && sasl.OAuth != nil {
 			places = append(places, sasl.OAuth.TokenURL) // which gets the client's secret
 		}
+	case s.HTTP != nil:
+		places = s.HTTP.places()
 	case s.History != nil:
 		places = []string{"history " + s.History.Dir}
 	case s.Stdout != nil:
@@ -185,6 +187,11 @@ func (s *Sink) protection() protection {
 		}
 	case s.Kafka != nil:
 		section, encrypted = s.Kafka.TLS, s.Kafka.TLS != nil
+	case s.HTTP != nil:
+		section = s.HTTP.TLS
+		for _, u := range s.HTTP.urls() {
+			encrypted = encrypted && u.Scheme == "https"
+		}
 	default:
 		return checkedTLS // it has no connection
 	}

@@ -179,7 +179,7 @@ func typeName(f reflect.StructField) string {
 		return "list of strings"
 	case "[]config.URL":
 		return "list of URLs"
-	case "map[string]string":
+	case "map[string]string", "map[string]config.Secret":
 		return "map of strings"
 	}
 	switch f.Type.Kind() {

@@ -3,7 +3,7 @@ package config
 import "time"
 
 // Sink is one destination of events. A sink that is slow or away delays no other. Exactly one of `nats`, `kafka`,
-// `history` and `stdout` says what it is.
+// `http`, `history` and `stdout` says what it is.
 type Sink struct {
 	// Name identifies the sink in informers, metrics, logs and in the state directory: renaming it is a new sink. Lower-case
 	// letters, digits and dashes, beginning with a letter. Required.
@@ -12,6 +12,8 @@ type Sink struct {
 	NATS *NATS `yaml:"nats"`
 	// Kafka publishes to Kafka, or to what speaks its protocol.
 	Kafka *Kafka `yaml:"kafka"`
+	// HTTP posts events to an endpoint.
+	HTTP *HTTP `yaml:"http"`
 	// History keeps every version of every object in a directory, which `bridge history`, `bridge show` and others answer from.
 	History *History `yaml:"history"`
 	// Stdout prints a line per event on standard output; for a look, and for pipes.
@@ -25,7 +27,7 @@ type Sink struct {
 	Encoding string `yaml:"encoding" default:"binary" oneof:"binary structured"`
 	// ReadBack makes the bridge read back, after a crash, what the broker holds since the last checkpoint, so that nothing is sent a
 	// second time. It needs the right to read what it writes. `false`: those events are sent again, with the same ids. Has no effect with core
-	// NATS and `stdout`, which can't be read back, nor with `history`, which stores each event once.
+	// NATS, `http` and `stdout`, which can't be read back, nor with `history`, which stores each event once.
 	ReadBack bool `yaml:"readBack" default:"true"`
 	// MaxInFlightBytes bounds the events in flight: those that the sink's client has, and the broker has
 	// not acknowledged yet.

@@ -14,6 +14,9 @@ func (s *Sink) validate(ps *problems, path string) {
 	if s.Kafka != nil {
 		s.Kafka.validate(ps, path+".kafka")
 	}
+	if s.HTTP != nil {
+		s.HTTP.validate(ps, path+".http")
+	}
 	if s.Stdout != nil && ps.origins.given(path+".encoding") {
 		ps.add(path+".encoding", "has no effect with stdout, which has its format")
 	}
@@ -58,16 +61,16 @@ func (s *Sink) validateKind(ps *problems, path string) {
 	for _, k := range []struct {
 		name  string
 		given bool
-	}{{"nats", s.NATS != nil}, {"kafka", s.Kafka != nil}, {"history", s.History != nil}, {"stdout", s.Stdout != nil}} {
+	}{{"nats", s.NATS != nil}, {"kafka", s.Kafka != nil}, {"http", s.HTTP != nil}, {"history", s.History != nil}, {"stdout", s.Stdout != nil}} {
 		if k.given {
 			kinds = append(kinds, k.name)
 		}
 	}
 	switch {
 	case len(kinds) > 1:
-		ps.add(path, "set only one of nats, kafka, history, stdout, got %s", strings.Join(kinds, " and "))
+		ps.add(path, "set only one of nats, kafka, http, history, stdout, got %s", strings.Join(kinds, " and "))
 	case len(kinds) == 0 && !ps.has(path):
-		ps.add(path, "missing sink type: set one of nats, kafka, history, stdout")
+		ps.add(path, "missing sink type: set one of nats, kafka, http, history, stdout")
 	}
 }
 

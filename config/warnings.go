@@ -20,6 +20,8 @@ func (c *Config) Warnings() (list []error) {
 			s.NATS.warn(ps, path+".nats", s.protection())
 		case s.Kafka != nil:
 			s.Kafka.warn(ps, path+".kafka", s.protection())
+		case s.HTTP != nil:
+			s.HTTP.warn(ps, path+".http", s.protection())
 		}
 	}
 	for _, p := range ps.list {
@@ -83,10 +85,10 @@ func (n *NATS) urlHasUser() bool {
 
 // onLoopback reports whether all servers are on this machine.
 func (n *NATS) onLoopback() bool {
-	for _, s := range n.urls() {
-		if ip := net.ParseIP(s.Hostname()); s.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(n.urls(), func(u *url.URL) bool { return !onLoopback(u) })
+}
+
+func onLoopback(u *url.URL) bool {
+	ip := net.ParseIP(u.Hostname())
+	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 }

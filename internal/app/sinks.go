@@ -38,6 +38,8 @@ func kindOf(c *config.Sink) sinkKind {
 		return natsKind{c, c.NATS}
 	case c.Kafka != nil:
 		return kafkaKind{c, c.Kafka}
+	case c.HTTP != nil:
+		return httpKind{c, c.HTTP}
 	case c.History != nil:
 		return historyKind{c, c.History}
 	default:

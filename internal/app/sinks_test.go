@@ -17,6 +17,7 @@ import (
 
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/sinks/history"
+	"github.com/kubebridge/bridge/internal/sinks/http"
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
 	"github.com/kubebridge/bridge/internal/sinks/nats"
 	"github.com/kubebridge/bridge/internal/sinks/stdout"
@@ -85,6 +86,8 @@ func TestTheExampleMakesItsSinks(t *testing.T) {
 			ok = c.Sinks[i].NATS != nil
 		case *kafka.Sink:
 			ok = c.Sinks[i].Kafka != nil
+		case *http.Sink:
+			ok = c.Sinks[i].HTTP != nil
 		case *history.Sink:
 			ok = c.Sinks[i].History != nil
 		case *stdout.Sink:

@@ -45,6 +45,9 @@ func sourceOf(o *SourceOptions) (source.Config, error) {
 		err = fromNATS(&cfg, sink.NATS, o)
 	case sink.Kafka != nil:
 		err = fromKafka(&cfg, sink.Kafka, o)
+	case sink.HTTP != nil:
+		err = errors.New("an HTTP endpoint can't be asked for what it was sent; keep the events in a " +
+			"stream too, or give --from")
 	default:
 		err = errors.New("standard output is not stored; save it in a file and give that with " +
 			"--from")

@@ -1,5 +1,5 @@
 // Package sinks holds the one contract that every sink keeps, and the classes that its errors are
-// sorted into. The packages below it (nats, kafka, stdout) keep it; sinktest checks that they do.
+// sorted into. The packages below it (nats, kafka, http, history, stdout) keep it; sinktest checks that they do.
 package sinks
 
 import (

@@ -3,6 +3,8 @@ package e2e_test
 import (
 	"fmt"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
@@ -44,7 +46,7 @@ func example(t *testing.T, audit string) string {
 		s := sink.(map[string]any)
 		sinks[s["name"].(string)] = s
 	}
-	if names := slices.Sorted(maps.Keys(sinks)); !slices.Equal(names, []string{"audit", "console", "history", "lake", "local"}) {
+	if names := slices.Sorted(maps.Keys(sinks)); !slices.Equal(names, []string{"audit", "console", "functions", "history", "lake", "local"}) {
 		t.Fatalf("the example has the sinks %v", names)
 	}
 	nats := section(t, sinks["audit"], "nats")
@@ -60,6 +62,11 @@ func example(t *testing.T, audit string) string {
 	local := section(t, sinks["local"], "nats")
 	delete(local, "storeDir")
 	local["servers"] = []string{"nats://${NATS_ADDRESS}"}
+	functions := section(t, sinks["functions"], "http")
+	delete(functions, "tls")
+	endpoint := httptest.NewServer(http.NotFoundHandler()) // no informer sends to it
+	t.Cleanup(endpoint.Close)
+	functions["url"] = endpoint.URL
 	delete(section(t, sinks["history"], "history"), "dir")
 	changed, err := yaml.Marshal(c)
 	must(t, err)

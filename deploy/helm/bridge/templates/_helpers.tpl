@@ -86,10 +86,10 @@ what it refuses so that who may edit the ConfigMap alone reads no more by that (
 {{- $place := dict -}}
 {{- range $key, $section := . -}}
 {{- if kindIs "map" $section -}}
-{{- $_ := set $place $key (pick $section "servers" "brokers" "tls" "dir") -}}
+{{- $_ := set $place $key (pick $section "servers" "brokers" "url" "deadLetterURL" "tls" "dir") -}}
 {{- end -}}
 {{- end -}}
-{{- $places = append $places (pick $place "nats" "kafka" "history" "stdout" | toJson) -}}
+{{- $places = append $places (pick $place "nats" "kafka" "http" "history" "stdout" | toJson) -}}
 {{- end -}}
 {{- $withheld := dict -}}
 {{- range $informer := dig "informers" list $c -}}

@@ -1,0 +1,27 @@
+// Package http is the sink that posts events to an endpoint, as the HTTP protocol binding of
+// CloudEvents says, in binary or structured mode.
+//
+// It takes events from a publisher, one for each call of Publish, and as many calls at once as
+// Config.Concurrency says. The unit of order is the object (sinks.ByObject): an event is posted
+// when the one before it of its object has an answer that settles it.
+//
+// # Answers
+//
+//	2xx                          settled
+//	401, 403, 404, 405, 407,     posted again, and only the object waits: they are about the
+//	408, 410, 425, 429           endpoint, its credentials or its load, and not about the event
+//	other 4xx                    refused: the event goes to the dead letters
+//	3xx, 5xx, none in time       posted again, and only the object waits
+//	no connection                posted again; the sink pauses until there is one
+//
+// Retry-After of 429 and 503 is obeyed, for the whole endpoint and at most five minutes. A redirect
+// is followed within the host of the URL and when it keeps the method (307, 308). Answers are read
+// to 64 KiB and thrown away: what an endpoint says reaches neither the log nor the dead letters.
+//
+// # Repeats
+//
+// Nothing can be read back, and no broker drops repeats. An event whose answer was lost comes
+// again, with the same id: receivers drop repeats by id, or by sequence. The first attempt may be
+// worked on while the second is: a receiver that answers late may see a repeat behind later events
+// of the object, and never an event for the first time.
+package http

@@ -1,0 +1,174 @@
+package http_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	nethttp "net/http"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/publisher"
+	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/sinks/http"
+	"github.com/kubebridge/bridge/internal/sinks/sinktest"
+	"github.com/kubebridge/bridge/internal/testkit"
+)
+
+// unsteady is a receiver that takes an event, and then answers, or fails in one of many ways. It also
+// fails before it takes one.
+type unsteady struct {
+	t *testing.T
+
+	mu      sync.Mutex
+	random  *rand.Rand      // guarded by mu
+	newest  map[string]int  // guarded by mu: the version that came last for the first time, by object
+	ids     map[string]bool // guarded by mu
+	repeats int             // guarded by mu
+}
+
+func (u *unsteady) ServeHTTP(w nethttp.ResponseWriter, r *nethttp.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil || r.Method != nethttp.MethodPost {
+		return
+	}
+	before, after := u.fault(), u.fault()
+	if before(w, r) {
+		return
+	}
+	got, err := parse(r.Header, body)
+	if err != nil {
+		u.t.Error(err)
+		return
+	}
+	u.take(got)
+	after(w, r)
+}
+
+// fault gives nothing, or a way to fail that reports whether the request is over.
+func (u *unsteady) fault() func(nethttp.ResponseWriter, *nethttp.Request) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	wait := time.Duration(u.random.IntN(30)) * time.Second
+	status := []int{500, 502, 503, 429, 404, 401, 307}[u.random.IntN(7)]
+	switch u.random.IntN(8) {
+	case 0: // a status
+		return func(w nethttp.ResponseWriter, _ *nethttp.Request) bool {
+			if status == 429 || status == 503 {
+				w.Header().Set("Retry-After", fmt.Sprint(wait.Seconds()))
+			}
+			w.WriteHeader(status)
+			return true
+		}
+	case 1: // a handler that dies
+		return func(nethttp.ResponseWriter, *nethttp.Request) bool { panic(nethttp.ErrAbortHandler) }
+	case 2: // late, also after the sink has given up and has sent the event again
+		return func(nethttp.ResponseWriter, *nethttp.Request) bool { time.Sleep(wait); return false }
+	case 3: // no answer at all
+		return func(_ nethttp.ResponseWriter, r *nethttp.Request) bool { <-r.Context().Done(); return true }
+	}
+	return func(nethttp.ResponseWriter, *nethttp.Request) bool { return false }
+}
+
+// take checks that an event that comes for the first time is the next one of its object.
+func (u *unsteady) take(r sinktest.Received) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	id, name := r.Attributes["id"], r.Attributes["name"]
+	version, err := strconv.Atoi(r.Attributes["resourceversion"])
+	if err != nil {
+		u.t.Error(err)
+	}
+	if u.ids[id] {
+		u.repeats++
+		if version > u.newest[name] {
+			u.t.Errorf("version %d of %s has the id of another one: %s", version, name, id)
+		}
+		return
+	}
+	u.ids[id] = true
+	if want := u.newest[name] + 1; version != want {
+		u.t.Errorf("version %d of %s came for the first time, want %d", version, name, want)
+	}
+	u.newest[name] = version
+}
+
+// settled counts what the publisher gives back.
+type settled struct {
+	t     *testing.T
+	mu    sync.Mutex
+	count int // guarded by mu
+}
+
+func (s *settled) Settle(items []*publisher.Item) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, it := range items {
+		if it.Outcome() != publisher.Acknowledged {
+			s.t.Errorf("%s: %s", it.Message.Event.ID, it.Outcome())
+		}
+	}
+	s.count += len(items)
+}
+
+// serveAndKill serves for a while, is away for a while, and so on, until ctx ends. It begins by being
+// away.
+func (n *network) serveAndKill(ctx context.Context, host string, h nethttp.Handler) {
+	for ctx.Err() == nil {
+		time.Sleep(15 * time.Second)
+		kill := n.serve(host, h.ServeHTTP)
+		time.Sleep(40 * time.Second)
+		kill()
+	}
+}
+
+// TestFaults posts to a receiver that fails at random, hangs, answers late, and is killed: nothing is
+// lost, nothing is reordered within an object, and repeats have equal ids.
+func TestFaults(t *testing.T) {
+	const objects, versions = 20, 25
+	for seed := range uint64(5) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNetwork(t)
+				u := &unsteady{
+					t: t, random: rand.New(rand.NewPCG(seed, 0)), newest: map[string]int{}, ids: map[string]bool{},
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				var running sync.WaitGroup
+				running.Go(func() { n.serveAndKill(ctx, "a.test:80", u) })
+				sink, err := http.New(http.Config{URL: endpoint, Dial: n.dial})
+				testkit.OK(t, err)
+				p, err := publisher.New(publisher.Config{Sink: sink, Name: "http"})
+				testkit.OK(t, err)
+				running.Go(func() { testkit.OK(t, p.Run(ctx)) })
+
+				var items []*publisher.Item
+				s := &settled{t: t}
+				for version := 1; version <= versions; version++ {
+					for object := range objects {
+						e := sinktest.NewEvent(fmt.Sprint("web-", object), version, 300)
+						items = append(items, &publisher.Item{Message: sinks.Message{Event: e}, Settler: s})
+					}
+				}
+				testkit.OK(t, p.Add(t.Context(), items))
+				testkit.OK(t, p.Drain(t.Context()))
+				cancel()
+				running.Wait()
+				time.Sleep(time.Minute) // handlers that are late end
+				u.mu.Lock()
+				defer u.mu.Unlock()
+				if s.count != objects*versions || len(u.ids) != objects*versions {
+					t.Errorf("%d settled, %d received, of %d", s.count, len(u.ids), objects*versions)
+				}
+				if u.repeats == 0 {
+					t.Error("no event was repeated: the faults are none")
+				}
+				t.Logf("%d events, %d repeats", len(u.ids), u.repeats)
+			})
+		})
+	}
+}
