@@ -22,6 +22,10 @@ type Kafka struct {
 	// Tombstones adds a record with the same key and no value after each deleted event, so that a compacted topic forgets
 	// the object. Not with payload `patch`, nor with `reference` in binary encoding: a compacted topic would lose the objects.
 	Tombstones bool `yaml:"tombstones"`
+	// Timestamps is what the time of a record is. `sent`: when the bridge sent it. `event`: the event's `time`, for engines that take it
+	// as event time. Kafka's retention goes by it: a topic with a `retention.ms` forgets the snapshot of objects that last changed before,
+	// soon after it is stored. So use it with `retention.ms: "-1"` or a compacted topic.
+	Timestamps string `yaml:"timestamps" default:"sent" oneof:"sent event"`
 	// NewPartitions is what is done with partitions that a topic has got since the bridge last ran. `keep`: nothing, events are spread over as many
 	// as before, so that all of an object are in one, in order. `use`: over all, which moves objects; a consumer may then read an
 	// object's later events before its earlier ones, unless it has read all that was there. What was before is known from the state directory, with

@@ -45,7 +45,7 @@ func (k kafkaKind) make(m *sinkMaker, log *slog.Logger) (sinks.Sink, service, er
 		Encoding: c.Encoding, Tombstones: k.Tombstones,
 		LostByCompaction: m.feeds.lostByCompaction(c.Name), Compression: k.Compression,
 		TLS: encryption, SASL: sasl, MaxTopics: k.MaxTopics,
-		CreateTopics: kafkaTopics(k.CreateTopics), NewPartitions: k.NewPartitions,
+		CreateTopics: kafkaTopics(k.CreateTopics), NewPartitions: k.NewPartitions, Timestamps: k.Timestamps,
 		Confirm: m.replicas.confirm(),
 		Log:     log, Registerer: m.registry,
 	})

@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 )
@@ -27,6 +28,10 @@ func (s *Sink) checkSettings(
 	}
 	for _, problem := range s.lossySettings(settings) {
 		s.log.Warn("the topic's settings keep less than everything", "topic", name,
+			"problem", problem)
+	}
+	for _, problem := range s.timeSettings(settings) {
+		s.log.Warn("the topic's settings do not go with the time of events", "topic", name,
 			"problem", problem)
 	}
 	if n, err := strconv.Atoi(settings["max.message.bytes"]); err == nil && n > 0 {
@@ -73,6 +78,29 @@ func (s *Sink) lossySettings(settings map[string]string) (found []string) {
 	if n, err := strconv.Atoi(settings["max.message.bytes"]); err == nil && n < defaultMaxMessage {
 		found = append(found, fmt.Sprintf("max.message.bytes is %d: larger events are refused "+
 			"and become dead letters; objects may have 1 MiB", n))
+	}
+	return found
+}
+
+// timeSettings returns settings that do not go with the time of events as the time of records.
+func (s *Sink) timeSettings(settings map[string]string) (found []string) {
+	if s.config.Timestamps != EventTime {
+		return nil
+	}
+	if settings["message.timestamp.type"] == "LogAppendTime" {
+		return []string{"message.timestamp.type is LogAppendTime: records get the broker's time, " +
+			"and timestamps: event has no effect; set it to CreateTime"}
+	}
+	retention := settings["retention.ms"]
+	if strings.Contains(settings["cleanup.policy"], "delete") && retention != "" && retention != "-1" {
+		found = append(found, fmt.Sprintf("retention.ms is %s and goes by the time of events: the "+
+			"snapshot of objects that last changed before is deleted soon after it is stored; set "+
+			"retention.ms to -1 or cleanup.policy to compact", retention))
+	}
+	const before = "message.timestamp.before.max.ms"
+	if limit := settings[before]; limit != "" && limit != strconv.FormatInt(math.MaxInt64, 10) {
+		found = append(found, fmt.Sprintf("%s is %s: events of objects that last changed before are "+
+			"refused and become dead letters; remove the setting", before, limit))
 	}
 	return found
 }

@@ -304,6 +304,51 @@ func TestLossySettings(t *testing.T) {
 	}
 }
 
+func TestTimeSettings(t *testing.T) {
+	for _, c := range []struct {
+		name, timestamps string
+		settings         map[string]string
+		want             []string
+	}{
+		{"a topic that keeps records for a while", kafka.EventTime, nil, []string{"retention.ms is 604800000"}},
+		{"a compacted topic", kafka.EventTime, map[string]string{"cleanup.policy": "compact"}, nil},
+		{"a topic that keeps records forever", kafka.EventTime, map[string]string{"retention.ms": "-1"}, nil},
+		{
+			"a topic that refuses old records", kafka.EventTime,
+			map[string]string{"retention.ms": "-1", "message.timestamp.before.max.ms": "3600000"},
+			[]string{"message.timestamp.before.max.ms is 3600000"},
+		},
+		{
+			"a topic with times of its own", kafka.EventTime,
+			map[string]string{"message.timestamp.type": "LogAppendTime"},
+			[]string{"message.timestamp.type is LogAppendTime"},
+		},
+		{"the time of sending", kafka.SentTime, map[string]string{"message.timestamp.type": "LogAppendTime"}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cluster := newCluster(t)
+			if err := cluster.CreateTopic("k8s.test.jobs", 1, c.settings); err != nil {
+				t.Fatal(err)
+			}
+			var log strings.Builder
+			s := openSink(t, cluster, logTo(&log), func(cfg *kafka.Config) { cfg.Timestamps = c.timestamps })
+			e := podEvent("web", 1)
+			e.Resource = "jobs"
+			if _, err := s.Lane(t.Context(), e); err != nil {
+				t.Fatal(err)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(log.String(), want) {
+					t.Errorf("the log does not say %s:\n%s", want, log.String())
+				}
+			}
+			if n := strings.Count(log.String(), "the time of events"); n < len(c.want) || len(c.want) == 0 && n > 0 {
+				t.Errorf("%d warnings:\n%s", n, log.String())
+			}
+		})
+	}
+}
+
 func TestLostByCompaction(t *testing.T) {
 	for policy, want := range map[string]int{"compact": 1, "delete": 0} {
 		c := newCluster(t)
