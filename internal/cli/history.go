@@ -112,42 +112,20 @@ func (o *historyOptions) find(cmd *cobra.Command, db *history.DB, args []string)
 	if err != nil {
 		return nil, failed(err)
 	}
-	type candidate struct {
-		*history.Object
-		newest time.Time
-	}
-	var found []candidate
-	var clusters []string
-	for _, u := range units {
-		for _, namespace := range slices.Compact([]string{o.namespace, ""}) {
-			object := &history.Object{Unit: u, Namespace: namespace, Name: name}
-			last, err := db.At(object, history.Point{})
-			if err != nil {
-				return nil, failed(err)
-			}
-			if last != nil {
-				found = append(found, candidate{object, last.Time})
-				clusters = append(clusters, u.Cluster())
-				break
-			}
-		}
-	}
-	slices.Sort(clusters)
-	clusters = slices.Compact(clusters)
+	best, others, err := db.Find(units, o.namespace, name)
 	switch {
-	case len(found) == 0:
+	case errors.Is(err, history.ErrSeveralClusters):
+		return nil, refused(fmt.Errorf("%w; give one with --cluster", err))
+	case err != nil:
+		return nil, failed(err)
+	case best == nil:
 		return nil, failed(o.neverSeen(db, units, name))
-	case len(clusters) > 1:
-		return nil, refused(fmt.Errorf("%s/%s is in several clusters, give one with --cluster: %s", kind, name, strings.Join(clusters, ", ")))
 	}
-	best := slices.MaxFunc(found, func(a, b candidate) int { return a.newest.Compare(b.newest) })
-	for _, other := range found {
-		if other.Object != best.Object {
-			fmt.Fprintf(cmd.ErrOrStderr(), "bridge: informer %s has the object too; this is of informer %s\n",
-				plain(other.Unit.Informer), plain(best.Unit.Informer))
-		}
+	for _, other := range others {
+		fmt.Fprintf(cmd.ErrOrStderr(), "bridge: informer %s has the object too; this is of informer %s\n",
+			plain(other.Informer), plain(best.Unit.Informer))
 	}
-	return best.Object, nil
+	return best, nil
 }
 
 // neverSeen says that no event ever named an object, and what was probably meant.
@@ -184,48 +162,6 @@ func (o *historyOptions) neverSeen(db *history.DB, units []*history.Unit, name s
 const timeHelp = `Times are 14:03 or 14:03:05 (the last one that was, in the local time zone), 2h ago, "2026-11-22 14:03",
 RFC 3339 (2026-11-22T14:03:00Z), or a resourceVersion. Answers show the time with its zone. The API
 server's times are whole seconds.`
-
-// at is the version of an object at a point. Where the object was not there, the error says why.
-func (o *historyOptions) at(db *history.DB, object *history.Object, p history.Point) (v *history.Version, err error) {
-	horizon, err := db.Horizon()
-	if err != nil {
-		return nil, failed(err)
-	}
-	if beforeHorizon(p, horizon) {
-		return nil, failed(fmt.Errorf("what %s was at %s is not known: this history is kept from %s on (retention)", object, p, history.ShowTime(horizon)))
-	}
-	v, err = db.At(object, p)
-	switch {
-	case err != nil:
-		return nil, failed(err)
-	case v == nil:
-		return nil, failed(o.notYet(db, object, p))
-	case v.Deleted():
-		return nil, failed(fmt.Errorf("%s did not exist at %s: it was deleted at %s (resourceVersion %s)", object, p,
-			history.ShowTime(v.Time), v.Event.ResourceVersion))
-	}
-	return v, nil
-}
-
-// beforeHorizon reports whether a point is of before what is kept.
-func beforeHorizon(p history.Point, horizon time.Time) bool {
-	return !p.At.IsZero() && p.At.Before(horizon)
-}
-
-// notYet tells an object that did not exist from one that was not known.
-func (o *historyOptions) notYet(db *history.DB, object *history.Object, p history.Point) error {
-	for first, err := range db.Versions(object, time.Time{}, time.Time{}) {
-		if err != nil {
-			return err
-		}
-		e := &first.Event
-		if e.Op == "added" && !e.Initial && !e.Inferred && e.Cause != "entered-selector" {
-			return fmt.Errorf("%s did not exist at %s: it was created at %s (resourceVersion %s)", object, p, history.ShowTime(first.Time), e.ResourceVersion)
-		}
-		return fmt.Errorf("what %s was at %s is not known: the history of it begins at %s (resourceVersion %s)", object, p, history.ShowTime(first.Time), e.ResourceVersion)
-	}
-	return fmt.Errorf("%s is not known", object)
-}
 
 // warn reports because of what an answer may be incomplete, and where the history ends before a time.
 func (o *historyOptions) warn(
@@ -310,10 +246,4 @@ func wantsColour(cmd *cobra.Command) bool {
 }
 
 // who made a change, as far as it is known.
-func who(v *history.Version) string {
-	who := cmp.Or(v.Event.Manager, "-")
-	if v.Event.ManagerSubresource != "" {
-		who += "/" + v.Event.ManagerSubresource
-	}
-	return who
-}
+func who(v *history.Version) string { return cmp.Or(v.Manager(), "-") }

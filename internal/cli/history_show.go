@@ -74,12 +74,11 @@ func parseAt(flag, text string) (p history.Point, err error) {
 func (o *historyOptions) version(cmd *cobra.Command, db *history.DB, object *history.Object, p history.Point) (v *history.Version, err error) {
 	if p.IsZero() {
 		v, err = db.At(object, history.Point{})
-		err = failed(err)
 	} else {
-		v, err = o.at(db, object, p)
+		v, err = db.Existing(object, p)
 	}
 	if err != nil {
-		return nil, err
+		return nil, failed(err)
 	}
 	if !p.At.IsZero() {
 		holes, err := db.Uncertain(object, v.Time, p.At)
@@ -156,7 +155,10 @@ times, or it is not known; 2 when there is no history.`,
 		}
 		var a *history.Version
 		if older.IsZero() {
-			a, err = versionBefore(db, object, b)
+			a, err = db.VersionBefore(b)
+			if err == nil && a == nil {
+				err = fmt.Errorf("%s has no version before resourceVersion %s", object, b.Event.ResourceVersion)
+			}
 			err = failed(err)
 		} else {
 			a, err = o.version(cmd, db, object, older)
@@ -167,23 +169,6 @@ times, or it is not known; 2 when there is no history.`,
 		return failed(printDiff(cmd.OutOrStdout(), a, b, o.output, wantsColour(cmd)))
 	}
 	return cmd
-}
-
-// versionBefore is the version before one.
-func versionBefore(db *history.DB, object *history.Object, v *history.Version) (before *history.Version, err error) {
-	for other, err := range db.Versions(object, time.Time{}, v.Time) {
-		if err != nil {
-			return nil, err
-		}
-		if other.Event.Sequence == v.Event.Sequence {
-			break
-		}
-		before = other
-	}
-	if before == nil || before.Deleted() {
-		return nil, fmt.Errorf("%s has no version before resourceVersion %s", object, v.Event.ResourceVersion)
-	}
-	return before, nil
 }
 
 func printDiff(w io.Writer, a, b *history.Version, output string, colour bool) error {

@@ -104,7 +104,7 @@ func warnState(cmd *cobra.Command, db *history.DB, cluster string, q history.Sta
 	if err != nil {
 		return failed(err)
 	}
-	if beforeHorizon(q.At, horizon) {
+	if q.At.IsBefore(horizon) {
 		return failed(fmt.Errorf("the state at %s is not known: this history is kept from %s on (retention)", q.At, history.ShowTime(horizon)))
 	}
 	holes, unlisted, err := db.UncertainState(q)
@@ -118,7 +118,7 @@ func warnState(cmd *cobra.Command, db *history.DB, cluster string, q history.Sta
 			when = "the first list of them ended at " + history.ShowTime(u.Until)
 		}
 		fmt.Fprintf(cmd.ErrOrStderr(), "bridge: this answer may be incomplete: %s of informer %s: %s\n",
-			plain(groupResource(u.Unit)), plain(u.Unit.Informer), when)
+			plain(u.Unit.GroupResource()), plain(u.Unit.Informer), when)
 	}
 	return warnEnd(cmd, db, cluster, q.At.At)
 }
@@ -169,7 +169,7 @@ func (r *stateRows) addRow(v *history.Version) error {
 		r.table = newTable(r.w)
 		fmt.Fprintln(r.table, r.row("NAMESPACE", "NAME", "VERSION", "CHANGED", "MANAGER"))
 	}
-	fmt.Fprintln(r.table, r.row(oneLine(v.Event.Namespace), oneLine(groupResource(v.Unit)+"/"+v.Event.Name),
+	fmt.Fprintln(r.table, r.row(oneLine(v.Event.Namespace), oneLine(v.Unit.GroupResource()+"/"+v.Event.Name),
 		oneLine(v.Event.ResourceVersion), history.ShowTime(v.Time), oneLine(who(v))))
 	if r.count++; r.count%tableChunk == 0 {
 		return r.table.Flush()

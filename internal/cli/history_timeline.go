@@ -88,9 +88,11 @@ func (o *timelineOptions) run(cmd *cobra.Command, s span) error {
 		namespace = "*"
 	}
 	wanted := func(u *history.Unit) bool { return slices.Contains(units, u) }
-	if err := errors.Join(warnHorizon(cmd, db, s.since.At), o.warnTimeline(cmd, db, cluster, s, wanted)); err != nil {
+	holes, err := db.HolesOf(units, s.since.At, s.until.At)
+	if err := errors.Join(warnHorizon(cmd, db, s.since.At), failed(err)); err != nil {
 		return err
 	}
+	printHoles(cmd, holes)
 	rows := &timelineRows{out: cmd.OutOrStdout(), options: o}
 	for e, err := range db.Timeline(cluster, namespace, s.since.At, s.until.At, wanted) {
 		if err != nil {
@@ -101,30 +103,6 @@ func (o *timelineOptions) run(cmd *cobra.Command, s span) error {
 		}
 	}
 	return failed(rows.flush())
-}
-
-// warnTimeline reports what may be missing.
-func (o *timelineOptions) warnTimeline(
-	cmd *cobra.Command, db *history.DB, cluster string, s span, wanted func(*history.Unit) bool,
-) error {
-	var holes []*history.Mark
-	seen := map[string]bool{}
-	for _, u := range db.Units() {
-		if u.Cluster() != cluster || !wanted(u) {
-			continue
-		}
-		for m, err := range db.Marks(u, s.since.At, s.until.At) {
-			if err != nil {
-				return failed(err)
-			}
-			if m.IsHole() && !seen[m.Event.ID] {
-				seen[m.Event.ID] = true
-				holes = append(holes, m)
-			}
-		}
-	}
-	printHoles(cmd, holes)
-	return nil
 }
 
 // timelineRows prints what happened.
@@ -163,9 +141,7 @@ func (r *timelineRows) add(e *history.Entry) error {
 		len(o.managers) > 0 && !slices.Contains(o.managers, e.Event.Manager):
 		return nil
 	}
-	changes := changesSince(e.Version, e.Before)
-	if !o.heartbeats && e.Event.Op == "updated" && len(changes) > 0 &&
-		!slices.ContainsFunc(changes, func(c history.Change) bool { return !c.IsHeartbeat() }) {
+	if !o.heartbeats && e.IsHeartbeat() {
 		r.heartbeats++
 		if r.alive == nil {
 			r.alive = map[string]bool{}
@@ -178,26 +154,12 @@ func (r *timelineRows) add(e *history.Entry) error {
 	if o.output == "json" {
 		return r.writeJSON(e)
 	}
-	r.fold(e, changes)
+	r.fold(e, e.Changes())
 	return nil
 }
 
-// timelineReport is a change as JSON.
-type timelineReport struct {
-	Cluster   string `json:"cluster"`
-	Resource  string `json:"resource"`
-	Namespace string `json:"namespace,omitempty"`
-	Name      string `json:"name"`
-	Owners    string `json:"owners,omitempty"`
-	versionReport
-}
-
 func (r *timelineRows) writeJSON(e *history.Entry) error {
-	report := timelineReport{
-		Cluster: e.Unit.Cluster(), Resource: groupResource(e.Unit), Namespace: e.Event.Namespace, Name: e.Event.Name,
-		Owners: attribute(e.Version, "owners"), versionReport: reportVersion(e.Version, e.Before),
-	}
-	line, err := marshalLine(report)
+	line, err := marshalLine(e.Report())
 	if err == nil {
 		_, err = r.out.Write(line)
 	}
@@ -208,8 +170,8 @@ func (r *timelineRows) writeJSON(e *history.Entry) error {
 func (r *timelineRows) fold(e *history.Entry, changes []history.Change) {
 	object := e.Event.Kind + "/" + e.Event.Name
 	owner := object
-	if kind := attribute(e.Version, "ownerkind"); kind != "" {
-		owner = kind + "/" + attribute(e.Version, "ownername")
+	if kind := e.Attribute("ownerkind"); kind != "" {
+		owner = kind + "/" + e.Attribute("ownername")
 	}
 	if r.options.all && e.Event.Namespace != "" {
 		owner, object = e.Event.Namespace+"/"+owner, e.Event.Namespace+"/"+object
@@ -280,22 +242,4 @@ func (r *timelineRows) flush() error {
 		fmt.Fprintf(r.out, "\n%s of %s left out: --heartbeats lists them\n", amount(r.heartbeats, "heartbeat"), amount(len(r.alive), "object"))
 	}
 	return err
-}
-
-// attribute is an attribute beside those that every event has.
-func attribute(v *history.Version, name string) string {
-	for _, a := range v.Event.Extensions {
-		if a.Name == name {
-			return a.Value
-		}
-	}
-	return ""
-}
-
-// groupResource is "deployments.apps", or "pods" for the core group.
-func groupResource(u *history.Unit) string {
-	if u.Group == "" {
-		return u.Resource
-	}
-	return u.Resource + "." + u.Group
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -93,51 +92,6 @@ func (s *span) has(v *history.Version) bool {
 	return (s.since.Version == 0 || n >= s.since.Version) && (s.until.Version == 0 || n <= s.until.Version)
 }
 
-// versionReport is a version as JSON.
-type versionReport struct {
-	Time       time.Time      `json:"time"`
-	TimeSource string         `json:"timeSource,omitempty"`
-	Operation  string         `json:"operation"`
-	Version    string         `json:"resourceVersion"`
-	Previous   string         `json:"previous,omitempty"`
-	UID        string         `json:"uid"`
-	Manager    string         `json:"manager,omitempty"`
-	Changed    []changeReport `json:"changed,omitempty"`
-	Initial    bool           `json:"initial,omitempty"`
-	Inferred   bool           `json:"inferred,omitempty"`
-	// Known is what is known of the object: object, metadata, patch, none.
-	Known history.Form `json:"known"`
-}
-
-type changeReport struct {
-	Field string          `json:"field"`
-	Old   json.RawMessage `json:"old,omitempty"`
-	New   json.RawMessage `json:"new,omitempty"`
-}
-
-func reportVersion(v, before *history.Version) versionReport {
-	e := &v.Event
-	r := versionReport{
-		Time: v.Time, TimeSource: e.TimeSource, Operation: string(e.Op), Version: e.ResourceVersion, Previous: e.Previous,
-		UID: e.UID, Initial: e.Initial, Inferred: e.Inferred, Known: v.Form(),
-	}
-	if e.Manager != "" {
-		r.Manager = who(v)
-	}
-	for _, c := range changesSince(v, before) {
-		r.Changed = append(r.Changed, changeReport{c.Path, c.Old, c.New})
-	}
-	return r
-}
-
-// changesSince are those of an update; nil where one of the two objects is not known.
-func changesSince(v, before *history.Version) []history.Change {
-	if before == nil || before.Deleted() || v.Form() == history.FormNone || v.Form() != before.Form() || v.Form() == history.FormPatch {
-		return nil
-	}
-	return history.Changes(before.Event.Data, v.Event.Data)
-}
-
 func writeVersions(w io.Writer, db *history.DB, object *history.Object, s span, field, output string) error {
 	rows := newVersionRows(w, field, output)
 	var before *history.Version
@@ -166,12 +120,12 @@ type versionRows struct {
 	row    func(format string, args ...any)
 	field  string
 	output string
-	list   []versionReport
+	list   []history.VersionReport
 	count  int
 }
 
 func newVersionRows(w io.Writer, field, output string) *versionRows {
-	r := &versionRows{w: w, field: field, output: output, list: []versionReport{}}
+	r := &versionRows{w: w, field: field, output: output, list: []history.VersionReport{}}
 	if output == "table" {
 		t := newTable(w)
 		r.table, r.row = t, func(format string, args ...any) { fmt.Fprintf(t, format, args...) }
@@ -191,7 +145,7 @@ func (r *versionRows) add(v, before *history.Version) {
 	}
 	r.count++
 	if r.output != "table" {
-		r.list = append(r.list, reportVersion(v, before))
+		r.list = append(r.list, v.Report(before))
 		return
 	}
 	r.row("%s\t%s\t%s\t%s\t%s\n", history.ShowTime(v.Time), operation(v), oneLine(who(v)), oneLine(v.Event.ResourceVersion), oneLine(whatChanged(v, before)))
@@ -211,8 +165,8 @@ func (r *versionRows) addField(v, before *history.Version) {
 	}
 	r.count++
 	if r.output != "table" {
-		report := reportVersion(v, nil)
-		report.Changed = []changeReport{{r.field, old, now}}
+		report := v.Report(nil)
+		report.Changed = []history.ChangeReport{{Field: r.field, Old: old, New: now}}
 		r.list = append(r.list, report)
 		return
 	}
@@ -256,7 +210,7 @@ func whatChanged(v, before *history.Version) string {
 	if v.Event.Op != "updated" {
 		return ""
 	}
-	changes := changesSince(v, before)
+	changes := v.ChangesSince(before)
 	if before == nil {
 		return "(the version before is not known)"
 	}

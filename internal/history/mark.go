@@ -136,7 +136,7 @@ func (m *Mark) concerns(o *Object) bool {
 	if m.Event.Op != event.Quarantined || !strings.Contains(key, "/") {
 		return m.Event.Namespace == "" || m.Event.Namespace == o.Namespace
 	}
-	return key == o.Unit.groupResource()+"/"+o.Namespace+"/"+o.Name
+	return key == o.Unit.GroupResource()+"/"+o.Namespace+"/"+o.Name
 }
 
 // isHealed reports whether a list that ends after the mark tells the state again, deletes included.
@@ -185,4 +185,21 @@ func (m *Mark) isUpTo(p Point) bool {
 	}
 	n, err := strconv.ParseUint(m.Event.ResourceVersion, 10, 64)
 	return err != nil || n <= p.Version
+}
+
+// HolesOf are what may be missing of the objects of units from one time to another.
+func (db *DB) HolesOf(units []*Unit, since, until time.Time) (holes []*Mark, err error) {
+	seen := map[string]bool{}
+	for _, u := range units {
+		for m, err := range db.Marks(u, since, until) {
+			if err != nil {
+				return nil, err
+			}
+			if m.IsHole() && !seen[m.Event.ID] {
+				seen[m.Event.ID] = true
+				holes = append(holes, m)
+			}
+		}
+	}
+	return holes, nil
 }

@@ -34,7 +34,7 @@ func (db *DB) Resolve(name, cluster string) ([]*Unit, error) {
 		if u.Resource == "" || u.Source == ArchiveSource || cluster != "" && u.Cluster() != cluster {
 			continue
 		}
-		known = append(known, u.groupResource())
+		known = append(known, u.GroupResource())
 		if qualified && rest != u.Group && !strings.HasSuffix(rest, "."+u.Group) && u.Group != "" ||
 			qualified && u.Group == "" && strings.Contains(rest, ".") {
 			continue

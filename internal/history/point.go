@@ -17,6 +17,9 @@ type Point struct {
 // IsZero reports whether the point is the newest version.
 func (p Point) IsZero() bool { return p.At.IsZero() && p.Version == 0 }
 
+// IsBefore reports whether the point is a time before another.
+func (p Point) IsBefore(at time.Time) bool { return !p.At.IsZero() && p.At.Before(at) }
+
 // String is the point with its time zone.
 func (p Point) String() string {
 	if p.Version > 0 {

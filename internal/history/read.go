@@ -37,9 +37,9 @@ type Object struct {
 // String is "deployments.apps/shop/web".
 func (o *Object) String() string {
 	if o.Namespace == "" {
-		return o.Unit.groupResource() + "/" + o.Name
+		return o.Unit.GroupResource() + "/" + o.Name
 	}
-	return o.Unit.groupResource() + "/" + o.Namespace + "/" + o.Name
+	return o.Unit.GroupResource() + "/" + o.Namespace + "/" + o.Name
 }
 
 func (o *Object) prefix() []byte {
@@ -56,7 +56,7 @@ func versionOf(
 		Cluster: u.Cluster(), Namespace: namespace, Name: name, Op: h.op, Time: h.time,
 	}
 	if err := readText(&v.Event, u, seq, text, base); err != nil {
-		return nil, fmt.Errorf("version %s of %s/%s/%s: %w", seq, u.groupResource(), namespace, name, err)
+		return nil, fmt.Errorf("version %s of %s/%s/%s: %w", seq, u.GroupResource(), namespace, name, err)
 	}
 	return v, nil
 }
@@ -198,7 +198,7 @@ func (r *reader) readVersion() (*Version, error) {
 	}
 	text, base, err := r.text(seq, h)
 	if err != nil {
-		return nil, fmt.Errorf("version %s of %s/%s/%s: %w", seq, u.groupResource(), namespace, name, err)
+		return nil, fmt.Errorf("version %s of %s/%s/%s: %w", seq, u.GroupResource(), namespace, name, err)
 	}
 	return versionOf(u, namespace, name, seq, h, text, base)
 }

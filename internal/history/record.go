@@ -80,7 +80,7 @@ type derived struct{ id, typ, subject, partitionKey, sequence string }
 func derive(u *Unit, e *event.Event, seq sequence) derived {
 	d := derived{
 		id: e.UID + "/" + seq.resourceVersion(), typ: "dev.kubebridge.resource." + string(e.Op),
-		partitionKey: u.groupResource() + "/" + e.Namespace + "/" + e.Name,
+		partitionKey: u.GroupResource() + "/" + e.Namespace + "/" + e.Name,
 		sequence:     seq.String(),
 	}
 	if e.Op == event.Deleted {

@@ -51,11 +51,11 @@ type state struct {
 
 func (s *state) run() error {
 	units := slices.SortedFunc(slices.Values(s.Units), func(a, b *Unit) int {
-		return cmp.Or(cmp.Compare(a.Source, b.Source), cmp.Compare(a.groupResource(), b.groupResource()), cmp.Compare(a.Number, b.Number))
+		return cmp.Or(cmp.Compare(a.Source, b.Source), cmp.Compare(a.GroupResource(), b.GroupResource()), cmp.Compare(a.Number, b.Number))
 	})
 	for len(units) > 0 {
 		n := 1
-		for n < len(units) && units[n].Source == units[0].Source && units[n].groupResource() == units[0].groupResource() {
+		for n < len(units) && units[n].Source == units[0].Source && units[n].GroupResource() == units[0].GroupResource() {
 			n++
 		}
 		goOn, err := s.resource(units[:n])

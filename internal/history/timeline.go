@@ -16,7 +16,17 @@ import (
 type Entry struct {
 	*Version
 	// Before is the version before, nil where there is none, or it is not known.
-	Before *Version
+	Before   *Version
+	changes  []Change
+	compared bool // changes has what differs
+}
+
+// Changes are those since Before.
+func (e *Entry) Changes() []Change {
+	if !e.compared {
+		e.changes, e.compared = e.ChangesSince(e.Before), true
+	}
+	return e.changes
 }
 
 // Timeline is what happened in a namespace of a cluster, or in all of them for "*", from one time to
@@ -165,16 +175,16 @@ func (t *timeline) give(e *timelineEntry) (bool, error) {
 		return v == nil && err == nil, err // retention has removed it
 	}
 	entry := &Entry{Version: v}
-	if entry.Before, err = t.r.before(u, e); err != nil {
+	if entry.Before, err = t.r.before(u, e.namespace, e.name, e.seq); err != nil {
 		return false, err
 	}
 	return t.yield(entry, nil), nil
 }
 
 // before is the version before one of an object, nil where there is none, or the object had ended.
-func (r *reader) before(u *Unit, e *timelineEntry) (*Version, error) {
-	prefix := appendObject(nil, u.Number, e.namespace, e.name)
-	if !r.it.SeekLT(e.seq.append(bytes.Clone(prefix))) || !isPrefix(r.it.Key(), prefix) {
+func (r *reader) before(u *Unit, namespace, name string, seq sequence) (*Version, error) {
+	prefix := appendObject(nil, u.Number, namespace, name)
+	if !r.it.SeekLT(seq.append(bytes.Clone(prefix))) || !isPrefix(r.it.Key(), prefix) {
 		return nil, r.err()
 	}
 	v, err := r.version()

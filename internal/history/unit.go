@@ -27,8 +27,8 @@ type Unit struct {
 	Kind     string `json:"kind,omitempty"`
 }
 
-// groupResource is "deployments.apps", or "pods" for the core group.
-func (u *Unit) groupResource() string {
+// GroupResource is "deployments.apps", or "pods" for the core group.
+func (u *Unit) GroupResource() string {
 	if u.Group == "" {
 		return u.Resource
 	}
@@ -39,7 +39,7 @@ func (u *Unit) groupResource() string {
 func (u *Unit) Cluster() string { return strings.TrimPrefix(u.Source, "/clusters/") }
 
 // String names the unit within its cluster, as "workloads/deployments.apps".
-func (u *Unit) String() string { return u.Informer + "/" + u.groupResource() }
+func (u *Unit) String() string { return u.Informer + "/" + u.GroupResource() }
 
 type unitName struct{ source, informer, resource, group string }
 

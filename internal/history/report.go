@@ -1,0 +1,194 @@
+package history
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/event"
+)
+
+// VersionReport is a version as JSON.
+type VersionReport struct {
+	Time       time.Time `json:"time"`
+	TimeSource string    `json:"timeSource,omitempty"`
+	Operation  string    `json:"operation"`
+	Version    string    `json:"resourceVersion"`
+	Previous   string    `json:"previous,omitempty"`
+	UID        string    `json:"uid"`
+	// Manager of this change, with its subresource as "kubelet/status"; "" where it is not known.
+	Manager  string         `json:"manager,omitempty"`
+	Changed  []ChangeReport `json:"changed,omitempty"`
+	Initial  bool           `json:"initial,omitempty"`
+	Inferred bool           `json:"inferred,omitempty"`
+	// Known is what is known of the object: object, metadata, patch, none.
+	Known Form `json:"known"`
+}
+
+// ChangeReport is a Change as JSON.
+type ChangeReport struct {
+	Field string          `json:"field"`
+	Old   json.RawMessage `json:"old,omitempty"`
+	New   json.RawMessage `json:"new,omitempty"`
+}
+
+// TimelineReport is a change in a timeline as JSON.
+type TimelineReport struct {
+	Cluster   string `json:"cluster"`
+	Resource  string `json:"resource"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	Owners    string `json:"owners,omitempty"`
+	VersionReport
+}
+
+// Report is a version with what it changed; before is nil where that is not known.
+func (v *Version) Report(before *Version) VersionReport {
+	return v.report(v.ChangesSince(before))
+}
+
+func (v *Version) report(changes []Change) VersionReport {
+	e := &v.Event
+	r := VersionReport{
+		Time: v.Time, TimeSource: e.TimeSource, Operation: string(e.Op), Version: e.ResourceVersion, Previous: e.Previous,
+		UID: e.UID, Manager: v.Manager(), Initial: e.Initial, Inferred: e.Inferred, Known: v.Form(),
+	}
+	for _, c := range changes {
+		r.Changed = append(r.Changed, ChangeReport{c.Path, c.Old, c.New})
+	}
+	return r
+}
+
+// Report is an entry of a timeline as JSON.
+func (e *Entry) Report() TimelineReport {
+	return TimelineReport{
+		Cluster: e.Unit.Cluster(), Resource: e.Unit.GroupResource(), Namespace: e.Event.Namespace, Name: e.Event.Name,
+		Owners: e.Attribute("owners"), VersionReport: e.report(e.Changes()),
+	}
+}
+
+// Manager made this change, with its subresource as "kubelet/status"; "" where that is not known.
+func (v *Version) Manager() string {
+	if v.Event.Manager == "" || v.Event.ManagerSubresource == "" {
+		return v.Event.Manager
+	}
+	return v.Event.Manager + "/" + v.Event.ManagerSubresource
+}
+
+// Attribute is one beside those that every event has, "" for none.
+func (v *Version) Attribute(name string) string {
+	for _, a := range v.Event.Extensions {
+		if a.Name == name {
+			return a.Value
+		}
+	}
+	return ""
+}
+
+// ChangesSince are those of an update; nil where one of the two objects is not known.
+func (v *Version) ChangesSince(before *Version) []Change {
+	if before == nil || before.Deleted() || v.Form() == FormNone || v.Form() != before.Form() || v.Form() == FormPatch {
+		return nil
+	}
+	return Changes(before.Event.Data, v.Event.Data)
+}
+
+// IsHeartbeat reports whether a version only says that somebody is alive.
+func (e *Entry) IsHeartbeat() bool {
+	changes := e.Changes()
+	return e.Event.Op == event.Updated && len(changes) > 0 &&
+		!slices.ContainsFunc(changes, func(c Change) bool { return !c.IsHeartbeat() })
+}
+
+// ErrSeveralClusters is in the error for an object that several clusters have.
+var ErrSeveralClusters = errors.New("is in several clusters")
+
+// Find finds an object by name, in a namespace or in none: nil when no event ever named it. Where several
+// informers have it, it is the one with the newest version; the others are in others.
+func (db *DB) Find(units []*Unit, namespace, name string) (best *Object, others []*Unit, err error) {
+	var newest time.Time
+	var clusters []string
+	for _, u := range units {
+		for _, in := range slices.Compact([]string{namespace, ""}) {
+			object := &Object{Unit: u, Namespace: in, Name: name}
+			last, err := db.At(object, Point{})
+			if err != nil {
+				return nil, nil, err
+			}
+			if last == nil {
+				continue
+			}
+			clusters = append(clusters, u.Cluster())
+			others = append(others, u)
+			if best == nil || last.Time.After(newest) {
+				best, newest = object, last.Time
+			}
+			break
+		}
+	}
+	slices.Sort(clusters)
+	if clusters = slices.Compact(clusters); len(clusters) > 1 {
+		return nil, nil, fmt.Errorf("%s/%s %w: %s", units[0].Resource, name, ErrSeveralClusters, strings.Join(clusters, ", "))
+	}
+	others = slices.DeleteFunc(others, func(u *Unit) bool { return u == best.Unit })
+	return best, others, nil
+}
+
+// Errors that say why there is no version of an object at a point. Each has the times.
+var (
+	// ErrDidNotExist: the history knows that there was no such object.
+	ErrDidNotExist = errors.New("did not exist")
+	// ErrNotKnown: nothing is known of the object at that point.
+	ErrNotKnown = errors.New("is not known")
+)
+
+// Existing is the version of an object that existed at a point. Where there was none the error says why.
+func (db *DB) Existing(o *Object, p Point) (*Version, error) {
+	horizon, err := db.Horizon()
+	if err != nil {
+		return nil, err
+	}
+	if p.IsBefore(horizon) {
+		return nil, fmt.Errorf("what %s was at %s %w: this history is kept from %s on (retention)", o, p, ErrNotKnown, ShowTime(horizon))
+	}
+	v, err := db.At(o, p)
+	switch {
+	case err != nil:
+		return nil, err
+	case v == nil:
+		return nil, db.notYet(o, p)
+	case v.Deleted():
+		return nil, fmt.Errorf("%s %w at %s: it was deleted at %s (resourceVersion %s)", o, ErrDidNotExist, p,
+			ShowTime(v.Time), v.Event.ResourceVersion)
+	}
+	return v, nil
+}
+
+// notYet tells an object that did not exist from one that was not known.
+func (db *DB) notYet(o *Object, p Point) error {
+	for first, err := range db.Versions(o, time.Time{}, time.Time{}) {
+		if err != nil {
+			return err
+		}
+		e := &first.Event
+		if e.Op == event.Added && !e.Initial && !e.Inferred && e.Cause != "entered-selector" {
+			return fmt.Errorf("%s %w at %s: it was created at %s (resourceVersion %s)", o, ErrDidNotExist, p, ShowTime(first.Time), e.ResourceVersion)
+		}
+		return fmt.Errorf("what %s was at %s %w: the history of it begins at %s (resourceVersion %s)", o, p, ErrNotKnown, ShowTime(first.Time), e.ResourceVersion)
+	}
+	return fmt.Errorf("%s %w", o, ErrNotKnown)
+}
+
+// VersionBefore is the version before one, nil for none, and where the object had ended.
+func (db *DB) VersionBefore(v *Version) (*Version, error) {
+	r, err := db.reader()
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	before, err := r.before(v.Unit, v.Event.Namespace, v.Event.Name, v.seq)
+	return before, db.readError(err)
+}
