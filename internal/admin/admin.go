@@ -42,11 +42,14 @@ type Config struct {
 	Status func() any
 	// Look serves the live tail of events and the state of objects. nil: they are not served.
 	Look Inspector
+	// History answers questions about the past. nil: they are not served.
+	History Historian
 	// Pprof serves Go's profiles.
 	Pprof bool
 	// Control changes the running bridge; nil: nothing can be changed here.
 	Control Controller
-	// Access says who may do that, and who may read /status, /tail, /object and the profiles.
+	// Access says who may do that, and who may read /status, /tail, /object,
+	// /history and the profiles.
 	Access Access
 	// Log gets state changes and failed requests. Default: nothing is logged.
 	Log *slog.Logger

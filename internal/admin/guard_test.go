@@ -18,7 +18,7 @@ import (
 // readers are the routes that show the cluster, probes those that are open to everybody.
 var (
 	readers = []string{
-		"/status", "/object?resource=pods&namespace=shop&name=web", "/tail",
+		"/status", "/object?resource=pods&namespace=shop&name=web", "/tail", "/history/versions?object=pods/web",
 		"/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/cmdline", "/debug/pprof/symbol",
 		"/debug/pprof/profile?seconds=1", "/debug/pprof/trace?seconds=1",
 	}
@@ -27,7 +27,7 @@ var (
 
 // everything is a server with all of its routes.
 func everything(access admin.Access) admin.Config {
-	return admin.Config{Look: newLooked(), Pprof: true, Control: &controller{}, Access: access}
+	return admin.Config{Look: newLooked(), History: historian{}, Pprof: true, Control: &controller{}, Access: access}
 }
 
 func TestReaders(t *testing.T) {

@@ -24,6 +24,7 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("GET /page.css", pageFile("page.css", "text/css; charset=utf-8"))
 	mux.HandleFunc("GET /page.js", pageFile("page.js", "text/javascript; charset=utf-8"))
 	s.lookRoutes(mux)
+	s.historyRoutes(mux)
 	mux.HandleFunc("GET /healthz", s.healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.Handle("GET /status", s.reader(s.status))
@@ -55,6 +56,10 @@ func (s *Server) index(w http.ResponseWriter, _ *http.Request) {
 		text += "/tail     events as they are settled; ?filter=resource:pods&payload=true\n" +
 			"/object   the last settled state of an object; " +
 			"?resource=pods&namespace=shop&name=web\n"
+	}
+	if s.config.History != nil {
+		text += "/history/  versions, object, diff, timeline, state, search, resources; " +
+			"?object=deploy/web&namespace=shop&at=14:03\n"
 	}
 	if s.config.Pprof {
 		text += "/debug/pprof/  profiles\n"

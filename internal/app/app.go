@@ -90,12 +90,13 @@ func Run(ctx context.Context, o Options) (err error) {
 	if a.replicas, err = a.newReplicas(); err != nil {
 		return &StartError{err}
 	}
+	asked := new(histories)
 	a.sink = func(
 		cluster string, s *config.Sink, metrics prometheus.Registerer,
 	) (sinks.Sink, service, error) {
 		m := &sinkMaker{
 			cluster: cluster, stateDir: c.State.Dir, out: o.Stdout, log: log,
-			registry: metrics, replicas: a.replicas, feeds: a.feeds,
+			registry: metrics, replicas: a.replicas, feeds: a.feeds, histories: asked,
 		}
 		return m.make(s)
 	}
@@ -111,7 +112,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if o.Source.file != "" {
 		commands.reloader = newReloader(&o, results)
 	}
-	server, err := listen(ctx, c, registry, start, commands, &inspector{hub, start}, log)
+	server, err := listen(ctx, c, registry, start, commands, &inspector{hub, start}, asked, log)
 	if err != nil {
 		return &StartError{err}
 	}
@@ -157,7 +158,7 @@ func newRegistry() *prometheus.Registry {
 // address.
 func listen(
 	ctx context.Context, c *config.Config, registry prometheus.Gatherer, start *starting,
-	commands *control, look *inspector, log *slog.Logger,
+	commands *control, look *inspector, asked *histories, log *slog.Logger,
 ) (*admin.Server, error) {
 	if c.Admin.Address == "" {
 		return nil, nil
@@ -167,6 +168,7 @@ func listen(
 		Ready:   start.reasons,
 		Status:  start.status,
 		Look:    look,
+		History: asked,
 		Control: commands,
 		Access: admin.Access{
 			Token: token(c), Remote: c.Admin.Remote,

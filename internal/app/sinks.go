@@ -56,6 +56,8 @@ type sinkMaker struct {
 	registry prometheus.Registerer // nil for none
 	replicas *replicas             // nil for none
 	feeds    *feeds                // nil where it is not known what feeds the sinks
+	// histories are those that can be asked; nil for nobody who asks.
+	histories *histories
 }
 
 // make is the sink, and the broker that has to run for it, nil for none. Nothing is started and

@@ -33,6 +33,9 @@ type Config struct {
 	Dir string
 	// Retention is what is kept; the zero value keeps everything.
 	Retention history.Retention
+	// Serve is called with the history when it is open, so that others can ask it. end is called before
+	// it closes, and returns when nobody asks any more. nil: nobody asks.
+	Serve func(db *history.DB) (end func())
 	// Patience is how long a batch waits for a disk that takes no writes; default 5 s.
 	Patience time.Duration
 	// FS replaces the file system, for tests of its faults.
@@ -49,7 +52,7 @@ type Sink struct {
 	cfg Config
 	mu  sync.Mutex
 	db  *history.DB // guarded by mu; nil while it is not open
-	end func()      // guarded by mu: ends the retention
+	end func()      // guarded by mu: ends the retention and the questions
 }
 
 // retentionEvery is how often is looked for what is too old.
@@ -90,7 +93,11 @@ func (s *Sink) Open(context.Context) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	var retention sync.WaitGroup
 	retention.Go(func() { db.RunRetention(ctx, s.cfg.Retention, retentionEvery) })
-	s.db, s.end = db, func() { cancel(); retention.Wait() }
+	asked := func() {}
+	if s.cfg.Serve != nil {
+		asked = s.cfg.Serve(db)
+	}
+	s.db, s.end = db, func() { asked(); cancel(); retention.Wait() }
 	return nil
 }
 
