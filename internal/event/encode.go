@@ -1,5 +1,7 @@
 package event
 
+import "strings"
+
 const hexDigits = "0123456789ABCDEF"
 
 // AppendSubjectToken appends a value as one token of a NATS subject, so that two values never meet:
@@ -24,6 +26,56 @@ func AppendSubjectToken(dst []byte, value string) []byte {
 		}
 	}
 	return dst
+}
+
+// AppendKeyToken appends a value as one token of a key in a JetStream key-value bucket, so that two
+// values never meet. It is AppendSubjectToken within what such a key may hold, which is letters,
+// digits and - / _ = besides the dots between tokens: "=" begins a code, where a subject has "%".
+func AppendKeyToken(dst []byte, value string) []byte {
+	switch value {
+	case "":
+		return append(dst, '-')
+	case "-":
+		return append(dst, "=2D"...)
+	}
+	for i := range len(value) {
+		c := value[i]
+		switch {
+		case c == '.' && i > 0:
+			dst = append(dst, '_')
+		case c == '-' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z':
+			dst = append(dst, c)
+		default:
+			dst = append(dst, '=', hexDigits[c>>4], hexDigits[c&15])
+		}
+	}
+	return dst
+}
+
+// ParseKeyToken is the value that AppendKeyToken has made a token of. ok is false for any other
+// text.
+func ParseKeyToken(token string) (value string, ok bool) {
+	if token == "-" {
+		return "", true
+	}
+	out := make([]byte, 0, len(token))
+	for i := 0; i < len(token); i++ {
+		switch c := token[i]; {
+		case c == '_':
+			out = append(out, '.')
+		case c == '=' && i+2 < len(token):
+			high, low := strings.IndexByte(hexDigits, token[i+1]), strings.IndexByte(hexDigits, token[i+2])
+			if high < 0 || low < 0 {
+				return "", false
+			}
+			out = append(out, byte(high<<4|low))
+			i += 2
+		default:
+			out = append(out, c)
+		}
+	}
+	value = string(out)
+	return value, string(AppendKeyToken(nil, value)) == token
 }
 
 // AppendTopicPart appends a value as part of a Kafka topic name, so that two values never meet. Kafka takes letters,
