@@ -38,8 +38,10 @@ type Publisher interface {
 // Config of an Informer.
 type Config struct {
 	// Name of the informer's unit, for logs and errors.
-	Name    string
-	Type    resource.Type
+	Name string
+	Type resource.Type
+	// Shard is the share of the objects that the informer is of.
+	Shard   resource.Shard
 	FIFO    Queue
 	Indexer *store.Indexer
 	// Committer commits the Log, once it tracks that.

@@ -182,7 +182,7 @@ func (l *listener) pass(
 			if p.copies = of; of != nil {
 				p.event = p.event.Copy(i)
 			}
-			p.item.Message = sinks.Message{Event: &p.event}
+			p.item.Message = sinks.Message{Event: &p.event, Exists: l.exists(entries[i])}
 			p.item.Cover = l.cover(entries[i])
 			items = append(items, &p.item)
 		}
@@ -195,6 +195,22 @@ func (l *listener) pass(
 		return l.waitEmpty(ctx)
 	}
 	return nil
+}
+
+// exists reports, with the end of a list, whether an object exists; nil with any other entry, and
+// where an item of the list could not be read, which may be any object that is not known.
+func (l *listener) exists(e *changelog.Entry) func(namespace, name string) (bool, error) {
+	if e.Kind != changelog.OfListEnd || e.Listing.Unreadable > 0 {
+		return nil
+	}
+	cfg := &l.informer.cfg
+	return func(namespace, name string) (bool, error) {
+		if !cfg.Shard.Has(cfg.Type, namespace, name) {
+			return true, nil // as far as this replica knows
+		}
+		record, found, err := cfg.Indexer.Get(resource.MakeKey(namespace, name))
+		return found && !record.Deleted, err
+	}
 }
 
 // take waits for room in the window and takes parcels for the first of the entries, at least one.

@@ -195,7 +195,7 @@ func (p *Pipeline) addInformer() (err error) {
 		listeners = append(listeners, listener)
 	}
 	cfg := informer.Config{
-		Name: p.name, Type: p.cfg.Type,
+		Name: p.name, Type: p.cfg.Type, Shard: p.cfg.Shard,
 		FIFO: p.fifo, Indexer: p.indexer, Committer: p.env.Committer, Listeners: listeners,
 		Selector: p.cfg.selector(p.cfg.Filter), OnDelete: p.env.OnDelete,
 		Namespaces: p.cfg.NamespaceSelector != "", Selection: p.selection(),

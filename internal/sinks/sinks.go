@@ -16,6 +16,10 @@ type Message struct {
 	// Classify can sort. It is nil when Publish is called, so a sink that leaves it has
 	// acknowledged.
 	Err error
+	// Exists is set with the event that ends a list, else nil. It reports whether an object of the
+	// collection that the event is about exists, as far as the informer has read. A sink that keeps
+	// the present state deletes what it holds of others before it stores the event.
+	Exists func(namespace, name string) (bool, error)
 }
 
 // Order says what unit of order a sink keeps by itself.
