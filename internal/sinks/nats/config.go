@@ -15,6 +15,7 @@ import (
 const (
 	JetStream = "jetstream" // stored in a stream, acknowledged
 	Core      = "core"      // delivered to whoever listens, at most once
+	KV        = "kv"        // a key-value bucket that holds the newest event of each object
 )
 
 // Values of Config.Encoding.
@@ -47,8 +48,11 @@ type Config struct {
 	// Owners has the streams of all sinks of the process; they share it. nil: this is the only
 	// sink.
 	Owners *StreamOwners
-	// Mode is JetStream (default) or Core.
+	// Mode is JetStream (default), Core or KV.
 	Mode string
+	// Bucket is the name of the key-value bucket, with Mode KV. Stream says how it is stored;
+	// Subject, DeadLetter and what else is stored follow from the mode.
+	Bucket string
 	// Encoding is Binary (default) or Structured.
 	Encoding string
 	// Cluster is the value of {cluster} in the subjects of the stream. Required when Subject names
@@ -162,6 +166,8 @@ type Stream struct {
 	DenyDelete, DenyPurge bool
 	// Manage is Create (default), Verify or Off.
 	Manage string
+
+	bucket bool // the stream is a key-value bucket
 }
 
 // Placement is where a stream lies.
@@ -186,6 +192,9 @@ func (c Config) withDefaults() Config {
 	c.Name = cmp.Or(c.Name, "bridge")
 	c.Sink = cmp.Or(c.Sink, "nats")
 	c.Mode = cmp.Or(c.Mode, JetStream)
+	if c.Mode == KV {
+		c.setBucket()
+	}
 	c.Encoding = cmp.Or(c.Encoding, Binary)
 	c.Subject = cmp.Or(c.Subject, DefaultSubject)
 	c.Stream = c.Stream.withDefaults()

@@ -13,8 +13,7 @@ func (s *Sink) DeadLetter(ctx context.Context, e *event.Event, reason error, att
 	if s.dead.subject == nil {
 		return sinks.ErrNoDeadLetter
 	}
-	to := event.Attribute{Name: "deadlettersubject", Value: string(s.events.subject.Append(nil, e,
-		event.AppendSubjectToken))}
+	to := event.Attribute{Name: "deadlettersubject", Value: string(s.events.appendSubject(nil, e))}
 	return sinks.DeadLetter(ctx, e, reason, attempts, to, func(ctx context.Context,
 		letter *event.Event,
 	) error {

@@ -51,6 +51,19 @@ var encoders = sync.Pool{New: func() any { return &encoder{msg: nats.Msg{Header:
 type route struct {
 	subject  *event.Template
 	idSuffix string
+	prefix   string // of the subjects of a key-value bucket; "" for a stream of events
+}
+
+// appendSubject appends the subject of an event's message.
+func (r route) appendSubject(dst []byte, ev *event.Event) []byte {
+	switch {
+	case r.prefix == "":
+		return r.subject.Append(dst, ev, event.AppendSubjectToken)
+	case ev.CompactionKey != "":
+		return appendAbout(append(dst, r.prefix...), ev)
+	default:
+		return r.subject.Append(dst, ev, event.AppendKeyToken)
+	}
 }
 
 // id is an event's Nats-Msg-Id.
@@ -59,7 +72,7 @@ func (r route) id(ev *event.Event) string { return ev.MessageID() + ev.Run + r.i
 // encode begins the message of an event; more headers may be set before message returns it. reply
 // appends the ack subject, nil for none.
 func (e *encoder) encode(ev *event.Event, to route, encoding string, reply func([]byte) []byte) {
-	e.text = to.subject.Append(e.text[:0], ev, event.AppendSubjectToken)
+	e.text = to.appendSubject(e.text[:0], ev)
 	subject := len(e.text)
 	if reply != nil {
 		e.text = reply(e.text)
@@ -73,6 +86,10 @@ func (e *encoder) encode(ev *event.Event, to route, encoding string, reply func(
 
 	e.count, e.header = 0, len("NATS/1.0\r\n")+len("\r\n")
 	e.set(nats.MsgIdHdr, text[replied:])
+	if to.prefix != "" {
+		e.encodeEntry(ev, encoding)
+		return
+	}
 	if encoding == Structured {
 		e.set(contentTypeHeader, event.StructuredContentType)
 		e.body = event.AppendStructured(e.body[:0], ev)

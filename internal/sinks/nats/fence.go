@@ -107,6 +107,10 @@ func (f *fence) release(i int) {
 
 // fenceTemplate is the beginning of the fence's subjects, for a fence of some name.
 func (c *Config) fenceTemplate(name string) (*event.Template, error) {
+	if c.Mode == KV {
+		return event.ParseTemplate(bucketSubject + c.Bucket + "." + fenceToken + "." +
+			string(event.AppendKeyToken(nil, name)))
+	}
 	base := strings.Split(defaultDeadLetter(c.Subject, c.Stream.Name), ".")
 	tokens := []string{}
 	for _, token := range base {
@@ -249,7 +253,7 @@ func (s *Sink) writeFence(
 	g.SetLimit(maxFenceRequests)
 	for i := range f.subjects {
 		g.Go(func() error {
-			ack, err := js.PublishMsg(ctx, &nats.Msg{Subject: f.subjects[i].name},
+			ack, err := js.PublishMsg(ctx, s.fenceMessage(f.subjects[i].name),
 				jetstream.WithExpectLastSequencePerSubject(before[i]))
 			if err != nil {
 				return fmt.Errorf("take the fence: %w", err)
@@ -259,6 +263,15 @@ func (s *Sink) writeFence(
 		})
 	}
 	return g.Wait()
+}
+
+// fenceMessage is what is stored on a fence. In a bucket no client takes it for a key.
+func (s *Sink) fenceMessage(subject string) *nats.Msg {
+	m := &nats.Msg{Subject: subject}
+	if s.cfg.Mode == KV {
+		m.Header = nats.Header{operationHeader: []string{operationDelete}}
+	}
+	return m
 }
 
 // supportsFence reports whether the server knows the header that names the fence: then it refuses a

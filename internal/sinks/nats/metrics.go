@@ -34,8 +34,9 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 		unexpected: f.Counters("bridge_nats_unexpected_duplicates_total",
 			"Messages that the stream held already when this process sent them for the first "+
 				"time: unchecked, "+
-				"checked (of an earlier process), or forged (they were sent again).",
-			"origin", originUnchecked, originChecked, originForged),
+				"checked (of an earlier process), forged, or replaced in a bucket (both were sent "+
+				"again).",
+			"origin", originUnchecked, originChecked, originForged, originReplaced),
 		seconds: f.Histogram("bridge_nats_publish_seconds",
 			"Time of a Publish call, from its first message to its last answer.",
 			prometheus.ExponentialBuckets(0.0005, 2, 15)),

@@ -54,6 +54,7 @@ func TestMetrics(t *testing.T) {
 		"bridge_nats_stray_acks_total unordered":            0,
 		"bridge_nats_unexpected_duplicates_total checked":   0,
 		"bridge_nats_unexpected_duplicates_total forged":    0,
+		"bridge_nats_unexpected_duplicates_total replaced":  0,
 		"bridge_nats_unexpected_duplicates_total unchecked": 1,
 	}
 	if got := counted(t, registry); !maps.Equal(got, want) {

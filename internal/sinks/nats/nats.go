@@ -41,6 +41,8 @@ type Sink struct {
 	repeats     repeats   // what the stream had before this process sent it
 	serverError lastError // the newest error that the server reported
 	outage      outage    // of the connection
+	newest      newest    // what a bucket holds that an earlier process has put there
+	sweeps      sweeps    // how far a bucket was compared with a list
 }
 
 var (
@@ -65,6 +67,9 @@ func New(cfg Config) (*Sink, error) {
 		dead:    route{subject: deadLetter, idSuffix: "/dead/" + cfg.Sink},
 		streams: &streams{byName: map[string]*stream{}},
 		inDoubt: newInDoubt(),
+	}
+	if cfg.Mode == KV {
+		s.events.prefix = bucketSubject + cfg.Bucket + "."
 	}
 	s.several = s.cfg.severalStreams()
 	s.ownSubjects = s.cfg.patterns(subject, deadLetter)
@@ -168,6 +173,8 @@ func (s *Sink) publish(ctx context.Context, batch []*sinks.Message, to route) {
 		sinks.Fail(batch, classified(ErrNotOpen))
 	case s.cfg.Mode == Core:
 		s.publishCore(ctx, batch, to)
+	case s.cfg.Mode == KV:
+		s.publishBucket(ctx, batch, to)
 	default:
 		s.publishJetStream(ctx, batch, to)
 	}
@@ -180,7 +187,7 @@ func (s *Sink) limits() (sizeLimits, error) {
 	if l.payload < least {
 		return l, s.distrustServer(fmt.Errorf("the server reports a max_payload of %d", l.payload))
 	}
-	if s.cfg.Mode == JetStream {
+	if s.cfg.Mode != Core {
 		l.header = maxHeader
 	}
 	return l, nil

@@ -85,6 +85,7 @@ func (s *Sink) write(ctx context.Context, c *call, to route) {
 		}
 		st := s.streamOf(m.Event)
 		c.aboutToSend(st)
+		enc.setTTL(m.Event, to, st)
 		if err := s.setFenceHeaders(ctx, c, enc, st); err != nil {
 			c.fail(stopped(err))
 			return

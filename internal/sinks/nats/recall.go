@@ -88,6 +88,9 @@ func (s *Sink) Recall(ctx context.Context, from []byte, found func(messageID str
 			// otherwise of another sink in the stream
 			if id := m.Headers().Get(nats.MsgIdHdr); id != "" && s.publishes(m.Subject()) {
 				found(baseID(id, s.dead.idSuffix))
+				if s.cfg.Mode == KV {
+					s.newest.found(m.Subject(), attribute(m.Headers(), "sequence"))
+				}
 			}
 		})
 	}
@@ -112,7 +115,9 @@ type streamRange struct {
 	stream string
 	last   uint64 // the end: later messages are this process's own
 	first  uint64 // 0: begins at a time
-	since  time.Time
+	// subject that is read, which may have wildcards; "" for all
+	subject string
+	since   time.Time
 }
 
 // clockMargin is how far the clocks of the bridge and of the servers may be apart.
@@ -143,6 +148,7 @@ func (s *Sink) ranges(
 		if err != nil {
 			return nil, err
 		}
+		s.warnEmptied(found.CachedInfo(), saved)
 		if t := rangeBehind(found.CachedInfo(), saved); t.last > 0 &&
 			(t.first == 0 || t.first <= t.last) {
 			tails = append(tails, t)
@@ -196,6 +202,9 @@ func (s *Sink) readRange(
 	cfg := jetstream.OrderedConsumerConfig{
 		HeadersOnly: true, InactiveThreshold: 30 * time.Second,
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: t.first,
+	}
+	if t.subject != "" {
+		cfg.FilterSubjects = []string{t.subject}
 	}
 	if t.first == 0 {
 		cfg.DeliverPolicy, cfg.OptStartSeq, cfg.OptStartTime = jetstream.DeliverByStartTimePolicy,

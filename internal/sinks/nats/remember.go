@@ -55,7 +55,7 @@ func (s *Sink) subjectsLike(about *event.Event) []string {
 	}
 	return []string{
 		s.cfg.pattern(s.events.subject, known),
-		string(s.events.subject.Append(nil, about, event.AppendSubjectToken)),
+		string(s.events.appendSubject(nil, about)),
 	}
 }
 

@@ -28,6 +28,7 @@ const (
 	originUnchecked = "unchecked"
 	originChecked   = "checked"
 	originForged    = "forged"
+	originReplaced  = "replaced" // in a bucket: what the stream remembers is not there any more
 )
 
 // againToken comes before the end of the id of a message that was sent although the stream had one
@@ -50,12 +51,13 @@ func (s *Sink) checkRepeats(ctx context.Context, batch []*sinks.Message, found [
 			continue
 		}
 		origin := originUnchecked
-		if st := s.streamOf(m.Event); m.Event.Op == event.Deleted && st != nil {
+		if st := s.streamOf(m.Event); st != nil && (m.Event.Op == event.Deleted ||
+			s.cfg.Mode == KV) {
 			origin = s.originOf(ctx, m.Event, to, st, r.seq)
 		}
 		s.metrics.unexpected.WithLabelValues(origin).Inc()
 		s.warnRepeat(id, origin)
-		if origin == originForged {
+		if origin == originForged || origin == originReplaced {
 			s.resendForged(ctx, m, to)
 		}
 	}
@@ -77,6 +79,8 @@ func (s *Sink) originOf(
 	}
 	m, err := there.GetMsg(ctx, seq)
 	switch {
+	case errors.Is(err, jetstream.ErrMsgNotFound) && s.cfg.Mode == KV:
+		return originReplaced
 	case errors.Is(err, jetstream.ErrMsgNotFound):
 		return originForged // or deleted meanwhile; then the event is stored again
 	case err != nil:

@@ -36,13 +36,14 @@ func (s *Sink) ensureStream(ctx context.Context, conn *nats.Conn, wanted Stream)
 		return nil, err
 	}
 	for _, problem := range unsafeSettings(info.Config, info.Cluster != nil &&
-		info.Cluster.Name != "") {
+		info.Cluster.Name != "", wanted.bucket) {
 		s.log.Warn("the stream's settings may lose events", "stream", wanted.Name,
 			"problem", problem)
 	}
 	st := &stream{
 		name: wanted.Name, replicas: info.Config.Replicas, created: info.Created,
 		maxMsgSize: int(max(info.Config.MaxMsgSize, 0)), duplicates: info.Config.Duplicates,
+		allowsTTL: info.Config.AllowMsgTTL,
 	}
 	st.reached(info.State.LastSeq)
 	return st, nil
@@ -120,6 +121,9 @@ func (s *Stream) config() jetstream.StreamConfig {
 	if p := s.Placement; p.Cluster != "" || len(p.Tags) > 0 {
 		config.Placement = &jetstream.Placement{Cluster: p.Cluster, Tags: p.Tags}
 	}
+	if s.bucket {
+		asBucket(&config)
+	}
 	return config
 }
 
@@ -155,7 +159,16 @@ func overlapError(ctx context.Context, js jetstream.JetStream, want Stream) erro
 
 // checkStream reports every difference that a promise rests on as an error, others as a warning.
 func (s *Sink) checkStream(actual jetstream.StreamConfig, wanted Stream) error {
-	if problems := wanted.differences(actual); len(problems) > 0 {
+	problems := wanted.differences(actual)
+	if wanted.bucket {
+		problems = append(problems, bucketDifferences(actual)...)
+	}
+	if len(problems) > 0 && wanted.bucket {
+		return operatorError("bucket %s is not as configured: %s. It was left as it is: choose "+
+			"another bucket, delete it (nats kv del %[1]s), or change it (nats stream edit %s)",
+			strings.TrimPrefix(actual.Name, bucketStream), strings.Join(problems, "; "), actual.Name)
+	}
+	if len(problems) > 0 {
 		return operatorError("stream %s is not as configured: %s. It was left as it is: change "+
 			"the configuration, choose another stream.name, or change the stream (nats stream "+
 			"edit %s)",
@@ -219,18 +232,18 @@ func (s *Stream) minorDifferences(actual jetstream.StreamConfig) (differences []
 
 // unsafeSettings returns settings that weaken the bridge's promises without being other than
 // configured.
-func unsafeSettings(actual jetstream.StreamConfig, clustered bool) (found []string) {
+func unsafeSettings(actual jetstream.StreamConfig, clustered, bucket bool) (found []string) {
 	weak := func(when bool, problem string, args ...any) {
 		if when {
 			found = append(found, fmt.Sprintf(problem, args...))
 		}
 	}
-	limited := actual.MaxBytes > 0 || actual.MaxMsgs > 0 || actual.MaxMsgsPerSubject > 0
+	limited := actual.MaxBytes > 0 || actual.MaxMsgs > 0 || actual.MaxMsgsPerSubject > 0 && !bucket
 	weak(clustered && actual.Replicas == 1, "it has one replica on a cluster: a lost server "+
 		"loses its events; use 3")
 	weak(actual.Discard == jetstream.DiscardNew && limited, "it refuses new messages when it is "+
 		"full (discard new): the sink then stands still until there is room")
-	weak(actual.MaxMsgsPerSubject > 0, "it keeps %d messages of a subject "+
+	weak(actual.MaxMsgsPerSubject > 0 && !bucket, "it keeps %d messages of a subject "+
 		"(max_msgs_per_subject): earlier versions of an object are "+
 		"dropped", actual.MaxMsgsPerSubject)
 	weak(actual.MaxMsgs > 0, "it keeps %d messages (max_msgs), however old they are",

@@ -25,6 +25,7 @@ type stream struct {
 	replicas   int
 	fence      *fence        // nil for none; set before the stream is added
 	duplicates time.Duration // how long it remembers ids
+	allowsTTL  bool          // a message may say when it is removed
 	last       atomic.Uint64 // the highest sequence that is known to be used
 	doubtful   atomic.Bool   // last may be wrong: it is read again before the next call
 }

@@ -104,7 +104,11 @@ func (c *Config) published(subject, deadLetter *event.Template, known map[string
 func (c *Config) pattern(t *event.Template, known map[string]string) string {
 	all := map[string]string{"cluster": c.Cluster}
 	maps.Copy(all, known)
-	tokens := strings.Split(t.Pattern("*", all, event.AppendSubjectToken), ".")
+	token := event.AppendSubjectToken
+	if c.Mode == KV {
+		token = event.AppendKeyToken
+	}
+	tokens := strings.Split(t.Pattern("*", all, token), ".")
 	for i, token := range tokens {
 		if strings.Contains(token, "*") {
 			tokens[i] = "*"
@@ -140,6 +144,10 @@ func (p pattern) matches(subject string) bool {
 
 // publishes reports whether a message on a subject can be the sink's own.
 func (s *Sink) publishes(subject string) bool {
+	if prefix := s.events.prefix; prefix != "" {
+		return strings.HasPrefix(subject, prefix) &&
+			!strings.HasPrefix(subject, prefix+fenceToken+".")
+	}
 	return slices.ContainsFunc(s.ownSubjects, func(p pattern) bool { return p.matches(subject) })
 }
 

@@ -11,13 +11,19 @@ import (
 
 // validate reports everything that is wrong, and sets the subjects.
 func (c *Config) validate() (subject, deadLetter *event.Template, err error) {
+	if c.Mode == KV {
+		subject, err = event.ParseTemplate(c.Subject)
+		return subject, nil, errors.Join(err, c.validateBucket(),
+			oneOf("encoding", c.Encoding, Binary, Structured), c.Auth.validate(), c.TLS.validate(),
+			c.Stream.validate())
+	}
 	subject, subjectErr := parseSubject("subject", c.Subject)
 	var deadErr error
 	if c.DeadLetter != NoDeadLetter {
 		deadLetter, deadErr = parseSubject("deadLetter", c.DeadLetter)
 	}
 	problems := []error{
-		oneOf("mode", c.Mode, JetStream, Core),
+		oneOf("mode", c.Mode, JetStream, Core, KV),
 		oneOf("encoding", c.Encoding, Binary, Structured),
 		subjectErr, deadErr, c.Auth.validate(), c.TLS.validate(),
 	}

@@ -1,0 +1,115 @@
+package bridge_test
+
+import (
+	"fmt"
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/sinks/nats"
+)
+
+func intoBucket(c *nats.Config) { c.Mode, c.Bucket = nats.KV, "NOW" }
+
+// awaitBucket waits until the bucket holds exactly these pods, each by its name in the value of its
+// key.
+func (r *natsRig) awaitBucket(want ...string) {
+	r.t.Helper()
+	wanted := map[string]bool{}
+	for _, name := range want {
+		wanted[name] = true
+	}
+	var got map[string]bool
+	var err error
+	for began := time.Now(); time.Since(began) < 30*time.Second; time.Sleep(20 * time.Millisecond) {
+		if got, err = r.podsInBucket(); err == nil && maps.Equal(got, wanted) {
+			return
+		}
+	}
+	r.t.Fatalf("the bucket has %v (%v), want %v", got, err, wanted)
+}
+
+func (r *natsRig) podsInBucket() (map[string]bool, error) {
+	kv, err := r.js.KeyValue(r.t.Context(), "NOW")
+	if err != nil {
+		return nil, err
+	}
+	lister, err := kv.ListKeysFiltered(r.t.Context(), "core.pods.>")
+	if err != nil {
+		return nil, err
+	}
+	got := map[string]bool{}
+	for key := range lister.Keys() {
+		entry, err := kv.Get(r.t.Context(), key)
+		if err != nil {
+			return nil, err
+		}
+		name := header(mustRaw(r, entry.Revision()), "ce-name")
+		got[name] = key == "core.pods.shop."+name && len(entry.Value()) > 0
+	}
+	return got, nil
+}
+
+// The state directory is lost each time: the bridge knows of nothing.
+func TestBucketIsHealedWhenTheStateIsLost(t *testing.T) {
+	for name, change := range map[string]func(*nats.Config){
+		"binary": intoBucket,
+		"structured": func(c *nats.Config) {
+			intoBucket(c)
+			c.Encoding = nats.Structured
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newNATSRig(t)
+			for i := range 5 {
+				r.put(fmt.Sprint("web-", i), 10, 0)
+			}
+			end := r.run(nil, change)
+			r.awaitBucket("web-0", "web-1", "web-2", "web-3", "web-4")
+			r.Delete("shop/web-0")
+			r.awaitBucket("web-1", "web-2", "web-3", "web-4")
+			end()
+			r.Delete("shop/web-1")
+			r.put("db", 10, 0)
+			end = r.run(nil, change)
+			r.awaitBucket("web-2", "web-3", "web-4", "db")
+			r.put("web-1", 10, 0) // it comes back
+			r.awaitBucket("web-1", "web-2", "web-3", "web-4", "db")
+			end()
+			for _, gone := range []string{"web-1", "web-2", "web-3", "web-4", "db"} {
+				r.Delete(resource.MakeKey("shop", gone))
+			}
+			r.run(nil, change)
+			r.awaitBucket()
+		})
+	}
+}
+
+func TestBucketOverAnOutage(t *testing.T) {
+	r := newNATSRig(t)
+	r.put("web", 10, 0)
+	r.put("api", 10, 0)
+	r.run(nil, intoBucket)
+	r.awaitBucket("web", "api")
+	r.stop()
+	r.Delete("shop/web")
+	r.put("db", 10, 0)
+	r.Expire() // 410 meanwhile
+	r.Delete("shop/api")
+	r.serve()
+	r.awaitBucket("db")
+}
+
+func mustRaw(r *natsRig, sequence uint64) *jetstream.RawStreamMsg {
+	r.t.Helper()
+	stream, err := r.js.Stream(r.t.Context(), "KV_NOW")
+	ok(r.t, err)
+	m, err := stream.GetMsg(r.t.Context(), sequence)
+	if err != nil {
+		return &jetstream.RawStreamMsg{} // it was replaced meanwhile
+	}
+	return m
+}
