@@ -37,6 +37,9 @@ func base() *Config {
 func (c *Config) fillDefaults() {
 	fill(reflect.ValueOf(c).Elem(), "", c.origins, true)
 	c.fillHTTP()
+	for i := range c.Sinks {
+		c.Sinks[i].NATS.fillBucket()
+	}
 	for i := range c.Informers {
 		c.Informers[i].fillBindings(c.Sinks)
 		c.Informers[i].fillInherited(fmt.Sprintf("informers[%d].sinks", i), c.origins)

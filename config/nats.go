@@ -17,8 +17,14 @@ type NATS struct {
 	// StoreDir is where the embedded server keeps its streams. Needs `embedded`. Left out: the directory `nats` in `state.dir`.
 	StoreDir string `yaml:"storeDir"`
 	// Mode is `jetstream`: an event is sent when a stream has stored it, duplicates are removed by the server; or `core`: an
-	// event is sent when the server has it, at most once: who is not listening misses it, and what is lost on the way is lost.
-	Mode string `yaml:"mode" default:"jetstream" oneof:"jetstream core"`
+	// event is sent when the server has it, at most once: who is not listening misses it, and what is lost on the way is lost;
+	// or `kv`: a key-value bucket holds the newest event of each object that exists, and any NATS
+	// client gets, lists and watches it (docs/consumers.md).
+	Mode string `yaml:"mode" default:"jetstream" oneof:"jetstream core kv"`
+	// Bucket is the name of the key-value bucket of mode `kv`, which is made when missing. The key of
+	// an object is `<group>.<resource>.<namespace>.<name>`, as `apps.deployments.shop.web`; `stream`
+	// says how it is stored. A bucket is of one sink, and of one cluster. Required with mode `kv`.
+	Bucket string `yaml:"bucket"`
 	// Stream is the JetStream stream that stores the events. Not with mode `core`.
 	Stream Stream `yaml:"stream"`
 	// Subject is the template of the subject. Fields: {cluster}, {informer}, {group}, {version}, {resource}, {kind},

@@ -30,6 +30,14 @@ func (c *Config) String() string {
 			drop(nats, "stream")
 			drop(nats, "objects")
 		}
+		if sink.isView() {
+			nats := member(sinks.Content[i], "nats")
+			drop(nats, "subject")
+			drop(nats, "deadLetterSubject")
+			for _, key := range bucketSettings {
+				drop(member(nats, "stream"), key)
+			}
+		}
 	}
 	var out bytes.Buffer
 	encoder := yaml.NewEncoder(&out)

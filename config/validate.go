@@ -59,6 +59,7 @@ func (c *Config) validate(ps *problems) {
 	c.validateHistories(ps)
 	c.validateStreams(ps)
 	c.validateCompacted(ps)
+	c.validateViews(ps)
 	c.validateOverlap(ps)
 	c.Standby.validate(ps, c)
 	c.validateTemplateAttributes(ps)

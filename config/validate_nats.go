@@ -100,6 +100,7 @@ func (n *NATS) validateEmbedded(ps *problems, path string) {
 }
 
 func (n *NATS) validateMode(ps *problems, path string) {
+	n.validateBucket(ps, path)
 	if n.Mode != "core" {
 		n.Stream.validate(ps, path+".stream")
 		return

@@ -35,7 +35,7 @@ func ownStream(s *Sink) string {
 
 // sharedStream is an informer whose events two sinks would put into one stream; "" for none.
 func (c *Config) sharedStream(a, b *Sink) string {
-	if a.NATS == nil || b.NATS == nil || a.Name == b.Name || !a.NATS.sameServer(b.NATS) {
+	if a.NATS == nil || b.NATS == nil || a.Name == b.Name || !a.NATS.sameServer(b.NATS) || sameBucket(a, b) {
 		return ""
 	}
 	for i := range c.Informers {

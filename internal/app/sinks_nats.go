@@ -39,7 +39,7 @@ func (k natsKind) make(m *sinkMaker, log *slog.Logger) (sinks.Sink, service, err
 	}
 	sink, err := nats.New(nats.Config{
 		URL: serverList(n), Name: "bridge " + m.cluster + "/" + c.Name, Sink: c.Name, Informers: m.feeds.of(c.Name), Owners: m.feeds.streamOwners(),
-		Mode: n.Mode, Encoding: c.Encoding, Cluster: m.cluster,
+		Mode: n.Mode, Bucket: n.Bucket, Encoding: c.Encoding, Cluster: m.cluster,
 		Subject: n.Subject, DeadLetter: n.DeadLetterSubject,
 		Stream: natsStream(n), Objects: natsObjects(n), Domain: n.Domain, APIPrefix: n.APIPrefix,
 		InboxPrefix: n.InboxPrefix,
@@ -131,9 +131,14 @@ func (m *sinkMaker) embedded(n *config.NATS, log *slog.Logger) (service, error) 
 			"who they are", "host", host)
 	}
 	server := "nats --server " + n.Servers[0].String()
-	log.Info("events go to the embedded NATS server; read them with any NATS client",
-		"live", server+" subscribe 'k8s.>'",
-		"stored", server+" stream view "+n.Stream.Name)
+	if n.Mode == nats.KV {
+		log.Info("objects go to the embedded NATS server; read them with any NATS client",
+			"keys", server+" kv ls "+n.Bucket, "live", server+" kv watch "+n.Bucket)
+	} else {
+		log.Info("events go to the embedded NATS server; read them with any NATS client",
+			"live", server+" subscribe 'k8s.>'",
+			"stored", server+" stream view "+n.Stream.Name)
+	}
 	return natsserver.New(natsserver.Config{
 		Host: host, Port: number, StoreDir: cmp.Or(n.StoreDir, filepath.Join(m.stateDir,
 			"nats")), Log: log,
@@ -154,11 +159,15 @@ func (k natsKind) check(ctx context.Context, m *sinkMaker, _ func(string) []stri
 
 func (k natsKind) sample() (sampleForm, error) {
 	subject, err := event.ParseTemplate(k.Subject)
+	token := event.AppendSubjectToken
+	if k.Mode == nats.KV {
+		token = event.AppendKeyToken
+	}
 	return sampleForm{
 		prefix: "ce-", value: event.HeaderValue, structured: k.sink.Encoding == "structured",
 		destination: func(e *event.Event) string {
 			return fmt.Sprintf("sink %s: subject %s, Nats-Msg-Id %s",
-				k.sink.Name, subject.Append(nil, e, event.AppendSubjectToken), e.MessageID())
+				k.sink.Name, subject.Append(nil, e, token), e.MessageID())
 		},
 	}, err
 }
