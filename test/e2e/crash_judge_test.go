@@ -30,6 +30,9 @@ func (c *crashRun) converge() {
 		for _, s := range c.sinks {
 			stale += len(c.stale(exist, s.reader))
 		}
+		for _, url := range c.buckets {
+			stale += len(c.bucketProblems(url, exist))
+		}
 		if stale == 0 {
 			return
 		}
@@ -77,6 +80,9 @@ func (c *crashRun) judge() {
 	for _, s := range c.sinks {
 		_, err := s.reader.Refresh(c.ctx)
 		must(c.t, err)
+	}
+	for _, url := range c.buckets {
+		c.complain("bucket", c.bucketProblems(url, exist), nil)
 	}
 	for n := range c.sinks {
 		c.report.Sinks = append(c.report.Sinks, c.judgeSink(n, changes, exist))

@@ -38,6 +38,7 @@ func newCrash(t *testing.T, cluster *cluster, kills int) *crashRun {
 func (c *crashRun) addJetStream(name, yaml string) {
 	c.t.Helper()
 	address, gate, s := gatedJetStream(c.t, filepath.Join(c.dir, "nats"))
+	c.buckets = append(c.buckets, s.ClientURL())
 	c.sinks = append(c.sinks, &crashSink{
 		name: name, key: strings.ReplaceAll(yaml, "${JETSTREAM}", address), gate: gate, keeps: yaml == crashForgetful,
 		reader: &read.JetStream{URL: s.ClientURL(), Stream: "K8S"},

@@ -36,10 +36,12 @@ sinks:
 `
 	crashJetStream = `
   - {name: js, retry: {initial: 100ms, max: 1s}, nats: {servers: ["nats://${JETSTREAM}"], stream: {storage: memory, duplicateWindow: 2m}}}
+  - {name: now, retry: {initial: 100ms, max: 1s}, nats: {servers: ["nats://${JETSTREAM}"], mode: kv, bucket: NOW, stream: {storage: memory}}}
 `
 	// The server allows no shorter window.
 	crashForgetful = `
   - {name: js, retry: {initial: 100ms, max: 1s}, nats: {servers: ["nats://${JETSTREAM}"], stream: {storage: memory, duplicateWindow: 100ms}}}
+  - {name: now, retry: {initial: 100ms, max: 1s}, nats: {servers: ["nats://${JETSTREAM}"], mode: kv, bucket: NOW, stream: {storage: memory, duplicateWindow: 100ms}}}
 `
 	crashKafka = `
   - {name: kafka, retry: {initial: 100ms, max: 1s}, kafka: {brokers: ["${KAFKA}"], createTopics: {partitions: 4, replicationFactor: 1}}}
@@ -48,7 +50,8 @@ sinks:
 
 // TestCrash kills the bridge at moments that nobody chooses, and at some that are chosen to hurt, while everything changes, its brokers come
 // and go, and the API server forgets. Whatever happens: no change that a witness saw is lost, unless the bridge itself says so; each
-// object's events are in order, and end in what the object has become. What comes again has its old id, and a reason.
+// object's events are in order, and end in what the object has become. What comes again has its old id, and a reason. The bucket has in the end
+// what exists, and nothing else.
 func TestCrash(t *testing.T) {
 	c := newCrash(t, crashing(t), 12)
 	c.forgets = true
@@ -81,6 +84,7 @@ type crashRun struct {
 	churn     *crash.Churn
 	bridge    *harness.Bridge
 	sinks     []*crashSink
+	buckets   []string // where servers with a bucket are
 	report    crash.Report
 
 	lives     []crash.Life

@@ -155,6 +155,7 @@ func (f *faultRun) converges(b *harness.Bridge, state func([]truth.Change)) []re
 		}
 		return check.FinalState(exist, events, check.Options{})
 	})
+	f.awaitBucket(b, exist)
 	return events
 }
 

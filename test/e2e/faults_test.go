@@ -87,7 +87,7 @@ func (f *faultRun) collections() []truth.Collection {
 func (f *faultRun) faulted(more ...func(*harness.BridgeConfig)) *harness.Bridge {
 	f.t.Helper()
 	f.ledger = f.witness(f.collections()...)
-	return f.bridge("bridge", `informers: [{name: app, resources: [pods, deployments.apps, configmaps], namespaces: ["${NS}"]}]`+embedded, more...)
+	return f.bridge("bridge", `informers: [{name: app, resources: [pods, deployments.apps, configmaps], namespaces: ["${NS}"]}]`+embedded+alsoBucket, more...)
 }
 
 // wire lets the bridge reach the API server through a wire.
@@ -131,6 +131,7 @@ func (f *faultRun) exact(b *harness.Bridge) []read.Event {
 	const patience = 2 * time.Minute // after failures in a row a request is tried again after up to a minute
 	began := time.Now()
 	events := f.completeWithin(patience, "all changes", jetStream(b), f.ledger, check.Options{Informers: informerOf("app", f.collections()...)})
+	f.awaitBucket(b, f.exist())
 	if told := gapEvents(events); len(told) > 0 {
 		f.t.Errorf("%d gaps were told: %s", len(told), told[0].Data())
 	}
