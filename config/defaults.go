@@ -39,9 +39,11 @@ func (c *Config) fillDefaults() {
 	c.fillHTTP()
 	for i := range c.Sinks {
 		c.Sinks[i].NATS.fillBucket()
+		c.Sinks[i].Kafka.fillView(fmt.Sprintf("sinks[%d].kafka", i), c.origins)
 	}
 	for i := range c.Informers {
 		c.Informers[i].fillBindings(c.Sinks)
+		c.fillViews(fmt.Sprintf("informers[%d].sinks", i), &c.Informers[i])
 		c.Informers[i].fillInherited(fmt.Sprintf("informers[%d].sinks", i), c.origins)
 	}
 }

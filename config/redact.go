@@ -30,7 +30,7 @@ func (c *Config) String() string {
 			drop(nats, "stream")
 			drop(nats, "objects")
 		}
-		if sink.isView() {
+		if sink.NATS != nil && sink.isView() {
 			nats := member(sinks.Content[i], "nats")
 			drop(nats, "subject")
 			drop(nats, "deadLetterSubject")

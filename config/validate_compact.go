@@ -12,7 +12,7 @@ func (c *Config) validateCompacted(ps *problems) {
 		for j := range c.Informers[i].Sinks {
 			b := &c.Informers[i].Sinks[j]
 			sink := c.sink(b.Name)
-			if sink == nil || sink.Kafka == nil || !sink.Kafka.compacted() {
+			if sink == nil || sink.Kafka == nil || !sink.Kafka.compacted() || sink.isView() {
 				continue
 			}
 			if lost := b.lostByCompaction(sink); lost != "" {

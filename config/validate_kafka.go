@@ -25,6 +25,7 @@ func (k *Kafka) validate(ps *problems, path string) {
 		k.SASL.validate(ps, path+".sasl")
 	}
 	k.TLS.validate(ps, path+".tls")
+	k.validateView(ps, path)
 }
 
 // validateTopic refuses a topic that Kafka would, and one that an object would change in its life.

@@ -2,12 +2,13 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 )
 
 // A view is a sink that holds the newest state of each object that exists, and nothing else: a
-// key-value bucket.
+// key-value bucket, or a compacted topic.
 
 // fillBucket sets what follows from the name of a bucket.
 func (n *NATS) fillBucket() {
@@ -17,8 +18,56 @@ func (n *NATS) fillBucket() {
 	}
 }
 
+const cleanupPolicy = "cleanup.policy"
+
+// fillView sets what a compacted topic needs.
+func (k *Kafka) fillView(path string, given origins) {
+	if k == nil || !k.View {
+		return
+	}
+	if _, ok := given[path+".tombstones"]; !ok {
+		k.Tombstones = true
+	}
+	if k.CreateTopics == nil {
+		k.CreateTopics = &CreateTopics{}
+	}
+	if k.CreateTopics.Config[cleanupPolicy] == "" {
+		settings := map[string]string{cleanupPolicy: "compact"}
+		maps.Copy(settings, k.CreateTopics.Config)
+		settings[cleanupPolicy] = "compact"
+		k.CreateTopics.Config = settings
+	}
+}
+
+// fillViews has views sent the newest states, unless the binding says otherwise.
+func (c *Config) fillViews(path string, inf *Informer) {
+	for i := range inf.Sinks {
+		b := &inf.Sinks[i]
+		_, given := c.origins[fmt.Sprintf("%s[%d].delivery", path, i)]
+		if sink := c.sink(b.Name); sink != nil && sink.Kafka != nil && sink.Kafka.View && !given {
+			b.Delivery = "latest"
+		}
+	}
+}
+
 // isView reports whether the sink is a view.
-func (s *Sink) isView() bool { return s.NATS != nil && s.NATS.Mode == "kv" }
+func (s *Sink) isView() bool {
+	return s.NATS != nil && s.NATS.Mode == "kv" || s.Kafka != nil && s.Kafka.View
+}
+
+// validateView refuses what contradicts a view.
+func (k *Kafka) validateView(ps *problems, path string) {
+	if !k.View {
+		return
+	}
+	if !k.Tombstones {
+		ps.add(path+".tombstones", "false contradicts view: a deleted object would stay in the topic. Leave it out")
+	}
+	if policy := k.CreateTopics.Config[cleanupPolicy]; policy != "compact" {
+		ps.add(path+".createTopics", "cleanup.policy %s contradicts view, which needs compact: objects "+
+			"that do not change would vanish. Leave it out", policy)
+	}
+}
 
 var bucketName = regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
 
@@ -76,7 +125,7 @@ func (c *Config) validateViews(ps *problems) {
 }
 
 func sameBucket(a, b *Sink) bool {
-	return a.isView() && b.isView() && a.Name != b.Name && a.NATS.sameServer(b.NATS) &&
+	return a.NATS != nil && b.NATS != nil && a.isView() && b.isView() && a.Name != b.Name && a.NATS.sameServer(b.NATS) &&
 		a.NATS.Bucket == b.NATS.Bucket && a.NATS.Bucket != ""
 }
 
@@ -87,6 +136,9 @@ func (c *Config) validateView(ps *problems, i, j int) {
 	view := "sink " + b.Name + " holds the newest state of each object"
 	if b.Payload == "patch" || b.Payload == "reference" {
 		ps.add(binding+".payload", "%s, and payload %s is none. Use payload: object", view, b.Payload)
+	}
+	if b.Delivery == "history" && c.sink(b.Name).Kafka != nil {
+		ps.add(binding+".delivery", "%s, and a compacted topic keeps no history. Leave it out", view)
 	}
 	const remedy = "Select objects with labelSelector, fieldSelector, namespaces or namespaceSelector"
 	for path, filter := range map[string]string{
@@ -115,7 +167,8 @@ func (c *Config) validateView(ps *problems, i, j int) {
 	for k := range i {
 		other := &c.Informers[k]
 		feeds := slices.ContainsFunc(other.Sinks, func(o Binding) bool { return o.Name == b.Name })
-		if shared := other.sharedResource(inf); feeds && shared != "" {
+		apart := c.sharedPlace(b.Name, b.Name) == ""
+		if shared := other.sharedResource(inf); feeds && shared != "" && !apart {
 			ps.add(binding, "informer %s sends %s to %s too: one object would have two states there. "+
 				"Let them select other objects, or take a second sink", other.Name, shared, b.Name)
 		}

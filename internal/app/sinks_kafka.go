@@ -43,6 +43,7 @@ func (k kafkaKind) make(m *sinkMaker, log *slog.Logger) (sinks.Sink, service, er
 		Name: c.Name, Brokers: k.Brokers, Topic: topic, DeadLetterTopic: deadLetter,
 		Cluster:  m.cluster,
 		Encoding: c.Encoding, Tombstones: k.Tombstones,
+		View: k.View, Informers: m.feeds.of(c.Name),
 		LostByCompaction: m.feeds.lostByCompaction(c.Name), Compression: k.Compression,
 		TLS: encryption, SASL: sasl, MaxTopics: k.MaxTopics,
 		CreateTopics: kafkaTopics(k.CreateTopics), NewPartitions: k.NewPartitions, Timestamps: k.Timestamps,

@@ -62,6 +62,6 @@ func (s *Sink) checkOneTopic(ctx context.Context, c *cluster, name string) error
 	case err != nil:
 		return err
 	}
-	s.checkSettings(ctx, c, name, l)
-	return nil
+	_, _, err = s.checkSettings(ctx, c, name, l)
+	return err
 }

@@ -56,6 +56,13 @@ type Config struct {
 	// compacted topics. The two are in one batch: either both are stored or none. A plain tombstone
 	// has no headers and is no CloudEvent.
 	Tombstones bool
+	// View makes the topics a view of the state: each holds the newest event of each object that
+	// exists. A topic that is not compacted is refused, and the end of a list deletes the keys of
+	// objects that do not exist. It needs Tombstones.
+	View bool
+	// Informers returns the current informers of the sink; it may be called concurrently. nil: not
+	// known. Used with View.
+	Informers func() []string
 	// LostByCompaction says what a compacted topic loses of the sink's events, "" for nothing. It
 	// is in the warning when a topic turns out to be compacted. nil for nothing. It may be called
 	// concurrently.

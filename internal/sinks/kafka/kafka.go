@@ -34,6 +34,7 @@ type Sink struct {
 	pins    partitionPins
 	blocked blocked
 	spare   *producer // requested by Open as a check of the right to produce
+	sweeps  sweeps
 }
 
 var (
@@ -153,6 +154,10 @@ func (s *Sink) Publish(ctx context.Context, batch []*sinks.Message) {
 	l, err := s.laneOf(ctx, s.config.Topic, batch[0].Event)
 	if err != nil {
 		sinks.Fail(batch, err)
+		return
+	}
+	if s.config.View {
+		s.publishView(ctx, l, batch)
 		return
 	}
 	l.publish(ctx, batch, s.encode)

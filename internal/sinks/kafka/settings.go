@@ -14,13 +14,19 @@ import (
 // refusals.
 func (s *Sink) checkSettings(
 	ctx context.Context, c *cluster, name string, l layout,
-) (limit, most int) {
+) (limit, most int, err error) {
 	limit = s.config.MaxBatchBytes
 	settings, err := c.describe(ctx, name)
 	if err != nil {
 		s.log.Warn("can't read the topic's settings, so can't tell whether they keep what is "+
 			"acknowledged", "topic", name, "err", explain(err))
-		return limit, 0
+		return limit, 0, nil
+	}
+	if policy := settings["cleanup.policy"]; s.config.View && policy != "compact" {
+		return 0, 0, fmt.Errorf("cleanup.policy of topic %s is %q: a view needs compact, or it "+
+			"loses objects that do not change. Set it (kafka-configs.sh --alter --entity-type "+
+			"topics --entity-name %[1]s --add-config cleanup.policy=compact), or choose another "+
+			"topic", name, policy)
 	}
 	for _, problem := range unsafeSettings(settings, l) {
 		s.log.Warn("the topic's settings may lose acknowledged events", "topic", name,
@@ -37,7 +43,7 @@ func (s *Sink) checkSettings(
 	if n, err := strconv.Atoi(settings["max.message.bytes"]); err == nil && n > 0 {
 		limit, most = min(limit, n), n
 	}
-	return limit, most
+	return limit, most, nil
 }
 
 // unsafeSettings returns the settings of a topic that weaken acks=all.

@@ -96,7 +96,10 @@ func (s *Sink) resolveTopic(ctx context.Context, name string) (*topic, error) {
 	if err := s.recallNew(ctx, name, time.Now().Add(leaderTimeout)); err != nil {
 		return nil, err
 	}
-	limit, most := s.checkSettings(ctx, c, name, l)
+	limit, most, err := s.checkSettings(ctx, c, name, l)
+	if err != nil {
+		return nil, asRetry(err) // its events wait until somebody has changed the topic
+	}
 	t := &topic{name: name, maxMessageBytes: most, partitions: len(l.leaders)}
 	for p := range s.pinnedPartitions(name, len(l.leaders)) {
 		t.lanes = append(t.lanes, newLane(s, c, name, p, limit))

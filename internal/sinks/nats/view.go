@@ -236,21 +236,12 @@ func (w *sweeper) object(subject string) (namespace, name string, ok bool) {
 
 // deleted is the event of an object that is gone. The same list makes the same event.
 func (w *sweeper) deleted(subject string, header nats.Header) *event.Event {
-	end := w.end.Event
 	namespace, name, _ := w.object(subject)
-	uid := cmp.Or(attribute(header, "uid"), strings.TrimPrefix(subject, w.to.prefix))
-	_, era, _ := strings.Cut(end.ID, "/synced/"+end.ResourceVersion)
-	return &event.Event{
-		ID: uid + "/deleted" + era, Source: end.Source, Type: "dev.kubebridge.resource.deleted",
-		Subject: cmp.Or(attribute(header, "subject"), end.Subject+"/"+name),
-		Time:    end.Time, TimeSource: event.TimeObserved,
-		PartitionKey: end.PartitionKey + "/" + namespace + "/" + name,
-		Sequence:     end.Sequence + ".deleted", APIVersion: end.APIVersion, Kind: end.Kind,
-		Resource: end.Resource, Namespace: namespace, Name: name, UID: uid,
-		ResourceVersion: attribute(header, "resourceversion"), Inferred: true,
-		Informer: end.Informer, Cluster: end.Cluster, Group: end.Group, Version: end.Version,
-		Op: event.Deleted, Observed: end.Observed,
-	}
+	return event.Vanished{
+		Namespace: namespace, Name: name, UID: attribute(header, "uid"),
+		Subject:         attribute(header, "subject"),
+		ResourceVersion: attribute(header, "resourceversion"),
+	}.Deleted(w.end.Event)
 }
 
 // flush deletes what was collected.

@@ -1,0 +1,187 @@
+package kafka
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/sinks"
+)
+
+// A compacted topic is a view of the state when its last record of each key is of an object that
+// exists, or null. An object that is gone without an event would stay: the state directory was lost,
+// and with it what was known of it. So before the end of a list is stored, each partition is read,
+// and what does not exist is deleted.
+
+// sweeps are those that a call's deadline has interrupted: the next call continues.
+type sweeps struct {
+	mu   sync.Mutex
+	byID map[string]*sweep // guarded by mu, by lane and the id of the event that ends the list
+}
+
+// sweep is one partition that is compared with a list. The call of its lane owns it.
+type sweep struct {
+	next int64                     // the offset to read from
+	gone map[string]event.Vanished // by key: the last record so far is of no object that exists
+}
+
+func (s *sweeps) take(id string) *sweep {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if found := s.byID[id]; found != nil {
+		return found
+	}
+	if s.byID == nil {
+		s.byID = map[string]*sweep{}
+	}
+	s.byID[id] = &sweep{gone: map[string]event.Vanished{}}
+	return s.byID[id]
+}
+
+func (s *sweeps) done(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.byID, id)
+}
+
+// publishView publishes messages of one lane in their order, and sweeps the lane before those that
+// end a list.
+func (s *Sink) publishView(ctx context.Context, l *lane, batch []*sinks.Message) {
+	for len(batch) > 0 {
+		n := slices.IndexFunc(batch, func(m *sinks.Message) bool { return m.Exists != nil })
+		if n == 0 {
+			if err := s.sweep(ctx, l, batch[0]); err != nil {
+				sinks.Fail(batch, err)
+				return
+			}
+			n = 1
+		}
+		if n < 0 {
+			n = len(batch)
+		}
+		l.publish(ctx, batch[:n], s.encode)
+		if open := unsettled(batch[:n]); open != nil {
+			sinks.Fail(batch[n:], open)
+			return
+		}
+		batch = batch[n:]
+	}
+}
+
+// unsettled is the error of a message that is neither stored nor refused.
+func unsettled(batch []*sinks.Message) error {
+	for _, m := range batch {
+		if m.Err != nil && sinks.Classify(m.Err) != sinks.Refused {
+			return m.Err
+		}
+	}
+	return nil
+}
+
+// sweep deletes the keys of objects that do not exist. The message ends a list: what comes before
+// it is stored, and nothing of its objects is in flight.
+func (s *Sink) sweep(ctx context.Context, l *lane, end *sinks.Message) error {
+	id := l.name + " " + end.Event.ID
+	w := s.sweeps.take(id)
+	if err := s.readKeys(ctx, l, w, end); err != nil {
+		return sinkError(ctx, fmt.Errorf("compare %s with the list: %w", l.name, err))
+	}
+	if len(w.gone) > 0 {
+		s.log.Warn("the topic held objects that do not exist: they are deleted", "lane", l.name,
+			"resource", end.Event.PartitionKey, "objects", len(w.gone))
+	}
+	keys := slices.Sorted(maps.Keys(w.gone))
+	for chunk := range slices.Chunk(keys, s.Limits().Messages/2) { // each has a tombstone
+		batch := make([]*sinks.Message, len(chunk))
+		for i, key := range chunk {
+			batch[i] = &sinks.Message{Event: w.gone[key].Deleted(end.Event)}
+		}
+		l.publish(ctx, batch, s.encode)
+		for i, m := range batch {
+			if m.Err != nil {
+				return m.Err
+			}
+			delete(w.gone, chunk[i])
+		}
+	}
+	s.sweeps.done(id)
+	return nil
+}
+
+// readKeys reads what the partition holds.
+func (s *Sink) readKeys(ctx context.Context, l *lane, w *sweep, end *sinks.Message) error {
+	log := &Log{cluster: l.cluster, patience: patience}
+	first, last, err := log.Bounds(ctx, l.topic, l.partition)
+	if err != nil {
+		return err
+	}
+	informers := s.informers()
+	for w.next = max(w.next, first); w.next < last; {
+		next, err := log.Read(ctx, l.topic, l.partition, w.next, func(r *Record) error {
+			return w.look(r, end, informers)
+		})
+		if err != nil {
+			return err
+		}
+		w.next = next
+	}
+	return nil
+}
+
+func (s *Sink) informers() []string {
+	if s.config.Informers == nil {
+		return nil
+	}
+	return s.config.Informers()
+}
+
+// look looks at a record of an object of the list's collection.
+func (w *sweep) look(r *Record, end *sinks.Message, informers []string) error {
+	key, about := string(r.Key), end.Event
+	rest, ours := strings.CutPrefix(key, about.PartitionKey+"/")
+	namespace, name, ok := strings.Cut(rest, "/")
+	if !ours || !ok || about.Namespace != "" && namespace != about.Namespace {
+		return nil
+	}
+	if r.Value == nil {
+		delete(w.gone, key)
+		return nil
+	}
+	if of := r.header(informerHeader); of != about.Informer &&
+		(informers == nil || slices.Contains(informers, of)) {
+		return nil
+	}
+	exists, err := end.Exists(namespace, name)
+	if err != nil || exists {
+		delete(w.gone, key)
+		return err
+	}
+	v := event.Vanished{Namespace: namespace, Name: name}
+	v.UID, v.Subject, v.ResourceVersion = r.attributes()
+	w.gone[strings.Clone(key)] = v
+	return nil
+}
+
+func (r *Record) header(name string) string {
+	for _, h := range r.Headers {
+		if h.Name == name {
+			return string(h.Value)
+		}
+	}
+	return ""
+}
+
+// attributes are those of an object in a record of either encoding.
+func (r *Record) attributes() (uid, subject, version string) {
+	if !strings.HasPrefix(r.header("content-type"), event.StructuredContentType) {
+		return r.header("ce_uid"), r.header("ce_subject"), r.header("ce_resourceversion")
+	}
+	var e struct{ UID, Subject, ResourceVersion string }
+	_ = json.Unmarshal(r.Value, &e) // what can't be read has none
+	return e.UID, e.Subject, e.ResourceVersion
+}

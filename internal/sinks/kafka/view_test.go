@@ -1,0 +1,151 @@
+package kafka_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/sinks/kafka"
+)
+
+func asView(c *kafka.Config) {
+	c.View, c.Tombstones = true, true
+	c.CreateTopics = &kafka.CreateTopics{
+		Partitions: 2, ReplicationFactor: 1, Config: map[string]string{"cleanup.policy": "compact"},
+	}
+}
+
+// table is what a reader of the topic has in the end: the last value of each key, without nulls.
+func table(t *testing.T, c *kfake.Cluster) (keys []string) {
+	t.Helper()
+	last := map[string]bool{}
+	for _, r := range readAll(t, c, podsTopic) {
+		if r.Value == nil {
+			delete(last, string(r.Key))
+		} else {
+			last[string(r.Key)] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(last))
+}
+
+// publishEvents publishes one event after the other, each in its lane.
+func publishEvents(t *testing.T, s *kafka.Sink, events ...*event.Event) {
+	t.Helper()
+	for _, e := range events {
+		if _, err := s.Lane(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+		publish(t, s, &sinks.Message{Event: e})
+	}
+}
+
+// endList publishes the end of a list of pods to each partition, as the bridge does.
+func endList(t *testing.T, s *kafka.Sink, version int, exists ...string) {
+	t.Helper()
+	e := podEvent("", version)
+	e.ID = fmt.Sprintf("workloads/pods/synced/%d/epoch/1", version)
+	e.Op, e.Type, e.CompactionKey = event.Synced, "dev.kubebridge.informer.synced",
+		"informers/workloads/pods/synced"
+	e.PartitionKey, e.Namespace, e.UID = "pods", "", ""
+	parts, err := s.Parts(t.Context(), e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for part := range parts {
+		part := e.Copy(part)
+		publish(t, s, &sinks.Message{Event: &part, Exists: func(namespace, name string) (bool, error) {
+			return namespace == "shop" && slices.Contains(exists, name), nil
+		}})
+	}
+}
+
+func TestView(t *testing.T) {
+	for _, encoding := range []string{kafka.Binary, kafka.Structured} {
+		t.Run(encoding, func(t *testing.T) {
+			change := func(c *kafka.Config) {
+				asView(c)
+				c.Encoding = encoding
+				c.Informers = func() []string { return []string{"workloads", "batch"} }
+			}
+			c, err := kfake.NewCluster(kfake.NumBrokers(1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(c.Close)
+			first := openSink(t, c, change)
+			other, orphan, deleted := podEvent("other", 1), podEvent("orphan", 1), podEvent("deleted", 2)
+			other.Informer, orphan.Informer, deleted.Op = "batch", "renamed", event.Deleted
+			for i := range 30 {
+				publishEvents(t, first, podEvent(fmt.Sprint("web-", i), 1))
+			}
+			publishEvents(t, first, podEvent("deleted", 1), deleted, other, orphan)
+			_ = first.Close()
+
+			second := openSink(t, c, change) // it knows nothing
+			publishEvents(t, second, podEvent("web-3", 5), podEvent("web-4", 1))
+			endList(t, second, 9, "web-3", "web-4")
+			want := []string{
+				"informers/workloads/pods/synced", "pods/shop/other", "pods/shop/web-3", "pods/shop/web-4",
+			}
+			if got := table(t, c); !slices.Equal(got, want) {
+				t.Errorf("the topic has %q, want %q", got, want)
+			}
+			for _, r := range readAll(t, c, podsTopic) {
+				id, _ := header(r, "ce_id")
+				if encoding == kafka.Binary && string(r.Key) == "pods/shop/web-7" && r.Offset > 25 &&
+					len(r.Headers) > 0 && id != "uid-web-7/deleted/epoch/1" {
+					t.Errorf("web-7 is deleted as %s", id)
+				}
+			}
+			t.Run("nothing more is deleted by the same list", func(t *testing.T) {
+				before := len(readAll(t, c, podsTopic))
+				endList(t, second, 10, "web-3", "web-4")
+				if came := len(readAll(t, c, podsTopic)) - before; came != 2 {
+					t.Errorf("%d records came, want the end of the list in each partition", came)
+				}
+			})
+		})
+	}
+}
+
+func TestViewOfATopicThatIsNotCompacted(t *testing.T) {
+	for policy, refused := range map[string]bool{
+		"delete": true, "compact,delete": true, "compact": false,
+	} {
+		t.Run(policy, func(t *testing.T) {
+			c, err := kfake.NewCluster(kfake.NumBrokers(1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(c.Close)
+			if err := c.CreateTopic(podsTopic, 1, map[string]string{
+				"cleanup.policy": policy,
+			}); err != nil {
+				t.Fatal(err)
+			}
+			_, err = openSink(t, c, asView).Lane(t.Context(), podEvent("web", 1))
+			if (err != nil) != refused {
+				t.Fatalf("got %v", err)
+			}
+			if refused && (sinks.Classify(err) != sinks.Retry ||
+				!strings.Contains(err.Error(), "cleanup.policy") ||
+				!strings.Contains(err.Error(), "kafka-configs.sh")) {
+				t.Errorf("%v (%v)", err, sinks.Classify(err))
+			}
+			if !refused {
+				return
+			}
+			topics, connect := newSink(t, c, asView).Check(t.Context(), []string{podsTopic})
+			if connect != nil || len(topics) != 1 {
+				t.Errorf("Check gave %v, %v", topics, connect)
+			}
+		})
+	}
+}
