@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubebridge/bridge/internal/app"
+	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history"
 	"github.com/kubebridge/bridge/internal/resource"
 )
@@ -178,6 +179,21 @@ func warnEnd(cmd *cobra.Command, db *history.DB, cluster string, until time.Time
 		fmt.Fprintf(cmd.ErrOrStderr(), "bridge: the newest event in this history is of %s: later changes may be missing\n", history.ShowTime(newest))
 	}
 	return failed(err)
+}
+
+// warnRemoved reports that older versions of an object were removed: where the first one that is there is
+// not how it came.
+func warnRemoved(cmd *cobra.Command, db *history.DB, object *history.Object, since time.Time) error {
+	for first, err := range db.Versions(object, time.Time{}, time.Time{}) {
+		if err != nil {
+			return failed(err)
+		}
+		if first.Event.Op != event.Added {
+			return warnHorizon(cmd, db, since)
+		}
+		break
+	}
+	return nil
 }
 
 // warnHorizon reports that older versions were removed.

@@ -58,7 +58,7 @@ Exit codes: 0; 1 when the object is not known, or the history can't be read; 2 w
 		if err != nil {
 			return failed(err)
 		}
-		if err := errors.Join(warnHorizon(cmd, db, span.since.At), o.warn(cmd, db, object, holes, span.until.At)); err != nil {
+		if err := errors.Join(warnRemoved(cmd, db, object, span.since.At), o.warn(cmd, db, object, holes, span.until.At)); err != nil {
 			return err
 		}
 		return failed(writeVersions(cmd.OutOrStdout(), db, object, span, field, o.output))

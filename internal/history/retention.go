@@ -111,6 +111,9 @@ func (db *DB) removeBefore(ctx context.Context, second uint32) error {
 	if err != nil || unixSeconds(known) >= horizon {
 		return err
 	}
+	if oldest, _, err := db.extent(); err != nil || oldest == 0 || oldest >= horizon {
+		return err // nothing is older, and nothing will be missing
+	}
 	// Questions know first that something is about to be missing.
 	if err := db.pebble.Set(horizonKey, binary.BigEndian.AppendUint32(nil, horizon), db.sync); err != nil {
 		return err

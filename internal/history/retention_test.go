@@ -96,6 +96,16 @@ func TestRetention(t *testing.T) {
 			t.Errorf("the horizon is %v of %v to %v", horizon, events[0].Time, newest)
 		}
 	})
+	t.Run("what is young loses nothing, and has no horizon", func(t *testing.T) {
+		db := openDir(t, t.TempDir())
+		testkit.OK(t, db.Retain(t.Context(), history.Retention{Age: time.Hour}, newest))
+		_, err := db.Append(t.Context(), pointers(events))
+		testkit.OK(t, err)
+		testkit.OK(t, db.Retain(t.Context(), history.Retention{Age: 24 * time.Hour}, newest))
+		if horizon, err := db.Horizon(); err != nil || !horizon.IsZero() {
+			t.Errorf("the horizon is %v, %v", horizon, err)
+		}
+	})
 	t.Run("it ends with its context", func(t *testing.T) {
 		db := openDir(t, t.TempDir())
 		ctx, cancel := context.WithCancel(t.Context())
