@@ -23,6 +23,7 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("GET /{$}", s.root)
 	mux.HandleFunc("GET /page.css", pageFile("page.css", "text/css; charset=utf-8"))
 	mux.HandleFunc("GET /page.js", pageFile("page.js", "text/javascript; charset=utf-8"))
+	mux.HandleFunc("GET /history.js", pageFile("history.js", "text/javascript; charset=utf-8"))
 	s.lookRoutes(mux)
 	s.historyRoutes(mux)
 	mux.HandleFunc("GET /healthz", s.healthz)

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// The page has no build chain: these are its three files.
+// The page has no build chain: these are its files.
 //
-//go:embed page/page.html page/page.css page/page.js
+//go:embed page/page.html page/page.css page/page.js page/history.js
 var pageFiles embed.FS
 
 // contentPolicy lets the page load what the bridge serves, and nothing else: no inline script or

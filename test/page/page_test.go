@@ -83,10 +83,11 @@ func (s *site) startBridge(ctx context.Context, kubeconfig string) {
 		YAML: `
 informers:
   - {name: workloads, resources: [pods, deployments.apps, services, namespaces]}
-  - {name: config, resources: [configmaps, secrets], namespaces: [` + namespace + `], redact: [data.dsn], sinks: [{name: stream}, {name: audit, payload: change}]}
+  - {name: config, resources: [configmaps, secrets], namespaces: [` + namespace + `], redact: [data.dsn], sinks: [{name: stream}, {name: audit, payload: change}, {name: kept}]}
 sinks:
   - {name: stream, nats: {servers: ["nats://${NATS_ADDRESS}"], embedded: true}}
   - {name: audit, nats: {servers: ["${AUDIT}"], stream: {name: AUDIT}, subject: "audit.{resource}.{namespace}.{name}.{op}"}}
+  - {name: kept, history: {}}
 `,
 	})
 	must(s.t, err)
@@ -103,6 +104,12 @@ func (s *site) configMap(name string, data map[string]string) {
 func (s *site) secret(name string) {
 	s.t.Helper()
 	_, err := s.client.CoreV1().Secrets(namespace).Create(s.t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string][]byte{"password": []byte(planted)}}, metav1.CreateOptions{})
+	must(s.t, err)
+}
+
+func (s *site) update(name string, data map[string]string) {
+	s.t.Helper()
+	_, err := s.client.CoreV1().ConfigMaps(namespace).Update(s.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: data}, metav1.UpdateOptions{})
 	must(s.t, err)
 }
 
@@ -142,6 +149,7 @@ func TestTheStatusPage(t *testing.T) {
 	step("it shows events while they happen", func(t *testing.T) { s.live(t, b) })
 	step("the filter shows what it says and nothing else", func(t *testing.T) { s.filters(t, b) })
 	step("an object is shown as settled and redacted", func(t *testing.T) { s.object(t, b) })
+	step("the history of an object and of a namespace", func(t *testing.T) { s.history(t, b) })
 	step("it can be used without a mouse", func(t *testing.T) { b.keyboard(t) })
 	step("everything that can be operated has a name", func(t *testing.T) { b.names(t) })
 	step("it is readable in light and dark, wide and narrow", func(t *testing.T) { b.readable(t) })
@@ -162,7 +170,7 @@ func (s *site) loads(t *testing.T, b *browser) {
 		t.Errorf("cluster %q", got)
 	}
 	b.until("all informers", `document.querySelectorAll("#informers-rows tr").length === 6`)
-	b.until("both sinks", `[...document.querySelectorAll("#sinks-rows tr")].filter((r) => r.innerText.includes("connected")).length === 2`)
+	b.until("all sinks", `[...document.querySelectorAll("#sinks-rows tr")].filter((r) => r.innerText.includes("connected")).length === 3`)
 	b.until("the object that is there", `[...document.querySelectorAll("#informers-rows tr")].some((r) => /configmaps in shop\s+watching\s+1\s/.test(r.innerText))`)
 	b.until("the tail", `document.querySelector("#events-sum").textContent.startsWith("looking")`)
 	b.fill("#informers-filter", "secr")
@@ -249,6 +257,71 @@ func (s *site) object(t *testing.T, b *browser) {
 	b.heardSoFar("") // the browser tells of the 404
 }
 
+// history asks what an object was, with the mouse and with the keyboard, and what happened.
+func (s *site) history(t *testing.T, b *browser) {
+	s.configMap("told", map[string]string{"level": "info", "dsn": planted})
+	s.update("told", map[string]string{"level": "debug", "dsn": planted})
+	s.update("told", map[string]string{"level": "debug", "color": "blue"})
+	b.until("the event", event("updated", namespace+"/told", "kept"))
+	b.fill("#history-object", "tol")
+	b.click("#history-form button[type=submit]")
+	rows := `document.querySelectorAll("#history-shown tbody tr")`
+	b.until("the only object that was found", rows+`.length > 0`)
+	for deadline := time.Now().Add(time.Minute); b.eval(rows+`.length`) != 3.0; { // the history stores by batches
+		if time.Now().After(deadline) {
+			t.Fatalf("versions:\n%s", b.text("#history-shown"))
+		}
+		b.click("#history-form button[type=submit]")
+		b.until("versions", rows+`.length > 0`)
+	}
+	text := b.text("#history-shown")
+	for _, want := range []string{"configmaps shop/told: 3 versions", `data.level "info" → "debug"`, "data.dsn"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+	t.Run("one version is the object as it was", func(t *testing.T) {
+		b.click(".axis button:first-child")
+		b.until("the object", `document.querySelector("#history-pane pre")?.textContent.includes('"level": "info"')`)
+	})
+	t.Run("two are compared, by the keyboard", func(t *testing.T) {
+		b.eval(`document.querySelector(".axis button:last-child").focus()`)
+		b.run(chromedp.KeyEvent(kb.ArrowLeft), chromedp.KeyEvent(kb.ArrowRight), chromedp.KeyEvent(kb.Enter))
+		b.until("the difference", `document.querySelector("#history-pane table")?.innerText.includes("data.color")`)
+		if pressed := b.eval(`document.querySelectorAll("#history-shown .axis [aria-pressed=true]").length`); pressed != 2.0 {
+			t.Errorf("%v versions are pressed", pressed)
+		}
+		if difference := b.text("#history-pane"); !strings.Contains(difference, `− "info"`) || !strings.Contains(difference, `+ "blue"`) {
+			t.Errorf("the difference:\n%s", difference)
+		}
+	})
+	b.shot("history")
+	t.Run("a namespace has a timeline, which leads to its objects", func(t *testing.T) {
+		b.fill("#history-namespace", namespace)
+		b.click("#timeline-form button[type=submit]")
+		b.until("the timeline", `document.querySelector("#history-shown h3")?.textContent.startsWith("Timeline of shop")`)
+		timeline := b.text("#history-shown")
+		for _, want := range []string{"deleted", "shop/live", "shop/told", "secrets"} {
+			if !strings.Contains(timeline, want) {
+				t.Errorf("%q is not in\n%s", want, timeline)
+			}
+		}
+		b.shot("timeline")
+		b.eval(`[...document.querySelectorAll("#history-shown button.link")].find((e) => e.textContent === "shop/told").click()`)
+		b.until("the versions again", rows+`.length === 3`)
+		b.eval(`document.querySelectorAll(".axis button").forEach((e) => e.click())`)
+		b.until("the difference of the last two", `document.querySelector("#history-pane table")`)
+	})
+	t.Run("what is not known is said", func(t *testing.T) {
+		b.fill("#history-object", "nothing-like-it")
+		b.click("#history-form button[type=submit]")
+		b.until("that there is none", `document.querySelector("#history-problem").textContent.includes("never seen")`)
+		b.fill("#history-object", "cm/told")
+		b.click("#history-form button[type=submit]")
+		b.until("the versions again", rows+`.length === 3`)
+	})
+}
+
 // noSecrets looks for planted values in all that the page holds.
 func (b *browser) noSecrets(t *testing.T) {
 	t.Helper()
@@ -275,11 +348,11 @@ func (b *browser) keyboard(t *testing.T) {
 		t.Errorf("the skip link leads to %v", got)
 	}
 	reached := map[any]bool{}
-	for range 60 {
+	for range 90 {
 		b.run(chromedp.KeyEvent(kb.Tab))
 		reached[b.eval(`document.activeElement.id || document.activeElement.getAttribute("aria-label")`)] = true
 	}
-	for _, id := range []string{"informers-filter", "informers-trouble", "Table of informers", "Table of sinks", "events-filter", "events-payload", "events-pause", "events-clear", "Table of events"} {
+	for _, id := range []string{"informers-filter", "informers-trouble", "Table of informers", "Table of sinks", "events-filter", "events-payload", "events-pause", "events-clear", "Table of events", "history-object", "timeline-since", "Table of versions"} {
 		if !reached[id] {
 			t.Errorf("Tab does not reach %s", id)
 		}

@@ -41,7 +41,7 @@ func (s *site) elsewhere(t *testing.T, b *browser) {
 	b.run(chromedp.Reload())
 	b.until("the tail of the page that is loaded again", `document.querySelector("#events-sum").textContent.startsWith("looking")`)
 	b.mu.Lock()
-	if want := map[string]bool{"/status": true, "/tail": true, "/object": true}; !maps.Equal(b.bearers, want) {
+	if want := map[string]bool{"/status": true, "/tail": true, "/object": true, "/history/resources": true}; !maps.Equal(b.bearers, want) {
 		t.Errorf("requests for %v carried the token, want %v", b.bearers, want)
 	}
 	b.mu.Unlock()

@@ -1,5 +1,5 @@
-// The status page. It only reads: /status each second, /tail while events are shown, /object when asked. Text goes into
-// the page as text, never as markup.
+// The status page. It only reads: /status each second, /tail while events are shown, /object and, in history.js,
+// /history when asked. Text goes into the page as text, never as markup.
 
 const $ = (id) => document.getElementById(id);
 const every = 1000; // ms between two looks
@@ -83,6 +83,7 @@ $("access-form").addEventListener("submit", (event) => {
   token.set($("access-token").value);
   $("access-token").value = "";
   $("access").hidden = true;
+  document.dispatchEvent(new Event("admitted"));
   look();
   clearTimeout(nextPoll);
   poll();
@@ -409,6 +410,8 @@ function article(o) {
   if (o.object) e.append(element("pre", { tabindex: "0", "aria-label": `Last settled state of ${path}` }, JSON.stringify(o.object, null, 2)));
   return e;
 }
+
+export { $, ask, duration, element, kinds, number, said, show };
 
 poll();
 setInterval(age, 500);
