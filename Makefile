@@ -223,12 +223,30 @@ $(BIN)/actionlint: tools/workflows/go.mod
 licences: ## What the bridge is compiled of may be used as it is
 	cd deploy && $(GO) run ./licences/cmd
 
-# A release is not made of what nobody could check: NEED_VULNDB= on the command line makes one all the same.
+# What GoReleaser needs beside the source (.goreleaser.yaml).
+.PHONY: release-inputs
+release-inputs:
+	@mkdir -p $(BIN)/release
+	cd deploy && $(GO) run ./licences/cmd -notices ../$(BIN)/release/THIRD_PARTY_NOTICES.txt
+	cd deploy && $(GO) build -o ../$(BIN)/release/sbom ./sbom
+
+# A release is not made of what nobody could check: with NEED_VULNDB= on the command line it is.
 .PHONY: release
 release: NEED_VULNDB = 1
-release: vuln ## dist/: binaries, SBOMs, image, chart and checksums of VERSION=v1.2.3, the same bytes each time
-	cd deploy && $(GO) run ./release -version '$(VERSION)' -out ../dist -platforms $(PLATFORMS)
-PLATFORMS ?= linux/amd64,linux/arm64
+release: vuln $(BIN)/release/goreleaser ## dist/: everything of the release whose tag is checked out, published (see .github/workflows/release.yml)
+	ROOT=$(CURDIR) $(BIN)/release/goreleaser release --clean
+	cd deploy && $(GO) run ./release -push
+
+.PHONY: snapshot
+snapshot: $(BIN)/release/goreleaser ## dist/: everything of a release but signatures, of this tree; publishes nothing
+	ROOT=$(CURDIR) TAP_TOKEN= $(BIN)/release/goreleaser release --snapshot --clean --skip=sign
+	cd deploy && $(GO) run ./release
+	cd deploy && DIST=$(CURDIR)/dist $(GO) test -count=1 -run '^TestARelease$$' .
+
+$(BIN)/release/goreleaser: tools/release/go.mod
+	@echo "building GoReleaser: some minutes the first time"
+	@cd tools/release && $(GO) build -o ../../$(BIN)/release/ tool
+	@touch $@
 
 .PHONY: clean
 clean: ## Remove what was built

@@ -2,8 +2,9 @@
 //
 //	helm/bridge   the chart; its values.schema.json is made of helm/values.base.schema.json and config/bridge.schema.json
 //	kustomize     the same as plain manifests: what does not depend on the configuration is made of the chart
-//	image         the container image, for those who build it with a container engine; `make release` needs none
-//	release       the program behind `make release`
+//	image         the container image, for those who build it with a container engine; a release needs none
+//	release       makes the image and the chart of a release; GoReleaser makes the rest
+//	sbom          lists what a binary was linked of
 //	licences      what the dependencies' licences allow, and the notices that a release carries
 //	container     runs a container of a pod on this machine as a kubelet would, for the tests
 //

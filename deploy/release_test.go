@@ -4,9 +4,13 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"log"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,60 +19,138 @@ import (
 	"strings"
 	"testing"
 
+	gcr "github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"sigs.k8s.io/yaml"
 
 	"github.com/kubebridge/bridge/deploy/image"
 )
 
 const releaseVersion = "v1.2.3"
 
-// makeRelease makes a release of this tree for this machine's architecture.
-func makeRelease(t *testing.T) string {
+// distOf returns a dist/ and the version of the release in it: what `make snapshot` has made, where
+// $DIST names it, else one with as much of it as the image and the chart are made of.
+func distOf(t *testing.T) (dir, version string) {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), "dist")
-	cmd := exec.CommandContext(t.Context(), "go", "run", "./release", "-version", releaseVersion, "-out", dir, "-platforms", "linux/"+runtime.GOARCH, "-any-tree")
-	said, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, said)
+	if dir = os.Getenv("DIST"); dir == "" {
+		return smallDist(t), releaseVersion
 	}
-	t.Logf("%s", said)
+	var facts struct{ Version string }
+	text, err := os.ReadFile(filepath.Join(dir, "metadata.json"))
+	must(t, err)
+	must(t, json.Unmarshal(text, &facts))
+	return dir, "v" + facts.Version
+}
+
+// smallDist builds the binary for this machine as .goreleaser.yaml says, with the files in which
+// GoReleaser describes what it made, and has the image and the chart made of it.
+func smallDist(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	commit := command(t, "git", "rev-parse", "HEAD")
+	var recipe struct {
+		Builds []struct{ Flags, Tags, Ldflags []string }
+	}
+	text, err := os.ReadFile("../.goreleaser.yaml")
+	must(t, err)
+	must(t, yaml.Unmarshal(text, &recipe))
+	build := recipe.Builds[0]
+	ldflags := strings.NewReplacer("v{{ .Version }}", releaseVersion, "{{ .FullCommit }}", commit,
+		"{{ .CommitDate }}", "2026-01-02T03:04:05Z").Replace(strings.Join(build.Ldflags, " "))
+	args := slices.Concat([]string{
+		"build", "-C", "..", "-tags", strings.Join(build.Tags, ","), "-ldflags", ldflags,
+		"-o", filepath.Join(dir, "bridge_linux", "bridge"),
+	}, build.Flags, []string{"./cmd/bridge"})
+	t.Setenv("CGO_ENABLED", "0")
+	command(t, "go", args...)
+	for name, content := range map[string]any{
+		"metadata.json": map[string]string{"version": strings.TrimPrefix(releaseVersion, "v"), "commit": commit},
+		"artifacts.json": []map[string]string{
+			{"type": "Binary", "goos": "linux", "goarch": runtime.GOARCH, "path": "dist/bridge_linux/bridge"},
+			{"type": "Binary", "goos": "darwin", "goarch": "arm64", "path": "dist/bridge_darwin/bridge"},
+		},
+	} {
+		text, err := json.Marshal(content)
+		must(t, err)
+		must(t, os.WriteFile(filepath.Join(dir, name), text, 0o644))
+	}
+	makeRelease(t, dir)
 	return dir
 }
 
+func makeRelease(t *testing.T, dir string, more ...string) {
+	t.Helper()
+	t.Log(command(t, "go", append([]string{"run", "./release", "-dist", dir}, more...)...))
+}
+
+// command returns what a command prints.
+func command(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	said, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, said)
+	}
+	return strings.TrimSpace(string(said))
+}
+
 func TestARelease(t *testing.T) {
-	dir := makeRelease(t)
-	name := "bridge_" + releaseVersion + "_linux_" + runtime.GOARCH
-	t.Run("has checksums of everything", func(t *testing.T) {
-		cmd := exec.CommandContext(t.Context(), "sha256sum", "--check", "--strict", "SHA256SUMS")
+	dir, version := distOf(t)
+	name := "bridge_" + version + "_linux_" + runtime.GOARCH
+	complete := os.Getenv("DIST") != ""
+	t.Run("has everything for every platform", func(t *testing.T) {
+		if !complete {
+			t.Skip("make snapshot")
+		}
+		sums, err := os.ReadFile(filepath.Join(dir, "SHA256SUMS"))
+		must(t, err)
+		for _, platform := range []string{"linux_amd64", "linux_arm64", "darwin_amd64", "darwin_arm64"} {
+			for _, kind := range []string{".tar.gz", ".cdx.json"} {
+				if file := "bridge_" + version + "_" + platform + kind; !strings.Contains(string(sums), "  "+file+"\n") {
+					t.Errorf("SHA256SUMS has no %s:\n%s", file, sums)
+				}
+			}
+		}
+		for _, pattern := range []string{"kubebridge_*_amd64.deb", "kubebridge_*_arm64.rpm", "homebrew/Casks/kubebridge.rb", "krew/bridge.yaml"} {
+			if found, err := filepath.Glob(filepath.Join(dir, pattern)); err != nil || len(found) != 1 {
+				t.Errorf("%s: %v, %v", pattern, found, err)
+			}
+		}
+		cmd := exec.CommandContext(t.Context(), "sha256sum", "--check", "--strict", "--quiet", "SHA256SUMS")
 		cmd.Dir = dir
-		said, err := cmd.CombinedOutput()
-		must(t, err)
-		entries, err := os.ReadDir(dir)
-		must(t, err)
-		if strings.Count(string(said), ": OK") != len(entries)-1 || len(entries) != 6 {
-			t.Errorf("%d files:\n%s", len(entries), said)
+		if said, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, said)
 		}
 	})
-	t.Run("has the binary with its licences", func(t *testing.T) {
+	t.Run("has a static binary that knows its version", func(t *testing.T) {
+		found, err := filepath.Glob(filepath.Join(dir, "bridge_linux*", "bridge"))
+		must(t, err)
+		for _, binary := range found {
+			must(t, image.CheckStatic(binary))
+		}
+		binary := found[slices.IndexFunc(found, func(path string) bool { return len(found) == 1 || strings.Contains(path, runtime.GOARCH) })]
+		text, err := os.ReadFile(binary)
+		must(t, err)
+		if bytes.Contains(text, []byte("text/template.(*state).evalField")) {
+			t.Error("something uses text/template: the linker keeps every exported method, and the binary is larger by a quarter")
+		}
+		if said := command(t, binary, "version"); !strings.HasPrefix(said, "bridge "+version+" (commit ") {
+			t.Errorf("it says %s", said)
+		}
+	})
+	t.Run("has archives with the licences", func(t *testing.T) {
+		if !complete {
+			t.Skip("make snapshot")
+		}
 		files := unpackArchive(t, filepath.Join(dir, name+".tar.gz"))
 		for _, want := range []string{"bridge", "LICENSE", "THIRD_PARTY_NOTICES.txt", "README.md", "bridge.example.yaml"} {
 			if len(files[want]) == 0 {
 				t.Errorf("it has no %s", want)
 			}
-		}
-		binary := filepath.Join(t.TempDir(), "bridge")
-		must(t, os.WriteFile(binary, files["bridge"], 0o755))
-		must(t, image.CheckStatic(binary))
-		if bytes.Contains(files["bridge"], []byte("text/template.(*state).evalField")) {
-			t.Error("something uses text/template: the linker keeps every exported method, and the binary is larger by a quarter")
-		}
-		said, err := exec.CommandContext(t.Context(), binary, "version").Output()
-		must(t, err)
-		if !strings.HasPrefix(string(said), "bridge "+releaseVersion+" (commit ") {
-			t.Errorf("it says %s", said)
 		}
 	})
 	t.Run("has an SBOM", func(t *testing.T) {
@@ -80,7 +162,12 @@ func TestARelease(t *testing.T) {
 				Licenses []any  `json:"licenses"`
 			} `json:"components"`
 		}
-		text, err := os.ReadFile(filepath.Join(dir, name+".cdx.json"))
+		file := filepath.Join(dir, name+".cdx.json")
+		if !complete {
+			file = filepath.Join(t.TempDir(), "bom.json")
+			command(t, "go", "run", "./sbom", "-version", version, "-out", file, filepath.Join(dir, "bridge_linux", "bridge"))
+		}
+		text, err := os.ReadFile(file)
 		must(t, err)
 		must(t, json.Unmarshal(text, &bom))
 		if bom.BOMFormat != "CycloneDX" || len(bom.Components) < 50 {
@@ -93,18 +180,18 @@ func TestARelease(t *testing.T) {
 		}
 	})
 	t.Run("has a chart of its version", func(t *testing.T) {
-		chart, err := loader.LoadFile(filepath.Join(dir, "bridge-1.2.3.tgz"))
+		chart, err := loader.LoadFile(filepath.Join(dir, "bridge-"+strings.TrimPrefix(version, "v")+".tgz"))
 		must(t, err)
-		if chart.Metadata.Version != "1.2.3" || chart.Metadata.AppVersion != releaseVersion || len(chart.Schema) == 0 || len(chart.Templates) < 8 {
+		if "v"+chart.Metadata.Version != version || chart.Metadata.AppVersion != version || len(chart.Schema) == 0 || len(chart.Templates) < 8 {
 			t.Errorf("%+v with %d templates", chart.Metadata, len(chart.Templates))
 		}
 	})
 	t.Run("has an image that a registry takes", func(t *testing.T) {
-		img := readImage(t, filepath.Join(dir, "bridge_"+releaseVersion+"_image.oci.tar"))
+		img := readImage(t, filepath.Join(dir, "bridge_"+version+"_image.oci.tar"))
 		must(t, validate.Image(img))
 		file, err := img.ConfigFile()
 		must(t, err)
-		if file.Architecture != runtime.GOARCH || file.Config.Labels["org.opencontainers.image.version"] != releaseVersion {
+		if file.Architecture != runtime.GOARCH || file.Config.Labels["org.opencontainers.image.version"] != version {
 			t.Errorf("%+v", file)
 		}
 		root := t.TempDir()
@@ -115,25 +202,35 @@ func TestARelease(t *testing.T) {
 			}
 		}
 	})
-	t.Run("is the same when it is made again", func(t *testing.T) {
-		sums := func(dir string) string {
-			text, err := os.ReadFile(filepath.Join(dir, "SHA256SUMS"))
+	t.Run("has the same image and chart when they are made again, and pushes the image", func(t *testing.T) {
+		digest := func() string {
+			text, err := os.ReadFile(filepath.Join(dir, "bridge_"+version+"_image.digest"))
 			must(t, err)
-			return string(text)
+			return strings.TrimSpace(string(text))
 		}
-		if first, second := sums(dir), sums(makeRelease(t)); first != second {
-			t.Errorf("first\n%s\nthen\n%s", first, second)
+		sums := func() (list []string) {
+			for _, file := range []string{"bridge_" + version + "_image.oci.tar", "bridge-" + strings.TrimPrefix(version, "v") + ".tgz"} {
+				text, err := os.ReadFile(filepath.Join(dir, file))
+				must(t, err)
+				list = append(list, fmt.Sprintf("%s %x", file, sha256.Sum256(text)))
+			}
+			return list
+		}
+		server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+		defer server.Close()
+		repository := strings.TrimPrefix(server.URL, "http://") + "/bridge"
+		first, before := digest(), sums()
+		makeRelease(t, dir, "-push", "-repository", repository)
+		makeRelease(t, dir)
+		if after := sums(); !slices.Equal(before, after) {
+			t.Errorf("first\n%v\nthen\n%v", before, after)
+		}
+		reference, err := gcr.NewDigest(repository + "@" + first)
+		must(t, err)
+		if _, err := remote.Index(reference); err != nil {
+			t.Errorf("the registry does not have what was pushed: %v", err)
 		}
 	})
-}
-
-func TestAReleaseOfChangesOrOfNoVersionIsRefused(t *testing.T) {
-	for _, args := range [][]string{{"-version", "1.2"}, {"-version", ""}} {
-		said, err := exec.CommandContext(t.Context(), "go", append([]string{"run", "./release", "-out", t.TempDir()}, args...)...).CombinedOutput()
-		if err == nil || !strings.Contains(string(said), "want one such as v1.2.3") {
-			t.Errorf("%v: %v, %s", args, err, said)
-		}
-	}
 }
 
 func unpackArchive(t *testing.T, file string) map[string][]byte {
@@ -161,7 +258,7 @@ func untar(t *testing.T, in io.Reader) map[string][]byte {
 	}
 }
 
-// readImage reads the only image of an OCI archive.
+// readImage reads the image for this machine out of an OCI archive.
 func readImage(t *testing.T, file string) v1.Image {
 	t.Helper()
 	f, err := os.Open(file)
@@ -181,7 +278,11 @@ func readImage(t *testing.T, file string) v1.Image {
 	must(t, err)
 	manifest, err = index.IndexManifest()
 	must(t, err)
-	img, err := index.Image(manifest.Manifests[0].Digest)
+	i := slices.IndexFunc(manifest.Manifests, func(d v1.Descriptor) bool { return d.Platform.Architecture == runtime.GOARCH })
+	if i < 0 {
+		t.Fatalf("there is no image for %s", runtime.GOARCH)
+	}
+	img, err := index.Image(manifest.Manifests[i].Digest)
 	must(t, err)
 	return img
 }

@@ -4,13 +4,8 @@ import (
 	"archive/tar"
 	"cmp"
 	"compress/gzip"
-	"context"
-	"crypto/sha256"
-	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -48,27 +43,4 @@ func writeArchive(path string, files []packed, date time.Time) (err error) {
 		return err
 	}
 	return zipped.Close()
-}
-
-// checksums writes SHA256SUMS, as sha256sum --check takes it.
-func (b *build) checksums(context.Context) error {
-	files, err := filepath.Glob(filepath.Join(b.out, "*"))
-	if err != nil {
-		return err
-	}
-	var out strings.Builder
-	for _, file := range files { // sorted
-		if strings.HasPrefix(filepath.Base(file), ".") {
-			continue
-		}
-		data, err := os.ReadFile(file)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(&out, "%x  %s\n", sha256.Sum256(data), filepath.Base(file))
-	}
-	if err := os.WriteFile(filepath.Join(b.out, "SHA256SUMS"), []byte(out.String()), 0o644); err != nil {
-		return err
-	}
-	return os.RemoveAll(filepath.Join(b.out, ".binaries"))
 }

@@ -40,5 +40,5 @@ func (b *build) chart(context.Context) error {
 		}
 		files[i].data = []byte(strings.Replace(text, unset, fmt.Sprintf("version: %s\nappVersion: %s\n", version, b.version), 1))
 	}
-	return writeArchive(filepath.Join(b.out, "bridge-"+version+".tgz"), files, b.date)
+	return writeArchive(filepath.Join(b.dist, "bridge-"+version+".tgz"), files, b.date)
 }

@@ -5,23 +5,24 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"github.com/kubebridge/bridge/deploy/image"
 	"github.com/kubebridge/bridge/deploy/licences"
 )
 
-// repository is where the image is to be pushed, and what it is called when it is loaded.
-const repository = "ghcr.io/kubebridge/bridge"
-
-// image writes the image for all platforms of linux, and its digest, which is what a chart should name.
-func (b *build) image(context.Context) error {
+// image writes the image for the architectures of linux, and its digest, which is what a chart should
+// name.
+func (b *build) image(ctx context.Context) error {
 	var images []v1.Image
-	for _, p := range b.platforms {
-		if p.os != "linux" {
-			continue
+	for _, p := range b.binaries {
+		if err := image.CheckStatic(p.path); err != nil {
+			return err
 		}
-		binary, err := os.ReadFile(b.binary(p))
+		binary, err := os.ReadFile(p.path)
 		if err != nil {
 			return err
 		}
@@ -34,9 +35,6 @@ func (b *build) image(context.Context) error {
 		}
 		images = append(images, img)
 	}
-	if len(images) == 0 {
-		return nil
-	}
 	index, err := image.Index(images...)
 	if err != nil {
 		return err
@@ -48,5 +46,13 @@ func (b *build) image(context.Context) error {
 	if err := os.WriteFile(b.file("image.digest"), fmt.Appendln(nil, digest), 0o644); err != nil {
 		return err
 	}
-	return image.WriteArchive(b.file("image.oci.tar"), index, repository+":"+b.version, b.date)
+	reference := b.repository + ":" + b.version
+	if err := image.WriteArchive(b.file("image.oci.tar"), index, reference, b.date); err != nil || !b.push {
+		return err
+	}
+	tag, err := name.NewTag(reference)
+	if err != nil {
+		return err
+	}
+	return remote.WriteIndex(tag, index, remote.WithAuthFromKeychain(authn.DefaultKeychain), remote.WithContext(ctx))
 }

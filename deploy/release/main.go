@@ -2,13 +2,14 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,57 +18,42 @@ import (
 
 // build is what is being released.
 type build struct {
-	root, out string // directories
-	version   string // v1.2.3
-	commit    string
-	date      time.Time // of the commit
-	platforms []platform
-	modules   []licences.Module
-	licence   []byte
+	root, dist string // directories
+	repository string // of the image
+	push       bool
+	version    string // v1.2.3
+	commit     string
+	date       time.Time // of the commit
+	binaries   []binary
+	modules    []licences.Module
+	licence    []byte
 }
 
-// platform is linux/amd64.
-type platform struct{ os, arch string }
+// binary is one that GoReleaser made for linux.
+type binary struct{ path, arch string }
 
 func main() {
 	var b build
-	var platforms string
-	var anyTree bool
 	flag.StringVar(&b.root, "root", "..", "directory of the repository")
-	flag.StringVar(&b.out, "out", "../dist", "directory for what is made; it is emptied first")
-	flag.StringVar(&b.version, "version", "", "version of the release: v1.2.3")
-	flag.StringVar(&platforms, "platforms", "linux/amd64,linux/arm64", "what to build for; the image has those of linux")
-	flag.BoolVar(&anyTree, "any-tree", false, "release a tree with changes that are not committed, for a try")
+	flag.StringVar(&b.dist, "dist", "../dist", "directory with what GoReleaser made")
+	flag.StringVar(&b.repository, "repository", "ghcr.io/kubebridge/bridge", "where the image is pushed, and what it is called")
+	flag.BoolVar(&b.push, "push", false, "push the image to its repository")
 	flag.Parse()
-	if err := b.run(context.Background(), platforms, anyTree); err != nil {
+	if err := b.run(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
 		os.Exit(1)
 	}
 }
 
-var semver = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$`)
-
-func (b *build) run(ctx context.Context, platforms string, anyTree bool) error {
-	if !semver.MatchString(b.version) {
-		return fmt.Errorf("-version %q: want one such as v1.2.3", b.version)
-	}
-	for text := range strings.SplitSeq(platforms, ",") {
-		system, arch, ok := strings.Cut(text, "/")
-		if !ok {
-			return fmt.Errorf("-platforms: %q: want one such as linux/amd64", text)
-		}
-		b.platforms = append(b.platforms, platform{system, arch})
-	}
+func (b *build) run(ctx context.Context) error {
 	for _, step := range []struct {
 		what string
 		do   func(context.Context) error
 	}{
-		{"commit", func(ctx context.Context) error { return b.readCommit(ctx, anyTree) }},
+		{"dist", b.readDist},
 		{"licences", b.readLicences},
-		{"binaries", b.binaries},
 		{"image", b.image},
 		{"chart", b.chart},
-		{"checksums", b.checksums},
 	} {
 		began := time.Now()
 		if err := step.do(ctx); err != nil {
@@ -78,37 +64,55 @@ func (b *build) run(ctx context.Context, platforms string, anyTree bool) error {
 	return nil
 }
 
-// readCommit finds out what is released, and empties the directory for it.
-func (b *build) readCommit(ctx context.Context, anyTree bool) error {
-	facts, err := b.git(ctx, "log", "-1", "--format=%H %ct")
+// readDist reads what GoReleaser says of the release, and finds its binaries.
+func (b *build) readDist(ctx context.Context) error {
+	var facts struct{ Version string }
+	var artifacts []struct{ Path, Goos, Goarch, Type string }
+	if err := errors.Join(b.readJSON("metadata.json", &facts), b.readJSON("artifacts.json", &artifacts)); err != nil {
+		return err
+	}
+	for _, a := range artifacts {
+		if a.Type == "Binary" && a.Goos == "linux" {
+			// GoReleaser names paths from the directory of the repository.
+			path := filepath.Join(b.dist, strings.TrimPrefix(filepath.ToSlash(a.Path), "dist/"))
+			b.binaries = append(b.binaries, binary{path, a.Goarch})
+		}
+	}
+	// GoReleaser lists them as they were ready.
+	slices.SortFunc(b.binaries, func(x, y binary) int { return strings.Compare(x.arch, y.arch) })
+	if facts.Version == "" || len(b.binaries) == 0 {
+		return fmt.Errorf("%s has no version or no binary for linux: make it by `make snapshot`", b.dist)
+	}
+	b.version = "v" + facts.Version // its commit is "none" in a clone without a remote
+	return b.readDate(ctx)
+}
+
+func (b *build) readJSON(name string, content any) error {
+	text, err := os.ReadFile(filepath.Join(b.dist, name))
 	if err != nil {
 		return err
 	}
+	return json.Unmarshal(text, content)
+}
+
+func (b *build) readDate(ctx context.Context) error {
+	cmd := exec.CommandContext(ctx, "git", "log", "-1", "--format=%H %ct")
+	cmd.Dir, cmd.Stderr = b.root, os.Stderr
+	said, err := cmd.Output()
+	if err != nil {
+		return fmt.Errorf("git log: %w", err)
+	}
 	var seconds int64
-	if _, err := fmt.Sscanf(facts, "%s %d", &b.commit, &seconds); err != nil {
+	if _, err := fmt.Sscan(string(said), &b.commit, &seconds); err != nil {
 		return fmt.Errorf("git log: %w", err)
 	}
 	b.date = time.Unix(seconds, 0).UTC()
-	changes, err := b.git(ctx, "status", "--porcelain")
-	if err != nil {
-		return err
-	}
-	if changes != "" && !anyTree {
-		return fmt.Errorf("the tree has changes that are not committed, so nobody could make the same again (-any-tree for a try):\n%s", changes)
-	}
-	return errors.Join(os.RemoveAll(b.out), os.MkdirAll(b.out, 0o755))
-}
-
-func (b *build) git(ctx context.Context, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, "git", args...)
-	cmd.Dir, cmd.Stderr = b.root, os.Stderr
-	out, err := cmd.Output()
-	return strings.TrimSpace(string(out)), err
+	return nil
 }
 
 func (b *build) readLicences(ctx context.Context) error {
 	var architectures []string
-	for _, p := range b.platforms {
+	for _, p := range b.binaries {
 		architectures = append(architectures, p.arch)
 	}
 	var err error
@@ -123,4 +127,4 @@ func (b *build) readLicences(ctx context.Context) error {
 }
 
 // file is the path of something of the release: bridge_v1.2.3_<rest>.
-func (b *build) file(rest string) string { return filepath.Join(b.out, "bridge_"+b.version+"_"+rest) }
+func (b *build) file(rest string) string { return filepath.Join(b.dist, "bridge_"+b.version+"_"+rest) }

@@ -5,7 +5,7 @@
 {{- fail "config.sinks: say where events go, such as {name: audit, nats: {servers: [nats://nats.nats:4222]}}; without it the bridge would run a NATS server that nobody outside of its pod reaches" }}
 {{- end }}
 {{- if and (eq .Chart.AppVersion "0.0.0") (not .Values.image.tag) (not .Values.image.digest) }}
-{{- fail "image.tag: this chart is from a source tree, and no image of its version 0.0.0 was published: build one with `make release VERSION=v1.2.3`, push it, and set image.repository and image.tag; or install the chart of a release" }}
+{{- fail "image.tag: this chart is from a source tree, and no image of its version 0.0.0 was published: build one with `make snapshot`, push it, and set image.repository and image.tag; or install the chart of a release" }}
 {{- end }}
 {{- if and .Values.persistence.existingClaim (gt (int .Values.replicas) 1) }}
 {{- fail (printf "persistence.existingClaim: replicas: %d would share one volume, and each needs its own: leave existingClaim out, or set replicas: 1" (int .Values.replicas)) }}

@@ -1,31 +1,78 @@
+// Sbom writes what is in a binary, by the list that the go tool has put into it, as CycloneDX with
+// the licence of each module.
 package main
 
 import (
+	"cmp"
+	"context"
 	"debug/buildinfo"
 	"encoding/base64"
 	"encoding/hex"
+	"errors"
+	"flag"
+	"fmt"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strings"
-	"time"
 
 	cdx "github.com/CycloneDX/cyclonedx-go"
 
 	"github.com/kubebridge/bridge/deploy/licences"
 )
 
-// writeSBOM writes what is in a binary, by the list that the go tool has put into it, as CycloneDX.
-func (b *build) writeSBOM(p platform) error {
-	info, err := buildinfo.ReadFile(b.binary(p))
+// sbom is what is written.
+type sbom struct {
+	version, date string
+	modules       []licences.Module
+}
+
+func main() {
+	root := flag.String("root", "..", "directory of the repository")
+	version := flag.String("version", "", "version of the release: v1.2.3")
+	date := flag.String("date", "", "date of the commit, RFC 3339")
+	out := flag.String("out", "", "file to write")
+	flag.Parse()
+	if err := run(*root, *version, *date, flag.Arg(0), *out); err != nil {
+		fmt.Fprintln(os.Stderr, "sbom:", err)
+		os.Exit(1)
+	}
+}
+
+func run(root, version, date, binary, out string) error {
+	info, err := buildinfo.ReadFile(binary)
 	if err != nil {
 		return err
 	}
+	setting := func(key string) string {
+		i := slices.IndexFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == key })
+		if i < 0 {
+			return ""
+		}
+		return info.Settings[i].Value
+	}
+	system, arch := setting("GOOS"), setting("GOARCH")
+	modules, err := licences.Find(context.Background(), root, "./cmd/bridge", cmp.Or(arch, "amd64"))
+	if err != nil {
+		return err
+	}
+	s := &sbom{version: version, date: date, modules: modules}
+	f, err := os.Create(out)
+	if err != nil {
+		return err
+	}
+	err = cdx.NewBOMEncoder(f, cdx.BOMFileFormatJSON).SetPretty(true).Encode(s.of(info, system, arch))
+	return errors.Join(err, f.Close())
+}
+
+// of lists the modules of a binary.
+func (b *sbom) of(info *buildinfo.BuildInfo, system, arch string) *cdx.BOM {
 	bom := cdx.NewBOM()
 	bom.Metadata = &cdx.Metadata{
-		Timestamp: b.date.Format(time.RFC3339),
+		Timestamp: b.date,
 		Component: &cdx.Component{
 			BOMRef: "bridge", Type: cdx.ComponentTypeApplication, Name: "bridge", Version: b.version,
-			PackageURL: "pkg:golang/github.com/kubebridge/bridge@" + b.version + "?goos=" + p.os + "&goarch=" + p.arch,
+			PackageURL: "pkg:golang/github.com/kubebridge/bridge@" + b.version + "?goos=" + system + "&goarch=" + arch,
 			Licenses:   licenceChoices([]string{"Apache-2.0"}),
 		},
 	}
@@ -38,15 +85,7 @@ func (b *build) writeSBOM(p platform) error {
 	}
 	bom.Components = &components
 	bom.Dependencies = &[]cdx.Dependency{{Ref: "bridge", Dependencies: references(components)}}
-	f, err := os.Create(b.file(p.os + "_" + p.arch + ".cdx.json"))
-	if err != nil {
-		return err
-	}
-	if err := cdx.NewBOMEncoder(f, cdx.BOMFileFormatJSON).SetPretty(true).Encode(bom); err != nil {
-		_ = f.Close() // the first error tells more
-		return err
-	}
-	return f.Close()
+	return bom
 }
 
 func references(components []cdx.Component) *[]string {
@@ -58,7 +97,7 @@ func references(components []cdx.Component) *[]string {
 }
 
 // component is a module. sum is its h1 checksum.
-func (b *build) component(path, version, sum string) cdx.Component {
+func (b *sbom) component(path, version, sum string) cdx.Component {
 	url := "pkg:golang/" + path + "@" + version
 	c := cdx.Component{BOMRef: url, Type: cdx.ComponentTypeLibrary, Name: path, Version: version, PackageURL: url}
 	if hash, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(sum, "h1:")); err == nil && len(hash) > 0 {
