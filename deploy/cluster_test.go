@@ -193,7 +193,7 @@ func TestTheAPIServerTakesWhatTheChartMakes(t *testing.T) {
 	c := live(t)
 	for name, v := range cases(t) {
 		t.Run(name, func(t *testing.T) {
-			list := objects(t, mustRender(t, v))
+			list := append(objects(t, mustRender(t, v)), objects(t, renderHooks(t, v))...)
 			must(t, c.apply(t.Context(), list, true))
 			if warnings := c.takeWarnings(); len(warnings) > 0 {
 				t.Errorf("the API server warns: %s", strings.Join(warnings, "; "))
@@ -206,6 +206,11 @@ func TestTheAPIServerTakesWhatTheChartMakes(t *testing.T) {
 		must(t, unstructured.SetNestedField(monitor.Object, "often", "spec", "endpoints"))
 		if err := c.apply(t.Context(), []*unstructured.Unstructured{monitor}, true); !apierrors.IsInvalid(err) && (err == nil || !strings.Contains(err.Error(), "endpoints")) {
 			t.Errorf("a wrong ServiceMonitor: %v", err)
+		}
+		service := find(t, list, "Service", "")
+		must(t, unstructured.SetNestedField(service.Object, true, "spec", "headless"))
+		if err := c.apply(t.Context(), []*unstructured.Unstructured{service}, true); err == nil || !strings.Contains(err.Error(), "headless") {
+			t.Errorf("a field that there is not: %v", err)
 		}
 		set := find(t, list, "StatefulSet", "")
 		must(t, unstructured.SetNestedField(set.Object, false, "spec", "template", "spec", "securityContext", "runAsNonRoot"))

@@ -57,6 +57,22 @@ type toRenderValues = func(chart.Charter, map[string]any, common.ReleaseOptions,
 
 func renderWith(t *testing.T, v values, toRender toRenderValues) (string, error) {
 	t.Helper()
+	return renderFiles(t, v, toRender, func(name string) bool { return !isHook(name) })
+}
+
+// isHook reports whether a template is one of `helm test`, which `helm install` leaves out.
+func isHook(name string) bool { return strings.Contains(name, "/templates/tests/") }
+
+// renderHooks is what `helm test` applies.
+func renderHooks(t *testing.T, v values) string {
+	t.Helper()
+	text, err := renderFiles(t, v, util.ToRenderValues, isHook)
+	must(t, err)
+	return text
+}
+
+func renderFiles(t *testing.T, v values, toRender toRenderValues, wanted func(string) bool) (string, error) {
+	t.Helper()
 	loaded, err := loader.LoadDir(chartDir)
 	must(t, err)
 	release := common.ReleaseOptions{Name: "bridge", Namespace: namespace, Revision: 1, IsInstall: true}
@@ -70,7 +86,7 @@ func renderWith(t *testing.T, v values, toRender toRenderValues) (string, error)
 	}
 	var out strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		if text := strings.TrimSpace(files[name]); strings.HasSuffix(name, ".yaml") && text != "" {
+		if text := strings.TrimSpace(files[name]); strings.HasSuffix(name, ".yaml") && text != "" && wanted(name) {
 			out.WriteString("---\n" + strings.TrimPrefix(text, "---\n") + "\n")
 		}
 	}

@@ -23,9 +23,13 @@ import (
 )
 
 // bridgeBinary is the bridge of this tree, static, as it goes into the image.
-var bridgeBinary = sync.OnceValues(func() (string, error) {
-	out := filepath.Join(workDir, "bridge")
-	build := exec.CommandContext(context.Background(), "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", out, "./cmd/bridge")
+var bridgeBinary = sync.OnceValues(func() (string, error) { return buildBridge("bridge", "") })
+
+// buildBridge builds it under a file name, as a version.
+func buildBridge(name, version string) (string, error) {
+	out := filepath.Join(workDir, name)
+	ldflags := "-s -w -X main.release=" + version
+	build := exec.CommandContext(context.Background(), "go", "build", "-trimpath", "-ldflags", ldflags, "-o", out, "./cmd/bridge")
 	build.Dir = ".."
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	said, err := build.CombinedOutput()
@@ -33,7 +37,7 @@ var bridgeBinary = sync.OnceValues(func() (string, error) {
 		return "", fmt.Errorf("%w\n%s", err, said)
 	}
 	return out, nil
-})
+}
 
 // rbacOf is what `bridge rbac` prints for a configuration.
 func rbacOf(t *testing.T, configuration string, args ...string) string {

@@ -57,6 +57,12 @@ func unpackImage(t *testing.T) string {
 	t.Helper()
 	file, err := bridgeBinary()
 	must(t, err)
+	return unpackImageOf(t, file)
+}
+
+// unpackImageOf makes the file system of the image of a binary.
+func unpackImageOf(t *testing.T, file string) string {
+	t.Helper()
 	binary, err := os.ReadFile(file)
 	must(t, err)
 	img, err := image.Build(&image.Config{Arch: runtime.GOARCH, Content: image.Content{Binary: binary, Licence: []byte("-"), Notices: []byte("-")}})

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -12,7 +13,7 @@ import (
 )
 
 func newStatusCommand() *cobra.Command {
-	output, watch, interval := "table", false, 2*time.Second
+	output, watch, ready, interval := "table", false, false, 2*time.Second
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show what a running bridge is doing",
@@ -29,12 +30,14 @@ func newStatusCommand() *cobra.Command {
 and for each sink whether its broker is there (blocked: it is, but some events can't go until somebody acts), what it has acknowledged, its backlog, and what went wrong last.
 
 The address is admin.address of the configuration. A bridge that listens on all addresses is asked on this machine. A bridge in a pod, or of
-another user, asks for its token: admin.tokenFile, or the one in the state directory.
+another user, asks for its token: admin.tokenFile, or the one in the state directory. With --ready it asks for /readyz only, which
+needs no token and answers other hosts too.
 
 Exit codes: 0 when the bridge is ready, 1 when it is not, 2 when it can't be asked.`,
 		Example: `  bridge status
   bridge status --admin-address 127.0.0.1:9090 --watch
   bridge status --config bridge.yaml --output json | jq '.sinks[] | {name, queuedItems}'
+  bridge status --ready --admin-address bridge-0.bridge.streaming.svc:8080
   kubectl exec bridge-0 -- bridge status`,
 		Args: cobra.NoArgs,
 	}
@@ -42,6 +45,9 @@ Exit codes: 0 when the bridge is ready, 1 when it is not, 2 when it can't be ask
 	outputFlag(cmd, &output, "table", "json", "yaml")
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show it again and again, until Ctrl-C; "+
 		"with --output json one line each time")
+	cmd.Flags().BoolVar(&ready, "ready", false, "only whether it is ready, and why not")
+	cmd.MarkFlagsMutuallyExclusive("ready", "watch")
+	cmd.MarkFlagsMutuallyExclusive("ready", "output")
 	cmd.Flags().DurationVar(&interval, "interval", interval, "how often, with --watch")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := checkOutput(output, "table", "json", "yaml"); err != nil {
@@ -58,7 +64,10 @@ Exit codes: 0 when the bridge is ready, 1 when it is not, 2 when it can't be ask
 			client: newStatusClient(address, c.secret), out: cmd.OutOrStdout(),
 			output: output, repeated: watch,
 		}
-		if !watch {
+		switch {
+		case ready:
+			return v.ready(cmd.Context())
+		case !watch:
 			return v.once(cmd.Context())
 		}
 		return v.watch(cmd.Context(), interval)
@@ -88,6 +97,20 @@ func (v *statusView) once(ctx context.Context) error {
 		return nil
 	}
 	return failed(fmt.Errorf("not ready: %s", app.Plural(len(a.Reasons), "reason")))
+}
+
+// ready asks only whether the bridge is ready, and prints what /readyz answers.
+func (v *statusView) ready(ctx context.Context) error {
+	ready, reasons, err := v.client.ready(ctx)
+	if err != nil {
+		return refused(err)
+	}
+	if ready {
+		fmt.Fprintln(v.out, "ready")
+		return nil
+	}
+	fmt.Fprint(v.out, plain(reasons))
+	return failed(errors.New("not ready"))
 }
 
 func (v *statusView) show(a *answer) error {

@@ -66,27 +66,40 @@ func (k *statusClient) get(ctx context.Context, path string) ([]byte, error) {
 	case code == http.StatusOK:
 		return body, nil
 	}
+	return nil, k.refusal(code, body, path)
+}
+
+// ready asks whether the bridge is ready. The reasons why not are a line each.
+func (k *statusClient) ready(ctx context.Context) (ready bool, reasons string, err error) {
+	const path = "/readyz"
+	code, body, err := k.send(ctx, path, "")
+	switch {
+	case err != nil:
+		return false, "", err
+	case code == http.StatusOK && string(body) == "ok\n":
+		return true, "", nil
+	case code == http.StatusServiceUnavailable:
+		return false, string(body), nil
+	}
+	return false, "", k.refusal(code, body, path)
+}
+
+// refusal says what an answer means that is not the one wanted.
+func (k *statusClient) refusal(code int, body []byte, path string) error {
 	var said struct{ Error string }
 	if err := json.Unmarshal(body, &said); err == nil && said.Error != "" {
-		return nil, fmt.Errorf("the bridge at %s refuses: %s", k.address, said.Error)
+		return fmt.Errorf("the bridge at %s refuses: %s", k.address, said.Error)
 	}
-	return nil, fmt.Errorf("%s is not the admin endpoint of a bridge: it answers %d %s to %s", k.address, code,
-		http.StatusText(code), path)
+	return fmt.Errorf("%s is not the admin endpoint of a bridge: it answers %d %s to %s", k.address,
+		code, http.StatusText(code), path)
 }
 
 func (k *statusClient) send(
 	ctx context.Context, path, token string,
 ) (code int, body []byte, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+k.address+path, nil)
+	response, err := k.open(ctx, path, token)
 	if err != nil {
 		return 0, nil, err
-	}
-	if token != "" {
-		request.Header.Set("Authorization", "Bearer "+token)
-	}
-	response, err := k.client.Do(request)
-	if err != nil {
-		return 0, nil, k.unanswered(err)
 	}
 	defer response.Body.Close()
 	const longest = 64 << 20
@@ -94,6 +107,22 @@ func (k *statusClient) send(
 		return 0, nil, k.unanswered(err)
 	}
 	return response.StatusCode, body, nil
+}
+
+// open sends a request, with a token if there is one. The caller closes the answer's body.
+func (k *statusClient) open(ctx context.Context, path, token string) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+k.address+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	response, err := k.client.Do(request)
+	if err != nil {
+		return nil, k.unanswered(err)
+	}
+	return response, nil
 }
 
 // unanswered says in plain words that nobody is there.

@@ -71,3 +71,36 @@ func TestStatusOfAnotherServer(t *testing.T) {
 		server.Close()
 	}
 }
+
+func TestStatusReady(t *testing.T) {
+	for _, c := range []struct {
+		what, answer   string
+		status, code   int
+		stdout, stderr string
+	}{
+		{"a ready bridge", "ok\n", 200, exitClean, "ready\n", ""},
+		{
+			"a bridge that waits for a broker", "sink lake: can't reach the broker (for 3m20s)\n", 503, exitFailed,
+			"sink lake: can't reach the broker (for 3m20s)\n", "not ready",
+		},
+		{"another server", "<html>", 200, exitRefused, "", "is not the admin endpoint of a bridge"},
+		{"a server without /readyz", "404 page not found\n", 404, exitRefused, "", "it answers 404 Not Found to /readyz"},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path != "/readyz" || r.Header.Get("Authorization") != "" {
+					t.Errorf("it asks for %s, with %q", r.URL, r.Header.Get("Authorization"))
+				}
+				w.WriteHeader(c.status)
+				_, _ = io.WriteString(w, c.answer)
+			}))
+			defer server.Close()
+			var stdout, stderr testkit.Buffer
+			args := []string{"status", "--ready", "--admin-address", server.Listener.Addr().String()}
+			code := run(t.Context(), args, nil, &stdout, &stderr)
+			if code != c.code || stdout.String() != c.stdout || !strings.Contains(stderr.String(), c.stderr) {
+				t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout.String(), stderr.String())
+			}
+		})
+	}
+}

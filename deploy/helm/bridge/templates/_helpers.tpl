@@ -2,7 +2,7 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 52 | trimSuffix "-" }}
 {{- end }}
 
-{{/* A StatefulSet's pods bear a label of its name with a hash: 52 characters at most. */}}
+{{/* A StatefulSet's pods have a label of its name with a hash: 52 characters at most. */}}
 {{- define "bridge.fullname" -}}
 {{- if .Values.fullnameOverride }}
 {{- .Values.fullnameOverride | trunc 52 | trimSuffix "-" }}
@@ -31,6 +31,12 @@
 
 {{- define "bridge.selector" -}}
 app.kubernetes.io/name: {{ include "bridge.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{/* Of the pod of `helm test`. It is none of the bridge's pods. */}}
+{{- define "bridge.testSelector" -}}
+app.kubernetes.io/name: {{ include "bridge.name" . }}-test
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
