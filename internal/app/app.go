@@ -55,6 +55,9 @@ type Options struct {
 	Stdout io.Writer
 	// Hangups has a value for each SIGHUP, which reloads; nil without a file.
 	Hangups <-chan os.Signal
+	// Progress is run while the bridge runs and drains, with the status to show; nil for nobody who
+	// looks. Run waits for its end.
+	Progress func(ctx context.Context, status func() ProcessStatus)
 	// Fatal ends the process: the state can't be written any more, and parts wait for it that could
 	// not be stopped in order.
 	Fatal func(error)
@@ -117,6 +120,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		return &StartError{err}
 	}
 	defer func() { err = errors.Join(err, start.close()) }()
+	defer o.show(ctx, start.status)()
 	return serve(ctx, server, log, func(ctx context.Context) error {
 		p, err := a.assemble(ctx)
 		if err != nil {
@@ -134,6 +138,20 @@ func Run(ctx context.Context, o Options) (err error) {
 		}
 		return p.Run(ctx)
 	})
+}
+
+// show runs Progress. The function that it returns ends it.
+func (o *Options) show(ctx context.Context, status func() ProcessStatus) (end func()) {
+	if o.Progress == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // a drain is shown too
+	var showing sync.WaitGroup
+	showing.Go(func() { o.Progress(ctx, status) })
+	return func() {
+		cancel()
+		showing.Wait()
+	}
 }
 
 // startError is clean when the start was only broken off.
@@ -166,7 +184,7 @@ func listen(
 	server, err := admin.New(admin.Config{
 		Address: c.Admin.Address, Pprof: c.Admin.Pprof, Registry: registry, Log: log,
 		Ready:   start.reasons,
-		Status:  start.status,
+		Status:  func() any { return start.status() },
 		Look:    look,
 		History: asked,
 		Control: commands,

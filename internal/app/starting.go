@@ -72,7 +72,8 @@ type ProcessStatus struct {
 	Reload *ReloadStatus `json:"reload,omitempty"`
 }
 
-func (s *starting) status() any {
+// status is where the process stands.
+func (s *starting) status() ProcessStatus {
 	reasons := s.reasons()
 	if reasons == nil {
 		reasons = []admin.Reason{} // a list for whoever reads it

@@ -60,6 +60,9 @@ func readable(_ []string, a slog.Attr) slog.Attr {
 }
 
 func isTerminal(w io.Writer) bool {
+	if s, ok := w.(*screen); ok {
+		w = s.file
+	}
 	file, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(file.Fd()))
 }

@@ -46,30 +46,42 @@ Exit codes: 0 after a clean stop, 1 when something failed while it ran, 2 when i
 		if err != nil {
 			return err
 		}
-		return runBridge(cmd, build, c, app.NewSource(s.file, s.load), s.file != "")
+		r := &runner{cmd: cmd, build: build, source: app.NewSource(s.file, s.load), file: s.file != ""}
+		r.progress = newProgress(c, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		return r.run(c)
 	}
 	return cmd
 }
 
-// runBridge sets the process up, and runs the bridge in it.
-func runBridge(
-	cmd *cobra.Command, build Build, c *config.Config, source *app.Source, file bool,
-) error {
-	log, level := newLeveledLogger(c.Log, cmd.ErrOrStderr())
-	boundMemory(log, memlimit.FromCgroup)
-	sampleMemory(c.Admin.Pprof && c.Admin.Address != "")
-	ctx, stop := untilSignal(cmd.Context(), log, os.Exit)
-	defer stop()
-	var hangups <-chan os.Signal // without a file to read again, SIGHUP ends the process
-	if file {
-		hangups = onHangup(ctx)
+// runner sets the process up, and runs a bridge in it.
+type runner struct {
+	cmd    *cobra.Command
+	build  Build
+	source *app.Source
+	file   bool // the configuration is from a file
+	// progress is shown on the terminal; nil for none.
+	progress *progress
+}
+
+func (r *runner) run(c *config.Config) error {
+	stderr := r.cmd.ErrOrStderr()
+	options := app.Options{
+		Config: c, Source: r.source, Version: r.build.Version, Stdout: r.cmd.OutOrStdout(),
 	}
-	return ended(app.Run(ctx, app.Options{
-		Config: c, Source: source, Version: build.Version, Log: log, Level: level,
-		Stdout: cmd.OutOrStdout(), Hangups: hangups,
-		Fatal: func(err error) {
-			log.Error("bridge failed", "err", err)
-			os.Exit(exitFailed)
-		},
-	}))
+	if r.progress != nil {
+		stderr, options.Progress = r.progress.screen, r.progress.run
+	}
+	options.Log, options.Level = newLeveledLogger(c.Log, stderr)
+	boundMemory(options.Log, memlimit.FromCgroup)
+	sampleMemory(c.Admin.Pprof && c.Admin.Address != "")
+	ctx, stop := untilSignal(r.cmd.Context(), options.Log, os.Exit)
+	defer stop()
+	if r.file { // without a file to read again, SIGHUP ends the process
+		options.Hangups = onHangup(ctx)
+	}
+	options.Fatal = func(err error) {
+		options.Log.Error("bridge failed", "err", err)
+		os.Exit(exitFailed)
+	}
+	return ended(app.Run(ctx, options))
 }

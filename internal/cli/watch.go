@@ -58,7 +58,8 @@ Exit codes: 0 after a clean stop, 1 when something failed while it ran, 2 when i
 		if err != nil {
 			return err
 		}
-		return runBridge(cmd, build, c, app.NewSource(s.file, load), s.file != "")
+		r := &runner{cmd: cmd, build: build, source: app.NewSource(s.file, load), file: s.file != ""}
+		return r.run(c)
 	}
 	return cmd
 }

@@ -1,0 +1,96 @@
+package cli
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubebridge/bridge/config"
+	"github.com/kubebridge/bridge/internal/admin"
+	"github.com/kubebridge/bridge/internal/app"
+	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/pipeline"
+	"github.com/kubebridge/bridge/internal/publisher"
+	"github.com/kubebridge/bridge/internal/testkit"
+)
+
+func TestProgressLines(t *testing.T) {
+	listing := func(pods int) pipeline.Status {
+		return pipeline.Status{Informer: "all", Resource: "pods", Phase: "listing", Listed: pods}
+	}
+	secrets := pipeline.Status{
+		Informer: "all", Resource: "secrets", Namespace: "shop", Phase: "backing-off", LastError: "is\nforbidden",
+	}
+	synced := func(objects int) pipeline.Status {
+		return pipeline.Status{
+			Informer: "all", Resource: "nodes", Phase: "watching", Synced: true, Listed: objects, Objects: &objects,
+		}
+	}
+	sink := func(sent uint64, connected bool, queued int) bridge.SinkStatus {
+		return bridge.SinkStatus{
+			Name: "audit", Status: publisher.Status{Published: sent, Connected: connected, QueuedItems: queued},
+		}
+	}
+	status := func(sink bridge.SinkStatus, units ...pipeline.Status) *app.ProcessStatus {
+		return &app.ProcessStatus{Status: &bridge.Status{Informers: units, Sinks: []bridge.SinkStatus{sink}}}
+	}
+	p, at := &progress{}, time.Unix(0, 0)
+	for _, step := range []struct {
+		what   string
+		status *app.ProcessStatus
+		want   string
+	}{
+		{
+			"before the API server answers",
+			&app.ProcessStatus{Starting: "the API server has not been asked yet"},
+			"starting: the API server has not been asked yet",
+		},
+		{
+			"a list begins",
+			status(sink(0, true, 0), listing(100), secrets, synced(3)),
+			"syncing: 1 of 3 resources in sync, 103 objects listed\n" +
+				"  pods                               listing     100 objects\n" +
+				"  secrets in shop                    backing-off is forbidden",
+		},
+		{
+			"two seconds later there are rates",
+			status(sink(50, true, 0), listing(700), secrets, synced(3)),
+			"syncing: 1 of 3 resources in sync, 703 objects listed, 300/s\n" +
+				"  pods                               listing     700 objects, 300/s\n" +
+				"  secrets in shop                    backing-off is forbidden",
+		},
+		{
+			"in sync it is one line",
+			status(sink(250, true, 12), synced(3)),
+			"in sync: 1 resource, 3 objects | audit: 250 sent, 62/s, 12 queued",
+		},
+		{
+			"a broker is unavailable",
+			func() *app.ProcessStatus {
+				s := status(sink(250, false, 12), synced(3))
+				s.Reasons = []admin.Reason{{What: "sink audit", Message: "connection refused"}}
+				return s
+			}(),
+			"not ready | audit: 250 sent, 42/s, unavailable, 12 queued | sink audit: connection refused",
+		},
+	} {
+		if got := strings.Join(p.lines(step.status, at, 24), "\n"); got != step.want {
+			t.Errorf("%s:\n%s\nwant\n%s", step.what, got, step.want)
+		}
+		at = at.Add(2 * time.Second)
+	}
+	t.Run("many resources take half of the terminal", func(t *testing.T) {
+		units := slices.Repeat([]pipeline.Status{listing(1)}, 40)
+		lines := (&progress{}).lines(status(sink(0, true, 0), units...), at, 24)
+		if len(lines) != 13 || lines[12] != "  and 29 more" {
+			t.Errorf("%d lines:\n%s", len(lines), strings.Join(lines, "\n"))
+		}
+	})
+}
+
+func TestProgressElsewhere(t *testing.T) {
+	if newProgress(config.Default(), &testkit.Buffer{}, &testkit.Buffer{}) != nil {
+		t.Error("it is shown where there is no terminal")
+	}
+}
