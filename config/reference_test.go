@@ -1,11 +1,15 @@
 package config_test
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"reflect"
 	"strconv"
 	"strings"
@@ -16,39 +20,44 @@ import (
 
 const reference = "../docs/configuration.md"
 
-const preamble = `# Configuration reference
+const preamble = `# Configuration
 
-<!-- Made of the comments in config/*.go by "go test ./config -update". Do not edit. -->
+<!-- Made of the comments in config/*.go and of config/testdata/reference by
+     "go test ./config -update". Do not edit. -->
 
-A complete, commented example is [config/bridge.example.yaml](../config/bridge.example.yaml); for editors there is a JSON Schema,
-[config/bridge.schema.json](../config/bridge.schema.json). Nothing of it is required:
-` + "`bridge run`" + ` without a file watches everything but Leases and Events, runs a NATS
-JetStream server of its own, and keeps a history of a week that can be [asked](history.md).
+Each section begins with examples. Each example is a whole configuration: every key may be left out,
+and ` + "`bridge run`" + ` without a file streams everything but Leases and Events into a NATS
+JetStream server of its own, and keeps every version for a week, in ` + "`history`" + ` below the state
+directory. [config/bridge.example.yaml](../config/bridge.example.yaml) has every key
+in one file. Editors take the JSON Schema [config/bridge.schema.json](../config/bridge.schema.json).
 
-**Where values come from.** A flag beats an environment variable, a variable beats the file, the file beats the default. A key that is not in this
-reference is an error, wherever it is; so is a setting that has no effect beside another one. ` + "`bridge validate`" + ` reports all
-problems at once.
+` + "`bridge validate bridge.yaml`" + ` reports every problem at once, each with its line. A key that
+is not on this page is an error. So is a setting that has no effect beside another one.
 
-**Variables.** Every key that holds one value or a list of texts has a variable: ` + "`state.dir`" + ` is ` + "`BRIDGE_STATE_DIR`" + `, ` + "`log.level`" + ` is ` + "`BRIDGE_LOG_LEVEL`" + `.
-Lists of texts are separated by commas. Keys in informers and sinks go by index or by name, where the name wins:
-` + "`BRIDGE_INFORMERS_0_LABEL_SELECTOR`, `BRIDGE_SINKS_LAKE_KAFKA_BROKERS=a:9092,b:9092`" + `. They change elements that the
-file (or the default) has, and don't add any; bindings in an informer go by index. ` + "`createTopics.config`" + ` has no variable. An empty variable counts as not
-set. A variable that begins like a section and names no key is an error.
+| question | answer |
+| --- | --- |
+| which value is used | a flag, else an environment variable, else the file, else the default |
+| how is a variable named | ` + "`state.dir` is `BRIDGE_STATE_DIR`" + `; of informers and sinks by name or by index: ` +
+	"`BRIDGE_SINKS_LAKE_KAFKA_BROKERS=a:9092,b:9092`, `BRIDGE_INFORMERS_0_LABEL_SELECTOR`" + ` |
+| what can variables not do | add informers or sinks; set ` + "`createTopics.config`" + `. Bindings of an informer go by index. An empty variable counts as not set; one that names no key is an error |
+| how do secrets get in | files (` + "`passwordFile`, `credsFile`, …" + `), or ` + "`${NAME}`" + ` in a value, which is replaced by the variable ` + "`NAME`" + `; ` + "`$${`" + ` is a literal ` + "`${`" + ` |
+| how are values written | durations ` + "`500ms`, `30s`, `24h`, `7d`, `2w`; sizes `64MiB`, `10GiB`, `500kB`" + ` |
+| do lists add up | no: a list in the file replaces the default |
 
-**In the file.** ` + "`${NAME}`" + ` in a value is replaced by the environment variable ` + "`NAME`" + `, which must be set; ` + "`$${`" + ` is a literal ` + "`${`" + `. Durations are written ` +
-	"`500ms`, `30s`, `24h`, `7d`, `2w`; sizes `64MiB`, `10GiB`, `500kB`" + `. A list in the file replaces the default list.
-
-**Attributes of events** are listed in [consumers.md](consumers.md#attributes). ` + "`manager`" + ` is a field manager: a name that the client chose, not an
-authenticated user. [Who changed an object](consumers.md#who-changed-an-object) says when it is absent, and how to join the audit log.
+The attributes of events are in [consumers.md](consumers.md#attributes).
 
 `
 
 func TestTheReferenceIsUpToDate(t *testing.T) {
 	var out strings.Builder
 	out.WriteString(preamble)
-	r := &referenceWriter{t: t, out: &out, comments: comments(t)}
+	r := &referenceWriter{t: t, out: &out, comments: comments(t), examples: map[string]bool{}}
 	r.section("", reflect.TypeFor[config.Config]())
 	golden(t, reference, out.String())
+	files, err := filepath.Glob("testdata/reference/*.yaml")
+	if err != nil || len(files) != len(r.examples) {
+		t.Errorf("of the examples %v only %v are of a section: %v", files, r.examples, err)
+	}
 }
 
 // comments maps "Type.Field", and "Type", to their comments in the source.
@@ -97,6 +106,7 @@ type referenceWriter struct {
 	t        *testing.T
 	out      *strings.Builder
 	comments map[string]string
+	examples map[string]bool // files that were written
 }
 
 // section writes a heading and a table of the keys, then the sections below it.
@@ -111,6 +121,7 @@ func (r *referenceWriter) section(path string, typ reflect.Type) {
 		intro = keyForName(last, typ.Name(), intro)
 	}
 	fmt.Fprintf(r.out, "## %s\n\n%s\n\n", title, intro)
+	r.example(path)
 	var below []func()
 	if typ.NumField() > 0 {
 		r.out.WriteString("| key | type | default | meaning |\n| --- | --- | --- | --- |\n")
@@ -140,6 +151,52 @@ func (r *referenceWriter) section(path string, typ reflect.Type) {
 	r.out.WriteString("\n")
 	for _, write := range below {
 		write()
+	}
+}
+
+// exampleFile is the file with the examples of a section. Some sections have none.
+func exampleFile(path string) string {
+	name := cmp.Or(strings.ReplaceAll(path, "[]", ""), "top")
+	return filepath.Join("testdata", "reference", name+".yaml")
+}
+
+// example writes the examples of a section, before the table of its keys.
+func (r *referenceWriter) example(path string) {
+	text, err := os.ReadFile(exampleFile(path))
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.examples[exampleFile(path)] = true
+	for one := range strings.SplitSeq(string(text), "---\n") {
+		fmt.Fprintf(r.out, "```yaml\n%s```\n\n", one)
+	}
+}
+
+// TestReferenceExamples: each example is a whole configuration without a mistake.
+func TestReferenceExamples(t *testing.T) {
+	files, err := filepath.Glob("testdata/reference/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no examples: %v", err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, one := range strings.Split(string(text), "---\n") {
+			t.Run(fmt.Sprint(file, " ", i+1), func(t *testing.T) {
+				c, err := config.Load(config.Options{File: file, Data: []byte(one)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if warnings := c.Warnings(); len(warnings) > 0 {
+					t.Errorf("it is warned of: %v", warnings)
+				}
+			})
+		}
 	}
 }
 
