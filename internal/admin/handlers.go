@@ -54,7 +54,7 @@ func (s *Server) index(w http.ResponseWriter, _ *http.Request) {
 	text := "/healthz  the process answers\n/readyz   everything is in sync, or what is not\n" +
 		"/metrics  Prometheus\n/status   JSON\n"
 	if s.config.Look != nil {
-		text += "/tail     events as they are settled; ?filter=resource:pods&payload=true\n" +
+		text += "/tail     events as they are settled; ?payload=true, ?filter= with CEL\n" +
 			"/object   the last settled state of an object; " +
 			"?resource=pods&namespace=shop&name=web\n"
 	}

@@ -71,11 +71,11 @@ func with(t *testing.T, url string, headers map[string]string) *http.Response {
 func TestATailSendsEventsUntilTheReaderGoes(t *testing.T) {
 	l := newLooked()
 	url, stop := start(t, admin.Config{Look: l, Access: ownUser})
-	response := with(t, url+"/tail?filter=op:added&payload=true", nil)
+	response := with(t, url+"/tail?filter=op%3D%3D%22added%22&payload=true", nil)
 	if kind := response.Header.Get("Content-Type"); response.StatusCode != 200 || kind != "text/event-stream" {
 		t.Fatalf("got %d %s", response.StatusCode, kind)
 	}
-	if o := <-l.options; o.Filter != "op:added" || !o.Payload {
+	if o := <-l.options; o.Filter != `op=="added"` || !o.Payload {
 		t.Errorf("asked for %+v", o)
 	}
 	lines := bufio.NewScanner(response.Body)

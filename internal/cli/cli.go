@@ -114,7 +114,7 @@ Exit codes: 0 after a clean stop, 1 when something failed while it ran, 2 when i
 		newUndeliveredCommand(), newVersionCommand(build))
 	root.AddCommand(newHistoryCommand(), newShowCommand(), newDiffCommand(), newTimelineCommand(), newStateCommand())
 	root.AddCommand(newPauseCommand(), newResumeCommand(), newSnapshotCommand(),
-		newLogLevelCommand(), newReloadCommand(), newTokenCommand())
+		newLogLevelCommand(), newReloadCommand(), newTokenCommand(), newTailCommand())
 	return root
 }
 

@@ -57,7 +57,7 @@ func Compile(text string) (*Expression, error) {
 	}
 	checked, issues := env.Compile(text)
 	if err := issues.Err(); err != nil {
-		return nil, describe(text, issues)
+		return nil, Describe(text, issues)
 	}
 	if out := checked.OutputType(); !out.IsExactType(cel.BoolType) && !out.IsExactType(cel.DynType) {
 		return nil, fmt.Errorf("want a condition, which is true or false; this is of type %s", out)
@@ -73,8 +73,8 @@ func Compile(text string) (*Expression, error) {
 // assignment matches a lone = outside of strings, as the second group.
 var assignment = regexp.MustCompile(`^(?:[^"'=!<>]|[=!<>]=|[!<>][^="']|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')*?(=)(?:[^=]|$)`)
 
-// describe is what the compiler found, in one line.
-func describe(text string, issues *cel.Issues) error {
+// Describe returns what CEL's compiler found in an expression, in one line.
+func Describe(text string, issues *cel.Issues) error {
 	if at := assignment.FindStringSubmatchIndex(text); at != nil {
 		before := text[:at[2]]
 		line, column := strings.Count(before, "\n")+1, len(before)-strings.LastIndexByte(before, '\n')

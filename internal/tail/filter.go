@@ -2,89 +2,125 @@ package tail
 
 import (
 	"fmt"
-	"path"
-	"slices"
-	"strings"
+	"sync"
 
-	"github.com/kubebridge/bridge/internal/event"
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/ext"
+	"github.com/google/cel-go/interpreter"
+
+	"github.com/kubebridge/bridge/internal/filter"
+	"github.com/kubebridge/bridge/internal/publisher"
 )
 
+// costLimit bounds one evaluation, in units of CEL: a comparison is about one.
+const costLimit = 10_000
+
 // Filter says which events are shown.
-type Filter struct{ terms []term }
+type Filter struct{ program cel.Program } // nil: all
 
-// term is one word of a filter.
-type term struct {
-	not   bool
-	key   string // "" for text in the subject
-	value string
-}
+// environment has the variables of a filter in the configuration that an event knows, under their
+// names there, and what only somebody who looks at a sink can ask for.
+var environment = sync.OnceValues(func() (*cel.Env, error) {
+	options := []cel.EnvOption{ext.Strings(), cel.EagerlyValidateDeclarations(true)}
+	for kind, names := range map[*cel.Type][]string{
+		cel.StringType: {
+			"op", "meta.kind", "meta.apiVersion", "meta.group", "meta.resource", "meta.namespace", "meta.name",
+			"meta.uid", "meta.resourceVersion", "meta.manager", "sink", "outcome", "informer", "id", "type", "subject",
+		},
+		cel.BoolType: {"meta.initial", "meta.inferred"},
+		cel.IntType:  {"attempts", "bytes"},
+	} {
+		for _, name := range names {
+			options = append(options, cel.Variable(name, kind))
+		}
+	}
+	return cel.NewEnv(options...)
+})
 
-// keys are what a word may ask for.
-var keys = []string{"resource", "namespace", "name", "op", "sink", "informer", "manager", "kind"}
-
-// ParseFilter reads words that must all be true of an event: key:value, where the value may hold *
-// for anything, or a text that is in the event's subject (the object's API path) or partition key.
-// A dash before a word turns it round. The keys are resource (pods, or deployments.apps),
-// namespace, name, op (added, updated, deleted, synced, gap, quarantined), sink, informer, manager
-// and kind. No words: everything.
+// ParseFilter reads a CEL condition, such as meta.resource == "pods" && op != "updated". Events for
+// which it fails are shown. "" shows everything.
 func ParseFilter(text string) (Filter, error) {
-	var f Filter
-	for word := range strings.FieldsSeq(text) {
-		var t term
-		rest, not := strings.CutPrefix(word, "-")
-		t.not, t.value = not, strings.ToLower(rest)
-		if key, value, found := strings.Cut(rest, ":"); found {
-			t.key, t.value = strings.ToLower(key), strings.ToLower(value)
-			if !slices.Contains(keys, t.key) {
-				return Filter{}, fmt.Errorf("filter %q: there is no key %q; there are %s", word,
-					key, strings.Join(keys, ", "))
-			}
-			if _, err := path.Match(t.value, ""); err != nil {
-				return Filter{}, fmt.Errorf("filter %q: want a name, with * for anything", word)
-			}
-		}
-		if t.value == "" {
-			return Filter{}, fmt.Errorf("filter %q: there is nothing to look for", word)
-		}
-		f.terms = append(f.terms, t)
+	if text == "" {
+		return Filter{}, nil
 	}
-	return f, nil
+	env, err := environment()
+	if err != nil {
+		return Filter{}, fmt.Errorf("CEL: %w", err)
+	}
+	checked, issues := env.Compile(text)
+	if issues.Err() != nil {
+		return Filter{}, fmt.Errorf("filter: %w", filter.Describe(text, issues))
+	}
+	if out := checked.OutputType(); !out.IsExactType(cel.BoolType) {
+		return Filter{}, fmt.Errorf("filter: want a condition, which is true or false; this is of type %s", out)
+	}
+	program, err := env.Program(checked, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(costLimit))
+	return Filter{program}, err
 }
 
-// match reports whether an event of a sink is shown.
-func (f Filter) match(sink string, e *event.Event) bool {
-	for _, t := range f.terms {
-		if t.match(sink, e) == t.not {
-			return false
-		}
+// match reports whether an item of a sink is shown.
+func (f Filter) match(sink string, it *publisher.Item) bool {
+	if f.program == nil {
+		return true
 	}
-	return true
+	out, _, err := f.program.Eval(&variables{sink, it})
+	return err != nil || out == types.True
 }
 
-func (t term) match(sink string, e *event.Event) bool {
-	is := func(value string) bool {
-		ok, _ := path.Match(t.value, strings.ToLower(value)) // ParseFilter has tried the pattern
-		return ok
-	}
-	switch t.key {
-	case "resource":
-		return is(e.Resource) || is(qualified(e))
-	case "namespace":
-		return is(e.Namespace)
-	case "name":
-		return is(e.Name)
+// variables gives a filter what it names of an item of a sink.
+type variables struct {
+	sink string
+	item *publisher.Item
+}
+
+// ResolveName implements interpreter.Activation.
+func (v *variables) ResolveName(name string) (any, bool) {
+	e := v.item.Message.Event
+	switch name {
 	case "op":
-		return is(string(e.Op))
+		return string(e.Op), true
+	case "meta.kind":
+		return e.Kind, true
+	case "meta.apiVersion":
+		return e.APIVersion, true
+	case "meta.group":
+		return e.Group, true
+	case "meta.resource":
+		return e.Resource, true
+	case "meta.namespace":
+		return e.Namespace, true
+	case "meta.name":
+		return e.Name, true
+	case "meta.uid":
+		return e.UID, true
+	case "meta.resourceVersion":
+		return e.ResourceVersion, true
+	case "meta.manager":
+		return e.Manager, true
+	case "meta.initial":
+		return e.Initial, true
+	case "meta.inferred":
+		return e.Inferred, true
 	case "sink":
-		return is(sink)
+		return v.sink, true
+	case "outcome":
+		return string(v.item.Outcome()), true
 	case "informer":
-		return is(e.Informer)
-	case "manager":
-		return is(e.Manager)
-	case "kind":
-		return is(e.Kind)
-	default:
-		return strings.Contains(strings.ToLower(e.Subject), t.value) ||
-			strings.Contains(strings.ToLower(e.PartitionKey), t.value)
+		return e.Informer, true
+	case "id":
+		return e.ID, true
+	case "type":
+		return e.Type, true
+	case "subject":
+		return e.Subject, true
+	case "attempts":
+		return v.item.Attempts(), true
+	case "bytes":
+		return len(e.Data), true
 	}
+	return nil, false
 }
+
+// Parent implements interpreter.Activation.
+func (v *variables) Parent() interpreter.Activation { return nil }

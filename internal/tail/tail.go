@@ -102,7 +102,7 @@ type Watcher struct {
 	payload bool
 	ready   chan struct{} // a token: there is something for Next
 
-	mu      sync.Mutex // guards all below; held for copies of a few events only
+	mu      sync.Mutex // guards all below; held while events are copied
 	events  []Event
 	bytes   int
 	dropped int
@@ -136,13 +136,18 @@ func (w *Watcher) Close() { w.hub.leave(w) }
 
 // settled copies what is to be shown.
 func (w *Watcher) settled(sink string, items []*publisher.Item) {
-	shown, dropped := false, 0
-	w.mu.Lock()
+	var shown []*publisher.Item
 	for _, it := range items {
-		if !w.filter.match(sink, it.Message.Event) {
-			continue
+		if w.filter.match(sink, it) {
+			shown = append(shown, it)
 		}
-		shown = true
+	}
+	if len(shown) == 0 {
+		return
+	}
+	dropped := 0
+	w.mu.Lock()
+	for _, it := range shown {
 		if e := w.copyOf(sink, it); len(w.events) < maxEvents && w.bytes+e.size() <= maxBytes {
 			w.events = append(w.events, e)
 			w.bytes += e.size()
@@ -153,10 +158,8 @@ func (w *Watcher) settled(sink string, items []*publisher.Item) {
 	w.dropped += dropped
 	w.mu.Unlock()
 	w.hub.dropped.Add(float64(dropped))
-	if shown {
-		select {
-		case w.ready <- struct{}{}:
-		default:
-		}
+	select {
+	case w.ready <- struct{}{}:
+	default:
 	}
 }

@@ -43,29 +43,30 @@ func next(t *testing.T, w *tail.Watcher) tail.Batch {
 	return b
 }
 
-func TestAFilterShowsWhatAllItsWordsAreTrueOf(t *testing.T) {
+func TestFilter(t *testing.T) {
 	items := []*publisher.Item{
 		item(event.Added, "", "pods", "shop", "web-0"), item(event.Updated, "", "pods", "shop", "web-1"),
 		item(event.Deleted, "apps", "deployments", "shop", "web"), item(event.Added, "", "nodes", "", "n1"),
 	}
 	for _, test := range []struct{ filter, want string }{
-		{"", "web-0 web-1 web n1"},
-		{"resource:pods", "web-0 web-1"},
-		{"resource:deployments", "web"},
-		{"resource:deployments.apps", "web"},
-		{"resource:*.apps", "web"},
-		{"namespace:SHOP -op:updated", "web-0 web"},
-		{"name:web-* op:updated", "web-1"},
-		{"shop/pods", "web-0 web-1"},
-		{"-namespace:shop", "n1"},
-		{"sink:lake", "web-0 web-1 web n1"},
-		{"sink:audit", "web-0"},
-		{"informer:all kind:thing manager:kube*", "web-0 web-1 web n1"},
+		{``, "web-0 web-1 web n1"},
+		{`meta.resource == "pods"`, "web-0 web-1"},
+		{`meta.resource == "deployments" && meta.group == "apps"`, "web"},
+		{`meta.namespace == "shop" && op != "updated"`, "web-0 web"},
+		{`meta.name.startsWith("web-") && op == "updated"`, "web-1"},
+		{`subject.contains("shop/pods")`, "web-0 web-1"},
+		{`!(meta.namespace in ["shop"])`, "n1"},
+		{`sink == "lake"`, "web-0 web-1 web n1"},
+		{`sink == "audit"`, "web-0"},
+		{`informer == "all" && meta.kind == "Thing" && meta.manager.matches("^kube")`, "web-0 web-1 web n1"},
+		{`bytes > 1000 && attempts == 0 && !meta.initial && !meta.inferred && id == "u/web"`, "web"},
+		{`outcome == "acknowledged" && type + meta.resourceVersion + meta.uid + meta.apiVersion == ""`, "web-0 web-1 web n1"},
+		{`int(meta.name) > 1`, "web-0 web-1 web n1"}, // it fails, so everything is shown
 	} {
 		h := tail.New(nil)
 		w := watch(t, h, tail.Options{Filter: test.filter})
 		h.Settled("lake", items)
-		if test.filter == "sink:audit" {
+		if test.filter == `sink == "audit"` {
 			h.Settled("audit", items[:1])
 		}
 		var got []string
@@ -76,10 +77,12 @@ func TestAFilterShowsWhatAllItsWordsAreTrueOf(t *testing.T) {
 			t.Errorf("%q shows %v, want %s", test.filter, got, test.want)
 		}
 	}
-}
-
-func TestAFilterThatMeansNothingIsRefused(t *testing.T) {
-	for filter, want := range map[string]string{"resorce:pods": "there are resource,", "name:": "nothing to look for", "-": "nothing to look for", "name:[": "* for anything"} {
+	for filter, want := range map[string]string{
+		`resorce == "pods"`: "undeclared reference to 'resorce'",
+		`op = "deleted"`:    `"=" is not CEL: write "=="`,
+		`meta.name`:         "want a condition",
+		`op == 1`:           "no matching overload",
+	} {
 		if _, err := tail.New(nil).Watch(tail.Options{Filter: filter}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want %q", filter, err, want)
 		}
@@ -89,7 +92,7 @@ func TestAFilterThatMeansNothingIsRefused(t *testing.T) {
 func TestWhatABufferCantHoldIsToldAndDelaysNobody(t *testing.T) {
 	h := tail.New(nil)
 	w := watch(t, h, tail.Options{})
-	other := watch(t, h, tail.Options{Filter: "name:web-4999"})
+	other := watch(t, h, tail.Options{Filter: `meta.name == "web-4999"`})
 	for n := range 5000 { // nobody reads meanwhile
 		h.Settled("lake", []*publisher.Item{item(event.Added, "", "pods", "shop", fmt.Sprint("web-", n))})
 	}

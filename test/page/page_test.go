@@ -209,7 +209,7 @@ func (s *site) live(t *testing.T, b *browser) {
 }
 
 func (s *site) filters(t *testing.T, b *browser) {
-	b.fill("#events-filter", "resource:configmaps sink:audit -op:deleted")
+	b.fill("#events-filter", `meta.resource == "configmaps" && sink == "audit" && op != "deleted"`)
 	b.click("#events-payload")
 	b.click("#events-form button[type=submit]")
 	b.until("the tail", `document.querySelector("#events-sum").textContent.startsWith("looking")`)
@@ -230,10 +230,10 @@ func (s *site) filters(t *testing.T, b *browser) {
 		t.Errorf("there is no payload: %s", payload)
 	}
 
-	b.fill("#events-filter", "resorce:pods")
+	b.fill("#events-filter", `resorce == "pods"`)
 	b.click("#events-form button[type=submit]")
-	b.until("what is wrong with it", `document.querySelector("#events-problem").checkVisibility() && document.querySelector("#events-problem").textContent.includes("there are resource, namespace")`)
-	b.fill("#events-filter", "-op:synced")
+	b.until("what is wrong with it", `document.querySelector("#events-problem").checkVisibility() && document.querySelector("#events-problem").textContent.includes("undeclared reference")`)
+	b.fill("#events-filter", `op != "synced"`)
 	b.click("#events-form button[type=submit]")
 	b.until("no problem any more", `!document.querySelector("#events-problem").checkVisibility()`)
 	b.until("the tail", `document.querySelector("#events-sum").textContent.startsWith("looking")`)
