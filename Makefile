@@ -22,9 +22,9 @@ build: ## Build bin/bridge
 	CGO_ENABLED=0 $(GO) build -trimpath -tags $(TAGS) -ldflags '$(LDFLAGS)' -o $(BIN)/bridge ./cmd/bridge
 
 .PHONY: demo
-demo: ## Run everything on this machine: a Kubernetes control plane, the bridge, and changes to watch (Ctrl-C ends it)
+demo: ## Run everything on this machine: a Kubernetes control plane, the bridge, and changes to watch (Ctrl-C ends it); CLUSTER=1: in the cluster that kubectl talks to
 	@echo "building the demo: some minutes the first time"
-	@cd test/e2e && $(GO) build -o ../../$(BIN)/demo ./cmd/demo && exec ../../$(BIN)/demo
+	@cd test/e2e && $(GO) build -o ../../$(BIN)/demo ./cmd/demo && exec ../../$(BIN)/demo $(if $(CLUSTER),--cluster)
 
 .PHONY: controlplane
 controlplane: ## Build bin/controlplane, the Kubernetes control plane for tests (minutes the first time)

@@ -9,6 +9,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 func TestTheDemoShowsEventsAndLeavesNothingBehind(t *testing.T) {
@@ -45,6 +48,35 @@ func TestTheDemoShowsEventsAndLeavesNothingBehind(t *testing.T) {
 	}
 	if left := processesOf(stopped[1]); len(left) > 0 {
 		t.Errorf("these are still running: %q", left)
+	}
+}
+
+// TestDemoInYourCluster: with --cluster the demo starts no control plane, and removes what it made.
+func TestDemoInYourCluster(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	program := filepath.Join(t.TempDir(), "demo")
+	out, err := exec.CommandContext(ctx, "go", "build", "-o", program, "./cmd/demo").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	c := live(t)
+	cmd := exec.CommandContext(ctx, program, "--cluster", "--duration", "11s", "--no-color")
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig)
+	out, err = cmd.CombinedOutput()
+	text := string(out)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	for _, want := range []string{"The cluster is https://", "namespaces/bridge-demo/deployments/web", "events in 11s"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("there is no %q in what it shows:\n%s", want, text)
+		}
+	}
+	ns, err := c.client.CoreV1().Namespaces().Get(ctx, "bridge-demo", metav1.GetOptions{})
+	if !apierrors.IsNotFound(err) && (err != nil || ns.DeletionTimestamp == nil) {
+		t.Errorf("its namespace is left: %v", err)
 	}
 }
 

@@ -30,7 +30,7 @@ func (d *demo) build(ctx context.Context) error {
 			return makeBridge(ctx, root, compiled)
 		})
 	})
-	if err != nil {
+	if err != nil || d.yours {
 		return err
 	}
 	return d.screen.step("building Kubernetes for the demo: the first time takes some 4 minutes on two cores, later ones seconds", func(progress func(string)) error {

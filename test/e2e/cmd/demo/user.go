@@ -14,16 +14,18 @@ import (
 )
 
 const (
-	namespace = "shop"
-	app       = "web"
-	settings  = "settings"
+	app      = "web"
+	settings = "settings"
 )
 
 // user does what somebody with kubectl would, and says so.
 type user struct {
-	screen *screen
-	config *rest.Config
-	client kubernetes.Interface
+	screen    *screen
+	config    *rest.Config
+	namespace string
+	images    func(round int) (first, second string) // of the deployment
+	client    kubernetes.Interface
+	made      bool // the namespace
 }
 
 // action is one command, and what it does.
@@ -38,21 +40,30 @@ func (u *user) run(ctx context.Context) (err error) {
 	if u.client, err = kubernetes.NewForConfig(u.config); err != nil {
 		return err
 	}
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: u.namespace}}
 	if _, err := u.client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err != nil {
-		return err
+		return fmt.Errorf("make the namespace of the demo: %w", err)
 	}
+	u.made = true
 	for round := 1; ; round++ {
 		for _, a := range u.round(round) {
 			if !pause(ctx, 3*time.Second) {
 				return nil
 			}
-			u.screen.headline("$ kubectl --namespace %s %s", namespace, a.command)
+			u.screen.headline("$ kubectl --namespace %s %s", u.namespace, a.command)
 			if err := a.do(ctx); err != nil && ctx.Err() == nil {
 				return fmt.Errorf("kubectl %s: %w", a.command, err)
 			}
 		}
 	}
+}
+
+// cleanUp deletes the namespace, if run has made it.
+func (u *user) cleanUp(ctx context.Context) error {
+	if !u.made {
+		return nil
+	}
+	return u.client.CoreV1().Namespaces().Delete(ctx, u.namespace, metav1.DeleteOptions{})
 }
 
 // pause waits, and says whether to go on.
@@ -67,7 +78,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 
 // round is the life of an application.
 func (u *user) round(n int) []action {
-	first, second := fmt.Sprintf("%s:%d.0", app, n), fmt.Sprintf("%s:%d.1", app, n)
+	first, second := u.images(n)
 	return []action{
 		{"create configmap " + settings + " --from-literal colour=green", u.createSettings("green")},
 		{"create deployment " + app + " --image " + first + " --replicas 3", u.createDeployment(first, 3)},
@@ -85,7 +96,7 @@ func (u *user) round(n int) []action {
 func (u *user) createSettings(colour string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: settings}, Data: map[string]string{"colour": colour}}
-		_, err := u.client.CoreV1().ConfigMaps(namespace).Create(ctx, m, metav1.CreateOptions{})
+		_, err := u.client.CoreV1().ConfigMaps(u.namespace).Create(ctx, m, metav1.CreateOptions{})
 		return err
 	}
 }
@@ -93,13 +104,13 @@ func (u *user) createSettings(colour string) func(context.Context) error {
 func (u *user) paint(colour string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		patch := fmt.Appendf(nil, `{"data":{"colour":%q}}`, colour)
-		_, err := u.client.CoreV1().ConfigMaps(namespace).Patch(ctx, settings, types.MergePatchType, patch, metav1.PatchOptions{})
+		_, err := u.client.CoreV1().ConfigMaps(u.namespace).Patch(ctx, settings, types.MergePatchType, patch, metav1.PatchOptions{})
 		return err
 	}
 }
 
 func (u *user) deleteSettings(ctx context.Context) error {
-	return u.client.CoreV1().ConfigMaps(namespace).Delete(ctx, settings, metav1.DeleteOptions{})
+	return u.client.CoreV1().ConfigMaps(u.namespace).Delete(ctx, settings, metav1.DeleteOptions{})
 }
 
 func (u *user) createDeployment(image string, replicas int32) func(context.Context) error {
@@ -116,7 +127,7 @@ func (u *user) createDeployment(image string, replicas int32) func(context.Conte
 		},
 	}
 	return func(ctx context.Context) error {
-		_, err := u.client.AppsV1().Deployments(namespace).Create(ctx, d, metav1.CreateOptions{})
+		_, err := u.client.AppsV1().Deployments(u.namespace).Create(ctx, d, metav1.CreateOptions{})
 		return err
 	}
 }
@@ -131,11 +142,11 @@ func (u *user) setImage(image string) func(context.Context) error {
 
 func (u *user) patchDeployment(patch string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		_, err := u.client.AppsV1().Deployments(namespace).Patch(ctx, app, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
+		_, err := u.client.AppsV1().Deployments(u.namespace).Patch(ctx, app, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
 		return err
 	}
 }
 
 func (u *user) deleteDeployment(ctx context.Context) error {
-	return u.client.AppsV1().Deployments(namespace).Delete(ctx, app, metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)})
+	return u.client.AppsV1().Deployments(u.namespace).Delete(ctx, app, metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)})
 }
