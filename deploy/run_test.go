@@ -212,13 +212,15 @@ func uninstall(t *testing.T, c *cluster) {
 	defer cancel()
 	must(t, c.client.CoreV1().Secrets(namespace).Delete(ctx, "nats", metav1.DeleteOptions{}))
 	must(t, c.client.AppsV1().StatefulSets(namespace).Delete(ctx, "bridge", metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}))
-	must(t, wait(ctx, "the pods are gone", func() error {
-		list, err := c.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
-		if err == nil && len(list.Items) > 0 {
-			err = fmt.Errorf("there are %d", len(list.Items))
-		}
-		return err
-	}))
+	must(t, wait(ctx, "the pods are gone", func() error { return c.noPods(ctx) }))
+}
+
+func (c *cluster) noPods(ctx context.Context) error {
+	list, err := c.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+	if err == nil && len(list.Items) > 0 {
+		err = fmt.Errorf("there are %d", len(list.Items))
+	}
+	return err
 }
 
 func freePort(t *testing.T) int {

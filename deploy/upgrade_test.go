@@ -3,6 +3,8 @@
 package deploy_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,7 +13,12 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubebridge/bridge/deploy/container"
 )
@@ -112,4 +119,84 @@ func (k *kubelet) helmTest(v values) (code int, said string) {
 	must(k.t, err)
 	out, _ := cmd.CombinedOutput() // its exit code says how it went
 	return cmd.ProcessState.ExitCode(), string(out)
+}
+
+// TestVolumeGrows does what docs/operations.md says under "Growing the volume".
+func TestVolumeGrows(t *testing.T) {
+	c := live(t)
+	ctx := t.Context()
+	v := volumeValues(t, "growing")
+	class := &storagev1.StorageClass{
+		ObjectMeta: metav1.ObjectMeta{Name: "growing"}, Provisioner: "kubernetes.io/no-provisioner", AllowVolumeExpansion: new(true),
+	}
+	_, err := c.client.StorageV1().StorageClasses().Create(ctx, class, metav1.CreateOptions{})
+	must(t, err)
+	_, err = c.client.CoreV1().PersistentVolumes().Create(ctx, &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: "growing"},
+		Spec: corev1.PersistentVolumeSpec{
+			StorageClassName: "growing", AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Capacity:               corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("20Gi")},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: t.TempDir()}},
+		},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(ctx)
+		must(t, c.client.StorageV1().StorageClasses().Delete(ctx, "growing", metav1.DeleteOptions{}))
+		must(t, c.client.CoreV1().PersistentVolumes().Delete(ctx, "growing", metav1.DeleteOptions{}))
+		must(t, c.client.CoreV1().PersistentVolumeClaims(namespace).Delete(ctx, "state-growing-0", metav1.DeleteOptions{}))
+		must(t, c.client.AppsV1().StatefulSets(namespace).Delete(ctx, "growing", metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}))
+		must(t, wait(ctx, "the pods are gone", func() error { return c.noPods(ctx) }))
+	})
+	must(t, c.apply(ctx, objects(t, mustRender(t, v)), false))
+	await(t, "the claim is bound", func() error {
+		claim, err := c.client.CoreV1().PersistentVolumeClaims(namespace).Get(ctx, "state-growing-0", metav1.GetOptions{})
+		if err == nil && claim.Status.Phase != corev1.ClaimBound {
+			err = fmt.Errorf("it is %s", claim.Status.Phase)
+		}
+		return err
+	})
+	pod, err := c.client.CoreV1().Pods(namespace).Get(ctx, "growing-0", metav1.GetOptions{})
+	must(t, err)
+
+	larger := volumeValues(t, "growing")
+	larger["persistence"].(values)["size"] = "50Gi"
+	if err := c.apply(ctx, objects(t, mustRender(t, larger)), true); err == nil || !strings.Contains(err.Error(), "updates to statefulset spec") {
+		t.Errorf("a changed size alone: %v", err)
+	}
+	patch := `{"spec":{"resources":{"requests":{"storage":"50Gi"}}}}`
+	_, err = c.client.CoreV1().PersistentVolumeClaims(namespace).Patch(ctx, "state-growing-0", types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
+	must(t, err)
+	must(t, c.client.AppsV1().StatefulSets(namespace).Delete(ctx, "growing", metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationOrphan)}))
+	await(t, "the StatefulSet is gone", func() error {
+		_, err := c.client.AppsV1().StatefulSets(namespace).Get(ctx, "growing", metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return errors.Join(err, errors.New("it is there"))
+	})
+	must(t, c.apply(ctx, objects(t, mustRender(t, larger)), false))
+	await(t, "the new StatefulSet has the pod", func() error {
+		now, err := c.client.CoreV1().Pods(namespace).Get(ctx, "growing-0", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		set, err := c.client.AppsV1().StatefulSets(namespace).Get(ctx, "growing", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if now.UID != pod.UID {
+			t.Error("it is another pod")
+		}
+		if owner := metav1.GetControllerOf(now); owner == nil || owner.UID != set.UID {
+			return fmt.Errorf("its owner is %v", owner)
+		}
+		return nil
+	})
+}
+
+// volumeValues are values for an installation of a name, with volumes of a storage class of that name.
+func volumeValues(t *testing.T, name string) values {
+	t.Helper()
+	return readValues(t, minimal+"fullnameOverride: "+name+"\npersistence: {storageClassName: "+name+"}\n")
 }
