@@ -125,9 +125,10 @@ type Binding struct {
 	// before, and `"patch"`, what is different as a JSON Patch (RFC 6902). `patch`: of updates the JSON Merge Patch (RFC 7386) to
 	// the version before, as `application/merge-patch+json`; of everything else the object, as `application/json`, to put in the place of
 	// what the reader has (so is an update that sets a member to null, which a merge patch can't say). `metadata`: a PartialObjectMetadata.
-	// `reference`: no data, the attributes name the object. Deleted events carry the last state. The version before is the
+	// `reference`: no data, the attributes name the object. `debezium`: `{"before":…, "after":…, "source":…, "op":…, "ts_ms":…}` for engines that read
+	// debezium-json (docs/consumers.md says what is in it), not with `encoding: structured`. Deleted events carry the last state. The version before is the
 	// one that the cluster had, whether it was sent to this sink or a filter kept it back.
-	Payload string `yaml:"payload" default:"object" oneof:"object change patch metadata reference"`
+	Payload string `yaml:"payload" default:"object" oneof:"object change patch metadata reference debezium"`
 	// Types is `bridge`: events are of type `dev.kubebridge.resource.added`, `.updated`, `.deleted`; or `knative`: they have the types and
 	// subjects of Knative's ApiServerSource (`dev.knative.apiserver.resource.add`, `.update`, `.delete`; with payload `reference`
 	// `dev.knative.apiserver.ref.add` and so on, and an ObjectReference as data), so that its Triggers take them. Resyncs and events about

@@ -58,7 +58,7 @@ func (c *Config) validate(ps *problems) {
 	c.validateEmbedded(ps)
 	c.validateHistories(ps)
 	c.validateStreams(ps)
-	c.validateCompacted(ps)
+	c.validatePayloads(ps)
 	c.validateViews(ps)
 	c.validateOverlap(ps)
 	c.Standby.validate(ps, c)

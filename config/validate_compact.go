@@ -5,13 +5,17 @@ import (
 	"strings"
 )
 
-// validateCompacted refuses payloads that a compacted topic loses. Such a topic keeps the last record
+// validatePayloads refuses payloads that a sink can't send, or that a compacted topic loses. Such a topic keeps the last record
 // of each key only, and a record without a value deletes the key.
-func (c *Config) validateCompacted(ps *problems) {
+func (c *Config) validatePayloads(ps *problems) {
 	for i := range c.Informers {
 		for j := range c.Informers[i].Sinks {
 			b := &c.Informers[i].Sinks[j]
 			sink := c.sink(b.Name)
+			if sink != nil && b.Payload == "debezium" && sink.Encoding == "structured" {
+				ps.add(fmt.Sprintf("informers[%d].sinks[%d].payload", i, j), "with encoding: structured on sink %s "+
+					"the message is a CloudEvent, which no engine takes for debezium-json: use encoding: binary", b.Name)
+			}
 			if sink == nil || sink.Kafka == nil || !sink.Kafka.compacted() || sink.isView() {
 				continue
 			}

@@ -134,7 +134,7 @@ func (c *Config) validateView(ps *problems, i, j int) {
 	inf, informer := &c.Informers[i], fmt.Sprintf("informers[%d]", i)
 	b, binding := &inf.Sinks[j], fmt.Sprintf("%s.sinks[%d]", informer, j)
 	view := "sink " + b.Name + " holds the newest state of each object"
-	if b.Payload == "patch" || b.Payload == "reference" {
+	if b.Payload == "patch" || b.Payload == "reference" || b.Payload == "debezium" {
 		ps.add(binding+".payload", "%s, and payload %s is none. Use payload: object", view, b.Payload)
 	}
 	if b.Delivery == "history" && c.sink(b.Name).Kafka != nil {

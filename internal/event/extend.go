@@ -26,7 +26,7 @@ var validAttribute = regexp.MustCompile(`^[a-z][a-z0-9]{0,19}$`)
 var taken = strings.Fields(`specversion id source type subject time datacontenttype dataschema data partitionkey sequence sequencetype apiversion kind
 	informer resource namespace name uid resourceversion previous timesource manager managersubresource manageroperation
 	lastmanager cause initial inferred owners ownerkind ownername traceparent tracestate
-	deadletterreason deadletterattempts deadlettersubject deadlettertopic deadletterurl truncated originalsize originalsha256 oversize dataref`)
+	deadletterreason deadletterattempts deadlettersubject deadlettertopic deadletterurl truncated originalsize originalsha256 oversize dataref informerdata`)
 
 // CheckAttribute refuses what can't be the name of an attribute of one's own.
 func CheckAttribute(name string) error {

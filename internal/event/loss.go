@@ -46,7 +46,7 @@ func (m *Maker) Dropped(l Loss, era Era, position uint64, observed time.Time) Ev
 	id := "dropped/" + string(l.From) + "/" + string(l.To) + "/" + strconv.FormatUint(position, 10)
 	e := m.about("gap", Gap, id, observed)
 	e.Sequence, e.ResourceVersion = era.sequence(l.To), string(l.To)
-	e.Data = mustJSON(gapData{
+	m.tell(&e, gapData{
 		Reason: resource.ReasonDropped, From: string(l.From), To: string(l.To), Dropped: l.Events,
 		Note: "the log on disk was full: these changes, from the version from (none: from the start) to the version to, were dropped before they could be sent and will not come; " +
 			"what follows are later changes. Compare with a list of the resource, or take a new snapshot",

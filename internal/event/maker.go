@@ -182,6 +182,10 @@ func (m *Maker) Object(c *Change) (e Event) {
 	if c.Object != nil {
 		m.fill(&e, c)
 	}
+	if m.cfg.Payload == PayloadDebezium {
+		named := e // e itself would move to the heap, of all forms
+		e.Data = m.debezium(&named, c)
+	}
 	if m.cfg.Types == TypesKnative {
 		m.asKnative(&e)
 	}
@@ -267,7 +271,7 @@ type gapData struct {
 func (m *Maker) Gap(r *resource.Relist, era Era, observed time.Time) Event {
 	e := m.about("gap", Gap, era.in(string(r.From)+"/"+string(r.To)), observed)
 	e.Sequence, e.ResourceVersion, e.Inferred = era.sequence(r.To), string(r.To), true
-	e.Data = mustJSON(gapData{
+	m.tell(&e, gapData{
 		Reason: r.Reason, From: string(r.From), To: string(r.To), Note: noteOf(r),
 	})
 	return e
@@ -303,7 +307,7 @@ type Listing struct {
 func (m *Maker) Synced(version resource.Version, listing Listing, era Era, observed time.Time) Event {
 	e := m.about("synced", Synced, era.in(string(version)), observed)
 	e.Sequence, e.ResourceVersion = era.sequence(version), string(version)
-	e.Data = mustJSON(syncedData{Version: string(version), Listing: listing, Selective: m.cfg.Omits})
+	m.tell(&e, syncedData{Version: string(version), Listing: listing, Selective: m.cfg.Omits})
 	return e
 }
 
@@ -318,7 +322,7 @@ type progressData struct {
 func (m *Maker) Progress(version resource.Version, era Era, observed time.Time) Event {
 	e := m.about("progress", Progress, era.in(string(version)), observed)
 	e.Sequence, e.ResourceVersion = era.sequence(version), string(version)
-	e.Data = mustJSON(progressData{Version: string(version), Selective: m.cfg.Omits})
+	m.tell(&e, progressData{Version: string(version), Selective: m.cfg.Omits})
 	return e
 }
 

@@ -46,6 +46,9 @@ func Claimed(e *Event, dataref string) *Event {
 
 // Reference is the event with the object's metadata, trimmed, in place of the object: a PartialObjectMetadata.
 func Reference(e *Event) *Event {
+	if isDebezium(e.Data) {
+		return e.resized(OversizeReference, trim(debeziumMetadata(e.Data)))
+	}
 	metadata := metadataOf(e.Data)
 	if metadata == nil || e.DataType == MergePatchContentType {
 		return BareReference(e)

@@ -15,13 +15,16 @@ const (
 	PayloadPatch     Payload = "patch"     // of updates the merge patch (RFC 7386), with a media type of its own
 	PayloadMetadata  Payload = "metadata"  // a PartialObjectMetadata
 	PayloadReference Payload = "reference" // nothing beyond the attributes
+	PayloadDebezium  Payload = "debezium"  // {"before", "after", "source", "op", "ts_ms"}, made by Maker.debezium
 )
 
 // Payloads are all forms.
-var Payloads = []Payload{PayloadObject, PayloadChange, PayloadPatch, PayloadMetadata, PayloadReference}
+var Payloads = []Payload{PayloadObject, PayloadChange, PayloadPatch, PayloadMetadata, PayloadReference, PayloadDebezium}
 
 // NeedsOld says whether it is made of the object before an update too.
-func (p Payload) NeedsOld() bool { return p == PayloadChange || p == PayloadPatch }
+func (p Payload) NeedsOld() bool {
+	return p == PayloadChange || p == PayloadPatch || p == PayloadDebezium
+}
 
 // of makes the payload of a change whose object is known, and its media type, "" for ContentType.
 func (p Payload) of(c *Change) (data []byte, mediaType string) {

@@ -65,7 +65,7 @@ func TestPayloadForms(t *testing.T) {
 	t.Run("of an object that is not known", func(t *testing.T) {
 		for _, payload := range event.Payloads {
 			e := newMaker(t, event.MakerConfig{Type: deployments, Payload: payload}).Object(&event.Change{Op: event.Deleted, Key: "shop/web"})
-			if e.Data != nil {
+			if e.Data != nil && payload != event.PayloadDebezium { // which names it
 				t.Errorf("%s: %s", payload, e.Data)
 			}
 		}

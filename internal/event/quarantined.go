@@ -39,7 +39,10 @@ func (m *Maker) Quarantined(u *resource.Unreadable, era Era, observed time.Time)
 	if u.Withheld {
 		data.SHA256, data.Fingerprint = "", u.Digest
 	}
-	e.Data = mustJSON(data)
+	if m.cfg.Payload == PayloadDebezium {
+		data.Raw = nil // an attribute has no room for it
+	}
+	m.tell(&e, data)
 	return e
 }
 

@@ -3,7 +3,7 @@ package event
 import "github.com/kubebridge/bridge/internal/jsontree"
 
 // trim cuts managedFields and the last-applied annotation out of the metadata of a payload's object,
-// or of both objects of a change. It copies the bytes only if it cuts any.
+// or of both objects of a change or of Debezium's form. It copies the bytes only if it cuts any.
 func trim(data []byte) []byte {
 	t := trimmer{data: data}
 	payload := jsontree.Parse(data)
@@ -11,8 +11,11 @@ func trim(data []byte) []byte {
 		t.metadata(metadata)
 	} else {
 		for w := payload.Walk(); w.Next(); {
-			if name := w.Name(); name == "object" || name == "old" {
+			switch w.Name() {
+			case "object", "old":
 				t.metadata(member(w.Value(), "metadata"))
+			case "before", "after":
+				t.metadata(member(member(w.Value(), "object"), "metadata"))
 			}
 		}
 	}

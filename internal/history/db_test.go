@@ -221,6 +221,7 @@ func TestAppend(t *testing.T) {
 			version("9", "8", `{"spec":{"a":3}}`, event.MergePatchContentType),
 			version("10", "9", fmt.Sprintf(`{"object":`+object+`,"old":{},"patch":[]}`, "10", 4), ""),
 			version("11", "10", "", ""),
+			version("12", "11", fmt.Sprintf(`{"before":{"object":{}},"after":{"uid":"u","object":`+object+`},"op":"u"}`, "12", 5), ""),
 		})
 		testkit.OK(t, err)
 		o := &history.Object{Unit: db.Units()[0], Namespace: "shop", Name: "web"}
@@ -233,6 +234,7 @@ func TestAppend(t *testing.T) {
 			{history.FormPatch, `{"spec":{"a":3}}`},
 			{history.FormObject, fmt.Sprintf(object, "10", 4)},
 			{history.FormNone, ""},
+			{history.FormObject, fmt.Sprintf(object, "12", 5)},
 		}
 		i := 0
 		for v, err := range db.Versions(o, time.Time{}, time.Time{}) {

@@ -124,7 +124,7 @@ func readMark(u *Unit, document []byte) (*Mark, error) {
 	}
 	m := &Mark{Unit: u, Event: e, Time: timeOf(&e)}
 	var data Removal
-	if json.Unmarshal(e.Data, &data) == nil { // another payload has no reason
+	if json.Unmarshal(e.InformerData(), &data) == nil { // another payload has no reason
 		m.Reason, m.From, m.To, m.Until = data.Reason, data.From, data.To, data.Until
 	}
 	return m, nil

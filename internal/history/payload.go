@@ -64,6 +64,10 @@ func (b *batch) dataOf(u *Unit, e *event.Event, last *lastVersion, seq sequence)
 			return e.Data, err
 		}
 		return patch.Apply(base, e.Data), nil
+	case bytes.HasPrefix(e.Data, []byte(`{"before":`)):
+		if object, ok := event.DebeziumObject(e.Data); ok {
+			return object, nil
+		}
 	case bytes.HasPrefix(e.Data, []byte(`{"object":`)):
 		if object := member(e.Data, "object"); object.IsObject() && !member(e.Data, "metadata").Exists() {
 			return object.Raw(), nil

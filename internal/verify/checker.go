@@ -150,7 +150,7 @@ func (c *Checker) subject(u *unit, e *event.Event, at Place) subject {
 	// A list that follows a crash knows an earlier state of what is gone. What was made smaller for a
 	// broker may be smaller still the next time.
 	if !e.Inferred && !smaller && !s.letter {
-		s.data = uint32(xxhash.Sum64(e.Data)) | 1
+		s.data = uint32(xxhash.Sum64(contentOf(e))) | 1
 	}
 	return s
 }

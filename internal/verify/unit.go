@@ -140,14 +140,14 @@ type gapData struct {
 
 func reasonOf(e *event.Event) string {
 	var data gapData
-	_ = json.Unmarshal(e.Data, &data) // another payload has no reason
+	_ = json.Unmarshal(e.InformerData(), &data) // another payload has no reason
 	return data.Reason
 }
 
 // gap takes a gap event, of which each partition may have a copy. id is the same for all copies.
 func (u *unit) gap(e *event.Event, id string, at Place, lane uint32) {
 	var data gapData
-	_ = json.Unmarshal(e.Data, &data) // it then tells a gap of which nothing is known
+	_ = json.Unmarshal(e.InformerData(), &data) // it then tells a gap of which nothing is known
 	told := Told{Reason: cmp.Or(data.Reason, "unknown"), From: data.From, To: data.To, Dropped: data.Dropped, At: at}
 	isNew, s := u.tell(id, told), u.scopeOf(e)
 	isRepeat := !isNew && (lane == 0 || u.toldIDs[e.ID])
@@ -185,7 +185,7 @@ type listData struct {
 // are left out.
 func (u *unit) reached(e *event.Event, at Place) *scope {
 	var data listData
-	_ = json.Unmarshal(e.Data, &data) // the attribute has the version too
+	_ = json.Unmarshal(e.InformerData(), &data) // the attribute has the version too
 	s := u.scopeOf(e)
 	s.complete[at.Lane] = cmp.Or(data.Version, e.ResourceVersion, s.complete[at.Lane])
 	for _, key := range data.Selective {
