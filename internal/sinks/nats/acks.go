@@ -2,8 +2,10 @@ package nats
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/nats-io/nats.go"
@@ -11,17 +13,28 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
-// acks brings the answers of the server to the Publish calls that wait for them. The reply subject
-// of a message is <inbox>.<call>-<message>, both in base 36. The number of a call is its slot in
-// the table. Numbers are never reused, so the number is also the slot's generation: a late ack of a
-// call that has ended finds another number in the slot, or none.
+// acks brings the answers of the server to the Publish calls that wait for them. Each call has an
+// inbox of its own meanwhile, from which it reads its answers itself. The reply subject of a message
+// is <inbox>.<call>-<message>, both in base 36. The number of a call is its slot in the table.
+// Numbers are never reused, so a late ack of an earlier call of the inbox is known by its number.
 type acks struct {
-	inbox   string // set by Open, before anything is published
 	metrics *metrics
-
-	last    atomic.Uint64 // number of the newest call
-	slots   [256]atomic.Pointer[call]
 	tickets chan struct{} // one for each running call, so that a slot is always free
+
+	last  atomic.Uint64 // number of the newest call
+	slots [256]atomic.Pointer[call]
+
+	mu      sync.Mutex
+	prefix  string   // guarded by mu: of the subjects of inboxes; set by Open
+	room    int      // guarded by mu: of an inbox, in messages
+	inboxes []*inbox // guarded by mu: those that no call has
+	made    int      // guarded by mu: inboxes of this connection
+}
+
+// inbox is a subscription. What comes while its call is writing waits in messages.
+type inbox struct {
+	subject  string
+	messages chan *nats.Msg
 }
 
 func newAcks(m *metrics) *acks {
@@ -30,16 +43,63 @@ func newAcks(m *metrics) *acks {
 	return a
 }
 
-// register adds a call, so that its acks and a broken connection find it. It waits only when half
-// of all slots are in use.
-func (a *acks) register(ctx context.Context, batch []*sinks.Message) (*call, error) {
+// open begins with a new connection, whose calls have at most so many messages. It makes the first
+// inbox, so that a missing right shows now.
+func (a *acks) open(conn *nats.Conn, messages int) error {
+	a.mu.Lock()
+	a.prefix, a.room, a.inboxes, a.made = conn.NewInbox(), 2*messages, nil, 0
+	a.mu.Unlock()
+	in, err := a.acquire(conn)
+	if err == nil {
+		a.release(in)
+	}
+	return err
+}
+
+// acquire gives an inbox that no other call has.
+func (a *acks) acquire(conn *nats.Conn) (*inbox, error) {
+	a.mu.Lock()
+	if n := len(a.inboxes); n > 0 {
+		in := a.inboxes[n-1]
+		a.inboxes = a.inboxes[:n-1]
+		a.mu.Unlock()
+		return in, nil
+	}
+	in := &inbox{
+		subject:  a.prefix + "." + strconv.Itoa(a.made),
+		messages: make(chan *nats.Msg, a.room),
+	}
+	a.made++
+	a.mu.Unlock()
+	if _, err := conn.ChanSubscribe(in.subject+".*", in.messages); err != nil {
+		return nil, fmt.Errorf("subscribe to acks: %w", err)
+	}
+	return in, nil
+}
+
+func (a *acks) release(in *inbox) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.inboxes = append(a.inboxes, in)
+}
+
+// register adds a call, so that a broken connection finds it. It waits only when half of all slots
+// are in use.
+func (a *acks) register(
+	ctx context.Context, conn *nats.Conn, batch []*sinks.Message,
+) (*call, error) {
 	select {
 	case a.tickets <- struct{}{}:
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return nil, stopped(ctx.Err())
+	}
+	in, err := a.acquire(conn)
+	if err != nil {
+		<-a.tickets
+		return nil, classified(err)
 	}
 	c := &call{
-		batch: batch, done: make(chan struct{}), pending: len(batch),
+		batch: batch, inbox: in, done: make(chan struct{}), pending: len(batch),
 		sent: make([]sending, 0, len(batch)), answered: make([]bool, len(batch)),
 	}
 	for { // a call that lasts longer than 256 others still holds its slot
@@ -52,6 +112,7 @@ func (a *acks) register(ctx context.Context, batch []*sinks.Message) (*call, err
 
 func (a *acks) unregister(c *call) {
 	a.slot(c.number).CompareAndSwap(c, nil)
+	a.release(c.inbox)
 	<-a.tickets
 }
 
@@ -70,18 +131,18 @@ func (a *acks) failAll(err error) {
 }
 
 // appendReply appends the subject for the ack of message i.
-func (a *acks) appendReply(dst []byte, c *call, i int) []byte {
-	dst = append(dst, a.inbox...)
+func (c *call) appendReply(dst []byte, i int) []byte {
+	dst = append(dst, c.inbox.subject...)
 	dst = append(dst, '.')
 	dst = strconv.AppendUint(dst, c.number, 36)
 	dst = append(dst, '-')
 	return strconv.AppendUint(dst, uint64(i), 36)
 }
 
-// receive is called for everything that arrives on the inbox, by one goroutine.
-func (a *acks) receive(m *nats.Msg) {
-	c, i := a.find(m.Subject)
-	if c == nil {
+// receive takes a message of a call's inbox.
+func (a *acks) receive(c *call, m *nats.Msg) {
+	i, ok := c.messageOf(m.Subject)
+	if !ok {
 		a.metrics.strayAcks.WithLabelValues("late").Inc()
 		return
 	}
@@ -95,24 +156,17 @@ func (a *acks) receive(m *nats.Msg) {
 	}
 }
 
-// find returns the call and the message that a reply subject names; nil when the call has ended.
-func (a *acks) find(subject string) (c *call, i int) {
-	token := strings.TrimPrefix(subject, a.inbox+".")
+// messageOf is the message that a reply subject names; not ok when it is of another call.
+func (c *call) messageOf(subject string) (i int, ok bool) {
+	token := strings.TrimPrefix(subject, c.inbox.subject+".")
 	callText, messageText, ok := strings.Cut(token, "-")
 	if !ok {
-		return nil, 0
+		return 0, false
 	}
 	number, err := strconv.ParseUint(callText, 36, 64)
-	if err != nil {
-		return nil, 0
+	if err != nil || number != c.number {
+		return 0, false
 	}
 	message, err := strconv.ParseUint(messageText, 36, 31)
-	if err != nil {
-		return nil, 0
-	}
-	c = a.slot(number).Load()
-	if c == nil || c.number != number {
-		return nil, 0
-	}
-	return c, int(message)
+	return int(message), err == nil
 }

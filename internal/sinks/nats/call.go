@@ -11,6 +11,7 @@ import (
 // call is one Publish call that waits for answers.
 type call struct {
 	number uint64
+	inbox  *inbox
 	done   chan struct{} // closed when each message has its answer
 	// of fences, used by its messages; owned by the goroutine that registered the call
 	fenceSubjects []reservedSubject

@@ -126,17 +126,7 @@ func (s *Sink) prepare(ctx context.Context, conn *nats.Conn) error {
 	if err := s.ensureObjects(ctx, conn); err != nil {
 		return err
 	}
-	inbox := conn.NewInbox()
-	s.acks.inbox = inbox
-	subscription, err := conn.Subscribe(inbox+".*", s.acks.receive)
-	if err != nil {
-		return fmt.Errorf("subscribe to acks: %w", err)
-	}
-	// Limits bound them; a dropped ack would cost AckTimeout
-	if err := subscription.SetPendingLimits(-1, -1); err != nil {
-		return fmt.Errorf("subscribe to acks: %w", err)
-	}
-	return nil
+	return s.acks.open(conn, s.cfg.Limits.Messages)
 }
 
 // Order is ByObject: messages of one call are independent, the caller has one message of an object

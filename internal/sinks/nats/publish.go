@@ -45,9 +45,9 @@ func (s *Sink) sendOnce(ctx context.Context, batch []*sinks.Message, to route) {
 
 // send is one attempt. It returns the messages that the stream had already.
 func (s *Sink) send(ctx context.Context, batch []*sinks.Message, to route) []repeat {
-	c, err := s.acks.register(ctx, batch)
+	c, err := s.acks.register(ctx, s.conn, batch)
 	if err != nil {
-		sinks.Fail(batch, stopped(err))
+		sinks.Fail(batch, err)
 		return nil
 	}
 	defer s.acks.unregister(c)
@@ -78,7 +78,7 @@ func (s *Sink) write(ctx context.Context, c *call, to route) {
 			return
 		}
 		if err := enc.tryEncode(m.Event, to, s.cfg.Encoding,
-			func(dst []byte) []byte { return s.acks.appendReply(dst, c, i) }); err != nil {
+			func(dst []byte) []byte { return c.appendReply(dst, i) }); err != nil {
 			c.aboutToSend(nil)
 			c.answer(i, failedWith(err))
 			continue
@@ -132,17 +132,22 @@ func (s *Sink) distrustServer(err error) error {
 	return &sinks.Error{Class: sinks.Reconnect, Err: err}
 }
 
-// wait returns when each message has its answer.
+// wait reads answers until each message has its own.
 func (s *Sink) wait(ctx context.Context, c *call) {
 	timer := time.NewTimer(s.cfg.AckTimeout)
 	defer timer.Stop()
-	select {
-	case <-c.done:
-	case <-ctx.Done():
-		c.fail(stopped(ctx.Err()))
-	case <-timer.C:
-		c.fail(classified(s.withServerError(fmt.Errorf("%w (after %v)", ErrAckTimeout,
-			s.cfg.AckTimeout))))
+	for {
+		select {
+		case <-c.done:
+			return
+		case m := <-c.inbox.messages:
+			s.acks.receive(c, m)
+		case <-ctx.Done():
+			c.fail(stopped(ctx.Err()))
+		case <-timer.C:
+			c.fail(classified(s.withServerError(fmt.Errorf("%w (after %v)", ErrAckTimeout,
+				s.cfg.AckTimeout))))
+		}
 	}
 }
 
