@@ -7,18 +7,20 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/internal/condition"
+	"github.com/kubebridge/bridge/internal/handover"
 )
 
 // headers is how many headers are read at once.
 const headers = 256
 
 // Cursor is where a listener stands: it has read everything before next, and acked it but for what
-// is pending. Read and Claim are called from one goroutine; all other methods may be called
-// concurrently.
+// is pending. Read, TryRead and Claim are called by one goroutine at a time; all other methods may
+// be called concurrently.
 type Cursor struct {
 	log  *Log
 	name string
 	bit  Listeners
+	spot *handover.Spot // where Read waits
 
 	// Guarded by Log.mu.
 	next    Position
@@ -85,36 +87,48 @@ func (c *Cursor) keep(kept *pending) {
 	c.pending = *kept
 }
 
-// Read waits for entries and gives up to cap(buf) of them, in order. They are pending from then on.
-// It returns ErrEnd when none will come.
-func (c *Cursor) Read(ctx context.Context, buf []*Entry) ([]*Entry, error) {
+// Read gives up to cap(buf) entries, in order. They are pending from then on. Where there are none
+// it waits, and lets whoever appends some run step, which may use TryRead. It returns nothing when
+// step has given false. It returns ErrEnd when nothing will come.
+func (c *Cursor) Read(ctx context.Context, buf []*Entry, step func() bool) ([]*Entry, error) {
 	for {
-		found, err := c.read(ctx, buf)
+		found, none, err := c.read(buf, true)
+		if none {
+			return nil, c.spot.Wait(ctx, step)
+		}
 		if err != nil || len(found) > 0 {
 			return found, err
 		}
 	}
 }
 
-// read looks once. It may find nothing, when there is nothing for this listener.
-func (c *Cursor) read(ctx context.Context, buf []*Entry) ([]*Entry, error) {
+// TryRead is Read for a step. It gives nothing where something has to be waited for, and then
+// reports whether there is no more.
+func (c *Cursor) TryRead(buf []*Entry) (found []*Entry, none bool) {
+	found, none, err := c.read(buf, false)
+	return found, none && err == nil
+}
+
+// read looks once, at what is on disk only if that is asked for. none is set when there is nothing,
+// and something will come.
+func (c *Cursor) read(buf []*Entry, disk bool) (found []*Entry, none bool, err error) {
 	l := c.log
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	m := &l.memory
-	err := condition.Wait(ctx, l.cond, func() bool {
-		return c.next >= l.drops.before && (l.closed || c.next < m.next)
-	})
-	if err != nil {
-		return nil, err
-	}
-	if c.next < m.base {
-		return c.readDiskLocked(cap(buf))
+	switch {
+	case c.next < l.drops.before:
+		return nil, true, nil
+	case c.next < m.base && disk:
+		found, err = c.readDiskLocked(cap(buf))
+		return found, false, err
+	case c.next < m.base:
+		return nil, false, nil
 	}
 	buf = buf[:0]
 	for _, e := range m.entries[m.index(c.next):] {
 		if len(buf) == cap(buf) {
-			return buf, nil
+			return buf, false, nil
 		}
 		c.next = e.Position + 1
 		if e.size > 0 && e.For&c.bit != 0 {
@@ -122,10 +136,14 @@ func (c *Cursor) read(ctx context.Context, buf []*Entry) ([]*Entry, error) {
 			c.pending.add(e.Position, e.Observed)
 		}
 	}
-	if c.next = m.next; len(buf) == 0 && l.closed {
-		return nil, ErrEnd
+	c.next = m.next
+	switch {
+	case len(buf) > 0:
+		return buf, false, nil
+	case l.closed:
+		return nil, false, ErrEnd
 	}
-	return buf, nil
+	return nil, true, nil
 }
 
 // readDiskLocked reads what is before memory. The lock is not held meanwhile. What was read is not

@@ -63,9 +63,10 @@ func (l *Log) beginDrop() (before Position, ok bool) {
 
 func (l *Log) endDrop() {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.drops.before = 0
 	l.cond.Broadcast()
+	l.mu.Unlock()
+	l.Offer()
 }
 
 // stands is where the cursors stand.

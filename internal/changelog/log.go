@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/condition"
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/handover"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/store"
 )
@@ -107,7 +108,9 @@ func Open(cfg Config) (*Log, error) {
 	}
 	l.cond = sync.NewCond(&l.mu)
 	for n, name := range cfg.Listeners {
-		l.cursors = append(l.cursors, &Cursor{log: l, name: name, bit: 1 << n})
+		l.cursors = append(l.cursors, &Cursor{
+			log: l, name: name, bit: 1 << n, spot: handover.New(),
+		})
 		l.everyone |= 1 << n
 	}
 	if err := l.openDisk(); err != nil {
@@ -169,7 +172,8 @@ func (l *Log) unlockAndWake(before int) {
 }
 
 // Append puts entries at the end, for the listeners to read. The caller has seen to it that there
-// is Room; a batch may pass the bound by its own size.
+// is Room; a batch may pass the bound by its own size. Offer has to follow, once the caller holds no
+// lock.
 func (l *Log) Append(entries []*Entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -184,13 +188,24 @@ func (l *Log) Append(entries []*Entry) {
 	l.changedLocked()
 }
 
+// Offer lets the listeners read that wait in Cursor.Read: their steps run here.
+func (l *Log) Offer() {
+	for _, c := range l.cursors {
+		c.spot.Offer()
+	}
+}
+
 // Close says that no entry will be appended.
 func (l *Log) Close() {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.closed = true
 	l.cond.Broadcast()
+	l.mu.Unlock()
+	l.Offer()
 }
+
+// HasRoom reports whether Room would return at once.
+func (l *Log) HasRoom() bool { return l.cfg.Indexer.Available() && !l.full() }
 
 // Wake has those look again who are in Cursor.Wait.
 func (l *Log) Wake() {

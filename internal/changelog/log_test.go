@@ -91,7 +91,7 @@ func (r *rig) entry(name string, version int, listeners changelog.Listeners) *ch
 func (r *rig) read(cursor, n int) []*changelog.Entry {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	entries, err := r.Cursor(cursor).Read(ctx, make([]*changelog.Entry, 0, n))
+	entries, err := r.Cursor(cursor).Read(ctx, make([]*changelog.Entry, 0, n), func() bool { return false })
 	if err != nil && !errors.Is(err, context.Canceled) {
 		r.t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/kubebridge/bridge/internal/handover"
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
@@ -44,7 +45,7 @@ type Config struct {
 type FIFO struct {
 	cfg     Config
 	metrics *metrics
-	ready   chan struct{} // a token: something waits, or the FIFO has ended
+	spot    *handover.Spot // where Pop waits
 	synced  atomic.Bool
 
 	// Owned by Pop.
@@ -68,7 +69,7 @@ func New(cfg Config) (*FIFO, error) {
 	}
 	cfg.MaxBytes = cmp.Or(cfg.MaxBytes, 16<<20)
 	metrics := newMetrics(cfg.Registerer, cfg.MaxBytes)
-	f := &FIFO{cfg: cfg, metrics: metrics, ready: make(chan struct{}, 1)}
+	f := &FIFO{cfg: cfg, metrics: metrics, spot: handover.New()}
 	f.synced.Store(cfg.Resumed)
 	f.registerDeltas(cfg.Registerer)
 	return f, nil
@@ -151,19 +152,43 @@ func (f *FIFO) Snapshot(
 	return f.put(ctx, d)
 }
 
+// Flush lets what was put in be processed: on this goroutine, where Pop waits and nothing else has to
+// be waited for. Whoever puts in Added, Updated, Deleted, Unselected or Bookmarks calls it before it
+// waits for anything; what else is put in needs no Flush.
+func (f *FIFO) Flush() {
+	f.mu.Lock()
+	isEmpty := len(f.items) == f.head
+	f.mu.Unlock()
+	if !isEmpty {
+		f.spot.Offer()
+	}
+}
+
 // put waits for room and queues a delta.
 func (f *FIFO) put(ctx context.Context, d Delta) error {
+	now, err := f.add(ctx, &d)
+	if now {
+		f.spot.Offer()
+	}
+	return err
+}
+
+// add queues a delta, and reports whether it is not left to Flush to have it processed.
+func (f *FIFO) add(ctx context.Context, d *Delta) (now bool, err error) {
 	size := d.size()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := f.waitRoomLocked(ctx, size); err != nil {
-		return err
+		return false, err
 	}
-	f.items = append(f.items, d)
+	f.items = append(f.items, *d)
 	f.bytes += size
 	f.metrics.added(d.Type, f.bytes)
-	f.wake()
-	return nil
+	switch d.Type {
+	case Added, Updated, Deleted, Unselected, Bookmark:
+		return len(f.items)-f.head >= stepSize || f.bytes >= stepBytes, nil
+	}
+	return true, nil
 }
 
 // waitRoomLocked waits until size bytes have room. It lets go of the lock while it waits.
@@ -174,6 +199,7 @@ func (f *FIFO) waitRoomLocked(ctx context.Context, size int) error {
 		}
 		room := f.room
 		f.mu.Unlock()
+		f.spot.Offer()
 		select {
 		case <-room:
 			f.mu.Lock()
@@ -196,27 +222,19 @@ func (f *FIFO) makeRoomLocked() {
 	}
 }
 
-// wake lets Pop look again.
-func (f *FIFO) wake() {
-	select {
-	case f.ready <- struct{}{}:
-	default: // it will
-	}
-}
-
 // Close lets Pop hand out what is left and makes the adding methods return ErrClosed.
 func (f *FIFO) Close() { f.end(nil) }
 
 // end closes the FIFO. With an error nothing more is handed out.
 func (f *FIFO) end(err error) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	f.closed = true
 	if f.err == nil {
 		f.err = err
 	}
 	f.makeRoomLocked()
-	f.wake()
+	f.mu.Unlock()
+	f.spot.Offer()
 }
 
 // HasSynced reports whether the first population was processed: the first list with its end, or the

@@ -72,6 +72,8 @@ type process func(deltafifo.Deltas) error
 
 func (p process) Process(_ context.Context, d deltafifo.Deltas) error { return p(d) }
 
+func (p process) TryProcess(deltafifo.Deltas) (int, error) { return 0, nil }
+
 // pop pops once and gives what was processed, "Type key version", and "|" between two calls of
 // Process.
 func pop(t testing.TB, f *deltafifo.FIFO) (got []string) {

@@ -84,6 +84,9 @@ func (m *model) Process(_ context.Context, deltas deltafifo.Deltas) error {
 	return nil
 }
 
+// TryProcess leaves all to Process.
+func (m *model) TryProcess(deltafifo.Deltas) (int, error) { return 0, nil }
+
 func (m *model) apply(d *deltafifo.Delta, isFirst, isLast bool, turn int) error {
 	switch d.Type {
 	case deltafifo.ReplaceBegin:

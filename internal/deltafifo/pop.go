@@ -18,6 +18,9 @@ const keepItems = 1024
 type Processor interface {
 	// Process takes deltas in stream order. They are valid until it returns.
 	Process(ctx context.Context, d Deltas) error
+	// TryProcess takes the first n of the deltas, as far as nothing has to be waited for. They are
+	// changes of objects and Bookmarks, and no part of a list. They are valid until it returns.
+	TryProcess(d Deltas) (n int, err error)
 }
 
 // Pop waits until something is there and has p process one turn of it: at most 256 deltas, up to
@@ -25,8 +28,10 @@ type Processor interface {
 // that it implies, which may take several calls of Process. When p or KnownObjects fails, that
 // error ends the FIFO and every further Pop returns it. When ctx ends while nothing is there, Pop
 // returns its cause. ErrClosed says that the FIFO is closed and empty.
+//
+// While Pop waits, p may process what is put in on the goroutine of whoever calls Flush.
 func (f *FIFO) Pop(ctx context.Context, p Processor) error {
-	if err := f.take(ctx); err != nil {
+	if err := f.take(ctx, p); err != nil {
 		return err
 	}
 	synced := f.list.follow(f.turn)
@@ -50,7 +55,8 @@ func (f *FIFO) Pop(ctx context.Context, p Processor) error {
 }
 
 // take waits for the next turn and moves it out of the queue.
-func (f *FIFO) take(ctx context.Context) error {
+func (f *FIFO) take(ctx context.Context, p Processor) error {
+	step := func() bool { return f.step(p) }
 	for {
 		f.mu.Lock()
 		n, err := f.turnLocked()
@@ -61,12 +67,62 @@ func (f *FIFO) take(ctx context.Context) error {
 		if n > 0 || err != nil {
 			return err
 		}
-		select {
-		case <-f.ready:
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := f.spot.Wait(ctx, step); err != nil {
+			return err
 		}
 	}
+}
+
+// stepSize and stepBytes bound what a step processes: more pay for a goroutine of their own.
+const (
+	stepSize  = 32
+	stepBytes = 64 << 10
+)
+
+// step processes what is there while Pop waits, on the goroutine that has put it in. It reports false
+// where Pop has to go on: there is more, or something has to be waited for.
+func (f *FIFO) step(p Processor) bool {
+	if f.list.relist != nil || !f.synced.Load() {
+		return false
+	}
+	n := f.peek()
+	if n == 0 {
+		return false
+	}
+	done, err := p.TryProcess(f.turn)
+	clear(f.turn)
+	f.turn = f.turn[:0]
+	if err != nil {
+		f.end(err)
+		return false
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.dropLocked(done)
+	return len(f.items) == f.head && !f.closed
+}
+
+// peek copies what waits to the turn, if it is for a step.
+func (f *FIFO) peek() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	waiting := f.items[f.head:]
+	many := len(waiting) >= stepSize || len(waiting) > 1 && f.bytes >= stepBytes
+	if many || f.err != nil {
+		return 0
+	}
+	for i := range waiting {
+		switch d := &waiting[i]; d.Type {
+		case Added, Updated, Deleted, Unselected, Bookmark:
+		default:
+			waiting = waiting[:i]
+		}
+		if i >= len(waiting) {
+			break
+		}
+	}
+	f.turn = append(f.turn[:0], waiting...)
+	return len(f.turn)
 }
 
 // turnLocked is how many deltas the next turn has, and why there will be none any more.
@@ -88,13 +144,19 @@ func (f *FIFO) turnLocked() (n int, err error) {
 
 // takeLocked moves the first n deltas out of the queue.
 func (f *FIFO) takeLocked(n int) {
+	f.turn = append(f.turn[:0], f.items[f.head:f.head+n]...)
+	f.dropLocked(n)
+	f.taken = n
+}
+
+// dropLocked takes the first n deltas out of the queue.
+func (f *FIFO) dropLocked(n int) {
 	taken := f.items[f.head : f.head+n]
-	f.turn = append(f.turn[:0], taken...)
 	for i := range taken {
 		f.bytes -= taken[i].size()
 	}
 	clear(taken)
-	f.head, f.taken = f.head+n, n
+	f.head += n
 	switch waiting := len(f.items) - f.head; {
 	case waiting == 0 && cap(f.items) > keepItems:
 		f.items, f.head = nil, 0

@@ -109,6 +109,13 @@ func (a *announcer) passLocked(h *held) {
 	a.log.Append(free)
 }
 
+// isIdle reports whether nothing is held.
+func (a *announcer) isIdle() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return !a.busy && a.err == nil
+}
+
 // wait waits until nothing is held.
 func (a *announcer) wait(ctx context.Context) error {
 	a.mu.Lock()
@@ -132,6 +139,7 @@ func (a *announcer) write(ctx context.Context) {
 			err = a.log.Room(ctx)
 		}
 		more = a.end(err)
+		a.log.Offer()
 	}
 }
 

@@ -21,6 +21,10 @@ type swallow struct{ events, bytes int }
 // Detach takes nothing back: the listeners of these tests end with their process.
 func (s *swallow) Detach(context.Context, publisher.Settler) []*publisher.Item { return nil }
 
+func (s *swallow) TryAdd(items []*publisher.Item) bool {
+	return s.Add(context.Background(), items) == nil
+}
+
 func (s *swallow) Add(_ context.Context, items []*publisher.Item) error {
 	s.events += len(items)
 	for _, it := range items {

@@ -84,6 +84,43 @@ func (c *controller) Process(ctx context.Context, deltas deltafifo.Deltas) error
 	return c.handOn(ctx)
 }
 
+// TryProcess decides changes of objects that are known already, and progress, and hands them on. It
+// stops where something has to be waited for: an announcement, room, the disk, a list, a resync.
+func (c *controller) TryProcess(deltas deltafifo.Deltas) (n int, err error) {
+	if c.diverged || c.postponed || !c.log.HasRoom() || !c.announcer.isIdle() {
+		return 0, nil
+	}
+	c.now = time.Now()
+	for n < len(deltas) {
+		d := &deltas[n]
+		if ok, err := c.isPlain(d); !ok || err != nil {
+			break // an error comes again in Process
+		}
+		if err := c.decideAndMark(context.Background(), d); err != nil {
+			return n, err
+		}
+		n++
+	}
+	c.log.Append(c.changes)
+	c.log.Offer()
+	c.handedOn()
+	return n, nil
+}
+
+// isPlain reports whether deciding a delta announces nothing and waits for nothing.
+func (c *controller) isPlain(d *deltafifo.Delta) (bool, error) {
+	switch d.Type {
+	case deltafifo.Bookmark:
+		return d.Progress, nil
+	case deltafifo.Updated, deltafifo.Deleted:
+		rec, found, err := c.cfg.Indexer.Get(d.Key)
+		isKnown := found && !rec.Deleted && rec.UID == d.Object.UID
+		return isKnown && len(c.cfg.Indexer.Left(d.Key)) == 0, err
+	default:
+		return false, nil
+	}
+}
+
 // handOn puts what was decided into the log. What adds an object comes there when its announcement is
 // durable. What is about all objects comes behind everything before it, and before everything after it.
 func (c *controller) handOn(ctx context.Context) error {
@@ -95,9 +132,13 @@ func (c *controller) handOn(ctx context.Context) error {
 			return err
 		}
 	}
+	c.handedOn()
+	return nil
+}
+
+func (c *controller) handedOn() {
 	clear(c.changes)
 	c.changes, c.marks, c.news, c.bytes = c.changes[:0], c.marks[:0], c.news[:0], 0
-	return nil
 }
 
 func (c *controller) append(ctx context.Context) error {
@@ -106,6 +147,7 @@ func (c *controller) append(ctx context.Context) error {
 		if err := c.log.Room(ctx); err != nil {
 			return err
 		}
+		defer c.log.Offer()
 		return c.announcer.append(ctx, c.changes, c.news)
 	}
 	if err := c.announcer.wait(ctx); err != nil {
@@ -118,6 +160,7 @@ func (c *controller) append(ctx context.Context) error {
 		return err
 	}
 	c.log.Append(c.changes)
+	c.log.Offer()
 	return nil
 }
 

@@ -32,6 +32,8 @@ type Queue interface {
 // Publisher takes a listener's events, and gives back what is not settled: *publisher.Publisher.
 type Publisher interface {
 	Add(ctx context.Context, items []*publisher.Item) error
+	// TryAdd takes all items, or none. It never waits.
+	TryAdd(items []*publisher.Item) bool
 	Detach(ctx context.Context, s publisher.Settler) (tried []*publisher.Item)
 }
 

@@ -62,6 +62,10 @@ func (o *outbox) Add(_ context.Context, items []*publisher.Item) error {
 	return nil
 }
 
+func (o *outbox) TryAdd(items []*publisher.Item) bool {
+	return o.Add(context.Background(), items) == nil
+}
+
 // settle answers items one by one, as a publisher may.
 func settle(items []*publisher.Item) {
 	for _, it := range items {
@@ -114,12 +118,40 @@ func describe(e *event.Event) string {
 type rig struct {
 	t         *testing.T
 	db        *store.DB
-	fifo      *deltafifo.FIFO
+	fifo      queue
 	indexer   *store.Indexer
 	committer *checkpoint.Committer
 	informer  *informer.Informer
 	cancel    context.CancelFunc
 	done      chan error
+}
+
+// queue is a FIFO whose producer waits after each delta.
+type queue struct{ *deltafifo.FIFO }
+
+func (q queue) flush(err error) error {
+	q.Flush()
+	return err
+}
+
+func (q queue) Add(ctx context.Context, obj *resource.Object) error {
+	return q.flush(q.FIFO.Add(ctx, obj))
+}
+
+func (q queue) Update(ctx context.Context, obj *resource.Object) error {
+	return q.flush(q.FIFO.Update(ctx, obj))
+}
+
+func (q queue) Delete(ctx context.Context, obj *resource.Object) error {
+	return q.flush(q.FIFO.Delete(ctx, obj))
+}
+
+func (q queue) Unselected(ctx context.Context, obj *resource.Object, gone bool) error {
+	return q.flush(q.FIFO.Unselected(ctx, obj, gone))
+}
+
+func (q queue) Bookmark(ctx context.Context, version resource.Version) error {
+	return q.flush(q.FIFO.Bookmark(ctx, version))
 }
 
 type option func(*informer.Config)
@@ -132,12 +164,13 @@ func newRig(t *testing.T, db *store.DB, outboxes []*outbox, options ...option) *
 	ok(t, err)
 	r.committer, err = checkpoint.New(checkpoint.Config{DB: db})
 	ok(t, err)
-	r.fifo, err = deltafifo.New(deltafifo.Config{Known: r.indexer, MaxBytes: 64 << 10})
+	fifo, err := deltafifo.New(deltafifo.Config{Known: r.indexer, MaxBytes: 64 << 10})
 	ok(t, err)
+	r.fifo = queue{fifo}
 	maker, err := event.NewMaker(event.MakerConfig{Cluster: "c", Informer: "all", Type: pods})
 	ok(t, err)
 	cfg := informer.Config{
-		Name: "all/pods", Type: pods, FIFO: r.fifo, Indexer: r.indexer, Committer: r.committer,
+		Name: "all/pods", Type: pods, FIFO: fifo, Indexer: r.indexer, Committer: r.committer,
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
 	for i, o := range outboxes {

@@ -5,7 +5,6 @@ import (
 
 	"github.com/kubebridge/bridge/internal/changelog"
 	"github.com/kubebridge/bridge/internal/event"
-	"github.com/kubebridge/bridge/internal/publisher"
 )
 
 // A listener with Latest reads the log ahead of what it sends, in memory and on disk, as far as it
@@ -29,14 +28,13 @@ const (
 
 // runLatest is run for a listener that is sent the newest states only.
 func (l *listener) runLatest(ctx context.Context) error {
-	items := make([]*publisher.Item, 0, readSize)
 	for {
 		settled := l.settled.Load()
 		where, err := l.readAhead()
 		if err != nil {
 			return err
 		}
-		sent, err := l.sendReady(ctx, items)
+		sent, err := l.sendReady(ctx)
 		if err != nil {
 			return err
 		}
@@ -45,7 +43,7 @@ func (l *listener) runLatest(ctx context.Context) error {
 		case where == atClose && l.idle():
 			return nil
 		case where == atBarrier && l.idle():
-			err = l.passBarrier(ctx, items)
+			err = l.passBarrier(ctx)
 		default:
 			err = l.awaitMore(ctx, where, settled)
 		}
@@ -175,7 +173,7 @@ func (l *listener) demand(ctx context.Context) int {
 
 // sendReady sends what is ready, as far as the window and the demand go, and says whether there was
 // anything.
-func (l *listener) sendReady(ctx context.Context, items []*publisher.Item) (bool, error) {
+func (l *listener) sendReady(ctx context.Context) (bool, error) {
 	most := min(readSize, l.demand(ctx))
 	l.mu.Lock()
 	steps := l.levels.take(min(most, l.cfg.Window-len(l.parcels)+len(l.free)))
@@ -196,15 +194,15 @@ func (l *listener) sendReady(ctx context.Context, items []*publisher.Item) (bool
 		p.level, p.first = steps[i].level, firsts[i]
 	}
 	l.mu.Unlock()
-	items = items[:0]
+	l.items = l.items[:0]
 	for i, p := range parcels {
 		p.event = steps[i].event(&l.cfg, firsts[i], lasts[i])
 		p.event.Run = "/" + l.cfg.Run
 		p.item.Message.Event = &p.event
 		p.item.Cover = l.cover(lasts[i])
-		items = append(items, &p.item)
+		l.items = append(l.items, &p.item)
 	}
-	if err := l.cfg.Publisher.Add(ctx, items); err != nil {
+	if err := l.cfg.Publisher.Add(ctx, l.items); err != nil {
 		return false, err
 	}
 	return true, nil
@@ -244,7 +242,7 @@ func (s *step) event(cfg *ListenerConfig, first, last *changelog.Entry) event.Ev
 }
 
 // passBarrier passes an event about the informer on.
-func (l *listener) passBarrier(ctx context.Context, items []*publisher.Item) error {
+func (l *listener) passBarrier(ctx context.Context) error {
 	at, _, _ := l.cursor.Next()
 	left := len(l.leftover) > 0
 	if left {
@@ -259,7 +257,7 @@ func (l *listener) passBarrier(ctx context.Context, items []*publisher.Item) err
 	} else {
 		l.cursor.Claim([]changelog.Header{e.Header()}, at+1)
 	}
-	return l.pass(ctx, []*changelog.Entry{e}, items)
+	return l.pass(ctx, []*changelog.Entry{e})
 }
 
 // idle reports whether nothing waits, and nothing is with the publisher.

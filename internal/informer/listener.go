@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,6 +28,10 @@ type listener struct {
 	cursor   *changelog.Cursor
 	bit      changelog.Listeners
 	left     []*changelog.Entry // by a run before; owned by run
+	// Owned by run, and by its step while run waits.
+	buf     []*changelog.Entry
+	items   []*publisher.Item
+	refused []*changelog.Entry // read by the step, and left to run
 	// selection and progress are the controller's. progress was reported last.
 	selection selection
 	progress  struct {
@@ -92,24 +97,62 @@ func (l *listener) run(ctx context.Context) error {
 	if l.cfg.Latest {
 		return l.runLatest(ctx)
 	}
-	buf := make([]*changelog.Entry, 0, readSize)
-	items := make([]*publisher.Item, 0, readSize)
-	if err := l.passAll(ctx, l.left, items); err != nil {
+	l.buf = make([]*changelog.Entry, 0, readSize)
+	l.items = make([]*publisher.Item, 0, readSize)
+	if err := l.passAll(ctx, l.left); err != nil {
 		return err
 	}
 	l.left = nil
 	for {
-		entries, err := l.cursor.Read(ctx, buf)
+		entries, err := l.cursor.Read(ctx, l.buf, l.step)
 		if errors.Is(err, changelog.ErrEnd) {
 			return l.waitEmpty(ctx)
 		}
 		if err != nil {
 			return err
 		}
-		if err := l.passAll(ctx, entries, items); err != nil {
+		if len(l.refused) > 0 {
+			entries, l.refused = l.refused, nil
+		}
+		if err := l.passAll(ctx, entries); err != nil {
 			return err
 		}
 	}
+}
+
+// stepSize is how many entries a step passes on at most: more pay for a goroutine of their own.
+const stepSize = 32
+
+// step passes on what was appended while run waits, on the goroutine that has appended it. It reports
+// false where run has to go on: there is more, or something has to be waited for.
+func (l *listener) step() bool {
+	entries, none := l.cursor.TryRead(l.buf[:0:stepSize])
+	if len(entries) == 0 {
+		return none
+	}
+	if !l.tryPass(entries) {
+		l.refused = entries
+		return false
+	}
+	return len(entries) < stepSize
+}
+
+// tryPass is pass for entries that are not about all objects, where nothing has to be waited for.
+func (l *listener) tryPass(entries []*changelog.Entry) bool {
+	aboutAll := func(e *changelog.Entry) bool { return e.Kind.AboutAll(e.Key) }
+	if slices.ContainsFunc(entries, aboutAll) {
+		return false
+	}
+	parcels := l.tryTake(entries)
+	if parcels == nil {
+		return false
+	}
+	items := l.itemsOf(parcels, nil)
+	if l.cfg.Publisher.TryAdd(items) {
+		return true
+	}
+	l.takeBack(items)
+	return false
 }
 
 // prepare reads what a run before had passed on and not seen settled, before anything can be
@@ -124,12 +167,10 @@ func (l *listener) prepare() (err error) {
 }
 
 // passAll passes entries on, those about all objects alone.
-func (l *listener) passAll(
-	ctx context.Context, entries []*changelog.Entry, items []*publisher.Item,
-) error {
+func (l *listener) passAll(ctx context.Context, entries []*changelog.Entry) error {
 	for len(entries) > 0 {
 		n := upToBarrier(entries)
-		if err := l.pass(ctx, entries[:n], items); err != nil {
+		if err := l.pass(ctx, entries[:n]); err != nil {
 			return err
 		}
 		entries = entries[n:]
@@ -150,9 +191,7 @@ func upToBarrier(entries []*changelog.Entry) int {
 
 // pass makes the events of entries and adds them to the publisher. One about all objects has the
 // way to itself.
-func (l *listener) pass(
-	ctx context.Context, entries []*changelog.Entry, items []*publisher.Item,
-) error {
+func (l *listener) pass(ctx context.Context, entries []*changelog.Entry) error {
 	alone, parts := entries[0].Kind.AboutAll(entries[0].Key), 0
 	var of *copies
 	if alone {
@@ -176,18 +215,8 @@ func (l *listener) pass(
 		if err != nil {
 			return err
 		}
-		items = items[:0]
-		for i, p := range parcels {
-			p.event = l.cfg.event(entries[i])
-			if p.copies = of; of != nil {
-				p.event = p.event.Copy(i)
-			}
-			p.item.Message = sinks.Message{Event: &p.event, Exists: l.exists(entries[i])}
-			p.item.Cover = l.cover(entries[i])
-			items = append(items, &p.item)
-		}
 		entries = entries[len(parcels):]
-		if err := l.cfg.Publisher.Add(ctx, items); err != nil {
+		if err := l.cfg.Publisher.Add(ctx, l.itemsOf(parcels, of)); err != nil {
 			return err
 		}
 	}
@@ -213,28 +242,58 @@ func (l *listener) exists(e *changelog.Entry) func(namespace, name string) (bool
 	}
 }
 
+// itemsOf makes the events of parcels, which are copies of one where of says so. The slice is used
+// again.
+func (l *listener) itemsOf(parcels []*parcel, of *copies) []*publisher.Item {
+	l.items = l.items[:0]
+	for i, p := range parcels {
+		p.event = l.cfg.event(p.entry)
+		if p.copies = of; of != nil {
+			p.event = p.event.Copy(i)
+		}
+		p.item.Message = sinks.Message{Event: &p.event, Exists: l.exists(p.entry)}
+		p.item.Cover = l.cover(p.entry)
+		l.items = append(l.items, &p.item)
+	}
+	return l.items
+}
+
 // take waits for room in the window and takes parcels for the first of the entries, at least one.
 func (l *listener) take(ctx context.Context, entries []*changelog.Entry) ([]*parcel, error) {
-	n := len(entries)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	room := func() bool { return len(l.free) > 0 || len(l.parcels) < l.cfg.Window }
 	if err := condition.Wait(ctx, l.cond, room); err != nil {
 		return nil, err
 	}
-	for len(l.free) < n && len(l.parcels) < l.cfg.Window {
+	return l.takeLocked(entries), nil
+}
+
+// tryTake takes a parcel for each of the entries, or none where the window has no room for all.
+func (l *listener) tryTake(entries []*changelog.Entry) []*parcel {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.free)+l.cfg.Window-len(l.parcels) < len(entries) {
+		return nil
+	}
+	return l.takeLocked(entries)
+}
+
+// takeLocked takes parcels for the first of the entries, as far as the window has room.
+func (l *listener) takeLocked(entries []*changelog.Entry) []*parcel {
+	for len(l.free) < len(entries) && len(l.parcels) < l.cfg.Window {
 		p := &parcel{}
 		p.item.Settler, p.item.Seq = l, uint64(len(l.parcels))
 		l.parcels = append(l.parcels, p)
 		l.free = append(l.free, p)
 	}
-	n = min(n, len(l.free))
+	n := min(len(entries), len(l.free))
 	taken := append([]*parcel{}, l.free[len(l.free)-n:]...)
 	l.free = l.free[:len(l.free)-n]
 	for i, p := range taken {
 		p.entry = entries[i]
 	}
-	return taken, nil
+	return taken
 }
 
 // Settle is called by the publisher with items that are settled.

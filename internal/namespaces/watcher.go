@@ -157,6 +157,9 @@ func (w *Watcher) Replace(_ context.Context, obj *resource.Object) error {
 	return nil
 }
 
+// Flush implements reflector.Store: nothing is put off.
+func (w *Watcher) Flush() {}
+
 // EndReplace implements reflector.Store: what was listed is what there is.
 func (w *Watcher) EndReplace(_ context.Context, version resource.Version) error {
 	w.mu.Lock()

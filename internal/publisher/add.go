@@ -58,6 +58,56 @@ func (p *Publisher) Add(ctx context.Context, items []*Item) error {
 	return nil
 }
 
+// hasEnded is the context of who does not wait.
+var hasEnded = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// TryAdd takes all of the items, of one Settler, or none, and reports which. It never waits: it
+// takes none while the sink is not open, where there is no room, or where the sink can't tell a lane
+// from memory.
+func (p *Publisher) TryAdd(items []*Item) bool {
+	select {
+	case <-p.opened:
+	default:
+		return false
+	}
+	if len(items) > chunk || !p.enter() {
+		return false
+	}
+	defer p.leave()
+	now := time.Now()
+	for _, it := range items {
+		it.prepare(now)
+	}
+	if !p.capacity.tryTake(items) {
+		return false
+	}
+	for _, it := range items {
+		if !p.tryLane(it) {
+			p.giveBack(items)
+			return false
+		}
+	}
+	for _, it := range items {
+		p.recognize(it)
+	}
+	p.enqueue(items)
+	return true
+}
+
+// tryLane asks the sink for the lane of an item, if it can tell it from memory.
+func (p *Publisher) tryLane(it *Item) bool {
+	if it.Message.Event.Err != nil || p.isUnrouted(it) {
+		return false
+	}
+	var err error
+	it.lane, err = p.laneOf(hasEnded, it.Message.Event)
+	return err == nil
+}
+
 // route puts items into their lanes. An item that can't be routed waits with those of its object
 // behind it. When such items hold their part of the capacity, route returns how many it took, and
 // a channel that is closed when there are fewer of them; it has given back the capacity of the rest.

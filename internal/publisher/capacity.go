@@ -88,6 +88,20 @@ func (c *capacity) take(ctx context.Context, items []*Item) (int, error) {
 	}
 }
 
+// tryTake admits all of the items, which are of one settler, or none.
+func (c *capacity) tryTake(items []*Item) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.waiters) > 0 {
+		return false
+	}
+	n, _ := c.admitLocked(items)
+	if n < len(items) {
+		c.holdLocked(c.settlers[items[0].Settler], -n, -sizeOf(items[:n]))
+	}
+	return n == len(items)
+}
+
 // sameSettler is the beginning of items in which all have the settler of the first.
 func sameSettler(items []*Item) []*Item {
 	n := slices.IndexFunc(items, func(it *Item) bool { return it.Settler != items[0].Settler })

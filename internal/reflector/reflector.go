@@ -101,6 +101,7 @@ func (r *Reflector) attempt(ctx context.Context) error {
 	}
 	started := time.Now()
 	o := r.step(ctx)
+	r.cfg.Store.Flush()
 	o.took, o.paused = time.Since(started), ctx.Err() != nil
 	if failed, ok := errors.AsType[*storeError](o.err); ok && !o.paused {
 		return failed.err

@@ -96,6 +96,8 @@ func (s *recorder) Unselected(ctx context.Context, obj *resource.Object, gone bo
 	return s.object(ctx, "left", obj)
 }
 
+func (s *recorder) Flush() {}
+
 func (s *recorder) EndReplace(ctx context.Context, v resource.Version) error {
 	return s.note(ctx, "end "+string(v), nil)
 }

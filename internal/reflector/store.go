@@ -25,6 +25,8 @@ type Store interface {
 	Replace(ctx context.Context, obj *resource.Object) error
 	// EndReplace: the list was complete, as of v. What is known and was not listed is gone.
 	EndReplace(ctx context.Context, v resource.Version) error
+	// Flush: the reflector is about to wait. It does not block.
+	Flush()
 }
 
 // storeError is an error of the Store, which ends Run; everything else is retried.

@@ -95,6 +95,7 @@ func (r *Reflector) receive(ctx context.Context, s *stream, initial bool) error 
 	if err := r.opened(ctx, initial); err != nil {
 		return err
 	}
+	s.flush = r.cfg.Store.Flush
 	stop := func() {}
 	defer func() { stop() }()
 	if !initial {

@@ -15,6 +15,7 @@ import (
 // Publisher takes items, and gives them back: *publisher.Publisher.
 type Publisher interface {
 	Add(ctx context.Context, items []*publisher.Item) error
+	TryAdd(items []*publisher.Item) bool
 	Detach(ctx context.Context, s publisher.Settler) (tried []*publisher.Item)
 }
 
@@ -97,6 +98,18 @@ func (r *Relay) Add(ctx context.Context, items []*publisher.Item) error {
 		items = open[n:]
 	}
 	return nil
+}
+
+// TryAdd passes items on as the publisher's TryAdd does, once this replica leads and has handed on what
+// was held, unless the one before has covered some of them.
+func (r *Relay) TryAdd(items []*publisher.Item) bool {
+	select {
+	case <-r.handed:
+	default:
+		return false
+	}
+	covered, _, _ := r.sort(items)
+	return len(covered) == 0 && r.cfg.Next.TryAdd(items)
 }
 
 // sort tells what is covered from what is not.

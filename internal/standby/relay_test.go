@@ -72,6 +72,11 @@ func (n next) Add(ctx context.Context, items []*publisher.Item) error {
 	return nil
 }
 
+// TryAdd takes what Add would not wait with.
+func (n next) TryAdd(items []*publisher.Item) bool {
+	return n.busy == nil && n.Add(context.Background(), items) == nil
+}
+
 // Detach gives everything back at once.
 func (n next) Detach(_ context.Context, s publisher.Settler) []*publisher.Item {
 	n.mu.Lock()
@@ -114,6 +119,22 @@ func TestARelaySettlesWhatTheLeaderHasDeliveredAndHandsOnTheRest(t *testing.T) {
 	testkit.OK(t, d.Add(t.Context(), d.versions(12, 14)))
 	d.want(t, []string{"10", "11", "11", "12", "12"}, []string{"13", "14"})
 	testkit.OK(t, d.Lead(t.Context()))
+}
+
+func TestTryAdd(t *testing.T) {
+	d := newDesk(1 << 20)
+	try := func(want bool, versions ...int) {
+		t.Helper()
+		if got := d.TryAdd(d.versions(versions...)); got != want {
+			t.Errorf("TryAdd of %v is %v, want %v", versions, got, want)
+		}
+	}
+	d.Follow(standby.Unit{Delivered: "11"})
+	try(false, 12) // it does not lead
+	testkit.OK(t, d.Lead(t.Context()))
+	try(false, 11, 12) // the leader before has delivered one of them
+	try(true, 12, 13)
+	d.want(t, nil, []string{"12", "13"})
 }
 
 func TestARelaySettlesNothingThatTheProgressSaysNothingAbout(t *testing.T) {

@@ -79,13 +79,16 @@ func (db *DB) Unavailable() error {
 // WaitAvailable waits until commits can be made, or until ctx ends.
 func (ix *Indexer) WaitAvailable(ctx context.Context) error {
 	const again = 100 * time.Millisecond
-	for ix.db.Unavailable() != nil {
+	for !ix.Available() {
 		if err := ratelimit.Sleep(ctx, again); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+// Available reports whether commits can be made.
+func (ix *Indexer) Available() bool { return ix.db.Unavailable() == nil }
 
 // leftLocked returns an error while a commit that was abandoned is still to be written: it must not
 // be written after a later one.

@@ -78,6 +78,9 @@ func (s *Sink) lookupTopic(name []byte) (*topic, error) {
 
 // resolveTopic looks a topic up, and creates it where the configuration says so.
 func (s *Sink) resolveTopic(ctx context.Context, name string) (*topic, error) {
+	if ctx.Err() != nil { // whoever asks does not want to wait
+		return nil, stoppedError(ctx)
+	}
 	if err := checkTopic(name); err != nil {
 		return nil, asRefused(err)
 	}

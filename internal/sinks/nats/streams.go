@@ -148,6 +148,9 @@ func (s *Sink) resolveStream(ctx context.Context, e *event.Event) error {
 	if s.cfg.Mode == Core || s.cfg.Stream.Manage == Off || !s.several || s.streamOf(e) != nil {
 		return nil
 	}
+	if err := ctx.Err(); err != nil {
+		return stopped(err)
+	}
 	if s.conn == nil {
 		return classified(ErrNotOpen)
 	}

@@ -1,0 +1,102 @@
+package handover
+
+import (
+	"context"
+	"sync"
+)
+
+// Spot is where one consumer waits. Wait is called by the consumer, Offer by any number of
+// producers.
+type Spot struct {
+	wake chan struct{} // of one slot: the consumer's Wait returns
+
+	mu    sync.Mutex
+	state state       // guarded by mu
+	step  func() bool // guarded by mu: of the Wait that has not returned
+	token bool        // guarded by mu: an Offer that no step has seen
+	ended bool        // guarded by mu: Wait's context has ended while its step runs
+}
+
+type state uint8
+
+const (
+	away    state = iota // the consumer is at work
+	waiting              // it is in Wait
+	running              // it is in Wait, and a producer runs its step
+)
+
+// New makes a Spot.
+func New() *Spot { return &Spot{wake: make(chan struct{}, 1)} }
+
+// Wait lets producers run step until it gives false, and returns nil then: the consumer has to look
+// itself. It returns at once where an Offer came since the last Wait. When ctx ends it returns its
+// cause, but not while step runs. A step must never wait for anything: no network, no disk write,
+// no room, no channel.
+func (s *Spot) Wait(ctx context.Context, step func() bool) error {
+	s.mu.Lock()
+	if s.token {
+		s.token = false
+		s.mu.Unlock()
+		return nil
+	}
+	s.state, s.step = waiting, step
+	s.mu.Unlock()
+	select {
+	case <-s.wake:
+		return nil
+	case <-ctx.Done():
+	}
+	if !s.leave() {
+		<-s.wake
+	}
+	return context.Cause(ctx)
+}
+
+// leave ends the wait. It reports false when a producer runs the step, or has ended the wait: then
+// the consumer is woken.
+func (s *Spot) leave() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state == waiting {
+		s.state, s.step = away, nil
+		return true
+	}
+	s.ended = s.state == running
+	return false
+}
+
+// Offer says that there is something to do. Where the consumer waits, its step runs here; where it
+// does not, or another producer runs its step, it is done later.
+func (s *Spot) Offer() {
+	s.mu.Lock()
+	if s.state != waiting {
+		s.token = true
+		s.mu.Unlock()
+		return
+	}
+	s.state = running
+	step := s.step
+	for done := false; !done; {
+		s.token = false
+		s.mu.Unlock()
+		more := step()
+		s.mu.Lock()
+		done = s.settleLocked(more)
+	}
+	s.mu.Unlock()
+}
+
+// settleLocked decides what follows a step. It reports false where another one does, for what was
+// offered meanwhile.
+func (s *Spot) settleLocked(more bool) bool {
+	switch {
+	case !more, s.ended:
+		s.state, s.step, s.ended = away, nil, false
+		s.wake <- struct{}{} // there is room: one Wait is woken once
+		return true
+	case s.token:
+		return false
+	}
+	s.state = waiting
+	return true
+}

@@ -1,0 +1,77 @@
+package informer_test
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/kubebridge/bridge/internal/informer"
+	"github.com/kubebridge/bridge/internal/publisher"
+	"github.com/kubebridge/bridge/internal/resource"
+)
+
+// impatient is an outbox that may refuse what is tried, and counts what it takes of that.
+type impatient struct {
+	*outbox
+	refuses bool
+	tried   int
+}
+
+func (o *impatient) TryAdd(items []*publisher.Item) bool {
+	if o.refuses {
+		return false
+	}
+	o.tried += len(items)
+	return o.outbox.TryAdd(items)
+}
+
+// TestStep has the change of an object that is known reach the publisher on the goroutine that has
+// read it, where nothing has to be waited for.
+func TestStep(t *testing.T) {
+	run := func(name string, test func(t *testing.T, r *rig, out *impatient)) {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				out := &impatient{outbox: newOutbox()}
+				r := newRig(t, memory(t), []*outbox{out.outbox}, func(c *informer.Config) {
+					c.Listeners[0].Publisher = out
+				})
+				r.list(resource.Relist{Initial: true}, "5", "a@1")
+				out.wait(t, 2)
+				synctest.Wait()
+				out.tried = 0
+				test(t, r, out)
+				out.release()
+				r.stop()
+			})
+		})
+	}
+	events := func(out *impatient) int {
+		out.mu.Lock()
+		defer out.mu.Unlock()
+		return len(out.lines)
+	}
+	run("an update and a delete come at once", func(t *testing.T, r *rig, out *impatient) {
+		r.update("a", "6")
+		r.delete("a", "7")
+		if events(out) != 2 || out.tried != 2 {
+			t.Errorf("%d events, %d of them tried; want 2 when they were read", events(out), out.tried)
+		}
+	})
+	run("an object that is new waits for its announcement, and its update for it", func(t *testing.T, r *rig, out *impatient) {
+		r.add("b", "6")
+		r.update("b", "7")
+		synctest.Wait()
+		want(t, out.lines, "resource.added b ub/6", "resource.updated b ub/7")
+	})
+	run("what the publisher refuses comes by itself, in order", func(t *testing.T, r *rig, out *impatient) {
+		out.refuses = true
+		r.update("a", "6")
+		r.update("a", "7")
+		synctest.Wait()
+		out.refuses = false
+		r.update("a", "8")
+		want(t, out.lines, "resource.updated a ua/6", "resource.updated a ua/7", "resource.updated a ua/8")
+		if out.tried != 1 {
+			t.Errorf("%d were tried, want the last", out.tried)
+		}
+	})
+}
