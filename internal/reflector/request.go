@@ -27,7 +27,7 @@ type patience struct {
 type stream struct {
 	ctx     context.Context // ends with the request; its cause is the reason
 	cancel  context.CancelCauseFunc
-	flush   func() // before the body is waited for
+	flush   func() // called before the body is waited for; nil for nothing
 	body    io.ReadCloser
 	started time.Time
 
@@ -55,10 +55,7 @@ func (r *Reflector) getFrom(
 	ctx context.Context, from *url.URL, query url.Values, p patience,
 ) (*stream, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	s := &stream{
-		ctx: ctx, cancel: cancel, flush: func() {},
-		started: time.Now(), silence: p.silence, left: p.silence,
-	}
+	s := &stream{ctx: ctx, cancel: cancel, started: time.Now(), silence: p.silence, left: p.silence}
 	s.timers = []*time.Timer{after(p.silence, cancel, errSilent), after(p.total, cancel,
 		errDeadline)}
 	u := *from
@@ -147,7 +144,9 @@ func (s *stream) Read(p []byte) (int, error) {
 	if room <= 0 {
 		return 0, ErrFrameTooLarge
 	}
-	s.flush()
+	if s.flush != nil {
+		s.flush()
+	}
 	if s.silence > 0 {
 		start := time.Now()
 		s.timers[0].Reset(max(s.left, 0))

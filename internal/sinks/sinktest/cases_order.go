@@ -1,6 +1,7 @@
 package sinktest
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"strconv"
@@ -58,6 +59,25 @@ func keepsOrderOfConcurrentCallers(t *testing.T, h Harness) {
 }
 
 // publishLane sends the events of one lane, one per call, from a goroutine of its own.
+// tellsALaneFromMemory asks with a context that has ended: the answer is the lane, or that it stopped,
+// and changes nothing for who asks next.
+func tellsALaneFromMemory(t *testing.T, h Harness) {
+	sink := open(t, h.Start(t))
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	e := NewEvent("web", 1, 400)
+	if _, err := sink.Lane(ended, e); err != nil && sinks.Classify(err) != sinks.Stopped {
+		t.Errorf("before a look-up: %v (%s), want a lane, or that it stopped", err, sinks.Classify(err))
+	}
+	known, err := sink.Lane(t.Context(), e)
+	if err != nil {
+		t.Fatalf("behind an attempt that did not wait: %v", err)
+	}
+	if lane, err := sink.Lane(ended, NewEvent("web", 2, 400)); err != nil || lane != known {
+		t.Errorf("behind a look-up: lane %q, %v; want %q", lane, err, known)
+	}
+}
+
 func publishLane(t *testing.T, sink sinks.Sink, events []*event.Event) {
 	for _, e := range events {
 		deadline := time.Now().Add(time.Minute)

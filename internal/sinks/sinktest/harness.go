@@ -77,6 +77,7 @@ var cases = []testCase{
 	{"keeps values that need escaping", keepsValuesThatNeedEscaping},
 	{"stores an event without data", storesAnEventWithoutData},
 	{"refuses an event at which it panics, and no other one", refusesAnEventAtWhichItPanics},
+	{"tells a lane from memory to who does not wait", tellsALaneFromMemory},
 	{"stores events about an informer", storesInformerEvents},
 	{"brings events about an informer to each part", broadcasts},
 	{"keeps the order of each object", keepsOrder},
