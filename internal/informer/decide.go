@@ -71,7 +71,7 @@ func Decide(buf []Decision, d *deltafifo.Delta, k *Known, l *List) []Decision {
 	switch d.Type {
 	case deltafifo.Added, deltafifo.Updated:
 		if !k.Found || !covers(k.Record, d.Object.Version) {
-			x.exists(k.alive())
+			x.watched()
 		}
 	case deltafifo.Replaced:
 		x.replaced()
@@ -152,6 +152,15 @@ func (x *decider) exists(alive bool) {
 	x.add(c)
 }
 
+// watched decides an object that the watch tells of.
+func (x *decider) watched() {
+	if before := x.unmetBefore(); len(before) > 0 {
+		x.succeeds(before)
+	} else {
+		x.exists(x.known.alive())
+	}
+}
+
 // replaced decides an item of a list.
 func (x *decider) replaced() {
 	if before := x.leftBefore(x.Object.UID, x.Object.Version); len(before) > 0 {
@@ -193,7 +202,7 @@ func (x *decider) covered() {
 	x.add(c)
 }
 
-// succeeds decides an item of a list when others were announced under its name that are gone.
+// succeeds decides an object that exists when others were announced under its name that are gone.
 // Whoever was sent their Added has dropped what was known before, so the object comes as new.
 func (x *decider) succeeds(before []store.Record) {
 	known := &x.known.Record
@@ -227,11 +236,13 @@ func (x *decider) deleted() {
 	}
 	c := x.change(event.Deleted)
 	c.Cause = x.causeOfDelete()
+	before, asOf := x.unmetBefore(), x.beforeThis()
 	if known := x.known.Record; x.known.alive() && known.UID == x.Object.UID {
 		c.Before = known.Version
 	} else if x.known.alive() {
-		x.gone(known, FromState, x.beforeThis(), x.causeOfEnd())
+		x.gone(known, FromState, x.beforeNext(before, asOf), x.causeOfEnd())
 	}
+	x.left(before, asOf, x.causeOfEnd())
 	x.add(c)
 }
 
@@ -369,6 +380,18 @@ func (x *decider) beforeNext(next []store.Record, asOf resource.Version) resourc
 func (x *decider) leftBefore(uid string, version resource.Version) (before []store.Record) {
 	for _, was := range x.known.Left {
 		if was.UID != uid && (x.list.Rewound || x.list.Left || !was.Version.Newer(version)) {
+			before = append(before, was)
+		}
+	}
+	return before
+}
+
+// unmetBefore are the objects that an earlier run has announced under the name of a watch event's
+// object, in earlier versions. The watch begins before all that was announced. So it has told what
+// became of these, in events that could not be read.
+func (x *decider) unmetBefore() (before []store.Record) {
+	for _, was := range x.known.Left {
+		if was.UID != x.Object.UID && x.Object.Version.Newer(was.Version) {
 			before = append(before, was)
 		}
 	}

@@ -262,6 +262,12 @@ func TestGoneAsOf(t *testing.T) {
 			[]resource.Version{"49", ""},
 		},
 		{
+			"what was announced before an object of the watch is gone, what was announced behind it is not",
+			deltaOf(deltafifo.Added),
+			Known{Left: []store.Record{{UID: "one", Version: "30"}, {UID: "u", Version: "50"}, {UID: "two", Version: "60"}}},
+			[]resource.Version{"49", ""},
+		},
+		{
 			"of a name that another has, which was announced in an earlier version",
 			deltaOf(deltafifo.Replaced),
 			Known{

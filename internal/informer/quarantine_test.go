@@ -5,6 +5,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
@@ -76,4 +77,32 @@ func TestQuarantine(t *testing.T) {
 				"informer.quarantined  all/pods/quarantined/too-deep/ua/5", "resource.updated a ua/7")
 		})
 	})
+	for name, next := range map[string]struct {
+		tell func(r *rig)
+		line string
+	}{
+		"is added":   {func(r *rig) { r.add("a#2", "60") }, "resource.added a ua2/60"},
+		"is updated": {func(r *rig) { r.update("a#2", "60") }, "resource.added a ua2/60"},
+		"is deleted": {func(r *rig) { r.delete("a#2", "60") }, "resource.deleted a ua2/deleted"},
+	} {
+		t.Run("an object that was sent before a crash and can't be read is gone before the next of its name "+name,
+			func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					db, out := memory(t), newOutbox()
+					out.setHold(true)
+					r := newRig(t, db, []*outbox{out}, func(c *informer.Config) { c.Unclean = true })
+					r.add("a", "50")
+					out.wait(t, 1)
+					r.crash()
+
+					out = newOutbox()
+					r = newRig(t, db, []*outbox{out}, func(c *informer.Config) { c.Unclean = true })
+					r.quarantine("a", "50")
+					r.quarantine("a", "55") // its delete
+					next.tell(r)
+					want(t, out.wait(t, 4)[2:], "resource.deleted a ua/deleted inferred", next.line)
+					r.stop()
+				})
+			})
+	}
 }
