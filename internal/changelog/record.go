@@ -54,6 +54,10 @@ func (r *record) join(raw []byte) ([]byte, error) {
 	return slices.Concat(size[:binary.PutUvarint(size[:], uint64(len(header)))], header, block), nil
 }
 
+// maxDecoded is more than two objects can have: the reflector refuses what is larger than 16 MiB. The
+// length of a block comes from the disk, and nothing is allocated for one that no entry has.
+const maxDecoded = 64 << 20
+
 // errRecord is about a log that this bridge can't read.
 var errRecord = errors.New("the log on disk is damaged, or of another version of the bridge; " +
 	"restore the state directory from a copy, or reset the informer")
@@ -104,6 +108,10 @@ func split(at Position, data []byte) (r record, raw, old []byte, err error) {
 	r, block, err := decodeHeader(at, data)
 	if err != nil || !r.HasObject {
 		return r, nil, nil, err
+	}
+	if n, err := s2.DecodedLen(block); err != nil || n > maxDecoded {
+		return r, nil, nil, fmt.Errorf("entry %d: %w: its objects have %d bytes, at most %d are "+
+			"written: %w", at, errRecord, n, maxDecoded, errors.Join(err, s2.ErrTooLarge))
 	}
 	if raw, err = s2.Decode(nil, block); err != nil {
 		return r, nil, nil, fmt.Errorf("entry %d: %w: %w", at, errRecord, err)
