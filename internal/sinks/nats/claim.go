@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -82,7 +83,18 @@ func (s *Sink) Claim(ctx context.Context, e *event.Event) (dataref string, err e
 	sum := sha256.Sum256(e.Data)
 	name := e.MessageID() + "/" + hex.EncodeToString(sum[:claimDigest])
 	dataref = dataRefScheme + s.cfg.Objects.Bucket + "/" + escapePath(name)
-	if s.isKept(ctx, name, sum) {
+	began := time.Now()
+	fail := func(err error) error {
+		return classified(s.withErrorSince(time.Since(began), fmt.Errorf("object store bucket %s: %w",
+			s.cfg.Objects.Bucket, err)))
+	}
+	isKept, err := s.isKept(ctx, name, sum)
+	switch {
+	case ctx.Err() != nil && errors.Is(ctx.Err(), context.Canceled):
+		return "", stopped(ctx.Err())
+	case err != nil:
+		return "", fail(err)
+	case isKept:
 		return dataref, nil
 	}
 	const usual = 128 << 10
@@ -95,16 +107,20 @@ func (s *Sink) Claim(ctx context.Context, e *event.Event) (dataref string, err e
 		if ctx.Err() != nil && errors.Is(ctx.Err(), context.Canceled) {
 			return "", stopped(ctx.Err())
 		}
-		return "", classified(s.withServerError(fmt.Errorf("object store bucket %s: %w",
-			s.cfg.Objects.Bucket, err)))
+		return "", fail(err)
 	}
 	return dataref, nil
 }
 
 // isKept reports whether the bucket has the payload already, of an earlier attempt.
-func (s *Sink) isKept(ctx context.Context, name string, sum [sha256.Size]byte) bool {
+func (s *Sink) isKept(ctx context.Context, name string, sum [sha256.Size]byte) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.ConnectTimeout)
+	defer cancel()
 	info, err := s.objects.GetInfo(ctx, name)
-	return err == nil && info.Digest == "SHA-256="+base64.URLEncoding.EncodeToString(sum[:])
+	if errors.Is(err, jetstream.ErrObjectNotFound) {
+		return false, nil
+	}
+	return err == nil && info.Digest == "SHA-256="+base64.URLEncoding.EncodeToString(sum[:]), err
 }
 
 func escapePath(name string) string {

@@ -89,12 +89,12 @@ func (s *Sink) Open(ctx context.Context) error {
 	if err != nil {
 		return classified(fmt.Errorf("connect to NATS at %s: %w", redactURLs(s.cfg.URL), err))
 	}
-	url := conn.ConnectedUrlRedacted()
+	url, began := conn.ConnectedUrlRedacted(), time.Now()
 	if err := s.prepare(ctx, conn); err != nil {
 		s.disconnect(conn)
 		s.streams.clear()
 		s.cfg.Owners.release(s)
-		return classified(fmt.Errorf("NATS at %s: %w", url, s.withServerError(err)))
+		return classified(fmt.Errorf("NATS at %s: %w", url, s.withErrorSince(time.Since(began), err)))
 	}
 	s.conn = conn
 	if s.cfg.Mode == Core {
@@ -239,7 +239,12 @@ func (l *lastError) since(age time.Duration) error {
 // withServerError adds an error that the server reported shortly before, for example "permissions
 // violation".
 func (s *Sink) withServerError(err error) error {
-	if said := s.serverError.since(s.cfg.AckTimeout + s.cfg.ConnectTimeout); said != nil {
+	return s.withErrorSince(s.cfg.AckTimeout+s.cfg.ConnectTimeout, err)
+}
+
+// withErrorSince is withServerError for what took some time.
+func (s *Sink) withErrorSince(age time.Duration, err error) error {
+	if said := s.serverError.since(age); said != nil {
 		return fmt.Errorf("%w; the server reported: %w", err, said)
 	}
 	return err

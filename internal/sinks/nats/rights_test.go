@@ -28,6 +28,18 @@ var (
 	}
 )
 
+// More of these, by what is configured.
+var (
+	rightsOfObjects = []string{
+		"$JS.API.STREAM.INFO.OBJ_LARGE", "$JS.API.STREAM.CREATE.OBJ_LARGE",
+		"$JS.API.DIRECT.GET.OBJ_LARGE.>", "$O.LARGE.>",
+	}
+	rightsOfDeadLetters = []string{"dead.>"}
+	// A fence of a stream is in that stream.
+	rightsOfFences              = []string{"k8s.>", "$JS.API.STREAM.INFO.K8S", "$JS.API.DIRECT.GET.K8S.>"}
+	rightsOfFencesWithoutDirect = []string{"k8s.>", "$JS.API.STREAM.INFO.K8S", "$JS.API.STREAM.MSG.GET.K8S"}
+)
+
 func restricted(publish []string, inbox string) func(*server.Options) {
 	bridge := &server.Permissions{
 		Publish:   &server.SubjectPermission{Allow: publish},
@@ -44,7 +56,7 @@ func restricted(publish []string, inbox string) func(*server.Options) {
 // live opens a sink, stores an event, and reads it back as after a crash and as after the loss of
 // the state. It returns what went wrong.
 func live(t *testing.T, ts *testServer) error {
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var log testkit.Buffer
 	open := func() (*nats.Sink, error) {
@@ -85,15 +97,11 @@ func TestRights(t *testing.T) {
 	}{
 		"a stream that the sink makes": {rights, func(*testServer) {}},
 		"a stream of others, without direct reads": {rightsWithoutDirect, func(ts *testServer) {
-			stream := jetstream.StreamConfig{
-				Name: "K8S", Subjects: []string{"k8s.test.>"}, Duplicates: 2 * time.Minute,
-			}
-			if _, err := ts.jetStream().CreateStream(t.Context(), stream); err != nil {
-				t.Fatal(err)
-			}
+			streamOf(t, ts, "K8S", "k8s.test.>", false)
 		}},
 	} {
 		t.Run("for "+name+" these are enough", func(t *testing.T) {
+			t.Parallel()
 			ts := newTestServer(t, restricted(c.rights, "_bridge.>"))
 			c.prepare(ts)
 			if err := live(t, ts); err != nil {
@@ -102,6 +110,7 @@ func TestRights(t *testing.T) {
 		})
 		for i, right := range c.rights {
 			t.Run("for "+name+" what is said without "+right+" names it", func(t *testing.T) {
+				t.Parallel()
 				fewer := slices.Delete(slices.Clone(c.rights), i, i+1)
 				ts := newTestServer(t, restricted(fewer, "_bridge.>"))
 				c.prepare(ts)
@@ -110,6 +119,7 @@ func TestRights(t *testing.T) {
 		}
 	}
 	t.Run("what is said without the inbox names it", func(t *testing.T) {
+		t.Parallel()
 		wantNamed(t, live(t, newTestServer(t, restricted(rights, "other.>"))), "_bridge.")
 	})
 }
@@ -120,4 +130,92 @@ func wantNamed(t *testing.T, err error, right string) {
 		!strings.Contains(err.Error(), right) {
 		t.Errorf("%v does not name %s", err, right)
 	}
+}
+
+// asBridge makes a sink of the user that has few rights.
+func asBridge(t *testing.T, ts *testServer, change func(*nats.Config)) *nats.Sink {
+	s := ts.newSink(func(c *nats.Config) {
+		c.Auth, c.InboxPrefix = nats.Auth{User: "bridge", Password: "secret"}, "_bridge"
+		c.ConnectTimeout, c.AckTimeout = 300*time.Millisecond, 300*time.Millisecond
+		change(c)
+	})
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// streamOf makes a stream as its owner.
+func streamOf(t *testing.T, ts *testServer, name, subjects string, direct bool) {
+	t.Helper()
+	_, err := ts.jetStream().CreateStream(t.Context(), jetstream.StreamConfig{
+		Name: name, Subjects: []string{subjects}, Duplicates: 2 * time.Minute, AllowDirect: direct,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestRightsOfSettings(t *testing.T) {
+	for name, c := range map[string]struct {
+		rights  []string // what is taken away
+		others  []string // what stays
+		prepare func(*testServer)
+		change  func(*nats.Config)
+		use     func(ctx context.Context, s *nats.Sink) error
+	}{
+		"objects": {
+			rightsOfObjects, rights, func(*testServer) {}, withBucket,
+			func(ctx context.Context, s *nats.Sink) error {
+				_, err := s.Claim(ctx, ev("a", 1))
+				return err
+			},
+		},
+		"dead letters elsewhere": {
+			rightsOfDeadLetters, rights, func(*testServer) {},
+			func(c *nats.Config) { c.DeadLetter = "dead.{resource}" },
+			func(ctx context.Context, s *nats.Sink) error {
+				return s.DeadLetter(ctx, ev("a", 1), errors.New("refused"), 1)
+			},
+		},
+		"replicas": {
+			rightsOfFences, nil,
+			func(ts *testServer) { streamOf(t, ts, "K8S", "k8s.test.>", true) },
+			new(office).of(0), storeOne,
+		},
+		"replicas, in a stream without direct reads": {
+			rightsOfFencesWithoutDirect, nil,
+			func(ts *testServer) { streamOf(t, ts, "K8S", "k8s.test.>", false) },
+			new(office).of(0), storeOne,
+		},
+	} {
+		try := func(t *testing.T, has []string) error {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			ts := newTestServer(t, restricted(slices.Concat(c.others, has), "_bridge.>"))
+			c.prepare(ts)
+			s := asBridge(t, ts, c.change)
+			if err := s.Open(ctx); err != nil {
+				return err
+			}
+			return c.use(ctx, s)
+		}
+		t.Run("with "+name+" these are enough", func(t *testing.T) {
+			t.Parallel()
+			if err := try(t, c.rights); err != nil {
+				t.Error(err)
+			}
+		})
+		for i, right := range c.rights {
+			t.Run("with "+name+" what is said without "+right+" names it", func(t *testing.T) {
+				t.Parallel()
+				err := try(t, slices.Delete(slices.Clone(c.rights), i, i+1))
+				wantNamed(t, err, strings.TrimSuffix(strings.TrimSuffix(right, ">"), "."))
+			})
+		}
+	}
+}
+
+func storeOne(ctx context.Context, s *nats.Sink) error {
+	m := &sinks.Message{Event: ev("a", 1)}
+	s.Publish(ctx, []*sinks.Message{m})
+	return m.Err
 }
