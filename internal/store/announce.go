@@ -71,6 +71,12 @@ const (
 	announcedKinds
 )
 
+// What again begins with, so that announcements of several kinds of one object have keys of their own.
+const (
+	goneMark   = "gone "
+	unreadMark = "unread "
+)
+
 // adds reports whether an Added of the object may have been sent.
 func (a *announcement) adds() bool { return a.kind <= announcedInPlace }
 
@@ -130,7 +136,7 @@ func (ix *Indexer) registerGone(a *Announcement, made *announcement) bool {
 	}
 	version := strings.Clone(string(a.Gone.Version))
 	*made = announcement{
-		uid: strings.Clone(a.Gone.UID), again: announcedSeparator + version,
+		uid: strings.Clone(a.Gone.UID), again: goneMark + version,
 		version: resource.Version(version), seq: a.Seq, kind: announcedGone,
 		asOf: resource.Version(strings.Clone(string(a.Gone.AsOf))), epoch: a.Gone.Epoch,
 	}
@@ -307,15 +313,13 @@ func (ix *Indexer) loadAnnounced() error {
 		return err
 	}
 	for it.First(); it.Valid(); it.Next() {
-		tail := string(it.Key()[len(prefix(spaceAnnounced, 0)):])
-		key, uid, _ := strings.Cut(tail, announcedSeparator)
-		uid, again, _ := strings.Cut(uid, announcedSeparator)
+		key, uid, again, errKey := splitAnnouncementKey(it.Key()[len(prefix(spaceAnnounced, 0)):])
 		a, _, errParse := parseAnnouncement(uid, it.Value())
 		if a.again = again; a.kind == announcedGone {
-			a.version = resource.Version(strings.TrimPrefix(again, announcedSeparator))
+			a.version = resource.Version(strings.TrimPrefix(again, goneMark))
 		}
-		if err = errors.Join(err, errParse); err == nil {
-			ix.announced[resource.Key(key)] = append(ix.announced[resource.Key(key)], a)
+		if err = errors.Join(err, errKey, errParse); err == nil {
+			ix.announced[key] = append(ix.announced[key], a)
 			ix.left.Add(1)
 		}
 	}

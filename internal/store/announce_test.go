@@ -213,3 +213,24 @@ func TestAnAnnouncementOfALaterLifeUnderASelectorIsNotMetByAnEarlierOne(t *testi
 	settle(t, db, second, "", map[resource.Key]store.Settled{"shop/a": dead(five, "6", 2)})
 	want(t, left(newIndexer(t, db, nil), "shop/a"), "one@7")
 }
+
+// TestHostileName has a tenant who names objects like the keys of others. The API server takes any
+// character but / and % in the name of a Role.
+func TestHostileName(t *testing.T) {
+	db := openDB(t, t.TempDir())
+	first := newIndexer(t, db, nil)
+	name := "victim\x00one\x005"
+	hostile := life(t, "a", "two", "7")
+	hostile.Name = name
+	testkit.OK(t, first.Announce([]store.Announcement{
+		{Key: resource.Key("shop/" + name), Object: hostile, Seq: 1, Unknown: true},
+	}))
+	second := newIndexer(t, db, nil)
+	want(t, left(second, "shop/victim"))
+	want(t, left(second, resource.Key("shop/"+name)), "two@7")
+	last, err := second.LeftObject(resource.Key("shop/"+name), "two")
+	testkit.OK(t, err)
+	if last == nil || last.UID != "two" {
+		t.Errorf("its state is %v", last)
+	}
+}

@@ -56,15 +56,29 @@ func objectKey(space byte, id uint32, key resource.Key) []byte {
 	return append(prefix(space, id), key...)
 }
 
-// announcedSeparator is in no name and no uid.
-const announcedSeparator = "\x00"
-
+// announcementKey ends with the lengths of uid and again. The name of an object may hold any character
+// but / and %, so none can separate them.
 func announcementKey(id uint32, key resource.Key, a *announcement) []byte {
-	k := append(append(objectKey(spaceAnnounced, id, key), announcedSeparator...), a.uid...)
-	if a.again != "" {
-		k = append(append(k, announcedSeparator...), a.again...)
+	k := append(append(objectKey(spaceAnnounced, id, key), a.uid...), a.again...)
+	k = binary.BigEndian.AppendUint16(k, uint16(len(a.uid)))
+	return binary.BigEndian.AppendUint16(k, uint16(len(a.again)))
+}
+
+// splitAnnouncementKey takes such a key, behind its prefix, apart.
+func splitAnnouncementKey(tail []byte) (key resource.Key, uid, again string, err error) {
+	const lengths = 4
+	rest := len(tail) - lengths
+	if rest < 0 {
+		return "", "", "", errAnnouncement
 	}
-	return k
+	ofUID := int(binary.BigEndian.Uint16(tail[rest:]))
+	ofAgain := int(binary.BigEndian.Uint16(tail[rest+2:]))
+	end := rest - ofUID - ofAgain
+	if end < 0 {
+		return "", "", "", errAnnouncement
+	}
+	text := string(tail[:rest])
+	return resource.Key(text[:end]), text[end : end+ofUID], text[end+ofUID:], nil
 }
 
 // tombstoneKey sorts by version: numbers without leading zeros sort by length, then by digits.

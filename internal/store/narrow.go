@@ -1,7 +1,6 @@
 package store
 
 import (
-	"bytes"
 	"errors"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -34,14 +33,15 @@ const narrowAtOnce = 10_000
 // starts it again.
 func (db *DB) narrow(id uint32, keep func(resource.Key) bool) error {
 	for _, space := range []byte{spaceRecord, spaceBody, spaceAnnounced, spaceBehind} {
-		if err := db.narrowSpace(prefix(space, id), keep); err != nil {
+		if err := db.narrowSpace(space, id, keep); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (db *DB) narrowSpace(begin []byte, keep func(resource.Key) bool) (err error) {
+func (db *DB) narrowSpace(space byte, id uint32, keep func(resource.Key) bool) (err error) {
+	begin := prefix(space, id)
 	it, err := db.pebble.NewIter(&pebble.IterOptions{LowerBound: begin, UpperBound: after(begin)})
 	if err != nil {
 		return wrap(err)
@@ -49,8 +49,13 @@ func (db *DB) narrowSpace(begin []byte, keep func(resource.Key) bool) (err error
 	defer func() { err = errors.Join(err, wrap(it.Close())) }()
 	b := db.NewBatch()
 	for it.First(); it.Valid(); it.Next() {
-		key, _, _ := bytes.Cut(it.Key()[len(begin):], []byte(announcedSeparator))
-		if keep(resource.Key(key)) {
+		key := resource.Key(it.Key()[len(begin):])
+		if space == spaceAnnounced {
+			if key, _, _, err = splitAnnouncementKey(it.Key()[len(begin):]); err != nil {
+				return errors.Join(err, b.batch.Close())
+			}
+		}
+		if keep(key) {
 			continue
 		}
 		b.fail(b.batch.Delete(it.Key(), nil))

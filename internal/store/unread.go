@@ -21,7 +21,7 @@ func (ix *Indexer) MarkUnread(key resource.Key, uid string, seq uint64) error {
 	// A commit that is being written may drop an earlier mark, so each has a key of its own.
 	mark := announcement{
 		uid: strings.Clone(uid), kind: announcedUnread,
-		again: announcedSeparator + announcedSeparator + strconv.FormatUint(seq, 10),
+		again: unreadMark + strconv.FormatUint(seq, 10),
 	}
 	ix.mu.Lock()
 	key = resource.Key(strings.Clone(string(key)))
