@@ -82,13 +82,26 @@ func (c *Checker) Report() *Report {
 	}
 	found := c.judge(r.Faults)
 	alive := make([]int, len(c.order))
+	used := make([]map[uint32]bool, len(c.order)) // lanes
 	for n := range c.objects.count {
-		if o := c.objects.at(n); o.count > 0 && c.order[o.unit].isAlive(o) {
+		o := c.objects.at(n)
+		if o.count > 0 && c.order[o.unit].isAlive(o) {
 			alive[o.unit]++
 		}
+		if used[o.unit] == nil {
+			used[o.unit] = map[uint32]bool{}
+		}
+		used[o.unit][o.lane] = true
 	}
+	lacking := map[string]bool{}
 	for _, u := range c.order {
-		resource := u.report(found, r.Whole)
+		lanes := c.laneNames(used[u.number])
+		for _, s := range u.scopes {
+			for _, lane := range s.lacking(lanes) {
+				lacking[lane] = true
+			}
+		}
+		resource := u.report(found, r.Whole, lanes)
 		resource.Alive = alive[u.number]
 		r.Objects, r.Alive, r.Repeats, r.UncheckedRepeats = r.Objects+u.objects, r.Alive+resource.Alive, r.Repeats+u.repeats, r.UncheckedRepeats+u.unchecked
 		r.Resources = append(r.Resources, resource)
@@ -100,7 +113,22 @@ func (c *Checker) Report() *Report {
 	r.Found = r.Found[:min(len(r.Found), maxFound)]
 	r.OK = len(r.Faults) == 0
 	c.notes(r)
+	for _, lane := range slices.Sorted(maps.Keys(lacking)) {
+		r.Notes = append(r.Notes, fmt.Sprintf("partition %s has events of objects, and no informer event "+
+			"as other partitions have: up to which version it is complete is not known", lane))
+	}
 	return r
+}
+
+// laneNames are the names of lanes, sorted.
+func (c *Checker) laneNames(numbers map[uint32]bool) (names []string) {
+	for name, number := range c.lanes {
+		if numbers[number] {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // judge gives the faults, and counts them. What the stream itself reports as missing is none.
@@ -134,7 +162,7 @@ func (c *Checker) judge(count map[Kind]int) (found []Fault) {
 	return found
 }
 
-func (u *unit) report(found []Fault, whole bool) Resource {
+func (u *unit) report(found []Fault, whole bool, lanes []string) Resource {
 	r := Resource{
 		Source: u.source, Informer: u.informer, Resource: u.resource, Objects: u.objects, Events: u.events,
 		Chain: u.chain(whole), Told: u.told,
@@ -142,7 +170,7 @@ func (u *unit) report(found []Fault, whole bool) Resource {
 	if u.newest.version > 0 {
 		r.Newest = fmt.Sprint(u.newest.version)
 	}
-	r.Complete = u.complete()
+	r.Complete = u.complete(lanes)
 	for i := range found {
 		if f := &found[i]; f.unit == u {
 			r.Faults++
@@ -168,11 +196,15 @@ func (u *unit) chain(whole bool) string {
 	return ChainChecked
 }
 
-// complete is the lowest version up to which one of the unit's lists is complete.
-func (u *unit) complete() (version string) {
+// complete is the lowest version up to which one of the unit's lists is complete, in the lanes that
+// it has objects in.
+func (u *unit) complete(lanes []string) (version string) {
 	for i, name := range slices.Sorted(maps.Keys(u.scopes)) {
 		s := u.scopes[name]
 		upTo := s.upTo()
+		if len(s.lacking(lanes)) > 0 {
+			return ""
+		}
 		if s.isOpen {
 			upTo = lower(upTo, number(s.gap))
 		}

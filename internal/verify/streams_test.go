@@ -269,6 +269,15 @@ func TestCopies(t *testing.T) {
 			t.Errorf("complete up to %q, want 6", got)
 		}
 	})
+	t.Run("a partition without such an event is named", func(t *testing.T) {
+		r := partitions(t, "added web u1 5 initial\nsynced 6\nprogress 20", "added api u2 4 initial")
+		if got := r.Resources[0].Complete; got != "" {
+			t.Errorf("complete up to %q, though partition 1 does not say so", got)
+		}
+		if notes := strings.Join(r.Notes, "\n"); !strings.Contains(notes, "partition topic/1 ") || len(r.Notes) != 1 {
+			t.Errorf("notes %q", notes)
+		}
+	})
 	t.Run("a gap is told in each partition, and is one gap", func(t *testing.T) {
 		r := partitions(t,
 			"added web u1 5 initial\nsynced 6\ngap forgotten 6 30\nadded web u1 5 epoch=1\nsynced 30",

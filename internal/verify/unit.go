@@ -44,7 +44,9 @@ type round struct{ now, alive uint16 }
 type scope struct {
 	// complete is the version up to which everything is in the stream, by lane: each partition of a
 	// Kafka topic has a copy of the event that says so.
-	complete  map[string]string
+	complete map[string]string
+	// copied is set when each partition gets a copy of such events.
+	copied    bool
 	namespace string
 	isOpen    bool   // a gap is reported, and no list has ended since
 	gap       string // the last version before it
@@ -188,6 +190,7 @@ func (u *unit) reached(e *event.Event, at Place) *scope {
 	_ = json.Unmarshal(e.InformerData(), &data) // the attribute has the version too
 	s := u.scopeOf(e)
 	s.complete[at.Lane] = cmp.Or(data.Version, e.ResourceVersion, s.complete[at.Lane])
+	s.copied = s.copied || strings.Contains(e.ID, "/partition/")
 	for _, key := range data.Selective {
 		if !slices.Contains(u.selective, key) {
 			u.selective = append(u.selective, key)
@@ -244,6 +247,28 @@ func number(version string) uint64 {
 func (u *unit) isAlive(o *object) bool {
 	return o.alive && o.round >= u.rounds[0].alive+u.rounds[o.lane].alive
 }
+
+// lacking are the partitions with objects in which no event says up to which version they are
+// complete, though other partitions of their topic have one. So that event is missing, or the
+// partition is younger than it.
+func (s *scope) lacking(lanes []string) (list []string) {
+	if !s.copied {
+		return nil
+	}
+	topics := map[string]bool{}
+	for lane := range s.complete {
+		topics[topicOf(lane)] = true
+	}
+	for _, lane := range lanes {
+		if _, has := s.complete[lane]; !has && topics[topicOf(lane)] {
+			list = append(list, lane)
+		}
+	}
+	return list
+}
+
+// topicOf is the topic of a partition.
+func topicOf(lane string) string { return lane[:max(0, strings.LastIndexByte(lane, '/'))] }
 
 // upTo is the version up to which each lane is complete, "" for none.
 func (s *scope) upTo() (version string) {
