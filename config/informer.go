@@ -108,7 +108,8 @@ type InformerQueue struct {
 	// object larger than it still passes.
 	Memory Size `yaml:"memory" default:"16MiB"`
 	// Spool is the bound of what waits for sinks in the state directory, for each resource: an outage of a sink may last until that
-	// much has changed. What happens when it is reached, `whenFull` says.
+	// much has changed. What happens when it is reached, `whenFull` says. All resources share the disk: reading also stops for one that
+	// takes more than three times what is left free there, whatever `whenFull` says, so that the others still have room.
 	Spool Size `yaml:"spool" default:"10GiB"`
 	// WhenFull is `block`: reading stops until a sink has taken something, and nothing is dropped, but for what the API server forgets
 	// meanwhile, which a gap event tells; or `drop-oldest`: reading goes on, and the oldest changes in the state directory are dropped for the

@@ -74,7 +74,7 @@ func (l *Log) Room(ctx context.Context) error {
 
 // spillingLocked reports whether what does not fit may go to disk at once.
 func (l *Log) spillingLocked() bool {
-	return l.disk.inUse() && (!l.disk.full() || l.cfg.DropOldest) && l.cfg.Indexer.Room()
+	return l.disk.inUse() && (!l.disk.full() || l.cfg.DropOldest) && l.cfg.Indexer.Room(l.disk.bytes)
 }
 
 func (l *Log) spilling() bool {
@@ -88,7 +88,7 @@ func (l *Log) spilling() bool {
 func (l *Log) blocked() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.disk.full() && !l.cfg.DropOldest || !l.cfg.Indexer.Room()
+	return l.disk.full() && !l.cfg.DropOldest || !l.cfg.Indexer.Room(l.disk.bytes)
 }
 
 // spoolOrWait spools; when that fails it waits a moment, since nothing may be dropped.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,7 +24,8 @@ type diskState struct {
 	began   time.Time // of the last stall; set and read in changed only
 	extent  extent
 
-	scarce atomic.Bool // there is less than the reserve
+	scarce atomic.Bool  // there is less than the reserve
+	left   atomic.Int64 // free bytes; -1 before that was checked, and where it is not known
 	mu     sync.Mutex
 	looked time.Time // guarded by mu: when that was checked
 }
@@ -31,6 +33,7 @@ type diskState struct {
 func newDiskState(o Options, fatal *fatal) *diskState {
 	log := fatal.log
 	d := &diskState{inner: cmp.Or(o.FS, vfs.Default), dir: o.Dir, log: log}
+	d.left.Store(-1)
 	d.extent = extent{files: d.inner, dir: o.Dir}
 	d.files = disk.New(d.inner, disk.Config{
 		Changed: d.changed, Synced: d.extent.synced,
@@ -91,10 +94,21 @@ const maxReserve = 64 << 20
 // reserve of a disk of a size: no more than a twentieth of it.
 func reserve(total uint64) uint64 { return min(maxReserve, total/20) }
 
-// Room reports whether there is space to spool changes. It is false before the disk is full, so
-// that spooled changes can still be settled and dropped. It does no I/O: the answer is that of the
-// last commit.
-func (ix *Indexer) Room() bool { return ix.db.disk == nil || !ix.db.disk.scarce.Load() }
+// shareOfFree is how many times the free space the log of one informer may take: so the flood of one
+// resource leaves a quarter of the disk's room to all others, which share it.
+const shareOfFree = 3
+
+// Room reports whether there is space to spool changes for an informer that has used some bytes for
+// that. It is false before the disk is full, so that spooled changes can still be settled and dropped.
+// It does no I/O: the answer is that of the last commit.
+func (ix *Indexer) Room(used int64) bool {
+	d := ix.db.disk
+	if d == nil || d.scarce.Load() {
+		return d == nil
+	}
+	left := d.left.Load()
+	return left < 0 || used/shareOfFree <= left
+}
 
 // look checks, once a second, how much space is left.
 func (d *diskState) look() {
@@ -108,6 +122,9 @@ func (d *diskState) look() {
 		return
 	}
 	free, total, ok := d.free()
+	if ok {
+		d.left.Store(int64(min(free, math.MaxInt64)))
+	}
 	scarce := ok && free < reserve(total)
 	if before := d.scarce.Swap(scarce); scarce && !before {
 		d.log.Error("the state directory is nearly full: no more changes are put there, and "+
