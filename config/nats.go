@@ -13,6 +13,7 @@ type NATS struct {
 	Servers []URL `yaml:"servers" default:"nats://127.0.0.1:4222"`
 	// Embedded runs a NATS server with JetStream inside the bridge, which any NATS client can read from. Its streams live
 	// in `storeDir`. One sink may have it; others may use its address in `servers`. For a look and for small installations: events are only as safe as this one disk.
+	// Processes of the bridge's own user need no credentials, but in a pod; other clients send the token that the bridge puts into the file `token` of `storeDir`.
 	Embedded bool `yaml:"embedded"`
 	// StoreDir is where the embedded server keeps its streams. Needs `embedded`. Left out: the directory `nats` in `state.dir`.
 	StoreDir string `yaml:"storeDir"`

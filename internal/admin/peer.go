@@ -4,13 +4,13 @@ import (
 	"context"
 	"net"
 	"net/http"
-	"net/netip"
-	"os"
 	"sync"
+
+	"github.com/kubebridge/bridge/internal/peer"
 )
 
-// peer is the other end of a connection.
-type peer struct {
+// peerConn is the other end of a connection.
+type peerConn struct {
 	remote, local net.Addr
 
 	once sync.Once
@@ -21,31 +21,20 @@ type peerKey struct{}
 
 // withPeer is the server's ConnContext: a connection's user is asked for once, not by each request.
 func withPeer(ctx context.Context, c net.Conn) context.Context {
-	return context.WithValue(ctx, peerKey{}, &peer{remote: c.RemoteAddr(), local: c.LocalAddr()})
+	return context.WithValue(ctx, peerKey{}, &peerConn{remote: c.RemoteAddr(), local: c.LocalAddr()})
 }
 
-func peerOf(r *http.Request) *peer {
-	p, _ := r.Context().Value(peerKey{}).(*peer)
+func peerOf(r *http.Request) *peerConn {
+	p, _ := r.Context().Value(peerKey{}).(*peerConn)
 	return p
 }
 
 // isOwnUser reports whether the process at the other end runs as this process's user. It is false
 // where that can't be found out.
-func (p *peer) isOwnUser() bool {
+func (p *peerConn) isOwnUser() bool {
 	if p == nil {
 		return false
 	}
-	p.once.Do(func() {
-		remote, err := netip.ParseAddrPort(p.remote.String())
-		if err != nil {
-			return
-		}
-		local, err := netip.ParseAddrPort(p.local.String())
-		if err != nil {
-			return
-		}
-		uid, found := userOf(remote, local)
-		p.own = found && uid == os.Geteuid()
-	})
+	p.once.Do(func() { p.own = peer.IsOwnUser(p.remote, p.local) })
 	return p.own
 }

@@ -33,6 +33,9 @@ func (k natsKind) target() []string { return []string{k.Stream.Name, k.Subject} 
 func (k natsKind) make(m *sinkMaker, log *slog.Logger) (sinks.Sink, service, error) {
 	c, n := k.sink, k.NATS
 	auth, err := natsAuth(n)
+	if n.Embedded {
+		auth.TokenFile = embeddedTokenFile(n, m.stateDir)
+	}
 	// The client reads the files itself, when it connects, and would try again forever.
 	if _, tlsErr := tlsConfig(n.TLS); err != nil || tlsErr != nil {
 		return nil, nil, errors.Join(err, tlsErr)
@@ -127,22 +130,39 @@ func (m *sinkMaker) embedded(n *config.NATS, log *slog.Logger) (service, error) 
 		return nil, fmt.Errorf("servers: port %q is no number", port)
 	}
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		log.Warn("the embedded NATS server can be reached from other machines, and asks nobody "+
-			"who they are", "host", host)
+		log.Warn("the embedded NATS server can be reached from other machines, and tokens and "+
+			"events pass there in plain text", "host", host)
 	}
-	server := "nats --server " + n.Servers[0].String()
+	server, file := "nats --server "+n.Servers[0].String(), embeddedTokenFile(n, m.stateDir)
+	hints := log.With("token_of_other_users", file)
 	if n.Mode == nats.KV {
-		log.Info("objects go to the embedded NATS server; read them with any NATS client",
+		hints.Info("objects go to the embedded NATS server; read them with any NATS client",
 			"keys", server+" kv ls "+n.Bucket, "live", server+" kv watch "+n.Bucket)
 	} else {
-		log.Info("events go to the embedded NATS server; read them with any NATS client",
+		hints.Info("events go to the embedded NATS server; read them with any NATS client",
 			"live", server+" subscribe 'k8s.>'",
 			"stored", server+" stream view "+n.Stream.Name)
 	}
 	return natsserver.New(natsserver.Config{
-		Host: host, Port: number, StoreDir: cmp.Or(n.StoreDir, filepath.Join(m.stateDir,
-			"nats")), Log: log,
+		Host: host, Port: number, StoreDir: embeddedDir(n, m.stateDir), Log: log,
+		OwnUser: !inPod(),
+		Token: func() (string, error) {
+			if err := makeToken(file); err != nil {
+				return "", err
+			}
+			return ReadToken(file)
+		},
 	})
+}
+
+// embeddedDir is where an embedded server keeps its streams.
+func embeddedDir(n *config.NATS, stateDir string) string {
+	return cmp.Or(n.StoreDir, filepath.Join(stateDir, "nats"))
+}
+
+// embeddedTokenFile has the token that an embedded server wants. The bridge makes it.
+func embeddedTokenFile(n *config.NATS, stateDir string) string {
+	return filepath.Join(embeddedDir(n, stateDir), "token")
 }
 
 func (k natsKind) check(ctx context.Context, m *sinkMaker, _ func(string) []string) error {

@@ -100,6 +100,9 @@ func fromNATS(cfg *source.Config, n *config.NATS, o *SourceOptions) error {
 	if _, tlsErr := tlsConfig(n.TLS); err != nil || tlsErr != nil {
 		return errors.Join(err, tlsErr)
 	}
+	if n.Embedded {
+		auth.TokenFile = embeddedTokenFile(n, o.Config.State.Dir)
+	}
 	cfg.NATS = nats.Config{
 		Name: o.Client, Domain: n.Domain, APIPrefix: n.APIPrefix,
 		Auth: auth, TLS: natsTLS(n),

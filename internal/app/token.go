@@ -35,8 +35,7 @@ func ReadToken(file string) (string, error) {
 	return string(token), err
 }
 
-// makeToken puts a token into the state directory, for the bridge's own user only, where there is
-// none yet.
+// makeToken puts a token into a file, for the bridge's own user only, where there is none yet.
 func makeToken(file string) error {
 	if token, err := ReadToken(file); err == nil && token != "" {
 		// it was made so; a volume may have been given to a group since
@@ -48,7 +47,7 @@ func makeToken(file string) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
 	}
-	temp, err := os.CreateTemp(filepath.Dir(file), ".admin-token-*") // with mode 0600
+	temp, err := os.CreateTemp(filepath.Dir(file), ".token-*") // with mode 0600
 	if err != nil {
 		return err
 	}

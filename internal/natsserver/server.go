@@ -32,12 +32,17 @@ const (
 
 // Config of a Server. Zero values mean the documented default.
 type Config struct {
-	// Host to listen on. Default 127.0.0.1: the server authenticates nobody.
+	// Host to listen on. Default 127.0.0.1: connections are not encrypted.
 	Host string
 	// Port to listen on. Default 4222; -1: one that is free.
 	Port int
 	// StoreDir is the directory of the streams. Required.
 	StoreDir string
+	// Token gives the token that clients must send. Run calls it once. nil: everybody is admitted.
+	Token func() (string, error)
+	// OwnUser admits without the token who connects to a loopback address as the user of this
+	// process. It must not be set in a pod; see peer.IsOwnUser.
+	OwnUser bool
 	// Log gets the server's notices as Debug, its warnings and errors as Warn. Default: nothing is
 	// logged.
 	Log *slog.Logger
@@ -95,9 +100,20 @@ func (s *Server) run(ctx context.Context) error {
 	if err := s.probePort(ctx); err != nil {
 		return err
 	}
-	inner, err := server.NewServer(s.options())
+	options := s.options()
+	var guard *guard
+	if s.cfg.Token != nil {
+		if guard, err = newGuard(&s.cfg); err != nil {
+			return fmt.Errorf("embedded NATS server: %w", err)
+		}
+		options.CustomClientAuthentication = guard
+	}
+	inner, err := server.NewServer(options)
 	if err != nil {
 		return fmt.Errorf("embedded NATS server: %w", err)
+	}
+	if guard != nil {
+		guard.server = inner
 	}
 	fatal := make(chan error, 1)
 	inner.SetLoggerV2(serverLog{s.log, fatal}, false, false, false)

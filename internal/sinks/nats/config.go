@@ -108,6 +108,7 @@ type Auth struct {
 	CredsFile string // user JWT and NKey seed; read again on every connect, so it may be rotated
 	NKeyFile  string // NKey seed
 	Token     string
+	TokenFile string // read on every connect; without one no token is sent
 	User      string
 	Password  string
 }

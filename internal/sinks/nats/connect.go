@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"os"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -103,11 +104,22 @@ func (s *Sink) withAuth(options []nats.Option) ([]nats.Option, error) {
 		return append(options, option), nil
 	case a.Token != "":
 		return append(options, nats.Token(a.Token)), nil
+	case a.TokenFile != "":
+		return append(options, nats.TokenHandler(a.readToken)), nil
 	case a.User != "":
 		return append(options, nats.UserInfo(a.User, a.Password)), nil
 	default:
 		return options, nil
 	}
+}
+
+// readToken returns the token in the file. Without one the server may admit this process by its user.
+func (a *Auth) readToken() string {
+	text, err := os.ReadFile(a.TokenFile)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(text))
 }
 
 // withTLS leaves the choice to URL and server when nothing is configured.

@@ -59,14 +59,14 @@ func (s *Stream) validate() error {
 
 func (a *Auth) validate() error {
 	ways := 0
-	for _, way := range []string{a.CredsFile, a.NKeyFile, a.Token, a.User} {
+	for _, way := range []string{a.CredsFile, a.NKeyFile, a.Token, a.TokenFile, a.User} {
 		if way != "" {
 			ways++
 		}
 	}
 	switch {
 	case ways > 1:
-		return errors.New("auth: more than one of credsFile, nkeyFile, token and user is set")
+		return errors.New("auth: more than one of credsFile, nkeyFile, token, tokenFile and user is set")
 	case a.Password != "" && a.User == "":
 		return errors.New("auth: password without user")
 	default:

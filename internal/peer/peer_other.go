@@ -1,6 +1,6 @@
 //go:build !linux
 
-package admin
+package peer
 
 import "net/netip"
 
