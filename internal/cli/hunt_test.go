@@ -92,7 +92,8 @@ var showing = []string{
 	"stream small", "stream OBJ_claimed", // dead letters, and payloads that are stored apart
 	"topic", "stdout", "live tail", "object view", "statedir get", "sample", "undelivered get",
 	"undelivered of second", "first state", "second state", "follower state",
-	"object view of the follower",
+	"object view of the follower", "first history", "second history", "archive", "show", "diff",
+	"history command", "history --field", "state command", "timeline", "watch",
 }
 
 // silent are the places that never show one, whatever the rules say: they have something, which
@@ -100,7 +101,7 @@ var showing = []string{
 var silent = []string{
 	"log", "log of the follower", "metrics", "metrics of the follower", "page", "page of the follower",
 	"status", "status of the follower", "traces", "leases", "statedir ls", "undelivered ls", "validate",
-	"validate --live", "validate --print", "rbac", "verify", "status command",
+	"validate --live", "validate --print", "rbac", "verify", "status command", "archive command",
 }
 
 // allRules take out every planted value.
@@ -131,13 +132,18 @@ func TestPlantedValuesWithoutOneRule(t *testing.T) {
 					t.Errorf("%s was found in %v", place, found)
 				}
 			}
+			for _, place := range []string{"topic", "history", "show", "diff", "history --field", "timeline"} {
+				if !h.foundAt(place) {
+					t.Errorf("%s shows nothing of what the rule takes out", place)
+				}
+			}
 		})
 	}
 }
 
 // What was stored while everything could be sent is in no file of the state when redaction is
 // turned on: not in tables, not in logs of the database that are written over later. Undelivered
-// files keep what they had.
+// files and the history keep what they had.
 func TestPlantedValuesThatWereStored(t *testing.T) {
 	t.Parallel()
 	h := newHunt(t)
@@ -165,7 +171,9 @@ func TestPlantedValuesThatWereStored(t *testing.T) {
 	h.searchFiles(state)
 	h.searchDatabase("state", filepath.Join(state, "db"))
 	for place, found := range h.found {
-		found = slices.DeleteFunc(found, func(at string) bool { return strings.HasPrefix(at, "undelivered") })
+		found = slices.DeleteFunc(found, func(at string) bool {
+			return strings.HasPrefix(at, "undelivered") || strings.HasPrefix(at, "history")
+		})
 		if len(found) > 0 {
 			t.Errorf("%s is still in %v", place, found)
 		}
@@ -179,6 +187,7 @@ type hunt struct {
 	api     string
 	nats    *server.Server
 	kafka   *kfake.Cluster
+	program string
 	dir     string
 	admin   string // of the bridge that runs
 	leases  *testkit.Leases
@@ -200,7 +209,7 @@ type hunt struct {
 func newHunt(t *testing.T) *hunt {
 	h := &hunt{
 		t: t, servers: map[string]*testkit.Server{}, needles: map[string]string{}, found: map[string][]string{},
-		searched: map[string]int{}, dir: t.TempDir(), admin: testkit.Address(t), leases: testkit.NewLeases(),
+		searched: map[string]int{}, program: buildBridge(t), dir: t.TempDir(), admin: testkit.Address(t), leases: testkit.NewLeases(),
 	}
 	h.readKinds()
 	h.serve()
@@ -464,6 +473,7 @@ informers:
 %s      - {name: kafka, payload: change, resync: 3s}
       - {name: core, payload: change, operations: [added, updated, deleted]}
       - {name: out, payload: change}
+      - {name: kept, payload: change}
   - name: kinds
     resources: [%s]
     %s
@@ -475,6 +485,7 @@ sinks:
 %s  - {name: kafka, kafka: {brokers: [%q], topic: k8s}}
   - {name: core, nats: {servers: [%q], mode: core, subject: "core.{resource}"}}
   - {name: out, stdout: {format: json}}
+  - {name: kept, history: {}}
 `, state, admin, h.otlp, filepath.Join(h.dir, "kubeconfig"), standby, strings.Join(rules, "\n    "), bindings.String(),
 		strings.Join(slices.Sorted(maps.Keys(h.kinds)), ", "), strings.Join(rules, "\n    "), sinks.String(), h.kafka.ListenAddrs()[0], url)
 }
@@ -527,6 +538,8 @@ func (h *hunt) runs(rules []string) {
 	h.searchDatabase("first state", filepath.Join(first, "db"))
 	h.searchDatabase("second state", filepath.Join(second, "db"))
 	h.searchDatabase("follower state", filepath.Join(follower, "db"))
+	h.searchDatabase("first history", filepath.Join(first, "history"))
+	h.searchDatabase("second history", filepath.Join(second, "history"))
 	h.in("traces", []byte(h.traces.String()))
 	h.in("core subject", []byte(h.core.String()))
 	h.commands(second)
@@ -543,6 +556,11 @@ func (h *hunt) commands(state string) {
 	h.command("statedir ls", "statedir", "ls", "--state-dir", state)
 	h.command("statedir get", "statedir", "get", "secrets", "shop/db", "--state-dir", state)
 	h.command("verify", "verify", "--from", h.nats.ClientURL()+"/change")
+	h.questions(filepath.Join(state, "history"))
+	archive := filepath.Join(h.dir, "archive")
+	h.command("archive command", "archive", "--from", h.nats.ClientURL()+"/change", "--dir", archive, "--once")
+	h.searchDatabase("archive", archive)
+	h.watch(file)
 	list := h.command("undelivered ls", "undelivered", "ls", "--state-dir", state)
 	for line := range strings.Lines(list) {
 		if id, _, _ := strings.Cut(line, " "); strings.Contains(line, "secrets") {
@@ -551,10 +569,49 @@ func (h *hunt) commands(state string) {
 	}
 }
 
+// questions asks a history of what it has.
+func (h *hunt) questions(dir string) {
+	for object, field := range map[string]string{
+		"secret/db": "data.password", "configmap/app": "data", "pod/web": "spec.containers[c].env[DB_PASSWORD].value",
+	} {
+		of := func(command string, more ...string) []string {
+			return append([]string{command, object, "-n", "shop", "--dir", dir}, more...)
+		}
+		for _, output := range []string{"yaml", "json"} {
+			h.command("show", of("show", "-o", output)...)
+		}
+		h.command("diff", of("diff")...)
+		h.command("history --field", of("history", "--field", field)...)
+		h.command("history command", of("history")...)
+	}
+	h.command("state command", "state", "-n", "shop", "--dir", dir, "-o", "yaml")
+	h.command("timeline", "timeline", "-A", "--since", "1h", "--dir", dir)
+	h.command("timeline", "timeline", "-A", "--since", "1h", "--dir", dir, "-o", "json")
+}
+
+// watch lets the command of this name print until it has printed something of each kind.
+func (h *hunt) watch(file string) {
+	stdout, stderr := &testkit.Buffer{}, &testkit.Buffer{}
+	cmd := exec.CommandContext(h.t.Context(), h.program, "watch", "--config", file, "--allow-secrets", "-o", "json")
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = stdout, stderr, time.Minute
+	testkit.OK(h.t, cmd.Start())
+	h.until("bridge watch has printed all kinds", func() bool {
+		for _, resource := range []string{"secrets", "configmaps", "pods"} {
+			if !strings.Contains(stdout.String(), `"resource":"`+resource+`"`) {
+				return false
+			}
+		}
+		return true
+	})
+	testkit.OK(h.t, cmd.Process.Signal(os.Interrupt))
+	_ = cmd.Wait()
+	h.in("watch", []byte(stdout.String()+stderr.String()))
+}
+
 // command runs one and looks at what it prints.
 func (h *hunt) command(place string, args ...string) string {
 	stdout, stderr := &testkit.Buffer{}, &testkit.Buffer{}
-	cmd := exec.CommandContext(h.t.Context(), "bridge", args...)
+	cmd := exec.CommandContext(h.t.Context(), h.program, args...)
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	_ = cmd.Run()
 	if code := cmd.ProcessState.ExitCode(); code != 0 && code != 1 { // 1: it is not ready
@@ -595,14 +652,19 @@ func (h *hunt) copyState(to, from string) {
 	}
 }
 
-// runsOnce lets one bridge run until everything is in Kafka, and searches the brokers.
+// runsOnce lets one bridge run until everything is in Kafka, and searches the brokers and the history.
 func (h *hunt) runsOnce(rules []string) {
 	js := h.begin()
-	end := h.bridge("", rules, filepath.Join(h.dir, "state"), nowhere)
+	state := filepath.Join(h.dir, "state")
+	end := h.bridge("", rules, state, nowhere)
 	h.until("the first versions are in Kafka", func() bool { return h.offset() >= int64(len(h.servers)) })
+	h.plant() // what a diff shows
+	h.until("the second versions are in Kafka", func() bool { return h.offset() >= 2*int64(len(h.servers)) })
 	end()
 	h.searchStreams(js)
 	h.searchKafka()
+	h.searchDatabase("history", filepath.Join(state, "history"))
+	h.questions(filepath.Join(state, "history"))
 }
 
 func (h *hunt) awaitSpool() {
@@ -638,7 +700,7 @@ func (h *hunt) bridge(name string, rules []string, state, away string) (end func
 	ctx, cancel := context.WithCancel(context.WithoutCancel(h.t.Context()))
 	stdout, stderr := &testkit.Buffer{}, &testkit.Buffer{}
 	// A process of its own: what the libraries log is set for a process.
-	cmd := exec.CommandContext(ctx, "bridge", "run", "--config", file, "--shutdown-timeout", "2s", "--allow-secrets")
+	cmd := exec.CommandContext(ctx, h.program, "run", "--config", file, "--shutdown-timeout", "2s", "--allow-secrets")
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = stdout, stderr, time.Minute
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	testkit.OK(h.t, cmd.Start())
@@ -812,6 +874,8 @@ func (h *hunt) searchFiles(dir string) {
 		if strings.Contains(path, string(filepath.Separator)+"undelivered"+string(filepath.Separator)) {
 			place = "undelivered of "
 			h.undelivered++
+		} else if strings.Contains(path, string(filepath.Separator)+"history"+string(filepath.Separator)) {
+			place = "history files of "
 		}
 		h.in(place+filepath.Base(dir), text)
 		return err

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -134,17 +135,46 @@ sinks:
 	return o
 }
 
-// buildBridge builds the program without the race detector, whose memory is not the bridge's.
+// built is the program without the race detector, whose memory and time are not the bridge's. It is
+// built once for all tests.
+var built struct {
+	sync.Once
+	program string
+	err     error
+}
+
 func buildBridge(t *testing.T) string {
 	t.Helper()
 	if *outageBridge != "" {
 		return *outageBridge
 	}
-	program := filepath.Join(t.TempDir(), "bridge")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-ldflags", "-s -w", "-o", program, "../../cmd/bridge").CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
+	built.Do(func() {
+		var dir string
+		if dir, built.err = os.MkdirTemp("", "bridge-test-"); built.err != nil {
+			return
+		}
+		built.program = filepath.Join(dir, "bridge")
+		out, err := exec.Command("go", "build", "-ldflags", "-s -w", "-o", built.program, "../../cmd/bridge").CombinedOutput()
+		if err != nil {
+			built.err = fmt.Errorf("build: %w\n%s", err, out)
+		}
+	})
+	if built.err != nil {
+		t.Fatal(built.err)
 	}
-	return program
+	return built.program
+}
+
+// running removes what was built when all tests have run.
+type running struct{ *testing.M }
+
+// Run implements testscript.TestingM.
+func (r running) Run() int {
+	code := r.M.Run()
+	if built.program != "" {
+		_ = os.RemoveAll(filepath.Dir(built.program))
+	}
+	return code
 }
 
 func writeFile(t *testing.T, path, text string) {
