@@ -318,9 +318,17 @@ type progressData struct {
 	Selective []string `json:"selective,omitempty"`
 }
 
-// Progress makes the event that tells that all changes up to a version are in the stream before it.
+// Omits returns the configuration's keys by which the sink is not sent every version.
+func (m *Maker) Omits() []string { return m.cfg.Omits }
+
+// Progress makes the event that tells that all changes up to a version are in the stream before it. It
+// comes again for that version when other versions are left out, so the id has the keys of these.
 func (m *Maker) Progress(version resource.Version, era Era, observed time.Time) Event {
-	e := m.about("progress", Progress, era.in(string(version)), observed)
+	id := string(version)
+	if len(m.cfg.Omits) > 0 {
+		id += "/" + strings.Join(m.cfg.Omits, "+")
+	}
+	e := m.about("progress", Progress, era.in(id), observed)
 	e.Sequence, e.ResourceVersion = era.sequence(version), string(version)
 	m.tell(&e, progressData{Version: string(version), Selective: m.cfg.Omits})
 	return e

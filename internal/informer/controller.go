@@ -57,6 +57,9 @@ func (c *controller) run(ctx context.Context) error {
 		return fmt.Errorf("informer %s: %w", c.cfg.Name, err)
 	}
 	c.epoch = c.history.now()
+	if err := c.reportOmits(ctx); err != nil {
+		return fmt.Errorf("informer %s: %w", c.cfg.Name, err)
+	}
 	for {
 		err := c.cfg.FIFO.Pop(ctx, c)
 		if errors.Is(err, deltafifo.ErrClosed) {

@@ -1,9 +1,14 @@
 package informer
 
 import (
+	"context"
+	"strings"
+	"time"
+
 	"github.com/kubebridge/bridge/internal/changelog"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/store"
 )
 
 // reportProgress reports to the listeners that want it, and for which it is time, that all changes up
@@ -19,10 +24,53 @@ func (c *controller) reportProgress(version resource.Version) {
 		l.progress.version, l.progress.at = version, c.now
 		due |= l.bit
 	}
+	c.progress(version, due)
+}
+
+func (c *controller) progress(version resource.Version, due changelog.Listeners) {
 	if due == 0 {
 		return
 	}
 	ch := c.newChange(event.Change{Op: event.Progress, Version: version})
 	ch.Kind, ch.For = changelog.OfProgress, due
 	c.emit(ch)
+}
+
+// reportOmits reports to the listeners whose stream leaves out other versions than in the run before
+// by which keys it does so. Where a list follows, its end says that. Else nothing would, and whoever
+// checks the chain of versions would take those that are left out for lost.
+func (c *controller) reportOmits(ctx context.Context) error {
+	position, err := c.cfg.Indexer.Position()
+	if err != nil {
+		return err
+	}
+	var due changelog.Listeners
+	changed := map[string]string{} // keys by sink
+	for _, l := range c.listeners {
+		now := strings.Join(l.cfg.Maker.Omits(), ",")
+		told, found, err := c.cfg.Indexer.Omits(l.cfg.Name)
+		switch {
+		case err != nil:
+			return err
+		case found && told == now:
+			continue
+		case found && position.Version != "": // a new sink does not have what was before
+			due |= l.bit
+		}
+		changed[l.cfg.Name] = now
+	}
+	if len(changed) == 0 {
+		return nil
+	}
+	c.now = time.Now()
+	c.progress(position.Version, due)
+	if err := c.handOn(ctx); err != nil {
+		return err
+	}
+	c.log.Note(func(b *store.Batch) {
+		for sink, keys := range changed {
+			b.SetOmits(c.cfg.Indexer, sink, keys)
+		}
+	})
+	return nil
 }

@@ -5,8 +5,46 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/informer"
 )
+
+// omitting has the stream of the first listener leave versions out.
+func omitting(keys ...string) option {
+	return func(c *informer.Config) {
+		maker, err := event.NewMaker(event.MakerConfig{Cluster: "c", Informer: "all", Type: pods, Omits: keys})
+		if err != nil {
+			panic(err)
+		}
+		c.Listeners[0].Maker = maker
+	}
+}
+
+// TestOmits changes what a stream leaves out while no list says so.
+func TestOmits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := memory(t)
+		run := func(lines []string, options ...option) {
+			t.Helper()
+			out, other := newOutbox(), newOutbox()
+			r := newRig(t, db, []*outbox{out, other}, options...)
+			synctest.Wait()
+			want(t, out.taken(), lines...)
+			want(t, other.taken())
+			r.stop()
+		}
+		out := newOutbox()
+		r := newRig(t, db, []*outbox{out}) // the second sink is new later, and has not what was before
+		r.list(initial, "48", "a@47")
+		out.wait(t, 2)
+		r.stop()
+		run(nil)
+		run([]string{"informer.progress  all/pods/progress/48/filter"}, omitting("filter"))
+		run(nil, omitting("filter"))
+		run([]string{"informer.progress  all/pods/progress/48/filter+latest"}, omitting("filter", "latest"))
+		run([]string{"informer.progress  all/pods/progress/48"})
+	})
+}
 
 func TestProgress(t *testing.T) {
 	every := func(c *informer.Config) { c.Listeners[0].Progress = time.Minute }

@@ -32,13 +32,14 @@ const (
 	spaceBehind    = 'o' // object key -> nothing: its body is of an earlier version than its record
 	spaceNamespace = 'n' // name -> where it stands, where namespaces are selected
 	spaceSince     = 'h' // -> the version since which every change is known
+	spaceOmits     = 'k' // sink -> the keys by which versions are left out; see Omits
 )
 
 // unitSpaces are all spaces whose keys begin with an informer's number: what a reset empties.
 var unitSpaces = []byte{
 	spacePosition, spaceRecord, spaceBody, spaceEpoch, spaceTombstone, spaceLog,
 	spaceCursor, spaceRedaction, spaceMark, spaceAnnounced, spaceNamespace, spaceBehind,
-	spaceSelection, spaceDiverged, spaceSince,
+	spaceSelection, spaceDiverged, spaceSince, spaceOmits,
 }
 
 func metaKey(name string) []byte { return append([]byte{spaceMeta}, name...) }
