@@ -15,6 +15,7 @@ import (
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/pipeline"
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
@@ -29,9 +30,10 @@ type SampleOptions struct {
 }
 
 // Sample prints the first events of a configuration as its sinks would send them, and sends none.
-// It contacts no broker and has its state in memory. printed is how many there were before the
-// timeout, or the end of ctx.
-func Sample(ctx context.Context, o SampleOptions) (printed int, err error) {
+// It contacts no broker and has its state in memory. It ends when there were enough events, when all
+// that exists was shown and that was something, and at the timeout or the end of ctx. printed is how
+// many events there were; all reports whether all that exists was shown.
+func Sample(ctx context.Context, o SampleOptions) (printed int, all bool, err error) {
 	o.Config.State.Mode, o.Config.ShutdownTimeout = "memory", time.Second
 	for i := range o.Config.Sinks {
 		o.Config.Sinks[i].Oversize = []string{} // nothing is too large, and there is no place for payloads
@@ -46,7 +48,7 @@ func Sample(ctx context.Context, o SampleOptions) (printed int, err error) {
 	}
 	p, err := a.assemble(ctx)
 	if err != nil {
-		return 0, startError(ctx, err)
+		return 0, false, startError(ctx, err)
 	}
 	defer func() { err = errors.Join(err, p.Close()) }()
 
@@ -54,16 +56,27 @@ func Sample(ctx context.Context, o SampleOptions) (printed int, err error) {
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() { ended <- p.Run(ctx) }()
-	printed, printErr := stream.print(ctx, o.Out, o.Events)
+	printed, all, printErr := stream.print(ctx, o.Out, o.Events, func() bool { return isShown(p.Status()) })
 	stream.finish()
 	cancel()
 	switch err = <-ended; {
 	case printErr != nil:
-		return printed, printErr
+		return printed, all, printErr
 	case isStop(err):
-		return printed, nil
+		return printed, all, nil
 	}
-	return printed, err
+	return printed, all, err
+}
+
+// isShown reports whether everything that was listed has been taken by all sinks.
+func isShown(s bridge.Status) bool {
+	for i := range s.Informers {
+		u := &s.Informers[i]
+		if u.Phase != string(pipeline.Gone) && (!u.Synced || u.QueuedDeltas > 0 || u.Unsettled > 0) {
+			return false
+		}
+	}
+	return len(s.Informers) > 0
 }
 
 // isStop reports whether a run that was told to end did so for that reason alone.
@@ -87,19 +100,31 @@ func newSampleStream(json bool) *sampleStream {
 // finish lets the sinks take whatever comes, so that the pipeline can end.
 func (s *sampleStream) finish() { s.once.Do(func() { close(s.finished) }) }
 
-// print prints events until there are enough or ctx ends, and says how many there were.
-func (s *sampleStream) print(ctx context.Context, w io.Writer, most int) (int, error) {
-	for n := range most {
+// print prints events until there are enough, there was one and all were shown, or ctx ends. It
+// returns how many there were, and whether these were all.
+func (s *sampleStream) print(
+	ctx context.Context, w io.Writer, most int, isShown func() bool,
+) (n int, all bool, err error) {
+	const pause = 100 * time.Millisecond
+	quiet := time.NewTimer(pause)
+	defer quiet.Stop()
+	for n < most {
 		select {
 		case text := <-s.events:
 			if _, err := w.Write(text); err != nil {
-				return n, err
+				return n, false, err
+			}
+			n++
+		case <-quiet.C: // since the last event
+			if n > 0 && isShown() {
+				return n, true, nil
 			}
 		case <-ctx.Done():
-			return n, nil
+			return n, false, nil
 		}
+		quiet.Reset(pause)
 	}
-	return most, nil
+	return n, false, nil
 }
 
 // text is the event as it would be sent: the destination, headers, an empty line, and the message.

@@ -28,12 +28,13 @@ func newSampleCommand() *cobra.Command {
 		Short: "Print the first events of a configuration, and send none",
 		Long: `sample watches the resources of a configuration and prints the first events as they would be sent: for each sink the subject or the
 topic and key, the headers, and the message. It sends nothing, connects to no broker, and neither reads nor writes the
-state directory: what it prints is what a first start would send first.
+state directory: what it prints is what a first start would send first. It ends when it has printed all that exists; with nothing to
+print it waits for changes until the timeout.
 
 Resources take the place of the configuration's informers, and selectors narrow them, as in 'bridge watch'. Secrets are redacted as
 the configuration says.
 
-Exit codes: 0 also when there were fewer events within the timeout, 2 when it could not start.`,
+Exit codes: 0 also when there were fewer events, 2 when it could not start.`,
 		Example: `  bridge sample                                          of the default configuration
   bridge sample --config bridge.yaml --events 3
   bridge sample deployments.apps -n shop --config bridge.yaml
@@ -76,11 +77,16 @@ func sample(cmd *cobra.Command, c *config.Config, o sampleOptions) error {
 	log := newLogger(c.Log, cmd.ErrOrStderr())
 	ctx, stop := untilSignal(cmd.Context(), log, os.Exit)
 	defer stop()
-	printed, err := app.Sample(ctx, app.SampleOptions{
+	printed, all, err := app.Sample(ctx, app.SampleOptions{
 		Config: c, Log: log, Out: cmd.OutOrStdout(), Events: o.events, Timeout: o.timeout,
 		JSON: o.output == "json",
 	})
-	if err == nil && printed < o.events && ctx.Err() == nil {
+	switch {
+	case err != nil || ctx.Err() != nil:
+	case all:
+		fmt.Fprintf(cmd.ErrOrStderr(), "bridge: %s: this is all that there is now\n",
+			app.Plural(printed, "event"))
+	case printed < o.events:
 		fmt.Fprintf(cmd.ErrOrStderr(), "bridge: %s within %v\n", app.Plural(printed, "event"),
 			o.timeout)
 	}
