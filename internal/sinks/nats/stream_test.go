@@ -203,6 +203,11 @@ func TestFullStream(t *testing.T) {
 	err := call(t, sink, ev("a", 2))[0].Err
 	wantClass(t, err, sinks.Retry)
 	wantMentions(t, err, "maximum messages exceeded")
+	full.MaxMsgs = 10 // what the runbook says
+	if _, err := ts.jetStream().UpdateStream(t.Context(), full); err != nil {
+		t.Fatal(err)
+	}
+	mustStore(t, sink, ev("a", 2))
 }
 
 func TestUnsafeSettings(t *testing.T) {
