@@ -141,7 +141,7 @@ func TestNothingIsLeft(t *testing.T) {
 			}
 		})
 	}
-	for done < producers*each { // for ever, if something is left
+	for done < producers*each { // forever, if something is left
 		if err := s.Wait(t.Context(), step); err != nil {
 			t.Fatal(err)
 		}
