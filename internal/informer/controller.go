@@ -96,12 +96,17 @@ func (c *controller) TryProcess(deltas deltafifo.Deltas) (n int, err error) {
 	c.now = time.Now()
 	for n < len(deltas) {
 		d := &deltas[n]
-		if ok, err := c.isPlain(d); !ok || err != nil {
+		known, err := c.known(d)
+		if err != nil || !isPlain(d, &known) {
 			break // an error comes again in Process
 		}
-		if err := c.decideAndMark(context.Background(), d); err != nil {
-			return n, err
+		m := c.mark(d)
+		if d.Type != deltafifo.Bookmark {
+			if err := c.decideKnown(d, &known); err != nil {
+				return n, err
+			}
 		}
+		c.put(m)
 		n++
 	}
 	c.log.Append(c.changes)
@@ -111,16 +116,15 @@ func (c *controller) TryProcess(deltas deltafifo.Deltas) (n int, err error) {
 }
 
 // isPlain reports whether deciding a delta announces nothing and waits for nothing.
-func (c *controller) isPlain(d *deltafifo.Delta) (bool, error) {
+func isPlain(d *deltafifo.Delta, known *Known) bool {
 	switch d.Type {
 	case deltafifo.Bookmark:
-		return d.Progress, nil
+		return d.Progress
 	case deltafifo.Updated, deltafifo.Deleted:
-		rec, found, err := c.cfg.Indexer.Get(d.Key)
-		isKnown := found && !rec.Deleted && rec.UID == d.Object.UID
-		return isKnown && len(c.cfg.Indexer.Left(d.Key)) == 0, err
+		isAlive := known.Found && !known.Record.Deleted && known.Record.UID == d.Object.UID
+		return isAlive && len(known.Left) == 0
 	default:
-		return false, nil
+		return false
 	}
 }
 
@@ -171,19 +175,36 @@ func (c *controller) append(ctx context.Context) error {
 // server's history has diverged that is nothing: no more of the known history comes, and what diverged
 // from it is not decided yet.
 func (c *controller) decideAndMark(ctx context.Context, d *deltafifo.Delta) error {
-	kind, version, ok := mark(d)
-	ok = ok && !c.diverged && (kind != changelog.ListEnd || !c.diverges(version))
+	m := c.mark(d)
 	if err := c.decide(ctx, d); err != nil {
 		return err
 	}
-	if ok {
-		c.log.Mark(kind, version)
-	}
+	c.put(m)
 	return nil
 }
 
-// mark is what a delta says of versions; ok is false for nothing.
-func mark(d *deltafifo.Delta) (kind changelog.MarkKind, version resource.Version, ok bool) {
+// mark is what a delta says of versions.
+type mark struct {
+	kind    changelog.MarkKind
+	version resource.Version
+	says    bool // else nothing
+}
+
+// mark is asked before the delta is decided.
+func (c *controller) mark(d *deltafifo.Delta) (m mark) {
+	m.kind, m.version, m.says = markOf(d)
+	m.says = m.says && !c.diverged && (m.kind != changelog.ListEnd || !c.diverges(m.version))
+	return m
+}
+
+func (c *controller) put(m mark) {
+	if m.says {
+		c.log.Mark(m.kind, m.version)
+	}
+}
+
+// markOf is what a delta says of versions while the server's history is the one that is known.
+func markOf(d *deltafifo.Delta) (kind changelog.MarkKind, version resource.Version, ok bool) {
 	switch d.Type {
 	case deltafifo.Bookmark:
 		return changelog.Bookmark, d.Version, true
@@ -225,21 +246,25 @@ func (c *controller) decideObject(d *deltafifo.Delta) error {
 	if err != nil {
 		return err
 	}
+	return c.decideKnown(d, &known)
+}
+
+func (c *controller) decideKnown(d *deltafifo.Delta, known *Known) error {
 	first, err := c.isFirstOfList(d)
 	if err != nil {
 		return err
 	}
-	c.account(d, &known)
+	c.account(d, known)
 	c.list.Unclean = c.unclean.Load()
-	c.decisions = Decide(c.decisions[:0], d, &known, &c.list)
+	c.decisions = Decide(c.decisions[:0], d, known, &c.list)
 	if len(c.decisions) == 0 && d.Object != nil && known.Found {
 		c.metrics.skipped.Inc()
 	}
 	if c.postponed && first {
-		c.tellPostponed(d, &known)
+		c.tellPostponed(d, known)
 	}
 	for i := range c.decisions {
-		if err := c.carryOut(d, &known, &c.decisions[i]); err != nil {
+		if err := c.carryOut(d, known, &c.decisions[i]); err != nil {
 			return err
 		}
 	}
