@@ -187,8 +187,9 @@ func (f *FIFO) add(ctx context.Context, d *Delta) (now bool, err error) {
 	switch d.Type {
 	case Added, Updated, Deleted, Unselected, Bookmark:
 		return len(f.items)-f.head >= stepSize || f.bytes >= stepBytes, nil
+	default:
+		return true, nil
 	}
-	return true, nil
 }
 
 // waitRoomLocked waits until size bytes have room. It lets go of the lock while it waits.
