@@ -6,7 +6,7 @@ LDFLAGS   := -s -w
 # gRPC's debug pages use html/template, and with it the linker has to keep every exported method of every type: 15 MB of 72.
 TAGS      := grpcnotrace
 TEST_TIME ?= 20m
-MODULES   := . deploy test/e2e test/bench test/kafka test/page test/monitoring
+MODULES   := . client deploy test/e2e test/bench test/kafka test/page test/monitoring
 # The Kubernetes program is one link of 170 MB: without symbols it takes half the time.
 KUBE_LDFLAGS := -s -w
 GO_FILES = $(shell git ls-files '*.go')
@@ -32,7 +32,7 @@ controlplane: ## Build bin/controlplane, the Kubernetes control plane for tests 
 	cd test/kubernetes && $(GO) build -ldflags '$(KUBE_LDFLAGS)' -o ../../$(BIN)/controlplane .
 
 .PHONY: check
-check: fmt-check vet lint licences site test test-monitoring test-readers test-integration test-page test-deploy test-kafka vuln ## Everything that CI checks
+check: fmt-check vet lint licences site test test-client test-monitoring test-readers test-integration test-page test-deploy test-kafka vuln ## Everything that CI checks
 
 .PHONY: fmt
 fmt: $(BIN)/gofumpt ## Format the code
@@ -56,6 +56,10 @@ lint: $(BIN)/golangci-lint $(BIN)/misspell $(BIN)/actionlint ## golangci-lint, a
 .PHONY: test
 test: ## The tests of the packages, with the race detector
 	$(GO) test -race -timeout $(TEST_TIME) ./...
+
+.PHONY: test-client
+test-client: ## The library for consumers, with client-go's informers and a NATS server
+	cd client && $(GO) test -race -timeout $(TEST_TIME) ./...
 
 .PHONY: test-integration
 test-integration: controlplane ## The tests with the real parts: Kubernetes, NATS and Kafka's protocol, end to end

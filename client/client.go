@@ -1,0 +1,304 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// forgetAfter is how long a bucket may be unreachable before it is read again from the beginning:
+// the markers of deleted objects live for 24 hours only.
+const forgetAfter = time.Hour
+
+// Client reads a source once, for any number of informers.
+type Client struct {
+	source Source
+	log    *slog.Logger
+
+	// Of Run.
+	created  time.Time // of the stream that was read
+	last     uint64    // sequence that was read
+	heard    time.Time // when the source last answered
+	catching bool      // what was there at the begin is still read
+
+	mu          sync.Mutex
+	changed     chan struct{}                        // closed and replaced with each change; guarded by mu
+	caughtUp    bool                                 // guarded by mu
+	ended       error                                // why Run has ended, guarded by mu
+	collections map[schema.GroupResource]*collection // guarded by mu
+}
+
+// Option of New.
+type Option func(*Client)
+
+// WithLog has the client log what it does about trouble.
+func WithLog(log *slog.Logger) Option { return func(c *Client) { c.log = log } }
+
+// New makes a client of a source. It reads nothing before Run.
+func New(source Source, options ...Option) *Client {
+	c := &Client{
+		source: source, log: slog.New(slog.DiscardHandler), changed: make(chan struct{}),
+		collections: map[schema.GroupResource]*collection{},
+	}
+	for _, option := range options {
+		option(c)
+	}
+	return c
+}
+
+// Run reads the source for the informers until ctx ends. While the source can't be read it tries
+// again, each second.
+func (c *Client) Run(ctx context.Context) error {
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.ended = fmt.Errorf("%s: Run has ended: %w", c.source, context.Cause(ctx))
+		c.wake()
+	}()
+	for ctx.Err() == nil {
+		err := c.follow(ctx)
+		if ctx.Err() != nil {
+			break
+		}
+		c.log.Warn("can't read the source, trying again", "source", c.source.String(), "err", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
+	return nil
+}
+
+// follow reads from where it was, or from the beginning, until something fails.
+func (c *Client) follow(ctx context.Context) error {
+	stream, err := c.source.open(ctx)
+	if err != nil {
+		return err
+	}
+	info := stream.CachedInfo()
+	cfg := jetstream.OrderedConsumerConfig{
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: c.last + 1,
+	}
+	if c.isLost(info) {
+		c.reset(info.Created)
+		cfg = jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverAllPolicy}
+		if c.source.bucket {
+			cfg.DeliverPolicy = jetstream.DeliverLastPerSubjectPolicy
+		}
+	}
+	c.heard = time.Now()
+	consumer, err := stream.OrderedConsumer(ctx, cfg)
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.source, err)
+	}
+	if c.catching && consumer.CachedInfo().NumPending == 0 {
+		c.catchUp()
+	}
+	messages, err := consumer.Messages()
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.source, err)
+	}
+	defer messages.Stop()
+	defer context.AfterFunc(ctx, messages.Stop)()
+	return c.readAll(ctx, messages)
+}
+
+// isLost reports whether what was read says nothing of what the stream has now.
+func (c *Client) isLost(info *jetstream.StreamInfo) bool {
+	return c.created.IsZero() || c.catching || !c.created.Equal(info.Created) ||
+		c.last > info.State.LastSeq || time.Since(c.heard) > forgetAfter ||
+		!c.source.bucket && info.State.FirstSeq > c.last+1
+}
+
+// readAll applies messages. When none come for a while it asks whether the stream is still the same.
+func (c *Client) readAll(ctx context.Context, messages jetstream.MessagesContext) error {
+	const quiet = 5 * time.Second
+	for {
+		msg, err := messages.Next(jetstream.NextMaxWait(quiet))
+		if errors.Is(err, context.DeadlineExceeded) || err != nil && isTimeout(err) {
+			stream, err := c.source.open(ctx)
+			if err != nil {
+				return err
+			}
+			if c.isLost(stream.CachedInfo()) {
+				return errors.New("the stream is another than before")
+			}
+			c.heard = time.Now()
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", c.source, err)
+		}
+		meta, err := msg.Metadata()
+		if err != nil {
+			return fmt.Errorf("%s: %w", c.source, err)
+		}
+		if !c.source.bucket && !c.catching && meta.Sequence.Stream > c.last+1 {
+			stream, err := c.source.open(ctx)
+			if err != nil {
+				return err
+			}
+			if stream.CachedInfo().State.FirstSeq > c.last+1 {
+				c.created = time.Time{}
+				return errors.New("the stream has dropped messages that were not read")
+			}
+		}
+		c.heard, c.last = time.Now(), max(c.last, meta.Sequence.Stream)
+		c.apply(msg)
+		if c.catching && meta.NumPending == 0 {
+			c.catchUp()
+		}
+	}
+}
+
+func isTimeout(err error) bool { return strings.Contains(err.Error(), "timeout") }
+
+// reset forgets everything. Informers list again when the source has been read.
+func (c *Client) reset(created time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.created, c.last, c.catching, c.caughtUp = created, 0, true, false
+	for _, co := range c.collections {
+		co.reset()
+	}
+	c.wake()
+}
+
+// catchUp says that all that was there at the begin has been applied.
+func (c *Client) catchUp() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.catching, c.caughtUp = false, true
+	for _, co := range c.collections {
+		co.settle()
+	}
+	c.wake()
+}
+
+// wake lets everybody look again. c.mu is held.
+func (c *Client) wake() {
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// apply changes the state by a message.
+func (c *Client) apply(msg jetstream.Msg) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !isEvent(msg) {
+		if c.source.bucket && len(msg.Data()) == 0 {
+			c.deleteKey(msg.Subject())
+		}
+		return
+	}
+	e, err := parse(msg)
+	if err != nil {
+		c.log.Warn("a message is no event", "source", c.source.String(), "err", err)
+		return
+	}
+	gr := e.Resource()
+	if gr.Resource == "" {
+		return
+	}
+	co := c.collections[gr]
+	if co == nil {
+		co = newCollection(c.source.bucket)
+		c.collections[gr] = co
+	}
+	if e.AboutObject() {
+		err = co.apply(e, msg.Subject())
+	} else {
+		co.applyAbout(e)
+	}
+	if err != nil {
+		c.log.Warn("an event was not understood", "source", c.source.String(), "err", err)
+	}
+	if c.caughtUp {
+		co.settle()
+		c.wake()
+	}
+}
+
+// deleteKey is for a key that somebody else has deleted.
+func (c *Client) deleteKey(subject string) {
+	for _, co := range c.collections {
+		for key, o := range co.objects {
+			if o.subject == subject {
+				co.remove(key, o)
+				c.wake()
+			}
+		}
+	}
+}
+
+// UnknownResourceError is of a resource of which the source has nothing.
+type UnknownResourceError struct {
+	Source   string
+	Resource schema.GroupResource
+	// Has are the resources that the source has.
+	Has []schema.GroupResource
+}
+
+func (e *UnknownResourceError) Error() string {
+	names := make([]string, len(e.Has))
+	for i, gr := range e.Has {
+		names[i] = gr.String()
+	}
+	has := "it has nothing yet"
+	if len(names) > 0 {
+		has = "it has " + strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s has no %s: %s; add the resource to an informer of the bridge that feeds "+
+		"it", e.Source, e.Resource, has)
+}
+
+// Resources are what the source has, once everything that was there has been read.
+func (c *Client) Resources(ctx context.Context) ([]schema.GroupResource, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.await(ctx, func() bool { return c.caughtUp }); err != nil {
+		return nil, err
+	}
+	return c.resources(), nil
+}
+
+func (c *Client) resources() []schema.GroupResource {
+	var list []schema.GroupResource
+	for gr, co := range c.collections {
+		if len(co.units)+len(co.objects) > 0 {
+			list = append(list, gr)
+		}
+	}
+	slices.SortFunc(list, func(a, b schema.GroupResource) int {
+		return strings.Compare(a.String(), b.String())
+	})
+	return list
+}
+
+// await waits for a condition. c.mu is held, and released meanwhile.
+func (c *Client) await(ctx context.Context, isTrue func() bool) error {
+	for !isTrue() {
+		if c.ended != nil {
+			return c.ended
+		}
+		changed := c.changed
+		c.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+		c.mu.Lock()
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}

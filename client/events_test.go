@@ -1,0 +1,140 @@
+package client_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/kubebridge/bridge/client"
+)
+
+// read gives the next n events behind a position, in short, and the position behind the last.
+func read(t *testing.T, b *broker, from client.Position, n int) (lines []string, last client.Position) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for e, err := range b.source().Events(ctx, from) {
+		must(t, err)
+		line := e.Type[len("dev.kubebridge."):]
+		if e.AboutObject() {
+			line = e.Attributes["name"] + " " + e.Attributes["resourceversion"]
+			if e.IsDelete() {
+				line += " deleted"
+			}
+		}
+		lines, last = append(lines, line), e.Position
+		if len(lines) == n {
+			break
+		}
+	}
+	return lines, last
+}
+
+func wantRead(t *testing.T, got []string, want ...string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("read %q\nwant %q", got, want)
+	}
+}
+
+func TestEvents(t *testing.T) {
+	b := newBroker(t, false)
+	b.put("a")
+	b.put("b")
+	b.synced(2)
+	b.put("a")
+	b.putAgain("a") // after an outage
+	b.about("gap", `{"reason":"expired"}`)
+	b.delete("b")
+	got, last := read(t, b, "", 6)
+	wantRead(t, got, "a 1", "b 2", "informer.synced", "a 4", "informer.gap", "b 6 deleted")
+
+	t.Run("a position survives a restart", func(t *testing.T) {
+		b.put("c")
+		got, _ := read(t, b, last, 1)
+		wantRead(t, got, "c 7")
+	})
+	t.Run("a repeat of what came before the position is dropped", func(t *testing.T) {
+		b.version = 4
+		b.putAgain("a")
+		b.version = 7
+		b.put("d")
+		got, _ := read(t, b, last, 2)
+		wantRead(t, got, "c 7", "d 8")
+	})
+	t.Run("what the stream has dropped is told", func(t *testing.T) {
+		stream, err := b.js.Stream(t.Context(), "K8S")
+		must(t, err)
+		must(t, stream.Purge(t.Context(), jetstream.WithPurgeSequence(stream.CachedInfo().State.LastSeq)))
+		got, _ := read(t, b, last, 2)
+		wantRead(t, got, "client.lost", "d 8")
+	})
+	t.Run("a stream that was recreated is told", func(t *testing.T) {
+		must(t, b.js.DeleteStream(t.Context(), "K8S"))
+		b.create()
+		b.put("e")
+		got, _ := read(t, b, last, 2)
+		wantRead(t, got, "client.lost", "e 9")
+	})
+	t.Run("a position that is none is an error", func(t *testing.T) {
+		for _, err := range b.source().Events(t.Context(), "yesterday") {
+			if err == nil {
+				t.Error("it was taken")
+			}
+		}
+	})
+}
+
+// Structured events have their attributes in the value.
+func TestStructuredEvents(t *testing.T) {
+	b := newBroker(t, false)
+	_, err := b.js.Publish(t.Context(), "k8s.test.core.v1.pods.shop.a.added", nil)
+	must(t, err) // no event
+	m := `{"specversion":"1.0","type":"dev.kubebridge.resource.added","id":"uid-a/1","source":"/clusters/x",` +
+		`"apiversion":"v1","resource":"pods","namespace":"shop","name":"a","resourceversion":"1","initial":true,` +
+		`"data":` + podJSON("a", 1) + `}`
+	publishStructured(t, b, m)
+	for e, err := range b.source().Events(t.Context(), "") {
+		must(t, err)
+		if string(e.Data) != podJSON("a", 1) || e.Attributes["initial"] != "true" ||
+			e.Resource() != pods || e.Type != client.TypeAdded {
+			t.Errorf("got %+v", e)
+		}
+		break
+	}
+}
+
+func ExampleSource_Events() {
+	// js is a jetstream.JetStream, and load and save keep a position with what the events did.
+	handle := func(js jetstream.JetStream, load func() client.Position, save func(client.Position)) error {
+		for e, err := range client.Stream(js, "K8S").Events(context.Background(), load()) {
+			if err != nil {
+				return err
+			}
+			switch {
+			case e.Type == client.TypeGap, e.Type == client.TypeLost:
+				fmt.Println("versions are missing:", string(e.Data))
+			case e.IsDelete():
+				fmt.Println(e.Resource(), e.Attributes["name"], "is gone")
+			case e.AboutObject():
+				fmt.Println(e.Resource(), e.Attributes["name"], "is in version", e.Attributes["resourceversion"])
+			}
+			save(e.Position)
+		}
+		return nil
+	}
+	_ = handle
+}
+
+func publishStructured(t *testing.T, b *broker, text string) {
+	t.Helper()
+	m := nats.NewMsg("k8s.test.core.v1.pods.shop.a.added")
+	m.Header["Content-Type"] = []string{"application/cloudevents+json"}
+	m.Data = []byte(text)
+	_, err := b.js.PublishMsg(t.Context(), m)
+	must(t, err)
+}
