@@ -24,6 +24,17 @@ var shortNames = map[string]string{
 	"sts": "statefulsets", "svc": "services",
 }
 
+// ShortNames are those that kubectl knows of a resource.
+func ShortNames(resource string) (names []string) {
+	for short, long := range shortNames {
+		if long == resource {
+			names = append(names, short)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
 // Resolve finds the units of a resource, by a name as kubectl takes it: "pods", "po", "Pod",
 // "deployments.apps", "deployments.v1.apps". cluster is "" for all.
 func (db *DB) Resolve(name, cluster string) ([]*Unit, error) {

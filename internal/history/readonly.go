@@ -30,6 +30,15 @@ func Read(o Options) (*DB, error) {
 	return readBeside(o)
 }
 
+// ReadBeside is Read for a process that asks for long: a writer can start meanwhile. It sees what was
+// durable when it began.
+func ReadBeside(o Options) (*DB, error) {
+	if err := checkDir(o.Dir, false); err != nil {
+		return nil, err
+	}
+	return readBeside(o)
+}
+
 // readBeside opens a copy of the files that a writer has open: links to its tables, which never
 // change, and copies of its logs and of the list of its files.
 func readBeside(o Options) (*DB, error) {

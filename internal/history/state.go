@@ -19,6 +19,8 @@ type StateQuery struct {
 	// Namespace of the objects; "*" for all and those in none, "" for those in none.
 	Namespace string
 	At        Point
+	// Only is the name of the only object that is wanted, "" for all.
+	Only string
 	// Behind leaves out the objects up to this one of each resource, in the order of the answer; nil
 	// for none. Its Unit does not matter.
 	Behind *Object
@@ -83,7 +85,7 @@ func (s *state) resource(units []*Unit) (goOn bool, err error) {
 		}
 		w := &objectWalk{r: &reader{db: s.now.db, it: it, lowest: map[clockAt]uint64{}}, unit: u}
 		walks = append(walks, w)
-		if err := w.begin(s.Namespace, s.Behind); err != nil {
+		if err := w.begin(&s.StateQuery); err != nil {
 			return false, err
 		}
 	}
@@ -154,13 +156,16 @@ type objectWalk struct {
 	object []byte // a key of the object at which it is; nil at the end
 }
 
-func (w *objectWalk) begin(namespace string, behind *Object) error {
+func (w *objectWalk) begin(q *StateQuery) error {
 	w.prefix = unitPrefix(nil, spaceVersion, w.unit.Number)
-	if namespace != "*" {
-		w.prefix = append(append(w.prefix, namespace...), separator)
+	switch {
+	case q.Only != "":
+		w.prefix = appendObject(nil, w.unit.Number, q.Namespace, q.Only)
+	case q.Namespace != "*":
+		w.prefix = append(append(w.prefix, q.Namespace...), separator)
 	}
 	at := w.prefix
-	if behind != nil {
+	if behind := q.Behind; behind != nil {
 		at = slices.MaxFunc([][]byte{at, after(appendObject(nil, w.unit.Number, behind.Namespace, behind.Name))}, bytes.Compare)
 	}
 	return w.seek(at)

@@ -1,0 +1,131 @@
+package history
+
+import (
+	"bytes"
+	"encoding/binary"
+	"iter"
+	"math"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// Head says which version of an object is the newest.
+type Head struct {
+	Object  Object
+	Era     uint32
+	Version uint64
+	Deleted bool
+}
+
+// Heads are the newest versions of all objects of units in a namespace, "*" for all, without what they
+// hold. The error is the last element.
+func (db *DB) Heads(units []*Unit, namespace string) iter.Seq2[Head, error] {
+	return func(yield func(Head, error) bool) {
+		r, err := db.reader()
+		if err != nil {
+			yield(Head{}, err)
+			return
+		}
+		defer r.Close()
+		for _, u := range units {
+			goOn, err := r.heads(u, namespace, yield)
+			if err != nil {
+				yield(Head{}, db.readError(err))
+			}
+			if err != nil || !goOn {
+				return
+			}
+		}
+	}
+}
+
+func (r *reader) heads(u *Unit, namespace string, yield func(Head, error) bool) (goOn bool, err error) {
+	w := &objectWalk{r: r, unit: u}
+	for err = w.begin(&StateQuery{Namespace: namespace}); err == nil && w.object != nil; err = w.next() {
+		prefix, ns, name, _, ok := splitVersionKey(w.object)
+		if !ok || !r.it.SeekLT(after(prefix)) {
+			return false, cmpErr(r.it.Error(), errRecord)
+		}
+		seq, ok := decodeSequence(r.it.Key()[len(prefix):])
+		if !ok {
+			return false, errRecord
+		}
+		if !yield(Head{Object{u, ns, name}, seq.era, seq.version, seq.deleted}, nil) {
+			return false, nil
+		}
+	}
+	return true, err
+}
+
+// VersionAt is the highest resourceVersion of a cluster up to a time, of the newest for the zero time:
+// among the last changes before it, since times and versions may disagree by seconds. 0 for none.
+func (db *DB) VersionAt(cluster string, at time.Time) (highest uint64, err error) {
+	err = db.lastBuckets(cluster, at, func(e *timelineEntry) {
+		if at.IsZero() || e.second <= unixSeconds(at) {
+			highest = max(highest, e.version)
+		}
+	})
+	return highest, err
+}
+
+// TimeOf is when the last change up to a resourceVersion of a cluster was, the zero time for none.
+func (db *DB) TimeOf(cluster string, version uint64) (last time.Time, err error) {
+	for _, u := range db.Units() {
+		if u.Cluster() != cluster || u.Resource == "" {
+			continue
+		}
+		prefix := binary.BigEndian.AppendUint32([]byte{spaceTimeline}, u.SourceNumber)
+		it, err := db.pebble.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
+		if err != nil {
+			return last, db.readError(err)
+		}
+		for ok := it.Last(); ok; ok = it.Prev() {
+			e, isKey := decodeTimeline(it.Key())
+			if at := time.Unix(int64(e.second), 0); isKey && e.version <= version && at.After(last) {
+				last = at
+			}
+			if isKey && !last.IsZero() && e.second/bucketSeconds < unixSeconds(last)/bucketSeconds {
+				break // the buckets before are older
+			}
+		}
+		return last, db.readError(cmpErr(it.Error(), it.Close()))
+	}
+	return last, nil
+}
+
+// lastBuckets gives what is in the last two buckets with changes up to a time.
+func (db *DB) lastBuckets(cluster string, at time.Time, give func(e *timelineEntry)) error {
+	for _, u := range db.Units() {
+		if u.Cluster() != cluster || u.Resource == "" {
+			continue
+		}
+		prefix := binary.BigEndian.AppendUint32([]byte{spaceTimeline}, u.SourceNumber)
+		end := after(prefix)
+		if bucket := unixSeconds(at) / bucketSeconds; !at.IsZero() && bucket < math.MaxUint32 {
+			end = appendBucket(nil, u.SourceNumber, bucket+1)
+		}
+		it, err := db.pebble.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: end})
+		if err != nil {
+			return db.readError(err)
+		}
+		const buckets = 2
+		var current []byte
+		seen := 0
+		for ok := it.Last(); ok; ok = it.Prev() {
+			e, isKey := decodeTimeline(it.Key())
+			if !isKey {
+				return db.readError(cmpErr(it.Close(), errRecord))
+			}
+			if head := it.Key()[:len(prefix)+4]; !bytes.Equal(head, current) {
+				if seen++; seen > buckets {
+					break
+				}
+				current = bytes.Clone(head)
+			}
+			give(&e)
+		}
+		return db.readError(cmpErr(it.Error(), it.Close()))
+	}
+	return nil
+}
