@@ -112,7 +112,7 @@ Exit codes: 0 after a clean stop, 1 when something failed while it ran, 2 when i
 	root.AddCommand(newRunCommand(build), newWatchCommand(build), newValidateCommand(), newSampleCommand(),
 		newRBACCommand(), newStatusCommand(), newVerifyCommand(), newArchiveCommand(), newStateDirCommand(),
 		newUndeliveredCommand(), newVersionCommand(build))
-	root.AddCommand(newHistoryCommand(), newShowCommand(), newDiffCommand(), newTimelineCommand(), newStateCommand())
+	root.AddCommand(newHistoryCommand(), newShowCommand(), newDiffCommand(), newTimelineCommand(), newStateCommand(), newServeCommand())
 	root.AddCommand(newPauseCommand(), newResumeCommand(), newSnapshotCommand(),
 		newLogLevelCommand(), newReloadCommand(), newTokenCommand(), newTailCommand())
 	return root

@@ -34,7 +34,9 @@ func historyFlags(cmd *cobra.Command, outputs ...string) *historyOptions {
 	cmd.Flags().StringVar(&o.cluster, "cluster", "", "cluster, where the history has several")
 	cmd.Flags().StringVarP(&o.namespace, "namespace", "n", "default", "namespace")
 	_ = cmd.MarkFlagDirname("dir")
-	outputFlag(cmd, &o.output, outputs...)
+	if len(outputs) > 0 {
+		outputFlag(cmd, &o.output, outputs...)
+	}
 	_ = cmd.RegisterFlagCompletionFunc("cluster", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		db, err := o.open()
 		if err != nil {
@@ -46,15 +48,23 @@ func historyFlags(cmd *cobra.Command, outputs ...string) *historyOptions {
 	return o
 }
 
+// directory is that of the history.
+func (o *historyOptions) directory() (string, error) {
+	if o.dir != "" {
+		return o.dir, nil
+	}
+	c, err := o.settings.load()
+	if err != nil {
+		return "", err
+	}
+	return app.HistoryDir(c), nil
+}
+
 // open opens the history. Its writer need not stop.
 func (o *historyOptions) open() (*history.DB, error) {
-	dir := o.dir
-	if dir == "" {
-		c, err := o.settings.load()
-		if err != nil {
-			return nil, err
-		}
-		dir = app.HistoryDir(c)
+	dir, err := o.directory()
+	if err != nil {
+		return nil, err
 	}
 	db, err := history.Read(history.Options{Dir: dir})
 	if errors.Is(err, history.ErrNone) && o.dir == "" {

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -42,7 +43,7 @@ func TestScripts(t *testing.T) {
 			}
 			return os.WriteFile(filepath.Join(env.WorkDir, "kubeconfig"), []byte(kubeconfig(cluster)), 0o600)
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"waitready": waitFor("/readyz"), "waithealthy": waitFor("/healthz"), "waitstatus": waitStatus, "exitcode": exitCode, "streams": streams},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"waitready": waitFor("/readyz"), "waithealthy": waitFor("/healthz"), "waitlistens": waitListens, "waitstatus": waitStatus, "exitcode": exitCode, "streams": streams},
 	})
 }
 
@@ -77,6 +78,18 @@ func waitFor(path string) func(*testscript.TestScript, bool, []string) {
 		}
 		ts.Fatalf("%s%s does not become 200", args[0], path)
 	}
+}
+
+// waitListens waits until somebody listens at an address.
+func waitListens(ts *testscript.TestScript, _ bool, args []string) {
+	for range scriptTries {
+		if conn, err := new(net.Dialer).DialContext(context.Background(), "tcp", args[0]); err == nil {
+			conn.Close()
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	ts.Fatalf("nobody listens at %s", args[0])
 }
 
 // waitStatus waits until /status of the bridge with this admin address has a text.

@@ -1,0 +1,202 @@
+package serve
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubebridge/bridge/internal/history"
+)
+
+// Config of a Server.
+type Config struct {
+	// Open lends the history, and is called for each request. Release gives it back.
+	Open func() (db *history.DB, release func(), err error)
+	// Cluster is the one that is served.
+	Cluster string
+	// At is the point of lists. It is not used with Live.
+	At history.Point
+	// Live serves the newest state, and watches follow the history.
+	Live bool
+	// Poll is how often a live watch looks; default 1 s.
+	Poll time.Duration
+	// Speed of a replay: 1 is the recorded pace, 10 ten times that; 0 does not wait.
+	Speed float64
+	// Token that a client must send.
+	Token string
+	// Log; default: discarded.
+	Log *slog.Logger
+}
+
+// Server answers requests. It is an http.Handler.
+type Server struct {
+	cfg Config
+
+	mu sync.Mutex
+	// began is when the first replay began; zero before. Guarded by mu.
+	began time.Time
+	// types are those of typesOf; guarded by mu.
+	types   []*resourceType
+	typesOf *history.DB
+}
+
+// New checks the configuration.
+func New(cfg Config) (*Server, error) {
+	switch {
+	case cfg.Open == nil, cfg.Token == "":
+		return nil, errors.New("serve: it needs a history and a token")
+	case !cfg.Live && cfg.At.IsZero():
+		return nil, errors.New("serve: it needs a point")
+	case cfg.Speed < 0:
+		return nil, errors.New("serve: the speed must not be negative")
+	}
+	cfg.Poll = cmp.Or(cfg.Poll, time.Second)
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
+	return &Server{cfg: cfg}, nil
+}
+
+// request is one, with the history that answers it.
+type request struct {
+	*Server
+	db *history.DB
+	w  http.ResponseWriter
+	r  *http.Request
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	q := &request{Server: s, w: w, r: r}
+	if !s.admits(r) {
+		q.refuse(http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "send the token of the kubeconfig that 'bridge serve' printed")
+		return
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		q.refuse(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "this is "+s.what()+": it can be read, and nothing can be changed")
+		return
+	}
+	db, release, err := s.cfg.Open()
+	if err != nil {
+		q.fail(err)
+		return
+	}
+	defer release()
+	q.db = db
+	q.route()
+}
+
+// what is served, for a person.
+func (s *Server) what() string {
+	if s.cfg.Live {
+		return "a history of cluster " + s.cfg.Cluster
+	}
+	return "cluster " + s.cfg.Cluster + " as it was at " + s.cfg.At.String()
+}
+
+func (s *Server) admits(r *http.Request) bool {
+	token, found := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	got, want := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(s.cfg.Token))
+	return found && subtle.ConstantTimeCompare(got[:], want[:]) == 1
+}
+
+func (q *request) route() {
+	parts := strings.Split(strings.Trim(q.r.URL.Path, "/"), "/")
+	switch {
+	case slices.Contains([]string{"healthz", "readyz", "livez"}, parts[0]):
+		q.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		fmt.Fprint(q.w, "ok")
+	case parts[0] == "version":
+		q.json(http.StatusOK, map[string]string{"major": "1", "minor": "37", "gitVersion": "v1.37.0-history", "platform": "bridge"})
+	case parts[0] == "openapi":
+		q.openAPI(parts)
+	case parts[0] == "api" && len(parts) >= 2 && parts[1] == "v1":
+		q.group("", "v1", parts[2:])
+	case parts[0] == "apis" && len(parts) >= 3:
+		q.group(parts[1], parts[2], parts[3:])
+	case parts[0] == "api" && len(parts) == 1, parts[0] == "apis" && len(parts) <= 2:
+		q.discovery(parts)
+	default:
+		q.notFound("there is no " + q.r.URL.Path + " in " + q.what())
+	}
+}
+
+// group answers what is below an API version.
+func (q *request) group(group, version string, parts []string) {
+	if len(parts) == 0 {
+		q.resourceList(group, version)
+		return
+	}
+	namespace := ""
+	// namespaces/shop/pods is of a namespace; namespaces/shop is one; namespaces/shop/status is a part of one.
+	if parts[0] == "namespaces" && len(parts) > 2 && parts[2] != "status" && parts[2] != "finalize" {
+		namespace, parts = parts[1], parts[2:]
+	}
+	types, err := q.catalog()
+	if err != nil {
+		q.fail(err)
+		return
+	}
+	i := slices.IndexFunc(types, func(t *resourceType) bool {
+		return t.Group == group && t.Version == version && t.Resource == parts[0]
+	})
+	switch {
+	case i < 0:
+		q.notFound(fmt.Sprintf("%s has no %s of %s", q.what(), parts[0], strings.TrimPrefix(group+"/"+version, "/")))
+	case len(parts) > 2 && parts[2] != "status" || len(parts) > 3:
+		q.notFound(fmt.Sprintf("a history has objects, and no %s of them", strings.Join(parts[2:], "/")))
+	case len(parts) >= 2:
+		q.get(types[i], namespace, parts[1])
+	default:
+		q.collection(types[i], namespace)
+	}
+}
+
+// fail answers with an error of the history.
+func (q *request) fail(err error) {
+	q.cfg.Log.Error("a request failed", "path", q.r.URL.Path, "err", err)
+	q.refuse(http.StatusInternalServerError, metav1.StatusReasonInternalError, err.Error())
+}
+
+func (q *request) notFound(message string) {
+	q.refuse(http.StatusNotFound, metav1.StatusReasonNotFound, message)
+}
+
+func (q *request) badRequest(message string) {
+	q.refuse(http.StatusBadRequest, metav1.StatusReasonBadRequest, message)
+}
+
+// refuse answers as an API server does.
+func (q *request) refuse(code int, reason metav1.StatusReason, message string) {
+	q.json(code, statusOf(code, reason, message))
+}
+
+func statusOf(code int, reason metav1.StatusReason, message string) *metav1.Status {
+	return &metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
+		Message: message, Reason: reason, Code: int32(code),
+	}
+}
+
+func (q *request) json(code int, value any) {
+	body, err := json.Marshal(value)
+	if err != nil {
+		q.cfg.Log.Error("an answer can't be encoded", "path", q.r.URL.Path, "err", err)
+		code, body = http.StatusInternalServerError, []byte(`{"kind":"Status","apiVersion":"v1","status":"Failure"}`)
+	}
+	q.w.Header().Set("Content-Type", "application/json")
+	q.w.WriteHeader(code)
+	_, _ = q.w.Write(append(body, '\n')) // the client has gone
+}

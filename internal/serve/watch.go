@@ -1,0 +1,358 @@
+package serve
+
+import (
+	"cmp"
+	"container/heap"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/ratelimit"
+)
+
+// watcher is one watch.
+type watcher struct {
+	*request
+	t         *resourceType
+	namespace string // "*" for all
+	selection selection
+	form      form
+	bookmarks bool
+	ctx       context.Context //nolint:containedctx // of one request
+	sent      uint64          // the highest version that was sent
+	rows      int
+}
+
+// errClient ends a watch whose client has gone.
+var errClient = errors.New("the client has gone")
+
+// bookmarkEvery is how often a watch without changes gives a sign of life.
+const bookmarkEvery = time.Minute
+
+func (q *request) watch(t *resourceType, namespace string, s selection) {
+	values := q.r.URL.Query()
+	from, err := strconv.ParseUint(cmp.Or(values.Get("resourceVersion"), "0"), 10, 64)
+	timeout, timeoutErr := strconv.ParseUint(cmp.Or(values.Get("timeoutSeconds"), "0"), 10, 31)
+	if err := cmp.Or(err, timeoutErr); err != nil {
+		q.badRequest("resourceVersion and timeoutSeconds: want numbers: " + err.Error())
+		return
+	}
+	ctx := q.r.Context()
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Duration(timeout)*time.Second)
+		defer cancel()
+	}
+	w := &watcher{
+		request: q, t: t, namespace: cmp.Or(namespace, "*"), selection: s, form: formOf(q.r), ctx: ctx,
+		bookmarks: values.Get("allowWatchBookmarks") == "true",
+	}
+	version, err := q.version()
+	if err != nil {
+		q.fail(err)
+		return
+	}
+	q.w.Header().Set("Content-Type", "application/json")
+	q.w.WriteHeader(http.StatusOK)
+	w.flush()
+	initial := values.Get("sendInitialEvents")
+	switch {
+	case from == 0 && initial != "false", initial == "true":
+		if err = w.state(); err == nil && initial == "true" {
+			err = w.bookmark(version, true)
+		}
+		from = version
+	case w.isGone(from, version):
+		_ = w.line(watchEvent("ERROR", goneStatus(from))) // the client has gone
+		return
+	}
+	w.sent = max(w.sent, from)
+	if err == nil && q.cfg.Live {
+		err = w.follow(from)
+	} else if err == nil {
+		err = w.replay(from, version)
+	}
+	if err != nil && ctx.Err() == nil && !errors.Is(err, errClient) {
+		q.cfg.Log.Error("a watch was broken off", "resource", t.Resource, "err", err)
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// isGone reports whether retention has removed what follows a version.
+func (w *watcher) isGone(from, version uint64) bool {
+	horizon, err := w.db.Horizon()
+	if err != nil || horizon.IsZero() || from >= version {
+		return false
+	}
+	for e, err := range w.db.Timeline(w.cfg.Cluster, "*", horizon, time.Time{}, nil) {
+		return err == nil && from < e.Number()
+	}
+	return false
+}
+
+func (w *watcher) flush() { _ = http.NewResponseController(w.w).Flush() } // the next write tells
+
+func (w *watcher) line(line []byte) error {
+	if _, err := w.w.Write(line); err != nil {
+		return errClient
+	}
+	return nil
+}
+
+// state sends all objects as they are at the point.
+func (w *watcher) state() error {
+	for v, err := range w.db.State(history.StateQuery{Units: w.t.units, Namespace: w.namespace, At: w.point()}) {
+		if err := cmp.Or(err, w.ctx.Err()); err != nil {
+			return err
+		}
+		if w.selection.matches(v) {
+			if err := w.send("ADDED", v); err != nil {
+				return err
+			}
+		}
+	}
+	w.flush()
+	return nil
+}
+
+// send sends a version, where the object is known.
+func (w *watcher) send(kind string, v *history.Version) error {
+	if v.Form() != history.FormObject {
+		return nil
+	}
+	body, err := w.encode(w.t, v, w.form)
+	if err != nil {
+		return err
+	}
+	if w.form == asTable {
+		body = appendTable(nil, w.t, v.Event.ResourceVersion, "", [][]byte{body}, w.rows == 0)
+		w.rows++
+	}
+	w.sent = max(w.sent, v.Number())
+	return w.line(watchEvent(kind, body))
+}
+
+// bookmark says up to which version everything was sent.
+func (w *watcher) bookmark(version uint64, initial bool) error {
+	if !w.bookmarks {
+		return nil
+	}
+	annotations := "{}"
+	if initial {
+		annotations = `{"k8s.io/initial-events-end":"true"}`
+	}
+	metadata := fmt.Sprintf(`{"resourceVersion":"%d","creationTimestamp":null,"annotations":%s}`, max(version, w.sent), annotations)
+	object := fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,"metadata":%s}`, w.t.Kind, w.t.apiVersion(), metadata)
+	switch w.form {
+	case asObject:
+	case asMetadata:
+		object = fmt.Appendf(nil, `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":%s}`, metadata)
+	case asTable:
+		row := fmt.Appendf(nil, `{"cells":[],"object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":%s}}`, metadata)
+		object = appendTable(nil, w.t, strconv.FormatUint(max(version, w.sent), 10), "", [][]byte{row}, false)
+	}
+	err := w.line(watchEvent("BOOKMARK", object))
+	w.flush()
+	return err
+}
+
+// idle gives signs of life until the watch ends.
+func (w *watcher) idle() error {
+	w.flush()
+	for {
+		if err := w.bookmark(w.sent, false); err != nil {
+			return err
+		}
+		if err := ratelimit.Sleep(w.ctx, bookmarkEvery); err != nil {
+			return err
+		}
+	}
+}
+
+// change sends what a change means to a client with this selection.
+func (w *watcher) change(v, before *history.Version) error {
+	was := before != nil && w.selection.matches(before)
+	is := !v.Deleted() && w.selection.matches(v)
+	switch {
+	case is && was:
+		return w.send("MODIFIED", v)
+	case is:
+		return w.send("ADDED", v)
+	case was || v.Deleted() && before == nil && w.selection.matches(v):
+		return w.send("DELETED", v)
+	}
+	return nil
+}
+
+// reorderSeconds is how far times within a resource may disagree with the order of its versions: a field
+// manager's times are whole seconds, those of deletes are of when they were observed.
+const reorderSeconds = 5
+
+// replay sends what came after a version, at the recorded pace: counted from the point for a client that has
+// its state, and from where the first client began for one that comes back.
+func (w *watcher) replay(from, version uint64) error {
+	began := w.start(from == version)
+	zero := w.cfg.At.At // where the pace counts from
+	if w.cfg.At.Version > 0 {
+		var err error
+		if zero, err = w.db.TimeOf(w.cfg.Cluster, version); err != nil {
+			return err
+		}
+	}
+	since := zero.Add(-reorderSeconds * time.Second)
+	if from < version {
+		since = time.Time{} // it is not known when that was
+	}
+	pending := &entries{}
+	give := func(until time.Time) error {
+		for pending.Len() > 0 && ((*pending)[0].Time.Before(until) || until.IsZero()) {
+			e := heap.Pop(pending).(*history.Entry) //nolint:forcetypeassert // nothing else is in it
+			if err := w.due(began, e.Time.Sub(zero)); err != nil {
+				return err
+			}
+			if err := w.change(e.Version, e.Before); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	wanted := func(u *history.Unit) bool { return slices.Contains(w.t.units, u) }
+	for e, err := range w.db.Timeline(w.cfg.Cluster, w.namespace, since, time.Time{}, wanted) {
+		if err := cmp.Or(err, w.ctx.Err()); err != nil {
+			return err
+		}
+		isState := from == version && w.cfg.At.Version == 0 && !e.Time.After(w.cfg.At.At)
+		if isState || (from != version || w.cfg.At.Version > 0) && e.Number() <= from {
+			continue
+		}
+		heap.Push(pending, e)
+		if err := give(e.Time.Add(-reorderSeconds * time.Second)); err != nil {
+			return err
+		}
+	}
+	if err := give(time.Time{}); err != nil {
+		return err
+	}
+	return w.idle()
+}
+
+// start is when the replay began.
+func (w *watcher) start(fresh bool) time.Time {
+	now := time.Now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.began.IsZero() {
+		w.began = now
+	}
+	if fresh {
+		return now
+	}
+	return w.began
+}
+
+// due waits until a change that came after the point by so much is to be sent.
+func (w *watcher) due(began time.Time, after time.Duration) error {
+	if w.cfg.Speed == 0 {
+		return nil
+	}
+	wait := time.Until(began.Add(time.Duration(float64(after) / w.cfg.Speed)))
+	if wait <= 0 {
+		return nil
+	}
+	w.flush()
+	for wait > bookmarkEvery { // signs of life
+		if err := ratelimit.Sleep(w.ctx, bookmarkEvery); err != nil {
+			return err
+		}
+		if err := w.bookmark(w.sent, false); err != nil {
+			return err
+		}
+		wait -= bookmarkEvery
+	}
+	return ratelimit.Sleep(w.ctx, wait)
+}
+
+// entries are changes, the lowest version first.
+type entries []*history.Entry
+
+func (h entries) Len() int { return len(h) }
+func (h entries) Less(i, j int) bool {
+	return cmp.Or(cmp.Compare(h[i].Number(), h[j].Number()), h[i].Time.Compare(h[j].Time)) < 0
+}
+func (h entries) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *entries) Push(x any)   { *h = append(*h, x.(*history.Entry)) } //nolint:forcetypeassert // heap's way
+func (h *entries) Pop() any {
+	last := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
+	return last
+}
+
+// follow sends what a history that is being written gets: it compares the newest version of each object with
+// the one that was sent.
+func (w *watcher) follow(from uint64) error {
+	known := map[history.Object]history.Head{}
+	first := true
+	quiet := time.Now()
+	for {
+		n, err := w.differences(known, from, first)
+		if err != nil {
+			return err
+		}
+		first = false
+		if n > 0 {
+			w.flush()
+			quiet = time.Now()
+		} else if time.Since(quiet) > bookmarkEvery {
+			if err := w.bookmark(w.sent, false); err != nil {
+				return err
+			}
+			quiet = time.Now()
+		}
+		if err := ratelimit.Sleep(w.ctx, w.cfg.Poll); err != nil {
+			return err
+		}
+	}
+}
+
+// differences sends what is newer than what is known, and what is newer than a version the first time.
+func (w *watcher) differences(known map[history.Object]history.Head, from uint64, first bool) (n int, err error) {
+	db, release, err := w.cfg.Open()
+	if err != nil {
+		return 0, err
+	}
+	defer release()
+	for head, err := range db.Heads(w.t.units, w.namespace) {
+		if err := cmp.Or(err, w.ctx.Err()); err != nil {
+			return n, err
+		}
+		before, was := known[head.Object]
+		if was && head == before {
+			continue
+		}
+		known[head.Object] = head
+		if first && head.Version <= from || !was && !first && head.Deleted {
+			continue
+		}
+		v, err := db.At(&head.Object, history.Point{})
+		if err != nil || v == nil {
+			return n, err
+		}
+		old, err := db.VersionBefore(v)
+		if err != nil {
+			return n, err
+		}
+		if was && old == nil && !before.Deleted {
+			old = v // what it was is not kept, but that it was there
+		}
+		n++
+		if err := w.change(v, old); err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}

@@ -1,0 +1,291 @@
+package e2e_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/kubebridge/bridge/test/e2e/harness"
+)
+
+const kept = `
+sinks:
+  - {name: kept, history: {}}
+`
+
+// The API server at a moment is the truth for the history that is served of that moment.
+func TestServe(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, live(t))
+	b := l.bridge("bridge", kept)
+	l.start(b)
+	l.createConfigMap("changed", "1")
+	l.createConfigMap("deleted", "1")
+	l.createDeployment("web", 2)
+	l.waitRolledOut("web")
+	kinds := l.kindsOfNamespaces()
+	version, want := l.moment(kinds)
+	tables := l.tables(l.Admin())
+
+	l.updateConfigMap("changed", "2")
+	l.deleteConfigMap("deleted")
+	l.createConfigMap("new", "1")
+	l.scale("web", 1)
+	l.roll("web", "app:2")
+	l.waitRolledOut("web")
+	_, last := l.moment(kinds)
+	l.createConfigMap("behind-everything", "1")
+	eventually(t, "the history of what came last", time.Minute, func() []string {
+		if _, err := b.Output(l.ctx, "show", "cm/behind-everything", "-n", l.namespace); err != nil {
+			return []string{err.Error()}
+		}
+		return nil
+	})
+
+	past := l.served(b, "--at", version, "--speed", "max")
+	client, err := dynamic.NewForConfig(past)
+	must(t, err)
+	t.Run("lists are those of the API server at that moment", func(t *testing.T) {
+		got := listed(t, client, l.namespace, kinds)
+		for kind, objects := range want {
+			if len(got[kind]) != len(objects) {
+				t.Errorf("%v: %d objects, want %d", kind, len(got[kind]), len(objects))
+			}
+			for name, object := range objects {
+				if got[kind][name] != object {
+					t.Errorf("%v %s:\n%s\nwant\n%s", kind, name, got[kind][name], object)
+				}
+			}
+		}
+	})
+	t.Run("tables are those of the API server, but for ages", func(t *testing.T) {
+		if got := l.tables(past); !maps.Equal(got, tables) {
+			t.Errorf("%v\nwant\n%v", got, tables)
+		}
+	})
+	t.Run("an informer syncs and follows to the last state", func(t *testing.T) {
+		for _, kind := range []schema.GroupVersionResource{
+			{Version: "v1", Resource: "configmaps"}, {Version: "v1", Resource: "pods"}, {Group: "apps", Version: "v1", Resource: "deployments"},
+		} {
+			want := map[string]string{}
+			for name, object := range last[kind] {
+				want[name] = versionOfText(object)
+			}
+			if kind.Resource == "configmaps" {
+				o, err := l.dynamic.Resource(kind).Namespace(l.namespace).Get(l.ctx, "behind-everything", metav1.GetOptions{})
+				must(t, err)
+				want["behind-everything"] = o.GetResourceVersion()
+			}
+			follows(t, client, kind, l.namespace, want)
+		}
+	})
+	t.Run("kubectl works", func(t *testing.T) { l.kubectl(t, past) })
+	l.stop(b)
+}
+
+// kindsOfNamespaces are the resources that the bridge watches without a file, of those in namespaces.
+func (l *lab) kindsOfNamespaces() (kinds []schema.GroupVersionResource) {
+	l.t.Helper()
+	d, err := discovery.NewDiscoveryClientForConfig(l.Admin())
+	must(l.t, err)
+	lists, err := d.ServerPreferredNamespacedResources()
+	must(l.t, err)
+	for _, list := range discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"list", "watch"}}, lists) {
+		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		must(l.t, err)
+		for _, r := range list.APIResources {
+			if r.Name != "events" && r.Name != "leases" {
+				kinds = append(kinds, gv.WithResource(r.Name))
+			}
+		}
+	}
+	return kinds
+}
+
+// objects are those of each kind, by name.
+type objects map[schema.GroupVersionResource]map[string]string
+
+// moment is a version at which nothing changes in the namespace, and what there is.
+func (l *lab) moment(kinds []schema.GroupVersionResource) (version string, want objects) {
+	l.t.Helper()
+	eventually(l.t, "a moment without changes", time.Minute, func() []string {
+		want = listed(l.t, l.dynamic, l.namespace, kinds)
+		list, err := l.dynamic.Resource(kinds[0]).Namespace(l.namespace).List(l.ctx, metav1.ListOptions{})
+		must(l.t, err)
+		version = list.GetResourceVersion()
+		if again := listed(l.t, l.dynamic, l.namespace, kinds); !maps.EqualFunc(again, want, maps.Equal) {
+			return []string{"something changes"}
+		}
+		return nil
+	})
+	return version, want
+}
+
+// listed are objects less what redaction takes out and managedFields.
+func listed(t *testing.T, client dynamic.Interface, namespace string, kinds []schema.GroupVersionResource) objects {
+	t.Helper()
+	all := objects{}
+	for _, kind := range kinds {
+		all[kind] = map[string]string{}
+		list, err := client.Resource(kind).Namespace(namespace).List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Errorf("%v: %v", kind, err)
+			continue
+		}
+		for _, o := range list.Items {
+			o.SetManagedFields(nil)
+			if kind.Resource == "secrets" {
+				unstructured.RemoveNestedField(o.Object, "data")
+			}
+			text, err := json.Marshal(o.Object)
+			must(t, err)
+			all[kind][o.GetName()] = string(text)
+		}
+	}
+	return all
+}
+
+func versionOfText(object string) string {
+	var o metav1.PartialObjectMetadata
+	_ = json.Unmarshal([]byte(object), &o) // it was marshalled before
+	return o.ResourceVersion
+}
+
+// served starts bridge serve beside a running bridge, and gives the configuration that it prints.
+func (l *lab) served(b *harness.Bridge, args ...string) *rest.Config {
+	l.t.Helper()
+	binary, err := bridgeBinary()
+	must(l.t, err)
+	args = append([]string{"serve", "--dir", filepath.Join(b.StateDir, "history"), "-n", l.namespace}, args...)
+	cmd := exec.CommandContext(context.WithoutCancel(l.ctx), binary, args...)
+	var out, errs harness.Log
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	must(l.t, cmd.Start())
+	l.t.Cleanup(func() {
+		_ = cmd.Process.Signal(os.Interrupt)
+		if err := cmd.Wait(); err != nil {
+			l.t.Errorf("bridge serve: %v\n%s", err, errs.String())
+		}
+	})
+	eventually(l.t, "the kubeconfig", time.Minute, func() []string {
+		if !strings.Contains(errs.String(), "the kubeconfig is on standard output") {
+			return []string{errs.String()}
+		}
+		return nil
+	})
+	c, err := clientcmd.RESTConfigFromKubeConfig([]byte(out.String()))
+	must(l.t, err)
+	must(l.t, os.WriteFile(filepath.Join(l.dir, "past.yaml"), []byte(out.String()), 0o600))
+	return c
+}
+
+// tables are rows of some kinds as kubectl prints them, without ages.
+func (l *lab) tables(c *rest.Config) map[string]string {
+	l.t.Helper()
+	rows := map[string]string{}
+	transport, err := rest.HTTPClientFor(c)
+	must(l.t, err)
+	for _, path := range []string{"api/v1", "apis/apps/v1"} {
+		for _, resource := range map[string][]string{
+			"api/v1": {"pods", "services", "configmaps", "serviceaccounts"}, "apis/apps/v1": {"deployments", "replicasets"},
+		}[path] {
+			var table metav1.Table
+			body := accepted(l.t, transport.Do, fmt.Sprintf("%s/%s/namespaces/%s/%s", strings.TrimSuffix(c.Host, "/"), path, l.namespace, resource))
+			must(l.t, json.Unmarshal(body, &table))
+			for _, row := range table.Rows {
+				var cells []string
+				for i, d := range table.ColumnDefinitions {
+					if d.Name != "Age" && d.Name != "Readiness Gates" && d.Name != "Nominated Node" && d.Name != "Secrets" {
+						cells = append(cells, fmt.Sprintf("%s=%v", d.Name, row.Cells[i]))
+					}
+				}
+				rows[fmt.Sprintf("%s %v", resource, row.Cells[0])] = strings.Join(cells, " ")
+			}
+		}
+	}
+	return rows
+}
+
+// follows fails when an informer does not come to a state.
+func follows(t *testing.T, client dynamic.Interface, kind schema.GroupVersionResource, namespace string, want map[string]string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	factory := dynamicinformer.NewFilteredDynamicSharedInformerFactory(client, 0, namespace, nil)
+	informer := factory.ForResource(kind).Informer()
+	factory.Start(ctx.Done())
+	defer factory.Shutdown()
+	defer cancel()
+	eventually(t, fmt.Sprint("the last state of ", kind.Resource), time.Minute, func() []string {
+		got := map[string]string{}
+		for _, o := range informer.GetStore().List() {
+			u, _ := o.(*unstructured.Unstructured)
+			got[u.GetName()] = u.GetResourceVersion()
+		}
+		if !informer.HasSynced() || !maps.Equal(got, want) {
+			return []string{fmt.Sprintf("%v, want %v", got, want)}
+		}
+		return nil
+	})
+}
+
+// kubectl runs it, where there is one.
+func (l *lab) kubectl(t *testing.T, _ *rest.Config) {
+	t.Helper()
+	path, err := exec.LookPath("kubectl")
+	if err != nil {
+		t.Skip("not run: no kubectl on this machine")
+	}
+	for _, line := range []string{
+		"get pods", "get pods -o wide", "get deployments,replicasets,configmaps", "get all", "get nodes -o wide", "get pods -A --chunk-size=2",
+		"get deployment web -o yaml", "describe pods", "describe deployment web", "describe nodes", "api-resources",
+	} {
+		args := append([]string{"--kubeconfig", filepath.Join(l.dir, "past.yaml"), "--cache-dir", filepath.Join(l.dir, "cache")}, strings.Fields(line)...)
+		var errs bytes.Buffer
+		cmd := exec.CommandContext(t.Context(), path, args...)
+		cmd.Stderr = &errs
+		out, err := cmd.Output()
+		if err != nil || len(out) == 0 || strings.Contains(errs.String(), "rror") {
+			t.Errorf("kubectl %s: %v\n%s%s", line, err, out, errs.String())
+		}
+		if slices.Contains([]string{"get pods", "describe deployment web"}, line) && !strings.Contains(string(out), "web") {
+			t.Errorf("kubectl %s:\n%s", line, out)
+		}
+	}
+}
+
+// accepted asks for a table.
+func accepted(t *testing.T, do func(*http.Request) (*http.Response, error), url string) []byte {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	must(t, err)
+	r.Header.Set("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
+	response, err := do(r)
+	must(t, err)
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	must(t, err)
+	if response.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %d %s", url, response.StatusCode, body)
+	}
+	return body
+}
