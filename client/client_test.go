@@ -443,7 +443,8 @@ func typedAndUntyped(t *testing.T, b *broker, c *client.Client) {
 	h2.wantLines(t, "list a 1")
 	found, ok, err := typed.GetIndexer().GetByKey("shop/a")
 	pod, isPod := found.(*corev1.Pod)
-	if !ok || err != nil || !isPod || pod.Spec.NodeName != "node-1" {
+	if !ok || err != nil || !isPod || pod.Spec.NodeName != "node-1" ||
+		pod.Kind != "" {
 		t.Errorf("got %+v, %v", found, err)
 	}
 	found, _, _ = untyped.GetIndexer().GetByKey("shop/a")

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 )
 
@@ -258,7 +259,9 @@ func decode(raw []byte, scheme *runtime.Scheme) (runtime.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	return made, json.Unmarshal(raw, made)
+	err = json.Unmarshal(raw, made)
+	made.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{}) // as typed clients have it
+	return made, err
 }
 
 // listVersion is a resourceVersion for a list.
