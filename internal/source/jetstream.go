@@ -29,6 +29,8 @@ type streamReader struct {
 	whole    bool
 	removed  []Removal
 	asked    time.Time // when a jump was last looked into
+	// sparse are the streams that remove single messages by themselves.
+	sparse map[string]bool
 }
 
 func openNATS(ctx context.Context, cfg Config, scheme, hosts, name string) (Reader, error) {
@@ -42,7 +44,7 @@ func openNATS(ctx context.Context, cfg Config, scheme, hosts, name string) (Read
 	if err != nil {
 		return nil, err
 	}
-	r := &streamReader{patience: cfg.Patience, conn: conn, position: clone(cfg.After), whole: true}
+	r := &streamReader{patience: cfg.Patience, conn: conn, position: clone(cfg.After), whole: true, sparse: map[string]bool{}}
 	if c.Domain != "" {
 		r.js, err = jetstream.NewWithDomain(conn, c.Domain)
 	} else {
@@ -140,6 +142,7 @@ func (r *streamReader) extents(ctx context.Context) (list []extent, err error) {
 		} else if info.State.FirstSeq > at.Next {
 			r.removed = append(r.removed, Removal{name, at.Next, info.State.FirstSeq})
 		}
+		r.sparse[name] = removesSingly(&info.Config)
 		x := extent{name, info.Created, max(at.Next, info.State.FirstSeq, 1), info.State.LastSeq}
 		r.position[name] = Lane{x.first, info.Created}
 		if info.State.Msgs > 0 && x.first <= x.last {
@@ -148,6 +151,11 @@ func (r *streamReader) extents(ctx context.Context) (list []extent, err error) {
 		}
 	}
 	return list, nil
+}
+
+// removesSingly reports whether a stream removes messages that are not its oldest ones.
+func removesSingly(c *jetstream.StreamConfig) bool {
+	return c.MaxMsgsPerSubject > 0 || c.AllowMsgTTL || c.AllowRollup || c.Retention != jetstream.LimitsPolicy
 }
 
 // stream reads one stream. It reports whether to go on.
@@ -203,9 +211,10 @@ func (r *streamReader) stream(ctx context.Context, x extent, yield func(*Message
 }
 
 // jumped notes a stretch that the stream has removed by its limits while it was read. Single messages
-// that somebody has deleted are no such: the stream begins before them. It asks once a second at most.
+// that somebody has deleted are no such: the stream begins before them. It asks at each jump; once a
+// second at most of a stream in which single messages are removed all the time.
 func (r *streamReader) jumped(ctx context.Context, name string, expected, at uint64) {
-	if time.Since(r.asked) < time.Second {
+	if r.sparse[name] && time.Since(r.asked) < time.Second {
 		return
 	}
 	r.asked = time.Now()

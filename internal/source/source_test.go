@@ -483,3 +483,34 @@ func TestRights(t *testing.T) {
 		t.Errorf("%d of %d events, %v", len(got.events), len(events), err)
 	}
 }
+
+// Each stretch that a stream removes while it is read is noted, also several within a second.
+func TestRemovedMeanwhile(t *testing.T) {
+	s := natsServer(t)
+	js := jetStream(t, s)
+	stream, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "K8S", Subjects: []string{"k8s.>"}})
+	testkit.OK(t, err)
+	const messages, stretch = 12_000, 3000 // a reader fetches 2,000 at a time
+	for range messages {
+		_, err := js.PublishAsync("k8s.a", []byte("{}"))
+		testkit.OK(t, err)
+	}
+	<-js.PublishAsyncComplete()
+	r := open(t, source.Config{From: s.ClientURL() + "/K8S"})
+	defer r.Close()
+	read, purged, missing := 0, uint64(1), uint64(0)
+	for m, err := range r.Messages(t.Context()) {
+		testkit.OK(t, err)
+		read++
+		if removed := purged + stretch; m.Offset >= purged && removed < messages {
+			testkit.OK(t, stream.Purge(t.Context(), jetstream.WithPurgeSequence(removed)))
+			purged = removed
+		}
+	}
+	for _, x := range r.Removed() {
+		missing += x.To - x.From
+	}
+	if len(r.Removed()) < 2 || int(missing)+read != messages {
+		t.Errorf("%d messages read, %d missing in %d stretches, want %d", read, missing, len(r.Removed()), messages)
+	}
+}
