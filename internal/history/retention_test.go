@@ -4,8 +4,11 @@ import (
 	"context"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history"
@@ -112,4 +115,116 @@ func TestRetention(t *testing.T) {
 		cancel()
 		db.RunRetention(ctx, history.Retention{Age: time.Hour}, time.Hour)
 	})
+}
+
+// A process that is killed while old versions are removed leaves a history that answers as before behind
+// the horizon, and the next one goes on.
+func TestRetentionKilled(t *testing.T) {
+	events := timed(t, 23, 40, 40)
+	known := model{}
+	for i := range events {
+		known.add(&events[i])
+	}
+	newest := events[len(events)-1].Time
+	age := history.Retention{Age: newest.Sub(events[0].Time) / 3}
+	write := func(files vfs.FS) (*history.DB, func() uint64) {
+		counted := &countedFS{FS: files}
+		db, err := history.Open(history.Options{Dir: "history", FS: counted, MemTableBytes: 64 << 10, LastVersionsBytes: 30_000})
+		testkit.OK(t, err)
+		return db, counted.writes.Load
+	}
+	// How many writes retention makes is found by one run without a kill.
+	files := vfs.NewCrashableMem()
+	db, writes := write(files)
+	_, err := db.Append(t.Context(), pointers(events))
+	testkit.OK(t, err)
+	before := writes()
+	testkit.OK(t, db.Retain(t.Context(), age, newest))
+	total := writes() - before
+	testkit.OK(t, db.Close())
+	if total < 5 {
+		t.Fatalf("only %d writes: there is nothing to kill", total)
+	}
+	random := rand.New(rand.NewPCG(3, 4))
+	for round := range 8 {
+		files := vfs.NewCrashableMem()
+		counted := &countedFS{FS: files}
+		db, err := history.Open(history.Options{Dir: "history", FS: counted, MemTableBytes: 64 << 10, LastVersionsBytes: 30_000})
+		testkit.OK(t, err)
+		_, err = db.Append(t.Context(), pointers(events))
+		testkit.OK(t, err)
+		var crashed *vfs.MemFS
+		counted.at(counted.writes.Load()+1+random.Uint64N(total), func() {
+			crashed = files.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: random.IntN(101), RNG: rand.New(rand.NewPCG(uint64(round), 5))})
+		})
+		testkit.OK(t, db.Retain(t.Context(), age, newest))
+		testkit.OK(t, db.Close())
+		if crashed == nil {
+			continue // this run made fewer writes
+		}
+		db, err = history.Open(history.Options{Dir: "history", FS: crashed, MemTableBytes: 64 << 10})
+		testkit.OK(t, err)
+		for range 2 { // as the kill left it, and after the next pass
+			requireKept(t, db, known, random, newest)
+			testkit.OK(t, db.Retain(t.Context(), history.Retention{Age: age.Age - 5*time.Minute}, newest))
+		}
+		testkit.OK(t, db.Close())
+	}
+}
+
+// requireKept compares what lies behind the horizon.
+func requireKept(t *testing.T, db *history.DB, known model, random *rand.Rand, newest time.Time) {
+	t.Helper()
+	horizon, err := db.Horizon()
+	testkit.OK(t, err)
+	if horizon.IsZero() {
+		horizon = newest.Add(-time.Hour)
+	}
+	for object := range known {
+		all := known.versions(object)
+		o := &history.Object{Namespace: all[0].Namespace, Name: all[0].Name}
+		for _, u := range db.Units() {
+			if u.Resource == all[0].Resource {
+				o.Unit = u
+			}
+		}
+		for range 2 {
+			at := horizon.Add(time.Duration(random.Int64N(int64(newest.Sub(horizon)))))
+			got, err := db.At(o, history.Point{At: at})
+			testkit.OK(t, err)
+			want := lastUpTo(all, at)
+			if want != nil && want.Op == event.Deleted && got == nil {
+				want = nil // it ended before the horizon
+			}
+			compareVersion(t, got, want)
+		}
+	}
+}
+
+// countedFS counts writes to files, and does something before one of them.
+type countedFS struct {
+	vfs.FS
+	writes atomic.Uint64
+	when   uint64
+	do     func()
+}
+
+// at does something before a write, which must come later.
+func (f *countedFS) at(write uint64, do func()) { f.when, f.do = write, do }
+
+func (f *countedFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	file, err := f.FS.Create(name, category)
+	return &countedFile{file, f}, err
+}
+
+type countedFile struct {
+	vfs.File
+	fs *countedFS
+}
+
+func (f *countedFile) Write(p []byte) (int, error) {
+	if f.fs.writes.Add(1) == f.fs.when {
+		f.fs.do()
+	}
+	return f.File.Write(p)
 }
