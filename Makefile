@@ -147,12 +147,13 @@ SOAK_TIME ?= 30m
 SOAK_FLAGS ?=
 
 .PHONY: test-readers
-test-readers: $(BIN)/readers/nats/.installed ## What is published to NATS, read back with clients of other make (Node)
-	NATS_READER=$(CURDIR)/$(BIN)/readers/nats/read.mjs $(GO) test ./internal/sinks/nats -run IndependentReader -timeout $(TEST_TIME)
+test-readers: $(BIN)/readers/nats/.installed ## What is published to NATS, read back with clients of other make (Node, Python)
+	NATS_READER=$(CURDIR)/$(BIN)/readers/nats/read.mjs NATS_PYTHON=$(CURDIR)/$(BIN)/readers/nats/venv/bin/python $(GO) test ./internal/sinks/nats -run IndependentReader -timeout $(TEST_TIME)
 
-$(BIN)/readers/nats/.installed: test/readers/nats/package.json test/readers/nats/read.mjs
-	@echo "installing the Node clients that read back what the tests publish"
+$(BIN)/readers/nats/.installed: $(wildcard test/readers/nats/*)
+	@echo "installing the clients that read back what the tests publish"
 	@mkdir -p $(@D) && cp $^ $(@D) && npm install --prefix $(@D) --silent --no-audit --no-fund --no-package-lock
+	@python3 -m venv --clear $(@D)/venv && $(@D)/venv/bin/pip install -q --disable-pip-version-check -r $(@D)/requirements.txt
 	@touch $@
 
 .PHONY: test-jetstream

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 
 	"github.com/kubebridge/bridge/internal/event"
@@ -117,4 +118,90 @@ func wantRead(t *testing.T, got read, e *event.Event, data []byte) {
 	if got.MessageID != e.MessageID() {
 		t.Errorf("%s: Nats-Msg-Id %q, want %q", e.ID, got.MessageID, e.MessageID())
 	}
+}
+
+// bucketReaders are commands that print the keys of a bucket, with clients for JavaScript and
+// Python.
+func bucketReaders(t *testing.T) map[string][]string {
+	t.Helper()
+	script, python := os.Getenv("NATS_READER"), os.Getenv("NATS_PYTHON")
+	if script == "" || python == "" {
+		t.Skip("make test-readers installs the readers and runs this")
+	}
+	dir := filepath.Dir(script)
+	return map[string][]string{
+		"Node":   {"node", filepath.Join(dir, "bucket.mjs")},
+		"Python": {python, filepath.Join(dir, "bucket.py")},
+	}
+}
+
+// The bucket is that of any client: it has the newest value of each object that exists, through a
+// restart of the server and of the sink, and a list that says what is gone.
+func TestIndependentReaderOfABucket(t *testing.T) {
+	readers := bucketReaders(t)
+	for _, encoding := range []string{nats.Binary, nats.Structured} {
+		t.Run(encoding, func(t *testing.T) {
+			ts := newTestServer(t)
+			change := func(c *nats.Config) { c.Encoding = encoding }
+			first := ts.openSink(inBucket, change)
+			want := map[string]*event.Event{}
+			for version := 1; version <= 3; version++ {
+				for _, name := range []string{"web", "a.b", "system:node", "é", "vanished", "deleted"} {
+					e := ev(name, version)
+					mustStore(t, first, e)
+					want[string(event.AppendKeyToken([]byte(key), name))] = e
+				}
+			}
+			mustStore(t, first, gone("deleted", 4))
+			_ = first.Close()
+			ts.restart()
+			second := ts.openSink(inBucket, change)
+			newest := ev("web", 5)
+			mustStore(t, second, newest)
+			if err := publishEnd(t, second, 9, "web", "a.b", "system:node", "é"); err != nil {
+				t.Fatal(err)
+			}
+			want[key+"web"], want["_informers.workloads.deployments_apps.synced"] = newest, listEnd(9)
+			delete(want, key+"vanished")
+			delete(want, key+"deleted")
+			for name, command := range readers {
+				got := readBucket(t, command, ts.url())
+				for key, e := range want {
+					value := e.Data
+					if encoding == nats.Structured {
+						value = event.AppendStructured(nil, e)
+					}
+					if !bytes.Equal(got[key], value) {
+						t.Errorf("%s: %s is %q, want %q", name, key, got[key], value)
+					}
+				}
+				if len(got) != len(want) {
+					t.Errorf("%s: %d keys, want %d", name, len(got), len(want))
+				}
+			}
+		})
+	}
+}
+
+func readBucket(t *testing.T, command []string, url string) map[string][]byte {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), command[0], append(command[1:], url, "SHOP")...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, stderr.Bytes())
+	}
+	got := map[string][]byte{}
+	for d := json.NewDecoder(bytes.NewReader(out)); d.More(); {
+		var entry struct {
+			Key   string
+			Value []byte
+		}
+		if err := d.Decode(&entry); err != nil {
+			t.Fatal(err)
+		}
+		got[entry.Key] = entry.Value
+	}
+	return got
 }
