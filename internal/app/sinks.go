@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kubebridge/bridge/config"
+	"github.com/kubebridge/bridge/internal/asyncapi"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/stdout"
@@ -29,6 +30,9 @@ type sinkKind interface {
 	target() []string
 	// sample shows events as the sink would send them.
 	sample() (sampleForm, error)
+	// describe says where events go, and what is around them in a message; nil where nothing is
+	// published.
+	describe() *asyncapi.Sink
 }
 
 // kindOf is the one place that asks what a sink is.
@@ -102,3 +106,5 @@ func (k stdoutKind) sample() (sampleForm, error) {
 		},
 	}, nil
 }
+
+func (k stdoutKind) describe() *asyncapi.Sink { return &asyncapi.Sink{Structured: true} }

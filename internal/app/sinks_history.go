@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/kubebridge/bridge/config"
+	"github.com/kubebridge/bridge/internal/asyncapi"
 	"github.com/kubebridge/bridge/internal/event"
 	store "github.com/kubebridge/bridge/internal/history"
 	"github.com/kubebridge/bridge/internal/sinks"
@@ -58,3 +59,6 @@ func (k historyKind) sample() (sampleForm, error) {
 		destination: func(*event.Event) string { return "sink " + k.sink.Name + ": history " + k.Dir },
 	}, nil
 }
+
+// describe is nil: nobody reads events from a history.
+func (historyKind) describe() *asyncapi.Sink { return nil }

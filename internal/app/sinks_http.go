@@ -1,11 +1,13 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/url"
 
 	"github.com/kubebridge/bridge/config"
+	"github.com/kubebridge/bridge/internal/asyncapi"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/http"
@@ -74,4 +76,18 @@ func (k httpKind) sample() (sampleForm, error) {
 			return "sink " + k.sink.Name + ": POST " + k.URL.String()
 		},
 	}, nil
+}
+
+func (k httpKind) describe() *asyncapi.Sink {
+	d := &asyncapi.Sink{
+		Protocol: "http", Prefix: "ce-", MediaType: "Content-Type", ContentType: "Content-Type",
+		Encode: event.HeaderValue,
+	}
+	if u, err := url.Parse(string(k.URL)); err == nil {
+		d.Protocol, d.Servers, d.Address = u.Scheme, []string{u.Host}, cmp.Or(u.EscapedPath(), "/")
+	}
+	if u, err := url.Parse(string(k.DeadLetterURL)); err == nil && k.DeadLetterURL != "" {
+		d.DeadLetters, d.DeadLetterServer = cmp.Or(u.EscapedPath(), "/"), u.Host
+	}
+	return d
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 
 	"github.com/kubebridge/bridge/config"
+	"github.com/kubebridge/bridge/internal/asyncapi"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
@@ -101,4 +102,16 @@ func (k kafkaKind) sample() (sampleForm, error) {
 				k.sink.Name, topic.Append(nil, e, event.AppendTopicPart), e.PartitionKey)
 		},
 	}, err
+}
+
+func (k kafkaKind) describe() *asyncapi.Sink {
+	d := &asyncapi.Sink{
+		Protocol: "kafka", Servers: k.Brokers, Address: k.Topic, DeadLetters: k.DeadLetterTopic, Prefix: "ce_",
+		MediaType: "content-type", ContentType: "content-type", Own: []string{"informer", "sink"}, Keyed: true, Tombstones: k.Tombstones,
+		Oversize: true,
+	}
+	if k.TLS != nil {
+		d.Protocol = "kafka-secure"
+	}
+	return d
 }

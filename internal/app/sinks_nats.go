@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/config"
+	"github.com/kubebridge/bridge/internal/asyncapi"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/natsserver"
 	"github.com/kubebridge/bridge/internal/sinks"
@@ -190,4 +191,24 @@ func (k natsKind) sample() (sampleForm, error) {
 				k.sink.Name, subject.Append(nil, e, token), e.MessageID())
 		},
 	}, err
+}
+
+func (k natsKind) describe() *asyncapi.Sink {
+	d := &asyncapi.Sink{
+		Protocol: "nats", Address: k.Subject, DeadLetters: k.DeadLetterSubject, Prefix: "ce-", MediaType: "ce-datacontenttype",
+		ContentType: "Content-Type",
+		Encode:      event.HeaderValue, Own: []string{"Nats-Msg-Id"}, HeadersToo: k.Mode == nats.KV, Oversize: true,
+	}
+	switch {
+	case d.DeadLetters == nats.NoDeadLetter || k.Mode == nats.KV:
+		d.DeadLetters = ""
+	case d.DeadLetters == "":
+		d.DeadLetters = nats.DefaultDeadLetter(k.Subject, k.Stream.Name)
+	}
+	for _, server := range k.Servers {
+		if u, err := url.Parse(string(server)); err == nil {
+			d.Servers = append(d.Servers, u.Host)
+		}
+	}
+	return d
 }

@@ -33,6 +33,11 @@ func typeNames(cfg *MakerConfig) map[Op]string {
 	return names
 }
 
+// TypeOf is the type of an event about an object.
+func TypeOf(op Op, types Types, payload Payload) string {
+	return typeNames(&MakerConfig{Types: types, Payload: payload})[op]
+}
+
 // knativeSubject is the object's path in Knative's form, which knows neither /api nor cluster-scoped objects.
 func knativeSubject(t resource.Type, namespace, name string) string {
 	return "/apis/" + t.APIVersion() + "/namespaces/" + namespace + "/" + t.Resource + "/" + name

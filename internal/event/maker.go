@@ -148,8 +148,8 @@ const (
 	CauseLeft    = "left-selector"
 )
 
-// sourceOf is the source of all events of a cluster: a URI reference, whatever its name is made of.
-func sourceOf(cluster string) string { return (&url.URL{Path: "/clusters/" + cluster}).EscapedPath() }
+// SourceOf is the source of all events of a cluster: a URI reference, whatever its name is made of.
+func SourceOf(cluster string) string { return (&url.URL{Path: "/clusters/" + cluster}).EscapedPath() }
 
 // NewMaker checks and prepares.
 func NewMaker(cfg MakerConfig) (*Maker, error) {
@@ -160,7 +160,7 @@ func NewMaker(cfg MakerConfig) (*Maker, error) {
 	if cfg.Types = cmp.Or(cfg.Types, TypesBridge); cfg.Types != TypesBridge && cfg.Types != TypesKnative {
 		return nil, fmt.Errorf("types %q: there are %s and %s", cfg.Types, TypesBridge, TypesKnative)
 	}
-	return &Maker{cfg: cfg, source: sourceOf(cfg.Cluster), types: typeNames(&cfg), phrases: newPhrases(cfg.Type)}, nil
+	return &Maker{cfg: cfg, source: SourceOf(cfg.Cluster), types: typeNames(&cfg), phrases: newPhrases(cfg.Type)}, nil
 }
 
 // NeedsOld says whether the events of updates are made with the old object.

@@ -199,7 +199,7 @@ func (c Config) withDefaults() Config {
 	c.Encoding = cmp.Or(c.Encoding, Binary)
 	c.Subject = cmp.Or(c.Subject, DefaultSubject)
 	c.Stream = c.Stream.withDefaults()
-	c.DeadLetter = cmp.Or(c.DeadLetter, defaultDeadLetter(c.Subject, c.Stream.Name))
+	c.DeadLetter = cmp.Or(c.DeadLetter, DefaultDeadLetter(c.Subject, c.Stream.Name))
 	c.AckTimeout = cmp.Or(c.AckTimeout, 5*time.Second)
 	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, 5*time.Second)
 	c.Limits.Messages = cmp.Or(c.Limits.Messages, 512)

@@ -111,7 +111,7 @@ func (c *Config) fenceTemplate(name string) (*event.Template, error) {
 		return event.ParseTemplate(bucketSubject + c.Bucket + "." + fenceToken + "." +
 			string(event.AppendKeyToken(nil, name)))
 	}
-	base := strings.Split(defaultDeadLetter(c.Subject, c.Stream.Name), ".")
+	base := strings.Split(DefaultDeadLetter(c.Subject, c.Stream.Name), ".")
 	tokens := []string{}
 	for _, token := range base {
 		switch token {

@@ -36,9 +36,9 @@ func parseSubject(field, text string) (*event.Template, error) {
 	return t, nil
 }
 
-// defaultDeadLetter puts dead letters below the constant beginning of the subject, so that the
+// DefaultDeadLetter puts dead letters below the constant beginning of the subject, so that the
 // stream holds them too; with several streams, each its own.
-func defaultDeadLetter(subject, stream string) string {
+func DefaultDeadLetter(subject, stream string) string {
 	var constant []string
 	for token := range strings.SplitSeq(subject, ".") {
 		if strings.Contains(strings.ReplaceAll(token, "{cluster}", ""), "{") {

@@ -1,0 +1,199 @@
+package asyncapi
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/kubebridge/bridge/internal/event"
+)
+
+// Sink is a sink that publishes.
+type Sink struct {
+	Name string
+	// Protocol of AsyncAPI: nats, kafka, http. Servers are host:port; none for standard output.
+	Protocol string
+	Servers  []string
+	// Address is the template of the subject or topic, or the path of a URL; "" for none.
+	// DeadLetters is that of refused events, on DeadLetterServer where it is another one.
+	Address, DeadLetters, DeadLetterServer string
+	// Prefix of the headers of attributes, the header for the media type of the data, and that of a
+	// structured message.
+	Prefix, MediaType, ContentType string
+	// Encode is how a value stands in a header; nil for as it is.
+	Encode func(string) string
+	// Own are the headers that are no attributes.
+	Own []string
+	// Structured: the message is the whole event. HeadersToo: the attributes are headers too.
+	Structured, HeadersToo bool
+	// Keyed: messages have a key.
+	Keyed bool
+	// Tombstones: each deleted event is followed by a message with its key and no value.
+	Tombstones bool
+	// Oversize: a payload may come in a smaller form, or not at all.
+	Oversize bool
+	Streams  []Stream
+}
+
+// Stream is what one informer sends to the sink.
+type Stream struct {
+	Informer string
+	Payload  event.Payload
+	Types    event.Types
+	Ops      []event.Op // of objects
+	Progress bool
+	// Attributes of the configuration's own.
+	Attributes []string
+	Owners     bool
+}
+
+// schema is a JSON Schema, or another object of the document.
+type schema = map[string]any
+
+// Document describes sinks. cluster is "" where it is not known before the bridge runs.
+func Document(cluster string, sinks []Sink) map[string]any {
+	d := &document{
+		cluster: cluster, servers: schema{}, channels: schema{}, operations: schema{}, messages: schema{},
+		schemas: schema{},
+	}
+	for i := range sinks {
+		d.sink(&sinks[i])
+	}
+	name := cluster
+	if name == "" {
+		name = "a cluster"
+	}
+	doc := map[string]any{
+		"asyncapi": "3.0.0",
+		"info": schema{
+			"title":   "Changes of Kubernetes resources of " + name,
+			"version": "1.0.0",
+			"description": "Every change of chosen Kubernetes resources as a CloudEvent, published by bridge. Order, " +
+				"repeats and gaps are described in docs/consumers.md.",
+		},
+		"defaultContentType": event.ContentType,
+		"channels":           d.channels,
+		"operations":         d.operations,
+		"components":         schema{"messages": d.messages, "schemas": d.schemas},
+	}
+	if len(d.servers) > 0 {
+		doc["servers"] = d.servers
+	}
+	return doc
+}
+
+// document is what Document has made so far.
+type document struct {
+	cluster                                          string
+	servers, channels, operations, messages, schemas schema
+}
+
+func ref(parts ...string) schema { return schema{"$ref": "#/" + strings.Join(parts, "/")} }
+
+func (d *document) sink(s *Sink) {
+	servers := d.addServers(s.Name, s.Protocol, s.Servers)
+	list := schema{}
+	for i := range s.Streams {
+		for name, m := range d.messagesOf(s, &s.Streams[i]) {
+			d.messages[name] = m
+			list[name] = ref("components", "messages", name)
+		}
+	}
+	if s.Tombstones {
+		name := s.Name + ".tombstone"
+		d.messages[name] = schema{
+			"title": "Tombstone", "summary": "The object of this key is gone: a compacted topic forgets it. It is no event.",
+			"payload": schema{"type": "null"}, "bindings": d.keyBinding(s),
+		}
+		list[name] = ref("components", "messages", name)
+	}
+	d.channel(s.Name, "What the sink "+s.Name+" publishes", s.Address, servers, list, s)
+	if s.DeadLetters == "" {
+		return
+	}
+	if s.DeadLetterServer != "" {
+		servers = d.addServers(s.Name+"-deadletters", s.Protocol, []string{s.DeadLetterServer})
+	}
+	name := s.Name + ".deadletter"
+	d.messages[name] = d.deadLetter(s)
+	d.channel(s.Name+"-deadletters", "Events that were refused, by the sink "+s.Name, s.DeadLetters, servers,
+		schema{name: ref("components", "messages", name)}, s)
+}
+
+func (d *document) addServers(name, protocol string, hosts []string) (refs []any) {
+	for i, host := range hosts {
+		key := name
+		if i > 0 {
+			key = fmt.Sprint(name, "-", i)
+		}
+		d.servers[key] = schema{"host": host, "protocol": protocol}
+		refs = append(refs, ref("servers", key))
+	}
+	return refs
+}
+
+// channel adds a channel with the operation that publishes to it.
+func (d *document) channel(name, title, template string, servers []any, messages schema, s *Sink) {
+	channel := schema{"title": title, "messages": messages}
+	channel["address"], channel["parameters"] = d.address(template, s)
+	if template == "" {
+		channel["address"] = nil
+	}
+	if len(channel["parameters"].(schema)) == 0 {
+		delete(channel, "parameters")
+	}
+	if len(servers) > 0 {
+		channel["servers"] = servers
+	}
+	d.channels[name] = channel
+	refs := []any{}
+	for _, m := range slices.Sorted(maps.Keys(messages)) {
+		refs = append(refs, ref("channels", name, "messages", m))
+	}
+	d.operations[name] = schema{"action": "send", "channel": ref("channels", name), "messages": refs}
+}
+
+// Parameter is the name of a field of a template as a parameter of a channel.
+func Parameter(field string) string { return strings.ReplaceAll(field, ".", "_") }
+
+var parameterTexts = map[string]string{
+	"cluster":   "The name of the cluster",
+	"informer":  "The informer",
+	"group":     "The API group; core for the core group",
+	"version":   "The API version",
+	"resource":  "The resource in the plural: deployments",
+	"kind":      "The kind",
+	"namespace": "The namespace; - for none",
+	"name":      "The name of the object",
+	"uid":       "The uid of the object",
+	"op":        "What happened",
+	"type":      "The type of the event",
+}
+
+// address puts in what is known of a template, and describes the rest.
+func (d *document) address(template string, s *Sink) (string, schema) {
+	parameters := schema{}
+	t, err := event.ParseTemplate(template)
+	if err != nil {
+		return template, parameters
+	}
+	for _, field := range t.Fields() {
+		name := Parameter(field)
+		if field == "cluster" && d.cluster != "" {
+			text := string(event.AppendSubjectToken(nil, d.cluster))
+			if s.Protocol == "kafka" {
+				text = string(event.AppendTopicPart(nil, d.cluster))
+			}
+			template = strings.ReplaceAll(template, "{cluster}", text)
+			continue
+		}
+		template = strings.ReplaceAll(template, "{"+field+"}", "{"+name+"}")
+		text := parameterTexts[field]
+		if text == "" {
+			text = "The attribute " + strings.TrimPrefix(field, "attributes.")
+		}
+		parameters[name] = schema{"description": text + "; what the address can't hold is encoded"}
+	}
+	return template, parameters
+}
