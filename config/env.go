@@ -58,12 +58,22 @@ func (e *environment) lookup(name string) (string, bool) {
 
 // lists applies the variables of the keys in informers and sinks.
 func (e *environment) lists(c *Config) {
+	if !anyVariable() {
+		return // most of the time of loading is names that nobody has set
+	}
 	for i := range c.Informers {
 		e.element(reflect.ValueOf(&c.Informers[i]).Elem(), "informers", i, c.Informers[i].Name)
 	}
 	for i := range c.Sinks {
 		e.element(reflect.ValueOf(&c.Sinks[i]).Elem(), "sinks", i, c.Sinks[i].Name)
 	}
+}
+
+// anyVariable reports whether a variable of the process may be one of ours.
+func anyVariable() bool {
+	return slices.ContainsFunc(os.Environ(), func(entry string) bool {
+		return strings.HasPrefix(entry, EnvPrefix)
+	})
 }
 
 // element applies the variables of one informer or sink: by its index, then by its name, which wins.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -19,8 +20,14 @@ type field struct {
 	isSection bool // a struct, or a pointer to one
 }
 
-// fieldsOf lists the keys of a section, in the order of the struct.
+// knownFields are those of each section that was asked for: reflect.Type -> []field.
+var knownFields sync.Map
+
+// fieldsOf lists the keys of a section, in the order of the struct. The list is shared.
 func fieldsOf(t reflect.Type) []field {
+	if known, ok := knownFields.Load(t); ok {
+		return known.([]field) //nolint:forcetypeassert // nothing else is stored
+	}
 	var list []field
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -37,6 +44,7 @@ func fieldsOf(t reflect.Type) []field {
 			isSection: section(f.Type) != nil,
 		})
 	}
+	knownFields.Store(t, list)
 	return list
 }
 
