@@ -35,6 +35,7 @@ func TestClusterFaults(t *testing.T) {
 		"the sink's own connection is ended": (*faultyCluster).disconnect,
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			c := newFaultyCluster(t)
 			sent := c.sendUnder(fault, *clusterMessages/5)
 			stored := c.read()

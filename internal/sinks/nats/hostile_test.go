@@ -247,7 +247,7 @@ func lieAboutAcks(t *testing.T, lie func(message) []byte) (strays float64) {
 	ts := newTestServer(t)
 	l := newLiar(t, ts.url())
 	registry := prometheus.NewRegistry()
-	sink := ts.openSink(l.use, ackTimeout(200*time.Millisecond), quick,
+	sink := ts.openSink(l.use, ackTimeout(100*time.Millisecond), quick,
 		func(c *nats.Config) { c.Metrics = registry })
 	mustStore(t, sink, ev("a", 1), ev("b", 1))
 	l.answer(acks, 3, lie)
@@ -287,7 +287,7 @@ func lieAboutStreams(t *testing.T, lie func(message) []byte) {
 	position := before.Position()
 	mustStore(t, before, ev("a", 2))
 	l := newLiar(t, ts.url())
-	sink := ts.newSink(l.use, ackTimeout(200*time.Millisecond), quick)
+	sink := ts.newSink(l.use, ackTimeout(100*time.Millisecond), quick)
 	t.Cleanup(func() { _ = sink.Close() })
 	l.answer(answers, 3, lie)
 	harm := allocated(func() {
@@ -303,7 +303,7 @@ func lieAboutStreams(t *testing.T, lie func(message) []byte) {
 }
 
 // quick shortens the waits for a server that does not answer.
-func quick(c *nats.Config) { c.ConnectTimeout = 500 * time.Millisecond }
+func quick(c *nats.Config) { c.ConnectTimeout = 200 * time.Millisecond }
 
 // patiently repeats what may heal. What only an operator can heal is repeated by the operator.
 func patiently(t *testing.T, do func() error) {

@@ -165,6 +165,8 @@ func TestRightsOfSettings(t *testing.T) {
 		"objects": {
 			rightsOfObjects, rights, func(*testServer) {}, withBucket,
 			func(ctx context.Context, s *nats.Sink) error {
+				ctx, cancel := context.WithTimeout(ctx, time.Second)
+				defer cancel()
 				_, err := s.Claim(ctx, ev("a", 1))
 				return err
 			},
