@@ -569,7 +569,7 @@ func (h *histories) state(ctx context.Context, values url.Values) (any, error) {
 			return
 		}
 		for v, err := range db.State(query) {
-			if err := cmp.Or(err, ctx.Err()); err != nil {
+			if err := cmp.Or(err, ctx.Err(), db.ending.Err()); err != nil {
 				yield(nil, err)
 				return
 			}
