@@ -70,7 +70,7 @@ type Kubernetes struct {
 	WatchIdleTimeout time.Duration `yaml:"watchIdleTimeout" default:"5m"`
 	// DiscoveryInterval is how often the API server is asked what it serves, so that resources that appear (a CRD is installed), change
 	// version or vanish start, move and stop by themselves. That costs two requests, or one per API group and version before
-	// Kubernetes 1.27. An informer that watches customresourcedefinitions, or is told 404, asks at once. 0: never, all stays as it was
+	// Kubernetes 1.27. An informer that watches customresourcedefinitions, or gets a 404, asks at once. 0: never, all stays as it was
 	// at the start.
 	DiscoveryInterval time.Duration `yaml:"discoveryInterval" default:"30s"`
 }
@@ -87,14 +87,14 @@ type State struct {
 	// BodiesPerSecond bounds how many updated objects are written to the state a second, of all informers together; their versions always are,
 	// and new objects too. In a flood of updates beyond that, which then takes about half the CPU, objects stay on disk as they were at an
 	// earlier version until a later update of theirs, or until no update was beyond it for ten seconds: then what is behind is read from the API server, one
-	// request a second. Until then an inferred delete would show the earlier one: the event bears the last version, and the object in it its own. Informers with a filter, `resync`, `attributes`, or a payload of `change` or `patch` write all of theirs, and where
+	// request a second. Until then an inferred delete would show the earlier one: the event has the last version, and the object in it its own. Informers with a filter, `resync`, `attributes`, or a payload of `change` or `patch` write all of theirs, and where
 	// an informer has `owners`, all do. 0: no bound.
 	BodiesPerSecond int `yaml:"bodiesPerSecond" default:"1000"`
-	// MaxUndeliveredBytes bounds the folder `undelivered` in the directory: events that a sink has refused for good and that have no place in dead
+	// MaxUndeliveredBytes bounds the folder `undelivered` in the directory: events that a sink has refused permanently and that have no place in dead
 	// letters, or one that did not take them for the sink's `deadLetterWait`; each in a file, to be read, sent again by other means, and taken
 	// away. When it is full, or 0, such an event waits for its place, and without a place it is lost.
 	MaxUndeliveredBytes Size `yaml:"maxUndeliveredBytes" default:"256MiB"`
-	// Mode is `disk`, or `memory` for nothing on disk: every start is then a first start, and what waits for a
+	// Mode is `disk`, or `memory` for nothing on disk: every start is then a first start, and the backlog of a
 	// sink is bounded by memory.
 	Mode string `yaml:"mode" default:"disk" oneof:"disk memory"`
 }

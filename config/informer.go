@@ -18,7 +18,7 @@ type Informer struct {
 	Namespaces []string `yaml:"namespaces"`
 	// NamespaceSelector is a label selector of Namespaces as kubectl takes it (`env=prod`): objects of namespaces that match are watched, whatever
 	// namespaces come, go and are relabelled. What is in a namespace that comes to match is sent as `added`; when it does not match any more,
-	// as `deleted` with the attribute `cause: left-selector`, and nothing is told of it from then on, not even that it is deleted. Changes count from when the bridge learns of the Namespace's labels. One watch of all
+	// as `deleted` with the attribute `cause: left-selector`, and nothing is reported about it from then on, not even that it is deleted. Changes count from when the bridge learns of the Namespace's labels. One watch of all
 	// namespaces is read for each resource, and the others are left out here, before they cost memory or disk. Cluster-scoped resources are left out as with
 	// `namespaces`, beside which it may not be given. It takes the right to list and watch namespaces.
 	NamespaceSelector string `yaml:"namespaceSelector" example:"env=prod"`
@@ -31,7 +31,7 @@ type Informer struct {
 	// SelectAt says who evaluates `labelSelector`. `server`, the API server: nothing else is read, and that an object has left looks as if it was
 	// deleted. `bridge`: everything is read, and what does not match is left out here, before it costs memory or disk; and events say in `cause`
 	// what happened: `deleted`, or `left-selector` for an object that lives on, with the last state that matched; and of `added` ones `created`, or
-	// `entered-selector` for an object that was there and came to match. Only objects that were told of are told to have left: with `snapshot:
+	// `entered-selector` for an object that was there and came to match. Only objects that were reported are reported to have left: with `snapshot:
 	// never` not those from before the start. Fields of names only can then be selected in `fieldSelector`, which the API server evaluates in either case. To go from
 	// one to the other takes no list.
 	SelectAt string `yaml:"selectAt" default:"server" oneof:"server bridge"`
@@ -104,15 +104,15 @@ type Informer struct {
 
 // InformerQueue bounds the memory of what was read and is not yet sent.
 type InformerQueue struct {
-	// Memory is the bound of the change log, for each resource. The DeltaFIFO before it gets a quarter of it. What waits longer than five seconds in the change log, or exceeds the bound, lies in the state directory; one
+	// Memory is the bound of the change log, for each resource. The DeltaFIFO before it gets a quarter of it. Backlog that waits longer than five seconds in the change log, or exceeds the bound, lies in the state directory; one
 	// object larger than it still passes.
 	Memory Size `yaml:"memory" default:"16MiB"`
-	// Spool is the bound of what waits for sinks in the state directory, for each resource: an outage of a sink may last until that
+	// Spool is the bound of the backlog of sinks in the state directory, for each resource: an outage of a sink may last until that
 	// much has changed. What happens when it is reached, `whenFull` says. All resources share the disk: reading also stops for one that
 	// takes more than three times what is left free there, whatever `whenFull` says, so that the others still have room.
 	Spool Size `yaml:"spool" default:"10GiB"`
 	// WhenFull is `block`: reading stops until a sink has taken something, and nothing is dropped, but for what the API server forgets
-	// meanwhile, which a gap event tells; or `drop-oldest`: reading goes on, and the oldest changes in the state directory are dropped for the
+	// meanwhile, which a gap event reports; or `drop-oldest`: reading continues, and the oldest changes in the state directory are dropped for the
 	// sinks that have not had them. Each of these sinks gets an `informer.gap` event in their place, with the reason `dropped`. It is here and
 	// not at the sink because the changes wait once for all sinks. Not for `state.mode: memory`.
 	WhenFull string `yaml:"whenFull" default:"block" oneof:"block drop-oldest"`

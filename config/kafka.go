@@ -11,7 +11,7 @@ type Kafka struct {
 	Topic string `yaml:"topic" default:"k8s.{cluster}.{resource}"`
 	// MaxTopics bounds the topics that events go to. Events for more are dead letters.
 	MaxTopics int `yaml:"maxTopics" default:"1000"`
-	// DeadLetterTopic is the template of the topic for events that the broker refuses for good, and those too large for it
+	// DeadLetterTopic is the template of the topic for events that the broker refuses permanently, and those too large for it
 	// that `oversize` has no form for: the event with the reason, without its data where that does not fit. Left out: such an
 	// event is counted, logged, and goes into the folder of `state.maxUndeliveredBytes`.
 	DeadLetterTopic string `yaml:"deadLetterTopic"`

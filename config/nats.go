@@ -32,7 +32,7 @@ type NATS struct {
 	// {namespace}, {name}, {uid}, {op}, {type}. The core group is `core`, no namespace is `-`, and what a token may not
 	// hold is encoded (`.` as `_`).
 	Subject string `yaml:"subject" default:"k8s.{cluster}.{group}.{version}.{resource}.{namespace}.{name}.{op}"`
-	// DeadLetterSubject is the template of the subject for events that the server refuses for good, and those too large for it that
+	// DeadLetterSubject is the template of the subject for events that the server refuses permanently, and those too large for it that
 	// `oversize` has no form for: the event with the reason, without its data where that does not fit. A stream must store it. Left out: the constant beginning of `subject`, then
 	// `_deadletter.{resource}.{op}`, as `k8s._deadletter.pods.updated`. `off`: such an event is
 	// counted, logged, and goes into the folder of `state.maxUndeliveredBytes`.
@@ -76,7 +76,7 @@ type NATS struct {
 type Objects struct {
 	// Bucket is its name. It is made when missing, as the stream is; one that is there is never changed. Sinks may share one. Left out: none.
 	Bucket string `yaml:"bucket"`
-	// MaxAge is how long payloads are kept. 0: for ever. Shorter than `stream.maxAge`, and consumers find events without their payloads.
+	// MaxAge is how long payloads are kept. 0: forever. Shorter than `stream.maxAge`, and consumers find events without their payloads.
 	MaxAge time.Duration `yaml:"maxAge" default:"168h"`
 	// MaxBytes bounds the bucket; a full bucket takes no more, and the events wait. 0: no bound but the server's.
 	MaxBytes Size `yaml:"maxBytes" default:"0"`
@@ -95,7 +95,7 @@ type Stream struct {
 	// Subjects are what the stream stores. Left out: the constant beginning of `subject` with everything below it, as `k8s.prod.>`, and
 	// the dead letters.
 	Subjects []string `yaml:"subjects"`
-	// MaxAge is how long events are kept. 0: for ever.
+	// MaxAge is how long events are kept. 0: forever.
 	MaxAge time.Duration `yaml:"maxAge" default:"168h"`
 	// MaxBytes bounds the stream; the oldest events go first. 0: no bound but the server's; with `embedded`, 8GiB.
 	MaxBytes Size `yaml:"maxBytes" default:"0"`

@@ -32,9 +32,9 @@ type Sink struct {
 	// MaxInFlightBytes bounds the events in flight: those that the sink's client has, and the broker has
 	// not acknowledged yet.
 	MaxInFlightBytes Size `yaml:"maxInFlightBytes" default:"64MiB"`
-	// DeadLetterWait is how long an event that the broker refuses for good waits for the place of its dead letters, where that is refused too (no
+	// DeadLetterWait is how long an event that the broker refuses permanently waits for the place of its dead letters, where that is refused too (no
 	// right, no stream, full) while the broker answers. Its object waits too, with Kafka its partition. Then the event goes into the folder
-	// `undelivered` of the state directory, is counted, and what is behind it goes on. 0: it waits for ever.
+	// `undelivered` of the state directory, is counted, and what is behind it continues. 0: it waits forever.
 	DeadLetterWait time.Duration `yaml:"deadLetterWait" default:"10m"`
 	// Oversize are the ways to send an event that is too large for the broker, as it would be encoded, in the order in which they are tried:
 	// `trim`: without the last-applied annotation and managedFields; `claim`: without its payload, which goes into the object store of

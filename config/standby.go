@@ -6,7 +6,7 @@ import (
 )
 
 // Standby has several bridges of one configuration stand by for each other. All of them watch, each with a state directory of its own; the
-// one that has the lease publishes. When it is gone another one goes on where it was: out of its own log, without a list.
+// one that has the lease publishes. When it is gone another one resumes where it was: out of its own log, without a list.
 type Standby struct {
 	// Enabled turns it on. Sinks with an embedded server, `state.mode: memory` and informers with another `snapshot` than
 	// `initial` can't be combined with it.
@@ -21,7 +21,7 @@ type Standby struct {
 	// LeaseDuration is how long the others wait for a leader that is not heard of, in whole seconds. A leader that stops in order hands over
 	// at once.
 	LeaseDuration time.Duration `yaml:"leaseDuration" default:"15s"`
-	// RenewDeadline is how long after its last renewal a leader that can't reach the API server goes on publishing. It then
+	// RenewDeadline is how long after its last renewal a leader that can't reach the API server continues to publish. It then
 	// stops and exits with code 1. It must be shorter than `leaseDuration`: the time between is for what is on the wire.
 	RenewDeadline time.Duration `yaml:"renewDeadline" default:"10s"`
 	// RetryPeriod is the time between renewals, and at least that between looks of the others, which wait up to 2.2 times as long.

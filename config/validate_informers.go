@@ -36,7 +36,7 @@ func (inf *Informer) validate(ps *problems, path string, sinkNames []string) {
 		ps.add(path+".queue.memory", "must be above 0")
 	}
 	if inf.Queue.Spool <= 0 {
-		ps.add(path+".queue.spool", "must be above 0: what waits for a sink has to lie somewhere; with state.mode memory it is not used")
+		ps.add(path+".queue.spool", "must be above 0: the backlog of a sink needs a place; with state.mode memory it is not used")
 	}
 	validateFilter(ps, path, inf.Operations, inf.Filter)
 	inf.validateNoise(ps, path)
@@ -48,7 +48,7 @@ func (inf *Informer) validate(ps *problems, path string, sinkNames []string) {
 // validateWhenFull checks that there is something to drop from.
 func (inf *Informer) validateWhenFull(ps *problems, path string, mode string) {
 	if inf.Queue.WhenFull == "drop-oldest" && mode == "memory" {
-		ps.add(path+".queue.whenFull", "drop-oldest drops what waits on disk, and with state.mode memory nothing does")
+		ps.add(path+".queue.whenFull", "drop-oldest drops backlog from disk, and with state.mode memory there is none")
 	}
 }
 
