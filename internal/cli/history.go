@@ -179,12 +179,20 @@ func (o *historyOptions) warn(
 	cmd *cobra.Command, db *history.DB, object *history.Object, holes []*history.Mark, until time.Time,
 ) error {
 	printHoles(cmd, holes)
-	return warnEnd(cmd, db, object.Unit.Cluster(), until)
+	return warnEnd(cmd, db, []*history.Unit{object.Unit}, until)
 }
 
-// warnEnd reports that the history ends before a time; a zero time is none.
-func warnEnd(cmd *cobra.Command, db *history.DB, cluster string, until time.Time) error {
-	newest, err := db.Newest(cluster)
+// warnEnd reports that the history of units of a cluster ends before a time, unless the stream says that it
+// is complete up to it; a zero time is none.
+func warnEnd(cmd *cobra.Command, db *history.DB, units []*history.Unit, until time.Time) error {
+	if len(units) == 0 {
+		return nil
+	}
+	newest, err := db.Newest(units[0].Cluster())
+	complete, completeErr := db.CompleteUntil(units)
+	if err = errors.Join(err, completeErr); complete.After(newest) {
+		newest = complete
+	}
 	if err == nil && !until.IsZero() && until.After(newest.Add(time.Second)) {
 		fmt.Fprintf(cmd.ErrOrStderr(), "bridge: the newest event in this history is of %s: later changes may be missing\n", history.ShowTime(newest))
 	}

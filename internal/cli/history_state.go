@@ -80,7 +80,7 @@ func (o *stateOptions) run(cmd *cobra.Command, p history.Point, selector labels.
 	if q.Units, err = db.Select(cluster, o.kinds); err != nil {
 		return failed(err)
 	}
-	if err := warnState(cmd, db, cluster, q); err != nil {
+	if err := warnState(cmd, db, q); err != nil {
 		return err
 	}
 	rows := newStateRows(cmd.OutOrStdout(), o.output, o.all)
@@ -99,7 +99,7 @@ func (o *stateOptions) run(cmd *cobra.Command, p history.Point, selector labels.
 }
 
 // warnState reports what may be wrong in a state. One of before the horizon is an error.
-func warnState(cmd *cobra.Command, db *history.DB, cluster string, q history.StateQuery) error {
+func warnState(cmd *cobra.Command, db *history.DB, q history.StateQuery) error {
 	horizon, err := db.Horizon()
 	if err != nil {
 		return failed(err)
@@ -120,7 +120,7 @@ func warnState(cmd *cobra.Command, db *history.DB, cluster string, q history.Sta
 		fmt.Fprintf(cmd.ErrOrStderr(), "bridge: this answer may be incomplete: %s of informer %s: %s\n",
 			plain(u.Unit.GroupResource()), plain(u.Unit.Informer), when)
 	}
-	return warnEnd(cmd, db, cluster, q.At.At)
+	return warnEnd(cmd, db, q.Units, q.At.At)
 }
 
 // stateRows prints objects as they come.

@@ -159,7 +159,7 @@ func (o *serveOptions) check(cmd *cobra.Command, db *history.DB, p history.Point
 	if err != nil {
 		return "", failed(err)
 	}
-	return cluster, warnState(cmd, db, cluster, history.StateQuery{Units: units, Namespace: "*", At: p})
+	return cluster, warnState(cmd, db, history.StateQuery{Units: units, Namespace: "*", At: p})
 }
 
 // serveUntil serves until ctx ends. Watches end at once.

@@ -142,3 +142,42 @@ func TestState(t *testing.T) {
 		}
 	})
 }
+
+func TestCompleteUntil(t *testing.T) {
+	at := time.Date(2026, 11, 22, 14, 0, 0, 0, time.UTC)
+	progress := func(resource, namespace string, minute int) *event.Event {
+		return &event.Event{
+			ID: "all/" + resource + "/" + namespace + "/progress/" + fmt.Sprint(minute), Source: "/clusters/prod", Op: event.Progress,
+			Type: "dev.kubebridge.informer.progress", Informer: "all", Resource: resource, Kind: "Pod", Namespace: namespace,
+			Time: at.Add(time.Duration(minute) * time.Minute), ResourceVersion: fmt.Sprint(100 + minute), Data: []byte(`{}`),
+		}
+	}
+	db, err := history.Open(history.Options{Dir: t.TempDir()})
+	testkit.OK(t, err)
+	defer db.Close()
+	_, err = db.Append(t.Context(), []*event.Event{
+		progress("pods", "", 1), progress("pods", "", 9), progress("services", "shop", 5), progress("services", "blue", 7), podVersion(0, 5, 0, at, ""),
+		{ID: "s", Source: "/clusters/prod", Op: event.Synced, Type: "dev.kubebridge.informer.synced", Informer: "all", Resource: "nodes", Time: at},
+	})
+	testkit.OK(t, err)
+	units := map[string]*history.Unit{}
+	for _, u := range db.Units() {
+		units[u.Resource] = u
+	}
+	for _, test := range []struct {
+		resources []string
+		want      time.Time
+	}{
+		{[]string{"pods"}, at.Add(9 * time.Minute)},
+		{[]string{"pods", "services"}, at.Add(5 * time.Minute)},
+		{[]string{"pods", "nodes"}, time.Time{}},
+	} {
+		var list []*history.Unit
+		for _, r := range test.resources {
+			list = append(list, units[r])
+		}
+		if got, err := db.CompleteUntil(list); err != nil || !got.Equal(test.want) {
+			t.Errorf("%v: %v, %v; want %v", test.resources, got, err, test.want)
+		}
+	}
+}
