@@ -7,9 +7,9 @@ import (
 	"slices"
 )
 
-// CheckReload returns why a running bridge with configuration c can't become next: a Problem for each
-// key that only a restart changes, and for each change that would let more data leave; nil when it
-// can.
+// CheckReload returns why a running bridge with configuration c can't become next: a Problem for
+// each key that only a restart changes, and for each change that would let more data leave; nil
+// when it can.
 func (c *Config) CheckReload(next *Config) error {
 	var problems []error
 	fixed(reflect.ValueOf(c).Elem(), reflect.ValueOf(next).Elem(), "", func(path string, was reflect.Value) {
@@ -45,7 +45,8 @@ func (c *Config) shown(path string, v reflect.Value) string {
 	return o.hide(fmt.Sprint(v.Interface()))
 }
 
-// checkEmbedded finds embedded servers that come, go or move: a server that others read from is not taken down by a change of a file.
+// checkEmbedded finds embedded servers that come, go or move: a server that others read from is not
+// taken down by a change of a file.
 func (c *Config) checkEmbedded(next *Config) (problems []error) {
 	was, is := c.embedded(), next.embedded()
 	for i := range next.Sinks {
@@ -78,8 +79,8 @@ func (c *Config) embedded() map[string]*NATS {
 	return found
 }
 
-// ReadOnce are the files of a sink that are read when it is made, and not again: what they hold is part of the configuration. Other credentials
-// are read at each connection.
+// ReadOnce are the files of a sink that are read when it is made, and not again: what they hold is
+// part of the configuration. Other credentials are read at each connection.
 func (s *Sink) ReadOnce() []string {
 	var files []string
 	if s.NATS != nil {

@@ -2,12 +2,14 @@ package config
 
 import "time"
 
-// Config is the whole configuration of `bridge`. Every key may be left out: a bridge without a file streams every resource but
-// Leases and Events into an embedded NATS JetStream server, and into a history of a week and 1 GiB in the state directory.
+// Config is the whole configuration of `bridge`. Every key may be left out: a bridge without a file
+// streams every resource but Leases and Events into an embedded NATS JetStream server, and into a
+// history of a week and 1 GiB in the state directory.
 type Config struct {
-	// Cluster names the Kubernetes cluster in every event: in its source (`/clusters/<cluster>`) and in subjects and topics.
-	// Changing it changes where events go and what consumers take them for. Left out: the cluster of the
-	// kubeconfig's context, or inside a cluster the uid of the namespace kube-system.
+	// Cluster names the Kubernetes cluster in every event: in its source (`/clusters/<cluster>`)
+	// and in subjects and topics. Changing it changes where events go and what consumers take them
+	// for. Left out: the cluster of the kubeconfig's context, or inside a cluster the uid of the
+	// namespace kube-system.
 	Cluster string `yaml:"cluster"`
 	// Kubernetes says which API server to read, and how fast.
 	Kubernetes Kubernetes `yaml:"kubernetes"`
@@ -15,34 +17,41 @@ type Config struct {
 	State State `yaml:"state"`
 	// Admin is the HTTP server for health, readiness, metrics and status.
 	Admin Admin `yaml:"admin"`
-	// Standby has several bridges of one configuration stand by for each other: one publishes, the others take over when it is gone.
+	// Standby has several bridges of one configuration stand by for each other: one publishes, the
+	// others take over when it is gone.
 	Standby Standby `yaml:"standby"`
 	// Redaction says with which key values are made unreadable.
 	Redaction Redaction `yaml:"redaction"`
-	// Tracing sends OpenTelemetry traces of what the bridge does with changes. Off unless it has an endpoint.
+	// Tracing sends OpenTelemetry traces of what the bridge does with changes. Off unless it has an
+	// endpoint.
 	Tracing Tracing `yaml:"tracing"`
 	// Log says what the bridge tells about itself on standard error.
 	Log Log `yaml:"log"`
-	// ShutdownTimeout is how long a stopping bridge continues to send what it has read. What it could
-	// not send by then is not lost: it is sent after the next start. Keep it below the pod's
+	// ShutdownTimeout is how long a stopping bridge continues to send what it has read. What it
+	// could not send by then is not lost: it is sent after the next start. Keep it below the pod's
 	// terminationGracePeriodSeconds.
 	ShutdownTimeout time.Duration `yaml:"shutdownTimeout" default:"15s"`
-	// ReloadInterval is how often the bridge checks its configuration file, and the files with passwords
-	// that the configuration names, for changes. A change is applied to the running bridge, and what did
-	// not change is not interrupted. SIGHUP and `bridge reload` do so at once. A file with a mistake is
-	// refused as a whole. So is one with a change that needs a restart: sending more of the objects
-	// (`secrets`, `redact`, `drop`, `redactEnv`) or to another address. 0: only SIGHUP and `bridge
-	// reload`.
+	// ReloadInterval is how often the bridge checks its configuration file, and the files with
+	// passwords that the configuration names, for changes. A change is applied to the running
+	// bridge, and what did not change is not interrupted. SIGHUP and `bridge reload` do so at once.
+	// A file with a mistake is refused as a whole. So is one with a change that needs a restart:
+	// sending more of the objects (`secrets`, `redact`, `drop`, `redactEnv`) or to another address.
+	// 0: only SIGHUP and `bridge reload`.
 	ReloadInterval time.Duration `yaml:"reloadInterval" default:"5s"`
-	// Shard splits the objects of all informers between several processes with one configuration: `0/3`, `1/3` and `2/3` each have a third, by a hash of
-	// an object's resource, namespace and name. `auto/3` takes the number from the end of the host's name, as a StatefulSet's pods have it (`bridge-2`). Each
-	// has a state directory of its own, and reads everything but what it leaves out at once. With `standby.enabled` each shard has a Lease of its own, and
-	// `auto/3` begins again after the third pod: of six, `bridge-2` and `bridge-5` stand by for each other. A shard keeps what it has when there are more of
-	// them than before; docs/operations.md says how to go from one number to another. Left out: one process has all.
+	// Shard splits the objects of all informers between several processes with one configuration:
+	// `0/3`, `1/3` and `2/3` each have a third, by a hash of an object's resource, namespace and
+	// name. `auto/3` takes the number from the end of the host's name, as a StatefulSet's pods have
+	// it (`bridge-2`). Each has a state directory of its own, and reads everything but what it
+	// leaves out at once. With `standby.enabled` each shard has a Lease of its own, and `auto/3`
+	// begins again after the third pod: of six, `bridge-2` and `bridge-5` stand by for each other.
+	// A shard keeps what it has when there are more of them than before; docs/operations.md says
+	// how to go from one number to another. Left out: one process has all.
 	Shard string `yaml:"shard"`
-	// Informers say what is watched. Left out: one informer `all` of every resource but Leases and Events.
+	// Informers say what is watched. Left out: one informer `all` of every resource but Leases and
+	// Events.
 	Informers []Informer `yaml:"informers"`
-	// Sinks say where events go. Left out: one sink `nats`, an embedded NATS JetStream server on 127.0.0.1:4222.
+	// Sinks say where events go. Left out: one sink `nats`, an embedded NATS JetStream server on
+	// 127.0.0.1:4222.
 	Sinks []Sink `yaml:"sinks"`
 
 	origins origins
@@ -53,89 +62,108 @@ type Config struct {
 
 // Kubernetes says which API server to read, and how fast.
 type Kubernetes struct {
-	// Kubeconfig is the path of a kubeconfig file. Left out: the files in $KUBECONFIG, else ~/.kube/config, else the
-	// service account of the pod that the bridge runs in.
+	// Kubeconfig is the path of a kubeconfig file. Left out: the files in $KUBECONFIG, else
+	// ~/.kube/config, else the service account of the pod that the bridge runs in.
 	Kubeconfig string `yaml:"kubeconfig"`
 	// Context is the context of the kubeconfig to use. Left out: its current context.
 	Context string `yaml:"context"`
-	// QPS is how many requests per second the bridge may send to the API server, over all informers. A watch is one
-	// request however long it lasts, so this slows down starts and lists, and never changes. 0: no limit.
+	// QPS is how many requests per second the bridge may send to the API server, over all
+	// informers. A watch is one request however long it lasts, so this slows down starts and lists,
+	// and never changes. 0: no limit.
 	QPS float32 `yaml:"qps" default:"50"`
-	// Burst is how many requests may exceed `qps` at once, as at a start, when every informer opens its watch.
+	// Burst is how many requests may exceed `qps` at once, as at a start, when every informer opens
+	// its watch.
 	Burst int `yaml:"burst" default:"100"`
-	// WatchIdleTimeout is how long a watch may bring neither an event nor a bookmark before it is opened
-	// again. Half a minute later the bridge is not ready. The API server sends a bookmark each minute,
-	// but none for Events: there a watch that it accepts counts as well. 0: only the API server's own end
-	// of a watch, after 5 to 10 minutes, bounds the silence.
+	// WatchIdleTimeout is how long a watch may bring neither an event nor a bookmark before it is
+	// opened again. Half a minute later the bridge is not ready. The API server sends a bookmark
+	// each minute, but none for Events: there a watch that it accepts counts as well. 0: only the
+	// API server's own end of a watch, after 5 to 10 minutes, bounds the silence.
 	WatchIdleTimeout time.Duration `yaml:"watchIdleTimeout" default:"5m"`
-	// DiscoveryInterval is how often the API server is asked what it serves, so that resources that appear (a CRD is installed), change
-	// version or vanish start, move and stop by themselves. That costs two requests, or one per API group and version before
-	// Kubernetes 1.27. An informer that watches customresourcedefinitions, or gets a 404, asks at once. 0: never, all stays as it was
-	// at the start.
+	// DiscoveryInterval is how often the API server is asked what it serves, so that resources that
+	// appear (a CRD is installed), change version or vanish start, move and stop by themselves.
+	// That costs two requests, or one per API group and version before Kubernetes 1.27. An informer
+	// that watches customresourcedefinitions, or gets a 404, asks at once. 0: never, all stays as
+	// it was at the start.
 	DiscoveryInterval time.Duration `yaml:"discoveryInterval" default:"30s"`
 }
 
-// State says where the bridge keeps what it must remember over a restart: the last version of each object that
-// all sinks have, the changes that no sink has yet, and where each watch resumes.
+// State says where the bridge keeps what it must remember over a restart: the last version of each
+// object that all sinks have, the changes that no sink has yet, and where each watch resumes.
 type State struct {
-	// Dir is the directory of the state. It is made when missing, belongs to one running bridge, and needs a disk that
-	// survives a restart: without it the bridge takes a new snapshot, deletes of the meantime are not noticed, and a gap event with the reason `forgotten` says so.
+	// Dir is the directory of the state. It is made when missing, belongs to one running bridge,
+	// and needs a disk that survives a restart: without it the bridge takes a new snapshot, deletes
+	// of the meantime are not noticed, and a gap event with the reason `forgotten` says so.
 	Dir string `yaml:"dir" default:"./bridge-state"`
-	// CommitInterval is how often what was acknowledged is committed and synced to disk. After a crash at most this much is sent
-	// a second time, with the same ids; while another sink is away, at most five seconds more. Shorter costs more fsyncs.
+	// CommitInterval is how often what was acknowledged is committed and synced to disk. After a
+	// crash at most this much is sent a second time, with the same ids; while another sink is away,
+	// at most five seconds more. Shorter costs more fsyncs.
 	CommitInterval time.Duration `yaml:"commitInterval" default:"200ms"`
-	// BodiesPerSecond bounds how many updated objects are written to the state a second, of all informers together; their versions always are,
-	// and new objects too. In a flood of updates beyond that, which then takes about half the CPU, objects stay on disk as they were at an
-	// earlier version until a later update of theirs, or until no update was beyond it for ten seconds: then what is behind is read from the API server, one
-	// request a second. Until then an inferred delete would show the earlier one: the event has the last version, and the object in it its own. Informers with a filter, `resync`, `attributes`, or a payload of `change` or `patch` write all of theirs, and where
-	// an informer has `owners`, all do. 0: no bound.
+	// BodiesPerSecond bounds how many updated objects are written to the state a second, of all
+	// informers together; their versions always are, and new objects too. In a flood of updates
+	// beyond that, which then takes about half the CPU, objects stay on disk as they were at an
+	// earlier version until a later update of theirs, or until no update was beyond it for ten
+	// seconds: then what is behind is read from the API server, one request a second. Until then an
+	// inferred delete would show the earlier one: the event has the last version, and the object in
+	// it its own. Informers with a filter, `resync`, `attributes`, or a payload of `change` or
+	// `patch` write all of theirs, and where an informer has `owners`, all do. 0: no bound.
 	BodiesPerSecond int `yaml:"bodiesPerSecond" default:"1000"`
-	// MaxUndeliveredBytes bounds the folder `undelivered` in the directory: events that a sink has refused permanently and that have no place in dead
-	// letters, or one that did not take them for the sink's `deadLetterWait`; each in a file, to be read, sent again by other means, and taken
-	// away. When it is full, or 0, such an event waits for its place, and without a place it is lost.
+	// MaxUndeliveredBytes bounds the folder `undelivered` in the directory: events that a sink has
+	// refused permanently and that have no place in dead letters, or one that did not take them for
+	// the sink's `deadLetterWait`; each in a file, to be read, sent again by other means, and taken
+	// away. When it is full, or 0, such an event waits for its place, and without a place it is
+	// lost.
 	MaxUndeliveredBytes Size `yaml:"maxUndeliveredBytes" default:"256MiB"`
-	// Mode is `disk`, or `memory` for nothing on disk: every start is then a first start, and the backlog of a
-	// sink is bounded by memory.
+	// Mode is `disk`, or `memory` for nothing on disk: every start is then a first start, and the
+	// backlog of a sink is bounded by memory.
 	Mode string `yaml:"mode" default:"disk" oneof:"disk memory"`
 }
 
-// Admin is the HTTP server for health, readiness, metrics and status, with a status page for browsers,
-// and for commands (`bridge pause`, `resume`, `snapshot`, `log-level`, `reload`). `/healthz`, `/readyz`
-// and `/metrics` are open. Commands, and `/status`, `/tail`, `/object` and profiles, need the token, on
-// the bridge's own machine (of a pod: by `kubectl exec` or `kubectl port-forward`). Outside of a pod
-// the bridge's own user may read without it. `bridge token` prints the token. There is no TLS.
+// Admin is the HTTP server for health, readiness, metrics and status, with a status page for
+// browsers, and for commands (`bridge pause`, `resume`, `snapshot`, `log-level`, `reload`).
+// `/healthz`, `/readyz` and `/metrics` are open. Commands, and `/status`, `/tail`, `/object` and
+// profiles, need the token, on the bridge's own machine (of a pod: by `kubectl exec` or
+// `kubectl port-forward`). Outside of a pod the bridge's own user may read without it.
+// `bridge token` prints the token. There is no TLS.
 type Admin struct {
-	// Address is where it listens, as host:port. In a pod, probes and Prometheus need `:8080`. Empty: no server.
+	// Address is where it listens, as host:port. In a pod, probes and Prometheus need `:8080`.
+	// Empty: no server.
 	Address string `yaml:"address" default:"127.0.0.1:8080"`
-	// TokenFile is the path of a file with the token, of at least 16 bytes. It is read for each request,
-	// so that it may be renewed. Left out: the bridge makes a token, in the file `admin-token` of the
-	// state directory, which only its own user can read. With `state.mode: memory` there is none.
+	// TokenFile is the path of a file with the token, of at least 16 bytes. It is read for each
+	// request, so that it may be renewed. Left out: the bridge makes a token, in the file
+	// `admin-token` of the state directory, which only its own user can read. With
+	// `state.mode: memory` there is none.
 	TokenFile string `yaml:"tokenFile"`
-	// Remote admits other hosts, and requests through a proxy, with the token. There is no TLS: let the
-	// network keep the token secret.
+	// Remote admits other hosts, and requests through a proxy, with the token. There is no TLS: let
+	// the network keep the token secret.
 	Remote bool `yaml:"remote"`
-	// Pprof serves Go's profiles under /debug/pprof/. A profile shows memory, so it can show parts of objects.
+	// Pprof serves Go's profiles under /debug/pprof/. A profile shows memory, so it can show parts
+	// of objects.
 	Pprof bool `yaml:"pprof"`
 }
 
-// Redaction says with which key values are made unreadable. Which values these are, the informers say: `secrets`, `redact`, `redactEnv`.
+// Redaction says with which key values are made unreadable. Which values these are, the informers
+// say: `secrets`, `redact`, `redactEnv`.
 type Redaction struct {
-	// KeyFile is the path of a file with the key of the fingerprints that replace values: at least 16 bytes from a random source
-	// (`openssl rand -hex 32`). It is read again when it changes. All replicas and shards need the same one, else each value looks changed
-	// after a takeover. Left out: a random key of the state directory, which lies in it and is lost with it.
+	// KeyFile is the path of a file with the key of the fingerprints that replace values: at least
+	// 16 bytes from a random source (`openssl rand -hex 32`). It is read again when it changes. All
+	// replicas and shards need the same one, else each value looks changed after a takeover. Left
+	// out: a random key of the state directory, which lies in it and is lost with it.
 	KeyFile string `yaml:"keyFile"`
 }
 
-// Tracing sends OpenTelemetry traces of what the bridge does with changes. With an endpoint, each event has CloudEvents' attribute
-// `traceparent`, and the spans that consumers make of it are in the trace of the change. Trace and span are made of the event's source, id, informer
-// and sink: an event that is sent again has the same ones.
+// Tracing sends OpenTelemetry traces of what the bridge does with changes. With an endpoint, each
+// event has CloudEvents' attribute `traceparent`, and the spans that consumers make of it are in
+// the trace of the change. Trace and span are made of the event's source, id, informer and sink: an
+// event that is sent again has the same ones.
 type Tracing struct {
-	// Endpoint is the URL of a collector that takes OTLP over HTTP: `http://otel-collector:4318`. Without a path it is asked at /v1/traces.
-	// Headers, certificates, compression and timeouts are those of OpenTelemetry's own variables (OTEL_EXPORTER_OTLP_HEADERS, …). Empty: no
-	// traces, and no `traceparent`.
+	// Endpoint is the URL of a collector that takes OTLP over HTTP: `http://otel-collector:4318`.
+	// Without a path it is asked at /v1/traces. Headers, certificates, compression and timeouts are
+	// those of OpenTelemetry's own variables (OTEL_EXPORTER_OTLP_HEADERS, …). Empty: no traces, and
+	// no `traceparent`.
 	Endpoint string `yaml:"endpoint" default:""`
-	// SampleRatio is the share of changes whose spans are sent, from 0 to 1. All events of a change are sampled or none, by the id of
-	// its trace; those that are not have a `traceparent` that says so. After a change of it an event that is sent again may say another.
+	// SampleRatio is the share of changes whose spans are sent, from 0 to 1. All events of a change
+	// are sampled or none, by the id of its trace; those that are not have a `traceparent` that
+	// says so. After a change of it an event that is sent again may say another.
 	SampleRatio float64 `yaml:"sampleRatio" default:"0.01"`
 }
 

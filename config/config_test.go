@@ -113,7 +113,8 @@ func TestTheExampleHasEveryKey(t *testing.T) {
 	walk(reflect.TypeFor[config.Config]())
 }
 
-// Each testdata/bad-*.yaml has its errors beside it. They are what people see, so they are reviewed as text.
+// Each testdata/bad-*.yaml has its errors beside it. They are what people see, so they are reviewed
+// as text.
 func TestBadFilesAreRefusedWithEveryProblem(t *testing.T) {
 	files, err := filepath.Glob("testdata/bad-*.yaml")
 	if err != nil || len(files) == 0 {

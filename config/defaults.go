@@ -7,8 +7,10 @@ import (
 	"time"
 )
 
-// Default is the configuration of `bridge run` without a file: every resource but Leases and Events, into an embedded NATS
-// JetStream server on 127.0.0.1:4222, and into a history of a week in the state directory. Leases are heartbeats, and Events tell of changes that are in the stream anyway.
+// Default is the configuration of `bridge run` without a file: every resource but Leases and
+// Events, into an embedded NATS JetStream server on 127.0.0.1:4222, and into a history of a week in
+// the state directory. Leases are heartbeats, and Events tell of changes that are in the stream
+// anyway.
 func Default() *Config {
 	c := base()
 	c.fillDefaults()
@@ -61,7 +63,8 @@ func (inf *Informer) fillBindings(sinks []Sink) {
 	}
 }
 
-// fillInherited gives bindings what they leave to their informer. What is wrong there is told there.
+// fillInherited gives bindings what they leave to their informer. What is wrong there is told
+// there.
 func (inf *Informer) fillInherited(path string, given origins) {
 	for i := range inf.Sinks {
 		b, at := &inf.Sinks[i], fmt.Sprintf("%s[%d]", path, i)
@@ -77,8 +80,8 @@ func (inf *Informer) fillInherited(path string, given origins) {
 	}
 }
 
-// fill sets the keys of a section that were not given to the defaults of their tags. inLists says whether it also
-// looks into informers and sinks.
+// fill sets the keys of a section that were not given to the defaults of their tags. inLists says
+// whether it also looks into informers and sinks.
 func fill(section reflect.Value, path string, given origins, inLists bool) {
 	for _, f := range fieldsOf(section.Type()) {
 		v, at := section.Field(f.index), join(path, f.key)
@@ -95,7 +98,8 @@ func fill(section reflect.Value, path string, given origins, inLists bool) {
 				fill(v.Index(i), fmt.Sprintf("%s[%d]", at, i), given, inLists)
 			}
 		case f.hasValue:
-			// A key that was given keeps its value even where that is zero: "resync: 0s" and "address: ''" mean something.
+			// A key that was given keeps its value even where that is zero: "resync: 0s" and
+			// "address: ''" mean something.
 			if _, ok := given[at]; !ok && v.IsZero() {
 				v.Set(reflect.ValueOf(mustParse(&f)))
 			}

@@ -16,8 +16,9 @@ import (
 // EnvPrefix begins the name of every environment variable that sets a key.
 const EnvPrefix = "BRIDGE_"
 
-// EnvName is the variable that sets the key at a path: BRIDGE_STATE_DIR for state.dir, BRIDGE_INFORMERS_WORKLOADS_LABEL_SELECTOR
-// or BRIDGE_INFORMERS_0_LABEL_SELECTOR for labelSelector of the first informer, whose name is workloads.
+// EnvName is the variable that sets the key at a path: BRIDGE_STATE_DIR for state.dir,
+// BRIDGE_INFORMERS_WORKLOADS_LABEL_SELECTOR or BRIDGE_INFORMERS_0_LABEL_SELECTOR for labelSelector
+// of the first informer, whose name is workloads.
 func EnvName(path ...string) string {
 	words := make([]string, 0, len(path))
 	for _, key := range path {
@@ -43,13 +44,15 @@ func upperSnake(key string) string {
 	return out.String()
 }
 
-// environment applies the BRIDGE_ variables to the keys inside lists, and knows the names of all that mean something.
+// environment applies the BRIDGE_ variables to the keys inside lists, and knows the names of all
+// that mean something.
 type environment struct {
 	*problems
 	known []string
 }
 
-// lookup is the value of a variable. An empty one counts as not set, as deployments leave optional ones.
+// lookup is the value of a variable. An empty one counts as not set, as deployments leave optional
+// ones.
 func (e *environment) lookup(name string) (string, bool) {
 	e.known = append(e.known, name)
 	value := os.Getenv(name)
@@ -76,7 +79,8 @@ func anyVariable() bool {
 	})
 }
 
-// element applies the variables of one informer or sink: by its index, then by its name, which wins.
+// element applies the variables of one informer or sink: by its index, then by its name, which
+// wins.
 func (e *environment) element(section reflect.Value, list string, i int, name string) {
 	at := fmt.Sprintf("%s[%d]", list, i)
 	e.section(section, at, []string{list, strconv.Itoa(i)})
@@ -103,7 +107,8 @@ func (e *environment) section(section reflect.Value, at string, names []string) 
 	}
 }
 
-// optional applies the variables of a section that may be left out. A variable for a key in it is what puts it in.
+// optional applies the variables of a section that may be left out. A variable for a key in it is
+// what puts it in.
 func (e *environment) optional(v reflect.Value, path string, names []string) {
 	inner := v
 	if v.IsNil() {
@@ -130,11 +135,12 @@ func (e *environment) scalar(v reflect.Value, path, name string) {
 	v.Set(reflect.ValueOf(value))
 }
 
-// serviceVariable matches what Kubernetes sets in every pod for a Service named bridge or bridge-something.
+// serviceVariable matches what Kubernetes sets in every pod for a Service named bridge or
+// bridge-something.
 var serviceVariable = regexp.MustCompile(`_SERVICE_HOST$|_SERVICE_PORT(_\w+)?$|_PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?$`)
 
-// unknown reports variables that look like a key of ours and are none: they begin as a section does, or are misspelt by a
-// letter. Others that begin with BRIDGE_ belong to somebody else.
+// unknown reports variables that look like a key of ours and are none: they begin as a section
+// does, or are misspelt by a letter. Others that begin with BRIDGE_ belong to somebody else.
 func (e *environment) unknown() {
 	for _, entry := range os.Environ() {
 		name, value, _ := strings.Cut(entry, "=")
@@ -154,7 +160,8 @@ func (e *environment) unknown() {
 	}
 }
 
-// plural corrects the name of a list that has lost its s: BRIDGE_SINK_NATS_SERVERS, BRIDGE_INFORMER_ALL_QPS.
+// plural corrects the name of a list that has lost its s: BRIDGE_SINK_NATS_SERVERS,
+// BRIDGE_INFORMER_ALL_QPS.
 func plural(name string) string {
 	for _, list := range []string{EnvName("informers"), EnvName("sinks")} {
 		if rest, found := strings.CutPrefix(name, strings.TrimSuffix(list, "S")+"_"); found {

@@ -11,25 +11,28 @@ import (
 	"time"
 )
 
-// HTTP posts events to an endpoint, as the HTTP protocol binding of CloudEvents says. An event of an object is posted when the one before
-// it has an answer that settles it; events of different objects are posted at the same time. 2xx settles an event. 401, 403, 404, 405, 407, 408,
-// 410, 425, 429, 3xx, 5xx, and no answer, are tried again, with `retry` and as Retry-After asks. Any other 4xx refuses the event: it is a
-// dead letter. Nothing can be read back: an event whose answer was lost comes again, with the same id.
+// HTTP posts events to an endpoint, as the HTTP protocol binding of CloudEvents says. An event of
+// an object is posted when the one before it has an answer that settles it; events of different
+// objects are posted at the same time. 2xx settles an event. 401, 403, 404, 405, 407, 408, 410,
+// 425, 429, 3xx, 5xx, and no answer, are tried again, with `retry` and as Retry-After asks. Any
+// other 4xx refuses the event: it is a dead letter. Nothing can be read back: an event whose answer
+// was lost comes again, with the same id.
 type HTTP struct {
-	// URL is the endpoint, of scheme `http` or `https`. A user and password in it are sent as basic authentication. Redirects to another
-	// host are not followed. Left out: the variable K_SINK, which Knative's SinkBinding sets.
+	// URL is the endpoint, of scheme `http` or `https`. A user and password in it are sent as basic
+	// authentication. Redirects to another host are not followed. Left out: the variable K_SINK,
+	// which Knative's SinkBinding sets.
 	URL URL `yaml:"url"`
-	// DeadLetterURL gets the events that the endpoint refuses, with the reason. Left out: such an event is counted, logged, and goes into the
-	// folder of `state.maxUndeliveredBytes`.
+	// DeadLetterURL gets the events that the endpoint refuses, with the reason. Left out: such an
+	// event is counted, logged, and goes into the folder of `state.maxUndeliveredBytes`.
 	DeadLetterURL URL `yaml:"deadLetterURL"`
-	// Headers are sent with each event, to the host of `url` only: names in lower case, and values, which are never shown. Better
-	// ${VARIABLE} than the value itself.
+	// Headers are sent with each event, to the host of `url` only: names in lower case, and values,
+	// which are never shown. Better ${VARIABLE} than the value itself.
 	Headers map[string]Secret `yaml:"headers"`
-	// TokenFile is the path of a file that holds a bearer token (RFC 6750), sent to the host of `url` only. It is read again for each event, so it
-	// may be renewed by others.
+	// TokenFile is the path of a file that holds a bearer token (RFC 6750), sent to the host of
+	// `url` only. It is read again for each event, so it may be renewed by others.
 	TokenFile string `yaml:"tokenFile"`
-	// Timeout is how long an event waits for its answer, connecting included. At most 25s: an endpoint that works longer on an event
-	// should answer 202 before.
+	// Timeout is how long an event waits for its answer, connecting included. At most 25s: an
+	// endpoint that works longer on an event should answer 202 before.
 	Timeout time.Duration `yaml:"timeout" default:"10s"`
 	// Concurrency is how many events are posted at the same time, each of another object.
 	Concurrency int `yaml:"concurrency" default:"16"`

@@ -12,9 +12,9 @@ import (
 
 const jsonSchema = "bridge.schema.json"
 
-// The schema is for editors, and for the Helm chart, which checks values by it before anything is installed. It says what the
-// structs say: keys, types, allowed values, and what is required; what only the bridge can know (names of sinks, selectors, filters) it leaves
-// to `bridge validate`.
+// The schema is for editors, and for the Helm chart, which checks values by it before anything is
+// installed. It says what the structs say: keys, types, allowed values, and what is required; what
+// only the bridge can know (names of sinks, selectors, filters) it leaves to `bridge validate`.
 func TestTheJSONSchemaIsUpToDate(t *testing.T) {
 	s := &schemaWriter{t: t, comments: comments(t)}
 	schema := s.section(reflect.TypeFor[config.Config]())
@@ -58,8 +58,9 @@ func (s *schemaWriter) section(typ reflect.Type) map[string]any {
 	return schema
 }
 
-// value is the schema of what a key may hold. Whatever is one value may be written as a text, and hold ${VARIABLES}. The patterns are
-// shorter than the truth, since they are what an error shows: 1..5s is left to the bridge.
+// value is the schema of what a key may hold. Whatever is one value may be written as a text, and
+// hold ${VARIABLES}. The patterns are shorter than the truth, since they are what an error shows:
+// 1..5s is left to the bridge.
 func (s *schemaWriter) value(f reflect.StructField) map[string]any {
 	if allowed := strings.Fields(f.Tag.Get("oneof")); len(allowed) > 0 {
 		return text("^(" + strings.Join(allowed, "|") + ")$")

@@ -1,41 +1,50 @@
 package config
 
-// Kafka publishes to Kafka, or to what speaks its protocol. A record's key is the object's partitionkey, so an object's
-// events lie in one partition, in order; a broker acknowledges when all in-sync replicas have it.
+// Kafka publishes to Kafka, or to what speaks its protocol. A record's key is the object's
+// partitionkey, so an object's events lie in one partition, in order; a broker acknowledges when
+// all in-sync replicas have it.
 type Kafka struct {
-	// Brokers are addresses as host:port of some of the brokers; the others are found from them. Required.
+	// Brokers are addresses as host:port of some of the brokers; the others are found from them.
+	// Required.
 	Brokers []string `yaml:"brokers"`
-	// Topic is the template of the topic. Fields: {cluster}, {informer}, {group}, {version}, {resource}, {kind}, {namespace},
-	// {name}, {uid}, {op}, {type}. Use only fields that stay the same over an object's life, or its order is lost. Events go to at most
-	// `maxTopics` topics. Resources of two groups with one name share the default topic: see `apiversion`.
+	// Topic is the template of the topic. Fields: {cluster}, {informer}, {group}, {version},
+	// {resource}, {kind}, {namespace}, {name}, {uid}, {op}, {type}. Use only fields that stay the
+	// same over an object's life, or its order is lost. Events go to at most `maxTopics` topics.
+	// Resources of two groups with one name share the default topic: see `apiversion`.
 	Topic string `yaml:"topic" default:"k8s.{cluster}.{resource}"`
 	// MaxTopics bounds the topics that events go to. Events for more are dead letters.
 	MaxTopics int `yaml:"maxTopics" default:"1000"`
-	// DeadLetterTopic is the template of the topic for events that the broker refuses permanently, and those too large for it
-	// that `oversize` has no form for: the event with the reason, without its data where that does not fit. Left out: such an
-	// event is counted, logged, and goes into the folder of `state.maxUndeliveredBytes`.
+	// DeadLetterTopic is the template of the topic for events that the broker refuses permanently,
+	// and those too large for it that `oversize` has no form for: the event with the reason,
+	// without its data where that does not fit. Left out: such an event is counted, logged, and
+	// goes into the folder of `state.maxUndeliveredBytes`.
 	DeadLetterTopic string `yaml:"deadLetterTopic"`
 	// Compression of record batches.
 	Compression string `yaml:"compression" default:"lz4" oneof:"none gzip snappy lz4 zstd"`
-	// CreateTopics makes topics that are missing. Left out: they must be there, or the broker makes them by itself.
+	// CreateTopics makes topics that are missing. Left out: they must be there, or the broker makes
+	// them by itself.
 	CreateTopics *CreateTopics `yaml:"createTopics"`
-	// Tombstones adds a record with the same key and no value after each deleted event, so that a compacted topic forgets
-	// the object. Not with payload `patch`, nor with `reference` in binary encoding: a compacted topic would lose the objects.
+	// Tombstones adds a record with the same key and no value after each deleted event, so that a
+	// compacted topic forgets the object. Not with payload `patch`, nor with `reference` in binary
+	// encoding: a compacted topic would lose the objects.
 	Tombstones bool `yaml:"tombstones"`
-	// Timestamps is what the time of a record is. `sent`: when the bridge sent it. `event`: the event's `time`, for engines that take it
-	// as event time. Kafka's retention goes by it: a topic with a `retention.ms` forgets the snapshot of objects that last changed before,
-	// soon after it is stored. So use it with `retention.ms: "-1"` or a compacted topic.
+	// Timestamps is what the time of a record is. `sent`: when the bridge sent it. `event`: the
+	// event's `time`, for engines that take it as event time. Kafka's retention goes by it: a topic
+	// with a `retention.ms` forgets the snapshot of objects that last changed before, soon after it
+	// is stored. So use it with `retention.ms: "-1"` or a compacted topic.
 	Timestamps string `yaml:"timestamps" default:"sent" oneof:"sent event"`
-	// View makes the topics a table of what exists: of each object the newest event, and nothing of an
-	// object that is gone. It sets `tombstones`, `cleanup.policy: compact` in `createTopics`, which
-	// makes topics that are missing, and `delivery: latest` for this sink. A topic that is there and
-	// not compacted is refused, and its events wait. At the end of each list the keys of objects that
-	// do not exist are deleted, for which the topic is read.
+	// View makes the topics a table of what exists: of each object the newest event, and nothing of
+	// an object that is gone. It sets `tombstones`, `cleanup.policy: compact` in `createTopics`,
+	// which makes topics that are missing, and `delivery: latest` for this sink. A topic that is
+	// there and not compacted is refused, and its events wait. At the end of each list the keys of
+	// objects that do not exist are deleted, for which the topic is read.
 	View bool `yaml:"view"`
-	// NewPartitions is what is done with partitions that a topic has got since the bridge last ran. `keep`: nothing, events are spread over as many
-	// as before, so that all of an object are in one, in order. `use`: over all, which moves objects; a consumer may then read an
-	// object's later events before its earlier ones, unless it has read all that was there. What was before is known from the state directory, with
-	// `readBack`. While the bridge runs, new partitions are never used.
+	// NewPartitions is what is done with partitions that a topic has got since the bridge last ran.
+	// `keep`: nothing, events are spread over as many as before, so that all of an object are in
+	// one, in order. `use`: over all, which moves objects; a consumer may then read an object's
+	// later events before its earlier ones, unless it has read all that was there. What was before
+	// is known from the state directory, with `readBack`. While the bridge runs, new partitions are
+	// never used.
 	NewPartitions string `yaml:"newPartitions" default:"keep" oneof:"keep use"`
 	// SASL is how the bridge authenticates. Left out: it does not, or by the certificate in `tls`.
 	SASL *SASL `yaml:"sasl"`
@@ -45,8 +54,8 @@ type Kafka struct {
 
 // CreateTopics says how missing topics are made. Topics that are there are never changed.
 type CreateTopics struct {
-	// Partitions of each topic. 0: the broker's default. More that are added later get nothing, or break the order of objects once: see
-	// `newPartitions`.
+	// Partitions of each topic. 0: the broker's default. More that are added later get nothing, or
+	// break the order of objects once: see `newPartitions`.
 	Partitions int `yaml:"partitions" default:"0"`
 	// ReplicationFactor of each topic. 0: the broker's default.
 	ReplicationFactor int `yaml:"replicationFactor" default:"0"`
@@ -56,8 +65,9 @@ type CreateTopics struct {
 
 // SASL is how the bridge authenticates to Kafka.
 type SASL struct {
-	// Mechanism is `PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512`, or `OAUTHBEARER`. There is no Kerberos
-	// (GSSAPI) and no AWS_MSK_IAM: on Amazon MSK use SCRAM-SHA-512, or certificates with `tls`. Required.
+	// Mechanism is `PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512`, or `OAUTHBEARER`. There is no
+	// Kerberos (GSSAPI) and no AWS_MSK_IAM: on Amazon MSK use SCRAM-SHA-512, or certificates with
+	// `tls`. Required.
 	Mechanism string `yaml:"mechanism" oneof:"PLAIN SCRAM-SHA-256 SCRAM-SHA-512 OAUTHBEARER"`
 	// Username for PLAIN and SCRAM.
 	Username string `yaml:"username"`
@@ -65,8 +75,8 @@ type SASL struct {
 	Password Secret `yaml:"password"`
 	// PasswordFile is the path of a file that holds the password.
 	PasswordFile string `yaml:"passwordFile"`
-	// TokenFile is the path of a file that holds the token of OAUTHBEARER. It is read again for each connection, so it
-	// may be renewed by others.
+	// TokenFile is the path of a file that holds the token of OAUTHBEARER. It is read again for
+	// each connection, so it may be renewed by others.
 	TokenFile string `yaml:"tokenFile"`
 	// OAuth gets the token of OAUTHBEARER from an identity provider, in place of `tokenFile`.
 	OAuth *OAuth `yaml:"oauth"`

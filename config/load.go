@@ -19,13 +19,13 @@ type Options struct {
 	File string
 	// Data, when not nil, is read instead of the file, which then only names it in errors.
 	Data []byte
-	// Flags are the command-line flags that set a key, by its path: "state.dir". Only those that were given on the
-	// command line count.
+	// Flags are the command-line flags that set a key, by its path: "state.dir". Only those that
+	// were given on the command line count.
 	Flags map[string]*pflag.Flag
 }
 
-// Load reads a configuration, fills in defaults, and checks it. Its error holds every problem that was found; Problems
-// lists them. A file that can't be read is an error of another kind.
+// Load reads a configuration, fills in defaults, and checks it. Its error holds every problem that
+// was found; Problems lists them. A file that can't be read is an error of another kind.
 //
 // Load reads the process's environment, and looks at no global state but that.
 func Load(o Options) (*Config, error) {
@@ -66,8 +66,8 @@ func (o Options) read() ([]byte, error) {
 	return data, nil
 }
 
-// loader puts the layers together: viper holds the defaults, the file, the variables and the flags of the keys outside
-// of lists, and knows which wins.
+// loader puts the layers together: viper holds the defaults, the file, the variables and the flags
+// of the keys outside of lists, and knows which wins.
 type loader struct {
 	*problems
 	viper       *viper.Viper
@@ -88,7 +88,8 @@ func (l *loader) file(name string, data []byte) {
 	}
 }
 
-// scalars binds the variables and flags of the keys outside of lists. One that can't be understood is reported and not bound.
+// scalars binds the variables and flags of the keys outside of lists. One that can't be understood
+// is reported and not bound.
 func (l *loader) scalars(t reflect.Type, path []string, flags map[string]*pflag.Flag) {
 	for _, f := range fieldsOf(t) {
 		at := append(slices.Clip(path), f.key)
@@ -133,7 +134,8 @@ func (l *loader) understood(f *field, path, source, text string) bool {
 	return err == nil
 }
 
-// decode lays what viper holds over the defaults. Lists replace the default ones, they don't extend them.
+// decode lays what viper holds over the defaults. Lists replace the default ones, they don't extend
+// them.
 func (l *loader) decode() (*Config, error) {
 	c := base()
 	if l.viper.IsSet("informers") {

@@ -8,9 +8,10 @@ import (
 	"slices"
 )
 
-// Who may edit the file of a running bridge is often not who may read Secrets: in a cluster the file
-// is a ConfigMap. So a change of the file alone never makes more data leave, nor sends it to another
-// place. A restart does that, and who may restart the bridge chooses its whole command line.
+// Who may edit the file of a running bridge is often not who may read Secrets: in a cluster the
+// file is a ConfigMap. So a change of the file alone never makes more data leave, nor sends it to
+// another place. A restart does that, and who may restart the bridge chooses its whole command
+// line.
 
 const needsRestart = "can't be done while the bridge runs, so that who may edit this file does not " +
 	"read more by that: restart the bridge"
@@ -50,8 +51,8 @@ func (l *limits) add(inf *Informer) {
 	l.redactEnv = l.redactEnv || inf.RedactEnv
 }
 
-// checkLoosening returns a Problem for each change that would send more of the objects, or send them
-// to a place where nothing is sent now.
+// checkLoosening returns a Problem for each change that would send more of the objects, or send
+// them to a place where nothing is sent now.
 func (c *Config) checkLoosening(next *Config) (found []error) {
 	l := c.limits()
 	for i := range next.Informers {

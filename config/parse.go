@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// parse reads the text of a scalar as the type of its key. It is the one place where texts become values, whether they come from the
-// file, a variable, a flag or a default tag. Errors say what is wanted; they don't repeat the text.
+// parse reads the text of a scalar as the type of its key. It is the one place where texts become
+// values, whether they come from the file, a variable, a flag or a default tag. Errors say what is
+// wanted; they don't repeat the text.
 func parse(t reflect.Type, text string) (any, error) {
 	switch t {
 	case durationType:

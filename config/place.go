@@ -22,7 +22,8 @@ func (c *Config) ProblemsAt(path string, err error) []error {
 	return []error{c.ProblemAt(path, "%v", err)}
 }
 
-// InOrder sorts errors by where in the file they are; those that are no problems of the file come first.
+// InOrder sorts errors by where in the file they are; those that are no problems of the file come
+// first.
 func InOrder(errs []error) []error {
 	line := func(err error) int {
 		if p, ok := errors.AsType[*Problem](err); ok {

@@ -13,8 +13,8 @@ import (
 
 // Problem is one thing that is wrong with a configuration.
 type Problem struct {
-	// Origin is where the value comes from: "bridge.yaml:12", "BRIDGE_STATE_DIR", "--state-dir"; "" for a default, or a
-	// Config that was made in Go.
+	// Origin is where the value comes from: "bridge.yaml:12", "BRIDGE_STATE_DIR", "--state-dir"; ""
+	// for a default, or a Config that was made in Go.
 	Origin string
 	// Path is the key, as in YAML: "informers[0].sinks[1].name"; "" for the file as a whole.
 	Path string
@@ -24,7 +24,8 @@ type Problem struct {
 	line int
 }
 
-// Error is "bridge.yaml:12: informers[0].sinks[1].name: no sink \"audti\": did you mean \"audit\"?".
+// Error is "bridge.yaml:12: informers[0].sinks[1].name: no sink \"audti\": did you mean
+// \"audit\"?".
 func (p *Problem) Error() string {
 	parts := make([]string, 0, 3)
 	for _, part := range []string{p.Origin, p.Path, p.Message} {
@@ -35,7 +36,8 @@ func (p *Problem) Error() string {
 	return strings.Join(parts, ": ")
 }
 
-// Problems lists what is wrong, out of an error of Load or Validate, however wrapped: nil when the error is of another kind.
+// Problems lists what is wrong, out of an error of Load or Validate, however wrapped: nil when the
+// error is of another kind.
 func Problems(err error) []*Problem {
 	switch e := err.(type) { //nolint:errorlint // it goes through the tree of wrapped errors itself
 	case *Problem:
@@ -56,8 +58,9 @@ func Problems(err error) []*Problem {
 type origin struct {
 	text string
 	line int // in the file; 0 when it does not come from the file
-	// reference is the text of the file where it names variables, as in "${HOST}:9092", and value what
-	// became of it. A variable may hold a secret, in the wrong key too: only the reference is printed.
+	// reference is the text of the file where it names variables, as in "${HOST}:9092", and value
+	// what became of it. A variable may hold a secret, in the wrong key too: only the reference is
+	// printed.
 	reference, value string
 }
 
@@ -101,10 +104,12 @@ func beginsInWord(text string) bool {
 	return unicode.IsLetter(r)
 }
 
-// origins maps the paths of the keys that were given to where they come from. A path that is not in it has its default.
+// origins maps the paths of the keys that were given to where they come from. A path that is not in
+// it has its default.
 type origins map[string]origin
 
-// of finds the origin of a path: its own, else that of the nearest section around it that was given.
+// of finds the origin of a path: its own, else that of the nearest section around it that was
+// given.
 func (o origins) of(path string) origin {
 	for path != "" {
 		if found, ok := o[path]; ok {
@@ -148,7 +153,8 @@ func (ps *problems) hasAt(path string) bool {
 	return slices.ContainsFunc(ps.list, func(p *Problem) bool { return p.Path == path })
 }
 
-// has says whether a problem with the key, or with one directly in it, is already known: what follows from it need not be told.
+// has says whether a problem with the key, or with one directly in it, is already known: what
+// follows from it need not be told.
 func (ps *problems) has(path string) bool {
 	return slices.ContainsFunc(ps.list, func(p *Problem) bool {
 		return p.Path == path || parent(p.Path) == path && path != ""

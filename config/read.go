@@ -16,8 +16,9 @@ import (
 	"github.com/kubebridge/bridge/internal/suggest"
 )
 
-// reader turns the nodes of a YAML file into the maps that viper merges, checking each against the schema on the way. It walks nodes
-// rather than decoded values because only nodes know their line, and whether 0123 was meant as a text.
+// reader turns the nodes of a YAML file into the maps that viper merges, checking each against the
+// schema on the way. It walks nodes rather than decoded values because only nodes know their line,
+// and whether 0123 was meant as a text.
 type reader struct {
 	*problems
 	file string
@@ -37,7 +38,8 @@ func (r *reader) parseYAML(data []byte) *yaml.Node {
 		r.unparsable(data, err)
 		return nil
 	}
-	// Decoding once refuses keys given twice and anchors that contain themselves or multiply beyond measure.
+	// Decoding once refuses keys given twice and anchors that contain themselves or multiply beyond
+	// measure.
 	if err := doc.Decode(new(any)); err != nil {
 		r.syntax(err)
 		return nil
@@ -96,7 +98,8 @@ func (r *reader) section(n *yaml.Node, t reflect.Type, path string) map[string]a
 	return out
 }
 
-// value reads the value of one key. ok is false where there is none: it is wrong, or null, which means the default.
+// value reads the value of one key. ok is false where there is none: it is wrong, or null, which
+// means the default.
 func (r *reader) value(n *yaml.Node, f *field, path string) (v any, ok bool) {
 	n = resolve(n)
 	switch {

@@ -10,8 +10,8 @@ import (
 )
 
 // String is the whole configuration as YAML, with defaults filled in, secrets masked, and variables
-// as references. But for the secrets it can be read again: what is not there, or has no effect beside
-// another setting, is left out.
+// as references. But for the secrets it can be read again: what is not there, or has no effect
+// beside another setting, is left out.
 func (c *Config) String() string {
 	var doc yaml.Node
 	if err := doc.Encode(c); err != nil {
@@ -48,9 +48,9 @@ func (c *Config) String() string {
 	return out.String()
 }
 
-// restoreReferences writes values that came from variables as the file has them: ${NAME}. A secret that
-// is a variable as a whole is shown as that too. Text around a variable may be a part of the secret,
-// so then it stays masked.
+// restoreReferences writes values that came from variables as the file has them: ${NAME}. A secret
+// that is a variable as a whole is shown as that too. Text around a variable may be a part of the
+// secret, so then it stays masked.
 func (o origins) restoreReferences(n *yaml.Node, path string) {
 	switch n.Kind {
 	case yaml.MappingNode:
@@ -72,7 +72,8 @@ func (o origins) restoreReferences(n *yaml.Node, path string) {
 
 var onlyVariable = regexp.MustCompile(`^\$\{\w+\}$`)
 
-// dropAbsent takes the sections out that are not there: a reader takes the name alone for one with defaults.
+// dropAbsent takes the sections out that are not there: a reader takes the name alone for one with
+// defaults.
 func dropAbsent(n *yaml.Node) {
 	kept := n.Content[:0]
 	for i := 0; i < len(n.Content); i++ {

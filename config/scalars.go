@@ -11,7 +11,8 @@ import (
 	"strings"
 )
 
-// Size is a number of bytes. In YAML it is a number with a unit: 64MiB, 10GiB, 500kB; a bare number is bytes.
+// Size is a number of bytes. In YAML it is a number with a unit: 64MiB, 10GiB, 500kB; a bare number
+// is bytes.
 type Size int64
 
 // units of a Size, larger ones and longer names first, as String and ParseSize look for them.
@@ -69,8 +70,8 @@ func (s Size) MarshalYAML() (any, error) { return s.String(), nil }
 // Masked stands for a secret wherever one is printed.
 const Masked = "********"
 
-// Secret is a password or a token. However it is printed, logged or encoded, it shows as Masked; string(s) is
-// the value.
+// Secret is a password or a token. However it is printed, logged or encoded, it shows as Masked;
+// string(s) is the value.
 type Secret string
 
 // String is Masked, or "" for an empty secret.
@@ -93,7 +94,8 @@ func (s Secret) MarshalYAML() (any, error) { return s.String(), nil }
 // LogValue masks the secret in slog attributes.
 func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
-// URL is an address that may hold credentials. Printed, they show as Masked; string(u) is the value.
+// URL is an address that may hold credentials. Printed, they show as Masked; string(u) is the
+// value.
 type URL string
 
 // String is the URL with what is between the scheme and the last @ masked.

@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// ReadSecret is the value of a secret that is given either as itself or by a file (password and passwordFile). Line ends
-// after the value in the file are not part of it. It reads the file each time, so a renewed secret is seen.
+// ReadSecret is the value of a secret that is given either as itself or by a file (password and
+// passwordFile). Line ends after the value in the file are not part of it. It reads the file each
+// time, so a renewed secret is seen.
 func ReadSecret(value Secret, file string) (Secret, error) {
 	if file == "" {
 		return value, nil
@@ -30,9 +31,9 @@ var accountDirs = []string{
 	"/var/run/secrets/kubernetes.io/serviceaccount", "/run/secrets/kubernetes.io/serviceaccount",
 }
 
-// validateSecretFile refuses a file with a secret that is the bridge's own identity: it would be sent
-// to whatever broker the configuration names. /proc has the environment of the process, and other
-// ways to the same files.
+// validateSecretFile refuses a file with a secret that is the bridge's own identity: it would be
+// sent to whatever broker the configuration names. /proc has the environment of the process, and
+// other ways to the same files.
 func validateSecretFile(ps *problems, path, file string) {
 	if file == "" {
 		return
@@ -48,8 +49,8 @@ func validateSecretFile(ps *problems, path, file string) {
 	}
 }
 
-// within reports whether a file lies in a directory, by the names as they are written or as the links
-// lead.
+// within reports whether a file lies in a directory, by the names as they are written or as the
+// links lead.
 func within(dir, file string) bool {
 	file, err := filepath.Abs(file)
 	if err != nil {
@@ -74,7 +75,8 @@ func below(dir, file string) bool {
 const AllowSecretsVariable = "BRIDGE_ALLOW_SECRETS"
 
 // CheckSecrets returns a Problem for each informer that sends values of Secrets, unless the process
-// was allowed to. That is no key of the file: who may edit the file alone must not read Secrets by it.
+// was allowed to. That is no key of the file: who may edit the file alone must not read Secrets by
+// it.
 func (c *Config) CheckSecrets(allowed bool) error {
 	var problems []error
 	for i := range c.Informers {

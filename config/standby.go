@@ -5,26 +5,29 @@ import (
 	"time"
 )
 
-// Standby has several bridges of one configuration stand by for each other. All of them watch, each with a state directory of its own; the
-// one that has the lease publishes. When it is gone another one resumes where it was: out of its own log, without a list.
+// Standby has several bridges of one configuration stand by for each other. All of them watch, each
+// with a state directory of its own; the one that has the lease publishes. When it is gone another
+// one resumes where it was: out of its own log, without a list.
 type Standby struct {
-	// Enabled turns it on. Sinks with an embedded server, `state.mode: memory` and informers with another `snapshot` than
-	// `initial` can't be combined with it.
+	// Enabled turns it on. Sinks with an embedded server, `state.mode: memory` and informers with
+	// another `snapshot` than `initial` can't be combined with it.
 	Enabled bool `yaml:"enabled"`
-	// Lease is the object that says who publishes, the same for all bridges that stand by for each other. What the leader
-	// has delivered is kept in another one beside it, `<name>-progress`. With `shard` each shard has its own two: `<name>-0-of-3` and
-	// `<name>-0-of-3-progress`.
+	// Lease is the object that says who publishes, the same for all bridges that stand by for each
+	// other. What the leader has delivered is kept in another one beside it, `<name>-progress`.
+	// With `shard` each shard has its own two: `<name>-0-of-3` and `<name>-0-of-3-progress`.
 	Lease StandbyLease `yaml:"lease"`
-	// Identity names this bridge in the lease and in logs. A random part is added, so that no two are the same. Left out: the
-	// host's name, which is the pod's.
+	// Identity names this bridge in the lease and in logs. A random part is added, so that no two
+	// are the same. Left out: the host's name, which is the pod's.
 	Identity string `yaml:"identity"`
-	// LeaseDuration is how long the others wait for a leader that is not heard of, in whole seconds. A leader that stops in order hands over
-	// at once.
+	// LeaseDuration is how long the others wait for a leader that is not heard of, in whole
+	// seconds. A leader that stops in order hands over at once.
 	LeaseDuration time.Duration `yaml:"leaseDuration" default:"15s"`
-	// RenewDeadline is how long after its last renewal a leader that can't reach the API server continues to publish. It then
-	// stops and exits with code 1. It must be shorter than `leaseDuration`: the time between is for what is on the wire.
+	// RenewDeadline is how long after its last renewal a leader that can't reach the API server
+	// continues to publish. It then stops and exits with code 1. It must be shorter than
+	// `leaseDuration`: the time between is for what is on the wire.
 	RenewDeadline time.Duration `yaml:"renewDeadline" default:"10s"`
-	// RetryPeriod is the time between renewals, and at least that between looks of the others, which wait up to 2.2 times as long.
+	// RetryPeriod is the time between renewals, and at least that between looks of the others,
+	// which wait up to 2.2 times as long.
 	RetryPeriod time.Duration `yaml:"retryPeriod" default:"500ms"`
 }
 
@@ -32,7 +35,8 @@ type Standby struct {
 type StandbyLease struct {
 	// Name of the Lease. Bridges of different configurations in one namespace need different names.
 	Name string `yaml:"name" default:"bridge"`
-	// Namespace of the Lease. Left out: that of the pod, or of the kubeconfig's context, else `default`.
+	// Namespace of the Lease. Left out: that of the pod, or of the kubeconfig's context, else
+	// `default`.
 	Namespace string `yaml:"namespace"`
 }
 

@@ -8,7 +8,8 @@ import (
 	"github.com/kubebridge/bridge/config"
 )
 
-// twoSinks is a configuration with two sinks that one informer feeds, and one that feeds each of them.
+// twoSinks is a configuration with two sinks that one informer feeds, and one that feeds each of
+// them.
 func twoSinks(first, second string) string {
 	return fmt.Sprintf(`cluster: prod
 informers:

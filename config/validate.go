@@ -15,8 +15,8 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// Validate reports everything that is wrong, joined; Problems lists it. Load has called it already; it is for a Config that was made
-// or changed in Go. It contacts nobody and reads no file.
+// Validate reports everything that is wrong, joined; Problems lists it. Load has called it already;
+// it is for a Config that was made or changed in Go. It contacts nobody and reads no file.
 func (c *Config) Validate() error {
 	ps := &problems{origins: c.origins}
 	if ps.origins == nil {
@@ -80,8 +80,8 @@ func (c *Config) validateShard(ps *problems) {
 	}
 }
 
-// validateValues checks what the schema says of every value: those of a fixed set are in it, and no number, size or duration
-// is negative.
+// validateValues checks what the schema says of every value: those of a fixed set are in it, and no
+// number, size or duration is negative.
 func validateValues(ps *problems, section reflect.Value, path string) {
 	for _, f := range fieldsOf(section.Type()) {
 		v, at := section.Field(f.index), join(path, f.key)
@@ -168,7 +168,8 @@ func (c *Config) informerNames() []string {
 	return names
 }
 
-// validName is narrow because names become metric labels, parts of message ids and of variables, and keys of the state on disk.
+// validName is narrow because names become metric labels, parts of message ids and of variables,
+// and keys of the state on disk.
 var validName = regexp.MustCompile(`^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
 // validateUnique checks the names of a list: there, well formed, and each once.

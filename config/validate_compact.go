@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// validatePayloads refuses payloads that a sink can't send, or that a compacted topic loses. Such a topic keeps the last record
-// of each key only, and a record without a value deletes the key.
+// validatePayloads refuses payloads that a sink can't send, or that a compacted topic loses. Such a
+// topic keeps the last record of each key only, and a record without a value deletes the key.
 func (c *Config) validatePayloads(ps *problems) {
 	for i := range c.Informers {
 		for j := range c.Informers[i].Sinks {

@@ -106,7 +106,8 @@ func validateAttributes(ps *problems, path string, attributes map[string]string)
 	}
 }
 
-// validateTemplateAttributes checks that some informer gives its events the attributes that subjects and topics name.
+// validateTemplateAttributes checks that some informer gives its events the attributes that
+// subjects and topics name.
 func (c *Config) validateTemplateAttributes(ps *problems) {
 	var given []string
 	for i := range c.Informers {

@@ -52,7 +52,8 @@ func (inf *Informer) validateWhenFull(ps *problems, path string, mode string) {
 	}
 }
 
-// validateDelivery checks that what a sink with delivery latest has read ahead is not dropped under it.
+// validateDelivery checks that what a sink with delivery latest has read ahead is not dropped under
+// it.
 func (inf *Informer) validateDelivery(ps *problems, path string, i int) {
 	at := fmt.Sprintf("%s[%d].delivery", path, i)
 	if !ps.origins.given(at) {
@@ -63,10 +64,12 @@ func (inf *Informer) validateDelivery(ps *problems, path string, i int) {
 	}
 }
 
-// resourceName matches what kubectl takes: a plural, singular, short name or kind, with a version and a group behind dots.
+// resourceName matches what kubectl takes: a plural, singular, short name or kind, with a version
+// and a group behind dots.
 var resourceName = regexp.MustCompile(`^(\*|[A-Za-z][A-Za-z0-9-]*)(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 
-// validateResources checks the form of names. Whether there are such resources, only the API server knows.
+// validateResources checks the form of names. Whether there are such resources, only the API server
+// knows.
 func validateResources(ps *problems, path string, names []string) {
 	for i, name := range names {
 		at := fmt.Sprintf("%s[%d]", path, i)
@@ -97,7 +100,8 @@ func validateNamespaces(ps *problems, path string, names []string) {
 	}
 }
 
-// validateSinks checks that each binding names a sink, and each sink once: its changes would be sent twice.
+// validateSinks checks that each binding names a sink, and each sink once: its changes would be
+// sent twice.
 func (inf *Informer) validateSinks(ps *problems, path string, sinkNames []string) {
 	if len(inf.Sinks) == 0 && len(sinkNames) > 0 && !ps.has(path) {
 		ps.add(path, "want at least one sink, or leave the key out for all of them")

@@ -80,7 +80,8 @@ func (n *NATS) validateAuth(ps *problems, path string) {
 	}
 }
 
-// validateEmbedded refuses what the embedded server does not do, lest somebody takes it for protected.
+// validateEmbedded refuses what the embedded server does not do, lest somebody takes it for
+// protected.
 func (n *NATS) validateEmbedded(ps *problems, path string) {
 	if !n.Embedded {
 		if n.StoreDir != "" {

@@ -70,8 +70,9 @@ func sameSet(a, b []string) bool {
 	return slices.Equal(slices.Compact(slices.Sorted(slices.Values(a))), slices.Compact(slices.Sorted(slices.Values(b))))
 }
 
-// sharedPlace returns the key that names the topic or stream that two sinks have in common, "" where
-// they have none for sure. Standard output and core NATS keep nothing that could be taken for a repeat.
+// sharedPlace returns the key that names the topic or stream that two sinks have in common, ""
+// where they have none for sure. Standard output and core NATS keep nothing that could be taken for
+// a repeat.
 func (c *Config) sharedPlace(nameA, nameB string) string {
 	a, b := c.sink(nameA), c.sink(nameB)
 	switch {
@@ -93,8 +94,9 @@ func (c *Config) sharedPlace(nameA, nameB string) string {
 	return ""
 }
 
-// sharedResource returns a resource of which two informers select the same objects, "" where they do
-// not for sure: short names and versions are not compared, and other selectors may divide the objects.
+// sharedResource returns a resource of which two informers select the same objects, "" where they
+// do not for sure: short names and versions are not compared, and other selectors may divide the
+// objects.
 func (inf *Informer) sharedResource(other *Informer) string {
 	divided := len(inf.Namespaces) > 0 && len(other.Namespaces) > 0 &&
 		!slices.ContainsFunc(inf.Namespaces, func(n string) bool { return slices.Contains(other.Namespaces, n) })

@@ -9,8 +9,8 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// validateSelectAt checks that the bridge can evaluate what it is to evaluate: it does not know how the API server reads the fields of each kind,
-// and it does not see labels that are taken out.
+// validateSelectAt checks that the bridge can evaluate what it is to evaluate: it does not know how
+// the API server reads the fields of each kind, and it does not see labels that are taken out.
 func (inf *Informer) validateSelectAt(ps *problems, path string) {
 	if inf.SelectAt != "bridge" {
 		return
@@ -26,7 +26,8 @@ func (inf *Informer) validateSelectAt(ps *problems, path string) {
 	inf.validateSeenLabels(ps, path, "drop", inf.Drop)
 }
 
-// validateSeenLabels checks that paths of values that are taken out leave the labels that are selected by.
+// validateSeenLabels checks that paths of values that are taken out leave the labels that are
+// selected by.
 func (inf *Informer) validateSeenLabels(ps *problems, path, key string, texts []string) {
 	selector, err := labels.Parse(inf.LabelSelector)
 	if err != nil {

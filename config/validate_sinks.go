@@ -128,7 +128,8 @@ func (c *Config) validateHistories(ps *problems) {
 	}
 }
 
-// validateEmbedded allows one embedded server: two would want the same address, or the same directory for their streams.
+// validateEmbedded allows one embedded server: two would want the same address, or the same
+// directory for their streams.
 func (c *Config) validateEmbedded(ps *problems) {
 	first := -1
 	for i, s := range c.Sinks {

@@ -10,8 +10,9 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 )
 
-// validateStreams refuses two sinks that get events of one informer in one stream. A message's id says of which informer and event it is, not of
-// which sink: the stream would take the second sink's for duplicates of the first one's. Where the servers or the accounts are called by other
+// validateStreams refuses two sinks that get events of one informer in one stream. A message's id
+// says of which informer and event it is, not of which sink: the stream would take the second
+// sink's for duplicates of the first one's. Where the servers or the accounts are called by other
 // names, the sinks find it when they are opened.
 func (c *Config) validateStreams(ps *problems) {
 	for i := range c.Sinks {
@@ -50,7 +51,8 @@ func (c *Config) sharedStream(a, b *Sink) string {
 	return ""
 }
 
-// sameServer says whether two sinks have streams in one account, by what the configuration calls it.
+// sameServer says whether two sinks have streams in one account, by what the configuration calls
+// it.
 func (n *NATS) sameServer(other *NATS) bool {
 	if n.Mode == "core" || other.Mode == "core" || n.Domain != other.Domain || n.APIPrefix != other.APIPrefix || n.account() != other.account() {
 		return false
@@ -87,7 +89,8 @@ func defaultPort(server *url.URL) string {
 	}
 }
 
-// streamTokens is the name of a sink's streams for events of an informer: characters, and fields whose values are not known.
+// streamTokens is the name of a sink's streams for events of an informer: characters, and fields
+// whose values are not known.
 func (c *Config) streamTokens(s *Sink, inf *Informer) (tokens []string) {
 	known := []string{"{informer}", string(event.AppendSubjectToken(nil, inf.Name))}
 	if c.Cluster != "" {
@@ -104,7 +107,8 @@ func (c *Config) streamTokens(s *Sink, inf *Informer) (tokens []string) {
 	return tokens
 }
 
-// meet says whether two names can be the same for one event. A field that both begin or end with has one value then.
+// meet says whether two names can be the same for one event. A field that both begin or end with
+// has one value then.
 func meet(a, b []string) bool {
 	for len(a) > 0 && len(b) > 0 && a[0] == b[0] {
 		a, b = a[1:], b[1:]

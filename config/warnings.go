@@ -10,7 +10,8 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 )
 
-// Warnings returns what a person may not have meant, as Problems: a bridge runs with it all the same.
+// Warnings returns what a person may not have meant, as Problems: a bridge runs with it all the
+// same.
 func (c *Config) Warnings() (list []error) {
 	ps := &problems{origins: c.origins}
 	for i := range c.Sinks {

@@ -10,8 +10,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// unparsable reports what keeps the file from being parsed, at the line where that is. The parser's own figure is where the section around it begins,
-// or a line too early, or missing.
+// unparsable reports what keeps the file from being parsed, at the line where that is. The parser's
+// own figure is where the section around it begins, or a line too early, or missing.
 func (r *reader) unparsable(data []byte, err error) {
 	lines := bytes.SplitAfter(data, []byte("\n"))
 	number := brokenLine(lines)
@@ -35,7 +35,8 @@ func hint(message string, line []byte) string {
 	}
 }
 
-// brokenLine is the number of the line with which, and with all that follow, the file can't be parsed, while it can without them.
+// brokenLine is the number of the line with which, and with all that follow, the file can't be
+// parsed, while it can without them.
 func brokenLine(lines [][]byte) int {
 	good, bad := 0, len(lines)
 	for bad-good > 1 {
@@ -48,7 +49,8 @@ func brokenLine(lines [][]byte) int {
 	return bad
 }
 
-// parsable finds a beginning of the file that can be parsed, of at least so many lines: one may end within a bracket or quotes, and can't be for that.
+// parsable finds a beginning of the file that can be parsed, of at least so many lines: one may end
+// within a bracket or quotes, and can't be for that.
 func parsable(lines [][]byte, least, below int) (n int, ok bool) {
 	const reach = 20
 	for n = least; n < min(least+reach, below); n++ {

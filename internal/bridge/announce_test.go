@@ -16,8 +16,8 @@ func (r *rig) crash() {
 	r.fs = after
 }
 
-// What was sent and not committed is known to nobody after a crash but by its announcement. If it is gone behind a gap, its delete
-// must be told all the same, or its readers keep it forever.
+// What was sent and not committed is known to nobody after a crash but by its announcement. If it
+// is gone behind a gap, its delete must be told all the same, or its readers keep it forever.
 func TestADeleteBehindAGapIsToldOfWhatWasSentAndNotCommitted(t *testing.T) {
 	for _, c := range []struct {
 		name string

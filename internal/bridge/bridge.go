@@ -35,10 +35,11 @@ type Config struct {
 	DB *store.DB
 	// Units are what is watched.
 	Units []pipeline.Config
-	// Unknown says of which resources the API server could not tell when Units were made; may be nil.
+	// Unknown says of which resources the API server could not tell when Units were made; may be
+	// nil.
 	Unknown func(resource.Type) bool
-	// Planner is asked while the bridge runs whether Units is still what there is to watch: pipelines
-	// start, move and stop as it says. nil: they never change.
+	// Planner is asked while the bridge runs whether Units is still what there is to watch:
+	// pipelines start, move and stop as it says. nil: they never change.
 	Planner Planner
 	// PlanInterval is how often it is asked without an occasion; default 30 s.
 	PlanInterval time.Duration
@@ -46,20 +47,21 @@ type Config struct {
 	Sinks []SinkConfig
 	// Services run as long as anything else does: an embedded broker.
 	Services []Service
-	// Trace returns what makes the traceparent of an informer's events for a sink, of their source and
-	// id. nil: events have none.
+	// Trace returns what makes the traceparent of an informer's events for a sink, of their source
+	// and id. nil: events have none.
 	Trace func(informer, sink string) func(source, id string) string
 	// OnSettle is called with what a sink has settled; see publisher.Config. May be nil.
 	OnSettle func(sink string, settled []*publisher.Item)
 	// CommitInterval is how often settled changes are committed; default 200 ms.
 	CommitInterval time.Duration
-	// Watchdog reopens a watch that sent neither event nor bookmark for so long; default 0 for never.
+	// Watchdog reopens a watch that sent neither event nor bookmark for so long; default 0 for
+	// never.
 	Watchdog time.Duration
-	// Identify returns an error when the API server is that of another cluster; see reflector.Config.
-	// nil: it is not asked.
+	// Identify returns an error when the API server is that of another cluster; see
+	// reflector.Config. nil: it is not asked.
 	Identify func(ctx context.Context) error
-	// Standby makes it one of several replicas, of which one publishes; nil for the only one. It needs
-	// a state on disk.
+	// Standby makes it one of several replicas, of which one publishes; nil for the only one. It
+	// needs a state on disk.
 	Standby *Standby
 	// Version tells configurations apart that replicas have; "" for not known.
 	Version string
@@ -75,8 +77,8 @@ type SinkConfig struct {
 	Name      string
 	Sink      sinks.Sink
 	Publisher publisher.Config // Sink, Name, Saved, Patient, Log and Registerer are filled in
-	// Target says where it sends to: a sink that sends elsewhere has another. Replicas compare it; it
-	// holds no secrets. May be "".
+	// Target says where it sends to: a sink that sends elsewhere has another. Replicas compare it;
+	// it holds no secrets. May be "".
 	Target string
 	// Scope has what the sink itself has registered, and ends with it; nil for nothing.
 	Scope *metric.Scope
@@ -104,8 +106,9 @@ type Bridge struct {
 	ended      chan struct{}          // closed when the follower takes no more requests
 	replica    *replica               // nil when there are no others
 	changing   *semaphore.Weighted    // of who starts or stops units and sinks, or begins to lead
-	// process sets messages apart that may tell of older states than what another process has sent. It
-	// is another when a unit has ended and not all is on disk. Owned by New, then by the follower.
+	// process sets messages apart that may tell of older states than what another process has sent.
+	// It is another when a unit has ended and not all is on disk. Owned by New, then by the
+	// follower.
 	process string
 }
 
@@ -194,8 +197,8 @@ func errTwice(name string) error {
 	return fmt.Errorf("informer %s: it is there twice, and would share its state with itself", name)
 }
 
-// ErrDrain is returned by Run when the drain deadline passed: what was not sent is sent after the next
-// start.
+// ErrDrain is returned by Run when the drain deadline passed: what was not sent is sent after the
+// next start.
 var ErrDrain = errors.New("drain deadline passed before everything was sent; the rest is sent after the next start")
 
 // Run works until ctx ends and everything read by then is settled, or the drain deadline has passed
@@ -276,7 +279,8 @@ func (b *Bridge) run(ctx context.Context) error {
 	return err
 }
 
-// causeFirst returns err, later where it follows from the end of a publisher: that one tells why first.
+// causeFirst returns err, later where it follows from the end of a publisher: that one tells why
+// first.
 func causeFirst(hard context.Context, err error) error {
 	if errors.Is(err, publisher.ErrStopped) {
 		_ = ratelimit.Sleep(hard, time.Second)

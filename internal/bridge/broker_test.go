@@ -80,8 +80,8 @@ func (b *broker) records() []*record {
 	return slices.Clip(b.log)
 }
 
-// chance says whether something happens, one time in n. It depends on the seed and on what it is about and on nothing else, so
-// that a run can be repeated however goroutines are scheduled.
+// chance says whether something happens, one time in n. It depends on the seed and on what it is
+// about and on nothing else, so that a run can be repeated however goroutines are scheduled.
 func (b *broker) chance(n uint64, about ...any) bool { return b.below(n, about...) == 0 }
 
 func (b *broker) below(n uint64, about ...any) uint64 {

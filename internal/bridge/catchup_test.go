@@ -23,7 +23,8 @@ type flooded struct {
 	objects int
 }
 
-// newFlooded makes objects, in pages of ten, and updates all of them at once; a body a second is written, two at once.
+// newFlooded makes objects, in pages of ten, and updates all of them at once; a body a second is
+// written, two at once.
 func newFlooded(t *testing.T, objects int, options ...func(*bridge.Config)) *flooded {
 	f := &flooded{lake: calmBroker("lake"), objects: objects}
 	f.rig = newRig(t, f.lake)
@@ -62,7 +63,8 @@ func (f *flooded) flood(objects int) {
 
 func (f *flooded) behind() int { return f.Status().Informers[0].BodiesBehind }
 
-// earlier counts the objects that are on disk in an earlier version than they were sent, whatever the bridge says of it.
+// earlier counts the objects that are on disk in an earlier version than they were sent, whatever
+// the bridge says of it.
 func (f *flooded) earlier() (n int) {
 	f.t.Helper()
 	for i := range f.objects {

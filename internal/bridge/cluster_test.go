@@ -14,11 +14,13 @@ import (
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
-// cluster is a scripted API server together with what it truly did: the reference that streams are compared with.
+// cluster is a scripted API server together with what it truly did: the reference that streams are
+// compared with.
 type cluster struct {
 	*testkit.Server
 	rng *rand.Rand
-	// garble says whether a write makes of an object what can't be understood, though it says which object it is; nil for never.
+	// garble says whether a write makes of an object what can't be understood, though it says which
+	// object it is; nil for never.
 	garble func() bool
 	// deep garbles by too many levels.
 	deep  bool
@@ -28,8 +30,8 @@ type cluster struct {
 
 	all    []*write
 	byMark map[string]*write
-	// histories are what the server's history was before each rewind, and is now: the last. A write from before a rewind
-	// that the rewind did not undo is in both.
+	// histories are what the server's history was before each rewind, and is now: the last. A write
+	// from before a rewind that the rewind did not undo is in both.
 	histories []*history
 	alive     map[resource.Key]*write
 }

@@ -23,13 +23,14 @@ import (
 
 var crashPoints = flag.Int("bridge.crash.points", 40, "how many of the operations on the disk the process dies at, evenly spread; 0 for each, in each way")
 
-// TestACrashAtAnyOperationOnTheDiskLosesNothing lets the process die before the n-th write, sync, creation, renaming or removal of a file in
-// a short life that has all in it: a snapshot, changes, two sinks that are away so that changes go to disk, one of which wants the newest states
-// only, a stop and a start, a relist; flushes,
-// compactions and new lists of files. What was not synced is lost, or half of its blocks, or none, or half of
-// the write that was under way has come to the disk. It then starts again from what is
-// left, lives on to the end, and what the sinks have is compared with what the server did: nothing is missing, nothing is out of order, and again
-// comes only what was not committed, with the same id.
+// TestACrashAtAnyOperationOnTheDiskLosesNothing lets the process die before the n-th write, sync,
+// creation, renaming or removal of a file in a short life that has all in it: a snapshot, changes,
+// two sinks that are away so that changes go to disk, one of which wants the newest states only, a
+// stop and a start, a relist; flushes, compactions and new lists of files. What was not synced is
+// lost, or half of its blocks, or none, or half of the write that was under way has come to the
+// disk. It then starts again from what is left, lives on to the end, and what the sinks have is
+// compared with what the server did: nothing is missing, nothing is out of order, and again comes
+// only what was not committed, with the same id.
 func TestACrashAtAnyOperationOnTheDiskLosesNothing(t *testing.T) {
 	total := 0
 	synctest.Test(t, func(t *testing.T) {
@@ -67,7 +68,8 @@ func TestACrashAtAnyOperationOnTheDiskLosesNothing(t *testing.T) {
 	t.Logf("the process died at %d of about %d operations on the disk: %v", tried, total, hit)
 }
 
-// torn is, in place of how many percent of what was not synced stay: all of it, and half of the write that was under way.
+// torn is, in place of how many percent of what was not synced stay: all of it, and half of the
+// write that was under way.
 const torn = -1
 
 // crash is a life that ends once, at an operation on the disk.

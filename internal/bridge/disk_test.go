@@ -77,7 +77,8 @@ func readState(t *testing.T, db *store.DB, cfg store.IndexerConfig, keys []resou
 	return s
 }
 
-// pendingOf reads the part of the log on disk that is before a listener: what it had passed on and not seen settled, and what follows.
+// pendingOf reads the part of the log on disk that is before a listener: what it had passed on and
+// not seen settled, and what follows.
 func pendingOf(t *testing.T, ix *store.Indexer, sink string, cursor []byte) (list []spooled) {
 	t.Helper()
 	next, n := binary.Uvarint(cursor)

@@ -23,7 +23,8 @@ func (r *rig) churn(key resource.Key, times int) (last resource.Version) {
 	return last
 }
 
-// accounted sees that each version of the one object was acknowledged, or lies in a gap that was told before what came later.
+// accounted sees that each version of the one object was acknowledged, or lies in a gap that was
+// told before what came later.
 func accounted(t *testing.T, b *broker, from, to resource.Version) (dropped int) {
 	t.Helper()
 	next, last := number(from), number(to)

@@ -8,11 +8,11 @@ import (
 	"github.com/kubebridge/bridge/internal/standby"
 )
 
-// Replicas get a changed configuration one after the other, and one may have to take over in between.
-// So the leader reports which sinks it feeds, and its progress is about these only.
+// Replicas get a changed configuration one after the other, and one may have to take over in
+// between. So the leader reports which sinks it feeds, and its progress is about these only.
 
-// progressFor is the leader's progress of a pipeline for one of its sinks: nothing for a sink that the
-// leader does not feed. Events for that one stay pending here.
+// progressFor is the leader's progress of a pipeline for one of its sinks: nothing for a sink that
+// the leader does not feed. Events for that one stay pending here.
 func (r *replica) progressFor(u *pipeline.Pipeline, to *pipeline.Relay) standby.Unit {
 	p, ok := r.progressOf(u)
 	if !ok || !r.feeds(u.Config().Informer, to.SinkKey, true) {
@@ -24,8 +24,8 @@ func (r *replica) progressFor(u *pipeline.Pipeline, to *pipeline.Relay) standby.
 	return p
 }
 
-// doubtPatience is how long progress may be far ahead of a pipeline's own watch before that is reported: a
-// replica that starts again catches up within seconds.
+// doubtPatience is how long progress may be far ahead of a pipeline's own watch before that is
+// reported: a replica that starts again catches up within seconds.
 const doubtPatience = time.Minute
 
 // isDoubtful reports whether the leader's progress of a unit is too far ahead to be believed.
@@ -52,8 +52,8 @@ func (r *replica) isDoubtful(u *pipeline.Pipeline, p *standby.Unit) bool {
 	return doubtful
 }
 
-// feeds reports whether the leader, or the one before this replica, sends an informer's changes to a
-// sink. unknown is the answer where it has not reported.
+// feeds reports whether the leader, or the one before this replica, sends an informer's changes to
+// a sink. unknown is the answer where it has not reported.
 func (r *replica) feeds(informer, key string, unknown bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

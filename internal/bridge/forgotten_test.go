@@ -81,7 +81,8 @@ func TestOnlyASinkThatHasEventsOfBeforeIsToldThatTheStateIsGone(t *testing.T) {
 	}
 }
 
-// What comes again after a state was lost bears ids that nobody has seen, and from then on the same ones.
+// What comes again after a state was lost bears ids that nobody has seen, and from then on the same
+// ones.
 func TestIDsAreOthersWhenTheStateWasLost(t *testing.T) {
 	for holds, epoch := range map[string]string{
 		"all/uid-1/7":                                      "/epoch/1",

@@ -44,7 +44,8 @@ func noise(seed int) string {
 	return hex.EncodeToString(b)
 }
 
-// churnNoise makes changes of pods with contents that fill a memtable soon, and gives the events that they are.
+// churnNoise makes changes of pods with contents that fill a memtable soon, and gives the events
+// that they are.
 func (r *rig) churnNoise(from, to int) (lines []string) {
 	for i := from; i < to; i++ {
 		name := fmt.Sprint("p", i%7)

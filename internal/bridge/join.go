@@ -10,13 +10,13 @@ import (
 	"github.com/kubebridge/bridge/internal/ratelimit"
 )
 
-// leaderFirst is how long a standby waits for the leader to take a changed configuration. Then it takes
-// it alone: they may not have the same file, or the leader's is refused.
+// leaderFirst is how long a standby waits for the leader to take a changed configuration. Then it
+// takes it alone: they may not have the same file, or the leader's is refused.
 const leaderFirst = 2 * time.Minute
 
-// awaitLeader waits until the leader has a version of the configuration, or this replica leads. So what
-// starts again starts at the leader first: its first list is the older one, and nothing that a standby
-// holds is older than what the leader has sent.
+// awaitLeader waits until the leader has a version of the configuration, or this replica leads. So
+// what starts again starts at the leader first: its first list is the older one, and nothing that a
+// standby holds is older than what the leader has sent.
 func (r *replica) awaitLeader(ctx context.Context, version string) error {
 	if r == nil || version == "" {
 		return nil
@@ -56,8 +56,8 @@ func (r *replica) configuration() string {
 	return r.version
 }
 
-// changed says that the configuration has changed. A sink that the leader before has fed, and this one
-// does not feed now, has ended in order: it needs no backfill when it comes back.
+// changed says that the configuration has changed. A sink that the leader before has fed, and this
+// one does not feed now, has ended in order: it needs no backfill when it comes back.
 func (r *replica) changed(version string) {
 	if r == nil {
 		return
@@ -82,9 +82,9 @@ func (r *replica) changed(version string) {
 }
 
 // needsBackfill are the sinks that a pipeline which starts again has not fed before, and that the
-// leader, or the one before this replica, has. This replica has not kept for them what that one had not
-// sent in the end. So the pipeline lists, and a gap reports it if this replica has to publish before the
-// leader has passed the list.
+// leader, or the one before this replica, has. This replica has not kept for them what that one had
+// not sent in the end. So the pipeline lists, and a gap reports it if this replica has to publish
+// before the leader has passed the list.
 func (r *reconfiguration) needsBackfill(uc *pipeline.Config) (sinks []string) {
 	if r.b.replica == nil || !r.b.replica.tellsOf(uc.Name()) {
 		return nil
@@ -98,9 +98,9 @@ func (r *reconfiguration) needsBackfill(uc *pipeline.Config) (sinks []string) {
 	return sinks
 }
 
-// backfill sends all objects to sinks that a pipeline begins to feed, if this replica publishes before
-// the leader has passed the pipeline's list. The gap says that something is missing; the list, which
-// knows what other sinks have, sends only what differs.
+// backfill sends all objects to sinks that a pipeline begins to feed, if this replica publishes
+// before the leader has passed the pipeline's list. The gap says that something is missing; the
+// list, which knows what other sinks have, sends only what differs.
 func (r *replica) backfill(ctx context.Context, u *pipeline.Pipeline, sinks []string) {
 	for ctx.Err() == nil && !(u.HasSynced() && (!r.follows() || r.unitBehind(u) == "")) {
 		_ = ratelimit.Sleep(ctx, r.cfg.Interval/4)

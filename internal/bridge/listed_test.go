@@ -9,8 +9,8 @@ import (
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
-// The sink goes away with the end of a WatchList, before which an object was deleted, and the process dies: the watch goes on behind that end, and
-// would not bring the delete again.
+// The sink goes away with the end of a WatchList, before which an object was deleted, and the
+// process dies: the watch goes on behind that end, and would not bring the delete again.
 func TestADeleteBeforeTheEndOfAWatchListIsNotLostByACrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := calmBroker("sink")

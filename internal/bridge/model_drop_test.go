@@ -10,8 +10,9 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// TestADropLosesOnlyWhatItTells plays the model with logs on disk that are soon full and drop their oldest: what a sink was not sent lies in a
-// gap that it was told, and all else of the promises holds. (Every sink gets every version.)
+// TestADropLosesOnlyWhatItTells plays the model with logs on disk that are soon full and drop their
+// oldest: what a sink was not sent lies in a gap that it was told, and all else of the promises
+// holds. (Every sink gets every version.)
 func TestADropLosesOnlyWhatItTells(t *testing.T) {
 	drops := 0
 	for round := range *modelRounds {
@@ -97,7 +98,8 @@ func (l *lossy) take(rec *record) {
 	}
 }
 
-// tell sees that what is told first comes behind all that was told of the object, and what a list told behind its gap.
+// tell sees that what is told first comes behind all that was told of the object, and what a list
+// told behind its gap.
 func (l *lossy) tell(rec *record, key resource.Key, w *write) {
 	if w.version != number(resource.Version(rec.ResourceVersion)) || w.uid != rec.UID {
 		l.problem(rec, "the server made %s", w)
@@ -116,7 +118,8 @@ func (l *lossy) tell(rec *record, key resource.Key, w *write) {
 	}
 }
 
-// skipped says whether a list had passed over a write that the run before did not settle: after a crash a watch may tell it nevertheless.
+// skipped says whether a list had passed over a write that the run before did not settle: after a
+// crash a watch may tell it nevertheless.
 func (l *lossy) skipped(rec *record, w *write) bool {
 	return w.version > l.m.states[rec.run].watermark && l.excused(w)
 }
@@ -155,7 +158,8 @@ func (l *lossy) isDropped(version int64) bool {
 	return false
 }
 
-// complete sees that every write was told, or lies in a gap; and that what the stream ends with is what the server has, but for what was dropped.
+// complete sees that every write was told, or lies in a gap; and that what the stream ends with is
+// what the server has, but for what was dropped.
 func (l *lossy) complete() {
 	lost := map[resource.Key]int64{}
 	for _, w := range l.m.cluster.all {

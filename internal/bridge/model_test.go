@@ -38,10 +38,11 @@ var (
 	modelVerbose = flag.Bool("bridge.model.verbose", false, "show the bridge's log")
 )
 
-// TestEveryStreamIsCorrectUnderAllFaultsAtOnce runs the whole pipeline, from a scripted API server to brokers in memory, through random
-// histories: writes, expired versions, rewinds, broken streams, refusals; brokers that are away, hang, refuse, or take a
-// message and lose the answer; stops and crashes, which lose what was not synced. A reader then compares each stream with what the server
-// truly did.
+// TestEveryStreamIsCorrectUnderAllFaultsAtOnce runs the whole pipeline, from a scripted API server
+// to brokers in memory, through random histories: writes, expired versions, rewinds, broken
+// streams, refusals; brokers that are away, hang, refuse, or take a message and lose the answer;
+// stops and crashes, which lose what was not synced. A reader then compares each stream with what
+// the server truly did.
 func TestEveryStreamIsCorrectUnderAllFaultsAtOnce(t *testing.T) {
 	for round := range *modelRounds {
 		seed := *modelSeed + uint64(round)
@@ -128,7 +129,8 @@ func newModel(t *testing.T, seed uint64) *model {
 	return m
 }
 
-// poison makes a third of the rounds such that the cluster has objects now and then that can't be understood. Its dice are its own.
+// poison makes a third of the rounds such that the cluster has objects now and then that can't be
+// understood. Its dice are its own.
 func (m *model) poison(seed uint64) {
 	dice := rand.New(rand.NewPCG(seed, 1))
 	if dice.IntN(3) > 0 {
@@ -424,7 +426,8 @@ func (m *model) write() {
 	}
 }
 
-// bookmark sends bookmarks, unless a watch of before a rewind may still have something to send: no server goes back within a watch.
+// bookmark sends bookmarks, unless a watch of before a rewind may still have something to send: no
+// server goes back within a watch.
 func (m *model) bookmark() {
 	if !m.frozen {
 		m.cluster.Bookmark()
@@ -488,12 +491,13 @@ func (m *model) upset() {
 	b.set(mood)
 }
 
-// rewind restores the cluster from a backup that is older than the watermark: what is not older can't be told from a server that
-// did not go back.
+// rewind restores the cluster from a backup that is older than the watermark: what is not older
+// can't be told from a server that did not go back.
 func (m *model) rewind() {
 	time.Sleep(time.Millisecond) // so that no other rewind is at the same time
 	synctest.Wait()
-	// With what can't be understood a list after a rewind waits for it to become well, or ends as if that had left.
+	// With what can't be understood a list after a rewind waits for it to become well, or ends as
+	// if that had left.
 	if m.cluster.garble != nil || m.frozen || m.life != nil && !m.attached() {
 		return
 	}
@@ -506,9 +510,10 @@ func (m *model) rewind() {
 	m.frozen = true
 }
 
-// attached says whether the bridge would notice a server that goes back by the end of its watch: it has one open, has read all
-// that was to be read, and has had an answer (where answers are compressed they begin with the first frame, and without one the HTTP
-// client tries again by itself).
+// attached says whether the bridge would notice a server that goes back by the end of its watch: it
+// has one open, has read all that was to be read, and has had an answer (where answers are
+// compressed they begin with the first frame, and without one the HTTP client tries again by
+// itself).
 func (m *model) attached() bool {
 	read := number(resource.Version(m.life.bridge.Status().Informers[0].Version))
 	return m.cluster.Watching() > 0 && !m.features.Gzip && read >= m.cluster.now().before(math.MaxInt64)
@@ -570,7 +575,8 @@ func (m *model) mend() {
 	m.t.Errorf("it does not catch up: %+v, %v; the server is at %d", m.life.bridge.Status(), m.life.bridge.Ready(), m.cluster.version())
 }
 
-// catchUp waits until what floods have left behind on disk is up to date, and compares that with what the cluster has.
+// catchUp waits until what floods have left behind on disk is up to date, and compares that with
+// what the cluster has.
 func (m *model) catchUp() {
 	for range 500 {
 		if m.life.bridge.Status().Informers[0].BodiesBehind == 0 {

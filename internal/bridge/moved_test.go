@@ -19,8 +19,9 @@ func (f *follow) both(change func(s *testkit.Server)) {
 	change(f.v2)
 }
 
-// A resource can move to another version of the API while the bridge is down, or because the configuration names another. What was read in
-// the old one may then still be on disk: as changes that wait for a sink, and as the last known state of an object.
+// A resource can move to another version of the API while the bridge is down, or because the
+// configuration names another. What was read in the old one may then still be on disk: as changes
+// that wait for a sink, and as the last known state of an object.
 func TestWhatWasReadInAnotherVersionOfTheAPISaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFollow(t)
@@ -77,7 +78,8 @@ func TestWhatWasReadInAnotherVersionOfTheAPISaysSo(t *testing.T) {
 	})
 }
 
-// inItsVersion checks that an event's attributes are of the version that its object is in, and gives it.
+// inItsVersion checks that an event's attributes are of the version that its object is in, and
+// gives it.
 func inItsVersion(t *testing.T, rec *record) string {
 	t.Helper()
 	var data struct {

@@ -11,7 +11,8 @@ import (
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
-// Nothing may be taken for gone by a list with something of which nobody knows which object it is. What left the selection is told all the same.
+// Nothing may be taken for gone by a list with something of which nobody knows which object it is.
+// What left the selection is told all the same.
 func TestWhatLeftIsToldThoughAListCanNotBeUnderstood(t *testing.T) {
 	for name, features := range map[string]testkit.Features{"by WatchList": {}, "by pages": {NoWatchList: true}} {
 		t.Run(name, func(t *testing.T) {

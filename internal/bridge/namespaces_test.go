@@ -18,9 +18,11 @@ import (
 
 var namespaceType = resource.Type{Version: "v1", Resource: "namespaces", Kind: "Namespace"}
 
-// TestTheSelectionOfNamespacesIsFollowedThroughCrashes relabels, deletes and makes namespaces, at any time: while brokers are away, while
-// no bridge runs, before and after crashes, which lose what was not synced. Whoever drops events with an id that he has seen must hold what
-// the selected namespaces hold, must have seen the versions of each object in order and without a hole, and never two states under one id.
+// TestTheSelectionOfNamespacesIsFollowedThroughCrashes relabels, deletes and makes namespaces, at
+// any time: while brokers are away, while no bridge runs, before and after crashes, which lose what
+// was not synced. Whoever drops events with an id that he has seen must hold what the selected
+// namespaces hold, must have seen the versions of each object in order and without a hole, and
+// never two states under one id.
 func TestTheSelectionOfNamespacesIsFollowedThroughCrashes(t *testing.T) {
 	rounds(t, "SelectionOfNamespaces", func(t *testing.T, seed uint64) {
 		newScoped(t, seed).play(*modelSteps)
@@ -188,8 +190,8 @@ func (s *scoped) latest(b *broker) bool {
 	return slices.ContainsFunc(s.unit.Sinks, func(c pipeline.Binding) bool { return c.Sink == b.name && c.Latest })
 }
 
-// read reads a stream from its beginning, as somebody who drops events with an id that he has seen; judge sees each record before it counts. It
-// gives what he holds.
+// read reads a stream from its beginning, as somebody who drops events with an id that he has seen;
+// judge sees each record before it counts. It gives what he holds.
 func (s *scoped) read(b *broker, judge func(b *broker, rec *record, h *held, version int64)) map[string]*held {
 	holds, ids := map[string]*held{}, map[string]string{}
 	for _, rec := range b.records() {

@@ -38,7 +38,8 @@ type natsRig struct {
 	t   *testing.T
 	js  jetstream.JetStream
 	url string
-	// keep is the last resort of the publisher, after a second of refused dead letters; nil for none.
+	// keep is the last resort of the publisher, after a second of refused dead letters; nil for
+	// none.
 	keep func(e *event.Event, refused, deadLetter error, attempts int) error
 	// informer is the name of the informer; "" for all.
 	informer string

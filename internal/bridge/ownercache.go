@@ -8,8 +8,8 @@ import (
 )
 
 // ownerCache remembers who controls an owner: the pods of a deleted Deployment may go after their
-// ReplicaSet, whose controller is the Deployment. It is in memory and bounded. What it has forgotten,
-// or a run before has seen, is left out of events.
+// ReplicaSet, whose controller is the Deployment. It is in memory and bounded. What it has
+// forgotten, or a run before has seen, is left out of events.
 type ownerCache struct {
 	mu      sync.Mutex                  // guards all below; held for a few map operations
 	enabled bool                        // some informer adds the owners of its objects
@@ -20,8 +20,9 @@ type ownerCache struct {
 // maxOwnerCache bounds each of the two maps, at some 300 bytes an entry.
 const maxOwnerCache = 8192
 
-// ownerKey names an owner. An object's owners are in its namespace, or in none. A reference may name
-// any uid, also one of another tenant that was seen in the stream, so the uid alone says too little.
+// ownerKey names an owner. An object's owners are in its namespace, or in none. A reference may
+// name any uid, also one of another tenant that was seen in the stream, so the uid alone says too
+// little.
 type ownerKey struct{ namespace, uid string }
 
 // longestOwner bounds what is remembered of one controller: an owner reference may hold a megabyte.

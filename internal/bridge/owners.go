@@ -9,8 +9,8 @@ import (
 // maxOwners bounds a chain: nothing keeps objects from owning each other.
 const maxOwners = 8
 
-// owners is the chain from an object to its top controller, as far as pipelines or the ownerCache have
-// the owners. It may be called concurrently.
+// owners is the chain from an object to its top controller, as far as pipelines or the ownerCache
+// have the owners. It may be called concurrently.
 func (b *Bridge) owners(obj *resource.Object) []resource.Owner {
 	var chain []resource.Owner
 	for owner, ok := controllerOf(&obj.Meta); ok && len(chain) < maxOwners; owner, ok = b.above(owner, obj.Namespace) {

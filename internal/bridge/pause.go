@@ -50,7 +50,8 @@ func (p *pauses) set(kind, name string, pause *pipeline.Pause) {
 	}
 }
 
-// PauseInformer has all pipelines of an informer read nothing. What was read is sent. by is who asks.
+// PauseInformer has all pipelines of an informer read nothing. What was read is sent. by is who
+// asks.
 func (b *Bridge) PauseInformer(ctx context.Context, name, by string) error {
 	return b.do(ctx, func(_ context.Context, f *reconciler) error {
 		return f.eachOf(name, &pipeline.Pause{By: by, Since: time.Now()}, func(u *pipeline.Pipeline) { u.Pause() })
@@ -96,8 +97,8 @@ func (b *Bridge) knowsInformer(name string) bool {
 	return false
 }
 
-// PauseSink sends nothing to a sink until it is resumed: its events stay pending, as in an outage. by is
-// who asks.
+// PauseSink sends nothing to a sink until it is resumed: its events stay pending, as in an outage.
+// by is who asks.
 func (b *Bridge) PauseSink(ctx context.Context, name, by string) error {
 	return b.do(ctx, func(_ context.Context, f *reconciler) error {
 		out := f.b.sinks.get(name)

@@ -17,9 +17,9 @@ type Reason struct {
 
 func (r Reason) String() string { return r.Component + ": " + r.Message }
 
-// Ready returns the reasons why the bridge is not ready. It is ready when every informer is in sync with
-// the API server, neither stalled nor behind by more than its limit, every sink is connected and not
-// blocked by an event, and the last commit was written.
+// Ready returns the reasons why the bridge is not ready. It is ready when every informer is in sync
+// with the API server, neither stalled nor behind by more than its limit, every sink is connected
+// and not blocked by an event, and the last commit was written.
 func (b *Bridge) Ready() []Reason {
 	var reasons []Reason
 	note := func(name, message string) {

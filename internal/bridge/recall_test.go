@@ -23,7 +23,8 @@ func (r recaller) Position() []byte {
 	return binary.AppendUvarint(nil, uint64(len(r.log)))
 }
 
-// Recall implements sinks.Recaller. A message that was refused and is not in the dead letters is not stored.
+// Recall implements sinks.Recaller. A message that was refused and is not in the dead letters is
+// not stored.
 func (r recaller) Recall(_ context.Context, from []byte, found func(string)) error {
 	if m, _ := r.now(); m == away {
 		return errAway
@@ -42,9 +43,10 @@ func (r recaller) Recall(_ context.Context, from []byte, found func(string)) err
 	return nil
 }
 
-// TestWhatWasAcknowledgedBeforeACrashIsNotSentAgain runs the pipeline through random changes, outages, lost answers, crashes and stops. Every
-// broker must hold every change once, in the object's order: a change that is told twice was not recalled, one that is missing was
-// taken for another.
+// TestWhatWasAcknowledgedBeforeACrashIsNotSentAgain runs the pipeline through random changes,
+// outages, lost answers, crashes and stops. Every broker must hold every change once, in the
+// object's order: a change that is told twice was not recalled, one that is missing was taken for
+// another.
 func TestWhatWasAcknowledgedBeforeACrashIsNotSentAgain(t *testing.T) {
 	crashes, recalled := 0, 0
 	for round := range *modelRounds {
@@ -70,7 +72,8 @@ func TestWhatWasAcknowledgedBeforeACrashIsNotSentAgain(t *testing.T) {
 	}
 }
 
-// playOnce does what leaves no gap in the stream, and then compares each broker's log with what the server did.
+// playOnce does what leaves no gap in the stream, and then compares each broker's log with what the
+// server did.
 func (m *model) playOnce(steps int) (crashes, recalled int) {
 	defer m.report()
 	for range m.rng.IntN(20) {

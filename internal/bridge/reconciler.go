@@ -18,14 +18,14 @@ var errChanged = errors.New("the configuration has changed")
 
 // reconciler keeps the pipelines in sync with what the API server serves: it starts those whose
 // resource has appeared, moves those whose version has changed, and stops those whose resource has
-// gone. It also does what is requested of the bridge while it runs, so that whatever starts and stops
-// pipelines is done one after the other. It is owned by the goroutine that runs it.
+// gone. It also does what is requested of the bridge while it runs, so that whatever starts and
+// stops pipelines is done one after the other. It is owned by the goroutine that runs it.
 type reconciler struct {
 	b             *Bridge
 	startPipeline func(*pipeline.Pipeline)
 	startSink     func(*sinkRunner)
-	// unclean has the pipelines that ended for a change of the configuration, and whether one may have
-	// sent what is not known on disk.
+	// unclean has the pipelines that ended for a change of the configuration, and whether one may
+	// have sent what is not known on disk.
 	unclean map[string]bool
 	// asked is when the plan was last asked for, and last what the signs were then.
 	asked time.Time
@@ -38,8 +38,8 @@ type reconciler struct {
 	planInterval time.Duration
 }
 
-// appeared is the label of a pipeline that starts while the bridge runs; that of one that stops is why
-// it drains.
+// appeared is the label of a pipeline that starts while the bridge runs; that of one that stops is
+// why it drains.
 const appeared = "appeared"
 
 // countChanges makes the counter of what happens to pipelines while the bridge runs.
@@ -49,8 +49,8 @@ func countChanges(reg prometheus.Registerer) *prometheus.CounterVec {
 		"change", appeared, string(pipeline.Gone), string(pipeline.Moving), string(pipeline.Changed))
 }
 
-// secondLook is how long after a sign of a change the API server is asked once more: its discovery lags
-// behind.
+// secondLook is how long after a sign of a change the API server is asked once more: its discovery
+// lags behind.
 const secondLook = 3 * time.Second
 
 // run works until ctx ends.
@@ -135,7 +135,8 @@ func isDefinition(u *pipeline.Pipeline) bool {
 		name == "apiservices.apiregistration.k8s.io"
 }
 
-// reap takes out the pipelines that have drained, and reports whether one of them is to start again.
+// reap takes out the pipelines that have drained, and reports whether one of them is to start
+// again.
 func (r *reconciler) reap() (again bool) {
 	for _, u := range r.b.roster.all() {
 		why := u.Draining()
@@ -184,8 +185,8 @@ func (r *reconciler) apply(ctx context.Context, plan *Plan) error {
 	return nil
 }
 
-// reconcile stops a pipeline that the plan does not have, or has in another version. A resource is gone
-// when discovery and a request say so; one alone may be a server that is just starting.
+// reconcile stops a pipeline that the plan does not have, or has in another version. A resource is
+// gone when discovery and a request say so; one alone may be a server that is just starting.
 func (r *reconciler) reconcile(u *pipeline.Pipeline, w *pipeline.Config, wanted bool, plan *Plan) {
 	notFound, t := u.Reading().NotFound, u.Config().Type
 	switch {
@@ -204,8 +205,8 @@ func (r *reconciler) reconcile(u *pipeline.Pipeline, w *pipeline.Config, wanted 
 // appear starts a pipeline for a resource that appeared while the bridge runs.
 func (r *reconciler) appear(cfg pipeline.Config) error {
 	if cfg.Snapshot == pipeline.SnapshotAlways || cfg.Snapshot == pipeline.SnapshotNever && r.previous.knows(cfg.Type) {
-		// Always is at every start of the bridge. Never is no objects that exist; but the resource did
-		// not exist before, so all its objects are changes.
+		// Always is at every start of the bridge. Never is no objects that exist; but the resource
+		// did not exist before, so all its objects are changes.
 		cfg.Snapshot = pipeline.SnapshotInitial
 	}
 	u, err := r.start(cfg, nil)
@@ -218,8 +219,8 @@ func (r *reconciler) appear(cfg pipeline.Config) error {
 	return nil
 }
 
-// start starts a pipeline. backfill are sinks that it begins to feed and that another replica has fed
-// before.
+// start starts a pipeline. backfill are sinks that it begins to feed and that another replica has
+// fed before.
 func (r *reconciler) start(cfg pipeline.Config, backfill []string) (*pipeline.Pipeline, error) {
 	unclean, known := r.unclean[cfg.Name()]
 	if !known {

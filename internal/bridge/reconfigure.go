@@ -18,16 +18,16 @@ import (
 type Change struct {
 	// Informers are the names of all informers; the pipelines of others stop. Their state is kept.
 	Informers []string
-	// Changed are the names of those that are new or have changed: their pipelines are started, or end
-	// and start again where they stood.
+	// Changed are the names of those that are new or have changed: their pipelines are started, or
+	// end and start again where they stood.
 	Changed []string
 	// Units, Unknown, Planner and PlanInterval are as in Config.
 	Units        []pipeline.Config
 	Unknown      func(resource.Type) bool
 	Planner      Planner
 	PlanInterval time.Duration
-	// Sinks are all sinks. One without a Sink is the one of that name that runs, and stays; one with a
-	// Sink is new, or replaces it.
+	// Sinks are all sinks. One without a Sink is the one of that name that runs, and stays; one
+	// with a Sink is new, or replaces it.
 	Sinks []SinkConfig
 	// Version as in Config.
 	Version string
@@ -47,13 +47,14 @@ func (c Changes) String() string {
 		c.UnitsStarted, c.UnitsRestarted, c.UnitsStopped, c.SinksStarted, c.SinksReplaced, c.SinksStopped)
 }
 
-// Reconfigure makes a running bridge what a Change says. It returns when that is done. Pipelines that
-// end have until the drain deadline to send what they have read, those that start again a shorter time.
-// What is not sent by then lies on disk, and is sent when there is a pipeline of that name again.
+// Reconfigure makes a running bridge what a Change says. It returns when that is done. Pipelines
+// that end have until the drain deadline to send what they have read, those that start again a
+// shorter time. What is not sent by then lies on disk, and is sent when there is a pipeline of that
+// name again.
 //
-// It waits for a bridge that is starting, and, where another replica leads, for that one to make the
-// change first. An error that says so left everything as it was; ErrStopping may have left it half
-// done, for a bridge that ends.
+// It waits for a bridge that is starting, and, where another replica leads, for that one to make
+// the change first. An error that says so left everything as it was; ErrStopping may have left it
+// half done, for a bridge that ends.
 func (b *Bridge) Reconfigure(ctx context.Context, c *Change) (done Changes, err error) {
 	if err := b.replica.awaitLeader(ctx, c.Version); err != nil {
 		return done, err
@@ -192,12 +193,12 @@ func (r *reconfiguration) affects(u *pipeline.Pipeline) bool {
 		slices.ContainsFunc(u.Config().Sinks, func(b pipeline.Binding) bool { return r.replaced[b.Sink] })
 }
 
-// restartPatience is how long a pipeline that starts again may take to send what it has read: it reads
-// nothing meanwhile.
+// restartPatience is how long a pipeline that starts again may take to send what it has read: it
+// reads nothing meanwhile.
 const restartPatience = 5 * time.Second
 
-// awaitEnd waits until pipelines have sent everything, for a while, and then aborts them. One whose sink
-// is unavailable, or paused, would not end.
+// awaitEnd waits until pipelines have sent everything, for a while, and then aborts them. One whose
+// sink is unavailable, or paused, would not end.
 func (r *reconfiguration) awaitEnd(ctx context.Context, units []*pipeline.Pipeline, patience time.Duration) error {
 	deadline := time.Now().Add(patience)
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -250,7 +251,8 @@ func (r *reconfiguration) takeOut(ctx context.Context, u *pipeline.Pipeline) err
 	return nil
 }
 
-// changeSinks ends the sinks that are not wanted any more, or are replaced, and starts the new ones.
+// changeSinks ends the sinks that are not wanted any more, or are replaced, and starts the new
+// ones.
 func (r *reconfiguration) changeSinks() error {
 	before := map[string]bool{}
 	for _, out := range r.b.sinks.all() {
@@ -292,8 +294,8 @@ func (r *reconfiguration) changeSinks() error {
 	return nil
 }
 
-// startUnits starts what has changed, and starts again what ended for it. The next plan has what else
-// there is to watch.
+// startUnits starts what has changed, and starts again what ended for it. The next plan has what
+// else there is to watch.
 func (r *reconfiguration) startUnits() error {
 	r.b.roster.keepInformers(r.change.Informers)
 	there := map[string]bool{}

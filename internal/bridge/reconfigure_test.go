@@ -21,7 +21,8 @@ import (
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
-// reload is a rig with two informers, "one" of pods and "two" of widgets, that send to the sinks a and b.
+// reload is a rig with two informers, "one" of pods and "two" of widgets, that send to the sinks a
+// and b.
 type reload struct {
 	*rig
 	widgets *testkit.Server
@@ -196,7 +197,8 @@ func TestASinkIsAddedToAnInformerTakenOutAndReplaced(t *testing.T) {
 	})
 }
 
-// Whatever waits for a sink that is away, an informer that sends to it can begin anew, and reads on; nothing comes twice, or in another order.
+// Whatever waits for a sink that is away, an informer that sends to it can begin anew, and reads
+// on; nothing comes twice, or in another order.
 func TestAnInformerBeginsAnewWhileASinkIsAway(t *testing.T) {
 	for name, replace := range map[string]bool{"that stays": false, "that is replaced": true} {
 		t.Run(name, func(t *testing.T) {
@@ -240,7 +242,8 @@ func TestAnInformerBeginsAnewWhileASinkIsAway(t *testing.T) {
 	}
 }
 
-// versionsOf are the versions of objects that a broker has acknowledged, in order; they have equally many digits here.
+// versionsOf are the versions of objects that a broker has acknowledged, in order; they have
+// equally many digits here.
 func versionsOf(b *broker) (versions []string) {
 	for _, rec := range b.records() {
 		if rec.acked && rec.Name != "" {

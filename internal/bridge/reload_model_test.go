@@ -11,8 +11,9 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
-// TestEveryStreamIsCorrectThroughChangesOfTheConfiguration is the model test, in which the bridge is also told, at any moment and whatever its
-// brokers do, to begin its informer anew, and to replace its sinks. A reader must not see that it was.
+// TestEveryStreamIsCorrectThroughChangesOfTheConfiguration is the model test, in which the bridge
+// is also told, at any moment and whatever its brokers do, to begin its informer anew, and to
+// replace its sinks. A reader must not see that it was.
 func TestEveryStreamIsCorrectThroughChangesOfTheConfiguration(t *testing.T) {
 	rounds(t, "ChangesOfTheConfiguration", func(t *testing.T, seed uint64) {
 		m := newModel(t, seed)
@@ -34,8 +35,9 @@ func (m *model) reload() {
 	}
 	for i, b := range m.brokers {
 		sc := bridge.SinkConfig{Name: b.name}
-		// With latest, what had no answer from a sink that is replaced collapses with what came since, as after a crash: a reader that knows of
-		// no crash would take the Added that comes of it for a second one.
+		// With latest, what had no answer from a sink that is replaced collapses with what came
+		// since, as after a crash: a reader that knows of no crash would take the Added that comes
+		// of it for a second one.
 		if m.one(4) && !m.unit.Sinks[i].Latest {
 			var sink sinks.Sink = m.life.sessions[i]
 			if m.recall {

@@ -17,8 +17,8 @@ import (
 	"github.com/kubebridge/bridge/internal/standby"
 )
 
-// Standby makes the bridge one of several replicas, each with its own state, of which one publishes.
-// Zero durations mean the documented default.
+// Standby makes the bridge one of several replicas, each with its own state, of which one
+// publishes. Zero durations mean the documented default.
 type Standby struct {
 	Lease         Lease
 	ProgressLease ProgressLease
@@ -85,8 +85,8 @@ func (b *Bridge) newReplica() *replica {
 	return r
 }
 
-// replicate runs the sinks: at once where there are no other replicas, else when this one leads. Call
-// resign when everything else has ended: it gives the lease to the next.
+// replicate runs the sinks: at once where there are no other replicas, else when this one leads.
+// Call resign when everything else has ended: it gives the lease to the next.
 func (b *Bridge) replicate(
 	read context.Context, replicas, commits, units, publishing *stage, publish func(),
 ) (resign func(hard context.Context)) {
@@ -186,8 +186,8 @@ func (r *replica) forwardProgress() {
 	}
 }
 
-// takeOver makes this replica the one that publishes: from the last progress of the leader before it,
-// out of its own log.
+// takeOver makes this replica the one that publishes: from the last progress of the leader before
+// it, out of its own log.
 func (r *replica) takeOver(ctx context.Context, publish func(), handOn func(*pipeline.Relay)) error {
 	began := time.Now()
 	r.happened(elected)
@@ -224,8 +224,8 @@ func (r *replica) takeOver(ctx context.Context, publish func(), handOn func(*pip
 	return nil
 }
 
-// takePatience is for how many lease durations a replica that has the lease, and can't take over the
-// Lease with the progress, keeps the lease.
+// takePatience is for how many lease durations a replica that has the lease, and can't take over
+// the Lease with the progress, keeps the lease.
 const takePatience = 3
 
 // takeProgress tries until it succeeds; ok is false when ctx ended before. When it fails for long,
@@ -248,7 +248,8 @@ func (r *replica) takeProgress(ctx context.Context) (p standby.Progress, led, ok
 	return p, false, false, nil
 }
 
-// failsToTake reports whether err says that the progress was not taken over, and keeps it for Ready.
+// failsToTake reports whether err says that the progress was not taken over, and keeps it for
+// Ready.
 func (r *replica) failsToTake(err error) bool {
 	r.mu.Lock()
 	failing := r.takeErr != nil
@@ -289,7 +290,8 @@ func (r *replica) is(s replicaState) bool {
 	return r.state == s
 }
 
-// follows reports whether another replica is to publish. It is false for a bridge that has no others.
+// follows reports whether another replica is to publish. It is false for a bridge that has no
+// others.
 func (r *replica) follows() bool { return r != nil && !r.is(leading) }
 
 // sends is an error while another replica is to publish.
@@ -332,8 +334,8 @@ func (r *replica) leaderReported() bool {
 	return len(r.progress.Units) > 0
 }
 
-// Succeeds reports whether others have published a pipeline's changes before, and up to which version
-// at least.
+// Succeeds reports whether others have published a pipeline's changes before, and up to which
+// version at least.
 func (r *replica) Succeeds(u *pipeline.Pipeline) (from resource.Version, led bool) {
 	p, ok := r.progressOf(u)
 	return p.Delivered, ok || r.OthersLed() && !r.leaderReported()

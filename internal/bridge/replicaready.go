@@ -43,9 +43,9 @@ func (r *replica) unitBehind(u *pipeline.Pipeline) string {
 	return ""
 }
 
-// unitUnready is unitBehind, but for a pipeline that the leader's configuration does not have, or has
-// with another selection. Such a pipeline begins with its list, whoever leads. Else a configuration that
-// is rolled out would wait for itself.
+// unitUnready is unitBehind, but for a pipeline that the leader's configuration does not have, or
+// has with another selection. Such a pipeline begins with its list, whoever leads. Else a
+// configuration that is rolled out would wait for itself.
 func (r *replica) unitUnready(u *pipeline.Pipeline) string {
 	why := r.unitBehind(u)
 	if _, told := r.progressOf(u); why == "" || told || !r.leaderReported() {
@@ -97,8 +97,8 @@ func (r *replica) redactionKey() string {
 	return ""
 }
 
-// otherKey is why values would look changed after a takeover by this standby; "" when they would not.
-// It keeps this replica from nothing: a takeover matters more.
+// otherKey is why values would look changed after a takeover by this standby; "" when they would
+// not. It keeps this replica from nothing: a takeover matters more.
 func (r *replica) otherKey() string {
 	own := r.redactionKey()
 	r.mu.Lock()
@@ -112,8 +112,8 @@ func (r *replica) otherKey() string {
 		"give all replicas one redaction.keyFile", own, leader)
 }
 
-// unfit returns why another replica should lead rather than this one; "" for nothing. Where no leader
-// has reported anything, all are alike.
+// unfit returns why another replica should lead rather than this one; "" for nothing. Where no
+// leader has reported anything, all are alike.
 func (r *replica) unfit() string {
 	r.mu.Lock()
 	read, err := !r.readAt.IsZero(), r.readErr

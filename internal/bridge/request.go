@@ -30,9 +30,9 @@ func (r *request) answer(ctx context.Context, f *reconciler) error {
 	return nil
 }
 
-// do has the reconciler do something, after what it does now. It waits for a bridge that is starting.
-// When ctx ends meanwhile, it is done all the same, and waited for: the caller has to know what the
-// bridge is now.
+// do has the reconciler do something, after what it does now. It waits for a bridge that is
+// starting. When ctx ends meanwhile, it is done all the same, and waited for: the caller has to
+// know what the bridge is now.
 func (b *Bridge) do(ctx context.Context, do func(context.Context, *reconciler) error) error {
 	r := &request{do: do, result: make(chan error, 1)}
 	select {

@@ -14,8 +14,8 @@ type roster struct {
 	mu sync.Mutex // guards all below; held for a few map operations only
 	// list is replaced and never changed, so that a reader may go through it.
 	list []*pipeline.Pipeline
-	// gone has the retired pipelines: those whose resource the API server does not serve any more, by
-	// name. The pipeline itself is released: it holds memory.
+	// gone has the retired pipelines: those whose resource the API server does not serve any more,
+	// by name. The pipeline itself is released: it holds memory.
 	gone map[string]retired
 	// unclean: a pipeline ended before it found out what a run before has sent.
 	unclean bool

@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 )
 
-// rounds plays a randomised test as often as the flags say, each time in a bubble of its own, and says how to see a failure again: run is what
-// -run has to be.
+// rounds plays a randomised test as often as the flags say, each time in a bubble of its own, and
+// says how to see a failure again: run is what -run has to be.
 func rounds(t *testing.T, run string, play func(t *testing.T, seed uint64)) {
 	t.Helper()
 	for round := range *modelRounds {

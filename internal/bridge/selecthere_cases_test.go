@@ -24,7 +24,8 @@ func labelled(app string) func(map[string]any) {
 	}
 }
 
-// told are the names of objects, ids and causes of what a broker has since the last call, sorted: between objects there is no order.
+// told are the names of objects, ids and causes of what a broker has since the last call, sorted:
+// between objects there is no order.
 func told(b *broker) (lines []string) {
 	records := b.records()
 	for _, rec := range records[b.seen:] {
@@ -110,7 +111,8 @@ func TestASelectorThatIsEvaluatedElsewhereTakesNoList(t *testing.T) {
 	})
 }
 
-// What left within history that the server has undone is selected as it was, and what is selected no more in the restored one leaves.
+// What left within history that the server has undone is selected as it was, and what is selected
+// no more in the restored one leaves.
 func TestASelectorHereSurvivesARewind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, b := newSelectRig(t)
@@ -135,7 +137,8 @@ func TestASelectorHereSurvivesARewind(t *testing.T) {
 	})
 }
 
-// A list tells of another object that has the name, and is not selected, that the known one has died.
+// A list tells of another object that has the name, and is not selected, that the known one has
+// died.
 func TestAnUnselectedSuccessorTellsADeath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, b := newSelectRig(t)

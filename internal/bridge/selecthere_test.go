@@ -11,10 +11,12 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 )
 
-// TestWhatLeavesASelectorHereIsToldApartThroughCrashes relabels objects at any time, with a label selector that the bridge evaluates, which in half
-// of the rounds is another at some starts, as is who evaluates it: while brokers are away, while no bridge runs, before and after
-// crashes, which lose what was not synced, and across versions that the cluster forgets. Whoever drops events with an id that he has seen must hold
-// what is selected, and each cause that was told must be what happened.
+// TestWhatLeavesASelectorHereIsToldApartThroughCrashes relabels objects at any time, with a label
+// selector that the bridge evaluates, which in half of the rounds is another at some starts, as is
+// who evaluates it: while brokers are away, while no bridge runs, before and after crashes, which
+// lose what was not synced, and across versions that the cluster forgets. Whoever drops events with
+// an id that he has seen must hold what is selected, and each cause that was told must be what
+// happened.
 func TestWhatLeavesASelectorHereIsToldApartThroughCrashes(t *testing.T) {
 	rounds(t, "LeavesASelectorHere", func(t *testing.T, seed uint64) {
 		newChosen(t, seed).play(*modelSteps)
@@ -56,7 +58,8 @@ func (s *chosen) matches(selector string, w *write) bool {
 
 func (s *chosen) restart() {
 	if s.moves && s.one(2) {
-		// Where the API server selects, a crash before a gap may have one leaving told under the id of another.
+		// Where the API server selects, a crash before a gap may have one leaving told under the id
+		// of another.
 		s.unit.SelectHere = s.expires || !s.one(3)
 		s.choose()
 	}
@@ -139,7 +142,8 @@ func (s *chosen) judge(b *broker) {
 
 // judgeRecord compares a record with what a reader holds, and with what happened.
 func (s *chosen) judgeRecord(b *broker, rec *record, h *held, version int64) {
-	// What was sent and not settled when it died comes again; with another selector under another id.
+	// What was sent and not settled when it died comes again; with another selector under another
+	// id.
 	again := s.moves && h.uid == rec.UID && version == h.version
 	if h.alive && rec.Op != event.Deleted && version <= h.version && !again {
 		s.t.Errorf("%s: after version %d: %s", b.name, h.version, describe(rec))

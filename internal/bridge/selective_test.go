@@ -13,16 +13,18 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// TestEverySinkHasWhatItsFilterLetsThrough runs sinks with filters of their own through outages, stops and crashes, in a cluster that forgets
-// nothing. In the end each sink must have every change that its filters let through and no other, in order, with the version before
-// it as old object; although a change that one sink waits for may be followed by one that it does not want.
+// TestEverySinkHasWhatItsFilterLetsThrough runs sinks with filters of their own through outages,
+// stops and crashes, in a cluster that forgets nothing. In the end each sink must have every change
+// that its filters let through and no other, in order, with the version before it as old object;
+// although a change that one sink waits for may be followed by one that it does not want.
 func TestEverySinkHasWhatItsFilterLetsThrough(t *testing.T) {
 	rounds(t, "EverySinkHas", func(t *testing.T, seed uint64) {
 		newSelective(t, seed).play(*modelSteps)
 	})
 }
 
-// selective is a model without gaps and with filters: a change is let through by the last digit of its version.
+// selective is a model without gaps and with filters: a change is let through by the last digit of
+// its version.
 type selective struct {
 	*model
 	all     string            // digits that the informer lets through

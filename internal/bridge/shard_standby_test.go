@@ -13,7 +13,8 @@ import (
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
-// replicatedShards are two shards with two replicas each, as four pods of one StatefulSet: pods 0 and 2 have shard 0, pods 1 and 3 have shard 1.
+// replicatedShards are two shards with two replicas each, as four pods of one StatefulSet: pods 0
+// and 2 have shard 0, pods 1 and 3 have shard 1.
 type replicatedShards struct {
 	*shards
 	leases  *testkit.Leases
@@ -40,7 +41,8 @@ func (s *replicatedShards) begin(pod int, shard resource.Shard) {
 	s.run(pod, shard, &bridge.Standby{Lease: lease, ProgressLease: standby.NewProgressLease(cfg)})
 }
 
-// die ends a pod as kill -9 does: nothing that it sends from now on arrives, and it does not renew its lease.
+// die ends a pod as kill -9 does: nothing that it sends from now on arrives, and it does not renew
+// its lease.
 func (s *replicatedShards) die(pod int) {
 	s.lives[pod].sessions[0].kill()
 	s.clients[pod].Cut(true)
@@ -89,8 +91,9 @@ func (s *replicatedShards) sent() map[int]int {
 	return n
 }
 
-// TestEachShardHasItsOwnLeaderAndStandby ends the leader of one shard while objects change: the standby of that shard goes on, no other pod changes
-// its part, and a reader of all shards sees every change once, without a list.
+// TestEachShardHasItsOwnLeaderAndStandby ends the leader of one shard while objects change: the
+// standby of that shard goes on, no other pod changes its part, and a reader of all shards sees
+// every change once, without a list.
 func TestEachShardHasItsOwnLeaderAndStandby(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newReplicatedShards(t)
@@ -119,8 +122,9 @@ func TestEachShardHasItsOwnLeaderAndStandby(t *testing.T) {
 	})
 }
 
-// TestReplicatedShardsGrow goes from two shards to three, as operations.md says it: the pods of the new one are started, then those of each old one are
-// stopped, the leader last, and the leader is started first.
+// TestReplicatedShardsGrow goes from two shards to three, as operations.md says it: the pods of the
+// new one are started, then those of each old one are stopped, the leader last, and the leader is
+// started first.
 func TestReplicatedShardsGrow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newReplicatedShards(t)

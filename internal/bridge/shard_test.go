@@ -23,7 +23,8 @@ import (
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
-// shards are bridges side by side, each with a state of its own, over one cluster and into one broker.
+// shards are bridges side by side, each with a state of its own, over one cluster and into one
+// broker.
 type shards struct {
 	t       *testing.T
 	cluster *cluster
@@ -52,7 +53,8 @@ func (s *shards) start(index, count int) {
 	}
 }
 
-// run runs a bridge with the state that one of its number has left, alone or as one of several replicas.
+// run runs a bridge with the state that one of its number has left, alone or as one of several
+// replicas.
 func (s *shards) run(number int, shard resource.Shard, standby *bridge.Standby) *life {
 	s.t.Helper()
 	if s.disks[number] == nil {
@@ -99,9 +101,10 @@ func (s *shards) settle() {
 	synctest.Wait()
 }
 
-// TestThreeShardsGoOnWhereTwoWere grows from two to three while objects change: the new one is started, and when it is in sync the others are
-// stopped in order and started with the new count. Nothing may be lost, no object may be told to be deleted that lives, and those that
-// go on list nothing.
+// TestThreeShardsGoOnWhereTwoWere grows from two to three while objects change: the new one is
+// started, and when it is in sync the others are stopped in order and started with the new count.
+// Nothing may be lost, no object may be told to be deleted that lives, and those that go on list
+// nothing.
 func TestThreeShardsGoOnWhereTwoWere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShards(t, 40)
@@ -144,7 +147,8 @@ func (s *shards) noLists(since int) {
 	}
 }
 
-// judge compares the stream with what happened, and counts the events with an id that was told before.
+// judge compares the stream with what happened, and counts the events with an id that was told
+// before.
 func (s *shards) judge(writes []*write) (repeats int) {
 	told := map[string]int{}
 	last := map[string]int64{}   // by process and object
@@ -187,8 +191,8 @@ func (s *shards) judge(writes []*write) (repeats int) {
 	return repeats
 }
 
-// TestAShardOfFewerListsAndTellsNoDeletes goes back from three to two: what a shard gets of another it has to list, which is told as a gap. In the
-// end a reader holds what there is.
+// TestAShardOfFewerListsAndTellsNoDeletes goes back from three to two: what a shard gets of another
+// it has to list, which is told as a gap. In the end a reader holds what there is.
 func TestAShardOfFewerListsAndTellsNoDeletes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShards(t, 40)
@@ -209,8 +213,8 @@ func TestAShardOfFewerListsAndTellsNoDeletes(t *testing.T) {
 	})
 }
 
-// TestAShardOfAnotherNumberListsAndTellsNoDeletes gives each process the share of the other, as a pod gets it that another count sends to another
-// shard. What it has no more is not deleted.
+// TestAShardOfAnotherNumberListsAndTellsNoDeletes gives each process the share of the other, as a
+// pod gets it that another count sends to another shard. What it has no more is not deleted.
 func TestAShardOfAnotherNumberListsAndTellsNoDeletes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShards(t, 40)

@@ -72,7 +72,8 @@ func (o *sinkRunners) set(list []*sinkRunner) {
 	o.list = list
 }
 
-// ErrSink is returned by Run when a sink can't be opened for a reason that the operator must remove.
+// ErrSink is returned by Run when a sink can't be opened for a reason that the operator must
+// remove.
 var ErrSink = errors.New("can't be opened")
 
 // newSinkRunner makes a sink's publisher, and starts nothing. A patient one retries where only an

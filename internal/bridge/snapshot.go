@@ -12,11 +12,11 @@ import (
 // ErrStandby is returned for what only the leader can do.
 var ErrStandby = errors.New("this replica stands by, and sends nothing")
 
-// SendSnapshot has the pipelines of an informer send the objects that they know again, as synced and
-// initial, each in order with its changes. Watches continue, and nothing is listed but the objects of
-// stale bodies. It returns the pipelines' names when they have begun; the log says when they have
-// ended. A snapshot that a stop or a change of the configuration breaks off is not continued.
-// ErrStandby: another replica leads.
+// SendSnapshot has the pipelines of an informer send the objects that they know again, as synced
+// and initial, each in order with its changes. Watches continue, and nothing is listed but the
+// objects of stale bodies. It returns the pipelines' names when they have begun; the log says when
+// they have ended. A snapshot that a stop or a change of the configuration breaks off is not
+// continued. ErrStandby: another replica leads.
 func (b *Bridge) SendSnapshot(ctx context.Context, req pipeline.SnapshotRequest) (names []string, err error) {
 	// No other round is the same: those of resyncs are far smaller, and two requests do not come in
 	// one millisecond.
@@ -40,7 +40,8 @@ func (b *Bridge) SendSnapshot(ctx context.Context, req pipeline.SnapshotRequest)
 	return names, err
 }
 
-// selectedBy returns the pipelines that a request is about. All must be able to do it, or none does.
+// selectedBy returns the pipelines that a request is about. All must be able to do it, or none
+// does.
 func (b *Bridge) selectedBy(req *pipeline.SnapshotRequest) (list []*pipeline.Pipeline, err error) {
 	all := b.of(req.Informer)
 	if len(all) == 0 {

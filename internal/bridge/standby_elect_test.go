@@ -39,7 +39,8 @@ func (p *pair) enters(r *rig, run int) (*testkit.LeaseClient, *session) {
 	return client, session
 }
 
-// stored counts the events that a broker has of an operation, about an object or "". An answer may have been lost.
+// stored counts the events that a broker has of an operation, about an object or "". An answer may
+// have been lost.
 func stored(b *broker, op event.Op, name string) int {
 	return counts(b, func(rec *record) bool { return rec.Op == op && rec.Name == name })
 }
@@ -65,7 +66,8 @@ func (p *pair) leads(r *rig) {
 	p.settle()
 }
 
-// The leader has not sent a delete when it dies, one replica knows of it, and another has begun behind it: whenever that is, the delete is sent.
+// The leader has not sent a delete when it dies, one replica knows of it, and another has begun
+// behind it: whenever that is, the delete is sent.
 func TestAReplicaThatKnowsNothingLeavesTheLeaseToOneThatIsInSync(t *testing.T) {
 	for i := range 12 {
 		synctest.Test(t, func(t *testing.T) {
@@ -96,7 +98,8 @@ func TestAReplicaThatKnowsNothingLeavesTheLeaseToOneThatIsInSync(t *testing.T) {
 	}
 }
 
-// A leader that is killed is started again with its volume, while the other replica has just begun: it goes on with what it has.
+// A leader that is killed is started again with its volume, while the other replica has just begun:
+// it goes on with what it has.
 func TestALeaderThatComesBackGoesBeforeAReplicaThatHasJustBegun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t)
@@ -125,8 +128,8 @@ func TestALeaderThatComesBackGoesBeforeAReplicaThatHasJustBegun(t *testing.T) {
 	})
 }
 
-// A replica that had to lead knows nothing of a delete that was not sent: a gap reports it. One that
-// does know comes back and follows: the lease does not change hands for it.
+// A replica that had to lead knows nothing of a delete that was not sent: a gap reports it. One
+// that does know comes back and follows: the lease does not change hands for it.
 func TestAReplicaThatHoldsWhatTheLeaderCanNotKnowFollows(t *testing.T) {
 	for range 4 { // who is elected is up to chance
 		synctest.Test(t, testLostDelete)
@@ -173,8 +176,8 @@ func testLostDelete(t *testing.T) {
 	p.endSecond()
 }
 
-// One bridge becomes two replicas. It stopped while its broker was unavailable, and the new one leads
-// first: a gap reports what was not sent.
+// One bridge becomes two replicas. It stopped while its broker was unavailable, and the new one
+// leads first: a gap reports what was not sent.
 func TestOneBridgeBecomesTwoReplicas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t)
@@ -212,7 +215,8 @@ func TestOneBridgeBecomesTwoReplicas(t *testing.T) {
 	})
 }
 
-// The first of several replicas may come after a bridge that was alone, whose state it does not have.
+// The first of several replicas may come after a bridge that was alone, whose state it does not
+// have.
 func TestTheFirstLeaderTellsAGapWhereTheBrokerHasEventsOfBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t)
@@ -287,7 +291,8 @@ func TestAStandbySendsNoSnapshotAndSaysWhoWould(t *testing.T) {
 	})
 }
 
-// A configuration is rolled out one replica after the other, each when the one before is ready: what only the new one has does not hold it up.
+// A configuration is rolled out one replica after the other, each when the one before is ready:
+// what only the new one has does not hold it up.
 func TestAStandbyIsReadyWithWhatItsLeaderDoesNotHave(t *testing.T) {
 	for name, version := range map[string]string{"another configuration": "2", "the same configuration, as far as is known": "1"} {
 		t.Run(name, func(t *testing.T) {
@@ -321,7 +326,8 @@ func TestAStandbyIsReadyWithWhatItsLeaderDoesNotHave(t *testing.T) {
 	}
 }
 
-// A standby that waits for its leader to take a change stops waiting when it is told that the change is old.
+// A standby that waits for its leader to take a change stops waiting when it is told that the
+// change is old.
 func TestAStandbyGivesUpAChangeThatItsLeaderWillNeverHave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newReloadPair(t)

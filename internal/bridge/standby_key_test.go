@@ -12,8 +12,8 @@ import (
 func TestRedactionKeysOfReplicas(t *testing.T) {
 	const one, two = "a key of 16 bytes or more", "another key of 16 bytes"
 	isFingerprint := regexp.MustCompile(`redacted:[0-9a-f]{8}:[0-9a-f]{16}`)
-	// takeover kills the leader behind one version of an object, and gives the fingerprints of all that
-	// were sent, and what the standby said of itself before.
+	// takeover kills the leader behind one version of an object, and gives the fingerprints of all
+	// that were sent, and what the standby said of itself before.
 	takeover := func(t *testing.T, first, second string) (sent []string, notReady string) {
 		p := newPair(t)
 		p.cfg.Units[0] = redactingWith(t, p.cfg.Units[0], "spec.x", first)

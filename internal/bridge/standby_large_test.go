@@ -11,7 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// bulky is a session whose positions are too large to be told, and can't be made smaller but by leaving all out that is not the place.
+// bulky is a session whose positions are too large to be told, and can't be made smaller but by
+// leaving all out that is not the place.
 type bulky struct{ recaller }
 
 func (b bulky) Position() []byte {

@@ -42,8 +42,9 @@ func (s *scopedPair) step() {
 	})
 }
 
-// Namespaces come into the selection and leave it while one replica leads and the other stands by; whatever the leader had sent of that when it
-// dies, the other sends the rest: objects that are older than everything that was delivered, and deletes.
+// Namespaces come into the selection and leave it while one replica leads and the other stands by;
+// whatever the leader had sent of that when it dies, the other sends the rest: objects that are
+// older than everything that was delivered, and deletes.
 func TestAStandbyFollowsTheSelectionOfNamespaces(t *testing.T) {
 	for name, sent := range map[string]bool{"which the leader has sent": true, "which the leader has not sent": false} {
 		t.Run(name, func(t *testing.T) {
@@ -92,7 +93,8 @@ func TestAStandbyFollowsTheSelectionOfNamespaces(t *testing.T) {
 	}
 }
 
-// The leader may learn later than its standby that a namespace is selected, or list it later: what it delivers until then says nothing of its objects.
+// The leader may learn later than its standby that a namespace is selected, or list it later: what
+// it delivers until then says nothing of its objects.
 func TestAStandbyHasANamespaceBeforeTheLeader(t *testing.T) {
 	for name, c := range map[string]struct {
 		hidden string   // from the leader

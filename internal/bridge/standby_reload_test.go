@@ -12,7 +12,8 @@ import (
 	"github.com/kubebridge/bridge/internal/pipeline"
 )
 
-// reloadPair is a pair whose configuration changes while it runs. Both begin with one informer, "all", and the sink "sink".
+// reloadPair is a pair whose configuration changes while it runs. Both begin with one informer,
+// "all", and the sink "sink".
 type reloadPair struct {
 	*pair
 	unit pipeline.Config
@@ -90,8 +91,8 @@ func (p *reloadPair) metadata() pipeline.Config {
 	return unit
 }
 
-// Each replica takes a changed configuration when it sees it. Whichever is first, and whichever leads in between, nothing is missing, nothing comes
-// twice, and no list is asked for.
+// Each replica takes a changed configuration when it sees it. Whichever is first, and whichever
+// leads in between, nothing is missing, nothing comes twice, and no list is asked for.
 func TestReplicasTakeAChangedConfigurationWhileTheyRun(t *testing.T) {
 	for name, dies := range map[string]string{
 		"and the leader lives on":           "",
@@ -193,7 +194,8 @@ func TestAStandbyThatBeginsAnInformerAnewKeepsWhatTheLeaderHasNotSent(t *testing
 	})
 }
 
-// A sink that is new gets everything from when the leader has it, also from a replica that has it later, and when the leader dies then.
+// A sink that is new gets everything from when the leader has it, also from a replica that has it
+// later, and when the leader dies then.
 func TestANewSinkMissesNothingWhenTheLeaderDiesBehindTheStandbysChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newReloadPair(t)
@@ -221,7 +223,8 @@ func TestANewSinkMissesNothingWhenTheLeaderDiesBehindTheStandbysChange(t *testin
 	})
 }
 
-// A replica that has to publish before it has the new sink leaves a hole there. It tells of it when it has the sink, and sends what there is.
+// A replica that has to publish before it has the new sink leaves a hole there. It tells of it when
+// it has the sink, and sends what there is.
 func TestASinkThatTheLeaderHadAndItsSuccessorGetsLaterIsToldOfAGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newReloadPair(t)
@@ -245,7 +248,8 @@ func TestASinkThatTheLeaderHadAndItsSuccessorGetsLaterIsToldOfAGap(t *testing.T)
 	})
 }
 
-// A sink that the leader does not feed any more is not missing anything if its successor still has it.
+// A sink that the leader does not feed any more is not missing anything if its successor still has
+// it.
 func TestASinkThatTheLeaderHasLeftGetsEverythingFromASuccessorThatStillHasIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newReloadPair(t)
@@ -311,8 +315,8 @@ func TestReplicasWithDifferentSelectionsDoNotSettleByEachOther(t *testing.T) {
 	})
 }
 
-// A selection that is wider holds objects that are older than what was delivered of the narrower one: a leader that dies before it has sent them has
-// delivered nothing of it.
+// A selection that is wider holds objects that are older than what was delivered of the narrower
+// one: a leader that dies before it has sent them has delivered nothing of it.
 func TestALeaderThatDiesBehindAChangeOfItsSelectionHasDeliveredNothingOfIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newReloadPair(t)
@@ -343,7 +347,8 @@ func TestALeaderThatDiesBehindAChangeOfItsSelectionHasDeliveredNothingOfIt(t *te
 	})
 }
 
-// A standby that sees the file first waits for the leader, for a while: what is new begins at the leader.
+// A standby that sees the file first waits for the leader, for a while: what is new begins at the
+// leader.
 func TestAStandbyWaitsForTheLeaderToTakeAChangeFirst(t *testing.T) {
 	for name, c := range map[string]struct {
 		leader func(*reloadPair)
@@ -387,7 +392,8 @@ func TestAStandbyWaitsForTheLeaderToTakeAChangeFirst(t *testing.T) {
 	}
 }
 
-// An informer that is new begins at the leader; the standby lists when the leader has it, and can take over when the leader has passed that list.
+// An informer that is new begins at the leader; the standby lists when the leader has it, and can
+// take over when the leader has passed that list.
 func TestANewInformerAndOneThatGoesAreFollowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newReloadPair(t)

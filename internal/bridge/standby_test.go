@@ -51,7 +51,8 @@ func (r *rig) stands(client *testkit.LeaseClient, identity string) {
 	r.cfg.Standby = &bridge.Standby{Lease: lease, ProgressLease: standby.NewProgressLease(cfg)}
 }
 
-// die ends the first replica as kill -9 does: nothing that it sends from now on arrives, and it does not renew its lease.
+// die ends the first replica as kill -9 does: nothing that it sends from now on arrives, and it
+// does not renew its lease.
 func (p *pair) die() {
 	p.sessions[0].kill()
 	p.clients[0].Cut(true)

@@ -8,8 +8,8 @@ import (
 // progressInterval is how often an unfinished start is told.
 const progressInterval = 10 * time.Second
 
-// progress logs how far the first lists are, and when they have ended; a cluster of many objects takes
-// minutes.
+// progress logs how far the first lists are, and when they have ended; a cluster of many objects
+// takes minutes.
 func (b *Bridge) progress(ctx context.Context) error {
 	began, tick := time.Now(), time.NewTicker(time.Second)
 	defer tick.Stop()

@@ -72,7 +72,8 @@ func TestWhatADrainDoesNotFinishIsSentAfterTheNextStart(t *testing.T) {
 	})
 }
 
-// After a long pause the next attempt may be due long after the deadline: a drain makes one at once.
+// After a long pause the next attempt may be due long after the deadline: a drain makes one at
+// once.
 func TestADrainEndsThePauseOfABroker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := calmBroker("sink")

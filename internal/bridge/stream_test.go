@@ -13,8 +13,9 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// reader reads the stream of one broker from its beginning and says what is wrong with it. What it knows of an object at any time is
-// what the bridge must know: the state that was on disk when the run began, and what the stream has told since.
+// reader reads the stream of one broker from its beginning and says what is wrong with it. What it
+// knows of an object at any time is what the bridge must know: the state that was on disk when the
+// run began, and what the stream has told since.
 type reader struct {
 	m        *model
 	b        *broker
@@ -36,8 +37,8 @@ type reader struct {
 	first bool
 	// abandoned: a list was given up since the last gap, when its unit began anew.
 	abandoned bool
-	// incomplete: the list that ended last had items that nobody could read. The delete of an object that
-	// it lacks follows when the name is used again.
+	// incomplete: the list that ended last had items that nobody could read. The delete of an
+	// object that it lacks follows when the name is used again.
 	incomplete bool
 
 	// Of the whole stream.
@@ -52,18 +53,21 @@ type reader struct {
 	folded  map[resource.Key]string // what a consumer holds: marks of what exists
 	// unsure: the run before died, and nothing was listed since. After a rewind everything is told.
 	unsure bool
-	// announced are the versions of objects of which a run before may have told something, without anything being settled.
+	// announced are the versions of objects of which a run before may have told something, without
+	// anything being settled.
 	announced map[string]int64
 }
 
-// gap is what the stream says is missing: versions after from, up to the version of the list that follows.
+// gap is what the stream says is missing: versions after from, up to the version of the list that
+// follows.
 type gap struct {
 	run      int
 	reason   string
 	from, to int64
 	history  int // that the versions after from are of
 	synced   int64
-	// items are what the list told so far: what came before is lost for these objects, even if the list was not finished.
+	// items are what the list told so far: what came before is lost for these objects, even if the
+	// list was not finished.
 	items map[resource.Key]int64
 }
 
@@ -220,8 +224,8 @@ var (
 	garbledVersion = regexp.MustCompile(`"resourceVersion": ?"(.+?)"`)
 )
 
-// garbledIn is the write that bytes which can't be understood are of, and the version that they bear; nil where they are of none. They may be
-// the first bytes only.
+// garbledIn is the write that bytes which can't be understood are of, and the version that they
+// bear; nil where they are of none. They may be the first bytes only.
 func (m *model) garbledIn(raw []byte) (*write, int64) {
 	mark, version := garbledMark.FindSubmatch(raw), garbledVersion.FindSubmatch(raw)
 	if mark == nil || version == nil {
@@ -365,7 +369,8 @@ func (r *reader) deleted(rec *record) {
 	r.tell(key, rec, known{uid: rec.UID, version: version})
 }
 
-// identify checks an id: it is made of the change, the same change has it always, and nothing else has it.
+// identify checks an id: it is made of the change, the same change has it always, and nothing else
+// has it.
 func (r *reader) identify(rec *record, w *write, want string) {
 	if base, _, _ := strings.Cut(rec.ID, "/epoch/"); base != want {
 		r.problem(rec, "id %s, want %s", rec.ID, want)
@@ -413,7 +418,8 @@ func (r *reader) note(w *write) {
 	}
 }
 
-// fromDisk says whether the record is the next that the log on disk held of its object. It was decided in a run before.
+// fromDisk says whether the record is the next that the log on disk held of its object. It was
+// decided in a run before.
 func (r *reader) fromDisk(key resource.Key, rec *record, now known) bool {
 	q := r.queue[key]
 	if r.latest {
@@ -436,8 +442,8 @@ func (r *reader) fromDisk(key resource.Key, rec *record, now known) bool {
 	return true
 }
 
-// newest leaves out what a record takes the place of, of what lay on disk for a sink that is sent the newest states only. The first that is
-// left is an added when one of those was.
+// newest leaves out what a record takes the place of, of what lay on disk for a sink that is sent
+// the newest states only. The first that is left is an added when one of those was.
 func (r *reader) newest(q []spooled, rec *record, now known) []spooled {
 	key := resource.MakeKey(rec.Namespace, rec.Name)
 	delete(r.unborn, key)
@@ -518,7 +524,8 @@ func (r *reader) tell(key resource.Key, rec *record, k known) {
 	delete(r.unborn, key)
 }
 
-// resent says whether the record was sent again only because its answer got lost; nothing may have passed it.
+// resent says whether the record was sent again only because its answer got lost; nothing may have
+// passed it.
 func (r *reader) resent(key resource.Key, rec *record) bool {
 	if !rec.again {
 		return false
@@ -547,7 +554,8 @@ func (r *reader) look(rec *record) (resource.Key, *write) {
 	return key, w
 }
 
-// complete checks that everything that could be known was told, and that the stream ends in the server's state.
+// complete checks that everything that could be known was told, and that the stream ends in the
+// server's state.
 func (r *reader) complete() {
 	for _, w := range r.m.cluster.all {
 		if _, told := r.told[w]; !told && !r.latest && !r.excused(w) {
@@ -574,7 +582,8 @@ func (r *reader) complete() {
 	}
 }
 
-// passed checks the watermark that a run began with: everything up to it was told before, or lies on disk.
+// passed checks the watermark that a run began with: everything up to it was told before, or lies
+// on disk.
 func (r *reader) passed(run int) {
 	s := &r.m.states[run]
 	for _, w := range r.m.cluster.histories[s.history].writes {
@@ -591,7 +600,8 @@ func (r *reader) passed(run int) {
 	}
 }
 
-// unfollowed reports whether w is the delete of an object that was never told, since it was too deep.
+// unfollowed reports whether w is the delete of an object that was never told, since it was too
+// deep.
 func (r *reader) unfollowed(w *write) bool {
 	if !w.deleted || !r.m.cluster.deep {
 		return false

@@ -12,8 +12,8 @@ import (
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
-// As after etcdutl snapshot restore --bump-revision --mark-compacted; and as where clients have written before the bridge was back, and etcd
-// was compacted since.
+// As after etcdutl snapshot restore --bump-revision --mark-compacted; and as where clients have
+// written before the bridge was back, and etcd was compacted since.
 func TestAServerThatWasRestoredAndIsAheadIsNoticedByItsObjects(t *testing.T) {
 	for name, features := range map[string]testkit.Features{"by WatchList": {}, "by pages": {NoWatchList: true}} {
 		for _, crash := range []bool{false, true} {
@@ -79,8 +79,9 @@ func TestAServerThatWasRestoredAndIsAheadIsNoticedByItsObjects(t *testing.T) {
 	}
 }
 
-// The list that follows from a rewind is not settled when the bridge dies, and the server has reached the known version when it is back: a watch
-// from there would be silent about all that is undone.
+// The list that follows from a rewind is not settled when the bridge dies, and the server has
+// reached the known version when it is back: a watch from there would be silent about all that is
+// undone.
 func TestARewindThatACrashBrokeOffIsGoneThrough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := calmBroker("sink")

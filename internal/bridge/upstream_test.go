@@ -14,8 +14,9 @@ import (
 
 // Cases of client-go's tests that no other test here has. docs/upstream-cases.md is the whole list.
 
-// As TestResetWatch and TestSharedInformerWatchDisruption: what changed while no watch was open reaches everyone, from the watch's history
-// or, when that is lost, by a list. Whoever resyncs gets everything besides.
+// As TestResetWatch and TestSharedInformerWatchDisruption: what changed while no watch was open
+// reaches everyone, from the watch's history or, when that is lost, by a list. Whoever resyncs gets
+// everything besides.
 func TestWhatChangedWhileNoWatchWasOpenReachesEveryone(t *testing.T) {
 	for name, expired := range map[string]bool{"and the server has the history": false, "and the history is lost": true} {
 		t.Run(name, func(t *testing.T) {
@@ -63,7 +64,8 @@ func TestWhatChangedWhileNoWatchWasOpenReachesEveryone(t *testing.T) {
 	}
 }
 
-// As TestInformerWatcherDeletedFinalStateUnknown: what a list no longer holds is deleted, with the last state that was known.
+// As TestInformerWatcherDeletedFinalStateUnknown: what a list no longer holds is deleted, with the
+// last state that was known.
 func TestADeleteThatNobodySawHasTheLastKnownState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := calmBroker("sink")

@@ -79,7 +79,8 @@ func (l *Log) stands() (stands []stand) {
 	return stands
 }
 
-// cut drops what a drop was planned for, and writes the notice of it when somebody may lose something.
+// cut drops what a drop was planned for, and writes the notice of it when somebody may lose
+// something.
 func (l *Log) cut(d *drop) error {
 	if d.goes {
 		if len(d.lost.Unread) > 0 || len(d.lost.Sent) > 0 {

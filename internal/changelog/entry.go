@@ -42,11 +42,11 @@ type Entry struct {
 	Since      resource.Version     `json:"since,omitempty"`
 	Losses     *Losses              `json:"losses,omitempty"`     // of what was dropped
 	Unreadable *resource.Unreadable `json:"unreadable,omitempty"` // of what was quarantined
-	// Unasked is set of a gap that is only told when the sink's broker holds events of an earlier run.
-	// The sink was unavailable before the list, so it is asked when the gap comes.
+	// Unasked is set of a gap that is only told when the sink's broker holds events of an earlier
+	// run. The sink was unavailable before the list, so it is asked when the gap comes.
 	Unasked bool `json:"unasked,omitempty"`
-	// Told is the version of the delta, where that is not the change's own. OfList is set when it has
-	// none: only the list's end says as of which version it is.
+	// Told is the version of the delta, where that is not the change's own. OfList is set when it
+	// has none: only the list's end says as of which version it is.
 	Told   resource.Version `json:"told,omitempty"`
 	OfList bool             `json:"ofList,omitempty"`
 
@@ -54,8 +54,8 @@ type Entry struct {
 	For Listeners `json:"-"`
 	// Seq orders the changes of the informer.
 	Seq uint64 `json:"-"`
-	// Written is what is to be remembered of the managedFields, and Forget is set when nothing is to be
-	// remembered of an object that is gone.
+	// Written is what is to be remembered of the managedFields, and Forget is set when nothing is
+	// to be remembered of an object that is gone.
 	Written resource.Written `json:"-"`
 	Forget  bool             `json:"-"`
 	// Position in the log, from Append on.

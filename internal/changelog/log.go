@@ -42,8 +42,8 @@ type Config struct {
 	Listeners []string
 	// MemoryBytes is how much the log holds in memory; default 16 MiB.
 	MemoryBytes int
-	// SpoolAfter is how long an entry may wait for its listeners before it is written to disk; default
-	// 5 s.
+	// SpoolAfter is how long an entry may wait for its listeners before it is written to disk;
+	// default 5 s.
 	SpoolAfter time.Duration
 	// SpoolBytes is how much the log may hold on disk; default 10 GiB. When that is reached, Room
 	// waits. Negative: nothing goes to disk for having waited, and Room waits when memory is full.
@@ -77,8 +77,9 @@ type Log struct {
 
 // memory is the newest part of the log.
 type memory struct {
-	// entries are in order of their positions. Those that all have acked (size 0) go when they are at
-	// the front, or when they are most of it: one that is not acked must not keep all later ones.
+	// entries are in order of their positions. Those that all have acked (size 0) go when they are
+	// at the front, or when they are most of it: one that is not acked must not keep all later
+	// ones.
 	entries []*Entry
 	base    Position // from which on everything that is not acked is in memory
 	next    Position // of the next entry
@@ -172,8 +173,8 @@ func (l *Log) unlockAndWake(before int) {
 }
 
 // Append puts entries at the end, for the listeners to read. The caller has seen to it that there
-// is Room; a batch may pass the bound by its own size. Offer has to follow, once the caller holds no
-// lock.
+// is Room; a batch may pass the bound by its own size. Offer has to follow, once the caller holds
+// no lock.
 func (l *Log) Append(entries []*Entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

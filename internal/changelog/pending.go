@@ -8,8 +8,8 @@ import (
 
 // pending is what a cursor has read and not acked, in order of positions.
 type pending struct {
-	// items are in order. Those that are done go when they are at the front, or when they are most of
-	// them: one that is not acked must not keep all later ones.
+	// items are in order. Those that are done go when they are at the front, or when they are most
+	// of them: one that is not acked must not keep all later ones.
 	items queue[pendingItem]
 	done  int
 }

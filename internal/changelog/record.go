@@ -49,13 +49,13 @@ func (r *record) join(raw []byte) ([]byte, error) {
 	if r.HasObject {
 		block = s2.Encode(nil, raw)
 	}
-	// Exactly as long as it is: it stays in memory until it is committed, and an object takes several
-	// times the room of its block.
+	// Exactly as long as it is: it stays in memory until it is committed, and an object takes
+	// several times the room of its block.
 	return slices.Concat(size[:binary.PutUvarint(size[:], uint64(len(header)))], header, block), nil
 }
 
-// maxDecoded is more than two objects can have: the reflector refuses what is larger than 16 MiB. The
-// length of a block comes from the disk, and nothing is allocated for one that no entry has.
+// maxDecoded is more than two objects can have: the reflector refuses what is larger than 16 MiB.
+// The length of a block comes from the disk, and nothing is allocated for one that no entry has.
 const maxDecoded = 64 << 20
 
 // errRecord is about a log that this bridge can't read.

@@ -19,8 +19,8 @@ func (l *Log) restoreLosses(stands map[string]stand) error {
 	changed := map[string][]byte{}
 	for name, loss := range earlier.Sent {
 		s, known := stands[name]
-		// The notice may have been written beside a commit that took the cursor before: then it stands
-		// before the notice.
+		// The notice may have been written beside a commit that took the cursor before: then it
+		// stands before the notice.
 		if !known || s.next > at && !s.owes(at, gaps, earlier.Unread[name].Events > 0) {
 			continue
 		}

@@ -83,8 +83,8 @@ func (w *Watermark) Settle(p Position) {
 
 // Mark notes a version behind all entries that were appended so far.
 func (w *Watermark) Mark(kind MarkKind, version resource.Version) {
-	// Cloned: the version shares the memory of its object, which would be kept until everything before
-	// it is settled.
+	// Cloned: the version shares the memory of its object, which would be kept until everything
+	// before it is settled.
 	version = resource.Version(strings.Clone(string(version)))
 	n := w.marks.len()
 	if n == 0 || w.marks.at(n-1).after != w.Last() {

@@ -6,8 +6,9 @@ import (
 	"sync"
 )
 
-// Wait waits on c, whose lock the caller holds, until ready says so; ready is called with the lock held. It returns ctx's cause
-// when ctx ends first. Whoever changes what ready looks at calls c.Broadcast.
+// Wait waits on c, whose lock the caller holds, until ready says so; ready is called with the lock
+// held. It returns ctx's cause when ctx ends first. Whoever changes what ready looks at calls
+// c.Broadcast.
 func Wait(ctx context.Context, c *sync.Cond, ready func() bool) error {
 	if ready() {
 		return nil

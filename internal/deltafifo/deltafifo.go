@@ -152,9 +152,9 @@ func (f *FIFO) Snapshot(
 	return f.put(ctx, d)
 }
 
-// Flush lets what was put in be processed: on this goroutine, where Pop waits and nothing else has to
-// be waited for. Whoever puts in Added, Updated, Deleted, Unselected or Bookmarks calls it before it
-// waits for anything; what else is put in needs no Flush.
+// Flush lets what was put in be processed: on this goroutine, where Pop waits and nothing else has
+// to be waited for. Whoever puts in Added, Updated, Deleted, Unselected or Bookmarks calls it
+// before it waits for anything; what else is put in needs no Flush.
 func (f *FIFO) Flush() {
 	f.mu.Lock()
 	isEmpty := len(f.items) == f.head

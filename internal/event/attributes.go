@@ -8,8 +8,9 @@ import (
 // SpecVersion is the CloudEvents version of every event.
 const SpecVersion = "1.0"
 
-// Each calls yield for every attribute that is set, specversion first, in a fixed order, with the value in its
-// canonical CloudEvents string form. datacontenttype is among them when there is a payload. The time is UTC, RFC 3339.
+// Each calls yield for every attribute that is set, specversion first, in a fixed order, with the
+// value in its canonical CloudEvents string form. datacontenttype is among them when there is a
+// payload. The time is UTC, RFC 3339.
 func (e *Event) Each(yield func(name, value string)) {
 	put := func(name, value string) {
 		if value != "" {

@@ -16,7 +16,8 @@ func sample() *event.Event {
 	return e
 }
 
-// BenchmarkStructured is the cost of one structured event, by us and by the SDK on its shortest way.
+// BenchmarkStructured is the cost of one structured event, by us and by the SDK on its shortest
+// way.
 func BenchmarkStructured(b *testing.B) {
 	e := sample()
 	b.Run("ours", func(b *testing.B) {

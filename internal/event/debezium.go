@@ -77,8 +77,8 @@ func rawOf(c *Change) []byte {
 	return c.Object.Raw
 }
 
-// lastState is the object before a delete. The API server gives it with the version of the delete; the
-// row that an engine has is that of the version before, and otherwise the same.
+// lastState is the object before a delete. The API server gives it with the version of the delete;
+// the row that an engine has is that of the version before, and otherwise the same.
 func lastState(c *Change) []byte {
 	if c.Object == nil || c.Before == "" || c.Before == c.Version {
 		return rawOf(c)

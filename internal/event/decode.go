@@ -128,8 +128,8 @@ func opOf(typ string) Op {
 
 var errNoEvent = errors.New("it is no CloudEvent")
 
-// ParseStructured reads an event in CloudEvents' JSON format, as AppendStructured writes it. Data is
-// a part of what is given, but for data_base64.
+// ParseStructured reads an event in CloudEvents' JSON format, as AppendStructured writes it. Data
+// is a part of what is given, but for data_base64.
 func ParseStructured(document []byte) (e Event, err error) {
 	in := jsontext.NewDecoder(bytes.NewReader(document))
 	if t, err := in.ReadToken(); err != nil || t.Kind() != '{' {

@@ -1,9 +1,10 @@
-// Package event is a change as a CloudEvent: its id, type, subject and payload, the forms it is sent in, and the templates
-// that make a NATS subject or a Kafka topic of it.
+// Package event is a change as a CloudEvent: its id, type, subject and payload, the forms it is
+// sent in, and the templates that make a NATS subject or a Kafka topic of it.
 //
-// It takes in changes of objects, and news about an informer, through a Maker, and hands on Events: CloudEvents 1.0
-// as plain fields, for a sink to write as headers (Each) or as one JSON document (AppendStructured). The payload is the object's
-// JSON itself where that is what was asked for; it is not copied.
+// It takes in changes of objects, and news about an informer, through a Maker, and hands on Events:
+// CloudEvents 1.0 as plain fields, for a sink to write as headers (Each) or as one JSON document
+// (AppendStructured). The payload is the object's JSON itself where that is what was asked for; it
+// is not copied.
 //
 // # Promises
 //
@@ -14,6 +15,7 @@
 //     template names the cluster and the resource only. A topic may come out longer than the 249 characters that
 //     Kafka takes; the Kafka sink refuses such an event, it does not shorten the name.
 //
-// Nothing here runs, blocks or locks. A Maker and a Template are immutable and may be shared; an Event does not change once it
-// was handed to a publisher. Encoders append to what they are given; the text of the time is all they allocate.
+// Nothing here runs, blocks or locks. A Maker and a Template are immutable and may be shared; an
+// Event does not change once it was handed to a publisher. Encoders append to what they are given;
+// the text of the time is all they allocate.
 package event

@@ -78,8 +78,9 @@ func ParseKeyToken(token string) (value string, ok bool) {
 	return value, string(AppendKeyToken(nil, value)) == token
 }
 
-// AppendTopicPart appends a value as part of a Kafka topic name, so that two values never meet. Kafka takes letters,
-// digits, ".", "_" and "-", and treats "." and "_" as the same in metrics; everything else becomes _XX, and "_" itself _5F.
+// AppendTopicPart appends a value as part of a Kafka topic name, so that two values never meet.
+// Kafka takes letters, digits, ".", "_" and "-", and treats "." and "_" as the same in metrics;
+// everything else becomes _XX, and "_" itself _5F.
 func AppendTopicPart(dst []byte, value string) []byte {
 	if value == "" {
 		return append(dst, '-')

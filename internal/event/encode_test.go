@@ -59,7 +59,8 @@ func TestTopicParts(t *testing.T) {
 	}
 }
 
-// unescape undoes an encoding, so that a round trip proves that two values never meet. "-" stands for no value.
+// unescape undoes an encoding, so that a round trip proves that two values never meet. "-" stands
+// for no value.
 func unescape(t *testing.T, text string, escape byte, plain func(c byte) byte) string {
 	t.Helper()
 	if text == "-" {

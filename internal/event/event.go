@@ -5,10 +5,12 @@ import (
 	"time"
 )
 
-// Op is what happened to an object. Its text is the last token of a NATS subject and of the CloudEvent type.
+// Op is what happened to an object. Its text is the last token of a NATS subject and of the
+// CloudEvent type.
 type Op string
 
-// The ops of objects. Gap, Quarantined, Progress, and Synced without an object, are events about an informer.
+// The ops of objects. Gap, Quarantined, Progress, and Synced without an object, are events about an
+// informer.
 const (
 	Added   Op = "added"
 	Updated Op = "updated"
@@ -21,9 +23,9 @@ const (
 	Progress Op = "progress"
 )
 
-// Event is a CloudEvent on its way to a sink: the attributes of docs/design.md ("The CloudEvent") as plain fields, so
-// that no map is built on the hot path. An Event does not change once it was handed to a publisher; its strings and Data
-// may share memory with the object.
+// Event is a CloudEvent on its way to a sink: the attributes of docs/design.md ("The CloudEvent")
+// as plain fields, so that no map is built on the hot path. An Event does not change once it was
+// handed to a publisher; its strings and Data may share memory with the object.
 type Event struct {
 	// Attributes, in the words of CloudEvents. Empty ones are not sent.
 	ID           string
@@ -72,19 +74,21 @@ type Event struct {
 	Group   string // API group, "" for core
 	Version string // API version: "v1"
 	Op      Op
-	// Part is 0, or 1 for the first part of the destination, 2 for the second: it goes there, whatever
-	// its PartitionKey says.
+	// Part is 0, or 1 for the first part of the destination, 2 for the second: it goes there,
+	// whatever its PartitionKey says.
 	Part int
 	// CompactionKey is "" for the PartitionKey, or the key under which a compacted topic keeps the
 	// event: one about an informer must replace neither an object nor one of another type.
 	CompactionKey string
-	// Run is empty, or sets the message apart from what other processes have sent of the same event: a sink that gets the newest states only may
-	// be sent an older one again after a crash, and must then be sent what came after it again too. It begins with a slash, and is no attribute.
+	// Run is empty, or sets the message apart from what other processes have sent of the same
+	// event: a sink that gets the newest states only may be sent an older one again after a crash,
+	// and must then be sent what came after it again too. It begins with a slash, and is no
+	// attribute.
 	Run string
 	// Observed is when the bridge learned of the change; it is not sent.
 	Observed time.Time
-	// Err is why the event lacks its payload and what comes from the object: it is a dead letter. It
-	// is nil for every other event, and is not sent.
+	// Err is why the event lacks its payload and what comes from the object: it is a dead letter.
+	// It is nil for every other event, and is not sent.
 	Err error
 }
 
@@ -97,12 +101,12 @@ const (
 	MergePatchContentType = "application/merge-patch+json"
 )
 
-// MessageID names the event among all that one bridge sends: Nats-Msg-Id. Two informers may select the same object, so
-// the id alone is not enough.
+// MessageID names the event among all that one bridge sends: Nats-Msg-Id. Two informers may select
+// the same object, so the id alone is not enough.
 func (e *Event) MessageID() string { return e.Informer + "/" + e.ID }
 
-// Copy is the event about an informer for one part of its destination, from 0 on. Each has an id of its
-// own, so that one that is stored is not taken for the others.
+// Copy is the event about an informer for one part of its destination, from 0 on. Each has an id of
+// its own, so that one that is stored is not taken for the others.
 func (e Event) Copy(part int) Event {
 	e.Part = part + 1
 	e.ID += "/partition/" + strconv.Itoa(part)

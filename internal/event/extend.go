@@ -66,7 +66,8 @@ func chain(owners []resource.Owner) string {
 	return strings.Join(names, ",")
 }
 
-// scalar is the text of a JSON text, number or boolean; "" of everything else, and of what an attribute may not hold.
+// scalar is the text of a JSON text, number or boolean; "" of everything else, and of what an
+// attribute may not hold.
 func scalar(raw []byte) string {
 	if len(raw) == 0 || raw[0] == '{' || raw[0] == '[' || raw[0] == 'n' {
 		return ""

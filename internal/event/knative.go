@@ -11,7 +11,8 @@ const (
 	TypesKnative Types = "knative" // that of Knative's ApiServerSource
 )
 
-// knativeOps are Knative's words. It has none for a Synced, nor for news about an informer: those keep ours.
+// knativeOps are Knative's words. It has none for a Synced, nor for news about an informer: those
+// keep ours.
 var knativeOps = map[Op]string{Added: "add", Updated: "update", Deleted: "delete"}
 
 // typeNames are the types of events about objects.
@@ -38,7 +39,8 @@ func TypeOf(op Op, types Types, payload Payload) string {
 	return typeNames(&MakerConfig{Types: types, Payload: payload})[op]
 }
 
-// knativeSubject is the object's path in Knative's form, which knows neither /api nor cluster-scoped objects.
+// knativeSubject is the object's path in Knative's form, which knows neither /api nor
+// cluster-scoped objects.
 func knativeSubject(t resource.Type, namespace, name string) string {
 	return "/apis/" + t.APIVersion() + "/namespaces/" + namespace + "/" + t.Resource + "/" + name
 }

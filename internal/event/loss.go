@@ -15,11 +15,13 @@ type Loss struct {
 	// From and To are the lowest and the highest version among them.
 	From resource.Version `json:"from"`
 	To   resource.Version `json:"to"`
-	// Start says that any version before To may be among them: the end of a list that did not go on from one.
+	// Start says that any version before To may be among them: the end of a list that did not go on
+	// from one.
 	Start bool `json:"start,omitempty"`
 }
 
-// Between is the loss of one event that tells of what was after one version, "" for from the start, up to another.
+// Between is the loss of one event that tells of what was after one version, "" for from the start,
+// up to another.
 func Between(after, to resource.Version) Loss {
 	from := cmp.Or(after, to)
 	return Loss{Events: 1, From: from, To: from, Start: after == ""}.And(Loss{From: to, To: to})
@@ -37,8 +39,9 @@ func (l Loss) And(later Loss) Loss {
 	return out
 }
 
-// Dropped makes the event that tells of changes which the bridge had read, and dropped before the sink could have them. The position of the
-// notice in the change log tells one such event from another: both may be about one version.
+// Dropped makes the event that tells of changes which the bridge had read, and dropped before the
+// sink could have them. The position of the notice in the change log tells one such event from
+// another: both may be about one version.
 func (m *Maker) Dropped(l Loss, era Era, position uint64, observed time.Time) Event {
 	if l.Start {
 		l.From = ""

@@ -26,8 +26,9 @@ type MakerConfig struct {
 	Types   Types   // default TypesBridge
 	// Lifts make attributes of what is in the object.
 	Lifts []Lift
-	// Selective is set when something is selected by label or field: then an object may leave and come back, and is
-	// deleted, as far as a watch can tell, more than once. Exact, when it can tell: CauseDeleted is of an object that has died.
+	// Selective is set when something is selected by label or field: then an object may leave and
+	// come back, and is deleted, as far as a watch can tell, more than once. Exact, when it can
+	// tell: CauseDeleted is of an object that has died.
 	Selective, Exact bool
 	// Omits are the configuration's keys by which the sink is not sent every version of an object,
 	// as "filter" or "latest". A consumer must not expect a chain of previous versions then.
@@ -59,23 +60,27 @@ type Change struct {
 	Version resource.Version `json:"version,omitempty"`
 	// Before is the version known before the change, "" for none.
 	Before resource.Version `json:"before,omitempty"`
-	// GoneAsOf is, of an inferred Deleted, the version as of which the object is known to be gone. The
-	// object may have had later versions than Version, which a crash kept from being settled.
+	// GoneAsOf is, of an inferred Deleted, the version as of which the object is known to be gone.
+	// The object may have had later versions than Version, which a crash kept from being settled.
 	GoneAsOf resource.Version `json:"goneAsOf,omitempty"`
 	Initial  bool             `json:"initial,omitempty"`
 	Inferred bool             `json:"inferred,omitempty"`
 	// Round of a Synced.
 	Round int64 `json:"round,omitempty"`
-	// Entered is the version of the Namespace with which the object's namespace came into a selection in which it had been before; "" for none.
+	// Entered is the version of the Namespace with which the object's namespace came into a
+	// selection in which it had been before; "" for none.
 	Entered resource.Version `json:"entered,omitempty"`
-	// Cause is why an Added or Deleted was sent under a selector, where it can be told: one of the causes below.
+	// Cause is why an Added or Deleted was sent under a selector, where it can be told: one of the
+	// causes below.
 	Cause string `json:"cause,omitempty"`
-	// Left is, of a Deleted of an object that left a selector which is evaluated here, the version with which it did; "" for all others.
+	// Left is, of a Deleted of an object that left a selector which is evaluated here, the version
+	// with which it did; "" for all others.
 	Left resource.Version `json:"left,omitempty"`
 	Era
 	// By made the change; zero where that is not known.
 	By resource.FieldManager `json:"by,omitzero"`
-	// LastManager is, of a Deleted, the manager of the newest managedFields entry of the last state.
+	// LastManager is, of a Deleted, the manager of the newest managedFields entry of the last
+	// state.
 	LastManager string `json:"lastManager,omitempty"`
 	// Time is when the change was made, or observed, as TimeSource says. Of one object it never
 	// goes back within an epoch.
@@ -95,11 +100,13 @@ const (
 
 // Era tells the ids of one time from those of another in which versions come that were told before.
 type Era struct {
-	// Epoch is how often the server's history went back before: after a restore of etcd, versions are given out again, for other states, and an
-	// object whose delete was undone may be deleted again. It also counts how often the state was lost: everything is told again then, and whoever
-	// drops ids that he has seen is not to drop that.
+	// Epoch is how often the server's history went back before: after a restore of etcd, versions
+	// are given out again, for other states, and an object whose delete was undone may be deleted
+	// again. It also counts how often the state was lost: everything is told again then, and
+	// whoever drops ids that he has seen is not to drop that.
 	Epoch int `json:"epoch,omitempty"`
-	// Selection is how often the informer has selected something else before: what is selected again comes as it was.
+	// Selection is how often the informer has selected something else before: what is selected
+	// again comes as it was.
 	Selection int `json:"selection,omitempty"`
 }
 
@@ -210,7 +217,8 @@ func (m *Maker) named(c *Change) Event {
 	}
 }
 
-// in makes a Maker for objects that are in another version of the API: attributes and subject are those of the object that they come with.
+// in makes a Maker for objects that are in another version of the API: attributes and subject are
+// those of the object that they come with.
 func (m *Maker) in(apiVersion string) *Maker {
 	other := *m
 	other.cfg.Type = m.cfg.Type.In(apiVersion)
@@ -232,8 +240,8 @@ func (e Era) sequence(v resource.Version) string {
 	return b.String()
 }
 
-// writeTurn writes the number that every sequence begins with: how often versions began to come that
-// had come before.
+// writeTurn writes the number that every sequence begins with: how often versions began to come
+// that had come before.
 func (e Era) writeTurn(b *strings.Builder) {
 	const digits = "00000000"
 	text := strconv.Itoa(e.Epoch + e.Selection)
@@ -321,8 +329,9 @@ type progressData struct {
 // Omits returns the configuration's keys by which the sink is not sent every version.
 func (m *Maker) Omits() []string { return m.cfg.Omits }
 
-// Progress makes the event that tells that all changes up to a version are in the stream before it. It
-// comes again for that version when other versions are left out, so the id has the keys of these.
+// Progress makes the event that tells that all changes up to a version are in the stream before it.
+// It comes again for that version when other versions are left out, so the id has the keys of
+// these.
 func (m *Maker) Progress(version resource.Version, era Era, observed time.Time) Event {
 	id := string(version)
 	if len(m.cfg.Omits) > 0 {

@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// Attributes of an event whose payload was too large for the broker. OriginalSize and OriginalSHA256 are of the payload
-// that the event would have had.
+// Attributes of an event whose payload was too large for the broker. OriginalSize and
+// OriginalSHA256 are of the payload that the event would have had.
 const (
 	AttrOversize       = "oversize" // one of the values below
 	AttrOriginalSize   = "originalsize"
@@ -23,8 +23,9 @@ const (
 	OversizeReference = "reference" // the payload is the object's metadata, or nothing
 )
 
-// Trimmed is the event without what an object can lose and still be the object: its kubectl.kubernetes.io/last-applied-configuration
-// annotation and its managedFields. It is nil when there is nothing to cut.
+// Trimmed is the event without what an object can lose and still be the object: its
+// kubectl.kubernetes.io/last-applied-configuration annotation and its managedFields. It is nil when
+// there is nothing to cut.
 func Trimmed(e *Event) *Event {
 	if e.DataType == MergePatchContentType {
 		return nil // what is not in a patch stays as it was
@@ -44,7 +45,8 @@ func Claimed(e *Event, dataref string) *Event {
 	return small
 }
 
-// Reference is the event with the object's metadata, trimmed, in place of the object: a PartialObjectMetadata.
+// Reference is the event with the object's metadata, trimmed, in place of the object: a
+// PartialObjectMetadata.
 func Reference(e *Event) *Event {
 	if isDebezium(e.Data) {
 		return e.resized(OversizeReference, trim(debeziumMetadata(e.Data)))

@@ -8,7 +8,8 @@ import (
 // Payload is what an event carries of its object.
 type Payload string
 
-// The payload forms. Those that tell the difference do so for updates; added, deleted and synced events carry the object.
+// The payload forms. Those that tell the difference do so for updates; added, deleted and synced
+// events carry the object.
 const (
 	PayloadObject    Payload = "object"    // the object's JSON as it is; the default
 	PayloadChange    Payload = "change"    // {"object", "old", "patch"}: the last two of updates, the patch as RFC 6902 has it
@@ -67,8 +68,9 @@ func wrap(out, object, old, diff []byte) []byte {
 	return append(out, '}')
 }
 
-// mergePatch is what makes the object of the one before it. Where there is none, or where a merge patch can't tell the difference
-// because a member became null, it is the object, to put in the place of what the reader has: the media type says which.
+// mergePatch is what makes the object of the one before it. Where there is none, or where a merge
+// patch can't tell the difference because a member became null, it is the object, to put in the
+// place of what the reader has: the media type says which.
 func mergePatch(c *Change) (data []byte, mediaType string) {
 	if c.Old != nil {
 		if merge, ok := patch.Merge(c.Old.Raw, c.Object.Raw); ok {

@@ -15,7 +15,8 @@ type quarantinedData struct {
 	// Size is how many bytes were read; Partial that there are more.
 	Size    int  `json:"size"`
 	Partial bool `json:"partial,omitempty"`
-	// SHA256 of what was read, or Fingerprint, under the bridge's own key, where the bytes may hold secrets.
+	// SHA256 of what was read, or Fingerprint, under the bridge's own key, where the bytes may hold
+	// secrets.
 	SHA256      string `json:"sha256,omitempty"`
 	Fingerprint string `json:"fingerprint,omitempty"`
 	// Raw is the first 256 KiB, in base64; none where the bytes may hold secrets.
@@ -23,8 +24,9 @@ type quarantinedData struct {
 	Note string `json:"note"`
 }
 
-// Quarantined makes the event that tells of something which the API server sent and the bridge can't
-// understand. Where the object is known, its partition key keeps the event in order with the object's.
+// Quarantined makes the event that tells of something which the API server sent and the bridge
+// can't understand. Where the object is known, its partition key keeps the event in order with the
+// object's.
 func (m *Maker) Quarantined(u *resource.Unreadable, era Era, observed time.Time) Event {
 	e := m.about("quarantined", Quarantined, era.in(u.ID()), observed)
 	if u.Key != "" {

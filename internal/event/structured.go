@@ -5,9 +5,9 @@ import "github.com/go-json-experiment/json/jsontext"
 // StructuredContentType marks a message whose payload is the whole event.
 const StructuredContentType = "application/cloudevents+json"
 
-// AppendStructured appends the event in CloudEvents' JSON format: attributes as members, the payload as "data",
-// byte for byte. Booleans (initial, inferred) are written as strings, which is what their attribute values are on every
-// binary binding; a reader gets the same event either way.
+// AppendStructured appends the event in CloudEvents' JSON format: attributes as members, the
+// payload as "data", byte for byte. Booleans (initial, inferred) are written as strings, which is
+// what their attribute values are on every binary binding; a reader gets the same event either way.
 func AppendStructured(dst []byte, e *Event) []byte {
 	dst = append(dst, '{')
 	first := true
@@ -28,7 +28,8 @@ func AppendStructured(dst []byte, e *Event) []byte {
 	return append(dst, '}')
 }
 
-// appendString quotes a value. AppendQuote fails only on invalid UTF-8, which it has replaced by then.
+// appendString quotes a value. AppendQuote fails only on invalid UTF-8, which it has replaced by
+// then.
 func appendString(dst []byte, value string) []byte {
 	dst, _ = jsontext.AppendQuote(dst, value)
 	return dst

@@ -121,7 +121,8 @@ func TestEmptyDataIsNoData(t *testing.T) {
 	}
 }
 
-// FuzzStructured puts any text into an attribute and checks that a reader gets it back, invalid UTF-8 replaced.
+// FuzzStructured puts any text into an attribute and checks that a reader gets it back, invalid
+// UTF-8 replaced.
 func FuzzStructured(f *testing.F) {
 	for _, text := range []string{"kubectl", `"\`, "\x00\x1f\u2028", "\xff\xfe", "é<&>"} {
 		f.Add(text)

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Template makes a NATS subject or a Kafka topic of an event's fields: literal text with {field} in it.
-// It is immutable and safe for concurrent use.
+// Template makes a NATS subject or a Kafka topic of an event's fields: literal text with {field} in
+// it. It is immutable and safe for concurrent use.
 type Template struct {
 	text  string
 	parts []part
@@ -134,8 +134,8 @@ func (t *Template) Attributes() []string {
 // String is the template as it was written.
 func (t *Template) String() string { return t.text }
 
-// Append appends the text for an event. encode appends one field's value in a form that fits between the literals
-// (AppendSubjectToken, AppendTopicPart); the literals stay as they are.
+// Append appends the text for an event. encode appends one field's value in a form that fits
+// between the literals (AppendSubjectToken, AppendTopicPart); the literals stay as they are.
 func (t *Template) Append(dst []byte, e *Event, encode func(dst []byte, value string) []byte) []byte {
 	for _, p := range t.parts {
 		if p.field == "" {
@@ -147,8 +147,8 @@ func (t *Template) Append(dst []byte, e *Event, encode func(dst []byte, value st
 	return dst
 }
 
-// Pattern is the template with every field replaced by wildcard, but for those named in known, whose values are put in:
-// the subjects of a JetStream stream, for example.
+// Pattern is the template with every field replaced by wildcard, but for those named in known,
+// whose values are put in: the subjects of a JetStream stream, for example.
 func (t *Template) Pattern(wildcard string, known map[string]string, encode func(dst []byte, value string) []byte) string {
 	var out []byte
 	for _, p := range t.parts {

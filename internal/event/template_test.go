@@ -63,8 +63,9 @@ func TestDefaultSubjects(t *testing.T) {
 	}
 }
 
-// FuzzSubjects takes a subject apart again: what can be read back can't meet. An API group named "core" is out, since that is
-// how the group without a name is written; only an aggregated API server could serve one.
+// FuzzSubjects takes a subject apart again: what can be read back can't meet. An API group named
+// "core" is out, since that is how the group without a name is written; only an aggregated API
+// server could serve one.
 func FuzzSubjects(f *testing.F) {
 	f.Add("prod", "apps", "v1", "deployments", "shop", "web")
 	f.Add("", "", "v1", "nodes", "", "n1.example.com")
@@ -90,8 +91,8 @@ func FuzzSubjects(f *testing.F) {
 	})
 }
 
-// FuzzTopics compares two: topics differ where cluster or resource do. A resource's name holds no dot, so the last one
-// ends the cluster.
+// FuzzTopics compares two: topics differ where cluster or resource do. A resource's name holds no
+// dot, so the last one ends the cluster.
 func FuzzTopics(f *testing.F) {
 	f.Add("a.b", "c", "a", "b.c")
 	f.Add("", "pods", "-", "pods")

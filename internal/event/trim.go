@@ -2,8 +2,9 @@ package event
 
 import "github.com/kubebridge/bridge/internal/jsontree"
 
-// trim cuts managedFields and the last-applied annotation out of the metadata of a payload's object,
-// or of both objects of a change or of Debezium's form. It copies the bytes only if it cuts any.
+// trim cuts managedFields and the last-applied annotation out of the metadata of a payload's
+// object, or of both objects of a change or of Debezium's form. It copies the bytes only if it cuts
+// any.
 func trim(data []byte) []byte {
 	t := trimmer{data: data}
 	payload := jsontree.Parse(data)

@@ -8,7 +8,8 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// words are the attributes of an object's event that have to be put together. They share one string: one allocation for each event.
+// words are the attributes of an object's event that have to be put together. They share one
+// string: one allocation for each event.
 type words struct{ id, path, key, sequence string }
 
 // phrases are the parts of words that are the same for all events of a Maker.
@@ -60,9 +61,9 @@ func (m *Maker) words(c *Change, namespace, name string) words {
 
 // writeSequence writes what sorts all events of one object, by its name, as text: the turn, the
 // version, and a Deleted behind the state that it ends. An inferred Deleted has the version as of
-// which the object is gone: the stream may have later states than the one that is known. An object of
-// a namespace that is selected once more may come in a version from before its delete. So the version
-// of the Namespace is in front of its versions, and sorts behind all that have none.
+// which the object is gone: the stream may have later states than the one that is known. An object
+// of a namespace that is selected once more may come in a version from before its delete. So the
+// version of the Namespace is in front of its versions, and sorts behind all that have none.
 func writeSequence(b *strings.Builder, c *Change) {
 	c.writeTurn(b)
 	if c.Entered != "" {
@@ -78,10 +79,11 @@ func writeSequence(b *strings.Builder, c *Change) {
 	b.WriteString(".deleted")
 }
 
-// writeID writes the id of a change. An object dies once, whether the watch or a relist tells; it may leave a selector more than once, with another
-// version each time. Where the API server selects, nobody knows which of the two it was, and the version it had before tells one leaving from the
-// next. An object of a namespace that comes into the selection again may come in a version that was told before: so its ids bear the
-// version of the Namespace; and all ids bear their Era.
+// writeID writes the id of a change. An object dies once, whether the watch or a relist tells; it
+// may leave a selector more than once, with another version each time. Where the API server
+// selects, nobody knows which of the two it was, and the version it had before tells one leaving
+// from the next. An object of a namespace that comes into the selection again may come in a version
+// that was told before: so its ids bear the version of the Namespace; and all ids bear their Era.
 func (m *Maker) writeID(b *strings.Builder, c *Change) {
 	b.WriteString(c.UID)
 	b.WriteByte('/')

@@ -9,8 +9,9 @@ import (
 	"github.com/kubebridge/bridge/internal/filter"
 )
 
-// unnamed is a pod of which an expression about its phase names all but little: what lies beside, deep and wide, is not to be looked into. Decoding it
-// would cost an allocation for each of its values at least.
+// unnamed is a pod of which an expression about its phase names all but little: what lies beside,
+// deep and wide, is not to be looked into. Decoding it would cost an allocation for each of its
+// values at least.
 func unnamed(t testing.TB, version string, values int) *event.Change {
 	var beside strings.Builder
 	for i := range values {
@@ -37,7 +38,8 @@ func TestAFilterDecodesOnlyWhatItNames(t *testing.T) {
 					}
 				})
 			}
-			// The index of where objects and lists end grows a few times. Each value would be one more.
+			// The index of where objects and lists end grows a few times. Each value would be one
+			// more.
 			if few, many := cost(1), cost(1000); many > few+10 {
 				t.Errorf("%v allocations with 1 value beside what it names, %v with 1,000", few, many)
 			}

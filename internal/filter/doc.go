@@ -1,7 +1,9 @@
-// Package filter decides which changes are sent: by operation, by what an update touches, and by a CEL expression.
+// Package filter decides which changes are sent: by operation, by what an update touches, and by a
+// CEL expression.
 //
-// It takes in changes, from an informer's controller, and says of each whether it is kept back, and why. A change that is kept
-// back is settled: it counts as known, and is the old object of the next one.
+// It takes in changes, from an informer's controller, and says of each whether it is kept back, and
+// why. A change that is kept back is settled: it counts as known, and is the old object of the next
+// one.
 //
 // # Promises
 //
@@ -11,5 +13,6 @@
 //   - The cost of one evaluation is bounded. Comparing two objects takes time linear in their size.
 //     Below 128 levels == compares bytes, as ignored paths do.
 //
-// Nothing here runs or blocks. A Filter and an Expression are immutable and may be used concurrently.
+// Nothing here runs or blocks. A Filter and an Expression are immutable and may be used
+// concurrently.
 package filter

@@ -7,7 +7,8 @@ import (
 	"github.com/google/cel-go/interpreter"
 )
 
-// comparison is == or !=, to which a member that is absent is null. CEL itself knows null by its address, so that absent can't be it.
+// comparison is == or !=, to which a member that is absent is null. CEL itself knows null by its
+// address, so that absent can't be it.
 type comparison struct {
 	interpreter.InterpretableCall
 	not bool

@@ -17,8 +17,9 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// costLimit bounds one evaluation, in units of CEL: a comparison is about one, so this is enough for lists of thousands. Reaching it was
-// measured to take some 30 ms; ten times as much takes seconds, since CEL accounts for loops in quadratic time.
+// costLimit bounds one evaluation, in units of CEL: a comparison is about one, so this is enough
+// for lists of thousands. Reaching it was measured to take some 30 ms; ten times as much takes
+// seconds, since CEL accounts for loops in quadratic time.
 const costLimit = 100_000
 
 // Expression is a CEL expression over object, old, op and meta.
@@ -28,7 +29,8 @@ type Expression struct {
 	old     bool // it names the old object
 }
 
-// environment has the helpers that expressions in Kubernetes have: strings, lists, sets, regular expressions, quantities, URLs, IPs.
+// environment has the helpers that expressions in Kubernetes have: strings, lists, sets, regular
+// expressions, quantities, URLs, IPs.
 var environment = sync.OnceValues(func() (*cel.Env, error) {
 	env, err := cel.NewEnv(
 		cel.HomogeneousAggregateLiterals(), cel.EagerlyValidateDeclarations(true), cel.DefaultUTCTimeZone(true), cel.OptionalTypes(),
@@ -49,7 +51,8 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 	)
 })
 
-// Compile reads an expression and checks its types. The error says where it is wrong, in line and column of the expression.
+// Compile reads an expression and checks its types. The error says where it is wrong, in line and
+// column of the expression.
 func Compile(text string) (*Expression, error) {
 	env, err := environment()
 	if err != nil {

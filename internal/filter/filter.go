@@ -22,7 +22,8 @@ var Reasons = []string{ByOperation, ByIgnored, ByExpression}
 type Rules struct {
 	// Operations that are sent; none for all.
 	Operations []event.Op
-	// Ignore are the paths whose changes are no news: an update that touches nothing else is kept back.
+	// Ignore are the paths whose changes are no news: an update that touches nothing else is kept
+	// back.
 	Ignore []resource.Path
 	// On are the members of the object of which an update must touch one; none for any.
 	On []string
@@ -83,7 +84,8 @@ func isSubset(of, all []event.Op) bool {
 // NeedsOld says whether the old object of updates has to be there.
 func (f *Filter) NeedsOld() bool { return f.ignored != nil || f.expression.namesOld() }
 
-// Rejects says why a change is kept back, "" when it is sent. When an expression fails it is sent, and the error says why.
+// Rejects says why a change is kept back, "" when it is sent. When an expression fails it is sent,
+// and the error says why.
 func (f *Filter) Rejects(c *event.Change) (reason string, err error) {
 	if f.operations != nil && !slices.Contains(f.operations, c.Op) {
 		return ByOperation, nil

@@ -8,8 +8,8 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// FuzzFilter evaluates filters over objects as a tenant may write them. Whatever these are, a filter
-// ends, and the same objects give the same answer. An object equals itself.
+// FuzzFilter evaluates filters over objects as a tenant may write them. Whatever these are, a
+// filter ends, and the same objects give the same answer. An object equals itself.
 func FuzzFilter(f *testing.F) {
 	path, err := resource.ParsePath("status.conditions.*.lastProbeTime")
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// meta is what is known of a change without a look into its object; labels and annotations but for these.
+// meta is what is known of a change without a look into its object; labels and annotations but for
+// these.
 type meta struct {
 	typ    resource.Type
 	change *event.Change

@@ -11,13 +11,16 @@ func always(on []string) []resource.Path {
 	return paths
 }
 
-// electionRecord is the annotation in which leaders renew their claim, where they do not use a Lease.
+// electionRecord is the annotation in which leaders renew their claim, where they do not use a
+// Lease.
 const electionRecord = `metadata.annotations["control-plane.alpha.kubernetes.io/leader"]`
 
-// triggerTime is the annotation with the time of the last change of a Pod or Service that made a controller look at the endpoints.
+// triggerTime is the annotation with the time of the last change of a Pod or Service that made a
+// controller look at the endpoints.
 const triggerTime = `metadata.annotations["endpoints.kubernetes.io/last-change-trigger-time"]`
 
-// heartbeats are the paths of a type that are written again and again to say that somebody is alive, or was looked at.
+// heartbeats are the paths of a type that are written again and again to say that somebody is
+// alive, or was looked at.
 func heartbeats(t resource.Type) []resource.Path {
 	switch t.String() {
 	case "leases.coordination.k8s.io":

@@ -14,8 +14,8 @@ import (
 	"github.com/kubebridge/bridge/internal/jsontree"
 )
 
-// valueOf is a JSON value as a CEL value. Objects and lists are not looked into before an expression
-// asks.
+// valueOf is a JSON value as a CEL value. Objects and lists are not looked into before an
+// expression asks.
 func valueOf(v jsontree.Value) ref.Val {
 	raw := v.Raw()
 	switch {

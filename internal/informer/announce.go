@@ -8,9 +8,10 @@ import (
 	"github.com/kubebridge/bridge/internal/store"
 )
 
-// announce makes durable which objects are new before anybody is sent an Added of them. If the bridge dies before anything of an object is
-// settled, and the object is deleted within a gap, the announcement is all that says that its delete has to be told. It waits while
-// the disk refuses: reading stops, nothing is lost.
+// announce makes durable which objects are new before anybody is sent an Added of them. If the
+// bridge dies before anything of an object is settled, and the object is deleted within a gap, the
+// announcement is all that says that its delete has to be told. It waits while the disk refuses:
+// reading stops, nothing is lost.
 func (i *Informer) announce(ctx context.Context, news []store.Announcement) error {
 	if len(news) == 0 {
 		return nil

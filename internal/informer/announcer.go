@@ -11,14 +11,14 @@ import (
 	"github.com/kubebridge/bridge/internal/store"
 )
 
-// fastCommit is how long changes wait for an announcement that they do not need. A commit that takes
-// longer is one of a disk that others use too: then changes of other objects pass it.
+// fastCommit is how long changes wait for an announcement that they do not need. A commit that
+// takes longer is one of a disk that others use too: then changes of other objects pass it.
 const fastCommit = 5 * time.Millisecond
 
-// announcer hands changes to the log: those that add an object when their announcement is durable, and
-// the later changes of these objects behind them. As long as the disk is fast, all changes are in the
-// order of the stream. Else those of other objects go first, and what comes while one commit is being
-// written is announced by the next one.
+// announcer hands changes to the log: those that add an object when their announcement is durable,
+// and the later changes of these objects behind them. As long as the disk is fast, all changes are
+// in the order of the stream. Else those of other objects go first, and what comes while one commit
+// is being written is announced by the next one.
 type announcer struct {
 	*Informer
 	writing sync.WaitGroup // write
@@ -63,8 +63,8 @@ func (h *held) reset() {
 	h.news, h.changes, h.bytes = h.news[:0], h.changes[:0], 0
 }
 
-// append hands over changes and keeps no reference to the slices. It blocks while the changes that are
-// held take more than decidedBytes.
+// append hands over changes and keeps no reference to the slices. It blocks while the changes that
+// are held take more than decidedBytes.
 func (a *announcer) append(ctx context.Context, changes []*changelog.Entry, news []store.Announcement) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -45,7 +45,8 @@ func TestAnnouncements(t *testing.T) {
 			r.do("add c 5", "delete b 6", "update a 7")
 			time.Sleep(100 * time.Millisecond)
 			want(t, out.taken(), "resource.updated a ua/7")
-			// An update of b that came while b was being announced goes with that commit or with the next.
+			// An update of b that came while b was being announced goes with that commit or with
+			// the next.
 			time.Sleep(2 * time.Second)
 			want(t, out.taken(), "resource.added b ub/2", "resource.updated b ub/4", "resource.added c uc/5", "resource.deleted b ub/deleted")
 			fsync.Store(0)

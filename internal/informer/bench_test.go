@@ -34,8 +34,8 @@ func (s *swallow) Add(_ context.Context, items []*publisher.Item) error {
 	return nil
 }
 
-// BenchmarkUpdate is the cost of an update of a pod of 2 KB between the FIFO and the publisher, with nothing on the way and with what
-// the configuration may put there.
+// BenchmarkUpdate is the cost of an update of a pod of 2 KB between the FIFO and the publisher,
+// with nothing on the way and with what the configuration may put there.
 func BenchmarkUpdate(b *testing.B) {
 	for name, change := range benchmarked {
 		b.Run(name, func(b *testing.B) {

@@ -14,9 +14,9 @@ type Broadcaster interface {
 	Parts(ctx context.Context, e *event.Event) (int, error)
 }
 
-// broadcast repeats a change about all objects for each part of the sink's destination. It is settled
-// when all copies are: until then it is pending, and after a crash all are sent again, of which the
-// sink recognizes those that it has. parts is 0 where there are none.
+// broadcast repeats a change about all objects for each part of the sink's destination. It is
+// settled when all copies are: until then it is pending, and after a crash all are sent again, of
+// which the sink recognizes those that it has. parts is 0 where there are none.
 func (l *listener) broadcast(
 	ctx context.Context, e *changelog.Entry,
 ) (copies []*changelog.Entry, parts int, err error) {

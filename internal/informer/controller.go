@@ -128,8 +128,9 @@ func isPlain(d *deltafifo.Delta, known *Known) bool {
 	}
 }
 
-// handOn puts what was decided into the log. What adds an object comes there when its announcement is
-// durable. What is about all objects comes behind everything before it, and before everything after it.
+// handOn puts what was decided into the log. What adds an object comes there when its announcement
+// is durable. What is about all objects comes behind everything before it, and before everything
+// after it.
 func (c *controller) handOn(ctx context.Context) error {
 	if err := c.cfg.Indexer.Mark(c.marks); err != nil {
 		return err
@@ -172,8 +173,8 @@ func (c *controller) append(ctx context.Context) error {
 }
 
 // decideAndMark decides a delta, and puts what it says of versions behind its changes. While the
-// server's history has diverged that is nothing: no more of the known history comes, and what diverged
-// from it is not decided yet.
+// server's history has diverged that is nothing: no more of the known history comes, and what
+// diverged from it is not decided yet.
 func (c *controller) decideAndMark(ctx context.Context, d *deltafifo.Delta) error {
 	m := c.mark(d)
 	if err := c.decide(ctx, d); err != nil {
@@ -313,9 +314,9 @@ func (c *controller) carryOut(d *deltafifo.Delta, known *Known, dec *Decision) e
 	return nil
 }
 
-// owe announces an inferred delete, with the version as of which its object is gone. If this run dies
-// before the delete is settled, the next list is of a later version. The event then comes again as it
-// was announced.
+// owe announces an inferred delete, with the version as of which its object is gone. If this run
+// dies before the delete is settled, the next list is of a later version. The event then comes
+// again as it was announced.
 func (c *controller) owe(dec *Decision) {
 	gone := c.cfg.Indexer.Owed(dec.Key, store.Gone{
 		UID: dec.UID, Version: dec.Version, AsOf: dec.GoneAsOf, Epoch: c.epoch,

@@ -22,8 +22,9 @@ func (o *outbox) cover(t *testing.T, id string) publisher.Cover {
 	return publisher.Cover{}
 }
 
-// An item that can't be understood may say that another object has the name, and not in which version. What it implies bears the version of the
-// object that is gone, which another replica may have delivered long ago.
+// An item that can't be understood may say that another object has the name, and not in which
+// version. What it implies bears the version of the object that is gone, which another replica may
+// have delivered long ago.
 func TestADeleteThatAnItemWithoutVersionToldIsCoveredByItsList(t *testing.T) {
 	for version, want := range map[resource.Version]publisher.Cover{
 		"":   {Version: "4", OfList: true},

@@ -319,9 +319,10 @@ func (x *decider) leaves(was store.Record, last Source) {
 }
 
 // gone decides the inferred delete of an object. Its tombstone and its sequence have the version as
-// of which it is gone, its resourceversion is that of the last state that is known. Before a crash the
-// object may have been sent in a later one; but in none as late as a list that lacks it, or as late as
-// the first version of another object of its name. After a rewind no version of before counts.
+// of which it is gone, its resourceversion is that of the last state that is known. Before a crash
+// the object may have been sent in a later one; but in none as late as a list that lacks it, or as
+// late as the first version of another object of its name. After a rewind no version of before
+// counts.
 func (x *decider) gone(was store.Record, last Source, asOf resource.Version, cause string) {
 	if asOf == "" || !x.list.Rewound && !asOf.Newer(was.Version) {
 		asOf = was.Version
@@ -339,8 +340,8 @@ func (x *decider) gone(was store.Record, last Source, asOf resource.Version, cau
 	x.add(c)
 }
 
-// left decides the inferred deletes of objects that were announced and never settled. asOf is of the
-// last of them.
+// left decides the inferred deletes of objects that were announced and never settled. asOf is of
+// the last of them.
 func (x *decider) left(left []store.Record, asOf resource.Version, cause string) {
 	for i, was := range left {
 		x.gone(was, FromAnnouncement, x.beforeNext(left[i+1:], asOf), cause)

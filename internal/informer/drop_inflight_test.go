@@ -32,7 +32,8 @@ func (o *outbox) settleUpTo(t *testing.T, v int) {
 // ahead lets a listener have everything with its publisher.
 func ahead(c *informer.Config) { c.Listeners[0].Window = 100_000 }
 
-// What is with the publisher when its entry goes is lost if the process then dies: also where the notice has taken the place of just that entry.
+// What is with the publisher when its entry goes is lost if the process then dies: also where the
+// notice has taken the place of just that entry.
 func TestWhatANoticeTookThePlaceOfIsToldAfterACrash(t *testing.T) {
 	for name, more := range map[string]bool{"at once": false, "when more was dropped since": true} {
 		t.Run(name, func(t *testing.T) {
@@ -147,7 +148,8 @@ func TestGapsAreNotDropped(t *testing.T) {
 	})
 }
 
-// Without the end of a list nobody knows how far it reached: so what the list stands for counts as lost with it.
+// Without the end of a list nobody knows how far it reached: so what the list stands for counts as
+// lost with it.
 func TestADropOfAListsEndTellsFromWhereTheListWas(t *testing.T) {
 	for name, test := range map[string]struct {
 		why  resource.Relist

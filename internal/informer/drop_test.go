@@ -24,8 +24,8 @@ type gapData struct {
 	Dropped          int
 }
 
-// story is what a sink got about pod "a", which was updated version by version: each version was sent, or lies in a gap that was told
-// before anything later.
+// story is what a sink got about pod "a", which was updated version by version: each version was
+// sent, or lies in a gap that was told before anything later.
 type story struct {
 	t         *testing.T
 	next      int // the version that comes next
@@ -82,7 +82,8 @@ func (o *outbox) got(v int) bool {
 	return slices.ContainsFunc(o.events(), func(e event.Event) bool { return e.ResourceVersion == strconv.Itoa(v) && e.Op != event.Gap })
 }
 
-// flood updates pod "a" from one version to, and without, another. It would block for ever if reading stopped.
+// flood updates pod "a" from one version to, and without, another. It would block for ever if
+// reading stopped.
 func (r *rig) flood(from, to int) {
 	for v := from; v < to; v++ {
 		r.update("a", fmt.Sprint(v))
@@ -154,7 +155,8 @@ func TestAGapOfDroppedChangesIsToldAfterARestart(t *testing.T) {
 		r := newRig(t, db, []*outbox{before}, spooling, dropping)
 		r.flood(100, 4100)
 		r.resting(4100)
-		// The process dies: what it had with the publisher was not acknowledged, and is gone from disk.
+		// The process dies: what it had with the publisher was not acknowledged, and is gone from
+		// disk.
 		again := newOutbox()
 		again.setHold(true)
 		newRig(t, db, []*outbox{again}, spooling, dropping)

@@ -9,19 +9,20 @@ import (
 )
 
 // An informer can be ended while its sinks are away, and another go on with its state, without
-// anything coming twice. What is not acknowledged belongs to the cursor of its listener: it is taken
-// back from the publisher and lies in the log on disk, and the next listener adds it again.
+// anything coming twice. What is not acknowledged belongs to the cursor of its listener: it is
+// taken back from the publisher and lies in the log on disk, and the next listener adds it again.
 
-// detachPatience is how long End waits for the calls of a sink that hold something of this informer.
+// detachPatience is how long End waits for the calls of a sink that hold something of this
+// informer.
 const detachPatience = time.Second
 
 // Decided is closed when everything that the FIFO had when it was closed is in the log.
 func (i *Informer) Decided() <-chan struct{} { return i.decided }
 
-// End takes back what the listeners have added to their publishers, and gives everything that is not
-// settled to the log on disk. The commit that follows makes that durable, with the
-// cursors. Run has returned. After an error some of it is not on disk: it is read again, and may be
-// sent twice. A second call does nothing.
+// End takes back what the listeners have added to their publishers, and gives everything that is
+// not settled to the log on disk. The commit that follows makes that durable, with the cursors. Run
+// has returned. After an error some of it is not on disk: it is read again, and may be sent twice.
+// A second call does nothing.
 func (i *Informer) End() error {
 	ctx, cancel := context.WithTimeout(context.Background(), detachPatience)
 	defer cancel()
@@ -34,8 +35,8 @@ func (i *Informer) End() error {
 	return nil
 }
 
-// detach takes back what the listener has added. What it has added and not seen settled stays pending
-// in its cursor.
+// detach takes back what the listener has added. What it has added and not seen settled stays
+// pending in its cursor.
 func (l *listener) detach(ctx context.Context) {
 	tried := l.cfg.Publisher.Detach(ctx, l)
 	var positions []changelog.Position

@@ -17,7 +17,8 @@ func TestARewindMetAgainAfterACrashIsTheSameEpochAndALaterOneIsNot(t *testing.T)
 		died := newRig(t, db, []*outbox{before})
 		died.list(initial, "100", "a@95")
 		before.wait(t, 2)
-		// Else the rewind would put them into the log on disk, and the run after would tell them again.
+		// Else the rewind would put them into the log on disk, and the run after would tell them
+		// again.
 		eventually(t, "the snapshot is settled", func() bool { return died.informer.Status().Log.Entries == 0 })
 		died.list(rewound("102"), "60", "a@40")
 		want(t, before.wait(t, 3),
@@ -25,7 +26,8 @@ func TestARewindMetAgainAfterACrashIsTheSameEpochAndALaterOneIsNot(t *testing.T)
 			"resource.updated a ua/40/epoch/1 inferred",
 			"informer.synced  all/pods/synced/60/epoch/1")
 
-		// Nothing of that was committed. The position on disk is older than what the run before had seen.
+		// Nothing of that was committed. The position on disk is older than what the run before had
+		// seen.
 		out := newOutbox()
 		r := newRig(t, db, []*outbox{out})
 		r.list(rewound("100"), "60", "a@40")

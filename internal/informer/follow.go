@@ -10,14 +10,17 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// What is needed to follow another replica of this informer, and to be followed: where both stand, in versions of the API server.
+// What is needed to follow another replica of this informer, and to be followed: where both stand,
+// in versions of the API server.
 
-// ReasonTakeover is the reason of a gap before a list of a replica that others were publishing before. It is told when the replica has to
-// publish before they have passed its list: what was deleted until then is not known.
+// ReasonTakeover is the reason of a gap before a list of a replica that others were publishing
+// before. It is told when the replica has to publish before they have passed its list: what was
+// deleted until then is not known.
 const ReasonTakeover = "takeover"
 
-// cover says by what progress of another replica a change is settled for the listener too. What namespaces are selected is asked now: it may be
-// later than what the change came of, and then the change only waits longer.
+// cover says by what progress of another replica a change is settled for the listener too. What
+// namespaces are selected is asked now: it may be later than what the change came of, and then the
+// change only waits longer.
 func (l *listener) cover(e *changelog.Entry) publisher.Cover {
 	cover := coverOf(e, l.cfg.Name)
 	if selection := l.informer.cfg.Selection; selection != nil {
@@ -44,7 +47,8 @@ func coverOf(e *changelog.Entry, sink string) publisher.Cover {
 	return cover
 }
 
-// history is how much of the server's history the informer has. Its methods may be called concurrently.
+// history is how much of the server's history the informer has. Its methods may be called
+// concurrently.
 type history struct {
 	mu      sync.Mutex
 	from    resource.Version // since then nothing is missing; "" while that is not known
@@ -77,8 +81,8 @@ func (h *history) now() int {
 	return h.epoch
 }
 
-// resume takes up the history of the run before: what it has not settled lies in the log on disk. It reaches back to the last list, where that was
-// noted, and to the position at least.
+// resume takes up the history of the run before: what it has not settled lies in the log on disk.
+// It reaches back to the last list, where that was noted, and to the position at least.
 func (i *Informer) resume() error {
 	epoch, err := i.cfg.Indexer.Epoch()
 	if err != nil {
@@ -100,8 +104,9 @@ func (i *Informer) resume() error {
 	return nil
 }
 
-// History is the version since which the informer has seen everything, in an epoch of the server's history: that of its last list, or where
-// it was resumed. ok is false while a list is under way, and before the first.
+// History is the version since which the informer has seen everything, in an epoch of the server's
+// history: that of its last list, or where it was resumed. ok is false while a list is under way,
+// and before the first.
 func (i *Informer) History() (from resource.Version, epoch int, ok bool) {
 	h := &i.history
 	h.mu.Lock()

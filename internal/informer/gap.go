@@ -19,9 +19,10 @@ func (c *controller) tellGap(d *deltafifo.Delta, why resource.Relist, listeners 
 	c.emit(gap)
 }
 
-// tellPostponed reports the gap of a list that goes on with a first one, before the first object that
-// shows that something was missed since: one that was published in another version, or is gone.
-// Without such an object nothing is missing: what came and went in between was never complete.
+// tellPostponed reports the gap of a list that goes on with a first one, before the first object
+// that shows that something was missed since: one that was published in another version, or is
+// gone. Without such an object nothing is missing: what came and went in between was never
+// complete.
 func (c *controller) tellPostponed(d *deltafifo.Delta, known *Known) {
 	isMissed := func(dec Decision) bool {
 		isOther := func(was store.Record) bool {
@@ -37,8 +38,8 @@ func (c *controller) tellPostponed(d *deltafifo.Delta, known *Known) {
 	c.tellGap(d, c.list.Relist, 0)
 }
 
-// isFirstOfList reports whether a delta is the first of its object in this list. What follows in the same
-// list is a change that was not missed. It is asked while the gap is postponed only.
+// isFirstOfList reports whether a delta is the first of its object in this list. What follows in
+// the same list is a change that was not missed. It is asked while the gap is postponed only.
 func (c *controller) isFirstOfList(d *deltafifo.Delta) (bool, error) {
 	if !c.postponed || slices.Contains(c.marks, d.Key) {
 		return false, nil
@@ -47,8 +48,8 @@ func (c *controller) isFirstOfList(d *deltafifo.Delta) (bool, error) {
 	return !isListed, err
 }
 
-// tellForgotten tells those whose sinks hold events of an earlier run, of which the state knows nothing, that the first list is not their first:
-// once, however often the list has to begin again.
+// tellForgotten tells those whose sinks hold events of an earlier run, of which the state knows
+// nothing, that the first list is not their first: once, however often the list has to begin again.
 func (c *controller) tellForgotten(ctx context.Context, d *deltafifo.Delta) error {
 	if c.cfg.Forgotten == nil || c.asked {
 		return nil
@@ -82,8 +83,9 @@ func (c *controller) tellForgotten(ctx context.Context, d *deltafifo.Delta) erro
 	return nil
 }
 
-// outlive begins an epoch behind the last one of a state that is gone, on disk before anything bears it. A run that died before anything was settled
-// has done so already: what it may have sent keeps its ids.
+// outlive begins an epoch behind the last one of a state that is gone, on disk before anything
+// bears it. A run that died before anything was settled has done so already: what it may have sent
+// keeps its ids.
 func (c *controller) outlive(ctx context.Context, last int) error {
 	own, err := c.cfg.Indexer.Epoch()
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"github.com/kubebridge/bridge/internal/informer"
 )
 
-// A run that died before it knew of anything has begun the epoch already: what it may have sent keeps its ids.
+// A run that died before it knew of anything has begun the epoch already: what it may have sent
+// keeps its ids.
 func TestTheEpochBehindAStateThatIsGoneIsBegunOnce(t *testing.T) {
 	for _, test := range []struct{ own, held, want int }{{0, 0, 1}, {0, 4, 5}, {5, 4, 5}, {5, 5, 5}, {5, 7, 8}} {
 		t.Run(fmt.Sprintf("of own %d and held %d is %d", test.own, test.held, test.want), func(t *testing.T) {

@@ -52,45 +52,54 @@ type Config struct {
 	Listeners []ListenerConfig
 	// LogBytes is how much the change log holds in memory; default 16 MiB.
 	LogBytes int
-	// SpoolAfter is how long a change may wait for its sinks before it is written to the log on disk; default 5 s.
+	// SpoolAfter is how long a change may wait for its sinks before it is written to the log on
+	// disk; default 5 s.
 	SpoolAfter time.Duration
-	// SpoolBytes is how much the log may hold on disk; default 10 GiB. When that is reached, reading stops. Negative: a full
-	// memory stops reading.
+	// SpoolBytes is how much the log may hold on disk; default 10 GiB. When that is reached,
+	// reading stops. Negative: a full memory stops reading.
 	SpoolBytes int64
-	// DropOldest drops the oldest changes on disk when SpoolBytes is reached, instead of stopping to read. Each listener that had not read
-	// them is told by a gap event in their place.
+	// DropOldest drops the oldest changes on disk when SpoolBytes is reached, instead of stopping
+	// to read. Each listener that had not read them is told by a gap event in their place.
 	DropOldest bool
 	// Selector decides for all listeners which changes are sent; nil for all changes.
 	Selector Selector
 	// Namespaces says that the stream is of selected namespaces.
 	Namespaces bool
-	// Selection gives the version of the last change of the selected namespaces that the stream may know of; nil where none are selected.
+	// Selection gives the version of the last change of the selected namespaces that the stream may
+	// know of; nil where none are selected.
 	Selection func() resource.Version
-	// Selective says that the stream is of what a selector selects, so that deletes bear their cause where it can be told. Leavable, that
-	// the API server evaluates one that an object may leave: then it tells of that as of a delete.
+	// Selective says that the stream is of what a selector selects, so that deletes bear their
+	// cause where it can be told. Leavable, that the API server evaluates one that an object may
+	// leave: then it tells of that as of a delete.
 	Selective, Leavable bool
-	// Enterable says that objects are selected here, by what they are at a time, and all that were selected before are known: one that is
-	// updated, and was not known, has come in.
+	// Enterable says that objects are selected here, by what they are at a time, and all that were
+	// selected before are known: one that is updated, and was not known, has come in.
 	Enterable bool
-	// Owners gives an object's controller, that one's, and so on, for the events; nil when they are not asked for.
+	// Owners gives an object's controller, that one's, and so on, for the events; nil when they are
+	// not asked for.
 	Owners func(obj *resource.Object) []resource.Owner
 	// OnDelete is called with the last state of an object before it is forgotten; nil for nothing.
 	OnDelete func(obj *resource.Object)
-	// Resnapshot publishes every object at the first list: what the settled state covers already as Synced.
+	// Resnapshot publishes every object at the first list: what the settled state covers already as
+	// Synced.
 	Resnapshot bool
-	// Unclean says that the run before this one may have sent what the settled state does not know. If the server's history
-	// went back since, any object may have been sent in a state that is undone, so all are published.
+	// Unclean says that the run before this one may have sent what the settled state does not know.
+	// If the server's history went back since, any object may have been sent in a state that is
+	// undone, so all are published.
 	Unclean bool
-	// Succeeds says whether other replicas have published before this one, and up to which version of the server at least; "" for not
-	// known. A first list is a gap then, in which objects may have been deleted. nil: there are none.
+	// Succeeds says whether other replicas have published before this one, and up to which version
+	// of the server at least; "" for not known. A first list is a gap then, in which objects may
+	// have been deleted. nil: there are none.
 	Succeeds func() (from resource.Version, led bool)
-	// Diverged is called when a list shows that the API server's history is another than the one that was told, though its version is not lower:
-	// an object is in an older state than before. A list with Rewound has to follow. It must not block. nil: nothing is done about it.
+	// Diverged is called when a list shows that the API server's history is another than the one
+	// that was told, though its version is not lower: an object is in an older state than before. A
+	// list with Rewound has to follow. It must not block. nil: nothing is done about it.
 	Diverged func()
 	// Forgotten reports which brokers hold events of an earlier run, of which nothing is known here
 	// any more. It is asked before the first list, which waits for the answer. nil: there are none.
 	Forgotten func(ctx context.Context) Forgotten
-	// Holds is the same for one sink that was unavailable then. It waits until the sink is available.
+	// Holds is the same for one sink that was unavailable then. It waits until the sink is
+	// available.
 	Holds func(ctx context.Context, sink string) (holds bool, epoch int, err error)
 	Log   *slog.Logger
 	// Registerer for metrics; nil for none.
@@ -115,22 +124,24 @@ type ListenerConfig struct {
 	Name      string
 	Publisher Publisher
 	Maker     *event.Maker
-	// Selector decides which changes are sent to this listener; nil for all that the informer's lets through.
+	// Selector decides which changes are sent to this listener; nil for all that the informer's
+	// lets through.
 	Selector Selector
 	// Window is how many events of this listener may be with the publisher at once; default 4,096.
 	Window int
 	// Resync is how often the listener is sent a Synced of every object; 0 for never.
 	Resync time.Duration
-	// Progress is how often at most the listener is told up to which version its stream is complete;
-	// 0 for never.
+	// Progress is how often at most the listener is told up to which version its stream is
+	// complete; 0 for never.
 	Progress time.Duration
-	// Latest sends of the changes of an object that wait only the newest, with what the listener was sent before as the old object. Not with
-	// DropOldest.
+	// Latest sends of the changes of an object that wait only the newest, with what the listener
+	// was sent before as the old object. Not with DropOldest.
 	Latest bool
-	// Ahead is how many events to come a listener with Latest keeps in mind: what waits beyond collapses only when it comes to it. Default 16,384.
+	// Ahead is how many events to come a listener with Latest keeps in mind: what waits beyond
+	// collapses only when it comes to it. Default 16,384.
 	Ahead int
-	// Run sets the messages of a listener with Latest apart from those of an earlier run that may have
-	// sent what is not known here. Default: from those of all others.
+	// Run sets the messages of a listener with Latest apart from those of an earlier run that may
+	// have sent what is not known here. Default: from those of all others.
 	Run string
 
 	// epochs are added to the epoch of each change: see outlive. Owned by run.
@@ -149,8 +160,8 @@ type Informer struct {
 	scope     *scope
 	logger    *slog.Logger
 	decided   chan struct{} // closed when the controller has ended
-	// unclean: an earlier run has sent what is not known here, and this one has seen neither a list nor
-	// a bookmark.
+	// unclean: an earlier run has sent what is not known here, and this one has seen neither a list
+	// nor a bookmark.
 	unclean atomic.Bool
 	newest  atomic.Uint64 // number of the last change that was decided
 	history history
@@ -228,9 +239,9 @@ func (i *Informer) useSelector(s Selector) {
 	i.selects = true
 }
 
-// Run works until the FIFO is closed and everything that came of it is settled, then returns nil; or until ctx ends, or
-// something fails that only a restart of the informer can heal (the state database). End follows, where another informer is to go on with its
-// state in the same process.
+// Run works until the FIFO is closed and everything that came of it is settled, then returns nil;
+// or until ctx ends, or something fails that only a restart of the informer can heal (the state
+// database). End follows, where another informer is to go on with its state in the same process.
 func (i *Informer) Run(ctx context.Context) error {
 	for _, l := range i.listeners {
 		if err := l.prepare(); err != nil {
@@ -265,8 +276,8 @@ func (i *Informer) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// resync queues a Sync of every object, each period, until ctx ends. The round is the number of the period, so that it is the same
-// for every replica.
+// resync queues a Sync of every object, each period, until ctx ends. The round is the number of the
+// period, so that it is the same for every replica.
 func (i *Informer) resync(ctx context.Context, l *listener) error {
 	tick := time.NewTicker(l.cfg.Resync)
 	defer tick.Stop()
@@ -295,11 +306,12 @@ func (i *Informer) resync(ctx context.Context, l *listener) error {
 	}
 }
 
-// Sure says whether everything that was ever sent is known: the run before has ended in order, or this one has heard from the API
-// server what it sent last.
+// Sure says whether everything that was ever sent is known: the run before has ended in order, or
+// this one has heard from the API server what it sent last.
 func (i *Informer) Sure() bool { return !i.unclean.Load() }
 
-// HasSynced says whether the first population was applied: everything of the first list has been handed to the listeners' log.
+// HasSynced says whether the first population was applied: everything of the first list has been
+// handed to the listeners' log.
 func (i *Informer) HasSynced() bool { return i.cfg.FIFO.HasSynced() }
 
 // Status of the informer's log and listeners.

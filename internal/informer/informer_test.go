@@ -318,7 +318,8 @@ func TestWhatIsSettledIsNotPublishedAgainAfterARestart(t *testing.T) {
 			t.Errorf("watermark %q, want 13: nothing after 14 was seen", got)
 		}
 
-		// The watch starts over from an older watermark than need be: everything comes again, and one thing more.
+		// The watch starts over from an older watermark than need be: everything comes again, and
+		// one thing more.
 		r = newRig(t, db, []*outbox{out})
 		r.update("a", "11")
 		r.add("b", "12")
@@ -412,8 +413,8 @@ func TestAListThatBeginsAgainTellsItsGapOnce(t *testing.T) {
 	})
 }
 
-// After a rewind the server gives out versions again, for other states: ids bear the epoch from then on, or a broker that removes
-// duplicates would take news for what it has.
+// After a rewind the server gives out versions again, for other states: ids bear the epoch from
+// then on, or a broker that removes duplicates would take news for what it has.
 func TestAfterARewindOnlyEqualVersionsAreUnchanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, out := memory(t), newOutbox()

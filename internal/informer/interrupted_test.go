@@ -11,7 +11,8 @@ import (
 	"github.com/kubebridge/bridge/internal/store"
 )
 
-// A list without a position finds what was told before it: what happened in between is missing, and its deletes are inferred.
+// A list without a position finds what was told before it: what happened in between is missing, and
+// its deletes are inferred.
 func TestASnapshotThatIsNotTheFirstIsAGap(t *testing.T) {
 	t.Run("after one that a stop has cut short", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {

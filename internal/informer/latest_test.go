@@ -14,7 +14,8 @@ import (
 	"github.com/kubebridge/bridge/internal/store"
 )
 
-// latest makes the first listener one that is sent the newest states only, with this many events with the publisher at once.
+// latest makes the first listener one that is sent the newest states only, with this many events
+// with the publisher at once.
 func latest(window int) option {
 	return func(c *informer.Config) {
 		c.Listeners[0].Latest, c.Listeners[0].Window = true, window
@@ -41,7 +42,8 @@ func (r *rig) do(changes ...string) {
 	}
 }
 
-// seen waits until the listeners have been given everything: the log has n changes that are not settled by all.
+// seen waits until the listeners have been given everything: the log has n changes that are not
+// settled by all.
 func (r *rig) seen(n int) {
 	r.t.Helper()
 	eventually(r.t, fmt.Sprintf("%d changes wait", n), func() bool { return r.informer.Status().Log.Entries == n })
@@ -187,7 +189,8 @@ func TestTheOldObjectIsWhatTheListenerWasSentLast(t *testing.T) {
 	}
 }
 
-// churn makes n changes of some objects, new ones among them, and gives what a listener that waits for all of it is sent.
+// churn makes n changes of some objects, new ones among them, and gives what a listener that waits
+// for all of it is sent.
 func (r *rig) churn(from, n, objects int) (lines []string) {
 	for v := from; v < from+n; v++ {
 		r.update(fmt.Sprint("p", v%objects), fmt.Sprint(v))

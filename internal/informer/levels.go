@@ -18,7 +18,8 @@ type levels struct {
 	// max bounds the events to come that are kept in mind. Beyond that the log is read no further
 	// ahead.
 	max int
-	// keepFirst keeps the first of changes that collapse, since its old object is that of the event.
+	// keepFirst keeps the first of changes that collapse, since its old object is that of the
+	// event.
 	keepFirst bool
 
 	objects map[resource.Key]*level

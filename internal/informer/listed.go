@@ -24,8 +24,9 @@ func (c *controller) beginReplace(ctx context.Context, d *deltafifo.Delta) error
 		c.rescoped(d.Relist, "")
 		return nil
 	}
-	// A list that begins again has told its gap. But history that goes back while a list is under way
-	// is another gap: what comes from here on is of another epoch, and the stream has to say so first.
+	// A list that begins again has told its gap. But history that goes back while a list is under
+	// way is another gap: what comes from here on is of another epoch, and the stream has to say so
+	// first.
 	again := c.list.Reason != "" && (c.list.Rewound || !d.Relist.Rewound)
 	c.list.Relist, c.listed = *d.Relist, event.Listing{}
 	clear(c.olderItems)
@@ -67,14 +68,14 @@ func (c *controller) beginMarks() error {
 	return c.cfg.Indexer.BeginList()
 }
 
-// reasonInterrupted is the reason of a gap before a list that has no position to resume from, although
-// something is known: a first snapshot that was broken off, another selection, or a snapshot at each
-// start. What happened since is not told by any watch.
+// reasonInterrupted is the reason of a gap before a list that has no position to resume from,
+// although something is known: a first snapshot that was broken off, another selection, or a
+// snapshot at each start. What happened since is not told by any watch.
 const reasonInterrupted = "interrupted"
 
-// notTheFirst gives a list without a position the reason of a gap when it is not the first: versions
-// are missing then too, and deletes will be inferred. Where no list has ended yet the gap is postponed
-// until an object shows that something is missing.
+// notTheFirst gives a list without a position the reason of a gap when it is not the first:
+// versions are missing then too, and deletes will be inferred. Where no list has ended yet the gap
+// is postponed until an object shows that something is missing.
 func (c *controller) notTheFirst(again bool) error {
 	c.postponed = false
 	empty, err := c.cfg.Indexer.Empty()
@@ -109,9 +110,10 @@ func (c *controller) succeed() {
 	}
 }
 
-// beginEpoch prepares for another history of the server, and drops tombstones: versions to come may be lower than theirs. What is on its way goes to disk
-// before, or it would leave new ones, and the end of an earlier list would end the epoch. The epoch is on disk before the tombstones go, which may take long:
-// after a crash the list begins anew.
+// beginEpoch prepares for another history of the server, and drops tombstones: versions to come may
+// be lower than theirs. What is on its way goes to disk before, or it would leave new ones, and the
+// end of an earlier list would end the epoch. The epoch is on disk before the tombstones go, which
+// may take long: after a crash the list begins anew.
 func (c *controller) beginEpoch(ctx context.Context) error {
 	if err := c.insist(ctx, func() error { return c.log.Spool(ctx, time.Now()) }); err != nil {
 		return err

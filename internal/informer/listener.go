@@ -123,8 +123,8 @@ func (l *listener) run(ctx context.Context) error {
 // stepSize is how many entries a step passes on at most: more pay for a goroutine of their own.
 const stepSize = 32
 
-// step passes on what was appended while run waits, on the goroutine that has appended it. It reports
-// false where run has to go on: there is more, or something has to be waited for.
+// step passes on what was appended while run waits, on the goroutine that has appended it. It
+// reports false where run has to go on: there is more, or something has to be waited for.
 func (l *listener) step() bool {
 	entries, none := l.cursor.TryRead(l.buf[:0:stepSize])
 	if len(entries) == 0 {

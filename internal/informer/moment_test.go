@@ -10,7 +10,8 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// A clock may show one time twice, as it does in a synctest bubble: what was observed at the moment of spooling is spooled too.
+// A clock may show one time twice, as it does in a synctest bubble: what was observed at the moment
+// of spooling is spooled too.
 func TestARewindForgetsWhatWasDeletedAtTheSameMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := newOutbox()

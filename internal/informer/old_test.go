@@ -66,7 +66,8 @@ func TestTheOldObjectIsTheVersionBefore(t *testing.T) {
 		out.wait(t, 5)
 		want(t, out.steps(t), "4 from ", "11 from 4 by 11", "12 from 11 by 12", "13 from ", "14 from ", "15 from 14 by 15")
 
-		// A crash: 11 is settled and committed, what comes after it is not. It comes again, from the same old object.
+		// A crash: 11 is settled and committed, what comes after it is not. It comes again, from
+		// the same old object.
 		out.mu.Lock()
 		held := out.held
 		out.mu.Unlock()
@@ -107,7 +108,8 @@ func TestTheOldObjectLiesOnDiskWithItsChange(t *testing.T) {
 	})
 }
 
-// With a budget of bodies that is used up, the state on disk may be an earlier one than the last that was sent.
+// With a budget of bodies that is used up, the state on disk may be an earlier one than the last
+// that was sent.
 func TestAnInferredDeleteBearsTheLastVersionAndTheLastBodyOnDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, err := store.Open(store.Options{BodiesPerSecond: 1})

@@ -11,9 +11,9 @@ import (
 	"github.com/kubebridge/bridge/internal/store"
 )
 
-// reportProgress reports to the listeners that want it, and for which it is time, that all changes up
-// to the version of a bookmark are before this event: it waits until they are settled. The id has the
-// version, so a version is reported once.
+// reportProgress reports to the listeners that want it, and for which it is time, that all changes
+// up to the version of a bookmark are before this event: it waits until they are settled. The id
+// has the version, so a version is reported once.
 func (c *controller) reportProgress(version resource.Version) {
 	var due changelog.Listeners
 	for _, l := range c.listeners {
@@ -36,9 +36,9 @@ func (c *controller) progress(version resource.Version, due changelog.Listeners)
 	c.emit(ch)
 }
 
-// reportOmits reports to the listeners whose stream leaves out other versions than in the run before
-// by which keys it does so. Where a list follows, its end says that. Else nothing would, and whoever
-// checks the chain of versions would take those that are left out for lost.
+// reportOmits reports to the listeners whose stream leaves out other versions than in the run
+// before by which keys it does so. Where a list follows, its end says that. Else nothing would, and
+// whoever checks the chain of versions would take those that are left out for lost.
 func (c *controller) reportOmits(ctx context.Context) error {
 	position, err := c.cfg.Indexer.Position()
 	if err != nil {

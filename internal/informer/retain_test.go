@@ -51,7 +51,8 @@ func (s *stuck) count() int {
 	return s.settled
 }
 
-// One change that does not settle keeps its place at the front of the log, and those behind it as empty shells.
+// One change that does not settle keeps its place at the front of the log, and those behind it as
+// empty shells.
 func TestAChangeThatIsStuckDoesNotKeepTheObjectsBehindIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const objects, size = 200, 1 << 20

@@ -13,9 +13,10 @@ import (
 	"github.com/kubebridge/bridge/internal/store"
 )
 
-// scope is which namespaces are selected, as the stream has told so far. What it says is on disk before anything that follows from it may be
-// sent: that a namespace enters, so that it enters again after a crash, with the same ids; that it leaves, so that it leaves
-// completely before it may come again.
+// scope is which namespaces are selected, as the stream has told so far. What it says is on disk
+// before anything that follows from it may be sent: that a namespace enters, so that it enters
+// again after a crash, with the same ids; that it leaves, so that it leaves completely before it
+// may come again.
 type scope struct {
 	mu sync.Mutex // guards all below; held for a few map operations only
 	// turns counts changes of states. A note about a state that was left since is not written.
@@ -23,7 +24,8 @@ type scope struct {
 	names map[string]standing
 }
 
-// moved is the turn in which a namespace came to where it stands, and whether it is to be forgotten by then: it does not exist.
+// moved is the turn in which a namespace came to where it stands, and whether it is to be forgotten
+// by then: it does not exist.
 type moved struct {
 	turn uint64
 	gone bool
@@ -88,7 +90,8 @@ func (s *scope) leave(name string) bool {
 	return true
 }
 
-// adopt takes a selection over, gives what is new of it, and says whether something of that was in before.
+// adopt takes a selection over, gives what is new of it, and says whether something of that was in
+// before.
 func (s *scope) adopt(selected map[string]resource.Version) (news []string, again bool) {
 	for name, at := range selected {
 		isNew, wasIn := s.enter(name, at, "")
@@ -108,7 +111,8 @@ func (s *scope) adopt(selected map[string]resource.Version) (news []string, agai
 	return news, again
 }
 
-// arrived ends what a Relist has begun, with a list as of a version where that matters, and gives the turns of the namespaces that it was about.
+// arrived ends what a Relist has begun, with a list as of a version where that matters, and gives
+// the turns of the namespaces that it was about.
 func (s *scope) arrived(why *resource.Relist, version resource.Version) map[string]moved {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,7 +140,8 @@ func (s *scope) arrived(why *resource.Relist, version resource.Version) map[stri
 	return turns
 }
 
-// write puts into a commit where namespaces stand, but for those that have moved on since these turns.
+// write puts into a commit where namespaces stand, but for those that have moved on since these
+// turns.
 func (s *scope) write(b *store.Batch, ix *store.Indexer, turns map[string]moved) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,7 +183,8 @@ func (c *controller) rescope(ctx context.Context, d *deltafifo.Delta) error {
 		news, again = c.scope.adopt(why.Namespaces)
 	}
 	if again {
-		// Deletes that are on their way would take the announcements of the same objects with them when they are settled.
+		// Deletes that are on their way would take the announcements of the same objects with them
+		// when they are settled.
 		if err := c.insist(ctx, func() error { return c.log.Spool(ctx, time.Now()) }); err != nil {
 			return err
 		}

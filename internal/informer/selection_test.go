@@ -73,7 +73,8 @@ func TestWhatIsKeptBackIsSettledAndKnown(t *testing.T) {
 	})
 }
 
-// A later change that one sink does not want, or none, is settled before an earlier one that a sink still has to take.
+// A later change that one sink does not want, or none, is settled before an earlier one that a sink
+// still has to take.
 func TestAStateDoesNotOvertakeAChangeThatIsOnItsWay(t *testing.T) {
 	for name, selectors := range map[string]option{
 		"of two sinks one does not want it": selecting("", "12 13"),

@@ -8,7 +8,8 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// ErrNotSynced is returned by Snapshot before the first population: what is known is not everything.
+// ErrNotSynced is returned by Snapshot before the first population: what is known is not
+// everything.
 var ErrNotSynced = errors.New("it is not in sync with the API server yet")
 
 // Snapshot says what is to be sent again.
@@ -17,12 +18,16 @@ type Snapshot struct {
 	Round int64
 	// Sink that gets it; "" for all.
 	Sink string
-	// Wants says whether an object is meant; nil for all. object gives its state, for those who need more than the key; it may be nil.
+	// Wants says whether an object is meant; nil for all. object gives its state, for those who
+	// need more than the key; it may be nil.
 	Wants func(key resource.Key, object func() (*resource.Object, error)) (bool, error)
 }
 
-// Snapshot queues a Synced of every object that is meant, as it is known when its turn comes, in order with its changes; and gives their number, and
-// that of those which are known in an earlier state only (store.IndexerConfig.ExactBodies): an earlier state must not come behind a later one. It reads no list, and waits while the FIFO is full. When the FIFO is closed, or ctx ends, it returns why.
+// Snapshot queues a Synced of every object that is meant, as it is known when its turn comes, in
+// order with its changes; and gives their number, and that of those which are known in an earlier
+// state only (store.IndexerConfig.ExactBodies): an earlier state must not come behind a later one.
+// It reads no list, and waits while the FIFO is full. When the FIFO is closed, or ctx ends, it
+// returns why.
 func (i *Informer) Snapshot(ctx context.Context, s Snapshot) (queued, stale int, err error) {
 	if !i.HasSynced() {
 		return 0, 0, ErrNotSynced

@@ -219,8 +219,8 @@ func (b *reader) start(t *testing.T, db *store.DB, c *cluster) {
 	}
 }
 
-// settled reports whether a list is settled in this epoch. Before that nobody can tell a server whose
-// history goes back from one that is met again.
+// settled reports whether a list is settled in this epoch. Before that nobody can tell a server
+// whose history goes back from one that is met again.
 func (b *reader) settled(t *testing.T) bool {
 	position, err := b.indexer.Position()
 	ok(t, err)

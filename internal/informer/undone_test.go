@@ -111,8 +111,8 @@ func TestNoListOfTheSameHistoryLooksLikeAnotherHistory(t *testing.T) {
 	}
 }
 
-// A run before had sent what nobody knows. What a list proves undone is told by equality, and that says nothing of b as long as it is not known
-// in which state it was sent.
+// A run before had sent what nobody knows. What a list proves undone is told by equality, and that
+// says nothing of b as long as it is not known in which state it was sent.
 func TestWhatACrashLeftUnknownIsToldThoughAListShowsFirstThatTheHistoryIsAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, out, found := memory(t), newOutbox(), &proofs{}

@@ -27,8 +27,8 @@ func ofObjects(lines []string) []string {
 	return slices.DeleteFunc(lines, func(line string) bool { return strings.HasPrefix(line, "informer.") })
 }
 
-// As TestDeltaFIFOW_ReplaceMakesDeletionsForObjectsOnlyInQueue and its sister: what a list does not hold is deleted, once, also when it was
-// still in the queue as the list came.
+// As TestDeltaFIFOW_ReplaceMakesDeletionsForObjectsOnlyInQueue and its sister: what a list does not
+// hold is deleted, once, also when it was still in the queue as the list came.
 func TestAListDeletesWhatWasOnlyInTheQueue(t *testing.T) {
 	tests := []struct {
 		name string
@@ -80,7 +80,8 @@ func TestAListDeletesWhatWasOnlyInTheQueue(t *testing.T) {
 	}
 }
 
-// As TestReplaceEvents: what a list makes of what was known. Deletes come last here: they are known when the list has ended.
+// As TestReplaceEvents: what a list makes of what was known. Deletes come last here: they are known
+// when the list has ended.
 func TestAListMakesAddsUpdatesAndDeletes(t *testing.T) {
 	tests := []struct {
 		name  string
@@ -123,8 +124,8 @@ func TestAListMakesAddsUpdatesAndDeletes(t *testing.T) {
 	}
 }
 
-// As TestListenerResyncPeriods: each listener at its own period, and none that asked for none. A Synced has
-// the round of its listener's period, which is what another replica would give it.
+// As TestListenerResyncPeriods: each listener at its own period, and none that asked for none. A
+// Synced has the round of its listener's period, which is what another replica would give it.
 func TestListenersResyncAtTheirOwnPeriods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		outboxes := []*outbox{newOutbox(), newOutbox(), newOutbox()}
@@ -158,8 +159,8 @@ func TestListenersResyncAtTheirOwnPeriods(t *testing.T) {
 	})
 }
 
-// As TestRealFIFO_ResyncAtomic and TestDeltaFIFO_ResyncNonExisting: a Sync tells the state there is when it is reached, and nothing
-// of what is gone.
+// As TestRealFIFO_ResyncAtomic and TestDeltaFIFO_ResyncNonExisting: a Sync tells the state there is
+// when it is reached, and nothing of what is gone.
 func TestASyncTellsWhatThereIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := newOutbox()

@@ -9,8 +9,9 @@ import (
 	"github.com/kubebridge/bridge/internal/store"
 )
 
-// maxClockSkew is how far the API server's clock may be ahead. A client may send managedFields, so an
-// entry of a later time is no word of the API server: its time would be that of all events to come.
+// maxClockSkew is how far the API server's clock may be ahead. A client may send managedFields, so
+// an entry of a later time is no word of the API server: its time would be that of all events to
+// come.
 const maxClockSkew = 5 * time.Minute
 
 // attribute finds out who made a change and when, as far as the managedFields of this version and

@@ -31,14 +31,14 @@ type Config struct {
 	// Informer is its name in the configuration; it is part of every message id.
 	Informer string
 	Type     resource.Type
-	// Named: the configuration names the resource, rather than everything there is. Its absence is a
-	// fault.
+	// Named: the configuration names the resource, rather than everything there is. Its absence is
+	// a fault.
 	Named         bool
 	Namespace     string // "" for all
 	LabelSelector string
 	FieldSelector string
-	// SelectHere has LabelSelector evaluated here and not by the API server. Then it is known of each
-	// object when it enters the selection and when it leaves.
+	// SelectHere has LabelSelector evaluated here and not by the API server. Then it is known of
+	// each object when it enters the selection and when it leaves.
 	SelectHere bool
 	// NamespaceSelector is a label selector of namespaces: only objects of the selected ones are
 	// published, as namespaces come, go and change. "" for all. Not beside Namespace.
@@ -52,7 +52,8 @@ type Config struct {
 	// Filter says which changes are published at all.
 	Filter   filter.Rules
 	Snapshot Snapshot
-	// Memory bounds the change log, in bytes; default 16 MiB. The FIFO before it gets a quarter of it.
+	// Memory bounds the change log, in bytes; default 16 MiB. The FIFO before it gets a quarter of
+	// it.
 	Memory int
 	// Spool bounds what of the change log lies on disk, in bytes; default 10 GiB. Without a state
 	// directory nothing does.
@@ -60,8 +61,8 @@ type Config struct {
 	// DropOldest drops the oldest changes on disk when Spool is reached, and reports that; else
 	// reading stops.
 	DropOldest bool
-	// Lag is how old the oldest change may be that a sink has not acknowledged before the pipeline is
-	// not ready; 0 for no limit.
+	// Lag is how old the oldest change may be that a sink has not acknowledged before the pipeline
+	// is not ready; 0 for no limit.
 	Lag   time.Duration
 	Parse resource.ParseOptions // Type is filled in
 	// Redaction names what Parse takes out. When it differs from last time, the state on disk is
@@ -99,7 +100,8 @@ func (c *Config) Name() string {
 	return name
 }
 
-// Scope is what the pipeline selects. When it changes, the saved position does not cover it any more.
+// Scope is what the pipeline selects. When it changes, the saved position does not cover it any
+// more.
 func (c *Config) Scope() string {
 	scope := "labels=" + c.LabelSelector + " fields=" + c.FieldSelector
 	if c.NamespaceSelector != "" {
@@ -172,9 +174,9 @@ func (c *Config) leavable() bool {
 	})
 }
 
-// needsExactBodies reports whether something needs objects exactly as they were at a version, rather
-// than to show the last state of a deleted one: as the old object of an update, for a selector that
-// reads them, to be sent again, to make attributes, or in an index.
+// needsExactBodies reports whether something needs objects exactly as they were at a version,
+// rather than to show the last state of a deleted one: as the old object of an update, for a
+// selector that reads them, to be sent again, to make attributes, or in an index.
 func (c *Config) needsExactBodies() bool {
 	exact := c.selectsHere() || c.Owners || len(c.Lifts) > 0 || len(c.Indexes) > 0 ||
 		c.selector(c.Filter) != nil

@@ -8,14 +8,14 @@ import (
 )
 
 // Delivery finds up to which version all sinks of a pipeline have acknowledged everything. The
-// watermark does not say that: it also passes what lies on this replica's disk, which no other replica
-// can read. While something lies there, each watermark is kept with the end of the log at that time,
-// and counts when every listener is past that position.
+// watermark does not say that: it also passes what lies on this replica's disk, which no other
+// replica can read. While something lies there, each watermark is kept with the end of the log at
+// that time, and counts when every listener is past that position.
 //
 // With a namespaceSelector, versions of objects do not say whether the leader has sent them: of a
 // namespace that enters the selection it sends objects of any age, and it may not know of that yet.
-// So a Delivery also finds up to which version of the Namespaces the selection was applied, and what
-// came of it was acknowledged.
+// So a Delivery also finds up to which version of the Namespaces the selection was applied, and
+// what came of it was acknowledged.
 //
 // It is owned by one goroutine, and outlives the pipeline of its name.
 type Delivery struct {
@@ -36,8 +36,8 @@ type sample struct {
 	next    changelog.Position
 }
 
-// maxSamples bounds what is kept while a sink is unavailable for long; with more, every other one is
-// forgotten.
+// maxSamples bounds what is kept while a sink is unavailable for long; with more, every other one
+// is forgotten.
 const maxSamples = 512
 
 // NewDelivery begins where the leader before stood.
@@ -48,8 +48,8 @@ func (p *Pipeline) NewDelivery(from *standby.Unit) *Delivery {
 	}
 }
 
-// Continues reports whether the Delivery is of this pipeline or one before it with the same scope. Then
-// it continues with this one.
+// Continues reports whether the Delivery is of this pipeline or one before it with the same scope.
+// Then it continues with this one.
 func (d *Delivery) Continues(p *Pipeline) bool {
 	if d.scope != p.cfg.ReplicaScope() {
 		return false
@@ -124,8 +124,8 @@ func (d *Delivery) addSelection(version resource.Version, low, next changelog.Po
 	}
 }
 
-// appliedSelection is the version of the Namespaces whose selection is applied: what came of it is in
-// the log, or settled. "" while it is not.
+// appliedSelection is the version of the Namespaces whose selection is applied: what came of it is
+// in the log, or settled. "" while it is not.
 func (d *Delivery) appliedSelection(p *Pipeline) (resource.Version, error) {
 	if p.selected == nil {
 		return "", nil
@@ -152,8 +152,8 @@ func (d *Delivery) appliedSelection(p *Pipeline) (resource.Version, error) {
 	return seen, nil
 }
 
-// selection returns the version of the last change of what is selected; nil where there are no other
-// replicas to compare it with.
+// selection returns the version of the last change of what is selected; nil where there are no
+// other replicas to compare it with.
 func (p *Pipeline) selection() func() resource.Version {
 	if p.cfg.NamespaceSelector == "" || p.env.Replicas == nil {
 		return nil

@@ -16,15 +16,16 @@ import (
 	"github.com/kubebridge/bridge/internal/standby"
 )
 
-// Before its first list, a pipeline of which nothing is known asks its sinks whether their brokers hold
-// events of an earlier run. A broker that does not answer in time is asked when it is available: see
-// informer.Config.Holds.
+// Before its first list, a pipeline of which nothing is known asks its sinks whether their brokers
+// hold events of an earlier run. A broker that does not answer in time is asked when it is
+// available: see informer.Config.Holds.
 const (
-	// askPatience is how long a first list waits for the answers. Sinks that are available open within
-	// that, so that usually all of its sinks have the same epoch.
+	// askPatience is how long a first list waits for the answers. Sinks that are available open
+	// within that, so that usually all of its sinks have the same epoch.
 	askPatience = time.Second
-	// askPatienceReplicas is the same where there are other replicas. They know the informer's epoch by
-	// the leader's progress, but not by how much one sink is ahead of it. So no sink is asked later.
+	// askPatienceReplicas is the same where there are other replicas. They know the informer's
+	// epoch by the leader's progress, but not by how much one sink is ahead of it. So no sink is
+	// asked later.
 	askPatienceReplicas = 10 * time.Second
 	// lookPatience is how long an available sink that can't look is asked again, each second.
 	lookPatience = 10 * time.Second
@@ -98,8 +99,8 @@ func (p *Pipeline) cantTell(sink string, err error) {
 		"sink", sink, "err", err)
 }
 
-// remembers asks a sink whether its broker holds events of the pipeline, and of which epoch the last
-// of them are.
+// remembers asks a sink whether its broker holds events of the pipeline, and of which epoch the
+// last of them are.
 func (p *Pipeline) remembers(ctx context.Context, sink string) (remembers bool, epoch int, err error) {
 	s, ok := p.env.Sink(sink)
 	if !ok {

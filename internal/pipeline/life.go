@@ -55,8 +55,8 @@ type life struct {
 
 func newLife() life { return life{ended: make(chan struct{})} }
 
-// Begin makes the pipeline one that can be stopped, and whose jobs run. Call run in a goroutine of its
-// own. It reads until read ends, and then until everything read is settled, or until hard ends.
+// Begin makes the pipeline one that can be stopped, and whose jobs run. Call run in a goroutine of
+// its own. It reads until read ends, and then until everything read is settled, or until hard ends.
 func (p *Pipeline) Begin(read, hard context.Context) (run func() error) {
 	read, stop := context.WithCancelCause(read)
 	hard, abort := context.WithCancelCause(hard)
@@ -119,8 +119,8 @@ func (p *Pipeline) Draining() Drain {
 }
 
 // Abort ends a draining pipeline before everything is settled: what its sinks have not acknowledged
-// waits on disk. What has been read is decided before, if that takes no longer than a moment; else it
-// is read again.
+// waits on disk. What has been read is decided before, if that takes no longer than a moment; else
+// it is read again.
 func (p *Pipeline) Abort(ctx context.Context) {
 	const moment = time.Second
 	select {
@@ -137,7 +137,8 @@ func (p *Pipeline) Abort(ctx context.Context) {
 // Ended is closed when run has returned.
 func (p *Pipeline) Ended() <-chan struct{} { return p.life.ended }
 
-// Spool puts on disk what the sinks have not acknowledged. Call it once, when the pipeline has ended.
+// Spool puts on disk what the sinks have not acknowledged. Call it once, when the pipeline has
+// ended.
 func (p *Pipeline) Spool() error { return p.informer.End() }
 
 // Close commits the last state and unregisters the metrics. It can be called again after an error.

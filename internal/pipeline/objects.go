@@ -24,8 +24,8 @@ type ObjectState struct {
 	Watermark string `json:"watermark"`
 	// Object is the JSON as it was sent: without what the configuration cuts, and redacted.
 	Object json.RawMessage `json:"object,omitempty"`
-	// Earlier is Object's own version where it is not Version: in a flood of updates the state has an
-	// earlier one (state.bodiesPerSecond).
+	// Earlier is Object's own version where it is not Version: in a flood of updates the state has
+	// an earlier one (state.bodiesPerSecond).
 	Earlier string `json:"earlier,omitempty"`
 	// Problem says why it can't be read.
 	Problem string `json:"problem,omitempty"`
@@ -53,8 +53,8 @@ func (p *Pipeline) Object(key resource.Key) (s ObjectState, found bool, err erro
 	return s, true, nil
 }
 
-// Owner returns the metadata of the object that an owner reference in a namespace names, nil when this
-// pipeline does not have it.
+// Owner returns the metadata of the object that an owner reference in a namespace names, nil when
+// this pipeline does not have it.
 func (p *Pipeline) Owner(o resource.Owner, namespace string) *resource.Meta {
 	group, _, found := strings.Cut(o.APIVersion, "/")
 	if !found {
@@ -78,8 +78,8 @@ func (p *Pipeline) Owner(o resource.Owner, namespace string) *resource.Meta {
 // when they were not counted yet.
 func (p *Pipeline) CountObjects() *int { return p.objects.count(p.indexer.Objects) }
 
-// objectCount is a number of objects. Counting goes through all of them, so it is done only when it is
-// asked for, and then not often.
+// objectCount is a number of objects. Counting goes through all of them, so it is done only when it
+// is asked for, and then not often.
 type objectCount struct {
 	mu   sync.Mutex // guards all below
 	busy bool

@@ -36,8 +36,8 @@ type Env struct {
 	Sink func(name string) (s Sink, ok bool)
 	// Replicas is nil where there are no other replicas.
 	Replicas Replicas
-	// Owners returns an object's controller, that one's, and so on. OnDelete is called before an object
-	// is forgotten.
+	// Owners returns an object's controller, that one's, and so on. OnDelete is called before an
+	// object is forgotten.
 	Owners   func(obj *resource.Object) []resource.Owner
 	OnDelete func(obj *resource.Object)
 	// Trace returns what makes the traceparent of an informer's events for a sink; may be nil.
@@ -62,8 +62,8 @@ type Sink struct {
 type Replicas interface {
 	// OthersLed reports whether another replica leads or has led.
 	OthersLed() bool
-	// Succeeds reports whether others have published this pipeline's changes before, and up to which
-	// version at least.
+	// Succeeds reports whether others have published this pipeline's changes before, and up to
+	// which version at least.
 	Succeeds(p *Pipeline) (from resource.Version, led bool)
 }
 
@@ -153,8 +153,8 @@ func (p *Pipeline) openState() (err error) {
 	return err
 }
 
-// redactState takes out of the state on disk what is to be taken out now and was not before. It must
-// not come back as the old object of a change, or as the last state of a deleted object.
+// redactState takes out of the state on disk what is to be taken out now and was not before. It
+// must not come back as the old object of a change, or as the last state of a deleted object.
 func (p *Pipeline) redactState() error {
 	opts := p.cfg.Parse
 	opts.Type = p.cfg.Type
@@ -175,8 +175,8 @@ func (p *Pipeline) redactState() error {
 	return p.indexer.SetRedaction(tag)
 }
 
-// addFIFO bounds it by a quarter of the memory. Deltas pending in the FIFO could as well be in the log:
-// the FIFO only keeps reading and deciding from waiting for each other.
+// addFIFO bounds it by a quarter of the memory. Deltas pending in the FIFO could as well be in the
+// log: the FIFO only keeps reading and deciding from waiting for each other.
 func (p *Pipeline) addFIFO() (err error) {
 	p.fifo, err = deltafifo.New(deltafifo.Config{
 		MaxBytes: max(cmp.Or(p.cfg.Memory, 16<<20)/4, 1), Known: p.indexer, Resumed: p.From() != "",
@@ -279,7 +279,8 @@ func (p *Pipeline) addReflector() (err error) {
 	if p.reflector, err = reflector.New(cfg); err != nil {
 		return err
 	}
-	// The run before may have found that the server's history is another, and not have listed since.
+	// The run before may have found that the server's history is another, and not have listed
+	// since.
 	diverged, err := p.indexer.Diverged()
 	if diverged {
 		p.reflector.Diverged()

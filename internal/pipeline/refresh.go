@@ -33,13 +33,15 @@ var errPaused = errors.New("the informer is paused")
 type bodyRefresh struct {
 	objects  prometheus.Counter
 	requests *prometheus.CounterVec
-	// due is when the next pass may begin; wait is the time before it. Owned by who calls RefreshBodies.
+	// due is when the next pass may begin; wait is the time before it. Owned by who calls
+	// RefreshBodies.
 	due  time.Time
 	wait time.Duration
 }
 
 // RefreshBodies makes one pass over the stale bodies, if there are some and it is time for it, and
-// returns when the pass has ended. isQuiet is asked before each request. Calls come one after another.
+// returns when the pass has ended. isQuiet is asked before each request. Calls come one after
+// another.
 func (p *Pipeline) RefreshBodies(isQuiet func() bool) {
 	if !p.refreshDue() {
 		return
@@ -96,8 +98,8 @@ func (b *bodyRefresh) asked(err error) {
 	b.requests.WithLabelValues(outcome).Inc()
 }
 
-// refreshNow refreshes all stale bodies, for a caller that waits for it. When it returns nil, what is
-// stale still has changed since it was called, and its change is in flight to the sinks.
+// refreshNow refreshes all stale bodies, for a caller that waits for it. When it returns nil, what
+// is stale still has changed since it was called, and its change is in flight to the sinks.
 func (p *Pipeline) refreshNow(ctx context.Context) error {
 	// What the sinks have is what the objects are compared with.
 	if err := p.informer.Log().Commit(); err != nil {

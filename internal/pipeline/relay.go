@@ -27,7 +27,8 @@ func (r *Relay) HandOn(ctx context.Context) error {
 	return nil
 }
 
-// before returns what a listener adds its events to: a relay before the publisher, or the publisher.
+// before returns what a listener adds its events to: a relay before the publisher, or the
+// publisher.
 func (p *Pipeline) before(sink Sink) informer.Publisher {
 	if p.env.Replicas == nil {
 		return sink.Publisher
@@ -53,8 +54,8 @@ func (p *Pipeline) SinkKeys() []string {
 	return keys
 }
 
-// Adopt takes over from the leader's progress how often the server's history went back and how often
-// the selection changed, when the pipeline knows nothing itself. Call it before Begin.
+// Adopt takes over from the leader's progress how often the server's history went back and how
+// often the selection changed, when the pipeline knows nothing itself. Call it before Begin.
 func (p *Pipeline) Adopt(progress *standby.Unit) error {
 	return errors.Join(p.adoptEpoch(progress.Epoch), p.indexer.AdoptSelection(progress.Selectors))
 }

@@ -51,8 +51,8 @@ func (p *Pipeline) CheckSnapshot(req *SnapshotRequest) error {
 	return nil
 }
 
-// StartSnapshot sends a snapshot beside everything else. It reports whether the pipeline still reads.
-// round is another for each request.
+// StartSnapshot sends a snapshot beside everything else. It reports whether the pipeline still
+// reads. round is another for each request.
 func (p *Pipeline) StartSnapshot(req *SnapshotRequest, round int64) bool {
 	p.life.setBusy(true)
 	started := p.Go(func(ctx context.Context) {

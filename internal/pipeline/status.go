@@ -26,8 +26,9 @@ type Status struct {
 	LastError string    `json:"lastError,omitempty"`
 	// QuietSeconds is how long the API server has sent neither event, bookmark nor item.
 	QuietSeconds float64 `json:"quietSeconds"`
-	// VersionsBehind is how far the watermark is behind the version last read; left out where versions
-	// have no order. A server counts its versions over all its resources, so it is no number of changes.
+	// VersionsBehind is how far the watermark is behind the version last read; left out where
+	// versions have no order. A server counts its versions over all its resources, so it is no
+	// number of changes.
 	VersionsBehind *uint64 `json:"versionsBehind,omitempty"`
 	// Relists and Gaps since the start, in all and by reason.
 	Relists       int            `json:"relists"`
@@ -104,8 +105,8 @@ func (p *Pipeline) Pause() { p.reflector.Pause() }
 // Resume ends a pause: reading continues where it stood.
 func (p *Pipeline) Resume() { p.reflector.Resume() }
 
-// CaughtUp reports whether it can be stopped and started again in a short time: the backlog of a sink
-// that is unavailable would have to be sent before.
+// CaughtUp reports whether it can be stopped and started again in a short time: the backlog of a
+// sink that is unavailable would have to be sent before.
 func (p *Pipeline) CaughtUp() bool {
 	s := p.informer.Status()
 	return s.Log.DiskBytes == 0 && s.Log.Bytes <= s.Log.Capacity/4 && p.fifo.HasSynced()
@@ -121,8 +122,8 @@ func (p *Pipeline) PendingFor() (sinks []string) {
 	return sinks
 }
 
-// stallSlack is for a watch that was cut by the watchdog and is being opened again: its silence means
-// nothing meanwhile.
+// stallSlack is for a watch that was cut by the watchdog and is being opened again: its silence
+// means nothing meanwhile.
 const stallSlack = 30 * time.Second
 
 // NotReady returns why the pipeline is not ready; "" when it is, or has nothing to be in sync with.

@@ -10,17 +10,21 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
-// chunk is how many items are let in at once: large enough to pay for the locks, small enough for adders to alternate.
+// chunk is how many items are let in at once: large enough to pay for the locks, small enough for
+// adders to alternate.
 const chunk = 256
 
-// refusedLane holds items that the sink refused before it named a lane. No sink's name starts with a zero byte.
+// refusedLane holds items that the sink refused before it named a lane. No sink's name starts with
+// a zero byte.
 const refusedLane = "\x00refused"
 
-// Add takes items in their order. It blocks while the sink is not open yet, and while the bounds on what is queued are
-// reached. Items of one object leave in the order in which Add took them; between concurrent calls there is no order.
+// Add takes items in their order. It blocks while the sink is not open yet, and while the bounds on
+// what is queued are reached. Items of one object leave in the order in which Add took them;
+// between concurrent calls there is no order.
 //
-// When ctx ends, or Run has ended (ErrStopped), Add has taken some of the items. Those settle as others
-// do until Detach has taken them back, which is what an adder calls that ends by such an error.
+// When ctx ends, or Run has ended (ErrStopped), Add has taken some of the items. Those settle as
+// others do until Detach has taken them back, which is what an adder calls that ends by such an
+// error.
 func (p *Publisher) Add(ctx context.Context, items []*Item) error {
 	select {
 	case <-p.opened:
@@ -66,8 +70,8 @@ var hasEnded = func() context.Context {
 }()
 
 // TryAdd takes all of the items, of one Settler, or none, and reports which. It never waits: it
-// takes none while the sink is not open, where there is no room, or where the sink can't tell a lane
-// from memory.
+// takes none while the sink is not open, where there is no room, or where the sink can't tell a
+// lane from memory.
 func (p *Publisher) TryAdd(items []*Item) bool {
 	select {
 	case <-p.opened:
@@ -109,8 +113,8 @@ func (p *Publisher) tryLane(it *Item) bool {
 }
 
 // route puts items into their lanes. An item that can't be routed waits with those of its object
-// behind it. When such items hold their part of the capacity, route returns how many it took, and
-// a channel that is closed when there are fewer of them; it has given back the capacity of the rest.
+// behind it. When such items hold their part of the capacity, route returns how many it took, and a
+// channel that is closed when there are fewer of them; it has given back the capacity of the rest.
 func (p *Publisher) route(ctx context.Context, items []*Item) (n int, fewer <-chan struct{}, err error) {
 	if !p.enter() {
 		p.giveBack(items)
@@ -138,7 +142,8 @@ func (p *Publisher) route(ctx context.Context, items []*Item) (n int, fewer <-ch
 	return len(items), nil, nil
 }
 
-// findLane asks the sink for the lane of an item; errBehind when an earlier item of its object waits for one.
+// findLane asks the sink for the lane of an item; errBehind when an earlier item of its object
+// waits for one.
 func (p *Publisher) findLane(ctx context.Context, it *Item) error {
 	if p.isUnrouted(it) {
 		return errBehind
@@ -242,7 +247,8 @@ func (p *Publisher) leave() {
 	}
 }
 
-// lockOut lets no caller use the sink any more, and waits for those that do: at most for one look-up each.
+// lockOut lets no caller use the sink any more, and waits for those that do: at most for one
+// look-up each.
 func (p *Publisher) lockOut() {
 	p.mu.Lock()
 	p.closing = true

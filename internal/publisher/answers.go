@@ -18,7 +18,8 @@ func (w *worker) answer(ctx context.Context, pass pass) {
 	w.putBack()
 }
 
-// putBack gives the lanes to the queue again, those that can go on first: their items wait for nothing.
+// putBack gives the lanes to the queue again, those that can go on first: their items wait for
+// nothing.
 func (w *worker) putBack() {
 	w.release(w.onward)
 	w.unpick(w.first, w.delayed)
@@ -31,8 +32,8 @@ func (w *worker) putBack() {
 	w.onward, w.first, w.delayed = w.onward[:0], w.first[:0], w.delayed[:0]
 }
 
-// judge writes each message's answer to its item, up to the first failure of each lane. It returns an error that says
-// that the broker can't be reached, if there was one.
+// judge writes each message's answer to its item, up to the first failure of each lane. It returns
+// an error that says that the broker can't be reached, if there was one.
 func (w *worker) judge(ctx context.Context) (down error) {
 	at, acked := 0, 0
 	for i := range w.sent {
@@ -75,8 +76,8 @@ func (w *worker) judgeItem(ctx context.Context, s *sent, it *Item) {
 	}
 }
 
-// classify is sinks.Classify, but Stopped only when the publisher itself is being stopped: a sink that gave up for
-// another reason is asked again.
+// classify is sinks.Classify, but Stopped only when the publisher itself is being stopped: a sink
+// that gave up for another reason is asked again.
 func (p *Publisher) classify(ctx context.Context, err error) sinks.Class {
 	class := sinks.Classify(err)
 	if class == sinks.Stopped && ctx.Err() == nil {
@@ -85,7 +86,8 @@ func (p *Publisher) classify(ctx context.Context, err error) sinks.Class {
 	return class
 }
 
-// tell lets the breaker know whether the broker answered. A call cut short by ctx says nothing about the broker.
+// tell lets the breaker know whether the broker answered. A call cut short by ctx says nothing
+// about the broker.
 func (w *worker) tell(ctx context.Context, pass pass, down error) {
 	if down == nil {
 		if ctx.Err() != nil {
@@ -101,7 +103,8 @@ func (w *worker) tell(ctx context.Context, pass pass, down error) {
 	}
 }
 
-// collect takes what was acknowledged, or is a dead letter, out of the lanes. A lane that got on starts over with its delays.
+// collect takes what was acknowledged, or is a dead letter, out of the lanes. A lane that got on
+// starts over with its delays.
 func (w *worker) collect() {
 	w.mu.Lock()
 	for i := range w.sent {
@@ -118,8 +121,8 @@ func (w *worker) collect() {
 	}
 }
 
-// settle tells the settlers, each once for all of its items, and then frees their capacity. It comes
-// before the lanes are released: settlers see the items of a lane in their order.
+// settle tells the settlers, each once for all of its items, and then frees their capacity. It
+// comes before the lanes are released: settlers see the items of a lane in their order.
 func (w *worker) settle() {
 	w.same = w.Publisher.settle(w.settled, w.same)
 	w.settled = w.settled[:0]

@@ -8,8 +8,9 @@ import (
 	"github.com/kubebridge/bridge/internal/ratelimit"
 )
 
-// breaker pauses a whole sink while its broker can't be reached. After the pause one worker gets a probe; its answer
-// ends the pause or starts a longer one. N lanes that fail for one reason so cost one attempt per pause, not N.
+// breaker pauses a whole sink while its broker can't be reached. After the pause one worker gets a
+// probe; its answer ends the pause or starts a longer one. N lanes that fail for one reason so cost
+// one attempt per pause, not N.
 type breaker struct {
 	mu      sync.Mutex
 	state   state             // guarded by mu
@@ -76,8 +77,8 @@ func (b *breaker) try() (got pass, ok bool, wait time.Duration, changed <-chan s
 	return pass{round: b.round, probe: true}, true, 0, nil
 }
 
-// trip starts a pause and returns its length: after an answer that the broker can't be reached. An answer from
-// before the current pause changes nothing.
+// trip starts a pause and returns its length: after an answer that the broker can't be reached. An
+// answer from before the current pause changes nothing.
 func (b *breaker) trip(p pass) (pause time.Duration, tripped bool) {
 	b.mu.Lock()
 	if p.round != b.round {
@@ -93,8 +94,9 @@ func (b *breaker) trip(p pass) (pause time.Duration, tripped bool) {
 	return pause, true
 }
 
-// succeed notes that the broker answered, and says whether that ended a pause. The backoff starts over only when a
-// regular call has succeeded too: a broker that takes a probe and breaks down under a batch is not hammered.
+// succeed notes that the broker answered, and says whether that ended a pause. The backoff starts
+// over only when a regular call has succeeded too: a broker that takes a probe and breaks down
+// under a batch is not hammered.
 func (b *breaker) succeed(p pass) (ended bool) {
 	b.mu.Lock()
 	if p.round != b.round {
@@ -158,7 +160,8 @@ func (b *breaker) hurry() {
 	close(changed)
 }
 
-// renewLocked replaces the channel that tells of changes; the caller closes the old one after unlocking.
+// renewLocked replaces the channel that tells of changes; the caller closes the old one after
+// unlocking.
 func (b *breaker) renewLocked() chan struct{} {
 	changed := b.changed
 	b.changed = make(chan struct{})

@@ -9,9 +9,9 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
-// Parts is how many copies of an event about an informer the sink has to be sent; 0 when it is sent as
-// it is. It waits while the broker is unavailable. An event whose destination is missing, or refused,
-// has no copies: it goes the way of every such event.
+// Parts is how many copies of an event about an informer the sink has to be sent; 0 when it is sent
+// as it is. It waits while the broker is unavailable. An event whose destination is missing, or
+// refused, has no copies: it goes the way of every such event.
 func (p *Publisher) Parts(ctx context.Context, e *event.Event) (int, error) {
 	b, ok := p.sink.(sinks.Broadcaster)
 	if !ok {

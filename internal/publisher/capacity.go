@@ -14,9 +14,9 @@ const spare = 4
 // forgetSettler is after how long a settler that holds nothing has nothing reserved any more.
 const forgetSettler = 10 * time.Minute
 
-// capacity bounds the items that are queued, in number and bytes. One half is reserved in equal parts
-// for the settlers, each of which is one pipeline: those that are stuck leave the others their part.
-// The rest is for whoever comes first.
+// capacity bounds the items that are queued, in number and bytes. One half is reserved in equal
+// parts for the settlers, each of which is one pipeline: those that are stuck leave the others
+// their part. The rest is for whoever comes first.
 //
 // Waiting adders are served in their order, so an adder with small items can't starve one with a
 // large item. One that is kept out of what is reserved for others is passed over.

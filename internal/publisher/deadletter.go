@@ -11,8 +11,8 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
-// deadLetterHeads sends the refused heads of lanes to the dead letters. Everything else of the round is settled and put
-// back by then, so poison holds up its own lane only.
+// deadLetterHeads sends the refused heads of lanes to the dead letters. Everything else of the
+// round is settled and put back by then, so poison holds up its own lane only.
 func (w *worker) deadLetterHeads(ctx context.Context, pass pass) {
 	if len(w.refused) == 0 {
 		return
@@ -77,9 +77,10 @@ func (w *worker) tryDeadLetter(ctx context.Context, e *event.Event, it *Item) (e
 	return w.sink.DeadLetter(ctx, e, it.refused, it.attempts)
 }
 
-// deadLetterItem sends one item to the dead letters. It returns nil when the item is done with: it is there, or kept elsewhere, or can be neither since
-// the configuration names no place. A place that refuses it is asked again until somebody has put that right, or its time is over: a dead letter
-// is the last trace of a change.
+// deadLetterItem sends one item to the dead letters. It returns nil when the item is done with: it
+// is there, or kept elsewhere, or can be neither since the configuration names no place. A place
+// that refuses it is asked again until somebody has put that right, or its time is over: a dead
+// letter is the last trace of a change.
 func (w *worker) deadLetterItem(ctx context.Context, it *Item) (sinks.Class, error) {
 	e := it.event()
 	log := w.log.With("id", e.ID, "subject", e.Subject, "reason", it.refused, "size", len(e.Data), "attempts", it.attempts)
@@ -104,8 +105,9 @@ func (w *worker) deadLetterItem(ctx context.Context, it *Item) (sinks.Class, err
 	return 0, nil
 }
 
-// keepOrLose decides about an item that has no place in the dead letters. It is lost only where nothing keeps such items, or no more of them; a
-// keeper that fails (its disk is full, or gives an error) is asked again.
+// keepOrLose decides about an item that has no place in the dead letters. It is lost only where
+// nothing keeps such items, or no more of them; a keeper that fails (its disk is full, or gives an
+// error) is asked again.
 func (w *worker) keepOrLose(it *Item, why error, log *slog.Logger) (sinks.Class, error) {
 	err := w.keepItem(it, why)
 	if err == nil {
@@ -123,7 +125,8 @@ func (w *worker) keepOrLose(it *Item, why error, log *slog.Logger) (sinks.Class,
 	return 0, nil
 }
 
-// pendingDeadLetter decides about an item whose place in the dead letters does not take it, while its broker answers.
+// pendingDeadLetter decides about an item whose place in the dead letters does not take it, while
+// its broker answers.
 func (w *worker) pendingDeadLetter(it *Item, class sinks.Class, why error, log *slog.Logger) (sinks.Class, error) {
 	if it.pendingSince.IsZero() {
 		it.pendingSince = time.Now()
@@ -145,7 +148,8 @@ func (w *worker) pendingDeadLetter(it *Item, class sinks.Class, why error, log *
 	return class, why
 }
 
-// ErrNoRoom is given by Config.Keep when it keeps no more: not for a fault that may pass, but by its own bound.
+// ErrNoRoom is given by Config.Keep when it keeps no more: not for a fault that may pass, but by
+// its own bound.
 var ErrNoRoom = errors.New("no more is kept")
 
 // errNoKeeper says that nothing keeps what has no place in the dead letters.

@@ -15,8 +15,8 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
-// detach takes back what a recorder has added, waits for calls for so long, and gives the ids of what
-// was tried, sorted. What is not settled by then must never be.
+// detach takes back what a recorder has added, waits for calls for so long, and gives the ids of
+// what was tried, sorted. What is not settled by then must never be.
 func (p *running) detach(r *recorder, patience time.Duration) (tried string) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), patience)

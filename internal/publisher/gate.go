@@ -2,8 +2,9 @@ package publisher
 
 import "github.com/kubebridge/bridge/internal/sinks"
 
-// passes asks the gate. While it is shut every message of the batch gets its error, in place of any answer: behind a gate that was shut
-// meanwhile, an answer may be about what another process has stored.
+// passes asks the gate. While it is shut every message of the batch gets its error, in place of any
+// answer: behind a gate that was shut meanwhile, an answer may be about what another process has
+// stored.
 func (p *Publisher) passes(batch []*sinks.Message) bool {
 	err := p.shut()
 	if err == nil {
@@ -32,8 +33,8 @@ func (p *Publisher) Outline(position []byte) []byte {
 	return nil
 }
 
-// Inherit replaces the saved position of the sink's log by that of another process, which has published until now. It is called before Run.
-// nil changes nothing.
+// Inherit replaces the saved position of the sink's log by that of another process, which has
+// published until now. It is called before Run. nil changes nothing.
 func (p *Publisher) Inherit(position []byte) {
 	if position != nil {
 		p.saved.Position = position

@@ -21,8 +21,8 @@ type heldMark struct {
 	since time.Time
 }
 
-// keepInDoubt bounds how long a mark is held: an event that was not added again by then never is, and
-// the sink's position must get on.
+// keepInDoubt bounds how long a mark is held: an event that was not added again by then never is,
+// and the sink's position must get on.
 const keepInDoubt = time.Hour
 
 // add takes over the item's hold.

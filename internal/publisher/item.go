@@ -7,17 +7,19 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
-// Settler is told when items are settled. All items of a call have this Settler; the slice is the publisher's
-// and valid during the call only. Calls come from several goroutines. Implementations must be comparable (a pointer).
+// Settler is told when items are settled. All items of a call have this Settler; the slice is the
+// publisher's and valid during the call only. Calls come from several goroutines. Implementations
+// must be comparable (a pointer).
 type Settler interface{ Settle(items []*Item) }
 
-// Item is one event on its way to the sink. From Add until Settle it is the publisher's; afterwards the adder may use
-// it again.
+// Item is one event on its way to the sink. From Add until Settle it is the publisher's; afterwards
+// the adder may use it again.
 type Item struct {
 	Message sinks.Message // Message.Event is set by the adder
 	Settler Settler       // told once, when the item is settled
 	Seq     uint64        // the settler's own mark; the publisher doesn't look at it
-	// Cover says when a replica that does not publish may take the item for settled; the publisher doesn't look at it.
+	// Cover says when a replica that does not publish may take the item for settled; the publisher
+	// doesn't look at it.
 	Cover Cover
 	// Mark is what the item holds when it is settled, for the Settler to release; nil for nothing.
 	Mark *Mark
@@ -62,7 +64,8 @@ func (it *Item) restore() {
 	}
 }
 
-// overhead is what an item costs besides its payload: Item, Event and the attributes' text, rounded up.
+// overhead is what an item costs besides its payload: Item, Event and the attributes' text, rounded
+// up.
 const overhead = 768
 
 // prepare makes a new or settled item the publisher's.

@@ -2,13 +2,13 @@ package publisher
 
 import "time"
 
-// lane is a FIFO of items that must arrive in their order. While it is in Publisher.lanes it is in the queue exactly
-// once: waiting, delayed or with one worker.
+// lane is a FIFO of items that must arrive in their order. While it is in Publisher.lanes it is in
+// the queue exactly once: waiting, delayed or with one worker.
 type lane struct {
 	name       string
 	head, tail *Item // guarded by Publisher.mu
-	// worker has it in its round, and alone takes items out until that ends; nil for none. Guarded by
-	// Publisher.mu.
+	// worker has it in its round, and alone takes items out until that ends; nil for none. Guarded
+	// by Publisher.mu.
 	worker *worker
 	failed bool // the limiter counts failures of it; owned by the worker that has the lane
 }

@@ -8,8 +8,9 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
-// Mark is a place in the sink's log behind which an item was stored. An item holds it from its first attempt on; when it is settled, the hold is
-// its Settler's, who releases it when no restart will add the item again. Positions that are saved do not pass a mark that is held.
+// Mark is a place in the sink's log behind which an item was stored. An item holds it from its
+// first attempt on; when it is settled, the hold is its Settler's, who releases it when no restart
+// will add the item again. Positions that are saved do not pass a mark that is held.
 type Mark struct {
 	position []byte // guarded by marks.mu until it is held for the first time, then constant
 	holds    atomic.Int64
@@ -22,11 +23,12 @@ func (m *Mark) Release() {
 	}
 }
 
-// maxMarks bounds how many places are remembered while the oldest is held. With more, new items hold the newest of them, and a restart reads
-// a longer tail.
+// maxMarks bounds how many places are remembered while the oldest is held. With more, new items
+// hold the newest of them, and a restart reads a longer tail.
 const maxMarks = 64
 
-// marks are the places of one sink that are held, oldest first, and behind them the one that new items hold.
+// marks are the places of one sink that are held, oldest first, and behind them the one that new
+// items hold.
 type marks struct {
 	sink sinks.Recaller // nil: it has none
 
@@ -49,8 +51,9 @@ func (ms *marks) hold(n int) *Mark {
 	return last
 }
 
-// low is a position that everything lies behind that was sent and is still held, or will be sent. What was released before the call is not in
-// that, so a commit asks before it takes what is settled. It is nil while the sink is not open.
+// low is a position that everything lies behind that was sent and is still held, or will be sent.
+// What was released before the call is not in that, so a commit asks before it takes what is
+// settled. It is nil while the sink is not open.
 func (ms *marks) low() []byte {
 	if ms.sink == nil || !ms.opened() {
 		return nil
@@ -72,7 +75,8 @@ func (ms *marks) opened() bool {
 	return len(ms.list) > 0
 }
 
-// renew makes the sink's position of now the newest mark. What is sent from now on lies behind it; what is on its way holds an earlier one.
+// renew makes the sink's position of now the newest mark. What is sent from now on lies behind it;
+// what is on its way holds an earlier one.
 func (ms *marks) renew() {
 	ms.mu.Lock()
 	closed := ms.closed
@@ -113,8 +117,9 @@ func (ms *marks) close() {
 	ms.closed = true
 }
 
-// Position is where the sink's log has to be read from after a crash at this moment, nil while there is nothing to say: the
-// sink is no sinks.Recaller, or not open yet. A commit asks for it before it takes what is settled, and saves it.
+// Position is where the sink's log has to be read from after a crash at this moment, nil while
+// there is nothing to say: the sink is no sinks.Recaller, or not open yet. A commit asks for it
+// before it takes what is settled, and saves it.
 func (p *Publisher) Position() []byte {
 	p.inDoubt.expire(time.Now())
 	return p.marks.low()

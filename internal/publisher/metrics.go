@@ -30,7 +30,8 @@ type metrics struct {
 	messages    prometheus.Histogram
 }
 
-// newMetrics makes the metrics and, with a registerer, registers them. Every label value exists from the start.
+// newMetrics makes the metrics and, with a registerer, registers them. Every label value exists
+// from the start.
 func newMetrics(registerer prometheus.Registerer, p *Publisher) *metrics {
 	f := metric.With(registerer)
 	m := &metrics{

@@ -110,7 +110,8 @@ func TestMetricsExistBeforeTheyAreMovedAndFollow(t *testing.T) {
 	})
 }
 
-// series is how many series a metric has, and the sum of their values: of a histogram the number of samples.
+// series is how many series a metric has, and the sum of their values: of a histogram the number of
+// samples.
 func series(t *testing.T, registry *prometheus.Registry, name string) (count int, sum float64) {
 	t.Helper()
 	families, err := registry.Gather()

@@ -14,7 +14,8 @@ const (
 	Lost         Outcome = "lost"         // the sink refused it, there is no place for dead letters, and nothing keeps it, or no more
 )
 
-// Outcome is what became of the item. It holds from when the item is settled until it is added again.
+// Outcome is what became of the item. It holds from when the item is settled until it is added
+// again.
 func (it *Item) Outcome() Outcome {
 	switch it.state {
 	case itemLost:
@@ -30,7 +31,8 @@ func (it *Item) Outcome() Outcome {
 	}
 }
 
-// Attempts is in how many calls of the sink the item was, none for what was recalled. It holds as Outcome does.
+// Attempts is in how many calls of the sink the item was, none for what was recalled. It holds as
+// Outcome does.
 func (it *Item) Attempts() int { return it.attempts }
 
 // watch shows what is settled to those who look on, before its settlers have it back.

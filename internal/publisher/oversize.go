@@ -13,7 +13,8 @@ import (
 // Oversize is a way to make an event fit that is too large for its broker.
 type Oversize string
 
-// The ways. Each is tried in the order of Config.Oversize; an event that fits by none goes to the dead letters.
+// The ways. Each is tried in the order of Config.Oversize; an event that fits by none goes to the
+// dead letters.
 const (
 	Trim      Oversize = "trim"      // cut the last-applied annotation and managedFields
 	Claim     Oversize = "claim"     // keep the payload elsewhere; the event has a dataref
@@ -36,8 +37,9 @@ func validateOversize(ways []Oversize, sink sinks.Sink) error {
 	return nil
 }
 
-// fit makes the messages of the batch small enough for the broker, and takes those out that it can't, with what is behind them in
-// their lanes. down is an error that says that the broker can't be reached.
+// fit makes the messages of the batch small enough for the broker, and takes those out that it
+// can't, with what is behind them in their lanes. down is an error that says that the broker can't
+// be reached.
 func (w *worker) fit(ctx context.Context) (down error) {
 	if w.sizer == nil {
 		return nil
@@ -68,7 +70,8 @@ func (w *worker) fit(ctx context.Context) (down error) {
 	return down
 }
 
-// fitLane says how many of a lane's items, from the first on, fit. The one behind them is refused, or err says why that is not known yet.
+// fitLane says how many of a lane's items, from the first on, fit. The one behind them is refused,
+// or err says why that is not known yet.
 func (w *worker) fitLane(ctx context.Context, items []*Item) (n int, err error) {
 	for n, it := range items {
 		if err := w.fitItem(ctx, it); err != nil || it.refused != nil {
@@ -78,7 +81,8 @@ func (w *worker) fitLane(ctx context.Context, items []*Item) (n int, err error) 
 	return len(items), nil
 }
 
-// fitItem leaves an item that fits as it is, replaces its event by one that does, or marks it as refused.
+// fitItem leaves an item that fits as it is, replaces its event by one that does, or marks it as
+// refused.
 func (w *worker) fitItem(ctx context.Context, it *Item) error {
 	if it.state.settled() {
 		return nil

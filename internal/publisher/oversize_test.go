@@ -62,7 +62,8 @@ func (s *sizedSink) Claim(_ context.Context, e *event.Event) (string, error) {
 	return "store:" + e.ID, nil
 }
 
-// form is in what form an event was sent: "trimmed", "claimed store:a/1", "reference {...}"; "" as it is.
+// form is in what form an event was sent: "trimmed", "claimed store:a/1", "reference {...}"; "" as
+// it is.
 func (s *sizedSink) form(id string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

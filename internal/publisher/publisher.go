@@ -26,40 +26,51 @@ type Config struct {
 	Sink sinks.Sink
 	// Name of the sink, for logs and errors.
 	Name string
-	// MaxItems and MaxBytes bound what is queued and in flight, over all adders; default 16,384 items and 64 MiB. An item
-	// counts its payload and 768 bytes; one that is larger than MaxBytes passes alone.
+	// MaxItems and MaxBytes bound what is queued and in flight, over all adders; default 16,384
+	// items and 64 MiB. An item counts its payload and 768 bytes; one that is larger than MaxBytes
+	// passes alone.
 	MaxItems int
 	MaxBytes int
-	// Retry spaces attempts: of one lane, with full jitter; of opening the sink, and of the whole sink while its broker
-	// can't be reached, with half of it.
+	// Retry spaces attempts: of one lane, with full jitter; of opening the sink, and of the whole
+	// sink while its broker can't be reached, with half of it.
 	Retry Retry
-	// PublishTimeout ends a call of the sink that does not answer; its messages are sent again. Default 30 s.
+	// PublishTimeout ends a call of the sink that does not answer; its messages are sent again.
+	// Default 30 s.
 	PublishTimeout time.Duration
 	// RateLimit holds the sink to a rate. A batch is never larger than its bursts.
 	RateLimit ratelimit.BucketConfig
-	// Oversize are the ways to make an event fit that is too large for the broker, in the order in which they are tried. What fits by
-	// none of them goes to the dead letters. Only with a sink that knows its broker's limit (sinks.Sizer). Default: Trim, then Reference.
+	// Oversize are the ways to make an event fit that is too large for the broker, in the order in
+	// which they are tried. What fits by none of them goes to the dead letters. Only with a sink
+	// that knows its broker's limit (sinks.Sizer). Default: Trim, then Reference.
 	Oversize []Oversize
-	// Patient keeps trying to open a sink whatever the reason is for which it can't be opened. Else Run returns one that only an operator can remove.
+	// Patient keeps trying to open a sink whatever the reason is for which it can't be opened. Else
+	// Run returns one that only an operator can remove.
 	Patient bool
 	// OnOpenError is called by Run for every failed attempt to open the sink. May be nil.
 	OnOpenError func(error)
-	// OnSettle is called with items that are settled, in their order for each object, before their Settlers get them back: for those who
-	// look on. It is on the road, so it must return at once, and may keep neither the slice, the items nor their events. nil for nobody.
+	// OnSettle is called with items that are settled, in their order for each object, before their
+	// Settlers get them back: for those who look on. It is on the road, so it must return at once,
+	// and may keep neither the slice, the items nor their events. nil for nobody.
 	OnSettle func(settled []*Item)
-	// Saved is what the last checkpoint of an earlier process has. What the sink holds behind that position is not sent again.
+	// Saved is what the last checkpoint of an earlier process has. What the sink holds behind that
+	// position is not sent again.
 	Saved Saved
-	// Gate is asked before and after each call that stores something; while it gives an error nothing is sent, and what was sent counts as not
-	// answered. Its error is logged. It is called often, from several goroutines, and must not block. nil: always open.
+	// Gate is asked before and after each call that stores something; while it gives an error
+	// nothing is sent, and what was sent counts as not answered. Its error is logged. It is called
+	// often, from several goroutines, and must not block. nil: always open.
 	Gate func() error
-	// Keep is the last resort for events that the sink has refused and that have no place, or a place that refuses them too: it keeps them
-	// elsewhere, and returns nil when they will be there after a crash; then they are settled. deadLetter is why the place did not take it. It is
-	// called from several goroutines, and again after an error; but where it is the last resort and its error is ErrNoRoom, the event is lost. nil: without
-	// a place such an event is lost, and its place is asked for ever.
+	// Keep is the last resort for events that the sink has refused and that have no place, or a
+	// place that refuses them too: it keeps them elsewhere, and returns nil when they will be there
+	// after a crash; then they are settled. deadLetter is why the place did not take it. It is
+	// called from several goroutines, and again after an error; but where it is the last resort and
+	// its error is ErrNoRoom, the event is lost. nil: without a place such an event is lost, and
+	// its place is asked for ever.
 	Keep func(e *event.Event, refused, deadLetter error, attempts int) error
-	// DeadLetterWait is how long the place of dead letters is asked, while the broker is there, before an event is kept; 0 for ever.
+	// DeadLetterWait is how long the place of dead letters is asked, while the broker is there,
+	// before an event is kept; 0 for ever.
 	DeadLetterWait time.Duration
-	// Forget sends everything again that the checkpoint does not know of, even where the sink could tell what it holds.
+	// Forget sends everything again that the checkpoint does not know of, even where the sink could
+	// tell what it holds.
 	Forget bool
 	// Log defaults to none.
 	Log *slog.Logger
@@ -114,7 +125,8 @@ type Publisher struct {
 	inFlight atomic.Int64 // messages in Publish calls
 	counts   counts
 
-	// mu is held for a few list operations at a time, never during a call of the sink, a settler or the queue.
+	// mu is held for a few list operations at a time, never during a call of the sink, a settler or
+	// the queue.
 	mu        sync.Mutex
 	lanes     map[string]*lane // guarded by mu: those with items
 	ages      ages             // guarded by mu: all items
@@ -187,8 +199,9 @@ func New(cfg Config) (*Publisher, error) {
 	return p, nil
 }
 
-// Run opens the sink, publishes until ctx ends, and closes the sink. It returns nil after a stop by ctx, the sink's
-// error when it can't be opened for a reason that the operator must remove, and an error of closing it.
+// Run opens the sink, publishes until ctx ends, and closes the sink. It returns nil after a stop by
+// ctx, the sink's error when it can't be opened for a reason that the operator must remove, and an
+// error of closing it.
 func (p *Publisher) Run(ctx context.Context) error {
 	if p.running.Swap(true) {
 		return fmt.Errorf("publisher of sink %q: Run was called twice", p.name)
@@ -221,7 +234,8 @@ func (p *Publisher) open(ctx context.Context) error {
 	return nil
 }
 
-// persist tries a step of opening the sink again and again while that may help. It returns nil when ctx ends.
+// persist tries a step of opening the sink again and again while that may help. It returns nil when
+// ctx ends.
 func (p *Publisher) persist(ctx context.Context, step func(context.Context) error) error {
 	backoff := ratelimit.Backoff{Initial: p.retry.Initial, Max: p.retry.Max}
 	for {
@@ -247,7 +261,8 @@ func (p *Publisher) persist(ctx context.Context, step func(context.Context) erro
 	}
 }
 
-// limited is what one Publish call holds: the sink's limits, or the defaults, within the bursts of the rate limit.
+// limited is what one Publish call holds: the sink's limits, or the defaults, within the bursts of
+// the rate limit.
 func (p *Publisher) limited(limits sinks.Limits) sinks.Limits {
 	messages, bytes := p.bucket.Burst()
 	return sinks.Limits{
@@ -270,8 +285,9 @@ func (p *Publisher) work(ctx context.Context) {
 // Opened is closed when the sink was opened for the first time.
 func (p *Publisher) Opened() <-chan struct{} { return p.opened }
 
-// Drain waits until everything that was added is settled. It ends the delays that retries are in, once, so that each
-// gets another chance before ctx ends. It returns an error when ctx or Run ended with items left.
+// Drain waits until everything that was added is settled. It ends the delays that retries are in,
+// once, so that each gets another chance before ctx ends. It returns an error when ctx or Run ended
+// with items left.
 func (p *Publisher) Drain(ctx context.Context) error {
 	p.queue.Flush()
 	p.breaker.hurry()

@@ -269,7 +269,8 @@ func TestAnOutagePausesTheWholeSinkOnce(t *testing.T) {
 				}
 			}
 		}
-		// 100 ms doubling to 10 s, each at least half: no more than 7 of the short ones and one per 5 s.
+		// 100 ms doubling to 10 s, each at least half: no more than 7 of the short ones and one per
+		// 5 s.
 		if probes < 30 || probes > 68 {
 			t.Errorf("%d probes in %v, want between 30 and 68", probes, outage)
 		}
@@ -325,7 +326,8 @@ func TestARefusedMessageWithoutAPlaceIsSettledToo(t *testing.T) {
 	})
 }
 
-// A dead letter is the last trace of a change: it waits until its place takes it, and holds up its own object only.
+// A dead letter is the last trace of a change: it waits until its place takes it, and holds up its
+// own object only.
 func TestADeadLetterThatIsRefusedIsNotDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)

@@ -19,15 +19,18 @@ type Saved struct {
 	Recalled []byte
 }
 
-// maxRecalled bounds how many ids are remembered, at some 60 bytes each. A tail holds what was sent in the seconds before a crash; of one that is
-// longer, because something was held up for hours, the end is remembered.
+// maxRecalled bounds how many ids are remembered, at some 60 bytes each. A tail holds what was sent
+// in the seconds before a crash; of one that is longer, because something was held up for hours,
+// the end is remembered.
 const maxRecalled = 1 << 20
 
-// keepRecalled is how long they are remembered: by then every informer has read on from where it was, or can't.
+// keepRecalled is how long they are remembered: by then every informer has read on from where it
+// was, or can't.
 const keepRecalled = time.Hour
 
-// recalled are the messages that earlier processes have stored and that may be added again. They are part of the checkpoint: should this
-// process end before the informers have come that far, the next one must know them too, and its own position has passed them.
+// recalled are the messages that earlier processes have stored and that may be added again. They
+// are part of the checkpoint: should this process end before the informers have come that far, the
+// next one must know them too, and its own position has passed them.
 type recalled struct {
 	left atomic.Int64 // len(ids)
 
@@ -52,7 +55,8 @@ func newRecalled(saved []byte) *recalled {
 	return r
 }
 
-// found notes an id that was read back. One that is found after the start is remembered as long from then on.
+// found notes an id that was read back. One that is found after the start is remembered as long
+// from then on.
 func (r *recalled) found(id string) {
 	r.note(digestOf([]byte(id)))
 	r.mu.Lock()
@@ -117,7 +121,8 @@ func digestOf(id []byte) digest {
 	return digest(sum[:len(digest{})])
 }
 
-// save gives what a checkpoint keeps, until there is no use for it any more. The slice does not change.
+// save gives what a checkpoint keeps, until there is no use for it any more. The slice does not
+// change.
 func (r *recalled) save(now time.Time) []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -130,7 +135,8 @@ func (r *recalled) save(now time.Time) []byte {
 	return r.list
 }
 
-// recall reads back what an earlier process has stored behind the saved position, where the sink can.
+// recall reads back what an earlier process has stored behind the saved position, where the sink
+// can.
 func (p *Publisher) recall(ctx context.Context) error {
 	if p.marks.sink == nil {
 		return nil
@@ -146,8 +152,9 @@ func (p *Publisher) recall(ctx context.Context) error {
 	return nil
 }
 
-// recognize settles an item in advance that an earlier process has stored, or put into the dead letters. An event with a Run comes again: an
-// older state of its object may have been sent again before it, which the earlier process had skipped.
+// recognize settles an item in advance that an earlier process has stored, or put into the dead
+// letters. An event with a Run comes again: an older state of its object may have been sent again
+// before it, which the earlier process had skipped.
 func (p *Publisher) recognize(it *Item) {
 	if it.Message.Event.Run == "" && p.recalled.has(it.Message.Event) {
 		it.on(onRecall)
@@ -156,6 +163,6 @@ func (p *Publisher) recognize(it *Item) {
 	}
 }
 
-// Recalled is what a checkpoint has to keep with a Position, so that the next process knows what this one did not send: it holds nothing
-// after an hour. The slice does not change.
+// Recalled is what a checkpoint has to keep with a Position, so that the next process knows what
+// this one did not send: it holds nothing after an hour. The slice does not change.
 func (p *Publisher) Recalled() []byte { return p.recalled.save(time.Now()) }

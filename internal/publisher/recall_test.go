@@ -51,7 +51,8 @@ func TestWhatTheSinkHoldsIsNotSentAgainUnlessItMustComeAgain(t *testing.T) {
 	})
 }
 
-// A commit asks for the position while the sink is being closed, and what it says then means nothing.
+// A commit asks for the position while the sink is being closed, and what it says then means
+// nothing.
 func TestThePositionOfASinkThatWasClosedMeanwhileIsItsLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked, answer := make(chan struct{}), make(chan struct{})

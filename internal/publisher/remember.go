@@ -8,8 +8,8 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
-// Remembers reports whether the sink's broker holds events that ours knows, from an earlier run: see
-// sinks.Rememberer. It waits for the sink to be open. A sink that can't look remembers nothing.
+// Remembers reports whether the sink's broker holds events that ours knows, from an earlier run:
+// see sinks.Rememberer. It waits for the sink to be open. A sink that can't look remembers nothing.
 func (p *Publisher) Remembers(
 	ctx context.Context, about *event.Event, ours func(sinks.Trace) bool,
 ) (bool, error) {

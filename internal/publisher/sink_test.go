@@ -18,8 +18,8 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
-// scriptedSink is a sink in memory that does what a test says, and fails the test when the publisher breaks the
-// contract of sinks.Sink.
+// scriptedSink is a sink in memory that does what a test says, and fails the test when the
+// publisher breaks the contract of sinks.Sink.
 type scriptedSink struct {
 	t      *testing.T
 	order  sinks.Order
@@ -228,7 +228,8 @@ func (s *scriptedSink) allCalls() []call {
 	return slices.Clone(s.calls)
 }
 
-// recorder is a Settler that notes what was settled, and fails the test when an item is settled twice or out of order.
+// recorder is a Settler that notes what was settled, and fails the test when an item is settled
+// twice or out of order.
 type recorder struct {
 	t       *testing.T
 	mu      sync.Mutex

@@ -41,7 +41,8 @@ type unrouted struct {
 	total   load
 	fewer   chan struct{} // closed, and replaced, when there are fewer
 	count   atomic.Int64  // len(objects), for those who look without the lock
-	// asked is the object of whose first item the sink is being asked; zero for none. cancel ends that.
+	// asked is the object of whose first item the sink is being asked; zero for none. cancel ends
+	// that.
 	asked  object
 	cancel context.CancelCauseFunc
 }
@@ -56,8 +57,8 @@ func newUnrouted() unrouted {
 	return unrouted{objects: map[object]*waiting{}, routes: map[string]*load{}, fewer: make(chan struct{})}
 }
 
-// fitsLocked reports whether another item of a size and route fits in the parts of the capacity. The
-// first of a route does.
+// fitsLocked reports whether another item of a size and route fits in the parts of the capacity.
+// The first of a route does.
 func (u *unrouted) fitsLocked(route string, size int, c *capacity) bool {
 	fits := func(l load, part int) bool {
 		return l.items == 0 || part*(l.items+1) <= c.maxItems && part*(l.bytes+size) <= c.maxBytes
@@ -201,7 +202,8 @@ func together(why map[string]error) error {
 	return errors.New(first)
 }
 
-// routeObject moves the items of one object into their lanes, up to the first whose lane can't be told.
+// routeObject moves the items of one object into their lanes, up to the first whose lane can't be
+// told.
 func (p *Publisher) routeObject(ctx context.Context, key object) (moved bool, err error) {
 	for {
 		it := p.askFor(key)
@@ -229,8 +231,9 @@ func (p *Publisher) askFor(key object) *Item {
 	return w.lane.head
 }
 
-// moveIn moves the first item of an object into its lane, if it has one. The object leaves p.unrouted
-// in the same critical section, so that a later item finds either the object or the lane.
+// moveIn moves the first item of an object into its lane, if it has one. The object leaves
+// p.unrouted in the same critical section, so that a later item finds either the object or the
+// lane.
 func (p *Publisher) moveIn(key object, hasLane bool) {
 	var fresh *lane
 	var left swept

@@ -6,8 +6,8 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
-// worker takes ready lanes, publishes what is at their heads, and puts the lanes back. Its slices are used again
-// in every round.
+// worker takes ready lanes, publishes what is at their heads, and puts the lanes back. Its slices
+// are used again in every round.
 type worker struct {
 	*Publisher
 
@@ -67,8 +67,8 @@ func (w *worker) runUntilCancelled(ctx context.Context) {
 	}
 }
 
-// batchLanes is how many lanes fill a batch: one where a call holds one lane, else as many as the average
-// item lets in.
+// batchLanes is how many lanes fill a batch: one where a call holds one lane, else as many as the
+// average item lets in.
 func (w *worker) batchLanes() int {
 	if w.order == sinks.ByLane {
 		return 1
@@ -108,8 +108,8 @@ func (w *worker) round(ctx context.Context, pass pass) {
 	w.deadLetterHeads(ctx, pass)
 }
 
-// pick fills the batch from the heads of the lanes, within the limits. Lanes that don't fit are to come first in the
-// next round, of any worker.
+// pick fills the batch from the heads of the lanes, within the limits. Lanes that don't fit are to
+// come first in the next round, of any worker.
 func (w *worker) pick(probe bool) {
 	w.sent, w.items, w.batch, w.bytes = w.sent[:0], w.items[:0], w.batch[:0], 0
 	w.onward, w.delayed, w.first, w.refused = w.onward[:0], w.delayed[:0], w.first[:0], w.refused[:0]
@@ -161,8 +161,9 @@ func (w *worker) awaitRate(ctx context.Context) bool {
 	return err == nil
 }
 
-// fill takes items of a lane into the batch: the first one, or as many as fit where the sink keeps their order. A lane
-// with a refused item at its head is noted instead. It says whether there was room for at least one item.
+// fill takes items of a lane into the batch: the first one, or as many as fit where the sink keeps
+// their order. A lane with a refused item at its head is noted instead. It says whether there was
+// room for at least one item.
 func (w *worker) fill(l *lane, limit int) bool {
 	if l.head.state == itemRefused {
 		l.worker = w

@@ -15,8 +15,8 @@ var copiesOfObject = []string{
 // openshift.io/token-secret.value, and external-secrets an unkeyed hash of the data in
 // reconcile.external-secrets.io/data-hash.
 //
-// A name belongs here when the value only names things: objects, hosts, modes, times. docs/redaction.md
-// has the same list, and a test compares them.
+// A name belongs here when the value only names things: objects, hosts, modes, times.
+// docs/redaction.md has the same list, and a test compares them.
 var harmlessAnnotations = map[string]bool{
 	"argocd.argoproj.io/compare-options":                 true,
 	"argocd.argoproj.io/hook":                            true,

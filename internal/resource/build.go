@@ -6,11 +6,12 @@ import (
 	"unsafe"
 )
 
-// view is the text of bytes, without a copy. It lives as long as they do and must not outlast a change of them.
+// view is the text of bytes, without a copy. It lives as long as they do and must not outlast a
+// change of them.
 func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
-// object copies the input with its edits and makes the Object. The parser itself stays on the stack: it is not kept by
-// anything made here.
+// object copies the input with its edits and makes the Object. The parser itself stays on the
+// stack: it is not kept by anything made here.
 func (p *parser) object(at span, opts *ParseOptions) *Object {
 	writtenAt := p.writtenAt()
 	out, entries := p.copy(at, opts.Type)
@@ -26,7 +27,8 @@ func (p *parser) object(at span, opts *ParseOptions) *Object {
 	return obj
 }
 
-// newObject allocates an Object with its owners; nearly every object has one or none, which need no allocation of their own.
+// newObject allocates an Object with its owners; nearly every object has one or none, which need no
+// allocation of their own.
 func newObject(owners int) (*Object, []Owner) {
 	switch owners {
 	case 0:
@@ -67,8 +69,9 @@ func (p *parser) editedBytes(n int) int {
 	return size
 }
 
-// copy makes the object's own bytes: with kind and apiVersion in the order that watch frames have them, and with the
-// edits; and of the managedFields, which were cut away, the newest entries, behind them in the same memory.
+// copy makes the object's own bytes: with kind and apiVersion in the order that watch frames have
+// them, and with the edits; and of the managedFields, which were cut away, the newest entries,
+// behind them in the same memory.
 func (p *parser) copy(at span, t Type) (raw, entries []byte) {
 	var out strings.Builder // whose memory need not be zero before it is written to
 	out.Grow(at.End - at.Start + p.prefixSize(t) + p.editedBytes(p.edits.n) + p.writesSize())
@@ -127,7 +130,8 @@ func (p *parser) owner(o *ownerSpans, out []byte, shift int) Owner {
 	}
 }
 
-// string is a string of the input as the object's own: a view of its copy in out, or decoded where it was escaped.
+// string is a string of the input as the object's own: a view of its copy in out, or decoded where
+// it was escaped.
 func (p *parser) string(t span, out []byte, shift int) string {
 	if t.Start == t.End {
 		return ""

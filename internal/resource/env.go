@@ -6,8 +6,8 @@ import (
 	"github.com/kubebridge/bridge/internal/jsonscan"
 )
 
-// envState is how far the walk is on the way to an environment variable of a container, wherever containers are: in a Pod, or in the
-// template of one.
+// envState is how far the walk is on the way to an environment variable of a container, wherever
+// containers are: in a Pod, or in the template of one.
 type envState uint8
 
 const (
@@ -53,10 +53,12 @@ func (s envState) item() envState {
 // envValue is the value of a variable.
 var envValue = NewPaths(Path{steps: []step{{name: "value"}}})
 
-// secretName matches names of variables that hold secrets, and some that don't: better one too many.
+// secretName matches names of variables that hold secrets, and some that don't: better one too
+// many.
 var secretName = regexp.MustCompile(`(?i)pass|pwd|secret|token|cred|auth|key|dsn|conn|salt|cert|private|signature|sas\b`)
 
-// secretText matches values that hold a password: URLs with one before the host, private keys, and the settings of connections.
+// secretText matches values that hold a password: URLs with one before the host, private keys, and
+// the settings of connections.
 var secretText = regexp.MustCompile(`(?i)://[^/\s]*:[^/\s]+@|-----BEGIN|(password|pwd|accountkey|sharedaccesskey|secret|token)\s*=|^bearer\s|^eyJ`)
 
 // secretVariable says whether the variable that comes next looks like a secret.

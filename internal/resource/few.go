@@ -1,7 +1,7 @@
 package resource
 
-// few is a list whose first elements need no allocation: it stays on the stack together with what holds it, which a
-// slice of a local array does not.
+// few is a list whose first elements need no allocation: it stays on the stack together with what
+// holds it, which a slice of a local array does not.
 type few[T any] struct {
 	n     int
 	first [2]T

@@ -13,12 +13,12 @@ import (
 	"strconv"
 )
 
-// Redactor replaces what is secret in an object by a fingerprint. A fingerprint names the key that made
-// it, and is a keyed hash of the value and its place: the group, resource, namespace and name of the
-// object, and the path of the field. A reader who compares two fingerprints of one place, made with one
-// key, learns whether the value changed, and no more. Equal values in two places look different, so
-// nobody can test guesses through an object of their own. A Redactor is immutable and safe for
-// concurrent use.
+// Redactor replaces what is secret in an object by a fingerprint. A fingerprint names the key that
+// made it, and is a keyed hash of the value and its place: the group, resource, namespace and name
+// of the object, and the path of the field. A reader who compares two fingerprints of one place,
+// made with one key, learns whether the value changed, and no more. Equal values in two places look
+// different, so nobody can test guesses through an object of their own. A Redactor is immutable and
+// safe for concurrent use.
 type Redactor struct {
 	key   []byte
 	keyID string
@@ -46,12 +46,13 @@ func NewRedactor(key []byte) (*Redactor, error) {
 	return r, nil
 }
 
-// KeyID tells keys apart. Fingerprints begin with it, and those of two keys say nothing about each other.
+// KeyID tells keys apart. Fingerprints begin with it, and those of two keys say nothing about each
+// other.
 func (r *Redactor) KeyID() string { return r.keyID }
 
-// Again is for objects that were redacted before, maybe by other rules or with another key: it leaves
-// fingerprints as they are. What the API server sends must not go through it: a value may have the look
-// of a fingerprint.
+// Again is for objects that were redacted before, maybe by other rules or with another key: it
+// leaves fingerprints as they are. What the API server sends must not go through it: a value may
+// have the look of a fingerprint.
 func (r *Redactor) Again() *Redactor {
 	if r == nil {
 		return nil
@@ -92,7 +93,8 @@ type objectRedactor struct {
 	object []byte // which one it is
 }
 
-// fingerprint is the JSON string that stands for a value at a field, see appendMember and appendItem.
+// fingerprint is the JSON string that stands for a value at a field, see appendMember and
+// appendItem.
 func (r *objectRedactor) fingerprint(field, value []byte) []byte {
 	if r.keep && isFingerprint(value) {
 		return slices.Concat([]byte{'"'}, value, []byte{'"'})
@@ -117,7 +119,8 @@ func appendPart(to []byte, text string) []byte {
 // appendMember adds the member of a name to the path of a field.
 func appendMember(field []byte, name string) []byte { return appendPart(append(field, '.'), name) }
 
-// appendItem adds the item of a list to the path of a field, by its name, or by its index where it has none.
+// appendItem adds the item of a list to the path of a field, by its name, or by its index where it
+// has none.
 func appendItem(field []byte, index int, name string) []byte {
 	if name != "" {
 		return appendPart(append(field, '='), name)
@@ -125,10 +128,10 @@ func appendItem(field []byte, index int, name string) []byte {
 	return appendPart(append(field, '['), strconv.Itoa(index))
 }
 
-// ErrRedact says that an object holds secrets in a place where they can't be taken out one by one. Such
-// an object is refused as a whole. The error tells the place and never what stands there.
+// ErrRedact says that an object holds secrets in a place where they can't be taken out one by one.
+// Such an object is refused as a whole. The error tells the place and never what stands there.
 var ErrRedact = errors.New("can't redact")
 
-// RedactionFormat changes when Parse takes out more of the same objects, or makes other fingerprints,
-// than it did before. State on disk that another format made is then redacted again.
+// RedactionFormat changes when Parse takes out more of the same objects, or makes other
+// fingerprints, than it did before. State on disk that another format made is then redacted again.
 const RedactionFormat = 4

@@ -15,7 +15,8 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// FuzzParse checks Parse against encoding/json on everything that jsontext lets through, and that it refuses the rest as jsontext does.
+// FuzzParse checks Parse against encoding/json on everything that jsontext lets through, and that
+// it refuses the rest as jsontext does.
 func FuzzParse(f *testing.F) {
 	f.Add(readTestdata(f, "pod.json"), false)
 	f.Add(readTestdata(f, "secret.json"), true)
@@ -125,8 +126,8 @@ func addType(m map[string]any, typ resource.Type) {
 	}
 }
 
-// reader reads members of decoded JSON and remembers that one had the wrong type. encoding/json would match the names of
-// struct fields in any case, so it decodes to maps.
+// reader reads members of decoded JSON and remembers that one had the wrong type. encoding/json
+// would match the names of struct fields in any case, so it decodes to maps.
 type reader struct{ err error }
 
 var errReference = errors.New("reference: refused")

@@ -8,12 +8,12 @@ import (
 	"sync"
 )
 
-// credentialPaths are the places of credentials in kinds other than Secrets, by the kind as Type.String
-// names it. docs/redaction.md has the same list, which a test compares, and says which paths were not
-// yet compared with the type definitions of the project that owns the kind.
+// credentialPaths are the places of credentials in kinds other than Secrets, by the kind as
+// Type.String names it. docs/redaction.md has the same list, which a test compares, and says which
+// paths were not yet compared with the type definitions of the project that owns the kind.
 //
-// Values of Helm charts are here because charts take passwords that way. Ciphertexts (the encryptedData
-// of a SealedSecret) and references to Secrets are not: they reveal nothing.
+// Values of Helm charts are here because charts take passwords that way. Ciphertexts (the
+// encryptedData of a SealedSecret) and references to Secrets are not: they reveal nothing.
 func credentialPaths() map[string][]string {
 	oauthToken := []string{"authorizeToken", "refreshToken"}
 	secretTemplate := func(at string) []string {
@@ -65,8 +65,8 @@ func credentialPaths() map[string][]string {
 	}
 }
 
-// argoSources are the values that an Application hands to Helm, to a plugin and to Jsonnet, at each of
-// the places where it has a source or several.
+// argoSources are the values that an Application hands to Helm, to a plugin and to Jsonnet, at each
+// of the places where it has a source or several.
 func argoSources(places ...string) (paths []string) {
 	for _, place := range places {
 		for _, source := range []string{".source.", ".sources.*."} {
@@ -130,8 +130,8 @@ var unredacted = map[string]string{
 	"virtualmachines.kubevirt.io":                         "user data of cloud-init in spec.template.spec.volumes",
 }
 
-// Unredacted says where objects of a type often hold credentials that are not redacted by default; ""
-// where nothing is known of the type.
+// Unredacted says where objects of a type often hold credentials that are not redacted by default;
+// "" where nothing is known of the type.
 func Unredacted(t Type) string { return unredacted[t.String()] }
 
 // UnredactedKinds are the names of the types for which Unredacted has an answer, sorted.

@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 )
 
-// Labels are an object's labels as they stand in its JSON: what a labels.Selector of apimachinery looks into. They share the object's memory, and
-// so do the values.
+// Labels are an object's labels as they stand in its JSON: what a labels.Selector of apimachinery
+// looks into. They share the object's memory, and so do the values.
 type Labels []byte
 
 // Labels are the object's labels, empty where it has none.

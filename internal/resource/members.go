@@ -6,8 +6,9 @@ import (
 	"github.com/kubebridge/bridge/internal/jsonscan"
 )
 
-// Members yields the members of a JSON object in their order: names unescaped, values as they stand. Of anything else, and of bytes
-// that are no valid JSON, it yields what comes before the mistake. A name may share memory with raw.
+// Members yields the members of a JSON object in their order: names unescaped, values as they
+// stand. Of anything else, and of bytes that are no valid JSON, it yields what comes before the
+// mistake. A name may share memory with raw.
 func Members(raw []byte) iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
 		s := jsonscan.Of(raw)

@@ -50,7 +50,8 @@ func (p *parser) field(field fieldSet, into *span, path string) {
 	p.str(into, path)
 }
 
-// short is field of a string that is stored with its length in one byte. One that is longer is forgotten.
+// short is field of a string that is stored with its length in one byte. One that is longer is
+// forgotten.
 func (p *parser) short(field fieldSet, into *span, path string) {
 	if p.field(field, into, path); into.End-into.Start > MaxIdentity {
 		*into = span{}
@@ -101,8 +102,8 @@ func (p *parser) readOwner(owner *ownerSpans, path string) {
 	}
 }
 
-// managedFields finds the newest writes of the object. Unless they are kept, it cuts the member together
-// with one comma, so that what remains is JSON.
+// managedFields finds the newest writes of the object. Unless they are kept, it cuts the member
+// together with one comma, so that what remains is JSON.
 func (p *parser) managedFields(cut bool) {
 	comma, key := p.Comma(), p.KeyAt()
 	p.readManagers()

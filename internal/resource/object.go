@@ -2,33 +2,35 @@ package resource
 
 import "strings"
 
-// Object is one version of one object: its JSON as the API server sent it, less what was cut, and the few metadata
-// fields that the pipeline needs. It never changes after it was made.
+// Object is one version of one object: its JSON as the API server sent it, less what was cut, and
+// the few metadata fields that the pipeline needs. It never changes after it was made.
 type Object struct {
-	// Raw is the object's JSON. Between the cuts it is byte-equal to what the API server sent; kind and apiVersion were
-	// added where an item of a list came without them.
+	// Raw is the object's JSON. Between the cuts it is byte-equal to what the API server sent; kind
+	// and apiVersion were added where an item of a list came without them.
 	Raw []byte
 	Meta
 }
 
-// Meta is what one scan reads out of an object. The strings may share memory with Object.Raw: whoever keeps one beyond
-// the object clones it.
+// Meta is what one scan reads out of an object. The strings may share memory with Object.Raw:
+// whoever keeps one beyond the object clones it.
 type Meta struct {
 	Namespace  string
 	Name       string
 	UID        string
 	Version    Version
 	Generation int64
-	// DeletionTimestamp is when a graceful deletion was asked for, as the API server wrote it; "" when it was not.
+	// DeletionTimestamp is when a graceful deletion was asked for, as the API server wrote it; ""
+	// when it was not.
 	DeletionTimestamp string
-	// CreationTimestamp is when the object was created, as the API server wrote it; "" when it did not.
+	// CreationTimestamp is when the object was created, as the API server wrote it; "" when it did
+	// not.
 	CreationTimestamp string
 	// Writes are the newest managedFields entries.
 	Writes Writes
 	// Owners are the owner references, in the order of the object.
 	Owners []Owner
-	// APIVersion is that of the object's bytes, where it is another than its type's: it was kept since before the type moved to another
-	// version (Restore). Else "".
+	// APIVersion is that of the object's bytes, where it is another than its type's: it was kept
+	// since before the type moved to another version (Restore). Else "".
 	APIVersion string
 }
 
@@ -41,7 +43,8 @@ type Owner struct {
 	Controller bool
 }
 
-// Identity is which object it is, in which version, and nothing else. It shares no memory with the object.
+// Identity is which object it is, in which version, and nothing else. It shares no memory with the
+// object.
 func (o *Object) Identity() *Object {
 	return &Object{Meta: Meta{
 		Namespace: strings.Clone(o.Namespace), Name: strings.Clone(o.Name), UID: strings.Clone(o.UID), Version: Version(strings.Clone(string(o.Version))),

@@ -8,7 +8,8 @@ import (
 
 // PanicError is a panic in the work on one object.
 type PanicError struct {
-	// Stack is where it came from. Neither the Stack nor the error's text tells anything of the object.
+	// Stack is where it came from. Neither the Stack nor the error's text tells anything of the
+	// object.
 	Stack []byte
 	what  string
 }

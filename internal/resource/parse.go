@@ -22,15 +22,16 @@ var (
 	ErrDepth      = errors.New("object has more than " + strconv.Itoa(MaxDepth) + " levels")
 )
 
-// MaxDepth is how many levels an object may have, as the API server sends it. The API server takes 10,000
-// from any tenant. What works on objects later can cost levels times bytes.
+// MaxDepth is how many levels an object may have, as the API server sends it. The API server takes
+// 10,000 from any tenant. What works on objects later can cost levels times bytes.
 const MaxDepth = 1000
 
-// MaxIdentity is how long a uid or a version may be: the state on disk has their length in one byte.
+// MaxIdentity is how long a uid or a version may be: the state on disk has their length in one
+// byte.
 const MaxIdentity = 255
 
-// RefusedError is JSON that is no object to follow, for one of the reasons above or ErrRedact. It was gone over to its end, in which no mistake was
-// found: what is behind it can be read.
+// RefusedError is JSON that is no object to follow, for one of the reasons above or ErrRedact. It
+// was gone over to its end, in which no mistake was found: what is behind it can be read.
 type RefusedError struct {
 	Identity
 	err error
@@ -53,8 +54,8 @@ func (e *RefusedError) Unwrap() error { return e.err }
 // Refuse refuses an object for a reason of the caller's.
 func Refuse(of Identity, why error) *RefusedError { return &RefusedError{of, why} }
 
-// CutError is an error of the reader amid an object. The Identity is set where all of its metadata came
-// before.
+// CutError is an error of the reader amid an object. The Identity is set where all of its metadata
+// came before.
 type CutError struct {
 	Identity
 	err error
@@ -73,15 +74,18 @@ func inner(quoted span) span { return span{Start: quoted.Start + 1, End: quoted.
 
 // ParseOptions say what Parse changes in the bytes.
 type ParseOptions struct {
-	// Type is what the object must be. Its kind and apiVersion are put in front where the object comes without, as items
-	// of lists do. An object of another kind is refused; the zero Type takes every kind and adds nothing.
+	// Type is what the object must be. Its kind and apiVersion are put in front where the object
+	// comes without, as items of lists do. An object of another kind is refused; the zero Type
+	// takes every kind and adds nothing.
 	Type Type
-	// KeepManagedFields leaves metadata.managedFields in; by default they are cut, after Meta was read from them.
+	// KeepManagedFields leaves metadata.managedFields in; by default they are cut, after Meta was
+	// read from them.
 	KeepManagedFields bool
-	// Redactor replaces values in Secrets and in other kinds that are known to hold credentials; nil leaves them. Their managed
-	// fields are cut in any case.
+	// Redactor replaces values in Secrets and in other kinds that are known to hold credentials;
+	// nil leaves them. Their managed fields are cut in any case.
 	Redactor *Redactor
-	// Rules take further values out, of objects of any kind; nil for none. With them managed fields are cut: they repeat values of lists.
+	// Rules take further values out, of objects of any kind; nil for none. With them managed fields
+	// are cut: they repeat values of lists.
 	Rules *Rules
 }
 
@@ -104,14 +108,16 @@ func (o *ParseOptions) KeyID() string {
 	return o.secretKey().KeyID()
 }
 
-// Again are the options for what was parsed before and comes back from disk: it is redacted once more, by rules that may be others now.
+// Again are the options for what was parsed before and comes back from disk: it is redacted once
+// more, by rules that may be others now.
 func (o ParseOptions) Again() ParseOptions {
 	o.KeepManagedFields, o.Redactor, o.Rules = true, o.Redactor.Again(), o.Rules.Again()
 	return o
 }
 
-// Parse makes an Object of its JSON. It goes over the bytes once, with members in any order, and copies them once; the Object keeps
-// nothing of raw. Bytes that are no object of the type give a RefusedError, or ErrSyntax.
+// Parse makes an Object of its JSON. It goes over the bytes once, with members in any order, and
+// copies them once; the Object keeps nothing of raw. Bytes that are no object of the type give a
+// RefusedError, or ErrSyntax.
 func Parse(raw []byte, opts ParseOptions) (*Object, error) {
 	s := jsonscan.Of(raw)
 	obj, err := ParseNext(&s, &opts)
@@ -129,8 +135,8 @@ func finish(s *jsonscan.Scanner) error {
 	return s.Err()
 }
 
-// ParseNext makes an Object of the JSON that comes next, as Parse does. An error that is no RefusedError is
-// the scanner's: a SyntaxError, or a CutError. A panic refuses the object too.
+// ParseNext makes an Object of the JSON that comes next, as Parse does. An error that is no
+// RefusedError is the scanner's: a SyntaxError, or a CutError. A panic refuses the object too.
 func ParseNext(s *jsonscan.Scanner, opts *ParseOptions) (obj *Object, err error) {
 	p := parser{Scanner: *s} // not a pointer: it would drag s to the heap
 	defer func() {
@@ -193,7 +199,8 @@ func (p *parser) identity(t Type) Identity {
 	return Identity{p.key(t), string(p.Text(p.uid)), Version(p.Text(p.version))}
 }
 
-// key of an object that is refused, "" where it may be another's: names that come twice, a kind that is not the type's.
+// key of an object that is refused, "" where it may be another's: names that come twice, a kind
+// that is not the type's.
 func (p *parser) key(t Type) Key {
 	name, namespace := p.Text(p.name), p.Text(p.namespace)
 	if p.doubtful || len(name) == 0 || t.Namespaced != (len(namespace) > 0) {
@@ -254,7 +261,8 @@ const (
 	fieldMetadataEnd
 )
 
-// refuse says that this is no object to follow. The walk goes on: that it is JSON at all is told first.
+// refuse says that this is no object to follow. The walk goes on: that it is JSON at all is told
+// first.
 func (p *parser) refuse(err error) {
 	if p.refused == nil {
 		p.refused = err
@@ -321,7 +329,8 @@ func (p *parser) member(key []byte, opts *ParseOptions) {
 	}
 }
 
-// payload reads data or stringData, which are redacted in objects that hold secrets and nobody's business in others.
+// payload reads data or stringData, which are redacted in objects that hold secrets and nobody's
+// business in others.
 func (p *parser) payload(isData bool, opts *ParseOptions) {
 	switch {
 	case !opts.Redactor.Applies(opts.Type):
@@ -335,7 +344,8 @@ func (p *parser) payload(isData bool, opts *ParseOptions) {
 	}
 }
 
-// checkKind refuses objects of another kind: a Table, a Status, or what a server sends that was asked for something else.
+// checkKind refuses objects of another kind: a Table, a Status, or what a server sends that was
+// asked for something else.
 func (p *parser) checkKind(want string) {
 	var kind span
 	p.str(&kind, "kind")
@@ -361,7 +371,8 @@ func (p *parser) str(into *span, path string) {
 	}
 }
 
-// enter opens an object or array. null is an empty one, which is skipped; anything else fails with the error given.
+// enter opens an object or array. null is an empty one, which is skipped; anything else fails with
+// the error given.
 func (p *parser) enter(open byte, otherwise error, path string) bool {
 	switch p.Peek() {
 	case open:

@@ -15,8 +15,9 @@ type step struct {
 	any  bool
 }
 
-// ParsePath reads a path: names behind dots, * for every member of an object or item of a list, and ["name"] for a name that
-// has dots or other signs in it. Examples: status.conditions.*.lastHeartbeatTime, metadata.annotations["example.com/x"].
+// ParsePath reads a path: names behind dots, * for every member of an object or item of a list, and
+// ["name"] for a name that has dots or other signs in it. Examples:
+// status.conditions.*.lastHeartbeatTime, metadata.annotations["example.com/x"].
 func ParsePath(text string) (Path, error) {
 	p := Path{}
 	for rest := text; ; {

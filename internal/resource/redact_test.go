@@ -37,8 +37,8 @@ func newRedactor(t testing.TB) *resource.Redactor {
 
 var isFingerprint = regexp.MustCompile(`^redacted:[0-9a-f]{8}:[0-9a-f]{16}$`).MatchString
 
-// fingerprint of a value at a field of an object. The field is its steps: ".name" of a member, "[0" of
-// an item, "=name" of an item with a name.
+// fingerprint of a value at a field of an object. The field is its steps: ".name" of a member, "[0"
+// of an item, "=name" of an item with a name.
 func fingerprint(typ resource.Type, namespace, name, value string, field ...string) string {
 	keyed := func(text string) string {
 		mac := hmac.New(sha256.New, []byte(redactionKey))

@@ -2,7 +2,8 @@ package resource
 
 import "strings"
 
-// Restore makes an Object of the bytes of one that was made by Parse, and kept. The type may have moved to another version of the API since.
+// Restore makes an Object of the bytes of one that was made by Parse, and kept. The type may have
+// moved to another version of the API since.
 func Restore(raw []byte, t Type) (*Object, error) {
 	obj, err := Parse(raw, ParseOptions{Type: t, KeepManagedFields: true})
 	if err != nil {
@@ -23,7 +24,8 @@ func (t Type) In(apiVersion string) Type {
 	return t
 }
 
-// otherVersion is the type in another version of its group; ok is false for its own, and for what is none of its group.
+// otherVersion is the type in another version of its group; ok is false for its own, and for what
+// is none of its group.
 func (t Type) otherVersion(apiVersion string) (other Type, ok bool) {
 	group, version, grouped := strings.Cut(apiVersion, "/")
 	if !grouped {

@@ -21,12 +21,13 @@ type waypoint struct {
 	at    int  // where the item begins
 }
 
-// maxNamed is how many levels deep items of lists are known by their names. Each level costs one more
-// look at the bytes of an item, so without a bound a deep object costs its depth times its size.
+// maxNamed is how many levels deep items of lists are known by their names. Each level costs one
+// more look at the bytes of an item, so without a bound a deep object costs its depth times its
+// size.
 const maxNamed = 64
 
-// field is the path of the value that comes next. Items with a name are known by it, so that an item
-// that is put before them changes no fingerprint of theirs.
+// field is the path of the value that comes next. Items with a name are known by it, so that an
+// item that is put before them changes no fingerprint of theirs.
 func (w *rewriter) field() []byte {
 	var field []byte
 	for i := range w.way {
@@ -112,7 +113,8 @@ func (w *rewriter) object(at place) {
 
 func (w *rewriter) array(at place) {
 	inner := place{redact: at.redact.Item(), drop: at.drop.Item(), env: at.env.item()}
-	// A name that is taken out itself names nothing: it would be another one when the object is read back.
+	// A name that is taken out itself names nothing: it would be another one when the object is
+	// read back.
 	named := len(w.way) < maxNamed && inner.redact.Member("name").Empty() && inner.drop.Member("name").Empty()
 	kept, index := false, 0
 	for w.Open('['); w.Next(']'); index++ {
@@ -127,8 +129,9 @@ func (w *rewriter) array(at place) {
 	}
 }
 
-// element copies a member or an item, or takes it out with one comma, so that what remains is JSON. before is where the comma
-// before it stands, -1 for none, and end where the one before it ends when there is none.
+// element copies a member or an item, or takes it out with one comma, so that what remains is JSON.
+// before is where the comma before it stands, -1 for none, and end where the one before it ends
+// when there is none.
 func (w *rewriter) element(at place, before, end int, kept bool) bool {
 	if at.drop.End() {
 		w.Skip()

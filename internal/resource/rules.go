@@ -9,7 +9,8 @@ import (
 	"github.com/kubebridge/bridge/internal/jsonscan"
 )
 
-// Rules take values out of objects of any kind, before anything else sees them. They are immutable and safe for concurrent use.
+// Rules take values out of objects of any kind, before anything else sees them. They are immutable
+// and safe for concurrent use.
 type Rules struct {
 	redactor *Redactor
 	redact   *Paths
@@ -17,7 +18,8 @@ type Rules struct {
 	env      bool
 }
 
-// RulesConfig says what to take out. Neither redact nor drop may reach what identifies an object: see CheckRule.
+// RulesConfig says what to take out. Neither redact nor drop may reach what identifies an object:
+// see CheckRule.
 type RulesConfig struct {
 	// Redactor makes the fingerprints; required.
 	Redactor *Redactor
@@ -25,7 +27,8 @@ type RulesConfig struct {
 	Redact []Path
 	// Drop are the paths whose members or items are cut out.
 	Drop []Path
-	// Env replaces the values of environment variables of containers whose name or value looks like a secret.
+	// Env replaces the values of environment variables of containers whose name or value looks like
+	// a secret.
 	Env bool
 }
 
@@ -46,8 +49,8 @@ func NewRules(cfg RulesConfig) (*Rules, error) {
 	return &Rules{redactor: cfg.Redactor, redact: NewPaths(redact...), drop: NewPaths(cfg.Drop...), env: cfg.Env}, nil
 }
 
-// copyPaths lead to the copies of an object in its own annotations: what is taken out of the object is
-// in them too.
+// copyPaths lead to the copies of an object in its own annotations: what is taken out of the object
+// is in them too.
 func copyPaths() []Path {
 	var paths []Path
 	for _, name := range copiesOfObject {
@@ -56,7 +59,8 @@ func copyPaths() []Path {
 	return paths
 }
 
-// rules are those of the configuration, and those for the credentials of a kind that is known to have some.
+// rules are those of the configuration, and those for the credentials of a kind that is known to
+// have some.
 func (o *ParseOptions) rules() *Rules {
 	if o.Redactor == nil {
 		return o.Rules

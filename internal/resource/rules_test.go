@@ -134,7 +134,8 @@ func TestRulesFailClosed(t *testing.T) {
 
 var fingerprints = regexp.MustCompile(`"redacted:[0-9a-f]{8}:[0-9a-f]{16}"`)
 
-// FuzzRules: of any object, by any path, the value is gone, what remains is valid JSON, and everything else is as it was.
+// FuzzRules: of any object, by any path, the value is gone, what remains is valid JSON, and
+// everything else is as it was.
 func FuzzRules(f *testing.F) {
 	f.Add([]byte(`{"a":{"b":[1,{"c":"x"}]},"d":null}`), "a.b.*.c", false)
 	f.Add([]byte(`{"a":{"b":[1,{"c":"x"}]},"d":null}`), "*", true)
@@ -208,7 +209,8 @@ func stepsOf(p resource.Path) []string {
 
 type gone struct{}
 
-// without takes the values at a path out of decoded JSON, the slow way. A redacted value becomes "redacted".
+// without takes the values at a path out of decoded JSON, the slow way. A redacted value becomes
+// "redacted".
 func without(v any, steps []string, drop bool) any {
 	if len(steps) == 0 {
 		if drop {

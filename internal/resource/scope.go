@@ -5,8 +5,8 @@ type NamespaceState uint8
 
 // The states. A namespace that never was selected has none.
 const (
-	// NamespaceOut was selected, and everybody was told that its objects left. It is remembered, because its objects may come
-	// again, in a version that was told before.
+	// NamespaceOut was selected, and everybody was told that its objects left. It is remembered,
+	// because its objects may come again, in a version that was told before.
 	NamespaceOut NamespaceState = iota + 1
 	// NamespaceEntering is selected, and not all its objects were told yet.
 	NamespaceEntering

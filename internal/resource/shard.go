@@ -9,10 +9,12 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Shard is the share of one process of several that split the objects between them. The zero Shard has all.
+// Shard is the share of one process of several that split the objects between them. The zero Shard
+// has all.
 //
-// Objects are split by their names, so that one that is made again under its name stays where it was, behind the delete of the one
-// before. The split is a jump consistent hash: where the count grows, objects move to the new shards only.
+// Objects are split by their names, so that one that is made again under its name stays where it
+// was, behind the delete of the one before. The split is a jump consistent hash: where the count
+// grows, objects move to the new shards only.
 type Shard struct {
 	Index int // from 0
 	Count int // 0 and 1: all objects are of shard 0
@@ -51,12 +53,14 @@ func (s Shard) Has(t Type, namespace, name string) bool {
 	return jump(d.Sum64(), s.Count) == s.Index
 }
 
-// Within says whether everything that the shard has was of another one, too: that of the same number, when there were fewer.
+// Within says whether everything that the shard has was of another one, too: that of the same
+// number, when there were fewer.
 func (s Shard) Within(before Shard) bool {
 	return s.Index == before.Index && cmp.Compare(max(s.Count, 1), max(before.Count, 1)) >= 0
 }
 
-// jump is the bucket of a hash among count: Lamping and Veach, A Fast, Minimal Memory, Consistent Hash Algorithm (2014).
+// jump is the bucket of a hash among count: Lamping and Veach, A Fast, Minimal Memory, Consistent
+// Hash Algorithm (2014).
 func jump(hash uint64, count int) int {
 	bucket, next := int64(-1), int64(0)
 	for next < int64(count) {

@@ -40,7 +40,8 @@ func TestEveryObjectIsOfOneShardAndMovesToNewOnesOnly(t *testing.T) {
 	}
 }
 
-// TestTheSplitNeverChanges holds the split as it was released: another one would move objects between processes.
+// TestTheSplitNeverChanges holds the split as it was released: another one would move objects
+// between processes.
 func TestTheSplitNeverChanges(t *testing.T) {
 	pods := resource.Type{Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true}
 	got := ""

@@ -45,7 +45,8 @@ func (t Type) root() string {
 	return "apis/" + t.Group + "/" + t.Version
 }
 
-// CollectionPath is the URL path of the collection, without a leading slash: of one namespace, or of all for namespace "".
+// CollectionPath is the URL path of the collection, without a leading slash: of one namespace, or
+// of all for namespace "".
 func (t Type) CollectionPath(namespace string) string {
 	if t.Namespaced && namespace != "" {
 		return t.root() + "/namespaces/" + namespace + "/" + t.Resource
@@ -60,8 +61,8 @@ func (t Type) ObjectPath(key Key) string {
 	return t.CollectionPath(namespace) + "/" + name
 }
 
-// Key names an object within its type as client-go's MetaNamespaceKeyFunc does: "namespace/name", or "name" for
-// cluster-scoped objects.
+// Key names an object within its type as client-go's MetaNamespaceKeyFunc does: "namespace/name",
+// or "name" for cluster-scoped objects.
 type Key string
 
 // MakeKey joins a namespace (which may be empty) and a name.
@@ -72,7 +73,8 @@ func MakeKey(namespace, name string) Key {
 	return Key(namespace + "/" + name)
 }
 
-// Split gives back the namespace ("" for cluster-scoped objects) and the name. Neither can contain a slash.
+// Split gives back the namespace ("" for cluster-scoped objects) and the name. Neither can contain
+// a slash.
 func (k Key) Split() (namespace, name string) {
 	if namespace, name, ok := strings.Cut(string(k), "/"); ok {
 		return namespace, name

@@ -8,39 +8,46 @@ import (
 	"errors"
 )
 
-// MaxUnreadable is how much is kept of what can't be understood: in base64 it fits into a message of any broker's defaults.
+// MaxUnreadable is how much is kept of what can't be understood: in base64 it fits into a message
+// of any broker's defaults.
 const MaxUnreadable = 256 << 10
 
-// Unreadable is something that the API server sent and that can't be understood: no JSON, no object, an object of another kind, too large.
+// Unreadable is something that the API server sent and that can't be understood: no JSON, no
+// object, an object of another kind, too large.
 type Unreadable struct {
-	// Reason is a short constant, see Reason* of the reflector; Message says more, for a person, and is empty where Withheld is set.
+	// Reason is a short constant, see Reason* of the reflector; Message says more, for a person,
+	// and is empty where Withheld is set.
 	Reason  string `json:"reason"`
 	Message string `json:"message,omitempty"`
 	// Key of the object, where it is known beyond doubt.
 	Key Key `json:"key,omitempty"`
-	// Listed: it was an item of a list, which went on behind it. Version is set on what a watch told and went on behind: the object's.
+	// Listed: it was an item of a list, which went on behind it. Version is set on what a watch
+	// told and went on behind: the object's.
 	Listed  bool    `json:"listed,omitempty"`
 	Version Version `json:"version,omitempty"`
 	// Raw are the first bytes, at most MaxUnreadable; nil where Withheld is set.
 	Raw []byte `json:"raw,omitempty"`
-	// Size is how many bytes there were. Where Partial is set, there were more, or where it ends can't be told.
+	// Size is how many bytes there were. Where Partial is set, there were more, or where it ends
+	// can't be told.
 	Size    int  `json:"size"`
 	Partial bool `json:"partial,omitempty"`
 	// Withheld: these bytes may hold values to be redacted, and where they stand nobody knows.
 	Withheld bool `json:"withheld,omitempty"`
-	// Digest is the SHA-256 of what was read, in hex; where Withheld is set, one under the redaction key,
-	// unless values are redacted nowhere.
+	// Digest is the SHA-256 of what was read, in hex; where Withheld is set, one under the
+	// redaction key, unless values are redacted nowhere.
 	Digest string `json:"digest"`
-	// Place identifies what the Digest does not: an object by its uid and version, since a watch and a list may differ in its bytes; what is
-	// partial by the version after which it came, and a digest of what is sure to be the same when it comes again.
+	// Place identifies what the Digest does not: an object by its uid and version, since a watch
+	// and a list may differ in its bytes; what is partial by the version after which it came, and a
+	// digest of what is sure to be the same when it comes again.
 	Place string `json:"place,omitempty"`
 }
 
 // Whole says that all bytes belong to what can't be understood.
 const Whole = -1
 
-// NewUnreadable keeps what may be kept of raw. stable is how many of its bytes will be there too when the same comes again, or Whole; after
-// is the version after which it came. Bytes of another kind than was asked for are withheld: they may be of Secrets.
+// NewUnreadable keeps what may be kept of raw. stable is how many of its bytes will be there too
+// when the same comes again, or Whole; after is the version after which it came. Bytes of another
+// kind than was asked for are withheld: they may be of Secrets.
 func NewUnreadable(opts *ParseOptions, raw []byte, stable int, after Version, why error) *Unreadable {
 	u := &Unreadable{Size: len(raw), Partial: stable != Whole}
 	u.Withheld = opts.Redacts() || errors.Is(why, ErrWrongKind)

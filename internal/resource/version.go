@@ -1,8 +1,9 @@
 package resource
 
-// Version is a resourceVersion: where in the history of its resource type an object, a list or a bookmark stands.
-// Versions of one type are comparable (KEP-5504) when both are decimal numbers without leading zeros, however long;
-// aggregated API servers may use others, which can only be equal or not.
+// Version is a resourceVersion: where in the history of its resource type an object, a list or a
+// bookmark stands. Versions of one type are comparable (KEP-5504) when both are decimal numbers
+// without leading zeros, however long; aggregated API servers may use others, which can only be
+// equal or not.
 type Version string
 
 // Check reports whether v is short enough to be stored.
@@ -26,8 +27,8 @@ func (v Version) Ordered() bool {
 	return true
 }
 
-// Compare orders two versions of one resource type: negative when v is older than other, zero when they are the same,
-// positive when it is newer. Where the two have no order, ok is false.
+// Compare orders two versions of one resource type: negative when v is older than other, zero when
+// they are the same, positive when it is newer. Where the two have no order, ok is false.
 func (v Version) Compare(other Version) (order int, ok bool) {
 	switch {
 	case v == other:
@@ -66,7 +67,8 @@ func (v Version) Newer(other Version) bool {
 	return ok && order > 0
 }
 
-// NotNewer says whether v is known to be other or before it. It is false where the two have no order.
+// NotNewer says whether v is known to be other or before it. It is false where the two have no
+// order.
 func (v Version) NotNewer(other Version) bool {
 	order, ok := v.Compare(other)
 	return ok && order <= 0

@@ -54,8 +54,8 @@ func Classify(err error) Class {
 	return Retry
 }
 
-// Recover is deferred around the work on one message: a panic there refuses the message, and no other
-// one.
+// Recover is deferred around the work on one message: a panic there refuses the message, and no
+// other one.
 func Recover(err *error) {
 	if recovered := recover(); recovered != nil {
 		*err = &Error{Class: Refused, Err: event.NewPanicError(recovered)}

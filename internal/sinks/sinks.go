@@ -1,5 +1,6 @@
 // Package sinks holds the one contract that every sink keeps, and the classes that its errors are
-// sorted into. The packages below it (nats, kafka, http, history, stdout) keep it; sinktest checks that they do.
+// sorted into. The packages below it (nats, kafka, http, history, stdout) keep it; sinktest checks
+// that they do.
 package sinks
 
 import (
@@ -58,9 +59,9 @@ type Sink interface {
 	// Limits is constant between Open and Close.
 	Limits() Limits
 	// Lane is the unit of order that the event belongs to: with ByObject the object, with ByLane
-	// for example a Kafka partition ("topic/3"). It blocks at most for one look-up of metadata. With
-	// a context that has ended it answers at once: from memory, or with a Stopped error. The event's
-	// lane does not change while any event of its object is in flight.
+	// for example a Kafka partition ("topic/3"). It blocks at most for one look-up of metadata.
+	// With a context that has ended it answers at once: from memory, or with a Stopped error. The
+	// event's lane does not change while any event of its object is in flight.
 	Lane(ctx context.Context, e *event.Event) (string, error)
 	// Publish sends the messages and waits until each has its answer in Err. A nil Err promises
 	// that the broker holds the message as durably as the sink's configuration asks. The sink

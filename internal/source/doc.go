@@ -17,6 +17,6 @@
 //   - Memory is bounded: what a source announces is not believed beyond the bounds of the sinks.
 //
 // A Reader is used by one goroutine. Open connects and Close disconnects. Messages runs on its
-// caller's goroutine, blocks while it waits for the source, and ends with an error when nothing comes
-// for Config.Patience.
+// caller's goroutine, blocks while it waits for the source, and ends with an error when nothing
+// comes for Config.Patience.
 package source

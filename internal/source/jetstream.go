@@ -210,9 +210,9 @@ func (r *streamReader) stream(ctx context.Context, x extent, yield func(*Message
 	}
 }
 
-// jumped notes a stretch that the stream has removed by its limits while it was read. Single messages
-// that somebody has deleted are no such: the stream begins before them. It asks at each jump; once a
-// second at most of a stream in which single messages are removed all the time.
+// jumped notes a stretch that the stream has removed by its limits while it was read. Single
+// messages that somebody has deleted are no such: the stream begins before them. It asks at each
+// jump; once a second at most of a stream in which single messages are removed all the time.
 func (r *streamReader) jumped(ctx context.Context, name string, expected, at uint64) {
 	if r.sparse[name] && time.Since(r.asked) < time.Second {
 		return

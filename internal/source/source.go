@@ -16,8 +16,8 @@ import (
 
 // Message is one message of a source. It is valid until the next one.
 type Message struct {
-	// Event is the message as an event, when Other is empty. It may still be none of the bridge's: then
-	// its Op is empty.
+	// Event is the message as an event, when Other is empty. It may still be none of the bridge's:
+	// then its Op is empty.
 	Event event.Event
 	// Other names what the message is when it is no event: "fence", "tombstone".
 	Other string
@@ -72,8 +72,8 @@ var ErrOther = errors.New("the source was recreated since the position was saved
 
 // Config of a Reader.
 type Config struct {
-	// From is where to read: nats://host:4222/STREAM, kafka://host:9092/topic, or the path of a file,
-	// "-" for Stdin.
+	// From is where to read: nats://host:4222/STREAM, kafka://host:9092/topic, or the path of a
+	// file, "-" for Stdin.
 	From string
 	// NATS and Kafka have what is needed to connect; From has the servers.
 	NATS  nats.Config

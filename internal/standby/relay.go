@@ -29,8 +29,8 @@ type RelayConfig struct {
 	Room *Room
 }
 
-// Relay stands between one listener and its publisher. It has Add and Detach as a publisher has; Add is
-// called by one goroutine, the other methods may be called by another.
+// Relay stands between one listener and its publisher. It has Add and Detach as a publisher has;
+// Add is called by one goroutine, the other methods may be called by another.
 type Relay struct {
 	cfg RelayConfig
 
@@ -79,8 +79,9 @@ func (r *Relay) Demand() (items int, changed <-chan struct{}) {
 	return next.Demand()
 }
 
-// Add settles what the leader's progress covers, and holds the rest; it blocks while the relays of the sink hold as much as they may. Once this
-// replica leads, it settles what the one before has covered and passes the rest on. After an error some of the items may be settled until Detach.
+// Add settles what the leader's progress covers, and holds the rest; it blocks while the relays of
+// the sink hold as much as they may. Once this replica leads, it settles what the one before has
+// covered and passes the rest on. After an error some of the items may be settled until Detach.
 func (r *Relay) Add(ctx context.Context, items []*publisher.Item) error {
 	for len(items) > 0 {
 		covered, open, leading := r.sort(items)
@@ -100,8 +101,8 @@ func (r *Relay) Add(ctx context.Context, items []*publisher.Item) error {
 	return nil
 }
 
-// TryAdd passes items on as the publisher's TryAdd does, once this replica leads and has handed on what
-// was held, unless the one before has covered some of them.
+// TryAdd passes items on as the publisher's TryAdd does, once this replica leads and has handed on
+// what was held, unless the one before has covered some of them.
 func (r *Relay) TryAdd(items []*publisher.Item) bool {
 	select {
 	case <-r.handed:
@@ -147,7 +148,8 @@ func (r *Relay) coversLocked(c *publisher.Cover, from resource.Version, epoch in
 	}
 }
 
-// hold takes the first item, and those behind it for which there is room; none when this replica leads meanwhile, or the progress moved.
+// hold takes the first item, and those behind it for which there is room; none when this replica
+// leads meanwhile, or the progress moved.
 func (r *Relay) hold(ctx context.Context, items []*publisher.Item) (n int, err error) {
 	changed := r.changed()
 	if err := r.cfg.Room.wait(ctx, changed); err != nil || changed() {
@@ -173,7 +175,8 @@ func (r *Relay) keep(items []*publisher.Item) bool {
 	return !r.leading
 }
 
-// changed gives a function that says whether something has changed since now for which a wait should end.
+// changed gives a function that says whether something has changed since now for which a wait
+// should end.
 func (r *Relay) changed() func() bool {
 	look := func() (Unit, bool, bool) {
 		r.mu.Lock()
@@ -187,7 +190,8 @@ func (r *Relay) changed() func() bool {
 	}
 }
 
-// Follow notes the leader's progress and settles what it covers. Of the one before, after Lead, it is final.
+// Follow notes the leader's progress and settles what it covers. Of the one before, after Lead, it
+// is final.
 func (r *Relay) Follow(progress Unit) {
 	r.mu.Lock()
 	r.progress = progress
@@ -232,7 +236,8 @@ func (r *Relay) settleCovered() {
 // errDetached ends a Lead for Detach.
 var errDetached = errors.New("the listener has ended")
 
-// Lead hands on what is held, and lets everything pass that comes later. It blocks as the publisher's Add does. A second call does nothing.
+// Lead hands on what is held, and lets everything pass that comes later. It blocks as the
+// publisher's Add does. A second call does nothing.
 func (r *Relay) Lead(ctx context.Context) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -286,8 +291,8 @@ func (r *Relay) passOn(ctx context.Context, items []*publisher.Item) error {
 	}
 }
 
-// Detach forgets what is held, and takes the rest back from the publisher, as that does. The listener
-// has ended; it is not called any more.
+// Detach forgets what is held, and takes the rest back from the publisher, as that does. The
+// listener has ended; it is not called any more.
 func (r *Relay) Detach(ctx context.Context, s publisher.Settler) (tried []*publisher.Item) {
 	r.settling.Lock() // what is being settled is not held any more, and not yet settled
 	r.mu.Lock()

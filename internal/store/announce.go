@@ -71,7 +71,8 @@ const (
 	announcedKinds
 )
 
-// What again begins with, so that announcements of several kinds of one object have keys of their own.
+// What again begins with, so that announcements of several kinds of one object have keys of their
+// own.
 const (
 	goneMark   = "gone "
 	unreadMark = "unread "
@@ -144,8 +145,8 @@ func (ix *Indexer) registerGone(a *Announcement, made *announcement) bool {
 	return true
 }
 
-// indexGone finds an inferred delete of an object among the announcements of its key, -1 for none. It
-// may be of a later version than the one that is known now: that was lost in the crash.
+// indexGone finds an inferred delete of an object among the announcements of its key, -1 for none.
+// It may be of a later version than the one that is known now: that was lost in the crash.
 func indexGone(list []announcement, gone *Gone) int {
 	return slices.IndexFunc(list, func(a announcement) bool {
 		return a.kind == announcedGone && a.uid == gone.UID && a.epoch == gone.Epoch &&

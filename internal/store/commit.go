@@ -34,12 +34,13 @@ func (ix *Indexer) Position() (Position, error) {
 	return p, nil
 }
 
-// A position without a version is one that was forgotten, or that is about to be known. It says that
-// readers may rely on what they were sent: a list that begins without a position is a gap for them.
+// A position without a version is one that was forgotten, or that is about to be known. It says
+// that readers may rely on what they were sent: a list that begins without a position is a gap for
+// them.
 
 // GapOwed reports whether a list that begins without a position is a gap: a list of everything has
-// ended before, or a sink may hold events of a state that was lost. Else the list goes on with a first
-// one, of which no reader was told that it is complete.
+// ended before, or a sink may hold events of a state that was lost. Else the list goes on with a
+// first one, of which no reader was told that it is complete.
 func (ix *Indexer) GapOwed() (bool, error) {
 	value, err := ix.db.get(prefix(spacePosition, ix.id))
 	return value != nil, err
@@ -81,8 +82,8 @@ func (ix *Indexer) Epoch() (Epoch, error) {
 }
 
 // BeginEpoch begins the next epoch, durably, unless one is open: that is the same rewind, met again
-// after a crash, maybe from another version, and its events keep their ids. It ends what SetDiverged
-// has recorded.
+// after a crash, maybe from another version, and its events keep their ids. It ends what
+// SetDiverged has recorded.
 func (ix *Indexer) BeginEpoch() (Epoch, error) {
 	ix.dropCache() // a body may be of the lost history: the next state of its object writes its own
 	e, err := ix.Epoch()

@@ -94,13 +94,13 @@ const maxReserve = 64 << 20
 // reserve of a disk of a size: no more than a twentieth of it.
 func reserve(total uint64) uint64 { return min(maxReserve, total/20) }
 
-// shareOfFree is how many times the free space the log of one informer may take: so the flood of one
-// resource leaves a quarter of the disk's room to all others, which share it.
+// shareOfFree is how many times the free space the log of one informer may take: so the flood of
+// one resource leaves a quarter of the disk's room to all others, which share it.
 const shareOfFree = 3
 
 // Room reports whether there is space to spool changes for an informer that has used some bytes for
-// that. It is false before the disk is full, so that spooled changes can still be settled and dropped.
-// It does no I/O: the answer is that of the last commit.
+// that. It is false before the disk is full, so that spooled changes can still be settled and
+// dropped. It does no I/O: the answer is that of the last commit.
 func (ix *Indexer) Room(used int64) bool {
 	d := ix.db.disk
 	if d == nil || d.scarce.Load() {

@@ -57,8 +57,8 @@ func objectKey(space byte, id uint32, key resource.Key) []byte {
 	return append(prefix(space, id), key...)
 }
 
-// announcementKey ends with the lengths of uid and again. The name of an object may hold any character
-// but / and %, so none can separate them.
+// announcementKey ends with the lengths of uid and again. The name of an object may hold any
+// character but / and %, so none can separate them.
 func announcementKey(id uint32, key resource.Key, a *announcement) []byte {
 	k := append(append(objectKey(spaceAnnounced, id, key), a.uid...), a.again...)
 	k = binary.BigEndian.AppendUint16(k, uint16(len(a.uid)))

@@ -10,8 +10,8 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// MarkUnread records that a version of an object can't be read, until a later state of the object is
-// settled. It is an announcement, and goes in the same way. It does not wait for the disk: the
+// MarkUnread records that a version of an object can't be read, until a later state of the object
+// is settled. It is an announcement, and goes in the same way. It does not wait for the disk: the
 // database's log is in order, so a later commit is not on disk without it. seq is the number of the
 // change that reports the version.
 func (ix *Indexer) MarkUnread(key resource.Key, uid string, seq uint64) error {

@@ -147,8 +147,8 @@ func (c *Checker) subject(u *unit, e *event.Event, at Place) subject {
 		smaller = smaller || a.Name == event.AttrOversize || a.Name == "truncated"
 		s.letter = s.letter || a.Name == "deadletterreason"
 	}
-	// A list that follows a crash knows an earlier state of what is gone. What was made smaller for a
-	// broker may be smaller still the next time.
+	// A list that follows a crash knows an earlier state of what is gone. What was made smaller for
+	// a broker may be smaller still the next time.
 	if !e.Inferred && !smaller && !s.letter {
 		s.data = uint32(xxhash.Sum64(contentOf(e))) | 1
 	}
@@ -161,7 +161,8 @@ func (s *subject) fault(kind Kind, what string) Fault {
 	}
 }
 
-// checkLane sees whether all events of an object are in one lane: order is promised within one only.
+// checkLane sees whether all events of an object are in one lane: order is promised within one
+// only.
 func (c *Checker) checkLane(o *object, known bool, s *subject) {
 	lane := c.laneOf(s.at.Lane)
 	if known && o.lane != lane && !s.letter {
@@ -195,7 +196,8 @@ func (c *Checker) cameBefore(o *object, n uint32, s *subject) bool {
 	}
 	newest := o.newest()
 	after := s.place.compare(newest)
-	// A list that follows a rewind shows of all objects of a name that they are gone as of its version.
+	// A list that follows a rewind shows of all objects of a name that they are gone as of its
+	// version.
 	isNext := after == 0 && s.Op == event.Deleted && s.Inferred && o.uid != s.uid
 	if !s.ordered || after > 0 || isNext {
 		return false

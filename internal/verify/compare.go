@@ -44,8 +44,8 @@ func (c *Checker) Compare() *Comparison {
 	return c.compared
 }
 
-// Targets are the resources in the stream whose final state can be compared. Where the configuration
-// leaves deletes out it can't.
+// Targets are the resources in the stream whose final state can be compared. Where the
+// configuration leaves deletes out it can't.
 func (p *Comparison) Targets() (list []Target) {
 	for _, u := range p.checker.order {
 		t := Target{Informer: u.informer, Resource: u.resource, number: u.number}
@@ -148,7 +148,8 @@ func (u *unit) leavesUpdatesOut() bool {
 	return slices.ContainsFunc(u.selective, func(key string) bool { return key != "latest" })
 }
 
-// Pending is how many objects differ, as far as the stream is read: what comes later may settle them.
+// Pending is how many objects differ, as far as the stream is read: what comes later may settle
+// them.
 func (p *Comparison) Pending() int {
 	p.pending = slices.DeleteFunc(p.pending, func(d difference) bool { return !p.differs(&d) })
 	return len(p.pending)

@@ -54,8 +54,8 @@ func isSequence(e *event.Event) bool {
 	return has == entered+padded(version)+end
 }
 
-// laterVersion returns the version as of which a list found an object to be gone, if that can be. It
-// is not before the last one that is known, unless the server's history went back.
+// laterVersion returns the version as of which a list found an object to be gone, if that can be.
+// It is not before the last one that is known, unless the server's history went back.
 func laterVersion(e *event.Event) string {
 	at, ok := parseOrder(e.Sequence)
 	if ok && (at.era > 0 || at.version > number(e.ResourceVersion)) {
@@ -126,8 +126,8 @@ func cutEra(id string) (rest string, era uint64, ok bool) {
 	return rest, era, true
 }
 
-// contentOf is what the data of equal ids has to be. Debezium's form has the time of the event in it,
-// which an event that was observed twice has twice.
+// contentOf is what the data of equal ids has to be. Debezium's form has the time of the event in
+// it, which an event that was observed twice has twice.
 func contentOf(e *event.Event) []byte {
 	if object, ok := event.DebeziumObject(e.Data); ok {
 		return object

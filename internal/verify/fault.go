@@ -40,8 +40,8 @@ type Fault struct {
 	unit *unit
 	// low is, where versions are missing, the last one before them.
 	low uint64
-	// late is set on a Disorder whose event was not missing before: with delivery latest a crash makes
-	// such.
+	// late is set on a Disorder whose event was not missing before: with delivery latest a crash
+	// makes such.
 	late bool
 }
 

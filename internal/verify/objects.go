@@ -9,7 +9,8 @@ import (
 // ringSize is how many of an object's newest events are remembered.
 const ringSize = 4
 
-// object is what is kept of an object. There are as many as the stream has names, so its size counts.
+// object is what is kept of an object. There are as many as the stream has names, so its size
+// counts.
 type object struct {
 	// The newest events of the stage, the newest first. data is 0 where it can't be compared.
 	versions [ringSize]uint64
@@ -50,8 +51,8 @@ func (o *object) push(at order, id, data uint32) {
 	o.count = min(o.count+1, ringSize)
 }
 
-// find is the number of a remembered event, -1 for none. A delete is known by its id alone: found by
-// a list, it is of an earlier version than the one that the watch told.
+// find is the number of a remembered event, -1 for none. A delete is known by its id alone: found
+// by a list, it is of an earlier version than the one that the watch told.
 func (o *object) find(at order, id uint32) int {
 	for i := range int(o.count) {
 		if has := o.place(i); o.ids[i] == id && (has == at || has.marks&at.marks&deletedMark != 0) {
@@ -139,7 +140,8 @@ func (t *objects) nameOf(o *object) string {
 	return string(chunk[n : n+int(size)])
 }
 
-// nameIn is a key without the resource, which the unit has: "shop/web" of "deployments.apps/shop/web".
+// nameIn is a key without the resource, which the unit has: "shop/web" of
+// "deployments.apps/shop/web".
 func nameIn(key string) string {
 	_, name, found := strings.Cut(key, "/")
 	if !found {

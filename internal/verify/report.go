@@ -21,11 +21,12 @@ type Report struct {
 	// Messages are all that were read, Events those of them that are of a bridge.
 	Messages int `json:"messages"`
 	Events   int `json:"events"`
-	// Objects are all that the stream names, once for each informer; Alive those that exist at its end.
+	// Objects are all that the stream names, once for each informer; Alive those that exist at its
+	// end.
 	Objects int `json:"objects"`
 	Alive   int `json:"alive"`
-	// Repeats are events that came before. UncheckedRepeats are those of them whose data could not be
-	// compared, since 4 newer events of the object came between.
+	// Repeats are events that came before. UncheckedRepeats are those of them whose data could not
+	// be compared, since 4 newer events of the object came between.
 	Repeats          int `json:"repeats"`
 	UncheckedRepeats int `json:"uncheckedRepeats,omitempty"`
 	DeadLetters      int `json:"deadLetters,omitempty"`

@@ -245,8 +245,8 @@ func TestPartitions(t *testing.T) {
 	}
 }
 
-// partitions feeds the streams of partitions, one behind the other, with a copy of each event about the
-// informer in each.
+// partitions feeds the streams of partitions, one behind the other, with a copy of each event about
+// the informer in each.
 func partitions(t *testing.T, streams ...string) *verify.Report {
 	t.Helper()
 	c := verify.New(verify.Config{Whole: func() bool { return true }})

@@ -19,8 +19,8 @@ type unitKey struct{ source, informer, resource string }
 type unit struct {
 	unitKey
 	number uint32
-	// anchored is set when the unit begins with its first snapshot: then an object's first event must
-	// be an added one, if nothing was removed before.
+	// anchored is set when the unit begins with its first snapshot: then an object's first event
+	// must be an added one, if nothing was removed before.
 	begun, anchored bool
 	// selective are the keys of the configuration by which versions are left out, as synced events
 	// name them. The chain and deletes are not checked then.
@@ -154,7 +154,8 @@ func (u *unit) gap(e *event.Event, id string, at Place, lane uint32) {
 	isNew, s := u.tell(id, told), u.scopeOf(e)
 	isRepeat := !isNew && (lane == 0 || u.toldIDs[e.ID])
 	if data.Reason == reasonForgotten && len(u.scopes) == 1 && !isRepeat {
-		// Nothing is said of what was deleted: what does not come up to the end of the list is gone.
+		// Nothing is said of what was deleted: what does not come up to the end of the list is
+		// gone.
 		u.toldIDs[e.ID] = true
 		r := u.rounds[lane]
 		r.now++
@@ -183,8 +184,8 @@ type listData struct {
 	Selective []string `json:"selective"`
 }
 
-// reached takes an event that says up to which version a lane is complete, and by which keys versions
-// are left out.
+// reached takes an event that says up to which version a lane is complete, and by which keys
+// versions are left out.
 func (u *unit) reached(e *event.Event, at Place) *scope {
 	var data listData
 	_ = json.Unmarshal(e.InformerData(), &data) // the attribute has the version too

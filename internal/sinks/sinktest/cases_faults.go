@@ -165,8 +165,8 @@ func cancelledCall(
 	return acknowledged
 }
 
-// storesOnceAfterACancelledCall sends what cancelled calls have left open again as the publisher does
-// once it was taken back (publisher.Detach): with the same ids, behind events of others.
+// storesOnceAfterACancelledCall sends what cancelled calls have left open again as the publisher
+// does once it was taken back (publisher.Detach): with the same ids, behind events of others.
 func storesOnceAfterACancelledCall(t *testing.T, h Harness) {
 	const rounds, step = 20, 100 * time.Microsecond
 	b := h.Start(t)
