@@ -16,9 +16,9 @@ import (
 	"github.com/kubebridge/bridge/client"
 )
 
-// BenchmarkInformers has many informers of one resource read one bucket of 500 objects. An operation
-// is an update that has reached all informers. The heap is what the informers and the client take;
-// the CPU is that of the whole process, with the NATS server in it.
+// BenchmarkInformers has many informers of one resource read one bucket of 500 objects. An
+// operation is an update that has reached all informers. The heap is what the informers and the
+// client take; the CPU is that of the whole process, with the NATS server in it.
 func BenchmarkInformers(b *testing.B) {
 	for _, n := range []int{1, 10, 100, 1000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

@@ -118,7 +118,8 @@ func (c *Client) isLost(info *jetstream.StreamInfo) bool {
 		!c.source.bucket && info.State.FirstSeq > c.last+1
 }
 
-// readAll applies messages. When none come for a while it asks whether the stream is still the same.
+// readAll applies messages. When none come for a while it asks whether the stream is still the
+// same.
 func (c *Client) readAll(ctx context.Context, messages jetstream.MessagesContext) error {
 	const quiet = 5 * time.Second
 	for {

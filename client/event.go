@@ -21,8 +21,8 @@ const (
 	TypeGap         = "dev.kubebridge.informer.gap"
 	TypeProgress    = "dev.kubebridge.informer.progress"
 	TypeQuarantined = "dev.kubebridge.informer.quarantined"
-	// TypeLost is made by this package: messages that were not read are gone from the source. It has
-	// no attributes but its type.
+	// TypeLost is made by this package: messages that were not read are gone from the source. It
+	// has no attributes but its type.
 	TypeLost = "dev.kubebridge.client.lost"
 )
 

@@ -97,8 +97,8 @@ func (r *eventReader) read(ctx context.Context, from Position) error {
 	})
 }
 
-// begin returns the sequence behind which to read, and remembers what came before it. It yields what
-// is lost.
+// begin returns the sequence behind which to read, and remembers what came before it. It yields
+// what is lost.
 func (r *eventReader) begin(
 	ctx context.Context, stream jetstream.Stream, from Position,
 ) (last uint64, err error) {

@@ -24,8 +24,8 @@ type Options struct {
 	Scheme *runtime.Scheme
 }
 
-// ListerWatcher gives what a reflector needs: pass it to cache.NewSharedIndexInformer. It waits until
-// everything that was in the source has been read, so Run must be running. The error is an
+// ListerWatcher gives what a reflector needs: pass it to cache.NewSharedIndexInformer. It waits
+// until everything that was in the source has been read, so Run must be running. The error is an
 // UnknownResourceError where the source has nothing of the resource. Each informer needs one of its
 // own.
 func (c *Client) ListerWatcher(
@@ -41,8 +41,9 @@ func (c *Client) ListerWatcher(
 	return nil, &UnknownResourceError{Source: c.source.String(), Resource: resource, Has: has}
 }
 
-// ListerWatcher is what the reflector of one informer lists and watches. A watch continues exactly where the list before it was: versions
-// of objects are no positions in the source, so a watch without a list before it is refused as 410.
+// ListerWatcher is what the reflector of one informer lists and watches. A watch continues exactly
+// where the list before it was: versions of objects are no positions in the source, so a watch
+// without a list before it is refused as 410.
 type ListerWatcher struct {
 	client   *Client
 	resource schema.GroupResource

@@ -11,8 +11,8 @@ import (
 
 // Historian answers questions about the past. Its method may be called concurrently.
 type Historian interface {
-	// Ask answers a question ("versions") with a value that encodes as JSON, or with Lines. An Error
-	// says how the request is answered.
+	// Ask answers a question ("versions") with a value that encodes as JSON, or with Lines. An
+	// Error says how the request is answered.
 	Ask(ctx context.Context, question string, q url.Values) (any, error)
 }
 

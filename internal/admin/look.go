@@ -14,7 +14,8 @@ type Inspector interface {
 	// Tail begins to show events. It is closed by the server.
 	Tail(o TailOptions) (Tail, error)
 	// Object returns the last settled state of an object: a value that encodes as JSON. It is that
-	// of the last commit: Tail shows an event when a sink has answered, up to state.commitInterval earlier.
+	// of the last commit: Tail shows an event when a sink has answered, up to state.commitInterval
+	// earlier.
 	Object(ctx context.Context, resource, namespace, name string) (any, error)
 }
 

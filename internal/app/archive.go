@@ -172,7 +172,8 @@ const (
 	maxBatchBytes  = 8 << 20
 )
 
-// read reads from the position to the end that the stream has, and follows it unless it is read once.
+// read reads from the position to the end that the stream has, and follows it unless it is read
+// once.
 func (a *archiver) read(ctx context.Context) error {
 	cfg := a.source
 	if a.isBroker() {

@@ -58,7 +58,8 @@ func (h *histories) serve(db *history.DB) (end func()) {
 	}
 }
 
-// ask returns a history to ask, the first of several; nil where none is open. Call release afterwards.
+// ask returns a history to ask, the first of several; nil where none is open. Call release
+// afterwards.
 func (h *histories) ask(ctx context.Context) (o *openHistory, _ context.Context, release func()) {
 	h.mu.Lock()
 	if len(h.open) == 0 {
@@ -255,7 +256,8 @@ func (a *asked) uncertainty(holes []*history.Mark) (u uncertainty, err error) {
 type versionsReport struct {
 	objectReport
 	uncertainty
-	// Versions are the newest ones, in their order; Earlier is how many came before in the time asked for.
+	// Versions are the newest ones, in their order; Earlier is how many came before in the time
+	// asked for.
 	Versions []history.VersionReport `json:"versions"`
 	Earlier  int                     `json:"earlier,omitempty"`
 }

@@ -60,7 +60,8 @@ func (k natsKind) make(m *sinkMaker, log *slog.Logger) (sinks.Sink, service, err
 	return sink, broker, nil
 }
 
-// serverList is what the client takes: URLs with commas between them. A comma within one is encoded.
+// serverList is what the client takes: URLs with commas between them. A comma within one is
+// encoded.
 func serverList(n *config.NATS) string {
 	list := make([]string, 0, len(n.Servers))
 	for _, server := range n.Servers {

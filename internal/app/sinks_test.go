@@ -56,7 +56,8 @@ func newMaker(t *testing.T) *sinkMaker {
 	}
 }
 
-// Every kind of sink with every kind of setting is taken by its package: what config accepts, the sinks do too.
+// Every kind of sink with every kind of setting is taken by its package: what config accepts, the
+// sinks do too.
 func TestTheExampleMakesItsSinks(t *testing.T) {
 	cert, key := certificate(t)
 	text, err := os.ReadFile("../../config/bridge.example.yaml")

@@ -26,8 +26,8 @@ func compiler(t *testing.T) (*jsonschema.Compiler, map[string]any) {
 	return c, doc.(map[string]any)["definitions"].(map[string]any)
 }
 
-// TestForms holds what events have as data against the schema of the form, also member by member, so
-// that a member that is added later is described.
+// TestForms holds what events have as data against the schema of the form, also member by member,
+// so that a member that is added later is described.
 func TestForms(t *testing.T) {
 	c, definitions := compiler(t)
 	pods := resource.Type{Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true}

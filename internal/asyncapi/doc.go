@@ -3,8 +3,8 @@
 // message.
 //
 // It takes in Sinks, which package app makes of the configuration, and hands on a document of maps
-// and lists, to be encoded as YAML or JSON. It contacts nobody: what only the API server knows (what
-// "*" means, the kinds of objects) is a parameter of the channel.
+// and lists, to be encoded as YAML or JSON. It contacts nobody: what only the API server knows
+// (what "*" means, the kinds of objects) is a parameter of the channel.
 //
 // The schemas are of draft 7, which AsyncAPI includes. They say what is always so, and allow more:
 // a minor version may add attributes and members.

@@ -2,6 +2,7 @@ package asyncapi
 
 import (
 	"cmp"
+	"maps"
 
 	"github.com/kubebridge/bridge/internal/event"
 )
@@ -52,11 +53,12 @@ func (d *document) payload(stream *Stream, op event.Op) schema {
 			return d.use("reference")
 		}
 		return schema{"type": "null"}
+	default:
+		if op == event.Deleted { // the last state may be unknown
+			return anyOf(d.use("object"), schema{"type": "null"})
+		}
+		return d.use("object")
 	}
-	if op == event.Deleted { // the last state may be unknown
-		return anyOf(d.use("object"), schema{"type": "null"})
-	}
-	return d.use("object")
 }
 
 // use adds a form to the schemas of the document, with those that it is made of.
@@ -129,10 +131,7 @@ func encoded(value schema, encode func(string) string) schema {
 	if encode == nil || !ok {
 		return value
 	}
-	changed := schema{}
-	for k, v := range value {
-		changed[k] = v
-	}
+	changed := maps.Clone(value)
 	changed["const"] = encode(text)
 	return changed
 }

@@ -112,8 +112,8 @@ func (o *historyOptions) openObject(cmd *cobra.Command, args []string) (*history
 	return db, object, nil
 }
 
-// find finds an object: in the namespace, or in none. Where several informers have it, it is the one
-// with the newest version.
+// find finds an object: in the namespace, or in none. Where several informers have it, it is the
+// one with the newest version.
 func (o *historyOptions) find(cmd *cobra.Command, db *history.DB, args []string) (*history.Object, error) {
 	kind, name, err := splitObject(args)
 	if err != nil {
@@ -174,7 +174,8 @@ const timeHelp = `Times are 14:03 or 14:03:05 (the last one that was, in the loc
 RFC 3339 (2026-11-22T14:03:00Z), or a resourceVersion. Answers show the time with its zone. The API
 server's times are whole seconds.`
 
-// warn reports because of what an answer may be incomplete, and where the history ends before a time.
+// warn reports because of what an answer may be incomplete, and where the history ends before a
+// time.
 func (o *historyOptions) warn(
 	cmd *cobra.Command, db *history.DB, object *history.Object, holes []*history.Mark, until time.Time,
 ) error {
@@ -182,8 +183,8 @@ func (o *historyOptions) warn(
 	return warnEnd(cmd, db, []*history.Unit{object.Unit}, until)
 }
 
-// warnEnd reports that the history of units of a cluster ends before a time, unless the stream says that it
-// is complete up to it; a zero time is none.
+// warnEnd reports that the history of units of a cluster ends before a time, unless the stream says
+// that it is complete up to it; a zero time is none.
 func warnEnd(cmd *cobra.Command, db *history.DB, units []*history.Unit, until time.Time) error {
 	if len(units) == 0 {
 		return nil
@@ -199,8 +200,8 @@ func warnEnd(cmd *cobra.Command, db *history.DB, units []*history.Unit, until ti
 	return failed(err)
 }
 
-// warnRemoved reports that older versions of an object were removed: where the first one that is there is
-// not how it came.
+// warnRemoved reports that older versions of an object were removed: where the first one that is
+// there is not how it came.
 func warnRemoved(cmd *cobra.Command, db *history.DB, object *history.Object, since time.Time) error {
 	for first, err := range db.Versions(object, time.Time{}, time.Time{}) {
 		if err != nil {

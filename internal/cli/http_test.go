@@ -39,8 +39,8 @@ func (p *posted) has(events ...string) bool {
 	return !slices.ContainsFunc(events, func(e string) bool { return !slices.Contains(p.events, e) })
 }
 
-// A bridge in the place of Knative's ApiServerSource: it posts to the endpoint of K_SINK, which comes
-// up later than the bridge.
+// A bridge in the place of Knative's ApiServerSource: it posts to the endpoint of K_SINK, which
+// comes up later than the bridge.
 func TestHTTPSink(t *testing.T) {
 	endpoint, admin := testkit.Address(t), testkit.Address(t)
 	t.Setenv("K_SINK", "http://"+endpoint+"/default")

@@ -425,8 +425,8 @@ func set(obj map[string]any, path []string, value any) {
 const nowhere = "nats://127.0.0.1:1"
 
 // config binds the informer of Secrets, ConfigMaps and Pods to a sink for each form, one that
-// refuses, one that is away, Kafka, and standard output. Objects of the other kinds take the same way
-// from the reader on: they go to three of the sinks. The bridge called follower has a standby.
+// refuses, one that is away, Kafka, and standard output. Objects of the other kinds take the same
+// way from the reader on: they go to three of the sinks. The bridge called follower has a standby.
 func (h *hunt) config(name string, rules []string, state, away, admin string) string {
 	var bindings, sinks strings.Builder
 	stream := func(name, payload, url, nats, more string) {
@@ -491,8 +491,8 @@ sinks:
 }
 
 // runs lets one bridge run until the sink that is away has something on disk, copies its state as a
-// crash would leave it, and ends it and its standby. Another bridge then runs over the copy with the
-// sink back. All that they have written is searched.
+// crash would leave it, and ends it and its standby. Another bridge then runs over the copy with
+// the sink back. All that they have written is searched.
 func (h *hunt) runs(rules []string) {
 	js := h.begin()
 	first, second, follower := filepath.Join(h.dir, "first"), filepath.Join(h.dir, "second"), filepath.Join(h.dir, "follower")
@@ -652,7 +652,8 @@ func (h *hunt) copyState(to, from string) {
 	}
 }
 
-// runsOnce lets one bridge run until everything is in Kafka, and searches the brokers and the history.
+// runsOnce lets one bridge run until everything is in Kafka, and searches the brokers and the
+// history.
 func (h *hunt) runsOnce(rules []string) {
 	js := h.begin()
 	state := filepath.Join(h.dir, "state")
@@ -693,7 +694,8 @@ func (h *hunt) begin() jetstream.JetStream {
 	return js
 }
 
-// bridge runs one, and gives what ends it and searches what it has said. With a name it has replicas.
+// bridge runs one, and gives what ends it and searches what it has said. With a name it has
+// replicas.
 func (h *hunt) bridge(name string, rules []string, state, away string) (end func()) {
 	file := filepath.Join(h.dir, "bridge"+name+".yaml")
 	testkit.OK(h.t, os.WriteFile(file, []byte(h.config(name, rules, state, away, h.admin)), 0o600))

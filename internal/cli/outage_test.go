@@ -150,6 +150,7 @@ func buildBridge(t *testing.T) string {
 	}
 	built.Do(func() {
 		var dir string
+		//nolint:usetesting // it outlives the test that makes it
 		if dir, built.err = os.MkdirTemp("", "bridge-test-"); built.err != nil {
 			return
 		}

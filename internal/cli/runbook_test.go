@@ -39,8 +39,8 @@ func runbookCommands(t *testing.T) (commands []string) {
 	return commands
 }
 
-// TestRunbookCommands carries out each command of the runbooks, on a bridge that runs as in a pod: by
-// the configuration that BRIDGE_CONFIG names.
+// TestRunbookCommands carries out each command of the runbooks, on a bridge that runs as in a pod:
+// by the configuration that BRIDGE_CONFIG names.
 func TestRunbookCommands(t *testing.T) {
 	commands := runbookCommands(t)
 	if len(commands) < 10 {

@@ -267,7 +267,8 @@ sinks:
 	}
 }
 
-// breakMessage is a message without an attribute, or with data of another form; nil for a tombstone.
+// breakMessage is a message without an attribute, or with data of another form; nil for a
+// tombstone.
 func breakMessage(m sent) *sent {
 	for name := range m.headers {
 		if strings.HasSuffix(name, "partitionkey") {

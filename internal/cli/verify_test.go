@@ -26,8 +26,8 @@ import (
 // verifyEvents is how many events are read; docs/verify.md has the figures for 1,000,000.
 var verifyEvents = flag.Int("verify.events", 20_000, "events in the stream of the test of bridge verify")
 
-// A stream with 100 faults, in JetStream and in a compressed file, read by the program: each fault is
-// found and named, and nothing else is.
+// A stream with 100 faults, in JetStream and in a compressed file, read by the program: each fault
+// is found and named, and nothing else is.
 func TestVerifyPlantedFaults(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the program")
@@ -118,8 +118,8 @@ func watchPeak(cmd *exec.Cmd) (end func() int64) {
 	return func() int64 { close(stop); return <-last }
 }
 
-// storeEvents publishes events in their order. Each message has an id of its own: the stream must not take
-// a planted repeat for one.
+// storeEvents publishes events in their order. Each message has an id of its own: the stream must
+// not take a planted repeat for one.
 func storeEvents(t *testing.T, url string, events []event.Event) {
 	t.Helper()
 	sink, err := nats.New(nats.Config{URL: url, Cluster: "prod", Stream: nats.Stream{Storage: "memory", Compression: "none", Duplicates: 100 * time.Millisecond}})

@@ -31,8 +31,8 @@ func (c *Change) IsHeartbeat() bool {
 // maxChangeDepth is the level below which values are compared as a whole.
 const maxChangeDepth = 64
 
-// Changes are the values in which two versions of an object differ, but for the resourceVersion. nil
-// is an object that is not there.
+// Changes are the values in which two versions of an object differ, but for the resourceVersion.
+// nil is an object that is not there.
 func Changes(older, newer []byte) (list []Change) {
 	var before, now jsontree.Value
 	if older != nil {
@@ -104,7 +104,8 @@ func (w *changeWalker) items(path string, older, newer jsontree.Value, depth int
 	}
 }
 
-// itemsOf are those of a list, and their places by name: nil where an item has none, or two the same.
+// itemsOf are those of a list, and their places by name: nil where an item has none, or two the
+// same.
 func itemsOf(list jsontree.Value) (items []jsontree.Value, names map[string]int) {
 	names = map[string]int{}
 	for w := list.Walk(); w.Next(); {

@@ -55,8 +55,8 @@ type Options struct {
 	MemTableBytes uint64
 	// FS replaces the file system, for tests.
 	FS vfs.FS
-	// DiskFull is called with the reason when the disk begins to refuse writes, and with nil when it
-	// takes them again. Append waits meanwhile. nil: a full disk is an error of Append.
+	// DiskFull is called with the reason when the disk begins to refuse writes, and with nil when
+	// it takes them again. Append waits meanwhile. nil: a full disk is an error of Append.
 	DiskFull func(why error)
 	// Log; default: discarded.
 	Log *slog.Logger
@@ -78,8 +78,8 @@ type DB struct {
 	disk   *disk.FS // nil where a full disk is an error
 }
 
-// Open opens a history to write to it, or creates one. It never repairs: what it does not understand
-// it refuses, with an error that says what to do.
+// Open opens a history to write to it, or creates one. It never repairs: what it does not
+// understand it refuses, with an error that says what to do.
 func Open(o Options) (*DB, error) {
 	if o.FS == nil {
 		if err := checkDir(o.Dir, true); err != nil {
@@ -190,7 +190,8 @@ func damagedError(dir, what string) error {
 		"away and read the stream again", dir, ErrDamaged, what)
 }
 
-// readError adds to damage what can be done about it. The first line of Pebble's own text is enough.
+// readError adds to damage what can be done about it. The first line of Pebble's own text is
+// enough.
 func (db *DB) readError(err error) error {
 	if err == nil || !pebble.IsCorruptionError(err) && !errors.Is(err, errRecord) && !errors.Is(err, errDelta) {
 		return err

@@ -7,13 +7,15 @@ import (
 	"math/bits"
 )
 
-// A delta makes a text of another one, the base: literals, and copies of parts of the base, in turns.
+// A delta makes a text of another one, the base: literals, and copies of parts of the base, in
+// turns.
 //
 //	delta   = { length of a literal | literal | length of a copy | distance }
 //	distance = where the copy begins in the base, relative to the end of the last copy and as many
 //	           bytes as the literal has: 0 where bytes were replaced by as many others
 //
-// Lengths are uvarints, the distance is a varint. The text ends a delta: its length is stored beside.
+// Lengths are uvarints, the distance is a varint. The text ends a delta: its length is stored
+// beside.
 
 // Sizes of the table of an encoder. A match of at least step+7 bytes is found, where step is 8 for
 // bases up to tableSize*8 bytes.

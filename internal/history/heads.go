@@ -18,8 +18,8 @@ type Head struct {
 	Deleted bool
 }
 
-// Heads are the newest versions of all objects of units in a namespace, "*" for all, without what they
-// hold. The error is the last element.
+// Heads are the newest versions of all objects of units in a namespace, "*" for all, without what
+// they hold. The error is the last element.
 func (db *DB) Heads(units []*Unit, namespace string) iter.Seq2[Head, error] {
 	return func(yield func(Head, error) bool) {
 		r, err := db.reader()
@@ -58,8 +58,9 @@ func (r *reader) heads(u *Unit, namespace string, yield func(Head, error) bool) 
 	return true, err
 }
 
-// VersionAt is the highest resourceVersion of a cluster up to a time, of the newest for the zero time:
-// among the last changes before it, since times and versions may disagree by seconds. 0 for none.
+// VersionAt is the highest resourceVersion of a cluster up to a time, of the newest for the zero
+// time: among the last changes before it, since times and versions may disagree by seconds. 0 for
+// none.
 func (db *DB) VersionAt(cluster string, at time.Time) (highest uint64, err error) {
 	err = db.lastBuckets(cluster, at, func(e *timelineEntry) {
 		if at.IsZero() || e.second <= unixSeconds(at) {

@@ -16,8 +16,8 @@ func (v *lastVersion) size() int {
 	return len(v.text) + 2*len(v.object) + overhead
 }
 
-// lastVersions keeps those of the objects that changed last, within a number of bytes. An object that
-// is not in it is stored whole: to read its last version would cost six times as much.
+// lastVersions keeps those of the objects that changed last, within a number of bytes. An object
+// that is not in it is stored whole: to read its last version would cost six times as much.
 type lastVersions struct {
 	max, size int
 	order     list.List // of *lastVersion, the newest in front

@@ -41,8 +41,8 @@ type Mark struct {
 	Time  time.Time
 	// Reason of a gap: "expired", "dropped", "forgotten", "removed", and others.
 	Reason string
-	// From and To are resourceVersions, Until is the time up to which something may be missing, where
-	// that is known.
+	// From and To are resourceVersions, Until is the time up to which something may be missing,
+	// where that is known.
 	From, To string
 	Until    time.Time
 }
@@ -161,8 +161,8 @@ func (db *DB) Holes(o *Object, since, until time.Time) (holes []*Mark, err error
 	return holes, nil
 }
 
-// Uncertain are the holes because of which an object may have been another one at the second time: those
-// that no list has healed by then.
+// Uncertain are the holes because of which an object may have been another one at the second time:
+// those that no list has healed by then.
 func (db *DB) Uncertain(o *Object, since, until time.Time) (holes []*Mark, err error) {
 	var synced time.Time
 	for m, err := range db.Marks(o.Unit, since, until) {

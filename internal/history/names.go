@@ -94,7 +94,8 @@ func (db *DB) Clusters() (names []string) {
 	return names
 }
 
-// Select are the units of some resources of a cluster, named as Resolve takes them; of all for none.
+// Select are the units of some resources of a cluster, named as Resolve takes them; of all for
+// none.
 func (db *DB) Select(cluster string, names []string) (units []*Unit, err error) {
 	for _, name := range names {
 		found, err := db.Resolve(name, cluster)

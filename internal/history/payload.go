@@ -52,8 +52,8 @@ func formOf(data []byte, dataType string) Form {
 	return FormObject
 }
 
-// dataOf is what is stored of an event's data: of a payload with two objects the newer one, and of a
-// merge patch the object, where the version that it is to is known.
+// dataOf is what is stored of an event's data: of a payload with two objects the newer one, and of
+// a merge patch the object, where the version that it is to is known.
 func (b *batch) dataOf(u *Unit, e *event.Event, last *lastVersion, seq sequence) ([]byte, error) {
 	switch {
 	case len(e.Data) == 0:

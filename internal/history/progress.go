@@ -6,8 +6,8 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// CompleteUntil is the time up to which the stream itself says that all changes of units are in it: the
-// earliest of their newest progress events. Zero where one of them has none.
+// CompleteUntil is the time up to which the stream itself says that all changes of units are in it:
+// the earliest of their newest progress events. Zero where one of them has none.
 func (db *DB) CompleteUntil(units []*Unit) (until time.Time, err error) {
 	for _, u := range units {
 		prefix := unitPrefix(nil, spaceProgress, u.Number)

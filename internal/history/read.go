@@ -91,7 +91,8 @@ func (r *reader) err() error { return r.db.readError(r.it.Error()) }
 // versions of another time were stored late.
 const maxWalk = 1 << 16
 
-// text makes the text of the version at the iterator, and moves it. base is the version of its base.
+// text makes the text of the version at the iterator, and moves it. base is the version of its
+// base.
 func (r *reader) text(seq sequence, h header) (text []byte, base string, err error) {
 	if h.kind == storedWhole {
 		return bytes.Clone(h.payload), h.base, nil
@@ -134,8 +135,8 @@ func (r *reader) text(seq sequence, h header) (text []byte, base string, err err
 	return text, base, nil
 }
 
-// back moves to the nearest version before that has a number and is no end. whole is its text, where
-// it is stored whole.
+// back moves to the nearest version before that has a number and is no end. whole is its text,
+// where it is stored whole.
 func (r *reader) back(prefix []byte, want sequence) (h header, whole []byte, err error) {
 	for walked := 0; walked < maxWalk && r.it.Prev() && isPrefix(r.it.Key(), prefix); walked++ {
 		seq, ok := decodeSequence(r.it.Key()[len(prefix):])

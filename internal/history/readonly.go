@@ -30,8 +30,8 @@ func Read(o Options) (*DB, error) {
 	return readBeside(o)
 }
 
-// ReadBeside is Read for a process that asks for long: a writer can start meanwhile. It sees what was
-// durable when it began.
+// ReadBeside is Read for a process that asks for long: a writer can start meanwhile. It sees what
+// was durable when it began.
 func ReadBeside(o Options) (*DB, error) {
 	if err := checkDir(o.Dir, false); err != nil {
 		return nil, err

@@ -18,8 +18,8 @@ import (
 //	kind | op | time | base | checksum of the text | its length | delta     kind storedDelta
 //	kind | op | time | length | version of the base | text                  kind storedRebased
 //
-// time is seconds (varint) and nanoseconds (uvarint). base is by how much the version of the base is
-// lower than this one's. The text is
+// time is seconds (varint) and nanoseconds (uvarint). base is by how much the version of the base
+// is lower than this one's. The text is
 //
 //	flags | { code | length | value } | 0 | data
 //

@@ -106,8 +106,8 @@ func (e *Entry) IsHeartbeat() bool {
 // ErrSeveralClusters is in the error for an object that several clusters have.
 var ErrSeveralClusters = errors.New("is in several clusters")
 
-// Find finds an object by name, in a namespace or in none: nil when no event ever named it. Where several
-// informers have it, it is the one with the newest version; the others are in others.
+// Find finds an object by name, in a namespace or in none: nil when no event ever named it. Where
+// several informers have it, it is the one with the newest version; the others are in others.
 func (db *DB) Find(units []*Unit, namespace, name string) (best *Object, others []*Unit, err error) {
 	var newest time.Time
 	var clusters []string
@@ -145,7 +145,8 @@ var (
 	ErrNotKnown = errors.New("is not known")
 )
 
-// Existing is the version of an object that existed at a point. Where there was none the error says why.
+// Existing is the version of an object that existed at a point. Where there was none the error says
+// why.
 func (db *DB) Existing(o *Object, p Point) (*Version, error) {
 	horizon, err := db.Horizon()
 	if err != nil {

@@ -16,15 +16,16 @@ import (
 type Retention struct {
 	// Age is how long versions are kept; 0: forever.
 	Age time.Duration
-	// MaxBytes bounds the directory: when it is larger, the oldest eighth of the time goes. 0: no bound.
+	// MaxBytes bounds the directory: when it is larger, the oldest eighth of the time goes. 0: no
+	// bound.
 	MaxBytes uint64
 }
 
 // horizonKey has the time before which only the last versions are kept.
 var horizonKey = metaKey("horizon")
 
-// Horizon is the time from which on the history is complete, as far as the stream was. Of what lived
-// then there is the version of before, too. Zero: nothing was ever removed.
+// Horizon is the time from which on the history is complete, as far as the stream was. Of what
+// lived then there is the version of before, too. Zero: nothing was ever removed.
 func (db *DB) Horizon() (time.Time, error) {
 	value, err := db.get(horizonKey)
 	if err != nil || len(value) != 4 {
@@ -101,9 +102,9 @@ func (db *DB) extent() (oldest, newest uint32, err error) {
 	return oldest, newest, nil
 }
 
-// removeBefore removes what is before a time, down to whole buckets: of each object that has versions
-// there all but the last one, and that too if it is the end of the object. It touches only objects of
-// which something is removed.
+// removeBefore removes what is before a time, down to whole buckets: of each object that has
+// versions there all but the last one, and that too if it is the end of the object. It touches only
+// objects of which something is removed.
 func (db *DB) removeBefore(ctx context.Context, second uint32) error {
 	bucket := second / bucketSeconds
 	horizon := bucket * bucketSeconds
@@ -176,8 +177,8 @@ func (db *DB) removeOf(ctx context.Context, source, bucket uint32) error {
 	return db.pebble.DeleteRange(first, end, pebble.NoSync)
 }
 
-// trim removes an object's versions before a time, but for the last one of an object that lived then,
-// which is stored whole.
+// trim removes an object's versions before a time, but for the last one of an object that lived
+// then, which is stored whole.
 func (db *DB) trim(o *Object, second uint32) error {
 	r, err := db.reader()
 	if err != nil {
@@ -226,9 +227,9 @@ func (db *DB) trim(o *Object, second uint32) error {
 	return b.Commit(pebble.NoSync) // after a crash it is done again
 }
 
-// withPrevious is a version stored whole: it has no base whose version could be the previous one. But
-// what follows is a difference to the text, which must not change. So the text stays, and the base's
-// version comes before it.
+// withPrevious is a version stored whole: it has no base whose version could be the previous one.
+// But what follows is a difference to the text, which must not change. So the text stays, and the
+// base's version comes before it.
 func withPrevious(u *Unit, o *Object, seq sequence, h header, text []byte, base string) []byte {
 	if _, err := versionOf(u, o.Namespace, o.Name, seq, h, text, base); err != nil {
 		return nil
@@ -238,8 +239,8 @@ func withPrevious(u *Unit, o *Object, seq sequence, h header, text []byte, base 
 	return append(append(value, base...), text...)
 }
 
-// removeMarks removes the marks of a unit before a time, but for the end of the last list: it says that
-// the state at the time is complete.
+// removeMarks removes the marks of a unit before a time, but for the end of the last list: it says
+// that the state at the time is complete.
 func (db *DB) removeMarks(u *Unit, second uint32) error {
 	if u.Source == ArchiveSource {
 		return nil // they are few, and may reach over the time
@@ -265,7 +266,8 @@ func (db *DB) removeMarks(u *Unit, second uint32) error {
 
 type storedMark struct{ key, value []byte }
 
-// lastLists are the marks of the last lists before a key: one for each namespace with lists of its own.
+// lastLists are the marks of the last lists before a key: one for each namespace with lists of its
+// own.
 func (db *DB) lastLists(u *Unit, from, to []byte) (map[string]storedMark, error) {
 	it, err := db.pebble.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
 	if err != nil {

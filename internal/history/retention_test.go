@@ -117,8 +117,8 @@ func TestRetention(t *testing.T) {
 	})
 }
 
-// A process that is killed while old versions are removed leaves a history that answers as before behind
-// the horizon, and the next one goes on.
+// A process that is killed while old versions are removed leaves a history that answers as before
+// behind the horizon, and the next one goes on.
 func TestRetentionKilled(t *testing.T) {
 	events := timed(t, 23, 40, 40)
 	known := model{}

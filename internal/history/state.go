@@ -21,8 +21,8 @@ type StateQuery struct {
 	At        Point
 	// Only is the name of the only object that is wanted, "" for all.
 	Only string
-	// Behind leaves out the objects up to this one of each resource, in the order of the answer; nil
-	// for none. Its Unit does not matter.
+	// Behind leaves out the objects up to this one of each resource, in the order of the answer;
+	// nil for none. Its Unit does not matter.
 	Behind *Object
 }
 

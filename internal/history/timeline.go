@@ -29,10 +29,10 @@ func (e *Entry) Changes() []Change {
 	return e.changes
 }
 
-// Timeline is what happened in a namespace of a cluster, or in all of them for "*", from one time to
-// another, in the order of time: by seconds, and in each by resourceVersion, which is the order of
-// the cluster. "" is what is in no namespace. wanted chooses units, before a version is read. The
-// versions are the caller's. The error is the last element.
+// Timeline is what happened in a namespace of a cluster, or in all of them for "*", from one time
+// to another, in the order of time: by seconds, and in each by resourceVersion, which is the order
+// of the cluster. "" is what is in no namespace. wanted chooses units, before a version is read.
+// The versions are the caller's. The error is the last element.
 func (db *DB) Timeline(
 	cluster, namespace string, since, until time.Time, wanted func(u *Unit) bool,
 ) iter.Seq2[*Entry, error] {

@@ -50,9 +50,9 @@ type Stored struct {
 	Versions, Marks, Repeats int
 }
 
-// Append stores events and positions, all or nothing. Durable when it returns nil. The events are not
-// kept. When ctx ends while the disk does not answer, nothing is known of them: store them again.
-// ErrOtherCluster and an event.PanicError refuse a batch, any other error may heal.
+// Append stores events and positions, all or nothing. Durable when it returns nil. The events are
+// not kept. When ctx ends while the disk does not answer, nothing is known of them: store them
+// again. ErrOtherCluster and an event.PanicError refuse a batch, any other error may heal.
 func (db *DB) Append(ctx context.Context, events []*event.Event, positions ...SourcePosition) (Stored, error) {
 	select {
 	case db.writer.busy <- struct{}{}: // until the commit has ended
@@ -264,8 +264,8 @@ func (b *batch) addToTimeline(u *Unit, e *event.Event, seq sequence) error {
 	return b.Set(b.w.value, []byte{opCode(e.Op)}, nil)
 }
 
-// addToClock notes the lowest version that a watch reported in a minute. What a list tells may be of
-// any time.
+// addToClock notes the lowest version that a watch reported in a minute. What a list tells may be
+// of any time.
 func (b *batch) addToClock(u *Unit, e *event.Event, seq sequence) error {
 	if e.Initial || e.Inferred || e.Op == event.Synced || !seq.isNumber() {
 		return nil

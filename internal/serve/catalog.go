@@ -102,7 +102,8 @@ func makeCatalog(db *history.DB, cluster string, at history.Point) ([]*resourceT
 	return types, definitions(db, types, byName, at)
 }
 
-// learn finds the version and the scope: of an object, or of what the stream said about the resource.
+// learn finds the version and the scope: of an object, or of what the stream said about the
+// resource.
 func (t *resourceType) learn(db *history.DB, u *history.Unit) error {
 	for o, err := range db.Objects(u, "") {
 		if err != nil {
@@ -155,8 +156,8 @@ type crdColumns struct {
 	Priority int32  `json:"priority"`
 }
 
-// definitions gives custom resources the names and columns that their definitions have, where these are in
-// the history.
+// definitions gives custom resources the names and columns that their definitions have, where these
+// are in the history.
 func definitions(db *history.DB, types []*resourceType, byName map[string]*resourceType, at history.Point) error {
 	crds := byName["customresourcedefinitions.apiextensions.k8s.io"]
 	if crds == nil {

@@ -13,8 +13,9 @@ import (
 	"time"
 )
 
-// NewCertificate makes a certificate for this machine, which only this process has the key of. authority
-// is what a kubeconfig has as certificate-authority-data: kubectl sends its token to TLS servers only.
+// NewCertificate makes a certificate for this machine, which only this process has the key of.
+// authority is what a kubeconfig has as certificate-authority-data: kubectl sends its token to TLS
+// servers only.
 func NewCertificate() (cert tls.Certificate, authority []byte, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

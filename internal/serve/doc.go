@@ -1,8 +1,8 @@
 // Package serve is a read-only Kubernetes API over a history: kubectl, k9s and client-go work on a
 // cluster as it was at a time, and see what followed as a watch.
 //
-// In: a history (package history) and a point in it. Out: HTTP, as an API server answers it: discovery,
-// get, list, watch, tables.
+// In: a history (package history) and a point in it. Out: HTTP, as an API server answers it:
+// discovery, get, list, watch, tables.
 //
 // # Promises
 //

@@ -93,7 +93,8 @@ func (s *site) request(method, path string, headers map[string]string) (int, str
 	return response.StatusCode, string(body)
 }
 
-// script are events of a cluster, a second apart. Objects are parsed anew, so that they name themselves.
+// script are events of a cluster, a second apart. Objects are parsed anew, so that they name
+// themselves.
 func script(t *testing.T, seed uint64, objects, changes int) []event.Event {
 	t.Helper()
 	events := testkit.Events(t, seed, objects, changes)
@@ -341,7 +342,8 @@ func TestReplay(t *testing.T) {
 		}
 	})
 	t.Run("it keeps the pace that was asked for", func(t *testing.T) {
-		// The first change comes a second after the point at most; at a thousandth of the pace nothing comes.
+		// The first change comes a second after the point at most; at a thousandth of the pace
+		// nothing comes.
 		slow := newSite(t, events, serve.Config{At: history.Point{At: at}, Speed: 0.0001})
 		w, err := slow.client.Resource(pods).Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.GetResourceVersion(), TimeoutSeconds: new(int64(1))})
 		testkit.OK(t, err)

@@ -140,7 +140,8 @@ func (q *request) group(group, version string, parts []string) {
 		return
 	}
 	namespace := ""
-	// namespaces/shop/pods is of a namespace; namespaces/shop is one; namespaces/shop/status is a part of one.
+	// namespaces/shop/pods is of a namespace; namespaces/shop is one; namespaces/shop/status is a
+	// part of one.
 	if parts[0] == "namespaces" && len(parts) > 2 && parts[2] != "status" && parts[2] != "finalize" {
 		namespace, parts = parts[1], parts[2:]
 	}

@@ -189,12 +189,12 @@ func (w *watcher) change(v, before *history.Version) error {
 	return nil
 }
 
-// reorderSeconds is how far times within a resource may disagree with the order of its versions: a field
-// manager's times are whole seconds, those of deletes are of when they were observed.
+// reorderSeconds is how far times within a resource may disagree with the order of its versions: a
+// field manager's times are whole seconds, those of deletes are of when they were observed.
 const reorderSeconds = 5
 
-// replay sends what came after a version, at the recorded pace: counted from the point for a client that has
-// its state, and from where the first client began for one that comes back.
+// replay sends what came after a version, at the recorded pace: counted from the point for a client
+// that has its state, and from where the first client began for one that comes back.
 func (w *watcher) replay(from, version uint64) error {
 	began := w.start(from == version)
 	zero := w.cfg.At.At // where the pace counts from
@@ -292,8 +292,8 @@ func (h *entries) Pop() any {
 	return last
 }
 
-// follow sends what a history that is being written gets: it compares the newest version of each object with
-// the one that was sent.
+// follow sends what a history that is being written gets: it compares the newest version of each
+// object with the one that was sent.
 func (w *watcher) follow(from uint64) error {
 	known := map[history.Object]history.Head{}
 	first := true
@@ -319,7 +319,8 @@ func (w *watcher) follow(from uint64) error {
 	}
 }
 
-// differences sends what is newer than what is known, and what is newer than a version the first time.
+// differences sends what is newer than what is known, and what is newer than a version the first
+// time.
 func (w *watcher) differences(known map[history.Object]history.Head, from uint64, first bool) (n int, err error) {
 	db, release, err := w.cfg.Open()
 	if err != nil {

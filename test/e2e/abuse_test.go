@@ -49,16 +49,16 @@ sinks:
   - {name: teams, maxInFlightBytes: 16MiB, kafka: {brokers: ["${KAFKA}"], topic: "team.{attributes.team}"}}
 `
 
-// What the well-behaved tenant may notice. A latency of some milliseconds doubles by itself, so there
-// is a floor.
+// What the well-behaved tenant may notice. A latency of some milliseconds doubles by itself, so
+// there is a floor.
 const (
 	abuseFactor = 2
 	abuseFloor  = 50 * time.Millisecond
 	abuseMemory = 512 * mib // half of what the chart allows
 )
 
-// TestAbuse has a tenant write whatever the API server takes, beside a tenant whose events must stay
-// complete, in order and as fast as before.
+// TestAbuse has a tenant write whatever the API server takes, beside a tenant whose events must
+// stay complete, in order and as fast as before.
 func TestAbuse(t *testing.T) {
 	l := newLab(t, abused(t))
 	good := l.definition()

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// The long form of the failover test may run with Apache Kafka itself; make test-failover makes these.
+// The long form of the failover test may run with Apache Kafka itself; make test-failover makes
+// these.
 var (
 	apacheBroker = flag.String("failover.kafka", "", "program that runs an Apache Kafka broker (test/kafka/broker), in place of kfake")
 	apacheJars   = flag.String("failover.kafka.lib", "", "directory of its jars")

@@ -144,8 +144,8 @@ func (l *lab) written() []truth.Collection {
 	}
 }
 
-// entries is how many writes of a round leave an entry: create, update, apply, status, scale, a label
-// and a finalizer added, a pod and three config maps.
+// entries is how many writes of a round leave an entry: create, update, apply, status, scale, a
+// label and a finalizer added, a pod and three config maps.
 const entries = 11
 
 // TestAttribution writes as people and controllers do, through restarts. That each event has the

@@ -100,7 +100,8 @@ func TestWhatAFloodLeavesBehindIsReadFromTheAPIServer(t *testing.T) {
 	}
 }
 
-// holdsASnapshot waits until the stream holds the newest state of everything, sent because it was asked for.
+// holdsASnapshot waits until the stream holds the newest state of everything, sent because it was
+// asked for.
 func (l *lab) holdsASnapshot(b *harness.Bridge) {
 	l.t.Helper()
 	stream := jetStream(b)
@@ -120,7 +121,8 @@ func (l *lab) holdsASnapshot(b *harness.Bridge) {
 	})
 }
 
-// stateGet is the version of a ConfigMap's body in the state directory of a bridge that does not run.
+// stateGet is the version of a ConfigMap's body in the state directory of a bridge that does not
+// run.
 func (l *lab) stateGet(b *harness.Bridge, name string) string {
 	l.t.Helper()
 	out, err := b.Output(l.ctx, "statedir", "get", "configmaps", l.namespace+"/"+name)

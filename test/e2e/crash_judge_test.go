@@ -60,7 +60,8 @@ func (l *lab) exists(collections []truth.Collection) []truth.Change {
 
 func (c *crashRun) exist() []truth.Change { c.t.Helper(); return c.exists(c.collections()) }
 
-// witnessed are the changes that any ledger has. Only the last one may not have a hole: the others end with their API server.
+// witnessed are the changes that any ledger has. Only the last one may not have a hole: the others
+// end with their API server.
 func (c *crashRun) witnessed() (changes []truth.Change) {
 	c.t.Helper()
 	c.mu.Lock()

@@ -44,7 +44,8 @@ var firstPlans = []plan{
 	{moment: crash.Running, life: long},
 }
 
-// plan says what happens around a kill: the first ones are all different, the others are left to chance.
+// plan says what happens around a kill: the first ones are all different, the others are left to
+// chance.
 func (c *crashRun) plan(kill int) (p plan) {
 	if kill < min(len(firstPlans), c.kills) {
 		p = firstPlans[kill]
@@ -158,7 +159,8 @@ func (c *crashRun) phase(seen lastSeen) crash.Phase {
 	return crash.Running
 }
 
-// awaitWrite waits until the bridge writes to its state, for a while. The file system tells, to the millisecond.
+// awaitWrite waits until the bridge writes to its state, for a while. The file system tells, to the
+// millisecond.
 func (c *crashRun) awaitWrite() bool {
 	before := crash.LastWrite(c.bridge.StateDir)
 	for until := time.Now().Add(2 * time.Second); time.Now().Before(until); time.Sleep(time.Millisecond) {
@@ -169,7 +171,8 @@ func (c *crashRun) awaitWrite() bool {
 	return false
 }
 
-// startAgain starts a bridge that ended by itself, as it does when it finds no API server. What starts it waits a little before it does.
+// startAgain starts a bridge that ended by itself, as it does when it finds no API server. What
+// starts it waits a little before it does.
 func (c *crashRun) startAgain() {
 	c.t.Helper()
 	c.t.Logf("the bridge ended by itself: %s", c.bridge.Log.Tail(1))

@@ -90,6 +90,7 @@ func (c *crashRun) begin() {
 		c.inTrouble.Wait()
 	})
 	c.startBridge()
-	// Before the first position is saved, a restart is another first start, with another snapshot and no gap to tell.
+	// Before the first position is saved, a restart is another first start, with another snapshot
+	// and no gap to tell.
 	eventually(c.t, "the bridge has a position to resume from", testPatience, func() []string { return withoutPosition(c.ctx, c.bridge) })
 }

@@ -16,15 +16,17 @@ var (
 	crashKills = flag.Int("crash.kills", 0, "how often each crash test kills the bridge; 0 is a short run, which has each kind of trouble once")
 	crashSeed  = flag.Uint64("crash.seed", 0, "what the crash tests do, and when; 0 takes a new one each time")
 	crashFile  = flag.String("crash.report", "", "file to append the reports of the crash tests to")
-	// crashUntold makes a failure of objects that are gone without a deleted, because all that was told of them lies in a gap.
+	// crashUntold makes a failure of objects that are gone without a deleted, because all that was
+	// told of them lies in a gap.
 	crashUntold = flag.Bool("crash.untold", true, "fail for objects that have no deleted, since all of their life lies in a gap that was told")
 )
 
-// crashing is a control plane that nobody else uses: its API server is killed. It has no controllers, since the scheduler does not survive
-// that each time.
+// crashing is a control plane that nobody else uses: its API server is killed. It has no
+// controllers, since the scheduler does not survive that each time.
 var crashing = startOnce("crashing", noControllers, "--etcd-compaction-interval=0")
 
-// Little memory, so that an outage of a broker goes to disk soon; the rest of what the bridge has to its defaults.
+// Little memory, so that an outage of a broker goes to disk soon; the rest of what the bridge has
+// to its defaults.
 const (
 	crashInformers = `
 informers:
@@ -48,10 +50,11 @@ sinks:
 `
 )
 
-// TestCrash kills the bridge at moments that nobody chooses, and at some that are chosen to hurt, while everything changes, its brokers come
-// and go, and the API server forgets. Whatever happens: no change that a witness saw is lost, unless the bridge itself says so; each
-// object's events are in order, and end in what the object has become. What comes again has its old id, and a reason. The bucket has in the end
-// what exists, and nothing else.
+// TestCrash kills the bridge at moments that nobody chooses, and at some that are chosen to hurt,
+// while everything changes, its brokers come and go, and the API server forgets. Whatever happens:
+// no change that a witness saw is lost, unless the bridge itself says so; each object's events are
+// in order, and end in what the object has become. What comes again has its old id, and a reason.
+// The bucket has in the end what exists, and nothing else.
 func TestCrash(t *testing.T) {
 	c := newCrash(t, crashing(t), 12)
 	c.forgets = true
@@ -60,8 +63,9 @@ func TestCrash(t *testing.T) {
 	c.run()
 }
 
-// TestCrashWithoutDeduplication is TestCrash with one sink only, which stores what comes again, and an API server that does not forget: so all
-// that may come again is what was acknowledged and not committed, and nothing at all may be missing.
+// TestCrashWithoutDeduplication is TestCrash with one sink only, which stores what comes again, and
+// an API server that does not forget: so all that may come again is what was acknowledged and not
+// committed, and nothing at all may be missing.
 func TestCrashWithoutDeduplication(t *testing.T) {
 	c := newCrash(t, crashing(t), 8)
 	c.addJetStream("JetStream, without a window of duplicates (100 ms)", crashForgetful)
@@ -131,7 +135,8 @@ func (c *crashRun) startBridge() {
 	must(c.t, c.bridge.Start())
 }
 
-// kill kills the bridge, and waits until its brokers have taken what it had sent: it belongs to this life.
+// kill kills the bridge, and waits until its brokers have taken what it had sent: it belongs to
+// this life.
 func (c *crashRun) kill(phase crash.Phase) {
 	c.t.Helper()
 	c.bridge.Kill()

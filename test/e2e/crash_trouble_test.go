@@ -97,7 +97,8 @@ func (c *crashRun) restartAPIServer() {
 	}
 }
 
-// witnessAnew begins a new ledger and ends the one before: the history of an API server that was restarted begins anew.
+// witnessAnew begins a new ledger and ends the one before: the history of an API server that was
+// restarted begins anew.
 func (c *crashRun) witnessAnew() error {
 	ctx, cancel := context.WithTimeout(c.ctx, 30*time.Second)
 	defer cancel()

@@ -17,7 +17,8 @@ import (
 	"github.com/kubebridge/bridge/test/e2e/truth"
 )
 
-// definition is a CRD that a test has for itself: resource things in a group of the lab's namespace.
+// definition is a CRD that a test has for itself: resource things in a group of the lab's
+// namespace.
 type definition struct {
 	*lab
 	group string
@@ -53,7 +54,8 @@ func versions(list ...string) (out []any) {
 	return out
 }
 
-// define makes the definition with these versions, or changes it, and waits until the first of them is served.
+// define makes the definition with these versions, or changes it, and waits until the first of them
+// is served.
 func (d *definition) define(list ...string) {
 	d.t.Helper()
 	eventually(d.t, "the definition is written", testPatience, func() []string {
@@ -134,7 +136,8 @@ func (d *definition) phase(b *harness.Bridge, want string) {
 	})
 }
 
-// told waits until the stream tells of a thing in one of these words, and gives all that it tells of things: "added name v1".
+// told waits until the stream tells of a thing in one of these words, and gives all that it tells
+// of things: "added name v1".
 func (d *definition) told(r reader, want ...string) (all []string) {
 	d.t.Helper()
 	eventually(d.t, "the stream has "+strings.Join(want, " or "), testPatience, func() []string {
@@ -161,8 +164,9 @@ func (d *definition) told(r reader, want ...string) (all []string) {
 	return all
 }
 
-// deleted waits until the stream tells that a thing is gone. A change of the definition cuts its watches: what is deleted just then
-// is found by a list, and told with what the bridge knew last, in the version that it had it in.
+// deleted waits until the stream tells that a thing is gone. A change of the definition cuts its
+// watches: what is deleted just then is found by a list, and told with what the bridge knew last,
+// in the version that it had it in.
 func (d *definition) deleted(r reader, name string) {
 	d.t.Helper()
 	told := "deleted " + name

@@ -80,7 +80,8 @@ func TestDemoInYourCluster(t *testing.T) {
 	}
 }
 
-// processesOf are the command lines of the processes that were started with a path in a directory; none where there is no /proc.
+// processesOf are the command lines of the processes that were started with a path in a directory;
+// none where there is no /proc.
 func processesOf(dir string) (found []string) {
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {

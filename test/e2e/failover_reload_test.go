@@ -25,8 +25,9 @@ const (
 
 var orders = []order{leaderThenKilled, standbyThenKilled, bothThenKilled, nobodyKilled}
 
-// TestReplicasTakeAChangedConfigurationNearFailovers changes the configuration while everything changes, which each replica gets at its own time, and
-// kills the leader near that. Nothing is lost or out of order, no event is in the stream twice, and no list is asked for.
+// TestReplicasTakeAChangedConfigurationNearFailovers changes the configuration while everything
+// changes, which each replica gets at its own time, and kills the leader near that. Nothing is lost
+// or out of order, no event is in the stream twice, and no list is asked for.
 func TestReplicasTakeAChangedConfigurationNearFailovers(t *testing.T) {
 	f := newFailover(t)
 	f.begin()
@@ -42,7 +43,8 @@ func TestReplicasTakeAChangedConfigurationNearFailovers(t *testing.T) {
 	f.judge(rounds, byWatch+byPage)
 }
 
-// changed is the configuration with another queue, another retry of a sink, or both: what the informer's resources, or the sink, are restarted for.
+// changed is the configuration with another queue, another retry of a sink, or both: what the
+// informer's resources, or the sink, are restarted for.
 func changed(round int) string {
 	config := failoverConfig
 	if round%3 != 1 {

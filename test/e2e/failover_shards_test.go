@@ -10,7 +10,8 @@ import (
 	"github.com/kubebridge/bridge/test/e2e/crash"
 )
 
-// shardedConfig has two shards write to topics of their own, so that it shows which of them has sent what.
+// shardedConfig has two shards write to topics of their own, so that it shows which of them has
+// sent what.
 var shardedConfig = `shard: "${SHARD}"` + strings.Replace(failoverConfig, "kafka: {", `kafka: {topic: "k8s.{cluster}.{resource}.shard-${NUMBER}", `, 1)
 
 // shardedRun are two shards with two replicas each. The first of each leads.
@@ -58,7 +59,8 @@ func (s *shardedRun) roles() {
 	}
 }
 
-// failOver kills the leader of a shard, at any moment, and lets it stand by when its successor leads.
+// failOver kills the leader of a shard, at any moment, and lets it stand by when its successor
+// leads.
 func (s *shardedRun) failOver(shard int) {
 	s.t.Helper()
 	r := &s.shards[shard]
@@ -72,8 +74,9 @@ func (s *shardedRun) failOver(shard int) {
 	s.roles()
 }
 
-// TestEachObjectIsOfOneShardWhoseLeadersAreKilled kills the leaders of two shards under load. Nothing is lost or out of order, no event is in the
-// stream twice, no list is asked for, and each object is of one shard from the beginning to the end.
+// TestEachObjectIsOfOneShardWhoseLeadersAreKilled kills the leaders of two shards under load.
+// Nothing is lost or out of order, no event is in the stream twice, no list is asked for, and each
+// object is of one shard from the beginning to the end.
 func TestEachObjectIsOfOneShardWhoseLeadersAreKilled(t *testing.T) {
 	s := newSharded(t)
 	s.begin()

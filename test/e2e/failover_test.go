@@ -43,7 +43,8 @@ sinks:
   - {name: kafka, retry: {initial: 100ms, max: 1s}, kafka: {brokers: ["${KAFKA}"], createTopics: {partitions: 4, replicationFactor: 1}}}
 `
 
-// replica is a bridge that stands by for another, with ways of its own to the API server and to the stream.
+// replica is a bridge that stands by for another, with ways of its own to the API server and to the
+// stream.
 type replica struct {
 	*harness.Bridge
 	name      string
@@ -77,14 +78,16 @@ type failoverRun struct {
 	natsAddress, kafkaAddress string
 }
 
-// succession is how long it took until the first event of the successor, and how busy the machine was meanwhile.
+// succession is how long it took until the first event of the successor, and how busy the machine
+// was meanwhile.
 type succession struct {
 	took time.Duration
 	busy float64 // how many times as long a short sleep took as it should have
 }
 
-// What a takeover may take. On a machine that has much else to do, which sleeps tell by how late they end, single ones take longer: then the bound is on
-// the median of several, and longer by as much as sleeps are. A bridge with the race detector is not held to it in single ones.
+// What a takeover may take. On a machine that has much else to do, which sleeps tell by how late
+// they end, single ones take longer: then the bound is on the median of several, and longer by as
+// much as sleeps are. A bridge with the race detector is not held to it in single ones.
 const (
 	soon       = leaseDuration + 2*time.Second
 	atLast     = leaseDuration + 20*time.Second
@@ -92,8 +95,9 @@ const (
 	busyFrom   = 1.3
 )
 
-// TestFailover takes the leader away in every way while everything changes. Nothing is lost, nothing is out of order, no event is in the stream
-// twice, no list is asked for, and the successor publishes within about the lease's duration and two seconds.
+// TestFailover takes the leader away in every way while everything changes. Nothing is lost,
+// nothing is out of order, no event is in the stream twice, no list is asked for, and the successor
+// publishes within about the lease's duration and two seconds.
 func TestFailover(t *testing.T) {
 	f := newFailover(t)
 	f.begin()

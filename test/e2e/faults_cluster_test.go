@@ -9,8 +9,8 @@ import (
 	"github.com/kubebridge/bridge/test/e2e/faults"
 )
 
-// What answers at the API server's address after a cut is another cluster: the bridge must end before it has read anything of it. When the
-// cluster is back, it goes on as if nothing had been.
+// What answers at the API server's address after a cut is another cluster: the bridge must end
+// before it has read anything of it. When the cluster is back, it goes on as if nothing had been.
 func clusterIsReplaced(f *faultRun) {
 	p := f.front()
 	b := f.faulted()

@@ -14,7 +14,8 @@ import (
 	"github.com/kubebridge/bridge/test/e2e/truth"
 )
 
-// An API server that was restarted does not know what was before, so there is a gap, and a witness of its own for each of its lives.
+// An API server that was restarted does not know what was before, so there is a gap, and a witness
+// of its own for each of its lives.
 func apiServerRestarts(f *faultRun) {
 	b := f.faulted()
 	f.start(b)
@@ -34,7 +35,8 @@ func apiServerRestarts(f *faultRun) {
 	f.stop(b)
 }
 
-// etcd forgets the version of a list when half of it is read, and the API server keeps no copy of its own.
+// etcd forgets the version of a list when half of it is read, and the API server keeps no copy of
+// its own.
 func compactionBetweenPages(f *faultRun) {
 	f.each(twoPages, func(i int) { f.createConfigMap(fmt.Sprintf("unchanged-%d", i), "stays") })
 	f.createConfigMap("changes", "0")
@@ -74,8 +76,9 @@ func compactionBetweenPages(f *faultRun) {
 	f.stop(b)
 }
 
-// The bridge is killed; then everything changes, over and over under the same names, and is compacted. After it was started, the stream holds
-// exactly the differences between what it knew and what there is.
+// The bridge is killed; then everything changes, over and over under the same names, and is
+// compacted. After it was started, the stream holds exactly the differences between what it knew
+// and what there is.
 func longAbsence(f *faultRun) {
 	f.each(100, func(i int) { f.createConfigMap(fmt.Sprintf("unchanged-%d", i), "stays") })
 	b := f.faulted()
@@ -152,7 +155,8 @@ func (f *faultRun) seenAll(from int) (changes []truth.Change) {
 	return changes
 }
 
-// afterSnapshot are the events from the first gap on, when the lists that heal the gaps have ended, which is told last.
+// afterSnapshot are the events from the first gap on, when the lists that heal the gaps have ended,
+// which is told last.
 func (f *faultRun) afterSnapshot(b *harness.Bridge) (found []read.Event) {
 	f.t.Helper()
 	stream := jetStream(b)
@@ -180,7 +184,8 @@ func (f *faultRun) afterSnapshot(b *harness.Bridge) (found []read.Event) {
 	return found
 }
 
-// beforeTheBackup lives a while, and has a snapshot taken of etcd; what comes after it will be undone.
+// beforeTheBackup lives a while, and has a snapshot taken of etcd; what comes after it will be
+// undone.
 func (f *faultRun) beforeTheBackup(b *harness.Bridge, name string) {
 	f.t.Helper()
 	f.start(b)
@@ -223,7 +228,8 @@ func etcdIsRestoredUnderLoad(f *faultRun) {
 		_, err := f.Operate(f.ctx, "restore?name=underload")
 		restored <- err
 	}()
-	// Until the API server is away. A history that has overtaken the versions of before when a bridge asks can't be told from theirs.
+	// Until the API server is away. A history that has overtaken the versions of before when a
+	// bridge asks can't be told from theirs.
 	time.Sleep(time.Second)
 	f.calm()
 	must(f.t, <-restored)
@@ -231,8 +237,8 @@ func etcdIsRestoredUnderLoad(f *faultRun) {
 	f.stop(b)
 }
 
-// undone checks that the stream ends in the state of the cluster, that it tells of the rewind once for each resource, and that the reader of the events
-// after that is right by them alone.
+// undone checks that the stream ends in the state of the cluster, that it tells of the rewind once
+// for each resource, and that the reader of the events after that is right by them alone.
 func (f *faultRun) undone(b *harness.Bridge) {
 	f.t.Helper()
 	events := f.converges(b, func([]truth.Change) {})
@@ -256,7 +262,8 @@ func (f *faultRun) undone(b *harness.Bridge) {
 	}
 }
 
-// Bridges that were started while there is no API server, and while it comes back, wait until it is.
+// Bridges that were started while there is no API server, and while it comes back, wait until it
+// is.
 func apiServerStarts(f *faultRun) {
 	f.createConfigMap("exists", "1")
 	b := f.faulted()

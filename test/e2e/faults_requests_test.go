@@ -67,7 +67,8 @@ func since(requests []faults.Request, moment time.Time) []faults.Request {
 	return slices.DeleteFunc(requests, func(r faults.Request) bool { return r.Time.Before(moment) })
 }
 
-// relisted fails when the bridge listed more often than so, in all, beyond the first list of each resource.
+// relisted fails when the bridge listed more often than so, in all, beyond the first list of each
+// resource.
 func (f *faultRun) relisted(b *harness.Bridge, want int) {
 	f.t.Helper()
 	s, err := b.Status(f.ctx)
@@ -81,8 +82,8 @@ func (f *faultRun) relisted(b *harness.Bridge, want int) {
 	}
 }
 
-// A version that has expired is a gap, in whichever way it is told. What changed in it and can't be known is told to be missing; the rest is
-// there.
+// A version that has expired is a gap, in whichever way it is told. What changed in it and can't be
+// known is told to be missing; the rest is there.
 func versionsExpire(f *faultRun) {
 	const soon = 2 * time.Second
 	p := f.front()
@@ -90,7 +91,8 @@ func versionsExpire(f *faultRun) {
 	f.start(b)
 	f.change()
 	time.Sleep(*faultsTime / 3)
-	// The answer to a watch, after failures that have made the bridge slow to ask again. Of a version that is left to try, the first may be.
+	// The answer to a watch, after failures that have made the bridge slow to ask again. Of a
+	// version that is left to try, the first may be.
 	p.Answer(3, faults.All("pods"), badGateway)
 	p.Answer(2, faults.Watches("pods"), faults.Status(http.StatusGone, metav1.StatusReasonExpired, 0))
 	p.Cut()
@@ -100,7 +102,8 @@ func versionsExpire(f *faultRun) {
 		f.t.Errorf("%v lie between the 410 and the list", pause)
 	}
 	p.Heal()
-	// An event within a watch, and a second one at once: after something came through there is a later version to try.
+	// An event within a watch, and a second one at once: after something came through there is a
+	// later version to try.
 	p.Wrap(1, faults.Watches("configmaps"), faults.EndingIn(3, http.StatusGone, metav1.StatusReasonExpired))
 	p.Wrap(1, faults.Watches("configmaps"), faults.EndingIn(0, http.StatusGone, metav1.StatusReasonExpired))
 	p.Cut()
@@ -126,8 +129,8 @@ func (f *faultRun) waitForRequests(p *faults.Front, match faults.Match, want int
 	})
 }
 
-// judge waits until the stream ends in the state of the cluster, and judges it by what witnesses saw: what the bridge itself told to be missing may
-// be missing.
+// judge waits until the stream ends in the state of the cluster, and judges it by what witnesses
+// saw: what the bridge itself told to be missing may be missing.
 func (f *faultRun) judge(b *harness.Bridge, changes []truth.Change) *crash.Verdict {
 	f.t.Helper()
 	var exist []truth.Change
@@ -176,7 +179,8 @@ func byPages(p *faults.Front) {
 
 const twoPages = 600
 
-// The second page of a list is asked for when its token has expired: the list begins anew, and what it has handed on before is no event.
+// The second page of a list is asked for when its token has expired: the list begins anew, and what
+// it has handed on before is no event.
 func continueTokenExpires(f *faultRun) {
 	f.each(twoPages, func(i int) { f.createConfigMap(fmt.Sprintf("unchanged-%d", i), "stays") })
 	p := f.front()

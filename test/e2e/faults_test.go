@@ -24,13 +24,14 @@ import (
 
 var faultsTime = flag.Duration("faults.time", 5*time.Second, "how long each kind of fault in TestAPIServerFaults goes on at least")
 
-// faulty is a control plane whose API server and way to it are spoiled in every way. Nothing changes in it but by tests. Its API server answers the
-// second page of a list from etcd, as all did before 1.34.
+// faulty is a control plane whose API server and way to it are spoiled in every way. Nothing
+// changes in it but by tests. Its API server answers the second page of a list from etcd, as all
+// did before 1.34.
 var faulty = startOnce("faulty", noControllers, "--etcd-compaction-interval=0", "--apiserver-arg=--feature-gates=ListFromCacheSnapshot=false")
 
-// What goes wrong between the bridge and an API server that is well costs nobody anything: no change is lost, none comes twice or out of
-// order, and no gap is told, since the API server remembers. What the API server does itself disturbs everybody, so that comes one after the
-// other.
+// What goes wrong between the bridge and an API server that is well costs nobody anything: no
+// change is lost, none comes twice or out of order, and no gap is told, since the API server
+// remembers. What the API server does itself disturbs everybody, so that comes one after the other.
 func TestAPIServerFaults(t *testing.T) {
 	t.Parallel()
 	c := faulty(t)
@@ -83,7 +84,8 @@ func (f *faultRun) collections() []truth.Collection {
 	}
 }
 
-// faulted prepares the bridge, and has a witness begin with it, for which what exists by now is the first snapshot.
+// faulted prepares the bridge, and has a witness begin with it, for which what exists by now is the
+// first snapshot.
 func (f *faultRun) faulted(more ...func(*harness.BridgeConfig)) *harness.Bridge {
 	f.t.Helper()
 	f.ledger = f.witness(f.collections()...)
@@ -124,8 +126,8 @@ func (f *faultRun) calm() {
 	must(f.t, f.churn.Stop())
 }
 
-// exact waits until the stream is what the witness saw, and fails when the bridge told a gap. That its first list was broken off and begun anew is
-// none of what a witness sees.
+// exact waits until the stream is what the witness saw, and fails when the bridge told a gap. That
+// its first list was broken off and begun anew is none of what a witness sees.
 func (f *faultRun) exact(b *harness.Bridge) []read.Event {
 	f.t.Helper()
 	const patience = 2 * time.Minute // after failures in a row a request is tried again after up to a minute
@@ -149,7 +151,8 @@ func gapEvents(events []read.Event) (told []read.Event) {
 	return told
 }
 
-// changeBig changes large objects until ctx ends: most bytes are theirs, so that connections are cut amid them.
+// changeBig changes large objects until ctx ends: most bytes are theirs, so that connections are
+// cut amid them.
 func (f *faultRun) changeBig(ctx context.Context) {
 	for i := 0; ctx.Err() == nil; i++ {
 		patch := fmt.Appendf(nil, `{"data":{"round":"%d","value":%q}}`, i, strings.Repeat(fmt.Sprint(i%10), 50_000))
@@ -158,8 +161,8 @@ func (f *faultRun) changeBig(ctx context.Context) {
 	}
 }
 
-// A connection is cut after a random number of bytes: while the bridge asks what there is, in its first lists, between and amid
-// events.
+// A connection is cut after a random number of bytes: while the bridge asks what there is, in its
+// first lists, between and amid events.
 func connectionsAreCut(f *faultRun) {
 	const objects, cuts = 150, 8
 	f.each(objects, func(i int) { f.createConfigMap(fmt.Sprintf("unchanged-%d", i), strings.Repeat("x", 2000)) })
@@ -202,7 +205,8 @@ func connectionsAreCut(f *faultRun) {
 	f.stop(b)
 }
 
-// healthChecks are client-go's settings of how soon HTTP/2 asks whether a silent connection is alive, which is half a minute by default.
+// healthChecks are client-go's settings of how soon HTTP/2 asks whether a silent connection is
+// alive, which is half a minute by default.
 func healthChecks(c *harness.BridgeConfig) {
 	c.Env["HTTP2_READ_IDLE_TIMEOUT_SECONDS"], c.Env["HTTP2_PING_TIMEOUT_SECONDS"] = "1", "1"
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/kubebridge/bridge/test/e2e/truth"
 )
 
-// judge holds streams of several forms against the changes that a witness saw. What may not be seen is a * in what it expects, and in
-// what it reads.
+// judge holds streams of several forms against the changes that a witness saw. What may not be seen
+// is a * in what it expects, and in what it reads.
 type judge struct {
 	changes  []told
 	byID     map[string]*told
@@ -171,8 +171,8 @@ func attributes(e *read.Event, ch *told) (problems []string) {
 	return problems
 }
 
-// owners checks the chain of pods: as much of it as was known, and while the pod lived in the end all of it. When it is deleted, its owners may be
-// gone before it.
+// owners checks the chain of pods: as much of it as was known, and while the pod lived in the end
+// all of it. When it is deleted, its owners may be gone before it.
 func owners(events []read.Event) (problems []string) {
 	last := map[string]*read.Event{}
 	for i := range events {
@@ -215,7 +215,8 @@ func (j *judge) isObject(e *read.Event, ch *told) string {
 	return differ("the object", got(e.Data()), ch.object)
 }
 
-// isChange checks the object, the one before it, and that the JSON Patch leads from one to the other.
+// isChange checks the object, the one before it, and that the JSON Patch leads from one to the
+// other.
 func (j *judge) isChange(e *read.Event, ch *told) string {
 	var c struct{ Object, Old, Patch json.RawMessage }
 	if err := json.Unmarshal(e.Data(), &c); err != nil {
@@ -251,8 +252,9 @@ func isReference(e *read.Event, _ *told) string {
 	return ""
 }
 
-// patches judges a stream of merge patches: each, applied to what the reader has, gives what the object is. With history every change is there;
-// without, versions are left out, and deletes are not; in the end the reader has what exists.
+// patches judges a stream of merge patches: each, applied to what the reader has, gives what the
+// object is. With history every change is there; without, versions are left out, and deletes are
+// not; in the end the reader has what exists.
 func (j *judge) patches(history bool) func([]read.Event) []string {
 	return func(events []read.Event) (problems []string) {
 		states := map[string][]byte{}

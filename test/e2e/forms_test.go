@@ -20,7 +20,8 @@ import (
 	"github.com/kubebridge/bridge/test/e2e/truth"
 )
 
-// forms sends one namespace to nine sinks, each a stream of its own, in every form. The sink of the newest states is too slow for what happens.
+// forms sends one namespace to nine sinks, each a stream of its own, in every form. The sink of the
+// newest states is too slow for what happens.
 const forms = `
 informers:
   - name: app
@@ -60,7 +61,8 @@ sinks:
   - {name: quiet, nats: {servers: ["nats://${NATS_ADDRESS}"], stream: {name: quiet}, subject: "quiet.{resource}.{name}.{op}"}}
 `
 
-// Every form of payload, filter, redaction and delivery is held against what an independent watch saw of the same churn.
+// Every form of payload, filter, redaction and delivery is held against what an independent watch
+// saw of the same churn.
 func TestEveryFormTellsWhatTheAPIServerDid(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, live(t))

@@ -19,8 +19,8 @@ import (
 	"github.com/kubebridge/bridge/test/e2e/truth"
 )
 
-// What an API server does to its history disturbs everybody who watches it, so these tests have control planes of their own, and run one
-// after the other.
+// What an API server does to its history disturbs everybody who watches it, so these tests have
+// control planes of their own, and run one after the other.
 func TestHistory(t *testing.T) {
 	t.Parallel()
 	c := still(t)
@@ -128,7 +128,8 @@ func (l *lab) populate(unchanged int) {
 	}
 }
 
-// changeEverything changes, deletes, replaces and creates, and creates something that nobody will ever know of.
+// changeEverything changes, deletes, replaces and creates, and creates something that nobody will
+// ever know of.
 func (l *lab) changeEverything() {
 	l.t.Helper()
 	maps, api := l.client.CoreV1().ConfigMaps(l.namespace), l.dynamic.Resource(widgets).Namespace(l.namespace)
@@ -233,8 +234,8 @@ func (l *lab) witnessFromNow() *truth.Ledger {
 	return ledger
 }
 
-// gapsComeFirst checks that each of the resources has one gap event with the reason, that it comes before all that is inferred, and
-// that after it comes the event that the list was worked through.
+// gapsComeFirst checks that each of the resources has one gap event with the reason, that it comes
+// before all that is inferred, and that after it comes the event that the list was worked through.
 func gapsComeFirst(t *testing.T, events []read.Event, reason string, resources ...string) {
 	t.Helper()
 	for _, resource := range resources {
@@ -267,7 +268,8 @@ func gapsComeFirst(t *testing.T, events []read.Event, reason string, resources .
 	}
 }
 
-// What a killed API server had not sent yet is lost to everybody, since its history begins anew: a gap. No object may stay wrong.
+// What a killed API server had not sent yet is lost to everybody, since its history begins anew: a
+// gap. No object may stay wrong.
 func apiServerIsKilled(t *testing.T, c *cluster) {
 	l := newLab(t, c)
 	l.populate(20)
@@ -300,9 +302,9 @@ func apiServerIsKilled(t *testing.T, c *cluster) {
 	l.stop(b)
 }
 
-// What was sent to one sink is not settled as long as another is unreachable. A bridge that is killed
-// then has forgotten it, and so has the API server: the deletes that a list infers are of earlier
-// states than the stream has.
+// What was sent to one sink is not settled as long as another is unreachable. A bridge that is
+// killed then has forgotten it, and so has the API server: the deletes that a list infers are of
+// earlier states than the stream has.
 func crashedBeforeAGap(t *testing.T, c *cluster) {
 	l := newLab(t, c)
 	address, err := harness.FreeAddress()
@@ -339,8 +341,8 @@ func crashedBeforeAGap(t *testing.T, c *cluster) {
 	}
 }
 
-// sortsBehind checks that the inferred deletes of objects are of earlier versions than the stream has,
-// or the test shows nothing, and that they sort behind these.
+// sortsBehind checks that the inferred deletes of objects are of earlier versions than the stream
+// has, or the test shows nothing, and that they sort behind these.
 func (l *lab) sortsBehind(events []read.Event, names ...string) {
 	l.t.Helper()
 	for _, name := range names {
@@ -419,7 +421,8 @@ func (l *lab) convergesTo(b *harness.Bridge) []read.Event {
 	defer now.Stop()
 	stream := jetStream(b)
 	var events []read.Event
-	// After several failures in a row the bridge waits for up to half a minute before it asks again.
+	// After several failures in a row the bridge waits for up to half a minute before it asks
+	// again.
 	eventually(l.t, "the state of the cluster", 3*testPatience, func() []string {
 		if events, err = stream.Refresh(l.ctx); err != nil {
 			return []string{err.Error()}

@@ -92,8 +92,9 @@ func storeProblems(want, got cache.Store) (problems []string) {
 	return problems
 }
 
-// An informer on what the bridge has stored has in the end what one on the API server has, also after
-// the bridge was killed. On a stream, which has every version, both tell the same of each object.
+// An informer on what the bridge has stored has in the end what one on the API server has, also
+// after the bridge was killed. On a stream, which has every version, both tell the same of each
+// object.
 func TestInformersOnWhatTheBridgeStores(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, live(t))

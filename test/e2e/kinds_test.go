@@ -94,7 +94,8 @@ func TestClusterScopedObjectsWithAnyNameAreDelivered(t *testing.T) {
 	l.stop(b)
 }
 
-// A controller that replaces an object under its name is the case in which a key alone does not tell one object from the other.
+// A controller that replaces an object under its name is the case in which a key alone does not
+// tell one object from the other.
 func TestAnObjectThatComesBackUnderItsNameIsAnotherObject(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, live(t))

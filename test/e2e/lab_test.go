@@ -24,7 +24,8 @@ import (
 // clusterName is what the bridges of all tests call their cluster.
 const clusterName = "e2e"
 
-// lab is the part of a cluster that belongs to one test: a namespace, and an identity for its bridge.
+// lab is the part of a cluster that belongs to one test: a namespace, and an identity for its
+// bridge.
 type lab struct {
 	*cluster
 	*harness.Identity
@@ -50,7 +51,8 @@ func newLab(t *testing.T, c *cluster) *lab {
 	return l
 }
 
-// waitFurnished waits until the controllers have made what every namespace has, so that nothing changes from then on but by the test.
+// waitFurnished waits until the controllers have made what every namespace has, so that nothing
+// changes from then on but by the test.
 func (l *lab) waitFurnished() {
 	l.t.Helper()
 	eventually(l.t, "a new namespace", time.Minute, func() []string {
@@ -71,8 +73,9 @@ sinks:
   - {name: js, nats: {servers: ["nats://${NATS_ADDRESS}"], embedded: true}}
 `
 
-// bridge prepares a bridge with the lab's identity. ${NS} in the configuration is the lab's namespace. It is killed at the end of the test at
-// the latest; a panic or a data race in it fails the test.
+// bridge prepares a bridge with the lab's identity. ${NS} in the configuration is the lab's
+// namespace. It is killed at the end of the test at the latest; a panic or a data race in it fails
+// the test.
 func (l *lab) bridge(name, yaml string, change ...func(*harness.BridgeConfig)) *harness.Bridge {
 	l.t.Helper()
 	binary, err := bridgeBinary()
@@ -163,7 +166,8 @@ func informerOf(name string, collections ...truth.Collection) map[string]string 
 	return informers
 }
 
-// complete waits until a sink holds what the witness saw, exactly, and fails with what is wrong when that does not happen.
+// complete waits until a sink holds what the witness saw, exactly, and fails with what is wrong
+// when that does not happen.
 func (l *lab) complete(what string, r reader, ledger *truth.Ledger, o check.Options) []read.Event {
 	l.t.Helper()
 	return l.completeWithin(testPatience, what, r, ledger, o)
@@ -187,7 +191,8 @@ func (l *lab) completeWithin(patience time.Duration, what string, r reader, ledg
 // testPatience is how long a test waits for something that should be there in a moment.
 const testPatience = 30 * time.Second
 
-// saysNotReady waits until a running bridge tells that one of its parts is not ready, with a reason that has the given words in it.
+// saysNotReady waits until a running bridge tells that one of its parts is not ready, with a reason
+// that has the given words in it.
 func (l *lab) saysNotReady(b *harness.Bridge, part string, words ...string) {
 	l.t.Helper()
 	eventually(l.t, "the bridge tells of "+part, testPatience, func() []string {

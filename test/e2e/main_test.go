@@ -72,9 +72,11 @@ const noControllers = "--controllers=false"
 
 // The clusters, each started when the first test asks for it.
 var (
-	// live has controllers and nodes: Deployments become running Pods. Tests share it, each in namespaces of its own.
+	// live has controllers and nodes: Deployments become running Pods. Tests share it, each in
+	// namespaces of its own.
 	live = startOnce("live")
-	// still has an API server only: nothing changes but by tests. They restart, compact and restore it, one after the other.
+	// still has an API server only: nothing changes but by tests. They restart, compact and restore
+	// it, one after the other.
 	still = startOnce("still", noControllers, "--etcd-compaction-interval=0")
 	// paged is as still, and its API server has no WatchList.
 	paged = startOnce("paged", noControllers, "--etcd-compaction-interval=0", "--apiserver-arg=--feature-gates=WatchList=false")

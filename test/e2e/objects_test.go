@@ -65,7 +65,8 @@ func (l *lab) deleteDeployment(name string) {
 	must(l.t, l.client.AppsV1().Deployments(l.namespace).Delete(l.ctx, name, metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationForeground)}))
 }
 
-// waitRolledOut waits until a deployment has exactly its pods, all of the newest template and ready.
+// waitRolledOut waits until a deployment has exactly its pods, all of the newest template and
+// ready.
 func (l *lab) waitRolledOut(name string) {
 	l.t.Helper()
 	eventually(l.t, "deployment "+name, time.Minute, func() []string {
@@ -160,8 +161,8 @@ func widget(name string, spec map[string]any) *unstructured.Unstructured {
 	}}
 }
 
-// churn changes an object of its own in a namespace until ctx ends, over and over from its creation to its delete. What
-// fails is tried again: the API server may be away.
+// churn changes an object of its own in a namespace until ctx ends, over and over from its creation
+// to its delete. What fails is tried again: the API server may be away.
 func churn(ctx context.Context, c *cluster, namespace string, number int) error {
 	name := fmt.Sprintf("churn-%d", number)
 	for i := 0; ctx.Err() == nil; i++ {
@@ -172,7 +173,8 @@ func churn(ctx context.Context, c *cluster, namespace string, number int) error 
 	return nil
 }
 
-// isAnswer says whether an error is the API server's word that a test is wrong, rather than its absence.
+// isAnswer says whether an error is the API server's word that a test is wrong, rather than its
+// absence.
 func isAnswer(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err)
 }

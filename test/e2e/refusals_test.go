@@ -26,7 +26,8 @@ import (
 
 const configMaps = `informers: [{name: app, resources: [configmaps], namespaces: ["${NS}"]}]`
 
-// refuses starts a bridge that can't start: it has to end soon with exit code 2, and say why, in one message.
+// refuses starts a bridge that can't start: it has to end soon with exit code 2, and say why, in
+// one message.
 func (l *lab) refuses(b *harness.Bridge, words ...string) {
 	l.t.Helper()
 	ctx, cancel := context.WithTimeout(l.ctx, 45*time.Second)
@@ -128,7 +129,8 @@ func TestAnAPIServerThatCanNotBeUsedIsToldOrRefused(t *testing.T) {
 	})
 }
 
-// A right that is missing for one resource stops neither the others nor the bridge, and needs no restart once it is given.
+// A right that is missing for one resource stops neither the others nor the bridge, and needs no
+// restart once it is given.
 func TestAMissingRightStopsOneResourceOnly(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, live(t))

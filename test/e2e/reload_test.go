@@ -23,7 +23,8 @@ import (
 	"github.com/kubebridge/bridge/test/e2e/truth"
 )
 
-// reloadConfig is a configuration in which one informer, steady, and its sink never change. Changing it is what a test does.
+// reloadConfig is a configuration in which one informer, steady, and its sink never change.
+// Changing it is what a test does.
 type reloadConfig struct {
 	memory int  // of the queue of the informer moving, MiB; 0 for no such informer
 	retry  int  // of the sink kafka, s
@@ -44,8 +45,9 @@ func (c reloadConfig) String() string {
 	return s.String()
 }
 
-// Informers are added, changed and removed, a sink is replaced, files are bad, while everything changes: nothing is lost, repeated or reordered,
-// and the informer that has not changed neither sends a request nor is slower.
+// Informers are added, changed and removed, a sink is replaced, files are bad, while everything
+// changes: nothing is lost, repeated or reordered, and the informer that has not changed neither
+// sends a request nor is slower.
 func TestAConfigurationThatChangesUnderLoadLosesNothingAndTouchesNoOther(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, live(t))
@@ -112,7 +114,8 @@ func TestAConfigurationThatChangesUnderLoadLosesNothingAndTouchesNoOther(t *test
 	before, during := latencies(t, events, quiet, busy), latencies(t, events, busy, calm)
 	t.Logf("%d changes, %d reloads; latency of the informer that has not changed: p50 %v, p99 %v, max %v (%d) before, p50 %v, p99 %v, max %v (%d) during",
 		len(ledger.Changes()), reloads, at(before, 50), at(before, 99), at(before, 100), len(before), at(during, 50), at(during, 99), at(during, 100), len(during))
-	// The machine has other things to do: only what a second stop of the informer would cost is told from noise.
+	// The machine has other things to do: only what a second stop of the informer would cost is
+	// told from noise.
 	if len(before) < 20 || len(during) < 20 || at(during, 50) > 5*at(before, 50)+50*time.Millisecond {
 		t.Errorf("the latency of the informer that has not changed: %v before, %v during", at(before, 50), at(during, 50))
 	}
@@ -122,7 +125,8 @@ func TestAConfigurationThatChangesUnderLoadLosesNothingAndTouchesNoOther(t *test
 	l.verified(b, "Kafka", kafkaReader(broker))
 }
 
-// refusedReload writes a bad file, and sees that the bridge refuses it with these words and runs on.
+// refusedReload writes a bad file, and sees that the bridge refuses it with these words and runs
+// on.
 func refusedReload(t *testing.T, l *lab, b *harness.Bridge, yaml, words string) {
 	t.Helper()
 	must(t, b.Configure("reloadInterval: 0s\n"+yaml))
@@ -194,7 +198,8 @@ func pulse(ctx context.Context, l *lab) error {
 	return nil
 }
 
-// latencies are the times from the pulses between two moments to where JetStream had them, sorted. The API server's part is in them.
+// latencies are the times from the pulses between two moments to where JetStream had them, sorted.
+// The API server's part is in them.
 func latencies(t *testing.T, events []read.Event, from, to time.Time) (list []time.Duration) {
 	t.Helper()
 	for i := range events {

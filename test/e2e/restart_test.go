@@ -30,7 +30,8 @@ func (l *lab) requestsSince(place int64) []harness.Request {
 	return requests
 }
 
-// onlyProbes fails when a bridge listed anything: a probe of one object per resource is all that a restart may cost.
+// onlyProbes fails when a bridge listed anything: a probe of one object per resource is all that a
+// restart may cost.
 func (l *lab) onlyProbes(requests []harness.Request, resources int) {
 	l.t.Helper()
 	probes, watches := map[string]int{}, 0
@@ -94,7 +95,8 @@ func TestACleanRestartListsNothingAndRepeatsNothing(t *testing.T) {
 	l.complete("Kafka", kafkaReader(broker), ledger, o)
 }
 
-// The short form of the crash suite: the bridge, its broker with it, is killed at moments that it does not choose.
+// The short form of the crash suite: the bridge, its broker with it, is killed at moments that it
+// does not choose.
 func TestKillingTheBridgeLosesAndRepeatsNothing(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, live(t))
@@ -134,15 +136,16 @@ func TestKillingTheBridgeLosesAndRepeatsNothing(t *testing.T) {
 	o := check.Options{Informers: informerOf("app", l.workloads()...)}
 	// JetStream drops what comes a second time, by its id.
 	events := l.complete("JetStream", jetStream(b), ledger, o)
-	// Kafka does not know ids: a consumer drops repetitions by them, and is left with the right order.
+	// Kafka does not know ids: a consumer drops repetitions by them, and is left with the right
+	// order.
 	o.Repeats = true
 	records := l.complete("Kafka", kafkaReader(broker), ledger, o)
 	l.stop(b)
 	t.Logf("%d events in the stream, %d records in Kafka", len(events), len(records))
 }
 
-// What waits for a sink survives every way in which a bridge can end: on disk, or because the position that a restart resumes from
-// stays behind it.
+// What waits for a sink survives every way in which a bridge can end: on disk, or because the
+// position that a restart resumes from stays behind it.
 func TestAnOutageOfASinkSurvivesKillsAndStops(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, live(t))

@@ -22,7 +22,8 @@ import (
 	"github.com/kubebridge/bridge/test/e2e/truth"
 )
 
-// grant makes a service account with what `bridge rbac` prints for a configuration, after change, and gives its kubeconfig to the lab.
+// grant makes a service account with what `bridge rbac` prints for a configuration, after change,
+// and gives its kubeconfig to the lab.
 func (l *lab) grant(yamlConfig string, change func(kind string, rules []rbacv1.PolicyRule) []rbacv1.PolicyRule) {
 	l.t.Helper()
 	name := "rights-" + l.namespace + "-" + strings.ToLower(l.t.Name()[strings.LastIndexByte(l.t.Name(), '/')+1:])

@@ -60,7 +60,8 @@ func TestFiveHundredSecretsAreSentWhenAskedFor(t *testing.T) {
 	l.stop(b)
 }
 
-// The same search finds the values where they were asked for: else it would prove nothing that it finds none elsewhere.
+// The same search finds the values where they were asked for: else it would prove nothing that it
+// finds none elsewhere.
 func TestValuesOfSecretsStayHomeUnlessAskedFor(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"redacted", "send"} {
@@ -94,8 +95,8 @@ func secretValue() string {
 	return "hunter2-" + hex.EncodeToString(b)
 }
 
-// createSecret creates a Secret with one value in its data, one in the copy that kubectl apply keeps,
-// and one in the annotation in which OpenShift keeps a token.
+// createSecret creates a Secret with one value in its data, one in the copy that kubectl apply
+// keeps, and one in the annotation in which OpenShift keeps a token.
 func (l *lab) createSecret(name string, values []string) {
 	l.t.Helper()
 	copied, err := json.Marshal(map[string]any{"stringData": map[string]string{"password": values[1]}})
@@ -172,7 +173,8 @@ func (l *lab) searchFiles(s *search, dir string) {
 	}))
 }
 
-// searchDatabase looks into the state database with the library that it is made of: what lies there may be compressed.
+// searchDatabase looks into the state database with the library that it is made of: what lies there
+// may be compressed.
 func (l *lab) searchDatabase(s *search, dir string) {
 	l.t.Helper()
 	db, err := pebble.Open(dir, &pebble.Options{ReadOnly: true, Logger: quiet{}})
@@ -207,8 +209,8 @@ func (quiet) Fatalf(format string, args ...any) {
 	panic(fmt.Sprintf(format, args...))
 }
 
-// A changed key looks in the stream like no rotated Secret: the fingerprints name it. It is changed in
-// its file, under a running bridge.
+// A changed key looks in the stream like no rotated Secret: the fingerprints name it. It is changed
+// in its file, under a running bridge.
 func TestChangedRedactionKey(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, live(t))

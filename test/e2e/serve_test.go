@@ -103,7 +103,8 @@ func TestServe(t *testing.T) {
 	l.stop(b)
 }
 
-// kindsOfNamespaces are the resources that the bridge watches without a file, of those in namespaces.
+// kindsOfNamespaces are the resources that the bridge watches without a file, of those in
+// namespaces.
 func (l *lab) kindsOfNamespaces() (kinds []schema.GroupVersionResource) {
 	l.t.Helper()
 	d, err := discovery.NewDiscoveryClientForConfig(l.Admin())

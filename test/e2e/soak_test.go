@@ -28,8 +28,9 @@ informers:
 sinks:
 `
 
-// TestSoak lets a bridge follow changes for long, without one of its brokers in the middle of it. What it needs in the end is what it
-// needed before: memory, goroutines, files, and disk. And of course nothing is lost.
+// TestSoak lets a bridge follow changes for long, without one of its brokers in the middle of it.
+// What it needs in the end is what it needed before: memory, goroutines, files, and disk. And of
+// course nothing is lost.
 func TestSoak(t *testing.T) {
 	if *soakTime == 0 {
 		t.Skip("it takes long: -soak.time=30m")
@@ -54,8 +55,9 @@ type soakRun struct {
 	first, outage, last soak.Window
 }
 
-// What the columns may grow by, from the window before the outage to the one at the end. Go returns memory late, and the database
-// keeps some files of 16 MiB for reuse; a leak of 1 KB per change would be 100 MiB in half an hour.
+// What the columns may grow by, from the window before the outage to the one at the end. Go returns
+// memory late, and the database keeps some files of 16 MiB for reuse; a leak of 1 KB per change
+// would be 100 MiB in half an hour.
 var soakColumns = []soak.Column{
 	{Name: "resident memory, MiB", Unit: mib, Ratio: 0.25, Slack: 16 * mib},
 	{Name: "heap in use, MiB", Unit: mib, Ratio: 0.25, Slack: 8 * mib},
@@ -121,7 +123,8 @@ func (s *soakRun) sample() {
 	s.profile("heap-last")
 }
 
-// profile keeps what the bridge has on its heap, for whoever has to find what grew: go tool pprof -base heap-first heap-last.
+// profile keeps what the bridge has on its heap, for whoever has to find what grew: go tool pprof
+// -base heap-first heap-last.
 func (s *soakRun) profile(name string) {
 	s.t.Helper()
 	data, err := s.bridge.Get(s.ctx, "/debug/pprof/heap?gc=1")

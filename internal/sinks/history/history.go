@@ -1,5 +1,5 @@
-// Package history is the sink that keeps every version of every object in a directory, which `bridge
-// history` and its siblings answer from.
+// Package history is the sink that keeps every version of every object in a directory, which
+// `bridge history` and its siblings answer from.
 //
 // It takes events from a publisher, in the order given (sinks.ByLane: all events are one lane), and
 // stores each batch in one durable step. An event that comes again is stored once, by its sequence:
@@ -33,8 +33,8 @@ type Config struct {
 	Dir string
 	// Retention is what is kept; the zero value keeps everything.
 	Retention history.Retention
-	// Serve is called with the history when it is open, so that others can ask it. end is called before
-	// it closes, and returns when nobody asks any more. nil: nobody asks.
+	// Serve is called with the history when it is open, so that others can ask it. end is called
+	// before it closes, and returns when nobody asks any more. nil: nobody asks.
 	Serve func(db *history.DB) (end func())
 	// Patience is how long a batch waits for a disk that takes no writes; default 5 s.
 	Patience time.Duration
@@ -110,7 +110,8 @@ func (s *Sink) diskChanged(why error) {
 	s.cfg.Log.Error("the history waits for its disk; nothing is lost, and other sinks go on", "dir", s.cfg.Dir, "err", why)
 }
 
-// classify sorts the errors of a history. A directory that holds something else is for the operator.
+// classify sorts the errors of a history. A directory that holds something else is for the
+// operator.
 func classify(err error) error {
 	_, isPanic := errors.AsType[*event.PanicError](err)
 	switch {

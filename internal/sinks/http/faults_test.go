@@ -19,8 +19,8 @@ import (
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
-// unsteady is a receiver that takes an event, and then answers, or fails in one of many ways. It also
-// fails before it takes one.
+// unsteady is a receiver that takes an event, and then answers, or fails in one of many ways. It
+// also fails before it takes one.
 type unsteady struct {
 	t *testing.T
 
@@ -115,8 +115,8 @@ func (s *settled) Settle(items []*publisher.Item) {
 	s.count += len(items)
 }
 
-// serveAndKill serves for a while, is away for a while, and so on, until ctx ends. It begins by being
-// away.
+// serveAndKill serves for a while, is away for a while, and so on, until ctx ends. It begins by
+// being away.
 func (n *network) serveAndKill(ctx context.Context, host string, h nethttp.Handler) {
 	for ctx.Err() == nil {
 		time.Sleep(15 * time.Second)
@@ -126,8 +126,8 @@ func (n *network) serveAndKill(ctx context.Context, host string, h nethttp.Handl
 	}
 }
 
-// TestFaults posts to a receiver that fails at random, hangs, answers late, and is killed: nothing is
-// lost, nothing is reordered within an object, and repeats have equal ids.
+// TestFaults posts to a receiver that fails at random, hangs, answers late, and is killed: nothing
+// is lost, nothing is reordered within an object, and repeats have equal ids.
 func TestFaults(t *testing.T) {
 	const objects, versions = 20, 25
 	for seed := range uint64(5) {

@@ -30,7 +30,8 @@ type Config struct {
 	// URL is the endpoint, of scheme http or https. A user and password in it are sent as basic
 	// authentication. Required.
 	URL string
-	// DeadLetterURL gets refused events. Default: none, and DeadLetter returns sinks.ErrNoDeadLetter.
+	// DeadLetterURL gets refused events. Default: none, and DeadLetter returns
+	// sinks.ErrNoDeadLetter.
 	DeadLetterURL string
 	// Encoding is Binary (default) or Structured.
 	Encoding string

@@ -14,9 +14,9 @@ import (
 )
 
 // A compacted topic is a view of the state when its last record of each key is of an object that
-// exists, or null. An object that is gone without an event would stay: the state directory was lost,
-// and with it what was known of it. So before the end of a list is stored, each partition is read,
-// and what does not exist is deleted.
+// exists, or null. An object that is gone without an event would stay: the state directory was
+// lost, and with it what was known of it. So before the end of a list is stored, each partition is
+// read, and what does not exist is deleted.
 
 // sweeps are those that a call's deadline has interrupted: the next call continues.
 type sweeps struct {

@@ -14,9 +14,10 @@ import (
 )
 
 // acks brings the answers of the server to the Publish calls that wait for them. Each call has an
-// inbox of its own meanwhile, from which it reads its answers itself. The reply subject of a message
-// is <inbox>.<call>-<message>, both in base 36. The number of a call is its slot in the table.
-// Numbers are never reused, so a late ack of an earlier call of the inbox is known by its number.
+// inbox of its own meanwhile, from which it reads its answers itself. The reply subject of a
+// message is <inbox>.<call>-<message>, both in base 36. The number of a call is its slot in the
+// table. Numbers are never reused, so a late ack of an earlier call of the inbox is known by its
+// number.
 type acks struct {
 	metrics *metrics
 	tickets chan struct{} // one for each running call, so that a slot is always free

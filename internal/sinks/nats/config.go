@@ -71,8 +71,8 @@ type Config struct {
 	Objects Objects
 	// Domain is the JetStream domain, for a stream behind a leaf node. Default none.
 	Domain string
-	// APIPrefix of the JetStream API's subjects, for streams of another account that exports them, in
-	// place of Domain. Default "$JS.API".
+	// APIPrefix of the JetStream API's subjects, for streams of another account that exports them,
+	// in place of Domain. Default "$JS.API".
 	APIPrefix string
 	// InboxPrefix of the reply subjects of acks, for accounts with restricted permissions. Default
 	// "_INBOX".

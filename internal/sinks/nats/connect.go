@@ -113,7 +113,8 @@ func (s *Sink) withAuth(options []nats.Option) ([]nats.Option, error) {
 	}
 }
 
-// readToken returns the token in the file. Without one the server may admit this process by its user.
+// readToken returns the token in the file. Without one the server may admit this process by its
+// user.
 func (a *Auth) readToken() string {
 	text, err := os.ReadFile(a.TokenFile)
 	if err != nil {
