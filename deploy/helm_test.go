@@ -120,7 +120,7 @@ func cases(t *testing.T) map[string]values {
 	return found
 }
 
-// knows says whether the configuration of this bridge has a section.
+// knows reports whether the configuration of this bridge has a section.
 func knows(t *testing.T, section string) bool {
 	t.Helper()
 	schema, err := readJSON(configSchema)
@@ -162,7 +162,8 @@ func TestTheChartRenders(t *testing.T) {
 	}
 }
 
-// Helm carries all numbers as floating point, so a large one could come out as 1e+10, which the bridge does not take.
+// Helm carries all numbers as floating point, so a large one could come out as 1e+10, which the
+// bridge does not take.
 func TestTheConfigurationComesOutAsItWentIn(t *testing.T) {
 	for name, v := range cases(t) {
 		t.Run(name, func(t *testing.T) {
@@ -182,7 +183,7 @@ func TestTheConfigurationComesOutAsItWentIn(t *testing.T) {
 	}
 }
 
-// covers says whether everything of want is in got.
+// covers reports whether everything of want is in got.
 func covers(got, want any) bool {
 	wanted, ok := want.(values)
 	if !ok {

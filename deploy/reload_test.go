@@ -19,7 +19,7 @@ config:
     - {name: own, nats: {embedded: true, servers: ["nats://127.0.0.1:4222"], storeDir: /var/lib/bridge/nats}}
 `
 
-// makesPods says whether another pod template comes of other values.
+// makesPods reports whether another pod template comes of other values.
 func makesPods(t *testing.T, before, after string) bool {
 	t.Helper()
 	template := func(text string) string {
@@ -32,8 +32,8 @@ func makesPods(t *testing.T, before, after string) bool {
 	return template(before) != template(after)
 }
 
-// A new pod is made of exactly those changes that the bridge says it can't make while it runs, forth
-// or back.
+// A new pod is made of exactly those changes that the bridge says it can't make while it runs,
+// forth or back.
 func TestAChangedConfigurationMakesANewPodWhereTheBridgeCantFollow(t *testing.T) {
 	for _, edit := range []struct{ what, before, after string }{
 		{"another informer", "informers: [", "informers: [{name: more, resources: [services]}, "},

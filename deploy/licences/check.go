@@ -7,15 +7,16 @@ import (
 	"strings"
 )
 
-// allowed are the licences that a program under Apache-2.0 may be compiled of, when the notices go with it. Another one is looked at first, by
-// a person, and added here with the reason.
+// allowed are the licences that a program under Apache-2.0 may be compiled of, when the notices go
+// with it. Another one is looked at first, by a person, and added here with the reason.
 var allowed = []string{
 	"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "0BSD", "ISC", "MIT", "Unlicense", "CC0-1.0", "Zlib",
 	"MPL-2.0",           // asks for the source of the files under it only, unchanged here and public
 	"GooglePatentsFile", // a grant beside the BSD licence of what comes from the Go project
 }
 
-// recognized is how much of a file must be that of known licences, in percent; the rest are names and years.
+// recognized is how much of a file must be that of known licences, in percent; the rest are names
+// and years.
 const recognized = 75
 
 // Check says what is wrong with the licences of modules, all of it.
@@ -45,7 +46,7 @@ func (m *Module) check() error {
 	return errors.Join(wrong...)
 }
 
-// isLicence says whether a file is one, and not a notice or a grant beside it.
+// isLicence reports whether a file is one, and not a notice or a grant beside it.
 func (f *File) isLicence() bool {
 	name := strings.ToLower(f.Name[strings.LastIndexByte(f.Name, '/')+1:])
 	return !strings.HasPrefix(name, "notice") && !strings.HasPrefix(name, "patents")

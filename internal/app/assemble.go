@@ -61,7 +61,7 @@ type assembled struct {
 	*bridge.Bridge
 	db     *store.DB
 	rights *listCheck
-	// What a change of the configuration goes on from.
+	// What a change of the configuration continues from.
 	cluster string
 	planner *planner
 }

@@ -21,7 +21,7 @@ func (r *rig) crash() {
 func TestADeleteBehindAGapIsToldOfWhatWasSentAndNotCommitted(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		// before the crash, while the bridge is away, and what is told then
+		// before the crash, while the bridge is unavailable, and what is told then
 		before, away func(r *rig)
 		sent, told   []string
 	}{

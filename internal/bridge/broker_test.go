@@ -80,7 +80,7 @@ func (b *broker) records() []*record {
 	return slices.Clip(b.log)
 }
 
-// chance says whether something happens, one time in n. It depends on the seed and on what it is
+// chance reports whether something happens, one time in n. It depends on the seed and on what it is
 // about and on nothing else, so that a run can be repeated however goroutines are scheduled.
 func (b *broker) chance(n uint64, about ...any) bool { return b.below(n, about...) == 0 }
 

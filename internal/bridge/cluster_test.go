@@ -19,8 +19,8 @@ import (
 type cluster struct {
 	*testkit.Server
 	rng *rand.Rand
-	// garble says whether a write makes of an object what can't be understood, though it says which
-	// object it is; nil for never.
+	// garble reports whether a write makes of an object what can't be understood, though it says
+	// which object it is; nil for never.
 	garble func() bool
 	// deep garbles by too many levels.
 	deep  bool

@@ -10,7 +10,7 @@ import (
 )
 
 // The sink goes away with the end of a WatchList, before which an object was deleted, and the
-// process dies: the watch goes on behind that end, and would not bring the delete again.
+// process dies: the watch continues behind that end, and would not bring the delete again.
 func TestADeleteBeforeTheEndOfAWatchListIsNotLostByACrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := calmBroker("sink")

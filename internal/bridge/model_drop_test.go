@@ -118,8 +118,8 @@ func (l *lossy) tell(rec *record, key resource.Key, w *write) {
 	}
 }
 
-// skipped says whether a list had passed over a write that the run before did not settle: after a
-// crash a watch may tell it nevertheless.
+// skipped reports whether a list had passed over a write that the run before did not settle: after
+// a crash a watch may tell it nevertheless.
 func (l *lossy) skipped(rec *record, w *write) bool {
 	return w.version > l.m.states[rec.run].watermark && l.excused(w)
 }
@@ -148,7 +148,7 @@ func (l *lossy) gap(rec *record) {
 	l.dropped = append(l.dropped, g)
 }
 
-// isDropped says whether a version lies in a drop that was told.
+// isDropped reports whether a version lies in a drop that was told.
 func (l *lossy) isDropped(version int64) bool {
 	for _, g := range l.dropped {
 		if g.from <= version && version <= g.to {

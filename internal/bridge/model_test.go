@@ -510,8 +510,8 @@ func (m *model) rewind() {
 	m.frozen = true
 }
 
-// attached says whether the bridge would notice a server that goes back by the end of its watch: it
-// has one open, has read all that was to be read, and has had an answer (where answers are
+// attached reports whether the bridge would notice a server that goes back by the end of its watch:
+// it has one open, has read all that was to be read, and has had an answer (where answers are
 // compressed they begin with the first frame, and without one the HTTP client tries again by
 // itself).
 func (m *model) attached() bool {
@@ -529,7 +529,7 @@ func (m *model) historyAt(at time.Time) (n int) {
 	return n
 }
 
-// caused says whether something happened that makes a gap.
+// caused reports whether something happened that makes a gap.
 func (m *model) caused(g *gap) bool {
 	switch g.reason {
 	case resource.ReasonRewound:
@@ -598,7 +598,7 @@ func (m *model) catchUp() {
 	}
 }
 
-// settled says whether the bridge is ready and everything is where it belongs.
+// settled reports whether the bridge is ready and everything is where it belongs.
 func (m *model) settled() bool {
 	s := m.life.bridge.Status().Informers[0]
 	return len(m.life.bridge.Ready()) == 0 && m.watermark() == m.cluster.version() && s.Unsettled == 0 && s.LogChanges == 0 && s.QueuedDeltas == 0

@@ -185,7 +185,7 @@ type held struct {
 	mark    string
 }
 
-// latest says whether a sink gets the newest states only.
+// latest reports whether a sink gets the newest states only.
 func (s *scoped) latest(b *broker) bool {
 	return slices.ContainsFunc(s.unit.Sinks, func(c pipeline.Binding) bool { return c.Sink == b.name && c.Latest })
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// What is shown of an object is what is settled, not what is on its way.
+// What is shown of an object is what is settled, not what is in flight.
 func TestAnObjectsLastSettledStateIsShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lake := calmBroker("lake")

@@ -87,7 +87,7 @@ func (b *Bridge) of(name string) (units []*pipeline.Pipeline) {
 	return units
 }
 
-// knowsInformer says whether there is an informer, though none of its resources is served.
+// knowsInformer reports whether there is an informer, though none of its resources is served.
 func (b *Bridge) knowsInformer(name string) bool {
 	for _, u := range b.roster.retired() {
 		if u.status.Informer == name {

@@ -197,8 +197,8 @@ func TestASinkIsAddedToAnInformerTakenOutAndReplaced(t *testing.T) {
 	})
 }
 
-// Whatever waits for a sink that is away, an informer that sends to it can begin anew, and reads
-// on; nothing comes twice, or in another order.
+// Whatever waits for a sink that is unavailable, an informer that sends to it can begin again, and
+// reads on; nothing comes twice, or in another order.
 func TestAnInformerBeginsAnewWhileASinkIsAway(t *testing.T) {
 	for name, replace := range map[string]bool{"that stays": false, "that is replaced": true} {
 		t.Run(name, func(t *testing.T) {

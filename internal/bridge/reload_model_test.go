@@ -12,7 +12,7 @@ import (
 )
 
 // TestEveryStreamIsCorrectThroughChangesOfTheConfiguration is the model test, in which the bridge
-// is also told, at any moment and whatever its brokers do, to begin its informer anew, and to
+// is also told, at any moment and whatever its brokers do, to begin its informer again, and to
 // replace its sinks. A reader must not see that it was.
 func TestEveryStreamIsCorrectThroughChangesOfTheConfiguration(t *testing.T) {
 	rounds(t, "ChangesOfTheConfiguration", func(t *testing.T, seed uint64) {
@@ -23,13 +23,13 @@ func TestEveryStreamIsCorrectThroughChangesOfTheConfiguration(t *testing.T) {
 	})
 }
 
-// reload begins the informer anew, replaces some sinks, or both.
+// reload begins the informer again, replaces some sinks, or both.
 func (m *model) reload() {
 	c := bridge.Change{Informers: []string{m.unit.Informer}, Units: []pipeline.Config{m.unit}}
 	if m.one(2) {
 		c.Changed = c.Informers
 	}
-	if m.one(2) { // the log is written anew
+	if m.one(2) { // the log is written again
 		m.unit.Redaction += "x"
 		c.Units[0], c.Changed = m.unit, c.Informers
 	}
@@ -62,7 +62,7 @@ func (m *model) reload() {
 	maps.Copy(m.announced[run], m.read(m.life.db).announced) // what had no room by then is not told, and owed if it dies in a gap
 }
 
-// restarted says whether a unit began anew between two moments.
+// restarted reports whether a unit began again between two moments.
 func (m *model) restarted(after, before time.Time) bool {
 	return slices.ContainsFunc(m.restarts, func(r moment) bool { return !r.at.Before(after) && !r.at.After(before) })
 }

@@ -47,7 +47,7 @@ func (s *chosen) choose() {
 	s.note("selector %s, evaluated here: %t", s.unit.LabelSelector, s.unit.SelectHere)
 }
 
-// matches says whether a write is selected by a selector.
+// matches reports whether a write is selected by a selector.
 func (s *chosen) matches(selector string, w *write) bool {
 	parsed, err := labels.Parse(selector)
 	if err != nil {

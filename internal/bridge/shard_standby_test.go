@@ -92,7 +92,7 @@ func (s *replicatedShards) sent() map[int]int {
 }
 
 // TestEachShardHasItsOwnLeaderAndStandby ends the leader of one shard while objects change: the
-// standby of that shard goes on, no other pod changes its part, and a reader of all shards sees
+// standby of that shard continues, no other pod changes its part, and a reader of all shards sees
 // every change once, without a list.
 func TestEachShardHasItsOwnLeaderAndStandby(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -41,7 +41,7 @@ func TestASinkThatIsAwayAtTheStartIsWaitedForAndHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// A stalled sink costs memory up to the bound, then disk; the watermark goes on.
+// A stalled sink costs memory up to the bound, then disk; the watermark continues.
 func TestASinkThatStallsHoldsUpNeitherReadingNorAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stalled, other := calmBroker("stalled"), calmBroker("other")

@@ -99,7 +99,7 @@ func TestAReplicaThatKnowsNothingLeavesTheLeaseToOneThatIsInSync(t *testing.T) {
 }
 
 // A leader that is killed is started again with its volume, while the other replica has just begun:
-// it goes on with what it has.
+// it continues with what it has.
 func TestALeaderThatComesBackGoesBeforeAReplicaThatHasJustBegun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t)

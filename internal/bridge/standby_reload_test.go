@@ -156,7 +156,7 @@ func TestReplicasTakeAChangedConfigurationWhileTheyRun(t *testing.T) {
 	}
 }
 
-// What waits at the standby when its informer begins anew is kept, and sent if it has to.
+// What waits at the standby when its informer begins again is kept, and sent if it has to.
 func TestAStandbyThatBeginsAnInformerAnewKeepsWhatTheLeaderHasNotSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newReloadPair(t)

@@ -33,9 +33,9 @@ type reader struct {
 	// poisoned are names of which something was told that can't be understood.
 	poisoned map[resource.Key]bool
 	relist   *gap // between a gap event, or the start of a first snapshot, and its synced event
-	// first: the run goes on with a first snapshot. Its gap comes later, or never.
+	// first: the run continues with a first snapshot. Its gap comes later, or never.
 	first bool
-	// abandoned: a list was given up since the last gap, when its unit began anew.
+	// abandoned: a list was given up since the last gap, when its unit began again.
 	abandoned bool
 	// incomplete: the list that ended last had items that nobody could read. The delete of an
 	// object that it lacks follows when the name is used again.
@@ -297,7 +297,7 @@ func (r *reader) synced(rec *record) {
 	r.unsure = r.unsure && r.notices >= 0 // one that lay on disk is of the run before
 }
 
-// rewound says whether versions can't be compared.
+// rewound reports whether versions can't be compared.
 func (r *reader) rewound() bool { return r.relist != nil && r.relist.reason == resource.ReasonRewound }
 
 func (r *reader) put(rec *record) {
@@ -418,7 +418,7 @@ func (r *reader) note(w *write) {
 	}
 }
 
-// fromDisk says whether the record is the next that the log on disk held of its object. It was
+// fromDisk reports whether the record is the next that the log on disk held of its object. It was
 // decided in a run before.
 func (r *reader) fromDisk(key resource.Key, rec *record, now known) bool {
 	q := r.queue[key]
@@ -524,8 +524,8 @@ func (r *reader) tell(key resource.Key, rec *record, k known) {
 	delete(r.unborn, key)
 }
 
-// resent says whether the record was sent again only because its answer got lost; nothing may have
-// passed it.
+// resent reports whether the record was sent again only because its answer got lost; nothing may
+// have passed it.
 func (r *reader) resent(key resource.Key, rec *record) bool {
 	if !rec.again {
 		return false
@@ -614,7 +614,7 @@ func (r *reader) unfollowed(w *write) bool {
 	return true
 }
 
-// excused says whether the stream has told that a write may be missing.
+// excused reports whether the stream has told that a write may be missing.
 func (r *reader) excused(w *write) bool {
 	return r.unfollowed(w) || slices.ContainsFunc(r.gaps, func(g *gap) bool {
 		switch {

@@ -135,8 +135,8 @@ func (c *Checkpoint) Write(batch *store.Batch) {
 	}
 }
 
-// writeCursors writes those that have moved: a sink that is away for hours must not cost a commit
-// at every tick.
+// writeCursors writes those that have moved: a sink that is unavailable for hours must not cost a
+// commit at every tick.
 func (c *Checkpoint) writeCursors(batch *store.Batch) {
 	c.saved = map[*Cursor][]byte{}
 	for n := range c.stands {

@@ -21,7 +21,7 @@ func Redact(ix *store.Indexer, opts resource.ParseOptions) error {
 	return ix.Rewrite(again, func(entry []byte) ([]byte, error) { return rewrite(entry, again) })
 }
 
-// rewrite makes an entry of the log anew.
+// rewrite makes an entry of the log again.
 func rewrite(entry []byte, again func([]byte) ([]byte, error)) ([]byte, error) {
 	r, raw, old, err := split(0, entry)
 	if err != nil || !r.HasObject && r.Unreadable == nil {

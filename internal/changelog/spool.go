@@ -13,7 +13,7 @@ import (
 var errDiskFull = errors.New("there is no room left for the log on disk")
 
 // Run spools entries that are pending for longer than they may be, until ctx ends: so the watermark
-// goes on while a sink is away, and a restart finds everything on disk.
+// continues while a sink is unavailable, and a restart finds everything on disk.
 func (l *Log) Run(ctx context.Context) error {
 	if l.cfg.SpoolBytes < 0 {
 		return nil

@@ -421,12 +421,13 @@ func set(obj map[string]any, path []string, value any) {
 	set(inner, path[1:], value)
 }
 
-// nowhere is the address of a broker that is away.
+// nowhere is the address of a broker that is unavailable.
 const nowhere = "nats://127.0.0.1:1"
 
 // config binds the informer of Secrets, ConfigMaps and Pods to a sink for each form, one that
-// refuses, one that is away, Kafka, and standard output. Objects of the other kinds take the same
-// way from the reader on: they go to three of the sinks. The bridge called follower has a standby.
+// refuses, one that is unavailable, Kafka, and standard output. Objects of the other kinds take the
+// same way from the reader on: they go to three of the sinks. The bridge called follower has a
+// standby.
 func (h *hunt) config(name string, rules []string, state, away, admin string) string {
 	var bindings, sinks strings.Builder
 	stream := func(name, payload, url, nats, more string) {
@@ -490,9 +491,9 @@ sinks:
 		strings.Join(slices.Sorted(maps.Keys(h.kinds)), ", "), strings.Join(rules, "\n    "), sinks.String(), h.kafka.ListenAddrs()[0], url)
 }
 
-// runs lets one bridge run until the sink that is away has something on disk, copies its state as a
-// crash would leave it, and ends it and its standby. Another bridge then runs over the copy with
-// the sink back. All that they have written is searched.
+// runs lets one bridge run until the sink that is unavailable has something on disk, copies its
+// state as a crash would leave it, and ends it and its standby. Another bridge then runs over the
+// copy with the sink back. All that they have written is searched.
 func (h *hunt) runs(rules []string) {
 	js := h.begin()
 	first, second, follower := filepath.Join(h.dir, "first"), filepath.Join(h.dir, "second"), filepath.Join(h.dir, "follower")

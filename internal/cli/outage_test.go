@@ -21,8 +21,8 @@ import (
 	"github.com/kubebridge/bridge/internal/verify"
 )
 
-// outageChanges is how many changes arrive while a broker is away; `make test-outage` asks for
-// more.
+// outageChanges is how many changes arrive while a broker is unavailable; `make test-outage` asks
+// for more.
 var outageChanges = flag.Int("outage.changes", 10_000, "changes that arrive in the test of an outage")
 
 // outageBridge saves the time to build one.
@@ -39,9 +39,9 @@ const (
 	outageResident = 8 * outageBound
 )
 
-// A broker is away while everything changes, and the bridge is killed twice, once without and once
-// with it. The streams remember ids for a tenth of a second, so that it is the bridge that sends
-// nothing twice.
+// A broker is unavailable while everything changes, and the bridge is killed twice, once without
+// and once with it. The streams remember ids for a tenth of a second, so that it is the bridge that
+// sends nothing twice.
 func TestAnOutageCostsDiskNotMemoryAndDelaysNoOtherSink(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a minute")

@@ -18,7 +18,7 @@ import (
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
-// awayRun is a bridge that was started while its API server is away.
+// awayRun is a bridge that was started while its API server is unavailable.
 type awayRun struct {
 	t         *testing.T
 	apiServer string // where it is expected

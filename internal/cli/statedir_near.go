@@ -51,7 +51,7 @@ func nearest(best []near, meant, key resource.Key) []near {
 }
 
 // distance says how far a key is from the one meant: the same name in another namespace is nearest,
-// then a name that goes on with a hash or number, then one with other letters. Not ok: it is
+// then a name that continues with a hash or number, then one with other letters. Not ok: it is
 // another name.
 func distance(meant, key resource.Key) (away int, ok bool) {
 	meantNamespace, meantName := meant.Split()

@@ -33,7 +33,7 @@ type Config struct {
 	MaxBytes int
 	// Known objects; required.
 	Known KnownObjects
-	// Resumed is set when the known objects are the whole state already, and the stream goes on
+	// Resumed is set when the known objects are the whole state already, and the stream continues
 	// from there.
 	Resumed bool
 	// Registerer for metrics; nil for none.

@@ -48,7 +48,7 @@ func (s *steps) TryProcess(d deltafifo.Deltas) (int, error) {
 	return n, s.fails
 }
 
-// popping starts a FIFO that goes on from a known state, and pops until it ends.
+// popping starts a FIFO that continues from a known state, and pops until it ends.
 func popping(t *testing.T, s *steps) (f *deltafifo.FIFO, ended chan error) {
 	f = newFIFO(t, deltafifo.Config{Resumed: true})
 	ended = make(chan error, 1)

@@ -56,7 +56,7 @@ func (t *table) SyncTo(length int64) (full bool, err error) {
 }
 
 // failLater passes on that a sync failed, when the disk takes writes again: Pebble makes the table
-// anew at once.
+// again at once.
 func (t *table) failLater(err error) error {
 	_ = t.fs.retry(err, func() error { return t.fs.probe(t.name + ".probe") }) // err says all of it
 	return err

@@ -11,7 +11,7 @@ const pieceBytes = 64 << 10
 type piece [pieceBytes]byte
 
 // pieces are used again, by any journal: Pebble begins a log with each memtable, and memory that
-// grew with each of them anew was a fifth of all that a first snapshot allocated.
+// grew with each of them again was a fifth of all that a first snapshot allocated.
 var pieces = sync.Pool{New: func() any { return new(piece) }}
 
 // tail is memory to which bytes are added behind others, without moving those. The zero tail is

@@ -170,7 +170,7 @@ func NewMaker(cfg MakerConfig) (*Maker, error) {
 	return &Maker{cfg: cfg, source: SourceOf(cfg.Cluster), types: typeNames(&cfg), phrases: newPhrases(cfg.Type)}, nil
 }
 
-// NeedsOld says whether the events of updates are made with the old object.
+// NeedsOld reports whether the events of updates are made with the old object.
 func (m *Maker) NeedsOld() bool { return m.cfg.Payload.NeedsOld() }
 
 // Object makes the event of a change. The id is deterministic: the same change has the same id from

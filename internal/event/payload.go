@@ -22,7 +22,7 @@ const (
 // Payloads are all forms.
 var Payloads = []Payload{PayloadObject, PayloadChange, PayloadPatch, PayloadMetadata, PayloadReference, PayloadDebezium}
 
-// NeedsOld says whether it is made of the object before an update too.
+// NeedsOld reports whether it is made of the object before an update too.
 func (p Payload) NeedsOld() bool {
 	return p == PayloadChange || p == PayloadPatch || p == PayloadDebezium
 }

@@ -90,7 +90,7 @@ func Describe(text string, issues *cel.Issues) error {
 	return errors.New(strings.Join(found, "; "))
 }
 
-// names says whether an expression uses a variable.
+// names reports whether an expression uses a variable.
 func names(a *ast.AST, variable string) bool {
 	found := false
 	ast.PostOrderVisit(a.Expr(), ast.NewExprVisitor(func(e ast.Expr) {

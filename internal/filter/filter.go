@@ -81,7 +81,7 @@ func isSubset(of, all []event.Op) bool {
 	return !slices.ContainsFunc(of, func(op event.Op) bool { return !slices.Contains(all, op) })
 }
 
-// NeedsOld says whether the old object of updates has to be there.
+// NeedsOld reports whether the old object of updates has to be there.
 func (f *Filter) NeedsOld() bool { return f.ignored != nil || f.expression.namesOld() }
 
 // Rejects says why a change is kept back, "" when it is sent. When an expression fails it is sent,
@@ -103,7 +103,7 @@ func (f *Filter) Rejects(c *event.Change) (reason string, err error) {
 	return "", err
 }
 
-// touchesNothing says whether a change is an update of nothing that counts.
+// touchesNothing reports whether a change is an update of nothing that counts.
 func (f *Filter) touchesNothing(c *event.Change) bool {
 	if c.Op != event.Updated || c.Old == nil || c.Object == nil {
 		return false

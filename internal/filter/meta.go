@@ -74,7 +74,7 @@ func (m meta) Get(index ref.Val) ref.Val {
 	return types.NewErr("no such field in meta: %v", index)
 }
 
-// IsSet says whether a field is there, for has().
+// IsSet reports whether a field is there, for has().
 func (m meta) IsSet(field ref.Val) ref.Val {
 	_, missing := m.Get(field).(absent)
 	return types.Bool(!missing)

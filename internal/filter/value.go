@@ -87,10 +87,10 @@ func (o *object) Get(index ref.Val) ref.Val {
 	return absent{}
 }
 
-// IsSet says whether a member is there, for has().
+// IsSet reports whether a member is there, for has().
 func (o *object) IsSet(field ref.Val) ref.Val { return o.Contains(field) }
 
-// Contains says whether a member is there, for in.
+// Contains reports whether a member is there, for in.
 func (o *object) Contains(value ref.Val) ref.Val {
 	name, ok := value.(types.String)
 	return types.Bool(ok && o.find(string(name)) != nil)

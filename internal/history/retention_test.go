@@ -118,7 +118,7 @@ func TestRetention(t *testing.T) {
 }
 
 // A process that is killed while old versions are removed leaves a history that answers as before
-// behind the horizon, and the next one goes on.
+// behind the horizon, and the next one continues.
 func TestRetentionKilled(t *testing.T) {
 	events := timed(t, 23, 40, 40)
 	known := model{}

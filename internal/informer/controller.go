@@ -210,7 +210,7 @@ func markOf(d *deltafifo.Delta) (kind changelog.MarkKind, version resource.Versi
 	case deltafifo.Bookmark:
 		return changelog.Bookmark, d.Version, true
 	case deltafifo.ReplaceEnd:
-		return changelog.ListEnd, d.Version, !d.Relist.Partial() // else the stream goes on from where it was
+		return changelog.ListEnd, d.Version, !d.Relist.Partial() // else the stream continues from where it was
 	case deltafifo.Added, deltafifo.Updated, deltafifo.Unselected, deltafifo.Deleted:
 		if d.FinalStateUnknown || d.Listed {
 			return 0, "", false // part of a list

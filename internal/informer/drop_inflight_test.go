@@ -13,7 +13,7 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// settleUpTo settles what is held of pod "a" before a version, and goes on holding the rest.
+// settleUpTo settles what is held of pod "a" before a version, and continues holding the rest.
 func (o *outbox) settleUpTo(t *testing.T, v int) {
 	t.Helper()
 	o.mu.Lock()
@@ -88,7 +88,7 @@ func losses(t *testing.T, events []event.Event) (told []gapData) {
 	return told
 }
 
-// holds says whether a version is among what was dropped.
+// holds reports whether a version is among what was dropped.
 func (g gapData) holds(version int) bool {
 	var from, to int
 	_, _ = fmt.Sscan(g.From, &from) // none is the start

@@ -77,7 +77,7 @@ func (o *outbox) events() []event.Event {
 	return slices.Clone(o.raw)
 }
 
-// got says whether a version came.
+// got reports whether a version came.
 func (o *outbox) got(v int) bool {
 	return slices.ContainsFunc(o.events(), func(e event.Event) bool { return e.ResourceVersion == strconv.Itoa(v) && e.Op != event.Gap })
 }

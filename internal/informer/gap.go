@@ -19,7 +19,7 @@ func (c *controller) tellGap(d *deltafifo.Delta, why resource.Relist, listeners 
 	c.emit(gap)
 }
 
-// tellPostponed reports the gap of a list that goes on with a first one, before the first object
+// tellPostponed reports the gap of a list that continues with a first one, before the first object
 // that shows that something was missed since: one that was published in another version, or is
 // gone. Without such an object nothing is missing: what came and went in between was never
 // complete.

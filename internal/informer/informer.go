@@ -87,9 +87,9 @@ type Config struct {
 	// If the server's history went back since, any object may have been sent in a state that is
 	// undone, so all are published.
 	Unclean bool
-	// Succeeds says whether other replicas have published before this one, and up to which version
-	// of the server at least; "" for not known. A first list is a gap then, in which objects may
-	// have been deleted. nil: there are none.
+	// Succeeds reports whether other replicas have published before this one, and up to which
+	// version of the server at least; "" for not known. A first list is a gap then, in which
+	// objects may have been deleted. nil: there are none.
 	Succeeds func() (from resource.Version, led bool)
 	// Diverged is called when a list shows that the API server's history is another than the one
 	// that was told, though its version is not lower: an object is in an older state than before. A
@@ -306,11 +306,11 @@ func (i *Informer) resync(ctx context.Context, l *listener) error {
 	}
 }
 
-// Sure says whether everything that was ever sent is known: the run before has ended in order, or
-// this one has heard from the API server what it sent last.
+// Sure reports whether everything that was ever sent is known: the run before has ended in order,
+// or this one has heard from the API server what it sent last.
 func (i *Informer) Sure() bool { return !i.unclean.Load() }
 
-// HasSynced says whether the first population was applied: everything of the first list has been
+// HasSynced reports whether the first population was applied: everything of the first list has been
 // handed to the listeners' log.
 func (i *Informer) HasSynced() bool { return i.cfg.FIFO.HasSynced() }
 

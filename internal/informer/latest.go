@@ -171,8 +171,8 @@ func (l *listener) demand(ctx context.Context) int {
 	return items - min(items, l.inFlight())
 }
 
-// sendReady sends what is ready, as far as the window and the demand go, and says whether there was
-// anything.
+// sendReady sends what is ready, as far as the window and the demand go, and reports whether there
+// was anything.
 func (l *listener) sendReady(ctx context.Context) (bool, error) {
 	most := min(readSize, l.demand(ctx))
 	l.mu.Lock()

@@ -120,7 +120,7 @@ func (ls *levels) push(lv *level, s *changelog.Header) {
 	ls.steps++
 }
 
-// full says whether no more is to be added: from when max is reached until half of it is sent,
+// full reports whether no more is to be added: from when max is reached until half of it is sent,
 // since what is read and not added is read again.
 func (ls *levels) full() bool {
 	ls.filled = ls.steps >= ls.max || ls.filled && ls.steps > ls.max/2

@@ -111,9 +111,9 @@ func (c *controller) succeed() {
 }
 
 // beginEpoch prepares for another history of the server, and drops tombstones: versions to come may
-// be lower than theirs. What is on its way goes to disk before, or it would leave new ones, and the
+// be lower than theirs. What is in flight goes to disk before, or it would leave new ones, and the
 // end of an earlier list would end the epoch. The epoch is on disk before the tombstones go, which
-// may take long: after a crash the list begins anew.
+// may take long: after a crash the list begins again.
 func (c *controller) beginEpoch(ctx context.Context) error {
 	if err := c.insist(ctx, func() error { return c.log.Spool(ctx, time.Now()) }); err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 	"github.com/kubebridge/bridge/internal/publisher"
 )
 
-// settleOf settles what is held of an object, and goes on holding the rest.
+// settleOf settles what is held of an object, and continues holding the rest.
 func (o *outbox) settleOf(name string) {
 	o.mu.Lock()
 	var done []*publisher.Item

@@ -52,7 +52,7 @@ type listener struct {
 	levels  *levels // what was read ahead; nil without Latest
 }
 
-// parcel is one event on its way, and the entry that it is made of.
+// parcel is one event in flight, and the entry that it is made of.
 type parcel struct {
 	item   publisher.Item
 	event  event.Event

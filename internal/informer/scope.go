@@ -58,7 +58,8 @@ func (s *scope) setLocked(name string, n store.Namespace) {
 	s.names[name] = standing{n, s.turns}
 }
 
-// enter begins to take a namespace in, and says whether that is news, and whether it was in before.
+// enter begins to take a namespace in, and reports whether that is news, and whether it was in
+// before.
 func (s *scope) enter(name string, at, asOf resource.Version) (news, again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,7 +79,7 @@ func (s *scope) enter(name string, at, asOf resource.Version) (news, again bool)
 	return true, known
 }
 
-// leave begins to tell that a namespace has left, and says whether that is news.
+// leave begins to tell that a namespace has left, and reports whether that is news.
 func (s *scope) leave(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,8 +91,8 @@ func (s *scope) leave(name string) bool {
 	return true
 }
 
-// adopt takes a selection over, gives what is new of it, and says whether something of that was in
-// before.
+// adopt takes a selection over, gives what is new of it, and reports whether something of that was
+// in before.
 func (s *scope) adopt(selected map[string]resource.Version) (news []string, again bool) {
 	for name, at := range selected {
 		isNew, wasIn := s.enter(name, at, "")

@@ -12,7 +12,7 @@ type Selector interface {
 	// Rejects says why a change is kept back, "" when it is sent. An error is counted and logged,
 	// and keeps nothing back.
 	Rejects(c *event.Change) (reason string, err error)
-	// NeedsOld says whether updates have to come with the old object.
+	// NeedsOld reports whether updates have to come with the old object.
 	NeedsOld() bool
 }
 

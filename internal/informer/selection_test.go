@@ -107,7 +107,7 @@ func TestAStateDoesNotOvertakeAChangeThatIsOnItsWay(t *testing.T) {
 					r.add("b", "21")
 					slow.wait(t, 1)
 					ok(t, r.committer.Commit())
-					known := resource.Version("4") // 11 is on its way
+					known := resource.Version("4") // 11 is in flight
 					if spooled {
 						known = "13"
 						eventually(t, "everything is on disk", func() bool {

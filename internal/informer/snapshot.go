@@ -18,7 +18,7 @@ type Snapshot struct {
 	Round int64
 	// Sink that gets it; "" for all.
 	Sink string
-	// Wants says whether an object is meant; nil for all. object gives its state, for those who
+	// Wants reports whether an object is meant; nil for all. object gives its state, for those who
 	// need more than the key; it may be nil.
 	Wants func(key resource.Key, object func() (*resource.Object, error)) (bool, error)
 }

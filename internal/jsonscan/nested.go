@@ -11,7 +11,7 @@ import (
 const maxLevels = 1 << 24
 
 // LimitDepth begins to watch the depth of what comes next: TooDeep reports whether more objects and
-// arrays than these were nested. The walk goes on behind them, since they are valid JSON.
+// arrays than these were nested. The walk continues behind them, since they are valid JSON.
 func (s *Scanner) LimitDepth(levels int) {
 	s.deepest, s.tooDeep = s.level+levels, false
 }
@@ -151,8 +151,8 @@ func (s *Scanner) nested() bool {
 	}
 }
 
-// These do what is rare in nested: each goes on from an offset, and gives the bytes and the offset
-// to go on from, 0 after an error.
+// These do what is rare in nested: each continues from an offset, and gives the bytes and the
+// offset to go on from, 0 after an error.
 
 // rest goes over the rest of a string.
 func (s *Scanner) rest(i int) ([]byte, int) { return s.here(s.str(i)) }

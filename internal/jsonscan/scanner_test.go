@@ -205,7 +205,7 @@ func TestOneLargeValueIsNoReasonToKeepMuch(t *testing.T) {
 }
 
 // TestALargeValueInSmallPiecesIsReadOnce takes a moment; it would take many minutes if each piece
-// began the value anew.
+// began the value again.
 func TestALargeValueInSmallPiecesIsReadOnce(t *testing.T) {
 	const pieces = 1 << 18
 	for name, text := range map[string]string{

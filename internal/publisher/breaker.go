@@ -94,9 +94,9 @@ func (b *breaker) trip(p pass) (pause time.Duration, tripped bool) {
 	return pause, true
 }
 
-// succeed notes that the broker answered, and says whether that ended a pause. The backoff starts
-// over only when a regular call has succeeded too: a broker that takes a probe and breaks down
-// under a batch is not hammered.
+// succeed notes that the broker answered, and reports whether that ended a pause. The backoff
+// starts over only when a regular call has succeeded too: a broker that takes a probe and breaks
+// down under a batch is not hammered.
 func (b *breaker) succeed(p pass) (ended bool) {
 	b.mu.Lock()
 	if p.round != b.round {
@@ -144,7 +144,7 @@ func (b *breaker) hold(held bool) {
 	close(changed)
 }
 
-// isHeld says whether hold is in force.
+// isHeld reports whether hold is in force.
 func (b *breaker) isHeld() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -168,7 +168,7 @@ func (b *breaker) renewLocked() chan struct{} {
 	return changed
 }
 
-// connected says whether calls pass.
+// connected reports whether calls pass.
 func (b *breaker) connected() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -3,7 +3,7 @@
 //
 // It takes in Items, from any number of listeners through Add, and hands their Messages to a
 // sinks.Sink. An item is settled when the sink has acknowledged its message, or when the message
-// was refused for good and went to the dead letters. The item's Settler is told, once.
+// was refused permanently and went to the dead letters. The item's Settler is told, once.
 //
 // # Ordering
 //

@@ -12,7 +12,7 @@ import (
 // must be comparable (a pointer).
 type Settler interface{ Settle(items []*Item) }
 
-// Item is one event on its way to the sink. From Add until Settle it is the publisher's; afterwards
+// Item is one event in flight to the sink. From Add until Settle it is the publisher's; afterwards
 // the adder may use it again.
 type Item struct {
 	Message sinks.Message // Message.Event is set by the adder

@@ -76,7 +76,7 @@ func (ms *marks) opened() bool {
 }
 
 // renew makes the sink's position of now the newest mark. What is sent from now on lies behind it;
-// what is on its way holds an earlier one.
+// what is in flight holds an earlier one.
 func (ms *marks) renew() {
 	ms.mu.Lock()
 	closed := ms.closed

@@ -107,7 +107,7 @@ func gauges(f metric.Factory, p *Publisher) {
 		func() bool { return p.isOpen() && p.connected() })
 }
 
-// delivered notes how long what the sink has acknowledged was on its way.
+// delivered notes how long what the sink has acknowledged was in flight.
 func (m *metrics) delivered(settled []*Item, now time.Time) {
 	for _, it := range settled {
 		if at := it.Message.Event.Observed; it.Outcome() == Acknowledged && !at.IsZero() {

@@ -1,8 +1,8 @@
 package publisher
 
 // Pause sends nothing from now on, but for calls of the sink that are under way: what is added
-// waits, as while a broker is away. It outlasts neither the Publisher nor counts how often it was
-// called.
+// waits, as while a broker is unavailable. It outlasts neither the Publisher nor counts how often
+// it was called.
 func (p *Publisher) Pause() { p.breaker.hold(true) }
 
 // Resume ends a Pause.

@@ -31,7 +31,7 @@ func TestAPausedSinkIsSentNothingUntilItIsResumed(t *testing.T) {
 	})
 }
 
-// A resume in an outage does not hammer the broker: its backoff goes on.
+// A resume in an outage does not hammer the broker: its backoff continues.
 func TestAPauseDoesNotEndAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)

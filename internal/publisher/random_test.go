@@ -100,8 +100,8 @@ func underFaults(t *testing.T, order sinks.Order, seed uint64) {
 	}
 }
 
-// TestAStopAtAnyMomentLosesNothing ends Run at random moments and goes on with a new publisher from
-// what was not settled, as a bridge does that starts again from its checkpoint.
+// TestAStopAtAnyMomentLosesNothing ends Run at random moments and continues with a new publisher
+// from what was not settled, as a bridge does that starts again from its checkpoint.
 func TestAStopAtAnyMomentLosesNothing(t *testing.T) {
 	eachOrder(t, func(t *testing.T, order sinks.Order) {
 		c := &chaos{Rand: rand.New(rand.NewPCG(rand.Uint64(), 0))}

@@ -102,7 +102,7 @@ func (r *recalled) seal(now time.Time) {
 	r.until = now.Add(keepRecalled)
 }
 
-// has says whether an event was found.
+// has reports whether an event was found.
 func (r *recalled) has(e *event.Event) bool {
 	if r.left.Load() == 0 {
 		return false

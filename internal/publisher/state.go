@@ -2,7 +2,7 @@ package publisher
 
 import "fmt"
 
-// itemState is where an item is on its way; doc.go has the diagram.
+// itemState is how far an item is; doc.go has the diagram.
 type itemState uint8
 
 const (

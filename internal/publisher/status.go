@@ -68,7 +68,7 @@ func (p *Publisher) Status() Status {
 	return s
 }
 
-// connected says whether the broker of an open sink is not known to be away.
+// connected reports whether the broker of an open sink is not known to be away.
 func (p *Publisher) connected() bool {
 	why := p.blocked()
 	return p.breaker.connected() && (why == nil || sinks.Classify(why) != sinks.Reconnect)

@@ -20,7 +20,7 @@ type worker struct {
 	// Where the lanes go after the round.
 	onward  []*lane // have more to send, or are empty
 	delayed []*lane // failed
-	first   []*lane // were not tried, or the broker is away
+	first   []*lane // were not tried, or the broker is unavailable
 	refused []*lane // have a refused item at their head
 
 	cancel context.CancelCauseFunc // guarded by Publisher.mu: ends its calls of the sink
@@ -162,8 +162,8 @@ func (w *worker) awaitRate(ctx context.Context) bool {
 }
 
 // fill takes items of a lane into the batch: the first one, or as many as fit where the sink keeps
-// their order. A lane with a refused item at its head is noted instead. It says whether there was
-// room for at least one item.
+// their order. A lane with a refused item at its head is noted instead. It reports whether there
+// was room for at least one item.
 func (w *worker) fill(l *lane, limit int) bool {
 	if l.head.state == itemRefused {
 		l.worker = w

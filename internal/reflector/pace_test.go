@@ -29,7 +29,7 @@ func TestAnExpiredVersionIsListedAtOnceHoweverOftenRequestsFailedBefore(t *testi
 		c.Break(testkit.Any, 8)
 		c.CutWatches()
 		c.Skip(1)
-		c.Expire() // 98, from which the watch goes on first, and 99
+		c.Expire() // 98, from which the watch continues first, and 99
 		c.later(5 * time.Minute)
 		c.expect("begin expired 99..100", "replace shop/a@98", "replace shop/b@99", "end 100")
 		all := c.Requests(testkit.Any)

@@ -76,7 +76,7 @@ func TestEveryEventMovesTheVersion(t *testing.T) {
 	})
 }
 
-// As the cases of TestRetryWatcher that survive closed watches: each watch goes on where the one
+// As the cases of TestRetryWatcher that survive closed watches: each watch continues where the one
 // before ended, wherever the versions are.
 func TestManyWatchesAreOneStream(t *testing.T) {
 	run(t, func(t *testing.T) {

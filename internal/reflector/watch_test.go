@@ -68,7 +68,7 @@ func TestWithoutSnapshotItBeginsNow(t *testing.T) {
 		c := newCluster(t, pods)
 		c.create("shop/a")
 		c.follow(pods, func(cfg *reflector.Config) { cfg.Snapshot = false })
-		// so that a restart goes on from here, even if nothing happens until then
+		// so that a restart continues from here, even if nothing happens until then
 		c.expect("bookmark 98")
 		c.create("shop/b")
 		c.expect("add shop/b@99")

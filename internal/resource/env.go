@@ -61,7 +61,7 @@ var secretName = regexp.MustCompile(`(?i)pass|pwd|secret|token|cred|auth|key|dsn
 // the settings of connections.
 var secretText = regexp.MustCompile(`(?i)://[^/\s]*:[^/\s]+@|-----BEGIN|(password|pwd|accountkey|sharedaccesskey|secret|token)\s*=|^bearer\s|^eyJ`)
 
-// secretVariable says whether the variable that comes next looks like a secret.
+// secretVariable reports whether the variable that comes next looks like a secret.
 func (w *rewriter) secretVariable() bool {
 	if w.Peek() != '{' {
 		return false

@@ -12,7 +12,7 @@ type Labels []byte
 // Labels are the object's labels, empty where it has none.
 func (o *Object) Labels() Labels { return Member(Member(o.Raw, "metadata"), "labels") }
 
-// Lookup gives the value of a label, and says whether there is one.
+// Lookup gives the value of a label, and reports whether there is one.
 func (l Labels) Lookup(label string) (value string, exists bool) {
 	raw := Member(l, label)
 	switch {
@@ -25,7 +25,7 @@ func (l Labels) Lookup(label string) (value string, exists bool) {
 	return value, true
 }
 
-// Has says whether there is a label.
+// Has reports whether there is a label.
 func (l Labels) Has(label string) bool {
 	_, exists := l.Lookup(label)
 	return exists

@@ -89,7 +89,7 @@ type ParseOptions struct {
 	Rules *Rules
 }
 
-// Redacts says whether objects hold values that nobody may see.
+// Redacts reports whether objects hold values that nobody may see.
 func (o *ParseOptions) Redacts() bool { return o.rules() != nil || o.Redactor.Applies(o.Type) }
 
 // secretKey is the redactor that there is; there is one where Redacts is true.
@@ -127,7 +127,7 @@ func Parse(raw []byte, opts ParseOptions) (*Object, error) {
 	return obj, err
 }
 
-// finish says whether nothing went wrong, and nothing follows.
+// finish reports whether nothing went wrong, and nothing follows.
 func finish(s *jsonscan.Scanner) error {
 	if !s.AtEnd() {
 		s.Fail(fmt.Errorf("%w: something follows the value", ErrSyntax))
@@ -261,7 +261,7 @@ const (
 	fieldMetadataEnd
 )
 
-// refuse says that this is no object to follow. The walk goes on: that it is JSON at all is told
+// refuse says that this is no object to follow. The walk continues: that it is JSON at all is told
 // first.
 func (p *parser) refuse(err error) {
 	if p.refused == nil {
@@ -295,7 +295,7 @@ func (p *parser) scan(opts *ParseOptions) (span, error) {
 	return at, cmp.Or(p.Err(), p.refused, p.complete())
 }
 
-// complete says whether everything was there that an object must have.
+// complete reports whether everything was there that an object must have.
 func (p *parser) complete() error {
 	switch {
 	case p.seen&fieldMetadata == 0:

@@ -85,12 +85,12 @@ func (p Path) String() string {
 	return out.String()
 }
 
-// Exact says whether the path leads to one place at most.
+// Exact reports whether the path leads to one place at most.
 func (p Path) Exact() bool {
 	return !slices.ContainsFunc(p.steps, func(s step) bool { return s.any })
 }
 
-// Reaches says whether the path may lead to the place of names, or to something around it.
+// Reaches reports whether the path may lead to the place of names, or to something around it.
 func (p Path) Reaches(names ...string) bool {
 	if len(p.steps) > len(names) {
 		return false
@@ -151,7 +151,7 @@ func (n *pathNode) child(s step) *pathNode {
 	return n.names[s.name]
 }
 
-// none is where no path goes on.
+// none is where no path continues.
 var none = &Paths{}
 
 // Member is what is left of the paths behind the member of a name.
@@ -183,7 +183,7 @@ func (p *Paths) step(named func(*pathNode) *pathNode) *Paths {
 	return &Paths{nodes: found}
 }
 
-// Empty says whether no path goes on from here or ends here.
+// Empty reports whether no path continues from here or ends here.
 func (p *Paths) Empty() bool { return p == nil || len(p.nodes) == 0 }
 
 // and is both sets together.
@@ -194,7 +194,7 @@ func (p *Paths) and(other *Paths) *Paths {
 	return &Paths{nodes: slices.Concat(p.nodes, other.nodes)}
 }
 
-// End says whether a path ends here.
+// End reports whether a path ends here.
 func (p *Paths) End() bool {
 	return p != nil && slices.ContainsFunc(p.nodes, func(n *pathNode) bool { return n.end })
 }

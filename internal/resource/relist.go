@@ -36,7 +36,7 @@ type Relist struct {
 	Left, Gone bool
 }
 
-// Partial says whether only one namespace is replaced.
+// Partial reports whether only one namespace is replaced.
 func (r *Relist) Partial() bool { return r != nil && r.Namespace != "" }
 
 // Reasons of a gap.

@@ -60,7 +60,7 @@ type place struct {
 	env          envState
 }
 
-// untouched says whether nothing in the value can be meant.
+// untouched reports whether nothing in the value can be meant.
 func (p place) untouched() bool { return p.redact.Empty() && p.drop.Empty() && p.env == envNone }
 
 func (w *rewriter) copyTo(end int) {

@@ -16,5 +16,5 @@ const (
 	NamespaceLeaving
 )
 
-// Selected says whether changes of the namespace's objects are wanted.
+// Selected reports whether changes of the namespace's objects are wanted.
 func (s NamespaceState) Selected() bool { return s == NamespaceEntering || s == NamespaceIn }

@@ -37,10 +37,10 @@ func ParseShard(text string) (s Shard, err error) {
 
 func (s Shard) String() string { return fmt.Sprintf("%d/%d", s.Index, max(s.Count, 1)) }
 
-// All says whether the shard has all objects.
+// All reports whether the shard has all objects.
 func (s Shard) All() bool { return s.Count <= 1 }
 
-// Has says whether an object of a type is of the shard.
+// Has reports whether an object of a type is of the shard.
 func (s Shard) Has(t Type, namespace, name string) bool {
 	if s.All() {
 		return true
@@ -53,7 +53,7 @@ func (s Shard) Has(t Type, namespace, name string) bool {
 	return jump(d.Sum64(), s.Count) == s.Index
 }
 
-// Within says whether everything that the shard has was of another one, too: that of the same
+// Within reports whether everything that the shard has was of another one, too: that of the same
 // number, when there were fewer.
 func (s Shard) Within(before Shard) bool {
 	return s.Index == before.Index && cmp.Compare(max(s.Count, 1), max(before.Count, 1)) >= 0

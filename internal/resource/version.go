@@ -14,7 +14,7 @@ func (v Version) Check() error {
 	return nil
 }
 
-// Ordered says whether v is a number, so that it can be compared with another.
+// Ordered reports whether v is a number, so that it can be compared with another.
 func (v Version) Ordered() bool {
 	if v == "" || v[0] == '0' {
 		return false
@@ -61,13 +61,13 @@ func (v Version) Before() Version {
 	return Version(digits)
 }
 
-// Newer says whether v is known to be after other. It is false where the two have no order.
+// Newer reports whether v is known to be after other. It is false where the two have no order.
 func (v Version) Newer(other Version) bool {
 	order, ok := v.Compare(other)
 	return ok && order > 0
 }
 
-// NotNewer says whether v is known to be other or before it. It is false where the two have no
+// NotNewer reports whether v is known to be other or before it. It is false where the two have no
 // order.
 func (v Version) NotNewer(other Version) bool {
 	order, ok := v.Compare(other)

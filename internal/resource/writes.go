@@ -116,7 +116,7 @@ const (
 	maxTime = "2106-01-01T00:00:00Z"
 )
 
-// wrote adds an entry to those of the newest second, or begins with it anew.
+// wrote adds an entry to those of the newest second, or begins with it again.
 func (p *parser) wrote(e *entrySpans) {
 	at := view(p.Bytes(e.time))
 	if len(at) != len(minTime) || at < minTime || at >= maxTime {

@@ -93,7 +93,7 @@ func (s *site) request(method, path string, headers map[string]string) (int, str
 	return response.StatusCode, string(body)
 }
 
-// script are events of a cluster, a second apart. Objects are parsed anew, so that they name
+// script are events of a cluster, a second apart. Objects are parsed again, so that they name
 // themselves.
 func script(t *testing.T, seed uint64, objects, changes int) []event.Event {
 	t.Helper()

@@ -175,7 +175,7 @@ func (r *Relay) keep(items []*publisher.Item) bool {
 	return !r.leading
 }
 
-// changed gives a function that says whether something has changed since now for which a wait
+// changed gives a function that reports whether something has changed since now for which a wait
 // should end.
 func (r *Relay) changed() func() bool {
 	look := func() (Unit, bool, bool) {

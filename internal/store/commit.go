@@ -39,7 +39,7 @@ func (ix *Indexer) Position() (Position, error) {
 // them.
 
 // GapOwed reports whether a list that begins without a position is a gap: a list of everything has
-// ended before, or a sink may hold events of a state that was lost. Else the list goes on with a
+// ended before, or a sink may hold events of a state that was lost. Else the list continues with a
 // first one, of which no reader was told that it is complete.
 func (ix *Indexer) GapOwed() (bool, error) {
 	value, err := ix.db.get(prefix(spacePosition, ix.id))

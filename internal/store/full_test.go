@@ -240,7 +240,7 @@ func TestADiskThatTakesNoWritesHoldsCommitsBackAndLosesNone(t *testing.T) {
 	}
 }
 
-// whileStuck sees that what only reads goes on, and says what is wrong.
+// whileStuck sees that what only reads continues, and says what is wrong.
 func (u *unwell) whileStuck(why error) {
 	u.t.Helper()
 	u.check("while the disk is unwell")

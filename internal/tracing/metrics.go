@@ -41,7 +41,7 @@ type counted struct {
 	told   atomic.Int64 // when the last failure was, in Unix seconds
 }
 
-// complainEvery keeps a collector that is away from filling the log.
+// complainEvery keeps a collector that is unavailable from filling the log.
 const complainEvery = time.Minute
 
 // ExportSpans implements sdktrace.SpanExporter.

@@ -100,8 +100,8 @@ func (t *Tracer) Run(ctx context.Context) error {
 	<-ctx.Done()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
 	defer cancel()
-	// what it says was told by the exporter; and a collector that is away is no failure of the
-	// bridge
+	// what it says was told by the exporter; and a collector that is unavailable is no failure of
+	// the bridge
 	_ = t.provider.Shutdown(ctx)
 	return nil
 }

@@ -223,7 +223,7 @@ func (c *Checker) synced(o *object, n uint32, known bool, s *subject) {
 		o.push(s.place, s.id, s.data)
 		o.alive, o.uid = true, s.uid
 	case s.ordered && s.place.compare(o.newest()) > 0:
-		// An object that a sink had before it was bound anew is told by a snapshot alone.
+		// An object that a sink had before it was bound again is told by a snapshot alone.
 		if !s.Initial {
 			c.holes.add(n, o.newest(), s.place.version, s, Break, "no event has told this version")
 		}

@@ -174,7 +174,7 @@ func TestAttribution(t *testing.T) {
 	l.stop(b)
 }
 
-// attributedThroughAGap writes while a bridge is away, until the API server has forgotten.
+// attributedThroughAGap writes while a bridge is unavailable, until the API server has forgotten.
 func attributedThroughAGap(t *testing.T, c *cluster) {
 	l := newLab(t, c)
 	w := &writers{lab: l, by: map[string]string{}}

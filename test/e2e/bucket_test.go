@@ -22,7 +22,7 @@ func (l *lab) awaitBucket(b *harness.Bridge, exist []truth.Change) {
 
 // bucketProblems are the differences between a bucket and the objects that exist.
 func (l *lab) bucketProblems(url string, exist []truth.Change) []string {
-	entries := &read.JetStream{URL: url, Stream: "KV_NOW", Filter: "$KV.NOW.>"} // anew: it keeps nothing
+	entries := &read.JetStream{URL: url, Stream: "KV_NOW", Filter: "$KV.NOW.>"} // again: it keeps nothing
 	events, err := entries.Refresh(l.ctx)
 	if err != nil {
 		return []string{err.Error()}

@@ -14,7 +14,7 @@ import (
 	"github.com/kubebridge/bridge/test/e2e/truth"
 )
 
-// converge waits until the sinks hold the state of the cluster: from then on nothing is on its way.
+// converge waits until the sinks hold the state of the cluster: from then on nothing is in flight.
 func (c *crashRun) converge() {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.ctx, 2*time.Minute)

@@ -44,7 +44,7 @@ func (s *crashSink) isCut() bool {
 	return n > 0 && s.outages[n-1].To.IsZero()
 }
 
-// trouble begins something that goes on during the kills to come.
+// trouble begins something that continues during the kills to come.
 func (c *crashRun) trouble(p plan) {
 	switch p.trouble {
 	case killsServer:
@@ -98,7 +98,7 @@ func (c *crashRun) restartAPIServer() {
 }
 
 // witnessAnew begins a new ledger and ends the one before: the history of an API server that was
-// restarted begins anew.
+// restarted begins again.
 func (c *crashRun) witnessAnew() error {
 	ctx, cancel := context.WithTimeout(c.ctx, 30*time.Second)
 	defer cancel()

@@ -10,7 +10,7 @@ import (
 )
 
 // What answers at the API server's address after a cut is another cluster: the bridge must end
-// before it has read anything of it. When the cluster is back, it goes on as if nothing had been.
+// before it has read anything of it. When the cluster is back, it continues as if nothing had been.
 func clusterIsReplaced(f *faultRun) {
 	p := f.front()
 	b := f.faulted()

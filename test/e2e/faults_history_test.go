@@ -228,8 +228,8 @@ func etcdIsRestoredUnderLoad(f *faultRun) {
 		_, err := f.Operate(f.ctx, "restore?name=underload")
 		restored <- err
 	}()
-	// Until the API server is away. A history that has overtaken the versions of before when a
-	// bridge asks can't be told from theirs.
+	// Until the API server is unavailable. A history that has overtaken the versions of before when
+	// a bridge asks can't be told from theirs.
 	time.Sleep(time.Second)
 	f.calm()
 	must(f.t, <-restored)

@@ -179,8 +179,8 @@ func byPages(p *faults.Front) {
 
 const twoPages = 600
 
-// The second page of a list is asked for when its token has expired: the list begins anew, and what
-// it has handed on before is no event.
+// The second page of a list is asked for when its token has expired: the list begins again, and
+// what it has handed on before is no event.
 func continueTokenExpires(f *faultRun) {
 	f.each(twoPages, func(i int) { f.createConfigMap(fmt.Sprintf("unchanged-%d", i), "stays") })
 	p := f.front()

@@ -127,7 +127,7 @@ func (f *faultRun) calm() {
 }
 
 // exact waits until the stream is what the witness saw, and fails when the bridge told a gap. That
-// its first list was broken off and begun anew is none of what a witness sees.
+// its first list was broken off and begun again is none of what a witness sees.
 func (f *faultRun) exact(b *harness.Bridge) []read.Event {
 	f.t.Helper()
 	const patience = 2 * time.Minute // after failures in a row a request is tried again after up to a minute

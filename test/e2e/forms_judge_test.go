@@ -108,7 +108,7 @@ func (j *judge) forms() map[string]func([]read.Event) []string {
 	}
 }
 
-// ofApp says whether a change is one of the informer app.
+// ofApp reports whether a change is one of the informer app.
 func ofApp(ch *told) bool { return ch.Resource != "leases" }
 
 // all judges a stream that has every change, with a payload that is as it should be.

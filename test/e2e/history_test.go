@@ -268,7 +268,7 @@ func gapsComeFirst(t *testing.T, events []read.Event, reason string, resources .
 	}
 }
 
-// What a killed API server had not sent yet is lost to everybody, since its history begins anew: a
+// What a killed API server had not sent yet is lost to everybody, since its history begins again: a
 // gap. No object may stay wrong.
 func apiServerIsKilled(t *testing.T, c *cluster) {
 	l := newLab(t, c)

@@ -64,7 +64,7 @@ type cluster struct {
 	*harness.ControlPlane
 	client  kubernetes.Interface
 	dynamic dynamic.Interface
-	// controllers says whether there are some, and nodes.
+	// controllers reports whether there are some, and nodes.
 	controllers bool
 }
 

@@ -173,7 +173,7 @@ func churn(ctx context.Context, c *cluster, namespace string, number int) error 
 	return nil
 }
 
-// isAnswer says whether an error is the API server's word that a test is wrong, rather than its
+// isAnswer reports whether an error is the API server's word that a test is wrong, rather than its
 // absence.
 func isAnswer(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err)

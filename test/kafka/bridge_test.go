@@ -87,8 +87,8 @@ func (p *bridgeTest) stop() {
 	p.life = nil
 }
 
-// crash ends the bridge as kill -9 does: from here on nothing leaves it, and of its state remains what was synced. What a broker has received
-// may yet be stored.
+// crash ends the bridge as kill -9 does: from here on nothing leaves it, and of its state remains
+// what was synced. What a broker has received may yet be stored.
 func (p *bridgeTest) crash() {
 	l := p.life
 	l.network.cut(true)
@@ -101,7 +101,7 @@ func (p *bridgeTest) crash() {
 	p.fs, p.life = after, nil
 }
 
-// settled says whether everything that the server has is committed.
+// settled reports whether everything that the server has is committed.
 func (p *bridgeTest) settled() bool {
 	s := p.life.bridge.Status().Informers[0]
 	return resource.Version(s.Watermark) == p.server.Version() && s.Unsettled == 0

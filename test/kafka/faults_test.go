@@ -21,8 +21,9 @@ var (
 	faultRate = flag.Int("faults.rate", 1500, "changes per second meanwhile")
 )
 
-// TestNothingIsLostReorderedOrDoubled runs a bridge into three brokers while these are killed and started again, partitions get other leaders, and
-// the bridge itself dies again and again. Then the topic must hold every change of every object once, in its order.
+// TestNothingIsLostReorderedOrDoubled runs a bridge into three brokers while these are killed and
+// started again, partitions get other leaders, and the bridge itself dies again and again. Then the
+// topic must hold every change of every object once, in its order.
 func TestNothingIsLostReorderedOrDoubled(t *testing.T) {
 	needJars(t)
 	c, err := kafkatest.Start(kafkatest.Options{Nodes: 3, Dir: filepath.Join(dir, "three"), Lib: lib, Properties: map[string]string{
@@ -67,7 +68,8 @@ func TestNothingIsLostReorderedOrDoubled(t *testing.T) {
 	}
 }
 
-// killBrokers kills one broker after the other, starts it again, and waits until the others have given it back its copies.
+// killBrokers kills one broker after the other, starts it again, and waits until the others have
+// given it back its copies.
 func killBrokers(ctx context.Context, t *testing.T, c *kafkatest.Cluster) (kills int) {
 	for pause(ctx, 2*time.Second) {
 		n := c.Nodes[rand.IntN(len(c.Nodes))]
@@ -89,7 +91,7 @@ func killBrokers(ctx context.Context, t *testing.T, c *kafkatest.Cluster) (kills
 	return kills
 }
 
-// inSync says whether every partition has all its copies.
+// inSync reports whether every partition has all its copies.
 func inSync(t *testing.T, c *kafkatest.Cluster) bool {
 	topics, err := admin(t, c).ListTopicsWithInternal(t.Context())
 	if err != nil {
@@ -153,7 +155,7 @@ func (p *bridgeTest) crashAgainAndAgain(ctx context.Context) (crashes int) {
 	return crashes
 }
 
-// pause waits, and says whether ctx still goes on.
+// pause waits, and reports whether ctx still continues.
 func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():

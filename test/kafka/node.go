@@ -52,7 +52,7 @@ func (n *Node) Start() (err error) {
 // Kill ends the node as kill -9 does.
 func (n *Node) Kill() { n.process.kill() }
 
-// Running says whether the node's process has not ended.
+// Running reports whether the node's process has not ended.
 func (n *Node) Running() bool { return n.process != nil && n.process.running() }
 
 func (n *Node) propertiesFile() string { return filepath.Join(n.dir, "server.properties") }

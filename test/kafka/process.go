@@ -14,8 +14,9 @@ type process struct {
 	ended chan struct{}
 }
 
-// spawn starts a program whose death follows ours. It is started from a thread that lives as long as we do: the kernel takes the end of
-// the thread that started a child for the end of the parent (golang/go#27505).
+// spawn starts a program whose death follows ours. It is started from a thread that lives as long
+// as we do: the kernel takes the end of the thread that started a child for the end of the parent
+// (golang/go#27505).
 func spawn(cmd *exec.Cmd, logFile string) (*process, error) {
 	log, err := os.OpenFile(logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -48,7 +49,7 @@ var spawnRequests = func() chan<- func() {
 	return requests
 }()
 
-// running says whether it has not ended.
+// running reports whether it has not ended.
 func (p *process) running() bool {
 	select {
 	case <-p.ended:

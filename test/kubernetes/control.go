@@ -18,7 +18,8 @@ type controlServer struct {
 	url string
 }
 
-// serveControl starts to serve. What is under way when it is closed is cut short: by then everything is being stopped.
+// serveControl starts to serve. What is under way when it is closed is cut short: by then
+// everything is being stopped.
 func (s *supervisor) serveControl(ctx context.Context) (*controlServer, error) {
 	listener, err := net.Listen("tcp", s.opts.control)
 	if err != nil {
@@ -47,8 +48,8 @@ func (s *supervisor) controlHandler(ctx context.Context) http.Handler {
 		"POST /pause-controllers":  func(context.Context, parameters) error { s.pauseControllers(); return nil },
 		"POST /resume-controllers": func(ctx context.Context, _ parameters) error { return s.resumeControllers(ctx) },
 	} {
-		// Not the request's context: an operation goes on when the client gives up, since a cluster that is left half
-		// restored helps nobody. It ends when we are told to stop.
+		// Not the request's context: an operation continues when the client gives up, since a
+		// cluster that is left half restored helps nobody. It ends when we are told to stop.
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { s.operate(ctx, w, r, do) })
 	}
 	return mux

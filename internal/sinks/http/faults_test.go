@@ -115,8 +115,8 @@ func (s *settled) Settle(items []*publisher.Item) {
 	s.count += len(items)
 }
 
-// serveAndKill serves for a while, is away for a while, and so on, until ctx ends. It begins by
-// being away.
+// serveAndKill serves for a while, is unavailable for a while, and so on, until ctx ends. It begins
+// by being away.
 func (n *network) serveAndKill(ctx context.Context, host string, h nethttp.Handler) {
 	for ctx.Err() == nil {
 		time.Sleep(15 * time.Second)

@@ -226,7 +226,7 @@ func TestFailures(t *testing.T) {
 	})
 }
 
-// An answer says 200 and then goes on forever: the event is settled, and the connection ends.
+// An answer says 200 and then continues forever: the event is settled, and the connection ends.
 func TestEndlessAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t)

@@ -88,7 +88,7 @@ func TestManyTopics(t *testing.T) {
 				t.Errorf("topic %d: %v", i, err)
 			}
 		}
-		publish(t, s, &sinks.Message{Event: of("r0")}) // goes on
+		publish(t, s, &sinks.Message{Event: of("r0")}) // continues
 	})
 	t.Run("what was missing a while ago is forgotten", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {

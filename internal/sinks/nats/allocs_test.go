@@ -7,7 +7,7 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks/sinktest"
 )
 
-// The time alone is made anew for each message.
+// The time alone is made again for each message.
 func TestAllocations(t *testing.T) {
 	for _, encoding := range []string{nats.Binary, nats.Structured} {
 		encode := nats.NewEncodeLoop(encoding)

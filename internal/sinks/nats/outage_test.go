@@ -13,8 +13,8 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks/nats"
 )
 
-// What is shown of a server that is away says so, since when, and why; not what the client's buffer
-// holds.
+// What is shown of a server that is unavailable says so, since when, and why; not what the client's
+// buffer holds.
 func TestOutageError(t *testing.T) {
 	for name, mode := range map[string]func(*nats.Config){
 		"JetStream": func(*nats.Config) {},

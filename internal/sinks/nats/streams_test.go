@@ -51,7 +51,7 @@ func TestManyStreams(t *testing.T) {
 	if _, err := sink.Lane(t.Context(), of("pods", "p", 1)); sinks.Classify(err) != sinks.Refused {
 		t.Errorf("a second stream: %v", err)
 	}
-	mustStore(t, sink, ev("a", 2)) // goes on
+	mustStore(t, sink, ev("a", 2)) // continues
 }
 
 func TestStreamLimits(t *testing.T) {

@@ -36,7 +36,7 @@ func publish(t *testing.T, sink sinks.Sink, events ...*event.Event) {
 		sink.Publish(ctx, batch)
 		unsent := unsent(t, sink.Order(), batch)
 		if len(unsent) > 0 {
-			select { // a resend without a pause would be a busy loop while the broker is away
+			select { // a resend without a pause would be a busy loop while the broker is unavailable
 			case <-ctx.Done():
 				t.Fatalf("%d messages not stored after a minute; the first: %v",
 					len(unsent)+len(rest), batch[0].Err)

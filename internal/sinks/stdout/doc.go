@@ -6,8 +6,8 @@
 // other end of a pipe has read it is not known. A line that the writer took half of is completed
 // before anything else is written, so lines are never mixed or torn.
 //
-// Publish blocks until the writer has taken the lines, or its context ends: then the write goes on
-// without it, in the goroutine that each call starts for its write, and what it takes is not
-// written again. Whoever stops reading so holds up the events, and not the end of the bridge. The
-// writer is never closed.
+// Publish blocks until the writer has taken the lines, or its context ends: then the write
+// continues without it, in the goroutine that each call starts for its write, and what it takes is
+// not written again. Whoever stops reading so holds up the events, and not the end of the bridge.
+// The writer is never closed.
 package stdout

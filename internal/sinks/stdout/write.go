@@ -8,7 +8,7 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
-// writing is one write, which goes on when nobody waits for it any more.
+// writing is one write, which continues when nobody waits for it any more.
 type writing struct {
 	buf  []byte
 	owed torn  // what buf begins with

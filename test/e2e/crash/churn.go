@@ -15,8 +15,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Churn creates, updates, scales, deletes and re-creates objects of a namespace until it is stopped. Of an API server that is away
-// it thinks nothing: it goes on when the server is back.
+// Churn creates, updates, scales, deletes and re-creates objects of a namespace until it is
+// stopped. Of an API server that is unavailable it thinks nothing: it continues when the server is
+// back.
 type Churn struct {
 	client    kubernetes.Interface
 	namespace string
@@ -28,15 +29,17 @@ type Churn struct {
 	err error // guarded by mu: the API server's word that the churn itself is wrong
 }
 
-// The workers. Names are few, so that objects come back under the name of one that was deleted all the time.
+// The workers. Names are few, so that objects come back under the name of one that was deleted all
+// the time.
 const (
 	mapWorkers, mapNames = 4, 6
 	podNames             = 4
 	deploymentNames      = 2
 )
 
-// StartChurn begins. The seed decides what is changed, not when: that is up to the API server. The pauses are so many times as long as
-// they are when there is no hurry: 1 asks for some 300 changes a second.
+// StartChurn begins. The seed decides what is changed, not when: that is up to the API server. The
+// pauses are so many times as long as they are when there is no hurry: 1 asks for some 300 changes
+// a second.
 func StartChurn(ctx context.Context, client kubernetes.Interface, namespace string, seed uint64, slower int) *Churn {
 	ctx, cancel := context.WithCancel(ctx)
 	c := &Churn{client: client, namespace: namespace, slower: time.Duration(slower), cancel: cancel}
@@ -71,7 +74,7 @@ func (c *Churn) work(ctx context.Context, r *rand.Rand, pause time.Duration, cha
 			wait := pause/2 + time.Duration(r.Int64N(int64(pause)))
 			if err := change(r); err != nil && !expected(err) {
 				c.note(err)
-				wait = 100 * time.Millisecond // the server is away
+				wait = 100 * time.Millisecond // the server is unavailable
 			}
 			select {
 			case <-time.After(wait):

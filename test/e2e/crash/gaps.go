@@ -15,11 +15,12 @@ type gap struct {
 	until uint64 // version of the list that healed it
 }
 
-// covers says whether a version may be missing.
+// covers reports whether a version may be missing.
 func (g gap) covers(version uint64) bool { return g.after < version && version <= g.until }
 
-// gaps are those of a stream, by resource ("deployments.apps"), and told is the number of gap events. What was before the first list is one too:
-// of that, a snapshot shows the newest versions only.
+// gaps are those of a stream, by resource ("deployments.apps"), and told is the number of gap
+// events. What was before the first list is one too: of that, a snapshot shows the newest versions
+// only.
 func gaps(events []read.Event) (found map[string][]gap, told int, err error) {
 	found = map[string][]gap{}
 	open := map[string][]gap{} // waiting for the list that heals them

@@ -7,7 +7,8 @@ import (
 	"sync"
 )
 
-// Gate stands before a broker: while it is shut, connections are cut, and new ones end at once. Its methods may be called concurrently.
+// Gate stands before a broker: while it is shut, connections are cut, and new ones end at once. Its
+// methods may be called concurrently.
 type Gate struct {
 	mu    sync.Mutex
 	shut  bool                  // guarded by mu
@@ -33,7 +34,7 @@ func (g *Gate) Open() {
 	g.shut = false
 }
 
-// Empty says whether no connection is open.
+// Empty reports whether no connection is open.
 func (g *Gate) Empty() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -100,8 +101,9 @@ func (c *gatedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// Proxy passes what comes through the gate on to a server that can't have its connections made by somebody else. It gives the
-// address in front of the gate; stop ends the proxy and waits for its connections.
+// Proxy passes what comes through the gate on to a server that can't have its connections made by
+// somebody else. It gives the address in front of the gate; stop ends the proxy and waits for its
+// connections.
 func (g *Gate) Proxy(server string) (address string, stop func(), err error) {
 	l, err := g.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -129,7 +131,7 @@ func pass(client net.Conn, server string) {
 	defer client.Close()
 	upstream, err := new(net.Dialer).DialContext(context.Background(), "tcp", server)
 	if err != nil {
-		return // the client sees a broken connection, as of a server that is away
+		return // the client sees a broken connection, as of a server that is unavailable
 	}
 	defer upstream.Close()
 	var wg sync.WaitGroup

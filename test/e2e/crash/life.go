@@ -26,14 +26,15 @@ var Phases = []Phase{Starting, Listing, Committing, APIServerAway, BrokerAway, R
 // Life is one life of a bridge.
 type Life struct {
 	Began, Ended time.Time
-	// LastCommit is when the write-ahead log of its state was last written to: no commit of this life is later.
+	// LastCommit is when the write-ahead log of its state was last written to: no commit of this
+	// life is later.
 	LastCommit time.Time
 }
 
 // Outage is a time in which a sink was cut off. One that has not ended has no To.
 type Outage struct{ From, To time.Time }
 
-// touches says whether the outage has a moment in common with a time.
+// touches reports whether the outage has a moment in common with a time.
 func (o Outage) touches(from, to time.Time) bool {
 	return !o.From.After(to) && (o.To.IsZero() || !o.To.Before(from))
 }
@@ -43,8 +44,8 @@ func lifeAt(lives []Life, at time.Time) int {
 	return sort.Search(len(lives), func(i int) bool { return lives[i].Began.After(at) }) - 1
 }
 
-// LastWrite is when the write-ahead log in a state directory was last written to; zero when there is none. It asks the file system, so
-// it needs nobody's word for what is durable.
+// LastWrite is when the write-ahead log in a state directory was last written to; zero when there
+// is none. It asks the file system, so it needs nobody's word for what is durable.
 func LastWrite(stateDir string) (last time.Time) {
 	logs, err := filepath.Glob(filepath.Join(stateDir, "db", "*.log"))
 	if err != nil { // of a bad pattern only

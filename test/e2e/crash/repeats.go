@@ -9,12 +9,14 @@ import (
 
 // What a bridge that works may need, however loaded the machine is.
 const (
-	// ackSlack is for the way of an acknowledgement into a commit: how long before the last commit a broker may have stored what
-	// that commit does not know of.
+	// ackSlack is for the way of an acknowledgement into a commit: how long before the last commit
+	// a broker may have stored what that commit does not know of.
 	ackSlack = 2 * time.Second
-	// commitSlack is for the commit: how long before its end a bridge may have had what it has not committed. Commits are 200 ms apart.
+	// commitSlack is for the commit: how long before its end a bridge may have had what it has not
+	// committed. Commits are 200 ms apart.
 	commitSlack = 4 * time.Second
-	// spoolAfter is when the bridge writes to disk what a sink waits for: from then on it is committed without that sink.
+	// spoolAfter is when the bridge writes to disk what a sink waits for: from then on it is
+	// committed without that sink.
 	spoolAfter = 5*time.Second + 1250*time.Millisecond
 )
 
@@ -24,20 +26,23 @@ type Sink struct {
 	Outages []Outage
 }
 
-// Repeats says why a sink holds events more than once. A cause counts only what its evidence covers.
+// Repeats says why a sink holds events more than once. A cause counts only what its evidence
+// covers.
 type Repeats struct {
 	Total int
 	// Uncommitted: every sink had it, and the bridge was killed before a commit.
 	Uncommitted int
-	// OtherAway: another sink was cut off or did not have it yet, and the bridge was killed before it had written it to disk.
+	// OtherAway: another sink was cut off or did not have it yet, and the bridge was killed before
+	// it had written it to disk.
 	OtherAway int
 	// AnswerLost: this sink was cut off after it had stored it, so that nobody could know.
 	AnswerLost int
 	// Unexplained are the others: each has a line in Problems.
 	Unexplained int
 
-	// BeforeCommit is the longest time by which a broker had stored something of Uncommitted before the last commit: what an
-	// acknowledgement needs. BeforeEnd is the longest by which it was there before the kill.
+	// BeforeCommit is the longest time by which a broker had stored something of Uncommitted before
+	// the last commit: what an acknowledgement needs. BeforeEnd is the longest by which it was
+	// there before the kill.
 	BeforeCommit, BeforeEnd time.Duration
 	// Waited is the longest time that something of OtherAway was with this sink before the kill.
 	Waited time.Duration
@@ -59,8 +64,9 @@ func (r *Repeats) String() string {
 		r.Total, r.Uncommitted, seconds(r.BeforeEnd), seconds(max(r.BeforeCommit, 0)), r.OtherAway, seconds(r.Waited), r.AnswerLost, r.Unexplained)
 }
 
-// Explain looks for the reason of each repeat in what others than the bridge know: when brokers stored things, when they were cut off, when the
-// bridge was killed, and when a file of its state was last written to.
+// Explain looks for the reason of each repeat in what others than the bridge know: when brokers
+// stored things, when they were cut off, when the bridge was killed, and when a file of its state
+// was last written to.
 func Explain(lives []Life, own Sink, others ...Sink) *Repeats {
 	x := &explanation{Repeats: &Repeats{}, lives: lives, own: own}
 	for _, other := range others {
@@ -111,7 +117,8 @@ func (x *explanation) explain(before, again *read.Event) {
 	}
 }
 
-// answerLost says whether the sink was cut off when the answer was to come, and the bridge was there to take it.
+// answerLost reports whether the sink was cut off when the answer was to come, and the bridge was
+// there to take it.
 func (x *explanation) answerLost(stored, again time.Time, life Life) bool {
 	until := stored.Add(ackSlack)
 	for _, earlier := range []time.Time{again, life.Ended} {
@@ -146,8 +153,8 @@ func (x *explanation) crashed(before, again *read.Event, life Life) {
 	}
 }
 
-// settled is when the last of the sinks had it in a life; everywhere is false when one of the others did not have it then, or may
-// have been cut off before it answered.
+// settled is when the last of the sinks had it in a life; everywhere is false when one of the
+// others did not have it then, or may have been cut off before it answered.
 func (x *explanation) settled(e *read.Event, life Life) (at time.Time, everywhere bool) {
 	at = e.At
 	for _, o := range x.away {

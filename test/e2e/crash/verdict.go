@@ -20,8 +20,9 @@ type Verdict struct {
 	Altered    int // of those, with another payload, though no relist retold them
 	Renamed    int // changes that came again under another id, so that nobody can tell that it is one
 	Ghosts     int // objects that are gone, but whose last event is no deleted
-	// Untold are objects that are gone, without a deleted, whose events all lie in a gap that was told: the bridge was killed before it
-	// knew on disk that it had sent them, and a gap says that what was created and deleted in it can't be known.
+	// Untold are objects that are gone, without a deleted, whose events all lie in a gap that was
+	// told: the bridge was killed before it knew on disk that it had sent them, and a gap says that
+	// what was created and deleted in it can't be known.
 	Untold int
 	Stale  int // objects whose last event is not their state
 	Gaps   int // gap events
@@ -43,7 +44,8 @@ func (v *Verdict) complain(count *int, format string, args ...any) {
 	v.Problems = append(v.Problems, fmt.Sprintf(format, args...))
 }
 
-// Judge compares. The changes are those that witnesses saw, who may have missed some; exist are the objects that exist at the end.
+// Judge compares. The changes are those that witnesses saw, who may have missed some; exist are the
+// objects that exist at the end.
 func Judge(changes, exist []truth.Change, events []read.Event) (*Verdict, error) {
 	v := &Verdict{}
 	missing, told, err := gaps(events)
@@ -86,7 +88,8 @@ func (v *Verdict) firsts(events []read.Event) (first []read.Event) {
 			first = append(first, *e)
 		default:
 			v.Duplicates++
-			// A relist after a crash knows only the state of before; that a deleted object looks older in its words is its right.
+			// A relist after a crash knows only the state of before; that a deleted object looks
+			// older in its words is its right.
 			if retold := e.Attribute("inferred") == "true" || before.Attribute("inferred") == "true"; !retold && !bytes.Equal(e.Data(), before.Data()) {
 				v.complain(&v.Altered, "%s comes again with another payload", Describe(e))
 			}
@@ -112,8 +115,8 @@ type life struct {
 	dead    map[string]bool // uids
 }
 
-// order checks each object by its name: versions of a uid ascend, nothing of it comes after its delete, and another object of the name
-// comes after the delete of the one before.
+// order checks each object by its name: versions of a uid ascend, nothing of it comes after its
+// delete, and another object of the name comes after the delete of the one before.
 func (v *Verdict) order(first []read.Event, byID map[string]*read.Event) error {
 	lives := map[string]*life{}
 	for i := range first {
@@ -190,8 +193,8 @@ func (v *Verdict) missing(ch *truth.Change, version uint64, gaps []gap) {
 	}
 }
 
-// ghosts are objects that don't exist, whatever has become of them, and of which no delete was told. Those whose whole life lies in a
-// gap are given back by their uids.
+// ghosts are objects that don't exist, whatever has become of them, and of which no delete was
+// told. Those whose whole life lies in a gap are given back by their uids.
 func (v *Verdict) ghosts(first []read.Event, exist []truth.Change, byID map[string]*read.Event, missing map[string][]gap) map[string]bool {
 	untold := map[string]bool{}
 	alive := map[string]bool{}
@@ -226,7 +229,7 @@ func without(events []read.Event, uids map[string]bool) []read.Event {
 	return slices.DeleteFunc(slices.Clone(events), func(e read.Event) bool { return uids[e.Attribute("uid")] })
 }
 
-// within says whether an object's events, from the first to the last, lie in one gap.
+// within reports whether an object's events, from the first to the last, lie in one gap.
 func within(first, last *read.Event, gaps []gap) bool {
 	from, err := number(first.Attribute("resourceversion"))
 	if err != nil {

@@ -16,7 +16,8 @@ type Process struct {
 	ended chan struct{} // closed when it has ended and all its output was read
 }
 
-// startProcess starts a program in a process group of its own: Ctrl-C on a terminal reaches us only, and we stop it in order.
+// startProcess starts a program in a process group of its own: Ctrl-C on a terminal reaches us
+// only, and we stop it in order.
 func startProcess(name string, cmd *exec.Cmd) (*Process, error) {
 	cmd.SysProcAttr = childAttributes()
 	if err := spawn(cmd); err != nil {
@@ -36,7 +37,7 @@ func (p *Process) Pid() int { return p.cmd.Process.Pid }
 // Ended is closed when the process has ended and all its output was read.
 func (p *Process) Ended() <-chan struct{} { return p.ended }
 
-// Running says whether it has not ended yet.
+// Running reports whether it has not ended yet.
 func (p *Process) Running() bool {
 	select {
 	case <-p.ended:

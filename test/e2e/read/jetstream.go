@@ -36,7 +36,7 @@ func (r *JetStream) Fences() []Fence { return r.fences }
 
 // Refresh reads what has come and gives everything, in the order of the stream.
 func (r *JetStream) Refresh(ctx context.Context) ([]Event, error) {
-	conn, err := nats.Connect(r.URL) // anew, since the server may live in a bridge that was ended
+	conn, err := nats.Connect(r.URL) // again, since the server may live in a bridge that was ended
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", r.URL, err)
 	}
@@ -166,7 +166,8 @@ func FromNATS(ctx context.Context, msg jetstream.Msg) (Event, error) {
 	return e, e.decode(ctx, natsbinding.NewMessage(&nats.Msg{Subject: e.NATSSubject, Header: header, Data: msg.Data()}))
 }
 
-// decodeHeader takes the percent-encoding off, which the NATS protocol binding asks for and the SDK's reader leaves as it is.
+// decodeHeader takes the percent-encoding off, which the NATS protocol binding asks for and the
+// SDK's reader leaves as it is.
 func decodeHeader(encoded nats.Header) (nats.Header, error) {
 	header := nats.Header{}
 	for name, values := range encoded {

@@ -16,7 +16,7 @@ type Finding struct {
 	Allowed     float64 // what Last may be at most; 0 for whatever it likes
 }
 
-// Grew says whether it is not flat.
+// Grew reports whether it is not flat.
 func (f Finding) Grew() bool { return f.bounded() && f.Last > f.Allowed }
 
 // Compare compares the medians of two windows.
@@ -34,7 +34,8 @@ func (s *Series) Compare(first, last Window) (findings []Finding) {
 	return findings
 }
 
-// Problems are the columns that are not flat, a line each. Too few samples are a problem too: they would show nothing.
+// Problems are the columns that are not flat, a line each. Too few samples are a problem too: they
+// would show nothing.
 func (s *Series) Problems(first, last Window) (problems []string) {
 	const fewest = 5
 	for _, w := range []Window{first, last} {
