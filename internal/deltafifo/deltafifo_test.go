@@ -67,6 +67,7 @@ func TestOrder(t *testing.T) {
 		var adding sync.WaitGroup
 		for _, who := range []string{"a", "b"} {
 			adding.Go(func() {
+				defer f.Flush()
 				for i := range amount {
 					if err := f.Add(t.Context(), object(fmt.Sprint(who, "-", i), strconv.Itoa(i+1))); err != nil {
 						t.Error(err)
