@@ -7,6 +7,7 @@ import (
 	"iter"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -60,6 +61,9 @@ type FIFO struct {
 	room   chan struct{} // closed when bytes fall; nil while nobody waits for that
 	closed bool
 	err    error // of the Processor, or of KnownObjects
+	// flushed is when Flush last found something, and flood that this was a moment before as well.
+	flushed time.Time
+	flood   bool
 }
 
 // New makes an empty FIFO.
@@ -156,13 +160,21 @@ func (f *FIFO) Snapshot(
 // to be waited for. Whoever puts in Added, Updated, Deleted, Unselected or Bookmarks calls it
 // before it waits for anything; what else is put in needs no Flush.
 func (f *FIFO) Flush() {
+	now := time.Now()
 	f.mu.Lock()
 	isEmpty := len(f.items) == f.head
+	if !isEmpty {
+		f.flood, f.flushed = now.Sub(f.flushed) < floodGap, now
+	}
 	f.mu.Unlock()
 	if !isEmpty {
 		f.spot.Offer()
 	}
 }
+
+// floodGap is how soon one Flush follows another in a flood. Then Pop processes what was put in, in
+// large batches, while the producer reads on.
+const floodGap = 100 * time.Microsecond
 
 // put waits for room and queues a delta.
 func (f *FIFO) put(ctx context.Context, d Delta) error {

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/kubebridge/bridge/internal/deltafifo"
 	"github.com/kubebridge/bridge/internal/resource"
@@ -111,6 +112,20 @@ func TestFlush(t *testing.T) {
 			t.Errorf("%d were tried, want none", s.tried)
 		}
 	})
+	run("leaves to Pop what comes in a flood", steps{takes: -1}, func(t *testing.T, f *deltafifo.FIFO, s *steps, _ chan error) {
+		for v := range 3 {
+			update(t, f, "a", v)
+			f.Flush()
+			synctest.Wait()
+		}
+		time.Sleep(time.Second)
+		update(t, f, "a", 3)
+		f.Flush()
+		want(t, s.lines, "Updated a 0", "Updated a 1", "Updated a 2", "Updated a 3")
+		if s.tried != 2 {
+			t.Errorf("%d were tried, want the first and the last", s.tried)
+		}
+	})
 	run("is not needed when much waits", steps{takes: -1}, func(t *testing.T, f *deltafifo.FIFO, s *steps, _ chan error) {
 		for v := range 32 {
 			update(t, f, "a", v)
@@ -167,6 +182,7 @@ func TestStepsKeepOrder(t *testing.T) {
 			}
 			if dice.IntN(3) == 0 {
 				f.Flush()
+				time.Sleep(time.Duration(dice.IntN(200)) * time.Microsecond)
 			}
 			if dice.IntN(3) == 0 {
 				synctest.Wait()

@@ -108,7 +108,7 @@ func (f *FIFO) peek() int {
 	defer f.mu.Unlock()
 	waiting := f.items[f.head:]
 	many := len(waiting) >= stepSize || len(waiting) > 1 && f.bytes >= stepBytes
-	if many || f.err != nil {
+	if many || f.flood || f.err != nil {
 		return 0
 	}
 	for i := range waiting {
