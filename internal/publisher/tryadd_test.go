@@ -10,7 +10,8 @@ import (
 )
 
 func TestTryAdd(t *testing.T) {
-	run := func(name string, cfg publisher.Config, test func(t *testing.T, sink *scriptedSink, r *recorder, p *running)) {
+	type test func(t *testing.T, sink *scriptedSink, r *recorder, p *running)
+	run := func(name string, cfg publisher.Config, test test) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				sink := newSink(t, sinks.ByObject)
@@ -39,8 +40,20 @@ func TestTryAdd(t *testing.T) {
 			t.Errorf("%d settled, want 5", r.count())
 		}
 	})
-	run("takes none while the sink is not open", publisher.Config{}, func(t *testing.T, sink *scriptedSink, r *recorder, p *running) {
-		tryAdd(t, p, r.items("a/1"), false)
+	t.Run("takes none while the sink is not open", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			sink, open := newSink(t, sinks.ByObject), make(chan struct{})
+			sink.onOpen = func(int) error {
+				<-open
+				return nil
+			}
+			r, p := newRecorder(t), start(t, sink, publisher.Config{})
+			tryAdd(t, p, r.items("a/1"), false)
+			close(open)
+			synctest.Wait()
+			tryAdd(t, p, r.items("a/1"), true)
+			p.drain()
+		})
 	})
 	run("takes none where not all have room", publisher.Config{MaxItems: 2}, func(t *testing.T, sink *scriptedSink, r *recorder, p *running) {
 		synctest.Wait()
