@@ -94,6 +94,10 @@ var showing = []string{
 	"undelivered of second", "first state", "second state", "follower state",
 	"object view of the follower", "first history", "second history", "archive", "show", "diff",
 	"history command", "history --field", "state command", "timeline", "watch",
+	"/history/versions", "/history/object", "/history/diff", "/history/timeline", "/history/state",
+	"serve list", "serve table", "serve metadata", "serve watch", "serve get",
+	"serve --live list", "serve --live table", "serve --live metadata", "serve --live watch",
+	"serve --live get",
 }
 
 // silent are the places that never show one, whatever the rules say: they have something, which
@@ -102,6 +106,7 @@ var silent = []string{
 	"log", "log of the follower", "metrics", "metrics of the follower", "page", "page of the follower",
 	"status", "status of the follower", "traces", "leases", "statedir ls", "undelivered ls", "validate",
 	"validate --live", "validate --print", "rbac", "verify", "status command", "archive command",
+	"/history/search", "/history/resources", "serve log",
 }
 
 // allRules take out every planted value.
@@ -132,7 +137,11 @@ func TestPlantedValuesWithoutOneRule(t *testing.T) {
 					t.Errorf("%s was found in %v", place, found)
 				}
 			}
-			for _, place := range []string{"topic", "history", "show", "diff", "history --field", "timeline"} {
+			for _, place := range []string{
+				"topic", "history", "show", "diff", "history --field", "timeline", "/history/versions",
+				"/history/object", "/history/diff", "/history/timeline", "/history/state", "serve list",
+				"serve table", "serve watch", "serve get", "serve --live list", "serve --live watch",
+			} {
 				if !h.foundAt(place) {
 					t.Errorf("%s shows nothing of what the rule takes out", place)
 				}
@@ -530,6 +539,7 @@ func (h *hunt) runs(rules []string) {
 		return len(files) > 0
 	})
 	h.command("status command", "status", "--admin-address", h.admin)
+	h.ask(3)
 	end()
 	h.searchStreams(js)
 	h.searchKafka()
@@ -558,6 +568,7 @@ func (h *hunt) commands(state string) {
 	h.command("statedir get", "statedir", "get", "secrets", "shop/db", "--state-dir", state)
 	h.command("verify", "verify", "--from", h.nats.ClientURL()+"/change")
 	h.questions(filepath.Join(state, "history"))
+	h.serves(filepath.Join(state, "history"))
 	archive := filepath.Join(h.dir, "archive")
 	h.command("archive command", "archive", "--from", h.nats.ClientURL()+"/change", "--dir", archive, "--once")
 	h.searchDatabase("archive", archive)
@@ -662,11 +673,13 @@ func (h *hunt) runsOnce(rules []string) {
 	h.until("the first versions are in Kafka", func() bool { return h.offset() >= int64(len(h.servers)) })
 	h.plant() // what a diff shows
 	h.until("the second versions are in Kafka", func() bool { return h.offset() >= 2*int64(len(h.servers)) })
+	h.ask(2)
 	end()
 	h.searchStreams(js)
 	h.searchKafka()
 	h.searchDatabase("history", filepath.Join(state, "history"))
 	h.questions(filepath.Join(state, "history"))
+	h.serves(filepath.Join(state, "history"))
 }
 
 func (h *hunt) awaitSpool() {
