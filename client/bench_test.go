@@ -23,7 +23,7 @@ func BenchmarkInformers(b *testing.B) {
 	for _, n := range []int{1, 10, 100, 1000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			const objects = 500
-			br := newBroker(b, true)
+			br := newBroker(b, "bucket")
 			for i := range objects {
 				br.put(fmt.Sprint("pod-", i))
 			}

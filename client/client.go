@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -24,10 +23,10 @@ type Client struct {
 	log    *slog.Logger
 
 	// Of Run.
-	created  time.Time // of the stream that was read
-	last     uint64    // sequence that was read
-	heard    time.Time // when the source last answered
-	catching bool      // what was there at the begin is still read
+	read     marks          // nil before the source was opened
+	counts   map[string]int // of the partitions of each topic
+	heard    time.Time      // when the source last answered
+	catching bool           // what was there at the begin is still read
 
 	mu          sync.Mutex
 	changed     chan struct{}                        // closed and replaced with each change; guarded by mu
@@ -79,94 +78,41 @@ func (c *Client) Run(ctx context.Context) error {
 
 // follow reads from where it was, or from the beginning, until something fails.
 func (c *Client) follow(ctx context.Context) error {
-	stream, err := c.source.open(ctx)
+	now, err := c.source.extents(ctx)
 	if err != nil {
 		return err
 	}
-	info := stream.CachedInfo()
-	cfg := jetstream.OrderedConsumerConfig{
-		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: c.last + 1,
+	if c.isLost(now) {
+		c.reset()
 	}
-	if c.isLost(info) {
-		c.reset(info.Created)
-		cfg = jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverAllPolicy}
-		if c.source.bucket {
-			cfg.DeliverPolicy = jetstream.DeliverLastPerSubjectPolicy
-		}
+	c.read.add(now)
+	c.counts = map[string]int{}
+	for p := range c.read {
+		c.counts[p.topic]++
 	}
-	c.heard = time.Now()
-	consumer, err := stream.OrderedConsumer(ctx, cfg)
-	if err != nil {
-		return fmt.Errorf("%s: %w", c.source, err)
-	}
-	if c.catching && consumer.CachedInfo().NumPending == 0 {
-		c.catchUp()
-	}
-	messages, err := consumer.Messages()
-	if err != nil {
-		return fmt.Errorf("%s: %w", c.source, err)
-	}
-	defer messages.Stop()
-	defer context.AfterFunc(ctx, messages.Stop)()
-	return c.readAll(ctx, messages)
-}
-
-// isLost reports whether what was read says nothing of what the stream has now.
-func (c *Client) isLost(info *jetstream.StreamInfo) bool {
-	return c.created.IsZero() || c.catching || !c.created.Equal(info.Created) ||
-		c.last > info.State.LastSeq || time.Since(c.heard) > forgetAfter ||
-		!c.source.bucket && info.State.FirstSeq > c.last+1
-}
-
-// readAll applies messages. When none come for a while it asks whether the stream is still the
-// same.
-func (c *Client) readAll(ctx context.Context, messages jetstream.MessagesContext) error {
-	const quiet = 5 * time.Second
-	for {
-		msg, err := messages.Next(jetstream.NextMaxWait(quiet))
-		if errors.Is(err, context.DeadlineExceeded) || err != nil && isTimeout(err) {
-			stream, err := c.source.open(ctx)
-			if err != nil {
-				return err
-			}
-			if c.isLost(stream.CachedInfo()) {
-				return errors.New("the stream is another than before")
-			}
-			c.heard = time.Now()
-			continue
+	return c.source.read(ctx, c.read, now, func(m *message, isAtEnd bool) error {
+		c.heard = time.Now()
+		if m != nil {
+			c.apply(m)
 		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", c.source, err)
-		}
-		meta, err := msg.Metadata()
-		if err != nil {
-			return fmt.Errorf("%s: %w", c.source, err)
-		}
-		if !c.source.bucket && !c.catching && meta.Sequence.Stream > c.last+1 {
-			stream, err := c.source.open(ctx)
-			if err != nil {
-				return err
-			}
-			if stream.CachedInfo().State.FirstSeq > c.last+1 {
-				c.created = time.Time{}
-				return errors.New("the stream has dropped messages that were not read")
-			}
-		}
-		c.heard, c.last = time.Now(), max(c.last, meta.Sequence.Stream)
-		c.apply(msg)
-		if c.catching && meta.NumPending == 0 {
+		if c.catching && isAtEnd {
 			c.catchUp()
 		}
-	}
+		return nil
+	})
 }
 
-func isTimeout(err error) bool { return strings.Contains(err.Error(), "timeout") }
+// isLost reports whether what was read says nothing of what the source has now.
+func (c *Client) isLost(now map[partition]extent) bool {
+	return c.read == nil || c.catching || time.Since(c.heard) > forgetAfter ||
+		errors.Is(c.read.check(now, !c.source.isState), errLost)
+}
 
 // reset forgets everything. Informers list again when the source has been read.
-func (c *Client) reset(created time.Time) {
+func (c *Client) reset() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.created, c.last, c.catching, c.caughtUp = created, 0, true, false
+	c.read, c.catching, c.caughtUp = marks{}, true, false
 	for _, co := range c.collections {
 		co.reset()
 	}
@@ -179,7 +125,7 @@ func (c *Client) catchUp() {
 	defer c.mu.Unlock()
 	c.catching, c.caughtUp = false, true
 	for _, co := range c.collections {
-		co.settle()
+		co.settle(c.counts)
 	}
 	c.wake()
 }
@@ -191,18 +137,18 @@ func (c *Client) wake() {
 }
 
 // apply changes the state by a message.
-func (c *Client) apply(msg jetstream.Msg) {
+func (c *Client) apply(m *message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !isEvent(msg) {
-		if c.source.bucket && len(msg.Data()) == 0 {
-			c.deleteKey(msg.Subject())
-		}
+	if m.err != nil {
+		c.log.Warn("a message is no event", "source", c.source.String(), "err", m.err)
 		return
 	}
-	e, err := parse(msg)
-	if err != nil {
-		c.log.Warn("a message is no event", "source", c.source.String(), "err", err)
+	if m.removed != nil && c.source.isState {
+		c.remove(m)
+	}
+	e := m.event
+	if e == nil {
 		return
 	}
 	gr := e.Resource()
@@ -211,28 +157,39 @@ func (c *Client) apply(msg jetstream.Msg) {
 	}
 	co := c.collections[gr]
 	if co == nil {
-		co = newCollection(c.source.bucket)
+		co = newCollection(c.source.isState)
 		c.collections[gr] = co
 	}
+	var err error
 	if e.AboutObject() {
-		err = co.apply(e, msg.Subject())
+		err = co.apply(e, m)
 	} else {
-		co.applyAbout(e)
+		co.applyAbout(e, m.partition, c.counts)
 	}
 	if err != nil {
 		c.log.Warn("an event was not understood", "source", c.source.String(), "err", err)
 	}
 	if c.caughtUp {
-		co.settle()
+		co.settle(c.counts)
 		c.wake()
 	}
 }
 
-// deleteKey is for a key that somebody else has deleted.
-func (c *Client) deleteKey(subject string) {
+// remove is for a key that somebody else has deleted, or whose delete was told before.
+func (c *Client) remove(m *message) {
+	if co := c.collections[m.removed.resource]; co != nil {
+		if o := co.objects[m.removed.key]; o != nil {
+			co.remove(m.removed.key, o)
+			c.wake()
+		}
+		return
+	}
+	if m.removed.resource.Resource != "" {
+		return
+	}
 	for _, co := range c.collections {
 		for key, o := range co.objects {
-			if o.subject == subject {
+			if o.subject == m.subject {
 				co.remove(key, o)
 				c.wake()
 			}

@@ -31,30 +31,48 @@ const patience = 30 * time.Second
 
 var pods = schema.GroupResource{Resource: "pods"}
 
-// broker is a NATS server with a bucket and a stream that a test fills as the bridge does.
+// broker is a source that a test fills as the bridge does.
 type broker struct {
 	t       testing.TB
-	opts    server.Options
-	server  *server.Server
-	js      jetstream.JetStream
-	bucket  bool
+	kind    string // a bucket, a stream, a view or topics
 	version int
+
+	// Of a NATS server, for a bucket and a stream.
+	opts   server.Options
+	server *server.Server
+	js     jetstream.JetStream
+
+	kafka *kafkaBroker // for a view and topics
 }
 
-func newBroker(t testing.TB, bucket bool) *broker {
+// kinds are the kinds of source.
+var kinds = []string{"bucket", "stream", "view", "topics"}
+
+func newBroker(t testing.TB, kind string) *broker {
 	t.Helper()
-	b := &broker{t: t, bucket: bucket, opts: server.Options{
-		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(),
-		NoSigs: true, NoLog: true,
+	b := &broker{t: t, kind: kind, opts: server.Options{
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, NoSigs: true, NoLog: true,
 	}}
+	if kind == "view" || kind == "topics" {
+		b.kafka = newKafka(t, kind == "view")
+		return b
+	}
+	b.opts.StoreDir = t.TempDir()
 	b.start()
 	t.Cleanup(func() { b.stop() })
 	b.create()
 	return b
 }
 
+// isState reports whether the source holds what exists, and no history.
+func (b *broker) isState() bool { return b.kind == "bucket" || b.kind == "view" }
+
 func (b *broker) start() {
 	b.t.Helper()
+	if b.kafka != nil {
+		b.kafka.cut(false)
+		return
+	}
 	opts := b.opts
 	s, err := server.NewServer(&opts)
 	must(b.t, err)
@@ -74,14 +92,32 @@ func (b *broker) start() {
 }
 
 func (b *broker) stop() {
+	if b.kafka != nil {
+		b.kafka.cut(true)
+		return
+	}
 	b.server.Shutdown()
 	b.server.WaitForShutdown()
 }
 
+func (b *broker) isReachable() bool {
+	ctx, stop := context.WithTimeout(b.t.Context(), time.Second)
+	defer stop()
+	if b.kafka != nil {
+		return b.kafka.connection.Ping(ctx) == nil
+	}
+	_, err := b.js.AccountInfo(ctx)
+	return err == nil
+}
+
 func (b *broker) create() {
 	b.t.Helper()
+	if b.kafka != nil {
+		b.kafka.create()
+		return
+	}
 	var err error
-	if b.bucket {
+	if b.kind == "bucket" {
 		_, err = b.js.CreateKeyValue(b.t.Context(), jetstream.KeyValueConfig{Bucket: "K8S"})
 	} else {
 		_, err = b.js.CreateStream(b.t.Context(), jetstream.StreamConfig{
@@ -91,9 +127,41 @@ func (b *broker) create() {
 	must(b.t, err)
 }
 
+// drop removes the source.
+func (b *broker) drop() {
+	b.t.Helper()
+	switch b.kind {
+	case "bucket":
+		must(b.t, b.js.DeleteKeyValue(b.t.Context(), "K8S"))
+	case "stream":
+		must(b.t, b.js.DeleteStream(b.t.Context(), "K8S"))
+	default:
+		must(b.t, b.kafka.cluster.DeleteTopic(podsTopic))
+	}
+}
+
+// forget drops the messages that were stored until now, less the last one of each partition.
+func (b *broker) forget() {
+	b.t.Helper()
+	if b.kafka == nil {
+		stream, err := b.js.Stream(b.t.Context(), "K8S")
+		must(b.t, err)
+		must(b.t, stream.Purge(b.t.Context(),
+			jetstream.WithPurgeSequence(stream.CachedInfo().State.LastSeq)))
+		return
+	}
+	for p := range int32(partitions) {
+		end := b.kafka.cluster.PartitionInfo(podsTopic, p).HighWatermark
+		must(b.t, b.kafka.cluster.DeleteRecords(podsTopic, p, end-1))
+	}
+}
+
 func (b *broker) source() client.Source {
-	if b.bucket {
+	switch b.kind {
+	case "bucket":
 		return client.Bucket(b.js, "K8S")
+	case "view", "topics":
+		return b.kafka.source()
 	}
 	return client.Stream(b.js, "K8S")
 }
@@ -102,7 +170,7 @@ func (b *broker) source() client.Source {
 func (b *broker) send(key, op string, attributes map[string]string, data string) {
 	b.t.Helper()
 	m := &nats.Msg{Subject: "$KV.K8S." + key, Header: nats.Header{}, Data: []byte(data)}
-	if !b.bucket {
+	if b.kind == "stream" {
 		m.Subject = "k8s.test." + key + "." + op
 	}
 	all := map[string]string{
@@ -111,10 +179,14 @@ func (b *broker) send(key, op string, attributes map[string]string, data string)
 		"resourceversion": fmt.Sprint(b.version),
 	}
 	maps.Copy(all, attributes)
+	if b.kafka != nil {
+		b.kafka.send(all, data)
+		return
+	}
 	for name, value := range all {
 		m.Header["ce-"+name] = []string{strings.ReplaceAll(value, " ", "%20")}
 	}
-	if b.bucket && strings.HasSuffix(all["type"], ".resource.deleted") {
+	if b.kind == "bucket" && strings.HasSuffix(all["type"], ".resource.deleted") {
 		m.Header["KV-Operation"], m.Data = []string{"DEL"}, nil
 	}
 	_, err := b.js.PublishMsg(b.t.Context(), m)
@@ -279,10 +351,10 @@ func await(t testing.TB, what string, isTrue func() bool) {
 	}
 }
 
-// TestSharedInformer has what client-go promises of an informer, from either source.
+// TestSharedInformer has what client-go promises of an informer, from each kind of source.
 func TestSharedInformer(t *testing.T) {
-	for name, bucket := range map[string]bool{"bucket": true, "stream": false} {
-		t.Run(name, func(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
 			for behaviour, test := range map[string]func(*testing.T, *broker, *client.Client){
 				"adds, updates and deletes come in order":             changesComeInOrder,
 				"it has synced when the list is complete":             hasSyncedWhenComplete,
@@ -296,7 +368,7 @@ func TestSharedInformer(t *testing.T) {
 				"other namespaces are left out":                       namespaces,
 			} {
 				t.Run(behaviour, func(t *testing.T) {
-					b := newBroker(t, bucket)
+					b := newBroker(t, kind)
 					test(t, b, run(t, b))
 				})
 			}
@@ -360,7 +432,7 @@ func vanishedInAGap(t *testing.T, b *broker, c *client.Client) {
 	h.wantLines(t, "update c 10 from 3")
 	t.Run("where the bridge has forgotten everything", func(t *testing.T) {
 		b.about("gap", `{"reason":"forgotten"}`)
-		if b.bucket { // the bridge deletes what does not exist
+		if b.isState() { // the bridge deletes what does not exist
 			b.delete("b")
 		}
 		b.put("c")
@@ -412,10 +484,7 @@ func goesOnAfterAnOutage(t *testing.T, b *broker, c *client.Client) {
 	h.wantLines(t, "list a 1")
 	b.stop()
 	b.start()
-	await(t, "the server", func() bool {
-		_, err := b.js.AccountInfo(t.Context())
-		return err == nil
-	})
+	await(t, "the server", b.isReachable)
 	b.put("a")
 	b.put("b")
 	h.wantLines(t, "update a 3 from 1", "add b 4")
@@ -427,7 +496,7 @@ func recreated(t *testing.T, b *broker, c *client.Client) {
 	b.synced(2)
 	_, h := start(t, c, client.Options{}, &unstructured.Unstructured{}, 0)
 	h.wantLines(t, "list a 1", "list b 2")
-	must(t, b.js.DeleteStream(t.Context(), map[bool]string{true: "KV_K8S", false: "K8S"}[b.bucket]))
+	b.drop()
 	b.create()
 	b.put("b")
 	b.synced(1)
@@ -469,7 +538,7 @@ func namespaces(t *testing.T, b *broker, c *client.Client) {
 }
 
 func TestUnknownResource(t *testing.T) {
-	b := newBroker(t, true)
+	b := newBroker(t, "bucket")
 	b.put("a")
 	b.synced(1)
 	_, err := run(t, b).ListerWatcher(t.Context(),
@@ -487,7 +556,7 @@ func TestUnknownResource(t *testing.T) {
 
 // A stream that has dropped a part of the list has no state.
 func TestStreamWithoutItsList(t *testing.T) {
-	b := newBroker(t, false)
+	b := newBroker(t, "stream")
 	b.put("a")
 	b.put("b")
 	b.synced(2)
@@ -503,7 +572,7 @@ func TestStreamWithoutItsList(t *testing.T) {
 }
 
 func TestSelectorIsRefused(t *testing.T) {
-	b := newBroker(t, true)
+	b := newBroker(t, "bucket")
 	b.synced(0)
 	lw, err := run(t, b).ListerWatcher(t.Context(), pods, client.Options{})
 	must(t, err)
@@ -514,7 +583,7 @@ func TestSelectorIsRefused(t *testing.T) {
 }
 
 func TestRunEnds(t *testing.T) {
-	b := newBroker(t, true)
+	b := newBroker(t, "bucket")
 	b.put("a")
 	b.synced(1)
 	c := client.New(b.source())
@@ -546,7 +615,7 @@ func TestRunEnds(t *testing.T) {
 
 // A watch that lags behind by more than is kept lists again, and ends in the same state.
 func TestWatchThatLags(t *testing.T) {
-	b := newBroker(t, true)
+	b := newBroker(t, "bucket")
 	b.put("a")
 	b.synced(1)
 	c := run(t, b)

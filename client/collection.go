@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -20,11 +21,12 @@ const maxRing = 4096
 // collection is the state of a resource. Client.mu guards it, but for the objects, which do not
 // change.
 type collection struct {
-	bucket  bool
+	isState bool // of the source
 	objects map[string]*object
 	gone    map[string]string // sequences of deletes, so that a repeat brings nothing back
-	units   map[string]*unit
-	version uint64 // highest resourceVersion
+	units   map[unitKey]*unit
+	ends    map[string]string // by informer: the topic in which its lists end
+	version uint64            // highest resourceVersion
 
 	complete bool   // it is the state of the cluster at some time
 	lacking  string // why it never will be, "" for nothing
@@ -33,8 +35,24 @@ type collection struct {
 	begin    uint64 // number of ring[0]
 }
 
-// unit is an informer's share of a resource.
-type unit struct{ synced, gap bool }
+// unitKey names an informer's share of a resource.
+type unitKey struct{ name, topic string }
+
+// unit is an informer's share of a resource. Each partition of its topic has a copy of what is said
+// about it.
+type unit struct {
+	copies map[int32]*unitCopy
+	// isWhole is set once the objects of a list were found in the partitions, in each up to the end
+	// of that list. A source of the state has no need of it.
+	isWhole bool
+}
+
+// unitCopy is what one partition says about a unit.
+type unitCopy struct {
+	synced, gap bool
+	list        string // id of the list that has ended last
+	objects     int    // that the partition had of the unit then
+}
 
 // change is what watches are told.
 type change struct {
@@ -46,21 +64,23 @@ type change struct {
 type object struct {
 	subject, informer, namespace, uid, sequence string
 
-	raw     []byte
-	isStale bool // told before a gap that forgot everything, and not since
+	partition partition
+	raw       []byte
+	isStale   bool // told before a gap that forgot everything, and not since
 
 	mu      sync.Mutex
 	decoded map[*runtime.Scheme]runtime.Object // guarded by mu
 }
 
-func newCollection(bucket bool) *collection {
-	co := &collection{bucket: bucket}
+func newCollection(isState bool) *collection {
+	co := &collection{isState: isState}
 	co.reset()
 	return co
 }
 
 func (co *collection) reset() {
-	co.objects, co.gone, co.units = map[string]*object{}, map[string]string{}, map[string]*unit{}
+	co.objects, co.gone, co.units = map[string]*object{}, map[string]string{}, map[unitKey]*unit{}
+	co.ends = map[string]string{}
 	co.complete, co.lacking = false, ""
 	co.expire()
 }
@@ -72,11 +92,15 @@ func (co *collection) expire() {
 	co.ring = nil
 }
 
-// settle looks whether the collection has become complete.
-func (co *collection) settle() {
+// settle looks whether the collection has become complete. counts has how many partitions each
+// topic has.
+func (co *collection) settle(counts map[string]int) {
 	complete := len(co.units) > 0
-	for _, u := range co.units {
-		complete = complete && u.synced && !u.gap
+	for key, u := range co.units {
+		complete = complete && (u.isWhole || co.isState) && len(u.copies) == counts[key.topic]
+		for _, copied := range u.copies {
+			complete = complete && copied.synced && !copied.gap
+		}
 	}
 	if complete && !co.complete {
 		co.expire() // what changed meanwhile was told to nobody
@@ -85,7 +109,7 @@ func (co *collection) settle() {
 }
 
 // apply takes an event of an object.
-func (co *collection) apply(e *Event, subject string) error {
+func (co *collection) apply(e *Event, m *message) error {
 	key, sequence := e.key(), e.Attributes["sequence"]
 	before := co.objects[key]
 	if before != nil && sequence < before.sequence || sequence < co.gone[key] {
@@ -98,9 +122,7 @@ func (co *collection) apply(e *Event, subject string) error {
 		if len(co.gone) >= maxRing {
 			clear(co.gone)
 		}
-		if !co.bucket {
-			co.gone[key] = sequence
-		}
+		co.gone[key] = sequence
 		if before != nil {
 			co.remove(key, before)
 		}
@@ -111,9 +133,10 @@ func (co *collection) apply(e *Event, subject string) error {
 		return fmt.Errorf("%s %s: %w", e.Resource(), key, err)
 	}
 	delete(co.gone, key)
+	co.checkTopic(e.Attributes["informer"], m.partition.topic)
 	now := &object{
-		subject: subject, informer: e.Attributes["informer"], namespace: e.Attributes["namespace"],
-		uid: e.Attributes["uid"], sequence: sequence, raw: raw,
+		subject: m.subject, informer: e.Attributes["informer"], namespace: e.Attributes["namespace"],
+		uid: e.Attributes["uid"], sequence: sequence, partition: m.partition, raw: raw,
 	}
 	co.objects[key] = now
 	switch {
@@ -149,12 +172,17 @@ func (co *collection) tell(op watch.EventType, o *object) {
 }
 
 // applyAbout takes an event about an informer.
-func (co *collection) applyAbout(e *Event) {
-	name := e.unit()
-	u := co.units[name]
+func (co *collection) applyAbout(e *Event, p partition, counts map[string]int) {
+	key := unitKey{e.unit(), p.topic}
+	u := co.units[key]
 	if u == nil {
-		u = &unit{}
-		co.units[name] = u
+		u = &unit{copies: map[int32]*unitCopy{}}
+		co.units[key] = u
+	}
+	copied := u.copies[p.number]
+	if copied == nil {
+		copied = &unitCopy{}
+		u.copies[p.number] = copied
 	}
 	var data struct {
 		Reason string
@@ -166,14 +194,19 @@ func (co *collection) applyAbout(e *Event) {
 		if data.Reason == "dropped" {
 			return // nothing follows that would end it
 		}
-		u.gap, co.complete = true, false
+		copied.gap, co.complete = true, false
 		for _, o := range co.objects {
-			if data.Reason == "forgotten" && co.isOf(o, e) {
+			if data.Reason == "forgotten" && o.partition == p && co.isOf(o, e) {
 				o.isStale = true
 			}
 		}
 	case TypeSynced:
-		co.endList(e, u, data.Items)
+		copied.synced, copied.gap = true, false
+		copied.list, _, _ = strings.Cut(e.Attributes["id"], "/partition/")
+		copied.objects = co.endList(e, p)
+		if len(u.copies) == counts[p.topic] {
+			co.checkList(u, data.Items)
+		}
 	}
 }
 
@@ -183,27 +216,52 @@ func (co *collection) isOf(o *object, e *Event) bool {
 	return o.informer == e.Attributes["informer"] && (namespace == "" || namespace == o.namespace)
 }
 
-// endList takes the end of a list. From a stream the state is known only if what was listed is
-// there.
-func (co *collection) endList(e *Event, u *unit, items int) {
-	found := 0
+// endList takes the end of a list in a partition. It returns how many objects of the unit the
+// partition has.
+func (co *collection) endList(e *Event, p partition) (objects int) {
+	co.ends[e.Attributes["informer"]] = p.topic
 	for key, o := range co.objects {
-		if !co.isOf(o, e) {
-			continue
-		}
-		if o.isStale && !co.bucket {
+		switch {
+		case !co.isOf(o, e):
+		case o.partition.topic != p.topic:
+			co.checkTopic(o.informer, o.partition.topic)
+		case o.partition != p:
+		case o.isStale && !co.isState:
 			delete(co.objects, key)
-			continue
+		default:
+			objects++
 		}
-		found++
 	}
-	if !co.bucket && !u.synced && found < items {
-		co.lacking = fmt.Sprintf("its list had %d objects, of which the stream has dropped %d", items,
-			items-found)
-	}
-	u.synced, u.gap = true, false
 	if version, err := strconv.ParseUint(e.Attributes["resourceversion"], 10, 64); err == nil {
 		co.version = max(co.version, version)
+	}
+	return objects
+}
+
+// checkTopic records that an informer has objects in a topic in which its lists do not end: nothing
+// says then when all of them were read.
+func (co *collection) checkTopic(informer, topic string) {
+	if ends, ok := co.ends[informer]; ok && ends != topic {
+		co.lacking = fmt.Sprintf("its objects are in topic %s and the ends of its lists in topic %s",
+			topic, ends)
+	}
+}
+
+// checkList looks whether all that was listed was read. From a history the state is known only then.
+func (co *collection) checkList(u *unit, items int) {
+	found, list := 0, ""
+	for _, copied := range u.copies {
+		if found += copied.objects; list != "" && copied.list != list || !copied.synced {
+			return // another partition has not come to the end of this list
+		}
+		list = copied.list
+	}
+	if u.isWhole || co.isState || co.lacking != "" {
+		return
+	}
+	if u.isWhole = found >= items; !u.isWhole {
+		co.lacking = fmt.Sprintf("its list had %d objects, of which the source has dropped %d", items,
+			items-found)
 	}
 }
 

@@ -1,7 +1,9 @@
 // Package client reads what the bridge has published, for programs that would otherwise watch the
 // API server.
 //
-// A Client reads one source, a key-value bucket or a stream of JetStream, and gives two things:
+// A Client reads one source and gives two things. A source is a key-value bucket or a stream of
+// JetStream, or topics of Kafka, compacted ones that the bridge keeps as a view or such with a
+// history.
 //
 // A [cache.ListerWatcher] for each resource, so that client-go's SharedInformer and the caches of
 // controller-runtime work unchanged, with the source in place of an API server. The Client holds
@@ -12,9 +14,11 @@
 // An iterator over events, without repeats, with gaps among them, and with positions that survive a
 // restart.
 //
-// Informers need the state, so a bucket is the better source for them: it has what exists, however
-// old it is. From a stream the state is what all events come to, so the stream must hold a list of
-// all objects (informer.synced) and everything since. Where it does not, List fails and says so.
+// Informers need the state, so a bucket or a view is the better source for them: it has what
+// exists, however old it is. From a stream or topics with a history the state is what all events
+// come to, so they must hold a list of all objects (informer.synced) and everything since. Where
+// they do not, List fails and says so. A list of a topic has ended when each partition has the
+// event that says so.
 //
 // Run reads until its context ends. After an outage it continues where it was. What the informers
 // promise then is what they promise with an API server: where changes may be missing (a gap, a

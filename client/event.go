@@ -2,12 +2,8 @@ package client
 
 import (
 	"encoding/json"
-	"fmt"
-	"net/url"
 	"strings"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -73,25 +69,13 @@ func (e *Event) unit() string {
 	return unit
 }
 
-// parse reads a message in either encoding.
-func parse(msg jetstream.Msg) (*Event, error) {
-	header := msg.Headers()
-	e := &Event{Attributes: map[string]string{}}
-	for name := range header {
-		attribute, ok := strings.CutPrefix(name, "ce-")
-		if !ok {
-			continue
-		}
-		text, err := url.PathUnescape(value(header, name))
-		if err != nil {
-			return nil, fmt.Errorf("message on %s: header %s: %w", msg.Subject(), name, err)
-		}
-		e.Attributes[attribute] = text
-	}
-	e.Data = msg.Data()
-	if isStructured(header) {
-		if err := e.parseStructured(msg.Data()); err != nil {
-			return nil, fmt.Errorf("message on %s: %w", msg.Subject(), err)
+// newEvent makes an event of the attributes and the data of a message, or of the data alone where
+// that is the whole event.
+func newEvent(attributes map[string]string, contentType string, data []byte) (*Event, error) {
+	e := &Event{Attributes: attributes, Data: data}
+	if isStructured(contentType) {
+		if err := e.parseStructured(data); err != nil {
+			return nil, err
 		}
 	}
 	if len(e.Data) == 0 {
@@ -118,14 +102,6 @@ func (e *Event) parseStructured(text []byte) error {
 	return nil
 }
 
-func isStructured(header nats.Header) bool {
-	return strings.HasPrefix(value(header, "Content-Type"), "application/cloudevents+json")
-}
-
-// value of a header by its exact name.
-func value(header nats.Header, name string) string {
-	if values := header[name]; len(values) > 0 {
-		return values[0]
-	}
-	return ""
+func isStructured(contentType string) bool {
+	return strings.HasPrefix(contentType, "application/cloudevents+json")
 }

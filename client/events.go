@@ -1,16 +1,16 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"hash/maphash"
 	"iter"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
-	"time"
-
-	"github.com/nats-io/nats.go/jetstream"
 )
 
 // Position is a place in a source, as text to keep. "" is the beginning.
@@ -24,25 +24,30 @@ const maxIdentities = 1 << 16
 // or the caller breaks. Keep the Position of an event with the effect that the event had: a program
 // that continues from it misses nothing, and repeats nothing but what had no effect yet.
 //
-// A repeat of an event is dropped, also one of an event before the position. Gaps are events. Where
-// the source has dropped messages that were not read, or was recreated, an event of TypeLost comes
-// first. An error ends the sequence; a later call with the last Position continues.
+// A repeat of an event is dropped, also one of an event before the position. Gaps are events; where
+// a topic has partitions, each partition has a copy, before the events of this partition that heal
+// the gap. Events of different partitions come in any order. Where the source has dropped messages
+// that were not read, or was recreated, an event of TypeLost comes first. An error ends the
+// sequence; a later call with the last Position continues.
 func (s Source) Events(ctx context.Context, from Position) iter.Seq2[*Event, error] {
 	return func(yield func(*Event, error) bool) {
 		r := &eventReader{source: s, yield: yield, seen: map[uint64]struct{}{}, seed: maphash.MakeSeed()}
-		if err := r.read(ctx, from); err != nil && !errors.Is(err, errStopped) && ctx.Err() == nil {
+		if err := r.run(ctx, from); err != nil && !errors.Is(err, errStopped) && ctx.Err() == nil {
 			yield(nil, err)
 		}
 	}
 }
 
-var errStopped = errors.New("the caller has stopped")
+var (
+	errStopped  = errors.New("the caller has stopped")
+	errRecalled = errors.New("what came before the position is remembered")
+)
 
 // eventReader is one call of Events.
 type eventReader struct {
-	source  Source
-	yield   func(*Event, error) bool
-	created time.Time
+	source Source
+	yield  func(*Event, error) bool
+	read   marks
 
 	seed maphash.Seed
 	seen map[uint64]struct{}
@@ -67,128 +72,135 @@ func (r *eventReader) isRepeat(e *Event) bool {
 	return false
 }
 
-func (r *eventReader) read(ctx context.Context, from Position) error {
-	stream, err := r.source.open(ctx)
+func (r *eventReader) run(ctx context.Context, from Position) (err error) {
+	if r.read, err = from.parse(); err != nil {
+		return err
+	}
+	now, err := r.source.extents(ctx)
 	if err != nil {
 		return err
 	}
-	info := stream.CachedInfo()
-	r.created = info.Created
-	last, err := r.begin(ctx, stream, from)
-	if err != nil {
+	if err := r.begin(now); err != nil {
 		return err
 	}
-	return r.consume(ctx, stream, last+1, 0, func(msg jetstream.Msg, sequence uint64) error {
-		if !isEvent(msg) {
-			return nil
-		}
-		e, err := parse(msg)
-		if err != nil {
-			return err
-		}
-		e.Position = r.position(sequence)
-		if r.isRepeat(e) {
-			return nil
-		}
-		if !r.yield(e, nil) {
-			return errStopped
-		}
-		return nil
-	})
-}
-
-// begin returns the sequence behind which to read, and remembers what came before it. It yields
-// what is lost.
-func (r *eventReader) begin(
-	ctx context.Context, stream jetstream.Stream, from Position,
-) (last uint64, err error) {
-	if from == "" {
-		return 0, nil
+	if err := r.recall(ctx, now); err != nil {
+		return err
 	}
-	created, last, err := from.parse()
-	if err != nil {
-		return 0, err
-	}
-	state := stream.CachedInfo().State
-	isOther := created != r.created.UnixNano() || last > state.LastSeq
-	if isOther {
-		last = 0
-	}
-	if isOther || !r.source.bucket && state.FirstSeq > last+1 {
-		lost := &Event{Type: TypeLost, Attributes: map[string]string{}, Position: r.position(last)}
-		if !r.yield(lost, nil) {
-			return 0, errStopped
-		}
-	}
-	first := max(state.FirstSeq, 1)
-	if last > maxIdentities {
-		first = max(first, last-maxIdentities)
-	}
-	if first > last {
-		return last, nil
-	}
-	return last, r.consume(ctx, stream, first, last, func(msg jetstream.Msg, _ uint64) error {
-		if e, err := parse(msg); err == nil && isEvent(msg) {
-			r.isRepeat(e)
-		}
-		return nil
-	})
-}
-
-// consume reads messages from a sequence on, up to last; 0 for without end.
-func (r *eventReader) consume(
-	ctx context.Context, stream jetstream.Stream, first, last uint64,
-	take func(msg jetstream.Msg, sequence uint64) error,
-) error {
-	consumer, err := stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
-		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(first, 1),
-	})
-	if err != nil {
-		return fmt.Errorf("%s: %w", r.source, err)
-	}
-	if last > 0 && consumer.CachedInfo().NumPending == 0 {
-		return nil
-	}
-	messages, err := consumer.Messages()
-	if err != nil {
-		return fmt.Errorf("%s: %w", r.source, err)
-	}
-	defer messages.Stop()
-	defer context.AfterFunc(ctx, messages.Stop)()
 	for {
-		msg, err := messages.Next()
-		if err != nil {
-			return fmt.Errorf("%s: %w", r.source, err)
-		}
-		meta, err := msg.Metadata()
-		if err != nil {
-			return fmt.Errorf("%s: %w", r.source, err)
-		}
-		if last > 0 && meta.Sequence.Stream > last {
-			return nil
-		}
-		if err := take(msg, meta.Sequence.Stream); err != nil {
+		r.read.add(now)
+		err := r.source.read(ctx, r.read, now, r.take)
+		if !errors.Is(err, errGrown) {
 			return err
 		}
-		if last > 0 && (meta.Sequence.Stream == last || meta.NumPending == 0) {
-			return nil
+		if now, err = r.source.extents(ctx); err != nil {
+			return err
 		}
 	}
 }
 
-// position has the time of the stream's creation: another stream of the same name has the same
-// sequences.
-func (r *eventReader) position(sequence uint64) Position {
-	return Position(strconv.FormatInt(r.created.UnixNano(), 36) + "." +
-		strconv.FormatUint(sequence, 10))
+// begin compares the position with what the source has. It yields what is lost.
+func (r *eventReader) begin(now map[partition]extent) error {
+	isLost := false
+	for p, at := range r.read {
+		holds, ok := now[p]
+		switch {
+		case !ok:
+			delete(r.read, p)
+		case holds.id != at.id || at.next > holds.next:
+			r.read[p] = mark{id: holds.id}
+		case !r.source.isState && at.next > 0 && holds.first > at.next:
+			r.read[p] = mark{id: holds.id, next: holds.first}
+		default:
+			continue
+		}
+		isLost = true
+	}
+	if isLost && !r.yield(&Event{
+		Type: TypeLost, Attributes: map[string]string{}, Position: r.read.position(),
+	}, nil) {
+		return errStopped
+	}
+	return nil
 }
 
-func (p Position) parse() (created int64, sequence uint64, err error) {
-	before, after, ok := strings.Cut(string(p), ".")
-	created, createdErr := strconv.ParseInt(before, 36, 64)
-	sequence, sequenceErr := strconv.ParseUint(after, 10, 64)
-	if !ok || createdErr != nil || sequenceErr != nil {
-		return 0, 0, fmt.Errorf("position %q is none that Events gave", string(p))
+// recall reads what came before the position, so that its repeats are known.
+func (r *eventReader) recall(ctx context.Context, now map[partition]extent) error {
+	before, until := marks{}, map[partition]int64{}
+	for p, holds := range now {
+		before[p] = mark{id: holds.id, next: holds.next}
+		at := r.read[p].next
+		first := max(holds.first, at-maxIdentities/int64(len(now)))
+		if first < at {
+			before[p], until[p] = mark{id: holds.id, next: first}, at
+		}
 	}
-	return created, sequence, nil
+	if len(until) == 0 {
+		return nil
+	}
+	err := r.source.read(ctx, before, now, func(m *message, isAtEnd bool) error {
+		if m != nil && m.offset < until[m.partition] && m.event != nil {
+			r.isRepeat(m.event)
+		}
+		if m != nil && m.offset+1 >= until[m.partition] {
+			delete(until, m.partition)
+		}
+		if len(until) == 0 || isAtEnd {
+			return errRecalled
+		}
+		return nil
+	})
+	if errors.Is(err, errRecalled) {
+		return nil
+	}
+	return err
+}
+
+func (r *eventReader) take(m *message, _ bool) error {
+	switch {
+	case m == nil:
+		return nil
+	case m.err != nil:
+		return m.err
+	case m.event == nil || r.isRepeat(m.event):
+		return nil
+	}
+	m.event.Position = r.read.position()
+	if !r.yield(m.event, nil) {
+		return errStopped
+	}
+	return nil
+}
+
+// position is <topic>/<partition>@<id>:<next> of each partition. The id is there because a stream or
+// topic that was recreated under its name has the same offsets.
+func (m marks) position() Position {
+	var text []byte
+	for _, p := range slices.SortedFunc(maps.Keys(m), func(a, b partition) int {
+		return cmp.Or(cmp.Compare(a.topic, b.topic), cmp.Compare(a.number, b.number))
+	}) {
+		if len(text) > 0 {
+			text = append(text, ',')
+		}
+		text = fmt.Appendf(text, "%s/%d@%s:%d", p.topic, p.number, m[p].id, m[p].next)
+	}
+	return Position(text)
+}
+
+func (p Position) parse() (marks, error) {
+	found := marks{}
+	if p == "" {
+		return found, nil
+	}
+	for text := range strings.SplitSeq(string(p), ",") {
+		place, at, isMark := strings.Cut(text, "@")
+		topic, number, hasNumber := strings.Cut(place, "/")
+		id, next, hasNext := strings.Cut(at, ":")
+		of, numberErr := strconv.ParseInt(number, 10, 32)
+		offset, offsetErr := strconv.ParseInt(next, 10, 64)
+		if !isMark || !hasNumber || !hasNext || numberErr != nil || offsetErr != nil {
+			return nil, fmt.Errorf("position %q is none that Events gave", string(p))
+		}
+		found[partition{topic, int32(of)}] = mark{id, offset}
+	}
+	return found, nil
 }

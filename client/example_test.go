@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/twmb/franz-go/pkg/kgo"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -44,6 +45,18 @@ func Example() {
 	// Output: shop web is on node-1
 }
 
+// The same from compacted topics of Kafka.
+func ExampleView() {
+	connection, err := kgo.NewClient(kgo.SeedBrokers("kafka:9092")) // yours, with its credentials
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer connection.Close()
+	c := client.New(client.View(connection, "k8s.prod.pods", "k8s.prod.nodes"))
+	_ = c // as above
+}
+
 // exampleBucket is what the bridge makes, with one Pod.
 func exampleBucket() (jetstream.JetStream, func()) {
 	dir := exampleDir()
@@ -64,7 +77,7 @@ func exampleBucket() (jetstream.JetStream, func()) {
 	if err != nil {
 		panic(err)
 	}
-	b := &broker{t: exampleTB{}, js: js, bucket: true}
+	b := &broker{t: exampleTB{}, js: js, kind: "bucket"}
 	b.create()
 	b.put("web")
 	b.synced(1)

@@ -1,0 +1,153 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Bucket is a key-value bucket that a sink with mode kv writes.
+func Bucket(js jetstream.JetStream, bucket string) Source {
+	return Source{
+		backend: jetStream{js: js, stream: "KV_" + bucket, name: "bucket " + bucket, isBucket: true},
+		isState: true,
+	}
+}
+
+// Stream is a stream that a sink with mode jetstream writes. Its payload is object, change or
+// metadata where informers read it.
+func Stream(js jetstream.JetStream, stream string) Source {
+	return Source{backend: jetStream{js: js, stream: stream, name: "stream " + stream}}
+}
+
+// jetStream reads a stream, also that of a bucket. It is one partition.
+type jetStream struct {
+	js       jetstream.JetStream
+	stream   string
+	name     string // as the user calls it
+	isBucket bool
+}
+
+func (s jetStream) String() string { return s.name }
+
+func (s jetStream) extents(ctx context.Context) (map[partition]extent, error) {
+	stream, err := s.js.Stream(ctx, s.stream)
+	if err != nil {
+		return nil, err
+	}
+	info := stream.CachedInfo()
+	return map[partition]extent{{}: {
+		id:    strconv.FormatInt(info.Created.UnixNano(), 36),
+		first: int64(max(info.State.FirstSeq, 1)), next: int64(info.State.LastSeq) + 1,
+	}}, nil
+}
+
+func (s jetStream) open(
+	ctx context.Context, from marks, _ map[partition]extent,
+) (reader, error) {
+	cfg := jetstream.OrderedConsumerConfig{
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy,
+		OptStartSeq:   uint64(max(from[partition{}].next, 1)),
+	}
+	if s.isBucket && cfg.OptStartSeq == 1 {
+		cfg = jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy}
+	}
+	consumer, err := s.js.OrderedConsumer(ctx, s.stream, cfg)
+	if err != nil {
+		return nil, err
+	}
+	messages, err := consumer.Messages()
+	if err != nil {
+		return nil, err
+	}
+	return &jetStreamReader{
+		source: s, messages: messages, pending: consumer.CachedInfo().NumPending,
+		stop: context.AfterFunc(ctx, messages.Stop),
+	}, nil
+}
+
+type jetStreamReader struct {
+	source   jetStream
+	messages jetstream.MessagesContext
+	pending  uint64 // messages that were there and were not returned yet
+	stop     func() bool
+}
+
+func (r *jetStreamReader) atEnd() bool { return r.pending == 0 }
+
+func (r *jetStreamReader) close() {
+	r.stop()
+	r.messages.Stop()
+}
+
+func (r *jetStreamReader) next(context.Context) (*message, error) {
+	msg, err := r.messages.Next(jetstream.NextMaxWait(quiet))
+	if errors.Is(err, context.DeadlineExceeded) || err != nil && isTimeout(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	meta, err := msg.Metadata()
+	if err != nil {
+		return nil, err
+	}
+	r.pending = meta.NumPending
+	m := &message{offset: int64(meta.Sequence.Stream), subject: msg.Subject()}
+	switch {
+	case isEvent(msg):
+		m.event, m.err = parseNATS(msg)
+	case r.source.isBucket && len(msg.Data()) == 0:
+		m.removed = &removal{}
+	}
+	return m, nil
+}
+
+func isTimeout(err error) bool { return strings.Contains(err.Error(), "timeout") }
+
+// isEvent reports whether a message is an event. Fences and dead letters are none, nor is the
+// marker by which a client or the server has deleted a key.
+func isEvent(msg jetstream.Msg) bool {
+	for token := range strings.SplitSeq(msg.Subject(), ".") {
+		if token == "_fence" || token == "_deadletter" {
+			return false
+		}
+	}
+	return value(msg.Headers(), "ce-id") != "" || isStructured(value(msg.Headers(), "Content-Type"))
+}
+
+// parseNATS reads a message in either encoding.
+func parseNATS(msg jetstream.Msg) (*Event, error) {
+	header := msg.Headers()
+	attributes := map[string]string{}
+	for name := range header {
+		attribute, ok := strings.CutPrefix(name, "ce-")
+		if !ok {
+			continue
+		}
+		text, err := url.PathUnescape(value(header, name))
+		if err != nil {
+			return nil, fmt.Errorf("message on %s: header %s: %w", msg.Subject(), name, err)
+		}
+		attributes[attribute] = text
+	}
+	e, err := newEvent(attributes, value(header, "Content-Type"), msg.Data())
+	if err != nil {
+		return nil, fmt.Errorf("message on %s: %w", msg.Subject(), err)
+	}
+	return e, nil
+}
+
+// value of a header by its exact name.
+func value(header nats.Header, name string) string {
+	if values := header[name]; len(values) > 0 {
+		return values[0]
+	}
+	return ""
+}
