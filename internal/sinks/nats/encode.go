@@ -19,10 +19,11 @@ const (
 // headerNames saves a concatenation for each attribute of each message.
 var headerNames = func() map[string]string {
 	names := map[string]string{}
-	for name := range strings.FieldsSeq(`specversion id source type subject time datacontenttype
-		partitionkey sequence apiversion kind resource namespace name uid resourceversion manager cause
-		initial inferred traceparent tracestate deadletterreason deadletterattempts deadlettersubject
-		truncated originalsize`) {
+	for name := range strings.FieldsSeq(`specversion id source type subject time timesource
+		datacontenttype partitionkey sequence apiversion kind informer resource namespace name uid
+		resourceversion previous manager managersubresource manageroperation lastmanager cause initial
+		inferred traceparent tracestate deadletterreason deadletterattempts deadlettersubject truncated
+		originalsize`) {
 		names[name] = headerPrefix + name
 	}
 	return names

@@ -54,3 +54,25 @@ func anEvent(n int) *event.Event {
 	}
 	return e
 }
+
+// The writers of an object take turns, and each gives its changes other attributes.
+func TestEncoderAllocations(t *testing.T) {
+	byHand := sinktest.NewEvent("web", 1, 10)
+	byHand.TimeSource, byHand.ManagerOperation = "managedfields", "Update"
+	byHand.ManagerSubresource, byHand.Previous = "scale", "0"
+	deleted := sinktest.NewEvent("web", 2, 10)
+	deleted.TimeSource, deleted.Manager, deleted.LastManager = "observed", "", "kubectl-edit"
+	deleted.Initial, deleted.Inferred, deleted.Cause = true, true, "sync"
+
+	encode := nats.NewEncoder()
+	allocations := func(a, b *event.Event) float64 {
+		return testing.AllocsPerRun(100, func() {
+			encode(a, nats.Binary)
+			encode(b, nats.Binary)
+		})
+	}
+	same := (allocations(byHand, byHand) + allocations(deleted, deleted)) / 2
+	if got := allocations(byHand, deleted); got > same {
+		t.Errorf("%v allocations for two that take turns, %v for the same two", got, same)
+	}
+}
