@@ -28,7 +28,7 @@ const refusedLane = "\x00refused"
 func (p *Publisher) Add(ctx context.Context, items []*Item) error {
 	select {
 	case <-p.opened:
-	case <-p.stopped:
+	case <-p.door.closed:
 		return ErrStopped
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -53,7 +53,7 @@ func (p *Publisher) Add(ctx context.Context, items []*Item) error {
 		}
 		select {
 		case <-fewer:
-		case <-p.stopped:
+		case <-p.door.closed:
 			return ErrStopped
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -78,10 +78,10 @@ func (p *Publisher) TryAdd(items []*Item) bool {
 	default:
 		return false
 	}
-	if len(items) > chunk || !p.enter() {
+	if len(items) > chunk || !p.door.enter() {
 		return false
 	}
-	defer p.leave()
+	defer p.door.leave()
 	now := time.Now()
 	for _, it := range items {
 		it.prepare(now)
@@ -116,11 +116,11 @@ func (p *Publisher) tryLane(it *Item) bool {
 // behind it. When such items hold their part of the capacity, route returns how many it took, and a
 // channel that is closed when there are fewer of them; it has given back the capacity of the rest.
 func (p *Publisher) route(ctx context.Context, items []*Item) (n int, fewer <-chan struct{}, err error) {
-	if !p.enter() {
+	if !p.door.enter() {
 		p.giveBack(items)
 		return 0, nil, ErrStopped
 	}
-	defer p.leave()
+	defer p.door.leave()
 	done := 0 // items before it are in their lanes
 	for i, it := range items {
 		err := p.findLane(ctx, it)
@@ -171,7 +171,7 @@ func (p *Publisher) nameLane(ctx context.Context, it *Item) error {
 func (p *Publisher) laneOf(ctx context.Context, e *event.Event) (lane string, err error) {
 	defer p.reportPanic(e, &err)
 	defer sinks.Recover(&err)
-	return p.sink.Lane(ctx, e)
+	return p.cfg.Sink.Lane(ctx, e)
 }
 
 // reportPanic counts and logs the panic that an error of the work on one event is.
@@ -189,7 +189,7 @@ func isPanic(err error) bool {
 // panicked counts and logs a panic during the work on one event.
 func (p *Publisher) panicked(message string, e *event.Event, err error) {
 	p.metrics.panics.Inc()
-	p.warnings.panicked.log(p.log, slog.LevelError, message, "id", e.ID, "subject", e.Subject, "err", err)
+	p.warnings.panicked.log(p.cfg.Log, slog.LevelError, message, "id", e.ID, "subject", e.Subject, "err", err)
 }
 
 // enqueue appends items to their lanes.
@@ -224,38 +224,4 @@ func sizeOf(items []*Item) (bytes int) {
 		bytes += it.size
 	}
 	return bytes
-}
-
-// enter notes a caller that is about to use the sink; false when Run is about to close it.
-func (p *Publisher) enter() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closing {
-		return false
-	}
-	p.visitors++
-	return true
-}
-
-func (p *Publisher) leave() {
-	p.mu.Lock()
-	p.visitors--
-	last := p.closing && p.visitors == 0
-	p.mu.Unlock()
-	if last {
-		close(p.left)
-	}
-}
-
-// lockOut lets no caller use the sink any more, and waits for those that do: at most for one
-// look-up each.
-func (p *Publisher) lockOut() {
-	p.mu.Lock()
-	p.closing = true
-	none := p.visitors == 0
-	p.mu.Unlock()
-	close(p.stopped)
-	if !none {
-		<-p.left
-	}
 }

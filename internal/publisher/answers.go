@@ -23,12 +23,12 @@ func (w *worker) answer(ctx context.Context, pass pass) {
 func (w *worker) putBack() {
 	w.release(w.onward)
 	w.unpick(w.first, w.delayed)
-	w.queue.Return(w.first...)
+	w.p.queue.Return(w.first...)
 	for _, l := range w.delayed {
 		l.failed = true
-		w.queue.AddRateLimited(l)
+		w.p.queue.AddRateLimited(l)
 	}
-	w.queue.Done(w.delayed...)
+	w.p.queue.Done(w.delayed...)
 	w.onward, w.first, w.delayed = w.onward[:0], w.first[:0], w.delayed[:0]
 }
 
@@ -53,22 +53,22 @@ func (w *worker) judge(ctx context.Context) (down error) {
 			down = s.err
 		}
 	}
-	w.published(acked)
+	w.p.published(acked)
 	return down
 }
 
 func (w *worker) judgeItem(ctx context.Context, s *sent, it *Item) {
 	err := it.Message.Err
-	switch class := w.classify(ctx, err); {
+	switch class := w.p.classify(ctx, err); {
 	case s.err != nil:
 		it.on(onFail)
 		if err == nil {
-			w.log.Error("sink acknowledged a message behind one that failed; it is sent again, after that one", "id", it.Message.Event.ID, "lane", it.lane)
+			w.p.cfg.Log.Error("sink acknowledged a message behind one that failed; it is sent again, after that one", "id", it.Message.Event.ID, "lane", it.lane)
 		}
 	case err == nil:
 		it.on(onStore)
 	case class == sinks.Refused:
-		w.reportPanic(it.Message.Event, &err)
+		w.p.reportPanic(it.Message.Event, &err)
 		it.refuse(err)
 	default:
 		it.on(onFail)
@@ -91,32 +91,32 @@ func (p *Publisher) classify(ctx context.Context, err error) sinks.Class {
 func (w *worker) tell(ctx context.Context, pass pass, down error) {
 	if down == nil {
 		if ctx.Err() != nil {
-			w.breaker.giveUp(pass)
-		} else if w.breaker.succeed(pass) {
-			w.log.Info("broker is back")
+			w.p.breaker.giveUp(pass)
+		} else if w.p.breaker.succeed(pass) {
+			w.p.cfg.Log.Info("broker is back")
 		}
 		return
 	}
-	w.failed(down)
-	if pause, tripped := w.breaker.trip(pass); tripped {
-		w.log.Warn("broker can't be reached; the sink pauses", "err", down, "next_attempt_in", pause.String())
+	w.p.failed(down)
+	if pause, tripped := w.p.breaker.trip(pass); tripped {
+		w.p.cfg.Log.Warn("broker can't be reached; the sink pauses", "err", down, "next_attempt_in", pause.String())
 	}
 }
 
 // collect takes what was acknowledged, or is a dead letter, out of the lanes. A lane that got on
 // starts over with its delays.
 func (w *worker) collect() {
-	w.mu.Lock()
+	w.p.mu.Lock()
 	for i := range w.sent {
 		before := len(w.settled)
-		w.settled = w.settledLocked(w.sent[i].lane, w.settled)
+		w.settled = w.p.settledLocked(w.sent[i].lane, w.settled)
 		w.sent[i].settled = len(w.settled) > before
 	}
-	w.mu.Unlock()
+	w.p.mu.Unlock()
 	for _, s := range w.sent {
 		if s.settled && s.lane.failed {
 			s.lane.failed = false
-			w.queue.Forget(s.lane)
+			w.p.queue.Forget(s.lane)
 		}
 	}
 }
@@ -124,7 +124,7 @@ func (w *worker) collect() {
 // settle tells the settlers, each once for all of its items, and then frees their capacity. It
 // comes before the lanes are released: settlers see the items of a lane in their order.
 func (w *worker) settle() {
-	w.same = w.Publisher.settle(w.settled, w.same)
+	w.same = w.p.settle(w.settled, w.same)
 	w.settled = w.settled[:0]
 }
 
@@ -164,16 +164,16 @@ func (w *worker) direct(s sent) {
 			w.onward = append(w.onward, s.lane)
 		}
 	case s.class == sinks.Reconnect, s.class == sinks.Stopped:
-		w.countRetries(s.class, s.err)
+		w.p.countRetries(s.class, s.err)
 		w.first = append(w.first, s.lane)
 	default:
-		w.countRetries(s.class, s.err)
+		w.p.countRetries(s.class, s.err)
 		w.delayed = append(w.delayed, s.lane)
 	}
 }
 
 func (w *worker) headRefused(l *lane) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return l.head != nil && l.head.state == itemRefused && w.detachmentOfLocked(l.head) == nil
+	w.p.mu.Lock()
+	defer w.p.mu.Unlock()
+	return l.head != nil && l.head.state == itemRefused && w.p.detachmentOfLocked(l.head) == nil
 }

@@ -13,7 +13,7 @@ import (
 // as it is. It waits while the broker is unavailable. An event whose destination is missing, or
 // refused, has no copies: it goes the way of every such event.
 func (p *Publisher) Parts(ctx context.Context, e *event.Event) (int, error) {
-	b, ok := p.sink.(sinks.Broadcaster)
+	b, ok := p.cfg.Sink.(sinks.Broadcaster)
 	if !ok {
 		return 0, nil
 	}

@@ -28,12 +28,12 @@ func (w *worker) deadLetterHeads(ctx context.Context, pass pass) {
 			w.onward = append(w.onward, l)
 		case class == sinks.Reconnect:
 			down = err
-			w.countRetries(class, err)
+			w.p.countRetries(class, err)
 			w.first = append(w.first, l)
 		case class == sinks.Stopped:
 			w.first = append(w.first, l)
 		default:
-			w.countRetries(class, err)
+			w.p.countRetries(class, err)
 			w.delayed = append(w.delayed, l)
 		}
 	}
@@ -57,10 +57,10 @@ func (w *worker) deadLetterLane(ctx context.Context, l *lane) (sinks.Class, erro
 
 // deadLetter calls the sink, while the gate is open.
 func (w *worker) deadLetter(ctx context.Context, e *event.Event, it *Item) error {
-	if err := w.shut(); err != nil {
+	if err := w.p.shut(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, w.timeout)
+	ctx, cancel := context.WithTimeout(ctx, w.p.cfg.PublishTimeout)
 	defer cancel()
 	err := w.tryDeadLetter(ctx, e, it)
 	if isPanic(err) {
@@ -69,12 +69,12 @@ func (w *worker) deadLetter(ctx context.Context, e *event.Event, it *Item) error
 	if err != nil {
 		return err
 	}
-	return w.shut()
+	return w.p.shut()
 }
 
 func (w *worker) tryDeadLetter(ctx context.Context, e *event.Event, it *Item) (err error) {
 	defer sinks.Recover(&err)
-	return w.sink.DeadLetter(ctx, e, it.refused, it.attempts)
+	return w.p.cfg.Sink.DeadLetter(ctx, e, it.refused, it.attempts)
 }
 
 // deadLetterItem sends one item to the dead letters. It returns nil when the item is done with: it
@@ -83,16 +83,16 @@ func (w *worker) tryDeadLetter(ctx context.Context, e *event.Event, it *Item) (e
 // letter is the last trace of a change.
 func (w *worker) deadLetterItem(ctx context.Context, it *Item) (sinks.Class, error) {
 	e := it.event()
-	log := w.log.With("id", e.ID, "subject", e.Subject, "reason", it.refused, "size", len(e.Data), "attempts", it.attempts)
+	log := w.p.cfg.Log.With("id", e.ID, "subject", e.Subject, "reason", it.refused, "size", len(e.Data), "attempts", it.attempts)
 	if it.Mark == nil {
-		it.Mark = w.marks.hold(1)
+		it.Mark = w.p.marks.hold(1)
 	}
 	err := w.deadLetter(ctx, e, it)
-	class := w.classify(ctx, err)
+	class := w.p.classify(ctx, err)
 	switch {
 	case err == nil:
-		w.warnings.deadLettered.warn(log, "message was refused; it is in the dead letters")
-		w.countDeadLetter(outcomeSent)
+		w.p.warnings.deadLettered.warn(log, "message was refused; it is in the dead letters")
+		w.p.countDeadLetter(outcomeSent)
 		it.on(onDeadLetter)
 	case errors.Is(err, sinks.ErrNoDeadLetter):
 		return w.keepOrLose(it, err, log)
@@ -111,16 +111,16 @@ func (w *worker) deadLetterItem(ctx context.Context, it *Item) (sinks.Class, err
 func (w *worker) keepOrLose(it *Item, why error, log *slog.Logger) (sinks.Class, error) {
 	err := w.keepItem(it, why)
 	if err == nil {
-		w.warnings.kept.log(log, slog.LevelError, "message was refused; it is kept in the state directory, since no place for dead letters is configured")
+		w.p.warnings.kept.log(log, slog.LevelError, "message was refused; it is kept in the state directory, since no place for dead letters is configured")
 		return 0, nil
 	}
 	log = log.With("err", err)
 	if !errors.Is(err, errNoKeeper) && !errors.Is(err, ErrNoRoom) {
-		w.warnings.pending.warn(log, "message was refused, has no place in the dead letters, and can't be kept in the state directory now; the object waits until it can")
+		w.p.warnings.pending.warn(log, "message was refused, has no place in the dead letters, and can't be kept in the state directory now; the object waits until it can")
 		return sinks.Retry, err
 	}
-	w.warnings.lost.log(log, slog.LevelError, "message was refused and is lost; configure deadLetterSubject or deadLetterTopic to keep such messages")
-	w.countDeadLetter(outcomeDropped)
+	w.p.warnings.lost.log(log, slog.LevelError, "message was refused and is lost; configure deadLetterSubject or deadLetterTopic to keep such messages")
+	w.p.countDeadLetter(outcomeDropped)
 	it.on(onLose)
 	return 0, nil
 }
@@ -132,19 +132,19 @@ func (w *worker) pendingDeadLetter(it *Item, class sinks.Class, why error, log *
 		it.pendingSince = time.Now()
 	}
 	log = log.With("err", why)
-	if w.deadLetterWait > 0 && time.Since(it.pendingSince) >= w.deadLetterWait {
+	if w.p.cfg.DeadLetterWait > 0 && time.Since(it.pendingSince) >= w.p.cfg.DeadLetterWait {
 		err := w.keepItem(it, why)
 		if err == nil {
-			w.warnings.kept.log(log, slog.LevelError, "message was refused, and for too long its dead letter too; it is kept in the state directory, and the object goes on")
+			w.p.warnings.kept.log(log, slog.LevelError, "message was refused, and for too long its dead letter too; it is kept in the state directory, and the object goes on")
 			return 0, nil
 		}
 		log = log.With("keep_err", err)
 	}
 	if class == sinks.Refused {
-		w.metrics.deadLetters[outcomeRefused].Inc()
+		w.p.metrics.deadLetters[outcomeRefused].Inc()
 		class = sinks.Retry
 	}
-	w.warnings.pending.warn(log, "message was refused, and its dead letter too; the object waits until the dead-letter destination takes it")
+	w.p.warnings.pending.warn(log, "message was refused, and its dead letter too; the object waits until the dead-letter destination takes it")
 	return class, why
 }
 
@@ -157,12 +157,12 @@ var errNoKeeper = errors.New("nothing is configured to keep it")
 
 func (w *worker) tryKeep(it *Item, why error) (err error) {
 	defer sinks.Recover(&err)
-	return w.keep(it.event(), it.refused, why, it.attempts)
+	return w.p.cfg.Keep(it.event(), it.refused, why, it.attempts)
 }
 
 // keepItem keeps an item elsewhere than with the broker.
 func (w *worker) keepItem(it *Item, why error) error {
-	if w.keep == nil {
+	if w.p.cfg.Keep == nil {
 		return errNoKeeper
 	}
 	if err := w.tryKeep(it, why); isPanic(err) {
@@ -171,6 +171,6 @@ func (w *worker) keepItem(it *Item, why error) error {
 		return err
 	}
 	it.on(onKeep)
-	w.countDeadLetter(outcomeKept)
+	w.p.countDeadLetter(outcomeKept)
 	return nil
 }

@@ -16,10 +16,10 @@ func (p *Publisher) passes(batch []*sinks.Message) bool {
 
 // shut is why nothing may be sent now, nil when it may.
 func (p *Publisher) shut() error {
-	if p.gate == nil {
+	if p.cfg.Gate == nil {
 		return nil
 	}
-	if err := p.gate(); err != nil {
+	if err := p.cfg.Gate(); err != nil {
 		return &sinks.Error{Class: sinks.Reconnect, Err: err}
 	}
 	return nil
@@ -27,7 +27,7 @@ func (p *Publisher) shut() error {
 
 // Outline is a shorter form of a position, for Inherit; nil where there is none.
 func (p *Publisher) Outline(position []byte) []byte {
-	if o, ok := p.sink.(sinks.Outliner); ok {
+	if o, ok := p.cfg.Sink.(sinks.Outliner); ok {
 		return o.Outline(position)
 	}
 	return nil
@@ -37,6 +37,6 @@ func (p *Publisher) Outline(position []byte) []byte {
 // published until now. It is called before Run. nil changes nothing.
 func (p *Publisher) Inherit(position []byte) {
 	if position != nil {
-		p.saved.Position = position
+		p.cfg.Saved.Position = position
 	}
 }

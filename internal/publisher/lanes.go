@@ -1,6 +1,9 @@
 package publisher
 
-import "time"
+import (
+	"sync"
+	"time"
+)
 
 // lane is a FIFO of items that must arrive in their order. While it is in Publisher.lanes it is in
 // the queue exactly once: waiting, delayed or with one worker.
@@ -12,6 +15,9 @@ type lane struct {
 	worker *worker
 	failed bool // the limiter counts failures of it; owned by the worker that has the lane
 }
+
+// lanePool is of *lane.
+var lanePool = sync.Pool{New: func() any { return new(lane) }}
 
 func (l *lane) push(it *Item) {
 	if l.tail == nil {
@@ -73,7 +79,7 @@ func (p *Publisher) putLocked(it *Item) *lane {
 		l.push(it)
 		return nil
 	}
-	l = p.lanePool.Get().(*lane)
+	l = lanePool.Get().(*lane)
 	l.name = it.lane
 	l.push(it)
 	p.lanes[l.name] = l

@@ -18,6 +18,7 @@ const (
 )
 
 type metrics struct {
+	counts      counts
 	published   prometheus.Counter
 	recalled    prometheus.Counter
 	retries     map[sinks.Class]prometheus.Counter

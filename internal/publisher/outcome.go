@@ -41,7 +41,7 @@ func (p *Publisher) watch(settled []*Item) {
 		return
 	}
 	p.metrics.delivered(settled, time.Now())
-	if p.onSettle != nil {
-		p.onSettle(settled)
+	if p.cfg.OnSettle != nil {
+		p.cfg.OnSettle(settled)
 	}
 }

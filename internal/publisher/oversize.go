@@ -41,7 +41,7 @@ func validateOversize(ways []Oversize, sink sinks.Sink) error {
 // can't, with what is behind them in their lanes. down is an error that says that the broker can't
 // be reached.
 func (w *worker) fit(ctx context.Context) (down error) {
-	if w.sizer == nil {
+	if _, ok := w.p.cfg.Sink.(sinks.Sizer); !ok {
 		return nil
 	}
 	at, items, lanes := 0, w.items[:0], w.sent[:0]
@@ -50,7 +50,7 @@ func (w *worker) fit(ctx context.Context) (down error) {
 		at += s.count
 		n, err := w.fitLane(ctx, mine)
 		items = append(items, mine[:n]...)
-		switch class := w.classify(ctx, err); {
+		switch class := w.p.classify(ctx, err); {
 		case n > 0: // an error comes again when its item is at the head
 			s.count = n
 			lanes = append(lanes, s)
@@ -62,7 +62,7 @@ func (w *worker) fit(ctx context.Context) (down error) {
 			if class == sinks.Reconnect {
 				down = err
 			}
-			w.countRetries(class, err)
+			w.p.countRetries(class, err)
 			w.delayed = append(w.delayed, s.lane)
 		}
 	}
@@ -96,7 +96,7 @@ func (w *worker) fitItem(ctx context.Context, it *Item) error {
 		return nil
 	}
 	full := it.event()
-	for _, way := range w.oversize {
+	for _, way := range w.p.cfg.Oversize {
 		small, err := w.smaller(ctx, way, full)
 		if err != nil {
 			return err
@@ -105,8 +105,8 @@ func (w *worker) fitItem(ctx context.Context, it *Item) error {
 			continue
 		}
 		if it.full == nil {
-			w.metrics.oversized[way].Inc()
-			w.warnings.oversize.warn(w.log, "event is too large for the broker and is sent in a smaller form", "id", full.ID, "subject", full.Subject,
+			w.p.metrics.oversized[way].Inc()
+			w.p.warnings.oversize.warn(w.p.cfg.Log, "event is too large for the broker and is sent in a smaller form", "id", full.ID, "subject", full.Subject,
 				"form", string(way), "size", len(full.Data), "reason", tooLarge)
 		}
 		it.full, it.Message.Event = full, small
@@ -117,9 +117,9 @@ func (w *worker) fitItem(ctx context.Context, it *Item) error {
 }
 
 func (w *worker) fits(e *event.Event) (err error) {
-	defer w.reportPanic(e, &err)
+	defer w.p.reportPanic(e, &err)
 	defer sinks.Recover(&err)
-	return w.sizer.Fits(e)
+	return w.p.cfg.Sink.(sinks.Sizer).Fits(e)
 }
 
 // smaller is an event in one of the smaller forms, nil when it has none that fits.
@@ -143,7 +143,7 @@ func (w *worker) made(form func(*event.Event) *event.Event, full *event.Event) (
 	defer func() {
 		if recovered := recover(); recovered != nil {
 			small = nil
-			w.panicked("a smaller form of an event could not be made; another one is tried", full, event.NewPanicError(recovered))
+			w.p.panicked("a smaller form of an event could not be made; another one is tried", full, event.NewPanicError(recovered))
 		}
 	}()
 	return form(full)
@@ -161,16 +161,16 @@ func (w *worker) claim(ctx context.Context, full *event.Event) (*event.Event, er
 	if w.fitting(event.Claimed(full, "")) == nil {
 		return nil, nil // it is not the payload that is too large
 	}
-	ctx, cancel := context.WithTimeout(ctx, w.timeout)
+	ctx, cancel := context.WithTimeout(ctx, w.p.cfg.PublishTimeout)
 	defer cancel()
-	dataref, err := w.sink.(sinks.ClaimChecker).Claim(ctx, full)
-	switch class := w.classify(ctx, err); {
+	dataref, err := w.p.cfg.Sink.(sinks.ClaimChecker).Claim(ctx, full)
+	switch class := w.p.classify(ctx, err); {
 	case err == nil:
 		return w.fitting(event.Claimed(full, dataref)), nil
 	case errors.Is(err, sinks.ErrNoClaims):
 		return nil, nil
 	case class == sinks.Refused:
-		w.warnings.claim.warn(w.log, "payload can't be kept elsewhere", "id", full.ID, "size", len(full.Data), "err", err)
+		w.p.warnings.claim.warn(w.p.cfg.Log, "payload can't be kept elsewhere", "id", full.ID, "size", len(full.Data), "err", err)
 		return nil, nil
 	default:
 		return nil, fmt.Errorf("keep the payload of %s: %w", full.ID, err)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -84,46 +83,56 @@ type Retry struct {
 	Max     time.Duration // longest delay; default 30 s
 }
 
+// withDefaults gives what zero values mean.
+func (c Config) withDefaults() Config {
+	c.MaxItems = cmp.Or(c.MaxItems, 16_384)
+	c.MaxBytes = cmp.Or(c.MaxBytes, 64<<20)
+	c.Retry.Initial = cmp.Or(c.Retry.Initial, 100*time.Millisecond)
+	c.Retry.Max = cmp.Or(c.Retry.Max, 30*time.Second)
+	c.PublishTimeout = cmp.Or(c.PublishTimeout, 30*time.Second)
+	if c.Oversize == nil {
+		c.Oversize = []Oversize{Trim, Reference}
+	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler)).With("sink", c.Name)
+	return c
+}
+
+// validate says what is wrong with a configuration.
+func (c *Config) validate() error {
+	if c.Sink == nil {
+		return errors.New("publisher: no sink")
+	}
+	if min(c.MaxItems, c.MaxBytes) < 0 ||
+		min(c.Retry.Initial, c.Retry.Max, c.PublishTimeout, c.DeadLetterWait) < 0 {
+		return fmt.Errorf("publisher of sink %q: bounds and durations must not be negative "+
+			"(0 means the default)", c.Name)
+	}
+	if err := validateOversize(c.Oversize, c.Sink); err != nil {
+		return fmt.Errorf("publisher of sink %q: %w", c.Name, err)
+	}
+	return nil
+}
+
 // Publisher brings items to one sink. Its methods may be called concurrently, Run once.
 type Publisher struct {
-	sink        sinks.Sink
-	sizer       sinks.Sizer // the sink, where it is one; else nil
-	oversize    []Oversize
-	name        string
-	retry       Retry
-	timeout     time.Duration
-	patient     bool
-	onOpenError func(error)
-	onSettle    func([]*Item)
-	log         *slog.Logger
-	metrics     *metrics
-	warnings    warnings
+	cfg      Config // with defaults
+	metrics  *metrics
+	warnings warnings
 
 	marks    *marks
 	inDoubt  inDoubt
 	recalled *recalled
-	saved    Saved
-	gate     func() error
-
-	keep           func(e *event.Event, refused, deadLetter error, attempts int) error
-	deadLetterWait time.Duration
 
 	capacity *capacity
 	queue    *ratelimit.Queue[*lane]
 	breaker  *breaker
 	bucket   *ratelimit.Bucket
 
-	opened   chan struct{} // closed when the sink is open
-	stopped  chan struct{} // closed when Run no longer takes items
-	left     chan struct{} // closed when the last visitor has left after that
-	routeNow chan struct{} // a token: an item is unrouted
-	hurry    chan struct{} // a token: a drain waits, don't
-	running  atomic.Bool
-	order    sinks.Order  // set before opened is closed
-	limits   sinks.Limits // set before opened is closed; no zero values, within the bucket's bursts
-
-	inFlight atomic.Int64 // messages in Publish calls
-	counts   counts
+	opened chan struct{} // closed when the sink is open
+	door   door          // of those who use the sink from outside Run
+	hurry  chan struct{} // a token: a drain waits, don't
+	order  sinks.Order   // set before opened is closed
+	limits sinks.Limits  // set before opened is closed; no zero values, within the bucket's bursts
 
 	// mu is held for a few list operations at a time, never during a call of the sink, a settler or
 	// the queue.
@@ -131,69 +140,38 @@ type Publisher struct {
 	lanes     map[string]*lane // guarded by mu: those with items
 	ages      ages             // guarded by mu: all items
 	unrouted  unrouted         // guarded by mu
-	visitors  int              // guarded by mu: calls that use the sink from outside Run
-	closing   bool             // guarded by mu
 	detaching []*detachment    // guarded by mu
-	lanePool  sync.Pool        // of *lane
 }
 
 // New checks the configuration. It does not touch the sink.
 func New(cfg Config) (*Publisher, error) {
-	if cfg.Sink == nil {
-		return nil, errors.New("publisher: no sink")
-	}
-	if cfg.MaxItems < 0 || cfg.MaxBytes < 0 || cfg.Retry.Initial < 0 || cfg.Retry.Max < 0 || cfg.PublishTimeout < 0 || cfg.DeadLetterWait < 0 {
-		return nil, fmt.Errorf("publisher of sink %q: bounds and durations must not be negative (0 means the default)", cfg.Name)
-	}
-	if cfg.Oversize == nil {
-		cfg.Oversize = []Oversize{Trim, Reference}
-	}
-	if err := validateOversize(cfg.Oversize, cfg.Sink); err != nil {
-		return nil, fmt.Errorf("publisher of sink %q: %w", cfg.Name, err)
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
 	}
 	bucket, err := ratelimit.NewBucket(cfg.RateLimit)
 	if err != nil {
 		return nil, fmt.Errorf("publisher of sink %q: %w", cfg.Name, err)
 	}
-	retry := Retry{
-		Initial: cmp.Or(cfg.Retry.Initial, 100*time.Millisecond),
-		Max:     cmp.Or(cfg.Retry.Max, 30*time.Second),
-	}
-	sizer, _ := cfg.Sink.(sinks.Sizer)
 	p := &Publisher{
-		sink:        cfg.Sink,
-		sizer:       sizer,
-		oversize:    cfg.Oversize,
-		name:        cfg.Name,
-		retry:       retry,
-		timeout:     cmp.Or(cfg.PublishTimeout, 30*time.Second),
-		patient:     cfg.Patient,
-		onOpenError: cfg.OnOpenError,
-		onSettle:    cfg.OnSettle,
-		log:         cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)).With("sink", cfg.Name),
-		breaker:     newBreaker(retry),
-		bucket:      bucket,
-		opened:      make(chan struct{}),
-		stopped:     make(chan struct{}),
-		left:        make(chan struct{}),
-		routeNow:    make(chan struct{}, 1),
-		hurry:       make(chan struct{}, 1),
-		lanes:       map[string]*lane{},
-		unrouted:    newUnrouted(),
-		lanePool:    sync.Pool{New: func() any { return new(lane) }},
-		marks:       new(marks),
-		recalled:    new(recalled),
-		saved:       cfg.Saved,
-		gate:        cfg.Gate,
-
-		keep: cfg.Keep, deadLetterWait: cfg.DeadLetterWait,
+		cfg:      cfg,
+		marks:    new(marks),
+		recalled: new(recalled),
+		breaker:  newBreaker(cfg.Retry),
+		bucket:   bucket,
+		opened:   make(chan struct{}),
+		door:     newDoor(),
+		hurry:    make(chan struct{}, 1),
+		lanes:    map[string]*lane{},
+		unrouted: newUnrouted(),
 	}
 	if r, ok := cfg.Sink.(sinks.Recaller); ok && !cfg.Forget {
 		p.marks.sink, p.recalled = r, newRecalled(cfg.Saved.Recalled)
 	}
-	p.capacity = newCapacity(cmp.Or(cfg.MaxItems, 16_384), cmp.Or(cfg.MaxBytes, 64<<20), p.stopped)
+	p.capacity = newCapacity(cfg.MaxItems, cfg.MaxBytes, p.door.closed)
 	p.queue = ratelimit.NewQueue(ratelimit.Config[*lane]{
-		Limiter: ratelimit.FullJitter(ratelimit.Exponential[*lane](retry.Initial, retry.Max)),
+		Limiter: ratelimit.FullJitter(
+			ratelimit.Exponential[*lane](cfg.Retry.Initial, cfg.Retry.Max)),
 	})
 	p.metrics = newMetrics(cfg.Registerer, p)
 	return p, nil
@@ -203,41 +181,41 @@ func New(cfg Config) (*Publisher, error) {
 // ctx, the sink's error when it can't be opened for a reason that the operator must remove, and an
 // error of closing it.
 func (p *Publisher) Run(ctx context.Context) error {
-	if p.running.Swap(true) {
-		return fmt.Errorf("publisher of sink %q: Run was called twice", p.name)
+	if p.door.running.Swap(true) {
+		return fmt.Errorf("publisher of sink %q: Run was called twice", p.cfg.Name)
 	}
 	err := p.open(ctx)
 	if err == nil && ctx.Err() == nil {
 		p.work(ctx)
 	}
-	p.lockOut()
+	p.door.close()
 	p.queue.ShutDown() // stops its timer
 	p.marks.close()
-	if closeErr := p.sink.Close(); closeErr != nil {
-		err = errors.Join(err, fmt.Errorf("close sink %q: %w", p.name, closeErr))
+	if closeErr := p.cfg.Sink.Close(); closeErr != nil {
+		err = errors.Join(err, fmt.Errorf("close sink %q: %w", p.cfg.Name, closeErr))
 	}
 	items, _ := p.capacity.load()
-	p.log.Info("publisher stopped", "unsettled", items, "cause", context.Cause(ctx))
+	p.cfg.Log.Info("publisher stopped", "unsettled", items, "cause", context.Cause(ctx))
 	return err
 }
 
 // open opens the sink and has it recall what it holds. It returns nil when ctx ends.
 func (p *Publisher) open(ctx context.Context) error {
-	for _, step := range []func(context.Context) error{p.sink.Open, p.recall} {
+	for _, step := range []func(context.Context) error{p.cfg.Sink.Open, p.recall} {
 		if err := p.persist(ctx, step); err != nil || ctx.Err() != nil {
 			return err
 		}
 	}
-	p.order, p.limits = p.sink.Order(), p.limited(p.sink.Limits())
+	p.order, p.limits = p.cfg.Sink.Order(), p.limited(p.cfg.Sink.Limits())
 	close(p.opened)
-	p.log.Info("sink is open")
+	p.cfg.Log.Info("sink is open")
 	return nil
 }
 
 // persist tries a step of opening the sink again and again while that may help. It returns nil when
 // ctx ends.
 func (p *Publisher) persist(ctx context.Context, step func(context.Context) error) error {
-	backoff := ratelimit.Backoff{Initial: p.retry.Initial, Max: p.retry.Max}
+	backoff := ratelimit.Backoff{Initial: p.cfg.Retry.Initial, Max: p.cfg.Retry.Max}
 	for {
 		err := step(ctx)
 		if err == nil {
@@ -247,14 +225,14 @@ func (p *Publisher) persist(ctx context.Context, step func(context.Context) erro
 			return nil
 		}
 		p.failed(err)
-		if p.onOpenError != nil {
-			p.onOpenError(err)
+		if p.cfg.OnOpenError != nil {
+			p.cfg.OnOpenError(err)
 		}
-		if p.classify(ctx, err) == sinks.Refused && !p.patient {
-			return fmt.Errorf("open sink %q: %w", p.name, err)
+		if p.classify(ctx, err) == sinks.Refused && !p.cfg.Patient {
+			return fmt.Errorf("open sink %q: %w", p.cfg.Name, err)
 		}
 		delay := backoff.Next()
-		p.log.Warn("sink can't be opened yet", "err", err, "next_attempt_in", delay.String())
+		p.cfg.Log.Warn("sink can't be opened yet", "err", err, "next_attempt_in", delay.String())
 		if ratelimit.SleepOr(ctx, delay, p.hurry) != nil { // a drain does not wait
 			return nil
 		}
@@ -277,7 +255,7 @@ func (p *Publisher) work(ctx context.Context) {
 	var running sync.WaitGroup
 	running.Go(func() { p.retryRoutes(ctx) })
 	for range p.limits.Concurrency {
-		running.Go(func() { (&worker{Publisher: p}).run(ctx) })
+		running.Go(func() { (&worker{p: p}).run(ctx) })
 	}
 	running.Wait()
 }
@@ -298,9 +276,9 @@ func (p *Publisher) Drain(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		err = context.Cause(ctx)
-	case <-p.stopped:
+	case <-p.door.closed:
 		err = ErrStopped
 	}
 	items, bytes := p.capacity.load()
-	return fmt.Errorf("drain sink %q: %d items (%d bytes) are not settled: %w", p.name, items, bytes, err)
+	return fmt.Errorf("drain sink %q: %d items (%d bytes) are not settled: %w", p.cfg.Name, items, bytes, err)
 }

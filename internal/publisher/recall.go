@@ -141,12 +141,12 @@ func (p *Publisher) recall(ctx context.Context) error {
 	if p.marks.sink == nil {
 		return nil
 	}
-	if err := p.marks.sink.Recall(ctx, p.saved.Position, p.recalled.found); err != nil {
+	if err := p.marks.sink.Recall(ctx, p.cfg.Saved.Position, p.recalled.found); err != nil {
 		return err
 	}
 	p.recalled.seal(time.Now())
 	if n := p.recalled.left.Load(); n > 0 {
-		p.log.Info("read back what the sink holds since the last checkpoint; it is not sent again", "messages", n)
+		p.cfg.Log.Info("read back what the sink holds since the last checkpoint; it is not sent again", "messages", n)
 	}
 	p.marks.open()
 	return nil

@@ -13,24 +13,24 @@ import (
 func (p *Publisher) Remembers(
 	ctx context.Context, about *event.Event, ours func(sinks.Trace) bool,
 ) (bool, error) {
-	sink, ok := p.sink.(sinks.Rememberer)
+	sink, ok := p.cfg.Sink.(sinks.Rememberer)
 	if !ok {
 		return false, nil
 	}
 	select {
 	case <-p.opened:
-	case <-p.stopped:
+	case <-p.door.closed:
 		return false, ErrStopped
 	case <-ctx.Done():
 		return false, context.Cause(ctx)
 	}
-	if !p.enter() {
+	if !p.door.enter() {
 		return false, ErrStopped
 	}
-	defer p.leave()
+	defer p.door.leave()
 	found, err := sink.Remembers(ctx, about, ours)
 	if err != nil {
-		return false, fmt.Errorf("sink %s: %w", p.name, err)
+		return false, fmt.Errorf("sink %s: %w", p.cfg.Name, err)
 	}
 	return found, nil
 }

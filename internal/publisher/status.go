@@ -30,6 +30,7 @@ type Status struct {
 // counts are the numbers of Status that the metrics don't give back.
 type counts struct {
 	published, retries, deadLetters atomic.Uint64
+	inFlight                        atomic.Int64 // messages in calls of the sink
 	last                            atomic.Pointer[failure]
 	route                           atomic.Pointer[failure] // why the sink could not tell a lane
 }
@@ -46,16 +47,16 @@ func (p *Publisher) Status() Status {
 		CapacityItems: p.capacity.maxItems,
 		CapacityBytes: p.capacity.maxBytes,
 		Unrouted:      int(p.unrouted.count.Load()),
-		InFlight:      int(p.inFlight.Load()),
+		InFlight:      int(p.metrics.counts.inFlight.Load()),
 		OldestSeconds: p.age().Seconds(),
-		Published:     p.counts.published.Load(),
-		Retries:       p.counts.retries.Load(),
-		DeadLetters:   p.counts.deadLetters.Load(),
+		Published:     p.metrics.counts.published.Load(),
+		Retries:       p.metrics.counts.retries.Load(),
+		DeadLetters:   p.metrics.counts.deadLetters.Load(),
 	}
 	s.Paused = p.breaker.isHeld()
 	s.Connected = s.Opened && p.connected()
 	s.QueuedItems, s.QueuedBytes = p.capacity.load()
-	if last := p.counts.last.Load(); last != nil {
+	if last := p.metrics.counts.last.Load(); last != nil {
 		s.LastError, s.LastErrorAt = last.err.Error(), last.at
 	}
 	switch why := p.blocked(); {
@@ -76,10 +77,10 @@ func (p *Publisher) connected() bool {
 
 // blocked is why some messages can't go: the sink can't tell their lane, or says so.
 func (p *Publisher) blocked() error {
-	if why := p.counts.route.Load(); why != nil && p.unrouted.count.Load() > 0 {
+	if why := p.metrics.counts.route.Load(); why != nil && p.unrouted.count.Load() > 0 {
 		return why.err
 	}
-	if b, ok := p.sink.(sinks.Blocker); ok {
+	if b, ok := p.cfg.Sink.(sinks.Blocker); ok {
 		return b.Blocked()
 	}
 	return nil
@@ -87,7 +88,7 @@ func (p *Publisher) blocked() error {
 
 func (p *Publisher) isOpen() bool {
 	select {
-	case <-p.stopped:
+	case <-p.door.closed:
 		return false
 	default:
 	}
@@ -100,17 +101,17 @@ func (p *Publisher) isOpen() bool {
 }
 
 // failed notes an error for Status.
-func (p *Publisher) failed(err error) { p.counts.last.Store(&failure{err, time.Now()}) }
+func (p *Publisher) failed(err error) { p.metrics.counts.last.Store(&failure{err, time.Now()}) }
 
 // routeFailed remembers why the sink can't tell a lane.
 func (p *Publisher) routeFailed(err error) {
 	p.failed(err)
-	p.counts.route.Store(p.counts.last.Load())
+	p.metrics.counts.route.Store(p.metrics.counts.last.Load())
 }
 
 // published counts messages that the sink acknowledged.
 func (p *Publisher) published(n int) {
-	p.counts.published.Add(uint64(n))
+	p.metrics.counts.published.Add(uint64(n))
 	p.metrics.published.Add(float64(n))
 }
 
@@ -119,16 +120,16 @@ func (p *Publisher) countRetries(class sinks.Class, err error) {
 	if class == sinks.Stopped {
 		return
 	}
-	p.counts.retries.Add(1)
+	p.metrics.counts.retries.Add(1)
 	p.metrics.retries[class].Inc()
 	if class == sinks.Retry {
 		p.failed(err)
-		p.warnings.retry.warn(p.log, "message was not acknowledged; it is sent again", "err", err)
+		p.warnings.retry.warn(p.cfg.Log, "message was not acknowledged; it is sent again", "err", err)
 	}
 }
 
 // countDeadLetter counts a message that was refused.
 func (p *Publisher) countDeadLetter(outcome string) {
-	p.counts.deadLetters.Add(1)
+	p.metrics.counts.deadLetters.Add(1)
 	p.metrics.deadLetters[outcome].Inc()
 }

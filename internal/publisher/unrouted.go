@@ -34,12 +34,13 @@ const (
 )
 
 // unrouted are items whose lane the sink can't tell yet, in their order per object. Publisher.mu
-// guards all fields but count.
+// guards all fields but now and count.
 type unrouted struct {
 	objects map[object]*waiting
 	routes  map[string]*load // by waiting.route
 	total   load
 	fewer   chan struct{} // closed, and replaced, when there are fewer
+	now     chan struct{} // a token: an item was added. Not guarded
 	count   atomic.Int64  // len(objects), for those who look without the lock
 	// asked is the object of whose first item the sink is being asked; zero for none. cancel ends
 	// that.
@@ -54,7 +55,7 @@ type waiting struct {
 }
 
 func newUnrouted() unrouted {
-	return unrouted{objects: map[object]*waiting{}, routes: map[string]*load{}, fewer: make(chan struct{})}
+	return unrouted{objects: map[object]*waiting{}, routes: map[string]*load{}, fewer: make(chan struct{}), now: make(chan struct{}, 1)}
 }
 
 // fitsLocked reports whether another item of a size and route fits in the parts of the capacity.
@@ -118,7 +119,7 @@ func (p *Publisher) isUnrouted(it *Item) bool {
 func (p *Publisher) keepUnrouted(it *Item, err error) (fewer <-chan struct{}) {
 	if !errors.Is(err, errBehind) {
 		p.routeFailed(err)
-		p.warnings.route.warn(p.log, "can't tell where an event goes; its object waits", "subject", it.Message.Event.Subject, "err", err)
+		p.warnings.route.warn(p.cfg.Log, "can't tell where an event goes; its object waits", "subject", it.Message.Event.Subject, "err", err)
 	}
 	key := objectOf(it.Message.Event)
 	p.mu.Lock()
@@ -132,16 +133,16 @@ func (p *Publisher) keepUnrouted(it *Item, err error) (fewer <-chan struct{}) {
 	}
 	p.ages.push(it)
 	p.unrouted.pushLocked(key, route, it)
-	signal(p.routeNow)
+	signal(p.unrouted.now)
 	return nil
 }
 
 // retryRoutes asks again, after a backoff, for the lanes of unrouted items. It ends with ctx.
 func (p *Publisher) retryRoutes(ctx context.Context) {
-	backoff := ratelimit.Backoff{Initial: p.retry.Initial, Max: p.retry.Max}
+	backoff := ratelimit.Backoff{Initial: p.cfg.Retry.Initial, Max: p.cfg.Retry.Max}
 	for {
 		select {
-		case <-p.routeNow:
+		case <-p.unrouted.now:
 		case <-ctx.Done():
 			return
 		}
@@ -180,7 +181,7 @@ func (p *Publisher) routeWaiting(ctx context.Context) (progress bool) {
 		if sinks.Classify(err) == sinks.Reconnect {
 			away = err
 		}
-		p.warnings.route.warn(p.log, "still can't tell where an event goes; its object waits", "resource", key.resource, "namespace", key.namespace, "name", key.name, "err", err)
+		p.warnings.route.warn(p.cfg.Log, "still can't tell where an event goes; its object waits", "resource", key.resource, "namespace", key.namespace, "name", key.name, "err", err)
 		if away != nil {
 			break // asking for the others would only wait for the same broker
 		}

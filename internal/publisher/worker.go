@@ -9,7 +9,7 @@ import (
 // worker takes ready lanes, publishes what is at their heads, and puts the lanes back. Its slices
 // are used again in every round.
 type worker struct {
-	*Publisher
+	p *Publisher
 
 	held  []*lane          // the lanes it has
 	sent  []sent           // what of them is in the batch
@@ -50,16 +50,16 @@ func (w *worker) run(ctx context.Context) {
 func (w *worker) runUntilCancelled(ctx context.Context) {
 	calls, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	w.mu.Lock()
+	w.p.mu.Lock()
 	w.cancel = cancel
-	w.mu.Unlock()
+	w.p.mu.Unlock()
 	for calls.Err() == nil {
-		held, err := w.queue.GetBatch(ctx, w.held[:0], w.batchLanes())
+		held, err := w.p.queue.GetBatch(ctx, w.held[:0], w.batchLanes())
 		if err != nil {
 			return
 		}
 		w.held = held
-		pass, err := w.breaker.enter(ctx)
+		pass, err := w.p.breaker.enter(ctx)
 		if err != nil {
 			return
 		}
@@ -70,22 +70,22 @@ func (w *worker) runUntilCancelled(ctx context.Context) {
 // batchLanes is how many lanes fill a batch: one where a call holds one lane, else as many as the
 // average item lets in.
 func (w *worker) batchLanes() int {
-	if w.order == sinks.ByLane {
+	if w.p.order == sinks.ByLane {
 		return 1
 	}
-	items, bytes := w.capacity.load()
+	items, bytes := w.p.capacity.load()
 	average := max(1, bytes/max(items, 1)-overhead)
-	return min(w.limits.Messages, max(1, w.limits.Bytes/average))
+	return min(w.p.limits.Messages, max(1, w.p.limits.Bytes/average))
 }
 
 // round is one pass through the sink with the lanes the worker has. When ctx ends, what was not
 // answered stays in its lane.
 func (w *worker) round(ctx context.Context, pass pass) {
 	w.pick(pass.probe)
-	w.queue.Return(w.first...)
+	w.p.queue.Return(w.first...)
 	w.first = w.first[:0]
 	if len(w.items)+len(w.refused) == 0 { // all that was there was taken back
-		w.breaker.giveUp(pass)
+		w.p.breaker.giveUp(pass)
 		w.putBack()
 		return
 	}
@@ -93,7 +93,7 @@ func (w *worker) round(ctx context.Context, pass pass) {
 	w.compose()
 	switch {
 	case len(w.batch) > 0 && !w.awaitRate(ctx):
-		w.breaker.giveUp(pass)
+		w.p.breaker.giveUp(pass)
 		for _, s := range w.sent {
 			w.first = append(w.first, s.lane)
 		}
@@ -113,11 +113,11 @@ func (w *worker) round(ctx context.Context, pass pass) {
 func (w *worker) pick(probe bool) {
 	w.sent, w.items, w.batch, w.bytes = w.sent[:0], w.items[:0], w.batch[:0], 0
 	w.onward, w.delayed, w.first, w.refused = w.onward[:0], w.delayed[:0], w.first[:0], w.refused[:0]
-	limit := w.limits.Messages
+	limit := w.p.limits.Messages
 	if probe {
 		limit = 1
 	}
-	w.mu.Lock()
+	w.p.mu.Lock()
 	for i, l := range w.held {
 		if l.head == nil {
 			w.onward = append(w.onward, l)
@@ -128,7 +128,7 @@ func (w *worker) pick(probe bool) {
 			break
 		}
 	}
-	w.mu.Unlock()
+	w.p.mu.Unlock()
 }
 
 // compose makes the batch of the items, without those that are stored already.
@@ -146,7 +146,7 @@ func (w *worker) compose() {
 			first++
 		}
 	}
-	mark := w.marks.hold(first)
+	mark := w.p.marks.hold(first)
 	for _, it := range w.items {
 		if it.Mark == nil && !it.state.settled() {
 			it.Mark = mark
@@ -156,8 +156,8 @@ func (w *worker) compose() {
 
 // awaitRate waits until the rate limit lets the batch out; false when ctx ended.
 func (w *worker) awaitRate(ctx context.Context) bool {
-	waited, err := w.bucket.Wait(ctx, len(w.batch), w.bytes)
-	w.metrics.rateLimited.Add(waited.Seconds())
+	waited, err := w.p.bucket.Wait(ctx, len(w.batch), w.bytes)
+	w.p.metrics.rateLimited.Add(waited.Seconds())
 	return err == nil
 }
 
@@ -170,12 +170,12 @@ func (w *worker) fill(l *lane, limit int) bool {
 		w.refused = append(w.refused, l)
 		return true
 	}
-	if w.order == sinks.ByObject {
+	if w.p.order == sinks.ByObject {
 		limit = min(limit, len(w.items)+1)
 	}
 	count := 0
 	for it := l.head; it != nil && it.state != itemRefused && len(w.items) < limit; it = it.next {
-		if len(w.items) > 0 && w.bytes+it.payload() > w.limits.Bytes {
+		if len(w.items) > 0 && w.bytes+it.payload() > w.p.limits.Bytes {
 			break
 		}
 		w.items = append(w.items, it)
@@ -200,15 +200,15 @@ func (w *worker) publish(ctx context.Context) {
 			it.on(onSend)
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, w.timeout)
+	ctx, cancel := context.WithTimeout(ctx, w.p.cfg.PublishTimeout)
 	defer cancel()
-	done := w.metrics.call(len(w.batch))
-	w.inFlight.Add(int64(len(w.batch)))
-	if w.passes(w.batch) {
-		w.sink.Publish(ctx, w.batch)
-		w.passes(w.batch)
+	done := w.p.metrics.call(len(w.batch))
+	w.p.metrics.counts.inFlight.Add(int64(len(w.batch)))
+	if w.p.passes(w.batch) {
+		w.p.cfg.Sink.Publish(ctx, w.batch)
+		w.p.passes(w.batch)
 	}
-	w.inFlight.Add(-int64(len(w.batch)))
+	w.p.metrics.counts.inFlight.Add(-int64(len(w.batch)))
 	done()
 }
 
@@ -218,15 +218,15 @@ func (w *worker) unpick(first, delayed []*lane) {
 		return
 	}
 	var left swept
-	w.mu.Lock()
+	w.p.mu.Lock()
 	for _, lanes := range [][]*lane{first, delayed} {
 		for _, l := range lanes {
 			l.worker = nil
-			w.sweepLocked(l, &left)
+			w.p.sweepLocked(l, &left)
 		}
 	}
-	w.mu.Unlock()
-	w.handBack(&left)
+	w.p.mu.Unlock()
+	w.p.handBack(&left)
 }
 
 // release puts back the lanes that can go on, and frees those that are empty.
@@ -236,27 +236,27 @@ func (w *worker) release(lanes []*lane) {
 	}
 	w.remaining, w.emptied = w.remaining[:0], w.emptied[:0]
 	var left swept
-	w.mu.Lock()
+	w.p.mu.Lock()
 	for _, l := range lanes {
 		l.worker = nil
-		w.sweepLocked(l, &left)
+		w.p.sweepLocked(l, &left)
 		if l.head == nil {
-			delete(w.lanes, l.name)
+			delete(w.p.lanes, l.name)
 			w.emptied = append(w.emptied, l)
 		} else {
 			w.remaining = append(w.remaining, l)
 		}
 	}
-	w.mu.Unlock()
-	w.handBack(&left)
-	w.queue.Add(w.remaining...)
-	w.queue.Done(lanes...)
+	w.p.mu.Unlock()
+	w.p.handBack(&left)
+	w.p.queue.Add(w.remaining...)
+	w.p.queue.Done(lanes...)
 	for i, l := range w.emptied {
 		if l.failed { // it got empty without getting on
-			w.queue.Forget(l)
+			w.p.queue.Forget(l)
 		}
 		*l = lane{} // nobody knows it any more: not the map, not the queue, not the limiter
-		w.lanePool.Put(l)
+		lanePool.Put(l)
 		w.emptied[i] = nil
 	}
 }
