@@ -5,7 +5,9 @@ import (
 	"maps"
 	"net"
 	"reflect"
+	"regexp"
 	"slices"
+	"strings"
 )
 
 // Who may edit the file of a running bridge is often not who may read Secrets: in a cluster the
@@ -24,14 +26,44 @@ type limits struct {
 	redact, drop []string // the paths of all informers
 	redactEnv    bool
 	places       map[string]protection // where sinks send to, with the best protection so far
+	variables    map[variable]bool     // which were used, and by which keys
+}
+
+// variable is one of the environment that a key uses. The key has no numbers of items: other
+// informers and sinks may use the same variable in the same way.
+type variable struct{ key, name string }
+
+var itemNumber = regexp.MustCompile(`\[\d+\]`)
+
+// variables are those that informers and sinks use, with a path of each.
+func (c *Config) variables() map[variable]string {
+	found := map[variable]string{}
+	for path, o := range c.origins {
+		if !strings.HasPrefix(path, "informers[") && !strings.HasPrefix(path, "sinks[") {
+			continue // only a restart changes it, or it is not sent
+		}
+		key := itemNumber.ReplaceAllString(path, "[]")
+		// It was expanded before, so it has no mistakes.
+		_, _ = expand(o.reference, func(name string) (string, bool) {
+			v := variable{key, name}
+			if first, known := found[v]; !known || path < first {
+				found[v] = path
+			}
+			return "", true
+		})
+	}
+	return found
 }
 
 // limits returns those of the configurations so far, c included.
 func (c *Config) limits() *limits {
-	l := limits{places: map[string]protection{}}
+	l := limits{places: map[string]protection{}, variables: map[variable]bool{}}
 	if c.since != nil {
 		l = *c.since
-		l.places = maps.Clone(l.places)
+		l.places, l.variables = maps.Clone(l.places), maps.Clone(l.variables)
+	}
+	for v := range c.variables() {
+		l.variables[v] = true
 	}
 	for i := range c.Informers {
 		l.add(&c.Informers[i])
@@ -69,7 +101,19 @@ func (c *Config) checkLoosening(next *Config) (found []error) {
 	for i := range next.Sinks {
 		found = append(found, l.checkSink(next, i)...)
 	}
-	return found
+	return append(found, l.checkVariables(next)...)
+}
+
+// checkVariables finds variables in keys that did not use them: a password of the environment
+// could be put into a subject.
+func (l *limits) checkVariables(next *Config) (found []error) {
+	for v, path := range next.variables() {
+		if !l.variables[v] {
+			found = append(found, next.ProblemAt(path,
+				"using ${%s}, which this key did not use before, %s", v.name, needsRestart))
+		}
+	}
+	return InOrder(found)
 }
 
 func (l *limits) checkInformer(next *Config, i int) (found []error) {

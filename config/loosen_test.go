@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -110,4 +111,50 @@ func TestLooseningBySteps(t *testing.T) {
 	if err := second.CheckReload(mustLoad(t, guarded)); err != nil {
 		t.Errorf("it can't be brought back as it was: %v", err)
 	}
+}
+
+// TestLooseningByVariables has the environment of the process sent, which may hold passwords.
+func TestLooseningByVariables(t *testing.T) {
+	t.Setenv("PASSWORD", "hunter2")
+	t.Setenv("SITE", "here")
+	const sink = "  - {name: %s, nats: {servers: [\"tls://n:4222\"], username: u, password: \"${PASSWORD}\", stream: {name: %s}, subject: \"%s\"}}\n"
+	running := "sinks:\n" + fmt.Sprintf(sink, "a", "A", "a.${SITE}.{name}")
+	for _, test := range []struct {
+		name, text string
+		problems   []string
+	}{
+		{"in a subject", strings.Replace(running, "${SITE}", "${PASSWORD}", 1), []string{
+			"sinks[0].nats.subject: using ${PASSWORD}, which this key did not use before,",
+		}},
+		{"beside another in it", strings.Replace(running, "${SITE}", "${SITE}-${PASSWORD}", 1), []string{
+			"sinks[0].nats.subject: using ${PASSWORD}, which this key did not use before,",
+		}},
+		{"in a key that had none", strings.Replace(running, "name: A", "name: \"A-${SITE}\"", 1), []string{
+			"sinks[0].nats.stream.name: using ${SITE}, which this key did not use before,",
+		}},
+		{"in a list", "informers: [{name: i, resources: [pods, \"${SITE}\"]}]\n" + running, []string{
+			"informers[0].resources[1]: using ${SITE}, which this key did not use before,",
+		}},
+
+		{"not at all", strings.Replace(running, "${SITE}", "there", 1), nil},
+		{"as text", "informers: [{name: i, resources: [pods], filter: \"'$${PASSWORD}' == object.x\"}]\n" + running, nil},
+		{"in the same keys of another sink", strings.Replace(running, "sinks:\n", "sinks:\n"+
+			fmt.Sprintf(sink, "b", "B", "b.${SITE}.{name}"), 1), nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got := problemsOf(mustLoad(t, running).CheckReload(mustLoad(t, test.text)))
+			if !slices.EqualFunc(got, test.problems, strings.Contains) {
+				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(test.problems, "\n"))
+			}
+		})
+	}
+	t.Run("it can be brought back", func(t *testing.T) {
+		first, without := mustLoad(t, running), mustLoad(t, strings.Replace(running, "${SITE}", "x", 1))
+		if err := first.CheckReload(without); err != nil {
+			t.Fatal(err)
+		}
+		if err := without.CheckReload(mustLoad(t, running)); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -25,13 +25,15 @@ func TestSecretFiles(t *testing.T) {
 		"/var/run/secrets/kubernetes.io/serviceaccounts": false,
 	} {
 		for path, text := range map[string]string{
-			"admin.tokenFile":                  "admin: {tokenFile: FILE}",
-			"sinks[0].nats.passwordFile":       "sinks: [{name: n, nats: {username: u, passwordFile: FILE}}]",
-			"sinks[0].nats.tokenFile":          "sinks: [{name: n, nats: {tokenFile: FILE}}]",
-			"sinks[0].nats.credsFile":          "sinks: [{name: n, nats: {credsFile: FILE}}]",
-			"sinks[0].nats.nkeyFile":           "sinks: [{name: n, nats: {nkeyFile: FILE}}]",
-			"sinks[0].kafka.sasl.passwordFile": `sinks: [{name: k, kafka: {brokers: ["k:9"], sasl: {mechanism: PLAIN, username: u, passwordFile: FILE}}}]`,
-			"sinks[0].kafka.sasl.tokenFile":    `sinks: [{name: k, kafka: {brokers: ["k:9"], sasl: {mechanism: OAUTHBEARER, tokenFile: FILE}}}]`,
+			"admin.tokenFile":                            "admin: {tokenFile: FILE}",
+			"sinks[0].nats.passwordFile":                 "sinks: [{name: n, nats: {username: u, passwordFile: FILE}}]",
+			"sinks[0].nats.tokenFile":                    "sinks: [{name: n, nats: {tokenFile: FILE}}]",
+			"sinks[0].nats.credsFile":                    "sinks: [{name: n, nats: {credsFile: FILE}}]",
+			"sinks[0].nats.nkeyFile":                     "sinks: [{name: n, nats: {nkeyFile: FILE}}]",
+			"sinks[0].kafka.sasl.passwordFile":           `sinks: [{name: k, kafka: {brokers: ["k:9"], sasl: {mechanism: PLAIN, username: u, passwordFile: FILE}}}]`,
+			"sinks[0].kafka.sasl.oauth.clientSecretFile": `sinks: [{name: k, kafka: {brokers: ["k:9"], sasl: {mechanism: OAUTHBEARER, oauth: {tokenURL: "https://i/t", clientID: a, clientSecretFile: FILE}}}}]`,
+			"sinks[0].http.tokenFile":                    `sinks: [{name: h, http: {url: "https://h", tokenFile: FILE}}]`,
+			"sinks[0].kafka.sasl.tokenFile":              `sinks: [{name: k, kafka: {brokers: ["k:9"], sasl: {mechanism: OAUTHBEARER, tokenFile: FILE}}}]`,
 		} {
 			_, err := load(t, strings.ReplaceAll(text, "FILE", file))
 			if got := err != nil && strings.Contains(err.Error(), path+": "); got != refused || err != nil && !refused {
