@@ -6,7 +6,7 @@ LDFLAGS   := -s -w
 # gRPC's debug pages use html/template, and with it the linker has to keep every exported method of every type: 15 MB of 72.
 TAGS      := grpcnotrace
 TEST_TIME ?= 20m
-MODULES   := . client deploy test/e2e test/bench test/kafka test/page test/monitoring
+MODULES   := . client deploy test/e2e test/bench test/kafka test/page test/monitoring test/controllerruntime
 # The Kubernetes program is one link of 170 MB: without symbols it takes half the time.
 KUBE_LDFLAGS := -s -w
 GO_FILES = $(shell git ls-files '*.go')
@@ -58,8 +58,9 @@ test: ## The tests of the packages, with the race detector
 	$(GO) test -race -timeout $(TEST_TIME) ./...
 
 .PHONY: test-client
-test-client: ## The library for consumers, with client-go's informers and a NATS server
+test-client: ## The library for consumers, with client-go's informers, controller-runtime, a NATS server and kfake
 	cd client && $(GO) test -race -timeout $(TEST_TIME) ./...
+	cd test/controllerruntime && $(GO) test -race -timeout $(TEST_TIME) ./...
 
 .PHONY: test-integration
 test-integration: controlplane ## The tests with the real parts: Kubernetes, NATS and Kafka's protocol, end to end
