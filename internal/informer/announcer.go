@@ -20,8 +20,9 @@ const fastCommit = 5 * time.Millisecond
 // in the order of the stream. Else those of other objects go first, and what comes while one commit
 // is being written is announced by the next one.
 type announcer struct {
-	*Informer
-	writing sync.WaitGroup // write
+	informer *Informer
+	log      *changelog.Log // of informer
+	writing  sync.WaitGroup // write
 
 	mu   sync.Mutex
 	cond *sync.Cond // signalled when fewer changes are held, or err is set
@@ -40,7 +41,7 @@ type held struct {
 }
 
 func newAnnouncer(i *Informer) *announcer {
-	a := &announcer{Informer: i}
+	a := &announcer{informer: i, log: i.log}
 	a.now.keys, a.next.keys = map[resource.Key]struct{}{}, map[resource.Key]struct{}{}
 	a.cond = sync.NewCond(&a.mu)
 	return a
@@ -134,7 +135,7 @@ func (a *announcer) waitLocked(ctx context.Context, ready func() bool) error {
 // write announces what is held and hands it over, until nothing is.
 func (a *announcer) write(ctx context.Context) {
 	for more := true; more; {
-		err := a.announce(ctx, a.now.news)
+		err := a.informer.announce(ctx, a.now.news)
 		if err == nil {
 			err = a.log.Room(ctx)
 		}

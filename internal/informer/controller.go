@@ -20,7 +20,9 @@ const decidedBytes = 4 << 20
 
 // controller is the loop between the FIFO and the log. All its fields are owned by its goroutine.
 type controller struct {
-	*Informer
+	informer  *Informer
+	cfg       *Config        // of informer
+	log       *changelog.Log // of informer
 	announcer *announcer
 	changes   []*changelog.Entry // of this turn, those that were not handed on yet
 	bytes     int                // of changes
@@ -45,7 +47,7 @@ type controller struct {
 func (c *controller) run(ctx context.Context) error {
 	defer c.log.Close()
 	ctx, stop := context.WithCancel(ctx)
-	c.announcer = newAnnouncer(c.Informer)
+	c.announcer = newAnnouncer(c.informer)
 	defer c.announcer.writing.Wait()
 	defer stop()
 	c.olderItems = map[resource.Key]resource.Version{}
@@ -53,10 +55,10 @@ func (c *controller) run(ctx context.Context) error {
 	if c.cfg.Resnapshot {
 		c.list.Round = time.Now().Unix()
 	}
-	if err := c.resume(); err != nil { // once more: an epoch may have been adopted
+	if err := c.informer.resume(); err != nil { // once more: an epoch may have been adopted
 		return fmt.Errorf("informer %s: %w", c.cfg.Name, err)
 	}
-	c.epoch = c.history.now()
+	c.epoch = c.informer.history.now()
 	if err := c.reportOmits(ctx); err != nil {
 		return fmt.Errorf("informer %s: %w", c.cfg.Name, err)
 	}
@@ -161,7 +163,7 @@ func (c *controller) append(ctx context.Context) error {
 	if err := c.announcer.wait(ctx); err != nil {
 		return err
 	}
-	if err := c.announce(ctx, c.news); err != nil {
+	if err := c.informer.announce(ctx, c.news); err != nil {
 		return err
 	}
 	if err := c.log.Room(ctx); err != nil {
@@ -226,7 +228,7 @@ func (c *controller) decide(ctx context.Context, d *deltafifo.Delta) error {
 	switch d.Type {
 	case deltafifo.Bookmark:
 		if !d.Progress && !c.diverged {
-			c.unclean.Store(false)
+			c.informer.unclean.Store(false)
 			c.reportProgress(d.Version)
 		}
 		return nil
@@ -256,10 +258,10 @@ func (c *controller) decideKnown(d *deltafifo.Delta, known *Known) error {
 		return err
 	}
 	c.account(d, known)
-	c.list.Unclean = c.unclean.Load()
+	c.list.Unclean = c.informer.unclean.Load()
 	c.decisions = Decide(c.decisions[:0], d, known, &c.list)
 	if len(c.decisions) == 0 && d.Object != nil && known.Found {
-		c.metrics.skipped.Inc()
+		c.informer.metrics.skipped.Inc()
 	}
 	if c.postponed && first {
 		c.tellPostponed(d, known)
@@ -281,7 +283,7 @@ func (c *controller) known(d *deltafifo.Delta) (k Known, err error) {
 	k.Record, k.Found, err = c.cfg.Indexer.Get(d.Key)
 	k.Left = c.cfg.Indexer.Left(d.Key)
 	k.Changed = d.Type == deltafifo.Sync && c.cfg.Indexer.ChangedSince(d.Key, d.After)
-	k.Outside = c.cfg.Namespaces && !c.scope.of(d.Key).State.Selected()
+	k.Outside = c.cfg.Namespaces && !c.informer.scope.of(d.Key).State.Selected()
 	return k, err
 }
 
@@ -301,7 +303,7 @@ func (c *controller) carryOut(d *deltafifo.Delta, known *Known, dec *Decision) e
 		})
 	case dec.Forget:
 		namespace, _ := dec.Key.Split()
-		c.scope.leave(namespace)
+		c.informer.scope.leave(namespace)
 	}
 	if dec.GoneAsOf != "" {
 		c.owe(dec)
@@ -336,7 +338,7 @@ func (c *controller) findObjects(dec *Decision) (err error) {
 		dec.Object, err = c.cfg.Indexer.LeftObject(dec.Key, dec.UID)
 	case FromDelta:
 	}
-	if err != nil || !c.needsOld || dec.Op != event.Updated {
+	if err != nil || !c.informer.needsOld || dec.Op != event.Updated {
 		return err
 	}
 	old, err := c.cfg.Indexer.Object(dec.Key)

@@ -58,9 +58,9 @@ func (c *controller) diverges(version resource.Version) bool {
 // moves the settled state on, and after a crash another list would not show it again. Until
 // everything is compared again nothing moves the watermark.
 func (c *controller) setDiverged(ctx context.Context, version resource.Version) error {
-	c.logger.Warn("the API server has older states of objects than were told: its history is another, and everything is compared anew",
+	c.informer.logger.Warn("the API server has older states of objects than were told: its history is another, and everything is compared anew",
 		"version", version, "older", len(c.olderItems))
-	if err := c.insist(ctx, c.cfg.Indexer.SetDiverged); err != nil {
+	if err := c.informer.insist(ctx, c.cfg.Indexer.SetDiverged); err != nil {
 		return err
 	}
 	c.diverged = true

@@ -11,10 +11,10 @@ import (
 // and puts it into the batch.
 func (c *controller) emit(ch *changelog.Entry) {
 	c.number++
-	c.newest.Store(c.number)
+	c.informer.newest.Store(c.number)
 	ch.Seq, ch.Era = c.number, event.Era{Epoch: c.epoch, Selection: c.cfg.Indexer.Selection()}
 	if c.cfg.Namespaces && ch.Kind == changelog.OfObject {
-		ch.Entered = c.scope.of(ch.Key).Entered
+		ch.Entered = c.informer.scope.of(ch.Key).Entered
 	}
 	if ch.For == 0 {
 		ch.For = c.log.Everyone()
@@ -28,11 +28,11 @@ func (c *controller) emit(ch *changelog.Entry) {
 		}
 		c.overlay(ch)
 	}
-	c.metrics.changes.WithLabelValues(string(ch.Op)).Inc()
+	c.informer.metrics.changes.WithLabelValues(string(ch.Op)).Inc()
 	if c.cfg.Owners != nil && ch.Object != nil {
 		ch.Owners = c.cfg.Owners(ch.Object)
 	}
-	if ch.Kind == changelog.OfObject && c.selects {
+	if ch.Kind == changelog.OfObject && c.informer.selects {
 		c.selectListeners(ch)
 	}
 	c.log.Place(ch)

@@ -13,7 +13,7 @@ import (
 
 // tellGap tells a gap to some listeners; 0 for everyone.
 func (c *controller) tellGap(d *deltafifo.Delta, why resource.Relist, listeners changelog.Listeners) {
-	c.metrics.gap(why.Reason)
+	c.informer.metrics.gap(why.Reason)
 	gap := c.newChange(event.Change{Op: event.Gap, Version: why.To})
 	gap.Kind, gap.Relist, gap.For = changelog.OfGap, &why, listeners
 	c.emit(gap)
@@ -61,7 +61,7 @@ func (c *controller) tellForgotten(ctx context.Context, d *deltafifo.Delta) erro
 	}
 	found := c.cfg.Forgotten(ctx)
 	if len(found.Holding)+len(found.Unasked) > 0 {
-		if err := c.insist(ctx, c.cfg.Indexer.SetGapOwed); err != nil {
+		if err := c.informer.insist(ctx, c.cfg.Indexer.SetGapOwed); err != nil {
 			return err
 		}
 	}
@@ -71,7 +71,8 @@ func (c *controller) tellForgotten(ctx context.Context, d *deltafifo.Delta) erro
 		if err := c.outlive(ctx, found.Epoch); err != nil {
 			return err
 		}
-		c.logger.Warn("the state of an earlier run is gone: everything is sent, and what was deleted since can't be known", "sinks", found.Holding)
+		c.informer.logger.Warn("the state of an earlier run is gone: everything is sent, and what "+
+			"was deleted since can't be known", "sinks", found.Holding)
 		c.tellGap(d, why, c.log.Set(found.Holding))
 	}
 	if len(found.Unasked) > 0 {
@@ -93,11 +94,12 @@ func (c *controller) outlive(ctx context.Context, last int) error {
 	}
 	if own.Number == 0 || own.Number < last {
 		own.Number = last + 1
-		if err := c.insist(ctx, func() error { return c.cfg.Indexer.AdoptEpoch(own.Number) }); err != nil {
+		adopt := func() error { return c.cfg.Indexer.AdoptEpoch(own.Number) }
+		if err := c.informer.insist(ctx, adopt); err != nil {
 			return err
 		}
 	}
 	c.epoch = own.Number
-	c.history.begins(c.epoch)
+	c.informer.history.begins(c.epoch)
 	return nil
 }

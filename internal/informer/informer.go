@@ -253,7 +253,7 @@ func (i *Informer) Run(ctx context.Context) error {
 	g.Go(func() error {
 		defer close(i.decided)
 		defer stopResync()
-		return (&controller{Informer: i}).run(ctx)
+		return (&controller{informer: i, cfg: &i.cfg, log: i.log}).run(ctx)
 	})
 	aside, stopAside := context.WithCancel(ctx)
 	var listening sync.WaitGroup

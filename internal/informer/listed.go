@@ -40,7 +40,7 @@ func (c *controller) beginReplace(ctx context.Context, d *deltafifo.Delta) error
 		}
 	}
 	if !c.list.Partial() { // one namespace more or less is no hole in what is known of the others
-		c.history.begins(c.epoch)
+		c.informer.history.begins(c.epoch)
 		if err := c.cfg.Indexer.SetSince(""); err != nil {
 			return err
 		}
@@ -115,7 +115,8 @@ func (c *controller) succeed() {
 // end of an earlier list would end the epoch. The epoch is on disk before the tombstones go, which
 // may take long: after a crash the list begins again.
 func (c *controller) beginEpoch(ctx context.Context) error {
-	if err := c.insist(ctx, func() error { return c.log.Spool(ctx, time.Now()) }); err != nil {
+	spool := func() error { return c.log.Spool(ctx, time.Now()) }
+	if err := c.informer.insist(ctx, spool); err != nil {
 		return err
 	}
 	epoch, err := c.cfg.Indexer.BeginEpoch()
@@ -154,7 +155,8 @@ func (c *controller) endReplace(ctx context.Context, d *deltafifo.Delta) error {
 	c.list.Incomplete = c.listed.DeletesUnknown
 	if c.list.Partial() {
 		c.rescoped(&c.list.Relist, d.Version)
-		c.logger.Info("a namespace is in sync with the selection", "namespace", c.list.Namespace, "selected", !c.list.Left, "objects", c.listed.Items)
+		c.informer.logger.Info("a namespace is in sync with the selection",
+			"namespace", c.list.Namespace, "selected", !c.list.Left, "objects", c.listed.Items)
 		c.list.Relist = resource.Relist{}
 		return c.cfg.Indexer.ClearMarks()
 	}
@@ -162,9 +164,10 @@ func (c *controller) endReplace(ctx context.Context, d *deltafifo.Delta) error {
 	if c.list.Initial {
 		level = slog.LevelDebug // the whole bridge tells of its start
 	}
-	c.logger.Log(context.Background(), level, "in sync with the API server", "version", d.Version, "objects", c.listed.Items, "unreadable", c.listed.Unreadable)
+	c.informer.logger.Log(context.Background(), level, "in sync with the API server",
+		"version", d.Version, "objects", c.listed.Items, "unreadable", c.listed.Unreadable)
 	c.postponed = false
-	if err := c.insist(ctx, c.cfg.Indexer.SetGapOwed); err != nil {
+	if err := c.informer.insist(ctx, c.cfg.Indexer.SetGapOwed); err != nil {
 		return err
 	}
 	done := c.newChange(event.Change{Op: event.Synced, Version: d.Version})
@@ -174,7 +177,7 @@ func (c *controller) endReplace(ctx context.Context, d *deltafifo.Delta) error {
 	if err := c.cfg.Indexer.SetSince(d.Version); err != nil {
 		return err
 	}
-	c.history.ends(d.Version)
+	c.informer.history.ends(d.Version)
 	if c.diverges(d.Version) {
 		if err := c.setDiverged(ctx, d.Version); err != nil {
 			return err
@@ -182,7 +185,7 @@ func (c *controller) endReplace(ctx context.Context, d *deltafifo.Delta) error {
 	}
 	c.list.Relist = resource.Relist{}
 	if !c.diverged {
-		c.unclean.Store(false)
+		c.informer.unclean.Store(false)
 	}
 	return c.cfg.Indexer.ClearMarks()
 }

@@ -16,7 +16,7 @@ import (
 // has the version, so a version is reported once.
 func (c *controller) reportProgress(version resource.Version) {
 	var due changelog.Listeners
-	for _, l := range c.listeners {
+	for _, l := range c.informer.listeners {
 		every := l.cfg.Progress
 		if every == 0 || version == l.progress.version || c.now.Sub(l.progress.at) < every {
 			continue
@@ -46,7 +46,7 @@ func (c *controller) reportOmits(ctx context.Context) error {
 	}
 	var due changelog.Listeners
 	changed := map[string]string{} // keys by sink
-	for _, l := range c.listeners {
+	for _, l := range c.informer.listeners {
 		now := strings.Join(l.cfg.Maker.Omits(), ",")
 		told, found, err := c.cfg.Indexer.Omits(l.cfg.Name)
 		switch {

@@ -175,18 +175,19 @@ func (c *controller) rescope(ctx context.Context, d *deltafifo.Delta) error {
 	again := false
 	switch {
 	case why.Partial() && why.Left:
-		c.scope.leave(why.Namespace)
+		c.informer.scope.leave(why.Namespace)
 		news = []string{why.Namespace}
 	case why.Partial():
-		_, again = c.scope.enter(why.Namespace, why.Entered, why.From)
+		_, again = c.informer.scope.enter(why.Namespace, why.Entered, why.From)
 		news = []string{why.Namespace}
 	case why.Namespaces != nil:
-		news, again = c.scope.adopt(why.Namespaces)
+		news, again = c.informer.scope.adopt(why.Namespaces)
 	}
 	if again {
 		// Deletes that are on their way would take the announcements of the same objects with them
 		// when they are settled.
-		if err := c.insist(ctx, func() error { return c.log.Spool(ctx, time.Now()) }); err != nil {
+		spool := func() error { return c.log.Spool(ctx, time.Now()) }
+		if err := c.informer.insist(ctx, spool); err != nil {
 			return err
 		}
 	}
@@ -194,9 +195,9 @@ func (c *controller) rescope(ctx context.Context, d *deltafifo.Delta) error {
 		return nil
 	}
 	slices.Sort(news)
-	turns := c.scope.turnsOf(news)
-	c.log.NoteNext(func(b *store.Batch) { c.scope.write(b, c.cfg.Indexer, turns) })
-	return c.insist(ctx, c.log.Commit)
+	turns := c.informer.scope.turnsOf(news)
+	c.log.NoteNext(func(b *store.Batch) { c.informer.scope.write(b, c.cfg.Indexer, turns) })
+	return c.informer.insist(ctx, c.log.Commit)
 }
 
 // rescoped has it written that namespaces are in, or out, once everything that was appended so far
@@ -205,9 +206,9 @@ func (c *controller) rescoped(why *resource.Relist, version resource.Version) {
 	if !why.Partial() {
 		version = ""
 	}
-	turns := c.scope.arrived(why, version)
+	turns := c.informer.scope.arrived(why, version)
 	if len(turns) > 0 {
-		c.log.Note(func(b *store.Batch) { c.scope.write(b, c.cfg.Indexer, turns) })
+		c.log.Note(func(b *store.Batch) { c.informer.scope.write(b, c.cfg.Indexer, turns) })
 	}
 }
 

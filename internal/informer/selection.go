@@ -28,11 +28,11 @@ type selection struct {
 
 // selectListeners takes out of those whom a change is for who does not want it.
 func (c *controller) selectListeners(ch *changelog.Entry) {
-	if c.selection.selector != nil && c.rejects(&c.selection, ch) {
+	if c.informer.selection.selector != nil && c.rejects(&c.informer.selection, ch) {
 		ch.For = 0
 		return
 	}
-	for _, l := range c.listeners {
+	for _, l := range c.informer.listeners {
 		if l.selection.selector != nil && ch.For&l.bit != 0 && c.rejects(&l.selection, ch) {
 			ch.For &^= l.bit
 		}
@@ -42,14 +42,14 @@ func (c *controller) selectListeners(ch *changelog.Entry) {
 func (c *controller) rejects(s *selection, ch *changelog.Entry) bool {
 	reason, err := s.ask(&ch.Change)
 	if err != nil {
-		c.metrics.filterErrors.WithLabelValues(s.sink).Inc()
+		c.informer.metrics.filterErrors.WithLabelValues(s.sink).Inc()
 		if c.now.Sub(s.told) >= complainEvery {
 			s.told = c.now
-			c.logger.Warn("a filter failed, so its event is sent; further failures are counted", "key", ch.Key, "version", ch.Version, "sink", s.sink, "err", err)
+			c.informer.logger.Warn("a filter failed, so its event is sent; further failures are counted", "key", ch.Key, "version", ch.Version, "sink", s.sink, "err", err)
 		}
 	}
 	if reason != "" {
-		c.metrics.filtered.WithLabelValues(s.sink, reason).Inc()
+		c.informer.metrics.filtered.WithLabelValues(s.sink, reason).Inc()
 	}
 	return reason != ""
 }
