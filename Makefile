@@ -6,7 +6,7 @@ LDFLAGS   := -s -w
 # gRPC's debug pages use html/template, and with it the linker has to keep every exported method of every type: 15 MB of 72.
 TAGS      := grpcnotrace
 TEST_TIME ?= 20m
-MODULES   := . client deploy test/e2e test/bench test/kafka test/page test/monitoring test/controllerruntime
+MODULES   := . client deploy test/e2e test/bench test/kafka test/page test/monitoring test/controllerruntime test/recipes
 # The Kubernetes program is one link of 170 MB: without symbols it takes half the time.
 KUBE_LDFLAGS := -s -w
 GO_FILES = $(shell git ls-files '*.go')
@@ -32,7 +32,7 @@ controlplane: ## Build bin/controlplane, the Kubernetes control plane for tests 
 	cd test/kubernetes && $(GO) build -ldflags '$(KUBE_LDFLAGS)' -o ../../$(BIN)/controlplane .
 
 .PHONY: check
-check: fmt-check vet lint licences site test test-client test-monitoring test-readers test-integration test-page test-deploy test-kafka vuln ## Everything that CI checks
+check: fmt-check vet lint licences site test test-client test-monitoring test-readers test-integration test-page test-deploy test-kafka test-recipes vuln ## Everything that CI checks
 
 .PHONY: fmt
 fmt: $(BIN)/gofumpt ## Format the code
@@ -153,6 +153,17 @@ test-readers: $(BIN)/readers/nats/.installed ## What is published to NATS, read 
 
 $(BIN)/readers/nats/.installed: $(wildcard test/readers/nats/*)
 	@echo "installing the clients that read back what the tests publish"
+	@mkdir -p $(@D) && cp $^ $(@D) && npm install --prefix $(@D) --silent --no-audit --no-fund --no-package-lock
+	@python3 -m venv --clear $(@D)/venv && $(@D)/venv/bin/pip install -q --disable-pip-version-check -r $(@D)/requirements.txt
+	@touch $@
+
+.PHONY: test-recipes
+test-recipes: controlplane $(BIN)/recipes/.installed ## The pages of docs/consumers: their commands and programs are run, and print what the page says (needs kubectl)
+	cd test/recipes && PYTHON=$(CURDIR)/$(BIN)/recipes/venv/bin/python NODE_DIR=$(CURDIR)/$(BIN)/recipes CONTROLPLANE_BIN=$(CURDIR)/$(BIN)/controlplane \
+	  $(GO) test -count=1 -timeout $(TEST_TIME) .
+
+$(BIN)/recipes/.installed: $(wildcard test/recipes/testdata/*)
+	@echo "installing DuckDB, ClickHouse and the clients of the recipes (1 GB)"
 	@mkdir -p $(@D) && cp $^ $(@D) && npm install --prefix $(@D) --silent --no-audit --no-fund --no-package-lock
 	@python3 -m venv --clear $(@D)/venv && $(@D)/venv/bin/pip install -q --disable-pip-version-check -r $(@D)/requirements.txt
 	@touch $@

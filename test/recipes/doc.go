@@ -1,0 +1,14 @@
+// Package recipes runs the pages of docs/consumers: a newcomer's walk for each audience, with the
+// page's own commands and programs, over a real control plane and a bridge.
+//
+// A page is its fenced blocks, from top to bottom:
+//
+//   - a block with a title ("```python title="load.py"") is a file of that name;
+//   - a block of sh is run, in one shell for the whole page. A block that installs packages is not
+//     run: their versions are compared with those that make test-recipes has installed;
+//   - a block of text is what the block of sh before it prints. "…" stands for anything; times, and
+//     numbers of three digits and more, for any other.
+//
+// Addresses of this machine are replaced by free ones. PYTHON and NODE_DIR name what make
+// test-recipes has installed; without them the tests are skipped.
+package recipes

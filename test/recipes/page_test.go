@@ -1,0 +1,161 @@
+package recipes_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/kubebridge/bridge/test/e2e/harness"
+)
+
+// block is a fenced block of a page.
+type block struct {
+	line                int
+	language, title     string
+	text                string
+	installs, isPrinted bool
+}
+
+// page is one of docs/consumers.
+type page struct {
+	name   string
+	blocks []block
+	// addresses has a free address for each of this machine in the page.
+	addresses map[string]string
+}
+
+var (
+	fenced = regexp.MustCompile("(?ms)^```(\\w*)(?: title=\"([^\"\n]+)\")?\n(.*?)^```$")
+	local  = regexp.MustCompile(`127\.0\.0\.1:\d+`)
+)
+
+// readPage reads a page. Each address of this machine becomes a free one, the same for all blocks.
+func readPage(t *testing.T, name string) *page {
+	t.Helper()
+	root, err := harness.Root()
+	must(t, err)
+	source, err := os.ReadFile(filepath.Join(root, "docs", "consumers", name))
+	must(t, err)
+	free := map[string]string{}
+	text := local.ReplaceAllStringFunc(string(source), func(address string) string {
+		if free[address] == "" {
+			free[address], err = harness.FreeAddress()
+			must(t, err)
+		}
+		return free[address]
+	})
+	return &page{name: name, blocks: parse(text), addresses: free}
+}
+
+func parse(text string) (blocks []block) {
+	for _, at := range fenced.FindAllStringSubmatchIndex(text, -1) {
+		part := func(n int) string {
+			if at[2*n] < 0 {
+				return ""
+			}
+			return text[at[2*n]:at[2*n+1]]
+		}
+		line := 1 + strings.Count(text[:at[0]], "\n")
+		b := block{line: line, language: part(1), title: part(2), text: part(3)}
+		b.installs = b.language == "sh" && installs.MatchString(b.text)
+		b.isPrinted = b.language == "text" && b.title == ""
+		blocks = append(blocks, b)
+	}
+	return blocks
+}
+
+var (
+	installs = regexp.MustCompile(`(?m)^(pip|npm) install `)
+	pinned   = regexp.MustCompile(`(@?[a-z][a-z0-9/-]*)(?:==|@)(\d[\w.]*)`)
+)
+
+// checkInstalled compares the packages that a page installs with those that are pinned here.
+func checkInstalled(t *testing.T, text string) {
+	t.Helper()
+	var pins strings.Builder
+	for _, file := range []string{"testdata/requirements.txt", "testdata/package.json"} {
+		b, err := os.ReadFile(file)
+		must(t, err)
+		pins.Write(b)
+	}
+	found := pinned.FindAllStringSubmatch(text, -1)
+	if len(found) == 0 {
+		t.Errorf("no version is named: %s", text)
+	}
+	for _, f := range found {
+		python, node := f[1]+"=="+f[2]+"\n", fmt.Sprintf("%q: %q", f[1], f[2])
+		if !strings.Contains(pins.String(), python) && !strings.Contains(pins.String(), node) {
+			t.Errorf("the page installs %s %s, the tests another version", f[1], f[2])
+		}
+	}
+}
+
+var (
+	variable = regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d\d:\d\d|\d{3,}`)
+	spaces   = regexp.MustCompile(`[ \t]+`)
+)
+
+// matches reports whether a command has printed what a page says.
+func matches(want, got string) bool {
+	var pattern strings.Builder
+	pattern.WriteString("^")
+	for line := range strings.Lines(plain(want)) {
+		if strings.TrimSpace(line) == "…" {
+			pattern.WriteString(`(?:.*\n)*`)
+			continue
+		}
+		pattern.WriteString(strings.ReplaceAll(regexp.QuoteMeta(line), "…", ".*"))
+	}
+	return regexp.MustCompile(pattern.String() + "$").MatchString(plain(got))
+}
+
+// plain is a text without what differs from run to run, and without the widths of columns.
+func plain(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(strings.TrimSpace(text) + "\n") {
+		line = spaces.ReplaceAllString(variable.ReplaceAllString(line, "0"), " ")
+		b.WriteString(strings.TrimRight(line, " \n") + "\n")
+	}
+	return b.String()
+}
+
+func TestPage(t *testing.T) {
+	t.Run("blocks are files, commands and what they print", func(t *testing.T) {
+		got := parse("a\n```python title=\"load.py\"\nx\n```\n\n" +
+			"```sh\npip install a==1\n```\n```text\nb\n```\n")
+		want := []block{
+			{line: 2, language: "python", title: "load.py", text: "x\n"},
+			{line: 6, language: "sh", text: "pip install a==1\n", installs: true},
+			{line: 9, language: "text", text: "b\n", isPrinted: true},
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("got %v, want %v", got, want)
+		}
+	})
+	t.Run("what is printed may differ in times, versions and widths only", func(t *testing.T) {
+		const want = "TIME   WHAT\n2026-11-22 23:00:00 +00:00  added  2  @231 … end\n"
+		for got, ok := range map[string]bool{
+			"TIME WHAT\n2027-01-02 01:02:03 +01:00 added 2 @4711 web-5d4 end\n": true,
+			"TIME WHAT\n2027-01-02 01:02:03 +01:00 added 3 @4711 web-5d4 end\n": false,
+			"TIME WHAT\n2027-01-02 01:02:03 +01:00 added 2 @4711 end\nmore\n":   false,
+			"TIME WHAT\n": false,
+		} {
+			if matches(want, got) != ok {
+				t.Errorf("%q: %v", got, !ok)
+			}
+		}
+		if !matches("a\n…\nb\n", "a\nx\ny\nb\n") || matches("a\n…\nb\n", "a\nx\n") {
+			t.Error("lines that are left out")
+		}
+	})
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,170 @@
+package recipes_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/kubebridge/bridge/test/e2e/harness"
+)
+
+// binary is a program of this repository: that of a variable, or one that is built.
+type buildFunc func(ctx context.Context, root, out string) error
+
+func binary(variable, name string, build buildFunc) func() (string, error) {
+	return sync.OnceValues(func() (string, error) {
+		if path := os.Getenv(variable); path != "" {
+			return filepath.Abs(path)
+		}
+		root, err := harness.Root()
+		if err != nil {
+			return "", err
+		}
+		out := filepath.Join(root, "bin", name)
+		return out, build(context.Background(), root, out)
+	})
+}
+
+var (
+	bridgeBinary = binary("BRIDGE_BIN", "recipes/bridge",
+		func(ctx context.Context, root, out string) error {
+			return harness.BuildBridge(ctx, root, out, false)
+		})
+	controlPlaneBinary = binary("CONTROLPLANE_BIN", "controlplane",
+		func(ctx context.Context, root, out string) error {
+			return harness.BuildControlPlane(ctx, root, out, nil)
+		})
+)
+
+// installed is a variable that make test-recipes sets.
+func installed(t *testing.T, variable string) string {
+	t.Helper()
+	value := os.Getenv(variable)
+	if value == "" {
+		t.Skip(variable + " is not set: run make test-recipes")
+	}
+	return value
+}
+
+func controlPlane(t *testing.T, flags ...string) *harness.ControlPlane {
+	t.Helper()
+	path, err := controlPlaneBinary()
+	must(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	plane, err := harness.StartControlPlane(ctx,
+		harness.ControlPlaneConfig{Binary: path, Dir: t.TempDir(), Flags: flags})
+	must(t, err)
+	t.Cleanup(plane.Kill)
+	return plane
+}
+
+// directory is where a reader works: with bin/bridge, and the packages of the page.
+func directory(t *testing.T) (dir string, env []string) {
+	t.Helper()
+	python, node := installed(t, "PYTHON"), installed(t, "NODE_DIR")
+	path, err := bridgeBinary()
+	must(t, err)
+	dir = t.TempDir()
+	must(t, os.Mkdir(filepath.Join(dir, "bin"), 0o700))
+	must(t, os.Symlink(path, filepath.Join(dir, "bin", "bridge")))
+	must(t, os.Symlink(filepath.Join(node, "node_modules"), filepath.Join(dir, "node_modules")))
+	env = append(os.Environ(), "PATH="+filepath.Dir(python)+":"+os.Getenv("PATH"))
+	return dir, env
+}
+
+// walk does what a page says, from top to bottom.
+func walk(t *testing.T, name string) {
+	t.Helper()
+	dir, env := directory(t)
+	if _, err := exec.LookPath("kubectl"); err != nil {
+		t.Skip("not run: no kubectl on this machine")
+	}
+	p := readPage(t, name)
+	plane := controlPlane(t)
+	env = append(env, "KUBECONFIG="+plane.Kubeconfig)
+	s := newShell(t, dir, env)
+	restartFlaky(t, env)
+	if address := p.addresses[kafkaAddress]; address != "" {
+		kafka(t, address)
+	}
+	printed, ran := "", 0
+	for _, b := range p.blocks {
+		switch {
+		case b.title != "":
+			must(t, os.WriteFile(filepath.Join(dir, b.title), []byte(b.text), 0o600))
+		case b.installs:
+			checkInstalled(t, b.text)
+		case b.language == "sh":
+			printed = s.run(b.text)
+			t.Logf("line %d printed:\n%s", b.line, printed)
+			ran++
+		case b.isPrinted:
+			if !matches(b.text, printed) {
+				t.Fatalf("%s:%d: the page says\n%s\nbut it prints\n%s\n%s",
+					name, b.line, b.text, printed, s.errors())
+			}
+		default:
+			t.Errorf("%s:%d: nothing runs this block", name, b.line)
+		}
+	}
+	if ran < 3 {
+		t.Errorf("only %d blocks were run", ran)
+	}
+}
+
+// kafkaAddress is where the pages have Kafka.
+const kafkaAddress = "127.0.0.1:9092"
+
+// kafka starts a broker at an address: kfake, which speaks Kafka's protocol.
+func kafka(t *testing.T, address string) {
+	t.Helper()
+	_, text, err := net.SplitHostPort(address)
+	must(t, err)
+	port, err := strconv.Atoi(text)
+	must(t, err)
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.Ports(port))
+	must(t, err)
+	t.Cleanup(cluster.Close)
+}
+
+// restartFlaky does what the kubelet of a real cluster would: the container of the pod flaky ends,
+// and is restarted. kwok, which plays the nodes here, has no containers.
+func restartFlaky(t *testing.T, env []string) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	var done sync.WaitGroup
+	t.Cleanup(func() { stop(); done.Wait() })
+	done.Go(func() {
+		for restarts := 1; restarts <= 2 && ctx.Err() == nil; {
+			const place = `"path":"/status/containerStatuses/0/restartCount","value":`
+			patch := fmt.Sprintf(`[{"op":"test",%s%d},{"op":"replace",%s%d}]`,
+				place, restarts-1, place, restarts)
+			cmd := exec.CommandContext(ctx, "kubectl", "patch", "pod", "flaky", "-n", "shop",
+				"--subresource=status", "--type=json", "-p", patch)
+			cmd.Env = env
+			if cmd.Run() == nil {
+				restarts++
+			}
+			select {
+			case <-time.After(500 * time.Millisecond):
+			case <-ctx.Done():
+			}
+		}
+	})
+}
+
+func TestAnalytics(t *testing.T) { walk(t, "analytics.md") }
+
+func TestFunctions(t *testing.T) { walk(t, "functions.md") }
+
+func TestAudit(t *testing.T) { walk(t, "audit.md") }
