@@ -299,7 +299,7 @@ func (b *Bridge) deadline(ctx, hard, ended context.Context, failed context.Cance
 	}
 	b.log.Info("stopping: sending what was read", "cause", context.Cause(ctx), "deadline", b.cfg.Drain.String())
 	for _, p := range b.sinks.all() {
-		go func() { _ = p.Drain(hard) }() // ends the pauses between its attempts; the pipelines tell its success
+		go func() { _ = p.publisher.Drain(hard) }() // ends the pauses between its attempts; the pipelines tell its success
 	}
 	select {
 	case <-time.After(b.cfg.Drain):

@@ -106,7 +106,7 @@ func (b *Bridge) PauseSink(ctx context.Context, name, by string) error {
 			return fmt.Errorf("sink %s: %w", name, ErrUnknown)
 		}
 		f.b.pauses.set(kindSink, name, &pipeline.Pause{By: by, Since: time.Now()})
-		out.Pause()
+		out.publisher.Pause()
 		return nil
 	})
 }
@@ -119,7 +119,7 @@ func (b *Bridge) ResumeSink(ctx context.Context, name string) error {
 			return fmt.Errorf("sink %s: %w", name, ErrUnknown)
 		}
 		f.b.pauses.set(kindSink, name, nil)
-		out.Resume()
+		out.publisher.Resume()
 		return nil
 	})
 }

@@ -69,7 +69,7 @@ func (b *Bridge) namespacesNotReady() string {
 
 // notReady says why the sink is not ready; "" when it is.
 func (o *sinkRunner) notReady() string {
-	switch s := o.Status(); {
+	switch s := o.publisher.Status(); {
 	case !s.Connected:
 		return cmp.Or(s.LastError, "not connected yet")
 	case s.Blocked != "":

@@ -225,7 +225,7 @@ func (r *reconfiguration) awaitEnd(ctx context.Context, units []*pipeline.Pipeli
 // inVain reports whether a pipeline waits for a sink that takes nothing now.
 func (r *reconfiguration) inVain(u *pipeline.Pipeline) bool {
 	return slices.ContainsFunc(u.PendingFor(), func(sink string) bool {
-		s := r.b.sinks.get(sink).Status()
+		s := r.b.sinks.get(sink).publisher.Status()
 		return !s.Connected || s.Paused
 	})
 }
@@ -277,7 +277,7 @@ func (r *reconfiguration) changeSinks() error {
 			return err
 		}
 		if r.b.pauses.of(kindSink, sc.Name) != nil {
-			out.Pause()
+			out.publisher.Pause()
 		}
 		if !r.b.replica.follows() {
 			r.reconciler.startSink(out)

@@ -212,8 +212,8 @@ func (r *replica) takeOver(ctx context.Context, publish func(), handOn func(*pip
 		}
 	}
 	r.metrics.takeovers.Inc()
-	for _, pub := range r.sinks.all() {
-		pub.Inherit(p.Sinks[pub.key])
+	for _, out := range r.sinks.all() {
+		out.publisher.Inherit(p.Sinks[out.key])
 	}
 	publish()
 	for _, u := range r.roster.all() {

@@ -112,18 +112,18 @@ func (w *reporter) current() (p standby.Progress, err error) {
 		}
 		p.Feeds[u.Config().Informer] = u.SinkKeys()
 	}
-	for _, pub := range r.sinks.all() {
-		position := w.history(pub.key).at(time.Now(), pub.Position())
+	for _, out := range r.sinks.all() {
+		position := w.history(out.key).at(time.Now(), out.publisher.Position())
 		if position == nil {
 			continue
 		}
-		p.Sinks[pub.key] = position
+		p.Sinks[out.key] = position
 		const large = 64 << 10
 		if len(position) < large {
 			continue
 		}
-		if outline := pub.Outline(position); outline != nil {
-			p.Outlines[pub.key] = outline
+		if outline := out.publisher.Outline(position); outline != nil {
+			p.Outlines[out.key] = outline
 		}
 	}
 	return p, nil

@@ -18,7 +18,7 @@ import (
 
 // sinkRunner is a sink that runs, and what ends with it.
 type sinkRunner struct {
-	*publisher.Publisher
+	publisher *publisher.Publisher
 	name    string
 	key     string        // of it among replicas: its name, and where it sends to
 	room    *standby.Room // for what its relays hold; nil where there are no other replicas
@@ -63,7 +63,7 @@ func (o *sinkRunners) forPipeline(name string) (s pipeline.Sink, ok bool) {
 	if out == nil {
 		return s, false
 	}
-	return pipeline.Sink{Publisher: out.Publisher, Key: out.key, Room: out.room}, true
+	return pipeline.Sink{Publisher: out.publisher, Key: out.key, Room: out.room}, true
 }
 
 func (o *sinkRunners) set(list []*sinkRunner) {
@@ -98,7 +98,7 @@ func (b *Bridge) newSinkRunner(sc SinkConfig, patient bool) (*sinkRunner, error)
 		return nil, fmt.Errorf("sink %s: %w", sc.Name, err)
 	}
 	out := &sinkRunner{
-		Publisher: p, name: sc.Name, key: keyOf(&sc), metrics: []*metric.Scope{scope, sc.Scope},
+		publisher: p, name: sc.Name, key: keyOf(&sc), metrics: []*metric.Scope{scope, sc.Scope},
 		ended: make(chan struct{}),
 	}
 	if b.cfg.Standby != nil {
@@ -127,7 +127,7 @@ func (b *Bridge) startSink(publishing *stage, out *sinkRunner) {
 	publishing.start("sink "+out.name, func(context.Context) error {
 		defer close(out.ended)
 		defer stop(errDone)
-		err := runSink(ctx, out.Publisher)
+		err := runSink(ctx, out.publisher)
 		if err != nil && errors.Is(context.Cause(ctx), errChanged) {
 			b.log.Warn("a sink that is not used any more did not end well", "sink", out.name, "err", err)
 			return nil
