@@ -333,8 +333,8 @@ func (a *asked) existing(o *history.Object, name string) (v *history.Version, ho
 	} else {
 		v, err = a.db.Existing(o, p)
 	}
-	if err == nil && !p.At.IsZero() {
-		holes, err = a.db.Uncertain(o, v.Time, p.At)
+	if err == nil && !p.IsZero() {
+		holes, err = a.db.Uncertain(o, v, p)
 	}
 	return v, holes, err
 }

@@ -80,8 +80,8 @@ func (o *historyOptions) version(cmd *cobra.Command, db *history.DB, object *his
 	if err != nil {
 		return nil, failed(err)
 	}
-	if !p.At.IsZero() {
-		holes, err := db.Uncertain(object, v.Time, p.At)
+	if !p.IsZero() {
+		holes, err := db.Uncertain(object, v, p)
 		if err = errors.Join(failed(err), o.warn(cmd, db, object, holes, p.At)); err != nil {
 			return nil, err
 		}

@@ -156,11 +156,14 @@ func (db *DB) Existing(o *Object, p Point) (*Version, error) {
 		return nil, fmt.Errorf("what %s was at %s %w: this history is kept from %s on (retention)", o, p, ErrNotKnown, ShowTime(horizon))
 	}
 	v, err := db.At(o, p)
+	if err == nil && (v == nil || v.Deleted()) {
+		err = db.mayHaveExisted(o, v, p)
+	}
 	switch {
 	case err != nil:
 		return nil, err
 	case v == nil:
-		return nil, db.notYet(o, p)
+		return nil, db.notYet(o, p, horizon)
 	case v.Deleted():
 		return nil, fmt.Errorf("%s %w at %s: it was deleted at %s (resourceVersion %s)", o, ErrDidNotExist, p,
 			ShowTime(v.Time), v.Event.ResourceVersion)
@@ -168,14 +171,25 @@ func (db *DB) Existing(o *Object, p Point) (*Version, error) {
 	return v, nil
 }
 
-// notYet tells an object that did not exist from one that was not known.
-func (db *DB) notYet(o *Object, p Point) error {
+// mayHaveExisted is an error where an object that is not known at a point may have existed in a
+// hole. v is the end of the one before, nil for none.
+func (db *DB) mayHaveExisted(o *Object, v *Version, p Point) error {
+	holes, err := db.Uncertain(o, v, p)
+	if err != nil || len(holes) == 0 {
+		return err
+	}
+	return fmt.Errorf("whether %s existed at %s %w: %s", o, p, ErrNotKnown, holes[0].What())
+}
+
+// notYet tells an object that did not exist from one that was not known: retention may have removed
+// another one of the name before the first version that is left.
+func (db *DB) notYet(o *Object, p Point, horizon time.Time) error {
 	for first, err := range db.Versions(o, time.Time{}, time.Time{}) {
 		if err != nil {
 			return err
 		}
 		e := &first.Event
-		if e.Op == event.Added && !e.Initial && !e.Inferred && e.Cause != "entered-selector" {
+		if e.Op == event.Added && !e.Initial && !e.Inferred && e.Cause != "entered-selector" && !first.Time.Before(horizon) {
 			return fmt.Errorf("%s %w at %s: it was created at %s (resourceVersion %s)", o, ErrDidNotExist, p, ShowTime(first.Time), e.ResourceVersion)
 		}
 		return fmt.Errorf("what %s was at %s %w: the history of it begins at %s (resourceVersion %s)", o, p, ErrNotKnown, ShowTime(first.Time), e.ResourceVersion)

@@ -201,8 +201,8 @@ type Unlisted struct {
 	Until time.Time
 }
 
-// UncertainState says what may be wrong in a state: the holes that no list had healed at the point,
-// and the units of which no list had ended. Namespace is as in StateQuery.
+// UncertainState says what may be wrong in a state: the holes at the point, those before it that no
+// list had healed by then, and the units of which no list had ended. Namespace is as in StateQuery.
 func (db *DB) UncertainState(q StateQuery) (holes []*Mark, unlisted []Unlisted, err error) {
 	seen := map[string]bool{}
 	for _, u := range q.Units {
@@ -218,6 +218,11 @@ func (db *DB) UncertainState(q StateQuery) (holes []*Mark, unlisted []Unlisted, 
 			}
 			if isList && listed.IsZero() {
 				listed = m.Time
+			}
+			if m.IsHole() && m.covers(q.At) && !seen[m.Event.ID] {
+				seen[m.Event.ID] = true
+				holes = append(holes, m)
+				continue
 			}
 			if !m.isUpTo(q.At) {
 				continue

@@ -91,7 +91,7 @@ func TestState(t *testing.T) {
 	}
 	t.Run("holes that no list healed by then are named, and lists that had not ended", func(t *testing.T) {
 		db := open(t, events...)
-		for second, want := range map[int]string{11: "unlisted until 12", 12: "", 20: "expired", 22: "", 30: "dropped", 50: "dropped"} {
+		for second, want := range map[int]string{11: "unlisted until 12", 12: "", 15: "expired", 20: "expired", 22: "", 30: "dropped", 50: "dropped"} {
 			if got := uncertain(t, db, history.Point{At: at.Add(time.Duration(second) * time.Second)}); got != want {
 				t.Errorf("at %d s: %q, want %q", second, got, want)
 			}

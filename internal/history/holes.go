@@ -1,0 +1,213 @@
+package history
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/kubebridge/bridge/internal/event"
+)
+
+// IsHole reports whether something may be missing because of what the mark says.
+func (m *Mark) IsHole() bool { return m.Event.Op != event.Synced && m.Event.Op != event.Progress }
+
+// What says in a few words what may be missing.
+func (m *Mark) What() string {
+	switch {
+	case m.Event.Op == event.Quarantined:
+		return "a version that could not be parsed"
+	case m.Event.Op != event.Gap:
+		return "an event of type " + m.Event.Type + " that names no version"
+	case m.Reason == ReasonRemoved:
+		return fmt.Sprintf("messages %s to %s, which the stream had removed before they were read", m.From, m.To)
+	case m.Reason == "dropped":
+		return fmt.Sprintf("dropped events, versions %s to %s", cmp.Or(m.From, "the first"), m.To)
+	}
+	return fmt.Sprintf("gap (%s), versions %s to %s", cmp.Or(m.Reason, "unknown"), cmp.Or(m.From, "the first"), m.To)
+}
+
+// span is the time in which something may be missing.
+func (m *Mark) span() (begins, ends time.Time) {
+	begins, ends = m.Time, m.Time
+	if !m.Since.IsZero() && m.Since.Before(begins) {
+		begins = m.Since
+	}
+	if m.Until.After(ends) {
+		ends = m.Until
+	}
+	return begins, ends
+}
+
+// versions are those between which something is missing; false where they are no numbers, or were
+// used twice.
+func (m *Mark) versions() (from, to uint64, ok bool) {
+	to, err := strconv.ParseUint(m.To, 10, 64)
+	if m.From != "" && err == nil {
+		from, err = strconv.ParseUint(m.From, 10, 64)
+	}
+	return from, to, err == nil && from <= to && m.Event.Source != ArchiveSource
+}
+
+// covers reports whether something may be missing right at a point. A list that came later does not
+// say what was there.
+func (m *Mark) covers(p Point) bool {
+	switch {
+	case p.Version > 0:
+		from, to, ok := m.versions()
+		return ok && from < p.Version && p.Version < to
+	case p.At.IsZero() || m.Event.Op != event.Gap:
+		return false
+	}
+	begins, _ := m.span()
+	return p.At.After(begins) && p.At.Before(m.Time)
+}
+
+// concerns reports whether a mark is about an object, as one of a version of another object is not.
+func (m *Mark) concerns(o *Object) bool {
+	key := m.Event.PartitionKey
+	if m.Event.Op != event.Quarantined || !strings.Contains(key, "/") {
+		return m.Event.Namespace == "" || m.Event.Namespace == o.Namespace
+	}
+	return key == o.Unit.GroupResource()+"/"+o.Namespace+"/"+o.Name
+}
+
+// isHealed reports whether a list that ends after the mark tells the state again, deletes included.
+func (m *Mark) isHealed(synced time.Time) bool {
+	switch m.Reason {
+	case "expired", "rewound", "interrupted", "takeover", "unreadable":
+		return m.Event.Op == event.Gap && m.Event.Source != ArchiveSource && synced.After(m.Time)
+	}
+	return false
+}
+
+// Holes are what may be missing of an object's versions from one time to another.
+func (db *DB) Holes(o *Object, since, until time.Time) (holes []*Mark, err error) {
+	for m, err := range db.Marks(o.Unit, since, until) {
+		if err != nil {
+			return nil, err
+		}
+		if m.IsHole() && m.concerns(o) {
+			holes = append(holes, m)
+		}
+	}
+	return holes, nil
+}
+
+// Uncertain are the holes because of which an object may have been another one at a point than v,
+// its last version of before; nil for none. A list heals a hole for what comes after the list.
+func (db *DB) Uncertain(o *Object, v *Version, p Point) (holes []*Mark, err error) {
+	var synced time.Time
+	for m, err := range db.Marks(o.Unit, time.Time{}, time.Time{}) {
+		switch {
+		case err != nil:
+			return nil, err
+		case m.Event.Op == event.Synced && m.isUpTo(p) && m.Time.After(synced):
+			synced = m.Time
+		case !m.IsHole() || !m.concerns(o):
+		case m.covers(p) && !m.shows(v), m.isUpTo(p) && !m.endsBefore(v):
+			holes = append(holes, m)
+		}
+	}
+	return slices.DeleteFunc(holes, func(m *Mark) bool { return !m.covers(p) && m.isHealed(synced) }), nil
+}
+
+// shows reports whether the list after a gap has a version that came within the gap: the object had
+// it from then on.
+func (m *Mark) shows(v *Version) bool {
+	from, to, ok := m.versions()
+	return ok && v != nil && !v.Deleted() && v.seq.isNumber() && from < v.seq.version && v.seq.version <= to
+}
+
+// endsBefore reports whether a version came after a hole.
+func (m *Mark) endsBefore(v *Version) bool {
+	_, ends := m.span()
+	return v != nil && ends.Before(v.Time)
+}
+
+// isUpTo reports whether a mark is of before a point. One of the archive has no version, and is of
+// before any.
+func (m *Mark) isUpTo(p Point) bool {
+	if p.Version == 0 {
+		return p.At.IsZero() || !m.Time.After(p.At)
+	}
+	n, err := strconv.ParseUint(m.Event.ResourceVersion, 10, 64)
+	return err != nil || n <= p.Version
+}
+
+// HolesOf are what may be missing of the objects of units from one time to another.
+func (db *DB) HolesOf(units []*Unit, since, until time.Time) (holes []*Mark, err error) {
+	seen := map[string]bool{}
+	for _, u := range units {
+		for m, err := range db.Marks(u, since, until) {
+			if err != nil {
+				return nil, err
+			}
+			if m.IsHole() && !seen[m.Event.ID] {
+				seen[m.Event.ID] = true
+				holes = append(holes, m)
+			}
+		}
+	}
+	return holes, nil
+}
+
+// addSince finds out since when a gap has been one, which its event does not have: since the last
+// minute in which something of the cluster was seen in a version up to the gap's first. Without
+// one, since the list before it.
+func (db *DB) addSince(m *Mark, synced time.Time) error {
+	from, err := strconv.ParseUint(m.From, 10, 64)
+	if m.Event.Op != event.Gap || m.Event.Source == ArchiveSource || err != nil {
+		return nil
+	}
+	m.Since = synced
+	number := parseSequence(m.Event.Sequence, m.Event.ResourceVersion, false).era
+	for _, u := range db.Units() {
+		if u.Source != m.Event.Source {
+			continue
+		}
+		for era := int64(number); era >= 0; era-- {
+			seen, err := db.lastSeen(u, uint32(era), from, m.Time)
+			if err != nil {
+				return err
+			}
+			if !seen.IsZero() {
+				if seen.After(m.Since) {
+					m.Since = seen
+				}
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// lastSeen is the start of the last minute up to a time in which a watch reported a version up to
+// one; the zero time for none.
+func (db *DB) lastSeen(u *Unit, era uint32, version uint64, at time.Time) (time.Time, error) {
+	lower := clockKey(u.Number, era, 0)
+	it, err := db.pebble.NewIter(&pebble.IterOptions{
+		LowerBound: lower, UpperBound: clockKey(u.Number, era, unixSeconds(at)/clockSeconds+1),
+	})
+	if err != nil {
+		return time.Time{}, err
+	}
+	defer it.Close()
+	for ok := it.Last(); ok; ok = it.Prev() {
+		value, err := it.ValueAndErr()
+		if err != nil || len(value) != 8 || len(it.Key()) != len(lower) {
+			return time.Time{}, cmpErr(err, errRecord)
+		}
+		if binary.BigEndian.Uint64(value) <= version {
+			minute := binary.BigEndian.Uint32(bytes.TrimPrefix(it.Key(), lower[:len(lower)-4]))
+			return time.Unix(int64(minute)*clockSeconds, 0), nil
+		}
+	}
+	return time.Time{}, it.Error()
+}

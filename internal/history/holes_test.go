@@ -1,0 +1,125 @@
+package history_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/testkit"
+)
+
+// A gap is one from the last version that was seen up to the list that ends it, whenever the list
+// came. Versions of this test are seconds.
+func TestGap(t *testing.T) {
+	at := time.Date(2026, 11, 22, 14, 0, 0, 0, time.UTC)
+	change := func(name string, op event.Op, version, second int) *event.Event {
+		e := podVersion(0, version, 0, at.Add(time.Duration(second)*time.Second), "")
+		e.Op, e.Name, e.UID, e.PartitionKey, e.ID = op, name, name, "pods/shop/"+name, name+fmt.Sprint(version)
+		e.Type = "dev.kubebridge.resource." + string(op)
+		if op == event.Deleted {
+			e.Sequence += ".deleted"
+		}
+		e.Inferred = second > 3000
+		return e
+	}
+	mark := func(op event.Op, version, second int, data string) *event.Event {
+		return &event.Event{
+			ID: fmt.Sprint("all/", op, "/", version), Source: "/clusters/prod", Type: "dev.kubebridge.informer." + string(op),
+			Op: op, Informer: "all", Resource: "pods", Kind: "Pod", Time: at.Add(time.Duration(second) * time.Second),
+			ResourceVersion: fmt.Sprint(version), Data: []byte(data),
+		}
+	}
+	db, err := history.Open(history.Options{Dir: t.TempDir()})
+	testkit.OK(t, err)
+	t.Cleanup(func() { testkit.OK(t, db.Close()) })
+	_, err = db.Append(t.Context(), []*event.Event{
+		mark(event.Synced, 5, 5, `{}`), change("stays", event.Added, 10, 10), change("changes", event.Added, 20, 20),
+		change("goes", event.Added, 30, 30), change("gone", event.Added, 40, 40), change("gone", event.Deleted, 50, 50),
+		change("gone", event.Added, 60, 60), change("gone", event.Deleted, 600, 600),
+		mark(event.Gap, 3000, 3001, `{"reason":"expired","from":"600","to":"3000"}`),
+		change("changes", event.Updated, 2000, 3002), change("goes", event.Deleted, 3000, 3003), change("comes", event.Added, 2500, 3004),
+		mark(event.Synced, 3000, 3005, `{}`), change("later", event.Added, 4000, 2999),
+	})
+	testkit.OK(t, err)
+	const unknown = "unknown"
+	answer := func(t *testing.T, name string, p history.Point) string {
+		t.Helper()
+		o := &history.Object{Unit: db.Units()[0], Namespace: "shop", Name: name}
+		v, err := db.Existing(o, p)
+		switch {
+		case errors.Is(err, history.ErrNotKnown):
+			return unknown
+		case errors.Is(err, history.ErrDidNotExist):
+			return "none"
+		}
+		testkit.OK(t, err)
+		holes, err := db.Uncertain(o, v, p)
+		testkit.OK(t, err)
+		if len(holes) > 0 {
+			return v.Event.ResourceVersion + " or another"
+		}
+		return v.Event.ResourceVersion
+	}
+	for _, test := range []struct {
+		name    string
+		version int
+		want    string
+	}{
+		{"stays", 600, "10"},
+		{"stays", 601, "10 or another"},
+		{"stays", 2999, "10 or another"},
+		{"stays", 3000, "10"},
+		{"changes", 600, "20"},
+		{"changes", 1999, "20 or another"},
+		{"changes", 2000, "2000"},
+		{"changes", 3000, "2000"},
+		{"goes", 600, "30"},
+		{"goes", 1000, "30 or another"},
+		{"goes", 3000, "none"},
+		{"gone", 55, "none"},
+		{"gone", 600, "none"},
+		{"gone", 1000, unknown},
+		{"gone", 3000, "none"},
+		{"comes", 600, unknown},
+		{"comes", 2499, unknown},
+		{"comes", 2500, "2500"},
+		{"comes", 3000, "2500"},
+		{"later", 1000, unknown},
+		{"later", 3500, "none"},
+	} {
+		if got := answer(t, test.name, history.Point{Version: uint64(test.version)}); got != test.want {
+			t.Errorf("%s at version %d: %s, want %s", test.name, test.version, got, test.want)
+		}
+	}
+	for _, test := range []struct {
+		name   string
+		second int
+		want   string
+	}{
+		{"stays", 500, "10"},
+		{"stays", 700, "10 or another"},
+		{"stays", 3000, "10 or another"},
+		{"stays", 3005, "10"},
+		{"gone", 55, "none"},
+		{"gone", 1000, unknown},
+		{"gone", 3006, "none"},
+		{"goes", 1000, "30 or another"},
+		{"goes", 3006, "none"},
+	} {
+		if got := answer(t, test.name, history.Point{At: at.Add(time.Duration(test.second) * time.Second)}); got != test.want {
+			t.Errorf("%s at %d s: %s, want %s", test.name, test.second, got, test.want)
+		}
+	}
+	t.Run("a time between the last version that was seen and the list is in the gap", func(t *testing.T) {
+		o := &history.Object{Unit: db.Units()[0], Namespace: "shop", Name: "stays"}
+		for second, want := range map[int]int{500: 0, 700: 1, 2000: 1} {
+			from := at.Add(time.Duration(second) * time.Second)
+			if holes, err := db.Holes(o, from, from.Add(time.Second)); err != nil || len(holes) != want {
+				t.Errorf("at %d s: %d holes, %v; want %d", second, len(holes), err, want)
+			}
+		}
+	})
+}
