@@ -219,6 +219,11 @@ bench: ## The whole bridge beside the program that people write today: docs/benc
 bench-verify: ## bridge verify over a million events, from JetStream and from a file: time, CPU and peak memory
 	$(GO) test ./internal/cli -count=1 -run '^TestVerifyPlantedFaults$$' -timeout $(TEST_TIME) -v -verify.events 1000000
 
+.PHONY: bench-history
+bench-history: ## A history of HISTORY_EVENTS events, written and asked cold: CPU, disk and latency, after a tenth of them and after all (2 GB below $TMPDIR)
+	$(GO) test ./internal/history -count=1 -run '^TestScale$$' -timeout 2h -v -history.events $(HISTORY_EVENTS)
+HISTORY_EVENTS ?= 10000000
+
 .PHONY: vuln
 vuln: $(BIN)/govulncheck ## Known vulnerabilities in what the bridge calls, where the database can be reached (NEED_VULNDB=1: else it fails)
 	@mkdir -p $(BIN); $(BIN)/govulncheck ./... >$(BIN)/vuln.txt 2>&1; code=$$?; cat $(BIN)/vuln.txt; \

@@ -55,26 +55,30 @@ func BenchmarkAppend(b *testing.B) {
 }
 
 func podVersion(i, version, previous int, at time.Time, fixed string) *event.Event {
+	return podVersionIn("shop", i, version, previous, at, fixed)
+}
+
+func podVersionIn(namespace string, i, version, previous int, at time.Time, fixed string) *event.Event {
 	name := fmt.Sprintf("web-%d", i)
 	v := fmt.Sprint(version)
 	e := &event.Event{
 		ID: name + "/" + v, Source: "/clusters/prod", Type: "dev.kubebridge.resource.updated", Op: event.Updated, Time: at,
-		TimeSource: event.TimeManagedFields, Subject: "api/v1/namespaces/shop/pods/" + name, PartitionKey: "pods/shop/" + name,
+		TimeSource: event.TimeManagedFields, Subject: "api/v1/namespaces/" + namespace + "/pods/" + name, PartitionKey: "pods/" + namespace + "/" + name,
 		Sequence: fmt.Sprintf("00000000.%020d", version), APIVersion: "v1", Version: "v1", Kind: "Pod", Informer: "all",
-		Resource: "pods", Namespace: "shop", Name: name, UID: name, ResourceVersion: v, Manager: "kubelet",
+		Resource: "pods", Namespace: namespace, Name: name, UID: name, ResourceVersion: v, Manager: "kubelet",
 		ManagerSubresource: "status", ManagerOperation: "Update",
 	}
 	if previous > 0 {
 		e.Previous = fmt.Sprint(previous)
 	}
-	e.Data = fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":%q,"namespace":"shop","uid":%q,"resourceVersion":%q},`+
+	e.Data = fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":%q,"namespace":%q,"uid":%q,"resourceVersion":%q},`+
 		`"spec":{"env":[%s{}]},"status":{"phase":"Running","conditions":[{"type":"Ready","status":"%t","lastTransitionTime":%q}],`+
-		`"podIP":"10.0.%d.%d","restartCount":%d}}`, name, name, v, fixed, version%2 == 0, at.Format(time.RFC3339), version%250, i%250, version%7)
+		`"podIP":"10.0.%d.%d","restartCount":%d}}`, name, namespace, name, v, fixed, version%2 == 0, at.Format(time.RFC3339), version%250, i%250, version%7)
 	return e
 }
 
 // processorTime is what this process has used.
-func processorTime(b *testing.B) time.Duration {
+func processorTime(b testing.TB) time.Duration {
 	b.Helper()
 	var usage syscall.Rusage
 	testkit.OK(b, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
