@@ -75,7 +75,11 @@ func (p Path) String() string {
 	for i, s := range p.steps {
 		switch {
 		case !s.any && (s.name == "*" || strings.ContainsAny(s.name, ".[]\"'")):
-			fmt.Fprintf(&out, "[%q]", s.name)
+			quote := `"`
+			if strings.Contains(s.name, `"]`) { // it was read from single quotes
+				quote = "'"
+			}
+			out.WriteString("[" + quote + s.name + quote + "]")
 		case i == 0:
 			out.WriteString(s.name)
 		default:

@@ -1,6 +1,7 @@
 package resource_test
 
 import (
+	"reflect"
 	"testing"
 
 	"github.com/kubebridge/bridge/internal/resource"
@@ -16,6 +17,8 @@ func TestPathsAreReadAsTheyAreWritten(t *testing.T) {
 		`metadata.annotations['x.io/y']`:    `metadata.annotations["x.io/y"]`,
 		`a["*"]`:                            "",
 		`["a.b"].c`:                         "",
+		`['a"b\c']`:                         `["a"b\c"]`,
+		`['"]'].a`:                          "",
 	} {
 		p, err := resource.ParsePath(text)
 		if err != nil {
@@ -27,6 +30,9 @@ func TestPathsAreReadAsTheyAreWritten(t *testing.T) {
 		}
 		if p.String() != want {
 			t.Errorf("%s became %s", text, p)
+		}
+		if again, err := resource.ParsePath(p.String()); err != nil || !reflect.DeepEqual(again, p) {
+			t.Errorf("%s is read as %s, %v", p, again, err)
 		}
 	}
 	for _, bad := range []string{"", ".", "a.", ".a", "a..b", "a[", "a[0]", `a["b]`, `a["b"]c`, `a[""]`, "a]b", `a"b`} {

@@ -146,6 +146,9 @@ func FuzzRules(f *testing.F) {
 		if err != nil || !jsontext.Value(raw).IsValid() || resource.CheckRule(path) != nil {
 			return
 		}
+		if again, err := resource.ParsePath(path.String()); err != nil || !reflect.DeepEqual(again, path) {
+			t.Fatalf("%q is printed as %s, which is read as %s, %v", text, path, again, err)
+		}
 		cfg := resource.RulesConfig{Redact: []resource.Path{path}}
 		if drop {
 			cfg = resource.RulesConfig{Drop: []resource.Path{path}}
@@ -186,12 +189,8 @@ func stepsOf(p resource.Path) []string {
 	for rest := p.String(); rest != ""; {
 		rest = strings.TrimPrefix(rest, ".")
 		if strings.HasPrefix(rest, "[") {
-			end := strings.Index(rest, `"]`)
-			var name string
-			if json.Unmarshal([]byte(rest[1:end+1]), &name) != nil {
-				name = rest[2:end]
-			}
-			steps, rest = append(steps, name), rest[end+2:]
+			end := 2 + strings.Index(rest[2:], rest[1:2]+"]")
+			steps, rest = append(steps, rest[2:end]), rest[end+2:]
 			continue
 		}
 		end := strings.IndexAny(rest, ".[")
