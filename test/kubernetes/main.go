@@ -15,6 +15,10 @@ import (
 var errStdinClosed = errors.New("standard input was closed")
 
 func main() {
+	if calledAsKubectl() {
+		runKubectl()
+		return
+	}
 	if len(os.Args) > 2 && os.Args[1] == componentCommand {
 		os.Exit(runComponent(os.Args[2], os.Args[3:]))
 	}
