@@ -20,6 +20,9 @@ import (
 var workDir string
 
 func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == natsName {
+		os.Exit(runNATS(os.Args[1:]))
+	}
 	var err error
 	if workDir, err = os.MkdirTemp("", "bridge-e2e-"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
