@@ -398,7 +398,7 @@ func (w *walk) watch(c *readmeCommand) {
 // quickLook changes what README's first sample shows.
 func (w *walk) quickLook(c *readmeCommand) {
 	s := w.start(c.text)
-	w.run("kubectl create namespace shop")
+	w.namespace("shop")
 	s.shows() // it may still compile
 	for deadline := time.Now().Add(5 * time.Minute); !w.built() && time.Now().Before(deadline); {
 		time.Sleep(100 * time.Millisecond)
@@ -411,6 +411,12 @@ func (w *walk) quickLook(c *readmeCommand) {
 	}
 	s.shows(patterns...)
 	s.interrupt()
+}
+
+// namespace makes one, unless another test has.
+func (w *walk) namespace(name string) {
+	w.t.Helper()
+	w.run("kubectl create namespace " + name + " --dry-run=client -o yaml | kubectl apply -f -")
 }
 
 func (w *walk) built() bool {
