@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -30,8 +31,8 @@ func review(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(ask)
 }
 
-// startBrokers runs a NATS server with a stream THEIRS that others use, and Kafka with a topic for
-// pods.
+// startBrokers runs a NATS server with a stream THEIRS that others use, Kafka with a topic for pods,
+// and an endpoint: what is below /closed is unavailable.
 func startBrokers(t *testing.T, env *testscript.Env) {
 	t.Helper()
 	s, err := server.NewServer(&server.Options{
@@ -64,6 +65,16 @@ func startBrokers(t *testing.T, env *testscript.Env) {
 		t.Fatal(err)
 	}
 	env.Defer(kafka.Close)
+	endpoint := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodOptions {
+			t.Errorf("the endpoint was sent a %s", r.Method)
+		}
+		if strings.HasPrefix(r.URL.Path, "/closed") {
+			http.Error(w, "closed for today", http.StatusServiceUnavailable)
+		}
+	}))
+	env.Defer(endpoint.Close)
+	env.Setenv("ENDPOINT", endpoint.URL)
 	env.Setenv("NATS", s.ClientURL())
 	env.Setenv("KAFKA", strings.Join(kafka.ListenAddrs(), ","))
 	env.Values["streams"] = func() (names []string) {
