@@ -149,7 +149,8 @@ SOAK_TIME ?= 30m
 SOAK_FLAGS ?=
 
 .PHONY: test-readers
-test-readers: $(BIN)/readers/nats/.installed ## What is published to NATS, read back with clients of other make (Node, Python)
+test-readers: $(BIN)/readers/nats/.installed $(BIN)/readers/asyncapi/.installed ## What is published to NATS, read back with clients of other make (Node, Python); schemas with AsyncAPI's parser (Node)
+	ASYNCAPI_READER=$(CURDIR)/$(BIN)/readers/asyncapi/parse.mjs $(GO) test ./internal/cli -run AsyncAPIParser -timeout $(TEST_TIME)
 	NATS_READER=$(CURDIR)/$(BIN)/readers/nats/read.mjs NATS_PYTHON=$(CURDIR)/$(BIN)/readers/nats/venv/bin/python $(GO) test ./internal/sinks/nats -run IndependentReader -timeout $(TEST_TIME)
 
 $(BIN)/readers/nats/.installed: $(wildcard test/readers/nats/*)
@@ -167,6 +168,11 @@ $(BIN)/recipes/.installed: $(wildcard test/recipes/testdata/*)
 	@echo "installing DuckDB, ClickHouse and the clients of the recipes (1 GB)"
 	@mkdir -p $(@D) && cp $^ $(@D) && npm install --prefix $(@D) --silent --no-audit --no-fund --no-package-lock
 	@python3 -m venv --clear $(@D)/venv && $(@D)/venv/bin/pip install -q --disable-pip-version-check -r $(@D)/requirements.txt
+	@touch $@
+
+$(BIN)/readers/asyncapi/.installed: $(wildcard test/readers/asyncapi/*)
+	@echo "installing the parser of AsyncAPI documents"
+	@mkdir -p $(@D) && cp $^ $(@D) && npm install --prefix $(@D) --silent --no-audit --no-fund --no-package-lock
 	@touch $@
 
 .PHONY: test-jetstream
@@ -221,6 +227,12 @@ bench: ## The whole bridge beside the program that people write today: docs/benc
 	CGO_ENABLED=0 $(GO) build -trimpath -tags $(TAGS) -ldflags '$(LDFLAGS)' -o $(BIN)/bench/bridge ./cmd/bridge
 	cd test/bench && $(GO) build -o ../../$(BIN)/bench/ ./cmd/...
 	$(BIN)/bench/bench -bin $(BIN)/bench -out docs/benchmarks.md $(BENCH)
+
+.PHONY: bench-informers
+bench-informers: build controlplane ## INFORMERS informers on one reader of a bucket beside as many watches on the API server: CPU and memory
+	cd test/e2e && CONTROLPLANE_BIN=$(CURDIR)/$(BIN)/controlplane BRIDGE_BIN=$(CURDIR)/$(BIN)/bridge \
+	  $(GO) test -count=1 -run '^TestManyInformers$$' -timeout $(TEST_TIME) -v . -informers.count $(INFORMERS)
+INFORMERS ?= 1000
 
 .PHONY: bench-verify
 bench-verify: ## bridge verify over a million events, from JetStream and from a file: time, CPU and peak memory
