@@ -2,6 +2,7 @@ package history
 
 import (
 	"bytes"
+	"math"
 	"strconv"
 	"strings"
 
@@ -41,26 +42,66 @@ func Changes(older, newer []byte) (list []Change) {
 	if newer != nil {
 		now = jsontree.Parse(newer)
 	}
-	w := changeWalker{}
-	w.value("", before, now, 0)
+	w := changeWalker{limit: math.MaxInt}
+	if !same(before, now) {
+		w.value("", before, now, 0)
+	}
 	return w.list
 }
 
-type changeWalker struct{ list []Change }
+// changeWalker collects changes. A path may be as long as an object, and be above most of its
+// values: so paths have a limit, and what would pass it is one change as a whole.
+type changeWalker struct {
+	list  []Change
+	paths int // bytes of the paths in list
+	limit int // for paths, of the innermost value that is walked
+}
 
+// Paths below a value may have pathsPerByte times its bytes in both versions, and always minPaths:
+// a small value may be far down.
+const (
+	pathsPerByte = 4
+	minPaths     = 4 << 10
+)
+
+// same reports whether both values are there, and equal.
+func same(older, newer jsontree.Value) bool {
+	return older.Exists() && newer.Exists() && older.Equal(newer)
+}
+
+// value walks over two values that are not the same.
 func (w *changeWalker) value(path string, older, newer jsontree.Value, depth int) {
-	switch {
-	case older.Exists() && newer.Exists() && older.Equal(newer), path == "metadata.resourceVersion":
+	if path == "metadata.resourceVersion" {
 		return
+	}
+	before, paths, limit := len(w.list), w.paths, w.limit
+	own := paths + minPaths + pathsPerByte*(len(older.Raw())+len(newer.Raw()))
+	w.limit = min(limit, own)
+	isWhole := false
+	switch {
 	case depth < maxChangeDepth && older.IsObject() && newer.IsObject():
 		for pair := range jsontree.Pairs(older, newer) {
-			w.value(memberPath(path, pair.Name), pair.Old, pair.New, depth+1)
+			if !same(pair.Old, pair.New) {
+				w.value(memberPath(path, pair.Name), pair.Old, pair.New, depth+1)
+			}
+			if w.paths > w.limit {
+				break
+			}
 		}
 	case depth < maxChangeDepth && older.IsArray() && newer.IsArray():
 		w.items(path, older, newer, depth+1)
 	default:
-		w.list = append(w.list, Change{path, older.Raw(), newer.Raw()})
+		isWhole = true
+		w.add(path, older, newer)
 	}
+	if w.limit = limit; w.paths > own && !isWhole {
+		w.list, w.paths = w.list[:before], paths
+		w.add(path, older, newer)
+	}
+}
+
+func (w *changeWalker) add(path string, older, newer jsontree.Value) {
+	w.list, w.paths = append(w.list, Change{path, older.Raw(), newer.Raw()}), w.paths+len(path)
 }
 
 func memberPath(path, name string) string {
@@ -86,22 +127,36 @@ func (w *changeWalker) items(path string, older, newer jsontree.Value, depth int
 			if i < len(now) {
 				b = now[i]
 			}
-			w.value(path+"["+strconv.Itoa(i)+"]", a, b, depth)
+			if !w.item(path, strconv.Itoa(i), a, b, depth) {
+				return
+			}
 		}
 		return
 	}
-	for i, item := range now {
+	for _, item := range now {
 		var a jsontree.Value
-		if j, found := oldNames[nameOf(item)]; found {
+		name := nameOf(item)
+		if j, found := oldNames[name]; found {
 			a = before[j]
 		}
-		w.value(path+"["+nameOf(now[i])+"]", a, item, depth)
-	}
-	for _, item := range before {
-		if _, stays := newNames[nameOf(item)]; !stays {
-			w.value(path+"["+nameOf(item)+"]", item, jsontree.Value{}, depth)
+		if !w.item(path, name, a, item, depth) {
+			return
 		}
 	}
+	for _, item := range before {
+		name := nameOf(item)
+		if _, stays := newNames[name]; !stays && !w.item(path, name, item, jsontree.Value{}, depth) {
+			return
+		}
+	}
+}
+
+// item walks over an item of a list. It reports whether there is room for more paths.
+func (w *changeWalker) item(path, name string, older, newer jsontree.Value, depth int) bool {
+	if !same(older, newer) {
+		w.value(path+"["+name+"]", older, newer, depth)
+	}
+	return w.paths <= w.limit
 }
 
 // itemsOf are those of a list, and their places by name: nil where an item has none, or two the
