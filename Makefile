@@ -160,7 +160,7 @@ $(BIN)/readers/nats/.installed: $(wildcard test/readers/nats/*)
 	@touch $@
 
 .PHONY: test-recipes
-test-recipes: controlplane $(BIN)/recipes/.installed ## The pages of docs/consumers: their commands and programs are run, and print what the page says (needs kubectl)
+test-recipes: controlplane $(BIN)/recipes/.installed ## The pages of docs/consumers: their commands and programs are run as they stand, and over kills, repeats and gaps (needs kubectl)
 	cd test/recipes && PYTHON=$(CURDIR)/$(BIN)/recipes/venv/bin/python NODE_DIR=$(CURDIR)/$(BIN)/recipes CONTROLPLANE_BIN=$(CURDIR)/$(BIN)/controlplane \
 	  $(GO) test -count=1 -timeout $(TEST_TIME) .
 

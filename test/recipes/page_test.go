@@ -23,8 +23,6 @@ type block struct {
 type page struct {
 	name   string
 	blocks []block
-	// addresses has a free address for each of this machine in the page.
-	addresses map[string]string
 }
 
 var (
@@ -32,22 +30,21 @@ var (
 	local  = regexp.MustCompile(`127\.0\.0\.1:\d+`)
 )
 
-// readPage reads a page. Each address of this machine becomes a free one, the same for all blocks.
-func readPage(t *testing.T, name string) *page {
+// readPage reads a page. Each address of this machine becomes the given one, or a free one.
+func readPage(t *testing.T, name string, addresses map[string]string) *page {
 	t.Helper()
 	root, err := harness.Root()
 	must(t, err)
 	source, err := os.ReadFile(filepath.Join(root, "docs", "consumers", name))
 	must(t, err)
-	free := map[string]string{}
 	text := local.ReplaceAllStringFunc(string(source), func(address string) string {
-		if free[address] == "" {
-			free[address], err = harness.FreeAddress()
+		if addresses[address] == "" {
+			addresses[address], err = harness.FreeAddress()
 			must(t, err)
 		}
-		return free[address]
+		return addresses[address]
 	})
-	return &page{name: name, blocks: parse(text), addresses: free}
+	return &page{name: name, blocks: parse(text)}
 }
 
 func parse(text string) (blocks []block) {
@@ -65,6 +62,16 @@ func parse(text string) (blocks []block) {
 		blocks = append(blocks, b)
 	}
 	return blocks
+}
+
+// writeFiles writes the files of the page.
+func (p *page) writeFiles(t *testing.T, dir string) {
+	t.Helper()
+	for _, b := range p.blocks {
+		if b.title != "" {
+			must(t, os.WriteFile(filepath.Join(dir, b.title), []byte(b.text), 0o600))
+		}
+	}
 }
 
 var (

@@ -89,19 +89,20 @@ func walk(t *testing.T, name string) {
 	if _, err := exec.LookPath("kubectl"); err != nil {
 		t.Skip("not run: no kubectl on this machine")
 	}
-	p := readPage(t, name)
+	addresses := map[string]string{}
+	p := readPage(t, name, addresses)
+	p.writeFiles(t, dir)
 	plane := controlPlane(t)
 	env = append(env, "KUBECONFIG="+plane.Kubeconfig)
 	s := newShell(t, dir, env)
 	restartFlaky(t, env)
-	if address := p.addresses[kafkaAddress]; address != "" {
+	if address := addresses[kafkaAddress]; address != "" {
 		kafka(t, address)
 	}
 	printed, ran := "", 0
 	for _, b := range p.blocks {
 		switch {
 		case b.title != "":
-			must(t, os.WriteFile(filepath.Join(dir, b.title), []byte(b.text), 0o600))
 		case b.installs:
 			checkInstalled(t, b.text)
 		case b.language == "sh":
@@ -122,8 +123,11 @@ func walk(t *testing.T, name string) {
 	}
 }
 
-// kafkaAddress is where the pages have Kafka.
-const kafkaAddress = "127.0.0.1:9092"
+// Where the pages have NATS and Kafka.
+const (
+	natsAddress  = "127.0.0.1:4222"
+	kafkaAddress = "127.0.0.1:9092"
+)
 
 // kafka starts a broker at an address: kfake, which speaks Kafka's protocol.
 func kafka(t *testing.T, address string) {
