@@ -85,7 +85,8 @@ func decodeSequence(b []byte) (s sequence, ok bool) {
 }
 
 // parseSequence reads an attribute. Where there is none that can be read, version and deleted say
-// where the event belongs.
+// where the event belongs. An inferred delete belongs where the object was missing, which only the
+// attribute says: its version is the last known one, and the object may have lived on after it.
 func parseSequence(attribute, version string, deleted bool) sequence {
 	era, rest, found := strings.Cut(attribute, ".")
 	n, err := strconv.ParseUint(era, 10, 32)
@@ -96,6 +97,11 @@ func parseSequence(attribute, version string, deleted bool) sequence {
 	if _, entered, found := strings.Cut(rest, ".entered."); found {
 		digits, _, _ := strings.Cut(entered, ".")
 		s.entered, _ = strconv.ParseUint(digits, 10, 64) // none that the bridge makes is no number
+	}
+	if digits, isEnd := strings.CutSuffix(rest, ".deleted"); isEnd && deleted {
+		if n, err := strconv.ParseUint(digits, 10, 64); err == nil && n > 0 {
+			s.version, s.text = n, ""
+		}
 	}
 	return s
 }
