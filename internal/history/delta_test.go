@@ -86,11 +86,12 @@ func TestSequence(t *testing.T) {
 	t.Run("its bytes sort as the attribute does", func(t *testing.T) {
 		attributes := []string{
 			"00000000.00000000000000000007", "00000000.00000000000000000007.deleted",
-			"00000000.00000000000000000007.entered.00000000000000000009",
-			"00000000.00000000000000000007.entered.00000000000000000009.deleted",
-			"00000000.00000000000000000012", "00000001.00000000000000000003",
+			"00000000.00000000000000000012",
+			"00000000.entered.00000000000000000009.00000000000000000007",
+			"00000000.entered.00000000000000000009.00000000000000000007.deleted",
+			"00000001.00000000000000000003",
 		}
-		versions := []string{"7", "7", "7", "7", "12", "3"}
+		versions := []string{"7", "7", "12", "7", "7", "3"}
 		var last []byte
 		for i, a := range attributes {
 			s := parseSequence(a, versions[i], strings.HasSuffix(a, ".deleted"))

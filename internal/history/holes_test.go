@@ -125,3 +125,42 @@ func TestGap(t *testing.T) {
 		}
 	})
 }
+
+// An object whose namespace comes into the selection again comes with the version that it had, which
+// may be one of before it left.
+func TestEnteredAgain(t *testing.T) {
+	at := time.Date(2026, 11, 22, 14, 0, 0, 0, time.UTC)
+	db, err := history.Open(history.Options{Dir: t.TempDir()})
+	testkit.OK(t, err)
+	t.Cleanup(func() { testkit.OK(t, db.Close()) })
+	var events []*event.Event
+	for i, v := range []struct {
+		op       event.Op
+		version  int
+		sequence string
+	}{
+		{event.Added, 7, "00000000.00000000000000000007"},
+		{event.Deleted, 7, "00000000.00000000000000000020.deleted"},
+		{event.Added, 7, "00000000.entered.00000000000000000030.00000000000000000007"},
+		{event.Updated, 45, "00000000.entered.00000000000000000030.00000000000000000045"},
+		{event.Deleted, 45, "00000000.entered.00000000000000000030.00000000000000000050.deleted"},
+		{event.Added, 45, "00000000.entered.00000000000000000060.00000000000000000045"},
+	} {
+		e := podVersion(0, v.version, 0, at.Add(time.Duration(i)*time.Minute), "")
+		e.Op, e.Type, e.Sequence, e.ID = v.op, "dev.kubebridge.resource."+string(v.op), v.sequence, v.sequence
+		events = append(events, e)
+	}
+	_, err = db.Append(t.Context(), events)
+	testkit.OK(t, err)
+	o := &history.Object{Unit: db.Units()[0], Namespace: "shop", Name: "web-0"}
+	for version, want := range map[uint64]int{6: -1, 7: 0, 19: 0, 20: 1, 29: 1, 30: 2, 44: 2, 45: 3, 49: 3, 50: 4, 59: 4, 60: 5, 99: 5} {
+		v, err := db.At(o, history.Point{Version: version})
+		testkit.OK(t, err)
+		switch {
+		case want < 0 && v != nil:
+			t.Errorf("at %d: %s, want nothing", version, v.Event.Sequence)
+		case want >= 0 && (v == nil || v.Event.Sequence != events[want].Sequence || v.Event.ResourceVersion != events[want].ResourceVersion):
+			t.Errorf("at %d: %+v, want %s", version, v, events[want].Sequence)
+		}
+	}
+}

@@ -111,7 +111,7 @@ func (r *reader) text(seq sequence, h header) (text []byte, base string, err err
 		if h.back > want.version {
 			return nil, "", errDelta
 		}
-		want = sequence{era: seq.era, version: want.version - h.back}
+		want = sequence{era: seq.era, entered: seq.entered, version: want.version - h.back}
 		if base == "" {
 			base = want.resourceVersion()
 		}
@@ -143,7 +143,7 @@ func (r *reader) back(prefix []byte, want sequence) (h header, whole []byte, err
 		if !ok {
 			return h, nil, errRecord
 		}
-		if seq.era != want.era || seq.version < want.version {
+		if seq.era != want.era || seq.entered != want.entered || seq.version < want.version {
 			break
 		}
 		if seq.version != want.version || seq.deleted || !seq.isNumber() {
@@ -265,7 +265,7 @@ func (r *reader) versions(o *Object, since, until time.Time, yield func(*Version
 			continue
 		}
 		base := ""
-		if h.kind == storedDelta && text != nil && last.era == seq.era && !last.deleted && last.version == seq.version-h.back {
+		if h.kind == storedDelta && text != nil && last.era == seq.era && last.entered == seq.entered && !last.deleted && last.version == seq.version-h.back {
 			base = last.resourceVersion()
 			text, err = h.apply(text)
 		} else {
@@ -434,7 +434,21 @@ func (r *reader) lastAt(o *Object, p Point) (seq sequence, found bool, err error
 			return newest, true, nil
 		}
 		era := binary.BigEndian.AppendUint32(bytes.Clone(prefix), newest.era)
-		key := binary.BigEndian.AppendUint64(append(bytes.Clone(era), classNumber), p.Version)
+		if newest.entered > 0 { // into which selection did it come last?
+			key := binary.BigEndian.AppendUint64(append(bytes.Clone(era), classEntered), p.Version)
+			if !r.it.SeekLT(after(key)) || !isPrefix(r.it.Key(), era) {
+				end = era
+				continue
+			}
+			if newest, ok = decodeSequence(r.it.Key()[len(prefix):]); !ok {
+				return seq, false, errRecord
+			}
+		}
+		from := era
+		if newest.entered > 0 {
+			from = binary.BigEndian.AppendUint64(append(bytes.Clone(era), classEntered), newest.entered)
+		}
+		key := binary.BigEndian.AppendUint64(append(bytes.Clone(from), classNumber), p.Version)
 		if r.it.SeekLT(after(key)) && isPrefix(r.it.Key(), era) {
 			if seq, ok = decodeSequence(r.it.Key()[len(prefix):]); !ok {
 				return seq, false, errRecord

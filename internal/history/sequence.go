@@ -16,20 +16,20 @@ type sequence struct {
 	// version is a number; text is the version where it is no number.
 	version uint64
 	text    string
-	// entered is the version of the Namespace with which the object came into the selection again.
+	// entered is the version of the Namespace with which the object came into the selection again. Its
+	// versions then are behind all of before, whatever their numbers are.
 	entered uint64
 	deleted bool
 }
 
 // Classes of versions in a key, and what follows a version.
 const (
-	classNumber = 0
-	classText   = 1
+	classNumber  = 0
+	classText    = 1
+	classEntered = 2 // the version of the Namespace, and then a version of one of the others
 
-	suffixNone           = 0
-	suffixDeleted        = 1
-	suffixEntered        = 2
-	suffixEnteredDeleted = 3
+	suffixNone    = 0
+	suffixDeleted = 1
 )
 
 // isNumber reports whether the version is a number, so that differences to it can be stored.
@@ -37,17 +37,15 @@ func (s sequence) isNumber() bool { return s.text == "" }
 
 func (s sequence) append(dst []byte) []byte {
 	dst = binary.BigEndian.AppendUint32(dst, s.era)
+	if s.entered > 0 {
+		dst = binary.BigEndian.AppendUint64(append(dst, classEntered), s.entered)
+	}
 	if s.isNumber() {
 		dst = binary.BigEndian.AppendUint64(append(dst, classNumber), s.version)
 	} else {
 		dst = append(append(append(dst, classText), s.text...), separator)
 	}
-	switch {
-	case s.entered > 0 && s.deleted:
-		return append(binary.BigEndian.AppendUint64(append(dst, suffixEntered), s.entered), suffixEnteredDeleted)
-	case s.entered > 0:
-		return append(binary.BigEndian.AppendUint64(append(dst, suffixEntered), s.entered), suffixNone)
-	case s.deleted:
+	if s.deleted {
 		return append(dst, suffixDeleted)
 	}
 	return append(dst, suffixNone)
@@ -57,8 +55,13 @@ func decodeSequence(b []byte) (s sequence, ok bool) {
 	if len(b) < 5 {
 		return s, false
 	}
-	s.era = binary.BigEndian.Uint32(b)
-	class, b := b[4], b[5:]
+	s.era, b = binary.BigEndian.Uint32(b), b[4:]
+	if b[0] == classEntered && len(b) > 9 {
+		if s.entered, b = binary.BigEndian.Uint64(b[1:]), b[9:]; s.entered == 0 {
+			return s, false
+		}
+	}
+	class, b := b[0], b[1:]
 	switch {
 	case class == classNumber && len(b) > 8:
 		s.version, b = binary.BigEndian.Uint64(b), b[8:]
@@ -71,17 +74,11 @@ func decodeSequence(b []byte) (s sequence, ok bool) {
 	default:
 		return s, false
 	}
-	switch {
-	case len(b) == 1 && b[0] == suffixNone:
-		return s, true
-	case len(b) == 1 && b[0] == suffixDeleted:
-		s.deleted = true
-		return s, true
-	case len(b) == 10 && b[0] == suffixEntered && (b[9] == suffixNone || b[9] == suffixEnteredDeleted):
-		s.entered, s.deleted = binary.BigEndian.Uint64(b[1:]), b[9] == suffixEnteredDeleted
-		return s, s.entered > 0
+	if len(b) != 1 || b[0] != suffixNone && b[0] != suffixDeleted {
+		return s, false
 	}
-	return s, false
+	s.deleted = b[0] == suffixDeleted
+	return s, true
 }
 
 // parseSequence reads an attribute. Where there is none that can be read, version and deleted say
@@ -94,8 +91,9 @@ func parseSequence(attribute, version string, deleted bool) sequence {
 		return newSequence(0, version, deleted)
 	}
 	s := newSequence(uint32(n), version, deleted)
-	if _, entered, found := strings.Cut(rest, ".entered."); found {
-		digits, _, _ := strings.Cut(entered, ".")
+	if entered, found := strings.CutPrefix(rest, "entered."); found {
+		var digits string
+		digits, rest, _ = strings.Cut(entered, ".")
 		s.entered, _ = strconv.ParseUint(digits, 10, 64) // none that the bridge makes is no number
 	}
 	if digits, isEnd := strings.CutSuffix(rest, ".deleted"); isEnd && deleted {
@@ -132,13 +130,13 @@ func (s sequence) resourceVersion() string {
 func (s sequence) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%08d.", s.era)
+	if s.entered > 0 {
+		fmt.Fprintf(&b, "entered.%020d.", s.entered)
+	}
 	if s.isNumber() {
 		fmt.Fprintf(&b, "%020d", s.version)
 	} else {
 		b.WriteString(s.text)
-	}
-	if s.entered > 0 {
-		fmt.Fprintf(&b, ".entered.%020d", s.entered)
 	}
 	if s.deleted {
 		b.WriteString(".deleted")

@@ -227,7 +227,7 @@ func (b *batch) setVersion(
 	w := b.w
 	text = make([]byte, 0, len(data)+256)
 	if follows && last.deltas < maxDeltas && !last.seq.deleted && last.seq.isNumber() && seq.isNumber() &&
-		last.seq.era == seq.era {
+		last.seq.era == seq.era && last.seq.entered == seq.entered {
 		text = appendText(text, u, e, seq, data, last.seq.resourceVersion())
 		w.value = w.delta.appendRecord(w.value[:0], e.Op, timeOf(e), seq.version-last.seq.version, last.text, text)
 		if len(w.value) < len(text)/2 {
