@@ -111,18 +111,42 @@ func (db *DB) Uncertain(o *Object, v *Version, p Point) (holes []*Mark, err erro
 		case m.Event.Op == event.Synced && m.isUpTo(p) && m.Time.After(synced):
 			synced = m.Time
 		case !m.IsHole() || !m.concerns(o):
-		case m.covers(p) && !m.shows(v), m.isUpTo(p) && !m.endsBefore(v):
+		case m.covers(p):
+			isShown, err := db.shows(m, o, v)
+			if err != nil {
+				return nil, err
+			}
+			if !isShown {
+				holes = append(holes, m)
+			}
+		case m.isUpTo(p) && !m.endsBefore(v):
 			holes = append(holes, m)
 		}
 	}
 	return slices.DeleteFunc(holes, func(m *Mark) bool { return !m.covers(p) && m.isHealed(synced) }), nil
 }
 
-// shows reports whether the list after a gap has a version that came within the gap: the object had
-// it from then on.
-func (m *Mark) shows(v *Version) bool {
+// shows reports whether the list after a gap has a version that came within the gap, and no other
+// one of the object: then it had this one from then on.
+func (db *DB) shows(m *Mark, o *Object, v *Version) (bool, error) {
 	from, to, ok := m.versions()
-	return ok && v != nil && !v.Deleted() && v.seq.isNumber() && from < v.seq.version && v.seq.version <= to
+	if !ok || v == nil || v.Deleted() || !v.seq.isNumber() || v.seq.version <= from || v.seq.version > to {
+		return false, nil
+	}
+	r, err := db.reader()
+	if err != nil {
+		return false, err
+	}
+	defer r.Close()
+	prefix := o.prefix()
+	if !r.it.SeekGE(append(v.seq.append(bytes.Clone(prefix)), 0)) || !isPrefix(r.it.Key(), prefix) {
+		return true, r.err()
+	}
+	next, ok := decodeSequence(r.it.Key()[len(prefix):])
+	if !ok {
+		return false, errRecord
+	}
+	return next.era > v.seq.era || next.entered > v.seq.entered || next.version > to, nil
 }
 
 // endsBefore reports whether a version came after a hole.

@@ -41,9 +41,10 @@ func TestGap(t *testing.T) {
 		mark(event.Synced, 5, 5, `{}`), change("stays", event.Added, 10, 10), change("changes", event.Added, 20, 20),
 		change("goes", event.Added, 30, 30), change("gone", event.Added, 40, 40), change("gone", event.Deleted, 50, 50),
 		change("gone", event.Added, 60, 60), change("gone", event.Deleted, 600, 600),
+		change("ahead", event.Added, 605, 605),
 		mark(event.Gap, 3000, 3001, `{"reason":"expired","from":"600","to":"3000"}`),
 		change("changes", event.Updated, 2000, 3002), change("goes", event.Deleted, 3000, 3003), change("comes", event.Added, 2500, 3004),
-		mark(event.Synced, 3000, 3005, `{}`), change("later", event.Added, 4000, 2999),
+		change("ahead", event.Updated, 2600, 3004), mark(event.Synced, 3000, 3005, `{}`), change("later", event.Added, 4000, 2999),
 	})
 	testkit.OK(t, err)
 	const unknown = "unknown"
@@ -78,6 +79,8 @@ func TestGap(t *testing.T) {
 		{"changes", 1999, "20 or another"},
 		{"changes", 2000, "2000"},
 		{"changes", 3000, "2000"},
+		{"ahead", 700, "605 or another"},
+		{"ahead", 2600, "2600"}, // sent, and not committed before the gap
 		{"goes", 600, "30"},
 		{"goes", 1000, "30 or another"},
 		{"goes", 3000, "none"},

@@ -189,7 +189,7 @@ func (db *DB) notYet(o *Object, p Point, horizon time.Time) error {
 			return err
 		}
 		e := &first.Event
-		if e.Op == event.Added && !e.Initial && !e.Inferred && e.Cause != "entered-selector" && !first.Time.Before(horizon) {
+		if e.Op == event.Added && !e.Initial && !e.Inferred && e.Cause != "entered-selector" && !first.Time.Before(horizon) && (p.Version == 0 || horizon.IsZero()) {
 			return fmt.Errorf("%s %w at %s: it was created at %s (resourceVersion %s)", o, ErrDidNotExist, p, ShowTime(first.Time), e.ResourceVersion)
 		}
 		return fmt.Errorf("what %s was at %s %w: the history of it begins at %s (resourceVersion %s)", o, p, ErrNotKnown, ShowTime(first.Time), e.ResourceVersion)
