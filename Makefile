@@ -141,6 +141,11 @@ test-crash: controlplane ## Kill the bridge CRASH_KILLS times, twice, while ever
 CRASH_KILLS ?= 200
 CRASH_FLAGS ?=
 
+.PHONY: test-history
+test-history: controlplane ## Ask a history for 10,000 objects at random moments and 100 states of each namespace, after kills, a 410, a restored etcd and retention
+	cd test/e2e && CONTROLPLANE_BIN=$(CURDIR)/$(BIN)/controlplane $(GO) test -run '^TestHistoryIsTrue$$' -timeout 60m -v . \
+	  -history.time=20s -history.kills=10 -history.pairs=10000 -history.states=100 -history.retention=1m
+
 .PHONY: soak
 soak: controlplane ## Follow changes for SOAK_TIME, without a broker in the middle, and fail for what grows; bin/soak has the samples
 	cd test/e2e && CONTROLPLANE_BIN=$(CURDIR)/$(BIN)/controlplane $(GO) test -run '^TestSoak$$' -timeout 12h -v . \

@@ -17,6 +17,7 @@ type Change struct {
 	Initial bool            // it existed when the watch began
 	// Inferred: it is no event of a watch, but what a list shows to have happened. See Inferred.
 	Inferred bool
+	Seen     time.Time // when it was received
 	Object
 }
 
@@ -85,7 +86,7 @@ func (o *Object) Key() string {
 
 // newChange reads the object of a frame.
 func newChange(c Collection, kind string, raw json.RawMessage) (Change, error) {
-	ch := Change{Collection: c, Type: kind, Raw: raw}
+	ch := Change{Collection: c, Type: kind, Raw: raw, Seen: time.Now()}
 	if err := json.Unmarshal(raw, &ch.Object); err != nil {
 		return ch, fmt.Errorf("object of a frame: %w", err)
 	}
