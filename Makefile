@@ -197,6 +197,12 @@ test-failover-kafka: $(BIN)/kafka/.fetched ## test-failover with Apache Kafka in
 	cd test/kafka && $(GO) build -o $(CURDIR)/$(BIN)/kafkabroker ./broker
 	$(MAKE) test-failover FAILOVER_KAFKA='-failover.kafka=$(CURDIR)/$(BIN)/kafkabroker -failover.kafka.lib=$(CURDIR)/$(BIN)/kafka'
 
+.PHONY: test-view
+test-view: controlplane $(BIN)/kafka/.fetched ## The view of the state in Apache Kafka after crashes, outages, expired versions and a restored etcd (needs Java 17, Maven)
+	cd test/kafka && $(GO) build -o $(CURDIR)/$(BIN)/kafkabroker ./broker
+	cd test/e2e && CONTROLPLANE_BIN=$(CURDIR)/$(BIN)/controlplane $(GO) test -count=1 -run '^TestKafkaView$$' -timeout $(TEST_TIME) -v . \
+	  -failover.kafka=$(CURDIR)/$(BIN)/kafkabroker -failover.kafka.lib=$(CURDIR)/$(BIN)/kafka
+
 .PHONY: test-outage
 test-outage: build ## A broker is away while OUTAGE_CHANGES changes of 6 KB arrive, and the bridge is killed
 	$(GO) test ./internal/cli -run Outage -timeout 60m -v -outage.changes=$(OUTAGE_CHANGES) -outage.bridge=$(CURDIR)/$(BIN)/bridge
