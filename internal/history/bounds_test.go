@@ -90,13 +90,13 @@ func TestLinearTime(t *testing.T) {
 		},
 	} {
 		t.Run("Changes where "+shape, func(t *testing.T) {
-			testkit.CheckLinear(t, 2_000, func(size int) func() {
+			testkit.CheckLinear(t, 4_000, func(size int) func() {
 				older, newer := versions(size)
 				return func() { Changes([]byte(older), []byte(newer)) }
 			})
 		})
 		t.Run("a delta where "+shape, func(t *testing.T) {
-			testkit.CheckLinear(t, 2_000, func(size int) func() {
+			testkit.CheckLinear(t, 4_000, func(size int) func() {
 				older, newer := versions(size)
 				var d deltaEncoder
 				return func() { d.append(nil, []byte(older), []byte(newer)) }
