@@ -146,7 +146,7 @@ func (h *historyRun) isHidden(m moment) bool {
 			return !m.at.Before(s.from.at.Add(-time.Minute)) && !m.at.After(s.to.at)
 		}
 		behind := m.era > s.from.era || m.era == s.from.era && m.version > s.from.version
-		return behind && (m.era < s.to.era || m.era == s.to.era && m.version < s.to.version)
+		return behind && (m.era < s.to.era || m.era == s.to.era && m.version <= s.to.version)
 	})
 }
 
