@@ -266,6 +266,10 @@ type versionsReport struct {
 const (
 	defaultVersions = 500
 	mostVersions    = 5000
+
+	// mostBytes is of the objects of versions, or of the changes of a timeline: objects may be
+	// large, and each of their versions too.
+	mostBytes = 32 << 20
 )
 
 func (a *asked) versions() (any, error) {
@@ -287,31 +291,45 @@ func (a *asked) versions() (any, error) {
 	if r.uncertainty, err = a.uncertainty(holes); err != nil {
 		return nil, err
 	}
-	var last []*history.Version // one more than are reported: the one before the first
+	last := newest{count: limit, bytes: mostBytes}
 	for v, err := range a.db.Versions(o, since.At, until.At) {
 		if err := cmp.Or(err, a.ctx.Err()); err != nil {
 			return nil, err
 		}
-		if len(last) > limit {
-			last = append(last[:0], last[1:]...)
-			r.Earlier++
-		}
-		last = append(last, v)
+		last.add(v)
 	}
-	var before *history.Version
-	if len(last) > limit {
-		before, last = last[0], last[1:]
-		r.Earlier++
-	} else if len(last) > 0 {
-		if before, err = a.db.VersionBefore(last[0]); err != nil {
+	if last.before == nil && len(last.versions) > 0 {
+		if last.before, err = a.db.VersionBefore(last.versions[0]); err != nil {
 			return nil, err
 		}
 	}
-	for _, v := range last {
+	r.Earlier = last.earlier
+	before := last.before
+	for _, v := range last.versions {
 		r.Versions = append(r.Versions, v.Report(before))
 		before = v
 	}
 	return r, nil
+}
+
+// newest keeps the last versions that it is given: at most count of them, and at most bytes of
+// objects, but always one.
+type newest struct {
+	count, bytes int
+	versions     []*history.Version
+	before       *history.Version // the one before them; nil for none
+	earlier      int              // how many came before them
+}
+
+func (n *newest) add(v *history.Version) {
+	n.versions = append(n.versions, v)
+	n.bytes -= len(v.Event.Data)
+	for len(n.versions) > 1 && (len(n.versions) > n.count || n.bytes < 0) {
+		n.before = n.versions[0]
+		n.versions = slices.Delete(n.versions, 0, 1)
+		n.bytes += len(n.before.Event.Data)
+		n.earlier++
+	}
 }
 
 // stateOf is an object at a point.
@@ -443,17 +461,20 @@ func (a *asked) timeline() (any, error) {
 		return nil, err
 	}
 	wanted := func(u *history.Unit) bool { return slices.Contains(units, u) }
+	bytes := 0
 	for e, err := range a.db.Timeline(cluster, a.namespace(), since.At, until.At, wanted) {
 		switch {
 		case cmp.Or(err, a.ctx.Err()) != nil:
 			return nil, cmp.Or(err, a.ctx.Err())
 		case e.IsHeartbeat() && a.q.Get("heartbeats") != "true":
 			r.Heartbeats++
-		case len(r.Changes) == limit:
+		case len(r.Changes) == limit || bytes > mostBytes:
 			r.More = true
 			return r, nil
 		default:
-			r.Changes = append(r.Changes, e.Report())
+			report := e.Report()
+			r.Changes = append(r.Changes, report)
+			bytes += report.Size()
 		}
 	}
 	return r, nil

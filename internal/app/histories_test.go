@@ -5,8 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -195,5 +197,39 @@ func TestQuestionsAtATime(t *testing.T) {
 	}
 	if text, code := askText(t, h, "resources", ""); code != http.StatusOK {
 		t.Errorf("%d %s", code, text)
+	}
+}
+
+func TestNewest(t *testing.T) {
+	for name, tt := range map[string]struct {
+		count, bytes int
+		sizes        []int // of the versions, whose names are their places
+		want         string
+	}{
+		"all":                  {count: 3, bytes: 10, sizes: []int{1, 2, 3}, want: "012, 0 earlier"},
+		"by their count":       {count: 2, bytes: 10, sizes: []int{1, 2, 3}, want: "12 after 0, 1 earlier"},
+		"by their bytes":       {count: 9, bytes: 5, sizes: []int{1, 2, 3}, want: "12 after 0, 1 earlier"},
+		"one that is too big":  {count: 9, bytes: 5, sizes: []int{1, 2, 9}, want: "2 after 1, 2 earlier"},
+		"small ones behind it": {count: 9, bytes: 5, sizes: []int{9, 1, 2}, want: "12 after 0, 1 earlier"},
+		"none":                 {count: 9, bytes: 5, want: ", 0 earlier"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newest{count: tt.count, bytes: tt.bytes}
+			for i, size := range tt.sizes {
+				n.add(&history.Version{Event: event.Event{
+					Name: strconv.Itoa(i), Data: make([]byte, size),
+				}})
+			}
+			got := ""
+			for _, v := range n.versions {
+				got += v.Event.Name
+			}
+			if n.before != nil {
+				got += " after " + n.before.Event.Name
+			}
+			if got += fmt.Sprintf(", %d earlier", n.earlier); got != tt.want {
+				t.Errorf("%q, want %q", got, tt.want)
+			}
+		})
 	}
 }

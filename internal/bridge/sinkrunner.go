@@ -19,12 +19,12 @@ import (
 // sinkRunner is a sink that runs, and what ends with it.
 type sinkRunner struct {
 	publisher *publisher.Publisher
-	name    string
-	key     string        // of it among replicas: its name, and where it sends to
-	room    *standby.Room // for what its relays hold; nil where there are no other replicas
-	metrics []*metric.Scope
-	stop    context.CancelCauseFunc // set before it runs; nil while another replica leads
-	ended   chan struct{}           // closed when it has ended
+	name      string
+	key       string        // of it among replicas: its name, and where it sends to
+	room      *standby.Room // for what its relays hold; nil where there are no other replicas
+	metrics   []*metric.Scope
+	stop      context.CancelCauseFunc // set before it runs; nil while another replica leads
+	ended     chan struct{}           // closed when it has ended
 }
 
 // keyOf tells sinks apart that may have one name in the configurations of two replicas.

@@ -62,6 +62,15 @@ func (v *Version) report(changes []Change) VersionReport {
 	return r
 }
 
+// Size is about how many bytes it takes as JSON.
+func (r *VersionReport) Size() int {
+	size := 256
+	for _, c := range r.Changed {
+		size += len(c.Field) + len(c.Old) + len(c.New)
+	}
+	return size
+}
+
 // Report is an entry of a timeline as JSON.
 func (e *Entry) Report() TimelineReport {
 	return TimelineReport{
