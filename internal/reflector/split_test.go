@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"regexp"
 	"os"
 	"slices"
 	"strings"
@@ -84,6 +85,10 @@ func FuzzFrames(f *testing.F) {
 	})
 }
 
+// lowerHalf is the lower half of a surrogate pair near the end. Without the upper one it is a
+// mistake. jsontext waits for as much as a pair takes before it looks.
+var lowerHalf = regexp.MustCompile(`(?s)\\u[dD][c-fC-F][0-9a-fA-F]{2}.{0,5}$`)
+
 // asJsontext checks that jsontext finds the same frames, and where theirs end, a mistake in the
 // same one.
 func asJsontext(t *testing.T, raw []byte, got []string, err error) {
@@ -112,6 +117,9 @@ func asJsontext(t *testing.T, raw []byte, got []string, err error) {
 	_, wantErr := d.ReadValue()
 	_, syntax := errors.AsType[*jsontext.SyntacticError](wantErr)
 	cut := errors.Is(wantErr, io.ErrUnexpectedEOF)
+	if cut && errors.Is(err, resource.ErrSyntax) && lowerHalf.Match(raw) {
+		return
+	}
 	if errors.Is(err, resource.ErrSyntax) != (syntax && !cut) && !reflector.IsUnexpected(err) ||
 		reflector.IsCut(err) != cut && !reflector.IsUnreadable(err) {
 		t.Fatalf("%q: %v, but jsontext says %v", raw, err, wantErr)

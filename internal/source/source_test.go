@@ -295,7 +295,8 @@ func jetStream(t *testing.T, s *server.Server) jetstream.JetStream {
 	conn, err := natsgo.Connect(s.ClientURL())
 	testkit.OK(t, err)
 	t.Cleanup(conn.Close)
-	js, err := jetstream.New(conn)
+	// a machine may be busy for longer than the client waits for room
+	js, err := jetstream.New(conn, jetstream.WithPublishAsyncMaxPending(1<<16))
 	testkit.OK(t, err)
 	return js
 }

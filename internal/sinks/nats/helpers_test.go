@@ -152,9 +152,13 @@ func newSinkOver(t testing.TB, url string, change ...func(*nats.Config)) *nats.S
 func openOver(t testing.TB, url string, change ...func(*nats.Config)) *nats.Sink {
 	t.Helper()
 	sink := newSinkOver(t, url, change...)
-	if err := sink.Open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	eventually(t, "open", func() error { // as a publisher does: a cluster elects a leader meanwhile
+		err := sink.Open(t.Context())
+		if err != nil && sinks.Classify(err) == sinks.Refused {
+			t.Fatal(err)
+		}
+		return err
+	})
 	t.Cleanup(func() { _ = sink.Close() })
 	return sink
 }
