@@ -5,7 +5,7 @@ BIN       := bin
 LDFLAGS   := -s -w
 # gRPC's debug pages use html/template, and with it the linker has to keep every exported method of every type: 15 MB of 72.
 TAGS      := grpcnotrace
-TEST_TIME ?= 20m
+TEST_TIME ?= 30m
 MODULE    := github.com/kubebridge/bridge
 MODULES   := . client deploy test/e2e test/bench test/kafka test/page test/monitoring test/controllerruntime test/recipes
 # The Kubernetes program is one link of 170 MB: without symbols it takes half the time.
