@@ -196,41 +196,35 @@ func (db *DB) addSince(m *Mark, synced time.Time) error {
 		if u.Source != m.Event.Source {
 			continue
 		}
-		for era := int64(number); era >= 0; era-- {
-			seen, err := db.lastSeen(u, uint32(era), from, m.Time)
-			if err != nil {
-				return err
-			}
-			if !seen.IsZero() {
-				if seen.After(m.Since) {
-					m.Since = seen
-				}
-				break
-			}
+		seen, err := db.lastSeen(u, number, from, m.Time)
+		if err != nil {
+			return err
+		}
+		if seen.After(m.Since) {
+			m.Since = seen
 		}
 	}
 	return nil
 }
 
 // lastSeen is the start of the last minute up to a time in which a watch reported a version up to
-// one; the zero time for none.
+// one, in the last era up to one that has such a minute; the zero time for none.
 func (db *DB) lastSeen(u *Unit, era uint32, version uint64, at time.Time) (time.Time, error) {
-	lower := clockKey(u.Number, era, 0)
-	it, err := db.pebble.NewIter(&pebble.IterOptions{
-		LowerBound: lower, UpperBound: clockKey(u.Number, era, unixSeconds(at)/clockSeconds+1),
-	})
+	first, last := clockKey(u.Number, 0, 0), clockKey(u.Number, era, unixSeconds(at)/clockSeconds)
+	it, err := db.pebble.NewIter(&pebble.IterOptions{LowerBound: first, UpperBound: append(last, 0)})
 	if err != nil {
 		return time.Time{}, err
 	}
 	defer it.Close()
 	for ok := it.Last(); ok; ok = it.Prev() {
 		value, err := it.ValueAndErr()
-		if err != nil || len(value) != 8 || len(it.Key()) != len(lower) {
+		if err != nil || len(value) != 8 || len(it.Key()) != len(first) {
 			return time.Time{}, cmpErr(err, errRecord)
 		}
-		if binary.BigEndian.Uint64(value) <= version {
-			minute := binary.BigEndian.Uint32(bytes.TrimPrefix(it.Key(), lower[:len(lower)-4]))
-			return time.Unix(int64(minute)*clockSeconds, 0), nil
+		minute := binary.BigEndian.Uint32(it.Key()[len(first)-4:])
+		seen := time.Unix(int64(minute)*clockSeconds, 0)
+		if binary.BigEndian.Uint64(value) <= version && !seen.After(at) {
+			return seen, nil
 		}
 	}
 	return time.Time{}, it.Error()

@@ -167,3 +167,24 @@ func TestEnteredAgain(t *testing.T) {
 		}
 	}
 }
+
+// Whoever may write to a stream may say what he likes in an event.
+func TestForgedEra(t *testing.T) {
+	db, err := history.Open(history.Options{Dir: t.TempDir()})
+	testkit.OK(t, err)
+	t.Cleanup(func() { testkit.OK(t, db.Close()) })
+	at := time.Date(2026, 11, 22, 14, 0, 0, 0, time.UTC)
+	gap := &event.Event{
+		ID: "all/gap/3000", Source: "/clusters/prod", Type: "dev.kubebridge.informer.gap",
+		Op: event.Gap, Informer: "all", Resource: "pods", Kind: "Pod", Time: at.Add(time.Hour),
+		ResourceVersion: "3000", Sequence: "4294967295.00000000000000003000",
+		Data: []byte(`{"reason":"expired","from":"600","to":"3000"}`),
+	}
+	_, err = db.Append(t.Context(), []*event.Event{podVersion(0, 10, 0, at, ""), gap})
+	testkit.OK(t, err)
+	holes, err := db.HolesOf(db.Units(), time.Time{}, time.Time{})
+	testkit.OK(t, err)
+	if len(holes) != 1 || !holes[0].Since.Equal(at) {
+		t.Errorf("%d holes, want one since %v: %+v", len(holes), at, holes)
+	}
+}
