@@ -87,7 +87,7 @@ func events(t *testing.T, b *broker) {
 		got, _ := read(t, b, last, 2)
 		wantRead(t, b, got, "c 7", "d 8")
 	})
-	t.Run("what the source has dropped is told", func(t *testing.T) {
+	t.Run("what the source has dropped is reported", func(t *testing.T) {
 		b.put("c")
 		b.put("d")
 		b.put("c")
@@ -103,7 +103,7 @@ func events(t *testing.T, b *broker) {
 		got, _ = read(t, b, last, 3) // each partition has kept one
 		wantRead(t, b, got, "client.lost", "c 11", "d 12")
 	})
-	t.Run("a source that was recreated is told", func(t *testing.T) {
+	t.Run("a source that was recreated is reported", func(t *testing.T) {
 		b.drop()
 		b.create()
 		b.put("e")

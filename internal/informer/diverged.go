@@ -58,7 +58,8 @@ func (c *controller) diverges(version resource.Version) bool {
 // moves the settled state on, and after a crash another list would not show it again. Until
 // everything is compared again nothing moves the watermark.
 func (c *controller) setDiverged(ctx context.Context, version resource.Version) error {
-	c.informer.logger.Warn("the API server has older states of objects than were told: its history is another, and everything is compared anew",
+	c.informer.logger.Warn("the API server has older states of objects than were published: "+
+		"its history is another, and everything is compared again",
 		"version", version, "older", len(c.olderItems))
 	if err := c.informer.insist(ctx, c.cfg.Indexer.SetDiverged); err != nil {
 		return err

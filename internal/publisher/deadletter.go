@@ -135,7 +135,9 @@ func (w *worker) pendingDeadLetter(it *Item, class sinks.Class, why error, log *
 	if w.p.cfg.DeadLetterWait > 0 && time.Since(it.pendingSince) >= w.p.cfg.DeadLetterWait {
 		err := w.keepItem(it, why)
 		if err == nil {
-			w.p.warnings.kept.log(log, slog.LevelError, "message was refused, and for too long its dead letter too; it is kept in the state directory, and the object goes on")
+			w.p.warnings.kept.log(log, slog.LevelError, "message was refused, and for too long "+
+				"its dead letter too; it is kept in the state directory, and the object's next "+
+				"event is sent")
 			return 0, nil
 		}
 		log = log.With("keep_err", err)

@@ -8,7 +8,7 @@ import (
 // door lets callers use the sink until Run is about to close it.
 type door struct {
 	running atomic.Bool   // Run was called
-	closed  chan struct{} // closed when nobody is let in any more
+	closed  chan struct{} // closed when no caller is admitted any more
 	left    chan struct{} // closed when the last caller has left after that
 
 	mu      sync.Mutex
@@ -39,7 +39,7 @@ func (d *door) leave() {
 	}
 }
 
-// close lets nobody in any more, and waits for those who are inside: at most for one look-up each.
+// close admits no further caller, and waits for those who are inside: at most for one look-up each.
 func (d *door) close() {
 	d.mu.Lock()
 	d.closing = true

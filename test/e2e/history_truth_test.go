@@ -297,7 +297,7 @@ func (h *historyRun) ask(b *harness.Bridge, question string, q url.Values) (code
 	return response.StatusCode, body
 }
 
-// killed is a bridge that is killed while objects change, and goes on.
+// killed is a bridge that is killed while objects change, and started again.
 func (h *historyRun) killed(b *harness.Bridge) {
 	h.t.Helper()
 	h.meanwhile(func() {

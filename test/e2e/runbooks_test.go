@@ -32,7 +32,7 @@ func documentedKubectl(t *testing.T, page string) (lines []string) {
 
 var (
 	kubectlSpan = regexp.MustCompile("`(kubectl [^`…]+)`")
-	// A line of a block goes on until one that begins with a word.
+	// A line of a block continues until one that begins with a word.
 	kubectlLine = regexp.MustCompile(`(?m)^kubectl .*(\n[ \t].*)*`)
 	// kubelets are asked by these; the nodes of the tests have none.
 	needsKubelet = regexp.MustCompile(`^kubectl (.* )?(logs|exec|port-forward|run) `)
