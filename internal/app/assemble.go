@@ -48,6 +48,8 @@ type assembler struct {
 	waiting func(error)
 	// fatal ends the process when the state can't be written any more.
 	fatal func(error)
+	// onSynced is called once, when all resources of the start are in sync; nil for nobody.
+	onSynced func()
 	// tracer, nil for none.
 	tracer *tracing.Tracer
 	// undelivered keeps what no broker takes; nil for nothing.
@@ -130,6 +132,7 @@ func (a *assembler) assemble(ctx context.Context) (*assembled, error) {
 		Standby:  a.replicas.bridge(),
 		Version:  a.version,
 		OnSettle: a.onSettle,
+		OnSynced: a.onSynced,
 	}
 	if a.tracer != nil {
 		c.Trace, c.Services = a.tracer.Parent, append(c.Services, a.tracer)

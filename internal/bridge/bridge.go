@@ -52,6 +52,8 @@ type Config struct {
 	Trace func(informer, sink string) func(source, id string) string
 	// OnSettle is called with what a sink has settled; see publisher.Config. May be nil.
 	OnSettle func(sink string, settled []*publisher.Item)
+	// OnSynced is called once, when all resources of the start are in sync. May be nil.
+	OnSynced func()
 	// CommitInterval is how often settled changes are committed; default 200 ms.
 	CommitInterval time.Duration
 	// Watchdog reopens a watch that sent neither event nor bookmark for so long; default 0 for

@@ -19,6 +19,9 @@ func (b *Bridge) progress(ctx context.Context) error {
 		if synced == resources {
 			b.log.Info("all resources are in sync with the API server", "resources", synced, "objects", listed,
 				"took", time.Since(began).Round(time.Millisecond).String())
+			if b.cfg.OnSynced != nil {
+				b.cfg.OnSynced()
+			}
 			return nil
 		}
 		if time.Since(told) >= progressInterval {

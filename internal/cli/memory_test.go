@@ -12,21 +12,21 @@ import (
 
 func TestGarbageIsBoundedUnlessTheEnvironmentSaysHow(t *testing.T) {
 	tests := map[string]struct {
-		env       map[string]string
-		container memlimit.Provider
-		percent   int
-		limit     int64
+		env           map[string]string
+		container     memlimit.Provider
+		start, synced int
+		limit         int64
 	}{
-		"nowhere":               {container: limited(memlimit.ErrNoLimit), percent: gcPercent, limit: math.MaxInt64},
-		"without cgroups":       {container: limited(memlimit.ErrNoCgroup), percent: gcPercent, limit: math.MaxInt64},
-		"in a container":        {container: memlimit.Limit(1000 << 20), percent: gcPercent, limit: 900 << 20},
-		"GOMEMLIMIT says":       {env: map[string]string{"GOMEMLIMIT": "1GiB"}, container: memlimit.Limit(1000 << 20), percent: gcPercent, limit: math.MaxInt64},
-		"GOGC says, and limits": {env: map[string]string{"GOGC": "100"}, container: memlimit.Limit(1000 << 20), percent: 100, limit: 900 << 20},
+		"nowhere":               {container: limited(memlimit.ErrNoLimit), start: startPercent, synced: syncedPercent, limit: math.MaxInt64},
+		"without cgroups":       {container: limited(memlimit.ErrNoCgroup), start: startPercent, synced: syncedPercent, limit: math.MaxInt64},
+		"in a container":        {container: memlimit.Limit(1000 << 20), start: startPercent, synced: syncedPercent, limit: 900 << 20},
+		"GOMEMLIMIT says":       {env: map[string]string{"GOMEMLIMIT": "1GiB"}, container: memlimit.Limit(1000 << 20), start: startPercent, synced: syncedPercent, limit: math.MaxInt64},
+		"GOGC says, and limits": {env: map[string]string{"GOGC": "70"}, container: memlimit.Limit(1000 << 20), start: 70, synced: 70, limit: 900 << 20},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			// as the runtime had set them from the environment
-			percent, limit := debug.SetGCPercent(100), debug.SetMemoryLimit(math.MaxInt64)
+			percent, limit := debug.SetGCPercent(70), debug.SetMemoryLimit(math.MaxInt64)
 			t.Cleanup(func() {
 				debug.SetGCPercent(percent)
 				debug.SetMemoryLimit(limit)
@@ -34,15 +34,24 @@ func TestGarbageIsBoundedUnlessTheEnvironmentSaysHow(t *testing.T) {
 			for key, value := range tt.env {
 				t.Setenv(key, value)
 			}
-			boundMemory(slog.New(slog.DiscardHandler), tt.container)
-			if got := debug.SetGCPercent(-1); got != tt.percent {
-				t.Errorf("GC percent %d, want %d", got, tt.percent)
+			synced := boundMemory(slog.New(slog.DiscardHandler), tt.container)
+			if got := gcPercent(); got != tt.start {
+				t.Errorf("GC percent %d, want %d", got, tt.start)
+			}
+			if synced(); gcPercent() != tt.synced {
+				t.Errorf("GC percent %d when in sync, want %d", gcPercent(), tt.synced)
 			}
 			if got := debug.SetMemoryLimit(-1); got != tt.limit {
 				t.Errorf("memory limit %d, want %d", got, tt.limit)
 			}
 		})
 	}
+}
+
+func gcPercent() int {
+	percent := debug.SetGCPercent(-1)
+	debug.SetGCPercent(percent)
+	return percent
 }
 
 func limited(err error) memlimit.Provider { return func() (uint64, error) { return 0, err } }

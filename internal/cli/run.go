@@ -72,7 +72,7 @@ func (r *runner) run(c *config.Config) error {
 		stderr, options.Progress = r.progress.screen, r.progress.run
 	}
 	options.Log, options.Level = newLeveledLogger(c.Log, stderr)
-	boundMemory(options.Log, memlimit.FromCgroup)
+	options.OnSynced = boundMemory(options.Log, memlimit.FromCgroup)
 	sampleMemory(c.Admin.Pprof && c.Admin.Address != "")
 	ctx, stop := untilSignal(r.cmd.Context(), options.Log, os.Exit)
 	defer stop()

@@ -46,22 +46,26 @@ func pack(r Record) (k cachedRecord, ok bool) {
 	k.written, k.eventTime = r.Written, r.EventTime
 	var err error
 	k.version, err = strconv.ParseUint(string(r.Version), 10, 64)
-	return k, err == nil && !k.behind() && strconv.FormatUint(k.version, 10) == string(r.Version)
+	return k, err == nil && !k.behind() && r.Version[0] != '0' // which would not come back
 }
 
 func (k cachedRecord) record() Record {
-	version := resource.Version(strconv.FormatUint(k.version&^behindBit, 10))
+	var buf [uuidLen + len("18446744073709551615")]byte
+	text := string(strconv.AppendUint(appendUUID(buf[:0], &k.uid), k.version&^behindBit, 10))
 	return Record{
-		UID: formatUUID(&k.uid), Version: version, Written: k.written,
+		UID: text[:uuidLen], Version: resource.Version(text[uuidLen:]), Written: k.written,
 		EventTime: k.eventTime,
 	}
 }
+
+// uuidLen is the length of a UUID as text.
+const uuidLen = 36
 
 // groups are the lengths of the parts of a UUID in hexadecimal digits.
 var groups = [...]int{8, 4, 4, 4, 12}
 
 func packUUID(dst *[16]byte, s string) bool {
-	if len(s) != 36 || strings.ContainsAny(s, "ABCDEF") {
+	if len(s) != uuidLen || strings.ContainsAny(s, "ABCDEF") {
 		return false
 	}
 	var digits [32]byte
@@ -80,10 +84,9 @@ func packUUID(dst *[16]byte, s string) bool {
 	return err == nil
 }
 
-func formatUUID(uid *[16]byte) string {
+func appendUUID(out []byte, uid *[16]byte) []byte {
 	var digits [32]byte
 	hex.Encode(digits[:], uid[:])
-	out := make([]byte, 0, 36)
 	for i, at := 0, 0; i < len(groups); i++ {
 		if i > 0 {
 			out = append(out, '-')
@@ -91,7 +94,7 @@ func formatUUID(uid *[16]byte) string {
 		out = append(out, digits[at:at+groups[i]]...)
 		at += groups[i]
 	}
-	return string(out)
+	return out
 }
 
 // cacheLocked caches a committed record.

@@ -137,13 +137,14 @@ func (db *DB) newInformer(key []byte, scope string) (uint32, error) {
 // never seen, or deleted and forgotten.
 func (ix *Indexer) Get(key resource.Key) (rec Record, found bool, err error) {
 	ix.mu.RLock()
-	over, ok := ix.overlay[key]
+	if over, ok := ix.overlay[key]; ok {
+		ix.mu.RUnlock()
+		return over.Record, true, nil
+	}
 	settled, isKnown := ix.records.get(key)
 	isElsewhere := ix.uncached.mayExist(key)
 	ix.mu.RUnlock()
 	switch {
-	case ok:
-		return over.Record, true, nil
 	case isKnown:
 		return settled.record(), true, nil
 	case !isElsewhere:
