@@ -43,8 +43,8 @@ Lists are always of that time. A watch begins there and gives what followed, at 
 --speed. With --live lists are the newest state that the history has, and watches follow it.
 
 Nothing can be changed: every write is refused with 405. Objects are as redaction left them, without
-managedFields. There are no logs, no schemas (kubectl explain), and no rights: who has the token reads
-all that the history has. It listens on this machine only.
+managedFields. There are no logs, and no rights: who has the token reads all that the history has. It
+listens on this machine only.
 
 ` + timeHelp + `
 

@@ -138,18 +138,3 @@ func discovered(types []*resourceType, group, version string) (list []discovery.
 	}
 	return list
 }
-
-// openAPI has no schemas: a history has objects only.
-func (q *request) openAPI(parts []string) {
-	if len(parts) == 2 && parts[1] == "v2" {
-		q.json(http.StatusOK, map[string]any{
-			"swagger": "2.0", "info": map[string]string{"title": "bridge serve", "version": "1"}, "paths": map[string]any{}, "definitions": map[string]any{},
-		})
-		return
-	}
-	if len(parts) >= 2 && parts[1] == "v3" {
-		q.json(http.StatusOK, map[string]any{"paths": map[string]any{}})
-		return
-	}
-	q.notFound("want /openapi/v2 or /openapi/v3")
-}

@@ -2,7 +2,7 @@
 // cluster as it was at a time, and see what followed as a watch.
 //
 // In: a history (package history) and a point in it. Out: HTTP, as an API server answers it:
-// discovery, get, list, watch, tables.
+// discovery, OpenAPI v3 for kubectl explain, get, list, watch, tables.
 //
 // # Promises
 //

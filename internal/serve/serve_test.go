@@ -415,7 +415,8 @@ func TestLive(t *testing.T) {
 	}
 }
 
-// Custom resources have the names, the scope and the columns of their definition, as it was.
+// Custom resources have the names, the scope, the columns and the schema of their definition, as it
+// was.
 func TestDefinitions(t *testing.T) {
 	at := time.Date(2026, 11, 22, 14, 0, 0, 0, time.UTC)
 	object := func(group, resource, kind, namespace, name, version, data string) event.Event {
@@ -429,7 +430,8 @@ func TestDefinitions(t *testing.T) {
 		object("apiextensions.k8s.io", "customresourcedefinitions", "CustomResourceDefinition", "", "widgets.example.com", "5", `{
 			"kind":"CustomResourceDefinition","apiVersion":"apiextensions.k8s.io/v1","metadata":{"name":"widgets.example.com"},
 			"spec":{"group":"example.com","scope":"Namespaced","names":{"plural":"widgets","singular":"widget","kind":"Widget",
-			"shortNames":["wd"],"categories":["all"]},"versions":[{"name":"v1","additionalPrinterColumns":[
+			"shortNames":["wd"],"categories":["all"]},"versions":[{"name":"v1","schema":{"openAPIV3Schema":{"type":"object",
+			"description":"A widget.","properties":{"spec":{"type":"object"}}}},"additionalPrinterColumns":[
 			{"name":"Size","type":"integer","jsonPath":".spec.size"},{"name":"Born","type":"date","jsonPath":".metadata.creationTimestamp"},
 			{"name":"Color","type":"string","jsonPath":".spec.color","priority":1}]}]}}`),
 		object("example.com", "widgets", "Widget", "shop", "first", "6", `{"kind":"Widget","apiVersion":"example.com/v1",
@@ -448,10 +450,72 @@ func TestDefinitions(t *testing.T) {
 	if got := fmt.Sprint(table.Rows[0].Cells); got != "[first 3 120m <nil>]" {
 		t.Errorf("cells %s", got)
 	}
+	_, body = s.request("GET", "/openapi/v3/apis/example.com/v1", nil)
+	var d document
+	testkit.OK(t, json.Unmarshal([]byte(body), &d))
+	widget := d.Components.Schemas["example.com.v1.Widget"]
+	if widget.Description != "A widget." || len(widget.Properties) != 4 || d.Components.Schemas["io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"].Properties == nil {
+		t.Errorf("%+v", widget)
+	}
 	_, body = s.request("GET", "/apis/example.com/v1", nil)
 	var list metav1.APIResourceList
 	testkit.OK(t, json.Unmarshal([]byte(body), &list))
 	if r := list.APIResources[0]; r.SingularName != "widget" || !r.Namespaced || !slices.Equal(r.ShortNames, []string{"wd"}) || !slices.Equal(r.Categories, []string{"all"}) {
 		t.Errorf("%+v", r)
 	}
+}
+
+// document is an OpenAPI v3 document as kubectl explain reads it.
+type document struct {
+	Paths      map[string]json.RawMessage `json:"paths"`
+	Components struct {
+		Schemas map[string]struct {
+			Description string                     `json:"description"`
+			Properties  map[string]json.RawMessage `json:"properties"`
+		} `json:"schemas"`
+	} `json:"components"`
+}
+
+func TestOpenAPI(t *testing.T) {
+	events := script(t, 3, 30, 20)
+	s := newSite(t, events, serve.Config{At: history.Point{At: events[len(events)-1].Time}})
+	_, body := s.request("GET", "/openapi/v3", nil)
+	var index struct {
+		Paths map[string]struct {
+			URL string `json:"serverRelativeURL"`
+		} `json:"paths"`
+	}
+	testkit.OK(t, json.Unmarshal([]byte(body), &index))
+	t.Run("a kind of Kubernetes has its schema, and all that it refers to", func(t *testing.T) {
+		_, body := s.request("GET", index.Paths["api/v1"].URL, nil)
+		var d document
+		testkit.OK(t, json.Unmarshal([]byte(body), &d))
+		pod := d.Components.Schemas["io.k8s.api.core.v1.Pod"]
+		if !strings.Contains(pod.Description, "containers") || d.Paths["/api/v1/namespaces/{namespace}/pods"] == nil {
+			t.Errorf("%+v %v", pod, slices.Collect(maps.Keys(d.Paths)))
+		}
+		for _, part := range strings.Split(body, `"#/components/schemas/`)[1:] {
+			if name, _, _ := strings.Cut(part, `"`); d.Components.Schemas[name].Description == "" {
+				t.Errorf("no schema %s", name)
+			}
+		}
+	})
+	t.Run("a kind without a schema is an error that says so", func(t *testing.T) {
+		odd := slices.Clone(events[:0])
+		for _, e := range events {
+			if e.Resource == "pods" && !e.AboutInformer() {
+				e.Group, e.APIVersion, e.Resource, e.Kind = "example.com", "example.com/v1", "widgets", "Widget"
+				odd = append(odd, e)
+			}
+		}
+		s := newSite(t, odd, serve.Config{At: history.Point{At: events[len(events)-1].Time}})
+		for path, want := range map[string]string{
+			"/openapi/v3/apis/example.com/v1": "this history has no schema of example.com/v1",
+			"/openapi/v3/nothing":             "want /openapi/v2, /openapi/v3",
+		} {
+			if code, body := s.request("GET", path, nil); code != 404 || !strings.Contains(body, want) {
+				t.Errorf("%s: %d %s", path, code, body)
+			}
+		}
+	})
 }

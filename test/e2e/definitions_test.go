@@ -54,6 +54,29 @@ func versions(list ...string) (out []any) {
 	return out
 }
 
+// describe gives a version of the definition a schema with descriptions.
+func (d *definition) describe(version string) {
+	d.t.Helper()
+	eventually(d.t, "the definition has a schema", testPatience, func() []string {
+		crd, err := d.crds().Get(d.ctx, d.name(), metav1.GetOptions{})
+		must(d.t, err)
+		list := versions(version + ":stored")
+		list[0].(map[string]any)["schema"] = map[string]any{"openAPIV3Schema": map[string]any{ //nolint:forcetypeassert // of versions
+			"type": "object", "description": "A thing has a size.", "properties": map[string]any{"spec": map[string]any{
+				"type": "object", "description": "What is wanted.", "required": []any{"size"}, "properties": map[string]any{
+					"size":  map[string]any{"type": "integer", "description": "In metres."},
+					"parts": map[string]any{"type": "array", "items": map[string]any{"type": "string"}},
+				},
+			}},
+		}}
+		must(d.t, unstructured.SetNestedSlice(crd.Object, list, "spec", "versions"))
+		if _, err := d.crds().Update(d.ctx, crd, metav1.UpdateOptions{}); err != nil {
+			return []string{err.Error()}
+		}
+		return nil
+	})
+}
+
 // define makes the definition with these versions, or changes it, and waits until the first of them
 // is served.
 func (d *definition) define(list ...string) {

@@ -37,6 +37,10 @@ sinks:
 func TestServe(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, live(t))
+	d := l.definition()
+	d.define("v1:stored")
+	d.describe("v1")
+	d.create("v1", "one")
 	b := l.bridge("bridge", kept)
 	l.start(b)
 	l.createConfigMap("changed", "1")
@@ -99,7 +103,8 @@ func TestServe(t *testing.T) {
 			follows(t, client, kind, l.namespace, want)
 		}
 	})
-	t.Run("kubectl works", func(t *testing.T) { l.kubectl(t, past) })
+	t.Run("kubectl works", func(t *testing.T) { l.kubectlWorks(t) })
+	t.Run("kubectl explains as with the API server", func(t *testing.T) { l.kubectlExplains(t, d) })
 	l.stop(b)
 }
 
@@ -197,6 +202,7 @@ func (l *lab) served(b *harness.Bridge, args ...string) *rest.Config {
 	c, err := clientcmd.RESTConfigFromKubeConfig([]byte(out.String()))
 	must(l.t, err)
 	must(l.t, os.WriteFile(filepath.Join(l.dir, "past.yaml"), []byte(out.String()), 0o600))
+	must(l.t, os.Symlink(l.Kubeconfig, filepath.Join(l.dir, "admin.yaml")))
 	return c
 }
 
@@ -249,27 +255,65 @@ func follows(t *testing.T, client dynamic.Interface, kind schema.GroupVersionRes
 	})
 }
 
-// kubectl runs it, where there is one.
-func (l *lab) kubectl(t *testing.T, _ *rest.Config) {
+// kubectl is a command, of the API server or of what is served, by the name of its file.
+func (l *lab) kubectl(t *testing.T, kubeconfig string, args ...string) *exec.Cmd {
 	t.Helper()
-	path, err := exec.LookPath("kubectl")
-	if err != nil {
-		t.Skip("not run: no kubectl on this machine")
-	}
+	path := filepath.Join(tools(t), "kubectl")
+	return exec.CommandContext(t.Context(), path, append([]string{
+		"--kubeconfig", filepath.Join(l.dir, kubeconfig), "--cache-dir", filepath.Join(l.dir, "cache-"+kubeconfig),
+	}, args...)...)
+}
+
+func (l *lab) kubectlWorks(t *testing.T) {
+	t.Helper()
 	for _, line := range []string{
 		"get pods", "get pods -o wide", "get deployments,replicasets,configmaps", "get all", "get nodes -o wide", "get pods -A --chunk-size=2",
-		"get deployment web -o yaml", "describe pods", "describe deployment web", "describe nodes", "api-resources",
+		"get deployment web -o yaml", "get pods --sort-by=.metadata.name", "describe pods", "describe deployment web", "describe nodes", "api-resources",
 	} {
-		args := append([]string{"--kubeconfig", filepath.Join(l.dir, "past.yaml"), "--cache-dir", filepath.Join(l.dir, "cache")}, strings.Fields(line)...)
 		var errs bytes.Buffer
-		cmd := exec.CommandContext(t.Context(), path, args...)
+		cmd := l.kubectl(t, "past.yaml", strings.Fields(line)...)
 		cmd.Stderr = &errs
 		out, err := cmd.Output()
-		if err != nil || len(out) == 0 || strings.Contains(errs.String(), "rror") {
+		if err != nil || len(out) == 0 || errs.Len() > 0 {
 			t.Errorf("kubectl %s: %v\n%s%s", line, err, out, errs.String())
 		}
 		if slices.Contains([]string{"get pods", "describe deployment web"}, line) && !strings.Contains(string(out), "web") {
 			t.Errorf("kubectl %s:\n%s", line, out)
+		}
+	}
+	cmd := l.kubectl(t, "past.yaml", "get", "deployment", "web", "--watch")
+	var out, errs harness.Log
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	must(t, cmd.Start())
+	eventually(t, "kubectl get --watch has the scaling down", time.Minute, func() []string {
+		if text := out.String(); !strings.Contains(text, "2/2") || !strings.Contains(text, "1/1") {
+			return []string{text, errs.String()}
+		}
+		return nil
+	})
+	must(t, cmd.Process.Kill())
+	if _ = cmd.Wait(); errs.String() != "" { // it was killed
+		t.Errorf("kubectl get --watch: %s", errs.String())
+	}
+}
+
+func (l *lab) kubectlExplains(t *testing.T, d *definition) {
+	t.Helper()
+	explained := func(kubeconfig string, args ...string) string {
+		out, err := l.kubectl(t, kubeconfig, append([]string{"explain"}, args...)...).CombinedOutput()
+		if err != nil {
+			return fmt.Sprintf("%v: %s", err, out)
+		}
+		return string(out)
+	}
+	for _, line := range []string{
+		"pods --recursive", "deployments.spec.strategy", "nodes.status --recursive", "cronjobs", "clusterroles --recursive", "crd.spec",
+		d.name(), d.name() + ".spec --recursive", d.name() + ".spec.size", d.name() + ".metadata", "pods.spec.no-such-field",
+	} {
+		args := strings.Fields(line)
+		got, want := explained("past.yaml", args...), explained("admin.yaml", args...)
+		if got != want || got == "" {
+			t.Errorf("kubectl explain %s:\n%s\nwant\n%s", line, got, want)
 		}
 	}
 }
