@@ -453,10 +453,41 @@ func (r *reader) lastAt(o *Object, p Point) (seq sequence, found bool, err error
 			if seq, ok = decodeSequence(r.it.Key()[len(prefix):]); !ok {
 				return seq, false, errRecord
 			}
-			return seq, true, nil
+			isUndone, err := r.isUndone(prefix, seq)
+			if err != nil || !isUndone {
+				return seq, err == nil, err
+			}
 		}
 		end = era
 	}
+}
+
+// isUndone reports whether the version at the iterator, which it moves, is the end of an object
+// that a restore of etcd has undone. Steps: one object had the name when etcd was backed up, and
+// another one when it was restored. The list after that has the first one again, in version n. The
+// other one's delete is inferred and sorts right before n, in the new epoch. But at n-1 the other
+// one had not come yet: the versions up to the backup are those of the epoch before.
+func (r *reader) isUndone(prefix []byte, seq sequence) (bool, error) {
+	if !seq.deleted || seq.era == 0 || seq.entered > 0 || !seq.isNumber() {
+		return false, nil
+	}
+	v, err := r.readVersion()
+	if err != nil || !v.Event.Inferred {
+		return false, err
+	}
+	key := seq.append(bytes.Clone(prefix))
+	if !r.it.SeekGE(append(key, 0)) || !isPrefix(r.it.Key(), prefix) {
+		return false, r.it.Error()
+	}
+	next, ok := decodeSequence(r.it.Key()[len(prefix):])
+	if !ok {
+		return false, errRecord
+	}
+	if next.era != seq.era || next.version != seq.version+1 || next.deleted {
+		return false, nil
+	}
+	era := binary.BigEndian.AppendUint32(bytes.Clone(prefix), seq.era)
+	return !r.it.SeekLT(key) || !isPrefix(r.it.Key(), era), r.it.Error()
 }
 
 // Objects are those of a unit that were ever known: of a namespace, or of all for "". The error is

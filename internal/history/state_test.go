@@ -69,6 +69,45 @@ func TestState(t *testing.T) {
 			t.Errorf("behind a: %q, want %q", got, want)
 		}
 	})
+	t.Run("the end of an object that a restore has undone hides none of before the restore", func(t *testing.T) {
+		restored := func(uid string, op event.Op, version int) *event.Event {
+			e := change("blue", "a", op, version)
+			e.UID, e.Inferred, e.ID = uid, true, fmt.Sprint(uid, op, version)
+			e.Sequence = strings.Replace(e.Sequence, "00000000.", "00000001.", 1)
+			e.Time = at.Add(time.Hour)
+			return e
+		}
+		// Another object had the name when etcd was restored. Its end lies right before the version
+		// that the list has of the first one, in the new epoch.
+		undone := change("blue", "a", event.Added, 60)
+		undone.UID = "other"
+		db := open(t,
+			change("blue", "a", event.Added, 10), change("blue", "a", event.Updated, 40), change("blue", "a", event.Deleted, 50), undone,
+			restored("other", event.Deleted, 39), restored("a", event.Added, 40),
+			change("blue", "b", event.Added, 11), change("blue", "b", event.Updated, 41),
+		)
+		for _, version := range []uint64{38, 39} {
+			got := names(t, db, history.StateQuery{Namespace: "shop", At: history.Point{Version: version}})
+			if want := []string{"blue a 10", "blue b 11"}; !slices.Equal(got, want) {
+				t.Errorf("at version %d: %q, want %q", version, got, want)
+			}
+		}
+		got := names(t, db, history.StateQuery{Namespace: "shop", At: history.Point{Version: 40}})
+		if want := []string{"blue a 40", "blue b 11"}; !slices.Equal(got, want) {
+			t.Errorf("at version 40: %q, want %q", got, want)
+		}
+	})
+	t.Run("an object that was deleted and made again after a restore was gone between", func(t *testing.T) {
+		later := func(op event.Op, version int) *event.Event {
+			e := change("blue", "a", op, version)
+			e.Sequence = strings.Replace(e.Sequence, "00000000.", "00000001.", 1)
+			return e
+		}
+		db := open(t, change("blue", "a", event.Added, 10), later(event.Deleted, 50), later(event.Added, 51))
+		if got := names(t, db, history.StateQuery{Namespace: "shop", At: history.Point{Version: 50}}); len(got) > 0 {
+			t.Errorf("%q, want none", got)
+		}
+	})
 	uncertain := func(t *testing.T, db *history.DB, p history.Point) string {
 		t.Helper()
 		holes, unlisted, err := db.UncertainState(history.StateQuery{Units: db.Units(), Namespace: "shop", At: p})

@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"flag"
@@ -31,6 +32,7 @@ var (
 	historyKills  = flag.Int("history.kills", 3, "how often it kills the bridge")
 	historyPairs  = flag.Int("history.pairs", 1000, "how many objects at moments it asks for")
 	historyStates = flag.Int("history.states", 10, "how many states of each namespace it asks for")
+	historySeed   = flag.Uint64("history.seed", 0, "what TestHistoryIsTrue changes and asks for; 0 takes a new one each time")
 	historyKept   = flag.Duration("history.retention", time.Hour, "what the bridge keeps")
 )
 
@@ -51,7 +53,7 @@ func TestHistoryIsTrue(t *testing.T) {
 	t.Parallel()
 	c := asked(t)
 	installWidgets(t, c)
-	h := &historyRun{lab: newLab(t, c), seed: rand.Uint64(), book: newBook()}
+	h := &historyRun{lab: newLab(t, c), seed: cmp.Or(*historySeed, rand.Uint64()), book: newBook()}
 	t.Logf("seed %d", h.seed)
 	h.namespaces = []string{h.namespace, h.namespace + "-b"}
 	_, err := c.client.CoreV1().Namespaces().Create(h.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: h.namespaces[1]}}, metav1.CreateOptions{})
