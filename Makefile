@@ -165,14 +165,21 @@ $(BIN)/readers/nats/.installed: $(wildcard test/readers/nats/*)
 	@touch $@
 
 .PHONY: test-recipes
-test-recipes: controlplane $(BIN)/recipes/.installed ## The pages of docs/consumers: their commands and programs are run as they stand, and over kills, repeats and gaps (needs kubectl)
+test-recipes: controlplane $(BIN)/recipes/.installed $(BIN)/kafka/.fetched $(BIN)/jars/streams/.fetched ## The pages of docs/consumers: their commands and programs are run as they stand, and over kills, repeats and gaps (needs kubectl, Java 17, Maven)
+	cd test/kafka && $(GO) build -o $(CURDIR)/$(BIN)/kafkabroker ./broker
 	cd test/recipes && PYTHON=$(CURDIR)/$(BIN)/recipes/venv/bin/python NODE_DIR=$(CURDIR)/$(BIN)/recipes CONTROLPLANE_BIN=$(CURDIR)/$(BIN)/controlplane \
+	  KAFKA_BROKER=$(CURDIR)/$(BIN)/kafkabroker KAFKA_LIB=$(CURDIR)/$(BIN)/kafka JARS=$(CURDIR)/$(BIN)/jars \
 	  $(GO) test -count=1 -timeout $(TEST_TIME) .
 
 $(BIN)/recipes/.installed: $(wildcard test/recipes/testdata/*)
 	@echo "installing DuckDB, ClickHouse and the clients of the recipes (1 GB)"
 	@mkdir -p $(@D) && cp $^ $(@D) && npm install --prefix $(@D) --silent --no-audit --no-fund --no-package-lock
 	@python3 -m venv --clear $(@D)/venv && $(@D)/venv/bin/pip install -q --disable-pip-version-check -r $(@D)/requirements.txt
+	@touch $@
+
+$(BIN)/jars/%/.fetched: test/recipes/%/pom.xml
+	@echo "fetching the jars of $<"
+	@rm -rf $(@D) && mvn -q -B -f $< dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=$(CURDIR)/$(@D)
 	@touch $@
 
 $(BIN)/readers/asyncapi/.installed: $(wildcard test/readers/asyncapi/*)

@@ -41,14 +41,14 @@ type lab struct {
 
 const shop = "shop"
 
-func newLab(t *testing.T) *lab {
+func newLab(t *testing.T, pages ...string) *lab {
 	t.Helper()
 	l := &lab{t: t, addresses: map[string]string{}}
-	l.dir, l.env = directory(t)
-	for _, name := range []string{"analytics.md", "functions.md"} {
+	l.dir, l.env = directory(t, pages[0])
+	broker(t, pages[0], l.addresses)
+	for _, name := range pages {
 		readPage(t, name, l.addresses).writeFiles(t, l.dir)
 	}
-	kafka(t, l.addresses[kafkaAddress])
 	l.plane = controlPlane(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -68,18 +68,29 @@ func newLab(t *testing.T) *lab {
 		truth.Core("configmaps", shop), truth.Core("pods", shop))
 	must(t, err)
 	t.Cleanup(l.ledger.Stop)
-	l.startBridge(ctx)
 	return l
 }
 
-// startBridge has configmaps go where both pages look for them.
-func (l *lab) startBridge(ctx context.Context) {
+// startBridge starts a bridge of these informers and sinks.
+func (l *lab) startBridge(yaml string) {
+	l.t.Helper()
+	ctx, cancel := context.WithTimeout(l.t.Context(), time.Minute)
+	defer cancel()
 	path, err := bridgeBinary()
 	must(l.t, err)
 	l.bridge, err = harness.NewBridge(harness.BridgeConfig{
 		Binary: path, Dir: filepath.Join(l.dir, "bridge"),
 		Kubeconfig: l.plane.Kubeconfig, Cluster: "dev",
-		YAML: fmt.Sprintf(`
+		YAML: yaml,
+	})
+	must(l.t, err)
+	must(l.t, l.bridge.StartAndWait(ctx))
+	l.t.Cleanup(l.bridge.Kill)
+}
+
+// bothPages has configmaps go where analytics.md and functions.md look for them.
+func (l *lab) bothPages() string {
+	return fmt.Sprintf(`
 informers:
   - {name: workloads, resources: [pods], namespaces: [shop], sinks: [{name: stream}]}
   - {name: settings, resources: [configmaps], namespaces: [shop]}
@@ -92,11 +103,7 @@ sinks:
       topic: k8s.configmaps
       compression: gzip
       createTopics: {partitions: 3, replicationFactor: 1}
-`, l.addresses[natsAddress], l.addresses[kafkaAddress]),
-	})
-	must(l.t, err)
-	must(l.t, l.bridge.StartAndWait(ctx))
-	l.t.Cleanup(l.bridge.Kill)
+`, l.addresses[natsAddress], l.addresses[kafkaAddress])
 }
 
 // start starts a program of a page.
@@ -134,8 +141,8 @@ var readers = [][]string{
 	{"node", "function_kafka.mjs", "kafka-js.db", "function-js", "--once"},
 }
 
-// interrupt runs all readers at the same time, and kills each after a moment.
-func (l *lab) interrupt(moment time.Duration) {
+// interrupt runs programs at the same time, and kills each after a moment.
+func (l *lab) interrupt(readers [][]string, moment time.Duration) {
 	l.t.Helper()
 	var running []*exec.Cmd
 	for _, reader := range readers {
@@ -323,8 +330,8 @@ func (l *lab) restarted() (answer []string) {
 	return answer
 }
 
-// repeat stores every second message again, when the broker remembers their ids no more.
-func (l *lab) repeat() {
+// repeatMessages stores every second message again, when the server has forgotten their ids.
+func (l *lab) repeatMessages() {
 	l.t.Helper()
 	nc, err := nats.Connect("nats://" + l.addresses[natsAddress])
 	must(l.t, err)
@@ -341,8 +348,14 @@ func (l *lab) repeat() {
 			&nats.Msg{Subject: raw.Subject, Header: raw.Header, Data: raw.Data})
 		must(l.t, err)
 	}
+	l.t.Logf("stored again: %d messages", (last+1)/2)
+}
+
+// repeatRecords stores every second record of a topic again.
+func (l *lab) repeatRecords(topic string) {
+	l.t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(l.addresses[kafkaAddress]),
-		kgo.ConsumeTopics("k8s.configmaps"), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+		kgo.ConsumeTopics(topic), kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	must(l.t, err)
 	defer client.Close()
 	var records []*kgo.Record
@@ -363,7 +376,16 @@ func (l *lab) repeat() {
 		})
 	}
 	must(l.t, client.ProduceSync(l.t.Context(), records...).FirstErr())
-	l.t.Logf("stored again: %d messages, %d records", (last+1)/2, len(records))
+	l.t.Logf("stored again: %d records", len(records))
+}
+
+// keep makes the object that forget deletes.
+func (l *lab) keep() {
+	l.t.Helper()
+	kept := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kept"}}
+	_, err := l.client.CoreV1().ConfigMaps(shop).Create(
+		l.t.Context(), kept, metav1.CreateOptions{})
+	must(l.t, err)
 }
 
 // forget has the bridge lose the state of its configmaps, while one is deleted.
@@ -388,14 +410,13 @@ func (l *lab) forget() {
 // back under their names, and repeats. The bridge and the programs are killed meanwhile. What they
 // keep equals what a watch of the API server has seen.
 func TestEngines(t *testing.T) {
-	l := newLab(t)
-	kept := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kept"}}
-	_, err := l.client.CoreV1().ConfigMaps(shop).Create(t.Context(), kept, metav1.CreateOptions{})
-	must(t, err)
+	l := newLab(t, "functions.md", "analytics.md")
+	l.startBridge(l.bothPages())
+	l.keep()
 	churn := crash.StartChurn(t.Context(), l.client, shop, rand.Uint64(), 4)
 	l.restart()
 	for range 2 {
-		l.interrupt(4 * time.Second)
+		l.interrupt(readers, 4*time.Second)
 		l.bridge.Kill()
 		must(t, l.bridge.StartAndWait(t.Context()))
 	}
@@ -410,7 +431,8 @@ func TestEngines(t *testing.T) {
 		answer := lines(tabs.Replace(l.run("python3", "ask_"+engine+".py", file)))
 		l.same("restarts in "+engine, answer, l.restarted())
 	}
-	l.repeat()
+	l.repeatMessages()
+	l.repeatRecords("k8s.configmaps")
 	l.catchUp()
 	l.requireHistory("after repeats")
 	l.requireState("after repeats")

@@ -75,13 +75,17 @@ func (p *page) writeFiles(t *testing.T, dir string) {
 }
 
 var (
-	installs = regexp.MustCompile(`(?m)^(pip|npm) install `)
+	installs = regexp.MustCompile(`(?m)^(pip install|npm install|mvn) `)
 	pinned   = regexp.MustCompile(`(@?[a-z][a-z0-9/-]*)(?:==|@)(\d[\w.]*)`)
 )
 
 // checkInstalled compares the packages that a page installs with those that are pinned here.
-func checkInstalled(t *testing.T, text string) {
+func checkInstalled(t *testing.T, p *page, text string) {
 	t.Helper()
+	if strings.HasPrefix(text, "mvn ") {
+		p.requireFile(t, "pom.xml", filepath.Join(jars[p.name], "pom.xml"))
+		return
+	}
 	var pins strings.Builder
 	for _, file := range []string{"testdata/requirements.txt", "testdata/package.json"} {
 		b, err := os.ReadFile(file)
@@ -98,6 +102,19 @@ func checkInstalled(t *testing.T, text string) {
 			t.Errorf("the page installs %s %s, the tests another version", f[1], f[2])
 		}
 	}
+}
+
+// requireFile compares a file of the page with one of this directory.
+func (p *page) requireFile(t *testing.T, title, path string) {
+	t.Helper()
+	want, err := os.ReadFile(path)
+	must(t, err)
+	for _, b := range p.blocks {
+		if b.title == title && b.text == string(want) {
+			return
+		}
+	}
+	t.Errorf("%s of the page differs from %s", title, path)
 }
 
 var (

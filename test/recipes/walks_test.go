@@ -1,13 +1,13 @@
 package recipes_test
 
 import (
+	"bufio"
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -69,7 +69,7 @@ func controlPlane(t *testing.T, flags ...string) *harness.ControlPlane {
 }
 
 // directory is where a reader works: with bin/bridge, and the packages of the page.
-func directory(t *testing.T) (dir string, env []string) {
+func directory(t *testing.T, page string) (dir string, env []string) {
 	t.Helper()
 	python, node := installed(t, "PYTHON"), installed(t, "NODE_DIR")
 	path, err := bridgeBinary()
@@ -78,6 +78,10 @@ func directory(t *testing.T) (dir string, env []string) {
 	must(t, os.Mkdir(filepath.Join(dir, "bin"), 0o700))
 	must(t, os.Symlink(path, filepath.Join(dir, "bin", "bridge")))
 	must(t, os.Symlink(filepath.Join(node, "node_modules"), filepath.Join(dir, "node_modules")))
+	if jars[page] != "" {
+		fetched := filepath.Join(installed(t, "JARS"), jars[page])
+		must(t, os.Symlink(fetched, filepath.Join(dir, "jars")))
+	}
 	env = append(os.Environ(), "PATH="+filepath.Dir(python)+":"+os.Getenv("PATH"))
 	return dir, env
 }
@@ -85,26 +89,24 @@ func directory(t *testing.T) (dir string, env []string) {
 // walk does what a page says, from top to bottom.
 func walk(t *testing.T, name string) {
 	t.Helper()
-	dir, env := directory(t)
+	dir, env := directory(t, name)
 	if _, err := exec.LookPath("kubectl"); err != nil {
 		t.Skip("not run: no kubectl on this machine")
 	}
 	addresses := map[string]string{}
+	broker(t, name, addresses)
 	p := readPage(t, name, addresses)
 	p.writeFiles(t, dir)
 	plane := controlPlane(t)
 	env = append(env, "KUBECONFIG="+plane.Kubeconfig)
 	s := newShell(t, dir, env)
 	restartFlaky(t, env)
-	if address := addresses[kafkaAddress]; address != "" {
-		kafka(t, address)
-	}
 	printed, ran := "", 0
 	for _, b := range p.blocks {
 		switch {
 		case b.title != "":
 		case b.installs:
-			checkInstalled(t, b.text)
+			checkInstalled(t, p, b.text)
 		case b.language == "sh":
 			printed = s.run(b.text)
 			t.Logf("line %d printed:\n%s", b.line, printed)
@@ -129,16 +131,42 @@ const (
 	kafkaAddress = "127.0.0.1:9092"
 )
 
-// kafka starts a broker at an address: kfake, which speaks Kafka's protocol.
-func kafka(t *testing.T, address string) {
+// jars is where the jars of a page are, of the pages that have some.
+var jars = map[string]string{"kafka-streams.md": "streams"}
+
+// broker starts Kafka where a page needs it: Apache Kafka for a page with jars, else kfake, which
+// speaks the protocol.
+func broker(t *testing.T, page string, addresses map[string]string) {
 	t.Helper()
-	_, text, err := net.SplitHostPort(address)
+	switch {
+	case jars[page] != "":
+		addresses[kafkaAddress] = apacheKafka(t)
+	case page == "functions.md":
+		cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
+		must(t, err)
+		t.Cleanup(cluster.Close)
+		addresses[kafkaAddress] = cluster.ListenAddrs()[0]
+	}
+}
+
+// apacheKafka starts a broker of Apache Kafka, with the program of test/kafka/broker.
+func apacheKafka(t *testing.T) (address string) {
+	t.Helper()
+	cmd := exec.Command(installed(t, "KAFKA_BROKER"),
+		"-lib", installed(t, "KAFKA_LIB"), "-dir", t.TempDir())
+	cmd.Stderr = t.Output()
+	alive, err := cmd.StdinPipe()
 	must(t, err)
-	port, err := strconv.Atoi(text)
+	out, err := cmd.StdoutPipe()
 	must(t, err)
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.Ports(port))
+	must(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = alive.Close()
+		_ = cmd.Wait() // how it ends does not matter any more
+	})
+	address, err = bufio.NewReader(out).ReadString('\n')
 	must(t, err)
-	t.Cleanup(cluster.Close)
+	return strings.TrimSpace(address)
 }
 
 // restartFlaky does what the kubelet of a real cluster would: the container of the pod flaky ends,
@@ -170,5 +198,7 @@ func restartFlaky(t *testing.T, env []string) {
 func TestAnalytics(t *testing.T) { walk(t, "analytics.md") }
 
 func TestFunctions(t *testing.T) { walk(t, "functions.md") }
+
+func TestKafkaStreams(t *testing.T) { walk(t, "kafka-streams.md") }
 
 func TestAudit(t *testing.T) { walk(t, "audit.md") }
