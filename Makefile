@@ -165,11 +165,19 @@ $(BIN)/readers/nats/.installed: $(wildcard test/readers/nats/*)
 	@touch $@
 
 .PHONY: test-recipes
-test-recipes: controlplane $(BIN)/recipes/.installed $(BIN)/kafka/.fetched $(BIN)/jars/streams/.fetched ## The pages of docs/consumers: their commands and programs are run as they stand, and over kills, repeats and gaps (needs kubectl, Java 17, Maven)
+test-recipes: $(BIN)/jars/streams/.fetched ## The pages of docs/consumers: their commands and programs are run as they stand, and over kills, repeats and gaps (needs kubectl, Java 17, Maven)
+	$(MAKE) run-recipes RECIPES='-skip Flink'
+
+.PHONY: test-recipes-flink
+test-recipes-flink: $(BIN)/jars/flink/.fetched ## The page for Flink, and its table over kills and repeats (needs kubectl, Java 17, Maven)
+	$(MAKE) run-recipes RECIPES='-run Flink'
+
+.PHONY: run-recipes
+run-recipes: controlplane $(BIN)/recipes/.installed $(BIN)/kafka/.fetched
 	cd test/kafka && $(GO) build -o $(CURDIR)/$(BIN)/kafkabroker ./broker
 	cd test/recipes && PYTHON=$(CURDIR)/$(BIN)/recipes/venv/bin/python NODE_DIR=$(CURDIR)/$(BIN)/recipes CONTROLPLANE_BIN=$(CURDIR)/$(BIN)/controlplane \
 	  KAFKA_BROKER=$(CURDIR)/$(BIN)/kafkabroker KAFKA_LIB=$(CURDIR)/$(BIN)/kafka JARS=$(CURDIR)/$(BIN)/jars \
-	  $(GO) test -count=1 -timeout $(TEST_TIME) .
+	  $(GO) test -count=1 -timeout $(TEST_TIME) $(RECIPES) .
 
 $(BIN)/recipes/.installed: $(wildcard test/recipes/testdata/*)
 	@echo "installing DuckDB, ClickHouse and the clients of the recipes (1 GB)"

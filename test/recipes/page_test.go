@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -62,6 +63,13 @@ func parse(text string) (blocks []block) {
 		blocks = append(blocks, b)
 	}
 	return blocks
+}
+
+// names reports whether a block has a word.
+func (p *page) names(word string) bool {
+	return slices.ContainsFunc(p.blocks, func(b block) bool {
+		return strings.Contains(b.text, word)
+	})
 }
 
 // writeFiles writes the files of the page.

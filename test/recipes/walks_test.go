@@ -100,7 +100,9 @@ func walk(t *testing.T, name string) {
 	plane := controlPlane(t)
 	env = append(env, "KUBECONFIG="+plane.Kubeconfig)
 	s := newShell(t, dir, env)
-	restartFlaky(t, env)
+	if p.names("flaky") {
+		restartFlaky(t, env)
+	}
 	printed, ran := "", 0
 	for _, b := range p.blocks {
 		switch {
@@ -132,7 +134,7 @@ const (
 )
 
 // jars is where the jars of a page are, of the pages that have some.
-var jars = map[string]string{"kafka-streams.md": "streams"}
+var jars = map[string]string{"kafka-streams.md": "streams", "flink.md": "flink"}
 
 // broker starts Kafka where a page needs it: Apache Kafka for a page with jars, else kfake, which
 // speaks the protocol.
@@ -200,5 +202,7 @@ func TestAnalytics(t *testing.T) { walk(t, "analytics.md") }
 func TestFunctions(t *testing.T) { walk(t, "functions.md") }
 
 func TestKafkaStreams(t *testing.T) { walk(t, "kafka-streams.md") }
+
+func TestFlink(t *testing.T) { walk(t, "flink.md") }
 
 func TestAudit(t *testing.T) { walk(t, "audit.md") }
