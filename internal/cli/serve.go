@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/history"
 	"github.com/kubebridge/bridge/internal/serve"
+	"github.com/kubebridge/bridge/internal/suggest"
 )
 
 // serveOptions are the flags of bridge serve.
@@ -29,6 +31,7 @@ type serveOptions struct {
 	live    bool
 	speed   string
 	address string
+	tokens  string
 }
 
 func newServeCommand() *cobra.Command {
@@ -43,8 +46,10 @@ Lists are always of that time. A watch begins there and gives what followed, at 
 --speed. With --live lists are the newest state that the history has, and watches follow it.
 
 Nothing can be changed: every write is refused with 405. Objects are as redaction left them, without
-managedFields. There are no logs, and no rights: who has the token reads all that the history has. It
-listens on this machine only.
+managedFields. There are no logs. Who has the token reads all that the history has. With --tokens there
+are several, each with the namespaces and resources that it may read: a YAML file with a list of token or
+tokenFile, namespaces, and resources as "deployments.apps". "*" stands for all; Secrets must be named. It
+is read once. It listens on this machine only.
 
 ` + timeHelp + `
 
@@ -53,7 +58,8 @@ history.`,
 		Example: `  bridge serve --at 14:03 > past.yaml &
   kubectl --kubeconfig past.yaml get pods -A
   kubectl --kubeconfig past.yaml get pods -n shop --watch
-  bridge serve --at "2h ago" --speed 10x --dir /var/lib/history`,
+  bridge serve --at "2h ago" --speed 10x --dir /var/lib/history
+  bridge serve --live --tokens tokens.yaml --address 127.0.0.1:8443 > now.yaml`,
 		Args: cobra.NoArgs,
 	}
 	o.historyOptions = historyFlags(cmd)
@@ -61,6 +67,8 @@ history.`,
 	cmd.Flags().BoolVar(&o.live, "live", false, "serve the newest state, and follow it")
 	cmd.Flags().StringVar(&o.speed, "speed", "1x", "pace of watches beside the recorded one; max: without waiting")
 	cmd.Flags().StringVar(&o.address, "address", "127.0.0.1:0", "where to listen, on this machine; port 0: any free one")
+	cmd.Flags().StringVar(&o.tokens, "tokens", "", "YAML file of tokens and what each may read; none: a new token for everything")
+	_ = cmd.MarkFlagFilename("tokens", "yaml", "yml")
 	cmd.MarkFlagsOneRequired("at", "live")
 	cmd.MarkFlagsMutuallyExclusive("at", "live")
 	cmd.MarkFlagsMutuallyExclusive("speed", "live")
@@ -87,17 +95,20 @@ func parseSpeed(text string) (float64, error) {
 	return n, nil
 }
 
-// checkLoopback refuses an address that others reach: the server knows no rights.
+// checkLoopback refuses an address that others reach: its certificate is for this machine.
 func checkLoopback(address string) error {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil || host != "127.0.0.1" && host != "::1" {
-		return fmt.Errorf("--address %q: want an address of this machine, as 127.0.0.1:8443: who has "+
-			"the token reads everything", address)
+		return fmt.Errorf("--address %q: want an address of this machine, as 127.0.0.1:8443", address)
 	}
 	return nil
 }
 
 func (o *serveOptions) run(cmd *cobra.Command, p history.Point, speed float64) error {
+	token, access, err := o.access()
+	if err != nil {
+		return refused(err)
+	}
 	dir, err := o.directory()
 	if err != nil {
 		return err
@@ -112,13 +123,15 @@ func (o *serveOptions) run(cmd *cobra.Command, p history.Point, speed float64) e
 		return refused(err)
 	}
 	cluster, err := o.check(cmd, db, p)
+	if err == nil {
+		warnUnknownResources(cmd, db, access)
+	}
 	release()
 	if err != nil {
 		return err
 	}
-	token := rand.Text()
 	log := newLogger(config.Log{Level: "info", Format: "auto"}, cmd.ErrOrStderr())
-	handler, err := serve.New(serve.Config{Open: source.Open, Cluster: cluster, At: p, Live: o.live, Speed: speed, Token: token, Log: log})
+	handler, err := serve.New(serve.Config{Open: source.Open, Cluster: cluster, At: p, Live: o.live, Speed: speed, Access: access, Log: log})
 	if err != nil {
 		return refused(err)
 	}
@@ -145,9 +158,50 @@ func (o *serveOptions) run(cmd *cobra.Command, p history.Point, speed float64) e
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "bridge: serves cluster %s %s at https://%s, read-only; the kubeconfig is on standard output\n",
 		plain(cluster), what, listener.Addr())
+	if token == "" {
+		fmt.Fprintln(cmd.ErrOrStderr(), "bridge: the kubeconfig has no token: each reader gives its own, as kubectl --token")
+	}
 	return failed(serveUntil(ctx, tls.NewListener(listener, &tls.Config{
 		Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS13, NextProtos: []string{"h2", "http/1.1"},
 	}), handler))
+}
+
+// access is that of the tokens in the file. Without one it is a token for everything, which the
+// kubeconfig gets.
+func (o *serveOptions) access() (token string, access []serve.Access, err error) {
+	if o.tokens == "" {
+		token = rand.Text()
+		return token, []serve.Access{serve.Everything(token)}, nil
+	}
+	text, err := os.ReadFile(o.tokens)
+	if err == nil {
+		access, err = serve.ParseAccess(text)
+	}
+	if err != nil {
+		return "", nil, fmt.Errorf("--tokens %s: %w", o.tokens, err)
+	}
+	return "", access, nil
+}
+
+// warnUnknownResources reports names that no token can read anything by: a mistake, or a resource
+// that comes later.
+func warnUnknownResources(cmd *cobra.Command, db *history.DB, access []serve.Access) {
+	known := []string{"*"}
+	for _, u := range db.Units() {
+		known = append(known, u.GroupResource())
+	}
+	for i, a := range access {
+		for _, name := range a.Resources {
+			if slices.Contains(known, name) || name == "secrets" {
+				continue
+			}
+			hint := suggest.DidYouMean(name, known, 0)
+			if of := slices.IndexFunc(known, func(k string) bool { return strings.HasPrefix(k, name+".") }); of >= 0 {
+				hint = fmt.Sprintf(": did you mean %q?", known[of])
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "bridge: --tokens: entry %d: the history has no resource %q%s\n", i+1, name, hint)
+		}
+	}
 }
 
 // check says what may be missing at a point, and finds the cluster.

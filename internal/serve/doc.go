@@ -11,8 +11,9 @@
 //   - A watch gives the changes behind the point in the order of their versions, at the recorded pace
 //     or another. With Live it follows the history that is being written: each object ends in its newest
 //     state, and what changes several times within a second may come as one change.
-//   - Only who has the token is answered. It knows no rights beyond that: who may ask reads all that the
-//     history has, which is what redaction left.
+//   - Only who has a token is answered, and reads objects of the namespaces and resources that the
+//     token may read (Access). It knows no other rights: the cluster's RBAC does not matter. What
+//     redaction took out is in no answer.
 //   - Lists are sent as they are read: memory does not grow with them.
 //
 // The caller starts and stops the HTTP server; a watch ends with its request.

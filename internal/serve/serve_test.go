@@ -52,7 +52,8 @@ func newSite(t *testing.T, events []event.Event, cfg serve.Config) *site {
 	source, err := serve.NewSource(dir, cfg.Live)
 	testkit.OK(t, err)
 	t.Cleanup(func() { testkit.OK(t, source.Close()) })
-	cfg.Open, cfg.Cluster, cfg.Token, cfg.Poll = source.Open, "prod", token, 10*time.Millisecond
+	cfg.Open, cfg.Cluster, cfg.Poll = source.Open, "prod", 10*time.Millisecond
+	cfg.Access = append(cfg.Access, serve.Everything(token))
 	handler, err := serve.New(cfg)
 	testkit.OK(t, err)
 	s.server = httptest.NewServer(handler)
@@ -383,7 +384,7 @@ func newSiteRetained(t *testing.T, events []event.Event) *site {
 	testkit.OK(t, db.Retain(t.Context(), history.Retention{Age: last.Sub(events[0].Time) / 2}, last))
 	handler, err := serve.New(serve.Config{
 		Open:    func() (*history.DB, func(), error) { return db, func() {}, nil },
-		Cluster: "prod", Token: token, At: history.Point{At: last},
+		Cluster: "prod", Access: []serve.Access{serve.Everything(token)}, At: history.Point{At: last},
 	})
 	testkit.OK(t, err)
 	s.server = httptest.NewServer(handler)

@@ -2,8 +2,6 @@ package serve
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,8 +31,8 @@ type Config struct {
 	Poll time.Duration
 	// Speed of a replay: 1 is the recorded pace, 10 ten times that; 0 does not wait.
 	Speed float64
-	// Token that a client must send.
-	Token string
+	// Access is what each token may read. A client must send one of them.
+	Access []Access
 	// Log; default: discarded.
 	Log *slog.Logger
 }
@@ -54,8 +52,10 @@ type Server struct {
 // New checks the configuration.
 func New(cfg Config) (*Server, error) {
 	switch {
-	case cfg.Open == nil, cfg.Token == "":
+	case cfg.Open == nil, len(cfg.Access) == 0:
 		return nil, errors.New("serve: it needs a history and a token")
+	case slices.ContainsFunc(cfg.Access, func(a Access) bool { return a.Token == "" }):
+		return nil, errors.New("serve: a token must not be empty")
 	case !cfg.Live && cfg.At.IsZero():
 		return nil, errors.New("serve: it needs a point")
 	case cfg.Speed < 0:
@@ -69,18 +69,20 @@ func New(cfg Config) (*Server, error) {
 // request is one, with the history that answers it.
 type request struct {
 	*Server
-	db *history.DB
-	w  http.ResponseWriter
-	r  *http.Request
+	db     *history.DB
+	w      http.ResponseWriter
+	r      *http.Request
+	access *Access
 }
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	q := &request{Server: s, w: w, r: r}
-	if !s.admits(r) {
-		q.refuse(http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "send the token of the kubeconfig that 'bridge serve' printed")
+	q := &request{Server: s, w: w, r: r, access: s.accessOf(r)}
+	if q.access == nil {
+		q.refuse(http.StatusUnauthorized, metav1.StatusReasonUnauthorized,
+			"send the token of the kubeconfig that 'bridge serve' printed, or one of its --tokens")
 		return
 	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -104,12 +106,6 @@ func (s *Server) what() string {
 		return "a history of cluster " + s.cfg.Cluster
 	}
 	return "cluster " + s.cfg.Cluster + " as it was at " + s.cfg.At.String()
-}
-
-func (s *Server) admits(r *http.Request) bool {
-	token, found := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	got, want := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(s.cfg.Token))
-	return found && subtle.ConstantTimeCompare(got[:], want[:]) == 1
 }
 
 func (q *request) route() {
@@ -156,6 +152,8 @@ func (q *request) group(group, version string, parts []string) {
 	switch {
 	case i < 0:
 		q.notFound(fmt.Sprintf("%s has no %s of %s", q.what(), parts[0], strings.TrimPrefix(group+"/"+version, "/")))
+	case !q.access.allows(types[i], namespace):
+		q.forbid(types[i], namespace)
 	case len(parts) > 2 && parts[2] != "status" || len(parts) > 3:
 		q.notFound(fmt.Sprintf("a history has objects, and no %s of them", strings.Join(parts[2:], "/")))
 	case len(parts) >= 2:
