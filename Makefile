@@ -12,6 +12,12 @@ MODULES   := . client deploy test/e2e test/bench test/kafka test/page test/monit
 KUBE_LDFLAGS := -s -w
 GO_FILES = $(shell git ls-files '*.go')
 
+# Packages of other languages are exactly those that are locked, by their hashes (make lock). Nothing
+# that they bring runs while they are installed: no scripts of npm, no building of Python packages.
+# $(call python,DIR,FILE) and $(call node,DIR), which has package.json and package-lock.json.
+python = python3 -m venv --clear $(1) && $(1)/bin/pip install -q --disable-pip-version-check --require-hashes --only-binary :all: -r $(2)
+node = npm ci --prefix $(1) --silent --ignore-scripts --no-audit --no-fund
+
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -81,10 +87,10 @@ test-page: controlplane $(BIN)/page/.installed ## The status page in a headless 
 	cd test/page && CHROMIUM=$$chromium AXE=$(CURDIR)/$(BIN)/page/node_modules/axe-core/axe.min.js CONTROLPLANE_BIN=$(CURDIR)/$(BIN)/controlplane \
 	  $(GO) test -count=1 -timeout $(TEST_TIME) -artifacts -outputdir $(CURDIR)/$(BIN)/page .
 
-$(BIN)/page/.installed: test/page/testdata/package.json test/page/testdata/unpack.mjs
+$(BIN)/page/.installed: $(wildcard test/page/testdata/*)
 	@echo "installing axe-core, and a Chromium for a machine without one (70 MB)"
 	@rm -rf $(BIN)/page && mkdir -p $(BIN)/page/unpacked && cp $^ $(BIN)/page
-	@cd $(BIN)/page && npm install --silent --no-audit --no-fund --no-package-lock && TMPDIR=$(CURDIR)/$(BIN)/page/unpacked node unpack.mjs >/dev/null
+	@$(call node,$(BIN)/page) && cd $(BIN)/page && TMPDIR=$(CURDIR)/$(BIN)/page/unpacked node unpack.mjs >/dev/null
 	@touch $@
 
 .PHONY: site
@@ -93,7 +99,7 @@ site: $(BIN)/mkdocs/.installed ## The documentation as a site, in bin/site; fail
 
 $(BIN)/mkdocs/.installed: docs/requirements.txt
 	@echo "installing MkDocs"
-	@python3 -m venv --clear $(BIN)/mkdocs && $(BIN)/mkdocs/bin/pip install -q --disable-pip-version-check -r $<
+	@$(call python,$(BIN)/mkdocs,$<)
 	@touch $@
 
 .PHONY: test-monitoring
@@ -125,12 +131,12 @@ $(BIN)/kafka/.fetched: test/kafka/pom.xml
 
 $(BIN)/python/.installed: test/kafka/testdata/requirements.txt
 	@echo "installing the Python clients that read back what the tests publish"
-	@python3 -m venv --clear $(BIN)/python && $(BIN)/python/bin/pip install -q --disable-pip-version-check -r $<
+	@$(call python,$(BIN)/python,$<)
 	@touch $@
 
-$(BIN)/node/.installed: test/kafka/testdata/package.json
+$(BIN)/node/.installed: test/kafka/testdata/package.json test/kafka/testdata/package-lock.json
 	@echo "installing the JavaScript SDK of CloudEvents, which has the JSON schema"
-	@mkdir -p $(BIN)/node && cp $< $(BIN)/node && cd $(BIN)/node && npm install --silent --no-audit --no-fund
+	@mkdir -p $(BIN)/node && cp $^ $(BIN)/node && $(call node,$(BIN)/node)
 	@touch $@
 
 .PHONY: test-crash
@@ -160,8 +166,8 @@ test-readers: $(BIN)/readers/nats/.installed $(BIN)/readers/asyncapi/.installed 
 
 $(BIN)/readers/nats/.installed: $(wildcard test/readers/nats/*)
 	@echo "installing the clients that read back what the tests publish"
-	@mkdir -p $(@D) && cp $^ $(@D) && npm install --prefix $(@D) --silent --no-audit --no-fund --no-package-lock
-	@python3 -m venv --clear $(@D)/venv && $(@D)/venv/bin/pip install -q --disable-pip-version-check -r $(@D)/requirements.txt
+	@mkdir -p $(@D) && cp $^ $(@D) && $(call node,$(@D))
+	@$(call python,$(@D)/venv,$(@D)/requirements.txt)
 	@touch $@
 
 .PHONY: test-recipes
@@ -181,8 +187,8 @@ run-recipes: controlplane $(BIN)/recipes/.installed $(BIN)/kafka/.fetched
 
 $(BIN)/recipes/.installed: $(wildcard test/recipes/testdata/*)
 	@echo "installing DuckDB, ClickHouse and the clients of the recipes (1 GB)"
-	@mkdir -p $(@D) && cp $^ $(@D) && npm install --prefix $(@D) --silent --no-audit --no-fund --no-package-lock
-	@python3 -m venv --clear $(@D)/venv && $(@D)/venv/bin/pip install -q --disable-pip-version-check -r $(@D)/requirements.txt
+	@mkdir -p $(@D) && cp $^ $(@D) && $(call node,$(@D))
+	@$(call python,$(@D)/venv,$(@D)/requirements.txt)
 	@touch $@
 
 $(BIN)/jars/%/.fetched: test/recipes/%/pom.xml
@@ -192,7 +198,7 @@ $(BIN)/jars/%/.fetched: test/recipes/%/pom.xml
 
 $(BIN)/readers/asyncapi/.installed: $(wildcard test/readers/asyncapi/*)
 	@echo "installing the parser of AsyncAPI documents"
-	@mkdir -p $(@D) && cp $^ $(@D) && npm install --prefix $(@D) --silent --no-audit --no-fund --no-package-lock
+	@mkdir -p $(@D) && cp $^ $(@D) && $(call node,$(@D))
 	@touch $@
 
 .PHONY: test-jetstream
@@ -284,6 +290,17 @@ $(BIN)/golangci-lint $(BIN)/gofumpt $(BIN)/govulncheck $(BIN)/misspell: tools/go
 
 $(BIN)/actionlint: tools/workflows/go.mod
 	@cd tools/workflows && $(GO) build -o ../../$(BIN)/ tool
+	@touch $@
+
+# requirements.in and package.json name what is wanted; all that belongs to it is locked.
+.PHONY: lock
+lock: $(BIN)/lock/.installed ## Lock the packages of Python and npm that tests and docs use, with the hashes of every one
+	@for f in $$(git ls-files '*requirements.in'); do echo "lock $$f"; (cd $$(dirname $$f) && $(CURDIR)/$(BIN)/lock/bin/pip-compile -q --generate-hashes --no-emit-find-links \
+	  --no-emit-index-url --no-emit-trusted-host --strip-extras --allow-unsafe -o requirements.txt requirements.in) || exit 1; done
+	@for f in $$(git ls-files '*package.json'); do echo "lock $$f"; npm install --prefix $$(dirname $$f) --package-lock-only --omit-lockfile-registry-resolved --silent || exit 1; done
+
+$(BIN)/lock/.installed: tools/lock/requirements.txt
+	@$(call python,$(BIN)/lock,$<)
 	@touch $@
 
 .PHONY: licences

@@ -95,7 +95,7 @@ func checkInstalled(t *testing.T, p *page, text string) {
 		return
 	}
 	var pins strings.Builder
-	for _, file := range []string{"testdata/requirements.txt", "testdata/package.json"} {
+	for _, file := range []string{"testdata/requirements.in", "testdata/package.json"} {
 		b, err := os.ReadFile(file)
 		must(t, err)
 		pins.Write(b)
