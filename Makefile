@@ -70,9 +70,9 @@ test-client: ## The library for consumers, with client-go's informers, controlle
 	cd test/controllerruntime && $(GO) test -race -timeout $(TEST_TIME) ./...
 
 .PHONY: test-integration
-test-integration: controlplane ## The tests with the real parts: Kubernetes, NATS and Kafka's protocol, end to end
+test-integration: controlplane $(BIN)/readers/nats/.installed $(BIN)/readers/kafka/.installed ## The tests with the real parts: Kubernetes, NATS and Kafka's protocol, end to end
 	cd test/kubernetes && CONTROLPLANE=$(CURDIR)/$(BIN)/controlplane $(GO) test -timeout $(TEST_TIME) ./...
-	cd test/e2e && CONTROLPLANE_BIN=$(CURDIR)/$(BIN)/controlplane $(GO) test -race -timeout $(TEST_TIME) ./...
+	cd test/e2e && CONTROLPLANE_BIN=$(CURDIR)/$(BIN)/controlplane READERS=$(CURDIR)/$(BIN)/readers $(GO) test -race -timeout $(TEST_TIME) ./...
 
 .PHONY: test-deploy
 test-deploy: controlplane ## The chart, the plain manifests and a release: applied to the real control plane and run as they say (as root: in a container of its own)
@@ -165,6 +165,8 @@ test-readers: $(BIN)/readers/nats/.installed $(BIN)/readers/asyncapi/.installed 
 	NATS_READER=$(CURDIR)/$(BIN)/readers/nats/read.mjs NATS_PYTHON=$(CURDIR)/$(BIN)/readers/nats/venv/bin/python $(GO) test ./internal/sinks/nats -run IndependentReader -timeout $(TEST_TIME)
 
 $(BIN)/readers/nats/.installed: $(wildcard test/readers/nats/*)
+$(BIN)/readers/kafka/.installed: $(wildcard test/readers/kafka/*)
+$(BIN)/readers/nats/.installed $(BIN)/readers/kafka/.installed:
 	@echo "installing the clients that read back what the tests publish"
 	@mkdir -p $(@D) && cp $^ $(@D) && $(call node,$(@D))
 	@$(call python,$(@D)/venv,$(@D)/requirements.txt)
@@ -219,9 +221,9 @@ test-failover-kafka: $(BIN)/kafka/.fetched ## test-failover with Apache Kafka in
 	$(MAKE) test-failover FAILOVER_KAFKA='-failover.kafka=$(CURDIR)/$(BIN)/kafkabroker -failover.kafka.lib=$(CURDIR)/$(BIN)/kafka'
 
 .PHONY: test-view
-test-view: controlplane $(BIN)/kafka/.fetched ## The view of the state in Apache Kafka after crashes, outages, expired versions and a restored etcd (needs Java 17, Maven)
+test-view: controlplane $(BIN)/kafka/.fetched $(BIN)/readers/nats/.installed $(BIN)/readers/kafka/.installed ## The view of the state in Apache Kafka and in a bucket after crashes, outages, expired versions and a restored etcd (needs Java 17, Maven)
 	cd test/kafka && $(GO) build -o $(CURDIR)/$(BIN)/kafkabroker ./broker
-	cd test/e2e && CONTROLPLANE_BIN=$(CURDIR)/$(BIN)/controlplane $(GO) test -count=1 -run '^TestKafkaView$$' -timeout $(TEST_TIME) -v . \
+	cd test/e2e && CONTROLPLANE_BIN=$(CURDIR)/$(BIN)/controlplane READERS=$(CURDIR)/$(BIN)/readers $(GO) test -count=1 -run '^TestView$$' -timeout $(TEST_TIME) -v . \
 	  -failover.kafka=$(CURDIR)/$(BIN)/kafkabroker -failover.kafka.lib=$(CURDIR)/$(BIN)/kafka
 
 .PHONY: test-outage

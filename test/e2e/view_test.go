@@ -2,10 +2,14 @@ package e2e_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -57,15 +61,18 @@ func tableOf(ctx context.Context, broker string, topics ...string) (map[string][
 	return table, nil
 }
 
+func topicsOf(collections []truth.Collection) (topics []string) {
+	for _, c := range collections {
+		topics = append(topics, "k8s."+clusterName+"."+strings.Split(c.String(), ".")[0])
+	}
+	return topics
+}
+
 // viewProblems are the differences between the topics and the objects that exist.
 func (l *lab) viewProblems(broker string, collections []truth.Collection) (problems []string) {
 	ctx, cancel := context.WithTimeout(l.ctx, testPatience)
 	defer cancel()
-	var topics []string
-	for _, c := range collections {
-		topics = append(topics, "k8s."+clusterName+"."+strings.Split(c.String(), ".")[0])
-	}
-	table, err := tableOf(ctx, broker, topics...)
+	table, err := tableOf(ctx, broker, topicsOf(collections)...)
 	if err != nil {
 		return []string{err.Error()}
 	}
@@ -83,12 +90,82 @@ func (l *lab) viewProblems(broker string, collections []truth.Collection) (probl
 	return problems
 }
 
-// A compacted topic equals the list of the API server after whatever happens. With make test-view the
-// broker is Apache Kafka.
-func TestKafkaView(t *testing.T) {
+// requireReaders compares what clients for JavaScript and Python find in the topics and in the
+// bucket with the objects that exist. READERS is where make installs them.
+func (l *lab) requireReaders(
+	after, broker, url string, collections []truth.Collection,
+) {
+	l.t.Helper()
+	dir := os.Getenv("READERS")
+	if dir == "" {
+		l.t.Logf("after %s: not read by others, make test-integration installs them", after)
+		return
+	}
+	inTopics, inBucket := map[string][]byte{}, map[string][]byte{}
+	for _, ch := range l.exists(collections) {
+		object, err := ch.WithoutManagedFields()
+		must(l.t, err)
+		path := []string{ch.Collection.String(), ch.Metadata.Namespace, ch.Metadata.Name}
+		inTopics[strings.Join(path, "/")] = object
+		resource, group, _ := strings.Cut(path[0], ".")
+		key := []string{cmp.Or(group, "core"), resource, path[1], path[2]}
+		for i, part := range key {
+			key[i] = strings.ReplaceAll(part, ".", "_")
+		}
+		inBucket[strings.Join(key, ".")] = object
+	}
+	inKafka, inNATS := filepath.Join(dir, "kafka"), filepath.Join(dir, "nats")
+	python := filepath.Join("venv", "bin", "python")
+	topics := append([]string{broker}, topicsOf(collections)...)
+	for _, reader := range []struct {
+		program, script string
+		of              []string
+		want            map[string][]byte
+	}{
+		{"node", filepath.Join(inKafka, "topic.mjs"), topics, inTopics},
+		{filepath.Join(inKafka, python), filepath.Join(inKafka, "topic.py"), topics, inTopics},
+		{"node", filepath.Join(inNATS, "bucket.mjs"), []string{url, "NOW"}, inBucket},
+		{filepath.Join(inNATS, python), filepath.Join(inNATS, "bucket.py"), []string{url, "NOW"}, inBucket},
+	} {
+		name := filepath.Base(reader.script)
+		ctx, cancel := context.WithTimeout(l.ctx, testPatience)
+		cmd := exec.CommandContext(ctx, reader.program, append([]string{reader.script}, reader.of...)...)
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
+		out, err := cmd.Output()
+		cancel()
+		if err != nil {
+			l.t.Fatalf("after %s, %s: %v\n%s", after, name, err, stderr.Bytes())
+		}
+		found := 0
+		for d := json.NewDecoder(bytes.NewReader(out)); d.More(); {
+			var entry struct {
+				Key   string
+				Value []byte
+			}
+			must(l.t, d.Decode(&entry))
+			if strings.HasPrefix(entry.Key, "informers/") || strings.HasPrefix(entry.Key, "_informers.") {
+				continue
+			}
+			found++
+			if want := reader.want[entry.Key]; want == nil || !bytes.Equal(entry.Value, want) {
+				l.t.Errorf("after %s, %s: %s is %s, want %s", after, name, entry.Key, entry.Value, want)
+			}
+		}
+		if found != len(reader.want) {
+			l.t.Errorf("after %s, %s: %d objects, want %d", after, name, found, len(reader.want))
+		}
+		l.t.Logf("after %s, %s: %d objects", after, name, found)
+	}
+}
+
+// The compacted topics and the bucket equal the list of the API server after whatever happens. With
+// make test-view the broker is Apache Kafka.
+func TestView(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, startOnce("view", noControllers, "--etcd-compaction-interval=0")(t))
 	broker := startBroker(t, l.dir)
+	address, _, server := gatedJetStream(t, filepath.Join(l.dir, "nats"))
 	collections := []truth.Collection{
 		truth.Core("pods", l.namespace), truth.Named("deployments", "apps", "v1", l.namespace),
 		truth.Core("configmaps", l.namespace),
@@ -96,8 +173,14 @@ func TestKafkaView(t *testing.T) {
 	b := l.bridge("bridge", `
 informers: [{name: app, resources: [pods, deployments.apps, configmaps], namespaces: ["${NS}"]}]
 sinks:
-  - {name: view, kafka: {brokers: ["${KAFKA}"], view: true, createTopics: {partitions: 3, replicationFactor: 1}}}
-`, with(map[string]string{"KAFKA": broker}))
+  - name: view
+    kafka:
+      brokers: ["${KAFKA}"]
+      view: true
+      compression: gzip # kafkajs reads no lz4
+      createTopics: {partitions: 3, replicationFactor: 1}
+  - {name: now, nats: {servers: ["nats://${JETSTREAM}"], mode: kv, bucket: NOW}}
+`, with(map[string]string{"KAFKA": broker, "JETSTREAM": address}))
 	while := func(do func()) {
 		t.Helper()
 		churn := crash.StartChurn(l.ctx, l.client, l.namespace, rand.Uint64(), 1)
@@ -109,8 +192,10 @@ sinks:
 	equal := func(after string) {
 		t.Helper()
 		eventually(t, "the view after "+after, 2*time.Minute, func() []string {
-			return l.viewProblems(broker, collections)
+			return append(l.viewProblems(broker, collections),
+				l.bucketProblems(server.ClientURL(), l.exists(collections))...)
 		})
+		l.requireReaders(after, broker, server.ClientURL(), collections)
 	}
 	l.createConfigMap("delete-is-undone", "1")
 	l.start(b)
