@@ -182,9 +182,11 @@ test-recipes-flink: $(BIN)/jars/flink/.fetched ## The page for Flink, and its ta
 
 .PHONY: run-recipes
 run-recipes: controlplane $(BIN)/recipes/.installed $(BIN)/kafka/.fetched
+	$(GO) build -o $(BIN)/nats-server github.com/nats-io/nats-server/v2
 	cd test/kafka && $(GO) build -o $(CURDIR)/$(BIN)/kafkabroker ./broker
 	cd test/recipes && PYTHON=$(CURDIR)/$(BIN)/recipes/venv/bin/python NODE_DIR=$(CURDIR)/$(BIN)/recipes CONTROLPLANE_BIN=$(CURDIR)/$(BIN)/controlplane \
 	  KAFKA_BROKER=$(CURDIR)/$(BIN)/kafkabroker KAFKA_LIB=$(CURDIR)/$(BIN)/kafka JARS=$(CURDIR)/$(BIN)/jars \
+	  NATS_SERVER=$(CURDIR)/$(BIN)/nats-server \
 	  $(GO) test -count=1 -timeout $(TEST_TIME) $(RECIPES) .
 
 $(BIN)/recipes/.installed: $(wildcard test/recipes/testdata/*)

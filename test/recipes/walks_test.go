@@ -82,23 +82,33 @@ func directory(t *testing.T, page string) (dir string, env []string) {
 		fetched := filepath.Join(installed(t, "JARS"), jars[page])
 		must(t, os.Symlink(fetched, filepath.Join(dir, "jars")))
 	}
-	env = append(os.Environ(), "PATH="+filepath.Dir(python)+":"+os.Getenv("PATH"))
+	path = filepath.Dir(installed(t, "NATS_SERVER")) // nats-server is a program that pages name
+	env = append(os.Environ(), "PATH="+filepath.Dir(python)+":"+path+":"+os.Getenv("PATH"))
 	return dir, env
 }
 
-// walk does what a page says, from top to bottom.
+// walk does what a page says, from top to bottom, with one cluster.
 func walk(t *testing.T, name string) {
+	t.Helper()
+	walkWith(t, name, map[string]string{}, func(string) []string {
+		return []string{"KUBECONFIG=" + controlPlane(t).Kubeconfig}
+	})
+}
+
+// walkWith is as walk. What it walks in is made by prepare, which gets the directory of the page's
+// files and gives variables.
+func walkWith(
+	t *testing.T, name string, addresses map[string]string, prepare func(dir string) []string,
+) {
 	t.Helper()
 	dir, env := directory(t, name)
 	if _, err := exec.LookPath("kubectl"); err != nil {
 		t.Skip("not run: no kubectl on this machine")
 	}
-	addresses := map[string]string{}
 	broker(t, name, addresses)
 	p := readPage(t, name, addresses)
 	p.writeFiles(t, dir)
-	plane := controlPlane(t)
-	env = append(env, "KUBECONFIG="+plane.Kubeconfig)
+	env = append(env, prepare(dir)...)
 	s := newShell(t, dir, env)
 	if p.names("flaky") {
 		restartFlaky(t, env)
