@@ -18,6 +18,10 @@ import (
 // counted in the FIFO, but what is looked up for it is not.
 const decidedBytes = 4 << 20
 
+// promptBytes is the same for changes that wait for no announcement, and counts the delta that is
+// decided next. Deciding takes time in proportion to the objects: filters decode them.
+const promptBytes = 64 << 10
+
 // controller is the loop between the FIFO and the log. All its fields are owned by its goroutine.
 type controller struct {
 	informer  *Informer
@@ -77,16 +81,28 @@ func (c *controller) run(ctx context.Context) error {
 func (c *controller) Process(ctx context.Context, deltas deltafifo.Deltas) error {
 	c.now = time.Now()
 	for i := range deltas {
-		if err := c.decideAndMark(ctx, &deltas[i]); err != nil {
-			return err
-		}
-		if c.bytes > decidedBytes {
+		if c.isDue(&deltas[i]) {
 			if err := c.handOn(ctx); err != nil {
 				return err
 			}
 		}
+		if err := c.decideAndMark(ctx, &deltas[i]); err != nil {
+			return err
+		}
 	}
 	return c.handOn(ctx)
+}
+
+// isDue reports whether what was decided is handed on before the next delta is. What needs a write
+// to the disk is handed on in large parts: announcements, and marks of a list.
+func (c *controller) isDue(next *deltafifo.Delta) bool {
+	if len(c.changes) == 0 {
+		return false
+	}
+	if len(c.news)+len(c.marks) > 0 || next.Object == nil {
+		return c.bytes > decidedBytes
+	}
+	return c.bytes+next.Object.Size() > promptBytes
 }
 
 // TryProcess decides changes of objects that are known already, and progress, and hands them on. It

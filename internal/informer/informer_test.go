@@ -164,7 +164,7 @@ func newRig(t *testing.T, db *store.DB, outboxes []*outbox, options ...option) *
 	ok(t, err)
 	r.committer, err = checkpoint.New(checkpoint.Config{DB: db})
 	ok(t, err)
-	fifo, err := deltafifo.New(deltafifo.Config{Known: r.indexer, MaxBytes: 64 << 10})
+	fifo, err := deltafifo.New(deltafifo.Config{Known: r.indexer, MaxBytes: 256 << 10})
 	ok(t, err)
 	r.fifo = queue{fifo}
 	maker, err := event.NewMaker(event.MakerConfig{Cluster: "c", Informer: "all", Type: pods})

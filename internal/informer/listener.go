@@ -120,21 +120,34 @@ func (l *listener) run(ctx context.Context) error {
 	}
 }
 
-// stepSize is how many entries a step passes on at most: more pay for a goroutine of their own.
-const stepSize = 32
+// stepSize and stepBytes bound what a step passes on: more pay for a goroutine of their own. The
+// goroutine that runs the step serves all other listeners, and reads on only after it: the payload
+// of a large object for one sink must not delay the small ones of another.
+const (
+	stepSize  = 32
+	stepBytes = 64 << 10
+)
 
 // step passes on what was appended while run waits, on the goroutine that has appended it. It
-// reports false where run has to go on: there is more, or something has to be waited for.
+// reports false where run has to go on: there is more, it is large, or something has to be waited
+// for.
 func (l *listener) step() bool {
 	entries, none := l.cursor.TryRead(l.buf[:0:stepSize])
 	if len(entries) == 0 {
 		return none
 	}
-	if !l.tryPass(entries) {
+	if sizeOf(entries) > stepBytes || !l.tryPass(entries) {
 		l.refused = entries
 		return false
 	}
 	return len(entries) < stepSize
+}
+
+func sizeOf(entries []*changelog.Entry) (bytes int) {
+	for _, e := range entries {
+		bytes += e.Size()
+	}
+	return bytes
 }
 
 // tryPass is pass for entries that are not about all objects, where nothing has to be waited for.

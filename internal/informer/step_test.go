@@ -1,10 +1,14 @@
 package informer_test
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/resource"
@@ -76,5 +80,55 @@ func TestStep(t *testing.T) {
 		if out.tried != 1 {
 			t.Errorf("%d were tried, want the last", out.tried)
 		}
+	})
+	run("a large change is work for its listener, not for who has read it", func(t *testing.T, r *rig, out *impatient) {
+		r.grow("a", "6", 100<<10)
+		synctest.Wait()
+		want(t, out.taken(), "resource.updated a ua/6")
+		if out.tried != 0 {
+			t.Errorf("%d were tried, want none", out.tried)
+		}
+	})
+}
+
+// grow updates an object to one of a size.
+func (r *rig) grow(name, version string, size int) {
+	raw := slices.Clone(pod(r.t, name, version).Raw)
+	raw = append(raw[:len(raw)-1], fmt.Sprintf(`,"spec":%q}`, strings.Repeat("x", size))...)
+	obj, err := resource.Parse(raw, resource.ParseOptions{Type: pods})
+	ok(r.t, err)
+	ok(r.t, r.fifo.Update(r.t.Context(), obj))
+}
+
+// laborious is a Selector that takes a second for a large object.
+type laborious struct{}
+
+func (laborious) Rejects(c *event.Change) (string, error) {
+	if len(c.Object.Raw) > 64<<10 {
+		time.Sleep(time.Second)
+	}
+	return "", nil
+}
+
+func (laborious) NeedsOld() bool { return false }
+
+// TestTurn has the changes of one turn of the FIFO reach the publisher.
+func TestTurn(t *testing.T) {
+	t.Run("a change does not wait until a large one behind it is decided", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			out := newOutbox()
+			r := newRig(t, memory(t), []*outbox{out}, func(c *informer.Config) { c.Selector = laborious{} })
+			r.list(resource.Relist{Initial: true}, "5", "a@1", "b@2", "c@3")
+			out.wait(t, 4)
+			synctest.Wait()
+			for _, name := range []string{"a", "b"} {
+				ok(t, r.fifo.FIFO.Update(t.Context(), pod(t, name, "6")))
+			}
+			r.grow("c", "7", 100<<10)
+			time.Sleep(time.Millisecond)
+			want(t, out.taken(), "resource.updated a ua/6", "resource.updated b ub/6")
+			want(t, out.wait(t, 1), "resource.updated c uc/7")
+			r.stop()
+		})
 	})
 }
