@@ -115,7 +115,9 @@ func (p *Pipeline) remembers(ctx context.Context, sink string) (remembers bool, 
 	remembers, err = s.Publisher.Remembers(ctx, &about, func(t sinks.Trace) bool {
 		ours := isOurs(t)
 		if ours {
-			if e := event.EpochOf(t.MessageID); e <= standby.MaxCount { // else it is forged
+			// Else it is forged. This run publishes in the next epoch, which other replicas have to
+			// accept.
+			if e := event.EpochOf(t.MessageID); e < standby.MaxCount {
 				epoch = max(epoch, e)
 			}
 		}
