@@ -3,6 +3,8 @@ package e2e_test
 import (
 	"context"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -56,6 +58,8 @@ func newHostile(l *lab, group string) *hostile {
 		{"definitions", time.Second, h.definitions},
 		{"topics by label", 100 * time.Millisecond, h.topics},
 	}
+	only := regexp.MustCompile(*abuseOnly)
+	h.kinds = slices.DeleteFunc(h.kinds, func(a abuse) bool { return !only.MatchString(a.name) })
 	return h
 }
 

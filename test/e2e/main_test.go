@@ -23,6 +23,9 @@ func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == natsName {
 		os.Exit(runNATS(os.Args[1:]))
 	}
+	if filepath.Base(os.Args[0]) == plainName {
+		os.Exit(runPlain(os.Args[1], os.Args[2]))
+	}
 	var err error
 	if workDir, err = os.MkdirTemp("", "bridge-e2e-"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
