@@ -312,4 +312,8 @@ func (o *outage) verify(b *natsBroker) {
 	if lost != 0 || r.Repeats > 0 || !r.OK {
 		o.t.Errorf("%s: lost %d, repeated %d of %d; %v, among the faults %+v", b.name(o), lost, r.Repeats, *outageChanges, err, r.Found[:min(len(r.Found), 5)])
 	}
+	// An update without previous is no fault: then the chain is not checked.
+	if len(r.Resources) != 1 || r.Resources[0].Chain != verify.ChainChecked {
+		o.t.Errorf("%s: the chains of %+v, want one that is checked", b.name(o), r.Resources)
+	}
 }
