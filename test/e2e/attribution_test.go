@@ -1,15 +1,19 @@
 package e2e_test
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
 
 	"github.com/kubebridge/bridge/test/e2e/check"
@@ -26,8 +30,12 @@ type writers struct {
 // ours begins the name of each of their field managers.
 const ours = "writer-"
 
-// leavesNoEntry are the writers that only remove fields: managedFields do not show them.
-var leavesNoEntry = []string{"label-removed", "annotation-removed", "finalizer-removed", "variable-removed"}
+// deleteRequest is who asked for a delete that has to wait: the version with a deletionTimestamp.
+const deleteRequest = "delete-request"
+
+// leavesNoEntry are the writers that only remove fields or ask for a delete: managedFields do not
+// show them.
+var leavesNoEntry = []string{"label-removed", "annotation-removed", "finalizer-removed", "variable-removed", deleteRequest}
 
 func (w *writers) wrote(by string, obj metav1.Object, err error) {
 	w.t.Helper()
@@ -41,6 +49,21 @@ func (w *writers) patchBy(by, name string, form types.PatchType, patch string, s
 	d, err := w.client.AppsV1().Deployments(w.namespace).
 		Patch(w.ctx, name, form, []byte(patch), metav1.PatchOptions{FieldManager: ours + by}, subresource...)
 	w.wrote(by, d, err)
+}
+
+// requestDelete asks for the delete of an object that has to wait for something. obj gets its new
+// version.
+func (w *writers) requestDelete(api rest.Interface, resource, name string, o metav1.DeleteOptions, obj interface {
+	runtime.Object
+	metav1.Object
+},
+) {
+	w.t.Helper()
+	must(w.t, api.Delete().Namespace(w.namespace).Resource(resource).Name(name).Body(&o).Do(w.ctx).Into(obj))
+	if obj.GetDeletionTimestamp() == nil {
+		w.t.Fatalf("%s %s is deleted at once", resource, name)
+	}
+	w.wrote(deleteRequest, obj, nil)
 }
 
 // round does each kind of write, to objects with a name of the round.
@@ -78,21 +101,27 @@ func (w *writers) round(name string) {
 	merge("annotation-removed", `"annotations":{"note":null}`)
 	merge("finalizer-added", `"finalizers":["example.com/keep","example.com/more"]`)
 	w.patchBy("variable-removed", name, types.JSONPatchType, `[{"op":"remove","path":"/spec/template/spec/containers/0/env/1"}]`)
-	must(w.t, deployments.Delete(w.ctx, name, metav1.DeleteOptions{}))
+	w.requestDelete(w.client.AppsV1().RESTClient(), "deployments", name, metav1.DeleteOptions{}, &appsv1.Deployment{})
 	merge("finalizer-removed", `"finalizers":["example.com/keep"]`)
 	// The last one ends the object and writes no version: the answer has the version before it.
 	_, err = deployments.Patch(w.ctx, name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`),
 		metav1.PatchOptions{FieldManager: manager("last-finalizer-removed")})
 	must(w.t, err)
 
-	// A grace period, no finalizer, and a deletecollection.
+	// A grace period: the pod is on a node, of which no kubelet knows, so that the API server keeps
+	// it until its delete is forced.
 	pods, maps := w.client.CoreV1().Pods(w.namespace), w.client.CoreV1().ConfigMaps(w.namespace)
 	pod, err := pods.Create(w.ctx, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "app:1"}}},
+		Spec: corev1.PodSpec{
+			NodeName: "no-such-node", Containers: []corev1.Container{{Name: "main", Image: "app:1"}},
+		},
 	}, metav1.CreateOptions{FieldManager: manager("pod")})
 	w.wrote("pod", pod, err)
-	must(w.t, pods.Delete(w.ctx, name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(1))}))
+	w.requestDelete(w.client.CoreV1().RESTClient(), "pods", name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(600))}, pod)
+	must(w.t, pods.Delete(w.ctx, name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}))
+
+	// No finalizer, and a deletecollection.
 	for i := range 3 {
 		cm := configMap(fmt.Sprintf("%s-%d", name, i), nil)
 		cm.Labels = map[string]string{"round": name, "collection": fmt.Sprint(i > 0)}
@@ -104,8 +133,9 @@ func (w *writers) round(name string) {
 		metav1.ListOptions{LabelSelector: "collection=true,round=" + name}))
 }
 
-// judge compares the events with what was written. It gives how many had the manager.
-func (w *writers) judge(events []read.Event) (known int) {
+// judge compares the events with what was written. It gives how many had the manager, and how many
+// are of requests for a delete.
+func (w *writers) judge(events []read.Event) (known, requests int) {
 	w.t.Helper()
 	times := map[string]time.Time{}
 	for i := range events {
@@ -115,6 +145,12 @@ func (w *writers) judge(events []read.Event) (known int) {
 		}
 		manager, by := e.Attribute("manager"), w.by[e.Attribute("resourceversion")]
 		isSilent := slices.Contains(leavesNoEntry, strings.TrimPrefix(by, ours))
+		if by == ours+deleteRequest {
+			requests++
+			if !bytes.Contains(e.Data(), []byte(`"deletionTimestamp"`)) {
+				w.t.Errorf("%s is of a request for a delete, and has no deletionTimestamp: %s", e.ID(), e.Data())
+			}
+		}
 		switch {
 		case manager == "":
 		case e.Op() == "deleted" || isSilent:
@@ -130,7 +166,7 @@ func (w *writers) judge(events []read.Event) (known int) {
 		}
 		times[uid] = e.Time()
 	}
-	return known
+	return known, requests
 }
 
 const written = `
@@ -168,8 +204,12 @@ func TestAttribution(t *testing.T) {
 	l.start(b)
 	events := l.complete("all writes", jetStream(b), ledger, check.Options{Informers: informerOf("app", l.written()...)})
 	// Two writes of one manager in a second look like one: only these may be missing.
-	if known := w.judge(events); known < 4*(entries-2) {
+	known, requests := w.judge(events)
+	if known < 4*(entries-2) {
 		t.Errorf("%d of %d events have the manager that wrote them", known, 4*entries)
+	}
+	if want := 4 * 2; requests != want { // a Deployment and a pod in each round
+		t.Errorf("%d events are of requests for a delete, want %d", requests, want)
 	}
 	l.stop(b)
 }
@@ -217,7 +257,7 @@ func attributedThroughAGap(t *testing.T, c *cluster) {
 	events, err = jetStream(b).Refresh(l.ctx)
 	must(t, err)
 	gapsComeFirst(t, events, "expired", "configmaps")
-	if known := w.judge(events); known < 2*(entries-2) {
+	if known, _ := w.judge(events); known < 2*(entries-2) {
 		t.Errorf("%d of %d events have the manager that wrote them", known, 2*entries)
 	}
 	l.stop(b)
