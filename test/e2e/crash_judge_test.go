@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -107,7 +108,7 @@ func (c *crashRun) judgeSink(n int, changes, exist []truth.Change) crash.SinkRep
 	v, err := crash.Judge(changes, exist, own.Events)
 	must(c.t, err)
 	r := crash.SinkReport{Name: s.name, Verdict: v, Repeats: crash.Explain(c.lives, own, others...)}
-	problems := append(v.Problems, r.Repeats.Problems...)
+	problems := slices.Concat(v.Problems, r.Repeats.Problems, v.Backwards)
 	if *crashUntold {
 		problems = append(problems, v.Silent...)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/kubebridge/bridge/test/e2e/check"
 	"github.com/kubebridge/bridge/test/e2e/read"
@@ -31,6 +32,9 @@ type Verdict struct {
 
 	Problems []string // one for each of Lost, Reordered, Altered, Renamed, Ghosts and Stale
 	Silent   []string // one for each of Untold
+	// Backwards are events with a time before that of an earlier one of their object and epoch. It
+	// is wrong of one bridge. Two replicas observe changes with two clocks, and with a lag each.
+	Backwards []string
 }
 
 // String is the verdict as a line of a report.
@@ -65,6 +69,7 @@ func Judge(changes, exist []truth.Change, events []read.Event) (*Verdict, error)
 	if err := v.lost(changes, byID, missing); err != nil {
 		return nil, err
 	}
+	v.times(first)
 	untold := v.ghosts(first, exist, byID, missing)
 	v.stale(exist, without(first, untold), "once duplicates are dropped")
 	v.stale(exist, without(events, untold), "with duplicates")
@@ -147,6 +152,23 @@ func (v *Verdict) order(first []read.Event, byID map[string]*read.Event) error {
 		}
 	}
 	return nil
+}
+
+// times checks that the time of an object never goes back within an epoch, the first part of a
+// sequence.
+func (v *Verdict) times(first []read.Event) {
+	newest := map[string]*read.Event{}
+	for i := range first {
+		e := &first[i]
+		epoch, _, _ := strings.Cut(e.Attribute("sequence"), ".")
+		key := e.Attribute("uid") + " " + epoch
+		if before := newest[key]; before != nil && e.Time().Before(before.Time()) {
+			v.Backwards = append(v.Backwards, fmt.Sprintf("%s has time %v, %s before it had %v",
+				Describe(e), e.Time(), Describe(before), before.Time()))
+			continue
+		}
+		newest[key] = e
+	}
 }
 
 func (v *Verdict) lost(changes []truth.Change, byID map[string]*read.Event, missing map[string][]gap) error {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
 
@@ -111,6 +112,39 @@ func TestTheVerdictNamesWhatIsWrong(t *testing.T) {
 			}
 			if got.String() != c.want.String() {
 				t.Errorf("got  %s\nwant %s\n%v", got, &c.want, got.Problems)
+			}
+		})
+	}
+}
+
+func TestTimes(t *testing.T) {
+	at := func(op string, version, second int, epoch string) read.Event {
+		e := about(t, op, "u", version)
+		e.SetTime(time.Unix(int64(second), 0))
+		e.SetExtension("sequence", fmt.Sprintf("%s.%020d", epoch, version))
+		return e
+	}
+	const first, second = "00000000", "00000001"
+	added, same := at("added", 5, 20, first), at("updated", 6, 20, first)
+	for name, c := range map[string]struct {
+		events []read.Event
+		want   int
+	}{
+		"ascending, and equal":                 {[]read.Event{added, same, at("deleted", 7, 21, first)}, 0},
+		"an update is before what was earlier": {[]read.Event{added, at("updated", 6, 19, first)}, 1},
+		"a delete is before what was earlier":  {[]read.Event{added, at("deleted", 7, 19, first)}, 1},
+		"one that is too late is no measure":   {[]read.Event{added, at("updated", 6, 19, first), at("updated", 7, 20, first)}, 1},
+		"a repeat has the time of the first":   {[]read.Event{added, same, added}, 0},
+		"another epoch":                        {[]read.Event{added, at("updated", 6, 19, second)}, 0},
+		"an older time in the second epoch":    {[]read.Event{added, at("updated", 6, 19, second), at("updated", 7, 18, second)}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := crash.Judge(nil, nil, c.events)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(got.Backwards) != c.want {
+				t.Errorf("%q, want %d", got.Backwards, c.want)
 			}
 		})
 	}
