@@ -291,10 +291,19 @@ func TestVariablesThatNameNoKeyAreRefused(t *testing.T) {
 		"BRIDGE_SINK_NATS_NATS_SERVERS": "BRIDGE_SINK_NATS_NATS_SERVERS: no such key: did you mean BRIDGE_SINKS_NATS_NATS_SERVERS?",
 		"BRIDGE_SINK_URL":               "BRIDGE_SINK_URL: no such key; the reference",
 		"BRIDGE_INFORMER_ALL_MAX_LAG":   "BRIDGE_INFORMER_ALL_MAX_LAG: no such key: did you mean BRIDGE_INFORMERS_ALL_MAX_LAG?",
-		"BRIDGE_PORT_8080_TCP_ADDR":     "",
-		"BRIDGE_ADMIN_SERVICE_HOST":     "",
-		"BRIDGE_ADMIN_PORT":             "",
-		"BRIDGE_SOMEBODY_ELSES":         "",
+		"BRIDGE_SINK":                   "BRIDGE_SINK: no such key",
+		"BRIDGE_SINKS":                  "BRIDGE_SINKS: no such key",
+		"BRIDGE_NATS_SERVERS": "BRIDGE_NATS_SERVERS: no such key; a key of one of the sinks has its name or number in it: " +
+			"BRIDGE_SINKS_0_NATS_SERVERS",
+		"BRIDGE_KAFKA_BROKERS": "BRIDGE_KAFKA_BROKERS: no such key; a key of one of the sinks has its name or number in it: " +
+			"BRIDGE_SINKS_0_KAFKA_BROKERS",
+		"BRIDGE_RESOURCES": "BRIDGE_RESOURCES: no such key; a key of one of the informers has its name or number in it: " +
+			"BRIDGE_INFORMERS_0_RESOURCES",
+		"BRIDGE_NATS_SERVICE_HOST":  "",
+		"BRIDGE_PORT_8080_TCP_ADDR": "",
+		"BRIDGE_ADMIN_SERVICE_HOST": "",
+		"BRIDGE_ADMIN_PORT":         "",
+		"BRIDGE_SOMEBODY_ELSES":     "",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv(name, "x")

@@ -147,14 +147,18 @@ func (e *environment) unknown() {
 		if value == "" || !strings.HasPrefix(name, EnvPrefix) || slices.Contains(e.known, name) || serviceVariable.MatchString(name) {
 			continue
 		}
-		corrected := plural(name)
-		best := suggest.Nearest(corrected, e.known, 2)
-		if best == "" && !ofSection(corrected) {
-			continue
-		}
+		corrected := strings.TrimSuffix(plural(name+"_"), "_")
+		best, list := suggest.Nearest(corrected, e.known, 2), listOf(name)
 		hint := "; the reference of the configuration lists the keys"
-		if best != "" {
+		switch {
+		case best != "":
 			hint = fmt.Sprintf(": did you mean %s?", best)
+		case ofSection[Config](corrected):
+		case list != "":
+			hint = fmt.Sprintf("; a key of one of the %s has its name or number in it: %s_%s", list,
+				EnvName(list, "0"), strings.TrimPrefix(name, EnvPrefix))
+		default:
+			continue
 		}
 		e.addAt(origin{text: name}, "", "no such key%s", hint)
 	}
@@ -171,9 +175,27 @@ func plural(name string) string {
 	return name
 }
 
-// ofSection says whether a variable begins with the name of a section or list.
-func ofSection(name string) bool {
-	return slices.ContainsFunc(fieldsOf(reflect.TypeFor[Config]()), func(f field) bool {
-		return !f.isScalar() && strings.HasPrefix(name, EnvName(f.key)+"_")
+// ofSection reports whether a variable is, or begins with, the name of a section or list of T.
+func ofSection[T any](name string) bool {
+	return slices.ContainsFunc(fieldsOf(reflect.TypeFor[T]()), func(f field) bool {
+		return !f.isScalar() && strings.HasPrefix(name+"_", EnvName(f.key)+"_")
 	})
+}
+
+// listOf is the list of whose elements a variable names a key, as BRIDGE_NATS_SERVERS and
+// BRIDGE_RESOURCES do; "" for none.
+func listOf(name string) string {
+	switch {
+	case ofSection[Sink](name) || isKey[Sink](name):
+		return "sinks"
+	case ofSection[Informer](name) || isKey[Informer](name):
+		return "informers"
+	default:
+		return ""
+	}
+}
+
+// isKey reports whether a variable is named as a key of T.
+func isKey[T any](name string) bool {
+	return slices.ContainsFunc(fieldsOf(reflect.TypeFor[T]()), func(f field) bool { return name == EnvName(f.key) })
 }

@@ -31,8 +31,11 @@ func (c *Config) validatePayloads(ps *problems) {
 func (b *Binding) lostByCompaction(sink *Sink) string {
 	switch {
 	case b.Payload == "reference" && b.Types != "knative" && sink.Encoding != "structured":
-		return "payload reference has no data: a record without a value deletes the object's key. " +
+		return "payload reference has no data: the record of an object says nothing of it. " +
 			"Use payload: metadata, or encoding: structured on the sink"
+	case b.Payload == "debezium" && b.Progress > 0:
+		return "in this form events about an informer have no value: a progress event deletes itself. " +
+			"Leave progress out, or use cleanup.policy: delete without tombstones"
 	case b.Payload == "patch":
 		return "only the last record of an object is kept: a patch alone says nothing. " +
 			"Use payload: object, or cleanup.policy: delete without tombstones"

@@ -167,7 +167,7 @@ func (c *Config) validateView(ps *problems, i, j int) {
 	for k := range i {
 		other := &c.Informers[k]
 		feeds := slices.ContainsFunc(other.Sinks, func(o Binding) bool { return o.Name == b.Name })
-		apart := c.sharedPlace(b.Name, b.Name) == ""
+		apart := c.sharedPlace(b.Name, b.Name, false) == ""
 		if shared := other.sharedResource(inf); feeds && shared != "" && !apart {
 			ps.add(binding, "informer %s sends %s to %s too: one object would have two states there. "+
 				"Let them select other objects, or take a second sink", other.Name, shared, b.Name)

@@ -44,7 +44,10 @@ func isSequence(e *event.Event) bool {
 		entered, _, _ = strings.Cut(rest, "/")
 		entered = "entered." + padded(entered) + "."
 	}
-	_, has, _ := strings.Cut(e.Sequence, ".")
+	_, has, found := strings.Cut(e.Sequence, ".")
+	if !found { // of an older bridge: no epoch, and nothing for a delete
+		return e.Sequence == "" || e.Sequence == padded(version)
+	}
 	if e.Op == event.Deleted {
 		end = ".deleted"
 		if e.Inferred || e.Cause == event.CauseLeft {

@@ -242,7 +242,8 @@ func (c *Checker) notes(r *Report) {
 		unordered += u.unordered
 		without += u.withoutPrevious
 	}
-	note(unordered, "%d events have versions that are no numbers: their order can't be checked", unordered)
+	note(unordered, "%d events have a sequence of another bridge, or none that is a number: "+
+		"their order can't be checked", unordered)
 	note(without, "%d events have no previous: whether a version is missing before them can't be checked", without)
 	note(r.UncheckedRepeats, "%d repeats came behind more than %d newer events of their object: their data was not compared", r.UncheckedRepeats, ringSize)
 	if c.events > 0 && !c.cfg.Whole() {

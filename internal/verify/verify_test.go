@@ -112,3 +112,28 @@ func TestMemory(t *testing.T) {
 		t.Errorf("%d bytes for each object, want less than %d", each, most)
 	}
 }
+
+func TestOlderBridge(t *testing.T) {
+	events := testkit.Events(t, 3, 50, 6)
+	for i := range events {
+		e := &events[i]
+		e.Previous, e.TimeSource = "", ""
+		if e.Sequence != "" {
+			e.Sequence = fmt.Sprintf("%020s", e.ResourceVersion)
+		}
+	}
+	r := check(events)
+	if !r.OK {
+		t.Errorf("what can't be checked is a fault:\n%s", describe(r))
+	}
+	for _, what := range []string{"order can't be checked", "have no previous"} {
+		if !slices.ContainsFunc(r.Notes, func(n string) bool { return strings.Contains(n, what) }) {
+			t.Errorf("notes %q, want one that says %q", r.Notes, what)
+		}
+	}
+	for _, x := range r.Resources {
+		if !strings.HasPrefix(x.Chain, "not checkable in ") {
+			t.Errorf("the chain is %q", x.Chain)
+		}
+	}
+}

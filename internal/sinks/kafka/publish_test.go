@@ -72,12 +72,17 @@ func TestEventWithoutPayload(t *testing.T) {
 	c := newCluster(t)
 	e := podEvent("web", 1)
 	e.Data = nil
-	publish(t, openSink(t, c), &sinks.Message{Event: e})
-	r := readAll(t, c, podsTopic)[0]
-	if r.Value != nil {
-		t.Errorf("value is %q", r.Value)
+	about := podEvent("gap", 1)
+	about.Data, about.CompactionKey = nil, "informers/workloads/gap"
+	publish(t, openSink(t, c), &sinks.Message{Event: e}, &sinks.Message{Event: about})
+	r := readAll(t, c, podsTopic)
+	if r[0].Value == nil || len(r[0].Value) > 0 {
+		t.Errorf("of an object it is %q: a null would delete the key where the topic is compacted", r[0].Value)
 	}
-	requireSameEvent(t, cloudEvent(t, r), e)
+	requireSameEvent(t, cloudEvent(t, r[0]), e)
+	if r[1].Value != nil {
+		t.Errorf("about an informer it is %q, which stops an engine", r[1].Value)
+	}
 }
 
 func TestRecordTime(t *testing.T) {

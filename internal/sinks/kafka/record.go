@@ -51,7 +51,9 @@ func (c encoder) tryPut(w *batchWriter, e *event.Event, now time.Time) (err erro
 }
 
 // putBinary writes the attributes as headers and the payload as the value. The payload's media type
-// is the header content-type; an event without payload has a null value, as the binding says.
+// is the header content-type. The value of an event without payload is empty: a null would delete
+// its object's key in a compacted topic. That of an event about an informer is null, since engines
+// pass over that (it has a payload, but in Debezium's form).
 func (c encoder) putBinary(w *batchWriter, e *event.Event, at time.Time, key *string) {
 	count, headers := 0, w.headers[:0]
 	e.Each(func(name, value string) {
@@ -64,7 +66,11 @@ func (c encoder) putBinary(w *batchWriter, e *event.Event, at time.Time, key *st
 		count++
 	})
 	w.headers = c.appendOwn(headers, e)
-	w.add(at, key, e.Data, w.headers, count+c.count+1)
+	value := e.Data
+	if len(value) == 0 && e.CompactionKey == "" {
+		value = []byte{}
+	}
+	w.add(at, key, value, w.headers, count+c.count+1)
 }
 
 // putStructured writes the whole event as the value.
