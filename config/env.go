@@ -195,7 +195,9 @@ func listOf(name string) string {
 	}
 }
 
-// isKey reports whether a variable is named as a key of T.
+// isKey reports whether a variable is named as a key of T. BRIDGE_NAME may be anybody's.
 func isKey[T any](name string) bool {
-	return slices.ContainsFunc(fieldsOf(reflect.TypeFor[T]()), func(f field) bool { return name == EnvName(f.key) })
+	return name != EnvName("name") && slices.ContainsFunc(fieldsOf(reflect.TypeFor[T]()), func(f field) bool {
+		return name == EnvName(f.key)
+	})
 }

@@ -148,6 +148,8 @@ func (p *play) do(line string) error {
 		for _, key := range args[1:] {
 			p.servers[args[0]].Delete(resource.Key(key))
 		}
+	case "bookmark":
+		p.servers[rest].Bookmark()
 	case "expire":
 		for _, s := range p.servers {
 			s.Expire()

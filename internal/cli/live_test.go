@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rogpeppe/go-internal/testscript"
+	kafkago "github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	natsgo "github.com/nats-io/nats.go"
@@ -65,6 +66,15 @@ func startBrokers(t *testing.T, env *testscript.Env) {
 		t.Fatal(err)
 	}
 	env.Defer(kafka.Close)
+	compacted := kafkago.TopicConfig{
+		Topic: "compacted", NumPartitions: 1, ReplicationFactor: 1,
+		ConfigEntries: []kafkago.ConfigEntry{{ConfigName: "cleanup.policy", ConfigValue: "compact"}},
+	}
+	topics := &kafkago.CreateTopicsRequest{Topics: []kafkago.TopicConfig{compacted}}
+	client := &kafkago.Client{Addr: kafkago.TCP(kafka.ListenAddrs()...)}
+	if made, err := client.CreateTopics(t.Context(), topics); err != nil || made.Errors["compacted"] != nil {
+		t.Fatal(made, err)
+	}
 	endpoint := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodOptions {
 			t.Errorf("the endpoint was sent a %s", r.Method)
