@@ -39,7 +39,7 @@ controlplane: ## Build bin/controlplane, the Kubernetes control plane for tests 
 	cd test/kubernetes && $(GO) build -ldflags '$(KUBE_LDFLAGS)' -o ../../$(BIN)/controlplane .
 
 .PHONY: check
-check: fmt-check vet lint licences site test test-client test-monitoring test-readers test-integration test-page test-deploy test-kafka test-recipes vuln ## Everything that CI checks
+check: fmt-check vet lint lint-chart licences site test test-client test-monitoring test-readers test-integration test-page test-deploy test-kafka test-recipes vuln ## Everything that CI checks
 
 .PHONY: fmt
 fmt: $(BIN)/gofumpt ## Format the code
@@ -59,6 +59,20 @@ lint: $(BIN)/golangci-lint $(BIN)/misspell $(BIN)/actionlint ## golangci-lint, a
 	git ls-files '*.md' '*.yaml' '*.yml' '*.tpl' Makefile | grep -v testdata | xargs $(BIN)/misspell -error
 	$(BIN)/actionlint
 	@for m in $(MODULES); do (cd $$m && echo "lint $$m" && $(CURDIR)/$(BIN)/golangci-lint run --timeout 15m ./...) || exit 1; done
+
+# chart-testing asks the forge about maintainers, and compares versions with another branch: not here.
+.PHONY: lint-chart
+lint-chart: $(BIN)/charts/.installed ## chart-testing: the chart's metadata, the form of its YAML, and helm lint with each file of ci/
+	@rules=$$(cd tools/charts && $(GO) mod download github.com/helm/chart-testing/v3 && $(GO) list -m -f '{{.Dir}}/etc' github.com/helm/chart-testing/v3); \
+	PATH=$(CURDIR)/$(BIN)/charts:$(CURDIR)/$(BIN)/charts/venv/bin:$$PATH ct lint --charts deploy/helm/bridge \
+	  --check-version-increment=false --validate-maintainers=false --chart-yaml-schema $$rules/chart_schema.yaml \
+	  --lint-conf $$rules/lintconf.yaml --helm-lint-extra-args '--strict --set image.tag=0.0.0'
+
+$(BIN)/charts/.installed: tools/charts/go.mod tools/charts/requirements.txt
+	@echo "building chart-testing and Helm: some minutes the first time"
+	@cd tools/charts && $(GO) build -ldflags '$(LDFLAGS)' -o ../../$(BIN)/charts/ tool
+	@$(call python,$(BIN)/charts/venv,tools/charts/requirements.txt)
+	@touch $@
 
 .PHONY: test
 test: ## The tests of the packages, with the race detector

@@ -106,7 +106,7 @@ func mustRender(t *testing.T, v values) string {
 // cases are the main combinations of values, by name.
 func cases(t *testing.T) map[string]values {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(chartDir, "ci", "*.yaml"))
+	files, err := filepath.Glob(filepath.Join(chartDir, "ci", "*-values.yaml"))
 	must(t, err)
 	found := map[string]values{}
 	for _, file := range files {
@@ -115,7 +115,7 @@ func cases(t *testing.T) map[string]values {
 		if strings.HasPrefix(filepath.Base(file), "standby") && !knows(t, "standby") {
 			continue
 		}
-		found[strings.TrimSuffix(filepath.Base(file), ".yaml")] = withoutMissing(t, readValues(t, string(text)))
+		found[strings.TrimSuffix(filepath.Base(file), "-values.yaml")] = withoutMissing(t, readValues(t, string(text)))
 	}
 	return found
 }

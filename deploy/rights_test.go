@@ -169,7 +169,7 @@ func TestGivenRightsAreTheChartsRights(t *testing.T) {
 }
 
 func TestBridgesThatStandByMayWriteTheirLeases(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(chartDir, "ci", "standby.yaml"))
+	text, err := os.ReadFile(filepath.Join(chartDir, "ci", "standby-values.yaml"))
 	must(t, err)
 	rendered, err := renderWith(t, readValues(t, string(text)), func(c chart.Charter, v map[string]any, o common.ReleaseOptions, k *common.Capabilities) (common.Values, error) {
 		return util.ToRenderValuesWithSchemaValidation(c, v, o, k, true) // of a bridge that does not know it yet
