@@ -637,15 +637,15 @@ func (a *asked) stateQuery() (head stateHead, query history.StateQuery, err erro
 	if query.Units, err = a.units(cluster); err != nil {
 		return head, query, err
 	}
+	if err := a.db.CheckState(query); err != nil {
+		return head, query, err
+	}
 	holes, unlisted, err := a.db.UncertainState(query)
 	if err != nil {
 		return head, query, err
 	}
 	if head.uncertainty, err = a.uncertainty(holes); err != nil {
 		return head, query, err
-	}
-	if p.IsBefore(head.Horizon) {
-		return head, query, fmt.Errorf("the state at %s %w: this history is kept from %s on (retention)", p, history.ErrNotKnown, history.ShowTime(head.Horizon))
 	}
 	if !p.IsZero() {
 		head.At = p.String()

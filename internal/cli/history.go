@@ -231,11 +231,7 @@ func printHoles(cmd *cobra.Command, holes []*history.Mark) {
 			fmt.Fprintf(cmd.ErrOrStderr(), "bridge: and %d more\n", len(holes)-most)
 			break
 		}
-		until := ""
-		if !m.Until.IsZero() {
-			until = " to " + history.ShowTime(m.Until)
-		}
-		fmt.Fprintf(cmd.ErrOrStderr(), "bridge: this answer may be incomplete: %s, %s%s\n", plain(m.What()), history.ShowTime(m.Time), until)
+		fmt.Fprintf(cmd.ErrOrStderr(), "bridge: %s\n", plain(m.Warning()))
 	}
 }
 

@@ -32,7 +32,7 @@ resource, by namespace and name. As YAML they are documents, as JSON one documen
 piped into kubectl diff -f -.
 
 Where objects may be missing it says so: a gap, dropped events, or a first list that had not ended then.
-A time before the history's horizon is refused. (The state directory of a bridge is that of
+A time or version before the history's horizon is refused. (The state directory of a bridge is that of
 'bridge statedir'.)
 
 ` + timeHelp + `
@@ -100,12 +100,8 @@ func (o *stateOptions) run(cmd *cobra.Command, p history.Point, selector labels.
 
 // warnState reports what may be wrong in a state. One of before the horizon is an error.
 func warnState(cmd *cobra.Command, db *history.DB, q history.StateQuery) error {
-	horizon, err := db.Horizon()
-	if err != nil {
+	if err := db.CheckState(q); err != nil {
 		return failed(err)
-	}
-	if q.At.IsBefore(horizon) {
-		return failed(fmt.Errorf("the state at %s is not known: this history is kept from %s on (retention)", q.At, history.ShowTime(horizon)))
 	}
 	holes, unlisted, err := db.UncertainState(q)
 	if err != nil {
@@ -113,12 +109,7 @@ func warnState(cmd *cobra.Command, db *history.DB, q history.StateQuery) error {
 	}
 	printHoles(cmd, holes)
 	for _, u := range unlisted {
-		when := "no list of them has ended"
-		if !u.Until.IsZero() {
-			when = "the first list of them ended at " + history.ShowTime(u.Until)
-		}
-		fmt.Fprintf(cmd.ErrOrStderr(), "bridge: this answer may be incomplete: %s of informer %s: %s\n",
-			plain(u.Unit.GroupResource()), plain(u.Unit.Informer), when)
+		fmt.Fprintf(cmd.ErrOrStderr(), "bridge: %s\n", plain(u.Warning()))
 	}
 	return warnEnd(cmd, db, q.Units, q.At.At)
 }

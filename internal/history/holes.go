@@ -33,6 +33,15 @@ func (m *Mark) What() string {
 	return fmt.Sprintf("gap (%s), versions %s to %s", cmp.Or(m.Reason, "unknown"), cmp.Or(m.From, "the first"), m.To)
 }
 
+// Warning is for the reader of an answer that crosses the hole.
+func (m *Mark) Warning() string {
+	until := ""
+	if !m.Until.IsZero() {
+		until = " to " + ShowTime(m.Until)
+	}
+	return fmt.Sprintf("this answer may be incomplete: %s, %s%s", m.What(), ShowTime(m.Time), until)
+}
+
 // span is the time in which something may be missing.
 func (m *Mark) span() (begins, ends time.Time) {
 	begins, ends = m.Time, m.Time

@@ -3,6 +3,7 @@ package history
 import (
 	"bytes"
 	"cmp"
+	"fmt"
 	"iter"
 	"slices"
 	"time"
@@ -199,6 +200,15 @@ type Unlisted struct {
 	Unit *Unit
 	// Until is when its first list ended, or zero when none has.
 	Until time.Time
+}
+
+// Warning is for the reader of a state.
+func (u *Unlisted) Warning() string {
+	when := "no list of them has ended"
+	if !u.Until.IsZero() {
+		when = "the first list of them ended at " + ShowTime(u.Until)
+	}
+	return fmt.Sprintf("this answer may be incomplete: %s of informer %s: %s", u.Unit.GroupResource(), u.Unit.Informer, when)
 }
 
 // UncertainState says what may be wrong in a state: the holes at the point, those before it that no

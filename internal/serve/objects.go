@@ -74,6 +74,9 @@ func (q *request) get(t *resourceType, namespace, name string) {
 		}
 		form := formOf(q.r)
 		body, err := q.encode(t, v, form)
+		if err == nil {
+			err = q.warnObject([]*history.Unit{v.Unit}, namespace, name, v)
+		}
 		if err != nil {
 			q.fail(err)
 			return
@@ -83,6 +86,10 @@ func (q *request) get(t *resourceType, namespace, name string) {
 			body = appendTable(nil, t, "", "", [][]byte{body}, true)
 		}
 		_, _ = q.w.Write(append(body, '\n')) // the client has gone
+		return
+	}
+	if err := q.warnObject(t.units, namespace, name, nil); err != nil {
+		q.fail(err)
 		return
 	}
 	q.notFound(fmt.Sprintf("%s %q not found in %s", cmp.Or(t.Resource+"."+t.Group, t.Resource), name, q.what()))
@@ -213,6 +220,12 @@ func (q *request) list(t *resourceType, namespace string, s selection) {
 		}
 	} else if q.cfg.Live && limit > 0 {
 		query.At = history.Point{Version: version} // the pages are of one moment
+	}
+	if values.Get("continue") == "" { // the first page has told
+		if err := q.warnState(query); err != nil {
+			q.fail(err)
+			return
+		}
 	}
 	if err := q.stream(t, query, s, limit, version); err != nil {
 		q.cfg.Log.Error("a list was broken off", "resource", t.Resource, "err", err)

@@ -53,6 +53,9 @@ func (q *request) watch(t *resourceType, namespace string, s selection) {
 		bookmarks: values.Get("allowWatchBookmarks") == "true",
 	}
 	version, err := q.version()
+	if err == nil {
+		err = q.warnState(history.StateQuery{Units: t.units, Namespace: w.namespace, At: q.point()})
+	}
 	if err != nil {
 		q.fail(err)
 		return

@@ -1,0 +1,82 @@
+package history
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// CheckState is an error with ErrNotKnown where retention has removed what a state needs: its point
+// is before the horizon.
+func (db *DB) CheckState(q StateQuery) error {
+	horizon, err := db.Horizon()
+	if err != nil || horizon.IsZero() || len(q.Units) == 0 {
+		return err
+	}
+	since := "from " + ShowTime(horizon) + " on"
+	isBefore := q.At.IsBefore(horizon)
+	if q.At.Version > 0 {
+		first, err := db.firstVersion(q.Units[0].Source, horizon)
+		if err != nil {
+			return err
+		}
+		isBefore = q.At.Version < first
+		since += fmt.Sprintf(", which is resourceVersion %d", first)
+	}
+	if !isBefore {
+		return nil
+	}
+	return fmt.Errorf("the state at %s %w: this history is kept %s (retention)", q.At, ErrNotKnown, since)
+}
+
+// firstVersion is the lowest version that a watch reported since a time; without one the newest
+// that is known. A state of a lower one may need versions of before.
+func (db *DB) firstVersion(source string, since time.Time) (uint64, error) {
+	first := uint64(math.MaxUint64)
+	for _, u := range db.units.all() {
+		if u.Source != source || u.Resource == "" {
+			continue
+		}
+		version, err := db.firstOfUnit(u, unixSeconds(since)/clockSeconds)
+		if err != nil {
+			return 0, db.readError(err)
+		}
+		first = min(first, version)
+	}
+	if first == math.MaxUint64 {
+		return db.VersionAt((&Unit{Source: source}).Cluster(), time.Time{})
+	}
+	return first, nil
+}
+
+// firstOfUnit is the lowest version in the first minute from one on, over all eras; the highest
+// number for none.
+func (db *DB) firstOfUnit(u *Unit, minute uint32) (uint64, error) {
+	prefix := unitPrefix(nil, spaceClock, u.Number)
+	it, err := db.pebble.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
+	if err != nil {
+		return 0, err
+	}
+	defer it.Close()
+	first := uint64(math.MaxUint64)
+	for ok := it.First(); ok; {
+		key := it.Key()
+		if len(key) != len(prefix)+4+4 || len(it.Value()) != 8 {
+			return 0, errRecord
+		}
+		era := binary.BigEndian.Uint32(key[len(prefix):])
+		if binary.BigEndian.Uint32(key[len(prefix)+4:]) < minute {
+			ok = it.SeekGE(clockKey(u.Number, era, minute))
+			continue
+		}
+		first = min(first, binary.BigEndian.Uint64(it.Value()))
+		if era == math.MaxUint32 {
+			break
+		}
+		ok = it.SeekGE(clockKey(u.Number, era+1, minute))
+	}
+	return first, it.Error()
+}

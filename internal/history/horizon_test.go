@@ -1,0 +1,73 @@
+package history_test
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/testkit"
+)
+
+func TestHorizon(t *testing.T) {
+	events := timed(t, 23, 20, 60)
+	db := openDir(t, t.TempDir())
+	_, err := db.Append(t.Context(), pointers(events))
+	testkit.OK(t, err)
+	newest := events[len(events)-1].Time
+	query := history.StateQuery{Units: db.Units(), Namespace: "*", At: history.Point{Version: 1}}
+	t.Run("nothing is refused before anything was removed", func(t *testing.T) { testkit.OK(t, db.CheckState(query)) })
+	testkit.OK(t, db.Retain(t.Context(), history.Retention{Age: 30 * time.Minute}, newest))
+	horizon, err := db.Horizon()
+	testkit.OK(t, err)
+	t.Run("a state of a version is right, or refused with the horizon", func(t *testing.T) {
+		want := map[string]string{} // the state
+		refused, answered := 0, 0
+		for i := range events {
+			e := &events[i]
+			if e.AboutInformer() {
+				continue
+			}
+			if want[e.UID] = e.ResourceVersion; e.Op == event.Deleted {
+				delete(want, e.UID)
+			}
+			version, err := strconv.ParseUint(e.ResourceVersion, 10, 64)
+			testkit.OK(t, err)
+			query.At = history.Point{Version: version}
+			if err := db.CheckState(query); err != nil {
+				refused++
+				if !e.Time.Before(horizon) {
+					t.Fatalf("version %d of %v is refused, the horizon is %v", version, e.Time, horizon)
+				}
+				if !errors.Is(err, history.ErrNotKnown) || !strings.Contains(err.Error(), history.ShowTime(horizon)) {
+					t.Fatal(err)
+				}
+				continue
+			}
+			answered++
+			got := map[string]string{}
+			for v, err := range db.State(query) {
+				testkit.OK(t, err)
+				got[v.Event.UID] = v.Event.ResourceVersion
+			}
+			if fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Fatalf("at version %d of %v: %v, want %v", version, e.Time, got, want)
+			}
+		}
+		if refused == 0 || answered == 0 {
+			t.Errorf("%d refused, %d answered", refused, answered)
+		}
+	})
+	t.Run("a time is refused before it, and not from it on", func(t *testing.T) {
+		query.At = history.Point{At: horizon}
+		testkit.OK(t, db.CheckState(query))
+		query.At = history.Point{At: horizon.Add(-time.Nanosecond)}
+		if err := db.CheckState(query); !errors.Is(err, history.ErrNotKnown) {
+			t.Error(err)
+		}
+	})
+}
