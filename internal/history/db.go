@@ -35,7 +35,7 @@ var (
 )
 
 // FormatVersion of keys and values, a number that grows. A directory of another version is refused.
-const FormatVersion = "2"
+const FormatVersion = "3"
 
 // pebbleFormat is Pebble's own format. It is fixed, as that of the state directory is.
 const pebbleFormat = pebble.FormatValueSeparation

@@ -41,21 +41,26 @@ func (db *DB) Heads(units []*Unit, namespace string) iter.Seq2[Head, error] {
 }
 
 func (r *reader) heads(u *Unit, namespace string, yield func(Head, error) bool) (goOn bool, err error) {
-	w := &objectWalk{r: r, unit: u}
-	for err = w.begin(&StateQuery{Namespace: namespace}); err == nil && w.object != nil; err = w.next() {
-		prefix, ns, name, _, ok := splitVersionKey(w.object)
-		if !ok || !r.it.SeekLT(after(prefix)) {
+	names := unitPrefix(nil, spaceVersion, u.Number)
+	if namespace != "*" {
+		names = append(append(names, namespace...), separator)
+	}
+	for ok := r.it.SeekGE(names); ok && isPrefix(r.it.Key(), names); {
+		prefix, ns, name, _, isKey := splitVersionKey(r.it.Key())
+		prefix = bytes.Clone(prefix)
+		if !isKey || !r.it.SeekLT(after(prefix)) {
 			return false, cmpErr(r.it.Error(), errRecord)
 		}
-		seq, ok := decodeSequence(r.it.Key()[len(prefix):])
-		if !ok {
+		seq, isSequence := decodeSequence(r.it.Key()[len(prefix):])
+		if !isSequence {
 			return false, errRecord
 		}
 		if !yield(Head{Object{u, ns, name}, seq.era, seq.version, seq.deleted}, nil) {
 			return false, nil
 		}
+		ok = r.it.SeekGE(after(prefix))
 	}
-	return true, err
+	return true, r.it.Error()
 }
 
 // VersionAt is the highest resourceVersion of a cluster up to a time, of the newest for the zero

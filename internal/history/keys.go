@@ -18,6 +18,10 @@ const (
 	spaceTimeline = 'T'
 	// unit, era, minute -> the lowest version that a watch reported in that minute
 	spaceClock = 'K'
+	// unit, namespace, name -> lowest second and version that an object may live at (lives.go)
+	spaceAlive = 'A'
+	// unit, axis, level, block, namespace, name, from -> until: a life that has ended
+	spaceLife = 'L'
 	// unit, second, id -> event about an informer, or dead letter, in CloudEvents' JSON
 	spaceMark = 'G'
 	// unit, scope -> version and time of the newest progress

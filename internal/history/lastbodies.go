@@ -9,6 +9,7 @@ type lastVersion struct {
 	text   []byte
 	// deltas is how many follow each other up to this one.
 	deltas int
+	alive  alive
 }
 
 func (v *lastVersion) size() int {
@@ -34,14 +35,14 @@ func (c *lastVersions) get(object []byte) *lastVersion {
 }
 
 // put sets the last version of an object. It keeps text.
-func (c *lastVersions) put(object []byte, seq sequence, text []byte, deltas int) {
+func (c *lastVersions) put(object []byte, seq sequence, text []byte, deltas int, a alive) {
 	if e := c.of[string(object)]; e != nil {
 		v := e.Value.(*lastVersion)
 		c.size += len(text) - len(v.text)
-		v.seq, v.text, v.deltas = seq, text, deltas
+		v.seq, v.text, v.deltas, v.alive = seq, text, deltas, a
 		c.order.MoveToFront(e)
 	} else {
-		v := &lastVersion{string(object), seq, text, deltas}
+		v := &lastVersion{string(object), seq, text, deltas, a}
 		if c.of == nil {
 			c.of = map[string]*list.Element{}
 		}

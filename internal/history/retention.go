@@ -121,7 +121,7 @@ func (db *DB) removeBefore(ctx context.Context, second uint32) error {
 	}
 	sources := map[uint32]bool{}
 	for _, u := range db.Units() {
-		if err := db.removeMarks(u, horizon); err != nil {
+		if err := cmpErr(db.removeMarks(u, horizon), db.removeLives(ctx, u, horizon)); err != nil {
 			return err
 		}
 		if sources[u.SourceNumber] {

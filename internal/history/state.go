@@ -8,8 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2"
-
 	"github.com/kubebridge/bridge/internal/event"
 )
 
@@ -73,35 +71,30 @@ func (s *state) run() error {
 // resource gives the objects of one resource, which several informers may have. It reports whether
 // to go on.
 func (s *state) resource(units []*Unit) (goOn bool, err error) {
-	var walks []*objectWalk
+	var walks []*liveWalk
 	defer func() {
 		for _, w := range walks {
-			w.r.Close()
+			w.Close()
 		}
 	}()
 	for _, u := range units {
-		it, err := s.now.it.Clone(pebble.CloneOptions{})
+		w, err := newLiveWalk(s.now, u, &s.StateQuery)
 		if err != nil {
 			return false, err
 		}
-		w := &objectWalk{r: &reader{db: s.now.db, it: it, lowest: map[clockAt]uint64{}}, unit: u}
 		walks = append(walks, w)
-		if err := w.begin(&s.StateQuery); err != nil {
-			return false, err
-		}
 	}
 	for {
-		walks = slices.DeleteFunc(walks, func(w *objectWalk) bool {
-			if w.object == nil {
-				w.r.Close()
+		walks = slices.DeleteFunc(walks, func(w *liveWalk) bool {
+			if w.names == nil {
+				w.Close()
 			}
-			return w.object == nil
+			return w.names == nil
 		})
 		if len(walks) == 0 {
 			return true, nil
 		}
-		at := slices.MinFunc(walks, func(a, b *objectWalk) int { return bytes.Compare(a.rest(), b.rest()) }).rest()
-		at = bytes.Clone(at)
+		at := slices.MinFunc(walks, func(a, b *liveWalk) int { return bytes.Compare(a.names, b.names) }).names
 		v, err := s.version(walks, at)
 		if err != nil {
 			return false, err
@@ -110,7 +103,7 @@ func (s *state) resource(units []*Unit) (goOn bool, err error) {
 			return false, nil
 		}
 		for _, w := range walks {
-			if bytes.Equal(w.rest(), at) {
+			if bytes.Equal(w.names, at) {
 				if err := w.next(); err != nil {
 					return false, err
 				}
@@ -122,19 +115,18 @@ func (s *state) resource(units []*Unit) (goOn bool, err error) {
 // version is that of the object at which walks are, nil where it did not live. Of several informers
 // the one with the newest version is right: an object that left the selection of one may have come
 // into that of another with the same version.
-func (s *state) version(walks []*objectWalk, object []byte) (*Version, error) {
-	var best *objectWalk
+func (s *state) version(walks []*liveWalk, names []byte) (*Version, error) {
+	var best *liveWalk
 	var newest sequence
 	var at *Object
 	for _, w := range walks {
-		if !bytes.Equal(w.rest(), object) {
+		if !bytes.Equal(w.names, names) {
 			continue
 		}
-		_, namespace, name, _, ok := splitVersionKey(w.object)
-		if !ok {
-			return nil, errRecord
+		o, err := w.object()
+		if err != nil {
+			return nil, err
 		}
-		o := &Object{w.unit, namespace, name}
 		seq, found, err := w.r.lastAt(o, s.At)
 		if err != nil {
 			return nil, err
@@ -147,52 +139,6 @@ func (s *state) version(walks []*objectWalk, object []byte) (*Version, error) {
 		return nil, nil
 	}
 	return best.r.atSequence(at.Unit, at.Namespace, at.Name, newest)
-}
-
-// objectWalk goes from object to object of a unit.
-type objectWalk struct {
-	r      *reader
-	unit   *Unit
-	prefix []byte // of all keys
-	object []byte // a key of the object at which it is; nil at the end
-}
-
-func (w *objectWalk) begin(q *StateQuery) error {
-	w.prefix = unitPrefix(nil, spaceVersion, w.unit.Number)
-	switch {
-	case q.Only != "":
-		w.prefix = appendObject(nil, w.unit.Number, q.Namespace, q.Only)
-	case q.Namespace != "*":
-		w.prefix = append(append(w.prefix, q.Namespace...), separator)
-	}
-	at := w.prefix
-	if behind := q.Behind; behind != nil {
-		at = slices.MaxFunc([][]byte{at, after(appendObject(nil, w.unit.Number, behind.Namespace, behind.Name))}, bytes.Compare)
-	}
-	return w.seek(at)
-}
-
-func (w *objectWalk) next() error {
-	prefix, _, _, _, ok := splitVersionKey(w.object)
-	if !ok {
-		return errRecord
-	}
-	return w.seek(after(prefix))
-}
-
-func (w *objectWalk) seek(key []byte) error {
-	w.object = nil
-	if w.r.it.SeekGE(key) && isPrefix(w.r.it.Key(), w.prefix) {
-		w.object = bytes.Clone(w.r.it.Key())
-	}
-	return w.r.it.Error()
-}
-
-// rest names the object, the same for all units.
-func (w *objectWalk) rest() []byte {
-	const head = 1 + 4
-	prefix, _, _, _, _ := splitVersionKey(w.object)
-	return prefix[min(head, len(prefix)):]
 }
 
 // Unlisted is a unit of which no list had ended at a point: objects may be missing that lived then.

@@ -28,6 +28,7 @@ type writer struct {
 	delta   deltaEncoder
 	unsaved []*Unit // that no commit has stored
 	clock   map[clockAt]uint64
+	latest  map[uint32]uint32 // time of each source
 	key     []byte
 	value   []byte
 	other   []byte
@@ -61,7 +62,7 @@ func (db *DB) Append(ctx context.Context, events []*event.Event, positions ...So
 	case <-db.failed:
 		return Stored{}, db.err
 	}
-	b := &batch{db: db, w: &db.writer, Batch: db.pebble.NewBatch(), written: map[string]bool{}}
+	b := &batch{db: db, w: &db.writer, Batch: db.pebble.NewBatch(), written: map[string]bool{}, alive: map[string]alive{}}
 	done := make(chan error, 1)
 	if err := b.fill(events, positions); err != nil || b.Empty() {
 		b.ended(err)
@@ -101,7 +102,8 @@ type batch struct {
 	*pebble.Batch
 	db      *DB
 	w       *writer
-	written map[string]bool // keys of versions that are not committed
+	written map[string]bool  // keys of versions that are not committed
+	alive   map[string]alive // by object, what is not committed
 	stored  Stored
 }
 
@@ -212,8 +214,14 @@ func (b *batch) addVersion(u *Unit, e *event.Event) error {
 	if err != nil {
 		return err
 	}
+	lives, err := b.addToLives(u, &stored, seq, w.key, w.key[:object], last, follows)
+	if err != nil {
+		return err
+	}
 	if follows || last == nil {
-		w.last.put(w.key[:object], seq, text, deltas)
+		w.last.put(w.key[:object], seq, text, deltas, lives)
+	} else {
+		last.alive = lives
 	}
 	b.written[string(w.key)] = true
 	b.stored.Versions++

@@ -1,0 +1,24 @@
+package history
+
+// Candidates counts the names that a state looks at.
+func (db *DB) Candidates(q StateQuery) (n int, err error) {
+	r, err := db.reader()
+	if err != nil {
+		return 0, err
+	}
+	defer r.Close()
+	for _, u := range q.Units {
+		w, err := newLiveWalk(r, u, &q)
+		if err != nil {
+			return 0, err
+		}
+		for ; w.names != nil && err == nil; err = w.next() {
+			n++
+		}
+		w.Close()
+		if err != nil {
+			return 0, err
+		}
+	}
+	return n, nil
+}
