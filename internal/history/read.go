@@ -453,8 +453,8 @@ func (r *reader) lastAt(o *Object, p Point) (seq sequence, found bool, err error
 			if seq, ok = decodeSequence(r.it.Key()[len(prefix):]); !ok {
 				return seq, false, errRecord
 			}
-			isUndone, err := r.isUndone(prefix, seq)
-			if err != nil || !isUndone {
+			isDiverged, err := r.isDiverged(prefix, seq)
+			if err != nil || !isDiverged {
 				return seq, err == nil, err
 			}
 		}
@@ -462,12 +462,12 @@ func (r *reader) lastAt(o *Object, p Point) (seq sequence, found bool, err error
 	}
 }
 
-// isUndone reports whether the version at the iterator, which it moves, is the end of an object
+// isDiverged reports whether the version at the iterator, which it moves, is the end of an object
 // that a restore of etcd has undone. Steps: one object had the name when etcd was backed up, and
 // another one when it was restored. The list after that has the first one again, in version n. The
 // other one's delete is inferred and sorts right before n, in the new epoch. But at n-1 the other
 // one had not come yet: the versions up to the backup are those of the epoch before.
-func (r *reader) isUndone(prefix []byte, seq sequence) (bool, error) {
+func (r *reader) isDiverged(prefix []byte, seq sequence) (bool, error) {
 	if !seq.deleted || seq.era == 0 || seq.entered > 0 || !seq.isNumber() {
 		return false, nil
 	}

@@ -79,10 +79,10 @@ func TestState(t *testing.T) {
 		}
 		// Another object had the name when etcd was restored. Its end lies right before the version
 		// that the list has of the first one, in the new epoch.
-		undone := change("blue", "a", event.Added, 60)
-		undone.UID = "other"
+		diverged := change("blue", "a", event.Added, 60)
+		diverged.UID = "other"
 		db := open(t,
-			change("blue", "a", event.Added, 10), change("blue", "a", event.Updated, 40), change("blue", "a", event.Deleted, 50), undone,
+			change("blue", "a", event.Added, 10), change("blue", "a", event.Updated, 40), change("blue", "a", event.Deleted, 50), diverged,
 			restored("other", event.Deleted, 39), restored("a", event.Added, 40),
 			change("blue", "b", event.Added, 11), change("blue", "b", event.Updated, 41),
 		)
