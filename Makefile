@@ -17,6 +17,9 @@ GO_FILES = $(shell git ls-files '*.go')
 # $(call python,DIR,FILE) and $(call node,DIR), which has package.json and package-lock.json.
 python = python3 -m venv --clear $(1) && $(1)/bin/pip install -q --disable-pip-version-check --require-hashes --only-binary :all: -r $(2)
 node = npm ci --prefix $(1) --silent --ignore-scripts --no-audit --no-fund
+# $(call jars,DIR,POM): jars.sha256 beside the POM has the hash of each (make lock-jars).
+jars = rm -rf $(1) && mvn -q -B -f $(2) dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=$(CURDIR)/$(1) && \
+  cd $(1) && sha256sum *.jar | diff $(CURDIR)/$(dir $(2))jars.sha256 - || { echo "other jars than those of $(2)"; exit 1; }
 
 .DEFAULT_GOAL := help
 
@@ -138,9 +141,9 @@ KAFKA_FLAGS ?=
 bench-kafka: $(BIN)/kafka/.fetched ## The Kafka sink beside kafka-go's Writer and franz-go, into kfake and into Apache Kafka
 	cd test/kafka && KAFKA_LIB=$(CURDIR)/$(BIN)/kafka $(GO) test -timeout $(TEST_TIME) -run '^$$' -bench Beside .
 
-$(BIN)/kafka/.fetched: test/kafka/pom.xml
+$(BIN)/kafka/.fetched: test/kafka/pom.xml test/kafka/jars.sha256
 	@echo "fetching Apache Kafka's jars (45 MB)"
-	@rm -rf $(BIN)/kafka && mvn -q -B -f test/kafka/pom.xml dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=$(CURDIR)/$(BIN)/kafka
+	@$(call jars,$(@D),$<)
 	@touch $@
 
 $(BIN)/python/.installed: test/kafka/testdata/requirements.txt
@@ -209,9 +212,9 @@ $(BIN)/recipes/.installed: $(wildcard test/recipes/testdata/*)
 	@$(call python,$(@D)/venv,$(@D)/requirements.txt)
 	@touch $@
 
-$(BIN)/jars/%/.fetched: test/recipes/%/pom.xml
+$(BIN)/jars/%/.fetched: test/recipes/%/pom.xml test/recipes/%/jars.sha256
 	@echo "fetching the jars of $<"
-	@rm -rf $(@D) && mvn -q -B -f $< dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=$(CURDIR)/$(@D)
+	@$(call jars,$(@D),$<)
 	@touch $@
 
 $(BIN)/readers/asyncapi/.installed: $(wildcard test/readers/asyncapi/*)
@@ -320,6 +323,12 @@ lock: $(BIN)/lock/.installed ## Lock the packages of Python and npm that tests a
 $(BIN)/lock/.installed: tools/lock/requirements.txt
 	@$(call python,$(BIN)/lock,$<)
 	@touch $@
+
+.PHONY: lock-jars
+lock-jars: ## Write the hashes of the jars that the POMs of the tests name
+	@for pom in $$(git ls-files '*pom.xml'); do rm -rf $(BIN)/lock-jars; \
+	  mvn -q -B -f $$pom dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=$(CURDIR)/$(BIN)/lock-jars && \
+	  (cd $(BIN)/lock-jars && sha256sum *.jar) >$$(dirname $$pom)/jars.sha256 || exit 1; done; rm -rf $(BIN)/lock-jars
 
 .PHONY: licences
 licences: ## What the bridge is compiled of may be used as it is
