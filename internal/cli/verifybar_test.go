@@ -1,0 +1,38 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/source"
+)
+
+func TestProgressBar(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out strings.Builder
+		bar := &progressBar{out: &out, began: time.Now()}
+		bar.clear()
+		if out.Len() > 0 {
+			t.Errorf("before the first %q", out.String())
+		}
+		time.Sleep(10 * time.Second)
+		bar.show(250_000, source.Progress{Read: 250, Total: 1000})
+		bar.show(250_001, source.Progress{Read: 251, Total: 1000}) // too soon
+		const quarter = "\r[=======                       ]  25%  250,000 messages, 25,000/s, 30s left\x1b[K"
+		if got := out.String(); got != quarter {
+			t.Errorf("at a quarter %q\nwant %q", got, quarter)
+		}
+		out.Reset()
+		time.Sleep(time.Second)
+		bar.show(1000, source.Progress{}) // whose end is not known
+		if got := out.String(); got != "\r1,000 messages, 90/s\x1b[K" {
+			t.Errorf("without an end %q", got)
+		}
+		out.Reset()
+		if bar.clear(); out.String() != "\r\x1b[K" {
+			t.Errorf("it is taken away by %q", out.String())
+		}
+	})
+}
