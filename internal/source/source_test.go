@@ -19,6 +19,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/sinks"
@@ -464,25 +465,55 @@ func TestErrors(t *testing.T) {
 }
 
 // The rights that docs/verify.md names are enough.
+// With the rights of docs/verify.md, and no others, a stream and topics are read.
 func TestRights(t *testing.T) {
-	s := natsServer(t, func(o *server.Options) {
-		o.Users = []*server.User{
-			{Username: "bridge", Password: "right"},
-			{Username: "reader", Password: "right", Permissions: &server.Permissions{
-				Publish: &server.SubjectPermission{Allow: []string{
-					"$JS.API.STREAM.INFO.K8S", "$JS.API.CONSUMER.CREATE.K8S.>", "$JS.API.CONSUMER.MSG.NEXT.K8S.>", "$JS.API.CONSUMER.DELETE.K8S.>",
-				}},
-				Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}},
-			}},
-		}
-	})
 	events := testkit.Events(t, 8, 10, 4)
-	publish(t, natsSink(t, s.ClientURL(), func(c *nats.Config) { c.Auth = nats.Auth{User: "bridge", Password: "right"} }), events)
-	r := open(t, source.Config{From: s.ClientURL() + "/K8S", NATS: nats.Config{Auth: nats.Auth{User: "reader", Password: "right"}}, Patience: 5 * time.Second})
-	got, err := readAll(t, r)
-	if err != nil || len(got.events) != len(events) {
-		t.Errorf("%d of %d events, %v", len(got.events), len(events), err)
+	allRead := func(t *testing.T, c source.Config) {
+		t.Helper()
+		c.Patience = 5 * time.Second
+		got, err := readAll(t, open(t, c))
+		if err != nil || len(got.events) != len(events) {
+			t.Errorf("%d of %d events, %v", len(got.events), len(events), err)
+		}
 	}
+	t.Run("JetStream", func(t *testing.T) {
+		s := natsServer(t, func(o *server.Options) {
+			o.Users = []*server.User{
+				{Username: "bridge", Password: "right"},
+				{Username: "reader", Password: "right", Permissions: &server.Permissions{
+					Publish: &server.SubjectPermission{Allow: []string{
+						"$JS.API.STREAM.INFO.K8S", "$JS.API.CONSUMER.CREATE.K8S.>",
+						"$JS.API.CONSUMER.MSG.NEXT.K8S.>", "$JS.API.CONSUMER.DELETE.K8S.>",
+					}},
+					Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}},
+				}},
+			}
+		})
+		user := func(name string) nats.Auth { return nats.Auth{User: name, Password: "right"} }
+		publish(t, natsSink(t, s.ClientURL(), func(c *nats.Config) { c.Auth = user("bridge") }), events)
+		allRead(t, source.Config{From: s.ClientURL() + "/K8S", NATS: nats.Config{Auth: user("reader")}})
+	})
+	t.Run("Kafka", func(t *testing.T) {
+		var acls []kfake.ACL
+		for _, operation := range []kmsg.ACLOperation{kmsg.ACLOperationRead, kmsg.ACLOperationDescribe} {
+			acls = append(acls, kfake.ACL{
+				Resource: kmsg.ACLResourceTypeTopic, Pattern: kmsg.ACLResourcePatternTypePrefixed,
+				Name: "k8s.prod.", Operation: operation, Allow: true,
+			})
+		}
+		c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.EnableSASL(), kfake.EnableACLs(),
+			kfake.Superuser("PLAIN", "bridge", "right"), kfake.User("PLAIN", "reader", "right", acls...))
+		testkit.OK(t, err)
+		t.Cleanup(c.Close)
+		user := func(name string) *kafka.SASL {
+			return &kafka.SASL{Mechanism: "PLAIN", Username: name, Password: "right"}
+		}
+		publish(t, kafkaSink(t, c.ListenAddrs(), func(c *kafka.Config) { c.SASL = user("bridge") }), events)
+		allRead(t, source.Config{
+			From:  "kafka://" + c.ListenAddrs()[0] + "/k8s.prod.*",
+			Kafka: kafka.Config{SASL: user("reader")},
+		})
+	})
 }
 
 // Each stretch that a stream removes while it is read is noted, also several within a second.
