@@ -180,6 +180,10 @@ func generalLies() map[string]func(int16, []byte) []byte {
 			return append(frame,
 				frame...)
 		},
+		"a minute late": func(_ int16, frame []byte) []byte {
+			time.Sleep(time.Minute)
+			return frame
+		},
 		"another request's number": func(_ int16,
 			frame []byte,
 		) []byte {

@@ -147,11 +147,43 @@ func raw(frame string) func(message) []byte {
 	return func(message) []byte { return []byte(frame) }
 }
 
+// twice says it two times.
+func twice(m message) []byte { return bytes.Repeat(m.saying(string(m.payload)), 2) }
+
+// contradict says what the server says, and an error, in this order or the other one.
+func contradict(isErrorFirst bool) func(message) []byte {
+	return func(m message) []byte {
+		truth, lie := m.saying(string(m.payload)), m.saying(`{"error":{"code":503,"err_code":10077,"description":"x"}}`)
+		if isErrorFirst {
+			truth, lie = lie, truth
+		}
+		return append(truth, lie...)
+	}
+}
+
+// late says each message behind the next one.
+func late() func(message) []byte {
+	var held []byte
+	return func(m message) []byte {
+		frame := append(m.saying(string(m.payload)), held...)
+		if held != nil {
+			held = nil
+			return frame
+		}
+		held = frame
+		return nil
+	}
+}
+
 // generalLies are about any message.
 func generalLies() map[string]func(message) []byte {
 	large := strings.Repeat("x", 1<<20)
 	return map[string]func(message) []byte{
 		"silence":        raw(""),
+		"late":           late(),
+		"twice":          twice,
+		"and an error":   contradict(false),
+		"after an error": contradict(true),
 		"nothing":        say(""),
 		"no JSON":        say("\xff\xfe{{{"),
 		"half an answer": func(m message) []byte { return m.saying(string(m.payload[:len(m.payload)/2])) },
@@ -174,12 +206,8 @@ func generalLies() map[string]func(message) []byte {
 }
 
 func ackLies() map[string]func(message) []byte {
-	twice := func(m message) []byte {
-		return append(m.saying(string(m.payload)),
-			m.saying(string(m.payload))...)
-	}
 	return map[string]func(message) []byte{
-		"twice":                         twice,
+		"said twice":                    twice,
 		"of another stream":             say(`{"stream":"OTHER","seq":7}`),
 		"of a stream without a name":    say(`{"stream":"","seq":7}`),
 		"of no sequence":                say(`{"stream":"K8S","seq":0}`),
@@ -206,6 +234,8 @@ func allocated(f func()) (bytes uint64) {
 func TestHostileBroker(t *testing.T) {
 	for name, lie := range generalLies() {
 		t.Run("acks: "+name, func(t *testing.T) { lieAboutAcks(t, lie) })
+	}
+	for name, lie := range generalLies() {
 		t.Run("answers: "+name, func(t *testing.T) { lieAboutStreams(t, lie) })
 	}
 	for name, lie := range ackLies() {
