@@ -44,7 +44,10 @@ is not on this page is an error. So is a setting that has no effect beside anoth
 | how are values written | durations ` + "`500ms`, `30s`, `24h`, `7d`, `2w`; sizes `64MiB`, `10GiB`, `500kB`" + ` |
 | do lists add up | no: a list in the file replaces the default |
 
-The attributes of events are in [consumers.md](consumers.md#attributes).
+The attributes of events are in [consumers.md](consumers.md#attributes). Who changed an object is a
+field manager there: a name that the client chose, not an authenticated user. Which user it was
+says the API server's audit log, which can be
+[joined](consumers.md#who-changed-an-object).
 
 `
 
