@@ -529,6 +529,11 @@ func TestMessages(t *testing.T) {
 		"sinks: [{name: s, kafka: {brokers: [h:1], sasl: {mechanism: OAUTHBEARER, oauth: {tokenURL: 'https://i/t', clientID: a}}}}]":                                 `sasl.oauth.clientSecret: required`,
 		"sinks: [{name: s, kafka: {brokers: [h:1], sasl: {mechanism: OAUTHBEARER, tokenFile: /t, extensions: [lkc]}}}]":                                              `sasl.extensions[0]: want name=value`,
 		"sinks: [{name: s, kafka: {brokers: [h:1], sasl: {mechanism: PLAIN, username: u, password: p, extensions: [a=b]}}}]":                                         `sasl.extensions: has no effect with PLAIN`,
+		"sinks: [{name: s, kafka: {brokers: [h:1], sasl: {mechanism: AWS_MSK_IAM}}}]":                                                                                `kafka.tls: required for AWS_MSK_IAM`,
+		"sinks: [{name: s, kafka: {brokers: [h:1], tls: {}, sasl: {mechanism: AWS_MSK_IAM, aws: {region: 'evil.example.com/'}}}}]":                                   `sasl.aws.region: want a region such as eu-central-1`,
+		"sinks: [{name: s, kafka: {brokers: [h:1], tls: {}, sasl: {mechanism: AWS_MSK_IAM, aws: {roleARN: bridge}}}}]":                                               `sasl.aws.roleARN: want the ARN of a role`,
+		"sinks: [{name: s, kafka: {brokers: [h:1], tls: {}, sasl: {mechanism: AWS_MSK_IAM, username: u, oauth: {}}}}]":                                               `sasl.username: has no effect with AWS_MSK_IAM`,
+		"sinks: [{name: s, kafka: {brokers: [h:1], sasl: {mechanism: PLAIN, username: u, password: p, aws: {}}}}]":                                                   `sasl.aws: has no effect with PLAIN`,
 		"drain: 5s": `drain: unknown key: did you mean "shutdownTimeout"?`,
 		"informers: [{name: a, kinds: [Pod], resources: [pods]}]":     `kinds: unknown key: did you mean "resources"?`,
 		"informers: [{name: a, resources: [pods], on: [spec]}]":       `on: unknown key: did you mean "changedParts"?`,
@@ -541,7 +546,7 @@ func TestMessages(t *testing.T) {
 			t.Errorf("%s: got %v, want %s", text, err, want)
 		}
 	}
-	_, err := load(t, "sinks: [{name: s, kafka: {brokers: [h:1], sasl: {mechanism: AWS_MSK_IAM}}}]")
+	_, err := load(t, "sinks: [{name: s, kafka: {brokers: [h:1], sasl: {mechanism: GSSAPI}}}]")
 	if got := config.Problems(err); len(got) != 1 || got[0].Path != "sinks[0].kafka.sasl.mechanism" {
 		t.Errorf("of a mechanism that is not known: %v", err)
 	}

@@ -65,10 +65,9 @@ type CreateTopics struct {
 
 // SASL is how the bridge authenticates to Kafka.
 type SASL struct {
-	// Mechanism is `PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512`, or `OAUTHBEARER`. There is no
-	// Kerberos (GSSAPI) and no AWS_MSK_IAM: on Amazon MSK use SCRAM-SHA-512, or certificates with
-	// `tls`. Required.
-	Mechanism string `yaml:"mechanism" oneof:"PLAIN SCRAM-SHA-256 SCRAM-SHA-512 OAUTHBEARER"`
+	// Mechanism is `PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512`, `OAUTHBEARER`, or `AWS_MSK_IAM` for
+	// Amazon MSK with IAM, which needs `tls`. There is no Kerberos (GSSAPI). Required.
+	Mechanism string `yaml:"mechanism" oneof:"PLAIN SCRAM-SHA-256 SCRAM-SHA-512 OAUTHBEARER AWS_MSK_IAM"`
 	// Username for PLAIN and SCRAM.
 	Username string `yaml:"username"`
 	// Password for PLAIN and SCRAM. Better `passwordFile` or ${VARIABLE}.
@@ -83,6 +82,21 @@ type SASL struct {
 	// Extensions are what the broker wants beside the token of OAUTHBEARER, as name=value:
 	// `logicalCluster=lkc-abc`, `identityPoolId=pool-abc` for Confluent Cloud.
 	Extensions []string `yaml:"extensions"`
+	// AWS is whose credentials AWS_MSK_IAM signs with. Left out: those of the pod or machine.
+	AWS *AWS `yaml:"aws"`
+}
+
+// AWS is how credentials for Amazon MSK are found: in variables (`AWS_ACCESS_KEY_ID`, …), by a web
+// identity (IRSA), in a profile, from EKS Pod Identity, or from the instance, as AWS's other
+// programs do. They are renewed before they end.
+type AWS struct {
+	// Region of the cluster, such as `eu-central-1`. Left out: `AWS_REGION`, or that of the profile.
+	Region string `yaml:"region"`
+	// Profile in the files of AWS's configuration. Left out: `AWS_PROFILE`, or `default`.
+	Profile string `yaml:"profile"`
+	// RoleARN is a role that the bridge takes on with these credentials, for a cluster of another
+	// account: `arn:aws:iam::123456789012:role/bridge`. Left out: none.
+	RoleARN string `yaml:"roleARN"`
 }
 
 // OAuth gets tokens from an identity provider by the client credentials grant of OAuth 2.0 (OIDC).

@@ -24,6 +24,9 @@ func (k *Kafka) validate(ps *problems, path string) {
 	if k.SASL != nil {
 		k.SASL.validate(ps, path+".sasl")
 	}
+	if k.SASL != nil && k.SASL.Mechanism == mskIAM && k.TLS == nil {
+		ps.add(path+".tls", "required for AWS_MSK_IAM: tls: {}")
+	}
 	k.TLS.validate(ps, path+".tls")
 	k.validateView(ps, path)
 }
@@ -62,6 +65,9 @@ func outsideFields(template string) string {
 	return string(out)
 }
 
+// mskIAM is the mechanism of Amazon MSK, by the name that Kafka's clients have for it.
+const mskIAM = "AWS_MSK_IAM"
+
 func (s *SASL) validate(ps *problems, path string) {
 	validateAtMostOne(ps, path, setting{"password", s.Password != ""}, setting{"passwordFile", s.PasswordFile != ""})
 	hasPassword := s.Password != "" || s.PasswordFile != ""
@@ -81,9 +87,11 @@ func (s *SASL) validate(ps *problems, path string) {
 				ps.add(fmt.Sprintf("%s.extensions[%d]", path, i), "want name=value, such as logicalCluster=lkc-abc")
 			}
 		}
-		for _, key := range givenKeys(setting{"username", s.Username != ""}, setting{"password", s.Password != ""}, setting{"passwordFile", s.PasswordFile != ""}) {
-			ps.add(join(path, key), "has no effect with OAUTHBEARER")
-		}
+		s.validateUnused(ps, path, append(s.userKeys(), setting{"aws", s.AWS != nil}))
+		return
+	case mskIAM:
+		s.AWS.validate(ps, path+".aws")
+		s.validateUnused(ps, path, append(s.userKeys(), s.bearerKeys()...))
 		return
 	case "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512":
 	default: // reported; what it requires is not known
@@ -95,9 +103,47 @@ func (s *SASL) validate(ps *problems, path string) {
 	if !hasPassword && !ps.has(path+".password") {
 		ps.add(path+".password", "required for %s: password or passwordFile", s.Mechanism)
 	}
-	for _, key := range givenKeys(setting{"tokenFile", s.TokenFile != ""}, setting{"oauth", s.OAuth != nil},
-		setting{"extensions", len(s.Extensions) > 0}) {
+	s.validateUnused(ps, path, append(s.bearerKeys(), setting{"aws", s.AWS != nil}))
+}
+
+func (s *SASL) userKeys() []setting {
+	return []setting{
+		{"username", s.Username != ""},
+		{"password", s.Password != ""},
+		{"passwordFile", s.PasswordFile != ""},
+	}
+}
+
+func (s *SASL) bearerKeys() []setting {
+	return []setting{
+		{"tokenFile", s.TokenFile != ""},
+		{"oauth", s.OAuth != nil},
+		{"extensions", len(s.Extensions) > 0},
+	}
+}
+
+func (s *SASL) validateUnused(ps *problems, path string, others []setting) {
+	for _, key := range givenKeys(others...) {
 		ps.add(join(path, key), "has no effect with %s", s.Mechanism)
+	}
+}
+
+var (
+	awsRegion = regexp.MustCompile(`^[a-z]{2,}(-[a-z]+)+-\d+$`)
+	awsRole   = regexp.MustCompile(`^arn:aws[a-z-]*:iam::\d{12}:role/\S+$`)
+)
+
+func (a *AWS) validate(ps *problems, path string) {
+	if a == nil {
+		return
+	}
+	// A region becomes part of the address of AWS's service.
+	if a.Region != "" && !awsRegion.MatchString(a.Region) {
+		ps.add(path+".region", "want a region such as eu-central-1, got %q", a.Region)
+	}
+	if a.RoleARN != "" && !awsRole.MatchString(a.RoleARN) {
+		ps.add(path+".roleARN", "want the ARN of a role such as "+
+			"arn:aws:iam::123456789012:role/bridge, got %q", a.RoleARN)
 	}
 }
 

@@ -66,6 +66,11 @@ func kafkaSASL(s *config.SASL) (*kafka.SASL, error) {
 	if s.OAuth != nil {
 		made.Token = newTokenSource(s.OAuth).token
 	}
+	if s.Mechanism == "AWS_MSK_IAM" {
+		made.Mechanism = "OAUTHBEARER" // which MSK takes for IAM too
+		made.Token, err = mskToken(context.Background(), s.AWS)
+		return made, err
+	}
 	return made, aboutKey("sasl.passwordFile", err)
 }
 
