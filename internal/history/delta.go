@@ -116,10 +116,13 @@ func matching(a, b []byte) int {
 
 var errDelta = errors.New("a stored difference does not fit the version that it is to")
 
-// applyDelta makes the text of a length that a delta and its base stand for. It allocates no more
-// than that length.
-func applyDelta(base, delta []byte, length int) ([]byte, error) {
-	text := make([]byte, 0, length)
+// applyDelta makes the text of a length that a delta and its base stand for, in the place of into,
+// nil for a new one. It allocates no more than that length.
+func applyDelta(into, base, delta []byte, length int) ([]byte, error) {
+	text := into[:0]
+	if cap(text) < length {
+		text = make([]byte, 0, length)
+	}
 	at := 0
 	for len(text) < length {
 		literal, rest, ok := cutUvarint(delta, length-len(text))

@@ -27,7 +27,7 @@ func TestDelta(t *testing.T) {
 		t.Run("makes "+name, func(t *testing.T) {
 			var d deltaEncoder
 			delta := d.append(nil, pod, text)
-			got, err := applyDelta(pod, delta, len(text))
+			got, err := applyDelta(nil, pod, delta, len(text))
 			if err != nil || !bytes.Equal(got, text) {
 				t.Fatalf("%v, %q", err, got)
 			}
@@ -50,12 +50,12 @@ func FuzzDelta(f *testing.F) {
 	f.Add([]byte(strings.Repeat("0123456789", 20)), []byte(strings.Repeat("012345678", 20)), []byte{0, 200, 1, 0})
 	var d deltaEncoder
 	f.Fuzz(func(t *testing.T, base, text, garbage []byte) {
-		got, err := applyDelta(base, d.append(nil, base, text), len(text))
+		got, err := applyDelta(nil, base, d.append(nil, base, text), len(text))
 		if err != nil || !bytes.Equal(got, text) {
 			t.Fatalf("%v, %q instead of %q", err, got, text)
 		}
 		const length = 300
-		if got, err := applyDelta(base, garbage, length); err == nil && len(got) != length || err != nil && !errors.Is(err, errDelta) {
+		if got, err := applyDelta(nil, base, garbage, length); err == nil && len(got) != length || err != nil && !errors.Is(err, errDelta) {
 			t.Fatalf("%d bytes, %v", len(got), err)
 		}
 	})

@@ -34,8 +34,12 @@ func (c *lastVersions) get(object []byte) *lastVersion {
 	return e.Value.(*lastVersion)
 }
 
-// put sets the last version of an object. It keeps text.
+// put sets the last version of an object. It keeps text, but of a delete: nothing is stored as a
+// difference to one, and what has gone must not take the place of what lives.
 func (c *lastVersions) put(object []byte, seq sequence, text []byte, deltas int, a alive) {
+	if seq.deleted {
+		text = nil
+	}
 	if e := c.of[string(object)]; e != nil {
 		v := e.Value.(*lastVersion)
 		c.size += len(text) - len(v.text)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -70,6 +71,8 @@ type reader struct {
 	it *pebble.Iterator
 	// lowest has answers of DB.lowestAfter, for an answer that asks them again and again; else nil.
 	lowest map[clockAt]uint64
+	// scratch has texts on the way to one.
+	scratch [2][]byte
 }
 
 func (db *DB) reader() (*reader, error) {
@@ -91,57 +94,74 @@ func (r *reader) err() error { return r.db.readError(r.it.Error()) }
 // versions of another time were stored late.
 const maxWalk = 1 << 16
 
-// text makes the text of the version at the iterator, and moves it. base is the version of its
-// base.
-func (r *reader) text(seq sequence, h header) (text []byte, base string, err error) {
+// decoded is a version with its text.
+type decoded struct {
+	seq  sequence
+	h    header
+	text []byte
+	base string // version of its base
+}
+
+// decode makes the text of the version at the iterator, and moves it. before is the version right
+// before in the same walk, where this one is a difference to it; else its text is nil. Of the texts
+// between only the last one's checksum is looked at: it covers them.
+func (r *reader) decode(seq sequence, h header) (v, before decoded, err error) {
 	if h.kind == storedWhole {
-		return bytes.Clone(h.payload), h.base, nil
+		return decoded{seq, h, bytes.Clone(h.payload), h.base}, before, nil
 	}
 	prefix, _, _, _, ok := splitVersionKey(r.it.Key())
 	if !ok {
-		return nil, "", errRecord
+		return v, before, errRecord
 	}
 	prefix = bytes.Clone(prefix)
 	// The differences from this version back to a whole one.
-	var chain []header
-	want := seq
-	for walked := 0; ; walked++ {
+	var chain []decoded
+	isNext := false // the first base lies right before
+	for h.kind == storedDelta {
 		h.payload = bytes.Clone(h.payload)
-		chain = append(chain, h)
-		if h.back > want.version {
-			return nil, "", errDelta
+		chain = append(chain, decoded{seq: seq, h: h})
+		if h.back > seq.version || len(chain) > maxDeltas {
+			return v, before, errDelta
 		}
-		want = sequence{era: seq.era, entered: seq.entered, version: want.version - h.back}
-		if base == "" {
-			base = want.resourceVersion()
+		seq = sequence{era: seq.era, entered: seq.entered, version: seq.version - h.back}
+		var walked int
+		if h, walked, err = r.back(prefix, seq); err != nil {
+			return v, before, err
 		}
-		if len(chain) > maxDeltas {
-			return nil, "", errDelta
-		}
-		var whole []byte
-		if h, whole, err = r.back(prefix, want); err != nil {
-			return nil, "", err
-		}
-		if whole != nil {
-			text = whole
-			break
+		if len(chain) == 1 {
+			isNext = walked == 1
 		}
 	}
-	for i := len(chain) - 1; i >= 0; i-- {
-		if text, err = chain[i].apply(text); err != nil {
-			return nil, "", err
+	base := decoded{seq, h, bytes.Clone(h.payload), h.base}
+	for i, next := range slices.Backward(chain) {
+		next.base = base.seq.resourceVersion()
+		var into []byte // one of before this one and its base is in nobody's hands
+		if i > 1 {
+			into = r.scratch[i%2]
 		}
+		if next.text, err = applyDelta(into, base.text, next.h.payload, next.h.length); err != nil {
+			return v, before, err
+		}
+		if i > 1 {
+			r.scratch[i%2] = next.text
+		}
+		if i == 0 && isNext {
+			if before = base; before.h.kind == storedDelta && before.h.check(before.text) != nil {
+				return v, before, errDelta
+			}
+		}
+		base = next
 	}
-	return text, base, nil
+	return base, before, base.h.check(base.text)
 }
 
-// back moves to the nearest version before that has a number and is no end. whole is its text,
-// where it is stored whole.
-func (r *reader) back(prefix []byte, want sequence) (h header, whole []byte, err error) {
-	for walked := 0; walked < maxWalk && r.it.Prev() && isPrefix(r.it.Key(), prefix); walked++ {
+// back moves to the nearest version before that has a number and is no end. walked is how far it
+// is.
+func (r *reader) back(prefix []byte, want sequence) (h header, walked int, err error) {
+	for walked = 1; walked <= maxWalk && r.it.Prev() && isPrefix(r.it.Key(), prefix); walked++ {
 		seq, ok := decodeSequence(r.it.Key()[len(prefix):])
 		if !ok {
-			return h, nil, errRecord
+			return h, 0, errRecord
 		}
 		if seq.era != want.era || seq.entered != want.entered || seq.version < want.version {
 			break
@@ -151,17 +171,12 @@ func (r *reader) back(prefix []byte, want sequence) (h header, whole []byte, err
 		}
 		value, err := r.it.ValueAndErr()
 		if err != nil {
-			return h, nil, err
+			return h, 0, err
 		}
-		if h, err = readHeader(value); err != nil {
-			return h, nil, err
-		}
-		if h.kind == storedWhole {
-			return h, bytes.Clone(h.payload), nil
-		}
-		return h, nil, nil
+		h, err = readHeader(value)
+		return h, walked, err
 	}
-	return h, nil, cmpErr(r.it.Error(), errDelta)
+	return h, 0, cmpErr(r.it.Error(), errDelta)
 }
 
 func cmpErr(errs ...error) error {
@@ -175,33 +190,37 @@ func cmpErr(errs ...error) error {
 
 // version makes the version at the iterator, and moves it.
 func (r *reader) version() (*Version, error) {
-	v, err := r.readVersion()
+	v, _, err := r.readVersion()
 	return v, r.db.readError(err)
 }
 
-func (r *reader) readVersion() (*Version, error) {
+// readVersion is version; last is the one right before, where it was read for it, else nil.
+func (r *reader) readVersion() (v, last *Version, err error) {
 	key := r.it.Key()
 	_, namespace, name, seq, ok := splitVersionKey(key)
 	if !ok {
-		return nil, errRecord
+		return nil, nil, errRecord
 	}
 	u := r.db.units.numbered(binary.BigEndian.Uint32(key[1:]))
 	if u == nil {
-		return nil, errRecord
+		return nil, nil, errRecord
 	}
 	value, err := r.it.ValueAndErr()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	h, err := readHeader(value)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	text, base, err := r.text(seq, h)
+	d, before, err := r.decode(seq, h)
 	if err != nil {
-		return nil, fmt.Errorf("version %s of %s/%s/%s: %w", seq, u.GroupResource(), namespace, name, err)
+		return nil, nil, fmt.Errorf("version %s of %s/%s/%s: %w", seq, u.GroupResource(), namespace, name, err)
 	}
-	return versionOf(u, namespace, name, seq, h, text, base)
+	if v, err = versionOf(u, namespace, name, seq, h, d.text, d.base); err == nil && before.text != nil {
+		last, err = versionOf(u, namespace, name, before.seq, before.h, before.text, before.base)
+	}
+	return v, last, err
 }
 
 // atSequence is a version, nil when it is not stored.
@@ -272,7 +291,9 @@ func (r *reader) versions(o *Object, since, until time.Time, yield func(*Version
 			if !aside.it.SeekGE(r.it.Key()) {
 				return cmpErr(aside.it.Error(), errRecord)
 			}
-			text, base, err = aside.text(seq, h)
+			var d decoded
+			d, _, err = aside.decode(seq, h)
+			text, base = d.text, d.base
 		}
 		if err != nil {
 			return err
@@ -471,7 +492,7 @@ func (r *reader) isDiverged(prefix []byte, seq sequence) (bool, error) {
 	if !seq.deleted || seq.era == 0 || seq.entered > 0 || !seq.isNumber() {
 		return false, nil
 	}
-	v, err := r.readVersion()
+	v, _, err := r.readVersion()
 	if err != nil || !v.Event.Inferred {
 		return false, err
 	}

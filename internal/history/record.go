@@ -350,9 +350,14 @@ func readHeader(value []byte) (h header, err error) {
 
 // apply makes the text of a delta.
 func (h *header) apply(base []byte) ([]byte, error) {
-	text, err := applyDelta(base, h.payload, h.length)
-	if err == nil && crc32.Checksum(text, castagnoli) != h.checksum {
-		err = errDelta
+	text, err := applyDelta(nil, base, h.payload, h.length)
+	return text, cmpErr(err, h.check(text))
+}
+
+// check compares a text with its checksum.
+func (h *header) check(text []byte) error {
+	if crc32.Checksum(text, castagnoli) != h.checksum {
+		return errDelta
 	}
-	return text, err
+	return nil
 }

@@ -209,11 +209,11 @@ func (db *DB) trim(o *Object, second uint32) error {
 	case seq.deleted:
 		end = append(bytes.Clone(key), 0) // it goes too
 	case h.kind == storedDelta:
-		text, base, err := r.text(seq, h)
+		d, _, err := r.decode(seq, h)
 		if err != nil {
 			return err
 		}
-		whole := withPrevious(o.Unit, o, seq, h, text, base)
+		whole := withPrevious(o.Unit, o, seq, h, d.text, d.base)
 		if whole == nil {
 			return fmt.Errorf("version %s of %s: %w", seq, o, errRecord)
 		}

@@ -170,15 +170,20 @@ func (t *timeline) give(e *timelineEntry) (bool, error) {
 	if t.wanted != nil && !t.wanted(u) {
 		return true, nil
 	}
-	v, err := t.r.atSequence(u, e.namespace, e.name, e.seq)
-	if err != nil || v == nil {
-		return v == nil && err == nil, err // retention has removed it
+	key := e.seq.append(appendObject(nil, u.Number, e.namespace, e.name))
+	if !t.r.it.SeekGE(key) || !bytes.Equal(t.r.it.Key(), key) {
+		err := t.r.err()
+		return err == nil, err // retention has removed it
 	}
-	entry := &Entry{Version: v}
-	if entry.Before, err = t.r.before(u, e.namespace, e.name, e.seq); err != nil {
+	var entry Entry
+	var err error
+	if entry.Version, entry.Before, err = t.r.readVersion(); err == nil && entry.Before == nil {
+		entry.Before, err = t.r.before(u, e.namespace, e.name, e.seq)
+	}
+	if err != nil {
 		return false, err
 	}
-	return t.yield(entry, nil), nil
+	return t.yield(&entry, nil), nil
 }
 
 // before is the version before one of an object, nil where there is none, or the object had ended.
