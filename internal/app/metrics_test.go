@@ -80,7 +80,8 @@ func everyMetric(t *testing.T) map[string]string {
 	text := `sinks:
   - {name: nats, nats: {servers: ["nats://127.0.0.1:1"]}}
   - {name: kafka, kafka: {brokers: ["127.0.0.1:1"]}}
-  - {name: stdout, stdout: {}}`
+  - {name: stdout, stdout: {}}
+  - {name: history, history: {}}`
 	parsed, err := config.Load(config.Options{Data: []byte(text)})
 	if err != nil {
 		t.Fatal(err)
@@ -222,6 +223,8 @@ var unpanelled = map[string]string{
 	"bridge_checkpoint_objects_total":              "commits, what they take and what they write are shown",
 	"bridge_catchup_objects_total":                 "how many objects are behind is shown",
 	"bridge_catchup_requests_total":                "the same",
+	"bridge_history_stored_total":                  "what a sink publishes is shown, and a history stores it",
+	"bridge_history_horizon_timestamp_seconds":     "moves with the retention; its failures are shown",
 	"bridge_tracing_spans_total":                   "with tracing only, which has a place of its own to be looked at",
 	"bridge_tail_watchers":                         "about who looks at the status page, not about the bridge",
 	"bridge_tail_dropped_total":                    "the same",

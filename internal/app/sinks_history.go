@@ -46,7 +46,7 @@ func (k historyKind) make(m *sinkMaker, log *slog.Logger) (sinks.Sink, service, 
 	}
 	sink, err := history.New(history.Config{
 		Dir: dir, Retention: store.Retention{Age: k.Retention, MaxBytes: uint64(k.MaxBytes)}, Log: log,
-		Serve: m.histories.serve,
+		Serve: m.histories.serve, Metrics: m.registry,
 	})
 	return sink, nil, err
 }

@@ -55,25 +55,6 @@ func (db *DB) Retain(ctx context.Context, r Retention, now time.Time) error {
 	return db.readError(db.pebble.Compact(ctx, []byte{spaceVersion}, []byte{spaceVersion + 1}, false))
 }
 
-// RunRetention calls Retain now and then, until ctx ends.
-func (db *DB) RunRetention(ctx context.Context, r Retention, every time.Duration) {
-	if r == (Retention{}) {
-		return
-	}
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
-	for {
-		if err := db.Retain(ctx, r, time.Now()); err != nil && ctx.Err() == nil {
-			db.log.Error("old versions can't be removed", "dir", db.dir, "err", err)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-	}
-}
-
 // extent is the first and the last second of the timeline, by its buckets.
 func (db *DB) extent() (oldest, newest uint32, err error) {
 	sources := map[uint32]bool{}

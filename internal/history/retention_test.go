@@ -1,7 +1,6 @@
 package history_test
 
 import (
-	"context"
 	"math/rand/v2"
 	"slices"
 	"sync/atomic"
@@ -108,12 +107,6 @@ func TestRetention(t *testing.T) {
 		if horizon, err := db.Horizon(); err != nil || !horizon.IsZero() {
 			t.Errorf("the horizon is %v, %v", horizon, err)
 		}
-	})
-	t.Run("it ends with its context", func(t *testing.T) {
-		db := openDir(t, t.TempDir())
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		db.RunRetention(ctx, history.Retention{Age: time.Hour}, time.Hour)
 	})
 }
 

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kubebridge/bridge/internal/disk"
 	"github.com/kubebridge/bridge/internal/event"
@@ -40,6 +41,8 @@ type Config struct {
 	Patience time.Duration
 	// FS replaces the file system, for tests of its faults.
 	FS vfs.FS
+	// Metrics are registered here. nil: nowhere.
+	Metrics prometheus.Registerer
 	// Log; default: discarded.
 	Log *slog.Logger
 }
@@ -49,14 +52,21 @@ const lane = "history"
 
 // Sink stores events. It implements sinks.Sink and sinks.Blocker.
 type Sink struct {
-	cfg Config
-	mu  sync.Mutex
-	db  *history.DB // guarded by mu; nil while it is not open
-	end func()      // guarded by mu: ends the retention and the questions
+	cfg     Config
+	metrics *metrics
+	mu      sync.Mutex
+	db      *history.DB // guarded by mu; nil while it is not open
+	// cancel ends the retention, end waits for it and for the questions; guarded by mu.
+	cancel context.CancelFunc
+	end    func()
 }
 
-// retentionEvery is how often is looked for what is too old.
-const retentionEvery = 10 * time.Minute
+const (
+	// retentionEvery is how often is looked for what is too old.
+	retentionEvery = 10 * time.Minute
+	// measureEvery is how old its size in the metrics may be.
+	measureEvery = time.Minute
+)
 
 var (
 	_ sinks.Sink    = (*Sink)(nil)
@@ -74,7 +84,7 @@ func New(cfg Config) (*Sink, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Sink{cfg: cfg}, nil
+	return &Sink{cfg: cfg, metrics: newMetrics(cfg.Metrics)}, nil
 }
 
 // Open opens the directory, or creates it.
@@ -92,13 +102,34 @@ func (s *Sink) Open(context.Context) error {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var retention sync.WaitGroup
-	retention.Go(func() { db.RunRetention(ctx, s.cfg.Retention, retentionEvery) })
+	retention.Go(func() { s.retain(ctx, db) })
 	asked := func() {}
 	if s.cfg.Serve != nil {
 		asked = s.cfg.Serve(db)
 	}
-	s.db, s.end = db, func() { asked(); cancel(); retention.Wait() }
+	s.db, s.cancel, s.end = db, cancel, func() { asked(); retention.Wait() }
 	return nil
+}
+
+// retain removes what is too old, and measures what is left, until ctx ends.
+func (s *Sink) retain(ctx context.Context, db *history.DB) {
+	ticker := time.NewTicker(measureEvery)
+	defer ticker.Stop()
+	for next := time.Now(); ; {
+		if now := time.Now(); !now.Before(next) {
+			next = now.Add(retentionEvery)
+			if err := db.Retain(ctx, s.cfg.Retention, now); err != nil && ctx.Err() == nil {
+				s.metrics.failures.Inc()
+				s.cfg.Log.Error("old versions can't be removed", "dir", s.cfg.Dir, "err", err)
+			}
+		}
+		s.metrics.measure(db)
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
 }
 
 // diskChanged logs that the disk refuses writes, and that it takes them again.
@@ -134,6 +165,7 @@ func (s *Sink) Close() error {
 	if s.db == nil {
 		return nil
 	}
+	s.cancel()
 	if s.db.Full() == nil { // else it waits for the disk, as Pebble does
 		s.end()
 	}
@@ -180,7 +212,10 @@ func (s *Sink) append(ctx context.Context, events []*event.Event) error {
 	}
 	limited, cancel := context.WithTimeout(ctx, s.cfg.Patience)
 	defer cancel()
-	_, err := db.Append(limited, events)
+	stored, err := db.Append(limited, events)
+	if err == nil {
+		s.metrics.count(stored)
+	}
 	if err != nil && ctx.Err() == nil && limited.Err() != nil {
 		if why := db.Full(); why != nil {
 			err = why

@@ -1,0 +1,76 @@
+package history_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	store "github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/sinks/history"
+	"github.com/kubebridge/bridge/internal/testkit"
+)
+
+// values are those of all metrics, with the value of their label.
+func values(t *testing.T, registry *prometheus.Registry) map[string]float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	testkit.OK(t, err)
+	all := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			name := f.GetName()
+			for _, l := range m.GetLabel() {
+				name += " " + l.GetValue()
+			}
+			all[name] = m.GetCounter().GetValue() + m.GetGauge().GetValue()
+		}
+	}
+	return all
+}
+
+func TestMetrics(t *testing.T) {
+	dir := t.TempDir()
+	events := testkit.Events(t, 3, 5, 4)
+	publish := func(retention store.Retention, registry *prometheus.Registry) {
+		s, err := history.New(history.Config{Dir: dir, Retention: retention, Metrics: registry})
+		testkit.OK(t, err)
+		testkit.OK(t, s.Open(t.Context()))
+		var batch []*sinks.Message
+		for i := range events {
+			batch = append(batch, &sinks.Message{Event: &events[i]})
+		}
+		s.Publish(t.Context(), batch)
+		for _, m := range batch {
+			testkit.OK(t, m.Err)
+		}
+		testkit.OK(t, s.Close()) // it has measured once
+	}
+	versions := 0.0
+	for i := range events {
+		if !events[i].AboutInformer() {
+			versions++
+		}
+	}
+	first, again := prometheus.NewPedanticRegistry(), prometheus.NewPedanticRegistry()
+	publish(store.Retention{}, first)
+	publish(store.Retention{Age: time.Minute}, again)
+	for name, want := range map[string]float64{
+		"bridge_history_stored_total version":      versions,
+		"bridge_history_stored_total mark":         float64(len(events)) - versions,
+		"bridge_history_stored_total repeat":       0,
+		"bridge_history_horizon_timestamp_seconds": 0,
+		"bridge_history_retention_failures_total":  0,
+	} {
+		if got, there := values(t, first)[name]; got != want || !there {
+			t.Errorf("%s is %v, want %v", name, got, want)
+		}
+	}
+	if got := values(t, first)["bridge_history_bytes"]; got <= 0 {
+		t.Errorf("it takes %v bytes", got)
+	}
+	if got := values(t, again)["bridge_history_horizon_timestamp_seconds"]; got <= float64(events[0].Observed.Unix()) {
+		t.Errorf("the horizon is %v after a retention of a minute", got)
+	}
+}
