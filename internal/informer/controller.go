@@ -18,8 +18,8 @@ import (
 // counted in the FIFO, but what is looked up for it is not.
 const decidedBytes = 4 << 20
 
-// promptBytes is the same for changes that wait for no announcement, and counts the delta that is
-// decided next. Deciding takes time in proportion to the objects: filters decode them.
+// promptBytes is how large an object is before which those are handed on that wait for no
+// announcement. Deciding takes time in proportion to the object: filters decode it.
 const promptBytes = 64 << 10
 
 // controller is the loop between the FIFO and the log. All its fields are owned by its goroutine.
@@ -96,13 +96,8 @@ func (c *controller) Process(ctx context.Context, deltas deltafifo.Deltas) error
 // isDue reports whether what was decided is handed on before the next delta is. What needs a write
 // to the disk is handed on in large parts: announcements, and marks of a list.
 func (c *controller) isDue(next *deltafifo.Delta) bool {
-	if len(c.changes) == 0 {
-		return false
-	}
-	if len(c.news)+len(c.marks) > 0 || next.Object == nil {
-		return c.bytes > decidedBytes
-	}
-	return c.bytes+next.Object.Size() > promptBytes
+	isLarge := next.Object != nil && next.Object.Size() > promptBytes
+	return c.bytes > decidedBytes || isLarge && len(c.changes) > 0 && len(c.news)+len(c.marks) == 0
 }
 
 // TryProcess decides changes of objects that are known already, and progress, and hands them on. It
