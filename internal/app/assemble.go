@@ -48,7 +48,7 @@ type assembler struct {
 	waiting func(error)
 	// fatal ends the process when the state can't be written any more.
 	fatal func(error)
-	// onSynced is called once, when all resources of the start are in sync; nil for nobody.
+	// onSynced is called once, when all resources of the start are in sync; may be nil.
 	onSynced func()
 	// tracer, nil for none.
 	tracer *tracing.Tracer

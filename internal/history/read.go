@@ -135,7 +135,7 @@ func (r *reader) decode(seq sequence, h header) (v, before decoded, err error) {
 	base := decoded{seq, h, bytes.Clone(h.payload), h.base}
 	for i, next := range slices.Backward(chain) {
 		next.base = base.seq.resourceVersion()
-		var into []byte // one of before this one and its base is in nobody's hands
+		var into []byte // the text of two before is used no more
 		if i > 1 {
 			into = r.scratch[i%2]
 		}

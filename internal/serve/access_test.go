@@ -79,7 +79,7 @@ func TestAccess(t *testing.T) {
 			{"of-group", "/apis/apps/v1/deployments", 403, "deployments.apps is forbidden"},
 			{token, "/api/v1/secrets", 200, "key"},
 			{token, "/api/v1/nodes", 200, "node-0"},
-			{"of-nobody", "/api/v1/pods", 401, "send the token"},
+			{"of-no-token", "/api/v1/pods", 401, "send the token"},
 		} {
 			t.Run(fmt.Sprintf("%s: %s asks for %s", name, c.token, c.path), func(t *testing.T) {
 				code, body := s.request("GET", c.path, map[string]string{"Authorization": "Bearer " + c.token})
