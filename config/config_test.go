@@ -19,7 +19,7 @@ import (
 	"github.com/kubebridge/bridge/config"
 )
 
-var update = flag.Bool("update", false, "write the golden files and docs/configuration.md")
+var update = flag.Bool("update", false, "write the golden files, docs/configuration.md and docs/configuration")
 
 func load(t *testing.T, yaml string) (*config.Config, error) {
 	t.Helper()

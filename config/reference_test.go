@@ -8,9 +8,12 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,21 +21,30 @@ import (
 	"github.com/kubebridge/bridge/config"
 )
 
-const reference = "../docs/configuration.md"
+const (
+	referenceDir = "../docs/configuration"
+	referenceTop = referenceDir + ".md"
+	madeOf       = `<!-- Made of the comments in config/*.go and of config/testdata/reference by
+     "go test ./config -update". Do not edit. -->
+`
+)
 
 const preamble = `# Configuration
 
-<!-- Made of the comments in config/*.go and of config/testdata/reference by
-     "go test ./config -update". Do not edit. -->
+` + madeOf + `
+Each section has a page, which begins with examples:
 
-Each section begins with examples. Each example is a whole configuration: every key may be left out,
-and ` + "`bridge run`" + ` without a file streams everything but Leases and Events into a NATS
-JetStream server of its own, and keeps every version for a week, in ` + "`history`" + ` below the state
-directory. [config/bridge.example.yaml](../config/bridge.example.yaml) has every key
-in one file. Editors take the JSON Schema [config/bridge.schema.json](../config/bridge.schema.json).
+| section | meaning |
+| --- | --- |
+%s
+Each example is a whole configuration: every key may be left out, and ` + "`bridge run`" + ` without a
+file streams everything but Leases and Events into a NATS JetStream server of its own, and keeps
+every version for a week, in ` + "`history`" + ` below the state directory.
+[config/bridge.example.yaml](../config/bridge.example.yaml) has every key in one file. Editors take
+the JSON Schema [config/bridge.schema.json](../config/bridge.schema.json).
 
 ` + "`bridge validate bridge.yaml`" + ` reports every problem at once, each with its line. A key that
-is not on this page is an error. So is a setting that has no effect beside another one.
+is not on these pages is an error. So is a setting that has no effect beside another one.
 
 | question | answer |
 | --- | --- |
@@ -52,11 +64,18 @@ says the API server's audit log, which can be
 `
 
 func TestTheReferenceIsUpToDate(t *testing.T) {
-	var out strings.Builder
-	out.WriteString(preamble)
-	r := &referenceWriter{t: t, out: &out, comments: comments(t), examples: map[string]bool{}}
+	r := &referenceWriter{t: t, comments: comments(t), examples: map[string]bool{}, pages: map[string]*strings.Builder{}}
 	r.section("", reflect.TypeFor[config.Config]())
-	golden(t, reference, out.String())
+	top := fmt.Sprintf(preamble, r.list.String()) + r.pages[""].String()
+	golden(t, referenceTop, top)
+	for page, text := range r.pages {
+		if page != "" {
+			golden(t, filepath.Join(referenceDir, page+".md"), text.String())
+		}
+	}
+	if files, err := filepath.Glob(referenceDir + "/*"); err != nil || len(files) != len(r.pages)-1 {
+		t.Errorf("%v has other files than %v: %v", files, slices.Sorted(maps.Keys(r.pages)), err)
+	}
 	files, err := filepath.Glob("testdata/reference/*.yaml")
 	if err != nil || len(files) != len(r.examples) {
 		t.Errorf("of the examples %v only %v are of a section: %v", files, r.examples, err)
@@ -107,23 +126,53 @@ func flat(group *ast.CommentGroup) string {
 
 type referenceWriter struct {
 	t        *testing.T
-	out      *strings.Builder
+	pages    map[string]*strings.Builder // by name, "" for the top level
+	list     strings.Builder             // of the pages
+	out      *strings.Builder            // the page of the section
 	comments map[string]string
 	examples map[string]bool // files that were written
 }
 
+// pageOf is the page of a section: that of its key at the top level, or of the kind of sink.
+func pageOf(path string) string {
+	keys := strings.Split(strings.ReplaceAll(path, "[]", ""), ".")
+	if len(keys) > 1 && keys[0] == "sinks" && keys[1] != "rateLimit" && keys[1] != "retry" {
+		return keys[1]
+	}
+	return keys[0]
+}
+
+// linkTo is the link to a section. On another page it is the first one.
+func linkTo(path, from string) string {
+	page := pageOf(path)
+	switch {
+	case page == pageOf(from):
+		return "#" + strings.ToLower(strings.NewReplacer(".", "", "[]", "").Replace(path))
+	case from == "":
+		return "configuration/" + page + ".md"
+	}
+	return page + ".md"
+}
+
 // section writes a heading and a table of the keys, then the sections below it.
 func (r *referenceWriter) section(path string, typ reflect.Type) {
-	title := "Top level"
-	if path != "" {
-		title = "`" + path + "`"
-	}
-	last := strings.TrimSuffix(path[strings.LastIndexByte(path, '.')+1:], "[]")
 	intro := r.sentence(typ.Name())
 	if path != "" && !strings.HasSuffix(path, "[]") {
-		intro = keyForName(last, typ.Name(), intro)
+		intro = keyForName(path[strings.LastIndexByte(path, '.')+1:], typ.Name(), intro)
 	}
-	fmt.Fprintf(r.out, "## %s\n\n%s\n\n", title, intro)
+	page := pageOf(path)
+	switch r.out = r.pages[page]; {
+	case path == "":
+		r.out = &strings.Builder{}
+		r.out.WriteString("## Top level\n\n")
+	case r.out == nil:
+		r.out = &strings.Builder{}
+		fmt.Fprintf(r.out, "# Configuration: `%s`\n\n%s\n[All sections](../configuration.md)\n\n", path, madeOf)
+	default:
+		fmt.Fprintf(r.out, "## `%s`\n\n", path)
+	}
+	r.pages[page] = r.out
+	r.out.WriteString(linked(path, intro) + "\n\n")
 	r.example(path)
 	var below []func()
 	if typ.NumField() > 0 {
@@ -146,15 +195,40 @@ func (r *referenceWriter) section(path string, typ reflect.Type) {
 			}
 			inner = inner.Elem()
 		}
+		comment = keyForName(key, f.Name, comment)
+		cell := "`" + key + "`"
 		if inner.Kind() == reflect.Struct && inner.NumField() > 0 {
-			below = append(below, func() { r.section(at+list, inner) })
+			cell = fmt.Sprintf("[%s](%s)", cell, linkTo(at+list, path))
+			below = append(below, func() {
+				if to := pageOf(at); to != page {
+					r.listed(to, at+list, comment)
+				}
+				r.section(at+list, inner)
+			})
 		}
-		fmt.Fprintf(r.out, "| `%s` | %s | %s | %s |\n", key, typeName(f), defaultOf(f), escapeCell(keyForName(key, f.Name, comment)))
+		fmt.Fprintf(r.out, "| %s | %s | %s | %s |\n", cell, typeName(f), defaultOf(f), escapeCell(linked(path, comment)))
 	}
 	r.out.WriteString("\n")
 	for _, write := range below {
 		write()
 	}
+}
+
+// listed adds a page to the list of them, with the first sentence about its section.
+func (r *referenceWriter) listed(page, path, comment string) {
+	first, _, _ := strings.Cut(comment, ". ")
+	fmt.Fprintf(&r.list, "| [`%s`](configuration/%s.md) | %s |\n", path, page, strings.TrimSuffix(first, "."))
+}
+
+var otherPage = regexp.MustCompile(`docs/([a-z]+\.md)`)
+
+// linked makes links of the names of other pages in a comment.
+func linked(path, comment string) string {
+	to := "[$1](../$1)"
+	if pageOf(path) == "" {
+		to = "[$1]($1)"
+	}
+	return otherPage.ReplaceAllString(comment, to)
 }
 
 // exampleFile is the file with the examples of a section. Some sections have none.
