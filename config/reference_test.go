@@ -264,15 +264,47 @@ func TestReferenceExamples(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, one := range strings.Split(string(text), "---\n") {
-			t.Run(fmt.Sprint(file, " ", i+1), func(t *testing.T) {
-				c, err := config.Load(config.Options{File: file, Data: []byte(one)})
-				if err != nil {
-					t.Fatal(err)
-				}
-				if warnings := c.Warnings(); len(warnings) > 0 {
-					t.Errorf("it is warned of: %v", warnings)
-				}
-			})
+			t.Run(fmt.Sprint(file, " ", i+1), func(t *testing.T) { requireExample(t, file, one) })
+		}
+	}
+}
+
+func requireExample(t *testing.T, file, text string) {
+	t.Helper()
+	c, err := config.Load(config.Options{File: file, Data: []byte(text)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if warnings := c.Warnings(); len(warnings) > 0 {
+		t.Errorf("it is warned of: %v", warnings)
+	}
+}
+
+// TestBrokers: the configurations for each broker are accepted, and the versions that are said to
+// be tested are those that the tests have.
+func TestBrokers(t *testing.T) {
+	read := func(file string) string {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	page := read("../docs/brokers.md")
+	examples := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$").FindAllStringSubmatch(page, -1)
+	if len(examples) < 8 {
+		t.Errorf("only %d examples were found", len(examples))
+	}
+	for i, one := range examples {
+		t.Run(fmt.Sprint("example ", i+1), func(t *testing.T) { requireExample(t, "brokers.md", one[1]) })
+	}
+	for broker, in := range map[string][2]string{
+		"NATS server ":  {"../go.mod", `nats-server/v2 v(\S+)`},
+		"Apache Kafka ": {"../test/kafka/pom.xml", `kafka_2\.13</artifactId>\s*<version>(.*?)<`},
+	} {
+		version := regexp.MustCompile(in[1]).FindStringSubmatch(read(in[0]))
+		if version == nil || !strings.Contains(page, "| "+broker+version[1]) {
+			t.Errorf("docs/brokers.md does not say that %s%q is tested, which %s has", broker, version, in[0])
 		}
 	}
 }
