@@ -169,7 +169,9 @@ type Tracing struct {
 
 // Log says what the bridge tells about itself on standard error.
 type Log struct {
-	// Level is the least severe level that is written. `debug` writes a line per event.
+	// Level is the least severe level that is written. `debug` adds requests that
+	// are sent again, and what the libraries of brokers and the database say. No level has a line
+	// per event.
 	Level string `yaml:"level" default:"info" oneof:"debug info warn error"`
 	// Format is `json`, `text`, or `auto`: text on a terminal and JSON elsewhere.
 	Format string `yaml:"format" default:"auto" oneof:"auto json text"`

@@ -107,8 +107,12 @@ func askServer(ctx context.Context, c *config.Config) (*kube.Resolver, *kube.Cat
 // header says what the roles are, and what they do not say.
 func (o *RolesOptions) header(file string, c *config.Config) string {
 	var out strings.Builder
+	name := "the default configuration"
+	if file != "" {
+		name = filepath.Base(file)
+	}
 	fmt.Fprintf(&out, "# What the bridge needs for %s. Beside it the bridge asks what the API "+
-		"server serves, which\n", cmp.Or(filepath.Base(file), "the default configuration"))
+		"server serves, which\n", name)
 	out.WriteString("# every authenticated user may by default (ClusterRole system:discovery).\n")
 	switch wild, excludes := uses(c); {
 	case !wild:

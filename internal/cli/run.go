@@ -13,7 +13,7 @@ import (
 func newRunCommand(build Build) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run",
-		Short: "Stream changes until told to stop",
+		Short: "Stream changes until a signal stops it",
 		Long: `run watches the resources of a configuration and sends every change to its sinks, until it gets SIGINT or SIGTERM.
 
 Without a file it watches every resource that can be listed and watched, but Leases and Events, in the cluster that kubectl

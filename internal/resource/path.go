@@ -17,10 +17,11 @@ type step struct {
 
 // ParsePath reads a path: names behind dots, * for every member of an object or item of a list, and
 // ["name"] for a name that has dots or other signs in it. Examples:
-// status.conditions.*.lastHeartbeatTime, metadata.annotations["example.com/x"].
+// status.conditions.*.lastHeartbeatTime, metadata.annotations["example.com/x"]. A dot in front, as
+// kubectl has it, is left out.
 func ParsePath(text string) (Path, error) {
 	p := Path{}
-	for rest := text; ; {
+	for rest := strings.TrimPrefix(text, "."); ; {
 		s, after, err := nextStep(rest, len(p.steps) == 0)
 		if err != nil {
 			return Path{}, fmt.Errorf(`path %q: %w; want names behind dots, * for all, and ["name"] for a name with dots in it`, text, err)

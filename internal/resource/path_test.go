@@ -19,6 +19,7 @@ func TestPathsAreReadAsTheyAreWritten(t *testing.T) {
 		`["a.b"].c`:                         "",
 		`['a"b\c']`:                         `["a"b\c"]`,
 		`['"]'].a`:                          "",
+		".spec.replicas":                    "spec.replicas",
 	} {
 		p, err := resource.ParsePath(text)
 		if err != nil {
@@ -35,7 +36,7 @@ func TestPathsAreReadAsTheyAreWritten(t *testing.T) {
 			t.Errorf("%s is read as %s, %v", p, again, err)
 		}
 	}
-	for _, bad := range []string{"", ".", "a.", ".a", "a..b", "a[", "a[0]", `a["b]`, `a["b"]c`, `a[""]`, "a]b", `a"b`} {
+	for _, bad := range []string{"", ".", "a.", "..a", "a..b", "a[", "a[0]", `a["b]`, `a["b"]c`, `a[""]`, "a]b", `a"b`} {
 		if p, err := resource.ParsePath(bad); err == nil {
 			t.Errorf("%q was read as %s", bad, p)
 		}
