@@ -167,6 +167,9 @@ func TestTheChartRenders(t *testing.T) {
 func TestTheConfigurationComesOutAsItWentIn(t *testing.T) {
 	for name, v := range cases(t) {
 		t.Run(name, func(t *testing.T) {
+			if v["existingConfig"] != nil {
+				t.Skip("it lies somewhere else")
+			}
 			configMap := find(t, objects(t, mustRender(t, v)), "ConfigMap", "-dashboard")
 			text, _ := configMap.Object["data"].(map[string]any)["bridge.yaml"].(string)
 			_, err := load(t, text)

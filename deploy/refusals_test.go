@@ -49,6 +49,8 @@ func TestWrongValuesAreRefusedReadably(t *testing.T) {
 		{"rights of another configuration", minimal + `rbac: {selection: "0", roles: [{namespace: "", rules: []}]}`},
 		{"an image that was never published", minimal + `image: {pullPolicy: Always}`},
 		{"one volume for two bridges", `{replicas: 2, persistence: {existingClaim: c}, config: {standby: {enabled: true}, sinks: [{name: s, stdout: {}}]}}`},
+		{"two files of one configuration", minimal + `existingConfig: {configMap: a, secret: b}`},
+		{"a key for a file that is not the chart's", `{replicas: 2, existingConfig: {secret: a}, config: {standby: {enabled: true}}}`},
 		{"no such alert", minimal + `prometheusRule: {enabled: true, disabled: [BridgeSinkAway]}`},
 		{"no account", minimal + `serviceAccount: {create: false}`},
 	} {

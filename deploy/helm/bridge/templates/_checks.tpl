@@ -1,7 +1,13 @@
 {{/* What the schema can't say, in words. Everything here ends the rendering. */}}
 {{- define "bridge.checks" -}}
 {{- $c := .Values.config -}}
-{{- if not (dig "sinks" list $c) }}
+{{- if and .Values.existingConfig.configMap .Values.existingConfig.secret }}
+{{- fail "existingConfig: name a ConfigMap or a Secret, not both" }}
+{{- end }}
+{{- if and (include "bridge.ownConfig" .) (include "bridge.makesKey" .) }}
+{{- fail "existingConfig: several replicas need one key of redacted values, and the chart can't write it into your file: name a Secret in secrets, and its file in redaction.keyFile of bridge.yaml and of config" }}
+{{- end }}
+{{- if not (or (dig "sinks" list $c) (include "bridge.ownConfig" .)) }}
 {{- fail "config.sinks: say where events go, such as {name: audit, nats: {servers: [nats://nats.nats:4222]}}; without it the bridge would run a NATS server that nobody outside of its pod reaches" }}
 {{- end }}
 {{- if and (eq .Chart.AppVersion "0.0.0") (not .Values.image.tag) (not .Values.image.digest) }}

@@ -69,6 +69,11 @@ annotations: {{- toYaml . | nindent 2 }}
 {{- end -}}
 {{- end }}
 
+{{/* Whether the configuration is in a ConfigMap or Secret that is not the chart's. */}}
+{{- define "bridge.ownConfig" -}}
+{{- if or .Values.existingConfig.configMap .Values.existingConfig.secret }}true{{ end }}
+{{- end }}
+
 {{/* Whether the running bridge follows a changed configuration. */}}
 {{- define "bridge.reloads" -}}
 {{- $c := .Values.config -}}
