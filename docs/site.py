@@ -1,4 +1,4 @@
-"""Hooks of MkDocs: README.md and CHANGELOG.md are pages, and links out of docs/ lead to the forge."""
+"""Hooks of MkDocs: the files of the root are pages too, and links out of docs/ lead to the forge."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,12 @@ from pathlib import Path
 from mkdocs.structure.files import File
 
 FORGE = "https://github.com/kubebridge/bridge/blob/main/"
-PAGES = {"README.md": "index.md", "CHANGELOG.md": "changelog.md"}
+PAGES = {
+    "README.md": "index.md",
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security-policy.md",
+}
 LINK = re.compile(r"\]\((?![a-z]+:)([^)#\s]+)(#[^)\s]*)?\)")
 
 
