@@ -189,13 +189,16 @@ $(BIN)/readers/nats/.installed $(BIN)/readers/kafka/.installed:
 	@$(call python,$(@D)/venv,$(@D)/requirements.txt)
 	@touch $@
 
-.PHONY: test-recipes
-test-recipes: $(BIN)/jars/streams/.fetched ## The pages of docs/consumers: their commands and programs are run as they stand, and over kills, repeats and gaps (needs kubectl, Java 17, Maven)
-	$(MAKE) run-recipes RECIPES='-skip Flink'
+# What takes long, and is not in test-recipes.
+JVM_RECIPES := Flink|KafkaStreams|Tables
 
-.PHONY: test-recipes-flink
-test-recipes-flink: $(BIN)/jars/flink/.fetched ## The page for Flink, and its table over kills and repeats (needs kubectl, Java 17, Maven)
-	$(MAKE) run-recipes RECIPES='-run Flink'
+.PHONY: test-recipes
+test-recipes: ## The pages of docs/consumers: their commands and programs are run as they stand, and over kills, repeats and gaps (needs Java 17, Maven)
+	$(MAKE) run-recipes RECIPES="-skip '$(JVM_RECIPES)'"
+
+.PHONY: test-recipes-jvm
+test-recipes-jvm: $(BIN)/jars/streams/.fetched $(BIN)/jars/flink/.fetched ## The same for Kafka Streams and Flink
+	$(MAKE) run-recipes RECIPES="-run '$(JVM_RECIPES)'"
 
 .PHONY: run-recipes
 run-recipes: controlplane $(BIN)/recipes/.installed $(BIN)/kafka/.fetched
