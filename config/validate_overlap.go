@@ -42,7 +42,8 @@ func (c *Config) validateOverlapOf(ps *problems, first, second int) {
 			if place == "" {
 				continue
 			}
-			what, remedy := "informer "+a.Name, "let them select different objects, or write {informer} into "+place
+			what := "informer " + a.Name
+			remedy := "let them select different objects, or write {informer} into " + place
 			if first == second {
 				what, remedy = "this informer", "give the sinks different ones in "+place
 			}
@@ -60,7 +61,9 @@ func (c *Config) validateOverlapOf(ps *problems, first, second int) {
 func (c *Config) sharedPlace(nameA, nameB string, oneInformer bool) string {
 	a, b := c.sink(nameA), c.sink(nameB)
 	byInformer := func(templates ...string) bool {
-		return !oneInformer && slices.ContainsFunc(templates, func(t string) bool { return strings.Contains(t, "{informer}") })
+		return !oneInformer && slices.ContainsFunc(templates, func(t string) bool {
+			return strings.Contains(t, "{informer}")
+		})
 	}
 	switch {
 	case a == nil || b == nil || a.isView() != b.isView():
@@ -72,7 +75,8 @@ func (c *Config) sharedPlace(nameA, nameB string, oneInformer bool) string {
 		if same && !byInformer(a.Kafka.Topic) {
 			return "kafka.topic"
 		}
-	case a.NATS != nil && b.NATS != nil && a.NATS.Mode != "core" && b.NATS.Mode != "core" && !oneInformer:
+	case oneInformer:
+	case a.NATS != nil && b.NATS != nil && a.NATS.Mode != "core" && b.NATS.Mode != "core":
 		same := a == b || a.NATS.sameServer(b.NATS) && a.NATS.Stream.Name == b.NATS.Stream.Name &&
 			a.NATS.Subject == b.NATS.Subject
 		if same && !byInformer(a.NATS.Stream.Name, a.NATS.Subject) {

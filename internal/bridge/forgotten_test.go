@@ -89,7 +89,7 @@ func TestIDsAreOthersWhenTheStateWasLost(t *testing.T) {
 		"all/uid-1/deleted/epoch/3":                        "/epoch/4",
 		"all/all/pods/synced/99/epoch/11/selection/2":      "/epoch/12",
 		"all/uid-1/7/sync/5/entered/3/epoch/x/selection/2": "/epoch/1",
-		// Forged: nobody has as many. Other replicas accept up to 1,000,000.
+		// Forged: no history has as many epochs. Other replicas accept up to 1,000,000.
 		"all/uid-1/7/epoch/999999":              "/epoch/1000000",
 		"all/uid-1/7/epoch/1000000":             "/epoch/1",
 		"all/uid-1/7/epoch/9223372036854775807": "/epoch/1",
