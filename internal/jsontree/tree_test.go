@@ -33,6 +33,13 @@ func walk(t *testing.T, out *strings.Builder, v jsontree.Value) {
 	from := v.Start()
 	for w := v.Walk(); w.Next(); {
 		inner := w.Value()
+		if raw := v.Raw(); jsontext.Value(raw).IsValid(jsontext.AllowDuplicateNames(true)) {
+			if end := v.Start() + jsontree.End(raw, inner.Start()-v.Start()); end != inner.End() {
+				t.Fatalf("the value from %d ends at %d, want %d", inner.Start(), end, inner.End())
+			}
+		} else {
+			jsontree.End(raw, inner.Start()-v.Start()) // it must end
+		}
 		if w.Gap() < from || inner.Start() < w.Gap() || inner.End() < inner.Start() || inner.End() > v.End() {
 			t.Fatalf("%d to %d behind %d, in %d to %d", inner.Start(), inner.End(), w.Gap(), v.Start(), v.End())
 		}

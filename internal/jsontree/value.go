@@ -141,6 +141,36 @@ func stringEnd(raw []byte, text int) int {
 	}
 }
 
+// End is the offset behind the value that begins at an offset. Of the rest nothing is looked at.
+func End(raw []byte, at int) int {
+	if at >= len(raw) {
+		return len(raw)
+	}
+	switch raw[at] {
+	case '"':
+		return stringEnd(raw, at+1)
+	case '{', '[':
+	default:
+		return scalarEnd(raw, at)
+	}
+	open := 0
+	for i := at; i < len(raw); {
+		switch raw[i] {
+		case '"':
+			i = stringEnd(raw, i+1)
+			continue
+		case '{', '[':
+			open++
+		case '}', ']':
+			if open--; open == 0 {
+				return i + 1
+			}
+		}
+		i++
+	}
+	return len(raw)
+}
+
 // scalarEnd is the offset behind the number or literal at an offset.
 func scalarEnd(raw []byte, i int) int {
 	for i < len(raw) && raw[i] > ' ' {

@@ -59,6 +59,16 @@ func TestFactory(t *testing.T) {
 		on = false
 		expect(t, registry, map[string]float64{"counter": 2, "gauge": 3, "seconds": 4, "read": 5, "flag lake": 0})
 	})
+	t.Run("a tally is read back", func(t *testing.T) {
+		registry := prometheus.NewPedanticRegistry()
+		tally := metric.With(registry).Tally("gaps_total", "Gaps.", "reason", "expired", "rewound")
+		tally.Inc("expired")
+		tally.Inc("expired")
+		expect(t, registry, map[string]float64{"gaps_total expired": 2, "gaps_total rewound": 0})
+		if got := tally.Counts(); !maps.Equal(got, map[string]int{"expired": 2}) {
+			t.Errorf("counts %v, want 2 expired", got)
+		}
+	})
 	t.Run("without a registerer it counts all the same", func(t *testing.T) {
 		metric.With(nil).Counters("events_total", "Events.", "type", "added").WithLabelValues("added").Inc()
 		metric.WithLabel(nil, "sink", "lake").GaugeFunc("read", "Read.", func() float64 { return 5 })
