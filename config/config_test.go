@@ -286,7 +286,11 @@ func TestVariablesThatNameNoKeyAreRefused(t *testing.T) {
 	for name, want := range map[string]string{
 		"BRIDGE_STATE_DIRR":             "BRIDGE_STATE_DIRR: no such key: did you mean BRIDGE_STATE_DIR?",
 		"BRIDGE_STAT_DIR":               "BRIDGE_STAT_DIR: no such key: did you mean BRIDGE_STATE_DIR?",
-		"BRIDGE_SINKS_OTHER_NATS_XY":    "BRIDGE_SINKS_OTHER_NATS_XY: no such key; the reference",
+		"BRIDGE_SINKS_OTHER_NATS_XY":    "BRIDGE_SINKS_OTHER_NATS_XY: no such key: it names none of the sinks, which are nats, history",
+		"BRIDGE_SINK_WEB_HTTP_URL":      "BRIDGE_SINK_WEB_HTTP_URL: no such key: it names none of the sinks, which are nats, history",
+		"BRIDGE_SINKS_NATS_NATS_NOSUCH": "BRIDGE_SINKS_NATS_NATS_NOSUCH: no such key; the reference",
+		"BRIDGE_HTTP_URL": "BRIDGE_HTTP_URL: no such key; a key of one of the sinks has its name or number in it: " +
+			"BRIDGE_SINKS_0_HTTP_URL",
 		"BRIDGE_SINKS_9_NATS_SERVERS":   "BRIDGE_SINKS_9_NATS_SERVERS: no such key",
 		"BRIDGE_SINK_NATS_NATS_SERVERS": "BRIDGE_SINK_NATS_NATS_SERVERS: no such key: did you mean BRIDGE_SINKS_NATS_NATS_SERVERS?",
 		"BRIDGE_SINK_URL":               "BRIDGE_SINK_URL: no such key; the reference",

@@ -49,6 +49,8 @@ func upperSnake(key string) string {
 type environment struct {
 	*problems
 	known []string
+	// elements are the names of informers and sinks, by the key of their list.
+	elements map[string][]string
 }
 
 // lookup is the value of a variable. An empty one counts as not set, as deployments leave optional
@@ -61,6 +63,7 @@ func (e *environment) lookup(name string) (string, bool) {
 
 // lists applies the variables of the keys in informers and sinks.
 func (e *environment) lists(c *Config) {
+	e.elements = map[string][]string{"informers": c.informerNames(), "sinks": c.sinkNames()}
 	if !anyVariable() {
 		return // most of the time of loading is names that nobody has set
 	}
@@ -153,6 +156,8 @@ func (e *environment) unknown() {
 		switch {
 		case best != "":
 			hint = fmt.Sprintf(": did you mean %s?", best)
+		case e.lacksElement(corrected) != "":
+			hint = e.lacksElement(corrected)
 		case ofSection[Config](corrected):
 		case list != "":
 			hint = fmt.Sprintf("; a key of one of the %s has its name or number in it: %s_%s", list,
@@ -162,6 +167,26 @@ func (e *environment) unknown() {
 		}
 		e.addAt(origin{text: name}, "", "no such key%s", hint)
 	}
+}
+
+// lacksElement says that a variable names an informer or sink that there is not; "" where it does
+// not.
+func (e *environment) lacksElement(name string) string {
+	for _, list := range []string{"informers", "sinks"} {
+		rest, found := strings.CutPrefix(name, EnvName(list)+"_")
+		if !found || !strings.Contains(rest, "_") {
+			continue
+		}
+		names := e.elements[list]
+		for i, element := range names {
+			if strings.HasPrefix(rest, strconv.Itoa(i)+"_") ||
+				strings.HasPrefix(rest, upperSnake(element)+"_") {
+				return ""
+			}
+		}
+		return fmt.Sprintf(": it names none of the %s, which are %s", list, strings.Join(names, ", "))
+	}
+	return ""
 }
 
 // plural corrects the name of a list that has lost its s: BRIDGE_SINK_NATS_SERVERS,

@@ -7,6 +7,8 @@ type Kafka struct {
 	// Brokers are addresses as host:port of some of the brokers; the others are found from them.
 	// Required.
 	Brokers []string `yaml:"brokers"`
+	// ClientID is the name of this client in the broker's log, metrics and quotas.
+	ClientID string `yaml:"clientID" default:"bridge"`
 	// Topic is the template of the topic. Fields: {cluster}, {informer}, {group}, {version},
 	// {resource}, {kind}, {namespace}, {name}, {uid}, {op}, {type}. Use only fields that stay the
 	// same over an object's life, or its order is lost. Events go to at most `maxTopics` topics.
@@ -90,7 +92,8 @@ type SASL struct {
 // identity (IRSA), in a profile, from EKS Pod Identity, or from the instance, as AWS's other
 // programs do. They are renewed before they end.
 type AWS struct {
-	// Region of the cluster, such as `eu-central-1`. Left out: `AWS_REGION`, or that of the profile.
+	// Region of the cluster, such as `eu-central-1`. Left out: `AWS_REGION`, or that of the
+	// profile.
 	Region string `yaml:"region"`
 	// Profile in the files of AWS's configuration. Left out: `AWS_PROFILE`, or `default`.
 	Profile string `yaml:"profile"`

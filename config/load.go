@@ -22,6 +22,10 @@ type Options struct {
 	// Flags are the command-line flags that set a key, by its path: "state.dir". Only those that
 	// were given on the command line count.
 	Flags map[string]*pflag.Flag
+	// Sections, when not nil, are the top-level keys that the caller needs. Problems with other
+	// keys are not reported, and those keys have their defaults. Problems with the file as a whole
+	// are.
+	Sections []string
 }
 
 // Load reads a configuration, fills in defaults, and checks it. Its error holds every problem that
@@ -46,6 +50,9 @@ func Load(o Options) (*Config, error) {
 	c.origins = l.origins
 	c.fillDefaults()
 	c.validate(l.problems)
+	if o.Sections != nil {
+		l.keep(o.Sections)
+	}
 	if err := l.err(); err != nil {
 		return nil, err
 	}

@@ -171,6 +171,22 @@ func (ps *problems) within(path string) bool {
 
 func parent(path string) string { return path[:max(strings.LastIndexAny(path, ".["), 0)] }
 
+// keep drops the problems with keys of other sections than these.
+func (ps *problems) keep(sections []string) {
+	ps.list = slices.DeleteFunc(ps.list, func(p *Problem) bool {
+		variable := p.Path == "" && strings.HasPrefix(p.Origin, EnvPrefix)
+		if p.Path == "" && !variable {
+			return false // the file as a whole
+		}
+		return !slices.ContainsFunc(sections, func(section string) bool {
+			if variable {
+				return strings.HasPrefix(p.Origin, EnvName(section)+"_")
+			}
+			return p.Path == section || strings.HasPrefix(p.Path, section+".")
+		})
+	})
+}
+
 // err joins the problems, in the order of the file's lines; those from elsewhere come first.
 func (ps *problems) err() error {
 	slices.SortStableFunc(ps.list, func(a, b *Problem) int { return cmp.Compare(a.line, b.line) })

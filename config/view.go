@@ -55,6 +55,12 @@ func (s *Sink) isView() bool {
 	return s.NATS != nil && s.NATS.Mode == "kv" || s.Kafka != nil && s.Kafka.View
 }
 
+// KeepsNewest reports whether the destination keeps only what came last of an object, as far as the
+// configuration says so: an older version that comes late would replace a newer one.
+func (s *Sink) KeepsNewest() bool {
+	return s.isView() || s.Kafka != nil && s.Kafka.compacted()
+}
+
 // validateView refuses what contradicts a view.
 func (k *Kafka) validateView(ps *problems, path string) {
 	if !k.View {
