@@ -58,6 +58,26 @@ type Controller interface {
 	Snapshot(ctx context.Context, by Caller, what SnapshotRequest) (string, error)
 	SetLogLevel(ctx context.Context, by Caller, level string) (string, error)
 	Reload(ctx context.Context, by Caller) (string, error)
+	// SendUndelivered publishes undelivered events of a sink again, in the order of their IDs. It
+	// may return before all were tried.
+	SendUndelivered(ctx context.Context, by Caller, sink string, ids []string) (Resent, error)
+}
+
+// Resent says what became of undelivered events that were sent again.
+type Resent struct {
+	Message string `json:"message"`
+	// Done are the IDs of events that the sink or its dead letters acknowledged. They are removed.
+	Done []string `json:"done"`
+	// Kept are those that were refused once more, or can't be sent, and why.
+	Kept []KeptEvent `json:"kept"`
+	// Waiting says why events in between have no answer; "" when all that were tried have one.
+	Waiting string `json:"waiting,omitempty"`
+}
+
+// KeptEvent is an event that stays undelivered.
+type KeptEvent struct {
+	ID     string `json:"id"`
+	Reason string `json:"reason"`
 }
 
 // UserHeader is where a client says who sits before it.
@@ -92,6 +112,17 @@ func (s *Server) controlRoutes(mux *http.ServeMux) {
 			}
 			return c.Snapshot(r.Context(), by, what)
 		})
+	s.serveCommand(mux, "/control/sinks/{name}/undelivered", "send undelivered events",
+		func(r *http.Request, by Caller) (string, any, error) {
+			var what struct {
+				IDs []string `json:"ids"`
+			}
+			if err := readCommand(r, &what); err != nil {
+				return "", nil, err
+			}
+			resent, err := c.SendUndelivered(r.Context(), by, r.PathValue("name"), what.IDs)
+			return resent.Message, resent, err
+		})
 	s.command(mux, "/control/log-level", "log-level",
 		func(r *http.Request, by Caller) (string, error) {
 			var what struct {
@@ -107,10 +138,21 @@ func (s *Server) controlRoutes(mux *http.ServeMux) {
 	})
 }
 
-// command serves one command: it is guarded, and the log tells who asked for it and what came of
-// it.
+// command serves one command that answers with a message.
 func (s *Server) command(
 	mux *http.ServeMux, path, action string, do func(*http.Request, Caller) (string, error),
+) {
+	s.serveCommand(mux, path, action, func(r *http.Request, by Caller) (string, any, error) {
+		done, err := do(r, by)
+		return done, map[string]string{"message": done}, err
+	})
+}
+
+// serveCommand serves one command: it is guarded, and the log says who asked for it and what the
+// result was.
+func (s *Server) serveCommand(
+	mux *http.ServeMux, path, action string,
+	do func(*http.Request, Caller) (done string, answer any, err error),
 ) {
 	mux.Handle("POST "+path, s.commander(func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, maxCommand)
@@ -119,14 +161,14 @@ func (s *Server) command(
 		by := callerOf(r)
 		log := s.log.With("command", action, "target", r.PathValue("name"), "remote", by.Remote,
 			"user", by.User)
-		done, err := do(r, by)
+		done, answer, err := do(r, by)
 		if err != nil {
 			log.Warn("command failed", "err", err)
 			s.refuse(w, err)
 			return
 		}
 		log.Info("command done", "result", done)
-		s.json(w, http.StatusOK, map[string]string{"message": done})
+		s.json(w, http.StatusOK, answer)
 	}))
 }
 

@@ -114,6 +114,9 @@ func Run(ctx context.Context, o Options) (err error) {
 		return &StartError{err}
 	}
 	commands := &control{start: start, level: o.Level}
+	if a.undelivered != nil {
+		commands.undelivered = UndeliveredDir(&c.State)
+	}
 	if o.Source.file != "" {
 		commands.reloader = newReloader(&o, results)
 	}

@@ -226,7 +226,7 @@ func (a *assembler) makeSink(
 		return sc, nil, err
 	}
 	return bridge.SinkConfig{
-		Name: c.Name, Sink: sink, Scope: scope, Target: target(c),
+		Name: c.Name, Sink: sink, Scope: scope, Target: target(c), KeepsNewest: c.KeepsNewest(),
 		Publisher: publisher.Config{
 			MaxBytes: int(c.MaxInFlightBytes),
 			Retry:    publisher.Retry{Initial: c.Retry.Initial, Max: c.Retry.Max},
@@ -312,9 +312,11 @@ func unit(inf *config.Informer, redactor *resource.Redactor) (pipeline.Config, e
 		LabelSelector: inf.LabelSelector, FieldSelector: inf.FieldSelector,
 		NamespaceSelector: inf.NamespaceSelector,
 		SelectHere:        inf.SelectAt == "bridge",
-		Snapshot:          pipeline.Snapshot(inf.Snapshot), Lag: inf.MaxLag,
-		Memory: int(inf.Queue.Memory),
-		Spool:  int64(inf.Queue.Spool), DropOldest: inf.Queue.WhenFull == "drop-oldest",
+		Snapshot:          pipeline.Snapshot(inf.Snapshot),
+		Queue: pipeline.Queue{
+			Memory: int(inf.Queue.Memory), Spool: int64(inf.Queue.Spool),
+			DropOldest: inf.Queue.WhenFull == "drop-oldest", Lag: inf.MaxLag,
+		},
 		Parse: resource.ParseOptions{KeepManagedFields: inf.KeepManagedFields},
 	}
 	if inf.Secrets != "send" {

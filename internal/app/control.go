@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -22,6 +23,10 @@ type control struct {
 	start    *starting
 	level    *slog.LevelVar
 	reloader *reloader // nil for a bridge without a file
+	// undelivered is the folder of undelivered events; "" for none. resending is held by who sends
+	// them again: two at a time could not keep their order.
+	undelivered string
+	resending   sync.Mutex
 }
 
 var _ admin.Controller = (*control)(nil)
@@ -140,9 +145,10 @@ func done(err error, format string, args ...any) (string, error) {
 	case errors.Is(err, bridge.ErrUnknown):
 		code = http.StatusNotFound
 	case errors.Is(err, pipeline.ErrBusy), errors.Is(err, informer.ErrNotSynced),
-		errors.Is(err, bridge.ErrStopping), errors.Is(err, bridge.ErrStandby):
+		errors.Is(err, bridge.ErrStopping), errors.Is(err, bridge.ErrStandby),
+		errors.Is(err, bridge.ErrKeepsNewest):
 		code = http.StatusConflict
-	case errors.Is(err, errNotNow), errors.Is(err, context.Canceled):
+	case errors.Is(err, errNotNow), errors.Is(err, bridge.ErrSinkNotReady), errors.Is(err, context.Canceled):
 		code = http.StatusServiceUnavailable
 	}
 	return "", &admin.Error{Code: code, Err: err}

@@ -59,9 +59,12 @@ func askedHistory(t *testing.T) *history.DB {
 		}
 		return &event.Event{
 			ID: name + "/" + version, Source: "/clusters/prod", Type: "dev.kubebridge.resource." + string(op), Op: op,
-			Time: at.Add(time.Duration(minute) * time.Minute), Sequence: sequence, Informer: "all", Resource: resource, Group: group,
-			Kind: kind, Namespace: "shop", Name: name, UID: name, ResourceVersion: version, Previous: previous, Manager: "kubectl",
-			Data: []byte(data),
+			Time: at.Add(time.Duration(minute) * time.Minute), Sequence: sequence, Informer: "all", ObjectAttributes: event.ObjectAttributes{
+				Resource: resource, Kind: kind, Namespace: "shop", Name: name, UID: name,
+				ResourceVersion: version, Previous: previous,
+			}, Routing: event.Routing{Group: group},
+			OriginAttributes: event.OriginAttributes{Manager: "kubectl"},
+			Data:             []byte(data),
 		}
 	}
 	_, err = db.Append(t.Context(), []*event.Event{
@@ -74,8 +77,10 @@ func askedHistory(t *testing.T) *history.DB {
 		object("Pod", "pods", "", "web-0", event.Added, "105", "", `{"kind":"Pod","metadata":{"name":"web-0"}}`, 3),
 		object("Pod", "pods", "", "web-0", event.Deleted, "115", "105", `{"kind":"Pod","metadata":{"name":"web-0"}}`, 8),
 		{
-			ID: "all/pods/gap", Source: "/clusters/prod", Type: "dev.kubebridge.informer.gap", Op: event.Gap, Informer: "all", Resource: "pods",
-			Kind: "Pod", Time: at.Add(6 * time.Minute), ResourceVersion: "112", Data: []byte(`{"reason":"expired","from":"106","to":"112"}`),
+			ID: "all/pods/gap", Source: "/clusters/prod", Type: "dev.kubebridge.informer.gap", Op: event.Gap, Informer: "all", ObjectAttributes: event.ObjectAttributes{
+				Resource: "pods", Kind: "Pod", ResourceVersion: "112",
+			},
+			Time: at.Add(6 * time.Minute), Data: []byte(`{"reason":"expired","from":"106","to":"112"}`),
 		},
 	})
 	testkit.OK(t, err)
@@ -174,30 +179,48 @@ func TestQuestionsAtATime(t *testing.T) {
 	defer db.Close()
 	h := new(histories)
 	defer h.serve(db)()
-	var open []func()
-	for range maxQuestions {
-		answer, err := h.Ask(t.Context(), "state", url.Values{})
-		testkit.OK(t, err)
-		lines, _ := answer.(admin.Lines)
-		open = append(open, func() {
-			for range lines {
-				return
+	t.Run("one more than may be waits", func(t *testing.T) {
+		for range maxQuestions {
+			testkit.OK(t, h.open[0].slot(t.Context()))
+		}
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		for _, question := range []string{"resources", "state"} {
+			_, err := h.Ask(gone, question, url.Values{})
+			var e *admin.Error
+			if !errors.As(err, &e) || e.Code != http.StatusServiceUnavailable {
+				t.Errorf("%s: %v", question, err)
 			}
-		})
-	}
-	gone, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err := h.Ask(gone, "resources", url.Values{})
-	var e *admin.Error
-	if !errors.As(err, &e) || e.Code != http.StatusServiceUnavailable {
-		t.Errorf("one more than may be: %v", err)
-	}
-	for _, end := range open {
-		end()
-	}
-	if text, code := askText(t, h, "resources", ""); code != http.StatusOK {
-		t.Errorf("%d %s", code, text)
-	}
+		}
+		for range maxQuestions {
+			h.open[0].free()
+		}
+		if text, code := askText(t, h, "resources", ""); code != http.StatusOK {
+			t.Errorf("%d %s", code, text)
+		}
+	})
+	t.Run("readers of a state that are slow keep nobody from asking", func(t *testing.T) {
+		var read func(more int)
+		read = func(more int) {
+			answer, err := h.Ask(t.Context(), "state", url.Values{})
+			testkit.OK(t, err)
+			lines, _ := answer.(admin.Lines)
+			n := 0
+			for _, err := range lines {
+				testkit.OK(t, err)
+				if n++; more > 0 && n == 2 {
+					read(more - 1) // while this one waits
+				}
+			}
+			if n < 2 {
+				t.Errorf("%d lines", n)
+			}
+		}
+		read(maxQuestions)
+		if n := len(h.open[0].slots); n > 0 {
+			t.Errorf("%d slots are taken", n)
+		}
+	})
 }
 
 func TestNewest(t *testing.T) {
@@ -217,7 +240,7 @@ func TestNewest(t *testing.T) {
 			n := newest{count: tt.count, bytes: tt.bytes}
 			for i, size := range tt.sizes {
 				n.add(&history.Version{Event: event.Event{
-					Name: strconv.Itoa(i), Data: make([]byte, size),
+					ObjectAttributes: event.ObjectAttributes{Name: strconv.Itoa(i)}, Data: make([]byte, size),
 				}})
 			}
 			got := ""

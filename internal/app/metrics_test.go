@@ -92,7 +92,9 @@ func everyMetric(t *testing.T) map[string]string {
 			t.Fatal(err)
 		}
 		c.Sinks = append(c.Sinks, bridge.SinkConfig{Name: parsed.Sinks[i].Name, Sink: sink})
-		c.Units[0].Sinks = append(c.Units[0].Sinks, pipeline.Binding{Sink: parsed.Sinks[i].Name})
+		c.Units[0].Sinks = append(c.Units[0].Sinks, pipeline.Binding{
+			Sink: parsed.Sinks[i].Name, Latest: i == 0, // which has a metric of its own
+		})
 	}
 	if _, err := bridge.New(c); err != nil {
 		t.Fatal(err)

@@ -42,7 +42,7 @@ func (k kafkaKind) make(m *sinkMaker, log *slog.Logger) (sinks.Sink, service, er
 	}
 	sink, err := kafka.New(kafka.Config{
 		Name: c.Name, Brokers: k.Brokers, Topic: topic, DeadLetterTopic: deadLetter,
-		Cluster:  m.cluster,
+		Cluster: m.cluster, ClientID: k.ClientID,
 		Encoding: c.Encoding, Tombstones: k.Tombstones,
 		View: k.View, Informers: m.feeds.of(c.Name),
 		LostByCompaction: m.feeds.lostByCompaction(c.Name), Compression: k.Compression,

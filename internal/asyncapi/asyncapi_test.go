@@ -43,8 +43,12 @@ func TestForms(t *testing.T) {
 		return m
 	}
 	update := &event.Change{
-		Op: event.Updated, Key: "n/a", UID: "u", Version: "8", Before: "7", Object: raw("8"), Old: raw("7"), Time: at, Inferred: true,
-		By: resource.FieldManager{Manager: "m", Operation: "Update", Subresource: "status"}, Cause: "created", TimeSource: "observed",
+		Op: event.Updated, Key: "n/a", UID: "u", Version: "8", Before: "7", Object: raw("8"), Old: raw("7"), Origin: event.Origin{
+			Time:       at,
+			By:         resource.FieldManager{Manager: "m", Operation: "Update", Subresource: "status"},
+			TimeSource: "observed",
+		}, Inferred: true,
+		Cause: "created",
 	}
 	about := maker(event.PayloadObject, event.TypesBridge)
 	for _, tt := range []struct {

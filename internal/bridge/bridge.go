@@ -82,6 +82,9 @@ type SinkConfig struct {
 	// Target says where it sends to: a sink that sends elsewhere has another. Replicas compare it;
 	// it holds no secrets. May be "".
 	Target string
+	// KeepsNewest says that the destination keeps only what came last of an object: nothing is sent
+	// there again (Resend).
+	KeepsNewest bool
 	// Scope has what the sink itself has registered, and ends with it; nil for nothing.
 	Scope *metric.Scope
 }
@@ -244,7 +247,7 @@ func (b *Bridge) run(ctx context.Context) error {
 		}
 	}
 	replicas := newStage(hard, failed)
-	resign := b.replicate(read, replicas, commits, units, publishing, publish)
+	resign := b.replicate(read, replicas, commits, units, publish)
 	units.start("namespaces", func(context.Context) error { return b.namespaces.Run(read) })
 	start := func(u *pipeline.Pipeline) {
 		if b.replica != nil {

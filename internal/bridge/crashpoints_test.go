@@ -97,7 +97,7 @@ func newCrash(t *testing.T, at, percent int) *crash {
 	}
 	m.configure(pods)
 	m.commit, m.retry = 100*time.Millisecond, publisher.Config{Retry: publisher.Retry{Initial: 10 * time.Millisecond, Max: time.Second}}
-	m.unit = pipeline.Config{Informer: "all", Type: pods, Memory: 16 << 10, Sinks: m.unit.Sinks, Reflector: m.unit.Reflector}
+	m.unit = pipeline.Config{Informer: "all", Type: pods, Queue: pipeline.Queue{Memory: 16 << 10}, Sinks: m.unit.Sinks, Reflector: m.unit.Reflector}
 	m.noLatest()
 	m.noResync()
 	m.unit.Sinks[2].Latest = true

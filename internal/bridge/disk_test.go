@@ -49,9 +49,9 @@ func readState(t *testing.T, db *store.DB, cfg store.IndexerConfig, keys []resou
 	t.Helper()
 	ix, err := db.Indexer(cfg)
 	ok(t, err)
-	pos, err := ix.Position()
+	pos, err := ix.Meta().Position()
 	ok(t, err)
-	owed, err := ix.GapOwed()
+	owed, err := ix.Meta().GapOwed()
 	ok(t, err)
 	s := state{
 		began: time.Now(), watermark: number(pos.Version), gapOwed: owed,
@@ -63,11 +63,11 @@ func readState(t *testing.T, db *store.DB, cfg store.IndexerConfig, keys []resou
 		if found {
 			s.known[key] = known{uid: rec.UID, version: number(rec.Version), alive: !rec.Deleted}
 		}
-		for _, left := range ix.Left(key) {
+		for _, left := range ix.Announcements().Left(key) {
 			s.announced[left.UID] = number(left.Version)
 		}
 	}
-	cursors, err := ix.Cursors()
+	cursors, err := ix.Log().Cursors()
 	ok(t, err)
 	for _, sink := range sinks {
 		if saved, found := cursors[sink]; found {
@@ -81,25 +81,24 @@ func readState(t *testing.T, db *store.DB, cfg store.IndexerConfig, keys []resou
 // not seen settled, and what follows.
 func pendingOf(t *testing.T, ix *store.Indexer, sink string, cursor []byte) (list []spooled) {
 	t.Helper()
-	next, n := binary.Uvarint(cursor)
-	cursor = cursor[n:]
-	tried, n := binary.Uvarint(cursor)
-	cursor = cursor[n:]
-	for range tried { // they are among what is pending
-		_, n = binary.Uvarint(cursor)
+	read := func() uint64 {
+		v, n := binary.Uvarint(cursor)
 		cursor = cursor[n:]
+		return v
+	}
+	next, tried, count := read(), read(), read()
+	for range tried { // they are among what is pending
+		read()
 	}
 	passed := map[uint64]bool{}
 	var last uint64
-	for b := cursor; len(b) > 0; b = b[n:] {
-		var d uint64
-		d, n = binary.Uvarint(b)
-		last += d
+	for range count {
+		last += read()
 		passed[last] = true
 	}
-	first, end, err := ix.LogBounds()
+	first, end, err := ix.Log().Bounds()
 	ok(t, err)
-	for e, err := range ix.Log(first, end) {
+	for e, err := range ix.Log().Entries(first, end) {
 		ok(t, err)
 		if e.Position < next && !passed[e.Position] {
 			continue

@@ -8,5 +8,11 @@
 //
 // While it runs, the reconciler starts and stops single pipelines, as the API server serves other
 // resources or Reconfigure says. The others are not touched. With Standby it is one of several
-// replicas (replica.go), of which the leader runs its sinks.
+// replicas (replica.go), of which the leader runs its sinks:
+//
+//	joining ──progress read──> following ──elected──> taking ──progress taken──> leading
+//	                                                    │ in vain                  │ superseded
+//	                                                    └─────────> ended <────────┘
+//
+// In each of these states a stop ends it too: once everything read was sent, or waits on disk.
 package bridge

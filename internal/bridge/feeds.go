@@ -13,9 +13,9 @@ import (
 
 // progressFor is the leader's progress of a pipeline for one of its sinks: nothing for a sink that
 // the leader does not feed. Events for that one stay pending here.
-func (r *replica) progressFor(u *pipeline.Pipeline, to *pipeline.Relay) standby.Unit {
+func (r *replica) progressFor(u *pipeline.Pipeline, sinkKey string) standby.Unit {
 	p, ok := r.progressOf(u)
-	if !ok || !r.feeds(u.Config().Informer, to.SinkKey, true) {
+	if !ok || !r.feeds(u.Config().Informer, sinkKey, true) {
 		return standby.Unit{}
 	}
 	if r.isDoubtful(u, &p) {
@@ -30,7 +30,7 @@ const doubtPatience = time.Minute
 
 // isDoubtful reports whether the leader's progress of a unit is too far ahead to be believed.
 func (r *replica) isDoubtful(u *pipeline.Pipeline, p *standby.Unit) bool {
-	seen := u.Reading().Version
+	seen := u.Reader().Status().Version
 	doubtful := p.IsFarAheadOf(seen)
 	r.mu.Lock()
 	since, known := r.doubtful[u.Name()]

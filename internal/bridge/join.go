@@ -16,7 +16,7 @@ const leaderFirst = 2 * time.Minute
 
 // awaitLeader waits until the leader has a version of the configuration, or this replica leads. So
 // what starts again starts at the leader first: its first list is the older one, and nothing that a
-// standby holds is older than what the leader has sent.
+// standby has pending is older than what the leader has sent.
 func (r *replica) awaitLeader(ctx context.Context, version string) error {
 	if r == nil || version == "" {
 		return nil
@@ -64,7 +64,7 @@ func (r *replica) changed(version string) {
 	}
 	fed := map[string][]string{}
 	for _, u := range r.roster.all() {
-		fed[u.Config().Informer] = u.SinkKeys()
+		fed[u.Config().Informer] = u.Replica.SinkKeys()
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -111,6 +111,7 @@ func (r *replica) backfill(ctx context.Context, u *pipeline.Pipeline, sinks []st
 	u.Log().Warn("other replicas have sent to these sinks what this one can't know of: all objects are sent to them",
 		"resource", u.Config().Type.String(), "sinks", sinks)
 	for _, sink := range sinks {
-		u.SendSnapshot(ctx, &pipeline.SnapshotRequest{Informer: u.Config().Informer, Sink: sink}, time.Now().UnixMilli())
+		request := pipeline.SnapshotRequest{Informer: u.Config().Informer, Sink: sink}
+		u.Snapshots.Send(ctx, &request, time.Now().UnixMilli())
 	}
 }

@@ -157,9 +157,11 @@ func (m *model) configure(typ resource.Type) {
 		MaxItems: pick(m, 0, 3, 50), PublishTimeout: 3 * time.Second, Retry: publisher.Retry{Initial: 10 * time.Millisecond, Max: time.Second},
 	}
 	m.unit = pipeline.Config{
-		Informer: "all", Type: typ, Memory: pick(m, 0, 1<<10, 16<<10),
-		Spool: pick[int64](m, 0, 0, -1, 8<<10),
-		Reflector: reflector.Config{
+		Informer: "all", Type: typ,
+		Queue: pipeline.Queue{
+			Memory: pick(m, 0, 1<<10, 16<<10), Spool: pick[int64](m, 0, 0, -1, 8<<10),
+		},
+		Reflector: reflector.Limits{
 			PageSize: 1 + m.rng.IntN(4), DisableWatchList: m.one(4),
 			WatchTimeout: pick(m, 0, 10*time.Second), Watchdog: pick(m, 0, 30*time.Second),
 			ListTimeout: 5 * time.Second, WatchListTimeout: 5 * time.Second,

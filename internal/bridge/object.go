@@ -22,7 +22,7 @@ func (b *Bridge) Object(of, namespace, name string) ([]pipeline.ObjectState, err
 			continue
 		}
 		watched = true
-		state, found, err := u.Object(resource.MakeKey(namespace, name))
+		state, found, err := u.Objects.Get(resource.MakeKey(namespace, name))
 		if err != nil && !found {
 			return nil, fmt.Errorf("informer %s: %w", u.Name(), err)
 		}

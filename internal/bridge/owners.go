@@ -50,7 +50,7 @@ func controllerOf(meta *resource.Meta) (resource.Owner, bool) {
 // known is the metadata of an owner, nil when no pipeline has it.
 func (b *Bridge) known(o resource.Owner, namespace string) *resource.Meta {
 	for _, u := range b.roster.all() {
-		if meta := u.Owner(o, namespace); meta != nil {
+		if meta := u.Objects.Owner(o, namespace); meta != nil {
 			return meta
 		}
 	}

@@ -54,14 +54,15 @@ func (p *pauses) set(kind, name string, pause *pipeline.Pause) {
 // asks.
 func (b *Bridge) PauseInformer(ctx context.Context, name, by string) error {
 	return b.do(ctx, func(_ context.Context, f *reconciler) error {
-		return f.eachOf(name, &pipeline.Pause{By: by, Since: time.Now()}, func(u *pipeline.Pipeline) { u.Pause() })
+		pause := &pipeline.Pause{By: by, Since: time.Now()}
+		return f.eachOf(name, pause, func(u *pipeline.Pipeline) { u.Reader().Pause() })
 	})
 }
 
 // ResumeInformer ends a pause: reading continues where it stood.
 func (b *Bridge) ResumeInformer(ctx context.Context, name string) error {
 	return b.do(ctx, func(_ context.Context, f *reconciler) error {
-		return f.eachOf(name, nil, func(u *pipeline.Pipeline) { u.Resume() })
+		return f.eachOf(name, nil, func(u *pipeline.Pipeline) { u.Reader().Resume() })
 	})
 }
 

@@ -114,7 +114,7 @@ func (r *reconciler) due(now time.Time) bool {
 func (r *reconciler) signs() string {
 	var s strings.Builder
 	for _, u := range r.b.roster.all() {
-		status := u.Reading()
+		status := u.Reader().Status()
 		switch {
 		case status.NotFound:
 			s.WriteString(u.Name())
@@ -188,7 +188,7 @@ func (r *reconciler) apply(ctx context.Context, plan *Plan) error {
 // reconcile stops a pipeline that the plan does not have, or has in another version. A resource is
 // gone when discovery and a request say so; one alone may be a server that is just starting.
 func (r *reconciler) reconcile(u *pipeline.Pipeline, w *pipeline.Config, wanted bool, plan *Plan) {
-	notFound, t := u.Reading().NotFound, u.Config().Type
+	notFound, t := u.Reader().Status().NotFound, u.Config().Type
 	switch {
 	case u.Draining() != pipeline.NotDraining:
 	case !wanted && notFound && plan.knows(t):
@@ -232,7 +232,7 @@ func (r *reconciler) start(cfg pipeline.Config, backfill []string) (*pipeline.Pi
 	}
 	delete(r.unclean, cfg.Name())
 	if r.b.pauses.of(kindInformer, cfg.Informer) != nil {
-		u.Pause()
+		u.Reader().Pause()
 	}
 	r.b.roster.add(u)
 	r.startPipeline(u)

@@ -164,7 +164,7 @@ func (r *reconfiguration) stopUnits(ctx context.Context) error {
 		}
 	}
 	for _, u := range again {
-		r.restarts[u.Name()] = u.SinkKeys()
+		r.restarts[u.Name()] = u.Replica.SinkKeys()
 	}
 	r.done.UnitsStopped += len(gone)
 	return nil

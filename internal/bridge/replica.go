@@ -88,7 +88,7 @@ func (b *Bridge) newReplica() *replica {
 // replicate runs the sinks: at once where there are no other replicas, else when this one leads.
 // Call resign when everything else has ended: it gives the lease to the next.
 func (b *Bridge) replicate(
-	read context.Context, replicas, commits, units, publishing *stage, publish func(),
+	read context.Context, replicas, commits, units *stage, publish func(),
 ) (resign func(hard context.Context)) {
 	r := b.replica
 	if r == nil {
@@ -102,7 +102,7 @@ func (b *Bridge) replicate(
 	reporter := newReporter(r)
 	commits.start("", reporter.run)
 	units.start("", func(hard context.Context) error {
-		return r.follow(read, hard, publish, func(relay *pipeline.Relay) { publishing.start("", relay.HandOn) })
+		return r.follow(read, hard, publish)
 	})
 	return reporter.resign
 }
@@ -127,7 +127,7 @@ func (r *replica) join(ctx context.Context) {
 
 // follow follows the leader until this replica is elected, then takes over. It returns when this
 // replica leads, or when read or hard ends.
-func (r *replica) follow(read, hard context.Context, publish func(), handOn func(*pipeline.Relay)) error {
+func (r *replica) follow(read, hard context.Context, publish func()) error {
 	if r.is(joining) {
 		return nil // read has ended
 	}
@@ -137,7 +137,7 @@ func (r *replica) follow(read, hard context.Context, publish func(), handOn func
 	for {
 		select { // to lead goes before all else
 		case <-r.cfg.Lease.Elected():
-			return r.takeOver(read, publish, handOn)
+			return r.takeOver(read, publish)
 		default:
 		}
 		select {
@@ -172,23 +172,18 @@ func (r *replica) read(ctx context.Context) error {
 	return err
 }
 
-// forwardProgress gives the progress to the relays.
+// forwardProgress gives the progress to the pipelines.
 func (r *replica) forwardProgress() {
 	for _, u := range r.roster.all() {
 		_, ok := r.progressOf(u)
-		for _, relay := range u.Relays() {
-			if !ok && u.Draining() == pipeline.Gone && r.leaderReported() {
-				relay.FollowToEnd()
-				continue
-			}
-			relay.Follow(r.progressFor(u, relay))
-		}
+		ended := !ok && u.Draining() == pipeline.Gone && r.leaderReported()
+		u.Replica.Follow(func(key string) standby.Unit { return r.progressFor(u, key) }, ended)
 	}
 }
 
 // takeOver makes this replica the one that publishes: from the last progress of the leader before
 // it, out of its own log.
-func (r *replica) takeOver(ctx context.Context, publish func(), handOn func(*pipeline.Relay)) error {
+func (r *replica) takeOver(ctx context.Context, publish func()) error {
 	began := time.Now()
 	r.happened(elected)
 	p, led, ok, err := r.takeProgress(ctx)
@@ -217,9 +212,7 @@ func (r *replica) takeOver(ctx context.Context, publish func(), handOn func(*pip
 	}
 	publish()
 	for _, u := range r.roster.all() {
-		for _, relay := range u.Relays() {
-			handOn(relay)
-		}
+		u.Replica.Lead()
 	}
 	return nil
 }
@@ -264,16 +257,12 @@ func (r *replica) failsToTake(err error) bool {
 // prepare has a unit follow the leader, or lead, before it starts.
 func (r *replica) prepare(u *pipeline.Pipeline) error {
 	p, _ := r.progressOf(u)
-	if err := u.Adopt(&p); err != nil {
+	if err := u.Replica.Adopt(&p); err != nil {
 		return err
 	}
-	for _, relay := range u.Relays() {
-		relay.Follow(r.progressFor(u, relay))
-		if !r.follows() {
-			if err := relay.Lead(context.Background()); err != nil { // it holds nothing
-				return err
-			}
-		}
+	u.Replica.Follow(func(key string) standby.Unit { return r.progressFor(u, key) }, false)
+	if !r.follows() {
+		u.Replica.Lead()
 	}
 	return nil
 }
@@ -321,7 +310,7 @@ func (r *replica) progressOf(u *pipeline.Pipeline) (p standby.Unit, ok bool) {
 	p, ok = r.progress.Units[u.Name()]
 	// Where a leader has selected something else since, objects that came back are published again,
 	// however old they are: versions delivered before say nothing of them.
-	if p.Scope != u.Config().ReplicaScope() || r.state == leading && p.Selectors < u.Selectors() {
+	if p.Scope != u.Config().ReplicaScope() || r.state == leading && p.Selectors < u.Replica.Selectors() {
 		return standby.Unit{}, false
 	}
 	return p, ok

@@ -26,7 +26,7 @@ func (r *replica) reasons(of func(*pipeline.Pipeline) string) (reasons []Reason)
 // unitBehind returns why a pipeline could not take over without a gap; "" when it could.
 func (r *replica) unitBehind(u *pipeline.Pipeline) string {
 	p, told := r.progressOf(u)
-	from, epoch, listed := u.History()
+	from, epoch, listed := u.Replica.History()
 	switch {
 	case !told && r.tellsOf(u.Name()):
 		return "the leader selects something else: it has another configuration"
@@ -51,10 +51,10 @@ func (r *replica) unitUnready(u *pipeline.Pipeline) string {
 	if _, told := r.progressOf(u); why == "" || told || !r.leaderReported() {
 		return why
 	}
-	if _, _, listed := u.History(); !listed {
+	if _, _, listed := u.Replica.History(); !listed {
 		return "catching up: it is being listed"
 	}
-	if r.configuredAsLeader() && time.Since(u.Began()) < leaderFirst {
+	if r.configuredAsLeader() && time.Since(u.Replica.Began()) < leaderFirst {
 		return why
 	}
 	return ""

@@ -2,11 +2,8 @@ package bridge
 
 import "fmt"
 
-// replicaState is where a replica is in its life:
-//
-//	joining → following → taking → leading → ended
-//
-// A replica reads and writes its own state from joining on. It publishes only while it leads.
+// replicaState is where a replica is in its life; the diagram is in doc.go. A replica reads and
+// writes its own state from joining on. It publishes only while it leads.
 type replicaState int
 
 const (

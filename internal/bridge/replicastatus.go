@@ -20,7 +20,8 @@ type ReplicaStatus struct {
 	InSync bool `json:"inSync"`
 	// Behind says, of a standby, of which resources that is not so, and why.
 	Behind []Reason `json:"behind,omitempty"`
-	// Held is how many events wait until the leader has told that they are with the brokers.
+	// Held is how many changes at most are pending until the leader has reported that they are with
+	// the brokers.
 	Held int `json:"held"`
 	// ProgressAgeSeconds is how long ago the leader's progress was last read.
 	ProgressAgeSeconds float64 `json:"progressAgeSeconds,omitempty"`
@@ -43,9 +44,7 @@ func (r *replica) status() *ReplicaStatus {
 
 func (r *replica) held() (n int) {
 	for _, u := range r.roster.all() {
-		for _, relay := range u.Relays() {
-			n += relay.Held()
-		}
+		n += u.Replica.Held()
 	}
 	return n
 }
@@ -93,7 +92,7 @@ func newReplicaMetrics(reg prometheus.Registerer, r *replica) *replicaMetrics {
 			return float64(len(r.doubtful))
 		})
 	m.GaugeFunc("bridge_standby_held_events",
-		"Events that wait until the leader has told that they are with the brokers.",
+		"Changes, at most, that are pending until the leader has reported that they are with the brokers.",
 		func() float64 { return float64(r.held()) })
 	m.GaugeFunc("bridge_standby_progress_age_seconds",
 		"How long ago this standby has last read the leader's progress.",

@@ -110,7 +110,7 @@ func (w *reporter) current() (p standby.Progress, err error) {
 		if p.Units[u.Name()], err = w.delivery(u).Progress(u); err != nil {
 			return p, err
 		}
-		p.Feeds[u.Config().Informer] = u.SinkKeys()
+		p.Feeds[u.Config().Informer] = u.Replica.SinkKeys()
 	}
 	for _, out := range r.sinks.all() {
 		position := w.history(out.key).at(time.Now(), out.publisher.Position())
@@ -134,7 +134,7 @@ func (w *reporter) delivery(u *pipeline.Pipeline) *pipeline.Delivery {
 	d := w.deliveries[u.Name()]
 	if d == nil || !d.Continues(u) {
 		p, _ := w.replica.progressOf(u)
-		d = u.NewDelivery(&p)
+		d = u.Replica.NewDelivery(&p)
 		w.deliveries[u.Name()] = d
 	}
 	return d

@@ -1,7 +1,6 @@
 package bridge
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,16 +12,15 @@ import (
 	"github.com/kubebridge/bridge/internal/metric"
 	"github.com/kubebridge/bridge/internal/pipeline"
 	"github.com/kubebridge/bridge/internal/publisher"
-	"github.com/kubebridge/bridge/internal/standby"
 )
 
 // sinkRunner is a sink that runs, and what ends with it.
 type sinkRunner struct {
 	publisher *publisher.Publisher
 	name      string
-	key       string        // of it among replicas: its name, and where it sends to
-	room      *standby.Room // for what its relays hold; nil where there are no other replicas
+	key       string // of it among replicas: its name, and where it sends to
 	metrics   []*metric.Scope
+	newest    bool                    // SinkConfig.KeepsNewest
 	stop      context.CancelCauseFunc // set before it runs; nil while another replica leads
 	ended     chan struct{}           // closed when it has ended
 }
@@ -63,7 +61,7 @@ func (o *sinkRunners) forPipeline(name string) (s pipeline.Sink, ok bool) {
 	if out == nil {
 		return s, false
 	}
-	return pipeline.Sink{Publisher: out.publisher, Key: out.key, Room: out.room}, true
+	return pipeline.Sink{Publisher: out.publisher, Key: out.key}, true
 }
 
 func (o *sinkRunners) set(list []*sinkRunner) {
@@ -99,11 +97,7 @@ func (b *Bridge) newSinkRunner(sc SinkConfig, patient bool) (*sinkRunner, error)
 	}
 	out := &sinkRunner{
 		publisher: p, name: sc.Name, key: keyOf(&sc), metrics: []*metric.Scope{scope, sc.Scope},
-		ended: make(chan struct{}),
-	}
-	if b.cfg.Standby != nil {
-		const room = 64 << 20 // as a publisher holds
-		out.room = standby.NewRoom(cmp.Or(sc.Publisher.MaxBytes, room))
+		newest: sc.KeepsNewest, ended: make(chan struct{}),
 	}
 	for _, s := range out.metrics {
 		s.Begin()

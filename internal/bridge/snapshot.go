@@ -30,7 +30,7 @@ func (b *Bridge) SendSnapshot(ctx context.Context, req pipeline.SnapshotRequest)
 			return err
 		}
 		for _, u := range list {
-			if !u.StartSnapshot(&req, round) {
+			if !u.Snapshots.Start(&req, round) {
 				return fmt.Errorf("informer %s: %w", u.Name(), ErrStopping)
 			}
 			names = append(names, u.Name())
@@ -51,7 +51,7 @@ func (b *Bridge) selectedBy(req *pipeline.SnapshotRequest) (list []*pipeline.Pip
 		if !req.Selects(u.Config()) {
 			continue
 		}
-		if err := u.CheckSnapshot(req); err != nil {
+		if err := u.Snapshots.Check(req); err != nil {
 			return nil, err
 		}
 		list = append(list, u)

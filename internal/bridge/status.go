@@ -42,7 +42,7 @@ func (b *Bridge) Status() Status {
 	for _, u := range b.roster.all() {
 		status := u.Status()
 		status.PausedBy = b.pauses.of(kindInformer, u.Config().Informer)
-		status.Objects = u.CountObjects()
+		status.Objects = u.Objects.Count()
 		s.Informers = append(s.Informers, status)
 	}
 	for _, u := range b.roster.retired() {

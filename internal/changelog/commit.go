@@ -2,7 +2,7 @@ package changelog
 
 import (
 	"bytes"
-	"cmp"
+	"slices"
 
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/store"
@@ -11,9 +11,10 @@ import (
 // uncommitted is what the next commit writes beside states and the watermark, and what the last one
 // has written.
 type uncommitted struct {
-	committed resource.Version // the watermark
-	passed    bool             // tombstones are left that committed has passed
-	listed    bool             // the end of a list was passed by a commit that failed
+	watermark resource.Version
+	epoch     int  // of the last list that watermark has passed
+	passed    bool // tombstones are left that watermark has passed
+	listed    bool // the end of a list was passed by a commit that failed
 	spooled   []store.LogEntry
 	notes     []note       // that wait for their place, or for the next commit
 	bodies    []store.Body // of objects that are behind
@@ -31,7 +32,7 @@ type note struct {
 func (l *Log) Note(write func(*store.Batch)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.notes = append(l.notes, note{l.watermark.Last(), write})
+	l.notes = append(l.notes, note{l.marks.Last(), write})
 }
 
 // NoteNext is Note for the next commit, whatever is settled.
@@ -54,11 +55,11 @@ func (l *Log) Commit() error { return l.cfg.Committer.Commit() }
 
 // Checkpoint is what one commit writes for a log.
 type Checkpoint struct {
-	log       *Log
-	states    map[resource.Key]store.Settled
-	watermark resource.Version // "" when it has not moved
-	stands    []stand          // of the cursors; nil while nothing lies on disk
-	saved     map[*Cursor][]byte
+	log    *Log
+	states map[resource.Key]store.Settled
+	moved  bool    // the watermark, or its epoch
+	stands []stand // of the cursors; nil while nothing lies on disk
+	saved  map[*Cursor][]byte
 	// from and before are the positions to trim between, the same for nothing.
 	from, before Position
 	uncommitted
@@ -69,24 +70,31 @@ func (l *Log) Checkpoint() *Checkpoint {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c := &Checkpoint{log: l, uncommitted: l.uncommitted, states: l.states.Take()}
-	c.listed = l.watermark.ListEnded() || l.listed
+	c.listed = l.marks.ListEnded() || l.listed
 	l.spooled, l.bodies, l.listed = nil, nil, false
 	notes := l.notes
 	c.notes, l.notes = nil, nil
 	for _, n := range notes {
-		if n.after < l.watermark.First() {
+		if n.after < l.marks.First() {
 			c.notes = append(c.notes, n)
 		} else {
 			l.notes = append(l.notes, n)
 		}
 	}
-	if version := l.watermark.Version(); version != l.committed {
-		c.watermark = version
-	}
-	if l.disk.inUse() {
+	c.watermark = l.marks.Version()
+	c.moved = c.watermark != l.watermark
+	if l.cursorsCountLocked() {
 		l.takeCursorsLocked(c)
 	}
 	return c
+}
+
+// cursorsCountLocked reports whether a restart needs to know where the cursors stand: something
+// lies on disk, or depends on a drop, or did so when the cursors were saved.
+func (l *Log) cursorsCountLocked() bool {
+	return l.disk.inUse() || slices.ContainsFunc(l.cursors, func(c *Cursor) bool {
+		return c.savedLost || !c.lost.isEmpty()
+	})
 }
 
 // takeCursorsLocked takes where the cursors stand, and what of the disk all have acked. What was
@@ -97,6 +105,7 @@ func (l *Log) takeCursorsLocked(c *Checkpoint) {
 		c.stands = append(c.stands, cursor.standLocked())
 		low = min(low, cursor.lowLocked())
 	}
+	low = max(low, l.drop.done) // what is below is with the cursors
 	if from, before, ok := l.disk.trimTo(low); ok {
 		c.from, c.before = from, before
 	}
@@ -108,14 +117,17 @@ func (c *Checkpoint) Objects() int { return len(c.states) }
 // Write puts it into a batch. The position comes first, as Batch asks.
 func (c *Checkpoint) Write(batch *store.Batch) {
 	ix := c.log.cfg.Indexer
-	switch {
-	case c.watermark != "":
-		c.passed = batch.SetPosition(ix, c.watermark)
-	case c.passed:
-		c.passed = batch.DropPassed(ix, c.committed)
+	if c.listed { // the list of an epoch is settled by this commit
+		epoch, err := ix.Meta().Epoch()
+		batch.Fail(err)
+		c.moved = c.moved || epoch.Number != c.epoch
+		c.epoch = epoch.Number
 	}
-	if c.listed {
-		batch.EndEpoch(ix)
+	switch {
+	case c.moved:
+		c.passed = batch.SetPosition(ix, c.watermark, c.epoch)
+	case c.passed:
+		c.passed = batch.DropPassed(ix, c.watermark)
 	}
 	for _, body := range c.bodies {
 		batch.CatchUp(ix, body)
@@ -140,8 +152,9 @@ func (c *Checkpoint) Write(batch *store.Batch) {
 func (c *Checkpoint) writeCursors(batch *store.Batch) {
 	c.saved = map[*Cursor][]byte{}
 	for n := range c.stands {
-		cursor, now := c.log.cursors[n], c.stands[n].encode()
-		if !bytes.Equal(now, cursor.saved) {
+		cursor := c.log.cursors[n]
+		now, err := c.stands[n].encode()
+		if batch.Fail(err); !bytes.Equal(now, cursor.saved) {
 			batch.SetCursor(c.log.cfg.Indexer, cursor.name, now)
 			c.saved[cursor] = now
 		}
@@ -154,6 +167,13 @@ func (l *Log) Committed(c *Checkpoint, err error) {
 	if err == nil {
 		l.cfg.Indexer.Forget(c.states) // the overlay
 	}
+	if dropped := l.committed(c, err); dropped {
+		l.endDrop()
+	}
+}
+
+// committed is Committed for what is in memory. It reports whether a drop has become durable.
+func (l *Log) committed(c *Checkpoint, err error) (dropped bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err != nil {
@@ -162,10 +182,13 @@ func (l *Log) Committed(c *Checkpoint, err error) {
 		l.bodies = append(c.bodies, l.bodies...)
 		l.notes = append(c.notes, l.notes...)
 		l.listed = c.listed
-		return
+		return false
 	}
 	l.states.Committed(c.states)
-	l.committed, l.passed = cmp.Or(c.watermark, l.committed), c.passed
+	l.watermark, l.epoch, l.passed = c.watermark, c.epoch, c.passed
+	for n := range c.stands {
+		l.cursors[n].savedLost = !c.stands[n].lost.isEmpty()
+	}
 	for cursor, saved := range c.saved {
 		cursor.saved = saved
 	}
@@ -173,4 +196,5 @@ func (l *Log) Committed(c *Checkpoint, err error) {
 		l.disk.trimmed(c.before)
 		l.cond.Broadcast()
 	}
+	return l.droppedLocked()
 }

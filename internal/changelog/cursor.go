@@ -26,8 +26,10 @@ type Cursor struct {
 	next    Position
 	pending pending
 	// tried are positions whose events the sink may have: they were in a call that had no answer.
-	tried   []Position
-	dropped int // entries of this run
+	tried     []Position
+	lost      lost
+	savedLost bool // on disk is something that was lost
+	dropped   int  // entries of this run
 
 	saved []byte // on disk, nil when not known; owned by whoever commits
 }
@@ -40,11 +42,13 @@ func (c *Cursor) Left() ([]*Entry, error) {
 	l.mu.Unlock()
 	var left []*Entry
 	for _, at := range positions {
-		found, _, err := l.readDisk(at, at+1, c.bit, 1)
+		e, err := c.load(at)
 		if err != nil {
 			return nil, err
 		}
-		left = append(left, found...)
+		if e != nil {
+			left = append(left, e)
+		}
 	}
 	var kept pending
 	for _, e := range left {
@@ -62,7 +66,7 @@ func (c *Cursor) LeftHeaders() ([]Header, error) {
 	l.mu.Unlock()
 	var left []Header
 	for _, at := range positions {
-		found, _, err := l.diskHeaders(at, at+1, c.bit)
+		found, err := c.headersAt(at)
 		if err != nil {
 			return nil, fmt.Errorf("the backlog of sink %s: %w", c.name, err)
 		}
@@ -116,9 +120,14 @@ func (c *Cursor) read(buf []*Entry, disk bool) (found []*Entry, none bool, err e
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	m := &l.memory
+	kept := c.lost.from(c.next)
 	switch {
-	case c.next < l.drops.before:
+	case c.next < l.drop.before:
 		return nil, true, nil
+	case len(kept) > 0: // one alone: what a drop adds to the next it may still add
+		c.next = kept[0].Position + 1
+		c.pending.add(kept[0].Position, kept[0].Observed)
+		return append(buf[:0], kept[0]), false, nil
 	case c.next < m.base && disk:
 		found, err = c.readDiskLocked(cap(buf))
 		return found, false, err
@@ -150,11 +159,11 @@ func (c *Cursor) read(buf []*Entry, disk bool) (found []*Entry, none bool, err e
 // used when a drop has begun since: that may have counted it as lost.
 func (c *Cursor) readDiskLocked(n int) ([]*Entry, error) {
 	l := c.log
-	from, base, drops := c.next, l.memory.base, l.drops.count
+	from, base, drops := c.next, l.memory.base, l.drop.count
 	l.mu.Unlock()
 	found, next, err := l.readDisk(from, base, c.bit, n)
 	l.mu.Lock()
-	if err != nil || l.drops.count != drops {
+	if err != nil || l.drop.count != drops {
 		return nil, err
 	}
 	for _, e := range found {
@@ -165,16 +174,26 @@ func (c *Cursor) readDiskLocked(n int) ([]*Entry, error) {
 }
 
 // Headers describes some of what can be read, without waiting, and gives the position behind the
-// last that it looked at. It claims nothing.
+// last that it looked at. It claims nothing. While the oldest is dropped it may give nothing, and
+// where the cursor stands: what lies there is being counted as lost.
 func (c *Cursor) Headers() (found []Header, next Position, err error) {
 	l := c.log
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	m := &l.memory
-	if from, base := c.next, m.base; from < base {
+	if c.next < l.drop.before {
+		return nil, c.next, nil
+	}
+	if kept := c.lost.from(c.next); len(kept) > 0 {
+		return []Header{kept[0].Header()}, kept[0].Position + 1, nil
+	}
+	if from, base, drops := c.next, m.base, l.drop.count; from < base {
 		l.mu.Unlock()
 		found, next, err = l.diskHeaders(from, base, c.bit)
 		l.mu.Lock()
+		if l.drop.count != drops {
+			return nil, c.next, err
+		}
 		return found, next, err
 	}
 	for _, e := range m.entries[m.index(c.next):] {
@@ -208,14 +227,39 @@ func (c *Cursor) Load(at Position) (*Entry, error) {
 	if e != nil {
 		return e, nil
 	}
-	found, _, err := l.readDisk(at, at+1, c.bit, 1)
-	if err == nil && len(found) == 0 {
+	e, err := c.load(at)
+	if err == nil && e == nil {
 		err = missing(at)
 	}
-	if err != nil {
+	return e, err
+}
+
+// load is Load for what is not in memory, nil for what is nowhere.
+func (c *Cursor) load(at Position) (*Entry, error) {
+	if e := c.keptAt(at); e != nil {
+		return e, nil
+	}
+	found, _, err := c.log.readDisk(at, at+1, c.bit, 1)
+	if err != nil || len(found) == 0 {
 		return nil, err
 	}
 	return found[0], nil
+}
+
+// headersAt describes what load gives.
+func (c *Cursor) headersAt(at Position) ([]Header, error) {
+	if e := c.keptAt(at); e != nil {
+		return []Header{e.Header()}, nil
+	}
+	found, _, err := c.log.diskHeaders(at, at+1, c.bit)
+	return found, err
+}
+
+// keptAt gives the entry at a position that was dropped and kept, nil for none.
+func (c *Cursor) keptAt(at Position) *Entry {
+	c.log.mu.Lock()
+	defer c.log.mu.Unlock()
+	return c.lost.find(at)
 }
 
 // Next is the position to read from, End that behind the last entry, and closed is set when none
@@ -227,7 +271,7 @@ func (c *Cursor) Next() (next, end Position, closed bool) {
 }
 
 // Wait waits until there is something to read or none will come, where more says that this is of
-// interest; or until enough reports that. Log.Wake has it look again.
+// interest; or until enough reports that. Wake has it look again.
 func (c *Cursor) Wait(ctx context.Context, more bool, enough func() bool) error {
 	l := c.log
 	l.mu.Lock()
@@ -235,6 +279,13 @@ func (c *Cursor) Wait(ctx context.Context, more bool, enough func() bool) error 
 	return condition.Wait(ctx, l.cond, func() bool {
 		return enough() || more && (l.memory.next > c.next || l.closed)
 	})
+}
+
+// Wake has Wait look again.
+func (c *Cursor) Wake() {
+	c.log.mu.Lock()
+	defer c.log.mu.Unlock()
+	c.log.cond.Broadcast()
 }
 
 // Ack is what a listener is done with.
@@ -274,6 +325,9 @@ func (c *Cursor) Ack(acks []Ack) {
 		case a.Hold != nil:
 			e.holds = append(e.holds, a.Hold)
 		}
+	}
+	if !c.lost.isEmpty() {
+		c.lost.settle(c.next, &c.pending)
 	}
 	l.memory.trim()
 	l.changedLocked()
@@ -326,7 +380,8 @@ func (c *Cursor) lowLocked() Position {
 
 // standLocked is where the cursor stands now.
 func (c *Cursor) standLocked() stand {
-	s := stand{next: c.next, pending: c.pending.positions()}
+	s := stand{next: c.next, pending: c.pending.positions(), lost: c.lost}
+	s.lost.kept = slices.Clone(c.lost.kept)
 	for _, at := range c.tried {
 		if s.has(at) {
 			s.tried = append(s.tried, at)

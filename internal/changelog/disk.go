@@ -30,7 +30,7 @@ type stack struct {
 
 // openDisk finds what a run before has left.
 func (l *Log) openDisk() error {
-	first, next, err := l.cfg.Indexer.LogBounds()
+	first, next, err := l.cfg.Indexer.Log().Bounds()
 	if err != nil {
 		return err
 	}
@@ -38,7 +38,7 @@ func (l *Log) openDisk() error {
 		max: l.cfg.SpoolBytes, gauge: l.metrics.diskBytes,
 		first: Position(first), next: Position(next),
 	}
-	for e, err := range l.cfg.Indexer.Log(first, next) {
+	for e, err := range l.cfg.Indexer.Log().Entries(first, next) {
 		if err != nil {
 			return err
 		}
@@ -100,16 +100,6 @@ func (d *disk) trimmed(before Position) {
 	d.gauge.Set(float64(d.bytes))
 }
 
-// cut notes that what was before a position was dropped, but for what is left of it: from first on,
-// and before itself for nothing. That counts for nothing: no bound is too small for it.
-func (d *disk) cut(before, first Position) {
-	d.trimmed(before)
-	if first < before {
-		d.first = first
-		d.stacks = append([]stack{{end: before}}, d.stacks...)
-	}
-}
-
 // inUse reports whether something is there.
 func (d *disk) inUse() bool { return len(d.stacks) > 0 }
 
@@ -128,7 +118,7 @@ func (d *disk) trimTo(low Position) (from, before Position, ok bool) {
 func (l *Log) readDisk(from, to Position, bit Listeners, n int) ([]*Entry, Position, error) {
 	var entries []*Entry
 	bytes := 0
-	for e, err := range l.cfg.Indexer.Log(uint64(from), uint64(to)) {
+	for e, err := range l.cfg.Indexer.Log().Entries(uint64(from), uint64(to)) {
 		if err != nil {
 			return nil, from, err
 		}
@@ -151,7 +141,7 @@ func (l *Log) readDisk(from, to Position, bit Listeners, n int) ([]*Entry, Posit
 // gives the position behind the last that it looked at. It does not read their objects.
 func (l *Log) diskHeaders(from, to Position, bit Listeners) ([]Header, Position, error) {
 	var found []Header
-	for e, err := range l.cfg.Indexer.Log(uint64(from), uint64(to)) {
+	for e, err := range l.cfg.Indexer.Log().Entries(uint64(from), uint64(to)) {
 		if err != nil {
 			return nil, from, err
 		}
@@ -162,7 +152,7 @@ func (l *Log) diskHeaders(from, to Position, bit Listeners) ([]Header, Position,
 		if err != nil {
 			return nil, from, err
 		}
-		if l.listenersOf(&r)&bit != 0 {
+		if l.Set(r.For)&bit != 0 {
 			r.Position = Position(e.Position)
 			found = append(found, r.Header())
 		}
@@ -172,7 +162,7 @@ func (l *Log) diskHeaders(from, to Position, bit Listeners) ([]Header, Position,
 
 // restore gives the cursors the places they had, when a run before has left something on disk.
 func (l *Log) restore() error {
-	cursors, err := l.cfg.Indexer.Cursors()
+	cursors, err := l.cfg.Indexer.Log().Cursors()
 	if err != nil {
 		return err
 	}
@@ -186,13 +176,11 @@ func (l *Log) restore() error {
 		// New entries come behind every place that a listener may have.
 		l.disk.next = max(l.disk.next, s.next)
 	}
-	if err := l.restoreLosses(stands); err != nil {
-		return err
-	}
 	for _, c := range l.cursors {
 		c.next = l.disk.next // a new listener has nothing to catch up on
 		if s, ok := stands[c.name]; ok {
-			c.next, c.tried = s.next, s.tried
+			l.report(c, &s, s.restart())
+			c.next, c.tried, c.lost = s.next, s.tried, s.lost
 			for _, at := range s.pending {
 				c.pending.add(at, time.Time{})
 			}

@@ -2,29 +2,36 @@ package changelog
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/kubebridge/bridge/internal/event"
-	"github.com/kubebridge/bridge/internal/store"
 )
 
-// A full log on disk that is to drop its oldest (DropOldest) loses whole stacks from its front, in
-// one commit with a notice in the place of the last entry that went: whoever had not read these
-// entries reads the notice next, and reports it. It is an entry of the log like any other, so it
-// comes in its place, survives a restart, and is dropped itself, into the next notice, when it too
-// becomes the oldest.
+// A full log on disk that is to drop its oldest (DropOldest) loses whole stacks from its front.
+// First nobody can read them any more; then each cursor gets what it needed of them; the next
+// commit writes the cursors and trims. Until that is durable nobody reads there, so no loss is
+// reported that a crash would undo.
 //
-// Gaps stay where they are, the last of each reason: no number of events says that the server's
+// Gaps stay with the cursors, the last of each reason: no number of events says that the server's
 // history went back, or that a list follows.
 
-// dropOldest makes room on disk. When it fails nothing was dropped.
+// drop is about readers beside a drop of the oldest.
+type drop struct {
+	before Position // while one is under way, nobody reads before this position; else 0
+	count  int      // of those that have begun
+	// done is before of the last that the cursors know of: the log ends there for them.
+	done Position
+}
+
+// dropOldest makes room on disk. Where the commit fails a later one makes it.
 func (l *Log) dropOldest(ctx context.Context) error {
 	if err := l.spooling.Acquire(ctx, 1); err != nil {
 		return err
 	}
 	defer l.spooling.Release(1)
 	// What was staged has to be there, and what all have acked gone, before anything is counted as
-	// lost.
+	// lost. A drop whose commit has failed ends by this.
 	if err := l.cfg.Committer.Commit(); err != nil {
 		return err
 	}
@@ -32,16 +39,11 @@ func (l *Log) dropOldest(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
-	defer l.endDrop()
-	d, err := l.planDrop(before)
-	if err != nil {
+	if err := l.lose(before); err != nil {
+		l.endDrop()
 		return err
 	}
-	if err := l.cut(d); err != nil {
-		return err
-	}
-	l.report(&d.lost)
-	return nil
+	return l.cfg.Committer.Commit()
 }
 
 // beginDrop finds what has to go. From here on nobody can read what will be counted; what lies
@@ -55,18 +57,43 @@ func (l *Log) beginDrop() (before Position, ok bool) {
 	m := &l.memory
 	m.leaveFront(func(e *Entry) bool { return e.Position < before })
 	m.base = max(m.base, before)
-	l.drops.before = before
-	l.drops.count++
+	l.drop.before = before
+	l.drop.count++
 	l.changedLocked()
 	return before, true
 }
 
-func (l *Log) endDrop() {
+// lose gives each cursor what it loses when everything before a position is dropped.
+func (l *Log) lose(before Position) error {
+	stands := l.stands()
+	for n := range stands {
+		stands[n].lost.below, stands[n].lost.at = before, time.Now()
+	}
+	for e, err := range l.cfg.Indexer.Log().Entries(0, uint64(before)) {
+		if err != nil {
+			return err
+		}
+		r, _, err := decodeHeader(Position(e.Position), e.Data)
+		if err != nil {
+			return err
+		}
+		r.Position = Position(e.Position)
+		set := l.Set(r.For)
+		for n, c := range l.cursors {
+			if set&c.bit != 0 {
+				stands[n].lose(&r.Entry)
+			}
+		}
+	}
+	for n, c := range l.cursors {
+		events := stands[n].keepCounted()
+		c.lose(&stands[n])
+		l.report(c, &stands[n], events)
+	}
 	l.mu.Lock()
-	l.drops.before = 0
-	l.cond.Broadcast()
+	l.drop.done = before
 	l.mu.Unlock()
-	l.Offer()
+	return nil
 }
 
 // stands is where the cursors stand.
@@ -79,50 +106,45 @@ func (l *Log) stands() (stands []stand) {
 	return stands
 }
 
-// cut drops what a drop was planned for, and writes the notice of it when somebody may lose
-// something.
-func (l *Log) cut(d *drop) error {
-	if d.goes {
-		if len(d.lost.Unread) > 0 || len(d.lost.Sent) > 0 {
-			notice, err := l.notice(d.last, &d.lost)
-			if err != nil {
-				return err
-			}
-			d.stays = append(d.stays, notice)
-		}
-		if err := l.cfg.Indexer.CutLog(uint64(d.before), d.stays, d.cursors); err != nil {
-			return err
-		}
+// lose takes over what was counted since s. What was not read is not read yet; some of the rest may
+// be acked.
+func (c *Cursor) lose(s *stand) {
+	c.log.mu.Lock()
+	defer c.log.mu.Unlock()
+	c.lost = s.lost
+	c.lost.kept = slices.Clone(s.lost.kept)
+	c.lost.settle(c.next, &c.pending)
+}
+
+// endDrop lets everybody read on.
+func (l *Log) endDrop() {
+	l.mu.Lock()
+	l.drop.before = 0
+	l.cond.Broadcast()
+	l.mu.Unlock()
+	l.Offer()
+}
+
+// droppedLocked reports whether a drop is under way that has become durable.
+func (l *Log) droppedLocked() bool {
+	d := &l.drop
+	return d.before > 0 && d.done >= d.before && l.disk.first >= d.before
+}
+
+// report says what a cursor has lost, in the log and in metrics; its sink gets an event.
+func (l *Log) report(c *Cursor, s *stand, events int) {
+	if events == 0 {
+		return
 	}
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.disk.cut(d.before, d.first())
-	return nil
-}
-
-// notice is the entry that says what was lost.
-func (l *Log) notice(at Position, lost *Losses) (store.LogEntry, error) {
-	e := Entry{
-		Change: event.Change{Op: event.Gap, Observed: time.Now()}, Kind: OfDropped, Losses: lost,
-		For: l.everyone,
+	c.dropped += events
+	l.mu.Unlock()
+	l.metrics.dropped.WithLabelValues(c.name, droppedSpoolFull).Add(float64(events))
+	var untold event.Loss
+	for _, e := range s.lost.kept {
+		untold = untold.And(e.Loss)
 	}
-	data, err := l.encode(&e)
-	return store.LogEntry{Position: uint64(at), Data: data}, err
-}
-
-// report says what was lost, in the log and in metrics; sinks get a notice.
-func (l *Log) report(lost *Losses) {
-	for _, c := range l.cursors {
-		n := lost.fresh[c.name]
-		if n == 0 {
-			continue
-		}
-		l.mu.Lock()
-		c.dropped += n
-		l.mu.Unlock()
-		l.metrics.dropped.WithLabelValues(c.name, droppedSpoolFull).Add(float64(n))
-		unread := lost.Unread[c.name]
-		l.cfg.Log.Error("the log on disk is full: dropped the oldest that the sink has not had; "+
-			"its stream will tell", "sink", c.name, "events", n, "untold", unread.Events, "from", unread.From, "to", unread.To)
-	}
+	l.cfg.Log.Error("the log on disk is full: dropped the oldest that the sink has not had; its "+
+		"stream will tell", "sink", c.name, "events", events, "untold", untold.Events,
+		"from", untold.From, "to", untold.To)
 }

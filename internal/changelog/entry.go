@@ -23,7 +23,7 @@ const (
 	OfGap
 	// OfListEnd says that a list was worked through.
 	OfListEnd
-	// OfDropped says that the log on disk was full, and what went.
+	// OfDropped says that the log on disk was full, and what one listener has lost by that.
 	OfDropped
 	// OfQuarantined says that something can't be understood.
 	OfQuarantined
@@ -40,7 +40,7 @@ type Entry struct {
 	Listing event.Listing    `json:"listing,omitzero"` // of a list that was worked through
 	// Since is the version after which came what the list is about; "" for all.
 	Since      resource.Version     `json:"since,omitempty"`
-	Losses     *Losses              `json:"losses,omitempty"`     // of what was dropped
+	Loss       event.Loss           `json:"loss,omitzero"`        // of what was dropped
 	Unreadable *resource.Unreadable `json:"unreadable,omitempty"` // of what was quarantined
 	// Unasked is set of a gap that is only told when the sink's broker holds events of an earlier
 	// run. The sink was unavailable before the list, so it is asked when the gap comes.
@@ -135,6 +135,11 @@ type Header struct {
 	Op       event.Op
 	UID      string
 	Observed time.Time
+	// Told is the version by which it is known, "" where only a list's end says. Epoch is that of
+	// the version, and OfList as in Entry.
+	Told   resource.Version
+	Epoch  int
+	OfList bool
 	// Tried is set when the sink may have the event that was made of it.
 	Tried bool
 }
@@ -143,7 +148,18 @@ type Header struct {
 func (e *Entry) Header() Header {
 	return Header{
 		Position: e.Position, Kind: e.Kind, Key: e.Key, Op: e.Op, UID: e.UID, Observed: e.Observed,
+		Told: e.told(), Epoch: e.Epoch, OfList: e.OfList,
 	}
+}
+
+func (e *Entry) told() resource.Version {
+	switch {
+	case e.Kind == OfQuarantined:
+		return e.Unreadable.Version
+	case e.Kind == OfDropped:
+		return e.Loss.To
+	}
+	return cmp.Or(e.Told, e.Version)
 }
 
 func (s Listeners) count() int { return bits.OnesCount64(uint64(s)) }

@@ -64,13 +64,13 @@ type Log struct {
 	metrics  *metrics
 	spooling *semaphore.Weighted // of 1: whoever has it spools, or drops
 
-	mu        sync.Mutex // guards all below, and of entries and cursors what they say
-	cond      *sync.Cond // signalled when something changes that somebody waits for
-	watermark *Watermark
-	states    *States
-	memory    memory
-	disk      disk
-	drops     drops
+	mu     sync.Mutex // guards all below, and of entries and cursors what they say
+	cond   *sync.Cond // signalled when something changes that somebody waits for
+	marks  *Watermark
+	states *States
+	memory memory
+	disk   disk
+	drop   drop
 	uncommitted
 	closed bool
 }
@@ -87,25 +87,19 @@ type memory struct {
 	count   int // of entries that are not acked
 }
 
-// drops is about readers beside a drop of the oldest.
-type drops struct {
-	before Position // while one is under way, nobody reads before this position; else 0
-	count  int      // of those that have begun
-}
-
 // Open finds what a run before has left on disk.
 func Open(cfg Config) (*Log, error) {
 	cfg.MemoryBytes = cmp.Or(cfg.MemoryBytes, 16<<20)
 	cfg.SpoolAfter = cmp.Or(cfg.SpoolAfter, 5*time.Second)
 	cfg.SpoolBytes = cmp.Or(cfg.SpoolBytes, 10<<30)
-	position, err := cfg.Indexer.Position()
+	position, err := cfg.Indexer.Meta().Position()
 	if err != nil {
 		return nil, err
 	}
 	l := &Log{
 		cfg: cfg, metrics: newMetrics(&cfg), spooling: semaphore.NewWeighted(1),
-		watermark: New(position.Version), states: NewStates(),
-		uncommitted: uncommitted{committed: position.Version},
+		marks: New(position.Version), states: NewStates(),
+		uncommitted: uncommitted{watermark: position.Version, epoch: position.Epoch},
 	}
 	l.cond = sync.NewCond(&l.mu)
 	for n, name := range cfg.Listeners {
@@ -127,15 +121,12 @@ func Open(cfg Config) (*Log, error) {
 // Cursor is that of the n-th listener.
 func (l *Log) Cursor(n int) *Cursor { return l.cursors[n] }
 
-// Everyone is the set of all listeners.
-func (l *Log) Everyone() Listeners { return l.everyone }
-
 // Place gives an entry its place in the order of decision. One that is for nobody is settled by
 // that; Append follows for all others.
 func (l *Log) Place(e *Entry) {
 	l.mu.Lock()
 	before := l.states.Ready()
-	e.place = l.watermark.Append()
+	e.place = l.marks.Append()
 	if key := e.stateKey(); key != "" {
 		l.states.Append(key, e.place)
 	}
@@ -149,7 +140,7 @@ func (l *Log) Place(e *Entry) {
 func (l *Log) Mark(kind MarkKind, version resource.Version) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.watermark.Mark(kind, version)
+	l.marks.Mark(kind, version)
 }
 
 // settleLocked settles an entry, and has its state committed.
@@ -157,7 +148,7 @@ func (l *Log) settleLocked(e *Entry) {
 	if key := e.stateKey(); key != "" {
 		l.states.Settle(key, e.place, e.State())
 	}
-	l.watermark.Settle(e.place)
+	l.marks.Settle(e.place)
 }
 
 // enough is how many states to be committed have a commit come early.
@@ -206,14 +197,7 @@ func (l *Log) Close() {
 }
 
 // HasRoom reports whether Room would return at once.
-func (l *Log) HasRoom() bool { return l.cfg.Indexer.Available() && !l.full() }
-
-// Wake has those look again who are in Cursor.Wait.
-func (l *Log) Wake() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.cond.Broadcast()
-}
+func (l *Log) HasRoom() bool { return l.cfg.Indexer.Log().Available() && !l.full() }
 
 // changedLocked informs whoever looks at what is in memory.
 func (l *Log) changedLocked() {
@@ -365,7 +349,7 @@ func (l *Log) Status() Status {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return Status{
-		Watermark: l.committed, Unsettled: l.watermark.Open(), Uncommitted: l.states.Ready(),
+		Watermark: l.watermark, Unsettled: l.marks.Open(), Uncommitted: l.states.Ready(),
 		Entries: l.memory.count, Bytes: l.memory.bytes, Capacity: l.cfg.MemoryBytes,
 		DiskBytes: l.disk.bytes, DiskCapacity: max(0, l.cfg.SpoolBytes),
 		DiskFull: blocked && l.disk.inUse(),
@@ -373,12 +357,12 @@ func (l *Log) Status() Status {
 }
 
 // Delivered is where the listeners stand: all of them have acked everything before low, and next is
-// the position of the next entry. While nothing lies on disk, what is settled is acked.
+// the position of the next entry. Unless cursors count, what is settled is acked.
 func (l *Log) Delivered() (low, next Position) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	low, next = l.memory.next, l.memory.next
-	if l.disk.inUse() {
+	if l.cursorsCountLocked() {
 		for _, c := range l.cursors {
 			low = min(low, c.lowLocked())
 		}

@@ -32,7 +32,7 @@ type rig struct {
 	db      *store.DB
 	name    string
 	indexer *store.Indexer
-	fails   bool // the next commit
+	fails   int // which of the next commits does; 0 for none
 }
 
 func openDB(t *testing.T) *store.DB {
@@ -44,16 +44,20 @@ func openDB(t *testing.T) *store.DB {
 }
 
 // open opens the log of a name, as it is on disk.
-func open(t *testing.T, db *store.DB, name string) *rig {
+func open(t *testing.T, db *store.DB, name string, options ...func(*changelog.Config)) *rig {
 	t.Helper()
 	r := &rig{t: t, db: db, name: name}
 	var err error
 	r.indexer, err = db.Indexer(store.IndexerConfig{Name: name, Type: pods})
 	ok(t, err)
-	r.Log, err = changelog.Open(changelog.Config{
+	cfg := changelog.Config{
 		Indexer: r.indexer, Type: pods, Committer: r, Listeners: []string{"one", "two"},
 		MemoryBytes: 1, Log: slog.New(slog.DiscardHandler),
-	})
+	}
+	for _, option := range options {
+		option(&cfg)
+	}
+	r.Log, err = changelog.Open(cfg)
 	ok(t, err)
 	return r
 }
@@ -62,8 +66,8 @@ func (r *rig) Wake() {}
 
 func (r *rig) Commit() (err error) {
 	checkpoint := r.Checkpoint()
-	if r.fails {
-		r.fails, err = false, errors.New("it fails")
+	if r.fails--; r.fails == 0 {
+		err = errors.New("it fails")
 	} else {
 		batch := r.db.NewBatch()
 		checkpoint.Write(batch)
@@ -102,7 +106,11 @@ func (r *rig) read(cursor, n int) []*changelog.Entry {
 type scene struct {
 	*rig
 	changes []*played
-	held    []*played // placed, and not appended
+	held    []*played             // placed, and not appended
+	losses  [2][]*changelog.Entry // that were read, and not acked
+	drops   int                   // losses that were read
+	found   [2][]string           // after the last crash
+	options []func(*changelog.Config)
 	trace   []string
 }
 
@@ -112,6 +120,7 @@ type played struct {
 	version int
 	needs   changelog.Listeners // those that have not acked it
 	read    [2]bool
+	told    [2]bool // as lost, and never read
 }
 
 const playedChanges = 3
@@ -121,7 +130,7 @@ var start = time.Now()
 func (p *scene) step(rng *rand.Rand) {
 	cursor := rng.IntN(2)
 	bit := changelog.Listeners(1) << cursor
-	switch action := rng.IntN(9); action {
+	switch action := rng.IntN(10); action {
 	case 0, 1:
 		if len(p.changes) == playedChanges {
 			return
@@ -148,6 +157,10 @@ func (p *scene) step(rng *rand.Rand) {
 		p.say("append %s/%d", c.name, c.version)
 	case 4:
 		for _, e := range p.read(cursor, 1+rng.IntN(2)) {
+			if p.inOrder(cursor, e); e.Kind == changelog.OfDropped {
+				p.lost(cursor, e)
+				continue
+			}
 			c := p.changes[slices.IndexFunc(p.changes, func(c *played) bool {
 				return fmt.Sprint(c.version) == string(e.Version)
 			})]
@@ -158,21 +171,79 @@ func (p *scene) step(rng *rand.Rand) {
 			p.say("%d reads %d", cursor, c.version)
 		}
 	case 5:
+		if rng.IntN(4) == 0 {
+			p.ackLosses(cursor)
+		}
 		p.ack(cursor, rng.IntN(playedChanges))
 	case 6:
 		by := rng.IntN(playedChanges)
 		ok(p.t, p.Stage(start.Add(time.Duration(by))))
 		p.say("stage by %d", by)
 	case 7:
-		p.fails = rng.IntN(3) == 0
-		p.say("commit, fails: %t", p.fails)
+		p.fails = rng.IntN(3)
+		p.say("commit, fails: %d", p.fails)
 		_ = p.Commit()
+	case 8:
+		if p.options == nil {
+			return
+		}
+		p.fails = rng.IntN(4)
+		p.say("drop, fails: %d", p.fails)
+		_ = p.DropOldest()
 	default:
-		p.fails = rng.IntN(3) == 0
+		p.fails = rng.IntN(3)
 		by := rng.IntN(playedChanges)
-		p.say("spool by %d, fails: %t", by, p.fails)
+		p.say("spool by %d, fails: %d", by, p.fails)
 		_ = p.Spool(context.Background(), start.Add(time.Duration(by)))
 	}
+}
+
+// inOrder sees that whatever is before an entry was read, or lost and told.
+func (p *scene) inOrder(cursor int, e *changelog.Entry) {
+	p.t.Helper()
+	p.say("%d reads %d: %s%+v", cursor, e.Position, e.Version, e.Loss)
+	for _, c := range p.changes {
+		isBefore := !slices.Contains(p.held, c) && c.entry.Position < e.Position
+		if !isBefore || c.read[cursor] || c.needs&(1<<cursor) == 0 || p.isTold(cursor, c) ||
+			covers(e, c) {
+			continue
+		}
+		p.t.Fatalf("%d is to read %d before %s/%d: %s", cursor, e.Position, c.name, c.version, p.trace)
+	}
+}
+
+// lost notes a loss that was read.
+func (p *scene) lost(cursor int, e *changelog.Entry) {
+	p.drops++
+	p.losses[cursor] = append(p.losses[cursor], e)
+	for _, c := range p.changes {
+		c.told[cursor] = c.told[cursor] || !slices.Contains(p.held, c) && covers(e, c) && !c.read[cursor]
+	}
+}
+
+// isTold reports whether a change lies in a loss that was read.
+func (p *scene) isTold(cursor int, c *played) bool {
+	return slices.ContainsFunc(p.losses[cursor], func(e *changelog.Entry) bool { return covers(e, c) })
+}
+
+// covers reports whether an entry is about a loss that has a change.
+func covers(e *changelog.Entry, c *played) bool {
+	return e.Kind == changelog.OfDropped && e.Position >= c.entry.Position &&
+		!e.Loss.From.Newer(c.entryVersion()) && !c.entryVersion().Newer(e.Loss.To)
+}
+
+// ackLosses acks what was read about losses.
+func (p *scene) ackLosses(cursor int) {
+	for _, e := range p.losses[cursor] {
+		p.Cursor(cursor).Ack([]changelog.Ack{{At: e.Position}})
+		p.say("%d acks the loss at %d", cursor, e.Position)
+		for _, c := range p.changes {
+			if !slices.Contains(p.held, c) && covers(e, c) && !c.read[cursor] {
+				c.needs &^= 1 << cursor
+			}
+		}
+	}
+	p.losses[cursor] = nil
 }
 
 func (p *scene) say(format string, args ...any) {
@@ -195,22 +266,30 @@ func (p *scene) ack(cursor, n int) {
 // object covers it.
 func (p *scene) crash() {
 	p.t.Helper()
-	after := open(p.t, p.db, p.name)
+	after := open(p.t, p.db, p.name, p.options...)
 	var found [2][]string
+	var losses [2][]*changelog.Entry
+	note := func(cursor int, e *changelog.Entry) {
+		if e.Kind == changelog.OfDropped {
+			losses[cursor] = append(losses[cursor], e)
+		}
+		found[cursor] = append(found[cursor], string(e.Version))
+	}
 	for cursor := range 2 {
 		left, err := after.Cursor(cursor).Left()
 		ok(p.t, err)
 		for more := left; len(more) > 0; more = after.read(cursor, 10) {
 			for _, e := range more {
-				found[cursor] = append(found[cursor], string(e.Version))
+				note(cursor, e)
 			}
 		}
 		for more := after.read(cursor, 10); len(more) > 0; more = after.read(cursor, 10) {
 			for _, e := range more {
-				found[cursor] = append(found[cursor], string(e.Version))
+				note(cursor, e)
 			}
 		}
 	}
+	p.found = found
 	watermark := after.Status().Watermark
 	for _, c := range p.changes {
 		record, known, err := after.indexer.Get(resource.Key(c.name))
@@ -220,7 +299,11 @@ func (p *scene) crash() {
 		}
 		covered := known && c.entryVersion().NotNewer(record.Version) || c.entryVersion().NotNewer(watermark)
 		for cursor := range 2 {
-			lost := covered && !slices.Contains(found[cursor], fmt.Sprint(c.version))
+			if c.told[cursor] && slices.Contains(found[cursor], fmt.Sprint(c.version)) {
+				p.t.Fatalf("%s/%d comes, and was told as lost: %s", c.name, c.version, p.trace)
+			}
+			lost := covered && !slices.Contains(found[cursor], fmt.Sprint(c.version)) &&
+				!slices.ContainsFunc(losses[cursor], func(e *changelog.Entry) bool { return covers(e, c) })
 			if c.needs&(1<<cursor) != 0 && lost {
 				p.t.Fatalf("%s/%d is lost for %d, watermark %s: %s", c.name, c.version, cursor, watermark, p.trace)
 			}
@@ -232,6 +315,8 @@ func (c *played) entryVersion() resource.Version { return resource.Version(fmt.S
 
 // end acks everything.
 func (p *scene) end() {
+	p.fails = 0
+	ok(p.t, p.Commit()) // nobody reads beside a drop that is not durable
 	for len(p.held) > 0 {
 		p.Append([]*changelog.Entry{p.held[0].entry})
 		p.held = p.held[1:]
@@ -239,18 +324,33 @@ func (p *scene) end() {
 	for cursor := range 2 {
 		for more := p.read(cursor, 10); len(more) > 0; more = p.read(cursor, 10) {
 			for _, e := range more {
+				if p.inOrder(cursor, e); e.Kind == changelog.OfDropped {
+					p.lost(cursor, e)
+				}
 				for _, c := range p.changes {
 					c.read[cursor] = c.read[cursor] || c.entryVersion() == e.Version
 				}
 			}
 		}
+		p.ackLosses(cursor)
 		for n := range p.changes {
 			p.ack(cursor, n)
 		}
 	}
+	for _, c := range p.changes {
+		if c.needs != 0 {
+			p.t.Fatalf("%s/%d never comes for %b: %s", c.name, c.version, c.needs, p.trace)
+		}
+	}
 	p.Mark(changelog.Bookmark, "99")
 	ok(p.t, p.Commit())
-	first, next, err := p.indexer.LogBounds()
+	p.crash()
+	for cursor := range 2 {
+		if len(p.found[cursor]) > 0 {
+			p.t.Fatalf("%d reads %q again, and had acked all: %s", cursor, p.found[cursor], p.trace)
+		}
+	}
+	first, next, err := p.indexer.Log().Bounds()
 	ok(p.t, err)
 	s := p.Status()
 	if first != next || s.DiskBytes != 0 || s.Unsettled != 0 || s.Entries != 0 || s.Watermark != "99" {
@@ -274,6 +374,27 @@ func TestLog(t *testing.T) {
 			p.end()
 		}
 	})
+	t.Run("a drop loses only what it tells, whenever it crashes", func(t *testing.T) {
+		db, drops := openDB(t), 0
+		dropping := func(c *changelog.Config) { c.DropOldest, c.SpoolBytes = true, 300 }
+		for seed := range uint64(1000) {
+			rng := rand.New(rand.NewPCG(seed, 0))
+			name, options := fmt.Sprint("drop-", seed), []func(*changelog.Config){dropping}
+			p := &scene{rig: open(t, db, name, dropping), options: options}
+			for range 40 {
+				p.step(rng)
+				if rng.IntN(4) == 0 {
+					p.crash()
+				}
+			}
+			p.crash()
+			p.end()
+			drops += p.drops
+		}
+		if drops < 200 {
+			t.Errorf("%d losses were read: the test tests nothing", drops)
+		}
+	})
 	t.Run("on disk is a prefix, though a younger entry is before an older one", func(t *testing.T) {
 		r := open(t, openDB(t), "prefix")
 		old, young := r.entry("a", 10, 1), r.entry("b", 11, 1)
@@ -282,7 +403,7 @@ func TestLog(t *testing.T) {
 		r.Place(young)
 		r.Append([]*changelog.Entry{young, old})
 		ok(t, r.Spool(t.Context(), old.Observed))
-		if first, next, err := r.indexer.LogBounds(); err != nil || first != 0 || next != 2 {
+		if first, next, err := r.indexer.Log().Bounds(); err != nil || first != 0 || next != 2 {
 			t.Errorf("on disk is %d to %d, %v; want both", first, next, err)
 		}
 	})

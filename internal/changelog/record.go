@@ -82,7 +82,7 @@ func (l *Log) decode(at Position, data []byte) (*Entry, error) {
 		return nil, err
 	}
 	e := &r.Entry
-	e.For, e.Position = l.listenersOf(&r), at
+	e.For, e.Position = l.Set(r.For), at
 	if !r.HasObject {
 		return e, nil
 	}
@@ -93,14 +93,6 @@ func (l *Log) decode(at Position, data []byte) (*Entry, error) {
 		e.Old = &resource.Object{Raw: slices.Clone(old), Meta: resource.Meta{Version: e.Before}}
 	}
 	return e, nil
-}
-
-// listenersOf is whom a record is for.
-func (l *Log) listenersOf(r *record) Listeners {
-	if r.Losses != nil {
-		return r.Losses.listeners(l)
-	}
-	return l.Set(r.For)
 }
 
 // split takes an entry apart: the record, and the bytes of the object and of the one before it.

@@ -42,12 +42,16 @@ func fullEntry(t testing.TB) Entry {
 			Op: event.Updated, Key: "shop/a", Object: parse("12"), Old: parse("11"), UID: "u", Version: "12", Before: "11",
 			Owners: []resource.Owner{{Kind: "ReplicaSet", Name: "r"}}, GoneAsOf: "9", Initial: true, Inferred: true,
 			Round: 7, Entered: "5", Cause: event.CauseEntered, Left: "6", Era: event.Era{Epoch: 1, Selection: 2},
-			By:          resource.FieldManager{Manager: "kubelet", Operation: "Update", Subresource: "status"},
-			LastManager: "kubectl", Time: now.Add(-time.Second), TimeSource: event.TimeManagedFields, Observed: now,
+			Origin: event.Origin{
+				By:          resource.FieldManager{Manager: "kubelet", Operation: "Update", Subresource: "status"},
+				LastManager: "kubectl", Time: now.Add(-time.Second),
+				TimeSource: event.TimeManagedFields,
+			},
+			Observed: now,
 		},
 		Kind: OfGap, Relist: &resource.Relist{Reason: resource.ReasonExpired, From: "1", To: "2"},
 		Listing: event.Listing{Items: 3}, Since: "4", Unreadable: &resource.Unreadable{Message: "no JSON"}, Unasked: true,
-		Losses: &Losses{Unread: map[string]event.Loss{"two": {Events: 1}}}, Told: "13", OfList: true,
+		Loss: event.Loss{Events: 1}, Told: "13", OfList: true,
 		For: 2, Position: 42,
 	}
 }
@@ -57,7 +61,8 @@ func TestRecord(t *testing.T) {
 	obj := full.Object
 	isUntilSettled := map[string]bool{"Seq": true, "Written": true, "Forget": true}
 	// A field that is new must be here, and so on disk.
-	for _, v := range []reflect.Value{reflect.ValueOf(full), reflect.ValueOf(full.Change)} {
+	for _, part := range []any{full, full.Change, full.Origin} {
+		v := reflect.ValueOf(part)
 		for n := range v.NumField() {
 			if f := v.Type().Field(n); f.IsExported() && !isUntilSettled[f.Name] && v.Field(n).IsZero() {
 				t.Errorf("%s is not part of the test", f.Name)

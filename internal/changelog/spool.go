@@ -56,7 +56,7 @@ func (l *Log) isWaiting(by time.Time) bool {
 // there is room in memory. While sinks keep up that is soon; when the backlog is old it goes to
 // disk, and from then on whatever does not fit follows at once.
 func (l *Log) Room(ctx context.Context) error {
-	if err := l.cfg.Indexer.WaitAvailable(ctx); err != nil {
+	if err := l.cfg.Indexer.Log().WaitAvailable(ctx); err != nil {
 		return err
 	}
 	for l.full() {
@@ -74,7 +74,8 @@ func (l *Log) Room(ctx context.Context) error {
 
 // spillingLocked reports whether what does not fit may go to disk at once.
 func (l *Log) spillingLocked() bool {
-	return l.disk.inUse() && (!l.disk.full() || l.cfg.DropOldest) && l.cfg.Indexer.Room(l.disk.bytes)
+	return l.disk.inUse() && (!l.disk.full() || l.cfg.DropOldest) &&
+		l.cfg.Indexer.Log().Room(l.disk.bytes)
 }
 
 func (l *Log) spilling() bool {
@@ -88,7 +89,7 @@ func (l *Log) spilling() bool {
 func (l *Log) blocked() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.disk.full() && !l.cfg.DropOldest || !l.cfg.Indexer.Room(l.disk.bytes)
+	return l.disk.full() && !l.cfg.DropOldest || !l.cfg.Indexer.Log().Room(l.disk.bytes)
 }
 
 // spoolOrWait spools; when that fails it waits a moment, since nothing may be dropped.

@@ -3,12 +3,18 @@ package changelog
 import (
 	"encoding/binary"
 	"slices"
+
+	"github.com/kubebridge/bridge/internal/event"
 )
 
 // stand is where a cursor stood at a time, and its form on disk.
 type stand struct {
 	next           Position
 	pending, tried []Position // in order
+	lost           lost
+	// counted is what a drop takes of what is not read, up to countedAt; not on disk.
+	counted   event.Loss
+	countedAt Position
 }
 
 // has reports whether a position is pending.
@@ -23,35 +29,12 @@ func (s *stand) below(at Position) int {
 	return n
 }
 
-// owes reports whether something is pending of what was dropped with a notice: before its position,
-// where only the gaps are still there, or at it, in the place of which the notice came. A listener
-// for which the notice is had not read that far, so there the notice itself is pending.
-func (s *stand) owes(at Position, gaps []Position, notified bool) bool {
-	if !notified && s.has(at) {
-		return true
-	}
-	return slices.ContainsFunc(s.pending[:s.below(at)], func(p Position) bool {
-		return !slices.Contains(gaps, p)
-	})
-}
-
-// backTo is a cursor to which everything before a position is gone but the gaps, and which has that
-// position still before it.
-func (s stand) backTo(at Position, gaps []Position) stand {
-	s.pending = slices.DeleteFunc(slices.Clone(s.pending), func(p Position) bool {
-		return p < at && !slices.Contains(gaps, p)
-	})
-	if at < s.next && !s.has(at) {
-		s.pending = slices.Insert(s.pending, s.below(at), at)
-	}
-	return s
-}
-
-// encode writes next, how many positions were tried, and the distances of these and of what is
-// pending.
-func (s *stand) encode() []byte {
+// encode writes next, how many positions were tried and how many are pending, the distances of
+// these, and what was lost.
+func (s *stand) encode() ([]byte, error) {
 	out := binary.AppendUvarint(nil, uint64(s.next))
 	out = binary.AppendUvarint(out, uint64(len(s.tried)))
+	out = binary.AppendUvarint(out, uint64(len(s.pending)))
 	for _, positions := range [][]Position{s.tried, s.pending} {
 		last := Position(0)
 		for _, p := range positions {
@@ -59,38 +42,48 @@ func (s *stand) encode() []byte {
 			last = p
 		}
 	}
-	return out
+	return s.lost.append(out)
 }
 
 func decodeStand(b []byte) (s stand, err error) {
-	next, n := binary.Uvarint(b)
-	if n <= 0 {
-		return s, errRecord
-	}
-	b = b[n:]
-	tried, n := binary.Uvarint(b)
-	if n <= 0 {
-		return s, errRecord
-	}
-	s.next = Position(next)
-	last := Position(0)
-	for b = b[n:]; len(b) > 0; b = b[n:] {
-		var d uint64
-		if d, n = binary.Uvarint(b); n <= 0 {
-			return s, errRecord
+	var head [3]uint64 // next, tried, pending
+	for i := range head {
+		if head[i], b, err = uvarint(b); err != nil {
+			return s, err
 		}
-		if uint64(len(s.tried)) == tried && len(s.pending) == 0 {
-			last = 0
+	}
+	s.next = Position(head[0])
+	if s.tried, b, err = decodePositions(b, head[1]); err != nil {
+		return s, err
+	}
+	if s.pending, b, err = decodePositions(b, head[2]); err != nil {
+		return s, err
+	}
+	s.lost, err = decodeLost(b)
+	return s, err
+}
+
+// decodePositions reads n positions.
+func decodePositions(b []byte, n uint64) (positions []Position, rest []byte, err error) {
+	if n > uint64(len(b)) { // each takes a byte at least
+		return nil, nil, errRecord
+	}
+	last := Position(0)
+	for range n {
+		var d uint64
+		if d, b, err = uvarint(b); err != nil {
+			return nil, nil, err
 		}
 		last += Position(d)
-		if uint64(len(s.tried)) < tried {
-			s.tried = append(s.tried, last)
-		} else {
-			s.pending = append(s.pending, last)
-		}
+		positions = append(positions, last)
 	}
-	if uint64(len(s.tried)) < tried {
-		return s, errRecord
+	return positions, b, nil
+}
+
+func uvarint(b []byte) (v uint64, rest []byte, err error) {
+	v, n := binary.Uvarint(b)
+	if n <= 0 {
+		return 0, nil, errRecord
 	}
-	return s, nil
+	return v, b[n:], nil
 }

@@ -86,7 +86,7 @@ func (b *bench) settle(at changelog.Position) {
 func (b *bench) wantWatermark(version resource.Version) {
 	b.t.Helper()
 	ok(b.t, b.committer.Commit())
-	pos, err := b.indexer.Position()
+	pos, err := b.indexer.Meta().Position()
 	ok(b.t, err)
 	if pos.Version != version {
 		b.t.Errorf("watermark %q, want %q", pos.Version, version)
@@ -156,7 +156,7 @@ func TestRunCommitsWhatIsSettledAndOnceMoreAtTheEnd(t *testing.T) {
 	b.settle(b.event("a", "10"))
 	second := b.event("a", "11")
 	for deadline := time.Now().Add(10 * time.Second); ; {
-		pos, err := b.indexer.Position()
+		pos, err := b.indexer.Meta().Position()
 		ok(t, err)
 		if pos.Version == "10" {
 			break
@@ -172,7 +172,7 @@ func TestRunCommitsWhatIsSettledAndOnceMoreAtTheEnd(t *testing.T) {
 	if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	pos, err := b.indexer.Position()
+	pos, err := b.indexer.Meta().Position()
 	if err != nil || pos.Version != "11" {
 		t.Errorf("Position: %+v, %v; want 11", pos, err)
 	}
@@ -215,7 +215,7 @@ func TestTheWatermarkNeverPassesWhatIsNotSettled(t *testing.T) {
 				}
 			}
 			ok(t, b.committer.Commit())
-			pos, err := b.indexer.Position()
+			pos, err := b.indexer.Meta().Position()
 			ok(t, err)
 			var watermark int
 			_, _ = fmt.Sscan(string(pos.Version), &watermark)

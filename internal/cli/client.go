@@ -31,6 +31,10 @@ type client struct {
 	token    string // its file
 }
 
+// forClient are the sections that say where a running bridge is: an operator can reach it with a
+// file that has a mistake elsewhere.
+var forClient = []string{"admin", "state"}
+
 // newClient adds the flags by which a command finds the bridge.
 func newClient(cmd *cobra.Command) *client {
 	c := &client{settings: newSettings(cmd, "state.dir")}
@@ -49,26 +53,28 @@ const clientTimeout = 150 * time.Second
 func (c *client) do(cmd *cobra.Command, path string, body any) error {
 	ctx, cancel := context.WithTimeout(cmd.Context(), clientTimeout)
 	defer cancel()
-	message, err := c.send(ctx, path, body)
-	if err == nil {
-		fmt.Fprintln(cmd.OutOrStdout(), message)
+	var answer struct{ Message string }
+	if err := c.send(ctx, path, body, &answer); err != nil {
+		return err
 	}
-	return err
+	fmt.Fprintln(cmd.OutOrStdout(), answer.Message)
+	return nil
 }
 
-func (c *client) send(ctx context.Context, path string, body any) (message string, err error) {
+// send sends a command and reads the answer.
+func (c *client) send(ctx context.Context, path string, body, into any) error {
 	address, token, err := c.find()
 	if err != nil {
-		return "", refused(err)
+		return refused(err)
 	}
 	data, err := json.Marshal(body)
 	if err != nil {
-		return "", err
+		return err
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+"/control/"+path,
 		bytes.NewReader(data))
 	if err != nil {
-		return "", refused(fmt.Errorf("address %s: %w", address, err))
+		return refused(fmt.Errorf("address %s: %w", address, err))
 	}
 	req.Header.Set("Authorization", "Bearer "+token)
 	req.Header.Set("Content-Type", "application/json")
@@ -79,31 +85,31 @@ func (c *client) send(ctx context.Context, path string, body any) (message strin
 		if e, ok := errors.AsType[*url.Error](err); ok {
 			err = e.Err // without the method and the URL
 		}
-		return "", refused(fmt.Errorf("no bridge answers at %s: %w; is it running, with this "+
+		return refused(fmt.Errorf("no bridge answers at %s: %w; is it running, with this "+
 			"configuration? (--admin-address)", address, err))
 	}
 	defer answer.Body.Close()
-	return understand(address, answer)
+	return understand(address, answer, into)
 }
 
 // understand reads the answer to a command.
-func understand(address string, answer *http.Response) (string, error) {
+func understand(address string, answer *http.Response, into any) error {
 	data, err := io.ReadAll(io.LimitReader(answer.Body, 1<<20))
 	if err != nil {
-		return "", failed(fmt.Errorf("the answer of the bridge at %s broke off: %w", address, err))
+		return failed(fmt.Errorf("the answer of the bridge at %s broke off: %w", address, err))
 	}
 	var said struct{ Message, Error string }
 	if err := json.Unmarshal(data, &said); err != nil || said.Message == "" && said.Error == "" {
-		return "", refused(fmt.Errorf("%s is not the admin endpoint of a bridge that takes commands: %s",
+		return refused(fmt.Errorf("%s is not the admin endpoint of a bridge that takes commands: %s",
 			address, answer.Status))
 	}
 	switch answer.StatusCode {
 	case http.StatusOK:
-		return said.Message, nil
+		return json.Unmarshal(data, into)
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return "", refused(fmt.Errorf("the bridge at %s refuses: %s", address, said.Error))
+		return refused(fmt.Errorf("the bridge at %s refuses: %s", address, said.Error))
 	}
-	return "", failed(errors.New(said.Error))
+	return failed(errors.New(said.Error))
 }
 
 // find returns the address of the bridge and its token.
@@ -119,7 +125,7 @@ func (c *client) find() (address, token string, err error) {
 func (c *client) where() (string, error) {
 	address := c.address
 	if address == "" {
-		conf, err := c.settings.load()
+		conf, err := c.settings.loadSections(forClient)
 		if err != nil {
 			return "", err
 		}
@@ -135,7 +141,7 @@ func (c *client) where() (string, error) {
 func (c *client) secret() (string, error) {
 	file := c.token
 	if file == "" {
-		conf, err := c.settings.load()
+		conf, err := c.settings.loadSections(forClient)
 		if err != nil {
 			return "", err
 		}
@@ -184,7 +190,7 @@ func whoAsks() string {
 
 // names completes the names of informers or sinks.
 func (c *client) names(kind string) []string {
-	conf, err := c.settings.load()
+	conf, err := c.settings.loadSections(forClient) // names may be completed in a file with a mistake
 	if err != nil {
 		return nil
 	}

@@ -79,8 +79,11 @@ func newSendingSettings(cmd *cobra.Command, keys ...string) *settings {
 }
 
 // load reads the configuration.
-func (s *settings) load() (*config.Config, error) {
-	c, err := config.Load(config.Options{File: s.file, Flags: s.flags})
+func (s *settings) load() (*config.Config, error) { return s.loadSections(nil) }
+
+// loadSections reads the configuration, of which only some sections need to be right; nil for all.
+func (s *settings) loadSections(sections []string) (*config.Config, error) {
+	c, err := config.Load(config.Options{File: s.file, Flags: s.flags, Sections: sections})
 	if err == nil && s.allowSecrets != nil {
 		err = s.checkSecrets(c)
 	}

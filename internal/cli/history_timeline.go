@@ -35,7 +35,7 @@ table what belongs together stands together: the objects of one owner, where the
 
 Updates that only say that somebody is alive (lastHeartbeatTime, renewTime and the like) are counted,
 and listed with --heartbeats. A table has at most 10,000 rows; -o json writes one document a line, of
-any number.
+any number. Values of more than 20 bytes are omitted: 'bridge history' has them.
 
 ` + timeHelp + `
 
@@ -154,7 +154,7 @@ func (r *timelineRows) add(e *history.Entry) error {
 	if o.output == "json" {
 		return r.writeJSON(e)
 	}
-	r.fold(e, e.Changes())
+	r.fold(e)
 	return nil
 }
 
@@ -167,7 +167,7 @@ func (r *timelineRows) writeJSON(e *history.Entry) error {
 }
 
 // fold puts a change with what belongs to the same owner.
-func (r *timelineRows) fold(e *history.Entry, changes []history.Change) {
+func (r *timelineRows) fold(e *history.Entry) {
 	object := e.Event.Kind + "/" + e.Event.Name
 	owner := object
 	if kind := e.Attribute("ownerkind"); kind != "" {
@@ -185,14 +185,14 @@ func (r *timelineRows) fold(e *history.Entry, changes []history.Change) {
 		r.byOwner[owner], r.groups = g, append(r.groups, g)
 	}
 	var paths []string
-	for _, c := range changes {
+	for _, c := range e.Changes {
 		paths = append(paths, c.Path)
 	}
-	same := string(e.Event.Op) + " " + e.Event.Manager + " " + strings.Join(paths, " ")
+	same := fmt.Sprint(e.Event.Op, " ", e.Event.Manager, " ", strings.Join(paths, " "), e.More)
 	if row := g.last[object]; row != nil && row.same == same && e.Event.Op == "updated" {
 		row.count++
 		row.last = e.Time
-		row.what = strings.Join(paths[:min(len(paths), maxChanged)], ", ")
+		row.what = fieldNames(e.Changes, e.More, false)
 		return
 	}
 	if r.rows == maxTimelineRows {
@@ -202,7 +202,7 @@ func (r *timelineRows) fold(e *history.Entry, changes []history.Change) {
 	r.rows++
 	row := &timelineRow{
 		first: e.Time, last: e.Time, op: operation(e.Version), object: object, manager: who(e.Version),
-		what: whatChanged(e.Version, e.Before), same: same, count: 1,
+		what: whatChanged(e.Version, e.HasBefore, e.Changes, e.More), same: same, count: 1,
 	}
 	g.last[object] = row
 	g.rows = append(g.rows, row)

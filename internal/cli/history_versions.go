@@ -148,7 +148,9 @@ func (r *versionRows) add(v, before *history.Version) {
 		r.list = append(r.list, v.Report(before))
 		return
 	}
-	r.row("%s\t%s\t%s\t%s\t%s\n", history.ShowTime(v.Time), operation(v), oneLine(who(v)), oneLine(v.Event.ResourceVersion), oneLine(whatChanged(v, before)))
+	r.row("%s\t%s\t%s\t%s\t%s\n", history.ShowTime(v.Time), operation(v), oneLine(who(v)),
+		oneLine(v.Event.ResourceVersion),
+		oneLine(whatChanged(v, before != nil, v.ChangesSince(before), 0)))
 }
 
 // addField adds a version in which the field is another than in the one before.
@@ -202,29 +204,32 @@ func operation(v *history.Version) string {
 // maxChanged is how many fields a row names.
 const maxChanged = 4
 
-// whatChanged names the fields of an update in short.
-func whatChanged(v, before *history.Version) string {
+// whatChanged names the fields of an update in short: of changes, and of more.
+func whatChanged(v *history.Version, hasBefore bool, changes []history.Change, more int) string {
 	if form := v.Form(); form != history.FormObject && !v.Deleted() {
 		return "(" + notKnown(form) + ")"
 	}
 	if v.Event.Op != "updated" {
 		return ""
 	}
-	changes := v.ChangesSince(before)
-	if before == nil {
+	if !hasBefore {
 		return "(the version before is not known)"
 	}
+	return fieldNames(changes, more, true)
+}
+
+// fieldNames names fields, with short values if asked for.
+func fieldNames(changes []history.Change, more int, values bool) string {
 	var names []string
-	for i, c := range changes {
-		if i == maxChanged {
-			names = append(names, fmt.Sprintf("and %d more", len(changes)-maxChanged))
-			break
-		}
+	for _, c := range changes[:min(len(changes), maxChanged)] {
 		name := c.Path
-		if len(c.Old) > 0 && len(c.New) > 0 && len(c.Old) <= 12 && len(c.New) <= 12 {
+		if values && len(c.Old) > 0 && len(c.New) > 0 && len(c.Old) <= 12 && len(c.New) <= 12 {
 			name += " " + string(c.Old) + "→" + string(c.New)
 		}
 		names = append(names, name)
+	}
+	if more += len(changes) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(names, ", ")
 }

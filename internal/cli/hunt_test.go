@@ -1,43 +1,26 @@
 package cli
 
 import (
-	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/base64"
-	"encoding/binary"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2"
-	"github.com/klauspost/compress/s2"
 	"github.com/nats-io/nats-server/v2/server"
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/twmb/franz-go/pkg/kfake"
-	"github.com/twmb/franz-go/pkg/kgo"
-	coordinationv1 "k8s.io/api/coordination/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/scheme"
 
-	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -235,199 +218,6 @@ func newHunt(t *testing.T) *hunt {
 	testkit.OK(t, err)
 	t.Cleanup(h.kafka.Close)
 	return h
-}
-
-// readKinds reads which kinds hold credentials, and where.
-func (h *hunt) readKinds() {
-	text, err := os.ReadFile("../resource/testdata/kinds.golden")
-	testkit.OK(h.t, err)
-	h.kinds = map[string][]string{}
-	for line := range strings.Lines(string(text)) {
-		kind, path, _ := strings.Cut(strings.TrimSpace(line), " ")
-		h.kinds[kind] = append(h.kinds[kind], path)
-	}
-}
-
-// collect takes traces.
-func (h *hunt) collect() {
-	h.traces = &testkit.Buffer{}
-	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		body := io.Reader(r.Body)
-		if r.Header.Get("Content-Encoding") == "gzip" {
-			unzipped, err := gzip.NewReader(body)
-			if err != nil {
-				h.t.Error(err)
-				return
-			}
-			body = unzipped
-		}
-		_, _ = io.Copy(h.traces, body)
-	}))
-	h.t.Cleanup(s.Close)
-	h.otlp = s.URL
-}
-
-func (h *hunt) spans() int { return len(h.traces.String()) }
-
-// serve serves Secrets, ConfigMaps, Pods, and the kinds that are known to hold credentials, over
-// HTTP.
-func (h *hunt) serve() {
-	mux := http.NewServeMux()
-	answer := func(path, body string) {
-		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			_, _ = io.WriteString(w, body)
-		})
-	}
-	var resources []string
-	for name, kind := range map[string]string{"secrets": "Secret", "configmaps": "ConfigMap", "pods": "Pod"} {
-		s := testkit.NewServer(h.t, resource.Type{Version: "v1", Resource: name, Kind: kind, Namespaced: true})
-		h.servers[name] = s
-		mux.Handle("GET /api/v1/"+name, s)
-		resources = append(resources, fmt.Sprintf(`{"name":%q,"namespaced":true,"kind":%q,"verbs":["get","list","watch"]}`, name, kind))
-	}
-	answer("/api", `{"kind":"APIVersions","versions":["v1"]}`)
-	groups := map[string][]string{} // resources by group
-	for name := range h.kinds {
-		plural, group, _ := strings.Cut(name, ".")
-		kind := strings.ToUpper(plural[:1]) + plural[1:]
-		s := testkit.NewServer(h.t, resource.Type{Group: group, Version: "v1", Resource: plural, Kind: kind, Namespaced: true})
-		h.servers[name] = s
-		mux.Handle("GET /apis/"+group+"/v1/"+plural, s)
-		groups[group] = append(groups[group], fmt.Sprintf(`{"name":%q,"namespaced":true,"kind":%q,"verbs":["get","list","watch"]}`, plural, kind))
-	}
-	var list []string
-	for group, resources := range groups {
-		version := fmt.Sprintf(`{"groupVersion":"%s/v1","version":"v1"}`, group)
-		list = append(list, fmt.Sprintf(`{"name":%q,"versions":[%s],"preferredVersion":%s}`, group, version, version))
-		answer("/apis/"+group+"/v1", fmt.Sprintf(`{"kind":"APIResourceList","groupVersion":"%s/v1","resources":[%s]}`, group, strings.Join(resources, ",")))
-	}
-	answer("/apis", `{"kind":"APIGroupList","apiVersion":"v1","groups":[`+strings.Join(list, ",")+`]}`)
-	answer("/api/v1", `{"kind":"APIResourceList","groupVersion":"v1","resources":[`+strings.Join(resources, ",")+`]}`)
-	h.serveLeases(mux)
-	answer("/api/v1/namespaces/kube-system", `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":"11111111-2222-3333-4444-555555555555"}}`)
-	s := httptest.NewServer(mux)
-	h.t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
-	h.api = s.URL
-}
-
-// serveLeases serves the Leases of replicas.
-func (h *hunt) serveLeases(mux *http.ServeMux) {
-	reply := func(w http.ResponseWriter, lease *coordinationv1.Lease, err error) {
-		w.Header().Set("Content-Type", "application/json")
-		var status apierrors.APIStatus
-		if errors.As(err, &status) {
-			w.WriteHeader(int(status.Status().Code))
-			_ = json.NewEncoder(w).Encode(status.Status())
-			return
-		}
-		_ = json.NewEncoder(w).Encode(lease)
-	}
-	written := func(r *http.Request) *coordinationv1.Lease {
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			h.t.Error(err)
-		}
-		lease := &coordinationv1.Lease{} // it comes as protobuf
-		if _, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, lease); err != nil {
-			h.t.Error(err)
-		}
-		return lease
-	}
-	const path = "/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
-	client := h.leases.Client()
-	mux.HandleFunc("GET "+path+"/{name}", func(w http.ResponseWriter, r *http.Request) {
-		lease, err := client.Leases(r.PathValue("namespace")).Get(r.Context(), r.PathValue("name"), metav1.GetOptions{})
-		reply(w, lease, err)
-	})
-	mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
-		lease, err := client.Leases(r.PathValue("namespace")).Create(r.Context(), written(r), metav1.CreateOptions{})
-		reply(w, lease, err)
-	})
-	mux.HandleFunc("PUT "+path+"/{name}", func(w http.ResponseWriter, r *http.Request) {
-		lease, err := client.Leases(r.PathValue("namespace")).Update(r.Context(), written(r), metav1.UpdateOptions{})
-		reply(w, lease, err)
-	})
-	mux.HandleFunc("POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","status":{"allowed":true}}`)
-	})
-}
-
-// value makes a value that is nowhere else.
-func (h *hunt) value(place string) string {
-	if h.needles[place] == "" {
-		h.needles[place] = fmt.Sprintf("hunter2-%d-%s", len(h.places), strings.ReplaceAll(place, " ", "-"))
-		h.places = append(h.places, place)
-	}
-	return h.needles[place]
-}
-
-// plant makes objects with values in them, or new values in objects that are there. They have a
-// managed fields entry that repeats one.
-func (h *hunt) plant() {
-	round := fmt.Sprintf(" %d", len(h.needles))
-	put := func(server, name string, mutate func(obj, annotations map[string]any)) {
-		h.servers[server].Update(resource.Key("shop/"+name), func(obj map[string]any) {
-			metadata, annotations := obj["metadata"].(map[string]any), map[string]any{}
-			metadata["annotations"] = annotations
-			annotations["large"] = strings.Repeat("x", 3000) // too large for a stream
-			metadata["managedFields"] = []any{map[string]any{
-				"manager": "kubectl", "operation": "Update", "time": "2026-01-01T00:00:00Z", "fieldsType": "FieldsV1",
-				"fieldsV1": map[string]any{fmt.Sprintf("v:%q", h.value("managed fields of "+server+round)): map[string]any{}},
-			}}
-			mutate(obj, annotations)
-		})
-	}
-	encoded := func(place string) string {
-		return base64.StdEncoding.EncodeToString([]byte(h.value(place + round)))
-	}
-	const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
-	put("secrets", "db", func(obj, annotations map[string]any) {
-		obj["data"] = map[string]any{"password": encoded("data of a secret")}
-		obj["stringData"] = map[string]any{"token": h.value("stringData of a secret" + round)}
-		annotations[lastApplied] = `{"data":{"password":"` + h.value("last applied of a secret"+round) + `"}}`
-		annotations["openshift.io/token-secret.value"] = h.value("token in an annotation of a secret" + round)
-		annotations["banzaicloud.com/last-applied"] = encoded("packed copy of a secret")
-	})
-	put("secrets", "malformed", func(obj, _ map[string]any) { // not published: told, without its bytes
-		obj["data"] = h.value("malformed secret" + round)
-	})
-	put("configmaps", "app", func(obj, annotations map[string]any) {
-		obj["data"] = map[string]any{"dsn": h.value("redacted path" + round), "dropped": h.value("dropped path" + round), "level": round}
-		annotations[lastApplied] = `{"data":{"dsn":"` + h.value("last applied of a config map"+round) + `"}}`
-	})
-	for kind, paths := range h.kinds {
-		put(kind, strings.ReplaceAll(kind, ".", "-"), func(obj, _ map[string]any) {
-			for _, path := range paths {
-				set(obj, strings.Split(path, "."), h.value("kind "+kind+" "+path+round))
-			}
-		})
-	}
-	put("pods", "web", func(obj, _ map[string]any) {
-		obj["spec"] = map[string]any{
-			"list": []any{h.value("item of a list" + round)},
-			"containers": []any{map[string]any{"name": "c", "env": []any{
-				map[string]any{"name": "DB_PASSWORD", "value": h.value("env by its name" + round)},
-				map[string]any{"name": "URL", "value": "amqp://u:" + h.value("env by its value"+round) + "@broker"},
-			}}},
-		}
-	})
-}
-
-// set puts a value at a path. Every member and item is one that is called x.
-func set(obj map[string]any, path []string, value any) {
-	name := strings.ReplaceAll(path[0], "*", "x")
-	if len(path) == 1 {
-		obj[name] = value
-		return
-	}
-	inner, _ := obj[name].(map[string]any)
-	if inner == nil {
-		inner = map[string]any{}
-		obj[name] = inner
-	}
-	set(inner, path[1:], value)
 }
 
 // nowhere is the address of a broker that is unavailable.
@@ -638,32 +428,6 @@ func lastLine(text string) string {
 	return lines[len(lines)-1]
 }
 
-// searchLeases looks at what replicas tell each other.
-func (h *hunt) searchLeases() {
-	for _, name := range []string{"bridge", "bridge-progress"} {
-		lease, err := h.leases.Client().Leases("shop").Get(h.t.Context(), name, metav1.GetOptions{})
-		testkit.OK(h.t, err)
-		text, err := json.Marshal(lease)
-		testkit.OK(h.t, err)
-		h.in("leases", text)
-	}
-}
-
-// copyState copies the state of a bridge that runs. Files that the bridge takes away meanwhile are
-// not there after a crash either.
-func (h *hunt) copyState(to, from string) {
-	for try := 0; ; try++ {
-		err := os.CopyFS(to, os.DirFS(from))
-		if err == nil {
-			return
-		}
-		if !errors.Is(err, fs.ErrNotExist) || try == 10 {
-			h.t.Fatal(err)
-		}
-		testkit.OK(h.t, os.RemoveAll(to))
-	}
-}
-
 // runsOnce lets one bridge run until everything is in Kafka, and searches the brokers and the
 // history.
 func (h *hunt) runsOnce(rules []string) {
@@ -755,16 +519,6 @@ func (h *hunt) bridge(name string, rules []string, state, away string) (end func
 	}
 }
 
-// foundAt reports whether any value was found in a place.
-func (h *hunt) foundAt(place string) bool {
-	for _, places := range h.found {
-		if slices.Contains(places, place) {
-			return true
-		}
-	}
-	return false
-}
-
 // tail looks at the events of the bridge that is being started, as long as it runs.
 func (h *hunt) tail(ctx context.Context) *testkit.Buffer {
 	out := &testkit.Buffer{}
@@ -801,134 +555,3 @@ func (h *hunt) until(what string, so func() bool) {
 		}
 	}
 }
-
-// in looks for all values in a text: as they are, in base64, and in the bytes of what could not be
-// understood.
-func (h *hunt) in(place string, text []byte) {
-	h.searched[place] += len(text)
-	h.plain(place, text)
-	for rest := text; ; {
-		at := bytes.Index(rest, []byte("aHVudGVyMi")) // hunter2-
-		if at < 0 {
-			break
-		}
-		decoded, _ := base64.RawStdEncoding.DecodeString(string(rest[at:min(at+32, (len(rest)-at)/4*4+at)]))
-		h.plain(place, decoded)
-		rest = rest[at+1:]
-	}
-	for _, raw := range quarantinedBytes.FindAllSubmatch(text, -1) {
-		decoded, _ := base64.StdEncoding.DecodeString(string(raw[1]))
-		h.plain(place, decoded)
-	}
-}
-
-var quarantinedBytes = regexp.MustCompile(`"raw":"([^"]+)"`)
-
-// plain looks for values as they are.
-func (h *hunt) plain(place string, text []byte) {
-	const begin = "hunter2-"
-	for {
-		at := bytes.Index(text, []byte(begin))
-		if at < 0 {
-			return
-		}
-		text = text[at+len(begin):]
-		digits, _, _ := bytes.Cut(text[:min(len(text), 8)], []byte("-"))
-		number, err := strconv.Atoi(string(digits))
-		if err != nil {
-			continue
-		}
-		if at := h.places[number]; !slices.Contains(h.found[at], place) {
-			h.found[at] = append(h.found[at], place)
-		}
-	}
-}
-
-func (h *hunt) searchStreams(js jetstream.JetStream) {
-	for info := range js.ListStreams(h.t.Context()).Info() {
-		s, err := js.Stream(h.t.Context(), info.Config.Name)
-		testkit.OK(h.t, err)
-		for seq := max(info.State.FirstSeq, 1); seq <= info.State.LastSeq; seq++ {
-			m, err := s.GetMsg(h.t.Context(), seq)
-			testkit.OK(h.t, err)
-			h.messages++
-			if strings.HasPrefix(m.Subject, "dead.") {
-				h.deadLetters++
-			}
-			h.in("stream "+info.Config.Name, fmt.Appendf(nil, "%s %v %s", m.Subject, m.Header, m.Data))
-		}
-	}
-}
-
-func (h *hunt) offset() (n int64) {
-	for _, p := range h.kafka.PartitionInfos("k8s") {
-		n += p.HighWatermark
-	}
-	return n
-}
-
-func (h *hunt) searchKafka() {
-	client, err := kgo.NewClient(kgo.SeedBrokers(h.kafka.ListenAddrs()...), kgo.ConsumeTopics("k8s"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
-	testkit.OK(h.t, err)
-	defer client.Close()
-	for want := h.offset(); int64(h.records) < want; {
-		for _, r := range client.PollFetches(h.t.Context()).Records() {
-			h.records++
-			h.in("topic", fmt.Appendf(nil, "%s %v %s", r.Key, r.Headers, r.Value))
-		}
-	}
-}
-
-func (h *hunt) searchFiles(dir string) {
-	testkit.OK(h.t, filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		text, err := os.ReadFile(path)
-		h.files++
-		place := "files of "
-		if strings.Contains(path, string(filepath.Separator)+"undelivered"+string(filepath.Separator)) {
-			place = "undelivered of "
-			h.undelivered++
-		} else if strings.Contains(path, string(filepath.Separator)+"history"+string(filepath.Separator)) {
-			place = "history files of "
-		}
-		h.in(place+filepath.Base(dir), text)
-		return err
-	}))
-}
-
-// searchDatabase looks into what is compressed: bodies are S2 blocks behind a byte, entries of the
-// log behind a header.
-func (h *hunt) searchDatabase(place, dir string) {
-	db, err := pebble.Open(dir, &pebble.Options{Logger: pebbleQuiet{}})
-	testkit.OK(h.t, err)
-	defer db.Close()
-	all, err := db.NewIter(nil)
-	testkit.OK(h.t, err)
-	defer all.Close()
-	for ok := all.First(); ok; ok = all.Next() {
-		h.keys++
-		value := all.Value()
-		h.in(place, fmt.Appendf(nil, "%s %s", all.Key(), value))
-		begin := 1
-		if all.Key()[0] == 'l' {
-			size, n := binary.Uvarint(value)
-			begin = n + int(size)
-			h.entries++
-		}
-		if len(value) > begin {
-			if body, err := s2.Decode(nil, value[begin:]); err == nil {
-				h.in(place, body)
-			}
-		}
-	}
-	testkit.OK(h.t, all.Error())
-}
-
-// pebbleQuiet is a logger for Pebble.
-type pebbleQuiet struct{}
-
-func (pebbleQuiet) Infof(string, ...any)           {}
-func (pebbleQuiet) Errorf(string, ...any)          {}
-func (pebbleQuiet) Fatalf(format string, a ...any) { panic(fmt.Sprintf(format, a...)) }

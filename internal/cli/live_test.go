@@ -32,8 +32,8 @@ func review(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(ask)
 }
 
-// startBrokers runs a NATS server with a stream THEIRS that others use, Kafka with a topic for pods,
-// and an endpoint: what is below /closed is unavailable.
+// startBrokers runs a NATS server with a stream THEIRS that others use, Kafka with a topic for
+// pods, and an endpoint: what is below /closed is unavailable.
 func startBrokers(t *testing.T, env *testscript.Env) {
 	t.Helper()
 	s, err := server.NewServer(&server.Options{

@@ -26,11 +26,13 @@ and need neither the API server nor a broker. Whether a configuration still has 
 What is damaged is told and left as it is.`,
 		Example: `  bridge statedir ls --state-dir /var/lib/bridge
   bridge statedir get pods shop/web-0
+  bridge statedir check
   bridge statedir reset pods --keep-objects`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newStateDirListCommand(), newStateDirGetCommand(), newStateDirResetCommand())
+	cmd.AddCommand(newStateDirListCommand(), newStateDirGetCommand(), newStateDirCheckCommand(),
+		newStateDirResetCommand())
 	return cmd
 }
 
@@ -44,7 +46,7 @@ type openedState struct {
 
 // openState opens the database in state.dir. Close it: no bridge can start until then.
 func openState(cmd *cobra.Command, s *settings) (*openedState, error) {
-	c, err := s.load()
+	c, err := s.loadSections([]string{"state"})
 	if err != nil {
 		return nil, err
 	}

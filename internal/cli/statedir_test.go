@@ -146,7 +146,7 @@ func TestRecordsThatCanNotBeUnderstoodAreToldAndCanBeForgotten(t *testing.T) {
 	if u := report.Units[0]; u.Objects != 1 || u.Watermark != nil || !strings.Contains(u.Problem, "1 record can't be understood") {
 		t.Errorf("ls: %+v", u)
 	}
-	for _, want := range []string{"1 record can't be understood", "'bridge statedir reset all/pods'", "the position does not parse"} {
+	for _, want := range []string{"1 record can't be understood", "'bridge statedir reset all/pods'", "its record p does not parse"} {
 		if !strings.Contains(stderr, want) {
 			t.Errorf("ls says %q, not %q", stderr, want)
 		}

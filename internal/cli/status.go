@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -121,10 +123,31 @@ func (v *statusView) show(a *answer) error {
 	case "yaml":
 		return a.writeYAML(v.out)
 	}
-	if v.repeated && isTerminal(v.out) {
-		fmt.Fprint(v.out, "\x1b[H\x1b[2J") // home, clear
+	terminal, ok := v.out.(*os.File)
+	if !v.repeated || !ok || !isTerminal(v.out) {
+		return a.writeTable(v.out, v.before)
 	}
-	return a.writeTable(v.out, v.before)
+	var table strings.Builder
+	if err := a.writeTable(&table, v.before); err != nil {
+		return err
+	}
+	const home = "\x1b[H\x1b[2J" // clears too
+	width, height := newScreen(terminal).size()
+	_, err := io.WriteString(v.out, home+fit(table.String(), width, height))
+	return err
+}
+
+// fit cuts lines to the width of a terminal, and leaves out those below its end: a line that wraps
+// would take the table apart, and one below the end would scroll its head away.
+func fit(text string, width, height int) string {
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	if len(lines) >= height {
+		lines = append(lines[:height-2], fmt.Sprintf("… %d more lines", len(lines)-height+2))
+	}
+	for i := range lines {
+		lines[i] = cut(lines[i], width)
+	}
+	return strings.Join(lines, "\n") + "\n"
 }
 
 // watch shows the status until ctx or the process's signal ends it, and keeps on asking a bridge

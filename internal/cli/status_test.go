@@ -104,3 +104,22 @@ func TestStatusReady(t *testing.T) {
 		})
 	}
 }
+
+func TestFit(t *testing.T) {
+	const text = "HEAD of the table\none\ntwo and more\nthree\n"
+	for _, test := range []struct {
+		what          string
+		width, height int
+		want          string
+	}{
+		{"a table that fits is left", 40, 24, text},
+		{"a long line is cut", 12, 24, "HEAD of the…\none\ntwo and more\nthree\n"},
+		{"what is below the end is counted", 40, 4, "HEAD of the table\none\n… 2 more lines\n"},
+	} {
+		t.Run(test.what, func(t *testing.T) {
+			if got := fit(text, test.width, test.height); got != test.want {
+				t.Errorf("%q, want %q", got, test.want)
+			}
+		})
+	}
+}

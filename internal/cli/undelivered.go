@@ -18,30 +18,31 @@ import (
 func newUndeliveredCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "undelivered",
-		Short: "List, print and remove events that no broker accepted",
+		Short: "List, print, send and remove events that no broker accepted",
 		Long: `undelivered shows the events in the folder 'undelivered' of the state directory: a sink refused them
 permanently, and so did its dead letters, or none are configured. They count against
 state.maxUndeliveredBytes (256 MiB by default). At that limit such events block their objects again.
 
 It reads the state directory of --config or --state-dir, also while a bridge runs.
 
-After you have fixed what refused them: send the events where they are needed and remove them here,
-or publish the present state of all objects with 'bridge snapshot INFORMER --sink NAME'.`,
+After you have fixed what refused them, 'bridge undelivered send' sends them again. Or publish the
+present state of all objects with 'bridge snapshot INFORMER --sink NAME', and remove them.`,
 		Example: `  bridge undelivered ls
   bridge undelivered get 3f1c > event.json
+  bridge undelivered send --all --sink lake
   bridge undelivered rm 3f1c
   bridge undelivered rm --all --sink lake`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newUndeliveredListCommand(), newUndeliveredGetCommand(),
-		newUndeliveredRemoveCommand())
+		newUndeliveredSendCommand(), newUndeliveredRemoveCommand())
 	return cmd
 }
 
 // undeliveredEvents are the events in the folder of a configuration, and the folder.
 func undeliveredEvents(s *settings) (entries []undelivered.Entry, dir string, err error) {
-	c, err := s.load()
+	c, err := s.loadSections([]string{"state"})
 	if err != nil {
 		return nil, "", err
 	}
@@ -151,9 +152,48 @@ Exit codes: 0, 1 when there is no such event, 2 when the state directory cannot 
 	return cmd
 }
 
+// choice is which events a command is about.
+type choice struct {
+	all  bool
+	sink string
+}
+
+// flags adds the flags of a choice to a command whose arguments are IDs.
+func (c *choice) flags(cmd *cobra.Command, verb string) {
+	cmd.Flags().BoolVar(&c.all, "all", false, verb+" every event")
+	cmd.Flags().StringVar(&c.sink, "sink", "", "with --all: only events of this sink")
+	cmd.Args = func(_ *cobra.Command, args []string) error {
+		switch {
+		case c.all == (len(args) > 0):
+			return errors.New("name the events, or all of them with --all")
+		case c.sink != "" && !c.all:
+			return errors.New("--sink needs --all")
+		}
+		return nil
+	}
+}
+
+// of returns the chosen events.
+func (c *choice) of(
+	entries []undelivered.Entry, args []string,
+) (chosen []undelivered.Entry, err error) {
+	for i := range entries {
+		if c.all && (c.sink == "" || entries[i].Sink == c.sink) {
+			chosen = append(chosen, entries[i])
+		}
+	}
+	for _, id := range args {
+		e, err := undelivered.Find(entries, id)
+		if err != nil {
+			return nil, err
+		}
+		chosen = append(chosen, e)
+	}
+	return chosen, nil
+}
+
 func newUndeliveredRemoveCommand() *cobra.Command {
-	var all bool
-	var sink string
+	var which choice
 	cmd := &cobra.Command{
 		Use:     "rm ID...",
 		Aliases: []string{"remove"},
@@ -163,37 +203,18 @@ event is lost, unless you have sent it. A running bridge uses the free room with
 
 Exit codes: 0, 1 when there is no such event (then none is removed), 2 when the state directory
 cannot be read.`,
-		Args: func(_ *cobra.Command, args []string) error {
-			switch {
-			case all == (len(args) > 0):
-				return errors.New("name the events, or all of them with --all")
-			case sink != "" && !all:
-				return errors.New("--sink needs --all")
-			}
-			return nil
-		},
 	}
 	s := newSettings(cmd, "state.dir")
-	cmd.Flags().BoolVar(&all, "all", false, "remove every event")
-	cmd.Flags().StringVar(&sink, "sink", "", "with --all: only events of this sink")
+	which.flags(cmd, "remove")
 	cmd.ValidArgsFunction = completeUndelivered(s)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		entries, dir, err := undeliveredEvents(s)
 		if err != nil {
 			return err
 		}
-		var chosen []undelivered.Entry
-		for i := range entries {
-			if all && (sink == "" || entries[i].Sink == sink) {
-				chosen = append(chosen, entries[i])
-			}
-		}
-		for _, id := range args {
-			e, err := undelivered.Find(entries, id)
-			if err != nil {
-				return failed(err)
-			}
-			chosen = append(chosen, e)
+		chosen, err := which.of(entries, args)
+		if err != nil {
+			return failed(err)
 		}
 		for i := range chosen {
 			if err := undelivered.Remove(dir, chosen[i]); err != nil {

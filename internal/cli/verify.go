@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -277,6 +278,7 @@ func thousands(n int) string {
 // progressBar is one line on a terminal, written again and again.
 type progressBar struct {
 	out         io.Writer
+	of          string // what is counted; "" for messages
 	began, last time.Time
 	shown       bool
 }
@@ -294,7 +296,8 @@ func (b *progressBar) show(messages int, p source.Progress) {
 	}
 	b.last, b.shown = now, true
 	rate := float64(messages) / max(now.Sub(b.began).Seconds(), 0.001)
-	line := fmt.Sprintf("%s messages, %s/s", thousands(messages), thousands(int(rate)))
+	line := fmt.Sprintf("%s %s, %s/s", thousands(messages), cmp.Or(b.of, "messages"),
+		thousands(int(rate)))
 	if p.Total > 0 {
 		done := min(float64(p.Read)/float64(p.Total), 1)
 		full := int(done * barWidth)

@@ -26,8 +26,10 @@ func update() event.Change {
 	return event.Change{
 		Op: event.Updated, Key: "shop/web", UID: "u", Version: "8", Before: "7",
 		Object: &resource.Object{Raw: []byte(webAfter)}, Old: &resource.Object{Raw: []byte(webBefore)},
-		Time: observed, TimeSource: event.TimeObserved, Observed: observed.Add(time.Second),
-		By: resource.FieldManager{Manager: `kubectl "edit"`, Operation: "Update"},
+		Origin: event.Origin{
+			Time: observed, TimeSource: event.TimeObserved,
+			By: resource.FieldManager{Manager: `kubectl "edit"`, Operation: "Update"},
+		}, Observed: observed.Add(time.Second),
 	}
 }
 

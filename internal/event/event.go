@@ -35,7 +35,31 @@ type Event struct {
 	Time         time.Time
 	PartitionKey string
 	Sequence     string
-	// Attributes of the object.
+	ObjectAttributes
+	OriginAttributes
+	// Informer is the name of the informer that the event is of.
+	Informer    string
+	TraceParent string // W3C trace context, "" for none
+	// Extensions are further attributes, names lower-case alphanumeric, in the order they are sent.
+	Extensions []Attribute
+
+	// Data is the payload, JSON; nil for none.
+	Data []byte
+	// DataType is the payload's media type; "" is ContentType.
+	DataType string
+
+	// What is not sent.
+	Op Op
+	Routing
+	// Observed is when the bridge learned of the change.
+	Observed time.Time
+	// Err is why the event lacks its payload and what comes from the object: it is a dead letter.
+	// It is nil for every other event.
+	Err error
+}
+
+// ObjectAttributes are the attributes that say which state of which object an event is about.
+type ObjectAttributes struct {
 	APIVersion      string
 	Kind            string
 	Resource        string // "deployments"
@@ -45,6 +69,10 @@ type Event struct {
 	ResourceVersion string
 	// Previous is the resourceVersion of the object's version before this one; "" for none.
 	Previous string
+}
+
+// OriginAttributes are the attributes that say who made a change, and how it became known.
+type OriginAttributes struct {
 	// TimeSource says where Time is from; see Change.
 	TimeSource string
 	// Manager made the change, with ManagerOperation on ManagerSubresource. All three are "" where
@@ -57,23 +85,13 @@ type Event struct {
 	Cause       string
 	Initial     bool
 	Inferred    bool
-	TraceParent string // W3C trace context, "" for none
-	// Extensions are further attributes, names lower-case alphanumeric, in the order they are sent.
-	Extensions []Attribute
+}
 
-	// Data is the payload, JSON; nil for none.
-	Data []byte
-	// DataType is the payload's media type; "" is ContentType.
-	DataType string
-
-	// Informer is the name of the informer that the event is of, an attribute too.
-	Informer string
-
-	// What routing needs and the attributes do not hold.
+// Routing is what sinks need to route an event and the attributes do not hold.
+type Routing struct {
 	Cluster string
 	Group   string // API group, "" for core
 	Version string // API version: "v1"
-	Op      Op
 	// Part is 0, or 1 for the first part of the destination, 2 for the second: it goes there,
 	// whatever its PartitionKey says.
 	Part int
@@ -82,14 +100,8 @@ type Event struct {
 	CompactionKey string
 	// Run is empty, or sets the message apart from what other processes have sent of the same
 	// event: a sink that gets the newest states only may be sent an older one again after a crash,
-	// and must then be sent what came after it again too. It begins with a slash, and is no
-	// attribute.
+	// and must then be sent what came after it again too. It begins with a slash.
 	Run string
-	// Observed is when the bridge learned of the change; it is not sent.
-	Observed time.Time
-	// Err is why the event lacks its payload and what comes from the object: it is a dead letter.
-	// It is nil for every other event, and is not sent.
-	Err error
 }
 
 // Attribute is one CloudEvents attribute by name.

@@ -77,6 +77,13 @@ type Change struct {
 	// with which it did; "" for all others.
 	Left resource.Version `json:"left,omitempty"`
 	Era
+	Origin
+	// Observed is when the bridge learned of it.
+	Observed time.Time `json:"observed"`
+}
+
+// Origin is who made a change, and when.
+type Origin struct {
 	// By made the change; zero where that is not known.
 	By resource.FieldManager `json:"by,omitzero"`
 	// LastManager is, of a Deleted, the manager of the newest managedFields entry of the last
@@ -86,8 +93,6 @@ type Change struct {
 	// goes back within an epoch.
 	Time       time.Time `json:"time,omitzero"`
 	TimeSource string    `json:"timeSource,omitempty"`
-	// Observed is when the bridge learned of it.
-	Observed time.Time `json:"observed"`
 }
 
 // Sources of the time of a change.
@@ -208,12 +213,20 @@ func (m *Maker) named(c *Change) Event {
 	namespace, name := c.Key.Split()
 	w := m.words(c, namespace, name)
 	return Event{
-		ID: w.id, Source: m.source, Type: m.types[c.Op], Subject: w.path,
-		Time: c.Time, TimeSource: c.TimeSource, PartitionKey: w.key, Sequence: w.sequence,
-		APIVersion: m.phrases.apiVersion, Kind: t.Kind, Resource: t.Resource, Namespace: namespace, Name: name,
-		UID: c.UID, ResourceVersion: string(c.Version), Previous: string(c.Before), Cause: c.Cause, Initial: c.Initial, Inferred: c.Inferred,
-		Manager: c.By.Manager, ManagerSubresource: c.By.Subresource, ManagerOperation: c.By.Operation, LastManager: c.LastManager,
-		Cluster: m.cfg.Cluster, Group: t.Group, Version: t.Version, Op: c.Op, Informer: m.cfg.Informer, Observed: c.Observed,
+		ID: w.id, Source: m.source, Type: m.types[c.Op], Subject: w.path, Time: c.Time,
+		PartitionKey: w.key, Sequence: w.sequence,
+		ObjectAttributes: ObjectAttributes{
+			APIVersion: m.phrases.apiVersion, Kind: t.Kind, Resource: t.Resource,
+			Namespace: namespace, Name: name, UID: c.UID,
+			ResourceVersion: string(c.Version), Previous: string(c.Before),
+		},
+		OriginAttributes: OriginAttributes{
+			TimeSource: c.TimeSource, Manager: c.By.Manager, ManagerSubresource: c.By.Subresource,
+			ManagerOperation: c.By.Operation, LastManager: c.LastManager,
+			Cause: c.Cause, Initial: c.Initial, Inferred: c.Inferred,
+		},
+		Informer: m.cfg.Informer, Op: c.Op, Observed: c.Observed,
+		Routing: Routing{Cluster: m.cfg.Cluster, Group: t.Group, Version: t.Version},
 	}
 }
 
@@ -354,11 +367,17 @@ func (m *Maker) about(what string, op Op, id string, observed time.Time) Event {
 		of += fmt.Sprintf("/shard-%d-of-%d", m.cfg.Shard.Index, m.cfg.Shard.Count) // each of them tells of its own
 	}
 	e := Event{
-		CompactionKey: "informers/" + of + "/" + what,
-		ID:            of + "/" + what + "/" + id, Source: m.source, Type: "dev.kubebridge.informer." + what,
-		Subject: t.CollectionPath(m.cfg.Namespace), Time: observed,
-		PartitionKey: t.String(), APIVersion: t.APIVersion(), Kind: t.Kind, Resource: t.Resource, Namespace: m.cfg.Namespace,
-		Cluster: m.cfg.Cluster, Group: t.Group, Version: t.Version, Op: op, Informer: m.cfg.Informer, Observed: observed,
+		ID: of + "/" + what + "/" + id, Source: m.source, Type: "dev.kubebridge.informer." + what,
+		Subject: t.CollectionPath(m.cfg.Namespace), Time: observed, PartitionKey: t.String(),
+		ObjectAttributes: ObjectAttributes{
+			APIVersion: t.APIVersion(), Kind: t.Kind, Resource: t.Resource,
+			Namespace: m.cfg.Namespace,
+		},
+		Informer: m.cfg.Informer, Op: op, Observed: observed,
+		Routing: Routing{
+			Cluster: m.cfg.Cluster, Group: t.Group, Version: t.Version,
+			CompactionKey: "informers/" + of + "/" + what,
+		},
 	}
 	if m.cfg.Trace != nil {
 		e.TraceParent = m.cfg.Trace(e.Source, e.ID)

@@ -54,8 +54,10 @@ func TestAnObjectsEvent(t *testing.T) {
 	object := &resource.Object{Raw: []byte(`{"kind":"Deployment"}`)}
 	change := event.Change{
 		Op: event.Updated, Key: "shop/web", Object: object, UID: "u", Version: "123", Before: "122", Observed: observed,
-		By:   resource.FieldManager{Manager: "kubelet", Operation: "Update", Subresource: "status"},
-		Time: observed.Add(-time.Second), TimeSource: event.TimeManagedFields,
+		Origin: event.Origin{
+			By:   resource.FieldManager{Manager: "kubelet", Operation: "Update", Subresource: "status"},
+			Time: observed.Add(-time.Second), TimeSource: event.TimeManagedFields,
+		},
 	}
 
 	e := newMaker(t, event.MakerConfig{Type: deployments}).Object(&change)
@@ -80,7 +82,7 @@ func TestAnObjectsEvent(t *testing.T) {
 	}
 
 	change = event.Change{
-		Op: event.Deleted, Key: "shop/web", Object: object, LastManager: "kubectl", Time: observed, TimeSource: event.TimeObserved,
+		Op: event.Deleted, Key: "shop/web", Object: object, Origin: event.Origin{LastManager: "kubectl", Time: observed, TimeSource: event.TimeObserved},
 	}
 	_, got = attributes(new(newMaker(t, event.MakerConfig{Type: deployments}).Object(&change)))
 	for name, want := range map[string]string{

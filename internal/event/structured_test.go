@@ -20,12 +20,18 @@ func full() *event.Event {
 		ID: "6a0e/123", Source: "/clusters/prod", Type: "dev.kubebridge.resource.updated",
 		Subject: "apis/apps/v1/namespaces/shop/deployments/web",
 		Time:    time.Date(2026, 11, 21, 10, 11, 12, 123456789, time.FixedZone("", 3600)), PartitionKey: "deployments.apps/shop/web",
-		Sequence: "00000000000000000123", APIVersion: "apps/v1", Kind: "Deployment", Resource: "deployments", Namespace: "shop",
-		Name: "web", UID: "6a0e", ResourceVersion: "123", Previous: "122", LastManager: "kubelet", Manager: "kubectl \"edit\" \\ <é\u2028\t>", Cause: "deleted",
-		Initial: true, Inferred: true,
+		Sequence: "00000000000000000123", ObjectAttributes: event.ObjectAttributes{
+			APIVersion: "apps/v1", Kind: "Deployment", Resource: "deployments",
+			Namespace: "shop", Name: "web", UID: "6a0e", ResourceVersion: "123",
+			Previous: "122",
+		},
+		OriginAttributes: event.OriginAttributes{
+			LastManager: "kubelet", Manager: "kubectl \"edit\" \\ <é\u2028\t>",
+			Cause: "deleted", Initial: true, Inferred: true,
+		},
 		Extensions: []event.Attribute{{Name: "traceparent", Value: "00-ab"}, {Name: "empty"}, {Name: "another", Value: "1"}},
 		Data:       []byte("{ \"kind\":\"Deployment\",\n\"n\":1.50, \"e\":\"\\u00e9 é\", \"big\":12345678901234567890 }"),
-		Cluster:    "prod", Group: "apps", Version: "v1", Op: event.Updated, Informer: "workloads",
+		Routing:    event.Routing{Cluster: "prod", Group: "apps", Version: "v1"}, Op: event.Updated, Informer: "workloads",
 	}
 }
 

@@ -39,19 +39,19 @@ func TestDefaultSubjects(t *testing.T) {
 		want  string
 	}{
 		"namespaced": {
-			event.Event{Cluster: "prod", Group: "apps", Version: "v1", Resource: "deployments", Namespace: "shop", Name: "web", Op: event.Updated},
+			event.Event{Routing: event.Routing{Cluster: "prod", Group: "apps", Version: "v1"}, ObjectAttributes: event.ObjectAttributes{Resource: "deployments", Namespace: "shop", Name: "web"}, Op: event.Updated},
 			"k8s.prod.apps.v1.deployments.shop.web.updated",
 		},
 		"cluster-scoped, of the core group": {
-			event.Event{Cluster: "prod", Version: "v1", Resource: "nodes", Name: "n1.example.com", Op: event.Added},
+			event.Event{Routing: event.Routing{Cluster: "prod", Version: "v1"}, ObjectAttributes: event.ObjectAttributes{Resource: "nodes", Name: "n1.example.com"}, Op: event.Added},
 			"k8s.prod.core.v1.nodes.-.n1_example_com.added",
 		},
 		"about an informer": {
-			event.Event{Cluster: "prod", Group: "example.com", Version: "v1", Resource: "widgets", Op: event.Gap},
+			event.Event{Routing: event.Routing{Cluster: "prod", Group: "example.com", Version: "v1"}, ObjectAttributes: event.ObjectAttributes{Resource: "widgets"}, Op: event.Gap},
 			"k8s.prod.example_com.v1.widgets.-.-.gap",
 		},
 		"no cluster": {
-			event.Event{Version: "v1", Resource: "pods", Namespace: "a", Name: "b", Op: event.Deleted},
+			event.Event{Routing: event.Routing{Version: "v1"}, ObjectAttributes: event.ObjectAttributes{Resource: "pods", Namespace: "a", Name: "b"}, Op: event.Deleted},
 			"k8s.-.core.v1.pods.a.b.deleted",
 		},
 	} {
@@ -75,7 +75,7 @@ func FuzzSubjects(f *testing.F) {
 		if group == "core" {
 			t.Skip()
 		}
-		e := event.Event{Cluster: cluster, Group: group, Version: version, Resource: resource, Namespace: namespace, Name: name, Op: event.Added}
+		e := event.Event{Routing: event.Routing{Cluster: cluster, Group: group, Version: version}, ObjectAttributes: event.ObjectAttributes{Resource: resource, Namespace: namespace, Name: name}, Op: event.Added}
 		text := subject(t, &e)
 		tokens := strings.Split(text, ".")
 		want := []string{"k8s", cluster, cmp.Or(group, "core"), version, resource, namespace, name, "added"}
@@ -102,7 +102,7 @@ func FuzzTopics(f *testing.F) {
 		if strings.Contains(resource1+resource2, ".") {
 			t.Skip()
 		}
-		one, two := topic(t, &event.Event{Cluster: cluster1, Resource: resource1}), topic(t, &event.Event{Cluster: cluster2, Resource: resource2})
+		one, two := topic(t, &event.Event{Routing: event.Routing{Cluster: cluster1}, ObjectAttributes: event.ObjectAttributes{Resource: resource1}}), topic(t, &event.Event{Routing: event.Routing{Cluster: cluster2}, ObjectAttributes: event.ObjectAttributes{Resource: resource2}})
 		same := cluster1 == cluster2 && resource1 == resource2
 		if (one == two) != same {
 			t.Errorf("topics %q of (%q, %q) and %q of (%q, %q)", one, cluster1, resource1, two, cluster2, resource2)
@@ -115,7 +115,7 @@ func FuzzTopics(f *testing.F) {
 
 // The longest resource is a label of 63 characters.
 func TestDefaultTopicsFitForClustersUpTo181Characters(t *testing.T) {
-	e := event.Event{Cluster: strings.Repeat("c", 181), Resource: strings.Repeat("r", 63)}
+	e := event.Event{Routing: event.Routing{Cluster: strings.Repeat("c", 181)}, ObjectAttributes: event.ObjectAttributes{Resource: strings.Repeat("r", 63)}}
 	if got := len(topic(t, &e)); got != 249 {
 		t.Errorf("the longest topic has %d characters, want the 249 that Kafka takes", got)
 	}
@@ -142,8 +142,10 @@ func TestTemplateErrorsSayWhatIsWrong(t *testing.T) {
 
 func TestEveryFieldOfATemplate(t *testing.T) {
 	e := event.Event{
-		Cluster: "cl", Informer: "inf", Group: "gr", Version: "v1", Resource: "res", Kind: "Kind",
-		Namespace: "ns", Name: "na", UID: "ui", Op: event.Added, Type: "a.type",
+		Routing: event.Routing{Cluster: "cl", Group: "gr", Version: "v1"}, Informer: "inf", ObjectAttributes: event.ObjectAttributes{
+			Resource: "res", Kind: "Kind", Namespace: "ns", Name: "na", UID: "ui",
+		},
+		Op: event.Added, Type: "a.type",
 	}
 	text := "x" + strings.Join(event.TemplateFields(), ",") + "y"
 	template := mustParse(t, text)

@@ -25,11 +25,13 @@ func (v Vanished) Deleted(end *Event) *Event {
 	}
 	return &Event{
 		ID: v.UID + "/deleted" + era, Source: end.Source, Type: "dev.kubebridge.resource.deleted",
-		Subject: v.Subject, Time: end.Time, TimeSource: TimeObserved, PartitionKey: key,
-		Sequence: end.Sequence + ".deleted", APIVersion: end.APIVersion, Kind: end.Kind,
-		Resource: end.Resource, Namespace: v.Namespace, Name: v.Name, UID: v.UID,
-		ResourceVersion: v.ResourceVersion, Inferred: true, Informer: end.Informer,
-		Cluster: end.Cluster, Group: end.Group, Version: end.Version, Op: Deleted,
-		Observed: end.Observed,
+		Subject: v.Subject, Time: end.Time, PartitionKey: key, Sequence: end.Sequence + ".deleted",
+		ObjectAttributes: ObjectAttributes{
+			APIVersion: end.APIVersion, Kind: end.Kind, Resource: end.Resource,
+			Namespace: v.Namespace, Name: v.Name, UID: v.UID, ResourceVersion: v.ResourceVersion,
+		},
+		OriginAttributes: OriginAttributes{TimeSource: TimeObserved, Inferred: true},
+		Informer:         end.Informer, Op: Deleted, Observed: end.Observed,
+		Routing: Routing{Cluster: end.Cluster, Group: end.Group, Version: end.Version},
 	}
 }

@@ -65,6 +65,9 @@ func Compile(text string) (*Expression, error) {
 	if out := checked.OutputType(); !out.IsExactType(cel.BoolType) && !out.IsExactType(cel.DynType) {
 		return nil, fmt.Errorf("want a condition, which is true or false; this is of type %s", out)
 	}
+	if err := checkCondition(checked.NativeRep()); err != nil {
+		return nil, err
+	}
 	program, err := env.Program(checked, cel.CustomDecoratorV2(compareAbsent),
 		cel.EvalOptions(cel.OptOptimize, cel.OptTrackCost), cel.CostLimit(costLimit), cel.CostTracking(&library.CostEstimator{}))
 	if err != nil {

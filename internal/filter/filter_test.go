@@ -34,7 +34,7 @@ func parse(t testing.TB, raw string) *resource.Object {
 }
 
 func change(t testing.TB, op event.Op) *event.Change {
-	c := &event.Change{Op: op, Key: "shop/web", Object: parse(t, after), UID: "u", Version: "8", By: resource.FieldManager{Manager: "kubectl"}}
+	c := &event.Change{Op: op, Key: "shop/web", Object: parse(t, after), UID: "u", Version: "8", Origin: event.Origin{By: resource.FieldManager{Manager: "kubectl"}}}
 	if op == event.Updated {
 		c.Old = parse(t, before)
 	}
@@ -127,7 +127,11 @@ func TestBadExpressionsAreRefusedWithTheirPlace(t *testing.T) {
 		`op > 3`:                    "no matching overload",
 		`meta.name`:                 "want a condition, which is true or false; this is of type string",
 		`object.x.matches("(")`:     "invalid matches argument",
-		"true &&\n nope":            "2:2: undeclared reference to 'nope'",
+		`object.metadata`:           "1:1: want a condition, which is true or false; object.metadata is neither: compare it, or write has(object.metadata)",
+		`old`:                       "1:1: want a condition, which is true or false; old is neither: compare it",
+		`op == "added" || !object.metadata.labels.app`: "1:19: want a condition, which is true or false; object.metadata.labels.app is neither",
+		`true ? object.kind : false`:                   "1:8: want a condition",
+		"true &&\n nope":                               "2:2: undeclared reference to 'nope'",
 	} {
 		_, err := filter.Compile(text)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {

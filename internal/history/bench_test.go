@@ -63,10 +63,14 @@ func podVersionIn(namespace string, i, version, previous int, at time.Time, fixe
 	v := fmt.Sprint(version)
 	e := &event.Event{
 		ID: name + "/" + v, Source: "/clusters/prod", Type: "dev.kubebridge.resource.updated", Op: event.Updated, Time: at,
-		TimeSource: event.TimeManagedFields, Subject: "api/v1/namespaces/" + namespace + "/pods/" + name, PartitionKey: "pods/" + namespace + "/" + name,
-		Sequence: fmt.Sprintf("00000000.%020d", version), APIVersion: "v1", Version: "v1", Kind: "Pod", Informer: "all",
-		Resource: "pods", Namespace: namespace, Name: name, UID: name, ResourceVersion: v, Manager: "kubelet",
-		ManagerSubresource: "status", ManagerOperation: "Update",
+		OriginAttributes: event.OriginAttributes{
+			TimeSource: event.TimeManagedFields, Manager: "kubelet",
+			ManagerSubresource: "status", ManagerOperation: "Update",
+		}, Subject: "api/v1/namespaces/" + namespace + "/pods/" + name, PartitionKey: "pods/" + namespace + "/" + name,
+		Sequence: fmt.Sprintf("00000000.%020d", version), ObjectAttributes: event.ObjectAttributes{
+			APIVersion: "v1", Kind: "Pod", Resource: "pods", Namespace: namespace,
+			Name: name, UID: name, ResourceVersion: v,
+		}, Routing: event.Routing{Version: "v1"}, Informer: "all",
 	}
 	if previous > 0 {
 		e.Previous = fmt.Sprint(previous)

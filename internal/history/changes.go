@@ -3,6 +3,7 @@ package history
 import (
 	"bytes"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,6 +17,8 @@ type Change struct {
 	Path string
 	// Old and New are the JSON of the value; nil where there was or is none.
 	Old, New []byte
+	// Omitted: Old and New are nil because one of them is too long for where the change is shown.
+	Omitted bool
 }
 
 // IsHeartbeat reports whether the value only says that somebody is alive, or counts versions.
@@ -101,7 +104,7 @@ func (w *changeWalker) value(path string, older, newer jsontree.Value, depth int
 }
 
 func (w *changeWalker) add(path string, older, newer jsontree.Value) {
-	w.list, w.paths = append(w.list, Change{path, older.Raw(), newer.Raw()}), w.paths+len(path)
+	w.list, w.paths = append(w.list, Change{Path: path, Old: older.Raw(), New: newer.Raw()}), w.paths+len(path)
 }
 
 func memberPath(path, name string) string {
@@ -116,16 +119,15 @@ func memberPath(path, name string) string {
 
 // items compares lists: by the names of their items where all have one, else by place.
 func (w *changeWalker) items(path string, older, newer jsontree.Value, depth int) {
-	before, oldNames := itemsOf(older)
-	now, newNames := itemsOf(newer)
-	if oldNames == nil || newNames == nil {
-		for i := range max(len(before), len(now)) {
+	before, now := listOf(older), listOf(newer)
+	if before.names == nil || now.names == nil {
+		for i := range max(len(before.items), len(now.items)) {
 			var a, b jsontree.Value
-			if i < len(before) {
-				a = before[i]
+			if i < len(before.items) {
+				a = before.items[i]
 			}
-			if i < len(now) {
-				b = now[i]
+			if i < len(now.items) {
+				b = now.items[i]
 			}
 			if !w.item(path, strconv.Itoa(i), a, b, depth) {
 				return
@@ -133,19 +135,17 @@ func (w *changeWalker) items(path string, older, newer jsontree.Value, depth int
 		}
 		return
 	}
-	for _, item := range now {
+	for i, name := range now.names {
 		var a jsontree.Value
-		name := nameOf(item)
-		if j, found := oldNames[name]; found {
-			a = before[j]
+		if j := before.find(name, i); j >= 0 {
+			a = before.items[j]
 		}
-		if !w.item(path, name, a, item, depth) {
+		if !w.item(path, name, a, now.items[i], depth) {
 			return
 		}
 	}
-	for _, item := range before {
-		name := nameOf(item)
-		if _, stays := newNames[name]; !stays && !w.item(path, name, item, jsontree.Value{}, depth) {
+	for i, name := range before.names {
+		if now.find(name, i) < 0 && !w.item(path, name, before.items[i], jsontree.Value{}, depth) {
 			return
 		}
 	}
@@ -159,44 +159,71 @@ func (w *changeWalker) item(path, name string, older, newer jsontree.Value, dept
 	return w.paths <= w.limit
 }
 
-// itemsOf are those of a list, and their places by name: nil where an item has none, or two the
-// same.
-func itemsOf(list jsontree.Value) (items []jsontree.Value, names map[string]int) {
-	names = map[string]int{}
-	for w := list.Walk(); w.Next(); {
-		name := nameOf(w.Value())
-		if _, again := names[name]; again || name == "" {
-			names = nil
-		}
-		if names != nil {
-			names[name] = len(items)
-		}
-		items = append(items, w.Value())
-		if names == nil {
-			for w.Next() {
-				items = append(items, w.Value())
-			}
-			break
-		}
-	}
-	return items, names
+// listItems are the items of a list, with their names: nil where an item has none, or two the same.
+type listItems struct {
+	items []jsontree.Value
+	names []string
+	of    map[string]int // places of the names; nil for few
 }
 
+// fewItems are found as fast without a map.
+const fewItems = 16
+
+func listOf(v jsontree.Value) (l listItems) {
+	for w := v.Walk(); w.Next(); {
+		l.items = append(l.items, w.Value())
+	}
+	l.names = make([]string, 0, len(l.items))
+	if len(l.items) > fewItems {
+		l.of = make(map[string]int, len(l.items))
+	}
+	for i, item := range l.items {
+		name := nameOf(item)
+		if name == "" || l.find(name, -1) >= 0 {
+			l.names = nil
+			break
+		}
+		l.names = append(l.names, name)
+		if l.of != nil {
+			l.of[name] = i
+		}
+	}
+	return l
+}
+
+// find is the place of a name, -1 for none. Most items are where they were: at likely.
+func (l *listItems) find(name string, likely int) int {
+	if likely >= 0 && likely < len(l.names) && l.names[likely] == name {
+		return likely
+	}
+	if l.of == nil {
+		return slices.Index(l.names, name)
+	}
+	if i, is := l.of[name]; is {
+		return i
+	}
+	return -1
+}
+
+// itemNames are the members that tell an item of a list from the others: the first one that it has.
+var itemNames = []string{"name", "type", "uid", "ip"}
+
 // nameOf is what tells an item of a list from the others, "" for nothing.
-func nameOf(item jsontree.Value) string {
+func nameOf(item jsontree.Value) (name string) {
 	if !item.IsObject() {
 		return ""
 	}
-	for _, key := range []string{"name", "type", "uid", "ip"} {
-		for w := item.Walk(); w.Next(); {
-			if w.Name() == key {
-				if raw := w.Value().Raw(); len(raw) > 2 && raw[0] == '"' && bytes.IndexByte(raw, '\\') < 0 {
-					return string(raw[1 : len(raw)-1])
-				}
-			}
+	best := len(itemNames)
+	for w := item.Walk(); w.Next() && best > 0; {
+		rank := slices.Index(itemNames[:best], w.Name())
+		if rank < 0 {
+			continue
+		}
+		if raw := w.Value().Raw(); len(raw) > 2 && raw[0] == '"' && bytes.IndexByte(raw, '\\') < 0 {
+			name, best = string(raw[1:len(raw)-1]), rank
 		}
 	}
-	return ""
+	return name
 }
 
 // Field is the value at a path as Change has it, nil when there is none.

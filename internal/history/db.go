@@ -35,7 +35,7 @@ var (
 )
 
 // FormatVersion of keys and values, a number that grows. A directory of another version is refused.
-const FormatVersion = "3"
+const FormatVersion = "4"
 
 // pebbleFormat is Pebble's own format. It is fixed, as that of the state directory is.
 const pebbleFormat = pebble.FormatValueSeparation
@@ -50,8 +50,8 @@ type Options struct {
 	LastVersionsBytes int
 	// CacheBytes is the size of the block cache; default 16 MiB.
 	CacheBytes int64
-	// MemTableBytes is how much is collected in memory before it is sorted to disk; default 8 MiB,
-	// of which there may be two.
+	// MemTableBytes is how much is collected in memory before it is sorted to disk; default 16 MiB,
+	// of which there may be two. Half as much takes a tenth to a fifth more CPU for each version.
 	MemTableBytes uint64
 	// FS replaces the file system, for tests.
 	FS vfs.FS
@@ -126,7 +126,7 @@ func open(o Options, readOnly bool) (*DB, error) {
 func pebbleOptions(o Options) *pebble.Options {
 	opts := &pebble.Options{
 		CacheSize:             cmp.Or(o.CacheBytes, 16<<20),
-		MemTableSize:          cmp.Or(o.MemTableBytes, 8<<20),
+		MemTableSize:          cmp.Or(o.MemTableBytes, 16<<20),
 		FormatMajorVersion:    pebbleFormat,
 		FS:                    cmp.Or(o.FS, vfs.Default),
 		L0CompactionThreshold: 8,

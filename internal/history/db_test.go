@@ -195,7 +195,7 @@ func TestAppend(t *testing.T) {
 		system := func(uid string) *event.Event {
 			return &event.Event{
 				ID: uid + "/1", Source: "/clusters/prod", Type: "dev.kubebridge.resource.added", Op: event.Added,
-				UID: uid, ResourceVersion: "1", Resource: "namespaces", Name: "kube-system", Version: "v1",
+				ObjectAttributes: event.ObjectAttributes{UID: uid, ResourceVersion: "1", Resource: "namespaces", Name: "kube-system"}, Routing: event.Routing{Version: "v1"},
 			}
 		}
 		_, err := db.Append(t.Context(), []*event.Event{system("a")})
@@ -210,8 +210,11 @@ func TestAppend(t *testing.T) {
 		version := func(n, previous, data, mediaType string) *event.Event {
 			return &event.Event{
 				ID: "u/" + n, Source: "/clusters/prod", Type: "dev.kubebridge.resource.updated", Op: event.Updated,
-				UID: "u", ResourceVersion: n, Previous: previous, Resource: "pods", Namespace: "shop", Name: "web",
-				APIVersion: "v1", Version: "v1", Data: []byte(data), DataType: mediaType,
+				ObjectAttributes: event.ObjectAttributes{
+					UID: "u", ResourceVersion: n, Previous: previous, Resource: "pods",
+					Namespace: "shop", Name: "web", APIVersion: "v1",
+				},
+				Routing: event.Routing{Version: "v1"}, Data: []byte(data), DataType: mediaType,
 			}
 		}
 		const object = `{"metadata":{"name":"web","resourceVersion":"%s"},"spec":{"a":%d}}`

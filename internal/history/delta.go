@@ -23,6 +23,9 @@ const (
 	tableBits = 12
 	tableSize = 1 << tableBits
 	anchor    = 8 // bytes that are hashed
+	// nearby is how many bytes are looked for in their place only, before the base is indexed. A
+	// match that begins among them is found behind them, and goes back to where it begins.
+	nearby = 24
 )
 
 // deltaEncoder keeps its table between two calls. It is used by one goroutine.
@@ -49,7 +52,7 @@ func (d *deltaEncoder) append(dst, base, text []byte) []byte {
 		dst = appendCopy(dst, nil, begin, 0)
 		from, at = begin, begin
 	}
-	d.index(base, at)
+	indexed := false
 	for i := from; i+anchor <= len(text); {
 		// Most changes replace a value by one of the same length.
 		place := at + i - from
@@ -57,7 +60,11 @@ func (d *deltaEncoder) append(dst, base, text []byte) []byte {
 		if place+anchor <= len(base) {
 			n = matching(base[place:], text[i:])
 		}
-		if n < anchor {
+		if n < anchor && i-from >= nearby {
+			if !indexed {
+				d.index(base, at)
+				indexed = true
+			}
 			if place = int(d.table[hashAt(text, i)]) - 1; place >= 0 {
 				n = matching(base[place:], text[i:])
 			}
@@ -103,6 +110,10 @@ func appendCopy(dst, literal []byte, length, distance int) []byte {
 func matching(a, b []byte) int {
 	n := min(len(a), len(b))
 	i := 0
+	const piece = 256 // compared at once, which takes a tenth of the time
+	for i+piece <= n && string(a[i:i+piece]) == string(b[i:i+piece]) {
+		i += piece
+	}
 	for ; i+8 <= n; i += 8 {
 		if x := binary.LittleEndian.Uint64(a[i:]) ^ binary.LittleEndian.Uint64(b[i:]); x != 0 {
 			return i + bits.TrailingZeros64(x)/8

@@ -25,8 +25,9 @@
 // other. Versions of one object are neighbours, so that the compression of blocks of 64 KiB finds
 // what is left.
 //
-// Beside the versions lies which names lived when (lives.go), so that a state looks at what lived
-// then and not at all names that were ever known.
+// The timeline has what each version changed, in short (summary.go), so that a question about a
+// namespace reads no versions. Beside the versions lies which names lived when (lives.go), so that
+// a state looks at what lived then and not at all names that were ever known.
 //
 // Append is called by one goroutine at a time, everything else by any. The package starts no
 // goroutines but Pebble's own.

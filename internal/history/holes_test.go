@@ -30,8 +30,10 @@ func TestGap(t *testing.T) {
 	mark := func(op event.Op, version, second int, data string) *event.Event {
 		return &event.Event{
 			ID: fmt.Sprint("all/", op, "/", version), Source: "/clusters/prod", Type: "dev.kubebridge.informer." + string(op),
-			Op: op, Informer: "all", Resource: "pods", Kind: "Pod", Time: at.Add(time.Duration(second) * time.Second),
-			ResourceVersion: fmt.Sprint(version), Data: []byte(data),
+			Op: op, Informer: "all", ObjectAttributes: event.ObjectAttributes{
+				Resource: "pods", Kind: "Pod", ResourceVersion: fmt.Sprint(version),
+			}, Time: at.Add(time.Duration(second) * time.Second),
+			Data: []byte(data),
 		}
 	}
 	db, err := history.Open(history.Options{Dir: t.TempDir()})
@@ -129,8 +131,8 @@ func TestGap(t *testing.T) {
 	})
 }
 
-// An object whose namespace comes into the selection again comes with the version that it had, which
-// may be one of before it left.
+// An object whose namespace comes into the selection again comes with the version that it had,
+// which may be one of before it left.
 func TestEnteredAgain(t *testing.T) {
 	at := time.Date(2026, 11, 22, 14, 0, 0, 0, time.UTC)
 	db, err := history.Open(history.Options{Dir: t.TempDir()})
@@ -176,9 +178,11 @@ func TestForgedEra(t *testing.T) {
 	at := time.Date(2026, 11, 22, 14, 0, 0, 0, time.UTC)
 	gap := &event.Event{
 		ID: "all/gap/3000", Source: "/clusters/prod", Type: "dev.kubebridge.informer.gap",
-		Op: event.Gap, Informer: "all", Resource: "pods", Kind: "Pod", Time: at.Add(time.Hour),
-		ResourceVersion: "3000", Sequence: "4294967295.00000000000000003000",
-		Data: []byte(`{"reason":"expired","from":"600","to":"3000"}`),
+		Op: event.Gap, Informer: "all", ObjectAttributes: event.ObjectAttributes{
+			Resource: "pods", Kind: "Pod", ResourceVersion: "3000",
+		}, Time: at.Add(time.Hour),
+		Sequence: "4294967295.00000000000000003000",
+		Data:     []byte(`{"reason":"expired","from":"600","to":"3000"}`),
 	}
 	_, err = db.Append(t.Context(), []*event.Event{podVersion(0, 10, 0, at, ""), gap})
 	testkit.OK(t, err)

@@ -14,8 +14,10 @@ const (
 	spacePosition = 'S' // name of a source -> how far it is read
 	// unit, namespace, name, sequence -> version
 	spaceVersion = 'V'
-	// source, bucket, namespace, second, version, unit, name, sequence -> op
+	// source, bucket, namespace, second, version, unit, name, sequence -> what happened (summary.go)
 	spaceTimeline = 'T'
+	// unit -> the highest era, and in it the highest version, that something is stored of
+	spaceReached = 'R'
 	// unit, era, minute -> the lowest version that a watch reported in that minute
 	spaceClock = 'K'
 	// unit, namespace, name -> lowest second and version that an object may live at (lives.go)

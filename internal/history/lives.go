@@ -8,15 +8,14 @@ import (
 	"math"
 	"math/bits"
 	"slices"
-	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/kubebridge/bridge/internal/event"
 )
 
-// Lives say which names a state has to look at. Most names that were ever known have gone, so a walk
-// over all of them would follow the age of the history, not the objects that lived.
+// Lives say which names a state has to look at. Most names that were ever known have gone, so a
+// walk over all of them would follow the age of the history, not the objects that lived.
 //
 // An object that may live has an entry in spaceAlive, with the lowest time and version that it may
 // have lived at. With its end that becomes a finished life: an interval of times, and one of
@@ -43,8 +42,6 @@ func (l lifeBegin) min(other lifeBegin) lifeBegin {
 type alive struct {
 	isThere bool
 	begin   lifeBegin
-	// isNewest: no version behind the last one is stored, or the newest of them is a delete.
-	isNewest bool
 }
 
 // Axes of finished lives.
@@ -91,18 +88,13 @@ func splitLife(key, value []byte) (names []byte, from, until uint64, ok bool) {
 	return key[namesAt:end], binary.BigEndian.Uint64(key[end:]), binary.BigEndian.Uint64(value), true
 }
 
-// addToLives keeps what lived in order with a new version. last is the version before it in memory,
-// nil for none.
+// addToLives keeps what lived in order with a new version. isNewest: none of the object is behind
+// it.
 func (b *batch) addToLives(
-	u *Unit, e *event.Event, seq sequence, key, object []byte, last *lastVersion, follows bool,
-) (a alive, err error) {
+	u *Unit, e *event.Event, seq sequence, object []byte, a alive, isNewest bool,
+) (alive, error) {
 	at := lifeBegin{unixSeconds(timeOf(e)), seq.version} // a version that is no number is 0
 	if err := b.see(u, at.second); err != nil {
-		return a, err
-	}
-	if last != nil {
-		a = last.alive
-	} else if a, err = b.readAlive(object); err != nil {
 		return a, err
 	}
 	if !seq.deleted {
@@ -113,24 +105,16 @@ func (b *batch) addToLives(
 		if a.isThere && begin == a.begin {
 			return a, nil
 		}
-		a.isThere, a.begin = true, begin
+		a = alive{true, begin}
 		return a, b.setAlive(object, a)
 	}
-	if !a.isThere || last != nil && !follows {
+	if !a.isThere || !isNewest {
 		return a, nil // what lives is as before
-	}
-	if !a.isNewest {
-		isLater, err := b.hasLater(object, key)
-		if err != nil || isLater {
-			return a, err
-		}
-		a.isNewest = true
 	}
 	if err := b.addLife(u, object, seq, a.begin); err != nil {
 		return a, err
 	}
-	a.isThere, a.begin = false, lifeBegin{}
-	return a, b.setAlive(object, a)
+	return alive{}, b.setAlive(object, alive{})
 }
 
 // addLife stores a finished life. Times of one object do not go back; so that nothing depends on
@@ -154,14 +138,17 @@ func (b *batch) addLife(u *Unit, object []byte, end sequence, begin lifeBegin) e
 	return b.Set(lifeKey(u.Number, axisVersion, begin.version, until, names), value[16:], nil)
 }
 
-// readAlive reads an object's entry.
-func (b *batch) readAlive(object []byte) (a alive, err error) {
+// aliveOf is an object's entry. last is its last version in memory, nil for none.
+func (b *batch) aliveOf(object []byte, last *lastVersion) (a alive, err error) {
+	if last != nil {
+		return last.alive, nil
+	}
 	if a, known := b.alive[string(object)]; known {
 		return a, nil
 	}
 	value, err := b.db.get(aliveKey(object))
 	if err != nil || value == nil {
-		return alive{isNewest: true}, err // what is stored ends with a delete
+		return a, err // what is stored ends with a delete
 	}
 	a.isThere = true
 	a.begin, err = readBegin(value)
@@ -178,27 +165,12 @@ func readBegin(value []byte) (l lifeBegin, err error) {
 }
 
 func (b *batch) setAlive(object []byte, a alive) error {
-	b.alive[string(object)] = alive{isThere: a.isThere, begin: a.begin, isNewest: !a.isThere}
+	b.alive[string(object)] = a
 	if !a.isThere {
 		return b.Delete(aliveKey(object), nil)
 	}
 	value := binary.BigEndian.AppendUint32(nil, a.begin.second)
 	return b.Set(aliveKey(object), binary.BigEndian.AppendUint64(value, a.begin.version), nil)
-}
-
-// hasLater reports whether a version of an object behind a key is stored, or in the batch.
-func (b *batch) hasLater(object, key []byte) (bool, error) {
-	for written := range b.written {
-		if strings.HasPrefix(written, string(object)) && written > string(key) {
-			return true, nil
-		}
-	}
-	it, err := b.db.pebble.NewIter(&pebble.IterOptions{LowerBound: append(bytes.Clone(key), 0), UpperBound: after(object)})
-	if err != nil {
-		return false, err
-	}
-	isLater := it.First()
-	return isLater, cmpErr(it.Error(), it.Close())
 }
 
 // see keeps the latest time of a cluster. Of what was stored before this process it is the end of

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strconv"
 	"testing"
@@ -185,20 +186,65 @@ func compareTimeline(t *testing.T, db *history.DB, known model, random *rand.Ran
 				want = append(want, order(e))
 			}
 		}
-		for entry, err := range db.Timeline("prod", namespace, since, until, nil) {
+		var steps []history.Step
+		for step, err := range db.Steps("prod", namespace, since, until, nil) {
 			testkit.OK(t, err)
-			got = append(got, order(&entry.Event))
-			compareVersion(t, entry.Version, known["workloads "+entry.Event.PartitionKey][entry.Event.Sequence])
-			before := known.before(entry.Version)
+			got = append(got, order(&step.Event))
+			compareVersion(t, step.Version, known["workloads "+step.Event.PartitionKey][step.Event.Sequence])
+			before := known.before(step.Version)
 			if before != nil && before.Op == event.Deleted {
 				before = nil
 			}
-			compareVersion(t, entry.Before, before)
+			compareVersion(t, step.Before, before)
+			steps = append(steps, step)
+		}
+		i := 0
+		for entry, err := range db.Timeline("prod", namespace, since, until, nil) {
+			testkit.OK(t, err)
+			if i == len(steps) {
+				t.Fatalf("in %s from %v to %v: more than %d entries", namespace, since, until, i)
+			}
+			compareEntry(t, entry, &steps[i])
+			i++
+		}
+		if i != len(steps) {
+			t.Fatalf("in %s from %v to %v: %d entries, want %d", namespace, since, until, i, len(steps))
 		}
 		slices.Sort(want)
 		if !slices.Equal(got, want) {
 			t.Fatalf("in %s from %v to %v: %d entries, want %d", namespace, since, until, len(got), len(want))
 		}
+	}
+}
+
+// compareEntry compares what a timeline says of a step with the two versions.
+func compareEntry(t *testing.T, entry *history.Entry, step *history.Step) {
+	t.Helper()
+	want := step.Event
+	want.ID, want.UID, want.Data = "", "", nil
+	if g, w := attributes(&entry.Event), attributes(&want); !maps.Equal(g, w) || !entry.Time.Equal(step.Time) {
+		t.Fatalf("got  %v\nwant %v", g, w)
+	}
+	if entry.Form() != step.Form() || entry.HasBefore != (step.Before != nil) || entry.Number() != step.Number() {
+		t.Fatalf("%s: form %q, want %q; a version before: %v", step.Event.Sequence, entry.Form(), step.Form(), entry.HasBefore)
+	}
+	changes := step.ChangesSince(step.Before)
+	if len(entry.Changes)+entry.More != len(changes) {
+		t.Fatalf("%s: %d and %d changes, want %v", step.Event.Sequence, len(entry.Changes), entry.More, changes)
+	}
+	for i, c := range entry.Changes {
+		w := changes[i]
+		if c.Omitted {
+			w.Old, w.New, w.Omitted = nil, nil, len(w.Old) > 20 || len(w.New) > 20
+		}
+		if !reflect.DeepEqual(c, w) {
+			t.Fatalf("%s: %s %s→%s, want %s %s→%s", step.Event.Sequence, c.Path, c.Old, c.New, w.Path, w.Old, w.New)
+		}
+	}
+	heartbeat := step.Event.Op == event.Updated && len(changes) > 0 &&
+		!slices.ContainsFunc(changes, func(c history.Change) bool { return !c.IsHeartbeat() })
+	if entry.IsHeartbeat() != heartbeat {
+		t.Fatalf("%s: heartbeat %v of %v", step.Event.Sequence, entry.IsHeartbeat(), changes)
 	}
 }
 

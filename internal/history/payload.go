@@ -26,32 +26,6 @@ const (
 	FormNone Form = "none"
 )
 
-// formOf reports what data is.
-func formOf(data []byte, dataType string) Form {
-	switch {
-	case len(data) == 0:
-		return FormNone
-	case dataType == event.MergePatchContentType:
-		return FormPatch
-	}
-	metadata, kind := false, ""
-	for w := jsontree.Parse(data).Walk(); w.Next(); {
-		switch w.Name() {
-		case "metadata":
-			metadata = true
-		case "kind":
-			kind = string(w.Value().Raw())
-		}
-	}
-	switch {
-	case !metadata:
-		return FormNone // a reference, as Knative has it
-	case kind == `"PartialObjectMetadata"`:
-		return FormMetadata
-	}
-	return FormObject
-}
-
 // dataOf is what is stored of an event's data: of a payload with two objects the newer one, and of
 // a merge patch the object, where the version that it is to is known.
 func (b *batch) dataOf(u *Unit, e *event.Event, last *lastVersion, seq sequence) ([]byte, error) {

@@ -1,9 +1,12 @@
 package history
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/kubebridge/bridge/internal/event"
 )
 
 // CompleteUntil is the time up to which the stream itself says that all changes of units are in it:
@@ -30,4 +33,33 @@ func (db *DB) CompleteUntil(units []*Unit) (until time.Time, err error) {
 		}
 	}
 	return until, nil
+}
+
+// ListedVersion is the lowest resourceVersion at which the last list of one of some units was:
+// every version up to it is stored. What came later may be stored in any order of versions. 0 where
+// one of them has no list.
+func (db *DB) ListedVersion(units []*Unit) (uint64, error) {
+	lowest := uint64(0)
+	for i, u := range units {
+		lists := map[string]uint64{} // of each namespace that is listed by itself
+		for m, err := range db.Marks(u, time.Time{}, time.Time{}) {
+			if err != nil {
+				return 0, err
+			}
+			if m.Unit == u && m.Event.AboutInformer() && m.Event.Op == event.Synced {
+				// A version that is no number is 0: nothing is known.
+				lists[m.Event.Namespace], _ = strconv.ParseUint(m.Event.ResourceVersion, 10, 64)
+			}
+		}
+		of := uint64(0)
+		for _, version := range lists {
+			if of == 0 || version < of {
+				of = version
+			}
+		}
+		if i == 0 || of < lowest {
+			lowest = of
+		}
+	}
+	return lowest, nil
 }

@@ -21,10 +21,16 @@ type Version struct {
 	// Time is when the change was made or observed.
 	Time time.Time
 	seq  sequence
+	form Form // where the event has no data, and the stored version has; else ""
 }
 
 // Form is what is known of the object.
-func (v *Version) Form() Form { return formOf(v.Event.Data, v.Event.DataType) }
+func (v *Version) Form() Form {
+	if v.form != "" {
+		return v.form
+	}
+	return shapeOf(v.Event.Data, nil, nil).form(v.Event.Data, v.Event.DataType)
+}
 
 // Deleted reports whether the object ends with this version.
 func (v *Version) Deleted() bool { return v.Event.Op == event.Deleted }
@@ -53,8 +59,11 @@ func versionOf(
 ) (*Version, error) {
 	v := &Version{Unit: u, Time: h.time, seq: seq}
 	v.Event = event.Event{
-		Source: u.Source, Informer: u.Informer, Resource: u.Resource, Group: u.Group,
-		Cluster: u.Cluster(), Namespace: namespace, Name: name, Op: h.op, Time: h.time,
+		Source: u.Source, Informer: u.Informer, Op: h.op, Time: h.time,
+		ObjectAttributes: event.ObjectAttributes{
+			Resource: u.Resource, Namespace: namespace, Name: name,
+		},
+		Routing: event.Routing{Cluster: u.Cluster(), Group: u.Group},
 	}
 	if err := readText(&v.Event, u, seq, text, base); err != nil {
 		return nil, fmt.Errorf("version %s of %s/%s/%s: %w", seq, u.GroupResource(), namespace, name, err)
@@ -75,10 +84,10 @@ type reader struct {
 	scratch [2][]byte
 }
 
+var versionSpace = pebble.IterOptions{LowerBound: []byte{spaceVersion}, UpperBound: []byte{spaceVersion + 1}}
+
 func (db *DB) reader() (*reader, error) {
-	it, err := db.pebble.NewIter(&pebble.IterOptions{
-		LowerBound: []byte{spaceVersion}, UpperBound: []byte{spaceVersion + 1},
-	})
+	it, err := db.pebble.NewIter(&versionSpace)
 	if err != nil {
 		return nil, db.readError(err)
 	}
@@ -90,10 +99,6 @@ func (r *reader) Close() { _ = r.it.Close() } // what went wrong was returned be
 // err is why the iterator is at no key, nil at the end.
 func (r *reader) err() error { return r.db.readError(r.it.Error()) }
 
-// maxWalk bounds how many versions are walked over to find a base. More come between only where
-// versions of another time were stored late.
-const maxWalk = 1 << 16
-
 // decoded is a version with its text.
 type decoded struct {
 	seq  sequence
@@ -102,9 +107,9 @@ type decoded struct {
 	base string // version of its base
 }
 
-// decode makes the text of the version at the iterator, and moves it. before is the version right
-// before in the same walk, where this one is a difference to it; else its text is nil. Of the texts
-// between only the last one's checksum is looked at: it covers them.
+// decode makes the text of the version at the iterator, and moves it. before is the version before,
+// where this one is a difference to it; else its text is nil. Of the texts between only the last
+// one's checksum is looked at: it covers them.
 func (r *reader) decode(seq sequence, h header) (v, before decoded, err error) {
 	if h.kind == storedWhole {
 		return decoded{seq, h, bytes.Clone(h.payload), h.base}, before, nil
@@ -116,7 +121,6 @@ func (r *reader) decode(seq sequence, h header) (v, before decoded, err error) {
 	prefix = bytes.Clone(prefix)
 	// The differences from this version back to a whole one.
 	var chain []decoded
-	isNext := false // the first base lies right before
 	for h.kind == storedDelta {
 		h.payload = bytes.Clone(h.payload)
 		chain = append(chain, decoded{seq: seq, h: h})
@@ -124,12 +128,8 @@ func (r *reader) decode(seq sequence, h header) (v, before decoded, err error) {
 			return v, before, errDelta
 		}
 		seq = sequence{era: seq.era, entered: seq.entered, version: seq.version - h.back}
-		var walked int
-		if h, walked, err = r.back(prefix, seq); err != nil {
+		if h, err = r.back(prefix, seq); err != nil {
 			return v, before, err
-		}
-		if len(chain) == 1 {
-			isNext = walked == 1
 		}
 	}
 	base := decoded{seq, h, bytes.Clone(h.payload), h.base}
@@ -145,7 +145,7 @@ func (r *reader) decode(seq sequence, h header) (v, before decoded, err error) {
 		if i > 1 {
 			r.scratch[i%2] = next.text
 		}
-		if i == 0 && isNext {
+		if i == 0 {
 			if before = base; before.h.kind == storedDelta && before.h.check(before.text) != nil {
 				return v, before, errDelta
 			}
@@ -155,28 +155,20 @@ func (r *reader) decode(seq sequence, h header) (v, before decoded, err error) {
 	return base, before, base.h.check(base.text)
 }
 
-// back moves to the nearest version before that has a number and is no end. walked is how far it
-// is.
-func (r *reader) back(prefix []byte, want sequence) (h header, walked int, err error) {
-	for walked = 1; walked <= maxWalk && r.it.Prev() && isPrefix(r.it.Key(), prefix); walked++ {
-		seq, ok := decodeSequence(r.it.Key()[len(prefix):])
-		if !ok {
-			return h, 0, errRecord
-		}
-		if seq.era != want.era || seq.entered != want.entered || seq.version < want.version {
-			break
-		}
-		if seq.version != want.version || seq.deleted || !seq.isNumber() {
-			continue
-		}
-		value, err := r.it.ValueAndErr()
-		if err != nil {
-			return h, 0, err
-		}
-		h, err = readHeader(value)
-		return h, walked, err
+// back moves to the version before, which must be the one that is wanted.
+func (r *reader) back(prefix []byte, want sequence) (h header, err error) {
+	if !r.it.Prev() || !isPrefix(r.it.Key(), prefix) {
+		return h, cmpErr(r.it.Error(), errDelta)
 	}
-	return h, 0, cmpErr(r.it.Error(), errDelta)
+	seq, ok := decodeSequence(r.it.Key()[len(prefix):])
+	value, err := r.it.ValueAndErr()
+	switch {
+	case err != nil || !ok:
+		return h, cmpErr(err, errRecord)
+	case seq != want:
+		return h, errDelta
+	}
+	return readHeader(value)
 }
 
 func cmpErr(errs ...error) error {

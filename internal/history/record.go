@@ -19,7 +19,7 @@ import (
 //	kind | op | time | length | version of the base | text                  kind storedRebased
 //
 // time is seconds (varint) and nanoseconds (uvarint). base is by how much the version of the base
-// is lower than this one's. The text is
+// is lower than this one's: the base is always the version right before. The text is
 //
 //	flags | { code | length | value } | 0 | data
 //
@@ -77,25 +77,34 @@ func opCode(op event.Op) byte { return byte(max(slices.Index(opCodes, op), 0)) }
 // derived are attributes as they follow from an event's others.
 type derived struct{ id, typ, subject, partitionKey, sequence string }
 
-func derive(u *Unit, e *event.Event, seq sequence) derived {
-	d := derived{
-		id: e.UID + "/" + seq.resourceVersion(), typ: "dev.kubebridge.resource." + string(e.Op),
-		partitionKey: u.GroupResource() + "/" + e.Namespace + "/" + e.Name,
-		sequence:     seq.String(),
-	}
-	if e.Op == event.Deleted {
-		d.id = e.UID + "/deleted"
-	}
+func derive(u *Unit, e *event.Event, seq sequence) (d derived) {
 	t := resource.Type{Group: u.Group, Resource: u.Resource, Namespaced: e.Namespace != ""}
 	t.Version = e.APIVersion[strings.LastIndexByte(e.APIVersion, '/')+1:]
 	d.subject = t.ObjectPath(resource.MakeKey(e.Namespace, e.Name))
+	// The others are parts of one text, as this is done for each version.
+	b := append(append(make([]byte, 0, 256), e.UID...), '/')
+	if e.Op == event.Deleted {
+		b = append(b, "deleted"...)
+	} else {
+		b = seq.appendResourceVersion(b)
+	}
+	id := len(b)
+	b = append(append(b, "dev.kubebridge.resource."...), e.Op...)
+	typ := len(b)
+	b = append(b, u.Resource...)
+	if u.Group != "" {
+		b = append(append(b, '.'), u.Group...)
+	}
+	b = append(append(append(append(b, '/'), e.Namespace...), '/'), e.Name...)
+	partitionKey := len(b)
+	text := string(seq.appendText(b))
+	d.id, d.typ, d.partitionKey, d.sequence = text[:id], text[id:typ], text[typ:partitionKey], text[partitionKey:]
 	return d
 }
 
 // appendText appends the text of an event. data takes the place of the event's own. base is the
 // version of the base, "" for none.
-func appendText(dst []byte, u *Unit, e *event.Event, seq sequence, data []byte, base string) []byte {
-	d := derive(u, e, seq)
+func appendText(dst []byte, d *derived, e *event.Event, seq sequence, data []byte, base string) []byte {
 	flags := uint64(0)
 	for _, is := range []struct {
 		flag uint64
@@ -324,7 +333,7 @@ func readHeader(value []byte) (h header, err error) {
 	}
 	h.time, rest = time.Unix(seconds, int64(nanos)).UTC(), rest[n:]
 	switch h.kind {
-	case storedWhole:
+	case storedWhole, storedSummary:
 		h.payload = rest
 		return h, nil
 	case storedRebased:

@@ -18,7 +18,8 @@ type VersionReport struct {
 	Operation  string    `json:"operation"`
 	Version    string    `json:"resourceVersion"`
 	Previous   string    `json:"previous,omitempty"`
-	UID        string    `json:"uid"`
+	// UID of the object; a timeline has none.
+	UID string `json:"uid,omitempty"`
 	// Manager of this change, with its subresource as "kubelet/status"; "" where it is not known.
 	Manager  string         `json:"manager,omitempty"`
 	Changed  []ChangeReport `json:"changed,omitempty"`
@@ -33,6 +34,8 @@ type ChangeReport struct {
 	Field string          `json:"field"`
 	Old   json.RawMessage `json:"old,omitempty"`
 	New   json.RawMessage `json:"new,omitempty"`
+	// Omitted: a value is too long for a timeline. The versions of the object have it.
+	Omitted bool `json:"omitted,omitempty"`
 }
 
 // TimelineReport is a change in a timeline as JSON.
@@ -43,6 +46,8 @@ type TimelineReport struct {
 	Name      string `json:"name"`
 	Owners    string `json:"owners,omitempty"`
 	VersionReport
+	// More is how many changed fields are not in Changed.
+	More int `json:"moreChanged,omitempty"`
 }
 
 // Report is a version with what it changed; before is nil where that is not known.
@@ -57,7 +62,7 @@ func (v *Version) report(changes []Change) VersionReport {
 		UID: e.UID, Manager: v.Manager(), Initial: e.Initial, Inferred: e.Inferred, Known: v.Form(),
 	}
 	for _, c := range changes {
-		r.Changed = append(r.Changed, ChangeReport{c.Path, c.Old, c.New})
+		r.Changed = append(r.Changed, ChangeReport{c.Path, c.Old, c.New, c.Omitted})
 	}
 	return r
 }
@@ -75,7 +80,7 @@ func (r *VersionReport) Size() int {
 func (e *Entry) Report() TimelineReport {
 	return TimelineReport{
 		Cluster: e.Unit.Cluster(), Resource: e.Unit.GroupResource(), Namespace: e.Event.Namespace, Name: e.Event.Name,
-		Owners: e.Attribute("owners"), VersionReport: e.report(e.Changes()),
+		Owners: e.Attribute("owners"), VersionReport: e.report(e.Changes), More: e.More,
 	}
 }
 
@@ -103,13 +108,6 @@ func (v *Version) ChangesSince(before *Version) []Change {
 		return nil
 	}
 	return Changes(before.Event.Data, v.Event.Data)
-}
-
-// IsHeartbeat reports whether a version only says that somebody is alive.
-func (e *Entry) IsHeartbeat() bool {
-	changes := e.Changes()
-	return e.Event.Op == event.Updated && len(changes) > 0 &&
-		!slices.ContainsFunc(changes, func(c Change) bool { return !c.IsHeartbeat() })
 }
 
 // ErrSeveralClusters is in the error for an object that several clusters have.

@@ -228,6 +228,9 @@ func (g *scaleScript) questions() []scaleQuestion {
 			for e, err := range db.Timeline("prod", k.namespace, k.at.Add(-5*time.Minute), k.at, nil) {
 				testkit.OK(t, err)
 				found = found || e.Event.Name == k.name && e.Event.ResourceVersion == fmt.Sprint(k.version)
+				if e.Event.Op == event.Updated && e.HasBefore && len(e.Changes) == 0 {
+					t.Errorf("version %s of %s has changed nothing", e.Event.ResourceVersion, e.Event.Name)
+				}
 			}
 			if !found {
 				t.Errorf("version %d of %s is not in the timeline", k.version, k.name)

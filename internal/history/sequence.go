@@ -3,7 +3,6 @@ package history
 import (
 	"bytes"
 	"encoding/binary"
-	"fmt"
 	"strconv"
 	"strings"
 )
@@ -126,22 +125,42 @@ func (s sequence) resourceVersion() string {
 	return s.text
 }
 
+func (s sequence) appendResourceVersion(dst []byte) []byte {
+	if s.isNumber() {
+		return strconv.AppendUint(dst, s.version, 10)
+	}
+	return append(dst, s.text...)
+}
+
 // String is the attribute, as the bridge writes it.
-func (s sequence) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%08d.", s.era)
+func (s sequence) String() string { return string(s.appendText(nil)) }
+
+func (s sequence) appendText(dst []byte) []byte {
+	const eraDigits, versionDigits = 8, 20
+	dst = append(appendPadded(dst, uint64(s.era), eraDigits), '.')
 	if s.entered > 0 {
-		fmt.Fprintf(&b, "entered.%020d.", s.entered)
+		dst = append(appendPadded(append(dst, "entered."...), s.entered, versionDigits), '.')
 	}
 	if s.isNumber() {
-		fmt.Fprintf(&b, "%020d", s.version)
+		dst = appendPadded(dst, s.version, versionDigits)
 	} else {
-		b.WriteString(s.text)
+		dst = append(dst, s.text...)
 	}
 	if s.deleted {
-		b.WriteString(".deleted")
+		dst = append(dst, ".deleted"...)
 	}
-	return b.String()
+	return dst
+}
+
+// appendPadded appends a number with zeros before it.
+func appendPadded(dst []byte, n uint64, digits int) []byte {
+	begin := len(dst)
+	dst = append(dst, "00000000000000000000"[:digits]...)
+	for i := len(dst) - 1; i >= begin && n > 0; i-- {
+		dst[i] = '0' + byte(n%10)
+		n /= 10
+	}
+	return dst
 }
 
 // compare sorts versions of one object.

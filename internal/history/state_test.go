@@ -27,7 +27,7 @@ func TestState(t *testing.T) {
 	mark := func(informer, id string, op event.Op, version int, data string) *event.Event {
 		return &event.Event{
 			ID: informer + "/" + id, Source: "/clusters/prod", Type: "dev.kubebridge.informer." + string(op), Op: op, Informer: informer,
-			Resource: "pods", Kind: "Pod", Time: at.Add(time.Duration(version) * time.Second), ResourceVersion: fmt.Sprint(version), Data: []byte(data),
+			ObjectAttributes: event.ObjectAttributes{Resource: "pods", Kind: "Pod", ResourceVersion: fmt.Sprint(version)}, Time: at.Add(time.Duration(version) * time.Second), Data: []byte(data),
 		}
 	}
 	open := func(t *testing.T, events ...*event.Event) *history.DB {
@@ -187,8 +187,11 @@ func TestCompleteUntil(t *testing.T) {
 	progress := func(resource, namespace string, minute int) *event.Event {
 		return &event.Event{
 			ID: "all/" + resource + "/" + namespace + "/progress/" + fmt.Sprint(minute), Source: "/clusters/prod", Op: event.Progress,
-			Type: "dev.kubebridge.informer.progress", Informer: "all", Resource: resource, Kind: "Pod", Namespace: namespace,
-			Time: at.Add(time.Duration(minute) * time.Minute), ResourceVersion: fmt.Sprint(100 + minute), Data: []byte(`{}`),
+			Type: "dev.kubebridge.informer.progress", Informer: "all", ObjectAttributes: event.ObjectAttributes{
+				Resource: resource, Kind: "Pod", Namespace: namespace,
+				ResourceVersion: fmt.Sprint(100 + minute),
+			},
+			Time: at.Add(time.Duration(minute) * time.Minute), Data: []byte(`{}`),
 		}
 	}
 	db, err := history.Open(history.Options{Dir: t.TempDir()})
@@ -196,7 +199,7 @@ func TestCompleteUntil(t *testing.T) {
 	defer db.Close()
 	_, err = db.Append(t.Context(), []*event.Event{
 		progress("pods", "", 1), progress("pods", "", 9), progress("services", "shop", 5), progress("services", "blue", 7), podVersion(0, 5, 0, at, ""),
-		{ID: "s", Source: "/clusters/prod", Op: event.Synced, Type: "dev.kubebridge.informer.synced", Informer: "all", Resource: "nodes", Time: at},
+		{ID: "s", Source: "/clusters/prod", Op: event.Synced, Type: "dev.kubebridge.informer.synced", Informer: "all", ObjectAttributes: event.ObjectAttributes{Resource: "nodes"}, Time: at},
 	})
 	testkit.OK(t, err)
 	units := map[string]*history.Unit{}

@@ -10,46 +10,95 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/kubebridge/bridge/internal/event"
 )
 
-// Entry is something that happened: a version of an object, or its end.
+// Entry is something that happened: a version of an object, or its end, with what it changed in
+// short. Its event has no id, no uid and no data.
 type Entry struct {
 	*Version
-	// Before is the version before, nil where there is none, or it is not known.
-	Before   *Version
-	changes  []Change
-	compared bool // changes has what differs
+	// HasBefore reports whether there is a version before. After the end of an object there is
+	// none.
+	HasBefore bool
+	// Changes are fields that differ from the version before, at most 32, without long values. More
+	// is how many others do.
+	Changes   []Change
+	More      int
+	heartbeat bool
 }
 
-// Changes are those since Before.
-func (e *Entry) Changes() []Change {
-	if !e.compared {
-		e.changes, e.compared = e.ChangesSince(e.Before), true
-	}
-	return e.changes
+// IsHeartbeat reports whether a change only says that somebody is alive.
+func (e *Entry) IsHeartbeat() bool { return e.heartbeat && e.Event.Op == event.Updated }
+
+// Step is a version of an object, or its end, and the version before: nil where there is none, it
+// is not known, or the object had ended.
+type Step struct {
+	*Version
+	Before *Version
 }
 
 // Timeline is what happened in a namespace of a cluster, or in all of them for "*", from one time
 // to another, in the order of time: by seconds, and in each by resourceVersion, which is the order
 // of the cluster. "" is what is in no namespace. wanted chooses units, before a version is read.
-// The versions are the caller's. The error is the last element.
+// The entries are the caller's. The error is the last element.
 func (db *DB) Timeline(
 	cluster, namespace string, since, until time.Time, wanted func(u *Unit) bool,
 ) iter.Seq2[*Entry, error] {
 	return func(yield func(*Entry, error) bool) {
-		t := timeline{db: db, namespace: namespace, since: unixSeconds(since), until: math.MaxUint32, wanted: wanted, yield: yield}
-		if !until.IsZero() {
-			t.until = unixSeconds(until)
-		}
-		for _, u := range db.Units() {
-			if u.Cluster() == cluster {
-				t.source = u.SourceNumber
+		t := newTimeline(db, cluster, namespace, since, until, wanted)
+		t.yield = func(e *timelineEntry, u *Unit, value []byte) (bool, error) {
+			entry, err := readSummary(u, e, value)
+			if err != nil {
+				return false, err
 			}
+			if entry == nil {
+				v, before, err := t.read(e, u)
+				if v == nil || err != nil {
+					return err == nil, err
+				}
+				entry = summarized(v, before)
+			}
+			return yield(entry, nil), nil
 		}
 		if err := t.run(); err != nil {
 			yield(nil, db.readError(err))
 		}
 	}
+}
+
+// Steps is Timeline with the versions themselves, and those before.
+func (db *DB) Steps(
+	cluster, namespace string, since, until time.Time, wanted func(u *Unit) bool,
+) iter.Seq2[Step, error] {
+	return func(yield func(Step, error) bool) {
+		t := newTimeline(db, cluster, namespace, since, until, wanted)
+		t.yield = func(e *timelineEntry, u *Unit, _ []byte) (bool, error) {
+			v, before, err := t.read(e, u)
+			if v == nil || err != nil {
+				return err == nil, err
+			}
+			return yield(Step{v, before}, nil), nil
+		}
+		if err := t.run(); err != nil {
+			yield(Step{}, db.readError(err))
+		}
+	}
+}
+
+func newTimeline(
+	db *DB, cluster, namespace string, since, until time.Time, wanted func(u *Unit) bool,
+) *timeline {
+	t := &timeline{db: db, namespace: namespace, since: unixSeconds(since), until: math.MaxUint32, wanted: wanted}
+	if !until.IsZero() {
+		t.until = unixSeconds(until)
+	}
+	for _, u := range db.Units() {
+		if u.Cluster() == cluster {
+			t.source = u.SourceNumber
+		}
+	}
+	return t
 }
 
 // timeline is one answer.
@@ -59,9 +108,10 @@ type timeline struct {
 	namespace    string // "*" for all
 	since, until uint32
 	wanted       func(u *Unit) bool
-	yield        func(*Entry, error) bool
-	it           *pebble.Iterator
-	r            *reader
+	// yield is given a key with its value. It reports whether to continue.
+	yield func(e *timelineEntry, u *Unit, value []byte) (bool, error)
+	it    *pebble.Iterator
+	r     *reader // nil until a version is read
 }
 
 func (t *timeline) run() (err error) {
@@ -70,10 +120,11 @@ func (t *timeline) run() (err error) {
 		return err
 	}
 	defer t.it.Close()
-	if t.r, err = t.db.reader(); err != nil {
-		return err
-	}
-	defer t.r.Close()
+	defer func() {
+		if t.r != nil {
+			t.r.Close()
+		}
+	}()
 	for bucket := t.since / bucketSeconds; ; bucket++ {
 		if !t.it.SeekGE(appendBucket(nil, t.source, bucket)) {
 			return t.it.Error()
@@ -97,12 +148,17 @@ func (t *timeline) bucket(bucket uint32) (bool, error) {
 	prefix := appendBucket(nil, t.source, bucket)
 	if t.namespace != "*" {
 		prefix = append(append(prefix, t.namespace...), separator)
-		for ok := t.it.SeekGE(prefix); ok && isPrefix(t.it.Key(), prefix); ok = t.it.Next() {
+		from := binary.BigEndian.AppendUint32(bytes.Clone(prefix), t.since)
+		for ok := t.it.SeekGE(from); ok && isPrefix(t.it.Key(), prefix); ok = t.it.Next() {
 			e, isKey := decodeTimeline(t.it.Key())
-			if !isKey {
-				return false, errRecord
+			value, err := t.it.ValueAndErr()
+			if err != nil || !isKey {
+				return false, cmpErr(err, errRecord)
 			}
-			if goOn, err := t.give(&e); err != nil || !goOn {
+			if e.second > t.until {
+				break
+			}
+			if goOn, err := t.give(&e, value); err != nil || !goOn {
 				return false, err
 			}
 		}
@@ -116,22 +172,28 @@ func (t *timeline) bucket(bucket uint32) (bool, error) {
 			return false, err
 		}
 		for i := range piece {
-			if goOn, err := t.give(&piece[i]); err != nil || !goOn {
+			if goOn, err := t.give(&piece[i].timelineEntry, piece[i].value); err != nil || !goOn {
 				return false, err
 			}
 		}
 		if !more {
 			return true, nil
 		}
-		last = piece[len(piece)-1]
+		last = piece[len(piece)-1].timelineEntry
 	}
 }
 
-// maxPiece is how many entries are sorted at once.
-const maxPiece = 1 << 16
+// maxPiece is how many entries are sorted at once. One takes about half a kilobyte.
+const maxPiece = 1 << 13
+
+// timelineItem is an entry with its value.
+type timelineItem struct {
+	timelineEntry
+	value []byte
+}
 
 // piece are the next entries of a bucket behind one of them, in the order of time.
-func (t *timeline) piece(prefix []byte, behind timelineEntry, first bool) (piece []timelineEntry, more bool, err error) {
+func (t *timeline) piece(prefix []byte, behind timelineEntry, first bool) (piece []timelineItem, more bool, err error) {
 	for ok := t.it.SeekGE(prefix); ok && isPrefix(t.it.Key(), prefix); ok = t.it.Next() {
 		e, isKey := decodeTimeline(t.it.Key())
 		if !isKey {
@@ -140,26 +202,32 @@ func (t *timeline) piece(prefix []byte, behind timelineEntry, first bool) (piece
 		if e.second < t.since || e.second > t.until || !first && e.compare(&behind) <= 0 {
 			continue
 		}
-		piece = append(piece, e)
+		value, err := t.it.ValueAndErr()
+		if err != nil {
+			return nil, false, err
+		}
+		piece = append(piece, timelineItem{e, bytes.Clone(value)})
 		if len(piece) == 2*maxPiece { // keep the earlier half
-			slices.SortFunc(piece, func(a, b timelineEntry) int { return a.compare(&b) })
+			slices.SortFunc(piece, compareItems)
 			piece, more = piece[:maxPiece], true
 		}
 	}
-	slices.SortFunc(piece, func(a, b timelineEntry) int { return a.compare(&b) })
+	slices.SortFunc(piece, compareItems)
 	if len(piece) > maxPiece {
 		piece, more = piece[:maxPiece], true
 	}
 	return piece, more, t.it.Error()
 }
 
+func compareItems(a, b timelineItem) int { return a.compare(&b.timelineEntry) }
+
 func (t *timelineEntry) compare(other *timelineEntry) int {
 	return cmp.Or(cmp.Compare(t.second, other.second), cmp.Compare(t.version, other.version), cmp.Compare(t.unit, other.unit),
 		cmp.Compare(t.namespace, other.namespace), cmp.Compare(t.name, other.name), t.seq.compare(other.seq))
 }
 
-// give reads an entry's version and the one before.
-func (t *timeline) give(e *timelineEntry) (bool, error) {
+// give gives an entry, where it is asked for.
+func (t *timeline) give(e *timelineEntry, value []byte) (bool, error) {
 	if e.second < t.since || e.second > t.until {
 		return true, nil
 	}
@@ -170,20 +238,24 @@ func (t *timeline) give(e *timelineEntry) (bool, error) {
 	if t.wanted != nil && !t.wanted(u) {
 		return true, nil
 	}
+	return t.yield(e, u, value)
+}
+
+// read reads an entry's version and the one before. Both are nil where retention has removed it.
+func (t *timeline) read(e *timelineEntry, u *Unit) (v, before *Version, err error) {
+	if t.r == nil {
+		if t.r, err = t.db.reader(); err != nil {
+			return nil, nil, err
+		}
+	}
 	key := e.seq.append(appendObject(nil, u.Number, e.namespace, e.name))
 	if !t.r.it.SeekGE(key) || !bytes.Equal(t.r.it.Key(), key) {
-		err := t.r.err()
-		return err == nil, err // retention has removed it
+		return nil, nil, t.r.err()
 	}
-	var entry Entry
-	var err error
-	if entry.Version, entry.Before, err = t.r.readVersion(); err == nil && entry.Before == nil {
-		entry.Before, err = t.r.before(u, e.namespace, e.name, e.seq)
+	if v, before, err = t.r.readVersion(); err == nil && before == nil {
+		before, err = t.r.before(u, e.namespace, e.name, e.seq)
 	}
-	if err != nil {
-		return false, err
-	}
-	return t.yield(&entry, nil), nil
+	return v, before, err
 }
 
 // before is the version before one of an object, nil where there is none, or the object had ended.

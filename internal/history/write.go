@@ -28,10 +28,10 @@ type writer struct {
 	delta   deltaEncoder
 	unsaved []*Unit // that no commit has stored
 	clock   map[clockAt]uint64
-	latest  map[uint32]uint32 // time of each source
-	key     []byte
-	value   []byte
-	other   []byte
+	latest  map[uint32]uint32  // time of each source
+	reached map[uint32]reached // of each unit
+	// Memory that is used again.
+	key, value, other, fields, spare []byte
 }
 
 // clockAt is a minute of a unit.
@@ -90,8 +90,13 @@ func (b *batch) ended(err error) {
 		b.stored = Stored{}
 		b.w.last.clear()
 		clear(b.w.clock)
+		clear(b.w.reached)
 	} else if !b.Empty() {
 		b.w.unsaved = nil
+	}
+	b.w.last.shrink()
+	if b.versions != nil {
+		_ = b.versions.Close() // what went wrong was returned before
 	}
 	_ = b.Close() // it gives back memory
 	<-b.w.busy
@@ -102,9 +107,12 @@ type batch struct {
 	*pebble.Batch
 	db      *DB
 	w       *writer
-	written map[string]bool  // keys of versions that are not committed
+	written map[string]bool  // keys of versions and marks that are not committed
 	alive   map[string]alive // by object, what is not committed
-	stored  Stored
+	reached []*Unit          // that have reached something new
+	// versions are those in the database; nil until one is looked for.
+	versions *pebble.Iterator
+	stored   Stored
 }
 
 func (b *batch) fill(events []*event.Event, positions []SourcePosition) error {
@@ -121,6 +129,9 @@ func (b *batch) fill(events []*event.Event, positions []SourcePosition) error {
 		if err != nil {
 			return err
 		}
+	}
+	if err := b.storeReached(); err != nil {
+		return err
 	}
 	for _, p := range positions {
 		if err := b.Set(positionKey(p.Name), p.Position, nil); err != nil {
@@ -191,15 +202,20 @@ func (b *batch) addVersion(u *Unit, e *event.Event) error {
 	object := len(w.key)
 	last := w.last.get(w.key)
 	w.key = seq.append(w.key)
-	follows := last != nil && bytes.Compare(w.key[object:], last.seq.append(w.other[:0])) > 0
-	if !follows {
-		isThere, err := b.has(w.key)
+	isNewest := last != nil && bytes.Compare(w.key[object:], last.seq.append(w.other[:0])) > 0
+	if !isNewest {
+		isThere, next, err := b.place(u, seq, object, last)
 		if err != nil {
 			return err
 		}
 		if isThere {
 			b.stored.Repeats++
 			return nil
+		}
+		if next == nil {
+			isNewest = true
+		} else if err := b.setNext(next); err != nil {
+			return err
 		}
 	}
 	data, err := b.dataOf(u, e, last, seq)
@@ -210,40 +226,140 @@ func (b *batch) addVersion(u *Unit, e *event.Event) error {
 	if len(data) > 0 && e.DataType == event.MergePatchContentType && !bytes.Equal(data, e.Data) {
 		stored.DataType = "" // it is the object now
 	}
-	text, deltas, err := b.setVersion(u, &stored, seq, data, last, follows)
+	was, err := b.aliveOf(w.key[:object], last)
 	if err != nil {
 		return err
 	}
-	lives, err := b.addToLives(u, &stored, seq, w.key, w.key[:object], last, follows)
-	if err != nil {
+	v := lastVersion{seq: seq, data: len(data)}
+	if v.alive, err = b.addToLives(u, &stored, seq, w.key[:object], was, isNewest); err != nil {
 		return err
 	}
-	if follows || last == nil {
-		w.last.put(w.key[:object], seq, text, deltas, lives)
-	} else {
-		last.alive = lives
+	d := derive(u, &stored, seq)
+	if v.text, v.deltas, err = b.setVersion(&stored, &d, seq, data, last, isNewest); err != nil {
+		return err
+	}
+	if err := b.addToTimeline(u, &stored, &d, data, &v, last, isNewest, was.isThere); err != nil {
+		return err
 	}
 	b.written[string(w.key)] = true
+	switch {
+	case isNewest && last != nil:
+		v.object = last.object
+		w.spare = w.last.put(v)
+	case isNewest:
+		v.object = string(w.key[:object])
+		w.spare = w.last.put(v)
+	case last != nil:
+		last.alive = v.alive
+	}
 	b.stored.Versions++
-	return errors.Join(b.addToTimeline(u, &stored, seq), b.addToClock(u, &stored, seq))
+	return errors.Join(b.reach(u, seq), b.addToClock(u, &stored, seq))
+}
+
+// place looks where the version of w.key belongs that follows none in memory: whether it is stored,
+// and which one comes next; nil for none. object is the length of the prefix.
+func (b *batch) place(u *Unit, seq sequence, object int, last *lastVersion) (isThere bool, next *nextVersion, err error) {
+	key := b.w.key
+	if last == nil {
+		isBeyond, err := b.isBeyond(u, seq)
+		if err != nil || isBeyond {
+			return false, nil, err
+		}
+	}
+	if isThere, err = b.has(key); err != nil || isThere {
+		return isThere, nil, err
+	}
+	next, err = b.next(u, object, last)
+	return false, next, err
+}
+
+// nextVersion is the one behind a version that comes late.
+type nextVersion struct {
+	timelineEntry
+	op event.Op
+	// whole is set where it is stored as a difference to the one before the late one.
+	whole []byte
+}
+
+// next is the version behind w.key, nil for none. Where the object is not in memory, this batch has
+// stored none but late ones of it, which are whole: the next one in the database is meant.
+func (b *batch) next(u *Unit, object int, last *lastVersion) (next *nextVersion, err error) {
+	prefix := bytes.Clone(b.w.key[:object])
+	it := b.versions
+	if last != nil {
+		// Few versions come late: then it pays to copy the batch, so as to read what it stores.
+		indexed := b.db.pebble.NewIndexedBatch()
+		defer func() { _ = indexed.Close() }() // it gives back memory
+		if err := indexed.Apply(b.Batch, nil); err != nil {
+			return nil, err
+		}
+		if it, err = indexed.NewIter(&versionSpace); err != nil {
+			return nil, err
+		}
+		defer func() { err = cmpErr(err, it.Close()) }()
+	} else if it == nil {
+		if it, err = b.db.pebble.NewIter(&versionSpace); err != nil {
+			return nil, err
+		}
+		b.versions = it
+	}
+	if !it.SeekGE(append(bytes.Clone(b.w.key), 0)) || !isPrefix(it.Key(), prefix) {
+		return nil, it.Error()
+	}
+	_, namespace, name, seq, ok := splitVersionKey(it.Key())
+	value, err := it.ValueAndErr()
+	if err != nil || !ok {
+		return nil, cmpErr(err, errRecord)
+	}
+	h, err := readHeader(value)
+	if err != nil {
+		return nil, err
+	}
+	next = &nextVersion{op: h.op}
+	next.timelineEntry = timelineEntry{u.SourceNumber, namespace, unixSeconds(h.time), seq.version, u.Number, name, seq}
+	if h.kind == storedDelta {
+		d, _, err := (&reader{db: b.db, it: it}).decode(seq, h)
+		if err != nil {
+			return nil, err
+		}
+		if next.whole = withPrevious(u, &Object{u, namespace, name}, seq, h, d.text, d.base); next.whole == nil {
+			return nil, errRecord
+		}
+	}
+	return next, nil
+}
+
+// setNext lets the next version of a late one be without what it has changed, and without a
+// difference to another one than the version before it.
+func (b *batch) setNext(next *nextVersion) error {
+	if next.whole != nil {
+		key := next.seq.append(appendObject(nil, next.unit, next.namespace, next.name))
+		if err := b.Set(key, next.whole, nil); err != nil {
+			return err
+		}
+	}
+	return b.Set(next.append(nil), []byte{opCode(next.op)}, nil)
 }
 
 // setVersion stores a version as a difference to the last one, where that is shorter.
 func (b *batch) setVersion(
-	u *Unit, e *event.Event, seq sequence, data []byte, last *lastVersion, follows bool,
+	e *event.Event, d *derived, seq sequence, data []byte, last *lastVersion, isNewest bool,
 ) (text []byte, deltas int, err error) {
 	w := b.w
-	text = make([]byte, 0, len(data)+256)
-	if follows && last.deltas < maxDeltas && !last.seq.deleted && last.seq.isNumber() && seq.isNumber() &&
+	const most, slack = 256, 512
+	if text, w.spare = w.spare[:0], nil; cap(text) < len(data)+most || cap(text) > len(data)+most+slack {
+		text = make([]byte, 0, len(data)+most)
+	}
+	if last != nil && isNewest && last.deltas < maxDeltas && !last.seq.deleted && last.seq.isNumber() && seq.isNumber() &&
 		last.seq.era == seq.era && last.seq.entered == seq.entered {
-		text = appendText(text, u, e, seq, data, last.seq.resourceVersion())
+		text = appendText(text, d, e, seq, data, last.seq.resourceVersion())
 		w.value = w.delta.appendRecord(w.value[:0], e.Op, timeOf(e), seq.version-last.seq.version, last.text, text)
 		if len(w.value) < len(text)/2 {
 			return text, last.deltas + 1, b.Set(w.key, w.value, nil)
 		}
 		text = text[:0]
 	}
-	text = appendText(text, u, e, seq, data, "")
+	text = appendText(text, d, e, seq, data, "")
 	w.value = appendWhole(w.value[:0], e.Op, timeOf(e), text)
 	return text, 0, b.Set(w.key, w.value, nil)
 }
@@ -263,13 +379,41 @@ func (b *batch) has(key []byte) (bool, error) {
 	return true, closer.Close()
 }
 
-// addToTimeline notes what happened, by namespace and time.
-func (b *batch) addToTimeline(u *Unit, e *event.Event, seq sequence) error {
+// addToTimeline notes what happened, by namespace and time, and what it changed, where the version
+// before is at hand. It fills in the shape and the form of v.
+func (b *batch) addToTimeline(
+	u *Unit, e *event.Event, d *derived, data []byte, v, last *lastVersion, isNewest, hasAlive bool,
+) error {
+	w := b.w
 	entry := timelineEntry{
-		u.SourceNumber, e.Namespace, unixSeconds(timeOf(e)), seq.version, u.Number, e.Name, seq,
+		u.SourceNumber, e.Namespace, unixSeconds(timeOf(e)), v.seq.version, u.Number, e.Name, v.seq,
 	}
-	b.w.value = entry.append(b.w.value[:0])
-	return b.Set(b.w.value, []byte{opCode(e.Op)}, nil)
+	w.other = entry.append(w.other[:0])
+	if !isNewest || last == nil && hasAlive {
+		if isNewest {
+			v.shape = shapeOf(data, nil, nil)
+			v.form = v.shape.form(data, e.DataType)
+		}
+		return b.Set(w.other, []byte{opCode(e.Op)}, nil)
+	}
+	var before *sequence
+	var changes []Change
+	flags := byte(0)
+	if last == nil || last.seq.deleted {
+		v.shape = shapeOf(data, nil, nil)
+		v.form = v.shape.form(data, e.DataType)
+	} else {
+		before, flags = &last.seq, hasBefore
+		older := last.objectJSON()
+		v.shape = shapeOf(data, older, last.shape)
+		v.form = v.shape.form(data, e.DataType)
+		if v.form == last.form && v.form != FormNone && v.form != FormPatch {
+			changes = changesBetween(older, last.shape, data, v.shape)
+		}
+	}
+	s := summarize(v.form, flags, changes)
+	w.value = b.appendSummary(w.value[:0], e, d, v.seq, &s, before)
+	return b.Set(w.other, w.value, nil)
 }
 
 // addToClock notes the lowest version that a watch reported in a minute. What a list tells may be

@@ -10,6 +10,7 @@ import (
 	"github.com/kubebridge/bridge/internal/deltafifo"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/informer"
+	"github.com/kubebridge/bridge/internal/processor"
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/store"
@@ -46,11 +47,11 @@ func BenchmarkUpdate(b *testing.B) {
 			defer db.Close()
 			indexer, _ := db.Indexer(store.IndexerConfig{Name: "all/pods", Type: pods})
 			committer, _ := checkpoint.New(checkpoint.Config{DB: db})
-			fifo, _ := deltafifo.New(deltafifo.Config{Known: indexer, MaxBytes: 64 << 10})
+			fifo, _ := deltafifo.New(deltafifo.Config{Known: indexer.Listing(), MaxBytes: 64 << 10})
 			maker := event.MakerConfig{Cluster: "c", Informer: "all", Type: pods}
 			cfg := informer.Config{Name: "all/pods", Type: pods, FIFO: fifo, Indexer: indexer, Committer: committer}
 			sink := &swallow{}
-			lc := informer.ListenerConfig{Name: "sink", Publisher: sink}
+			lc := informer.ListenerConfig{Config: processor.Config{Name: "sink", Publisher: sink}}
 			change(b, &maker, &lc)
 			lc.Maker, _ = event.NewMaker(maker)
 			cfg.Listeners = []informer.ListenerConfig{lc}

@@ -3,6 +3,7 @@ package informer_test
 import (
 	"testing"
 
+	"github.com/kubebridge/bridge/internal/controller"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/filter"
 	"github.com/kubebridge/bridge/internal/informer"
@@ -21,7 +22,7 @@ var benchmarked = map[string]func(*testing.B, *event.MakerConfig, *informer.List
 	"payload patch":  func(_ *testing.B, m *event.MakerConfig, _ *informer.ListenerConfig) { m.Payload = event.PayloadPatch },
 }
 
-func selector(b *testing.B, text string) informer.Selector {
+func selector(b *testing.B, text string) controller.Selector {
 	e, err := filter.Compile(text)
 	if err != nil {
 		b.Fatal(err)

@@ -32,9 +32,9 @@ func (o *outbox) settleUpTo(t *testing.T, v int) {
 // ahead lets a listener have everything with its publisher.
 func ahead(c *informer.Config) { c.Listeners[0].Window = 100_000 }
 
-// What is with the publisher when its entry goes is lost if the process then dies: also where the
-// notice has taken the place of just that entry.
-func TestWhatANoticeTookThePlaceOfIsToldAfterACrash(t *testing.T) {
+// What is with the publisher when its entry is dropped is lost if the process then dies: also the
+// last that was dropped.
+func TestADropInFlightIsToldAfterACrash(t *testing.T) {
 	for name, more := range map[string]bool{"at once": false, "when more was dropped since": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -49,9 +49,9 @@ func TestWhatANoticeTookThePlaceOfIsToldAfterACrash(t *testing.T) {
 					eventually(t, "everything is with the publisher", func() bool { return dead.got(last - 1) })
 				}
 				r.resting(last)
-				notice, _, err := r.indexer.LogBounds()
+				first, _, err := r.indexer.Log().Bounds()
 				ok(t, err)
-				inFlight := 100 + int(notice)
+				inFlight := 100 + int(first) - 1 // the last that was dropped
 				dead.settleUpTo(t, inFlight)
 				ok(t, r.committer.Commit())
 				if more {

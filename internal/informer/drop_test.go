@@ -82,7 +82,7 @@ func (o *outbox) got(v int) bool {
 	return slices.ContainsFunc(o.events(), func(e event.Event) bool { return e.ResourceVersion == strconv.Itoa(v) && e.Op != event.Gap })
 }
 
-// flood updates pod "a" from one version to, and without, another. It would block for ever if
+// flood updates pod "a" from one version to, and without, another. It would block forever if
 // reading stopped.
 func (r *rig) flood(from, to int) {
 	for v := from; v < to; v++ {

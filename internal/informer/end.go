@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"time"
-
-	"github.com/kubebridge/bridge/internal/changelog"
 )
 
 // An informer can be ended while its sinks are away, and another go on with its state, without
@@ -27,27 +25,10 @@ func (i *Informer) End() error {
 	ctx, cancel := context.WithTimeout(context.Background(), detachPatience)
 	defer cancel()
 	for _, l := range i.listeners {
-		l.detach(ctx)
+		l.Detach(ctx)
 	}
 	if err := i.log.Stage(time.Now()); err != nil {
-		return fmt.Errorf("informer %s: put what waits on disk: %w", i.cfg.Name, err)
+		return fmt.Errorf("informer %s: put what is pending on disk: %w", i.cfg.Name, err)
 	}
 	return nil
-}
-
-// detach takes back what the listener has added. What it has added and not seen settled stays
-// pending in its cursor.
-func (l *listener) detach(ctx context.Context) {
-	tried := l.cfg.Publisher.Detach(ctx, l)
-	var positions []changelog.Position
-	l.mu.Lock()
-	for _, it := range tried {
-		p := l.parcels[it.Seq]
-		if p.first != nil {
-			positions = append(positions, p.first.Position)
-		}
-		positions = append(positions, p.entry.Position)
-	}
-	l.mu.Unlock()
-	l.cursor.Tried(positions)
 }

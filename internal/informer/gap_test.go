@@ -6,6 +6,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/kubebridge/bridge/internal/controller"
 	"github.com/kubebridge/bridge/internal/informer"
 )
 
@@ -17,9 +18,9 @@ func TestTheEpochBehindAStateThatIsGoneIsBegunOnce(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				db, out := memory(t), newOutbox()
 				r := newRig(t, db, []*outbox{out}, func(c *informer.Config) {
-					ok(t, c.Indexer.AdoptEpoch(test.own))
-					c.Forgotten = func(context.Context) informer.Forgotten {
-						return informer.Forgotten{Holding: []string{"sink-0"}, Epoch: test.held}
+					ok(t, c.Indexer.Meta().AdoptEpoch(test.own))
+					c.Forgotten = func(context.Context) controller.Forgotten {
+						return controller.Forgotten{Holding: []string{"sink-0"}, Epoch: test.held}
 					}
 				})
 				r.list(initial, "10", "a@4")
@@ -29,7 +30,7 @@ func TestTheEpochBehindAStateThatIsGoneIsBegunOnce(t *testing.T) {
 					"resource.added a ua/4"+id+" initial",
 					"informer.synced  all/pods/synced/10"+id)
 				r.stop()
-				epoch, err := r.indexer.Epoch()
+				epoch, err := r.indexer.Meta().Epoch()
 				ok(t, err)
 				if epoch.Number != test.want || epoch.Open {
 					t.Errorf("on disk: %+v", epoch)

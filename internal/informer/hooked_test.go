@@ -90,7 +90,7 @@ func TestWhatIsAckedBeforeItIsWrittenIsTrimmed(t *testing.T) {
 		out.wait(t, 50)
 		eventually(t, "nothing is on disk any more", func() bool {
 			ok(t, r.committer.Commit())
-			first, next, err := r.indexer.LogBounds()
+			first, next, err := r.indexer.Log().Bounds()
 			ok(t, err)
 			return met.Load() && first == next && r.informer.Status().Log.DiskBytes == 0
 		})

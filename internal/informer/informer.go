@@ -7,34 +7,27 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kubebridge/bridge/internal/changelog"
+	"github.com/kubebridge/bridge/internal/controller"
 	"github.com/kubebridge/bridge/internal/deltafifo"
-	"github.com/kubebridge/bridge/internal/event"
-	"github.com/kubebridge/bridge/internal/publisher"
+	"github.com/kubebridge/bridge/internal/metric"
+	"github.com/kubebridge/bridge/internal/processor"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/standby"
 	"github.com/kubebridge/bridge/internal/store"
 )
 
-// Queue is where the controller pops from: *deltafifo.FIFO.
+// Queue is where the controller pops from, and what resyncs are put into: *deltafifo.FIFO.
 type Queue interface {
-	Pop(ctx context.Context, p deltafifo.Processor) error
+	controller.Queue
 	Resync(ctx context.Context, key resource.Key, listeners uint64, round int64, after uint64) error
 	Snapshot(ctx context.Context, key resource.Key, listeners uint64, round int64) error
 	HasSynced() bool
-}
-
-// Publisher takes a listener's events, and gives back what is not settled: *publisher.Publisher.
-type Publisher interface {
-	Add(ctx context.Context, items []*publisher.Item) error
-	// TryAdd takes all items, or none. It never waits.
-	TryAdd(items []*publisher.Item) bool
-	Detach(ctx context.Context, s publisher.Settler) (tried []*publisher.Item)
 }
 
 // Config of an Informer.
@@ -59,112 +52,34 @@ type Config struct {
 	// reading stops. Negative: a full memory stops reading.
 	SpoolBytes int64
 	// DropOldest drops the oldest changes on disk when SpoolBytes is reached, instead of stopping
-	// to read. Each listener that had not read them is told by a gap event in their place.
+	// to read. Each listener that had not read them is sent a gap event in their place.
 	DropOldest bool
-	// Selector decides for all listeners which changes are sent; nil for all changes.
-	Selector Selector
-	// Namespaces says that the stream is of selected namespaces.
-	Namespaces bool
-	// Selection gives the version of the last change of the selected namespaces that the stream may
-	// know of; nil where none are selected.
+	controller.Config
+	// Selection and Holds are those of processor.Env.
 	Selection func() resource.Version
-	// Selective says that the stream is of what a selector selects, so that deletes bear their
-	// cause where it can be told. Leavable, that the API server evaluates one that an object may
-	// leave: then it tells of that as of a delete.
-	Selective, Leavable bool
-	// Enterable says that objects are selected here, by what they are at a time, and all that were
-	// selected before are known: one that is updated, and was not known, has come in.
-	Enterable bool
-	// Owners gives an object's controller, that one's, and so on, for the events; nil when they are
-	// not asked for.
-	Owners func(obj *resource.Object) []resource.Owner
-	// OnDelete is called with the last state of an object before it is forgotten; nil for nothing.
-	OnDelete func(obj *resource.Object)
-	// Resnapshot publishes every object at the first list: what the settled state covers already as
-	// Synced.
-	Resnapshot bool
-	// Unclean says that the run before this one may have sent what the settled state does not know.
-	// If the server's history went back since, any object may have been sent in a state that is
-	// undone, so all are published.
-	Unclean bool
-	// Succeeds reports whether other replicas have published before this one, and up to which
-	// version of the server at least; "" for not known. A first list is a gap then, in which
-	// objects may have been deleted. nil: there are none.
-	Succeeds func() (from resource.Version, led bool)
-	// Diverged is called when a list shows that the API server's history is another than the one
-	// that was told, though its version is not lower: an object is in an older state than before. A
-	// list with Rewound has to follow. It must not block. nil: nothing is done about it.
-	Diverged func()
-	// Forgotten reports which brokers hold events of an earlier run, of which nothing is known here
-	// any more. It is asked before the first list, which waits for the answer. nil: there are none.
-	Forgotten func(ctx context.Context) Forgotten
-	// Holds is the same for one sink that was unavailable then. It waits until the sink is
-	// available.
-	Holds func(ctx context.Context, sink string) (holds bool, epoch int, err error)
-	Log   *slog.Logger
+	Holds     func(ctx context.Context, sink string) (holds bool, epoch int, err error)
+	Log       *slog.Logger
 	// Registerer for metrics; nil for none.
 	Registerer prometheus.Registerer
 }
 
-// Forgotten says which brokers hold events of an earlier run.
-type Forgotten struct {
-	// Holding are the sinks, by name, whose brokers do. For them the first list is a gap, in which
-	// objects may have been deleted.
-	Holding []string
-	// Epoch is the latest of these events. All that is sent from then on has a later one: else it
-	// would be taken for what the brokers hold.
-	Epoch int
-	// Unasked are the sinks that are unavailable.
-	Unasked []string
-}
-
 // ListenerConfig is one sink's binding to the informer.
 type ListenerConfig struct {
-	// Name of the sink.
-	Name      string
-	Publisher Publisher
-	Maker     *event.Maker
-	// Selector decides which changes are sent to this listener; nil for all that the informer's
-	// lets through.
-	Selector Selector
-	// Window is how many events of this listener may be with the publisher at once; default 4,096.
-	Window int
+	processor.Config
+	Selector controller.Selector // as in controller.Listener
 	// Resync is how often the listener is sent a Synced of every object; 0 for never.
-	Resync time.Duration
-	// Progress is how often at most the listener is told up to which version its stream is
-	// complete; 0 for never.
-	Progress time.Duration
-	// Latest sends of the changes of an object that wait only the newest, with what the listener
-	// was sent before as the old object. Not with DropOldest.
-	Latest bool
-	// Ahead is how many events to come a listener with Latest keeps in mind: what waits beyond
-	// collapses only when it comes to it. Default 16,384.
-	Ahead int
-	// Run sets the messages of a listener with Latest apart from those of an earlier run that may
-	// have sent what is not known here. Default: from those of all others.
-	Run string
-
-	// epochs are added to the epoch of each change: see outlive. Owned by run.
-	epochs int
+	Resync   time.Duration
+	Progress time.Duration // as in controller.Listener
 }
 
 // Informer is the part of the pipeline between a FIFO and the publishers.
 type Informer struct {
-	cfg       Config
-	log       *changelog.Log
-	metrics   *metrics
-	listeners []*listener
-	needsOld  bool // some of them, or a selector, need the object before an update
-	selects   bool // there is a selector
-	selection selection
-	scope     *scope
-	logger    *slog.Logger
-	decided   chan struct{} // closed when the controller has ended
-	// unclean: an earlier run has sent what is not known here, and this one has seen neither a list
-	// nor a bookmark.
-	unclean atomic.Bool
-	newest  atomic.Uint64 // number of the last change that was decided
-	history history
+	cfg        Config
+	log        *changelog.Log
+	controller *controller.Controller
+	listeners  []*processor.Listener
+	gaps       *metric.Tally
+	decided    chan struct{} // closed when the controller has ended
 }
 
 // New checks the configuration and starts nothing.
@@ -180,38 +95,16 @@ func New(cfg Config) (*Informer, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	i := &Informer{
-		cfg: cfg, metrics: newMetrics(cfg.Registerer, cfg.Listeners), logger: cfg.Log,
-		decided: make(chan struct{}),
-	}
-	if err := i.open(); err != nil {
-		return nil, fmt.Errorf("informer %s: %w", cfg.Name, err)
-	}
-	for n, lc := range cfg.Listeners {
-		i.listeners = append(i.listeners, newListener(lc, i, n))
-		i.needsOld = i.needsOld || lc.Maker.NeedsOld()
-		i.useSelector(lc.Selector)
-	}
-	i.selection.selector = cfg.Selector
-	i.useSelector(cfg.Selector)
-	for _, l := range i.listeners {
-		var err error
-		if l.cfg.epochs, err = cfg.Indexer.SinkEpochs(l.cfg.Name); err != nil {
+	i := &Informer{cfg: cfg, gaps: controller.NewGaps(cfg.Registerer), decided: make(chan struct{})}
+	for _, step := range []func() error{i.openLog, i.addController, i.addListeners} {
+		if err := step(); err != nil {
 			return nil, fmt.Errorf("informer %s: %w", cfg.Name, err)
 		}
 	}
-	i.registerOldest(cfg.Registerer)
-	i.unclean.Store(cfg.Unclean)
 	return i, nil
 }
 
-// open opens the state.
-func (i *Informer) open() error {
-	namespaces, err := i.cfg.Indexer.Namespaces()
-	if err != nil {
-		return err
-	}
-	i.scope = newScope(namespaces)
+func (i *Informer) openLog() (err error) {
 	names := make([]string, len(i.cfg.Listeners))
 	for n := range names {
 		names[n] = i.cfg.Listeners[n].Name
@@ -221,30 +114,61 @@ func (i *Informer) open() error {
 		MemoryBytes: i.cfg.LogBytes, SpoolAfter: i.cfg.SpoolAfter, SpoolBytes: i.cfg.SpoolBytes,
 		DropOldest: i.cfg.DropOldest, Log: i.cfg.Log, Registerer: i.cfg.Registerer,
 	})
-	if err != nil {
-		return err
+	return err
+}
+
+func (i *Informer) addController() (err error) {
+	env := controller.Env{
+		FIFO: i.cfg.FIFO, Indexer: i.cfg.Indexer, Log: i.log, Gaps: i.gaps, Logger: i.cfg.Log,
+		Registerer: i.cfg.Registerer,
 	}
-	return i.resume()
+	for _, l := range i.cfg.Listeners {
+		env.Listeners = append(env.Listeners, controller.Listener{
+			Name: l.Name, Selector: l.Selector, NeedsOld: l.Maker.NeedsOld(), Omits: l.Maker.Omits(),
+			Progress: l.Progress,
+		})
+	}
+	i.controller, err = controller.New(i.cfg.Config, env)
+	return err
+}
+
+func (i *Informer) addListeners() error {
+	env := processor.Env{
+		Log: i.log, Indexer: i.cfg.Indexer, Type: i.cfg.Type, Shard: i.cfg.Shard,
+		Selection: i.cfg.Selection, History: i.controller.History, Holds: i.cfg.Holds, Gaps: i.gaps,
+		Logger: i.cfg.Log, Registerer: i.cfg.Registerer,
+	}
+	for n, cfg := range i.cfg.Listeners {
+		l, err := processor.New(cfg.Config, env, n)
+		if err != nil {
+			return err
+		}
+		i.listeners = append(i.listeners, l)
+	}
+	return nil
+}
+
+// Follow sets what the leader has delivered to the n-th listener's sink; see processor.Listener.
+func (i *Informer) Follow(n int, progress standby.Unit, ended bool) {
+	i.listeners[n].Follow(progress, ended)
+}
+
+// Lead has all listeners send what the leader before has not delivered.
+func (i *Informer) Lead() {
+	for _, l := range i.listeners {
+		l.Lead()
+	}
 }
 
 // Log is what the Committer has to track, from before Run until after End.
 func (i *Informer) Log() *changelog.Log { return i.log }
-
-// useSelector prepares for a selector, which may be nil.
-func (i *Informer) useSelector(s Selector) {
-	if s == nil {
-		return
-	}
-	i.needsOld = i.needsOld || s.NeedsOld()
-	i.selects = true
-}
 
 // Run works until the FIFO is closed and everything that came of it is settled, then returns nil;
 // or until ctx ends, or something fails that only a restart of the informer can heal (the state
 // database). End follows, where another informer is to go on with its state in the same process.
 func (i *Informer) Run(ctx context.Context) error {
 	for _, l := range i.listeners {
-		if err := l.prepare(); err != nil {
+		if err := l.Prepare(); err != nil {
 			return fmt.Errorf("informer %s: %w", i.cfg.Name, err)
 		}
 	}
@@ -253,18 +177,21 @@ func (i *Informer) Run(ctx context.Context) error {
 	g.Go(func() error {
 		defer close(i.decided)
 		defer stopResync()
-		return (&controller{informer: i, cfg: &i.cfg, log: i.log}).run(ctx)
+		if err := i.controller.Run(ctx); err != nil {
+			return fmt.Errorf("informer %s: %w", i.cfg.Name, err)
+		}
+		return nil
 	})
 	aside, stopAside := context.WithCancel(ctx)
 	var listening sync.WaitGroup
-	for _, l := range i.listeners {
+	for n, l := range i.listeners {
 		listening.Add(1)
 		g.Go(func() error {
 			defer listening.Done()
-			return l.run(ctx)
+			return l.Run(ctx)
 		})
-		if l.cfg.Resync > 0 {
-			g.Go(func() error { return i.resync(resync, l) })
+		if every := i.cfg.Listeners[n].Resync; every > 0 {
+			g.Go(func() error { return i.resync(resync, every, 1<<n) })
 		}
 	}
 	g.Go(func() error { return i.log.Run(aside) })
@@ -276,10 +203,10 @@ func (i *Informer) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// resync queues a Sync of every object, each period, until ctx ends. The round is the number of the
-// period, so that it is the same for every replica.
-func (i *Informer) resync(ctx context.Context, l *listener) error {
-	tick := time.NewTicker(l.cfg.Resync)
+// resync queues a Sync of every object for a listener, each period, until ctx ends. The round is the
+// number of the period, so that it is the same for every replica.
+func (i *Informer) resync(ctx context.Context, every time.Duration, bit changelog.Listeners) error {
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
 		var round int64
@@ -287,7 +214,7 @@ func (i *Informer) resync(ctx context.Context, l *listener) error {
 		case <-ctx.Done():
 			return nil
 		case now := <-tick.C:
-			round = now.UnixNano() / int64(l.cfg.Resync)
+			round = now.UnixNano() / int64(every)
 		}
 		if !i.HasSynced() {
 			continue
@@ -296,7 +223,7 @@ func (i *Informer) resync(ctx context.Context, l *listener) error {
 			if err != nil {
 				return fmt.Errorf("resync %s: %w", i.cfg.Name, err)
 			}
-			if err := i.cfg.FIFO.Resync(ctx, item.Key, uint64(l.bit), round, i.newest.Load()); err != nil {
+			if err := i.cfg.FIFO.Resync(ctx, item.Key, uint64(bit), round, i.controller.Newest()); err != nil {
 				if ctx.Err() != nil || errors.Is(err, deltafifo.ErrClosed) {
 					return nil
 				}
@@ -308,7 +235,13 @@ func (i *Informer) resync(ctx context.Context, l *listener) error {
 
 // Sure reports whether everything that was ever sent is known: the run before has ended in order,
 // or this one has heard from the API server what it sent last.
-func (i *Informer) Sure() bool { return !i.unclean.Load() }
+func (i *Informer) Sure() bool { return i.controller.Sure() }
+
+// History is the version since which the informer has seen everything, in an epoch of the server's
+// history. ok is false while a list is under way, and before the first.
+func (i *Informer) History() (from resource.Version, epoch int, ok bool) {
+	return i.controller.History()
+}
 
 // HasSynced reports whether the first population was applied: everything of the first list has been
 // handed to the listeners' log.
@@ -319,26 +252,14 @@ type Status struct {
 	Log changelog.Status
 	// Gaps told since the start, by reason.
 	Gaps      map[string]int
-	Listeners []ListenerStatus
+	Listeners []processor.Status
 }
 
-// ListenerStatus says what one listener has with its publisher.
-type ListenerStatus struct {
-	Sink     string
-	InFlight int
-	// Dropped counts events that this run dropped before the sink had them.
-	Dropped int
-	// Oldest is when the oldest change was observed that is with the publisher; zero when none is.
-	Oldest time.Time
-}
-
-// Status says what waits.
+// Status says what is pending.
 func (i *Informer) Status() Status {
-	s := Status{Log: i.log.Status(), Gaps: i.metrics.gapsTold()}
+	s := Status{Log: i.log.Status(), Gaps: i.gaps.Counts()}
 	for _, l := range i.listeners {
-		s.Listeners = append(s.Listeners, ListenerStatus{
-			Sink: l.cfg.Name, InFlight: l.inFlight(), Dropped: l.cursor.Dropped(), Oldest: l.oldest(),
-		})
+		s.Listeners = append(s.Listeners, l.Status())
 	}
 	return s
 }

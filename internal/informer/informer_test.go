@@ -17,6 +17,7 @@ import (
 	"github.com/kubebridge/bridge/internal/deltafifo"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/informer"
+	"github.com/kubebridge/bridge/internal/processor"
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/store"
@@ -164,7 +165,7 @@ func newRig(t *testing.T, db *store.DB, outboxes []*outbox, options ...option) *
 	ok(t, err)
 	r.committer, err = checkpoint.New(checkpoint.Config{DB: db})
 	ok(t, err)
-	fifo, err := deltafifo.New(deltafifo.Config{Known: r.indexer, MaxBytes: 256 << 10})
+	fifo, err := deltafifo.New(deltafifo.Config{Known: r.indexer.Listing(), MaxBytes: 256 << 10})
 	ok(t, err)
 	r.fifo = queue{fifo}
 	maker, err := event.NewMaker(event.MakerConfig{Cluster: "c", Informer: "all", Type: pods})
@@ -174,7 +175,9 @@ func newRig(t *testing.T, db *store.DB, outboxes []*outbox, options ...option) *
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
 	for i, o := range outboxes {
-		cfg.Listeners = append(cfg.Listeners, informer.ListenerConfig{Name: fmt.Sprint("sink-", i), Publisher: o, Maker: maker})
+		cfg.Listeners = append(cfg.Listeners, informer.ListenerConfig{
+			Config: processor.Config{Name: fmt.Sprint("sink-", i), Publisher: o, Maker: maker},
+		})
 	}
 	for _, o := range options {
 		o(&cfg)
@@ -577,11 +580,11 @@ func TestItEndsAtOnceWhenItsContextEnds(t *testing.T) {
 	ok(t, err)
 	c, err := checkpoint.New(checkpoint.Config{DB: db})
 	ok(t, err)
-	fifo, err := deltafifo.New(deltafifo.Config{Known: ix})
+	fifo, err := deltafifo.New(deltafifo.Config{Known: ix.Listing()})
 	ok(t, err)
 	maker, err := event.NewMaker(event.MakerConfig{Type: pods})
 	ok(t, err)
-	i, err := informer.New(informer.Config{Name: "x", FIFO: fifo, Indexer: ix, Committer: c, Listeners: []informer.ListenerConfig{{Publisher: out, Maker: maker}}})
+	i, err := informer.New(informer.Config{Name: "x", FIFO: fifo, Indexer: ix, Committer: c, Listeners: []informer.ListenerConfig{{Config: processor.Config{Publisher: out, Maker: maker}}}})
 	ok(t, err)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	done := make(chan error, 1)

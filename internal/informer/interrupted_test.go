@@ -6,6 +6,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/kubebridge/bridge/internal/controller"
 	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/store"
@@ -123,7 +124,7 @@ func TestASnapshotThatIsNotTheFirstIsAGap(t *testing.T) {
 
 			out = newOutbox()
 			r = newRig(t, db, []*outbox{out}, func(c *informer.Config) {
-				c.Forgotten = func(context.Context) (f informer.Forgotten) {
+				c.Forgotten = func(context.Context) (f controller.Forgotten) {
 					t.Error("the sinks are asked for what this bridge has sent")
 					return f
 				}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/informer"
+	"github.com/kubebridge/bridge/internal/processor"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/store"
 )
@@ -316,7 +317,9 @@ func TestTheOldestIsNotDroppedUnderAListenerThatHasReadAhead(t *testing.T) {
 		ok(t, err)
 		_, err = informer.New(informer.Config{
 			Name: "all/pods", Type: pods, FIFO: r.fifo, Indexer: ix, Committer: r.committer, DropOldest: true,
-			Listeners: []informer.ListenerConfig{{Name: "sink", Publisher: newOutbox(), Maker: maker, Latest: true}},
+			Listeners: []informer.ListenerConfig{{
+				Config: processor.Config{Name: "sink", Publisher: newOutbox(), Maker: maker, Latest: true},
+			}},
 		})
 		if err == nil || !strings.Contains(err.Error(), "the oldest can't be dropped") {
 			t.Errorf("New: %v", err)

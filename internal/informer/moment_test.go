@@ -57,7 +57,7 @@ func TestCursorsThatStandStillAreNotWrittenAgain(t *testing.T) {
 			ok(t, r.committer.Commit())
 			return empty()
 		})
-		if cursors, err := r.indexer.Cursors(); len(cursors) != 1 || err != nil {
+		if cursors, err := r.indexer.Log().Cursors(); len(cursors) != 1 || err != nil {
 			t.Errorf("cursors %v, %v", cursors, err)
 		}
 		out.release()

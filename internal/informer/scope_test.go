@@ -30,7 +30,7 @@ func TestANamespaceHasNotLeftByAListThatTakesNothingForGone(t *testing.T) {
 				ok(t, r.fifo.Skip(t.Context(), end.of))
 				ok(t, r.fifo.EndReplace(t.Context(), "20"))
 				r.stop()
-				states, err := r.indexer.Namespaces()
+				states, err := r.indexer.Meta().Namespaces()
 				ok(t, err)
 				if states["shop"].State != end.state {
 					t.Errorf("the namespace stands at %v, want %v", states["shop"].State, end.state)

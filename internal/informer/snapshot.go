@@ -32,7 +32,7 @@ func (i *Informer) Snapshot(ctx context.Context, s Snapshot) (queued, stale int,
 	if !i.HasSynced() {
 		return 0, 0, ErrNotSynced
 	}
-	listeners := i.log.Everyone()
+	listeners := i.log.Set(nil)
 	if s.Sink != "" {
 		listeners = i.log.Set([]string{s.Sink})
 	}

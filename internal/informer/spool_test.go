@@ -12,7 +12,7 @@ import (
 	"github.com/kubebridge/bridge/internal/store"
 )
 
-// spooling makes what waits go to disk soon, and memory and windows small, so that listeners have
+// spooling writes what is pending to disk soon, and memory and windows small, so that listeners have
 // to read from there.
 func spooling(c *informer.Config) {
 	c.SpoolAfter, c.LogBytes = 20*time.Millisecond, 64<<10
@@ -57,7 +57,7 @@ func TestWhatWaitsGoesToDiskAndMemoryStaysBounded(t *testing.T) {
 		out.wait(t, 1)
 		out.setHold(true)
 		for v := 100; v < 4100; v++ {
-			r.update("a", fmt.Sprint(v)) // would block for ever if the log could not overflow
+			r.update("a", fmt.Sprint(v)) // would block forever if the log could not overflow
 		}
 		r.bookmark("5000")
 		eventually(t, "the watermark passes what lies on disk", func() bool {
@@ -75,7 +75,7 @@ func TestWhatWaitsGoesToDiskAndMemoryStaysBounded(t *testing.T) {
 		if s := r.informer.Status(); s.Log.DiskBytes != 0 {
 			t.Errorf("%d bytes are left on disk when all is settled", s.Log.DiskBytes)
 		}
-		if first, next, err := r.indexer.LogBounds(); err != nil || first != next {
+		if first, next, err := r.indexer.Log().Bounds(); err != nil || first != next {
 			t.Errorf("entries %d to %d are left on disk, %v", first, next, err)
 		}
 	})

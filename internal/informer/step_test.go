@@ -112,8 +112,8 @@ func (laborious) Rejects(c *event.Change) (string, error) {
 
 func (laborious) NeedsOld() bool { return false }
 
-// TestTurn has the changes of one turn of the FIFO reach the publisher.
-func TestTurn(t *testing.T) {
+// TestBatch has the changes of one batch of the FIFO reach the publisher.
+func TestBatch(t *testing.T) {
 	t.Run("a change does not wait until a large one behind it is decided", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			out := newOutbox()

@@ -199,9 +199,9 @@ func (b *reader) start(t *testing.T, db *store.DB, c *cluster) {
 	b.out.hold = true
 	unclean := b.crashed
 	b.rig = newRig(t, db, []*outbox{b.out}, func(c *informer.Config) { c.Unclean = unclean })
-	position, err := b.indexer.Position()
+	position, err := b.indexer.Meta().Position()
 	ok(t, err)
-	diverged, err := b.indexer.Diverged()
+	diverged, err := b.indexer.Meta().Diverged()
 	ok(t, err)
 	at, _ := strconv.Atoi(string(position.Version))
 	switch {
@@ -222,9 +222,9 @@ func (b *reader) start(t *testing.T, db *store.DB, c *cluster) {
 // settled reports whether a list is settled in this epoch. Before that nobody can tell a server
 // whose history goes back from one that is met again.
 func (b *reader) settled(t *testing.T) bool {
-	position, err := b.indexer.Position()
+	position, err := b.indexer.Meta().Position()
 	ok(t, err)
-	diverged, err := b.indexer.Diverged()
+	diverged, err := b.indexer.Meta().Diverged()
 	ok(t, err)
 	return position.Version != "" && !diverged && !b.rewound
 }

@@ -32,7 +32,7 @@ func TestOnlyWhatWasSelectedLeaves(t *testing.T) {
 		r.unselected("x", "18", false)
 		r.unselected("x", "19", false)
 		r.stop()
-		position, err := r.indexer.Position()
+		position, err := r.indexer.Meta().Position()
 		ok(t, err)
 		if position.Version != "18" {
 			t.Errorf("the watermark is %s; what nobody is told of moves it too", position.Version)

@@ -9,12 +9,17 @@ const (
 	fullBuffer = 128 << 10
 )
 
-// input is what a Scanner reads from. Without a reader everything is there from the beginning.
+// input is what a Scanner reads, and how far it is. Without a reader everything is there from the
+// beginning.
 type input struct {
+	b   []byte // from the last Release to the end of what was read
+	i   int    // what comes next
+	err error  // the first thing that went wrong
+
 	in    io.Reader
 	ended error  // what the reader said last, if that was its end
-	buf   []byte // all of it may be read into; the Scanner's bytes are a part of it
-	base  int64  // the offset of the Scanner's first byte in the whole input
+	buf   []byte // all of it may be read into; b is a part of it
+	base  int64  // the offset of b in the whole input
 	full  bool   // the last read has filled the buffer
 }
 
@@ -31,8 +36,25 @@ func (s *Scanner) Release() {
 	s.i, s.comma, s.keyAt = 0, -1, 0
 }
 
+// Err is the first thing that went wrong: a SyntaxError, or the reader's error, which is
+// io.ErrUnexpectedEOF where its input ends too soon.
+func (in *input) Err() error { return in.err }
+
+// Pos is the offset of what comes next.
+func (in *input) Pos() int { return in.i }
+
+// Bytes are a part of the input, valid until more is read.
+func (in *input) Bytes(t Span) []byte { return in.b[t.Start:t.End] }
+
+// Read is everything that was read from the last Release on, also what was not walked over yet;
+// valid until more is read.
+func (in *input) Read() []byte { return in.b }
+
 // Offset is how much of the whole input is before the last Release.
-func (s *Scanner) Offset() int64 { return s.base }
+func (in *input) Offset() int64 { return in.base }
+
+// Ended is how the input ended, io.EOF or the reader's error; nil if it has not yet.
+func (in *input) Ended() error { return in.ended }
 
 // more reads on; false at the end, or after an error.
 func (s *Scanner) more() bool {
@@ -75,6 +97,3 @@ func (s *Scanner) makeRoom() {
 	s.b = s.buf[:copy(s.buf, from)]
 	s.full = false
 }
-
-// Ended is how the input ended, io.EOF or the reader's error; nil if it has not yet.
-func (s *Scanner) Ended() error { return s.ended }

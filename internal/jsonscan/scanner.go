@@ -14,11 +14,9 @@ import (
 // An array is walked in the same way, with brackets and without Key. The first error ends every
 // walk: see Err.
 type Scanner struct {
-	b     []byte // from the last Release to the end of what was read
-	i     int    // what comes next
-	err   error  // the first thing that went wrong
-	level int    // objects and arrays that are open
+	input
 
+	level   int  // objects and arrays that are open
 	first   bool // the innermost object or array was just opened
 	escaped bool // in the last string something is escaped
 	comma   int  // where the comma before the current element stands; -1 before the first
@@ -28,7 +26,6 @@ type Scanner struct {
 	tooDeep bool // see TooDeep
 
 	spill []uint64 // of nested
-	input
 }
 
 // Span is a part of the input, as offsets from the last Release: of a string without its quotes.
@@ -36,21 +33,7 @@ type Scanner struct {
 type Span struct{ Start, End int }
 
 // Of is a Scanner over bytes that are all there.
-func Of(b []byte) Scanner { return Scanner{b: b} }
-
-// Err is the first thing that went wrong: a SyntaxError, or the reader's error, which is
-// io.ErrUnexpectedEOF where its input ends too soon.
-func (s *Scanner) Err() error { return s.err }
-
-// Pos is the offset of what comes next.
-func (s *Scanner) Pos() int { return s.i }
-
-// Bytes are a part of the input, valid until more is read.
-func (s *Scanner) Bytes(t Span) []byte { return s.b[t.Start:t.End] }
-
-// Read is everything that was read from the last Release on, also what was not walked over yet;
-// valid until more is read.
-func (s *Scanner) Read() []byte { return s.b }
+func Of(b []byte) Scanner { return Scanner{input: input{b: b}} }
 
 // Comma is where the comma before the current element stands, -1 before the first.
 func (s *Scanner) Comma() int { return s.comma }

@@ -65,7 +65,8 @@ func (w *Watcher) Run(ctx context.Context) error {
 		return nil
 	}
 	r, err := reflector.New(reflector.Config{
-		Client: w.cfg.Client, Store: w, Type: Type, Snapshot: true, Watchdog: w.cfg.Watchdog,
+		Client: w.cfg.Client, Store: w, Type: Type, Snapshot: true,
+		Limits:   reflector.Limits{Watchdog: w.cfg.Watchdog},
 		Identify: w.cfg.Identify, Log: w.cfg.Log, Registerer: w.cfg.Registerer,
 	})
 	if err != nil {
@@ -156,6 +157,34 @@ func (w *Watcher) Replace(_ context.Context, obj *resource.Object) error {
 	w.listed[strings.Clone(obj.Name)] = namespaceOf(obj)
 	return nil
 }
+
+// Skip implements reflector.Store. A namespace that can't be understood stays what it was. Where
+// nobody knows which one it is, all stay that are not listed.
+func (w *Watcher) Skip(_ context.Context, of resource.Identity) error {
+	_, name := of.Key.Split()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for known, ns := range w.known {
+		if _, isListed := w.listed[known]; !isListed && (known == name || of.Key == "") {
+			w.listed[known] = ns
+		}
+	}
+	return nil
+}
+
+// Unselected implements reflector.Store: of a namespace that can't be understood.
+func (w *Watcher) Unselected(ctx context.Context, obj *resource.Object, gone bool) error {
+	if gone {
+		return w.Delete(ctx, obj)
+	}
+	return nil // what was known of it is of a lost history
+}
+
+// Progress implements reflector.Store: all objects are wanted.
+func (w *Watcher) Progress(context.Context, resource.Version) error { return nil }
+
+// Quarantine implements reflector.Store: the reflector has logged it.
+func (w *Watcher) Quarantine(context.Context, *resource.Unreadable) error { return nil }
 
 // Flush implements reflector.Store: nothing is put off.
 func (w *Watcher) Flush() {}

@@ -164,6 +164,47 @@ func TestSelection(t *testing.T) {
 	})
 }
 
+// skip has the list continue behind a namespace that can't be understood; "" for any.
+func (w *watched) skip(name string) {
+	w.Helper()
+	if err := w.Skip(w.Context(), resource.Identity{Key: resource.Key(name)}); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func TestSkip(t *testing.T) {
+	for _, test := range []struct{ name, skipped, selected, others string }{
+		{"a namespace that can't be understood stays what it was", "a", "a", "c"},
+		{"nothing is gone by a list with an item that nobody knows", "", "a b", "c"},
+		{"one that was not known is not there", "new", "", "c"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := watch(t)
+			w.begin()
+			w.do(w.Replace, "a", "prod", 1)
+			w.do(w.Replace, "b", "prod", 2)
+			w.do(w.Replace, "c", "prod", 3)
+			w.end(4)
+			w.begin()
+			w.do(w.Replace, "c", "lab", 5)
+			w.skip(test.skipped)
+			w.end(6)
+			w.expect(test.selected, test.others)
+		})
+	}
+	t.Run("its deletion is followed", func(t *testing.T) {
+		w := watch(t)
+		w.begin()
+		w.do(w.Replace, "a", "prod", 1)
+		w.end(2)
+		obj := &resource.Object{Meta: resource.Meta{Name: "a", Version: "3"}}
+		if err := w.Unselected(t.Context(), obj, true); err != nil {
+			t.Fatal(err)
+		}
+		w.expect("", "")
+	})
+}
+
 func TestSelect(t *testing.T) {
 	w := watch(t)
 	if _, err := w.Select("env in"); err == nil || !strings.Contains(err.Error(), "namespaceSelector") {

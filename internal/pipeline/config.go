@@ -7,9 +7,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/fields"
 
+	"github.com/kubebridge/bridge/internal/controller"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/filter"
-	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/store"
@@ -52,6 +52,20 @@ type Config struct {
 	// Filter says which changes are published at all.
 	Filter   filter.Rules
 	Snapshot Snapshot
+	Queue
+	Parse resource.ParseOptions // Type is filled in
+	// Redaction names what Parse takes out. When it differs from last time, the state on disk is
+	// redacted as Parse says now.
+	Redaction string
+	Sinks     []Binding
+	// Indexes of the Indexer; may be nil.
+	Indexes map[string]store.IndexFunc
+	// Reflector has its limits.
+	Reflector reflector.Limits
+}
+
+// Queue bounds what of a pipeline is pending for its sinks.
+type Queue struct {
 	// Memory bounds the change log, in bytes; default 16 MiB. The FIFO before it gets a quarter of
 	// it.
 	Memory int
@@ -63,16 +77,7 @@ type Config struct {
 	DropOldest bool
 	// Lag is how old the oldest change may be that a sink has not acknowledged before the pipeline
 	// is not ready; 0 for no limit.
-	Lag   time.Duration
-	Parse resource.ParseOptions // Type is filled in
-	// Redaction names what Parse takes out. When it differs from last time, the state on disk is
-	// redacted as Parse says now.
-	Redaction string
-	Sinks     []Binding
-	// Indexes of the Indexer; may be nil.
-	Indexes map[string]store.IndexFunc
-	// Reflector holds what else is to be set there, for tests of its limits.
-	Reflector reflector.Config
+	Lag time.Duration
 }
 
 // Binding sends a pipeline's changes to a sink.
@@ -187,7 +192,7 @@ func (c *Config) needsExactBodies() bool {
 }
 
 // selector of rules, nil when they keep nothing back.
-func (c *Config) selector(rules filter.Rules) informer.Selector {
+func (c *Config) selector(rules filter.Rules) controller.Selector {
 	if f := filter.New(rules, c.Type); f != nil {
 		return f
 	}

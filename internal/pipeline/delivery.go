@@ -41,9 +41,9 @@ type sample struct {
 const maxSamples = 512
 
 // NewDelivery begins where the leader before stood.
-func (p *Pipeline) NewDelivery(from *standby.Unit) *Delivery {
+func (r *Replica) NewDelivery(from *standby.Unit) *Delivery {
 	return &Delivery{
-		id: p.id, scope: p.cfg.ReplicaScope(),
+		id: r.p.id, scope: r.p.cfg.ReplicaScope(),
 		at: from.Delivered, epoch: from.Epoch, selection: from.Selection,
 	}
 }
@@ -62,7 +62,7 @@ func (d *Delivery) Continues(p *Pipeline) bool {
 
 // Progress returns the progress of now.
 func (d *Delivery) Progress(p *Pipeline) (standby.Unit, error) {
-	epoch, err := p.indexer.Epoch()
+	epoch, err := p.indexer.Meta().Epoch()
 	if err != nil {
 		return standby.Unit{}, err
 	}
@@ -73,7 +73,7 @@ func (d *Delivery) Progress(p *Pipeline) (standby.Unit, error) {
 	}
 	watermark := p.informer.Log().Status().Watermark
 	low, next := p.informer.Log().Delivered()
-	if again, err := p.indexer.Epoch(); err != nil || again != epoch {
+	if again, err := p.indexer.Meta().Epoch(); err != nil || again != epoch {
 		return d.unit(p), err // the server's history went back at this moment
 	}
 	if epoch.Number != d.epoch { // versions of the epoch before can't be compared
@@ -89,7 +89,7 @@ func (d *Delivery) Progress(p *Pipeline) (standby.Unit, error) {
 func (d *Delivery) unit(p *Pipeline) standby.Unit {
 	return standby.Unit{
 		Scope: p.cfg.ReplicaScope(), Delivered: d.at, Epoch: d.epoch,
-		Selection: d.selection, Selectors: p.indexer.Selection(),
+		Selection: d.selection, Selectors: p.indexer.Meta().Selection(),
 	}
 }
 
@@ -134,7 +134,7 @@ func (d *Delivery) appliedSelection(p *Pipeline) (resource.Version, error) {
 	if set == nil || set == d.applied {
 		return seen, nil
 	}
-	saved, err := p.indexer.Namespaces()
+	saved, err := p.indexer.Meta().Namespaces()
 	if err != nil {
 		return "", err
 	}

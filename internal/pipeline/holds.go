@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kubebridge/bridge/internal/controller"
 	"github.com/kubebridge/bridge/internal/event"
-	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/ratelimit"
 	"github.com/kubebridge/bridge/internal/sinks"
@@ -37,7 +37,7 @@ var errNotAnswered = errors.New("the sink has not answered yet")
 // forgotten asks the sinks of a pipeline of which nothing is known whether they hold events of it.
 // Where other replicas have led, their progress says who has published before; the first one of
 // several may come after a bridge that was alone.
-func (p *Pipeline) forgotten(ctx context.Context) (found informer.Forgotten) {
+func (p *Pipeline) forgotten(ctx context.Context) (found controller.Forgotten) {
 	isAlone := p.env.Replicas == nil
 	if !isAlone && p.env.Replicas.OthersLed() {
 		return found

@@ -45,12 +45,12 @@ type life struct {
 	ended chan struct{}  // closed when run has returned
 	jobs  sync.WaitGroup // beside the pipeline, while it reads
 
-	mu       sync.Mutex // guards all below; held for a few operations in memory
-	draining Drain
-	busy     bool                                 // a snapshot is being sent
-	stop     context.CancelCauseFunc              // ends reading; nil before Begin
-	abort    context.CancelCauseFunc              // ends everything
-	start    func(job func(context.Context)) bool // starts a job if it still reads; nil when it does not
+	mu    sync.Mutex // guards all below; held for a few operations in memory
+	state state
+	why   Drain                                // it is to drain; set by Stop
+	stop  context.CancelCauseFunc              // ends reading; set by Begin, as those below
+	abort context.CancelCauseFunc              // ends everything
+	start func(job func(context.Context)) bool // starts a job if it still reads
 }
 
 func newLife() life { return life{ended: make(chan struct{})} }
@@ -63,6 +63,7 @@ func (p *Pipeline) Begin(read, hard context.Context) (run func() error) {
 	l := &p.life
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.state = l.state.next(begun)
 	l.stop, l.abort = stop, abort
 	l.start = func(job func(context.Context)) bool {
 		if read.Err() != nil {
@@ -75,7 +76,7 @@ func (p *Pipeline) Begin(read, hard context.Context) (run func() error) {
 		defer close(l.ended)
 		defer abort(errDone)
 		defer l.jobs.Wait()
-		defer l.endJobs()
+		defer l.happened(returned) // from now on no job starts
 		return p.run(read, hard, stop)
 	}
 }
@@ -104,10 +105,11 @@ func (p *Pipeline) run(read, hard context.Context, stop context.CancelCauseFunc)
 
 // Stop has the pipeline read no more, while others run. It ends when everything read is settled.
 func (p *Pipeline) Stop(why Drain) {
-	p.life.mu.Lock()
-	p.life.draining = why
-	stop := p.life.stop
-	p.life.mu.Unlock()
+	l := &p.life
+	l.mu.Lock()
+	l.state, l.why = l.state.next(stopped), why
+	stop := l.stop
+	l.mu.Unlock()
 	stop(why.Cause())
 }
 
@@ -115,7 +117,7 @@ func (p *Pipeline) Stop(why Drain) {
 func (p *Pipeline) Draining() Drain {
 	p.life.mu.Lock()
 	defer p.life.mu.Unlock()
-	return p.life.draining
+	return p.life.why
 }
 
 // Abort ends a draining pipeline before everything is settled: what its sinks have not acknowledged
@@ -147,6 +149,7 @@ func (p *Pipeline) Close() error {
 		return err
 	}
 	p.metrics.End()
+	p.life.happened(closed)
 	return nil
 }
 
@@ -158,25 +161,11 @@ func (p *Pipeline) IsClean() bool { return p.informer.Sure() }
 func (p *Pipeline) Go(job func(context.Context)) bool {
 	p.life.mu.Lock()
 	defer p.life.mu.Unlock()
-	return p.life.start != nil && p.life.start(job)
+	return p.life.state == running && p.life.start(job)
 }
 
-// endJobs lets no job start any more.
-func (l *life) endJobs() {
+func (l *life) happened(e lifeEvent) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.start = nil
-}
-
-// isBusy reports whether a snapshot is being sent.
-func (l *life) isBusy() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.busy
-}
-
-func (l *life) setBusy(busy bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.busy = busy
+	l.state = l.state.next(e)
 }

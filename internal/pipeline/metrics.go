@@ -23,7 +23,7 @@ func (p *Pipeline) registerMetrics() {
 	m.GaugeFunc("bridge_informer_objects",
 		"Objects that exist, as of the last commit. Counted at a scrape, if counting takes less than a hundredth of the time since the last; NaN when they can't be.",
 		func() float64 {
-			if n := p.CountObjects(); n != nil {
+			if n := p.Objects.Count(); n != nil {
 				return float64(*n)
 			}
 			return math.NaN()
@@ -35,5 +35,5 @@ func (p *Pipeline) registerMetrics() {
 		"outcome", "ok", "failed")
 	m.GaugeFunc("bridge_catchup_behind_objects",
 		"Objects of which the state directory has an earlier version than was sent, since a flood of updates left it there.",
-		func() float64 { return float64(p.indexer.Behind()) })
+		func() float64 { return float64(p.indexer.Behind().Count()) })
 }

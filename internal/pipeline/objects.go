@@ -31,9 +31,16 @@ type ObjectState struct {
 	Problem string `json:"problem,omitempty"`
 }
 
-// Object returns the last settled state of an object. It reads the state database alone, and may be
+// Objects are those that a pipeline knows. Its methods read the state database alone, and may be
 // called at any time until that is closed.
-func (p *Pipeline) Object(key resource.Key) (s ObjectState, found bool, err error) {
+type Objects struct {
+	p       *Pipeline
+	counted objectCount
+}
+
+// Get returns the last settled state of an object.
+func (o *Objects) Get(key resource.Key) (s ObjectState, found bool, err error) {
+	p := o.p
 	stored, found, err := p.indexer.Stored(key)
 	if !found {
 		return ObjectState{}, false, err
@@ -55,28 +62,28 @@ func (p *Pipeline) Object(key resource.Key) (s ObjectState, found bool, err erro
 
 // Owner returns the metadata of the object that an owner reference in a namespace names, nil when
 // this pipeline does not have it.
-func (p *Pipeline) Owner(o resource.Owner, namespace string) *resource.Meta {
-	group, _, found := strings.Cut(o.APIVersion, "/")
+func (o *Objects) Owner(of resource.Owner, namespace string) *resource.Meta {
+	group, _, found := strings.Cut(of.APIVersion, "/")
 	if !found {
 		group = ""
 	}
-	t := p.cfg.Type
-	if t.Group != group || t.Kind != o.Kind || p.cfg.Namespace != "" && p.cfg.Namespace != namespace {
+	t, only := o.p.cfg.Type, o.p.cfg.Namespace
+	if t.Group != group || t.Kind != of.Kind || only != "" && only != namespace {
 		return nil
 	}
-	key := resource.MakeKey("", o.Name)
+	key := resource.MakeKey("", of.Name)
 	if t.Namespaced {
-		key = resource.MakeKey(namespace, o.Name)
+		key = resource.MakeKey(namespace, of.Name)
 	}
-	if obj, err := p.indexer.Object(key); err == nil && obj != nil && obj.UID == o.UID {
+	if obj, err := o.p.indexer.Object(key); err == nil && obj != nil && obj.UID == of.UID {
 		return &obj.Meta
 	}
 	return nil
 }
 
-// CountObjects is the number of objects as it was last counted, by this call when that is due; nil
-// when they were not counted yet.
-func (p *Pipeline) CountObjects() *int { return p.objects.count(p.indexer.Objects) }
+// Count is the number of objects as it was last counted, by this call when that is due; nil when
+// they were not counted yet.
+func (o *Objects) Count() *int { return o.counted.count(o.p.indexer.Objects) }
 
 // objectCount is a number of objects. Counting goes through all of them, so it is done only when it
 // is asked for, and then not often.

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
@@ -13,15 +14,17 @@ import (
 
 	"github.com/kubebridge/bridge/internal/changelog"
 	"github.com/kubebridge/bridge/internal/checkpoint"
+	"github.com/kubebridge/bridge/internal/controller"
 	"github.com/kubebridge/bridge/internal/deltafifo"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/metric"
 	"github.com/kubebridge/bridge/internal/namespaces"
+	"github.com/kubebridge/bridge/internal/processor"
 	"github.com/kubebridge/bridge/internal/publisher"
+	"github.com/kubebridge/bridge/internal/recovery"
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/resource"
-	"github.com/kubebridge/bridge/internal/standby"
 	"github.com/kubebridge/bridge/internal/store"
 )
 
@@ -54,8 +57,6 @@ type Sink struct {
 	Publisher *publisher.Publisher
 	// Key tells sinks of replicas apart, which may have one name and other targets.
 	Key string
-	// Room bounds what its relays hold; nil where there are no other replicas.
-	Room *standby.Room
 }
 
 // Replicas is what this replica knows of the others.
@@ -73,13 +74,18 @@ type Start struct {
 	Relist bool
 	// Unclean: the run of this pipeline before may have sent what is not known on disk.
 	Unclean bool
-	// Run is that of informer.ListenerConfig.
+	// Run is that of processor.Config.
 	Run string
 }
 
 // Pipeline is one pipeline from the API server to the publishers. Its methods may be called
 // concurrently, but for those of its life.
 type Pipeline struct {
+	// Replica, Snapshots and Objects are constant after New.
+	Replica   *Replica
+	Snapshots *Snapshots
+	Objects   *Objects
+
 	cfg       Config
 	env       Env
 	name      string
@@ -87,15 +93,14 @@ type Pipeline struct {
 	fifo      *deltafifo.FIFO
 	indexer   *store.Indexer
 	saved     resource.Version // the watermark on disk when the state was opened, "" for none
+	recovery  recovery.Case    // what to read with; the first list decides on its gap
 	informer  *informer.Informer
 	reflector *reflector.Reflector
-	relays    []*Relay // one for each listener; none where there are no other replicas
-	id        uint64   // another for each pipeline, also of the same name
+	id        uint64 // another for each pipeline, also of the same name
 	start     Start
 	began     time.Time             // when its state was opened
 	selected  *namespaces.Selection // nil without a namespaceSelector
 	metrics   *metric.Scope
-	objects   objectCount
 	refresh   bodyRefresh
 	life      life
 }
@@ -106,6 +111,7 @@ var ids atomic.Uint64
 // New opens the state and connects the stages. It starts nothing.
 func New(cfg Config, env Env, start Start) (*Pipeline, error) {
 	p := &Pipeline{cfg: cfg, env: env, name: cfg.Name(), id: ids.Add(1), start: start, life: newLife()}
+	p.Replica, p.Snapshots, p.Objects = &Replica{p: p}, &Snapshots{p: p}, &Objects{p: p}
 	p.log = env.Log.With("informer", cfg.Informer)
 	if cfg.Namespace != "" {
 		p.log = p.log.With("namespace", cfg.Namespace)
@@ -131,9 +137,6 @@ func (p *Pipeline) Name() string { return p.name }
 // Config must not be changed.
 func (p *Pipeline) Config() *Config { return &p.cfg }
 
-// Began is when its state was opened.
-func (p *Pipeline) Began() time.Time { return p.began }
-
 // Log has the pipeline's attributes.
 func (p *Pipeline) Log() *slog.Logger { return p.log }
 
@@ -148,10 +151,18 @@ func (p *Pipeline) openState() (err error) {
 	if err := p.redactState(); err != nil {
 		return err
 	}
-	position, err := p.indexer.Position()
+	position, errPosition := p.indexer.Meta().Position()
+	diverged, err := p.indexer.Meta().Diverged()
 	p.saved, p.began = position.Version, time.Now()
-	return err
+	p.recovery = recovery.Recover(&recovery.Found{
+		Diverged: diverged, Watermark: p.saved != "", Lists: p.lists(),
+		NoSnapshot: p.cfg.Snapshot == SnapshotNever,
+	})
+	return errors.Join(errPosition, err)
 }
+
+// lists reports whether it lists everything, whatever is known.
+func (p *Pipeline) lists() bool { return p.cfg.Snapshot == SnapshotAlways || p.start.Relist }
 
 // redactState takes out of the state on disk what is to be taken out now and was not before. It
 // must not come back as the old object of a change, or as the last state of a deleted object.
@@ -162,7 +173,7 @@ func (p *Pipeline) redactState() error {
 	if opts.Redacts() {
 		tag = p.cfg.Redaction
 	}
-	before, err := p.indexer.Redaction()
+	before, err := p.indexer.Meta().Redaction()
 	if err != nil || before == tag {
 		return err
 	}
@@ -172,14 +183,14 @@ func (p *Pipeline) redactState() error {
 				"and can't be taken out there: %w", err)
 		}
 	}
-	return p.indexer.SetRedaction(tag)
+	return p.indexer.Meta().SetRedaction(tag)
 }
 
 // addFIFO bounds it by a quarter of the memory. Deltas pending in the FIFO could as well be in the
 // log: the FIFO only keeps reading and deciding from waiting for each other.
 func (p *Pipeline) addFIFO() (err error) {
 	p.fifo, err = deltafifo.New(deltafifo.Config{
-		MaxBytes: max(cmp.Or(p.cfg.Memory, 16<<20)/4, 1), Known: p.indexer, Resumed: p.From() != "",
+		MaxBytes: max(cmp.Or(p.cfg.Memory, 16<<20)/4, 1), Known: p.indexer.Listing(), Resumed: p.From() != "",
 		Registerer: p.metrics,
 	})
 	return err
@@ -197,14 +208,23 @@ func (p *Pipeline) addInformer() (err error) {
 	cfg := informer.Config{
 		Name: p.name, Type: p.cfg.Type, Shard: p.cfg.Shard,
 		FIFO: p.fifo, Indexer: p.indexer, Committer: p.env.Committer, Listeners: listeners,
-		Selector: p.cfg.selector(p.cfg.Filter), OnDelete: p.env.OnDelete,
-		Namespaces: p.cfg.NamespaceSelector != "", Selection: p.selection(),
-		Selective: p.cfg.selective(), Leavable: p.cfg.leavable(),
-		Enterable: p.cfg.selectsHere() && p.cfg.Snapshot != SnapshotNever,
-		LogBytes:  p.cfg.Memory, SpoolBytes: p.spoolBytes(), DropOldest: p.cfg.DropOldest,
-		Resnapshot: p.cfg.Snapshot == SnapshotAlways, Unclean: p.start.Unclean,
-		Forgotten: p.forgotten, Holds: p.holds, Diverged: func() { p.reflector.Diverged() },
+		Config:   p.controllerConfig(),
+		LogBytes: p.cfg.Memory, SpoolBytes: p.spoolBytes(), DropOldest: p.cfg.DropOldest,
+		Selection: p.selection(), Holds: p.holds,
 		Log: p.log.With("resource", p.cfg.Type.String()), Registerer: p.metrics,
+	}
+	p.informer, err = informer.New(cfg)
+	return err
+}
+
+func (p *Pipeline) controllerConfig() controller.Config {
+	cfg := controller.Config{
+		Selector: p.cfg.selector(p.cfg.Filter), OnDelete: p.env.OnDelete,
+		Namespaces: p.cfg.NamespaceSelector != "",
+		Selective:  p.cfg.selective(), Leavable: p.cfg.leavable(),
+		Enterable:  p.cfg.selectsHere() && p.cfg.Snapshot != SnapshotNever,
+		Resnapshot: p.cfg.Snapshot == SnapshotAlways, Unclean: p.start.Unclean,
+		Forgotten: p.forgotten, Diverged: func() { p.reflector.Diverged() },
 	}
 	if p.cfg.Owners {
 		cfg.Owners = p.env.Owners
@@ -212,8 +232,7 @@ func (p *Pipeline) addInformer() (err error) {
 	if p.env.Replicas != nil {
 		cfg.Succeeds = func() (resource.Version, bool) { return p.env.Replicas.Succeeds(p) }
 	}
-	p.informer, err = informer.New(cfg)
-	return err
+	return cfg
 }
 
 func (p *Pipeline) listener(b *Binding) (l informer.ListenerConfig, err error) {
@@ -229,10 +248,14 @@ func (p *Pipeline) listener(b *Binding) (l informer.ListenerConfig, err error) {
 	if p.env.Trace != nil {
 		cfg.Trace = p.env.Trace(p.cfg.Informer, b.Sink)
 	}
+	p.Replica.sinkKeys = append(p.Replica.sinkKeys, sink.Key)
 	maker, err := event.NewMaker(cfg)
 	return informer.ListenerConfig{
-		Name: b.Sink, Publisher: p.before(sink), Maker: maker, Selector: p.cfg.selector(b.Filter),
-		Resync: b.Resync, Progress: b.Progress, Latest: b.Latest, Run: p.start.Run,
+		Config: processor.Config{
+			Name: b.Sink, Publisher: sink.Publisher, Follows: p.env.Replicas != nil, Maker: maker,
+			Latest: b.Latest, Run: p.start.Run,
+		},
+		Selector: p.cfg.selector(b.Filter), Resync: b.Resync, Progress: b.Progress,
 	}, err
 }
 
@@ -254,8 +277,10 @@ func (p *Pipeline) spoolBytes() int64 {
 }
 
 func (p *Pipeline) addReflector() (err error) {
-	cfg := p.cfg.Reflector
-	cfg.Client, cfg.Store, cfg.Log, cfg.Registerer = p.env.Client, p.fifo, p.log, p.metrics
+	cfg := reflector.Config{
+		Client: p.env.Client, Store: p.fifo, Limits: p.cfg.Reflector, Log: p.log,
+		Registerer: p.metrics,
+	}
 	cfg.Identify = p.env.Identify
 	cfg.Type, cfg.Namespace = p.cfg.Type, p.cfg.Namespace
 	if err := p.addSelectors(&cfg); err != nil {
@@ -264,25 +289,18 @@ func (p *Pipeline) addReflector() (err error) {
 	cfg.Parse = p.cfg.Parse
 	cfg.Parse.Type = p.cfg.Type
 	cfg.Watchdog = p.watchdog()
-	cfg.Quarantine, cfg.Skip, cfg.Unselected = p.fifo.Quarantine, p.fifo.Skip, p.fifo.Unselected
-	cfg.Snapshot = p.cfg.Snapshot != SnapshotNever
+	cfg.Snapshot = p.recovery != recovery.Now
 	cfg.From, cfg.Reached = p.From(), p.saved
 	if err := p.addNamespaces(&cfg); err != nil {
 		return err
 	}
 	if !p.cfg.Shard.All() {
-		cfg.Progress = p.fifo.Progress
 		cfg.Selects = func(obj *resource.Object) bool {
 			return p.cfg.Shard.Has(p.cfg.Type, obj.Namespace, obj.Name)
 		}
 	}
-	if p.reflector, err = reflector.New(cfg); err != nil {
-		return err
-	}
-	// The run before may have found that the server's history is another, and not have listed
-	// since.
-	diverged, err := p.indexer.Diverged()
-	if diverged {
+	p.reflector, err = reflector.New(cfg)
+	if err == nil && p.recovery == recovery.Rewound {
 		p.reflector.Diverged()
 	}
 	return err
@@ -315,11 +333,11 @@ func (p *Pipeline) addNamespaces(cfg *reflector.Config) error {
 		return err
 	}
 	p.selected = selected
-	saved, err := p.indexer.Namespaces()
+	saved, err := p.indexer.Meta().Namespaces()
 	if err != nil {
 		return err
 	}
-	cfg.Namespaces, cfg.Progress = selected, p.fifo.Progress
+	cfg.Namespaces = selected
 	cfg.Selected, cfg.AsOf = map[string]resource.NamespaceState{}, map[string]resource.Version{}
 	for name, n := range saved {
 		cfg.Selected[name] = n.State
@@ -332,7 +350,7 @@ func (p *Pipeline) addNamespaces(cfg *reflector.Config) error {
 
 // From is the version after which it resumed, "" for none.
 func (p *Pipeline) From() resource.Version {
-	if p.cfg.Snapshot == SnapshotAlways || p.start.Relist {
+	if p.lists() {
 		return ""
 	}
 	return p.saved

@@ -69,8 +69,8 @@ func (p *Pipeline) RefreshBodies(isQuiet func() bool) {
 }
 
 func (p *Pipeline) refreshDue() bool {
-	if p.indexer.Behind() == 0 || time.Now().Before(p.refresh.due) ||
-		p.Draining() != NotDraining || p.life.isBusy() {
+	if p.indexer.Behind().Count() == 0 || time.Now().Before(p.refresh.due) ||
+		p.Draining() != NotDraining || p.Snapshots.busy.Load() {
 		return false
 	}
 	r := p.reflector.Status()
@@ -134,12 +134,12 @@ const (
 
 // run asks for each stale object by its name, or for pages of all, whichever takes fewer requests.
 func (r *refreshPass) run(ctx context.Context) error {
-	n := r.p.indexer.Behind()
+	n := r.p.indexer.Behind().Count()
 	if n == 0 {
 		return nil
 	}
 	err := reflector.ErrNotByName
-	if all := r.p.CountObjects(); all != nil && n <= *all/r.p.reflector.PageSize()+1 {
+	if all := r.p.Objects.Count(); all != nil && n <= *all/r.p.reflector.PageSize()+1 {
 		err = r.byName(ctx)
 	}
 	if errors.Is(err, reflector.ErrNotByName) {
@@ -169,7 +169,7 @@ func (r *refreshPass) byPages(ctx context.Context) error {
 
 func (r *refreshPass) byName(ctx context.Context) error {
 	for last := resource.Key(""); ; {
-		keys, err := r.p.indexer.BehindFrom(last, refreshAtOnce)
+		keys, err := r.p.indexer.Behind().From(last, refreshAtOnce)
 		if err != nil || len(keys) == 0 {
 			return err
 		}
@@ -219,7 +219,7 @@ func (r *refreshPass) request(ctx context.Context, send func() error) error {
 // add keeps an object whose body is stale, until it is written.
 func (r *refreshPass) add(obj *resource.Object) error {
 	key := obj.Key()
-	isBehind, err := r.p.indexer.IsBehind(key)
+	isBehind, err := r.p.indexer.Behind().Has(key)
 	if err != nil || !isBehind {
 		return err
 	}
@@ -242,7 +242,7 @@ func (r *refreshPass) write() error {
 		return err
 	}
 	for _, body := range read {
-		isBehind, err := r.p.indexer.IsBehind(body.Key)
+		isBehind, err := r.p.indexer.Behind().Has(body.Key)
 		if err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -14,7 +15,7 @@ import (
 )
 
 var (
-	// ErrBusy is returned by CheckSnapshot while the one before is still being sent.
+	// ErrBusy is returned by Check while the one before is still being sent.
 	ErrBusy = errors.New("a snapshot is being sent already")
 	// ErrUnknown is returned for an informer or a sink that there is not.
 	ErrUnknown = errors.New("there is none of this name")
@@ -36,14 +37,21 @@ func (r *SnapshotRequest) Selects(c *Config) bool {
 		(r.Namespace == "" || c.Type.Namespaced && (c.Namespace == "" || c.Namespace == r.Namespace))
 }
 
-// CheckSnapshot returns why the pipeline can't send a snapshot now.
-func (p *Pipeline) CheckSnapshot(req *SnapshotRequest) error {
+// Snapshots sends all objects of a pipeline again, or some of them, on request.
+type Snapshots struct {
+	p    *Pipeline
+	busy atomic.Bool // one that was started is being sent
+}
+
+// Check returns why the pipeline can't send a snapshot now.
+func (s *Snapshots) Check(req *SnapshotRequest) error {
+	p := s.p
 	switch {
 	case p.Draining() != NotDraining:
 		return fmt.Errorf("informer %s: it is being stopped", p.name)
 	case !p.informer.HasSynced():
 		return fmt.Errorf("informer %s: %w", p.name, informer.ErrNotSynced)
-	case p.life.isBusy():
+	case s.busy.Load():
 		return fmt.Errorf("informer %s: %w", p.name, ErrBusy)
 	case req.Sink != "" && !p.cfg.sendsTo(req.Sink):
 		return fmt.Errorf("informer %s sends nothing to a sink %s: %w", p.name, req.Sink, ErrUnknown)
@@ -51,22 +59,23 @@ func (p *Pipeline) CheckSnapshot(req *SnapshotRequest) error {
 	return nil
 }
 
-// StartSnapshot sends a snapshot beside everything else. It reports whether the pipeline still
-// reads. round is another for each request.
-func (p *Pipeline) StartSnapshot(req *SnapshotRequest, round int64) bool {
-	p.life.setBusy(true)
-	started := p.Go(func(ctx context.Context) {
-		defer p.life.setBusy(false)
-		p.SendSnapshot(ctx, req, round)
+// Start sends a snapshot beside everything else. It reports whether the pipeline still reads. round
+// is another for each request.
+func (s *Snapshots) Start(req *SnapshotRequest, round int64) bool {
+	s.busy.Store(true)
+	started := s.p.Go(func(ctx context.Context) {
+		defer s.busy.Store(false)
+		s.Send(ctx, req, round)
 	})
 	if !started {
-		p.life.setBusy(false)
+		s.busy.Store(false)
 	}
 	return started
 }
 
-// SendSnapshot sends a snapshot; the log says what became of it.
-func (p *Pipeline) SendSnapshot(ctx context.Context, req *SnapshotRequest, round int64) {
+// Send sends a snapshot; the log says what became of it.
+func (s *Snapshots) Send(ctx context.Context, req *SnapshotRequest, round int64) {
+	p := s.p
 	log := p.log.With("resource", p.cfg.Type.String(), "round", round)
 	log.Info("sending a snapshot that was asked for")
 	incomplete := p.refreshNow(ctx)

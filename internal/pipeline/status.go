@@ -30,12 +30,29 @@ type Status struct {
 	// versions have no order. A server counts its versions over all its resources, so it is no
 	// number of changes.
 	VersionsBehind *uint64 `json:"versionsBehind,omitempty"`
-	// Relists and Gaps since the start, in all and by reason.
+	Relisted
+	Listed int `json:"listed"`
+	Backlog
+	// PausedBy says who has paused the informer, and since when; left out when it is not paused.
+	PausedBy *Pause `json:"pausedBy,omitempty"`
+	// SpoolCapacity bounds SpoolBytes; 0 where nothing goes to disk.
+	SpoolCapacity int64 `json:"spoolCapacity"`
+	// Objects that exist, as they were last counted; left out before that.
+	Objects *int `json:"objects,omitempty"`
+	// BodiesBehind counts those of them that the state directory has in an earlier version than was
+	// sent, since a flood of updates left them so.
+	BodiesBehind int `json:"bodiesBehind"`
+}
+
+// Relisted is Relists and Gaps since the start, in all and by reason.
+type Relisted struct {
 	Relists       int            `json:"relists"`
 	RelistReasons map[string]int `json:"relistReasons"`
 	Gaps          map[string]int `json:"gaps"`
-	Listed        int            `json:"listed"`
-	// What is pending between the API server and the sinks.
+}
+
+// Backlog is what is pending between the API server and the sinks.
+type Backlog struct {
 	QueuedDeltas int            `json:"queuedDeltas"`
 	QueuedBytes  int            `json:"queuedBytes"`
 	LogChanges   int            `json:"logChanges"`
@@ -48,15 +65,6 @@ type Status struct {
 	// Dropped counts, by sink, events that were dropped from a full disk since the start.
 	Dropped   map[string]int `json:"dropped"`
 	Unsettled int            `json:"unsettled"`
-	// PausedBy says who has paused the informer, and since when; left out when it is not paused.
-	PausedBy *Pause `json:"pausedBy,omitempty"`
-	// SpoolCapacity bounds SpoolBytes; 0 where nothing goes to disk.
-	SpoolCapacity int64 `json:"spoolCapacity"`
-	// Objects that exist, as they were last counted; left out before that.
-	Objects *int `json:"objects,omitempty"`
-	// BodiesBehind counts those of them that the state directory has in an earlier version than was
-	// sent, since a flood of updates left them so.
-	BodiesBehind int `json:"bodiesBehind"`
 }
 
 // Pause says who has paused something, and since when.
@@ -74,11 +82,13 @@ func (p *Pipeline) Status() Status {
 		Phase:     string(r.Phase), Synced: p.synced(&r),
 		Version: string(r.Version), Watermark: string(i.Log.Watermark),
 		LastSeen: r.LastSeen, LastError: r.LastError, QuietSeconds: age(r.LastSeen).Seconds(),
-		RelistReasons: r.Relists, Listed: r.Items, Gaps: i.Gaps,
-		QueuedDeltas: f.Deltas, QueuedBytes: f.Bytes, LogChanges: i.Log.Entries, LogBytes: i.Log.Bytes,
-		SpoolBytes: i.Log.DiskBytes, SpoolCapacity: i.Log.DiskCapacity, Unsettled: i.Log.Unsettled,
-		InFlight: map[string]int{}, Dropped: map[string]int{}, OldestSeconds: map[string]float64{},
-		BodiesBehind: p.indexer.Behind(),
+		Relisted: Relisted{RelistReasons: r.Relists, Gaps: i.Gaps}, Listed: r.Items,
+		Backlog: Backlog{
+			QueuedDeltas: f.Deltas, QueuedBytes: f.Bytes, Unsettled: i.Log.Unsettled,
+			LogChanges: i.Log.Entries, LogBytes: i.Log.Bytes, SpoolBytes: i.Log.DiskBytes,
+			InFlight: map[string]int{}, Dropped: map[string]int{}, OldestSeconds: map[string]float64{},
+		},
+		SpoolCapacity: i.Log.DiskCapacity, BodiesBehind: p.indexer.Behind().Count(),
 	}
 	for _, n := range r.Relists {
 		s.Relists += n
@@ -96,14 +106,17 @@ func (p *Pipeline) Status() Status {
 	return s
 }
 
-// Reading is the reflector's status.
-func (p *Pipeline) Reading() reflector.Status { return p.reflector.Status() }
+// Reader is what reads from the API server: *reflector.Reflector.
+type Reader interface {
+	Status() reflector.Status
+	// Pause has it read nothing until Resume. What was read is sent.
+	Pause()
+	// Resume ends a pause: reading continues where it stood.
+	Resume()
+}
 
-// Pause has it read nothing until Resume. What was read is sent.
-func (p *Pipeline) Pause() { p.reflector.Pause() }
-
-// Resume ends a pause: reading continues where it stood.
-func (p *Pipeline) Resume() { p.reflector.Resume() }
+// Reader is the pipeline's.
+func (p *Pipeline) Reader() Reader { return p.reflector }
 
 // CaughtUp reports whether it can be stopped and started again in a short time: the backlog of a
 // sink that is unavailable would have to be sent before.

@@ -18,9 +18,6 @@ type Item struct {
 	Message sinks.Message // Message.Event is set by the adder
 	Settler Settler       // told once, when the item is settled
 	Seq     uint64        // the settler's own mark; the publisher doesn't look at it
-	// Cover says when a replica that does not publish may take the item for settled; the publisher
-	// doesn't look at it.
-	Cover Cover
 	// Mark is what the item holds when it is settled, for the Settler to release; nil for nothing.
 	Mark *Mark
 

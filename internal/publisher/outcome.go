@@ -31,6 +31,10 @@ func (it *Item) Outcome() Outcome {
 	}
 }
 
+// Refused is why the sink refused the item; nil for one that it did not refuse. It holds as Outcome
+// does.
+func (it *Item) Refused() error { return it.refused }
+
 // Attempts is in how many calls of the sink the item was, none for what was recalled. It holds as
 // Outcome does.
 func (it *Item) Attempts() int { return it.attempts }

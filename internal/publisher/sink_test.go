@@ -289,7 +289,7 @@ func (r *recorder) items(ids ...string) []*publisher.Item {
 			r.t.Fatal(err)
 		}
 		items[i] = &publisher.Item{Settler: r, Seq: seq}
-		items[i].Message.Event = &event.Event{ID: id, Name: object, Subject: object, Resource: "pods", Data: []byte(`{"n":` + n + `}`)}
+		items[i].Message.Event = &event.Event{ID: id, ObjectAttributes: event.ObjectAttributes{Name: object, Resource: "pods"}, Subject: object, Data: []byte(`{"n":` + n + `}`)}
 	}
 	return items
 }

@@ -118,7 +118,9 @@ func TestTheTransportIsTunedAndNobodyElses(t *testing.T) {
 }
 
 func TestNewChecksItsConfiguration(t *testing.T) {
-	_, err := reflector.New(reflector.Config{From: "0", WatchTimeout: time.Millisecond})
+	_, err := reflector.New(reflector.Config{
+		From: "0", Limits: reflector.Limits{WatchTimeout: time.Millisecond},
+	})
 	if err == nil {
 		t.Fatal("New took an empty configuration")
 	}

@@ -38,18 +38,8 @@ type Config struct {
 	Selects func(obj *resource.Object) bool
 	// Matches reports whether the current state of an object is selected; nil for all. It is a
 	// label selector that the API server does not get: only the Store knows which objects leave the
-	// selection, through Unselected, which is required then.
+	// selection, through its Unselected.
 	Matches func(obj *resource.Object) bool
-	// Unselected gets what does not match, in its place between the calls of the Store, from lists
-	// too; gone: it is deleted. It gets the identity of an object whose last state can't be
-	// understood, when the object is deleted, and when the server's history went back. An error
-	// ends Run, as the Store's do. nil: an object that is too deep or too large is like any other
-	// that can't be understood.
-	Unselected func(ctx context.Context, obj *resource.Object, gone bool) error
-	// Progress gets the version that was reached while only unwanted objects came, about each
-	// second: everything up to it was handed on. An error ends Run, as the Store's do. nil: it is
-	// not reported.
-	Progress func(ctx context.Context, v resource.Version) error
 
 	// From is the version to resume after; "" for none.
 	From resource.Version
@@ -62,6 +52,19 @@ type Config struct {
 
 	// Parse is what is removed and redacted. Its Type is set from Type.
 	Parse resource.ParseOptions
+	Limits
+
+	// Identify reports whether the API server is still that of the same cluster. It is asked
+	// whenever a probe succeeds after a failure. An error that is ErrOtherCluster ends Run before
+	// anything is read; others are retried. nil: it is not asked.
+	Identify func(ctx context.Context) error
+
+	Log        *slog.Logger          // default: none
+	Registerer prometheus.Registerer // nil: metrics are not registered
+}
+
+// Limits is how large what is read may be, and how patient the Reflector is.
+type Limits struct {
 	// PageSize is how many items a page of a list has; default 500.
 	PageSize int
 	// MaxFrame is the largest watch frame and the largest item of a list, in bytes; default 16 MiB,
@@ -86,37 +89,21 @@ type Config struct {
 	// minutes.
 	ListTimeout time.Duration
 	Backoff     Backoff
+}
 
-	// Quarantine gets what could not be understood, in its place between the calls of the Store,
-	// before it is reconciled by a list, or skipped by one; the same bytes once, however often they
-	// come. An error ends Run, as the Store's do. nil: it is only logged and counted.
-	Quarantine func(ctx context.Context, u *resource.Unreadable) error
-
-	// Skip gets each item of a list that can't be understood and that the list continues behind, in
-	// its place between the calls of the Store: the item's identity. An object of that key is not
-	// gone then. Without a key it may be any object, and nothing is taken for gone at this list's
-	// end. An error ends Run, as the Store's do. nil: no list continues behind such an item; it is
-	// read again until there is none. So is, in any case, a list after the server's history went
-	// back.
-	Skip func(ctx context.Context, of resource.Identity) error
-
-	// Identify reports whether the API server is still that of the same cluster. It is asked
-	// whenever a probe succeeds after a failure. An error that is ErrOtherCluster ends Run before
-	// anything is read; others are retried. nil: it is not asked.
-	Identify func(ctx context.Context) error
-
-	Log        *slog.Logger          // default: none
-	Registerer prometheus.Registerer // nil: metrics are not registered
+func (l Limits) withDefaults() Limits {
+	l.PageSize = cmp.Or(l.PageSize, 500)
+	l.MaxFrame = cmp.Or(l.MaxFrame, 16<<20)
+	l.WatchListTimeout = cmp.Or(l.WatchListTimeout, 2*time.Minute)
+	l.WatchTimeout = cmp.Or(l.WatchTimeout, 5*time.Minute)
+	l.ListTimeout = cmp.Or(l.ListTimeout, 2*time.Minute)
+	l.Backoff = l.Backoff.withDefaults()
+	return l
 }
 
 func (c Config) withDefaults() Config {
 	c.Parse.Type = c.Type
-	c.PageSize = cmp.Or(c.PageSize, 500)
-	c.MaxFrame = cmp.Or(c.MaxFrame, 16<<20)
-	c.WatchListTimeout = cmp.Or(c.WatchListTimeout, 2*time.Minute)
-	c.WatchTimeout = cmp.Or(c.WatchTimeout, 5*time.Minute)
-	c.ListTimeout = cmp.Or(c.ListTimeout, 2*time.Minute)
-	c.Backoff = c.Backoff.withDefaults()
+	c.Limits = c.Limits.withDefaults()
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -135,7 +122,6 @@ func (c *Config) validate() error {
 		"Client.HTTP has a Timeout, which would cut every watch")
 	check(c.Store != nil, "no Store")
 	check(c.Type.Version != "" && c.Type.Resource != "" && c.Type.Kind != "", "Type is incomplete")
-	check(c.Matches == nil || c.Unselected != nil, "Matches without Unselected")
 	check(c.From != "0", `From is "0", which is no version to resume from`)
 	check(c.PageSize > 0 && c.MaxFrame > 0, "PageSize or MaxFrame is negative")
 	check(c.WatchTimeout >= time.Second, "WatchTimeout is less than a second")

@@ -2,7 +2,6 @@ package reflector
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io"
 
@@ -19,7 +18,7 @@ type Frame struct {
 }
 
 func newTestStream(r io.Reader) *stream {
-	return &stream{ctx: context.Background(), body: io.NopCloser(r)}
+	return &stream{cause: func() error { return nil }, body: io.NopCloser(r)}
 }
 
 // EachFrame splits a watch's answer.

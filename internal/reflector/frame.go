@@ -3,7 +3,6 @@ package reflector
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -236,7 +235,7 @@ func (v *values) faultyBytes(f *frame) []byte {
 // readError classifies an error of reading: the end of the stream (io.EOF, between two values), a
 // lost connection, or bytes that are not the expected JSON.
 func (v *values) readError(err error) error {
-	cause, broken := context.Cause(v.in.ctx), v.in.broken
+	cause, broken := v.in.cause(), v.in.broken
 	switch {
 	case broken == nil && errors.Is(err, io.EOF):
 		return err

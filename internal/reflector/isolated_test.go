@@ -89,7 +89,7 @@ func TestDepth(t *testing.T) {
 							want = slices.DeleteFunc(want,
 								func(call string) bool { return strings.Contains(call, "shop/b") })
 							if way != "watch" {
-								want = slices.Insert(want, 2, "spare shop/b")
+								want = slices.Insert(want, 2, "skip shop/b")
 							}
 						}
 						c.expect(want...)
@@ -98,12 +98,12 @@ func TestDepth(t *testing.T) {
 							want[0], want[len(want)-1] = "begin expired 100..101", "end 101"
 							c.expect(want...)
 						}
-						if got := len(c.unreadable) == 1; got != tooDeep || len(c.unreadable) > 1 {
-							t.Fatalf("quarantined: %d", len(c.unreadable))
+						if got := len(c.store.unreadable) == 1; got != tooDeep || len(c.store.unreadable) > 1 {
+							t.Fatalf("quarantined: %d", len(c.store.unreadable))
 						}
-						if tooDeep && (c.unreadable[0].Reason != "too-deep" ||
-							c.unreadable[0].Key != "shop/b" || len(c.unreadable[0].Raw) < n) {
-							t.Errorf("quarantined: %+v", c.unreadable[0])
+						if tooDeep && (c.store.unreadable[0].Reason != "too-deep" ||
+							c.store.unreadable[0].Key != "shop/b" || len(c.store.unreadable[0].Raw) < n) {
+							t.Errorf("quarantined: %+v", c.store.unreadable[0])
 						}
 					})
 				})
@@ -135,9 +135,9 @@ func TestIsolated(t *testing.T) {
 						for _, end := range []string{"end 298", "end 299"} {
 							calls := c.store.take()
 							if !slices.Contains(calls, "replace shop/c@298") ||
-								calls[len(calls)-1] != end || len(c.unreadable) != 200 {
+								calls[len(calls)-1] != end || len(c.store.unreadable) != 200 {
 								t.Fatalf("%s: %d quarantined, the store was told %q", way,
-									len(c.unreadable), calls)
+									len(c.store.unreadable), calls)
 							}
 							c.relist()
 						}
@@ -154,9 +154,9 @@ func TestIsolated(t *testing.T) {
 					}
 					c.create("shop/c")
 					c.expect("add shop/c@298")
-					if len(c.unreadable) != 200 || c.unreadable[0].Version != "98" ||
+					if len(c.store.unreadable) != 200 || c.store.unreadable[0].Version != "98" ||
 						c.metric("relists_total", "") != 0 {
-						t.Errorf("%d quarantined", len(c.unreadable))
+						t.Errorf("%d quarantined", len(c.store.unreadable))
 					}
 				})
 			})
@@ -170,8 +170,8 @@ func TestIsolated(t *testing.T) {
 					c.Delete("shop/b")
 					c.create("shop/c")
 					c.expect("gone shop/b@100", "add shop/c@101")
-					if len(c.unreadable) != 1 || c.metric("relists_total", "") != 0 {
-						t.Errorf("%d quarantined", len(c.unreadable))
+					if len(c.store.unreadable) != 1 || c.metric("relists_total", "") != 0 {
+						t.Errorf("%d quarantined", len(c.store.unreadable))
 					}
 				})
 			})
@@ -186,22 +186,6 @@ func TestIsolated(t *testing.T) {
 						c.later(time.Minute)
 						c.expect("begin rewound 1000..99 rewound", "replace shop/a@98",
 							"left shop/b@99", "end 99")
-					})
-				})
-			t.Run("an informer of which nobody takes that begins again from a list",
-				func(t *testing.T) {
-					run(t, func(t *testing.T) {
-						c := newCluster(t, widgets)
-						c.create("shop/a")
-						c.follow(widgets, func(cfg *reflector.Config) {
-							small(cfg)
-							cfg.From,
-								cfg.Unselected = c.Version(), nil
-						})
-						c.Create("shop/b", poison)
-						c.later(time.Minute)
-						c.expect("begin unreadable 98..99", "replace shop/a@98", "spare shop/b",
-							"end 99")
 					})
 				})
 			t.Run("a probe and a look beside the watch go over it", func(t *testing.T) {
@@ -234,8 +218,8 @@ func TestIsolated(t *testing.T) {
 				strings.Repeat("x", 50_000))
 			c.CloseWatches()
 			c.later(time.Second)
-			if len(c.unreadable) != 0 || c.metric("relists_total", "") != 0 {
-				t.Errorf("%d quarantined", len(c.unreadable))
+			if len(c.store.unreadable) != 0 || c.metric("relists_total", "") != 0 {
+				t.Errorf("%d quarantined", len(c.store.unreadable))
 			}
 		})
 	})

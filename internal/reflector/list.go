@@ -82,7 +82,7 @@ func (r *Reflector) deleteListed(ctx context.Context, obj *resource.Object, c ch
 	r.setReached(obj)
 	if c == unselected {
 		r.metrics.passed.Inc()
-		return fromStore(r.cfg.Unselected(ctx, obj, true))
+		return fromStore(r.cfg.Store.Unselected(ctx, obj, true))
 	}
 	r.metrics.deleted.Inc()
 	return fromStore(r.cfg.Store.Delete(ctx, obj))

@@ -159,8 +159,8 @@ func TestAListThatBreaksOffIsGivenUp(t *testing.T) {
 		c.later(2 * time.Second)
 		c.expect("begin initial", "replace shop/a@98", "begin initial", "replace shop/a@98",
 			"replace shop/b@99", "end 99")
-		if len(c.quarantined) != 0 {
-			t.Errorf("quarantined: %q", c.quarantined)
+		if len(c.store.quarantined) != 0 {
+			t.Errorf("quarantined: %q", c.store.quarantined)
 		}
 	})
 }
@@ -208,8 +208,8 @@ func TestAnswersThatAreNoListAreRefused(t *testing.T) {
 				c.follow(pods, paged(0))
 				c.expect("begin initial")
 				if got := c.metric("errors_total", "unreadable"); got != 1 ||
-					len(c.quarantined) != 1 {
-					t.Errorf("errors_total{unreadable} = %v, quarantined = %q", got, c.quarantined)
+					len(c.store.quarantined) != 1 {
+					t.Errorf("errors_total{unreadable} = %v, quarantined = %q", got, c.store.quarantined)
 				}
 				c.later(2 * time.Second)
 				c.expect("begin initial", "end 97")

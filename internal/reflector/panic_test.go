@@ -40,7 +40,7 @@ func TestPanic(t *testing.T) {
 						})
 					})
 					want := []string{
-						"begin initial", "replace shop/a@98", "spare shop/b",
+						"begin initial", "replace shop/a@98", "skip shop/b",
 						"replace shop/c@100", "end 100",
 					}
 					if way == "watch" {
@@ -48,10 +48,10 @@ func TestPanic(t *testing.T) {
 						want = []string{"add shop/a@98", "add shop/c@100"}
 					}
 					c.expect(want...)
-					if len(c.unreadable) != 1 || c.unreadable[0].Reason != "panic" ||
-						c.unreadable[0].Key != "shop/b" ||
+					if len(c.store.unreadable) != 1 || c.store.unreadable[0].Reason != "panic" ||
+						c.store.unreadable[0].Key != "shop/b" ||
 						c.metric("quarantined_total", "panic") != 1 {
-						t.Errorf("quarantined: %q", c.quarantined)
+						t.Errorf("quarantined: %q", c.store.quarantined)
 					}
 					if text := log.String(); !strings.Contains(text, "panic_test.go") ||
 						strings.Contains(text, "hunter2") {

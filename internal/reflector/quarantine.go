@@ -119,10 +119,7 @@ func (r *Reflector) understand(ctx context.Context, err error, raw []byte, at in
 		r.log.Error("this is a defect of the bridge: please report it", "key", u.Key, "err", failed,
 			"stack", string(failed.Stack))
 	}
-	if r.cfg.Quarantine == nil {
-		return err
-	}
-	if failed := r.cfg.Quarantine(ctx, u); failed != nil {
+	if failed := r.cfg.Store.Quarantine(ctx, u); failed != nil {
 		return fromStore(failed)
 	}
 	return err
@@ -168,7 +165,7 @@ func (r *Reflector) skipItem(
 		return nil
 	}
 	alone := r.isolated(refused)
-	if r.cfg.Skip == nil || !alone && !r.skippable(refused) {
+	if !alone && !r.skippable(refused) {
 		return r.understand(ctx, &unreadableError{err: refused}, raw, 0)
 	}
 	if err := r.quarantineOnly(ctx, &unreadableError{err: refused, listed: true}, raw); err != nil {
@@ -180,7 +177,7 @@ func (r *Reflector) skipItem(
 		// to come.
 		obj := objectOf(refused)
 		r.setReached(obj)
-		return fromStore(r.cfg.Unselected(ctx, obj, false))
+		return fromStore(r.cfg.Store.Unselected(ctx, obj, false))
 	case alone:
 	case r.quarantine.items == maxSkipped:
 		return &unreadableError{err: fmt.Errorf("more than %d items of a list: %w", maxSkipped,
@@ -189,7 +186,7 @@ func (r *Reflector) skipItem(
 		r.quarantine.items++
 		r.remember(refused.Key)
 	}
-	return fromStore(r.cfg.Skip(ctx, refused.Identity))
+	return fromStore(r.cfg.Store.Skip(ctx, refused.Identity))
 }
 
 // remember records the object of an item that was skipped, "" for an unidentified one.
@@ -206,11 +203,8 @@ func (r *Reflector) remember(key resource.Key) {
 // else stops or waits for it: no list can read more of it, and no list is given up for their
 // number.
 func (r *Reflector) isolated(refused *resource.RefusedError) bool {
-	if r.cfg.Unselected == nil || r.cfg.Skip == nil || !refused.Identified() {
-		return false
-	}
-	return errors.Is(refused, resource.ErrDepth) || errors.Is(refused, ErrFrameTooLarge) ||
-		isPanic(refused)
+	return refused.Identified() && (errors.Is(refused, resource.ErrDepth) ||
+		errors.Is(refused, ErrFrameTooLarge) || isPanic(refused))
 }
 
 // objectOf returns what is known of a refused object.

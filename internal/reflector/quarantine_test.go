@@ -40,12 +40,12 @@ func TestAFrameThatCanNotBeUnderstoodIsQuarantinedAndListed(t *testing.T) {
 				c.Raw(frame)
 				c.later(2 * time.Second)
 				c.expect("begin unreadable 97..98", "end 98")
-				if len(c.quarantined) != 1 || len(c.quarantined[0]) > 4500 {
-					t.Fatalf("quarantined: %q", c.quarantined)
+				if len(c.store.quarantined) != 1 || len(c.store.quarantined[0]) > 4500 {
+					t.Fatalf("quarantined: %q", c.store.quarantined)
 				}
 				withheld := name == "another kind" // which may be a Secret
-				if strings.Contains(c.quarantined[0], "poison") == withheld && name != "no object" {
-					t.Errorf("quarantined: %q", c.quarantined)
+				if strings.Contains(c.store.quarantined[0], "poison") == withheld && name != "no object" {
+					t.Errorf("quarantined: %q", c.store.quarantined)
 				}
 				if got := c.metric("quarantined_total", ""); got != 1 {
 					t.Errorf("quarantined_total = %v", got)
@@ -107,8 +107,8 @@ func TestHalfAFrameIsACutConnection(t *testing.T) {
 		c.later(2 * time.Second)
 		c.expect("add shop/a@98")
 		c.expectRequests(testkit.Lists, 0, "lists")
-		if len(c.quarantined) != 0 {
-			t.Errorf("quarantined: %q", c.quarantined)
+		if len(c.store.quarantined) != 0 {
+			t.Errorf("quarantined: %q", c.store.quarantined)
 		}
 	})
 }
@@ -131,9 +131,9 @@ func TestBytesOfSecretsAreNotQuarantined(t *testing.T) {
 				})
 				c.Raw(`{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"98"},"data":` + data + `}}`)
 				synctest.Wait()
-				if len(c.quarantined) != 1 || strings.Contains(c.quarantined[0], "hunter2") ||
-					strings.Contains(c.quarantined[0], "12x") {
-					t.Errorf("quarantined: %q", c.quarantined)
+				if len(c.store.quarantined) != 1 || strings.Contains(c.store.quarantined[0], "hunter2") ||
+					strings.Contains(c.store.quarantined[0], "12x") {
+					t.Errorf("quarantined: %q", c.store.quarantined)
 				}
 				if got := c.refl.Status().LastError; strings.Contains(got, "hunter2") ||
 					strings.Contains(got, "12x") || got == "" {
@@ -186,10 +186,10 @@ func TestWhatIsQuarantinedHasOneIDHoweverTheStreamIsCut(t *testing.T) {
 					})
 					c.Raw(tt.frame + more)
 					synctest.Wait()
-					if len(c.unreadable) != 1 {
-						t.Fatalf("quarantined: %q", c.quarantined)
+					if len(c.store.unreadable) != 1 {
+						t.Fatalf("quarantined: %q", c.store.quarantined)
 					}
-					u := c.unreadable[0]
+					u := c.store.unreadable[0]
 					if u.Reason != tt.reason || c.metric("quarantined_total", tt.reason) != 1 {
 						t.Errorf("reason %s, want %s", u.Reason, tt.reason)
 					}

@@ -34,6 +34,9 @@ type recorder struct {
 	objects []*resource.Object
 	block   chan struct{} // calls wait here when set
 	fail    func(call string) error
+
+	quarantined []string
+	unreadable  []*resource.Unreadable
 }
 
 func (s *recorder) note(ctx context.Context, call string, obj *resource.Object) error {
@@ -85,9 +88,20 @@ func (s *recorder) Bookmark(ctx context.Context, v resource.Version) error {
 	return s.note(ctx, "bookmark "+string(v), nil)
 }
 
-func (s *recorder) Spare(ctx context.Context, of resource.Identity) error {
-	return s.note(ctx, strings.TrimSpace("spare "+string(of.Key)), nil)
+func (s *recorder) Skip(ctx context.Context, of resource.Identity) error {
+	return s.note(ctx, strings.TrimSpace("skip "+string(of.Key)), nil)
 }
+
+func (s *recorder) Quarantine(_ context.Context, u *resource.Unreadable) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.quarantined = append(s.quarantined, fmt.Sprintf("%s | %s", u.Raw, u.Message))
+	s.unreadable = append(s.unreadable, u)
+	return nil
+}
+
+// Progress is about what is not handed on.
+func (s *recorder) Progress(context.Context, resource.Version) error { return nil }
 
 func (s *recorder) Unselected(ctx context.Context, obj *resource.Object, gone bool) error {
 	if gone {
@@ -142,10 +156,6 @@ type cluster struct {
 	refl  *reflector.Reflector
 	reg   *prometheus.Registry
 
-	mu          sync.Mutex
-	quarantined []string
-	unreadable  []*resource.Unreadable
-
 	cancel context.CancelFunc
 	result chan error
 }
@@ -171,15 +181,6 @@ func (c *cluster) follow(typ resource.Type, change func(*reflector.Config)) {
 		Registerer: c.reg,
 		Log: slog.New(slog.NewTextHandler(c.t.Output(),
 			&slog.HandlerOptions{Level: slog.LevelDebug})),
-		Quarantine: func(_ context.Context, u *resource.Unreadable) error {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			c.quarantined = append(c.quarantined, fmt.Sprintf("%s | %s", u.Raw, u.Message))
-			c.unreadable = append(c.unreadable, u)
-			return nil
-		},
-		Skip:       c.store.Spare,
-		Unselected: c.store.Unselected,
 	}
 	if change != nil {
 		change(&cfg)

@@ -25,9 +25,9 @@ type patience struct {
 // stream is the answer to one request, while it is being read. It ends by itself when the patience
 // does. Not safe for concurrent use.
 type stream struct {
-	ctx     context.Context // ends with the request; its cause is the reason
 	cancel  context.CancelCauseFunc
-	flush   func() // called before the body is waited for; nil for nothing
+	cause   func() error // why the request has ended; nil while it has not
+	flush   func()       // called before the body is waited for; nil for nothing
 	body    io.ReadCloser
 	started time.Time
 
@@ -55,12 +55,15 @@ func (r *Reflector) getFrom(
 	ctx context.Context, from *url.URL, query url.Values, p patience,
 ) (*stream, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	s := &stream{ctx: ctx, cancel: cancel, started: time.Now(), silence: p.silence, left: p.silence}
+	s := &stream{
+		cancel: cancel, cause: func() error { return context.Cause(ctx) },
+		started: time.Now(), silence: p.silence, left: p.silence,
+	}
 	s.timers = []*time.Timer{after(p.silence, cancel, errSilent), after(p.total, cancel,
 		errDeadline)}
 	u := *from
 	u.RawQuery = query.Encode()
-	if err := r.do(s, &u); err != nil {
+	if err := r.do(ctx, s, &u); err != nil {
 		s.close()
 		return nil, err
 	}
@@ -76,15 +79,15 @@ func after(d time.Duration, cancel context.CancelCauseFunc, cause error) *time.T
 	return t
 }
 
-func (r *Reflector) do(s *stream, u *url.URL) error {
-	req, err := http.NewRequestWithContext(s.ctx, http.MethodGet, u.String(), nil)
+func (r *Reflector) do(ctx context.Context, s *stream, u *url.URL) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return err
 	}
 	req.Header.Set("Accept", contentType)
 	resp, err := r.cfg.Client.HTTP.Do(req) //nolint:bodyclose // the stream closes it
 	if err != nil {
-		return cmp.Or(context.Cause(s.ctx), err)
+		return cmp.Or(s.cause(), err)
 	}
 	s.body = resp.Body
 	if resp.StatusCode != http.StatusOK {

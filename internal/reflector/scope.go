@@ -33,7 +33,7 @@ type scope struct {
 	// asOf are, of those that entered alone, the versions as of which they are listed, or were.
 	// Changes from before are covered by that list.
 	asOf map[string]resource.Version
-	// progressed is the last version that Progress got, and when.
+	// progressed is the last version that Store.Progress got, and when.
 	progressed resource.Version
 	markedAt   time.Time
 }
@@ -93,7 +93,7 @@ func (r *Reflector) concerns(refused *resource.RefusedError) (yes bool) {
 // listUnselected hands on an unselected item of a list: it may have been selected before.
 func (r *Reflector) listUnselected(ctx context.Context, obj *resource.Object) error {
 	r.metrics.passed.Inc()
-	return fromStore(r.cfg.Unselected(ctx, obj, false))
+	return fromStore(r.cfg.Store.Unselected(ctx, obj, false))
 }
 
 // progressInterval is how often Progress is called while only unwanted objects come.
@@ -104,12 +104,12 @@ func (r *Reflector) recordProgress(ctx context.Context, f *frame, deletion bool)
 	r.metrics.passed.Inc()
 	r.state.at.took(f.obj, deletion)
 	r.publishPosition()
-	if r.cfg.Progress == nil || r.state.at.complete == r.scope.progressed ||
+	if r.state.at.complete == r.scope.progressed ||
 		time.Since(r.scope.markedAt) < progressInterval {
 		return nil
 	}
 	r.scope.progressed, r.scope.markedAt = r.state.at.complete, time.Now()
-	return fromStore(r.cfg.Progress(ctx, r.state.at.complete))
+	return fromStore(r.cfg.Store.Progress(ctx, r.state.at.complete))
 }
 
 // awaitNamespaces waits until the selection is known for the first time.

@@ -25,15 +25,15 @@ func TestAListGoesOnBehindAnItemThatCanNotBeUnderstood(t *testing.T) {
 		poison  func(map[string]any)
 		skipped string
 	}{
-		"that says which object it is": {garbled, "spare shop/b"},
-		"that does not":                {unidentified, "spare"},
+		"that says which object it is": {garbled, "skip shop/b"},
+		"that does not":                {unidentified, "skip"},
 		"with a namespace that is none": {func(obj map[string]any) {
 			obj["metadata"].(map[string]any)["namespace"] = []string{"shop"}
-		}, "spare"},
+		}, "skip"},
 		"that says it is another": {func(obj map[string]any) {
 			obj["metadata"].(map[string]any)["name"] = "c" // the key is what it says
 			garbled(obj)
-		}, "spare shop/c"},
+		}, "skip shop/c"},
 	}
 	for name, tt := range tests {
 		for how, change := range map[string]func(*reflector.Config){
@@ -51,9 +51,9 @@ func TestAListGoesOnBehindAnItemThatCanNotBeUnderstood(t *testing.T) {
 						"end 100")
 					c.create("shop/e")
 					c.expect("add shop/e@101")
-					if len(c.unreadable) != 1 || !c.unreadable[0].Listed ||
+					if len(c.store.unreadable) != 1 || !c.store.unreadable[0].Listed ||
 						c.metric("quarantined_total", "") != 1 {
-						t.Errorf("quarantined: %q", c.quarantined)
+						t.Errorf("quarantined: %q", c.store.quarantined)
 					}
 					if c.metric("relists_total", "") != 1 {
 						t.Error("listed again")
@@ -71,19 +71,19 @@ func TestAnObjectThatEveryListSparesIsToldOnceAndItsNextStatesNeedNoList(t *test
 		c.follow(pods, c.from(c.Version()))
 		c.Update("shop/a", garbled)
 		c.later(time.Minute)
-		c.expect("begin unreadable 98..99", "spare shop/a", "end 99") // a list could have read it
+		c.expect("begin unreadable 98..99", "skip shop/a", "end 99") // a list could have read it
 		// the list had the same bytes
-		if len(c.unreadable) != 1 || c.unreadable[0].Key != "shop/a" {
-			t.Fatalf("quarantined: %q", c.quarantined)
+		if len(c.store.unreadable) != 1 || c.store.unreadable[0].Key != "shop/a" {
+			t.Fatalf("quarantined: %q", c.store.quarantined)
 		}
 
 		c.Update("shop/a", garbled)
 		c.create("shop/b")
 		c.later(time.Second)
 		c.expect("add shop/b@101")
-		if last := c.unreadable[len(c.unreadable)-1]; len(c.unreadable) != 2 ||
+		if last := c.store.unreadable[len(c.store.unreadable)-1]; len(c.store.unreadable) != 2 ||
 			last.Version != "100" || last.Key != "shop/a" {
-			t.Errorf("quarantined: %q", c.quarantined)
+			t.Errorf("quarantined: %q", c.store.quarantined)
 		}
 
 		// the next list has the same item as the one before: it is skipped, and not told again
@@ -119,8 +119,8 @@ func TestAListOfWhichTooMuchCanNotBeUnderstoodIsReadAgain(t *testing.T) {
 		if got := len(c.Requests(testkit.Lists)); got < 60*7 || got > 125*7 {
 			t.Errorf("%d pages in an hour", got)
 		}
-		if len(c.unreadable) != 65 {
-			t.Errorf("%d quarantined", len(c.unreadable))
+		if len(c.store.unreadable) != 65 {
+			t.Errorf("%d quarantined", len(c.store.unreadable))
 		}
 	})
 }
@@ -136,40 +136,32 @@ func TestWhatNobodyWantsIsNotQuarantined(t *testing.T) {
 		c.create("lab/b")
 		c.later(time.Minute)
 		c.expect("begin initial", "end 98", "add lab/b@100")
-		if len(c.quarantined) != 0 {
-			t.Errorf("quarantined: %q", c.quarantined)
+		if len(c.store.quarantined) != 0 {
+			t.Errorf("quarantined: %q", c.store.quarantined)
 		}
 	})
 }
 
 func TestAListWithHolesIsNotEnded(t *testing.T) {
-	tests := map[string]func(*reflector.Config){
-		"where nobody can spare what is in them":   func(cfg *reflector.Config) { cfg.Skip = nil },
-		"after the server's history has gone back": func(cfg *reflector.Config) { cfg.From = "1000" },
-	}
-	for name, change := range tests {
-		t.Run(name, func(t *testing.T) {
-			run(t, func(t *testing.T) {
-				c := newCluster(t, pods)
-				c.Create("shop/b", garbled)
-				c.follow(pods, change)
-				c.later(time.Minute)
-				if calls := c.store.take(); slices.ContainsFunc(calls, isEnd) ||
-					c.refl.Status().Synced {
-					t.Errorf("the store was told %q", calls)
-				}
-				c.Update("shop/b",
-					func(obj map[string]any) {
-						delete(obj["metadata"].(map[string]any),
-							"generation")
-					})
-				c.later(time.Minute)
-				if calls := c.store.take(); !slices.ContainsFunc(calls, isEnd) {
-					t.Errorf("the store was told %q", calls)
-				}
+	t.Run("after the server's history has gone back", func(t *testing.T) {
+		run(t, func(t *testing.T) {
+			c := newCluster(t, pods)
+			c.Create("shop/b", garbled)
+			c.follow(pods, c.from("1000"))
+			c.later(time.Minute)
+			if calls := c.store.take(); slices.ContainsFunc(calls, isEnd) ||
+				c.refl.Status().Synced {
+				t.Errorf("the store was told %q", calls)
+			}
+			c.Update("shop/b", func(obj map[string]any) {
+				delete(obj["metadata"].(map[string]any), "generation")
 			})
+			c.later(time.Minute)
+			if calls := c.store.take(); !slices.ContainsFunc(calls, isEnd) {
+				t.Errorf("the store was told %q", calls)
+			}
 		})
-	}
+	})
 }
 
 func isEnd(call string) bool { return strings.HasPrefix(call, "end") }
@@ -195,7 +187,7 @@ func TestTheListOfANamespaceSparesTooWhenItIsTheFirst(t *testing.T) {
 		c.create("shop/c")
 		c.later(time.Second)
 		calls := c.store.take()
-		for _, want := range []string{"replace shop/a@98", "spare shop/b", "add shop/c@100"} {
+		for _, want := range []string{"replace shop/a@98", "skip shop/b", "add shop/c@100"} {
 			if !slices.Contains(calls, want) {
 				t.Errorf("the store was told %q, not %q", calls, want)
 			}

@@ -25,6 +25,20 @@ type Store interface {
 	Replace(ctx context.Context, obj *resource.Object) error
 	// EndReplace: the list was complete, as of v. What is known and was not listed is gone.
 	EndReplace(ctx context.Context, v resource.Version) error
+	// Unselected hands on what Config.Matches does not match, in lists too; gone: it is deleted. So
+	// it does, with nothing but the identity, an object whose last state can't be understood, when
+	// the object is deleted, and when the server's history went back.
+	Unselected(ctx context.Context, obj *resource.Object, gone bool) error
+	// Progress: everything up to v was handed on, while only unwanted objects came. It is called
+	// about each second.
+	Progress(ctx context.Context, v resource.Version) error
+	// Quarantine hands on what could not be understood, before it is reconciled by a list, or
+	// skipped by one; the same bytes once, however often they come.
+	Quarantine(ctx context.Context, u *resource.Unreadable) error
+	// Skip hands on the identity of an item of a list that can't be understood and that the list
+	// continues behind. An object of that key is not gone then. Without a key it may be any object,
+	// and nothing is taken for gone at this list's end.
+	Skip(ctx context.Context, of resource.Identity) error
 	// Flush: the reflector is about to wait. It does not block.
 	Flush()
 }

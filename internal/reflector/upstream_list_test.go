@@ -144,7 +144,7 @@ func TestACancelAmidAListEndsRunAndNoList(t *testing.T) {
 						HTTP: c.HTTP(),
 						Base: c.URL(),
 					}, Store: c.store, Type: pods,
-					Snapshot: true, DisableWatchList: !watchList,
+					Snapshot: true, Limits: reflector.Limits{DisableWatchList: !watchList},
 				})
 				if err != nil {
 					t.Fatal(err)

@@ -140,8 +140,8 @@ func TestAnyErrorEventEndsTheWatchAndTheNextGoesOn(t *testing.T) {
 					t.Errorf("%d watches are open", got)
 				}
 				c.expectRequests(testkit.Lists, 0, "lists")
-				if len(c.quarantined) != 0 {
-					t.Errorf("quarantined: %q", c.quarantined)
+				if len(c.store.quarantined) != 0 {
+					t.Errorf("quarantined: %q", c.store.quarantined)
 				}
 			})
 		})

@@ -189,11 +189,11 @@ func (r *Reflector) goneUnread(
 		return nil
 	case initial:
 		r.setReached(f.obj)
-		return fromStore(r.cfg.Unselected(ctx, f.obj, true))
+		return fromStore(r.cfg.Store.Unselected(ctx, f.obj, true))
 	case r.state.at.has(f.obj, true):
 		return nil
 	}
-	return r.advance(f, r.metrics.deleted, r.cfg.Unselected(ctx, f.obj, true))
+	return r.advance(f, r.metrics.deleted, r.cfg.Store.Unselected(ctx, f.obj, true))
 }
 
 func (r *Reflector) opened(ctx context.Context, initial bool) error {
@@ -219,7 +219,7 @@ func (r *Reflector) handOn(ctx context.Context, f *frame) error {
 	switch f.choice {
 	case selected:
 	case unselected:
-		return r.advance(f, r.metrics.passed, r.cfg.Unselected(ctx, f.obj,
+		return r.advance(f, r.metrics.passed, r.cfg.Store.Unselected(ctx, f.obj,
 			f.event == watch.Deleted))
 	case unwanted:
 		return r.recordProgress(ctx, f, f.event == watch.Deleted)

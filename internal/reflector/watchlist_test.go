@@ -1,8 +1,6 @@
 package reflector_test
 
 import (
-	"context"
-	"fmt"
 	"net/http"
 	"testing"
 	"testing/synctest"
@@ -214,9 +212,6 @@ func TestWhatDoesNotMatchIsHandedOnByItsName(t *testing.T) {
 		c.Create("shop/c", named("db"))
 		c.follow(pods, func(cfg *reflector.Config) {
 			cfg.Matches = func(obj *resource.Object) bool { return obj.Labels().Get("app") == "web" }
-			cfg.Unselected = func(ctx context.Context, obj *resource.Object, gone bool) error {
-				return c.store.object(ctx, fmt.Sprintf("unselected gone=%t", gone), obj)
-			}
 		})
 		c.Update("shop/a", named("db"))
 		c.Delete("shop/a")
@@ -228,11 +223,9 @@ func TestWhatDoesNotMatchIsHandedOnByItsName(t *testing.T) {
 		c.Delete("shop/c")
 		c.Create("shop/d", named("db"))
 		c.expect("begin initial", "replace shop/a@98", "replace shop/b@99",
-			"unselected gone=false shop/c@100",
-			"unselected gone=false shop/a@101", "unselected gone=true "+
-				"shop/a@102", "delete shop/b@103", "end 103",
-			"update shop/c@104", "unselected gone=false shop/c@105", "unselected gone=true "+
-				"shop/c@106", "unselected gone=false shop/d@107")
+			"left shop/c@100",
+			"left shop/a@101", "gone shop/a@102", "delete shop/b@103", "end 103",
+			"update shop/c@104", "left shop/c@105", "gone shop/c@106", "left shop/d@107")
 		if got := c.refl.Status().Version; got != "107" {
 			t.Errorf("Version = %s", got)
 		}

@@ -23,10 +23,14 @@ func inventory(objects ...string) (events []event.Event) {
 		resource, group, _ := strings.Cut(parts[0], ".")
 		events = append(events, event.Event{
 			ID: object, Source: "/clusters/prod", Type: "dev.kubebridge.resource.added", Op: event.Added, Time: inventoryTime,
-			Informer: "all", Resource: resource, Group: group, Kind: strings.ToUpper(resource[:1]) + resource[1:len(resource)-1],
-			APIVersion: strings.TrimPrefix(group+"/v1", "/"), Namespace: parts[1], Name: parts[2], UID: object,
-			ResourceVersion: fmt.Sprint(i + 1), Sequence: fmt.Sprintf("00000000.%020d", i+1),
-			Data: fmt.Appendf(nil, `{"metadata":{"name":%q,"namespace":%q}}`, parts[2], parts[1]),
+			Informer: "all", ObjectAttributes: event.ObjectAttributes{
+				Resource:   resource,
+				Kind:       strings.ToUpper(resource[:1]) + resource[1:len(resource)-1],
+				APIVersion: strings.TrimPrefix(group+"/v1", "/"), Namespace: parts[1],
+				Name: parts[2], UID: object, ResourceVersion: fmt.Sprint(i + 1),
+			}, Routing: event.Routing{Group: group},
+			Sequence: fmt.Sprintf("00000000.%020d", i+1),
+			Data:     fmt.Appendf(nil, `{"metadata":{"name":%q,"namespace":%q}}`, parts[2], parts[1]),
 		})
 	}
 	return events

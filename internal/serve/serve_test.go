@@ -416,6 +416,43 @@ func TestLive(t *testing.T) {
 	}
 }
 
+// The events of one resource may be stored before older ones of another: a list that was made between
+// them has the version of the newer one. The watch of a cache that begins there gives the older ones
+// too.
+func TestLateEvents(t *testing.T) {
+	events := script(t, 9, 20, 20)
+	half := len(events) / 2
+	next := func(resource string, from int) int {
+		return from + slices.IndexFunc(events[from:], func(e event.Event) bool { return e.Resource == resource })
+	}
+	late := next("pods", half)
+	newer := next("deployments", late)
+	s := newSite(t, events[:late], serve.Config{Live: true})
+	s.append(events[newer : newer+1])
+	list, err := s.client.Resource(pods).List(t.Context(), metav1.ListOptions{})
+	testkit.OK(t, err)
+	if list.GetResourceVersion() != events[newer].ResourceVersion {
+		t.Fatalf("the list is of %s", list.GetResourceVersion())
+	}
+	s.append(events[late : late+1])
+	w, err := s.client.Resource(pods).Watch(t.Context(), metav1.ListOptions{
+		ResourceVersion: list.GetResourceVersion(), TimeoutSeconds: new(int64(10)),
+		AllowWatchBookmarks: true,
+	})
+	testkit.OK(t, err)
+	defer w.Stop()
+	for e := range w.ResultChan() {
+		o, isObject := e.Object.(*unstructured.Unstructured)
+		if isObject && o.GetName() == events[late].Name {
+			if events[late].Op != event.Deleted && o.GetResourceVersion() != events[late].ResourceVersion {
+				t.Errorf("it is %s %s", e.Type, o.GetResourceVersion())
+			}
+			return
+		}
+	}
+	t.Errorf("the watch does not give %s of %s", events[late].Op, events[late].Name)
+}
+
 // Custom resources have the names, the scope, the columns and the schema of their definition, as it
 // was.
 func TestDefinitions(t *testing.T) {
@@ -423,8 +460,11 @@ func TestDefinitions(t *testing.T) {
 	object := func(group, resource, kind, namespace, name, version, data string) event.Event {
 		return event.Event{
 			ID: name, Source: "/clusters/prod", Type: "dev.kubebridge.resource.added", Op: event.Added, Time: at, Informer: "all",
-			Resource: resource, Group: group, Kind: kind, APIVersion: group + "/v1", Namespace: namespace, Name: name, UID: name,
-			ResourceVersion: version, Sequence: "00000000.0000000000000000000" + version, Data: []byte(data),
+			ObjectAttributes: event.ObjectAttributes{
+				Resource: resource, Kind: kind, APIVersion: group + "/v1",
+				Namespace: namespace, Name: name, UID: name, ResourceVersion: version,
+			}, Routing: event.Routing{Group: group},
+			Sequence: "00000000.0000000000000000000" + version, Data: []byte(data),
 		}
 	}
 	s := newSite(t, []event.Event{

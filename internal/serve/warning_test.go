@@ -16,7 +16,7 @@ func TestWarnings(t *testing.T) {
 	mark := func(op event.Op, version, data string, after time.Duration) event.Event {
 		return event.Event{
 			ID: string(op) + version, Source: "/clusters/prod", Type: "dev.kubebridge.informer." + string(op), Op: op, Informer: "all",
-			Resource: "pods", Kind: "Pod", ResourceVersion: version, Time: inventoryTime.Add(after), Data: []byte(data),
+			ObjectAttributes: event.ObjectAttributes{Resource: "pods", Kind: "Pod", ResourceVersion: version}, Time: inventoryTime.Add(after), Data: []byte(data),
 		}
 	}
 	events := append(inventory("pods/shop/web", "configmaps/shop/app"),

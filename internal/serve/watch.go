@@ -211,10 +211,10 @@ func (w *watcher) replay(from, version uint64) error {
 	if from < version {
 		since = time.Time{} // it is not known when that was
 	}
-	pending := &entries{}
+	pending := &steps{}
 	give := func(until time.Time) error {
 		for pending.Len() > 0 && ((*pending)[0].Time.Before(until) || until.IsZero()) {
-			e := heap.Pop(pending).(*history.Entry) //nolint:forcetypeassert // nothing else is in it
+			e := heap.Pop(pending).(history.Step) //nolint:forcetypeassert // nothing else is in it
 			if err := w.due(began, e.Time.Sub(zero)); err != nil {
 				return err
 			}
@@ -225,7 +225,7 @@ func (w *watcher) replay(from, version uint64) error {
 		return nil
 	}
 	wanted := func(u *history.Unit) bool { return slices.Contains(w.t.units, u) }
-	for e, err := range w.db.Timeline(w.cfg.Cluster, w.namespace, since, time.Time{}, wanted) {
+	for e, err := range w.db.Steps(w.cfg.Cluster, w.namespace, since, time.Time{}, wanted) {
 		if err := cmp.Or(err, w.ctx.Err()); err != nil {
 			return err
 		}
@@ -280,16 +280,16 @@ func (w *watcher) due(began time.Time, after time.Duration) error {
 	return ratelimit.Sleep(w.ctx, wait)
 }
 
-// entries are changes, the lowest version first.
-type entries []*history.Entry
+// steps are changes, the lowest version first.
+type steps []history.Step
 
-func (h entries) Len() int { return len(h) }
-func (h entries) Less(i, j int) bool {
+func (h steps) Len() int { return len(h) }
+func (h steps) Less(i, j int) bool {
 	return cmp.Or(cmp.Compare(h[i].Number(), h[j].Number()), h[i].Time.Compare(h[j].Time)) < 0
 }
-func (h entries) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h *entries) Push(x any)   { *h = append(*h, x.(*history.Entry)) } //nolint:forcetypeassert // heap's way
-func (h *entries) Pop() any {
+func (h steps) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *steps) Push(x any)   { *h = append(*h, x.(history.Step)) } //nolint:forcetypeassert // heap's way
+func (h *steps) Pop() any {
 	last := (*h)[len(*h)-1]
 	*h = (*h)[:len(*h)-1]
 	return last
@@ -297,7 +297,20 @@ func (h *entries) Pop() any {
 
 // follow sends what a history that is being written gets: it compares the newest version of each
 // object with the one that was sent.
+//
+// An event is stored when it arrives, so a client that has the list of a version may lack lower ones
+// that came after the list. So the first comparison of a client with bookmarks, which keeps a state
+// (client-go's informers), is with the last list that the history has: what the client knows
+// already changes nothing. One without (kubectl get --watch) shows each event, and gets what is
+// behind its version.
 func (w *watcher) follow(from uint64) error {
+	if w.bookmarks {
+		listed, err := w.db.ListedVersion(w.t.units)
+		if err != nil {
+			return err
+		}
+		from = min(from, listed)
+	}
 	known := map[history.Object]history.Head{}
 	first := true
 	quiet := time.Now()

@@ -29,7 +29,7 @@ func TestDeadLetter(t *testing.T) {
 		"the second attempt may have to wait, as well": {[]error{refused, away}, away, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := &event.Event{ID: "uid/1", Name: long, Data: []byte("payload"), Extensions: []event.Attribute{{Name: "team", Value: long}}}
+			e := &event.Event{ID: "uid/1", ObjectAttributes: event.ObjectAttributes{Name: long}, Data: []byte("payload"), Extensions: []event.Attribute{{Name: "team", Value: long}}}
 			var sent []*event.Event
 			err := sinks.DeadLetter(t.Context(), e, errors.New("too\n large\x00"+long), 3, to, func(_ context.Context, letter *event.Event) error {
 				copied := *letter

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/kubebridge/bridge/internal/resource"
 )
@@ -21,6 +23,16 @@ import (
 //
 // An inferred delete is announced too, with the version as of which the object is gone: after a
 // crash a list would show a later one, and the same event would come again with another content.
+
+// Announcements are those of one informer. Its controller makes them and meets their objects; the
+// committer drops what is settled.
+type Announcements struct {
+	ix *Indexer // has the bodies
+
+	mu    sync.RWMutex // guards byKey
+	byKey map[resource.Key][]announcement
+	left  atomic.Int64 // those of them of an earlier run
+}
 
 // Announcement of one object, or of its inferred delete.
 type Announcement struct {
@@ -82,29 +94,29 @@ const (
 func (a *announcement) adds() bool { return a.kind <= announcedInPlace }
 
 // Announce makes announcements durable. Those of an earlier run stay valid.
-func (ix *Indexer) Announce(list []Announcement) error {
-	batch := ix.db.NewBatch()
+func (as *Announcements) Announce(list []Announcement) error {
+	batch := as.ix.db.NewBatch()
 	made := make([]announcement, len(list))
 	for i := range list {
 		switch a := &list[i]; {
-		case a.Gone != nil && ix.registerGone(a, &made[i]):
-			batch.announceGone(ix, a.Key, &made[i])
-		case a.Gone == nil && ix.register(a, &made[i]):
-			batch.announce(ix, a.Key, &made[i], a.Object.Raw)
+		case a.Gone != nil && as.registerGone(a, &made[i]):
+			batch.announceGone(as.ix, a.Key, &made[i])
+		case a.Gone == nil && as.register(a, &made[i]):
+			batch.announce(as.ix, a.Key, &made[i], a.Object.Raw)
 		}
 	}
 	err := batch.Commit()
 	if err != nil {
-		ix.withdraw(list, made)
+		as.withdraw(list, made)
 	}
 	return err
 }
 
 // register records an announcement before it is written, and reports whether it must be.
-func (ix *Indexer) register(a *Announcement, made *announcement) bool {
-	ix.mu.Lock()
-	defer ix.mu.Unlock()
-	before := ix.announced[a.Key]
+func (as *Announcements) register(a *Announcement, made *announcement) bool {
+	as.mu.Lock()
+	defer as.mu.Unlock()
+	before := as.byKey[a.Key]
 	*made = announcement{
 		uid:     strings.Clone(a.Object.UID),
 		version: resource.Version(strings.Clone(string(a.Object.Version))),
@@ -123,15 +135,15 @@ func (ix *Indexer) register(a *Announcement, made *announcement) bool {
 			made.again = string(made.version)
 		}
 	}
-	ix.announced[a.Key] = append(before, *made)
+	as.byKey[a.Key] = append(before, *made)
 	return true
 }
 
 // registerGone records an inferred delete before it is written, and reports whether it must be.
-func (ix *Indexer) registerGone(a *Announcement, made *announcement) bool {
-	ix.mu.Lock()
-	defer ix.mu.Unlock()
-	before := ix.announced[a.Key]
+func (as *Announcements) registerGone(a *Announcement, made *announcement) bool {
+	as.mu.Lock()
+	defer as.mu.Unlock()
+	before := as.byKey[a.Key]
 	if i := indexGone(before, a.Gone); i >= 0 && before[i].asOf == a.Gone.AsOf {
 		return false // by an earlier run
 	}
@@ -141,7 +153,7 @@ func (ix *Indexer) registerGone(a *Announcement, made *announcement) bool {
 		version: resource.Version(version), seq: a.Seq, kind: announcedGone,
 		asOf: resource.Version(strings.Clone(string(a.Gone.AsOf))), epoch: a.Gone.Epoch,
 	}
-	ix.announced[a.Key] = append(before, *made)
+	as.byKey[a.Key] = append(before, *made)
 	return true
 }
 
@@ -156,8 +168,8 @@ func indexGone(list []announcement, gone *Gone) int {
 
 // Owed returns an inferred delete as an earlier run has announced it, if that run died before the
 // delete was settled; else the delete itself.
-func (ix *Indexer) Owed(key resource.Key, gone Gone) Gone {
-	list := ix.announcedOf(key)
+func (as *Announcements) Owed(key resource.Key, gone Gone) Gone {
+	list := as.announcedOf(key)
 	if i := indexGone(list, &gone); i >= 0 {
 		gone.Version, gone.AsOf = list[i].version, list[i].asOf
 	}
@@ -165,22 +177,29 @@ func (ix *Indexer) Owed(key resource.Key, gone Gone) Gone {
 }
 
 // withdraw forgets announcements that were not written.
-func (ix *Indexer) withdraw(list []Announcement, made []announcement) {
-	ix.mu.Lock()
-	defer ix.mu.Unlock()
+func (as *Announcements) withdraw(list []Announcement, made []announcement) {
+	as.mu.Lock()
+	defer as.mu.Unlock()
 	for i, a := range list {
-		left := slices.DeleteFunc(ix.announced[a.Key],
+		left := slices.DeleteFunc(as.byKey[a.Key],
 			func(b announcement) bool { return made[i].uid == b.uid && made[i].seq == b.seq })
-		if ix.announced[a.Key] = left; len(left) == 0 {
-			delete(ix.announced, a.Key)
+		if as.byKey[a.Key] = left; len(left) == 0 {
+			delete(as.byKey, a.Key)
 		}
 	}
 }
 
-func (ix *Indexer) announcedOf(key resource.Key) []announcement {
-	ix.mu.RLock()
-	defer ix.mu.RUnlock()
-	return slices.Clone(ix.announced[key])
+// count is how many objects have some.
+func (as *Announcements) count() int {
+	as.mu.RLock()
+	defer as.mu.RUnlock()
+	return len(as.byKey)
+}
+
+func (as *Announcements) announcedOf(key resource.Key) []announcement {
+	as.mu.RLock()
+	defer as.mu.RUnlock()
+	return slices.Clone(as.byKey[key])
 }
 
 // announce writes one: where its body is, its version, and its body unless that is in its final
@@ -207,29 +226,29 @@ func (b *Batch) announceGone(ix *Indexer, key resource.Key, a *announcement) {
 // Meet is called when a change of this run is about an object that an earlier run may have
 // announced: up to a version; "" for all. A later announcement is of another life of the object
 // under a selector, which is still to come.
-func (ix *Indexer) Meet(key resource.Key, uid string, upTo resource.Version, seq uint64) {
-	if ix.left.Load() == 0 {
+func (as *Announcements) Meet(key resource.Key, uid string, upTo resource.Version, seq uint64) {
+	if as.left.Load() == 0 {
 		return
 	}
-	ix.mu.Lock()
-	defer ix.mu.Unlock()
-	for i := range ix.announced[key] {
-		if a := &ix.announced[key][i]; a.uid == uid && a.seq == 0 &&
+	as.mu.Lock()
+	defer as.mu.Unlock()
+	for i := range as.byKey[key] {
+		if a := &as.byKey[key][i]; a.uid == uid && a.seq == 0 &&
 			(upTo == "" || !a.version.Newer(upTo)) {
 			a.seq = seq
-			ix.left.Add(-1)
+			as.left.Add(-1)
 		}
 	}
 }
 
 // Left returns the objects that an earlier run has announced under a key and this run has not met,
 // the oldest first, each in its last announced state.
-func (ix *Indexer) Left(key resource.Key) []Record {
-	if ix.left.Load() == 0 {
+func (as *Announcements) Left(key resource.Key) []Record {
+	if as.left.Load() == 0 {
 		return nil
 	}
 	var left []Record
-	list := ix.announcedOf(key)
+	list := as.announcedOf(key)
 	for _, a := range list {
 		if !a.adds() {
 			continue
@@ -260,12 +279,12 @@ func newestOf(list []announcement, uid string) *announcement {
 
 // LeftObject returns the state in which an object was announced last, nil when that is not known
 // any more.
-func (ix *Indexer) LeftObject(key resource.Key, uid string) (*resource.Object, error) {
-	last := newestOf(ix.announcedOf(key), uid)
+func (as *Announcements) LeftObject(key resource.Key, uid string) (*resource.Object, error) {
+	last := newestOf(as.announcedOf(key), uid)
 	if last == nil {
 		return nil, nil
 	}
-	value, err := ix.db.get(announcementKey(ix.id, key, last))
+	value, err := as.ix.db.get(announcementKey(as.ix.id, key, last))
 	if err != nil || value == nil {
 		return nil, err
 	}
@@ -274,9 +293,9 @@ func (ix *Indexer) LeftObject(key resource.Key, uid string) (*resource.Object, e
 		return nil, err
 	}
 	if a.kind != announcedInPlace {
-		return ix.parseBody(key, body)
+		return as.ix.parseBody(key, body)
 	}
-	obj, err := ix.settledObject(key)
+	obj, err := as.ix.settledObject(key)
 	if err != nil || obj == nil || obj.UID != uid {
 		return nil, err // another state was settled there since
 	}
@@ -307,9 +326,9 @@ func parseAnnouncement(uid string, value []byte) (a announcement, body []byte, e
 var errAnnouncement = errors.New("state database: an announcement does not parse; the directory is " +
 	"damaged: restore it from a copy, or reset the informer")
 
-// loadAnnounced reads the announcements of earlier runs.
-func (ix *Indexer) loadAnnounced() error {
-	it, err := ix.iterator(spaceAnnounced)
+// load reads the announcements of earlier runs.
+func (as *Announcements) load() error {
+	it, err := as.ix.iterator(spaceAnnounced)
 	if err != nil {
 		return err
 	}
@@ -320,38 +339,38 @@ func (ix *Indexer) loadAnnounced() error {
 			a.version = resource.Version(strings.TrimPrefix(again, goneMark))
 		}
 		if err = errors.Join(err, errKey, errParse); err == nil {
-			ix.announced[key] = append(ix.announced[key], a)
-			ix.left.Add(1)
+			as.byKey[key] = append(as.byKey[key], a)
+			as.left.Add(1)
 		}
 	}
 	return errors.Join(err, wrap(it.Error()), wrap(it.Close()))
 }
 
-// leftMissing yields the keys with prefix in under which an earlier run has announced an object
+// missing yields the keys with prefix in under which an earlier run has announced an object
 // that a list as of version does not have, except those with a live record.
-func (ix *Indexer) leftMissing(
+func (as *Announcements) missing(
 	version resource.Version, anyVersion bool, in resource.Key, yield func(resource.Key,
 		error) bool,
 ) bool {
-	if ix.left.Load() == 0 {
+	if as.left.Load() == 0 {
 		return true
 	}
-	ix.mu.RLock()
-	keys := slices.Sorted(maps.Keys(ix.announced))
-	ix.mu.RUnlock()
+	as.mu.RLock()
+	keys := slices.Sorted(maps.Keys(as.byKey))
+	as.mu.RUnlock()
 	for _, key := range keys {
 		if !strings.HasPrefix(string(key), string(in)) {
 			continue
 		}
-		left := slices.DeleteFunc(ix.Left(key), func(r Record) bool {
+		left := slices.DeleteFunc(as.Left(key), func(r Record) bool {
 			return !anyVersion &&
 				r.Version.Newer(version)
 		})
 		if len(left) == 0 {
 			continue
 		}
-		rec, found, err := ix.Get(key)
-		marked, errMark := ix.db.get(objectKey(spaceMark, ix.id, key))
+		rec, found, err := as.ix.Get(key)
+		marked, errMark := as.ix.db.get(objectKey(spaceMark, as.ix.id, key))
 		if err = errors.Join(err, errMark); err == nil && (marked != nil || found && !rec.Deleted) {
 			continue
 		}
@@ -365,13 +384,14 @@ func (ix *Indexer) leftMissing(
 // dropAnnounced adds to the commit of an object's state that announcements up to it are no longer
 // needed. It reports whether the state's body is in its place already.
 func (b *Batch) dropAnnounced(ix *Indexer, key resource.Key, s *Settled) (bodyInPlace bool) {
-	ix.mu.Lock()
-	defer ix.mu.Unlock()
-	list := ix.announced[key]
+	as := &ix.announced
+	as.mu.Lock()
+	defer as.mu.Unlock()
+	list := as.byKey[key]
 	for i := range list {
 		a := &list[i]
 		if a.seq > 0 && a.seq <= s.Seq {
-			b.fail(b.batch.Delete(announcementKey(ix.id, key, a), nil))
+			b.Fail(b.batch.Delete(announcementKey(ix.id, key, a), nil))
 			bodyInPlace = bodyInPlace || a.kind == announcedInPlace && a.uid == s.UID &&
 				a.version == s.Version
 		} else if a.kind == announcedInPlace {
@@ -381,16 +401,22 @@ func (b *Batch) dropAnnounced(ix *Indexer, key resource.Key, s *Settled) (bodyIn
 	return bodyInPlace
 }
 
-// forgetAnnouncedLocked drops from memory what dropAnnounced has dropped from disk.
-func (ix *Indexer) forgetAnnouncedLocked(key resource.Key, seq uint64) {
-	list, ok := ix.announced[key]
-	if !ok {
-		return
-	}
-	list = slices.DeleteFunc(list, func(a announcement) bool { return a.seq > 0 && a.seq <= seq })
-	if len(list) == 0 {
-		delete(ix.announced, key)
-	} else {
-		ix.announced[key] = list
+// forget drops from memory what dropAnnounced has dropped from disk.
+func (as *Announcements) forget(settled map[resource.Key]Settled) {
+	as.mu.Lock()
+	defer as.mu.Unlock()
+	for key, s := range settled {
+		list, ok := as.byKey[key]
+		if !ok {
+			continue
+		}
+		list = slices.DeleteFunc(list, func(a announcement) bool {
+			return a.seq > 0 && a.seq <= s.Seq
+		})
+		if len(list) == 0 {
+			delete(as.byKey, key)
+		} else {
+			as.byKey[key] = list
+		}
 	}
 }

@@ -21,7 +21,7 @@ func life(t *testing.T, name, uid, version string) *resource.Object {
 }
 
 func left(ix *store.Indexer, key resource.Key) (out []string) {
-	for _, rec := range ix.Left(key) {
+	for _, rec := range ix.Announcements().Left(key) {
 		out = append(out, rec.UID+"@"+string(rec.Version))
 	}
 	return out
@@ -31,8 +31,8 @@ func TestWhatWasAnnouncedIsLeftUntilItIsSettledOrMet(t *testing.T) {
 	db := openDB(t, t.TempDir())
 	first := newIndexer(t, db, nil)
 	a, b, c := life(t, "a", "one", "5"), life(t, "a", "two", "7"), life(t, "c", "three", "9")
-	testkit.OK(t, first.Announce([]store.Announcement{{Key: "shop/a", Object: a, Seq: 1, Unknown: true}}))
-	testkit.OK(t, first.Announce([]store.Announcement{{Key: "shop/a", Object: b, Seq: 3}, {Key: "shop/c", Object: c, Seq: 4, Unknown: true}}))
+	testkit.OK(t, first.Announcements().Announce([]store.Announcement{{Key: "shop/a", Object: a, Seq: 1, Unknown: true}}))
+	testkit.OK(t, first.Announcements().Announce([]store.Announcement{{Key: "shop/a", Object: b, Seq: 3}, {Key: "shop/c", Object: c, Seq: 4, Unknown: true}}))
 	want(t, left(first, "shop/a")) // they are this run's
 	if empty, err := first.Empty(); empty || err != nil {
 		t.Errorf("Empty: %v, %v; an object was announced", empty, err)
@@ -46,14 +46,14 @@ func TestWhatWasAnnouncedIsLeftUntilItIsSettledOrMet(t *testing.T) {
 			t.Errorf("%s is known: %v, %v", key, found, err)
 		}
 		for _, obj := range objects {
-			last, err := second.LeftObject(key, obj.UID)
+			last, err := second.Announcements().LeftObject(key, obj.UID)
 			testkit.OK(t, err)
 			if last == nil || string(last.Raw) != string(obj.Raw) {
 				t.Errorf("the last state of %s is %v", obj.UID, last)
 			}
 		}
 	}
-	second.Meet("shop/a", "one", "", 1)
+	second.Announcements().Meet("shop/a", "one", "", 1)
 	want(t, left(second, "shop/a"), "two@7")
 	settle(t, db, second, "", map[resource.Key]store.Settled{"shop/a": dead(a, "6", 2), "shop/c": live(c, 5)})
 	// settled by a change of another object, as far as it knows
@@ -61,7 +61,7 @@ func TestWhatWasAnnouncedIsLeftUntilItIsSettledOrMet(t *testing.T) {
 
 	third := newIndexer(t, db, nil)
 	want(t, left(third, "shop/a"), "two@7")
-	third.Meet("shop/c", "three", "", 1)
+	third.Announcements().Meet("shop/c", "three", "", 1)
 	settle(t, db, third, "", map[resource.Key]store.Settled{"shop/c": live(c, 1)})
 	want(t, left(newIndexer(t, db, nil), "shop/c"))
 	settled, err := third.Object("shop/c")
@@ -77,7 +77,7 @@ func TestWhatIsAnnouncedAgainStaysWhenWhatWasBeforeIsSettled(t *testing.T) {
 	db := openDB(t, t.TempDir())
 	ix := newIndexer(t, db, nil)
 	first, again := life(t, "a", "one", "5"), life(t, "a", "one", "9")
-	testkit.OK(t, ix.Announce([]store.Announcement{{Key: "shop/a", Object: first, Seq: 1, Unknown: true}, {Key: "shop/a", Object: again, Seq: 3}}))
+	testkit.OK(t, ix.Announcements().Announce([]store.Announcement{{Key: "shop/a", Object: first, Seq: 1, Unknown: true}, {Key: "shop/a", Object: again, Seq: 3}}))
 	settled := func(s store.Settled, want1 ...string) *store.Indexer {
 		settle(t, db, ix, "", map[resource.Key]store.Settled{"shop/a": s})
 		after := newIndexer(t, db, nil) // as after a crash
@@ -86,7 +86,7 @@ func TestWhatIsAnnouncedAgainStaysWhenWhatWasBeforeIsSettled(t *testing.T) {
 	}
 	want(t, left(newIndexer(t, db, nil), "shop/a"), "one@9")
 	after := settled(dead(first, "7", 2), "one@9")
-	last, err := after.LeftObject("shop/a", "one")
+	last, err := after.Announcements().LeftObject("shop/a", "one")
 	testkit.OK(t, err)
 	if last == nil || string(last.Raw) != string(again.Raw) {
 		t.Errorf("the last state is %v", last)
@@ -100,9 +100,9 @@ func TestABodyIsWrittenAgainWhenItsPlaceWasUsed(t *testing.T) {
 	db := openDB(t, t.TempDir())
 	ix := newIndexer(t, db, nil)
 	a, b := life(t, "a", "one", "5"), life(t, "a", "two", "7")
-	testkit.OK(t, ix.Announce([]store.Announcement{{Key: "shop/a", Object: b, Seq: 3, Unknown: true}}))
+	testkit.OK(t, ix.Announcements().Announce([]store.Announcement{{Key: "shop/a", Object: b, Seq: 3, Unknown: true}}))
 	settle(t, db, ix, "", map[resource.Key]store.Settled{"shop/a": live(a, 2)})
-	if last, err := ix.LeftObject("shop/a", "two"); last != nil || err != nil {
+	if last, err := ix.Announcements().LeftObject("shop/a", "two"); last != nil || err != nil {
 		t.Errorf("the last state of two is %s, %v", last.Raw, err)
 	}
 	settle(t, db, ix, "", map[resource.Key]store.Settled{"shop/a": live(b, 3)})
@@ -120,7 +120,7 @@ func TestABodyThatIsInItsPlaceIsNotWrittenAgain(t *testing.T) {
 	text := make([]byte, size/2)
 	rand.NewChaCha8([32]byte{}).Read(text)
 	announced, later := pod(t, "a", "5", fmt.Sprintf(`,"x":"%x"`, text)), pod(t, "b", "6", fmt.Sprintf(`,"x":"%x"`, text))
-	testkit.OK(t, ix.Announce([]store.Announcement{{Key: "shop/a", Object: announced, Seq: 1, Unknown: true}, {Key: "shop/b", Object: pod(t, "b", "5"), Seq: 2, Unknown: true}}))
+	testkit.OK(t, ix.Announcements().Announce([]store.Announcement{{Key: "shop/a", Object: announced, Seq: 1, Unknown: true}, {Key: "shop/b", Object: pod(t, "b", "5"), Seq: 2, Unknown: true}}))
 	for key, obj := range map[resource.Key]*resource.Object{"shop/a": announced, "shop/b": later} {
 		batch := db.NewBatch()
 		batch.Settle(ix, key, live(obj, 2))
@@ -146,11 +146,11 @@ func TestMissingIsWhatWasAnnouncedAndNotListed(t *testing.T) {
 		version := []string{"5", "6", "60"}[i]
 		list = append(list, store.Announcement{Key: resource.Key("shop/" + name), Object: pod(t, name, version), Seq: uint64(i + 1), Unknown: true})
 	}
-	testkit.OK(t, before.Announce(list))
+	testkit.OK(t, before.Announcements().Announce(list))
 	ix := newIndexer(t, db, nil)
-	testkit.OK(t, ix.Mark([]resource.Key{"shop/listed"}))
+	testkit.OK(t, ix.Listing().Mark([]resource.Key{"shop/listed"}))
 	missing := func(rewound bool) (out []string) {
-		for m, err := range ix.Missing("50", resource.Relist{Rewound: rewound}) {
+		for m, err := range ix.Listing().Missing("50", resource.Relist{Rewound: rewound}) {
 			testkit.OK(t, err)
 			out = append(out, string(m))
 		}
@@ -163,9 +163,9 @@ func TestMissingIsWhatWasAnnouncedAndNotListed(t *testing.T) {
 func TestAnnouncingAgainWritesNothing(t *testing.T) {
 	db := openDB(t, "")
 	a := pod(t, "a", "5")
-	testkit.OK(t, newIndexer(t, db, nil).Announce([]store.Announcement{{Key: "shop/a", Object: a, Seq: 1, Unknown: true}}))
+	testkit.OK(t, newIndexer(t, db, nil).Announcements().Announce([]store.Announcement{{Key: "shop/a", Object: a, Seq: 1, Unknown: true}}))
 	ix := newIndexer(t, db, nil)
-	testkit.OK(t, ix.Announce([]store.Announcement{{Key: "shop/a", Object: pod(t, "a", "8"), Seq: 1, Unknown: true}}))
+	testkit.OK(t, ix.Announcements().Announce([]store.Announcement{{Key: "shop/a", Object: pod(t, "a", "8"), Seq: 1, Unknown: true}}))
 	want(t, left(ix, "shop/a"), "uid-a@5")
 }
 
@@ -183,7 +183,7 @@ func BenchmarkAnnounceAndSettle(b *testing.B) {
 				list = append(list, store.Announcement{Key: key, Object: obj, Seq: 1, Unknown: true})
 				settled[key] = live(obj, 1)
 			}
-			if err := ix.Announce(list); err != nil {
+			if err := ix.Announcements().Announce(list); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -204,11 +204,11 @@ func TestAnAnnouncementOfALaterLifeUnderASelectorIsNotMetByAnEarlierOne(t *testi
 	db := openDB(t, t.TempDir())
 	first := newIndexer(t, db, nil)
 	five, seven := life(t, "a", "one", "5"), life(t, "a", "one", "7")
-	testkit.OK(t, first.Announce([]store.Announcement{{Key: "shop/a", Object: five, Seq: 1, Unknown: true}}))
-	testkit.OK(t, first.Announce([]store.Announcement{{Key: "shop/a", Object: seven, Seq: 3}}))
+	testkit.OK(t, first.Announcements().Announce([]store.Announcement{{Key: "shop/a", Object: five, Seq: 1, Unknown: true}}))
+	testkit.OK(t, first.Announcements().Announce([]store.Announcement{{Key: "shop/a", Object: seven, Seq: 3}}))
 
 	second := newIndexer(t, db, nil)
-	second.Meet("shop/a", "one", "5", 1)
+	second.Announcements().Meet("shop/a", "one", "5", 1)
 	want(t, left(second, "shop/a"), "one@7")
 	settle(t, db, second, "", map[resource.Key]store.Settled{"shop/a": dead(five, "6", 2)})
 	want(t, left(newIndexer(t, db, nil), "shop/a"), "one@7")
@@ -222,13 +222,13 @@ func TestHostileName(t *testing.T) {
 	name := "victim\x00one\x005"
 	hostile := life(t, "a", "two", "7")
 	hostile.Name = name
-	testkit.OK(t, first.Announce([]store.Announcement{
+	testkit.OK(t, first.Announcements().Announce([]store.Announcement{
 		{Key: resource.Key("shop/" + name), Object: hostile, Seq: 1, Unknown: true},
 	}))
 	second := newIndexer(t, db, nil)
 	want(t, left(second, "shop/victim"))
 	want(t, left(second, resource.Key("shop/"+name)), "two@7")
-	last, err := second.LeftObject(resource.Key("shop/"+name), "two")
+	last, err := second.Announcements().LeftObject(resource.Key("shop/"+name), "two")
 	testkit.OK(t, err)
 	if last == nil || last.UID != "two" {
 		t.Errorf("its state is %v", last)

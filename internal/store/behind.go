@@ -13,9 +13,10 @@ import (
 // object, not for each update. An object that is behind always has the key. One whose body is right
 // may have it too, when a failed commit was written after all.
 
-// behind has those of one informer.
-type behind struct {
-	n atomic.Int64
+// Behind has those of one informer.
+type Behind struct {
+	ix *Indexer
+	n  atomic.Int64
 	// changed are the keys that commits since the last successful one add or drop. Owned by the
 	// committer.
 	changed map[resource.Key]noted
@@ -24,36 +25,36 @@ type behind struct {
 // noted is whether an object had the key before a commit, and has it after.
 type noted struct{ was, is bool }
 
-// Behind counts the objects of which the database has the body of an earlier version only.
-func (ix *Indexer) Behind() int { return int(ix.behind.n.Load()) }
+// Count is how many they are.
+func (b *Behind) Count() int { return int(b.n.Load()) }
 
-// BehindFrom returns up to limit of them, in order of their keys, after a key; "" for the first.
-func (ix *Indexer) BehindFrom(key resource.Key, limit int) (keys []resource.Key, err error) {
-	it, err := ix.iterator(spaceBehind)
+// From returns up to limit of them, in order of their keys, after a key; "" for the first.
+func (b *Behind) From(key resource.Key, limit int) (keys []resource.Key, err error) {
+	it, err := b.ix.iterator(spaceBehind)
 	if err != nil {
 		return nil, err
 	}
 	begin := len(prefix(spaceBehind, 0))
-	for ok := it.SeekGE(append(objectKey(spaceBehind, ix.id, key), 0)); ok &&
+	for ok := it.SeekGE(append(objectKey(spaceBehind, b.ix.id, key), 0)); ok &&
 		len(keys) < limit; ok = it.Next() {
 		keys = append(keys, resource.Key(it.Key()[begin:]))
 	}
 	return keys, wrap(errors.Join(it.Error(), it.Close()))
 }
 
-// IsBehind reports whether an object is one of them.
-func (ix *Indexer) IsBehind(key resource.Key) (bool, error) {
-	if ix.behind.n.Load() == 0 {
+// Has reports whether an object is one of them.
+func (b *Behind) Has(key resource.Key) (bool, error) {
+	if b.n.Load() == 0 {
 		return false, nil
 	}
-	value, err := ix.db.get(objectKey(spaceBehind, ix.id, key))
+	value, err := b.ix.db.get(objectKey(spaceBehind, b.ix.id, key))
 	return value != nil, err
 }
 
-// countBehind counts those of earlier runs.
-func (ix *Indexer) countBehind() error {
-	ix.behind.changed = map[resource.Key]noted{}
-	it, err := ix.iterator(spaceBehind)
+// load counts those of earlier runs.
+func (b *Behind) load() error {
+	b.changed = map[resource.Key]noted{}
+	it, err := b.ix.iterator(spaceBehind)
 	if err != nil {
 		return err
 	}
@@ -61,7 +62,7 @@ func (ix *Indexer) countBehind() error {
 	for it.First(); it.Valid(); it.Next() {
 		n++
 	}
-	ix.behind.n.Store(n)
+	b.n.Store(n)
 	return wrap(errors.Join(it.Error(), it.Close()))
 }
 
@@ -69,8 +70,8 @@ func (ix *Indexer) countBehind() error {
 func (b *Batch) setBehind(ix *Indexer, key resource.Key, k *cacheLookup, is bool) {
 	now, retried := ix.behind.changed[key]
 	if !retried {
-		was, err := ix.wasBehind(key, k)
-		b.fail(err)
+		was, err := ix.behind.had(key, k)
+		b.Fail(err)
 		if was == is {
 			return
 		}
@@ -82,33 +83,33 @@ func (b *Batch) setBehind(ix *Indexer, key resource.Key, k *cacheLookup, is bool
 	if is {
 		b.put(b.keyOf(spaceBehind, ix, key), nil)
 	} else {
-		b.fail(b.batch.Delete(b.keyOf(spaceBehind, ix, key), nil))
+		b.Fail(b.batch.Delete(b.keyOf(spaceBehind, ix, key), nil))
 	}
 }
 
-// wasBehind reports whether an object had the key as of the last commit.
-func (ix *Indexer) wasBehind(key resource.Key, k *cacheLookup) (bool, error) {
-	if ix.behind.n.Load() == 0 {
+// had reports whether an object had the key as of the last commit.
+func (b *Behind) had(key resource.Key, k *cacheLookup) (bool, error) {
+	if b.n.Load() == 0 {
 		return false, nil
 	}
-	if k.find(ix, key); k.ok {
+	if k.find(b.ix, key); k.ok {
 		return k.behind(), nil
 	}
-	return ix.IsBehind(key)
+	return b.Has(key)
 }
 
-// rememberBehindLocked takes over the keys of a successful commit.
-func (ix *Indexer) rememberBehindLocked() {
-	for key, c := range ix.behind.changed {
-		ix.records.setBehind(key, c.is)
+// committedLocked takes over the keys of a successful commit.
+func (b *Behind) committedLocked() {
+	for key, c := range b.changed {
+		b.ix.records.setBehind(key, c.is)
 		switch {
 		case c.is && !c.was:
-			ix.behind.n.Add(1)
+			b.n.Add(1)
 		case c.was && !c.is:
-			ix.behind.n.Add(-1)
+			b.n.Add(-1)
 		}
 	}
-	clear(ix.behind.changed)
+	clear(b.changed)
 }
 
 // Body is an object as the API server has it.
@@ -122,7 +123,7 @@ type Body struct {
 // bodies.
 func (b *Batch) CatchUp(ix *Indexer, body Body) {
 	rec, found, err := ix.committed(body.Key)
-	b.fail(err)
+	b.Fail(err)
 	if !found || rec.Deleted || rec.UID != body.Object.UID || rec.Version != body.Object.Version {
 		return
 	}

@@ -84,7 +84,7 @@ func (l *lagging) change(name string) {
 // read has some objects that are behind read from the API server, which has them in their newest
 // states.
 func (l *lagging) read() {
-	keys, err := l.ix.BehindFrom("", 100)
+	keys, err := l.ix.Behind().From("", 100)
 	testkit.OK(l.t, err)
 	for _, key := range keys {
 		if obj := l.newest[key]; obj != nil && l.rng.IntN(2) == 0 {
@@ -134,7 +134,7 @@ func (l *lagging) restart(crash bool) {
 func (l *lagging) check(what string) {
 	l.t.Helper()
 	noted := map[resource.Key]bool{}
-	keys, err := l.ix.BehindFrom("", 1000)
+	keys, err := l.ix.Behind().From("", 1000)
 	testkit.OK(l.t, err)
 	for _, key := range keys {
 		noted[key] = true
@@ -153,7 +153,7 @@ func (l *lagging) check(what string) {
 			l.t.Errorf("%s: %s has the body of another object", what, key)
 		}
 	}
-	if n := l.ix.Behind(); n != len(noted) {
+	if n := l.ix.Behind().Count(); n != len(noted) {
 		l.t.Errorf("%s: %d are said to be behind, %d are noted", what, n, len(noted))
 	}
 }
@@ -199,13 +199,13 @@ func TestWhatIsBehindIsNotedThroughEverything(t *testing.T) {
 			l := newLagging(t, seed)
 			for n := range 60 {
 				l.check(fmt.Sprintf("seed %d, step %d, %s", seed, n, l.step()))
-				behind += l.ix.Behind()
+				behind += l.ix.Behind().Count()
 				if t.Failed() {
 					break
 				}
 			}
 			// in the end all can be brought up to date
-			for len(l.newest) > 0 && l.ix.Behind() > 0 && !t.Failed() {
+			for len(l.newest) > 0 && l.ix.Behind().Count() > 0 && !t.Failed() {
 				before := maps.Clone(l.newest)
 				l.read()
 				testkit.OK(t, l.commit())

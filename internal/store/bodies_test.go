@@ -90,8 +90,7 @@ func TestBeyondTheirBudgetBodiesStayAsTheyWere(t *testing.T) {
 			}
 		}, bodyUID, "5@4"},
 		{"after a rewind", false, func(b *bodies) {
-			_, err := b.ix.BeginEpoch()
-			testkit.OK(b.t, err)
+			testkit.OK(b.t, b.ix.Rewind())
 		}, bodyUID, "5@4"},
 		{"after its delete", false, func(b *bodies) {
 			settle(b.t, b.db, b.ix, "", map[resource.Key]store.Settled{"shop/a": dead(identified(b.t, bodyUID, "3"), "3", 50)})

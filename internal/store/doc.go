@@ -6,6 +6,9 @@
 // commits (Batch). Hands out: an object's newest version and body, objects by index, and consistent
 // iteration over all of them.
 //
+// An Indexer has the objects; what else is known of its unit is with types of their own: Meta,
+// Announcements, Listing, Behind, Log.
+//
 // A read sees the newest state the controller has applied. A crash leaves the last settled state,
 // so after a restart the old object of a replayed change is again the version before it. In memory
 // an object at rest costs its cached record and its index entries, if index functions are

@@ -121,7 +121,7 @@ func (u *unwell) commit() error {
 	obj := pod(u.t, name, version, fmt.Sprintf(`,"x":"%x"`, noise(u.count)))
 	key := resource.Key("shop/" + name)
 	batch := u.NewBatch()
-	batch.SetPosition(u.ix, resource.Version(version))
+	batch.SetPosition(u.ix, resource.Version(version), 0)
 	batch.Settle(u.ix, key, live(obj, uint64(u.count)))
 	err := batch.Commit()
 	if err == nil {
@@ -245,7 +245,7 @@ func (u *unwell) whileStuck(why error) {
 	u.t.Helper()
 	u.check("while the disk is unwell")
 	u.DiskBytes()
-	_, _, err := u.ix.LogBounds()
+	_, _, err := u.ix.Log().Bounds()
 	testkit.OK(u.t, err)
 	words, reason := "is full", "full"
 	if errors.Is(why, syscall.EROFS) {

@@ -15,7 +15,7 @@ func TestGone(t *testing.T) {
 	a := life(t, "a", "one", "5")
 	settle(t, db, first, "", map[resource.Key]store.Settled{"shop/a": live(a, 1)})
 	announced := store.Gone{UID: "one", Version: "7", AsOf: "20", Epoch: 300}
-	testkit.OK(t, first.Announce([]store.Announcement{{Key: "shop/a", Gone: &announced, Seq: 2}}))
+	testkit.OK(t, first.Announcements().Announce([]store.Announcement{{Key: "shop/a", Gone: &announced, Seq: 2}}))
 
 	ix := newIndexer(t, db, nil)
 	for name, test := range map[string]struct{ gone, want store.Gone }{
@@ -39,7 +39,7 @@ func TestGone(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := ix.Owed("shop/a", test.gone); got != test.want {
+			if got := ix.Announcements().Owed("shop/a", test.gone); got != test.want {
 				t.Errorf("owed is %+v, want %+v", got, test.want)
 			}
 		})
@@ -50,15 +50,15 @@ func TestGone(t *testing.T) {
 	t.Run("it stays when bodies are rewritten", func(t *testing.T) {
 		same := func(b []byte) ([]byte, error) { return b, nil }
 		testkit.OK(t, ix.Rewrite(same, same))
-		if got := newIndexer(t, db, nil).Owed("shop/a", announced); got != announced {
+		if got := newIndexer(t, db, nil).Announcements().Owed("shop/a", announced); got != announced {
 			t.Errorf("owed is %+v, want %+v", got, announced)
 		}
 	})
 	t.Run("it goes when the delete is settled", func(t *testing.T) {
-		ix.Meet("shop/a", "one", "20", 1)
+		ix.Announcements().Meet("shop/a", "one", "20", 1)
 		settle(t, db, ix, "", map[resource.Key]store.Settled{"shop/a": dead(a, "20", 1)})
 		later := store.Gone{UID: "one", Version: "7", AsOf: "30", Epoch: 300}
-		if got := newIndexer(t, db, nil).Owed("shop/a", later); got != later {
+		if got := newIndexer(t, db, nil).Announcements().Owed("shop/a", later); got != later {
 			t.Errorf("owed is %+v, want %+v", got, later)
 		}
 	})

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -42,22 +41,20 @@ type Indexer struct {
 	db  *DB
 	id  uint32
 	cfg IndexerConfig
-	// unmarked: the current list began when nothing was known. Owned by the controller.
-	unmarked bool
 
 	mu sync.RWMutex
 	// overlay has the newest state of each object with unsettled changes. It is read before the
 	// database, and copied before an iterator is opened: what a commit moves from one to the other
 	// is then seen in both, never in neither.
-	overlay  map[resource.Key]Settled
-	records  *recordCache // what was committed since the start
-	uncached *uncached    // nil: what is not cached may be in the database
-	indexes  map[string]*index
-	// announced are the objects of which an Added may have been sent, and nothing is settled.
-	announced map[resource.Key][]announcement
-	left      atomic.Int64 // those of them of an earlier run
-	behind    behind
-	selection atomic.Int64 // see Selection
+	overlay   map[resource.Key]Settled
+	records   *recordCache // what was committed since the start
+	uncached  *uncached    // nil: what is not cached may be in the database
+	indexes   map[string]*index
+	announced Announcements
+	listing   Listing
+	behind    Behind
+	meta      *Meta
+	log       Log
 }
 
 // Indexer opens the state of one informer. Only one Indexer per name may be open.
@@ -69,17 +66,37 @@ func (db *DB) Indexer(cfg IndexerConfig) (*Indexer, error) {
 	ix := &Indexer{
 		db: db, id: id, cfg: cfg, overlay: map[resource.Key]Settled{},
 		records: newRecordCache(), indexes: map[string]*index{},
-		announced: map[resource.Key][]announcement{},
 	}
+	ix.announced.ix, ix.announced.byKey = ix, map[resource.Key][]announcement{}
+	ix.listing.ix, ix.behind.ix = ix, ix
 	for name, fn := range cfg.Indexes {
 		ix.indexes[name] = newIndex(fn)
 	}
-	if err := errors.Join(ix.loadSelection(), ix.loadAnnounced(), ix.buildIndexes(),
-		ix.checkEmpty(), ix.countBehind()); err != nil {
+	if ix.meta, err = db.newMeta(id, cfg.Name); err != nil {
+		return nil, err
+	}
+	ix.log = Log{db, id}
+	if err := errors.Join(ix.announced.load(), ix.buildIndexes(),
+		ix.checkEmpty(), ix.behind.load()); err != nil {
 		return nil, fmt.Errorf("state of informer %s: %w", cfg.Name, err)
 	}
 	return ix, nil
 }
+
+// Meta is what is known of the unit beside its objects and its log.
+func (ix *Indexer) Meta() *Meta { return ix.meta }
+
+// Announcements are the objects of which an Added may have been sent, and nothing is settled.
+func (ix *Indexer) Announcements() *Announcements { return &ix.announced }
+
+// Listing is the list that is being worked through.
+func (ix *Indexer) Listing() *Listing { return &ix.listing }
+
+// Behind are the objects of which the database has the body of an earlier version only.
+func (ix *Indexer) Behind() *Behind { return &ix.behind }
+
+// Log is the part of the unit's change log that lies on disk.
+func (ix *Indexer) Log() Log { return ix.log }
 
 // informerID returns the number of an informer's keys, a new one if there is none.
 func (db *DB) informerID(cfg IndexerConfig) (uint32, error) {
@@ -102,11 +119,11 @@ func (db *DB) informerID(cfg IndexerConfig) (uint32, error) {
 	b.put(key, append(binary.BigEndian.AppendUint32(nil, id), cfg.Scope...))
 	if before := string(value[4:]); !cfg.Narrowing.from(before) {
 		position, err := db.get(prefix(spacePosition, id))
-		if b.fail(err); position != nil {
+		if b.Fail(err); position != nil {
 			b.forgetPosition(id)
 		}
 		if !cfg.Narrowing.same(before) {
-			b.reselect(&Indexer{db: db, id: id})
+			b.reselect(id)
 		}
 	}
 	if cfg.Narrowing.Keep != nil {
@@ -230,14 +247,14 @@ type Settled struct {
 
 // Forget drops from the overlay what a commit has made durable. Newer changes stay.
 func (ix *Indexer) Forget(settled map[resource.Key]Settled) {
+	ix.announced.forget(settled)
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
 	for key, s := range settled {
 		if over, ok := ix.overlay[key]; ok && over.Seq <= s.Seq {
 			delete(ix.overlay, key)
 		}
-		ix.forgetAnnouncedLocked(key, s.Seq)
 		ix.cacheLocked(key, s.Record)
 	}
-	ix.rememberBehindLocked()
+	ix.behind.committedLocked()
 }

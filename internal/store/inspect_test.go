@@ -31,7 +31,7 @@ func leaveState(t *testing.T, dir string) *store.DB {
 		"shop/b": live(pod(t, "b", "6"), 2),
 		"shop/c": dead(pod(t, "c", "6"), "12", 3),
 	})
-	testkit.OK(t, ix.Mark([]resource.Key{"shop/a"}))
+	testkit.OK(t, ix.Listing().Mark([]resource.Key{"shop/a"}))
 	waiting := db.NewBatch()
 	waiting.AppendLog(ix, store.LogEntry{Position: 3, Data: []byte("12345")})
 	waiting.AppendLog(ix, store.LogEntry{Position: 4, Data: []byte("1234567")})
@@ -282,6 +282,12 @@ func TestADamagedBlockIsToldByWhoeverReadsIt(t *testing.T) {
 	}
 
 	in := inspect(t, dir)
+	if _, err := in.Check(); !errors.Is(err, store.ErrDamaged) || !strings.Contains(err.Error(), "checksum") {
+		t.Errorf("Check: %v, want ErrDamaged", err)
+	}
+	if readable, err := cacheUnit(t, in, "third/pods").Check(); !errors.Is(err, store.ErrDamaged) || readable == 2000 {
+		t.Errorf("Check of the unit: %d are readable, %v", readable, err)
+	}
 	_, err = cacheUnit(t, in, "third/pods").Usage()
 	if !errors.Is(err, store.ErrDamaged) || !strings.Contains(err.Error(), "checksum") || strings.Contains(err.Error(), "\n") {
 		t.Errorf("Usage: %v, want ErrDamaged, in one line", err)

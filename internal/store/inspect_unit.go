@@ -20,7 +20,7 @@ type Unit struct {
 
 // Position is where the unit will resume, zero when it will begin with a list.
 func (u Unit) Position() (Position, error) {
-	p, err := u.ix.Position()
+	p, err := (&Meta{db: u.ix.db, id: u.ix.id, name: u.Name}).Position()
 	return p, u.ix.db.readError(err)
 }
 

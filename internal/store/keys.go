@@ -10,14 +10,10 @@ import (
 // Key space of the database. Every key of an informer begins with a letter and the informer's
 // number.
 const (
-	spaceMeta      = 'M' // name -> format version, cluster, secret
-	spaceInformer  = 'I' // name -> number and scope
-	spacePosition  = 'p' // -> Position; see GapOwed
-	spaceEpoch     = 'e' // -> Epoch; sink -> SinkEpochs
-	spaceSelection = 'f' // -> how often something else was selected
-	// -> nothing: the server's history is another, and the list that follows from that has not
-	// begun
-	spaceDiverged = 'u'
+	spaceDB       = 'M' // name -> format version, cluster, secret
+	spaceInformer = 'I' // name -> number and scope
+	spacePosition = 'p' // -> Position
+	spaceMeta     = 'u' // -> metaRecord; sink -> SinkEpochs
 	spaceRecord   = 'r' // object key -> Record
 	spaceBody     = 'b' // object key -> body
 	// version, object key -> nothing: the records of deleted objects, in order of version
@@ -25,24 +21,21 @@ const (
 	spaceLog       = 'l' // position -> a change of the log
 	spaceCursor    = 'c' // listener -> where it stands in the log
 	spaceSink      = 's' // sink -> where its broker's log is to be read from after a crash
-	spaceRedaction = 'x' // -> what was taken out of the bodies and the log
 	spaceMark      = 'm' // object key -> nothing: listed since the last ReplaceBegin
 	// object key, uid, the version where it is not the first -> an announcement
 	spaceAnnounced = 'a'
 	spaceBehind    = 'o' // object key -> nothing: its body is of an earlier version than its record
 	spaceNamespace = 'n' // name -> where it stands, where namespaces are selected
-	spaceSince     = 'h' // -> the version since which every change is known
 	spaceOmits     = 'k' // sink -> the keys by which versions are left out; see Omits
 )
 
 // unitSpaces are all spaces whose keys begin with an informer's number: what a reset empties.
 var unitSpaces = []byte{
-	spacePosition, spaceRecord, spaceBody, spaceEpoch, spaceTombstone, spaceLog,
-	spaceCursor, spaceRedaction, spaceMark, spaceAnnounced, spaceNamespace, spaceBehind,
-	spaceSelection, spaceDiverged, spaceSince, spaceOmits,
+	spacePosition, spaceMeta, spaceRecord, spaceBody, spaceTombstone, spaceLog, spaceCursor,
+	spaceMark, spaceAnnounced, spaceNamespace, spaceBehind, spaceOmits,
 }
 
-func metaKey(name string) []byte { return append([]byte{spaceMeta}, name...) }
+func metaKey(name string) []byte { return append([]byte{spaceDB}, name...) }
 
 func informerKey(name string) []byte { return append([]byte{spaceInformer}, name...) }
 

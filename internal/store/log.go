@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -11,6 +12,18 @@ import (
 
 // The part of an informer's change log that lies on disk. What an entry means, and what a cursor
 // says, is the informer's matter.
+
+// Log reads it, and reports whether it can grow.
+type Log struct {
+	db *DB
+	id uint32
+}
+
+// Available reports whether commits can be made: what can't be committed stays in memory.
+func (l Log) Available() bool { return l.db.Unavailable() == nil }
+
+// WaitAvailable waits until commits can be made, or until ctx ends.
+func (l Log) WaitAvailable(ctx context.Context) error { return l.db.waitAvailable(ctx) }
 
 // LogEntry is one change of an informer's log on disk.
 type LogEntry struct {
@@ -29,24 +42,7 @@ func (b *Batch) AppendLog(ix *Indexer, e LogEntry) { b.put(logKey(ix.id, e.Posit
 // another should not overlap: Pebble cuts overlapping range deletes into pieces, and n of them into
 // n² in the worst case.
 func (b *Batch) TrimLog(ix *Indexer, from, before uint64) {
-	b.fail(b.batch.DeleteRange(logKey(ix.id, from), logKey(ix.id, before), nil))
-}
-
-// CutLog drops the entries before a position, durably and at once, and writes what is given:
-// entries that stay, or that come in the place of some that were dropped, and where listeners
-// stand.
-func (ix *Indexer) CutLog(before uint64, entries []LogEntry, cursors map[string][]byte) error {
-	b := ix.db.NewBatch()
-	if before > 0 {
-		b.TrimLog(ix, 0, before)
-	}
-	for _, e := range entries {
-		b.AppendLog(ix, e)
-	}
-	for listener, cursor := range cursors {
-		b.SetCursor(ix, listener, cursor)
-	}
-	return b.Commit()
+	b.Fail(b.batch.DeleteRange(logKey(ix.id, from), logKey(ix.id, before), nil))
 }
 
 // SetCursor writes where a listener stands.
@@ -72,7 +68,7 @@ func (db *DB) SinkRecalled(sink string) ([]byte, error) { return db.get(recalled
 // empty for nothing. Its bytes are the publisher's matter.
 func (b *Batch) SetSinkRecalled(sink string, ids []byte) {
 	if len(ids) == 0 {
-		b.fail(b.batch.Delete(recalledKey(sink), nil))
+		b.Fail(b.batch.Delete(recalledKey(sink), nil))
 		return
 	}
 	b.put(recalledKey(sink), ids)
@@ -82,8 +78,8 @@ func (b *Batch) SetSinkRecalled(sink string, ids []byte) {
 func recalledKey(sink string) []byte { return append([]byte{spaceSink}, sink+"\x00recalled"...) }
 
 // Cursors reads where the listeners stood at the last commit.
-func (ix *Indexer) Cursors() (map[string][]byte, error) {
-	it, err := ix.iterator(spaceCursor)
+func (l Log) Cursors() (map[string][]byte, error) {
+	it, err := l.db.iterator(l.id, spaceCursor, "")
 	if err != nil {
 		return nil, err
 	}
@@ -94,10 +90,10 @@ func (ix *Indexer) Cursors() (map[string][]byte, error) {
 	return cursors, wrap(errors.Join(it.Error(), it.Close()))
 }
 
-// LogBounds gives the position of the first entry on disk and the one behind the last; both 0 when
+// Bounds gives the position of the first entry on disk and the one behind the last; both 0 when
 // there is none.
-func (ix *Indexer) LogBounds() (first, next uint64, err error) {
-	it, err := ix.iterator(spaceLog)
+func (l Log) Bounds() (first, next uint64, err error) {
+	it, err := l.db.iterator(l.id, spaceLog, "")
 	if err != nil {
 		return 0, 0, err
 	}
@@ -110,13 +106,13 @@ func (ix *Indexer) LogBounds() (first, next uint64, err error) {
 	return first, next, wrap(errors.Join(it.Error(), it.Close()))
 }
 
-// Log yields the entries from one position up to, and without, another. An entry's data is valid
-// until the next.
-func (ix *Indexer) Log(from, to uint64) iter.Seq2[LogEntry, error] {
+// Entries yields the entries from one position up to, and without, another. An entry's data is
+// valid until the next.
+func (l Log) Entries(from, to uint64) iter.Seq2[LogEntry, error] {
 	return func(yield func(LogEntry, error) bool) {
-		it, err := ix.db.pebble.NewIter(&pebble.IterOptions{
-			LowerBound: logKey(ix.id, from),
-			UpperBound: logKey(ix.id, to),
+		it, err := l.db.pebble.NewIter(&pebble.IterOptions{
+			LowerBound: logKey(l.id, from),
+			UpperBound: logKey(l.id, to),
 		})
 		if err != nil {
 			yield(LogEntry{}, wrap(err))

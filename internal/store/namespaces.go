@@ -40,8 +40,8 @@ func parseNamespace(b []byte) (n Namespace, ok bool) {
 }
 
 // Namespaces reads what is known of the namespaces that are selected, or were.
-func (ix *Indexer) Namespaces() (map[string]Namespace, error) {
-	it, err := ix.iterator(spaceNamespace)
+func (m *Meta) Namespaces() (map[string]Namespace, error) {
+	it, err := m.db.iterator(m.id, spaceNamespace, "")
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func (ix *Indexer) Namespaces() (map[string]Namespace, error) {
 		n, ok := parseNamespace(it.Value())
 		if !ok {
 			err = fmt.Errorf("state of informer %s: the entry of namespace %s does not parse; "+
-				"the directory is damaged, or of another version of the bridge", ix.cfg.Name, name)
+				"the directory is damaged, or of another version of the bridge", m.name, name)
 			break
 		}
 		list[name] = n
@@ -66,5 +66,5 @@ func (b *Batch) SetNamespace(ix *Indexer, name string, n Namespace) {
 
 // ForgetNamespace forgets a namespace.
 func (b *Batch) ForgetNamespace(ix *Indexer, name string) {
-	b.fail(b.batch.Delete(objectKey(spaceNamespace, ix.id, resource.Key(name)), nil))
+	b.Fail(b.batch.Delete(objectKey(spaceNamespace, ix.id, resource.Key(name)), nil))
 }

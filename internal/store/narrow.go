@@ -58,7 +58,7 @@ func (db *DB) narrowSpace(space byte, id uint32, keep func(resource.Key) bool) (
 		if keep(key) {
 			continue
 		}
-		b.fail(b.batch.Delete(it.Key(), nil))
+		b.Fail(b.batch.Delete(it.Key(), nil))
 		if b.batch.Count() >= narrowAtOnce {
 			if err := b.Commit(); err != nil {
 				return err

@@ -16,46 +16,52 @@ import (
 // Marks say which objects a list held. They live in the database, so that a relist of a million
 // objects costs no memory; they need not survive a crash, since the relist does not either.
 
-// BeginList forgets which objects were listed: a list of everything begins. While nothing is known
+// Listing is the list of objects that the controller works through. It belongs to the controller.
+type Listing struct {
+	ix       *Indexer
+	unmarked bool // it began when nothing was known
+}
+
+// Begin forgets which objects were listed: a list of everything begins. While nothing is known
 // no object is marked: whatever is known at the list's end was in it.
-func (ix *Indexer) BeginList() error {
-	if err := ix.ClearMarks(); err != nil {
+func (l *Listing) Begin() error {
+	if err := l.Clear(); err != nil {
 		return err
 	}
-	empty, err := ix.Empty()
-	ix.unmarked = empty && err == nil
+	empty, err := l.ix.Empty()
+	l.unmarked = empty && err == nil
 	return err
 }
 
-// ClearMarks forgets which objects were listed: a list of a namespace begins, or a list has ended.
-func (ix *Indexer) ClearMarks() error {
-	if ix.unmarked {
-		ix.unmarked = false
+// Clear forgets which objects were listed: a list of a namespace begins, or a list has ended.
+func (l *Listing) Clear() error {
+	if l.unmarked {
+		l.unmarked = false
 		return nil
 	}
-	begin := prefix(spaceMark, ix.id)
-	batch := ix.db.pebble.NewBatch()
-	return ix.db.finish(batch, pebble.NoSync, batch.DeleteRange(begin, after(begin), nil))
+	begin := prefix(spaceMark, l.ix.id)
+	batch := l.ix.db.pebble.NewBatch()
+	return l.ix.db.finish(batch, pebble.NoSync, batch.DeleteRange(begin, after(begin), nil))
 }
 
 // Mark remembers that objects were listed.
-func (ix *Indexer) Mark(keys []resource.Key) error {
-	if len(keys) == 0 || ix.unmarked {
+func (l *Listing) Mark(keys []resource.Key) error {
+	if len(keys) == 0 || l.unmarked {
 		return nil
 	}
-	batch := ix.db.pebble.NewBatch()
+	batch := l.ix.db.pebble.NewBatch()
 	var errs []error
 	for _, key := range keys {
-		if err := batch.Set(objectKey(spaceMark, ix.id, key), nil, nil); err != nil {
+		if err := batch.Set(objectKey(spaceMark, l.ix.id, key), nil, nil); err != nil {
 			errs = append(errs, err)
 		}
 	}
-	return ix.db.finish(batch, pebble.NoSync, errs...)
+	return l.ix.db.finish(batch, pebble.NoSync, errs...)
 }
 
 // Marked reports whether an object was listed, as far as Mark was told.
-func (ix *Indexer) Marked(key resource.Key) (bool, error) {
-	mark, err := ix.db.get(objectKey(spaceMark, ix.id, key))
+func (l *Listing) Marked(key resource.Key) (bool, error) {
+	mark, err := l.ix.db.get(objectKey(spaceMark, l.ix.id, key))
 	return mark != nil, err
 }
 
@@ -65,22 +71,22 @@ func (ix *Indexer) Marked(key resource.Key) (bool, error) {
 // objects can be missing; of an incomplete one, none. Objects that an earlier run has announced,
 // were not met since, and are not in the list are missing too. It does not see changes that are
 // applied while it runs.
-func (ix *Indexer) Missing(
+func (l *Listing) Missing(
 	version resource.Version, why resource.Relist,
 ) iter.Seq2[resource.Key, error] {
 	anyVersion, in := why.Rewound || why.Left, inNamespace(why.Namespace)
 	return func(yield func(resource.Key, error) bool) {
-		if why.Incomplete || ix.unmarked {
+		if why.Incomplete || l.unmarked {
 			return
 		}
-		marks, err := ix.iteratorOf(spaceMark, in)
+		marks, err := l.ix.iteratorOf(spaceMark, in)
 		if err != nil {
 			yield("", err)
 			return
 		}
 		defer marks.Close()
 		marked := marks.First()
-		for item, err := range ix.all(in) {
+		for item, err := range l.ix.all(in) {
 			if err != nil {
 				yield("", err)
 				return
@@ -102,7 +108,7 @@ func (ix *Indexer) Missing(
 			yield("", fmt.Errorf("state database: %w", err))
 			return
 		}
-		ix.leftMissing(version, anyVersion, in, yield)
+		l.ix.announced.missing(version, anyVersion, in, yield)
 	}
 }
 
@@ -125,8 +131,13 @@ func (ix *Indexer) iterator(space byte) (*pebble.Iterator, error) {
 
 // iteratorOf is one over the keys that begin with in.
 func (ix *Indexer) iteratorOf(space byte, in resource.Key) (*pebble.Iterator, error) {
-	begin := objectKey(space, ix.id, in)
-	it, err := ix.db.pebble.NewIter(&pebble.IterOptions{
+	return ix.db.iterator(ix.id, space, in)
+}
+
+// iterator over the keys of a unit in one space that begin with in.
+func (db *DB) iterator(id uint32, space byte, in resource.Key) (*pebble.Iterator, error) {
+	begin := objectKey(space, id, in)
+	it, err := db.pebble.NewIter(&pebble.IterOptions{
 		LowerBound: begin,
 		UpperBound: after(begin),
 	})
@@ -139,10 +150,11 @@ func (ix *Indexer) iteratorOf(space byte, in resource.Key) (*pebble.Iterator, er
 // Empty reports whether no object was ever known or announced; a deleted one that is not forgotten
 // counts as known.
 func (ix *Indexer) Empty() (bool, error) {
-	ix.mu.RLock()
 	// read first: what a commit moves from there to the database is then found in one of them
-	onWay := len(ix.overlay) + len(ix.announced)
+	ix.mu.RLock()
+	onWay := len(ix.overlay)
 	ix.mu.RUnlock()
+	onWay += ix.announced.count()
 	if onWay > 0 {
 		return false, nil
 	}

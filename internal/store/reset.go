@@ -67,8 +67,8 @@ func (db *DB) reset(unit string, keepObjects bool) error {
 	}
 	for _, space := range unitSpaces {
 		begin := prefix(space, id)
-		b.fail(b.batch.DeleteRange(begin, after(begin), nil))
+		b.Fail(b.batch.DeleteRange(begin, after(begin), nil))
 	}
-	b.fail(b.batch.Delete(key, nil)) // its number is not reused
+	b.Fail(b.batch.Delete(key, nil)) // its number is not reused
 	return b.Commit()
 }

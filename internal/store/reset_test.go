@@ -52,7 +52,7 @@ func TestAResetForgetsOneUnitAndNothingElse(t *testing.T) {
 	}
 	ix := newIndexer(t, db, nil)
 	want(t, keys(t, ix))
-	if pos, err := ix.Position(); err != nil || pos.Version != "" {
+	if pos, err := ix.Meta().Position(); err != nil || pos.Version != "" {
 		t.Errorf("Position: %+v, %v", pos, err)
 	}
 }
@@ -80,10 +80,10 @@ func TestAResetThatKeepsObjectsForgetsThePosition(t *testing.T) {
 	ix, err := openDB(t, dir).Indexer(store.IndexerConfig{Name: "all/pods", Type: pods, Scope: "labels=app=x"})
 	testkit.OK(t, err)
 	want(t, keys(t, ix), "shop/a@5", "shop/b@6")
-	if pos, err := ix.Position(); err != nil || pos.Version != "" {
+	if pos, err := ix.Meta().Position(); err != nil || pos.Version != "" {
 		t.Errorf("Position: %+v, %v", pos, err)
 	}
-	if owed, err := ix.GapOwed(); !owed || err != nil {
+	if owed, err := ix.Meta().GapOwed(); !owed || err != nil {
 		t.Errorf("a gap is owed: %v, %v", owed, err)
 	}
 }

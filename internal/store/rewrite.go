@@ -6,17 +6,6 @@ import (
 	"errors"
 )
 
-// Redaction names what was removed from the informer's bodies and log; "" for nothing.
-func (ix *Indexer) Redaction() (string, error) {
-	value, err := ix.db.get(prefix(spaceRedaction, ix.id))
-	return string(value), wrap(err)
-}
-
-// SetRedaction sets it, durably.
-func (ix *Indexer) SetRedaction(name string) error {
-	return wrap(ix.db.set(prefix(spaceRedaction, ix.id), []byte(name)))
-}
-
 // Rewrite rewrites all bodies, those of announcements too, and all entries of the log. When it
 // returns nil, nothing of the old ones is on disk, except what the file system keeps. It is for an
 // Indexer that nothing else uses yet.

@@ -44,7 +44,7 @@ func TestDiskShare(t *testing.T) {
 			free.Store(c.free)
 			time.Sleep(2 * time.Second) // it is checked once a second
 			testkit.OK(t, db.NewBatch().Commit())
-			if got := ix.Room(c.used); got != c.want {
+			if got := ix.Log().Room(c.used); got != c.want {
 				t.Errorf("%d bytes are used, %d are free: room %v", c.used, c.free, got)
 			}
 		}

@@ -26,8 +26,8 @@ func TestATableOfBodiesHoldsNothingElse(t *testing.T) {
 			list = append(list, store.Announcement{Key: key, Object: obj, Seq: uint64(n*10 + i + 1), Unknown: true})
 			settled[key] = live(obj, uint64(n*10+i+1))
 		}
-		testkit.OK(t, ix.Mark(slices.Collect(maps.Keys(settled))))
-		testkit.OK(t, ix.Announce(list))
+		testkit.OK(t, ix.Listing().Mark(slices.Collect(maps.Keys(settled))))
+		testkit.OK(t, ix.Announcements().Announce(list))
 		settle(t, db, ix, "", settled)
 		tables, err := db.FlushedTables()
 		testkit.OK(t, err)

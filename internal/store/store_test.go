@@ -53,7 +53,7 @@ func settle(t *testing.T, db *store.DB, ix *store.Indexer, watermark resource.Ve
 	t.Helper()
 	batch := db.NewBatch()
 	if watermark != "" {
-		batch.SetPosition(ix, watermark)
+		batch.SetPosition(ix, watermark, 0)
 	}
 	for key, s := range settled {
 		batch.Settle(ix, key, s)
@@ -143,7 +143,7 @@ func TestACrashLeavesTheLastSettledState(t *testing.T) {
 	if err != nil || string(obj.Raw) != string(one.Raw) || obj.Version != "1" || obj.UID != one.UID {
 		t.Fatalf("Object: %+v, %v; want version 1, byte for byte", obj, err)
 	}
-	pos, err := ix.Position()
+	pos, err := ix.Meta().Position()
 	if err != nil || pos.Version != "1" {
 		t.Errorf("Position: %+v, %v", pos, err)
 	}
@@ -220,10 +220,10 @@ func TestMissingAreTheKnownThatWereNotListed(t *testing.T) {
 		"shop/newer":  live(pod(t, "newer", "100"), 3),
 	})
 	ix.Update("shop/onway", live(pod(t, "onway", "5"), 4))
-	testkit.OK(t, ix.ClearMarks())
-	testkit.OK(t, ix.Mark([]resource.Key{"shop/listed", "shop/unknown"}))
+	testkit.OK(t, ix.Listing().Clear())
+	testkit.OK(t, ix.Listing().Mark([]resource.Key{"shop/listed", "shop/unknown"}))
 	missing := func(rewound bool) (out []string) {
-		for m, err := range ix.Missing("50", resource.Relist{Rewound: rewound}) {
+		for m, err := range ix.Listing().Missing("50", resource.Relist{Rewound: rewound}) {
 			testkit.OK(t, err)
 			out = append(out, string(m))
 		}
@@ -231,7 +231,7 @@ func TestMissingAreTheKnownThatWereNotListed(t *testing.T) {
 	}
 	want(t, missing(false), "shop/gone", "shop/onway")
 	want(t, missing(true), "shop/gone", "shop/newer", "shop/onway")
-	testkit.OK(t, ix.ClearMarks())
+	testkit.OK(t, ix.Listing().Clear())
 	want(t, missing(false), "shop/gone", "shop/listed", "shop/onway")
 }
 
@@ -241,16 +241,16 @@ func TestAListMarksObjectsWhenSomethingWasKnown(t *testing.T) {
 	ix := newIndexer(t, openDB(t, ""), nil)
 	list := func(keys ...resource.Key) {
 		t.Helper()
-		testkit.OK(t, ix.BeginList())
+		testkit.OK(t, ix.Listing().Begin())
 		for i, key := range keys {
 			ix.Update(key, live(pod(t, string(key[len("shop/"):]), "5"), uint64(i+1)))
 		}
-		testkit.OK(t, ix.Mark(keys))
+		testkit.OK(t, ix.Listing().Mark(keys))
 	}
 	check := func(marks int, missing ...string) {
 		t.Helper()
 		var got []string
-		for m, err := range ix.Missing("50", resource.Relist{}) {
+		for m, err := range ix.Listing().Missing("50", resource.Relist{}) {
 			testkit.OK(t, err)
 			got = append(got, string(m))
 		}
@@ -263,7 +263,7 @@ func TestAListMarksObjectsWhenSomethingWasKnown(t *testing.T) {
 	check(0)
 	list("shop/a", "shop/c") // the first broke off
 	check(2, "shop/b")
-	testkit.OK(t, ix.ClearMarks())
+	testkit.OK(t, ix.Listing().Clear())
 	check(0, "shop/a", "shop/b", "shop/c")
 }
 
@@ -317,7 +317,7 @@ func TestInformersDoNotSeeEachOthersState(t *testing.T) {
 	testkit.OK(t, err)
 	settle(t, db, first, "7", map[resource.Key]store.Settled{"shop/a": live(pod(t, "a", "1"), 1)})
 	want(t, keys(t, second))
-	if pos, err := second.Position(); pos.Version != "" || err != nil {
+	if pos, err := second.Meta().Position(); pos.Version != "" || err != nil {
 		t.Errorf("Position: %+v, %v", pos, err)
 	}
 }
@@ -329,7 +329,7 @@ func TestAnotherScopeForgetsThePositionAndKeepsTheState(t *testing.T) {
 	settle(t, db, ix, "7", map[resource.Key]store.Settled{"shop/a": live(pod(t, "a", "1"), 1)})
 	ix, err = db.Indexer(store.IndexerConfig{Name: "x", Type: pods, Scope: "app=b"})
 	testkit.OK(t, err)
-	if pos, err := ix.Position(); pos.Version != "" || err != nil {
+	if pos, err := ix.Meta().Position(); pos.Version != "" || err != nil {
 		t.Errorf("Position: %+v, %v", pos, err)
 	}
 	want(t, keys(t, ix), "shop/a@1")

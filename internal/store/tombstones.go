@@ -21,9 +21,12 @@ func (b *Batch) DropPassed(ix *Indexer, watermark resource.Version) (more bool) 
 		after(tombstoneKey(ix.id, watermark, ""))) != nil
 }
 
-// DropTombstones forgets all deleted objects of an informer, durably: after the server's history
-// went back, their versions mean nothing. A crash amid that leaves some of them.
-func (ix *Indexer) DropTombstones() error {
+// Rewind prepares for another history of the server: it forgets all deleted objects of an informer,
+// durably, since their versions mean nothing any more. A crash amid that leaves some of them. And
+// the next state of each object writes its body, since the one that is there may be of the lost
+// history.
+func (ix *Indexer) Rewind() error {
+	ix.dropCache()
 	return ix.dropAllTombstones(func(b *Batch) error {
 		return ix.db.finish(b.batch, ix.db.sync,
 			b.errs...)
@@ -49,7 +52,7 @@ func (ix *Indexer) dropAllTombstones(commit func(*Batch) error) error {
 func (b *Batch) dropTombstones(ix *Indexer, from, end []byte) (next []byte) {
 	it, err := ix.db.pebble.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: end})
 	if err != nil {
-		b.fail(err)
+		b.Fail(err)
 		return nil
 	}
 	n := 0
@@ -60,25 +63,25 @@ func (b *Batch) dropTombstones(ix *Indexer, from, end []byte) (next []byte) {
 	if it.Valid() {
 		next = append([]byte{}, it.Key()...)
 	}
-	b.fail(it.Close())
+	b.Fail(it.Close())
 	return next
 }
 
 func (b *Batch) dropTombstone(ix *Indexer, tombstone []byte) {
 	// One by one: ranges that all begin at the same key would overlap, and Pebble keeps n of them
 	// in memory as n² pieces.
-	b.fail(b.batch.Delete(tombstone, nil))
+	b.Fail(b.batch.Delete(tombstone, nil))
 	tail := tombstone[len(prefix(spaceTombstone, ix.id)):]
 	versionEnd := 1 + int(tail[0])
 	version, key := resource.Version(tail[1:versionEnd]), resource.Key(tail[versionEnd:])
 	record := objectKey(spaceRecord, ix.id, key)
 	value, err := ix.db.get(record)
 	if err != nil {
-		b.fail(err)
+		b.Fail(err)
 		return
 	}
 	if rec, err := parseRecord(value); value != nil && err == nil && rec.Deleted &&
 		rec.Version == version {
-		b.fail(b.batch.Delete(record, nil))
+		b.Fail(b.batch.Delete(record, nil))
 	}
 }

@@ -32,7 +32,7 @@ func TestManyTombstonesAreDroppedInSeveralBatches(t *testing.T) {
 	ix := newIndexer(t, db, nil)
 	buried(t, db, ix, 25_000)
 	b := db.NewBatch()
-	more := b.SetPosition(ix, "1001")
+	more := b.SetPosition(ix, "1001", 0)
 	if size := b.Len(); size > 2<<20 {
 		t.Errorf("the batch has %d bytes", size)
 	}
@@ -46,7 +46,7 @@ func TestManyTombstonesAreDroppedInSeveralBatches(t *testing.T) {
 		testkit.OK(t, b.Commit())
 	}
 	buried(t, db, ix, 25_000)
-	testkit.OK(t, ix.DropTombstones())
+	testkit.OK(t, ix.Rewind())
 	if got := graves(t, ix); got != 0 {
 		t.Errorf("%d tombstones are left", got)
 	}

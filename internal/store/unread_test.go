@@ -18,26 +18,26 @@ func TestUnread(t *testing.T) {
 	}
 	is := func(now, later bool) {
 		t.Helper()
-		if got := ix.Unread("shop/a"); got != now {
+		if got := ix.Announcements().Unread("shop/a"); got != now {
 			t.Errorf("unread: %v, want %v", got, now)
 		}
-		if got := newIndexer(t, db, nil).Unread("shop/a"); got != later { // as after a crash
+		if got := newIndexer(t, db, nil).Announcements().Unread("shop/a"); got != later { // as after a crash
 			t.Errorf("unread after a restart: %v, want %v", got, later)
 		}
 	}
 	commit(1)
 	is(false, false)
-	testkit.OK(t, ix.MarkUnread("shop/a", "one", 2))
-	testkit.OK(t, ix.MarkUnread("shop/a", "one", 3))
+	testkit.OK(t, ix.Announcements().MarkUnread("shop/a", "one", 2))
+	testkit.OK(t, ix.Announcements().MarkUnread("shop/a", "one", 3))
 	is(true, true)
 	want(t, left(newIndexer(t, db, nil), "shop/a"))
-	ix.Meet("shop/a", "one", "7", 4) // the next version, which is not settled
+	ix.Announcements().Meet("shop/a", "one", "7", 4) // the next version, which is not settled
 	is(false, true)
-	testkit.OK(t, ix.MarkUnread("shop/a", "one", 5))
+	testkit.OK(t, ix.Announcements().MarkUnread("shop/a", "one", 5))
 	is(true, true)
 	commit(4)
 	is(true, true) // the second is behind it
-	ix.Meet("shop/a", "one", "9", 6)
+	ix.Announcements().Meet("shop/a", "one", "9", 6)
 	commit(6)
 	is(false, false)
 	if empty, err := ix.Empty(); empty || err != nil {

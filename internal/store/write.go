@@ -76,19 +76,16 @@ func (db *DB) Unavailable() error {
 	return db.leftLocked()
 }
 
-// WaitAvailable waits until commits can be made, or until ctx ends.
-func (ix *Indexer) WaitAvailable(ctx context.Context) error {
+// waitAvailable waits until commits can be made, or until ctx ends.
+func (db *DB) waitAvailable(ctx context.Context) error {
 	const again = 100 * time.Millisecond
-	for !ix.Available() {
+	for db.Unavailable() != nil {
 		if err := ratelimit.Sleep(ctx, again); err != nil {
 			return err
 		}
 	}
 	return nil
 }
-
-// Available reports whether commits can be made.
-func (ix *Indexer) Available() bool { return ix.db.Unavailable() == nil }
 
 // leftLocked returns an error while a commit that was abandoned is still to be written: it must not
 // be written after a later one.

@@ -17,7 +17,7 @@ import (
 
 func item(op event.Op, group, resource, namespace, name string) *publisher.Item {
 	return &publisher.Item{Message: sinks.Message{Event: &event.Event{
-		ID: "u/" + name, Op: op, Group: group, Resource: resource, Kind: "Thing", Namespace: namespace, Name: name, Informer: "all", Manager: "kubectl",
+		ID: "u/" + name, Op: op, Routing: event.Routing{Group: group}, ObjectAttributes: event.ObjectAttributes{Resource: resource, Kind: "Thing", Namespace: namespace, Name: name}, Informer: "all", OriginAttributes: event.OriginAttributes{Manager: "kubectl"},
 		Subject: "apis/" + namespace + "/" + resource + "/" + name, Observed: time.Now().Add(-time.Second), Data: []byte(`{"ab":"` + strings.Repeat("é", 10_000) + `"}`),
 	}}}
 }
@@ -133,7 +133,7 @@ func TestAnEventIsACopy(t *testing.T) {
 	w := watch(t, h, tail.Options{})
 	it := item(event.Added, "", "pods", "shop", "web")
 	h.Settled("lake", []*publisher.Item{it})
-	*it.Message.Event = event.Event{Name: "another"} // as its owner does with a settled one
+	*it.Message.Event = event.Event{ObjectAttributes: event.ObjectAttributes{Name: "another"}} // as its owner does with a settled one
 	if e := next(t, w).Events[0]; e.Name != "web" {
 		t.Errorf("got %+v", e)
 	}

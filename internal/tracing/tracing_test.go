@@ -68,7 +68,7 @@ func items(parent func(source, id string) string, ids ...string) []*publisher.It
 	var list []*publisher.Item
 	for _, id := range ids {
 		list = append(list, &publisher.Item{Message: sinks.Message{Event: &event.Event{
-			ID: id, Source: "/clusters/test", Type: "dev.kubebridge.resource.added", Subject: "api/v1/namespaces/shop/pods/" + id, Namespace: "shop", Informer: "all",
+			ID: id, Source: "/clusters/test", Type: "dev.kubebridge.resource.added", Subject: "api/v1/namespaces/shop/pods/" + id, ObjectAttributes: event.ObjectAttributes{Namespace: "shop"}, Informer: "all",
 			Data: []byte(`{"secret":"hunter2"}`), Observed: time.Now().Add(-time.Second), TraceParent: parent("/clusters/test", id),
 		}}})
 	}

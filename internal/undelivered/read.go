@@ -23,6 +23,7 @@ type Entry struct {
 	ID    string `json:"id"`
 	Bytes int64  `json:"bytes"`
 	Refusal
+	Routing Routing `json:"routing,omitzero"`
 	// Event is the structured CloudEvent.
 	Event json.RawMessage `json:"event,omitempty"`
 	// Problem says why the file cannot be read. Then only ID, Sink and Bytes are known.
@@ -46,22 +47,50 @@ func List(dir string) ([]Entry, error) {
 	}
 	var all []Entry
 	for _, name := range names {
-		e := Entry{ID: strings.TrimSuffix(path.Base(name), ".json")}
-		raw, err := root.ReadFile(name)
+		e, err := read(root, name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // removed since
 		}
-		if err == nil {
-			err = json.Unmarshal(raw, &e)
-		}
-		if err != nil {
-			e.Problem = err.Error()
-		}
-		e.Sink, e.Bytes = path.Dir(name), int64(len(raw))
 		all = append(all, e)
 	}
 	slices.SortStableFunc(all, func(a, b Entry) int { return a.Kept.Compare(b.Kept) })
 	return all, nil
+}
+
+// Read returns one event of a folder, by the name of its sink and its whole ID: ErrUnknown.
+func Read(dir, sink, id string) (Entry, error) {
+	if path.Base(sink) != sink || path.Base(id) != id {
+		return Entry{}, fmt.Errorf("%q of sink %q: %w", id, sink, ErrUnknown)
+	}
+	root, err := os.OpenRoot(dir)
+	if err == nil {
+		defer root.Close()
+		var e Entry
+		if e, err = read(root, path.Join(sink, id+".json")); err == nil {
+			return e, nil
+		}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		err = ErrUnknown
+	}
+	return Entry{}, fmt.Errorf("%s of sink %s: %w", id, sink, err)
+}
+
+// read reads a file. What it holds may be damaged; then the entry has a Problem.
+func read(root *os.Root, name string) (e Entry, err error) {
+	raw, err := root.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return e, err
+	}
+	e.ID = strings.TrimSuffix(path.Base(name), ".json")
+	if err == nil {
+		err = json.Unmarshal(raw, &e)
+	}
+	if err != nil {
+		e.Problem = err.Error()
+	}
+	e.Sink, e.Bytes = path.Dir(name), int64(len(raw))
+	return e, nil
 }
 
 // Find returns the one event whose ID begins with the prefix: ErrUnknown, ErrAmbiguous.

@@ -20,8 +20,8 @@ import (
 )
 
 // ErrFull is returned by Keep when the files would be larger than their bound.
-var ErrFull = errors.New("the folder of undelivered events is full: take files away, or raise " +
-	"state.maxUndeliveredBytes")
+var ErrFull = errors.New("the folder of undelivered events is full: send or remove some " +
+	"(bridge undelivered), or raise state.maxUndeliveredBytes")
 
 // Config of a Folder.
 type Config struct {
@@ -117,12 +117,17 @@ func fileName(e *event.Event) string {
 	return hex.EncodeToString(sum[:])[:digits] + ".json"
 }
 
+// encode appends the event by hand: json.Marshal would write other bytes of its payload.
 func encode(e *event.Event, why Refusal) ([]byte, error) {
 	raw, err := json.Marshal(struct {
 		Refusal
-		Event json.RawMessage `json:"event"`
-	}{why, event.AppendStructured(nil, e)})
-	return append(raw, '\n'), err
+		Routing Routing `json:"routing,omitzero"`
+	}{why, routingOf(e)})
+	if err != nil {
+		return nil, err
+	}
+	raw = append(raw[:len(raw)-1], `,"event":`...)
+	return append(event.AppendStructured(raw, e), "}\n"...), nil
 }
 
 // write makes a file that is whole or not there.

@@ -25,7 +25,7 @@ func debeziumStream(t *testing.T) []event.Event {
 	change := func(op event.Op, before, version string, later time.Duration) event.Event {
 		c := event.Change{
 			Op: op, Key: "n/a", UID: "u", Version: resource.Version(version), Before: resource.Version(before), Object: object(version),
-			Time: at.Add(later), TimeSource: event.TimeObserved, Initial: before == "",
+			Origin: event.Origin{Time: at.Add(later), TimeSource: event.TimeObserved}, Initial: before == "",
 		}
 		if op == event.Updated {
 			c.Old = object(before)

@@ -52,7 +52,7 @@ func stream(t *testing.T, text string) (events []event.Event) {
 func aboutPods(op, version, data string) event.Event {
 	return event.Event{
 		ID: "all/pods/" + op + "/" + version, Source: "/clusters/dev", Type: "dev.kubebridge.informer." + op, Op: event.Op(op),
-		PartitionKey: "pods", Resource: "pods", Version: "v1", Informer: "all", ResourceVersion: version, Data: []byte(data),
+		PartitionKey: "pods", ObjectAttributes: event.ObjectAttributes{Resource: "pods", ResourceVersion: version}, Routing: event.Routing{Version: "v1"}, Informer: "all", Data: []byte(data),
 	}
 }
 
@@ -61,8 +61,11 @@ func podEvent(t *testing.T, words []string) event.Event {
 	t.Helper()
 	op, name, uid, version := words[0], words[1], words[2], words[3]
 	e := event.Event{
-		Source: "/clusters/dev", Type: "dev.kubebridge.resource." + op, Op: event.Op(op), Version: "v1", APIVersion: "v1", Kind: "Pod",
-		Resource: "pods", Namespace: "shop", Name: name, UID: uid, ResourceVersion: version, Informer: "all",
+		Source: "/clusters/dev", Type: "dev.kubebridge.resource." + op, Op: event.Op(op), Routing: event.Routing{Version: "v1"}, ObjectAttributes: event.ObjectAttributes{
+			APIVersion: "v1", Kind: "Pod", Resource: "pods", Namespace: "shop", Name: name,
+			UID: uid, ResourceVersion: version,
+		},
+		Informer:     "all",
 		PartitionKey: "pods/shop/" + name, Subject: "api/v1/namespaces/shop/pods/" + name,
 		Data: fmt.Appendf(nil, `{"metadata":{"name":%q,"namespace":"shop","uid":%q,"resourceVersion":%q}}`, name, uid, version),
 	}

@@ -80,8 +80,11 @@ func TestPlantedFaults(t *testing.T) {
 func TestMemory(t *testing.T) {
 	const objects, most = 200_000, 200
 	e := event.Event{
-		Source: "/clusters/prod", Type: "dev.kubebridge.resource.added", APIVersion: "v1", Version: "v1", Kind: "Pod", Resource: "pods",
-		Namespace: "namespace-of-a-team", Informer: "workloads", Op: event.Added, Initial: true,
+		Source: "/clusters/prod", Type: "dev.kubebridge.resource.added", ObjectAttributes: event.ObjectAttributes{
+			APIVersion: "v1", Kind: "Pod", Resource: "pods",
+			Namespace: "namespace-of-a-team",
+		}, Routing: event.Routing{Version: "v1"},
+		Informer: "workloads", Op: event.Added, OriginAttributes: event.OriginAttributes{Initial: true},
 	}
 	c := verify.New(verify.Config{})
 	heap := func() uint64 {

@@ -152,7 +152,7 @@ function fields(v) {
     const [a, b] = [text(c.old), text(c.new)];
     return a && b && a.length <= 20 && b.length <= 20 ? `${c.field} ${a} → ${b}` : c.field;
   });
-  const more = (v.changed?.length ?? 0) - names.length;
+  const more = (v.changed?.length ?? 0) + (v.moreChanged ?? 0) - names.length;
   return element("td", { class: "fields" }, names.join(", ") + (more > 0 ? ` and ${more} more` : ""));
 }
 

@@ -95,7 +95,8 @@ func (s *Sink) Open(context.Context) error {
 		return nil
 	}
 	db, err := history.Open(history.Options{
-		Dir: s.cfg.Dir, LastVersionsBytes: 32 << 20, FS: s.cfg.FS, Log: s.cfg.Log, DiskFull: s.diskChanged,
+		Dir: s.cfg.Dir, LastVersionsBytes: 32 << 20, MemTableBytes: 8 << 20, FS: s.cfg.FS,
+		Log: s.cfg.Log, DiskFull: s.diskChanged,
 	})
 	if err != nil {
 		return classify(err)

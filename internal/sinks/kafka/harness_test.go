@@ -85,12 +85,15 @@ func podEvent(pod string, n int) *event.Event {
 		Subject: "api/v1/namespaces/shop/pods/" + pod, Time: time.Date(2026, 11, 21, 1, 2, 3,
 			4000000, time.UTC),
 		PartitionKey: "pods/shop/" +
-			pod, Sequence: fmt.Sprintf("%020d", n), APIVersion: "v1", Kind: "Pod", Resource: "pods",
-		Namespace: "shop", Name: pod, UID: "uid-" +
-			pod, ResourceVersion: version, Manager: "kubelet", Initial: true,
+			pod, Sequence: fmt.Sprintf("%020d", n),
+		ObjectAttributes: event.ObjectAttributes{
+			APIVersion: "v1", Kind: "Pod", Resource: "pods", Namespace: "shop", Name: pod,
+			UID: "uid-" + pod, ResourceVersion: version,
+		},
+		OriginAttributes: event.OriginAttributes{Manager: "kubelet", Initial: true},
 		Data: []byte(`{"kind":"Pod","metadata":{"name":"` + pod + `","resourceVersion":"` +
 			version + `"}}`),
-		Cluster: "test", Version: "v1", Op: event.Updated, Informer: "workloads",
+		Routing: event.Routing{Cluster: "test", Version: "v1"}, Op: event.Updated, Informer: "workloads",
 	}
 }
 

@@ -13,27 +13,26 @@ import (
 // start at 1; equal arguments give equal events.
 func NewEvent(name string, version, size int) *event.Event {
 	return &event.Event{
-		ID:              fmt.Sprintf("uid-%s/%d", name, version),
-		Source:          "/clusters/" + Cluster,
-		Type:            "dev.kubebridge.resource.updated",
-		Subject:         "apis/apps/v1/namespaces/shop/deployments/" + name,
-		Time:            time.Date(2026, 11, 21, 10, 20, 30, 123456789, time.UTC),
-		PartitionKey:    "deployments.apps/shop/" + name,
-		Sequence:        fmt.Sprintf("%020d", version),
-		APIVersion:      "apps/v1",
-		Kind:            "Deployment",
-		Resource:        "deployments",
-		Namespace:       "shop",
-		Name:            name,
-		UID:             "uid-" + name,
-		ResourceVersion: fmt.Sprint(version),
-		Manager:         "kubectl-edit",
-		Data:            payload(name, version, size),
-		Cluster:         Cluster,
-		Group:           "apps",
-		Version:         "v1",
-		Op:              event.Updated,
-		Informer:        "workloads",
+		ID:           fmt.Sprintf("uid-%s/%d", name, version),
+		Source:       "/clusters/" + Cluster,
+		Type:         "dev.kubebridge.resource.updated",
+		Subject:      "apis/apps/v1/namespaces/shop/deployments/" + name,
+		Time:         time.Date(2026, 11, 21, 10, 20, 30, 123456789, time.UTC),
+		PartitionKey: "deployments.apps/shop/" + name,
+		Sequence:     fmt.Sprintf("%020d", version),
+		ObjectAttributes: event.ObjectAttributes{
+			APIVersion: "apps/v1", Kind: "Deployment",
+			Resource: "deployments", Namespace: "shop",
+			Name: name, UID: "uid-" + name,
+			ResourceVersion: fmt.Sprint(version),
+		},
+		OriginAttributes: event.OriginAttributes{Manager: "kubectl-edit"},
+		Data:             payload(name, version, size),
+		Routing: event.Routing{
+			Cluster: Cluster, Group: "apps", Version: "v1",
+		},
+		Op:       event.Updated,
+		Informer: "workloads",
 	}
 }
 
@@ -59,7 +58,7 @@ func gapEvent() *event.Event {
 		Time:         time.Date(2026, 11, 21, 10, 20, 30, 0, time.UTC),
 		PartitionKey: "informers/workloads",
 		Data:         []byte(`{"from":"100","to":"200","reason":"expired"}`),
-		Cluster:      Cluster,
+		Routing:      event.Routing{Cluster: Cluster},
 		Op:           event.Gap,
 		Informer:     "workloads",
 	}

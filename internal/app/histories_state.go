@@ -1,0 +1,127 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/kubebridge/bridge/internal/admin"
+	"github.com/kubebridge/bridge/internal/history"
+)
+
+// state answers with what is uncertain in the first line, and an object in each that follows.
+func (h *histories) state(ctx context.Context, values url.Values) (any, error) {
+	selector, err := labels.Parse(values.Get("selector"))
+	if err != nil {
+		return nil, badQuestion(fmt.Errorf("selector: %w", err))
+	}
+	db, ctx, release := h.ask(ctx)
+	if db == nil {
+		return nil, noHistory()
+	}
+	if err := db.slot(ctx); err != nil {
+		release()
+		return nil, err
+	}
+	a := &asked{db: db.DB, ctx: ctx, q: values}
+	head, query, err := a.stateQuery()
+	db.free()
+	if err != nil {
+		release()
+		return nil, classifyAnswer(err)
+	}
+	return admin.Lines(func(yield func(any, error) bool) {
+		defer release()
+		hasSlot := false
+		defer func() {
+			if hasSlot {
+				db.free()
+			}
+		}()
+		// give passes a line on. A reader may be slow: while it is waited for, others may ask.
+		give := func(line any) bool {
+			if hasSlot {
+				db.free()
+			}
+			if hasSlot = false; !yield(line, nil) {
+				return false
+			}
+			if err := db.slot(ctx); err != nil {
+				yield(nil, err)
+				return false
+			}
+			hasSlot = true
+			return true
+		}
+		if !give(head) {
+			return
+		}
+		for v, err := range db.State(query) {
+			if err := cmp.Or(err, ctx.Err(), db.ending.Err()); err != nil {
+				yield(nil, err)
+				return
+			}
+			if !selector.Empty() && !selector.Matches(v.Labels()) {
+				continue
+			}
+			r := stateLine{
+				objectReport{v.Unit.Cluster(), v.Unit.GroupResource(), v.Event.Namespace, v.Event.Name}, v.Report(nil), nil,
+			}
+			if json.Valid(v.Event.Data) {
+				r.Object = v.Event.Data
+			}
+			if !give(r) {
+				return
+			}
+		}
+	}), nil
+}
+
+// stateHead is the first line of a state.
+type stateHead struct {
+	At string `json:"at,omitempty"`
+	uncertainty
+	// Unlisted are resources of which no list had ended.
+	Unlisted []string `json:"unlisted"`
+}
+
+// stateLine is each other one.
+type stateLine struct {
+	objectReport
+	history.VersionReport
+	Object json.RawMessage `json:"object,omitempty"`
+}
+
+func (a *asked) stateQuery() (head stateHead, query history.StateQuery, err error) {
+	p, err := a.point("at")
+	cluster, clusterErr := a.cluster()
+	if err := cmp.Or(err, clusterErr); err != nil {
+		return head, query, err
+	}
+	query = history.StateQuery{Namespace: a.namespace(), At: p}
+	if query.Units, err = a.units(cluster); err != nil {
+		return head, query, err
+	}
+	if err := a.db.CheckState(query); err != nil {
+		return head, query, err
+	}
+	holes, unlisted, err := a.db.UncertainState(query)
+	if err != nil {
+		return head, query, err
+	}
+	if head.uncertainty, err = a.uncertainty(holes); err != nil {
+		return head, query, err
+	}
+	if !p.IsZero() {
+		head.At = p.String()
+	}
+	head.Unlisted = []string{}
+	for _, u := range unlisted {
+		head.Unlisted = append(head.Unlisted, u.Unit.GroupResource())
+	}
+	return head, query, nil
+}

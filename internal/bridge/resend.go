@@ -1,0 +1,119 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/publisher"
+)
+
+// ErrSinkNotReady is returned for what needs a sink that is sending: it is paused, or its broker is
+// unavailable.
+var ErrSinkNotReady = errors.New("the sink sends nothing now")
+
+// ErrKeepsNewest is returned for a sink to which nothing may be sent again.
+var ErrKeepsNewest = errors.New("its destination keeps the newest state of each object, which an " +
+	"older event would replace")
+
+// Resent is what became of an event that was sent again.
+type Resent struct {
+	Outcome publisher.Outcome // "" for no answer
+	Refused error             // why the sink refused it; nil where it did not
+}
+
+// Resend publishes events to a sink once more, in their order for each object and with their ids,
+// among the events that the pipelines send. It returns what became of each, in the order given, when
+// all are settled or ctx ends. ErrUnknown, ErrKeepsNewest,
+// ErrSinkNotReady; ErrStandby: another replica leads.
+func (b *Bridge) Resend(
+	ctx context.Context, sink string, events []*event.Event,
+) ([]Resent, error) {
+	var out *sinkRunner
+	err := b.do(ctx, func(_ context.Context, r *reconciler) error {
+		if err := r.b.replica.sends(); err != nil {
+			return err
+		}
+		if out = r.b.sinks.get(sink); out == nil {
+			return fmt.Errorf("sink %s: %w", sink, ErrUnknown)
+		}
+		if out.newest {
+			return fmt.Errorf("sink %s: %w", sink, ErrKeepsNewest)
+		}
+		switch s := out.publisher.Status(); {
+		case s.Paused:
+			return fmt.Errorf("sink %s is paused (bridge resume sink %s): %w", sink, sink,
+				ErrSinkNotReady)
+		case !s.Connected:
+			return fmt.Errorf("sink %s is unavailable: %s: %w", sink, s.LastError, ErrSinkNotReady)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return resend(ctx, out.publisher, events)
+}
+
+// detachPatience is how long a call of the sink may run on that holds some of the events when the
+// caller goes.
+const detachPatience = 5 * time.Second
+
+func resend(
+	ctx context.Context, p *publisher.Publisher, events []*event.Event,
+) ([]Resent, error) {
+	r := &resending{
+		resent: make([]Resent, len(events)), left: len(events),
+		done: make(chan struct{}),
+	}
+	items := make([]*publisher.Item, len(events))
+	for i, e := range events {
+		items[i] = &publisher.Item{Settler: r, Seq: uint64(i)}
+		items[i].Message.Event = e
+	}
+	err := p.Add(ctx, items)
+	if err == nil && len(items) > 0 {
+		select {
+		case <-r.done:
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+	}
+	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), detachPatience)
+	defer cancel()
+	p.Detach(patience, r) // what has no answer is nobody's now: its file is still there
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = nil // the answers say it
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.resent, err
+}
+
+// resending remembers what becomes of events that are sent again.
+type resending struct {
+	done chan struct{} // closed when all are settled
+
+	mu     sync.Mutex
+	resent []Resent // guarded by mu
+	left   int      // guarded by mu
+}
+
+// Settle implements publisher.Settler. No checkpoint covers these events, so their marks are
+// released at once: after a crash they are sent again from their files, with the same ids.
+func (r *resending) Settle(items []*publisher.Item) {
+	r.mu.Lock()
+	for _, it := range items {
+		it.Mark.Release()
+		r.resent[it.Seq] = Resent{it.Outcome(), it.Refused()}
+	}
+	r.left -= len(items)
+	isLast := r.left == 0
+	r.mu.Unlock()
+	if isLast {
+		close(r.done)
+	}
+}

@@ -1,0 +1,194 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/klauspost/compress/s2"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/twmb/franz-go/pkg/kgo"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubebridge/bridge/internal/testkit"
+)
+
+// Where the hunt looks.
+
+// searchLeases looks at what replicas tell each other.
+func (h *hunt) searchLeases() {
+	for _, name := range []string{"bridge", "bridge-progress"} {
+		lease, err := h.leases.Client().Leases("shop").Get(h.t.Context(), name, metav1.GetOptions{})
+		testkit.OK(h.t, err)
+		text, err := json.Marshal(lease)
+		testkit.OK(h.t, err)
+		h.in("leases", text)
+	}
+}
+
+// copyState copies the state of a bridge that runs. Files that the bridge takes away meanwhile are
+// not there after a crash either.
+func (h *hunt) copyState(to, from string) {
+	for try := 0; ; try++ {
+		err := os.CopyFS(to, os.DirFS(from))
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, fs.ErrNotExist) || try == 10 {
+			h.t.Fatal(err)
+		}
+		testkit.OK(h.t, os.RemoveAll(to))
+	}
+}
+
+// foundAt reports whether any value was found in a place.
+func (h *hunt) foundAt(place string) bool {
+	for _, places := range h.found {
+		if slices.Contains(places, place) {
+			return true
+		}
+	}
+	return false
+}
+
+// in looks for all values in a text: as they are, in base64, and in the bytes of what could not be
+// understood.
+func (h *hunt) in(place string, text []byte) {
+	h.searched[place] += len(text)
+	h.plain(place, text)
+	for rest := text; ; {
+		at := bytes.Index(rest, []byte("aHVudGVyMi")) // hunter2-
+		if at < 0 {
+			break
+		}
+		decoded, _ := base64.RawStdEncoding.DecodeString(string(rest[at:min(at+32, (len(rest)-at)/4*4+at)]))
+		h.plain(place, decoded)
+		rest = rest[at+1:]
+	}
+	for _, raw := range quarantinedBytes.FindAllSubmatch(text, -1) {
+		decoded, _ := base64.StdEncoding.DecodeString(string(raw[1]))
+		h.plain(place, decoded)
+	}
+}
+
+var quarantinedBytes = regexp.MustCompile(`"raw":"([^"]+)"`)
+
+// plain looks for values as they are.
+func (h *hunt) plain(place string, text []byte) {
+	const begin = "hunter2-"
+	for {
+		at := bytes.Index(text, []byte(begin))
+		if at < 0 {
+			return
+		}
+		text = text[at+len(begin):]
+		digits, _, _ := bytes.Cut(text[:min(len(text), 8)], []byte("-"))
+		number, err := strconv.Atoi(string(digits))
+		if err != nil {
+			continue
+		}
+		if at := h.places[number]; !slices.Contains(h.found[at], place) {
+			h.found[at] = append(h.found[at], place)
+		}
+	}
+}
+
+func (h *hunt) searchStreams(js jetstream.JetStream) {
+	for info := range js.ListStreams(h.t.Context()).Info() {
+		s, err := js.Stream(h.t.Context(), info.Config.Name)
+		testkit.OK(h.t, err)
+		for seq := max(info.State.FirstSeq, 1); seq <= info.State.LastSeq; seq++ {
+			m, err := s.GetMsg(h.t.Context(), seq)
+			testkit.OK(h.t, err)
+			h.messages++
+			if strings.HasPrefix(m.Subject, "dead.") {
+				h.deadLetters++
+			}
+			h.in("stream "+info.Config.Name, fmt.Appendf(nil, "%s %v %s", m.Subject, m.Header, m.Data))
+		}
+	}
+}
+
+func (h *hunt) offset() (n int64) {
+	for _, p := range h.kafka.PartitionInfos("k8s") {
+		n += p.HighWatermark
+	}
+	return n
+}
+
+func (h *hunt) searchKafka() {
+	client, err := kgo.NewClient(kgo.SeedBrokers(h.kafka.ListenAddrs()...), kgo.ConsumeTopics("k8s"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	testkit.OK(h.t, err)
+	defer client.Close()
+	for want := h.offset(); int64(h.records) < want; {
+		for _, r := range client.PollFetches(h.t.Context()).Records() {
+			h.records++
+			h.in("topic", fmt.Appendf(nil, "%s %v %s", r.Key, r.Headers, r.Value))
+		}
+	}
+}
+
+func (h *hunt) searchFiles(dir string) {
+	testkit.OK(h.t, filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		h.files++
+		place := "files of "
+		if strings.Contains(path, string(filepath.Separator)+"undelivered"+string(filepath.Separator)) {
+			place = "undelivered of "
+			h.undelivered++
+		} else if strings.Contains(path, string(filepath.Separator)+"history"+string(filepath.Separator)) {
+			place = "history files of "
+		}
+		h.in(place+filepath.Base(dir), text)
+		return err
+	}))
+}
+
+// searchDatabase looks into what is compressed: bodies are S2 blocks behind a byte, entries of the
+// log behind a header.
+func (h *hunt) searchDatabase(place, dir string) {
+	db, err := pebble.Open(dir, &pebble.Options{Logger: pebbleQuiet{}})
+	testkit.OK(h.t, err)
+	defer db.Close()
+	all, err := db.NewIter(nil)
+	testkit.OK(h.t, err)
+	defer all.Close()
+	for ok := all.First(); ok; ok = all.Next() {
+		h.keys++
+		value := all.Value()
+		h.in(place, fmt.Appendf(nil, "%s %s", all.Key(), value))
+		begin := 1
+		if all.Key()[0] == 'l' {
+			size, n := binary.Uvarint(value)
+			begin = n + int(size)
+			h.entries++
+		}
+		if len(value) > begin {
+			if body, err := s2.Decode(nil, value[begin:]); err == nil {
+				h.in(place, body)
+			}
+		}
+	}
+	testkit.OK(h.t, all.Error())
+}
+
+// pebbleQuiet is a logger for Pebble.
+type pebbleQuiet struct{}
+
+func (pebbleQuiet) Infof(string, ...any)           {}
+func (pebbleQuiet) Errorf(string, ...any)          {}
+func (pebbleQuiet) Fatalf(format string, a ...any) { panic(fmt.Sprintf(format, a...)) }

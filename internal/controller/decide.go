@@ -1,0 +1,443 @@
+package controller
+
+import (
+	"slices"
+
+	"github.com/kubebridge/bridge/internal/deltafifo"
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/store"
+)
+
+// Known is what is known of the object that a delta is about.
+type Known struct {
+	Record store.Record
+	Found  bool // Record is there; it may be a tombstone
+	// Left are objects of this name that an earlier run has announced and this one has not met, the
+	// oldest first.
+	Left []store.Record
+	// Changed is set for a Sync whose object has changed since it was queued.
+	Changed bool
+	// Outside is set when the namespace of the object is not selected.
+	Outside bool
+}
+
+func (k *Known) alive() bool { return k.Found && !k.Record.Deleted }
+
+// List is what surrounds a delta: the list that it is part of, and what is selected.
+type List struct {
+	resource.Relist // zero between lists
+	// Unclean is set when an earlier run may have sent states that are not known.
+	Unclean bool
+	// Round of a first list that publishes every object; 0 for only what changed.
+	Round int64
+	// Selective, Leavable and Enterable are those of Config.
+	Selective, Leavable, Enterable bool
+}
+
+// Source is where the last state of an object is.
+type Source uint8
+
+const (
+	// FromDelta has come with the delta.
+	FromDelta Source = iota
+	// FromState is the newest known state. Of a Deleted it may be an earlier one than the last
+	// (store.Options.BodiesPerSecond); a Synced must be exactly of its version.
+	FromState
+	// FromAnnouncement is the state in which an earlier run has announced the object.
+	FromAnnouncement
+)
+
+// Decision is one change that follows from a delta.
+type Decision struct {
+	event.Change
+	// Last is where the Object is. It is set already when it has come with the delta.
+	Last Source
+	// Told is the version of the delta, where that is not the change's own. OfList is set when it
+	// has none: only the list's end says as of which version it is.
+	Told   resource.Version
+	OfList bool
+	// Forget is set when nothing is to be remembered of the object: its namespace has left the
+	// selection, and the object may come again as it was.
+	Forget bool
+	// Written is what is to be remembered of the managedFields.
+	Written resource.Written
+}
+
+// Decide appends to buf the changes that follow from a delta, in their order. It is the table in
+// docs/design.md.
+func Decide(buf []Decision, d *deltafifo.Delta, k *Known, l *List) []Decision {
+	x := decider{Delta: d, known: k, list: l, out: buf}
+	switch d.Type {
+	case deltafifo.Added, deltafifo.Updated:
+		if !k.Found || !covers(k.Record, d.Object.Version) {
+			x.watched()
+		}
+	case deltafifo.Replaced:
+		x.replaced()
+	case deltafifo.Deleted:
+		if d.FinalStateUnknown {
+			x.missing()
+		} else {
+			x.deleted()
+		}
+	case deltafifo.Unselected:
+		x.unselected()
+	case deltafifo.Skipped:
+		x.skipped()
+	case deltafifo.Sync:
+		x.sync()
+	default: // a mark
+	}
+	return x.out
+}
+
+// decider is one call of Decide.
+type decider struct {
+	*deltafifo.Delta
+	known *Known
+	list  *List
+	out   []Decision
+}
+
+// add appends a decision.
+func (x *decider) add(c Decision) {
+	c.Key = x.Key
+	if told := x.told(); c.Op != event.Synced && told != c.Version {
+		c.Told, c.OfList = told, told == ""
+	}
+	x.out = append(x.out, c)
+}
+
+// told is the version that the delta is of.
+func (x *decider) told() resource.Version {
+	switch {
+	case x.Object != nil:
+		return x.Object.Version
+	case x.Skipped != nil:
+		return x.Skipped.Version
+	}
+	return x.Version
+}
+
+// change begins a decision with the object of the delta.
+func (x *decider) change(op event.Op) Decision {
+	obj := x.Object
+	return Decision{Change: event.Change{Op: op, Object: obj, UID: obj.UID, Version: obj.Version}}
+}
+
+// covers reports whether what is known of an object includes the given version of it.
+func covers(known store.Record, version resource.Version) bool {
+	return version == known.Version || version.NotNewer(known.Version)
+}
+
+// exists decides an object that exists and was not known in this version: Added, Updated, or the
+// delete of another that had its name and then Added.
+func (x *decider) exists(alive bool) {
+	known := x.known.Record
+	if alive && known.UID != x.Object.UID {
+		x.gone(known, FromState, x.beforeThis(), x.causeOfEnd())
+		alive = false
+	}
+	c := x.change(event.Added)
+	if alive {
+		c.Op, c.Before = event.Updated, known.Version
+	} else {
+		c.Cause = x.causeOfAdd()
+	}
+	if x.Type == deltafifo.Replaced {
+		c.Initial = x.list.Initial
+		c.Inferred = !x.list.Initial && !x.list.Partial()
+	}
+	x.add(c)
+}
+
+// watched decides an object that the watch tells of.
+func (x *decider) watched() {
+	if before := x.unmetBefore(); len(before) > 0 {
+		x.succeeds(before)
+	} else {
+		x.exists(x.known.alive())
+	}
+}
+
+// replaced decides an item of a list.
+func (x *decider) replaced() {
+	if before := x.leftBefore(x.Object.UID, x.Object.Version); len(before) > 0 {
+		x.succeeds(before)
+	} else if x.unchanged() {
+		x.covered()
+	} else {
+		x.exists(x.known.alive())
+	}
+}
+
+// unchanged reports whether an item of a list tells nothing new. After a rewind only equality says
+// so, and nothing does when it is not known what was sent.
+func (x *decider) unchanged() bool {
+	known := &x.known.Record
+	switch {
+	case !x.known.Found:
+		return false
+	case x.list.Rewound:
+		isEqual := known.UID == x.Object.UID && known.Version == x.Object.Version
+		return isEqual && !known.Deleted && !x.list.Unclean
+	}
+	return covers(*known, x.Object.Version)
+}
+
+// covered decides an item of a list that is known already. It is published when the first list
+// publishes every object, in the known state: the list may be from an API server that is behind.
+func (x *decider) covered() {
+	if x.list.Round == 0 || !x.list.Initial || !x.known.alive() {
+		return
+	}
+	known := &x.known.Record
+	c := Decision{Last: FromState, Change: event.Change{
+		Op: event.Synced, UID: known.UID, Version: known.Version, Initial: true, Round: x.list.Round,
+	}}
+	if x.Object.Version == known.Version {
+		c.Last, c.Object = FromDelta, x.Object
+	}
+	x.add(c)
+}
+
+// succeeds decides an object that exists when others were announced under its name that are gone.
+// Whoever was sent their Added has dropped what was known before, so the object comes as new.
+func (x *decider) succeeds(before []store.Record) {
+	known := &x.known.Record
+	asOf := x.beforeThis()
+	// One that is still there has not died, whatever its name saw. After a rewind it may have, and
+	// lives again: then its Added says so, since its id for a delete is for the day it dies.
+	if x.known.alive() && known.UID != x.Object.UID {
+		before = slices.DeleteFunc(before, func(r store.Record) bool {
+			return r.UID == known.UID // it had come again
+		})
+		x.gone(*known, FromState, x.beforeNext(before, asOf), x.causeOfEnd())
+	}
+	x.left(before, asOf, x.causeOfEnd())
+	x.exists(false)
+}
+
+// sync decides an object that somebody asked for. A change that was decided since tells more: only
+// a snapshot comes behind it.
+func (x *decider) sync() {
+	if known := &x.known.Record; x.known.alive() && (x.Snapshot || !x.known.Changed) {
+		x.add(Decision{Last: FromState, Change: event.Change{
+			Op: event.Synced, UID: known.UID, Version: known.Version, Initial: x.Snapshot, Round: x.Round,
+		}})
+	}
+}
+
+// deleted decides a delete that the API server tells of.
+func (x *decider) deleted() {
+	if x.known.Found && coversDelete(x.known.Record, x.Object) {
+		return
+	}
+	c := x.change(event.Deleted)
+	c.Cause = x.causeOfDelete()
+	before, asOf := x.unmetBefore(), x.beforeThis()
+	if known := x.known.Record; x.known.alive() && known.UID == x.Object.UID {
+		c.Before = known.Version
+	} else if x.known.alive() {
+		x.gone(known, FromState, x.beforeNext(before, asOf), x.causeOfEnd())
+	}
+	x.left(before, asOf, x.causeOfEnd())
+	x.add(c)
+}
+
+// coversDelete reports whether what is known of an object includes that it was deleted. An
+// aggregated API server may give the delete the version of the last state: so only a later state of
+// the same object says that it lived on.
+func coversDelete(known store.Record, last *resource.Object) bool {
+	if !known.Deleted && known.UID == last.UID {
+		return known.Version.Newer(last.Version)
+	}
+	return covers(known, last.Version)
+}
+
+// missing decides an object that a list does not hold.
+func (x *decider) missing() {
+	cause, before := x.causeOfMissing(), x.leftBefore("", x.Version)
+	if x.known.alive() {
+		x.gone(x.known.Record, FromState, x.beforeNext(before, x.Version), cause)
+	}
+	x.left(before, x.Version, cause)
+}
+
+// skipped decides an item of a list that can't be understood: its object is there, whatever became
+// of it, and others that had its name are gone.
+func (x *decider) skipped() {
+	of := x.Skipped
+	if of.Key == "" || of.UID == "" {
+		return
+	}
+	if known := x.known.Record; x.known.alive() && known.UID != of.UID {
+		x.gone(known, FromState, x.beforeThis(), x.causeOfEnd())
+	}
+	x.left(x.leftBefore(of.UID, of.Version), x.beforeThis(), x.causeOfEnd())
+}
+
+// unselected decides an object that is not selected: one that was has left, unless it is gone, or
+// another has its name. Of an object that is not known nobody was told, and nobody is told.
+func (x *decider) unselected() {
+	if x.known.alive() {
+		if outdated(x.Delta, x.known, x.list) {
+			return
+		}
+		x.leaves(x.known.Record, FromState)
+	}
+	for _, was := range x.leftBefore("", x.Object.Version) {
+		x.leaves(was, FromAnnouncement)
+	}
+}
+
+// outdated reports whether what is known is newer than an Unselected. In a list that may be the
+// same version: what is selected has changed.
+func outdated(d *deltafifo.Delta, k *Known, l *List) bool {
+	if !d.Listed {
+		return covers(k.Record, d.Object.Version)
+	}
+	return !l.Rewound && k.Record.Version.Newer(d.Object.Version)
+}
+
+// leaves decides an object that was selected and is not any more, as the API server does where it
+// selects. The event has the version with which the object left, if it is still the one.
+func (x *decider) leaves(was store.Record, last Source) {
+	if was.UID != x.Object.UID {
+		x.gone(was, last, x.beforeThis(), event.CauseDeleted)
+		return
+	}
+	c := Decision{Last: last, Change: event.Change{
+		Op: event.Deleted, UID: was.UID, Version: x.Object.Version, Before: was.Version,
+		Inferred: x.Listed && !x.Gone && !x.list.Partial(), Cause: event.CauseLeft, Left: x.Object.Version,
+	}}
+	if x.Gone {
+		c.Cause, c.Left = event.CauseDeleted, ""
+	}
+	x.add(c)
+}
+
+// gone decides the inferred delete of an object. Its tombstone and its sequence have the version as
+// of which it is gone, its resourceversion is that of the last state that is known. Before a crash
+// the object may have been sent in a later one; but in none as late as a list that lacks it, or as
+// late as the first version of another object of its name. After a rewind no version of before
+// counts.
+func (x *decider) gone(was store.Record, last Source, asOf resource.Version, cause string) {
+	if asOf == "" || !x.list.Rewound && !asOf.Newer(was.Version) {
+		asOf = was.Version
+	}
+	c := Decision{Last: last, Change: event.Change{
+		Op: event.Deleted, UID: was.UID, Version: was.Version, Before: was.Version, Inferred: true,
+		Cause: cause, GoneAsOf: asOf,
+	}}
+	if cause == event.CauseLeft || x.list.Left {
+		c.Forget = x.known.Outside
+	}
+	if cause == event.CauseLeft {
+		c.Inferred = !x.list.Partial()
+	}
+	x.add(c)
+}
+
+// left decides the inferred deletes of objects that were announced and never settled. asOf is of
+// the last of them.
+func (x *decider) left(left []store.Record, asOf resource.Version, cause string) {
+	for i, was := range left {
+		x.gone(was, FromAnnouncement, x.beforeNext(left[i+1:], asOf), cause)
+	}
+}
+
+// beforeThis returns the version as of which another object that had the name was gone: the one
+// before the first that is known of the delta's object.
+func (x *decider) beforeThis() resource.Version {
+	first, uid := x.told(), ""
+	switch {
+	case x.Object != nil:
+		uid = x.Object.UID
+	case x.Skipped != nil:
+		uid = x.Skipped.UID
+	}
+	for _, was := range x.known.Left {
+		if was.UID == uid && !x.list.Rewound && first.Newer(was.Version) {
+			first = was.Version
+		}
+	}
+	return first.Before()
+}
+
+// beforeNext returns the version as of which an object was gone that others have followed under its
+// name: the one before the first of these, or asOf without any.
+func (x *decider) beforeNext(next []store.Record, asOf resource.Version) resource.Version {
+	if len(next) == 0 || x.list.Rewound {
+		return asOf
+	}
+	return next[0].Version.Before()
+}
+
+// leftBefore are the objects that an earlier run has announced under this name, and that must be
+// gone as of a version at which the name is free, or another's (uid). Of a later one the watch will
+// tell.
+func (x *decider) leftBefore(uid string, version resource.Version) (before []store.Record) {
+	for _, was := range x.known.Left {
+		if was.UID != uid && (x.list.Rewound || x.list.Left || !was.Version.Newer(version)) {
+			before = append(before, was)
+		}
+	}
+	return before
+}
+
+// unmetBefore are the objects that an earlier run has announced under the name of a watch event's
+// object, in earlier versions. The watch begins before all that was announced. So it has told what
+// became of these, in events that could not be read.
+func (x *decider) unmetBefore() (before []store.Record) {
+	for _, was := range x.known.Left {
+		if was.UID != x.Object.UID && x.Object.Version.Newer(was.Version) {
+			before = append(before, was)
+		}
+	}
+	return before
+}
+
+// causeOfAdd is what can be told about an object that was not known. Where the API server selects,
+// it tells of one that comes in as of a new one.
+func (x *decider) causeOfAdd() string {
+	switch {
+	case !x.list.Selective || x.list.Leavable:
+		return ""
+	case x.Type == deltafifo.Added:
+		return event.CauseCreated
+	case x.Type == deltafifo.Replaced && x.list.Partial(), x.Type == deltafifo.Updated && x.list.Enterable:
+		return event.CauseEntered
+	}
+	return ""
+}
+
+// causeOfMissing is what can be told about an object that a list does not hold. With its namespace
+// it has died: a namespace is empty when it goes.
+func (x *decider) causeOfMissing() string {
+	switch {
+	case !x.known.Outside:
+		return x.causeOfDelete()
+	case x.list.Left && x.list.Gone:
+		return event.CauseDeleted
+	default:
+		return event.CauseLeft
+	}
+}
+
+// causeOfDelete is what can be told about a delete that the API server tells of, or a list shows.
+func (x *decider) causeOfDelete() string {
+	if !x.list.Selective || x.list.Leavable {
+		return ""
+	}
+	return event.CauseDeleted
+}
+
+// causeOfEnd is the cause of an object's delete when another has its name: it has surely died.
+func (x *decider) causeOfEnd() string {
+	if !x.list.Selective {
+		return ""
+	}
+	return event.CauseDeleted
+}

@@ -1,0 +1,212 @@
+package controller
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/deltafifo"
+	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/store"
+)
+
+// scope is which namespaces are selected, as the stream has told so far. What it says is on disk
+// before anything that follows from it may be sent: that a namespace enters, so that it enters
+// again after a crash, with the same ids; that it leaves, so that it leaves completely before it
+// may come again.
+type scope struct {
+	mu sync.Mutex // guards all below; held for a few map operations only
+	// revision counts changes of states. A note about a state that was left since is not written.
+	revision uint64
+	names    map[string]standing
+}
+
+// moved is the revision in which a namespace came to where it stands, and whether it is to be
+// forgotten by then: it does not exist.
+type moved struct {
+	revision uint64
+	gone     bool
+}
+
+// standing is where a namespace stands, and since which revision.
+type standing struct {
+	store.Namespace
+	revision uint64
+}
+
+func newScope(saved map[string]store.Namespace) *scope {
+	s := &scope{names: map[string]standing{}}
+	for name, n := range saved {
+		s.names[name] = standing{Namespace: n}
+	}
+	return s
+}
+
+// of is where the namespace of an object stands.
+func (s *scope) of(key resource.Key) store.Namespace {
+	name, _ := key.Split()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.names[name].Namespace
+}
+
+func (s *scope) setLocked(name string, n store.Namespace) {
+	s.revision++
+	s.names[name] = standing{n, s.revision}
+}
+
+// enter begins to take a namespace in, and reports whether that is news, and whether it was in
+// before.
+func (s *scope) enter(name string, at, asOf resource.Version) (news, again bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was, known := s.names[name]
+	switch {
+	case was.State.Selected() && was.AsOf == asOf:
+		return false, false
+	case was.State.Selected():
+		was.AsOf = asOf
+		s.setLocked(name, was.Namespace)
+		return true, false
+	case known:
+		s.setLocked(name, store.Namespace{State: resource.NamespaceEntering, Entered: at, AsOf: asOf})
+	default:
+		s.setLocked(name, store.Namespace{State: resource.NamespaceEntering, AsOf: asOf})
+	}
+	return true, known
+}
+
+// leave begins to tell that a namespace has left, and reports whether that is news.
+func (s *scope) leave(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was := s.names[name]
+	if was.State == resource.NamespaceLeaving {
+		return false
+	}
+	s.setLocked(name, store.Namespace{State: resource.NamespaceLeaving, Entered: was.Entered})
+	return true
+}
+
+// adopt takes a selection over, gives what is new of it, and reports whether something of that was
+// in before.
+func (s *scope) adopt(selected map[string]resource.Version) (news []string, again bool) {
+	for name, at := range selected {
+		isNew, wasIn := s.enter(name, at, "")
+		if isNew {
+			news = append(news, name)
+		}
+		again = again || wasIn
+	}
+	s.mu.Lock()
+	others := maps.Clone(s.names)
+	s.mu.Unlock()
+	for name, was := range others {
+		if _, wanted := selected[name]; !wanted && was.State.Selected() && s.leave(name) {
+			news = append(news, name)
+		}
+	}
+	return news, again
+}
+
+// arrived ends what a Relist has begun, with a list as of a version where that matters, and gives
+// the revisions of the namespaces that it was about.
+func (s *scope) arrived(why *resource.Relist, version resource.Version) map[string]moved {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	revisions := map[string]moved{}
+	for name, was := range s.names {
+		if why.Partial() && name != why.Namespace {
+			continue
+		}
+		switch {
+		case was.State == resource.NamespaceEntering:
+			s.setLocked(name, store.Namespace{State: resource.NamespaceIn, Entered: was.Entered, AsOf: version})
+		case why.Only, why.Incomplete: // those that leave are told by a Relist of their own
+			continue
+		case was.State == resource.NamespaceLeaving && why.Gone:
+			s.setLocked(name, store.Namespace{State: resource.NamespaceOut, Entered: was.Entered})
+			revisions[name] = moved{s.revision, true}
+			continue
+		case was.State == resource.NamespaceLeaving:
+			s.setLocked(name, store.Namespace{State: resource.NamespaceOut, Entered: was.Entered})
+		default:
+			continue
+		}
+		revisions[name] = moved{revision: s.revision}
+	}
+	return revisions
+}
+
+// write puts into a commit where namespaces stand, but for those that have moved on since these
+// revisions.
+func (s *scope) write(b *store.Batch, ix *store.Indexer, revisions map[string]moved) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, at := range revisions {
+		switch now, there := s.names[name]; {
+		case at.gone && (!there || now.revision == at.revision):
+			b.ForgetNamespace(ix, name)
+			delete(s.names, name)
+		case there && now.revision == at.revision:
+			b.SetNamespace(ix, name, now.Namespace)
+		}
+	}
+}
+
+// revisionsOf are the revisions of namespaces.
+func (s *scope) revisionsOf(names []string) map[string]moved {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	revisions := map[string]moved{}
+	for _, name := range names {
+		revisions[name] = moved{revision: s.names[name].revision}
+	}
+	return revisions
+}
+
+// rescope takes note of what a Relist says about namespaces, and waits until that is on disk.
+func (c *Controller) rescope(ctx context.Context, d *deltafifo.Delta) error {
+	why := d.Relist
+	var news []string
+	again := false
+	switch {
+	case why.Partial() && why.Left:
+		c.scope.leave(why.Namespace)
+		news = []string{why.Namespace}
+	case why.Partial():
+		_, again = c.scope.enter(why.Namespace, why.Entered, why.From)
+		news = []string{why.Namespace}
+	case why.Namespaces != nil:
+		news, again = c.scope.adopt(why.Namespaces)
+	}
+	if again {
+		// Deletes that are on their way would take the announcements of the same objects with them
+		// when they are settled.
+		spool := func() error { return c.env.Log.Spool(ctx, time.Now()) }
+		if err := c.persist(ctx, spool); err != nil {
+			return err
+		}
+	}
+	if len(news) == 0 {
+		return nil
+	}
+	slices.Sort(news)
+	revisions := c.scope.revisionsOf(news)
+	c.env.Log.NoteNext(func(b *store.Batch) { c.scope.write(b, c.env.Indexer, revisions) })
+	return c.persist(ctx, c.env.Log.Commit)
+}
+
+// rescoped has it written that namespaces are in, or out, once everything that was appended so far
+// is settled: else a crash would have to begin again with them.
+func (c *Controller) rescoped(why *resource.Relist, version resource.Version) {
+	if !why.Partial() {
+		version = ""
+	}
+	revisions := c.scope.arrived(why, version)
+	if len(revisions) > 0 {
+		c.env.Log.Note(func(b *store.Batch) { c.scope.write(b, c.env.Indexer, revisions) })
+	}
+}

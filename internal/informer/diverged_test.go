@@ -1,0 +1,186 @@
+package informer_test
+
+import (
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/kubebridge/bridge/internal/informer"
+	"github.com/kubebridge/bridge/internal/resource"
+)
+
+// proofs counts how often a list has shown that the server's history is another.
+type proofs struct{ atomic.Int32 }
+
+func (p *proofs) count(c *informer.Config) { c.Diverged = func() { p.Add(1) } }
+
+func (r *rig) noted() bool {
+	r.t.Helper()
+	diverged, err := r.indexer.Meta().Diverged()
+	ok(r.t, err)
+	return diverged
+}
+
+func (r *rig) position() resource.Version {
+	r.t.Helper()
+	ok(r.t, r.committer.Commit())
+	position, err := r.indexer.Meta().Position()
+	ok(r.t, err)
+	return position.Version
+}
+
+func TestADivergedHistoryIsKnownUntilItIsToldWhateverComesBetween(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db, out, found := memory(t), newOutbox(), &proofs{}
+		r := newRig(t, db, []*outbox{out}, found.count)
+		r.list(initial, "90", "a@50", "b@60")
+		r.update("a", "95")
+		r.bookmark("96")
+		out.wait(t, 4)
+		eventually(t, "the bookmark is passed", func() bool { return r.position() == "96" })
+
+		r.list(expired, "200", "a@50", "b@60")
+		want(t, out.wait(t, 2), "informer.gap  all/pods/gap/3/20 inferred", "informer.synced  all/pods/synced/200")
+		r.update("b", "201") // on the watch that the list went on as
+		r.bookmark("202")
+		want(t, out.wait(t, 1), "resource.updated b ub/201")
+		eventually(t, "the bookmark is decided", func() bool { return r.informer.Log().Status().Unsettled == 0 && r.fifo.Stats().Deltas == 0 })
+		if found.Load() != 1 || !r.noted() {
+			t.Errorf("found %d times, noted %v: want 1, true", found.Load(), r.noted())
+		}
+		if at := r.position(); at != "96" {
+			t.Errorf("the watermark is %s: a run after a crash would go on behind what is undone", at)
+		}
+		rewound := resource.Relist{Reason: resource.ReasonRewound, From: "200", To: "203", Rewound: true}
+		r.list(rewound, "203", "a@50", "b@201")
+		want(t, out.wait(t, 3),
+			"informer.gap  all/pods/gap/200/203/epoch/1 inferred",
+			"resource.updated a ua/50/epoch/1 inferred",
+			"informer.synced  all/pods/synced/203/epoch/1")
+		eventually(t, "it is settled", func() bool { return r.position() == "203" && !r.noted() })
+		r.stop()
+	})
+}
+
+func TestNoListOfTheSameHistoryLooksLikeAnotherHistory(t *testing.T) {
+	tests := map[string]struct {
+		tell    func(r *rig)
+		version resource.Version
+	}{
+		"as of an earlier version": {func(r *rig) { r.replace("a", "50") }, "94"},
+		"as of an earlier version than what was deleted": {func(r *rig) {
+			r.replace("a", "95")
+			r.replace("b", "60")
+		}, "96"},
+		"that tells the later state before its end": {func(r *rig) {
+			r.replace("a", "50")
+			r.replace("a", "95")
+		}, "200"},
+		"of an object that was deleted before its end": {func(r *rig) {
+			r.replace("a", "50")
+			r.delete("a", "96")
+		}, "200"},
+		"that has a later state which can't be read": {func(r *rig) {
+			r.replace("a", "50")
+			ok(r.t, r.fifo.Skip(r.t.Context(), resource.Identity{Key: "shop/a", UID: "ua"}))
+		}, "200"},
+		"that has what can't be read, of any object": {func(r *rig) {
+			r.replace("a", "50")
+			ok(r.t, r.fifo.Skip(r.t.Context(), resource.Identity{}))
+		}, "200"},
+		"with another object of the name": {func(r *rig) { r.replace("a#2", "50") }, "200"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				out, found := newOutbox(), &proofs{}
+				r := newRig(t, memory(t), []*outbox{out}, found.count)
+				r.list(initial, "90", "a@50", "b@60")
+				r.update("a", "95")
+				r.delete("b", "97")
+				out.wait(t, 5)
+				ok(t, r.fifo.BeginReplace(t.Context(), expired))
+				test.tell(r)
+				ok(t, r.fifo.EndReplace(t.Context(), test.version))
+				r.stop()
+				if found.Load() != 0 || r.noted() {
+					t.Error("the server's history is taken for another")
+				}
+			})
+		})
+	}
+}
+
+// A run before had sent what nobody knows. What a list proves undone is told by equality, and that
+// says nothing of b as long as it is not known in which state it was sent.
+func TestWhatACrashLeftUnknownIsToldThoughAListShowsFirstThatTheHistoryIsAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db, out, found := memory(t), newOutbox(), &proofs{}
+		r := newRig(t, db, []*outbox{out})
+		r.list(initial, "90", "a@50", "b@60")
+		r.update("a", "95")
+		out.wait(t, 4)
+		r.stop()
+
+		r = newRig(t, db, []*outbox{out}, found.count, func(c *informer.Config) { c.Unclean = true })
+		r.list(expired, "200", "a@50", "b@60")
+		r.bookmark("201")
+		out.wait(t, 2)
+		r.list(resource.Relist{Reason: resource.ReasonRewound, From: "200", To: "203", Rewound: true}, "203", "a@50", "b@60")
+		want(t, out.wait(t, 4),
+			"informer.gap  all/pods/gap/200/203/epoch/1 inferred",
+			"resource.updated a ua/50/epoch/1 inferred",
+			"resource.updated b ub/60/epoch/1 inferred",
+			"informer.synced  all/pods/synced/203/epoch/1")
+		r.stop()
+	})
+}
+
+// What is not selected any more is listed all the same: it is compared, and is there.
+func TestAListedObjectThatIsNotSelectedIsComparedAndNotGone(t *testing.T) {
+	for name, test := range map[string]struct {
+		version string
+		found   int32
+	}{"in an older state than is known": {"50", 1}, "in a later one": {"150", 0}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				out, found := newOutbox(), &proofs{}
+				r := newRig(t, memory(t), []*outbox{out}, selects, found.count)
+				r.list(initial, "90", "a@50")
+				r.update("a", "95")
+				out.wait(t, 3)
+				ok(t, r.fifo.BeginReplace(t.Context(), expired))
+				r.unselected("a", test.version, false)
+				ok(t, r.fifo.EndReplace(t.Context(), "200"))
+				told := []string{"informer.gap  all/pods/gap/3/20 inferred"}
+				if test.found == 0 {
+					told = append(told, "resource.deleted a ua/150/left inferred") // and not as one that died
+				}
+				told = append(told, "informer.synced  all/pods/synced/200")
+				want(t, out.wait(t, len(told)), told...)
+				r.stop()
+				if got := found.Load(); got != test.found {
+					t.Errorf("the history is taken for another %d times, want %d", got, test.found)
+				}
+			})
+		})
+	}
+}
+
+func TestADeleteThatIsOlderThanWhatIsKnownShowsThatTheHistoryIsAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		out, found := newOutbox(), &proofs{}
+		r := newRig(t, memory(t), []*outbox{out}, found.count)
+		r.list(initial, "90", "a@50")
+		r.update("a", "95")
+		out.wait(t, 3)
+		ok(t, r.fifo.BeginReplace(t.Context(), expired))
+		r.replace("a", "50")
+		r.delete("a", "70")
+		ok(t, r.fifo.EndReplace(t.Context(), "200"))
+		r.stop()
+		if found.Load() != 1 {
+			t.Error("nobody was told")
+		}
+	})
+}

@@ -1,0 +1,82 @@
+package processor
+
+import (
+	"context"
+	"slices"
+
+	"github.com/kubebridge/bridge/internal/changelog"
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/resource"
+)
+
+// Broadcaster is a Publisher whose sink is to be sent an event about all objects once for each part
+// of its destination; 0 for as it is.
+type Broadcaster interface {
+	Parts(ctx context.Context, e *event.Event) (int, error)
+}
+
+// passBarrier passes on an entry about all objects, when everything before it is settled, and
+// waits until it is settled itself.
+func (l *Listener) passBarrier(ctx context.Context, e *changelog.Entry) error {
+	if err := l.waitEmpty(ctx); err != nil {
+		return err
+	}
+	isSent, err := l.resolve(ctx, e)
+	if err != nil || !isSent {
+		return err
+	}
+	l.countGap(e)
+	entries, of, err := l.broadcast(ctx, e)
+	if err != nil {
+		return err
+	}
+	if err := l.add(ctx, entries, of); err != nil {
+		return err
+	}
+	return l.waitEmpty(ctx)
+}
+
+// countGap counts a gap that the controller could not count, since only the listener knew of it.
+func (l *Listener) countGap(e *changelog.Entry) {
+	switch {
+	case e.Kind == changelog.OfDropped:
+		l.env.Gaps.Inc(resource.ReasonDropped)
+	case e.Unasked:
+		l.env.Gaps.Inc(e.Relist.Reason)
+	}
+}
+
+// broadcast repeats an entry about all objects for each part of the sink's destination. It is
+// settled when all copies are: until then it is pending, and after a crash all are sent again, of
+// which the sink recognizes those that it has. of is nil where the sink has no parts.
+func (l *Listener) broadcast(
+	ctx context.Context, e *changelog.Entry,
+) (entries []*changelog.Entry, of *copies, err error) {
+	entries = []*changelog.Entry{e}
+	b, ok := l.cfg.Publisher.(Broadcaster)
+	if !ok {
+		return entries, nil, nil
+	}
+	ev := l.event(e)
+	parts, err := b.Parts(ctx, &ev)
+	if err != nil || parts == 0 {
+		return entries, nil, err
+	}
+	parts = min(parts, l.cfg.Window) // all are in flight together
+	return slices.Repeat(entries, parts), &copies{left: parts}, nil
+}
+
+// exists reports, with the end of a list, whether an object exists; nil with any other entry, and
+// where an item of the list could not be read, which may be any object that is not known.
+func (l *Listener) exists(e *changelog.Entry) func(namespace, name string) (bool, error) {
+	if e.Kind != changelog.OfListEnd || e.Listing.Unreadable > 0 {
+		return nil
+	}
+	return func(namespace, name string) (bool, error) {
+		if !l.env.Shard.Has(l.env.Type, namespace, name) {
+			return true, nil // as far as this replica knows
+		}
+		record, found, err := l.env.Indexer.Get(resource.MakeKey(namespace, name))
+		return found && !record.Deleted, err
+	}
+}

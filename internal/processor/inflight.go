@@ -1,0 +1,144 @@
+package processor
+
+import (
+	"context"
+
+	"github.com/kubebridge/bridge/internal/changelog"
+	"github.com/kubebridge/bridge/internal/condition"
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/publisher"
+)
+
+// inflight is one event with the publisher, and the entry that it is made of.
+type inflight struct {
+	item   publisher.Item
+	event  event.Event
+	entry  *changelog.Entry
+	first  *changelog.Entry // whose place the entry takes, and that is acked with it; nil for none
+	object *pendingObject   // of the entry, with Latest
+	copies *copies          // that this is one of; nil for the only one
+}
+
+// copies are several inflights of one entry, which is acked when all are settled.
+type copies struct {
+	left  int
+	holds holds
+}
+
+// holds are several as one.
+type holds []changelog.Hold
+
+// Release releases all.
+func (hs holds) Release() {
+	for _, h := range hs {
+		h.Release()
+	}
+}
+
+// take waits for room in the window and takes inflights for the first of the entries, at least one.
+func (l *Listener) take(ctx context.Context, entries []*changelog.Entry) ([]*inflight, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	hasRoom := func() bool { return l.roomLocked() > 0 }
+	if err := condition.Wait(ctx, l.cond, hasRoom); err != nil {
+		return nil, err
+	}
+	return l.takeLocked(entries), nil
+}
+
+// tryTake takes an inflight for each of the entries, or none where the window has no room for all.
+func (l *Listener) tryTake(entries []*changelog.Entry) []*inflight {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.roomLocked() < len(entries) {
+		return nil
+	}
+	return l.takeLocked(entries)
+}
+
+// roomLocked is how many more events the window has room for.
+func (l *Listener) roomLocked() int { return l.cfg.Window - len(l.inflights) + len(l.free) }
+
+// takeLocked takes inflights for the first of the entries, as far as the window has room.
+func (l *Listener) takeLocked(entries []*changelog.Entry) []*inflight {
+	for len(l.free) < len(entries) && len(l.inflights) < l.cfg.Window {
+		p := &inflight{}
+		p.item.Settler, p.item.Seq = l, uint64(len(l.inflights))
+		l.inflights = append(l.inflights, p)
+		l.free = append(l.free, p)
+	}
+	n := min(len(entries), len(l.free))
+	taken := append([]*inflight{}, l.free[len(l.free)-n:]...)
+	l.free = l.free[:len(l.free)-n]
+	for i, p := range taken {
+		p.entry = entries[i]
+	}
+	return taken
+}
+
+// Settle is called by the publisher with items that are settled.
+func (l *Listener) Settle(items []*publisher.Item) {
+	l.cursor.Ack(l.acks(items))
+	l.takeBack(items)
+	if l.queue != nil {
+		l.settled.Add(1)
+		l.cursor.Wake()
+	}
+}
+
+// acks is what this listener is done with when items are settled.
+func (l *Listener) acks(items []*publisher.Item) []changelog.Ack {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	acks := make([]changelog.Ack, 0, len(items))
+	for _, it := range items {
+		p := l.inflights[it.Seq]
+		ack := changelog.Ack{At: p.entry.Position}
+		if it.Mark != nil {
+			ack.Hold = it.Mark
+			it.Mark = nil
+		}
+		if of := p.copies; of != nil {
+			if ack.Hold != nil {
+				of.holds = append(of.holds, ack.Hold)
+				ack.Hold = of.holds
+			}
+			if of.left--; of.left > 0 {
+				continue
+			}
+		}
+		if p.first != nil {
+			acks = append(acks, changelog.Ack{At: p.first.Position})
+		}
+		acks = append(acks, ack)
+	}
+	return acks
+}
+
+// takeBack makes the inflights of items free.
+func (l *Listener) takeBack(items []*publisher.Item) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, it := range items {
+		p := l.inflights[it.Seq]
+		if p.object != nil {
+			l.queue.done(p.object)
+		}
+		p.entry, p.first, p.object, p.copies, p.event = nil, nil, nil, nil, event.Event{}
+		l.free = append(l.free, p)
+	}
+	l.cond.Broadcast()
+}
+
+// waitEmpty waits until everything that was passed on is settled.
+func (l *Listener) waitEmpty(ctx context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return condition.Wait(ctx, l.cond, func() bool { return len(l.free) == len(l.inflights) })
+}
+
+func (l *Listener) inFlight() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.inflights) - len(l.free)
+}

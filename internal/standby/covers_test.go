@@ -1,0 +1,77 @@
+package standby
+
+import "testing"
+
+func TestCovers(t *testing.T) {
+	follows := func(p Unit) Stand { return Stand{Progress: p} }
+	leads := func(p Unit) Stand { return Stand{Progress: p, Leads: true} }
+	listed := History{From: "5", Complete: true}
+	tests := map[string]struct {
+		change  Change
+		stand   Stand
+		history History
+		want    bool
+	}{
+		"nothing is delivered":      {Change{Version: "10"}, follows(Unit{}), listed, false},
+		"an earlier version is":     {Change{Version: "10"}, follows(Unit{Delivered: "9"}), listed, false},
+		"the version is":            {Change{Version: "10"}, follows(Unit{Delivered: "10"}), listed, true},
+		"a later version is":        {Change{Version: "10"}, follows(Unit{Delivered: "11"}), listed, true},
+		"the leader before did":     {Change{Version: "10"}, leads(Unit{Delivered: "10"}), listed, true},
+		"the leader before did not": {Change{Version: "11"}, leads(Unit{Delivered: "10"}), listed, false},
+		"versions have no order":    {Change{Version: "x"}, follows(Unit{Delivered: "y"}), listed, false},
+
+		"of an epoch that the leader has not reached": {
+			Change{Version: "8", Epoch: 1}, follows(Unit{Delivered: "9"}), listed, false,
+		},
+		"of an epoch before the leader's": {
+			Change{Version: "10"}, follows(Unit{Delivered: "7", Epoch: 1}), listed, true,
+		},
+		"of an epoch before one in which nothing is delivered": {
+			Change{Version: "10"}, follows(Unit{Epoch: 1}), listed, false,
+		},
+
+		"of a list that is under way": {
+			Change{Version: "20", OfList: true}, follows(Unit{Delivered: "24"}), History{From: "5"}, false,
+		},
+		"of a list behind what is delivered": {
+			Change{Version: "20", OfList: true},
+			follows(Unit{Delivered: "24"}),
+			History{From: "25", Complete: true},
+			false,
+		},
+		"of a list that is delivered": {
+			Change{Version: "20", OfList: true},
+			follows(Unit{Delivered: "25"}),
+			History{From: "25", Complete: true},
+			true,
+		},
+		"of a list of another epoch": {
+			Change{OfList: true, Epoch: 1}, follows(Unit{Delivered: "25", Epoch: 1}), listed, false,
+		},
+
+		"a repetition is the leader's": {Change{Version: "5", Repeats: true}, follows(Unit{}), listed, true},
+		"a repetition by the leader": {
+			Change{Version: "5", Repeats: true}, leads(Unit{Delivered: "10"}), listed, false,
+		},
+
+		"a selection that the leader does not know yet": {
+			Change{Version: "10", Selection: "4"}, follows(Unit{Delivered: "11", Selection: "3"}), listed, false,
+		},
+		"a selection that the leader knows": {
+			Change{Version: "10", Selection: "4"}, follows(Unit{Delivered: "11", Selection: "4"}), listed, true,
+		},
+		"a leader that tells no selection": {
+			Change{Version: "10", Selection: "4"}, follows(Unit{Delivered: "11"}), listed, false,
+		},
+
+		"the leader has ended the unit": {Change{Version: "10"}, Stand{Ended: true}, listed, true},
+		"it had before this one led":    {Change{Version: "10"}, Stand{Ended: true, Leads: true}, listed, false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := Covers(&tt.change, &tt.stand, &tt.history); got != tt.want {
+				t.Errorf("got %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
