@@ -3,7 +3,7 @@
 //
 // A Client reads one source and gives two things. A source is a key-value bucket or a stream of
 // JetStream, or topics of Kafka, compacted ones that the bridge keeps as a view or such with a
-// history.
+// history, or an archive that bridge serve serves, which gives the first thing only.
 //
 // A [cache.ListerWatcher] for each resource, so that client-go's SharedInformer and the caches of
 // controller-runtime work unchanged, with the source in place of an API server. The Client holds
@@ -14,8 +14,8 @@
 // An iterator over events, without repeats, with gaps among them, and with positions that survive a
 // restart.
 //
-// Informers need the state, so a bucket or a view is the better source for them: it has what
-// exists, however old it is. From a stream or topics with a history the state is what all events
+// Informers need the state, so a bucket, a view or an archive is the better source for them: it has
+// what exists, however old it is. From a stream or topics with a history the state is what all events
 // come to, so they must hold a list of all objects (informer.synced) and everything since. Where
 // they do not, List fails and says so. A list of a topic has ended when each partition has the
 // event that says so.

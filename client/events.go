@@ -73,6 +73,9 @@ func (r *eventReader) isRepeat(e *Event) bool {
 }
 
 func (r *eventReader) run(ctx context.Context, from Position) (err error) {
+	if _, isArchive := r.source.backend.(*archive); isArchive {
+		return fmt.Errorf("%s: %w", r.source, errNoEvents)
+	}
 	if r.read, err = from.parse(); err != nil {
 		return err
 	}

@@ -1,0 +1,341 @@
+package client
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+)
+
+// Archive is the history of a bridge or of bridge archive, as bridge serve --live serves it. config
+// is that of the kubeconfig which it prints. It gives informers, and no Events: a history has the
+// versions of each object in their order, and not the order in which events came.
+func Archive(config *rest.Config) Source {
+	a := &archive{}
+	if a.base, _, a.err = rest.DefaultServerUrlFor(config); a.err == nil {
+		a.http, a.err = rest.HTTPClientFor(config)
+	}
+	return Source{backend: a, isState: true}
+}
+
+// archive reads lists and watches of each resource. A resource is a partition. Its offsets are
+// resourceVersions.
+type archive struct {
+	base *url.URL
+	http *http.Client
+	err  error // of the configuration
+
+	// epoch is how often a watch could not continue; lists begin again then.
+	epoch atomic.Int64
+	// arrived numbers the changes: a version of an object says nothing of its order where etcd was
+	// restored.
+	arrived atomic.Uint64
+}
+
+var errNoEvents = errors.New("it gives informers only: read the events from the stream that the " +
+	"archive reads")
+
+func (a *archive) String() string {
+	if a.base == nil {
+		return "archive"
+	}
+	return "archive " + a.base.Host
+}
+
+// resourceOf is the resource of a partition, whose topic is <resource>.<version>.<group>.
+func resourceOf(p partition) schema.GroupVersionResource {
+	parts := strings.SplitN(p.topic, ".", 3)
+	return schema.GroupVersionResource{Resource: parts[0], Version: parts[1], Group: parts[2]}
+}
+
+func pathOf(gv schema.GroupVersion) string {
+	if gv.Group == "" {
+		return "api/" + gv.Version
+	}
+	return "apis/" + gv.String()
+}
+
+// extents are the resources that can be listed.
+func (a *archive) extents(ctx context.Context) (map[partition]extent, error) {
+	if a.err != nil {
+		return nil, a.err
+	}
+	var groups metav1.APIGroupList
+	if err := a.get(ctx, "apis", nil, &groups); err != nil {
+		return nil, err
+	}
+	versions := []schema.GroupVersion{{Version: "v1"}}
+	for _, group := range groups.Groups {
+		for _, v := range group.Versions {
+			versions = append(versions, schema.GroupVersion{Group: group.Name, Version: v.Version})
+		}
+	}
+	found := map[partition]extent{}
+	for _, gv := range versions {
+		var list metav1.APIResourceList
+		if err := a.get(ctx, pathOf(gv), nil, &list); err != nil {
+			return nil, err
+		}
+		for i := range list.APIResources {
+			r := &list.APIResources[i]
+			if !strings.Contains(r.Name, "/") && slices.Contains(r.Verbs, "watch") {
+				p := partition{topic: r.Name + "." + gv.Version + "." + gv.Group}
+				id := strconv.FormatInt(a.epoch.Load(), 10)
+				found[p] = extent{id: id, first: 1, next: math.MaxInt64}
+			}
+		}
+	}
+	return found, nil
+}
+
+// statusError is an answer with another code than 200.
+type statusError struct {
+	code int
+	text string
+}
+
+func (e *statusError) Error() string { return e.text }
+
+// ask sends a request. The caller closes the body.
+func (a *archive) ask(ctx context.Context, path string, query url.Values) (io.ReadCloser, error) {
+	at := a.base.JoinPath(path)
+	at.RawQuery = query.Encode()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Accept", "application/json")
+	response, err := a.http.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	if response.StatusCode == http.StatusOK {
+		return response.Body, nil
+	}
+	defer func() { _ = response.Body.Close() }()
+	const most = 4 << 10
+	text, _ := io.ReadAll(io.LimitReader(response.Body, most))
+	var status metav1.Status
+	_ = json.Unmarshal(text, &status) // another answer has no message
+	return nil, &statusError{
+		response.StatusCode,
+		fmt.Sprintf("%s: %s: %s", path, response.Status, cmp.Or(status.Message, string(text))),
+	}
+}
+
+func (a *archive) get(ctx context.Context, path string, query url.Values, into any) error {
+	body, err := a.ask(ctx, path, query)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = body.Close() }()
+	if err := json.NewDecoder(body).Decode(into); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+func (a *archive) open(
+	ctx context.Context, from marks, now map[partition]extent,
+) (reader, error) {
+	ctx, stop := context.WithCancel(ctx)
+	r := &archiveReader{archive: a, read: make(chan archived), stop: stop}
+	for p := range now {
+		at := from[p].next
+		if at == 0 {
+			r.lists++
+		}
+		r.running.Go(func() {
+			if err := r.follow(ctx, p, at); err != nil {
+				r.send(ctx, archived{err: fmt.Errorf("%s: %w", resourceOf(p).GroupResource(), err)})
+			}
+		})
+	}
+	return r, nil
+}
+
+// archived is what the reader of a partition gives.
+type archived struct {
+	*message
+	endsList bool
+	err      error
+}
+
+type archiveReader struct {
+	*archive
+	read    chan archived
+	lists   int // that have not ended
+	stop    context.CancelFunc
+	running sync.WaitGroup
+}
+
+func (r *archiveReader) atEnd() bool { return r.lists == 0 }
+
+func (r *archiveReader) close() {
+	r.stop()
+	r.running.Wait()
+}
+
+func (r *archiveReader) next(ctx context.Context) (*message, error) {
+	late := time.NewTimer(quiet)
+	defer late.Stop()
+	select {
+	case got := <-r.read:
+		if got.endsList {
+			r.lists--
+		}
+		return got.message, got.err
+	case <-late.C:
+		return nil, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+func (r *archiveReader) send(ctx context.Context, m archived) bool {
+	select {
+	case r.read <- m:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// follow lists a resource, unless it was before, and watches it.
+func (r *archiveReader) follow(ctx context.Context, p partition, version int64) (err error) {
+	if version == 0 {
+		if version, err = r.list(ctx, p); err != nil {
+			var status *statusError
+			if errors.As(err, &status) && status.code == http.StatusForbidden {
+				r.send(ctx, archived{endsList: true}) // the token's reader has no such resource
+				return nil
+			}
+			return err
+		}
+	}
+	for ctx.Err() == nil {
+		if version, err = r.watch(ctx, p, version); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// list sends all objects, and then that they were all.
+func (r *archiveReader) list(ctx context.Context, p partition) (version int64, err error) {
+	gvr := resourceOf(p)
+	var list struct {
+		Metadata metav1.ListMeta
+		Items    []json.RawMessage
+	}
+	if err := r.get(ctx, pathOf(gvr.GroupVersion())+"/"+gvr.Resource, nil, &list); err != nil {
+		return 0, err
+	}
+	if version, err = strconv.ParseInt(list.Metadata.ResourceVersion, 10, 64); err != nil {
+		return 0, err
+	}
+	for _, raw := range list.Items {
+		e, _, err := r.event(gvr, TypeAdded, raw)
+		if err != nil {
+			return 0, err
+		}
+		r.send(ctx, archived{message: &message{partition: p, offset: -1, event: e}})
+	}
+	end := r.about(gvr, TypeSynced)
+	end.Attributes["id"] = "archive/" + p.topic + "/synced/" + list.Metadata.ResourceVersion
+	end.Attributes["resourceversion"] = list.Metadata.ResourceVersion
+	r.send(ctx, archived{
+		message: &message{partition: p, offset: version - 1, event: end}, endsList: true,
+	})
+	return version, nil
+}
+
+// types of events, by those of watches.
+var types = map[string]string{"ADDED": TypeAdded, "MODIFIED": TypeUpdated, "DELETED": TypeDeleted}
+
+// watch sends what follows a version until the server ends it.
+func (r *archiveReader) watch(
+	ctx context.Context, p partition, version int64,
+) (seen int64, err error) {
+	gvr := resourceOf(p)
+	body, err := r.ask(ctx, pathOf(gvr.GroupVersion())+"/"+gvr.Resource, url.Values{
+		"watch": {"true"}, "allowWatchBookmarks": {"true"},
+		"resourceVersion": {strconv.FormatInt(version, 10)},
+	})
+	if err != nil {
+		return version, err
+	}
+	defer func() { _ = body.Close() }()
+	for lines := json.NewDecoder(body); ; {
+		var line struct {
+			Type   string
+			Object json.RawMessage
+		}
+		if err := lines.Decode(&line); errors.Is(err, io.EOF) {
+			return version, nil
+		} else if err != nil {
+			return version, err
+		}
+		if line.Type == "ERROR" {
+			r.epoch.Add(1)
+			return version, fmt.Errorf("%w: %s", errLost, bytes.TrimSpace(line.Object))
+		}
+		e, of, err := r.event(gvr, types[line.Type], line.Object)
+		if err != nil {
+			return version, err
+		}
+		version = max(version, of)
+		m := &message{partition: p, offset: version - 1}
+		if e.Type != "" { // a bookmark has none
+			m.event = e
+		}
+		r.send(ctx, archived{message: m})
+	}
+}
+
+// about is an event without an object.
+func (r *archiveReader) about(gvr schema.GroupVersionResource, kind string) *Event {
+	return &Event{Type: kind, Attributes: map[string]string{
+		"specversion": "1.0", "type": kind, "informer": "archive",
+		"apiversion": gvr.GroupVersion().String(), "resource": gvr.Resource,
+		"sequence": fmt.Sprintf("%020d", r.arrived.Add(1)),
+	}}
+}
+
+// event is one of an object, and its version.
+func (r *archiveReader) event(
+	gvr schema.GroupVersionResource, kind string, raw []byte,
+) (e *Event, version int64, err error) {
+	var object metav1.PartialObjectMetadata
+	if err := json.Unmarshal(raw, &object); err != nil {
+		return nil, 0, err
+	}
+	if version, err = strconv.ParseInt(object.ResourceVersion, 10, 64); err != nil {
+		return nil, 0, err
+	}
+	e = r.about(gvr, kind)
+	e.Data = raw
+	maps.Copy(e.Attributes, map[string]string{
+		"kind": object.Kind, "namespace": object.Namespace, "name": object.Name,
+		"uid": string(object.UID), "resourceversion": object.ResourceVersion,
+		"id": string(object.UID) + "/" + object.ResourceVersion,
+	})
+	return e, version, nil
+}
