@@ -8,6 +8,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/kubebridge/bridge/test/e2e/crash"
 )
 
 // The long form of the failover test may run with Apache Kafka itself; make test-failover makes
@@ -17,11 +21,13 @@ var (
 	apacheJars   = flag.String("failover.kafka.lib", "", "directory of its jars")
 )
 
-// startBroker gives the address of a Kafka broker: kfake, or Apache Kafka where it was asked for.
-func startBroker(t *testing.T, dir string) string {
+// startBroker gives the address of a Kafka broker: kfake behind a gate, or Apache Kafka where it
+// was asked for, which is always reachable.
+func startBroker(t *testing.T, dir string) (address string, gate *crash.Gate) {
 	t.Helper()
+	gate = &crash.Gate{}
 	if *apacheBroker == "" {
-		return startKafka(t).ListenAddrs()[0]
+		return startKafka(t, kfake.ListenFn(gate.Listen)).ListenAddrs()[0], gate
 	}
 	cmd := exec.Command(*apacheBroker, "-lib", *apacheJars, "-dir", filepath.Join(dir, "kafka"))
 	cmd.Stderr = os.Stderr
@@ -34,7 +40,7 @@ func startBroker(t *testing.T, dir string) string {
 		_ = alive.Close()
 		_ = cmd.Wait() // how it ends does not matter any more
 	})
-	address, err := bufio.NewReader(out).ReadString('\n')
+	address, err = bufio.NewReader(out).ReadString('\n')
 	must(t, err)
-	return strings.TrimSpace(address)
+	return strings.TrimSpace(address), gate
 }

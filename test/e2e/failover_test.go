@@ -129,7 +129,7 @@ func newReplicas(t *testing.T) *failoverRun {
 	f.allowLeases()
 	_, _, server := gatedJetStream(t, filepath.Join(f.dir, "nats"))
 	f.jetStream, f.natsAddress = &read.JetStream{URL: server.ClientURL(), Stream: "K8S"}, server.Addr().String()
-	f.kafkaAddress = startBroker(t, f.dir)
+	f.kafkaAddress, _ = startBroker(t, f.dir)
 	f.kafka = kafkaReader(f.kafkaAddress)
 	return f
 }

@@ -164,8 +164,8 @@ func (l *lab) requireReaders(
 func TestView(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, startOnce("view", noControllers, "--etcd-compaction-interval=0")(t))
-	broker := startBroker(t, l.dir)
-	address, _, server := gatedJetStream(t, filepath.Join(l.dir, "nats"))
+	broker, kafka := startBroker(t, l.dir)
+	address, gate, server := gatedJetStream(t, filepath.Join(l.dir, "nats"))
 	collections := []truth.Collection{
 		truth.Core("pods", l.namespace), truth.Named("deployments", "apps", "v1", l.namespace),
 		truth.Core("configmaps", l.namespace),
@@ -207,6 +207,18 @@ sinks:
 
 	while(func() { l.operate("restart-apiserver") })
 	equal("an outage of the API server")
+
+	while(func() {
+		kafka.Shut()
+		gate.Shut()
+		time.Sleep(3 * time.Second)
+		b.Kill() // what was in flight is in doubt
+		must(t, b.Start())
+		time.Sleep(time.Second)
+		gate.Open()
+		kafka.Open()
+	})
+	equal("an outage of the brokers, with a crash")
 
 	b.Kill()
 	while(func() {})

@@ -6,6 +6,7 @@
 //   - a block with a title ("```python title="load.py"") is a file of that name;
 //   - a block of sh is run, in one shell for the whole page. A block that installs packages is not
 //     run: their versions are compared with those that make test-recipes has installed;
+//   - a block of kafka-topics.sh is not run either: its topic is created as it says;
 //   - a block of text is what the block of sh before it prints. "…" stands for anything; times, and
 //     numbers of three digits and more, for any other.
 //

@@ -47,7 +47,9 @@ func newLab(t *testing.T, pages ...string) *lab {
 	l.dir, l.env = directory(t, pages[0])
 	broker(t, pages[0], l.addresses)
 	for _, name := range pages {
-		readPage(t, name, l.addresses).writeFiles(t, l.dir)
+		p := readPage(t, name, l.addresses)
+		p.writeFiles(t, l.dir)
+		p.createTopics(t, l.addresses)
 	}
 	l.plane = controlPlane(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -351,30 +353,39 @@ func (l *lab) repeatMessages() {
 	l.t.Logf("stored again: %d messages", (last+1)/2)
 }
 
-// repeatRecords stores some records of a topic again, in their order.
-func (l *lab) repeatRecords(topic string, some func(*kgo.Record) bool) {
+// records are those of a topic, in the order of each partition.
+func (l *lab) records(topic string) (all []*kgo.Record) {
 	l.t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(l.addresses[kafkaAddress]),
-		kgo.ConsumeTopics(topic), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	client, err := kgo.NewClient(kgo.SeedBrokers(l.addresses[kafkaAddress]), kgo.ConsumeTopics(topic))
 	must(l.t, err)
 	defer client.Close()
-	var records []*kgo.Record
 	for {
 		ctx, cancel := context.WithTimeout(l.t.Context(), 3*time.Second)
 		fetched := client.PollFetches(ctx)
 		cancel()
 		if fetched.NumRecords() == 0 {
-			break
+			return all
 		}
-		fetched.EachRecord(func(r *kgo.Record) {
-			if some(r) {
-				records = append(records, &kgo.Record{
-					Topic: r.Topic, Partition: r.Partition,
-					Key: r.Key, Value: r.Value, Headers: r.Headers,
-				})
-			}
-		})
+		all = append(all, fetched.Records()...)
 	}
+}
+
+// repeatRecords stores some records of a topic again, in their order.
+func (l *lab) repeatRecords(topic string, some func(*kgo.Record) bool) {
+	l.t.Helper()
+	var records []*kgo.Record
+	for _, r := range l.records(topic) {
+		if some(r) {
+			records = append(records, &kgo.Record{
+				Topic: r.Topic, Partition: r.Partition,
+				Key: r.Key, Value: r.Value, Headers: r.Headers,
+			})
+		}
+	}
+	client, err := kgo.NewClient(kgo.SeedBrokers(l.addresses[kafkaAddress]),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	must(l.t, err)
+	defer client.Close()
 	must(l.t, client.ProduceSync(l.t.Context(), records...).FirstErr())
 	l.t.Logf("stored again: %d records", len(records))
 }

@@ -9,6 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/kubebridge/bridge/test/e2e/harness"
 )
 
@@ -18,6 +21,7 @@ type block struct {
 	language, title     string
 	text                string
 	installs, isPrinted bool
+	topic               string // that a block creates
 }
 
 // page is one of docs/consumers.
@@ -59,6 +63,9 @@ func parse(text string) (blocks []block) {
 		line := 1 + strings.Count(text[:at[0]], "\n")
 		b := block{line: line, language: part(1), title: part(2), text: part(3)}
 		b.installs = b.language == "sh" && installs.MatchString(b.text)
+		if found := creates.FindStringSubmatch(b.text); b.language == "sh" && found != nil {
+			b.topic = found[1]
+		}
 		b.isPrinted = b.language == "text" && b.title == ""
 		blocks = append(blocks, b)
 	}
@@ -83,8 +90,10 @@ func (p *page) writeFiles(t *testing.T, dir string) {
 }
 
 var (
-	installs = regexp.MustCompile(`(?m)^(pip install|npm install|mvn) `)
-	pinned   = regexp.MustCompile(`(@?[a-z][a-z0-9/-]*)(?:==|@)(\d[\w.]*)`)
+	installs = regexp.MustCompile(`(?m)^(pip install|npm install|mvn|go mod init) `)
+	creates  = regexp.MustCompile(`^kafka-topics\.sh --bootstrap-server \S+ --create ` +
+		`--topic (\S+) \\\n  --partitions 3 --replication-factor 1 --config cleanup.policy=compact\n$`)
+	pinned = regexp.MustCompile(`(@?[a-z][a-z0-9./-]*)(?:==|@)(v?\d[\w.]*)`)
 )
 
 // checkInstalled compares the packages that a page installs with those that are pinned here.
@@ -95,7 +104,9 @@ func checkInstalled(t *testing.T, p *page, text string) {
 		return
 	}
 	var pins strings.Builder
-	for _, file := range []string{"testdata/requirements.in", "testdata/package.json"} {
+	for _, file := range []string{
+		"testdata/requirements.in", "testdata/package.json", controllerModule + "/go.mod",
+	} {
 		b, err := os.ReadFile(file)
 		must(t, err)
 		pins.Write(b)
@@ -106,9 +117,27 @@ func checkInstalled(t *testing.T, p *page, text string) {
 	}
 	for _, f := range found {
 		python, node := f[1]+"=="+f[2]+"\n", fmt.Sprintf("%q: %q", f[1], f[2])
-		if !strings.Contains(pins.String(), python) && !strings.Contains(pins.String(), node) {
+		module := f[1] + " " + f[2] + "\n"
+		if !strings.Contains(pins.String(), python) && !strings.Contains(pins.String(), node) &&
+			!strings.Contains(pins.String(), module) {
 			t.Errorf("the page installs %s %s, the tests another version", f[1], f[2])
 		}
+	}
+}
+
+// createTopics creates the topics that the page has kafka-topics.sh create.
+func (p *page) createTopics(t *testing.T, addresses map[string]string) {
+	t.Helper()
+	for _, b := range p.blocks {
+		if b.topic == "" {
+			continue
+		}
+		client, err := kgo.NewClient(kgo.SeedBrokers(addresses[kafkaAddress]))
+		must(t, err)
+		defer client.Close()
+		_, err = kadm.NewClient(client).CreateTopic(t.Context(), 3, 1,
+			map[string]*string{"cleanup.policy": new("compact")}, b.topic)
+		must(t, err)
 	}
 }
 

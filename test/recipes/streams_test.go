@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -30,15 +31,21 @@ func (l *lab) pageSinks() string {
 // requireTable compares a table of configmaps, that a command prints, with the truth.
 func (l *lab) requireTable(what string, command ...string) {
 	l.t.Helper()
+	l.same(what, lines(l.run(command...)), l.configmaps())
+}
+
+// configmaps are those that exist.
+func (l *lab) configmaps() (exist []string) {
+	l.t.Helper()
 	must(l.t, l.ledger.Err())
-	var exists []string
 	for _, ch := range truth.Alive(l.ledger.Changes()) {
 		if ch.Resource == "configmaps" {
-			exists = append(exists,
+			exist = append(exist,
 				"configmaps/shop/"+ch.Metadata.Name+" "+ch.Metadata.ResourceVersion)
 		}
 	}
-	l.same(what, lines(l.run(command...)), exists)
+	slices.Sort(exist)
+	return exist
 }
 
 // tables is the command of kafka-streams.md.

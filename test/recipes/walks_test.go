@@ -108,6 +108,8 @@ func walkWith(
 	broker(t, name, addresses)
 	p := readPage(t, name, addresses)
 	p.writeFiles(t, dir)
+	p.createTopics(t, addresses)
+	buildGo(t, dir)
 	env = append(env, prepare(dir)...)
 	s := newShell(t, dir, env)
 	if p.names("flaky") {
@@ -116,7 +118,7 @@ func walkWith(
 	printed, ran := "", 0
 	for _, b := range p.blocks {
 		switch {
-		case b.title != "":
+		case b.title != "", b.topic != "":
 		case b.installs:
 			checkInstalled(t, p, b.text)
 		case b.language == "sh":
@@ -142,6 +144,23 @@ const (
 	natsAddress  = "127.0.0.1:4222"
 	kafkaAddress = "127.0.0.1:9092"
 )
+
+// controllerModule has the modules that programs in Go import.
+const controllerModule = "../controllerruntime"
+
+// buildGo builds the program of a page in Go, with the library of this tree.
+func buildGo(t *testing.T, dir string) {
+	t.Helper()
+	program := filepath.Join(dir, "main.go")
+	if _, err := os.Stat(program); err != nil {
+		return // the page has none
+	}
+	cmd := exec.Command("go", "build", "-o", filepath.Join(dir, "labels"), program)
+	cmd.Dir = controllerModule
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+}
 
 // jars is where the jars of a page are, of the pages that have some.
 var jars = map[string]string{"kafka-streams.md": "streams", "flink.md": "flink"}
@@ -213,6 +232,10 @@ func TestFunctions(t *testing.T) { walk(t, "functions.md") }
 
 func TestKafkaStreams(t *testing.T) { walk(t, "kafka-streams.md") }
 
+func TestController(t *testing.T) { walk(t, "controller.md") }
+
 func TestFlink(t *testing.T) { walk(t, "flink.md") }
+
+func TestRedpandaConnect(t *testing.T) { walk(t, "redpanda-connect.md") }
 
 func TestAudit(t *testing.T) { walk(t, "audit.md") }
