@@ -188,7 +188,8 @@ func live(t *testing.T) *cluster {
 	return c
 }
 
-// Whatever the chart makes of the main combinations of values, the API server takes it, without a warning.
+// Whatever the chart makes of the main combinations of values, the API server takes it, without a
+// warning.
 func TestTheAPIServerTakesWhatTheChartMakes(t *testing.T) {
 	c := live(t)
 	for name, v := range cases(t) {

@@ -8,6 +8,6 @@
 //	licences      what the dependencies' licences allow, and the notices that a release carries
 //	container     runs a container of a pod on this machine as a kubelet would, for the tests
 //
-// `go test . -update` writes what is made of something else. It is a module of its own, so that Helm and kustomize, which come as
-// libraries, are not in the product's dependency graph.
+// `go test . -update` writes what is made of something else. It is a module of its own, so that
+// Helm and kustomize, which come as libraries, are not in the product's dependency graph.
 package deploy

@@ -19,7 +19,21 @@ import (
 	"github.com/kubebridge/bridge/deploy/container"
 )
 
-// kubelet runs the container of a pod on this machine, as the pod says: its arguments, variables, volumes, user, and a read-only root.
+// needRoot skips the test for other users, which can't make containers. With NEED_ROOT in the
+// environment, as CI has it, that is a failure.
+func needRoot(t *testing.T) {
+	t.Helper()
+	switch {
+	case os.Geteuid() == 0:
+	case os.Getenv("NEED_ROOT") != "":
+		t.Fatal(container.ErrNotRoot)
+	default:
+		t.Skip(container.ErrNotRoot)
+	}
+}
+
+// kubelet runs the container of a pod on this machine, as the pod says: its arguments, variables,
+// volumes, user, and a read-only root.
 type kubelet struct {
 	*cluster
 	t    *testing.T
@@ -33,20 +47,34 @@ type kubelet struct {
 func (k *kubelet) spec() *container.Spec {
 	k.t.Helper()
 	c := &k.pod.Spec.Containers[0]
-	ps := k.pod.Spec.SecurityContext
+	uid, gid, group := k.identity()
 	s := &container.Spec{
 		Hostname: k.pod.Name, Root: k.root, ReadOnlyRoot: *c.SecurityContext.ReadOnlyRootFilesystem,
 		Args: append([]string{"/usr/bin/bridge"}, c.Args...), Env: k.env(c), Dir: "/var/lib/bridge",
-		UID: int(*ps.RunAsUser), GID: int(*ps.RunAsGroup), Groups: []int{int(*ps.FSGroup)},
+		UID: uid, GID: gid, Groups: []int{group},
 	}
 	for _, m := range c.VolumeMounts {
 		i := slices.IndexFunc(k.pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name })
 		if i < 0 {
 			k.t.Fatalf("the pod has no volume %s", m.Name)
 		}
-		s.Mounts = append(s.Mounts, container.Mount{Source: k.volume(&k.pod.Spec.Volumes[i], int(*ps.FSGroup)), Target: m.MountPath, ReadOnly: m.ReadOnly})
+		s.Mounts = append(s.Mounts, container.Mount{Source: k.volume(&k.pod.Spec.Volumes[i], group), Target: m.MountPath, ReadOnly: m.ReadOnly})
 	}
 	return s
+}
+
+// identity is that of the pod's processes. What the pod leaves out is what OpenShift gives to it:
+// the user and the group of volumes from a range of the namespace, and group 0.
+func (k *kubelet) identity() (uid, gid, group int) {
+	const ofNamespace = 1000660000
+	get := func(value *int64, otherwise int) int {
+		if value == nil {
+			return otherwise
+		}
+		return int(*value)
+	}
+	ps := k.pod.Spec.SecurityContext
+	return get(ps.RunAsUser, ofNamespace), get(ps.RunAsGroup, 0), get(ps.FSGroup, ofNamespace)
 }
 
 // env are the variables of a container, and those that every container gets.

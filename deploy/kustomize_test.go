@@ -102,7 +102,8 @@ func TestKustomizeMakesWhatTheChartMakes(t *testing.T) {
 	}
 }
 
-// byName is each object as text, but for roles, which may be cut in another way, and with the name of the configuration without its hash.
+// byName is each object as text, but for roles, which may be cut in another way, and with the name
+// of the configuration without its hash.
 func byName(t *testing.T, list []*unstructured.Unstructured, suffix *regexp.Regexp) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -130,7 +131,8 @@ func byName(t *testing.T, list []*unstructured.Unstructured, suffix *regexp.Rege
 	return found
 }
 
-// normalize rewrites the configuration without comments, its keys sorted; and takes off the labels of the chart's ConfigMap, which kustomize's has not.
+// normalize rewrites the configuration without comments, its keys sorted; and takes off the labels
+// of the chart's ConfigMap, which kustomize's has not.
 func normalize(t *testing.T, o *unstructured.Unstructured) {
 	t.Helper()
 	text, ok, err := unstructured.NestedString(o.Object, "data", "bridge.yaml")

@@ -40,7 +40,8 @@ func TestTheChartsMonitoringIsThatOfTheProject(t *testing.T) {
 	}
 }
 
-// What goes through YAML, templates and a ConfigMap must come out as it was: rules are full of braces.
+// What goes through YAML, templates and a ConfigMap must come out as it was: rules are full of
+// braces.
 func TestRulesAndDashboardComeOutAsTheyWentIn(t *testing.T) {
 	v := withoutMissing(t, readValues(t, minimal+"prometheusRule: {enabled: true}\ndashboard: {enabled: true}\n"))
 	list := objects(t, mustRender(t, v))

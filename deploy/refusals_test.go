@@ -6,14 +6,16 @@ import (
 	"testing"
 )
 
-// minimal are values that render, for tests that add to them. Its last line is that of the only sink.
+// minimal are values that render, for tests that add to them. Its last line is that of the only
+// sink.
 const minimal = `
 config:
   informers: [{name: workloads, resources: [pods, deployments.apps]}]
   sinks: [{name: audit, nats: {servers: ["nats://nats.nats:4222"]}}]
 `
 
-// What is wrong must be told in words, with its place, before anything is installed: the golden file is read by people.
+// What is wrong must be told in words, with its place, before anything is installed: the golden
+// file is read by people.
 func TestWrongValuesAreRefusedReadably(t *testing.T) {
 	var out strings.Builder
 	for _, c := range []struct{ what, values string }{

@@ -57,8 +57,8 @@ func rbacOf(t *testing.T, configuration string, args ...string) string {
 	return string(out)
 }
 
-// rightsOf are what the roles among objects allow to a service account by their bindings, each right once and without what
-// another one covers.
+// rightsOf are what the roles among objects allow to a service account by their bindings, each
+// right once and without what another one covers.
 func rightsOf(t *testing.T, list []*unstructured.Unstructured, account string) []string {
 	t.Helper()
 	rules := map[string][]rbacv1.PolicyRule{}
@@ -118,7 +118,8 @@ func told(rights map[kube.Right]bool) []string {
 	return list
 }
 
-// The chart can't ask the bridge while it renders, so it finds the rights by itself: they must be the same.
+// The chart can't ask the bridge while it renders, so it finds the rights by itself: they must be
+// the same.
 func TestTheRightsOfTheChartAreThoseThatTheBridgePrints(t *testing.T) {
 	all := cases(t)
 	all["versions and groups"] = readValues(t, `config: {informers: [{name: a, resources: [Pods, deployments.v1.apps, pods.v1, things.v2.example.org, "*.example.com"]}], sinks: [{name: s, stdout: {}}]}`)
@@ -146,8 +147,8 @@ func TestTheRightsOfTheChartAreThoseThatTheBridgePrints(t *testing.T) {
 	}
 }
 
-// Where the chart can't find the rights, the bridge's own words go in as values, and come out as they went in; those for another
-// selection are refused.
+// Where the chart can't find the rights, the bridge's own words go in as values, and come out as
+// they went in; those for another selection are refused.
 func TestGivenRightsAreTheChartsRights(t *testing.T) {
 	for name, v := range cases(t) {
 		if name == "memory" || name == "given-rights" {

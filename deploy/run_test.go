@@ -26,6 +26,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/kubebridge/bridge/deploy/container"
 	"github.com/kubebridge/bridge/deploy/image"
@@ -177,26 +178,20 @@ serviceMonitor: {enabled: true}
 	return v
 }
 
-// install applies what the chart makes, and waits for the pods that the StatefulSet's controller makes of it. At the end all of that goes.
+// install applies what the chart makes, and waits for the pods that the StatefulSet's controller
+// makes of it. At the end all of that goes.
 func install(t *testing.T, c *cluster, v values, replicas int) (pods []*kubelet) {
 	t.Helper()
-	t.Cleanup(func() { uninstall(t, c) })
-	ctx := t.Context()
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "nats"}, StringData: map[string]string{"password": brokerPassword, "cluster": "prod"}}
-	_, err := c.client.CoreV1().Secrets(namespace).Create(ctx, secret, metav1.CreateOptions{})
-	must(t, err)
-	must(t, c.apply(ctx, objects(t, mustRender(t, v)), false))
+	c.createSecret(t)
+	list := objects(t, mustRender(t, v))
+	t.Cleanup(func() { uninstall(t, c, list) })
+	must(t, c.apply(t.Context(), list, false))
 	root := unpackImage(t)
 	for i := range replicas {
-		k := &kubelet{cluster: c, t: t, dir: t.TempDir(), root: root}
-		must(t, os.Chmod(k.dir, 0o755))
+		k := newKubelet(t, c, fmt.Sprint("bridge-", i), root)
 		if i > 0 {
 			k.port = freePort(t)
 		}
-		await(t, "the pod is made", func() (err error) {
-			k.pod, err = c.client.CoreV1().Pods(namespace).Get(ctx, fmt.Sprint("bridge-", i), metav1.GetOptions{})
-			return err
-		})
 		pods = append(pods, k)
 	}
 	if warnings := c.takeWarnings(); len(warnings) > 0 {
@@ -205,13 +200,41 @@ func install(t *testing.T, c *cluster, v values, replicas int) (pods []*kubelet)
 	return pods
 }
 
-// uninstall takes away what would be in the way of another installation.
-func uninstall(t *testing.T, c *cluster) {
+// createSecret makes the Secret that the values name.
+func (c *cluster) createSecret(t *testing.T) {
+	t.Helper()
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "nats"}, StringData: map[string]string{"password": brokerPassword, "cluster": "prod"}}
+	_, err := c.client.CoreV1().Secrets(namespace).Create(t.Context(), secret, metav1.CreateOptions{})
+	must(t, err)
+}
+
+// newKubelet waits for a pod, to run it out of the file system of an image.
+func newKubelet(t *testing.T, c *cluster, name, root string) *kubelet {
+	t.Helper()
+	k := &kubelet{cluster: c, t: t, dir: t.TempDir(), root: root}
+	must(t, os.Chmod(k.dir, 0o755))
+	await(t, "the pod is made", func() (err error) {
+		k.pod, err = c.client.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{})
+		return err
+	})
+	return k
+}
+
+// uninstall takes away what would be in the way of another installation: what the chart has made,
+// and the Secret.
+func uninstall(t *testing.T, c *cluster, list []*unstructured.Unstructured) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
 	defer cancel()
 	must(t, c.client.CoreV1().Secrets(namespace).Delete(ctx, "nats", metav1.DeleteOptions{}))
-	must(t, c.client.AppsV1().StatefulSets(namespace).Delete(ctx, "bridge", metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}))
+	for _, o := range list {
+		client, err := c.resource(o)
+		must(t, err)
+		err = client.Delete(ctx, o.GetName(), metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)})
+		if !apierrors.IsNotFound(err) { // the test may have removed it
+			must(t, err)
+		}
+	}
 	must(t, wait(ctx, "the pods are gone", func() error { return c.noPods(ctx) }))
 }
 
@@ -245,12 +268,11 @@ func (c *cluster) putConfigMap(t *testing.T, name, value string) {
 	must(t, err)
 }
 
-// The whole of it: what the chart makes is applied, admitted under PodSecurity's strictest level, and what the pod says is run here, out of the
-// image's own file system, with the token, the configuration and the secrets that the API server gives to that pod.
+// The whole of it: what the chart makes is applied, admitted under PodSecurity's strictest level,
+// and what the pod says is run here, out of the image's own file system, with the token, the
+// configuration and the secrets that the API server gives to that pod.
 func TestTheBridgeRunsAsTheChartSaysIt(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip(container.ErrNotRoot)
-	}
+	needRoot(t)
 	c := live(t)
 	s := broker(t)
 	k := install(t, c, theValues(t, s), 1)[0]
@@ -292,7 +314,30 @@ func TestTheBridgeRunsAsTheChartSaysIt(t *testing.T) {
 	r.stop(grace)
 }
 
-// reloads installs another configuration: the pod stays, and what the kubelet brings to it is taken over.
+// TestAnyUser runs the pod as OpenShift does, which chooses the user. It keeps its state over a
+// start.
+func TestAnyUser(t *testing.T) {
+	needRoot(t)
+	c := live(t)
+	s := broker(t)
+	v := theValues(t, s)
+	v["podSecurityContext"] = values{"runAsUser": nil, "runAsGroup": nil, "fsGroup": nil}
+	k := install(t, c, v, 1)[0]
+	if ps := k.pod.Spec.SecurityContext; ps.RunAsUser != nil || ps.RunAsGroup != nil || ps.FSGroup != nil {
+		t.Fatalf("the chart still chooses: %v", ps)
+	}
+	grace := time.Duration(*k.pod.Spec.TerminationGracePeriodSeconds) * time.Second
+	for _, name := range []string{"first", "second"} {
+		r := k.start()
+		await(t, "it is ready", func() error { return r.get(k.probeURL(k.pod.Spec.Containers[0].ReadinessProbe)) })
+		c.putConfigMap(t, name, "1")
+		await(t, "the event comes", contains(t, s, "k8s.prod.core.v1.configmaps.shop."+name+".added"))
+		r.stop(grace)
+	}
+}
+
+// reloads installs another configuration: the pod stays, and what the kubelet brings to it is taken
+// over.
 func (k *kubelet) reloads(v values, r *running, s *server.Server) {
 	k.t.Helper()
 	c := v["config"].(values)
@@ -334,11 +379,10 @@ func TestTheBinaryIsStatic(t *testing.T) {
 	}
 }
 
-// What the pod may not do, the container here may not do either: else the test above would show nothing.
+// What the pod may not do, the container here may not do either: else the test above would show
+// nothing.
 func TestTheContainerIsConfined(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip(container.ErrNotRoot)
-	}
+	needRoot(t)
 	root, tools := unpackImage(t), t.TempDir()
 	must(t, os.Chmod(tools, 0o755))
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(tools, "look"), "./testdata/look")

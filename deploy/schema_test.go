@@ -75,7 +75,8 @@ func compile(t *testing.T) *jsonschema.Schema {
 	return s
 }
 
-// Each value of the example is made wrong in turn, in each of some ways: the schema and the bridge must agree on whether it is.
+// Each value of the example is made wrong in turn, in each of some ways: the schema and the bridge
+// must agree on whether it is.
 func TestTheSchemaAndTheBridgeAgree(t *testing.T) {
 	schema := compile(t)
 	text, err := os.ReadFile("../config/bridge.example.yaml")
@@ -104,8 +105,9 @@ func TestTheSchemaAndTheBridgeAgree(t *testing.T) {
 	}
 }
 
-// mayDiffer allows what the schema refuses on purpose: Helm would make another text of a number (0123 becomes 83), so texts are to be quoted. And
-// what a variable holds, and the operations in a list, only the bridge knows.
+// mayDiffer allows what the schema refuses on purpose: Helm would make another text of a number
+// (0123 becomes 83), so texts are to be quoted. And what a variable holds, and the operations in a
+// list, only the bridge knows.
 func mayDiffer(name string, value any, at []any, refused error, said string) bool {
 	_, isText := value.(string)
 	if refused != nil {
@@ -114,8 +116,8 @@ func mayDiffer(name string, value any, at []any, refused error, said string) boo
 	return name == "a variable" || slices.Contains(at, any("operations"))
 }
 
-// shapeProblems are what the bridge says of a key, as far as it is about its shape: what is wrong beside another key, or with what the value
-// means, the schema can't know.
+// shapeProblems are what the bridge says of a key, as far as it is about its shape: what is wrong
+// beside another key, or with what the value means, the schema can't know.
 func shapeProblems(t *testing.T, content any, path string) (list []string) {
 	t.Helper()
 	text, err := yaml.Marshal(content)

@@ -4,23 +4,19 @@ package deploy_test
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/kubebridge/bridge/deploy/container"
 )
 
-// Two pods as the chart makes them, out of the image's file system, each with its token, rights and volume: one leads, and when it is killed the other goes
-// on where it was. The one that was killed comes back with its volume, and stands by.
+// Two pods as the chart makes them, out of the image's file system, each with its token, rights and
+// volume: one leads, and when it is killed the other continues where it was. The first one comes back
+// with its volume, and stands by.
 func TestTwoPodsOfTheChartStandByForEachOther(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip(container.ErrNotRoot)
-	}
+	needRoot(t)
 	c := live(t)
 	s := broker(t)
 	v := theValues(t, s)

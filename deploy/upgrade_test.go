@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,16 +20,83 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
 
 	"github.com/kubebridge/bridge/deploy/container"
 )
 
-// TestUpgradeAndRollback runs two builds one after the other, and the first one again. Each time the
-// StatefulSet's controller makes the pod, of the image that the chart names. The volume stays.
-func TestUpgradeAndRollback(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip(container.ErrNotRoot)
+// helm runs Helm, and has the chart as Helm packs it.
+type helm struct {
+	t              *testing.T
+	program, chart string
+	env            []string
+}
+
+func newHelm(t *testing.T, c *cluster) *helm {
+	t.Helper()
+	dir := t.TempDir()
+	h := &helm{t: t, program: filepath.Join(workDir, "helm")}
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", h.program, "helm.sh/helm/v3/cmd/helm")
+	build.Dir = filepath.Join("..", "tools", "charts")
+	if said, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, said)
 	}
+	h.env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig, "HELM_NAMESPACE="+namespace,
+		"HELM_CACHE_HOME="+dir, "HELM_CONFIG_HOME="+dir, "HELM_DATA_HOME="+dir)
+	h.run("package", chartDir, "--destination", dir)
+	packed, err := filepath.Glob(filepath.Join(dir, "bridge-*.tgz"))
+	if err != nil || len(packed) != 1 {
+		t.Fatalf("helm package made %v, %v", packed, err)
+	}
+	h.chart = packed[0]
+	return h
+}
+
+func (h *helm) try(ctx context.Context, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, h.program, args...)
+	cmd.Env = h.env
+	said, err := cmd.CombinedOutput()
+	return string(said), err
+}
+
+func (h *helm) run(args ...string) {
+	h.t.Helper()
+	if said, err := h.try(h.t.Context(), args...); err != nil {
+		h.t.Fatalf("helm %s: %v\n%s", strings.Join(args, " "), err, said)
+	}
+}
+
+// values writes a file of values.
+func (h *helm) values(v values) string {
+	h.t.Helper()
+	text, err := yaml.Marshal(v)
+	must(h.t, err)
+	file := filepath.Join(h.t.TempDir(), "values.yaml")
+	must(h.t, os.WriteFile(file, text, 0o600))
+	return file
+}
+
+// uninstall leaves nothing that would be in the way of another installation.
+func (h *helm) uninstall(c *cluster) {
+	h.t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.t.Context()), patience)
+	defer cancel()
+	if said, err := h.try(ctx, "uninstall", "bridge"); err != nil {
+		h.t.Errorf("helm uninstall: %v\n%s", err, said)
+	}
+	must(h.t, c.client.CoreV1().Secrets(namespace).Delete(ctx, "nats", metav1.DeleteOptions{}))
+	now := metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}
+	if err := c.client.CoreV1().Pods(namespace).Delete(ctx, testPod, now); !apierrors.IsNotFound(err) {
+		must(h.t, err) // Helm keeps the pod of a test that failed
+	}
+	must(h.t, wait(ctx, "the pods are gone", func() error { return c.noPods(ctx) }))
+}
+
+// TestUpgradeAndRollback has Helm install the packed chart, upgrade it to a second build, and roll
+// it back. Each time the StatefulSet's controller makes the pod, of the image that the chart names.
+// The volume stays.
+func TestUpgradeAndRollback(t *testing.T) {
+	needRoot(t)
 	const first, second = "v0.0.1", "v0.0.2"
 	roots := map[string]string{}
 	for _, version := range []string{first, second} {
@@ -38,10 +106,13 @@ func TestUpgradeAndRollback(t *testing.T) {
 	}
 	c := live(t)
 	s := broker(t)
+	h := newHelm(t, c)
 	v := theValues(t, s)
 	v["image"] = values{"tag": first}
-	k := install(t, c, v, 1)[0]
-	k.root = roots[first]
+	c.createSecret(t)
+	t.Cleanup(func() { h.uninstall(c) })
+	h.run("install", "bridge", h.chart, "--values", h.values(v))
+	k := newKubelet(t, c, "bridge-0", roots[first])
 	grace := time.Duration(*k.pod.Spec.TerminationGracePeriodSeconds) * time.Second
 	const event = "k8s.prod.core.v1.configmaps.shop.%s.%s"
 
@@ -49,15 +120,19 @@ func TestUpgradeAndRollback(t *testing.T) {
 	r := k.start()
 	await(t, "it is ready", func() error { return r.get(k.probeURL(k.pod.Spec.Containers[0].ReadinessProbe)) })
 	await(t, "its events come", contains(t, s, fmt.Sprintf(event, "kept", "added")))
-	if code, said := k.helmTest(v); code != 0 || said != "ready\n" {
-		t.Errorf("helm test of a bridge that is ready: exit code %d, %s", code, said)
+	if said, err := k.helmTest(h); err != nil || said != "ready\n" {
+		t.Errorf("helm test of a bridge that is ready: %v, its pod says %s", err, said)
 	}
 	for _, version := range []string{second, first} {
 		r.stop(grace)
 		missed := "before-" + strings.ReplaceAll(version, ".", "-")
 		c.putConfigMap(t, missed, "1")
-		v["image"] = values{"tag": version}
-		must(t, c.apply(t.Context(), objects(t, mustRender(t, v)), false))
+		if version == second {
+			v["image"] = values{"tag": second}
+			h.run("upgrade", "bridge", h.chart, "--values", h.values(v))
+		} else {
+			h.run("rollback", "bridge", "1")
+		}
 		k.awaitImage(version)
 		k.root = roots[version]
 		r = k.start()
@@ -75,8 +150,8 @@ func TestUpgradeAndRollback(t *testing.T) {
 		t.Errorf("a gap was reported: %s", list[i])
 	}
 	r.stop(grace)
-	if code, said := k.helmTest(v); code == 0 || !strings.Contains(said, "no bridge answers") {
-		t.Errorf("helm test without a bridge: exit code %d, %s", code, said)
+	if said, err := k.helmTest(h); err == nil || !strings.Contains(said, "no bridge answers") {
+		t.Errorf("helm test without a bridge: %v, its pod says %s", err, said)
 	}
 }
 
@@ -96,29 +171,37 @@ func (k *kubelet) awaitImage(tag string) {
 	})
 }
 
-// helmTest does what `helm test` does: it makes the hooks' objects, runs the pod, and removes them.
-func (k *kubelet) helmTest(v values) (code int, said string) {
+// testPod is the pod of helm test.
+const testPod = "bridge-test"
+
+// helmTest has Helm test the release. It runs the pod that Helm makes, and returns what that says,
+// and what Helm makes of it.
+func (k *kubelet) helmTest(h *helm) (said string, err error) {
 	k.t.Helper()
 	ctx := k.t.Context()
-	hooks := objects(k.t, renderHooks(k.t, v))
-	must(k.t, k.apply(ctx, hooks, false))
-	defer func() {
-		for _, o := range hooks {
-			client, err := k.resource(o)
-			must(k.t, err)
-			must(k.t, client.Delete(ctx, o.GetName(), metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}))
+	ended := make(chan error, 1)
+	go func() {
+		out, err := h.try(ctx, "test", "bridge", "--timeout", "2m")
+		if err != nil {
+			err = fmt.Errorf("%w: %s", err, out)
 		}
+		ended <- err
 	}()
-	pod, err := k.client.CoreV1().Pods(namespace).Get(ctx, find(k.t, hooks, "Pod", "").GetName(), metav1.GetOptions{})
-	must(k.t, err)
+	tester := newKubelet(k.t, k.cluster, testPod, k.root)
 	// What the cluster's DNS would answer for the headless Service.
 	hosts := filepath.Join(k.root, "etc", "hosts")
 	must(k.t, os.WriteFile(hosts, []byte("127.0.0.1 bridge-0.bridge."+namespace+".svc\n"), 0o644))
-	tester := &kubelet{cluster: k.cluster, t: k.t, dir: k.t.TempDir(), root: k.root, pod: pod}
 	cmd, err := container.Command(tester.spec())
 	must(k.t, err)
-	out, _ := cmd.CombinedOutput() // its exit code says how it went
-	return cmd.ProcessState.ExitCode(), string(out)
+	out, failed := cmd.CombinedOutput()
+	phase := corev1.PodSucceeded
+	if failed != nil {
+		phase = corev1.PodFailed
+	}
+	status := fmt.Appendf(nil, `{"status":{"phase":%q}}`, phase)
+	_, err = k.client.CoreV1().Pods(namespace).Patch(ctx, testPod, types.MergePatchType, status, metav1.PatchOptions{}, "status")
+	must(k.t, err)
+	return string(out), <-ended
 }
 
 // TestVolumeGrows does what docs/operations.md says under "Growing the volume".
@@ -195,7 +278,8 @@ func TestVolumeGrows(t *testing.T) {
 	})
 }
 
-// volumeValues are values for an installation of a name, with volumes of a storage class of that name.
+// volumeValues are values for an installation of a name, with volumes of a storage class of that
+// name.
 func volumeValues(t *testing.T, name string) values {
 	t.Helper()
 	return readValues(t, minimal+"fullnameOverride: "+name+"\npersistence: {storageClassName: "+name+"}\n")

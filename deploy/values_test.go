@@ -45,7 +45,8 @@ type tableWriter struct {
 	out strings.Builder
 }
 
-// section writes the rows of a mapping. A value whose keys the schema of the chart names is one too.
+// section writes the rows of a mapping. A value whose keys the schema of the chart names is one
+// too.
 func (w *tableWriter) section(path string, n *yaml.Node, schema map[string]any) {
 	w.t.Helper()
 	properties, _ := schema["properties"].(map[string]any)

@@ -11,7 +11,8 @@ import (
 	"syscall"
 )
 
-// Init is what the second start does: where it was not asked for, it returns at once; else it becomes the program, or ends with exit code 125.
+// Init is what the second start does: where it was not asked for, it returns at once; else it
+// becomes the program, or ends with exit code 125.
 func Init() {
 	text := os.Getenv(variable)
 	if text == "" {

@@ -17,8 +17,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 )
 
-// WriteArchive writes an index as an OCI archive: `docker load`, `podman load` and `skopeo copy oci-archive:…` read it. name is what
-// the image is called when it is loaded.
+// WriteArchive writes an index as an OCI archive: `docker load`, `podman load` and `skopeo copy
+// oci-archive:…` read it. name is what the image is called when it is loaded.
 func WriteArchive(file string, index v1.ImageIndex, name string, created time.Time) error {
 	dir, err := os.MkdirTemp(filepath.Dir(file), ".oci-")
 	if err != nil {

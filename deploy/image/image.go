@@ -52,8 +52,8 @@ func Build(c *Config) (v1.Image, error) {
 		Entrypoint: []string{"/" + Binary},
 		Cmd:        []string{"run"},
 		WorkingDir: "/var/lib/bridge",
-		// The state volume is no home: who can write there could put a kubeconfig in place, whose exec
-		// plugins would run.
+		// The state volume is no home: who can write there could put a kubeconfig in place, whose
+		// exec plugins would run.
 		Env:    []string{"PATH=/usr/bin", "HOME=/nonexistent"},
 		Labels: c.labels(),
 	}

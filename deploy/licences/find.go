@@ -45,7 +45,8 @@ type File struct {
 	Known float64
 }
 
-// Find lists the modules that a package of the module in dir is compiled of, for linux, Go itself first.
+// Find lists the modules that a package of the module in dir is compiled of, for linux, Go itself
+// first.
 func Find(ctx context.Context, dir, pkg string, architectures ...string) ([]Module, error) {
 	found := map[string]*Module{}
 	for _, arch := range architectures {
@@ -109,7 +110,8 @@ func output(cmd *exec.Cmd) ([]byte, error) {
 	return out, err
 }
 
-// addTo adds what is beside a package, and above it up to its module: part of a module may be somebody else's.
+// addTo adds what is beside a package, and above it up to its module: part of a module may be
+// somebody else's.
 func (p *listed) addTo(found map[string]*Module) error {
 	if p.Standard || p.Module == nil || p.Module.Main {
 		return nil

@@ -7,7 +7,8 @@ import (
 
 const rule = "================================================================================\n"
 
-// Notices is the text that goes with a binary: what it is compiled of, and the licences and notices of that. The same modules give the same text.
+// Notices is the text that goes with a binary: what it is compiled of, and the licences and notices
+// of that. The same modules give the same text.
 func Notices(modules []Module) string {
 	var out strings.Builder
 	out.WriteString("The bridge is compiled of its own code, under the Apache License 2.0, and of these modules.\n\n")

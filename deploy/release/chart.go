@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// chart packs the chart under the version of the release, as `helm package` does but for the times in it.
+// chart packs the chart under the version of the release, as `helm package` does but for the times
+// in it.
 func (b *build) chart(context.Context) error {
 	dir := filepath.Join(b.root, "deploy", "helm", "bridge")
 	var files []packed

@@ -14,8 +14,8 @@ import (
 	"github.com/kubebridge/bridge/deploy/licences"
 )
 
-// image writes the image for the architectures of linux, and its digest, which is what a chart should
-// name.
+// image writes the image for the architectures of linux, and its digest, which is what a chart
+// should name.
 func (b *build) image(ctx context.Context) error {
 	var images []v1.Image
 	for _, p := range b.binaries {

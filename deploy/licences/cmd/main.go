@@ -1,4 +1,5 @@
-// Licences checks the licences of what the bridge is compiled of, and writes the notices. It runs in the directory deploy.
+// Licences checks the licences of what the bridge is compiled of, and writes the notices. It runs
+// in the directory deploy.
 package main
 
 import (
