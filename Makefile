@@ -7,7 +7,7 @@ LDFLAGS   := -s -w
 TAGS      := grpcnotrace
 TEST_TIME ?= 30m
 MODULE    := github.com/kubebridge/bridge
-MODULES   := . client deploy test/e2e test/bench test/kafka test/page test/monitoring test/controllerruntime test/recipes
+MODULES   := . client deploy test/e2e test/bench test/kafka test/page test/monitoring test/controllerruntime test/recipes test/recipes/connect
 # The Kubernetes program is one link of 170 MB: without symbols it takes half the time.
 KUBE_LDFLAGS := -s -w
 GO_FILES = $(shell git ls-files '*.go')
@@ -92,7 +92,7 @@ test-integration: controlplane $(BIN)/readers/nats/.installed $(BIN)/readers/kaf
 	cd test/e2e && CONTROLPLANE_BIN=$(CURDIR)/$(BIN)/controlplane READERS=$(CURDIR)/$(BIN)/readers $(GO) test -race -timeout $(TEST_TIME) ./...
 
 .PHONY: test-deploy
-test-deploy: controlplane ## The chart, the plain manifests and a release: applied to the real control plane and run as they say (as root: in a container of its own)
+test-deploy: controlplane ## The chart, the plain manifests and a release: applied to the real control plane and run as they say (as root in containers; with NEED_ROOT=1 another user is a failure)
 	cd deploy && CONTROLPLANE_BIN=$(CURDIR)/$(BIN)/controlplane $(GO) test -timeout $(TEST_TIME) ./...
 
 .PHONY: test-page
@@ -204,6 +204,7 @@ test-recipes-jvm: $(BIN)/jars/streams/.fetched $(BIN)/jars/flink/.fetched ## The
 run-recipes: controlplane $(BIN)/recipes/.installed $(BIN)/kafka/.fetched
 	$(GO) build -o $(BIN)/nats-server github.com/nats-io/nats-server/v2
 	cd test/kafka && $(GO) build -o $(CURDIR)/$(BIN)/kafkabroker ./broker
+	cd test/recipes/connect && $(GO) build -ldflags '-s -w' -o $(CURDIR)/$(BIN)/redpanda-connect .
 	cd test/recipes && PYTHON=$(CURDIR)/$(BIN)/recipes/venv/bin/python NODE_DIR=$(CURDIR)/$(BIN)/recipes CONTROLPLANE_BIN=$(CURDIR)/$(BIN)/controlplane \
 	  KAFKA_BROKER=$(CURDIR)/$(BIN)/kafkabroker KAFKA_LIB=$(CURDIR)/$(BIN)/kafka JARS=$(CURDIR)/$(BIN)/jars \
 	  NATS_SERVER=$(CURDIR)/$(BIN)/nats-server \
@@ -298,6 +299,14 @@ bench-verify: ## bridge verify over a million events, from JetStream and from a 
 bench-history: ## A history of HISTORY_EVENTS events, written and asked cold: CPU, disk and latency, after a tenth of them and after all (2 GB below $TMPDIR)
 	$(GO) test ./internal/history -count=1 -run '^TestScale$$' -timeout 2h -v -history.events $(HISTORY_EVENTS)
 HISTORY_EVENTS ?= 10000000
+
+.PHONY: bench-archive
+bench-archive: ## 1,000,000 events of pods of 6 KB from JetStream into an archive: time, CPU and disk (some GB below $TMPDIR)
+	$(GO) test ./internal/app -count=1 -run '^TestArchiveSpeed$$' -timeout $(TEST_TIME) -v -speed.events 1000000
+
+.PHONY: bench-beside
+bench-beside: ## Publishing into JetStream with and without questions to a history all the time, in pairs of rounds: p50 and p99
+	$(GO) test ./internal/app -count=1 -run '^TestPublishingBesideQuestions$$' -timeout $(TEST_TIME) -v -speed.events 200000 -speed.pairs 10 -speed.round 10s
 
 .PHONY: vuln
 vuln: $(BIN)/govulncheck ## Known vulnerabilities in what the bridge calls, where the database can be reached (NEED_VULNDB=1: else it fails)

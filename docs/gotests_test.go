@@ -15,7 +15,8 @@ import (
 type goTest struct {
 	file string // below the root that was read, with slashes
 	name string
-	// subtests are the names that it plainly gives: of t.Run, and of tables with a member called name.
+	// subtests are the names that it plainly gives: of t.Run, and of tables with a member called
+	// name.
 	subtests []string
 	literals map[string]bool // all strings in it
 }

@@ -15,8 +15,9 @@ import (
 // upstreamFolders are those of client-go whose tests are listed.
 var upstreamFolders = []string{"tools/cache", "tools/pager", "tools/watch", "util/workqueue"}
 
-// TestUpstreamCases compares upstream-cases.md with client-go's tests and with ours. It fails after an upgrade that brought new cases: give
-// each a test of ours, or the reason why it can't come up here.
+// TestUpstreamCases compares upstream-cases.md with client-go's tests and with ours. It fails after
+// an upgrade that brought new cases: give each a test of ours, or the reason why it can't come up
+// here.
 func TestUpstreamCases(t *testing.T) {
 	dir, version := clientGo(t)
 	doc, err := os.ReadFile("upstream-cases.md")
@@ -155,7 +156,8 @@ func answerProblems(c listedCase, ours []goTest) (problems []string) {
 	return problems
 }
 
-// exists looks for "package.Test/subtest" among ours. A subtest's name is a string somewhere in the test.
+// exists looks for "package.Test/subtest" among ours. A subtest's name is a string somewhere in the
+// test.
 func exists(pkg, name string, ours []goTest) bool {
 	name, subtest, isSub := strings.Cut(name, "/")
 	return slices.ContainsFunc(ours, func(g goTest) bool {

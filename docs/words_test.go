@@ -178,6 +178,9 @@ func blank(text []byte) string {
 	})
 }
 
+// isOurText matches files besides Go and Markdown that users read.
+var isOurText = regexp.MustCompile(`^(deploy|config|internal/admin|\.github|mkdocs\.yml)`)
+
 // The list has what a reader of the field does not expect. Its head says how it grows.
 func TestRefusedWords(t *testing.T) {
 	prose, names := refusals(t)
@@ -197,6 +200,13 @@ func TestRefusedWords(t *testing.T) {
 		}
 	})
 	sources(t, ".md", func(path string, text []byte) { report(checkProse(prose, path, 1, blank(text))) })
+	for _, suffix := range []string{".yaml", ".yml", ".tpl", ".txt", ".html", ".js", ".json"} {
+		sources(t, suffix, func(path string, text []byte) {
+			if isOurText.MatchString(path) && !strings.Contains(path, "testdata/") {
+				report(checkProse(prose, path, 1, string(text)))
+			}
+		})
+	}
 	if files < 500 {
 		t.Errorf("only %d files were read", files)
 	}
