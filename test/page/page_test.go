@@ -309,8 +309,24 @@ func (s *site) history(t *testing.T, b *browser) {
 		b.shot("timeline")
 		b.eval(`[...document.querySelectorAll("#history-shown button.link")].find((e) => e.textContent === "shop/told").click()`)
 		b.until("the versions again", rows+`.length === 3`)
-		b.eval(`document.querySelectorAll(".axis button").forEach((e) => e.click())`)
+	})
+	t.Run("an answer that is overtaken changes nothing", func(t *testing.T) {
+		b.eval(`{
+			const ask = fetch, after = (ms) => new Promise((done) => setTimeout(done, ms));
+			window.fetch = async (url, ...more) => {
+				const answer = await ask(url, ...more);
+				if (!url.startsWith("/history/object")) return answer;
+				await after(1000);
+				setTimeout(() => { window.overtaken = true; window.fetch = ask; });
+				return answer;
+			};
+			document.querySelectorAll(".axis button").forEach((e) => e.click());
+		}`)
 		b.until("the difference of the last two", `document.querySelector("#history-pane table")`)
+		b.until("the answer that comes late", `window.overtaken`)
+		if b.eval(`!!document.querySelector("#history-pane table")`) != true {
+			t.Errorf("instead of the difference is shown:\n%s", b.text("#history-pane"))
+		}
 	})
 	t.Run("what is not known is said", func(t *testing.T) {
 		b.fill("#history-object", "nothing-like-it")

@@ -165,9 +165,9 @@ function choose(i) {
   if (chosen.length > 2) chosen.shift();
   shown.buttons.forEach((buttons, n) => buttons.forEach((b) => b.setAttribute("aria-pressed", String(chosen.includes(n)))));
   const [a, b] = [...chosen].sort((x, y) => x - y);
-  if (chosen.length === 0) $("history-pane").replaceChildren();
-  else if (chosen.length === 1) objectAt(shown.versions[a]);
-  else difference(shown.versions[a], shown.versions[b]);
+  $("history-pane").replaceChildren(); // here, since an answer that was overtaken must not empty it
+  if (chosen.length === 1) objectAt(shown.versions[a]);
+  else if (chosen.length === 2) difference(shown.versions[a], shown.versions[b]);
 }
 
 const who = () => ({ object: shown.object, namespace: shown.namespace, cluster: shown.cluster });
@@ -175,7 +175,7 @@ const who = () => ({ object: shown.object, namespace: shown.namespace, cluster: 
 async function objectAt(v) {
   if (v.operation === "deleted") return $("history-pane").replaceChildren(element("h3", {}, `The object ended: ${describe(v)}`));
   const answer = await question("object", { ...who(), at: v.resourceVersion });
-  if (!answer) return $("history-pane").replaceChildren();
+  if (!answer) return;
   const title = element("h3", {}, `As it was: ${describe(v)}`);
   const body = answer.object === undefined ? element("p", { class: "soft" }, `Of the object is known: ${answer.known}.`) : element("pre", { tabindex: "0", "aria-label": `The object in version ${v.resourceVersion}` }, JSON.stringify(answer.object, null, 2));
   $("history-pane").replaceChildren(title, ...doubts(answer), body);
@@ -186,7 +186,7 @@ async function difference(from, to) {
     return $("history-pane").replaceChildren(element("h3", {}, "With one of these versions the object ended: there is nothing to compare."));
   }
   const answer = await question("diff", { ...who(), from: from.resourceVersion, to: to.resourceVersion });
-  if (!answer) return $("history-pane").replaceChildren();
+  if (!answer) return;
   const value = (v, sign, kind) => element("td", { class: "value" }, ...(v === undefined ? [element("span", { class: "soft" }, "none")] : [element("pre", { class: kind }, `${sign} ${JSON.stringify(v, null, 2)}`)]));
   const body = element("tbody", {}, ...answer.changed.map((c) => element("tr", {}, element("th", { scope: "row", class: "fields" }, c.field), value(c.old, "−", "bad"), value(c.new, "+", "good"))));
   const title = element("h3", {}, `From ${describe(from)} to ${describe(to)}`);
