@@ -2,6 +2,8 @@ package testkit
 
 import (
 	"math"
+	"runtime"
+	"runtime/debug"
 	"syscall"
 	"testing"
 )
@@ -14,8 +16,9 @@ import (
 // It measures the whole process, so tests that use it must not run in parallel.
 func CheckLinear(t *testing.T, size int, prepare func(size int) (work func())) {
 	t.Helper()
-	const times, most, rounds = 8, 24, 5
+	const times, most, rounds = 8, 24, 10
 	small, large := prepare(size), prepare(times*size)
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // else large pays for garbage, and small does not
 	least := func(work func(), soFar int64) int64 {
 		begin := processorTime(t)
 		work()
@@ -23,6 +26,7 @@ func CheckLinear(t *testing.T, size int, prepare func(size int) (work func())) {
 	}
 	a, b := int64(math.MaxInt64), int64(math.MaxInt64)
 	for range rounds {
+		runtime.GC()
 		a, b = least(small, a), least(large, b)
 		if b <= most*a {
 			return
