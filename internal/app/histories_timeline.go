@@ -45,11 +45,12 @@ func (a *asked) timeline() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := timelineReport{Changes: []history.TimelineReport{}}
+	r := timelineReport{}
 	if r.uncertainty, err = a.uncertainty(holes); err != nil {
 		return nil, err
 	}
 	wanted := func(u *history.Unit) bool { return slices.Contains(units, u) }
+	r.Changes = make([]history.TimelineReport, 0, min(limit, defaultChanges))
 	bytes := 0
 	for e, err := range a.db.Timeline(cluster, a.namespace(), since.At, until.At, wanted) {
 		switch {

@@ -73,7 +73,7 @@ func FuzzRecord(f *testing.F) {
 		text := h.payload
 		if h.kind == storedDelta {
 			h.length = min(h.length, 1<<16)
-			if text, err = h.apply([]byte("a base of some length")); err != nil {
+			if text, err = h.apply(nil, []byte("a base of some length")); err != nil {
 				return
 			}
 		}

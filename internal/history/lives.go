@@ -229,7 +229,8 @@ func newLiveWalk(now *reader, u *Unit, q *StateQuery) (*liveWalk, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &liveWalk{r: &reader{db: now.db, it: it, lowest: map[clockAt]uint64{}}, unit: u}
+	w := &liveWalk{unit: u}
+	w.r = &reader{db: now.db, it: it, lowest: map[clockAt]uint64{}, reuses: true}
 	if err := w.begin(now, q); err != nil {
 		w.Close()
 		return nil, err

@@ -57,7 +57,15 @@ func (o *Object) prefix() []byte {
 func versionOf(
 	u *Unit, namespace, name string, seq sequence, h header, text []byte, base string,
 ) (*Version, error) {
-	v := &Version{Unit: u, Time: h.time, seq: seq}
+	v := &Version{}
+	return v, v.read(u, namespace, name, seq, h, text, base)
+}
+
+// read makes v the version of a text. Its data is a part of text.
+func (v *Version) read(
+	u *Unit, namespace, name string, seq sequence, h header, text []byte, base string,
+) error {
+	*v = Version{Unit: u, Time: h.time, seq: seq}
 	v.Event = event.Event{
 		Source: u.Source, Informer: u.Informer, Op: h.op, Time: h.time,
 		ObjectAttributes: event.ObjectAttributes{
@@ -66,9 +74,9 @@ func versionOf(
 		Routing: event.Routing{Cluster: u.Cluster(), Group: u.Group},
 	}
 	if err := readText(&v.Event, u, seq, text, base); err != nil {
-		return nil, fmt.Errorf("version %s of %s/%s/%s: %w", seq, u.GroupResource(), namespace, name, err)
+		return fmt.Errorf("version %s of %s/%s/%s: %w", seq, u.GroupResource(), namespace, name, err)
 	}
-	return v, nil
+	return nil
 }
 
 // Units are all that are known, in the order in which they came.
@@ -79,9 +87,26 @@ type reader struct {
 	db *DB
 	it *pebble.Iterator
 	// lowest has answers of DB.lowestAfter, for an answer that asks them again and again; else nil.
-	lowest map[clockAt]uint64
-	// scratch has texts on the way to one.
-	scratch [2][]byte
+	lowest  map[clockAt]uint64
+	scratch scratch
+	// reuses is whether a version, with its text, may take the place of the last one.
+	reuses bool
+}
+
+// scratch is the memory of one decoding, for the next one.
+type scratch struct {
+	prefix, payloads []byte
+	chain            []difference
+	text, spare      []byte
+	// The last version and its text, where they are reused.
+	version Version
+	given   []byte
+}
+
+// difference is a version that is stored as one.
+type difference struct {
+	seq sequence
+	h   header
 }
 
 var versionSpace = pebble.IterOptions{LowerBound: []byte{spaceVersion}, UpperBound: []byte{spaceVersion + 1}}
@@ -107,52 +132,47 @@ type decoded struct {
 	base string // version of its base
 }
 
-// decode makes the text of the version at the iterator, and moves it. before is the version before,
-// where this one is a difference to it; else its text is nil. Of the texts between only the last
-// one's checksum is looked at: it covers them.
-func (r *reader) decode(seq sequence, h header) (v, before decoded, err error) {
+// decode makes the text of the version at the iterator, and moves it. Of the texts between only the
+// last one's checksum is looked at: it covers them.
+func (r *reader) decode(seq sequence, h header) (v decoded, err error) {
+	s := &r.scratch
+	if r.reuses {
+		defer func() { s.given = v.text }()
+	}
 	if h.kind == storedWhole {
-		return decoded{seq, h, bytes.Clone(h.payload), h.base}, before, nil
+		return decoded{seq, h, append(s.given[:0], h.payload...), h.base}, nil
 	}
-	prefix, _, _, _, ok := splitVersionKey(r.it.Key())
+	key, _, _, _, ok := splitVersionKey(r.it.Key())
 	if !ok {
-		return v, before, errRecord
+		return v, errRecord
 	}
-	prefix = bytes.Clone(prefix)
+	s.prefix = append(s.prefix[:0], key...)
+	s.payloads, s.chain = s.payloads[:0], s.chain[:0]
 	// The differences from this version back to a whole one.
-	var chain []decoded
 	for h.kind == storedDelta {
-		h.payload = bytes.Clone(h.payload)
-		chain = append(chain, decoded{seq: seq, h: h})
-		if h.back > seq.version || len(chain) > maxDeltas {
-			return v, before, errDelta
+		begin := len(s.payloads)
+		s.payloads = append(s.payloads, h.payload...)
+		h.payload = s.payloads[begin:]
+		s.chain = append(s.chain, difference{seq, h})
+		if h.back > seq.version || len(s.chain) > maxDeltas {
+			return v, errDelta
 		}
 		seq = sequence{era: seq.era, entered: seq.entered, version: seq.version - h.back}
-		if h, err = r.back(prefix, seq); err != nil {
-			return v, before, err
+		if h, err = r.back(s.prefix, seq); err != nil {
+			return v, err
 		}
 	}
-	base := decoded{seq, h, bytes.Clone(h.payload), h.base}
-	for i, next := range slices.Backward(chain) {
-		next.base = base.seq.resourceVersion()
-		var into []byte // the text of two before is used no more
-		if i > 1 {
-			into = r.scratch[i%2]
+	s.text = append(s.text[:0], h.payload...)
+	for _, d := range slices.Backward(s.chain[1:]) {
+		if s.spare, err = applyDelta(s.spare, s.text, d.h.payload, d.h.length); err != nil {
+			return v, err
 		}
-		if next.text, err = applyDelta(into, base.text, next.h.payload, next.h.length); err != nil {
-			return v, before, err
-		}
-		if i > 1 {
-			r.scratch[i%2] = next.text
-		}
-		if i == 0 {
-			if before = base; before.h.kind == storedDelta && before.h.check(before.text) != nil {
-				return v, before, errDelta
-			}
-		}
-		base = next
+		seq, s.text, s.spare = d.seq, s.spare, s.text
 	}
-	return base, before, base.h.check(base.text)
+	last := &s.chain[0]
+	v = decoded{seq: last.seq, h: last.h, base: seq.resourceVersion()}
+	v.text, err = last.h.apply(s.given, s.text)
+	return v, err
 }
 
 // back moves to the version before, which must be the one that is wanted.
@@ -182,37 +202,37 @@ func cmpErr(errs ...error) error {
 
 // version makes the version at the iterator, and moves it.
 func (r *reader) version() (*Version, error) {
-	v, _, err := r.readVersion()
+	v, err := r.readVersion()
 	return v, r.db.readError(err)
 }
 
-// readVersion is version; last is the one right before, where it was read for it, else nil.
-func (r *reader) readVersion() (v, last *Version, err error) {
+func (r *reader) readVersion() (*Version, error) {
 	key := r.it.Key()
 	_, namespace, name, seq, ok := splitVersionKey(key)
 	if !ok {
-		return nil, nil, errRecord
+		return nil, errRecord
 	}
 	u := r.db.units.numbered(binary.BigEndian.Uint32(key[1:]))
 	if u == nil {
-		return nil, nil, errRecord
+		return nil, errRecord
 	}
 	value, err := r.it.ValueAndErr()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	h, err := readHeader(value)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	d, before, err := r.decode(seq, h)
+	d, err := r.decode(seq, h)
 	if err != nil {
-		return nil, nil, fmt.Errorf("version %s of %s/%s/%s: %w", seq, u.GroupResource(), namespace, name, err)
+		return nil, fmt.Errorf("version %s of %s/%s/%s: %w", seq, u.GroupResource(), namespace, name, err)
 	}
-	if v, err = versionOf(u, namespace, name, seq, h, d.text, d.base); err == nil && before.text != nil {
-		last, err = versionOf(u, namespace, name, before.seq, before.h, before.text, before.base)
+	v := &r.scratch.version
+	if !r.reuses {
+		v = &Version{}
 	}
-	return v, last, err
+	return v, v.read(u, namespace, name, seq, h, d.text, d.base)
 }
 
 // atSequence is a version, nil when it is not stored.
@@ -278,13 +298,13 @@ func (r *reader) versions(o *Object, since, until time.Time, yield func(*Version
 		base := ""
 		if h.kind == storedDelta && text != nil && last.era == seq.era && last.entered == seq.entered && !last.deleted && last.version == seq.version-h.back {
 			base = last.resourceVersion()
-			text, err = h.apply(text)
+			text, err = h.apply(nil, text)
 		} else {
 			if !aside.it.SeekGE(r.it.Key()) {
 				return cmpErr(aside.it.Error(), errRecord)
 			}
 			var d decoded
-			d, _, err = aside.decode(seq, h)
+			d, err = aside.decode(seq, h)
 			text, base = d.text, d.base
 		}
 		if err != nil {
@@ -484,7 +504,7 @@ func (r *reader) isDiverged(prefix []byte, seq sequence) (bool, error) {
 	if !seq.deleted || seq.era == 0 || seq.entered > 0 || !seq.isNumber() {
 		return false, nil
 	}
-	v, _, err := r.readVersion()
+	v, err := r.readVersion()
 	if err != nil || !v.Event.Inferred {
 		return false, err
 	}

@@ -357,9 +357,9 @@ func readHeader(value []byte) (h header, err error) {
 	return h, errRecord
 }
 
-// apply makes the text of a delta.
-func (h *header) apply(base []byte) ([]byte, error) {
-	text, err := applyDelta(nil, base, h.payload, h.length)
+// apply makes the text of a delta, in the place of into.
+func (h *header) apply(into, base []byte) ([]byte, error) {
+	text, err := applyDelta(into, base, h.payload, h.length)
 	return text, cmpErr(err, h.check(text))
 }
 

@@ -190,7 +190,7 @@ func (db *DB) trim(o *Object, second uint32) error {
 	case seq.deleted:
 		end = append(bytes.Clone(key), 0) // it goes too
 	case h.kind == storedDelta:
-		d, _, err := r.decode(seq, h)
+		d, err := r.decode(seq, h)
 		if err != nil {
 			return err
 		}

@@ -252,7 +252,7 @@ func (t *timeline) read(e *timelineEntry, u *Unit) (v, before *Version, err erro
 	if !t.r.it.SeekGE(key) || !bytes.Equal(t.r.it.Key(), key) {
 		return nil, nil, t.r.err()
 	}
-	if v, before, err = t.r.readVersion(); err == nil && before == nil {
+	if v, err = t.r.version(); err == nil {
 		before, err = t.r.before(u, e.namespace, e.name, e.seq)
 	}
 	return v, before, err

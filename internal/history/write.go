@@ -318,7 +318,7 @@ func (b *batch) next(u *Unit, object int, last *lastVersion) (next *nextVersion,
 	next = &nextVersion{op: h.op}
 	next.timelineEntry = timelineEntry{u.SourceNumber, namespace, unixSeconds(h.time), seq.version, u.Number, name, seq}
 	if h.kind == storedDelta {
-		d, _, err := (&reader{db: b.db, it: it}).decode(seq, h)
+		d, err := (&reader{db: b.db, it: it}).decode(seq, h)
 		if err != nil {
 			return nil, err
 		}

@@ -250,7 +250,7 @@ func (q *request) stream(t *resourceType, query history.StateQuery, s selection,
 	}
 	n := 0
 	next := ""
-	var last *history.Version
+	lastNamespace, lastName := "", ""
 	for v, err := range q.db.State(query) {
 		if err := cmp.Or(err, q.r.Context().Err()); err != nil {
 			return err
@@ -259,7 +259,7 @@ func (q *request) stream(t *resourceType, query history.StateQuery, s selection,
 			continue
 		}
 		if limit > 0 && n == limit {
-			text, err := json.Marshal(position{version, last.Event.Namespace, last.Event.Name})
+			text, err := json.Marshal(position{version, lastNamespace, lastName})
 			if err != nil {
 				return err
 			}
@@ -276,7 +276,7 @@ func (q *request) stream(t *resourceType, query history.StateQuery, s selection,
 		if _, err := q.w.Write(body); err != nil {
 			return nil //nolint:nilerr // the client has gone
 		}
-		last = v
+		lastNamespace, lastName = v.Event.Namespace, v.Event.Name
 	}
 	_, _ = fmt.Fprintf(q.w, `],"metadata":{"resourceVersion":"%d","continue":%q}}`+"\n", version, next) // the same
 	return nil
