@@ -159,8 +159,8 @@ func (b *batch) appendSummary(
 	return appendText(dst, d, &short, seq, b.w.fields, base)
 }
 
-// readSummary makes an entry of a value of the timeline; nil where it is an op alone.
-func readSummary(u *Unit, t *timelineEntry, value []byte) (*Entry, error) {
+// readSummary makes an entry with v of a value of the timeline; nil where it is an op alone.
+func readSummary(v *Version, u *Unit, t *timelineEntry, value []byte) (*Entry, error) {
 	if len(value) == 1 {
 		return nil, nil
 	}
@@ -180,8 +180,7 @@ func readSummary(u *Unit, t *timelineEntry, value []byte) (*Entry, error) {
 	if back > 0 {
 		base = strconv.FormatUint(t.seq.version-back, 10)
 	}
-	v, err := versionOf(u, t.namespace, t.name, t.seq, h, h.payload[2+n:], base)
-	if err != nil {
+	if err := v.read(u, t.namespace, t.name, t.seq, h, h.payload[2+n:], base); err != nil {
 		return nil, err
 	}
 	if !s.readFields(v.Event.Data) {

@@ -41,14 +41,15 @@ type Step struct {
 // Timeline is what happened in a namespace of a cluster, or in all of them for "*", from one time
 // to another, in the order of time: by seconds, and in each by resourceVersion, which is the order
 // of the cluster. "" is what is in no namespace. wanted chooses units, before a version is read.
-// The entries are the caller's. The error is the last element.
+// An entry may be read until the next one is asked for. The error is the last element.
 func (db *DB) Timeline(
 	cluster, namespace string, since, until time.Time, wanted func(u *Unit) bool,
 ) iter.Seq2[*Entry, error] {
 	return func(yield func(*Entry, error) bool) {
 		t := newTimeline(db, cluster, namespace, since, until, wanted)
+		var read Version
 		t.yield = func(e *timelineEntry, u *Unit, value []byte) (bool, error) {
-			entry, err := readSummary(u, e, value)
+			entry, err := readSummary(&read, u, e, value)
 			if err != nil {
 				return false, err
 			}
