@@ -19,6 +19,7 @@ type state struct {
 	history   int  // of the cluster's, that the watermark is of: not the last when the server has gone back behind it
 	watermark int64
 	gapOwed   bool // where there is no watermark: a list has ended before
+	listing   bool // a list had begun that the watermark has not reached
 	known     map[resource.Key]known
 	announced map[string]int64 // by uid, with the version that was announced
 	// pending are, by sink, the changes in the log on disk that the sink has not settled, in order.
@@ -53,8 +54,10 @@ func readState(t *testing.T, db *store.DB, cfg store.IndexerConfig, keys []resou
 	ok(t, err)
 	owed, err := ix.Meta().GapOwed()
 	ok(t, err)
+	listing, err := ix.Meta().ListPending()
+	ok(t, err)
 	s := state{
-		began: time.Now(), watermark: number(pos.Version), gapOwed: owed,
+		began: time.Now(), watermark: number(pos.Version), gapOwed: owed, listing: listing,
 		known: map[resource.Key]known{}, announced: map[string]int64{}, pending: map[string][]spooled{},
 	}
 	for _, key := range keys {

@@ -537,7 +537,8 @@ func (m *model) caused(g *gap) bool {
 	case resource.ReasonRewound:
 		return len(m.rewinds) > 0
 	case "interrupted":
-		return m.states[g.run].watermark == 0
+		began := m.states[g.run] // a restart within the run may have broken off a list too
+		return began.watermark == 0 || began.listing || len(m.restarts) > 0
 	case resource.ReasonUnreadable:
 		return m.causes[resource.ReasonUnreadable] > 0 || m.causes["error 500"] > 4
 	case resource.ReasonExpired:

@@ -35,6 +35,7 @@ type Controller struct {
 	batch     batch
 	list      List          // that is being worked through
 	postponed bool          // the gap of list is; see tellPostponed
+	pending   bool          // as in recovery.Found, when the run began
 	listed    event.Listing // its items so far
 	// olderItems are the known versions of objects of which the list has an older state.
 	olderItems map[resource.Key]resource.Version

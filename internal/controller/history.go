@@ -56,7 +56,13 @@ func (c *Controller) resume() error {
 	if err != nil {
 		return err
 	}
+	if c.pending, err = c.env.Indexer.Meta().ListPending(); err != nil {
+		return err
+	}
 	from := position.Version
+	if c.pending {
+		from = ""
+	}
 	if from != "" { // else a list follows
 		from = cmp.Or(since, from)
 	}

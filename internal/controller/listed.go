@@ -42,7 +42,7 @@ func (c *Controller) beginReplace(ctx context.Context, d *deltafifo.Delta) error
 	}
 	if !c.list.Partial() { // one namespace more or less is no hole in what is known of the others
 		c.history.begins(c.epoch)
-		if err := c.env.Indexer.Meta().SetSince(""); err != nil {
+		if err := c.env.Indexer.Meta().BeginList(); err != nil {
 			return err
 		}
 	}
@@ -85,13 +85,13 @@ func (c *Controller) decideFirstGap(ctx context.Context, d *deltafifo.Delta, aga
 	if err := errors.Join(errEmpty, errPosition, errOwed); err != nil {
 		return err
 	}
-	if !empty {
+	if !empty || c.pending {
 		c.list.From = position.Version
 	}
 	var ledUpTo resource.Version
 	var forgotten Forgotten
 	found := recovery.Found{
-		Diverged: c.list.Rewound, Watermark: position.Version != "", Lists: true,
+		Diverged: c.list.Rewound, Pending: c.pending, Watermark: position.Version != "", Lists: true,
 		Known: !empty, Complete: owed || again,
 	}
 	if c.cfg.Succeeds != nil {
@@ -187,7 +187,7 @@ func (c *Controller) endReplace(ctx context.Context, d *deltafifo.Delta) error {
 	done.Kind, done.Listing, done.Since = changelog.OfListEnd, c.listed, c.list.From
 	c.emit(done)
 	c.rescoped(&c.list.Relist, d.Version)
-	if err := c.env.Indexer.Meta().SetSince(d.Version); err != nil {
+	if err := c.env.Indexer.Meta().EndList(d.Version); err != nil {
 		return err
 	}
 	c.history.ends(d.Version)

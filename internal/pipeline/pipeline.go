@@ -152,13 +152,14 @@ func (p *Pipeline) openState() (err error) {
 		return err
 	}
 	position, errPosition := p.indexer.Meta().Position()
+	pending, errPending := p.indexer.Meta().ListPending()
 	diverged, err := p.indexer.Meta().Diverged()
 	p.saved, p.began = position.Version, time.Now()
 	p.recovery = recovery.Recover(&recovery.Found{
-		Diverged: diverged, Watermark: p.saved != "", Lists: p.lists(),
+		Diverged: diverged, Pending: pending, Watermark: p.saved != "", Lists: p.lists(),
 		NoSnapshot: p.cfg.Snapshot == SnapshotNever,
 	})
-	return errors.Join(errPosition, err)
+	return errors.Join(errPosition, errPending, err)
 }
 
 // lists reports whether it lists everything, whatever is known.
@@ -350,7 +351,7 @@ func (p *Pipeline) addNamespaces(cfg *reflector.Config) error {
 
 // From is the version after which it resumed, "" for none.
 func (p *Pipeline) From() resource.Version {
-	if p.lists() {
+	if p.lists() || p.recovery == recovery.Interrupted {
 		return ""
 	}
 	return p.saved

@@ -5,6 +5,9 @@ type Found struct {
 	// Diverged: the API server's history is another than the one that is known, and no list since
 	// then is settled.
 	Diverged bool
+	// Pending: there is a watermark, and a list of everything had begun that it has not reached. A
+	// watch from there could bring older versions than those that sinks have.
+	Pending bool
 	// Watermark: there is a version from which a watch loses nothing.
 	Watermark bool
 	// Lists: it lists whatever is known, for `snapshot: always`, or since it feeds a sink that only
@@ -50,6 +53,8 @@ func Recover(f *Found) Case {
 	switch {
 	case f.Diverged:
 		return Rewound
+	case f.Pending:
+		return Interrupted
 	case f.Watermark && !f.Lists:
 		return Resume
 	case f.NoSnapshot:

@@ -31,8 +31,10 @@ type Meta struct {
 type metaRecord struct {
 	Epoch int `json:"epoch,omitempty"`
 	// Open is set when Epoch began with a list: it ends when the watermark is of that epoch.
-	Open      bool             `json:"open,omitempty"`
-	Diverged  bool             `json:"diverged,omitempty"`
+	Open     bool `json:"open,omitempty"`
+	Diverged bool `json:"diverged,omitempty"`
+	// Listed is set when a list of everything begins, and Since is that of the list when it ends.
+	Listed    bool             `json:"listed,omitempty"`
 	Since     resource.Version `json:"since,omitempty"`
 	Selection int              `json:"selection,omitempty"`
 	Redaction string           `json:"redaction,omitempty"`
@@ -240,11 +242,35 @@ func (m *Meta) Since() (resource.Version, error) {
 	return r.Since, err
 }
 
-// SetSince records the version of a list that has ended; "" when one begins. It does not wait for
-// the disk: the database's log is in order, so a later commit with the list's changes is not on
-// disk without it.
-func (m *Meta) SetSince(version resource.Version) error {
+// BeginList records that a list of everything begins: durably where a watch could resume from the
+// watermark, before a sink has anything of the list.
+func (m *Meta) BeginList() error {
+	p, err := m.Position()
+	if err != nil {
+		return err
+	}
+	sync := pebble.NoSync
+	if p.Version != "" {
+		sync = m.db.sync
+	}
+	return m.change(sync, func(r *metaRecord) { r.Listed, r.Since = true, "" })
+}
+
+// EndList records the version of the list that has ended. It does not wait for the disk: the
+// database's log is in order, so a later commit with the list's changes is not on disk without it.
+func (m *Meta) EndList(version resource.Version) error {
 	return m.change(pebble.NoSync, func(r *metaRecord) { r.Since = version })
+}
+
+// ListPending reports whether a list of everything has begun, and the watermark has not reached its
+// end. Sinks may have newer versions of objects than the watermark.
+func (m *Meta) ListPending() (bool, error) {
+	r, err := m.read()
+	if err != nil || !r.Listed {
+		return false, err
+	}
+	p, err := m.Position()
+	return p.Version != "" && (r.Since == "" || r.Since.Newer(p.Version)), err
 }
 
 // Selection is how often the informer has selected something else before. Objects that are selected

@@ -68,7 +68,7 @@ func TestMeta(t *testing.T) {
 	t.Run("what one has written another leaves as it is", func(t *testing.T) {
 		db := openDB(t, "")
 		_, m := openMeta(t, db, "")
-		testkit.OK(t, errors.Join(m.SetRedaction("r"), m.SetSince("7"), m.AdoptSelection(2),
+		testkit.OK(t, errors.Join(m.SetRedaction("r"), m.EndList("7"), m.AdoptSelection(2),
 			m.AdoptSelection(1), m.SetGapOwed(), m.SetSinkEpochs("lake", 3)))
 		_, m = openMeta(t, db, "")
 		redaction, err := m.Redaction()
@@ -79,7 +79,7 @@ func TestMeta(t *testing.T) {
 		if redaction != "r" || since != "7" || m.Selection() != 2 || !owed || epochs != 3 {
 			t.Errorf("%s, %s, %d, %t, %d", redaction, since, m.Selection(), owed, epochs)
 		}
-		testkit.OK(t, m.SetSince(""))
+		testkit.OK(t, m.BeginList())
 		if since, err := m.Since(); since != "" || err != nil {
 			t.Errorf("during a list it has everything since %s, %v", since, err)
 		}
