@@ -27,8 +27,8 @@ type StateQuery struct {
 
 // State is every object that lived at a point, with the version that it had: resource by resource,
 // each in the order of namespaces and names. It is as of one moment of the history. Memory does not
-// grow with the answer. A version may be read until the next one is asked for. The error is the last
-// element.
+// grow with the answer. A version may be read until the next one is asked for. The error is the
+// last element.
 func (db *DB) State(q StateQuery) iter.Seq2[*Version, error] {
 	return func(yield func(*Version, error) bool) {
 		first, err := db.reader()
