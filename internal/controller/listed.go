@@ -42,7 +42,7 @@ func (c *Controller) beginReplace(ctx context.Context, d *deltafifo.Delta) error
 	}
 	if !c.list.Partial() { // one namespace more or less is no hole in what is known of the others
 		c.history.begins(c.epoch)
-		if err := c.env.Indexer.Meta().BeginList(); err != nil {
+		if err := c.persist(ctx, c.env.Indexer.Meta().BeginList); err != nil {
 			return err
 		}
 	}
