@@ -231,12 +231,20 @@ func (r *archiveReader) follow(ctx context.Context, p partition, version int64) 
 		}
 	}
 	for ctx.Err() == nil {
+		next := time.After(watchEvery)
 		if version, err = r.watch(ctx, p, version); err != nil {
 			return err
+		}
+		select {
+		case <-next:
+		case <-ctx.Done():
 		}
 	}
 	return nil
 }
+
+// watchEvery is how often a resource is watched anew at most: a proxy may end watches at once.
+const watchEvery = time.Second
 
 // list sends all objects, and then that they were all.
 func (r *archiveReader) list(ctx context.Context, p partition) (version int64, err error) {

@@ -4,11 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -165,6 +169,42 @@ func TestArchive(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), "informers only") {
 				t.Errorf("got %v", err)
 			}
+		}
+	})
+}
+
+// answers is a transport.
+type answers func(r *http.Request) string
+
+// RoundTrip implements http.RoundTripper.
+func (a answers) RoundTrip(r *http.Request) (*http.Response, error) {
+	body := io.NopCloser(strings.NewReader(a(r)))
+	return &http.Response{StatusCode: http.StatusOK, Body: body, Request: r}, nil
+}
+
+func TestArchiveWatchesThatEndAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var watches atomic.Int64
+		transport := answers(func(r *http.Request) string {
+			switch {
+			case r.URL.Path == "/apis":
+				return `{}`
+			case r.URL.Path == "/api/v1":
+				return `{"resources":[{"name":"pods","verbs":["list","watch"]}]}`
+			case r.URL.Query().Get("watch") == "":
+				return `{"metadata":{"resourceVersion":"1"}}`
+			}
+			watches.Add(1)
+			return ""
+		})
+		c := client.New(client.Archive(&rest.Config{Host: "archive.test", Transport: transport}))
+		ctx, stop := context.WithTimeout(t.Context(), 10500*time.Millisecond)
+		defer stop()
+		if err := c.Run(ctx); err != nil && ctx.Err() == nil {
+			t.Fatal(err)
+		}
+		if n := watches.Load(); n != 11 {
+			t.Errorf("%d watches in 10.5 s, want 11", n)
 		}
 	})
 }
