@@ -25,12 +25,15 @@ func (t *resourceType) apiVersion() string { return strings.TrimPrefix(t.Group+"
 
 // clusterScoped are resources without a namespace, for those of which no object is known.
 var clusterScoped = []string{
-	"apiservices", "certificatesigningrequests", "clusterrolebindings", "clusterroles", "componentstatuses",
-	"customresourcedefinitions", "csidrivers", "csinodes", "deviceclasses", "flowschemas", "ingressclasses",
+	"apiservices", "certificatesigningrequests", "clusterrolebindings", "clusterroles",
+	"clustertrustbundles", "componentstatuses", "csidrivers", "csinodes",
+	"customresourcedefinitions", "deviceclasses", "devicetaintrules", "flowschemas",
+	"ingressclasses", "ipaddresses", "mutatingadmissionpolicies", "mutatingadmissionpolicybindings",
 	"mutatingwebhookconfigurations", "namespaces", "nodes", "persistentvolumes", "priorityclasses",
-	"prioritylevelconfigurations", "runtimeclasses", "servicecidrs", "ipaddresses", "storageclasses",
-	"validatingadmissionpolicies", "validatingadmissionpolicybindings", "validatingwebhookconfigurations",
-	"volumeattachments", "volumeattributesclasses",
+	"prioritylevelconfigurations", "resourceslices", "runtimeclasses", "servicecidrs",
+	"storageclasses", "storageversionmigrations", "storageversions", "validatingadmissionpolicies",
+	"validatingadmissionpolicybindings", "validatingwebhookconfigurations", "volumeattachments",
+	"volumeattributesclasses",
 }
 
 // inAll are what kubectl get all shows.

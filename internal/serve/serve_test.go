@@ -24,6 +24,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/serve"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -207,6 +208,21 @@ func TestServe(t *testing.T) {
 			if !found["v1 pods"] || len(found) < 2 {
 				t.Errorf("%s: %v", name, found)
 			}
+		}
+	})
+	t.Run("a resource without objects is in no namespace, as in Kubernetes", func(t *testing.T) {
+		var events []event.Event
+		for name, kind := range map[string]string{"mutatingadmissionpolicies": "MutatingAdmissionPolicy", "leases": "Lease"} {
+			m, err := event.NewMaker(event.MakerConfig{
+				Cluster: "prod", Informer: "all", Type: resource.Type{Group: "example.k8s.io", Version: "v1", Resource: name, Kind: kind},
+			})
+			testkit.OK(t, err)
+			events = append(events, m.Synced("1", event.Listing{}, event.Era{}, time.Now()))
+		}
+		_, body := newSite(t, events, serve.Config{Live: true}).request("GET", "/apis/example.k8s.io/v1", nil)
+		if !strings.Contains(body, `"mutatingadmissionpolicies","singularName":"mutatingadmissionpolicy","namespaced":false`) ||
+			!strings.Contains(body, `"leases","singularName":"lease","namespaced":true`) {
+			t.Error(body)
 		}
 	})
 	t.Run("every write is refused", func(t *testing.T) {
