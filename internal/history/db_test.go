@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -203,6 +204,26 @@ func TestAppend(t *testing.T) {
 		_, err = db.Append(t.Context(), []*event.Event{system("b")})
 		if !errors.Is(err, history.ErrOtherCluster) {
 			t.Error(err)
+		}
+	})
+	t.Run("what each partition of a topic has a copy of is stored once, as it was before", func(t *testing.T) {
+		db, err := history.Open(history.Options{Dir: t.TempDir()})
+		testkit.OK(t, err)
+		defer db.Close()
+		var copies []*event.Event
+		whole := testkit.Events(t, 1, 1, 0)[1] // the end of a list
+		for part := range 3 {
+			copies = append(copies, new(whole.Copy(part)))
+		}
+		_, err = db.Append(t.Context(), copies)
+		testkit.OK(t, err)
+		var ids []string
+		for m, err := range db.Marks(db.Units()[0], time.Time{}, time.Time{}) {
+			testkit.OK(t, err)
+			ids = append(ids, m.Event.ID)
+		}
+		if !slices.Equal(ids, []string{whole.ID}) {
+			t.Errorf("%v, want %s", ids, whole.ID)
 		}
 	})
 	t.Run("of a patch the object is stored where the version before is known", func(t *testing.T) {

@@ -448,13 +448,14 @@ func (b *batch) addToClock(u *Unit, e *event.Event, seq sequence) error {
 
 // addMark stores what the stream says about itself, and what is no version of an object.
 func (b *batch) addMark(u *Unit, e *event.Event) error {
-	id, _, _ := strings.Cut(e.ID, "/partition/") // each partition of a topic has a copy
-	document := event.AppendStructured(nil, e)
+	one := *e
+	one.ID, _, _ = strings.Cut(e.ID, "/partition/") // each partition of a topic has a copy
+	document := event.AppendStructured(nil, &one)
 	if e.Op == event.Progress && e.AboutInformer() {
-		scope, _, _ := strings.Cut(e.ID, "/progress/")
+		scope, _, _ := strings.Cut(one.ID, "/progress/")
 		return b.Set(progressKey(u.Number, scope), document, nil) // the newest is enough
 	}
-	key := markKey(u.Number, unixSeconds(timeOf(e)), id)
+	key := markKey(u.Number, unixSeconds(timeOf(e)), one.ID)
 	isThere, err := b.has(key)
 	if err != nil || isThere {
 		b.stored.Repeats += btoi(isThere)

@@ -29,6 +29,7 @@ type bridgeTest struct {
 	server  *testkit.Server
 	cluster *kafkatest.Cluster
 	change  func(*kafka.Config)
+	beside  func() []bridge.SinkConfig // other sinks; nil for none
 	fs      *vfs.MemFS
 	life    *life
 	runs    int
@@ -65,11 +66,19 @@ func (p *bridgeTest) start() {
 	p.runs++
 	log := slog.New(slog.NewTextHandler(quiet{p.t}, &slog.HandlerOptions{Level: slog.LevelInfo})).With("run", p.runs)
 	sink := newSink(p.t, p.cluster, l.network.use, p.change, func(c *kafka.Config) { c.Log = log })
+	list := []bridge.SinkConfig{{Name: "kafka", Sink: sink}}
+	if p.beside != nil {
+		list = append(list, p.beside()...)
+	}
+	var bindings []pipeline.Binding
+	for _, s := range list {
+		bindings = append(bindings, pipeline.Binding{Sink: s.Name})
+	}
 	l.bridge, err = bridge.New(bridge.Config{
 		Cluster: "test", DB: l.db, Log: log, Drain: 3 * time.Second,
 		Client: &reflector.Client{HTTP: p.server.HTTP(), Base: p.server.URL()},
-		Sinks:  []bridge.SinkConfig{{Name: "kafka", Sink: sink}},
-		Units:  []pipeline.Config{{Informer: "all", Type: pods, Sinks: []pipeline.Binding{{Sink: "kafka"}}}},
+		Sinks:  list,
+		Units:  []pipeline.Config{{Informer: "all", Type: pods, Sinks: bindings}},
 	})
 	must(p.t, err)
 	ctx, stop := context.WithCancelCause(context.WithoutCancel(p.t.Context()))
