@@ -39,8 +39,9 @@ type Config struct {
 	Serve func(db *history.DB) (end func())
 	// Patience is how long a batch waits for a disk that takes no writes; default 5 s.
 	Patience time.Duration
-	// FS replaces the file system, for tests of its faults.
-	FS vfs.FS
+	// FS replaces the file system, and Now the machine's clock, for tests of their faults.
+	FS  vfs.FS
+	Now func() time.Time
 	// Metrics are registered here. nil: nowhere.
 	Metrics prometheus.Registerer
 	// Log; default: discarded.
@@ -54,6 +55,8 @@ const lane = "history"
 type Sink struct {
 	cfg     Config
 	metrics *metrics
+	clock   clock
+	began   time.Time // time passes since then, whatever the machine's clock does
 	mu      sync.Mutex
 	db      *history.DB // guarded by mu; nil while it is not open
 	// cancel ends the retention, end waits for it and for the questions; guarded by mu.
@@ -84,7 +87,10 @@ func New(cfg Config) (*Sink, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Sink{cfg: cfg, metrics: newMetrics(cfg.Metrics)}, nil
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	return &Sink{cfg: cfg, metrics: newMetrics(cfg.Metrics), began: time.Now()}, nil
 }
 
 // Open opens the directory, or creates it.
@@ -101,6 +107,13 @@ func (s *Sink) Open(context.Context) error {
 	if err != nil {
 		return classify(err)
 	}
+	for _, cluster := range db.Clusters() {
+		newest, err := db.Newest(cluster)
+		if err != nil {
+			return errors.Join(classify(err), db.Close())
+		}
+		s.clock.set(time.Since(s.began), newest)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var retention sync.WaitGroup
 	retention.Go(func() { s.retain(ctx, db) })
@@ -116,10 +129,20 @@ func (s *Sink) Open(context.Context) error {
 func (s *Sink) retain(ctx context.Context, db *history.DB) {
 	ticker := time.NewTicker(measureEvery)
 	defer ticker.Stop()
-	for next := time.Now(); ; {
-		if now := time.Now(); !now.Before(next) {
-			next = now.Add(retentionEvery)
-			if err := db.Retain(ctx, s.cfg.Retention, now); err != nil && ctx.Err() == nil {
+	isTold, level := false, slog.LevelInfo // after a pause the newest change is old
+	for next := time.Now(); ; level = slog.LevelWarn {
+		now, ahead := s.clock.now(s.cfg.Now().Round(0), time.Since(s.began))
+		if isOff := ahead.Abs() > clockTolerance; isOff != isTold {
+			s.clockChanged(ctx, level, ahead)
+			isTold = isOff
+		}
+		if !time.Now().Before(next) {
+			next = time.Now().Add(retentionEvery)
+			retention := s.cfg.Retention
+			if now.IsZero() {
+				retention.Age = 0 // this history begins
+			}
+			if err := db.Retain(ctx, retention, now); err != nil && ctx.Err() == nil {
 				s.metrics.failures.Inc()
 				s.cfg.Log.Error("old versions can't be removed", "dir", s.cfg.Dir, "err", err)
 			}
@@ -130,6 +153,21 @@ func (s *Sink) retain(ctx context.Context, db *history.DB) {
 			return
 		case <-ticker.C:
 		}
+	}
+}
+
+// clockChanged logs that this machine's clock is far from the times of changes, and that it is not
+// any more.
+func (s *Sink) clockChanged(ctx context.Context, level slog.Level, ahead time.Duration) {
+	switch {
+	case ahead > clockTolerance:
+		s.cfg.Log.Log(ctx, level, "this machine's clock is ahead of the newest change; old versions "+
+			"are removed by the time of that change", "dir", s.cfg.Dir, "ahead", ahead.Round(time.Second).String())
+	case ahead < -clockTolerance:
+		s.cfg.Log.Log(ctx, level, "this machine's clock is behind the newest change; what leaves no "+
+			"time, as a delete, has a wrong one", "dir", s.cfg.Dir, "behind", (-ahead).Round(time.Second).String())
+	default:
+		s.cfg.Log.Info("this machine's clock agrees with the times of changes again", "dir", s.cfg.Dir)
 	}
 }
 
@@ -216,6 +254,7 @@ func (s *Sink) append(ctx context.Context, events []*event.Event) error {
 	stored, err := db.Append(limited, events)
 	if err == nil {
 		s.metrics.count(stored)
+		s.clock.learn(time.Since(s.began), events)
 	}
 	if err != nil && ctx.Err() == nil && limited.Err() != nil {
 		if why := db.Full(); why != nil {
