@@ -34,8 +34,8 @@ func values(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 	return all
 }
 
-// spread gives events times that are some time apart.
-func spread(events []event.Event, apart time.Duration) []event.Event {
+// timesApart gives events times that are some time apart.
+func timesApart(events []event.Event, apart time.Duration) []event.Event {
 	for i := range events {
 		events[i].Time = events[0].Observed.Add(time.Duration(i) * apart)
 	}
@@ -44,7 +44,7 @@ func spread(events []event.Event, apart time.Duration) []event.Event {
 
 func TestMetrics(t *testing.T) {
 	dir := t.TempDir()
-	events := spread(testkit.Events(t, 3, 5, 4), time.Minute)
+	events := timesApart(testkit.Events(t, 3, 5, 4), time.Minute)
 	publish := func(retention store.Retention, registry *prometheus.Registry) {
 		s, err := history.New(history.Config{Dir: dir, Retention: retention, Metrics: registry})
 		testkit.OK(t, err)
@@ -90,7 +90,7 @@ func TestMetrics(t *testing.T) {
 // The remedy of the runbook: a history that is damaged is moved away.
 func TestRetentionFails(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "history")
-	events := spread(testkit.Events(t, 3, 50, 100), 100*time.Millisecond)
+	events := timesApart(testkit.Events(t, 3, 50, 100), 100*time.Millisecond)
 	run := func() map[string]float64 {
 		registry := prometheus.NewPedanticRegistry()
 		s, err := history.New(history.Config{Dir: dir, Retention: store.Retention{Age: time.Minute}, Metrics: registry})
