@@ -70,4 +70,13 @@ func TestHorizon(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	t.Run("so is an object, with the horizon", func(t *testing.T) {
+		e := &events[0]
+		o := &history.Object{Unit: db.Units()[0], Namespace: e.Namespace, Name: e.Name}
+		_, err := db.Existing(o, history.Point{At: horizon.Add(-time.Second)})
+		want := "this history is kept from " + history.ShowTime(horizon) + " on (retention)"
+		if !errors.Is(err, history.ErrNotKnown) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	})
 }
