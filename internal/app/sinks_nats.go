@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -76,7 +77,21 @@ func natsAuth(n *config.NATS) (nats.Auth, error) {
 	return nats.Auth{
 		CredsFile: n.CredsFile, NKeyFile: n.NkeyFile, Token: string(token), User: n.Username,
 		Password: string(password),
-	}, errors.Join(aboutKey("tokenFile", tokenErr), aboutKey("passwordFile", passwordErr))
+	}, errors.Join(aboutKey("tokenFile", tokenErr), aboutKey("passwordFile", passwordErr),
+		aboutKey("credsFile", canRead(n.CredsFile)), aboutKey("nkeyFile", canRead(n.NkeyFile)))
+}
+
+// canRead is why a file cannot be read; nil for no file. The client reads it at each connect, and
+// would report it as a failure to connect.
+func canRead(file string) error {
+	if file == "" {
+		return nil
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	return f.Close()
 }
 
 // embeddedStreamBytes bounds the stream of an embedded server below what the server may store in

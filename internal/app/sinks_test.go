@@ -64,12 +64,16 @@ func TestTheExampleMakesItsSinks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	creds := filepath.Join(t.TempDir(), "nats.creds")
+	if err := os.WriteFile(creds, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	password := filepath.Join(t.TempDir(), "password")
 	if err := os.WriteFile(password, []byte("hunter2\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	replaced := strings.NewReplacer("/etc/bridge/ca.pem", cert, "/etc/bridge/tls.crt", cert, "/etc/bridge/tls.key", key,
-		"/etc/bridge/kafka-password", password, "/var/lib/bridge/nats", t.TempDir()).Replace(string(text))
+		"/etc/bridge/kafka-password", password, "/etc/bridge/nats.creds", creds, "/var/lib/bridge/nats", t.TempDir()).Replace(string(text))
 	c, err := config.Load(config.Options{File: "example.yaml", Data: []byte(replaced)})
 	if err != nil {
 		t.Fatal(err)

@@ -3,6 +3,7 @@ package app
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"os"
 
@@ -19,15 +20,13 @@ func tlsConfig(c *config.TLS) (*tls.Config, error) {
 		MinVersion: tls.VersionTLS12, ServerName: c.ServerName,
 		InsecureSkipVerify: c.InsecureSkipVerify,
 	}
+	var rootsErr error
 	if c.CAFile != "" {
-		roots, err := readRoots(c.CAFile)
-		if err != nil {
-			return nil, &keyError{"tls.caFile", err}
-		}
-		out.RootCAs = roots
+		out.RootCAs, rootsErr = readRoots(c.CAFile)
+		rootsErr = aboutKey("tls.caFile", rootsErr)
 	}
 	if c.CertFile == "" {
-		return out, nil
+		return out, rootsErr
 	}
 	load := func() (*tls.Certificate, error) {
 		pair, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
@@ -36,8 +35,8 @@ func tlsConfig(c *config.TLS) (*tls.Config, error) {
 		}
 		return &pair, nil
 	}
-	if _, err := load(); err != nil {
-		return nil, &keyError{"tls.certFile", err}
+	if _, err := load(); err != nil || rootsErr != nil {
+		return nil, errors.Join(rootsErr, aboutKey("tls.certFile", err))
 	}
 	out.GetClientCertificate = func(
 		*tls.CertificateRequestInfo,
