@@ -248,6 +248,7 @@ var otherNames = map[string]string{
 	"discovery":        "discoveryInterval",
 	"drain":            "shutdownTimeout",
 	"duplicates":       "duplicateWindow",
+	"handshakeFirst":   "tlsFirst",
 	"key":              "keyFile",
 	"kind":             "resources",
 	"kinds":            "resources",
@@ -269,7 +270,22 @@ func unknownKey(key string, fields []field) string {
 	if other := otherNames[key]; findField(fields, other) != nil {
 		return fmt.Sprintf(": did you mean %q?", other)
 	}
-	return suggest.DidYouMean(key, keysOf(fields), len(fields))
+	keys := keysOf(fields)
+	if longer := beginWith(key, keys); len(longer) == 1 {
+		return fmt.Sprintf(": did you mean %q?", longer[0])
+	}
+	return suggest.DidYouMean(key, keys, len(fields))
+}
+
+// beginWith are the keys that begin with what was written, unless that is a few letters only.
+func beginWith(written string, keys []string) (found []string) {
+	const few = 3
+	for _, key := range keys {
+		if len(written) > few && strings.HasPrefix(key, written) {
+			found = append(found, key)
+		}
+	}
+	return found
 }
 
 func keysOf(fields []field) []string {

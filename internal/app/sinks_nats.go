@@ -74,11 +74,12 @@ func serverList(n *config.NATS) string {
 func natsAuth(n *config.NATS) (nats.Auth, error) {
 	token, tokenErr := config.ReadSecret(n.Token, n.TokenFile)
 	password, passwordErr := config.ReadSecret(n.Password, n.PasswordFile)
+	err := errors.Join(aboutKey("tokenFile", tokenErr), aboutKey("passwordFile", passwordErr),
+		aboutKey("credsFile", canRead(n.CredsFile)), aboutKey("nkeyFile", canRead(n.NkeyFile)))
 	return nats.Auth{
 		CredsFile: n.CredsFile, NKeyFile: n.NkeyFile, Token: string(token), User: n.Username,
 		Password: string(password),
-	}, errors.Join(aboutKey("tokenFile", tokenErr), aboutKey("passwordFile", passwordErr),
-		aboutKey("credsFile", canRead(n.CredsFile)), aboutKey("nkeyFile", canRead(n.NkeyFile)))
+	}, err
 }
 
 // canRead is why a file cannot be read; nil for no file. The client reads it at each connect, and
@@ -157,7 +158,7 @@ func (m *sinkMaker) embedded(n *config.NATS, log *slog.Logger) (service, error) 
 			"keys", server+" kv ls "+n.Bucket, "live", server+" kv watch "+n.Bucket)
 	} else {
 		hints.Info("events go to the embedded NATS server; read them with any NATS client",
-			"live", server+" subscribe 'k8s.>'",
+			"live", server+" subscribe '"+allSubjects(n.Subject)+"'",
 			"stored", server+" stream view "+n.Stream.Name)
 	}
 	return natsserver.New(natsserver.Config{
@@ -170,6 +171,15 @@ func (m *sinkMaker) embedded(n *config.NATS, log *slog.Logger) (service, error) 
 			return ReadToken(file)
 		},
 	})
+}
+
+// allSubjects is a pattern of every subject that a template makes.
+func allSubjects(template string) string {
+	constant, _, hasFields := strings.Cut(template, "{")
+	if !hasFields {
+		return template
+	}
+	return constant[:strings.LastIndexByte(constant, '.')+1] + ">"
 }
 
 // embeddedDir is where an embedded server keeps its streams.

@@ -134,6 +134,21 @@ func TestNoLimitInTheConfigurationIsNoneInTheStream(t *testing.T) {
 	}
 }
 
+// The hint of an embedded server names the subjects that the configuration has.
+func TestAllSubjects(t *testing.T) {
+	for template, want := range map[string]string{
+		config.Default().Sinks[0].NATS.Subject: "k8s.>",
+		"shop.{cluster}-{name}":                "shop.>",
+		"shop.k8s-{name}":                      "shop.>",
+		"{cluster}.{name}":                     ">",
+		"one.subject":                          "one.subject",
+	} {
+		if got := allSubjects(template); got != want {
+			t.Errorf("%s: got %s, want %s", template, got, want)
+		}
+	}
+}
+
 func TestARenewedCertificateIsReadAgain(t *testing.T) {
 	cert, key := certificate(t)
 	c, err := tlsConfig(&config.TLS{CAFile: cert, CertFile: cert, KeyFile: key, ServerName: "broker"})
