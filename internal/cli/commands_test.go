@@ -88,3 +88,25 @@ func writeCommand(out *strings.Builder, c *cobra.Command) {
 		out.WriteString("\n")
 	}
 }
+
+// TestNamespaceFlag: -n is the namespace in every command, as with kubectl.
+func TestNamespaceFlag(t *testing.T) {
+	found := 0
+	var look func(*cobra.Command)
+	look = func(c *cobra.Command) {
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if isNamespace := f.Name == "namespace"; isNamespace != (f.Shorthand == "n") {
+				t.Errorf("%s: --%s has the short form %q", c.CommandPath(), f.Name, f.Shorthand)
+			} else if isNamespace {
+				found++
+			}
+		})
+		for _, below := range c.Commands() {
+			look(below)
+		}
+	}
+	look(newRoot(Build{}))
+	if found < 5 {
+		t.Errorf("only %d commands have --namespace", found)
+	}
+}
