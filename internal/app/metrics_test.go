@@ -6,6 +6,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -22,32 +23,77 @@ import (
 	"github.com/kubebridge/bridge/internal/tracing"
 )
 
-// names collects the names of what is registered, also of metrics that have no value yet.
+// registered is what a metric is, without its values.
+type registered struct {
+	kind   string // counter, gauge or histogram; empty where it is not known
+	help   string
+	labels []string
+}
+
+// names collects what is registered, also of metrics that have no value yet.
 type names struct {
-	mu    sync.Mutex
-	found map[string]string // the labels, as Desc prints them
+	mu         sync.Mutex
+	collectors []prometheus.Collector
 }
 
 var (
 	fqName   = regexp.MustCompile(`fqName: "([^"]+)"`)
+	ofHelp   = regexp.MustCompile(`help: ("(?:[^"\\]|\\.)*")`)
 	ofLabels = regexp.MustCompile(`constLabels: \{(.*?)\}, variableLabels: \{(.*?)\}`)
 	oneLabel = regexp.MustCompile(`[a-z_]+(="[^"]*")?`)
 )
 
 // Register implements prometheus.Registerer.
 func (n *names) Register(c prometheus.Collector) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.collectors = append(n.collectors, c)
+	return nil
+}
+
+// describe adds the metrics of a collector to those that were found.
+func describe(t *testing.T, c prometheus.Collector, found map[string]registered) {
+	t.Helper()
 	described := make(chan *prometheus.Desc, 64)
 	go func() {
 		defer close(described)
 		c.Describe(described)
 	}()
-	n.mu.Lock()
-	defer n.mu.Unlock()
+	kinds := kindsOf(c)
 	for d := range described {
-		labels := ofLabels.FindStringSubmatch(d.String())
-		n.found[fqName.FindStringSubmatch(d.String())[1]] = labels[1] + "," + labels[2]
+		text := d.String()
+		name := fqName.FindStringSubmatch(text)[1]
+		r := registered{kind: kinds[name]}
+		if r.kind == "" && strings.HasSuffix(name, "_total") { // a vector without a value yet
+			r.kind = "counter"
+		}
+		for _, list := range ofLabels.FindStringSubmatch(text)[1:] {
+			for _, label := range oneLabel.FindAllString(list, -1) {
+				label, _, _ = strings.Cut(label, "=")
+				r.labels = append(r.labels, label)
+			}
+		}
+		slices.Sort(r.labels)
+		var err error
+		if r.help, err = strconv.Unquote(ofHelp.FindStringSubmatch(text)[1]); err != nil {
+			t.Fatal(err)
+		}
+		found[name] = r
 	}
-	return nil
+}
+
+// kindsOf are the types of the metrics that a collector collects, by their names.
+func kindsOf(c prometheus.Collector) map[string]string {
+	kinds := map[string]string{}
+	registry := prometheus.NewRegistry()
+	if err := registry.Register(c); err != nil {
+		return kinds
+	}
+	families, _ := registry.Gather()
+	for _, f := range families {
+		kinds[f.GetName()] = strings.ToLower(f.GetType().String())
+	}
+	return kinds
 }
 
 // MustRegister implements prometheus.Registerer.
@@ -61,16 +107,15 @@ func (n *names) MustRegister(collectors ...prometheus.Collector) {
 func (n *names) Unregister(prometheus.Collector) bool { return false }
 
 // everyMetric assembles a bridge with every kind of sink, and gives its metrics with their labels.
-func everyMetric(t *testing.T) map[string]string {
+func everyMetric(t *testing.T) map[string]registered {
 	t.Helper()
-	n := &names{found: map[string]string{}}
+	n := &names{}
 	db, err := store.Open(store.Options{Registerer: n})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
 	maker := newMaker(t)
-	maker.registry = n
 	c := bridge.Config{
 		Cluster: "dev", DB: db, Registerer: n,
 		Client: &reflector.Client{HTTP: &http.Client{}, Base: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}},
@@ -87,6 +132,7 @@ func everyMetric(t *testing.T) map[string]string {
 		t.Fatal(err)
 	}
 	for i := range parsed.Sinks {
+		maker.registry = prometheus.WrapRegistererWith(prometheus.Labels{"sink": parsed.Sinks[i].Name}, n)
 		sink, _, err := maker.make(&parsed.Sinks[i])
 		if err != nil {
 			t.Fatal(err)
@@ -105,7 +151,11 @@ func everyMetric(t *testing.T) map[string]string {
 	}
 	newStarting("", newOutcome(n)).registerReadiness(n)
 	newUndelivered(&config.State{Dir: t.TempDir(), MaxUndeliveredBytes: 1}, n)
-	return n.found
+	found := map[string]registered{}
+	for _, c := range n.collectors { // now that all have their values
+		describe(t, c, found)
+	}
+	return found
 }
 
 var (
@@ -180,9 +230,8 @@ var tableRow = regexp.MustCompile("(?m)^\\| (`.*?) \\| (.*) \\| ?(.*?) ?\\|$")
 func TestLabelsAreBounded(t *testing.T) {
 	configured := []string{"informer", "resource", "namespace", "sink", "lease"}
 	fixed := []string{"op", "type", "reason", "class", "outcome", "form", "kind", "change", "batch", "result", "origin"}
-	for name, labels := range everyMetric(t) {
-		for _, label := range oneLabel.FindAllString(labels, -1) {
-			label, _, _ = strings.Cut(label, "=")
+	for name, metric := range everyMetric(t) {
+		for _, label := range metric.labels {
 			if !slices.Contains(configured, label) && !slices.Contains(fixed, label) {
 				t.Errorf("%s has a label %s; add it to those with few values, if it is one", name, label)
 			}

@@ -3,7 +3,7 @@
 // first failure would miss that failure.
 //
 // Names are written in full where a metric is made, so that a search for a name of an alert finds
-// the code. What a metric means and what to do about it is in docs/operations.md.
+// the code. docs/metrics.md is made of them; what to do about each is in docs/operations.md.
 package metric
 
 import (

@@ -64,7 +64,7 @@ func newMetrics(registerer prometheus.Registerer, p *Publisher) *metrics {
 		m.retries[class] = retries.WithLabelValues(class.String())
 	}
 	deadLetters := f.Counters("bridge_publisher_dead_letters_total",
-		"Messages that the sink refused for good: sent to the dead letters, kept in the state directory, dropped (neither could be done); refused counts the attempts that the place did not take.",
+		"Messages that the sink refused permanently: sent to the dead letters, kept in the state directory, dropped (neither could be done); refused counts the attempts that the place did not take.",
 		"outcome")
 	for _, outcome := range []string{outcomeSent, outcomeKept, outcomeDropped, outcomeRefused} {
 		m.deadLetters[outcome] = deadLetters.WithLabelValues(outcome)
@@ -93,7 +93,7 @@ func gauges(f metric.Factory, p *Publisher) {
 	f.Gauge("bridge_publisher_capacity_bytes", "Bound on queued bytes.").Set(float64(p.capacity.maxBytes))
 	f.GaugeFunc("bridge_publisher_delayed_lanes", "Lanes that wait for the end of their retry's backoff.",
 		func() float64 { return float64(p.queue.Delayed()) })
-	f.GaugeFunc("bridge_publisher_unrouted_objects", "Objects whose lane the sink can't tell yet.",
+	f.GaugeFunc("bridge_publisher_unrouted_objects", "Objects whose topic is not known yet.",
 		func() float64 { return float64(p.unrouted.count.Load()) })
 	f.GaugeFunc("bridge_publisher_oldest_seconds", "How long the oldest queued item has waited.",
 		func() float64 { return p.age().Seconds() })
@@ -104,7 +104,7 @@ func gauges(f metric.Factory, p *Publisher) {
 			why := p.blocked()
 			return why != nil && sinks.Classify(why) != sinks.Reconnect
 		})
-	f.FlagFunc("bridge_publisher_connected", "1 when the sink is open and its broker is not known to be away.",
+	f.FlagFunc("bridge_publisher_connected", "1 when the sink is open and its broker is not known to be unavailable.",
 		func() bool { return p.isOpen() && p.connected() })
 }
 

@@ -22,7 +22,7 @@ const (
 func newMetrics(reg prometheus.Registerer, free func() (free, total uint64, ok bool)) *metrics {
 	f := metric.With(reg)
 	f.GaugeFunc("bridge_store_free_bytes",
-		"Space left for the state directory; NaN when the file system does not tell.",
+		"Space left for the state directory; NaN when the file system does not report it.",
 		func() float64 {
 			if left, _, ok := free(); ok {
 				return float64(left)
