@@ -292,42 +292,50 @@ func (w *walk) contains(command, output string, patterns ...string) {
 
 func now() string { return time.Now().UTC().Format(time.TimeOnly) }
 
-// TestReadme carries out README's commands in a fresh clone, from top to bottom, and compares what
-// they print with what README shows. A command that it does not know fails it.
+// TestReadme carries out the commands of README and of the tour in a fresh clone, from top to
+// bottom, and compares what they print with what the pages show. A command that it does not know
+// fails it.
 func TestReadme(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../README.md")
-	must(t, err)
 	w := newWalk(t)
 	steps := w.steps()
 	known := map[string]bool{}
-	for _, block := range fencedBlocks(string(text)) {
-		switch {
-		case block.language == "yaml":
-			must(t, os.WriteFile(filepath.Join(w.dir, "bridge.yaml"), []byte(strings.Join(block.lines, "\n")+"\n"), 0o600))
+	var text string
+	for _, page := range []string{"README.md", "docs/tour.md"} {
+		read, err := os.ReadFile(filepath.Join("../..", page))
+		must(t, err)
+		text += string(read)
+		w.page(page, string(read), steps, known)
+	}
+	w.stopBridge()
+	for command := range steps {
+		if !known[command] {
+			t.Errorf("no page has the command %q any more", command)
+		}
+	}
+	w.inline(text)
+}
+
+// page carries out the commands of a page.
+func (w *walk) page(name, text string, steps map[string]func(*readmeCommand), known map[string]bool) {
+	w.t.Helper()
+	for _, block := range fencedBlocks(text) {
+		if block.language == "yaml" {
+			must(w.t, os.WriteFile(filepath.Join(w.dir, "bridge.yaml"), []byte(strings.Join(block.lines, "\n")+"\n"), 0o600))
 			continue
-		case slices.Contains([]string{"NATS subject", "API server"}, strings.Join(strings.Fields(block.lines[0])[:2], " ")):
-			continue // an event, a diagram
 		}
 		for _, c := range block.commands() {
 			step, ok := steps[c.text]
 			if !ok {
-				t.Errorf("README.md:%d: %q: this test does not know what it shows", c.line, c.text)
+				w.t.Errorf("%s:%d: %q: this test does not know what it shows", name, c.line, c.text)
 				continue
 			}
 			known[c.text] = true
 			began := time.Now()
 			step(&c)
-			t.Logf("%5.1f s  $ %s", time.Since(began).Seconds(), c.text)
+			w.t.Logf("%5.1f s  $ %s", time.Since(began).Seconds(), c.text)
 		}
 	}
-	w.stopBridge()
-	for command := range steps {
-		if !known[command] {
-			t.Errorf("README has no command %q any more", command)
-		}
-	}
-	w.inline(string(text))
 }
 
 // elsewhere stands for a command of Helm: TestReadmeInstalls, in deploy/, carries it out.
