@@ -222,6 +222,10 @@ func (s *session) take(ctx context.Context, e *event.Event) error {
 		answer, stored = errAway, s.chance(2, about...)
 	}
 	if stored {
+		if rec := s.refused[e.ID]; rec != nil { // it was in no dead letters yet, and is taken now
+			s.log = slices.DeleteFunc(s.log, func(r *record) bool { return r == rec })
+			delete(s.refused, e.ID)
+		}
 		s.storeLocked(e, answer == nil)
 	}
 	return answer
