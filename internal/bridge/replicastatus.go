@@ -108,7 +108,7 @@ func newReplicaMetrics(reg prometheus.Registerer, r *replica) *replicaMetrics {
 		takeovers: m.Counter("bridge_standby_takeovers_total",
 			"Times this process has begun to publish as the leader."),
 		short: m.Gauge("bridge_standby_progress_short",
-			"1 while the progress that this leader tells is too large for its object, and leaves positions of sinks out."),
+			"1 while the progress that this leader reports is too large for its object, and leaves positions of sinks out."),
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/kubebridge/bridge/internal/resource"
+	kept "github.com/kubebridge/bridge/internal/sinks/history"
 )
 
 // smallDisk mounts a file system of some bytes and works in it.
@@ -84,5 +85,46 @@ func TestARealDiskThatFillsUpAndIsFreedUnderLoadLosesNothing(t *testing.T) {
 		if n := strings.Count(r.log.String(), "takes writes again; nothing is lost"); n < rounds || n > 4*rounds {
 			t.Errorf("in %d rounds it says %d times that the disk is full:\n%s", rounds, n, r.log)
 		}
+	})
+}
+
+// The history has a disk of its own, which is full: it is reported, and the other sink goes on.
+func TestAHistoryOnAFullDiskStopsNoOtherSink(t *testing.T) {
+	smallDisk(t, 24<<20)
+	synctest.Test(t, func(t *testing.T) {
+		b := calmBroker("sink")
+		r := newRig(t, b)
+		archive, err := kept.New(kept.Config{Dir: "history", Log: r.cfg.Log})
+		ok(t, err)
+		r.addSink("kept", archive)
+		for i := range 7 {
+			r.Create(resource.MakeKey("shop", fmt.Sprint("p", i)), nil)
+		}
+		r.start()
+		r.settle()
+		b.seen = 8
+		fill(t, "filler")
+		lines := r.churnNoise(0, 500)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		expect(t, b, lines...)
+		if why := archive.Blocked(); why == nil || !strings.Contains(why.Error(), "no space left on device; free space") {
+			t.Errorf("the history is blocked by: %v", why)
+		}
+		if logged := r.log.String(); !strings.Contains(logged, "the history waits for its disk") {
+			t.Errorf("the log has nothing of it:\n%s", logged)
+		}
+		ok(t, os.Remove("filler"))
+		for range 60 {
+			if archive.Blocked() == nil {
+				break
+			}
+			r.settle()
+		}
+		if why := archive.Blocked(); why != nil {
+			t.Errorf("there is room, and it is blocked by %v", why)
+		}
+		_, err = r.end() // when everything is stored
+		ok(t, err)
 	})
 }

@@ -36,7 +36,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 // NewGaps makes the counters of gaps, by reason. Some gaps only a listener knows of.
 func NewGaps(reg prometheus.Registerer) *metric.Tally {
 	return metric.With(reg).Tally("bridge_informer_gaps_total",
-		"Gaps told, by reason.",
+		"Gaps reported, by reason.",
 		"reason", resource.ReasonExpired, resource.ReasonRewound, resource.ReasonUnreadable, reasonInterrupted,
 		resource.ReasonDropped, resource.ReasonForgotten, reasonTakeover)
 }
