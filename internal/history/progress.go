@@ -10,7 +10,8 @@ import (
 )
 
 // CompleteUntil is the time up to which the stream itself says that all changes of units are in it:
-// the earliest of their newest progress events. Zero where one of them has none.
+// the earliest of their newest progress events, of all partitions of which one was read. Zero where
+// one of them has none.
 func (db *DB) CompleteUntil(units []*Unit) (until time.Time, err error) {
 	for _, u := range units {
 		prefix := unitPrefix(nil, spaceProgress, u.Number)

@@ -194,11 +194,16 @@ func TestCompleteUntil(t *testing.T) {
 			Time: at.Add(time.Duration(minute) * time.Minute), Data: []byte(`{}`),
 		}
 	}
+	inPartition := func(n int, e *event.Event) *event.Event {
+		e.ID += "/partition/" + fmt.Sprint(n)
+		return e
+	}
 	db, err := history.Open(history.Options{Dir: t.TempDir()})
 	testkit.OK(t, err)
 	defer db.Close()
 	_, err = db.Append(t.Context(), []*event.Event{
 		progress("pods", "", 1), progress("pods", "", 9), progress("services", "shop", 5), progress("services", "blue", 7), podVersion(0, 5, 0, at, ""),
+		inPartition(0, progress("leases", "", 3)), inPartition(1, progress("leases", "", 3)), inPartition(1, progress("leases", "", 8)),
 		{ID: "s", Source: "/clusters/prod", Op: event.Synced, Type: "dev.kubebridge.informer.synced", Informer: "all", ObjectAttributes: event.ObjectAttributes{Resource: "nodes"}, Time: at},
 	})
 	testkit.OK(t, err)
@@ -213,6 +218,7 @@ func TestCompleteUntil(t *testing.T) {
 		{[]string{"pods"}, at.Add(9 * time.Minute)},
 		{[]string{"pods", "services"}, at.Add(5 * time.Minute)},
 		{[]string{"pods", "nodes"}, time.Time{}},
+		{[]string{"leases"}, at.Add(3 * time.Minute)}, // of a topic, one partition of which is behind
 	} {
 		var list []*history.Unit
 		for _, r := range test.resources {

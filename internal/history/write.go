@@ -449,13 +449,15 @@ func (b *batch) addToClock(u *Unit, e *event.Event, seq sequence) error {
 // addMark stores what the stream says about itself, and what is no version of an object.
 func (b *batch) addMark(u *Unit, e *event.Event) error {
 	one := *e
-	one.ID, _, _ = strings.Cut(e.ID, "/partition/") // each partition of a topic has a copy
+	id, partition, _ := strings.Cut(e.ID, "/partition/") // each partition of a topic has a copy
+	one.ID = id
 	document := event.AppendStructured(nil, &one)
 	if e.Op == event.Progress && e.AboutInformer() {
-		scope, _, _ := strings.Cut(one.ID, "/progress/")
-		return b.Set(progressKey(u.Number, scope), document, nil) // the newest is enough
+		// The newest of each partition is enough: some are read later than others.
+		scope, _, _ := strings.Cut(id, "/progress/")
+		return b.Set(progressKey(u.Number, scope+"/"+partition), document, nil)
 	}
-	key := markKey(u.Number, unixSeconds(timeOf(e)), one.ID)
+	key := markKey(u.Number, unixSeconds(timeOf(e)), id)
 	isThere, err := b.has(key)
 	if err != nil || isThere {
 		b.stored.Repeats += btoi(isThere)
