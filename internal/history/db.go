@@ -158,7 +158,11 @@ func checkDir(dir string, create bool) error {
 	case err != nil:
 		return fmt.Errorf("history %s: %w", dir, err)
 	case len(entries) > 0 && !disk.HoldsDatabase(entries):
-		return fmt.Errorf("history %s %w: it holds other files; give an empty directory", dir, ErrForeign)
+		want := "give the directory of a history"
+		if create {
+			want += ", or an empty one"
+		}
+		return fmt.Errorf("history %s %w: it holds other files; %s", dir, ErrForeign, want)
 	}
 	lacks, err := disk.LacksManifest(dir, entries)
 	switch {
