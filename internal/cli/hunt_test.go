@@ -313,6 +313,9 @@ func (h *hunt) runs(rules []string) {
 	h.copyState(second, first)
 	h.admin = follows
 	h.awaitSpool()
+	h.until("the follower shows an object", func() bool {
+		return strings.Contains(h.get("/object?namespace=shop&resource=secrets&name=db"), `"metadata"`)
+	})
 	h.searchLeases()
 	endFollower()
 	h.admin = leads

@@ -50,9 +50,12 @@ func TestClock(t *testing.T) {
 				})
 				testkit.OK(t, err)
 				testkit.OK(t, s.Open(t.Context()))
+				batch := make([]*sinks.Message, len(events))
 				for i := range events {
-					m := &sinks.Message{Event: &events[i]}
-					s.Publish(t.Context(), []*sinks.Message{m})
+					batch[i] = &sinks.Message{Event: &events[i]}
+				}
+				s.Publish(t.Context(), batch)
+				for _, m := range batch {
 					testkit.OK(t, m.Err)
 				}
 				testkit.Eventually(t, "retention has ended once", func() bool {
