@@ -169,11 +169,12 @@ func (l *lab) createOneOfEach(kinds map[schema.GroupVersionResource]metav1.APIRe
 	}
 }
 
-// own are the objects of this test's namespace, and those in none. Others may be of tests with
-// hostile objects, or with secrets in annotations.
+// own are the objects of this test's namespace, of Kubernetes itself, and those in none. Others may
+// be of tests with hostile objects, or with secrets in annotations.
 func (l *lab) own(objects []unstructured.Unstructured) []unstructured.Unstructured {
 	return slices.DeleteFunc(objects, func(o unstructured.Unstructured) bool {
-		return o.GetNamespace() != "" && o.GetNamespace() != l.namespace
+		in := o.GetNamespace()
+		return in != "" && in != l.namespace && !strings.HasPrefix(in, "kube-")
 	})
 }
 
