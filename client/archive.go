@@ -243,7 +243,7 @@ func (r *archiveReader) follow(ctx context.Context, p partition, version int64) 
 	return nil
 }
 
-// watchEvery is how often a resource is watched anew at most: a proxy may end watches at once.
+// watchEvery is the least time between two watches of a resource: a proxy may end them at once.
 const watchEvery = time.Second
 
 // list sends all objects, and then that they were all.
