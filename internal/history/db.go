@@ -136,6 +136,7 @@ func pebbleOptions(o Options) *pebble.Options {
 	opts.ApplyCompressionSettings(func() pebble.DBCompressionSettings {
 		return pebble.UniformDBCompressionSettings(block.MinLZCompression)
 	})
+	opts.Experimental.CompactionScheduler = disk.Compactions()
 	for i := range opts.Levels {
 		// An event that may be a repeat is looked up by its key.
 		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(10)

@@ -165,6 +165,7 @@ func pebbleOptions(o Options) *pebble.Options {
 	})
 	opts.TargetFileSizes[0] = 8 << 20 // a flush's bodies are one table
 	opts.Experimental.SpanPolicyFunc = spans
+	opts.Experimental.CompactionScheduler = disk.Compactions()
 	for i := range opts.Levels {
 		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 		opts.Levels[i].BlockSize = 4 << 10
