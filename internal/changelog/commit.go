@@ -3,6 +3,7 @@ package changelog
 import (
 	"bytes"
 	"slices"
+	"time"
 
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/store"
@@ -31,23 +32,26 @@ type note struct {
 // there is nothing to write any more.
 func (l *Log) Note(write func(*store.Batch)) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.notes = append(l.notes, note{l.marks.Last(), write})
+	l.mu.Unlock()
+	l.cfg.Committer.Changed()
 }
 
 // NoteNext is Note for the next commit, whatever is settled.
 func (l *Log) NoteNext(write func(*store.Batch)) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.notes = append(l.notes, note{0, write})
+	l.mu.Unlock()
+	l.cfg.Committer.Changed()
 }
 
 // CatchUp has bodies of objects that are behind written in the next commit, where their versions
 // are still those that are committed.
 func (l *Log) CatchUp(bodies []store.Body) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.bodies = append(l.bodies, bodies...)
+	l.mu.Unlock()
+	l.cfg.Committer.Changed()
 }
 
 // Commit makes durable what is settled now, of this log and all others.
@@ -114,6 +118,14 @@ func (l *Log) takeCursorsLocked(c *Checkpoint) {
 // Objects is how many states the commit writes.
 func (c *Checkpoint) Objects() int { return len(c.states) }
 
+// atOnce is how many states are written before changes that arrive have their turn. With one
+// processor the scheduler looks for them only when nothing else is to do, and a body takes some
+// 30 µs to compress: the changes of a fifth of a second are longer than a change may wait.
+const (
+	atOnce = 8
+	pause  = 20 * time.Microsecond
+)
+
 // Write puts it into a batch. The position comes first, as Batch asks.
 func (c *Checkpoint) Write(batch *store.Batch) {
 	ix := c.log.cfg.Indexer
@@ -132,8 +144,12 @@ func (c *Checkpoint) Write(batch *store.Batch) {
 	for _, body := range c.bodies {
 		batch.CatchUp(ix, body)
 	}
+	n := 0
 	for key, s := range c.states {
 		batch.Settle(ix, key, s)
+		if n++; n%atOnce == 0 {
+			time.Sleep(pause)
+		}
 	}
 	for _, e := range c.spooled {
 		batch.AppendLog(ix, e)

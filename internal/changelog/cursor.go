@@ -333,6 +333,7 @@ func (c *Cursor) Ack(acks []Ack) {
 	l.changedLocked()
 	l.unlockAndWake(before)
 	release(released)
+	l.cfg.Committer.Changed()
 }
 
 // release releases holds, after what they are about is settled or is pending no more: a position of
@@ -349,10 +350,11 @@ func release(holds []Hold) {
 // had no answer.
 func (c *Cursor) Tried(at []Position) {
 	c.log.mu.Lock()
-	defer c.log.mu.Unlock()
 	c.tried = append(c.tried, at...)
 	slices.Sort(c.tried)
 	c.tried = slices.Compact(c.tried) // some were tried before too
+	c.log.mu.Unlock()
+	c.log.cfg.Committer.Changed()
 }
 
 // Dropped is how many entries this run has dropped that the listener had not acked.

@@ -28,6 +28,8 @@ var ErrEnd = errors.New("end of the change log")
 type Committer interface {
 	// Commit writes what is settled now, of all logs. When it returns nil that is durable.
 	Commit() error
+	// Changed says that there is something to commit. It does not block.
+	Changed()
 	// Wake has a commit come early. It does not block.
 	Wake()
 }
@@ -134,13 +136,15 @@ func (l *Log) Place(e *Entry) {
 		l.settleLocked(e)
 	}
 	l.unlockAndWake(before)
+	l.cfg.Committer.Changed()
 }
 
 // Mark notes a version of the stream, behind all entries that were placed so far.
 func (l *Log) Mark(kind MarkKind, version resource.Version) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.marks.Mark(kind, version)
+	l.mu.Unlock()
+	l.cfg.Committer.Changed()
 }
 
 // settleLocked settles an entry, and has its state committed.

@@ -62,7 +62,8 @@ func open(t *testing.T, db *store.DB, name string, options ...func(*changelog.Co
 	return r
 }
 
-func (r *rig) Wake() {}
+func (r *rig) Changed() {}
+func (r *rig) Wake()    {}
 
 func (r *rig) Commit() (err error) {
 	checkpoint := r.Checkpoint()

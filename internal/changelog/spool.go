@@ -161,6 +161,7 @@ func (l *Log) Stage(by time.Time) error {
 		}
 	}
 	release(l.settleStaged(work))
+	l.cfg.Committer.Changed()
 	return nil
 }
 

@@ -7,7 +7,9 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/kubebridge/bridge/internal/changelog"
@@ -175,6 +177,54 @@ func TestRunCommitsWhatIsSettledAndOnceMoreAtTheEnd(t *testing.T) {
 	pos, err := b.indexer.Meta().Position()
 	if err != nil || pos.Version != "11" {
 		t.Errorf("Position: %+v, %v; want 11", pos, err)
+	}
+}
+
+// commits counts commits: each asks a sink for its position.
+type commits struct{ atomic.Int64 }
+
+func (c *commits) Position() []byte {
+	c.Add(1)
+	return nil
+}
+func (c *commits) Recalled() []byte { return nil }
+
+func TestRunSleepsUntilSomethingChanges(t *testing.T) {
+	none := func(*store.Batch) {}
+	for name, change := range map[string]func(b *bench){
+		"a place":              func(b *bench) { b.Place(&changelog.Entry{Kind: changelog.OfGap}) },
+		"an acknowledgement":   func(b *bench) { b.settle(b.event("a", "10")) },
+		"a version":            func(b *bench) { b.Mark(changelog.Bookmark, "500") },
+		"a note":               func(b *bench) { b.Note(none) },
+		"a note for the next":  func(b *bench) { b.NoteNext(none) },
+		"a body to catch up":   func(b *bench) { b.CatchUp(nil) },
+		"what goes to disk":    func(b *bench) { ok(b.t, b.Stage(time.Now())) },
+		"an event without ack": func(b *bench) { b.Cursor(0).Tried([]changelog.Position{b.event("a", "10")}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const interval = 200 * time.Millisecond
+				b := newBench(t)
+				var n commits
+				b.committer.Follow("sink", &n)
+				done := make(chan error, 1)
+				ctx, cancel := context.WithCancel(t.Context())
+				go func() { done <- b.committer.Run(ctx) }()
+				for range 2 {
+					time.Sleep(10 * interval)
+					asleep := n.Load()
+					if time.Sleep(time.Hour); n.Load() != asleep {
+						t.Fatalf("%d commits in an hour in which nothing changed", n.Load()-asleep)
+					}
+					change(b)
+					if time.Sleep(interval + time.Millisecond); n.Load() == asleep {
+						t.Fatal("no commit within the interval")
+					}
+				}
+				cancel()
+				ok(t, <-done)
+			})
+		})
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -31,7 +32,9 @@ type Config struct {
 type Committer struct {
 	cfg     Config
 	metrics *metrics
-	wake    chan struct{}
+	wake    chan struct{} // of one slot: commit now
+	changed atomic.Bool   // since the last commit began
+	roused  chan struct{} // of one slot: changed was set
 
 	turn chan struct{} // holds one token: whoever has it commits
 
@@ -52,7 +55,7 @@ func New(cfg Config) (*Committer, error) {
 	}
 	c := &Committer{
 		cfg: cfg, metrics: newMetrics(cfg.Registerer),
-		wake: make(chan struct{}, 1), turn: make(chan struct{}, 1),
+		wake: make(chan struct{}, 1), roused: make(chan struct{}, 1), turn: make(chan struct{}, 1),
 	}
 	c.turn <- struct{}{}
 	return c, nil
@@ -77,6 +80,17 @@ func (c *Committer) Untrack(l *changelog.Log) error {
 	return nil
 }
 
+// Changed says that there is something to commit.
+func (c *Committer) Changed() {
+	if c.changed.Load() || c.changed.Swap(true) {
+		return
+	}
+	select {
+	case c.roused <- struct{}{}:
+	default: // it is
+	}
+}
+
 // Wake has a commit come early.
 func (c *Committer) Wake() {
 	select {
@@ -85,8 +99,8 @@ func (c *Committer) Wake() {
 	}
 }
 
-// Run commits until ctx ends, and once more then. A commit that fails is tried again: nothing is
-// lost by waiting, and Err says so meanwhile.
+// Run commits until ctx ends, and once more then. It sleeps while nothing changes. A commit that
+// fails is tried again: nothing is lost by waiting, and Err says so meanwhile.
 func (c *Committer) Run(ctx context.Context) error {
 	tick := time.NewTicker(c.cfg.Interval)
 	defer tick.Stop()
@@ -97,17 +111,35 @@ func (c *Committer) Run(ctx context.Context) error {
 		case <-tick.C:
 		case <-c.wake:
 		}
+		empty, err := c.commit()
 		// ErrUnavailable is reported by the database, once.
-		if err := c.Commit(); err != nil && !errors.Is(err, store.ErrUnavailable) {
+		if err != nil && !errors.Is(err, store.ErrUnavailable) {
 			c.cfg.Log.Error("commit failed, will be tried again", "err", err)
 		}
+		if !empty || err != nil || c.changed.Load() {
+			continue
+		}
+		tick.Stop()
+		select {
+		case <-ctx.Done():
+			return c.Commit()
+		case <-c.roused:
+		}
+		tick.Reset(c.cfg.Interval)
 	}
 }
 
 // Commit writes what is settled now. When it returns nil that is durable.
 func (c *Committer) Commit() error {
+	_, err := c.commit()
+	return err
+}
+
+// commit reports also whether there was nothing to commit.
+func (c *Committer) commit() (empty bool, err error) {
 	<-c.turn
 	defer func() { c.turn <- struct{}{} }()
+	c.changed.Store(false)
 	c.mu.Lock()
 	logs, sinks := slices.Clone(c.logs), slices.Clone(c.sinks)
 	c.mu.Unlock()
@@ -125,7 +157,7 @@ func (c *Committer) Commit() error {
 		checkpoints[i].Write(batch)
 	}
 	empty, bytes := batch.Empty(), batch.Len()
-	err := batch.Commit()
+	err = batch.Commit()
 	for _, s := range sinks {
 		s.committed(err)
 	}
@@ -135,10 +167,13 @@ func (c *Committer) Commit() error {
 	c.mu.Lock()
 	c.err = err
 	c.mu.Unlock()
+	if err != nil {
+		c.Changed() // it is all still to commit
+	}
 	if !empty {
 		c.metrics.committed(objects, bytes, time.Since(start), err)
 	}
-	return err
+	return empty, err
 }
 
 // Err is the error of the last commit, nil when it succeeded.
