@@ -27,7 +27,10 @@ func boundMemory(log *slog.Logger, container memlimit.Provider) (synced func()) 
 		return func() {}
 	}
 	debug.SetGCPercent(startPercent)
-	return func() { debug.SetGCPercent(syncedPercent) }
+	return func() {
+		debug.SetGCPercent(syncedPercent)
+		debug.FreeOSMemory()
+	}
 }
 
 // sampleMemory takes the samples of the memory profile where it can be seen, and only there: each
