@@ -23,6 +23,7 @@ func main() {
 	flag.IntVar(&b.updates, "updates", 40_000, "updates all out")
 	flag.IntVar(&b.large, "large", 1_000_000, "pods of the large cluster; 0: leave it out")
 	flag.BoolVar(&b.slow, "client-go", true, "measure the client-go programs too")
+	flag.BoolVar(&b.kafka, "kafka", true, "measure the bridge into Kafka too")
 	short := flag.Bool("short", false, "a quick look: one run of a few thousand pods, to standard output")
 	out := flag.String("out", "", "file to write the table to; empty: standard output")
 	flag.Parse()
@@ -42,7 +43,7 @@ type bench struct {
 	runs                int
 	pods, updates       int
 	large               int
-	slow                bool
+	slow, kafka         bool
 	results             map[string][]figures // by subject
 	floorTLS, floorHTTP [2]float64           // frames a second, µs of CPU per frame
 	small, big          []figures            // of the bridge at a tenth of the pods, and at the large number
@@ -59,7 +60,10 @@ func (b *bench) run(ctx context.Context, out string) (err error) {
 	if err := b.floors(ctx); err != nil {
 		return err
 	}
-	subjects := []subject{bridgeToNATS, bridgeToKafka}
+	subjects := []subject{bridgeToNATS}
+	if b.kafka {
+		subjects = append(subjects, bridgeToKafka)
+	}
 	if b.slow {
 		subjects = append(subjects, dynamicClient, typedClient)
 	}

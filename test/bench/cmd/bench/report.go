@@ -39,19 +39,21 @@ var rows = []struct {
 	higher bool // is better
 	goal   string
 }{
-	{updateCPU, false, "≤ 1/20"},
-	{updateRate, true, "≥ 20x"},
-	{syncTime, false, "≤ 1/10"},
-	{syncCPU, false, "≤ 1/15"},
-	{syncPeak, false, "≤ 1/40"},
-	{syncResident, false, "≤ 1/30"},
-	{slowCPU, false, "≤ 450 µs"},
-	{steadyCPU, false, "≤ 280 µs"},
-	{fastCPU, false, "≤ 140 µs"},
+	{rareCPU, false, "≤ 800"},
+	{slowCPU, false, "≤ 450"},
+	{steadyCPU, false, "≤ 280"},
+	{fastCPU, false, "≤ 140"},
 	{steadySwitch, false, "≤ 8"},
-	{latencyMedian, false, "≤ 1 ms"},
-	{latencyHigh, false, "≤ 1x"},
-	{restartTime, false, "≤ 1 s"},
+	{latencyMedian, false, "≤ 0.4"},
+	{latencyHigh, false, "≤ 1.5"},
+	{updateCPU, false, "≤ 35, 1/20"},
+	{updateRate, true, "≥ 24,000, 20x"},
+	{syncTime, false, "1/10"},
+	{syncCPU, false, "≤ 5, 1/15"},
+	{syncPeak, false, "≤ 100, 1/40"},
+	{syncResident, false, "1/30"},
+	{idleCPU, false, "≤ 0.2"},
+	{restartTime, false, "≤ 1"},
 	{restartLists, false, "0"},
 }
 
