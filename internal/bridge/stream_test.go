@@ -176,6 +176,9 @@ func (r *reader) begin(g *gap) {
 
 func (r *reader) record(rec *record) {
 	r.now = rec.at
+	if r.latest && rec.dead && !rec.acked {
+		return // refused and in no dead letters: a newer state may take its place, as if it had never been sent
+	}
 	switch strings.TrimPrefix(rec.Type, "dev.kubebridge.") {
 	case "informer.gap":
 		r.gap(rec)
