@@ -563,6 +563,9 @@ func (m *model) mend() {
 	}
 	m.note("all is mended")
 	m.cluster.garble = nil
+	if m.causes[resource.ReasonUnreadable] > 0 {
+		time.Sleep(11 * time.Minute) // a watch behind a list of which an item may be any object ends, and another list follows
+	}
 	for range 1500 { // seconds; a watch that is never answered is given up after ten minutes and a half
 		if !m.healed && m.settled() {
 			return

@@ -187,8 +187,10 @@ func (c *Controller) endReplace(ctx context.Context, d *deltafifo.Delta) error {
 	done.Kind, done.Listing, done.Since = changelog.OfListEnd, c.listed, c.list.From
 	c.emit(done)
 	c.rescoped(&c.list.Relist, d.Version)
-	if err := c.env.Indexer.Meta().EndList(d.Version); err != nil {
-		return err
+	if !c.listed.DeletesUnknown { // else a start lists again
+		if err := c.env.Indexer.Meta().EndList(d.Version); err != nil {
+			return err
+		}
 	}
 	c.history.ends(d.Version)
 	if c.diverges(d.Version) {

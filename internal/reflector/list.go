@@ -225,6 +225,7 @@ func (r *Reflector) endRelist(ctx context.Context, v resource.Version) error {
 		level = slog.LevelDebug // whoever starts many reflectors logs about all of them
 	}
 	r.state = r.state.listed(at(v))
+	r.state.unidentified = r.quarantine.unidentified
 	r.selectionTaken()
 	r.publishPosition()
 	r.status.set(func(s *Status) { s.Synced = true })

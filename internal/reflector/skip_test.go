@@ -64,6 +64,18 @@ func TestAListGoesOnBehindAnItemThatCanNotBeUnderstood(t *testing.T) {
 	}
 }
 
+func TestAListThatTookNothingForGoneIsFollowedByAnotherWhenTheWatchEnds(t *testing.T) {
+	run(t, func(t *testing.T) {
+		c := newCluster(t, widgets)
+		c.create("shop/a")
+		c.Create("shop/b", unidentified)
+		c.follow(widgets, nil)
+		c.expect("begin initial", "replace shop/a@98", "skip", "end 99")
+		c.later(11 * time.Minute)
+		c.expect("begin unreadable 99..99", "replace shop/a@98", "skip", "end 99")
+	})
+}
+
 func TestAnObjectThatEveryListSparesIsToldOnceAndItsNextStatesNeedNoList(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)

@@ -34,6 +34,9 @@ type state struct {
 	// suspect is the reason of the gap behind the position, once a probe has found its end; "" for
 	// none.
 	suspect string
+	// unidentified is set while the last list of everything had an item that may be any object: it
+	// took nothing for gone. The next list makes up for it, when the watch ends.
+	unidentified bool
 	// failed is set once a step has failed: the server may be another when it is found again.
 	failed bool
 	// watchListOff is set permanently where WatchList does not work.
@@ -78,8 +81,8 @@ type outcome struct {
 	// another history.
 	server   resource.Version
 	diverged bool
-	// early: a watch ended without an error, but before its time.
-	early bool
+	// watched: a watch ended without an error; early: before its time.
+	watched, early bool
 }
 
 // wait is how long to wait before the next step.
@@ -100,6 +103,8 @@ func (s state) next(o outcome) (state, wait) {
 		return s.recover(o)
 	case s.step == toProbe:
 		s = s.locate(o)
+	case o.watched && s.unidentified:
+		s.suspect, s.step = resource.ReasonUnreadable, toProbe
 	case o.early: // the next server may have another history
 		s.step = toProbe
 	}
@@ -121,6 +126,7 @@ func first(from, reached resource.Version, snapshot bool) state {
 // list makes a list of everything due.
 func (s state) list(why resource.Relist) state {
 	s.step, s.relist, s.listing, s.stuck = toList, &why, listing{}, stuck{}
+	s.unidentified = false
 	s.relists++
 	return s
 }
@@ -187,6 +193,9 @@ func (s state) correct(o outcome) state {
 func (s state) recover(o outcome) (state, wait) {
 	watching := s.step == toWatch
 	s.step = toProbe
+	if watching && s.unidentified {
+		s.suspect = resource.ReasonUnreadable
+	}
 	switch reason := reasonOf(o.err); reason {
 	case reasonExpired:
 		return s.expired(o, watching)

@@ -56,6 +56,7 @@ func TestNext(t *testing.T) {
 	stuckTimes := func(n int, closed bool) func(*state) {
 		return func(s *state) { s.stuck.times, s.stuck.closed = n, closed }
 	}
+	unsure := watching.with(func(s *state) { s.unidentified = true })
 	tests := []struct {
 		name string
 		from state
@@ -63,6 +64,25 @@ func TestNext(t *testing.T) {
 		want state
 		wait wait
 	}{
+		{
+			"a watch behind a list that took nothing for gone ends in time", unsure,
+			outcome{watched: true},
+			unsure.with(func(s *state) { s.step, s.suspect = toProbe, resource.ReasonUnreadable }),
+			wait{},
+		},
+		{"that list itself ends", unsure, outcome{}, unsure, wait{}},
+		{
+			"such a watch fails", unsure,
+			outcome{err: broken},
+			unsure.with(suspects(resource.ReasonUnreadable)), backoff,
+		},
+		{
+			"the probe behind it",
+			unsure.with(func(s *state) { s.step, s.suspect = toProbe, resource.ReasonUnreadable }),
+			outcome{server: "9"},
+			watching.list(resource.Relist{Reason: resource.ReasonUnreadable, From: "7", To: "9"}),
+			wait{},
+		},
 		{"a probe finds nothing wrong", probing, outcome{server: "9"}, watching, wait{}},
 		{
 			"a probe finds an older server", probing,

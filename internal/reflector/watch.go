@@ -79,7 +79,7 @@ func (r *Reflector) ended(err error, initial bool, was watchStats) outcome {
 		return outcome{}
 	case errors.Is(err, errSilent) && !initial && !r.status.get().Bookmarks:
 		// nothing happened, and of that this server sends no bookmarks: ask for its version
-		return outcome{early: true}
+		return outcome{watched: true, early: true}
 	case !errors.Is(err, io.EOF):
 		return outcome{err: &brokenError{err, was.progress}}
 	case initial && r.state.relist != nil:
@@ -87,7 +87,7 @@ func (r *Reflector) ended(err error, initial bool, was watchStats) outcome {
 	case !was.progress && time.Since(was.started) < shortWatch:
 		return outcome{err: &brokenError{errClosed, was.progress}}
 	}
-	return outcome{early: was.early()}
+	return outcome{watched: true, early: was.early()}
 }
 
 // receive hands on frames until the stream ends, which is always an error.
