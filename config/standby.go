@@ -47,7 +47,7 @@ func (s *Standby) validate(ps *problems, c *Config) {
 	if s.RenewDeadline >= s.LeaseDuration {
 		ps.add("standby.renewDeadline", "must be shorter than leaseDuration (%v), is %v", s.LeaseDuration, s.RenewDeadline)
 	}
-	const jitter = 1.2 // of client-go's election
+	const jitter = 1.2 // so that a leader tries twice at least, as in client-go's election
 	if s.RetryPeriod <= 0 || float64(s.RenewDeadline) <= jitter*float64(s.RetryPeriod) {
 		ps.add("standby.retryPeriod", "must be more than 0, and less than renewDeadline (%v) divided by %v, is %v", s.RenewDeadline, jitter, s.RetryPeriod)
 	}

@@ -8,8 +8,6 @@ import (
 	"os"
 	"strings"
 
-	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
-
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/kube"
@@ -37,7 +35,7 @@ func (a *assembler) newReplicas() (*replicas, error) {
 		return nil, err
 	}
 	rc.Timeout = s.RenewDeadline / 2 // so that a renewal that hangs leaves time for another
-	client, err := coordination.NewForConfig(rc)
+	client, err := kube.NewLeases(rc)
 	if err != nil {
 		return nil, err
 	}

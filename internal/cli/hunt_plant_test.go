@@ -14,8 +14,6 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/testkit"
@@ -110,12 +108,8 @@ func (h *hunt) serveLeases(mux *http.ServeMux) {
 		_ = json.NewEncoder(w).Encode(lease)
 	}
 	written := func(r *http.Request) *coordinationv1.Lease {
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			h.t.Error(err)
-		}
-		lease := &coordinationv1.Lease{} // it comes as protobuf
-		if _, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, lease); err != nil {
+		lease := &coordinationv1.Lease{}
+		if err := json.NewDecoder(r.Body).Decode(lease); err != nil {
 			h.t.Error(err)
 		}
 		return lease
@@ -123,15 +117,15 @@ func (h *hunt) serveLeases(mux *http.ServeMux) {
 	const path = "/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
 	client := h.leases.Client()
 	mux.HandleFunc("GET "+path+"/{name}", func(w http.ResponseWriter, r *http.Request) {
-		lease, err := client.Leases(r.PathValue("namespace")).Get(r.Context(), r.PathValue("name"), metav1.GetOptions{})
+		lease, err := client.Get(r.Context(), r.PathValue("namespace"), r.PathValue("name"))
 		reply(w, lease, err)
 	})
 	mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
-		lease, err := client.Leases(r.PathValue("namespace")).Create(r.Context(), written(r), metav1.CreateOptions{})
+		lease, err := client.Create(r.Context(), written(r))
 		reply(w, lease, err)
 	})
 	mux.HandleFunc("PUT "+path+"/{name}", func(w http.ResponseWriter, r *http.Request) {
-		lease, err := client.Leases(r.PathValue("namespace")).Update(r.Context(), written(r), metav1.UpdateOptions{})
+		lease, err := client.Update(r.Context(), written(r))
 		reply(w, lease, err)
 	})
 	mux.HandleFunc("POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews", func(w http.ResponseWriter, _ *http.Request) {

@@ -19,7 +19,6 @@ import (
 	"github.com/klauspost/compress/s2"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/twmb/franz-go/pkg/kgo"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -29,7 +28,7 @@ import (
 // searchLeases looks at what replicas tell each other.
 func (h *hunt) searchLeases() {
 	for _, name := range []string{"bridge", "bridge-progress"} {
-		lease, err := h.leases.Client().Leases("shop").Get(h.t.Context(), name, metav1.GetOptions{})
+		lease, err := h.leases.Client().Get(h.t.Context(), "shop", name)
 		testkit.OK(h.t, err)
 		text, err := json.Marshal(lease)
 		testkit.OK(h.t, err)

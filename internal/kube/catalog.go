@@ -39,18 +39,11 @@ func (e *entry) watchable() bool {
 func (c *Catalog) Unavailable() map[schema.GroupVersion]error { return c.unavailable }
 
 // newCatalog orders what discovery found.
-func newCatalog(
-	groups []*metav1.APIGroup, lists []*metav1.APIResourceList,
-	failed map[schema.GroupVersion]error,
-) *Catalog {
-	c := &Catalog{unavailable: failed}
-	byVersion := map[string][]metav1.APIResource{}
-	for _, list := range lists {
-		byVersion[list.GroupVersion] = list.APIResources
-	}
-	for _, group := range groups {
+func newCatalog(found *served) *Catalog {
+	c := &Catalog{unavailable: found.failed}
+	for _, group := range found.groups {
 		for _, v := range preferredFirst(group) {
-			for _, r := range byVersion[v.GroupVersion] {
+			for _, r := range found.lists[schema.GroupVersion{Group: group.Name, Version: v.Version}] {
 				if !strings.Contains(r.Name, "/") {
 					c.entries = append(c.entries, newEntry(group.Name, v.Version, r))
 				}

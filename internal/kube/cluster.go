@@ -13,21 +13,15 @@ import (
 // identity of a cluster: it is made with the cluster and lives as long. It is "" where the bridge
 // may not read that namespace, or there is none.
 func (r *Resolver) ClusterID(ctx context.Context) (string, error) {
-	answer := r.client.RESTClient().Get().AbsPath("/api/v1/namespaces/kube-system").
+	body, _, err := send(ctx, r.client.Get().AbsPath("/api/v1/namespaces/kube-system").
 		SetHeader("Accept",
-			"application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json").
-		Do(ctx)
-	err := answer.Error()
+			"application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json"))
 	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
 		return "", nil
 	}
 	if err != nil {
 		return "", fmt.Errorf("read the cluster's id from namespace kube-system: %w",
 			Explain(err, r.host))
-	}
-	body, err := answer.Raw()
-	if err != nil {
-		return "", fmt.Errorf("read the cluster's id from namespace kube-system: %w", err)
 	}
 	var namespace metav1.PartialObjectMetadata
 	if err := json.Unmarshal(body, &namespace); err != nil {

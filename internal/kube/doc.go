@@ -2,7 +2,8 @@
 //
 // It takes in what a user wrote: a kubeconfig and a context, and names of resources as kubectl
 // takes them; and hands on a rest.Config, the resource.Types behind the names, and the identity of
-// the cluster. It turns the errors on the way into ones that say what to do.
+// the cluster. It turns the errors on the way into ones that say what to do. Leases reads and
+// writes those by which replicas elect a leader.
 //
 // What it promises:
 //

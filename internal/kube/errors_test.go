@@ -53,7 +53,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		{"nobody listens", gone.URL, kube.Unreachable, []string{gone.URL, "is the cluster running"}},
 		{"no such host", "http://no-such-host.invalid", kube.Unreachable, []string{"no-such-host.invalid", "is the address in the kubeconfig right"}},
 		{"the connection is cut", cut.URL, kube.Unreachable, []string{"nothing answers at"}},
-		{"it is starting", starting.URL, kube.Unavailable, []string{"unable to handle the request", "can't serve now"}},
+		{"it is starting", starting.URL, kube.Unavailable, []string{"storage is (re)initializing", "can't serve now"}},
 		{"another certificate", trusted.URL, kube.Untrusted, []string{"is not one that the kubeconfig trusts"}},
 		{"expired credentials", expired.URL, kube.Unauthenticated, []string{"expired or were revoked", "log in again"}},
 		{"no right", forbidden.URL, kube.Forbidden, []string{`cannot list resource "deployments"`, "kubectl auth can-i watch deployments.apps", "ClusterRole"}},

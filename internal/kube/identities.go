@@ -26,7 +26,7 @@ func (r *Resolver) Identities(
 	path := "/" + t.CollectionPath(o.Namespace)
 	again := ""
 	for {
-		request := r.client.RESTClient().Get().AbsPath(path).Param("limit", pageSize).
+		request := r.client.Get().AbsPath(path).Param("limit", pageSize).
 			SetHeader("Accept",
 				"application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json")
 		for name, value := range map[string]string{
@@ -37,7 +37,7 @@ func (r *Resolver) Identities(
 				request.Param(name, value)
 			}
 		}
-		body, err := request.Do(ctx).Raw()
+		body, _, err := send(ctx, request)
 		if again != "" && apierrors.IsResourceExpired(err) {
 			again = ""
 			continue

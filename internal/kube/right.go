@@ -75,10 +75,9 @@ func (r *Resolver) Allowed(ctx context.Context, right Right) (allowed bool, why 
 	if err != nil {
 		return false, "", err
 	}
-	raw,
-		err := r.client.RESTClient().Post().AbsPath("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews").
-		SetHeader("Content-Type", "application/json").SetHeader("Accept",
-		"application/json").Body(body).Do(ctx).Raw()
+	raw, _, err := send(ctx, r.client.Post().
+		AbsPath("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews").
+		SetHeader("Content-Type", "application/json").Body(body))
 	if err != nil {
 		return false, "", fmt.Errorf("ask %s for the right to %s: %w", r.host, right,
 			Explain(err, r.host))

@@ -12,8 +12,6 @@ import (
 	"testing"
 	"testing/synctest"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/standby"
 	"github.com/kubebridge/bridge/internal/testkit"
@@ -86,8 +84,7 @@ func TestAProgressThatIsLargeIsToldInASmallerForm(t *testing.T) {
 				}
 				told, err := first.board.Put(t.Context(), &progress)
 				testkit.OK(t, err)
-				object, err := first.client.Leases("tools").Get(t.Context(),
-					"bridge-progress", metav1.GetOptions{})
+				object, err := first.client.Get(t.Context(), "tools", "bridge-progress")
 				testkit.OK(t, err)
 				text := object.Annotations["bridge.kubebridge.dev/progress"]
 				if told.Short != c.short || told.Bytes > 200<<10 || told.Bytes != len(text) ||

@@ -9,19 +9,23 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
-	"k8s.io/client-go/tools/leaderelection"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
-	"k8s.io/klog/v2"
+	coordinationv1 "k8s.io/api/coordination/v1"
 )
+
+// Leases are the Leases of an API server. Errors are those of the API server (apierrors).
+type Leases interface {
+	Get(ctx context.Context, namespace, name string) (*coordinationv1.Lease, error)
+	// Create makes an object, and gives it as it was stored.
+	Create(context.Context, *coordinationv1.Lease) (*coordinationv1.Lease, error)
+	// Update writes an object, and gives it as it was stored. It fails with a conflict when
+	// somebody has written since that version was read.
+	Update(context.Context, *coordinationv1.Lease) (*coordinationv1.Lease, error)
+}
 
 // LeaseConfig of a Lease. Zero durations mean the documented default.
 type LeaseConfig struct {
 	// Client reaches the API server. It should have a timeout below RenewDeadline. Required.
-	Client coordination.LeasesGetter
+	Client Leases
 	// Namespace and Name of the Lease object, the same for all replicas. It is created when
 	// missing. Required.
 	Namespace, Name string
@@ -57,7 +61,6 @@ type Lease struct {
 	elected chan struct{} // closed when this replica leads
 	// set before Run: why others should lead, "" for no reason; nil for never
 	unsynced func() string
-	delay    campaignDelay // owned by the elector's goroutine
 
 	mu sync.Mutex
 	// guarded by mu: when the last request began that has renewed the lease; zero for never, or
@@ -80,30 +83,22 @@ func NewLease(cfg LeaseConfig) (*Lease, error) {
 	}
 	l := &Lease{cfg: cfg, log: cfg.Log, elected: make(chan struct{})}
 	l.log = l.log.With("lease", l.Name(), "identity", cfg.Identity)
-	_, err := l.elector()
-	return l, err
+	return l, cfg.validate()
 }
 
-func (l *Lease) elector() (*leaderelection.LeaderElector, error) {
-	lock := &resourcelock.LeaseLock{
-		LeaseMeta:  metav1.ObjectMeta{Namespace: l.cfg.Namespace, Name: l.cfg.Name},
-		Client:     l.cfg.Client,
-		LockConfig: resourcelock.ResourceLockConfig{Identity: l.cfg.Identity},
+// validate refuses durations with which a leader might publish after another one has begun, or give
+// up before it has tried twice.
+func (c *LeaseConfig) validate() error {
+	switch {
+	case c.RetryPeriod <= 0 || c.RenewDeadline <= c.RetryPeriod*6/5:
+		return fmt.Errorf("lease %s/%s: the retry period (%v) has to be more than 0, and 1.2 times "+
+			"of it less than the renew deadline (%v)", c.Namespace, c.Name, c.RetryPeriod,
+			c.RenewDeadline)
+	case c.Duration.Truncate(time.Second) <= c.RenewDeadline:
+		return fmt.Errorf("lease %s/%s: the renew deadline (%v) has to be less than the duration "+
+			"in whole seconds (%v)", c.Namespace, c.Name, c.RenewDeadline, c.Duration)
 	}
-	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: &watchedLock{Interface: lock, lease: l}, LeaseDuration: l.cfg.Duration,
-		RenewDeadline: l.cfg.RenewDeadline, RetryPeriod: l.cfg.RetryPeriod,
-		ReleaseOnCancel: true, // the lock refuses it unless Release was called
-		Name:            l.cfg.Name,
-		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(context.Context) { close(l.elected) },
-			OnStoppedLeading: func() {},
-		},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("lease %s/%s: %w", l.cfg.Namespace, l.cfg.Name, err)
-	}
-	return elector, nil
+	return nil
 }
 
 // Defer has this replica leave a vacant lease to others while unsynced returns a reason, for
@@ -118,11 +113,10 @@ func (l *Lease) Duration() time.Duration { return l.cfg.Duration }
 // returns ErrLost when it has lost it. At the end the lease is released if Release was called;
 // otherwise the others wait until it expires.
 func (l *Lease) Run(ctx context.Context) error {
-	elector, err := l.elector()
-	if err != nil {
-		return err
-	}
-	elector.Run(klog.NewContext(ctx, logr.Discard())) // the lock logs what matters
+	e := elector{lease: l, delay: campaignDelay{
+		unsynced: l.unsynced, limit: deferDurations * l.cfg.Duration, log: l.log,
+	}}
+	e.run(ctx)
 	l.mu.Lock()
 	l.renewed = time.Time{}
 	l.mu.Unlock()
@@ -164,12 +158,11 @@ func (l *Lease) Gate() error {
 
 // Confirm asks the API server whether this replica has the lease. ErrFenced: another one has it.
 func (l *Lease) Confirm(ctx context.Context) error {
-	lease, err := l.cfg.Client.Leases(l.cfg.Namespace).Get(ctx, l.cfg.Name, metav1.GetOptions{})
+	lease, err := l.cfg.Client.Get(ctx, l.cfg.Namespace, l.cfg.Name)
 	if err != nil {
 		return fmt.Errorf("ask who has the lease: %w", err)
 	}
-	record := resourcelock.LeaseSpecToLeaderElectionRecord(&lease.Spec)
-	if holder := record.HolderIdentity; holder != l.cfg.Identity {
+	if holder := holderOf(lease); holder != l.cfg.Identity {
 		return fmt.Errorf("%w (%s)", ErrFenced, cmp.Or(holder, "it was given up"))
 	}
 	return l.Gate()
@@ -210,62 +203,4 @@ func (l *Lease) recordLeader(holder string) {
 	if before != holder && holder != "" && holder != l.cfg.Identity {
 		l.log.Info("another replica leads", "leader", holder)
 	}
-}
-
-// watchedLock is the lock of an election. It reports every step to the lease.
-type watchedLock struct {
-	resourcelock.Interface
-	lease *Lease
-}
-
-// errNotReleased keeps the elector from releasing a lease while requests may be in flight.
-var errNotReleased = errors.New("the lease is left to expire")
-
-// Get reads the record.
-func (w *watchedLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
-	record, raw, err := w.Interface.Get(ctx)
-	switch {
-	case err == nil:
-		w.lease.delay.observe(raw)
-		w.lease.recordLeader(record.HolderIdentity)
-	case !apierrors.IsNotFound(err) && ctx.Err() == nil:
-		w.lease.log.Warn("can't read the lease, trying again", "err", err)
-	}
-	return record, raw, err
-}
-
-// Create creates the object.
-func (w *watchedLock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	if err := w.lease.deferVacant(); err != nil {
-		return err
-	}
-	return w.write(ctx, &record, w.Interface.Create)
-}
-
-// Update writes the record, if nobody else has written it since it was read.
-func (w *watchedLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	if record.HolderIdentity == "" && !w.lease.mayRelease() {
-		return errNotReleased
-	}
-	if record.HolderIdentity == w.lease.cfg.Identity {
-		if err := w.lease.deferVacant(); err != nil {
-			return err
-		}
-	}
-	return w.write(ctx, &record, w.Interface.Update)
-}
-
-func (w *watchedLock) write(
-	ctx context.Context, record *resourcelock.LeaderElectionRecord, write func(context.Context,
-		resourcelock.LeaderElectionRecord) error,
-) error {
-	began := time.Now()
-	err := write(ctx, *record)
-	switch {
-	case err == nil:
-		w.lease.recordWrite(record.HolderIdentity, began)
-	case !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) && ctx.Err() == nil:
-		w.lease.log.Warn("can't write the lease, trying again", "err", err)
-	}
-	return err
 }

@@ -8,7 +8,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"github.com/kubebridge/bridge/internal/resource"
 )
@@ -26,7 +25,7 @@ var ErrTaken = errors.New("another replica has taken over")
 // ProgressLease is the Lease on which the leader writes its progress: a Lease of its own, since
 // bridges do not stream Leases. It is owned by one goroutine.
 type ProgressLease struct {
-	client          coordination.LeasesGetter
+	client          Leases
 	namespace, name string
 	identity        string
 	// last is the object as this replica wrote it; nil while it does not lead.
@@ -54,7 +53,7 @@ func NewProgressLease(cfg LeaseConfig) *ProgressLease {
 
 // Get reads the leader's progress. ok is false when no replica has ever led.
 func (b *ProgressLease) Get(ctx context.Context) (p Progress, ok bool, err error) {
-	object, err := b.leases().Get(ctx, b.name, metav1.GetOptions{})
+	object, err := b.client.Get(ctx, b.namespace, b.name)
 	if apierrors.IsNotFound(err) {
 		return Progress{}, false, nil
 	}
@@ -82,7 +81,7 @@ func (b *ProgressLease) progressIn(object *coordinationv1.Lease) (Progress, erro
 // the leader before. From then on that one can't write any more. An error may be temporary: call it
 // again.
 func (b *ProgressLease) Take(ctx context.Context) (p Progress, led bool, err error) {
-	object, err := b.leases().Get(ctx, b.name, metav1.GetOptions{})
+	object, err := b.client.Get(ctx, b.namespace, b.name)
 	switch {
 	case apierrors.IsNotFound(err):
 		err = b.create(ctx)
@@ -92,7 +91,7 @@ func (b *ProgressLease) Take(ctx context.Context) (p Progress, led bool, err err
 		}
 		led = true
 		object.Spec.HolderIdentity = &b.identity
-		b.last, err = b.leases().Update(ctx, object, metav1.UpdateOptions{})
+		b.last, err = b.client.Update(ctx, object)
 	}
 	if err != nil {
 		b.last = nil
@@ -103,12 +102,12 @@ func (b *ProgressLease) Take(ctx context.Context) (p Progress, led bool, err err
 
 // create creates the Lease, with this replica as its holder.
 func (b *ProgressLease) create(ctx context.Context) error {
-	made, err := b.leases().Create(ctx, &coordinationv1.Lease{
+	made, err := b.client.Create(ctx, &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:      b.name,
 			Namespace: b.namespace,
 		}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &b.identity},
-	}, metav1.CreateOptions{})
+	})
 	if err == nil {
 		b.last = made
 	}
@@ -127,7 +126,7 @@ func (b *ProgressLease) Put(ctx context.Context, p *Progress) (PutResult, error)
 		object.Annotations = map[string]string{}
 	}
 	object.Annotations[progressAnnotation] = encoded
-	written, err := b.leases().Update(ctx, object, metav1.UpdateOptions{})
+	written, err := b.client.Update(ctx, object)
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return told, b.resolveConflict(ctx)
 	}
@@ -142,7 +141,7 @@ func (b *ProgressLease) Put(ctx context.Context, p *Progress) (PutResult, error)
 // or a person or another replica wrote it. A deleted one is created again: a replica that has taken
 // over since, or will, finds it like any other.
 func (b *ProgressLease) resolveConflict(ctx context.Context) error {
-	object, err := b.leases().Get(ctx, b.name, metav1.GetOptions{})
+	object, err := b.client.Get(ctx, b.namespace, b.name)
 	if apierrors.IsNotFound(err) {
 		if err = b.create(ctx); err == nil {
 			return errors.New("write the progress: somebody has deleted the Lease; it was " +
@@ -158,5 +157,3 @@ func (b *ProgressLease) resolveConflict(ctx context.Context) error {
 	b.last = object
 	return errors.New("write the progress: somebody has written to the Lease; trying again")
 }
-
-func (b *ProgressLease) leases() coordination.LeaseInterface { return b.client.Leases(b.namespace) }

@@ -8,9 +8,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
 )
 
 // Leases are the Leases of an API server, as far as an election needs them: get, create, and
@@ -61,55 +59,49 @@ func (c *LeaseClient) err() error {
 	return nil
 }
 
-// Leases implements coordination.LeasesGetter.
-func (c *LeaseClient) Leases(namespace string) coordination.LeaseInterface {
-	return &leases{client: c, namespace: namespace}
-}
-
-type leases struct {
-	coordination.LeaseInterface // nil: what is not asked for
-	client                      *LeaseClient
-	namespace                   string
-}
-
-var leaseResource = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
-
-func (l *leases) Get(
-	_ context.Context, name string, _ metav1.GetOptions,
+// Get implements standby.Leases.
+func (c *LeaseClient) Get(
+	_ context.Context, namespace, name string,
 ) (*coordinationv1.Lease, error) {
-	if err := l.client.err(); err != nil {
+	if err := c.err(); err != nil {
 		return nil, err
 	}
-	s := l.client.server
+	s := c.server
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	object := s.objects[l.namespace+"/"+name]
+	object := s.objects[namespace+"/"+name]
 	if object == nil {
 		return nil, apierrors.NewNotFound(leaseResource, name)
 	}
 	return object.DeepCopy(), nil
 }
 
-func (l *leases) Create(
-	_ context.Context, object *coordinationv1.Lease, _ metav1.CreateOptions,
+// Create implements standby.Leases.
+func (c *LeaseClient) Create(
+	_ context.Context, object *coordinationv1.Lease,
 ) (*coordinationv1.Lease, error) {
-	return l.put(object, false)
+	return c.put(object, false)
 }
 
-func (l *leases) Update(
-	_ context.Context, object *coordinationv1.Lease, _ metav1.UpdateOptions,
+// Update implements standby.Leases.
+func (c *LeaseClient) Update(
+	_ context.Context, object *coordinationv1.Lease,
 ) (*coordinationv1.Lease, error) {
-	return l.put(object, true)
+	return c.put(object, true)
 }
 
-func (l *leases) put(object *coordinationv1.Lease, exists bool) (*coordinationv1.Lease, error) {
-	if err := l.client.err(); err != nil {
+var leaseResource = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
+
+func (c *LeaseClient) put(
+	object *coordinationv1.Lease, exists bool,
+) (*coordinationv1.Lease, error) {
+	if err := c.err(); err != nil {
 		return nil, err
 	}
-	s := l.client.server
+	s := c.server
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key := l.namespace + "/" + object.Name
+	key := object.Namespace + "/" + object.Name
 	before := s.objects[key]
 	switch {
 	case exists && before == nil:
