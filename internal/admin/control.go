@@ -61,12 +61,15 @@ type Controller interface {
 	// SendUndelivered publishes undelivered events of a sink again, in the order of their IDs. It
 	// may return before all were tried.
 	SendUndelivered(ctx context.Context, by Caller, sink string, ids []string) (Resent, error)
+	// SendDeadLetters publishes dead letters of a sink again, by their positions. They stay.
+	SendDeadLetters(ctx context.Context, by Caller, sink string, ids []string) (Resent, error)
 }
 
-// Resent says what became of undelivered events that were sent again.
+// Resent says what became of refused events that were sent again.
 type Resent struct {
 	Message string `json:"message"`
-	// Done are the IDs of events that the sink or its dead letters acknowledged. They are removed.
+	// Done are the IDs of events that the sink acknowledged, or its dead letters where the event
+	// was not one of those. Undelivered events are removed.
 	Done []string `json:"done"`
 	// Kept are those that were refused once more, or can't be sent, and why.
 	Kept []KeptEvent `json:"kept"`
@@ -74,7 +77,12 @@ type Resent struct {
 	Waiting string `json:"waiting,omitempty"`
 }
 
-// KeptEvent is an event that stays undelivered.
+// Keep says that an event stays, and why.
+func (r *Resent) Keep(id string, why error) {
+	r.Kept = append(r.Kept, KeptEvent{id, fmt.Sprint(why)})
+}
+
+// KeptEvent is an event that stays undelivered, or a dead letter.
 type KeptEvent struct {
 	ID     string `json:"id"`
 	Reason string `json:"reason"`
@@ -112,17 +120,21 @@ func (s *Server) controlRoutes(mux *http.ServeMux) {
 			}
 			return c.Snapshot(r.Context(), by, what)
 		})
-	s.serveCommand(mux, "/control/sinks/{name}/undelivered", "send undelivered events",
-		func(r *http.Request, by Caller) (string, any, error) {
-			var what struct {
-				IDs []string `json:"ids"`
-			}
-			if err := readCommand(r, &what); err != nil {
-				return "", nil, err
-			}
-			resent, err := c.SendUndelivered(r.Context(), by, r.PathValue("name"), what.IDs)
-			return resent.Message, resent, err
-		})
+	for what, send := range map[string]func(
+		context.Context, Caller, string, []string,
+	) (Resent, error){"undelivered": c.SendUndelivered, "deadletters": c.SendDeadLetters} {
+		s.serveCommand(mux, "/control/sinks/{name}/"+what, "send "+what,
+			func(r *http.Request, by Caller) (string, any, error) {
+				var which struct {
+					IDs []string `json:"ids"`
+				}
+				if err := readCommand(r, &which); err != nil {
+					return "", nil, err
+				}
+				resent, err := send(r.Context(), by, r.PathValue("name"), which.IDs)
+				return resent.Message, resent, err
+			})
+	}
 	s.command(mux, "/control/log-level", "log-level",
 		func(r *http.Request, by Caller) (string, error) {
 			var what struct {

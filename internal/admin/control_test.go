@@ -63,6 +63,11 @@ func (c *controller) SendUndelivered(_ context.Context, by admin.Caller, sink st
 	return admin.Resent{Message: message, Done: ids, Kept: []admin.KeptEvent{}}, err
 }
 
+func (c *controller) SendDeadLetters(_ context.Context, by admin.Caller, sink string, ids []string) (admin.Resent, error) {
+	message, err := c.note(by, "deadletters", sink, strings.Join(ids, "+"))
+	return admin.Resent{Message: message, Done: ids, Kept: []admin.KeptEvent{}}, err
+}
+
 // request is a POST that is let in, but for what a test changes about it.
 func request(t *testing.T, url, body string) *http.Request {
 	t.Helper()
@@ -116,16 +121,18 @@ func TestACommandReachesTheControllerWithWhoAsked(t *testing.T) {
 	}
 }
 
-func TestUndeliveredEventsAreNamedByTheCommandAndByItsAnswer(t *testing.T) {
-	c := &controller{}
-	url, _ := start(t, admin.Config{Control: c, Access: access()})
-	code, answer := do(t, request(t, url+"/control/sinks/lake/undelivered", `{"ids":["a1","b2"]}`))
-	want := `{"message":"done","done":["a1","b2"],"kept":[]}`
-	if got := strings.Join(strings.Fields(answer), ""); code != 200 || got != want {
-		t.Errorf("%d %s", code, got)
-	}
-	if got := strings.Join(c.calls(), "\n"); got != "ada: undelivered lake a1+b2" {
-		t.Errorf("asked for %q", got)
+func TestRefusedEventsAreNamedByTheCommandAndByItsAnswer(t *testing.T) {
+	for _, what := range []string{"undelivered", "deadletters"} {
+		c := &controller{}
+		url, _ := start(t, admin.Config{Control: c, Access: access()})
+		code, answer := do(t, request(t, url+"/control/sinks/lake/"+what, `{"ids":["a1","b2"]}`))
+		want := `{"message":"done","done":["a1","b2"],"kept":[]}`
+		if got := strings.Join(strings.Fields(answer), ""); code != 200 || got != want {
+			t.Errorf("%d %s", code, got)
+		}
+		if got := strings.Join(c.calls(), "\n"); got != "ada: "+what+" lake a1+b2" {
+			t.Errorf("asked for %q", got)
+		}
 	}
 }
 

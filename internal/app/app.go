@@ -113,7 +113,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err := a.observe(hub, o.Version); err != nil {
 		return &StartError{err}
 	}
-	commands := &control{start: start, level: o.Level}
+	commands := &control{start: start, level: o.Level, config: c}
 	if a.undelivered != nil {
 		commands.undelivered = UndeliveredDir(&c.State)
 	}

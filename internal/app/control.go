@@ -22,9 +22,10 @@ import (
 type control struct {
 	start    *starting
 	level    *slog.LevelVar
-	reloader *reloader // nil for a bridge without a file
+	reloader *reloader      // nil for a bridge without a file
+	config   *config.Config // of the start
 	// undelivered is the folder of undelivered events; "" for none. resending is held by who sends
-	// them again: two at a time could not keep their order.
+	// refused events again: two at a time could not keep their order.
 	undelivered string
 	resending   sync.Mutex
 }

@@ -54,6 +54,15 @@ func (r *reloader) begin(a *assembler, p *assembled, began string) {
 	r.changing.Release(1)
 }
 
+// current is the configuration that runs.
+func (r *reloader) current(ctx context.Context) (*config.Config, error) {
+	if r.changing.Acquire(ctx, 1) != nil {
+		return nil, context.Cause(ctx)
+	}
+	defer r.changing.Release(1)
+	return r.assembler.config, nil
+}
+
 // errNotNow is returned when a change could not be tried: another attempt may succeed with the same
 // file.
 var errNotNow = errors.New("the configuration was not changed, and can be tried again")

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/admin"
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/event"
@@ -17,31 +18,90 @@ import (
 const (
 	// resendBytes bounds what one command holds in memory: once it has read so much, it sends that.
 	resendBytes = 8 << 20
-	// resendPatience is how long one command waits for the sink.
+	// resendPatience is how long one command reads, and waits for the sink.
 	resendPatience = time.Minute
 )
 
 // SendUndelivered implements admin.Controller.
 func (c *control) SendUndelivered(
 	ctx context.Context, _ admin.Caller, sink string, ids []string,
-) (answer admin.Resent, err error) {
+) (admin.Resent, error) {
+	return c.resend(ctx, resending{
+		sink: sink,
+		read: func(_ context.Context, _ string, answer *admin.Resent) (resendable, error) {
+			if c.undelivered == "" {
+				return resendable{}, conflict("this bridge keeps no undelivered events: see " +
+					"state.mode and state.maxUndeliveredBytes")
+			}
+			return readUndelivered(c.undelivered, sink, ids, answer), nil
+		},
+		settled: func(id string) error {
+			err := undelivered.Remove(c.undelivered, undelivered.Entry{
+				ID: id, Refusal: undelivered.Refusal{Sink: sink},
+			})
+			if err != nil {
+				return fmt.Errorf("%s was sent, and its file can't be removed: %w", id, err)
+			}
+			return nil
+		},
+	})
+}
+
+// SendDeadLetters implements admin.Controller. Who asked removes what is settled.
+func (c *control) SendDeadLetters(
+	ctx context.Context, _ admin.Caller, sink string, positions []string,
+) (admin.Resent, error) {
+	return c.resend(ctx, resending{
+		sink: sink,
+		read: func(
+			ctx context.Context, cluster string, answer *admin.Resent,
+		) (resendable, error) {
+			return c.readDeadLetters(ctx, cluster, sink, positions, answer)
+		},
+		settled:  func(string) error { return nil },
+		returned: true, // a second letter would be one too many
+	})
+}
+
+// resending is one command that sends refused events again.
+type resending struct {
+	sink string
+	// read reads them. What can't be sent is in the answer.
+	read func(ctx context.Context, cluster string, answer *admin.Resent) (resendable, error)
+	// settled is called with each that the sink, or its dead letters, have acknowledged.
+	settled func(id string) error
+	// returned keeps what is refused out of the dead letters.
+	returned bool
+}
+
+// resendable are events to send again, with the names that the command has for them.
+type resendable struct {
+	ids    []string
+	events []*event.Event
+	bytes  int
+}
+
+func (r *resendable) add(id string, e *event.Event, bytes int) {
+	r.ids, r.events, r.bytes = append(r.ids, id), append(r.events, e), r.bytes+bytes
+}
+
+func (c *control) resend(ctx context.Context, r resending) (answer admin.Resent, err error) {
 	p, err := c.running()
 	if err != nil {
 		return answer, err
 	}
-	if c.undelivered == "" {
-		return answer, conflict("this bridge keeps no undelivered events: see state.mode and " +
-			"state.maxUndeliveredBytes")
-	}
 	if !c.resending.TryLock() {
-		return answer, conflict("another command sends undelivered events now")
+		return answer, conflict("another command sends refused events now")
 	}
 	defer c.resending.Unlock()
 	answer.Done, answer.Kept = []string{}, []admin.KeptEvent{}
-	entries, events := readUndelivered(c.undelivered, sink, ids, &answer)
 	ctx, cancel := context.WithTimeout(ctx, resendPatience)
 	defer cancel()
-	resent, err := p.Resend(ctx, sink, events)
+	read, err := r.read(ctx, p.cluster, &answer)
+	if err != nil {
+		return answer, err
+	}
+	resent, err := p.Resend(ctx, r.sink, read.events, r.returned)
 	if err != nil && resent == nil {
 		_, err = done(err, "")
 		return answer, err
@@ -55,7 +115,7 @@ func (c *control) SendUndelivered(
 			answer.Waiting = why
 			continue
 		}
-		if err := conclude(c.undelivered, &entries[i], &resent[i], &answer); err != nil {
+		if err := r.conclude(read.ids[i], &resent[i], &answer); err != nil {
 			return answer, err
 		}
 	}
@@ -70,43 +130,43 @@ func conflict(why string) error {
 
 // readUndelivered reads events, as many as may be held in memory. Those that can't be sent are in
 // the answer.
-func readUndelivered(
-	dir, sink string, ids []string, answer *admin.Resent,
-) (entries []undelivered.Entry, events []*event.Event) {
-	size := 0
+func readUndelivered(dir, sink string, ids []string, answer *admin.Resent) (read resendable) {
 	for _, id := range ids {
-		if size >= resendBytes {
+		if read.bytes >= resendBytes {
 			break
 		}
 		entry, err := undelivered.Read(dir, sink, id)
+		var e *event.Event
+		if err == nil {
+			e, err = entry.Parse()
+		}
 		if err != nil {
-			answer.Kept = append(answer.Kept, admin.KeptEvent{ID: id, Reason: err.Error()})
+			answer.Keep(id, err)
 			continue
 		}
-		size += int(entry.Bytes)
-		e, err := entry.Parse()
-		if err != nil {
-			answer.Kept = append(answer.Kept, admin.KeptEvent{ID: id, Reason: err.Error()})
-			continue
-		}
-		entries, events = append(entries, entry), append(events, e)
+		read.add(id, e, int(entry.Bytes))
 	}
-	return entries, events
+	return read
 }
 
-// conclude removes the file of an event that was acknowledged, and no other.
-func conclude(
-	dir string, entry *undelivered.Entry, resent *bridge.Resent, answer *admin.Resent,
-) error {
+// conclude answers for an event. One that was acknowledged is settled, and no other.
+func (r *resending) conclude(id string, resent *bridge.Resent, answer *admin.Resent) error {
 	switch resent.Outcome {
 	case publisher.Acknowledged, publisher.Recalled, publisher.DeadLettered:
-		if err := undelivered.Remove(dir, *entry); err != nil {
-			return fmt.Errorf("%s was sent, and its file can't be removed: %w", entry.ID, err)
+		if err := r.settled(id); err != nil {
+			return err
 		}
-		answer.Done = append(answer.Done, entry.ID)
+		answer.Done = append(answer.Done, id)
 	default:
-		answer.Kept = append(answer.Kept,
-			admin.KeptEvent{ID: entry.ID, Reason: fmt.Sprint(resent.Refused)})
+		answer.Keep(id, resent.Refused)
 	}
 	return nil
+}
+
+// current is the configuration that the bridge runs with.
+func (c *control) current(ctx context.Context) (*config.Config, error) {
+	if c.reloader == nil {
+		return c.config, nil
+	}
+	return c.reloader.current(ctx)
 }

@@ -104,7 +104,7 @@ func fromNATS(cfg *source.Config, n *config.NATS, o *SourceOptions) error {
 		auth.TokenFile = embeddedTokenFile(n, o.Config.State.Dir)
 	}
 	cfg.NATS = nats.Config{
-		Name: o.Client, Domain: n.Domain, APIPrefix: n.APIPrefix,
+		Name: o.Client, Domain: n.Domain, APIPrefix: n.APIPrefix, InboxPrefix: n.InboxPrefix,
 		Auth: auth, TLS: natsTLS(n),
 	}
 	if cfg.From != "" {

@@ -27,10 +27,10 @@ type Resent struct {
 
 // Resend publishes events to a sink once more, in their order for each object and with their ids,
 // among the events that the pipelines send. It returns what became of each, in the order given, when
-// all are settled or ctx ends. ErrUnknown, ErrKeepsNewest,
-// ErrSinkNotReady; ErrStandby: another replica leads.
+// all are settled or ctx ends. What is refused goes to the dead letters; to the caller alone with
+// returned. ErrUnknown, ErrKeepsNewest, ErrSinkNotReady; ErrStandby: another replica leads.
 func (b *Bridge) Resend(
-	ctx context.Context, sink string, events []*event.Event,
+	ctx context.Context, sink string, events []*event.Event, returned bool,
 ) ([]Resent, error) {
 	var out *sinkRunner
 	err := b.do(ctx, func(_ context.Context, r *reconciler) error {
@@ -55,7 +55,7 @@ func (b *Bridge) Resend(
 	if err != nil {
 		return nil, err
 	}
-	return resend(ctx, out.publisher, events)
+	return resend(ctx, out.publisher, events, returned)
 }
 
 // detachPatience is how long a call of the sink may run on that holds some of the events when the
@@ -63,7 +63,7 @@ func (b *Bridge) Resend(
 const detachPatience = 5 * time.Second
 
 func resend(
-	ctx context.Context, p *publisher.Publisher, events []*event.Event,
+	ctx context.Context, p *publisher.Publisher, events []*event.Event, returned bool,
 ) ([]Resent, error) {
 	r := &resending{
 		resent: make([]Resent, len(events)), left: len(events),
@@ -71,7 +71,7 @@ func resend(
 	}
 	items := make([]*publisher.Item, len(events))
 	for i, e := range events {
-		items[i] = &publisher.Item{Settler: r, Seq: uint64(i)}
+		items[i] = &publisher.Item{Settler: r, Seq: uint64(i), Return: returned}
 		items[i].Message.Event = e
 	}
 	err := p.Add(ctx, items)
@@ -84,7 +84,7 @@ func resend(
 	}
 	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), detachPatience)
 	defer cancel()
-	p.Detach(patience, r) // what has no answer is nobody's now: its file is still there
+	p.Detach(patience, r) // what has no answer is nobody's now: where it came from has it
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = nil // the answers say it
 	}
@@ -103,7 +103,8 @@ type resending struct {
 }
 
 // Settle implements publisher.Settler. No checkpoint covers these events, so their marks are
-// released at once: after a crash they are sent again from their files, with the same ids.
+// released at once: after a crash they are where they came from, and can be sent again with the
+// same ids.
 func (r *resending) Settle(items []*publisher.Item) {
 	r.mu.Lock()
 	for _, it := range items {

@@ -34,7 +34,7 @@ func TestResend(t *testing.T) {
 		})
 	}
 	with(t, "events are stored in their order, and each has its answer", func(t *testing.T, r *rig, b *broker) {
-		resent, err := r.Resend(t.Context(), "lake", []*event.Event{again("a", "1"), again("a", "2"), again("b", "7")})
+		resent, err := r.Resend(t.Context(), "lake", []*event.Event{again("a", "1"), again("a", "2"), again("b", "7")}, false)
 		ok(t, err)
 		for i, answer := range resent {
 			if answer.Outcome != publisher.Acknowledged {
@@ -51,11 +51,11 @@ func TestResend(t *testing.T) {
 		}
 	})
 	with(t, "an unknown sink and a paused one are refused", func(t *testing.T, r *rig, _ *broker) {
-		if _, err := r.Resend(t.Context(), "other", nil); !errors.Is(err, bridge.ErrUnknown) {
+		if _, err := r.Resend(t.Context(), "other", nil, false); !errors.Is(err, bridge.ErrUnknown) {
 			t.Error(err)
 		}
 		ok(t, r.PauseSink(t.Context(), "lake", "a test"))
-		if _, err := r.Resend(t.Context(), "lake", nil); !errors.Is(err, bridge.ErrSinkNotReady) {
+		if _, err := r.Resend(t.Context(), "lake", nil, false); !errors.Is(err, bridge.ErrSinkNotReady) {
 			t.Error(err)
 		}
 	})
@@ -64,7 +64,7 @@ func TestResend(t *testing.T) {
 			r := newRig(t, calmBroker("view"))
 			r.cfg.Sinks[0].KeepsNewest = true
 			r.start()
-			if _, err := r.Resend(t.Context(), "view", []*event.Event{again("a", "1")}); !errors.Is(err, bridge.ErrKeepsNewest) {
+			if _, err := r.Resend(t.Context(), "view", []*event.Event{again("a", "1")}, false); !errors.Is(err, bridge.ErrKeepsNewest) {
 				t.Error(err)
 			}
 			_, err := r.end()
@@ -79,7 +79,7 @@ func TestResend(t *testing.T) {
 			b.set(hung)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			resent, err := r.Resend(ctx, "lake", []*event.Event{again("a", "1")})
+			resent, err := r.Resend(ctx, "lake", []*event.Event{again("a", "1")}, false)
 			if err != nil || len(resent) != 1 || resent[0].Outcome != "" {
 				t.Errorf("%+v, %v", resent, err)
 			}

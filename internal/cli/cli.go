@@ -111,7 +111,7 @@ Exit codes: 0 after a clean stop, 1 when something failed while it ran, 2 when i
 	root.Version = strings.TrimPrefix(build.String(), "bridge ")
 	root.AddCommand(newRunCommand(build), newWatchCommand(build), newValidateCommand(), newSampleCommand(),
 		newRBACCommand(), newSchemaCommand(), newStatusCommand(), newVerifyCommand(), newArchiveCommand(), newStateDirCommand(),
-		newUndeliveredCommand(), newVersionCommand(build))
+		newUndeliveredCommand(), newDeadLettersCommand(), newVersionCommand(build))
 	root.AddCommand(newHistoryCommand(), newShowCommand(), newDiffCommand(), newTimelineCommand(), newStateCommand(), newServeCommand())
 	root.AddCommand(newPauseCommand(), newResumeCommand(), newSnapshotCommand(),
 		newLogLevelCommand(), newReloadCommand(), newTokenCommand(), newTailCommand())

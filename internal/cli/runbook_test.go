@@ -48,8 +48,9 @@ func TestRunbookCommands(t *testing.T) {
 	}
 	dir, admin := t.TempDir(), testkit.Address(t)
 	file, state := filepath.Join(dir, "bridge.yaml"), filepath.Join(dir, "state")
+	url, js := newJetStream(t)
 	text := "kubernetes: {kubeconfig: " + kubeconfigFile(t) + "}\nstate: {dir: " + state + "}\nadmin: {address: \"" + admin + "\"}\n" +
-		"informers: [{name: workloads, resources: [pods]}]\nsinks: [{name: out, stdout: {}}]\n"
+		"informers: [{name: workloads, resources: [pods]}]\nsinks: [{name: out, stdout: {}}, {name: bus, nats: {servers: [\"" + url + "\"]}}]\n"
 	testkit.OK(t, os.WriteFile(file, []byte(text), 0o600))
 	t.Setenv("BRIDGE_CONFIG", file)
 	kept := undelivered.New(undelivered.Config{Dir: filepath.Join(state, "undelivered"), MaxBytes: 1 << 20})
@@ -59,6 +60,12 @@ func TestRunbookCommands(t *testing.T) {
 		}, undelivered.Refusal{Sink: "out", Reason: "too large", Attempts: 1, Kept: time.Now()}))
 	}
 	keep()
+	addDeadLetter := func() { // a dead letter, in the place that is the default
+		letter := newLetter("a/1", "{}")
+		letter.Subject = "k8s.dev-cluster._deadletter.pods.added"
+		_, err := js.PublishMsg(t.Context(), letter)
+		testkit.OK(t, err)
+	}
 
 	ctx, cancel := context.WithCancel(t.Context())
 	var log testkit.Buffer
@@ -85,6 +92,10 @@ func TestRunbookCommands(t *testing.T) {
 		"ID", entries[0].ID, "…", file)
 	for _, command := range commands {
 		t.Run(command, func(t *testing.T) {
+			if strings.HasPrefix(command, "bridge deadletters ") {
+				addDeadLetter()
+				command = strings.ReplaceAll(command, "NAME", "bus")
+			}
 			args := strings.Fields(placeholders.Replace(command))[1:]
 			if args[0] == "undelivered" { // one before may have sent or removed the event
 				keep()
@@ -106,6 +117,10 @@ func TestRunbookCommands(t *testing.T) {
 				t.Errorf("%q: exit code %d\n%s%s", args, code, stdout.String(), stderr.String())
 			}
 		})
+	}
+	var letters testkit.Buffer
+	if code := run(ctx, []string{"dlq", "ls"}, nil, &letters, io.Discard); code != exitClean || letters.String() != "No dead letters.\n" {
+		t.Errorf("exit code %d: %s", code, letters.String())
 	}
 	var status testkit.Buffer
 	if code := run(ctx, []string{"status", "--output", "json"}, nil, &status, io.Discard); code != exitClean || strings.Contains(status.String(), "pausedBy") {

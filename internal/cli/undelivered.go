@@ -152,6 +152,8 @@ Exit codes: 0, 1 when there is no such event, 2 when the state directory cannot 
 	return cmd
 }
 
+var errNamedOrAll = errors.New("name the events, or all of them with --all")
+
 // choice is which events a command is about.
 type choice struct {
 	all  bool
@@ -165,7 +167,7 @@ func (c *choice) flags(cmd *cobra.Command, verb string) {
 	cmd.Args = func(_ *cobra.Command, args []string) error {
 		switch {
 		case c.all == (len(args) > 0):
-			return errors.New("name the events, or all of them with --all")
+			return errNamedOrAll
 		case c.sink != "" && !c.all:
 			return errors.New("--sink needs --all")
 		}

@@ -52,11 +52,9 @@ state of each object is refused: use 'bridge snapshot INFORMER --sink NAME'.` + 
 			return failed(err)
 		}
 		undelivered.Order(chosen)
-		s := resending{client: c, total: len(chosen), errs: cmd.ErrOrStderr()}
-		if isTerminal(s.errs) {
-			s.bar = &progressBar{out: s.errs, of: "events", began: time.Now()}
-		}
-		err = s.sendAll(cmd.Context(), chosen)
+		s := newResending(cmd, c, "undelivered")
+		s.total = len(chosen)
+		err = errors.Join(s.sendAll(cmd.Context(), chosen), s.keptError("still undelivered"))
 		s.bar.clear()
 		fmt.Fprintln(cmd.OutOrStdout(), "sent", app.Plural(s.sent, "event"))
 		return err
@@ -64,14 +62,33 @@ state of each object is refused: use 'bridge snapshot INFORMER --sink NAME'.` + 
 	return cmd
 }
 
-// resending sends undelivered events through a running bridge.
+// resending sends refused events through a running bridge.
 type resending struct {
 	client *client
-	errs   io.Writer
-	bar    *progressBar // nil without a terminal
-	total  int
+	what   string // "undelivered", or "deadletters"
+	// settled is called with the answers; nil for nobody.
+	settled func(ctx context.Context, answer *admin.Resent)
+	errs    io.Writer
+	bar     *progressBar // nil without a terminal
+	total   int          // 0 where it is not known
 	// What became of the events so far.
 	sent, kept int
+}
+
+func newResending(cmd *cobra.Command, c *client, what string) *resending {
+	s := &resending{client: c, what: what, errs: cmd.ErrOrStderr()}
+	if isTerminal(s.errs) {
+		s.bar = &progressBar{out: s.errs, of: "events", began: time.Now()}
+	}
+	return s
+}
+
+// keptError says that some were refused again; nil where none were.
+func (s *resending) keptError(where string) error {
+	if s.kept == 0 {
+		return nil
+	}
+	return failed(fmt.Errorf("%s refused, and %s", app.Plural(s.kept, "event"), where))
 }
 
 // sendAll sends the events of one sink after those of another.
@@ -89,15 +106,11 @@ func (s *resending) sendAll(ctx context.Context, events []undelivered.Entry) err
 	for _, sink := range sinks {
 		errs = append(errs, s.sendTo(ctx, sink, ids[sink]))
 	}
-	if s.kept > 0 {
-		errs = append(errs, failed(fmt.Errorf("%s refused, and still undelivered",
-			app.Plural(s.kept, "event"))))
-	}
 	return errors.Join(errs...)
 }
 
-// batchOfIDs is how many events one command names.
-const batchOfIDs = 500
+// batchOfIDs is how many events one command names: 64 KiB hold positions in the longest topic.
+const batchOfIDs = 200
 
 // sendTo sends events of a sink, in their order. It ends at the first command that does not get an
 // answer for all that it tried: later events must not pass those.
@@ -111,6 +124,9 @@ func (s *resending) sendTo(ctx context.Context, sink string, ids []string) error
 		for _, e := range answer.Kept {
 			s.bar.clear()
 			fmt.Fprintf(s.errs, "%s: %s\n", plain(e.ID), oneLine(e.Reason))
+		}
+		if s.settled != nil {
+			s.settled(ctx, &answer)
 		}
 		s.sent += len(answer.Done)
 		s.kept += len(answer.Kept)
@@ -136,7 +152,7 @@ func (s *resending) send(
 ) (answer admin.Resent, err error) {
 	ctx, cancel := context.WithTimeout(ctx, clientTimeout)
 	defer cancel()
-	err = s.client.send(ctx, "sinks/"+url.PathEscape(sink)+"/undelivered",
+	err = s.client.send(ctx, "sinks/"+url.PathEscape(sink)+"/"+s.what,
 		map[string]any{"ids": ids}, &answer)
 	return answer, err
 }

@@ -2,6 +2,7 @@ package event
 
 import (
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -117,10 +118,23 @@ const (
 // the same object, so the id alone is not enough.
 func (e *Event) MessageID() string { return e.Informer + "/" + e.ID }
 
+// partInfix is in the id of an event about an informer, before the part that it is for.
+const partInfix = "/partition/"
+
 // Copy is the event about an informer for one part of its destination, from 0 on. Each has an id of
 // its own, so that one that is stored is not taken for the others.
 func (e Event) Copy(part int) Event {
 	e.Part = part + 1
-	e.ID += "/partition/" + strconv.Itoa(part)
+	e.ID += partInfix + strconv.Itoa(part)
 	return e
+}
+
+// PartOf is the Part of an event about an informer, of which only the id is known.
+func PartOf(id string) int {
+	if at := strings.LastIndex(id, partInfix); at >= 0 {
+		if part, err := strconv.Atoi(id[at+len(partInfix):]); err == nil && part >= 0 {
+			return part + 1
+		}
+	}
+	return 0
 }

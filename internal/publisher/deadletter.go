@@ -82,6 +82,10 @@ func (w *worker) tryDeadLetter(ctx context.Context, e *event.Event, it *Item) (e
 // that refuses it is asked again until somebody has put that right, or its time is over: a dead
 // letter is the last trace of a change.
 func (w *worker) deadLetterItem(ctx context.Context, it *Item) (sinks.Class, error) {
+	if it.Return {
+		it.on(onReturn)
+		return 0, nil
+	}
 	e := it.event()
 	log := w.p.cfg.Log.With("id", e.ID, "subject", e.Subject, "reason", it.refused, "size", len(e.Data), "attempts", it.attempts)
 	if it.Mark == nil {

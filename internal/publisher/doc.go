@@ -31,9 +31,11 @@
 //	               │ │            (also in a call)                  │
 //	               │ └──found by Recall──> recalled                 ├──> dead-lettered
 //	               │                                                ├──> kept, in a file
+//	               │                                                ├──> returned (Item.Return)
 //	               └──too large──> refused                          └──> lost
 //
-// Stored, recalled, dead-lettered, kept and lost items are settled, in their place in the lane.
+// Stored, recalled, dead-lettered, kept, returned and lost items are settled, in their place in the
+// lane.
 // Detach makes what is queued, tried or refused pending: the adder's again, and not settled.
 //
 // # Detach

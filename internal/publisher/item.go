@@ -20,6 +20,9 @@ type Item struct {
 	Seq     uint64        // the settler's own mark; the publisher doesn't look at it
 	// Mark is what the item holds when it is settled, for the Settler to release; nil for nothing.
 	Mark *Mark
+	// Return settles the item where the sink refuses it (Returned): the adder has it elsewhere, so
+	// it goes neither to the dead letters nor into a file. Set by the adder.
+	Return bool
 
 	// Owned by the publisher between Add and Settle.
 
@@ -67,7 +70,9 @@ const overhead = 768
 
 // prepare makes a new or settled item the publisher's.
 func (it *Item) prepare(now time.Time) {
-	*it = Item{Message: it.Message, Settler: it.Settler, Seq: it.Seq, added: now}
+	*it = Item{
+		Message: it.Message, Settler: it.Settler, Seq: it.Seq, Return: it.Return, added: now,
+	}
 	it.on(onAdd)
 	it.Message.Err = nil
 	it.size = overhead + len(it.Message.Event.Data)

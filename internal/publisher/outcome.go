@@ -11,6 +11,7 @@ const (
 	Recalled     Outcome = "recalled"     // the sink had it from an earlier process
 	DeadLettered Outcome = "dead-letter"  // the sink refused it; it is in the dead letters
 	Kept         Outcome = "kept"         // the sink refused it, and so did the place of dead letters, or there is none; it lies in the state directory
+	Returned     Outcome = "returned"     // the sink refused it, and the adder, who asked for that, has it back
 	Lost         Outcome = "lost"         // the sink refused it, there is no place for dead letters, and nothing keeps it, or no more
 )
 
@@ -20,6 +21,8 @@ func (it *Item) Outcome() Outcome {
 	switch it.state {
 	case itemLost:
 		return Lost
+	case itemReturned:
+		return Returned
 	case itemKept:
 		return Kept
 	case itemDeadLettered:

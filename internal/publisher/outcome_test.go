@@ -15,11 +15,21 @@ func TestWhatIsSettledIsShownWithItsOutcome(t *testing.T) {
 	eachOrder(t, func(t *testing.T, order sinks.Order) {
 		for _, test := range []struct {
 			place error
+			back  bool // the adder's
 			want  publisher.Outcome
-		}{{nil, publisher.DeadLettered}, {sinks.ErrNoDeadLetter, publisher.Lost}} {
+		}{
+			{nil, false, publisher.DeadLettered},
+			{sinks.ErrNoDeadLetter, false, publisher.Lost},
+			{nil, true, publisher.Returned},
+		} {
 			sink, r := newSink(t, order), newRecorder(t)
 			sink.onMessage = refuse("a/2")
-			sink.onDeadLetter = func(*event.Event) error { return test.place }
+			sink.onDeadLetter = func(*event.Event) error {
+				if test.back {
+					t.Error("what is the adder's went to the dead letters")
+				}
+				return test.place
+			}
 			var mu sync.Mutex
 			var shown []string
 			p := start(t, sink, publisher.Config{OnSettle: func(settled []*publisher.Item) {
@@ -29,7 +39,9 @@ func TestWhatIsSettledIsShownWithItsOutcome(t *testing.T) {
 					shown = append(shown, it.Message.Event.ID+" "+string(it.Outcome()))
 				}
 			}})
-			p.add(r.items("a/1", "a/2", "a/3"))
+			items := r.items("a/1", "a/2", "a/3")
+			items[1].Return = test.back
+			p.add(items)
 			p.drain()
 			if want := []string{"a/1 acknowledged", "a/2 " + string(test.want), "a/3 acknowledged"}; !slices.Equal(shown, want) {
 				t.Errorf("shown %v, want %v", shown, want)

@@ -18,6 +18,7 @@ const (
 	itemRecalled     // the sink had it from an earlier process
 	itemDeadLettered // it is in the dead letters
 	itemKept         // in a file, since the dead letters did not take it
+	itemReturned     // the adder's, who has it elsewhere
 	itemLost         // nothing took it
 
 	itemPending // taken back by Detach: the adder's again, and not settled
@@ -35,6 +36,7 @@ const (
 	onRefuse
 	onDeadLetter
 	onKeep
+	onReturn
 	onLose
 	onDetach
 )
@@ -59,6 +61,8 @@ func (s itemState) next(e itemEvent) itemState {
 		return itemDeadLettered
 	case s == itemRefused && e == onKeep:
 		return itemKept
+	case s == itemRefused && e == onReturn:
+		return itemReturned
 	case s == itemRefused && e == onLose:
 		return itemLost
 	case (s == itemQueued || s == itemTried || s == itemRefused) && e == onDetach:

@@ -7,23 +7,25 @@ import "testing"
 func TestItemState(t *testing.T) {
 	const no = itemNew
 	all := []itemEvent{
-		onAdd, onRecall, onSend, onStore, onFail, onRefuse, onDeadLetter, onKeep, onLose, onDetach,
+		onAdd, onRecall, onSend, onStore, onFail, onRefuse, onDeadLetter, onKeep, onReturn, onLose, onDetach,
 	}
 	for state, want := range map[itemState][]itemState{
 		//            add         recall        send         store       fail       refuse
-		itemNew:     {itemQueued, no, no, no, no, no, no, no, no, no},
-		itemQueued:  {no, itemRecalled, itemSending, no, no, itemRefused, no, no, no, itemPending},
-		itemSending: {no, no, no, itemStored, itemTried, itemRefused, no, no, no, no},
-		itemTried:   {no, no, itemSending, no, no, itemRefused, no, no, no, itemPending},
+		itemNew:     {itemQueued, no, no, no, no, no, no, no, no, no, no},
+		itemQueued:  {no, itemRecalled, itemSending, no, no, itemRefused, no, no, no, no, itemPending},
+		itemSending: {no, no, no, itemStored, itemTried, itemRefused, no, no, no, no, no},
+		itemTried:   {no, no, itemSending, no, no, itemRefused, no, no, no, no, itemPending},
 		itemRefused: {
-			no, itemRecalled, no, no, no, no, itemDeadLettered, itemKept, itemLost, itemPending,
+			no, itemRecalled, no, no, no, no, itemDeadLettered, itemKept, itemReturned, itemLost,
+			itemPending,
 		},
-		itemStored:       {no, no, no, no, no, no, no, no, no, no},
-		itemRecalled:     {no, no, no, no, no, no, no, no, no, no},
-		itemDeadLettered: {no, no, no, no, no, no, no, no, no, no},
-		itemKept:         {no, no, no, no, no, no, no, no, no, no},
-		itemLost:         {no, no, no, no, no, no, no, no, no, no},
-		itemPending:      {no, no, no, no, no, no, no, no, no, no},
+		itemStored:       {no, no, no, no, no, no, no, no, no, no, no},
+		itemRecalled:     {no, no, no, no, no, no, no, no, no, no, no},
+		itemDeadLettered: {no, no, no, no, no, no, no, no, no, no, no},
+		itemKept:         {no, no, no, no, no, no, no, no, no, no, no},
+		itemReturned:     {no, no, no, no, no, no, no, no, no, no, no},
+		itemLost:         {no, no, no, no, no, no, no, no, no, no, no},
+		itemPending:      {no, no, no, no, no, no, no, no, no, no, no},
 	} {
 		for i, e := range all {
 			if got := behind(state, e); got != want[i] {

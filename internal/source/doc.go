@@ -11,7 +11,7 @@
 //   - A Reader continues: another call of Messages gives what was stored since. So does a new Reader
 //     with the Position of an old one, after any restart. A source that was recreated meanwhile is
 //     refused (ErrOther).
-//   - Nothing is written, acknowledged or changed. JetStream is read with an ordered consumer, which
+//   - A Reader writes, acknowledges and changes nothing (Delete removes messages). JetStream is read with an ordered consumer, which
 //     the server keeps in memory for as long as it is used; of Kafka's transactions only what was
 //     committed is read, and no consumer group is joined.
 //   - Memory is bounded: what a source announces is not believed beyond the bounds of the sinks.

@@ -21,6 +21,8 @@ import (
 // streamReader reads streams, one behind the other.
 type streamReader struct {
 	patience time.Duration
+	subject  string   // "" for all
+	lanes    []string // nil for all
 	conn     *natsgo.Conn
 	js       jetstream.JetStream
 	names    []string
@@ -33,7 +35,10 @@ type streamReader struct {
 	sparse map[string]bool
 }
 
-func openNATS(ctx context.Context, cfg Config, scheme, hosts, name string) (Reader, error) {
+// dialNATS connects to servers with commas between them.
+func dialNATS(
+	ctx context.Context, cfg Config, scheme, hosts string,
+) (*natsgo.Conn, jetstream.JetStream, error) {
 	servers := strings.Split(hosts, ",")
 	for i := range servers {
 		servers[i] = scheme + "://" + servers[i]
@@ -42,18 +47,25 @@ func openNATS(ctx context.Context, cfg Config, scheme, hosts, name string) (Read
 	c.URL = strings.Join(servers, ",")
 	conn, err := nats.Connect(ctx, c)
 	if err != nil {
+		return nil, nil, err
+	}
+	js, err := nats.API(conn, c)
+	if err != nil {
+		conn.Close()
+	}
+	return conn, js, err
+}
+
+func openNATS(ctx context.Context, cfg Config, scheme, hosts, name string) (Reader, error) {
+	conn, js, err := dialNATS(ctx, cfg, scheme, hosts)
+	if err != nil {
 		return nil, err
 	}
-	r := &streamReader{patience: cfg.Patience, conn: conn, position: clone(cfg.After), whole: true, sparse: map[string]bool{}}
-	if c.Domain != "" {
-		r.js, err = jetstream.NewWithDomain(conn, c.Domain)
-	} else {
-		r.js, err = jetstream.New(conn)
+	r := &streamReader{
+		patience: cfg.Patience, subject: cfg.Subject, lanes: cfg.Lanes, conn: conn, js: js,
+		position: clone(cfg.After), whole: true, sparse: map[string]bool{},
 	}
-	if err == nil {
-		r.names, err = r.streams(ctx, name)
-	}
-	if err != nil {
+	if r.names, err = r.streams(ctx, name); err != nil {
 		r.Close()
 		return nil, err
 	}
@@ -67,24 +79,30 @@ func clone(p Position) Position {
 	return maps.Clone(p)
 }
 
-// streams are those of a name, or of a pattern.
+// streams are those of a name, of a pattern, or where that is "" those that store the subject.
 func (r *streamReader) streams(ctx context.Context, pattern string) (names []string, err error) {
-	if !strings.Contains(pattern, "*") {
+	if pattern != "" && !strings.Contains(pattern, "*") {
 		return []string{pattern}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.patience)
 	defer cancel()
-	lister := r.js.StreamNames(ctx)
+	var options []jetstream.StreamListOpt
+	missing := "no stream is called " + pattern
+	if pattern == "" {
+		options = append(options, jetstream.WithStreamListSubject(r.subject))
+		missing = "no stream stores the subject " + r.subject
+	}
+	lister := r.js.StreamNames(ctx, options...)
 	for name := range lister.Name() {
-		if matches(pattern, name) {
+		if pattern == "" || matches(pattern, name) {
 			names = append(names, name)
 		}
 	}
 	if err := lister.Err(); err != nil {
-		return nil, fmt.Errorf("ask for the streams: %w", err)
+		return nil, fmt.Errorf("ask for the streams: %w", r.explain(err))
 	}
 	if len(names) == 0 {
-		return nil, fmt.Errorf("no stream is called %s", pattern)
+		return nil, errors.New(missing)
 	}
 	slices.Sort(names)
 	return names, nil
@@ -126,6 +144,9 @@ func (r *streamReader) Messages(ctx context.Context) iter.Seq2[*Message, error] 
 func (r *streamReader) extents(ctx context.Context) (list []extent, err error) {
 	r.progress = Progress{}
 	for _, name := range r.names {
+		if r.lanes != nil && !slices.Contains(r.lanes, name) {
+			continue
+		}
 		limited, cancel := context.WithTimeout(ctx, r.patience)
 		stream, err := r.js.Stream(limited, name)
 		cancel()
@@ -168,12 +189,19 @@ func (r *streamReader) stream(ctx context.Context, x extent, yield func(*Message
 		return false
 	}
 	limited, cancel := context.WithTimeout(ctx, r.patience)
-	consumer, err := r.js.OrderedConsumer(limited, x.name, jetstream.OrderedConsumerConfig{
+	cfg := jetstream.OrderedConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: x.first, InactiveThreshold: r.patience,
-	})
+	}
+	if r.subject != "" {
+		cfg.FilterSubjects = []string{r.subject}
+	}
+	consumer, err := r.js.OrderedConsumer(limited, x.name, cfg)
 	cancel()
 	if err != nil {
 		return failed(err)
+	}
+	if r.subject != "" && consumer.CachedInfo().NumPending == 0 {
+		return true
 	}
 	messages, err := consumer.Messages(jetstream.PullMaxMessages(2000))
 	if err != nil {
@@ -195,7 +223,7 @@ func (r *streamReader) stream(ctx context.Context, x extent, yield func(*Message
 		if at > x.last {
 			return true // the last ones were deleted meanwhile
 		}
-		if expected := r.position[x.name].Next; at > expected {
+		if expected := r.position[x.name].Next; at > expected && r.subject == "" {
 			r.jumped(ctx, x.name, expected, at)
 		}
 		m.read(raw, x.name, meta)
@@ -247,12 +275,18 @@ const (
 	attributePrefix   = "ce-"
 	contentTypeHeader = "content-type"
 	fenceToken        = "._fence."
+	// deadLetterInfix is before the name of the sink in the Nats-Msg-Id of a dead letter.
+	deadLetterInfix = "/dead/"
 )
 
 // read makes an event of a message, or says what else it is.
 func (m *Message) read(raw jetstream.Msg, stream string, meta *jetstream.MsgMetadata) {
 	*m = Message{Lane: stream, Offset: meta.Sequence.Stream, Stored: meta.Timestamp}
 	header := raw.Headers()
+	id := header.Get(natsgo.MsgIdHdr)
+	if at := strings.LastIndex(id, deadLetterInfix); at >= 0 {
+		m.Sink, _, _ = strings.Cut(id[at+len(deadLetterInfix):], "/")
+	}
 	if strings.Contains(raw.Subject(), fenceToken) {
 		m.Other = "fence"
 		return

@@ -19,6 +19,7 @@ import (
 type topicReader struct {
 	log      *kafka.Log
 	topics   []string
+	lanes    []string // nil for all
 	position Position
 	progress Progress
 	whole    bool
@@ -40,7 +41,7 @@ func openKafka(ctx context.Context, cfg Config, hosts, name string) (Reader, err
 	if err != nil {
 		return nil, err
 	}
-	r := &topicReader{log: log, position: clone(cfg.After), whole: true}
+	r := &topicReader{log: log, lanes: cfg.Lanes, position: clone(cfg.After), whole: true}
 	if r.topics, err = r.matching(ctx, name); err != nil {
 		r.Close()
 		return nil, err
@@ -121,6 +122,9 @@ func (r *topicReader) parts(ctx context.Context) (list []part, err error) {
 		}
 		for n := range count {
 			p := part{topic: topic, partition: n, lane: fmt.Sprintf("%s/%d", topic, n)}
+			if r.lanes != nil && !slices.Contains(r.lanes, p.lane) {
+				continue
+			}
 			if p.first, p.end, err = r.log.Bounds(ctx, topic, n); err != nil {
 				return nil, fmt.Errorf("partition %s: %w", p.lane, err)
 			}
@@ -187,11 +191,12 @@ func (r *topicReader) read(ctx context.Context, p *part, yield func(*Message, er
 const (
 	recordAttributePrefix = "ce_"
 	recordContentType     = "content-type"
+	recordSink            = "sink"
 )
 
 // readRecord makes an event of a record, or says what else it is.
 func (m *Message) readRecord(r *kafka.Record, p *part) {
-	*m = Message{Lane: p.lane, Offset: uint64(r.Offset), Stored: r.Time}
+	*m = Message{Lane: p.lane, Offset: uint64(r.Offset), Stored: r.Time, Key: r.Key}
 	if r.Damaged != nil {
 		m.Other = fmt.Sprintf("batch in %s that can't be read: %v", p.topic, r.Damaged)
 		return
@@ -204,6 +209,8 @@ func (m *Message) readRecord(r *kafka.Record, p *part) {
 		} else if h.Name == recordContentType {
 			structured = strings.HasPrefix(string(h.Value), event.StructuredContentType)
 			m.Event.DataType = string(h.Value)
+		} else if h.Name == recordSink {
+			m.Sink = string(h.Value)
 		}
 	}
 	switch {

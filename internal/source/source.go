@@ -26,6 +26,11 @@ type Message struct {
 	Offset uint64
 	// Stored is when the broker stored the message; zero for a file.
 	Stored time.Time
+	// Key is the record's, of Kafka.
+	Key []byte
+	// Sink is the name of the sink that has sent the message, where the message tells: a record,
+	// and a dead letter.
+	Sink string
 }
 
 // Lane is how far one lane is read.
@@ -79,6 +84,11 @@ type Config struct {
 	NATS  nats.Config
 	Kafka kafka.Config
 	Stdin Input
+	// Subject is what is read of a stream, "" for all of it; it may have wildcards. Where From
+	// names no stream, it is the streams that store the subject.
+	Subject string
+	// Lanes are those that are read; nil for all.
+	Lanes []string
 	// After is where to continue; nil to read from the start.
 	After Position
 	// Patience is how long to wait for a message; default 30 s.
@@ -111,7 +121,7 @@ func Open(ctx context.Context, cfg Config) (Reader, error) {
 	}
 	switch {
 	case slices.Contains(natsSchemes, scheme):
-		if name == "" {
+		if name == "" && cfg.Subject == "" {
 			return nil, fmt.Errorf("%s://%s: want the name of a stream behind the host, as %s://host/K8S", scheme, withoutUser(hosts), scheme)
 		}
 		return openNATS(ctx, cfg, scheme, hosts, name)

@@ -516,6 +516,89 @@ func TestRights(t *testing.T) {
 	})
 }
 
+// deadLetters makes a dead letter of every second event.
+func deadLetters(t *testing.T, s sinks.Sink, events []event.Event) (letters []string) {
+	t.Helper()
+	testkit.OK(t, s.Open(t.Context()))
+	for i := range events {
+		if i%2 == 0 {
+			testkit.OK(t, s.DeadLetter(t.Context(), &events[i], errors.New("too large"), 1))
+			letters = append(letters, events[i].ID)
+			continue
+		}
+		m := &sinks.Message{Event: &events[i]}
+		if s.Publish(t.Context(), []*sinks.Message{m}); m.Err != nil {
+			t.Fatal(m.Err)
+		}
+	}
+	testkit.OK(t, s.Close())
+	return letters
+}
+
+// Of a stream with events and dead letters the dead letters alone are read, with their sink, and
+// deleted.
+func TestSubject(t *testing.T) {
+	const subject = "k8s.prod._deadletter.*.*"
+	deleting := []string{"$JS.API.STREAM.INFO.K8S", "$JS.API.STREAM.MSG.DELETE.K8S"}
+	reading := []string{"$JS.API.STREAM.INFO.K8S", "$JS.API.CONSUMER.CREATE.K8S.>", "$JS.API.CONSUMER.MSG.NEXT.K8S.>", "$JS.API.CONSUMER.DELETE.K8S.>"}
+	users := map[string][]string{"bridge": {">"}, "reader": reading, "finder": append([]string{"$JS.API.STREAM.NAMES"}, reading...), "deleter": deleting}
+	s := natsServer(t, func(o *server.Options) {
+		for name, subjects := range users {
+			o.Users = append(o.Users, &server.User{Username: name, Password: "right", Permissions: &server.Permissions{
+				Publish: &server.SubjectPermission{Allow: subjects}, Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}},
+			}})
+		}
+	})
+	as := func(user string) nats.Config { return nats.Config{Auth: nats.Auth{User: user, Password: "right"}} }
+	events := testkit.Events(t, 5, 20, 6)
+	letters := deadLetters(t, natsSink(t, s.ClientURL(), func(c *nats.Config) {
+		c.Auth, c.Sink = as("bridge").Auth, "a/again/X" // the id is as of one that was sent again
+	}), events)
+	var places []source.Place
+	read := func(cfg source.Config) (ids []string) {
+		places = nil
+		r := open(t, cfg)
+		defer r.Close()
+		for m, err := range r.Messages(t.Context()) {
+			testkit.OK(t, err)
+			if m.Sink != "a" {
+				t.Errorf("%s is of the sink %q", m.Event.ID, m.Sink)
+			}
+			ids, places = append(ids, m.Event.ID), append(places, source.Place{Lane: m.Lane, Offset: m.Offset})
+		}
+		return ids
+	}
+	for user, from := range map[string]string{"reader": s.ClientURL() + "/K8S", "finder": s.ClientURL() + "/"} {
+		if got := read(source.Config{From: from, NATS: as(user), Subject: subject}); !slices.Equal(got, letters) {
+			t.Errorf("%s: %q, want %q", user, got, letters)
+		}
+	}
+	cfg := source.Config{From: s.ClientURL() + "/K8S", NATS: as("reader"), Subject: subject}
+	cfg.After, cfg.Lanes = source.Position{"K8S": {Next: places[3].Offset}}, []string{"K8S"}
+	if got := read(cfg); !slices.Equal(got, letters[3:]) {
+		t.Errorf("from the fourth on: %q", got)
+	}
+	cfg.Lanes = []string{"OTHER"}
+	if got := read(cfg); len(got) != 0 {
+		t.Errorf("of another stream: %q", got)
+	}
+	cfg.Lanes, cfg.After, cfg.Patience = nil, nil, 2*time.Second
+	read(cfg)
+	if err := source.Delete(t.Context(), cfg, places); err == nil || !strings.Contains(err.Error(), "$JS.API.STREAM.MSG.DELETE.K8S") {
+		t.Errorf("without the right: %v", err)
+	}
+	cfg.NATS = as("deleter")
+	testkit.OK(t, source.Delete(t.Context(), cfg, places))
+	testkit.OK(t, source.Delete(t.Context(), cfg, places[:1]))
+	cfg.NATS = as("reader")
+	if got := read(cfg); len(got) != 0 {
+		t.Errorf("after they were deleted: %q", got)
+	}
+	if _, err := source.Open(t.Context(), source.Config{From: s.ClientURL() + "/", NATS: as("finder"), Subject: "other"}); err == nil || !strings.Contains(err.Error(), "no stream stores the subject other") {
+		t.Errorf("a subject of no stream: %v", err)
+	}
+}
+
 // Each stretch that a stream removes while it is read is noted, also several within a second.
 func TestRemovedMeanwhile(t *testing.T) {
 	s := natsServer(t)

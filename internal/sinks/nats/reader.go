@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // Connect connects as the sink does, for who reads what a sink has stored: the same credentials,
@@ -19,4 +20,16 @@ func Connect(ctx context.Context, cfg Config) (*nats.Conn, error) {
 		return nil, fmt.Errorf("connect to NATS at %s: %w", redactURLs(cfg.URL), err)
 	}
 	return conn, nil
+}
+
+// API is the JetStream API where the configuration has it.
+func API(conn *nats.Conn, c Config) (jetstream.JetStream, error) {
+	switch {
+	case c.Domain != "":
+		return jetstream.NewWithDomain(conn, c.Domain)
+	case c.APIPrefix != "":
+		return jetstream.NewWithAPIPrefix(conn, c.APIPrefix)
+	default:
+		return jetstream.New(conn)
+	}
 }

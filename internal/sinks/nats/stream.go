@@ -50,14 +50,7 @@ func (s *Sink) ensureStream(ctx context.Context, conn *nats.Conn, wanted Stream)
 }
 
 func (s *Sink) jetStream(conn *nats.Conn) (jetstream.JetStream, error) {
-	switch {
-	case s.cfg.Domain != "":
-		return jetstream.NewWithDomain(conn, s.cfg.Domain)
-	case s.cfg.APIPrefix != "":
-		return jetstream.NewWithAPIPrefix(conn, s.cfg.APIPrefix)
-	default:
-		return jetstream.New(conn)
-	}
+	return API(conn, s.cfg)
 }
 
 func (s *Sink) createStream(

@@ -1,0 +1,368 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/kubebridge/bridge/internal/testkit"
+)
+
+// newJetStream is a NATS server with JetStream.
+func newJetStream(t *testing.T) (url string, js jetstream.JetStream) {
+	t.Helper()
+	s, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
+	})
+	testkit.OK(t, err)
+	s.Start()
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	if !s.ReadyForConnections(20 * time.Second) {
+		t.Fatal("the NATS server is not ready")
+	}
+	conn, err := natsgo.Connect(s.ClientURL())
+	testkit.OK(t, err)
+	t.Cleanup(conn.Close)
+	js, err = jetstream.New(conn)
+	testkit.OK(t, err)
+	return s.ClientURL(), js
+}
+
+// startBridge runs a bridge on the pods of kubeconfigFile with some sinks, until the test ends. Its
+// configuration is that of other commands too.
+func startBridge(t *testing.T, sinks string) {
+	t.Helper()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "bridge.yaml")
+	testkit.OK(t, os.WriteFile(file, fmt.Appendf(nil, `
+kubernetes: {kubeconfig: %s}
+state: {dir: %s}
+admin: {address: "%s"}
+informers: [{name: workloads, resources: [pods], sinks: [{name: bus}]}]
+sinks:
+%s
+`, kubeconfigFile(t), filepath.Join(dir, "state"), testkit.Address(t), sinks), 0o600))
+	t.Setenv("BRIDGE_CONFIG", file)
+	ctx, cancel := context.WithCancel(t.Context())
+	var log testkit.Buffer
+	ended := make(chan int, 1)
+	go func() { ended <- run(ctx, []string{"run"}, nil, io.Discard, &log) }()
+	t.Cleanup(func() {
+		cancel()
+		if code := <-ended; code != exitClean {
+			t.Errorf("exit code %d\n%s", code, log.String())
+		}
+	})
+}
+
+// deadletters runs the command.
+func deadletters(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs testkit.Buffer
+	code = run(t.Context(), append([]string{"deadletters"}, args...), nil, &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+// newLetter is a dead letter of a pod, as the sink bus of startBridge makes it.
+func newLetter(id, data string) *natsgo.Msg {
+	return &natsgo.Msg{Subject: "dead.pods.added", Data: []byte(data), Header: natsgo.Header{
+		"Nats-Msg-Id": {"workloads/" + id + "/dead/bus"}, "ce-id": {id}, "ce-type": {"dev.kubebridge.resource.added"},
+		"ce-source": {"/clusters/dev-cluster"}, "ce-informer": {"workloads"}, "ce-resource": {"pods"}, "ce-name": {"a"}, "ce-partitionkey": {"pods//a"},
+		"ce-apiversion": {"v1"}, "ce-deadletterreason": {"x"}, "ce-deadletterattempts": {"1"},
+	}}
+}
+
+type listedLetter struct{ Position, ID, Type, Reason, Destination string }
+
+func listDeadLetters(t *testing.T, args ...string) (list []listedLetter) {
+	t.Helper()
+	code, out, errs := deadletters(t, append([]string{"ls", "--sink", "bus", "-o", "json"}, args...)...)
+	if code != exitClean {
+		t.Fatalf("exit code %d: %s", code, errs)
+	}
+	for line := range strings.Lines(out) {
+		var l listedLetter
+		if err := json.Unmarshal([]byte(line), &l); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		list = append(list, l)
+	}
+	return list
+}
+
+func idsOf(list []listedLetter) (ids []string) {
+	for _, l := range list {
+		ids = append(ids, l.ID)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// TestDeadLetters has a NATS stream refuse every event of a bridge for its size, takes the limit
+// away, and sends the dead letters again.
+func TestDeadLetters(t *testing.T) {
+	url, js := newJetStream(t)
+	small := jetstream.StreamConfig{Name: "K8S", Subjects: []string{"k8s.>"}, MaxMsgSize: 64}
+	stream, err := js.CreateStream(t.Context(), small)
+	testkit.OK(t, err)
+	dead, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "DEAD", Subjects: []string{"dead.>", "other"}})
+	testkit.OK(t, err)
+	_, err = js.Publish(t.Context(), "other", []byte("no dead letter"))
+	testkit.OK(t, err)
+	startBridge(t, fmt.Sprintf(`
+  - {name: bus, oversize: [], nats: {servers: ["%[1]s"], deadLetterSubject: "dead.{resource}.{op}", stream: {name: K8S, manage: "off"}}}
+  - {name: view, nats: {servers: ["%[1]s"], mode: kv, bucket: pods}}
+  - {name: quiet, nats: {servers: ["%[1]s"], subject: "q.{resource}.{op}", deadLetterSubject: "off", stream: {name: Q}}}
+  - {name: lake, kafka: {brokers: ["127.0.0.1:1"]}}
+  - {name: hook, http: {url: "http://127.0.0.1:1/"}}
+  - {name: out, stdout: {}}`, url))
+	// Two pods and the end of the list.
+	testkit.Eventually(t, "all are dead letters", func() bool { return len(listDeadLetters(t)) >= 3 })
+	letters := listDeadLetters(t)
+	messages := func(s jetstream.Stream) uint64 {
+		info, err := s.Info(t.Context())
+		testkit.OK(t, err)
+		return info.State.Msgs
+	}
+	t.Run("they are listed, with where they should have gone and why not", func(t *testing.T) {
+		for _, l := range letters {
+			if !strings.HasPrefix(l.Position, "DEAD/") || !strings.HasPrefix(l.Destination, "k8s.") || !tooLarge.MatchString(l.Reason) {
+				t.Errorf("%+v", l)
+			}
+		}
+		code, out, errs := deadletters(t, "ls", "--sink", "bus", "--limit", "2")
+		if lines := strings.Split(out, "\n"); code != exitClean || len(lines) != 4 || !strings.HasPrefix(lines[0], "POSITION ") {
+			t.Errorf("exit code %d\n%s%s", code, out, errs)
+		}
+	})
+	t.Run("one is printed, by its position and by its id", func(t *testing.T) {
+		for _, name := range []string{letters[0].Position, letters[0].ID} {
+			code, out, errs := deadletters(t, "get", name, "--sink", "bus")
+			var e struct{ ID, DeadLetterReason string }
+			if err := json.Unmarshal([]byte(out), &e); code != exitClean || err != nil || e.ID != letters[0].ID || e.DeadLetterReason == "" {
+				t.Errorf("exit code %d, %v\n%s%s", code, err, out, errs)
+			}
+		}
+		for _, args := range [][]string{{"get"}, {"send"}, {"rm"}} {
+			if code, _, errs := deadletters(t, append(args, "DEAD/999", "--sink", "bus")...); code != exitFailed || !strings.Contains(errs, "no dead letter DEAD/999") {
+				t.Errorf("%s: exit code %d: %s", args, code, errs)
+			}
+		}
+	})
+	t.Run("what is refused again stays as it is, with the reason", func(t *testing.T) {
+		before := messages(dead)
+		code, out, errs := deadletters(t, "send", "--all", "--sink", "bus")
+		if code != exitFailed || out != "sent 0 events\n" || messages(dead) != before ||
+			len(tooLarge.FindAllString(errs, -1)) != len(letters) || !strings.Contains(errs, "still in the dead letters") {
+			t.Errorf("exit code %d, %d messages, %d before\n%s%s", code, messages(dead), before, out, errs)
+		}
+	})
+	t.Run("once the stream takes them they are sent with their ids, and removed", func(t *testing.T) {
+		small.MaxMsgSize = -1
+		_, err := js.UpdateStream(t.Context(), small)
+		testkit.OK(t, err)
+		// The sink asks for the limit of its stream from time to time.
+		testkit.Eventually(t, "one is sent", func() bool {
+			code, _, _ := deadletters(t, "send", letters[1].Position, "--sink", "bus")
+			return code == exitClean
+		})
+		if left := listDeadLetters(t); len(left) != len(letters)-1 {
+			t.Errorf("left: %+v", left)
+		}
+		if code, out, errs := deadletters(t, "send", "--all", "--sink", "bus"); code != exitClean || out != fmt.Sprintf("sent %d events\n", len(letters)-1) {
+			t.Errorf("exit code %d\n%s%s", code, out, errs)
+		}
+		if _, out, _ := deadletters(t, "ls", "--sink", "bus"); out != "No dead letters.\n" || messages(dead) != 1 {
+			t.Errorf("%d messages: %s", messages(dead), out)
+		}
+		info, err := stream.Info(t.Context())
+		testkit.OK(t, err)
+		var got []string
+		for seq := info.State.FirstSeq; seq <= info.State.LastSeq; seq++ {
+			m, err := stream.GetMsg(t.Context(), seq)
+			testkit.OK(t, err)
+			got = append(got, m.Header.Get("ce-id"))
+			if m.Header.Get("ce-deadletterreason") != "" || len(m.Data) == 0 {
+				t.Errorf("%q on %s", m.Header, m.Subject)
+			}
+		}
+		slices.Sort(got)
+		if want := idsOf(letters); !slices.Equal(got, want) {
+			t.Errorf("the stream has %q, want %q", got, want)
+		}
+	})
+	t.Run("more than one command names are sent in their order", func(t *testing.T) {
+		const many = 2*batchOfIDs + 50
+		before := messages(stream)
+		for i := range many {
+			_, err := js.PublishMsg(t.Context(), newLetter(fmt.Sprintf("b/%d", i), "{}"))
+			testkit.OK(t, err)
+		}
+		code, out, errs := deadletters(t, "send", "--all", "--sink", "bus")
+		if code != exitClean || out != fmt.Sprintf("sent %d events\n", many) || messages(dead) != 1 || messages(stream) != before+many {
+			t.Errorf("exit code %d, %d and %d messages\n%s%s", code, messages(dead), messages(stream), out, errs)
+		}
+		for i := range many {
+			m, err := stream.GetMsg(t.Context(), before+1+uint64(i))
+			testkit.OK(t, err)
+			if id := m.Header.Get("ce-id"); id != fmt.Sprintf("b/%d", i) {
+				t.Fatalf("event %d is %s", i, id)
+			}
+		}
+	})
+	t.Run("what has no payload is not sent, and can be removed", func(t *testing.T) {
+		letter := newLetter("a/1", "")
+		letter.Header["ce-truncated"] = []string{"true"}
+		_, err := js.PublishMsg(t.Context(), letter)
+		testkit.OK(t, err)
+		if code, _, errs := deadletters(t, "send", "a/1", "--sink", "bus"); code != exitFailed || !strings.Contains(errs, "no payload") {
+			t.Errorf("exit code %d: %s", code, errs)
+		}
+		if code, out, errs := deadletters(t, "rm", "a/1", "--sink", "bus"); code != exitClean || out != "removed 1 dead letter\n" || messages(dead) != 1 {
+			t.Errorf("exit code %d: %s%s", code, out, errs)
+		}
+	})
+	t.Run("a sink without dead letters that can be read says so", func(t *testing.T) {
+		for sink, want := range map[string]string{
+			"view": "the mode is kv", "quiet": "nats.deadLetterSubject is off", "lake": "kafka.deadLetterTopic is not set",
+			"hook": "http.deadLetterURL", "out": "only nats and kafka", "none": `there is no sink "none"`,
+		} {
+			for _, args := range [][]string{{"ls"}, {"get", "K8S/1"}, {"send", "--all"}, {"rm", "--all"}} {
+				if code, _, errs := deadletters(t, append(args, "--sink", sink)...); code != exitRefused || !strings.Contains(errs, want) {
+					t.Errorf("%s %s: exit code %d: %s", args, sink, code, errs)
+				}
+			}
+		}
+	})
+}
+
+// TestDeadLettersStay is about dead letters that can't be removed: of a stream that forbids it, and
+// without a bridge that sends them.
+func TestDeadLettersStay(t *testing.T) {
+	url, js := newJetStream(t)
+	small := jetstream.StreamConfig{Name: "K8S", Subjects: []string{"k8s.>"}, MaxMsgSize: 64}
+	_, err := js.CreateStream(t.Context(), small)
+	testkit.OK(t, err)
+	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "DEAD", Subjects: []string{"dead.>"}, DenyDelete: true})
+	testkit.OK(t, err)
+	startBridge(t, fmt.Sprintf(`
+  - {name: bus, oversize: [], nats: {servers: ["%s"], deadLetterSubject: "dead.{resource}.{op}", stream: {name: K8S, manage: "off"}}}`, url))
+	testkit.Eventually(t, "all are dead letters", func() bool { return len(listDeadLetters(t)) >= 3 })
+	letters := listDeadLetters(t)
+	if code, out, errs := deadletters(t, "send", "--all", "--admin-address", "127.0.0.1:1"); code != exitRefused || !strings.Contains(errs, "no bridge answers") {
+		t.Errorf("exit code %d\n%s%s", code, out, errs)
+	}
+	small.MaxMsgSize = -1
+	_, err = js.UpdateStream(t.Context(), small)
+	testkit.OK(t, err)
+	var out string
+	testkit.Eventually(t, "all are sent", func() bool {
+		code, stdout, _ := deadletters(t, "send", "--all")
+		out = stdout
+		return code == exitClean
+	})
+	behind := fmt.Sprintf("DEAD/%d", len(letters)+1)
+	if !strings.Contains(out, "message delete not permitted") || !strings.HasSuffix(out, "to continue behind them: --from "+behind+"\n") {
+		t.Errorf("it says %s", out)
+	}
+	if left := listDeadLetters(t); len(left) != len(letters) {
+		t.Errorf("left: %+v", left)
+	}
+	if code, out, errs := deadletters(t, "send", "--all", "--from", behind); code != exitClean || out != "sent 0 events\n" {
+		t.Errorf("exit code %d\n%s%s", code, out, errs)
+	}
+	if code, _, errs := deadletters(t, "rm", "--all"); code != exitFailed || !strings.Contains(errs, "message delete not permitted") {
+		t.Errorf("exit code %d: %s", code, errs)
+	}
+}
+
+// TestDeadLettersOfKafka has a topic refuse every event, and sends the dead letters again.
+func TestDeadLettersOfKafka(t *testing.T) {
+	const topic = "k8s.dev-cluster.pods"
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(2, topic, "dead"))
+	testkit.OK(t, err)
+	t.Cleanup(cluster.Close)
+	var taken atomic.Bool
+	cluster.ControlKey(int16(kmsg.Produce), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		produce := r.(*kmsg.ProduceRequest)
+		if len(produce.Topics) == 0 || produce.Topics[0].Topic != topic || taken.Load() {
+			return nil, nil, false
+		}
+		answer := produce.ResponseKind().(*kmsg.ProduceResponse)
+		for i := range produce.Topics {
+			of := kmsg.NewProduceResponseTopic()
+			of.Topic, of.TopicID = produce.Topics[i].Topic, produce.Topics[i].TopicID
+			for _, p := range produce.Topics[i].Partitions {
+				partition := kmsg.NewProduceResponseTopicPartition()
+				partition.Partition, partition.ErrorCode = p.Partition, kerr.InvalidRecord.Code
+				of.Partitions = append(of.Partitions, partition)
+			}
+			answer.Topics = append(answer.Topics, of)
+		}
+		return answer, nil, true
+	})
+	startBridge(t, fmt.Sprintf(`
+  - {name: bus, kafka: {brokers: [%s], deadLetterTopic: dead}}`, strings.Join(cluster.ListenAddrs(), ",")))
+	// Two pods, and the end of the list in each partition.
+	testkit.Eventually(t, "all are dead letters", func() bool { return len(listDeadLetters(t)) >= 4 })
+	letters := listDeadLetters(t)
+	if code, _, errs := deadletters(t, "send", "--all"); code != exitFailed || !strings.Contains(errs, "still in the dead letters") || len(listDeadLetters(t)) != len(letters) {
+		t.Errorf("exit code %d: %s", code, errs)
+	}
+	taken.Store(true)
+	code, out, errs := deadletters(t, "send", "--all")
+	if code != exitClean || !strings.HasPrefix(out, fmt.Sprintf("sent %d events\n", len(letters))) || !strings.Contains(out, "Kafka removes no single records") {
+		t.Fatalf("exit code %d\n%s%s", code, out, errs)
+	}
+	_, behind, _ := strings.Cut(strings.TrimSpace(out), "to continue behind them: ")
+	from := strings.Fields(behind)
+	if left := listDeadLetters(t, from...); len(left) != 0 || len(from) != 4 {
+		t.Errorf("behind %q: %+v", from, left)
+	}
+	if code, _, errs := deadletters(t, "rm", "--all"); code != exitRefused || !strings.Contains(errs, "Kafka removes no single records") {
+		t.Errorf("exit code %d: %s", code, errs)
+	}
+	client, err := kgo.NewClient(kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.ConsumeTopics(topic))
+	testkit.OK(t, err)
+	defer client.Close()
+	var got []string
+	places := map[string]bool{}
+	for len(got) < len(letters) {
+		fetches := client.PollFetches(t.Context())
+		testkit.OK(t, fetches.Err())
+		for record := range fetches.RecordsAll() {
+			for _, h := range record.Headers {
+				if h.Key == "ce_id" {
+					got = append(got, string(h.Value))
+				}
+			}
+			places[fmt.Sprintf("%d %s", record.Partition, record.Key)] = true
+		}
+	}
+	slices.Sort(got)
+	if want := idsOf(letters); !slices.Equal(got, want) {
+		t.Errorf("the topic has %q, want %q", got, want)
+	}
+	for partition := range 2 { // the end of the list is in each, under its key
+		if key := fmt.Sprintf("%d informers/workloads/pods/synced", partition); !places[key] {
+			t.Errorf("no %q in %v", key, places)
+		}
+	}
+}
