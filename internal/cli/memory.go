@@ -1,12 +1,16 @@
 package cli
 
 import (
+	"context"
 	"log/slog"
 	"os"
 	"runtime"
 	"runtime/debug"
+	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
+
+	"github.com/kubebridge/bridge/internal/ratelimit"
 )
 
 // startPercent and syncedPercent are how much garbage there may be for what is alive, until all
@@ -27,8 +31,15 @@ func boundMemory(log *slog.Logger, container memlimit.Provider) (synced func()) 
 		return func() {}
 	}
 	debug.SetGCPercent(startPercent)
-	return func() {
-		debug.SetGCPercent(syncedPercent)
+	return func() { debug.SetGCPercent(syncedPercent) }
+}
+
+// settling is how long after the first lists most of what they have read is sent and committed.
+const settling = 3 * time.Second
+
+// freeMemory gives back to the system what the first lists needed, a little later.
+func freeMemory(ctx context.Context) {
+	if ratelimit.Sleep(ctx, settling) == nil {
 		debug.FreeOSMemory()
 	}
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"os"
+	"sync"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/spf13/cobra"
@@ -72,10 +73,17 @@ func (r *runner) run(c *config.Config) error {
 		stderr, options.Progress = r.progress.screen, r.progress.run
 	}
 	options.Log, options.Level = newLeveledLogger(c.Log, stderr)
-	options.OnSynced = boundMemory(options.Log, memlimit.FromCgroup)
 	sampleMemory(c.Admin.Pprof && c.Admin.Address != "")
 	ctx, stop := untilSignal(r.cmd.Context(), options.Log, os.Exit)
+	var bounding sync.WaitGroup
+	defer bounding.Wait()
 	defer stop()
+	bounding.Go(func() { boundProcs(ctx) })
+	synced := boundMemory(options.Log, memlimit.FromCgroup)
+	options.OnSynced = func() {
+		synced()
+		bounding.Go(func() { freeMemory(ctx) })
+	}
 	if r.file { // without a file to read again, SIGHUP ends the process
 		options.Hangups = onHangup(ctx)
 	}

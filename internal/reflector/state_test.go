@@ -56,7 +56,7 @@ func TestNext(t *testing.T) {
 	stuckTimes := func(n int, closed bool) func(*state) {
 		return func(s *state) { s.stuck.times, s.stuck.closed = n, closed }
 	}
-	unsure := watching.with(func(s *state) { s.unidentified = true })
+	incomplete := watching.with(func(s *state) { s.unidentified = true })
 	tests := []struct {
 		name string
 		from state
@@ -65,20 +65,20 @@ func TestNext(t *testing.T) {
 		wait wait
 	}{
 		{
-			"a watch behind a list that took nothing for gone ends in time", unsure,
+			"a watch behind a list that took nothing for gone ends in time", incomplete,
 			outcome{watched: true},
-			unsure.with(func(s *state) { s.step, s.suspect = toProbe, resource.ReasonUnreadable }),
+			incomplete.with(func(s *state) { s.step, s.suspect = toProbe, resource.ReasonUnreadable }),
 			wait{},
 		},
-		{"that list itself ends", unsure, outcome{}, unsure, wait{}},
+		{"that list itself ends", incomplete, outcome{}, incomplete, wait{}},
 		{
-			"such a watch fails", unsure,
+			"such a watch fails", incomplete,
 			outcome{err: broken},
-			unsure.with(suspects(resource.ReasonUnreadable)), backoff,
+			incomplete.with(suspects(resource.ReasonUnreadable)), backoff,
 		},
 		{
 			"the probe behind it",
-			unsure.with(func(s *state) { s.step, s.suspect = toProbe, resource.ReasonUnreadable }),
+			incomplete.with(func(s *state) { s.step, s.suspect = toProbe, resource.ReasonUnreadable }),
 			outcome{server: "9"},
 			watching.list(resource.Relist{Reason: resource.ReasonUnreadable, From: "7", To: "9"}),
 			wait{},

@@ -16,6 +16,7 @@ type Server struct {
 	item   *template // of a list
 	object *template // of a watch, which bears kind and apiVersion
 	mux    *http.ServeMux
+	groups string // beside the core, as JSON
 
 	lists, watches, frames atomic.Int64
 
@@ -31,13 +32,18 @@ func New(pods int) *Server {
 		version: firstVersion + int64(pods), changed: make(chan struct{}), mux: http.NewServeMux(),
 	}
 	s.mux.HandleFunc("GET /api", fixed(`{"kind":"APIVersions","versions":["v1"]}`))
-	s.mux.HandleFunc("GET /apis", fixed(`{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`))
+	s.mux.HandleFunc("GET /apis", func(w http.ResponseWriter, r *http.Request) {
+		fixed(fmt.Sprintf(`{"kind":"APIGroupList","apiVersion":"v1","groups":[%s]}`, s.groups))(w, r)
+	})
 	s.mux.HandleFunc("GET /api/v1", fixed(`{"kind":"APIResourceList","groupVersion":"v1","resources":[`+
 		`{"name":"namespaces","singularName":"namespace","namespaced":false,"kind":"Namespace","verbs":["get","list","watch"]},`+
 		`{"name":"pods","singularName":"pod","namespaced":true,"kind":"Pod","verbs":["get","list","watch"],"shortNames":["po"]}]}`))
 	s.mux.HandleFunc("GET /version", fixed(`{"major":"1","minor":"36","gitVersion":"v1.36.3"}`))
 	s.mux.HandleFunc("GET /api/v1/namespaces/kube-system", fixed(`{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":"6f1c0d2e-0000-4000-8000-000000000001","resourceVersion":"1"}}`))
 	s.mux.HandleFunc("GET /api/v1/pods", s.servePods)
+	s.mux.HandleFunc("GET /api/v1/namespaces", func(w http.ResponseWriter, r *http.Request) {
+		s.serveNothing(w, r, "v1", "Namespace")
+	})
 	s.mux.HandleFunc("POST /bench/updates", s.serveUpdates)
 	s.mux.HandleFunc("GET /bench/counts", s.serveCounts)
 	return s

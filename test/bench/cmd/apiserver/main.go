@@ -20,19 +20,21 @@ func main() {
 	address := flag.String("address", "127.0.0.1:0", "where to listen")
 	kubeconfig := flag.String("kubeconfig", "", "file to write a kubeconfig to")
 	plain := flag.Bool("plain", false, "plain HTTP instead of TLS")
+	idle := flag.Int("idle", 0, "resources more, in which nothing happens")
 	control := flag.String("control", "", "where to listen for the benchmark's own requests, on plain HTTP; its URL is printed instead")
 	flag.Parse()
-	if err := serve(*pods, *address, *kubeconfig, *plain, *control); err != nil {
+	if err := serve(*pods, *idle, *address, *kubeconfig, *plain, *control); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func serve(pods int, address, kubeconfig string, plain bool, control string) error {
+func serve(pods, idle int, address, kubeconfig string, plain bool, control string) error {
 	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", address)
 	if err != nil {
 		return err
 	}
 	handler := apiserver.New(pods)
+	handler.ServeIdle(idle)
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
 	url := "http://" + listener.Addr().String()
 	var ca []byte

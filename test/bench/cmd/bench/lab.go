@@ -36,7 +36,7 @@ func (b *bench) open(ctx context.Context, s subject, pods int) (l *lab, err erro
 		return l, err
 	}
 	l.kubeconfig = filepath.Join(l.dir, "kubeconfig")
-	api, url, err := startServer(ctx, l.dir, b.program("apiserver"), "-pods", fmt.Sprint(pods), "-kubeconfig", l.kubeconfig, "-control", "127.0.0.1:0")
+	api, url, err := startServer(ctx, l.dir, b.program("apiserver"), "-pods", fmt.Sprint(pods), "-idle", fmt.Sprint(s.idle), "-kubeconfig", l.kubeconfig, "-control", "127.0.0.1:0")
 	if err != nil {
 		return l, err
 	}

@@ -24,6 +24,7 @@ func main() {
 	flag.IntVar(&b.large, "large", 1_000_000, "pods of the large cluster; 0: leave it out")
 	flag.BoolVar(&b.slow, "client-go", true, "measure the client-go programs too")
 	flag.BoolVar(&b.kafka, "kafka", true, "measure the bridge into Kafka too")
+	flag.BoolVar(&b.onlyMore, "more", false, "measure only what one more sink and one more resource cost")
 	short := flag.Bool("short", false, "a quick look: one run of a few thousand pods, to standard output")
 	out := flag.String("out", "", "file to write the table to; empty: standard output")
 	flag.Parse()
@@ -44,9 +45,12 @@ type bench struct {
 	pods, updates       int
 	large               int
 	slow, kafka         bool
+	onlyMore            bool
 	results             map[string][]figures // by subject
 	floorTLS, floorHTTP [2]float64           // frames a second, µs of CPU per frame
 	small, big          []figures            // of the bridge at a tenth of the pods, and at the large number
+	more                []figures            // what one more of something costs
+	admin               string               // URL of the bridge whose metrics are read
 }
 
 func (b *bench) program(name string) string { return filepath.Join(b.bin, name) }
@@ -67,6 +71,9 @@ func (b *bench) run(ctx context.Context, out string) (err error) {
 	if b.slow {
 		subjects = append(subjects, dynamicClient, typedClient)
 	}
+	if b.onlyMore {
+		subjects = nil
+	}
 	for n := range b.runs {
 		for _, s := range subjects {
 			b.say(began, "run %d of %d: %s", n+1, b.runs, s.name)
@@ -79,6 +86,14 @@ func (b *bench) run(ctx context.Context, out string) (err error) {
 		}
 		if err := b.scale(ctx, began); err != nil {
 			return err
+		}
+		if b.large > 0 || b.onlyMore {
+			b.say(began, "   one more sink, one more resource")
+			f, err := b.measureMore(ctx)
+			if err != nil {
+				return err
+			}
+			b.more = append(b.more, f)
 		}
 	}
 	report := b.report()
@@ -113,7 +128,7 @@ func (b *bench) floors(ctx context.Context) (err error) {
 
 // scale measures the bridge in a small cluster and in a large one.
 func (b *bench) scale(ctx context.Context, began time.Time) error {
-	if b.large == 0 {
+	if b.large == 0 || b.onlyMore {
 		return nil
 	}
 	for _, c := range []struct {

@@ -19,6 +19,7 @@ func (b *bench) report() string {
 	fmt.Fprintf(&out, begin, time.Now().Format("2006-01-02"), cores(), cpuName(), runtime.Version(), kernel(), b.runs, b.pods, apiserver.Size(), b.updates)
 	b.table(&out)
 	b.scaleTable(&out)
+	b.moreTable(&out)
 	fmt.Fprintf(&out, "\n## The floor\n\nA client that reads watch frames and does nothing with them: %.0f frames/s and %.1f µs of CPU per frame over TLS and HTTP/2, "+
 		"%.0f frames/s and %.1f µs over plain HTTP.\n", b.floorTLS[0], b.floorTLS[1], b.floorHTTP[0], b.floorHTTP[1])
 	return out.String()

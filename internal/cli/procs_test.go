@@ -1,0 +1,46 @@
+package cli
+
+import (
+	"context"
+	"runtime"
+	"testing"
+	"time"
+)
+
+func TestProcs(t *testing.T) {
+	for name, tt := range map[string]struct {
+		shares []float64 // a second each
+		one    bool
+		again  time.Duration
+	}{
+		"at first":                       {[]float64{0.1}, false, slowLook},
+		"calm for a moment":              {[]float64{0.1, 0.1, 0.1, 0.1}, false, slowLook},
+		"calm":                           {[]float64{0.1, 0.1, 0.1, 0.1, 0.1}, true, fastLook},
+		"idle":                           {[]float64{0, 0, 0, 0, 0, 0.01}, true, slowLook},
+		"calm with an interruption":      {[]float64{0.1, 0.1, 0.1, 0.4, 0.1, 0.1}, false, slowLook},
+		"calm, then a little busier":     {[]float64{0, 0, 0, 0, 0, 0.4}, true, fastLook},
+		"calm, then a flood":             {[]float64{0, 0, 0, 0, 0, 0.9}, false, slowLook},
+		"a flood, and calm for a moment": {[]float64{0, 0, 0, 0, 0, 0.9, 0, 0, 0, 0}, false, slowLook},
+		"a flood, and calm":              {[]float64{0, 0, 0, 0, 0, 0.9, 0, 0, 0, 0, 0}, true, slowLook},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var p procs
+			var again time.Duration
+			for _, share := range tt.shares {
+				again = p.next(share, time.Second)
+			}
+			if p.one != tt.one || again != tt.again {
+				t.Errorf("one processor: %v, look after %s; want %v, %s", p.one, again, tt.one, tt.again)
+			}
+		})
+	}
+}
+
+func TestProcsLeavesToTheEnvironmentHowMany(t *testing.T) {
+	t.Setenv("GOMAXPROCS", "3")
+	before := runtime.GOMAXPROCS(0)
+	boundProcs(context.Background()) // returns
+	if now := runtime.GOMAXPROCS(0); now != before {
+		t.Errorf("%d processors, before %d", now, before)
+	}
+}
