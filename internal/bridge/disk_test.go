@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -43,6 +44,11 @@ type spooled struct {
 	For     []string
 
 	Unreadable resource.Unreadable
+}
+
+// is reports whether a record is of the same change.
+func (c *spooled) is(rec *record) bool {
+	return c.UID == rec.UID && string(c.Version) == rec.ResourceVersion && strings.HasSuffix(rec.Type, "."+c.Op)
 }
 
 // readState reads what is known of the given objects, and what waits for sinks.
