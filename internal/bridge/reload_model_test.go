@@ -52,9 +52,10 @@ func (m *model) reload() {
 	if err != nil {
 		m.t.Errorf("reload: %v", err)
 	}
-	if done.UnitsRestarted > 0 {
-		m.restarts = append(m.restarts, moment{time.Now()})
+	if done.UnitsRestarted == 0 {
+		return
 	}
+	m.restarts = append(m.restarts, moment{time.Now()})
 	run := len(m.states) - 1
 	if m.announced[run] == nil {
 		m.announced[run] = map[string]int64{}
