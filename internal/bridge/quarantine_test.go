@@ -269,7 +269,8 @@ func TestAnObjectThatCanNotBeUnderstoodIsNeitherTakenForGoneNorInTheWay(t *testi
 				delete(obj["metadata"].(map[string]any), "name")
 			}, "",
 			[]string{"gap inferred", "quarantined", "added d inferred", "synced"},
-			[]string{"gap inferred", "added e inferred", "deleted c inferred", "synced"},
+			// a start behind such a list lists again: the gap is "interrupted"
+			[]string{"gap inferred", "added e", "deleted c inferred", "synced"},
 		},
 	}
 	for name, tt := range tests {
