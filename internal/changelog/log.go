@@ -65,6 +65,7 @@ type Log struct {
 	cursors  []*Cursor
 	metrics  *metrics
 	spooling *semaphore.Weighted // of 1: whoever has it spools, or drops
+	appended chan struct{}       // of one slot: wakes Run
 
 	mu     sync.Mutex // guards all below, and of entries and cursors what they say
 	cond   *sync.Cond // signalled when something changes that somebody waits for
@@ -100,7 +101,8 @@ func Open(cfg Config) (*Log, error) {
 	}
 	l := &Log{
 		cfg: cfg, metrics: newMetrics(&cfg), spooling: semaphore.NewWeighted(1),
-		marks: New(position.Version), states: NewStates(),
+		appended: make(chan struct{}, 1),
+		marks:    New(position.Version), states: NewStates(),
 		uncommitted: uncommitted{watermark: position.Version, epoch: position.Epoch},
 	}
 	l.cond = sync.NewCond(&l.mu)
@@ -171,6 +173,14 @@ func (l *Log) unlockAndWake(before int) {
 // is Room; a batch may pass the bound by its own size. Offer has to follow, once the caller holds
 // no lock.
 func (l *Log) Append(entries []*Entry) {
+	l.append(entries)
+	select {
+	case l.appended <- struct{}{}:
+	default: // it is awake
+	}
+}
+
+func (l *Log) append(entries []*Entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	m := &l.memory

@@ -13,15 +13,26 @@ import (
 var errDiskFull = errors.New("there is no room left for the log on disk")
 
 // Run spools entries that are pending for longer than they may be, until ctx ends: so the watermark
-// continues while a sink is unavailable, and a restart finds everything on disk.
+// continues while a sink is unavailable, and a restart finds everything on disk. It sleeps while
+// there are none.
 func (l *Log) Run(ctx context.Context) error {
 	if l.cfg.SpoolBytes < 0 {
 		return nil
 	}
-	tick := time.NewTicker(min(l.cfg.SpoolAfter/4, time.Second))
+	every := min(l.cfg.SpoolAfter/4, time.Second)
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	told := false
 	for {
+		if !l.hasUnspooled() {
+			tick.Stop()
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-l.appended:
+			}
+			tick.Reset(every)
+		}
 		select {
 		case <-ctx.Done():
 			return nil
@@ -42,6 +53,13 @@ func (l *Log) Run(ctx context.Context) error {
 		told = false
 		l.spoolOrWait(ctx, tooOld)
 	}
+}
+
+// hasUnspooled reports whether something is neither settled nor on disk.
+func (l *Log) hasUnspooled() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.memory.unspooled() != nil
 }
 
 // isWaiting reports whether something is neither settled nor on disk that was observed by a time.
