@@ -8,7 +8,7 @@ import (
 	"github.com/kubebridge/bridge/internal/changelog"
 )
 
-// What waits for its sinks goes to disk in time, also when nothing was there for long.
+// What is pending for long goes to disk in time, also when the log was empty before.
 func TestRunWakesUpForWhatIsAppended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := open(t, openDB(t), "pods", func(c *changelog.Config) { c.SpoolAfter = 5 * time.Second })
