@@ -6,8 +6,10 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/yannh/kubeconform/pkg/resource"
 	"github.com/yannh/kubeconform/pkg/validator"
@@ -19,9 +21,26 @@ import (
 // kubeconform looks for them. They come from the control plane of the tests: there is no network.
 func schemas(t *testing.T, c *cluster) (location string) {
 	t.Helper()
+	dir := t.TempDir()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(200 * time.Millisecond) {
+		writeSchemas(t, c, dir)
+		missing := slices.DeleteFunc([]string{"servicemonitor", "prometheusrule"}, func(kind string) bool {
+			_, err := os.Stat(filepath.Join(dir, kind+"-monitoring-v1.json"))
+			return err == nil
+		})
+		if len(missing) == 0 {
+			return filepath.Join(dir, "{{.ResourceKind}}{{.KindSuffix}}.json")
+		}
+		if time.Now().After(deadline) { // the API server describes custom resources some time after it serves them
+			t.Fatalf("the API server has no schema of %v", missing)
+		}
+	}
+}
+
+func writeSchemas(t *testing.T, c *cluster, dir string) {
+	t.Helper()
 	paths, err := c.client.Discovery().OpenAPIV3().Paths()
 	must(t, err)
-	dir := t.TempDir()
 	for path, group := range paths {
 		if !strings.HasPrefix(path, "api") {
 			continue // not of resources
@@ -51,7 +70,6 @@ func schemas(t *testing.T, c *cluster) (location string) {
 			}
 		}
 	}
-	return filepath.Join(dir, "{{.ResourceKind}}{{.KindSuffix}}.json")
 }
 
 // kindsOf are the kinds that a schema is of: none for a part of others, and for options, which are

@@ -101,6 +101,7 @@ func TestOfWhatWaitsOnlyTheNewestIsSent(t *testing.T) {
 				all.wait(t, 2)
 				r.do(tt.changes...)
 				history := all.wait(t, len(tt.changes))
+				synctest.Wait() // it has read everything
 				out.release()
 				r.stop()
 				want(t, out.taken(), tt.want...)
@@ -129,6 +130,7 @@ func TestAResyncIsNeedlessBesideAChange(t *testing.T) {
 			r.do(change, fmt.Sprint("update y ", 20+n)) // when that has come, all before it has
 			all.wait(t, 1+strings.Count(change, "update"))
 		}
+		synctest.Wait() // it has read everything
 		out.release()
 		r.stop()
 		want(t, out.taken(), "resource.updated a ua/10", "resource.added y uy/25", "resource.updated b ub/11", "resource.synced c uc/3/sync/0")
@@ -146,6 +148,7 @@ func TestWhatIsWithThePublisherHoldsBackOnlyItsObject(t *testing.T) {
 		want(t, out.wait(t, 1), "resource.added b ub/4")
 		r.do("update a 5")
 		all.wait(t, 5)
+		synctest.Wait() // it has read everything
 		out.release()
 		r.stop()
 		want(t, out.taken(), "resource.updated a ua/5")
@@ -175,6 +178,7 @@ func TestTheOldObjectIsWhatTheListenerWasSentLast(t *testing.T) {
 				if where == "disk" {
 					eventually(t, "all is on disk", func() bool { return r.informer.Status().Log.Entries == 0 })
 				}
+				synctest.Wait() // it has read everything
 				out.release()
 				r.stop()
 				want(t, out.taken(), "resource.updated a ua/14", "resource.added b ub/13")
