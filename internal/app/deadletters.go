@@ -47,7 +47,7 @@ type DeadLetter struct {
 var errNoDeadLetters = errors.New("there are no dead letters; 'bridge undelivered ls' lists what " +
 	"was refused")
 
-// NewDeadLetters says where the dead letters of a sink are, and contacts nobody.
+// NewDeadLetters says where the dead letters of a sink are. It makes no request.
 func NewDeadLetters(o SourceOptions) (*DeadLetters, error) {
 	sink, err := sinkOf(&o)
 	if err != nil {

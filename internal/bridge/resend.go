@@ -84,7 +84,7 @@ func resend(
 	}
 	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), detachPatience)
 	defer cancel()
-	p.Detach(patience, r) // what has no answer is nobody's now: where it came from has it
+	p.Detach(patience, r) // what has no answer stays where it came from
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = nil // the answers say it
 	}

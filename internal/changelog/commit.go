@@ -3,7 +3,6 @@ package changelog
 import (
 	"bytes"
 	"slices"
-	"time"
 
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/store"
@@ -118,14 +117,6 @@ func (l *Log) takeCursorsLocked(c *Checkpoint) {
 // Objects is how many states the commit writes.
 func (c *Checkpoint) Objects() int { return len(c.states) }
 
-// atOnce is how many states are written before changes that arrive have their turn. With one
-// processor the scheduler looks for them only when nothing else is to do, and a body takes some
-// 30 µs to compress: the changes of a fifth of a second are longer than a change may wait.
-const (
-	atOnce = 8
-	pause  = 20 * time.Microsecond
-)
-
 // Write puts it into a batch. The position comes first, as Batch asks.
 func (c *Checkpoint) Write(batch *store.Batch) {
 	ix := c.log.cfg.Indexer
@@ -144,12 +135,8 @@ func (c *Checkpoint) Write(batch *store.Batch) {
 	for _, body := range c.bodies {
 		batch.CatchUp(ix, body)
 	}
-	n := 0
 	for key, s := range c.states {
 		batch.Settle(ix, key, s)
-		if n++; n%atOnce == 0 {
-			time.Sleep(pause)
-		}
 	}
 	for _, e := range c.spooled {
 		batch.AppendLog(ix, e)

@@ -24,7 +24,7 @@ func (l *Log) Run(ctx context.Context) error {
 	defer tick.Stop()
 	told := false
 	for {
-		if !l.hasUnspooled() {
+		if l.oldestUnspooled().IsZero() {
 			tick.Stop()
 			select {
 			case <-ctx.Done():
@@ -39,7 +39,7 @@ func (l *Log) Run(ctx context.Context) error {
 		case <-tick.C:
 		}
 		tooOld := time.Now().Add(-l.cfg.SpoolAfter)
-		if !l.isWaiting(tooOld) {
+		if oldest := l.oldestUnspooled(); oldest.IsZero() || oldest.After(tooOld) {
 			continue
 		}
 		if l.blocked() {
@@ -55,19 +55,15 @@ func (l *Log) Run(ctx context.Context) error {
 	}
 }
 
-// hasUnspooled reports whether something is neither settled nor on disk.
-func (l *Log) hasUnspooled() bool {
+// oldestUnspooled is when the first change was observed that is neither settled nor on disk; zero
+// when there is none.
+func (l *Log) oldestUnspooled() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.memory.unspooled() != nil
-}
-
-// isWaiting reports whether something is neither settled nor on disk that was observed by a time.
-func (l *Log) isWaiting(by time.Time) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	e := l.memory.unspooled()
-	return e != nil && !e.Observed.After(by)
+	if e := l.memory.unspooled(); e != nil {
+		return e.Observed
+	}
+	return time.Time{}
 }
 
 // Room waits until commits can be made, since what can't be committed stays in memory, and until

@@ -279,8 +279,11 @@ when the sink has none, they can't be read, or they are Kafka's.`,
 		}
 		removed := 0
 		err = d.eachBatch(cmd.Context(), letters, from, args, func(positions []string) error {
-			removed += len(positions)
-			return failed(letters.Remove(cmd.Context(), positions))
+			err := letters.Remove(cmd.Context(), positions)
+			if err == nil {
+				removed += len(positions)
+			}
+			return failed(err)
 		})
 		if err != nil {
 			return err

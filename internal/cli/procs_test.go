@@ -2,8 +2,10 @@ package cli
 
 import (
 	"context"
+	"os"
 	"runtime"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -43,4 +45,26 @@ func TestProcsLeavesToTheEnvironmentHowMany(t *testing.T) {
 	if now := runtime.GOMAXPROCS(0); now != before {
 		t.Errorf("%d processors, before %d", now, before)
 	}
+}
+
+// In a bubble the time that a test waits costs no CPU.
+func TestProcsBoundsAndGivesBack(t *testing.T) {
+	if _, ok := os.LookupEnv("GOMAXPROCS"); ok || runtime.GOMAXPROCS(0) == 1 {
+		t.Skip("there is one processor, or the environment says how many")
+	}
+	before := runtime.GOMAXPROCS(0)
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go boundProcs(ctx)
+		time.Sleep(calmTime + 2*slowLook)
+		if n := runtime.GOMAXPROCS(0); n != 1 {
+			t.Errorf("after %s of calm: %d processors", calmTime, n)
+		}
+		cancel()
+		synctest.Wait()
+		if n := runtime.GOMAXPROCS(0); n != before {
+			t.Errorf("after its end: %d processors, want %d", n, before)
+		}
+	})
 }

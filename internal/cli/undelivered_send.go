@@ -66,7 +66,7 @@ state of each object is refused: use 'bridge snapshot INFORMER --sink NAME'.` + 
 type resending struct {
 	client *client
 	what   string // "undelivered", or "deadletters"
-	// settled is called with the answers; nil for nobody.
+	// settled is called with the answers; nil for none.
 	settled func(ctx context.Context, answer *admin.Resent)
 	errs    io.Writer
 	bar     *progressBar // nil without a terminal

@@ -24,7 +24,7 @@ var codecs = func() serializer.CodecFactory {
 }()
 
 // newClient makes a client that speaks JSON, for one group version, or with nil for absolute paths.
-// Its limit of requests is that of the configuration's transport. It contacts nobody.
+// Its limit of requests is that of the configuration's transport. It makes no request.
 func newClient(config *rest.Config, gv *schema.GroupVersion) (rest.Interface, error) {
 	own := rest.CopyConfig(config)
 	own.ContentConfig = rest.ContentConfig{

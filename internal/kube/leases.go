@@ -14,7 +14,7 @@ import (
 // that callers can tell a missing object from a conflict. It is safe for concurrent use.
 type Leases struct{ client rest.Interface }
 
-// NewLeases makes a client. It contacts nobody.
+// NewLeases makes a client. It makes no request.
 func NewLeases(config *rest.Config) (*Leases, error) {
 	client, err := newClient(config, &coordinationv1.SchemeGroupVersion)
 	if err != nil {
@@ -35,8 +35,8 @@ func (l *Leases) Create(
 	return exchange(ctx, l.client.Post().Namespace(lease.Namespace).Resource("leases"), lease)
 }
 
-// Update writes a Lease, if nobody has written it since that version of it, and gives it as the API
-// server has it.
+// Update writes a Lease, if that version of it is still the newest, and gives it as the API server
+// has it.
 func (l *Leases) Update(
 	ctx context.Context, lease *coordinationv1.Lease,
 ) (*coordinationv1.Lease, error) {

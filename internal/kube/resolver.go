@@ -15,7 +15,7 @@ type Resolver struct {
 	host   string
 }
 
-// NewResolver makes a resolver. It contacts nobody.
+// NewResolver makes a resolver. It makes no request.
 func NewResolver(config *rest.Config) (*Resolver, error) {
 	client, err := newClient(config, nil)
 	if err != nil {

@@ -2,6 +2,7 @@ package source
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -25,27 +26,37 @@ func Delete(ctx context.Context, cfg Config, places []Place) error {
 		return err
 	}
 	defer conn.Close()
+	streams := map[string]jetstream.Stream{}
 	for _, at := range places {
-		err := deleteMessage(ctx, js, at)
-		// "no message found", "sequence 7 not found"
-		if err == nil || strings.Contains(err.Error(), "found") {
-			continue
+		if err := deleteMessage(ctx, js, streams, at); err != nil {
+			if last := conn.LastError(); last != nil {
+				err = last // the lack of a right, which the server answers with silence
+			}
+			return fmt.Errorf("delete message %d of stream %s: %w", at.Offset, at.Lane, err)
 		}
-		if last := conn.LastError(); last != nil {
-			err = last // the lack of a right, which the server answers with silence
-		}
-		return fmt.Errorf("delete message %d of stream %s: %w", at.Offset, at.Lane, err)
 	}
 	return nil
 }
 
-func deleteMessage(ctx context.Context, js jetstream.JetStream, at Place) error {
+// deleteMessage deletes one. streams are those that were asked for before.
+func deleteMessage(
+	ctx context.Context, js jetstream.JetStream, streams map[string]jetstream.Stream, at Place,
+) error {
 	const patience = 5 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	stream, err := js.Stream(ctx, at.Lane)
-	if err != nil {
-		return err
+	stream, ok := streams[at.Lane]
+	if !ok {
+		var err error
+		if stream, err = js.Stream(ctx, at.Lane); err != nil {
+			return err
+		}
+		streams[at.Lane] = stream
 	}
-	return stream.DeleteMsg(ctx, at.Offset)
+	err := stream.DeleteMsg(ctx, at.Offset)
+	// "no message found", "sequence 7 not found": the client gives the server's text alone
+	if errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) && strings.Contains(err.Error(), "found") {
+		return nil
+	}
+	return err
 }

@@ -590,6 +590,12 @@ func TestSubject(t *testing.T) {
 	cfg.NATS = as("deleter")
 	testkit.OK(t, source.Delete(t.Context(), cfg, places))
 	testkit.OK(t, source.Delete(t.Context(), cfg, places[:1]))
+	elsewhere := []source.Place{{Lane: "OTHER", Offset: 1}}
+	cfg.NATS = as("bridge")
+	err := source.Delete(t.Context(), cfg, elsewhere)
+	if !errors.Is(err, jetstream.ErrStreamNotFound) {
+		t.Errorf("of a stream that does not exist: %v", err)
+	}
 	cfg.NATS = as("reader")
 	if got := read(cfg); len(got) != 0 {
 		t.Errorf("after they were deleted: %q", got)
