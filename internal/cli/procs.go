@@ -4,15 +4,19 @@ import (
 	"context"
 	"os"
 	"runtime"
+	"runtime/metrics"
+	"slices"
 	"syscall"
 	"time"
 )
 
 // Who uses less than calmShare of one processor for calmTime is given one; who uses more than
-// busyShare of it, all. A process that does little is looked at less often.
+// busyShare of it, or has something ready wait for longWait, all. A process that does little is
+// looked at less often.
 const (
 	calmShare, busyShare = 0.3, 0.5
 	calmTime             = 5 * time.Second
+	longWait             = 4 * time.Millisecond
 
 	littleShare        = 0.03
 	slowLook, fastLook = time.Second, 100 * time.Millisecond
@@ -24,11 +28,11 @@ type procs struct {
 	one  bool
 }
 
-// next takes the share of one processor that was used for a time. It gives the time after which to
-// look again.
-func (p *procs) next(share float64, lasted time.Duration) time.Duration {
+// next takes the share of one processor that was used for a time, and whether something ready had
+// a long wait for a processor meanwhile. It gives the time after which to look again.
+func (p *procs) next(share float64, waited bool, lasted time.Duration) time.Duration {
 	switch {
-	case share > busyShare:
+	case share > busyShare, waited:
 		p.calm, p.one = 0, false
 	case share > calmShare:
 		p.calm = 0
@@ -57,6 +61,7 @@ func boundProcs(ctx context.Context) {
 		}
 	}()
 	used, at := cpuTime(), time.Now()
+	waits := newWaits()
 	timer := time.NewTimer(slowLook)
 	defer timer.Stop()
 	for {
@@ -67,7 +72,8 @@ func boundProcs(ctx context.Context) {
 		}
 		nowUsed, now, one := cpuTime(), time.Now(), p.one
 		lasted := now.Sub(at)
-		timer.Reset(p.next((nowUsed-used).Seconds()/lasted.Seconds(), lasted))
+		share := (nowUsed - used).Seconds() / lasted.Seconds()
+		timer.Reset(p.next(share, waits.grew(), lasted))
 		used, at = nowUsed, now
 		switch {
 		case p.one && !one:
@@ -76,6 +82,33 @@ func boundProcs(ctx context.Context) {
 			runtime.SetDefaultGOMAXPROCS()
 		}
 	}
+}
+
+// waits counts how often a goroutine that was ready has waited for a processor for longWait. The
+// runtime notes one of eight.
+type waits struct {
+	sample []metrics.Sample
+	before uint64
+}
+
+func newWaits() *waits {
+	w := &waits{sample: []metrics.Sample{{Name: "/sched/latencies:seconds"}}}
+	w.grew()
+	return w
+}
+
+// grew reports whether there were more since the last call.
+func (w *waits) grew() bool {
+	metrics.Read(w.sample)
+	h := w.sample[0].Value.Float64Histogram()
+	first, _ := slices.BinarySearch(h.Buckets, longWait.Seconds())
+	var n uint64
+	for _, count := range h.Counts[min(first, len(h.Counts)):] {
+		n += count
+	}
+	grew := n > w.before
+	w.before = n
+	return grew
 }
 
 // cpuTime is what this process has used.

@@ -7,9 +7,12 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 func TestProcs(t *testing.T) {
+	const waited = 0.2 // a share with a long wait
 	for name, tt := range map[string]struct {
 		shares []float64 // a second each
 		one    bool
@@ -22,6 +25,8 @@ func TestProcs(t *testing.T) {
 		"calm with an interruption":      {[]float64{0.1, 0.1, 0.1, 0.4, 0.1, 0.1}, false, slowLook},
 		"calm, then a little busier":     {[]float64{0, 0, 0, 0, 0, 0.4}, true, fastLook},
 		"calm, then a flood":             {[]float64{0, 0, 0, 0, 0, 0.9}, false, slowLook},
+		"calm, then a long wait":         {[]float64{0, 0, 0, 0, 0, waited}, false, slowLook},
+		"a long wait, and calm":          {[]float64{waited, 0, 0, 0, 0, 0}, true, slowLook},
 		"a flood, and calm for a moment": {[]float64{0, 0, 0, 0, 0, 0.9, 0, 0, 0, 0}, false, slowLook},
 		"a flood, and calm":              {[]float64{0, 0, 0, 0, 0, 0.9, 0, 0, 0, 0, 0}, true, slowLook},
 	} {
@@ -29,7 +34,7 @@ func TestProcs(t *testing.T) {
 			var p procs
 			var again time.Duration
 			for _, share := range tt.shares {
-				again = p.next(share, time.Second)
+				again = p.next(share, share == waited, time.Second)
 			}
 			if p.one != tt.one || again != tt.again {
 				t.Errorf("one processor: %v, look after %s; want %v, %s", p.one, again, tt.one, tt.again)
@@ -66,5 +71,19 @@ func TestProcsBoundsAndGivesBack(t *testing.T) {
 		if n := runtime.GOMAXPROCS(0); n != before {
 			t.Errorf("after its end: %d processors, want %d", n, before)
 		}
+	})
+}
+
+// One processor that something else uses has a goroutine wait.
+func TestLongWaitsAreSeen(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	w := newWaits()
+	testkit.Eventually(t, "a long wait is seen", func() bool {
+		done := make(chan struct{})
+		go close(done)
+		for end := time.Now().Add(2 * longWait); time.Now().Before(end); {
+		}
+		<-done
+		return w.grew()
 	})
 }
