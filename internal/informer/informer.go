@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -78,7 +78,7 @@ type Informer struct {
 	log        *changelog.Log
 	controller *controller.Controller
 	listeners  []*processor.Listener
-	gaps       *metric.Tally
+	gaps       *metric.Counters
 	decided    chan struct{} // closed when the controller has ended
 }
 
@@ -173,33 +173,31 @@ func (i *Informer) Run(ctx context.Context) error {
 		}
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	resync, stopResync := context.WithCancel(ctx)
-	g.Go(func() error {
-		defer close(i.decided)
-		defer stopResync()
-		if err := i.controller.Run(ctx); err != nil {
-			return fmt.Errorf("informer %s: %w", i.cfg.Name, err)
-		}
-		return nil
-	})
 	aside, stopAside := context.WithCancel(ctx)
-	var listening sync.WaitGroup
+	g.Go(func() error { return i.log.Run(aside) })
+	resync, stopResync := context.WithCancel(ctx)
+	var listening atomic.Int64
+	listening.Store(int64(len(i.listeners)))
 	for n, l := range i.listeners {
-		listening.Add(1)
 		g.Go(func() error {
-			defer listening.Done()
+			defer func() {
+				if listening.Add(-1) == 0 {
+					stopAside()
+				}
+			}()
 			return l.Run(ctx)
 		})
 		if every := i.cfg.Listeners[n].Resync; every > 0 {
 			g.Go(func() error { return i.resync(resync, every, 1<<n) })
 		}
 	}
-	g.Go(func() error { return i.log.Run(aside) })
-	g.Go(func() error {
-		listening.Wait()
-		stopAside()
-		return nil
-	})
+	// The controller has no goroutine of its own: with "*" there are hundreds of informers.
+	err := i.controller.Run(ctx)
+	close(i.decided)
+	stopResync()
+	if err != nil {
+		g.Go(func() error { return fmt.Errorf("informer %s: %w", i.cfg.Name, err) }) // ends the others
+	}
 	return g.Wait()
 }
 
