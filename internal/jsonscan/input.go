@@ -3,7 +3,7 @@ package jsonscan
 import "io"
 
 const (
-	smallBuffer = 8 << 10
+	smallBuffer = 2 << 10
 	// fullBuffer is how large the buffer grows where reads fill it: each read of an HTTP/2 body
 	// ends in a message to the server. Only a value that needs more gets more.
 	fullBuffer = 128 << 10
