@@ -33,7 +33,7 @@ type ReloadStatus struct {
 
 // outcome keeps how reloads went. Its methods may be called concurrently.
 type outcome struct {
-	count   *prometheus.CounterVec
+	count   *metric.Counters
 	current prometheus.Gauge
 
 	mu   sync.Mutex
@@ -73,7 +73,7 @@ func (o *outcome) note(why string, changes bridge.Changes, err error) {
 	case changes == (bridge.Changes{}):
 		s.Result = reloadUnchanged
 	}
-	o.count.WithLabelValues(s.Result).Inc()
+	o.count.With(s.Result).Inc()
 	o.current.Set(metric.Flag(err == nil))
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -43,7 +43,7 @@ type reconciler struct {
 const appeared = "appeared"
 
 // countChanges makes the counter of what happens to pipelines while the bridge runs.
-func countChanges(reg prometheus.Registerer) *prometheus.CounterVec {
+func countChanges(reg prometheus.Registerer) *metric.Counters {
 	return metric.With(reg).Counters("bridge_units_changed_total",
 		"Resources that appeared, moved to another version, went, or were stopped by another configuration while the bridge ran.",
 		"change", appeared, string(pipeline.Gone), string(pipeline.Moving), string(pipeline.Changed))
@@ -158,7 +158,7 @@ func (r *reconciler) remove(u *pipeline.Pipeline, why pipeline.Drain) bool {
 		r.b.log.Error("commit failed, will be tried again", "err", err)
 		return false
 	}
-	r.b.changes.WithLabelValues(string(why)).Inc()
+	r.b.changes.With(string(why)).Inc()
 	r.b.roster.remove(u, why)
 	return true
 }
@@ -215,7 +215,7 @@ func (r *reconciler) appear(cfg pipeline.Config) error {
 	}
 	u.Log().Info("the API server serves a resource that is not watched yet: its informer starts",
 		"resource", cfg.Type.String(), "version", cfg.Type.Version, "watermark", u.From())
-	r.b.changes.WithLabelValues(appeared).Inc()
+	r.b.changes.With(appeared).Inc()
 	return nil
 }
 

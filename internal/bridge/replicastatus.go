@@ -58,7 +58,7 @@ func times(n int) string {
 
 // replicaMetrics are of the bridge among its replicas.
 type replicaMetrics struct {
-	takeovers prometheus.Counter
+	takeovers *metric.Counter
 	short     prometheus.Gauge
 }
 

@@ -9,9 +9,9 @@ import (
 )
 
 type metrics struct {
-	commits *prometheus.CounterVec
-	objects prometheus.Counter
-	bytes   prometheus.Counter
+	commits *metric.Counters
+	objects *metric.Counter
+	bytes   *metric.Counter
 	seconds prometheus.Histogram
 }
 
@@ -35,7 +35,7 @@ func (m *metrics) committed(objects, bytes int, took time.Duration, err error) {
 	if err != nil {
 		outcome = "failed"
 	}
-	m.commits.WithLabelValues(outcome).Inc()
+	m.commits.With(outcome).Inc()
 	m.objects.Add(float64(objects))
 	m.bytes.Add(float64(bytes))
 	m.seconds.Observe(took.Seconds())

@@ -83,7 +83,7 @@ type Env struct {
 	// Listeners of the Log, in their order.
 	Listeners []Listener
 	// Gaps is NewGaps'.
-	Gaps   *metric.Tally
+	Gaps   *metric.Counters
 	Logger *slog.Logger
 	// Registerer for metrics; nil for none.
 	Registerer prometheus.Registerer

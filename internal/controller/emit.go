@@ -33,7 +33,7 @@ func (c *Controller) emit(ch *changelog.Entry) {
 		}
 		c.overlay(ch)
 	}
-	c.metrics.changes.WithLabelValues(string(ch.Op)).Inc()
+	c.metrics.changes.With(string(ch.Op)).Inc()
 	if c.cfg.Owners != nil && ch.Object != nil {
 		ch.Owners = c.cfg.Owners(ch.Object)
 	}

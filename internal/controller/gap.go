@@ -13,7 +13,7 @@ import (
 
 // tellGap tells a gap to some listeners; 0 for everyone.
 func (c *Controller) tellGap(d *deltafifo.Delta, why resource.Relist, listeners changelog.Listeners) {
-	c.env.Gaps.Inc(why.Reason)
+	c.env.Gaps.With(why.Reason).Inc()
 	gap := c.newChange(event.Change{Op: event.Gap, Version: why.To})
 	gap.Kind, gap.Relist, gap.For = changelog.OfGap, &why, listeners
 	c.emit(gap)

@@ -9,11 +9,11 @@ import (
 )
 
 type metrics struct {
-	changes *prometheus.CounterVec
-	skipped prometheus.Counter
+	changes *metric.Counters
+	skipped *metric.Counter
 	// filtered and filterErrors are by sink, "" for the informer's own selector.
 	filtered     *prometheus.CounterVec
-	filterErrors *prometheus.CounterVec
+	filterErrors *metric.Counters
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -34,8 +34,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 }
 
 // NewGaps makes the counters of gaps, by reason. Some gaps only a listener knows of.
-func NewGaps(reg prometheus.Registerer) *metric.Tally {
-	return metric.With(reg).Tally("bridge_informer_gaps_total",
+func NewGaps(reg prometheus.Registerer) *metric.Counters {
+	return metric.With(reg).Counters("bridge_informer_gaps_total",
 		"Gaps reported, by reason.",
 		"reason", resource.ReasonExpired, resource.ReasonRewound, resource.ReasonUnreadable, reasonInterrupted,
 		resource.ReasonDropped, resource.ReasonForgotten, reasonTakeover)

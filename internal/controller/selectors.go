@@ -75,7 +75,7 @@ func (c *Controller) selectListeners(ch *changelog.Entry) {
 func (c *Controller) rejects(s *selection, ch *changelog.Entry) bool {
 	reason, err := s.ask(&ch.Change)
 	if err != nil {
-		c.metrics.filterErrors.WithLabelValues(s.sink).Inc()
+		c.metrics.filterErrors.With(s.sink).Inc()
 		if c.now.Sub(s.told) >= complainEvery {
 			s.told = c.now
 			c.env.Logger.Warn("a filter failed, so its event is sent; further failures are counted",

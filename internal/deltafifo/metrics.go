@@ -8,7 +8,7 @@ import (
 
 // metrics of one FIFO. Every method is called with the FIFO's lock held and does not block.
 type metrics struct {
-	deltas [typesEnd]prometheus.Counter // by DeltaType
+	deltas [typesEnd]*metric.Counter // by DeltaType
 	bytes  prometheus.Gauge
 }
 
@@ -23,7 +23,7 @@ func newMetrics(reg prometheus.Registerer, maxBytes int) *metrics {
 		"Bytes that may wait for the controller before the reflector "+
 			"blocks.").Set(float64(maxBytes))
 	for t := Added; t < typesEnd; t++ {
-		m.deltas[t] = deltas.WithLabelValues(t.String())
+		m.deltas[t] = deltas.With(t.String())
 	}
 	return m
 }

@@ -12,11 +12,14 @@ import (
 )
 
 // Factory makes metrics and registers them.
-type Factory struct{ auto promauto.Factory }
+type Factory struct {
+	auto promauto.Factory
+	reg  prometheus.Registerer
+}
 
 // With is a factory for a Registerer. With a nil one the metrics count, and nobody reads them.
 // Two metrics of the same name and labels are a mistake in the program, and panic.
-func With(reg prometheus.Registerer) Factory { return Factory{promauto.With(reg)} }
+func With(reg prometheus.Registerer) Factory { return Factory{promauto.With(reg), reg} }
 
 // WithLabel is a factory whose metrics all have a label.
 func WithLabel(reg prometheus.Registerer, name, value string) Factory {
@@ -24,18 +27,18 @@ func WithLabel(reg prometheus.Registerer, name, value string) Factory {
 }
 
 // Counter makes a counter.
-func (f Factory) Counter(name, help string) prometheus.Counter {
-	return f.auto.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+func (f Factory) Counter(name, help string) *Counter {
+	return f.Counters(name, help, "", "").With("")
 }
 
 // Counters makes a counter for each of the values of a label. The label may get other values
 // later, which then begin with their first count.
-func (f Factory) Counters(name, help, label string, values ...string) *prometheus.CounterVec {
-	v := f.auto.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
-	for _, value := range values {
-		v.WithLabelValues(value)
+func (f Factory) Counters(name, help, label string, values ...string) *Counters {
+	c := newCounters(name, help, label, values...)
+	if f.reg != nil {
+		f.reg.MustRegister(c)
 	}
-	return v
+	return c
 }
 
 // CountersOf makes counters by several labels, none yet.

@@ -2,6 +2,7 @@ package metric_test
 
 import (
 	"maps"
+	"sync"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -40,7 +41,7 @@ func TestFactory(t *testing.T) {
 	t.Run("every value of a label starts at zero", func(t *testing.T) {
 		registry := prometheus.NewPedanticRegistry()
 		f := metric.With(registry)
-		f.Counters("events_total", "Events.", "type", "added", "deleted").WithLabelValues("added").Inc()
+		f.Counters("events_total", "Events.", "type", "added", "deleted").With("added").Inc()
 		f.Gauges("unavailable", "Why.", "reason", "full", "read-only")
 		f.CountersOf("dropped_total", "Dropped.", "sink", "reason")
 		expect(t, registry, map[string]float64{
@@ -59,18 +60,32 @@ func TestFactory(t *testing.T) {
 		on = false
 		expect(t, registry, map[string]float64{"counter": 2, "gauge": 3, "seconds": 4, "read": 5, "flag lake": 0})
 	})
-	t.Run("a tally is read back", func(t *testing.T) {
+	t.Run("a value that is not known from the start has its own counter", func(t *testing.T) {
 		registry := prometheus.NewPedanticRegistry()
-		tally := metric.With(registry).Tally("gaps_total", "Gaps.", "reason", "expired", "rewound")
-		tally.Inc("expired")
-		tally.Inc("expired")
+		errors := metric.With(registry).Counters("errors_total", "Errors.", "reason", "closed")
+		var g sync.WaitGroup
+		for range 4 {
+			g.Go(func() {
+				for range 1000 {
+					errors.With("odd").Add(0.5)
+				}
+			})
+		}
+		g.Wait()
+		expect(t, registry, map[string]float64{"errors_total closed": 0, "errors_total odd": 2000})
+	})
+	t.Run("counts are read back", func(t *testing.T) {
+		registry := prometheus.NewPedanticRegistry()
+		gaps := metric.With(registry).Counters("gaps_total", "Gaps.", "reason", "expired", "rewound")
+		gaps.With("expired").Inc()
+		gaps.With("expired").Inc()
 		expect(t, registry, map[string]float64{"gaps_total expired": 2, "gaps_total rewound": 0})
-		if got := tally.Counts(); !maps.Equal(got, map[string]int{"expired": 2}) {
+		if got := gaps.Counts(); !maps.Equal(got, map[string]int{"expired": 2}) {
 			t.Errorf("counts %v, want 2 expired", got)
 		}
 	})
 	t.Run("without a registerer it counts all the same", func(t *testing.T) {
-		metric.With(nil).Counters("events_total", "Events.", "type", "added").WithLabelValues("added").Inc()
+		metric.With(nil).Counters("events_total", "Events.", "type", "added").With("added").Inc()
 		metric.WithLabel(nil, "sink", "lake").GaugeFunc("read", "Read.", func() float64 { return 5 })
 	})
 }

@@ -6,8 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
+	"github.com/kubebridge/bridge/internal/metric"
 	"github.com/kubebridge/bridge/internal/ratelimit"
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/resource"
@@ -31,8 +30,8 @@ var errPaused = errors.New("the informer is paused")
 
 // bodyRefresh is what a pipeline knows of its passes.
 type bodyRefresh struct {
-	objects  prometheus.Counter
-	requests *prometheus.CounterVec
+	objects  *metric.Counter
+	requests *metric.Counters
 	// due is when the next pass may begin; wait is the time before it. Owned by who calls
 	// RefreshBodies.
 	due  time.Time
@@ -95,7 +94,7 @@ func (b *bodyRefresh) asked(err error) {
 	if err != nil {
 		outcome = "failed"
 	}
-	b.requests.WithLabelValues(outcome).Inc()
+	b.requests.With(outcome).Inc()
 }
 
 // refreshNow refreshes all stale bodies, for a caller that waits for it. When it returns nil, what

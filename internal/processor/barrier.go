@@ -40,9 +40,9 @@ func (l *Listener) passBarrier(ctx context.Context, e *changelog.Entry) error {
 func (l *Listener) countGap(e *changelog.Entry) {
 	switch {
 	case e.Kind == changelog.OfDropped:
-		l.env.Gaps.Inc(resource.ReasonDropped)
+		l.env.Gaps.With(resource.ReasonDropped).Inc()
 	case e.Unasked:
-		l.env.Gaps.Inc(e.Relist.Reason)
+		l.env.Gaps.With(e.Relist.Reason).Inc()
 	}
 }
 

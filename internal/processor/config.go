@@ -62,7 +62,7 @@ type Env struct {
 	// ask.
 	Holds func(ctx context.Context, sink string) (holds bool, epoch int, err error)
 	// Gaps counts the gaps that only a listener knows of, by reason.
-	Gaps   *metric.Tally
+	Gaps   *metric.Counters
 	Logger *slog.Logger
 	// Registerer for metrics; nil for none.
 	Registerer prometheus.Registerer

@@ -9,8 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/kubebridge/bridge/internal/changelog"
 	"github.com/kubebridge/bridge/internal/metric"
 	"github.com/kubebridge/bridge/internal/publisher"
@@ -24,7 +22,7 @@ type Listener struct {
 	cfg       Config
 	env       Env
 	cursor    *changelog.Cursor
-	collapsed prometheus.Counter
+	collapsed *metric.Counter
 	epochs    int                // added to the epoch of each change: see outlive; owned by Run
 	left      []*changelog.Entry // pending since a run before; owned by Run
 	// Owned by Run, and by its step while Run waits.

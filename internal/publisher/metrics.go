@@ -19,13 +19,13 @@ const (
 
 type metrics struct {
 	counts      counts
-	published   prometheus.Counter
-	recalled    prometheus.Counter
-	retries     map[sinks.Class]prometheus.Counter
-	deadLetters map[string]prometheus.Counter
-	oversized   map[Oversize]prometheus.Counter
-	rateLimited prometheus.Counter
-	panics      prometheus.Counter
+	published   *metric.Counter
+	recalled    *metric.Counter
+	retries     map[sinks.Class]*metric.Counter
+	deadLetters map[string]*metric.Counter
+	oversized   map[Oversize]*metric.Counter
+	rateLimited *metric.Counter
+	panics      *metric.Counter
 	delivery    prometheus.Histogram
 	seconds     prometheus.Histogram
 	messages    prometheus.Histogram
@@ -49,9 +49,9 @@ func newMetrics(registerer prometheus.Registerer, p *Publisher) *metrics {
 		messages: f.Histogram("bridge_publisher_batch_messages",
 			"Messages in one call of the sink.",
 			prometheus.ExponentialBuckets(1, 2, 11)),
-		retries:     map[sinks.Class]prometheus.Counter{},
-		deadLetters: map[string]prometheus.Counter{},
-		oversized:   map[Oversize]prometheus.Counter{},
+		retries:     map[sinks.Class]*metric.Counter{},
+		deadLetters: map[string]*metric.Counter{},
+		oversized:   map[Oversize]*metric.Counter{},
 		panics: f.Counter("bridge_publisher_panics_total",
 			"Panics during the work on one event. An event that could not be made is a dead letter with the reason panic; the log has the stack."),
 		rateLimited: f.Counter("bridge_publisher_rate_limited_seconds_total",
@@ -61,19 +61,19 @@ func newMetrics(registerer prometheus.Registerer, p *Publisher) *metrics {
 		"Lanes sent back by a failure, by its class.",
 		"class")
 	for _, class := range []sinks.Class{sinks.Retry, sinks.Reconnect} {
-		m.retries[class] = retries.WithLabelValues(class.String())
+		m.retries[class] = retries.With(class.String())
 	}
 	deadLetters := f.Counters("bridge_publisher_dead_letters_total",
 		"Messages that the sink refused permanently: sent to the dead letters, kept in the state directory, dropped (neither could be done); refused counts the attempts that the place did not take.",
 		"outcome")
 	for _, outcome := range []string{outcomeSent, outcomeKept, outcomeDropped, outcomeRefused} {
-		m.deadLetters[outcome] = deadLetters.WithLabelValues(outcome)
+		m.deadLetters[outcome] = deadLetters.With(outcome)
 	}
 	oversized := f.Counters("bridge_publisher_oversized_total",
 		"Events too large for the broker that were sent in a smaller form: trim, claim, reference. Those without one are dead letters.",
 		"form")
 	for _, way := range Oversizes {
-		m.oversized[way] = oversized.WithLabelValues(string(way))
+		m.oversized[way] = oversized.With(string(way))
 	}
 	gauges(f, p)
 	return m

@@ -10,11 +10,11 @@ import (
 )
 
 type metrics struct {
-	lists, listItems, watches, bookmarks prometheus.Counter
-	frameBytes                           prometheus.Counter
-	added, modified, deleted, passed     prometheus.Counter
-	entered, left                        prometheus.Counter
-	errors, relists, quarantined         *prometheus.CounterVec
+	lists, listItems, watches, bookmarks *metric.Counter
+	frameBytes                           *metric.Counter
+	added, modified, deleted, passed     *metric.Counter
+	entered, left                        *metric.Counter
+	errors, relists, quarantined         *metric.Counters
 	lastSeen                             prometheus.Gauge
 }
 
@@ -30,8 +30,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		passed: f.Counter("bridge_reflector_passed_total",
 			"Watch events about objects that are not wanted: of other namespaces, of another "+
 				"shard, or not selected here by their labels; the last also in lists."),
-		entered: namespaces.WithLabelValues("entered"),
-		left:    namespaces.WithLabelValues("left"),
+		entered: namespaces.With("entered"),
+		left:    namespaces.With("left"),
 		lists: f.Counter("bridge_reflector_lists_total",
 			"Lists begun: a paged list or a WatchList counts once per attempt; probes are not "+
 				"counted."),
@@ -44,9 +44,9 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		quarantined: f.Counters("bridge_reflector_quarantined_total",
 			"Frames and list items that could not be understood, by reason.",
 			"reason", unreadableReasons...),
-		added:    events.WithLabelValues("added"),
-		modified: events.WithLabelValues("modified"),
-		deleted:  events.WithLabelValues("deleted"),
+		added:    events.With("added"),
+		modified: events.With("modified"),
+		deleted:  events.With("deleted"),
 		errors: f.Counters("bridge_reflector_errors_total",
 			"Requests and streams that failed, by reason.",
 			"reason", reasons...),

@@ -108,7 +108,7 @@ func (r *Reflector) understand(ctx context.Context, err error, raw []byte, at in
 	}
 	unreadable.quarantined = true
 	u := r.unreadable(unreadable, raw, at)
-	r.metrics.quarantined.WithLabelValues(u.Reason).Inc()
+	r.metrics.quarantined.With(u.Reason).Inc()
 	if !r.quarantine.first(u.ID()) {
 		return err
 	}

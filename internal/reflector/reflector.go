@@ -111,7 +111,7 @@ func (r *Reflector) attempt(ctx context.Context) error {
 	r.state, pause = before.next(o)
 	r.report(before, r.state)
 	if o.err != nil && !o.paused {
-		r.metrics.errors.WithLabelValues(reasonOf(o.err)).Inc()
+		r.metrics.errors.With(reasonOf(o.err)).Inc()
 		r.pause(ctx, r.delay(pause), o.err)
 	}
 	return nil
@@ -154,7 +154,7 @@ func (r *Reflector) report(before, after state) {
 	if why.Initial {
 		reason = relistInitial
 	}
-	r.metrics.relists.WithLabelValues(reason).Inc()
+	r.metrics.relists.With(reason).Inc()
 	r.status.set(func(s *Status) {
 		s.Relists[reason]++
 		s.Synced = false

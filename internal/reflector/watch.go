@@ -8,9 +8,9 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/kubebridge/bridge/internal/metric"
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
@@ -239,7 +239,7 @@ func (r *Reflector) handOn(ctx context.Context, f *frame) error {
 }
 
 // advance counts a change that the Store took, and moves the position.
-func (r *Reflector) advance(f *frame, count prometheus.Counter, err error) error {
+func (r *Reflector) advance(f *frame, count *metric.Counter, err error) error {
 	if err != nil {
 		return fromStore(err)
 	}

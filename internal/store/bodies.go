@@ -3,7 +3,6 @@ package store
 import (
 	"sync/atomic"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
 
 	"github.com/kubebridge/bridge/internal/metric"
@@ -14,7 +13,7 @@ import (
 // version costs (docs/decisions/0014-bodies-within-a-budget.md).
 type budget struct {
 	limiter atomic.Pointer[rate.Limiter] // nil for no bound
-	left    prometheus.Counter           // updates that left a body as it was
+	left    *metric.Counter              // updates that left a body as it was
 	n       atomic.Int64                 // of them
 }
 

@@ -24,7 +24,7 @@ type Hub struct {
 	// watchers is replaced and never changed; nil when nobody looks.
 	watchers atomic.Pointer[[]*Watcher]
 	mu       sync.Mutex // guards replacing watchers
-	dropped  prometheus.Counter
+	dropped  *metric.Counter
 }
 
 // New makes a Hub that nobody looks at. The registerer may be nil.

@@ -19,16 +19,16 @@ const (
 	dropped  = "dropped"  // too many waited
 )
 
-type metrics struct{ spans map[string]prometheus.Counter }
+type metrics struct{ spans map[string]*metric.Counter }
 
 func newMetrics(registerer prometheus.Registerer) *metrics {
 	spans := metric.With(registerer).Counters("bridge_tracing_spans_total",
 		"Spans by what became of them: exported, failed (the collector did not take them), "+
 			"dropped (too many waited).",
 		"outcome")
-	m := &metrics{spans: map[string]prometheus.Counter{}}
+	m := &metrics{spans: map[string]*metric.Counter{}}
 	for _, outcome := range []string{exported, failed, dropped} {
-		m.spans[outcome] = spans.WithLabelValues(outcome)
+		m.spans[outcome] = spans.With(outcome)
 	}
 	return m
 }

@@ -8,10 +8,10 @@ import (
 )
 
 type metrics struct {
-	stored   *prometheus.CounterVec
+	stored   *metric.Counters
 	bytes    prometheus.Gauge
 	horizon  prometheus.Gauge
-	failures prometheus.Counter
+	failures *metric.Counter
 }
 
 const (
@@ -34,9 +34,9 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 }
 
 func (m *metrics) count(s history.Stored) {
-	m.stored.WithLabelValues(kindVersion).Add(float64(s.Versions))
-	m.stored.WithLabelValues(kindMark).Add(float64(s.Marks))
-	m.stored.WithLabelValues(kindRepeat).Add(float64(s.Repeats))
+	m.stored.With(kindVersion).Add(float64(s.Versions))
+	m.stored.With(kindMark).Add(float64(s.Marks))
+	m.stored.With(kindRepeat).Add(float64(s.Repeats))
 }
 
 // measure reads how large the history is, and how far it goes back.

@@ -10,14 +10,14 @@ import (
 
 // metrics of one sink.
 type metrics struct {
-	records     prometheus.Counter
-	bytes       prometheus.Counter
-	batches     *prometheus.CounterVec // by outcome
-	resends     *prometheus.CounterVec // by reason
-	recoveries  *prometheus.CounterVec // by result
-	lost        prometheus.Counter
-	damaged     prometheus.Counter
-	connections prometheus.Counter
+	records     *metric.Counter
+	bytes       *metric.Counter
+	batches     *metric.Counters // by outcome
+	resends     *metric.Counters // by reason
+	recoveries  *metric.Counters // by result
+	lost        *metric.Counter
+	damaged     *metric.Counter
+	connections *metric.Counter
 	seconds     prometheus.Histogram
 	waiting     prometheus.Gauge
 	unused      prometheus.Gauge
@@ -65,13 +65,13 @@ func newMetrics(r prometheus.Registerer) *metrics {
 func (m *metrics) observe(result outcome, batch *inflightBatch, took time.Duration) {
 	switch result {
 	case stored:
-		m.batches.WithLabelValues("stored").Inc()
+		m.batches.With("stored").Inc()
 		m.records.Add(float64(batch.records))
 		m.bytes.Add(float64(len(batch.bytes)))
 		m.seconds.Observe(took.Seconds())
 	case refused:
-		m.batches.WithLabelValues("refused").Inc()
+		m.batches.With("refused").Inc()
 	default:
-		m.batches.WithLabelValues("unanswered").Inc()
+		m.batches.With("unanswered").Inc()
 	}
 }

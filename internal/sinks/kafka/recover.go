@@ -25,7 +25,7 @@ func (l *lane) recoverProducer(
 	found, err := int64(-1), error(nil)
 	if l.unverified {
 		// resolveLate has searched the log
-		l.sink.metrics.recoveries.WithLabelValues("missing").Inc()
+		l.sink.metrics.recoveries.With("missing").Inc()
 	} else if found, err = l.findStored(ctx, batch); err != nil {
 		return classify(err), err
 	}
@@ -72,7 +72,7 @@ func (l *lane) findStored(ctx context.Context, batch *inflightBatch) (int64, err
 	}
 	switch {
 	case unreadable(err):
-		l.sink.metrics.recoveries.WithLabelValues("unread").Inc()
+		l.sink.metrics.recoveries.With("unread").Inc()
 		l.sink.log.Warn("can't read the partition to see whether a batch is stored; sending it "+
 			"again, its events may be stored twice (with the same ids): "+
 			"grant the bridge's user Read on the topic", "lane", l.name, "err", err)
@@ -80,9 +80,9 @@ func (l *lane) findStored(ctx context.Context, batch *inflightBatch) (int64, err
 	case err != nil:
 		return -1, err
 	case found < 0:
-		l.sink.metrics.recoveries.WithLabelValues("missing").Inc()
+		l.sink.metrics.recoveries.With("missing").Inc()
 	default:
-		l.sink.metrics.recoveries.WithLabelValues("stored").Inc()
+		l.sink.metrics.recoveries.With("stored").Inc()
 	}
 	return found, nil
 }

@@ -114,7 +114,7 @@ func (l *lane) resendAsNew(
 	if err := l.renewProducer(ctx, true); err != nil {
 		return classify(err), err
 	}
-	l.sink.metrics.recoveries.WithLabelValues("unread").Inc()
+	l.sink.metrics.recoveries.With("unread").Inc()
 	l.sink.log.Warn("can't see whether the first batch since the start is stored, or an earlier "+
 		"process's in its place; sending it again, its events may be stored twice "+
 		"(with the same ids)", "lane", l.name, "err", cause)
@@ -187,7 +187,7 @@ func (l *lane) resumeBehind(b batchHead, ids []string) {
 	l.producer.epoch, l.sequence = b.epoch, sequenceAfter(b.sequence, b.records)
 	l.next = b.offset + int64(b.records)
 	l.publishPlace()
-	l.sink.metrics.recoveries.WithLabelValues("late").Inc()
+	l.sink.metrics.recoveries.With("late").Inc()
 	l.sink.log.Info("found a batch that an earlier process had sent, and that was stored after "+
 		"the start; it is not sent again",
 		"lane", l.name, "messages", len(ids))

@@ -145,7 +145,7 @@ func (l *lane) newRetryLog(began time.Time, what string) retryLog {
 
 func (t *retryLog) attemptFailed(attempt int, err error) {
 	s := t.lane.sink
-	s.metrics.resends.WithLabelValues(reasonOf(err)).Inc()
+	s.metrics.resends.With(reasonOf(err)).Inc()
 	if attempt > 0 {
 		s.blocked.set(t.lane, err)
 	}

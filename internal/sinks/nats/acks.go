@@ -144,7 +144,7 @@ func (c *call) appendReply(dst []byte, i int) []byte {
 func (a *acks) receive(c *call, m *nats.Msg) {
 	i, ok := c.messageOf(m.Subject)
 	if !ok {
-		a.metrics.strayAcks.WithLabelValues("late").Inc()
+		a.metrics.strayAcks.With("late").Inc()
 		return
 	}
 	ack := parseAck(m)
@@ -153,7 +153,7 @@ func (a *acks) receive(c *call, m *nats.Msg) {
 		outcome = c.answer(i, ack)
 	}
 	if outcome != accepted {
-		a.metrics.strayAcks.WithLabelValues(outcome.String()).Inc()
+		a.metrics.strayAcks.With(outcome.String()).Inc()
 	}
 }
 

@@ -10,12 +10,12 @@ import (
 )
 
 type metrics struct {
-	messages    *prometheus.CounterVec
-	duplicates  prometheus.Counter
-	unexpected  *prometheus.CounterVec
+	messages    *metric.Counters
+	duplicates  *metric.Counter
+	unexpected  *metric.Counters
 	seconds     prometheus.Histogram
-	strayAcks   *prometheus.CounterVec
-	disconnects prometheus.Counter
+	strayAcks   *metric.Counters
+	disconnects *metric.Counter
 	connected   prometheus.Gauge
 }
 
@@ -59,7 +59,7 @@ func (m *metrics) published(batch []*sinks.Message, took time.Duration) {
 			stored++
 			continue
 		}
-		m.messages.WithLabelValues(sinks.Classify(message.Err).String()).Inc()
+		m.messages.With(sinks.Classify(message.Err).String()).Inc()
 	}
-	m.messages.WithLabelValues(outcomeStored).Add(float64(stored))
+	m.messages.With(outcomeStored).Add(float64(stored))
 }

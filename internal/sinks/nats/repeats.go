@@ -55,7 +55,7 @@ func (s *Sink) checkRepeats(ctx context.Context, batch []*sinks.Message, found [
 			s.cfg.Mode == KV) {
 			origin = s.originOf(ctx, m.Event, to, st, r.seq)
 		}
-		s.metrics.unexpected.WithLabelValues(origin).Inc()
+		s.metrics.unexpected.With(origin).Inc()
 		s.warnRepeat(id, origin)
 		if origin == originForged || origin == originReplaced {
 			s.resendForged(ctx, m, to)
