@@ -17,6 +17,9 @@ import (
 // So a Delivery also finds up to which version of the Namespaces the selection was applied, and
 // what came of it was acknowledged.
 //
+// Both are samples, so a change carries neither on its way. The price: progress is as fine as the
+// leader looks, once a second.
+//
 // It is owned by one goroutine, and outlives the pipeline of its name.
 type Delivery struct {
 	id      uint64 // of the pipeline that samples are of
