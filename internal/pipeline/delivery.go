@@ -17,8 +17,8 @@ import (
 // So a Delivery also finds up to which version of the Namespaces the selection was applied, and
 // what came of it was acknowledged.
 //
-// Both are samples, so a change carries neither on its way. The price: progress is as fine as the
-// leader looks, once a second.
+// Both are samples, so no change carries them. The price: progress is as fine as the leader looks,
+// once a second.
 //
 // It is owned by one goroutine, and outlives the pipeline of its name.
 type Delivery struct {
