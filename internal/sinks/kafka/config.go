@@ -73,8 +73,6 @@ type Config struct {
 	// the brokers' default max.message.bytes of 1 MiB. A topic whose max.message.bytes is smaller
 	// gets smaller batches.
 	MaxBatchBytes int
-	// Acks is "all", which is also the default: an idempotent producer knows no other.
-	Acks string
 
 	// TLS turns TLS on. A client certificate makes it mutual; with GetClientCertificate it can be
 	// rotated.
@@ -163,7 +161,6 @@ func (c *Config) problems() error {
 		"newPartitions: %q is neither keep nor use", c.NewPartitions)
 	bad(c.Timestamps != SentTime && c.Timestamps != EventTime, "timestamps: %q is neither sent "+
 		"nor event", c.Timestamps)
-	bad(c.Acks != "" && c.Acks != "all", "acks: %q: an idempotent producer needs all", c.Acks)
 	bad(c.MaxBatchBytes < 0 || c.MaxBatchBytes > maxRequest, "max batch bytes: %d is not between "+
 		"1 and %d", c.MaxBatchBytes, maxRequest)
 	bad(c.Timeout < 0, "timeout: %v is negative", c.Timeout)

@@ -411,7 +411,7 @@ func TestNoDeadLetterTopic(t *testing.T) {
 
 func TestConfigProblems(t *testing.T) {
 	_, err := kafka.New(kafka.Config{
-		Brokers: []string{"no-port"}, Compression: "rar", Encoding: "xml", Acks: "1",
+		Brokers: []string{"no-port"}, Compression: "rar", Encoding: "xml",
 		Timestamps: "never", MaxBatchBytes: -1,
 		SASL: &kafka.SASL{Mechanism: "GSSAPI"}, Topic: mustTemplate(t,
 			"k8s/{name}"), DeadLetterTopic: mustTemplate(t, "dead letters"),
@@ -420,7 +420,7 @@ func TestConfigProblems(t *testing.T) {
 		t.Fatal("New took it")
 	}
 	for _, want := range []string{
-		"no-port", "rar", "xml", "acks", "never", "max batch bytes",
+		"no-port", "rar", "xml", "never", "max batch bytes",
 		"GSSAPI", "k8s/{name}", "dead letters",
 	} {
 		if !strings.Contains(err.Error(), want) {
