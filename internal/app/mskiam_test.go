@@ -164,9 +164,11 @@ func TestMSKBroker(t *testing.T) {
 	topic, err := event.ParseTemplate("pods")
 	testkit.OK(t, err)
 	sink, err := kafka.New(kafka.Config{
-		Name: "lake", Brokers: cluster.ListenAddrs(), Topic: topic, Cluster: "dev", SASL: sasl,
-		Encoding: "binary", Compression: "lz4", MaxTopics: 1,
-		Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+		Name: "lake", Cluster: "dev",
+		Connection: kafka.Connection{Brokers: cluster.ListenAddrs(), SASL: sasl},
+		Topics:     kafka.Topics{Events: topic, Max: 1},
+		Records:    kafka.Records{Encoding: "binary", Compression: "lz4"},
+		Log:        slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 	})
 	testkit.OK(t, err)
 	wrong, err := sink.Check(t.Context(), []string{"pods"})

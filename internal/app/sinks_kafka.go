@@ -41,15 +41,21 @@ func (k kafkaKind) make(m *sinkMaker, log *slog.Logger) (sinks.Sink, service, er
 		return nil, nil, err
 	}
 	sink, err := kafka.New(kafka.Config{
-		Name: c.Name, Brokers: k.Brokers, Topic: topic, DeadLetterTopic: deadLetter,
-		Cluster: m.cluster, ClientID: k.ClientID,
-		Encoding: c.Encoding, Tombstones: k.Tombstones,
+		Name: c.Name, Cluster: m.cluster,
+		Connection: kafka.Connection{
+			Brokers: k.Brokers, ClientID: k.ClientID, TLS: encryption, SASL: sasl,
+		},
+		Topics: kafka.Topics{
+			Events: topic, DeadLetters: deadLetter, Max: k.MaxTopics,
+			Create: kafkaTopics(k.CreateTopics), NewPartitions: k.NewPartitions,
+		},
+		Records: kafka.Records{
+			Encoding: c.Encoding, Timestamps: k.Timestamps, Tombstones: k.Tombstones,
+			Compression: k.Compression,
+		},
 		View: k.View, Informers: m.feeds.of(c.Name),
-		LostByCompaction: m.feeds.lostByCompaction(c.Name), Compression: k.Compression,
-		TLS: encryption, SASL: sasl, MaxTopics: k.MaxTopics,
-		CreateTopics: kafkaTopics(k.CreateTopics), NewPartitions: k.NewPartitions, Timestamps: k.Timestamps,
-		Confirm: m.replicas.confirm(),
-		Log:     log, Registerer: m.registry,
+		LostByCompaction: m.feeds.lostByCompaction(c.Name), Confirm: m.replicas.confirm(),
+		Log: log, Registerer: m.registry,
 	})
 	return sink, nil, err
 }

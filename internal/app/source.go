@@ -134,7 +134,9 @@ func fromKafka(cfg *source.Config, k *config.Kafka, o *SourceOptions) error {
 	if err := errors.Join(tlsErr, saslErr); err != nil {
 		return err
 	}
-	cfg.Kafka = kafka.Config{ClientID: strings.ReplaceAll(o.Client, " ", "-"), TLS: encryption, SASL: sasl}
+	cfg.Kafka = kafka.Connection{
+		ClientID: strings.ReplaceAll(o.Client, " ", "-"), TLS: encryption, SASL: sasl,
+	}
 	if cfg.From != "" {
 		return nil
 	}

@@ -55,7 +55,10 @@ func TestArchive(t *testing.T) {
 		c, err := kfake.NewCluster(kfake.NumBrokers(1))
 		testkit.OK(t, err)
 		t.Cleanup(c.Close)
-		s, err := kafka.New(kafka.Config{Brokers: c.ListenAddrs(), CreateTopics: &kafka.CreateTopics{Partitions: 3, ReplicationFactor: 1}})
+		s, err := kafka.New(kafka.Config{
+			Connection: kafka.Connection{Brokers: c.ListenAddrs()},
+			Topics:     kafka.Topics{Create: &kafka.CreateTopics{Partitions: 3, ReplicationFactor: 1}},
+		})
 		testkit.OK(t, err)
 		testkit.OK(t, s.Open(t.Context()))
 		for i := range events {

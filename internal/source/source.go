@@ -82,7 +82,7 @@ type Config struct {
 	From string
 	// NATS and Kafka have what is needed to connect; From has the servers.
 	NATS  nats.Config
-	Kafka kafka.Config
+	Kafka kafka.Connection
 	Stdin Input
 	// Subject is what is read of a stream, "" for all of it; it may have wildcards. Where From
 	// names no stream, it is the streams that store the subject.

@@ -137,7 +137,10 @@ func natsSink(t *testing.T, url string, change ...func(*nats.Config)) sinks.Sink
 
 func kafkaSink(t *testing.T, brokers []string, change ...func(*kafka.Config)) sinks.Sink {
 	t.Helper()
-	c := kafka.Config{Brokers: brokers, CreateTopics: &kafka.CreateTopics{Partitions: 3, ReplicationFactor: 1}}
+	c := kafka.Config{
+		Connection: kafka.Connection{Brokers: brokers},
+		Topics:     kafka.Topics{Create: &kafka.CreateTopics{Partitions: 3, ReplicationFactor: 1}},
+	}
 	for _, f := range change {
 		f(&c)
 	}
@@ -194,7 +197,9 @@ var stores = map[string]func(t *testing.T, events []event.Event) source.Config{
 	"Kafka, structured, zstd, with tombstones": func(t *testing.T, events []event.Event) source.Config {
 		address := kafkaCluster(t)
 		publish(t, kafkaSink(t, []string{address}, func(c *kafka.Config) {
-			c.Encoding, c.Compression, c.Tombstones = kafka.Structured, "zstd", true
+			c.Records = kafka.Records{
+				Encoding: kafka.Structured, Compression: "zstd", Tombstones: true,
+			}
 		}), events)
 		return source.Config{From: "kafka://" + address + "/k8s.prod.pods,k8s.prod.deployments"}
 	},
@@ -508,10 +513,11 @@ func TestRights(t *testing.T) {
 		user := func(name string) *kafka.SASL {
 			return &kafka.SASL{Mechanism: "PLAIN", Username: name, Password: "right"}
 		}
-		publish(t, kafkaSink(t, c.ListenAddrs(), func(c *kafka.Config) { c.SASL = user("bridge") }), events)
+		bridge := func(c *kafka.Config) { c.Connection.SASL = user("bridge") }
+		publish(t, kafkaSink(t, c.ListenAddrs(), bridge), events)
 		allRead(t, source.Config{
 			From:  "kafka://" + c.ListenAddrs()[0] + "/k8s.prod.*",
-			Kafka: kafka.Config{SASL: user("reader")},
+			Kafka: kafka.Connection{SASL: user("reader")},
 		})
 	})
 }

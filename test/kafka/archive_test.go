@@ -35,7 +35,7 @@ func TestArchive(t *testing.T) {
 	inProcess := t.TempDir()
 	prefix := fmt.Sprintf("case%d.", destinations.Add(1))
 	p := newPipeline(t, c, func(k *kafka.Config) {
-		k.Cluster, k.Topic = "test", template(t, prefix+"{cluster}.{resource}")
+		k.Cluster, k.Topics.Events = "test", template(t, prefix+"{cluster}.{resource}")
 	})
 	p.beside = func() []bridge.SinkConfig {
 		stream, err := nats.New(nats.Config{URL: server, Cluster: "test"})

@@ -69,7 +69,11 @@ func benchTopic(b *testing.B, kind string) (brokers []string, topic string) {
 }
 
 func newSinkPublisher(b *testing.B, brokers []string, topic, codec string) publisher {
-	s, err := kafka.New(kafka.Config{Brokers: brokers, Topic: template(b, topic), Compression: codec})
+	s, err := kafka.New(kafka.Config{
+		Connection: kafka.Connection{Brokers: brokers},
+		Topics:     kafka.Topics{Events: template(b, topic)},
+		Records:    kafka.Records{Compression: codec},
+	})
 	must(b, err)
 	must(b, s.Open(b.Context()))
 	b.Cleanup(func() { _ = s.Close() })

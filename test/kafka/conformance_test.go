@@ -41,9 +41,9 @@ func destination(t *testing.T, c *kafkatest.Cluster, encoding string) *sinktest.
 	return &sinktest.Broker{
 		NewSink: func(t *testing.T) sinks.Sink {
 			return newSink(t, c, n.use, func(k *kafka.Config) {
-				k.Cluster, k.Encoding, k.Compression = sinktest.Cluster, encoding, "none"
-				k.Topic, k.DeadLetterTopic = template(t, prefix+"{cluster}.{resource}"), template(t, prefix+"dead.{cluster}")
-				k.CreateTopics.Config = map[string]string{"max.message.bytes": "40000"}
+				k.Cluster, k.Records.Encoding, k.Records.Compression = sinktest.Cluster, encoding, "none"
+				k.Topics.Events, k.Topics.DeadLetters = template(t, prefix+"{cluster}.{resource}"), template(t, prefix+"dead.{cluster}")
+				k.Topics.Create.Config = map[string]string{"max.message.bytes": "40000"}
 			})
 		},
 		Read:    func(t *testing.T, atLeast int) []sinktest.Received { return readPrefix(t, c, prefix, atLeast) },

@@ -32,8 +32,8 @@ func TestNothingIsLostReorderedOrDoubled(t *testing.T) {
 	must(t, err)
 	t.Cleanup(c.Close)
 	p := newPipeline(t, c, func(k *kafka.Config) {
-		k.CreateTopics = &kafka.CreateTopics{Partitions: 6, ReplicationFactor: 3, Config: map[string]string{"min.insync.replicas": "2"}}
-		k.Timeout = 5 * time.Second
+		k.Topics.Create = &kafka.CreateTopics{Partitions: 6, ReplicationFactor: 3, Config: map[string]string{"min.insync.replicas": "2"}}
+		k.Connection.Timeout = 5 * time.Second
 	})
 	h := newHistory(p.server, 300, 1500)
 	p.start()

@@ -129,7 +129,10 @@ func template(t testing.TB, text string) *event.Template {
 func newSink(t testing.TB, c *kafkatest.Cluster, change ...func(*kafka.Config)) *kafka.Sink {
 	t.Helper()
 	config := kafka.Config{
-		Brokers: c.Addresses(), CreateTopics: &kafka.CreateTopics{Partitions: 3, ReplicationFactor: len(c.Nodes)},
+		Connection: kafka.Connection{Brokers: c.Addresses()},
+		Topics: kafka.Topics{
+			Create: &kafka.CreateTopics{Partitions: 3, ReplicationFactor: len(c.Nodes)},
+		},
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
 	for _, f := range change {

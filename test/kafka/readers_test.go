@@ -45,7 +45,7 @@ func TestReadersOfOtherMakeUnderstand(t *testing.T) {
 func publishMany(t *testing.T, topic, encoding, compression string) map[string][]*event.Event {
 	t.Helper()
 	s := openSink(t, broker(t), func(k *kafka.Config) {
-		k.Topic, k.Encoding, k.Compression = template(t, topic), encoding, compression
+		k.Topics.Events, k.Records.Encoding, k.Records.Compression = template(t, topic), encoding, compression
 	})
 	sent := map[string][]*event.Event{}
 	for version := 1; version <= 20; version++ {
@@ -168,7 +168,7 @@ func TestPartitionsAreThoseOfTheJavaProducer(t *testing.T) {
 	c := broker(t)
 	topic := fmt.Sprintf("java%d", destinations.Add(1))
 	s := openSink(t, c, func(k *kafka.Config) {
-		k.Topic, k.CreateTopics = template(t, topic), &kafka.CreateTopics{Partitions: 12, ReplicationFactor: 1}
+		k.Topics.Events, k.Topics.Create = template(t, topic), &kafka.CreateTopics{Partitions: 12, ReplicationFactor: 1}
 	})
 	var keys, want []string
 	for i := range 400 {

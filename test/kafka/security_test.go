@@ -25,24 +25,28 @@ func TestTheSinkAuthenticates(t *testing.T) {
 		{Mechanism: "OAUTHBEARER", TokenFile: token},
 	} {
 		t.Run("by "+sasl.Mechanism+" over TLS", func(t *testing.T) {
-			publishOne(t, c.Listener("SASL"), func(k *kafka.Config) { k.SASL, k.TLS = sasl, client(t, "") })
+			publishOne(t, c.Listener("SASL"), func(k *kafka.Config) { k.Connection.SASL, k.Connection.TLS = sasl, client(t, "") })
 		})
 	}
 	t.Run("by a certificate", func(t *testing.T) {
-		publishOne(t, c.Listener("MTLS"), func(k *kafka.Config) { k.TLS = client(t, "bridge") })
+		publishOne(t, c.Listener("MTLS"), func(k *kafka.Config) { k.Connection.TLS = client(t, "bridge") })
 	})
 	for what, wrong := range map[string]func(*kafka.Config){
 		"user name and password": func(k *kafka.Config) {
-			k.SASL, k.TLS = &kafka.SASL{Mechanism: "SCRAM-SHA-512", Username: user, Password: "wrong"}, client(t, "")
+			k.Connection.SASL, k.Connection.TLS = &kafka.SASL{Mechanism: "SCRAM-SHA-512", Username: user, Password: "wrong"}, client(t, "")
 		},
 		"sasl.mechanism": func(k *kafka.Config) {
-			k.TLS = client(t, "")
-			k.SASL = &kafka.SASL{Mechanism: "PLAIN", Username: user, Password: "wrong"}
+			k.Connection.TLS = client(t, "")
+			k.Connection.SASL = &kafka.SASL{Mechanism: "PLAIN", Username: user, Password: "wrong"}
 		},
-		"tls settings": func(k *kafka.Config) { k.Brokers, k.TLS = []string{c.Listener("MTLS")}, client(t, "") },
+		"tls settings": func(k *kafka.Config) {
+			k.Connection.Brokers, k.Connection.TLS = []string{c.Listener("MTLS")}, client(t, "")
+		},
 	} {
 		t.Run("and says what to do about wrong "+what, func(t *testing.T) {
-			s := newSink(t, c, func(k *kafka.Config) { k.Brokers, k.Timeout = []string{c.Listener("SASL")}, 5*time.Second }, wrong)
+			s := newSink(t, c, func(k *kafka.Config) {
+				k.Connection.Brokers, k.Connection.Timeout = []string{c.Listener("SASL")}, 5*time.Second
+			}, wrong)
 			err := s.Open(t.Context())
 			if err == nil || !strings.Contains(err.Error(), "check the sink's") {
 				t.Errorf("%v", err)
@@ -56,7 +60,7 @@ func publishOne(t *testing.T, address string, change func(*kafka.Config)) {
 	t.Helper()
 	c := broker(t)
 	topic := fmt.Sprintf("secure%d", destinations.Add(1))
-	s := openSink(t, c, func(k *kafka.Config) { k.Brokers, k.Topic = []string{address}, template(t, topic) }, change)
+	s := openSink(t, c, func(k *kafka.Config) { k.Connection.Brokers, k.Topics.Events = []string{address}, template(t, topic) }, change)
 	m := &sinks.Message{Event: sinktest.NewEvent("web", 1, 500)}
 	s.Publish(t.Context(), []*sinks.Message{m})
 	must(t, m.Err)

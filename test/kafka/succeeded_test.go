@@ -20,8 +20,8 @@ func TestABrokerTurnsAwayAProcessThatWasSucceeded(t *testing.T) {
 	topic := fmt.Sprintf("succeeded%d", destinations.Add(1))
 	var succeeded atomic.Bool
 	onTopic := func(k *kafka.Config) {
-		k.Topic = template(t, topic)
-		k.CreateTopics = &kafka.CreateTopics{Partitions: 1, ReplicationFactor: 1}
+		k.Topics.Events = template(t, topic)
+		k.Topics.Create = &kafka.CreateTopics{Partitions: 1, ReplicationFactor: 1}
 	}
 	old := openSink(t, c, onTopic, func(k *kafka.Config) {
 		k.Confirm = func(context.Context) error {

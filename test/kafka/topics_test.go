@@ -18,8 +18,8 @@ func TestTopicsAreMadeAsConfiguredAndForgetWhatIsDeleted(t *testing.T) {
 	c := broker(t)
 	topic := fmt.Sprintf("made%d", destinations.Add(1))
 	s := openSink(t, c, func(k *kafka.Config) {
-		k.Topic, k.Tombstones = template(t, topic+".{resource}"), true
-		k.CreateTopics = &kafka.CreateTopics{Partitions: 5, ReplicationFactor: 1, Config: map[string]string{"cleanup.policy": "compact"}}
+		k.Topics.Events, k.Records.Tombstones = template(t, topic+".{resource}"), true
+		k.Topics.Create = &kafka.CreateTopics{Partitions: 5, ReplicationFactor: 1, Config: map[string]string{"cleanup.policy": "compact"}}
 	})
 	last := sinktest.NewEvent("web", 2, 300)
 	last.Op, last.Type = event.Deleted, "dev.kubebridge.resource.deleted"
@@ -49,7 +49,7 @@ func TestTopicsAreMadeAsConfiguredAndForgetWhatIsDeleted(t *testing.T) {
 func TestATopicThatGrowsKeepsItsOrder(t *testing.T) {
 	c := broker(t)
 	topic := fmt.Sprintf("grows%d", destinations.Add(1))
-	s := openSink(t, c, func(k *kafka.Config) { k.Topic = template(t, topic) })
+	s := openSink(t, c, func(k *kafka.Config) { k.Topics.Events = template(t, topic) })
 	for version := 1; version <= 40; version++ {
 		for i := range 20 {
 			publishAs(t, s, sinktest.NewEvent(fmt.Sprint("web-", i), version, 100))

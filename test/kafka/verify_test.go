@@ -25,12 +25,12 @@ func TestVerify(t *testing.T) {
 			events, planted := testkit.PlantFaults(t, testkit.Events(t, 11, 300, 8), 11)
 			topics := "verify-" + compression + ".{resource}"
 			storeEvents(t, openSink(t, c, func(k *kafka.Config) {
-				k.Topic, k.Compression = template(t, topics), compression
+				k.Topics.Events, k.Records.Compression = template(t, topics), compression
 			}), events)
 			transactions(t, c.Addresses(), "verify-"+compression+".pods")
 			r := readAndCheck(t, source.Config{
 				From: "kafka://" + c.Listener("SASL") + "/verify-" + compression + ".*",
-				Kafka: kafka.Config{
+				Kafka: kafka.Connection{
 					TLS: client(t, ""), SASL: &kafka.SASL{Mechanism: "SCRAM-SHA-512", Username: user, Password: password},
 				},
 			})

@@ -29,7 +29,7 @@ func BenchmarkPublish(b *testing.B) {
 
 func benchmark(b *testing.B, size int, codec string, lanes int) {
 	c := newCluster(b, kfake.SeedTopics(int32(lanes), podsTopic), kfake.BlackholeProduce())
-	s := openSink(b, c, func(c *kafka.Config) { c.Compression, c.Log = codec, nil })
+	s := openSink(b, c, func(c *kafka.Config) { c.Records.Compression, c.Log = codec, nil })
 	batches := benchBatches(b, s, lanes, 400_000/size*2, size)
 	var next atomic.Int64
 	b.ReportAllocs()

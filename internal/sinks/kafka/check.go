@@ -18,12 +18,12 @@ import (
 // events are warned of. Whether the user may write to a topic is not checked: only a write shows
 // that. The sink must not be open.
 func (s *Sink) Check(ctx context.Context, names []string) (topics []error, connect error) {
-	c := newCluster(s.dialer, s.config.Brokers, s.config.Timeout, s.metrics)
+	c := newCluster(s.config.Connection, s.metrics)
 	defer c.close()
 	if err := s.checkPatiently(ctx, c); err != nil {
 		if ctx.Err() != nil {
 			err = fmt.Errorf("connect to Kafka: no answer from %s: %w",
-				strings.Join(s.config.Brokers, ", "), err)
+				strings.Join(s.config.Connection.Brokers, ", "), err)
 		}
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func (s *Sink) checkOneTopic(ctx context.Context, c *cluster, name string) error
 	}
 	l, err := c.refresh(ctx, name)
 	switch {
-	case errors.Is(err, kafkago.UnknownTopicOrPartition) && s.config.CreateTopics != nil:
+	case errors.Is(err, kafkago.UnknownTopicOrPartition) && s.config.Topics.Create != nil:
 		return nil
 	case errors.Is(err, kafkago.UnknownTopicOrPartition):
 		return &noTopicError{name}

@@ -29,9 +29,9 @@ type cluster struct {
 	topics     map[string]layout
 }
 
-func newCluster(d *dialer, seeds []string, timeout time.Duration, m *metrics) *cluster {
+func newCluster(c Connection, m *metrics) *cluster {
 	return &cluster{
-		dialer: d, seeds: seeds, timeout: timeout, metrics: m,
+		dialer: newDialer(c), seeds: c.Brokers, timeout: c.Timeout, metrics: m,
 		idle: make(map[string][]*conn), brokers: make(map[int32]string),
 		topics: make(map[string]layout),
 	}

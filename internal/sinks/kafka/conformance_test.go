@@ -39,16 +39,21 @@ func startBroker(t *testing.T, encoding string) *sinktest.Broker {
 	return &sinktest.Broker{
 		NewSink: func(t *testing.T) sinks.Sink {
 			s, err := kafka.New(kafka.Config{
-				Brokers: c.ListenAddrs(), Cluster: sinktest.Cluster,
-				Compression: "none", Encoding: encoding, Timeout: 2 * time.Second,
-				DeadLetterTopic: mustTemplate(t, "dead.{cluster}"), Dial: n.dial,
-				// kfake tells the broker's own setting for a topic only where the topic has it too,
-				// which Kafka itself does not need.
-				CreateTopics: &kafka.CreateTopics{
-					Partitions: 3, ReplicationFactor: 1,
-					Config: map[string]string{"max.message.bytes": "40000"},
+				Cluster: sinktest.Cluster,
+				Connection: kafka.Connection{
+					Brokers: c.ListenAddrs(), Timeout: 2 * time.Second, Dial: n.dial,
 				},
-				Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+				Topics: kafka.Topics{
+					DeadLetters: mustTemplate(t, "dead.{cluster}"),
+					// kfake tells the broker's own setting for a topic only where the topic has it
+					// too, which Kafka itself does not need.
+					Create: &kafka.CreateTopics{
+						Partitions: 3, ReplicationFactor: 1,
+						Config: map[string]string{"max.message.bytes": "40000"},
+					},
+				},
+				Records: kafka.Records{Compression: "none", Encoding: encoding},
+				Log:     slog.New(slog.NewTextHandler(t.Output(), nil)),
 			})
 			if err != nil {
 				t.Fatal(err)

@@ -35,6 +35,13 @@ type dialer struct {
 	timeout  time.Duration
 }
 
+func newDialer(c Connection) *dialer {
+	mechanism, _ := c.SASL.mechanism() // withDefaults has checked it
+	return &dialer{
+		dial: c.Dial, tls: c.TLS, sasl: mechanism, clientID: c.ClientID, timeout: c.Timeout,
+	}
+}
+
 // connect dials a broker and does everything that comes before the first request: TLS, versions,
 // SASL. All of it together takes at most the timeout.
 func (d *dialer) connect(ctx context.Context, address string) (_ *conn, err error) {

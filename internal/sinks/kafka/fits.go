@@ -47,7 +47,7 @@ func (s *Sink) Fits(e *event.Event) error {
 func (s *Sink) maxMessageBytes(e *event.Event) int {
 	name := s.names.Get().(*[]byte)
 	defer s.names.Put(name)
-	*name = s.config.Topic.Append((*name)[:0], e, event.AppendTopicPart)
+	*name = s.config.Topics.Events.Append((*name)[:0], e, event.AppendTopicPart)
 	t, err := s.lookupTopic(*name)
 	if err != nil || t == nil {
 		return 0

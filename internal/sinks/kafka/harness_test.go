@@ -42,7 +42,8 @@ func newCluster(t testing.TB, opts ...kfake.Opt) *kfake.Cluster {
 func newSink(t testing.TB, c *kfake.Cluster, change ...func(*kafka.Config)) *kafka.Sink {
 	t.Helper()
 	config := kafka.Config{
-		Brokers: c.ListenAddrs(), Compression: "none", Timeout: 2 * time.Second,
+		Connection: kafka.Connection{Brokers: c.ListenAddrs(), Timeout: 2 * time.Second},
+		Records:    kafka.Records{Compression: "none"},
 		Log: slog.New(slog.NewTextHandler(t.Output(),
 			&slog.HandlerOptions{Level: slog.LevelDebug})),
 	}

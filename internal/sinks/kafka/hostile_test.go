@@ -64,7 +64,7 @@ func (l *liar) left() int {
 }
 
 func (l *liar) use(c *kafka.Config) {
-	c.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+	c.Connection.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := l.virtual.DialContext(ctx, network, address)
 		return &liarConn{Conn: conn, liar: l}, err
 	}

@@ -18,7 +18,6 @@ import (
 // promises.
 type Sink struct {
 	config  Config
-	dialer  *dialer
 	codec   compress.Compression
 	encode  encoder
 	log     *slog.Logger
@@ -51,16 +50,11 @@ func New(config Config) (*Sink, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kafka sink: %w", err)
 	}
-	codec, _ := codecOf(c.Compression) // withDefaults has checked it
-	mechanism, _ := c.SASL.mechanism() // also checked there
+	codec, _ := codecOf(c.Records.Compression) // withDefaults has checked it
 	s := &Sink{
-		config: c, codec: codec, encode: newEncoder(c), log: c.Log,
+		config: c, codec: codec, encode: newEncoder(c.Records, c.Name), log: c.Log,
 		metrics: newMetrics(c.Registerer),
-		dialer: &dialer{
-			dial: c.Dial, tls: c.TLS, sasl: mechanism, clientID: c.ClientID,
-			timeout: c.Timeout,
-		},
-		topics: make(map[string]*topic), missing: make(map[string]missing),
+		topics:  make(map[string]*topic), missing: make(map[string]missing),
 	}
 	s.scratch.New = func() any { return new(scratch) }
 	s.names.New = func() any { return new([]byte) }
@@ -75,7 +69,7 @@ func (s *Sink) Open(ctx context.Context) error {
 	c := s.connected()
 	fresh := c == nil
 	if fresh {
-		c = newCluster(s.dialer, s.config.Brokers, s.config.Timeout, s.metrics)
+		c = newCluster(s.config.Connection, s.metrics)
 	}
 	first, err := s.check(ctx, c)
 	if err != nil {
@@ -122,7 +116,7 @@ func (s *Sink) Order() sinks.Order { return sinks.ByLane }
 func (s *Sink) Limits() sinks.Limits {
 	return sinks.Limits{
 		Messages:    1000,
-		Bytes:       min(900<<10, s.config.MaxBatchBytes),
+		Bytes:       min(900<<10, s.config.Records.MaxBatchBytes),
 		Concurrency: s.config.Concurrency,
 	}
 }
@@ -130,7 +124,7 @@ func (s *Sink) Limits() sinks.Limits {
 // Lane names the event's partition: "k8s.prod.pods/3". A new topic is looked up, and created where
 // the configuration says so. The error for a missing topic says how to create it.
 func (s *Sink) Lane(ctx context.Context, e *event.Event) (string, error) {
-	l, err := s.laneOf(ctx, s.config.Topic, e)
+	l, err := s.laneOf(ctx, s.config.Topics.Events, e)
 	if err != nil {
 		return "", err
 	}
@@ -139,7 +133,7 @@ func (s *Sink) Lane(ctx context.Context, e *event.Event) (string, error) {
 
 // Parts is the number of partitions that the topic of an event has, of those in use.
 func (s *Sink) Parts(ctx context.Context, e *event.Event) (int, error) {
-	t, err := s.topicOf(ctx, s.config.Topic, e)
+	t, err := s.topicOf(ctx, s.config.Topics.Events, e)
 	if err != nil {
 		return 0, err
 	}
@@ -151,7 +145,7 @@ func (s *Sink) Publish(ctx context.Context, batch []*sinks.Message) {
 	if len(batch) == 0 {
 		return
 	}
-	l, err := s.laneOf(ctx, s.config.Topic, batch[0].Event)
+	l, err := s.laneOf(ctx, s.config.Topics.Events, batch[0].Event)
 	if err != nil {
 		sinks.Fail(batch, err)
 		return
@@ -163,14 +157,14 @@ func (s *Sink) Publish(ctx context.Context, batch []*sinks.Message) {
 	l.publish(ctx, batch, s.encode)
 }
 
-// newEncoder returns how a configuration turns events into records.
-func newEncoder(c Config) encoder {
+// newEncoder returns how the sink of a name turns events into records.
+func newEncoder(r Records, name string) encoder {
 	e := encoder{
-		structured: c.Encoding == Structured, tombstones: c.Tombstones,
-		eventTime: c.Timestamps == EventTime,
+		structured: r.Encoding == Structured, tombstones: r.Tombstones,
+		eventTime: r.Timestamps == EventTime,
 	}
-	if c.Name != "" {
-		e.headers, e.count = appendString(appendString(nil, sinkHeader), c.Name), 1
+	if name != "" {
+		e.headers, e.count = appendString(appendString(nil, sinkHeader), name), 1
 	}
 	return e
 }

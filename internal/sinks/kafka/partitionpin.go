@@ -68,7 +68,7 @@ func (s *Sink) pinnedPartitions(topic string, now int) int {
 		return now // new, or recreated
 	}
 	log := s.log.With("topic", topic, "partitions", now, "before", before)
-	if s.config.NewPartitions == UsePartitions {
+	if s.config.Topics.NewPartitions == UsePartitions {
 		log.Warn("topic has more partitions than in the last run, and all are used: later events " +
 			"of an object may be in another partition than its earlier ones")
 		return now

@@ -22,8 +22,8 @@ func TestPublishOrder(t *testing.T) {
 		t.Run(encoding, func(t *testing.T) {
 			c := newCluster(t)
 			s := openSink(t, c, func(c *kafka.Config) {
-				c.Encoding = encoding
-				c.Timestamps = kafka.EventTime
+				c.Records.Encoding = encoding
+				c.Records.Timestamps = kafka.EventTime
 			})
 			publish(t, s, podEvents("web", 1, 50)...)
 			publish(t, s, podEvents("web", 51, 60)...)
@@ -46,7 +46,7 @@ func TestPublishOrder(t *testing.T) {
 
 func TestStructuredMode(t *testing.T) {
 	c := newCluster(t)
-	s := openSink(t, c, func(c *kafka.Config) { c.Encoding = kafka.Structured })
+	s := openSink(t, c, func(c *kafka.Config) { c.Records.Encoding = kafka.Structured })
 	publish(t, s, podEvents("web", 1, 1)...)
 	r := readAll(t, c, podsTopic)[0]
 	if len(r.Headers) != 2 || r.Headers[1].Key != "informer" ||
@@ -99,7 +99,7 @@ func TestCompression(t *testing.T) {
 	for _, codec := range []string{"none", "gzip", "snappy", "lz4", "zstd"} {
 		t.Run(codec, func(t *testing.T) {
 			c := newCluster(t)
-			s := openSink(t, c, func(c *kafka.Config) { c.Compression = codec })
+			s := openSink(t, c, func(c *kafka.Config) { c.Records.Compression = codec })
 			messages := podEvents("web", 1, 300)
 			for _, m := range messages {
 				m.Event.Data = append(m.Event.Data, bytes.Repeat([]byte(" "), 2000)...)
@@ -144,7 +144,7 @@ func TestLane(t *testing.T) {
 
 func TestTombstone(t *testing.T) {
 	c := newCluster(t)
-	s := openSink(t, c, func(c *kafka.Config) { c.Tombstones = true })
+	s := openSink(t, c, func(c *kafka.Config) { c.Records.Tombstones = true })
 	messages := podEvents("web", 1, 3)
 	messages[1].Event.Op = event.Deleted
 	publish(t, s, messages...)
@@ -167,8 +167,8 @@ func TestBatchSplit(t *testing.T) {
 		kfake.BrokerConfigs(map[string]string{"message.max.bytes": fmt.Sprint(limit)}))
 	registry := prometheus.NewRegistry()
 	s := openSink(t, c, func(c *kafka.Config) {
-		c.Tombstones, c.MaxBatchBytes, c.Registerer = true,
-			limit, registry
+		c.Records.Tombstones, c.Records.MaxBatchBytes = true, limit
+		c.Registerer = registry
 	})
 	messages := podEvents("web", 1, 40)
 	for _, m := range messages {
@@ -221,7 +221,7 @@ func TestOversizeRecord(t *testing.T) {
 
 func TestInvalidTopicName(t *testing.T) {
 	s := openSink(t, newCluster(t), func(c *kafka.Config) {
-		c.Topic = mustTemplate(t,
+		c.Topics.Events = mustTemplate(t,
 			"k8s.{name}")
 	})
 	e := podEvent(strings.Repeat("x", 250), 1)

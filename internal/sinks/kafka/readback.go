@@ -83,7 +83,7 @@ func (p place) after(b batchHead) place {
 // 10,000 are read.
 func (l *lane) startBySavedTime(ctx context.Context, start, end int64) (from int64, err error) {
 	const ofEventTime = 10_000
-	if l.sink.config.Timestamps == EventTime {
+	if l.sink.config.Records.Timestamps == EventTime {
 		return max(start, end-ofEventTime), nil
 	}
 	since := l.sink.recall.saved.Time.Add(-clockSkew).UnixMilli()

@@ -41,19 +41,13 @@ type Header struct {
 	Value []byte
 }
 
-// NewLog makes a Log of the brokers of a configuration, of which it uses what is about the
-// connection. What fails is tried again for so long as patience lasts.
-func NewLog(c Config, patience time.Duration) (*Log, error) {
+// NewLog makes a Log. It repeats what fails for as long as patience lasts.
+func NewLog(c Connection, patience time.Duration) (*Log, error) {
 	c, err := c.withDefaults()
 	if err != nil {
 		return nil, fmt.Errorf("kafka: %w", err)
 	}
-	mechanism, _ := c.SASL.mechanism() // withDefaults has checked it
-	d := &dialer{
-		dial: c.Dial, tls: c.TLS, sasl: mechanism, clientID: c.ClientID,
-		timeout: c.Timeout,
-	}
-	return &Log{newCluster(d, c.Brokers, c.Timeout, newMetrics(nil)), patience}, nil
+	return &Log{newCluster(c, newMetrics(nil)), patience}, nil
 }
 
 // Close ends the connections.

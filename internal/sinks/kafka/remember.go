@@ -21,7 +21,7 @@ func (s *Sink) Remembers(
 	if c == nil {
 		return false, asReconnect(errNotOpen)
 	}
-	name := string(s.config.Topic.Append(nil, about, event.AppendTopicPart))
+	name := string(s.config.Topics.Events.Append(nil, about, event.AppendTopicPart))
 	if checkTopic(name) != nil {
 		return false, nil
 	}

@@ -33,7 +33,7 @@ func TestDelayedAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var virtual kfake.VirtualNetwork
 		c := newCluster(t, kfake.ListenFn(virtual.Listen), kfake.SleepOutOfOrder())
-		s := openSink(t, c, func(c *kafka.Config) { c.Dial = virtual.DialContext })
+		s := openSink(t, c, func(c *kafka.Config) { c.Connection.Dial = virtual.DialContext })
 
 		// The first attempt sleeps inside the broker until everything else has been stored.
 		release, applied, first := make(chan struct{}), make(chan struct{}), true
@@ -259,7 +259,9 @@ func TestManyLanesUnderFaults(t *testing.T) {
 	c := newCluster(t, kfake.NumBrokers(3), kfake.SeedTopics(6, podsTopic))
 	n := new(network)
 	s := openSink(t, c, n.use,
-		func(c *kafka.Config) { c.Compression = "lz4"; c.Timeout = 500 * time.Millisecond })
+		func(c *kafka.Config) {
+			c.Records.Compression, c.Connection.Timeout = "lz4", 500*time.Millisecond
+		})
 
 	lanes := make(map[string][]*sinks.Message)
 	for v := 1; v <= versions; v++ {

@@ -51,8 +51,8 @@ func TestRights(t *testing.T) {
 			var log testkit.Buffer
 			open := func(change func(*kafka.Config)) *kafka.Sink {
 				return openSink(t, c, change, func(c *kafka.Config) {
-					c.SASL = &kafka.SASL{Mechanism: "PLAIN", Username: "bridge", Password: "secret"}
-					c.DeadLetterTopic = mustTemplate(t, dead)
+					c.Connection.SASL = &kafka.SASL{Mechanism: "PLAIN", Username: "bridge", Password: "secret"}
+					c.Topics.DeadLetters = mustTemplate(t, dead)
 					c.Log = slog.New(slog.NewTextHandler(&log, nil))
 				})
 			}
@@ -65,7 +65,7 @@ func TestRights(t *testing.T) {
 			_, look := s.Remembers(ctx, m.Event, func(sinks.Trace) bool { return false })
 			letter := s.DeadLetter(ctx, m.Event, errors.New("refused"), 1)
 			_, create := open(func(c *kafka.Config) {
-				c.Topic, c.CreateTopics = mustTemplate(t, made), &kafka.CreateTopics{Partitions: 1}
+				c.Topics.Events, c.Topics.Create = mustTemplate(t, made), &kafka.CreateTopics{Partitions: 1}
 			}).Lane(ctx, m.Event)
 
 			err := errors.Join(lane, m.Err, look, letter, create)

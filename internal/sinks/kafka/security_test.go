@@ -92,7 +92,8 @@ func TestMutualTLS(t *testing.T) {
 		ClientAuth: tls.RequireAndVerifyClientCert,
 	}))
 	mine := &tls.Config{RootCAs: ca.pool, Certificates: []tls.Certificate{ca.issue(t)}}
-	publish(t, openSink(t, c, func(c *kafka.Config) { c.TLS = mine }), podEvents("web", 1, 3)...)
+	s := openSink(t, c, func(c *kafka.Config) { c.Connection.TLS = mine })
+	publish(t, s, podEvents("web", 1, 3)...)
 	if got := readAll(t, c, podsTopic, kgo.DialTLSConfig(mine)); len(got) != 3 {
 		t.Errorf("%d records", len(got))
 	}
@@ -120,7 +121,7 @@ func TestTLSErrors(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			requireOpenError(t, newSink(t, c, func(c *kafka.Config) { c.TLS = config }),
+			requireOpenError(t, newSink(t, c, func(c *kafka.Config) { c.Connection.TLS = config }),
 				c.ListenAddrs()[0], "check the sink's tls settings")
 		})
 	}
@@ -129,7 +130,7 @@ func TestTLSErrors(t *testing.T) {
 	})
 	t.Run("the listener does not speak TLS", func(t *testing.T) {
 		requireOpenError(t, newSink(t, newCluster(t),
-			func(c *kafka.Config) { c.TLS = new(tls.Config) }), "handshake")
+			func(c *kafka.Config) { c.Connection.TLS = new(tls.Config) }), "handshake")
 	})
 }
 
@@ -156,7 +157,7 @@ func TestSASLMechanisms(t *testing.T) {
 			c := newCluster(t, kfake.EnableSASL(), kfake.Superuser(mechanism, "bridge", "secret"),
 				kfake.Superuser("PLAIN", "reader", "r"))
 			s := openSink(t, c, func(c *kafka.Config) {
-				c.SASL = &kafka.SASL{Mechanism: mechanism, Username: "bridge", Password: "secret"}
+				c.Connection.SASL = &kafka.SASL{Mechanism: mechanism, Username: "bridge", Password: "secret"}
 			})
 			publish(t, s, podEvents("web", 1, 3)...)
 			if got := readAll(t, c, podsTopic,
@@ -164,7 +165,7 @@ func TestSASLMechanisms(t *testing.T) {
 				t.Errorf("%d records", len(got))
 			}
 			wrong := newSink(t, c, func(c *kafka.Config) {
-				c.SASL = &kafka.SASL{Mechanism: mechanism, Username: "bridge", Password: "guess"}
+				c.Connection.SASL = &kafka.SASL{Mechanism: mechanism, Username: "bridge", Password: "guess"}
 			})
 			requireOpenError(t, wrong, c.ListenAddrs()[0], "check the sink's user name and "+
 				"password")
@@ -175,7 +176,7 @@ func TestSASLMechanisms(t *testing.T) {
 func TestUnsupportedSASLMechanism(t *testing.T) {
 	c := newCluster(t, kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-256", "bridge", "secret"))
 	s := newSink(t, c, func(c *kafka.Config) {
-		c.SASL = &kafka.SASL{Mechanism: "OAUTHBEARER", Token: func(context.Context) (string,
+		c.Connection.SASL = &kafka.SASL{Mechanism: "OAUTHBEARER", Token: func(context.Context) (string,
 			error,
 		) {
 			return "t", nil
@@ -191,7 +192,9 @@ func TestTokenRotation(t *testing.T) {
 	fakeBearer(c, &said)
 	n := new(network)
 	s := newSink(t, c, n.use,
-		func(c *kafka.Config) { c.SASL = &kafka.SASL{Mechanism: "OAUTHBEARER", TokenFile: file} })
+		func(c *kafka.Config) {
+			c.Connection.SASL = &kafka.SASL{Mechanism: "OAUTHBEARER", TokenFile: file}
+		})
 	requireOpenError(t, s, file)
 	for i := range 2 {
 		if err := os.WriteFile(file, fmt.Appendf(nil, "token-%d\n", i), 0o600); err != nil {
@@ -214,7 +217,7 @@ func TestSASLExtensions(t *testing.T) {
 	var said []string
 	fakeBearer(c, &said)
 	s := newSink(t, c, func(c *kafka.Config) {
-		c.SASL = &kafka.SASL{
+		c.Connection.SASL = &kafka.SASL{
 			Mechanism: "OAUTHBEARER", Token: func(context.Context) (string, error) { return "t", nil },
 			Extensions: []string{"logicalCluster=lkc-1", "identityPoolId=pool-1"},
 		}
@@ -254,7 +257,7 @@ func TestRefusedToken(t *testing.T) {
 		return answer, nil, true
 	})
 	s := newSink(t, c, func(c *kafka.Config) {
-		c.SASL = &kafka.SASL{Mechanism: "OAUTHBEARER", Token: func(context.Context) (string,
+		c.Connection.SASL = &kafka.SASL{Mechanism: "OAUTHBEARER", Token: func(context.Context) (string,
 			error,
 		) {
 			return "old", nil
@@ -278,7 +281,7 @@ func TestSASLSessionLifetime(t *testing.T) {
 		return answer, nil, true
 	})
 	s := openSink(t, c, func(c *kafka.Config) {
-		c.SASL = &kafka.SASL{Mechanism: "PLAIN", Username: "u", Password: "p"}
+		c.Connection.SASL = &kafka.SASL{Mechanism: "PLAIN", Username: "u", Password: "p"}
 	})
 	publish(t, s, podEvents("web", 1, 1)...)
 	before := len(said)
@@ -318,8 +321,10 @@ func TestMissingRights(t *testing.T) {
 
 func TestUnreachableBrokers(t *testing.T) {
 	s, err := kafka.New(kafka.Config{
-		Brokers: []string{"127.0.0.1:1", "127.0.0.1:2"},
-		Timeout: time.Second,
+		Connection: kafka.Connection{
+			Brokers: []string{"127.0.0.1:1", "127.0.0.1:2"},
+			Timeout: time.Second,
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -339,8 +344,10 @@ func TestAnotherProtocol(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := kafka.New(kafka.Config{
-				Brokers: []string{listenAndSay(t, answer)},
-				Timeout: 2 * time.Second,
+				Connection: kafka.Connection{
+					Brokers: []string{listenAndSay(t, answer)},
+					Timeout: 2 * time.Second,
+				},
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -385,8 +392,10 @@ func TestSilentListener(t *testing.T) {
 	}
 	defer silent.Close()
 	s, err := kafka.New(kafka.Config{
-		Brokers: []string{silent.Addr().String()},
-		Timeout: 100 * time.Millisecond,
+		Connection: kafka.Connection{
+			Brokers: []string{silent.Addr().String()},
+			Timeout: 100 * time.Millisecond,
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -396,7 +405,7 @@ func TestSilentListener(t *testing.T) {
 
 func TestCheckTimeout(t *testing.T) {
 	address := listenAndSay(t, "")
-	s, err := kafka.New(kafka.Config{Brokers: []string{address}})
+	s, err := kafka.New(kafka.Config{Connection: kafka.Connection{Brokers: []string{address}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 func (s *Sink) checkSettings(
 	ctx context.Context, c *cluster, name string, l layout,
 ) (limit, most int, err error) {
-	limit = s.config.MaxBatchBytes
+	limit = s.config.Records.MaxBatchBytes
 	settings, err := c.describe(ctx, name)
 	if err != nil {
 		s.log.Warn("can't read the topic's settings, so can't tell whether they keep what is "+
@@ -75,7 +75,7 @@ func (s *Sink) lossySettings(settings map[string]string) (found []string) {
 			found = append(found, "cleanup.policy is compact: "+lost)
 		}
 	}
-	if compacted && !s.config.Tombstones {
+	if compacted && !s.config.Records.Tombstones {
 		found = append(found, "cleanup.policy is compact: of each object's history only the last "+
 			"event is kept, and deleted objects are kept forever; "+
 			"set it to delete, or the sink's tombstones to true if the last state is all that is "+
@@ -90,7 +90,7 @@ func (s *Sink) lossySettings(settings map[string]string) (found []string) {
 
 // timeSettings returns settings that do not go with the time of events as the time of records.
 func (s *Sink) timeSettings(settings map[string]string) (found []string) {
-	if s.config.Timestamps != EventTime {
+	if s.config.Records.Timestamps != EventTime {
 		return nil
 	}
 	if settings["message.timestamp.type"] == "LogAppendTime" {

@@ -88,7 +88,7 @@ func (s *Sink) resolveTopic(ctx context.Context, name string) (*topic, error) {
 	if c == nil {
 		return nil, asReconnect(errNotOpen)
 	}
-	if most := s.config.MaxTopics; len(s.inUse()) >= most {
+	if most := s.config.Topics.Max; len(s.inUse()) >= most {
 		return nil, asRefused(fmt.Errorf("topic %q: events go to %d topics already; route by "+
 			"fields with fewer values, or raise maxTopics", name, most))
 	}
@@ -151,10 +151,10 @@ func (s *Sink) findTopic(ctx context.Context, c *cluster, name string) (layout, 
 	if !errors.Is(err, kafkago.UnknownTopicOrPartition) {
 		return l, err
 	}
-	if s.config.CreateTopics == nil {
+	if s.config.Topics.Create == nil {
 		return layout{}, &noTopicError{name}
 	}
-	if err := c.create(ctx, name, s.config.CreateTopics); err != nil {
+	if err := c.create(ctx, name, s.config.Topics.Create); err != nil {
 		return layout{}, fmt.Errorf("create topic %q: %w", name,
 			needing("Create on the topic", err))
 	}
@@ -170,7 +170,7 @@ func (s *Sink) findTopic(ctx context.Context, c *cluster, name string) (layout, 
 // leader. The number of partitions is read and not assumed: somebody else may have created the
 // topic at the same moment, with another number.
 func (s *Sink) awaitTopic(ctx context.Context, c *cluster, name string) (layout, error) {
-	deadline := time.Now().Add(s.config.Timeout)
+	deadline := time.Now().Add(s.config.Connection.Timeout)
 	for {
 		l, err := c.refresh(ctx, name)
 		if err == nil && len(l.leaders) > 0 && !slices.Contains(l.leaders, -1) {
@@ -180,7 +180,7 @@ func (s *Sink) awaitTopic(ctx context.Context, c *cluster, name string) (layout,
 			return l, err
 		}
 		if time.Now().After(deadline) {
-			return l, fmt.Errorf("it is not there after %v: %w", s.config.Timeout,
+			return l, fmt.Errorf("it is not there after %v: %w", s.config.Connection.Timeout,
 				errors.Join(err, errNoLeader))
 		}
 		if ratelimit.Sleep(ctx, 100*time.Millisecond) != nil {
@@ -195,7 +195,9 @@ func (s *Sink) checkTopics(ctx context.Context) error {
 	for _, t := range s.inUse() {
 		s.recheckTopic(ctx, t)
 	}
-	for _, template := range []*event.Template{s.config.Topic, s.config.DeadLetterTopic} {
+	for _, template := range []*event.Template{
+		s.config.Topics.Events, s.config.Topics.DeadLetters,
+	} {
 		if template == nil {
 			continue
 		}

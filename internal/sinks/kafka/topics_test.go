@@ -53,7 +53,7 @@ func TestTopicCreatedLater(t *testing.T) {
 func TestCreateTopics(t *testing.T) {
 	c := newCluster(t, kfake.NumBrokers(3))
 	s := openSink(t, c, func(c *kafka.Config) {
-		c.CreateTopics = &kafka.CreateTopics{
+		c.Topics.Create = &kafka.CreateTopics{
 			Partitions: 7, ReplicationFactor: 3,
 			Config: map[string]string{"retention.ms": "1234567"},
 		}
@@ -78,8 +78,8 @@ func TestManyTopics(t *testing.T) {
 	}
 	t.Run("beyond the bound events are refused", func(t *testing.T) {
 		s := openSink(t, newCluster(t), func(c *kafka.Config) {
-			c.CreateTopics = &kafka.CreateTopics{Partitions: 1, ReplicationFactor: 1}
-			c.MaxTopics = 3
+			c.Topics.Create = &kafka.CreateTopics{Partitions: 1, ReplicationFactor: 1}
+			c.Topics.Max = 3
 		})
 		for i := range 5 {
 			_, err := s.Lane(t.Context(), of(fmt.Sprint("r", i)))
@@ -94,7 +94,7 @@ func TestManyTopics(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var virtual kfake.VirtualNetwork
 			c := newCluster(t, kfake.ListenFn(virtual.Listen))
-			s := openSink(t, c, func(c *kafka.Config) { c.Dial = virtual.DialContext })
+			s := openSink(t, c, func(c *kafka.Config) { c.Connection.Dial = virtual.DialContext })
 			for _, resource := range []string{"one", "two"} {
 				_, _ = s.Lane(t.Context(), of(resource))
 			}
@@ -110,8 +110,7 @@ func TestManyTopics(t *testing.T) {
 
 func TestOpenChecksTopic(t *testing.T) {
 	s := newSink(t, newCluster(t), func(c *kafka.Config) {
-		c.Topic, c.Cluster = mustTemplate(t,
-			"all.{cluster}"), "test"
+		c.Topics.Events, c.Cluster = mustTemplate(t, "all.{cluster}"), "test"
 	})
 	err := s.Open(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "no topic all.test") {
@@ -155,7 +154,7 @@ func TestTopicGrownBetweenRuns(t *testing.T) {
 				reg, log = prometheus.NewRegistry(), new(strings.Builder)
 				more = append(more, logTo(log), func(c *kafka.Config) {
 					if c.Registerer = reg; constant {
-						c.Topic = mustTemplate(t, podsTopic)
+						c.Topics.Events = mustTemplate(t, podsTopic)
 					}
 				})
 				s = openSink(t, c, more...)
@@ -181,7 +180,7 @@ func TestTopicGrownBetweenRuns(t *testing.T) {
 			}
 
 			used, lanes, reg, log := run(position,
-				func(c *kafka.Config) { c.NewPartitions = kafka.UsePartitions })
+				func(c *kafka.Config) { c.Topics.NewPartitions = kafka.UsePartitions })
 			if got := metric(t, reg, "bridge_kafka_unused_partitions", ""); slices.Equal(lanes,
 				before) || got != 0 || !strings.Contains(log.String(), "another partition") {
 				t.Errorf("lanes %v, %v unused partitions; log %s", lanes, got, log)
@@ -286,7 +285,7 @@ func TestLossySettings(t *testing.T) {
 			t.Fatal(err)
 		}
 		var log strings.Builder
-		s := openSink(t, c, logTo(&log), func(c *kafka.Config) { c.Tombstones = tombstones })
+		s := openSink(t, c, logTo(&log), func(c *kafka.Config) { c.Records.Tombstones = tombstones })
 		e := podEvent("web", 1)
 		e.Resource = "jobs"
 		if _, err := s.Lane(t.Context(), e); err != nil {
@@ -331,7 +330,8 @@ func TestTimeSettings(t *testing.T) {
 				t.Fatal(err)
 			}
 			var log strings.Builder
-			s := openSink(t, cluster, logTo(&log), func(cfg *kafka.Config) { cfg.Timestamps = c.timestamps })
+			s := openSink(t, cluster, logTo(&log),
+				func(cfg *kafka.Config) { cfg.Records.Timestamps = c.timestamps })
 			e := podEvent("web", 1)
 			e.Resource = "jobs"
 			if _, err := s.Lane(t.Context(), e); err != nil {
@@ -357,7 +357,8 @@ func TestLostByCompaction(t *testing.T) {
 		}
 		var log strings.Builder
 		s := openSink(t, c, logTo(&log), func(c *kafka.Config) {
-			c.Tombstones, c.LostByCompaction = true, func() string { return "of informer a: everything" }
+			c.Records.Tombstones = true
+			c.LostByCompaction = func() string { return "of informer a: everything" }
 		})
 		e := podEvent("web", 1)
 		e.Resource = "jobs"
@@ -374,8 +375,7 @@ func TestLostByCompaction(t *testing.T) {
 func TestDeadLetter(t *testing.T) {
 	c := newCluster(t, kfake.SeedTopics(1, "dead"))
 	s := openSink(t, c, func(c *kafka.Config) {
-		c.DeadLetterTopic, c.Tombstones = mustTemplate(t,
-			"dead"), true
+		c.Topics.DeadLetters, c.Records.Tombstones = mustTemplate(t, "dead"), true
 	})
 	e := podEvent("web", 1)
 	e.Op = event.Deleted
@@ -411,17 +411,24 @@ func TestNoDeadLetterTopic(t *testing.T) {
 
 func TestConfigProblems(t *testing.T) {
 	_, err := kafka.New(kafka.Config{
-		Brokers: []string{"no-port"}, Compression: "rar", Encoding: "xml",
-		Timestamps: "never", MaxBatchBytes: -1,
-		SASL: &kafka.SASL{Mechanism: "GSSAPI"}, Topic: mustTemplate(t,
-			"k8s/{name}"), DeadLetterTopic: mustTemplate(t, "dead letters"),
+		Connection: kafka.Connection{
+			Brokers: []string{"no-port"}, SASL: &kafka.SASL{Mechanism: "GSSAPI"}, Timeout: -1,
+		},
+		Topics: kafka.Topics{
+			Events: mustTemplate(t, "k8s/{name}"), DeadLetters: mustTemplate(t, "dead letters"),
+			NewPartitions: "some",
+		},
+		Records: kafka.Records{
+			Compression: "rar", Encoding: "xml", Timestamps: "never", MaxBatchBytes: -1,
+		},
+		Concurrency: -1,
 	})
 	if err == nil {
 		t.Fatal("New took it")
 	}
 	for _, want := range []string{
-		"no-port", "rar", "xml", "never", "max batch bytes",
-		"GSSAPI", "k8s/{name}", "dead letters",
+		"no-port", "GSSAPI", "timeout", "k8s/{name}", "dead letters", "newPartitions",
+		"rar", "xml", "never", "max batch bytes", "concurrency",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not mention %s: %v", want, err)

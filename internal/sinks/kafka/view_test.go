@@ -15,8 +15,8 @@ import (
 )
 
 func asView(c *kafka.Config) {
-	c.View, c.Tombstones = true, true
-	c.CreateTopics = &kafka.CreateTopics{
+	c.View, c.Records.Tombstones = true, true
+	c.Topics.Create = &kafka.CreateTopics{
 		Partitions: 2, ReplicationFactor: 1, Config: map[string]string{"cleanup.policy": "compact"},
 	}
 }
@@ -71,7 +71,7 @@ func TestView(t *testing.T) {
 		t.Run(encoding, func(t *testing.T) {
 			change := func(c *kafka.Config) {
 				asView(c)
-				c.Encoding = encoding
+				c.Records.Encoding = encoding
 				c.Informers = func() []string { return []string{"workloads", "batch"} }
 			}
 			c, err := kfake.NewCluster(kfake.NumBrokers(1))
