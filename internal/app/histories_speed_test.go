@@ -47,7 +47,7 @@ func speedServer(t *testing.T) (url string) {
 
 func speedSink(t *testing.T, url string) sinks.Sink {
 	t.Helper()
-	s, err := nats.New(nats.Config{URL: url, Cluster: "prod"})
+	s, err := nats.New(nats.Config{Connection: nats.Connection{URL: url}, Cluster: "prod"})
 	testkit.OK(t, err)
 	testkit.OK(t, s.Open(t.Context()))
 	t.Cleanup(func() { testkit.OK(t, s.Close()) })

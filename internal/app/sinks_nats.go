@@ -43,12 +43,16 @@ func (k natsKind) make(m *sinkMaker, log *slog.Logger) (sinks.Sink, service, err
 		return nil, nil, errors.Join(err, tlsErr)
 	}
 	sink, err := nats.New(nats.Config{
-		URL: serverList(n), Name: "bridge " + m.cluster + "/" + c.Name, Sink: c.Name, Informers: m.feeds.of(c.Name), Owners: m.feeds.streamOwners(),
-		Mode: n.Mode, Bucket: n.Bucket, Encoding: c.Encoding, Cluster: m.cluster,
+		Connection: nats.Connection{
+			URL: serverList(n), Name: "bridge " + m.cluster + "/" + c.Name,
+			Auth: auth, TLS: natsTLS(n),
+			Domain: n.Domain, APIPrefix: n.APIPrefix, InboxPrefix: n.InboxPrefix,
+		},
+		Sink: c.Name, Cluster: m.cluster,
+		Mode: n.Mode, Bucket: n.Bucket, Encoding: c.Encoding,
 		Subject: n.Subject, DeadLetter: n.DeadLetterSubject,
-		Stream: natsStream(n), Objects: natsObjects(n), Domain: n.Domain, APIPrefix: n.APIPrefix,
-		InboxPrefix: n.InboxPrefix,
-		Auth:        auth, TLS: natsTLS(n), Fence: m.replicas.fence(),
+		Stream: natsStream(n), Objects: natsObjects(n),
+		Informers: m.feeds.of(c.Name), Owners: m.feeds.streamOwners(), Fence: m.replicas.fence(),
 		Log: log, Metrics: m.registry,
 	})
 	if err != nil || !n.Embedded {

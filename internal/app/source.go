@@ -103,7 +103,7 @@ func fromNATS(cfg *source.Config, n *config.NATS, o *SourceOptions) error {
 	if n.Embedded {
 		auth.TokenFile = embeddedTokenFile(n, o.Config.State.Dir)
 	}
-	cfg.NATS = nats.Config{
+	cfg.NATS = nats.Connection{
 		Name: o.Client, Domain: n.Domain, APIPrefix: n.APIPrefix, InboxPrefix: n.InboxPrefix,
 		Auth: auth, TLS: natsTLS(n),
 	}

@@ -88,7 +88,7 @@ func (r *natsRig) serve() {
 func (r *natsRig) run(oversize []publisher.Oversize, change func(*nats.Config)) (end func()) {
 	r.t.Helper()
 	log := slog.New(slog.NewTextHandler(r.t.Output(), nil))
-	cfg := nats.Config{URL: r.url, Cluster: "test", Log: log}
+	cfg := nats.Config{Connection: nats.Connection{URL: r.url}, Cluster: "test", Log: log}
 	if change != nil {
 		change(&cfg)
 	}
@@ -102,7 +102,7 @@ func (r *natsRig) run(oversize []publisher.Oversize, change func(*nats.Config)) 
 		Oversize: oversize, Retry: retry, Keep: r.keep, DeadLetterWait: time.Second,
 	}}}
 	for _, also := range r.also {
-		cfg.URL = also.url
+		cfg.Connection.URL = also.url
 		sink, err := nats.New(cfg)
 		ok(r.t, err)
 		bindings = append(bindings, pipeline.Binding{Sink: also.url})

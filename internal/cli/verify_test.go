@@ -122,7 +122,12 @@ func watchPeak(cmd *exec.Cmd) (end func() int64) {
 // not take a planted repeat for one.
 func storeEvents(t *testing.T, url string, events []event.Event) {
 	t.Helper()
-	sink, err := nats.New(nats.Config{URL: url, Cluster: "prod", Stream: nats.Stream{Storage: "memory", Compression: "none", Duplicates: 100 * time.Millisecond}})
+	sink, err := nats.New(nats.Config{
+		Connection: nats.Connection{URL: url}, Cluster: "prod",
+		Stream: nats.Stream{
+			Storage: "memory", Compression: "none", Duplicates: 100 * time.Millisecond,
+		},
+	})
 	testkit.OK(t, err)
 	testkit.OK(t, sink.Open(t.Context()))
 	defer sink.Close()

@@ -50,7 +50,9 @@ func run(t *testing.T, cfg natsserver.Config) (e *natsserver.Server, stop func()
 
 func openSink(t testing.TB, url string) *nats.Sink {
 	t.Helper()
-	sink, err := nats.New(nats.Config{URL: url, Cluster: sinktest.Cluster})
+	sink, err := nats.New(nats.Config{
+		Connection: nats.Connection{URL: url}, Cluster: sinktest.Cluster,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -81,7 +81,7 @@ type Config struct {
 	// file, "-" for Stdin.
 	From string
 	// NATS and Kafka have what is needed to connect; From has the servers.
-	NATS  nats.Config
+	NATS  nats.Connection
 	Kafka kafka.Connection
 	Stdin Input
 	// Subject is what is read of a stream, "" for all of it; it may have wildcards. Where From

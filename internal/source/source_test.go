@@ -126,7 +126,10 @@ func natsServer(t *testing.T, change ...func(*server.Options)) *server.Server {
 
 func natsSink(t *testing.T, url string, change ...func(*nats.Config)) sinks.Sink {
 	t.Helper()
-	c := nats.Config{URL: url, Cluster: "prod", Stream: nats.Stream{Storage: "memory", Compression: "none"}}
+	c := nats.Config{
+		Connection: nats.Connection{URL: url}, Cluster: "prod",
+		Stream: nats.Stream{Storage: "memory", Compression: "none"},
+	}
 	for _, f := range change {
 		f(&c)
 	}
@@ -495,8 +498,11 @@ func TestRights(t *testing.T) {
 			}
 		})
 		user := func(name string) nats.Auth { return nats.Auth{User: name, Password: "right"} }
-		publish(t, natsSink(t, s.ClientURL(), func(c *nats.Config) { c.Auth = user("bridge") }), events)
-		allRead(t, source.Config{From: s.ClientURL() + "/K8S", NATS: nats.Config{Auth: user("reader")}})
+		bridge := func(c *nats.Config) { c.Connection.Auth = user("bridge") }
+		publish(t, natsSink(t, s.ClientURL(), bridge), events)
+		allRead(t, source.Config{
+			From: s.ClientURL() + "/K8S", NATS: nats.Connection{Auth: user("reader")},
+		})
 	})
 	t.Run("Kafka", func(t *testing.T) {
 		var acls []kfake.ACL
@@ -555,10 +561,13 @@ func TestSubject(t *testing.T) {
 			}})
 		}
 	})
-	as := func(user string) nats.Config { return nats.Config{Auth: nats.Auth{User: user, Password: "right"}} }
+	as := func(user string) nats.Connection {
+		return nats.Connection{Auth: nats.Auth{User: user, Password: "right"}}
+	}
 	events := testkit.Events(t, 5, 20, 6)
 	letters := deadLetters(t, natsSink(t, s.ClientURL(), func(c *nats.Config) {
-		c.Auth, c.Sink = as("bridge").Auth, "a/again/X" // the id is as of one that was sent again
+		c.Connection.Auth = as("bridge").Auth
+		c.Sink = "a/again/X" // the id is as of one that was sent again
 	}), events)
 	var places []source.Place
 	read := func(cfg source.Config) (ids []string) {

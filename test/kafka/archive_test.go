@@ -38,7 +38,7 @@ func TestArchive(t *testing.T) {
 		k.Cluster, k.Topics.Events = "test", template(t, prefix+"{cluster}.{resource}")
 	})
 	p.beside = func() []bridge.SinkConfig {
-		stream, err := nats.New(nats.Config{URL: server, Cluster: "test"})
+		stream, err := nats.New(nats.Config{Connection: nats.Connection{URL: server}, Cluster: "test"})
 		must(t, err)
 		kept, err := keptsink.New(keptsink.Config{Dir: inProcess})
 		must(t, err)

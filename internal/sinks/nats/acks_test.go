@@ -233,7 +233,7 @@ func TestPublishWithoutOpen(t *testing.T) {
 func TestMissingAckReason(t *testing.T) {
 	ts := newTestServer(t, withUser("bridge", "secret", denyPublish("k8s.>")))
 	sink := ts.openSink(unmanaged, ackTimeout(300*time.Millisecond), func(c *nats.Config) {
-		c.Auth = nats.Auth{User: "bridge", Password: "secret"}
+		c.Connection.Auth = nats.Auth{User: "bridge", Password: "secret"}
 	})
 	err := call(t, sink, ev("a", 1))[0].Err
 	wantClass(t, err, sinks.Retry)

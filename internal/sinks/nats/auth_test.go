@@ -61,7 +61,7 @@ func TestAuth(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ts := newTestServer(t, c.server)
-			sink := ts.openSink(func(cfg *nats.Config) { cfg.Auth = c.auth })
+			sink := ts.openSink(func(cfg *nats.Config) { cfg.Connection.Auth = c.auth })
 			mustStore(t, sink, ev("a", 1))
 
 			err := ts.newSink().Open(t.Context())
@@ -74,10 +74,12 @@ func TestMissingCredentialsFile(t *testing.T) {
 	ts := newTestServer(t)
 	missing := filepath.Join(t.TempDir(), "missing")
 	for name, change := range map[string]func(*nats.Config){
-		"creds":       func(c *nats.Config) { c.Auth.CredsFile = missing },
-		"nkey":        func(c *nats.Config) { c.Auth.NKeyFile = missing },
-		"CA":          func(c *nats.Config) { c.TLS.CAFile = missing },
-		"certificate": func(c *nats.Config) { c.TLS.CertFile, c.TLS.KeyFile = missing, missing },
+		"creds": func(c *nats.Config) { c.Connection.Auth.CredsFile = missing },
+		"nkey":  func(c *nats.Config) { c.Connection.Auth.NKeyFile = missing },
+		"CA":    func(c *nats.Config) { c.Connection.TLS.CAFile = missing },
+		"certificate": func(c *nats.Config) {
+			c.Connection.TLS = nats.TLS{CertFile: missing, KeyFile: missing}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := ts.newSink(change).Open(t.Context())
@@ -90,8 +92,12 @@ func TestMissingCredentialsFile(t *testing.T) {
 }
 
 func TestPasswordsInErrors(t *testing.T) {
-	sink,
-		err := nats.New(nats.Config{URL: "nats://bridge:s3cret@127.0.0.1:1,nats://t0ken@127.0.0.1:1", Cluster: "test"})
+	sink, err := nats.New(nats.Config{
+		Connection: nats.Connection{
+			URL: "nats://bridge:s3cret@127.0.0.1:1,nats://t0ken@127.0.0.1:1",
+		},
+		Cluster: "test",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

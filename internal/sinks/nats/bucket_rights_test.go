@@ -21,9 +21,10 @@ func TestBucketRights(t *testing.T) {
 	var log testkit.Buffer
 	open := func() *nats.Sink {
 		return ts.openSink(inBucket, func(c *nats.Config) {
-			c.Auth, c.InboxPrefix = nats.Auth{User: "bridge", Password: "secret"}, "_bridge"
+			c.Connection.Auth = nats.Auth{User: "bridge", Password: "secret"}
+			c.Connection.InboxPrefix = "_bridge"
 			c.Log = slog.New(slog.NewTextHandler(&log, nil))
-			c.ConnectTimeout, c.AckTimeout = time.Second, time.Second
+			c.Connection.Timeout, c.AckTimeout = time.Second, time.Second
 		})
 	}
 	first := open()

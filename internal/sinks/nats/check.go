@@ -16,7 +16,8 @@ import (
 func (s *Sink) Check(ctx context.Context) (connect, stream error) {
 	conn, err := s.connect(ctx)
 	if err != nil {
-		return classified(fmt.Errorf("connect to NATS at %s: %w", redactURLs(s.cfg.URL), err)), nil
+		return classified(fmt.Errorf("connect to NATS at %s: %w", s.cfg.Connection.redactedURL(),
+			err)), nil
 	}
 	defer s.disconnect(conn)
 	url := conn.ConnectedUrlRedacted()
@@ -35,7 +36,7 @@ func (s *Sink) Check(ctx context.Context) (connect, stream error) {
 
 // checkExisting is ensureStream without creating anything.
 func (s *Sink) checkExisting(ctx context.Context, conn *nats.Conn) error {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.ConnectTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Connection.Timeout)
 	defer cancel()
 	js, err := s.jetStream(conn)
 	if err != nil {

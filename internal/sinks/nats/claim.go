@@ -31,7 +31,7 @@ func (s *Sink) ensureObjects(ctx context.Context, conn *nats.Conn) error {
 	if bucket == "" {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.ConnectTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Connection.Timeout)
 	defer cancel()
 	js, err := s.jetStream(conn)
 	if err != nil {
@@ -114,7 +114,7 @@ func (s *Sink) Claim(ctx context.Context, e *event.Event) (dataref string, err e
 
 // isKept reports whether the bucket has the payload already, of an earlier attempt.
 func (s *Sink) isKept(ctx context.Context, name string, sum [sha256.Size]byte) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.ConnectTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Connection.Timeout)
 	defer cancel()
 	info, err := s.objects.GetInfo(ctx, name)
 	if errors.Is(err, jetstream.ErrObjectNotFound) {

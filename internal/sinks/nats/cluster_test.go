@@ -65,7 +65,7 @@ type faultyCluster struct {
 func newFaultyCluster(t *testing.T) *faultyCluster {
 	c := &faultyCluster{t: t, servers: newTestCluster(t), metrics: prometheus.NewRegistry()}
 	c.sink = newSinkOver(t, c.urls(), ackTimeout(2*time.Second), func(cfg *nats.Config) {
-		cfg.ConnectTimeout, cfg.Metrics = patience, c.metrics
+		cfg.Connection.Timeout, cfg.Metrics = patience, c.metrics
 	})
 	return c
 }

@@ -32,78 +32,85 @@ const DefaultSubject = "k8s.{cluster}.{group}.{version}.{resource}.{namespace}.{
 
 // Config of a Sink. Zero values mean the documented default.
 type Config struct {
-	// URL of the servers, comma-separated. Default nats://127.0.0.1:4222.
-	URL string
-	// Name of the connection, as the server's monitoring shows it. Default "bridge".
-	Name string
+	Connection Connection
+
 	// Sink is the sink's own name. It distinguishes its dead letters and its fence from those of
 	// other sinks that share a stream with it, and must not change from process to process.
 	// Letters, digits and dashes. Default "nats".
 	Sink string
-	// Informers returns the current informers of the sink; it may be called concurrently. Two sinks
-	// that get events of one informer can't share a stream: the server would drop the second one's
-	// as duplicates. With this and Owners given, such a sink is not opened; Mode Core and Manage
-	// Off are not checked. nil: not known.
-	Informers func() []string
-	// Owners has the streams of all sinks of the process; they share it. nil: this is the only
-	// sink.
-	Owners *StreamOwners
-	// Mode is JetStream (default), Core or KV.
-	Mode string
-	// Bucket is the name of the key-value bucket, with Mode KV. Stream says how it is stored;
-	// Subject, DeadLetter and what else is stored follow from the mode.
-	Bucket string
-	// Encoding is Binary (default) or Structured.
-	Encoding string
 	// Cluster is the value of {cluster} in the subjects of the stream. Required when Subject names
 	// it.
 	Cluster string
+
+	// Mode is JetStream (default), Core or KV.
+	Mode string
+	// Bucket is the name of the key-value bucket. Used with Mode KV only. Subject, DeadLetter, and
+	// of Stream the Name, Subjects, MaxAge and MaxMsgsPerSubject then follow from the mode; the
+	// rest of Stream says how the bucket is stored.
+	Bucket string
+	// Encoding is Binary (default) or Structured.
+	Encoding string
 	// Subject is a template of the subject. Default DefaultSubject.
 	Subject string
 	// DeadLetter is a template of the subject for refused messages, or NoDeadLetter. Default: the
-	// constant beginning of Subject followed by _deadletter.{resource}.{op}; no field can give that
-	// token, so it meets no event.
+	// constant beginning of Subject followed by _deadletter.{resource}.{op}. No field can produce
+	// that token, so no event has such a subject.
 	DeadLetter string
-	// Stream is which stream holds the subjects. Not used with Mode Core.
+	// Stream is the stream that stores the subjects. Not used with Mode Core.
 	Stream Stream
 	// Objects is where Claim stores payloads that are too large for a message. Not used with Mode
 	// Core.
 	Objects Objects
-	// Domain is the JetStream domain, for a stream behind a leaf node. Default none.
-	Domain string
-	// APIPrefix of the JetStream API's subjects, for streams of another account that exports them,
-	// in place of Domain. Default "$JS.API".
-	APIPrefix string
-	// InboxPrefix of the reply subjects of acks, for accounts with restricted permissions. Default
-	// "_INBOX".
-	InboxPrefix string
 
-	// AckTimeout is how long a message may stay without an answer, from when the last of its call
-	// was written. It also bounds a write to a connection that accepts nothing. Default 5s.
-	AckTimeout time.Duration
-	// ConnectTimeout is for one attempt to connect, and for each request to the JetStream API.
+	// AckTimeout is how long a message may stay without an answer. It begins when the last message
+	// of the Publish call was written. It also bounds a write to a connection that accepts nothing.
 	// Default 5s.
-	ConnectTimeout time.Duration
+	AckTimeout time.Duration
 	// Limits of a Publish call. Default those of sinks.Limits.
 	Limits sinks.Limits
 
-	// Fence fences processes that published before this one; only with JetStream, and a stream that
-	// is managed or verified. nil: there are none.
+	// Informers returns the current informers of the sink; nil: not known. It may be called
+	// concurrently. Two sinks that get events of one informer can't share a stream: the server
+	// would drop the second one's as duplicates. With Informers and Owners given, Open refuses such
+	// a sink, except with Mode Core and with Manage Off.
+	Informers func() []string
+	// Owners has the streams of all sinks of the process, which share it. nil: this is the only
+	// sink.
+	Owners *StreamOwners
+	// Fence fences processes that published before this one. Used only with JetStream, and a stream
+	// that is managed or verified. nil: there are no such processes.
 	Fence *Fence
-
-	// Auth is how the sink authenticates. Default: it does not.
-	Auth Auth
-	// TLS of the connection. Default: as the scheme of URL and the server ask for, with the
-	// system's CAs.
-	TLS TLS
-
 	// Log gets state changes and what an operator can act on. Default: nothing is logged.
 	Log *slog.Logger
 	// Metrics are registered here. nil: nowhere.
 	Metrics prometheus.Registerer
 }
 
-// Auth is how the sink authenticates: by one of its ways, or none.
+// Connection says where the servers are and how to connect to them and to their JetStream API. A
+// reader needs nothing else. Zero values mean the documented default.
+type Connection struct {
+	// URL of the servers, comma-separated. Default nats://127.0.0.1:4222.
+	URL string
+	// Name of the connection, as the server's monitoring shows it. Default "bridge".
+	Name string
+	// Auth is how the connection authenticates. Default: it does not.
+	Auth Auth
+	// TLS of the connection. Default: as the scheme of URL and the server ask for, with the
+	// system's CAs.
+	TLS TLS
+	// Timeout of one attempt to connect, and of each request to the JetStream API. Default 5s.
+	Timeout time.Duration
+	// Domain is the JetStream domain, for a stream behind a leaf node. Default none.
+	Domain string
+	// APIPrefix is the beginning of the JetStream API's subjects, for streams of another account
+	// that exports them. Not used with Domain. Default "$JS.API".
+	APIPrefix string
+	// InboxPrefix is the beginning of the subjects of answers, for accounts with restricted
+	// permissions. Default "_INBOX".
+	InboxPrefix string
+}
+
+// Auth is how a connection authenticates: in one of these ways, or not at all.
 type Auth struct {
 	CredsFile string // user JWT and NKey seed; read again on every connect, so it may be rotated
 	NKeyFile  string // NKey seed
@@ -189,8 +196,7 @@ type Objects struct {
 }
 
 func (c Config) withDefaults() Config {
-	c.URL = cmp.Or(c.URL, "nats://127.0.0.1:4222")
-	c.Name = cmp.Or(c.Name, "bridge")
+	c.Connection = c.Connection.withDefaults()
 	c.Sink = cmp.Or(c.Sink, "nats")
 	c.Mode = cmp.Or(c.Mode, JetStream)
 	if c.Mode == KV {
@@ -201,7 +207,6 @@ func (c Config) withDefaults() Config {
 	c.Stream = c.Stream.withDefaults()
 	c.DeadLetter = cmp.Or(c.DeadLetter, DefaultDeadLetter(c.Subject, c.Stream.Name))
 	c.AckTimeout = cmp.Or(c.AckTimeout, 5*time.Second)
-	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, 5*time.Second)
 	c.Limits.Messages = cmp.Or(c.Limits.Messages, 512)
 	c.Limits.Bytes = cmp.Or(c.Limits.Bytes, 900<<10)
 	c.Limits.Concurrency = cmp.Or(c.Limits.Concurrency, 4)
@@ -209,6 +214,13 @@ func (c Config) withDefaults() Config {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
+	return c
+}
+
+func (c Connection) withDefaults() Connection {
+	c.URL = cmp.Or(c.URL, "nats://127.0.0.1:4222")
+	c.Name = cmp.Or(c.Name, "bridge")
+	c.Timeout = cmp.Or(c.Timeout, 5*time.Second)
 	return c
 }
 

@@ -26,7 +26,7 @@ func (s *Sink) connect(ctx context.Context) (*nats.Conn, error) {
 	stop := context.AfterFunc(ctx, cancel)
 	var failed atomic.Pointer[error] // the last attempt
 	options, err := s.options(func(network, address string) (net.Conn, error) {
-		conn, err := (&net.Dialer{Timeout: s.cfg.ConnectTimeout}).DialContext(life, network,
+		conn, err := (&net.Dialer{Timeout: s.cfg.Connection.Timeout}).DialContext(life, network,
 			address)
 		if err != nil {
 			failed.Store(&err)
@@ -39,11 +39,12 @@ func (s *Sink) connect(ctx context.Context) (*nats.Conn, error) {
 		return nil, err
 	}
 	closed := make(chan struct{})
-	conn, err := nats.Connect(s.cfg.URL, append(options, nats.ClosedHandler(func(conn *nats.Conn) {
+	options = append(options, nats.ClosedHandler(func(conn *nats.Conn) {
 		cancel()
 		s.connectionClosed(conn)
 		close(closed)
-	}))...)
+	}))
+	conn, err := nats.Connect(s.cfg.Connection.URL, options...)
 	if err != nil {
 		cancel()
 		if why := failed.Load(); why != nil && errors.Is(err, nats.ErrNoServers) {
@@ -64,9 +65,10 @@ func (s *Sink) connect(ctx context.Context) (*nats.Conn, error) {
 }
 
 func (s *Sink) options(dial dialFunc) ([]nats.Option, error) {
+	c := &s.cfg.Connection
 	options := []nats.Option{
-		nats.Name(s.cfg.Name),
-		nats.Timeout(s.cfg.ConnectTimeout),
+		nats.Name(c.Name),
+		nats.Timeout(c.Timeout),
 		nats.SetCustomDialer(dial),
 		// Without a connection a publish must fail, not wait in a buffer of the client: the caller
 		// sends the message again, and a buffered one would be stored behind its successors.
@@ -86,14 +88,15 @@ func (s *Sink) options(dial dialFunc) ([]nats.Option, error) {
 		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { s.outage.attemptFailed(err) }),
 		nats.ErrorHandler(s.onServerError),
 	}
-	if s.cfg.InboxPrefix != "" {
-		options = append(options, nats.CustomInboxPrefix(s.cfg.InboxPrefix))
+	if c.InboxPrefix != "" {
+		options = append(options, nats.CustomInboxPrefix(c.InboxPrefix))
 	}
-	return s.withTLS(s.withAuth(options))
+	return c.TLS.with(c.Auth.with(options))
 }
 
-func (s *Sink) withAuth(options []nats.Option) ([]nats.Option, error) {
-	switch a := s.cfg.Auth; {
+// with adds how to authenticate.
+func (a *Auth) with(options []nats.Option) ([]nats.Option, error) {
+	switch {
 	case a.CredsFile != "":
 		return append(options, nats.UserCredentials(a.CredsFile)), nil
 	case a.NKeyFile != "":
@@ -123,10 +126,9 @@ func (a *Auth) readToken() string {
 	return strings.TrimSpace(string(text))
 }
 
-// withTLS leaves the choice to URL and server when nothing is configured.
-func (s *Sink) withTLS(options []nats.Option, err error) ([]nats.Option, error) {
-	t := s.cfg.TLS
-	if err != nil || t == (TLS{}) {
+// with adds TLS. It leaves the choice to URL and server when nothing is configured.
+func (t *TLS) with(options []nats.Option, err error) ([]nats.Option, error) {
+	if err != nil || *t == (TLS{}) {
 		return options, err
 	}
 	config := &tls.Config{
@@ -191,9 +193,9 @@ func (s *Sink) onServerError(_ *nats.Conn, _ *nats.Subscription, err error) {
 	s.log.Warn("the server or the connection reports an error", "err", err)
 }
 
-// redactURLs removes passwords and tokens from a list of URLs, for errors and logs.
-func redactURLs(list string) string {
-	urls := strings.Split(list, ",")
+// redactedURL is the URL without passwords and tokens, for errors and logs.
+func (c *Connection) redactedURL() string {
+	urls := strings.Split(c.URL, ",")
 	for i, text := range urls {
 		u, err := url.Parse(strings.TrimSpace(text))
 		switch {

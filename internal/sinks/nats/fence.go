@@ -218,7 +218,7 @@ const maxFenceRequests = 32
 func (s *Sink) readFence(
 	ctx context.Context, js jetstream.JetStream, st *stream, f *fence,
 ) ([]uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*s.cfg.ConnectTimeout)
+	ctx, cancel := context.WithTimeout(ctx, 2*s.cfg.Connection.Timeout)
 	defer cancel()
 	found, err := js.Stream(ctx, st.name)
 	if err != nil {
@@ -247,7 +247,7 @@ func (s *Sink) readFence(
 func (s *Sink) writeFence(
 	ctx context.Context, js jetstream.JetStream, f *fence, before []uint64,
 ) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*s.cfg.ConnectTimeout)
+	ctx, cancel := context.WithTimeout(ctx, 2*s.cfg.Connection.Timeout)
 	defer cancel()
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(maxFenceRequests)
@@ -282,7 +282,7 @@ func (s *Sink) supportsFence(ctx context.Context, conn *nats.Conn, f *fence) (bo
 	if err != nil {
 		return false, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.ConnectTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Connection.Timeout)
 	defer cancel()
 	m := &nats.Msg{Subject: f.subjects[0].name, Header: nats.Header{}}
 	m.Header.Set(expectedSequenceHeader, *f.subjects[0].sequence.Load())

@@ -102,8 +102,8 @@ func (ts *testServer) jetStream() jetstream.JetStream {
 func (ts *testServer) newSink(change ...func(*nats.Config)) *nats.Sink {
 	ts.t.Helper()
 	cfg := nats.Config{
-		URL: ts.url(), Cluster: sinktest.Cluster, Owners: &ts.owners,
-		Log: testLog(ts.t),
+		Connection: nats.Connection{URL: ts.url()},
+		Cluster:    sinktest.Cluster, Owners: &ts.owners, Log: testLog(ts.t),
 	}
 	for _, c := range change {
 		c(&cfg)
@@ -138,7 +138,7 @@ func (ts *testServer) reopenSink() *nats.Sink {
 
 func newSinkOver(t testing.TB, url string, change ...func(*nats.Config)) *nats.Sink {
 	t.Helper()
-	cfg := nats.Config{URL: url, Cluster: sinktest.Cluster}
+	cfg := nats.Config{Connection: nats.Connection{URL: url}, Cluster: sinktest.Cluster}
 	for _, c := range change {
 		c(&cfg)
 	}

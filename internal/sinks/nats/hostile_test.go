@@ -65,7 +65,7 @@ func newLiar(t *testing.T, target string) *liar {
 	return l
 }
 
-func (l *liar) use(c *nats.Config) { c.URL = "nats://" + l.listener.Addr().String() }
+func (l *liar) use(c *nats.Config) { c.Connection.URL = "nats://" + l.listener.Addr().String() }
 
 // Subjects of what a server says to a sink.
 var (
@@ -333,7 +333,7 @@ func lieAboutStreams(t *testing.T, lie func(message) []byte) {
 }
 
 // quick shortens the waits for a server that does not answer.
-func quick(c *nats.Config) { c.ConnectTimeout = 200 * time.Millisecond }
+func quick(c *nats.Config) { c.Connection.Timeout = 200 * time.Millisecond }
 
 // patiently repeats what may heal. What only an operator can heal is repeated by the operator.
 func patiently(t *testing.T, do func() error) {

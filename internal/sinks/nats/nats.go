@@ -87,7 +87,7 @@ func (s *Sink) Open(ctx context.Context) error {
 	}
 	conn, err := s.connect(ctx)
 	if err != nil {
-		return classified(fmt.Errorf("connect to NATS at %s: %w", redactURLs(s.cfg.URL), err))
+		return classified(fmt.Errorf("connect to NATS at %s: %w", s.cfg.Connection.redactedURL(), err))
 	}
 	url, began := conn.ConnectedUrlRedacted(), time.Now()
 	if err := s.prepare(ctx, conn); err != nil {
@@ -239,7 +239,7 @@ func (l *lastError) since(age time.Duration) error {
 // withServerError adds an error that the server reported shortly before, for example "permissions
 // violation".
 func (s *Sink) withServerError(err error) error {
-	return s.withErrorSince(s.cfg.AckTimeout+s.cfg.ConnectTimeout, err)
+	return s.withErrorSince(s.cfg.AckTimeout+s.cfg.Connection.Timeout, err)
 }
 
 // withErrorSince is withServerError for what took some time.

@@ -69,7 +69,7 @@ func (e *unreachableError) Unwrap() error { return e.err }
 // Blocked implements sinks.Blocker: a lost connection is reported also while there is nothing to
 // send.
 func (s *Sink) Blocked() error {
-	if away := s.outage.explain(nil, redactURLs(s.cfg.URL)); away != nil {
+	if away := s.outage.explain(nil, s.cfg.Connection.redactedURL()); away != nil {
 		return &sinks.Error{Class: sinks.Reconnect, Err: away}
 	}
 	return nil
@@ -79,7 +79,7 @@ func (s *Sink) Blocked() error {
 func (s *Sink) explain(batch []*sinks.Message) {
 	for _, m := range batch {
 		if m.Err != nil && sinks.Classify(m.Err) == sinks.Reconnect {
-			m.Err = s.outage.explain(m.Err, redactURLs(s.cfg.URL))
+			m.Err = s.outage.explain(m.Err, s.cfg.Connection.redactedURL())
 		}
 	}
 }

@@ -100,7 +100,7 @@ func (s *Sink) Recall(ctx context.Context, from []byte, found func(messageID str
 	if ctx.Err() != nil {
 		return stopped(ctx.Err())
 	}
-	if said := s.serverError.since(s.cfg.ConnectTimeout + s.cfg.AckTimeout); said != nil &&
+	if said := s.serverError.since(s.cfg.Connection.Timeout + s.cfg.AckTimeout); said != nil &&
 		errors.Is(said, nats.ErrPermissionViolation) {
 		s.log.Warn("the stream can't be read back without permission for consumers: what was "+
 			"sent just before a crash is sent again; "+
@@ -139,7 +139,7 @@ func (s *Sink) ranges(
 		}
 	}
 	for _, name := range names {
-		limited, cancel := context.WithTimeout(ctx, s.cfg.ConnectTimeout)
+		limited, cancel := context.WithTimeout(ctx, s.cfg.Connection.Timeout)
 		found, err := js.Stream(limited, name)
 		cancel()
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -184,7 +184,7 @@ func rangeBehind(info *jetstream.StreamInfo, saved *savedPosition) streamRange {
 func (s *Sink) namesOfStreams(
 	ctx context.Context, js jetstream.JetStream,
 ) (names []string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.ConnectTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Connection.Timeout)
 	defer cancel()
 	lister := js.StreamNames(ctx, jetstream.WithStreamListSubject(s.cfg.pattern(s.events.subject,
 		nil)))
@@ -210,7 +210,7 @@ func (s *Sink) readRange(
 		cfg.DeliverPolicy, cfg.OptStartSeq, cfg.OptStartTime = jetstream.DeliverByStartTimePolicy,
 			0, &t.since
 	}
-	limited, cancel := context.WithTimeout(ctx, s.cfg.ConnectTimeout)
+	limited, cancel := context.WithTimeout(ctx, s.cfg.Connection.Timeout)
 	consumer, err := js.OrderedConsumer(limited, t.stream, cfg)
 	cancel()
 	if err != nil {
@@ -226,7 +226,7 @@ func (s *Sink) readRange(
 	defer messages.Stop()
 	defer context.AfterFunc(ctx, messages.Stop)()
 	for {
-		m, err := messages.Next(jetstream.NextMaxWait(s.cfg.ConnectTimeout))
+		m, err := messages.Next(jetstream.NextMaxWait(s.cfg.Connection.Timeout))
 		if err != nil {
 			return err
 		}

@@ -113,8 +113,8 @@ func TestRecallOfAnotherStream(t *testing.T) {
 func TestRecallWithoutPermission(t *testing.T) {
 	ts := newTestServer(t, withUser("bridge", "secret", denyPublish("$JS.API.CONSUMER.>")))
 	sink := ts.openSink(func(c *nats.Config) {
-		c.Auth, c.ConnectTimeout = nats.Auth{User: "bridge", Password: "secret"},
-			500*time.Millisecond
+		c.Connection.Auth = nats.Auth{User: "bridge", Password: "secret"}
+		c.Connection.Timeout = 500 * time.Millisecond
 	})
 	from := sink.Position()
 	mustStore(t, sink, ev("a", 1))

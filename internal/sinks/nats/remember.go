@@ -63,7 +63,7 @@ func (s *Sink) subjectsLike(about *event.Event) []string {
 func (s *Sink) lastIs(
 	ctx context.Context, js jetstream.JetStream, name, subject string, ours func(sinks.Trace) bool,
 ) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.ConnectTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Connection.Timeout)
 	defer cancel()
 	stream, err := js.Stream(ctx, name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {

@@ -67,7 +67,7 @@ func (s *Sink) checkRepeats(ctx context.Context, batch []*sinks.Message, found [
 func (s *Sink) originOf(
 	ctx context.Context, e *event.Event, to route, st *stream, seq uint64,
 ) string {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.ConnectTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Connection.Timeout)
 	defer cancel()
 	js, err := s.jetStream(s.conn)
 	if err != nil {
@@ -173,7 +173,7 @@ func (s *Sink) resyncStreams(ctx context.Context, batch []*sinks.Message) error 
 		if err != nil {
 			return err
 		}
-		limited, cancel := context.WithTimeout(ctx, s.cfg.ConnectTimeout)
+		limited, cancel := context.WithTimeout(ctx, s.cfg.Connection.Timeout)
 		found, err := js.Stream(limited, st.name)
 		cancel()
 		if err != nil {

@@ -61,9 +61,10 @@ func live(t *testing.T, ts *testServer) error {
 	var log testkit.Buffer
 	open := func() (*nats.Sink, error) {
 		s := ts.newSink(func(c *nats.Config) {
-			c.Auth, c.InboxPrefix = nats.Auth{User: "bridge", Password: "secret"}, "_bridge"
+			c.Connection.Auth = nats.Auth{User: "bridge", Password: "secret"}
+			c.Connection.InboxPrefix = "_bridge"
 			c.Log = slog.New(slog.NewTextHandler(&log, nil))
-			c.ConnectTimeout, c.AckTimeout = 300*time.Millisecond, 300*time.Millisecond
+			c.Connection.Timeout, c.AckTimeout = 300*time.Millisecond, 300*time.Millisecond
 		})
 		t.Cleanup(func() { _ = s.Close() })
 		return s, s.Open(ctx)
@@ -135,8 +136,9 @@ func wantNamed(t *testing.T, err error, right string) {
 // asBridge makes a sink of the user that has few rights.
 func asBridge(t *testing.T, ts *testServer, change func(*nats.Config)) *nats.Sink {
 	s := ts.newSink(func(c *nats.Config) {
-		c.Auth, c.InboxPrefix = nats.Auth{User: "bridge", Password: "secret"}, "_bridge"
-		c.ConnectTimeout, c.AckTimeout = 300*time.Millisecond, 300*time.Millisecond
+		c.Connection.Auth = nats.Auth{User: "bridge", Password: "secret"}
+		c.Connection.InboxPrefix = "_bridge"
+		c.Connection.Timeout, c.AckTimeout = 300*time.Millisecond, 300*time.Millisecond
 		change(c)
 	})
 	t.Cleanup(func() { _ = s.Close() })

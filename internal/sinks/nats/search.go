@@ -69,7 +69,7 @@ func (s *Sink) searchStream(ctx context.Context, st *stream) error {
 	if err != nil {
 		return err
 	}
-	limited, cancel := context.WithTimeout(ctx, s.cfg.ConnectTimeout)
+	limited, cancel := context.WithTimeout(ctx, s.cfg.Connection.Timeout)
 	defer cancel()
 	found, err := js.Stream(limited, st.name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {

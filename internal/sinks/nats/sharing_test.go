@@ -61,8 +61,7 @@ func TestStreamOwners(t *testing.T) {
 	mustStore(t, one, ev("a", 1))
 	// The same server by another name.
 	elsewhere := func(c *nats.Config) {
-		c.URL = strings.Replace(c.URL,
-			"127.0.0.1", "localhost", 1)
+		c.Connection.URL = strings.Replace(c.Connection.URL, "127.0.0.1", "localhost", 1)
 	}
 	two := ts.newSink(both, audit, others, elsewhere)
 	t.Cleanup(func() { _ = two.Close() })

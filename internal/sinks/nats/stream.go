@@ -18,7 +18,7 @@ import (
 // ensureStream creates the stream or checks the existing one. It never changes one: a change of
 // retention or of limits deletes messages.
 func (s *Sink) ensureStream(ctx context.Context, conn *nats.Conn, wanted Stream) (*stream, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.ConnectTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Connection.Timeout)
 	defer cancel()
 	js, err := s.jetStream(conn)
 	if err != nil {
@@ -50,7 +50,7 @@ func (s *Sink) ensureStream(ctx context.Context, conn *nats.Conn, wanted Stream)
 }
 
 func (s *Sink) jetStream(conn *nats.Conn) (jetstream.JetStream, error) {
-	return API(conn, s.cfg)
+	return API(conn, s.cfg.Connection)
 }
 
 func (s *Sink) createStream(

@@ -182,8 +182,8 @@ func TestNoJetStream(t *testing.T) {
 func TestNoAPIRights(t *testing.T) {
 	ts := newTestServer(t, withUser("bridge", "secret", denyPublish("$JS.API.>")))
 	err := ts.newSink(func(c *nats.Config) {
-		c.Auth, c.ConnectTimeout = nats.Auth{User: "bridge", Password: "secret"},
-			500*time.Millisecond
+		c.Connection.Auth = nats.Auth{User: "bridge", Password: "secret"}
+		c.Connection.Timeout = 500 * time.Millisecond
 	}).Open(t.Context())
 	wantClass(t, err, sinks.Retry)
 	wantMentions(t, err, "permission for $JS.API.>", "Permissions Violation")
@@ -269,8 +269,8 @@ func TestSingleReplicaOnCluster(t *testing.T) {
 	servers := newTestCluster(t)
 	var log bytes.Buffer
 	sink := newSinkOver(t, servers[0].url(), func(c *nats.Config) {
-		c.Stream.Replicas, c.ConnectTimeout, c.Log = 1, 20*time.Second,
-			slog.New(slog.NewTextHandler(&log, nil))
+		c.Stream.Replicas, c.Connection.Timeout = 1, 20*time.Second
+		c.Log = slog.New(slog.NewTextHandler(&log, nil))
 	})
 	defer sink.Close()
 	eventually(t, "open", func() error { return sink.Open(t.Context()) })

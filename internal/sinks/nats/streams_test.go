@@ -155,7 +155,7 @@ func TestDomain(t *testing.T) {
 			Remotes:           []*server.RemoteLeafOpts{{URLs: remote}},
 		}
 	})
-	sink := hub.newSink(func(c *nats.Config) { c.Domain = "far" })
+	sink := hub.newSink(func(c *nats.Config) { c.Connection.Domain = "far" })
 	defer sink.Close()
 	eventually(t, "open", func() error { return sink.Open(t.Context()) })
 	from := sink.Position()
@@ -192,7 +192,7 @@ func TestAPIPrefix(t *testing.T) {
 	ts := newTestServer(t, func(o *server.Options) { testkit.OK(t, o.ProcessConfigFile(file)) })
 	open := func(prefix string) (*nats.Sink, error) {
 		sink := ts.newSink(func(c *nats.Config) {
-			c.Auth, c.APIPrefix = nats.Auth{User: "bridge", Password: "p"}, prefix
+			c.Connection.Auth, c.Connection.APIPrefix = nats.Auth{User: "bridge", Password: "p"}, prefix
 		})
 		t.Cleanup(func() { sink.Close() })
 		return sink, sink.Open(t.Context())

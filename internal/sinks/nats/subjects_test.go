@@ -110,7 +110,9 @@ func TestSubject(t *testing.T) {
 func TestConfigProblems(t *testing.T) {
 	_, err := nats.New(nats.Config{
 		Mode: "jetstreams", Encoding: "xml", Subject: "k8s.{nope}.x", DeadLetter: "dead letters",
-		Auth: nats.Auth{Token: "t", User: "u"}, TLS: nats.TLS{CertFile: "c"},
+		Connection: nats.Connection{
+			Auth: nats.Auth{Token: "t", User: "u"}, TLS: nats.TLS{CertFile: "c"},
+		},
 	})
 	wantMentions(t, err, "mode", "encoding", "{nope}", "deadLetter", "auth", "tls")
 

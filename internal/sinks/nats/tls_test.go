@@ -109,7 +109,7 @@ func (a *authority) server(mutual, handshakeFirst bool) func(*server.Options) {
 }
 
 func withTLS(settings nats.TLS) func(*nats.Config) {
-	return func(c *nats.Config) { c.TLS = settings }
+	return func(c *nats.Config) { c.Connection.TLS = settings }
 }
 
 func TestTLS(t *testing.T) {

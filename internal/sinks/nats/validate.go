@@ -14,7 +14,7 @@ func (c *Config) validate() (subject, deadLetter *event.Template, err error) {
 	if c.Mode == KV {
 		subject, err = event.ParseTemplate(c.Subject)
 		return subject, nil, errors.Join(err, c.validateBucket(),
-			oneOf("encoding", c.Encoding, Binary, Structured), c.Auth.validate(), c.TLS.validate(),
+			oneOf("encoding", c.Encoding, Binary, Structured), c.Connection.validate(),
 			c.Stream.validate())
 	}
 	subject, subjectErr := parseSubject("subject", c.Subject)
@@ -25,7 +25,7 @@ func (c *Config) validate() (subject, deadLetter *event.Template, err error) {
 	problems := []error{
 		oneOf("mode", c.Mode, JetStream, Core, KV),
 		oneOf("encoding", c.Encoding, Binary, Structured),
-		subjectErr, deadErr, c.Auth.validate(), c.TLS.validate(),
+		subjectErr, deadErr, c.Connection.validate(),
 	}
 	if strings.ContainsAny(c.Objects.Bucket, " \t\r\n.*>/\\") {
 		problems = append(problems, fmt.Errorf("objects.bucket %q: spaces and . * > / \\ are not "+
@@ -39,6 +39,8 @@ func (c *Config) validate() (subject, deadLetter *event.Template, err error) {
 	}
 	return subject, deadLetter, errors.Join(problems...)
 }
+
+func (c *Connection) validate() error { return errors.Join(c.Auth.validate(), c.TLS.validate()) }
 
 func (s *Stream) validate() error {
 	var name, age error

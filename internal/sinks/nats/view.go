@@ -120,7 +120,7 @@ func (s *Sink) sweep(ctx context.Context, end *sinks.Message, to route) error {
 	case ctx.Err() != nil:
 		return stopped(ctx.Err())
 	}
-	if said := s.serverError.since(s.cfg.ConnectTimeout + s.cfg.AckTimeout); said != nil &&
+	if said := s.serverError.since(s.cfg.Connection.Timeout + s.cfg.AckTimeout); said != nil &&
 		errors.Is(said, nats.ErrPermissionViolation) {
 		s.log.Warn("the bucket can't be compared with the list without permission for consumers: "+
 			"keys of objects that vanished while the bridge had no state stay; grant it",
@@ -136,7 +136,7 @@ func (s *Sink) sweepKeys(ctx context.Context, end *sinks.Message, to route) erro
 	if err != nil {
 		return err
 	}
-	limited, cancel := context.WithTimeout(ctx, s.cfg.ConnectTimeout)
+	limited, cancel := context.WithTimeout(ctx, s.cfg.Connection.Timeout)
 	found, err := js.Stream(limited, s.cfg.Stream.Name)
 	cancel()
 	if err != nil {
