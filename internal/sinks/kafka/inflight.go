@@ -57,7 +57,7 @@ func (l *lane) encodeBatch(
 	work.bytes = bytes
 	stamp(bytes, l.producer.id, l.producer.epoch, l.sequence)
 	batch := &inflightBatch{bytes: bytes, sequence: l.sequence, records: w.count}
-	if l.unverified {
+	if l.unverified() {
 		batch.setIDs(messages[:n])
 	}
 	return batch, n, nil

@@ -44,20 +44,12 @@ type lane struct {
 	sequence int32 // of the next record
 	// the offset behind our last acknowledged record; before that, the end of the log when the lane
 	// started
-	next    int64
-	target  int // size of a batch before compression
-	pending *inflightBatch
-	// ids of messages that are stored and not yet answered: their callers send them again
-	storedIDs []string
-
-	// Of a lane that resumes an earlier process's producer, or may.
-	unverified  bool      // nothing of its own was seen in the log yet
-	resumedAt   time.Time // when the lane resumed
-	verifyRange *logRange // where its first batch should lie, while that is read
-	lateRange   *logRange // where late batches are looked for
-	unread      *readback // what it has to read first; see start
-
-	storedBefore map[string]bool // ids of messages that are stored and will be sent again
+	next      int64
+	target    int // size of a batch before compression
+	pending   *inflightBatch
+	storedIDs storedIDs   // of messages that callers will send again
+	unread    *readback   // what it has to read first; see start
+	resumed   *resumption // nil unless the lane is unverified
 	// after it, the lane does not retry; zero: it retries as long as its caller waits
 	deadline time.Time
 
@@ -83,7 +75,7 @@ func (l *lane) publish(ctx context.Context, messages []*sinks.Message, enc encod
 		sinks.Fail(messages, err)
 		return
 	}
-	messages = l.skipStoredBefore(l.skipStored(messages))
+	messages = l.storedIDs.skip(messages)
 	work := l.sink.scratch.Get().(*scratch)
 	defer l.sink.scratch.Put(work)
 	for limit := len(messages); len(messages) > 0; limit = min(limit, len(messages)) {
@@ -97,7 +89,7 @@ func (l *lane) publish(ctx context.Context, messages []*sinks.Message, enc encod
 			sinks.Fail(messages[:n], nil)
 			messages, limit = messages[n:], len(messages)
 		case result == overtaken:
-			messages = l.skipStoredBefore(messages)
+			messages = l.storedIDs.skip(messages)
 			limit = len(messages)
 		case result == refused && n > 1:
 			limit = l.smaller(batch, n, err)
@@ -126,7 +118,7 @@ func (l *lane) ready(ctx context.Context) error {
 	result, err := l.send(ctx, l.pending)
 	switch result {
 	case stored:
-		l.storedIDs = append(l.storedIDs, l.pending.ids...)
+		l.storedIDs.addInOrder(l.pending.ids)
 	// its messages will be sent again: one by one, or without those that are stored
 	case refused, overtaken:
 	default:
@@ -165,57 +157,6 @@ func (l *lane) start(ctx context.Context) error {
 	l.producer, l.sequence, l.started = p, 0, true
 	l.publishPlace()
 	return nil
-}
-
-// skipStored answers the messages that are known to be stored with an earlier call's batch. They
-// come first and in order where callers send unanswered messages again before any other of the
-// lane. Dead letters have several senders, so theirs may come later.
-func (l *lane) skipStored(messages []*sinks.Message) []*sinks.Message {
-	for len(l.storedIDs) > 0 && len(messages) > 0 {
-		if l.storedIDs[0] != messages[0].Event.MessageID() {
-			l.rememberStored(l.storedIDs...)
-			l.storedIDs = nil
-			break
-		}
-		messages[0].Err = nil
-		l.storedIDs, messages = l.storedIDs[1:], messages[1:]
-	}
-	return messages
-}
-
-// maxStoredBefore bounds the ids that a lane remembers: records that others write to the topic may
-// look like its own.
-const maxStoredBefore = 100_000
-
-// rememberStored records messages that are stored, and that a caller may send again. Those beyond
-// the bound are stored twice, with the same ids.
-func (l *lane) rememberStored(ids ...string) {
-	if l.storedBefore == nil {
-		l.storedBefore = make(map[string]bool, len(ids))
-	}
-	for _, id := range ids {
-		if len(l.storedBefore) < maxStoredBefore {
-			l.storedBefore[id] = true
-		}
-	}
-}
-
-// skipStoredBefore answers the messages that are known to be stored. A message with a Run must be
-// stored again.
-func (l *lane) skipStoredBefore(messages []*sinks.Message) []*sinks.Message {
-	if len(l.storedBefore) == 0 {
-		return messages
-	}
-	left := make([]*sinks.Message, 0, len(messages))
-	for _, m := range messages {
-		if id := m.Event.MessageID(); l.storedBefore[id] && m.Event.Run == "" {
-			delete(l.storedBefore, id)
-			m.Err = nil
-		} else {
-			left = append(left, m)
-		}
-	}
-	return left
 }
 
 // unanswered is the error of messages that the lane could not settle.

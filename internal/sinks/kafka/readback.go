@@ -127,7 +127,7 @@ func (l *lane) readUnread(ctx context.Context) error {
 		}
 	}
 	resume, err := l.readBack(ctx, l.unread, func(id string) {
-		l.rememberStored(id)
+		l.storedIDs.add(id)
 		l.sink.recall.found(id)
 	})
 	switch {
@@ -137,7 +137,7 @@ func (l *lane) readUnread(ctx context.Context) error {
 		return err
 	default:
 		l.sink.log.Info("read back a partition that could not be read at the start", "lane", l.name,
-			"messages", len(l.storedBefore))
+			"messages", len(l.storedIDs.anyOrder))
 	}
 	l.unread = nil
 	l.sink.recall.partitionDone(l.topic, l.partition, resume)

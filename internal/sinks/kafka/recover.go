@@ -14,7 +14,7 @@ import (
 func (l *lane) recoverProducer(
 	ctx context.Context, batch *inflightBatch, attempt int, cause error,
 ) (outcome, error) {
-	if l.unverified {
+	if l.unverified() {
 		if result, err := l.resolveLate(ctx, batch); result != forgotten {
 			return result, errors.Join(cause, err)
 		}
@@ -23,7 +23,7 @@ func (l *lane) recoverProducer(
 		return unreachable, errors.Join(cause, err)
 	}
 	found, err := int64(-1), error(nil)
-	if l.unverified {
+	if l.unverified() {
 		// resolveLate has searched the log
 		l.sink.metrics.recoveries.With("missing").Inc()
 	} else if found, err = l.findStored(ctx, batch); err != nil {
@@ -56,7 +56,7 @@ func (l *lane) renewProducer(ctx context.Context, newID bool) error {
 		if err != nil {
 			return err
 		}
-		l.unverified = false // nobody has used this one before
+		l.resumed = nil // nobody has used this one before
 	}
 	l.producer, l.sequence = p, 0
 	l.publishPlace()

@@ -33,6 +33,30 @@ var (
 	errOtherProcess = errors.New("a batch of another process lies in the place of this one")
 )
 
+// resumption is the state of an unverified lane: it resumes an earlier process's producer, and has
+// not yet seen a batch of its own in the log. How far a range was read is kept for the next call.
+type resumption struct {
+	began time.Time
+	own   logRange // where the lane's first batch should lie, while that is read
+	late  logRange // where late batches are looked for
+}
+
+// rangeAt returns the range in which a batch at this offset lies.
+func (r *resumption) rangeAt(offset int64) *logRange {
+	if r.own.end != offset+1 {
+		r.own = logRange{from: offset, end: offset + 1}
+	}
+	return &r.own
+}
+
+// lateRange returns the range between the offsets, without what was read of it before.
+func (r *resumption) lateRange(from, end int64) *logRange {
+	r.late.from, r.late.end = max(r.late.from, from), end
+	return &r.late
+}
+
+func (l *lane) unverified() bool { return l.resumed != nil }
+
 // resume makes the lane continue at the place of an earlier process, if there is one.
 func (l *lane) resume() bool {
 	h := l.sink.recall.resumePlace(l.topic, l.partition)
@@ -40,7 +64,7 @@ func (l *lane) resume() bool {
 		return false
 	}
 	l.producer, l.sequence, l.next = producer{h.producer, h.epoch}, h.sequence, h.offset
-	l.started, l.unverified, l.resumedAt = true, true, time.Now()
+	l.started, l.resumed = true, &resumption{began: time.Now(), late: logRange{from: l.next}}
 	l.publishPlace()
 	return true
 }
@@ -57,7 +81,7 @@ func (l *lane) verify(ctx context.Context, batch *inflightBatch, offset int64) (
 	case err != nil:
 		return classify(err), err
 	case l.sameBatch(batch, b, ids):
-		l.unverified = false
+		l.resumed = nil
 		return stored, nil
 	case b.producer == l.producer.id && b.epoch >= l.producer.epoch:
 		return l.yieldTo(ctx, b, ids)
@@ -83,11 +107,8 @@ func (l *lane) batchAt(
 	if offset < 0 {
 		return batchHead{}, nil, errNotFound
 	}
-	if l.verifyRange == nil || l.verifyRange.end != offset+1 {
-		l.verifyRange = &logRange{from: offset, end: offset + 1}
-	}
-	none := true
-	err = l.read(ctx, l.verifyRange, batchVisitor{wantIDs: l.isOwn, batch: func(b batchHead,
+	own, none := l.resumed.rangeAt(offset), true
+	err = l.read(ctx, own, batchVisitor{wantIDs: l.isOwn, batch: func(b batchHead,
 		its []string,
 	) error {
 		if b.offset == offset {
@@ -96,7 +117,7 @@ func (l *lane) batchAt(
 		return nil
 	}})
 	if err == nil {
-		l.verifyRange = nil
+		*own = logRange{}
 		if none {
 			err = errNotFound
 		}
@@ -141,7 +162,7 @@ func (l *lane) resolveLate(ctx context.Context, batch *inflightBatch) (outcome, 
 		return result, err
 	case err != nil && !unreadable(err):
 		return classify(err), err
-	case err == nil && time.Since(l.resumedAt) < lateLimit:
+	case err == nil && time.Since(l.resumed.began) < lateLimit:
 		return resend, nil
 	default:
 		return forgotten, nil
@@ -156,18 +177,14 @@ func (l *lane) findLate(ctx context.Context, batch *inflightBatch) (outcome, err
 	if err != nil {
 		return forgotten, err
 	}
-	if l.lateRange == nil {
-		l.lateRange = &logRange{from: l.next}
-	}
-	l.lateRange.from, l.lateRange.end = max(l.lateRange.from, l.next), end
-	result := forgotten
-	err = l.read(ctx, l.lateRange, batchVisitor{wantIDs: l.isOwn, batch: func(b batchHead,
+	late, result := l.resumed.lateRange(l.next, end), forgotten
+	err = l.read(ctx, late, batchVisitor{wantIDs: l.isOwn, batch: func(b batchHead,
 		ids []string,
 	) (err error) {
 		switch {
 		case !l.isOwn(b) || b.epoch < l.producer.epoch || b.offset < l.next:
 		case l.sameBatch(batch, b, ids):
-			l.unverified, result = false, stored
+			l.resumed, result = nil, stored
 			l.advance(batch, b.offset)
 		default:
 			result, err = l.yieldTo(ctx, b, ids)
@@ -183,7 +200,7 @@ func (l *lane) resumeBehind(b batchHead, ids []string) {
 	for _, id := range ids {
 		l.sink.recall.found(id)
 	}
-	l.rememberStored(ids...)
+	l.storedIDs.add(ids...)
 	l.producer.epoch, l.sequence = b.epoch, sequenceAfter(b.sequence, b.records)
 	l.next = b.offset + int64(b.records)
 	l.publishPlace()

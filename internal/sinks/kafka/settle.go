@@ -49,7 +49,7 @@ func (l *lane) send(ctx context.Context, batch *inflightBatch) (result outcome, 
 // When that can't be verified now, the next call sends the same batch again: the broker knows it,
 // and answers at once.
 func (l *lane) accept(ctx context.Context, batch *inflightBatch, offset int64) (outcome, error) {
-	if l.unverified {
+	if l.unverified() {
 		batch.unknown = true
 		if result, err := l.verify(ctx, batch, offset); result != stored {
 			batch.unknown = batch.unknown && result != overtaken
