@@ -6,6 +6,9 @@ import "time"
 // listed and watched once, however many sinks it has. Two informers may select the same object; it
 // is then sent once for each.
 type Informer struct {
+	// The fields are flat because the keys are: schema.go, and the reference and the JSON Schema
+	// that are made of this struct, have one field for each key and one struct for each section.
+
 	// Name identifies the informer in events, metrics, logs and in the state directory: renaming it
 	// is a new informer, with a new snapshot. Lower-case letters, digits and dashes, beginning with
 	// a letter. Required.

@@ -7,6 +7,8 @@ import (
 
 // NATS publishes to NATS JetStream, or to core NATS.
 type NATS struct {
+	// The fields are flat because the keys are, as those of Informer.
+
 	// Servers are URLs of one or more servers of a NATS cluster: the others are found from them.
 	// With `embedded`, the one address where the embedded server listens. Credentials are better
 	// given by the keys below than in a URL.
