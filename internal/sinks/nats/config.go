@@ -137,16 +137,16 @@ const (
 	Off    = "off"    // no JetStream API is used: somebody else manages the stream
 )
 
-// Stream is what the stream must be like. An existing stream is never changed: where it differs in
-// what the promises rest on (subjects, retention, storage, replicas, duplicates window), Open fails
-// and says how.
+// Stream says what the stream must be like, and so how a missing one is created. An existing stream
+// is never changed. When it differs in what the promises depend on (subjects, retention, storage,
+// replicas, duplicates window), Open fails and reports the difference.
 type Stream struct {
-	// Name of the stream. Default "K8S". With fields in it, it is a template: each event goes to
-	// the stream of its own name, which is looked up with its first event. One stream stores in one
-	// thread of the server; several share the load.
+	// Name of the stream. Default "K8S". A name with fields is a template: it names the stream of
+	// each event, and a stream is looked up with its first event. The server stores each stream in
+	// one thread; several streams share the load.
 	Name string
-	// Max is how many streams a template may name; default 1000. It may have fields that the users
-	// of a cluster choose: each stream takes memory here and in the server.
+	// Max is how many streams a template may name; default 1000. A template may have fields that
+	// the users of a cluster choose: each stream takes memory here and in the server.
 	Max int
 	// Subjects of the stream. Default: the constant beginning of Config.Subject and everything
 	// below it, k8s.<cluster>.>; with a template as Name the subjects that Config.Subject and
@@ -161,8 +161,8 @@ type Stream struct {
 	Replicas int
 	// Storage is "file" (default) or "memory".
 	Storage string
-	// Duplicates is how long the stream remembers ids. It has to be longer than any message may be
-	// in flight; the server keeps about 200 bytes per id in memory. Default 2m.
+	// Duplicates is how long the stream remembers ids. It must be longer than a message may be in
+	// flight. The server keeps about 200 bytes per id in memory. Default 2m.
 	Duplicates time.Duration
 	// Compression is "s2" (default) or "none".
 	Compression string
@@ -178,13 +178,13 @@ type Stream struct {
 	bucket bool // the stream is a key-value bucket
 }
 
-// Placement is where a stream lies.
+// Placement says which servers hold a stream.
 type Placement struct {
 	Cluster string
 	Tags    []string
 }
 
-// Objects is a bucket of the JetStream object store. One that exists is never changed.
+// Objects is a bucket of the JetStream object store. An existing bucket is never changed.
 type Objects struct {
 	// Bucket is its name. Default none: Claim returns sinks.ErrNoClaims.
 	Bucket string
