@@ -103,10 +103,11 @@ func coreBroker(t *testing.T) *sinktest.Broker {
 		Break: ts.stop,
 		Restore: func() {
 			ts.start()
-			for !listener.IsConnected() { // what is published before nobody hears
+			// What is published before the listener is connected again, nobody hears. IsConnected is
+			// also true until the client notices that the old connection ended.
+			for !listener.IsConnected() || listener.FlushTimeout(time.Second) != nil {
 				time.Sleep(5 * time.Millisecond)
 			}
-			_ = listener.Flush()
 		},
 	}
 }
