@@ -174,6 +174,7 @@ func (i *Informer) Run(ctx context.Context) error {
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	aside, stopAside := context.WithCancel(ctx)
+	defer stopAside()
 	g.Go(func() error { return i.log.Run(aside) })
 	resync, stopResync := context.WithCancel(ctx)
 	var listening atomic.Int64
