@@ -60,17 +60,18 @@ func Archive(ctx context.Context, o ArchiveOptions) (*ArchiveReport, error) {
 	if err != nil {
 		return nil, &StartError{err}
 	}
-	a := &archiver{ArchiveOptions: o, db: db, source: cfg}
+	a := &archiver{ArchiveOptions: o, writer: db.Writer, disk: db.Maintenance, source: cfg}
 	a.report.Source, a.report.Dir = shown(cfg.From), o.Dir
 	err = a.run(ctx)
-	a.report.DiskBytes = db.DiskBytes()
+	a.report.DiskBytes = db.Maintenance.DiskBytes()
 	return &a.report, errors.Join(err, db.Close())
 }
 
 // archiver is one run of Archive.
 type archiver struct {
 	ArchiveOptions
-	db     *history.DB
+	writer *history.Writer
+	disk   history.Maintenance
 	source source.Config
 	report ArchiveReport
 	// stored is how far the archive is. Owned by the goroutine that stores.
@@ -145,7 +146,7 @@ func (a *archiver) load() error {
 	if !a.isBroker() {
 		return nil
 	}
-	text, err := a.db.Position(a.report.Source)
+	text, err := a.writer.Position(a.report.Source)
 	if err != nil || text == nil {
 		return err
 	}
@@ -189,7 +190,7 @@ func (a *archiver) read(ctx context.Context) error {
 			return err
 		}
 		if !a.caught && a.CaughtUp != nil {
-			a.report.DiskBytes = a.db.DiskBytes()
+			a.report.DiskBytes = a.disk.DiskBytes()
 			a.CaughtUp(a.report)
 		}
 		a.caught = true
@@ -297,7 +298,7 @@ func (a *archiver) store(ctx context.Context, b *archiveBatch) error {
 		}
 		positions = append(positions, history.SourcePosition{Name: a.report.Source, Position: text})
 	}
-	stored, err := a.db.Append(context.WithoutCancel(ctx), b.events, positions...)
+	stored, err := a.writer.Append(context.WithoutCancel(ctx), b.events, positions...)
 	if err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ type histories struct {
 
 // openHistory is one of them.
 type openHistory struct {
-	*history.DB
+	history *history.Questions
 	// ending ends when the history is about to close.
 	ending context.Context
 	asking sync.WaitGroup
@@ -40,12 +40,12 @@ type openHistory struct {
 var maxQuestions = max(runtime.GOMAXPROCS(0)/2, 1)
 
 // serve lets others ask a history, until end is called, which waits for those that do.
-func (h *histories) serve(db *history.DB) (end func()) {
+func (h *histories) serve(questions *history.Questions) (end func()) {
 	if h == nil {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	o := &openHistory{DB: db, ending: ctx, slots: make(chan struct{}, maxQuestions)}
+	o := &openHistory{history: questions, ending: ctx, slots: make(chan struct{}, maxQuestions)}
 	h.mu.Lock()
 	h.open = append(h.open, o)
 	h.mu.Unlock()
@@ -93,19 +93,19 @@ func (h *histories) Ask(ctx context.Context, question string, q url.Values) (any
 	if question == "state" { // it outlives this call
 		return h.state(ctx, q)
 	}
-	db, ctx, release := h.ask(ctx)
+	o, ctx, release := h.ask(ctx)
 	defer release()
-	if db == nil {
+	if o == nil {
 		if question == "resources" {
 			return resourcesReport{Resources: []string{}, Clusters: []string{}}, nil
 		}
 		return nil, noHistory()
 	}
-	if err := db.slot(ctx); err != nil {
+	if err := o.slot(ctx); err != nil {
 		return nil, err
 	}
-	defer db.free()
-	a := &asked{db: db.DB, ctx: ctx, q: q}
+	defer o.free()
+	a := &asked{history: o.history, ctx: ctx, q: q}
 	result, err := answer(a)
 	if err == nil {
 		err = ctx.Err()
@@ -146,9 +146,9 @@ func classifyAnswer(err error) error {
 
 // asked is one question.
 type asked struct {
-	db  *history.DB
-	ctx context.Context //nolint:containedctx // of one question
-	q   url.Values
+	history *history.Questions
+	ctx     context.Context //nolint:containedctx // of one question
+	q       url.Values
 }
 
 // point is a parameter that is a time or a resourceVersion; the zero point when it is left out.
@@ -178,7 +178,7 @@ func (a *asked) limit(fallback, most int) (int, error) {
 
 // cluster is the one that is meant.
 func (a *asked) cluster() (string, error) {
-	clusters := a.db.Clusters()
+	clusters := a.history.Resources.Clusters()
 	name := a.q.Get("cluster")
 	switch {
 	case name != "":
@@ -197,11 +197,11 @@ func (a *asked) find() (*history.Object, error) {
 	if !found || kind == "" || name == "" || strings.Contains(name, "/") {
 		return nil, badQuestion(errors.New("want object=KIND/NAME, as object=deploy/web&namespace=shop"))
 	}
-	units, err := a.db.Resolve(kind, a.q.Get("cluster"))
+	units, err := a.history.Resources.Resolve(kind, a.q.Get("cluster"))
 	if err != nil {
 		return nil, err
 	}
-	object, _, err := a.db.Find(units, a.q.Get("namespace"), name)
+	object, _, err := a.history.Objects.Find(units, a.q.Get("namespace"), name)
 	if err == nil && object == nil {
 		err = notFound(fmt.Errorf("the history has never seen %s %s in namespace %q", units[0].Resource, name, a.q.Get("namespace")))
 	}
@@ -247,7 +247,7 @@ type uncertainty struct {
 }
 
 func (a *asked) uncertainty(holes []*history.Mark) (u uncertainty, err error) {
-	u.Horizon, err = a.db.Horizon()
+	u.Horizon, err = a.history.Coverage.Horizon()
 	u.Incomplete = reportHoles(holes)
 	return u, err
 }
@@ -261,5 +261,5 @@ func (a *asked) units(cluster string) ([]*history.Unit, error) {
 	for _, list := range a.q["kind"] {
 		names = append(names, strings.Split(list, ",")...)
 	}
-	return a.db.Select(cluster, names)
+	return a.history.Resources.Select(cluster, names)
 }

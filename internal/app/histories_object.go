@@ -22,12 +22,12 @@ func (a *asked) existing(o *history.Object, name string) (v *history.Version, ho
 		return nil, nil, err
 	}
 	if p.IsZero() {
-		v, err = a.db.At(o, p)
+		v, err = a.history.Objects.At(o, p)
 	} else {
-		v, err = a.db.Existing(o, p)
+		v, err = a.history.Objects.Existing(o, p)
 	}
 	if err == nil && !p.IsZero() {
-		holes, err = a.db.Uncertain(o, v, p)
+		holes, err = a.history.Coverage.Uncertain(o, v, p)
 	}
 	return v, holes, err
 }
@@ -71,7 +71,7 @@ func (a *asked) diff() (any, error) {
 	}
 	var from *history.Version
 	if a.q.Get("from") == "" {
-		if from, err = a.db.VersionBefore(to); err == nil && from == nil {
+		if from, err = a.history.Objects.VersionBefore(to); err == nil && from == nil {
 			err = notFound(fmt.Errorf("%s has no version before resourceVersion %s", o, to.Event.ResourceVersion))
 		}
 	} else {

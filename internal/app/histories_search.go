@@ -18,8 +18,8 @@ type resourcesReport struct {
 }
 
 func (a *asked) resources() (any, error) {
-	r := resourcesReport{Kept: true, Clusters: a.db.Clusters(), Resources: []string{}}
-	for _, u := range a.db.Units() {
+	r := resourcesReport{Kept: true, Clusters: a.history.Resources.Clusters(), Resources: []string{}}
+	for _, u := range a.history.Resources.Units() {
 		if u.Resource != "" && u.Source != history.ArchiveSource {
 			r.Resources = append(r.Resources, u.GroupResource())
 		}
@@ -27,7 +27,7 @@ func (a *asked) resources() (any, error) {
 	slices.Sort(r.Resources)
 	r.Resources = slices.Compact(r.Resources)
 	var err error
-	r.Horizon, err = a.db.Horizon()
+	r.Horizon, err = a.history.Coverage.Horizon()
 	return r, err
 }
 
@@ -57,14 +57,14 @@ func (a *asked) search() (any, error) {
 	} else {
 		part = kind
 	}
-	units, err := a.db.Select(cluster, kinds)
+	units, err := a.history.Resources.Select(cluster, kinds)
 	if err != nil {
 		return nil, err
 	}
 	r := searchReport{Objects: []objectReport{}}
 	seen := map[objectReport]bool{} // of several informers
 	for _, u := range units {
-		for o, err := range a.db.Objects(u, a.q.Get("namespace")) {
+		for o, err := range a.history.Objects.All(u, a.q.Get("namespace")) {
 			if err := cmp.Or(err, a.ctx.Err()); err != nil {
 				return nil, err
 			}

@@ -138,13 +138,13 @@ func TestPublishingBesideQuestions(t *testing.T) {
 	var batch []*event.Event
 	for n := range *speedEvents {
 		if batch = append(batch, speedEvent(n)); len(batch) == 1000 || n == *speedEvents-1 {
-			_, err := db.Append(t.Context(), batch)
+			_, err := db.Writer.Append(t.Context(), batch)
 			testkit.OK(t, err)
 			batch = nil
 		}
 	}
 	h := &histories{}
-	defer h.serve(db)()
+	defer h.serve(db.Questions)()
 	table := "| round | questions | p50 (ms) | p99 (ms) | p50, asked (ms) | p99, asked (ms) |\n| ---: | ---: | ---: | ---: | ---: | ---: |\n"
 	next := *speedEvents
 	for pair := range *speedPairs {

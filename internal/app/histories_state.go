@@ -19,17 +19,17 @@ func (h *histories) state(ctx context.Context, values url.Values) (any, error) {
 	if err != nil {
 		return nil, badQuestion(fmt.Errorf("selector: %w", err))
 	}
-	db, ctx, release := h.ask(ctx)
-	if db == nil {
+	o, ctx, release := h.ask(ctx)
+	if o == nil {
 		return nil, noHistory()
 	}
-	if err := db.slot(ctx); err != nil {
+	if err := o.slot(ctx); err != nil {
 		release()
 		return nil, err
 	}
-	a := &asked{db: db.DB, ctx: ctx, q: values}
+	a := &asked{history: o.history, ctx: ctx, q: values}
 	head, query, err := a.stateQuery()
-	db.free()
+	o.free()
 	if err != nil {
 		release()
 		return nil, classifyAnswer(err)
@@ -39,18 +39,18 @@ func (h *histories) state(ctx context.Context, values url.Values) (any, error) {
 		hasSlot := false
 		defer func() {
 			if hasSlot {
-				db.free()
+				o.free()
 			}
 		}()
 		// give passes a line on. A reader may be slow: while it is waited for, others may ask.
 		give := func(line any) bool {
 			if hasSlot {
-				db.free()
+				o.free()
 			}
 			if hasSlot = false; !yield(line, nil) {
 				return false
 			}
-			if err := db.slot(ctx); err != nil {
+			if err := o.slot(ctx); err != nil {
 				yield(nil, err)
 				return false
 			}
@@ -60,8 +60,8 @@ func (h *histories) state(ctx context.Context, values url.Values) (any, error) {
 		if !give(head) {
 			return
 		}
-		for v, err := range db.State(query) {
-			if err := cmp.Or(err, ctx.Err(), db.ending.Err()); err != nil {
+		for v, err := range o.history.Objects.State(query) {
+			if err := cmp.Or(err, ctx.Err(), o.ending.Err()); err != nil {
 				yield(nil, err)
 				return
 			}
@@ -106,10 +106,10 @@ func (a *asked) stateQuery() (head stateHead, query history.StateQuery, err erro
 	if query.Units, err = a.units(cluster); err != nil {
 		return head, query, err
 	}
-	if err := a.db.CheckState(query); err != nil {
+	if err := a.history.Coverage.CheckState(query); err != nil {
 		return head, query, err
 	}
-	holes, unlisted, err := a.db.UncertainState(query)
+	holes, unlisted, err := a.history.Coverage.UncertainState(query)
 	if err != nil {
 		return head, query, err
 	}

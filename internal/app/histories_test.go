@@ -67,7 +67,7 @@ func askedHistory(t *testing.T) *history.DB {
 			Data:             []byte(data),
 		}
 	}
-	_, err = db.Append(t.Context(), []*event.Event{
+	_, err = db.Writer.Append(t.Context(), []*event.Event{
 		object("Deployment", "deployments", "apps", "web", event.Added, "100", "",
 			`{"kind":"Deployment","metadata":{"name":"web","labels":{"app":"web"}},"spec":{"replicas":1}}`, 0),
 		object("Deployment", "deployments", "apps", "web", event.Updated, "110", "100",
@@ -90,7 +90,7 @@ func askedHistory(t *testing.T) *history.DB {
 func TestHistories(t *testing.T) {
 	db := askedHistory(t)
 	h := new(histories)
-	end := h.serve(db)
+	end := h.serve(db.Questions)
 	const web = "object=deploy/web&namespace=shop"
 	for _, test := range []struct {
 		name, question, query string
@@ -178,7 +178,7 @@ func TestQuestionsAtATime(t *testing.T) {
 	db := askedHistory(t)
 	defer db.Close()
 	h := new(histories)
-	defer h.serve(db)()
+	defer h.serve(db.Questions)()
 	t.Run("one more than may be waits", func(t *testing.T) {
 		for range maxQuestions {
 			testkit.OK(t, h.open[0].slot(t.Context()))

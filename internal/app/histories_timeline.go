@@ -41,7 +41,7 @@ func (a *asked) timeline() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	holes, err := a.db.HolesOf(units, since.At, until.At)
+	holes, err := a.history.Coverage.HolesOf(units, since.At, until.At)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func (a *asked) timeline() (any, error) {
 	wanted := func(u *history.Unit) bool { return slices.Contains(units, u) }
 	r.Changes = make([]history.TimelineReport, 0, min(limit, defaultChanges))
 	bytes := 0
-	for e, err := range a.db.Timeline(cluster, a.namespace(), since.At, until.At, wanted) {
+	for e, err := range a.history.Timeline.Entries(cluster, a.namespace(), since.At, until.At, wanted) {
 		switch {
 		case cmp.Or(err, a.ctx.Err()) != nil:
 			return nil, cmp.Or(err, a.ctx.Err())

@@ -38,7 +38,7 @@ func (a *asked) versions() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	holes, err := a.db.Holes(o, since.At, until.At)
+	holes, err := a.history.Coverage.Holes(o, since.At, until.At)
 	if err != nil {
 		return nil, err
 	}
@@ -47,14 +47,14 @@ func (a *asked) versions() (any, error) {
 		return nil, err
 	}
 	last := newest{count: limit, bytes: mostBytes}
-	for v, err := range a.db.Versions(o, since.At, until.At) {
+	for v, err := range a.history.Objects.Versions(o, since.At, until.At) {
 		if err := cmp.Or(err, a.ctx.Err()); err != nil {
 			return nil, err
 		}
 		last.add(v)
 	}
 	if last.before == nil && len(last.versions) > 0 {
-		if last.before, err = a.db.VersionBefore(last.versions[0]); err != nil {
+		if last.before, err = a.history.Objects.VersionBefore(last.versions[0]); err != nil {
 			return nil, err
 		}
 	}

@@ -113,7 +113,7 @@ func TestArchive(t *testing.T) {
 		testkit.OK(t, err)
 		defer db.Close()
 		found := 0
-		for m, err := range db.Marks(db.Units()[0], time.Time{}, time.Time{}) {
+		for m, err := range db.Questions.Coverage.Marks(db.Questions.Resources.Units()[0], time.Time{}, time.Time{}) {
 			testkit.OK(t, err)
 			if m.Reason == history.ReasonRemoved {
 				found++
@@ -174,7 +174,7 @@ func historyOf(t *testing.T, events []event.Event) map[string][]string {
 	for i := range events {
 		list = append(list, &events[i])
 	}
-	_, err = db.Append(t.Context(), list)
+	_, err = db.Writer.Append(t.Context(), list)
 	testkit.OK(t, err)
 	testkit.OK(t, db.Close())
 	return contents(t, dir)
@@ -186,10 +186,10 @@ func contents(t *testing.T, dir string) map[string][]string {
 	testkit.OK(t, err)
 	defer db.Close()
 	all := map[string][]string{}
-	for _, u := range db.Units() {
-		for o, err := range db.Objects(u, "") {
+	for _, u := range db.Questions.Resources.Units() {
+		for o, err := range db.Questions.Objects.All(u, "") {
 			testkit.OK(t, err)
-			for v, err := range db.Versions(&o, time.Time{}, time.Time{}) {
+			for v, err := range db.Questions.Objects.Versions(&o, time.Time{}, time.Time{}) {
 				testkit.OK(t, err)
 				all[o.String()] = append(all[o.String()], string(event.AppendStructured(nil, &v.Event)))
 			}

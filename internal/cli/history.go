@@ -43,7 +43,7 @@ func historyFlags(cmd *cobra.Command, outputs ...string) *historyOptions {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		defer db.Close()
-		return db.Clusters(), cobra.ShellCompDirectiveNoFileComp
+		return db.Questions.Resources.Clusters(), cobra.ShellCompDirectiveNoFileComp
 	})
 	return o
 }
@@ -74,8 +74,8 @@ func (o *historyOptions) open() (*history.DB, error) {
 }
 
 // oneCluster is the cluster that a question is about.
-func (o *historyOptions) oneCluster(db *history.DB) (string, error) {
-	clusters := db.Clusters()
+func (o *historyOptions) oneCluster(resources history.Resources) (string, error) {
+	clusters := resources.Clusters()
 	switch {
 	case o.cluster != "":
 		return o.cluster, nil
@@ -105,7 +105,7 @@ func (o *historyOptions) openObject(cmd *cobra.Command, args []string) (*history
 	if err != nil {
 		return nil, nil, err
 	}
-	object, err := o.find(cmd, db, args)
+	object, err := o.find(cmd, db.Questions, args)
 	if err != nil {
 		return nil, nil, errors.Join(err, db.Close())
 	}
@@ -114,23 +114,23 @@ func (o *historyOptions) openObject(cmd *cobra.Command, args []string) (*history
 
 // find finds an object: in the namespace, or in none. Where several informers have it, it is the
 // one with the newest version.
-func (o *historyOptions) find(cmd *cobra.Command, db *history.DB, args []string) (*history.Object, error) {
+func (o *historyOptions) find(cmd *cobra.Command, h *history.Questions, args []string) (*history.Object, error) {
 	kind, name, err := splitObject(args)
 	if err != nil {
 		return nil, err
 	}
-	units, err := db.Resolve(kind, o.cluster)
+	units, err := h.Resources.Resolve(kind, o.cluster)
 	if err != nil {
 		return nil, failed(err)
 	}
-	best, others, err := db.Find(units, o.namespace, name)
+	best, others, err := h.Objects.Find(units, o.namespace, name)
 	switch {
 	case errors.Is(err, history.ErrSeveralClusters):
 		return nil, refused(fmt.Errorf("%w; give one with --cluster", err))
 	case err != nil:
 		return nil, failed(err)
 	case best == nil:
-		return nil, failed(o.neverSeen(db, units, name))
+		return nil, failed(o.neverSeen(h.Objects, units, name))
 	}
 	for _, other := range others {
 		fmt.Fprintf(cmd.ErrOrStderr(), "bridge: informer %s has the object too; this is of informer %s\n",
@@ -140,13 +140,13 @@ func (o *historyOptions) find(cmd *cobra.Command, db *history.DB, args []string)
 }
 
 // neverSeen says that no event ever named an object, and what was probably meant.
-func (o *historyOptions) neverSeen(db *history.DB, units []*history.Unit, name string) error {
+func (o *historyOptions) neverSeen(objects history.Objects, units []*history.Unit, name string) error {
 	var best []near
 	meant := resource.MakeKey(o.namespace, name)
 	const most = 100_000 // objects that are compared
 	seen := 0
 	for _, u := range units {
-		for object, err := range db.Objects(u, "") {
+		for object, err := range objects.All(u, "") {
 			if seen++; err != nil || seen > most {
 				break
 			}
@@ -177,20 +177,20 @@ server's times are whole seconds.`
 // warn reports because of what an answer may be incomplete, and where the history ends before a
 // time.
 func (o *historyOptions) warn(
-	cmd *cobra.Command, db *history.DB, object *history.Object, holes []*history.Mark, until time.Time,
+	cmd *cobra.Command, h *history.Questions, object *history.Object, holes []*history.Mark, until time.Time,
 ) error {
 	printHoles(cmd, holes)
-	return warnEnd(cmd, db, []*history.Unit{object.Unit}, until)
+	return warnEnd(cmd, h, []*history.Unit{object.Unit}, until)
 }
 
 // warnEnd reports that the history of units of a cluster ends before a time, unless the stream says
 // that it is complete up to it; a zero time is none.
-func warnEnd(cmd *cobra.Command, db *history.DB, units []*history.Unit, until time.Time) error {
+func warnEnd(cmd *cobra.Command, h *history.Questions, units []*history.Unit, until time.Time) error {
 	if len(units) == 0 {
 		return nil
 	}
-	newest, err := db.Newest(units[0].Cluster())
-	complete, completeErr := db.CompleteUntil(units)
+	newest, err := h.Timeline.Newest(units[0].Cluster())
+	complete, completeErr := h.Coverage.CompleteUntil(units)
 	if err = errors.Join(err, completeErr); complete.After(newest) {
 		newest = complete
 	}
@@ -202,13 +202,13 @@ func warnEnd(cmd *cobra.Command, db *history.DB, units []*history.Unit, until ti
 
 // warnRemoved reports that older versions of an object were removed: where the first one that is
 // there is not how it came.
-func warnRemoved(cmd *cobra.Command, db *history.DB, object *history.Object, since time.Time) error {
-	for first, err := range db.Versions(object, time.Time{}, time.Time{}) {
+func warnRemoved(cmd *cobra.Command, h *history.Questions, object *history.Object, since time.Time) error {
+	for first, err := range h.Objects.Versions(object, time.Time{}, time.Time{}) {
 		if err != nil {
 			return failed(err)
 		}
 		if first.Event.Op != event.Added {
-			return warnHorizon(cmd, db, since)
+			return warnHorizon(cmd, h.Coverage, since)
 		}
 		break
 	}
@@ -216,8 +216,8 @@ func warnRemoved(cmd *cobra.Command, db *history.DB, object *history.Object, sin
 }
 
 // warnHorizon reports that older versions were removed.
-func warnHorizon(cmd *cobra.Command, db *history.DB, since time.Time) error {
-	horizon, err := db.Horizon()
+func warnHorizon(cmd *cobra.Command, coverage history.Coverage, since time.Time) error {
+	horizon, err := coverage.Horizon()
 	if err == nil && since.Before(horizon) {
 		fmt.Fprintf(cmd.ErrOrStderr(), "bridge: this history is kept from %s on (retention): older versions were removed, but for the last one before\n", history.ShowTime(horizon))
 	}
@@ -249,7 +249,7 @@ func (o *historyOptions) completeObjects(_ *cobra.Command, args []string, toComp
 	}
 	var list []cobra.Completion
 	if !named {
-		for _, u := range db.Units() {
+		for _, u := range db.Questions.Resources.Units() {
 			if u.Resource != "" {
 				list = append(list, u.Resource+"/")
 			}
@@ -257,9 +257,9 @@ func (o *historyOptions) completeObjects(_ *cobra.Command, args []string, toComp
 		slices.Sort(list)
 		return slices.Compact(list), none | cobra.ShellCompDirectiveNoSpace
 	}
-	units, _ := db.Resolve(kind, o.cluster)
+	units, _ := db.Questions.Resources.Resolve(kind, o.cluster)
 	for _, u := range units {
-		for object, err := range db.Objects(u, o.namespace) {
+		for object, err := range db.Questions.Objects.All(u, o.namespace) {
 			if err != nil || len(list) > 1000 {
 				break
 			}

@@ -49,7 +49,7 @@ Exit codes: 0; 1 when there was no such object, or it is not known; 2 when there
 			return err
 		}
 		defer db.Close()
-		v, err := o.version(cmd, db, object, p)
+		v, err := o.version(cmd, db.Questions, object, p)
 		if err != nil {
 			return err
 		}
@@ -71,18 +71,18 @@ func parseAt(flag, text string) (p history.Point, err error) {
 
 // version is the version at a point, the last one for the zero point. It says which that is, and
 // whether it may be another.
-func (o *historyOptions) version(cmd *cobra.Command, db *history.DB, object *history.Object, p history.Point) (v *history.Version, err error) {
+func (o *historyOptions) version(cmd *cobra.Command, h *history.Questions, object *history.Object, p history.Point) (v *history.Version, err error) {
 	if p.IsZero() {
-		v, err = db.At(object, history.Point{})
+		v, err = h.Objects.At(object, history.Point{})
 	} else {
-		v, err = db.Existing(object, p)
+		v, err = h.Objects.Existing(object, p)
 	}
 	if err != nil {
 		return nil, failed(err)
 	}
 	if !p.IsZero() {
-		holes, err := db.Uncertain(object, v, p)
-		if err = errors.Join(failed(err), o.warn(cmd, db, object, holes, p.At)); err != nil {
+		holes, err := h.Coverage.Uncertain(object, v, p)
+		if err = errors.Join(failed(err), o.warn(cmd, h, object, holes, p.At)); err != nil {
 			return nil, err
 		}
 	}
@@ -149,19 +149,19 @@ times, or it is not known; 2 when there is no history.`,
 			return err
 		}
 		defer db.Close()
-		b, err := o.version(cmd, db, object, newer)
+		b, err := o.version(cmd, db.Questions, object, newer)
 		if err != nil {
 			return err
 		}
 		var a *history.Version
 		if older.IsZero() {
-			a, err = db.VersionBefore(b)
+			a, err = db.Questions.Objects.VersionBefore(b)
 			if err == nil && a == nil {
 				err = fmt.Errorf("%s has no version before resourceVersion %s", object, b.Event.ResourceVersion)
 			}
 			err = failed(err)
 		} else {
-			a, err = o.version(cmd, db, object, older)
+			a, err = o.version(cmd, db.Questions, object, older)
 		}
 		if err != nil {
 			return err

@@ -69,7 +69,7 @@ func (o *stateOptions) run(cmd *cobra.Command, p history.Point, selector labels.
 		return err
 	}
 	defer db.Close()
-	cluster, err := o.oneCluster(db)
+	cluster, err := o.oneCluster(db.Questions.Resources)
 	if err != nil {
 		return err
 	}
@@ -77,14 +77,14 @@ func (o *stateOptions) run(cmd *cobra.Command, p history.Point, selector labels.
 	if o.all {
 		q.Namespace = "*"
 	}
-	if q.Units, err = db.Select(cluster, o.kinds); err != nil {
+	if q.Units, err = db.Questions.Resources.Select(cluster, o.kinds); err != nil {
 		return failed(err)
 	}
-	if err := warnState(cmd, db, q); err != nil {
+	if err := warnState(cmd, db.Questions, q); err != nil {
 		return err
 	}
 	rows := newStateRows(cmd.OutOrStdout(), o.output, o.all)
-	for v, err := range db.State(q) {
+	for v, err := range db.Questions.Objects.State(q) {
 		if err != nil {
 			return failed(err)
 		}
@@ -99,11 +99,11 @@ func (o *stateOptions) run(cmd *cobra.Command, p history.Point, selector labels.
 }
 
 // warnState reports what may be wrong in a state. One of before the horizon is an error.
-func warnState(cmd *cobra.Command, db *history.DB, q history.StateQuery) error {
-	if err := db.CheckState(q); err != nil {
+func warnState(cmd *cobra.Command, h *history.Questions, q history.StateQuery) error {
+	if err := h.Coverage.CheckState(q); err != nil {
 		return failed(err)
 	}
-	holes, unlisted, err := db.UncertainState(q)
+	holes, unlisted, err := h.Coverage.UncertainState(q)
 	if err != nil {
 		return failed(err)
 	}
@@ -111,7 +111,7 @@ func warnState(cmd *cobra.Command, db *history.DB, q history.StateQuery) error {
 	for _, u := range unlisted {
 		fmt.Fprintf(cmd.ErrOrStderr(), "bridge: %s\n", plain(u.Warning()))
 	}
-	return warnEnd(cmd, db, q.Units, q.At.At)
+	return warnEnd(cmd, h, q.Units, q.At.At)
 }
 
 // stateRows prints objects as they come.

@@ -75,11 +75,11 @@ func (o *timelineOptions) run(cmd *cobra.Command, s span) error {
 		return err
 	}
 	defer db.Close()
-	cluster, err := o.oneCluster(db)
+	cluster, err := o.oneCluster(db.Questions.Resources)
 	if err != nil {
 		return err
 	}
-	units, err := db.Select(cluster, o.kinds)
+	units, err := db.Questions.Resources.Select(cluster, o.kinds)
 	if err != nil {
 		return failed(err)
 	}
@@ -88,13 +88,13 @@ func (o *timelineOptions) run(cmd *cobra.Command, s span) error {
 		namespace = "*"
 	}
 	wanted := func(u *history.Unit) bool { return slices.Contains(units, u) }
-	holes, err := db.HolesOf(units, s.since.At, s.until.At)
-	if err := errors.Join(warnHorizon(cmd, db, s.since.At), failed(err)); err != nil {
+	holes, err := db.Questions.Coverage.HolesOf(units, s.since.At, s.until.At)
+	if err := errors.Join(warnHorizon(cmd, db.Questions.Coverage, s.since.At), failed(err)); err != nil {
 		return err
 	}
 	printHoles(cmd, holes)
 	rows := &timelineRows{out: cmd.OutOrStdout(), options: o}
-	for e, err := range db.Timeline(cluster, namespace, s.since.At, s.until.At, wanted) {
+	for e, err := range db.Questions.Timeline.Entries(cluster, namespace, s.since.At, s.until.At, wanted) {
 		if err != nil {
 			return failed(err)
 		}

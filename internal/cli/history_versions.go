@@ -54,14 +54,14 @@ Exit codes: 0; 1 when the object is not known, or the history can't be read; 2 w
 			return err
 		}
 		defer db.Close()
-		holes, err := db.Holes(object, span.since.At, span.until.At)
+		holes, err := db.Questions.Coverage.Holes(object, span.since.At, span.until.At)
 		if err != nil {
 			return failed(err)
 		}
-		if err := errors.Join(warnRemoved(cmd, db, object, span.since.At), o.warn(cmd, db, object, holes, span.until.At)); err != nil {
+		if err := errors.Join(warnRemoved(cmd, db.Questions, object, span.since.At), o.warn(cmd, db.Questions, object, holes, span.until.At)); err != nil {
 			return err
 		}
-		return failed(writeVersions(cmd.OutOrStdout(), db, object, span, field, o.output))
+		return failed(writeVersions(cmd.OutOrStdout(), db.Questions.Objects, object, span, field, o.output))
 	}
 	return cmd
 }
@@ -92,16 +92,16 @@ func (s *span) has(v *history.Version) bool {
 	return (s.since.Version == 0 || n >= s.since.Version) && (s.until.Version == 0 || n <= s.until.Version)
 }
 
-func writeVersions(w io.Writer, db *history.DB, object *history.Object, s span, field, output string) error {
+func writeVersions(w io.Writer, objects history.Objects, object *history.Object, s span, field, output string) error {
 	rows := newVersionRows(w, field, output)
 	var before *history.Version
 	if !s.since.At.IsZero() {
 		var err error
-		if before, err = db.At(object, history.Point{At: s.since.At.Add(-1)}); err != nil {
+		if before, err = objects.At(object, history.Point{At: s.since.At.Add(-1)}); err != nil {
 			return err
 		}
 	}
-	for v, err := range db.Versions(object, s.since.At, s.until.At) {
+	for v, err := range objects.Versions(object, s.since.At, s.until.At) {
 		if err != nil {
 			return err
 		}

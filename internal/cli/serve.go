@@ -118,13 +118,13 @@ func (o *serveOptions) run(cmd *cobra.Command, p history.Point, speed float64) e
 		return refused(err)
 	}
 	defer source.Close()
-	db, release, err := source.Open()
+	h, release, err := source.Open()
 	if err != nil {
 		return refused(err)
 	}
-	cluster, err := o.check(cmd, db, p)
+	cluster, err := o.check(cmd, h, p)
 	if err == nil {
-		warnUnknownResources(cmd, db, access)
+		warnUnknownResources(cmd, h.Resources, access)
 	}
 	release()
 	if err != nil {
@@ -185,9 +185,9 @@ func (o *serveOptions) access() (token string, access []serve.Access, err error)
 
 // warnUnknownResources reports names that no token can read anything by: a mistake, or a resource
 // that comes later.
-func warnUnknownResources(cmd *cobra.Command, db *history.DB, access []serve.Access) {
+func warnUnknownResources(cmd *cobra.Command, resources history.Resources, access []serve.Access) {
 	known := []string{"*"}
-	for _, u := range db.Units() {
+	for _, u := range resources.Units() {
 		known = append(known, u.GroupResource())
 	}
 	for i, a := range access {
@@ -205,15 +205,15 @@ func warnUnknownResources(cmd *cobra.Command, db *history.DB, access []serve.Acc
 }
 
 // check says what may be missing at a point, and finds the cluster.
-func (o *serveOptions) check(cmd *cobra.Command, db *history.DB, p history.Point) (cluster string, err error) {
-	if cluster, err = o.oneCluster(db); err != nil {
+func (o *serveOptions) check(cmd *cobra.Command, h *history.Questions, p history.Point) (cluster string, err error) {
+	if cluster, err = o.oneCluster(h.Resources); err != nil {
 		return "", err
 	}
-	units, err := db.Select(cluster, nil)
+	units, err := h.Resources.Select(cluster, nil)
 	if err != nil {
 		return "", failed(err)
 	}
-	return cluster, warnState(cmd, db, history.StateQuery{Units: units, Namespace: "*", At: p})
+	return cluster, warnState(cmd, h, history.StateQuery{Units: units, Namespace: "*", At: p})
 }
 
 // serveUntil serves until ctx ends. Watches end at once.

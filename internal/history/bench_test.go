@@ -40,7 +40,7 @@ func BenchmarkAppend(b *testing.B) {
 		batch = append(batch, podVersion(i, version, previous[i], at, fixed[i]))
 		previous[i] = version
 		if len(batch) == 1000 {
-			_, err := db.Append(b.Context(), batch)
+			_, err := db.Writer.Append(b.Context(), batch)
 			testkit.OK(b, err)
 			batch = batch[:0]
 		}
@@ -50,7 +50,7 @@ func BenchmarkAppend(b *testing.B) {
 	testkit.OK(b, db.Close())
 	db, err = history.Open(history.Options{Dir: db.Dir()}) // what lay in the log is a table afterwards
 	testkit.OK(b, err)
-	b.ReportMetric(float64(db.DiskBytes())/float64(b.N), "B-disk/version")
+	b.ReportMetric(float64(db.Maintenance.DiskBytes())/float64(b.N), "B-disk/version")
 	testkit.OK(b, db.Close())
 }
 

@@ -2,7 +2,6 @@ package history
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -62,20 +61,17 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// DB is an open history.
+// DB is an open history: one Pebble database, with a part for each kind of user.
 type DB struct {
-	pebble *pebble.DB
-	dir    string
-	log    *slog.Logger
-	units  units
-	writer writer
+	// Writer stores events. In a history that is open to be read (Read) it fails.
+	Writer *Writer
+	// Questions are for those who ask. They need not know that somebody writes.
+	Questions *Questions
+	// Maintenance is for the owner of the directory.
+	Maintenance Maintenance
+
+	shared *database
 	close  func() error
-	// failed is closed when the database can't continue; err is why.
-	failed chan struct{}
-	once   sync.Once
-	err    error
-	sync   *pebble.WriteOptions
-	disk   *disk.FS // nil where a full disk is an error
 }
 
 // Open opens a history to write to it, or creates one. It never repairs: what it does not
@@ -91,12 +87,10 @@ func Open(o Options) (*DB, error) {
 
 // open opens the database.
 func open(o Options, readOnly bool) (*DB, error) {
-	db := &DB{
+	db := &database{
 		dir: o.Dir, log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)), units: newUnits(),
 		failed: make(chan struct{}), sync: pebble.Sync,
 	}
-	db.writer.busy = make(chan struct{}, 1)
-	db.writer.last.max = cmp.Or(o.LastVersionsBytes, 64<<20)
 	opts := pebbleOptions(o)
 	opts.Logger = pebbleLogger{db}
 	opts.EventListener = &pebble.EventListener{DataCorruption: func(i pebble.DataCorruptionInfo) {
@@ -111,14 +105,42 @@ func open(o Options, readOnly bool) (*DB, error) {
 	if db.pebble, err = db.whileOpening(func() (*pebble.DB, error) { return pebble.Open(o.Dir, opts) }); err != nil {
 		return nil, openError(o.Dir, err)
 	}
-	db.close = sync.OnceValue(db.pebble.Close)
+	opened := &DB{
+		Writer: newWriter(db, cmp.Or(o.LastVersionsBytes, 64<<20)), Questions: newQuestions(db),
+		Maintenance: Maintenance{db}, shared: db, close: sync.OnceValue(db.pebble.Close),
+	}
 	if err := cmp.Or(db.checkFormat(readOnly), db.units.load(db.pebble)); err != nil {
-		return nil, errors.Join(db.readError(err), db.Close())
+		return nil, errors.Join(db.readError(err), opened.Close())
 	}
 	if db.disk != nil {
 		db.disk.BePatient() // errors until here were returned
 	}
-	return db, nil
+	return opened, nil
+}
+
+// Dir is the directory.
+func (db *DB) Dir() string { return db.shared.dir }
+
+// Full is why the disk refuses writes, nil while it takes them.
+func (db *DB) Full() error {
+	if db.shared.disk == nil {
+		return nil
+	}
+	return db.shared.disk.Err()
+}
+
+// Close ends the database. Nothing else may be running on it. A second call does nothing. While the
+// disk refuses writes it leaves the database as a crash would: what was stored is stored.
+func (db *DB) Close() error {
+	if db.Full() != nil {
+		return nil
+	}
+	select {
+	case <-db.shared.failed: // Pebble holds its locks
+		return nil
+	default:
+		return db.close()
+	}
 }
 
 // pebbleOptions are for the layout that was measured as the smallest and fastest: blocks of 64 KiB,
@@ -193,133 +215,4 @@ func openError(dir string, err error) error {
 func damagedError(dir, what string) error {
 	return fmt.Errorf("history %s: %w: %s; nothing was changed: restore it from a copy, or move it "+
 		"away and read the stream again", dir, ErrDamaged, what)
-}
-
-// readError adds to damage what can be done about it. The first line of Pebble's own text is
-// enough.
-func (db *DB) readError(err error) error {
-	if err == nil || !pebble.IsCorruptionError(err) && !errors.Is(err, errRecord) && !errors.Is(err, errDelta) {
-		return err
-	}
-	what, _, _ := strings.Cut(err.Error(), "\n")
-	return damagedError(db.dir, what)
-}
-
-// checkFormat refuses a database of another format, and writes ours into a new one.
-func (db *DB) checkFormat(readOnly bool) error {
-	version, err := db.get(metaKey("format"))
-	switch {
-	case err != nil:
-		return err
-	case version == nil && db.isEmpty() && !readOnly:
-		return db.pebble.Set(metaKey("format"), []byte(FormatVersion), db.sync)
-	case version == nil && readOnly && db.isEmpty():
-		return fmt.Errorf("history %s: %w: nothing was written to it", db.dir, ErrNone)
-	case version == nil:
-		return fmt.Errorf("history %s %w: its database is another's, as that of the state directory", db.dir, ErrForeign)
-	case string(version) != FormatVersion:
-		return fmt.Errorf("history %s %w: it has format %q, this bridge reads %q; use the bridge that "+
-			"wrote it, or another directory", db.dir, ErrForeign, version, FormatVersion)
-	}
-	return nil
-}
-
-func (db *DB) isEmpty() bool {
-	it, err := db.pebble.NewIter(nil)
-	if err != nil {
-		return false
-	}
-	defer it.Close()
-	return !it.First() && it.Error() == nil
-}
-
-// get reads a value, nil when there is none. The result is the caller's.
-func (db *DB) get(key []byte) ([]byte, error) {
-	value, closer, err := db.pebble.Get(key)
-	if errors.Is(err, pebble.ErrNotFound) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	out := append([]byte{}, value...)
-	return out, closer.Close()
-}
-
-// Position is what Append has stored for a source last, nil for nothing.
-func (db *DB) Position(source string) (json.RawMessage, error) {
-	position, err := db.get(positionKey(source))
-	return position, db.readError(err)
-}
-
-// DiskBytes is what the history takes on disk.
-func (db *DB) DiskBytes() uint64 { return db.pebble.Metrics().DiskSpaceUsage() }
-
-// Dir is the directory.
-func (db *DB) Dir() string { return db.dir }
-
-// Full is why the disk refuses writes, nil while it takes them.
-func (db *DB) Full() error {
-	if db.disk == nil {
-		return nil
-	}
-	return db.disk.Err()
-}
-
-// Close ends the database. Nothing else may be running on it. A second call does nothing. While the
-// disk refuses writes it leaves the database as a crash would: what was stored is stored.
-func (db *DB) Close() error {
-	if db.Full() != nil {
-		return nil
-	}
-	select {
-	case <-db.failed: // Pebble holds its locks
-		return nil
-	default:
-		return db.close()
-	}
-}
-
-// fail ends everything that waits for the database.
-func (db *DB) fail(err error) {
-	db.once.Do(func() {
-		db.err = fmt.Errorf("history %s can't continue: %w", db.dir, err)
-		db.log.Error("the history can't continue; see to its disk and restart", "dir", db.dir, "err", err)
-		close(db.failed)
-	})
-}
-
-// whileOpening returns as an error what ends the database while it is opened.
-func (db *DB) whileOpening(open func() (*pebble.DB, error)) (*pebble.DB, error) {
-	type opened struct {
-		db  *pebble.DB
-		err error
-	}
-	done := make(chan opened, 1)
-	go func() {
-		p, err := open()
-		done <- opened{p, err}
-	}()
-	select {
-	case o := <-done:
-		return o.db, o.err
-	case <-db.failed:
-		return nil, db.err
-	}
-}
-
-// pebbleLogger passes Pebble's messages on.
-type pebbleLogger struct{ db *DB }
-
-func (l pebbleLogger) Infof(string, ...any) {}
-
-func (l pebbleLogger) Errorf(format string, args ...any) {
-	l.db.log.Error("history", "message", fmt.Sprintf(format, args...))
-}
-
-// Fatalf is called with Pebble's locks held, and must not return: its goroutine stays here.
-func (l pebbleLogger) Fatalf(format string, args ...any) {
-	message, _, _ := strings.Cut(fmt.Sprintf(format, args...), "\n")
-	l.db.fail(errors.New(message))
-	select {}
 }

@@ -83,7 +83,7 @@ func TestOpen(t *testing.T) {
 		dir := t.TempDir()
 		db, err := history.Open(history.Options{Dir: dir})
 		testkit.OK(t, err)
-		_, err = db.Append(t.Context(), pointers(testkit.Events(t, 1, 20, 20)))
+		_, err = db.Writer.Append(t.Context(), pointers(testkit.Events(t, 1, 20, 20)))
 		testkit.OK(t, errors.Join(err, db.Close()))
 		db, err = history.Open(history.Options{Dir: dir}) // what lay in the log is a table afterwards
 		testkit.OK(t, errors.Join(err, db.Close()))
@@ -110,12 +110,12 @@ func readEverything(dir string) error {
 		return err
 	}
 	defer db.Close()
-	for _, u := range db.Units() {
-		for o, err := range db.Objects(u, "") {
+	for _, u := range db.Questions.Resources.Units() {
+		for o, err := range db.Questions.Objects.All(u, "") {
 			if err != nil {
 				return err
 			}
-			for _, err := range db.Versions(&o, time.Time{}, time.Time{}) {
+			for _, err := range db.Questions.Objects.Versions(&o, time.Time{}, time.Time{}) {
 				if err != nil {
 					return err
 				}
@@ -141,7 +141,7 @@ func TestReadBeside(t *testing.T) {
 			defer close(acknowledged)
 			for i := 0; i < len(events); i += 50 {
 				n := min(50, len(events)-i)
-				if _, err := db.Append(t.Context(), pointers(events[i:i+n])); err != nil {
+				if _, err := db.Writer.Append(t.Context(), pointers(events[i:i+n])); err != nil {
 					t.Error(err)
 				}
 				acknowledged <- i + n
@@ -178,10 +178,10 @@ func versionsIn(t *testing.T, dir string) (n int) {
 	db, err := history.Read(history.Options{Dir: dir})
 	testkit.OK(t, err)
 	defer func() { testkit.OK(t, db.Close()) }()
-	for _, u := range db.Units() {
-		for o, err := range db.Objects(u, "") {
+	for _, u := range db.Questions.Resources.Units() {
+		for o, err := range db.Questions.Objects.All(u, "") {
 			testkit.OK(t, err)
-			for _, err := range db.Versions(&o, time.Time{}, time.Time{}) {
+			for _, err := range db.Questions.Objects.Versions(&o, time.Time{}, time.Time{}) {
 				testkit.OK(t, err)
 				n++
 			}
@@ -199,9 +199,9 @@ func TestAppend(t *testing.T) {
 				ObjectAttributes: event.ObjectAttributes{UID: uid, ResourceVersion: "1", Resource: "namespaces", Name: "kube-system"}, Routing: event.Routing{Version: "v1"},
 			}
 		}
-		_, err := db.Append(t.Context(), []*event.Event{system("a")})
+		_, err := db.Writer.Append(t.Context(), []*event.Event{system("a")})
 		testkit.OK(t, err)
-		_, err = db.Append(t.Context(), []*event.Event{system("b")})
+		_, err = db.Writer.Append(t.Context(), []*event.Event{system("b")})
 		if !errors.Is(err, history.ErrOtherCluster) {
 			t.Error(err)
 		}
@@ -215,10 +215,10 @@ func TestAppend(t *testing.T) {
 		for part := range 3 {
 			copies = append(copies, new(whole.Copy(part)))
 		}
-		_, err = db.Append(t.Context(), copies)
+		_, err = db.Writer.Append(t.Context(), copies)
 		testkit.OK(t, err)
 		var ids []string
-		for m, err := range db.Marks(db.Units()[0], time.Time{}, time.Time{}) {
+		for m, err := range db.Questions.Coverage.Marks(db.Questions.Resources.Units()[0], time.Time{}, time.Time{}) {
 			testkit.OK(t, err)
 			ids = append(ids, m.Event.ID)
 		}
@@ -239,7 +239,7 @@ func TestAppend(t *testing.T) {
 			}
 		}
 		const object = `{"metadata":{"name":"web","resourceVersion":"%s"},"spec":{"a":%d}}`
-		_, err := db.Append(t.Context(), []*event.Event{
+		_, err := db.Writer.Append(t.Context(), []*event.Event{
 			version("5", "", fmt.Sprintf(object, "5", 1), ""),
 			version("6", "5", `{"metadata":{"resourceVersion":"6"},"spec":{"a":2}}`, event.MergePatchContentType),
 			version("9", "8", `{"spec":{"a":3}}`, event.MergePatchContentType),
@@ -248,7 +248,7 @@ func TestAppend(t *testing.T) {
 			version("12", "11", fmt.Sprintf(`{"before":{"object":{}},"after":{"uid":"u","object":`+object+`},"op":"u"}`, "12", 5), ""),
 		})
 		testkit.OK(t, err)
-		o := &history.Object{Unit: db.Units()[0], Namespace: "shop", Name: "web"}
+		o := &history.Object{Unit: db.Questions.Resources.Units()[0], Namespace: "shop", Name: "web"}
 		want := []struct {
 			form history.Form
 			data string
@@ -261,7 +261,7 @@ func TestAppend(t *testing.T) {
 			{history.FormObject, fmt.Sprintf(object, "12", 5)},
 		}
 		i := 0
-		for v, err := range db.Versions(o, time.Time{}, time.Time{}) {
+		for v, err := range db.Questions.Objects.Versions(o, time.Time{}, time.Time{}) {
 			testkit.OK(t, err)
 			if v.Form() != want[i].form || string(v.Event.Data) != want[i].data {
 				t.Errorf("version %s is %s: %s", v.Event.ResourceVersion, v.Form(), v.Event.Data)

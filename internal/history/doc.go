@@ -29,6 +29,7 @@
 // namespace reads no versions. Beside the versions lies which names lived when (lives.go), so that
 // a state looks at what lived then and not at all names that were ever known.
 //
-// Append is called by one goroutine at a time, everything else by any. The package starts no
-// goroutines but Pebble's own.
+// A DB has a part for each kind of user: Writer, Questions, and Maintenance. Append is called by
+// one goroutine at a time, everything else by any. The package starts no goroutines but Pebble's
+// own.
 package history

@@ -1,8 +1,8 @@
 package history
 
 // Candidates counts the names that a state looks at.
-func (db *DB) Candidates(q StateQuery) (n int, err error) {
-	r, err := db.reader()
+func (h Objects) Candidates(q StateQuery) (n int, err error) {
+	r, err := h.db.reader()
 	if err != nil {
 		return 0, err
 	}

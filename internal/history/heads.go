@@ -20,9 +20,9 @@ type Head struct {
 
 // Heads are the newest versions of all objects of units in a namespace, "*" for all, without what
 // they hold. The error is the last element.
-func (db *DB) Heads(units []*Unit, namespace string) iter.Seq2[Head, error] {
+func (h Objects) Heads(units []*Unit, namespace string) iter.Seq2[Head, error] {
 	return func(yield func(Head, error) bool) {
-		r, err := db.reader()
+		r, err := h.db.reader()
 		if err != nil {
 			yield(Head{}, err)
 			return
@@ -31,7 +31,7 @@ func (db *DB) Heads(units []*Unit, namespace string) iter.Seq2[Head, error] {
 		for _, u := range units {
 			goOn, err := r.heads(u, namespace, yield)
 			if err != nil {
-				yield(Head{}, db.readError(err))
+				yield(Head{}, h.db.readError(err))
 			}
 			if err != nil || !goOn {
 				return
@@ -66,8 +66,8 @@ func (r *reader) heads(u *Unit, namespace string, yield func(Head, error) bool) 
 // VersionAt is the highest resourceVersion of a cluster up to a time, of the newest for the zero
 // time: among the last changes before it, since times and versions may disagree by seconds. 0 for
 // none.
-func (db *DB) VersionAt(cluster string, at time.Time) (highest uint64, err error) {
-	err = db.lastBuckets(cluster, at, func(e *timelineEntry) {
+func (h Timeline) VersionAt(cluster string, at time.Time) (highest uint64, err error) {
+	err = h.lastBuckets(cluster, at, func(e *timelineEntry) {
 		if at.IsZero() || e.second <= unixSeconds(at) {
 			highest = max(highest, e.version)
 		}
@@ -76,15 +76,15 @@ func (db *DB) VersionAt(cluster string, at time.Time) (highest uint64, err error
 }
 
 // TimeOf is when the last change up to a resourceVersion of a cluster was, the zero time for none.
-func (db *DB) TimeOf(cluster string, version uint64) (last time.Time, err error) {
-	for _, u := range db.Units() {
+func (h Timeline) TimeOf(cluster string, version uint64) (last time.Time, err error) {
+	for _, u := range h.db.units.all() {
 		if u.Cluster() != cluster || u.Resource == "" {
 			continue
 		}
 		prefix := binary.BigEndian.AppendUint32([]byte{spaceTimeline}, u.SourceNumber)
-		it, err := db.pebble.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
+		it, err := h.db.pebble.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
 		if err != nil {
-			return last, db.readError(err)
+			return last, h.db.readError(err)
 		}
 		for ok := it.Last(); ok; ok = it.Prev() {
 			e, isKey := decodeTimeline(it.Key())
@@ -95,14 +95,14 @@ func (db *DB) TimeOf(cluster string, version uint64) (last time.Time, err error)
 				break // the buckets before are older
 			}
 		}
-		return last, db.readError(cmpErr(it.Error(), it.Close()))
+		return last, h.db.readError(cmpErr(it.Error(), it.Close()))
 	}
 	return last, nil
 }
 
 // lastBuckets gives what is in the last two buckets with changes up to a time.
-func (db *DB) lastBuckets(cluster string, at time.Time, give func(e *timelineEntry)) error {
-	for _, u := range db.Units() {
+func (h Timeline) lastBuckets(cluster string, at time.Time, give func(e *timelineEntry)) error {
+	for _, u := range h.db.units.all() {
 		if u.Cluster() != cluster || u.Resource == "" {
 			continue
 		}
@@ -111,9 +111,9 @@ func (db *DB) lastBuckets(cluster string, at time.Time, give func(e *timelineEnt
 		if bucket := unixSeconds(at) / bucketSeconds; !at.IsZero() && bucket < math.MaxUint32 {
 			end = appendBucket(nil, u.SourceNumber, bucket+1)
 		}
-		it, err := db.pebble.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: end})
+		it, err := h.db.pebble.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: end})
 		if err != nil {
-			return db.readError(err)
+			return h.db.readError(err)
 		}
 		const buckets = 2
 		var current []byte
@@ -121,7 +121,7 @@ func (db *DB) lastBuckets(cluster string, at time.Time, give func(e *timelineEnt
 		for ok := it.Last(); ok; ok = it.Prev() {
 			e, isKey := decodeTimeline(it.Key())
 			if !isKey {
-				return db.readError(cmpErr(it.Close(), errRecord))
+				return h.db.readError(cmpErr(it.Close(), errRecord))
 			}
 			if head := it.Key()[:len(prefix)+4]; !bytes.Equal(head, current) {
 				if seen++; seen > buckets {
@@ -131,7 +131,7 @@ func (db *DB) lastBuckets(cluster string, at time.Time, give func(e *timelineEnt
 			}
 			give(&e)
 		}
-		return db.readError(cmpErr(it.Error(), it.Close()))
+		return h.db.readError(cmpErr(it.Error(), it.Close()))
 	}
 	return nil
 }

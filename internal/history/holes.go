@@ -97,8 +97,8 @@ func (m *Mark) isHealed(synced time.Time) bool {
 }
 
 // Holes are what may be missing of an object's versions from one time to another.
-func (db *DB) Holes(o *Object, since, until time.Time) (holes []*Mark, err error) {
-	for m, err := range db.Marks(o.Unit, since, until) {
+func (h Coverage) Holes(o *Object, since, until time.Time) (holes []*Mark, err error) {
+	for m, err := range h.Marks(o.Unit, since, until) {
 		if err != nil {
 			return nil, err
 		}
@@ -111,9 +111,9 @@ func (db *DB) Holes(o *Object, since, until time.Time) (holes []*Mark, err error
 
 // Uncertain are the holes because of which an object may have been another one at a point than v,
 // its last version of before; nil for none. A list heals a hole for what comes after the list.
-func (db *DB) Uncertain(o *Object, v *Version, p Point) (holes []*Mark, err error) {
+func (h Coverage) Uncertain(o *Object, v *Version, p Point) (holes []*Mark, err error) {
 	var synced time.Time
-	for m, err := range db.Marks(o.Unit, time.Time{}, time.Time{}) {
+	for m, err := range h.Marks(o.Unit, time.Time{}, time.Time{}) {
 		switch {
 		case err != nil:
 			return nil, err
@@ -121,7 +121,7 @@ func (db *DB) Uncertain(o *Object, v *Version, p Point) (holes []*Mark, err erro
 			synced = m.Time
 		case !m.IsHole() || !m.concerns(o):
 		case m.covers(p):
-			isShown, err := db.shows(m, o, v)
+			isShown, err := h.shows(m, o, v)
 			if err != nil {
 				return nil, err
 			}
@@ -137,12 +137,12 @@ func (db *DB) Uncertain(o *Object, v *Version, p Point) (holes []*Mark, err erro
 
 // shows reports whether the list after a gap has a version that came within the gap, and no other
 // one of the object: then it had this one from then on.
-func (db *DB) shows(m *Mark, o *Object, v *Version) (bool, error) {
+func (h Coverage) shows(m *Mark, o *Object, v *Version) (bool, error) {
 	from, to, ok := m.versions()
 	if !ok || v == nil || v.Deleted() || !v.seq.isNumber() || v.seq.version <= from || v.seq.version > to {
 		return false, nil
 	}
-	r, err := db.reader()
+	r, err := h.db.reader()
 	if err != nil {
 		return false, err
 	}
@@ -175,10 +175,10 @@ func (m *Mark) isUpTo(p Point) bool {
 }
 
 // HolesOf are what may be missing of the objects of units from one time to another.
-func (db *DB) HolesOf(units []*Unit, since, until time.Time) (holes []*Mark, err error) {
+func (h Coverage) HolesOf(units []*Unit, since, until time.Time) (holes []*Mark, err error) {
 	seen := map[string]bool{}
 	for _, u := range units {
-		for m, err := range db.Marks(u, since, until) {
+		for m, err := range h.Marks(u, since, until) {
 			if err != nil {
 				return nil, err
 			}
@@ -194,18 +194,18 @@ func (db *DB) HolesOf(units []*Unit, since, until time.Time) (holes []*Mark, err
 // addSince finds out since when a gap has been one, which its event does not have: since the last
 // minute in which something of the cluster was seen in a version up to the gap's first. Without
 // one, since the list before it.
-func (db *DB) addSince(m *Mark, synced time.Time) error {
+func (h Coverage) addSince(m *Mark, synced time.Time) error {
 	from, err := strconv.ParseUint(m.From, 10, 64)
 	if m.Event.Op != event.Gap || m.Event.Source == ArchiveSource || err != nil {
 		return nil
 	}
 	m.Since = synced
 	number := parseSequence(m.Event.Sequence, m.Event.ResourceVersion, false).era
-	for _, u := range db.Units() {
+	for _, u := range h.db.units.all() {
 		if u.Source != m.Event.Source {
 			continue
 		}
-		seen, err := db.lastSeen(u, number, from, m.Time)
+		seen, err := h.lastSeen(u, number, from, m.Time)
 		if err != nil {
 			return err
 		}
@@ -218,9 +218,9 @@ func (db *DB) addSince(m *Mark, synced time.Time) error {
 
 // lastSeen is the start of the last minute up to a time in which a watch reported a version up to
 // one, in the last era up to one that has such a minute; the zero time for none.
-func (db *DB) lastSeen(u *Unit, era uint32, version uint64, at time.Time) (time.Time, error) {
+func (h Coverage) lastSeen(u *Unit, era uint32, version uint64, at time.Time) (time.Time, error) {
 	first, last := clockKey(u.Number, 0, 0), clockKey(u.Number, era, unixSeconds(at)/clockSeconds)
-	it, err := db.pebble.NewIter(&pebble.IterOptions{LowerBound: first, UpperBound: append(last, 0)})
+	it, err := h.db.pebble.NewIter(&pebble.IterOptions{LowerBound: first, UpperBound: append(last, 0)})
 	if err != nil {
 		return time.Time{}, err
 	}

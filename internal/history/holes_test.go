@@ -39,7 +39,7 @@ func TestGap(t *testing.T) {
 	db, err := history.Open(history.Options{Dir: t.TempDir()})
 	testkit.OK(t, err)
 	t.Cleanup(func() { testkit.OK(t, db.Close()) })
-	_, err = db.Append(t.Context(), []*event.Event{
+	_, err = db.Writer.Append(t.Context(), []*event.Event{
 		mark(event.Synced, 5, 5, `{}`), change("stays", event.Added, 10, 10), change("changes", event.Added, 20, 20),
 		change("goes", event.Added, 30, 30), change("gone", event.Added, 40, 40), change("gone", event.Deleted, 50, 50),
 		change("gone", event.Added, 60, 60), change("gone", event.Deleted, 600, 600),
@@ -52,8 +52,8 @@ func TestGap(t *testing.T) {
 	const unknown = "unknown"
 	answer := func(t *testing.T, name string, p history.Point) string {
 		t.Helper()
-		o := &history.Object{Unit: db.Units()[0], Namespace: "shop", Name: name}
-		v, err := db.Existing(o, p)
+		o := &history.Object{Unit: db.Questions.Resources.Units()[0], Namespace: "shop", Name: name}
+		v, err := db.Questions.Objects.Existing(o, p)
 		switch {
 		case errors.Is(err, history.ErrNotKnown):
 			return unknown
@@ -61,7 +61,7 @@ func TestGap(t *testing.T) {
 			return "none"
 		}
 		testkit.OK(t, err)
-		holes, err := db.Uncertain(o, v, p)
+		holes, err := db.Questions.Coverage.Uncertain(o, v, p)
 		testkit.OK(t, err)
 		if len(holes) > 0 {
 			return v.Event.ResourceVersion + " or another"
@@ -121,10 +121,10 @@ func TestGap(t *testing.T) {
 		}
 	}
 	t.Run("a time between the last version that was seen and the list is in the gap", func(t *testing.T) {
-		o := &history.Object{Unit: db.Units()[0], Namespace: "shop", Name: "stays"}
+		o := &history.Object{Unit: db.Questions.Resources.Units()[0], Namespace: "shop", Name: "stays"}
 		for second, want := range map[int]int{500: 0, 700: 1, 2000: 1} {
 			from := at.Add(time.Duration(second) * time.Second)
-			if holes, err := db.Holes(o, from, from.Add(time.Second)); err != nil || len(holes) != want {
+			if holes, err := db.Questions.Coverage.Holes(o, from, from.Add(time.Second)); err != nil || len(holes) != want {
 				t.Errorf("at %d s: %d holes, %v; want %d", second, len(holes), err, want)
 			}
 		}
@@ -155,11 +155,11 @@ func TestEnteredAgain(t *testing.T) {
 		e.Op, e.Type, e.Sequence, e.ID = v.op, "dev.kubebridge.resource."+string(v.op), v.sequence, v.sequence
 		events = append(events, e)
 	}
-	_, err = db.Append(t.Context(), events)
+	_, err = db.Writer.Append(t.Context(), events)
 	testkit.OK(t, err)
-	o := &history.Object{Unit: db.Units()[0], Namespace: "shop", Name: "web-0"}
+	o := &history.Object{Unit: db.Questions.Resources.Units()[0], Namespace: "shop", Name: "web-0"}
 	for version, want := range map[uint64]int{6: -1, 7: 0, 19: 0, 20: 1, 29: 1, 30: 2, 44: 2, 45: 3, 49: 3, 50: 4, 59: 4, 60: 5, 99: 5} {
-		v, err := db.At(o, history.Point{Version: version})
+		v, err := db.Questions.Objects.At(o, history.Point{Version: version})
 		testkit.OK(t, err)
 		switch {
 		case want < 0 && v != nil:
@@ -184,9 +184,9 @@ func TestForgedEra(t *testing.T) {
 		Sequence: "4294967295.00000000000000003000",
 		Data:     []byte(`{"reason":"expired","from":"600","to":"3000"}`),
 	}
-	_, err = db.Append(t.Context(), []*event.Event{podVersion(0, 10, 0, at, ""), gap})
+	_, err = db.Writer.Append(t.Context(), []*event.Event{podVersion(0, 10, 0, at, ""), gap})
 	testkit.OK(t, err)
-	holes, err := db.HolesOf(db.Units(), time.Time{}, time.Time{})
+	holes, err := db.Questions.Coverage.HolesOf(db.Questions.Resources.Units(), time.Time{}, time.Time{})
 	testkit.OK(t, err)
 	if len(holes) != 1 || !holes[0].Since.Equal(at) {
 		t.Errorf("%d holes, want one since %v: %+v", len(holes), at, holes)

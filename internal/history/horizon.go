@@ -9,17 +9,21 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
+// Horizon is the time from which on the history is complete, as far as the stream was. Of what
+// lived then there is the version of before, too. Zero: nothing was ever removed.
+func (h Coverage) Horizon() (time.Time, error) { return h.db.horizon() }
+
 // CheckState is an error with ErrNotKnown where retention has removed what a state needs: its point
 // is before the horizon.
-func (db *DB) CheckState(q StateQuery) error {
-	horizon, err := db.Horizon()
+func (h Coverage) CheckState(q StateQuery) error {
+	horizon, err := h.Horizon()
 	if err != nil || horizon.IsZero() || len(q.Units) == 0 {
 		return err
 	}
 	since := "from " + ShowTime(horizon) + " on"
 	isBefore := q.At.IsBefore(horizon)
 	if q.At.Version > 0 {
-		first, err := db.firstVersion(q.Units[0].Source, horizon)
+		first, err := h.firstVersion(q.Units[0].Source, horizon)
 		if err != nil {
 			return err
 		}
@@ -34,29 +38,29 @@ func (db *DB) CheckState(q StateQuery) error {
 
 // firstVersion is the lowest version that a watch reported since a time; without one the newest
 // that is known. A state of a lower one may need versions of before.
-func (db *DB) firstVersion(source string, since time.Time) (uint64, error) {
+func (h Coverage) firstVersion(source string, since time.Time) (uint64, error) {
 	first := uint64(math.MaxUint64)
-	for _, u := range db.units.all() {
+	for _, u := range h.db.units.all() {
 		if u.Source != source || u.Resource == "" {
 			continue
 		}
-		version, err := db.firstOfUnit(u, unixSeconds(since)/clockSeconds)
+		version, err := h.firstOfUnit(u, unixSeconds(since)/clockSeconds)
 		if err != nil {
-			return 0, db.readError(err)
+			return 0, h.db.readError(err)
 		}
 		first = min(first, version)
 	}
 	if first == math.MaxUint64 {
-		return db.VersionAt((&Unit{Source: source}).Cluster(), time.Time{})
+		return Timeline(h).VersionAt((&Unit{Source: source}).Cluster(), time.Time{})
 	}
 	return first, nil
 }
 
 // firstOfUnit is the lowest version in the first minute from one on, over all eras; the highest
 // number for none.
-func (db *DB) firstOfUnit(u *Unit, minute uint32) (uint64, error) {
+func (h Coverage) firstOfUnit(u *Unit, minute uint32) (uint64, error) {
 	prefix := unitPrefix(nil, spaceClock, u.Number)
-	it, err := db.pebble.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
+	it, err := h.db.pebble.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
 	if err != nil {
 		return 0, err
 	}

@@ -16,13 +16,13 @@ import (
 func TestHorizon(t *testing.T) {
 	events := timed(t, 23, 20, 60)
 	db := openDir(t, t.TempDir())
-	_, err := db.Append(t.Context(), pointers(events))
+	_, err := db.Writer.Append(t.Context(), pointers(events))
 	testkit.OK(t, err)
 	newest := events[len(events)-1].Time
-	query := history.StateQuery{Units: db.Units(), Namespace: "*", At: history.Point{Version: 1}}
-	t.Run("nothing is refused before anything was removed", func(t *testing.T) { testkit.OK(t, db.CheckState(query)) })
-	testkit.OK(t, db.Retain(t.Context(), history.Retention{Age: 30 * time.Minute}, newest))
-	horizon, err := db.Horizon()
+	query := history.StateQuery{Units: db.Questions.Resources.Units(), Namespace: "*", At: history.Point{Version: 1}}
+	t.Run("nothing is refused before anything was removed", func(t *testing.T) { testkit.OK(t, db.Questions.Coverage.CheckState(query)) })
+	testkit.OK(t, db.Maintenance.Retain(t.Context(), history.Retention{Age: 30 * time.Minute}, newest))
+	horizon, err := db.Questions.Coverage.Horizon()
 	testkit.OK(t, err)
 	t.Run("a state of a version is right, or refused with the horizon", func(t *testing.T) {
 		want := map[string]string{} // the state
@@ -38,7 +38,7 @@ func TestHorizon(t *testing.T) {
 			version, err := strconv.ParseUint(e.ResourceVersion, 10, 64)
 			testkit.OK(t, err)
 			query.At = history.Point{Version: version}
-			if err := db.CheckState(query); err != nil {
+			if err := db.Questions.Coverage.CheckState(query); err != nil {
 				refused++
 				if !e.Time.Before(horizon) {
 					t.Fatalf("version %d of %v is refused, the horizon is %v", version, e.Time, horizon)
@@ -50,7 +50,7 @@ func TestHorizon(t *testing.T) {
 			}
 			answered++
 			got := map[string]string{}
-			for v, err := range db.State(query) {
+			for v, err := range db.Questions.Objects.State(query) {
 				testkit.OK(t, err)
 				got[v.Event.UID] = v.Event.ResourceVersion
 			}
@@ -64,16 +64,16 @@ func TestHorizon(t *testing.T) {
 	})
 	t.Run("a time is refused before it, and not from it on", func(t *testing.T) {
 		query.At = history.Point{At: horizon}
-		testkit.OK(t, db.CheckState(query))
+		testkit.OK(t, db.Questions.Coverage.CheckState(query))
 		query.At = history.Point{At: horizon.Add(-time.Nanosecond)}
-		if err := db.CheckState(query); !errors.Is(err, history.ErrNotKnown) {
+		if err := db.Questions.Coverage.CheckState(query); !errors.Is(err, history.ErrNotKnown) {
 			t.Error(err)
 		}
 	})
 	t.Run("so is an object, with the horizon", func(t *testing.T) {
 		e := &events[0]
-		o := &history.Object{Unit: db.Units()[0], Namespace: e.Namespace, Name: e.Name}
-		_, err := db.Existing(o, history.Point{At: horizon.Add(-time.Second)})
+		o := &history.Object{Unit: db.Questions.Resources.Units()[0], Namespace: e.Namespace, Name: e.Name}
+		_, err := db.Questions.Objects.Existing(o, history.Point{At: horizon.Add(-time.Second)})
 		want := "this history is kept from " + history.ShowTime(horizon) + " on (retention)"
 		if !errors.Is(err, history.ErrNotKnown) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)

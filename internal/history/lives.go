@@ -178,7 +178,7 @@ func (b *batch) setAlive(object []byte, a alive) error {
 func (b *batch) see(u *Unit, second uint32) error {
 	latest, known := b.w.latest[u.SourceNumber]
 	if !known {
-		horizon, err := b.db.Horizon()
+		horizon, err := b.db.horizon()
 		if err != nil {
 			return err
 		}
@@ -380,14 +380,14 @@ func (w *liveWalk) Close() {
 }
 
 // removeLives removes the lives of a unit that ended before a time.
-func (db *DB) removeLives(ctx context.Context, u *Unit, second uint32) error {
+func (m Maintenance) removeLives(ctx context.Context, u *Unit, second uint32) error {
 	prefix := axisPrefix(u.Number, axisTime)
-	it, err := db.pebble.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
+	it, err := m.db.pebble.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
 	if err != nil {
 		return err
 	}
 	defer it.Close()
-	b := db.pebble.NewBatch()
+	b := m.db.pebble.NewBatch()
 	defer func() { _ = b.Close() }() // it gives back memory
 	for ok := it.First(); ok && ctx.Err() == nil; {
 		key := it.Key()
@@ -416,7 +416,7 @@ func (db *DB) removeLives(ctx context.Context, u *Unit, second uint32) error {
 				return err
 			}
 			_ = b.Close()
-			b = db.pebble.NewBatch()
+			b = m.db.pebble.NewBatch()
 		}
 		ok = it.Next()
 	}

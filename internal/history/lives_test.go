@@ -115,11 +115,11 @@ func TestLives(t *testing.T) {
 			end.Sequence += ".deleted"
 			batch = append(batch, end)
 		}
-		_, err := db.Append(t.Context(), batch)
+		_, err := db.Writer.Append(t.Context(), batch)
 		testkit.OK(t, err)
 		for i := live; i < names; i += 77 {
 			for _, p := range []history.Point{{At: livesBegan.Add(time.Duration(i) * time.Minute)}, {Version: uint64(10*i + 10)}, {}} {
-				n, err := db.Candidates(history.StateQuery{Units: db.Units(), Namespace: "shop", At: p})
+				n, err := db.Questions.Objects.Candidates(history.StateQuery{Units: db.Questions.Resources.Units(), Namespace: "shop", At: p})
 				if err != nil || n < live || n > live+1 {
 					t.Errorf("at %v: %d names, %v; %d lived", p, n, err, live)
 				}
@@ -155,7 +155,7 @@ func runLives(t *testing.T, seed uint64) {
 	horizon := livesBegan
 	for len(delayed) > 0 {
 		n := min(1+s.random.IntN(80), len(delayed))
-		_, err := db.Append(t.Context(), delayed[:n])
+		_, err := db.Writer.Append(t.Context(), delayed[:n])
 		testkit.OK(t, err)
 		delayed = delayed[n:]
 		switch s.random.IntN(12) {
@@ -167,8 +167,8 @@ func runLives(t *testing.T, seed uint64) {
 			testkit.OK(t, err)
 		case 1:
 			if seed%2 == 0 {
-				testkit.OK(t, db.Retain(t.Context(), history.Retention{Age: time.Hour}, s.at))
-				if horizon, err = db.Horizon(); horizon.IsZero() {
+				testkit.OK(t, db.Maintenance.Retain(t.Context(), history.Retention{Age: time.Hour}, s.at))
+				if horizon, err = db.Questions.Coverage.Horizon(); horizon.IsZero() {
 					horizon = livesBegan
 				}
 				testkit.OK(t, err)
@@ -186,7 +186,7 @@ func runLives(t *testing.T, seed uint64) {
 // something that is removed.
 func compareWalk(t *testing.T, db *history.DB, random *rand.Rand, events []*event.Event, horizon time.Time) {
 	t.Helper()
-	u := db.Units()[0]
+	u := db.Questions.Resources.Units()[0]
 	removed := uint64(0)
 	for _, e := range events {
 		if e.Time.Before(horizon) {
@@ -207,15 +207,15 @@ func compareWalk(t *testing.T, db *history.DB, random *rand.Rand, events []*even
 		}
 		for _, namespace := range []string{"*", "shop"} {
 			var want, got []string
-			for o, err := range db.Objects(u, "") {
+			for o, err := range db.Questions.Objects.All(u, "") {
 				testkit.OK(t, err)
-				v, err := db.At(&o, p)
+				v, err := db.Questions.Objects.At(&o, p)
 				testkit.OK(t, err)
 				if v != nil && !v.Deleted() && (namespace == "*" || o.Namespace == namespace) {
 					want = append(want, o.Namespace+"/"+o.Name+" "+v.Event.Sequence)
 				}
 			}
-			for v, err := range db.State(history.StateQuery{Units: db.Units(), Namespace: namespace, At: p}) {
+			for v, err := range db.Questions.Objects.State(history.StateQuery{Units: db.Questions.Resources.Units(), Namespace: namespace, At: p}) {
 				testkit.OK(t, err)
 				got = append(got, v.Event.Namespace+"/"+v.Event.Name+" "+v.Event.Sequence)
 			}
@@ -229,8 +229,8 @@ func compareWalk(t *testing.T, db *history.DB, random *rand.Rand, events []*even
 			object, _, _ := strings.Cut(behind, " ")
 			ns, name, _ := strings.Cut(object, "/")
 			n := 0
-			for v, err := range db.State(history.StateQuery{
-				Units: db.Units(), Namespace: namespace, At: p, Behind: &history.Object{Namespace: ns, Name: name},
+			for v, err := range db.Questions.Objects.State(history.StateQuery{
+				Units: db.Questions.Resources.Units(), Namespace: namespace, At: p, Behind: &history.Object{Namespace: ns, Name: name},
 			}) {
 				testkit.OK(t, err)
 				n++

@@ -45,13 +45,13 @@ type Mark struct {
 
 // Marks are those of a unit from one time to another, and of the archive itself, in their order. A
 // zero time is no limit. The error is the last element.
-func (db *DB) Marks(u *Unit, since, until time.Time) iter.Seq2[*Mark, error] {
+func (h Coverage) Marks(u *Unit, since, until time.Time) iter.Seq2[*Mark, error] {
 	return func(yield func(*Mark, error) bool) {
-		for _, other := range db.units.all() {
+		for _, other := range h.db.units.all() {
 			if other != u && (other.Source != ArchiveSource || u.Source == ArchiveSource) {
 				continue
 			}
-			if !db.marks(other, since, until, yield) {
+			if !h.marks(other, since, until, yield) {
 				return
 			}
 		}
@@ -59,11 +59,11 @@ func (db *DB) Marks(u *Unit, since, until time.Time) iter.Seq2[*Mark, error] {
 }
 
 // marks reports whether to go on.
-func (db *DB) marks(u *Unit, since, until time.Time, yield func(*Mark, error) bool) bool {
+func (h Coverage) marks(u *Unit, since, until time.Time, yield func(*Mark, error) bool) bool {
 	prefix := unitPrefix(nil, spaceMark, u.Number)
-	it, err := db.pebble.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
+	it, err := h.db.pebble.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
 	if err != nil {
-		yield(nil, db.readError(err))
+		yield(nil, h.db.readError(err))
 		return false
 	}
 	defer it.Close()
@@ -73,8 +73,8 @@ func (db *DB) marks(u *Unit, since, until time.Time, yield func(*Mark, error) bo
 		if err == nil {
 			var m *Mark
 			if m, err = readMark(u, value); err == nil {
-				if err := db.addSince(m, synced); err != nil {
-					yield(nil, db.readError(err))
+				if err := h.addSince(m, synced); err != nil {
+					yield(nil, h.db.readError(err))
 					return false
 				}
 				if m.Event.Op == event.Synced {
@@ -90,11 +90,11 @@ func (db *DB) marks(u *Unit, since, until time.Time, yield func(*Mark, error) bo
 				continue
 			}
 		}
-		yield(nil, db.readError(err))
+		yield(nil, h.db.readError(err))
 		return false
 	}
 	if err := it.Error(); err != nil {
-		yield(nil, db.readError(err))
+		yield(nil, h.db.readError(err))
 		return false
 	}
 	return true

@@ -77,7 +77,7 @@ func runModel(t *testing.T, seed uint64) {
 			batch = append(batch, &events[stored+i])
 		}
 		position := history.SourcePosition{Name: "s", Position: fmt.Appendf(nil, "%d", stored+n)}
-		_, err := db.Append(t.Context(), batch, position)
+		_, err := db.Writer.Append(t.Context(), batch, position)
 		testkit.OK(t, err)
 		if random.IntN(10) == 0 {
 			crashed := files.CrashClone(vfs.CrashCloneCfg{
@@ -87,13 +87,13 @@ func runModel(t *testing.T, seed uint64) {
 			files = crashed
 			db, err = history.Open(options())
 			testkit.OK(t, err)
-			at, err := db.Position("s")
+			at, err := db.Writer.Position("s")
 			testkit.OK(t, err)
 			if string(at) != fmt.Sprint(stored+n) {
 				t.Fatalf("after a crash it is read up to %s, and was acknowledged up to %d", at, stored+n)
 			}
 			if random.IntN(2) == 0 { // the source repeats what was acknowledged
-				_, err := db.Append(t.Context(), batch)
+				_, err := db.Writer.Append(t.Context(), batch)
 				testkit.OK(t, err)
 			}
 		}
@@ -137,8 +137,8 @@ func disorder(random *rand.Rand, events []event.Event) {
 func compare(t *testing.T, db *history.DB, known model, random *rand.Rand) {
 	t.Helper()
 	objects := map[string]*history.Object{}
-	for _, u := range db.Units() {
-		for o, err := range db.Objects(u, "") {
+	for _, u := range db.Questions.Resources.Units() {
+		for o, err := range db.Questions.Objects.All(u, "") {
 			testkit.OK(t, err)
 			objects[u.Informer+" "+fmt.Sprintf("%s/%s/%s", resourceOf(u), o.Namespace, o.Name)] = &o
 		}
@@ -155,12 +155,12 @@ func compare(t *testing.T, db *history.DB, known model, random *rand.Rand) {
 		compareVersions(t, db, o, want, time.Time{}, time.Time{})
 		for range 10 {
 			at := want[random.IntN(len(want))].Time.Add(time.Duration(random.IntN(3)-1) * time.Second)
-			got, err := db.At(o, history.Point{At: at})
+			got, err := db.Questions.Objects.At(o, history.Point{At: at})
 			testkit.OK(t, err)
 			compareVersion(t, got, lastUpTo(want, at))
 			compareVersions(t, db, o, want, at, at.Add(time.Duration(random.IntN(1000))*time.Second))
 		}
-		got, err := db.At(o, history.Point{})
+		got, err := db.Questions.Objects.At(o, history.Point{})
 		testkit.OK(t, err)
 		compareVersion(t, got, want[len(want)-1])
 	}
@@ -187,7 +187,7 @@ func compareTimeline(t *testing.T, db *history.DB, known model, random *rand.Ran
 			}
 		}
 		var steps []history.Step
-		for step, err := range db.Steps("prod", namespace, since, until, nil) {
+		for step, err := range db.Questions.Timeline.Steps("prod", namespace, since, until, nil) {
 			testkit.OK(t, err)
 			got = append(got, order(&step.Event))
 			compareVersion(t, step.Version, known["workloads "+step.Event.PartitionKey][step.Event.Sequence])
@@ -199,7 +199,7 @@ func compareTimeline(t *testing.T, db *history.DB, known model, random *rand.Ran
 			steps = append(steps, step)
 		}
 		i := 0
-		for entry, err := range db.Timeline("prod", namespace, since, until, nil) {
+		for entry, err := range db.Questions.Timeline.Entries("prod", namespace, since, until, nil) {
 			testkit.OK(t, err)
 			if i == len(steps) {
 				t.Fatalf("in %s from %v to %v: more than %d entries", namespace, since, until, i)
@@ -267,7 +267,7 @@ func compareState(t *testing.T, db *history.DB, known model, random *rand.Rand) 
 			}
 		}
 		var keys []string
-		for v, err := range db.State(history.StateQuery{Units: db.Units(), Namespace: namespace, At: p}) {
+		for v, err := range db.Questions.Objects.State(history.StateQuery{Units: db.Questions.Resources.Units(), Namespace: namespace, At: p}) {
 			testkit.OK(t, err)
 			compareVersion(t, v, want[v.Event.PartitionKey])
 			keys = append(keys, v.Event.PartitionKey)
@@ -328,7 +328,7 @@ func compareVersions(t *testing.T, db *history.DB, o *history.Object, all []*eve
 		}
 	}
 	i := 0
-	for v, err := range db.Versions(o, since, until) {
+	for v, err := range db.Questions.Objects.Versions(o, since, until) {
 		testkit.OK(t, err)
 		if i >= len(want) {
 			t.Fatalf("%s: more than %d versions from %v to %v", o, len(want), since, until)

@@ -35,13 +35,16 @@ func ShortNames(resource string) (names []string) {
 	return names
 }
 
+// Units are all that are known, in the order in which they came.
+func (h Resources) Units() []*Unit { return h.db.units.all() }
+
 // Resolve finds the units of a resource, by a name as kubectl takes it: "pods", "po", "Pod",
 // "deployments.apps", "deployments.v1.apps". cluster is "" for all.
-func (db *DB) Resolve(name, cluster string) ([]*Unit, error) {
+func (h Resources) Resolve(name, cluster string) ([]*Unit, error) {
 	word, rest, qualified := strings.Cut(strings.ToLower(name), ".")
 	var found []*Unit
 	var known []string
-	for _, u := range db.Units() {
+	for _, u := range h.db.units.all() {
 		if u.Resource == "" || u.Source == ArchiveSource || cluster != "" && u.Cluster() != cluster {
 			continue
 		}
@@ -84,8 +87,8 @@ func (db *DB) Resolve(name, cluster string) ([]*Unit, error) {
 }
 
 // Clusters are the names of those that the history has objects of.
-func (db *DB) Clusters() (names []string) {
-	for _, u := range db.Units() {
+func (h Resources) Clusters() (names []string) {
+	for _, u := range h.db.units.all() {
 		if u.Source != ArchiveSource && !slices.Contains(names, u.Cluster()) {
 			names = append(names, u.Cluster())
 		}
@@ -96,16 +99,16 @@ func (db *DB) Clusters() (names []string) {
 
 // Select are the units of some resources of a cluster, named as Resolve takes them; of all for
 // none.
-func (db *DB) Select(cluster string, names []string) (units []*Unit, err error) {
+func (h Resources) Select(cluster string, names []string) (units []*Unit, err error) {
 	for _, name := range names {
-		found, err := db.Resolve(name, cluster)
+		found, err := h.Resolve(name, cluster)
 		if err != nil {
 			return nil, err
 		}
 		units = append(units, found...)
 	}
 	if len(names) == 0 {
-		for _, u := range db.Units() {
+		for _, u := range h.db.units.all() {
 			if u.Cluster() == cluster && u.Resource != "" {
 				units = append(units, u)
 			}

@@ -12,12 +12,12 @@ import (
 // CompleteUntil is the time up to which the stream itself says that all changes of units are in it:
 // the earliest of their newest progress events, of all partitions of which one was read. Zero where
 // one of them has none.
-func (db *DB) CompleteUntil(units []*Unit) (until time.Time, err error) {
+func (h Coverage) CompleteUntil(units []*Unit) (until time.Time, err error) {
 	for _, u := range units {
 		prefix := unitPrefix(nil, spaceProgress, u.Number)
-		it, err := db.pebble.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
+		it, err := h.db.pebble.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
 		if err != nil {
-			return time.Time{}, db.readError(err)
+			return time.Time{}, h.db.readError(err)
 		}
 		found := false
 		for ok := it.First(); ok && err == nil; ok = it.Next() {
@@ -30,7 +30,7 @@ func (db *DB) CompleteUntil(units []*Unit) (until time.Time, err error) {
 			}
 		}
 		if err := cmpErr(err, it.Error(), it.Close()); err != nil || !found {
-			return time.Time{}, db.readError(err)
+			return time.Time{}, h.db.readError(err)
 		}
 	}
 	return until, nil
@@ -39,11 +39,11 @@ func (db *DB) CompleteUntil(units []*Unit) (until time.Time, err error) {
 // ListedVersion is the lowest resourceVersion at which the last list of one of some units was:
 // every version up to it is stored. What came later may be stored in any order of versions. 0 where
 // one of them has no list.
-func (db *DB) ListedVersion(units []*Unit) (uint64, error) {
+func (h Coverage) ListedVersion(units []*Unit) (uint64, error) {
 	lowest := uint64(0)
 	for i, u := range units {
 		lists := map[string]uint64{} // of each namespace that is listed by itself
-		for m, err := range db.Marks(u, time.Time{}, time.Time{}) {
+		for m, err := range h.Marks(u, time.Time{}, time.Time{}) {
 			if err != nil {
 				return 0, err
 			}

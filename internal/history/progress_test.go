@@ -16,13 +16,13 @@ func TestListedVersion(t *testing.T) {
 	db := openDir(t, t.TempDir())
 	listed := func() uint64 {
 		t.Helper()
-		version, err := db.ListedVersion(db.Units())
+		version, err := db.Questions.Coverage.ListedVersion(db.Questions.Resources.Units())
 		testkit.OK(t, err)
 		return version
 	}
 	versions := []uint64{0} // of the lists
 	for i := range events {
-		_, err := db.Append(t.Context(), pointers(events[i:i+1]))
+		_, err := db.Writer.Append(t.Context(), pointers(events[i:i+1]))
 		testkit.OK(t, err)
 		if !events[i].AboutInformer() {
 			continue
@@ -43,10 +43,10 @@ func TestListedVersion(t *testing.T) {
 			e.ID, e.Time = namespace+e.ResourceVersion, e.Time.Add(time.Duration(version)*time.Second)
 			return &e
 		}
-		_, err := db.Append(t.Context(), []*event.Event{list("a", 10), list("b", 20), list("a", 30)})
+		_, err := db.Writer.Append(t.Context(), []*event.Event{list("a", 10), list("b", 20), list("a", 30)})
 		testkit.OK(t, err)
-		units := slices.DeleteFunc(db.Units(), func(u *history.Unit) bool { return u.Resource != "secrets" })
-		version, err := db.ListedVersion(units)
+		units := slices.DeleteFunc(db.Questions.Resources.Units(), func(u *history.Unit) bool { return u.Resource != "secrets" })
+		version, err := db.Questions.Coverage.ListedVersion(units)
 		testkit.OK(t, err)
 		if version != 20 || len(units) != 1 {
 			t.Errorf("got %d", version)

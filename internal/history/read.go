@@ -79,14 +79,12 @@ func (v *Version) read(
 	return nil
 }
 
-// Units are all that are known, in the order in which they came.
-func (db *DB) Units() []*Unit { return db.units.all() }
-
 // reader reads versions of objects, as of when it was made.
 type reader struct {
-	db *DB
+	db *database
 	it *pebble.Iterator
-	// lowest has answers of DB.lowestAfter, for an answer that asks them again and again; else nil.
+	// lowest has answers of database.lowestAfter, for an answer that asks them again and again;
+	// else nil.
 	lowest  map[clockAt]uint64
 	scratch scratch
 	// reuses is whether a version, with its text, may take the place of the last one.
@@ -111,7 +109,7 @@ type difference struct {
 
 var versionSpace = pebble.IterOptions{LowerBound: []byte{spaceVersion}, UpperBound: []byte{spaceVersion + 1}}
 
-func (db *DB) reader() (*reader, error) {
+func (db *database) reader() (*reader, error) {
 	it, err := db.pebble.NewIter(&versionSpace)
 	if err != nil {
 		return nil, db.readError(err)
@@ -246,16 +244,16 @@ func (r *reader) atSequence(u *Unit, namespace, name string, seq sequence) (*Ver
 
 // Versions are those of an object from one time to another, the oldest first. A zero time is no
 // limit. The versions are the caller's. The error is the last element.
-func (db *DB) Versions(o *Object, since, until time.Time) iter.Seq2[*Version, error] {
+func (h Objects) Versions(o *Object, since, until time.Time) iter.Seq2[*Version, error] {
 	return func(yield func(*Version, error) bool) {
-		r, err := db.reader()
+		r, err := h.db.reader()
 		if err != nil {
 			yield(nil, err)
 			return
 		}
 		defer r.Close()
 		if err := r.versions(o, since, until, yield); err != nil {
-			yield(nil, db.readError(err))
+			yield(nil, h.db.readError(err))
 		}
 	}
 }
@@ -402,7 +400,8 @@ func (r *reader) isBefore(at time.Time) (bool, error) {
 	return h.time.Before(at), err
 }
 
-// lowestAfter is DB.lowestAfter. An old answer is good enough: it says where to begin to look.
+// lowestAfter is database.lowestAfter. An old answer is good enough: it says where to begin to
+// look.
 func (r *reader) lowestAfter(u *Unit, era uint32, at time.Time) (lowest uint64, err error) {
 	key := clockAt{u.Number, era, unixSeconds(at) / clockSeconds}
 	lowest, known := r.lowest[key]
@@ -417,7 +416,7 @@ func (r *reader) lowestAfter(u *Unit, era uint32, at time.Time) (lowest uint64, 
 }
 
 // lowestAfter is the lowest version that a watch reported after the minute of a time; 0 for none.
-func (db *DB) lowestAfter(u *Unit, era uint32, at time.Time) (uint64, error) {
+func (db *database) lowestAfter(u *Unit, era uint32, at time.Time) (uint64, error) {
 	lower := clockKey(u.Number, era, unixSeconds(at)/clockSeconds+1)
 	it, err := db.pebble.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: after(lower[:9])})
 	if err != nil {
@@ -435,15 +434,15 @@ func (db *DB) lowestAfter(u *Unit, era uint32, at time.Time) (uint64, error) {
 }
 
 // At is the last version of an object at a point: nil when the object was not known then.
-func (db *DB) At(o *Object, p Point) (*Version, error) {
-	r, err := db.reader()
+func (h Objects) At(o *Object, p Point) (*Version, error) {
+	r, err := h.db.reader()
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
 	seq, found, err := r.lastAt(o, p)
 	if err != nil || !found {
-		return nil, db.readError(err)
+		return nil, h.db.readError(err)
 	}
 	return r.atSequence(o.Unit, o.Namespace, o.Name, seq)
 }
@@ -523,24 +522,24 @@ func (r *reader) isDiverged(prefix []byte, seq sequence) (bool, error) {
 	return !r.it.SeekLT(key) || !isPrefix(r.it.Key(), era), r.it.Error()
 }
 
-// Objects are those of a unit that were ever known: of a namespace, or of all for "". The error is
-// the last element.
-func (db *DB) Objects(u *Unit, namespace string) iter.Seq2[Object, error] {
+// All are the objects of a unit that were ever known: of a namespace, or of all for "". The error
+// is the last element.
+func (h Objects) All(u *Unit, namespace string) iter.Seq2[Object, error] {
 	return func(yield func(Object, error) bool) {
 		prefix := unitPrefix(nil, spaceVersion, u.Number)
 		if namespace != "" {
 			prefix = append(append(prefix, namespace...), separator)
 		}
-		it, err := db.pebble.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
+		it, err := h.db.pebble.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
 		if err != nil {
-			yield(Object{}, db.readError(err))
+			yield(Object{}, h.db.readError(err))
 			return
 		}
 		defer it.Close()
 		for ok := it.First(); ok; {
 			object, ns, name, _, isKey := splitVersionKey(it.Key())
 			if !isKey {
-				yield(Object{}, db.readError(errRecord))
+				yield(Object{}, h.db.readError(errRecord))
 				return
 			}
 			if !yield(Object{u, ns, name}, nil) {
@@ -549,7 +548,7 @@ func (db *DB) Objects(u *Unit, namespace string) iter.Seq2[Object, error] {
 			ok = it.SeekGE(after(object))
 		}
 		if err := it.Error(); err != nil {
-			yield(Object{}, db.readError(err))
+			yield(Object{}, h.db.readError(err))
 		}
 	}
 }

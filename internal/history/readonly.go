@@ -55,7 +55,7 @@ func readBeside(o Options) (*DB, error) {
 		beside.Dir = copied
 		db, openErr := open(beside, true)
 		if openErr == nil {
-			db.dir = o.Dir
+			db.shared.dir = o.Dir
 			closed := db.close
 			db.close = func() error { return errors.Join(closed(), os.RemoveAll(copied)) }
 			return db, nil

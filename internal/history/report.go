@@ -115,13 +115,13 @@ var ErrSeveralClusters = errors.New("is in several clusters")
 
 // Find finds an object by name, in a namespace or in none: nil when no event ever named it. Where
 // several informers have it, it is the one with the newest version; the others are in others.
-func (db *DB) Find(units []*Unit, namespace, name string) (best *Object, others []*Unit, err error) {
+func (h Objects) Find(units []*Unit, namespace, name string) (best *Object, others []*Unit, err error) {
 	var newest time.Time
 	var clusters []string
 	for _, u := range units {
 		for _, in := range slices.Compact([]string{namespace, ""}) {
 			object := &Object{Unit: u, Namespace: in, Name: name}
-			last, err := db.At(object, Point{})
+			last, err := h.At(object, Point{})
 			if err != nil {
 				return nil, nil, err
 			}
@@ -154,23 +154,23 @@ var (
 
 // Existing is the version of an object that existed at a point. Where there was none the error says
 // why.
-func (db *DB) Existing(o *Object, p Point) (*Version, error) {
-	horizon, err := db.Horizon()
+func (h Objects) Existing(o *Object, p Point) (*Version, error) {
+	horizon, err := h.db.horizon()
 	if err != nil {
 		return nil, err
 	}
 	if p.IsBefore(horizon) {
 		return nil, fmt.Errorf("what %s was at %s %w: this history is kept from %s on (retention)", o, p, ErrNotKnown, ShowTime(horizon))
 	}
-	v, err := db.At(o, p)
+	v, err := h.At(o, p)
 	if err == nil && (v == nil || v.Deleted()) {
-		err = db.mayHaveExisted(o, v, p)
+		err = h.mayHaveExisted(o, v, p)
 	}
 	switch {
 	case err != nil:
 		return nil, err
 	case v == nil:
-		return nil, db.notYet(o, p, horizon)
+		return nil, h.notYet(o, p, horizon)
 	case v.Deleted():
 		return nil, fmt.Errorf("%s %w at %s: it was deleted at %s (resourceVersion %s)", o, ErrDidNotExist, p,
 			ShowTime(v.Time), v.Event.ResourceVersion)
@@ -180,8 +180,8 @@ func (db *DB) Existing(o *Object, p Point) (*Version, error) {
 
 // mayHaveExisted is an error where an object that is not known at a point may have existed in a
 // hole. v is the end of the one before, nil for none.
-func (db *DB) mayHaveExisted(o *Object, v *Version, p Point) error {
-	holes, err := db.Uncertain(o, v, p)
+func (h Objects) mayHaveExisted(o *Object, v *Version, p Point) error {
+	holes, err := Coverage(h).Uncertain(o, v, p)
 	if err != nil || len(holes) == 0 {
 		return err
 	}
@@ -190,8 +190,8 @@ func (db *DB) mayHaveExisted(o *Object, v *Version, p Point) error {
 
 // notYet tells an object that did not exist from one that was not known: retention may have removed
 // another one of the name before the first version that is left.
-func (db *DB) notYet(o *Object, p Point, horizon time.Time) error {
-	for first, err := range db.Versions(o, time.Time{}, time.Time{}) {
+func (h Objects) notYet(o *Object, p Point, horizon time.Time) error {
+	for first, err := range h.Versions(o, time.Time{}, time.Time{}) {
 		if err != nil {
 			return err
 		}
@@ -205,12 +205,12 @@ func (db *DB) notYet(o *Object, p Point, horizon time.Time) error {
 }
 
 // VersionBefore is the version before one, nil for none, and where the object had ended.
-func (db *DB) VersionBefore(v *Version) (*Version, error) {
-	r, err := db.reader()
+func (h Objects) VersionBefore(v *Version) (*Version, error) {
+	r, err := h.db.reader()
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
 	before, err := r.before(v.Unit, v.Event.Namespace, v.Event.Name, v.seq)
-	return before, db.readError(err)
+	return before, h.db.readError(err)
 }

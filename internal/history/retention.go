@@ -21,50 +21,43 @@ type Retention struct {
 	MaxBytes uint64
 }
 
-// horizonKey has the time before which only the last versions are kept.
-var horizonKey = metaKey("horizon")
+// Maintenance is for the owner of a history: what is kept, and what that takes.
+type Maintenance struct{ db *database }
 
-// Horizon is the time from which on the history is complete, as far as the stream was. Of what
-// lived then there is the version of before, too. Zero: nothing was ever removed.
-func (db *DB) Horizon() (time.Time, error) {
-	value, err := db.get(horizonKey)
-	if err != nil || len(value) != 4 {
-		return time.Time{}, db.readError(err)
-	}
-	return time.Unix(int64(binary.BigEndian.Uint32(value)), 0), nil
-}
+// DiskBytes is what the history takes on disk.
+func (m Maintenance) DiskBytes() uint64 { return m.db.pebble.Metrics().DiskSpaceUsage() }
 
 // Retain removes what is too old, or too much, once. Others may write and read meanwhile.
-func (db *DB) Retain(ctx context.Context, r Retention, now time.Time) error {
+func (m Maintenance) Retain(ctx context.Context, r Retention, now time.Time) error {
 	if r.Age > 0 {
-		if err := db.removeBefore(ctx, unixSeconds(now.Add(-r.Age))); err != nil {
-			return db.readError(err)
+		if err := m.removeBefore(ctx, unixSeconds(now.Add(-r.Age))); err != nil {
+			return m.db.readError(err)
 		}
 	}
-	if r.MaxBytes == 0 || db.DiskBytes() <= r.MaxBytes {
+	if r.MaxBytes == 0 || m.DiskBytes() <= r.MaxBytes {
 		return nil
 	}
-	oldest, newest, err := db.extent()
+	oldest, newest, err := m.extent()
 	if err != nil || oldest == newest {
-		return db.readError(err)
+		return m.db.readError(err)
 	}
-	if err := db.removeBefore(ctx, oldest+max((newest-oldest)/8, 1)); err != nil {
-		return db.readError(err)
+	if err := m.removeBefore(ctx, oldest+max((newest-oldest)/8, 1)); err != nil {
+		return m.db.readError(err)
 	}
 	// What was removed takes space until tables are rewritten.
-	return db.readError(db.pebble.Compact(ctx, []byte{spaceVersion}, []byte{spaceVersion + 1}, false))
+	return m.db.readError(m.db.pebble.Compact(ctx, []byte{spaceVersion}, []byte{spaceVersion + 1}, false))
 }
 
 // extent is the first and the last second of the timeline, by its buckets.
-func (db *DB) extent() (oldest, newest uint32, err error) {
+func (m Maintenance) extent() (oldest, newest uint32, err error) {
 	sources := map[uint32]bool{}
-	for _, u := range db.Units() {
+	for _, u := range m.db.units.all() {
 		if sources[u.SourceNumber] {
 			continue
 		}
 		sources[u.SourceNumber] = true
 		prefix := binary.BigEndian.AppendUint32([]byte{spaceTimeline}, u.SourceNumber)
-		it, err := db.pebble.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
+		it, err := m.db.pebble.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
 		if err != nil {
 			return 0, 0, err
 		}
@@ -86,30 +79,30 @@ func (db *DB) extent() (oldest, newest uint32, err error) {
 // removeBefore removes what is before a time, down to whole buckets: of each object that has
 // versions there all but the last one, and that too if it is the end of the object. It touches only
 // objects of which something is removed.
-func (db *DB) removeBefore(ctx context.Context, second uint32) error {
+func (m Maintenance) removeBefore(ctx context.Context, second uint32) error {
 	bucket := second / bucketSeconds
 	horizon := bucket * bucketSeconds
-	known, err := db.Horizon()
+	known, err := m.db.horizon()
 	if err != nil || unixSeconds(known) >= horizon {
 		return err
 	}
-	if oldest, _, err := db.extent(); err != nil || oldest == 0 || oldest >= horizon {
+	if oldest, _, err := m.extent(); err != nil || oldest == 0 || oldest >= horizon {
 		return err // nothing is older, and nothing will be missing
 	}
 	// Questions know first that something is about to be missing.
-	if err := db.pebble.Set(horizonKey, binary.BigEndian.AppendUint32(nil, horizon), db.sync); err != nil {
+	if err := m.db.pebble.Set(horizonKey, binary.BigEndian.AppendUint32(nil, horizon), m.db.sync); err != nil {
 		return err
 	}
 	sources := map[uint32]bool{}
-	for _, u := range db.Units() {
-		if err := cmpErr(db.removeMarks(u, horizon), db.removeLives(ctx, u, horizon)); err != nil {
+	for _, u := range m.db.units.all() {
+		if err := cmpErr(m.removeMarks(u, horizon), m.removeLives(ctx, u, horizon)); err != nil {
 			return err
 		}
 		if sources[u.SourceNumber] {
 			continue
 		}
 		sources[u.SourceNumber] = true
-		if err := db.removeOf(ctx, u.SourceNumber, bucket); err != nil {
+		if err := m.removeOf(ctx, u.SourceNumber, bucket); err != nil {
 			return err
 		}
 	}
@@ -117,10 +110,10 @@ func (db *DB) removeBefore(ctx context.Context, second uint32) error {
 }
 
 // removeOf removes a cluster's versions before a bucket.
-func (db *DB) removeOf(ctx context.Context, source, bucket uint32) error {
+func (m Maintenance) removeOf(ctx context.Context, source, bucket uint32) error {
 	first := binary.BigEndian.AppendUint32([]byte{spaceTimeline}, source)
 	end := appendBucket(nil, source, bucket)
-	it, err := db.pebble.NewIter(&pebble.IterOptions{LowerBound: first, UpperBound: end})
+	it, err := m.db.pebble.NewIter(&pebble.IterOptions{LowerBound: first, UpperBound: end})
 	if err != nil {
 		return err
 	}
@@ -144,24 +137,24 @@ func (db *DB) removeOf(ctx context.Context, source, bucket uint32) error {
 			continue
 		}
 		done[object] = true
-		u := db.units.numbered(e.unit)
+		u := m.db.units.numbered(e.unit)
 		if u == nil {
 			return errRecord
 		}
-		if err := db.trim(&Object{u, e.namespace, e.name}, bucket*bucketSeconds); err != nil {
+		if err := m.trim(&Object{u, e.namespace, e.name}, bucket*bucketSeconds); err != nil {
 			return err
 		}
 	}
 	if err := it.Error(); err != nil {
 		return err
 	}
-	return db.pebble.DeleteRange(first, end, pebble.NoSync)
+	return m.db.pebble.DeleteRange(first, end, pebble.NoSync)
 }
 
 // trim removes an object's versions before a time, but for the last one of an object that lived
 // then, which is stored whole.
-func (db *DB) trim(o *Object, second uint32) error {
-	r, err := db.reader()
+func (m Maintenance) trim(o *Object, second uint32) error {
+	r, err := m.db.reader()
 	if err != nil {
 		return err
 	}
@@ -183,7 +176,7 @@ func (db *DB) trim(o *Object, second uint32) error {
 	if err != nil {
 		return err
 	}
-	b := db.pebble.NewBatch()
+	b := m.db.pebble.NewBatch()
 	defer b.Close()
 	end := key
 	switch {
@@ -222,17 +215,17 @@ func withPrevious(u *Unit, o *Object, seq sequence, h header, text []byte, base 
 
 // removeMarks removes the marks of a unit before a time, but for the end of the last list: it says
 // that the state at the time is complete.
-func (db *DB) removeMarks(u *Unit, second uint32) error {
+func (m Maintenance) removeMarks(u *Unit, second uint32) error {
 	if u.Source == ArchiveSource {
 		return nil // they are few, and may reach over the time
 	}
 	marks := unitPrefix(nil, spaceMark, u.Number)
 	end := binary.BigEndian.AppendUint32(bytes.Clone(marks), second)
-	lists, err := db.lastLists(u, marks, end)
+	lists, err := m.lastLists(u, marks, end)
 	if err != nil {
 		return err
 	}
-	b := db.pebble.NewBatch()
+	b := m.db.pebble.NewBatch()
 	defer b.Close()
 	if err := b.DeleteRange(marks, end, nil); err != nil {
 		return err
@@ -249,8 +242,8 @@ type storedMark struct{ key, value []byte }
 
 // lastLists are the marks of the last lists before a key: one for each namespace with lists of its
 // own.
-func (db *DB) lastLists(u *Unit, from, to []byte) (map[string]storedMark, error) {
-	it, err := db.pebble.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
+func (m Maintenance) lastLists(u *Unit, from, to []byte) (map[string]storedMark, error) {
+	it, err := m.db.pebble.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
 	if err != nil {
 		return nil, err
 	}

@@ -33,18 +33,18 @@ func TestRetention(t *testing.T) {
 	newest := events[len(events)-1].Time
 	t.Run("behind the horizon everything is there, before it the last versions of what lived", func(t *testing.T) {
 		db := openDir(t, t.TempDir())
-		_, err := db.Append(t.Context(), pointers(events))
+		_, err := db.Writer.Append(t.Context(), pointers(events))
 		testkit.OK(t, err)
 		random := rand.New(rand.NewPCG(1, 2))
 		for _, age := range []time.Duration{time.Hour, 40 * time.Minute, 10 * time.Minute, 10 * time.Minute} {
-			testkit.OK(t, db.Retain(t.Context(), history.Retention{Age: age}, newest))
-			horizon, err := db.Horizon()
+			testkit.OK(t, db.Maintenance.Retain(t.Context(), history.Retention{Age: age}, newest))
+			horizon, err := db.Questions.Coverage.Horizon()
 			testkit.OK(t, err)
 			if late := newest.Add(-age).Sub(horizon); late < 0 || late > 5*time.Minute {
 				t.Fatalf("the horizon is %v, kept are %v up to %v", horizon, age, newest)
 			}
-			for _, u := range db.Units() {
-				for o, err := range db.Objects(u, "") {
+			for _, u := range db.Questions.Resources.Units() {
+				for o, err := range db.Questions.Objects.All(u, "") {
 					testkit.OK(t, err)
 					all := known.versions("workloads " + o.String())
 					kept := slices.IndexFunc(all, func(e *event.Event) bool { return !e.Time.Before(horizon) })
@@ -57,7 +57,7 @@ func TestRetention(t *testing.T) {
 					compareVersions(t, db, &o, all[kept:], time.Time{}, time.Time{})
 					for range 20 {
 						at := horizon.Add(time.Duration(random.Int64N(int64(newest.Sub(horizon)))))
-						got, err := db.At(&o, history.Point{At: at})
+						got, err := db.Questions.Objects.At(&o, history.Point{At: at})
 						testkit.OK(t, err)
 						want := lastUpTo(all, at)
 						if want != nil && want.Op == event.Deleted && want.Time.Before(horizon) {
@@ -73,15 +73,15 @@ func TestRetention(t *testing.T) {
 		db := openDir(t, t.TempDir())
 		for i := 0; i < len(events); i += 20 {
 			n := min(20, len(events)-i)
-			_, err := db.Append(t.Context(), pointers(events[i:i+n]))
+			_, err := db.Writer.Append(t.Context(), pointers(events[i:i+n]))
 			testkit.OK(t, err)
-			testkit.OK(t, db.Retain(t.Context(), history.Retention{Age: 15 * time.Minute}, events[i+n-1].Time))
+			testkit.OK(t, db.Maintenance.Retain(t.Context(), history.Retention{Age: 15 * time.Minute}, events[i+n-1].Time))
 		}
-		for _, u := range db.Units() {
-			for o, err := range db.Objects(u, "") {
+		for _, u := range db.Questions.Resources.Units() {
+			for o, err := range db.Questions.Objects.All(u, "") {
 				testkit.OK(t, err)
 				all := known.versions("workloads " + o.String())
-				got, err := db.At(&o, history.Point{})
+				got, err := db.Questions.Objects.At(&o, history.Point{})
 				testkit.OK(t, err)
 				compareVersion(t, got, all[len(all)-1])
 			}
@@ -89,10 +89,10 @@ func TestRetention(t *testing.T) {
 	})
 	t.Run("a directory that is too large loses its oldest part", func(t *testing.T) {
 		db := openDir(t, t.TempDir())
-		_, err := db.Append(t.Context(), pointers(events))
+		_, err := db.Writer.Append(t.Context(), pointers(events))
 		testkit.OK(t, err)
-		testkit.OK(t, db.Retain(t.Context(), history.Retention{MaxBytes: 1}, newest))
-		horizon, err := db.Horizon()
+		testkit.OK(t, db.Maintenance.Retain(t.Context(), history.Retention{MaxBytes: 1}, newest))
+		horizon, err := db.Questions.Coverage.Horizon()
 		testkit.OK(t, err)
 		if !horizon.After(events[0].Time) || horizon.After(newest.Add(-newest.Sub(events[0].Time)/2)) {
 			t.Errorf("the horizon is %v of %v to %v", horizon, events[0].Time, newest)
@@ -100,11 +100,11 @@ func TestRetention(t *testing.T) {
 	})
 	t.Run("what is young loses nothing, and has no horizon", func(t *testing.T) {
 		db := openDir(t, t.TempDir())
-		testkit.OK(t, db.Retain(t.Context(), history.Retention{Age: time.Hour}, newest))
-		_, err := db.Append(t.Context(), pointers(events))
+		testkit.OK(t, db.Maintenance.Retain(t.Context(), history.Retention{Age: time.Hour}, newest))
+		_, err := db.Writer.Append(t.Context(), pointers(events))
 		testkit.OK(t, err)
-		testkit.OK(t, db.Retain(t.Context(), history.Retention{Age: 24 * time.Hour}, newest))
-		if horizon, err := db.Horizon(); err != nil || !horizon.IsZero() {
+		testkit.OK(t, db.Maintenance.Retain(t.Context(), history.Retention{Age: 24 * time.Hour}, newest))
+		if horizon, err := db.Questions.Coverage.Horizon(); err != nil || !horizon.IsZero() {
 			t.Errorf("the horizon is %v, %v", horizon, err)
 		}
 	})
@@ -129,10 +129,10 @@ func TestRetentionKilled(t *testing.T) {
 	// How many writes retention makes is found by one run without a kill.
 	files := vfs.NewCrashableMem()
 	db, writes := write(files)
-	_, err := db.Append(t.Context(), pointers(events))
+	_, err := db.Writer.Append(t.Context(), pointers(events))
 	testkit.OK(t, err)
 	before := writes()
-	testkit.OK(t, db.Retain(t.Context(), age, newest))
+	testkit.OK(t, db.Maintenance.Retain(t.Context(), age, newest))
 	total := writes() - before
 	testkit.OK(t, db.Close())
 	if total < 5 {
@@ -144,13 +144,13 @@ func TestRetentionKilled(t *testing.T) {
 		counted := &countedFS{FS: files}
 		db, err := history.Open(history.Options{Dir: "history", FS: counted, MemTableBytes: 64 << 10, LastVersionsBytes: 30_000})
 		testkit.OK(t, err)
-		_, err = db.Append(t.Context(), pointers(events))
+		_, err = db.Writer.Append(t.Context(), pointers(events))
 		testkit.OK(t, err)
 		var crashed *vfs.MemFS
 		counted.at(counted.writes.Load()+1+random.Uint64N(total), func() {
 			crashed = files.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: random.IntN(101), RNG: rand.New(rand.NewPCG(uint64(round), 5))})
 		})
-		testkit.OK(t, db.Retain(t.Context(), age, newest))
+		testkit.OK(t, db.Maintenance.Retain(t.Context(), age, newest))
 		testkit.OK(t, db.Close())
 		if crashed == nil {
 			continue // this run made fewer writes
@@ -159,7 +159,7 @@ func TestRetentionKilled(t *testing.T) {
 		testkit.OK(t, err)
 		for range 2 { // as the kill left it, and after the next pass
 			requireKept(t, db, known, random, newest)
-			testkit.OK(t, db.Retain(t.Context(), history.Retention{Age: age.Age - 5*time.Minute}, newest))
+			testkit.OK(t, db.Maintenance.Retain(t.Context(), history.Retention{Age: age.Age - 5*time.Minute}, newest))
 		}
 		testkit.OK(t, db.Close())
 	}
@@ -168,7 +168,7 @@ func TestRetentionKilled(t *testing.T) {
 // requireKept compares what lies behind the horizon.
 func requireKept(t *testing.T, db *history.DB, known model, random *rand.Rand, newest time.Time) {
 	t.Helper()
-	horizon, err := db.Horizon()
+	horizon, err := db.Questions.Coverage.Horizon()
 	testkit.OK(t, err)
 	if horizon.IsZero() {
 		horizon = newest.Add(-time.Hour)
@@ -176,14 +176,14 @@ func requireKept(t *testing.T, db *history.DB, known model, random *rand.Rand, n
 	for object := range known {
 		all := known.versions(object)
 		o := &history.Object{Namespace: all[0].Namespace, Name: all[0].Name}
-		for _, u := range db.Units() {
+		for _, u := range db.Questions.Resources.Units() {
 			if u.Resource == all[0].Resource {
 				o.Unit = u
 			}
 		}
 		for range 2 {
 			at := horizon.Add(time.Duration(random.Int64N(int64(newest.Sub(horizon)))))
-			got, err := db.At(o, history.Point{At: at})
+			got, err := db.Questions.Objects.At(o, history.Point{At: at})
 			testkit.OK(t, err)
 			want := lastUpTo(all, at)
 			if want != nil && want.Op == event.Deleted && got == nil {

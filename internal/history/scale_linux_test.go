@@ -163,7 +163,7 @@ func (g *scaleScript) write(t *testing.T, dir string, events int) (microseconds 
 			batch = append(batch, g.next()...)
 		}
 		making += threadTime(t) - before
-		_, err := db.Append(t.Context(), batch)
+		_, err := db.Writer.Append(t.Context(), batch)
 		testkit.OK(t, err)
 		batch = batch[:0]
 	}
@@ -187,7 +187,7 @@ func (g *scaleScript) sizeOf(t *testing.T, dir string) float64 {
 	db, err := history.Open(history.Options{Dir: dir})
 	testkit.OK(t, err)
 	defer func() { testkit.OK(t, db.Close()) }()
-	return float64(db.DiskBytes()) / float64(g.written)
+	return float64(db.Maintenance.DiskBytes()) / float64(g.written)
 }
 
 // scaleQuestion is one that is asked again and again, for something else each time.
@@ -199,12 +199,12 @@ type scaleQuestion struct {
 func (g *scaleScript) questions() []scaleQuestion {
 	at := func(round int) *knownVersion { return &g.known[(round*7919+13)%len(g.known)] }
 	object := func(db *history.DB, k *knownVersion) *history.Object {
-		return &history.Object{Unit: db.Units()[0], Namespace: k.namespace, Name: k.name}
+		return &history.Object{Unit: db.Questions.Resources.Units()[0], Namespace: k.namespace, Name: k.name}
 	}
 	return []scaleQuestion{
 		{"an object at a time", func(t *testing.T, db *history.DB, round int) {
 			k := at(round)
-			v, err := db.At(object(db, k), history.Point{At: k.at})
+			v, err := db.Questions.Objects.At(object(db, k), history.Point{At: k.at})
 			testkit.OK(t, err)
 			if v == nil || v.Event.ResourceVersion != fmt.Sprint(k.version) || v.Deleted() != k.gone {
 				t.Errorf("%s at %v: %v, want version %d", k.name, k.at, v, k.version)
@@ -213,7 +213,7 @@ func (g *scaleScript) questions() []scaleQuestion {
 		{"all versions of an object", func(t *testing.T, db *history.DB, round int) {
 			k := at(round)
 			n, found := 0, false
-			for v, err := range db.Versions(object(db, k), time.Time{}, time.Time{}) {
+			for v, err := range db.Questions.Objects.Versions(object(db, k), time.Time{}, time.Time{}) {
 				testkit.OK(t, err)
 				n++
 				found = found || v.Event.ResourceVersion == fmt.Sprint(k.version)
@@ -225,7 +225,7 @@ func (g *scaleScript) questions() []scaleQuestion {
 		{"the timeline of a namespace, 5 minutes", func(t *testing.T, db *history.DB, round int) {
 			k := at(round)
 			found := false
-			for e, err := range db.Timeline("prod", k.namespace, k.at.Add(-5*time.Minute), k.at, nil) {
+			for e, err := range db.Questions.Timeline.Entries("prod", k.namespace, k.at.Add(-5*time.Minute), k.at, nil) {
 				testkit.OK(t, err)
 				found = found || e.Event.Name == k.name && e.Event.ResourceVersion == fmt.Sprint(k.version)
 				if e.Event.Op == event.Updated && e.HasBefore && len(e.Changes) == 0 {
@@ -239,7 +239,7 @@ func (g *scaleScript) questions() []scaleQuestion {
 		{"the state of a namespace of 500 pods", func(t *testing.T, db *history.DB, round int) {
 			k := at(round)
 			n, found := 0, k.gone
-			for v, err := range db.State(history.StateQuery{Units: db.Units(), Namespace: k.namespace, At: history.Point{At: k.at}}) {
+			for v, err := range db.Questions.Objects.State(history.StateQuery{Units: db.Questions.Resources.Units(), Namespace: k.namespace, At: history.Point{At: k.at}}) {
 				testkit.OK(t, err)
 				n++
 				found = found || v.Event.Name == k.name && v.Event.ResourceVersion == fmt.Sprint(k.version)

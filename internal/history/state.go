@@ -29,9 +29,9 @@ type StateQuery struct {
 // each in the order of namespaces and names. It is as of one moment of the history. Memory does not
 // grow with the answer. A version may be read until the next one is asked for. The error is the
 // last element.
-func (db *DB) State(q StateQuery) iter.Seq2[*Version, error] {
+func (h Objects) State(q StateQuery) iter.Seq2[*Version, error] {
 	return func(yield func(*Version, error) bool) {
-		first, err := db.reader()
+		first, err := h.db.reader()
 		if err != nil {
 			yield(nil, err)
 			return
@@ -39,7 +39,7 @@ func (db *DB) State(q StateQuery) iter.Seq2[*Version, error] {
 		defer first.Close()
 		s := state{StateQuery: q, now: first, yield: yield}
 		if err := s.run(); err != nil {
-			yield(nil, db.readError(err))
+			yield(nil, h.db.readError(err))
 		}
 	}
 }
@@ -160,12 +160,12 @@ func (u *Unlisted) Warning() string {
 
 // UncertainState says what may be wrong in a state: the holes at the point, those before it that no
 // list had healed by then, and the units of which no list had ended. Namespace is as in StateQuery.
-func (db *DB) UncertainState(q StateQuery) (holes []*Mark, unlisted []Unlisted, err error) {
+func (h Coverage) UncertainState(q StateQuery) (holes []*Mark, unlisted []Unlisted, err error) {
 	seen := map[string]bool{}
 	for _, u := range q.Units {
 		var listed, synced time.Time
 		var found []*Mark
-		for m, err := range db.Marks(u, time.Time{}, time.Time{}) {
+		for m, err := range h.Marks(u, time.Time{}, time.Time{}) {
 			if err != nil {
 				return nil, nil, err
 			}

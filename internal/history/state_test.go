@@ -34,14 +34,14 @@ func TestState(t *testing.T) {
 		db, err := history.Open(history.Options{Dir: t.TempDir()})
 		testkit.OK(t, err)
 		t.Cleanup(func() { testkit.OK(t, db.Close()) })
-		_, err = db.Append(t.Context(), events)
+		_, err = db.Writer.Append(t.Context(), events)
 		testkit.OK(t, err)
 		return db
 	}
 	names := func(t *testing.T, db *history.DB, q history.StateQuery) (list []string) {
 		t.Helper()
-		q.Units = db.Units()
-		for v, err := range db.State(q) {
+		q.Units = db.Questions.Resources.Units()
+		for v, err := range db.Questions.Objects.State(q) {
 			testkit.OK(t, err)
 			list = append(list, v.Unit.Informer+" "+v.Event.Name+" "+v.Event.ResourceVersion)
 		}
@@ -110,7 +110,7 @@ func TestState(t *testing.T) {
 	})
 	uncertain := func(t *testing.T, db *history.DB, p history.Point) string {
 		t.Helper()
-		holes, unlisted, err := db.UncertainState(history.StateQuery{Units: db.Units(), Namespace: "shop", At: p})
+		holes, unlisted, err := db.Questions.Coverage.UncertainState(history.StateQuery{Units: db.Questions.Resources.Units(), Namespace: "shop", At: p})
 		testkit.OK(t, err)
 		var all []string
 		for _, m := range holes {
@@ -141,12 +141,12 @@ func TestState(t *testing.T) {
 	})
 	t.Run("retention keeps that a list had ended", func(t *testing.T) {
 		db := open(t, events[:4]...)
-		testkit.OK(t, db.Retain(t.Context(), history.Retention{Age: time.Hour}, at.Add(3*time.Hour)))
+		testkit.OK(t, db.Maintenance.Retain(t.Context(), history.Retention{Age: time.Hour}, at.Add(3*time.Hour)))
 		if got := uncertain(t, db, history.Point{At: at.Add(3 * time.Hour)}); got != "" {
 			t.Errorf("%q", got)
 		}
 		marks := 0
-		for _, err := range db.Marks(db.Units()[0], time.Time{}, time.Time{}) {
+		for _, err := range db.Questions.Coverage.Marks(db.Questions.Resources.Units()[0], time.Time{}, time.Time{}) {
 			testkit.OK(t, err)
 			marks++
 		}
@@ -160,7 +160,7 @@ func TestState(t *testing.T) {
 		defer db.Close()
 		const objects, size = 1500, 20_000
 		for i := range objects {
-			_, err := db.Append(t.Context(), []*event.Event{podVersion(i, 1000+i, 0, at, strings.Repeat(fmt.Sprintf(`{"%d":0},`, i), size/10))})
+			_, err := db.Writer.Append(t.Context(), []*event.Event{podVersion(i, 1000+i, 0, at, strings.Repeat(fmt.Sprintf(`{"%d":0},`, i), size/10))})
 			testkit.OK(t, err)
 		}
 		heap := func() uint64 {
@@ -170,7 +170,7 @@ func TestState(t *testing.T) {
 			return m.HeapAlloc
 		}
 		begun, most, n := heap(), uint64(0), 0
-		for _, err := range db.State(history.StateQuery{Units: db.Units(), Namespace: "*"}) {
+		for _, err := range db.Questions.Objects.State(history.StateQuery{Units: db.Questions.Resources.Units(), Namespace: "*"}) {
 			testkit.OK(t, err)
 			if n++; n%300 == 0 {
 				most = max(most, heap())
@@ -201,14 +201,14 @@ func TestCompleteUntil(t *testing.T) {
 	db, err := history.Open(history.Options{Dir: t.TempDir()})
 	testkit.OK(t, err)
 	defer db.Close()
-	_, err = db.Append(t.Context(), []*event.Event{
+	_, err = db.Writer.Append(t.Context(), []*event.Event{
 		progress("pods", "", 1), progress("pods", "", 9), progress("services", "shop", 5), progress("services", "blue", 7), podVersion(0, 5, 0, at, ""),
 		inPartition(0, progress("leases", "", 3)), inPartition(1, progress("leases", "", 3)), inPartition(1, progress("leases", "", 8)),
 		{ID: "s", Source: "/clusters/prod", Op: event.Synced, Type: "dev.kubebridge.informer.synced", Informer: "all", ObjectAttributes: event.ObjectAttributes{Resource: "nodes"}, Time: at},
 	})
 	testkit.OK(t, err)
 	units := map[string]*history.Unit{}
-	for _, u := range db.Units() {
+	for _, u := range db.Questions.Resources.Units() {
 		units[u.Resource] = u
 	}
 	for _, test := range []struct {
@@ -224,7 +224,7 @@ func TestCompleteUntil(t *testing.T) {
 		for _, r := range test.resources {
 			list = append(list, units[r])
 		}
-		if got, err := db.CompleteUntil(list); err != nil || !got.Equal(test.want) {
+		if got, err := db.Questions.Coverage.CompleteUntil(list); err != nil || !got.Equal(test.want) {
 			t.Errorf("%v: %v, %v; want %v", test.resources, got, err, test.want)
 		}
 	}

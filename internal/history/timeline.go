@@ -38,15 +38,15 @@ type Step struct {
 	Before *Version
 }
 
-// Timeline is what happened in a namespace of a cluster, or in all of them for "*", from one time
+// Entries are what happened in a namespace of a cluster, or in all of them for "*", from one time
 // to another, in the order of time: by seconds, and in each by resourceVersion, which is the order
 // of the cluster. "" is what is in no namespace. wanted chooses units, before a version is read.
 // An entry may be read until the next one is asked for. The error is the last element.
-func (db *DB) Timeline(
+func (h Timeline) Entries(
 	cluster, namespace string, since, until time.Time, wanted func(u *Unit) bool,
 ) iter.Seq2[*Entry, error] {
 	return func(yield func(*Entry, error) bool) {
-		t := newTimeline(db, cluster, namespace, since, until, wanted)
+		t := newTimelineWalk(h.db, cluster, namespace, since, until, wanted)
 		var read Version
 		t.yield = func(e *timelineEntry, u *Unit, value []byte) (bool, error) {
 			entry, err := readSummary(&read, u, e, value)
@@ -63,17 +63,17 @@ func (db *DB) Timeline(
 			return yield(entry, nil), nil
 		}
 		if err := t.run(); err != nil {
-			yield(nil, db.readError(err))
+			yield(nil, h.db.readError(err))
 		}
 	}
 }
 
-// Steps is Timeline with the versions themselves, and those before.
-func (db *DB) Steps(
+// Steps are Entries with the versions themselves, and those before.
+func (h Timeline) Steps(
 	cluster, namespace string, since, until time.Time, wanted func(u *Unit) bool,
 ) iter.Seq2[Step, error] {
 	return func(yield func(Step, error) bool) {
-		t := newTimeline(db, cluster, namespace, since, until, wanted)
+		t := newTimelineWalk(h.db, cluster, namespace, since, until, wanted)
 		t.yield = func(e *timelineEntry, u *Unit, _ []byte) (bool, error) {
 			v, before, err := t.read(e, u)
 			if v == nil || err != nil {
@@ -82,19 +82,19 @@ func (db *DB) Steps(
 			return yield(Step{v, before}, nil), nil
 		}
 		if err := t.run(); err != nil {
-			yield(Step{}, db.readError(err))
+			yield(Step{}, h.db.readError(err))
 		}
 	}
 }
 
-func newTimeline(
-	db *DB, cluster, namespace string, since, until time.Time, wanted func(u *Unit) bool,
-) *timeline {
-	t := &timeline{db: db, namespace: namespace, since: unixSeconds(since), until: math.MaxUint32, wanted: wanted}
+func newTimelineWalk(
+	db *database, cluster, namespace string, since, until time.Time, wanted func(u *Unit) bool,
+) *timelineWalk {
+	t := &timelineWalk{db: db, namespace: namespace, since: unixSeconds(since), until: math.MaxUint32, wanted: wanted}
 	if !until.IsZero() {
 		t.until = unixSeconds(until)
 	}
-	for _, u := range db.Units() {
+	for _, u := range db.units.all() {
 		if u.Cluster() == cluster {
 			t.source = u.SourceNumber
 		}
@@ -102,9 +102,9 @@ func newTimeline(
 	return t
 }
 
-// timeline is one answer.
-type timeline struct {
-	db           *DB
+// timelineWalk is one answer.
+type timelineWalk struct {
+	db           *database
 	source       uint32
 	namespace    string // "*" for all
 	since, until uint32
@@ -115,7 +115,7 @@ type timeline struct {
 	r     *reader // nil until a version is read
 }
 
-func (t *timeline) run() (err error) {
+func (t *timelineWalk) run() (err error) {
 	prefix := binary.BigEndian.AppendUint32([]byte{spaceTimeline}, t.source)
 	if t.it, err = t.db.pebble.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)}); err != nil {
 		return err
@@ -145,7 +145,7 @@ func (t *timeline) run() (err error) {
 }
 
 // bucket gives what is in a bucket. It reports whether to go on.
-func (t *timeline) bucket(bucket uint32) (bool, error) {
+func (t *timelineWalk) bucket(bucket uint32) (bool, error) {
 	prefix := appendBucket(nil, t.source, bucket)
 	if t.namespace != "*" {
 		prefix = append(append(prefix, t.namespace...), separator)
@@ -194,7 +194,7 @@ type timelineItem struct {
 }
 
 // piece are the next entries of a bucket behind one of them, in the order of time.
-func (t *timeline) piece(prefix []byte, behind timelineEntry, first bool) (piece []timelineItem, more bool, err error) {
+func (t *timelineWalk) piece(prefix []byte, behind timelineEntry, first bool) (piece []timelineItem, more bool, err error) {
 	for ok := t.it.SeekGE(prefix); ok && isPrefix(t.it.Key(), prefix); ok = t.it.Next() {
 		e, isKey := decodeTimeline(t.it.Key())
 		if !isKey {
@@ -228,7 +228,7 @@ func (t *timelineEntry) compare(other *timelineEntry) int {
 }
 
 // give gives an entry, where it is asked for.
-func (t *timeline) give(e *timelineEntry, value []byte) (bool, error) {
+func (t *timelineWalk) give(e *timelineEntry, value []byte) (bool, error) {
 	if e.second < t.since || e.second > t.until {
 		return true, nil
 	}
@@ -243,7 +243,7 @@ func (t *timeline) give(e *timelineEntry, value []byte) (bool, error) {
 }
 
 // read reads an entry's version and the one before. Both are nil where retention has removed it.
-func (t *timeline) read(e *timelineEntry, u *Unit) (v, before *Version, err error) {
+func (t *timelineWalk) read(e *timelineEntry, u *Unit) (v, before *Version, err error) {
 	if t.r == nil {
 		if t.r, err = t.db.reader(); err != nil {
 			return nil, nil, err
@@ -273,15 +273,15 @@ func (r *reader) before(u *Unit, namespace, name string, seq sequence) (*Version
 }
 
 // Newest is the time of the newest entry of a cluster, zero when there is none.
-func (db *DB) Newest(cluster string) (newest time.Time, err error) {
-	for _, u := range db.Units() {
+func (h Timeline) Newest(cluster string) (newest time.Time, err error) {
+	for _, u := range h.db.units.all() {
 		if u.Cluster() != cluster {
 			continue
 		}
 		prefix := binary.BigEndian.AppendUint32([]byte{spaceTimeline}, u.SourceNumber)
-		it, err := db.pebble.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
+		it, err := h.db.pebble.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
 		if err != nil {
-			return newest, db.readError(err)
+			return newest, h.db.readError(err)
 		}
 		if it.Last() {
 			last := bytes.Clone(it.Key()[:9])
@@ -293,7 +293,7 @@ func (db *DB) Newest(cluster string) (newest time.Time, err error) {
 			}
 			newest = time.Unix(int64(second), 0)
 		}
-		return newest, db.readError(cmpErr(it.Error(), it.Close()))
+		return newest, h.db.readError(cmpErr(it.Error(), it.Close()))
 	}
 	return newest, nil
 }

@@ -26,7 +26,7 @@ func TestTimeline(t *testing.T) {
 	}
 	changed := func(t *testing.T, db *history.DB) (rows []string) {
 		t.Helper()
-		for e, err := range db.Timeline("prod", "shop", began, time.Time{}, nil) {
+		for e, err := range db.Questions.Timeline.Entries("prod", "shop", began, time.Time{}, nil) {
 			testkit.OK(t, err)
 			row := e.Event.ResourceVersion
 			for _, c := range e.Changes {
@@ -46,7 +46,7 @@ func TestTimeline(t *testing.T) {
 		dir := t.TempDir()
 		db, err := history.Open(history.Options{Dir: dir})
 		testkit.OK(t, err)
-		_, err = db.Append(t.Context(), []*event.Event{pod(1, `"a":1`), pod(2, `"a":2`)})
+		_, err = db.Writer.Append(t.Context(), []*event.Event{pod(1, `"a":1`), pod(2, `"a":2`)})
 		testkit.OK(t, errors.Join(err, db.Close()))
 		options := &pebble.Options{Logger: quiet{}, FormatMajorVersion: pebble.FormatValueSeparation}
 		raw, err := pebble.Open(dir, options)
@@ -66,7 +66,7 @@ func TestTimeline(t *testing.T) {
 			store := func() {
 				db, err := history.Open(history.Options{Dir: dir})
 				testkit.OK(t, err)
-				_, err = db.Append(t.Context(), batch)
+				_, err = db.Writer.Append(t.Context(), batch)
 				testkit.OK(t, errors.Join(err, db.Close()))
 				batch = nil
 			}
@@ -91,7 +91,7 @@ func TestTimeline(t *testing.T) {
 			second = append(second, fmt.Sprintf(`"f%d":2`, i))
 		}
 		long := `"text":"` + strings.Repeat("x", 100) + `"`
-		_, err := db.Append(t.Context(), []*event.Event{
+		_, err := db.Writer.Append(t.Context(), []*event.Event{
 			pod(1, `"text":"x"`), pod(2, long), pod(3, strings.Join(first, ",")), pod(4, strings.Join(second, ",")),
 		})
 		testkit.OK(t, err)
@@ -109,12 +109,12 @@ func TestTimeline(t *testing.T) {
 			return e
 		}
 		// 3 would be a difference to 1
-		_, err := db.Append(t.Context(), []*event.Event{at(1), at(3), at(2)})
+		_, err := db.Writer.Append(t.Context(), []*event.Event{at(1), at(3), at(2)})
 		testkit.OK(t, err)
-		testkit.OK(t, db.Retain(t.Context(), history.Retention{Age: 5 * time.Minute}, began.Add(30*time.Minute)))
+		testkit.OK(t, db.Maintenance.Retain(t.Context(), history.Retention{Age: 5 * time.Minute}, began.Add(30*time.Minute)))
 		n := 0
-		o := &history.Object{Unit: db.Units()[0], Namespace: "shop", Name: "web-1"}
-		for v, err := range db.Versions(o, time.Time{}, time.Time{}) {
+		o := &history.Object{Unit: db.Questions.Resources.Units()[0], Namespace: "shop", Name: "web-1"}
+		for v, err := range db.Questions.Objects.Versions(o, time.Time{}, time.Time{}) {
 			testkit.OK(t, err)
 			if n++; !strings.Contains(string(v.Event.Data), fmt.Sprintf(`"a":%s,`, v.Event.ResourceVersion)) {
 				t.Errorf("version %s is %s", v.Event.ResourceVersion, v.Event.Data)
@@ -133,10 +133,10 @@ func TestTimeline(t *testing.T) {
 			at := began.Add(time.Duration(version) * time.Millisecond)
 			batch = append(batch, podVersionIn(fmt.Sprint("n", random.IntN(50)), version%100, version+1, 0, at, ""))
 		}
-		_, err := db.Append(t.Context(), batch)
+		_, err := db.Writer.Append(t.Context(), batch)
 		testkit.OK(t, err)
 		want := 1
-		for e, err := range db.Timeline("prod", "*", began, time.Time{}, nil) {
+		for e, err := range db.Questions.Timeline.Entries("prod", "*", began, time.Time{}, nil) {
 			testkit.OK(t, err)
 			if e.Number() != uint64(want) {
 				t.Fatalf("version %d, want %d", e.Number(), want)

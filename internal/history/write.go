@@ -20,8 +20,9 @@ import (
 // Twice as many save a tenth of the space, half as many cost a quarter more.
 const maxDeltas = 31
 
-// writer is what Append keeps between two calls.
-type writer struct {
+// Writer stores events. Append is called by one goroutine at a time.
+type Writer struct {
+	db *database
 	// busy has a value while Append runs, or a commit of it. Its holder owns the other fields.
 	busy    chan struct{}
 	last    lastVersions
@@ -32,6 +33,10 @@ type writer struct {
 	reached map[uint32]reached // of each unit
 	// Memory that is used again.
 	key, value, other, fields, spare []byte
+}
+
+func newWriter(db *database, lastVersionsBytes int) *Writer {
+	return &Writer{db: db, busy: make(chan struct{}, 1), last: lastVersions{max: lastVersionsBytes}}
 }
 
 // clockAt is a minute of a unit.
@@ -54,34 +59,40 @@ type Stored struct {
 // Append stores events and positions, all or nothing. Durable when it returns nil. The events are
 // not kept. When ctx ends while the disk does not answer, nothing is known of them: store them
 // again. ErrOtherCluster and an event.PanicError refuse a batch, any other error may heal.
-func (db *DB) Append(ctx context.Context, events []*event.Event, positions ...SourcePosition) (Stored, error) {
+func (w *Writer) Append(ctx context.Context, events []*event.Event, positions ...SourcePosition) (Stored, error) {
 	select {
-	case db.writer.busy <- struct{}{}: // until the commit has ended
+	case w.busy <- struct{}{}: // until the commit has ended
 	case <-ctx.Done():
 		return Stored{}, context.Cause(ctx)
-	case <-db.failed:
-		return Stored{}, db.err
+	case <-w.db.failed:
+		return Stored{}, w.db.err
 	}
-	b := &batch{db: db, w: &db.writer, Batch: db.pebble.NewBatch(), written: map[string]bool{}, alive: map[string]alive{}}
+	b := &batch{db: w.db, w: w, Batch: w.db.pebble.NewBatch(), written: map[string]bool{}, alive: map[string]alive{}}
 	done := make(chan error, 1)
 	if err := b.fill(events, positions); err != nil || b.Empty() {
 		b.ended(err)
-		return b.stored, db.readError(err)
+		return b.stored, w.db.readError(err)
 	}
 	stored := b.stored
 	go func() {
-		err := b.Commit(db.sync)
+		err := b.Commit(w.db.sync)
 		b.ended(err)
 		done <- err
 	}()
 	select {
 	case err := <-done:
-		return stored, db.readError(err)
+		return stored, w.db.readError(err)
 	case <-ctx.Done():
 		return Stored{}, context.Cause(ctx)
-	case <-db.failed:
-		return Stored{}, db.err
+	case <-w.db.failed:
+		return Stored{}, w.db.err
 	}
+}
+
+// Position is what Append has stored for a source last, nil for nothing.
+func (w *Writer) Position(source string) (json.RawMessage, error) {
+	position, err := w.db.get(positionKey(source))
+	return position, w.db.readError(err)
 }
 
 // ended releases the writer. What was not stored must not be taken for stored.
@@ -105,8 +116,8 @@ func (b *batch) ended(err error) {
 // batch is one call of Append.
 type batch struct {
 	*pebble.Batch
-	db      *DB
-	w       *writer
+	db      *database
+	w       *Writer
 	written map[string]bool  // keys of versions and marks that are not committed
 	alive   map[string]alive // by object, what is not committed
 	reached []*Unit          // that have reached something new

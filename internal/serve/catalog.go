@@ -46,20 +46,20 @@ var inAll = []string{
 func (q *request) catalog() ([]*resourceType, error) {
 	q.mu.Lock()
 	types := q.types
-	if q.typesOf != q.db {
+	if q.typesOf != q.history {
 		types = nil
 	}
 	q.mu.Unlock()
 	if types != nil {
 		return types, nil
 	}
-	types, err := makeCatalog(q.db, q.cfg.Cluster, q.point())
+	types, err := makeCatalog(q.history, q.cfg.Cluster, q.point())
 	if err != nil {
 		return nil, err
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.types, q.typesOf = types, q.db
+	q.types, q.typesOf = types, q.history
 	return types, nil
 }
 
@@ -71,8 +71,8 @@ func (q *request) point() history.Point {
 	return q.cfg.At
 }
 
-func makeCatalog(db *history.DB, cluster string, at history.Point) ([]*resourceType, error) {
-	units, err := db.Select(cluster, nil)
+func makeCatalog(h *history.Questions, cluster string, at history.Point) ([]*resourceType, error) {
+	units, err := h.Resources.Select(cluster, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func makeCatalog(db *history.DB, cluster string, at history.Point) ([]*resourceT
 		if slices.Contains(inAll, u.GroupResource()) {
 			t.Categories = []string{"all"}
 		}
-		if err := t.learn(db, u); err != nil {
+		if err := t.learn(h, u); err != nil {
 			return nil, err
 		}
 		if t.Version != "" && t.Kind != "" {
@@ -102,17 +102,17 @@ func makeCatalog(db *history.DB, cluster string, at history.Point) ([]*resourceT
 	slices.SortFunc(types, func(a, b *resourceType) int {
 		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Resource, b.Resource))
 	})
-	return types, definitions(db, types, byName, at)
+	return types, definitions(h, types, byName, at)
 }
 
 // learn finds the version and the scope: of an object, or of what the stream said about the
 // resource.
-func (t *resourceType) learn(db *history.DB, u *history.Unit) error {
-	for o, err := range db.Objects(u, "") {
+func (t *resourceType) learn(h *history.Questions, u *history.Unit) error {
+	for o, err := range h.Objects.All(u, "") {
 		if err != nil {
 			return err
 		}
-		v, err := db.At(&o, history.Point{})
+		v, err := h.Objects.At(&o, history.Point{})
 		if err != nil {
 			return err
 		}
@@ -121,7 +121,7 @@ func (t *resourceType) learn(db *history.DB, u *history.Unit) error {
 		t.Kind, t.Singular = cmp.Or(v.Event.Kind, t.Kind), strings.ToLower(cmp.Or(v.Event.Kind, t.Kind))
 		return nil
 	}
-	for m, err := range db.Marks(u, time.Time{}, time.Time{}) {
+	for m, err := range h.Coverage.Marks(u, time.Time{}, time.Time{}) {
 		if err != nil {
 			return err
 		}
@@ -161,12 +161,12 @@ type crdColumns struct {
 
 // definitions gives custom resources the names and columns that their definitions have, where these
 // are in the history.
-func definitions(db *history.DB, types []*resourceType, byName map[string]*resourceType, at history.Point) error {
+func definitions(h *history.Questions, types []*resourceType, byName map[string]*resourceType, at history.Point) error {
 	crds := byName["customresourcedefinitions.apiextensions.k8s.io"]
 	if crds == nil {
 		return nil
 	}
-	for v, err := range db.State(history.StateQuery{Units: crds.units, Namespace: "*", At: at}) {
+	for v, err := range h.Objects.State(history.StateQuery{Units: crds.units, Namespace: "*", At: at}) {
 		if err != nil {
 			return err
 		}

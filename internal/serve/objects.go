@@ -63,7 +63,7 @@ func (q *request) jsonAs(mediaType string, value any) {
 
 func (q *request) get(t *resourceType, namespace, name string) {
 	query := history.StateQuery{Units: t.units, Namespace: namespace, At: q.point(), Only: name}
-	for v, err := range q.db.State(query) {
+	for v, err := range q.history.Objects.State(query) {
 		if err != nil {
 			q.fail(err)
 			return
@@ -251,7 +251,7 @@ func (q *request) stream(t *resourceType, query history.StateQuery, s selection,
 	n := 0
 	next := ""
 	lastNamespace, lastName := "", ""
-	for v, err := range q.db.State(query) {
+	for v, err := range q.history.Objects.State(query) {
 		if err := cmp.Or(err, q.r.Context().Err()); err != nil {
 			return err
 		}
@@ -285,12 +285,12 @@ func (q *request) stream(t *resourceType, query history.StateQuery, s selection,
 // version is the resourceVersion of lists: of the point, or the newest one.
 func (q *request) version() (uint64, error) {
 	if q.cfg.Live {
-		return q.db.VersionAt(q.cfg.Cluster, time.Time{})
+		return q.history.Timeline.VersionAt(q.cfg.Cluster, time.Time{})
 	}
 	if q.cfg.At.Version > 0 {
 		return q.cfg.At.Version, nil
 	}
-	return q.db.VersionAt(q.cfg.Cluster, q.cfg.At.At)
+	return q.history.Timeline.VersionAt(q.cfg.Cluster, q.cfg.At.At)
 }
 
 // watchEvent is an event of a watch as a line.

@@ -189,7 +189,7 @@ func (q *request) definedSchema(types []*resourceType, t *resourceType, known *b
 		return "", nil, nil
 	}
 	query := history.StateQuery{Units: types[i].units, At: q.point(), Only: t.Resource + "." + t.Group}
-	for v, err := range q.db.State(query) {
+	for v, err := range q.history.Objects.State(query) {
 		if err != nil {
 			return "", nil, err
 		}

@@ -74,7 +74,7 @@ func (s *site) append(events []event.Event) {
 	for i := range events {
 		list = append(list, &events[i])
 	}
-	_, err := s.db.Append(s.t.Context(), list)
+	_, err := s.db.Writer.Append(s.t.Context(), list)
 	testkit.OK(s.t, err)
 }
 
@@ -397,9 +397,9 @@ func newSiteRetained(t *testing.T, events []event.Event) *site {
 	s := &site{t: t, db: db}
 	s.append(events)
 	last := events[len(events)-1].Time
-	testkit.OK(t, db.Retain(t.Context(), history.Retention{Age: last.Sub(events[0].Time) / 2}, last))
+	testkit.OK(t, db.Maintenance.Retain(t.Context(), history.Retention{Age: last.Sub(events[0].Time) / 2}, last))
 	handler, err := serve.New(serve.Config{
-		Open:    func() (*history.DB, func(), error) { return db, func() {}, nil },
+		Open:    func() (*history.Questions, func(), error) { return db.Questions, func() {}, nil },
 		Cluster: "prod", Access: []serve.Access{serve.Everything(token)}, At: history.Point{At: last},
 	})
 	testkit.OK(t, err)

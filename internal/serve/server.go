@@ -20,7 +20,7 @@ import (
 // Config of a Server.
 type Config struct {
 	// Open lends the history, and is called for each request. Release gives it back.
-	Open func() (db *history.DB, release func(), err error)
+	Open func() (h *history.Questions, release func(), err error)
 	// Cluster is the one that is served.
 	Cluster string
 	// At is the point of lists. It is not used with Live.
@@ -46,7 +46,7 @@ type Server struct {
 	began time.Time
 	// types are those of typesOf; guarded by mu.
 	types   []*resourceType
-	typesOf *history.DB
+	typesOf *history.Questions
 }
 
 // New checks the configuration.
@@ -69,10 +69,10 @@ func New(cfg Config) (*Server, error) {
 // request is one, with the history that answers it.
 type request struct {
 	*Server
-	db     *history.DB
-	w      http.ResponseWriter
-	r      *http.Request
-	access *Access
+	history *history.Questions
+	w       http.ResponseWriter
+	r       *http.Request
+	access  *Access
 }
 
 // ServeHTTP implements http.Handler.
@@ -90,13 +90,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		q.refuse(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "this is "+s.what()+": it can be read, and nothing can be changed")
 		return
 	}
-	db, release, err := s.cfg.Open()
+	h, release, err := s.cfg.Open()
 	if err != nil {
 		q.fail(err)
 		return
 	}
 	defer release()
-	q.db = db
+	q.history = h
 	q.route()
 }
 

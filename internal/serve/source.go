@@ -40,7 +40,7 @@ func NewSource(dir string, follow bool) (*Source, error) {
 }
 
 // Open lends the history. Call release when it is not used any more.
-func (s *Source) Open() (db *history.DB, release func(), err error) {
+func (s *Source) Open() (h *history.Questions, release func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.current == nil || s.follow {
@@ -50,7 +50,7 @@ func (s *Source) Open() (db *history.DB, release func(), err error) {
 	}
 	l := s.current
 	l.users++
-	return l.db, func() { s.giveBack(l) }, nil
+	return l.db.Questions, func() { s.giveBack(l) }, nil
 }
 
 // refresh opens the history again where it has changed. Called with mu held.

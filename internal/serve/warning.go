@@ -11,7 +11,7 @@ import (
 
 // warnState names what may be missing in a state.
 func (q *request) warnState(query history.StateQuery) error {
-	holes, unlisted, err := q.db.UncertainState(query)
+	holes, unlisted, err := q.history.Coverage.UncertainState(query)
 	var texts []string
 	for _, m := range holes {
 		texts = append(texts, m.Warning())
@@ -28,7 +28,7 @@ func (q *request) warnState(query history.StateQuery) error {
 func (q *request) warnObject(units []*history.Unit, namespace, name string, v *history.Version) error {
 	var texts []string
 	for _, u := range units {
-		holes, err := q.db.Uncertain(&history.Object{Unit: u, Namespace: namespace, Name: name}, v, q.point())
+		holes, err := q.history.Coverage.Uncertain(&history.Object{Unit: u, Namespace: namespace, Name: name}, v, q.point())
 		if err != nil {
 			return err
 		}

@@ -88,11 +88,11 @@ func (q *request) watch(t *resourceType, namespace string, s selection) {
 
 // isGone reports whether retention has removed what follows a version.
 func (w *watcher) isGone(from, version uint64) bool {
-	horizon, err := w.db.Horizon()
+	horizon, err := w.history.Coverage.Horizon()
 	if err != nil || horizon.IsZero() || from >= version {
 		return false
 	}
-	for e, err := range w.db.Timeline(w.cfg.Cluster, "*", horizon, time.Time{}, nil) {
+	for e, err := range w.history.Timeline.Entries(w.cfg.Cluster, "*", horizon, time.Time{}, nil) {
 		return err == nil && from < e.Number()
 	}
 	return false
@@ -109,7 +109,7 @@ func (w *watcher) line(line []byte) error {
 
 // state sends all objects as they are at the point.
 func (w *watcher) state() error {
-	for v, err := range w.db.State(history.StateQuery{Units: w.t.units, Namespace: w.namespace, At: w.point()}) {
+	for v, err := range w.history.Objects.State(history.StateQuery{Units: w.t.units, Namespace: w.namespace, At: w.point()}) {
 		if err := cmp.Or(err, w.ctx.Err()); err != nil {
 			return err
 		}
@@ -203,7 +203,7 @@ func (w *watcher) replay(from, version uint64) error {
 	zero := w.cfg.At.At // where the pace counts from
 	if w.cfg.At.Version > 0 {
 		var err error
-		if zero, err = w.db.TimeOf(w.cfg.Cluster, version); err != nil {
+		if zero, err = w.history.Timeline.TimeOf(w.cfg.Cluster, version); err != nil {
 			return err
 		}
 	}
@@ -225,7 +225,7 @@ func (w *watcher) replay(from, version uint64) error {
 		return nil
 	}
 	wanted := func(u *history.Unit) bool { return slices.Contains(w.t.units, u) }
-	for e, err := range w.db.Steps(w.cfg.Cluster, w.namespace, since, time.Time{}, wanted) {
+	for e, err := range w.history.Timeline.Steps(w.cfg.Cluster, w.namespace, since, time.Time{}, wanted) {
 		if err := cmp.Or(err, w.ctx.Err()); err != nil {
 			return err
 		}
@@ -305,7 +305,7 @@ func (h *steps) Pop() any {
 // behind its version.
 func (w *watcher) follow(from uint64) error {
 	if w.bookmarks {
-		listed, err := w.db.ListedVersion(w.t.units)
+		listed, err := w.history.Coverage.ListedVersion(w.t.units)
 		if err != nil {
 			return err
 		}
@@ -338,12 +338,12 @@ func (w *watcher) follow(from uint64) error {
 // differences sends what is newer than what is known, and what is newer than a version the first
 // time.
 func (w *watcher) differences(known map[history.Object]history.Head, from uint64, first bool) (n int, err error) {
-	db, release, err := w.cfg.Open()
+	h, release, err := w.cfg.Open()
 	if err != nil {
 		return 0, err
 	}
 	defer release()
-	for head, err := range db.Heads(w.t.units, w.namespace) {
+	for head, err := range h.Objects.Heads(w.t.units, w.namespace) {
 		if err := cmp.Or(err, w.ctx.Err()); err != nil {
 			return n, err
 		}
@@ -355,11 +355,11 @@ func (w *watcher) differences(known map[history.Object]history.Head, from uint64
 		if first && head.Version <= from || !was && !first && head.Deleted {
 			continue
 		}
-		v, err := db.At(&head.Object, history.Point{})
+		v, err := h.Objects.At(&head.Object, history.Point{})
 		if err != nil || v == nil {
 			return n, err
 		}
-		old, err := db.VersionBefore(v)
+		old, err := h.Objects.VersionBefore(v)
 		if err != nil {
 			return n, err
 		}

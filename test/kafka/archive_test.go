@@ -120,7 +120,7 @@ func countVersions(dir string) (n int) {
 		return 0 // it was not even made
 	}
 	defer db.Close()
-	for range db.Timeline("test", "*", time.Time{}, time.Time{}, func(*store.Unit) bool { return true }) {
+	for range db.Questions.Timeline.Entries("test", "*", time.Time{}, time.Time{}, func(*store.Unit) bool { return true }) {
 		n++
 	}
 	return n
@@ -139,21 +139,21 @@ func answers(t *testing.T, dir string) map[string][]string {
 		all[what] = append(all[what], string(text))
 	}
 	var moments []store.Point
-	for _, u := range db.Units() {
-		for m, err := range db.Marks(u, time.Time{}, time.Time{}) {
+	for _, u := range db.Questions.Resources.Units() {
+		for m, err := range db.Questions.Coverage.Marks(u, time.Time{}, time.Time{}) {
 			must(t, err)
 			add(string(m.Event.Op), json.RawMessage(event.AppendStructured(nil, &m.Event)))
 		}
-		for o, err := range db.Objects(u, "") {
+		for o, err := range db.Questions.Objects.All(u, "") {
 			must(t, err)
-			for v, err := range db.Versions(&o, time.Time{}, time.Time{}) {
+			for v, err := range db.Questions.Objects.Versions(&o, time.Time{}, time.Time{}) {
 				must(t, err)
 				add("versions", json.RawMessage(event.AppendStructured(nil, &v.Event)))
 			}
 		}
 	}
 	step := 0
-	for e, err := range db.Timeline("test", "*", time.Time{}, time.Time{}, func(*store.Unit) bool { return true }) {
+	for e, err := range db.Questions.Timeline.Entries("test", "*", time.Time{}, time.Time{}, func(*store.Unit) bool { return true }) {
 		must(t, err)
 		add("timeline", e.Report())
 		if step++; step%200 == 0 {
@@ -161,13 +161,13 @@ func answers(t *testing.T, dir string) map[string][]string {
 		}
 	}
 	for _, at := range moments {
-		q := store.StateQuery{Units: db.Units(), Namespace: "*", At: at}
+		q := store.StateQuery{Units: db.Questions.Resources.Units(), Namespace: "*", At: at}
 		add("states", at.String())
-		for v, err := range db.State(q) {
+		for v, err := range db.Questions.Objects.State(q) {
 			must(t, err)
 			add("states", v.Report(nil))
 		}
-		holes, unlisted, err := db.UncertainState(q)
+		holes, unlisted, err := db.Questions.Coverage.UncertainState(q)
 		must(t, err)
 		for _, m := range holes {
 			add("states", m.What())

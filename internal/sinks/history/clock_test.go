@@ -66,7 +66,7 @@ func TestClock(t *testing.T) {
 			db, err := store.Read(store.Options{Dir: dir})
 			testkit.OK(t, err)
 			defer db.Close()
-			horizon, err := db.Horizon()
+			horizon, err := db.Questions.Coverage.Horizon()
 			testkit.OK(t, err)
 			if horizon.IsZero() == test.removed {
 				t.Errorf("the horizon is %v", horizon)

@@ -36,7 +36,7 @@ type Config struct {
 	Retention history.Retention
 	// Serve is called with the history when it is open, so that others can ask it. end is called
 	// before it closes, and returns when nobody asks any more. nil: nobody asks.
-	Serve func(db *history.DB) (end func())
+	Serve func(questions *history.Questions) (end func())
 	// Patience is how long a batch waits for a disk that takes no writes; default 5 s.
 	Patience time.Duration
 	// FS replaces the file system, and Now the machine's clock, for tests of their faults.
@@ -107,8 +107,8 @@ func (s *Sink) Open(context.Context) error {
 	if err != nil {
 		return classify(err)
 	}
-	for _, cluster := range db.Clusters() {
-		newest, err := db.Newest(cluster)
+	for _, cluster := range db.Questions.Resources.Clusters() {
+		newest, err := db.Questions.Timeline.Newest(cluster)
 		if err != nil {
 			return errors.Join(classify(err), db.Close())
 		}
@@ -119,7 +119,7 @@ func (s *Sink) Open(context.Context) error {
 	retention.Go(func() { s.retain(ctx, db) })
 	asked := func() {}
 	if s.cfg.Serve != nil {
-		asked = s.cfg.Serve(db)
+		asked = s.cfg.Serve(db.Questions)
 	}
 	s.db, s.cancel, s.end = db, cancel, func() { asked(); retention.Wait() }
 	return nil
@@ -142,7 +142,7 @@ func (s *Sink) retain(ctx context.Context, db *history.DB) {
 			if now.IsZero() {
 				retention.Age = 0 // this history begins
 			}
-			if err := db.Retain(ctx, retention, now); err != nil && ctx.Err() == nil {
+			if err := db.Maintenance.Retain(ctx, retention, now); err != nil && ctx.Err() == nil {
 				s.metrics.failures.Inc()
 				s.cfg.Log.Error("old versions can't be removed", "dir", s.cfg.Dir, "err", err)
 			}
@@ -251,7 +251,7 @@ func (s *Sink) append(ctx context.Context, events []*event.Event) error {
 	}
 	limited, cancel := context.WithTimeout(ctx, s.cfg.Patience)
 	defer cancel()
-	stored, err := db.Append(limited, events)
+	stored, err := db.Writer.Append(limited, events)
 	if err == nil {
 		s.metrics.count(stored)
 		s.clock.learn(time.Since(s.began), events)

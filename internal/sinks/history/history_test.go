@@ -67,14 +67,14 @@ func readAll(t *testing.T, dir string, n int) (all []sinktest.Received) {
 		r.Destination = place
 		all = append(all, r)
 	}
-	for _, u := range db.Units() {
-		for m, err := range db.Marks(u, time.Time{}, time.Time{}) {
+	for _, u := range db.Questions.Resources.Units() {
+		for m, err := range db.Questions.Coverage.Marks(u, time.Time{}, time.Time{}) {
 			testkit.OK(t, err)
 			add(&m.Event, "marks")
 		}
-		for o, err := range db.Objects(u, "") {
+		for o, err := range db.Questions.Objects.All(u, "") {
 			testkit.OK(t, err)
-			for v, err := range db.Versions(&o, time.Time{}, time.Time{}) {
+			for v, err := range db.Questions.Objects.Versions(&o, time.Time{}, time.Time{}) {
 				testkit.OK(t, err)
 				add(&v.Event, url.PathEscape(o.Namespace)+"/"+url.PathEscape(o.Name))
 			}

@@ -41,8 +41,8 @@ func (m *metrics) count(s history.Stored) {
 
 // measure reads how large the history is, and how far it goes back.
 func (m *metrics) measure(db *history.DB) {
-	m.bytes.Set(float64(db.DiskBytes()))
-	horizon, err := db.Horizon()
+	m.bytes.Set(float64(db.Maintenance.DiskBytes()))
+	horizon, err := db.Questions.Coverage.Horizon()
 	switch {
 	case err != nil: // questions and retention report it
 	case horizon.IsZero():

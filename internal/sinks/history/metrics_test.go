@@ -117,7 +117,7 @@ func TestRetentionFails(t *testing.T) {
 	for i := range events {
 		batch = append(batch, &events[i])
 	}
-	_, err = db.Append(t.Context(), batch)
+	_, err = db.Writer.Append(t.Context(), batch)
 	testkit.OK(t, errors.Join(err, db.Close()))
 	db, err = store.Open(store.Options{Dir: dir}) // what lay in the log is a table afterwards
 	testkit.OK(t, errors.Join(err, db.Close()))
