@@ -23,8 +23,7 @@ type watcher struct {
 	selection selection
 	form      form
 	bookmarks bool
-	ctx       context.Context //nolint:containedctx // of one request
-	sent      uint64          // the highest version that was sent
+	sent      uint64 // the highest version that was sent
 	rows      int
 }
 
@@ -49,7 +48,7 @@ func (q *request) watch(t *resourceType, namespace string, s selection) {
 		defer cancel()
 	}
 	w := &watcher{
-		request: q, t: t, namespace: cmp.Or(namespace, "*"), selection: s, form: formOf(q.r), ctx: ctx,
+		request: q, t: t, namespace: cmp.Or(namespace, "*"), selection: s, form: formOf(q.r),
 		bookmarks: values.Get("allowWatchBookmarks") == "true",
 	}
 	version, err := q.version()
@@ -66,7 +65,7 @@ func (q *request) watch(t *resourceType, namespace string, s selection) {
 	initial := values.Get("sendInitialEvents")
 	switch {
 	case from == 0 && initial != "false", initial == "true":
-		if err = w.state(); err == nil && initial == "true" {
+		if err = w.state(ctx); err == nil && initial == "true" {
 			err = w.bookmark(version, true)
 		}
 		from = version
@@ -76,9 +75,9 @@ func (q *request) watch(t *resourceType, namespace string, s selection) {
 	}
 	w.sent = max(w.sent, from)
 	if err == nil && q.cfg.Live {
-		err = w.follow(from)
+		err = w.follow(ctx, from)
 	} else if err == nil {
-		err = w.replay(from, version)
+		err = w.replay(ctx, from, version)
 	}
 	if err != nil && ctx.Err() == nil && !errors.Is(err, errClient) {
 		q.cfg.Log.Error("a watch was broken off", "resource", t.Resource, "err", err)
@@ -108,9 +107,9 @@ func (w *watcher) line(line []byte) error {
 }
 
 // state sends all objects as they are at the point.
-func (w *watcher) state() error {
+func (w *watcher) state(ctx context.Context) error {
 	for v, err := range w.history.Objects.State(history.StateQuery{Units: w.t.units, Namespace: w.namespace, At: w.point()}) {
-		if err := cmp.Or(err, w.ctx.Err()); err != nil {
+		if err := cmp.Or(err, ctx.Err()); err != nil {
 			return err
 		}
 		if w.selection.matches(v) {
@@ -165,13 +164,13 @@ func (w *watcher) bookmark(version uint64, initial bool) error {
 }
 
 // idle gives signs of life until the watch ends.
-func (w *watcher) idle() error {
+func (w *watcher) idle(ctx context.Context) error {
 	w.flush()
 	for {
 		if err := w.bookmark(w.sent, false); err != nil {
 			return err
 		}
-		if err := ratelimit.Sleep(w.ctx, bookmarkEvery); err != nil {
+		if err := ratelimit.Sleep(ctx, bookmarkEvery); err != nil {
 			return err
 		}
 	}
@@ -198,7 +197,7 @@ const reorderSeconds = 5
 
 // replay sends what came after a version, at the recorded pace: counted from the point for a client
 // that has its state, and from where the first client began for one that comes back.
-func (w *watcher) replay(from, version uint64) error {
+func (w *watcher) replay(ctx context.Context, from, version uint64) error {
 	began := w.start(from == version)
 	zero := w.cfg.At.At // where the pace counts from
 	if w.cfg.At.Version > 0 {
@@ -215,7 +214,7 @@ func (w *watcher) replay(from, version uint64) error {
 	give := func(until time.Time) error {
 		for pending.Len() > 0 && ((*pending)[0].Time.Before(until) || until.IsZero()) {
 			e := heap.Pop(pending).(history.Step) //nolint:forcetypeassert // nothing else is in it
-			if err := w.due(began, e.Time.Sub(zero)); err != nil {
+			if err := w.due(ctx, began, e.Time.Sub(zero)); err != nil {
 				return err
 			}
 			if err := w.change(e.Version, e.Before); err != nil {
@@ -226,7 +225,7 @@ func (w *watcher) replay(from, version uint64) error {
 	}
 	wanted := func(u *history.Unit) bool { return slices.Contains(w.t.units, u) }
 	for e, err := range w.history.Timeline.Steps(w.cfg.Cluster, w.namespace, since, time.Time{}, wanted) {
-		if err := cmp.Or(err, w.ctx.Err()); err != nil {
+		if err := cmp.Or(err, ctx.Err()); err != nil {
 			return err
 		}
 		isState := from == version && w.cfg.At.Version == 0 && !e.Time.After(w.cfg.At.At)
@@ -241,7 +240,7 @@ func (w *watcher) replay(from, version uint64) error {
 	if err := give(time.Time{}); err != nil {
 		return err
 	}
-	return w.idle()
+	return w.idle(ctx)
 }
 
 // start is when the replay began.
@@ -259,7 +258,7 @@ func (w *watcher) start(fresh bool) time.Time {
 }
 
 // due waits until a change that came after the point by so much is to be sent.
-func (w *watcher) due(began time.Time, after time.Duration) error {
+func (w *watcher) due(ctx context.Context, began time.Time, after time.Duration) error {
 	if w.cfg.Speed == 0 {
 		return nil
 	}
@@ -269,7 +268,7 @@ func (w *watcher) due(began time.Time, after time.Duration) error {
 	}
 	w.flush()
 	for wait > bookmarkEvery { // signs of life
-		if err := ratelimit.Sleep(w.ctx, bookmarkEvery); err != nil {
+		if err := ratelimit.Sleep(ctx, bookmarkEvery); err != nil {
 			return err
 		}
 		if err := w.bookmark(w.sent, false); err != nil {
@@ -277,7 +276,7 @@ func (w *watcher) due(began time.Time, after time.Duration) error {
 		}
 		wait -= bookmarkEvery
 	}
-	return ratelimit.Sleep(w.ctx, wait)
+	return ratelimit.Sleep(ctx, wait)
 }
 
 // steps are changes, the lowest version first.
@@ -303,7 +302,7 @@ func (h *steps) Pop() any {
 // (client-go's informers), is with the last list that the history has: what the client knows
 // already changes nothing. One without (kubectl get --watch) shows each event, and gets what is
 // behind its version.
-func (w *watcher) follow(from uint64) error {
+func (w *watcher) follow(ctx context.Context, from uint64) error {
 	if w.bookmarks {
 		listed, err := w.history.Coverage.ListedVersion(w.t.units)
 		if err != nil {
@@ -315,7 +314,7 @@ func (w *watcher) follow(from uint64) error {
 	first := true
 	quiet := time.Now()
 	for {
-		n, err := w.differences(known, from, first)
+		n, err := w.differences(ctx, known, from, first)
 		if err != nil {
 			return err
 		}
@@ -329,7 +328,7 @@ func (w *watcher) follow(from uint64) error {
 			}
 			quiet = time.Now()
 		}
-		if err := ratelimit.Sleep(w.ctx, w.cfg.Poll); err != nil {
+		if err := ratelimit.Sleep(ctx, w.cfg.Poll); err != nil {
 			return err
 		}
 	}
@@ -337,14 +336,16 @@ func (w *watcher) follow(from uint64) error {
 
 // differences sends what is newer than what is known, and what is newer than a version the first
 // time.
-func (w *watcher) differences(known map[history.Object]history.Head, from uint64, first bool) (n int, err error) {
+func (w *watcher) differences(
+	ctx context.Context, known map[history.Object]history.Head, from uint64, first bool,
+) (n int, err error) {
 	h, release, err := w.cfg.Open()
 	if err != nil {
 		return 0, err
 	}
 	defer release()
 	for head, err := range h.Objects.Heads(w.t.units, w.namespace) {
-		if err := cmp.Or(err, w.ctx.Err()); err != nil {
+		if err := cmp.Or(err, ctx.Err()); err != nil {
 			return n, err
 		}
 		before, was := known[head.Object]
