@@ -61,9 +61,8 @@ type Server struct {
 	log     *slog.Logger
 	handler http.Handler
 	guesses guesses
-	// ending ends when the server stops: requests that don't end by themselves do so then.
-	ending context.Context
-	end    context.CancelFunc
+	// ending is closed when the server stops: requests that don't end by themselves do so then.
+	ending chan struct{}
 
 	mu sync.Mutex
 	// listener is there from Listen on. Guarded by mu.
@@ -88,8 +87,7 @@ func New(config Config) (*Server, error) {
 	if config.Log == nil {
 		config.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{config: config, log: config.Log.With("component", "admin")}
-	s.ending, s.end = context.WithCancel(context.Background())
+	s := &Server{config: config, log: config.Log.With("component", "admin"), ending: make(chan struct{})}
 	s.handler = s.ownNames(s.routes())
 	return s, nil
 }
@@ -166,10 +164,23 @@ func (s *Server) Run(ctx context.Context) error {
 // the end of the bridge.
 func (s *Server) shutdown(ctx context.Context, server *http.Server) {
 	const patience = time.Second
-	s.end()
+	close(s.ending)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 	if err := server.Shutdown(ctx); err != nil {
 		_ = server.Close() // reports only what was open, and that is what it is for
 	}
+}
+
+// untilStop gives a context that ends with ctx, and when the server stops. Call cancel afterwards.
+func (s *Server) untilStop(ctx context.Context) (_ context.Context, cancel context.CancelFunc) {
+	ctx, cancel = context.WithCancel(ctx)
+	go func() {
+		select {
+		case <-s.ending:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
 }

@@ -30,9 +30,8 @@ func (s *Server) historyRoutes(mux *http.ServeMux) {
 const linesWrite = 30 * time.Second
 
 func (s *Server) history(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithCancel(r.Context())
+	ctx, cancel := s.untilStop(r.Context())
 	defer cancel()
-	defer context.AfterFunc(s.ending, cancel)()
 	answer, err := s.config.History.Ask(ctx, r.PathValue("question"), r.URL.Query())
 	if err != nil {
 		s.refuse(w, err)

@@ -88,9 +88,8 @@ func (s *Server) tail(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	ctx, cancel := context.WithCancel(r.Context())
+	ctx, cancel := s.untilStop(r.Context())
 	defer cancel()
-	defer context.AfterFunc(s.ending, cancel)()
 	send := func(message string) bool {
 		_ = stream.SetWriteDeadline(time.Now().Add(tailWrite)) // it worked for reading
 		_, err := w.Write([]byte(message))

@@ -27,8 +27,8 @@ type histories struct {
 // openHistory is one of them.
 type openHistory struct {
 	history *history.Questions
-	// ending ends when the history is about to close.
-	ending context.Context
+	// ending is closed when the history is about to close.
+	ending chan struct{}
 	asking sync.WaitGroup
 	// slots bound the questions at a time, so that they take no more than a share of the processor.
 	slots chan struct{}
@@ -44,8 +44,7 @@ func (h *histories) serve(questions *history.Questions) (end func()) {
 	if h == nil {
 		return func() {}
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	o := &openHistory{history: questions, ending: ctx, slots: make(chan struct{}, maxQuestions)}
+	o := &openHistory{history: questions, ending: make(chan struct{}), slots: make(chan struct{}, maxQuestions)}
 	h.mu.Lock()
 	h.open = append(h.open, o)
 	h.mu.Unlock()
@@ -53,13 +52,13 @@ func (h *histories) serve(questions *history.Questions) (end func()) {
 		h.mu.Lock()
 		h.open = slices.DeleteFunc(h.open, func(other *openHistory) bool { return other == o })
 		h.mu.Unlock()
-		cancel()
+		close(o.ending)
 		o.asking.Wait()
 	}
 }
 
-// ask returns a history to ask, the first of several; nil where none is open. Call release
-// afterwards.
+// ask returns a history to ask, the first of several; nil where none is open. The context ends when
+// that history is about to close. Call release afterwards.
 func (h *histories) ask(ctx context.Context) (o *openHistory, _ context.Context, release func()) {
 	h.mu.Lock()
 	if len(h.open) == 0 {
@@ -70,8 +69,24 @@ func (h *histories) ask(ctx context.Context) (o *openHistory, _ context.Context,
 	o.asking.Add(1) // with the lock held: end can't have passed it by
 	h.mu.Unlock()
 	ctx, cancel := context.WithCancel(ctx)
-	unhook := context.AfterFunc(o.ending, cancel)
-	return o, ctx, func() { unhook(); cancel(); o.asking.Done() }
+	go func() {
+		select {
+		case <-o.ending:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return o, ctx, func() { cancel(); o.asking.Done() }
+}
+
+// isEnding reports whether the history is about to close.
+func (o *openHistory) isEnding() bool {
+	select {
+	case <-o.ending:
+		return true
+	default:
+		return false
+	}
 }
 
 // badQuestion is an error of who asks.
@@ -81,7 +96,7 @@ func notFound(err error) error { return &admin.Error{Code: http.StatusNotFound, 
 
 // Ask implements admin.Historian.
 func (h *histories) Ask(ctx context.Context, question string, q url.Values) (any, error) {
-	questions := map[string]func(*asked) (any, error){
+	questions := map[string]func(*asked, context.Context) (any, error){
 		"versions": (*asked).versions, "object": (*asked).object, "diff": (*asked).diff,
 		"timeline": (*asked).timeline, "search": (*asked).search, "resources": (*asked).resources,
 		"state": nil,
@@ -105,8 +120,8 @@ func (h *histories) Ask(ctx context.Context, question string, q url.Values) (any
 		return nil, err
 	}
 	defer o.free()
-	a := &asked{history: o.history, ctx: ctx, q: q}
-	result, err := answer(a)
+	a := &asked{history: o.history, q: q}
+	result, err := answer(a, ctx)
 	if err == nil {
 		err = ctx.Err()
 	}
@@ -147,7 +162,6 @@ func classifyAnswer(err error) error {
 // asked is one question.
 type asked struct {
 	history *history.Questions
-	ctx     context.Context //nolint:containedctx // of one question
 	q       url.Values
 }
 

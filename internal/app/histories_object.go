@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 
@@ -32,7 +33,7 @@ func (a *asked) existing(o *history.Object, name string) (v *history.Version, ho
 	return v, holes, err
 }
 
-func (a *asked) object() (any, error) {
+func (a *asked) object(_ context.Context) (any, error) {
 	o, err := a.find()
 	if err != nil {
 		return nil, err
@@ -60,7 +61,7 @@ type diffReport struct {
 	Changed []history.ChangeReport `json:"changed"`
 }
 
-func (a *asked) diff() (any, error) {
+func (a *asked) diff(_ context.Context) (any, error) {
 	o, err := a.find()
 	if err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package app
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"strings"
 	"time"
@@ -17,7 +18,7 @@ type resourcesReport struct {
 	Horizon   time.Time `json:"horizon,omitzero"`
 }
 
-func (a *asked) resources() (any, error) {
+func (a *asked) resources(_ context.Context) (any, error) {
 	r := resourcesReport{Kept: true, Clusters: a.history.Resources.Clusters(), Resources: []string{}}
 	for _, u := range a.history.Resources.Units() {
 		if u.Resource != "" && u.Source != history.ArchiveSource {
@@ -44,7 +45,7 @@ const (
 )
 
 // search finds objects whose name has a text in it, or those of one kind: deploy/web.
-func (a *asked) search() (any, error) {
+func (a *asked) search(ctx context.Context) (any, error) {
 	limit, err := a.limit(defaultFound, mostFound)
 	cluster, clusterErr := a.cluster()
 	if err := cmp.Or(err, clusterErr); err != nil {
@@ -65,7 +66,7 @@ func (a *asked) search() (any, error) {
 	seen := map[objectReport]bool{} // of several informers
 	for _, u := range units {
 		for o, err := range a.history.Objects.All(u, a.q.Get("namespace")) {
-			if err := cmp.Or(err, a.ctx.Err()); err != nil {
+			if err := cmp.Or(err, ctx.Err()); err != nil {
 				return nil, err
 			}
 			found := reportObject(&o)

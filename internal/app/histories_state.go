@@ -27,7 +27,7 @@ func (h *histories) state(ctx context.Context, values url.Values) (any, error) {
 		release()
 		return nil, err
 	}
-	a := &asked{history: o.history, ctx: ctx, q: values}
+	a := &asked{history: o.history, q: values}
 	head, query, err := a.stateQuery()
 	o.free()
 	if err != nil {
@@ -61,7 +61,10 @@ func (h *histories) state(ctx context.Context, values url.Values) (any, error) {
 			return
 		}
 		for v, err := range o.history.Objects.State(query) {
-			if err := cmp.Or(err, ctx.Err(), o.ending.Err()); err != nil {
+			if err == nil && o.isEnding() {
+				err = context.Canceled
+			}
+			if err := cmp.Or(err, ctx.Err()); err != nil {
 				yield(nil, err)
 				return
 			}

@@ -156,7 +156,7 @@ func TestHistories(t *testing.T) {
 		for _, err := range lines {
 			if n++; n == 1 {
 				go func() { end(); testkit.OK(t, db.Close()); close(ended) }()
-				<-ending.Done()
+				<-ending
 				continue
 			}
 			if err == nil || n > 2 {

@@ -2,6 +2,7 @@ package app
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"slices"
 	"time"
@@ -23,7 +24,7 @@ const (
 	mostChanges    = 10_000
 )
 
-func (a *asked) timeline() (any, error) {
+func (a *asked) timeline(ctx context.Context) (any, error) {
 	since, err := a.point("since")
 	until, untilErr := a.point("until")
 	limit, limitErr := a.limit(defaultChanges, mostChanges)
@@ -54,8 +55,8 @@ func (a *asked) timeline() (any, error) {
 	bytes := 0
 	for e, err := range a.history.Timeline.Entries(cluster, a.namespace(), since.At, until.At, wanted) {
 		switch {
-		case cmp.Or(err, a.ctx.Err()) != nil:
-			return nil, cmp.Or(err, a.ctx.Err())
+		case cmp.Or(err, ctx.Err()) != nil:
+			return nil, cmp.Or(err, ctx.Err())
 		case e.IsHeartbeat() && a.q.Get("heartbeats") != "true":
 			r.Heartbeats++
 		case len(r.Changes) == limit || bytes > mostBytes:

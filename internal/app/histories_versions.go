@@ -2,6 +2,7 @@ package app
 
 import (
 	"cmp"
+	"context"
 	"slices"
 
 	"github.com/kubebridge/bridge/internal/history"
@@ -27,7 +28,7 @@ const (
 	mostBytes = 32 << 20
 )
 
-func (a *asked) versions() (any, error) {
+func (a *asked) versions(ctx context.Context) (any, error) {
 	since, err := a.point("since")
 	until, untilErr := a.point("until")
 	limit, limitErr := a.limit(defaultVersions, mostVersions)
@@ -48,7 +49,7 @@ func (a *asked) versions() (any, error) {
 	}
 	last := newest{count: limit, bytes: mostBytes}
 	for v, err := range a.history.Objects.Versions(o, since.At, until.At) {
-		if err := cmp.Or(err, a.ctx.Err()); err != nil {
+		if err := cmp.Or(err, ctx.Err()); err != nil {
 			return nil, err
 		}
 		last.add(v)
