@@ -232,45 +232,60 @@ func (b *Bridge) run(ctx context.Context) error {
 	context.AfterFunc(hard, func() { stopReading(context.Cause(hard)) })
 	defer context.AfterFunc(hard, b.cfg.DB.Release)() // what waits for the disk too; not at a good end
 
-	services, commits := newStage(hard, failed), newStage(hard, failed)
-	publishing, units := newStage(hard, failed), newStage(hard, failed)
+	services, servicesCtx := newStage(hard, failed)
+	commits, commitsCtx := newStage(hard, failed)
+	publishing, publishingCtx := newStage(hard, failed)
+	units, unitsCtx := newStage(hard, failed)
+	replicas, replicasCtx := newStage(hard, failed)
 	for _, s := range b.cfg.Services {
-		services.start("", s.Run)
+		services.start(servicesCtx, "", s.Run)
 	}
 	for _, s := range b.cfg.Services {
 		_ = s.WaitReady(read) // why it failed, Run tells; a stop does not wait for it
 	}
-	commits.start("", b.committer.Run)
+	commits.start(commitsCtx, "", b.committer.Run)
 	publish := func() {
 		for _, out := range b.sinks.all() {
-			b.startSink(publishing, out)
+			b.startSink(publishingCtx, publishing, out)
 		}
 	}
-	replicas := newStage(hard, failed)
-	resign := b.replicate(read, replicas, commits, units, publish)
-	units.start("namespaces", func(context.Context) error { return b.namespaces.Run(read) })
+	// Sinks run at once where there are no other replicas, else when this one leads. resign gives
+	// the lease to the next one.
+	resign := func(context.Context) {}
+	if r := b.replica; r == nil {
+		publish()
+	} else {
+		r.meet(read)
+		replicas.start(replicasCtx, "", r.cfg.Lease.Run)
+		r.join(read)
+		reporter := newReporter(r)
+		resign = reporter.resign
+		commits.start(commitsCtx, "", reporter.run)
+		units.start(unitsCtx, "", func(hard context.Context) error { return r.follow(read, hard, publish) })
+	}
+	units.start(unitsCtx, "namespaces", func(context.Context) error { return b.namespaces.Run(read) })
 	start := func(u *pipeline.Pipeline) {
 		if b.replica != nil {
 			if err := b.replica.prepare(u); err != nil {
 				failed(err)
 			}
 		}
-		run := u.Begin(read, units.ctx)
-		units.start("informer "+u.Name(), func(hard context.Context) error { return causeFirst(hard, run()) })
+		run := u.Begin(read, unitsCtx)
+		units.start(unitsCtx, "informer "+u.Name(), func(hard context.Context) error { return causeFirst(hard, run()) })
 	}
 	for _, u := range b.roster.all() {
 		start(u)
 	}
 	reconciler := &reconciler{
-		b: b, startPipeline: start, startSink: func(out *sinkRunner) { b.startSink(publishing, out) },
+		b: b, startPipeline: start, startSink: func(out *sinkRunner) { b.startSink(publishingCtx, publishing, out) },
 		previous: Plan{Unknown: b.cfg.Unknown}, unclean: map[string]bool{},
 		planner: b.cfg.Planner, planInterval: b.cfg.PlanInterval,
 	}
-	units.start("", func(context.Context) error { return reconciler.run(read) })
-	services.start("", func(context.Context) error { return b.progress(read) })
-	units.start("", func(context.Context) error { return b.refreshBodies(read) })
-	services.start("", func(ended context.Context) error {
-		<-read.Done() // whatever ends the bridge ends reading
+	units.start(unitsCtx, "", func(context.Context) error { return reconciler.run(read) })
+	services.start(servicesCtx, "", func(context.Context) error { return b.progress(read) })
+	units.start(unitsCtx, "", func(context.Context) error { return b.refreshBodies(read) })
+	services.start(servicesCtx, "", func(ended context.Context) error {
+		<-read.Done() // whatever ends the bridge ends unitsCtx
 		b.deadline(ctx, hard, ended, failed)
 		return nil
 	})

@@ -85,26 +85,10 @@ func (b *Bridge) newReplica() *replica {
 	return r
 }
 
-// replicate runs the sinks: at once where there are no other replicas, else when this one leads.
-// Call resign when everything else has ended: it gives the lease to the next.
-func (b *Bridge) replicate(
-	read context.Context, replicas, commits, units *stage, publish func(),
-) (resign func(hard context.Context)) {
-	r := b.replica
-	if r == nil {
-		publish()
-		return func(context.Context) {}
-	}
-	_ = r.read(read) // a replica that knows nothing of the others defers to them
+// meet reads what the others have. A replica that knows nothing of them defers to them.
+func (r *replica) meet(read context.Context) {
+	_ = r.read(read)
 	r.cfg.Lease.Defer(r.unfit)
-	replicas.start("", r.cfg.Lease.Run)
-	r.join(read)
-	reporter := newReporter(r)
-	commits.start("", reporter.run)
-	units.start("", func(hard context.Context) error {
-		return r.follow(read, hard, publish)
-	})
-	return reporter.resign
 }
 
 // join waits until it is known who leads, or for a while, and until the leader's progress was read.

@@ -114,15 +114,15 @@ func (b *Bridge) saved(sink string) (s publisher.Saved, err error) {
 	return s, err
 }
 
-// startSink runs a sink until the stage ends, or it is taken out.
-func (b *Bridge) startSink(publishing *stage, out *sinkRunner) {
-	ctx, stop := context.WithCancelCause(publishing.ctx)
+// startSink runs a sink until the stage, whose context ctx is, ends, or it is taken out.
+func (b *Bridge) startSink(ctx context.Context, publishing *stage, out *sinkRunner) {
+	own, stop := context.WithCancelCause(ctx)
 	out.stop = stop
-	publishing.start("sink "+out.name, func(context.Context) error {
+	publishing.start(ctx, "sink "+out.name, func(context.Context) error {
 		defer close(out.ended)
 		defer stop(errDone)
-		err := runSink(ctx, out.publisher)
-		if err != nil && errors.Is(context.Cause(ctx), errChanged) {
+		err := runSink(own, out.publisher)
+		if err != nil && errors.Is(context.Cause(own), errChanged) {
 			b.log.Warn("a sink that is not used any more did not end well", "sink", out.name, "err", err)
 			return nil
 		}

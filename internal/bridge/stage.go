@@ -14,7 +14,6 @@ var errDone = errors.New("done")
 
 // stage is goroutines that are stopped together, after the stages before them.
 type stage struct {
-	ctx    context.Context
 	stop   context.CancelCauseFunc
 	failed context.CancelCauseFunc
 	wg     sync.WaitGroup
@@ -23,23 +22,23 @@ type stage struct {
 	late []error // what went wrong after the stage was stopped, such as the last commit
 }
 
-// newStage makes a stage that ends with parent. A failure in it is passed to failed, which ends
-// everything.
-func newStage(parent context.Context, failed context.CancelCauseFunc) *stage {
+// newStage makes a stage that ends with parent, and the context that ends with the stage. A failure
+// in it is passed to failed, which ends everything.
+func newStage(parent context.Context, failed context.CancelCauseFunc) (*stage, context.Context) {
 	ctx, stop := context.WithCancelCause(parent)
-	return &stage{ctx: ctx, stop: stop, failed: failed}
+	return &stage{stop: stop, failed: failed}, ctx
 }
 
-// start runs one goroutine of the stage. A name is put before its error.
-func (s *stage) start(name string, run func(context.Context) error) {
+// start runs one goroutine of the stage, whose context ctx is. A name is put before its error.
+func (s *stage) start(ctx context.Context, name string, run func(context.Context) error) {
 	s.wg.Go(func() {
-		err := run(s.ctx)
+		err := run(ctx)
 		if err != nil && name != "" {
 			err = fmt.Errorf("%s: %w", name, err)
 		}
 		switch {
-		case err == nil, errors.Is(err, context.Canceled), s.ctx.Err() != nil && errors.Is(err, context.Cause(s.ctx)):
-		case s.ctx.Err() == nil:
+		case err == nil, errors.Is(err, context.Canceled), ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
+		case ctx.Err() == nil:
 			s.failed(err)
 		case errors.Is(err, publisher.ErrStopped): // follows from what was told already
 		default:
