@@ -13,19 +13,19 @@ import (
 // EndingIn lets a watch end after some frames with an ERROR event.
 func EndingIn(frames, code int, reason metav1.StatusReason) func(http.Handler) http.Handler {
 	last := slices.Concat([]byte(`{"type":"ERROR","object":`), status(code, reason), []byte("}\n"))
-	return spoiled(frames, func(context.Context) []byte { return last })
+	return spoiled(frames, func(<-chan struct{}) []byte { return last })
 }
 
 // Silent lets a watch send some frames and then nothing, while its connection is well.
 func Silent(frames int) func(http.Handler) http.Handler {
-	return spoiled(frames, func(ctx context.Context) []byte { <-ctx.Done(); return nil })
+	return spoiled(frames, func(ended <-chan struct{}) []byte { <-ended; return nil })
 }
 
 // spoiledKey is in the context of a request whose answer's body is to be made into another.
 type spoiledKey struct{}
 
 // spoiled lets an answer go on with something else after some lines.
-func spoiled(lines int, last func(context.Context) []byte) func(http.Handler) http.Handler {
+func spoiled(lines int, last func(ended <-chan struct{}) []byte) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			b := &body{lines: lines, last: last}
@@ -37,7 +37,7 @@ func spoiled(lines int, last func(context.Context) []byte) func(http.Handler) ht
 // spoil changes an answer as its request says.
 func spoil(resp *http.Response) error {
 	if b, ok := resp.Request.Context().Value(spoiledKey{}).(*body); ok && resp.StatusCode == http.StatusOK {
-		b.ctx, b.Closer, b.in = resp.Request.Context(), resp.Body, bufio.NewReader(resp.Body)
+		b.ended, b.Closer, b.in = resp.Request.Context().Done(), resp.Body, bufio.NewReader(resp.Body)
 		resp.Body = b
 	}
 	return nil
@@ -46,10 +46,10 @@ func spoil(resp *http.Response) error {
 // body is lines of another one, and then something else.
 type body struct {
 	io.Closer
-	ctx     context.Context
+	ended   <-chan struct{} // closed when the request ends
 	in      *bufio.Reader
 	lines   int // that are still to pass
-	last    func(context.Context) []byte
+	last    func(ended <-chan struct{}) []byte
 	pending []byte
 }
 
@@ -74,7 +74,7 @@ func (b *body) next() (err error) {
 	case b.last == nil:
 		return io.EOF
 	}
-	b.pending, b.last = b.last(b.ctx), nil
+	b.pending, b.last = b.last(b.ended), nil
 	if len(b.pending) == 0 {
 		return io.EOF
 	}
