@@ -32,7 +32,7 @@ func (p *play) serve(name string, on bool) error {
 		p.served[name] = on
 		p.mu.Unlock()
 		if !on {
-			p.servers[name].CloseWatches()
+			p.servers[name].Streams.Close()
 		}
 		return nil
 	}

@@ -149,7 +149,7 @@ func (p *play) do(line string) error {
 			p.servers[args[0]].Delete(resource.Key(key))
 		}
 	case "bookmark":
-		p.servers[rest].Bookmark()
+		p.servers[rest].Streams.Bookmark()
 	case "expire":
 		for _, s := range p.servers {
 			s.Expire()

@@ -124,19 +124,19 @@ func TestWhatAFloodLeavesBehindIsBroughtUpToDateWhenItIsQuiet(t *testing.T) {
 			f.start()
 		}},
 		{"after a request that failed", func(f *flooded) {
-			f.Refuse(testkit.Lists, 2, http.StatusInternalServerError, metav1.StatusReasonInternalError)
+			f.Faults.Refuse(testkit.Lists, 2, http.StatusInternalServerError, metav1.StatusReasonInternalError)
 		}},
 		{"after a token has expired", func(f *flooded) {
 			const later = "later-" // the rest is to be had, of a later version
 			isLater := func(q testkit.Request) bool { return strings.HasPrefix(q.Query.Get("continue"), later) }
-			f.Answer(func(q testkit.Request) bool { return testkit.Continues(q) && !isLater(q) }, -1, func(w http.ResponseWriter, r *http.Request) {
+			f.Faults.Answer(func(q testkit.Request) bool { return testkit.Continues(q) && !isLater(q) }, -1, func(w http.ResponseWriter, r *http.Request) {
 				status := testkit.NewStatus(http.StatusGone, metav1.StatusReasonExpired)
 				status.Continue = later + r.URL.Query().Get("continue")
 				w.Header().Set("Content-Type", "application/json")
 				w.WriteHeader(http.StatusGone)
 				_ = json.NewEncoder(w).Encode(status) // the client may be gone
 			})
-			f.Wrap(isLater, -1, func(served http.Handler) http.Handler {
+			f.Faults.Wrap(isLater, -1, func(served http.Handler) http.Handler {
 				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					q := r.URL.Query()
 					q.Set("continue", strings.TrimPrefix(q.Get("continue"), later))
@@ -202,7 +202,7 @@ func TestPagesAreAskedForWhereNamesAreNotSelected(t *testing.T) {
 		f.flood(4)
 		f.settle()
 		byName := func(q testkit.Request) bool { return q.Query.Get("fieldSelector") != "" }
-		f.Answer(byName, -1, func(w http.ResponseWriter, _ *http.Request) { // as it does not know the selector
+		f.Faults.Answer(byName, -1, func(w http.ResponseWriter, _ *http.Request) { // as it does not know the selector
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = fmt.Fprintf(w, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"9"},"items":[{"metadata":{"name":"other","namespace":"shop","uid":"u","resourceVersion":"1"}}]}`)
 		})
@@ -314,7 +314,7 @@ func TestASnapshotSaysWhatItCouldNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFlooded(t, 45)
 		behind := f.behind()
-		f.Refuse(testkit.Lists, -1, http.StatusForbidden, metav1.StatusReasonForbidden)
+		f.Faults.Refuse(testkit.Lists, -1, http.StatusForbidden, metav1.StatusReasonForbidden)
 		_, err := f.SendSnapshot(t.Context(), pipeline.SnapshotRequest{Informer: "all"})
 		ok(t, err)
 		time.Sleep(time.Minute)

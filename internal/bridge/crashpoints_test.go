@@ -290,8 +290,8 @@ func (c *crash) steps() []func() {
 		both(away), write(60), sleep(7 * time.Second), write(100), sleep(7 * time.Second),
 		c.stopLife, write(5), again, sleep(time.Second), write(5), sleep(7 * time.Second),
 		both(calm), sleep(3 * time.Second), write(60), sleep(time.Second), write(60), sleep(time.Second),
-		func() { c.note("%s", c.cluster.expire()) }, write(3), func() { c.note("%s", c.cluster.expire()); c.cluster.CutWatches() },
-		sleep(3 * time.Second), write(60), sleep(time.Second), write(60), sleep(time.Second), c.cluster.Bookmark, sleep(time.Second),
+		func() { c.note("%s", c.cluster.expire()) }, write(3), func() { c.note("%s", c.cluster.expire()); c.cluster.Streams.Cut() },
+		sleep(3 * time.Second), write(60), sleep(time.Second), write(60), sleep(time.Second), c.cluster.Streams.Bookmark, sleep(time.Second),
 		func() { c.note("%s", c.cluster.put(resource.MakeKey("ns0", "o0"))) }, sleep(time.Second),
 	}
 }

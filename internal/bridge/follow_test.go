@@ -102,8 +102,8 @@ func (f *follow) begin(types ...resource.Type) {
 
 // vanish ends a resource: its watches are cut, and requests answered with 404.
 func vanish(s *testkit.Server) {
-	s.Refuse(testkit.Any, -1, http.StatusNotFound, metav1.StatusReasonNotFound)
-	s.CutWatches()
+	s.Faults.Refuse(testkit.Any, -1, http.StatusNotFound, metav1.StatusReasonNotFound)
+	s.Streams.Cut()
 }
 
 func (f *follow) phases() map[string]string {
@@ -177,7 +177,7 @@ func TestAResourceThatGoesStopsAndComesBack(t *testing.T) {
 			t.Errorf("%d requests for a resource that is gone", n)
 		}
 
-		f.v1.Heal()
+		f.v1.Faults.Heal()
 		f.v1.Delete("shop/b")
 		f.v1.Create("shop/c", nil)
 		f.v1.Expire()

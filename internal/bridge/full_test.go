@@ -64,7 +64,7 @@ func (r *rig) catchUp() {
 		if r.Status().Informers[0].Watermark == string(r.Version()) {
 			return
 		}
-		r.Bookmark()
+		r.Streams.Bookmark()
 		r.settle()
 	}
 	r.t.Errorf("it does not catch up with %s: %+v, %v", r.Version(), r.Status(), r.Ready())

@@ -28,7 +28,7 @@ func TestADeleteBeforeTheEndOfAWatchListIsNotLostByACrash(t *testing.T) {
 		r.start()
 		r.Delete("shop/a")
 		synctest.Wait()
-		r.InitialEnd()
+		r.Streams.InitialEnd()
 		r.settle()
 		died := r.fs.CrashClone(crashed)
 		_, _ = r.end()

@@ -420,7 +420,7 @@ func (m *model) write() {
 		m.note("%s", m.cluster.expire())
 	case n == 3:
 		m.note("%s", m.cluster.expire())
-		m.cluster.CutWatches()
+		m.cluster.Streams.Cut()
 	default:
 		for range 1 + m.rng.IntN(8) {
 			m.note("%s", m.cluster.change())
@@ -432,7 +432,7 @@ func (m *model) write() {
 // server goes back within a watch.
 func (m *model) bookmark() {
 	if !m.frozen {
-		m.cluster.Bookmark()
+		m.cluster.Streams.Bookmark()
 	}
 }
 
@@ -440,20 +440,20 @@ func (m *model) breakStreams() {
 	switch n := m.rng.IntN(8); {
 	case n < 4:
 		m.note("cut")
-		m.cluster.CutWatches()
+		m.cluster.Streams.Cut()
 	case n < 6 && !m.frozen: // a watch that a rewind has cut can't end in good order
 		m.note("close")
 		m.cause("closed")
-		m.cluster.CloseWatches()
+		m.cluster.Streams.Close()
 	case n < 7:
 		m.note("garbage")
 		m.cause(resource.ReasonUnreadable)
-		m.cluster.Raw(pick(m, `{"type":"MODIFIED","object":{"metadata":{}}}`, `{"type":"ADD`+"\n", `{"type":"ADDED","object":17}`))
+		m.cluster.Streams.Raw(pick(m, `{"type":"MODIFIED","object":{"metadata":{}}}`, `{"type":"ADD`+"\n", `{"type":"ADDED","object":17}`))
 	default:
 		code := pick(m, http.StatusGone, http.StatusInternalServerError)
 		m.note("error %d", code)
 		m.cause(fmt.Sprint("error ", code))
-		m.cluster.Error(testkit.NewStatus(code, metav1.StatusReasonUnknown))
+		m.cluster.Streams.Error(testkit.NewStatus(code, metav1.StatusReasonUnknown))
 	}
 }
 
@@ -467,21 +467,21 @@ func (m *model) refuse() {
 	switch n := m.rng.IntN(10); {
 	case n < 2:
 		m.note("429 x%d", times)
-		m.cluster.RefuseBusy(match, times, time.Second)
+		m.cluster.Faults.RefuseBusy(match, times, time.Second)
 	case n < 5:
 		code := pick(m, 500, 503, 504, 401, 403, 404)
 		m.note("%d x%d", code, times)
-		m.cluster.Refuse(match, times, code, metav1.StatusReasonUnknown)
+		m.cluster.Faults.Refuse(match, times, code, metav1.StatusReasonUnknown)
 	case n < 7:
 		m.note("break x%d", times)
-		m.cluster.Break(match, times)
+		m.cluster.Faults.Break(match, times)
 	case n < 8:
 		m.note("hang")
-		m.cluster.Hang(match, 1)
+		m.cluster.Faults.Hang(match, 1)
 	default:
 		after := 1 + m.rng.IntN(2000)
 		m.note("cut after %d bytes x%d", after, times)
-		m.cluster.CutAfter(match, times, after)
+		m.cluster.Faults.CutAfter(match, times, after)
 	}
 }
 
@@ -518,7 +518,7 @@ func (m *model) rewind() {
 // itself).
 func (m *model) attached() bool {
 	read := number(resource.Version(m.life.bridge.Status().Informers[0].Version))
-	return m.cluster.Watching() > 0 && !m.features.Gzip && read >= m.cluster.now().before(math.MaxInt64)
+	return m.cluster.Streams.Count() > 0 && !m.features.Gzip && read >= m.cluster.now().before(math.MaxInt64)
 }
 
 // historyAt is which of its histories the cluster was in.
@@ -553,7 +553,7 @@ func (m *model) caused(g *gap) bool {
 
 // mend ends all faults and waits until the bridge has caught up.
 func (m *model) mend() {
-	m.cluster.Heal()
+	m.cluster.Faults.Heal()
 	m.cluster.SetFeatures(testkit.Features{})
 	for _, b := range m.brokers {
 		b.set(calm)

@@ -29,11 +29,11 @@ func TestWhatLeftIsToldThoughAListCanNotBeUnderstood(t *testing.T) {
 				r.settle()
 				expect(t, b, "added a", "added o", "synced")
 
-				r.Refuse(testkit.Lists, -1, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)
-				r.Refuse(testkit.WatchLists, -1, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)
+				r.Faults.Refuse(testkit.Lists, -1, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)
+				r.Faults.Refuse(testkit.WatchLists, -1, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)
 				r.Skip(10)
 				r.Expire()
-				r.CutWatches()
+				r.Streams.Cut()
 				r.settle() // it has to list, and can't yet
 				labelNamespace(namespaces, "old", "lab")
 				r.Create("shop/b", func(obj map[string]any) {
@@ -42,7 +42,7 @@ func TestWhatLeftIsToldThoughAListCanNotBeUnderstood(t *testing.T) {
 					delete(metadata, "name")
 				})
 				r.settle()
-				r.Heal()
+				r.Faults.Heal()
 				time.Sleep(time.Minute)
 				r.settle()
 				expect(t, b, "gap inferred", "quarantined", "synced", "deleted o")

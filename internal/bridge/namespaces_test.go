@@ -149,14 +149,14 @@ func (s *scoped) step() {
 	case n < 66:
 		s.drop(fmt.Sprint("ns", s.rng.IntN(3)))
 	case n < 70:
-		s.cluster.Bookmark()
+		s.cluster.Streams.Bookmark()
 	case n < 74 && s.expires:
 		s.note("%s", s.cluster.expire())
-		s.cluster.CutWatches()
+		s.cluster.Streams.Cut()
 	case n < 76:
 		s.note("cut")
-		s.cluster.CutWatches()
-		s.namespaces.CutWatches()
+		s.cluster.Streams.Cut()
+		s.namespaces.Streams.Cut()
 	case n < 86:
 		s.upset()
 	case n < 89:

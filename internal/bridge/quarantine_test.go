@@ -48,7 +48,7 @@ func TestWhatCanNotBeUnderstoodIsToldWithItsBytesAndReconciled(t *testing.T) {
 		r.start()
 		r.Create("shop/a", nil)
 		r.settle()
-		r.Raw(`{"type":"MODIFIED","object":` + poison + `}`)
+		r.Streams.Raw(`{"type":"MODIFIED","object":` + poison + `}`)
 		r.Create("shop/b", nil) // behind what can't be read: only a list can tell it
 		r.settle()
 		r.settle()
@@ -61,13 +61,13 @@ func TestWhatCanNotBeUnderstoodIsToldWithItsBytesAndReconciled(t *testing.T) {
 		// Not acknowledged, not committed: after a crash the same is told under the same id.
 		after := r.fs.CrashClone(crashed)
 		b.set(away)
-		r.Raw(`{"type":"ADDED","object":{"kind":"Table"}}`)
+		r.Streams.Raw(`{"type":"ADDED","object":{"kind":"Table"}}`)
 		r.settle()
 		_, _ = r.end()
 		b.set(calm)
 		r.fs = after
 		r.start()
-		r.Raw(`{"type":"MODIFIED","object":` + poison + `}`)
+		r.Streams.Raw(`{"type":"MODIFIED","object":` + poison + `}`)
 		r.settle()
 		_, err := r.end()
 		ok(t, err)
@@ -89,7 +89,7 @@ func TestBytesThatAreTooManyAreCutOff(t *testing.T) {
 		r := newRig(t, b)
 		r.cfg.Units[0].Reflector.MaxFrame = 512 << 10
 		r.start()
-		r.Raw(`{"type":"ADDED","object":{"metadata":{},"spec":"` + strings.Repeat("x", 600<<10) + `"}}`)
+		r.Streams.Raw(`{"type":"ADDED","object":{"metadata":{},"spec":"` + strings.Repeat("x", 600<<10) + `"}}`)
 		r.settle()
 		_, err := r.end()
 		ok(t, err)
@@ -118,7 +118,7 @@ func TestBytesOfASecretThatCanNotBeUnderstoodStayHome(t *testing.T) {
 				r.cfg.Units[0].Type, r.cfg.Units[0].Parse.Redactor = secrets, redactor
 				r.addSink(b.name, b.connect(0))
 				r.start()
-				r.Raw(`{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"98"},"data":` + data + `}}`)
+				r.Streams.Raw(`{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"98"},"data":` + data + `}}`)
 				r.settle()
 				status := fmt.Sprintf("%+v %v", r.Status(), r.Ready())
 				_, err = r.end()
@@ -169,7 +169,7 @@ func TestBytesThatNoListCanBeReadPastAreToldOnceAndStopNoOtherResource(t *testin
 		r.cfg.Units = append(r.cfg.Units, pipeline.Config{Informer: "all", Type: widgets})
 		r.addSink(b.name, b.connect(0))
 		r.SetFeatures(testkit.Features{NoWatchList: true})
-		r.Answer(testkit.Lists, -1, func(w http.ResponseWriter, _ *http.Request) {
+		r.Faults.Answer(testkit.Lists, -1, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			fmt.Fprint(w, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"98"},"items":[{"metadata":nobody}]}`)
 		})

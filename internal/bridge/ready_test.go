@@ -38,7 +38,7 @@ func TestAWatchThatBringsNothingIsOpenedAgainAndNotReadyUntilItDoes(t *testing.T
 		r.start()
 		for range 4 { // bookmarks keep it alive
 			r.Skip(1)
-			r.Bookmark()
+			r.Streams.Bookmark()
 			time.Sleep(time.Minute)
 			r.ready()
 		}
@@ -51,7 +51,7 @@ func TestAWatchThatBringsNothingIsOpenedAgainAndNotReadyUntilItDoes(t *testing.T
 			t.Errorf("quiet for %v s", s.QuietSeconds)
 		}
 		r.Skip(1)
-		r.Bookmark()
+		r.Streams.Bookmark()
 		r.settle()
 		r.ready()
 		_, err := r.end()
@@ -68,7 +68,7 @@ func TestASinkThatLagsMakesItNotReady(t *testing.T) {
 		b.set(hung)
 		r.Create("shop/a", nil)
 		r.Skip(10)
-		r.Bookmark()
+		r.Streams.Bookmark()
 		time.Sleep(9 * time.Minute)
 		for _, reason := range r.Ready() {
 			if strings.Contains(reason.Message, "lags") {
@@ -143,15 +143,15 @@ func TestNothingIsSaidToBeInSyncBeforeItIs(t *testing.T) {
 		r.Skip(10)
 		r.Expire()
 		r.log.reset()
-		r.Hang(func(q testkit.Request) bool { return testkit.WatchLists(q) || testkit.Lists(q) }, -1)
-		r.AcceptExpired(testkit.Watches, -1, 900*time.Millisecond)
+		r.Faults.Hang(func(q testkit.Request) bool { return testkit.WatchLists(q) || testkit.Lists(q) }, -1)
+		r.Faults.AcceptExpired(testkit.Watches, -1, 900*time.Millisecond)
 		r.start()
 		time.Sleep(15 * time.Second)
 		const said = "all resources are in sync"
 		if strings.Contains(r.log.String(), said) || r.Status().Informers[0].Synced {
 			t.Error("said to be in sync while nothing is listed")
 		}
-		r.Heal() // the server has the list now
+		r.Faults.Heal() // the server has the list now
 		time.Sleep(10 * time.Minute)
 		if !strings.Contains(r.log.String(), said) {
 			t.Error("never in sync")

@@ -91,9 +91,9 @@ func (m *model) playOnce(steps int) (crashes, recalled int) {
 				m.note("%s", m.cluster.change())
 			}
 		case n < 65:
-			m.cluster.CutWatches()
+			m.cluster.Streams.Cut()
 		case n < 68:
-			m.cluster.Bookmark()
+			m.cluster.Streams.Bookmark()
 		case n < 85:
 			m.upset()
 		case m.life == nil:

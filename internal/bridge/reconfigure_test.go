@@ -81,8 +81,8 @@ func TestAnInformerThatHasNotChangedDoesNotNotice(t *testing.T) {
 		r.widgets.Create("shop/w", nil)
 		r.settle()
 		expect(t, r.a, "added p", "added w")
-		if n := len(r.Requests(testkit.Any)) - before; n > 0 || r.Watching() != 1 {
-			t.Errorf("%d requests, %d watches of the other informer", n, r.Watching())
+		if n := len(r.Requests(testkit.Any)) - before; n > 0 || r.Streams.Count() != 1 {
+			t.Errorf("%d requests, %d watches of the other informer", n, r.Streams.Count())
 		}
 		if lists := r.widgets.Requests(testkit.Lists); len(lists) > 0 {
 			t.Errorf("%d lists of the one that changed", len(lists))
@@ -98,8 +98,8 @@ func TestAnInformerThatIsTakenAwayGoesOnWhereItStoodWhenItIsBack(t *testing.T) {
 		r.start()
 		expect(t, r.b, "added w", "synced", "synced")
 		done := r.change(bridge.Change{Informers: []string{"one"}, Units: []pipeline.Config{r.one}, Sinks: keep("a", "b")})
-		if done.UnitsStopped != 1 || r.widgets.Watching() != 0 || len(r.Status().Informers) != 1 {
-			t.Errorf("%+v, %d watches, %+v", done, r.widgets.Watching(), r.Status().Informers)
+		if done.UnitsStopped != 1 || r.widgets.Streams.Count() != 0 || len(r.Status().Informers) != 1 {
+			t.Errorf("%+v, %d watches, %+v", done, r.widgets.Streams.Count(), r.Status().Informers)
 		}
 		r.widgets.Update("shop/w", nil)
 		r.settle()

@@ -97,15 +97,15 @@ func (s *chosen) step() {
 			s.note("%s", s.cluster.change())
 		}
 	case n < 64:
-		s.cluster.Bookmark()
+		s.cluster.Streams.Bookmark()
 	case n < 68 && s.expires:
 		s.note("%s", s.cluster.expire())
-		s.cluster.CutWatches()
+		s.cluster.Streams.Cut()
 	case n < 70 && s.expires:
 		s.breakStreams()
 	case n < 72:
 		s.note("cut")
-		s.cluster.CutWatches()
+		s.cluster.Streams.Cut()
 	case n < 76:
 		s.refuse()
 	case n < 86:

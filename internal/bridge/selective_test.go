@@ -73,7 +73,7 @@ func (s *selective) play(steps int) {
 		case n < 64:
 			s.note("%s", s.cluster.removeSome())
 		case n < 70:
-			s.cluster.Bookmark()
+			s.cluster.Streams.Bookmark()
 		case n < 88:
 			s.upset()
 		case n < 91:

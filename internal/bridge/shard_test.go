@@ -124,7 +124,7 @@ func TestThreeShardsGoOnWhereTwoWere(t *testing.T) {
 		s.noLists(before)
 		writes := s.cluster.all[first:]
 		for range 2 { // what has moved must not be missing from the lists that follow; the first is taken for one of a version too far back
-			s.cluster.Error(testkit.NewStatus(http.StatusGone, metav1.StatusReasonExpired))
+			s.cluster.Streams.Error(testkit.NewStatus(http.StatusGone, metav1.StatusReasonExpired))
 			time.Sleep(20 * time.Second)
 		}
 		if lists := len(s.cluster.Requests(testkit.Lists)) + len(s.cluster.Requests(testkit.WatchLists)); lists < 6 {

@@ -57,7 +57,7 @@ func TestASinkThatStallsHoldsUpNeitherReadingNorAnother(t *testing.T) {
 			time.Sleep(50 * time.Millisecond)
 		}
 		time.Sleep(20 * time.Second)
-		r.Bookmark()
+		r.Streams.Bookmark()
 		r.settle()
 		expect(t, other, want...)
 		s := r.Status().Informers[0]

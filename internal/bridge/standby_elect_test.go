@@ -76,7 +76,7 @@ func TestAReplicaThatKnowsNothingLeavesTheLeaseToOneThatIsInSync(t *testing.T) {
 			p.Create("shop/b", nil)
 			p.start()
 			p.second.start()
-			p.Bookmark()
+			p.Streams.Bookmark()
 			p.inSync()
 			p.broker.set(away)
 			p.Delete("shop/b") // the second has it in its log
@@ -111,7 +111,7 @@ func TestALeaderThatComesBackGoesBeforeAReplicaThatHasJustBegun(t *testing.T) {
 		p.broker.set(away)
 		p.Delete("shop/b")
 		time.Sleep(20 * time.Second)
-		p.Bookmark() // its watermark passes what it has not delivered
+		p.Streams.Bookmark() // its watermark passes what it has not delivered
 		p.settle()
 		p.second.start()
 		p.die()
@@ -143,7 +143,7 @@ func testLostDelete(t *testing.T) {
 	}
 	p.start()
 	p.second.start()
-	p.Bookmark()
+	p.Streams.Bookmark()
 	p.inSync()
 	p.broker.set(away)
 	p.Delete("shop/b")
@@ -159,7 +159,7 @@ func testLostDelete(t *testing.T) {
 	p.broker.set(calm)
 	p.leads(third)
 	p.Update("shop/a", nil)
-	p.Bookmark()
+	p.Streams.Bookmark()
 	p.settle()
 	if deletes, gaps := sent(p.broker, event.Deleted, "b"), stored(p.broker, event.Gap, ""); deletes != 0 || gaps != 1 {
 		t.Fatalf("%d deletes and %d gaps were sent by one that can't know", deletes, gaps)
@@ -199,7 +199,7 @@ func TestOneBridgeBecomesTwoReplicas(t *testing.T) {
 		p.broker.set(calm)
 		p.second.start()
 		time.Sleep(time.Minute)
-		p.Bookmark()
+		p.Streams.Bookmark()
 		p.settle()
 		p.enters(p.rig, 2)
 		p.rig.start()
@@ -229,7 +229,7 @@ func TestTheFirstLeaderTellsAGapWhereTheBrokerHasEventsOfBefore(t *testing.T) {
 		p.settle()
 		expect(t, p.broker, "gap inferred", "added a", "synced")
 		p.second.start()
-		p.Bookmark()
+		p.Streams.Bookmark()
 		began := time.Now()
 		p.inSync()
 		if took := time.Since(began); took > 8*time.Second || asked != 1 {
@@ -277,7 +277,7 @@ func TestAStandbySendsNoSnapshotAndSaysWhoWould(t *testing.T) {
 		p.Create("shop/a", nil)
 		p.start()
 		p.second.start()
-		p.Bookmark()
+		p.Streams.Bookmark()
 		p.inSync()
 		units, err := p.second.SendSnapshot(t.Context(), pipeline.SnapshotRequest{Informer: "all"})
 		if !errors.Is(err, bridge.ErrStandby) || !strings.Contains(err.Error(), "replica-0") || units != nil {
@@ -306,7 +306,7 @@ func TestAStandbyIsReadyWithWhatItsLeaderDoesNotHave(t *testing.T) {
 				p.Create("shop/a", nil)
 				p.start()
 				p.second.start()
-				p.Bookmark()
+				p.Streams.Bookmark()
 				began := time.Now()
 				p.awaits("the second is ready", func() bool { return len(p.second.Ready()) == 0 })
 				took := time.Since(began)

@@ -24,7 +24,7 @@ func TestRedactionKeysOfReplicas(t *testing.T) {
 		p.second.cfg.Units[0] = redactingWith(t, p.second.cfg.Units[0], "spec.x", second)
 		change := func(n int) {
 			p.Update("shop/a", func(obj map[string]any) { obj["spec"] = map[string]any{"x": "hunter2", "n": n} })
-			p.Bookmark()
+			p.Streams.Bookmark()
 			p.settle()
 		}
 		change(1)

@@ -42,7 +42,7 @@ func TestWhatALeaderWithLargePositionsHasSentAndNotToldDoesNotComeTwice(t *testi
 		p.Create("shop/a", nil)
 		p.start()
 		p.second.start()
-		p.Bookmark()
+		p.Streams.Bookmark()
 		p.inSync()
 		time.Sleep(20 * time.Second)
 		p.settle()

@@ -36,8 +36,8 @@ func (s *scopedPair) begin() {
 func (s *scopedPair) step() {
 	s.t.Helper()
 	s.awaits("the second replica is in sync", func() bool {
-		s.Bookmark()
-		s.namespaces.Bookmark()
+		s.Streams.Bookmark()
+		s.namespaces.Streams.Bookmark()
 		return s.second.Status().Standby.InSync
 	})
 }
@@ -58,7 +58,7 @@ func TestAStandbyFollowsTheSelectionOfNamespaces(t *testing.T) {
 				s.Create("lab/l", nil)
 				s.begin()
 				s.Update("shop/a", nil)
-				s.Bookmark()
+				s.Streams.Bookmark()
 				s.settle()
 				expect(t, s.broker, "added a", "added o", "synced", "updated a")
 				want := []string{"added l", "deleted o", "updated l"}
@@ -113,13 +113,13 @@ func TestAStandbyHasANamespaceBeforeTheLeader(t *testing.T) {
 				s.begin()
 				expect(t, s.broker, "added a", "synced")
 				s.cfg.Client.HTTP.Transport = refusing{c.hidden, besides{s.namespaces, s.Server}}
-				s.namespaces.CutWatches()
+				s.namespaces.Streams.Cut()
 				s.settle()
 				s.label("lab", "prod")
 				time.Sleep(time.Minute)
 				s.Update("lab/l", nil)
 				s.Update("shop/a", nil)
-				s.Bookmark()
+				s.Streams.Bookmark()
 				time.Sleep(10 * time.Second)
 				s.settle()
 				expect(t, s.broker, c.before...)

@@ -40,7 +40,7 @@ func (p *reloadPair) begin() {
 func (p *reloadPair) step() {
 	p.t.Helper()
 	p.awaits("the second replica is in sync", func() bool {
-		p.Bookmark()
+		p.Streams.Bookmark()
 		return p.second.Status().Standby.InSync
 	})
 }
@@ -138,7 +138,7 @@ func TestReplicasTakeAChangedConfigurationWhileTheyRun(t *testing.T) {
 				}
 				at("after")
 				p.settle()
-				p.Bookmark()
+				p.Streams.Bookmark()
 				p.settle()
 				expect(t, p.broker, want...)
 				inOrder(t, p.broker)
@@ -266,7 +266,7 @@ func TestASinkThatTheLeaderHasLeftGetsEverythingFromASuccessorThatStillHasIt(t *
 		p.reload(p.rig, p.becomes("2", fewer))
 		p.Update("shop/a", nil)
 		p.settle()
-		p.Bookmark()
+		p.Streams.Bookmark()
 		p.settle()
 		expect(t, more)
 		p.die()
@@ -329,7 +329,7 @@ func TestALeaderThatDiesBehindAChangeOfItsSelectionHasDeliveredNothingOfIt(t *te
 		p.begin()
 		p.Update("shop/a", nil)
 		p.settle()
-		p.Bookmark()
+		p.Streams.Bookmark()
 		p.settle()
 		p.settle() // told, and read by the standby
 		expect(t, p.broker, "added a", "synced", "updated a")

@@ -14,12 +14,12 @@ func TestOnSynced(t *testing.T) {
 		r := newRig(t, calmBroker("sink"))
 		calls := 0
 		r.cfg.OnSynced = func() { calls++ }
-		r.Refuse(testkit.Any, 1000, http.StatusForbidden, "Forbidden")
+		r.Faults.Refuse(testkit.Any, 1000, http.StatusForbidden, "Forbidden")
 		r.start()
 		if calls != 0 {
 			t.Errorf("called %d times before the first list", calls)
 		}
-		r.Heal()
+		r.Faults.Heal()
 		time.Sleep(2 * time.Minute) // the pause before the next attempt
 		if r.settle(); calls != 1 {
 			t.Errorf("called %d times behind it, want once", calls)

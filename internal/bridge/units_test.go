@@ -32,7 +32,7 @@ func TestAResourceThatIsForbiddenIsNotReadyAndStopsNoOther(t *testing.T) {
 		other := testkit.NewServer(t, widgets)
 		r.cfg.Client.HTTP = &http.Client{Transport: byPath{other.HTTP().Transport, r.HTTP().Transport}}
 		r.cfg.Units = append(r.cfg.Units, pipeline.Config{Informer: "all", Type: widgets, Sinks: r.cfg.Units[0].Sinks})
-		r.Refuse(testkit.Any, -1, http.StatusForbidden, metav1.StatusReasonForbidden)
+		r.Faults.Refuse(testkit.Any, -1, http.StatusForbidden, metav1.StatusReasonForbidden)
 		r.start()
 		other.Create("shop/w", nil)
 		r.Create("shop/p", nil)
@@ -42,7 +42,7 @@ func TestAResourceThatIsForbiddenIsNotReadyAndStopsNoOther(t *testing.T) {
 		if len(reasons) != 1 || reasons[0].Component != "informer all/pods" || !strings.Contains(reasons[0].Message, "Forbidden") {
 			t.Errorf("Ready: %v", reasons)
 		}
-		r.Heal() // the role was bound
+		r.Faults.Heal() // the role was bound
 		time.Sleep(5 * time.Minute)
 		expect(t, b, "synced", "added p")
 		if reasons := r.Ready(); len(reasons) > 0 {

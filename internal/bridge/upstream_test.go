@@ -32,8 +32,8 @@ func TestWhatChangedWhileNoWatchWasOpenReachesEveryone(t *testing.T) {
 				for _, b := range []*broker{one, two} {
 					expect(t, b, "added a", "added b", "synced")
 				}
-				r.Refuse(testkit.Watches, -1, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)
-				r.CutWatches()
+				r.Faults.Refuse(testkit.Watches, -1, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)
+				r.Streams.Cut()
 				synctest.Wait()
 				r.Create("shop/c", nil)
 				r.Update("shop/b", nil)
@@ -44,7 +44,7 @@ func TestWhatChangedWhileNoWatchWasOpenReachesEveryone(t *testing.T) {
 				for _, b := range []*broker{one, two} {
 					expect(t, b) // nobody could know
 				}
-				r.Heal()
+				r.Faults.Heal()
 				time.Sleep(3 * time.Minute)
 				want := []string{"updated b", "added c"}
 				if expired {
@@ -73,8 +73,8 @@ func TestADeleteThatNobodySawHasTheLastKnownState(t *testing.T) {
 		r.Create("shop/a", func(o map[string]any) { o["spec"] = map[string]any{"mark": "first"} })
 		r.start()
 		expect(t, b, "added a", "synced")
-		r.Refuse(testkit.Watches, 3, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)
-		r.CutWatches()
+		r.Faults.Refuse(testkit.Watches, 3, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)
+		r.Streams.Cut()
 		synctest.Wait()
 		r.Update("shop/a", func(o map[string]any) { o["spec"] = map[string]any{"mark": "unseen"} })
 		r.Delete("shop/a")
@@ -98,7 +98,7 @@ func TestAnErrorOfTheFirstListIsTold(t *testing.T) {
 		r := newRig(t, calmBroker("sink"))
 		status := testkit.NewStatus(http.StatusForbidden, metav1.StatusReasonForbidden)
 		status.Message = "Access Denied"
-		r.RefuseWith(testkit.Any, -1, status)
+		r.Faults.RefuseWith(testkit.Any, -1, status)
 		r.start()
 		reasons := r.Ready()
 		if len(reasons) != 1 || !strings.Contains(reasons[0].Message, "Access Denied") || !strings.Contains(r.log.String(), "Access Denied") {

@@ -45,7 +45,7 @@ func TestAnotherClusterIsNotRead(t *testing.T) {
 				if n := asked.Load(); n != 0 {
 					t.Errorf("it was asked %d times at the start", n)
 				}
-				c.CutWatches()
+				c.Streams.Cut()
 				synctest.Wait() // what is written now still goes out otherwise
 				c.create("shop/b")
 				if relist {

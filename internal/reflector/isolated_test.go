@@ -53,7 +53,7 @@ var ways = map[string]func(*cluster, *reflector.Config){
 func (c *cluster) relist() {
 	c.Skip(1)
 	c.Expire()
-	c.CutWatches()
+	c.Streams.Cut()
 	c.later(time.Minute)
 }
 
@@ -214,9 +214,9 @@ func TestIsolated(t *testing.T) {
 			c := newCluster(t, widgets)
 			c.follow(widgets, func(cfg *reflector.Config) { small(cfg); cfg.From = c.Version() })
 			c.later(2 * time.Second)
-			c.Raw(`{"type":"ADDED","object":{"metadata":{"name":"a"},"x":"` +
+			c.Streams.Raw(`{"type":"ADDED","object":{"metadata":{"name":"a"},"x":"` +
 				strings.Repeat("x", 50_000))
-			c.CloseWatches()
+			c.Streams.Close()
 			c.later(time.Second)
 			if len(c.store.unreadable) != 0 || c.metric("relists_total", "") != 0 {
 				t.Errorf("%d quarantined", len(c.store.unreadable))

@@ -98,7 +98,7 @@ func TestAnEmptyCollectionIsAWholeList(t *testing.T) {
 	for _, items := range []string{"[]", "null"} {
 		run(t, func(t *testing.T) {
 			c := newCluster(t, pods)
-			c.Answer(testkit.Lists, 1, page("97", "", items))
+			c.Faults.Answer(testkit.Lists, 1, page("97", "", items))
 			c.follow(pods, paged(2))
 			c.expect("begin initial", "end 97")
 		})
@@ -110,7 +110,7 @@ func TestAContinueTokenThatExpiredRestartsTheList(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.create("shop/a", "shop/b", "shop/c")
-		c.Refuse(testkit.Continues, 1, http.StatusGone, "Expired")
+		c.Faults.Refuse(testkit.Continues, 1, http.StatusGone, "Expired")
 		c.follow(pods, paged(2))
 		c.later(2 * time.Second)
 		c.expect("begin initial", "replace shop/a@98", "replace shop/b@99",
@@ -123,7 +123,7 @@ func TestTokensThatAlwaysExpireEndInAListOfOnePage(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.create("shop/a", "shop/b", "shop/c")
-		c.Refuse(testkit.Continues, -1, http.StatusGone, "Expired")
+		c.Faults.Refuse(testkit.Continues, -1, http.StatusGone, "Expired")
 		c.follow(pods, paged(2))
 		c.later(2 * time.Minute)
 		lists := c.Requests(testkit.Lists)
@@ -140,8 +140,8 @@ func TestTokensThatAlwaysExpireEndInAListOfOnePage(t *testing.T) {
 func TestPagesOfDifferentVersionsAreNoList(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
-		c.Answer(testkit.Continues, 1, page("98", "", "["+item("b", "98")+"]"))
-		c.Answer(testkit.Lists, 1, page("97", "token", "["+item("a", "97")+"]"))
+		c.Faults.Answer(testkit.Continues, 1, page("98", "", "["+item("b", "98")+"]"))
+		c.Faults.Answer(testkit.Lists, 1, page("97", "token", "["+item("a", "97")+"]"))
 		c.create("shop/c")
 		c.follow(pods, paged(2))
 		c.later(2 * time.Second)
@@ -154,7 +154,7 @@ func TestAListThatBreaksOffIsGivenUp(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.create("shop/a", "shop/b")
-		c.CutAfter(testkit.Lists, 1, 500)
+		c.Faults.CutAfter(testkit.Lists, 1, 500)
 		c.follow(pods, paged(0))
 		c.later(2 * time.Second)
 		c.expect("begin initial", "replace shop/a@98", "begin initial", "replace shop/a@98",
@@ -168,7 +168,7 @@ func TestAListThatBreaksOffIsGivenUp(t *testing.T) {
 func TestAListThatHangsIsGivenUp(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
-		c.Hang(testkit.Lists, 1)
+		c.Faults.Hang(testkit.Lists, 1)
 		c.follow(pods, paged(0))
 		c.later(119 * time.Second)
 		c.expect()
@@ -201,7 +201,7 @@ func TestAnswersThatAreNoListAreRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(t *testing.T) {
 				c := newCluster(t, pods)
-				c.Answer(testkit.Lists, 1, func(w http.ResponseWriter, _ *http.Request) {
+				c.Faults.Answer(testkit.Lists, 1, func(w http.ResponseWriter, _ *http.Request) {
 					w.Header().Set("Content-Type", "application/json")
 					_, _ = w.Write([]byte(body))
 				})
@@ -221,7 +221,7 @@ func TestAnswersThatAreNoListAreRefused(t *testing.T) {
 func TestALoginPageIsNoList(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
-		c.Answer(testkit.Any, 1, func(w http.ResponseWriter, _ *http.Request) {
+		c.Faults.Answer(testkit.Any, 1, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/html; charset=utf-8")
 			_, _ = w.Write([]byte("<html>log in"))
 		})
@@ -281,7 +281,7 @@ func TestALostListAsksForLessAndLess(t *testing.T) {
 				c.create("shop/a", "shop/b", "shop/c")
 				c.Skip(1)
 				c.Expire()
-				c.Refuse(tt.match, tt.times, http.StatusGone, "Expired")
+				c.Faults.Refuse(tt.match, tt.times, http.StatusGone, "Expired")
 				c.follow(pods, func(cfg *reflector.Config) {
 					paged(2)(cfg)
 					cfg.From = saved
@@ -293,7 +293,7 @@ func TestALostListAsksForLessAndLess(t *testing.T) {
 				if got := c.refl.Status(); got.Version != "101" || got.Items != 3 {
 					t.Errorf("Status = %+v", got)
 				}
-				c.Heal()
+				c.Faults.Heal()
 				c.expireNow() // the next time it begins as if nothing had been
 				c.later(5 * time.Minute)
 				if got := c.sinceOf(); got[len(got)-1] != "102" {
@@ -308,7 +308,7 @@ func TestASlowListIsNoSilence(t *testing.T) {
 	t.Run("while items come", func(t *testing.T) {
 		run(t, func(t *testing.T) {
 			c := newCluster(t, pods)
-			c.Answer(testkit.Lists, 1, func(w http.ResponseWriter, _ *http.Request) {
+			c.Faults.Answer(testkit.Lists, 1, func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Content-Type", "application/json")
 				fmt.Fprint(w,
 					`{"metadata":{"resourceVersion":"97"},"items":[{"metadata":{"name":"a","resourceVersion":"1"}}`)
@@ -350,7 +350,7 @@ func TestASlowListIsNoSilence(t *testing.T) {
 func TestAProbeReadsNoMoreThanItNeeds(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
-		c.Answer(testkit.Probes, 1, func(w http.ResponseWriter, r *http.Request) {
+		c.Faults.Answer(testkit.Probes, 1, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			fmt.Fprint(w, `{"kind":"PodList","metadata":{"resourceVersion":"97"},"items":[`)
 			_ = http.NewResponseController(w).Flush()

@@ -26,8 +26,8 @@ func TestAnExpiredVersionIsListedAtOnceHoweverOftenRequestsFailedBefore(t *testi
 		c.follow(pods, c.from(c.Version()))
 		c.create("shop/b")
 		c.expect("add shop/b@99")
-		c.Break(testkit.Any, 8)
-		c.CutWatches()
+		c.Faults.Break(testkit.Any, 8)
+		c.Streams.Cut()
 		c.Skip(1)
 		c.Expire() // 98, from which the watch continues first, and 99
 		c.later(5 * time.Minute)
@@ -54,7 +54,7 @@ func TestExpiredVersionsInARowAreListedEverSlower(t *testing.T) {
 			return testkit.Watches(r) &&
 				!testkit.WatchLists(r)
 		}
-		c.Refuse(watches, -1, http.StatusGone, metav1.StatusReasonExpired)
+		c.Faults.Refuse(watches, -1, http.StatusGone, metav1.StatusReasonExpired)
 		c.follow(pods, func(cfg *reflector.Config) {
 			cfg.From, cfg.DisableWatchList = c.Version(), true
 			cfg.Backoff = reflector.Backoff{Initial: time.Second, Max: 4 * time.Second, Jitter: -1}
@@ -84,9 +84,9 @@ func TestCutsOfAWatchThatBringsSomethingAreNoFailuresInARow(t *testing.T) {
 			synctest.Wait()
 			c.Delete("shop/a")
 			synctest.Wait()
-			c.CutWatches()
+			c.Streams.Cut()
 			c.later(1600 * time.Millisecond) // the first wait, with jitter
-			if c.Watching() != 1 {
+			if c.Streams.Count() != 1 {
 				t.Fatal("it is not watching again")
 			}
 		}

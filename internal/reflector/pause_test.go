@@ -20,7 +20,7 @@ func TestAPauseStopsReadingAndResumeGoesOnWhereItStood(t *testing.T) {
 		c.expect("add shop/a@98")
 		c.refl.Pause()
 		c.later(time.Second)
-		if phase, n := c.refl.Status().Phase, c.Watching(); phase != reflector.Paused || n != 0 {
+		if phase, n := c.refl.Status().Phase, c.Streams.Count(); phase != reflector.Paused || n != 0 {
 			t.Errorf("paused: phase %s, %d watches", phase, n)
 		}
 		requests := len(c.Requests(testkit.Any))
@@ -59,10 +59,10 @@ func TestWhatExpiresInAPauseIsAGap(t *testing.T) {
 func TestAPauseEndsABackoffAListAndACallOfTheStore(t *testing.T) {
 	for name, fail := range map[string]func(*cluster){
 		"a backoff": func(c *cluster) {
-			c.Refuse(testkit.Any, -1, http.StatusForbidden,
+			c.Faults.Refuse(testkit.Any, -1, http.StatusForbidden,
 				metav1.StatusReasonForbidden)
 		},
-		"a list":              func(c *cluster) { c.Hang(testkit.Any, -1) },
+		"a list":              func(c *cluster) { c.Faults.Hang(testkit.Any, -1) },
 		"a call of the store": func(c *cluster) { c.store.set(func(s *recorder) { s.block = make(chan struct{}) }) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -78,7 +78,7 @@ func TestAPauseEndsABackoffAListAndACallOfTheStore(t *testing.T) {
 				if phase := c.refl.Status().Phase; phase != reflector.Paused {
 					t.Errorf("phase %s", phase)
 				}
-				c.Heal()
+				c.Faults.Heal()
 				c.store.set(func(s *recorder) { s.block = nil })
 				c.refl.Resume()
 				c.later(time.Second)

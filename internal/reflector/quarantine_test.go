@@ -37,7 +37,7 @@ func TestAFrameThatCanNotBeUnderstoodIsQuarantinedAndListed(t *testing.T) {
 					cfg.MaxFrame = 4096
 				})
 				c.Skip(1)
-				c.Raw(frame)
+				c.Streams.Raw(frame)
 				c.later(2 * time.Second)
 				c.expect("begin unreadable 97..98", "end 98")
 				if len(c.store.quarantined) != 1 || len(c.store.quarantined[0]) > 4500 {
@@ -61,7 +61,7 @@ func TestTheTypeMayComeAfterTheObject(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.follow(pods, c.from(c.Version()))
-		c.Raw(`{"more":[1],"object":{"metadata":{"name":"a","resourceVersion":"98"}},"type":"ADDED","and":{}}`)
+		c.Streams.Raw(`{"more":[1],"object":{"metadata":{"name":"a","resourceVersion":"98"}},"type":"ADDED","and":{}}`)
 		c.expect("add a@98")
 	})
 }
@@ -69,7 +69,7 @@ func TestTheTypeMayComeAfterTheObject(t *testing.T) {
 func TestAListThatCanNotBeReadToItsEndDoesNotSpin(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
-		c.Answer(testkit.Lists, -1, page("98", "", `[{"metadata":{"name":nobody}}]`))
+		c.Faults.Answer(testkit.Lists, -1, page("98", "", `[{"metadata":{"name":nobody}}]`))
 		c.follow(pods, func(cfg *reflector.Config) { cfg.DisableWatchList = true })
 		c.later(time.Hour)
 		if got := len(c.Requests(testkit.Lists)); got < 60 || got > 125 {
@@ -86,7 +86,7 @@ func TestAPoisonousEventDoesNotSpin(t *testing.T) {
 		c := newCluster(t, pods)
 		c.follow(pods, c.from(c.Version()))
 		for range 3600 { // every second a frame that can't be read, while lists go well
-			c.Raw(`{"type":"ADDED","object":{}}`)
+			c.Streams.Raw(`{"type":"ADDED","object":{}}`)
 			c.later(time.Second)
 		}
 		if got := c.refl.Status().Relists["unreadable"]; got < 60 || got > 130 {
@@ -100,8 +100,8 @@ func TestHalfAFrameIsACutConnection(t *testing.T) {
 		c := newCluster(t, pods)
 		c.follow(pods, c.from(c.Version()))
 		c.later(2 * time.Second)
-		c.Raw(`{"type":"ADDED","object":{"metadata":{"na`)
-		c.CloseWatches()
+		c.Streams.Raw(`{"type":"ADDED","object":{"metadata":{"na`)
+		c.Streams.Close()
 		synctest.Wait()
 		c.create("shop/a")
 		c.later(2 * time.Second)
@@ -129,7 +129,7 @@ func TestBytesOfSecretsAreNotQuarantined(t *testing.T) {
 					cfg.From,
 						cfg.Parse.Redactor = c.Version(), redactor
 				})
-				c.Raw(`{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"98"},"data":` + data + `}}`)
+				c.Streams.Raw(`{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"98"},"data":` + data + `}}`)
 				synctest.Wait()
 				if len(c.store.quarantined) != 1 || strings.Contains(c.store.quarantined[0], "hunter2") ||
 					strings.Contains(c.store.quarantined[0], "12x") {
@@ -155,7 +155,7 @@ func TestASecretIsHandedOnRedacted(t *testing.T) {
 			cfg.From = c.Version()
 			cfg.Parse.Redactor = redactor
 		})
-		c.Raw(`{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"98"},"data":{"p":"aHVudGVyMg=="}}}`)
+		c.Streams.Raw(`{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"98"},"data":{"p":"aHVudGVyMg=="}}}`)
 		synctest.Wait()
 		if raw := string(c.store.last().Raw); strings.Contains(raw, "aHVudGVyMg") ||
 			!strings.Contains(raw, "redacted:") {
@@ -184,7 +184,7 @@ func TestWhatIsQuarantinedHasOneIDHoweverTheStreamIsCut(t *testing.T) {
 						cfg.From,
 							cfg.MaxFrame = c.Version(), 4096
 					})
-					c.Raw(tt.frame + more)
+					c.Streams.Raw(tt.frame + more)
 					synctest.Wait()
 					if len(c.store.unreadable) != 1 {
 						t.Fatalf("quarantined: %q", c.store.quarantined)

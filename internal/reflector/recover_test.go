@@ -32,9 +32,9 @@ func TestAServerThatWentBackIsListedAnew(t *testing.T) {
 	t.Run("after it had ended the watch in good order", func(t *testing.T) {
 		run(t, func(t *testing.T) {
 			c := watchedTo100(t)
-			c.Wrap(func(testkit.Request) bool { return true }, 1,
+			c.Faults.Wrap(func(testkit.Request) bool { return true }, 1,
 				func(h http.Handler) http.Handler { c.Rewind("98"); return h })
-			c.CloseWatches()
+			c.Streams.Close()
 			c.later(time.Minute)
 			c.expect("begin rewound 100..98 rewound", "replace shop/a@98", "end 98")
 		})
@@ -46,12 +46,12 @@ func TestAServerThatWentBackIsListedAnew(t *testing.T) {
 		t.Run("and "+answer, func(t *testing.T) {
 			run(t, func(t *testing.T) {
 				c := watchedTo100(t)
-				c.Answer(testkit.Watches, 1, func(w http.ResponseWriter, _ *http.Request) {
+				c.Faults.Answer(testkit.Watches, 1, func(w http.ResponseWriter, _ *http.Request) {
 					c.Rewind("98")
 					w.Header().Set("Content-Type", "application/json")
 					w.WriteHeader(code)
 				})
-				c.CutWatches()
+				c.Streams.Cut()
 				c.later(time.Minute)
 				c.expect("begin rewound 100..98 rewound", "replace shop/a@98", "end 98")
 			})
@@ -65,7 +65,7 @@ func TestAServerThatWentBackIsListedAnew(t *testing.T) {
 			c.Skip(1)
 			c.Expire() // and with it what Rewind would undo
 			c.Skip(1)
-			c.Refuse(testkit.Lists, 1, http.StatusServiceUnavailable,
+			c.Faults.Refuse(testkit.Lists, 1, http.StatusServiceUnavailable,
 				metav1.StatusReasonServiceUnavailable)
 			c.follow(pods, func(cfg *reflector.Config) {
 				cfg.From = saved
@@ -136,11 +136,11 @@ func TestAnErrorEventEndsTheStream(t *testing.T) {
 		c.create("shop/b")
 		c.expect("add shop/b@99")
 		c.Skip(1)
-		c.Error(testkit.NewStatus(http.StatusGone, metav1.StatusReasonExpired))
-		c.Raw(`{"type":"ADDED","object":{"metadata":{"name":"x","resourceVersion":"1000"}}}`)
+		c.Streams.Error(testkit.NewStatus(http.StatusGone, metav1.StatusReasonExpired))
+		c.Streams.Raw(`{"type":"ADDED","object":{"metadata":{"name":"x","resourceVersion":"1000"}}}`)
 		c.later(time.Minute)
 		// the first may have been of one event too far back
-		c.Error(testkit.NewStatus(http.StatusGone, ""))
+		c.Streams.Error(testkit.NewStatus(http.StatusGone, ""))
 		c.later(time.Minute)
 		c.expect("begin expired 99..100", "replace shop/a@98", "replace shop/b@99", "end 100")
 	})
@@ -168,7 +168,7 @@ func TestEmptyClosesAtOneVersionAreAnExpiredVersion(t *testing.T) {
 func TestEmptyClosesWhereNothingHappenedAreNoGap(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
-		c.Answer(testkit.Watches, 12, func(w http.ResponseWriter, _ *http.Request) {
+		c.Faults.Answer(testkit.Watches, 12, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 		})
 		c.follow(pods, c.from(c.Version()))
@@ -188,7 +188,7 @@ func TestAServerThatLagsIsListedConsistently(t *testing.T) {
 		c.Expire()
 		tooLarge := testkit.NewStatus(http.StatusGatewayTimeout, metav1.StatusReasonTimeout)
 		tooLarge.Details = &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge}}}
-		c.RefuseWith(testkit.Lists, 1, tooLarge)
+		c.Faults.RefuseWith(testkit.Lists, 1, tooLarge)
 		c.follow(pods, func(cfg *reflector.Config) { cfg.From, cfg.DisableWatchList = saved, true })
 		c.later(10 * time.Second)
 		c.expect("begin expired 97..98", "replace shop/a@98", "end 98")
@@ -206,7 +206,7 @@ func TestABusyServerIsLeftAloneAsLongAsItAsks(t *testing.T) {
 	t.Run("as answer", func(t *testing.T) {
 		run(t, func(t *testing.T) {
 			c := newCluster(t, pods)
-			c.RefuseBusy(testkit.Watches, 1, 40*time.Second)
+			c.Faults.RefuseBusy(testkit.Watches, 1, 40*time.Second)
 			c.follow(pods, c.from(c.Version()))
 			c.create("shop/a")
 			c.later(39 * time.Second)
@@ -223,7 +223,7 @@ func TestABusyServerIsLeftAloneAsLongAsItAsks(t *testing.T) {
 			busy := testkit.NewStatus(http.StatusTooManyRequests,
 				metav1.StatusReasonTooManyRequests)
 			busy.Details = &metav1.StatusDetails{RetryAfterSeconds: 40}
-			c.Error(busy)
+			c.Streams.Error(busy)
 			synctest.Wait()
 			c.create("shop/a")
 			c.later(39 * time.Second)
@@ -239,7 +239,7 @@ func TestABusyServerIsLeftAloneAsLongAsItAsks(t *testing.T) {
 func TestABrokenConnectionIsTriedAgainEverSlower(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
-		c.Break(testkit.Any, -1)
+		c.Faults.Break(testkit.Any, -1)
 		c.follow(pods, func(cfg *reflector.Config) {
 			cfg.From = c.Version()
 			cfg.Backoff = reflector.Backoff{Initial: time.Second, Max: 10 * time.Second, Jitter: -1}
@@ -255,7 +255,7 @@ func TestABrokenConnectionIsTriedAgainEverSlower(t *testing.T) {
 				t.Errorf("wait %d: %s, want %ds", i, got, want[i])
 			}
 		}
-		c.Heal()
+		c.Faults.Heal()
 		c.create("shop/a")
 		c.later(10 * time.Second)
 		c.expect("add shop/a@98")
@@ -266,7 +266,7 @@ func TestABrokenConnectionIsTriedAgainEverSlower(t *testing.T) {
 func TestTheDefaultBackoffIsThatOfClientGo(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
-		c.Break(testkit.Any, -1)
+		c.Faults.Break(testkit.Any, -1)
 		c.follow(pods, c.from(c.Version()))
 		c.later(20 * time.Minute)
 		requests := c.Requests(testkit.Any)
@@ -284,13 +284,13 @@ func TestTheDefaultBackoffIsThatOfClientGo(t *testing.T) {
 func TestTheBackoffStartsOverAfterTwoQuietMinutes(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
-		c.Refuse(testkit.Watches, 6, http.StatusServiceUnavailable,
+		c.Faults.Refuse(testkit.Watches, 6, http.StatusServiceUnavailable,
 			metav1.StatusReasonServiceUnavailable)
 		c.follow(pods, c.from(c.Version()))
 		c.later(5 * time.Minute)
-		c.Refuse(testkit.Watches, 1, http.StatusServiceUnavailable,
+		c.Faults.Refuse(testkit.Watches, 1, http.StatusServiceUnavailable,
 			metav1.StatusReasonServiceUnavailable)
-		c.CutWatches()
+		c.Streams.Cut()
 		synctest.Wait()
 		c.create("shop/a")
 		c.later(1601 * time.Millisecond)
@@ -310,7 +310,7 @@ func TestARefusalIsNoEmptyCollection(t *testing.T) {
 				c.create("shop/a")
 				c.follow(pods, nil)
 				c.expect("begin initial", "replace shop/a@98", "end 98")
-				c.Refuse(testkit.Any, -1, code, reason)
+				c.Faults.Refuse(testkit.Any, -1, code, reason)
 				c.expireNow()
 				c.later(10 * time.Minute)
 				c.expect()
@@ -318,7 +318,7 @@ func TestARefusalIsNoEmptyCollection(t *testing.T) {
 					got.LastError == "" || got.Version != "98" {
 					t.Errorf("Status = %+v", got)
 				}
-				c.Heal()
+				c.Faults.Heal()
 				c.later(2 * time.Minute)
 				c.expect("begin expired 98..99", "replace shop/a@98", "end 99")
 				if got := c.refl.Status(); got.LastError != "" {
@@ -332,7 +332,7 @@ func TestARefusalIsNoEmptyCollection(t *testing.T) {
 func TestARefusedWatchIsNotListed(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
-		c.Refuse(testkit.Watches, 20, http.StatusInternalServerError,
+		c.Faults.Refuse(testkit.Watches, 20, http.StatusInternalServerError,
 			metav1.StatusReasonInternalError)
 		c.follow(pods, c.from(c.Version()))
 		c.create("shop/a")
@@ -349,7 +349,7 @@ func TestAnInternalErrorIsTriedAgainFromTheSameVersion(t *testing.T) {
 		c.follow(pods, c.from(c.Version()))
 		c.create("shop/a")
 		for range 4 {
-			c.Error(testkit.NewStatus(http.StatusInternalServerError,
+			c.Streams.Error(testkit.NewStatus(http.StatusInternalServerError,
 				metav1.StatusReasonInternalError))
 			c.later(20 * time.Second)
 		}
@@ -365,7 +365,7 @@ func TestAnInternalErrorThatComesBackIsListed(t *testing.T) {
 		c.create("shop/a")
 		c.follow(pods, c.from(c.Version()))
 		for range 5 {
-			c.Error(testkit.NewStatus(http.StatusInternalServerError,
+			c.Streams.Error(testkit.NewStatus(http.StatusInternalServerError,
 				metav1.StatusReasonInternalError))
 			c.later(time.Minute)
 		}
@@ -381,7 +381,7 @@ func TestAStorageReadErrorIsListed(t *testing.T) {
 		c.create("shop/a")
 		c.follow(pods, c.from(c.Version()))
 		c.Skip(1)
-		c.Error(testkit.NewStatus(http.StatusInternalServerError,
+		c.Streams.Error(testkit.NewStatus(http.StatusInternalServerError,
 			metav1.StatusReasonStoreReadError))
 		c.later(2 * time.Second)
 		c.expect("begin unreadable 98..99", "replace shop/a@98", "end 99")
@@ -396,7 +396,7 @@ func TestAQuietResourceIsNotListedForOneEventTooFarBack(t *testing.T) {
 		synctest.Wait()
 		c.Expire() // 97, from which the watch would go on to be sure of all of 98
 		c.later(2 * time.Second)
-		c.CutWatches()
+		c.Streams.Cut()
 		c.later(2 * time.Second)
 		c.create("shop/b")
 		c.later(2 * time.Second)
@@ -414,7 +414,7 @@ func TestADeletionIsNotTakenForAllOfItsVersion(t *testing.T) {
 		synctest.Wait()
 		c.Expire()
 		c.later(2 * time.Second)
-		c.CutWatches()
+		c.Streams.Cut()
 		c.later(5 * time.Second)
 		c.expect("delete shop/a@99", "begin expired 99..99", "end 99")
 	})

@@ -101,7 +101,7 @@ func TestAnObjectThatEveryListSparesIsToldOnceAndItsNextStatesNeedNoList(t *test
 
 		// the next list has the same item as the one before: it is skipped, and not told again
 		c.Expire()
-		c.CutWatches()
+		c.Streams.Cut()
 		c.later(time.Minute)
 		c.create("shop/c")
 		c.later(time.Minute)

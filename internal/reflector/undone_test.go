@@ -23,9 +23,9 @@ func TestAServerThatWentBackWhileAFirstListFailedIsKnown(t *testing.T) {
 				c.Update("shop/a", nil)
 				c.create("shop/b")
 				if watchList {
-					c.CutAfter(testkit.WatchLists, 1, 400)
+					c.Faults.CutAfter(testkit.WatchLists, 1, 400)
 				} else {
-					c.Refuse(testkit.Continues, 1, http.StatusServiceUnavailable,
+					c.Faults.Refuse(testkit.Continues, 1, http.StatusServiceUnavailable,
 						metav1.StatusReasonServiceUnavailable)
 				}
 				c.follow(pods, func(cfg *reflector.Config) {
@@ -73,9 +73,9 @@ func TestAServerThatWentBackWhileAListOfAnyVersionFailedIsKnown(t *testing.T) {
 				c.Skip(5)
 				c.Expire()
 				if code != http.StatusGone {
-					c.Refuse(testkit.Lists, 1, http.StatusGone, metav1.StatusReasonExpired)
+					c.Faults.Refuse(testkit.Lists, 1, http.StatusGone, metav1.StatusReasonExpired)
 				}
-				c.Answer(testkit.Lists, 1, func(w http.ResponseWriter, _ *http.Request) {
+				c.Faults.Answer(testkit.Lists, 1, func(w http.ResponseWriter, _ *http.Request) {
 					c.Rewind("97")
 					w.Header().Set("Content-Type", "application/json")
 					w.WriteHeader(code)

@@ -61,7 +61,7 @@ func TestATooLargeVersionIsKnownByWhatServersSayOfIt(t *testing.T) {
 				status := testkit.NewStatus(http.StatusGatewayTimeout, metav1.StatusReasonTimeout)
 				status.Message = tt.message
 				status.Details = &metav1.StatusDetails{Causes: tt.causes}
-				c.RefuseWith(testkit.Lists, 1, status)
+				c.Faults.RefuseWith(testkit.Lists, 1, status)
 				c.follow(pods, func(cfg *reflector.Config) {
 					cfg.From = saved
 					cfg.DisableWatchList = true
@@ -116,7 +116,7 @@ func TestAnswersMayBeLargerThanAPage(t *testing.T) {
 			items = append(items, item(fmt.Sprint("a", i), "98"))
 			want = append(want, fmt.Sprintf("replace a%d@98", i))
 		}
-		c.Answer(testkit.Lists, 1, page("98", "", "["+strings.Join(items, ",")+"]"))
+		c.Faults.Answer(testkit.Lists, 1, page("98", "", "["+strings.Join(items, ",")+"]"))
 		c.Skip(1)
 		c.follow(pods, paged(4))
 		c.expect(append(append([]string{"begin initial"}, want...), "end 98")...)
@@ -243,7 +243,7 @@ func TestAWatchListHasNoVersionBeforeItsEnd(t *testing.T) {
 			t.Errorf("Status = %+v before the end", got)
 		}
 		c.Skip(5)
-		c.InitialEnd()
+		c.Streams.InitialEnd()
 		c.expect("end 104")
 		if got := c.refl.Status(); got.Version != "104" || !got.Synced ||
 			got.Phase != reflector.Watching {
@@ -261,7 +261,7 @@ func TestABookmarkEndsTheInitialEventsOnlyIfItSaysSo(t *testing.T) {
 				c.SetFeatures(testkit.Features{NoInitialEnd: true})
 				c.create("shop/a")
 				c.follow(pods, nil)
-				c.Raw(`{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"98","annotations":{"k8s.io/initial-events-end":` + value + `}}}}`)
+				c.Streams.Raw(`{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"98","annotations":{"k8s.io/initial-events-end":` + value + `}}}}`)
 				synctest.Wait()
 				calls := c.store.take()
 				if len(calls) < 3 || calls[2] == "end 98" {
@@ -281,7 +281,7 @@ func TestAfterAWatchListComePlainWatches(t *testing.T) {
 		c.follow(pods, nil)
 		c.create("shop/b")
 		c.later(2 * time.Second)
-		c.CloseWatches()
+		c.Streams.Close()
 		c.later(time.Second)
 		c.create("shop/c")
 		c.expect("begin initial", "replace shop/a@98", "end 98", "add shop/b@99", "add shop/c@100")
@@ -302,28 +302,28 @@ func TestAfterAWatchListComePlainWatches(t *testing.T) {
 func TestAWatchListThatAlwaysFailsIsListedByPages(t *testing.T) {
 	tests := map[string]func(*cluster){
 		"401": func(c *cluster) {
-			c.Refuse(testkit.WatchLists, -1, 401,
+			c.Faults.Refuse(testkit.WatchLists, -1, 401,
 				metav1.StatusReasonUnauthorized)
 		},
 		"404": func(c *cluster) {
-			c.Refuse(testkit.WatchLists, -1, 404,
+			c.Faults.Refuse(testkit.WatchLists, -1, 404,
 				metav1.StatusReasonNotFound)
 		},
 		"406": func(c *cluster) {
-			c.Refuse(testkit.WatchLists, -1, 406,
+			c.Faults.Refuse(testkit.WatchLists, -1, 406,
 				metav1.StatusReasonNotAcceptable)
 		},
 		"500": func(c *cluster) {
-			c.Refuse(testkit.WatchLists, -1, 500,
+			c.Faults.Refuse(testkit.WatchLists, -1, 500,
 				metav1.StatusReasonInternalError)
 		},
 		"504": func(c *cluster) {
-			c.Refuse(testkit.WatchLists, -1, 504,
+			c.Faults.Refuse(testkit.WatchLists, -1, 504,
 				metav1.StatusReasonTimeout)
 		},
-		"a cut connection": func(c *cluster) { c.Break(testkit.WatchLists, -1) },
+		"a cut connection": func(c *cluster) { c.Faults.Break(testkit.WatchLists, -1) },
 		"a login page": func(c *cluster) {
-			c.Answer(testkit.WatchLists, -1, func(w http.ResponseWriter,
+			c.Faults.Answer(testkit.WatchLists, -1, func(w http.ResponseWriter,
 				_ *http.Request,
 			) {
 				fmt.Fprint(w, "<html>log in")
@@ -343,7 +343,7 @@ func TestAWatchListThatAlwaysFailsIsListedByPages(t *testing.T) {
 				c.create("shop/b")
 				c.expect("add shop/b@99")
 
-				c.Heal() // whatever it was is over: the next list tries again
+				c.Faults.Heal() // whatever it was is over: the next list tries again
 				c.later(3 * time.Minute)
 				c.expireNow()
 				c.later(10 * time.Second)

@@ -64,7 +64,7 @@ func TestEveryEventMovesTheVersion(t *testing.T) {
 			{"the list", func() {}},
 			{"an addition", func() { c.Create("shop/a", nil) }},
 			{"an update", func() { c.Skip(10); c.Update("shop/a", nil) }},
-			{"a bookmark", func() { c.Skip(10); c.Bookmark() }},
+			{"a bookmark", func() { c.Skip(10); c.Streams.Bookmark() }},
 			{"a deletion", func() { c.Skip(10); c.Delete("shop/a") }},
 		} {
 			step.do()
@@ -85,7 +85,7 @@ func TestManyWatchesAreOneStream(t *testing.T) {
 		c.expect()
 		for i := range 4 {
 			c.later(10 * time.Second)
-			c.CloseWatches()
+			c.Streams.Close()
 			c.Create("shop/a", nil) // while one watch ends and the next is not open
 			c.later(time.Second)
 			c.Skip(int64(1 + 100*i))
@@ -128,15 +128,15 @@ func TestAnyErrorEventEndsTheWatchAndTheNextGoesOn(t *testing.T) {
 				c.follow(pods, c.from(c.Version()))
 				c.create("shop/b")
 				synctest.Wait()
-				c.Raw(`{"type":"ERROR","object":` + object + `}`)
+				c.Streams.Raw(`{"type":"ERROR","object":` + object + `}`)
 				synctest.Wait()
-				if got := c.Watching(); got != 0 {
+				if got := c.Streams.Count(); got != 0 {
 					t.Errorf("%d watches are open after the error", got)
 				}
 				c.create("shop/c")
 				c.later(2 * time.Second)
 				c.expect("add shop/b@99", "add shop/c@100")
-				if got := c.Watching(); got != 1 {
+				if got := c.Streams.Count(); got != 1 {
 					t.Errorf("%d watches are open", got)
 				}
 				c.expectRequests(testkit.Lists, 0, "lists")
@@ -152,7 +152,7 @@ func TestAnyErrorEventEndsTheWatchAndTheNextGoesOn(t *testing.T) {
 func TestABusyServerIsNeverListed(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
-		c.Refuse(testkit.Watches, 12, http.StatusTooManyRequests,
+		c.Faults.Refuse(testkit.Watches, 12, http.StatusTooManyRequests,
 			metav1.StatusReasonTooManyRequests)
 		c.follow(pods, c.from(c.Version()))
 		c.create("shop/a")
@@ -173,7 +173,7 @@ func TestAnEventForgivesTheErrorsBefore(t *testing.T) {
 		c.follow(pods, c.from(c.Version()))
 		for _, key := range []resource.Key{"shop/a", "shop/b", "shop/c"} {
 			for range 4 { // a fifth in a row would be a reason to list
-				c.Error(testkit.NewStatus(http.StatusInternalServerError,
+				c.Streams.Error(testkit.NewStatus(http.StatusInternalServerError,
 					metav1.StatusReasonInternalError))
 				c.later(time.Minute)
 			}

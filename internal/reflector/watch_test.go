@@ -81,9 +81,9 @@ func TestBookmarksMoveTheVersionOfAnIdleWatch(t *testing.T) {
 		c := newCluster(t, pods)
 		c.follow(pods, c.from(c.Version()))
 		c.Skip(500)
-		c.Bookmark()
+		c.Streams.Bookmark()
 		c.expect("bookmark 597")
-		c.CloseWatches()
+		c.Streams.Close()
 		c.later(time.Minute)
 		watches := c.Requests(testkit.Watches)
 		if got := watches[len(watches)-1].Query.Get("resourceVersion"); got != "597" {
@@ -100,7 +100,7 @@ func TestAWatchThatEndedIsOpenedAgain(t *testing.T) {
 		c.follow(pods, c.from(c.Version()))
 		c.create("shop/a")
 		c.later(10 * time.Second)
-		c.CloseWatches()
+		c.Streams.Close()
 		synctest.Wait()
 		c.create("shop/b")
 		c.expect("add shop/a@98", "add shop/b@99")
@@ -162,7 +162,7 @@ func TestTheWatchdogCutsASilentWatch(t *testing.T) {
 		for range 3 { // bookmarks keep it alive
 			c.later(time.Minute)
 			c.Skip(1)
-			c.Bookmark()
+			c.Streams.Bookmark()
 		}
 		c.expectRequests(testkit.Watches, 1, "watches")
 		c.later(91 * time.Second)
@@ -201,9 +201,9 @@ func TestAnExpiredVersionIsNotInSyncBeforeEverythingIsListed(t *testing.T) {
 		c.create("shop/a")
 		c.Skip(10)
 		c.Expire()
-		c.Hang(func(q testkit.Request) bool { return testkit.WatchLists(q) || testkit.Lists(q) },
+		c.Faults.Hang(func(q testkit.Request) bool { return testkit.WatchLists(q) || testkit.Lists(q) },
 			-1)
-		c.AcceptExpired(testkit.Watches, -1, 900*time.Millisecond)
+		c.Faults.AcceptExpired(testkit.Watches, -1, 900*time.Millisecond)
 		c.follow(pods, c.from(from))
 		for range 100 {
 			if s := c.refl.Status(); s.Synced {
@@ -244,7 +244,7 @@ func TestOnlyWhatTheStoreTookIsThePosition(t *testing.T) {
 		if got := c.refl.Status().Version; got != "98" {
 			t.Errorf("Version = %s while the store has not taken 99", got)
 		}
-		c.CutWatches() // what was read ahead and not taken comes again
+		c.Streams.Cut() // what was read ahead and not taken comes again
 		close(gate)
 		c.later(time.Minute)
 		c.expect("add shop/a@98", "add shop/b@99", "add shop/c@100")
@@ -259,10 +259,10 @@ func TestACutAmidEventsOfOneVersionLosesNone(t *testing.T) {
 		c.follow(pods, c.from(c.Version()))
 		c.create("shop/d")
 		c.expect("add shop/d@101")
-		c.CloseWatches()
+		c.Streams.Close()
 		synctest.Wait()
-		c.CutAfter(testkit.Watches, 1, 700) // one and a half frames
-		c.CutWatches()
+		c.Faults.CutAfter(testkit.Watches, 1, 700) // one and a half frames
+		c.Streams.Cut()
 		c.Delete("shop/a", "shop/b", "shop/c")
 		c.later(time.Minute)
 		got := c.store.take()
@@ -288,7 +288,7 @@ func TestRunReturnsWhenItsContextEnds(t *testing.T) {
 			t.Errorf("Phase = %s", got)
 		}
 		synctest.Wait()
-		if got := c.Watching(); got != 0 {
+		if got := c.Streams.Count(); got != 0 {
 			t.Errorf("%d watches are still open", got)
 		}
 	})
@@ -328,7 +328,7 @@ func TestAnErrorOfTheStoreEndsRun(t *testing.T) {
 				c.follow(pods, nil)
 				c.create("shop/b")
 				synctest.Wait()
-				c.Bookmark()
+				c.Streams.Bookmark()
 				synctest.Wait()
 				select {
 				case err := <-c.result:
@@ -384,7 +384,7 @@ func TestSelectorsGoWithListAndWatchButNotWithTheProbe(t *testing.T) {
 		c.expect("add shop/b@101", "delete shop/a@102")
 		c.Expire()
 		c.Skip(1)
-		c.CutWatches()
+		c.Streams.Cut()
 		c.later(time.Minute)
 		for _, r := range c.Requests(testkit.Any) {
 			byLabel := r.Query.Get("labelSelector") == "app=web"
@@ -400,7 +400,7 @@ func TestSelectorsGoWithListAndWatchButNotWithTheProbe(t *testing.T) {
 func TestAProbeThatIsForbiddenIsTriedWithTheSelectors(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
-		c.Refuse(func(r testkit.Request) bool { return r.Query.Get("fieldSelector") == "" }, -1,
+		c.Faults.Refuse(func(r testkit.Request) bool { return r.Query.Get("fieldSelector") == "" }, -1,
 			http.StatusForbidden, "Forbidden")
 		c.follow(pods, func(cfg *reflector.Config) {
 			cfg.From = c.Version()
@@ -434,8 +434,8 @@ func TestADeletionWithTheVersionOfTheLastStateIsHandedOn(t *testing.T) {
 		c.Update("shop/a", nil)
 		synctest.Wait()
 		frame := string(testkit.Frame(watch.Deleted, c.store.last().Raw))
-		c.Raw(frame)
-		c.Raw(frame)
+		c.Streams.Raw(frame)
+		c.Streams.Raw(frame)
 		c.expect("begin initial", "replace shop/a@98", "end 98", "update shop/a@99",
 			"delete shop/a@99")
 	})

@@ -51,19 +51,19 @@ func (c *cluster) expireNow() {
 	c.later(2 * time.Second)
 	c.Skip(1)
 	c.Expire()
-	c.CutWatches()
+	c.Streams.Cut()
 }
 
 func TestAForbiddenWatchStillLists(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.create("shop/a")
-		c.Refuse(testkit.Watches, -1, http.StatusForbidden, metav1.StatusReasonForbidden)
+		c.Faults.Refuse(testkit.Watches, -1, http.StatusForbidden, metav1.StatusReasonForbidden)
 		c.follow(pods, nil)
 		c.expect("begin initial", "replace shop/a@98", "end 98")
 		c.later(time.Hour)
 		c.expect()
-		c.Heal()
+		c.Faults.Heal()
 		c.create("shop/b")
 		c.later(2 * time.Minute)
 		c.expect("add shop/b@99")
@@ -110,7 +110,7 @@ func TestAPlainBookmarkShowsThatTheEndWasSwallowed(t *testing.T) {
 		c.SetFeatures(testkit.Features{NoInitialEnd: true})
 		c.create("shop/a")
 		c.follow(pods, nil)
-		c.Bookmark()
+		c.Streams.Bookmark()
 		c.expect("begin initial", "replace shop/a@98", "begin initial", "replace shop/a@98",
 			"end 98")
 	})
@@ -118,8 +118,8 @@ func TestAPlainBookmarkShowsThatTheEndWasSwallowed(t *testing.T) {
 
 func TestAWatchListThatBreaksOffIsTriedThreeTimes(t *testing.T) {
 	for name, breakOff := range map[string]func(*cluster){
-		"closed": func(c *cluster) { c.CloseWatches() },
-		"cut":    func(c *cluster) { c.CutWatches() },
+		"closed": func(c *cluster) { c.Streams.Close() },
+		"cut":    func(c *cluster) { c.Streams.Cut() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(t *testing.T) {
@@ -151,7 +151,7 @@ func TestWhatIsDeletedBeforeTheEndIsHandedOnBeforeIt(t *testing.T) {
 		c.Update("shop/c", nil)
 		c.Create("shop/b", nil) // lives again
 		synctest.Wait()
-		c.InitialEnd()
+		c.Streams.InitialEnd()
 		c.expect("begin initial", "replace shop/a@98", "replace shop/b@99", "replace shop/c@100",
 			"delete shop/b@101", "delete shop/a@102", "replace shop/c@103", "replace shop/b@104",
 			"end 104")
@@ -170,7 +170,7 @@ func TestAListIsMadeAgainWhereAPauseMeetsItsDeletes(t *testing.T) {
 		c.store.set(func(s *recorder) { s.block = make(chan struct{}) }) // there is no room
 		c.Delete("shop/a")
 		synctest.Wait()
-		c.InitialEnd()
+		c.Streams.InitialEnd()
 		c.refl.Pause()
 		c.later(time.Second)
 		c.store.set(func(s *recorder) { s.block = nil })
@@ -217,7 +217,7 @@ func TestWhatDoesNotMatchIsHandedOnByItsName(t *testing.T) {
 		c.Delete("shop/a")
 		c.Delete("shop/b")
 		synctest.Wait()
-		c.InitialEnd()
+		c.Streams.InitialEnd()
 		c.Update("shop/c", named("web"))
 		c.Update("shop/c", named("db"))
 		c.Delete("shop/c")
@@ -256,12 +256,12 @@ func TestAWatchListMeets410And504And429(t *testing.T) {
 					c.SetFeatures(testkit.Features{NoInitialEnd: true})
 					want = append([]string{"begin initial", "replace shop/a@98"}, want...)
 				} else {
-					c.Refuse(testkit.WatchLists, 1, tt.code, tt.reason)
+					c.Faults.Refuse(testkit.WatchLists, 1, tt.code, tt.reason)
 				}
 				c.follow(pods, nil)
 				if tt.event {
 					c.SetFeatures(testkit.Features{})
-					c.Error(testkit.NewStatus(tt.code, tt.reason))
+					c.Streams.Error(testkit.NewStatus(tt.code, tt.reason))
 				}
 				c.later(5 * time.Second)
 				c.expect(want...)

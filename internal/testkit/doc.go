@@ -5,7 +5,8 @@
 // selectors) and WatchList, in the styles of built-in and of custom resources. By default it is
 // reached over in-memory pipes, so that it works in a testing/synctest bubble; it is an
 // http.Handler too, for httptest. Nothing happens in it by itself: bookmarks, expiry and faults
-// come when the test asks for them.
+// come when the test asks for them. Faults are what its next requests meet, Streams are its open
+// watches.
 //
 // Besides it has the helpers that tests of many packages need: OK, Eventually, Buffer.
 //

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,17 +42,12 @@ func Continues(r Request) bool { return r.Query.Get("continue") != "" }
 // Probes matches lists with limit=1.
 func Probes(r Request) bool { return !Watches(r) && r.Query.Get("limit") == "1" }
 
-// Requests are those that were received and match, in order.
-func (s *Server) Requests(match Match) []Request {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var found []Request
-	for _, r := range s.requests {
-		if match(r) {
-			found = append(found, r)
-		}
-	}
-	return found
+// Faults are what a Server does instead of answering.
+type Faults struct {
+	done <-chan struct{} // closed at the end of the test
+
+	mu   sync.Mutex
+	list []*fault // guarded by mu
 }
 
 type fault struct {
@@ -62,56 +58,56 @@ type fault struct {
 
 // Answer lets the next requests that match (negative times: all of them) be answered by h. Earlier
 // calls come first.
-func (s *Server) Answer(match Match, times int, h http.HandlerFunc) {
-	s.Wrap(match, times, func(http.Handler) http.Handler { return h })
+func (f *Faults) Answer(match Match, times int, h http.HandlerFunc) {
+	f.Wrap(match, times, func(http.Handler) http.Handler { return h })
 }
 
 // Wrap lets the next requests that match be answered by what wrap makes of the Server.
-func (s *Server) Wrap(match Match, times int, wrap func(http.Handler) http.Handler) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.faults = append(s.faults, &fault{match, times, wrap})
+func (f *Faults) Wrap(match Match, times int, wrap func(http.Handler) http.Handler) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.list = append(f.list, &fault{match, times, wrap})
 }
 
 // Heal ends all faults.
-func (s *Server) Heal() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.faults = nil
+func (f *Faults) Heal() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.list = nil
 }
 
 // Refuse answers requests with a Status of the given code and reason.
-func (s *Server) Refuse(match Match, times, code int, reason metav1.StatusReason) {
-	s.RefuseWith(match, times, NewStatus(code, reason))
+func (f *Faults) Refuse(match Match, times, code int, reason metav1.StatusReason) {
+	f.RefuseWith(match, times, NewStatus(code, reason))
 }
 
 // RefuseWith answers requests with a Status.
-func (s *Server) RefuseWith(match Match, times int, status *metav1.Status) {
-	s.Answer(match, times, func(w http.ResponseWriter, _ *http.Request) { writeStatus(w, status) })
+func (f *Faults) RefuseWith(match Match, times int, status *metav1.Status) {
+	f.Answer(match, times, func(w http.ResponseWriter, _ *http.Request) { writeStatus(w, status) })
 }
 
 // RefuseBusy answers requests with 429 and Retry-After.
-func (s *Server) RefuseBusy(match Match, times int, after time.Duration) {
-	s.Answer(match, times, func(w http.ResponseWriter, _ *http.Request) {
+func (f *Faults) RefuseBusy(match Match, times int, after time.Duration) {
+	f.Answer(match, times, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Retry-After", strconv.Itoa(int(after/time.Second)))
 		writeStatus(w, NewStatus(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests))
 	})
 }
 
 // Hang leaves requests without an answer until the client gives up.
-func (s *Server) Hang(match Match, times int) {
-	s.Answer(match, times, func(_ http.ResponseWriter, r *http.Request) {
+func (f *Faults) Hang(match Match, times int) {
+	f.Answer(match, times, func(_ http.ResponseWriter, r *http.Request) {
 		select {
 		case <-r.Context().Done():
-		case <-s.done:
+		case <-f.done:
 		}
 	})
 }
 
 // AcceptExpired accepts requests, and says a moment later, within the answer, that their version is
 // expired, as a watch cache does.
-func (s *Server) AcceptExpired(match Match, times int, after time.Duration) {
-	s.Answer(match, times, func(w http.ResponseWriter, r *http.Request) {
+func (f *Faults) AcceptExpired(match Match, times int, after time.Duration) {
+	f.Answer(match, times, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusOK)
 		_ = http.NewResponseController(w).Flush()
@@ -126,13 +122,13 @@ func (s *Server) AcceptExpired(match Match, times int, after time.Duration) {
 }
 
 // Break cuts the connections of requests before there is any answer.
-func (s *Server) Break(match Match, times int) {
-	s.Answer(match, times, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+func (f *Faults) Break(match Match, times int) {
+	f.Answer(match, times, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 }
 
 // CutAfter cuts the connections of requests after n bytes of the answer's body.
-func (s *Server) CutAfter(match Match, times, n int) {
-	s.Wrap(match, times, func(next http.Handler) http.Handler {
+func (f *Faults) CutAfter(match Match, times, n int) {
+	f.Wrap(match, times, func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			next.ServeHTTP(&cutWriter{ResponseWriter: w, left: n}, r)
 		})
@@ -157,19 +153,14 @@ func (w *cutWriter) Write(p []byte) (int, error) {
 // Flush implements http.Flusher.
 func (w *cutWriter) Flush() { _ = http.NewResponseController(w.ResponseWriter).Flush() }
 
-// take notes a request and gives the fault that it meets, nil for none.
-func (s *Server) take(r *http.Request) *fault {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	req := Request{
-		Path: r.URL.Path, Query: r.URL.Query(), Header: r.Header.Clone(),
-		Time: time.Now(),
-	}
-	s.requests = append(s.requests, req)
-	for _, f := range s.faults {
-		if f.times != 0 && f.match(req) {
-			f.times--
-			return f
+// take gives the fault that a request meets, nil for none.
+func (f *Faults) take(r Request) *fault {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, fault := range f.list {
+		if fault.times != 0 && fault.match(r) {
+			fault.times--
+			return fault
 		}
 	}
 	return nil

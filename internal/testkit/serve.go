@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -13,10 +14,32 @@ import (
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var h http.Handler = http.HandlerFunc(s.serve)
-	if f := s.take(r); f != nil {
+	if f := s.Faults.take(s.note(r)); f != nil {
 		h = f.wrap(h)
 	}
 	h.ServeHTTP(w, r)
+}
+
+// note remembers a request.
+func (s *Server) note(r *http.Request) Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	req := Request{Path: r.URL.Path, Query: r.URL.Query(), Header: r.Header.Clone(), Time: time.Now()}
+	s.requests = append(s.requests, req)
+	return req
+}
+
+// Requests are those that were received and match, in order.
+func (s *Server) Requests(match Match) []Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var found []Request
+	for _, r := range s.requests {
+		if match(r) {
+			found = append(found, r)
+		}
+	}
+	return found
 }
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {

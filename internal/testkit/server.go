@@ -12,6 +12,10 @@ import (
 
 // Server is an API server for one resource type.
 type Server struct {
+	// Faults are those that the next requests meet. Streams are the watches that are open.
+	Faults  *Faults
+	Streams Streams
+
 	typ    resource.Type
 	custom bool
 	pipe   *pipeListener
@@ -25,7 +29,6 @@ type Server struct {
 	tokens    map[string]*snapshot       // paged lists that are under way
 	watchers  map[*watcher]bool
 	requests  []Request
-	faults    []*fault
 	features  Features
 }
 
@@ -75,6 +78,7 @@ func NewServer(t testing.TB, typ resource.Type) *Server {
 		tokens:   map[string]*snapshot{},
 		watchers: map[*watcher]bool{},
 	}
+	s.Faults, s.Streams = &Faults{done: s.done}, Streams{s}
 	server := &http.Server{Handler: s}
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = server.Serve(s.pipe) }) // ends with ErrServerClosed

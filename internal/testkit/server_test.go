@@ -49,7 +49,7 @@ func TestAnInformerOfClientGoFollowsTheServer(t *testing.T) {
 				waitFor(t, store, "shop/a@101", "shop/c@100")
 				s.Delete("shop/c")
 				s.Expire()
-				s.Error(testkit.NewStatus(http.StatusGone, metav1.StatusReasonExpired))
+				s.Streams.Error(testkit.NewStatus(http.StatusGone, metav1.StatusReasonExpired))
 				s.Create("shop/d", nil)
 				waitFor(t, store, "shop/a@101", "shop/d@104")
 			})
@@ -198,8 +198,8 @@ func TestRewindBringsBackWhatWas(t *testing.T) {
 
 func TestFaultsMeetTheRequestsTheyAreFor(t *testing.T) {
 	s := testkit.NewServer(t, pods)
-	s.RefuseBusy(testkit.Probes, 1, time.Second)
-	s.CutAfter(testkit.Lists, 1, 10)
+	s.Faults.RefuseBusy(testkit.Probes, 1, time.Second)
+	s.Faults.CutAfter(testkit.Lists, 1, 10)
 	if code, _ := get(t, s, "limit=1"); code != http.StatusTooManyRequests {
 		t.Errorf("the probe: %d", code)
 	}

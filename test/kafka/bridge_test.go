@@ -123,7 +123,7 @@ func (p *bridgeTest) settle(within time.Duration) {
 		if time.Now().After(deadline) {
 			p.t.Fatalf("not settled after %v: %+v; the server is at %s", within, p.life.bridge.Status(), p.server.Version())
 		}
-		p.server.Bookmark()
+		p.server.Streams.Bookmark()
 	}
 }
 
