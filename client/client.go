@@ -28,8 +28,9 @@ type Client struct {
 	heard    time.Time      // when the source last answered
 	catching bool           // what was there at the begin is still read
 
-	mu          sync.Mutex
-	changed     chan struct{}                        // closed and replaced with each change; guarded by mu
+	mu sync.Mutex
+	// closed and replaced with each change; guarded by mu
+	changed     chan struct{}
 	caughtUp    bool                                 // guarded by mu
 	ended       error                                // why Run has ended, guarded by mu
 	collections map[schema.GroupResource]*collection // guarded by mu

@@ -12,9 +12,11 @@ import (
 // when it can.
 func (c *Config) CheckReload(next *Config) error {
 	var problems []error
-	fixed(reflect.ValueOf(c).Elem(), reflect.ValueOf(next).Elem(), "", func(path string, was reflect.Value) {
-		problems = append(problems, next.ProblemAt(path, "can't be changed while the bridge runs, where it is %v: restart it", c.shown(path, was)))
-	})
+	fixed(reflect.ValueOf(c).Elem(), reflect.ValueOf(next).Elem(), "",
+		func(path string, was reflect.Value) {
+			problems = append(problems, next.ProblemAt(path,
+				"can't be changed while the bridge runs, where it is %v: restart it", c.shown(path, was)))
+		})
 	next.since = c.limits()
 	return errors.Join(slices.Concat(problems, c.checkEmbedded(next), c.checkLoosening(next))...)
 }
@@ -55,14 +57,21 @@ func (c *Config) checkEmbedded(next *Config) (problems []error) {
 		before, after := was[s.Name], is[s.Name]
 		switch {
 		case before == nil && after != nil:
-			problems = append(problems, next.ProblemAt(at+".embedded", "an embedded NATS server can't be added while the bridge runs: restart it"))
-		case before != nil && after != nil && (!slices.Equal(before.Servers, after.Servers) || before.StoreDir != after.StoreDir):
-			problems = append(problems, next.ProblemAt(at, "servers and storeDir of an embedded NATS server can't be changed while the bridge runs: restart it"))
+			problems = append(problems,
+				next.ProblemAt(at+".embedded",
+					"an embedded NATS server can't be added while the bridge runs: restart it"))
+		case before != nil && after != nil &&
+			(!slices.Equal(before.Servers, after.Servers) || before.StoreDir != after.StoreDir):
+			problems = append(problems,
+				next.ProblemAt(at, "servers and storeDir of an embedded NATS server can't be changed while "+
+					"the bridge runs: restart it"))
 		}
 	}
 	for name := range was {
 		if is[name] == nil {
-			problems = append(problems, next.ProblemAt("sinks", "the embedded NATS server of sink %s can't be taken away while the bridge runs: restart it", name))
+			problems = append(problems,
+				next.ProblemAt("sinks", "the embedded NATS server of sink %s can't be taken away while the "+
+					"bridge runs: restart it", name))
 		}
 	}
 	return problems

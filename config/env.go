@@ -147,7 +147,8 @@ var serviceVariable = regexp.MustCompile(`_SERVICE_HOST$|_SERVICE_PORT(_\w+)?$|_
 func (e *environment) unknown() {
 	for _, entry := range os.Environ() {
 		name, value, _ := strings.Cut(entry, "=")
-		if value == "" || !strings.HasPrefix(name, EnvPrefix) || slices.Contains(e.known, name) || serviceVariable.MatchString(name) {
+		if value == "" || !strings.HasPrefix(name, EnvPrefix) || slices.Contains(e.known, name) ||
+			serviceVariable.MatchString(name) {
 			continue
 		}
 		corrected := strings.TrimSuffix(plural(name+"_"), "_")
@@ -222,7 +223,8 @@ func listOf(name string) string {
 
 // isKey reports whether a variable is named as a key of T. BRIDGE_NAME may be anybody's.
 func isKey[T any](name string) bool {
-	return name != EnvName("name") && slices.ContainsFunc(fieldsOf(reflect.TypeFor[T]()), func(f field) bool {
-		return name == EnvName(f.key)
-	})
+	return name != EnvName("name") &&
+		slices.ContainsFunc(fieldsOf(reflect.TypeFor[T]()), func(f field) bool {
+			return name == EnvName(f.key)
+		})
 }

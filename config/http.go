@@ -75,7 +75,8 @@ func (h *HTTP) validate(ps *problems, path string) {
 		ps.add(path+".concurrency", "want 1 to 1000, got %d", h.Concurrency)
 	}
 	h.TLS.validate(ps, path+".tls")
-	if h.TLS != nil && !slices.ContainsFunc(h.urls(), func(u *url.URL) bool { return u.Scheme == "https" }) {
+	if h.TLS != nil && !slices.ContainsFunc(h.urls(),
+		func(u *url.URL) bool { return u.Scheme == "https" }) {
 		ps.add(path+".tls", "has no effect without a URL of https://")
 	}
 }

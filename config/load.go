@@ -151,10 +151,11 @@ func (l *loader) decode() (*Config, error) {
 	if l.viper.IsSet("sinks") {
 		c.Sinks = nil
 	}
-	err := l.viper.UnmarshalExact(c, viper.DecodeHook(decodeText), func(d *mapstructure.DecoderConfig) {
-		d.TagName = "yaml"
-		d.WeaklyTypedInput = false
-	})
+	err := l.viper.UnmarshalExact(c, viper.DecodeHook(decodeText),
+		func(d *mapstructure.DecoderConfig) {
+			d.TagName = "yaml"
+			d.WeaklyTypedInput = false
+		})
 	if err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}

@@ -15,7 +15,8 @@ import (
 // another place. A restart does that, and who may restart the bridge chooses its whole command
 // line.
 
-const needsRestart = "can't be done while the bridge runs, so that who may edit this file does not " +
+const needsRestart = "can't be done while the bridge runs, so that who may edit " +
+	"this file does not " +
 	"read more by that: restart the bridge"
 
 // limits are what a process has withheld since it started, and where it has sent to. They only
@@ -178,7 +179,8 @@ func union(a, b []string) []string {
 // without returns what of list is in none of the others.
 func without(list []string, others ...[]string) []string {
 	have := slices.Concat(others...)
-	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(have, s) })
+	return slices.DeleteFunc(slices.Clone(list),
+		func(s string) bool { return slices.Contains(have, s) })
 }
 
 // places returns the addresses that a sink connects to.

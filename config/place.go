@@ -11,7 +11,10 @@ import (
 // ProblemAt is a problem that was found after loading, with a key: it knows where the key is.
 func (c *Config) ProblemAt(path, format string, args ...any) error {
 	o := c.origins.of(path)
-	return &Problem{Origin: o.text, Path: path, Message: o.hide(fmt.Sprintf(format, args...)), line: o.line}
+	return &Problem{
+		Origin: o.text, Path: path, Message: o.hide(fmt.Sprintf(format, args...)),
+		line: o.line,
+	}
 }
 
 // ProblemsAt are the problems that an error is about a key: one, or none for nil.

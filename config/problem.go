@@ -145,7 +145,10 @@ func (ps *problems) add(path, format string, args ...any) {
 }
 
 func (ps *problems) addAt(o origin, path, format string, args ...any) {
-	ps.list = append(ps.list, &Problem{Origin: o.text, Path: path, Message: o.hide(fmt.Sprintf(format, args...)), line: o.line})
+	ps.list = append(ps.list, &Problem{
+		Origin: o.text, Path: path,
+		Message: o.hide(fmt.Sprintf(format, args...)), line: o.line,
+	})
 }
 
 // hasAt says whether a problem with the key itself is already known.

@@ -60,10 +60,14 @@ func section(t reflect.Type) reflect.Type {
 }
 
 // isList says whether a key holds a list of sections: informers, sinks, and bindings.
-func (f *field) isList() bool { return f.typ.Kind() == reflect.Slice && section(f.typ.Elem()) != nil }
+func (f *field) isList() bool {
+	return f.typ.Kind() == reflect.Slice && section(f.typ.Elem()) != nil
+}
 
 // isScalar says whether one text holds the whole value, be it a list of texts separated by commas.
-func (f *field) isScalar() bool { return !f.isSection && !f.isList() && f.typ.Kind() != reflect.Map }
+func (f *field) isScalar() bool {
+	return !f.isSection && !f.isList() && f.typ.Kind() != reflect.Map
+}
 
 // wanted describes the value of a key that is a scalar.
 func (f *field) wanted() string {

@@ -45,11 +45,14 @@ func (s *Standby) validate(ps *problems, c *Config) {
 		ps.add("standby.leaseDuration", "want whole seconds, at least 1s, got %v", s.LeaseDuration)
 	}
 	if s.RenewDeadline >= s.LeaseDuration {
-		ps.add("standby.renewDeadline", "must be shorter than leaseDuration (%v), is %v", s.LeaseDuration, s.RenewDeadline)
+		ps.add("standby.renewDeadline", "must be shorter than leaseDuration (%v), is %v", s.LeaseDuration,
+			s.RenewDeadline)
 	}
 	const jitter = 1.2 // so that a leader tries twice at least, as in client-go's election
 	if s.RetryPeriod <= 0 || float64(s.RenewDeadline) <= jitter*float64(s.RetryPeriod) {
-		ps.add("standby.retryPeriod", "must be more than 0, and less than renewDeadline (%v) divided by %v, is %v", s.RenewDeadline, jitter, s.RetryPeriod)
+		ps.add("standby.retryPeriod",
+			"must be more than 0, and less than renewDeadline (%v) divided by %v, is %v", s.RenewDeadline,
+			jitter, s.RetryPeriod)
 	}
 	if !s.Enabled {
 		return
@@ -58,16 +61,21 @@ func (s *Standby) validate(ps *problems, c *Config) {
 		ps.add("standby.lease.name", "required")
 	}
 	if c.State.Mode == "memory" {
-		ps.add("standby.enabled", "needs a state on disk: what the leader has not delivered waits there; set state.mode: disk")
+		ps.add("standby.enabled", "needs a state on disk: what the leader has not delivered waits "+
+			"there; set state.mode: disk")
 	}
 	for i := range c.Informers {
 		if c.Informers[i].Snapshot != "initial" {
-			ps.add(fmt.Sprintf("informers[%d].snapshot", i), "must be initial with standby.enabled: a bridge that stands by has to know what exists, and its start is no start of the stream; it is %q", c.Informers[i].Snapshot)
+			ps.add(fmt.Sprintf("informers[%d].snapshot", i),
+				"must be initial with standby.enabled: a bridge that stands by has to know what exists, and "+
+					"its start is no start of the stream; it is %q", c.Informers[i].Snapshot)
 		}
 	}
 	for i, sink := range c.Sinks {
 		if sink.NATS != nil && sink.NATS.Embedded {
-			ps.add(fmt.Sprintf("sinks[%d].nats.embedded", i), "can't be combined with standby.enabled: each bridge would publish into a server of its own, which goes with it; run a NATS server, and name its url")
+			ps.add(fmt.Sprintf("sinks[%d].nats.embedded", i),
+				"can't be combined with standby.enabled: each bridge would publish into a server of its own, "+
+					"which goes with it; run a NATS server, and name its url")
 		}
 	}
 }

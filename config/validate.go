@@ -35,7 +35,9 @@ func (c *Config) validate(ps *problems) {
 	c.Admin.validate(ps)
 	c.Tracing.validate(ps)
 	if w := c.Kubernetes.WatchIdleTimeout; w > 0 && w < minWatchIdleTimeout {
-		ps.add("kubernetes.watchIdleTimeout", "must be 0 or at least %v: the API server sends a bookmark only each minute", minWatchIdleTimeout)
+		ps.add("kubernetes.watchIdleTimeout",
+			"must be 0 or at least %v: the API server sends a bookmark only each minute",
+			minWatchIdleTimeout)
 	}
 	if len(c.Informers) == 0 && !ps.has("informers") {
 		ps.add("informers", "want at least one informer, or leave the key out to watch everything")
@@ -76,7 +78,8 @@ func (c *Config) validateShard(ps *problems) {
 		return
 	}
 	if _, err := resource.ParseShard(text); err != nil {
-		ps.add("shard", "must be a number from 0 and how many there are, such as 0/3, or auto/3; got %q", c.Shard)
+		ps.add("shard", "must be a number from 0 and how many there are, such as 0/3, or auto/3; got %q",
+			c.Shard)
 	}
 }
 
@@ -141,7 +144,8 @@ func (t *Tracing) validate(ps *problems) {
 	u, err := url.Parse(t.Endpoint)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil {
 		// Without the value: it may hold a password.
-		ps.add("tracing.endpoint", "want a URL such as http://otel-collector:4318, without a user (OTEL_EXPORTER_OTLP_HEADERS holds credentials)")
+		ps.add("tracing.endpoint", "want a URL such as http://otel-collector:4318, without a user "+
+			"(OTEL_EXPORTER_OTLP_HEADERS holds credentials)")
 	}
 }
 
@@ -182,7 +186,8 @@ func validateUnique(ps *problems, list string, names []string) {
 				ps.add(path, "required")
 			}
 		case !validName.MatchString(name):
-			ps.add(path, "want at most 63 lower-case letters, digits and dashes, beginning with a letter, got %q", name)
+			ps.add(path, "want at most 63 lower-case letters, digits and dashes, beginning "+
+				"with a letter, got %q", name)
 		case first < i:
 			ps.add(path, "%q is the name of %s[%d] already", name, list, first)
 		}

@@ -13,14 +13,17 @@ func (c *Config) validatePayloads(ps *problems) {
 			b := &c.Informers[i].Sinks[j]
 			sink := c.sink(b.Name)
 			if sink != nil && b.Payload == "debezium" && sink.Encoding == "structured" {
-				ps.add(fmt.Sprintf("informers[%d].sinks[%d].payload", i, j), "with encoding: structured on sink %s "+
-					"the message is a CloudEvent, which no engine takes for debezium-json: use encoding: binary", b.Name)
+				ps.add(fmt.Sprintf("informers[%d].sinks[%d].payload", i, j),
+					"with encoding: structured on sink %s "+
+						"the message is a CloudEvent, which no engine takes for debezium-json: use encoding: binary",
+					b.Name)
 			}
 			if sink == nil || sink.Kafka == nil || !sink.Kafka.compacted() || sink.isView() {
 				continue
 			}
 			if lost := b.lostByCompaction(sink); lost != "" {
-				ps.add(fmt.Sprintf("informers[%d].sinks[%d].payload", i, j), "the topic of sink %s is compacted, and %s", b.Name, lost)
+				ps.add(fmt.Sprintf("informers[%d].sinks[%d].payload", i, j),
+					"the topic of sink %s is compacted, and %s", b.Name, lost)
 			}
 		}
 	}

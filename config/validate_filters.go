@@ -13,7 +13,10 @@ import (
 	"github.com/kubebridge/bridge/internal/suggest"
 )
 
-var operations = []string{string(event.Added), string(event.Updated), string(event.Deleted), string(event.Synced)}
+var operations = []string{
+	string(event.Added), string(event.Updated), string(event.Deleted),
+	string(event.Synced),
+}
 
 // validateFilter checks what an informer and a binding have in common; path is theirs.
 func validateFilter(ps *problems, path string, ops []string, expression string) {
@@ -21,7 +24,8 @@ func validateFilter(ps *problems, path string, ops []string, expression string) 
 		at := fmt.Sprintf("%s.operations[%d]", path, i)
 		switch {
 		case !slices.Contains(operations, op):
-			ps.add(at, "want one of %s, got %q%s", strings.Join(operations, ", "), op, suggest.DidYouMean(op, operations, 2))
+			ps.add(at, "want one of %s, got %q%s", strings.Join(operations, ", "), op,
+				suggest.DidYouMean(op, operations, 2))
 		case slices.Index(ops, op) < i:
 			ps.add(at, "%q is listed twice", op)
 		}
@@ -43,7 +47,8 @@ func (inf *Informer) validateNoise(ps *problems, path string) {
 		at := fmt.Sprintf("%s.changedParts[%d]", path, i)
 		switch {
 		case !partName.MatchString(part):
-			ps.add(at, "want a member at the top of an object, such as spec, status or metadata, got %q; for what lies deeper there is ignoreChanges", part)
+			ps.add(at, "want a member at the top of an object, such as spec, status or metadata, got %q; "+
+				"for what lies deeper there is ignoreChanges", part)
 		case slices.Index(inf.ChangedParts, part) < i:
 			ps.add(at, "%q is listed twice", part)
 		}
@@ -52,7 +57,9 @@ func (inf *Informer) validateNoise(ps *problems, path string) {
 		return
 	}
 	for _, key := range givenKeys(
-		setting{"ignoreChanges", len(inf.IgnoreChanges) > 0}, setting{"changedParts", len(inf.ChangedParts) > 0}, setting{"ignoreHeartbeats", inf.IgnoreHeartbeats},
+		setting{"ignoreChanges", len(inf.IgnoreChanges) > 0},
+		setting{"changedParts", len(inf.ChangedParts) > 0},
+		setting{"ignoreHeartbeats", inf.IgnoreHeartbeats},
 	) {
 		ps.add(path+"."+key, "has no effect without updated in operations")
 	}
@@ -88,7 +95,8 @@ func (inf *Informer) validateRedaction(ps *problems, path string) {
 		}
 	}
 	if inf.KeepManagedFields && (len(inf.Redact) > 0 || len(inf.Drop) > 0 || inf.RedactEnv) {
-		ps.add(path+".keepManagedFields", "cannot be combined with redact, drop and redactEnv: managedFields repeat values of the object")
+		ps.add(path+".keepManagedFields",
+			"cannot be combined with redact, drop and redactEnv: managedFields repeat values of the object")
 	}
 }
 
@@ -120,7 +128,8 @@ func (c *Config) validateTemplateAttributes(ps *problems) {
 		}
 		for _, name := range template.Attributes() {
 			if !slices.Contains(given, name) {
-				ps.add(path, "no informer has an attribute %q%s", name, suggest.DidYouMean(name, given, len(given)))
+				ps.add(path, "no informer has an attribute %q%s", name,
+					suggest.DidYouMean(name, given, len(given)))
 			}
 		}
 	}

@@ -23,7 +23,9 @@ func (inf *Informer) validate(ps *problems, path string, sinkNames []string) {
 		ps.add(path+".namespaceSelector", "%v", err)
 	}
 	if inf.NamespaceSelector != "" && len(inf.Namespaces) > 0 {
-		ps.add(path+".namespaceSelector", "cannot be combined with namespaces: to select by name, and labels too, write kubernetes.io/metadata.name in (a,b)")
+		ps.add(path+".namespaceSelector",
+			"cannot be combined with namespaces: to select by name, and labels too, write "+
+				"kubernetes.io/metadata.name in (a,b)")
 	}
 	if _, err := labels.Parse(inf.LabelSelector); err != nil {
 		ps.add(path+".labelSelector", "%v", err)
@@ -36,7 +38,8 @@ func (inf *Informer) validate(ps *problems, path string, sinkNames []string) {
 		ps.add(path+".queue.memory", "must be above 0")
 	}
 	if inf.Queue.Spool <= 0 {
-		ps.add(path+".queue.spool", "must be above 0: the backlog of a sink needs a place; with state.mode memory it is not used")
+		ps.add(path+".queue.spool", "must be above 0: the backlog of a sink needs a place; with "+
+			"state.mode memory it is not used")
 	}
 	validateFilter(ps, path, inf.Operations, inf.Filter)
 	inf.validateNoise(ps, path)
@@ -48,7 +51,8 @@ func (inf *Informer) validate(ps *problems, path string, sinkNames []string) {
 // validateWhenFull checks that there is something to drop from.
 func (inf *Informer) validateWhenFull(ps *problems, path string, mode string) {
 	if inf.Queue.WhenFull == "drop-oldest" && mode == "memory" {
-		ps.add(path+".queue.whenFull", "drop-oldest drops backlog from disk, and with state.mode memory there is none")
+		ps.add(path+".queue.whenFull",
+			"drop-oldest drops backlog from disk, and with state.mode memory there is none")
 	}
 }
 
@@ -60,7 +64,8 @@ func (inf *Informer) validateDelivery(ps *problems, path string, i int) {
 		at = strings.TrimSuffix(path, "sinks") + "delivery"
 	}
 	if inf.Sinks[i].Delivery == "latest" && inf.Queue.WhenFull == "drop-oldest" && !ps.has(at) {
-		ps.add(at, "latest is not for queue.whenFull: drop-oldest: take one of the two back, or a second informer for this sink")
+		ps.add(at, "latest is not for queue.whenFull: drop-oldest: take one of the two back, or a "+
+			"second informer for this sink")
 	}
 }
 
@@ -75,9 +80,11 @@ func validateResources(ps *problems, path string, names []string) {
 		at := fmt.Sprintf("%s[%d]", path, i)
 		switch {
 		case strings.Contains(name, "/"):
-			ps.add(at, `want a name as kubectl takes it, such as deployments.apps or deployments.v1.apps; subresources can't be watched; got %q`, name)
+			ps.add(at,
+				`want a name as kubectl takes it, such as deployments.apps or deployments.v1.apps; subresources can't be watched; got %q`, name)
 		case !resourceName.MatchString(name):
-			ps.add(at, "want the name of a resource as kubectl takes it, such as pods or deployments.apps, got %q", name)
+			ps.add(at, "want the name of a resource as kubectl takes it, such as pods or "+
+				"deployments.apps, got %q", name)
 		case slices.Index(names, name) < i:
 			ps.add(at, "%q is listed twice", name)
 		}

@@ -36,11 +36,13 @@ func validateTopic(ps *problems, path, template string) {
 	validateTemplate(ps, path, template)
 	for _, field := range []string{"{op}", "{type}"} {
 		if strings.Contains(template, field) {
-			ps.add(path, "%s changes from event to event: an object's events would lie in several topics, without order; use it in a consumer's filter", field)
+			ps.add(path, "%s changes from event to event: an object's events would lie in several topics, "+
+				"without order; use it in a consumer's filter", field)
 		}
 	}
 	for i, c := range outsideFields(template) {
-		if c != '.' && c != '_' && c != '-' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') {
+		if c != '.' && c != '_' && c != '-' && (c < '0' || c > '9') && (c < 'a' || c > 'z') &&
+			(c < 'A' || c > 'Z') {
 			ps.add(path, "a topic holds letters, digits and . _ - only, got %q at %d of %q", c, i, template)
 			return
 		}
@@ -69,7 +71,8 @@ func outsideFields(template string) string {
 const mskIAM = "AWS_MSK_IAM"
 
 func (s *SASL) validate(ps *problems, path string) {
-	validateAtMostOne(ps, path, setting{"password", s.Password != ""}, setting{"passwordFile", s.PasswordFile != ""})
+	validateAtMostOne(ps, path, setting{"password", s.Password != ""},
+		setting{"passwordFile", s.PasswordFile != ""})
 	hasPassword := s.Password != "" || s.PasswordFile != ""
 	switch s.Mechanism {
 	case "": // reported as required already; what else is required depends on it
@@ -84,7 +87,8 @@ func (s *SASL) validate(ps *problems, path string) {
 		s.OAuth.validate(ps, path+".oauth")
 		for i, extension := range s.Extensions {
 			if !saslExtension.MatchString(extension) || strings.HasPrefix(extension, "auth=") {
-				ps.add(fmt.Sprintf("%s.extensions[%d]", path, i), "want name=value, such as logicalCluster=lkc-abc")
+				ps.add(fmt.Sprintf("%s.extensions[%d]", path, i),
+					"want name=value, such as logicalCluster=lkc-abc")
 			}
 		}
 		s.validateUnused(ps, path, append(s.userKeys(), setting{"aws", s.AWS != nil}))
@@ -165,7 +169,8 @@ func (o *OAuth) validate(ps *problems, path string) {
 	if o.ClientID == "" {
 		ps.add(path+".clientID", "required")
 	}
-	validateAtMostOne(ps, path, setting{"clientSecret", o.ClientSecret != ""}, setting{"clientSecretFile", o.ClientSecretFile != ""})
+	validateAtMostOne(ps, path, setting{"clientSecret", o.ClientSecret != ""},
+		setting{"clientSecretFile", o.ClientSecretFile != ""})
 	if o.ClientSecret == "" && o.ClientSecretFile == "" && !ps.has(path+".clientSecret") {
 		ps.add(path+".clientSecret", "required: clientSecret or clientSecretFile")
 	}

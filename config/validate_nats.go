@@ -25,11 +25,14 @@ func (n *NATS) validate(ps *problems, path string) {
 	n.validateEmbedded(ps, path)
 	n.validateMode(ps, path)
 	n.TLS.validate(ps, path+".tls")
-	validateAtMostOne(ps, path, setting{"domain", n.Domain != ""}, setting{"apiPrefix", n.APIPrefix != ""})
-	if n.APIPrefix != "" && (strings.ContainsAny(n.APIPrefix, " \t\r\n*>") || strings.HasSuffix(n.APIPrefix, ".")) {
+	validateAtMostOne(ps, path, setting{"domain", n.Domain != ""},
+		setting{"apiPrefix", n.APIPrefix != ""})
+	if n.APIPrefix != "" && (strings.ContainsAny(n.APIPrefix, " \t\r\n*>") ||
+		strings.HasSuffix(n.APIPrefix, ".")) {
 		ps.add(path+".apiPrefix", "want the beginning of a subject, as $JS.hub.API, got %q", n.APIPrefix)
 	}
-	encrypted := n.TLS != nil || slices.ContainsFunc(n.urls(), func(u *url.URL) bool { return u.Scheme == "tls" })
+	encrypted := n.TLS != nil || slices.ContainsFunc(n.urls(),
+		func(u *url.URL) bool { return u.Scheme == "tls" })
 	if n.TLSFirst && !encrypted {
 		ps.add(path+".tlsFirst", "has no effect without the section tls or servers of tls://")
 	}
@@ -51,7 +54,8 @@ func (n *NATS) validateServers(ps *problems, path string) {
 		servers = append(servers, server)
 	}
 	if n.Embedded && !ps.has(path) && (len(servers) != 1 || servers[0].Scheme != "nats") {
-		ps.add(path, "an embedded server listens on one address of scheme nats, such as nats://127.0.0.1:4222")
+		ps.add(path, "an embedded server listens on one address of scheme nats, such as "+
+			"nats://127.0.0.1:4222")
 	}
 }
 
@@ -61,7 +65,8 @@ func validateSubject(ps *problems, path, template string) {
 	case template == "":
 	case strings.ContainsAny(template, " \t\r\n*>"):
 		ps.add(path, "a subject to publish to holds no space, * or >, got %q", template)
-	case strings.HasPrefix(template, ".") || strings.HasSuffix(template, ".") || strings.Contains(template, ".."):
+	case strings.HasPrefix(template, ".") || strings.HasSuffix(template, ".") ||
+		strings.Contains(template, ".."):
 		ps.add(path, "a subject has no empty tokens, got %q", template)
 	}
 }
@@ -69,9 +74,12 @@ func validateSubject(ps *problems, path, template string) {
 func (n *NATS) validateAuth(ps *problems, path string) {
 	validateAtMostOne(ps, path,
 		setting{"credsFile", n.CredsFile != ""}, setting{"nkeyFile", n.NkeyFile != ""},
-		setting{"token", n.Token != ""}, setting{"tokenFile", n.TokenFile != ""}, setting{"username", n.Username != ""})
-	validateAtMostOne(ps, path, setting{"password", n.Password != ""}, setting{"passwordFile", n.PasswordFile != ""})
-	passwords := givenKeys(setting{"password", n.Password != ""}, setting{"passwordFile", n.PasswordFile != ""})
+		setting{"token", n.Token != ""}, setting{"tokenFile", n.TokenFile != ""},
+		setting{"username", n.Username != ""})
+	validateAtMostOne(ps, path, setting{"password", n.Password != ""},
+		setting{"passwordFile", n.PasswordFile != ""})
+	passwords := givenKeys(setting{"password", n.Password != ""},
+		setting{"passwordFile", n.PasswordFile != ""})
 	switch {
 	case n.Username != "" && len(passwords) == 0:
 		ps.add(path+".username", "requires password or passwordFile")
@@ -90,10 +98,13 @@ func (n *NATS) validateEmbedded(ps *problems, path string) {
 		return
 	}
 	for _, key := range givenKeys(
-		setting{"credsFile", n.CredsFile != ""}, setting{"nkeyFile", n.NkeyFile != ""}, setting{"token", n.Token != ""},
-		setting{"tokenFile", n.TokenFile != ""}, setting{"username", n.Username != ""}, setting{"tls", n.TLS != nil}, setting{"domain", n.Domain != ""},
+		setting{"credsFile", n.CredsFile != ""}, setting{"nkeyFile", n.NkeyFile != ""},
+		setting{"token", n.Token != ""},
+		setting{"tokenFile", n.TokenFile != ""}, setting{"username", n.Username != ""},
+		setting{"tls", n.TLS != nil}, setting{"domain", n.Domain != ""},
 		setting{"apiPrefix", n.APIPrefix != ""}) {
-		ps.add(join(path, key), "the embedded server has neither accounts nor TLS nor domains; run a NATS server of its own for that")
+		ps.add(join(path, key), "the embedded server has neither accounts nor TLS nor domains; run a "+
+			"NATS server of its own for that")
 	}
 	if n.Stream.Replicas > 1 {
 		ps.add(path+".stream.replicas", "the embedded server is a single one, so want 0 or 1")
@@ -109,7 +120,8 @@ func (n *NATS) validateMode(ps *problems, path string) {
 	if ps.origins.given(path + ".stream") {
 		ps.add(path+".stream", "has no effect with mode core")
 	}
-	for _, key := range givenKeys(setting{"domain", n.Domain != ""}, setting{"apiPrefix", n.APIPrefix != ""}) {
+	for _, key := range givenKeys(setting{"domain", n.Domain != ""},
+		setting{"apiPrefix", n.APIPrefix != ""}) {
 		ps.add(join(path, key), "has no effect with mode core")
 	}
 	if n.Objects.Bucket != "" {

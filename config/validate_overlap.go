@@ -69,9 +69,10 @@ func (c *Config) sharedPlace(nameA, nameB string, oneInformer bool) string {
 	case a == nil || b == nil || a.isView() != b.isView():
 		return ""
 	case a.Kafka != nil && b.Kafka != nil:
-		same := a == b || a.Kafka.Topic == b.Kafka.Topic && slices.ContainsFunc(a.Kafka.Brokers, func(broker string) bool {
-			return slices.Contains(b.Kafka.Brokers, broker)
-		})
+		same := a == b || a.Kafka.Topic == b.Kafka.Topic && slices.ContainsFunc(a.Kafka.Brokers,
+			func(broker string) bool {
+				return slices.Contains(b.Kafka.Brokers, broker)
+			})
 		if same && !byInformer(a.Kafka.Topic) {
 			return "kafka.topic"
 		}
@@ -110,7 +111,8 @@ func (inf *Informer) excludes(name string) bool {
 // divides reports whether no object is in both selections.
 func (inf *Informer) divides(other *Informer) bool {
 	inOther := func(n string) bool { return slices.Contains(other.Namespaces, n) }
-	return len(inf.Namespaces) > 0 && len(other.Namespaces) > 0 && !slices.ContainsFunc(inf.Namespaces, inOther) ||
+	return len(inf.Namespaces) > 0 && len(other.Namespaces) > 0 &&
+		!slices.ContainsFunc(inf.Namespaces, inOther) ||
 		disjointLabels(inf.LabelSelector, other.LabelSelector) ||
 		disjointLabels(inf.NamespaceSelector, other.NamespaceSelector) ||
 		disjointFields(inf.FieldSelector, other.FieldSelector) ||

@@ -18,7 +18,10 @@ func (inf *Informer) validateSelectAt(ps *problems, path string) {
 	if selector, err := fields.ParseSelector(inf.FieldSelector); err == nil {
 		for _, r := range selector.Requirements() {
 			if r.Field != "metadata.name" && r.Field != "metadata.namespace" {
-				ps.add(path+".fieldSelector", "selectAt: bridge is exact about what leaves, and %s is a field that only the API server can evaluate, which does not tell: take selectAt back, or write a filter in its place", r.Field)
+				ps.add(path+".fieldSelector",
+					"selectAt: bridge is exact about what leaves, and %s is a field that only the API server "+
+						"can evaluate, which does not tell: take selectAt back, or write a filter in its place",
+					r.Field)
 			}
 		}
 	}
@@ -41,7 +44,9 @@ func (inf *Informer) validateSeenLabels(ps *problems, path, key string, texts []
 		}
 		for _, r := range requirements {
 			if p.Reaches("metadata", "labels", r.Key()) {
-				ps.add(fmt.Sprintf("%s.%s[%d]", path, key, i), "takes out the label %s, by which labelSelector selects, and with selectAt: bridge what is left is looked at", r.Key())
+				ps.add(fmt.Sprintf("%s.%s[%d]", path, key, i),
+					"takes out the label %s, by which labelSelector selects, and with selectAt: bridge what "+
+						"is left is looked at", r.Key())
 			}
 		}
 	}

@@ -34,7 +34,8 @@ func (s *Sink) validate(ps *problems, path string) {
 		ps.add(path+".retry.max", "is %v, below retry.initial of %v", s.Retry.Max, s.Retry.Initial)
 	}
 	if s.Retry.Initial == 0 {
-		ps.add(path+".retry.initial", "must be above 0: attempts without a pause keep a broker from recovering")
+		ps.add(path+".retry.initial",
+			"must be above 0: attempts without a pause keep a broker from recovering")
 	}
 	if s.MaxInFlightBytes == 0 {
 		ps.add(path+".maxInFlightBytes", "must be above 0")
@@ -61,14 +62,21 @@ func (s *Sink) validateKind(ps *problems, path string) {
 	for _, k := range []struct {
 		name  string
 		given bool
-	}{{"nats", s.NATS != nil}, {"kafka", s.Kafka != nil}, {"http", s.HTTP != nil}, {"history", s.History != nil}, {"stdout", s.Stdout != nil}} {
+	}{
+		{"nats", s.NATS != nil},
+		{"kafka", s.Kafka != nil},
+		{"http", s.HTTP != nil},
+		{"history", s.History != nil},
+		{"stdout", s.Stdout != nil},
+	} {
 		if k.given {
 			kinds = append(kinds, k.name)
 		}
 	}
 	switch {
 	case len(kinds) > 1:
-		ps.add(path, "set only one of nats, kafka, http, history, stdout, got %s", strings.Join(kinds, " and "))
+		ps.add(path, "set only one of nats, kafka, http, history, stdout, got %s",
+			strings.Join(kinds, " and "))
 	case len(kinds) == 0 && !ps.has(path):
 		ps.add(path, "missing sink type: set one of nats, kafka, http, history, stdout")
 	}
@@ -106,7 +114,8 @@ func givenKeys(settings ...setting) []string {
 // validateAtMostOne complains of the second of several keys that exclude each other.
 func validateAtMostOne(ps *problems, path string, settings ...setting) {
 	if keys := givenKeys(settings...); len(keys) > 1 {
-		ps.add(join(path, keys[1]), "cannot be combined with %s: keep one of %s", keys[0], strings.Join(keys, ", "))
+		ps.add(join(path, keys[1]), "cannot be combined with %s: keep one of %s", keys[0],
+			strings.Join(keys, ", "))
 	}
 }
 
@@ -136,7 +145,9 @@ func (c *Config) validateEmbedded(ps *problems) {
 		switch {
 		case s.NATS == nil || !s.NATS.Embedded:
 		case first >= 0:
-			ps.add(fmt.Sprintf("sinks[%d].nats.embedded", i), "sinks[%d] runs the embedded server already; leave embedded out here, and use its address in servers", first)
+			ps.add(fmt.Sprintf("sinks[%d].nats.embedded", i),
+				"sinks[%d] runs the embedded server already; leave embedded out here, and use "+
+					"its address in servers", first)
 		default:
 			first = i
 		}

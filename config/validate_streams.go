@@ -22,9 +22,12 @@ func (c *Config) validateStreams(ps *problems) {
 			if informer == "" || ps.has(path) {
 				continue
 			}
-			ps.add(path, "%q is a stream of sinks[%d] (%s) too, and informer %s feeds both: a stream takes each event once, so the second sink's would be dropped; "+
-				"give this one a stream of its own, as nats.stream.name: %s, and with nats.subject subjects that do not overlap with those of %s",
-				c.Sinks[i].NATS.Stream.Name, j, c.Sinks[j].Name, informer, ownStream(&c.Sinks[i]), c.Sinks[j].Name)
+			ps.add(path, "%q is a stream of sinks[%d] (%s) too, and informer %s feeds both: a stream "+
+				"takes each event once, so the second sink's would be dropped; "+
+				"give this one a stream of its own, as nats.stream.name: %s, and with nats.subject subjects "+
+				"that do not overlap with those of %s",
+				c.Sinks[i].NATS.Stream.Name, j, c.Sinks[j].Name, informer, ownStream(&c.Sinks[i]),
+				c.Sinks[j].Name)
 		}
 	}
 }
@@ -36,7 +39,8 @@ func ownStream(s *Sink) string {
 
 // sharedStream is an informer whose events two sinks would put into one stream; "" for none.
 func (c *Config) sharedStream(a, b *Sink) string {
-	if a.NATS == nil || b.NATS == nil || a.Name == b.Name || !a.NATS.sameServer(b.NATS) || sameBucket(a, b) {
+	if a.NATS == nil || b.NATS == nil || a.Name == b.Name || !a.NATS.sameServer(b.NATS) ||
+		sameBucket(a, b) {
 		return ""
 	}
 	for i := range c.Informers {
@@ -54,11 +58,13 @@ func (c *Config) sharedStream(a, b *Sink) string {
 // sameServer says whether two sinks have streams in one account, by what the configuration calls
 // it.
 func (n *NATS) sameServer(other *NATS) bool {
-	if n.Mode == "core" || other.Mode == "core" || n.Domain != other.Domain || n.APIPrefix != other.APIPrefix || n.account() != other.account() {
+	if n.Mode == "core" || other.Mode == "core" || n.Domain != other.Domain ||
+		n.APIPrefix != other.APIPrefix || n.account() != other.account() {
 		return false
 	}
 	hosts := n.hosts()
-	return slices.ContainsFunc(other.hosts(), func(host string) bool { return slices.Contains(hosts, host) })
+	return slices.ContainsFunc(other.hosts(),
+		func(host string) bool { return slices.Contains(hosts, host) })
 }
 
 // account is who the sink is to the server, which says in whose account its streams are.
@@ -117,10 +123,12 @@ func meet(a, b []string) bool {
 		a, b = a[:len(a)-1], b[:len(b)-1]
 	}
 	width := len(b) + 1
-	table := make([]bool, (len(a)+1)*width) // whether what is left of a from i meets what is left of b from j
+	// whether what is left of a from i meets what is left of b from j
+	table := make([]bool, (len(a)+1)*width)
 	for i := len(a); i >= 0; i-- {
 		for j := len(b); j >= 0; j-- {
-			table[i*width+j] = meetFrom(a[i:], b[j:], func(i2, j2 int) bool { return table[(i+i2)*width+j+j2] })
+			table[i*width+j] = meetFrom(a[i:], b[j:],
+				func(i2, j2 int) bool { return table[(i+i2)*width+j+j2] })
 		}
 	}
 	return table[0]
@@ -132,5 +140,6 @@ func meetFrom(a, b []string, less func(i, j int) bool) bool {
 		return len(a) == len(b)
 	}
 	fieldA, fieldB := len(a[0]) > 1, len(b[0]) > 1
-	return (a[0] == b[0] || fieldA || fieldB) && less(1, 1) || fieldA && less(0, 1) || fieldB && less(1, 0)
+	return (a[0] == b[0] || fieldA || fieldB) && less(1, 1) || fieldA && less(0, 1) ||
+		fieldB && less(1, 0)
 }

@@ -67,7 +67,8 @@ func (k *Kafka) validateView(ps *problems, path string) {
 		return
 	}
 	if !k.Tombstones {
-		ps.add(path+".tombstones", "false contradicts view: a deleted object would stay in the topic. Leave it out")
+		ps.add(path+".tombstones", "false contradicts view: a deleted object would stay in the "+
+			"topic. Leave it out")
 	}
 	if policy := k.CreateTopics.Config[cleanupPolicy]; policy != "compact" {
 		ps.add(path+".createTopics", "cleanup.policy %s contradicts view, which needs compact: objects "+
@@ -115,8 +116,9 @@ func (c *Config) validateViews(ps *problems) {
 	for i := range c.Sinks {
 		for j := range i {
 			if sameBucket(&c.Sinks[j], &c.Sinks[i]) {
-				ps.add(fmt.Sprintf("sinks[%d].nats.bucket", i), "%q is the bucket of sinks[%d] (%s) too: each would "+
-					"delete what the other has; give this one a bucket of its own",
+				ps.add(fmt.Sprintf("sinks[%d].nats.bucket", i),
+					"%q is the bucket of sinks[%d] (%s) too: each would "+
+						"delete what the other has; give this one a bucket of its own",
 					c.Sinks[i].NATS.Bucket, j, c.Sinks[j].Name)
 			}
 		}
@@ -131,7 +133,8 @@ func (c *Config) validateViews(ps *problems) {
 }
 
 func sameBucket(a, b *Sink) bool {
-	return a.NATS != nil && b.NATS != nil && a.isView() && b.isView() && a.Name != b.Name && a.NATS.sameServer(b.NATS) &&
+	return a.NATS != nil && b.NATS != nil && a.isView() && b.isView() && a.Name != b.Name &&
+		a.NATS.sameServer(b.NATS) &&
 		a.NATS.Bucket == b.NATS.Bucket && a.NATS.Bucket != ""
 }
 
@@ -165,10 +168,12 @@ func (c *Config) validateView(ps *problems, i, j int) {
 		}
 	}
 	if inf.Snapshot == "never" {
-		ps.add(informer+".snapshot", "%s, and never leaves out those that exist. Use snapshot: initial", view)
+		ps.add(informer+".snapshot", "%s, and never leaves out those that exist. Use snapshot: initial",
+			view)
 	}
 	if inf.Queue.WhenFull == "drop-oldest" {
-		ps.add(informer+".queue.whenFull", "%s: one whose change is dropped would stay as it was. Use whenFull: block", view)
+		ps.add(informer+".queue.whenFull",
+			"%s: one whose change is dropped would stay as it was. Use whenFull: block", view)
 	}
 	for k := range i {
 		other := &c.Informers[k]

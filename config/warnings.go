@@ -35,10 +35,12 @@ const skipsVerify = "accepts any certificate, so whoever is between can read and
 
 func (n *NATS) warn(ps *problems, path string, p protection) {
 	secrets := givenKeys(
-		setting{"username", n.Username != ""}, setting{"token", n.Token != ""}, setting{"tokenFile", n.TokenFile != ""},
+		setting{"username", n.Username != ""}, setting{"token", n.Token != ""},
+		setting{"tokenFile", n.TokenFile != ""},
 		setting{"servers", n.urlHasUser()})
 	if p == plainText && len(secrets) > 0 && !n.onLoopback() {
-		ps.add(join(path, secrets[0]), "is sent in plain text unless the server asks for TLS: use tls:// or the section tls")
+		ps.add(join(path, secrets[0]),
+			"is sent in plain text unless the server asks for TLS: use tls:// or the section tls")
 	}
 	if p == anyCertificate {
 		ps.add(path+".tls.insecureSkipVerify", skipsVerify)
@@ -47,7 +49,8 @@ func (n *NATS) warn(ps *problems, path string, p protection) {
 }
 
 func (k *Kafka) warn(ps *problems, path string, p protection) {
-	if p == plainText && k.SASL != nil && slices.Contains([]string{"PLAIN", "OAUTHBEARER"}, k.SASL.Mechanism) {
+	if p == plainText && k.SASL != nil &&
+		slices.Contains([]string{"PLAIN", "OAUTHBEARER"}, k.SASL.Mechanism) {
 		ps.add(path+".sasl.mechanism", "%s sends its secret in plain text: set tls", k.SASL.Mechanism)
 	}
 	if k.SASL != nil && k.SASL.OAuth != nil && strings.HasPrefix(k.SASL.OAuth.TokenURL, "http://") {

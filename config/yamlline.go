@@ -19,7 +19,8 @@ func (r *reader) unparsable(data []byte, err error) {
 	if m := yamlLine.FindStringSubmatch(message); m != nil {
 		message = m[2]
 	}
-	r.addAt(origin{text: fmt.Sprintf("%s:%d", r.file, number), line: number}, "", "%s%s", message, hint(message, lines[number-1]))
+	r.addAt(origin{text: fmt.Sprintf("%s:%d", r.file, number), line: number}, "", "%s%s", message,
+		hint(message, lines[number-1]))
 }
 
 // hint is what is likely to be meant by the parser's words.
@@ -28,7 +29,8 @@ func hint(message string, line []byte) string {
 	switch {
 	case bytes.ContainsRune(indent, '\t'):
 		return ": there is a tab; YAML is indented with spaces"
-	case message == "did not find expected key", message == "did not find expected '-' indicator", strings.HasPrefix(message, "mapping values are not allowed"):
+	case message == "did not find expected key", message == "did not find expected '-' indicator",
+		strings.HasPrefix(message, "mapping values are not allowed"):
 		return ": is the line indented as those that it belongs to?"
 	default:
 		return ""

@@ -43,7 +43,8 @@ func (s *Spec) enter() error {
 		{"allow no new privileges", noNewPrivileges},
 		{"set groups", func() error { return syscall.Setgroups(s.Groups) }},
 		{"set group", func() error { return syscall.Setgid(s.GID) }},
-		{"set user", func() error { return syscall.Setuid(s.UID) }}, // which gives up the capabilities as well
+		// which gives up the capabilities as well
+		{"set user", func() error { return syscall.Setuid(s.UID) }},
 		{"run " + s.Args[0], func() error { return syscall.Exec(s.Args[0], s.Args, s.Env) }},
 	} {
 		if err := step.do(); err != nil {
@@ -71,7 +72,8 @@ func (s *Spec) mount() error {
 	if err := os.MkdirAll(proc, 0o755); err != nil {
 		return err
 	}
-	if err := syscall.Mount("proc", proc, "proc", syscall.MS_NOSUID|syscall.MS_NODEV|syscall.MS_NOEXEC, ""); err != nil {
+	if err := syscall.Mount("proc", proc, "proc", syscall.MS_NOSUID|syscall.MS_NODEV|syscall.MS_NOEXEC,
+		""); err != nil {
 		return fmt.Errorf("mount /proc: %w", err)
 	}
 	for _, m := range s.Mounts {

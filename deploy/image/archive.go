@@ -29,8 +29,12 @@ func WriteArchive(file string, index v1.ImageIndex, name string, created time.Ti
 	if err != nil {
 		return err
 	}
-	annotations := map[string]string{"org.opencontainers.image.ref.name": name, "io.containerd.image.name": name}
-	if err := p.ReplaceIndex(index, match.Annotation("io.containerd.image.name", name), layout.WithAnnotations(annotations)); err != nil {
+	annotations := map[string]string{
+		"org.opencontainers.image.ref.name": name,
+		"io.containerd.image.name":          name,
+	}
+	if err := p.ReplaceIndex(index, match.Annotation("io.containerd.image.name", name),
+		layout.WithAnnotations(annotations)); err != nil {
 		return err
 	}
 	out, err := os.Create(file)
@@ -67,7 +71,10 @@ func archive(w io.Writer, dir string, created time.Time) error {
 		if err != nil {
 			return err
 		}
-		header := &tar.Header{Name: filepath.ToSlash(name), Mode: 0o644, Size: int64(len(data)), ModTime: created, Typeflag: tar.TypeReg, Format: tar.FormatUSTAR}
+		header := &tar.Header{
+			Name: filepath.ToSlash(name), Mode: 0o644, Size: int64(len(data)),
+			ModTime: created, Typeflag: tar.TypeReg, Format: tar.FormatUSTAR,
+		}
 		if err := out.WriteHeader(header); err != nil {
 			return err
 		}

@@ -33,10 +33,12 @@ func Build(c *Config) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1),
+		types.OCIConfigJSON)
 	img, err := mutate.Append(base, mutate.Addendum{
-		Layer:   l,
-		History: v1.History{Author: "bridge", CreatedBy: "make release", Created: v1.Time{Time: c.Created}},
+		Layer: l,
+		History: v1.History{Author: "bridge", CreatedBy: "make " +
+			"release", Created: v1.Time{Time: c.Created}},
 	})
 	if err != nil {
 		return nil, err

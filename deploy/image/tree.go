@@ -41,7 +41,9 @@ func (c *Content) entries() []entry {
 		{"etc/", 0o755, 0, nil},
 		{"etc/bridge/", 0o755, 0, nil},
 		{"etc/group", 0o644, 0, fmt.Appendf(nil, "root:x:0:\nbridge:x:%d:\n", User)},
-		{"etc/passwd", 0o644, 0, fmt.Appendf(nil, "root:x:0:0:root:/:/sbin/nologin\nbridge:x:%d:%d:bridge:/nonexistent:/sbin/nologin\n", User, User)},
+		{"etc/passwd", 0o644, 0, fmt.Appendf(nil,
+			"root:x:0:0:root:/:/sbin/nologin\nbridge:x:%d:%d:bridge:/nonexistent:/sbin/nologin\n", User,
+			User)},
 		{"etc/ssl/", 0o755, 0, nil},
 		{"etc/ssl/certs/", 0o755, 0, nil},
 		{Roots, 0o644, 0, authorities()},
@@ -55,7 +57,8 @@ func (c *Content) entries() []entry {
 		{Notices, 0o644, 0, c.Notices},
 		{"var/", 0o755, 0, nil},
 		{"var/lib/", 0o755, 0, nil},
-		{State, 0o750, User, nil}, // where a volume is mounted; without one it is writable too, unless the root is not
+		// where a volume is mounted; without one it is writable too, unless the root is not
+		{State, 0o750, User, nil},
 	}
 }
 
@@ -65,7 +68,8 @@ func authorities() []byte {
 	var out bytes.Buffer
 	for root := range bundle.Roots() {
 		if root.Constraint == nil {
-			_ = pem.Encode(&out, &pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate}) // a Buffer takes everything
+			// a Buffer takes everything
+			_ = pem.Encode(&out, &pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate})
 		}
 	}
 	return out.Bytes()

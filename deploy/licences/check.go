@@ -30,17 +30,20 @@ func Check(modules []Module) error {
 
 func (m *Module) check() error {
 	if len(m.IDs()) == 0 {
-		return fmt.Errorf("%s %s has no licence that is known: its files are %q", m.Path, m.Version, m.fileNames())
+		return fmt.Errorf("%s %s has no licence that is known: its files are %q", m.Path, m.Version,
+			m.fileNames())
 	}
 	var wrong []error
 	for _, f := range m.Files {
 		for _, id := range f.IDs {
 			if !slices.Contains(allowed, id) {
-				wrong = append(wrong, fmt.Errorf("%s %s: %s is under %s, which nobody has allowed", m.Path, m.Version, f.Name, id))
+				wrong = append(wrong, fmt.Errorf("%s %s: %s is under %s, which nobody has allowed", m.Path,
+					m.Version, f.Name, id))
 			}
 		}
 		if f.isLicence() && f.Known < recognized {
-			wrong = append(wrong, fmt.Errorf("%s %s: only %.0f %% of %s is a known licence: look at it", m.Path, m.Version, f.Known, f.Name))
+			wrong = append(wrong, fmt.Errorf("%s %s: only %.0f %% of %s is a known licence: look at it",
+				m.Path, m.Version, f.Known, f.Name))
 		}
 	}
 	return errors.Join(wrong...)

@@ -31,7 +31,10 @@ func writeArchive(path string, files []packed, date time.Time) (err error) {
 	out := tar.NewWriter(zipped)
 	slices.SortFunc(files, func(a, b packed) int { return cmp.Compare(a.name, b.name) })
 	for _, file := range files {
-		header := &tar.Header{Name: file.name, Mode: file.mode, Size: int64(len(file.data)), ModTime: date, Typeflag: tar.TypeReg, Format: tar.FormatUSTAR}
+		header := &tar.Header{
+			Name: file.name, Mode: file.mode, Size: int64(len(file.data)),
+			ModTime: date, Typeflag: tar.TypeReg, Format: tar.FormatUSTAR,
+		}
 		if err := out.WriteHeader(header); err != nil {
 			return err
 		}

@@ -39,7 +39,8 @@ func (b *build) chart(context.Context) error {
 		if !strings.Contains(text, unset) {
 			return fmt.Errorf("Chart.yaml has not %q", unset)
 		}
-		files[i].data = []byte(strings.Replace(text, unset, fmt.Sprintf("version: %s\nappVersion: %s\n", version, b.version), 1))
+		files[i].data = []byte(strings.Replace(text, unset,
+			fmt.Sprintf("version: %s\nappVersion: %s\n", version, b.version), 1))
 	}
 	return writeArchive(filepath.Join(b.dist, "bridge-"+version+".tgz"), files, b.date)
 }

@@ -27,8 +27,11 @@ func (b *build) image(ctx context.Context) error {
 			return err
 		}
 		img, err := image.Build(&image.Config{
-			Content: image.Content{Binary: binary, Licence: b.licence, Notices: []byte(licences.Notices(b.modules))},
-			Arch:    p.arch, Version: b.version, Revision: b.commit, Created: b.date,
+			Content: image.Content{
+				Binary: binary, Licence: b.licence,
+				Notices: []byte(licences.Notices(b.modules)),
+			},
+			Arch: p.arch, Version: b.version, Revision: b.commit, Created: b.date,
 		})
 		if err != nil {
 			return err
@@ -47,12 +50,14 @@ func (b *build) image(ctx context.Context) error {
 		return err
 	}
 	reference := b.repository + ":" + b.version
-	if err := image.WriteArchive(b.file("image.oci.tar"), index, reference, b.date); err != nil || !b.push {
+	if err := image.WriteArchive(b.file("image.oci.tar"), index, reference, b.date); err != nil ||
+		!b.push {
 		return err
 	}
 	tag, err := name.NewTag(reference)
 	if err != nil {
 		return err
 	}
-	return remote.WriteIndex(tag, index, remote.WithAuthFromKeychain(authn.DefaultKeychain), remote.WithContext(ctx))
+	return remote.WriteIndex(tag, index, remote.WithAuthFromKeychain(authn.DefaultKeychain),
+		remote.WithContext(ctx))
 }

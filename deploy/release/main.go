@@ -36,7 +36,8 @@ func main() {
 	var b build
 	flag.StringVar(&b.root, "root", "..", "directory of the repository")
 	flag.StringVar(&b.dist, "dist", "../dist", "directory with what GoReleaser made")
-	flag.StringVar(&b.repository, "repository", "ghcr.io/kubebridge/bridge", "where the image is pushed, and what it is called")
+	flag.StringVar(&b.repository, "repository", "ghcr.io/kubebridge/bridge",
+		"where the image is pushed, and what it is called")
 	flag.BoolVar(&b.push, "push", false, "push the image to its repository")
 	flag.Parse()
 	if err := b.run(context.Background()); err != nil {
@@ -127,4 +128,6 @@ func (b *build) readLicences(ctx context.Context) error {
 }
 
 // file is the path of something of the release: bridge_v1.2.3_<rest>.
-func (b *build) file(rest string) string { return filepath.Join(b.dist, "bridge_"+b.version+"_"+rest) }
+func (b *build) file(rest string) string {
+	return filepath.Join(b.dist, "bridge_"+b.version+"_"+rest)
+}

@@ -72,8 +72,9 @@ func (b *sbom) of(info *buildinfo.BuildInfo, system, arch string) *cdx.BOM {
 		Timestamp: b.date,
 		Component: &cdx.Component{
 			BOMRef: "bridge", Type: cdx.ComponentTypeApplication, Name: "bridge", Version: b.version,
-			PackageURL: "pkg:golang/github.com/kubebridge/bridge@" + b.version + "?goos=" + system + "&goarch=" + arch,
-			Licenses:   licenceChoices([]string{"Apache-2.0"}),
+			PackageURL: "pkg:golang/github.com/kubebridge/bridge@" + b.version + "?goos=" + system +
+				"&goarch=" + arch,
+			Licenses: licenceChoices([]string{"Apache-2.0"}),
 		},
 	}
 	components := []cdx.Component{b.component("std", info.GoVersion, "")}
@@ -99,8 +100,12 @@ func references(components []cdx.Component) *[]string {
 // component is a module. sum is its h1 checksum.
 func (b *sbom) component(path, version, sum string) cdx.Component {
 	url := "pkg:golang/" + path + "@" + version
-	c := cdx.Component{BOMRef: url, Type: cdx.ComponentTypeLibrary, Name: path, Version: version, PackageURL: url}
-	if hash, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(sum, "h1:")); err == nil && len(hash) > 0 {
+	c := cdx.Component{
+		BOMRef: url, Type: cdx.ComponentTypeLibrary, Name: path, Version: version,
+		PackageURL: url,
+	}
+	if hash, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(sum, "h1:")); err == nil &&
+		len(hash) > 0 {
 		c.Hashes = &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: hex.EncodeToString(hash)}}
 	}
 	i := slices.IndexFunc(b.modules, func(m licences.Module) bool { return m.Path == path })

@@ -87,7 +87,10 @@ func New(config Config) (*Server, error) {
 	if config.Log == nil {
 		config.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{config: config, log: config.Log.With("component", "admin"), ending: make(chan struct{})}
+	s := &Server{
+		config: config, log: config.Log.With("component", "admin"),
+		ending: make(chan struct{}),
+	}
 	s.handler = s.ownNames(s.routes())
 	return s, nil
 }

@@ -124,7 +124,8 @@ func (a *archiver) run(ctx context.Context) error {
 		case a.report.Messages > before:
 			pause = followPause
 		}
-		a.Log.Warn("the stream can't be read now; trying again", "source", a.report.Source, "err", err, "pause", pause.String())
+		a.Log.Warn("the stream can't be read now; trying again", "source", a.report.Source, "err", err,
+			"pause", pause.String())
 		if ratelimit.Sleep(ctx, pause) != nil {
 			return nil
 		}

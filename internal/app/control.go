@@ -149,7 +149,8 @@ func done(err error, format string, args ...any) (string, error) {
 		errors.Is(err, bridge.ErrStopping), errors.Is(err, bridge.ErrStandby),
 		errors.Is(err, bridge.ErrKeepsNewest):
 		code = http.StatusConflict
-	case errors.Is(err, errNotNow), errors.Is(err, bridge.ErrSinkNotReady), errors.Is(err, context.Canceled):
+	case errors.Is(err, errNotNow), errors.Is(err, bridge.ErrSinkNotReady),
+		errors.Is(err, context.Canceled):
 		code = http.StatusServiceUnavailable
 	}
 	return "", &admin.Error{Code: code, Err: err}

@@ -208,7 +208,8 @@ var letterAttributes = []string{
 	"deadletterreason", "deadletterattempts", "deadlettersubject", "deadlettertopic",
 }
 
-var errNoPayload = errors.New("the dead letter has no payload, and is not what happened: send the " +
+var errNoPayload = errors.New("the dead letter has no payload, and is not what " +
+	"happened: send the " +
 	"present state of its object with 'bridge snapshot'")
 
 // restore returns the event as it was handed to the sink: with its id, its bytes and its

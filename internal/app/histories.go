@@ -44,7 +44,10 @@ func (h *histories) serve(questions *history.Questions) (end func()) {
 	if h == nil {
 		return func() {}
 	}
-	o := &openHistory{history: questions, ending: make(chan struct{}), slots: make(chan struct{}, maxQuestions)}
+	o := &openHistory{
+		history: questions, ending: make(chan struct{}),
+		slots: make(chan struct{}, maxQuestions),
+	}
 	h.mu.Lock()
 	h.open = append(h.open, o)
 	h.mu.Unlock()
@@ -103,7 +106,8 @@ func (h *histories) Ask(ctx context.Context, question string, q url.Values) (any
 	}
 	answer, known := questions[question]
 	if !known {
-		return nil, notFound(fmt.Errorf("no question %q: there are versions, object, diff, timeline, state, search and resources", question))
+		return nil, notFound(fmt.Errorf("no question %q: there are versions, object, diff, timeline, "+
+			"state, search and resources", question))
 	}
 	if question == "state" { // it outlives this call
 		return h.state(ctx, q)
@@ -129,7 +133,8 @@ func (h *histories) Ask(ctx context.Context, question string, q url.Values) (any
 }
 
 func noHistory() error {
-	return notFound(errors.New("this bridge keeps no history, or it is not open yet: add a sink of kind history"))
+	return notFound(errors.New("this bridge keeps no history, or it is not open yet: add a " +
+		"sink of kind history"))
 }
 
 // slot waits for one.
@@ -138,7 +143,10 @@ func (o *openHistory) slot(ctx context.Context) error {
 	case o.slots <- struct{}{}:
 		return nil
 	case <-ctx.Done():
-		return &admin.Error{Code: http.StatusServiceUnavailable, Err: errors.New("too many questions at a time, or the history closes")}
+		return &admin.Error{
+			Code: http.StatusServiceUnavailable,
+			Err:  errors.New("too many questions at a time, or the history closes"),
+		}
 	}
 }
 
@@ -150,8 +158,12 @@ func classifyAnswer(err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, context.Canceled):
-		return &admin.Error{Code: http.StatusServiceUnavailable, Err: errors.New("the question was broken off")}
-	case errors.Is(err, history.ErrUnknownResource), errors.Is(err, history.ErrDidNotExist), errors.Is(err, history.ErrNotKnown):
+		return &admin.Error{
+			Code: http.StatusServiceUnavailable,
+			Err:  errors.New("the question was broken off"),
+		}
+	case errors.Is(err, history.ErrUnknownResource), errors.Is(err, history.ErrDidNotExist),
+		errors.Is(err, history.ErrNotKnown):
 		return notFound(err)
 	case errors.Is(err, history.ErrSeveralClusters):
 		return badQuestion(fmt.Errorf("%w; give one with cluster=", err))
@@ -198,7 +210,8 @@ func (a *asked) cluster() (string, error) {
 	case name != "":
 		return name, nil
 	case len(clusters) > 1:
-		return "", badQuestion(fmt.Errorf("the history has several clusters, give one with cluster=: %s", strings.Join(clusters, ", ")))
+		return "", badQuestion(fmt.Errorf("the history has several clusters, give one with cluster=: %s",
+			strings.Join(clusters, ", ")))
 	case len(clusters) == 0:
 		return "", nil
 	}
@@ -217,7 +230,8 @@ func (a *asked) find() (*history.Object, error) {
 	}
 	object, _, err := a.history.Objects.Find(units, a.q.Get("namespace"), name)
 	if err == nil && object == nil {
-		err = notFound(fmt.Errorf("the history has never seen %s %s in namespace %q", units[0].Resource, name, a.q.Get("namespace")))
+		err = notFound(fmt.Errorf("the history has never seen %s %s in namespace %q", units[0].Resource,
+			name, a.q.Get("namespace")))
 	}
 	return object, err
 }

@@ -17,7 +17,9 @@ type stateOf struct {
 }
 
 // existing is the version at a parameter's point, the last one when it is left out.
-func (a *asked) existing(o *history.Object, name string) (v *history.Version, holes []*history.Mark, err error) {
+func (a *asked) existing(
+	o *history.Object, name string,
+) (v *history.Version, holes []*history.Mark, err error) {
 	p, err := a.point(name)
 	if err != nil {
 		return nil, nil, err
@@ -73,7 +75,8 @@ func (a *asked) diff(_ context.Context) (any, error) {
 	var from *history.Version
 	if a.q.Get("from") == "" {
 		if from, err = a.history.Objects.VersionBefore(to); err == nil && from == nil {
-			err = notFound(fmt.Errorf("%s has no version before resourceVersion %s", o, to.Event.ResourceVersion))
+			err = notFound(fmt.Errorf("%s has no version before resourceVersion %s", o,
+				to.Event.ResourceVersion))
 		}
 	} else {
 		var more []*history.Mark

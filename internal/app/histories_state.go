@@ -72,7 +72,8 @@ func (h *histories) state(ctx context.Context, values url.Values) (any, error) {
 				continue
 			}
 			r := stateLine{
-				objectReport{v.Unit.Cluster(), v.Unit.GroupResource(), v.Event.Namespace, v.Event.Name}, v.Report(nil), nil,
+				objectReport{v.Unit.Cluster(), v.Unit.GroupResource(), v.Event.Namespace, v.Event.Name},
+				v.Report(nil), nil,
 			}
 			if json.Valid(v.Event.Data) {
 				r.Object = v.Event.Data

@@ -36,7 +36,8 @@ type SampleOptions struct {
 func Sample(ctx context.Context, o SampleOptions) (printed int, all bool, err error) {
 	o.Config.State.Mode, o.Config.ShutdownTimeout = "memory", time.Second
 	for i := range o.Config.Sinks {
-		o.Config.Sinks[i].Oversize = []string{} // nothing is too large, and there is no place for payloads
+		// nothing is too large, and there is no place for payloads
+		o.Config.Sinks[i].Oversize = []string{}
 	}
 	stream := newSampleStream(o.JSON)
 	a := &assembler{
@@ -56,7 +57,8 @@ func Sample(ctx context.Context, o SampleOptions) (printed int, all bool, err er
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() { ended <- p.Run(ctx) }()
-	printed, all, printErr := stream.print(ctx, o.Out, o.Events, func() bool { return isShown(p.Status()) })
+	printed, all, printErr := stream.print(ctx, o.Out, o.Events,
+		func() bool { return isShown(p.Status()) })
 	stream.finish()
 	cancel()
 	switch err = <-ended; {

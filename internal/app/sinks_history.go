@@ -42,7 +42,8 @@ func (historyKind) target() []string { return nil }
 func (k historyKind) make(m *sinkMaker, log *slog.Logger) (sinks.Sink, service, error) {
 	dir := cmp.Or(k.Dir, filepath.Join(m.stateDir, historyDirName))
 	if k.Dir == "" {
-		log.Info("every version of every object is kept", "dir", dir, "ask", "bridge history KIND/NAME; bridge timeline")
+		log.Info("every version of every object is kept", "dir", dir, "ask",
+			"bridge history KIND/NAME; bridge timeline")
 	}
 	sink, err := history.New(history.Config{
 		Dir: dir, Retention: store.Retention{Age: k.Retention, MaxBytes: uint64(k.MaxBytes)}, Log: log,

@@ -117,8 +117,10 @@ func (k kafkaKind) sample() (sampleForm, error) {
 
 func (k kafkaKind) describe() *asyncapi.Sink {
 	d := &asyncapi.Sink{
-		Protocol: "kafka", Servers: k.Brokers, Address: k.Topic, DeadLetters: k.DeadLetterTopic, Prefix: "ce_",
-		MediaType: "content-type", ContentType: "content-type", Own: []string{"informer", "sink"}, Keyed: true, Tombstones: k.Tombstones,
+		Protocol: "kafka", Servers: k.Brokers, Address: k.Topic, DeadLetters: k.DeadLetterTopic,
+		Prefix:    "ce_",
+		MediaType: "content-type", ContentType: "content-type", Own: []string{"informer", "sink"},
+		Keyed: true, Tombstones: k.Tombstones,
 		Oversize: true,
 	}
 	if k.TLS != nil {

@@ -225,9 +225,11 @@ func (k natsKind) sample() (sampleForm, error) {
 
 func (k natsKind) describe() *asyncapi.Sink {
 	d := &asyncapi.Sink{
-		Protocol: "nats", Address: k.Subject, DeadLetters: k.DeadLetterSubject, Prefix: "ce-", MediaType: "ce-datacontenttype",
+		Protocol: "nats", Address: k.Subject, DeadLetters: k.DeadLetterSubject, Prefix: "ce-",
+		MediaType:   "ce-datacontenttype",
 		ContentType: "Content-Type",
-		Encode:      event.HeaderValue, Own: []string{"Nats-Msg-Id"}, HeadersToo: k.Mode == nats.KV, Oversize: true,
+		Encode:      event.HeaderValue, Own: []string{"Nats-Msg-Id"}, HeadersToo: k.Mode == nats.KV,
+		Oversize: true,
 	}
 	switch {
 	case d.DeadLetters == nats.NoDeadLetter || k.Mode == nats.KV:

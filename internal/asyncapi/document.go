@@ -69,7 +69,8 @@ func Document(cluster string, sinks []Sink) map[string]any {
 		"info": schema{
 			"title":   "Changes of Kubernetes resources of " + name,
 			"version": "1.0.0",
-			"description": "Every change of chosen Kubernetes resources as a CloudEvent, published by bridge. Order, " +
+			"description": "Every change of chosen Kubernetes resources as a CloudEvent, " +
+				"published by bridge. Order, " +
 				"repeats and gaps are described in docs/consumers.md.",
 		},
 		"defaultContentType": event.ContentType,
@@ -103,7 +104,8 @@ func (d *document) sink(s *Sink) {
 	if s.Tombstones {
 		name := s.Name + ".tombstone"
 		d.messages[name] = schema{
-			"title": "Tombstone", "summary": "The object of this key is gone: a compacted topic forgets it. It is no event.",
+			"title": "Tombstone", "summary": "The object of this key is gone: a compacted topic forgets " +
+				"it. It is no event.",
 			"payload": schema{"type": "null"}, "bindings": d.keyBinding(s),
 		}
 		list[name] = ref("components", "messages", name)
@@ -117,7 +119,8 @@ func (d *document) sink(s *Sink) {
 	}
 	name := s.Name + ".deadletter"
 	d.messages[name] = d.deadLetter(s)
-	d.channel(s.Name+"-deadletters", "Events that were refused, by the sink "+s.Name, s.DeadLetters, servers,
+	d.channel(s.Name+"-deadletters", "Events that were refused, by the sink "+s.Name, s.DeadLetters,
+		servers,
 		schema{name: ref("components", "messages", name)}, s)
 }
 

@@ -59,20 +59,23 @@ func object(description string, properties schema, required ...string) schema {
 func meta() schema {
 	return object("The metadata of the object", schema{
 		"name": anyText, "namespace": anyText, "uid": anyText, "resourceVersion": anyText,
-		"creationTimestamp": anyText, "deletionTimestamp": anyText, "labels": textsMap, "annotations": textsMap,
+		"creationTimestamp": anyText, "deletionTimestamp": anyText, "labels": textsMap,
+		"annotations":     textsMap,
 		"ownerReferences": schema{"type": "array"}, "finalizers": textsList,
 	})
 }
 
 func objectForm(func(string) schema) schema {
-	return object("A Kubernetes object, as the API server has it. Values of Secrets are fingerprints", schema{
-		"apiVersion": anyText, "kind": anyText, "metadata": meta(),
-	}, "metadata")
+	return object("A Kubernetes object, as the API server has it. Values of Secrets are fingerprints",
+		schema{
+			"apiVersion": anyText, "kind": anyText, "metadata": meta(),
+		}, "metadata")
 }
 
 func metadataForm(func(string) schema) schema {
 	return object("A PartialObjectMetadata", schema{
-		"apiVersion": constant("meta.k8s.io/v1"), "kind": constant("PartialObjectMetadata"), "metadata": meta(),
+		"apiVersion": constant("meta.k8s.io/v1"), "kind": constant("PartialObjectMetadata"),
+		"metadata": meta(),
 	}, "apiVersion", "kind", "metadata")
 }
 
@@ -83,10 +86,14 @@ func referenceForm(func(string) schema) schema {
 }
 
 func changeForm(use func(string) schema) schema {
-	return object("The object, and with updates the version before it and the difference (JSON Patch, RFC 6902)", schema{
+	return object("The object, and with updates the version before it and the difference "+
+		"(JSON Patch, RFC 6902)", schema{
 		"object": use("object"), "old": use("object"),
 		"patch": schema{"type": "array", "items": object("An operation", schema{
-			"op":   schema{"type": "string", "enum": []any{"add", "remove", "replace", "move", "copy", "test"}},
+			"op": schema{
+				"type": "string",
+				"enum": []any{"add", "remove", "replace", "move", "copy", "test"},
+			},
 			"path": anyText, "from": anyText, "value": schema{},
 		}, "op", "path")},
 	}, "object")
@@ -105,11 +112,14 @@ func debeziumForm(use func(string) schema) schema {
 		"before": row, "after": row,
 		"source": object("Where the event is from", schema{
 			"version": anyText, "connector": constant("kubebridge"), "name": anyText, "ts_ms": aNumber,
-			"snapshot": schema{"type": "string", "enum": []any{"true", "false"}}, "db": anyText, "schema": anyText,
-			"table": anyText, "id": anyText, "sequence": anyText, "previous": anyText, "informer": anyText,
-			"timesource": anyText, "manager": anyText, "managersubresource": anyText, "manageroperation": anyText,
-			"lastmanager": anyText, "cause": anyText, "inferred": anyText,
-		}, "version", "connector", "name", "ts_ms", "snapshot", "db", "schema", "table", "id", "sequence"),
+			"snapshot": schema{"type": "string", "enum": []any{"true", "false"}}, "db": anyText,
+			"schema": anyText,
+			"table":  anyText, "id": anyText, "sequence": anyText, "previous": anyText, "informer": anyText,
+			"timesource": anyText, "manager": anyText, "managersubresource": anyText,
+			"manageroperation": anyText,
+			"lastmanager":      anyText, "cause": anyText, "inferred": anyText,
+		}, "version", "connector", "name", "ts_ms", "snapshot", "db", "schema", "table", "id",
+			"sequence"),
 		"op":    schema{"type": "string", "enum": []any{"c", "u", "d", "r"}},
 		"ts_ms": aNumber,
 	}, "before", "after", "source", "op", "ts_ms")
@@ -117,7 +127,8 @@ func debeziumForm(use func(string) schema) schema {
 
 func syncedForm(func(string) schema) schema {
 	return object("A list has ended: every object that existed is in the stream before it", schema{
-		"version": anyText, "items": aNumber, "unreadable": aNumber, "deletesUnknown": aBoolean, "selective": textsList,
+		"version": anyText, "items": aNumber, "unreadable": aNumber, "deletesUnknown": aBoolean,
+		"selective": textsList,
 	}, "version", "items")
 }
 
@@ -138,7 +149,8 @@ func gapForm(func(string) schema) schema {
 
 func quarantinedForm(func(string) schema) schema {
 	return object("An object could not be parsed: its versions are missing", schema{
-		"reason": anyText, "key": anyText, "message": anyText, "size": aNumber, "partial": aBoolean, "sha256": anyText,
+		"reason": anyText, "key": anyText, "message": anyText, "size": aNumber, "partial": aBoolean,
+		"sha256":      anyText,
 		"fingerprint": anyText, "raw": anyText, "note": anyText,
 	}, "reason", "size", "note")
 }

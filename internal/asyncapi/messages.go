@@ -80,7 +80,10 @@ func anyOf(list ...schema) schema {
 // message is a message of a type.
 func (d *document) message(s *Sink, stream *Stream, typ string, ofObject bool, data schema) schema {
 	attributes, required := d.attributes(stream, typ, ofObject, s.Oversize)
-	m := schema{"name": typ, "title": typ + " of the informer " + stream.Informer, "bindings": d.keyBinding(s)}
+	m := schema{
+		"name": typ, "title": typ + " of the informer " + stream.Informer,
+		"bindings": d.keyBinding(s),
+	}
 	d.put(m, s, attributes, required, data)
 	if m["bindings"] == nil {
 		delete(m, "bindings")
@@ -89,7 +92,9 @@ func (d *document) message(s *Sink, stream *Stream, typ string, ofObject bool, d
 }
 
 // put lays attributes and data out as headers and payload.
-func (d *document) put(m schema, s *Sink, attributes map[string]schema, required []string, data schema) {
+func (d *document) put(
+	m schema, s *Sink, attributes map[string]schema, required []string, data schema,
+) {
 	headers, mustHave := schema{}, []any{}
 	for _, name := range s.Own {
 		headers[name] = schema{"type": "string"}
@@ -163,7 +168,8 @@ func (d *document) deadLetter(s *Sink) schema {
 	if key := d.keyBinding(s); key != nil {
 		m["bindings"] = key
 	}
-	d.put(m, s, attributes, []string{"id", "source", "type", "deadletterreason", "deadletterattempts"}, schema{})
+	d.put(m, s, attributes, []string{"id", "source", "type", "deadletterreason", "deadletterattempts"},
+		schema{})
 	return m
 }
 
@@ -180,7 +186,8 @@ func (d *document) attributes(
 		"subject":         text("The API path of what the event is about"),
 		"time":            {"type": "string", "format": "date-time"},
 		"datacontenttype": text("The media type of the data"),
-		"partitionkey":    text("<resource.group>/<namespace>/<name>; of an event about an informer the resource"),
+		"partitionkey": text("<resource.group>/<namespace>/<name>; of an event about an " +
+			"informer the resource"),
 		"apiversion":      text("The API version of the object"),
 		"kind":            text("The kind of the object"),
 		"informer":        text("The informer that produced the event"),
@@ -191,7 +198,10 @@ func (d *document) attributes(
 		"inferred":        constant("true"),
 		"traceparent":     text("W3C trace context"),
 	}
-	required = []string{"specversion", "id", "source", "type", "subject", "partitionkey", "apiversion", "kind", "resource", "informer"}
+	required = []string{
+		"specversion", "id", "source", "type", "subject", "partitionkey", "apiversion",
+		"kind", "resource", "informer",
+	}
 	if d.cluster != "" {
 		all["source"] = constant(event.SourceOf(d.cluster))
 	}
@@ -212,8 +222,9 @@ func (d *document) attributes(
 		"previous":   "The resourceversion of the version before",
 		"timesource": "managedfields or observed",
 		"manager":    "The field manager of exactly this change", "managersubresource": "Its subresource",
-		"manageroperation": "Update or Apply", "lastmanager": "Of a delete: the last manager that set a field",
-		"cause": "With selectors: created, entered-selector, deleted, left-selector",
+		"manageroperation": "Update or Apply",
+		"lastmanager":      "Of a delete: the last manager that set a field",
+		"cause":            "With selectors: created, entered-selector, deleted, left-selector",
 	} {
 		all[name] = text(what)
 	}

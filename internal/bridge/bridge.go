@@ -128,7 +128,8 @@ func New(cfg Config) (*Bridge, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	b := &Bridge{
-		cfg: cfg, log: cfg.Log, roster: roster{gone: map[string]retired{}}, changes: countChanges(cfg.Registerer),
+		cfg: cfg, log: cfg.Log, roster: roster{gone: map[string]retired{}},
+		changes:  countChanges(cfg.Registerer),
 		requests: make(chan *request), ended: make(chan struct{}), changing: semaphore.NewWeighted(1),
 		process: rand.Text()[:8],
 	}
@@ -171,7 +172,9 @@ func New(cfg Config) (*Bridge, error) {
 }
 
 // newPipeline opens the state of a pipeline and connects its stages.
-func (b *Bridge) newPipeline(cfg pipeline.Config, relist, unclean bool) (*pipeline.Pipeline, error) {
+func (b *Bridge) newPipeline(
+	cfg pipeline.Config, relist, unclean bool,
+) (*pipeline.Pipeline, error) {
 	if cfg.Owners {
 		b.ownerCache.enable()
 	}
@@ -204,7 +207,8 @@ func errTwice(name string) error {
 
 // ErrDrain is returned by Run when the drain deadline passed: what was not sent is sent after the
 // next start.
-var ErrDrain = errors.New("drain deadline passed before everything was sent; the rest is sent after the next start")
+var ErrDrain = errors.New("drain deadline passed before everything was sent; the rest is sent " +
+	"after the next start")
 
 // Run works until ctx ends and everything read by then is settled, or the drain deadline has passed
 // (ErrDrain); or until something fails that only a restart can heal.
@@ -261,7 +265,8 @@ func (b *Bridge) run(ctx context.Context) error {
 		reporter := newReporter(r)
 		resign = reporter.resign
 		commits.start(commitsCtx, "", reporter.run)
-		units.start(unitsCtx, "", func(hard context.Context) error { return r.follow(read, hard, publish) })
+		units.start(unitsCtx, "",
+			func(hard context.Context) error { return r.follow(read, hard, publish) })
 	}
 	units.start(unitsCtx, "namespaces", func(context.Context) error { return b.namespaces.Run(read) })
 	start := func(u *pipeline.Pipeline) {
@@ -271,13 +276,17 @@ func (b *Bridge) run(ctx context.Context) error {
 			}
 		}
 		run := u.Begin(read, unitsCtx)
-		units.start(unitsCtx, "informer "+u.Name(), func(hard context.Context) error { return causeFirst(hard, run()) })
+		units.start(unitsCtx, "informer "+u.Name(),
+			func(hard context.Context) error { return causeFirst(hard, run()) })
 	}
 	for _, u := range b.roster.all() {
 		start(u)
 	}
 	reconciler := &reconciler{
-		b: b, startPipeline: start, startSink: func(out *sinkRunner) { b.startSink(publishingCtx, publishing, out) },
+		b: b, startPipeline: start, startSink: func(out *sinkRunner) {
+			b.startSink(publishingCtx,
+				publishing, out)
+		},
 		previous: Plan{Unknown: b.cfg.Unknown}, unclean: map[string]bool{},
 		planner: b.cfg.Planner, planInterval: b.cfg.PlanInterval,
 	}
@@ -317,9 +326,11 @@ func (b *Bridge) deadline(ctx, hard, ended context.Context, failed context.Cance
 		failed(errFollowed)
 		return
 	}
-	b.log.Info("stopping: sending what was read", "cause", context.Cause(ctx), "deadline", b.cfg.Drain.String())
+	b.log.Info("stopping: sending what was read", "cause", context.Cause(ctx), "deadline",
+		b.cfg.Drain.String())
 	for _, p := range b.sinks.all() {
-		go func() { _ = p.publisher.Drain(hard) }() // ends the pauses between its attempts; the pipelines tell its success
+		// ends the pauses between its attempts; the pipelines tell its success
+		go func() { _ = p.publisher.Drain(hard) }()
 	}
 	select {
 	case <-time.After(b.cfg.Drain):

@@ -22,7 +22,8 @@ func (r *replica) awaitLeader(ctx context.Context, version string) error {
 		return nil
 	}
 	told := false
-	for began := time.Now(); r.follows() && r.leaderHas() != version; _ = ratelimit.Sleep(ctx, r.cfg.Interval/4) {
+	for began := time.Now(); r.follows() &&
+		r.leaderHas() != version; _ = ratelimit.Sleep(ctx, r.cfg.Interval/4) {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -36,7 +37,8 @@ func (r *replica) awaitLeader(ctx context.Context, version string) error {
 			return nil
 		}
 		if !told {
-			r.log.Info("the configuration has changed: waiting until the leader has taken it", "leader", r.cfg.Lease.Leader())
+			r.log.Info("the configuration has changed: waiting until the leader has taken it", "leader",
+				r.cfg.Lease.Leader())
 		}
 		told = true
 	}
@@ -108,7 +110,8 @@ func (r *replica) backfill(ctx context.Context, u *pipeline.Pipeline, sinks []st
 	if ctx.Err() != nil || r.unitBehind(u) == "" {
 		return
 	}
-	u.Log().Warn("other replicas have sent to these sinks what this one can't know of: all objects are sent to them",
+	u.Log().Warn("other replicas have sent to these sinks what this one can't know of: all "+
+		"objects are sent to them",
 		"resource", u.Config().Type.String(), "sinks", sinks)
 	for _, sink := range sinks {
 		request := pipeline.SnapshotRequest{Informer: u.Config().Informer, Sink: sink}

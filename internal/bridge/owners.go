@@ -13,7 +13,8 @@ const maxOwners = 8
 // have the owners. It may be called concurrently.
 func (b *Bridge) owners(obj *resource.Object) []resource.Owner {
 	var chain []resource.Owner
-	for owner, ok := controllerOf(&obj.Meta); ok && len(chain) < maxOwners; owner, ok = b.above(owner, obj.Namespace) {
+	for owner, ok := controllerOf(&obj.Meta); ok &&
+		len(chain) < maxOwners; owner, ok = b.above(owner, obj.Namespace) {
 		chain = append(chain, owner)
 	}
 	return chain

@@ -20,7 +20,8 @@ var ErrUnknown = pipeline.ErrUnknown
 
 // pausedReason is why something that is paused is not ready.
 func pausedReason(p *pipeline.Pause, kind, name string) string {
-	return fmt.Sprintf("paused by %s since %s; 'bridge resume %s %s' goes on", p.By, p.Since.UTC().Format(time.RFC3339), kind, name)
+	return fmt.Sprintf("paused by %s since %s; 'bridge resume %s %s' goes on", p.By,
+		p.Since.UTC().Format(time.RFC3339), kind, name)
 }
 
 // pauses are what operators have paused. They end with the process: a bridge that starts reads and

@@ -38,14 +38,20 @@ func (b *Bridge) Ready() []Reason {
 		note(u.name, u.notReady)
 	}
 	if why := b.namespacesNotReady(); why != "" {
-		reasons = append(reasons, Reason{Component: "namespaces", Message: "it is not known which are selected: " + why})
+		reasons = append(reasons, Reason{
+			Component: "namespaces",
+			Message:   "it is not known which are selected: " + why,
+		})
 	}
 	if b.replica.follows() {
 		reasons = append(reasons, b.replica.notReady()...)
 	}
 	for _, out := range b.sinks.all() {
 		if p := b.pauses.of(kindSink, out.name); p != nil {
-			reasons = append(reasons, Reason{Component: "sink " + out.name, Message: pausedReason(p, kindSink, out.name)})
+			reasons = append(reasons, Reason{
+				Component: "sink " + out.name,
+				Message:   pausedReason(p, kindSink, out.name),
+			})
 		} else if why := out.notReady(); why != "" && !b.replica.follows() {
 			reasons = append(reasons, Reason{Component: "sink " + out.name, Message: why})
 		}

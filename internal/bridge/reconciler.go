@@ -45,7 +45,8 @@ const appeared = "appeared"
 // countChanges makes the counter of what happens to pipelines while the bridge runs.
 func countChanges(reg prometheus.Registerer) *metric.Counters {
 	return metric.With(reg).Counters("bridge_units_changed_total",
-		"Resources that appeared, moved to another version, went, or were stopped by another configuration while the bridge ran.",
+		"Resources that appeared, moved to another version, went, or were stopped by another "+
+			"configuration while the bridge ran.",
 		"change", appeared, string(pipeline.Gone), string(pipeline.Moving), string(pipeline.Changed))
 }
 
@@ -192,7 +193,8 @@ func (r *reconciler) reconcile(u *pipeline.Pipeline, w *pipeline.Config, wanted 
 	switch {
 	case u.Draining() != pipeline.NotDraining:
 	case !wanted && notFound && plan.knows(t):
-		u.Log().Warn("the API server does not serve the resource any more: its informer stops, and its state is kept",
+		u.Log().Warn("the API server does not serve the resource any more: its informer stops, "+
+			"and its state is kept",
 			"resource", t.String())
 		u.Stop(pipeline.Gone)
 	case wanted && w.Type != t && plan.knows(t) && (notFound || u.CaughtUp()):
@@ -204,7 +206,8 @@ func (r *reconciler) reconcile(u *pipeline.Pipeline, w *pipeline.Config, wanted 
 
 // appear starts a pipeline for a resource that appeared while the bridge runs.
 func (r *reconciler) appear(cfg pipeline.Config) error {
-	if cfg.Snapshot == pipeline.SnapshotAlways || cfg.Snapshot == pipeline.SnapshotNever && r.previous.knows(cfg.Type) {
+	if cfg.Snapshot == pipeline.SnapshotAlways ||
+		cfg.Snapshot == pipeline.SnapshotNever && r.previous.knows(cfg.Type) {
 		// Always is at every start of the bridge. Never is no objects that exist; but the resource
 		// did not exist before, so all its objects are changes.
 		cfg.Snapshot = pipeline.SnapshotInitial

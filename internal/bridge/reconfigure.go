@@ -43,7 +43,8 @@ func (c Changes) String() string {
 	if c == (Changes{}) {
 		return "nothing has changed"
 	}
-	return fmt.Sprintf("resources: %d started, %d restarted, %d stopped; sinks: %d started, %d replaced, %d stopped",
+	return fmt.Sprintf("resources: %d started, %d restarted, %d stopped; sinks: %d started, %d "+
+		"replaced, %d stopped",
 		c.UnitsStarted, c.UnitsRestarted, c.UnitsStopped, c.SinksStarted, c.SinksReplaced, c.SinksStopped)
 }
 
@@ -64,7 +65,10 @@ func (b *Bridge) Reconfigure(ctx context.Context, c *Change) (done Changes, err 
 			return ErrStopping
 		}
 		defer b.changing.Release(1)
-		r := &reconfiguration{reconciler: f, b: b, change: c, replaced: map[string]bool{}, restarts: map[string][]string{}}
+		r := &reconfiguration{
+			reconciler: f, b: b, change: c, replaced: map[string]bool{},
+			restarts: map[string][]string{},
+		}
 		err := r.run(ctx)
 		done = r.done
 		return err
@@ -79,8 +83,9 @@ type reconfiguration struct {
 	change     *Change
 	wanted     map[string]*pipeline.Config // units that there are to be
 	replaced   map[string]bool             // sinks that end
-	restarts   map[string][]string         // pipelines that ended to start again, with the keys of their sinks
-	done       Changes
+	// pipelines that ended to start again, with the keys of their sinks
+	restarts map[string][]string
+	done     Changes
 }
 
 func (r *reconfiguration) run(ctx context.Context) error {
@@ -89,7 +94,8 @@ func (r *reconfiguration) run(ctx context.Context) error {
 	}
 	r.wanted = r.allWanted()
 	for _, out := range r.b.sinks.all() {
-		r.replaced[out.name] = !slices.ContainsFunc(r.change.Sinks, func(sc SinkConfig) bool { return sc.Name == out.name && sc.Sink == nil })
+		r.replaced[out.name] = !slices.ContainsFunc(r.change.Sinks,
+			func(sc SinkConfig) bool { return sc.Name == out.name && sc.Sink == nil })
 	}
 	if err := r.stopUnits(ctx); err != nil {
 		return err
@@ -179,7 +185,8 @@ func (r *reconfiguration) allWanted() map[string]*pipeline.Config {
 	}
 	for _, u := range r.b.roster.all() {
 		informer := u.Config().Informer
-		stays := slices.Contains(r.change.Informers, informer) && !slices.Contains(r.change.Changed, informer)
+		stays := slices.Contains(r.change.Informers, informer) &&
+			!slices.Contains(r.change.Changed, informer)
 		if wanted[u.Name()] == nil && stays {
 			wanted[u.Name()] = u.Config()
 		}
@@ -189,7 +196,8 @@ func (r *reconfiguration) allWanted() map[string]*pipeline.Config {
 
 // affects reports whether a pipeline can't stay as it is.
 func (r *reconfiguration) affects(u *pipeline.Pipeline) bool {
-	return !slices.Contains(r.change.Informers, u.Config().Informer) || slices.Contains(r.change.Changed, u.Config().Informer) ||
+	return !slices.Contains(r.change.Informers, u.Config().Informer) ||
+		slices.Contains(r.change.Changed, u.Config().Informer) ||
 		slices.ContainsFunc(u.Config().Sinks, func(b pipeline.Binding) bool { return r.replaced[b.Sink] })
 }
 
@@ -199,7 +207,9 @@ const restartPatience = 5 * time.Second
 
 // awaitEnd waits until pipelines have sent everything, for a while, and then aborts them. One whose
 // sink is unavailable, or paused, would not end.
-func (r *reconfiguration) awaitEnd(ctx context.Context, units []*pipeline.Pipeline, patience time.Duration) error {
+func (r *reconfiguration) awaitEnd(
+	ctx context.Context, units []*pipeline.Pipeline, patience time.Duration,
+) error {
 	deadline := time.Now().Add(patience)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -234,7 +244,8 @@ func (r *reconfiguration) inVain(u *pipeline.Pipeline) bool {
 func (r *reconfiguration) takeOut(ctx context.Context, u *pipeline.Pipeline) error {
 	unclean := !u.IsClean()
 	if err := u.Spool(); err != nil {
-		u.Log().Warn("not all pending events could be put on disk; some of them may be sent twice", "err", err)
+		u.Log().Warn("not all pending events could be put on disk; some of them may be sent twice", "err",
+			err)
 		unclean = true
 		r.b.process = rand.Text()[:8]
 	}

@@ -61,13 +61,14 @@ type replica struct {
 
 	mu       sync.Mutex // guards all below; held for a few operations in memory
 	state    replicaState
-	progress standby.Progress     // of the leader; of the one before, once this replica leads
-	version  string               // of the configuration
-	led      bool                 // others have published
-	readAt   time.Time            // when the progress was last read
-	readErr  error                // of the last attempt
-	doubtful map[string]time.Time // units whose progress is not believed, and since when; zero once that is reported
-	takeErr  error                // why this replica, which has the lease, does not lead yet
+	progress standby.Progress // of the leader; of the one before, once this replica leads
+	version  string           // of the configuration
+	led      bool             // others have published
+	readAt   time.Time        // when the progress was last read
+	readErr  error            // of the last attempt
+	// units whose progress is not believed, and since when; zero once that is reported
+	doubtful map[string]time.Time
+	takeErr  error // why this replica, which has the lease, does not lead yet
 }
 
 // newReplica returns nil where there are no other replicas.
@@ -94,7 +95,8 @@ func (r *replica) meet(read context.Context) {
 // join waits until it is known who leads, or for a while, and until the leader's progress was read.
 func (r *replica) join(ctx context.Context) {
 	const patience = 3 * time.Second
-	for began := time.Now(); r.cfg.Lease.Leader() == "" && time.Since(began) < patience && ctx.Err() == nil; {
+	for began := time.Now(); r.cfg.Lease.Leader() == "" && time.Since(began) < patience &&
+		ctx.Err() == nil; {
 		_ = ratelimit.Sleep(ctx, 10*time.Millisecond)
 	}
 	for r.read(ctx) != nil {
@@ -294,7 +296,8 @@ func (r *replica) progressOf(u *pipeline.Pipeline) (p standby.Unit, ok bool) {
 	p, ok = r.progress.Units[u.Name()]
 	// Where a leader has selected something else since, objects that came back are published again,
 	// however old they are: versions delivered before say nothing of them.
-	if p.Scope != u.Config().ReplicaScope() || r.state == leading && p.Selectors < u.Replica.Selectors() {
+	if p.Scope != u.Config().ReplicaScope() ||
+		r.state == leading && p.Selectors < u.Replica.Selectors() {
 		return standby.Unit{}, false
 	}
 	return p, ok

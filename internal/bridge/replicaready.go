@@ -35,9 +35,11 @@ func (r *replica) unitBehind(u *pipeline.Pipeline) string {
 	case !listed:
 		return "catching up: it is being listed"
 	case epoch != p.Epoch:
-		return fmt.Sprintf("the API server's history went back %s, and %s for the leader", times(epoch), times(p.Epoch))
+		return fmt.Sprintf("the API server's history went back %s, and %s for the leader", times(epoch),
+			times(p.Epoch))
 	case p.Delivered == "" || !from.NotNewer(p.Delivered):
-		return fmt.Sprintf("catching up: it knows everything since version %s, and the leader has delivered up to %s",
+		return fmt.Sprintf("catching up: it knows everything since version %s, and the leader "+
+			"has delivered up to %s",
 			from, cmp.Or(string(p.Delivered), "nothing yet"))
 	}
 	return ""
@@ -73,7 +75,10 @@ func (r *replica) notReady() []Reason {
 	err, since, taking := r.readErr, age(r.readAt), r.takeErr
 	r.mu.Unlock()
 	if taking != nil {
-		return []Reason{{Component: "standby", Message: "this replica has the lease and can't take over: " + taking.Error()}}
+		return []Reason{{
+			Component: "standby",
+			Message:   "this replica has the lease and can't take over: " + taking.Error(),
+		}}
 	}
 	if err != nil && since > 10*time.Second {
 		return []Reason{{Component: "standby", Message: err.Error()}}

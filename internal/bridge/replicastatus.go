@@ -31,7 +31,10 @@ func (r *replica) status() *ReplicaStatus {
 	if r == nil {
 		return nil
 	}
-	s := &ReplicaStatus{Role: "leader", Identity: r.cfg.Lease.Identity(), Leader: r.cfg.Lease.Leader(), Held: r.held()}
+	s := &ReplicaStatus{
+		Role: "leader", Identity: r.cfg.Lease.Identity(), Leader: r.cfg.Lease.Leader(),
+		Held: r.held(),
+	}
 	if r.follows() {
 		s.Role, s.Behind = "standby", r.notInSync()
 		s.InSync = len(s.Behind) == 0
@@ -85,14 +88,16 @@ func newReplicaMetrics(reg prometheus.Registerer, r *replica) *replicaMetrics {
 			return 1
 		})
 	m.GaugeFunc("bridge_standby_doubtful_resources",
-		"Resources whose progress on the Lease is too far ahead of this replica's own watch to be believed.",
+		"Resources whose progress on the Lease is too far ahead of this replica's own "+
+			"watch to be believed.",
 		func() float64 {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			return float64(len(r.doubtful))
 		})
 	m.GaugeFunc("bridge_standby_held_events",
-		"Changes, at most, that are pending until the leader has reported that they are with the brokers.",
+		"Changes, at most, that are pending until the leader has reported that they "+
+			"are with the brokers.",
 		func() float64 { return float64(r.held()) })
 	m.GaugeFunc("bridge_standby_progress_age_seconds",
 		"How long ago this standby has last read the leader's progress.",
@@ -108,7 +113,8 @@ func newReplicaMetrics(reg prometheus.Registerer, r *replica) *replicaMetrics {
 		takeovers: m.Counter("bridge_standby_takeovers_total",
 			"Times this process has begun to publish as the leader."),
 		short: m.Gauge("bridge_standby_progress_short",
-			"1 while the progress that this leader reports is too large for its object, and leaves positions of sinks out."),
+			"1 while the progress that this leader reports is too large for its object, and leaves "+
+				"positions of sinks out."),
 	}
 }
 

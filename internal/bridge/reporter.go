@@ -22,7 +22,10 @@ type reporter struct {
 }
 
 func newReporter(r *replica) *reporter {
-	return &reporter{replica: r, deliveries: map[string]*pipeline.Delivery{}, positions: map[string]*positionHistory{}}
+	return &reporter{
+		replica: r, deliveries: map[string]*pipeline.Delivery{},
+		positions: map[string]*positionHistory{},
+	}
 }
 
 // run reports the progress until ctx ends. standby.ErrLost ends the bridge.
@@ -39,7 +42,8 @@ func (w *reporter) run(ctx context.Context) error {
 			w.replica.happened(superseded)
 			return fmt.Errorf("%w: %w", standby.ErrLost, err)
 		case err != nil && !failing && ctx.Err() == nil:
-			w.replica.log.Warn("can't write the progress; a replica that takes over sends more again meanwhile", "err", err)
+			w.replica.log.Warn("can't write the progress; a replica that takes over sends "+
+				"more again meanwhile", "err", err)
 		}
 		failing = err != nil
 		// An object of many units is written less often: 16 KiB a second.
@@ -90,8 +94,10 @@ func (w *reporter) warnShort(written standby.PutResult) {
 	}
 	w.replica.metrics.short.Set(value)
 	if written.Short && !w.short {
-		w.replica.log.Warn("the progress is too large for its Lease, and leaves positions of sinks out: a replica that takes over "+
-			"searches the brokers by time, does not resume this one's producers in Kafka, and may send events again; "+
+		w.replica.log.Warn("the progress is too large for its Lease, and leaves positions of sinks "+
+			"out: a replica that takes over "+
+			"searches the brokers by time, does not resume this one's producers in Kafka, and may "+
+			"send events again; "+
 			"split the configuration between bridges, or use fewer topics and partitions",
 			"units", len(w.last.Units), "bytes", written.Bytes)
 	}

@@ -39,7 +39,8 @@ func (r *roster) all() []*pipeline.Pipeline {
 func (r *roster) retired() []retired {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.SortedFunc(maps.Values(r.gone), func(a, b retired) int { return strings.Compare(a.name, b.name) })
+	return slices.SortedFunc(maps.Values(r.gone),
+		func(a, b retired) int { return strings.Compare(a.name, b.name) })
 }
 
 func (r *roster) add(u *pipeline.Pipeline) {
@@ -54,7 +55,8 @@ func (r *roster) remove(u *pipeline.Pipeline, why pipeline.Drain) {
 	isClean, left := u.IsClean(), retired{u.Name(), u.NotReady(false), u.Status()}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.list = slices.DeleteFunc(slices.Clone(r.list), func(other *pipeline.Pipeline) bool { return other == u })
+	r.list = slices.DeleteFunc(slices.Clone(r.list),
+		func(other *pipeline.Pipeline) bool { return other == u })
 	// One that has changed has a successor that finds out, or setUnclean is called.
 	r.unclean = r.unclean || !isClean && why != pipeline.Changed
 	if why == pipeline.Gone {
@@ -73,7 +75,10 @@ func (r *roster) setUnclean() {
 func (r *roster) keepInformers(names []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	maps.DeleteFunc(r.gone, func(_ string, p retired) bool { return !slices.Contains(names, p.status.Informer) })
+	maps.DeleteFunc(r.gone, func(_ string, p retired) bool {
+		return !slices.Contains(names,
+			p.status.Informer)
+	})
 }
 
 // isClean reports whether every pipeline knows what was sent.
@@ -81,5 +86,6 @@ func (r *roster) isClean() bool {
 	r.mu.Lock()
 	list, unclean := r.list, r.unclean
 	r.mu.Unlock()
-	return !unclean && !slices.ContainsFunc(list, func(u *pipeline.Pipeline) bool { return !u.IsClean() })
+	return !unclean && !slices.ContainsFunc(list,
+		func(u *pipeline.Pipeline) bool { return !u.IsClean() })
 }

@@ -156,6 +156,7 @@ func (b *Bridge) endSink(out *sinkRunner) error {
 	for _, s := range out.metrics {
 		s.End()
 	}
-	b.sinks.set(slices.DeleteFunc(slices.Clone(b.sinks.all()), func(other *sinkRunner) bool { return other == out }))
+	b.sinks.set(slices.DeleteFunc(slices.Clone(b.sinks.all()),
+		func(other *sinkRunner) bool { return other == out }))
 	return nil
 }

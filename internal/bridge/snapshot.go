@@ -17,7 +17,9 @@ var ErrStandby = errors.New("this replica stands by, and sends nothing")
 // objects of stale bodies. It returns the pipelines' names when they have begun; the log says when
 // they have ended. A snapshot that a stop or a change of the configuration breaks off is not
 // continued. ErrStandby: another replica leads.
-func (b *Bridge) SendSnapshot(ctx context.Context, req pipeline.SnapshotRequest) (names []string, err error) {
+func (b *Bridge) SendSnapshot(
+	ctx context.Context, req pipeline.SnapshotRequest,
+) (names []string, err error) {
 	// No other round is the same: those of resyncs are far smaller, and two requests do not come in
 	// one millisecond.
 	round := time.Now().UnixMilli()
@@ -57,7 +59,8 @@ func (b *Bridge) selectedBy(req *pipeline.SnapshotRequest) (list []*pipeline.Pip
 		list = append(list, u)
 	}
 	if len(list) == 0 {
-		return nil, fmt.Errorf("informer %s has no such resource in such a namespace: %w", req.Informer, ErrUnknown)
+		return nil, fmt.Errorf("informer %s has no such resource in such a namespace: %w", req.Informer,
+			ErrUnknown)
 	}
 	return list, nil
 }

@@ -37,7 +37,8 @@ func (s *stage) start(ctx context.Context, name string, run func(context.Context
 			err = fmt.Errorf("%s: %w", name, err)
 		}
 		switch {
-		case err == nil, errors.Is(err, context.Canceled), ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
+		case err == nil, errors.Is(err, context.Canceled),
+			ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
 		case ctx.Err() == nil:
 			s.failed(err)
 		case errors.Is(err, publisher.ErrStopped): // follows from what was told already

@@ -17,7 +17,8 @@ func (b *Bridge) progress(ctx context.Context) error {
 	for {
 		synced, resources, listed := b.populated()
 		if synced == resources {
-			b.log.Info("all resources are in sync with the API server", "resources", synced, "objects", listed,
+			b.log.Info("all resources are in sync with the API server", "resources", synced, "objects",
+				listed,
 				"took", time.Since(began).Round(time.Millisecond).String())
 			if b.cfg.OnSynced != nil {
 				b.cfg.OnSynced()
@@ -26,7 +27,8 @@ func (b *Bridge) progress(ctx context.Context) error {
 		}
 		if time.Since(told) >= progressInterval {
 			told = time.Now()
-			b.log.Info("syncing with the API server", "resources", resources, "in_sync", synced, "objects", listed)
+			b.log.Info("syncing with the API server", "resources", resources, "in_sync", synced, "objects",
+				listed)
 		}
 		select {
 		case <-ctx.Done():

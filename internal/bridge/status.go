@@ -49,7 +49,10 @@ func (b *Bridge) Status() Status {
 		s.Informers = append(s.Informers, u.status)
 	}
 	for _, out := range b.sinks.all() {
-		s.Sinks = append(s.Sinks, SinkStatus{Name: out.name, PausedBy: b.pauses.of(kindSink, out.name), Status: out.publisher.Status()})
+		s.Sinks = append(s.Sinks, SinkStatus{
+			Name: out.name, PausedBy: b.pauses.of(kindSink, out.name),
+			Status: out.publisher.Status(),
+		})
 	}
 	return s
 }

@@ -101,9 +101,11 @@ func runArchive(cmd *cobra.Command, o app.ArchiveOptions) error {
 func printArchived(w io.Writer, r *app.ArchiveReport) {
 	fmt.Fprintf(w, "bridge: %s: %s read: %s and %s stored, %s, %s; %s takes %s\n", plain(r.Source),
 		amount(r.Messages, "message"), amount(r.Versions, "version"), amount(r.Marks, "mark"),
-		amount(r.Repeats, "repeat"), amount(r.Other, "other message"), plain(r.Dir), formatBytes(int64(r.DiskBytes)))
+		amount(r.Repeats, "repeat"), amount(r.Other, "other message"), plain(r.Dir),
+		formatBytes(int64(r.DiskBytes)))
 	if r.Removed > 0 {
-		fmt.Fprintf(w, "bridge: %s: messages that the stream had removed before they were read are missing\n",
+		fmt.Fprintf(w, "bridge: %s: messages that the stream had removed before they "+
+			"were read are missing\n",
 			amount(r.Removed, "removed stretch"))
 	}
 }

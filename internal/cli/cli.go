@@ -109,10 +109,13 @@ Exit codes: 0 after a clean stop, 1 when something failed while it ran, 2 when i
 		SilenceUsage:  true, // a screen of flags would hide the error
 	}
 	root.Version = strings.TrimPrefix(build.String(), "bridge ")
-	root.AddCommand(newRunCommand(build), newWatchCommand(build), newValidateCommand(), newSampleCommand(),
-		newRBACCommand(), newSchemaCommand(), newStatusCommand(), newVerifyCommand(), newArchiveCommand(), newStateDirCommand(),
+	root.AddCommand(newRunCommand(build), newWatchCommand(build), newValidateCommand(),
+		newSampleCommand(),
+		newRBACCommand(), newSchemaCommand(), newStatusCommand(), newVerifyCommand(), newArchiveCommand(),
+		newStateDirCommand(),
 		newUndeliveredCommand(), newDeadLettersCommand(), newVersionCommand(build))
-	root.AddCommand(newHistoryCommand(), newShowCommand(), newDiffCommand(), newTimelineCommand(), newStateCommand(), newServeCommand())
+	root.AddCommand(newHistoryCommand(), newShowCommand(), newDiffCommand(), newTimelineCommand(),
+		newStateCommand(), newServeCommand())
 	root.AddCommand(newPauseCommand(), newResumeCommand(), newSnapshotCommand(),
 		newLogLevelCommand(), newReloadCommand(), newTokenCommand(), newTailCommand())
 	return root

@@ -29,22 +29,24 @@ type historyOptions struct {
 // historyFlags adds them.
 func historyFlags(cmd *cobra.Command, outputs ...string) *historyOptions {
 	o := &historyOptions{settings: newSettings(cmd, "state.dir")}
-	cmd.Flags().StringVar(&o.dir, "dir", "", "directory of the history; none: that of the bridge with this "+
-		"configuration, in its state directory")
+	cmd.Flags().StringVar(&o.dir, "dir", "",
+		"directory of the history; none: that of the bridge with this "+
+			"configuration, in its state directory")
 	cmd.Flags().StringVar(&o.cluster, "cluster", "", "cluster, where the history has several")
 	cmd.Flags().StringVarP(&o.namespace, "namespace", "n", "default", "namespace")
 	_ = cmd.MarkFlagDirname("dir")
 	if len(outputs) > 0 {
 		outputFlag(cmd, &o.output, outputs...)
 	}
-	_ = cmd.RegisterFlagCompletionFunc("cluster", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		db, err := o.open()
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		defer db.Close()
-		return db.Questions.Resources.Clusters(), cobra.ShellCompDirectiveNoFileComp
-	})
+	_ = cmd.RegisterFlagCompletionFunc("cluster",
+		func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			db, err := o.open()
+			if err != nil {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			defer db.Close()
+			return db.Questions.Resources.Clusters(), cobra.ShellCompDirectiveNoFileComp
+		})
 	return o
 }
 
@@ -68,7 +70,8 @@ func (o *historyOptions) open() (*history.DB, error) {
 	}
 	db, err := history.Read(history.Options{Dir: dir})
 	if errors.Is(err, history.ErrNone) && o.dir == "" {
-		err = fmt.Errorf("%w; give the directory of one with --dir, or make one of a stream with 'bridge archive'", err)
+		err = fmt.Errorf("%w; give the directory of one with --dir, or make one of a stream "+
+			"with 'bridge archive'", err)
 	}
 	return db, refused(err)
 }
@@ -84,7 +87,8 @@ func (o *historyOptions) oneCluster(resources history.Resources) (string, error)
 	case len(clusters) == 0:
 		return "", nil
 	}
-	return "", refused(fmt.Errorf("the history has several clusters, give one with --cluster: %s", strings.Join(clusters, ", ")))
+	return "", refused(fmt.Errorf("the history has several clusters, give one with --cluster: %s",
+		strings.Join(clusters, ", ")))
 }
 
 // splitObject takes "deploy/web", or "deploy" and "web".
@@ -100,7 +104,9 @@ func splitObject(args []string) (kind, name string, err error) {
 }
 
 // openObject opens the history and finds the object that the arguments name. Close the history.
-func (o *historyOptions) openObject(cmd *cobra.Command, args []string) (*history.DB, *history.Object, error) {
+func (o *historyOptions) openObject(
+	cmd *cobra.Command, args []string,
+) (*history.DB, *history.Object, error) {
 	db, err := o.open()
 	if err != nil {
 		return nil, nil, err
@@ -114,7 +120,9 @@ func (o *historyOptions) openObject(cmd *cobra.Command, args []string) (*history
 
 // find finds an object: in the namespace, or in none. Where several informers have it, it is the
 // one with the newest version.
-func (o *historyOptions) find(cmd *cobra.Command, h *history.Questions, args []string) (*history.Object, error) {
+func (o *historyOptions) find(
+	cmd *cobra.Command, h *history.Questions, args []string,
+) (*history.Object, error) {
 	kind, name, err := splitObject(args)
 	if err != nil {
 		return nil, err
@@ -140,7 +148,9 @@ func (o *historyOptions) find(cmd *cobra.Command, h *history.Questions, args []s
 }
 
 // neverSeen says that no event ever named an object, and what was probably meant.
-func (o *historyOptions) neverSeen(objects history.Objects, units []*history.Unit, name string) error {
+func (o *historyOptions) neverSeen(
+	objects history.Objects, units []*history.Unit, name string,
+) error {
 	var best []near
 	meant := resource.MakeKey(o.namespace, name)
 	const most = 100_000 // objects that are compared
@@ -166,7 +176,8 @@ func (o *historyOptions) neverSeen(objects history.Objects, units []*history.Uni
 	if len(names) > 0 {
 		hint = "; did you mean " + strings.Join(names, ", ") + "?"
 	}
-	return fmt.Errorf("the history has never seen %s %s in namespace %s%s", units[0].Resource, name, o.namespace, hint)
+	return fmt.Errorf("the history has never seen %s %s in namespace %s%s", units[0].Resource, name,
+		o.namespace, hint)
 }
 
 // timeHelp says what --at, --since and --until take.
@@ -177,7 +188,8 @@ server's times are whole seconds.`
 // warn reports because of what an answer may be incomplete, and where the history ends before a
 // time.
 func (o *historyOptions) warn(
-	cmd *cobra.Command, h *history.Questions, object *history.Object, holes []*history.Mark, until time.Time,
+	cmd *cobra.Command, h *history.Questions, object *history.Object, holes []*history.Mark,
+	until time.Time,
 ) error {
 	printHoles(cmd, holes)
 	return warnEnd(cmd, h, []*history.Unit{object.Unit}, until)
@@ -185,7 +197,9 @@ func (o *historyOptions) warn(
 
 // warnEnd reports that the history of units of a cluster ends before a time, unless the stream says
 // that it is complete up to it; a zero time is none.
-func warnEnd(cmd *cobra.Command, h *history.Questions, units []*history.Unit, until time.Time) error {
+func warnEnd(
+	cmd *cobra.Command, h *history.Questions, units []*history.Unit, until time.Time,
+) error {
 	if len(units) == 0 {
 		return nil
 	}
@@ -195,14 +209,18 @@ func warnEnd(cmd *cobra.Command, h *history.Questions, units []*history.Unit, un
 		newest = complete
 	}
 	if err == nil && !until.IsZero() && until.After(newest.Add(time.Second)) {
-		fmt.Fprintf(cmd.ErrOrStderr(), "bridge: the newest event in this history is of %s: later changes may be missing\n", history.ShowTime(newest))
+		fmt.Fprintf(cmd.ErrOrStderr(),
+			"bridge: the newest event in this history is of %s: later changes may be missing\n",
+			history.ShowTime(newest))
 	}
 	return failed(err)
 }
 
 // warnRemoved reports that older versions of an object were removed: where the first one that is
 // there is not how it came.
-func warnRemoved(cmd *cobra.Command, h *history.Questions, object *history.Object, since time.Time) error {
+func warnRemoved(
+	cmd *cobra.Command, h *history.Questions, object *history.Object, since time.Time,
+) error {
 	for first, err := range h.Objects.Versions(object, time.Time{}, time.Time{}) {
 		if err != nil {
 			return failed(err)
@@ -219,7 +237,9 @@ func warnRemoved(cmd *cobra.Command, h *history.Questions, object *history.Objec
 func warnHorizon(cmd *cobra.Command, coverage history.Coverage, since time.Time) error {
 	horizon, err := coverage.Horizon()
 	if err == nil && since.Before(horizon) {
-		fmt.Fprintf(cmd.ErrOrStderr(), "bridge: this history is kept from %s on (retention): older versions were removed, but for the last one before\n", history.ShowTime(horizon))
+		fmt.Fprintf(cmd.ErrOrStderr(),
+			"bridge: this history is kept from %s on (retention): older versions were removed, but for "+
+				"the last one before\n", history.ShowTime(horizon))
 	}
 	return failed(err)
 }
@@ -236,7 +256,9 @@ func printHoles(cmd *cobra.Command, holes []*history.Mark) {
 }
 
 // completeObjects lets shells complete the resources that a history has.
-func (o *historyOptions) completeObjects(_ *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func (o *historyOptions) completeObjects(
+	_ *cobra.Command, args []string, toComplete string,
+) ([]cobra.Completion, cobra.ShellCompDirective) {
 	const none = cobra.ShellCompDirectiveNoFileComp
 	db, err := o.open()
 	if err != nil || len(args) > 1 {

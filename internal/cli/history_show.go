@@ -34,7 +34,8 @@ Exit codes: 0; 1 when there was no such object, or it is not known; 2 when there
 		Args: cobra.RangeArgs(1, 2),
 	}
 	o := historyFlags(cmd, "yaml", "json")
-	cmd.Flags().StringVar(&at, "at", "", "time or resourceVersion; none: the last version, also of an object that is gone")
+	cmd.Flags().StringVar(&at, "at", "",
+		"time or resourceVersion; none: the last version, also of an object that is gone")
 	cmd.ValidArgsFunction = o.completeObjects
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := checkOutput(o.output, "yaml", "json"); err != nil {
@@ -71,7 +72,9 @@ func parseAt(flag, text string) (p history.Point, err error) {
 
 // version is the version at a point, the last one for the zero point. It says which that is, and
 // whether it may be another.
-func (o *historyOptions) version(cmd *cobra.Command, h *history.Questions, object *history.Object, p history.Point) (v *history.Version, err error) {
+func (o *historyOptions) version(
+	cmd *cobra.Command, h *history.Questions, object *history.Object, p history.Point,
+) (v *history.Version, err error) {
 	if p.IsZero() {
 		v, err = h.Objects.At(object, history.Point{})
 	} else {
@@ -94,7 +97,8 @@ func (o *historyOptions) version(cmd *cobra.Command, h *history.Questions, objec
 	if v.Event.Manager != "" {
 		made = " by " + who(v)
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "bridge: %s%s: resourceVersion %s, %s at %s%s\n", plain(object.String()), asOf,
+	fmt.Fprintf(cmd.ErrOrStderr(), "bridge: %s%s: resourceVersion %s, %s at %s%s\n",
+		plain(object.String()), asOf,
 		plain(v.Event.ResourceVersion), operation(v), history.ShowTime(v.Time), plain(made))
 	form := v.Form()
 	if form == history.FormNone {
@@ -135,8 +139,10 @@ times, or it is not known; 2 when there is no history.`,
 		Args: cobra.RangeArgs(1, 2),
 	}
 	o := historyFlags(cmd, "diff", "patch")
-	cmd.Flags().StringVar(&from, "from", "", "time or resourceVersion of the older version; none: the one before --to")
-	cmd.Flags().StringVar(&to, "to", "", "time or resourceVersion of the newer version; none: the last one")
+	cmd.Flags().StringVar(&from, "from", "",
+		"time or resourceVersion of the older version; none: the one before --to")
+	cmd.Flags().StringVar(&to, "to", "",
+		"time or resourceVersion of the newer version; none: the last one")
 	cmd.ValidArgsFunction = o.completeObjects
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		older, err := parseAt("--from", from)
@@ -173,7 +179,8 @@ times, or it is not known; 2 when there is no history.`,
 
 func printDiff(w io.Writer, a, b *history.Version, output string, colour bool) error {
 	if a.Form() != b.Form() {
-		return fmt.Errorf("the two versions can't be compared: of one the history has the %s, of the other the %s", a.Form(), b.Form())
+		return fmt.Errorf("the two versions can't be compared: of one the history has the %s, "+
+			"of the other the %s", a.Form(), b.Form())
 	}
 	if output == "patch" {
 		return printIndented(w, patch.Diff(a.Event.Data, b.Event.Data))
@@ -183,7 +190,8 @@ func printDiff(w io.Writer, a, b *history.Version, output string, colour bool) e
 		return err
 	}
 	title := func(v *history.Version) string {
-		return fmt.Sprintf("%s\t%s (resourceVersion %s)", v.Event.PartitionKey, history.ShowTime(v.Time), v.Event.ResourceVersion)
+		return fmt.Sprintf("%s\t%s (resourceVersion %s)", v.Event.PartitionKey, history.ShowTime(v.Time),
+			v.Event.ResourceVersion)
 	}
 	return writeUnified(w, title(a), title(b), lines(older.String()), lines(newer.String()), colour)
 }

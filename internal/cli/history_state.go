@@ -45,10 +45,12 @@ is no history.`,
 		Args: cobra.NoArgs,
 	}
 	o.historyOptions = historyFlags(cmd, "table", "yaml", "json")
-	cmd.Flags().StringVar(&o.at, "at", "", "time or resourceVersion; none: the last state that is known")
+	cmd.Flags().StringVar(&o.at, "at", "",
+		"time or resourceVersion; none: the last state that is known")
 	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, "all namespaces, and what is in none")
 	cmd.Flags().StringSliceVar(&o.kinds, "kind", nil, "only these resources, as deploy,cm")
-	cmd.Flags().StringVarP(&o.selector, "selector", "l", "", "only objects with these labels, as app=web")
+	cmd.Flags().StringVarP(&o.selector, "selector", "l", "",
+		"only objects with these labels, as app=web")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		p, err := parseAt("--at", o.at)
 		selector, selectorErr := labels.Parse(o.selector)
@@ -135,7 +137,8 @@ func (r *stateRows) add(v *history.Version) error {
 	if r.output == "table" {
 		return r.addRow(v)
 	}
-	if form := v.Form(); form != history.FormObject && form != history.FormMetadata || !json.Valid(v.Event.Data) {
+	if form := v.Form(); form != history.FormObject && form != history.FormMetadata ||
+		!json.Valid(v.Event.Data) {
 		r.missing++
 		return nil
 	}
@@ -160,7 +163,8 @@ func (r *stateRows) addRow(v *history.Version) error {
 		r.table = newTable(r.w)
 		fmt.Fprintln(r.table, r.row("NAMESPACE", "NAME", "VERSION", "CHANGED", "MANAGER"))
 	}
-	fmt.Fprintln(r.table, r.row(oneLine(v.Event.Namespace), oneLine(v.Unit.GroupResource()+"/"+v.Event.Name),
+	fmt.Fprintln(r.table, r.row(oneLine(v.Event.Namespace),
+		oneLine(v.Unit.GroupResource()+"/"+v.Event.Name),
 		oneLine(v.Event.ResourceVersion), history.ShowTime(v.Time), oneLine(who(v))))
 	if r.count++; r.count%tableChunk == 0 {
 		return r.table.Flush()
@@ -180,7 +184,8 @@ func (r *stateRows) row(namespace, name, version, changed, manager string) strin
 // flush ends the answer. What can't be printed is reported to stderr.
 func (r *stateRows) flush(stderr io.Writer) error {
 	if r.missing > 0 {
-		fmt.Fprintf(stderr, "bridge: %s left out: the stream has no whole object of them (payload); -o table lists them\n",
+		fmt.Fprintf(stderr, "bridge: %s left out: the stream has no whole object of them (payload); "+
+			"-o table lists them\n",
 			amount(r.missing, "object"))
 	}
 	if r.table != nil {

@@ -94,7 +94,8 @@ func (o *timelineOptions) run(cmd *cobra.Command, s span) error {
 	}
 	printHoles(cmd, holes)
 	rows := &timelineRows{out: cmd.OutOrStdout(), options: o}
-	for e, err := range db.Questions.Timeline.Entries(cluster, namespace, s.since.At, s.until.At, wanted) {
+	for e, err := range db.Questions.Timeline.Entries(cluster, namespace, s.since.At, s.until.At,
+		wanted) {
 		if err != nil {
 			return failed(err)
 		}
@@ -227,7 +228,8 @@ func (r *timelineRows) flush() error {
 			if row.count > 1 {
 				times = fmt.Sprintf(" (%d times until %s)", row.count, row.last.Local().Format("15:04:05"))
 			}
-			fmt.Fprintf(t, "%s%s\t%s%s\t%s\t%s\t%s\n", indent, history.ShowTime(row.first), row.op, times, oneLine(row.object),
+			fmt.Fprintf(t, "%s%s\t%s%s\t%s\t%s\t%s\n", indent, history.ShowTime(row.first), row.op, times,
+				oneLine(row.object),
 				oneLine(row.manager), oneLine(row.what))
 		}
 	}
@@ -239,7 +241,8 @@ func (r *timelineRows) flush() error {
 		fmt.Fprintf(r.out, "\n%s left out: narrow the time, or use -o json\n", amount(r.beyond, "change"))
 	}
 	if r.heartbeats > 0 {
-		fmt.Fprintf(r.out, "\n%s of %s left out: --heartbeats lists them\n", amount(r.heartbeats, "heartbeat"), amount(len(r.alive), "object"))
+		fmt.Fprintf(r.out, "\n%s of %s left out: --heartbeats lists them\n",
+			amount(r.heartbeats, "heartbeat"), amount(len(r.alive), "object"))
 	}
 	return err
 }

@@ -58,7 +58,8 @@ Exit codes: 0; 1 when the object is not known, or the history can't be read; 2 w
 		if err != nil {
 			return failed(err)
 		}
-		if err := errors.Join(warnRemoved(cmd, db.Questions, object, span.since.At), o.warn(cmd, db.Questions, object, holes, span.until.At)); err != nil {
+		if err := errors.Join(warnRemoved(cmd, db.Questions, object, span.since.At),
+			o.warn(cmd, db.Questions, object, holes, span.until.At)); err != nil {
 			return err
 		}
 		return failed(writeVersions(cmd.OutOrStdout(), db.Questions.Objects, object, span, field, o.output))
@@ -89,10 +90,13 @@ func parseSpan(since, until string, now time.Time) (s span, err error) {
 // has reports whether a version lies within, as far as resourceVersions say.
 func (s *span) has(v *history.Version) bool {
 	n := v.Number()
-	return (s.since.Version == 0 || n >= s.since.Version) && (s.until.Version == 0 || n <= s.until.Version)
+	return (s.since.Version == 0 || n >= s.since.Version) &&
+		(s.until.Version == 0 || n <= s.until.Version)
 }
 
-func writeVersions(w io.Writer, objects history.Objects, object *history.Object, s span, field, output string) error {
+func writeVersions(
+	w io.Writer, objects history.Objects, object *history.Object, s span, field, output string,
+) error {
 	rows := newVersionRows(w, field, output)
 	var before *history.Version
 	if !s.since.At.IsZero() {
@@ -172,7 +176,8 @@ func (r *versionRows) addField(v, before *history.Version) {
 		r.list = append(r.list, report)
 		return
 	}
-	r.row("%s\t%s\t%s\t%s\t%s\t%s\n", history.ShowTime(v.Time), operation(v), oneLine(who(v)), oneLine(v.Event.ResourceVersion), shownValue(old), shownValue(now))
+	r.row("%s\t%s\t%s\t%s\t%s\t%s\n", history.ShowTime(v.Time), operation(v), oneLine(who(v)),
+		oneLine(v.Event.ResourceVersion), shownValue(old), shownValue(now))
 }
 
 func (r *versionRows) flush() error {

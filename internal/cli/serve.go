@@ -65,9 +65,12 @@ history.`,
 	o.historyOptions = historyFlags(cmd)
 	cmd.Flags().StringVar(&o.at, "at", "", "time or resourceVersion")
 	cmd.Flags().BoolVar(&o.live, "live", false, "serve the newest state, and follow it")
-	cmd.Flags().StringVar(&o.speed, "speed", "1x", "pace of watches beside the recorded one; max: without waiting")
-	cmd.Flags().StringVar(&o.address, "address", "127.0.0.1:0", "where to listen, on this machine; port 0: any free one")
-	cmd.Flags().StringVar(&o.tokens, "tokens", "", "YAML file of tokens and what each may read; none: a new token for everything")
+	cmd.Flags().StringVar(&o.speed, "speed", "1x",
+		"pace of watches beside the recorded one; max: without waiting")
+	cmd.Flags().StringVar(&o.address, "address", "127.0.0.1:0",
+		"where to listen, on this machine; port 0: any free one")
+	cmd.Flags().StringVar(&o.tokens, "tokens", "",
+		"YAML file of tokens and what each may read; none: a new token for everything")
 	_ = cmd.MarkFlagFilename("tokens", "yaml", "yml")
 	cmd.MarkFlagsOneRequired("at", "live")
 	cmd.MarkFlagsMutuallyExclusive("at", "live")
@@ -131,7 +134,10 @@ func (o *serveOptions) run(cmd *cobra.Command, p history.Point, speed float64) e
 		return err
 	}
 	log := newLogger(config.Log{Level: "info", Format: "auto"}, cmd.ErrOrStderr())
-	handler, err := serve.New(serve.Config{Open: source.Open, Cluster: cluster, At: p, Live: o.live, Speed: speed, Access: access, Log: log})
+	handler, err := serve.New(serve.Config{
+		Open: source.Open, Cluster: cluster, At: p, Live: o.live,
+		Speed: speed, Access: access, Log: log,
+	})
 	if err != nil {
 		return refused(err)
 	}
@@ -156,13 +162,16 @@ func (o *serveOptions) run(cmd *cobra.Command, p history.Point, speed float64) e
 	if o.live {
 		what = "as the history has it"
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "bridge: serves cluster %s %s at https://%s, read-only; the kubeconfig is on standard output\n",
+	fmt.Fprintf(cmd.ErrOrStderr(),
+		"bridge: serves cluster %s %s at https://%s, read-only; the kubeconfig is on standard output\n",
 		plain(cluster), what, listener.Addr())
 	if token == "" {
-		fmt.Fprintln(cmd.ErrOrStderr(), "bridge: the kubeconfig has no token: each reader gives its own, as kubectl --token")
+		fmt.Fprintln(cmd.ErrOrStderr(),
+			"bridge: the kubeconfig has no token: each reader gives its own, as kubectl --token")
 	}
 	return failed(serveUntil(ctx, tls.NewListener(listener, &tls.Config{
-		Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS13, NextProtos: []string{"h2", "http/1.1"},
+		Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS13,
+		NextProtos: []string{"h2", "http/1.1"},
 	}), handler))
 }
 
@@ -199,13 +208,16 @@ func warnUnknownResources(cmd *cobra.Command, resources history.Resources, acces
 			if of := slices.IndexFunc(known, func(k string) bool { return strings.HasPrefix(k, name+".") }); of >= 0 {
 				hint = fmt.Sprintf(": did you mean %q?", known[of])
 			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "bridge: --tokens: entry %d: the history has no resource %q%s\n", i+1, name, hint)
+			fmt.Fprintf(cmd.ErrOrStderr(), "bridge: --tokens: entry %d: the history has no resource %q%s\n",
+				i+1, name, hint)
 		}
 	}
 }
 
 // check says what may be missing at a point, and finds the cluster.
-func (o *serveOptions) check(cmd *cobra.Command, h *history.Questions, p history.Point) (cluster string, err error) {
+func (o *serveOptions) check(
+	cmd *cobra.Command, h *history.Questions, p history.Point,
+) (cluster string, err error) {
 	if cluster, err = o.oneCluster(h.Resources); err != nil {
 		return "", err
 	}
@@ -219,8 +231,9 @@ func (o *serveOptions) check(cmd *cobra.Command, h *history.Questions, p history
 // serveUntil serves until ctx ends. Watches end at once.
 func serveUntil(ctx context.Context, listener net.Listener, handler http.Handler) error {
 	server := &http.Server{
-		Handler: handler, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
-		BaseContext: func(net.Listener) context.Context { return ctx },
+		Handler: handler, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: 64 << 10,
+		BaseContext:    func(net.Listener) context.Context { return ctx },
 	}
 	defer context.AfterFunc(ctx, func() {
 		patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
@@ -238,7 +251,10 @@ func serveUntil(ctx context.Context, listener net.Listener, handler http.Handler
 // kubeconfigOf is one for a server on this machine.
 func kubeconfigOf(address, cluster, namespace, token string, authority []byte) ([]byte, error) {
 	c := api.NewConfig()
-	c.Clusters[cluster] = &api.Cluster{Server: "https://" + address, CertificateAuthorityData: authority}
+	c.Clusters[cluster] = &api.Cluster{
+		Server:                   "https://" + address,
+		CertificateAuthorityData: authority,
+	}
 	c.AuthInfos["history"] = &api.AuthInfo{Token: token}
 	c.Contexts["history"] = &api.Context{Cluster: cluster, AuthInfo: "history", Namespace: namespace}
 	c.CurrentContext = "history"

@@ -157,7 +157,8 @@ func shortEvent(e *tail.Event) string {
 		object = e.Subject
 	}
 	line := fmt.Sprintf("%s  %-8s %-24s %-40s %-10s %s %s",
-		e.Settled.Local().Format("15:04:05.000"), e.Op, e.Resource, object, e.Version, e.Sink, seconds(e.Seconds))
+		e.Settled.Local().Format("15:04:05.000"), e.Op, e.Resource, object, e.Version, e.Sink,
+		seconds(e.Seconds))
 	if e.Outcome != "acknowledged" {
 		line += " " + string(e.Outcome)
 	}

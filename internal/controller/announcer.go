@@ -66,7 +66,9 @@ func (h *held) reset() {
 
 // append hands over changes and keeps no reference to the slices. It blocks while the changes that
 // are held take more than decidedBytes.
-func (a *announcer) append(ctx context.Context, changes []*changelog.Entry, news []store.Announcement) error {
+func (a *announcer) append(
+	ctx context.Context, changes []*changelog.Entry, news []store.Announcement,
+) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.busy && len(news) == 0 {

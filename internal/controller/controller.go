@@ -262,7 +262,8 @@ func markOf(d *deltafifo.Delta) (kind changelog.MarkKind, version resource.Versi
 	case deltafifo.Bookmark:
 		return changelog.Bookmark, d.Version, true
 	case deltafifo.ReplaceEnd:
-		return changelog.ListEnd, d.Version, !d.Relist.Partial() // else the stream continues from where it was
+		// else the stream continues from where it was
+		return changelog.ListEnd, d.Version, !d.Relist.Partial()
 	case deltafifo.Added, deltafifo.Updated, deltafifo.Unselected, deltafifo.Deleted:
 		if d.FinalStateUnknown || d.Listed {
 			return 0, "", false // part of a list
@@ -374,7 +375,8 @@ func (c *Controller) owe(dec *Decision) {
 		UID: dec.UID, Version: dec.Version, AsOf: dec.GoneAsOf, Epoch: c.epoch,
 	})
 	dec.Version, dec.Before, dec.GoneAsOf = gone.Version, gone.Version, gone.AsOf
-	c.batch.news = append(c.batch.news, store.Announcement{Key: dec.Key, Gone: &gone, Seq: c.number.Load() + 1})
+	c.batch.news = append(c.batch.news,
+		store.Announcement{Key: dec.Key, Gone: &gone, Seq: c.number.Load() + 1})
 }
 
 // findObjects looks up the objects of a decision that have not come with the delta: before the

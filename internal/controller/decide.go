@@ -310,7 +310,8 @@ func (x *decider) leaves(was store.Record, last Source) {
 	}
 	c := Decision{Last: last, Change: event.Change{
 		Op: event.Deleted, UID: was.UID, Version: x.Object.Version, Before: was.Version,
-		Inferred: x.Listed && !x.Gone && !x.list.Partial(), Cause: event.CauseLeft, Left: x.Object.Version,
+		Inferred: x.Listed && !x.Gone && !x.list.Partial(), Cause: event.CauseLeft,
+		Left: x.Object.Version,
 	}}
 	if x.Gone {
 		c.Cause, c.Left = event.CauseDeleted, ""
@@ -407,7 +408,8 @@ func (x *decider) causeOfAdd() string {
 		return ""
 	case x.Type == deltafifo.Added:
 		return event.CauseCreated
-	case x.Type == deltafifo.Replaced && x.list.Partial(), x.Type == deltafifo.Updated && x.list.Enterable:
+	case x.Type == deltafifo.Replaced && x.list.Partial(),
+		x.Type == deltafifo.Updated && x.list.Enterable:
 		return event.CauseEntered
 	}
 	return ""

@@ -12,7 +12,9 @@ import (
 )
 
 // tellGap tells a gap to some listeners; 0 for everyone.
-func (c *Controller) tellGap(d *deltafifo.Delta, why resource.Relist, listeners changelog.Listeners) {
+func (c *Controller) tellGap(
+	d *deltafifo.Delta, why resource.Relist, listeners changelog.Listeners,
+) {
 	c.env.Gaps.With(why.Reason).Inc()
 	gap := c.newChange(event.Change{Op: event.Gap, Version: why.To})
 	gap.Kind, gap.Relist, gap.For = changelog.OfGap, &why, listeners

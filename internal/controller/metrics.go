@@ -37,6 +37,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 func NewGaps(reg prometheus.Registerer) *metric.Counters {
 	return metric.With(reg).Counters("bridge_informer_gaps_total",
 		"Gaps reported, by reason.",
-		"reason", resource.ReasonExpired, resource.ReasonRewound, resource.ReasonUnreadable, reasonInterrupted,
+		"reason", resource.ReasonExpired, resource.ReasonRewound, resource.ReasonUnreadable,
+		reasonInterrupted,
 		resource.ReasonDropped, resource.ReasonForgotten, reasonTakeover)
 }

@@ -123,7 +123,10 @@ func (s *scope) arrived(why *resource.Relist, version resource.Version) map[stri
 		}
 		switch {
 		case was.State == resource.NamespaceEntering:
-			s.setLocked(name, store.Namespace{State: resource.NamespaceIn, Entered: was.Entered, AsOf: version})
+			s.setLocked(name, store.Namespace{
+				State: resource.NamespaceIn, Entered: was.Entered,
+				AsOf: version,
+			})
 		case why.Only, why.Incomplete: // those that leave are told by a Relist of their own
 			continue
 		case was.State == resource.NamespaceLeaving && why.Gone:

@@ -31,7 +31,8 @@ var taken = strings.Fields(`specversion id source type subject time datacontentt
 // CheckAttribute refuses what can't be the name of an attribute of one's own.
 func CheckAttribute(name string) error {
 	if !validAttribute.MatchString(name) {
-		return fmt.Errorf("want at most 20 lower-case letters and digits, beginning with a letter, got %q", name)
+		return fmt.Errorf("want at most 20 lower-case letters and digits, beginning "+
+			"with a letter, got %q", name)
 	}
 	if slices.Contains(taken, name) {
 		return fmt.Errorf("%q is an attribute that every event may have; take another name", name)
@@ -52,7 +53,8 @@ func (m *Maker) extensions(c *Change) []Attribute {
 	}
 	if n := len(c.Owners); n > 0 {
 		top := c.Owners[n-1]
-		list = append(list, Attribute{"owners", chain(c.Owners)}, Attribute{"ownerkind", top.Kind}, Attribute{"ownername", top.Name})
+		list = append(list, Attribute{"owners", chain(c.Owners)}, Attribute{"ownerkind", top.Kind},
+			Attribute{"ownername", top.Name})
 	}
 	return list
 }

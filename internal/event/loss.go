@@ -29,7 +29,10 @@ func Between(after, to resource.Version) Loss {
 
 // And is this loss and another together, which came later in the stream.
 func (l Loss) And(later Loss) Loss {
-	out := Loss{Events: l.Events + later.Events, From: cmp.Or(l.From, later.From), To: cmp.Or(later.To, l.To), Start: l.Start || later.Start}
+	out := Loss{
+		Events: l.Events + later.Events, From: cmp.Or(l.From, later.From),
+		To: cmp.Or(later.To, l.To), Start: l.Start || later.Start,
+	}
 	if out.From.Newer(later.From) && later.From != "" {
 		out.From = later.From
 	}
@@ -51,7 +54,8 @@ func (m *Maker) Dropped(l Loss, era Era, position uint64, observed time.Time) Ev
 	e.Sequence, e.ResourceVersion = era.sequence(l.To), string(l.To)
 	m.tell(&e, gapData{
 		Reason: resource.ReasonDropped, From: string(l.From), To: string(l.To), Dropped: l.Events,
-		Note: "the log on disk was full: these changes, from the version from (none: from the start) to the version to, were dropped before they could be sent and will not come; " +
+		Note: "the log on disk was full: these changes, from the version from (none: from the start) " +
+			"to the version to, were dropped before they could be sent and will not come; " +
 			"what follows are later changes. Compare with a list of the resource, or take a new snapshot",
 	})
 	return e

@@ -161,7 +161,9 @@ const (
 )
 
 // SourceOf is the source of all events of a cluster: a URI reference, whatever its name is made of.
-func SourceOf(cluster string) string { return (&url.URL{Path: "/clusters/" + cluster}).EscapedPath() }
+func SourceOf(cluster string) string {
+	return (&url.URL{Path: "/clusters/" + cluster}).EscapedPath()
+}
 
 // NewMaker checks and prepares.
 func NewMaker(cfg MakerConfig) (*Maker, error) {
@@ -169,10 +171,14 @@ func NewMaker(cfg MakerConfig) (*Maker, error) {
 	if !slices.Contains(Payloads, cfg.Payload) {
 		return nil, fmt.Errorf("payload %q: there are %v", cfg.Payload, Payloads)
 	}
-	if cfg.Types = cmp.Or(cfg.Types, TypesBridge); cfg.Types != TypesBridge && cfg.Types != TypesKnative {
+	if cfg.Types = cmp.Or(cfg.Types, TypesBridge); cfg.Types != TypesBridge &&
+		cfg.Types != TypesKnative {
 		return nil, fmt.Errorf("types %q: there are %s and %s", cfg.Types, TypesBridge, TypesKnative)
 	}
-	return &Maker{cfg: cfg, source: SourceOf(cfg.Cluster), types: typeNames(&cfg), phrases: newPhrases(cfg.Type)}, nil
+	return &Maker{
+		cfg: cfg, source: SourceOf(cfg.Cluster), types: typeNames(&cfg),
+		phrases: newPhrases(cfg.Type),
+	}, nil
 }
 
 // NeedsOld reports whether the events of updates are made with the old object.
@@ -301,10 +307,12 @@ func (m *Maker) Gap(r *resource.Relist, era Era, observed time.Time) Event {
 // noteOf says what comes of a gap.
 func noteOf(r *resource.Relist) string {
 	if r.Reason == resource.ReasonForgotten {
-		return "the bridge's own state is gone: all objects that there are follow as added; what was deleted since the last event before this one gets no deleted event: " +
+		return "the bridge's own state is gone: all objects that there are follow as added; what was " +
+			"deleted since the last event before this one gets no deleted event: " +
 			"compare what you hold with what follows, up to the informer.synced event"
 	}
-	return "versions between from and to are not available: what differs follows as inferred events; objects created and deleted in between can't be known"
+	return "versions between from and to are not available: what differs follows as inferred " +
+		"events; objects created and deleted in between can't be known"
 }
 
 // syncedData is the payload of an informer's synced event.
@@ -325,7 +333,9 @@ type Listing struct {
 }
 
 // Synced makes the event that tells that a list was worked through: what follows are changes.
-func (m *Maker) Synced(version resource.Version, listing Listing, era Era, observed time.Time) Event {
+func (m *Maker) Synced(
+	version resource.Version, listing Listing, era Era, observed time.Time,
+) Event {
 	e := m.about("synced", Synced, era.in(string(version)), observed)
 	e.Sequence, e.ResourceVersion = era.sequence(version), string(version)
 	m.tell(&e, syncedData{Version: string(version), Listing: listing, Selective: m.cfg.Omits})
@@ -364,7 +374,8 @@ func (m *Maker) about(what string, op Op, id string, observed time.Time) Event {
 		of += "/" + m.cfg.Namespace
 	}
 	if !m.cfg.Shard.All() {
-		of += fmt.Sprintf("/shard-%d-of-%d", m.cfg.Shard.Index, m.cfg.Shard.Count) // each of them tells of its own
+		// each of them tells of its own
+		of += fmt.Sprintf("/shard-%d-of-%d", m.cfg.Shard.Index, m.cfg.Shard.Count)
 	}
 	e := Event{
 		ID: of + "/" + what + "/" + id, Source: m.source, Type: "dev.kubebridge.informer." + what,

@@ -11,16 +11,22 @@ type Payload string
 // The payload forms. Those that tell the difference do so for updates; added, deleted and synced
 // events carry the object.
 const (
-	PayloadObject    Payload = "object"    // the object's JSON as it is; the default
-	PayloadChange    Payload = "change"    // {"object", "old", "patch"}: the last two of updates, the patch as RFC 6902 has it
-	PayloadPatch     Payload = "patch"     // of updates the merge patch (RFC 7386), with a media type of its own
+	PayloadObject Payload = "object" // the object's JSON as it is; the default
+	// {"object", "old", "patch"}: the last two of updates, the patch as RFC 6902 has it
+	PayloadChange Payload = "change"
+	// of updates the merge patch (RFC 7386), with a media type of its own
+	PayloadPatch     Payload = "patch"
 	PayloadMetadata  Payload = "metadata"  // a PartialObjectMetadata
 	PayloadReference Payload = "reference" // nothing beyond the attributes
-	PayloadDebezium  Payload = "debezium"  // {"before", "after", "source", "op", "ts_ms"}, made by Maker.debezium
+	// {"before", "after", "source", "op", "ts_ms"}, made by Maker.debezium
+	PayloadDebezium Payload = "debezium"
 )
 
 // Payloads are all forms.
-var Payloads = []Payload{PayloadObject, PayloadChange, PayloadPatch, PayloadMetadata, PayloadReference, PayloadDebezium}
+var Payloads = []Payload{
+	PayloadObject, PayloadChange, PayloadPatch, PayloadMetadata,
+	PayloadReference, PayloadDebezium,
+}
 
 // NeedsOld reports whether it is made of the object before an update too.
 func (p Payload) NeedsOld() bool {
@@ -56,7 +62,8 @@ func change(c *Change) []byte {
 		return wrap(make([]byte, 0, len(c.Object.Raw)+16), c.Object.Raw, nil, nil)
 	}
 	diff := patch.Diff(c.Old.Raw, c.Object.Raw)
-	return wrap(make([]byte, 0, len(c.Object.Raw)+len(c.Old.Raw)+len(diff)+32), c.Object.Raw, c.Old.Raw, diff)
+	return wrap(make([]byte, 0, len(c.Object.Raw)+len(c.Old.Raw)+len(diff)+32), c.Object.Raw,
+		c.Old.Raw, diff)
 }
 
 func wrap(out, object, old, diff []byte) []byte {

@@ -35,7 +35,8 @@ func (m *Maker) Quarantined(u *resource.Unreadable, era Era, observed time.Time)
 		e.CompactionKey += "/" + string(u.Key)
 	}
 	data := quarantinedData{
-		Reason: u.Reason, Key: string(u.Key), Message: u.Message, Size: u.Size, Partial: u.Partial, SHA256: u.Digest, Raw: u.Raw,
+		Reason: u.Reason, Key: string(u.Key), Message: u.Message, Size: u.Size, Partial: u.Partial,
+		SHA256: u.Digest, Raw: u.Raw,
 		Note: note(u),
 	}
 	if u.Withheld {
@@ -53,9 +54,11 @@ func note(u *resource.Unreadable) string {
 	const what = "the API server sent what can't be understood: "
 	switch {
 	case u.Listed && u.Key == "":
-		return what + "an item of a list, of which nobody knows which object it is; the list goes on behind it, and nothing is taken for deleted by it"
+		return what + "an item of a list, of which nobody knows which object it is; the list goes on " +
+			"behind it, and nothing is taken for deleted by it"
 	case u.Listed, u.Version != "":
-		return what + "a state of this object; it counts as what it was before until a state of it can be understood, or it is deleted; all else goes on"
+		return what + "a state of this object; it counts as what it was before until a state of it can " +
+			"be understood, or it is deleted; all else goes on"
 	default:
 		return what + "a list of everything follows, and what differs is told after a gap event"
 	}

@@ -79,7 +79,8 @@ func ParseTemplate(text string) (*Template, error) {
 		}
 		field := rest[1:end]
 		if templateFields[field] == nil && attributeOf(field) == "" {
-			return nil, fmt.Errorf("template %q: no field {%s}; there are %s, and {attributes.<name>} for attributes of your own", text, field, strings.Join(TemplateFields(), ", "))
+			return nil, fmt.Errorf("template %q: no field {%s}; there are %s, and {attributes.<name>} for "+
+				"attributes of your own", text, field, strings.Join(TemplateFields(), ", "))
 		}
 		t.parts = append(t.parts, part{field: field})
 		rest = rest[end+1:]
@@ -136,7 +137,9 @@ func (t *Template) String() string { return t.text }
 
 // Append appends the text for an event. encode appends one field's value in a form that fits
 // between the literals (AppendSubjectToken, AppendTopicPart); the literals stay as they are.
-func (t *Template) Append(dst []byte, e *Event, encode func(dst []byte, value string) []byte) []byte {
+func (t *Template) Append(
+	dst []byte, e *Event, encode func(dst []byte, value string) []byte,
+) []byte {
 	for _, p := range t.parts {
 		if p.field == "" {
 			dst = append(dst, p.literal...)
@@ -149,7 +152,9 @@ func (t *Template) Append(dst []byte, e *Event, encode func(dst []byte, value st
 
 // Pattern is the template with every field replaced by wildcard, but for those named in known,
 // whose values are put in: the subjects of a JetStream stream, for example.
-func (t *Template) Pattern(wildcard string, known map[string]string, encode func(dst []byte, value string) []byte) string {
+func (t *Template) Pattern(
+	wildcard string, known map[string]string, encode func(dst []byte, value string) []byte,
+) string {
 	var out []byte
 	for _, p := range t.parts {
 		value, ok := known[p.field]

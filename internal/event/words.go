@@ -35,7 +35,8 @@ func (p *phrases) partitionKey(namespace, name string) string {
 func (m *Maker) words(c *Change, namespace, name string) words {
 	p := &m.phrases
 	var b strings.Builder
-	b.Grow(len(c.UID) + 2*len(c.Version) + len(p.api) + 2*len(namespace) + 2*len(name) + len(p.resource) + len(p.group) + 2*len(c.Entered) + 128)
+	b.Grow(len(c.UID) + 2*len(c.Version) + len(p.api) + 2*len(namespace) + 2*len(name) +
+		len(p.resource) + len(p.group) + 2*len(c.Entered) + 128)
 	m.writeID(&b, c)
 	id := b.Len()
 	b.WriteString(p.api)

@@ -33,11 +33,14 @@ type Expression struct {
 // expressions, quantities, URLs, IPs.
 var environment = sync.OnceValues(func() (*cel.Env, error) {
 	env, err := cel.NewEnv(
-		cel.HomogeneousAggregateLiterals(), cel.EagerlyValidateDeclarations(true), cel.DefaultUTCTimeZone(true), cel.OptionalTypes(),
+		cel.HomogeneousAggregateLiterals(), cel.EagerlyValidateDeclarations(true),
+		cel.DefaultUTCTimeZone(true), cel.OptionalTypes(),
 		cel.CrossTypeNumericComparisons(true),
 		ext.Strings(), ext.Sets(), ext.Lists(),
-		library.Lists(), library.Regex(), library.URLs(), library.Quantity(), library.IP(), library.CIDR(),
-		cel.ASTValidators(cel.ValidateDurationLiterals(), cel.ValidateTimestampLiterals(), cel.ValidateRegexLiterals(), cel.ValidateHomogeneousAggregateLiterals()),
+		library.Lists(), library.Regex(), library.URLs(), library.Quantity(), library.IP(),
+		library.CIDR(),
+		cel.ASTValidators(cel.ValidateDurationLiterals(), cel.ValidateTimestampLiterals(),
+			cel.ValidateRegexLiterals(), cel.ValidateHomogeneousAggregateLiterals()),
 	)
 	if err != nil {
 		return nil, err
@@ -69,7 +72,8 @@ func Compile(text string) (*Expression, error) {
 		return nil, err
 	}
 	program, err := env.Program(checked, cel.CustomDecoratorV2(compareAbsent),
-		cel.EvalOptions(cel.OptOptimize, cel.OptTrackCost), cel.CostLimit(costLimit), cel.CostTracking(&library.CostEstimator{}))
+		cel.EvalOptions(cel.OptOptimize, cel.OptTrackCost), cel.CostLimit(costLimit),
+		cel.CostTracking(&library.CostEstimator{}))
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +92,8 @@ func Describe(text string, issues *cel.Issues) error {
 	}
 	var found []string
 	for _, e := range issues.Errors() {
-		found = append(found, fmt.Sprintf("%d:%d: %s", e.Location.Line(), e.Location.Column()+1, e.Message))
+		found = append(found, fmt.Sprintf("%d:%d: "+
+			"%s", e.Location.Line(), e.Location.Column()+1, e.Message))
 	}
 	return errors.New(strings.Join(found, "; "))
 }

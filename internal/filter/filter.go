@@ -112,7 +112,8 @@ func (f *Filter) touchesNothing(c *event.Change) bool {
 		return patch.Equal(c.Old.Raw, c.Object.Raw, f.ignored)
 	}
 	return !slices.ContainsFunc(f.on, func(member string) bool {
-		return !patch.Equal(orNull(resource.Member(c.Old.Raw, member)), orNull(resource.Member(c.Object.Raw, member)), f.ignored.Member(member))
+		return !patch.Equal(orNull(resource.Member(c.Old.Raw, member)),
+			orNull(resource.Member(c.Object.Raw, member)), f.ignored.Member(member))
 	})
 }
 

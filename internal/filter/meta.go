@@ -29,21 +29,45 @@ var metaFields = map[string]struct {
 	typ *types.Type
 	of  func(m meta) ref.Val
 }{
-	"kind":            {types.StringType, func(m meta) ref.Val { return types.String(m.typ.Kind) }},
-	"apiVersion":      {types.StringType, func(m meta) ref.Val { return types.String(m.typ.In(m.object().APIVersion).APIVersion()) }},
-	"group":           {types.StringType, func(m meta) ref.Val { return types.String(m.typ.Group) }},
-	"resource":        {types.StringType, func(m meta) ref.Val { return types.String(m.typ.Resource) }},
-	"namespace":       {types.StringType, func(m meta) ref.Val { namespace, _ := m.change.Key.Split(); return types.String(namespace) }},
-	"name":            {types.StringType, func(m meta) ref.Val { _, name := m.change.Key.Split(); return types.String(name) }},
-	"uid":             {types.StringType, func(m meta) ref.Val { return types.String(m.change.UID) }},
-	"resourceVersion": {types.StringType, func(m meta) ref.Val { return types.String(m.change.Version) }},
-	"initial":         {types.BoolType, func(m meta) ref.Val { return types.Bool(m.change.Initial) }},
-	"inferred":        {types.BoolType, func(m meta) ref.Val { return types.Bool(m.change.Inferred) }},
-	"manager":         {types.StringType, func(m meta) ref.Val { return types.String(m.change.By.Manager) }},
-	"generation":      {types.IntType, func(m meta) ref.Val { return types.Int(m.object().Generation) }},
-	"deleting":        {types.BoolType, func(m meta) ref.Val { return types.Bool(m.object().DeletionTimestamp != "") }},
-	"labels":          {types.NewMapType(types.StringType, types.StringType), func(m meta) ref.Val { return m.inMetadata("labels") }},
-	"annotations":     {types.NewMapType(types.StringType, types.StringType), func(m meta) ref.Val { return m.inMetadata("annotations") }},
+	"kind": {types.StringType, func(m meta) ref.Val { return types.String(m.typ.Kind) }},
+	"apiVersion": {
+		types.StringType,
+		func(m meta) ref.Val { return types.String(m.typ.In(m.object().APIVersion).APIVersion()) },
+	},
+	"group":    {types.StringType, func(m meta) ref.Val { return types.String(m.typ.Group) }},
+	"resource": {types.StringType, func(m meta) ref.Val { return types.String(m.typ.Resource) }},
+	"namespace": {
+		types.StringType,
+		func(m meta) ref.Val { namespace, _ := m.change.Key.Split(); return types.String(namespace) },
+	},
+	"name": {
+		types.StringType,
+		func(m meta) ref.Val { _, name := m.change.Key.Split(); return types.String(name) },
+	},
+	"uid": {types.StringType, func(m meta) ref.Val { return types.String(m.change.UID) }},
+	"resourceVersion": {
+		types.StringType,
+		func(m meta) ref.Val { return types.String(m.change.Version) },
+	},
+	"initial":  {types.BoolType, func(m meta) ref.Val { return types.Bool(m.change.Initial) }},
+	"inferred": {types.BoolType, func(m meta) ref.Val { return types.Bool(m.change.Inferred) }},
+	"manager": {
+		types.StringType,
+		func(m meta) ref.Val { return types.String(m.change.By.Manager) },
+	},
+	"generation": {types.IntType, func(m meta) ref.Val { return types.Int(m.object().Generation) }},
+	"deleting": {
+		types.BoolType,
+		func(m meta) ref.Val { return types.Bool(m.object().DeletionTimestamp != "") },
+	},
+	"labels": {
+		types.NewMapType(types.StringType, types.StringType),
+		func(m meta) ref.Val { return m.inMetadata("labels") },
+	},
+	"annotations": {
+		types.NewMapType(types.StringType, types.StringType),
+		func(m meta) ref.Val { return m.inMetadata("annotations") },
+	},
 }
 
 // object is the change's, or an empty one.

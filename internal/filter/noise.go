@@ -28,7 +28,8 @@ func heartbeats(t resource.Type) []resource.Path {
 	case "nodes":
 		return mustPaths("status.conditions.*.lastHeartbeatTime")
 	case "endpoints":
-		return mustPaths(electionRecord, triggerTime, "subsets.*.addresses.*.targetRef.resourceVersion", "subsets.*.notReadyAddresses.*.targetRef.resourceVersion")
+		return mustPaths(electionRecord, triggerTime, "subsets.*.addresses.*.targetRef.resourceVersion",
+			"subsets.*.notReadyAddresses.*.targetRef.resourceVersion")
 	case "endpointslices.discovery.k8s.io":
 		return mustPaths(triggerTime, "endpoints.*.targetRef.resourceVersion")
 	case "configmaps":

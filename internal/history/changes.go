@@ -104,7 +104,8 @@ func (w *changeWalker) value(path string, older, newer jsontree.Value, depth int
 }
 
 func (w *changeWalker) add(path string, older, newer jsontree.Value) {
-	w.list, w.paths = append(w.list, Change{Path: path, Old: older.Raw(), New: newer.Raw()}), w.paths+len(path)
+	w.list, w.paths = append(w.list, Change{Path: path, Old: older.Raw(), New: newer.Raw()}),
+		w.paths+len(path)
 }
 
 func memberPath(path, name string) string {
@@ -238,7 +239,8 @@ func Field(object []byte, path string) []byte {
 			}
 		}
 		for w, i := at.Walk(), 0; w.Next(); i++ {
-			if at.IsObject() && w.Name() == step || isNumber && i == n || at.IsArray() && !isNumber && nameOf(w.Value()) == step {
+			if at.IsObject() && w.Name() == step || isNumber && i == n ||
+				at.IsArray() && !isNumber && nameOf(w.Value()) == step {
 				next = w.Value()
 				break
 			}

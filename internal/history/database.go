@@ -31,7 +31,8 @@ type database struct {
 // readError adds to damage what can be done about it. The first line of Pebble's own text is
 // enough.
 func (db *database) readError(err error) error {
-	if err == nil || !pebble.IsCorruptionError(err) && !errors.Is(err, errRecord) && !errors.Is(err, errDelta) {
+	if err == nil || !pebble.IsCorruptionError(err) && !errors.Is(err, errRecord) && !errors.Is(err,
+		errDelta) {
 		return err
 	}
 	what, _, _ := strings.Cut(err.Error(), "\n")
@@ -49,7 +50,8 @@ func (db *database) checkFormat(readOnly bool) error {
 	case version == nil && readOnly && db.isEmpty():
 		return fmt.Errorf("history %s: %w: nothing was written to it", db.dir, ErrNone)
 	case version == nil:
-		return fmt.Errorf("history %s %w: its database is another's, as that of the state directory", db.dir, ErrForeign)
+		return fmt.Errorf("history %s %w: its database is another's, as that of the state directory",
+			db.dir, ErrForeign)
 	case string(version) != FormatVersion:
 		return fmt.Errorf("history %s %w: it has format %q, this bridge reads %q; use the bridge that "+
 			"wrote it, or another directory", db.dir, ErrForeign, version, FormatVersion)

@@ -94,7 +94,8 @@ func open(o Options, readOnly bool) (*DB, error) {
 	opts := pebbleOptions(o)
 	opts.Logger = pebbleLogger{db}
 	opts.EventListener = &pebble.EventListener{DataCorruption: func(i pebble.DataCorruptionInfo) {
-		db.log.Error("the history is damaged: restore it from a copy, or move it away", "dir", o.Dir, "file", i.Path, "details", fmt.Sprint(i.Details))
+		db.log.Error("the history is damaged: restore it from a copy, or move it away", "dir", o.Dir,
+			"file", i.Path, "details", fmt.Sprint(i.Details))
 	}}
 	opts.ReadOnly, opts.ErrorIfNotExists = readOnly, readOnly
 	if o.DiskFull != nil {
@@ -202,8 +203,10 @@ func openError(dir string, err error) error {
 	case errors.Is(err, ErrDamaged):
 		return err
 	case strings.Contains(err.Error(), "unknown format major version"):
-		return fmt.Errorf("history %s %w but of a newer one; nothing was changed: use the newer bridge", dir, ErrForeign)
-	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.EWOULDBLOCK), strings.Contains(err.Error(), "lock held"):
+		return fmt.Errorf("history %s %w but of a newer one; nothing was changed: use the newer bridge",
+			dir, ErrForeign)
+	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.EWOULDBLOCK),
+		strings.Contains(err.Error(), "lock held"):
 		return fmt.Errorf("history %s %w; stop it, or give this one another directory", dir, ErrInUse)
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		return fmt.Errorf("history %s is not writable: %w", dir, err)

@@ -146,7 +146,8 @@ func applyDelta(into, base, delta []byte, length int) ([]byte, error) {
 		}
 		n, rest, ok := cutUvarint(delta, length-len(text))
 		distance, size := binary.Varint(rest)
-		if !ok || size <= 0 || n+literal == 0 || distance > int64(len(base)) || distance < -int64(len(base)+literal) {
+		if !ok || size <= 0 || n+literal == 0 || distance > int64(len(base)) ||
+			distance < -int64(len(base)+literal) {
 			return nil, errDelta
 		}
 		place := at + literal + int(distance)

@@ -40,7 +40,9 @@ func (h Objects) Heads(units []*Unit, namespace string) iter.Seq2[Head, error] {
 	}
 }
 
-func (r *reader) heads(u *Unit, namespace string, yield func(Head, error) bool) (goOn bool, err error) {
+func (r *reader) heads(
+	u *Unit, namespace string, yield func(Head, error) bool,
+) (goOn bool, err error) {
 	names := unitPrefix(nil, spaceVersion, u.Number)
 	if namespace != "*" {
 		names = append(append(names, namespace...), separator)

@@ -26,11 +26,13 @@ func (m *Mark) What() string {
 	case m.Event.Op != event.Gap:
 		return "an event of type " + m.Event.Type + " that names no version"
 	case m.Reason == ReasonRemoved:
-		return fmt.Sprintf("messages %s to %s, which the stream had removed before they were read", m.From, m.To)
+		return fmt.Sprintf("messages %s to %s, which the stream had removed before they were read",
+			m.From, m.To)
 	case m.Reason == "dropped":
 		return fmt.Sprintf("dropped events, versions %s to %s", cmp.Or(m.From, "the first"), m.To)
 	}
-	return fmt.Sprintf("gap (%s), versions %s to %s", cmp.Or(m.Reason, "unknown"), cmp.Or(m.From, "the first"), m.To)
+	return fmt.Sprintf("gap (%s), versions %s to %s", cmp.Or(m.Reason, "unknown"),
+		cmp.Or(m.From, "the first"), m.To)
 }
 
 // Warning is for the reader of an answer that crosses the hole.
@@ -132,14 +134,16 @@ func (h Coverage) Uncertain(o *Object, v *Version, p Point) (holes []*Mark, err 
 			holes = append(holes, m)
 		}
 	}
-	return slices.DeleteFunc(holes, func(m *Mark) bool { return !m.covers(p) && m.isHealed(synced) }), nil
+	return slices.DeleteFunc(holes, func(m *Mark) bool { return !m.covers(p) && m.isHealed(synced) }),
+		nil
 }
 
 // shows reports whether the list after a gap has a version that came within the gap, and no other
 // one of the object: then it had this one from then on.
 func (h Coverage) shows(m *Mark, o *Object, v *Version) (bool, error) {
 	from, to, ok := m.versions()
-	if !ok || v == nil || v.Deleted() || !v.seq.isNumber() || v.seq.version <= from || v.seq.version > to {
+	if !ok || v == nil || v.Deleted() || !v.seq.isNumber() || v.seq.version <= from ||
+		v.seq.version > to {
 		return false, nil
 	}
 	r, err := h.db.reader()

@@ -33,7 +33,8 @@ func (h Coverage) CheckState(q StateQuery) error {
 	if !isBefore {
 		return nil
 	}
-	return fmt.Errorf("the state at %s %w: this history is kept %s (retention)", q.At, ErrNotKnown, since)
+	return fmt.Errorf("the state at %s %w: this history is kept %s (retention)", q.At, ErrNotKnown,
+		since)
 }
 
 // firstVersion is the lowest version that a watch reported since a time; without one the newest

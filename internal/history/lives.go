@@ -275,7 +275,10 @@ func (w *liveWalk) begin(now *reader, q *StateQuery) error {
 // addLives adds the blocks around a number that have something.
 func (w *liveWalk) addLives(now *reader, axis byte, number uint64, names, from []byte) error {
 	prefix := axisPrefix(w.unit.Number, axis)
-	it, err := now.it.Clone(pebble.CloneOptions{IterOptions: &pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)}})
+	it, err := now.it.Clone(pebble.CloneOptions{IterOptions: &pebble.IterOptions{
+		LowerBound: prefix,
+		UpperBound: after(prefix),
+	}})
 	if err != nil {
 		return err
 	}
@@ -299,7 +302,9 @@ func (w *liveWalk) addLives(now *reader, axis byte, number uint64, names, from [
 }
 
 // add adds a list: those keys behind a prefix that begin with names, not before from.
-func (w *liveWalk) add(now *reader, prefix []byte, axis byte, names, from []byte, number uint64) error {
+func (w *liveWalk) add(
+	now *reader, prefix []byte, axis byte, names, from []byte, number uint64,
+) error {
 	bounds := &pebble.IterOptions{LowerBound: append(bytes.Clone(prefix), names...)}
 	bounds.UpperBound = after(bounds.LowerBound)
 	it, err := now.it.Clone(pebble.CloneOptions{IterOptions: bounds})
@@ -405,7 +410,8 @@ func (m Maintenance) removeLives(ctx context.Context, u *Unit, second uint32) er
 		}
 		if until < uint64(second) {
 			from, until := binary.BigEndian.Uint64(value[8:]), binary.BigEndian.Uint64(value[16:])
-			err := cmp.Or(b.Delete(key, nil), b.Delete(lifeKey(u.Number, axisVersion, from, until, names), nil))
+			err := cmp.Or(b.Delete(key, nil),
+				b.Delete(lifeKey(u.Number, axisVersion, from, until, names), nil))
 			if err != nil {
 				return err
 			}

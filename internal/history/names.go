@@ -14,13 +14,18 @@ var ErrUnknownResource = errors.New("the history has no such resource")
 
 // shortNames are those that kubectl knows of the kinds that every cluster has.
 var shortNames = map[string]string{
-	"cj": "cronjobs", "cm": "configmaps", "cr": "controllerrevisions", "crd": "customresourcedefinitions",
-	"crds": "customresourcedefinitions", "cs": "componentstatuses", "csr": "certificatesigningrequests",
+	"cj": "cronjobs", "cm": "configmaps", "cr": "controllerrevisions",
+	"crd":  "customresourcedefinitions",
+	"crds": "customresourcedefinitions", "cs": "componentstatuses",
+	"csr":    "certificatesigningrequests",
 	"deploy": "deployments", "ds": "daemonsets", "ep": "endpoints", "ev": "events",
-	"hpa": "horizontalpodautoscalers", "ing": "ingresses", "limits": "limitranges", "netpol": "networkpolicies",
-	"no": "nodes", "ns": "namespaces", "pc": "priorityclasses", "pdb": "poddisruptionbudgets", "po": "pods",
+	"hpa": "horizontalpodautoscalers", "ing": "ingresses", "limits": "limitranges",
+	"netpol": "networkpolicies",
+	"no":     "nodes", "ns": "namespaces", "pc": "priorityclasses", "pdb": "poddisruptionbudgets",
+	"po": "pods",
 	"pv": "persistentvolumes", "pvc": "persistentvolumeclaims", "quota": "resourcequotas",
-	"rc": "replicationcontrollers", "rs": "replicasets", "sa": "serviceaccounts", "sc": "storageclasses",
+	"rc": "replicationcontrollers", "rs": "replicasets", "sa": "serviceaccounts",
+	"sc":  "storageclasses",
 	"sts": "statefulsets", "svc": "services",
 }
 

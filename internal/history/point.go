@@ -44,14 +44,18 @@ func ParsePoint(text string, now time.Time) (p Point, err error) {
 	if ago, ok := parseAgo(text); ok {
 		return Point{At: now.Add(-ago)}, nil
 	}
-	for _, layout := range []string{time.RFC3339Nano, "2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02T15:04:05", "2006-01-02"} {
+	for _, layout := range []string{
+		time.RFC3339Nano, "2006-01-02 15:04:05", "2006-01-02 15:04",
+		"2006-01-02T15:04:05", "2006-01-02",
+	} {
 		if at, err := time.ParseInLocation(layout, text, now.Location()); err == nil {
 			p.At = at
 		}
 	}
 	for _, layout := range []string{"15:04:05", "15:04"} {
 		if clock, err := time.Parse(layout, text); err == nil {
-			p.At = time.Date(now.Year(), now.Month(), now.Day(), clock.Hour(), clock.Minute(), clock.Second(), 0, now.Location())
+			p.At = time.Date(now.Year(), now.Month(), now.Day(), clock.Hour(), clock.Minute(),
+				clock.Second(), 0, now.Location())
 			if p.At.After(now) {
 				p.At = p.At.AddDate(0, 0, -1)
 			}
@@ -59,7 +63,8 @@ func ParsePoint(text string, now time.Time) (p Point, err error) {
 	}
 	switch {
 	case p.At.IsZero():
-		return p, fmt.Errorf("%q is no time: want 14:03, 2h ago, 2026-11-22 14:03, RFC 3339, or a resourceVersion", text)
+		return p, fmt.Errorf("%q is no time: want 14:03, 2h ago, 2026-11-22 14:03, RFC 3339, "+
+			"or a resourceVersion", text)
 	case p.At.After(now):
 		return p, fmt.Errorf("%s is in the future: now is %s", ShowTime(p.At), ShowTime(now))
 	}

@@ -107,7 +107,10 @@ type difference struct {
 	h   header
 }
 
-var versionSpace = pebble.IterOptions{LowerBound: []byte{spaceVersion}, UpperBound: []byte{spaceVersion + 1}}
+var versionSpace = pebble.IterOptions{
+	LowerBound: []byte{spaceVersion},
+	UpperBound: []byte{spaceVersion + 1},
+}
 
 func (db *database) reader() (*reader, error) {
 	it, err := db.pebble.NewIter(&versionSpace)
@@ -260,7 +263,9 @@ func (h Objects) Versions(o *Object, since, until time.Time) iter.Seq2[*Version,
 
 // versions walks forward. Of a version that follows its base the text is at hand; for any other a
 // second reader walks back.
-func (r *reader) versions(o *Object, since, until time.Time, yield func(*Version, error) bool) error {
+func (r *reader) versions(
+	o *Object, since, until time.Time, yield func(*Version, error) bool,
+) error {
 	prefix := o.prefix()
 	at := prefix
 	if !since.IsZero() {
@@ -294,7 +299,8 @@ func (r *reader) versions(o *Object, since, until time.Time, yield func(*Version
 			continue
 		}
 		base := ""
-		if h.kind == storedDelta && text != nil && last.era == seq.era && last.entered == seq.entered && !last.deleted && last.version == seq.version-h.back {
+		if h.kind == storedDelta && text != nil && last.era == seq.era && last.entered == seq.entered &&
+			!last.deleted && last.version == seq.version-h.back {
 			base = last.resourceVersion()
 			text, err = h.apply(nil, text)
 		} else {
@@ -344,7 +350,9 @@ func (r *reader) lastBefore(o *Object, at time.Time) (seq sequence, found bool, 
 }
 
 // lastInEra is the last version before a time within one era.
-func (r *reader) lastInEra(o *Object, prefix, era []byte, number uint32, at time.Time) (sequence, bool, error) {
+func (r *reader) lastInEra(
+	o *Object, prefix, era []byte, number uint32, at time.Time,
+) (sequence, bool, error) {
 	hint, err := r.lowestAfter(o.Unit, number, at)
 	if err != nil {
 		return sequence{}, false, err

@@ -43,7 +43,8 @@ func ReadBeside(o Options) (*DB, error) {
 // change, and copies of its logs and of the list of its files.
 func readBeside(o Options) (*DB, error) {
 	removeAbandoned(o.Dir)
-	copied := filepath.Join(o.Dir, readerPrefix+strconv.Itoa(os.Getpid())+"-"+strconv.FormatUint(uint64(readers.Add(1)), 10))
+	copied := filepath.Join(o.Dir,
+		readerPrefix+strconv.Itoa(os.Getpid())+"-"+strconv.FormatUint(uint64(readers.Add(1)), 10))
 	const attempts = 5 // the writer may remove a table between two steps
 	var err error
 	for range attempts {
@@ -62,7 +63,8 @@ func readBeside(o Options) (*DB, error) {
 		}
 		err = errors.Join(openErr, os.RemoveAll(copied))
 	}
-	return nil, fmt.Errorf("history %s is written by another process, and can't be read beside it: %w", o.Dir, err)
+	return nil, fmt.Errorf("history %s is written by another process, and can't be read beside it: %w",
+		o.Dir, err)
 }
 
 // readerPrefix begins the names of the directories of readers.
@@ -108,7 +110,8 @@ func copyFiles(from, to string) error {
 	}
 	// A list that is replaced meanwhile is gone: the marker comes first.
 	lists, err := names(from, func(name string) bool {
-		return strings.HasPrefix(name, "marker.") || strings.HasPrefix(name, "MANIFEST-") || strings.HasPrefix(name, "OPTIONS-")
+		return strings.HasPrefix(name, "marker.") || strings.HasPrefix(name, "MANIFEST-") ||
+			strings.HasPrefix(name, "OPTIONS-")
 	})
 	slices.SortFunc(lists, func(a, b string) int { return cmp.Compare(rank(a), rank(b)) })
 	for _, name := range lists {
@@ -137,7 +140,10 @@ func names(dir string, wanted func(name string) bool) (list []string, err error)
 
 // linkTables links those that are not linked yet. One that is gone was replaced by another.
 func linkTables(from, to string) error {
-	tables, err := names(from, func(name string) bool { return filepath.Ext(name) == ".sst" || filepath.Ext(name) == ".blob" })
+	tables, err := names(from, func(name string) bool {
+		return filepath.Ext(name) == ".sst" ||
+			filepath.Ext(name) == ".blob"
+	})
 	for _, name := range tables {
 		linkErr := os.Link(filepath.Join(from, name), filepath.Join(to, name))
 		if linkErr != nil && !errors.Is(linkErr, os.ErrExist) && !errors.Is(linkErr, os.ErrNotExist) {

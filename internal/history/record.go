@@ -98,13 +98,16 @@ func derive(u *Unit, e *event.Event, seq sequence) (d derived) {
 	b = append(append(append(append(b, '/'), e.Namespace...), '/'), e.Name...)
 	partitionKey := len(b)
 	text := string(seq.appendText(b))
-	d.id, d.typ, d.partitionKey, d.sequence = text[:id], text[id:typ], text[typ:partitionKey], text[partitionKey:]
+	d.id, d.typ, d.partitionKey, d.sequence = text[:id], text[id:typ], text[typ:partitionKey],
+		text[partitionKey:]
 	return d
 }
 
 // appendText appends the text of an event. data takes the place of the event's own. base is the
 // version of the base, "" for none.
-func appendText(dst []byte, d *derived, e *event.Event, seq sequence, data []byte, base string) []byte {
+func appendText(
+	dst []byte, d *derived, e *event.Event, seq sequence, data []byte, base string,
+) []byte {
 	flags := uint64(0)
 	for _, is := range []struct {
 		flag uint64

@@ -58,8 +58,9 @@ func (v *Version) Report(before *Version) VersionReport {
 func (v *Version) report(changes []Change) VersionReport {
 	e := &v.Event
 	r := VersionReport{
-		Time: v.Time, TimeSource: e.TimeSource, Operation: string(e.Op), Version: e.ResourceVersion, Previous: e.Previous,
-		UID: e.UID, Manager: v.Manager(), Initial: e.Initial, Inferred: e.Inferred, Known: v.Form(),
+		Time: v.Time, TimeSource: e.TimeSource, Operation: string(e.Op), Version: e.ResourceVersion,
+		Previous: e.Previous,
+		UID:      e.UID, Manager: v.Manager(), Initial: e.Initial, Inferred: e.Inferred, Known: v.Form(),
 	}
 	for _, c := range changes {
 		r.Changed = append(r.Changed, ChangeReport{c.Path, c.Old, c.New, c.Omitted})
@@ -79,7 +80,8 @@ func (r *VersionReport) Size() int {
 // Report is an entry of a timeline as JSON.
 func (e *Entry) Report() TimelineReport {
 	return TimelineReport{
-		Cluster: e.Unit.Cluster(), Resource: e.Unit.GroupResource(), Namespace: e.Event.Namespace, Name: e.Event.Name,
+		Cluster: e.Unit.Cluster(), Resource: e.Unit.GroupResource(), Namespace: e.Event.Namespace,
+		Name:   e.Event.Name,
 		Owners: e.Attribute("owners"), VersionReport: e.report(e.Changes), More: e.More,
 	}
 }
@@ -104,7 +106,8 @@ func (v *Version) Attribute(name string) string {
 
 // ChangesSince are those of an update; nil where one of the two objects is not known.
 func (v *Version) ChangesSince(before *Version) []Change {
-	if before == nil || before.Deleted() || v.Form() == FormNone || v.Form() != before.Form() || v.Form() == FormPatch {
+	if before == nil || before.Deleted() || v.Form() == FormNone || v.Form() != before.Form() ||
+		v.Form() == FormPatch {
 		return nil
 	}
 	return Changes(before.Event.Data, v.Event.Data)
@@ -115,7 +118,9 @@ var ErrSeveralClusters = errors.New("is in several clusters")
 
 // Find finds an object by name, in a namespace or in none: nil when no event ever named it. Where
 // several informers have it, it is the one with the newest version; the others are in others.
-func (h Objects) Find(units []*Unit, namespace, name string) (best *Object, others []*Unit, err error) {
+func (h Objects) Find(
+	units []*Unit, namespace, name string,
+) (best *Object, others []*Unit, err error) {
 	var newest time.Time
 	var clusters []string
 	for _, u := range units {
@@ -138,7 +143,8 @@ func (h Objects) Find(units []*Unit, namespace, name string) (best *Object, othe
 	}
 	slices.Sort(clusters)
 	if clusters = slices.Compact(clusters); len(clusters) > 1 {
-		return nil, nil, fmt.Errorf("%s/%s %w: %s", units[0].Resource, name, ErrSeveralClusters, strings.Join(clusters, ", "))
+		return nil, nil, fmt.Errorf("%s/%s %w: %s", units[0].Resource, name, ErrSeveralClusters,
+			strings.Join(clusters, ", "))
 	}
 	others = slices.DeleteFunc(others, func(u *Unit) bool { return u == best.Unit })
 	return best, others, nil
@@ -160,7 +166,8 @@ func (h Objects) Existing(o *Object, p Point) (*Version, error) {
 		return nil, err
 	}
 	if p.IsBefore(horizon) {
-		return nil, fmt.Errorf("what %s was at %s %w: this history is kept from %s on (retention)", o, p, ErrNotKnown, ShowTime(horizon))
+		return nil, fmt.Errorf("what %s was at %s %w: this history is kept from %s on (retention)", o, p,
+			ErrNotKnown, ShowTime(horizon))
 	}
 	v, err := h.At(o, p)
 	if err == nil && (v == nil || v.Deleted()) {
@@ -172,7 +179,8 @@ func (h Objects) Existing(o *Object, p Point) (*Version, error) {
 	case v == nil:
 		return nil, h.notYet(o, p, horizon)
 	case v.Deleted():
-		return nil, fmt.Errorf("%s %w at %s: it was deleted at %s (resourceVersion %s)", o, ErrDidNotExist, p,
+		return nil, fmt.Errorf("%s %w at %s: it was deleted at %s (resourceVersion %s)", o,
+			ErrDidNotExist, p,
 			ShowTime(v.Time), v.Event.ResourceVersion)
 	}
 	return v, nil
@@ -196,10 +204,13 @@ func (h Objects) notYet(o *Object, p Point, horizon time.Time) error {
 			return err
 		}
 		e := &first.Event
-		if e.Op == event.Added && !e.Initial && !e.Inferred && e.Cause != "entered-selector" && !first.Time.Before(horizon) && (p.Version == 0 || horizon.IsZero()) {
-			return fmt.Errorf("%s %w at %s: it was created at %s (resourceVersion %s)", o, ErrDidNotExist, p, ShowTime(first.Time), e.ResourceVersion)
+		if e.Op == event.Added && !e.Initial && !e.Inferred && e.Cause != "entered-selector" &&
+			!first.Time.Before(horizon) && (p.Version == 0 || horizon.IsZero()) {
+			return fmt.Errorf("%s %w at %s: it was created at %s (resourceVersion %s)", o, ErrDidNotExist, p,
+				ShowTime(first.Time), e.ResourceVersion)
 		}
-		return fmt.Errorf("what %s was at %s %w: the history of it begins at %s (resourceVersion %s)", o, p, ErrNotKnown, ShowTime(first.Time), e.ResourceVersion)
+		return fmt.Errorf("what %s was at %s %w: the history of it begins at %s (resourceVersion %s)", o,
+			p, ErrNotKnown, ShowTime(first.Time), e.ResourceVersion)
 	}
 	return fmt.Errorf("%s %w", o, ErrNotKnown)
 }

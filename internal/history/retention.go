@@ -45,7 +45,8 @@ func (m Maintenance) Retain(ctx context.Context, r Retention, now time.Time) err
 		return m.db.readError(err)
 	}
 	// What was removed takes space until tables are rewritten.
-	return m.db.readError(m.db.pebble.Compact(ctx, []byte{spaceVersion}, []byte{spaceVersion + 1}, false))
+	return m.db.readError(m.db.pebble.Compact(ctx, []byte{spaceVersion}, []byte{spaceVersion + 1},
+		false))
 }
 
 // extent is the first and the last second of the timeline, by its buckets.

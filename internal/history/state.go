@@ -53,11 +53,13 @@ type state struct {
 
 func (s *state) run() error {
 	units := slices.SortedFunc(slices.Values(s.Units), func(a, b *Unit) int {
-		return cmp.Or(cmp.Compare(a.Source, b.Source), cmp.Compare(a.GroupResource(), b.GroupResource()), cmp.Compare(a.Number, b.Number))
+		return cmp.Or(cmp.Compare(a.Source, b.Source), cmp.Compare(a.GroupResource(), b.GroupResource()),
+			cmp.Compare(a.Number, b.Number))
 	})
 	for len(units) > 0 {
 		n := 1
-		for n < len(units) && units[n].Source == units[0].Source && units[n].GroupResource() == units[0].GroupResource() {
+		for n < len(units) && units[n].Source == units[0].Source &&
+			units[n].GroupResource() == units[0].GroupResource() {
 			n++
 		}
 		goOn, err := s.resource(units[:n])
@@ -132,7 +134,8 @@ func (s *state) version(walks []*liveWalk, names []byte) (*Version, error) {
 		if err != nil {
 			return nil, err
 		}
-		if found && (best == nil || cmp.Or(cmp.Compare(seq.version, newest.version), btoi(newest.deleted)-btoi(seq.deleted)) > 0) {
+		if found && (best == nil || cmp.Or(cmp.Compare(seq.version, newest.version),
+			btoi(newest.deleted)-btoi(seq.deleted)) > 0) {
 			best, newest, at = w, seq, o
 		}
 	}
@@ -155,7 +158,8 @@ func (u *Unlisted) Warning() string {
 	if !u.Until.IsZero() {
 		when = "the first list of them ended at " + ShowTime(u.Until)
 	}
-	return fmt.Sprintf("this answer may be incomplete: %s of informer %s: %s", u.Unit.GroupResource(), u.Unit.Informer, when)
+	return fmt.Sprintf("this answer may be incomplete: %s of informer %s: %s", u.Unit.GroupResource(),
+		u.Unit.Informer, when)
 }
 
 // UncertainState says what may be wrong in a state: the holes at the point, those before it that no

@@ -90,7 +90,10 @@ func (h Timeline) Steps(
 func newTimelineWalk(
 	db *database, cluster, namespace string, since, until time.Time, wanted func(u *Unit) bool,
 ) *timelineWalk {
-	t := &timelineWalk{db: db, namespace: namespace, since: unixSeconds(since), until: math.MaxUint32, wanted: wanted}
+	t := &timelineWalk{
+		db: db, namespace: namespace, since: unixSeconds(since), until: math.MaxUint32,
+		wanted: wanted,
+	}
 	if !until.IsZero() {
 		t.until = unixSeconds(until)
 	}
@@ -117,7 +120,10 @@ type timelineWalk struct {
 
 func (t *timelineWalk) run() (err error) {
 	prefix := binary.BigEndian.AppendUint32([]byte{spaceTimeline}, t.source)
-	if t.it, err = t.db.pebble.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)}); err != nil {
+	if t.it, err = t.db.pebble.NewIter(&pebble.IterOptions{
+		LowerBound: prefix,
+		UpperBound: after(prefix),
+	}); err != nil {
 		return err
 	}
 	defer t.it.Close()
@@ -194,7 +200,9 @@ type timelineItem struct {
 }
 
 // piece are the next entries of a bucket behind one of them, in the order of time.
-func (t *timelineWalk) piece(prefix []byte, behind timelineEntry, first bool) (piece []timelineItem, more bool, err error) {
+func (t *timelineWalk) piece(
+	prefix []byte, behind timelineEntry, first bool,
+) (piece []timelineItem, more bool, err error) {
 	for ok := t.it.SeekGE(prefix); ok && isPrefix(t.it.Key(), prefix); ok = t.it.Next() {
 		e, isKey := decodeTimeline(t.it.Key())
 		if !isKey {
@@ -223,8 +231,10 @@ func (t *timelineWalk) piece(prefix []byte, behind timelineEntry, first bool) (p
 func compareItems(a, b timelineItem) int { return a.compare(&b.timelineEntry) }
 
 func (t *timelineEntry) compare(other *timelineEntry) int {
-	return cmp.Or(cmp.Compare(t.second, other.second), cmp.Compare(t.version, other.version), cmp.Compare(t.unit, other.unit),
-		cmp.Compare(t.namespace, other.namespace), cmp.Compare(t.name, other.name), t.seq.compare(other.seq))
+	return cmp.Or(cmp.Compare(t.second, other.second), cmp.Compare(t.version, other.version),
+		cmp.Compare(t.unit, other.unit),
+		cmp.Compare(t.namespace, other.namespace), cmp.Compare(t.name, other.name),
+		t.seq.compare(other.seq))
 }
 
 // give gives an entry, where it is asked for.

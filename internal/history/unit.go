@@ -55,7 +55,10 @@ type units struct {
 }
 
 func newUnits() units {
-	return units{byName: map[unitName]*Unit{}, byNumber: map[uint32]*Unit{}, sources: map[string]uint32{}, next: 1}
+	return units{
+		byName: map[unitName]*Unit{}, byNumber: map[uint32]*Unit{},
+		sources: map[string]uint32{}, next: 1,
+	}
 }
 
 func (us *units) add(u *Unit) {
@@ -93,14 +96,18 @@ func (us *units) numbered(number uint32) *Unit {
 func (us *units) all() []*Unit {
 	us.mu.RLock()
 	defer us.mu.RUnlock()
-	return slices.SortedFunc(maps.Values(us.byNumber), func(a, b *Unit) int { return int(a.Number) - int(b.Number) })
+	return slices.SortedFunc(maps.Values(us.byNumber),
+		func(a, b *Unit) int { return int(a.Number) - int(b.Number) })
 }
 
 // load reads the units that are stored.
 func (us *units) load(db *pebble.DB) error {
 	us.mu.Lock()
 	defer us.mu.Unlock()
-	it, err := db.NewIter(&pebble.IterOptions{LowerBound: []byte{spaceUnit}, UpperBound: []byte{spaceUnit + 1}})
+	it, err := db.NewIter(&pebble.IterOptions{
+		LowerBound: []byte{spaceUnit},
+		UpperBound: []byte{spaceUnit + 1},
+	})
 	if err != nil {
 		return err
 	}

@@ -59,7 +59,9 @@ type Stored struct {
 // Append stores events and positions, all or nothing. Durable when it returns nil. The events are
 // not kept. When ctx ends while the disk does not answer, nothing is known of them: store them
 // again. ErrOtherCluster and an event.PanicError refuse a batch, any other error may heal.
-func (w *Writer) Append(ctx context.Context, events []*event.Event, positions ...SourcePosition) (Stored, error) {
+func (w *Writer) Append(
+	ctx context.Context, events []*event.Event, positions ...SourcePosition,
+) (Stored, error) {
 	select {
 	case w.busy <- struct{}{}: // until the commit has ended
 	case <-ctx.Done():
@@ -67,7 +69,10 @@ func (w *Writer) Append(ctx context.Context, events []*event.Event, positions ..
 	case <-w.db.failed:
 		return Stored{}, w.db.err
 	}
-	b := &batch{db: w.db, w: w, Batch: w.db.pebble.NewBatch(), written: map[string]bool{}, alive: map[string]alive{}}
+	b := &batch{
+		db: w.db, w: w, Batch: w.db.pebble.NewBatch(), written: map[string]bool{},
+		alive: map[string]alive{},
+	}
 	done := make(chan error, 1)
 	if err := b.fill(events, positions); err != nil || b.Empty() {
 		b.ended(err)
@@ -167,7 +172,8 @@ func (b *batch) add(e *event.Event) error {
 	if isNew {
 		b.w.unsaved = append(b.w.unsaved, u)
 	}
-	if e.AboutInformer() || e.UID == "" || e.ResourceVersion == "" || e.Name == "" || e.Resource == "" || opCode(e.Op) == 0 ||
+	if e.AboutInformer() || e.UID == "" || e.ResourceVersion == "" || e.Name == "" ||
+		e.Resource == "" || opCode(e.Op) == 0 ||
 		strings.IndexByte(e.Namespace, separator) >= 0 || strings.IndexByte(e.Name, separator) >= 0 {
 		return b.addMark(u, e)
 	}
@@ -179,7 +185,8 @@ func (b *batch) add(e *event.Event) error {
 
 // checkCluster knows a cluster by the uid of its namespace kube-system, which can't be recreated.
 func (b *batch) checkCluster(e *event.Event) error {
-	if e.Name != "kube-system" || e.Resource != "namespaces" || e.Group != "" || e.Op == event.Deleted {
+	if e.Name != "kube-system" || e.Resource != "namespaces" || e.Group != "" ||
+		e.Op == event.Deleted {
 		return nil
 	}
 	key := metaKey("cluster" + e.Source)
@@ -269,7 +276,9 @@ func (b *batch) addVersion(u *Unit, e *event.Event) error {
 
 // place looks where the version of w.key belongs that follows none in memory: whether it is stored,
 // and which one comes next; nil for none. object is the length of the prefix.
-func (b *batch) place(u *Unit, seq sequence, object int, last *lastVersion) (isThere bool, next *nextVersion, err error) {
+func (b *batch) place(
+	u *Unit, seq sequence, object int, last *lastVersion,
+) (isThere bool, next *nextVersion, err error) {
 	key := b.w.key
 	if last == nil {
 		isBeyond, err := b.isBeyond(u, seq)
@@ -327,7 +336,10 @@ func (b *batch) next(u *Unit, object int, last *lastVersion) (next *nextVersion,
 		return nil, err
 	}
 	next = &nextVersion{op: h.op}
-	next.timelineEntry = timelineEntry{u.SourceNumber, namespace, unixSeconds(h.time), seq.version, u.Number, name, seq}
+	next.timelineEntry = timelineEntry{
+		u.SourceNumber, namespace, unixSeconds(h.time), seq.version,
+		u.Number, name, seq,
+	}
 	if h.kind == storedDelta {
 		d, err := (&reader{db: b.db, it: it}).decode(seq, h)
 		if err != nil {
@@ -358,13 +370,16 @@ func (b *batch) setVersion(
 ) (text []byte, deltas int, err error) {
 	w := b.w
 	const most, slack = 256, 512
-	if text, w.spare = w.spare[:0], nil; cap(text) < len(data)+most || cap(text) > len(data)+most+slack {
+	if text, w.spare = w.spare[:0], nil; cap(text) < len(data)+most ||
+		cap(text) > len(data)+most+slack {
 		text = make([]byte, 0, len(data)+most)
 	}
-	if last != nil && isNewest && last.deltas < maxDeltas && !last.seq.deleted && last.seq.isNumber() && seq.isNumber() &&
+	if last != nil && isNewest && last.deltas < maxDeltas && !last.seq.deleted &&
+		last.seq.isNumber() && seq.isNumber() &&
 		last.seq.era == seq.era && last.seq.entered == seq.entered {
 		text = appendText(text, d, e, seq, data, last.seq.resourceVersion())
-		w.value = w.delta.appendRecord(w.value[:0], e.Op, timeOf(e), seq.version-last.seq.version, last.text, text)
+		w.value = w.delta.appendRecord(w.value[:0], e.Op, timeOf(e), seq.version-last.seq.version,
+			last.text, text)
 		if len(w.value) < len(text)/2 {
 			return text, last.deltas + 1, b.Set(w.key, w.value, nil)
 		}

@@ -88,9 +88,12 @@ func New(cfg Config) (*Informer, error) {
 	case cfg.FIFO == nil || cfg.Indexer == nil || cfg.Committer == nil:
 		return nil, fmt.Errorf("informer %s: fifo, indexer and committer are required", cfg.Name)
 	case len(cfg.Listeners) == 0 || len(cfg.Listeners) > 64:
-		return nil, fmt.Errorf("informer %s: %d sinks; there must be 1 to 64", cfg.Name, len(cfg.Listeners))
-	case cfg.DropOldest && slices.ContainsFunc(cfg.Listeners, func(l ListenerConfig) bool { return l.Latest }):
-		return nil, fmt.Errorf("informer %s: the oldest can't be dropped where a sink gets the newest states only: what it has read ahead lies there", cfg.Name)
+		return nil, fmt.Errorf("informer %s: %d sinks; there must be 1 to 64", cfg.Name,
+			len(cfg.Listeners))
+	case cfg.DropOldest && slices.ContainsFunc(cfg.Listeners,
+		func(l ListenerConfig) bool { return l.Latest }):
+		return nil, fmt.Errorf("informer %s: the oldest can't be dropped where a sink gets the newest "+
+			"states only: what it has read ahead lies there", cfg.Name)
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)

@@ -95,13 +95,16 @@ func (p *Pipeline) holds(ctx context.Context, sink string) (holds bool, epoch in
 }
 
 func (p *Pipeline) cantTell(sink string, err error) {
-	p.log.Info("can't tell whether the sink holds events of an earlier run; if it does, what was deleted since is not told",
+	p.log.Info("can't tell whether the sink holds events of an earlier run; if it does, what was "+
+		"deleted since is not told",
 		"sink", sink, "err", err)
 }
 
 // remembers asks a sink whether its broker holds events of the pipeline, and of which epoch the
 // last of them are.
-func (p *Pipeline) remembers(ctx context.Context, sink string) (remembers bool, epoch int, err error) {
+func (p *Pipeline) remembers(
+	ctx context.Context, sink string,
+) (remembers bool, epoch int, err error) {
 	s, ok := p.env.Sink(sink)
 	if !ok {
 		return false, 0, nil
@@ -138,7 +141,8 @@ func (p *Pipeline) isOurs(about *event.Event) func(sinks.Trace) bool {
 		if rest, ok := strings.CutPrefix(t.MessageID, self); ok && isAboutInformer(rest) {
 			return true
 		}
-		return p.cfg.Shard.All() && strings.HasPrefix(t.MessageID, p.cfg.Informer+"/") && strings.HasPrefix(t.PartitionKey, objects)
+		return p.cfg.Shard.All() && strings.HasPrefix(t.MessageID, p.cfg.Informer+"/") &&
+			strings.HasPrefix(t.PartitionKey, objects)
 	}
 }
 

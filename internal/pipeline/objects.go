@@ -49,12 +49,14 @@ func (o *Objects) Get(key resource.Key) (s ObjectState, found bool, err error) {
 	s = ObjectState{
 		Informer: p.cfg.Informer, Resource: p.cfg.Type.String(), APIVersion: p.cfg.Type.APIVersion(),
 		Namespace: namespace, Name: name, UID: stored.UID, Version: string(stored.Version),
-		Deleted: stored.Deleted, Watermark: string(p.informer.Log().Status().Watermark), Object: stored.Body,
+		Deleted: stored.Deleted, Watermark: string(p.informer.Log().Status().Watermark),
+		Object: stored.Body,
 	}
 	if err != nil {
 		s.Problem = err.Error()
 	}
-	if obj, err := resource.Restore(stored.Body, p.cfg.Type); err == nil && obj.Version != stored.Version {
+	if obj, err := resource.Restore(stored.Body, p.cfg.Type); err == nil &&
+		obj.Version != stored.Version {
 		s.Earlier = string(obj.Version)
 	}
 	return s, true, nil

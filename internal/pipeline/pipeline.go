@@ -191,7 +191,8 @@ func (p *Pipeline) redactState() error {
 // log: the FIFO only keeps reading and deciding from waiting for each other.
 func (p *Pipeline) addFIFO() (err error) {
 	p.fifo, err = deltafifo.New(deltafifo.Config{
-		MaxBytes: max(cmp.Or(p.cfg.Memory, 16<<20)/4, 1), Known: p.indexer.Listing(), Resumed: p.From() != "",
+		MaxBytes: max(cmp.Or(p.cfg.Memory, 16<<20)/4, 1), Known: p.indexer.Listing(),
+		Resumed:    p.From() != "",
 		Registerer: p.metrics,
 	})
 	return err
@@ -307,7 +308,9 @@ func (p *Pipeline) addReflector() (err error) {
 	return err
 }
 
-func (p *Pipeline) watchdog() time.Duration { return cmp.Or(p.cfg.Reflector.Watchdog, p.env.Watchdog) }
+func (p *Pipeline) watchdog() time.Duration {
+	return cmp.Or(p.cfg.Reflector.Watchdog, p.env.Watchdog)
+}
 
 // addSelectors has the API server evaluate the selectors, or the reflector the one of labels.
 func (p *Pipeline) addSelectors(cfg *reflector.Config) error {

@@ -51,13 +51,16 @@ func (p *Pipeline) RefreshBodies(isQuiet func() bool) {
 		pass := &refreshPass{p: p, pause: refreshPause, isQuiet: isQuiet}
 		err := pass.run(ctx)
 		p.refresh.passed(pass.done > 0, err)
-		log := p.log.With("resource", p.cfg.Type.String(), "objects", pass.done, "requests", pass.requests,
+		log := p.log.With("resource", p.cfg.Type.String(), "objects", pass.done, "requests",
+			pass.requests,
 			"took", time.Since(began).Round(time.Millisecond).String())
 		switch {
 		case errors.Is(err, errFlood), errors.Is(err, errPaused), ctx.Err() != nil:
-			log.Debug("objects that a flood of updates has left behind on disk are brought up to date later", "cause", err)
+			log.Debug("objects that a flood of updates has left behind on disk are brought up to date later",
+				"cause", err)
 		case err != nil:
-			log.Warn("not all objects that a flood of updates has left behind on disk can be brought up to date, trying again later", "err", err)
+			log.Warn("not all objects that a flood of updates has left behind on disk can be brought up "+
+				"to date, trying again later", "err", err)
 		default:
 			log.Info("objects that a flood of updates had left behind on disk are up to date")
 		}
@@ -208,7 +211,8 @@ func (r *refreshPass) request(ctx context.Context, send func() error) error {
 		err := send()
 		r.requests++
 		r.p.refresh.asked(err)
-		if err == nil || try == refreshTries || ctx.Err() != nil || errors.Is(err, reflector.ErrNotByName) {
+		if err == nil || try == refreshTries || ctx.Err() != nil ||
+			errors.Is(err, reflector.ErrNotByName) {
 			return err
 		}
 		wait = max(time.Duration(try)*time.Second, reflector.RetryAfter(err))

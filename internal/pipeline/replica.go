@@ -46,7 +46,8 @@ func (r *Replica) SinkKeys() []string {
 // Adopt takes over from the leader's progress how often the server's history went back and how
 // often the selection changed, when the pipeline knows nothing itself. Call it before Begin.
 func (r *Replica) Adopt(progress *standby.Unit) error {
-	return errors.Join(r.adoptEpoch(progress.Epoch), r.p.indexer.Meta().AdoptSelection(progress.Selectors))
+	return errors.Join(r.adoptEpoch(progress.Epoch),
+		r.p.indexer.Meta().AdoptSelection(progress.Selectors))
 }
 
 func (r *Replica) adoptEpoch(number int) error {

@@ -79,15 +79,18 @@ func (s *Snapshots) Send(ctx context.Context, req *SnapshotRequest, round int64)
 	log := p.log.With("resource", p.cfg.Type.String(), "round", round)
 	log.Info("sending a snapshot that was asked for")
 	incomplete := p.refreshNow(ctx)
-	n, stale, err := p.informer.Snapshot(ctx, informer.Snapshot{Round: round, Sink: req.Sink, Wants: req.wants()})
+	n, stale, err := p.informer.Snapshot(ctx,
+		informer.Snapshot{Round: round, Sink: req.Sink, Wants: req.wants()})
 	switch {
 	case err == nil && incomplete != nil && stale > 0:
-		log.Warn("the snapshot that was asked for is in flight, without objects of which a flood of updates left an earlier state "+
+		log.Warn("the snapshot that was asked for is in flight, without objects of which a flood of "+
+			"updates left an earlier state "+
 			"on disk (state.bodiesPerSecond), and which could not be read from the API server: "+
 			"they come with their next change, or with another snapshot",
 			"objects", n, "left_out", stale, "err", incomplete)
 	case err == nil && stale > 0:
-		log.Info("the snapshot that was asked for is in flight; what changed while it began comes as that change",
+		log.Info("the snapshot that was asked for is in flight; what changed while it began "+
+			"comes as that change",
 			"objects", n, "changed", stale)
 	case err == nil:
 		log.Info("the snapshot that was asked for is in flight", "objects", n)

@@ -162,10 +162,12 @@ func (p *Pipeline) NotReady(follows bool) string {
 	case !p.synced(&r):
 		return fmt.Sprintf("not in sync yet (%s, %d objects listed)", r.Phase, r.Items)
 	case i.Log.DiskFull:
-		return fmt.Sprintf("the log on disk is full (%d bytes): reading stops until a sink has taken something",
+		return fmt.Sprintf("the log on disk is full (%d bytes): reading stops until a sink "+
+			"has taken something",
 			i.Log.DiskBytes)
 	case watchdog > 0 && quiet > watchdog+stallSlack:
-		return fmt.Sprintf("stalled: neither event nor bookmark from the API server for %v (kubernetes.watchIdleTimeout is %v)",
+		return fmt.Sprintf("stalled: neither event nor bookmark from the API server for %v "+
+			"(kubernetes.watchIdleTimeout is %v)",
 			quiet.Round(time.Second), watchdog)
 	}
 	if follows {

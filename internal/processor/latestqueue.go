@@ -22,9 +22,10 @@ type latestQueue struct {
 	keepFirst bool
 
 	objects map[resource.Key]*pendingObject
-	ready   []*pendingObject // with something to send, and nothing with the publisher; first come, first served
-	count   int              // of pending events, of all objects
-	filled  bool             // max was reached, and half of it not since
+	// with something to send, and nothing with the publisher; first come, first served
+	ready  []*pendingObject
+	count  int  // of pending events, of all objects
+	filled bool // max was reached, and half of it not since
 }
 
 // pendingObject has the pending events of one object.
@@ -37,13 +38,15 @@ type pendingObject struct {
 // pendingEvent is one event to come: that of the change at last, in the place of all from first on.
 // Those between the two are settled.
 type pendingEvent struct {
-	object      *pendingObject
-	first, last changelog.Position // the same when nothing has collapsed, or nothing of the first is needed
+	object *pendingObject
+	// the same when nothing has collapsed, or nothing of the first is needed
+	first, last changelog.Position
 	op          event.Op
 	uid         string
-	added       bool // the listener was sent nothing of this object: it is an Added, whatever the last change is
-	observed    time.Time
-	tried       bool // the sink may have it: it is sent as it was
+	// the listener was sent nothing of this object: it is an Added, whatever the last change is
+	added    bool
+	observed time.Time
+	tried    bool // the sink may have it: it is sent as it was
 }
 
 func newLatestQueue(max int, keepFirst bool) *latestQueue {
@@ -81,7 +84,9 @@ func (q *latestQueue) add(h *changelog.Header) (needless []changelog.Position) {
 }
 
 // collapse puts a later change of an object in the place of an earlier one.
-func (q *latestQueue) collapse(last *pendingEvent, h *changelog.Header) (needless []changelog.Position) {
+func (q *latestQueue) collapse(
+	last *pendingEvent, h *changelog.Header,
+) (needless []changelog.Position) {
 	if last.first != last.last {
 		needless = append(needless, last.last)
 	}

@@ -59,10 +59,12 @@ func New(cfg Config, env Env, n int) (*Listener, error) {
 	if cfg.Latest {
 		l.queue = newLatestQueue(cmp.Or(cfg.Ahead, 16<<10), cfg.Maker.NeedsOld())
 		l.collapsed = metrics.Counter("bridge_informer_collapsed_total",
-			"Changes that a sink with delivery latest was not sent, because a newer one of the object waited too.")
+			"Changes that a sink with delivery latest was not sent, because a newer one of "+
+				"the object waited too.")
 	}
 	metrics.GaugeFunc("bridge_informer_oldest_seconds",
-		"How long ago the oldest change was observed that the sink has not acknowledged; 0 when there is none.",
+		"How long ago the oldest change was observed that the sink has not acknowledged; 0 "+
+			"when there is none.",
 		func() float64 { return age(l.oldest()).Seconds() })
 	return l, nil
 }

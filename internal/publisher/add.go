@@ -115,7 +115,9 @@ func (p *Publisher) tryLane(it *Item) bool {
 // route puts items into their lanes. An item that can't be routed waits with those of its object
 // behind it. When such items hold their part of the capacity, route returns how many it took, and a
 // channel that is closed when there are fewer of them; it has given back the capacity of the rest.
-func (p *Publisher) route(ctx context.Context, items []*Item) (n int, fewer <-chan struct{}, err error) {
+func (p *Publisher) route(
+	ctx context.Context, items []*Item,
+) (n int, fewer <-chan struct{}, err error) {
 	if !p.door.enter() {
 		p.giveBack(items)
 		return 0, nil, ErrStopped
@@ -157,7 +159,8 @@ func (p *Publisher) nameLane(ctx context.Context, it *Item) error {
 	err := it.Message.Event.Err
 	if err != nil {
 		p.panicked("an event could not be made; it is a dead letter", it.Message.Event, err)
-	} else if it.lane, err = p.laneOf(ctx, it.Message.Event); err != nil && sinks.Classify(err) != sinks.Refused {
+	} else if it.lane, err = p.laneOf(ctx, it.Message.Event); err != nil &&
+		sinks.Classify(err) != sinks.Refused {
 		return err
 	}
 	if err != nil {
@@ -189,7 +192,8 @@ func isPanic(err error) bool {
 // panicked counts and logs a panic during the work on one event.
 func (p *Publisher) panicked(message string, e *event.Event, err error) {
 	p.metrics.panics.Inc()
-	p.warnings.panicked.log(p.cfg.Log, slog.LevelError, message, "id", e.ID, "subject", e.Subject, "err", err)
+	p.warnings.panicked.log(p.cfg.Log, slog.LevelError, message, "id", e.ID, "subject", e.Subject,
+		"err", err)
 }
 
 // enqueue appends items to their lanes.

@@ -63,7 +63,8 @@ func (w *worker) judgeItem(ctx context.Context, s *sent, it *Item) {
 	case s.err != nil:
 		it.on(onFail)
 		if err == nil {
-			w.p.cfg.Log.Error("sink acknowledged a message behind one that failed; it is sent again, after that one", "id", it.Message.Event.ID, "lane", it.lane)
+			w.p.cfg.Log.Error("sink acknowledged a message behind one that failed; it is sent "+
+				"again, after that one", "id", it.Message.Event.ID, "lane", it.lane)
 		}
 	case err == nil:
 		it.on(onStore)
@@ -99,7 +100,8 @@ func (w *worker) tell(ctx context.Context, pass pass, down error) {
 	}
 	w.p.failed(down)
 	if pause, tripped := w.p.breaker.trip(pass); tripped {
-		w.p.cfg.Log.Warn("broker can't be reached; the sink pauses", "err", down, "next_attempt_in", pause.String())
+		w.p.cfg.Log.Warn("broker can't be reached; the sink pauses", "err", down, "next_attempt_in",
+			pause.String())
 	}
 }
 

@@ -12,14 +12,16 @@ import (
 // probe; its answer ends the pause or starts a longer one. N lanes that fail for one reason so cost
 // one attempt per pause, not N.
 type breaker struct {
-	mu      sync.Mutex
-	state   state             // guarded by mu
-	until   time.Time         // guarded by mu: end of the pause
-	round   int               // guarded by mu: counts the pauses, so that answers from before one are told apart
+	mu    sync.Mutex
+	state state     // guarded by mu
+	until time.Time // guarded by mu: end of the pause
+	// guarded by mu: counts the pauses, so that answers from before one are told apart
+	round   int
 	backoff ratelimit.Backoff // guarded by mu
 	shaken  bool              // guarded by mu: no regular call has succeeded since the last pause
-	held    bool              // guarded by mu: an operator holds the sink; nobody passes, whatever the state is
-	changed chan struct{}     // guarded by mu: closed and replaced at every change of state or until
+	// guarded by mu: an operator holds the sink; nobody passes, whatever the state is
+	held    bool
+	changed chan struct{} // guarded by mu: closed and replaced at every change of state or until
 }
 
 type state int

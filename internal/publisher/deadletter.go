@@ -87,7 +87,8 @@ func (w *worker) deadLetterItem(ctx context.Context, it *Item) (sinks.Class, err
 		return 0, nil
 	}
 	e := it.event()
-	log := w.p.cfg.Log.With("id", e.ID, "subject", e.Subject, "reason", it.refused, "size", len(e.Data), "attempts", it.attempts)
+	log := w.p.cfg.Log.With("id", e.ID, "subject", e.Subject, "reason", it.refused, "size",
+		len(e.Data), "attempts", it.attempts)
 	if it.Mark == nil {
 		it.Mark = w.p.marks.hold(1)
 	}
@@ -115,15 +116,21 @@ func (w *worker) deadLetterItem(ctx context.Context, it *Item) (sinks.Class, err
 func (w *worker) keepOrLose(it *Item, why error, log *slog.Logger) (sinks.Class, error) {
 	err := w.keepItem(it, why)
 	if err == nil {
-		w.p.warnings.kept.log(log, slog.LevelError, "message was refused; it is kept in the state directory, since no place for dead letters is configured")
+		w.p.warnings.kept.log(log, slog.LevelError,
+			"message was refused; it is kept in the state directory, since no place for dead "+
+				"letters is configured")
 		return 0, nil
 	}
 	log = log.With("err", err)
 	if !errors.Is(err, errNoKeeper) && !errors.Is(err, ErrNoRoom) {
-		w.p.warnings.pending.warn(log, "message was refused, has no place in the dead letters, and can't be kept in the state directory now; the object waits until it can")
+		w.p.warnings.pending.warn(log,
+			"message was refused, has no place in the dead letters, and can't be kept in the state "+
+				"directory now; the object waits until it can")
 		return sinks.Retry, err
 	}
-	w.p.warnings.lost.log(log, slog.LevelError, "message was refused and is lost; configure deadLetterSubject or deadLetterTopic to keep such messages")
+	w.p.warnings.lost.log(log, slog.LevelError,
+		"message was refused and is lost; configure deadLetterSubject or deadLetterTopic "+
+			"to keep such messages")
 	w.p.countDeadLetter(outcomeDropped)
 	it.on(onLose)
 	return 0, nil
@@ -131,7 +138,9 @@ func (w *worker) keepOrLose(it *Item, why error, log *slog.Logger) (sinks.Class,
 
 // pendingDeadLetter decides about an item whose place in the dead letters does not take it, while
 // its broker answers.
-func (w *worker) pendingDeadLetter(it *Item, class sinks.Class, why error, log *slog.Logger) (sinks.Class, error) {
+func (w *worker) pendingDeadLetter(
+	it *Item, class sinks.Class, why error, log *slog.Logger,
+) (sinks.Class, error) {
 	if it.pendingSince.IsZero() {
 		it.pendingSince = time.Now()
 	}
@@ -150,7 +159,9 @@ func (w *worker) pendingDeadLetter(it *Item, class sinks.Class, why error, log *
 		w.p.metrics.deadLetters[outcomeRefused].Inc()
 		class = sinks.Retry
 	}
-	w.p.warnings.pending.warn(log, "message was refused, and its dead letter too; the object waits until the dead-letter destination takes it")
+	w.p.warnings.pending.warn(log,
+		"message was refused, and its dead letter too; the object waits until the dead-letter "+
+			"destination takes it")
 	return class, why
 }
 

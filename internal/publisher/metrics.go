@@ -11,8 +11,9 @@ import (
 
 // Outcomes of a refused message.
 const (
-	outcomeSent    = "sent"    // it is in the dead letters
-	outcomeKept    = "kept"    // there is no place for dead letters, or it has refused it for too long; it was kept elsewhere
+	outcomeSent = "sent" // it is in the dead letters
+	// there is no place for dead letters, or it has refused it for too long; it was kept elsewhere
+	outcomeKept    = "kept"
 	outcomeDropped = "dropped" // there is no place for dead letters, and it could not be kept
 	outcomeRefused = "refused" // the place refused it; it is asked again
 )
@@ -41,7 +42,8 @@ func newMetrics(registerer prometheus.Registerer, p *Publisher) *metrics {
 		recalled: f.Counter("bridge_publisher_recalled_total",
 			"Messages not sent again after a restart, since the sink held them already."),
 		delivery: f.Histogram("bridge_publisher_delivery_seconds",
-			"How long after the bridge has observed a change the sink has acknowledged its event, what waited on disk included.",
+			"How long after the bridge has observed a change the sink has acknowledged its event, what "+
+				"waited on disk included.",
 			prometheus.ExponentialBuckets(0.001, 4, 12)), // to 70 minutes
 		seconds: f.Histogram("bridge_publisher_publish_seconds",
 			"How long one call of the sink took.",
@@ -53,9 +55,11 @@ func newMetrics(registerer prometheus.Registerer, p *Publisher) *metrics {
 		deadLetters: map[string]*metric.Counter{},
 		oversized:   map[Oversize]*metric.Counter{},
 		panics: f.Counter("bridge_publisher_panics_total",
-			"Panics during the work on one event. An event that could not be made is a dead letter with the reason panic; the log has the stack."),
+			"Panics during the work on one event. An event that could not be made is a dead letter with "+
+				"the reason panic; the log has the stack."),
 		rateLimited: f.Counter("bridge_publisher_rate_limited_seconds_total",
-			"How long batches that were ready have waited for the rate limit, over all callers of the sink."),
+			"How long batches that were ready have waited for the rate limit, over all "+
+				"callers of the sink."),
 	}
 	retries := f.Counters("bridge_publisher_retries_total",
 		"Lanes sent back by a failure, by its class.",
@@ -64,13 +68,16 @@ func newMetrics(registerer prometheus.Registerer, p *Publisher) *metrics {
 		m.retries[class] = retries.With(class.String())
 	}
 	deadLetters := f.Counters("bridge_publisher_dead_letters_total",
-		"Messages that the sink refused permanently: sent to the dead letters, kept in the state directory, dropped (neither could be done); refused counts the attempts that the place did not take.",
+		"Messages that the sink refused permanently: sent to the dead letters, kept in the state "+
+			"directory, dropped (neither could be done); refused counts the attempts that the "+
+			"place did not take.",
 		"outcome")
 	for _, outcome := range []string{outcomeSent, outcomeKept, outcomeDropped, outcomeRefused} {
 		m.deadLetters[outcome] = deadLetters.With(outcome)
 	}
 	oversized := f.Counters("bridge_publisher_oversized_total",
-		"Events too large for the broker that were sent in a smaller form: trim, claim, reference. Those without one are dead letters.",
+		"Events too large for the broker that were sent in a smaller form: trim, claim, reference. "+
+			"Those without one are dead letters.",
 		"form")
 	for _, way := range Oversizes {
 		m.oversized[way] = oversized.With(string(way))
@@ -89,9 +96,12 @@ func gauges(f metric.Factory, p *Publisher) {
 		_, bytes := p.capacity.load()
 		return float64(bytes)
 	})
-	f.Gauge("bridge_publisher_capacity_items", "Bound on queued items.").Set(float64(p.capacity.maxItems))
-	f.Gauge("bridge_publisher_capacity_bytes", "Bound on queued bytes.").Set(float64(p.capacity.maxBytes))
-	f.GaugeFunc("bridge_publisher_delayed_lanes", "Lanes that wait for the end of their retry's backoff.",
+	f.Gauge("bridge_publisher_capacity_items", "Bound on queued "+
+		"items.").Set(float64(p.capacity.maxItems))
+	f.Gauge("bridge_publisher_capacity_bytes", "Bound on queued "+
+		"bytes.").Set(float64(p.capacity.maxBytes))
+	f.GaugeFunc("bridge_publisher_delayed_lanes",
+		"Lanes that wait for the end of their retry's backoff.",
 		func() float64 { return float64(p.queue.Delayed()) })
 	f.GaugeFunc("bridge_publisher_unrouted_objects", "Objects whose topic is not known yet.",
 		func() float64 { return float64(p.unrouted.count.Load()) })
@@ -99,12 +109,14 @@ func gauges(f metric.Factory, p *Publisher) {
 		func() float64 { return p.age().Seconds() })
 	f.FlagFunc("bridge_publisher_paused", "1 while an operator has paused the sink.", p.breaker.isHeld)
 	f.FlagFunc("bridge_publisher_blocked",
-		"1 while some messages can't go until somebody acts, although the broker is there: a missing topic.",
+		"1 while some messages can't go until somebody acts, although the broker is "+
+			"there: a missing topic.",
 		func() bool {
 			why := p.blocked()
 			return why != nil && sinks.Classify(why) != sinks.Reconnect
 		})
-	f.FlagFunc("bridge_publisher_connected", "1 when the sink is open and its broker is not known to be unavailable.",
+	f.FlagFunc("bridge_publisher_connected",
+		"1 when the sink is open and its broker is not known to be unavailable.",
 		func() bool { return p.isOpen() && p.connected() })
 }
 

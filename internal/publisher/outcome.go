@@ -10,9 +10,13 @@ const (
 	Acknowledged Outcome = "acknowledged" // the sink has it
 	Recalled     Outcome = "recalled"     // the sink had it from an earlier process
 	DeadLettered Outcome = "dead-letter"  // the sink refused it; it is in the dead letters
-	Kept         Outcome = "kept"         // the sink refused it, and so did the place of dead letters, or there is none; it lies in the state directory
-	Returned     Outcome = "returned"     // the sink refused it, and the adder, who asked for that, has it back
-	Lost         Outcome = "lost"         // the sink refused it, there is no place for dead letters, and nothing keeps it, or no more
+	// the sink refused it, and so did the place of dead letters, or there is none; it lies in the
+	// state directory
+	Kept Outcome = "kept"
+	// the sink refused it, and the adder, who asked for that, has it back
+	Returned Outcome = "returned"
+	// the sink refused it, there is no place for dead letters, and nothing keeps it, or no more
+	Lost Outcome = "lost"
 )
 
 // Outcome is what became of the item. It holds from when the item is settled until it is added

@@ -16,9 +16,10 @@ type Oversize string
 // The ways. Each is tried in the order of Config.Oversize; an event that fits by none goes to the
 // dead letters.
 const (
-	Trim      Oversize = "trim"      // cut the last-applied annotation and managedFields
-	Claim     Oversize = "claim"     // keep the payload elsewhere; the event has a dataref
-	Reference Oversize = "reference" // the object's metadata instead of the object, or if that is too large nothing
+	Trim  Oversize = "trim"  // cut the last-applied annotation and managedFields
+	Claim Oversize = "claim" // keep the payload elsewhere; the event has a dataref
+	// the object's metadata instead of the object, or if that is too large nothing
+	Reference Oversize = "reference"
 )
 
 // Oversizes are all ways, as the configuration may name them.
@@ -58,7 +59,8 @@ func (w *worker) fit(ctx context.Context) (down error) {
 			w.refused = append(w.refused, s.lane)
 		case class == sinks.Stopped:
 			w.first = append(w.first, s.lane)
-		default: // the place for payloads may be away while messages are taken: the lane waits, not the sink
+		// the place for payloads may be away while messages are taken: the lane waits, not the sink
+		default:
 			if class == sinks.Reconnect {
 				down = err
 			}
@@ -106,7 +108,9 @@ func (w *worker) fitItem(ctx context.Context, it *Item) error {
 		}
 		if it.full == nil {
 			w.p.metrics.oversized[way].Inc()
-			w.p.warnings.oversize.warn(w.p.cfg.Log, "event is too large for the broker and is sent in a smaller form", "id", full.ID, "subject", full.Subject,
+			w.p.warnings.oversize.warn(w.p.cfg.Log,
+				"event is too large for the broker and is sent in a smaller form", "id", full.ID, "subject",
+				full.Subject,
 				"form", string(way), "size", len(full.Data), "reason", tooLarge)
 		}
 		it.full, it.Message.Event = full, small
@@ -123,7 +127,9 @@ func (w *worker) fits(e *event.Event) (err error) {
 }
 
 // smaller is an event in one of the smaller forms, nil when it has none that fits.
-func (w *worker) smaller(ctx context.Context, way Oversize, full *event.Event) (*event.Event, error) {
+func (w *worker) smaller(
+	ctx context.Context, way Oversize, full *event.Event,
+) (*event.Event, error) {
 	switch way {
 	case Trim:
 		return w.fitting(w.made(event.Trimmed, full)), nil
@@ -139,11 +145,14 @@ func (w *worker) smaller(ctx context.Context, way Oversize, full *event.Event) (
 }
 
 // made is a smaller form of an event, nil after a panic.
-func (w *worker) made(form func(*event.Event) *event.Event, full *event.Event) (small *event.Event) {
+func (w *worker) made(
+	form func(*event.Event) *event.Event, full *event.Event,
+) (small *event.Event) {
 	defer func() {
 		if recovered := recover(); recovered != nil {
 			small = nil
-			w.p.panicked("a smaller form of an event could not be made; another one is tried", full, event.NewPanicError(recovered))
+			w.p.panicked("a smaller form of an event could not be made; another one is tried", full,
+				event.NewPanicError(recovered))
 		}
 	}()
 	return form(full)
@@ -170,7 +179,8 @@ func (w *worker) claim(ctx context.Context, full *event.Event) (*event.Event, er
 	case errors.Is(err, sinks.ErrNoClaims):
 		return nil, nil
 	case class == sinks.Refused:
-		w.p.warnings.claim.warn(w.p.cfg.Log, "payload can't be kept elsewhere", "id", full.ID, "size", len(full.Data), "err", err)
+		w.p.warnings.claim.warn(w.p.cfg.Log, "payload can't be kept elsewhere", "id", full.ID, "size",
+			len(full.Data), "err", err)
 		return nil, nil
 	default:
 		return nil, fmt.Errorf("keep the payload of %s: %w", full.ID, err)

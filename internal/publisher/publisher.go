@@ -280,5 +280,6 @@ func (p *Publisher) Drain(ctx context.Context) error {
 		err = ErrStopped
 	}
 	items, bytes := p.capacity.load()
-	return fmt.Errorf("drain sink %q: %d items (%d bytes) are not settled: %w", p.cfg.Name, items, bytes, err)
+	return fmt.Errorf("drain sink %q: %d items (%d bytes) are not settled: %w", p.cfg.Name, items,
+		bytes, err)
 }

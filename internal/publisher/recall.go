@@ -146,7 +146,8 @@ func (p *Publisher) recall(ctx context.Context) error {
 	}
 	p.recalled.seal(time.Now())
 	if n := p.recalled.left.Load(); n > 0 {
-		p.cfg.Log.Info("read back what the sink holds since the last checkpoint; it is not sent again", "messages", n)
+		p.cfg.Log.Info("read back what the sink holds since the last checkpoint; it is not sent again",
+			"messages", n)
 	}
 	p.marks.open()
 	return nil

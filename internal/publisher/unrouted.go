@@ -55,7 +55,10 @@ type waiting struct {
 }
 
 func newUnrouted() unrouted {
-	return unrouted{objects: map[object]*waiting{}, routes: map[string]*load{}, fewer: make(chan struct{}), now: make(chan struct{}, 1)}
+	return unrouted{
+		objects: map[object]*waiting{}, routes: map[string]*load{},
+		fewer: make(chan struct{}), now: make(chan struct{}, 1),
+	}
 }
 
 // fitsLocked reports whether another item of a size and route fits in the parts of the capacity.
@@ -119,7 +122,8 @@ func (p *Publisher) isUnrouted(it *Item) bool {
 func (p *Publisher) keepUnrouted(it *Item, err error) (fewer <-chan struct{}) {
 	if !errors.Is(err, errBehind) {
 		p.routeFailed(err)
-		p.warnings.route.warn(p.cfg.Log, "can't tell where an event goes; its object waits", "subject", it.Message.Event.Subject, "err", err)
+		p.warnings.route.warn(p.cfg.Log, "can't tell where an event goes; its object waits", "subject",
+			it.Message.Event.Subject, "err", err)
 	}
 	key := objectOf(it.Message.Event)
 	p.mu.Lock()
@@ -181,7 +185,8 @@ func (p *Publisher) routeWaiting(ctx context.Context) (progress bool) {
 		if sinks.Classify(err) == sinks.Reconnect {
 			away = err
 		}
-		p.warnings.route.warn(p.cfg.Log, "still can't tell where an event goes; its object waits", "resource", key.resource, "namespace", key.namespace, "name", key.name, "err", err)
+		p.warnings.route.warn(p.cfg.Log, "still can't tell where an event goes; its object waits",
+			"resource", key.resource, "namespace", key.namespace, "name", key.name, "err", err)
 		if away != nil {
 			break // asking for the others would only wait for the same broker
 		}

@@ -32,7 +32,8 @@ func (t *throttle) log(log *slog.Logger, level slog.Level, message string, args 
 	} else {
 		args = append(args, "suppressed", suppressed)
 	}
-	log.Log(context.Background(), level, message, args...) //nolint:sloglint // a constant of the caller
+	//nolint:sloglint // a constant of the caller
+	log.Log(context.Background(), level, message, args...)
 }
 
 func (t *throttle) pass(now time.Time) (suppressed int, ok bool) {

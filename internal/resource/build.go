@@ -17,7 +17,8 @@ func (p *parser) object(at span, opts *ParseOptions) *Object {
 	out, entries := p.copy(at, opts.Type)
 	obj, owners := newObject(p.owners.n)
 	obj.Raw = out
-	shift := len(out) - at.End - p.editedBytes(p.edits.n) // from an offset of the input before all edits to one of out
+	// from an offset of the input before all edits to one of out
+	shift := len(out) - at.End - p.editedBytes(p.edits.n)
 	obj.Meta = p.meta(out, shift)
 	obj.Writes = Writes{At: writtenAt, Entries: view(entries)}
 	for i := range owners {
@@ -57,7 +58,9 @@ func (p *parser) prefixSize(t Type) int {
 
 func (p *parser) needsKind(t Type) bool { return p.seen&fieldKind == 0 && t.Kind != "" }
 
-func (p *parser) needsAPIVersion(t Type) bool { return p.seen&fieldAPIVersion == 0 && t.Version != "" }
+func (p *parser) needsAPIVersion(t Type) bool {
+	return p.seen&fieldAPIVersion == 0 && t.Version != ""
+}
 
 // editedBytes is by how much the first n edits make the object longer.
 func (p *parser) editedBytes(n int) int {

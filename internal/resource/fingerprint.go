@@ -38,7 +38,8 @@ const (
 // NewRedactor makes a Redactor. The key is kept secret and comes from a random source.
 func NewRedactor(key []byte) (*Redactor, error) {
 	if len(key) < MinRedactionKey {
-		return nil, fmt.Errorf("redaction key has %d bytes: it needs %d or more, from a random source", len(key), MinRedactionKey)
+		return nil, fmt.Errorf("redaction key has %d bytes: it needs %d or more, from a random source",
+			len(key), MinRedactionKey)
 	}
 	r := &Redactor{key: slices.Clone(key)}
 	const size = 4 // bytes: it tells keys apart, and says nothing of a random key

@@ -23,7 +23,8 @@ func credentialPaths() map[string][]string {
 	crossplaneRelease := []string{"spec.forProvider.set.*.value", "spec.forProvider.values"}
 	return map[string][]string{
 		"applications.argoproj.io": argoSources("operation.sync", "spec", "status.history.*",
-			"status.operationState.operation.sync", "status.operationState.syncResult", "status.sync.comparedTo"),
+			"status.operationState.operation.sync", "status.operationState.syncResult",
+			"status.sync.comparedTo"),
 		"applicationsets.argoproj.io": argoSources("spec.template.spec"),
 		"authconfigs.management.cattle.io": {
 			"additionalClientIds.*", "applicationSecret", "clientSecret", "oauthCredential",
@@ -50,10 +51,11 @@ func credentialPaths() map[string][]string {
 		"machineconfigs.machineconfiguration.openshift.io": {
 			"spec.config.passwd.users.*.passwordHash", "spec.config.storage.files.*.contents.source",
 		},
-		"oauthaccesstokens.oauth.openshift.io":     oauthToken,
-		"oauthauthorizetokens.oauth.openshift.io":  {"codeChallenge", "state"},
-		"oauthclients.oauth.openshift.io":          {"additionalSecrets.*", "secret"},
-		"objects.kubernetes.crossplane.io":         manifests("spec.forProvider.manifest", "status.atProvider.manifest"),
+		"oauthaccesstokens.oauth.openshift.io":    oauthToken,
+		"oauthauthorizetokens.oauth.openshift.io": {"codeChallenge", "state"},
+		"oauthclients.oauth.openshift.io":         {"additionalSecrets.*", "secret"},
+		"objects.kubernetes.crossplane.io": manifests("spec.forProvider.manifest",
+			"status.atProvider.manifest"),
 		"releases.helm.crossplane.io":              crossplaneRelease,
 		"releases.helm.m.crossplane.io":            crossplaneRelease,
 		"samltokens.management.cattle.io":          {"token"},
@@ -127,7 +129,8 @@ var unredacted = map[string]string{
 	"controllerconfigs.machineconfiguration.openshift.io": "spec.internalRegistryPullSecret",
 	"issuers.cert-manager.io":                             "spec.acme.solvers.*.dns01.webhook.config",
 	"virtualmachineinstances.kubevirt.io":                 "user data of cloud-init in spec.volumes",
-	"virtualmachines.kubevirt.io":                         "user data of cloud-init in spec.template.spec.volumes",
+	"virtualmachines.kubevirt.io": "user data of cloud-init in " +
+		"spec.template.spec.volumes",
 }
 
 // Unredacted says where objects of a type often hold credentials that are not redacted by default;

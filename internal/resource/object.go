@@ -47,7 +47,8 @@ type Owner struct {
 // object.
 func (o *Object) Identity() *Object {
 	return &Object{Meta: Meta{
-		Namespace: strings.Clone(o.Namespace), Name: strings.Clone(o.Name), UID: strings.Clone(o.UID), Version: Version(strings.Clone(string(o.Version))),
+		Namespace: strings.Clone(o.Namespace), Name: strings.Clone(o.Name), UID: strings.Clone(o.UID),
+		Version: Version(strings.Clone(string(o.Version))),
 	}}
 }
 

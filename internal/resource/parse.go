@@ -18,8 +18,9 @@ var (
 	ErrDuplicate  = errors.New("object has a member twice")
 	ErrFieldType  = errors.New("object has a member of the wrong type")
 	ErrWrongKind  = errors.New("object is of another kind")
-	ErrVersion    = errors.New("resourceVersion is longer than " + strconv.Itoa(MaxIdentity) + " bytes")
-	ErrDepth      = errors.New("object has more than " + strconv.Itoa(MaxDepth) + " levels")
+	ErrVersion    = errors.New("resourceVersion is longer than " + strconv.Itoa(MaxIdentity) +
+		" bytes")
+	ErrDepth = errors.New("object has more than " + strconv.Itoa(MaxDepth) + " levels")
 )
 
 // MaxDepth is how many levels an object may have, as the API server sends it. The API server takes

@@ -24,7 +24,8 @@ func ParsePath(text string) (Path, error) {
 	for rest := strings.TrimPrefix(text, "."); ; {
 		s, after, err := nextStep(rest, len(p.steps) == 0)
 		if err != nil {
-			return Path{}, fmt.Errorf(`path %q: %w; want names behind dots, * for all, and ["name"] for a name with dots in it`, text, err)
+			return Path{},
+				fmt.Errorf(`path %q: %w; want names behind dots, * for all, and ["name"] for a name with dots in it`, text, err)
 		}
 		p.steps = append(p.steps, s)
 		if after == "" {

@@ -104,7 +104,10 @@ func (w *rewriter) object(at place) {
 	for w.Open('{'); w.Next('}'); {
 		before, end := w.Comma(), w.Pos()
 		name := string(w.Key())
-		inner := place{redact: at.redact.Member(name), drop: at.drop.Member(name), env: at.env.member(name)}
+		inner := place{
+			redact: at.redact.Member(name), drop: at.drop.Member(name),
+			env: at.env.member(name),
+		}
 		w.way = append(w.way, waypoint{name: name})
 		kept = w.element(inner, before, end, kept)
 		w.way = w.way[:len(w.way)-1]
@@ -115,7 +118,8 @@ func (w *rewriter) array(at place) {
 	inner := place{redact: at.redact.Item(), drop: at.drop.Item(), env: at.env.item()}
 	// A name that is taken out itself names nothing: it would be another one when the object is
 	// read back.
-	named := len(w.way) < maxNamed && inner.redact.Member("name").Empty() && inner.drop.Member("name").Empty()
+	named := len(w.way) < maxNamed && inner.redact.Member("name").Empty() &&
+		inner.drop.Member("name").Empty()
 	kept, index := false, 0
 	for w.Open('['); w.Next(']'); index++ {
 		before, end := w.Comma(), w.Pos()

@@ -46,7 +46,10 @@ func NewRules(cfg RulesConfig) (*Rules, error) {
 		}
 	}
 	redact := append(copyPaths(), cfg.Redact...)
-	return &Rules{redactor: cfg.Redactor, redact: NewPaths(redact...), drop: NewPaths(cfg.Drop...), env: cfg.Env}, nil
+	return &Rules{
+		redactor: cfg.Redactor, redact: NewPaths(redact...), drop: NewPaths(cfg.Drop...),
+		env: cfg.Env,
+	}, nil
 }
 
 // copyPaths lead to the copies of an object in its own annotations: what is taken out of the object
@@ -89,14 +92,20 @@ func (r *Rules) Again() *Rules {
 
 // identity is what an object can't do without.
 var identity = [][]string{
-	{"kind"}, {"apiVersion"}, {"metadata", "name"}, {"metadata", "namespace"}, {"metadata", "uid"}, {"metadata", "resourceVersion"},
+	{"kind"},
+	{"apiVersion"},
+	{"metadata", "name"},
+	{"metadata", "namespace"},
+	{"metadata", "uid"},
+	{"metadata", "resourceVersion"},
 }
 
 // CheckRule refuses a path that may lead to what identifies an object.
 func CheckRule(p Path) error {
 	for _, names := range identity {
 		if p.Reaches(names...) {
-			return fmt.Errorf("path %q reaches %s, which every event is made of", p, strings.Join(names, "."))
+			return fmt.Errorf("path %q reaches %s, which "+
+				"every event is made of", p, strings.Join(names, "."))
 		}
 	}
 	return nil
@@ -118,7 +127,10 @@ func (r *Rules) apply(obj *Object, t Type) (*Object, error) {
 
 // rewrite gives the JSON without what the rules take out, otherwise byte-equal.
 func (r *Rules) rewrite(raw []byte, redactor objectRedactor) ([]byte, error) {
-	w := rewriter{Scanner: jsonscan.Of(raw), raw: raw, redactor: redactor, out: make([]byte, 0, len(raw)+len(raw)/8)}
+	w := rewriter{
+		Scanner: jsonscan.Of(raw), raw: raw, redactor: redactor,
+		out: make([]byte, 0, len(raw)+len(raw)/8),
+	}
 	at := place{redact: r.redact, drop: r.drop}
 	if r.env {
 		at.env = envAnywhere

@@ -30,7 +30,8 @@ func ParseShard(text string) (s Shard, err error) {
 		s.Count, err = strconv.Atoi(count)
 	}
 	if !found || err != nil || s.Count < 1 || s.Index < 0 || s.Index >= s.Count {
-		return Shard{}, fmt.Errorf("must be a number from 0 and how many there are, such as 0/3; got %q", text)
+		return Shard{}, fmt.Errorf("must be a number from 0 and how many there are, such as 0/3; got %q",
+			text)
 	}
 	return s, nil
 }

@@ -48,7 +48,9 @@ const Whole = -1
 // NewUnreadable keeps what may be kept of raw. stable is how many of its bytes will be there too
 // when the same comes again, or Whole; after is the version after which it came. Bytes of another
 // kind than was asked for are withheld: they may be of Secrets.
-func NewUnreadable(opts *ParseOptions, raw []byte, stable int, after Version, why error) *Unreadable {
+func NewUnreadable(
+	opts *ParseOptions, raw []byte, stable int, after Version, why error,
+) *Unreadable {
 	u := &Unreadable{Size: len(raw), Partial: stable != Whole}
 	u.Withheld = opts.Redacts() || errors.Is(why, ErrWrongKind)
 	digest := sha256Hex

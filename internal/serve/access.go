@@ -43,7 +43,9 @@ func (a *Access) allows(t *resourceType, namespace string) bool {
 }
 
 // groupResource is "deployments.apps", or "pods" for the core group.
-func (t *resourceType) groupResource() string { return strings.TrimSuffix(t.Resource+"."+t.Group, ".") }
+func (t *resourceType) groupResource() string {
+	return strings.TrimSuffix(t.Resource+"."+t.Group, ".")
+}
 
 // accessOf is that of a request's token, nil for another. It takes the same time for each token.
 func (s *Server) accessOf(r *http.Request) (found *Access) {
@@ -65,7 +67,8 @@ func (q *request) forbid(t *resourceType, namespace string) {
 		where = fmt.Sprintf("in the namespace %q", namespace)
 	}
 	q.refuse(http.StatusForbidden, metav1.StatusReasonForbidden,
-		fmt.Sprintf("%s is forbidden: this token may not read %s %s", t.groupResource(), t.groupResource(), where))
+		fmt.Sprintf("%s is forbidden: this token may not read %s %s", t.groupResource(),
+			t.groupResource(), where))
 }
 
 // minToken is the fewest characters of a token.

@@ -38,7 +38,8 @@ var clusterScoped = []string{
 
 // inAll are what kubectl get all shows.
 var inAll = []string{
-	"pods", "replicationcontrollers", "services", "daemonsets.apps", "deployments.apps", "replicasets.apps", "statefulsets.apps",
+	"pods", "replicationcontrollers", "services", "daemonsets.apps", "deployments.apps",
+	"replicasets.apps", "statefulsets.apps",
 	"horizontalpodautoscalers.autoscaling", "jobs.batch", "cronjobs.batch",
 }
 
@@ -161,7 +162,9 @@ type crdColumns struct {
 
 // definitions gives custom resources the names and columns that their definitions have, where these
 // are in the history.
-func definitions(h *history.Questions, types []*resourceType, byName map[string]*resourceType, at history.Point) error {
+func definitions(
+	h *history.Questions, types []*resourceType, byName map[string]*resourceType, at history.Point,
+) error {
 	crds := byName["customresourcedefinitions.apiextensions.k8s.io"]
 	if crds == nil {
 		return nil

@@ -11,28 +11,40 @@ import (
 // kindColumns are the columns of kinds, as kubectl users know them.
 var kindColumns = map[string][]column{
 	"Pod.": {
-		nameColumn, text("Ready", podReady), text("Status", podStatus), text("Restarts", podRestarts), ageColumn,
+		nameColumn, text("Ready", podReady), text("Status", podStatus), text("Restarts", podRestarts),
+		ageColumn,
 		wide("IP", orNone("status", "podIP")), wide("Node", orNone("spec", "nodeName")),
-		wide("Nominated Node", orNone("status", "nominatedNodeName")), wide("Readiness Gates", func(object) string { return "<none>" }),
+		wide("Nominated Node", orNone("status", "nominatedNodeName")),
+		wide("Readiness Gates", func(object) string { return "<none>" }),
 	},
 	"Deployment.apps": append([]column{
-		nameColumn, text("Ready", ratio("readyReplicas")), count("Up-to-date", "status", "updatedReplicas"),
+		nameColumn, text("Ready", ratio("readyReplicas")),
+		count("Up-to-date", "status", "updatedReplicas"),
 		count("Available", "status", "availableReplicas"), ageColumn,
 	}, templateColumns...),
 	"ReplicaSet.apps": append([]column{
-		nameColumn, count("Desired", "spec", "replicas"), count("Current", "status", "replicas"), count("Ready", "status", "readyReplicas"), ageColumn,
+		nameColumn, count("Desired", "spec", "replicas"), count("Current", "status", "replicas"),
+		count("Ready", "status", "readyReplicas"), ageColumn,
 	}, templateColumns...),
-	"StatefulSet.apps": append([]column{nameColumn, text("Ready", ratio("readyReplicas")), ageColumn}, templateColumns[:2]...),
+	"StatefulSet.apps": append([]column{nameColumn, text("Ready", ratio("readyReplicas")), ageColumn},
+		templateColumns[:2]...),
 	"DaemonSet.apps": append([]column{
-		nameColumn, count("Desired", "status", "desiredNumberScheduled"), count("Current", "status", "currentNumberScheduled"),
+		nameColumn, count("Desired", "status", "desiredNumberScheduled"),
+		count("Current", "status", "currentNumberScheduled"),
 		count("Ready", "status", "numberReady"), count("Up-to-date", "status", "updatedNumberScheduled"),
-		count("Available", "status", "numberAvailable"), text("Node Selector", pairs("spec", "template", "spec", "nodeSelector")), ageColumn,
+		count("Available", "status", "numberAvailable"),
+		text("Node Selector", pairs("spec", "template", "spec", "nodeSelector")), ageColumn,
 	}, templateColumns...),
 	"Job.batch": {nameColumn, text("Status", jobStatus), text("Completions", completions), ageColumn},
 	"CronJob.batch": {
-		nameColumn, text("Schedule", plainText("spec", "schedule")), text("Timezone", orNone("spec", "timeZone")),
-		text("Suspend", func(o object) string { return strconv.FormatBool(o.at("spec", "suspend") == true) }),
-		{name: "Active", typ: "integer", cell: func(o object, _ time.Time) any { return len(o.list("status", "active")) }},
+		nameColumn, text("Schedule", plainText("spec", "schedule")),
+		text("Timezone", orNone("spec", "timeZone")),
+		text("Suspend",
+			func(o object) string { return strconv.FormatBool(o.at("spec", "suspend") == true) }),
+		{
+			name: "Active", typ: "integer",
+			cell: func(o object, _ time.Time) any { return len(o.list("status", "active")) },
+		},
 		{name: "Last Schedule", typ: "string", cell: func(o object, now time.Time) any {
 			if stamp := o.text("status", "lastScheduleTime"); stamp != "" {
 				return age(stamp, now)
@@ -42,40 +54,51 @@ var kindColumns = map[string][]column{
 		ageColumn,
 	},
 	"Service.": {
-		nameColumn, text("Type", plainText("spec", "type")), text("Cluster-IP", orNone("spec", "clusterIP")), text("External-IP", externalIP),
+		nameColumn, text("Type", plainText("spec", "type")),
+		text("Cluster-IP", orNone("spec", "clusterIP")), text("External-IP", externalIP),
 		text("Port(s)", servicePorts), ageColumn, wide("Selector", pairs("spec", "selector")),
 	},
 	"Node.": {
-		nameColumn, text("Status", nodeStatus), text("Roles", nodeRoles), ageColumn, text("Version", plainText("status", "nodeInfo", "kubeletVersion")),
+		nameColumn, text("Status", nodeStatus), text("Roles", nodeRoles), ageColumn,
+		text("Version", plainText("status", "nodeInfo", "kubeletVersion")),
 		wide("Internal-IP", nodeAddress("InternalIP")), wide("External-IP", nodeAddress("ExternalIP")),
-		wide("OS-Image", plainText("status", "nodeInfo", "osImage")), wide("Kernel-Version", plainText("status", "nodeInfo", "kernelVersion")),
+		wide("OS-Image", plainText("status", "nodeInfo", "osImage")),
+		wide("Kernel-Version", plainText("status", "nodeInfo", "kernelVersion")),
 		wide("Container-Runtime", plainText("status", "nodeInfo", "containerRuntimeVersion")),
 	},
 	"Namespace.": {nameColumn, text("Status", plainText("status", "phase")), ageColumn},
 	"ConfigMap.": {nameColumn, members("data", "binaryData"), ageColumn},
 	"Secret.":    {nameColumn, text("Type", plainText("type")), members("data"), ageColumn},
 	"PersistentVolumeClaim.": {
-		nameColumn, text("Status", plainText("status", "phase")), text("Volume", plainText("spec", "volumeName")),
+		nameColumn, text("Status", plainText("status", "phase")),
+		text("Volume", plainText("spec", "volumeName")),
 		text("Capacity", plainText("status", "capacity", "storage")), text("Access Modes", accessModes),
 		text("StorageClass", plainText("spec", "storageClassName")), ageColumn,
 	},
 	"PersistentVolume.": {
-		nameColumn, text("Capacity", plainText("spec", "capacity", "storage")), text("Access Modes", accessModes),
-		text("Reclaim Policy", plainText("spec", "persistentVolumeReclaimPolicy")), text("Status", plainText("status", "phase")),
+		nameColumn, text("Capacity", plainText("spec", "capacity", "storage")),
+		text("Access Modes", accessModes),
+		text("Reclaim Policy", plainText("spec", "persistentVolumeReclaimPolicy")),
+		text("Status", plainText("status", "phase")),
 		text("Claim", func(o object) string {
 			return strings.Trim(o.text("spec", "claimRef", "namespace")+"/"+o.text("spec", "claimRef", "name"), "/")
 		}),
 		text("StorageClass", plainText("spec", "storageClassName")), ageColumn,
 	},
 	"Ingress.networking.k8s.io": {
-		nameColumn, text("Class", orNone("spec", "ingressClassName")), text("Hosts", func(o object) string {
+		nameColumn, text("Class", orNone("spec", "ingressClassName")),
+		text("Hosts", func(o object) string {
 			return join(o.list("spec", "rules"), "*", func(r object) string { return r.text("host") })
 		}), text("Address", func(o object) string {
-			return join(o.list("status", "loadBalancer", "ingress"), "", func(i object) string { return i.text("ip") + i.text("hostname") })
+			return join(o.list("status", "loadBalancer", "ingress"), "",
+				func(i object) string { return i.text("ip") + i.text("hostname") })
 		}), ageColumn,
 	},
 	"Event.": {
-		{name: "Last Seen", typ: "string", cell: func(o object, now time.Time) any { return age(o.text("lastTimestamp"), now) }},
+		{
+			name: "Last Seen", typ: "string",
+			cell: func(o object, now time.Time) any { return age(o.text("lastTimestamp"), now) },
+		},
 		text("Type", plainText("type")), text("Reason", plainText("reason")),
 		text("Object", func(o object) string {
 			return strings.ToLower(o.text("involvedObject", "kind")) + "/" + o.text("involvedObject", "name")
@@ -86,10 +109,12 @@ var kindColumns = map[string][]column{
 // templateColumns are of kinds with pods.
 var templateColumns = []column{
 	wide("Containers", func(o object) string {
-		return join(o.list("spec", "template", "spec", "containers"), "", func(c object) string { return c.text("name") })
+		return join(o.list("spec", "template", "spec", "containers"), "",
+			func(c object) string { return c.text("name") })
 	}),
 	wide("Images", func(o object) string {
-		return join(o.list("spec", "template", "spec", "containers"), "", func(c object) string { return c.text("image") })
+		return join(o.list("spec", "template", "spec", "containers"), "",
+			func(c object) string { return c.text("image") })
 	}),
 	wide("Selector", pairs("spec", "selector", "matchLabels")),
 }
@@ -105,7 +130,10 @@ func wide(name string, cell func(o object) string) column {
 }
 
 func count(name string, path ...string) column {
-	return column{name: name, typ: "integer", cell: func(o object, _ time.Time) any { return o.number(path...) }}
+	return column{
+		name: name, typ: "integer",
+		cell: func(o object, _ time.Time) any { return o.number(path...) },
+	}
 }
 
 // members counts those of some objects.
@@ -254,7 +282,8 @@ func completions(o object) string {
 }
 
 func externalIP(o object) string {
-	addresses := join(o.list("status", "loadBalancer", "ingress"), "", func(i object) string { return i.text("ip") + i.text("hostname") })
+	addresses := join(o.list("status", "loadBalancer", "ingress"), "",
+		func(i object) string { return i.text("ip") + i.text("hostname") })
 	switch {
 	case addresses != "":
 		return addresses
@@ -319,7 +348,10 @@ func nodeAddress(kind string) func(object) string {
 
 // accessModes are short, as kubectl has them.
 func accessModes(o object) string {
-	short := map[string]string{"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
+	short := map[string]string{
+		"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX",
+		"ReadWriteOncePod": "RWOP",
+	}
 	modes, _ := o.at("spec", "accessModes").([]any)
 	var list []string
 	for _, mode := range modes {

@@ -27,18 +27,25 @@ func (q *request) discovery(parts []string) {
 	if parts[0] == "api" {
 		q.json(http.StatusOK, &metav1.APIVersions{
 			TypeMeta: metav1.TypeMeta{Kind: "APIVersions", APIVersion: "v1"}, Versions: []string{"v1"},
-			ServerAddressByClientCIDRs: []metav1.ServerAddressByClientCIDR{{ClientCIDR: "0.0.0.0/0", ServerAddress: q.r.Host}},
+			ServerAddressByClientCIDRs: []metav1.ServerAddressByClientCIDR{{
+				ClientCIDR:    "0.0.0.0/0",
+				ServerAddress: q.r.Host,
+			}},
 		})
 		return
 	}
-	list := &metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: []metav1.APIGroup{}}
+	list := &metav1.APIGroupList{
+		TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"},
+		Groups:   []metav1.APIGroup{},
+	}
 	for _, name := range groupsOf(types) {
 		if name == "" {
 			continue
 		}
 		g := metav1.APIGroup{Name: name}
 		for _, version := range versionsOf(types, name) {
-			g.Versions = append(g.Versions, metav1.GroupVersionForDiscovery{GroupVersion: name + "/" + version, Version: version})
+			g.Versions = append(g.Versions,
+				metav1.GroupVersionForDiscovery{GroupVersion: name + "/" + version, Version: version})
 		}
 		g.PreferredVersion = g.Versions[0]
 		if len(parts) == 2 && parts[1] == name {
@@ -88,7 +95,8 @@ func (q *request) resourceList(group, version string) {
 	for _, t := range types {
 		if t.Group == group && t.Version == version {
 			list.APIResources = append(list.APIResources, metav1.APIResource{
-				Name: t.Resource, SingularName: t.Singular, Namespaced: t.Namespaced, Kind: t.Kind, Verbs: readVerbs, ShortNames: t.Short, Categories: t.Categories,
+				Name: t.Resource, SingularName: t.Singular, Namespaced: t.Namespaced, Kind: t.Kind,
+				Verbs: readVerbs, ShortNames: t.Short, Categories: t.Categories,
 			})
 		}
 	}
@@ -103,7 +111,8 @@ func (q *request) resourceList(group, version string) {
 func (q *request) aggregated(types []*resourceType, core bool) {
 	const mediaType = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 	list := &discovery.APIGroupDiscoveryList{
-		TypeMeta: metav1.TypeMeta{Kind: "APIGroupDiscoveryList", APIVersion: "apidiscovery.k8s.io/v2"}, Items: []discovery.APIGroupDiscovery{},
+		TypeMeta: metav1.TypeMeta{Kind: "APIGroupDiscoveryList", APIVersion: "apidiscovery.k8s.io/v2"},
+		Items:    []discovery.APIGroupDiscovery{},
 	}
 	for _, name := range groupsOf(types) {
 		if (name == "") != core {
@@ -113,7 +122,8 @@ func (q *request) aggregated(types []*resourceType, core bool) {
 		g.Name = name
 		for _, version := range versionsOf(types, name) {
 			g.Versions = append(g.Versions, discovery.APIVersionDiscovery{
-				Version: version, Freshness: discovery.DiscoveryFreshnessCurrent, Resources: discovered(types, name, version),
+				Version: version, Freshness: discovery.DiscoveryFreshnessCurrent,
+				Resources: discovered(types, name, version),
 			})
 		}
 		list.Items = append(list.Items, g)
@@ -122,7 +132,9 @@ func (q *request) aggregated(types []*resourceType, core bool) {
 	q.jsonAs(mediaType, list)
 }
 
-func discovered(types []*resourceType, group, version string) (list []discovery.APIResourceDiscovery) {
+func discovered(
+	types []*resourceType, group, version string,
+) (list []discovery.APIResourceDiscovery) {
 	for _, t := range types {
 		if t.Group != group || t.Version != version {
 			continue
@@ -131,9 +143,13 @@ func discovered(types []*resourceType, group, version string) (list []discovery.
 		if t.Namespaced {
 			scope = discovery.ScopeNamespace
 		}
-		gvk := metav1.GroupVersionKind(schema.GroupVersionKind{Group: group, Version: version, Kind: t.Kind})
+		gvk := metav1.GroupVersionKind(schema.GroupVersionKind{
+			Group: group, Version: version,
+			Kind: t.Kind,
+		})
 		list = append(list, discovery.APIResourceDiscovery{
-			Resource: t.Resource, ResponseKind: &gvk, Scope: scope, SingularResource: t.Singular, Verbs: readVerbs, ShortNames: t.Short, Categories: t.Categories,
+			Resource: t.Resource, ResponseKind: &gvk, Scope: scope, SingularResource: t.Singular,
+			Verbs: readVerbs, ShortNames: t.Short, Categories: t.Categories,
 		})
 	}
 	return list

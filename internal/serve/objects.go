@@ -33,7 +33,8 @@ const (
 func formOf(r *http.Request) form {
 	for accepted := range strings.SplitSeq(r.Header.Get("Accept"), ",") {
 		media, parameters, err := mime.ParseMediaType(accepted)
-		if err != nil || media != "application/json" || parameters["as"] != "" && parameters["g"] != "meta.k8s.io" {
+		if err != nil || media != "application/json" ||
+			parameters["as"] != "" && parameters["g"] != "meta.k8s.io" {
 			continue
 		}
 		switch parameters["as"] {
@@ -92,7 +93,8 @@ func (q *request) get(t *resourceType, namespace, name string) {
 		q.fail(err)
 		return
 	}
-	q.notFound(fmt.Sprintf("%s %q not found in %s", cmp.Or(t.Resource+"."+t.Group, t.Resource), name, q.what()))
+	q.notFound(fmt.Sprintf("%s %q not found in %s", cmp.Or(t.Resource+"."+t.Group, t.Resource), name,
+		q.what()))
 }
 
 // encode makes an object as the client wants it; of a table it is the row.
@@ -121,7 +123,8 @@ func metadataOf(object []byte) ([]byte, error) {
 	if err := json.Unmarshal(object, &o); err != nil {
 		return nil, err
 	}
-	return fmt.Appendf(nil, `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":%s}`, o.Metadata), nil
+	return fmt.Appendf(nil,
+		`{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":%s}`, o.Metadata), nil
 }
 
 // selection is which objects a request wants.
@@ -234,14 +237,17 @@ func (q *request) list(t *resourceType, namespace string, s selection) {
 }
 
 // stream sends a list as it is read: its metadata comes last.
-func (q *request) stream(t *resourceType, query history.StateQuery, s selection, limit int, version uint64) error {
+func (q *request) stream(
+	t *resourceType, query history.StateQuery, s selection, limit int, version uint64,
+) error {
 	form := formOf(q.r)
 	q.w.Header().Set("Content-Type", "application/json")
 	head := fmt.Sprintf(`{"kind":%q,"apiVersion":%q,"items":[`, t.Kind+"List", t.apiVersion())
 	switch form {
 	case asObject:
 	case asTable:
-		head = `{"kind":"Table","apiVersion":"meta.k8s.io/v1","columnDefinitions":` + string(definitionsOf(t)) + `,"rows":[`
+		head = `{"kind":"Table","apiVersion":"meta.k8s.io/v1","columnDefinitions":` +
+			string(definitionsOf(t)) + `,"rows":[`
 	case asMetadata:
 		head = `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","items":[`
 	}
@@ -278,7 +284,8 @@ func (q *request) stream(t *resourceType, query history.StateQuery, s selection,
 		}
 		lastNamespace, lastName = v.Event.Namespace, v.Event.Name
 	}
-	_, _ = fmt.Fprintf(q.w, `],"metadata":{"resourceVersion":"%d","continue":%q}}`+"\n", version, next) // the same
+	// the same
+	_, _ = fmt.Fprintf(q.w, `],"metadata":{"resourceVersion":"%d","continue":%q}}`+"\n", version, next)
 	return nil
 }
 
@@ -301,14 +308,18 @@ func watchEvent(kind string, object []byte) []byte {
 
 // goneStatus is for versions that the history does not have any more.
 func goneStatus(version uint64) []byte {
-	status := statusOf(http.StatusGone, metav1.StatusReasonExpired, fmt.Sprintf("version %d is from before what this history keeps", version))
+	status := statusOf(http.StatusGone, metav1.StatusReasonExpired,
+		fmt.Sprintf("version %d is from before what this history keeps", version))
 	body, _ := json.Marshal(status) // it has texts only
 	return body
 }
 
 // appendTable is a table of rows.
-func appendTable(dst []byte, t *resourceType, version, next string, rows [][]byte, headers bool) []byte {
-	dst = append(dst, `{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"`...)
+func appendTable(
+	dst []byte, t *resourceType, version, next string, rows [][]byte, headers bool,
+) []byte {
+	dst = append(dst,
+		`{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"`...)
 	dst = append(append(dst, version...), `","continue":"`...)
 	dst = append(append(dst, next...), `"},"columnDefinitions":`...)
 	if headers {

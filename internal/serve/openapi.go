@@ -181,7 +181,9 @@ func kindOf(kind schema.GroupVersionKind) map[string]string {
 
 // definedSchema is that of a custom resource, from its definition as it was at the point; nil where
 // the history has none. As an API server does, it adds what all objects have.
-func (q *request) definedSchema(types []*resourceType, t *resourceType, known *builtIn) (name string, s json.RawMessage, err error) {
+func (q *request) definedSchema(
+	types []*resourceType, t *resourceType, known *builtIn,
+) (name string, s json.RawMessage, err error) {
 	i := slices.IndexFunc(types, func(t *resourceType) bool {
 		return t.Group == "apiextensions.k8s.io" && t.Resource == "customresourcedefinitions"
 	})

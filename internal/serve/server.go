@@ -87,7 +87,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
-		q.refuse(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "this is "+s.what()+": it can be read, and nothing can be changed")
+		q.refuse(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed,
+			"this is "+s.what()+": it can be read, and nothing can be changed")
 		return
 	}
 	h, release, err := s.cfg.Open()
@@ -115,7 +116,10 @@ func (q *request) route() {
 		q.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		fmt.Fprint(q.w, "ok")
 	case parts[0] == "version":
-		q.json(http.StatusOK, map[string]string{"major": "1", "minor": "37", "gitVersion": "v1.37.0-history", "platform": "bridge"})
+		q.json(http.StatusOK, map[string]string{
+			"major": "1", "minor": "37",
+			"gitVersion": "v1.37.0-history", "platform": "bridge",
+		})
 	case parts[0] == "openapi":
 		q.openAPI(parts)
 	case parts[0] == "api" && len(parts) >= 2 && parts[1] == "v1":
@@ -151,7 +155,8 @@ func (q *request) group(group, version string, parts []string) {
 	})
 	switch {
 	case i < 0:
-		q.notFound(fmt.Sprintf("%s has no %s of %s", q.what(), parts[0], strings.TrimPrefix(group+"/"+version, "/")))
+		q.notFound(fmt.Sprintf("%s has no %s of %s", q.what(), parts[0],
+			strings.TrimPrefix(group+"/"+version, "/")))
 	case !q.access.allows(types[i], namespace):
 		q.forbid(types[i], namespace)
 	case len(parts) > 2 && parts[2] != "status" || len(parts) > 3:

@@ -81,8 +81,14 @@ func age(stamp string, now time.Time) string {
 }
 
 var (
-	nameColumn = column{name: "Name", typ: "string", format: "name", cell: func(o object, _ time.Time) any { return o.text("metadata", "name") }}
-	ageColumn  = column{name: "Age", typ: "string", cell: func(o object, now time.Time) any { return age(o.text("metadata", "creationTimestamp"), now) }}
+	nameColumn = column{
+		name: "Name", typ: "string", format: "name",
+		cell: func(o object, _ time.Time) any { return o.text("metadata", "name") },
+	}
+	ageColumn = column{
+		name: "Age", typ: "string",
+		cell: func(o object, now time.Time) any { return age(o.text("metadata", "creationTimestamp"), now) },
+	}
 )
 
 // columnsOf are those of a resource.

@@ -25,10 +25,15 @@ func (q *request) warnState(query history.StateQuery) error {
 
 // warnObject names the holes because of which an object may have been another one at the point; v is
 // its version, nil for none.
-func (q *request) warnObject(units []*history.Unit, namespace, name string, v *history.Version) error {
+func (q *request) warnObject(
+	units []*history.Unit, namespace, name string, v *history.Version,
+) error {
 	var texts []string
 	for _, u := range units {
-		holes, err := q.history.Coverage.Uncertain(&history.Object{Unit: u, Namespace: namespace, Name: name}, v, q.point())
+		holes, err := q.history.Coverage.Uncertain(&history.Object{
+			Unit: u, Namespace: namespace,
+			Name: name,
+		}, v, q.point())
 		if err != nil {
 			return err
 		}

@@ -108,7 +108,10 @@ func (w *watcher) line(line []byte) error {
 
 // state sends all objects as they are at the point.
 func (w *watcher) state(ctx context.Context) error {
-	for v, err := range w.history.Objects.State(history.StateQuery{Units: w.t.units, Namespace: w.namespace, At: w.point()}) {
+	for v, err := range w.history.Objects.State(history.StateQuery{
+		Units:     w.t.units,
+		Namespace: w.namespace, At: w.point(),
+	}) {
 		if err := cmp.Or(err, ctx.Err()); err != nil {
 			return err
 		}
@@ -148,15 +151,20 @@ func (w *watcher) bookmark(version uint64, initial bool) error {
 	if initial {
 		annotations = `{"k8s.io/initial-events-end":"true"}`
 	}
-	metadata := fmt.Sprintf(`{"resourceVersion":"%d","creationTimestamp":null,"annotations":%s}`, max(version, w.sent), annotations)
-	object := fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,"metadata":%s}`, w.t.Kind, w.t.apiVersion(), metadata)
+	metadata := fmt.Sprintf(`{"resourceVersion":"%d","creationTimestamp":null,"annotations":%s}`,
+		max(version, w.sent), annotations)
+	object := fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,"metadata":%s}`, w.t.Kind, w.t.apiVersion(),
+		metadata)
 	switch w.form {
 	case asObject:
 	case asMetadata:
-		object = fmt.Appendf(nil, `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":%s}`, metadata)
+		object = fmt.Appendf(nil,
+			`{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":%s}`, metadata)
 	case asTable:
-		row := fmt.Appendf(nil, `{"cells":[],"object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":%s}}`, metadata)
-		object = appendTable(nil, w.t, strconv.FormatUint(max(version, w.sent), 10), "", [][]byte{row}, false)
+		row := fmt.Appendf(nil,
+			`{"cells":[],"object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":%s}}`, metadata)
+		object = appendTable(nil, w.t, strconv.FormatUint(max(version, w.sent), 10), "", [][]byte{row},
+			false)
 	}
 	err := w.line(watchEvent("BOOKMARK", object))
 	w.flush()
@@ -287,7 +295,10 @@ func (h steps) Less(i, j int) bool {
 	return cmp.Or(cmp.Compare(h[i].Number(), h[j].Number()), h[i].Time.Compare(h[j].Time)) < 0
 }
 func (h steps) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h *steps) Push(x any)   { *h = append(*h, x.(history.Step)) } //nolint:forcetypeassert // heap's way
+
+//nolint:forcetypeassert // heap's way
+func (h *steps) Push(x any) { *h = append(*h, x.(history.Step)) }
+
 func (h *steps) Pop() any {
 	last := (*h)[len(*h)-1]
 	*h = (*h)[:len(*h)-1]

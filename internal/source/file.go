@@ -43,7 +43,10 @@ func (r *countingReader) Read(b []byte) (int, error) {
 
 // openFile opens a file, also one that gzip has compressed.
 func openFile(cfg Config, path string) (Reader, error) {
-	r := &fileReader{path: path, counted: &countingReader{Reader: cfg.Stdin}, skip: cfg.After[path].Next}
+	r := &fileReader{
+		path: path, counted: &countingReader{Reader: cfg.Stdin},
+		skip: cfg.After[path].Next,
+	}
 	if path == "-" {
 		r.path = "standard input"
 		if cfg.Stdin == nil {
@@ -143,7 +146,8 @@ func (r *fileReader) wrong(err error) error {
 	case err == io.EOF && r.in.StackDepth() == 0: //nolint:errorlint // a wrapped one is in the midst
 		return err
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
-		return fmt.Errorf("%s ends in the midst of a document, behind %d that are whole: it is truncated", r.path, r.read)
+		return fmt.Errorf("%s ends in the midst of a document, behind %d that are whole: it is truncated",
+			r.path, r.read)
 	}
 	return fmt.Errorf("%s: behind %d documents: %w", r.path, r.read, err)
 }

@@ -176,21 +176,26 @@ func (r *streamReader) extents(ctx context.Context) (list []extent, err error) {
 
 // removesSingly reports whether a stream removes messages that are not its oldest ones.
 func removesSingly(c *jetstream.StreamConfig) bool {
-	return c.MaxMsgsPerSubject > 0 || c.AllowMsgTTL || c.AllowRollup || c.Retention != jetstream.LimitsPolicy
+	return c.MaxMsgsPerSubject > 0 || c.AllowMsgTTL || c.AllowRollup ||
+		c.Retention != jetstream.LimitsPolicy
 }
 
 // stream reads one stream. It reports whether to go on.
-func (r *streamReader) stream(ctx context.Context, x extent, yield func(*Message, error) bool) bool {
+func (r *streamReader) stream(
+	ctx context.Context, x extent, yield func(*Message, error) bool,
+) bool {
 	failed := func(err error) bool {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
-		yield(nil, fmt.Errorf("stream %s, behind message %d of %d: %w", x.name, r.position[x.name].Next-1, x.last, r.explain(err)))
+		yield(nil, fmt.Errorf("stream %s, behind message %d of %d: %w", x.name, r.position[x.name].Next-1,
+			x.last, r.explain(err)))
 		return false
 	}
 	limited, cancel := context.WithTimeout(ctx, r.patience)
 	cfg := jetstream.OrderedConsumerConfig{
-		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: x.first, InactiveThreshold: r.patience,
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: x.first,
+		InactiveThreshold: r.patience,
 	}
 	if r.subject != "" {
 		cfg.FilterSubjects = []string{r.subject}
@@ -259,7 +264,8 @@ func (r *streamReader) explain(err error) error {
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		return errors.New("there is none of this name, or the user may not see it")
-	case errors.Is(err, natsgo.ErrTimeout), errors.Is(err, context.DeadlineExceeded), errors.Is(err, jetstream.ErrMsgIteratorClosed):
+	case errors.Is(err, natsgo.ErrTimeout), errors.Is(err, context.DeadlineExceeded),
+		errors.Is(err, jetstream.ErrMsgIteratorClosed):
 		if last := r.conn.LastError(); last != nil {
 			return fmt.Errorf("%w (%w)", err, last)
 		}

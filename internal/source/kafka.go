@@ -170,7 +170,8 @@ func (r *topicReader) read(ctx context.Context, p *part, yield func(*Message, er
 			// Retention has removed what was to come.
 			first, _, err := r.log.Bounds(ctx, p.topic, p.partition)
 			if err != nil || first <= next {
-				yield(nil, fmt.Errorf("partition %s, at offset %d of %d: %w", p.lane, next, p.end, errors.Join(kafkago.OffsetOutOfRange, err)))
+				yield(nil, fmt.Errorf("partition %s, at offset %d of %d: %w", p.lane, next, p.end,
+					errors.Join(kafkago.OffsetOutOfRange, err)))
 				return false
 			}
 			r.removed = append(r.removed, Removal{p.lane, uint64(next), uint64(first)})

@@ -122,16 +122,19 @@ func Open(ctx context.Context, cfg Config) (Reader, error) {
 	switch {
 	case slices.Contains(natsSchemes, scheme):
 		if name == "" && cfg.Subject == "" {
-			return nil, fmt.Errorf("%s://%s: want the name of a stream behind the host, as %s://host/K8S", scheme, withoutUser(hosts), scheme)
+			return nil, fmt.Errorf("%s://%s: want the name of a stream behind the host, as %s://host/K8S",
+				scheme, withoutUser(hosts), scheme)
 		}
 		return openNATS(ctx, cfg, scheme, hosts, name)
 	case slices.Contains(kafkaSchemes, scheme):
 		if name == "" {
-			return nil, fmt.Errorf("kafka://%s: want the name of a topic behind the host, as kafka://host/k8s.prod.pods, or a pattern of several, as k8s.prod.*", hosts)
+			return nil, fmt.Errorf("kafka://%s: want the name of a topic behind the host, as "+
+				"kafka://host/k8s.prod.pods, or a pattern of several, as k8s.prod.*", hosts)
 		}
 		return openKafka(ctx, cfg, hosts, name)
 	}
-	return nil, fmt.Errorf("%s: want nats://host/STREAM, kafka://host/topic or the path of a file", scheme+"://"+withoutUser(rest))
+	return nil, fmt.Errorf("%s: want nats://host/STREAM, kafka://host/topic or the path of a file",
+		scheme+"://"+withoutUser(rest))
 }
 
 // withoutUser takes credentials out of what an error shows.

@@ -323,7 +323,8 @@ func parseAnnouncement(uid string, value []byte) (a announcement, body []byte, e
 	return a, value[end:], nil
 }
 
-var errAnnouncement = errors.New("state database: an announcement does not parse; the directory is " +
+var errAnnouncement = errors.New("state database: an announcement does not " +
+	"parse; the directory is " +
 	"damaged: restore it from a copy, or reset the informer")
 
 // load reads the announcements of earlier runs.

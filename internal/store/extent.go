@@ -77,7 +77,8 @@ func decodeExtent(b []byte) (name string, length int64) {
 func (d *diskState) checkManifest() error {
 	note, err := readAll(d.inner, d.inner.PathJoin(d.dir, extentFile))
 	if err != nil {
-		return nil //nolint:nilerr // there is none in a new directory; whether the directory can be read Pebble says
+		//nolint:nilerr // a new directory has none; if it can not be read, Pebble reports that
+		return nil
 	}
 	name, length := decodeExtent(note)
 	found, err := pebble.Peek(d.dir, d.inner)

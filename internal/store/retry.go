@@ -15,7 +15,9 @@ const retryEvery = time.Second
 // RetryUntilWritten calls write until it succeeds, for what has to be on disk before anything that
 // follows from it. It waits while the disk refuses: reading stops, nothing is lost. It fails only
 // when ctx ends.
-func RetryUntilWritten(ctx context.Context, ix *Indexer, log *slog.Logger, write func() error) error {
+func RetryUntilWritten(
+	ctx context.Context, ix *Indexer, log *slog.Logger, write func() error,
+) error {
 	for {
 		if err := ix.db.waitAvailable(ctx); err != nil {
 			return err

@@ -25,8 +25,10 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 	options := []cel.EnvOption{ext.Strings(), cel.EagerlyValidateDeclarations(true)}
 	for kind, names := range map[*cel.Type][]string{
 		cel.StringType: {
-			"op", "meta.kind", "meta.apiVersion", "meta.group", "meta.resource", "meta.namespace", "meta.name",
-			"meta.uid", "meta.resourceVersion", "meta.manager", "sink", "outcome", "informer", "id", "type", "subject",
+			"op", "meta.kind", "meta.apiVersion", "meta.group", "meta.resource", "meta.namespace",
+			"meta.name",
+			"meta.uid", "meta.resourceVersion", "meta.manager", "sink", "outcome", "informer", "id", "type",
+			"subject",
 		},
 		cel.BoolType: {"meta.initial", "meta.inferred"},
 		cel.IntType:  {"attempts", "bytes"},
@@ -53,7 +55,8 @@ func ParseFilter(text string) (Filter, error) {
 		return Filter{}, fmt.Errorf("filter: %w", filter.Describe(text, issues))
 	}
 	if out := checked.OutputType(); !out.IsExactType(cel.BoolType) {
-		return Filter{}, fmt.Errorf("filter: want a condition, which is true or false; this is of type %s", out)
+		return Filter{}, fmt.Errorf("filter: want a condition, which is true or "+
+			"false; this is of type %s", out)
 	}
 	program, err := env.Program(checked, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(costLimit))
 	return Filter{program}, err

@@ -17,7 +17,8 @@ func (c *Checker) checkLink(o *object, n uint32, s *subject) {
 	case s.Op == event.Updated && s.Previous == "":
 		s.unit.withoutPrevious++ // of a bridge before it had the attribute
 	case alive && o.uid != s.uid:
-		if x := c.holes.add(n, o.newest(), o.versions[0], s, NoDelete, "another object had the name, and no event says that it was deleted"); x != nil {
+		if x := c.holes.add(n, o.newest(), o.versions[0], s, NoDelete,
+			"another object had the name, and no event says that it was deleted"); x != nil {
 			x.uid = o.uid
 		}
 		if s.Previous != "" {
@@ -41,13 +42,17 @@ func (c *Checker) follows(o *object, n uint32, s *subject) {
 		s.unit.withoutPrevious++
 	case s.Previous == "":
 		if !jump && s.Cause != event.CauseEntered {
-			c.holes.add(n, newest, newest.version, s, Break, fmt.Sprintf("it is added, though the object is there in version %d", newest.version))
+			c.holes.add(n, newest, newest.version, s, Break,
+				fmt.Sprintf("it is added, though the object is there in version %d", newest.version))
 		}
 	case previous == newest.version:
 	case previous > newest.version || !s.ordered:
-		c.holes.add(n, newest, previous, s, Break, fmt.Sprintf("version %s, which was before it, is missing%s", s.Previous, s.newestIs(newest)))
+		c.holes.add(n, newest, previous, s, Break,
+			fmt.Sprintf("version %s, which was before it, is missing%s", s.Previous, s.newestIs(newest)))
 	case !jump:
-		c.holes.add(n, newest, newest.version, s, Break, fmt.Sprintf("it says that version %s was before it, but version %d was", s.Previous, newest.version))
+		c.holes.add(n, newest, newest.version, s, Break,
+			fmt.Sprintf("it says that version %s was before it, but version %d was", s.Previous,
+				newest.version))
 	}
 }
 
@@ -56,7 +61,8 @@ func (c *Checker) unknown(o *object, n uint32, s *subject) {
 	if o.count == 0 && !(s.unit.anchored && c.cfg.Whole()) {
 		return // the stream begins behind its added event
 	}
-	kind, what := Break, fmt.Sprintf("version %s, which was before it, is missing, and so is everything of the object", s.Previous)
+	kind, what := Break, fmt.Sprintf("version %s, which was before it, is missing, and so is "+
+		"everything of the object", s.Previous)
 	if s.Op == event.Deleted {
 		kind, what = NoAdd, fmt.Sprintf("version %s of the object was never told", s.Previous)
 	}
@@ -114,7 +120,10 @@ func (h *holes) add(n uint32, low order, high uint64, s *subject, kind Kind, wha
 		return nil
 	}
 	h.count++
-	x := &hole{Fault: s.fault(kind, what), low: low, high: s.place.at(high), unit: s.unit, ordered: s.ordered, inferred: s.Inferred}
+	x := &hole{
+		Fault: s.fault(kind, what), low: low, high: s.place.at(high), unit: s.unit,
+		ordered: s.ordered, inferred: s.Inferred,
+	}
 	x.Fault.low = low.version
 	if high < low.version { // the version of before is of the era before
 		x.high = low.at(high)

@@ -74,8 +74,12 @@ func (c *Checker) Feed(e *event.Event, at Place) {
 	case e.AboutInformer():
 		u.begin(e)
 		u.aboutInformer(e, at, c.laneOf(at.Lane))
-	case e.UID == "" || e.ResourceVersion == "" || e.PartitionKey == "" || e.Name == "" || e.Resource == "":
-		c.faults.add(Fault{Kind: Contradiction, Object: e.PartitionKey, ID: e.ID, At: at, What: "it lacks an attribute that names its object"})
+	case e.UID == "" || e.ResourceVersion == "" || e.PartitionKey == "" || e.Name == "" ||
+		e.Resource == "":
+		c.faults.add(Fault{
+			Kind: Contradiction, Object: e.PartitionKey, ID: e.ID, At: at,
+			What: "it lacks an attribute that names its object",
+		})
 	default:
 		u.begin(e)
 		u.events++
@@ -103,7 +107,8 @@ func (c *Checker) object(u *unit, e *event.Event, at Place) {
 	s := c.subject(u, e, at)
 	if s.letter {
 		c.deadLetters++
-		u.tell(e.ID+"/"+reasonDeadLetter, Told{Reason: reasonDeadLetter, From: e.ResourceVersion, To: e.ResourceVersion, At: at})
+		u.tell(e.ID+"/"+reasonDeadLetter,
+			Told{Reason: reasonDeadLetter, From: e.ResourceVersion, To: e.ResourceVersion, At: at})
 	} else if wrong := contradiction(e); wrong != "" {
 		c.faults.add(s.fault(Contradiction, wrong))
 	}
@@ -133,7 +138,10 @@ func (c *Checker) object(u *unit, e *event.Event, at Place) {
 }
 
 func (c *Checker) subject(u *unit, e *event.Event, at Place) subject {
-	s := subject{Event: e, at: at, unit: u, id: uint32(c.objects.hash(e.ID)), uid: c.objects.hash(e.UID)}
+	s := subject{
+		Event: e, at: at, unit: u, id: uint32(c.objects.hash(e.ID)),
+		uid: c.objects.hash(e.UID),
+	}
 	s.place, s.ordered = parseOrder(e.Sequence)
 	if !s.ordered {
 		u.unordered++
@@ -157,7 +165,8 @@ func (c *Checker) subject(u *unit, e *event.Event, at Place) subject {
 
 func (s *subject) fault(kind Kind, what string) Fault {
 	return Fault{
-		Kind: kind, Informer: s.Informer, Object: s.PartitionKey, Version: s.ResourceVersion, ID: s.ID, At: s.at, What: what, unit: s.unit,
+		Kind: kind, Informer: s.Informer, Object: s.PartitionKey, Version: s.ResourceVersion, ID: s.ID,
+		At: s.at, What: what, unit: s.unit,
 	}
 }
 
@@ -166,7 +175,8 @@ func (s *subject) fault(kind Kind, what string) Fault {
 func (c *Checker) checkLane(o *object, known bool, s *subject) {
 	lane := c.laneOf(s.at.Lane)
 	if known && o.lane != lane && !s.letter {
-		c.faults.add(s.fault(Scattered, "earlier events of the object are in another partition, so that nobody can tell their order"))
+		c.faults.add(s.fault(Scattered,
+			"earlier events of the object are in another partition, so that nobody can tell their order"))
 	}
 	o.lane = lane
 }
@@ -204,12 +214,14 @@ func (c *Checker) cameBefore(o *object, n uint32, s *subject) bool {
 	}
 	switch {
 	case c.holes.fill(n, s):
-		c.faults.add(s.fault(Disorder, fmt.Sprintf("it comes behind version %d of the object", o.versions[0])))
+		c.faults.add(s.fault(Disorder,
+			fmt.Sprintf("it comes behind version %d of the object", o.versions[0])))
 	case o.isBeyond(s.place):
 		s.unit.repeats++
 		s.unit.unchecked++
 	default:
-		f := s.fault(Disorder, fmt.Sprintf("it comes behind version %d of the object, and was not there before", o.versions[0]))
+		f := s.fault(Disorder, fmt.Sprintf("it comes behind version %d of the object, and "+
+			"was not there before", o.versions[0]))
 		f.late = true
 		c.faults.add(f)
 	}

@@ -55,7 +55,8 @@ func (p *Comparison) Targets() (list []Target) {
 			}
 		}
 		slices.Sort(t.Namespaces)
-		if i := slices.IndexFunc(u.selective, func(key string) bool { return key == "filter" || key == "operations" }); i >= 0 {
+		if i := slices.IndexFunc(u.selective,
+			func(key string) bool { return key == "filter" || key == "operations" }); i >= 0 {
 			p.Skip(&t, u.selective[i])
 			continue
 		}
@@ -160,7 +161,8 @@ func (p *Comparison) faults() (list []Fault) {
 	for i := range p.pending {
 		d := &p.pending[i]
 		f := Fault{
-			Kind: Absent, Informer: d.unit.informer, Object: d.unit.resource + "/" + d.listed.key(), Version: d.listed.Version, unit: d.unit,
+			Kind: Absent, Informer: d.unit.informer, Object: d.unit.resource + "/" + d.listed.key(),
+			Version: d.listed.Version, unit: d.unit,
 			What: "the cluster has it, the stream does not",
 		}
 		n, known := p.checker.objects.find(d.unit.number, d.listed.key())
@@ -169,7 +171,8 @@ func (p *Comparison) faults() (list []Fault) {
 			f.Kind, f.Version = Extra, fmt.Sprint(p.checker.objects.at(n).versions[0])
 			f.What = "the stream has it, the cluster does not"
 		case known && p.checker.objects.at(n).alive:
-			f.Kind, f.What = Stale, fmt.Sprintf("the newest version in the stream is %d", p.checker.objects.at(n).versions[0])
+			f.Kind, f.What = Stale, fmt.Sprintf("the newest version in the stream is %d",
+				p.checker.objects.at(n).versions[0])
 		case known:
 			f.What = "the cluster has it, in the stream it is deleted"
 		}

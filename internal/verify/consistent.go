@@ -18,7 +18,8 @@ func contradiction(e *event.Event) string {
 		return wrong
 	}
 	if !isSequence(e) {
-		return fmt.Sprintf("its sequence is %s, its resourceversion %s and its operation %s", e.Sequence, e.ResourceVersion, e.Op)
+		return fmt.Sprintf("its sequence is %s, its resourceversion %s and its operation %s", e.Sequence,
+			e.ResourceVersion, e.Op)
 	}
 	if want := groupResource(e) + "/" + e.Namespace + "/" + e.Name; e.PartitionKey != want {
 		return fmt.Sprintf("its partitionkey is %s, its other attributes are of %s", e.PartitionKey, want)
@@ -70,7 +71,8 @@ func laterVersion(e *event.Event) string {
 // padded is a version as a sequence has it.
 func padded(version string) string {
 	const digits = "00000000000000000000"
-	if _, err := strconv.ParseUint(version, 10, 64); err != nil || version[0] == '0' || len(version) >= len(digits) {
+	if _, err := strconv.ParseUint(version, 10, 64); err != nil || version[0] == '0' ||
+		len(version) >= len(digits) {
 		return version
 	}
 	return digits[len(version):] + version
@@ -96,12 +98,14 @@ func contradictionOfID(e *event.Event) string {
 	switch e.Op {
 	case event.Deleted:
 		switch {
-		case rest == "deleted", form == "deleted" && version == e.Previous, form == "left" && version == e.ResourceVersion:
+		case rest == "deleted", form == "deleted" && version == e.Previous,
+			form == "left" && version == e.ResourceVersion:
 			return ""
 		}
 	case event.Synced:
 		round, isSync := strings.CutPrefix(form, "sync/")
-		if _, err := strconv.ParseInt(round, 10, 64); isSync && err == nil && version == e.ResourceVersion {
+		if _, err := strconv.ParseInt(round, 10, 64); isSync && err == nil &&
+			version == e.ResourceVersion {
 			return ""
 		}
 	default:
@@ -109,7 +113,8 @@ func contradictionOfID(e *event.Event) string {
 			return ""
 		}
 	}
-	return fmt.Sprintf("its id is %s, its resourceversion %s and its operation %s", e.ID, e.ResourceVersion, e.Op)
+	return fmt.Sprintf("its id is %s, its resourceversion %s and its operation %s", e.ID,
+		e.ResourceVersion, e.Op)
 }
 
 // cutEra takes the epoch and the selection off the end of an id. era is their sum.

@@ -24,7 +24,10 @@ const (
 )
 
 // Kinds are all of them, in the order in which they are reported.
-var Kinds = []Kind{Break, NoAdd, NoDelete, Disorder, Changed, Contradiction, Scattered, Stale, Absent, Extra}
+var Kinds = []Kind{
+	Break, NoAdd, NoDelete, Disorder, Changed, Contradiction, Scattered, Stale,
+	Absent, Extra,
+}
 
 // Fault is one thing that is wrong.
 type Fault struct {

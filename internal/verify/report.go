@@ -78,8 +78,9 @@ const maxFound = 1000
 // Report judges what was fed.
 func (c *Checker) Report() *Report {
 	r := &Report{
-		Whole: c.cfg.Whole(), ReadToEnd: true, Messages: c.messages, Events: c.events, DeadLetters: c.deadLetters,
-		Other: c.other.names, Faults: map[Kind]int{},
+		Whole: c.cfg.Whole(), ReadToEnd: true, Messages: c.messages, Events: c.events,
+		DeadLetters: c.deadLetters,
+		Other:       c.other.names, Faults: map[Kind]int{},
 	}
 	found := c.judge(r.Faults)
 	alive := make([]int, len(c.order))
@@ -104,18 +105,21 @@ func (c *Checker) Report() *Report {
 		}
 		resource := u.report(found, r.Whole, lanes)
 		resource.Alive = alive[u.number]
-		r.Objects, r.Alive, r.Repeats, r.UncheckedRepeats = r.Objects+u.objects, r.Alive+resource.Alive, r.Repeats+u.repeats, r.UncheckedRepeats+u.unchecked
+		r.Objects, r.Alive, r.Repeats, r.UncheckedRepeats = r.Objects+u.objects, r.Alive+resource.Alive,
+			r.Repeats+u.repeats, r.UncheckedRepeats+u.unchecked
 		r.Resources = append(r.Resources, resource)
 	}
 	slices.SortFunc(r.Resources, func(a, b Resource) int {
-		return cmp.Or(cmp.Compare(a.Source, b.Source), cmp.Compare(a.Informer, b.Informer), cmp.Compare(a.Resource, b.Resource))
+		return cmp.Or(cmp.Compare(a.Source, b.Source), cmp.Compare(a.Informer, b.Informer),
+			cmp.Compare(a.Resource, b.Resource))
 	})
 	r.Found = sorted(found)
 	r.Found = r.Found[:min(len(r.Found), maxFound)]
 	r.OK = len(r.Faults) == 0
 	c.notes(r)
 	for _, lane := range slices.Sorted(maps.Keys(lacking)) {
-		r.Notes = append(r.Notes, fmt.Sprintf("partition %s has events of objects, and no informer event "+
+		r.Notes = append(r.Notes, fmt.Sprintf("partition %s has events of objects, "+
+			"and no informer event "+
 			"as other partitions have: up to which version it is complete is not known", lane))
 	}
 	return r
@@ -165,8 +169,9 @@ func (c *Checker) judge(count map[Kind]int) (found []Fault) {
 
 func (u *unit) report(found []Fault, whole bool, lanes []string) Resource {
 	r := Resource{
-		Source: u.source, Informer: u.informer, Resource: u.resource, Objects: u.objects, Events: u.events,
-		Chain: u.chain(whole), Told: u.told,
+		Source: u.source, Informer: u.informer, Resource: u.resource, Objects: u.objects,
+		Events: u.events,
+		Chain:  u.chain(whole), Told: u.told,
 	}
 	if u.newest.version > 0 {
 		r.Newest = fmt.Sprint(u.newest.version)
@@ -244,13 +249,16 @@ func (c *Checker) notes(r *Report) {
 	}
 	note(unordered, "%d events have a sequence of another bridge, or none that is a number: "+
 		"their order can't be checked", unordered)
-	note(without, "%d events have no previous: whether a version is missing before them can't be checked", without)
-	note(r.UncheckedRepeats, "%d repeats came behind more than %d newer events of their object: their data was not compared", r.UncheckedRepeats, ringSize)
+	note(without, "%d events have no previous: whether a version is missing before "+
+		"them can't be checked", without)
+	note(r.UncheckedRepeats, "%d repeats came behind more than %d newer events of their object: "+
+		"their data was not compared", r.UncheckedRepeats, ringSize)
 	if c.events > 0 && !c.cfg.Whole() {
 		note(1, "the stream is not here from its start: an object's first event may be any")
 	}
 	if p := c.compared; p != nil {
 		r.Cluster = &Compared{Resources: p.compared, Objects: p.objects}
-		note(len(p.skipped), "the final state was not compared where the configuration selects what the API server can't be asked for: %s", strings.Join(p.skipped, ", "))
+		note(len(p.skipped), "the final state was not compared where the configuration selects what "+
+			"the API server can't be asked for: %s", strings.Join(p.skipped, ", "))
 	}
 }

@@ -84,7 +84,10 @@ func (c *Checker) unitOf(e *event.Event) *unit {
 	}
 	u := c.units[key]
 	if u == nil {
-		u = &unit{unitKey: key, number: uint32(len(c.order)), scopes: map[string]*scope{}, toldIDs: map[string]bool{}, rounds: map[uint32]round{}}
+		u = &unit{
+			unitKey: key, number: uint32(len(c.order)), scopes: map[string]*scope{},
+			toldIDs: map[string]bool{}, rounds: map[uint32]round{},
+		}
 		c.units[key], c.order = u, append(c.order, u)
 	}
 	c.last = u
@@ -150,7 +153,10 @@ func reasonOf(e *event.Event) string {
 func (u *unit) gap(e *event.Event, id string, at Place, lane uint32) {
 	var data gapData
 	_ = json.Unmarshal(e.InformerData(), &data) // it then tells a gap of which nothing is known
-	told := Told{Reason: cmp.Or(data.Reason, "unknown"), From: data.From, To: data.To, Dropped: data.Dropped, At: at}
+	told := Told{
+		Reason: cmp.Or(data.Reason, "unknown"), From: data.From, To: data.To,
+		Dropped: data.Dropped, At: at,
+	}
 	isNew, s := u.tell(id, told), u.scopeOf(e)
 	isRepeat := !isNew && (lane == 0 || u.toldIDs[e.ID])
 	if data.Reason == reasonForgotten && len(u.scopes) == 1 && !isRepeat {

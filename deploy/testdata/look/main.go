@@ -22,7 +22,8 @@ func main() {
 		fmt.Println(err)
 	}
 	for line := range strings.Lines(string(status)) {
-		if strings.HasPrefix(line, "CapEff") || strings.HasPrefix(line, "CapPrm") || strings.HasPrefix(line, "NoNewPrivs") {
+		if strings.HasPrefix(line, "CapEff") || strings.HasPrefix(line, "CapPrm") ||
+			strings.HasPrefix(line, "NoNewPrivs") {
 			fmt.Print(line)
 		}
 	}

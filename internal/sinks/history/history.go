@@ -162,10 +162,12 @@ func (s *Sink) clockChanged(ctx context.Context, level slog.Level, ahead time.Du
 	switch {
 	case ahead > clockTolerance:
 		s.cfg.Log.Log(ctx, level, "this machine's clock is ahead of the newest change; old versions "+
-			"are removed by the time of that change", "dir", s.cfg.Dir, "ahead", ahead.Round(time.Second).String())
+			"are removed by the time of that change", "dir", s.cfg.Dir, "ahead",
+			ahead.Round(time.Second).String())
 	case ahead < -clockTolerance:
 		s.cfg.Log.Log(ctx, level, "this machine's clock is behind the newest change; what leaves no "+
-			"time, as a delete, has a wrong one", "dir", s.cfg.Dir, "behind", (-ahead).Round(time.Second).String())
+			"time, as a delete, has a wrong one", "dir", s.cfg.Dir, "behind",
+			(-ahead).Round(time.Second).String())
 	default:
 		s.cfg.Log.Info("this machine's clock agrees with the times of changes again", "dir", s.cfg.Dir)
 	}
@@ -177,7 +179,8 @@ func (s *Sink) diskChanged(why error) {
 		s.cfg.Log.Info("the history's disk takes writes again", "dir", s.cfg.Dir)
 		return
 	}
-	s.cfg.Log.Error("the history waits for its disk; nothing is lost, and other sinks go on", "dir", s.cfg.Dir, "err", why)
+	s.cfg.Log.Error("the history waits for its disk; nothing is lost, and other sinks go on", "dir",
+		s.cfg.Dir, "err", why)
 }
 
 // classify sorts the errors of a history. A directory that holds something else is for the
@@ -191,7 +194,8 @@ func classify(err error) error {
 		return &sinks.Error{Class: sinks.Refused, Err: err}
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return &sinks.Error{Class: sinks.Stopped, Err: err}
-	case errors.Is(err, history.ErrInUse), errors.Is(err, history.ErrOtherCluster), disk.Unavailable(err):
+	case errors.Is(err, history.ErrInUse), errors.Is(err, history.ErrOtherCluster),
+		disk.Unavailable(err):
 		return &sinks.Error{Class: sinks.Reconnect, Err: err}
 	}
 	return &sinks.Error{Class: sinks.Retry, Err: err}
@@ -260,7 +264,10 @@ func (s *Sink) append(ctx context.Context, events []*event.Event) error {
 		if why := db.Full(); why != nil {
 			err = why
 		}
-		return &sinks.Error{Class: sinks.Reconnect, Err: fmt.Errorf("history %s: the disk takes no writes: %w", s.cfg.Dir, err)}
+		return &sinks.Error{
+			Class: sinks.Reconnect,
+			Err:   fmt.Errorf("history %s: the disk takes no writes: %w", s.cfg.Dir, err),
+		}
 	}
 	return classify(err)
 }

@@ -24,12 +24,14 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 	f := metric.With(registerer)
 	return &metrics{
 		stored: f.Counters("bridge_history_stored_total",
-			"Events stored as versions of objects or as marks of the stream, and repeats of those that were there.",
+			"Events stored as versions of objects or as marks of the stream, and repeats of "+
+				"those that were there.",
 			"kind", kindVersion, kindMark, kindRepeat),
 		bytes: f.Gauge("bridge_history_bytes", "What the history takes on disk."),
 		horizon: f.Gauge("bridge_history_horizon_timestamp_seconds",
 			"Time from which on every version is kept; 0 while retention has removed nothing."),
-		failures: f.Counter("bridge_history_retention_failures_total", "Times that old versions could not be removed."),
+		failures: f.Counter("bridge_history_retention_failures_total",
+			"Times that old versions could not be removed."),
 	}
 }
 

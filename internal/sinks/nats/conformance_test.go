@@ -103,8 +103,8 @@ func coreBroker(t *testing.T) *sinktest.Broker {
 		Break: ts.stop,
 		Restore: func() {
 			ts.start()
-			// What is published before the listener is connected again, nobody hears. IsConnected is
-			// also true until the client notices that the old connection ended.
+			// What is published before the listener is connected again is lost to it. IsConnected
+			// is also true until the client notices that the old connection ended.
 			for !listener.IsConnected() || listener.FlushTimeout(time.Second) != nil {
 				time.Sleep(5 * time.Millisecond)
 			}

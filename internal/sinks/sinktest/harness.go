@@ -93,7 +93,8 @@ var cases = []testCase{
 	{"answers while the broker is away and stores in order once it is back", survivesAnOutage},
 	{"opens once the broker is back", opensOnceTheBrokerIsBack},
 	{"a cancelled context ends Publish with an answer for each message", cancelEndsPublish},
-	{"what a cancelled call has left open is stored once in other calls", storesOnceAfterACancelledCall},
+	{"what a cancelled call has left open is stored " +
+		"once in other calls", storesOnceAfterACancelledCall},
 	{"a dead letter arrives with its reason", deadLetterArrives},
 	{"a dead letter that is too large arrives without its data", largeDeadLetterArrives},
 	{
