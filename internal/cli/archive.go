@@ -19,23 +19,23 @@ func newArchiveCommand() *cobra.Command {
 		Use:   "archive --dir DIR [--from ADDRESS]",
 		Short: "Read a stream into a history that can be asked",
 		Long: `archive reads a stream from its first message and keeps every version of every object in a
-directory, which 'bridge history', 'bridge show', 'bridge diff' and 'bridge timeline' answer from. It
-runs on any machine that sees the broker, and needs neither the bridge nor the cluster.
+directory, which 'bridge history', 'bridge show', 'bridge diff' and 'bridge timeline' answer from.
+It runs on any machine that sees the broker, and needs neither the bridge nor the cluster.
 
-It follows the stream until it is stopped; with --once it ends at the end that the stream has. It can
-be stopped at any moment, also by kill -9, and continues where it was. An event that comes twice is
-stored once. Several streams, also of several clusters, may go into one directory, one after the
+It follows the stream until it is stopped; with --once it ends at the end that the stream has. It
+can be stopped at any moment, also by kill -9, and continues where it was. An event that comes twice
+is stored once. Several streams, also of several clusters, may go into one directory, one after the
 other; two processes can't write to it at once. Questions can be asked meanwhile.
 
 What the stream has removed before it was read is missing: archive counts it, and answers that cross
 it say so. A file is read from its start and ends the command.
 
-Payloads: the stream should carry whole objects (payload: object or change). Of 'patch' the object is
-made where the version before is known. Of 'metadata' and 'reference' there is no more than they
+Payloads: the stream should carry whole objects (payload: object or change). Of 'patch' the object
+is made where the version before is known. Of 'metadata' and 'reference' there is no more than they
 have, and answers say so. Redacted values stay redacted.
 
-Exit codes: 0 after a stop, or at the end with --once; 1 when it failed while it ran; 2 when it could
-not start.`,
+Exit codes: 0 after a stop, or at the end with --once; 1 when it failed while it ran; 2 when it
+could not start.`,
 		Example: `  bridge archive --dir /var/lib/history                     what 'bridge run' without a file stores
   bridge archive --from nats://nats:4222/K8S --dir /var/lib/history
   bridge archive --from 'kafka://kafka-0:9092/k8s.prod.*' --dir /var/lib/history --once

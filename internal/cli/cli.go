@@ -93,9 +93,10 @@ func newRoot(build Build) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "bridge",
 		Short: "Streams every change of Kubernetes resources into NATS or Kafka as CloudEvents",
-		Long: `bridge streams every change of chosen Kubernetes resources (built-in kinds and CRDs) into NATS or Kafka as CloudEvents:
-each version of each object, in order per object, at least once, with ids that make duplicates removable, across crashes and
-outages of the bridge, the broker and the API server.
+		Long: `bridge streams every change of chosen Kubernetes resources (built-in kinds and CRDs) into
+NATS or Kafka as CloudEvents: each version of each object, in order per object, at least once, with
+ids that make duplicates removable, across crashes and outages of the bridge, the broker and the API
+server.
 
 Where to begin:
 

@@ -10,29 +10,35 @@ import (
 // howToReach is in the help of all commands for a running bridge.
 const howToReach = `
 
-The bridge is found at admin.address of the configuration (--admin-address), and takes commands from this machine, from who can read its token:
-admin.tokenFile, or admin-token in the state directory (--token-file). Its log tells who asked.
+The bridge is found at admin.address of the configuration (--admin-address), and takes commands from
+this machine, from who can read its token: admin.tokenFile, or admin-token in the state directory
+(--token-file). Its log tells who asked.
 
-Exit codes: 0 when it is done, 1 when the bridge could not do it, 2 when there is no bridge, or it refuses.`
+Exit codes: 0 when it is done, 1 when the bridge could not do it, 2 when there is no bridge, or it
+refuses.`
 
 // kindsOfTargets are what can be paused.
 var kindsOfTargets = []string{"informer", "sink"}
 
 func newPauseCommand() *cobra.Command {
 	return newSwitchCommand("pause", "Pause an informer or a sink of a running bridge",
-		`pause informer NAME stops reading: the watches of the informer are closed, and what was read is sent. It goes on where it stood; what the API
-server has forgotten by then (it keeps minutes) is a gap, told and healed as ever.
+		`pause informer NAME stops reading: the watches of the informer are closed, and what was read is
+sent. It goes on where it stood; what the API server has forgotten by then (it keeps minutes) is a
+gap, told and healed as ever.
 
-pause sink NAME sends nothing to the sink. What is for it waits, in memory and then on disk, as while its broker is away; other sinks go on.
+pause sink NAME sends nothing to the sink. What is for it waits, in memory and then on disk, as
+while its broker is away; other sinks go on.
 
-While something is paused, /readyz says so. A pause ends with `+"`bridge resume`"+`, and when the bridge is restarted.`,
+While something is paused, /readyz says so. A pause ends with `+"`bridge resume`"+`, and when the
+bridge is restarted.`,
 		`  bridge pause informer workloads
   bridge pause sink lake`)
 }
 
 func newResumeCommand() *cobra.Command {
 	return newSwitchCommand("resume", "Resume an informer or a sink of a running bridge",
-		`resume ends a pause: an informer reads on from where it stood, a sink is sent what has waited, in order.`,
+		`resume ends a pause: an informer reads on from where it stood, a sink is sent what has waited,
+in order.`,
 		`  bridge resume informer workloads
   bridge resume sink lake`)
 }
@@ -74,14 +80,17 @@ func newSnapshotCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "snapshot INFORMER",
 		Short: "Make a running bridge send the objects of an informer again",
-		Long: `snapshot sends every object that an informer knows again: as type synced, with initial, and with an id that no event had before
-(<uid>/<resourceVersion>/sync/<round>), so that neither JetStream nor a consumer takes it for a repeat. Each comes in order with the changes of
-its object; watches go on, and no list is read. Memory stays bounded: what does not fit waits.
+		Long: `snapshot sends every object that an informer knows again: as type synced, with initial, and
+with an id that no event had before (<uid>/<resourceVersion>/sync/<round>), so that neither
+JetStream nor a consumer takes it for a repeat. Each comes in order with the changes of its object;
+watches go on, and no list is read. Memory stays bounded: what does not fit waits.
 
-Operations and filters of the informer and its sinks hold for it (operation: synced). What the objects are, a consumer that has lost its state
-learns so; what was deleted meanwhile it has to conclude from what does not come.
+Operations and filters of the informer and its sinks hold for it (operation: synced). What the
+objects are, a consumer that has lost its state learns so; what was deleted meanwhile it has to
+conclude from what does not come.
 
-The command returns when it has begun; the log says when all of it is queued. A restart breaks it off.` + howToReach,
+The command returns when it has begun; the log says when all of it is queued. A restart breaks it
+off.` + howToReach,
 		Example: `  bridge snapshot workloads
   bridge snapshot workloads --resource deployments.apps --namespace shop
   bridge snapshot workloads --selector app=web --sink lake`,
@@ -111,9 +120,10 @@ The command returns when it has begun; the log says when all of it is queued. A 
 func newLogLevelCommand() *cobra.Command {
 	levels := keyFlags["log.level"].values
 	cmd := &cobra.Command{
-		Use:       "log-level LEVEL",
-		Short:     "Set the level of a running bridge's log",
-		Long:      `log-level sets the least severe level that the log of a running bridge has: debug, info, warn or error. It ends with a restart, or when log.level of the configuration is changed.` + howToReach,
+		Use:   "log-level LEVEL",
+		Short: "Set the level of a running bridge's log",
+		Long: `log-level sets the least severe level that the log of a running bridge has: debug, info,
+warn or error. It ends with a restart, or when log.level of the configuration is changed.` + howToReach,
 		Example:   `  bridge log-level debug`,
 		Args:      cobra.ExactArgs(1),
 		ValidArgs: levels,
@@ -129,11 +139,12 @@ func newReloadCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reload",
 		Short: "Make a running bridge read its configuration now",
-		Long: `reload has a running bridge read its configuration again, at once, and says what has changed. It does so by itself when the file changes
-(key reload), and at SIGHUP.
+		Long: `reload has a running bridge read its configuration again, at once, and says what has
+changed. It does so by itself when the file changes (key reload), and at SIGHUP.
 
-Informers and sinks that have not changed run on. A file with a mistake is refused as a whole, with every problem and its line, and the
-configuration of before stays; so is one that changes what only a restart can: the cluster, the state directory, the admin server.` + howToReach,
+Informers and sinks that have not changed run on. A file with a mistake is refused as a whole, with
+every problem and its line, and the configuration of before stays; so is one that changes what only
+a restart can: the cluster, the state directory, the admin server.` + howToReach,
 		Example: `  bridge validate --config bridge.yaml && bridge reload --config bridge.yaml`,
 		Args:    cobra.NoArgs,
 	}

@@ -20,9 +20,10 @@ func newDeadLettersCommand() *cobra.Command {
 		Use:     "deadletters",
 		Aliases: []string{"dlq"},
 		Short:   "List, print, send and remove dead letters",
-		Long: `deadletters shows the events that a broker refused permanently and that lie in the dead letters of
-their sink: NATS (nats.deadLetterSubject) or Kafka (kafka.deadLetterTopic). It reads them from the
-broker, with the address and the credentials of the sink in --config, also while no bridge runs.
+		Long: `deadletters shows the events that a broker refused permanently and that lie in the dead
+letters of their sink: NATS (nats.deadLetterSubject) or Kafka (kafka.deadLetterTopic). It reads them
+from the broker, with the address and the credentials of the sink in --config, also while no bridge
+runs.
 
 After you have fixed what refused them, 'bridge deadletters send' sends them again. What neither the
 sink nor its dead letters took is in a folder: 'bridge undelivered'.`,
@@ -141,10 +142,10 @@ func newDeadLettersListCommand() *cobra.Command {
 		Use:     "ls",
 		Aliases: []string{"list"},
 		Short:   "List the dead letters, as they are stored",
-		Long: `ls lists the dead letters of a sink: the position that get, send and rm take (stream/sequence, or
-topic/partition/offset), since when it is there, the type and object of the event, its size, and why
-it was refused. What has no payload any more can't be sent again. With --output json each dead
-letter is a line.
+		Long: `ls lists the dead letters of a sink: the position that get, send and rm take
+(stream/sequence, or topic/partition/offset), since when it is there, the type and object of the
+event, its size, and why it was refused. What has no payload any more can't be sent again. With
+--output json each dead letter is a line.
 
 Exit codes: 0, also when there are none; 2 when the sink has no dead letters, or they can't be read.`,
 		Example: `  bridge deadletters ls --sink lake --limit 20
@@ -227,8 +228,8 @@ func newDeadLettersGetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get POSITION|ID",
 		Short: "Print a dead letter",
-		Long: `get prints one dead letter as a structured CloudEvent (application/cloudevents+json): the event,
-with deadletterreason, deadletterattempts, and where it should have gone. It is named by its
+		Long: `get prints one dead letter as a structured CloudEvent (application/cloudevents+json): the
+event, with deadletterreason, deadletterattempts, and where it should have gone. It is named by its
 position, or by the id of the event.
 
 Exit codes: 0, 1 when there is no such dead letter, 2 when the sink has none, or they can't be read.`,
@@ -259,10 +260,10 @@ func newDeadLettersRemoveCommand() *cobra.Command {
 		Use:     "rm POSITION|ID...",
 		Aliases: []string{"remove"},
 		Short:   "Remove dead letters of NATS",
-		Long: `rm removes dead letters from their stream: those with the positions or ids, or with --all every one
-of the sink. A removed event is lost, unless you have sent it. It takes the right to publish on
-$JS.API.STREAM.MSG.DELETE.<stream>, and a stream without deny_delete. Kafka removes no single
-records.
+		Long: `rm removes dead letters from their stream: those with the positions or ids, or with --all
+every one of the sink. A removed event is lost, unless you have sent it. It takes the right to
+publish on $JS.API.STREAM.MSG.DELETE.<stream>, and a stream without deny_delete. Kafka removes no
+single records.
 
 Exit codes: 0, 1 when there is no such dead letter (then none is removed) or the server refuses, 2
 when the sink has none, they can't be read, or they are Kafka's.`,

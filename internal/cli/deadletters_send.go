@@ -18,8 +18,8 @@ func newDeadLettersSendCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "send POSITION|ID...",
 		Short: "Make a running bridge send dead letters again",
-		Long: `send makes the running bridge publish dead letters of a sink to where they should have gone: those
-with the positions or ids, or with --all every one. Fix what refused them first.
+		Long: `send makes the running bridge publish dead letters of a sink to where they should have
+gone: those with the positions or ids, or with --all every one. Fix what refused them first.
 
 The bridge reads them from the broker itself. It sends them in the order in which they are stored,
 with their ids and bytes, so a consumer sees a repeat as one event. One that is refused again stays

@@ -181,9 +181,9 @@ func (o *historyOptions) neverSeen(
 }
 
 // timeHelp says what --at, --since and --until take.
-const timeHelp = `Times are 14:03 or 14:03:05 (the last one that was, in the local time zone), 2h ago, "2026-11-22 14:03",
-RFC 3339 (2026-11-22T14:03:00Z), or a resourceVersion. Answers show the time with its zone. The API
-server's times are whole seconds.`
+const timeHelp = `Times are 14:03 or 14:03:05 (the last one that was, in the local time zone), 2h
+ago, "2026-11-22 14:03", RFC 3339 (2026-11-22T14:03:00Z), or a resourceVersion. Answers show the
+time with its zone. The API server's times are whole seconds.`
 
 // warn reports because of what an answer may be incomplete, and where the history ends before a
 // time.

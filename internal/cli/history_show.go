@@ -19,11 +19,11 @@ func newShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show KIND/NAME",
 		Short: "Print an object as it was at a time",
-		Long: `show prints an object as it was at a time, or in its last version. Which version that is, when it
-began and who made it goes to standard error.
+		Long: `show prints an object as it was at a time, or in its last version. Which version that is,
+when it began and who made it goes to standard error.
 
-An object that did not exist then is told apart from one that the history does not know of that time,
-and from one that it has never seen.
+An object that did not exist then is told apart from one that the history does not know of that
+time, and from one that it has never seen.
 
 ` + timeHelp + `
 
@@ -126,8 +126,9 @@ func newDiffCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff KIND/NAME",
 		Short: "Compare an object at two times",
-		Long: `diff prints how an object differs between two times, as a unified diff of its YAML, or as JSON Patch
-(RFC 6902). Without --to it is the last version; without --from the one before that of --to.
+		Long: `diff prints how an object differs between two times, as a unified diff of its YAML, or as
+JSON Patch (RFC 6902). Without --to it is the last version; without --from the one before that of
+--to.
 
 ` + timeHelp + `
 

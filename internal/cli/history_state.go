@@ -27,18 +27,18 @@ func newStateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "state",
 		Short: "Print all objects as they were at a time",
-		Long: `state prints all objects of a namespace, or with -A of the cluster, as they were at a time: resource by
-resource, by namespace and name. As YAML they are documents, as JSON one document a line: both can be
-piped into kubectl diff -f -.
+		Long: `state prints all objects of a namespace, or with -A of the cluster, as they were at a time:
+resource by resource, by namespace and name. As YAML they are documents, as JSON one document a
+line: both can be piped into kubectl diff -f -.
 
-Where objects may be missing it says so: a gap, dropped events, or a first list that had not ended then.
-A time or version before the history's horizon is refused. (The state directory of a bridge is that of
-'bridge statedir'.)
+Where objects may be missing it says so: a gap, dropped events, or a first list that had not ended
+then. A time or version before the history's horizon is refused. (The state directory of a bridge is
+that of 'bridge statedir'.)
 
 ` + timeHelp + `
 
-Exit codes: 0; 1 when the state of that time is not known, or the history can't be read; 2 when there
-is no history.`,
+Exit codes: 0; 1 when the state of that time is not known, or the history can't be read; 2 when
+there is no history.`,
 		Example: `  bridge state --at 14:03 -n shop
   bridge state --at "2h ago" -A --kind deploy,sts -o yaml
   bridge state --at 48213 -n shop -l app=web -o json --dir /var/lib/history     at a resourceVersion`,

@@ -29,13 +29,14 @@ func newTimelineCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "timeline",
 		Short: "List everything that happened in a namespace",
-		Long: `timeline lists what happened in a namespace, or with -A in the cluster, in the order of time. In a
-table what belongs together stands together: the objects of one owner, where the stream has owners
-(owners: true at the informer), and repeated changes of the same fields in one row, with their number.
+		Long: `timeline lists what happened in a namespace, or with -A in the cluster, in the order of
+time. In a table what belongs together stands together: the objects of one owner, where the stream
+has owners (owners: true at the informer), and repeated changes of the same fields in one row, with
+their number.
 
-Updates that only say that somebody is alive (lastHeartbeatTime, renewTime and the like) are counted,
-and listed with --heartbeats. A table has at most 10,000 rows; -o json writes one document a line, of
-any number. Values of more than 20 bytes are omitted: 'bridge history' has them.
+Updates that only say that somebody is alive (lastHeartbeatTime, renewTime and the like) are
+counted, and listed with --heartbeats. A table has at most 10,000 rows; -o json writes one document
+a line, of any number. Values of more than 20 bytes are omitted: 'bridge history' has them.
 
 ` + timeHelp + `
 

@@ -17,9 +17,9 @@ func newHistoryCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "history KIND/NAME",
 		Short: "List every version of an object: when, by whom, what changed",
-		Long: `history lists the versions of one object in their order: when each change was made, what happened, the
-field manager that made it, which fields changed, and the resourceVersion. With --field it lists only
-the changes of one field, with its values.
+		Long: `history lists the versions of one object in their order: when each change was made, what
+happened, the field manager that made it, which fields changed, and the resourceVersion. With
+--field it lists only the changes of one field, with its values.
 
 The manager is the name that a client chose for itself, not an authenticated user. Where the object
 does not show who made a change there is none.
@@ -27,7 +27,8 @@ does not show who made a change there is none.
 Resources are named as kubectl does: deploy/web, deployments.apps/web, deployment web.
 ` + timeHelp + `
 
-Where versions may be missing (a gap, dropped events, messages that the stream had removed) it says so.
+Where versions may be missing (a gap, dropped events, messages that the stream had removed) it says
+so.
 
 Exit codes: 0; 1 when the object is not known, or the history can't be read; 2 when there is none.`,
 		Example: `  bridge history deploy/web -n shop

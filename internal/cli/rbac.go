@@ -14,17 +14,20 @@ func newRBACCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rbac",
 		Short: "Print the smallest roles that a configuration needs",
-		Long: `rbac prints what the API server has to allow for a configuration, as YAML for kubectl apply: list and watch on the resources that it
-selects, and nothing else but to read which cluster it is (get on the namespace kube-system), and for a namespaceSelector list and watch
-on namespaces. Informers with namespaces give a Role in each of them, others a ClusterRole; a fieldSelector of one metadata.name allows
-that object only. The bindings are for a service account.
+		Long: `rbac prints what the API server has to allow for a configuration, as YAML for kubectl
+apply: list and watch on the resources that it selects, and nothing else but to read which cluster
+it is (get on the namespace kube-system), and for a namespaceSelector list and watch on namespaces.
+Informers with namespaces give a Role in each of them, others a ClusterRole; a fieldSelector of one
+metadata.name allows that object only. The bindings are for a service account.
 
-The API server is asked what the names of resources and "*" mean now. Roles made of that do not cover CRDs that are installed later:
-print them again then, or keep "*" as it is written with --wildcards, which allows to read everything, what the configuration excludes
-too. --offline asks nobody, and keeps "*" too; names then need their group (deployments.apps).
+The API server is asked what the names of resources and "*" mean now. Roles made of that do not
+cover CRDs that are installed later: print them again then, or keep "*" as it is written with
+--wildcards, which allows to read everything, what the configuration excludes too. --offline asks
+nobody, and keeps "*" too; names then need their group (deployments.apps).
 
-The Helm chart makes the same roles out of its values by itself, as --offline does. Where it can't (short names, variables), or where "*"
-should be what it means now, --output helm-values prints the values that tell it the rights.
+The Helm chart makes the same roles out of its values by itself, as --offline does. Where it can't
+(short names, variables), or where "*" should be what it means now, --output helm-values prints the
+values that tell it the rights.
 
 Exit codes: 0 when the roles are printed, 2 when the configuration or a name in it is wrong.`,
 		Example: `  bridge rbac --config bridge.yaml | kubectl apply -f -

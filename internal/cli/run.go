@@ -15,23 +15,25 @@ func newRunCommand(build Build) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Stream changes until a signal stops it",
-		Long: `run watches the resources of a configuration and sends every change to its sinks, until it gets SIGINT or SIGTERM.
+		Long: `run watches the resources of a configuration and sends every change to its sinks, until it
+gets SIGINT or SIGTERM.
 
-Without a file it watches every resource that can be listed and watched, but Leases and Events, in the cluster that kubectl
-talks to, and runs a NATS JetStream server on 127.0.0.1:4222 that any NATS client can read. It keeps every version for a
-week, within 1 GiB, in the state directory:
+Without a file it watches every resource that can be listed and watched, but Leases and Events, in
+the cluster that kubectl talks to, and runs a NATS JetStream server on 127.0.0.1:4222 that any NATS
+client can read. It keeps every version for a week, within 1 GiB, in the state directory:
 
   nats --server nats://127.0.0.1:4222 subscribe 'k8s.>'
   bridge history deploy/web -n shop
 
-What must survive a restart (which versions the sinks have, and their backlog) lies in the state directory. Give it a disk
-that survives too, and each running bridge its own.
+What must survive a restart (which versions the sinks have, and their backlog) lies in the state
+directory. Give it a disk that survives too, and each running bridge its own.
 
-A first SIGINT or SIGTERM stops reading and goes on sending for the time of shutdownTimeout; a second ends at once. Nothing is lost by
-either: what was not sent is sent after the next start.
+A first SIGINT or SIGTERM stops reading and goes on sending for the time of shutdownTimeout; a
+second ends at once. Nothing is lost by either: what was not sent is sent after the next start.
 
-Every key of the configuration outside of its lists has an environment variable (state.dir: BRIDGE_STATE_DIR), keys of informers and
-sinks by name or index (BRIDGE_SINKS_LAKE_KAFKA_BROKERS). A flag beats a variable, a variable beats the file.
+Every key of the configuration outside of its lists has an environment variable (state.dir:
+BRIDGE_STATE_DIR), keys of informers and sinks by name or index (BRIDGE_SINKS_LAKE_KAFKA_BROKERS). A
+flag beats a variable, a variable beats the file.
 
 Exit codes: 0 after a clean stop, 1 when something failed while it ran, 2 when it could not start.`,
 		Example: `  bridge run                                     everything, into an embedded NATS server

@@ -26,13 +26,14 @@ func newSampleCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sample [RESOURCE]...",
 		Short: "Print the first events of a configuration, and send none",
-		Long: `sample watches the resources of a configuration and prints the first events as they would be sent: for each sink the subject or the
-topic and key, the headers, and the message. It sends nothing, connects to no broker, and neither reads nor writes the
-state directory: what it prints is what a first start would send first. It ends when it has printed all that exists; with nothing to
+		Long: `sample watches the resources of a configuration and prints the first events as they would
+be sent: for each sink the subject or the topic and key, the headers, and the message. It sends
+nothing, connects to no broker, and neither reads nor writes the state directory: what it prints is
+what a first start would send first. It ends when it has printed all that exists; with nothing to
 print it waits for changes until the timeout.
 
-Resources take the place of the configuration's informers, and selectors narrow them, as in 'bridge watch'. Secrets are redacted as
-the configuration says.
+Resources take the place of the configuration's informers, and selectors narrow them, as in 'bridge
+watch'. Secrets are redacted as the configuration says.
 
 Exit codes: 0 also when there were fewer events, 2 when it could not start.`,
 		Example: `  bridge sample                                          of the default configuration

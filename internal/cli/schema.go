@@ -15,12 +15,13 @@ func newSchemaCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "schema",
 		Short: "Print what a configuration publishes, as an AsyncAPI document",
-		Long: `schema prints an AsyncAPI 3 document of exactly what a configuration publishes: the subjects, topics and URLs of its sinks, the
-messages with their headers, and a JSON Schema (draft 7) for the headers and the payload of each. Programs make code, checks and
-pages of it. It makes no request: what only the API server knows, such as the meaning of "*", is a parameter of the address.
+		Long: `schema prints an AsyncAPI 3 document of exactly what a configuration publishes: the
+subjects, topics and URLs of its sinks, the messages with their headers, and a JSON Schema (draft 7)
+for the headers and the payload of each. Programs make code, checks and pages of it. It makes no
+request: what only the API server knows, such as the meaning of "*", is a parameter of the address.
 
-With --forms it prints one JSON Schema with a definition for every form of payload and every event about an informer, whatever the
-configuration.
+With --forms it prints one JSON Schema with a definition for every form of payload and every event
+about an informer, whatever the configuration.
 
 Exit codes: 0 when it is printed, 2 when the configuration is wrong.`,
 		Example: `  bridge schema --config bridge.yaml > asyncapi.yaml

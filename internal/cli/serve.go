@@ -39,17 +39,18 @@ func newServeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve (--at TIME | --live)",
 		Short: "Serve a history as a read-only Kubernetes API, for kubectl and others",
-		Long: `serve answers kubectl, k9s and client-go with the objects of a history as they were at a time. It prints a
-kubeconfig with its address and a token that is new each time, and runs until it gets SIGINT or SIGTERM.
+		Long: `serve answers kubectl, k9s and client-go with the objects of a history as they were at a
+time. It prints a kubeconfig with its address and a token that is new each time, and runs until it
+gets SIGINT or SIGTERM.
 
 Lists are always of that time. A watch begins there and gives what followed, at the recorded pace or at
 --speed. With --live lists are the newest state that the history has, and watches follow it.
 
 Nothing can be changed: every write is refused with 405. Objects are as redaction left them, without
-managedFields. There are no logs. Who has the token reads all that the history has. With --tokens there
-are several, each with the namespaces and resources that it may read: a YAML file with a list of token or
-tokenFile, namespaces, and resources as "deployments.apps". "*" stands for all; Secrets must be named. It
-is read once. It listens on this machine only.
+managedFields. There are no logs. Who has the token reads all that the history has. With --tokens
+there are several, each with the namespaces and resources that it may read: a YAML file with a list
+of token or tokenFile, namespaces, and resources as "deployments.apps". "*" stands for all; Secrets
+must be named. It is read once. It listens on this machine only.
 
 ` + timeHelp + `
 

@@ -15,13 +15,15 @@ func newStateDirCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "statedir",
 		Short: "Inspect or reset the saved state of a stopped bridge",
-		Long: `statedir shows what a bridge remembers over a restart, and makes it forget: for each resource of each informer (a unit: pods/pods,
-apps/deployments.apps, or apps/deployments.apps/shop for one namespace) the position where its watch resumes, the last version of
-each object that was settled, and the changes that wait on disk for a sink.
+		Long: `statedir shows what a bridge remembers over a restart, and makes it forget: for each
+resource of each informer (a unit: pods/pods, apps/deployments.apps, or apps/deployments.apps/shop
+for one namespace) the position where its watch resumes, the last version of each object that was
+settled, and the changes that wait on disk for a sink.
 
-The directory is the one that 'bridge run' uses: the key state.dir of the configuration, or --state-dir. It belongs to one
-process, so a bridge that runs with it has to be stopped first; what a running one does, it tells at /status. ls and get only read,
-and need neither the API server nor a broker. Whether a configuration still has an informer, statedir does not look.
+The directory is the one that 'bridge run' uses: the key state.dir of the configuration, or
+--state-dir. It belongs to one process, so a bridge that runs with it has to be stopped first; what
+a running one does, it tells at /status. ls and get only read, and need neither the API server nor a
+broker. Whether a configuration still has an informer, statedir does not look.
 
 What is damaged is told and left as it is.`,
 		Example: `  bridge statedir ls --state-dir /var/lib/bridge

@@ -16,9 +16,9 @@ func newStateDirCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Read everything that is remembered, and report what is damaged",
-		Long: `check reads every table of the database, also the parts that nobody asks for, each record and object
-of each unit, and each undelivered event. It reports what cannot be read, and changes nothing. A
-torn end of the write-ahead log is what a crash leaves, and no damage.
+		Long: `check reads every table of the database, also the parts that nobody asks for, each record
+and object of each unit, and each undelivered event. It reports what cannot be read, and changes
+nothing. A torn end of the write-ahead log is what a crash leaves, and no damage.
 
 Exit codes: 0 when everything can be read, 1 when something can't, 2 when there is no state or a
 bridge runs with it.`,

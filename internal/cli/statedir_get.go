@@ -18,18 +18,19 @@ func newStateDirGetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get UNIT [NAMESPACE/]NAME",
 		Short: "Print the last settled version of an object",
-		Long: `get prints the last settled version of one object: that which all sinks have acknowledged, or which waits on disk for those that have
-not. It is the JSON as it is sent: without what the informer cuts, and with redacted values as they are stored. In a flood of updates the
-state has an earlier version of the object (state.bodiesPerSecond), and get says so.
+		Long: `get prints the last settled version of one object: that which all sinks have acknowledged,
+or which waits on disk for those that have not. It is the JSON as it is sent: without what the
+informer cuts, and with redacted values as they are stored. In a flood of updates the state has an
+earlier version of the object (state.bodiesPerSecond), and get says so.
 
-UNIT is a name that 'bridge statedir ls' lists, or what tells it from the others: pods for pods/pods, when no other unit has pods;
-deployments/shop for apps/deployments.apps/shop.
+UNIT is a name that 'bridge statedir ls' lists, or what tells it from the others: pods for
+pods/pods, when no other unit has pods; deployments/shop for apps/deployments.apps/shop.
 
-With --output meta it prints the object's uid and version, and whether it is deleted: a deleted object has no JSON any more, and is
-remembered until the watermark has passed its deletion.
+With --output meta it prints the object's uid and version, and whether it is deleted: a deleted
+object has no JSON any more, and is remembered until the watermark has passed its deletion.
 
-Exit codes: 0, also when the object is known to be deleted; 1 when it is not known, or can't be read; 2 when there is no
-such unit, no state, or a bridge runs with it.`,
+Exit codes: 0, also when the object is known to be deleted; 1 when it is not known, or can't be
+read; 2 when there is no such unit, no state, or a bridge runs with it.`,
 		Example: `  bridge statedir get pods shop/web-0
   bridge statedir get nodes worker-1 --output meta
   bridge statedir get apps/deployments.apps shop/web | jq .status`,

@@ -19,8 +19,8 @@ func newStateDirListCommand() *cobra.Command {
 		Use:     "ls",
 		Aliases: []string{"list"},
 		Short:   "List what is remembered, by unit",
-		Long: `ls lists the state directory: its path, the format version of what is in it, the uid of the cluster's namespace kube-system, its size
-on disk; and for each unit
+		Long: `ls lists the state directory: its path, the format version of what is in it, the uid of the
+cluster's namespace kube-system, its size on disk; and for each unit
 
   watermark   the resourceVersion from which its watch resumes, and when it was saved; none: it will begin with a list
   objects     how many objects it knows

@@ -20,8 +20,8 @@ func newStateDirResetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reset UNIT",
 		Short: "Reset the saved state of a resource",
-		Long: `reset deletes the saved state of one unit (a resource of an informer) in the state directory of a
-stopped bridge. It shows what will be deleted, and asks.
+		Long: `reset deletes the saved state of one unit (a resource of an informer) in the state
+directory of a stopped bridge. It shows what will be deleted, and asks.
 
                  without --keep-objects           with --keep-objects
   deletes        position, objects, backlog       position
@@ -36,17 +36,18 @@ stopped bridge. It shows what will be deleted, and asks.
                  --bump-revision; a record
                  cannot be read
 
-To send every object to a sink again, no reset is needed: 'bridge snapshot' does it on a running bridge.
+To send every object to a sink again, no reset is needed: 'bridge snapshot' does it on a running
+bridge.
 
 With snapshot: never there is no list: neither form sends what exists, and the unit continues with
 changes after its start.
 
-UNIT is a name that 'bridge statedir ls' lists, or an unambiguous part of it: pods for pods/pods. Other
-units are not touched. A reset deletes all of it or, when it fails, nothing. It cannot repair a damaged
-database.
+UNIT is a name that 'bridge statedir ls' lists, or an unambiguous part of it: pods for pods/pods.
+Other units are not touched. A reset deletes all of it or, when it fails, nothing. It cannot repair
+a damaged database.
 
-Exit codes: 0 when it was reset, 1 when it failed or you answered no, 2 when there is no such unit, no
-state, a bridge that uses it, or no terminal to ask on.`,
+Exit codes: 0 when it was reset, 1 when it failed or you answered no, 2 when there is no such unit,
+no state, a bridge that uses it, or no terminal to ask on.`,
 		Example: `  bridge statedir reset pods                             everything again
   bridge statedir reset apps/deployments.apps --keep-objects
   bridge statedir reset old-informer/jobs.batch --yes    without a question, for scripts`,

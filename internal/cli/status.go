@@ -19,7 +19,8 @@ func newStatusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show what a running bridge is doing",
-		Long: `status asks a running bridge, at its admin address, whether it is ready, and shows for each resource of an informer
+		Long: `status asks a running bridge, at its admin address, whether it is ready, and shows for each
+resource of an informer
 
   phase      listing, watching, and so on; last error tells why it can't
   objects    how many exist, as of the last commits
@@ -29,11 +30,13 @@ func newStatusCommand() *cobra.Command {
   waiting    the backlog between the API server and the sinks, in memory and on disk
   gaps       how often the API server had forgotten versions, since the start
 
-and for each sink whether its broker is there (blocked: it is, but some events can't go until somebody acts), what it has acknowledged, its backlog, and what went wrong last.
+and for each sink whether its broker is there (blocked: it is, but some events can't go until
+somebody acts), what it has acknowledged, its backlog, and what went wrong last.
 
-The address is admin.address of the configuration. A bridge that listens on all addresses is asked on this machine. A bridge in a pod, or of
-another user, asks for its token: admin.tokenFile, or the one in the state directory. With --ready it asks for /readyz only, which
-needs no token and answers other hosts too.
+The address is admin.address of the configuration. A bridge that listens on all addresses is asked
+on this machine. A bridge in a pod, or of another user, asks for its token: admin.tokenFile, or the
+one in the state directory. With --ready it asks for /readyz only, which needs no token and answers
+other hosts too.
 
 Exit codes: 0 when the bridge is ready, 1 when it is not, 2 when it can't be asked.`,
 		Example: `  bridge status

@@ -24,8 +24,9 @@ func newTailCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tail",
 		Short: "Print what a running bridge's sinks acknowledge",
-		Long: `tail prints the events of a running bridge as its sinks settle them, from now on, until Ctrl-C. It reads no broker: it asks the
-bridge's admin server. Sinks are not affected: events that come too fast for the terminal are counted and left out.
+		Long: `tail prints the events of a running bridge as its sinks settle them, from now on, until
+Ctrl-C. It reads no broker: it asks the bridge's admin server. Sinks are not affected: events that
+come too fast for the terminal are counted and left out.
 
 The filter is a CEL condition, with op and meta as in the configuration, but not the object:
 

@@ -10,10 +10,12 @@ func newTokenCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
 		Short: "Print the token of a bridge's admin server",
-		Long: `token prints what the admin server of a bridge asks for: the status page in its form, and others as a bearer token. Who has it may read
-/status, /tail, /object and profiles, and give commands (bridge pause, reload and so on).
+		Long: `token prints what the admin server of a bridge asks for: the status page in its form, and
+others as a bearer token. Who has it may read /status, /tail, /object and profiles, and give
+commands (bridge pause, reload and so on).
 
-It is admin.tokenFile of the configuration, or admin-token in the state directory, which the bridge has made.
+It is admin.tokenFile of the configuration, or admin-token in the state directory, which the bridge
+has made.
 
 Exit codes: 0, or 2 when there is no token.`,
 		Example: `  kubectl exec bridge-0 -- bridge token

@@ -19,8 +19,8 @@ func newUndeliveredCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "undelivered",
 		Short: "List, print, send and remove events that no broker accepted",
-		Long: `undelivered shows the events in the folder 'undelivered' of the state directory: a sink refused them
-permanently, and so did its dead letters, or none are configured. They count against
+		Long: `undelivered shows the events in the folder 'undelivered' of the state directory: a sink
+refused them permanently, and so did its dead letters, or none are configured. They count against
 state.maxUndeliveredBytes (256 MiB by default). At that limit such events block their objects again.
 
 It reads the state directory of --config or --state-dir, also while a bridge runs.
@@ -63,8 +63,8 @@ func newUndeliveredListCommand() *cobra.Command {
 		Use:     "ls",
 		Aliases: []string{"list"},
 		Short:   "List the events, oldest first",
-		Long: `ls lists the events: the start of the ID that get and rm take, the sink that refused the event, when,
-its type and object, its size, and why it was refused.
+		Long: `ls lists the events: the start of the ID that get and rm take, the sink that refused the
+event, when, its type and object, its size, and why it was refused.
 
 Exit codes: 0, also when there are none; 2 when the state directory cannot be read.`,
 		Args: cobra.NoArgs,
@@ -118,8 +118,8 @@ func newUndeliveredGetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get ID",
 		Short: "Print an event",
-		Long: `get prints one event as a structured CloudEvent (application/cloudevents+json), or with --output json
-everything that is known of it: the sink, the reasons, the attempts, and the event.
+		Long: `get prints one event as a structured CloudEvent (application/cloudevents+json), or with
+--output json everything that is known of it: the sink, the reasons, the attempts, and the event.
 
 ID is one that 'bridge undelivered ls' lists, or its first digits.
 
@@ -200,8 +200,9 @@ func newUndeliveredRemoveCommand() *cobra.Command {
 		Use:     "rm ID...",
 		Aliases: []string{"remove"},
 		Short:   "Remove events",
-		Long: `rm removes events: those with the IDs, or with --all every event, of one sink with --sink. A removed
-event is lost, unless you have sent it. A running bridge uses the free room within seconds.
+		Long: `rm removes events: those with the IDs, or with --all every event, of one sink with --sink.
+A removed event is lost, unless you have sent it. A running bridge uses the free room within
+seconds.
 
 Exit codes: 0, 1 when there is no such event (then none is removed), 2 when the state directory
 cannot be read.`,

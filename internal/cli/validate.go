@@ -16,13 +16,15 @@ func newValidateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate [FILE]",
 		Short: "Check a configuration and report every problem",
-		Long: `validate reads a configuration as 'bridge run' would, with its BRIDGE_ variables, and reports every problem at once: file, line,
-key, what is wrong, and what was probably meant. It contacts neither the API server nor a broker, and reads no file with
-credentials, so it can run in CI. Whether a resource exists and the bridge may watch it, it does not know.
+		Long: `validate reads a configuration as 'bridge run' would, with its BRIDGE_ variables, and
+reports every problem at once: file, line, key, what is wrong, and what was probably meant. It
+contacts neither the API server nor a broker, and reads no file with credentials, so it can run in
+CI. Whether a resource exists and the bridge may watch it, it does not know.
 
-With --live it asks: the API server whether it has the resources and allows to list and watch them, and the brokers whether they can
-be reached, take the credentials, and have the stream or the topics as the configuration wants them. It changes nothing and sends no
-event, so it can't tell whether the broker's user may write.
+With --live it asks: the API server whether it has the resources and allows to list and watch them,
+and the brokers whether they can be reached, take the credentials, and have the stream or the topics
+as the configuration wants them. It changes nothing and sends no event, so it can't tell whether the
+broker's user may write.
 
 Exit codes: 0 when the configuration is good, 2 when it is not.`,
 		Example: `  bridge validate bridge.yaml

@@ -28,7 +28,8 @@ func newVerifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Read a stream and check that nothing is missing, out of order or untrue",
-		Long: `verify reads a stream from its first message to its end and checks it without the bridge's word:
+		Long: `verify reads a stream from its first message to its end and checks it without the bridge's
+word:
 
   break          a version is missing: an event's 'previous' is not in the stream
   no-add         a delete of an object that was never added
@@ -38,17 +39,18 @@ func newVerifyCommand() *cobra.Command {
   contradiction  id, sequence, key or data of an event do not belong to its other attributes
   scattered      the events of one object are in several Kafka partitions
 
-With --against-cluster it compares the final state with the API server: 'stale' (the cluster has a newer
-version), 'absent' (the stream lacks an object), 'extra' (the cluster lacks it).
+With --against-cluster it compares the final state with the API server: 'stale' (the cluster has a
+newer version), 'absent' (the stream lacks an object), 'extra' (the cluster lacks it).
 
-Repeats (the same id with the same data), gaps that the stream reports, and dead letters are listed and
-are no faults. Where the configuration leaves versions out (filter, operations, latest and others, as
-'informer.synced' events say), the chain can't be checked; order, repeats and data are.
+Repeats (the same id with the same data), gaps that the stream reports, and dead letters are listed
+and are no faults. Where the configuration leaves versions out (filter, operations, latest and
+others, as 'informer.synced' events say), the chain can't be checked; order, repeats and data are.
 
 It needs no state directory and only reads: it makes no durable consumer and joins no group. Memory
 follows the number of objects. docs/verify.md has the rights that it needs, and what it can't see.
 
-Exit codes: 0 when nothing is wrong, 1 when something is, 2 when the stream could not be read to its end.`,
+Exit codes: 0 when nothing is wrong, 1 when something is, 2 when the stream could not be read to its
+end.`,
 		Example: `  bridge verify                                             what 'bridge run' without a file has stored
   bridge verify --config bridge.yaml --sink audit           with that sink's address and credentials
   bridge verify --from nats://nats:4222/K8S --against-cluster

@@ -14,13 +14,16 @@ func newWatchCommand(build Build) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch [RESOURCE]...",
 		Short: "Print changes on the terminal: a quick look",
-		Long: `watch prints the changes of resources as they happen, until Ctrl-C. Resources are named as kubectl names them, custom ones too;
-without a name it prints changes of every resource but Leases and Events. It begins with the objects that exist.
+		Long: `watch prints the changes of resources as they happen, until Ctrl-C. Resources are named as
+kubectl names them, custom ones too; without a name it prints changes of every resource but Leases
+and Events. It begins with the objects that exist.
 
-It sends nothing, keeps its state in memory, and has no admin server unless --admin-address is given. On a terminal it prints a
-short coloured line per event (NO_COLOR turns the colour off), elsewhere structured CloudEvents, a line each.
+It sends nothing, keeps its state in memory, and has no admin server unless --admin-address is
+given. On a terminal it prints a short coloured line per event (NO_COLOR turns the colour off),
+elsewhere structured CloudEvents, a line each.
 
-With --config it watches what the configuration selects. Secrets are redacted as the configuration says.
+With --config it watches what the configuration selects. Secrets are redacted as the configuration
+says.
 
 Exit codes: 0 after a clean stop, 1 when something failed while it ran, 2 when it could not start.`,
 		Example: `  bridge watch                                     every resource
