@@ -107,13 +107,13 @@ type Bridge struct {
 	ownerCache ownerCache
 	pauses     pauses
 	changes    *metric.Counters    // of the units, while the bridge runs
-	requests   chan *request       // for the follower
-	ended      chan struct{}       // closed when the follower takes no more requests
+	requests   chan *request       // for the reconciler
+	ended      chan struct{}       // closed when the reconciler takes no more requests
 	replica    *replica            // nil when there are no others
 	changing   *semaphore.Weighted // of who starts or stops units and sinks, or begins to lead
 	// process sets messages apart that may tell of older states than what another process has sent.
 	// It is another when a unit has ended and not all is on disk. Owned by New, then by the
-	// follower.
+	// reconciler.
 	process string
 }
 
