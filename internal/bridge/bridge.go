@@ -294,7 +294,7 @@ func (b *Bridge) run(ctx context.Context) error {
 	services.start(servicesCtx, "", func(context.Context) error { return b.progress(read) })
 	units.start(unitsCtx, "", func(context.Context) error { return b.refreshBodies(read) })
 	services.start(servicesCtx, "", func(ended context.Context) error {
-		<-read.Done() // whatever ends the bridge ends unitsCtx
+		<-read.Done() // whatever ends the bridge ends reading
 		b.deadline(ctx, hard, ended, failed)
 		return nil
 	})
